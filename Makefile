@@ -1,0 +1,47 @@
+# What a developer of Turnstile calls. `make` alone lists the targets.
+
+BIN      ?= bin
+TOOL     := go tool -modfile=tools/go.mod
+SCRIPTS  := .ci/run $(wildcard .ci/*.sh)
+# How often `make proof` repeats the tests.
+REPEAT   ?= 10
+
+.DEFAULT_GOAL := help
+.PHONY: help test lint build bench proof ci fmt clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+test: ## all tests, with the race detector, on a real redis-server
+	@command -v redis-server >/dev/null || [ -n "$$REDIS_URL" ] || \
+		echo "make test: NO redis-server ON PATH: the embedded server stands in, and what needs a real one is SKIPPED" >&2
+	go test -race -timeout 20m ./...
+
+lint: ## go vet, gofmt, golangci-lint, shellcheck
+	go vet ./...
+	cd bench && go vet ./...
+	@unformatted=$$(gofmt -l $$(git ls-files --cached --others --exclude-standard '*.go')); \
+		[ -z "$$unformatted" ] || { echo "not formatted (make fmt):"; echo "$$unformatted"; exit 1; }
+	$(TOOL) golangci-lint run ./...
+	shellcheck -x $(SCRIPTS)
+
+build: ## worker and enqueue into BIN (bin)
+	@mkdir -p $(BIN)
+	go build -trimpath -o $(BIN)/ ./cmd/...
+
+bench: ## the figures of bench/, on a machine that does nothing else
+	cd bench && for figure in */main.go; do go run "./$${figure%/main.go}" || exit 1; done
+
+proof: ## the tests REPEAT times in random order, with the long ones, then the outside checks
+	TURNSTILE_PROOF=true go test -race -shuffle=on -count=$(REPEAT) -timeout 120m ./...
+	$(MAKE) build
+	.ci/outside.sh $(BIN)
+
+ci: ## what CI runs
+	.ci/run
+
+fmt: ## format the Go files and sort their imports
+	$(TOOL) goimports -local turnstile -w bench cmd internal pkg
+
+clean: ## remove what build made
+	rm -rf bin

@@ -1,0 +1,138 @@
+package main
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const contenders = 16
+
+// contention is what one library does when all want one key.
+type contention struct {
+	handoffs    float64 // per second, between different goroutines
+	p50, p99    time.Duration
+	max         time.Duration
+	commands    float64 // per acquire + release; a script is one
+	overtakings int
+}
+
+// turn is one hold of the contended lock. Its first command was answered, so
+// its wish was known to Redis, at answered.
+type turn struct {
+	goroutine               int
+	asked, answered, gotten time.Time
+}
+
+type turnKey struct{}
+
+// watch counts the commands that a client is asked to send, and notes when a
+// turn's first one was answered.
+type watch struct{ commands atomic.Int64 }
+
+func (w *watch) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (w *watch) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		w.commands.Add(1)
+		err := next(ctx, cmd)
+		if t, ok := ctx.Value(turnKey{}).(*turn); ok && t.answered.IsZero() {
+			t.answered = time.Now()
+		}
+		return err
+	}
+}
+
+func (w *watch) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		w.commands.Add(int64(len(cmds)))
+		return next(ctx, cmds)
+	}
+}
+
+func measureContention(ctx context.Context, s *server, make maker, length, hold time.Duration) (contention, error) {
+	client := s.client()
+	defer func() { _ = client.Close() }()
+	w := &watch{}
+	client.AddHook(w)
+	l, err := make(client)
+	if err != nil {
+		return contention{}, err
+	}
+	defer l.close()
+	if _, err := contend(ctx, l, length/10, hold); err != nil { // warms up
+		return contention{}, err
+	}
+	w.commands.Store(0)
+	turns, err := contend(ctx, l, length, hold)
+	if err != nil {
+		return contention{}, err
+	}
+	c := contention{
+		commands:    float64(w.commands.Load()) / float64(len(turns)),
+		overtakings: overtakings(turns),
+	}
+	between := 0
+	var waits []time.Duration
+	for i, t := range turns {
+		waits = append(waits, t.gotten.Sub(t.asked))
+		if i > 0 && turns[i-1].goroutine != t.goroutine {
+			between++
+		}
+	}
+	slices.Sort(waits)
+	c.handoffs = float64(between) / turns[len(turns)-1].gotten.Sub(turns[0].gotten).Seconds()
+	c.p50, c.p99, c.max = waits[len(waits)/2], waits[len(waits)*99/100], waits[len(waits)-1]
+	return c, nil
+}
+
+// contend lets all contenders want one key for a while and answers the turns
+// in the order of the holds.
+func contend(ctx context.Context, l locker, length, hold time.Duration) ([]*turn, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var turns []*turn // guarded by the lock under test alone
+	var wg sync.WaitGroup
+	start := time.Now()
+	for i := range contenders {
+		wg.Go(func() {
+			for time.Since(start) < length && ctx.Err() == nil {
+				t := &turn{goroutine: i, asked: time.Now()}
+				release, err := l.wait(context.WithValue(ctx, turnKey{}, t), "contended")
+				if err != nil {
+					cancel(err)
+					return
+				}
+				t.gotten = time.Now()
+				turns = append(turns, t)
+				time.Sleep(hold)
+				if err := release(); err != nil {
+					cancel(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return turns, context.Cause(ctx)
+}
+
+// overtakings counts the turns that came before one whose wish Redis had
+// answered before theirs was uttered.
+func overtakings(turns []*turn) int {
+	n := 0
+	var earliest time.Time // among the turns that came later
+	for _, t := range slices.Backward(turns) {
+		if !earliest.IsZero() && earliest.Before(t.asked) {
+			n++
+		}
+		if earliest.IsZero() || t.answered.Before(earliest) {
+			earliest = t.answered
+		}
+	}
+	return n
+}

@@ -1,0 +1,250 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"turnstile/internal/redisconn"
+	"turnstile/pkg/agent"
+	"turnstile/pkg/sessionqueue"
+)
+
+const (
+	// waiters is how many messages are waited for at the same time; each takes
+	// a connection.
+	waiters = 64
+
+	// maxWaiting is how many messages of a file may be in and unanswered. Beyond
+	// it the file is read on as answers come.
+	maxWaiting = 20_000
+
+	// waitSlice is how long a message is waited for while others want the slot,
+	// and pollPause how long a slot rests after it found one that has not ended.
+	waitSlice = 5 * time.Second
+	pollPause = 50 * time.Millisecond
+)
+
+// answers waits for the messages of a file and shows how they ended.
+type answers struct {
+	ctx    context.Context // ends with Ctrl-C only
+	b      *bulk
+	client *sessionqueue.Client
+
+	room    chan struct{} // one for each message that is in and unanswered
+	waiting chan awaited  // never full: as long as room
+	over    chan struct{}
+	slots   sync.WaitGroup
+
+	mu       sync.Mutex
+	statuses map[sessionqueue.Status]int
+}
+
+// awaited is a message that was put in.
+type awaited struct {
+	item
+	until time.Time // zero: for ever
+}
+
+func newAnswers(b *bulk, client *sessionqueue.Client) *answers {
+	return &answers{
+		ctx: b.outer, b: b, client: client,
+		room: make(chan struct{}, maxWaiting), waiting: make(chan awaited, maxWaiting),
+		over: make(chan struct{}), statuses: map[sessionqueue.Status]int{},
+	}
+}
+
+func (a *answers) start() {
+	for range waiters {
+		a.slots.Go(func() {
+			for {
+				select {
+				case m := <-a.waiting:
+					a.attend(m)
+				case <-a.over:
+					return
+				}
+			}
+		})
+	}
+}
+
+// reserve makes room for one more message, before it is put in.
+func (a *answers) reserve(ctx context.Context) bool {
+	select {
+	case a.room <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// release gives the room back.
+func (a *answers) release() { <-a.room }
+
+// add has a message waited for.
+func (a *answers) add(it item) {
+	m := awaited{item: it}
+	m.m.Text, m.m.Meta, m.m.Attachments = "", nil, nil // they may be large
+	if a.b.o.timeout > 0 {
+		m.until = time.Now().Add(a.b.o.timeout)
+	}
+	a.waiting <- m
+}
+
+// drain waits until all were answered, or Ctrl-C.
+func (a *answers) drain() {
+	for range maxWaiting {
+		if !a.reserve(a.ctx) {
+			break
+		}
+	}
+	close(a.over)
+	a.slots.Wait()
+}
+
+// attend waits for a message. Where there are more messages than slots it only
+// looks at it, so that answers are shown as they come and not in turn.
+func (a *answers) attend(m awaited) {
+	if a.ctx.Err() != nil {
+		a.waiting <- m // it is among those that were not answered
+		<-a.over
+		return
+	}
+	o := a.b.o
+	crowded := len(a.waiting) > 0 && !o.follow
+	if crowded {
+		end, ended, err := a.client.Result(a.ctx, m.session, m.m.ID)
+		if ended {
+			a.end(m, end)
+			return
+		}
+		if err == nil && (m.until.IsZero() || time.Now().Before(m.until)) {
+			select {
+			case <-a.ctx.Done():
+			case <-time.After(pollPause):
+			}
+			a.waiting <- m
+			return
+		}
+	}
+	ctx, cancel := context.WithCancelCause(a.ctx)
+	defer cancel(nil)
+	if !m.until.IsZero() {
+		var stop context.CancelFunc
+		ctx, stop = context.WithDeadlineCause(ctx, m.until, errTimeout)
+		defer stop()
+	}
+	var end sessionqueue.Outcome
+	var err error
+	if o.follow {
+		reply := &reply{a: a, m: m}
+		end, err = a.client.Follow(ctx, m.session, m.m.ID, reply.see)
+		reply.flush()
+	} else {
+		defer time.AfterFunc(waitSlice, func() { cancel(errSlice) }).Stop()
+		end, err = a.client.Wait(ctx, m.session, m.m.ID)
+	}
+	switch {
+	case err == nil:
+		a.end(m, end)
+	case a.ctx.Err() != nil, errors.Is(context.Cause(ctx), errSlice):
+		a.waiting <- m
+	default:
+		a.failed(m, err, ctx)
+	}
+}
+
+// errSlice is the cause of a wait that makes room for others.
+var errSlice = errors.New("others want to be waited for")
+
+func (a *answers) failed(m awaited, err error, ctx context.Context) {
+	f := failure{session: m.session, id: m.m.ID, line: m.line, code: exitOther}
+	switch {
+	case errors.Is(context.Cause(ctx), errTimeout):
+		f.code, f.text = exitTimeout, fmt.Sprintf("no answer to message %s of %s within %s; it goes on", m.m.ID, m.session, a.b.o.timeout)
+	case errors.Is(err, sessionqueue.ErrUnknown):
+		f.text = unknownText(m.m.ID)
+	default:
+		f.text = fmt.Sprintf("%s; message %s stays", redisconn.Explain(err), m.m.ID)
+	}
+	a.release()
+	a.b.fail(f)
+}
+
+// end shows how a message ended.
+func (a *answers) end(m awaited, end sessionqueue.Outcome) {
+	a.mu.Lock()
+	a.statuses[end.Status]++
+	a.mu.Unlock()
+	if a.b.o.json {
+		a.b.out.outcome(end, m.line)
+	} else if !a.b.o.follow && end.Reply != "" {
+		a.b.out.text(prefixed(m.name(), end.Reply))
+	}
+	if end.Status != sessionqueue.StatusDone {
+		a.b.fail(failure{code: exitEnded, text: endText(end), line: m.line, said: true})
+	}
+	a.b.out.answerDone()
+	a.release()
+}
+
+// name is what stands before each line of a message's reply.
+func (m awaited) name() string { return m.session + " " + m.m.ID }
+
+// summary is how many ended in which way.
+func (a *answers) summary() string {
+	var parts []string
+	for _, status := range []sessionqueue.Status{
+		sessionqueue.StatusDone, sessionqueue.StatusFailed, sessionqueue.StatusInterrupted,
+		sessionqueue.StatusExpired, sessionqueue.StatusStopped,
+	} {
+		if n := a.statuses[status]; n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, status))
+		}
+	}
+	if n := len(a.waiting); n > 0 {
+		parts = append(parts, fmt.Sprintf("%d not answered yet", n))
+	}
+	if len(parts) == 0 {
+		return "none answered"
+	}
+	return strings.Join(parts, ", ")
+}
+
+// reply shows a reply as it comes, line by line, since those of several messages
+// come at the same time.
+type reply struct {
+	a    *answers
+	m    awaited
+	open string // a line that has not ended
+}
+
+func (r *reply) see(e sessionqueue.Event) {
+	out := r.a.b.out
+	switch {
+	case r.a.b.o.json:
+		out.event(r.m.session, r.m.m.ID, e, r.m.line)
+	case e.Type == string(agent.EventText):
+		text := r.open + e.Text
+		end := strings.LastIndexByte(text, '\n') + 1
+		if r.open = text[end:]; end > 0 {
+			out.text(prefixed(r.m.name(), text[:end]))
+		}
+	default:
+		if note := eventNote(e); note != "" {
+			r.flush()
+			out.note(r.m.name() + ": " + note)
+		}
+	}
+}
+
+func (r *reply) flush() {
+	if r.open != "" {
+		r.a.b.out.text(prefixed(r.m.name(), r.open))
+		r.open = ""
+	}
+}

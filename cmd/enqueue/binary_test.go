@@ -1,0 +1,118 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// built is the program as it is installed.
+var built struct {
+	sync.Once
+	dir, path string
+	err       error
+}
+
+func binary(t *testing.T) string {
+	t.Helper()
+	built.Do(func() {
+		if built.dir, built.err = os.MkdirTemp("", "enqueue-"); built.err != nil {
+			return
+		}
+		built.path = filepath.Join(built.dir, "enqueue")
+		var out []byte
+		if out, built.err = exec.Command("go", "build", "-o", built.path, ".").CombinedOutput(); built.err != nil {
+			built.err = &buildError{built.err, out}
+		}
+	})
+	if built.err != nil {
+		t.Fatal(built.err)
+	}
+	return built.path
+}
+
+type buildError struct {
+	err error
+	out []byte
+}
+
+func (e *buildError) Error() string { return e.err.Error() + "\n" + string(e.out) }
+
+// start starts the program; finish waits for its end.
+func start(t *testing.T, url, stdin string, args ...string) (cmd *exec.Cmd, finish func() result) {
+	t.Helper()
+	cmd = exec.Command(binary(t), args...)
+	var out, stderr bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &out, &stderr
+	cmd.Env = []string{"REDIS_URL=" + url}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	return cmd, func() result {
+		_ = cmd.Wait() // the exit code tells
+		return result{cmd.ProcessState.ExitCode(), out.String(), stderr.String()}
+	}
+}
+
+func TestBinary(t *testing.T) {
+	t.Parallel()
+	url, _ := newRedis(t)
+	turns(t, url, hour, echo)
+	for name, c := range map[string]struct {
+		url, stdin string
+		args       []string
+		code       int
+		out, err   string
+	}{
+		"wait":        {url, "", []string{"-s", "a", "--wait", "hello"}, exitOK, "echo: hello\n", ""},
+		"stdin":       {url, "two\nlines\n", []string{"-s", "a", "--wait", "-"}, exitOK, "echo: two\nlines\n", ""},
+		"failed":      {url, "", []string{"-s", "a", "--wait", "--id", "f", "fail badly"}, exitEnded, "", "enqueue: message f failed: badly\n"},
+		"usage":       {url, "", []string{"hello"}, exitUsage, "", "enqueue: no session: name one with -s SESSION; see enqueue --help\n"},
+		"unreachable": {nowhere, "", []string{"-s", "a", "x"}, exitOther, "", "enqueue: Redis at 127.0.0.1:1 refuses the connection: is it running, and is REDIS_URL right? (dial tcp 127.0.0.1:1: connect: connection refused); nothing was stored\n"},
+		"file":        {url, `{"session":"b","text":"x"}` + "\nnonsense\n", []string{"--file", "-"}, exitUsage, "1 put in (1 accepted), 1 bad lines\n", "enqueue: line 2: invalid JSON: invalid character 'o' in literal null (expecting 'u')\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, finish := start(t, c.url, c.stdin, c.args...)
+			if r := finish(); r != (result{c.code, c.out, c.err}) {
+				t.Errorf("got  %+v\nwant %+v", r, result{c.code, c.out, c.err})
+			}
+		})
+	}
+}
+
+func TestBinaryCtrlC(t *testing.T) {
+	t.Parallel()
+	for _, flag := range []string{"--wait", "--follow"} {
+		url, rdb := newRedis(t)
+		cmd, finish := start(t, url, "", "-s", "a", "--id", "m-"+flag[2:], flag, "hello")
+		await(t, func() bool {
+			list, err := rdb.Do(bg(t), "CLIENT", "LIST").Text()
+			return err == nil && hasWaiter(list, url)
+		})
+		if err := cmd.Process.Signal(os.Interrupt); err != nil {
+			t.Fatal(err)
+		}
+		r := finish().want(t, exitInterrupted)
+		r.oneLine(t, "interrupted", "stays", "enqueue -s a --id m-"+flag[2:]+" --wait TEXT")
+		turns(t, url, hour, echo)
+		if r := enqueue(t, bg(t), url, "", "-s", "a", "--id", "m-"+flag[2:], "--wait", "hello").want(t, exitOK); r.out != "echo: hello\n" {
+			t.Errorf("%+v", r)
+		}
+	}
+}
+
+// hasWaiter looks for the program's blocking read in the database of url.
+func hasWaiter(clients, url string) bool {
+	db := " db=" + url[strings.LastIndex(url, "/")+1:] + " "
+	for line := range strings.Lines(clients) {
+		if strings.Contains(line, "name=turnstile-enqueue ") && strings.Contains(line, "cmd=xread") && strings.Contains(line, db) {
+			return true
+		}
+	}
+	return false
+}

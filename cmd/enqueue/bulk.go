@@ -1,0 +1,264 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"turnstile/internal/redisconn"
+	"turnstile/pkg/session"
+	"turnstile/pkg/sessionqueue"
+)
+
+const (
+	// submitters is how many messages are put in at the same time. All of one
+	// session go through the same one, which keeps their order.
+	submitters = 32
+
+	// submitQueue is how many lines each of them is ahead of Redis.
+	submitQueue = 8
+
+	// submitGrace is how long, after Ctrl-C, what was already sent may take to
+	// be answered, so that its fate is known.
+	submitGrace = 3 * time.Second
+)
+
+// errBroken ends the reading of a file whose messages Redis no longer takes.
+var errBroken = errors.New("Redis takes no more messages")
+
+// bulk puts the messages of a file in.
+type bulk struct {
+	outer context.Context // ends with Ctrl-C
+	ctx   context.Context // ends with it, and when Redis takes no more
+	stop  context.CancelCauseFunc
+	o     options
+	in    *lines
+	out   *output
+
+	answers *answers // nil: nobody waits
+
+	mu       sync.Mutex
+	codes    map[int]bool
+	statuses map[sessionqueue.ReceiptStatus]int
+	bad      int     // lines
+	skipped  lineSet // read, but not put in
+	last     int     // line that was read
+}
+
+func newBulk(ctx context.Context, o options, in *lines, out *output) *bulk {
+	b := &bulk{outer: ctx, o: o, in: in, out: out, codes: map[int]bool{}, statuses: map[sessionqueue.ReceiptStatus]int{}}
+	b.ctx, b.stop = context.WithCancelCause(ctx)
+	return b
+}
+
+func (b *bulk) run(client *sessionqueue.Client, conn io.Closer) (int, error) {
+	defer b.stop(nil)
+	if b.out.onTTY {
+		b.out.progress = newProgress(b.out.stderr, b.in.size, b.o.wait || b.o.follow)
+		defer b.out.finish()
+	}
+	if b.o.wait || b.o.follow {
+		b.answers = newAnswers(b, client)
+		b.answers.start()
+	}
+	whole := b.submitAll(client, conn)
+	if b.answers != nil {
+		// What is in is waited for even if the rest of the file could not go in.
+		// Closing the connections is what ends waits at once.
+		stop := context.AfterFunc(b.outer, func() { _ = conn.Close() })
+		b.answers.drain()
+		stop()
+	}
+	b.out.finish()
+	b.report(whole)
+	return worst(b.codes), nil
+}
+
+// submitAll puts the file's messages in; whole is false if it was not read to
+// its end.
+func (b *bulk) submitAll(client *sessionqueue.Client, conn io.Closer) (whole bool) {
+	sending, cancel := context.WithCancel(context.WithoutCancel(b.ctx))
+	defer cancel()
+	grace := time.AfterFunc(time.Hour, func() { cancel(); _ = conn.Close() })
+	grace.Stop()
+	defer grace.Stop()
+	defer context.AfterFunc(b.outer, func() { grace.Reset(submitGrace) })()
+
+	var shards [submitters]chan item
+	var wg sync.WaitGroup
+	for i := range shards {
+		shards[i] = make(chan item, submitQueue)
+		wg.Go(func() {
+			for it := range shards[i] {
+				b.submit(sending, client, it)
+			}
+		})
+	}
+	whole = b.dispatch(&shards)
+	for i := range shards {
+		close(shards[i])
+	}
+	wg.Wait()
+	return whole
+}
+
+// dispatch hands the file's messages to the submitters of their sessions.
+func (b *bulk) dispatch(shards *[submitters]chan item) (whole bool) {
+	entries := make(chan entry)
+	// It ends later than this, or with the process, where a read blocks.
+	go b.in.each(b.ctx, b.o, entries)
+	seed := maphash.MakeSeed()
+	for {
+		var e entry
+		select {
+		case <-b.ctx.Done():
+			return false
+		case e = <-entries:
+		}
+		if errors.Is(e.err, io.EOF) {
+			return true
+		}
+		b.last = e.line
+		if e.err != nil {
+			b.mu.Lock()
+			b.bad++
+			b.mu.Unlock()
+			b.fail(failure{code: exitUsage, text: e.err.Error(), line: e.line})
+			if e.broken {
+				return false
+			}
+			continue
+		}
+		select {
+		case <-b.ctx.Done():
+			b.skip(e.line)
+			return false
+		case shards[maphash.String(seed, e.session)%submitters] <- e.item:
+		}
+	}
+}
+
+// submit puts one message in.
+func (b *bulk) submit(ctx context.Context, client *sessionqueue.Client, it item) {
+	if b.ctx.Err() != nil || b.answers != nil && !b.answers.reserve(b.ctx) {
+		b.skip(it.line)
+		return
+	}
+	r, err := client.Submit(ctx, it.session, it.m, delays(time.Duration(it.delay))...)
+	b.out.lineDone(it.bytes)
+	waits := err == nil && r.Status != sessionqueue.Refused && r.Status != sessionqueue.Answered
+	if b.answers != nil && !waits {
+		b.answers.release()
+	}
+	if err != nil {
+		b.submitFailed(ctx, it, err)
+		return
+	}
+	b.mu.Lock()
+	b.statuses[r.Status]++
+	b.mu.Unlock()
+	if b.o.json {
+		b.out.receipt(r, it.line)
+	}
+	switch {
+	case r.Status == sessionqueue.Refused:
+		b.fail(failure{code: exitRefused, text: refusal(r), line: it.line, said: true})
+	case r.Status == sessionqueue.Answered && !b.o.json:
+		b.out.text(prefixed(it.session, r.Reply))
+	case waits && b.answers != nil:
+		b.answers.add(it)
+	}
+}
+
+func (b *bulk) submitFailed(ctx context.Context, it item, err error) {
+	f := failure{session: it.session, id: it.m.ID, line: it.line, code: exitOther}
+	unknown := fmt.Sprintf("; whether it was stored is not known: repeat it with the id %s, which is safe", it.m.ID)
+	switch {
+	case errors.Is(err, session.ErrInvalid):
+		f.code, f.text = exitUsage, err.Error()
+	case ctx.Err() != nil:
+		f.code, f.text = exitInterrupted, "interrupted before Redis answered"+unknown
+	default:
+		f.text = redisconn.Explain(err) + unknown
+		b.stop(errBroken) // before later messages of the session overtake this one
+	}
+	b.fail(f)
+}
+
+func (b *bulk) fail(f failure) {
+	b.mu.Lock()
+	b.codes[f.code] = true
+	b.mu.Unlock()
+	b.out.fail(f)
+}
+
+func (b *bulk) skip(line int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.skipped.add(line)
+}
+
+// report sums up.
+func (b *bulk) report(whole bool) {
+	missing := b.skipped.String()
+	if !whole && b.ctx.Err() != nil {
+		if missing != "" {
+			missing += " and "
+		}
+		missing += fmt.Sprintf("all after line %d", b.last)
+	}
+	if b.outer.Err() != nil && (!whole || missing != "" || b.answers != nil && len(b.answers.waiting) > 0) {
+		b.fail(failure{code: exitInterrupted, text: "interrupted; what was put in stays"})
+	}
+	if missing != "" {
+		b.out.note("enqueue: not put in: " + missing)
+	}
+	if b.o.json {
+		return
+	}
+	var in int
+	var parts []string
+	for _, status := range []sessionqueue.ReceiptStatus{sessionqueue.Accepted, sessionqueue.Queued, sessionqueue.Scheduled, sessionqueue.Duplicate} {
+		if n := b.statuses[status]; n > 0 {
+			in += n
+			parts = append(parts, fmt.Sprintf("%d %s", n, status))
+		}
+	}
+	text := fmt.Sprintf("%d put in", in)
+	if len(parts) > 0 {
+		text += " (" + strings.Join(parts, ", ") + ")"
+	}
+	for _, part := range []struct {
+		n    int
+		what string
+	}{
+		{b.statuses[sessionqueue.Answered], "commands"},
+		{b.statuses[sessionqueue.Refused], "refused"},
+		{b.bad, "bad lines"},
+	} {
+		if part.n > 0 {
+			text += fmt.Sprintf(", %d %s", part.n, part.what)
+		}
+	}
+	if b.answers != nil {
+		text += ", " + b.answers.summary()
+	}
+	b.out.text(text + "\n")
+}
+
+// prefixed puts a name before each line of a text.
+func prefixed(name, text string) string {
+	var s strings.Builder
+	for line := range strings.Lines(text) {
+		s.WriteString(name + ": " + line)
+	}
+	if !strings.HasSuffix(text, "\n") {
+		s.WriteByte('\n')
+	}
+	return s.String()
+}

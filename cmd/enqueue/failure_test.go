@@ -1,0 +1,255 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"turnstile/internal/testredis"
+	"turnstile/pkg/session"
+	"turnstile/pkg/sessionqueue"
+)
+
+func TestRefused(t *testing.T) {
+	t.Parallel()
+	url, rdb := newRedis(t)
+	ctx := bg(t)
+	enqueue(t, ctx, url, "", "-s", "a", "--id", "m1", "first").want(t, exitOK)
+	occupy(t, url, "a", sessionqueue.Config{FollowupCap: 1})
+	enqueue(t, ctx, url, "", "-s", "a", "--mode", "reject", "no").want(t, exitRefused).oneLine(t, "refused", "running a turn")
+	enqueue(t, ctx, url, "", "-s", "a", "--id", "m2", "fits").want(t, exitOK)
+	r := enqueue(t, ctx, url, "", "-s", "a", "--id", "m3", "--wait", "--json", "no").want(t, exitRefused)
+	r.oneLine(t, "refused", "full")
+	list := r.objects(t)
+	if len(list) != 1 || text(list[0], "status") != "refused" || text(list[0], "reason") != "full" || text(list[0], "id") != "m3" {
+		t.Errorf("%+v", r)
+	}
+	if n, err := rdb.LLen(ctx, "asynq:{session:a}:pending").Result(); n != 1 || err != nil {
+		t.Errorf("%d pending, %v", n, err)
+	}
+}
+
+func TestTimeoutCancelsNothing(t *testing.T) {
+	t.Parallel()
+	url, _ := newRedis(t)
+	ctx := bg(t)
+	enqueue(t, ctx, url, "", "-s", "a", "--id", "m", "--wait", "--timeout", "50ms", "slow").want(t, exitTimeout).
+		oneLine(t, "no answer", "50ms", "enqueue -s a --id m --wait")
+	r := enqueue(t, ctx, url, "", "-s", "a", "--id", "m", "--follow", "--timeout", "50ms", "--json", "slow").want(t, exitTimeout)
+	list := r.objects(t)
+	if len(list) != 2 || list[1]["code"] != 4.0 || text(list[1], "id") != "m" || text(list[1], "session") != "a" {
+		t.Errorf("%+v", r)
+	}
+	turns(t, url, hour, echo)
+	if r := enqueue(t, ctx, url, "", "-s", "a", "--id", "m", "--wait", "slow").want(t, exitOK); r.out != "echo: slow\n" {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestATurnThatEndsOtherwise(t *testing.T) {
+	t.Parallel()
+	url, _ := newRedis(t)
+	turns(t, url, hour, func(h *sessionqueue.Hold) *sessionqueue.End {
+		return &sessionqueue.End{Status: sessionqueue.Status(h.Turn().Message.Text), Reply: "so far", Error: "the reason"}
+	})
+	for _, status := range []string{"failed", "interrupted", "expired", "stopped"} {
+		r := enqueue(t, bg(t), url, "", "-s", "a", "--wait", status).want(t, exitEnded)
+		r.oneLine(t, status+": the reason")
+		if r.out != "so far\n" {
+			t.Errorf("%s: stdout %q", status, r.out)
+		}
+		r = enqueue(t, bg(t), url, "", "-s", "a", "--wait", "--json", status).want(t, exitEnded)
+		if list := r.objects(t); len(list) != 2 || text(list[1], "status") != status || text(list[1], "error") != "the reason" {
+			t.Errorf("%s: %+v", status, r)
+		}
+	}
+}
+
+func TestAResultThatIsNotKept(t *testing.T) {
+	t.Parallel()
+	url, rdb := newRedis(t)
+	enqueue(t, bg(t), url, "", "-s", "a", "--id", "m", "--in", "1h", "x").want(t, exitOK)
+	finish := make(chan result, 1)
+	go func() { finish <- enqueue(t, bg(t), url, "", "-s", "a", "--id", "m", "--wait", "--json", "x") }()
+	await(t, func() bool { // until it waits
+		list, err := rdb.Do(context.Background(), "CLIENT", "LIST").Text()
+		return err == nil && hasWaiter(list, url)
+	})
+	for _, key := range []string{"asynq:{session:a}:t:" + session.TaskID("a", "m"), "asynq:{session:a}:scheduled"} {
+		if err := rdb.Del(context.Background(), key).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := <-finish
+	r.want(t, exitOther).oneLine(t, "not kept", "deleted")
+}
+
+// await waits for what another goroutine or process does.
+func await(t *testing.T, done func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(20 * time.Second)
+	for !done() {
+		if time.Now().After(deadline) {
+			t.Fatal("it did not happen")
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+func TestCtrlCWhileWaiting(t *testing.T) {
+	t.Parallel()
+	for _, flag := range []string{"--wait", "--follow"} {
+		t.Run(flag, func(t *testing.T) {
+			t.Parallel()
+			url, rdb := newRedis(t)
+			ctx, cancel := context.WithCancel(bg(t))
+			finish := make(chan result, 1)
+			go func() { finish <- enqueue(t, ctx, url, "", "-s", "a", "--id", "m", flag, "x") }()
+			await(t, func() bool { return rdb.ZScore(context.Background(), "turnstile:ready", "a").Err() == nil })
+			cancel()
+			r := <-finish
+			r.want(t, exitInterrupted)
+			// It may not have got its answer before Ctrl-C.
+			if !strings.Contains(r.err, "--id m") {
+				t.Errorf("stderr %q", r.err)
+			}
+			if n := rdb.LLen(context.Background(), "asynq:{session:a}:pending").Val(); n != 1 {
+				t.Errorf("%d pending", n)
+			}
+		})
+	}
+}
+
+// An answer that never comes leaves the message's fate unknown.
+func TestCtrlCBeforeTheAnswer(t *testing.T) {
+	t.Parallel()
+	server := testredis.StartServer(t)
+	if err := server.Client().Do(context.Background(), "CLIENT", "PAUSE", "60000", "WRITE").Err(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(bg(t))
+	finish := make(chan result, 1)
+	go func() {
+		finish <- enqueue(t, ctx, server.URL(), "", "-s", "a", "--id", "m", "--json", "x")
+	}()
+	await(t, func() bool {
+		list, err := server.Client().Do(context.Background(), "CLIENT", "LIST").Text()
+		return err == nil && strings.Contains(list, "cmd=sadd")
+	})
+	started := time.Now()
+	cancel()
+	r := <-finish
+	r.want(t, exitInterrupted).oneLine(t, "not known", "--id m", "safe")
+	if d := time.Since(started); d > 2*time.Second {
+		t.Errorf("it took %s to end", d)
+	}
+	if list := r.objects(t); len(list) != 1 || list[0]["code"] != 130.0 || text(list[0], "id") != "m" {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestCtrlCWhileReadingStdin(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{{"-s", "a", "-"}, {"--file", "-"}} {
+		ctx, cancel := context.WithCancel(bg(t))
+		stdin := &silent{asked: make(chan struct{}, 10), end: make(chan struct{})}
+		url, rdb := newRedis(t)
+		code := make(chan int)
+		stderr := &strings.Builder{}
+		go func() { code <- run(ctx, args, stdin, &strings.Builder{}, stderr, []string{"REDIS_URL=" + url}) }()
+		<-stdin.asked
+		cancel()
+		if c := <-code; c != exitInterrupted || !strings.Contains(stderr.String(), "interrupted") {
+			t.Errorf("%v: exit code %d, stderr %q", args, c, stderr)
+		}
+		close(stdin.end)
+		empty(t, rdb)
+	}
+}
+
+// silent is a stdin that says nothing until the test ends.
+type silent struct{ asked, end chan struct{} }
+
+func (s *silent) Read([]byte) (int, error) {
+	s.asked <- struct{}{}
+	<-s.end
+	return 0, context.Canceled
+}
+
+func TestARedisThatAnswersErrors(t *testing.T) {
+	t.Parallel()
+	testredis.Real(t)
+	locked := testredis.StartServer(t, "--requirepass", "sesame")
+	for name, c := range map[string]struct {
+		url  string
+		want string
+	}{
+		"not there":      {nowhere, "refuses the connection"},
+		"no socket":      {"redis-socket:///nonexistent/redis.sock", "socket"},
+		"no password":    {strings.Replace(locked.URL(), ":sesame@", "", 1), "wants a password"},
+		"wrong password": {strings.Replace(locked.URL(), "sesame", "simsalabim", 1), "user or password"},
+		"replica":        {testredis.StartServer(t, "--replicaof", "127.0.0.1", "1").URL(), "read-only replica"},
+		"full":           {testredis.StartServer(t, "--maxmemory", "1").URL(), "out of memory"},
+		"no cluster":     {strings.TrimSuffix(strings.Replace(testredis.URL(t), "redis://", "redis-cluster://", 1), "/0"), "no cluster"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if name == "no cluster" && strings.Count(c.url, "/") > 2 {
+				c.url = c.url[:strings.LastIndex(c.url, "/")]
+			}
+			for _, args := range [][]string{{"-s", "a", "x"}, {"--file", "-"}} {
+				r := enqueue(t, bg(t), c.url, `{"session":"a","text":"x"}`, append(args, "--json")...).want(t, exitOther)
+				if first, _, _ := strings.Cut(r.err, "\n"); !strings.Contains(first, c.want) || strings.Contains(r.err, "sesame") || strings.Contains(r.err, "simsalabim") {
+					t.Errorf("stderr %q", r.err)
+				}
+				if list := r.objects(t); len(list) != 1 || list[0]["code"] != 1.0 {
+					t.Errorf("stdout %q", r.out)
+				}
+			}
+		})
+	}
+}
+
+func TestARedisThatHangs(t *testing.T) {
+	t.Parallel()
+	server := testredis.StartServer(t)
+	server.Pause()
+	defer server.Resume()
+	started := time.Now()
+	enqueue(t, bg(t), server.URL(), "", "-s", "a", "x").want(t, exitOther).oneLine(t, "does not answer in time", "nothing was stored")
+	if d := time.Since(started); d > connectTimeout+2*time.Second {
+		t.Errorf("it took %s", d)
+	}
+}
+
+// Without --timeout a wait outlives its Redis.
+func TestWaitOutlivesARestartOfRedis(t *testing.T) {
+	t.Parallel()
+	server := testredis.StartServer(t, "--appendonly", "yes", "--appendfsync", "always")
+	finish := make(chan result, 1)
+	go func() { finish <- enqueue(t, bg(t), server.URL(), "", "-s", "a", "--wait", "hello") }()
+	await(t, func() bool {
+		list, err := server.Client().Do(context.Background(), "CLIENT", "LIST").Text()
+		return err == nil && strings.Contains(list, "cmd=xread")
+	})
+	server.Kill()
+	server.Start()
+	turns(t, server.URL(), hour, echo)
+	r := <-finish
+	if r.want(t, exitOK); r.out != "echo: hello\n" {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestWorst(t *testing.T) {
+	t.Parallel()
+	order := []int{exitInterrupted, exitOther, exitRefused, exitUsage, exitEnded, exitTimeout, exitOK}
+	for i, a := range order {
+		for _, b := range order[i:] {
+			if got := worst(map[int]bool{a: true, b: true}); got != a {
+				t.Error(fmt.Sprint(a, " and ", b, " make ", got))
+			}
+		}
+	}
+}

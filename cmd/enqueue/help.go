@@ -1,0 +1,56 @@
+package main
+
+const helpText = `enqueue puts messages into sessions. Workers run an agent for them, one turn at a
+time per session, in the order of their arrival.
+
+The words of TEXT are joined with blanks; - reads the text from stdin, without
+its last line break. A one-line text whose first word is /help, /status or /stop
+is a command: it is carried out at once and its answer printed. A text that is
+to begin with a slash is written with two.
+
+--file reads a message from each line, as
+  {"session":"s1","text":"hello","id":"m1","mode":"queue","meta":{"k":"v"},
+   "attachments":[{"name":"a.png","url":"https://..."}],"in":"10s","expires_in":"1h"}
+where only text is required if -s names the session. Other fields are errors.
+Flags are the defaults of lines that do not say otherwise. The messages of one
+session go in in the order of the file, those of several at the same time. A bad
+line is reported with its number, and the others still go in.
+
+A message without an id is given one. To repeat a message whose fate is unknown,
+repeat it with its id: it is run once.
+
+Results go to stdout, errors to stderr, one line each. With --json stdout has one
+object a line instead:
+  {"session","id","status","position"}  the message was accepted, queued (behind a
+         turn, position counted from 1 with that turn; 0 where none is known),
+         scheduled ("at"), a duplicate ("state") or refused ("reason")
+  {"session","status":"answered","reply"}  it was a command
+  {"session","id","type",...}              --follow: an event of its turn
+  {"session","session_id","id","turn","status","reply","error","duration_ms"}
+         it ended: done, failed, interrupted, expired or stopped
+  {"error","code"}                         also on stderr; code is the exit code
+Objects about a line of a file have its number as "line" besides.
+
+Exit codes
+  0    all well; a duplicate too
+  1    Redis cannot be reached or refuses, or anything not named here
+  2    bad usage or input; nothing was stored
+  3    refused: the session was busy (--mode reject), or its line is full
+  4    no answer within --timeout; the message goes on
+  5    the turn ended otherwise than done: failed, interrupted, expired, stopped
+  130  Ctrl-C; what was put in stays
+  With --file the first of 130, 1, 3, 2, 5, 4 that any line had.
+
+Environment
+  REDIS_URL  the workers' Redis (default redis://127.0.0.1:6379/0), as
+             redis://[USER:PASSWORD@]HOST:PORT/DB, rediss://..., redis-socket:///PATH?db=DB,
+             redis-sentinel://HOST:PORT,HOST:PORT/DB?master=NAME or
+             redis-cluster://HOST:PORT,HOST:PORT`
+
+const helpExamples = `  enqueue -s agent:main:telegram:dm:42 What is new today?
+  enqueue -s s1 --wait --timeout 5m Summarise the report
+  git diff | enqueue -s review --follow -
+  enqueue -s s1 --id order-17 --mode interrupt Stop that, do this first
+  enqueue -s s1 --in 1h --expires-in 2h Remind me
+  enqueue -s s1 /status
+  enqueue --file messages.jsonl --json --wait`

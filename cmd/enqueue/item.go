@@ -1,0 +1,123 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"unicode/utf8"
+
+	"turnstile/pkg/session"
+	"turnstile/pkg/sessionqueue"
+)
+
+// item is one message of a file.
+type item struct {
+	line    int
+	bytes   int
+	session string
+	m       session.Message
+	delay   session.Duration
+}
+
+// entry is a line: its message, or what is wrong with it; broken says that no
+// other can be read after it. The last is io.EOF.
+type entry struct {
+	item
+	err    error
+	broken bool
+}
+
+// each reads all lines that are not blank.
+func (l *lines) each(ctx context.Context, o options, entries chan<- entry) {
+	read := 0
+	for {
+		text, n, err := l.next()
+		read += n
+		var e entry
+		switch {
+		case err == nil && len(bytes.TrimSpace(text)) == 0:
+			continue
+		case err == nil:
+			e.item, e.err = o.item(text)
+		case errors.Is(err, io.EOF), errors.Is(err, errLongLine):
+			e.err = err
+		default:
+			e.err, e.broken = fmt.Errorf("the file cannot be read on: %w", err), true
+			l.number++
+		}
+		e.line, e.bytes = l.number, read
+		read = 0
+		select {
+		case <-ctx.Done():
+			return
+		case entries <- e:
+		}
+		if errors.Is(e.err, io.EOF) || e.broken {
+			return
+		}
+	}
+}
+
+// item reads one line. The flags are the defaults of what it does not say.
+func (o options) item(text []byte) (item, error) {
+	var line struct {
+		Session     *string              `json:"session"`
+		ID          *string              `json:"id"`
+		Text        string               `json:"text"`
+		Mode        session.Mode         `json:"mode"`
+		Meta        map[string]string    `json:"meta"`
+		Attachments []session.Attachment `json:"attachments"`
+		In          *session.Duration    `json:"in"`
+		ExpiresIn   *session.Duration    `json:"expires_in"`
+	}
+	if !utf8.Valid(text) {
+		return item{}, fmt.Errorf("%w JSON: it is not UTF-8", session.ErrInvalid)
+	}
+	if err := session.DecodeStrict(text, &line); err != nil {
+		return item{}, err
+	}
+	it := item{
+		session: or(line.Session, o.session),
+		delay:   or(line.In, session.Duration(o.in)),
+		m: session.Message{
+			ID: or(line.ID, ""), Text: line.Text, Mode: line.Mode, Meta: line.Meta, Attachments: line.Attachments,
+			ExpiresIn: or(line.ExpiresIn, session.Duration(o.expiresIn)),
+		},
+	}
+	if it.m.Mode == "" {
+		it.m.Mode = session.Mode(o.mode)
+	}
+	for k, v := range o.meta {
+		if it.m.Meta == nil {
+			it.m.Meta = map[string]string{}
+		}
+		if _, ok := it.m.Meta[k]; !ok {
+			it.m.Meta[k] = v
+		}
+	}
+	if line.ID == nil {
+		it.m.ID = sessionqueue.NewMessageID()
+	}
+	if line.Session == nil && o.session == "" {
+		return it, fmt.Errorf("%w message: it has no session", session.ErrInvalid)
+	}
+	if err := session.ValidateKey(it.session); err != nil {
+		return it, err
+	}
+	if err := session.ValidateID(it.m.ID); err != nil {
+		return it, err
+	}
+	if it.delay < 0 {
+		return it, fmt.Errorf("%w message: in is negative", session.ErrInvalid)
+	}
+	return it, it.m.Validate()
+}
+
+func or[T any](v *T, fallback T) T {
+	if v == nil {
+		return fallback
+	}
+	return *v
+}

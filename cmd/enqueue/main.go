@@ -1,0 +1,87 @@
+// Command enqueue puts messages into sessions and can wait for the answers.
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"slices"
+	"syscall"
+
+	"turnstile/internal/config"
+	"turnstile/internal/redisconn"
+	"turnstile/pkg/sessionqueue"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the process at once
+	redisconn.LogTo(slog.New(slog.DiscardHandler))
+	os.Exit(run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.Environ()))
+}
+
+// run is the whole program; it answers the exit code.
+func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, environ []string) int {
+	out := newOutput(stdout, stderr)
+	code := exitOK
+	o := options{}
+	cmd := newCommand(&o, func(words []string) error {
+		out.json = o.json
+		var err error
+		code, err = execute(ctx, o, words, stdin, out, environ)
+		return err
+	})
+	cmd.SetArgs(slices.Clip(append([]string{}, args...))) // nil would mean the process's own
+	cmd.SetOut(stdout)
+	cmd.SetErr(stderr)
+	if err := cmd.Execute(); err != nil {
+		out.json = out.json || o.json || slices.Contains(args, "--json")
+		f := usage(err)
+		errors.As(err, &f)
+		out.fail(f)
+		code = f.code
+	}
+	if out.err != nil && code == exitOK {
+		code = exitOther // somebody was to read what could not be written
+	}
+	return code
+}
+
+// execute validates all that can be validated before it connects.
+func execute(ctx context.Context, o options, words []string, stdin io.Reader, out *output, environ []string) (int, error) {
+	if err := o.validate(words); err != nil {
+		return 0, err
+	}
+	overrides := map[string]string{}
+	if o.redis != "" {
+		overrides["REDIS_URL"] = o.redis
+	}
+	settings, err := config.LoadSender(environ, config.Options{Overrides: overrides})
+	if err != nil {
+		return 0, usage(err)
+	}
+	var work func(*sessionqueue.Client, io.Closer) (int, error)
+	if o.file != "" {
+		in, err := openLines(o.file, stdin)
+		if err != nil {
+			return 0, err
+		}
+		defer in.close()
+		work = newBulk(ctx, o, in, out).run
+	} else {
+		m, err := o.message(ctx, words, stdin)
+		if err != nil {
+			return 0, err
+		}
+		work = single{ctx, o, m, out}.run
+	}
+	rdb, err := connect(ctx, settings.RedisURL)
+	if err != nil {
+		return 0, err
+	}
+	defer rdb.Close()
+	return work(sessionqueue.NewClient(rdb), rdb)
+}

@@ -1,0 +1,224 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
+
+	"turnstile/internal/redisconn"
+	"turnstile/internal/testredis"
+	"turnstile/pkg/sessionqueue"
+)
+
+func TestMain(m *testing.M) {
+	redisconn.LogTo(slog.New(slog.DiscardHandler))
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		if built.dir != "" {
+			_ = os.RemoveAll(built.dir)
+		}
+		os.Exit(code)
+	}))
+}
+
+// result is what one call of the program did.
+type result struct {
+	code     int
+	out, err string
+}
+
+// enqueue runs the program in this process.
+func enqueue(t *testing.T, ctx context.Context, url, stdin string, args ...string) result {
+	t.Helper()
+	var out, err bytes.Buffer
+	code := run(ctx, args, strings.NewReader(stdin), &out, &err, []string{"REDIS_URL=" + url})
+	return result{code, out.String(), err.String()}
+}
+
+// want checks the exit code.
+func (r result) want(t *testing.T, code int) result {
+	t.Helper()
+	if r.code != code {
+		t.Fatalf("exit code %d, want %d\nstdout: %s\nstderr: %s", r.code, code, r.out, r.err)
+	}
+	return r
+}
+
+// objects are the lines of --json.
+func (r result) objects(t *testing.T) []map[string]any {
+	t.Helper()
+	var list []map[string]any
+	for line := range strings.Lines(r.out) {
+		var o map[string]any
+		if err := json.Unmarshal([]byte(line), &o); err != nil {
+			t.Fatalf("stdout %q: %v", line, err)
+		}
+		list = append(list, o)
+	}
+	return list
+}
+
+// text is a field of an object, "" if it is not there.
+func text(o map[string]any, field string) string {
+	s, _ := o[field].(string)
+	return s
+}
+
+// oneLine checks that stderr has one line with all of the words.
+func (r result) oneLine(t *testing.T, words ...string) {
+	t.Helper()
+	if strings.Count(r.err, "\n") != 1 || !strings.HasPrefix(r.err, "enqueue: ") {
+		t.Errorf("stderr is not one line of enqueue's: %q", r.err)
+	}
+	for _, w := range words {
+		if !strings.Contains(r.err, w) {
+			t.Errorf("stderr lacks %q: %q", w, r.err)
+		}
+	}
+}
+
+// client is one of the test's own: it is closed to end reads that block.
+func client(t *testing.T, url string) redis.UniversalClient {
+	t.Helper()
+	rdb, err := redisconn.Open(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = rdb.Close() })
+	return rdb
+}
+
+// turns is a worker that answers each turn as handle says; nil: it has ended the
+// turn itself. It works until the test ends.
+func turns(t *testing.T, url string, cfg sessionqueue.Config, handle func(*sessionqueue.Hold) *sessionqueue.End) {
+	t.Helper()
+	rdb, err := redisconn.Open(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.Worker = "w-" + sessionqueue.NewMessageID()
+	c, err := sessionqueue.NewConsumer(rdb, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	t.Cleanup(func() {
+		cancel()
+		_ = rdb.Close() // ends the blocking pop
+		wg.Wait()
+	})
+	wg.Go(func() {
+		for ctx.Err() == nil {
+			pause, _ := c.Due(ctx)
+			select {
+			case <-ctx.Done():
+			case <-time.After(pause):
+			}
+		}
+	})
+	wg.Go(func() {
+		for ctx.Err() == nil {
+			sessions, err := c.Pop(ctx, 10, time.Second)
+			if err == nil && len(sessions) > 0 {
+				var holds []*sessionqueue.Hold
+				holds, err = c.Claim(ctx, sessions)
+				for _, h := range holds {
+					wg.Go(func() { serve(t, ctx, h, handle) })
+				}
+			}
+			if err != nil && ctx.Err() == nil {
+				t.Errorf("worker: %v", err)
+				return
+			}
+		}
+	})
+}
+
+func serve(t *testing.T, ctx context.Context, h *sessionqueue.Hold, handle func(*sessionqueue.Hold) *sessionqueue.End) {
+	for more := true; more; {
+		err := h.Promote(ctx)
+		end := &sessionqueue.End{Status: sessionqueue.StatusStopped}
+		if err == nil {
+			end = handle(h)
+		} else if !errors.Is(err, sessionqueue.ErrStopAsked) {
+			if ctx.Err() == nil {
+				t.Errorf("promote: %v", err)
+			}
+			return
+		}
+		if end == nil {
+			return
+		}
+		if more, err = h.Finish(ctx, *end); err != nil {
+			if ctx.Err() == nil {
+				t.Errorf("finish: %v", err)
+			}
+			return
+		}
+	}
+}
+
+var hour = sessionqueue.Config{Retention: time.Hour}
+
+// echo answers with the text, and fails where that says so.
+func echo(h *sessionqueue.Hold) *sessionqueue.End {
+	m := h.Turn().Message
+	if cause, ok := strings.CutPrefix(m.Text, "fail "); ok {
+		return &sessionqueue.End{Status: sessionqueue.StatusFailed, Error: cause}
+	}
+	return &sessionqueue.End{Status: sessionqueue.StatusDone, Reply: "echo: " + m.Text}
+}
+
+// occupy takes the session's next message and keeps it running. The answered
+// function ends the turn.
+func occupy(t *testing.T, url, session string, cfg sessionqueue.Config) (finish func()) {
+	t.Helper()
+	cfg.Worker, cfg.SentinelTTL = "occupier", time.Minute
+	c, err := sessionqueue.NewConsumer(client(t, url), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	holds, err := c.Claim(context.Background(), []string{session})
+	if err != nil || len(holds) != 1 {
+		t.Fatalf("claim: %v, %v", holds, err)
+	}
+	if err := holds[0].Promote(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		if _, err := holds[0].Finish(context.Background(), *echo(holds[0])); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// empty checks that nothing is stored.
+func empty(t *testing.T, rdb redis.UniversalClient) {
+	t.Helper()
+	keys, err := rdb.Keys(context.Background(), "*").Result()
+	if err != nil || len(keys) > 0 {
+		t.Errorf("stored: %v, %v", keys, err)
+	}
+}
+
+func bg(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func newRedis(t *testing.T) (url string, rdb redis.UniversalClient) {
+	t.Helper()
+	return testredis.URL(t), testredis.New(t)
+}

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"turnstile/pkg/session"
+	"turnstile/pkg/sessionqueue"
+)
+
+// message is the one that the arguments describe, validated. It has an id, so
+// that it can be repeated safely whatever happens.
+func (o options) message(ctx context.Context, words []string, stdin io.Reader) (session.Message, error) {
+	m := session.Message{
+		ID: o.id, Text: strings.Join(words, " "), Mode: session.Mode(o.mode),
+		Meta: o.meta, ExpiresIn: session.Duration(o.expiresIn),
+	}
+	if m.ID == "" {
+		m.ID = sessionqueue.NewMessageID()
+	}
+	if len(words) == 1 && words[0] == "-" {
+		var err error
+		if m.Text, err = readText(ctx, stdin); err != nil {
+			return m, err
+		}
+	}
+	if err := m.Validate(); err != nil {
+		return m, usage(err)
+	}
+	return m, nil
+}
+
+// readText reads all of stdin but its last line break. It reads little more than
+// a message may have.
+func readText(ctx context.Context, stdin io.Reader) (string, error) {
+	type read struct {
+		data []byte
+		err  error
+	}
+	done := make(chan read, 1)
+	go func() { // ends with the process if nobody ever closes stdin
+		data, err := io.ReadAll(io.LimitReader(stdin, session.MaxTextLen+3))
+		done <- read{data, err}
+	}()
+	select {
+	case <-ctx.Done():
+		return "", failure{code: exitInterrupted, text: "interrupted while reading stdin; nothing was stored"}
+	case r := <-done:
+		if r.err != nil {
+			return "", usage(fmt.Errorf("read stdin: %w", r.err))
+		}
+		if len(r.data) > session.MaxTextLen+2 {
+			return "", usage(fmt.Errorf("%w message: the text on stdin has more than %d bytes; attach a file instead", session.ErrInvalid, session.MaxTextLen))
+		}
+		text, ended := strings.CutSuffix(string(r.data), "\n")
+		if ended {
+			text = strings.TrimSuffix(text, "\r")
+		}
+		return text, nil
+	}
+}

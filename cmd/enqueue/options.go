@@ -1,0 +1,142 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"turnstile/pkg/session"
+)
+
+// options are the flags.
+type options struct {
+	session   string
+	id        string
+	mode      string
+	in        time.Duration
+	expiresIn time.Duration
+	metaPairs []string
+	meta      map[string]string // metaPairs, once they are validated
+	wait      bool
+	follow    bool
+	timeout   time.Duration
+	json      bool
+	file      string
+	redis     string
+
+	given func(flag string) bool
+}
+
+func newCommand(o *options, run func(words []string) error) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:                   "enqueue -s SESSION [flags] (TEXT... | -)\n  enqueue --file MESSAGES.jsonl [flags]",
+		Short:                 "Put messages into sessions, and wait for their answers",
+		Long:                  helpText,
+		Example:               helpExamples,
+		Version:               version(),
+		Args:                  cobra.ArbitraryArgs,
+		SilenceErrors:         true,
+		SilenceUsage:          true,
+		DisableFlagsInUseLine: true,
+		CompletionOptions:     cobra.CompletionOptions{DisableDefaultCmd: true},
+		RunE:                  func(_ *cobra.Command, words []string) error { return run(words) },
+	}
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+		text := err.Error()
+		if strings.HasPrefix(text, "unknown") {
+			text += "; a TEXT that begins with a dash goes after --"
+		}
+		return errors.New(text + "; see enqueue --help")
+	})
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.StringVarP(&o.session, "session", "s", "", "session `KEY`: letters, digits and ._:@+=~-; with --file the key of lines that name none")
+	f.StringVar(&o.id, "id", "", "message `ID`, unique in its session; the same id again is a duplicate and is run once")
+	f.StringVar(&o.mode, "mode", "", "if the session is busy, wait in line, end the running turn, or be refused: `queue|interrupt|reject`")
+	f.DurationVar(&o.in, "in", 0, "put it in line only after `DUR`, as 90s or 1h30m")
+	f.DurationVar(&o.expiresIn, "expires-in", 0, "drop it into the archive if it did not start within `DUR`")
+	f.StringArrayVar(&o.metaPairs, "meta", nil, "`k=v` that the agent is given with the text; repeatable")
+	f.BoolVar(&o.wait, "wait", false, "wait for the answer and print it")
+	f.BoolVar(&o.follow, "follow", false, "print the answer as it comes, the use of tools on stderr")
+	f.DurationVar(&o.timeout, "timeout", 0, "wait no longer than `DUR` for an answer; the message goes on (default: for ever)")
+	f.BoolVar(&o.json, "json", false, "print one JSON object a line")
+	f.StringVar(&o.file, "file", "", "read messages from `MESSAGES.jsonl`, one JSON object a line; - is stdin")
+	f.StringVar(&o.redis, "redis", "", "`URL` of Redis, instead of REDIS_URL")
+	o.given = func(flag string) bool { return f.Changed(flag) }
+	return cmd
+}
+
+// validate checks what the flags say, alone and together.
+func (o *options) validate(words []string) error {
+	problem := func(format string, args ...any) error { return usage(fmt.Errorf(format, args...)) }
+	switch {
+	case o.given("file") && o.file == "":
+		return problem("--file names no file")
+	case o.given("redis") && o.redis == "":
+		return problem("--redis is empty: give it a URL, or leave it out for REDIS_URL")
+	case o.file != "" && len(words) > 0:
+		return problem("both --file and a TEXT: use one of them")
+	case o.file != "" && o.given("id"):
+		return problem("--id with --file: write the ids into the file's lines")
+	case o.file == "" && !o.given("session"):
+		return problem("no session: name one with -s SESSION; see enqueue --help")
+	case o.wait && o.follow:
+		return problem("both --wait and --follow: use one of them")
+	case o.given("timeout") && !o.wait && !o.follow:
+		return problem("--timeout needs --wait or --follow")
+	case o.given("timeout") && o.timeout <= 0:
+		return problem("--timeout %s: it must be above 0", o.timeout)
+	case o.in < 0:
+		return problem("--in %s: it is negative", o.in)
+	case o.expiresIn < 0:
+		return problem("--expires-in %s: it is negative", o.expiresIn)
+	case o.file == "" && len(words) == 0:
+		return problem("no TEXT: write it after the flags, or - to read it from stdin; see enqueue --help")
+	}
+	if o.given("session") {
+		if err := session.ValidateKey(o.session); err != nil {
+			return usage(err)
+		}
+	}
+	if o.given("id") {
+		if err := session.ValidateID(o.id); err != nil {
+			return usage(err)
+		}
+	}
+	if _, err := session.ParseMode(o.mode); err != nil {
+		return usage(err)
+	}
+	for _, pair := range o.metaPairs {
+		k, v, ok := strings.Cut(pair, "=")
+		if !ok || k == "" {
+			return problem("--meta %q: write it as k=v", pair)
+		}
+		if _, twice := o.meta[k]; twice {
+			return problem("--meta %q: that key is given twice", k)
+		}
+		if o.meta == nil {
+			o.meta = map[string]string{}
+		}
+		o.meta[k] = v
+	}
+	return nil
+}
+
+// version is the module's, or that of the sources it was built from.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	v := info.Main.Version
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" && (v == "" || v == "(devel)") {
+			v = "(devel) " + s.Value
+		}
+	}
+	return v
+}

@@ -1,0 +1,262 @@
+package main
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"turnstile/pkg/agent"
+	"turnstile/pkg/session"
+	"turnstile/pkg/sessionqueue"
+)
+
+func TestReceipts(t *testing.T) {
+	t.Parallel()
+	url, _ := newRedis(t)
+	ctx := bg(t)
+	if r := enqueue(t, ctx, url, "", "-s", "a", "--id", "m1", "hello", "there").want(t, exitOK); r.out != "accepted as m1\n" || r.err != "" {
+		t.Errorf("%+v", r)
+	}
+	finish := occupy(t, url, "a", hour)
+	if r := enqueue(t, ctx, url, "", "-s", "a", "--id", "m2", "x").want(t, exitOK); r.out != "queued as m2, position 2\n" {
+		t.Errorf("%+v", r)
+	}
+	r := enqueue(t, ctx, url, "", "-s", "a", "--id", "m3", "--json", "x").want(t, exitOK)
+	if r.out != `{"session":"a","id":"m3","status":"queued","position":3}`+"\n" {
+		t.Errorf("%+v", r)
+	}
+	if r := enqueue(t, ctx, url, "", "-s", "a", "--id", "m1", "x").want(t, exitOK); r.out != "duplicate: m1 is there already, running\n" {
+		t.Errorf("%+v", r)
+	}
+	r = enqueue(t, ctx, url, "", "-s", "a", "--id", "m2", "--json", "x").want(t, exitOK)
+	if o := r.objects(t)[0]; text(o, "status") != "duplicate" || text(o, "state") != "pending" {
+		t.Errorf("%+v", r)
+	}
+	if r := enqueue(t, ctx, url, "", "-s", "b", "--id", "m4", "--in", "1h", "x").want(t, exitOK); !strings.HasPrefix(r.out, "scheduled as m4, for ") {
+		t.Errorf("%+v", r)
+	}
+	r = enqueue(t, ctx, url, "", "-s", "b", "--in", "1h", "--json", "x").want(t, exitOK)
+	o := r.objects(t)[0]
+	if at, err := time.Parse(time.RFC3339, text(o, "at")); text(o, "status") != "scheduled" || err != nil || time.Until(at) < 50*time.Minute {
+		t.Errorf("%+v", r)
+	}
+	finish()
+}
+
+func TestTheMessageArrivesAsItWasGiven(t *testing.T) {
+	t.Parallel()
+	url, _ := newRedis(t)
+	got := make(chan session.Message, 1)
+	turns(t, url, hour, func(h *sessionqueue.Hold) *sessionqueue.End {
+		got <- h.Turn().Message
+		return echo(h)
+	})
+	for _, c := range []struct {
+		args  []string
+		stdin string
+		want  string
+	}{
+		{[]string{"two", "words  kept"}, "", "two words  kept"},
+		{[]string{"--", "-n", "dash"}, "", "-n dash"},
+		{[]string{"a", "-", "b"}, "", "a - b"},
+		{[]string{"-"}, "one line\n", "one line"},
+		{[]string{"-"}, "first\nsecond\n\n", "first\nsecond\n"},
+		{[]string{"-"}, "a\r\nb\r\n", "a\r\nb"},
+		{[]string{"-"}, "no break\r", "no break\r"},
+		{[]string{"//etc is a message"}, "", "/etc is a message"},
+		{[]string{"-"}, "/stop\nis not a command here", "/stop\nis not a command here"},
+		{[]string{"<&>\u2028"}, "", "<&>\u2028"},
+		{[]string{strings.Repeat("x", 1<<20)}, "", strings.Repeat("x", 1<<20)},
+	} {
+		args := append([]string{"-s", "a", "--wait", "--mode", "reject", "--expires-in", "1h", "--meta", "k=v=w", "--meta", "l="}, c.args...)
+		enqueue(t, bg(t), url, c.stdin, args...).want(t, exitOK)
+		m := <-got
+		if m.Text != c.want {
+			t.Errorf("%.40q arrived as %.40q", c.want, m.Text)
+		}
+		if m.Mode != session.ModeReject || m.ExpiresIn != session.Duration(time.Hour) || len(m.Meta) != 2 || m.Meta["k"] != "v=w" {
+			t.Errorf("%q arrived with %+v", c.want, m)
+		}
+	}
+}
+
+func TestWaitPrintsTheReplyAlone(t *testing.T) {
+	t.Parallel()
+	url, _ := newRedis(t)
+	turns(t, url, hour, echo)
+	r := enqueue(t, bg(t), url, "", "-s", "a", "--wait", "hello").want(t, exitOK)
+	if r.out != "echo: hello\n" || r.err != "" {
+		t.Errorf("%+v", r)
+	}
+	r = enqueue(t, bg(t), url, "", "-s", "a", "--id", "m", "--wait", "--json", "hello").want(t, exitOK)
+	list := r.objects(t)
+	if len(list) != 2 || text(list[0], "status") != "accepted" {
+		t.Fatalf("%+v", r)
+	}
+	end := list[1]
+	if text(end, "session") != "a" || text(end, "id") != "m" || text(end, "status") != "done" || text(end, "reply") != "echo: hello" ||
+		text(end, "session_id") == "" || text(end, "turn") == "" || end["error"] != nil {
+		t.Errorf("%v", end)
+	}
+	if _, ok := end["duration_ms"].(float64); !ok {
+		t.Errorf("%v", end)
+	}
+}
+
+func TestADelayedMessageIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	url, _ := newRedis(t)
+	turns(t, url, hour, echo)
+	r := enqueue(t, bg(t), url, "", "-s", "a", "--wait", "--in", "1s", "later").want(t, exitOK)
+	if r.out != "echo: later\n" {
+		t.Errorf("%+v", r)
+	}
+}
+
+// streaming emits a reply in pieces, with a tool between them.
+func streaming(t *testing.T, go1 <-chan struct{}) func(*sessionqueue.Hold) *sessionqueue.End {
+	return func(h *sessionqueue.Hold) *sessionqueue.End {
+		turn := h.Turn()
+		emit := func(list ...agent.Event) {
+			var events []sessionqueue.Event
+			for _, e := range list {
+				events = append(events, sessionqueue.AgentEvent(turn.ID, e))
+			}
+			if err := h.Emit(context.Background(), events); err != nil {
+				t.Errorf("emit: %v", err)
+			}
+		}
+		emit(agent.Event{Type: agent.EventText, Text: "Let me "}, agent.Event{Type: agent.EventText, Text: "look.\n"})
+		emit(agent.Event{Type: agent.EventThought, Text: "hm"}, agent.Event{Type: agent.EventToolStart, Name: "grep", CallID: "1"})
+		emit(agent.Event{Type: agent.EventToolEnd, CallID: "1", Error: "no match"})
+		<-go1
+		// A worker does not send the last piece as text as well.
+		return &sessionqueue.End{Status: sessionqueue.StatusDone, Reply: "Nothing there."}
+	}
+}
+
+func TestFollowStreams(t *testing.T) {
+	t.Parallel()
+	url, _ := newRedis(t)
+	ready := make(chan struct{})
+	close(ready)
+	turns(t, url, hour, streaming(t, ready))
+	r := enqueue(t, bg(t), url, "", "-s", "a", "--follow", "hello").want(t, exitOK)
+	if r.out != "Let me look.\nNothing there.\n" {
+		t.Errorf("stdout %q", r.out)
+	}
+	if r.err != "tool grep\ntool failed: no match\n" {
+		t.Errorf("stderr %q", r.err)
+	}
+	r = enqueue(t, bg(t), url, "", "-s", "a", "--id", "m", "--follow", "--json", "hello").want(t, exitOK)
+	var types []string
+	for _, o := range r.objects(t) {
+		if text(o, "session") != "a" || text(o, "id") != "m" {
+			t.Errorf("%v", o)
+		}
+		types = append(types, text(o, "type")+text(o, "status"))
+	}
+	if got := strings.Join(types, " "); got != "accepted turn_started text text thought tool_start tool_end text done" {
+		t.Errorf("objects %s", got)
+	}
+}
+
+// Text is there before the turn has ended.
+func TestFollowShowsTextAsItComes(t *testing.T) {
+	t.Parallel()
+	url, _ := newRedis(t)
+	goOn := make(chan struct{})
+	turns(t, url, hour, streaming(t, goOn))
+	stdout := &watched{seen: make(chan string, 10)}
+	code := make(chan int)
+	go func() {
+		code <- run(bg(t), []string{"-s", "a", "--follow", "hello"}, nil, stdout, &watched{}, []string{"REDIS_URL=" + url})
+	}()
+	if first := <-stdout.seen; first != "Let me " {
+		t.Errorf("first text %q", first)
+	}
+	close(goOn)
+	if c := <-code; c != exitOK {
+		t.Errorf("exit code %d", c)
+	}
+}
+
+type watched struct{ seen chan string }
+
+func (w *watched) Write(p []byte) (int, error) {
+	if w.seen != nil {
+		w.seen <- string(p)
+	}
+	return len(p), nil
+}
+
+func TestWaitGoesOnThroughARetryAndARequeue(t *testing.T) {
+	t.Parallel()
+	url, _ := newRedis(t)
+	turns(t, url, hour, func(h *sessionqueue.Hold) *sessionqueue.End {
+		turn := h.Turn()
+		switch {
+		case turn.Attempt == 1:
+			if err := h.Retry(context.Background(), context.DeadlineExceeded, 10*time.Millisecond); err != nil {
+				t.Error(err)
+			}
+			return nil
+		case turn.Redelivered == 0:
+			if err := h.Requeue(context.Background(), "drain"); err != nil {
+				t.Error(err)
+			}
+			return nil
+		}
+		return echo(h)
+	})
+	r := enqueue(t, bg(t), url, "", "-s", "a", "--follow", "hello").want(t, exitOK)
+	if r.out != "echo: hello\n" || !strings.Contains(r.err, "attempt 1 failed: context deadline exceeded; again in 10ms") ||
+		!strings.Contains(r.err, "begins again") {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestB82_ADuplicateAnswersTheStoredResult(t *testing.T) {
+	t.Parallel()
+	url, _ := newRedis(t)
+	ran := make(chan struct{}, 10)
+	turns(t, url, hour, func(h *sessionqueue.Hold) *sessionqueue.End {
+		ran <- struct{}{}
+		return echo(h)
+	})
+	for range 3 {
+		r := enqueue(t, bg(t), url, "", "-s", "a", "--id", "m", "--wait", "once").want(t, exitOK)
+		if r.out != "echo: once\n" {
+			t.Errorf("%+v", r)
+		}
+	}
+	r := enqueue(t, bg(t), url, "", "-s", "a", "--id", "m", "--follow", "--json", "once").want(t, exitOK)
+	list := r.objects(t)
+	if o := list[0]; text(o, "status") != "duplicate" || text(o, "state") != "completed" {
+		t.Errorf("%v", o)
+	}
+	if o := list[len(list)-1]; text(o, "status") != "done" || text(o, "reply") != "echo: once" {
+		t.Errorf("%v", o)
+	}
+	if len(ran) != 1 {
+		t.Errorf("%d turns", len(ran))
+	}
+}
+
+func TestB08_CommandsAreAnsweredAtOnce(t *testing.T) {
+	t.Parallel()
+	url, rdb := newRedis(t)
+	for _, args := range [][]string{{"/help"}, {"/status"}, {"/stop"}, {"/status", "--wait"}, {"/status", "--follow"}} {
+		r := enqueue(t, bg(t), url, "", append([]string{"-s", "a"}, args...)...).want(t, exitOK)
+		if len(r.out) < 5 || !strings.HasSuffix(r.out, "\n") || r.err != "" {
+			t.Errorf("%v: %+v", args, r)
+		}
+	}
+	r := enqueue(t, bg(t), url, "/status\n", "-s", "a", "--json", "--wait", "-").want(t, exitOK)
+	list := r.objects(t)
+	if len(list) != 1 || text(list[0], "status") != "answered" || text(list[0], "session") != "a" || !strings.Contains(text(list[0], "reply"), "Idle") {
+		t.Errorf("%+v", r)
+	}
+	empty(t, rdb)
+}

@@ -1,0 +1,139 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// nowhere is a Redis that is not there: who gets to connect exits with 1.
+const nowhere = "redis://127.0.0.1:1/0"
+
+func TestBadUsageIsSaidBeforeConnecting(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	big := strings.Repeat("x", 1<<20+1)
+	for name, c := range map[string]struct {
+		args  []string
+		stdin string
+		want  string
+	}{
+		"nothing":               {nil, "", "no session"},
+		"no session":            {[]string{"hello"}, "", "-s SESSION"},
+		"empty session":         {[]string{"-s", "", "hello"}, "", "session key"},
+		"bad session":           {[]string{"-s", "a/b", "hello"}, "", "session key"},
+		"long session":          {[]string{"-s", strings.Repeat("a", 257), "hello"}, "", "257 characters"},
+		"bad id":                {[]string{"-s", "a", "--id", "x y", "hello"}, "", "message id"},
+		"empty id":              {[]string{"-s", "a", "--id", "", "hello"}, "", "message id"},
+		"long id":               {[]string{"-s", "a", "--id", strings.Repeat("a", 129), "hello"}, "", "129 characters"},
+		"no text":               {[]string{"-s", "a"}, "", "no TEXT"},
+		"empty text":            {[]string{"-s", "a", ""}, "", "text is empty"},
+		"blank text":            {[]string{"-s", "a", " ", "\t"}, "", "text is empty"},
+		"empty stdin":           {[]string{"-s", "a", "-"}, "\n", "text is empty"},
+		"long text":             {[]string{"-s", "a", big}, "", "1048576"},
+		"long stdin":            {[]string{"-s", "a", "-"}, big, "1048576"},
+		"endless stdin":         {[]string{"-s", "a", "-"}, big + big, "1048576"},
+		"not UTF-8":             {[]string{"-s", "a", "-"}, "a\xffb", "UTF-8"},
+		"unknown mode":          {[]string{"-s", "a", "--mode", "steal", "hello"}, "", "use queue, interrupt or reject"},
+		"negative in":           {[]string{"-s", "a", "--in", "-1s", "hello"}, "", "negative"},
+		"negative expires-in":   {[]string{"-s", "a", "--expires-in", "-1s", "hello"}, "", "negative"},
+		"duration without unit": {[]string{"-s", "a", "--in", "5", "hello"}, "", "unit"},
+		"meta without =":        {[]string{"-s", "a", "--meta", "k", "hello"}, "", "k=v"},
+		"meta without key":      {[]string{"-s", "a", "--meta", "=v", "hello"}, "", "k=v"},
+		"meta twice":            {[]string{"-s", "a", "--meta", "k=1", "--meta", "k=2", "hello"}, "", "twice"},
+		"wait and follow":       {[]string{"-s", "a", "--wait", "--follow", "hello"}, "", "both --wait and --follow"},
+		"timeout alone":         {[]string{"-s", "a", "--timeout", "1s", "hello"}, "", "--timeout needs"},
+		"timeout 0":             {[]string{"-s", "a", "--wait", "--timeout", "0", "hello"}, "", "above 0"},
+		"negative timeout":      {[]string{"-s", "a", "--wait", "--timeout", "-1s", "hello"}, "", "above 0"},
+		"unknown flag":          {[]string{"-s", "a", "--colour", "hello"}, "", "after --"},
+		"text like a flag":      {[]string{"-s", "a", "-x"}, "", "after --"},
+		"text and file":         {[]string{"--file", "m.jsonl", "hello"}, "", "both --file and a TEXT"},
+		"id and file":           {[]string{"--file", "m.jsonl", "--id", "x"}, "", "--id with --file"},
+		"empty file name":       {[]string{"--file", ""}, "", "names no file"},
+		"no such file":          {[]string{"--file", filepath.Join(dir, "none")}, "", "no such file"},
+		"directory":             {[]string{"--file", dir}, "", "directory"},
+		"URL without scheme":    {[]string{"-s", "a", "--redis", "localhost", "hello"}, "", "REDIS_URL"},
+		"URL of another kind":   {[]string{"-s", "a", "--redis", "http://localhost", "hello"}, "", "scheme"},
+		"empty URL":             {[]string{"-s", "a", "--redis", "", "hello"}, "", "--redis is empty"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := enqueue(t, context.Background(), nowhere, c.stdin, c.args...).want(t, exitUsage)
+			r.oneLine(t, c.want)
+			if r.out != "" {
+				t.Errorf("stdout: %q", r.out)
+			}
+		})
+	}
+}
+
+func TestBadSettingsAreUsage(t *testing.T) {
+	t.Parallel()
+	var out, stderr bytes.Buffer
+	code := run(context.Background(), []string{"-s", "a", "hello"}, nil, &out, &stderr, []string{"REDIS_URL=localhost"})
+	result{code, out.String(), stderr.String()}.want(t, exitUsage).oneLine(t, "REDIS_URL")
+}
+
+func TestAPasswordIsNeverPrinted(t *testing.T) {
+	t.Parallel()
+	for _, url := range []string{"redis://u:sesame@", "redis://u:sesame@127.0.0.1:1/0", "redis:/u:sesame@h"} {
+		r := enqueue(t, context.Background(), nowhere, "", "-s", "a", "--redis", url, "hello")
+		if r.code == exitOK || strings.Contains(r.out+r.err, "sesame") {
+			t.Errorf("%q: exit code %d, stderr %q", url, r.code, r.err)
+		}
+	}
+}
+
+// The flag that did not parse may have come before --json.
+func TestUsageErrorsAsObjects(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{{"--json", "hello"}, {"--nonsense", "--json"}} {
+		r := enqueue(t, context.Background(), nowhere, "", args...).want(t, exitUsage)
+		r.oneLine(t)
+		list := r.objects(t)
+		if len(list) != 1 || text(list[0], "error") == "" || list[0]["code"] != 2.0 {
+			t.Errorf("%v: stdout %q", args, r.out)
+		}
+	}
+}
+
+func TestHelpAndVersion(t *testing.T) {
+	t.Parallel()
+	r := enqueue(t, context.Background(), nowhere, "", "--help").want(t, exitOK)
+	for _, word := range []string{
+		"Exit codes", "Examples:", "REDIS_URL", "--session", "--id", "--mode", "--in", "--expires-in", "--meta", "--wait",
+		"--follow", "--timeout", "--json", "--file", "--redis",
+	} {
+		if !strings.Contains(r.out, word) {
+			t.Errorf("help lacks %q", word)
+		}
+	}
+	if r := enqueue(t, context.Background(), nowhere, "", "--version").want(t, exitOK); !strings.HasPrefix(r.out, "enqueue ") {
+		t.Errorf("version: %q", r.out)
+	}
+}
+
+func TestOutputThatCannotBeWritten(t *testing.T) {
+	t.Parallel()
+	url, _ := newRedis(t)
+	var stderr bytes.Buffer
+	code := run(bg(t), []string{"-s", "a", "hello"}, nil, brokenWriter{}, &stderr, []string{"REDIS_URL=" + url})
+	result{code, "", stderr.String()}.want(t, exitOther).oneLine(t, "disk full")
+}
+
+type brokenWriter struct{}
+
+func (brokenWriter) Write([]byte) (int, error) { return 0, errors.New("disk full") }
+
+func writeFile(t *testing.T, text string) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "messages.jsonl")
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}

@@ -1,0 +1,190 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/caarlos0/env/v11"
+
+	"turnstile/pkg/session"
+)
+
+// ErrInvalid is wrapped by every error about a setting.
+var ErrInvalid = errors.New("setting")
+
+// Options changes what Load assumes and asks for.
+type Options struct {
+	// Overrides win over the environment, by the variables' names: the command
+	// line's flags.
+	Overrides map[string]string
+
+	// Defaults win over the tags' defaults where a variable is unset or empty;
+	// see DevDefaults.
+	Defaults map[string]string
+
+	// NoAgent: no turn will be run, so the agent need not be set.
+	NoAgent bool
+}
+
+// LoadWorker reads the worker's settings from environ, which has the form of
+// os.Environ, and validates them. The error joins all problems; each wraps
+// ErrInvalid and is one line.
+func LoadWorker(environ []string, o Options) (Worker, error) {
+	var w Worker
+	vars, problems := load(&w, environ, o)
+	w.RedisURLSet = vars["REDIS_URL"] != ""
+	problems.judgeWorker(w, o)
+	return w, problems.err()
+}
+
+// LoadSender reads the sender's settings in the same way.
+func LoadSender(environ []string, o Options) (Sender, error) {
+	var s Sender
+	_, problems := load(&s, environ, o)
+	problems.judgeSender(s)
+	return s, problems.err()
+}
+
+// load fills into, a pointer to a struct of settings. It answers what was set
+// for them, defaults of the tags apart.
+func load(into any, environ []string, o Options) (map[string]string, *problems) {
+	vars := map[string]string{}
+	for _, entry := range environ {
+		if name, value, ok := strings.Cut(entry, "="); ok {
+			vars[name] = value
+		}
+	}
+	maps.Copy(vars, o.Overrides)
+	given := maps.Clone(vars)
+	for name, value := range o.Defaults {
+		if vars[name] == "" {
+			vars[name] = value
+		}
+	}
+
+	p := &problems{settings: settingsOf(reflect.TypeOf(into).Elem()), vars: vars, failed: map[string]bool{}}
+	err := env.ParseWithOptions(into, env.Options{Environment: vars, FuncMap: map[reflect.Type]env.ParserFunc{
+		reflect.TypeFor[time.Duration](): func(v string) (any, error) { return parseDuration(v) },
+		reflect.TypeFor[session.Mode]():  func(v string) (any, error) { return parseMode(v) },
+	}})
+	p.addParseErrors(into, err)
+	p.addUnknown()
+	return given, p
+}
+
+// addParseErrors tells of every variable that could not be read, not of the
+// first alone.
+func (p *problems) addParseErrors(into any, err error) {
+	var all env.AggregateError
+	if err == nil {
+		return
+	}
+	if !errors.As(err, &all) {
+		p.list = append(p.list, fmt.Errorf("%w: %w", ErrInvalid, err))
+		return
+	}
+	structType := reflect.TypeOf(into).Elem()
+	for _, err := range all.Errors {
+		var bad env.ParseError
+		field, ok := reflect.StructField{}, false
+		if errors.As(err, &bad) {
+			field, ok = structType.FieldByName(bad.Name)
+		}
+		if !ok {
+			p.list = append(p.list, fmt.Errorf("%w: %w", ErrInvalid, err))
+			continue
+		}
+		p.add(field.Tag.Get("env"), "%s", complaint(field.Type, bad.Err))
+	}
+}
+
+// complaint says what is wrong with a value that could not be read, in words
+// that go on from the value.
+func complaint(typ reflect.Type, err error) string {
+	switch {
+	case typ == reflect.TypeFor[slog.Level]():
+		return "is unknown: use debug, info, warn or error"
+	case typ.Kind() == reflect.Bool:
+		return "is neither true nor false"
+	case typ.Kind() == reflect.Int && errors.Is(err, strconv.ErrRange):
+		return "is too large a number"
+	case typ.Kind() == reflect.Int:
+		return "is not a whole number: write it as 10"
+	}
+	return err.Error()
+}
+
+func parseMode(text string) (session.Mode, error) {
+	mode, err := session.ParseMode(text)
+	if err != nil {
+		return "", fmt.Errorf("is unknown: use %s, %s or %s", session.ModeQueue, session.ModeInterrupt, session.ModeReject)
+	}
+	return mode, nil
+}
+
+const prefix = "TURNSTILE_"
+
+// foreign are variables of our prefix that are no settings: a worker's agents
+// find them in their environment, and may well call enqueue.
+var foreign = []string{
+	"TURNSTILE_SESSION", "TURNSTILE_SESSION_ID", "TURNSTILE_MESSAGE_ID",
+	"TURNSTILE_TURN_ID", "TURNSTILE_FENCE", "TURNSTILE_GUARDIAN",
+}
+
+// addUnknown tells of variables that nobody reads, since a setting with a typing
+// error would be ignored silently. All programs know the settings of all.
+func (p *problems) addUnknown() {
+	known := map[string]bool{}
+	for _, s := range slices.Concat(WorkerSettings(), SenderSettings()) {
+		known[s.Name] = true
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.vars)) {
+		if !strings.HasPrefix(name, prefix) || known[name] || slices.Contains(foreign, name) {
+			continue
+		}
+		hint := "unset it"
+		if near := nearest(name, slices.Sorted(maps.Keys(known))); near != "" {
+			hint = "did you mean " + near + "?"
+		}
+		p.list = append(p.list, fmt.Errorf("%w %s is unknown: %s", ErrInvalid, name, hint))
+	}
+}
+
+// nearest is the candidate with the fewest typing errors, or empty if all have
+// too many.
+func nearest(name string, candidates []string) string {
+	best, least := "", 1+len(strings.TrimPrefix(name, prefix))/3
+	for _, c := range candidates {
+		if d := distance(name, c); d <= least {
+			best, least = c, d-1
+		}
+	}
+	return best
+}
+
+// distance counts the characters to insert, delete or replace.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost = 1 + min(diagonal, row[j], row[j+1])
+			}
+			diagonal, row[j+1] = row[j+1], cost
+		}
+	}
+	return row[len(b)]
+}

@@ -1,0 +1,255 @@
+package config
+
+import (
+	"errors"
+	"log/slog"
+	"maps"
+	"math"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"turnstile/pkg/session"
+)
+
+// with is an environment that is valid but for what vars change.
+func with(vars map[string]string) []string {
+	all := map[string]string{"PATH": "/bin", "TURNSTILE_AGENT": "echo"}
+	maps.Copy(all, vars)
+	var environ []string
+	for name, value := range all {
+		environ = append(environ, name+"="+value)
+	}
+	return environ
+}
+
+// lines are the problems, one a line.
+func lines(t *testing.T, err error) []string {
+	t.Helper()
+	if err == nil {
+		return nil
+	}
+	if !errors.Is(err, ErrInvalid) {
+		t.Errorf("%v is no ErrInvalid", err)
+	}
+	return strings.Split(err.Error(), "\n")
+}
+
+func TestWorkerDefaults(t *testing.T) {
+	t.Parallel()
+	got, err := LoadWorker(with(nil), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Worker{
+		RedisURL: "redis://127.0.0.1:6379/0", Concurrency: 10,
+		Agent: AgentEcho, AgentFormat: FormatText, AgentTimeout: 10 * time.Minute,
+		SentinelTTL: 15 * time.Second, DrainTimeout: time.Minute, InterruptGrace: 5 * time.Second,
+		MaxAttempts: 3, RetryBackoff: time.Second, Retention: time.Hour, BusyMode: session.ModeQueue, FollowupCap: 100,
+		SweepInterval: 15 * time.Second, RecoveryRate: 50, TurnShare: TurnShare{10, time.Minute},
+		TranscriptCap: 2000, TranscriptTTL: 30 * day, SessionTTL: 30 * day, EventsCap: 1000, ArchiveTTL: 90 * day,
+		LogLevel: slog.LevelInfo, LogFormat: LogText,
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+}
+
+// Every variable reaches its field, and an empty one means the default.
+func TestWorkerEverythingSet(t *testing.T) {
+	t.Parallel()
+	vars := map[string]string{
+		"REDIS_URL": "redis-cluster://a,b", "TURNSTILE_CONCURRENCY": "3",
+		"TURNSTILE_AGENT": "exec", "TURNSTILE_AGENT_COMMAND": `sh -c 'cat; echo "$X"'`, "TURNSTILE_AGENT_ENV": "A, B_*,",
+		"TURNSTILE_AGENT_FORMAT": "jsonl", "TURNSTILE_AGENT_TIMEOUT": "1h",
+		"TURNSTILE_SENTINEL_TTL": "1s", "TURNSTILE_DRAIN_TIMEOUT": "0", "TURNSTILE_INTERRUPT_GRACE": "0s", "TURNSTILE_STOP_TIMEOUT": "5s",
+		"TURNSTILE_MAX_ATTEMPTS": "1", "TURNSTILE_RETRY_BACKOFF": "2s", "TURNSTILE_RETENTION": "1d12h", "TURNSTILE_BUSY_MODE": "reject",
+		"TURNSTILE_FOLLOWUP_CAP": "5", "TURNSTILE_SWEEP_INTERVAL": "2s", "TURNSTILE_RECOVERY_RATE": "0.5", "TURNSTILE_TURN_SHARE": "7",
+		"TURNSTILE_MESSAGE_MAX_AGE": "15h", "TURNSTILE_TRANSCRIPT_CAP": "9", "TURNSTILE_TRANSCRIPT_TTL": "2d", "TURNSTILE_SESSION_TTL": "3d",
+		"TURNSTILE_EVENTS_CAP": "11", "TURNSTILE_ARCHIVE_TTL": "4d", "TURNSTILE_HTTP_ADDR": ":8080", "TURNSTILE_HTTP_TOKEN": "secret",
+		"TURNSTILE_DASHBOARD_WRITE": "true", "TURNSTILE_LOG_LEVEL": "debug", "TURNSTILE_LOG_FORMAT": "json",
+	}
+	want := Worker{
+		RedisURL: "redis-cluster://a,b", Concurrency: 3,
+		Agent: AgentExec, Command: Command{"sh", "-c", `cat; echo "$X"`}, AgentEnv: Names{"A", "B_*"},
+		AgentFormat: FormatJSONL, AgentTimeout: time.Hour,
+		SentinelTTL: time.Second, StopTimeout: 5 * time.Second,
+		MaxAttempts: 1, RetryBackoff: 2 * time.Second, Retention: 36 * time.Hour, BusyMode: session.ModeReject,
+		FollowupCap: 5, SweepInterval: 2 * time.Second, RecoveryRate: 0.5, TurnShare: TurnShare{7, math.MaxInt64},
+		MessageMaxAge: 15 * time.Hour, TranscriptCap: 9, TranscriptTTL: 2 * day, SessionTTL: 3 * day,
+		EventsCap: 11, ArchiveTTL: 4 * day, HTTPAddr: ":8080", HTTPToken: "secret",
+		DashboardWrite: true, LogLevel: slog.LevelDebug, LogFormat: LogJSON, RedisURLSet: true,
+	}
+	got, err := LoadWorker(with(vars), Options{})
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %+v, %v\nwant %+v", got, err, want)
+	}
+	for _, s := range WorkerSettings() {
+		if _, ok := vars[s.Name]; !ok {
+			t.Errorf("this test forgets %s", s.Name)
+		}
+	}
+	for name := range vars {
+		vars[name] = ""
+	}
+	vars["TURNSTILE_AGENT"] = "echo"
+	empty, err := LoadWorker(with(vars), Options{})
+	unset, _ := LoadWorker(with(nil), Options{})
+	if err != nil || !reflect.DeepEqual(empty, unset) {
+		t.Errorf("all empty: %+v, %v", empty, err)
+	}
+}
+
+func TestOverridesAndDefaults(t *testing.T) {
+	t.Parallel()
+	environ := []string{"TURNSTILE_CONCURRENCY=3", "TURNSTILE_HTTP_ADDR=127.0.0.1:1"}
+	o := Options{Defaults: DevDefaults(), Overrides: map[string]string{"TURNSTILE_CONCURRENCY": "4"}}
+	w, err := LoadWorker(environ, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w.Concurrency != 4 || w.Agent != AgentEcho || w.HTTPAddr != "127.0.0.1:1" || w.RedisURLSet {
+		t.Errorf("%+v", w)
+	}
+	o.Overrides["TURNSTILE_CONCURRENCY"] = "x"
+	o.Overrides["TURNSTILE_HTTP_ADDR"] = ""
+	w, err = LoadWorker(environ, o)
+	if err == nil || !strings.Contains(err.Error(), `TURNSTILE_CONCURRENCY="x"`) || w.HTTPAddr != "127.0.0.1:8080" {
+		t.Errorf("%+v, %v", w, err)
+	}
+	if _, err := LoadWorker(nil, Options{NoAgent: true}); err != nil {
+		t.Errorf("without a need for an agent: %v", err)
+	}
+}
+
+func TestWorkerRefuses(t *testing.T) {
+	t.Parallel()
+	type vars = map[string]string
+	for _, c := range []struct {
+		vars vars
+		want string // in the one line
+	}{
+		{vars{"TURNSTILE_AGENT": ""}, "TURNSTILE_AGENT=\"\" is not set: use echo or exec"},
+		{vars{"TURNSTILE_AGENT": "claude"}, `TURNSTILE_AGENT="claude" is unknown: use echo or exec`},
+		{vars{"TURNSTILE_AGENT": "exec"}, "TURNSTILE_AGENT_COMMAND is not set"},
+		{vars{"TURNSTILE_AGENT_COMMAND": "hunter2 'x"}, "TURNSTILE_AGENT_COMMAND does not split into words: a single quote"},
+		{vars{"TURNSTILE_AGENT_COMMAND": "hunter2 | x"}, "must be quoted"},
+		{vars{"TURNSTILE_AGENT_ENV": "A,REDIS_URL"}, "names REDIS_URL"},
+		{vars{"TURNSTILE_AGENT_ENV": "TURNSTILE_*"}, "names TURNSTILE_*"},
+		{vars{"TURNSTILE_AGENT_ENV": "A=B"}, "without values"},
+		{vars{"TURNSTILE_AGENT_ENV": "A*B"}, "is not a list of names"},
+		{vars{"TURNSTILE_AGENT_FORMAT": "xml"}, "use text or jsonl"},
+		{vars{"TURNSTILE_AGENT_TIMEOUT": "0"}, "at least 1ms"},
+		{vars{"TURNSTILE_AGENT_TIMEOUT": "60d"}, "TURNSTILE_SESSION_TTL"},
+		{vars{"REDIS_URL": "redis://:hunter2@"}, "REDIS_URL cannot be used: malformed Redis URL: a host is missing"},
+		{vars{"TURNSTILE_CONCURRENCY": "0"}, "at least 1"},
+		{vars{"TURNSTILE_CONCURRENCY": "10001"}, "at most 10000"},
+		{vars{"TURNSTILE_CONCURRENCY": "many"}, "not a whole number"},
+		{vars{"TURNSTILE_CONCURRENCY": "99999999999999999999"}, "too large"},
+		{vars{"TURNSTILE_SENTINEL_TTL": "999ms"}, "at least 1s"},
+		{vars{"TURNSTILE_SENTINEL_TTL": "15"}, `TURNSTILE_SENTINEL_TTL="15" is not a duration: write it as`},
+		{vars{"TURNSTILE_DRAIN_TIMEOUT": "-1s"}, "at least 0s"},
+		{vars{"TURNSTILE_INTERRUPT_GRACE": "-1s"}, "at least 0s"},
+		{vars{"TURNSTILE_STOP_TIMEOUT": "69s"}, "need 1m10s"},
+		{vars{"TURNSTILE_STOP_TIMEOUT": "-1s"}, "at least 0s"},
+		{vars{"TURNSTILE_MAX_ATTEMPTS": "0"}, "at least 1"},
+		{vars{"TURNSTILE_RETRY_BACKOFF": "0"}, "at least 1ms"},
+		{vars{"TURNSTILE_RETENTION": "999ms"}, "at least 1s"},
+		{vars{"TURNSTILE_RETENTION": "-1h"}, "at least 1s"},
+		{vars{"TURNSTILE_BUSY_MODE": "steal"}, "use queue, interrupt or reject"},
+		{vars{"TURNSTILE_FOLLOWUP_CAP": "0"}, "at least 1"},
+		{vars{"TURNSTILE_SWEEP_INTERVAL": "1ms"}, "at least 100ms"},
+		{vars{"TURNSTILE_RECOVERY_RATE": "0"}, "above 0"},
+		{vars{"TURNSTILE_RECOVERY_RATE": "NaN"}, "is not a rate"},
+		{vars{"TURNSTILE_RECOVERY_RATE": "50/m"}, "is not a rate"},
+		{vars{"TURNSTILE_TURN_SHARE": "0"}, "is not a share"},
+		{vars{"TURNSTILE_TURN_SHARE": "10,20"}, "is not a share"},
+		{vars{"TURNSTILE_TURN_SHARE": "10,60s,1"}, "is not a share"},
+		{vars{"TURNSTILE_MESSAGE_MAX_AGE": "-1s"}, "at least 0s"},
+		{vars{"TURNSTILE_TRANSCRIPT_CAP": "0"}, "at least 1"},
+		{vars{"TURNSTILE_TRANSCRIPT_TTL": "1m"}, "longer than TURNSTILE_AGENT_TIMEOUT (10m0s)"},
+		{vars{"TURNSTILE_SESSION_TTL": "10m"}, "longer than TURNSTILE_AGENT_TIMEOUT (10m0s)"},
+		{vars{"TURNSTILE_EVENTS_CAP": "9"}, "at least 10"},
+		{vars{"TURNSTILE_ARCHIVE_TTL": "0"}, "at least 1s"},
+		{vars{"TURNSTILE_HTTP_ADDR": "8080"}, "127.0.0.1:8080"},
+		{vars{"TURNSTILE_HTTP_ADDR": ":8080"}, "set TURNSTILE_HTTP_TOKEN"},
+		{vars{"TURNSTILE_HTTP_TOKEN": "hunter2 x"}, "printable ASCII"},
+		{vars{"TURNSTILE_DASHBOARD_WRITE": "maybe"}, "neither true nor false"},
+		{vars{"TURNSTILE_LOG_LEVEL": "loud"}, "use debug, info, warn or error"},
+		{vars{"TURNSTILE_LOG_FORMAT": "xml"}, "use text or json"},
+		{vars{"TURNSTILE_CONCURENCY": "3"}, "TURNSTILE_CONCURENCY is unknown: did you mean TURNSTILE_CONCURRENCY?"},
+		{vars{"TURNSTILE_AGENT_CMD": "hunter2"}, "did you mean TURNSTILE_AGENT"},
+		{vars{"TURNSTILE_NOTHING_LIKE_IT": "hunter2"}, "unset it"},
+	} {
+		_, err := LoadWorker(with(c.vars), Options{})
+		got := lines(t, err)
+		if !slices.ContainsFunc(got, func(line string) bool { return strings.Contains(line, c.want) }) {
+			t.Errorf("%v: %q; want %q", c.vars, got, c.want)
+		}
+		if len(got) > 1 && c.vars["TURNSTILE_AGENT_TIMEOUT"] == "" {
+			t.Errorf("%v: %d problems, want one: %q", c.vars, len(got), got)
+		}
+		if err != nil && strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%v: a secret is in %q", c.vars, err)
+		}
+	}
+}
+
+func TestAllProblemsAtOnce(t *testing.T) {
+	t.Parallel()
+	_, err := LoadWorker(with(map[string]string{
+		"REDIS_URL": "localhost", "TURNSTILE_CONCURRENCY": "x", "TURNSTILE_SENTINEL_TTL": "0", "TURNSTILE_STOP_TIMEOUT": "1s",
+		"TURNSTILE_LOG_LEVEL": "x", "TURNSTILE_TYPO": "1", "TURNSTILE_DRAIN_TIMEOUT": "soon", "TURNSTILE_HTTP_ADDR": "x",
+	}), Options{})
+	got := lines(t, err)
+	// The drain's length is unknown, so what it has to fit into is not judged.
+	if len(got) != 7 {
+		t.Errorf("%d problems: %q", len(got), got)
+	}
+}
+
+func TestSender(t *testing.T) {
+	t.Parallel()
+	// What is set for a worker or an agent is none of its business.
+	environ := []string{"TURNSTILE_CONCURRENCY=x", "TURNSTILE_SESSION=s", "TURNSTILE_TURN_ID=t", "TURNSTILE_RETENTION=2h", "TURNSTILE_LOG_FORMAT=json"}
+	s, err := LoadSender(environ, Options{})
+	want := Sender{RedisURL: "redis://127.0.0.1:6379/0", Retention: 2 * time.Hour, LogFormat: LogJSON}
+	if err != nil || s != want {
+		t.Errorf("%+v, %v", s, err)
+	}
+	_, err = LoadSender([]string{"REDIS_URL=x", "TURNSTILE_RETENTION=x", "TURNSTILE_RETENTON=1h"}, Options{})
+	if got := lines(t, err); len(got) != 3 {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestTurnShare(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]TurnShare{
+		"60s":     {math.MaxInt, time.Minute},
+		"60s, 10": {10, time.Minute},
+	} {
+		var got TurnShare
+		if err := got.UnmarshalText([]byte(text)); err != nil || got != want {
+			t.Errorf("%s: %+v, %v", text, got, err)
+		}
+	}
+}
+
+func TestDuration(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]time.Duration{
+		"0": 0, "90s": 90 * time.Second, "30d": 30 * day, "1d12h": 36 * time.Hour, "-1s": -time.Second,
+	} {
+		if got, err := parseDuration(text); err != nil || got != want {
+			t.Errorf("%s: %v, %v", text, got, err)
+		}
+	}
+	for _, text := range []string{"", "d", "5", "-1d", "1d-1h", "1d+1h", "1dd", "1.5d", "99999d", "65535d2562047h"} {
+		if got, err := parseDuration(text); err == nil {
+			t.Errorf("%q is read as %v", text, got)
+		}
+	}
+}

@@ -1,0 +1,89 @@
+package config
+
+import (
+	"fmt"
+	"io"
+	"reflect"
+	"strings"
+)
+
+// Setting describes one variable.
+type Setting struct {
+	Name    string
+	Default string // empty: none
+	Unit    string // what it is measured or written in, or the values it may have
+	Meaning string
+	Secret  bool // its value is not to be shown
+}
+
+// WorkerSettings describes the worker's settings, in the order of its struct.
+func WorkerSettings() []Setting { return settingsOf(reflect.TypeFor[Worker]()) }
+
+// SenderSettings describes the sender's settings.
+func SenderSettings() []Setting { return settingsOf(reflect.TypeFor[Sender]()) }
+
+func settingsOf(t reflect.Type) []Setting {
+	var list []Setting
+	for field := range t.Fields() {
+		if name := field.Tag.Get("env"); name != "" && name != "-" {
+			list = append(list, Setting{
+				Name:    name,
+				Default: field.Tag.Get("envDefault"),
+				Unit:    field.Tag.Get("unit"),
+				Meaning: field.Tag.Get("help"),
+				Secret:  field.Tag.Get("secret") == "true",
+			})
+		}
+	}
+	return list
+}
+
+// WriteHelp writes the settings for a terminal.
+func WriteHelp(w io.Writer, settings []Setting) error {
+	var b strings.Builder
+	for _, s := range settings {
+		value := s.Default
+		if value == "" {
+			value = "none"
+		}
+		fmt.Fprintf(&b, "  %s (%s; default %s)\n", s.Name, s.Unit, value)
+		column := 0
+		for word := range strings.FieldsSeq(s.Meaning) {
+			switch {
+			case column == 0:
+				b.WriteString("      ")
+				column = 6
+			case column+1+len(word) > 80:
+				b.WriteString("\n      ")
+				column = 6
+			default:
+				b.WriteByte(' ')
+				column++
+			}
+			b.WriteString(word)
+			column += len(word)
+		}
+		b.WriteByte('\n')
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// Markdown is the settings as README's table.
+func Markdown(settings []Setting) string {
+	var b strings.Builder
+	b.WriteString("| variable | default | unit | meaning |\n|---|---|---|---|\n")
+	for _, s := range settings {
+		value := ""
+		if s.Default != "" {
+			value = "`" + s.Default + "`"
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", s.Name, value, cell(s.Unit), cell(s.Meaning))
+	}
+	return b.String()
+}
+
+// cell keeps Markdown from reading a bar or an asterisk as its own.
+func cell(text string) string {
+	return strings.NewReplacer("|", `\|`, "*", `\*`).Replace(text)
+}

@@ -1,0 +1,76 @@
+package config
+
+import (
+	"flag"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write README's table of settings")
+
+const (
+	readme     = "../../README.md"
+	tableBegin = "<!-- settings: made by go test ./internal/config -update -->\n"
+	tableEnd   = "<!-- end of settings -->\n"
+)
+
+func TestReadmeHasTheSettings(t *testing.T) {
+	text, err := os.ReadFile(readme)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, ok := strings.Cut(string(text), tableBegin)
+	table, after, ok2 := strings.Cut(rest, tableEnd)
+	if !ok || !ok2 {
+		t.Fatalf("README.md has no lines %q and %q around its table of settings", tableBegin, tableEnd)
+	}
+	want := "\n" + Markdown(WorkerSettings()) + "\n"
+	if table == want {
+		return
+	}
+	if !*update {
+		t.Fatal("README's table of settings is out of date: run go test ./internal/config -update")
+	}
+	if err := os.WriteFile(readme, []byte(before+tableBegin+want+tableEnd+after), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestEverySettingIsDocumented(t *testing.T) {
+	t.Parallel()
+	worker := map[string]Setting{}
+	for _, s := range WorkerSettings() {
+		worker[s.Name] = s
+		if s.Unit == "" || s.Meaning == "" || !strings.HasSuffix(s.Meaning, ".") {
+			t.Errorf("%s is not documented: %+v", s.Name, s)
+		}
+	}
+	if fields := reflect.TypeFor[Worker]().NumField(); len(worker) != fields-1 {
+		t.Errorf("%d settings of %d fields, all but RedisURLSet should be one", len(worker), fields)
+	}
+	for _, s := range SenderSettings() {
+		if w := worker[s.Name]; w.Default != s.Default || w.Unit != s.Unit {
+			t.Errorf("%s: the sender's %+v differs from the worker's %+v", s.Name, s, w)
+		}
+	}
+}
+
+func TestWriteHelp(t *testing.T) {
+	t.Parallel()
+	var b strings.Builder
+	if err := WriteHelp(&b, WorkerSettings()); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range WorkerSettings() {
+		if !strings.Contains(b.String(), "  "+s.Name+" ("+s.Unit+"; default ") {
+			t.Errorf("%s is missing", s.Name)
+		}
+	}
+	for line := range strings.Lines(b.String()) {
+		if len(line) > 90 {
+			t.Errorf("a long line: %q", line)
+		}
+	}
+}

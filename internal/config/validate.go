@@ -1,0 +1,164 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"turnstile/internal/listenaddr"
+	"turnstile/internal/redisconn"
+)
+
+// stopMargin is what a worker needs beside its drain to mark, requeue and
+// release what it ran.
+const stopMargin = 5 * time.Second
+
+// problems collects what is wrong with the settings.
+type problems struct {
+	settings []Setting
+	vars     map[string]string
+	failed   map[string]bool // variables with a problem: one is enough for each
+	list     []error
+}
+
+func (p *problems) err() error { return errors.Join(p.list...) }
+
+// add tells that name's value is wrong; the text goes on from the value.
+func (p *problems) add(name, format string, args ...any) {
+	if p.failed[name] {
+		return
+	}
+	p.failed[name] = true
+	value := ""
+	for _, s := range p.settings {
+		if v := p.vars[name]; s.Name == name && !s.Secret {
+			if v == "" {
+				v = s.Default
+			}
+			value = "=" + strconv.Quote(v)
+		}
+	}
+	p.list = append(p.list, fmt.Errorf("%w %s%s %s", ErrInvalid, name, value, fmt.Sprintf(format, args...)))
+}
+
+// ok tells that none of the names has a problem so far, so that a relation
+// between them can be judged.
+func (p *problems) ok(names ...string) bool {
+	for _, name := range names {
+		if p.failed[name] {
+			return false
+		}
+	}
+	return true
+}
+
+// atLeast and within judge one number.
+func atLeast[T int | time.Duration](p *problems, name string, value, least T) {
+	if p.ok(name) && value < least {
+		p.add(name, "is too small: use at least %v", least)
+	}
+}
+
+func within[T int | time.Duration](p *problems, name string, value, least, most T) {
+	atLeast(p, name, value, least)
+	if p.ok(name) && value > most {
+		p.add(name, "is too large: use at most %v", most)
+	}
+}
+
+func (p *problems) judgeRedisURL(url string) {
+	if err := redisconn.ValidateURL(url); err != nil {
+		p.add("REDIS_URL", "cannot be used: %v", err)
+	}
+}
+
+// judgeRetention: asynq counts it in whole seconds.
+func (p *problems) judgeRetention(d time.Duration) {
+	if d != 0 {
+		atLeast(p, "TURNSTILE_RETENTION", d, time.Second)
+	}
+}
+
+func (p *problems) judgeSender(s Sender) {
+	p.judgeRedisURL(s.RedisURL)
+	p.judgeRetention(s.Retention)
+}
+
+func (p *problems) judgeWorker(w Worker, o Options) {
+	p.judgeRedisURL(w.RedisURL)
+	p.judgeAgent(w, o)
+	p.judgeTimes(w)
+	p.judgeLimits(w)
+	p.judgeHTTP(w)
+}
+
+func (p *problems) judgeAgent(w Worker, o Options) {
+	within(p, "TURNSTILE_CONCURRENCY", w.Concurrency, 1, 10_000)
+	if !o.NoAgent && p.ok("TURNSTILE_AGENT") {
+		switch {
+		case w.Agent == "":
+			p.add("TURNSTILE_AGENT", "is not set: use echo or exec, or start with --dev to try things out")
+		case w.Agent == AgentExec && len(w.Command) == 0 && p.ok("TURNSTILE_AGENT_COMMAND"):
+			p.add("TURNSTILE_AGENT_COMMAND", "is not set: TURNSTILE_AGENT=exec needs the command to run")
+		}
+	}
+	for _, name := range w.AgentEnv {
+		if name == "REDIS_URL" || strings.HasPrefix(name, prefix) {
+			p.add("TURNSTILE_AGENT_ENV", "names %s, which agents must not have: leave it out", name)
+		}
+	}
+	atLeast(p, "TURNSTILE_AGENT_TIMEOUT", w.AgentTimeout, time.Millisecond)
+}
+
+func (p *problems) judgeTimes(w Worker) {
+	within(p, "TURNSTILE_SENTINEL_TTL", w.SentinelTTL, time.Second, time.Hour)
+	atLeast(p, "TURNSTILE_DRAIN_TIMEOUT", w.DrainTimeout, 0)
+	atLeast(p, "TURNSTILE_INTERRUPT_GRACE", w.InterruptGrace, 0)
+	atLeast(p, "TURNSTILE_STOP_TIMEOUT", w.StopTimeout, 0)
+	if need := w.DrainTimeout + w.InterruptGrace + stopMargin; w.StopTimeout > 0 && need > w.StopTimeout &&
+		p.ok("TURNSTILE_STOP_TIMEOUT", "TURNSTILE_DRAIN_TIMEOUT", "TURNSTILE_INTERRUPT_GRACE") {
+		p.add("TURNSTILE_STOP_TIMEOUT", "is too short: TURNSTILE_DRAIN_TIMEOUT (%v) + TURNSTILE_INTERRUPT_GRACE (%v) + %v need %v; raise it and the supervisor's own, or lower those",
+			w.DrainTimeout, w.InterruptGrace, stopMargin, need)
+	}
+	atLeast(p, "TURNSTILE_RETRY_BACKOFF", w.RetryBackoff, time.Millisecond)
+	p.judgeRetention(w.Retention)
+	atLeast(p, "TURNSTILE_SWEEP_INTERVAL", w.SweepInterval, 100*time.Millisecond)
+	atLeast(p, "TURNSTILE_MESSAGE_MAX_AGE", w.MessageMaxAge, 0)
+	p.judgeOutlivesTurn("TURNSTILE_TRANSCRIPT_TTL", w.TranscriptTTL, w.AgentTimeout)
+	p.judgeOutlivesTurn("TURNSTILE_SESSION_TTL", w.SessionTTL, w.AgentTimeout)
+	atLeast(p, "TURNSTILE_ARCHIVE_TTL", w.ArchiveTTL, time.Second)
+}
+
+func (p *problems) judgeOutlivesTurn(name string, ttl, turn time.Duration) {
+	if p.ok(name, "TURNSTILE_AGENT_TIMEOUT") && ttl <= turn {
+		p.add(name, "is too short: it must be longer than TURNSTILE_AGENT_TIMEOUT (%v), or it could end during a turn", turn)
+	}
+}
+
+func (p *problems) judgeLimits(w Worker) {
+	atLeast(p, "TURNSTILE_MAX_ATTEMPTS", w.MaxAttempts, 1)
+	atLeast(p, "TURNSTILE_FOLLOWUP_CAP", w.FollowupCap, 1)
+	atLeast(p, "TURNSTILE_TRANSCRIPT_CAP", w.TranscriptCap, 1)
+	atLeast(p, "TURNSTILE_EVENTS_CAP", w.EventsCap, 10)
+	if p.ok("TURNSTILE_RECOVERY_RATE") && w.RecoveryRate <= 0 {
+		p.add("TURNSTILE_RECOVERY_RATE", "is too small: use a rate above 0, such as 50/s")
+	}
+}
+
+func (p *problems) judgeHTTP(w Worker) {
+	if strings.ContainsFunc(w.HTTPToken, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		p.add("TURNSTILE_HTTP_TOKEN", "has characters that do not fit into a header: use printable ASCII without blanks")
+	}
+	if w.HTTPAddr == "" {
+		return
+	}
+	loopback, err := listenaddr.Loopback(w.HTTPAddr)
+	switch {
+	case err != nil:
+		p.add("TURNSTILE_HTTP_ADDR", "cannot be used: %v", err)
+	case !loopback && w.HTTPToken == "":
+		p.add("TURNSTILE_HTTP_ADDR", "can be reached from other machines: set TURNSTILE_HTTP_TOKEN, or listen on 127.0.0.1")
+	}
+}

@@ -1,0 +1,171 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"turnstile/pkg/agent/exec"
+)
+
+// AgentKind names an agent that the worker can run.
+type AgentKind string
+
+// The agents.
+const (
+	AgentEcho AgentKind = "echo"
+	AgentExec AgentKind = "exec"
+)
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (k *AgentKind) UnmarshalText(text []byte) error {
+	return oneOf(k, text, AgentEcho, AgentExec)
+}
+
+// AgentFormat names how an agent's command is talked to.
+type AgentFormat string
+
+// The formats.
+const (
+	FormatText  AgentFormat = "text"
+	FormatJSONL AgentFormat = "jsonl"
+)
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (f *AgentFormat) UnmarshalText(text []byte) error {
+	return oneOf(f, text, FormatText, FormatJSONL)
+}
+
+// LogFormat names how the log is written.
+type LogFormat string
+
+// The formats of the log.
+const (
+	LogText LogFormat = "text"
+	LogJSON LogFormat = "json"
+)
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (f *LogFormat) UnmarshalText(text []byte) error { return oneOf(f, text, LogText, LogJSON) }
+
+func oneOf[T ~string](into *T, text []byte, known ...T) error {
+	names := make([]string, len(known))
+	for i, k := range known {
+		if string(text) == string(k) {
+			*into = k
+			return nil
+		}
+		names[i] = string(k)
+	}
+	return fmt.Errorf("is unknown: use %s", strings.Join(names, " or "))
+}
+
+// Command is a command line in words.
+type Command []string
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (c *Command) UnmarshalText(text []byte) error {
+	words, err := exec.SplitCommand(string(text))
+	if err != nil {
+		return fmt.Errorf("does not split into words: %s", strings.TrimPrefix(err.Error(), "command: "))
+	}
+	*c = words
+	return nil
+}
+
+// Names is a list of names of environment variables; a last * stands for any
+// ending.
+type Names []string
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (n *Names) UnmarshalText(text []byte) error {
+	*n = nil
+	for name := range strings.SplitSeq(string(text), ",") {
+		if name = strings.TrimSpace(name); name == "" {
+			continue
+		}
+		if strings.ContainsAny(name, "= \t\r\n") || strings.Contains(strings.TrimSuffix(name, "*"), "*") {
+			return errors.New("is not a list of names: write it as NAME,NAME,PREFIX_* without values")
+		}
+		*n = append(*n, name)
+	}
+	return nil
+}
+
+// Rate is a number per second.
+type Rate float64
+
+// UnmarshalText implements encoding.TextUnmarshaler. It takes "50" and "50/s".
+func (r *Rate) UnmarshalText(text []byte) error {
+	v, err := strconv.ParseFloat(strings.TrimSuffix(string(text), "/s"), 64)
+	if err != nil || math.IsNaN(v) || math.IsInf(v, 0) {
+		return errors.New("is not a rate: write it as 50/s")
+	}
+	*r = Rate(v)
+	return nil
+}
+
+// TurnShare is how much a session gets before others have their turn. The one
+// of the two that was left out is as large as it can be.
+type TurnShare struct {
+	Messages int
+	Time     time.Duration
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler. It takes "10", "60s" and
+// "10,60s".
+func (s *TurnShare) UnmarshalText(text []byte) error {
+	*s = TurnShare{}
+	malformed := errors.New("is not a share: write it as 10 (messages), 60s or 10,60s, each above 0")
+	parts := strings.Split(string(text), ",")
+	if len(parts) > 2 {
+		return malformed
+	}
+	for _, part := range parts {
+		part = strings.TrimSpace(part)
+		if n, err := strconv.Atoi(part); err == nil && n > 0 && s.Messages == 0 {
+			s.Messages = n
+		} else if d, err := parseDuration(part); err == nil && d > 0 && s.Time == 0 {
+			s.Time = d
+		} else {
+			return malformed
+		}
+	}
+	if s.Messages == 0 {
+		s.Messages = math.MaxInt
+	}
+	if s.Time == 0 {
+		s.Time = math.MaxInt64
+	}
+	return nil
+}
+
+const day = 24 * time.Hour
+
+// parseDuration is time.ParseDuration that also knows days, at the front: 30d,
+// 1d12h.
+func parseDuration(text string) (time.Duration, error) {
+	malformed := errors.New("is not a duration: write it as 500ms, 90s, 10m, 1h30m or 30d")
+	var days time.Duration
+	if number, rest, ok := strings.Cut(text, "d"); ok {
+		n, err := strconv.ParseUint(number, 10, 16)
+		if err != nil {
+			return 0, malformed
+		}
+		days = time.Duration(n) * day
+		if text = rest; text == "" {
+			return days, nil
+		}
+		if text[0] == '-' || text[0] == '+' {
+			return 0, malformed
+		}
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d > 0 && days > math.MaxInt64-d {
+		return 0, malformed
+	}
+	return days + d, nil
+}

@@ -1,0 +1,76 @@
+// Package config reads the settings of the worker and of the sender from the
+// environment and judges them together. Whatever is wrong is reported at once,
+// each problem on a line of its own that names the variable and says what to do.
+package config
+
+import (
+	"log/slog"
+	"time"
+
+	"turnstile/pkg/session"
+)
+
+// Worker is the worker's settings. The tags are their documentation: help says
+// what a setting means, unit what it is measured or written in, envDefault what
+// holds when it is not set or empty. `worker --help` and README's table are made
+// from them. A setting tagged secret is never repeated in an error.
+type Worker struct {
+	RedisURL string `env:"REDIS_URL" envDefault:"redis://127.0.0.1:6379/0" unit:"URL" secret:"true" help:"The Redis to use: redis://, rediss://, redis-socket://, redis-sentinel:// or redis-cluster://. A namespace is a database: no two installations may share one."`
+
+	Concurrency  int           `env:"TURNSTILE_CONCURRENCY" envDefault:"10" unit:"turns" help:"How many turns the worker runs at the same time, each of another session."`
+	Agent        AgentKind     `env:"TURNSTILE_AGENT" unit:"echo, exec" help:"Which agent runs the turns. Must be set, except with --dev, where it is echo."`
+	Command      Command       `env:"TURNSTILE_AGENT_COMMAND" unit:"command" secret:"true" help:"The command that the agent exec runs once per turn, split into words as a shell would and never run by one."`
+	AgentEnv     Names         `env:"TURNSTILE_AGENT_ENV" unit:"names" help:"Further environment variables that the command gets, separated by commas; a name may end in *. It always gets PATH, HOME and the like, never REDIS_URL."`
+	AgentFormat  AgentFormat   `env:"TURNSTILE_AGENT_FORMAT" envDefault:"text" unit:"text, jsonl" help:"How the command is talked to: the message on stdin and the reply on stdout, or the turn and its events as JSON by the line."`
+	AgentTimeout time.Duration `env:"TURNSTILE_AGENT_TIMEOUT" envDefault:"10m" unit:"duration" help:"How long one turn may take. Then the agent is stopped and the turn has failed; messages that wait are kept."`
+
+	SentinelTTL    time.Duration `env:"TURNSTILE_SENTINEL_TTL" envDefault:"15s" unit:"duration" help:"How long a session stays taken after its worker died. It is renewed three times in that time. At least 1s."`
+	DrainTimeout   time.Duration `env:"TURNSTILE_DRAIN_TIMEOUT" envDefault:"60s" unit:"duration" help:"How long a worker that is told to end lets running turns finish. 0: not at all."`
+	InterruptGrace time.Duration `env:"TURNSTILE_INTERRUPT_GRACE" envDefault:"5s" unit:"duration" help:"How long an interrupted agent may take to stop before it is killed. 0: killed at once."`
+	StopTimeout    time.Duration `env:"TURNSTILE_STOP_TIMEOUT" envDefault:"0" unit:"duration" help:"How long the supervisor waits before it kills the worker (stop_grace_period, TimeoutStopSec). Only checked: DRAIN_TIMEOUT + INTERRUPT_GRACE + 5s must fit. 0: unknown."`
+
+	MaxAttempts  int           `env:"TURNSTILE_MAX_ATTEMPTS" envDefault:"3" unit:"attempts" help:"How often a message is tried whose turn fails in a way that may be retried. Then it is archived."`
+	RetryBackoff time.Duration `env:"TURNSTILE_RETRY_BACKOFF" envDefault:"1s" unit:"duration" help:"How long the first retry waits. It doubles with every further one, with jitter."`
+	Retention    time.Duration `env:"TURNSTILE_RETENTION" envDefault:"1h" unit:"duration" help:"How long the result of a finished message is kept, and so how long the same message id is a duplicate. 0: not kept, and enqueue --wait on a duplicate finds nothing."`
+	BusyMode     session.Mode  `env:"TURNSTILE_BUSY_MODE" envDefault:"queue" unit:"queue, interrupt, reject" help:"What a message does that finds its session busy, if neither it nor its session says."`
+	FollowupCap  int           `env:"TURNSTILE_FOLLOWUP_CAP" envDefault:"100" unit:"messages" help:"How many messages may wait in one session while a turn runs. Further ones are refused."`
+
+	SweepInterval time.Duration `env:"TURNSTILE_SWEEP_INTERVAL" envDefault:"15s" unit:"duration" help:"How often the workers look for sessions whose wake-up was lost."`
+	RecoveryRate  Rate          `env:"TURNSTILE_RECOVERY_RATE" envDefault:"50/s" unit:"sessions/s" help:"How many sessions of dead workers are taken up again per second, over all workers."`
+	TurnShare     TurnShare     `env:"TURNSTILE_TURN_SHARE" envDefault:"10,60s" unit:"messages,duration" help:"After how many messages or how much time a session makes room for others that wait. One of the two may be left out."`
+	MessageMaxAge time.Duration `env:"TURNSTILE_MESSAGE_MAX_AGE" envDefault:"0" unit:"duration" help:"Messages that waited longer are archived as expired and not run. 0: none is too old."`
+
+	TranscriptCap int           `env:"TURNSTILE_TRANSCRIPT_CAP" envDefault:"2000" unit:"entries" help:"How many entries a transcript keeps at most; the oldest go first."`
+	TranscriptTTL time.Duration `env:"TURNSTILE_TRANSCRIPT_TTL" envDefault:"30d" unit:"duration" help:"How long a transcript is kept after its last entry."`
+	SessionTTL    time.Duration `env:"TURNSTILE_SESSION_TTL" envDefault:"30d" unit:"duration" help:"How long a session's record is kept after its last activity."`
+	EventsCap     int           `env:"TURNSTILE_EVENTS_CAP" envDefault:"1000" unit:"events" help:"How many events of a session are kept for those who follow it, approximately."`
+	ArchiveTTL    time.Duration `env:"TURNSTILE_ARCHIVE_TTL" envDefault:"90d" unit:"duration" help:"How long archived messages are kept."`
+
+	HTTPAddr       string `env:"TURNSTILE_HTTP_ADDR" unit:"HOST:PORT" help:"Where /healthz, /readyz and /asynqmon are served. Empty: nowhere; with --dev 127.0.0.1:8080. On another address than loopback TURNSTILE_HTTP_TOKEN is needed."`
+	HTTPToken      string `env:"TURNSTILE_HTTP_TOKEN" unit:"text" secret:"true" help:"The token that /asynqmon asks for, as a bearer token or as the password of any user. Empty: none is asked for."`
+	DashboardWrite bool   `env:"TURNSTILE_DASHBOARD_WRITE" envDefault:"false" unit:"true, false" help:"Whether asynqmon may change anything: run, archive, delete, cancel, pause."`
+
+	LogLevel  slog.Level `env:"TURNSTILE_LOG_LEVEL" envDefault:"info" unit:"debug, info, warn, error" help:"The least important messages that are logged, to stderr."`
+	LogFormat LogFormat  `env:"TURNSTILE_LOG_FORMAT" envDefault:"text" unit:"text, json" help:"How they are written."`
+
+	// RedisURLSet tells that REDIS_URL came from outside, so that --dev uses it
+	// instead of a Redis of its own.
+	RedisURLSet bool `env:"-"`
+}
+
+// Sender is the settings of programs that put messages in. What else there is
+// for the worker may be set beside them.
+type Sender struct {
+	RedisURL  string        `env:"REDIS_URL" envDefault:"redis://127.0.0.1:6379/0" unit:"URL" secret:"true" help:"The Redis that the workers use."`
+	Retention time.Duration `env:"TURNSTILE_RETENTION" envDefault:"1h" unit:"duration" help:"How long the result of a finished message is kept, and so how long the same message id is a duplicate."`
+	LogLevel  slog.Level    `env:"TURNSTILE_LOG_LEVEL" envDefault:"info" unit:"debug, info, warn, error" help:"The least important messages that are logged, to stderr."`
+	LogFormat LogFormat     `env:"TURNSTILE_LOG_FORMAT" envDefault:"text" unit:"text, json" help:"How they are written."`
+}
+
+// DevDefaults are what `worker --dev` assumes where nothing is set.
+func DevDefaults() map[string]string {
+	return map[string]string{
+		"TURNSTILE_AGENT":     string(AgentEcho),
+		"TURNSTILE_HTTP_ADDR": "127.0.0.1:8080",
+	}
+}

@@ -1,0 +1,258 @@
+// Package deploy tests that docker-compose.yml, the Dockerfile and the program
+// agree. It has no code: no Docker engine is needed for it, and none is asked.
+package deploy
+
+import (
+	"fmt"
+	"maps"
+	"net"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"turnstile/internal/config"
+	"turnstile/internal/listenaddr"
+	"turnstile/internal/redisconn"
+	"turnstile/internal/testredis"
+)
+
+const root = "../.."
+
+type compose struct {
+	Services map[string]service `yaml:"services"`
+	Volumes  map[string]any     `yaml:"volumes"`
+}
+
+type service struct {
+	Image           string            `yaml:"image"`
+	Build           string            `yaml:"build"`
+	ContainerName   string            `yaml:"container_name"`
+	NetworkMode     string            `yaml:"network_mode"`
+	Entrypoint      any               `yaml:"entrypoint"`
+	Command         []string          `yaml:"command"`
+	Init            bool              `yaml:"init"`
+	Ports           []string          `yaml:"ports"`
+	Volumes         []string          `yaml:"volumes"`
+	StopGracePeriod string            `yaml:"stop_grace_period"`
+	Environment     map[string]string `yaml:"environment"`
+	Healthcheck     struct {
+		Test []string `yaml:"test"`
+	} `yaml:"healthcheck"`
+	DependsOn map[string]struct {
+		Condition string `yaml:"condition"`
+	} `yaml:"depends_on"`
+}
+
+// token is what a user must set before anything starts.
+var token = map[string]string{"TURNSTILE_HTTP_TOKEN": "0123456789abcdef"}
+
+var reference = regexp.MustCompile(`\$\{([A-Z_]+):([-?])([^}]*)\}`)
+
+// interpolate does what docker compose does with ${NAME:-default} and
+// ${NAME:?error}, the two forms that the file uses.
+func interpolate(text string, vars map[string]string) (out string, names []string, err error) {
+	out = reference.ReplaceAllStringFunc(text, func(match string) string {
+		part := reference.FindStringSubmatch(match)
+		name, kind, word := part[1], part[2], part[3]
+		names = append(names, name)
+		switch value := vars[name]; {
+		case value != "":
+			return value
+		case kind == "?":
+			err = fmt.Errorf("required variable %s is missing a value: %s", name, word)
+			return ""
+		}
+		return word
+	})
+	if err == nil && strings.Contains(out, "${") {
+		err = fmt.Errorf("a reference in another form than ${NAME:-default} or ${NAME:?error}")
+	}
+	return out, names, err
+}
+
+func readCompose(t *testing.T, vars map[string]string) compose {
+	t.Helper()
+	raw, err := os.ReadFile(root + "/docker-compose.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, names, err := interpolate(string(raw), vars)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		if !slices.ContainsFunc(config.WorkerSettings(), func(s config.Setting) bool { return s.Name == name }) {
+			t.Errorf("${%s} is no setting", name)
+		}
+	}
+	var c compose
+	if err := yaml.Unmarshal([]byte(text), &c); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func environ(s service) []string {
+	var list []string
+	for name, value := range s.Environment {
+		list = append(list, name+"="+value)
+	}
+	return list
+}
+
+func TestComposeServices(t *testing.T) {
+	t.Parallel()
+	c := readCompose(t, token)
+	if got := slices.Sorted(maps.Keys(c.Services)); !slices.Equal(got, []string{"asynqmon", "redis", "worker"}) {
+		t.Fatalf("services %v", got)
+	}
+	for name, s := range c.Services {
+		if s.NetworkMode != "" {
+			t.Errorf("%s: network_mode %s", name, s.NetworkMode)
+		}
+		if len(s.Healthcheck.Test) == 0 {
+			t.Errorf("%s has no health check", name)
+		}
+		if name == "redis" {
+			continue
+		}
+		if s.Image != "turnstile" || s.Build != "." || s.Entrypoint != nil {
+			t.Errorf("%s is not our image as it is: %+v", name, s)
+		}
+		if !s.Init {
+			t.Errorf("%s: nobody reaps the orphans of agents", name)
+		}
+		if s.DependsOn["redis"].Condition != "service_healthy" {
+			t.Errorf("%s does not wait for Redis", name)
+		}
+		if got := s.Environment["REDIS_URL"]; got != "redis://redis:6379/0" {
+			t.Errorf("%s uses Redis at %s", name, got)
+		}
+	}
+}
+
+func TestComposeWorkerScales(t *testing.T) {
+	t.Parallel()
+	s := readCompose(t, token).Services["worker"]
+	if s.ContainerName != "" || len(s.Ports) > 0 {
+		t.Errorf("it cannot be scaled: container_name %q, ports %v", s.ContainerName, s.Ports)
+	}
+	w, err := config.LoadWorker(environ(s), config.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if loopback, err := listenaddr.Loopback(w.HTTPAddr); err != nil || !loopback {
+		t.Errorf("its HTTP address %s is not loopback, %v", w.HTTPAddr, err)
+	}
+}
+
+// Docker waits for the worker's drain: as the file stands, and after a change of
+// the one variable for it. A drain that does not fit is refused at start.
+func TestComposeStopGracePeriod(t *testing.T) {
+	t.Parallel()
+	load := func(vars map[string]string) (config.Worker, time.Duration, error) {
+		maps.Copy(vars, token)
+		s := readCompose(t, vars).Services["worker"]
+		period, err := time.ParseDuration(s.StopGracePeriod)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w, err := config.LoadWorker(environ(s), config.Options{})
+		return w, period, err
+	}
+	for _, vars := range []map[string]string{
+		{}, {"TURNSTILE_STOP_TIMEOUT": "11m", "TURNSTILE_DRAIN_TIMEOUT": "10m"},
+	} {
+		w, period, err := load(vars)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if w.StopTimeout != period {
+			t.Errorf("stop_grace_period is %v, TURNSTILE_STOP_TIMEOUT %v", period, w.StopTimeout)
+		}
+		if need := w.DrainTimeout + w.InterruptGrace + 5*time.Second; period <= need {
+			t.Errorf("stop_grace_period is %v, the drain needs %v", period, need)
+		}
+	}
+	if _, _, err := load(map[string]string{"TURNSTILE_DRAIN_TIMEOUT": "10m"}); err == nil || !strings.Contains(err.Error(), "TURNSTILE_STOP_TIMEOUT") {
+		t.Errorf("a drain longer than the grace period: %v", err)
+	}
+}
+
+func TestComposeDashboard(t *testing.T) {
+	t.Parallel()
+	s := readCompose(t, token).Services["asynqmon"]
+	if !slices.Equal(s.Command, []string{"dashboard"}) {
+		t.Errorf("command %v", s.Command)
+	}
+	w, err := config.LoadWorker(environ(s), config.Options{NoAgent: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w.DashboardWrite || w.HTTPToken != token["TURNSTILE_HTTP_TOKEN"] {
+		t.Errorf("write %v, token %q", w.DashboardWrite, w.HTTPToken)
+	}
+	if len(s.Ports) != 1 {
+		t.Fatalf("ports %v", s.Ports)
+	}
+	part := strings.Split(s.Ports[0], ":")
+	if len(part) != 3 {
+		t.Fatalf("port %s has no address, so it would be published on all", s.Ports[0])
+	}
+	if loopback, err := listenaddr.Loopback(net.JoinHostPort(part[0], part[1])); err != nil || !loopback {
+		t.Errorf("it is published on %s, %v", s.Ports[0], err)
+	}
+	host, port, err := net.SplitHostPort(w.HTTPAddr)
+	if err != nil || port != part[2] || host != "0.0.0.0" {
+		t.Errorf("port %s leads to nothing: it listens on %s, %v", s.Ports[0], w.HTTPAddr, err)
+	}
+
+	raw, err := os.ReadFile(root + "/docker-compose.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := interpolate(string(raw), nil); err == nil || !strings.Contains(err.Error(), "TURNSTILE_HTTP_TOKEN") {
+		t.Errorf("without a token: %v", err)
+	}
+	delete(s.Environment, "TURNSTILE_HTTP_TOKEN")
+	if _, err := config.LoadWorker(environ(s), config.Options{NoAgent: true}); err == nil {
+		t.Error("the program serves it without a token")
+	}
+}
+
+// The arguments are given to a real redis-server, and that is judged as the
+// worker judges it at start.
+func TestComposeRedis(t *testing.T) {
+	t.Parallel()
+	c := readCompose(t, token)
+	s := c.Services["redis"]
+	name, version, _ := strings.Cut(s.Image, ":")
+	if major, err := strconv.Atoi(strings.Split(version, ".")[0]); name != "redis" || err != nil || major < 7 {
+		t.Errorf("image %s is no Redis from 7.0 on", s.Image)
+	}
+	wantPinned(t, s.Image)
+	if len(s.Ports) > 0 {
+		t.Errorf("Redis has no password, but is published on %v", s.Ports)
+	}
+	volume, path, _ := strings.Cut(strings.Join(s.Volumes, " "), ":")
+	if _, ok := c.Volumes[volume]; !ok || path != "/data" {
+		t.Errorf("its data is not in a named volume: %v", s.Volumes)
+	}
+	if len(s.Command) == 0 || s.Command[0] != "redis-server" {
+		t.Fatalf("command %v", s.Command)
+	}
+	server := testredis.StartServer(t, s.Command[1:]...)
+	warnings, err := redisconn.Check(t.Context(), server.Client())
+	if err != nil || len(warnings) > 0 {
+		t.Errorf("the worker would say of it: %q, %v", warnings, err)
+	}
+	if got := server.Client().ConfigGet(t.Context(), "appendonly").Val()["appendonly"]; got != "yes" {
+		t.Errorf("appendonly is %q", got)
+	}
+}

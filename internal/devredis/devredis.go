@@ -1,0 +1,137 @@
+// Package devredis gives `worker --dev` a Redis without any set-up: a real
+// redis-server where one is installed, else the embedded one. It keeps nothing
+// on disk and ends with the worker, however that dies. It is not for production.
+package devredis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os/exec"
+	"strconv"
+)
+
+// Kind says what serves.
+type Kind string
+
+// The kinds.
+const (
+	KindServer   Kind = "redis-server" // a real one, as a child process
+	KindEmbedded Kind = "embedded"     // miniredis, within this process
+)
+
+const (
+	host        = "127.0.0.1"
+	defaultPort = 6379
+	portsTried  = 100
+)
+
+// ErrNoPort is returned when every port that was tried is taken.
+var ErrNoPort = errors.New("no free port")
+
+// errPortTaken: another process was faster.
+var errPortTaken = errors.New("the port is taken")
+
+// Options changes what Start does. The zero value is what --dev needs.
+type Options struct {
+	// Port is tried first, then the 99 after it. Defaults to 6379.
+	Port int
+
+	// Kind asks for one of the two. Defaults to a redis-server if one is on PATH
+	// and new enough, else the embedded one.
+	Kind Kind
+}
+
+// Server is a running Redis.
+type Server struct {
+	kind Kind
+	port int
+	backend
+}
+
+// backend is what serves.
+type backend interface {
+	// Done is closed when the server has ended.
+	Done() <-chan struct{}
+	stop()
+}
+
+// Start starts a Redis on loopback and returns when it serves; ctx bounds only
+// that. The caller says where it listens: the port may be another than 6379.
+func Start(ctx context.Context, o Options) (*Server, error) {
+	if o.Port == 0 {
+		o.Port = defaultPort
+	}
+	kind := o.Kind
+	if kind == "" {
+		kind = KindEmbedded
+		if _, err := exec.LookPath(string(KindServer)); err == nil {
+			kind = KindServer
+		}
+	}
+	s, err := startKind(ctx, kind, o.Port)
+	if o.Kind == "" && errors.Is(err, errUnfit) {
+		return startKind(ctx, KindEmbedded, o.Port)
+	}
+	return s, err
+}
+
+func startKind(ctx context.Context, kind Kind, first int) (*Server, error) {
+	start := startProcess
+	if kind == KindEmbedded {
+		start = startEmbedded
+	}
+	for port := first; port < first+portsTried && port <= 65535; port++ {
+		if !free(ctx, port) {
+			continue
+		}
+		b, err := start(ctx, port)
+		if errors.Is(err, errPortTaken) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("start a Redis for development: %w", err)
+		}
+		return &Server{kind: kind, port: port, backend: b}, nil
+	}
+	return nil, fmt.Errorf("start a Redis for development: %w from %d on", ErrNoPort, first)
+}
+
+// free tells whether nobody listens on the port. A server that listens on all
+// addresses would not hinder us from listening on loopback alone everywhere, so
+// it is also asked whether somebody answers there.
+func free(ctx context.Context, port int) bool {
+	if answers(ctx, port) {
+		return false
+	}
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", address(port))
+	if err != nil {
+		return false
+	}
+	return l.Close() == nil
+}
+
+func answers(ctx context.Context, port int) bool {
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "tcp", address(port))
+	if err != nil {
+		return false
+	}
+	return conn.Close() == nil
+}
+
+func address(port int) string { return net.JoinHostPort(host, strconv.Itoa(port)) }
+
+// URL is the server's redis:// URL, of its database 0.
+func (s *Server) URL() string { return "redis://" + address(s.port) + "/0" }
+
+// Port is the port that it listens on.
+func (s *Server) Port() int { return s.port }
+
+// Kind says what serves.
+func (s *Server) Kind() Kind { return s.kind }
+
+// Stop ends the server and removes what it left. It may be called twice.
+func (s *Server) Stop() { s.stop() }

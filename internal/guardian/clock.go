@@ -1,0 +1,27 @@
+//go:build unix
+
+package guardian
+
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// sharedClock is the machine's monotonic clock in ns. All processes read the
+// same one, so a deadline on it means the same to the worker and the guardian,
+// however long a line was under way or a process was stopped between two steps.
+func sharedClock() int64 {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(clockID, &ts); err != nil {
+		panic(err) // every kernel that Go runs on has it
+	}
+	return ts.Nano()
+}
+
+// onSharedClock converts a deadline. The clock is read first: a pause between
+// the two readings makes the result too early, never too late.
+func onSharedClock(deadline time.Time) int64 {
+	now := sharedClock()
+	return now + int64(time.Until(deadline))
+}

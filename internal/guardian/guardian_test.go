@@ -1,0 +1,181 @@
+//go:build unix
+
+package guardian
+
+import (
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == "test-no-init" {
+		_, err := Start(Spec{Path: "/bin/true", Args: []string{"true"}})
+		if !errors.Is(err, ErrNoInit) {
+			syscall.Exit(1)
+		}
+		syscall.Exit(0)
+	}
+	Init()
+	goleak.VerifyTestMain(m)
+}
+
+// start runs a shell script under a guardian and answers what it writes.
+func start(t *testing.T, script string, deadline time.Time) (*Process, *os.File) {
+	t.Helper()
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := Start(Spec{
+		Path: "/bin/sh", Args: []string{"sh", "-c", script}, Env: []string{"PATH=" + os.Getenv("PATH")},
+		Stdin: null, Stdout: w, Stderr: w, Deadline: deadline,
+	})
+	_ = null.Close()
+	_ = w.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		p.Kill()
+		<-p.Done()
+		_ = r.Close()
+	})
+	return p, r
+}
+
+func firstByte(t *testing.T, r io.Reader) {
+	t.Helper()
+	if _, err := io.ReadFull(r, make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestStatus(t *testing.T) {
+	t.Parallel()
+	for script, want := range map[string]Status{
+		"true":          {},
+		"exit 42":       {Code: 42},
+		"exit 255":      {Code: 255},
+		"kill -TERM $$": {Signal: syscall.SIGTERM},
+	} {
+		p, _ := start(t, script, time.Time{})
+		if got := p.Wait(); got != want {
+			t.Errorf("%s: %+v, want %+v", script, got, want)
+		}
+	}
+}
+
+func TestStartErrors(t *testing.T) {
+	t.Parallel()
+	p, err := Start(Spec{Path: "/no/such/program", Args: []string{"x"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := p.Wait(); s.StartError == nil || !strings.Contains(s.StartError.Error(), "no such file") {
+		t.Errorf("%+v", s)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := exec.Command(self, "test-no-init").Run(); err != nil {
+		t.Errorf("Start without Init: %v", err)
+	}
+}
+
+// Neither the name nor the variable alone makes a process a guardian: this one
+// finds no test to run and ends well, a guardian would fail for want of orders.
+func TestInitNeedsBothMarks(t *testing.T) {
+	t.Parallel()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, cmd := range []*exec.Cmd{
+		{Path: self, Args: []string{argv0, "-test.run=none"}, Env: []string{"A=b"}},
+		{Path: self, Args: []string{"x", "-test.run=none"}, Env: []string{envVar + "=1"}},
+	} {
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%q %q: %v %s", cmd.Args, cmd.Env, err, out)
+		}
+	}
+}
+
+func TestOrders(t *testing.T) {
+	t.Parallel()
+	const deaf = `trap "" INT; echo; sleep 1000; sleep 1000`
+	t.Run("kill", func(t *testing.T) {
+		t.Parallel()
+		p, out := start(t, deaf, time.Time{})
+		firstByte(t, out)
+		p.Kill()
+		p.Kill()
+		if s := p.Wait(); s.Signal != syscall.SIGKILL {
+			t.Errorf("%+v", s)
+		}
+		p.Kill()
+		p.Interrupt(time.Second)
+		p.Renew(time.Now().Add(time.Hour))
+	})
+	t.Run("kill cuts a grace short", func(t *testing.T) {
+		t.Parallel()
+		p, out := start(t, deaf, time.Time{})
+		firstByte(t, out)
+		p.Interrupt(time.Hour)
+		p.Kill()
+		if s := p.Wait(); s.Signal != syscall.SIGKILL {
+			t.Errorf("%+v", s)
+		}
+	})
+	t.Run("a second interrupt prolongs nothing", func(t *testing.T) {
+		t.Parallel()
+		p, out := start(t, deaf, time.Time{})
+		firstByte(t, out)
+		p.Interrupt(10 * time.Millisecond)
+		p.Interrupt(time.Hour)
+		if s := p.Wait(); s.Signal != syscall.SIGKILL || s.LeaseExpired {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+func TestLease(t *testing.T) {
+	t.Parallel()
+	for _, ends := range []time.Duration{-time.Second, 0, 50 * time.Millisecond} {
+		p, _ := start(t, "sleep 1000", time.Now().Add(ends))
+		// An earlier one takes nothing back, and may not prolong it either.
+		p.Renew(time.Now().Add(ends - time.Hour))
+		if s := p.Wait(); !s.LeaseExpired {
+			t.Errorf("a lease of %s: %+v", ends, s)
+		}
+	}
+	p, out := start(t, "sleep 0.7; echo x", time.Now().Add(500*time.Millisecond))
+	p.Renew(time.Now().Add(time.Hour))
+	firstByte(t, out)
+	if s := p.Wait(); s != (Status{}) {
+		t.Errorf("renewed: %+v", s)
+	}
+}
+
+// A deadline that was converted late is too early rather than too late.
+func TestSharedClock(t *testing.T) {
+	t.Parallel()
+	before := sharedClock()
+	at := onSharedClock(time.Now().Add(time.Minute))
+	after := sharedClock()
+	if minute := int64(time.Minute); at < before+minute-int64(time.Second) || at > after+minute {
+		t.Errorf("%d is not a minute after %d..%d", at, before, after)
+	}
+}

@@ -1,0 +1,106 @@
+package httpd
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// maxShown is how many bytes of a payload or result asynqmon shows. A page has a
+// hundred of them.
+const maxShown = 16 << 10
+
+// guarded lets only those through to the dashboard who may see it.
+func (s *Server) guarded(next http.Handler) http.Handler {
+	next = http.NewCrossOriginProtection().Handler(next)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("X-Frame-Options", "DENY")
+		h.Set("Content-Security-Policy", "frame-ancestors 'none'")
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Referrer-Policy", "no-referrer")
+		h.Set("Cache-Control", "no-store")
+		switch {
+		case s.config.Token == "" && !namesThisMachine(r.Host):
+			http.Error(w, "This dashboard has no token, so it is only for requests to localhost; set TURNSTILE_HTTP_TOKEN to reach it by another name.", http.StatusForbidden)
+		case s.config.Token != "" && !s.authorized(r):
+			h.Add("WWW-Authenticate", `Basic realm="Turnstile", charset="UTF-8"`)
+			h.Add("WWW-Authenticate", `Bearer realm="Turnstile"`)
+			http.Error(w, "Give TURNSTILE_HTTP_TOKEN as the password of any user, or as a bearer token.", http.StatusUnauthorized)
+		default:
+			next.ServeHTTP(w, r)
+		}
+	})
+}
+
+func (s *Server) authorized(r *http.Request) bool {
+	given, ok := bearer(r.Header.Get("Authorization"))
+	if !ok {
+		if _, given, ok = r.BasicAuth(); !ok {
+			return false
+		}
+	}
+	// The hashes are of one length, so the comparison does not tell the token's.
+	got, want := sha256.Sum256([]byte(given)), sha256.Sum256([]byte(s.config.Token))
+	return subtle.ConstantTimeCompare(got[:], want[:]) == 1
+}
+
+func bearer(header string) (token string, ok bool) {
+	scheme, token, ok := strings.Cut(header, " ")
+	return strings.TrimSpace(token), ok && strings.EqualFold(scheme, "Bearer")
+}
+
+// namesThisMachine tells whether a Host header is localhost or a loopback
+// address, with any port: it may be forwarded.
+func namesThisMachine(hostport string) bool {
+	host := hostport
+	if h, _, err := net.SplitHostPort(hostport); err == nil {
+		host = h
+	}
+	if strings.EqualFold(host, "localhost") {
+		return true
+	}
+	ip, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	return err == nil && ip.Unmap().IsLoopback()
+}
+
+// recovering turns a panic of asynqmon's handlers into an answer.
+func (s *Server) recovering(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() {
+			cause := recover()
+			switch cause {
+			case nil:
+			case http.ErrAbortHandler:
+				panic(cause)
+			default:
+				s.config.Logger.Error("the dashboard panicked", "path", r.URL.Path, "panic", fmt.Sprint(cause), "stack", string(debug.Stack()))
+				http.Error(w, "The dashboard failed; the worker's log says more.", http.StatusInternalServerError)
+			}
+		}()
+		next.ServeHTTP(w, r)
+	})
+}
+
+// show is what asynqmon shows of a payload or a result. Its own formatter hides
+// all that has a line break in it.
+func show(_ string, data []byte) string {
+	if !utf8.Valid(data) {
+		return "not text, " + strconv.Itoa(len(data)) + " bytes"
+	}
+	if len(data) <= maxShown {
+		return string(data)
+	}
+	cut := maxShown
+	for !utf8.RuneStart(data[cut]) {
+		cut--
+	}
+	return string(data[:cut]) + " … " + strconv.Itoa(len(data)-cut) + " more bytes"
+}

@@ -1,0 +1,136 @@
+package httpd
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"time"
+
+	"turnstile/internal/redisconn"
+)
+
+// The statuses of /healthz and /readyz.
+const (
+	statusOK       = "ok"
+	statusStuck    = "stuck"
+	statusDraining = "draining"
+	statusNoRedis  = "redis unreachable"
+)
+
+// pingTimeout bounds how long /readyz waits for Redis.
+const pingTimeout = 2 * time.Second
+
+type status struct {
+	Status string `json:"status"`
+	Error  string `json:"error,omitempty"`
+}
+
+func (s *Server) healthz(w http.ResponseWriter, _ *http.Request) {
+	if s.config.Healthy != nil {
+		if err := s.config.Healthy(); err != nil {
+			s.answer(w, statusStuck, err.Error())
+			return
+		}
+	}
+	s.answer(w, statusOK, "")
+}
+
+func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
+	if s.config.Draining != nil && s.config.Draining() {
+		s.answer(w, statusDraining, "")
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), pingTimeout)
+	defer cancel()
+	if err := s.config.Ping(ctx); err != nil {
+		s.answer(w, statusNoRedis, redisconn.Explain(err))
+		return
+	}
+	s.answer(w, statusOK, "")
+}
+
+// answer tells the reason only on loopback: it names hosts and ports.
+func (s *Server) answer(w http.ResponseWriter, is, reason string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	if is != statusOK {
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}
+	if !s.loopback {
+		reason = ""
+	}
+	body, err := json.Marshal(status{Status: is, Error: reason})
+	if err != nil {
+		return // two texts can always be encoded
+	}
+	_, _ = w.Write(append(body, '\n')) // nobody is left to tell of a failure
+}
+
+// ErrUnhealthy is wrapped by errors of HealthCheck and ReadyCheck about a server
+// that answers that it is not well.
+var ErrUnhealthy = errors.New("unhealthy")
+
+// HealthCheck asks the worker that serves on addr, which has the form of
+// Config.Addr, whether it works. For container health checks: a worker that
+// drains, or waits for Redis to come back, is healthy.
+func HealthCheck(ctx context.Context, addr string) error { return check(ctx, addr, "/healthz") }
+
+// ReadyCheck asks it whether it takes messages.
+func ReadyCheck(ctx context.Context, addr string) error { return check(ctx, addr, "/readyz") }
+
+func check(ctx context.Context, addr, path string) error {
+	addr, err := reachable(addr)
+	if err != nil {
+		return err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+path, nil)
+	if err != nil {
+		return fmt.Errorf("health check: %w", err)
+	}
+	// No proxy of the environment stands between a machine and itself.
+	transport := &http.Transport{DisableKeepAlives: true}
+	defer transport.CloseIdleConnections()
+	response, err := (&http.Client{Transport: transport}).Do(request)
+	if err != nil {
+		return fmt.Errorf("health check: no worker answers on %s: %w", addr, err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(response.Body, 4<<10))
+	if err != nil {
+		return fmt.Errorf("health check: %w", err)
+	}
+	var is status
+	if json.Unmarshal(body, &is) != nil || is.Status == "" {
+		return fmt.Errorf("health check: what answers on %s is no worker (%s)", addr, response.Status)
+	}
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("%w: %s", ErrUnhealthy, strings.TrimSuffix(is.Status+": "+is.Error, ": "))
+	}
+	return nil
+}
+
+// reachable turns an address to listen on into one to connect to: "all
+// addresses" is also this machine's own.
+func reachable(addr string) (string, error) {
+	if addr == "" {
+		return "", errors.New("health check: TURNSTILE_HTTP_ADDR is empty, so the worker serves no health; set it to 127.0.0.1:8080")
+	}
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return "", fmt.Errorf("health check: TURNSTILE_HTTP_ADDR %q is not HOST:PORT", addr)
+	}
+	ip, err := netip.ParseAddr(host)
+	switch {
+	case host == "", err == nil && ip.Is4() && ip.IsUnspecified():
+		host = "127.0.0.1"
+	case err == nil && ip.IsUnspecified():
+		host = "::1"
+	}
+	return net.JoinHostPort(host, port), nil
+}

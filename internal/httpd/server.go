@@ -1,0 +1,177 @@
+// Package httpd serves the worker's health and asynqmon over HTTP.
+//
+//	/healthz   200 while the process works; for liveness probes
+//	/readyz    200 while it takes messages; 503 while it drains or Redis is away
+//	/asynqmon  asynqmon, read-only unless writing is allowed
+//
+// /healthz and /readyz are open to whoever reaches the address, so that probes
+// need no secret; they tell no more than a status, and the reason to those on
+// this machine. /asynqmon shows what users say: on another address than
+// loopback it asks for a token. Without a token it answers only requests that
+// name this machine as their host, so that no web page can reach it under a
+// name of its own (DNS rebinding). Changes that come from another page's origin
+// are refused always.
+package httpd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/hibiken/asynqmon"
+
+	"turnstile/internal/listenaddr"
+)
+
+// Why New or Start refuses.
+var (
+	ErrNeedsToken = errors.New("an address that other machines reach needs a token")
+	ErrStarted    = errors.New("the HTTP server was started or stopped before")
+)
+
+// dashboardRoot is where asynqmon is.
+const dashboardRoot = "/asynqmon"
+
+// Config says what to serve.
+type Config struct {
+	// Addr is HOST:PORT. Port 0 takes a free one.
+	Addr string
+
+	// Token is asked for by /asynqmon, as a bearer token or as the password of
+	// any user. Empty: none is asked for, which only loopback allows.
+	Token string
+
+	// Write lets asynqmon change what it shows.
+	Write bool
+
+	// Redis is where asynqmon reads; see redisconn.ConnOpt.
+	Redis asynq.RedisConnOpt
+
+	// Ping asks Redis for a sign of life, for /readyz.
+	Ping func(context.Context) error
+
+	// Draining tells that no message is taken any more. Optional.
+	Draining func() bool
+
+	// Healthy answers an error when the process is stuck and is to be restarted.
+	// Optional.
+	Healthy func() error
+
+	// Logger defaults to slog.Default().
+	Logger *slog.Logger
+}
+
+// Server serves until it is stopped.
+type Server struct {
+	config    Config
+	loopback  bool
+	dashboard *asynqmon.HTTPHandler
+	http      *http.Server
+
+	mu      sync.Mutex
+	addr    string
+	started bool
+	stopped bool
+	served  chan struct{} // closed when serving has ended
+}
+
+// New checks the configuration. The error is ErrNeedsToken, or about an address
+// that is malformed.
+func New(c Config) (*Server, error) {
+	loopback, err := listenaddr.Loopback(c.Addr)
+	if err != nil {
+		return nil, fmt.Errorf("HTTP address %q: %w", c.Addr, err)
+	}
+	if !loopback && c.Token == "" {
+		return nil, fmt.Errorf("HTTP address %q: %w: set TURNSTILE_HTTP_TOKEN, or listen on 127.0.0.1", c.Addr, ErrNeedsToken)
+	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	s := &Server{config: c, loopback: loopback, served: make(chan struct{})}
+	s.dashboard = asynqmon.New(asynqmon.Options{
+		RootPath:         dashboardRoot,
+		RedisConnOpt:     c.Redis,
+		PayloadFormatter: asynqmon.PayloadFormatterFunc(show),
+		ResultFormatter:  asynqmon.ResultFormatterFunc(show),
+		ReadOnly:         !c.Write,
+	})
+	s.http = &http.Server{
+		Handler:           s.routes(),
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       10 * time.Second,
+		// asynqmon reads all queues one after the other, which takes seconds when
+		// there are ten thousands of them.
+		WriteTimeout:   time.Minute,
+		IdleTimeout:    time.Minute,
+		MaxHeaderBytes: 32 << 10,
+		ErrorLog:       slog.NewLogLogger(c.Logger.Handler(), slog.LevelDebug),
+	}
+	return s, nil
+}
+
+func (s *Server) routes() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", s.healthz)
+	mux.HandleFunc("GET /readyz", s.readyz)
+	dashboard := s.recovering(s.guarded(s.dashboard))
+	mux.Handle(dashboardRoot, dashboard)
+	mux.Handle(dashboardRoot+"/", dashboard)
+	mux.Handle("GET /{$}", http.RedirectHandler(dashboardRoot, http.StatusFound))
+	return mux
+}
+
+// Start listens and returns; ctx bounds only that. A server starts once.
+func (s *Server) Start(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.started || s.stopped {
+		return ErrStarted
+	}
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", s.config.Addr)
+	if err != nil {
+		return fmt.Errorf("serve HTTP: %w", err)
+	}
+	s.started, s.addr = true, l.Addr().String()
+	go func() {
+		defer close(s.served)
+		if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			s.config.Logger.Error("the HTTP server ended", "error", err)
+		}
+	}()
+	return nil
+}
+
+// Addr is where the server listens, HOST:PORT; empty before Start.
+func (s *Server) Addr() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.addr
+}
+
+// Stop takes no more requests and waits for those under way, until ctx ends;
+// then they are cut off. It may be called twice, and before Start.
+func (s *Server) Stop(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopped {
+		return nil
+	}
+	s.stopped = true
+	err := s.http.Shutdown(ctx)
+	if err != nil {
+		err = fmt.Errorf("stop HTTP: %w", err)
+		_ = s.http.Close()
+	}
+	if s.started {
+		<-s.served
+	}
+	return errors.Join(err, s.dashboard.Close())
+}

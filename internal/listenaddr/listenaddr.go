@@ -1,0 +1,30 @@
+// Package listenaddr judges an address to listen on.
+package listenaddr
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"strconv"
+)
+
+// ErrMalformed is returned for what is no HOST:PORT.
+var ErrMalformed = errors.New("it is not HOST:PORT, such as 127.0.0.1:8080")
+
+// Loopback reports whether a listener on addr, written HOST:PORT, is reached
+// from this machine alone. An empty host means all addresses. A host's name
+// other than localhost counts as reachable: what it resolves to may change.
+func Loopback(addr string) (bool, error) {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return false, ErrMalformed
+	}
+	if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 {
+		return false, ErrMalformed
+	}
+	if host == "localhost" {
+		return true, nil
+	}
+	ip, err := netip.ParseAddr(host)
+	return err == nil && ip.Unmap().IsLoopback(), nil
+}

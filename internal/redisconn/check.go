@@ -1,0 +1,135 @@
+package redisconn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Why a Redis that answers is refused.
+var (
+	ErrTooOld  = errors.New("the Redis server is too old")
+	ErrReplica = errors.New("the Redis server is a replica")
+	ErrScheme  = errors.New("the Redis server is of another kind than the URL says")
+)
+
+// minMajor is the oldest major version that the scripts are written for.
+const minMajor = 7
+
+// Check asks the Redis behind client, on a cluster every master, whether it is
+// fit for use. An error means that it is not: it cannot be reached, is older
+// than 7.0 (ErrTooOld), is a replica (ErrReplica), or a cluster's node or a
+// sentinel behind a redis:// URL (ErrScheme). The warnings, one line each, say
+// where it may lose data: an eviction policy other than noeviction, and neither
+// an append-only file nor save points. The embedded server is exempt from all
+// but being reachable.
+func Check(ctx context.Context, client redis.UniversalClient) (warnings []string, err error) {
+	if err := client.Ping(ctx).Err(); err != nil {
+		return nil, err
+	}
+	cluster, ok := client.(*redis.ClusterClient)
+	if !ok {
+		return checkServer(ctx, client, "Redis", "standalone")
+	}
+	state, err := cluster.ClusterInfo(ctx).Result()
+	if err != nil {
+		return nil, err
+	}
+	if !strings.Contains(state, "cluster_state:ok") {
+		return nil, errors.New("CLUSTERDOWN some slots have no master")
+	}
+	var mu sync.Mutex
+	err = cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
+		found, err := checkServer(ctx, node, "Redis at "+node.Options().Addr, "cluster")
+		mu.Lock()
+		defer mu.Unlock()
+		warnings = append(warnings, found...)
+		return err
+	})
+	slices.Sort(warnings)
+	return warnings, err
+}
+
+// checkServer judges one server; name is how the texts call it, mode
+// what it must say of itself.
+func checkServer(ctx context.Context, client redis.Cmdable, name, mode string) ([]string, error) {
+	server, err := info(ctx, client, "server")
+	switch {
+	case err != nil && strings.Contains(err.Error(), "is not supported"):
+		return nil, nil // the embedded server has no such section
+	case redis.HasErrorPrefix(err, "NOPERM"):
+		return []string{name + " does not let this user call INFO: its version, role, eviction policy and persistence were not checked"}, nil
+	case err != nil:
+		return nil, err
+	}
+	version := server["redis_version"]
+	if major, _, _ := strings.Cut(version, "."); atoi(major) < minMajor {
+		return nil, fmt.Errorf("%w: %s has version %s, use %d.0 or newer", ErrTooOld, name, version, minMajor)
+	}
+	if is := server["redis_mode"]; is != "" && is != mode {
+		return nil, fmt.Errorf("%w: %s says that it is a %s; use redis-%[3]s:// in REDIS_URL", ErrScheme, name, is)
+	}
+	replication, err := info(ctx, client, "replication")
+	if err != nil {
+		return nil, err
+	}
+	if replication["role"] == "slave" {
+		return nil, fmt.Errorf("%w: %s follows %s:%s; point REDIS_URL at its master, or use redis-sentinel://",
+			ErrReplica, name, replication["master_host"], replication["master_port"])
+	}
+
+	var warnings []string
+	memory, err := info(ctx, client, "memory")
+	if err != nil {
+		return nil, err
+	}
+	if policy := memory["maxmemory_policy"]; policy != "" && policy != "noeviction" {
+		warnings = append(warnings, fmt.Sprintf("%s evicts keys when it is full (maxmemory-policy %s) and may so lose messages: set maxmemory-policy noeviction", name, policy))
+	}
+	persistence, err := info(ctx, client, "persistence")
+	if err != nil {
+		return nil, err
+	}
+	if persistence["aof_enabled"] == "1" {
+		return warnings, nil
+	}
+	// Hosted servers often forbid CONFIG.
+	save, err := client.ConfigGet(ctx, "save").Result()
+	var refused redis.Error
+	switch {
+	case errors.As(err, &refused):
+		warnings = append(warnings, name+" keeps no append-only file, and whether it has save points it does not tell: make sure that it stores its data")
+	case err != nil:
+		return nil, err
+	case save["save"] == "":
+		warnings = append(warnings, name+" stores nothing on disk and loses every message when it ends: set appendonly yes")
+	}
+	return warnings, nil
+}
+
+// info reads one section of INFO.
+func info(ctx context.Context, client redis.Cmdable, section string) (map[string]string, error) {
+	text, err := client.Info(ctx, section).Result()
+	if err != nil {
+		return nil, err
+	}
+	fields := map[string]string{}
+	for line := range strings.Lines(text) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			fields[name] = value
+		}
+	}
+	return fields, nil
+}
+
+// atoi is 0 for what is no number.
+func atoi(s string) int {
+	n, _ := strconv.Atoi(s)
+	return n
+}

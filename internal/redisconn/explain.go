@@ -1,0 +1,103 @@
+package redisconn
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"syscall"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// advice maps a word in an answer of Redis to what it means and what to do. The
+// words are looked for anywhere in the error's text, since asynq wraps Redis'
+// answers in words of its own.
+var advice = []struct{ word, text string }{
+	{"WRONGPASS ", "Redis refuses the user or password: correct them in REDIS_URL"},
+	{"NOAUTH ", "Redis wants a password: put it into REDIS_URL as redis://:PASSWORD@HOST:PORT/DB"},
+	{"without any password configured", "Redis has no password set but REDIS_URL has one: leave it out"},
+	{"NOPERM ", "Redis does not permit this user a command or key that Turnstile needs: widen its ACL"},
+	{"DENIED Redis is running in protected mode", "Redis is in protected mode and takes no remote clients: set a password or bind it"},
+	{"READONLY ", "Redis is a read-only replica: point REDIS_URL at the master, or use redis-sentinel://"},
+	{"OOM ", "Redis is out of memory (maxmemory) and stores nothing more: raise maxmemory or free some"},
+	{"LOADING ", "Redis is still loading its data: try again in a moment"},
+	{"CLUSTERDOWN ", "the Redis cluster is down: some slots have no master; see CLUSTER INFO"},
+	{"MASTERDOWN ", "Redis lost its master: see INFO replication"},
+	{"NOREPLICAS ", "Redis has fewer replicas in step than min-replicas-to-write asks for, and takes no writes"},
+	{"MISCONF ", "Redis cannot save its data to disk and takes no writes: see its log for why (disk full?)"},
+	{"max number of clients reached", "Redis has no connection left: raise its maxclients or run fewer workers"},
+	{"DB index is out of range", "Redis has no database of that number: use a lower one in REDIS_URL or raise its setting databases"},
+	{"cluster support disabled", "Redis is no cluster: use redis:// in REDIS_URL"},
+	{"SELECT is not allowed in cluster mode", "Redis is a cluster: use redis-cluster:// in REDIS_URL"},
+	{"MOVED ", "Redis is a cluster: use redis-cluster:// in REDIS_URL"},
+	{"all sentinels specified in configuration are unreachable", "no Redis Sentinel answers, or none knows the master of that name: check hosts and master= in REDIS_URL"},
+}
+
+// Explain puts an error of a Redis client into one line that says what to do.
+// An error that it does not know comes back as its own text, on one line.
+func Explain(err error) string {
+	if err == nil {
+		return ""
+	}
+	text := oneLine(err.Error())
+	if errors.Is(err, ErrURL) || errors.Is(err, ErrTooOld) ||
+		errors.Is(err, ErrReplica) || errors.Is(err, ErrScheme) {
+		return text
+	}
+	for _, a := range advice {
+		if strings.Contains(text, a.word) {
+			return a.text + " (" + text + ")"
+		}
+	}
+	if meaning := network(err); meaning != "" {
+		return meaning + " (" + text + ")"
+	}
+	return text
+}
+
+// network explains errors that no Redis answered.
+func network(err error) string {
+	var (
+		dns     *net.DNSError
+		op      *net.OpError
+		timeout net.Error
+		unknown x509.UnknownAuthorityError
+		name    x509.HostnameError
+		invalid *tls.CertificateVerificationError
+	)
+	where := "Redis"
+	if errors.As(err, &op) && op.Addr != nil {
+		where = "Redis at " + op.Addr.String()
+	}
+	switch {
+	case errors.As(err, &dns):
+		return "the Redis host " + dns.Name + " is not found: check REDIS_URL"
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return where + " refuses the connection: is it running, and is REDIS_URL right?"
+	case errors.Is(err, os.ErrNotExist):
+		return where + " has no socket there: is it running, and is REDIS_URL right?"
+	case errors.Is(err, os.ErrPermission):
+		return where + " may not be opened by this user: see the socket's permissions"
+	case errors.As(err, &unknown), errors.As(err, &name), errors.As(err, &invalid):
+		return "the certificate of Redis is not accepted: SSL_CERT_FILE names further roots"
+	case errors.Is(err, redis.ErrPoolTimeout):
+		return "no connection to Redis got free in time: it is slow or its client's pool too small"
+	case errors.Is(err, context.Canceled):
+		return ""
+	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
+		return where + " does not answer in time: is it overloaded, stopped or behind a firewall (with rediss://: does it speak TLS)?"
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF),
+		errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
+		return where + " closed the connection: did it end, or does it want TLS (rediss://)?"
+	case op != nil:
+		return where + " is unreachable: is it running, and is REDIS_URL right?"
+	}
+	return ""
+}
+
+func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }

@@ -1,0 +1,115 @@
+package redisconn
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
+	"turnstile/internal/testredis"
+)
+
+func TestExplainNetwork(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := l.Addr().String()
+	_ = l.Close()
+	wantError(t, "redis://"+addr, "Redis at "+addr+" refuses the connection")
+	wantError(t, "redis-cluster://"+addr, "refuses the connection")
+	wantError(t, "redis-sentinel://"+addr+"?master=m", "no Redis Sentinel answers")
+	wantError(t, "redis://no-such-host.invalid", "no-such-host.invalid is not found")
+}
+
+func TestExplainSilentServer(t *testing.T) {
+	t.Parallel()
+	s := testredis.StartServer(t)
+	client := open(t, s.URL())
+	s.Pause()
+	defer s.Resume()
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if text := Explain(client.Ping(ctx).Err()); !strings.Contains(text, "does not answer in time") {
+		t.Error(text)
+	}
+}
+
+func TestExplainFullServer(t *testing.T) {
+	t.Parallel()
+	s := testredis.StartServer(t, "--maxmemory", "1", "--maxmemory-policy", "noeviction")
+	client := open(t, s.URL())
+	plain := client.Set(t.Context(), "k", "v", 0).Err()
+	script := redis.NewScript("return redis.call('SET', KEYS[1], 'v')").Run(t.Context(), client, []string{"k"}).Err()
+	for _, err := range []error{plain, script, errors.New("asynq: " + plain.Error())} {
+		if text := Explain(err); !strings.Contains(text, "out of memory") {
+			t.Errorf("%v is explained as %q", err, text)
+		}
+	}
+}
+
+func TestExplainText(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		"LOADING Redis is loading the dataset in memory": "still loading",
+		"MISCONF Redis is configured to save RDB":        "to disk",
+		"CLUSTERDOWN The cluster is down":                "slots have no master",
+		"ERR max number of clients reached":              "maxclients",
+		"something\nelse":                                "something else",
+	} {
+		if got := Explain(errors.New(in)); !strings.Contains(got, want) || strings.Contains(got, "\n") {
+			t.Errorf("%q is explained as %q", in, got)
+		}
+	}
+	if got := Explain(nil); got != "" {
+		t.Errorf("no error is explained as %q", got)
+	}
+	if got := Explain(context.Canceled); got != context.Canceled.Error() {
+		t.Errorf("a cancelled context is explained as %q", got)
+	}
+}
+
+func TestConnOptMakesFreshClients(t *testing.T) {
+	t.Parallel()
+	url := testredis.URL(t)
+	opt, err := ConnOpt(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, b := opt.MakeRedisClient().(redis.UniversalClient), opt.MakeRedisClient().(redis.UniversalClient)
+	if err := a.Close(); err != nil {
+		t.Fatal(err)
+	}
+	roundTrip(t, b)
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	inspector := asynq.NewInspector(opt)
+	if _, err := inspector.Queues(); err != nil {
+		t.Error(err)
+	}
+	if err := inspector.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestLogger(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	for level, lines := range map[slog.Level]int{slog.LevelDebug: 1, slog.LevelInfo: 0} {
+		out.Reset()
+		slogger{slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: level}))}.
+			Printf(t.Context(), "dial %s\nfailed", "x")
+		if got := strings.Count(out.String(), "\n"); got != lines {
+			t.Errorf("level %v: %q", level, out.String())
+		}
+	}
+}

@@ -1,0 +1,23 @@
+package redisconn
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// LogTo sends what the Redis client library has to say of its own, which is
+// about connections mostly, to logger at level debug. It holds for the whole
+// process; without it the library writes to stderr in a format of its own.
+func LogTo(logger *slog.Logger) { redis.SetLogger(slogger{logger}) }
+
+type slogger struct{ *slog.Logger }
+
+// Printf implements the library's interface.
+func (l slogger) Printf(ctx context.Context, format string, args ...any) {
+	if l.Enabled(ctx, slog.LevelDebug) {
+		l.DebugContext(ctx, "redis client", "text", oneLine(fmt.Sprintf(format, args...)))
+	}
+}

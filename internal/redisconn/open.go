@@ -1,0 +1,94 @@
+package redisconn
+
+import (
+	"crypto/tls"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+)
+
+// Option changes how a client is made.
+type Option func(*redis.UniversalOptions)
+
+// WithPoolSize sets how many connections a client keeps at most for ordinary
+// commands, per server. Defaults to 10 per CPU.
+func WithPoolSize(n int) Option {
+	return func(o *redis.UniversalOptions) { o.PoolSize = n }
+}
+
+// WithClientName sets the name that CLIENT LIST shows.
+func WithClientName(name string) Option {
+	return func(o *redis.UniversalOptions) { o.ClientName = name }
+}
+
+// Open makes a client for the Redis that the URL names. It does not connect:
+// see Check. An error wraps ErrURL and never contains the password.
+//
+// Commands obey the deadline of their context, and are sent again up to three
+// times when the connection breaks or their reply is lost.
+func Open(url string, opts ...Option) (redis.UniversalClient, error) {
+	t, err := parse(url)
+	if err != nil {
+		return nil, err
+	}
+	return t.client(opts), nil
+}
+
+func (t target) client(opts []Option) redis.UniversalClient {
+	o := &redis.UniversalOptions{
+		Addrs:            t.addrs,
+		DB:               t.db,
+		Username:         t.user,
+		Password:         t.password,
+		SentinelUsername: t.sentinelUser,
+		SentinelPassword: t.sentinelPass,
+		MasterName:       t.master,
+
+		ContextTimeoutEnabled: true,
+		// MaxRetries dials again as well; five dials for each would make a
+		// refused connection take seconds to be reported.
+		DialerRetries: 1,
+		// Both cost each new connection a command that no server we know of
+		// needs.
+		DisableIdentity:          true,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	}
+	if t.tls {
+		// The server's name is left empty: each dial fills in its own host.
+		o.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12}
+	}
+	for _, opt := range opts {
+		opt(o)
+	}
+	switch t.scheme {
+	case schemeSentinel:
+		return redis.NewFailoverClient(o.Failover())
+	case schemeCluster:
+		return redis.NewClusterClient(o.Cluster())
+	}
+	simple := o.Simple()
+	if t.scheme == schemeSocket {
+		simple.Network = "unix"
+	}
+	return redis.NewClient(simple)
+}
+
+// ConnOpt is the same connection in the form that asynq and asynqmon take. Each
+// call of its MakeRedisClient makes a new client, which the caller of that call
+// closes.
+func ConnOpt(url string, opts ...Option) (asynq.RedisConnOpt, error) {
+	t, err := parse(url)
+	if err != nil {
+		return nil, err
+	}
+	return connOpt{target: t, opts: opts}, nil
+}
+
+type connOpt struct {
+	target target
+	opts   []Option
+}
+
+// MakeRedisClient implements asynq.RedisConnOpt.
+func (c connOpt) MakeRedisClient() any { return c.target.client(c.opts) }

@@ -1,0 +1,87 @@
+// Package rediskey names every Redis key that Turnstile touches, asynq's
+// included. It is the schema: docs/design.md tells what each key holds.
+//
+// Every key of one session carries the hash tag {session:KEY}, so that one
+// script may touch them all on a Redis Cluster as well. The indexes have no
+// common tag: they are single keys, updated by commands that are safe to
+// repeat.
+package rediskey
+
+import "strings"
+
+// queuePrefix starts the asynq queue name of every session.
+const queuePrefix = "session:"
+
+// Indexes and global names.
+const (
+	Ready    = "turnstile:ready"    // ZSET session key -> ms: to be claimed now
+	Due      = "turnstile:due"      // ZSET session key -> ms: becomes ready then
+	Owned    = "turnstile:owned"    // ZSET session key -> ms: look again then
+	Sessions = "turnstile:sessions" // ZSET session key -> ms of its last activity
+
+	AllQueues    = "asynq:queues" // SET of queue names that asynqmon lists
+	AsynqCancel  = "asynq:cancel" // PUBSUB channel of asynqmon's Cancel: a task id
+	timerPrefix  = "turnstile:timer:"
+	signalPrefix = "turnstile:signal:"
+)
+
+// Timer is the short-lived key behind which one worker at a time runs a
+// periodic job.
+func Timer(job string) string { return timerPrefix + job }
+
+// Signal is the PUBSUB channel on which a worker is told about its turns.
+func Signal(worker string) string { return signalPrefix + worker }
+
+// Queue is the asynq queue of a session.
+func Queue(session string) string { return queuePrefix + session }
+
+// SessionOf is the session key behind a queue name; ok is false for a queue
+// that belongs to no session.
+func SessionOf(queue string) (session string, ok bool) {
+	return strings.CutPrefix(queue, queuePrefix)
+}
+
+// Session holds the key names of one session. Its zero value is of no use;
+// see For.
+type Session struct{ own, asynq string }
+
+// For names the keys of a session.
+func For(session string) Session {
+	tag := "{" + queuePrefix + session + "}:"
+	return Session{own: "turnstile:" + tag, asynq: "asynq:" + tag}
+}
+
+// Turnstile's own keys.
+
+func (s Session) Sentinel() string  { return s.own + "sentinel" }  // STRING token, with a TTL
+func (s Session) Run() string       { return s.own + "run" }       // HASH the turn, outlives its owner
+func (s Session) Record() string    { return s.own + "session" }   // HASH the session's record
+func (s Session) Followups() string { return s.own + "followups" } // HASH message id -> JSON
+func (s Session) Resume() string    { return s.own + "resume" }    // HASH mark, interruptions, suspension
+func (s Session) Partial() string   { return s.own + "partial" }   // STRING the running turn's entries so far
+func (s Session) Events() string    { return s.own + "events" }    // STREAM what happened
+
+// Transcript is the LIST of entries of one session id.
+func (s Session) Transcript(id string) string { return s.TranscriptPrefix() + id }
+
+// TranscriptPrefix plus a session id is a transcript's key.
+func (s Session) TranscriptPrefix() string { return s.own + "transcript:" }
+
+// asynq's keys, pinned by the contract tests of pkg/sessionqueue.
+
+func (s Session) Pending() string   { return s.asynq + "pending" }   // LIST, oldest at the right
+func (s Session) Active() string    { return s.asynq + "active" }    // LIST, taken
+func (s Session) Lease() string     { return s.asynq + "lease" }     // ZSET id -> unix seconds
+func (s Session) Paused() string    { return s.asynq + "paused" }    // STRING, exists: nobody may claim
+func (s Session) Scheduled() string { return s.asynq + "scheduled" } // ZSET id -> unix seconds
+func (s Session) Retry() string     { return s.asynq + "retry" }     // ZSET id -> unix seconds
+func (s Session) Archived() string  { return s.asynq + "archived" }  // ZSET id -> unix seconds
+func (s Session) Completed() string { return s.asynq + "completed" } // ZSET id -> unix seconds of expiry
+func (s Session) Processed() string { return s.asynq + "processed" } // STRING counter; with :YYYY-MM-DD a day's
+func (s Session) Failed() string    { return s.asynq + "failed" }    // STRING counter; with :YYYY-MM-DD a day's
+
+// Task is the HASH of one task.
+func (s Session) Task(id string) string { return s.TaskPrefix() + id }
+
+// TaskPrefix plus a task id is a task's key.
+func (s Session) TaskPrefix() string { return s.asynq + "t:" }

@@ -1,0 +1,97 @@
+// Package echo is an agent without a model, for demos, tests and benchmarks. It
+// replies with what it was told: the reply to "hello" is "echo: hello". A note
+// and several messages come in the form of agent.Turn.Text.
+//
+// Directives at the beginning of a message, separated by blanks, make it behave
+// like a real agent. They are carried out in their order, before the reply, and
+// are left out of it: "sleep=4s tool=search hello" takes four seconds, reports a
+// tool and replies "echo: hello".
+//
+//	sleep=4s       take time
+//	tool=NAME      use a tool: tool_start and tool_end
+//	tool=NAME:2s   the same, and the tool takes time
+//	fail=final     fail for good
+//	fail=retry     fail, but say that it may be tried again
+//	fail=retry:2   the same, at attempts 1 and 2 only
+//	panic=1        panic
+//	stream=20      give the reply in 20 pieces, or as many as it has characters
+//	tick=100ms     wait so long after each piece but the last
+//
+// The first word that is no directive, and all that follows, is text. A
+// directive with a bad value is a final error. Whatever takes time ends when the
+// turn's context does.
+package echo
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"turnstile/pkg/agent"
+)
+
+const prefix = "echo: "
+
+// Agent replies with what it is told.
+type Agent struct{}
+
+// New returns an echo agent.
+func New() *Agent { return &Agent{} }
+
+// Immediate reports true: there is nothing to start.
+func (*Agent) Immediate() bool { return true }
+
+// Run carries out the directives and replies.
+func (*Agent) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)) (agent.Result, error) {
+	plain := true
+	for i := range turn.Messages {
+		if isDirective(turn.Messages[i].Text) {
+			plain = false
+		}
+	}
+	if plain {
+		reply := prefix + turn.Text()
+		emit(agent.Event{Type: agent.EventText, Text: reply})
+		return agent.Result{Text: reply}, nil
+	}
+	p := play{turn: turn, emit: emit, pieces: 1}
+	messages := make([]agent.Message, len(turn.Messages))
+	copy(messages, turn.Messages)
+	for i := range messages {
+		text, err := p.directives(ctx, messages[i].Text)
+		if err != nil {
+			return agent.Result{}, err
+		}
+		messages[i].Text = text
+	}
+	turn.Messages = messages
+	reply := prefix + turn.Text()
+	if err := p.stream(ctx, reply); err != nil {
+		return agent.Result{}, err
+	}
+	return agent.Result{Text: reply}, nil
+}
+
+// pause waits, unless the turn is cancelled first.
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("echo: interrupted: %w", context.Cause(ctx))
+	}
+}
+
+const blanks = " \t\r\n"
+
+// cutWord splits off the first word. The rest begins with the next one.
+func cutWord(text string) (word, rest string) {
+	text = strings.TrimLeft(text, blanks)
+	if i := strings.IndexAny(text, blanks); i >= 0 {
+		return text[:i], strings.TrimLeft(text[i:], blanks)
+	}
+	return text, ""
+}

@@ -1,0 +1,198 @@
+package echo
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"turnstile/pkg/agent"
+)
+
+var _ interface {
+	agent.Agent
+	agent.Immediate
+} = New()
+
+func play1(ctx context.Context, attempt int, texts ...string) (reply string, events []agent.Event, err error) {
+	turn := agent.Turn{Attempt: attempt}
+	for _, text := range texts {
+		turn.Messages = append(turn.Messages, agent.Message{Text: text})
+	}
+	result, err := New().Run(ctx, turn, func(e agent.Event) { events = append(events, e) })
+	return result.Text, events, err
+}
+
+func TestReply(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		texts []string
+		want  string
+	}{
+		{[]string{"hello"}, "echo: hello"},
+		{[]string{"  two\nlines\t"}, "echo:   two\nlines\t"},
+		{[]string{"a", "b"}, "echo: a\n\nb"},
+		{[]string{"stream=2 hello  you"}, "echo: hello  you"},
+		{[]string{"\n tool=x\nhello"}, "echo: hello"},
+		{[]string{"tool=x", "tool=y b"}, "echo: b"},
+		{[]string{"say tool=x"}, "echo: say tool=x"},
+		{[]string{"other=1 tool=x"}, "echo: other=1 tool=x"},
+		{[]string{"=x"}, "echo: =x"},
+		{[]string{""}, "echo: "},
+	} {
+		got, events, err := play1(t.Context(), 1, c.texts...)
+		if err != nil || got != c.want {
+			t.Errorf("%q: reply %q, error %v; want %q", c.texts, got, err, c.want)
+		}
+		text := ""
+		for _, e := range events {
+			text += e.Text
+		}
+		if text != c.want {
+			t.Errorf("%q: the events say %q, want %q", c.texts, text, c.want)
+		}
+	}
+}
+
+func TestNoteIsEchoed(t *testing.T) {
+	t.Parallel()
+	turn := agent.Turn{Note: "[System note: x]", Messages: []agent.Message{{Text: "stream=3 hi"}}}
+	result, err := New().Run(t.Context(), turn, func(agent.Event) {})
+	if want := "echo: [System note: x]\n\nhi"; err != nil || result.Text != want {
+		t.Errorf("got %q, %v; want %q", result.Text, err, want)
+	}
+	if turn.Messages[0].Text != "stream=3 hi" {
+		t.Error("the caller's turn was changed")
+	}
+}
+
+func TestStream(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]int{
+		"stream=20 a reply that is long enough": 20,
+		"stream=5 äöüß":                         5,
+		"stream=100 hi":                         8, // characters of "echo: hi"
+	} {
+		reply, events, err := play1(t.Context(), 1, text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		joined := ""
+		for _, e := range events {
+			if e.Type != agent.EventText || e.Text == "" {
+				t.Errorf("%q: event %+v", text, e)
+			}
+			joined += e.Text
+		}
+		if len(events) != want || joined != reply {
+			t.Errorf("%q: %d events %q, want %d events %q", text, len(events), joined, want, reply)
+		}
+	}
+}
+
+func TestTools(t *testing.T) {
+	t.Parallel()
+	_, events, err := play1(t.Context(), 1, "tool=grep tool=a:b hi")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, e := range events {
+		got = append(got, string(e.Type)+" "+e.Name+" "+e.CallID)
+	}
+	want := "tool_start grep echo-1,tool_end grep echo-1,tool_start a:b echo-2,tool_end a:b echo-2,text  "
+	if strings.Join(got, ",") != want {
+		t.Errorf("got  %s\nwant %s", strings.Join(got, ","), want)
+	}
+}
+
+func TestFailures(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		text             string
+		attempt          int
+		fails, retryable bool
+	}{
+		{"fail=final hi", 1, true, false},
+		{"fail=retry hi", 7, true, true},
+		{"fail=retry:2 hi", 2, true, true},
+		{"fail=retry:2 hi", 3, false, false},
+		{"fail=maybe", 1, true, false},
+		{"fail=retry:x", 1, true, false},
+		{"sleep=long", 1, true, false},
+		{"sleep=-1s", 1, true, false},
+		{"stream=0", 1, true, false},
+		{"tick=x", 1, true, false},
+		{"tool=", 1, true, false},
+	} {
+		_, _, err := play1(t.Context(), c.attempt, c.text)
+		if (err != nil) != c.fails || agent.IsRetryable(err) != c.retryable {
+			t.Errorf("%q at attempt %d: %v", c.text, c.attempt, err)
+		}
+	}
+}
+
+func TestPanic(t *testing.T) {
+	t.Parallel()
+	defer func() {
+		if recover() == nil {
+			t.Error("it did not panic")
+		}
+	}()
+	_, _, _ = play1(t.Context(), 1, "panic=1")
+}
+
+func TestTakesTime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		for text, want := range map[string]time.Duration{
+			"sleep=4s hi":                  4 * time.Second,
+			"tool=x:2s hi":                 2 * time.Second,
+			"stream=4 tick=100ms hi":       300 * time.Millisecond,
+			"sleep=1s tick=1s stream=2 hi": 2 * time.Second,
+		} {
+			start := time.Now()
+			if _, _, err := play1(t.Context(), 1, text); err != nil {
+				t.Error(err)
+			}
+			if took := time.Since(start); took != want {
+				t.Errorf("%q took %s, want %s", text, took, want)
+			}
+		}
+	})
+}
+
+func TestInterrupt(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		cause := errors.New("enough")
+		for text, events := range map[string]int{"sleep=1h hi": 0, "tool=x:1h hi": 1, "stream=3 tick=1h hi": 1} {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			time.AfterFunc(time.Second, func() { cancel(cause) })
+			start := time.Now()
+			_, got, err := play1(ctx, 1, text)
+			if !errors.Is(err, cause) || time.Since(start) != time.Second || len(got) != events {
+				t.Errorf("%q: after %s with %d events: %v", text, time.Since(start), len(got), err)
+			}
+		}
+	})
+}
+
+func BenchmarkPlain(b *testing.B) {
+	turn := agent.Turn{Messages: []agent.Message{{Text: "hello there"}}}
+	a := New()
+	b.ReportAllocs()
+	for b.Loop() {
+		_, _ = a.Run(b.Context(), turn, func(agent.Event) {})
+	}
+}
+
+func TestPlainIsCheap(t *testing.T) {
+	turn := agent.Turn{Messages: []agent.Message{{Text: "hello there"}}}
+	a, emit, ctx := New(), func(agent.Event) {}, t.Context()
+	if n := testing.AllocsPerRun(100, func() { _, _ = a.Run(ctx, turn, emit) }); n > 1 {
+		t.Errorf("a plain turn makes %v allocations, want 1", n)
+	}
+}

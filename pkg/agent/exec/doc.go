@@ -1,0 +1,31 @@
+// Package exec runs any command as an agent, once per turn.
+//
+// In the format Text the command finds the message on its stdin and writes the
+// reply to its stdout. In the format JSONL it finds the turn as one JSON object
+// on its stdin and writes one event a line; docs/events.md specifies both. What
+// it writes is passed on while it runs. docs/agents.md has examples.
+//
+// How the turn ends:
+//
+//   - exit code 0: done;
+//   - exit code 75 (EX_TEMPFAIL), or the command could not be started: an error
+//     marked agent.Retryable;
+//   - any other exit code, a signal, a line that is no event, too much output: a
+//     final error.
+//
+// When the turn's context is cancelled, the command's process group gets SIGINT,
+// after Config.Grace SIGKILL. A guardian process watches over the command: Run
+// returns only when the command and what it started are gone, and they also go
+// when this program is killed or its lease on the session runs out. For that,
+// main must call Init first thing.
+//
+// The environment of the command is PATH, HOME, USER, LOGNAME, SHELL, LANG,
+// LC_*, TZ, TERM and TMPDIR of this program, what Config.Env names, and about
+// the turn:
+//
+//	TURNSTILE_SESSION     the session key
+//	TURNSTILE_SESSION_ID  the transcript's id
+//	TURNSTILE_MESSAGE_ID  the message's id; of several in one turn, the first
+//	TURNSTILE_TURN_ID     the turn's id
+//	TURNSTILE_FENCE       a number that rises with every turn of the session
+package exec

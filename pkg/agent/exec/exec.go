@@ -1,0 +1,111 @@
+package exec
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	osexec "os/exec"
+	"strings"
+	"time"
+
+	"turnstile/internal/guardian"
+)
+
+// Format is how an agent's command is talked to.
+type Format string
+
+// The formats.
+const (
+	Text  Format = "text"  // the message on stdin, the reply on stdout
+	JSONL Format = "jsonl" // the turn on stdin, events on stdout, JSON by the line
+)
+
+// Limits of what a command may write in one turn. Beyond them the turn fails.
+const (
+	MaxText   = 16 << 20 // bytes of a reply in the format Text
+	MaxLine   = 16 << 20 // bytes of one line in the format JSONL
+	MaxOutput = 64 << 20 // bytes of all lines in the format JSONL
+)
+
+// DefaultGrace is how long an interrupted command may go on by default.
+const DefaultGrace = 5 * time.Second
+
+// Config says what to run.
+type Config struct {
+	// Command is the program and its arguments, see SplitCommand. No shell is
+	// involved. A program without a slash is looked up in PATH at every turn.
+	Command []string
+
+	// Format defaults to Text.
+	Format Format
+
+	// Env names further environment variables of this program that the command
+	// gets. A name that ends in * stands for all that begin so. REDIS_URL and
+	// names that begin with TURNSTILE_ cannot be passed on.
+	Env []string
+
+	// Grace is how long a command may go on after SIGINT before it is killed.
+	// Zero: DefaultGrace. Negative: it is killed at once.
+	Grace time.Duration
+
+	// Dir is the command's working directory. Defaults to this program's.
+	Dir string
+
+	// Logger gets the command's stderr, by the line, at debug. Defaults to
+	// slog.Default().
+	Logger *slog.Logger
+}
+
+// Agent runs Config.Command for every turn.
+type Agent struct {
+	config Config
+	env    envFilter
+}
+
+// Init must be called first thing in main, and in TestMain of tests that run
+// agents: the program's binary is also the guardian of its agents' processes.
+func Init() { guardian.Init() }
+
+// New checks the configuration. It fails if Init was not called.
+func New(config Config) (*Agent, error) {
+	if !guardian.Ready() {
+		return nil, errors.New("exec agent: exec.Init was not called: call it first thing in main (in tests: in TestMain)")
+	}
+	if len(config.Command) == 0 || strings.TrimSpace(config.Command[0]) == "" {
+		return nil, errors.New("exec agent: the command is empty")
+	}
+	for _, word := range config.Command {
+		if strings.IndexByte(word, 0) >= 0 {
+			return nil, errors.New("exec agent: the command contains a zero byte")
+		}
+	}
+	switch config.Format {
+	case "":
+		config.Format = Text
+	case Text, JSONL:
+	default:
+		return nil, fmt.Errorf("exec agent: unknown format %q: use %s or %s", config.Format, Text, JSONL)
+	}
+	switch {
+	case config.Grace == 0:
+		config.Grace = DefaultGrace
+	case config.Grace < 0:
+		config.Grace = 0
+	}
+	env, err := newEnvFilter(config.Env)
+	if err != nil {
+		return nil, fmt.Errorf("exec agent: %w", err)
+	}
+	if config.Logger == nil {
+		config.Logger = slog.Default()
+	}
+	return &Agent{config, env}, nil
+}
+
+// Check reports whether the command's program is there now. A program that is
+// missing when a turn starts fails that turn, retryably; a worker asks at its
+// start, where somebody is looking.
+func (a *Agent) Check() error {
+	_, err := osexec.LookPath(a.config.Command[0])
+	return err
+}

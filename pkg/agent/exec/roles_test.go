@@ -1,0 +1,136 @@
+package exec
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	osexec "os/exec"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"turnstile/pkg/agent"
+)
+
+// roles are what the test binary can be beside a test.
+var roles map[string]func(args []string) int
+
+func init() {
+	roles = map[string]func([]string) int{
+		"tree":   treeRole,
+		"branch": branchRole,
+		"worker": workerRole,
+		"no-init": func([]string) int {
+			return 0
+		},
+	}
+}
+
+func roleCommand(role string, args ...string) []string {
+	self, err := os.Executable()
+	if err != nil {
+		panic(err)
+	}
+	return append([]string{self, "test-role", role}, args...)
+}
+
+// treeRole is an agent with every kind of descendant, all of them deaf to
+// signals and holding its stdout. It writes the pids of them all, its guardian's
+// first. With the argument "exit" it then ends and leaves them behind.
+func treeRole(args []string) int {
+	deaf()
+	pids := []int{os.Getppid(), os.Getpid()}
+	for _, kind := range []string{"plain", "group", "session", "orphan", "orphan-session"} {
+		pid, err := startBranch(kind)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, kind, err)
+			return 1
+		}
+		pids = append(pids, pid)
+	}
+	fmt.Println(strings.Trim(fmt.Sprint(pids), "[]"))
+	if len(args) > 0 && args[0] == "exit" {
+		return 0
+	}
+	select {}
+}
+
+func deaf() {
+	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+}
+
+// startBranch starts a descendant that stays, and answers its pid.
+func startBranch(kind string) (int, error) {
+	argv := roleCommand("branch", kind)
+	cmd := osexec.Command(argv[0], argv[1:]...)
+	cmd.Stderr = os.Stderr
+	switch kind {
+	case "group":
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	case "session", "orphan-session":
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return 0, err
+	}
+	cmd.ExtraFiles = []*os.File{os.Stdout}
+	if err := cmd.Start(); err != nil {
+		return 0, err
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		return 0, err
+	}
+	if strings.HasPrefix(kind, "orphan") {
+		_ = cmd.Wait() // its parent has ended: now it is one
+	}
+	return strconv.Atoi(strings.TrimSpace(line))
+}
+
+func branchRole(args []string) int {
+	deaf()
+	if strings.HasPrefix(args[0], "orphan") {
+		argv := roleCommand("branch", "stay")
+		cmd := osexec.Command(argv[0], argv[1:]...)
+		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+		cmd.ExtraFiles = []*os.File{os.NewFile(3, "agent's stdout")}
+		if err := cmd.Start(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		return 0
+	}
+	fmt.Println(os.Getpid())
+	_ = os.Stdout.Close()
+	select {}
+}
+
+// workerRole runs one turn of the tree agent under a lease of args[1] that it
+// renews, and passes the agent's output on. It is there to be killed.
+func workerRole(args []string) int {
+	ttl, err := time.ParseDuration(args[1])
+	if err != nil {
+		return 2
+	}
+	a, err := New(Config{Command: roleCommand("tree")})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	lease := newTestLease(ttl)
+	go func() {
+		for range time.Tick(ttl / 3) {
+			lease.renew(ttl)
+		}
+	}()
+	ctx := agent.WithLease(context.Background(), lease)
+	_, err = a.Run(ctx, agent.Turn{ID: args[0]}, func(e agent.Event) { fmt.Println(e.Text) })
+	fmt.Println("end:", err)
+	_, _ = io.Copy(io.Discard, os.Stdin)
+	return 0
+}

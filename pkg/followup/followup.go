@@ -1,0 +1,74 @@
+// Package followup describes messages that arrived while a turn ran.
+//
+// A follow-up's task stays pending in asynq: that keeps it durable and in order.
+// The entry here is what the session's owner, and whoever looks, is told of it.
+package followup
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sort"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"turnstile/internal/rediskey"
+	"turnstile/pkg/session"
+)
+
+// State is what became of a follow-up so far.
+type State string
+
+// StateQueued: it waits for a turn of its own.
+const StateQueued State = "queued"
+
+// Followup is one entry of a session's follow-ups.
+type Followup struct {
+	ID        string       `json:"id"`
+	Text      string       `json:"text"`
+	Mode      session.Mode `json:"mode,omitempty"`
+	State     State        `json:"state"`
+	Order     int          `json:"order"`      // place in the line when it came, the running turn counted
+	ArrivedAt int64        `json:"arrived_at"` // ms since 1970, by Redis' clock
+}
+
+// Entry is the part that a sender knows, as a JSON object; the ring script puts
+// state, order and arrived_at before it.
+func Entry(m session.Message) (string, error) {
+	text, err := json.Marshal(struct {
+		ID   string       `json:"id"`
+		Text string       `json:"text"`
+		Mode session.Mode `json:"mode,omitempty"`
+	}{m.ID, m.Text, m.Mode})
+	if err != nil {
+		return "", fmt.Errorf("encode follow-up: %w", err)
+	}
+	return string(text), nil
+}
+
+// List reads a session's follow-ups, oldest first.
+func List(ctx context.Context, rdb redis.Cmdable, sessionKey string) ([]Followup, error) {
+	values, err := rdb.HVals(ctx, rediskey.For(sessionKey).Followups()).Result()
+	if err != nil {
+		return nil, fmt.Errorf("read follow-ups of %s: %w", sessionKey, err)
+	}
+	list := make([]Followup, 0, len(values))
+	for _, v := range values {
+		if strings.HasPrefix(v, `{"refused":`) {
+			continue // kept for a sender whose answer was lost
+		}
+		var f Followup
+		if err := json.Unmarshal([]byte(v), &f); err != nil {
+			return nil, fmt.Errorf("read follow-ups of %s: %w", sessionKey, err)
+		}
+		list = append(list, f)
+	}
+	sort.Slice(list, func(i, j int) bool {
+		if list[i].ArrivedAt != list[j].ArrivedAt {
+			return list[i].ArrivedAt < list[j].ArrivedAt
+		}
+		return list[i].Order < list[j].Order
+	})
+	return list, nil
+}

@@ -1,0 +1,254 @@
+package lockguard
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	// quietAfter is how long a subscription hears nothing before it is tested,
+	// or ended if nobody waits any more.
+	quietAfter = 10 * time.Second
+	// maxFailures is how often in a row the first subscription may fail before
+	// those who wait for it are told.
+	maxFailures = 3
+)
+
+// line is where the waiters of one guard are told that a lock was handed to
+// them: one subscription for all of them, up only while somebody waits.
+type line struct {
+	client  redis.UniversalClient
+	channel string
+	ctx     context.Context // for what goes on in the background
+	closing chan struct{}
+	running sync.WaitGroup // waiters, until they left the line, and the subscription
+
+	hearing context.Context // for the subscription; ends with close
+	silence context.CancelFunc
+
+	mu      sync.Mutex
+	closed  bool
+	waiters map[string]*waiter // by token
+	current *subscription      // nil: none
+}
+
+// waiter is one Acquire that waits.
+type waiter struct {
+	granted chan int64    // the fence of a grant
+	again   chan struct{} // ask again: grants may have been missed
+}
+
+// subscription is one run of listen.
+type subscription struct {
+	ready chan struct{} // closed when Redis has confirmed it
+	ended chan struct{}
+	err   error // why it ended; read after ended
+
+	mu     sync.Mutex
+	pubsub *redis.PubSub
+}
+
+func newLine(client redis.UniversalClient, channel string) *line {
+	l := &line{client: client, channel: channel, closing: make(chan struct{}), waiters: map[string]*waiter{}}
+	l.ctx = context.Background()
+	l.hearing, l.silence = context.WithCancel(l.ctx)
+	return l
+}
+
+// subscribed tells whether a grant would be heard.
+func (l *line) subscribed() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.current != nil && l.current.confirmed()
+}
+
+func (s *subscription) confirmed() bool {
+	select {
+	case <-s.ready:
+		return true
+	default:
+		return false
+	}
+}
+
+// join adds a waiter, and returns when its grant would be heard. Who joined
+// must part.
+func (l *line) join(ctx context.Context, token string) (*waiter, error) {
+	w := &waiter{granted: make(chan int64, 1), again: make(chan struct{}, 1)}
+	l.mu.Lock()
+	if l.closed {
+		l.mu.Unlock()
+		return nil, ErrClosed
+	}
+	l.running.Add(1)
+	l.waiters[token] = w
+	s := l.current
+	if s == nil {
+		s = &subscription{ready: make(chan struct{}), ended: make(chan struct{})}
+		l.current = s
+		l.running.Go(func() { l.listen(s) })
+	}
+	l.mu.Unlock()
+
+	var err error
+	select {
+	case <-s.ready:
+		return w, nil
+	case <-s.ended:
+		err = s.err
+	case <-ctx.Done():
+		err = ctx.Err()
+	case <-l.closing:
+		err = ErrClosed
+	}
+	l.part(token)
+	return nil, err
+}
+
+// part ends a join.
+func (l *line) part(token string) {
+	l.mu.Lock()
+	delete(l.waiters, token)
+	l.mu.Unlock()
+	l.running.Done()
+}
+
+// spawn runs f in the background. close waits for it.
+func (l *line) spawn(f func(context.Context)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed { // nobody waits for it any more
+		go f(l.ctx)
+		return
+	}
+	l.running.Go(func() { f(l.ctx) })
+}
+
+func (l *line) close() {
+	l.mu.Lock()
+	first := !l.closed
+	l.closed = true
+	s := l.current
+	l.mu.Unlock()
+	if first {
+		close(l.closing)
+		l.silence()
+	}
+	if s != nil {
+		s.replace(nil)
+	}
+	l.running.Wait()
+}
+
+// listen hears grants until nobody waits, the line is closed or Redis refuses.
+func (l *line) listen(s *subscription) {
+	defer func() {
+		l.mu.Lock()
+		if l.current == s {
+			l.current = nil
+		}
+		l.mu.Unlock()
+		s.replace(nil)
+		close(s.ended)
+	}()
+	pubsub := l.client.Subscribe(l.hearing, l.channel)
+	s.replace(pubsub)
+	failures, tested := 0, false
+	for {
+		if l.hearing.Err() != nil { // close may have come before replace
+			s.err = ErrClosed
+			return
+		}
+		message, err := pubsub.ReceiveTimeout(l.hearing, quietAfter)
+		switch {
+		case err == nil:
+			failures, tested = 0, false
+			l.hear(s, message)
+		case isTimeout(err) && !tested:
+			if l.endUnused(s) {
+				return
+			}
+			tested = true
+			_ = pubsub.Ping(l.hearing)
+		case isTimeout(err): // not even an answer to the ping
+			tested = false
+			pubsub = l.client.Subscribe(l.hearing, l.channel)
+			s.replace(pubsub)
+		default:
+			failures++
+			if answered(err) || (failures >= maxFailures && !s.confirmed()) {
+				s.err = err
+				return
+			}
+			select { // Receive connects again by itself
+			case <-time.After(min(time.Second, 10*time.Millisecond<<min(failures, 7))):
+			case <-l.closing:
+			}
+		}
+	}
+}
+
+// hear takes in one message of the subscription.
+func (l *line) hear(s *subscription, message any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch m := message.(type) {
+	case *redis.Subscription:
+		if !s.confirmed() {
+			close(s.ready)
+			return
+		}
+		// The connection is a new one: what was said in between is lost.
+		for _, w := range l.waiters {
+			select {
+			case w.again <- struct{}{}:
+			default:
+			}
+		}
+	case *redis.Message:
+		token, text, _ := strings.Cut(m.Payload, " ")
+		fence, err := strconv.ParseInt(text, 10, 64)
+		w := l.waiters[token]
+		if w == nil || err != nil {
+			return // it left; its leaving passes the grant on
+		}
+		select {
+		case <-w.granted: // the newest counts
+		default:
+		}
+		w.granted <- fence // has room: only this goroutine sends
+	}
+}
+
+// endUnused ends the subscription if nobody waits.
+func (l *line) endUnused(s *subscription) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.waiters) > 0 {
+		return false
+	}
+	l.current = nil
+	return true
+}
+
+// replace closes the subscription's connection and puts another in its place.
+func (s *subscription) replace(pubsub *redis.PubSub) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.pubsub != nil {
+		_ = s.pubsub.Close()
+	}
+	s.pubsub = pubsub
+}
+
+func isTimeout(err error) bool {
+	var timeout net.Error
+	return errors.As(err, &timeout) && timeout.Timeout()
+}

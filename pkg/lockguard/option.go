@@ -1,0 +1,63 @@
+package lockguard
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+const (
+	defaultTTL = 15 * time.Second
+	minTTL     = 50 * time.Millisecond
+	// renewals is how many renewals fit into one TTL.
+	renewals = 3
+	// keep is how long the record of a hold, and with it the fence, outlives
+	// its last use, in addition to the TTL.
+	keep = time.Hour
+)
+
+type settings struct {
+	ttl     time.Duration
+	owner   string
+	maxWait time.Duration
+	manual  bool
+}
+
+// Option changes a Guard's settings.
+type Option func(*settings)
+
+// WithTTL sets how long a hold lasts without a renewal: how long others wait
+// after a holder died. At least 50 ms. Defaults to 15 s.
+func WithTTL(ttl time.Duration) Option {
+	return func(s *settings) { s.ttl = ttl }
+}
+
+// WithOwner sets the name under which others see this guard's holds. Defaults
+// to HOSTNAME:PID.
+func WithOwner(owner string) Option {
+	return func(s *settings) { s.owner = owner }
+}
+
+// WithMaxWait limits how long Acquire waits; after that it fails with
+// [ErrHeld]. 0, the default, waits as long as its context lives. (A timeout of
+// that context would end the hold, too.)
+func WithMaxWait(d time.Duration) Option {
+	return func(s *settings) { s.maxWait = d }
+}
+
+// WithoutRenewal leaves the renewals to the caller, see [Lock.Renew]. By
+// default a hold is renewed every third of its TTL.
+func WithoutRenewal() Option {
+	return func(s *settings) { s.manual = true }
+}
+
+func (s settings) check() error {
+	var problems []error
+	if s.ttl < minTTL {
+		problems = append(problems, fmt.Errorf("TTL %v is under %v", s.ttl, minTTL))
+	}
+	if s.maxWait < 0 {
+		problems = append(problems, fmt.Errorf("maximum wait %v is negative", s.maxWait))
+	}
+	return errors.Join(problems...)
+}

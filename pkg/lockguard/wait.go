@@ -1,0 +1,167 @@
+package lockguard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// maxRecheck bounds the time after which a waiter renews its registration.
+const maxRecheck = 10 * time.Minute
+
+// Acquire takes the lock, and waits for it if it is another's: first come,
+// first served. It does not poll: the holder's Release hands the lock over. A
+// waiter asks again only when the hold that it waits for would end without a
+// renewal, and every half TTL, which keeps it in the line.
+//
+// When ctx ends, Acquire returns at once with an error that wraps ctx.Err(),
+// leaves the line and passes on what it was given meanwhile. The lock's context
+// is derived from ctx, too: bound the wait with [WithMaxWait], not with ctx.
+func (g *Guard) Acquire(ctx context.Context, name string) (*Lock, error) {
+	c, err := g.newClaim(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	// The line is joined only by who can be told of its turn: without a
+	// subscription look first whether there is anything to wait for.
+	if !g.line.subscribed() {
+		lock, err := c.try(ctx)
+		if !errors.Is(err, ErrHeld) {
+			return lock, err
+		}
+	}
+	limited := ctx
+	if g.maxWait > 0 {
+		var cancel context.CancelFunc
+		limited, cancel = context.WithTimeout(ctx, g.maxWait)
+		defer cancel()
+	}
+	w, err := g.line.join(limited, c.token)
+	if err != nil {
+		return nil, fmt.Errorf("lock %q: %w", name, err)
+	}
+	q := queued{claim: c, waiter: w, ctx: ctx, limited: limited}
+	return q.acquire()
+}
+
+// queued is a claim in the line.
+type queued struct {
+	*claim
+	*waiter
+	ctx      context.Context // the caller's
+	limited  context.Context // the same, with the limit on the wait
+	last     answer          // the last one that came
+	inFlight chan struct{}   // closed when a script that was given up has ended
+}
+
+func (q *queued) acquire() (*Lock, error) {
+	alarm := time.NewTimer(maxRecheck)
+	defer alarm.Stop()
+	failures := 0
+	for {
+		err := q.ask()
+		switch {
+		case err == nil && q.last.ours:
+			if lock := q.take(q.last.fence, q.last.left); lock != nil {
+				return lock, nil
+			}
+			continue
+		case err == nil:
+			failures = 0
+			alarm.Reset(q.recheck())
+		case answered(err) || q.limited.Err() != nil:
+			return nil, q.leave(err)
+		default: // Redis cannot be reached: stay, it may come back
+			alarm.Reset(min(q.guard.ttl/2, 20*time.Millisecond<<min(failures, 6)))
+			failures++
+		}
+		select {
+		case fence := <-q.granted:
+			// A grant from before the last answer is none any more. One from
+			// after it was given after that script was sent, and lasts at
+			// least a TTL from then.
+			if err == nil && fence > q.last.fence {
+				if lock := q.take(fence, q.guard.ttl); lock != nil {
+					return lock, nil
+				}
+			}
+		case <-q.again:
+		case <-alarm.C:
+		case <-q.limited.Done():
+			return nil, q.leave(q.limited.Err())
+		case <-q.guard.line.closing:
+			return nil, q.leave(ErrClosed)
+		}
+	}
+}
+
+// ask sends acquire, and waits for the answer no longer than the caller does.
+func (q *queued) ask() error {
+	type result struct {
+		answer
+		err error
+	}
+	results := make(chan result, 1)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		ans, err := q.claim.acquire(q.limited, q.guard.line.channel)
+		results <- result{ans, err}
+	}()
+	var err error
+	select {
+	case r := <-results:
+		if r.err == nil {
+			q.last = r.answer
+		}
+		return r.err
+	case <-q.limited.Done():
+		err = q.limited.Err()
+	case <-q.guard.line.closing:
+		err = ErrClosed
+	}
+	q.inFlight = ended
+	return err
+}
+
+// recheck is when to ask again if nothing is heard.
+func (q *queued) recheck() time.Duration {
+	d := min(q.guard.ttl/2, maxRecheck)
+	if q.last.left >= 0 {
+		// The hold's end, one after the other: who is first takes the lock, and
+		// the others learn of its hold.
+		d = min(d, q.last.left+time.Duration(2+min(q.last.ahead, 100))*time.Millisecond)
+	}
+	return d
+}
+
+// take makes the lock, if it can still be trusted.
+func (q *queued) take(fence int64, left time.Duration) *Lock {
+	lock := q.hold(q.ctx, q.last.sent, fence, left)
+	if time.Until(lock.Deadline()) < q.guard.ttl/renewals {
+		_ = lock.Renew(q.limited) // what counts is whether it is held
+	}
+	if lock.Held() != nil {
+		lock.discard()
+		return nil
+	}
+	q.guard.line.part(q.token)
+	return lock
+}
+
+// leave gives up the place in the line, or the lock if it came, in the
+// background, and answers the error for the caller.
+func (q *queued) leave(err error) error {
+	go func() {
+		defer q.guard.line.part(q.token)
+		if q.inFlight != nil {
+			<-q.inFlight
+		}
+		_, _ = q.release(q.guard.line.ctx, true) // failed: the registration expires
+	}()
+	if errors.Is(err, context.DeadlineExceeded) && q.ctx.Err() == nil {
+		return q.held(q.last)
+	}
+	return fmt.Errorf("lock %q: %w", q.name, err)
+}

@@ -1,0 +1,54 @@
+package session
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"regexp"
+)
+
+// Limits of what names a conversation and its messages.
+const (
+	MaxKeyLen = 256 // characters of a session key
+	MaxIDLen  = 128 // characters of a message id
+)
+
+// ErrInvalid is wrapped by every error about input that breaks a rule of this
+// package. Its text says which rule.
+var ErrInvalid = errors.New("invalid")
+
+// asynqmon does not escape queue names and task ids in its URLs: with / # % ?
+// the button of one session would act on another. Hence the narrow alphabet.
+var namePattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:@+=~-]*$`)
+
+// ValidateKey reports whether key may name a conversation: 1-256 characters of
+// A-Za-z0-9._:@+=~-, the first a letter or digit. The error wraps ErrInvalid.
+func ValidateKey(key string) error { return validateName("session key", key, MaxKeyLen) }
+
+// ValidateID reports whether id may name a message: the same characters as a
+// session key, at most 128. The error wraps ErrInvalid.
+func ValidateID(id string) error { return validateName("message id", id, MaxIDLen) }
+
+func validateName(what, name string, limit int) error {
+	switch {
+	case name == "":
+		return fmt.Errorf("%w %s: it is empty", ErrInvalid, what)
+	case len(name) > limit:
+		return fmt.Errorf("%w %s: %d characters, at most %d are allowed", ErrInvalid, what, len(name), limit)
+	case !namePattern.MatchString(name):
+		return fmt.Errorf("%w %s %q: use letters, digits and ._:@+=~- only, the first a letter or digit", ErrInvalid, what, name)
+	}
+	return nil
+}
+
+// IDPrefix is what every asynq task id and turn id of a session begins with: 8
+// hex digits of the key's hash and a dash. asynqmon's Cancel publishes a bare
+// task id to every worker, so an id must tell its session.
+func IDPrefix(key string) string {
+	sum := sha256.Sum256([]byte(key))
+	return hex.EncodeToString(sum[:4]) + "-"
+}
+
+// TaskID is the asynq task id of a message.
+func TaskID(key, messageID string) string { return IDPrefix(key) + messageID }

@@ -1,0 +1,154 @@
+package session
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+const (
+	// TaskType is the asynq task type of a message.
+	TaskType = "turnstile:message"
+
+	// MaxTextLen limits a message's text, in bytes.
+	MaxTextLen = 1 << 20
+
+	payloadVersion = 1
+)
+
+// Mode says what a message does that finds its session busy.
+type Mode string
+
+// The busy modes. The empty mode means the session's, else the worker's default.
+const (
+	ModeQueue     Mode = "queue"     // wait in line
+	ModeInterrupt Mode = "interrupt" // cancel the running turn and go next
+	ModeReject    Mode = "reject"    // be refused
+)
+
+// ParseMode reads a busy mode; the empty string is legal and stays empty. The
+// error wraps ErrInvalid.
+func ParseMode(s string) (Mode, error) {
+	switch m := Mode(s); m {
+	case "", ModeQueue, ModeInterrupt, ModeReject:
+		return m, nil
+	}
+	return "", fmt.Errorf("%w mode %q: use %s, %s or %s", ErrInvalid, s, ModeQueue, ModeInterrupt, ModeReject)
+}
+
+// Message is one thing that a user said. Its JSON form is the payload of the
+// asynq task, specified in docs/wire.md for senders in other languages.
+type Message struct {
+	// ID is unique within its session. It travels as the task's id and not in
+	// the payload.
+	ID string `json:"-"`
+
+	Text        string            `json:"text"`
+	Mode        Mode              `json:"mode,omitempty"`
+	Meta        map[string]string `json:"meta,omitempty"`
+	Attachments []Attachment      `json:"attachments,omitempty"`
+
+	// ExpiresIn is how long after its arrival (for a delayed message: after its
+	// time) the message may still be run. 0: for ever.
+	ExpiresIn Duration `json:"expires_in,omitempty"`
+}
+
+// Attachment points at a file that came with a message. Turnstile passes it on
+// to the agent and never opens it.
+type Attachment struct {
+	Name string `json:"name"`
+	Mime string `json:"mime,omitempty"`
+	URL  string `json:"url,omitempty"`
+	Path string `json:"path,omitempty"`
+	Size int64  `json:"size,omitempty"` // bytes
+}
+
+// Validate checks everything but the id. Errors wrap ErrInvalid.
+func (m Message) Validate() error {
+	switch {
+	case strings.TrimSpace(m.Text) == "":
+		return fmt.Errorf("%w message: its text is empty", ErrInvalid)
+	case len(m.Text) > MaxTextLen:
+		return fmt.Errorf("%w message: its text has %d bytes, at most %d are allowed; attach a file instead", ErrInvalid, len(m.Text), MaxTextLen)
+	case !utf8.ValidString(m.Text):
+		return fmt.Errorf("%w message: its text is not UTF-8", ErrInvalid)
+	case m.ExpiresIn < 0:
+		return fmt.Errorf("%w message: expires_in is negative", ErrInvalid)
+	}
+	for i, a := range m.Attachments {
+		switch {
+		case a.Name == "":
+			return fmt.Errorf("%w attachment %d: it has no name", ErrInvalid, i+1)
+		case (a.URL == "") == (a.Path == ""):
+			return fmt.Errorf("%w attachment %q: give it a url or a path, one of the two", ErrInvalid, a.Name)
+		case a.Size < 0:
+			return fmt.Errorf("%w attachment %q: its size is negative", ErrInvalid, a.Name)
+		}
+	}
+	_, err := ParseMode(string(m.Mode))
+	return err
+}
+
+type payload struct {
+	V int `json:"v"`
+	Message
+}
+
+// EncodePayload is the message as an asynq task's payload.
+func (m Message) EncodePayload() ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(payload{V: payloadVersion, Message: m}); err != nil {
+		return nil, fmt.Errorf("encode message: %w", err)
+	}
+	return bytes.TrimRight(b.Bytes(), "\n"), nil
+}
+
+// DecodePayload reads an asynq task's payload and validates it. Unknown fields
+// are ignored, so that a newer sender can talk to an older worker within one
+// version. Errors wrap ErrInvalid.
+func DecodePayload(data []byte) (Message, error) {
+	var p payload
+	if err := json.Unmarshal(data, &p); err != nil {
+		return Message{}, fmt.Errorf("%w payload: not a message in JSON: %w", ErrInvalid, err)
+	}
+	if p.V != payloadVersion {
+		return Message{}, fmt.Errorf("%w payload: version %d, this program knows version %d", ErrInvalid, p.V, payloadVersion)
+	}
+	return p.Message, p.Message.Validate()
+}
+
+// DecodeStrict reads one JSON value and refuses unknown fields and anything
+// after it. Errors wrap ErrInvalid.
+func DecodeStrict(data []byte, into any) error {
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(into); err != nil {
+		return fmt.Errorf("%w JSON: %w", ErrInvalid, err)
+	}
+	if _, err := dec.Token(); err != io.EOF {
+		return fmt.Errorf("%w JSON: more than one value", ErrInvalid)
+	}
+	return nil
+}
+
+// Duration is a time.Duration that reads and writes as "1h30m" in JSON.
+type Duration time.Duration
+
+// MarshalText implements encoding.TextMarshaler.
+func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (d *Duration) UnmarshalText(text []byte) error {
+	v, err := time.ParseDuration(string(text))
+	if err != nil {
+		return fmt.Errorf("%w duration %q: write it as 90s, 10m or 1h30m", ErrInvalid, text)
+	}
+	*d = Duration(v)
+	return nil
+}

@@ -1,0 +1,203 @@
+package sessionqueue
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
+	"turnstile/internal/rediskey"
+	"turnstile/pkg/followup"
+	"turnstile/pkg/session"
+)
+
+// nonceHeader marks a task with the Submit that made it: only that Submit may
+// take it back.
+const nonceHeader = "turnstile-nonce"
+
+// maxRetry is what asynqmon shows as a task's retries, and what a stock
+// asynq.Server would do. The worker's own limit decides here.
+const maxRetry = 2
+
+// ReceiptStatus is what became of a message at once.
+type ReceiptStatus string
+
+// The answers to a message.
+const (
+	Accepted  ReceiptStatus = "accepted"  // stored; nothing runs before it
+	Queued    ReceiptStatus = "queued"    // stored behind the running turn; see Position
+	Scheduled ReceiptStatus = "scheduled" // stored for later; see At
+	Duplicate ReceiptStatus = "duplicate" // a message with this id was there already; see State
+	Refused   ReceiptStatus = "refused"   // not stored; see Reason
+	Answered  ReceiptStatus = "answered"  // a command: see Reply
+)
+
+// Receipt is the answer to Submit.
+type Receipt struct {
+	Session string        `json:"session"`
+	ID      string        `json:"id,omitempty"`
+	Status  ReceiptStatus `json:"status"`
+
+	// Position in the session's line, from 1, the running turn counted.
+	Position int `json:"position,omitempty"`
+
+	// At is when a scheduled message is due.
+	At time.Time `json:"at,omitzero"`
+
+	// State is a duplicate's state: pending, scheduled, running, completed,
+	// archived or gone.
+	State string `json:"state,omitempty"`
+
+	// Reason is why a message was refused: busy, or full.
+	Reason string `json:"reason,omitempty"`
+
+	// Reply is a command's answer.
+	Reply string `json:"reply,omitempty"`
+}
+
+// Client puts messages into sessions and tells what became of them. It is safe
+// for concurrent use.
+type Client struct {
+	rdb   redis.UniversalClient
+	asynq *asynq.Client
+}
+
+// NewClient makes a client that shares rdb, which stays the caller's to close.
+func NewClient(rdb redis.UniversalClient) *Client {
+	return &Client{rdb: rdb, asynq: asynq.NewClientFromRedisClient(rdb)}
+}
+
+// SubmitOption changes one Submit.
+type SubmitOption func(*submission)
+
+type submission struct{ delay time.Duration }
+
+// Delay has the message wait before it joins the line. It is measured by the
+// sender's clock, and asynq keeps it in whole seconds.
+func Delay(d time.Duration) SubmitOption { return func(s *submission) { s.delay = d } }
+
+// Submit puts a message into a session and tells the workers. A message without
+// an id is given one. When it returns without an error the message is stored,
+// unless the receipt says that it was refused, answered or a duplicate.
+//
+// On an error that is not session.ErrInvalid the message may or may not have been
+// stored: submit it again under the same id, which is safe.
+//
+// A one-line text that begins with a known command, as /status, is carried out at
+// once: no queue, no sentinel. A text that begins with // loses one slash and is
+// a message.
+func (c *Client) Submit(ctx context.Context, sessionKey string, m session.Message, opts ...SubmitOption) (Receipt, error) {
+	var s submission
+	for _, o := range opts {
+		o(&s)
+	}
+	if err := session.ValidateKey(sessionKey); err != nil {
+		return Receipt{}, err
+	}
+	if s.delay < 0 {
+		return Receipt{}, fmt.Errorf("%w delay %s: it is negative", session.ErrInvalid, s.delay)
+	}
+	if cmd, ok := parseCommand(m.Text); ok {
+		reply, err := c.Command(ctx, sessionKey, cmd)
+		return Receipt{Session: sessionKey, Status: Answered, Reply: reply}, err
+	}
+	if strings.HasPrefix(m.Text, "//") {
+		m.Text = m.Text[1:]
+	}
+	if m.ID == "" {
+		m.ID = NewMessageID()
+	}
+	if err := errors.Join(session.ValidateID(m.ID), m.Validate()); err != nil {
+		return Receipt{}, err
+	}
+	nonce := rand.Text()
+	known, err := c.enqueue(ctx, sessionKey, m, nonce, s.delay)
+	if err != nil {
+		return Receipt{}, err
+	}
+	return c.ring(ctx, sessionKey, m, nonce, known)
+}
+
+// NewMessageID makes an id for a message that has none.
+func NewMessageID() string { return strings.ToLower(rand.Text()) }
+
+// enqueue puts the task in; known says that its id was taken.
+func (c *Client) enqueue(ctx context.Context, sessionKey string, m session.Message, nonce string, delay time.Duration) (known bool, err error) {
+	payload, err := m.EncodePayload()
+	if err != nil {
+		return false, err
+	}
+	opts := []asynq.Option{
+		asynq.Queue(rediskey.Queue(sessionKey)),
+		asynq.TaskID(session.TaskID(sessionKey, m.ID)),
+		asynq.MaxRetry(maxRetry),
+	}
+	if delay > 0 {
+		opts = append(opts, asynq.ProcessIn(delay))
+	}
+	task := asynq.NewTaskWithHeaders(session.TaskType, payload, map[string]string{nonceHeader: nonce})
+	_, err = c.asynq.EnqueueContext(ctx, task, opts...)
+	if errors.Is(err, asynq.ErrTaskIDConflict) {
+		return true, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("enqueue message %s of %s: %w", m.ID, sessionKey, err)
+	}
+	return false, nil
+}
+
+// ring tells the session's owner, or the workers if there is none.
+func (c *Client) ring(ctx context.Context, sessionKey string, m session.Message, nonce string, known bool) (Receipt, error) {
+	entry, err := followup.Entry(m)
+	if err != nil {
+		return Receipt{}, err
+	}
+	k := rediskey.For(sessionKey)
+	reply, err := run(ctx, c.rdb, ringScript, keys(sessionKey, "", time.Now()),
+		k.TaskPrefix(), session.TaskID(sessionKey, m.ID), nonce, entry, string(m.Mode), session.IDPrefix(sessionKey))
+	if err != nil {
+		return Receipt{}, fmt.Errorf("announce message %s of %s: %w", m.ID, sessionKey, err)
+	}
+	now, state, n := reply.int(0), reply.str(1), reply.int(2)
+	r := Receipt{Session: sessionKey, ID: m.ID, Status: Accepted}
+	switch state {
+	case "queued":
+		r.Status, r.Position = Queued, int(n)
+	case "idle":
+		err = c.announce(ctx, sessionKey, now, n)
+	case "scheduled":
+		r.Status, r.At = Scheduled, time.UnixMilli(n)
+		err = c.announce(ctx, sessionKey, now, n)
+	case "busy", "full":
+		r.Status, r.Reason = Refused, state
+	}
+	if err != nil {
+		return Receipt{}, fmt.Errorf("announce message %s of %s: %w", m.ID, sessionKey, err)
+	}
+	// A conflict with a task that carries this call's own nonce is go-redis
+	// repeating a command whose reply was lost.
+	if known && reply.int(3) == 0 {
+		r.Status, r.State = Duplicate, state
+		if state == "queued" || state == "idle" {
+			r.State = "pending"
+		}
+	}
+	return r, nil
+}
+
+// announce makes a session known to workers and to asynqmon. asynq.Client adds a
+// queue's name once in its life, so it is added here each time.
+func (c *Client) announce(ctx context.Context, sessionKey string, now, at int64) error {
+	_, err := c.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		p.SAdd(ctx, rediskey.AllQueues, rediskey.Queue(sessionKey))
+		p.ZAdd(ctx, rediskey.Sessions, redis.Z{Score: float64(now), Member: sessionKey})
+		queueWake(ctx, p, now, wakeUp{sessionKey, at})
+		return nil
+	})
+	return err
+}

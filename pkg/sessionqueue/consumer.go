@@ -1,0 +1,212 @@
+package sessionqueue
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"turnstile/internal/rediskey"
+	"turnstile/pkg/lockguard"
+	"turnstile/pkg/session"
+)
+
+// Config are the rules by which a Consumer owns sessions. Zero values mean the
+// defaults of New.
+type Config struct {
+	// Worker names the owner in the run record and its signal channel. Required.
+	Worker string
+
+	// SentinelTTL is how long a sentinel lives without renewal. Defaults to 15 s.
+	SentinelTTL time.Duration
+
+	// Immediate claims turns as running: the agent has no start of its own.
+	Immediate bool
+
+	// Mode is the busy mode of messages that name none. Defaults to queue.
+	Mode session.Mode
+
+	// FollowupCap is how many messages may wait behind a turn. Defaults to 100.
+	FollowupCap int
+
+	// StuckLimit is how many deaths of a worker in a row suspend the session and
+	// archive its message. Defaults to 3.
+	StuckLimit int
+
+	// Retention is how long an ended message's result is kept, in whole seconds.
+	// 0 keeps none.
+	Retention time.Duration
+
+	// EventsCap is about how many events a session's stream keeps. Defaults to 1,000.
+	EventsCap int
+
+	// TranscriptCap is how many entries a transcript keeps. Defaults to 2,000.
+	TranscriptCap int
+
+	// TranscriptTTL and SessionTTL are how long a transcript and a session's
+	// record outlive their last use. Default to 30 days.
+	TranscriptTTL, SessionTTL time.Duration
+
+	// ArchiveTTL is how long dead letters are kept. Defaults to 90 days.
+	ArchiveTTL time.Duration
+
+	// RecoveryRate is how many sessions of dead owners are put back to work in a
+	// second, by all workers together. Defaults to 50.
+	RecoveryRate int
+}
+
+func (c Config) withDefaults() Config {
+	setDefault(&c.SentinelTTL, 15*time.Second)
+	setDefault(&c.Mode, session.ModeQueue)
+	setDefault(&c.FollowupCap, 100)
+	setDefault(&c.StuckLimit, 3)
+	setDefault(&c.EventsCap, 1000)
+	setDefault(&c.TranscriptCap, 2000)
+	setDefault(&c.TranscriptTTL, 30*24*time.Hour)
+	setDefault(&c.SessionTTL, 30*24*time.Hour)
+	setDefault(&c.ArchiveTTL, 90*24*time.Hour)
+	setDefault(&c.RecoveryRate, 50)
+	return c
+}
+
+func setDefault[T comparable](v *T, def T) {
+	var zero T
+	if *v == zero {
+		*v = def
+	}
+}
+
+// Consumer takes messages out of the sessions' queues, for one worker. Its
+// methods may be called concurrently.
+type Consumer struct {
+	rdb redis.UniversalClient
+	cfg Config
+}
+
+// NewConsumer does not connect; Prepare does.
+func NewConsumer(rdb redis.UniversalClient, cfg Config) (*Consumer, error) {
+	if cfg.Worker == "" {
+		return nil, errors.New("sessionqueue: Config.Worker is empty")
+	}
+	return &Consumer{rdb: rdb, cfg: cfg.withDefaults()}, nil
+}
+
+// Config is the configuration with its defaults filled in.
+func (c *Consumer) Config() Config { return c.cfg }
+
+// Pop waits up to block for sessions that can be claimed, and takes up to n of
+// them off the ready index. It does not look at ctx while it waits: a pop that
+// Redis has carried out must not be dropped. What is popped must be claimed or
+// put back.
+func (c *Consumer) Pop(ctx context.Context, n int, block time.Duration) ([]string, error) {
+	popped, err := c.rdb.ZPopMin(ctx, rediskey.Ready, int64(n)).Result()
+	if err != nil {
+		return nil, err
+	}
+	if len(popped) == 0 {
+		one, err := c.rdb.BZPopMin(ctx, block, rediskey.Ready).Result()
+		if errors.Is(err, redis.Nil) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		popped = []redis.Z{one.Z}
+	}
+	sessions := make([]string, len(popped))
+	for i, z := range popped {
+		sessions[i], _ = z.Member.(string)
+	}
+	return sessions, nil
+}
+
+// PutBack returns popped sessions that this worker will not claim.
+func (c *Consumer) PutBack(ctx context.Context, sessions []string) error {
+	if len(sessions) == 0 {
+		return nil
+	}
+	now, err := c.rdb.Time(ctx).Result()
+	if err != nil {
+		return err
+	}
+	ups := make([]wakeUp, len(sessions))
+	for i, s := range sessions {
+		ups[i].session = s
+	}
+	return wake(ctx, c.rdb, now.UnixMilli(), ups...)
+}
+
+// OthersWait reports whether sessions wait for a free worker.
+func (c *Consumer) OthersWait(ctx context.Context) (bool, error) {
+	n, err := c.rdb.ZCard(ctx, rediskey.Ready).Result()
+	return n > 0, err
+}
+
+// Claim takes the sentinels and next messages of sessions, in one round trip.
+// Those that are held by others, paused or empty are left out; those that have
+// to wait go into the due index. The holds last while parent does and they are
+// renewed. On an error, the sessions without a hold are found again by reap.
+func (c *Consumer) Claim(parent context.Context, sessions []string) ([]*Hold, error) {
+	sent := time.Now()
+	attempts := make([]*Hold, len(sessions))
+	for i, s := range sessions {
+		attempts[i] = &Hold{consumer: c, session: s, token: rand.Text(), prefix: session.IDPrefix(s), keys: keys(s, "", sent)}
+	}
+	var holds []*Hold
+	var waiting []wakeUp
+	var failed error
+	replies := c.pipeline(parent, claimScript, len(attempts), func(i int) ([]string, []any) {
+		return attempts[i].keys, attempts[i].claimArgs()
+	})
+	for i, a := range replies {
+		h := attempts[i]
+		if a.err != nil {
+			failed = errors.Join(failed, fmt.Errorf("claim %s: %w", h.session, a.err))
+			continue
+		}
+		switch a.str(0) {
+		case "turn":
+			h.lease = lockguard.NewLease(parent, sent, c.cfg.SentinelTTL)
+			h.begin(sent, a.int(1), a.int(2), a.str(3), a.int(4), a.list(7))
+			h.turn.Reset, h.turn.Resume = a.str(5), a.str(6)
+			holds = append(holds, h)
+		case "wait":
+			waiting = append(waiting, wakeUp{h.session, a.int(1)})
+		}
+	}
+	if len(waiting) > 0 {
+		if err := wake(parent, c.rdb, 0, waiting...); err != nil {
+			failed = errors.Join(failed, err)
+		}
+	}
+	return holds, failed
+}
+
+func (h *Hold) claimArgs() []any {
+	c := h.consumer.cfg
+	return []any{
+		rediskey.For(h.session).TaskPrefix(), h.token, c.SentinelTTL.Milliseconds(), c.Worker, h.consumer.phase(), h.prefix,
+		string(c.Mode), c.FollowupCap, c.StuckLimit, newSessionID(), c.EventsCap, int64(c.Retention / time.Second),
+	}
+}
+
+// newSessionID names a transcript. It sorts by the time of its making.
+func newSessionID() string {
+	return time.Now().UTC().Format("20060102-150405-") + strings.ToLower(rand.Text()[:10])
+}
+
+const (
+	phaseStarting = "starting"
+	phaseRunning  = "running"
+)
+
+func (c *Consumer) phase() string {
+	if c.cfg.Immediate {
+		return phaseRunning
+	}
+	return phaseStarting
+}

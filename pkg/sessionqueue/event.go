@@ -1,0 +1,99 @@
+package sessionqueue
+
+import (
+	"bytes"
+	"encoding/json"
+	"time"
+
+	"turnstile/pkg/agent"
+)
+
+// Types of the events that a session's stream carries besides those of an agent
+// (agent.EventType). docs/events.md specifies them.
+const (
+	EventTurnStarted  = "turn_started"  // a turn was claimed for Messages
+	EventTurnEnded    = "turn_ended"    // Status tells how; for each of Messages it is the end
+	EventTurnRetry    = "turn_retry"    // it failed and is tried again in RetryIn
+	EventTurnRequeued = "turn_requeued" // its worker gave it back; Reason tells why
+	EventNotice       = "notice"        // Text is for the user
+)
+
+// Event is one entry of a session's stream.
+type Event struct {
+	Type      string   `json:"type"`
+	SessionID string   `json:"session_id,omitempty"`
+	Turn      string   `json:"turn,omitempty"`
+	Fence     int64    `json:"fence,omitempty"`
+	Messages  []string `json:"messages,omitempty"` // message ids
+
+	// Of an agent's event.
+	Text   string          `json:"text,omitempty"`
+	Name   string          `json:"name,omitempty"`
+	CallID string          `json:"call_id,omitempty"`
+	Input  json.RawMessage `json:"input,omitempty"`
+	Output json.RawMessage `json:"output,omitempty"`
+
+	// Of a turn's end, retry or requeue.
+	Status     Status `json:"status,omitempty"`
+	Reply      string `json:"reply,omitempty"`
+	Error      string `json:"error,omitempty"`
+	DurationMS int64  `json:"duration_ms,omitempty"`
+	Attempt    int    `json:"attempt,omitempty"`
+	RetryInMS  int64  `json:"retry_in_ms,omitempty"`
+	Reason     string `json:"reason,omitempty"`
+
+	// At is when it happened, by Redis' clock. It is the stream's own id and not
+	// part of the JSON.
+	At time.Time `json:"-"`
+}
+
+// AgentEvent is an agent's event as the stream carries it.
+func AgentEvent(turn string, e agent.Event) Event {
+	return Event{
+		Type: string(e.Type), Turn: turn, Text: e.Text, Name: e.Name, CallID: e.CallID,
+		Input: e.Input, Output: e.Output, Error: e.Error,
+	}
+}
+
+// marshal is JSON without the escapes that json.Marshal puts in for HTML.
+func marshal(v any) (string, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return "", err
+	}
+	return string(bytes.TrimRight(b.Bytes(), "\n")), nil
+}
+
+// Status is how a turn ended, as its messages' senders see it.
+type Status string
+
+// The ends of a turn.
+const (
+	StatusDone        Status = "done"        // the reply is there
+	StatusFailed      Status = "failed"      // archived with the error
+	StatusInterrupted Status = "interrupted" // a newer message took its place; what it did is kept
+	StatusExpired     Status = "expired"     // archived: too old to be run
+	StatusStopped     Status = "stopped"     // archived: somebody said /stop
+)
+
+// Outcome is the end of a message.
+type Outcome struct {
+	Session   string `json:"session"`
+	SessionID string `json:"session_id,omitempty"`
+	ID        string `json:"id"`
+	Turn      string `json:"turn,omitempty"`
+	Status    Status `json:"status"`
+	Reply     string `json:"reply"`
+	Error     string `json:"error,omitempty"`
+
+	DurationMS int64 `json:"duration_ms"` // the turn's, from its claim
+}
+
+func outcomeOf(session, id string, e Event) Outcome {
+	return Outcome{
+		Session: session, SessionID: e.SessionID, ID: id, Turn: e.Turn, Status: e.Status,
+		Reply: e.Reply, Error: e.Error, DurationMS: e.DurationMS,
+	}
+}

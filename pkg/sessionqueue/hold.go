@@ -1,0 +1,132 @@
+package sessionqueue
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"turnstile/internal/rediskey"
+	"turnstile/pkg/lockguard"
+	"turnstile/pkg/session"
+)
+
+// Turn is one run of an agent: what was taken, and under which fence.
+type Turn struct {
+	Session   string
+	SessionID string // the transcript that this turn's entries go to
+	ID        string
+	Fence     int64
+
+	// Message is what the user said. Err tells why there is none: another
+	// program's task in a session's queue.
+	Message session.Message
+	Err     error
+
+	Attempt     int           // from 1; failures raise it
+	Redelivered int           // how often it came back without a failure: crashes and drains
+	Age         time.Duration // since the message was first seen
+	Entries     int64         // entries written to this session id before
+
+	Reset  string // "suspended": the session id is new for that reason
+	Resume string // reason of the resume mark that the claim found, if any
+
+	// Started is the claim, by the worker's monotonic clock; StartedAt by Redis'.
+	Started   time.Time
+	StartedAt time.Time
+}
+
+var errLostToAnother = fmt.Errorf("the sentinel is another's: %w", lockguard.ErrLost)
+
+// Hold is a session that this worker owns: its sentinel, and the turn that runs
+// under it. Every move checks token and fence in its script, and is safe to
+// repeat. A move that finds the sentinel lost returns an error that wraps
+// lockguard.ErrLost and changes nothing.
+type Hold struct {
+	consumer *Consumer
+	session  string
+	token    string
+	prefix   string
+	lease    *lockguard.Lease
+
+	mu     sync.Mutex // guards what follows: Renewals look on while Finish goes on to the next turn
+	keys   []string
+	taskID string
+	turn   Turn
+	seq    int
+}
+
+// Turn is the one that runs now.
+func (h *Hold) Turn() Turn {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.turn
+}
+
+// Session is the key of the session that is held.
+func (h *Hold) Session() string { return h.session }
+
+// Lease tells how long the hold may be trusted. Its context ends with
+// lockguard.ErrLost.
+func (h *Hold) Lease() *lockguard.Lease { return h.lease }
+
+// Token is the sentinel's value: new for every claim.
+func (h *Hold) Token() string { return h.token }
+
+// Runs reports whether the turn that runs now is that of an asynq task.
+func (h *Hold) Runs(taskID string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.taskID == taskID
+}
+
+// begin takes a turn from a script's answer. message is {id, msg, age, redeliveries}.
+func (h *Hold) begin(sent time.Time, now, fence int64, sessionID string, entries int64, message answer) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.taskID = message.str(0)
+	h.seq = 0
+	h.keys[transcriptKey] = rediskey.For(h.session).Transcript(sessionID)
+	h.turn = Turn{
+		Session: h.session, SessionID: sessionID, ID: fmt.Sprintf("%s%d", h.prefix, fence), Fence: fence,
+		Age: message.ms(2), Redelivered: int(message.int(3)), Entries: entries,
+		Started: sent, StartedAt: time.UnixMilli(now),
+	}
+	task, err := parseTaskMessage([]byte(message.str(1)))
+	if err == nil {
+		h.turn.Message, err = task.message()
+	}
+	h.turn.Message.ID = messageID(h.prefix, h.taskID)
+	h.turn.Err, h.turn.Attempt = err, task.retried+1
+}
+
+// move runs one of the owner's scripts for the present turn, and repeats it
+// while the error may pass and the lease lasts.
+func (h *Hold) move(ctx context.Context, name string, script *redis.Script, extend bool, rest ...any) (answer, error) {
+	h.mu.Lock()
+	keys, fence := h.keys, h.turn.Fence
+	h.mu.Unlock()
+	args := append([]any{rediskey.For(h.session).TaskPrefix(), h.token, fence}, rest...)
+	var reply answer
+	err := persist(ctx, func() (err error) {
+		if err = h.lease.Held(); err != nil {
+			return err
+		}
+		sent := time.Now()
+		reply, err = run(ctx, h.consumer.rdb, script, keys, args...)
+		if err == nil && extend && reply.str(0) != "lost" {
+			h.lease.Extend(sent, h.consumer.cfg.SentinelTTL)
+		}
+		return err
+	})
+	if err == nil && reply.str(0) == "lost" {
+		err = errLostToAnother
+		h.lease.Lose(err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s %s: %w", name, h.session, err)
+	}
+	return reply, nil
+}

@@ -1,0 +1,78 @@
+package sessionqueue
+
+import (
+	"context"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"turnstile/internal/rediskey"
+)
+
+// claimGrace is how long a session that was put into the ready index may go
+// unclaimed before reap looks whether its claimer has died.
+const claimGrace = 15 * time.Second
+
+// wakeUp is a session that can be claimed at a time, ms by Redis' clock.
+type wakeUp struct {
+	session string
+	at      int64
+}
+
+// wake tells the workers of sessions to claim. A session enters the owned index
+// before the ready index, so that one that was popped by a worker that then died
+// is found again.
+func wake(ctx context.Context, rdb redis.Cmdable, now int64, ups ...wakeUp) error {
+	_, err := rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		queueWake(ctx, p, now, ups...)
+		return nil
+	})
+	return err
+}
+
+func queueWake(ctx context.Context, p redis.Pipeliner, now int64, ups ...wakeUp) {
+	var owned, ready, due []redis.Z
+	for _, u := range ups {
+		if u.at > now {
+			due = append(due, redis.Z{Score: float64(u.at), Member: u.session})
+			continue
+		}
+		owned = append(owned, redis.Z{Score: float64(now + claimGrace.Milliseconds()), Member: u.session})
+		ready = append(ready, redis.Z{Score: float64(now), Member: u.session})
+	}
+	if len(ready) > 0 {
+		p.ZAddNX(ctx, rediskey.Owned, owned...)
+		p.ZAddNX(ctx, rediskey.Ready, ready...)
+	}
+	if len(due) > 0 {
+		p.ZAddLT(ctx, rediskey.Due, due...)
+	}
+}
+
+// dueMembers reads the members of an index whose time has come.
+func dueMembers(ctx context.Context, rdb redis.Scripter, index string, batch int) (now, next int64, members []string, scores map[string]string, err error) {
+	reply, err := run(ctx, rdb, indexDueScript, []string{index}, batch)
+	if err != nil {
+		return 0, 0, nil, nil, err
+	}
+	list := reply.list(2)
+	scores = make(map[string]string, len(list)/2)
+	for i := 0; i+1 < len(list); i += 2 {
+		members = append(members, list.str(i))
+		scores[list.str(i)] = list.str(i + 1)
+	}
+	return reply.int(0), reply.int(1), members, scores, nil
+}
+
+// removeUnchanged takes members out of an index, except those whose score is not
+// the one that was read.
+func removeUnchanged(ctx context.Context, rdb redis.Scripter, index string, members []string, scores map[string]string) error {
+	if len(members) == 0 {
+		return nil
+	}
+	args := make([]any, 0, 2*len(members))
+	for _, m := range members {
+		args = append(args, m, scores[m])
+	}
+	return removeIfScoreScript.Run(ctx, rdb, []string{index}, args...).Err()
+}

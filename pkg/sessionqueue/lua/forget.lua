@@ -1,0 +1,12 @@
+-- forget: a session that nobody has used for long leaves no record behind. Not
+-- while it holds a task or an owner.
+--
+-- ARGV[2] age at which it goes, ms
+--
+-- Answers 1 if it is gone.
+
+if call('EXISTS', sentinel, pending, active, scheduled, retry, completed, archived) > 0 then return 0 end
+local updated = tonumber(call('HGET', record, 'updated_at') or call('HGET', record, 'created_at') or 0)
+if now_ms() - updated < tonumber(ARGV[2]) then return 0 end
+call('DEL', run, record, followups, resume, events, transcript)
+return 1

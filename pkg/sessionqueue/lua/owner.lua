@@ -1,0 +1,30 @@
+-- What the scripts of an owner share, after session.lua: only the holder of
+-- token and fence may change a turn.
+--
+-- ARGV[2] token
+-- ARGV[3] fence
+
+local token, fence = ARGV[2], ARGV[3]
+
+local r = call('HMGET', run, 'token', 'fence', 'entries', 'done', 'hold', 'rotated')
+
+-- owned(): this turn is still the token's and the fence's.
+local function owned()
+  return r[1] == token and r[2] == fence and owns(sentinel, token)
+end
+
+-- answered(): what an earlier sending of the same request was answered, if its
+-- reply got lost on the way; else false.
+local function answered()
+  local mine, last = token .. ' ' .. fence .. ' ', call('HGET', run, 'last')
+  if last and string.sub(last, 1, #mine) == mine then return string.sub(last, #mine + 1) end
+  return false
+end
+
+-- asked(): 'stop' or 'interrupt' where somebody has asked for this turn's end.
+local function asked()
+  local a = call('HMGET', run, 'stop', 'interrupt')
+  if a[1] == fence then return 'stop' end
+  if a[2] == fence then return 'interrupt' end
+  return ''
+end

@@ -1,0 +1,17 @@
+-- renew: the sentinel and asynq's lease of the whole turn. Needs the token only:
+-- the owner may have gone on to the next turn meanwhile.
+--
+-- ARGV[4] sentinel's TTL, ms
+--
+-- Answers {'ok', fence, what is asked of that fence, messages waiting} or {'lost'}.
+
+if r[1] ~= token or not owns(sentinel, token) then return {'lost'} end
+local now, ids = now_ms(), cjson.decode(call('HGET', run, 'ids'))
+local ends, waiting = lease_end(now, tonumber(ARGV[4])), call('LLEN', pending)
+call('ZCARD', lease)
+fence = r[2]
+local asking = asked()
+
+call('PEXPIRE', sentinel, ARGV[4])
+for _, id in ipairs(ids) do call('ZADD', lease, 'XX', ends, id) end
+return {'ok', tonumber(fence), asking, waiting}

@@ -1,0 +1,136 @@
+package sessionqueue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"turnstile/internal/rediskey"
+)
+
+const purgeBatch = 200
+
+// Purge deletes completed tasks whose retention is over and dead letters older
+// than ArchiveTTL. asynq's own janitor does so only for queues that an
+// asynq.Server serves.
+func (c *Consumer) Purge(ctx context.Context) (deleted int, err error) {
+	err = c.eachQueue(ctx, func(sessions []string) error {
+		var failed error
+		for len(sessions) > 0 {
+			var again []string
+			at := time.Now()
+			replies := c.pipeline(ctx, purgeScript, len(sessions), func(i int) ([]string, []any) {
+				return keys(sessions[i], "", at), []any{rediskey.For(sessions[i]).TaskPrefix(), purgeBatch, int64(c.cfg.ArchiveTTL / time.Second)}
+			})
+			for i, r := range replies {
+				if r.err != nil {
+					failed = errors.Join(failed, fmt.Errorf("purge %s: %w", sessions[i], r.err))
+					continue
+				}
+				deleted += int(r.int(0))
+				if r.int(1) == 1 {
+					again = append(again, sessions[i])
+				}
+			}
+			sessions = again
+		}
+		return failed
+	})
+	return deleted, err
+}
+
+// Unregister takes the names of queues without any task off the list that
+// asynqmon reads, for asynqmon reads every listed queue one after the other. A
+// message that came in between has its name put back.
+func (c *Consumer) Unregister(ctx context.Context) (names int, err error) {
+	var idle []string
+	err = c.eachQueue(ctx, func(sessions []string) error {
+		busy, err := c.withAnyTask(ctx, sessions)
+		if err != nil {
+			return err
+		}
+		keep := make(map[string]bool, len(busy))
+		for _, s := range busy {
+			keep[s] = true
+		}
+		for _, s := range sessions {
+			if !keep[s] {
+				idle = append(idle, s)
+			}
+		}
+		return nil
+	})
+	if err != nil || len(idle) == 0 {
+		return 0, err
+	}
+	if err := c.rdb.SRem(ctx, rediskey.AllQueues, queueNames(idle)...).Err(); err != nil {
+		return 0, err
+	}
+	busy, err := c.withAnyTask(ctx, idle)
+	if err != nil || len(busy) == 0 {
+		return len(idle), err
+	}
+	return len(idle) - len(busy), c.rdb.SAdd(ctx, rediskey.AllQueues, queueNames(busy)...).Err()
+}
+
+func (c *Consumer) withAnyTask(ctx context.Context, sessions []string) ([]string, error) {
+	return c.withTasks(ctx, sessions, rediskey.Session.Pending, rediskey.Session.Active, rediskey.Session.Scheduled,
+		rediskey.Session.Retry, rediskey.Session.Completed, rediskey.Session.Archived, rediskey.Session.Paused)
+}
+
+func queueNames(sessions []string) []any {
+	names := make([]any, len(sessions))
+	for i, s := range sessions {
+		names[i] = rediskey.Queue(s)
+	}
+	return names
+}
+
+// Forget deletes the records of sessions that nobody has used for SessionTTL and
+// that hold no task.
+func (c *Consumer) Forget(ctx context.Context) (forgotten int, err error) {
+	now, err := c.rdb.Time(ctx).Result()
+	if err != nil {
+		return 0, err
+	}
+	old, err := c.rdb.ZRangeArgsWithScores(ctx, redis.ZRangeArgs{
+		Key: rediskey.Sessions, ByScore: true, Start: "-inf", Stop: now.Add(-c.cfg.SessionTTL).UnixMilli(), Count: timerBatch,
+	}).Result()
+	if err != nil || len(old) == 0 {
+		return 0, err
+	}
+	sessions, scores := make([]string, len(old)), make(map[string]string, len(old))
+	for i, z := range old {
+		sessions[i], _ = z.Member.(string)
+		scores[sessions[i]] = fmt.Sprintf("%.0f", z.Score)
+	}
+	ids := make([]string, len(sessions))
+	for i, s := range sessions {
+		ids[i], err = c.rdb.HGet(ctx, rediskey.For(s).Record(), "session_id").Result()
+		if err != nil && !errors.Is(err, redis.Nil) {
+			return 0, err
+		}
+	}
+	var gone []string
+	var kept []redis.Z
+	for i, s := range sessions {
+		n, err := forgetScript.Run(ctx, c.rdb, keys(s, ids[i], now), rediskey.For(s).TaskPrefix(), c.cfg.SessionTTL.Milliseconds()).Int()
+		if err != nil {
+			return 0, fmt.Errorf("forget %s: %w", s, err)
+		}
+		if n == 1 {
+			gone = append(gone, s)
+		} else {
+			kept = append(kept, redis.Z{Score: float64(now.UnixMilli()), Member: s})
+		}
+	}
+	if len(kept) > 0 {
+		if err := c.rdb.ZAddXX(ctx, rediskey.Sessions, kept...).Err(); err != nil {
+			return 0, err
+		}
+	}
+	return len(gone), removeUnchanged(ctx, c.rdb, rediskey.Sessions, gone, scores)
+}

@@ -1,0 +1,141 @@
+package sessionqueue_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"turnstile/internal/rediskey"
+	"turnstile/internal/testredis"
+	sq "turnstile/pkg/sessionqueue"
+)
+
+func TestPurge(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	var ids []string
+	for i := range 450 {
+		ids = append(ids, fmt.Sprint("m", i))
+	}
+	_, err := b.rdb.Pipelined(b.ctx, func(p redis.Pipeliner) error {
+		p.SAdd(b.ctx, rediskey.AllQueues, rediskey.Queue(key), "someone:else")
+		for _, id := range ids {
+			p.HSet(b.ctx, b.k.Task(b.task(id)), "msg", "x", "state", "completed")
+			p.ZAdd(b.ctx, b.k.Completed(), redis.Z{Score: 1, Member: b.task(id)})
+		}
+		return nil
+	})
+	must(t, err)
+	b.sayAll("kept", "failed", "old")
+	h := b.start()
+	b.finish(h)
+	for range 2 {
+		must(t, h.Promote(b.ctx))
+		_, err := h.Finish(b.ctx, sq.End{Status: sq.StatusFailed})
+		must(t, err)
+	}
+	b.rdb.ZAdd(b.ctx, b.k.Archived(), redis.Z{Score: float64(time.Now().Add(-91 * 24 * time.Hour).Unix()), Member: b.task("old")})
+	n, err := b.c.Purge(b.ctx)
+	must(t, err)
+	equal(t, "deleted", n, 451)
+	equal(t, "kept", b.state("kept")+" "+b.state("failed")+" "+b.state("old"), "completed archived ")
+	equal(t, "task hashes", len(b.rdb.Keys(b.ctx, b.k.TaskPrefix()+"*").Val()), 2)
+	n, err = b.c.Purge(b.ctx)
+	must(t, err)
+	equal(t, "deleted again", n, 0)
+}
+
+func TestUnregister(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, func(c *sq.Config) { c.Retention = 0 })
+	listed := func(s string) bool { return b.rdb.SIsMember(b.ctx, rediskey.AllQueues, rediskey.Queue(s)).Val() }
+	b.rdb.SAdd(b.ctx, rediskey.AllQueues, "someone:else", rediskey.Queue("idle"))
+	b.say("a")
+	n, err := b.c.Unregister(b.ctx)
+	must(t, err)
+	equal(t, "names", n, 1)
+	equal(t, "idle is listed", listed("idle"), false)
+	equal(t, "busy is listed", listed(key), true)
+	equal(t, "others are", b.rdb.SIsMember(b.ctx, rediskey.AllQueues, "someone:else").Val(), true)
+	b.drain()
+	must(t, b.inspector().PauseQueue(rediskey.Queue(key)))
+	_, err = b.c.Unregister(b.ctx)
+	must(t, err)
+	equal(t, "paused is listed", listed(key), true)
+	must(t, b.inspector().UnpauseQueue(rediskey.Queue(key)))
+	_, err = b.c.Unregister(b.ctx)
+	must(t, err)
+	equal(t, "drained is listed", listed(key), false)
+	// asynq.Client remembers that it has added the name; Submit adds it again.
+	b.say("b")
+	equal(t, "listed after the next message", listed(key), true)
+}
+
+// A message that comes between the removal and the second look is not hidden
+// from asynqmon.
+func TestUnregisterRace(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.rdb.SAdd(b.ctx, rediskey.AllQueues, rediskey.Queue(key))
+	faults := &testredis.Faults{}
+	gate := faults.GateReply(testredis.Named("srem"))
+	options, err := redis.ParseURL(testredis.URL(t))
+	must(t, err)
+	gated := redis.NewClient(options)
+	defer gated.Close()
+	gated.AddHook(faults)
+	names := make(chan int, 1)
+	go func() {
+		n, err := newWorker(t, gated, "gated").Unregister(context.WithoutCancel(b.ctx))
+		if err != nil {
+			t.Error(err)
+		}
+		names <- n
+	}()
+	<-gate.Arrived()
+	b.enqueue("a")
+	b.rdb.SRem(b.ctx, rediskey.AllQueues, rediskey.Queue(key)) // an asynq.Client that adds a name once
+	gate.Release()
+	equal(t, "names", <-names, 0)
+	equal(t, "listed", b.rdb.SIsMember(b.ctx, rediskey.AllQueues, rediskey.Queue(key)).Val(), true)
+}
+
+func TestForget(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, func(c *sq.Config) { c.Retention = 0; c.SessionTTL = time.Hour })
+	b.say("a")
+	b.drain()
+	b.rdb.Del(b.ctx, rediskey.Ready, rediskey.Owned, rediskey.AllQueues)
+	forget := func() int {
+		t.Helper()
+		n, err := b.c.Forget(b.ctx)
+		must(t, err)
+		return n
+	}
+	equal(t, "while it is young", forget(), 0)
+	b.overdue(rediskey.Sessions)
+	equal(t, "used lately, whatever the index says", forget(), 0)
+	if score := b.rdb.ZScore(b.ctx, rediskey.Sessions, key).Val(); score < 2 {
+		t.Errorf("looked at again at %v", score)
+	}
+	old := time.Now().Add(-2 * time.Hour).UnixMilli()
+	b.rdb.HSet(b.ctx, b.k.Record(), "updated_at", old)
+	b.overdue(rediskey.Sessions)
+	b.enqueue("b")
+	equal(t, "while it holds a message", forget(), 0)
+	must(t, b.inspector().DeleteTask(rediskey.Queue(key), b.task("b")))
+	b.overdue(rediskey.Sessions)
+	equal(t, "old and empty", forget(), 1)
+	b.rdb.Del(b.ctx, rediskey.AllQueues)
+	left := b.rdb.Keys(b.ctx, "turnstile:*").Val()
+	equalList(t, "what is left", left)
+
+	last := time.Now().UnixMilli()
+	b.say("c")
+	if f := b.claim().Turn().Fence; f < last {
+		t.Errorf("the fence fell to %d", f)
+	}
+}

@@ -1,0 +1,175 @@
+package sessionqueue
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"turnstile/internal/rediskey"
+	"turnstile/pkg/lockguard"
+)
+
+//go:embed lua/*.lua
+var sources embed.FS
+
+// The scripts, one for each move. Each file's header specifies KEYS, ARGV and
+// answer.
+var (
+	ringScript    = load("session", "ring")
+	stopScript    = load("session", "stop")
+	rotateScript  = load("session", "rotate")
+	claimScript   = load("session", "line", "claim")
+	promoteScript = load("session", "owner", "promote")
+	renewScript   = load("session", "owner", "renew")
+	emitScript    = load("session", "owner", "emit")
+	finishScript  = load("session", "line", "owner", "finish")
+	requeueScript = load("session", "owner", "requeue")
+	lookScript    = load("session", "look")
+	purgeScript   = load("session", "purge")
+	forgetScript  = load("session", "forget")
+
+	indexDueScript      = load("index_due")
+	removeIfScoreScript = load("remove_if_score")
+)
+
+func load(names ...string) *redis.Script {
+	var src strings.Builder
+	src.WriteString(lockguard.Prelude())
+	for _, name := range names {
+		text, err := sources.ReadFile("lua/" + name + ".lua")
+		if err != nil {
+			panic(err) // the file is embedded: a misspelt name, seen by the first test
+		}
+		src.WriteByte('\n')
+		src.Write(text)
+	}
+	return redis.NewScript(src.String())
+}
+
+// transcriptKey is the index of the transcript's key, the only one that changes
+// while a session is owned.
+const transcriptKey = 6
+
+// keys are the KEYS of every script of a session, in the order of
+// lua/session.lua.
+func keys(session, sessionID string, now time.Time) []string {
+	k := rediskey.For(session)
+	day := now.UTC().Format(":2006-01-02") // asynq's daily counters
+	return []string{
+		k.Sentinel(), k.Run(), k.Record(), k.Followups(), k.Resume(), k.Events(), k.Transcript(sessionID),
+		k.Pending(), k.Active(), k.Lease(), k.Paused(), k.Scheduled(), k.Retry(), k.Archived(), k.Completed(),
+		k.Processed(), k.Processed() + day, k.Failed(), k.Failed() + day,
+	}
+}
+
+// answer is what a script replied.
+type answer []any
+
+func (a answer) str(i int) string {
+	if i < len(a) {
+		if s, ok := a[i].(string); ok {
+			return s
+		}
+	}
+	return ""
+}
+
+func (a answer) int(i int) int64 {
+	if i < len(a) {
+		if n, ok := a[i].(int64); ok {
+			return n
+		}
+	}
+	return 0
+}
+
+func (a answer) list(i int) answer {
+	if i < len(a) {
+		if l, ok := a[i].([]any); ok {
+			return l
+		}
+	}
+	return nil
+}
+
+func (a answer) ms(i int) time.Duration { return time.Duration(a.int(i)) * time.Millisecond }
+
+// run calls a script once; go-redis itself repeats a call whose reply was lost.
+func run(ctx context.Context, rdb redis.Scripter, s *redis.Script, keys []string, args ...any) (answer, error) {
+	reply, err := s.Run(ctx, rdb, keys, args...).Slice()
+	if err != nil {
+		return nil, err
+	}
+	return reply, nil
+}
+
+// reply is one answer of a pipeline, or its error.
+type reply struct {
+	answer
+	err error
+}
+
+// pipeline runs a script for n sessions in one round trip. Each call is atomic,
+// the pipeline is not.
+func (c *Consumer) pipeline(ctx context.Context, s *redis.Script, n int, call func(i int) ([]string, []any)) []reply {
+	cmds := make([]*redis.Cmd, n)
+	// The error of the whole is also that of the commands it befell.
+	_, _ = c.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i := range cmds {
+			keys, args := call(i)
+			cmds[i] = s.EvalSha(ctx, p, keys, args...)
+		}
+		return nil
+	})
+	replies := make([]reply, n)
+	for i, cmd := range cmds {
+		a, err := cmd.Slice()
+		if redis.HasErrorPrefix(err, "NOSCRIPT") {
+			keys, args := call(i)
+			a, err = s.Eval(ctx, c.rdb, keys, args...).Slice()
+		}
+		replies[i] = reply{a, err}
+	}
+	return replies
+}
+
+// persist repeats call, with a growing pause, while its error may pass and ctx
+// lasts: an owner has until the end of its lease.
+func persist(ctx context.Context, call func() error) error {
+	pause := 10 * time.Millisecond
+	for {
+		err := call()
+		if err == nil || !passing(err) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%w (last error: %w)", context.Cause(ctx), err)
+		case <-time.After(pause):
+		}
+		pause = min(2*pause, 500*time.Millisecond)
+	}
+}
+
+// passing reports whether an error may go away by itself: the network's, and
+// those of a Redis that starts, fails over or migrates a slot.
+func passing(err error) bool {
+	var network net.Error
+	if errors.As(err, &network) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, redis.ErrPoolTimeout) {
+		return true
+	}
+	text := err.Error()
+	for _, prefix := range []string{"TRYAGAIN", "LOADING", "CLUSTERDOWN", "MASTERDOWN", "READONLY", "MOVED", "ASK"} {
+		if strings.HasPrefix(text, prefix) {
+			return true
+		}
+	}
+	return strings.Contains(text, "non local key") || strings.Contains(text, "connection reset")
+}

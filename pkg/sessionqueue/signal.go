@@ -1,0 +1,61 @@
+package sessionqueue
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/redis/go-redis/v9"
+
+	"turnstile/internal/rediskey"
+)
+
+// Signal tells a worker to end a turn. It is a courtesy: the same is answered by
+// the next renewal.
+type Signal struct {
+	// Asked is ErrStopAsked or ErrInterruptAsked.
+	Asked error
+
+	// Token and Fence name the turn that is meant. A stop by asynqmon's Cancel
+	// names TaskID instead, and is published to every worker.
+	Token  string
+	Fence  int64
+	TaskID string
+}
+
+// Signals passes on what is asked of this worker's turns, until ctx ends. ready
+// is called once the subscription stands.
+func (c *Consumer) Signals(ctx context.Context, ready func(), hear func(Signal)) error {
+	own := rediskey.Signal(c.cfg.Worker)
+	sub := c.rdb.Subscribe(ctx, own, rediskey.AsynqCancel)
+	defer sub.Close()
+	if _, err := sub.Receive(ctx); err != nil && ctx.Err() != nil {
+		return nil
+	}
+	ready() // even on an error: go-redis subscribes again by itself
+	messages := sub.Channel()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case m := <-messages:
+			if s, ok := parseSignal(m, own); ok {
+				hear(s)
+			}
+		}
+	}
+}
+
+func parseSignal(m *redis.Message, own string) (Signal, bool) {
+	if m.Channel != own {
+		return Signal{Asked: ErrStopAsked, TaskID: m.Payload}, true
+	}
+	var wire struct {
+		Kind, Token string
+		Fence       int64
+	}
+	if json.Unmarshal([]byte(m.Payload), &wire) != nil {
+		return Signal{}, false
+	}
+	s := Signal{Asked: asked(wire.Kind), Token: wire.Token, Fence: wire.Fence}
+	return s, s.Asked != nil
+}

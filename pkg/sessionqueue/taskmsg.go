@@ -1,0 +1,86 @@
+package sessionqueue
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"turnstile/pkg/session"
+)
+
+// Field numbers of asynq's TaskMessage (asynq v0.26.0, internal/proto), pinned
+// by the contract tests.
+const (
+	fieldType    = 1
+	fieldPayload = 2
+	fieldRetried = 6
+
+	fieldRetention   = 12
+	fieldCompletedAt = 13
+)
+
+// taskMessage is what Turnstile reads of asynq's TaskMessage.
+type taskMessage struct {
+	taskType string
+	payload  []byte
+	retried  int
+}
+
+var errTaskMessage = errors.New("not an asynq task message")
+
+// parseTaskMessage reads the fields that matter here. Of a field that occurs
+// twice the last counts, as everywhere in proto3.
+func parseTaskMessage(b []byte) (m taskMessage, err error) {
+	for len(b) > 0 {
+		num, typ, n := protowire.ConsumeTag(b)
+		if n < 0 {
+			return m, errTaskMessage
+		}
+		b = b[n:]
+		switch {
+		case num == fieldType && typ == protowire.BytesType:
+			var v []byte
+			v, n = protowire.ConsumeBytes(b)
+			m.taskType = string(v)
+		case num == fieldPayload && typ == protowire.BytesType:
+			m.payload, n = protowire.ConsumeBytes(b)
+		case num == fieldRetried && typ == protowire.VarintType:
+			var v uint64
+			v, n = protowire.ConsumeVarint(b)
+			m.retried = int(v)
+		default:
+			n = protowire.ConsumeFieldValue(num, typ, b)
+		}
+		if n < 0 {
+			return m, errTaskMessage
+		}
+		b = b[n:]
+	}
+	return m, nil
+}
+
+// message is the user's message in the task, or why there is none.
+func (m taskMessage) message() (session.Message, error) {
+	if m.taskType != session.TaskType {
+		return session.Message{}, fmt.Errorf("%w task type %q: a session's queue takes %q", session.ErrInvalid, m.taskType, session.TaskType)
+	}
+	return session.DecodePayload(m.payload)
+}
+
+// messageID is the id by which its sender knows a task.
+func messageID(prefix, taskID string) string {
+	id, _ := strings.CutPrefix(taskID, prefix)
+	return id
+}
+
+// completion are the fields that a completed task's message gains. The time is
+// Redis' as far as the worker knows it; only asynqmon shows it.
+func completion(retention time.Duration, t Turn) []byte {
+	b := protowire.AppendTag(nil, fieldRetention, protowire.VarintType)
+	b = protowire.AppendVarint(b, uint64(retention/time.Second))
+	b = protowire.AppendTag(b, fieldCompletedAt, protowire.VarintType)
+	return protowire.AppendVarint(b, uint64(t.StartedAt.Add(time.Since(t.Started)).Unix()))
+}

@@ -1,0 +1,121 @@
+package worker
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+const (
+	// popBlock is how long one wait for work lasts, and so how long a drain may
+	// wait for it: a pop in progress cannot be taken back.
+	popBlock = time.Second
+
+	// claimBatch bounds how many sessions are claimed in one round trip.
+	claimBatch = 32
+)
+
+// dispatch claims sessions for free slots until the worker drains.
+func (w *Worker) dispatch() {
+	defer close(w.popping)
+	pause := newPause()
+	for {
+		free := w.takeSlots()
+		if free == 0 {
+			return
+		}
+		sessions, err := w.queue.Pop(w.ctx, free, popBlock)
+		if err == nil && w.Draining() {
+			err = w.queue.PutBack(w.ctx, sessions)
+			sessions = nil
+		}
+		taken := 0
+		if err == nil && len(sessions) > 0 {
+			taken, err = w.claim(sessions)
+		}
+		w.freeSlots(free - taken)
+		if err != nil {
+			w.log.Warn("claiming sessions failed, trying again", "error", err)
+			pause.wait(w.draining)
+			continue
+		}
+		pause.reset()
+	}
+}
+
+func (w *Worker) claim(sessions []string) (taken int, err error) {
+	holds, err := w.queue.Claim(w.ctx, sessions)
+	for _, h := range holds {
+		s := newServed(w, h)
+		w.served.Add(1)
+		go func() {
+			defer w.served.Done()
+			defer w.freeSlots(1)
+			s.serve()
+		}()
+	}
+	return len(holds), err
+}
+
+// takeSlots waits for a free slot and takes all that are free, up to claimBatch.
+// 0: the worker drains.
+func (w *Worker) takeSlots() (n int) {
+	select {
+	case <-w.draining:
+		return 0
+	case w.slots <- struct{}{}:
+	}
+	for n = 1; n < claimBatch; n++ {
+		select {
+		case w.slots <- struct{}{}:
+		default:
+			return n
+		}
+	}
+	return n
+}
+
+func (w *Worker) freeSlots(n int) {
+	for range n {
+		<-w.slots
+	}
+}
+
+// pause is a wait that grows from one failure to the next.
+type pause struct{ next time.Duration }
+
+func newPause() *pause { return &pause{next: 50 * time.Millisecond} }
+
+func (p *pause) reset() { p.next = 50 * time.Millisecond }
+
+func (p *pause) wait(done <-chan struct{}) {
+	select {
+	case <-done:
+	case <-time.After(p.next):
+	}
+	p.next = min(2*p.next, 2*time.Second)
+}
+
+// waiters asks whether other sessions wait for a worker, at most every 20 ms for
+// all turns together.
+type waiters struct {
+	ask func(context.Context) (bool, error)
+
+	mu    sync.Mutex
+	asked time.Time
+	wait  bool
+}
+
+func (o *waiters) any(ctx context.Context) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if time.Since(o.asked) < 20*time.Millisecond {
+		return o.wait
+	}
+	wait, err := o.ask(ctx)
+	if err != nil {
+		return false // the session goes on: it has the sentinel
+	}
+	o.asked, o.wait = time.Now(), wait
+	return wait
+}

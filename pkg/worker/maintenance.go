@@ -1,0 +1,113 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
+	"turnstile/pkg/sessionqueue"
+)
+
+// maintenanceQueue is the asynq queue of the jobs that need no order and no
+// hurry.
+const maintenanceQueue = "turnstile:maintenance"
+
+// job is one periodic task of the maintenance queue.
+type job struct {
+	name  string
+	every time.Duration
+	run   func(*sessionqueue.Consumer, context.Context) (int, error)
+}
+
+var jobs = []job{
+	{"turnstile:purge", time.Minute, (*sessionqueue.Consumer).Purge},
+	{"turnstile:unregister", 10 * time.Minute, (*sessionqueue.Consumer).Unregister},
+	{"turnstile:forget", time.Hour, (*sessionqueue.Consumer).Forget},
+}
+
+// maintenance is an asynq.Server and what feeds it. Every worker has one; a job's
+// task id holds its time slot, so that one worker runs it.
+type maintenance struct {
+	server *asynq.Server
+	client *asynq.Client
+	log    *slog.Logger
+	cancel context.CancelFunc
+	done   sync.WaitGroup
+}
+
+func startMaintenance(rdb redis.UniversalClient, queue *sessionqueue.Consumer, log *slog.Logger) (*maintenance, error) {
+	m := &maintenance{
+		client: asynq.NewClientFromRedisClient(rdb),
+		log:    log.With("component", "maintenance"),
+	}
+	m.server = asynq.NewServerFromRedisClient(rdb, asynq.Config{
+		Concurrency:       1,
+		Queues:            map[string]int{maintenanceQueue: 1},
+		TaskCheckInterval: 5 * time.Second,
+		Logger:            asynqLogger{m.log},
+		LogLevel:          asynq.InfoLevel,
+	})
+	mux := asynq.NewServeMux()
+	for _, j := range jobs {
+		mux.HandleFunc(j.name, func(ctx context.Context, _ *asynq.Task) error {
+			n, err := j.run(queue, ctx)
+			if n > 0 {
+				m.log.Info("maintenance done", "job", j.name, "count", n)
+			}
+			return err
+		})
+	}
+	if err := m.server.Start(mux); err != nil {
+		return nil, fmt.Errorf("start maintenance: %w", err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	m.cancel = cancel
+	for _, j := range jobs {
+		m.done.Add(1)
+		go func() {
+			defer m.done.Done()
+			m.feed(ctx, j)
+		}()
+	}
+	return m, nil
+}
+
+// feed enqueues a job once in each of its time slots, if no other worker has. The
+// slot is by this machine's clock: at worst a job runs twice, which is harmless.
+func (m *maintenance) feed(ctx context.Context, j job) {
+	for {
+		slot := time.Now().UnixNano() / int64(j.every)
+		_, err := m.client.EnqueueContext(ctx, asynq.NewTask(j.name, nil), asynq.Queue(maintenanceQueue),
+			asynq.TaskID(fmt.Sprintf("%s-%d", j.name, slot)), asynq.Retention(2*j.every), asynq.MaxRetry(0), asynq.Timeout(j.every))
+		if err != nil && !errors.Is(err, asynq.ErrTaskIDConflict) && ctx.Err() == nil {
+			m.log.Warn("a maintenance job could not be enqueued", "job", j.name, "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(time.Until(time.Unix(0, (slot+1)*int64(j.every)))):
+		}
+	}
+}
+
+func (m *maintenance) stop() {
+	m.cancel()
+	m.done.Wait()
+	m.server.Shutdown()
+}
+
+// asynqLogger writes asynq's own log, one level quieter: what it tells is of
+// interest when something is wrong.
+type asynqLogger struct{ log *slog.Logger }
+
+func (l asynqLogger) Debug(args ...any) { l.log.Debug(fmt.Sprint(args...)) }
+func (l asynqLogger) Info(args ...any)  { l.log.Debug(fmt.Sprint(args...)) }
+func (l asynqLogger) Warn(args ...any)  { l.log.Warn(fmt.Sprint(args...)) }
+func (l asynqLogger) Error(args ...any) { l.log.Error(fmt.Sprint(args...)) }
+func (l asynqLogger) Fatal(args ...any) { l.log.Error(fmt.Sprint(args...)) }

@@ -1,0 +1,109 @@
+package worker
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	"turnstile/pkg/sessionqueue"
+)
+
+// Options are the rules by which a Worker runs turns. Zero values mean the
+// defaults that are named.
+type Options struct {
+	// Queue are the rules of the sessions. Its Worker is set to ID, and its
+	// Immediate by the agent.
+	Queue sessionqueue.Config
+
+	// ID names the worker. Defaults to one that is unique.
+	ID string
+
+	// Concurrency is how many turns run at once. Defaults to 10.
+	Concurrency int
+
+	// AgentTimeout ends a turn that runs longer. Defaults to 10 min.
+	AgentTimeout time.Duration
+
+	// DrainTimeout is how long Drain lets turns run on. 0: not at all.
+	DrainTimeout time.Duration
+
+	// MaxAttempts is how often a message is tried before it is archived, if its
+	// failures are retryable. Defaults to 3.
+	MaxAttempts int
+
+	// RetryBackoff is the wait before the second attempt; it doubles with every
+	// further one, up to a minute, give or take a quarter. Defaults to 1 s.
+	RetryBackoff time.Duration
+
+	// SweepInterval is how often lost wake-ups are searched for. Defaults to 15 s.
+	SweepInterval time.Duration
+
+	// ShareTurns and ShareTime are how many turns, or how long, a session may run
+	// under one claim while other sessions wait. Default to 10 and 60 s.
+	ShareTurns int
+	ShareTime  time.Duration
+
+	// MessageMaxAge archives messages that are older when they would be run.
+	// 0: never.
+	MessageMaxAge time.Duration
+
+	// Maintenance runs an asynq.Server for the jobs that are in no hurry, which
+	// also shows the worker on asynqmon's Servers page.
+	Maintenance bool
+
+	// Logger defaults to slog.Default().
+	Logger *slog.Logger
+}
+
+func (o Options) withDefaults() Options {
+	if o.ID == "" {
+		o.ID = newID()
+	}
+	o.Queue.Worker = o.ID
+	setDefault(&o.Concurrency, 10)
+	setDefault(&o.AgentTimeout, 10*time.Minute)
+	setDefault(&o.MaxAttempts, 3)
+	setDefault(&o.RetryBackoff, time.Second)
+	setDefault(&o.SweepInterval, 15*time.Second)
+	setDefault(&o.ShareTurns, 10)
+	setDefault(&o.ShareTime, time.Minute)
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	o.Logger = o.Logger.With("worker", o.ID)
+	return o
+}
+
+func setDefault[T comparable](v *T, def T) {
+	var zero T
+	if *v == zero {
+		*v = def
+	}
+}
+
+func (o Options) validate() error {
+	var errs []error
+	for name, bad := range map[string]bool{
+		"Concurrency": o.Concurrency < 0, "AgentTimeout": o.AgentTimeout < 0, "DrainTimeout": o.DrainTimeout < 0,
+		"MaxAttempts": o.MaxAttempts < 0, "RetryBackoff": o.RetryBackoff < 0, "SweepInterval": o.SweepInterval < 0,
+		"ShareTurns": o.ShareTurns < 0, "ShareTime": o.ShareTime < 0, "MessageMaxAge": o.MessageMaxAge < 0,
+	} {
+		if bad {
+			errs = append(errs, fmt.Errorf("worker: Options.%s is negative", name))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// newID tells an operator where the worker runs, and is unique.
+func newID() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "worker"
+	}
+	return fmt.Sprintf("%s-%d-%s", host, os.Getpid(), strings.ToLower(rand.Text()[:4]))
+}

@@ -1,0 +1,20 @@
+package worker
+
+import "turnstile/pkg/sessionqueue"
+
+// listen hears what is asked of this worker's turns.
+func (w *Worker) listen(ready func()) {
+	err := w.queue.Signals(w.ctx, ready, func(sig sessionqueue.Signal) {
+		for _, s := range w.snapshot() {
+			switch {
+			case sig.TaskID != "" && s.hold.Runs(sig.TaskID):
+				s.ask(s.hold.Turn().Fence, sig.Asked)
+			case sig.Token != "" && s.hold.Token() == sig.Token:
+				s.ask(sig.Fence, sig.Asked)
+			}
+		}
+	})
+	if err != nil {
+		w.log.Error("listening for signals ended; renewals still learn of them", "error", err)
+	}
+}

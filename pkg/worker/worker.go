@@ -1,0 +1,126 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+
+	"turnstile/pkg/agent"
+	"turnstile/pkg/sessionqueue"
+)
+
+// Worker runs turns until it is drained. It is started once.
+type Worker struct {
+	opts  Options
+	agent agent.Agent
+	queue *sessionqueue.Consumer
+	rdb   redis.UniversalClient
+	log   *slog.Logger
+
+	// ctx is that of everything this worker does; it ends after the last turn.
+	ctx    context.Context
+	cancel context.CancelFunc
+	loops  sync.WaitGroup // dispatch, keeper, signals, timers
+	served sync.WaitGroup // sessions
+
+	draining chan struct{} // closed: claim nothing more
+	popping  chan struct{} // closed: dispatch has ended
+	slots    chan struct{} // a token for each session that is served
+	others   waiters
+
+	mu       sync.Mutex
+	started  bool
+	ended    bool // draining has begun
+	sessions map[*served]struct{}
+
+	maintenance *maintenance
+}
+
+// New checks the options; it does not connect.
+func New(rdb redis.UniversalClient, a agent.Agent, opts Options) (*Worker, error) {
+	if err := opts.validate(); err != nil {
+		return nil, err
+	}
+	opts = opts.withDefaults()
+	if i, ok := a.(agent.Immediate); ok {
+		opts.Queue.Immediate = i.Immediate()
+	}
+	queue, err := sessionqueue.NewConsumer(rdb, opts.Queue)
+	if err != nil {
+		return nil, err
+	}
+	w := &Worker{
+		opts: opts, agent: a, queue: queue, rdb: rdb, log: opts.Logger,
+		draining: make(chan struct{}), popping: make(chan struct{}),
+		slots:    make(chan struct{}, opts.Concurrency),
+		sessions: map[*served]struct{}{},
+	}
+	w.others.ask = queue.OthersWait
+	w.ctx, w.cancel = context.WithCancel(context.Background())
+	return w, nil
+}
+
+// ID names the worker, as in `worker ps`.
+func (w *Worker) ID() string { return w.opts.ID }
+
+// Start begins to claim sessions. It returns once the worker listens for signals
+// and has looked once for work that nobody announced. ctx bounds Start only.
+func (w *Worker) Start(ctx context.Context) error {
+	w.mu.Lock()
+	if w.started || w.ended {
+		w.mu.Unlock()
+		return errors.New("worker: started or drained before")
+	}
+	w.started = true
+	w.mu.Unlock()
+
+	if w.opts.Maintenance {
+		m, err := startMaintenance(w.rdb, w.queue, w.log)
+		if err != nil {
+			return err
+		}
+		w.maintenance = m
+	}
+	listening := make(chan struct{})
+	w.loop(func() { w.listen(func() { close(listening) }) })
+	select {
+	case <-listening:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	w.loop(w.keep)
+	w.loop(func() { w.every("due", w.due) })
+	w.loop(func() { w.every("reap", w.reap) })
+	w.loop(func() { w.every("sweep", w.sweep) })
+	w.loop(w.dispatch)
+	w.log.Info("worker started", "concurrency", w.opts.Concurrency)
+	return nil
+}
+
+func (w *Worker) loop(f func()) {
+	w.loops.Add(1)
+	go func() {
+		defer w.loops.Done()
+		f()
+	}()
+}
+
+// Draining reports whether the worker has been told to end.
+func (w *Worker) Draining() bool {
+	select {
+	case <-w.draining:
+		return true
+	default:
+		return false
+	}
+}
+
+// Running counts the sessions that are served now.
+func (w *Worker) Running() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.sessions)
+}
