@@ -196,7 +196,7 @@ func (c *Client) announce(ctx context.Context, sessionKey string, now, at int64)
 	_, err := c.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		p.SAdd(ctx, rediskey.AllQueues, rediskey.Queue(sessionKey))
 		p.ZAdd(ctx, rediskey.Sessions, redis.Z{Score: float64(now), Member: sessionKey})
-		queueWake(ctx, p, now, wakeUp{sessionKey, at})
+		queueWake(ctx, p, now, claimGrace, wakeUp{sessionKey, at})
 		return nil
 	})
 	return err

@@ -56,7 +56,7 @@ type Config struct {
 
 	// RecoveryRate is how many sessions of dead owners are put back to work in a
 	// second, by all workers together. Defaults to 50.
-	RecoveryRate int
+	RecoveryRate float64
 }
 
 func (c Config) withDefaults() Config {
@@ -83,8 +83,9 @@ func setDefault[T comparable](v *T, def T) {
 // Consumer takes messages out of the sessions' queues, for one worker. Its
 // methods may be called concurrently.
 type Consumer struct {
-	rdb redis.UniversalClient
-	cfg Config
+	rdb   redis.UniversalClient
+	cfg   Config
+	moves batcher
 }
 
 // NewConsumer does not connect; Prepare does.
@@ -92,8 +93,13 @@ func NewConsumer(rdb redis.UniversalClient, cfg Config) (*Consumer, error) {
 	if cfg.Worker == "" {
 		return nil, errors.New("sessionqueue: Config.Worker is empty")
 	}
-	return &Consumer{rdb: rdb, cfg: cfg.withDefaults()}, nil
+	c := &Consumer{rdb: rdb, cfg: cfg.withDefaults()}
+	c.moves.c = c
+	return c, nil
 }
+
+// grace is how long a session that was woken may go unclaimed.
+func (c *Consumer) grace() time.Duration { return min(claimGrace, c.cfg.SentinelTTL) }
 
 // Config is the configuration with its defaults filled in.
 func (c *Consumer) Config() Config { return c.cfg }
@@ -137,7 +143,7 @@ func (c *Consumer) PutBack(ctx context.Context, sessions []string) error {
 	for i, s := range sessions {
 		ups[i].session = s
 	}
-	return wake(ctx, c.rdb, now.UnixMilli(), ups...)
+	return wake(ctx, c.rdb, now.UnixMilli(), c.grace(), ups...)
 }
 
 // OthersWait reports whether sessions wait for a free worker.
@@ -178,8 +184,18 @@ func (c *Consumer) Claim(parent context.Context, sessions []string) ([]*Hold, er
 			waiting = append(waiting, wakeUp{h.session, a.int(1)})
 		}
 	}
+	// Senders announce with claimGrace; a shorter lease is to be looked after sooner.
+	if len(holds) > 0 && c.cfg.SentinelTTL < claimGrace {
+		owned := make([]redis.Z, len(holds))
+		for i, h := range holds {
+			owned[i] = c.ownedUntil(h)
+		}
+		if err := c.rdb.ZAdd(parent, rediskey.Owned, owned...).Err(); err != nil {
+			failed = errors.Join(failed, err)
+		}
+	}
 	if len(waiting) > 0 {
-		if err := wake(parent, c.rdb, 0, waiting...); err != nil {
+		if err := wake(parent, c.rdb, 0, 0, waiting...); err != nil {
 			failed = errors.Join(failed, err)
 		}
 	}

@@ -10,7 +10,8 @@ import (
 )
 
 // claimGrace is how long a session that was put into the ready index may go
-// unclaimed before reap looks whether its claimer has died.
+// unclaimed before reap looks whether its claimer has died. A worker whose
+// sentinels live shorter uses their TTL.
 const claimGrace = 15 * time.Second
 
 // wakeUp is a session that can be claimed at a time, ms by Redis' clock.
@@ -22,22 +23,22 @@ type wakeUp struct {
 // wake tells the workers of sessions to claim. A session enters the owned index
 // before the ready index, so that one that was popped by a worker that then died
 // is found again.
-func wake(ctx context.Context, rdb redis.Cmdable, now int64, ups ...wakeUp) error {
+func wake(ctx context.Context, rdb redis.Cmdable, now int64, grace time.Duration, ups ...wakeUp) error {
 	_, err := rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		queueWake(ctx, p, now, ups...)
+		queueWake(ctx, p, now, grace, ups...)
 		return nil
 	})
 	return err
 }
 
-func queueWake(ctx context.Context, p redis.Pipeliner, now int64, ups ...wakeUp) {
+func queueWake(ctx context.Context, p redis.Pipeliner, now int64, grace time.Duration, ups ...wakeUp) {
 	var owned, ready, due []redis.Z
 	for _, u := range ups {
 		if u.at > now {
 			due = append(due, redis.Z{Score: float64(u.at), Member: u.session})
 			continue
 		}
-		owned = append(owned, redis.Z{Score: float64(now + claimGrace.Milliseconds()), Member: u.session})
+		owned = append(owned, redis.Z{Score: float64(now + grace.Milliseconds()), Member: u.session})
 		ready = append(ready, redis.Z{Score: float64(now), Member: u.session})
 	}
 	if len(ready) > 0 {

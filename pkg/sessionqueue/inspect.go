@@ -28,7 +28,9 @@ type SessionInfo struct {
 	Turn      string // the id of the turn that runs
 	Messages  []string
 
-	Since     time.Duration // how long the turn has been running
+	StartedAt time.Time     // when the turn was claimed, by Redis' clock
+	Since     time.Duration // how long it has been running
+	Mode      session.Mode  // what a message does that names no mode, while the turn runs
 	Left      time.Duration // how long the sentinel lives without renewal
 	Pending   int           // messages that wait in line
 	Scheduled int           // messages that wait for their time
@@ -96,8 +98,8 @@ func (c *Client) sessions(ctx context.Context, keys []string) ([]SessionInfo, er
 		for i, key := range keys {
 			k := rediskey.For(key)
 			all[i] = reads{
-				run:      p.HMGet(ctx, k.Run(), "token", "worker", "fence", "phase", "started_at", "ids"),
-				record:   p.HMGet(ctx, k.Record(), "session_id", "entries"),
+				run:      p.HMGet(ctx, k.Run(), "token", "worker", "fence", "phase", "started_at", "ids", "mode"),
+				record:   p.HMGet(ctx, k.Record(), "session_id"),
 				sentinel: p.Get(ctx, k.Sentinel()),
 				ttl:      p.PTTL(ctx, k.Sentinel()),
 				pending:  p.LLen(ctx, k.Pending()), scheduled: p.ZCard(ctx, k.Scheduled()),
@@ -113,15 +115,20 @@ func (c *Client) sessions(ctx context.Context, keys []string) ([]SessionInfo, er
 	for i, key := range keys {
 		r, rec := answer(all[i].run.Val()), answer(all[i].record.Val())
 		s := SessionInfo{
-			Session: key, Phase: PhaseIdle, SessionID: rec.str(0), Fence: number(r.str(2)), Entries: number(rec.str(1)),
+			Session: key, Phase: PhaseIdle, SessionID: rec.str(0), Fence: number(r.str(2)),
 			Pending: int(all[i].pending.Val()), Scheduled: int(all[i].scheduled.Val() + all[i].retried.Val()),
 			Archived: int(all[i].archived.Val()),
+		}
+		if r.str(6) == s.SessionID { // else it has begun anew since the last turn
+			s.Entries = number(r.str(7))
 		}
 		if token := all[i].sentinel.Val(); token != "" && token == r.str(0) {
 			prefix := session.IDPrefix(key)
 			s.Phase, s.Worker, s.Left = r.str(3), r.str(1), all[i].ttl.Val()
 			s.Turn = prefix + r.str(2)
-			s.Since = now.Val().Sub(time.UnixMilli(number(r.str(4))))
+			s.StartedAt = time.UnixMilli(number(r.str(4)))
+			s.Since = now.Val().Sub(s.StartedAt)
+			s.Mode = session.Mode(r.str(6))
 			var ids []string
 			if err := json.Unmarshal([]byte(r.str(5)), &ids); err != nil {
 				return nil, fmt.Errorf("run record of %s: %w", key, err)

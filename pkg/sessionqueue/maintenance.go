@@ -107,30 +107,33 @@ func (c *Consumer) Forget(ctx context.Context) (forgotten int, err error) {
 		sessions[i], _ = z.Member.(string)
 		scores[sessions[i]] = fmt.Sprintf("%.0f", z.Score)
 	}
-	ids := make([]string, len(sessions))
-	for i, s := range sessions {
-		ids[i], err = c.rdb.HGet(ctx, rediskey.For(s).Record(), "session_id").Result()
-		if err != nil && !errors.Is(err, redis.Nil) {
-			return 0, err
-		}
-	}
 	var gone []string
 	var kept []redis.Z
-	for i, s := range sessions {
-		n, err := forgetScript.Run(ctx, c.rdb, keys(s, ids[i], now), rediskey.For(s).TaskPrefix(), c.cfg.SessionTTL.Milliseconds()).Int()
-		if err != nil {
-			return 0, fmt.Errorf("forget %s: %w", s, err)
-		}
-		if n == 1 {
+	var failed error
+	for _, s := range sessions {
+		ok, err := c.forget(ctx, s, now)
+		switch {
+		case err != nil:
+			failed = errors.Join(failed, fmt.Errorf("forget %s: %w", s, err))
+		case ok:
 			gone = append(gone, s)
-		} else {
+		default:
 			kept = append(kept, redis.Z{Score: float64(now.UnixMilli()), Member: s})
 		}
 	}
 	if len(kept) > 0 {
 		if err := c.rdb.ZAddXX(ctx, rediskey.Sessions, kept...).Err(); err != nil {
-			return 0, err
+			return 0, errors.Join(failed, err)
 		}
 	}
-	return len(gone), removeUnchanged(ctx, c.rdb, rediskey.Sessions, gone, scores)
+	return len(gone), errors.Join(failed, removeUnchanged(ctx, c.rdb, rediskey.Sessions, gone, scores))
+}
+
+func (c *Consumer) forget(ctx context.Context, session string, now time.Time) (gone bool, err error) {
+	k := rediskey.For(session)
+	id, err := c.rdb.HGet(ctx, k.Record(), "session_id").Result()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return false, err
+	}
+	return forgetScript.Run(ctx, c.rdb, keys(session, id, now), k.TaskPrefix(), c.cfg.SessionTTL.Milliseconds()).Bool()
 }

@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
@@ -55,11 +58,11 @@ func (h *Hold) Emit(ctx context.Context, events []Event) error {
 	h.mu.Unlock()
 	args := []any{h.consumer.cfg.SentinelTTL.Milliseconds(), seq, h.consumer.cfg.EventsCap}
 	for _, e := range events {
-		text, err := marshal(e)
+		event, err := marshal(e)
 		if err != nil {
 			return fmt.Errorf("encode event: %w", err)
 		}
-		args = append(args, text)
+		args = append(args, event)
 	}
 	_, err := h.move(ctx, "emit", emitScript, true, args...)
 	return err
@@ -102,6 +105,7 @@ func (h *Hold) Finish(ctx context.Context, end End) (more bool, err error) {
 func (h *Hold) finishArgs(end End) ([]any, error) {
 	c := h.consumer.cfg
 	turn := h.Turn()
+	end.Error = text(end.Error)
 	outcome, err := marshal(Event{
 		Type: EventTurnEnded, SessionID: turn.SessionID, Turn: turn.ID, Fence: turn.Fence, Messages: []string{turn.Message.ID},
 		Status: end.Status, Reply: end.Reply, Error: end.Error, DurationMS: time.Since(turn.Started).Milliseconds(),
@@ -122,11 +126,11 @@ func (h *Hold) finishArgs(end End) ([]any, error) {
 		len(end.Entries), c.TranscriptCap, c.TranscriptTTL.Milliseconds(), flag(end.Release), h.consumer.phase(), h.prefix,
 		flag(end.Status == StatusDone), turn.SessionID, 1, completion(c.Retention, turn), h.taskID)
 	for _, e := range end.Entries {
-		text, err := marshal(e)
+		entry, err := marshal(e)
 		if err != nil {
 			return nil, fmt.Errorf("encode entry: %w", err)
 		}
-		args = append(args, text)
+		args = append(args, entry)
 	}
 	return args, nil
 }
@@ -134,9 +138,9 @@ func (h *Hold) finishArgs(end End) ([]any, error) {
 // Retry gives the turn back to the head of the line after a failure. It may be
 // taken again after wait. The error's text is kept with the message.
 func (h *Hold) Retry(ctx context.Context, cause error, wait time.Duration) error {
-	turn := h.Turn()
-	return h.requeue(ctx, wait, fmt.Sprint(turn.Attempt), cause.Error(), Event{
-		Type: EventTurnRetry, Error: cause.Error(), Attempt: turn.Attempt, RetryInMS: wait.Milliseconds(),
+	turn, why := h.Turn(), text(cause.Error())
+	return h.requeue(ctx, wait, fmt.Sprint(turn.Attempt), why, Event{
+		Type: EventTurnRetry, Error: why, Attempt: turn.Attempt, RetryInMS: wait.Milliseconds(),
 	})
 }
 
@@ -149,12 +153,12 @@ func (h *Hold) Requeue(ctx context.Context, reason string) error {
 func (h *Hold) requeue(ctx context.Context, wait time.Duration, attempts, failure string, e Event) error {
 	turn := h.Turn()
 	e.Turn, e.Fence, e.Messages = turn.ID, turn.Fence, []string{turn.Message.ID}
-	text, err := marshal(e)
+	event, err := marshal(e)
 	if err != nil {
 		return fmt.Errorf("encode event: %w", err)
 	}
 	reply, err := h.move(ctx, "requeue", requeueScript, false,
-		h.prefix, wait.Milliseconds(), attempts, failure, text, h.consumer.cfg.EventsCap, h.taskID)
+		h.prefix, wait.Milliseconds(), attempts, failure, event, h.consumer.cfg.EventsCap, h.taskID)
 	if err != nil {
 		return err
 	}
@@ -174,11 +178,15 @@ func (h *Hold) released(ctx context.Context, reply answer) error {
 	}
 	// The lease's own context has just ended.
 	ctx = context.WithoutCancel(ctx)
-	if err := wake(ctx, h.consumer.rdb, now, wakeUp{h.session, at}); err != nil {
+	if err := wake(ctx, h.consumer.rdb, now, h.consumer.grace(), wakeUp{h.session, at}); err != nil {
 		return fmt.Errorf("released %s, but its waiting messages were not announced: %w", h.session, err)
 	}
 	return nil
 }
+
+// text is s as protobuf's strings have to be: an agent's stderr may hold any
+// bytes, and asynq could not read the task any more.
+func text(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
 func flag(b bool) string {
 	if b {
@@ -200,6 +208,7 @@ type Renewal struct {
 func (c *Consumer) Renew(ctx context.Context, holds []*Hold) []Renewal {
 	sent := time.Now()
 	renewals := make([]Renewal, len(holds))
+	var owned []redis.Z
 	replies := c.pipeline(ctx, renewScript, len(holds), func(i int) ([]string, []any) {
 		h := holds[i]
 		h.mu.Lock()
@@ -215,8 +224,22 @@ func (c *Consumer) Renew(ctx context.Context, holds []*Hold) []Renewal {
 		if r.Err == nil {
 			holds[i].lease.Extend(sent, c.cfg.SentinelTTL)
 			r.Fence, r.Asked, r.Waiting = reply.int(1), asked(reply.str(2)), int(reply.int(3))
+			owned = append(owned, c.ownedUntil(holds[i]))
 		}
 		renewals[i] = r
 	}
+	// Reap follows the sentinels by itself; this is for a session that it does not
+	// know of. On an error the next renewal, or a sweep, puts it right.
+	if len(owned) > 0 {
+		_ = c.rdb.ZAddNX(ctx, rediskey.Owned, owned...).Err()
+	}
 	return renewals
+}
+
+// ownedUntil is when reap is to look after a hold: at its sentinel's end, by
+// Redis' clock as far as the worker knows it.
+func (c *Consumer) ownedUntil(h *Hold) redis.Z {
+	t := h.Turn()
+	end := t.StartedAt.Add(time.Since(t.Started) + c.cfg.SentinelTTL)
+	return redis.Z{Score: float64(end.UnixMilli()), Member: h.session}
 }

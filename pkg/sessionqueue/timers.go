@@ -58,7 +58,7 @@ func (c *Consumer) Due(ctx context.Context) (pause time.Duration, err error) {
 	}
 	pause = pauseUntil(now, next)
 	if len(sessions) > 0 {
-		if err := wake(ctx, c.rdb, now, wakeUps(sessions)...); err != nil {
+		if err := wake(ctx, c.rdb, now, c.grace(), wakeUps(sessions)...); err != nil {
 			return timerCeiling, err
 		}
 		if err := removeUnchanged(ctx, c.rdb, rediskey.Due, sessions, scores); err != nil {
@@ -92,13 +92,13 @@ func (c *Consumer) Reap(ctx context.Context) (recovered int, pause time.Duration
 	}
 	hold := timerFloor
 	if len(sessions) > 0 {
-		budget := int(math.Ceil(float64(c.cfg.RecoveryRate) * timerFloor.Seconds()))
+		budget := int(math.Ceil(c.cfg.RecoveryRate * timerFloor.Seconds()))
 		if recovered, err = c.reap(ctx, now, sessions, scores, budget); err != nil {
 			return recovered, timerCeiling, errors.Join(err, c.yieldTimer(ctx, "reap", timerFloor))
 		}
 		next = now
 		// What was recovered is paid for with time in which nobody reaps.
-		hold = max(hold, time.Duration(recovered)*time.Second/time.Duration(c.cfg.RecoveryRate))
+		hold = max(hold, time.Duration(float64(recovered)/c.cfg.RecoveryRate*float64(time.Second)))
 	}
 	return recovered, max(hold, pauseUntil(now, next)), c.yieldTimer(ctx, "reap", hold)
 }
@@ -111,7 +111,7 @@ func (c *Consumer) reap(ctx context.Context, now int64, sessions []string, score
 	}
 	var later []redis.Z // looked at again at the score
 	var look []string
-	grace := float64(now + claimGrace.Milliseconds())
+	grace := float64(now + c.grace().Milliseconds())
 	for i, s := range sessions {
 		if queued[i] != 0 {
 			later = append(later, redis.Z{Score: grace, Member: s})
@@ -144,8 +144,8 @@ func (c *Consumer) reap(ctx context.Context, now int64, sessions []string, score
 		}
 	}
 	_, pipeErr := c.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		queueWake(ctx, p, now, ready...)
-		queueWake(ctx, p, 0, waiting...)
+		queueWake(ctx, p, now, c.grace(), ready...)
+		queueWake(ctx, p, 0, 0, waiting...)
 		if len(later) > 0 {
 			p.ZAddGT(ctx, rediskey.Owned, later...)
 		}
@@ -193,6 +193,7 @@ func (c *Consumer) Sweep(ctx context.Context, interval time.Duration) (woken int
 		return 0, err
 	}
 	seen := map[string]bool{}
+	var failed error
 	visit := func(sessions []string) error {
 		var unseen []string
 		for _, s := range sessions {
@@ -203,10 +204,11 @@ func (c *Consumer) Sweep(ctx context.Context, interval time.Duration) (woken int
 		}
 		n, err := c.sweep(ctx, unseen)
 		woken += n
-		return err
+		failed = errors.Join(failed, err) // one broken session must not hide the others
+		return ctx.Err()
 	}
 	err = errors.Join(c.eachQueue(ctx, visit), c.eachSession(ctx, visit))
-	return woken, err
+	return woken, errors.Join(failed, err)
 }
 
 func (c *Consumer) sweep(ctx context.Context, sessions []string) (woken int, err error) {
@@ -239,10 +241,10 @@ func (c *Consumer) sweep(ctx context.Context, sessions []string) (woken int, err
 				// Reap's, which paces what it recovers.
 				p.ZAddNX(ctx, rediskey.Owned, redis.Z{Score: float64(l.now), Member: s})
 			case l.what == lookReady:
-				queueWake(ctx, p, l.now, wakeUp{session: s})
+				queueWake(ctx, p, l.now, c.grace(), wakeUp{session: s})
 				woken++
 			case l.what == lookWait:
-				queueWake(ctx, p, 0, wakeUp{s, l.n})
+				queueWake(ctx, p, 0, 0, wakeUp{s, l.n})
 			}
 		}
 		return nil

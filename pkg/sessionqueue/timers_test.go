@@ -13,9 +13,14 @@ import (
 	sq "turnstile/pkg/sessionqueue"
 )
 
+// pop takes what is ready, and does not wait: go-redis blocks no less than a second.
 func (b *bench) pop() []string {
 	b.Helper()
-	sessions, err := b.c.Pop(b.ctx, 1000, 10*time.Millisecond)
+	if others, err := b.c.OthersWait(b.ctx); err != nil || !others {
+		must(b, err)
+		return nil
+	}
+	sessions, err := b.c.Pop(b.ctx, 1000, time.Second)
 	must(b, err)
 	return sessions
 }

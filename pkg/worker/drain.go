@@ -14,6 +14,9 @@ const (
 	ReasonRestart  Reason = "restart_timeout"
 )
 
+// reasonLease is why a turn is given back whose agent was killed by its guardian.
+const reasonLease Reason = "lease_lost"
+
 // notice is what the sessions that are active when a drain begins are told.
 func (r Reason) notice() string {
 	what := "shutting down"

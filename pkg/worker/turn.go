@@ -115,6 +115,12 @@ func (t *turn) settle(result agent.Result, err error, release func() bool) (more
 	switch {
 	case errors.Is(cause, agent.ErrLeaseLost):
 		return false, t.hold.Lease().Held()
+	case errors.Is(err, agent.ErrLeaseLost):
+		// The agent's guardian did not hear of a renewal in time, and killed it.
+		if err := t.hold.Lease().Held(); err != nil {
+			return false, err
+		}
+		return t.giveBack(drainError{reasonLease}, release)
 	case errors.Is(cause, sessionqueue.ErrStopAsked), errors.Is(err, sessionqueue.ErrStopAsked):
 		return t.stopped(release)
 	case errors.Is(cause, sessionqueue.ErrInterruptAsked):

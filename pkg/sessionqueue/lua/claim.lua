@@ -18,18 +18,18 @@ local token, ttl, phase, prefix = ARGV[2], tonumber(ARGV[3]), ARGV[5], ARGV[6]
 local now = now_ms()
 
 local r = call('HMGET', run, 'token', 'fence', 'phase', 'ids', 'stop', 'interrupt', 'sid', 'entries',
-  'hold', 'reset', 'resume', 'done')
+  'hold', 'reset', 'resume', 'done', 'rotated')
 local rec = call('HMGET', record, 'session_id', 'fence', 'created_at')
 local fence, sid, entries, hold = r[2], rec[1], tonumber(r[8]) or 0, r[9]
 
 local owner = call('GET', sentinel)
 if owner == token and r[1] == token then
-  return {'turn', now, tonumber(fence), r[7], entries, r[10], r[11], taken(cjson.decode(r[4])[1], now)}
+  return {'turn', now, tonumber(fence), r[7], entries, r[10] or '', r[11] or '', taken(cjson.decode(r[4])[1], now)}
 end
 if owner then return {'held', call('PTTL', sentinel)} end
 
 -- In most claims there is none of these.
-local special = call('EXISTS', paused, active, scheduled, retry, resume) > 0
+local special = call('EXISTS', paused, active, scheduled, retry, resume, followups) > 0
 local dead = r[3] == 'starting' or r[3] == 'running'
 if special and call('EXISTS', paused) == 1 then return {'paused'} end
 
@@ -84,14 +84,15 @@ else
   h, gone = head(due)
 end
 local wait = h and held(h[1], hold, now)
-if #left == 0 and not dead and (wait or not h and gone == 0) then
+if #left == 0 and #due == 0 and not dead and (wait or not h and gone == 0) then
   wait = wait or next_at(hold, now)
   if wait then return {'wait', wait} end
   return {'empty'}
 end
-if #left > 0 then -- the keys of what follows, before the first write
+if #left > 0 or #due > 0 then -- the keys of what follows, before the first write
   call('ZCARD', archived)
   call('ZCARD', completed)
+  call('LLEN', pending)
 end
 if special then call('HLEN', followups) end
 call('ZCARD', lease)
@@ -107,8 +108,12 @@ for _, e in ipairs(ending) do
   if verdict[1] == 'archive' then
     archive(id, e[2], e[3], verdict[3], outcome, now)
   else
-    call('HSET', task .. id, 'state', 'completed', 'result', outcome, 'msg', with_completion(e[2], keep, seconds))
-    call('ZADD', completed, int(seconds + keep), id)
+    if keep > 0 then
+      call('HSET', task .. id, 'state', 'completed', 'result', outcome, 'msg', with_completion(e[2], keep, seconds))
+      call('ZADD', completed, int(seconds + keep), id)
+    else
+      call('DEL', task .. id)
+    end
     if e[3] then call('DEL', e[3]) end
     add(processed, processed_day, 1)
   end
@@ -129,8 +134,9 @@ end
 forward(due, now)
 
 if not h or wait then
+  skip(gone)
   call('DEL', sentinel)
-  call('HSET', run, 'token', '', 'phase', 'idle', 'done', '0', 'last', '')
+  call('HSET', run, 'token', '', 'phase', 'idle', 'done', '0')
   if suspended then call('HSET', resume, 'suspended', '1') end
   local at = wait or next_at(hold, now)
   if at then return {'wait', at} end
@@ -149,10 +155,14 @@ if sid ~= r[7] then entries = 0 end
 fence = int(next_fence(math.max(tonumber(fence) or 0, tonumber(rec[2]) or 0), now))
 local ends = lease_end(now, ttl)
 local message = take(h, gone, now, ends)
+if special then call('HDEL', followups, own_id(prefix, h[1])) end
 -- A small hash is searched from its beginning: what finish uses comes first.
-call('HSET', run, 'token', token, 'fence', fence, 'entries', int(entries), 'done', '0', 'hold', '', 'rotated', '',
-  'ids', '[' .. quote(h[1]) .. ']', 'last', '', 'phase', phase, 'sid', sid, 'stop', '', 'interrupt', '', 'seq', '',
-  'worker', ARGV[4], 'started_at', int(now), 'mode', ARGV[7], 'cap', ARGV[8], 'reset', reset, 'resume', mark)
+-- What names a fence or an id (stop, interrupt, seq, hold) needs no clearing.
+call('HSET', run, 'token', token, 'fence', fence, 'entries', int(entries), 'done', '0',
+  'ids', '[' .. quote(h[1]) .. ']', 'phase', phase, 'sid', sid, 'started_at', int(now),
+  'worker', ARGV[4], 'mode', ARGV[7], 'cap', ARGV[8])
+if (r[13] or '') ~= '' then call('HSET', run, 'rotated', '') end
+if (r[10] or '') ~= reset or (r[11] or '') ~= mark then call('HSET', run, 'reset', reset, 'resume', mark) end
 if rec[3] then
   call('HSET', record, 'session_id', sid, 'fence', fence, 'updated_at', int(now))
 else

@@ -9,9 +9,9 @@
 
 if not owned() then return {'lost'} end
 local at, seq = string.match(call('HGET', run, 'seq') or '', '^(%d+) (%d+)$') -- of which turn
-if at == fence and tonumber(seq) >= tonumber(ARGV[5]) then return {'ok'} end
 call('XLEN', events)
 call('PEXPIRE', sentinel, ARGV[4])
+if at == fence and tonumber(seq) >= tonumber(ARGV[5]) then return {'ok'} end
 call('HSET', run, 'seq', fence .. ' ' .. ARGV[5])
 for i = 7, #ARGV do call('XADD', events, 'MAXLEN', '~', ARGV[6], '*', 'e', ARGV[i]) end
 return {'ok'}

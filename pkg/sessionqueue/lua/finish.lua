@@ -51,6 +51,8 @@ if ARGV[13] ~= '1' and not (special and call('EXISTS', paused) == 1) then
   if h and held(h[1], r[5], now) then h = false end
 end
 if special then call('HLEN', followups) end
+call('ZCARD', lease)
+call('LLEN', pending)
 
 -- The first writes free; those that a wrong type may still fail are undone.
 local bin, score = completed, int(seconds + keep)
@@ -81,7 +83,7 @@ end
 
 for _, a in ipairs(done) do
   local id = a[1]
-  pcall('ZREM', lease, id)
+  call('ZREM', lease, id)
   if special then call('HDEL', followups, own_id(prefix, id)) end
   if not complete then
     archive(id, a[2], a[3], ARGV[6], ARGV[8], now)
@@ -111,11 +113,12 @@ if not h or counted >= 10 then
 end
 
 if not h then
+  skip(gone)
   call('DEL', sentinel)
   if special and call('EXISTS', pending) == 0 then call('DEL', followups) end
   call('HSET', run, 'token', '', 'phase', 'idle', 'last', token .. ' ' .. fence .. ' released',
     'sid', sid, 'entries', int(entries), 'done', '0')
-  call('HSET', record, 'updated_at', int(now))
+  pcall('HSET', record, 'updated_at', int(now))
   pcall('XADD', events, 'MAXLEN', '~', cap, '*', 'e', ARGV[8])
   return {'released', next_at(r[5], now) or 0, now}
 end
@@ -123,6 +126,7 @@ end
 local following = int(next_fence(fence, now))
 local ends = lease_end(now, tonumber(ARGV[4]))
 local message = take(h, gone, now, ends)
+if special then call('HDEL', followups, own_id(prefix, h[1])) end
 call('HSET', run, 'fence', following, 'entries', int(entries), 'done', int(counted), 'ids', '[' .. quote(h[1]) .. ']',
   'last', token .. ' ' .. fence .. ' next', 'phase', ARGV[14], 'started_at', int(now))
 if rotated then call('HSET', run, 'sid', sid, 'rotated', '') end

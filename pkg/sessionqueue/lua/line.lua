@@ -54,10 +54,15 @@ local function head(due)
   end
 end
 
+-- skip(gone): ids without a task leave the line.
+local function skip(gone)
+  for _ = 1, gone do call('RPOP', pending) end
+end
+
 -- take(h, gone, now, ends): the head of the line becomes active. Answers what
 -- the worker is told of it: {id, msg, age in ms, redeliveries}.
 local function take(h, gone, now, ends)
-  for _ = 1, gone do call('RPOP', pending) end
+  skip(gone)
   call('RPOPLPUSH', pending, active)
   if h[3] then
     call('HSET', task .. h[1], 'state', 'active')

@@ -7,17 +7,20 @@
 -- Answers {deleted, 1 if more are due, 1 if the queue still holds any task}.
 
 local seconds = math.floor(now_ms() / 1000)
-local n, more = 0, 0
+local old, more = {}, 0
 for _, z in ipairs({{completed, seconds}, {archived, seconds - tonumber(ARGV[3])}}) do
   local ids = call('ZRANGEBYSCORE', z[1], '-inf', int(z[2]), 'LIMIT', 0, ARGV[2])
   for _, id in ipairs(ids) do
-    local _, unique = load(id)
-    call('DEL', task .. id)
-    call('ZREM', z[1], id)
-    if unique then call('DEL', unique) end
+    local unique = pcall('HGET', task .. id, 'unique_key')
+    if type(unique) ~= 'string' or pcall('GET', unique) ~= id then unique = false end
+    old[#old + 1] = {z[1], id, unique}
   end
-  n = n + #ids
   if #ids == tonumber(ARGV[2]) then more = 1 end
 end
+for _, t in ipairs(old) do
+  call('DEL', task .. t[2])
+  call('ZREM', t[1], t[2])
+  if t[3] then call('DEL', t[3]) end
+end
 local any = call('EXISTS', pending, active, scheduled, retry, completed, archived)
-return {n, more, any > 0 and 1 or 0}
+return {#old, more, any > 0 and 1 or 0}
