@@ -181,7 +181,11 @@ func TestContract_RunOfADeadLetter(t *testing.T) {
 	if _, ended, err := b.client.Result(b.ctx, key, "a"); ended || err != nil {
 		t.Errorf("the result of a message that waits again: %v, %v", ended, err)
 	}
-	got := b.waitFor("a")
+	got, followed := b.waitFor("a"), make(chan sq.Status, 1)
+	go func() {
+		o, _ := b.client.Follow(b.ctx, key, "a", func(sq.Event) {})
+		followed <- o.Status
+	}()
 	b.sweep()
 	h = b.start()
 	if h.Turn().Age > 30*time.Second || h.Turn().Fence <= first.Fence {
@@ -189,6 +193,7 @@ func TestContract_RunOfADeadLetter(t *testing.T) {
 	}
 	b.finish(h)
 	equal(t, "status", (<-got).Status, sq.StatusDone)
+	equal(t, "status to a follower", <-followed, sq.StatusDone)
 }
 
 // The operator's buttons at every point of a turn. The session survives each of

@@ -85,4 +85,16 @@ func TestFullRedis(t *testing.T) {
 			equal(t, "reply to "+id, b.outcome(id).Reply, fmt.Sprint("re: ", id))
 		}
 	})
+	t.Run("finish of a message that an operator deleted", func(t *testing.T) {
+		rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), DB: 62})
+		defer rdb.Close()
+		b := benchOn(t, rdb)
+		b.sayAll("a", "b")
+		h := b.start()
+		rdb.Del(b.ctx, b.k.Task(b.task("a")))
+		full(true)
+		defer full(false)
+		equal(t, "goes on", b.finish(h), true)
+		equal(t, "with", h.Turn().Message.ID, "b")
+	})
 }

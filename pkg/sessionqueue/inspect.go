@@ -98,7 +98,7 @@ func (c *Client) sessions(ctx context.Context, keys []string) ([]SessionInfo, er
 		for i, key := range keys {
 			k := rediskey.For(key)
 			all[i] = reads{
-				run:      p.HMGet(ctx, k.Run(), "token", "worker", "fence", "phase", "started_at", "ids", "mode"),
+				run:      p.HMGet(ctx, k.Run(), "token", "worker", "fence", "phase", "started_at", "ids", "mode", "sid", "entries"),
 				record:   p.HMGet(ctx, k.Record(), "session_id"),
 				sentinel: p.Get(ctx, k.Sentinel()),
 				ttl:      p.PTTL(ctx, k.Sentinel()),
@@ -119,8 +119,8 @@ func (c *Client) sessions(ctx context.Context, keys []string) ([]SessionInfo, er
 			Pending: int(all[i].pending.Val()), Scheduled: int(all[i].scheduled.Val() + all[i].retried.Val()),
 			Archived: int(all[i].archived.Val()),
 		}
-		if r.str(6) == s.SessionID { // else it has begun anew since the last turn
-			s.Entries = number(r.str(7))
+		if r.str(7) == s.SessionID { // else it has begun anew since the last turn
+			s.Entries = number(r.str(8))
 		}
 		if token := all[i].sentinel.Val(); token != "" && token == r.str(0) {
 			prefix := session.IDPrefix(key)

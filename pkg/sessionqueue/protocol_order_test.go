@@ -167,6 +167,22 @@ func TestRefusals(t *testing.T) {
 	equal(t, "now", b.say("no", session.ModeReject).Status, sq.Accepted)
 }
 
+// What is refused leaves nothing behind that grows, however long the turn.
+func TestRefusalsDoNotPileUp(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.say("a")
+	h := b.start()
+	for i := range 150 {
+		b.say(fmt.Sprint("no", i), session.ModeReject)
+	}
+	b.say("b")
+	b.finish(h)
+	if n := b.rdb.HLen(b.ctx, b.k.Followups()).Val(); n > 100 {
+		t.Errorf("%d entries are kept for refused messages", n)
+	}
+}
+
 // A follow-up of a worker whose default is to reject, interrupt.
 func TestBusyModeOfTheWorker(t *testing.T) {
 	t.Parallel()
