@@ -41,14 +41,10 @@ func core(t *testing.T, start func(*testing.T) string) {
 	must(t, err)
 	t.Cleanup(func() { rdb.Close() })
 	b := benchOn(t, rdb)
-	lines := func(step string) { t.Helper(); b.noSessionLeft(step) }
 
 	// Submit, claim, finish, next, release.
-	for i, id := range []string{"a", "b", "c"} {
-		r := b.say(id)
-		equal(t, "status", r.Status, sq.Accepted)
-		equal(t, "position", r.Position, 0)
-		_ = i
+	for _, id := range []string{"a", "b", "c"} {
+		equal(t, "status", b.say(id).Status, sq.Accepted)
 	}
 	equalList(t, "popped", b.pop(), key)
 	h := b.start()
@@ -98,7 +94,7 @@ func core(t *testing.T, start func(*testing.T) string) {
 	}
 	equal(t, "d's end", (<-got).Reply, "re: d")
 	equalList(t, "transcript", b.transcript(sid), "a", "re: a", "urgent", "re: urgent", "c", "re: c", "d", "re: d")
-	lines("drained")
+	b.nothingLeft("drained")
 	b.sayAll("e", "f", "g")
 	h = b.start()
 	s, err := b.client.Stop(b.ctx, key)
@@ -107,7 +103,7 @@ func core(t *testing.T, start func(*testing.T) string) {
 	_, err = h.Finish(b.ctx, sq.End{Status: sq.StatusStopped})
 	must(t, err)
 	equal(t, "stopped", b.outcome("g").Status, sq.StatusStopped)
-	lines("stopped")
+	b.nothingLeft("stopped")
 
 	// Delayed messages, the sweep, three deaths.
 	b.delayed("later2")
@@ -157,11 +153,11 @@ func core(t *testing.T, start func(*testing.T) string) {
 		_, err := h.Finish(b.ctx, sq.End{Status: sq.StatusDone})
 		must(t, err)
 	}
-	lines("the end")
+	b.nothingLeft("the end")
 }
 
-// noSessionLeft: nothing runs and nothing waits.
-func (b *bench) noSessionLeft(when string) {
+// nothingLeft: nothing runs and nothing waits.
+func (b *bench) nothingLeft(when string) {
 	b.Helper()
 	if n := b.rdb.Exists(b.ctx, b.k.Sentinel(), b.k.Pending(), b.k.Active(), b.k.Lease(), b.k.Followups()).Val(); n != 0 {
 		b.Errorf("%s: %d of sentinel, pending, active, lease and follow-ups are left", when, n)

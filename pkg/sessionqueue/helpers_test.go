@@ -3,6 +3,7 @@ package sessionqueue_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"os"
 	"slices"
 	"sort"
@@ -14,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
+	"turnstile/internal/redisconn"
 	"turnstile/internal/rediskey"
 	"turnstile/internal/testredis"
 	"turnstile/pkg/session"
@@ -21,6 +23,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	redisconn.LogTo(slog.New(slog.DiscardHandler)) // go-redis tells of each failover
 	code := m.Run()
 	if code == 0 {
 		if err := goleak.Find(); err != nil {

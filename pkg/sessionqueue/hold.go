@@ -3,6 +3,7 @@ package sessionqueue
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -88,7 +89,10 @@ func (h *Hold) begin(sent time.Time, now, fence int64, sessionID string, entries
 	defer h.mu.Unlock()
 	h.taskID = message.str(0)
 	h.seq = 0
-	h.keys[transcriptKey] = rediskey.For(h.session).Transcript(sessionID)
+	if transcript := rediskey.For(h.session).Transcript(sessionID); h.keys[transcriptKey] != transcript {
+		h.keys = slices.Clone(h.keys) // a renewal or a batch under way reads the old ones
+		h.keys[transcriptKey] = transcript
+	}
 	h.turn = Turn{
 		Session: h.session, SessionID: sessionID, ID: fmt.Sprintf("%s%d", h.prefix, fence), Fence: fence,
 		Age: message.ms(2), Redelivered: int(message.int(3)), Entries: entries,

@@ -120,6 +120,9 @@ func (c *Client) follow(ctx context.Context, sessionKey, id, from string, see fu
 		for _, m := range events {
 			from = m.ID
 			if end, ended := w.hear(m); ended {
+				if _, over, err := c.Result(ctx, sessionKey, id); err == nil && !over {
+					continue // an earlier end: the message was run again
+				}
 				return outcomeOf(sessionKey, id, end), nil
 			}
 		}

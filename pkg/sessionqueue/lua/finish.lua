@@ -58,6 +58,7 @@ call('LLEN', pending)
 local bin, score = completed, int(seconds + keep)
 if not complete then bin, score = archived, int(seconds) end
 local done, broken = {}, false
+if #acks == 0 then call('PEXPIRE', sentinel, ARGV[4]) end
 for _, a in ipairs(acks) do
   if call('LREM', active, 1, a[1]) == 1 then
     done[#done + 1] = a

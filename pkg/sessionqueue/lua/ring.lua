@@ -71,6 +71,13 @@ if refusal then
   call('DEL', task .. id)
   call('HSET', followups, own_id(prefix, id),
     '{"refused":"' .. refusal .. '","nonce":"' .. nonce .. '","cap":' .. (tonumber(r[6]) or 0) .. '}')
+  -- Refusals are kept for senders whose answer got lost, not for ever.
+  if call('HLEN', followups) > waiting + 64 then
+    local all = call('HGETALL', followups)
+    for i = 1, #all, 2 do
+      if all[i] ~= own_id(prefix, id) and string.sub(all[i + 1], 1, 11) == '{"refused":' then call('HDEL', followups, all[i]) end
+    end
+  end
   return {now, refusal, tonumber(r[6]) or 0, mine}
 end
 
