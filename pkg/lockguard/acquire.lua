@@ -13,8 +13,8 @@
 -- answer fence: the lock is the token's, for a full ttl
 --        {fence, ms left}: it was the token's already
 --        {fence, ms left (negative: for ever), owner, since us, phase, place, how many are ahead}:
---        it is another's; fence 0 and the other three empty if unknown, place 0
---        if not in the line
+--        it is another's; owner, since and phase are empty if unknown, the fence
+--        is then the last known one; place is 0 if not in the line
 local channel = ARGV[5]
 local fence = fence_after(record, now)
 
@@ -23,23 +23,20 @@ local last, since, phase, held_by, holders_owner = string.match(record or '', '^
 if holder == token then
   return {last or '0', redis.call('PTTL', sentinel)}
 end
-local first = redis.call('ZRANGE', waiters, 0, 0)[1]
-redis.call('HLEN', waiting) -- fails here, before any write, if it is no hash
+redis.call('ZCARD', waiters)
+redis.call('HLEN', waiting) -- what is of a wrong type fails here, before any write
 
 if not holder then
-  local chosen = token
-  if first == token then -- its turn has come
-    redis.call('SET', sentinel, token, 'PX', ttl)
-    redis.call('ZREM', waiters, token)
-    redis.call('HDEL', waiting, token)
-  else
-    -- Somebody waits, and nobody released: whoever held it died. The SET asks
-    -- a full Redis before anybody is told.
-    redis.call('SET', sentinel, token, 'PX', ttl)
-    chosen, holders_owner = pass_on(sentinel, run, waiters, waiting, fence, now)
-  end
-  if not chosen or chosen == token then
+  -- Somebody waits, and nobody released: whoever held it died. The SET asks a
+  -- full Redis before anybody is told.
+  redis.call('SET', sentinel, token, 'PX', ttl)
+  local chosen
+  chosen, holders_owner = pass_on(sentinel, run, waiters, waiting, fence, now, token)
+  if not chosen then
+    chosen = token
     give(sentinel, run, token, owner, fence, now, ttl, keep)
+  end
+  if chosen == token then
     return fence
   end
   last, since, phase = fence, now, 'starting'

@@ -3,7 +3,7 @@ package lockguard_test
 import (
 	"context"
 	"errors"
-	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -11,43 +11,16 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"turnstile/internal/rediskey"
 	"turnstile/internal/testredis"
 	"turnstile/pkg/lockguard"
 )
 
-// newGuard makes a guard that is closed, and its client checked for leaks of
-// the line, at the test's end.
-func newGuard(t testing.TB, client redis.UniversalClient, options ...lockguard.Option) *lockguard.Guard {
+// contend lets many goroutines of two guards count under one lock.
+func contend(t *testing.T, client redis.UniversalClient, rounds int) {
 	t.Helper()
-	g, err := lockguard.New(client, options...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = g.Close() })
-	return g
-}
-
-func acquire(t testing.TB, g *lockguard.Guard, name string) *lockguard.Lock {
-	t.Helper()
-	lock, err := g.Acquire(t.Context(), name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return lock
-}
-
-func release(t testing.TB, lock *lockguard.Lock) {
-	t.Helper()
-	if err := lock.Release(context.Background()); err != nil {
-		t.Errorf("release: %v", err)
-	}
-}
-
-func TestExclusiveUnderContention(t *testing.T) {
-	t.Parallel()
-	client := testredis.New(t)
 	guards := []*lockguard.Guard{newGuard(t, client), newGuard(t, client)}
-	const goroutines, rounds = 16, 25
+	const goroutines = 16
 	var inside atomic.Int32
 	var counter int // guarded by the lock alone
 	var lastFence int64
@@ -79,13 +52,231 @@ func TestExclusiveUnderContention(t *testing.T) {
 	if counter != goroutines*rounds {
 		t.Errorf("%d rounds, want %d", counter, goroutines*rounds)
 	}
-	if _, err := guards[0].Holder(t.Context(), "n"); !errors.Is(err, lockguard.ErrFree) {
-		t.Errorf("afterwards: %v, want ErrFree", err)
+	mustBeFree(t, guards[0], "n")
+	k := rediskey.ForLock("n")
+	if n, err := client.Exists(t.Context(), k.Waiters(), k.Waiting()).Result(); err != nil || n > 0 {
+		t.Errorf("%d keys of the line are left (%v)", n, err)
 	}
-	keys, err := client.Keys(t.Context(), "*wait*").Result()
-	if err != nil || len(keys) > 0 {
-		t.Errorf("left behind: %v (%v)", keys, err)
+}
+
+func TestExclusiveUnderContention(t *testing.T) {
+	t.Parallel()
+	contend(t, testredis.New(t), 25)
+}
+
+func TestFirstComeFirstServed(t *testing.T) {
+	t.Parallel()
+	client := testredis.New(t)
+	guards := []*lockguard.Guard{newGuard(t, client), newGuard(t, client), newGuard(t, client)}
+	lock := acquire(t, guards[0], "n")
+	const waiters = 12
+	var line []<-chan outcome
+	for i := range waiters {
+		line = append(line, acquireSoon(t.Context(), t, guards[i%len(guards)], "n", i+1))
 	}
-	_ = fmt.Sprint
-	_ = time.Now
+	for i, outcomes := range line {
+		release(t, lock)
+		next := got(t, outcomes, soon)
+		if next.Fence() <= lock.Fence() {
+			t.Errorf("waiter %d: fence %d after %d", i, next.Fence(), lock.Fence())
+		}
+		if h := holder(t, guards[0], "n"); h.Waiting != waiters-1-i || h.Fence != next.Fence() {
+			t.Errorf("waiter %d: %+v", i, h)
+		}
+		if _, err := guards[i%len(guards)].TryAcquire(t.Context(), "n"); !errors.Is(err, lockguard.ErrHeld) {
+			t.Errorf("TryAcquire while others wait: %v, want ErrHeld", err)
+		}
+		lock = next
+	}
+	release(t, lock)
+	mustBeFree(t, guards[0], "n")
+}
+
+func TestTryAcquireTellsWhoHolds(t *testing.T) {
+	t.Parallel()
+	client := testredis.New(t)
+	a := newGuard(t, client, lockguard.WithOwner("worker one"))
+	b := newGuard(t, client)
+	mustBeFree(t, a, "n")
+	before := time.Now().Add(-time.Minute) // whatever little the clocks differ
+	lock := acquire(t, a, "n")
+	if err := lock.Promote(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	_, err := b.TryAcquire(t.Context(), "n")
+	var held *lockguard.HeldError
+	if !errors.Is(err, lockguard.ErrHeld) || !errors.As(err, &held) {
+		t.Fatalf("%v, want a HeldError", err)
+	}
+	h := held.Holder
+	if h.Owner != "worker one" || h.Phase != lockguard.Running || h.Fence != lock.Fence() ||
+		h.Since.Before(before) || h.Left <= 0 || h.Left > 15*time.Second {
+		t.Errorf("holder %+v", h)
+	}
+	if text := err.Error(); !strings.Contains(text, "held by worker one since 20") || !strings.Contains(text, "(running)") {
+		t.Errorf("text %q", text)
+	}
+	release(t, lock)
+	mustBeFree(t, a, "n")
+}
+
+func TestPhases(t *testing.T) {
+	t.Parallel()
+	g := newGuard(t, testredis.New(t), lockguard.WithOwner("o"))
+	lock := acquire(t, g, "n")
+	if h := holder(t, g, "n"); h.Phase != lockguard.Starting {
+		t.Errorf("phase %q, want starting", h.Phase)
+	}
+	for range 2 {
+		if err := lock.Promote(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if h := holder(t, g, "n"); h.Phase != lockguard.Running || h.Owner != "o" || h.Fence != lock.Fence() {
+			t.Errorf("%+v, want running", h)
+		}
+	}
+	release(t, lock)
+	if err := lock.Promote(t.Context()); !errors.Is(err, lockguard.ErrLost) {
+		t.Errorf("promote after release: %v, want ErrLost", err)
+	}
+}
+
+func TestReleaseTwice(t *testing.T) {
+	t.Parallel()
+	client := testredis.New(t)
+	g := newGuard(t, client)
+	lock := acquire(t, g, "n")
+	release(t, lock)
+	other := acquire(t, g, "n")
+	release(t, lock)
+	if h := holder(t, g, "n"); h.Fence != other.Fence() {
+		t.Errorf("the second release freed another's hold: %+v", h)
+	}
+	if cause := context.Cause(lock.Context()); !errors.Is(cause, context.Canceled) || errors.Is(cause, lockguard.ErrLost) {
+		t.Errorf("cause %v, want context.Canceled", cause)
+	}
+	release(t, other)
+}
+
+func TestReleaseByACancelledCaller(t *testing.T) {
+	t.Parallel()
+	g := newGuard(t, testredis.New(t))
+	ctx, cancel := context.WithCancel(t.Context())
+	lock, err := g.Acquire(ctx, "n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	if lock.Context().Err() == nil {
+		t.Error("the lock's context outlives the acquirer's")
+	}
+	if err := lock.Held(); err != nil {
+		t.Errorf("still held until released: %v", err)
+	}
+	if err := lock.Release(ctx); err != nil {
+		t.Error(err)
+	}
+	mustBeFree(t, g, "n")
+}
+
+func TestFenceRises(t *testing.T) {
+	t.Parallel()
+	client := testredis.New(t)
+	g := newGuard(t, client, lockguard.WithTTL(100*time.Millisecond), lockguard.WithoutRenewal())
+	k := rediskey.ForLock("n")
+	var last int64
+	next := func(what string) *lockguard.Lock {
+		t.Helper()
+		lock := acquire(t, g, "n")
+		if lock.Fence() <= last {
+			t.Errorf("%s: fence %d after %d", what, lock.Fence(), last)
+		}
+		last = lock.Fence()
+		return lock
+	}
+	for range 100 {
+		release(t, next("in a loop"))
+	}
+	next("before an expiry") // never released: the next one waits for its end
+	release(t, next("after an expiry"))
+	if ttl := client.PTTL(t.Context(), k.Run()).Val(); ttl < 59*time.Minute {
+		t.Errorf("the record lives %v, want an hour", ttl)
+	}
+	client.Del(t.Context(), k.Run())
+	release(t, next("after the record is gone"))
+	// The clock was set back: what is stored is ahead of it.
+	stored := int64(8_000_000_000_000_000)
+	client.Set(t.Context(), k.Run(), "8000000000000000 8000000000000000 running t o", 0)
+	release(t, next("with the clock behind"))
+	release(t, next("with the clock behind, again"))
+	if last != stored+2 {
+		t.Errorf("fence %d, want %d", last, stored+2)
+	}
+}
+
+func TestRenewalOutlivesTheTTL(t *testing.T) {
+	t.Parallel()
+	client := testredis.New(t)
+	const ttl = 400 * time.Millisecond
+	g := newGuard(t, client, lockguard.WithTTL(ttl))
+	ctx, cancel := context.WithCancel(t.Context())
+	lock, err := g.Acquire(ctx, "n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cancel() // does not stop the renewal
+	first := lock.Deadline()
+	for lock.Deadline().Before(first.Add(2 * ttl)) {
+		if err := lock.Held(); err != nil {
+			t.Fatal(err)
+		}
+		if h := holder(t, g, "n"); h.Fence != lock.Fence() {
+			t.Fatalf("%+v, want fence %d", h, lock.Fence())
+		}
+	}
+	release(t, lock)
+}
+
+func TestWithoutRenewal(t *testing.T) {
+	t.Parallel()
+	g := newGuard(t, testredis.New(t), lockguard.WithTTL(500*time.Millisecond), lockguard.WithoutRenewal())
+	lock := acquire(t, g, "n")
+	before := lock.Deadline()
+	if err := lock.Renew(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if !lock.Deadline().After(before) {
+		t.Error("Renew did not extend the hold")
+	}
+	awaitLost(t, lock, soon)
+	if err := lock.Renew(t.Context()); !errors.Is(err, lockguard.ErrLost) {
+		t.Errorf("renew: %v, want ErrLost", err)
+	}
+}
+
+func TestBadInput(t *testing.T) {
+	t.Parallel()
+	client := testredis.New(t)
+	for _, options := range [][]lockguard.Option{
+		{lockguard.WithTTL(0)}, {lockguard.WithTTL(-time.Second)}, {lockguard.WithMaxWait(-1)},
+	} {
+		if _, err := lockguard.New(client, options...); err == nil {
+			t.Error("bad options were taken")
+		}
+	}
+	g := newGuard(t, client)
+	for _, name := range []string{"", "{a}", "}", "session:a", strings.Repeat("n", 513)} {
+		if _, err := g.Acquire(t.Context(), name); !errors.Is(err, lockguard.ErrName) {
+			t.Errorf("Acquire %.20q: %v, want ErrName", name, err)
+		}
+		if _, err := g.TryAcquire(t.Context(), name); !errors.Is(err, lockguard.ErrName) {
+			t.Errorf("TryAcquire %.20q: %v, want ErrName", name, err)
+		}
+		if _, err := g.Holder(t.Context(), name); !errors.Is(err, lockguard.ErrName) {
+			t.Errorf("Holder %.20q: %v, want ErrName", name, err)
+		}
+	}
+	if n, err := client.DBSize(t.Context()).Result(); err != nil || n != 0 {
+		t.Errorf("%d keys were written (%v)", n, err)
+	}
 }

@@ -11,9 +11,9 @@ import (
 type Phase string
 
 const (
-	// Starting: the lock is held, what it is for has not begun.
+	// Starting says that the lock is held, and what it is for has not begun.
 	Starting Phase = "starting"
-	// Running: Promote was called.
+	// Running says that Promote was called.
 	Running Phase = "running"
 )
 

@@ -86,7 +86,7 @@ func TestLeaseEnd(t *testing.T) {
 		time.Sleep(time.Minute)
 		l.Lose(nil)
 		for _, err := range []error{context.Cause(l.Context()), l.Held()} {
-			if err != context.Canceled {
+			if !errors.Is(err, context.Canceled) || errors.Is(err, ErrLost) {
 				t.Errorf("%v, want context.Canceled", err)
 			}
 		}
@@ -101,7 +101,7 @@ func TestLeaseParentEnds(t *testing.T) {
 	reason := errors.New("draining")
 	cancel(reason)
 	<-l.Context().Done()
-	if cause := context.Cause(l.Context()); cause != reason {
+	if cause := context.Cause(l.Context()); !errors.Is(cause, reason) {
 		t.Errorf("cause %v, want %v", cause, reason)
 	}
 	if err := l.Held(); err != nil {

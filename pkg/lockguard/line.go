@@ -183,7 +183,7 @@ func (l *line) listen(s *subscription) {
 			s.replace(pubsub)
 		default:
 			failures++
-			if answered(err) || (failures >= maxFailures && !s.confirmed()) {
+			if refused(err) || (failures >= maxFailures && !s.confirmed()) {
 				s.err = err
 				return
 			}

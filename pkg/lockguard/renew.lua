@@ -15,7 +15,9 @@ local record = redis.call('GET', run)
 redis.call('PEXPIRE', sentinel, ttl)
 if record and phase ~= '' then
   local before, after = string.match(record, '^(%d+ %d+ )%a+(.*)$')
-  redis.call('SET', run, before .. phase .. after)
+  if before then
+    redis.call('SET', run, before .. phase .. after)
+  end
 end
 redis.call('PEXPIRE', run, ARGV[3])
 return 1

@@ -70,7 +70,7 @@ func (q *queued) acquire() (*Lock, error) {
 		case err == nil:
 			failures = 0
 			alarm.Reset(q.recheck())
-		case answered(err) || q.limited.Err() != nil:
+		case refused(err) || q.limited.Err() != nil:
 			return nil, q.leave(err)
 		default: // Redis cannot be reached: stay, it may come back
 			alarm.Reset(min(q.guard.ttl/2, 20*time.Millisecond<<min(failures, 6)))

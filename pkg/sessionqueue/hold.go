@@ -76,11 +76,12 @@ func (h *Hold) Lease() *lockguard.Lease { return h.lease }
 // Token is the sentinel's value: new for every claim.
 func (h *Hold) Token() string { return h.token }
 
-// Runs reports whether the turn that runs now is that of an asynq task.
-func (h *Hold) Runs(taskID string) bool {
+// Runs answers the fence of the turn that runs now, if it is that of an asynq
+// task.
+func (h *Hold) Runs(taskID string) (fence int64, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.taskID == taskID
+	return h.turn.Fence, h.taskID == taskID
 }
 
 // begin takes a turn from a script's answer. message is {id, msg, age, redeliveries}.

@@ -141,7 +141,8 @@ func TestSignals(t *testing.T) {
 	}
 	must(t, b.inspector().CancelProcessing(b.task("a")))
 	s = next(b.task("a"))
-	if !errors.Is(s.Asked, sq.ErrStopAsked) || !h.Runs(s.TaskID) {
+	fence, runs := h.Runs(s.TaskID)
+	if !errors.Is(s.Asked, sq.ErrStopAsked) || !runs || fence != h.Turn().Fence {
 		t.Errorf("asynqmon's Cancel: %+v", s)
 	}
 	cancel()

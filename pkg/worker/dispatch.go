@@ -60,6 +60,9 @@ func (w *Worker) claim(sessions []string) (taken int, err error) {
 // takeSlots waits for a free slot and takes all that are free, up to claimBatch.
 // 0: the worker drains.
 func (w *Worker) takeSlots() (n int) {
+	if w.Draining() {
+		return 0 // a select would take either, and another pop takes its time
+	}
 	select {
 	case <-w.draining:
 		return 0

@@ -56,6 +56,13 @@ func (w *Worker) Drain(ctx context.Context, reason Reason) {
 		return
 	}
 	w.log.Info("draining", "reason", reason, "running", w.Running(), "timeout", w.opts.DrainTimeout)
+	quiet := make(chan struct{})
+	go func() {
+		defer close(quiet)
+		if w.maintenance != nil {
+			w.maintenance.stop() // takes its time: beside the turns, not behind them
+		}
+	}()
 	<-w.popping
 	for _, s := range w.snapshot() {
 		s.notify(reason.notice())
@@ -74,9 +81,7 @@ func (w *Worker) Drain(ctx context.Context, reason Reason) {
 		s.drain(drainError{reason})
 	}
 	<-idle
-	if w.maintenance != nil {
-		w.maintenance.stop()
-	}
+	<-quiet
 	w.cancel()
 	w.loops.Wait()
 	w.log.Info("drained")

@@ -49,7 +49,7 @@ func startMaintenance(rdb redis.UniversalClient, queue *sessionqueue.Consumer, l
 	m.server = asynq.NewServerFromRedisClient(rdb, asynq.Config{
 		Concurrency:       1,
 		Queues:            map[string]int{maintenanceQueue: 1},
-		TaskCheckInterval: 5 * time.Second,
+		TaskCheckInterval: time.Second, // Shutdown waits for up to one and a half of it
 		Logger:            asynqLogger{m.log},
 		LogLevel:          asynq.InfoLevel,
 	})

@@ -45,14 +45,16 @@ func (r *recorder) record(e agent.Event) {
 	r.send(sessionqueue.AgentEvent(r.turn.ID, e))
 }
 
-// notice tells the user something that is not the agent's.
-func (r *recorder) notice(text string) {
+// notice tells the user something that is not the agent's. False: it is too
+// late for this turn.
+func (r *recorder) notice(text string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.over {
-		return
+		return false
 	}
 	r.send(sessionqueue.Event{Type: sessionqueue.EventNotice, Turn: r.turn.ID, Text: text})
+	return true
 }
 
 // send queues an event; adjacent pieces of text become one.
@@ -71,15 +73,25 @@ func isText(e sessionqueue.Event) bool {
 	return e.Type == string(agent.EventText) || e.Type == string(agent.EventThought)
 }
 
-// flush sends what is unsent. Events are a courtesy to whoever watches: one that
-// cannot be sent does not end the turn.
+// flush is the timer's: it sends what is unsent. After the end that is stop's
+// affair, for by then the hold may be at its next turn.
 func (r *recorder) flush() {
 	r.sending.Lock()
 	defer r.sending.Unlock()
 	r.mu.Lock()
+	if r.over {
+		r.mu.Unlock()
+		return
+	}
 	events := r.unsent
 	r.unsent, r.timer = nil, nil
 	r.mu.Unlock()
+	r.emit(events)
+}
+
+// emit sends a batch. Events are a courtesy to whoever watches: one that cannot
+// be sent does not end the turn.
+func (r *recorder) emit(events []sessionqueue.Event) {
 	if err := r.turn.hold.Emit(r.turn.hold.Lease().Context(), events); err != nil {
 		r.turn.log.Warn("events were not sent", "events", len(events), "error", err)
 	}
@@ -93,13 +105,16 @@ func (r *recorder) stop() {
 	if r.timer != nil {
 		r.timer.Stop()
 	}
-	rest := len(r.unsent) > 1 || len(r.unsent) == 1 && r.unsent[0].Type != string(agent.EventText)
 	r.mu.Unlock()
-	if rest {
-		r.flush()
-	}
 	r.sending.Lock() // a batch that is under way
 	defer r.sending.Unlock()
+	r.mu.Lock()
+	rest := r.unsent
+	r.unsent = nil
+	r.mu.Unlock()
+	if len(rest) > 1 || len(rest) == 1 && rest[0].Type != string(agent.EventText) {
+		r.emit(rest)
+	}
 }
 
 // remember makes transcript entries of events.

@@ -23,7 +23,8 @@ type served struct {
 	turn    *turn // that runs, or nil between two
 	asked   error // of the turn with this fence, which had not begun when it was asked
 	fence   int64
-	drained error // set by a drain whose time is up
+	drained error  // set by a drain whose time is up
+	notice  string // for the user, from when there was no turn to tell it in
 }
 
 func newServed(w *Worker, h *sessionqueue.Hold) *served {
@@ -78,6 +79,9 @@ func (s *served) begin(t *turn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.turn = t
+	if s.notice != "" && t.recorder.notice(s.notice) {
+		s.notice = ""
+	}
 	if s.asked != nil && s.fence == t.Fence {
 		t.cancel(s.asked)
 	}
@@ -116,10 +120,9 @@ func (s *served) drain(reason error) {
 // notify tells the session's user something.
 func (s *served) notify(text string) {
 	s.mu.Lock()
-	t := s.turn
-	s.mu.Unlock()
-	if t != nil {
-		t.recorder.notice(text)
+	defer s.mu.Unlock()
+	if s.turn == nil || !s.turn.recorder.notice(text) {
+		s.notice = text
 	}
 }
 

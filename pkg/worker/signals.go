@@ -6,9 +6,10 @@ import "turnstile/pkg/sessionqueue"
 func (w *Worker) listen(ready func()) {
 	err := w.queue.Signals(w.ctx, ready, func(sig sessionqueue.Signal) {
 		for _, s := range w.snapshot() {
+			fence, runs := s.hold.Runs(sig.TaskID)
 			switch {
-			case sig.TaskID != "" && s.hold.Runs(sig.TaskID):
-				s.ask(s.hold.Turn().Fence, sig.Asked)
+			case runs:
+				s.ask(fence, sig.Asked)
 			case sig.Token != "" && s.hold.Token() == sig.Token:
 				s.ask(sig.Fence, sig.Asked)
 			}

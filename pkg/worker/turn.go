@@ -46,6 +46,7 @@ func newTurn(s *served) *turn {
 func (t *turn) run(release func() bool) (more bool, err error) {
 	defer t.cancel(errOver)
 	if end, early := t.early(); early {
+		t.recorder.stop()
 		return t.finish(end, release)
 	}
 	result, err := t.runAgent()
@@ -83,12 +84,15 @@ func (t *turn) runAgent() (result agent.Result, err error) {
 		if in.History, err = t.hold.History(t.hold.Lease().Context()); err != nil {
 			return result, agent.Retryable(err)
 		}
+		if err := t.mayStart(); err != nil {
+			return result, err
+		}
 		if err := t.hold.Promote(t.hold.Lease().Context()); err != nil {
 			return result, err
 		}
 	}
-	if t.ctx.Err() != nil {
-		return result, context.Cause(t.ctx)
+	if err := t.mayStart(); err != nil {
+		return result, err
 	}
 	timeout := time.AfterFunc(t.served.w.opts.AgentTimeout, func() {
 		t.cancel(fmt.Errorf("%w: ended after %s", errTimeout, t.served.w.opts.AgentTimeout))
@@ -103,6 +107,16 @@ func (t *turn) runAgent() (result agent.Result, err error) {
 	return t.served.w.agent.Run(agent.WithLease(t.ctx, t.hold.Lease()), in, t.recorder.record)
 }
 
+// mayStart answers why no agent is to be started any more, or nil. The lease is
+// asked itself: the context learns of its end a little later, and a worker that
+// was stopped may come here long after.
+func (t *turn) mayStart() error {
+	if err := t.hold.Lease().Held(); err != nil {
+		return err
+	}
+	return context.Cause(t.ctx)
+}
+
 // settle decides how the turn ends and tells Redis so. An agent that returned
 // without an error has finished, whatever was asked of it meanwhile.
 func (t *turn) settle(result agent.Result, err error, release func() bool) (more bool, _ error) {
@@ -111,10 +125,11 @@ func (t *turn) settle(result agent.Result, err error, release func() bool) (more
 			Status: sessionqueue.StatusDone, Reply: t.recorder.reply(result), Entries: t.recorder.entries(result, false),
 		}, release)
 	}
+	if lost := t.hold.Lease().Held(); lost != nil {
+		return false, lost
+	}
 	cause := context.Cause(t.ctx)
 	switch {
-	case errors.Is(cause, agent.ErrLeaseLost):
-		return false, t.hold.Lease().Held()
 	case errors.Is(err, agent.ErrLeaseLost):
 		// The agent's guardian did not hear of a renewal in time, and killed it.
 		if err := t.hold.Lease().Held(); err != nil {

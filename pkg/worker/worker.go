@@ -68,7 +68,8 @@ func (w *Worker) ID() string { return w.opts.ID }
 
 // Start begins to claim sessions. It returns once the worker listens for signals
 // and has looked once for work that nobody announced. ctx bounds Start only.
-func (w *Worker) Start(ctx context.Context) error {
+// After an error there is still a Drain to be called.
+func (w *Worker) Start(ctx context.Context) (err error) {
 	w.mu.Lock()
 	if w.started || w.ended {
 		w.mu.Unlock()
@@ -76,6 +77,11 @@ func (w *Worker) Start(ctx context.Context) error {
 	}
 	w.started = true
 	w.mu.Unlock()
+	defer func() {
+		if err != nil {
+			close(w.popping) // which a drain waits for
+		}
+	}()
 
 	if w.opts.Maintenance {
 		m, err := startMaintenance(w.rdb, w.queue, w.log)

@@ -1,0 +1,68 @@
+package lockguard_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"turnstile/internal/testredis"
+	"turnstile/pkg/lockguard"
+)
+
+func TestCluster(t *testing.T) {
+	t.Parallel()
+	cluster := testredis.StartCluster(t)
+	client := cluster.Client()
+	t.Run("contention", func(t *testing.T) { contend(t, client, 10) })
+	t.Run("every slot", func(t *testing.T) {
+		g := newGuard(t, client)
+		for _, name := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {
+			lock := acquire(t, g, name)
+			next := got(t, releaseTo(t, g, lock), soon)
+			if err := next.Promote(t.Context()); err != nil {
+				t.Error(err)
+			}
+			release(t, next)
+			mustBeFree(t, g, name)
+		}
+	})
+	t.Run("holder dies", func(t *testing.T) {
+		const ttl = time.Second
+		dead := newGuard(t, client, lockguard.WithTTL(ttl), lockguard.WithoutRenewal())
+		acquire(t, dead, "n2")
+		g := newGuard(t, client)
+		release(t, got(t, acquireSoon(t.Context(), t, g, "n2", 1), ttl+soon))
+	})
+}
+
+func TestEmbeddedServer(t *testing.T) {
+	t.Parallel()
+	server := miniredis.RunT(t)
+	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	t.Cleanup(func() { _ = client.Close() })
+	contend(t, client, 10)
+
+	g := newGuard(t, client, lockguard.WithTTL(time.Minute), lockguard.WithOwner("o"))
+	lock := acquire(t, g, "m")
+	if err := lock.Promote(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if h := holder(t, g, "m"); h.Owner != "o" || h.Phase != lockguard.Running || h.Fence != lock.Fence() {
+		t.Errorf("%+v", h)
+	}
+	if _, err := g.TryAcquire(t.Context(), "m"); !errors.Is(err, lockguard.ErrHeld) {
+		t.Errorf("%v, want ErrHeld", err)
+	}
+	server.FastForward(2 * time.Minute)
+	next := acquire(t, g, "m")
+	if next.Fence() <= lock.Fence() {
+		t.Errorf("fence %d after %d", next.Fence(), lock.Fence())
+	}
+	if err := lock.Release(t.Context()); !errors.Is(err, lockguard.ErrLost) {
+		t.Errorf("%v, want ErrLost", err)
+	}
+	release(t, next)
+}

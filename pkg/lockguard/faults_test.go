@@ -1,0 +1,269 @@
+package lockguard_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"turnstile/internal/testredis"
+	"turnstile/pkg/lockguard"
+)
+
+// Every script is carried out twice, and the caller sees the second answer.
+func TestScriptsRunTwice(t *testing.T) {
+	t.Parallel()
+	client := testredis.New(t)
+	faults := &testredis.Faults{}
+	client.AddHook(faults)
+	g := newGuard(t, client, lockguard.WithTTL(time.Hour), lockguard.WithOwner("o"))
+	faults.RunTwice(testredis.Named("evalsha"), -1)
+
+	lock := acquire(t, g, "n")
+	if h := holder(t, g, "n"); h.Fence != lock.Fence() || h.Phase != lockguard.Starting {
+		t.Errorf("after acquire: %+v, want fence %d", h, lock.Fence())
+	}
+	if err := lock.Promote(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := lock.Renew(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if h := holder(t, g, "n"); h.Fence != lock.Fence() || h.Phase != lockguard.Running || h.Owner != "o" {
+		t.Errorf("after promote and renew: %+v", h)
+	}
+	if _, err := g.TryAcquire(t.Context(), "n"); !errors.Is(err, lockguard.ErrHeld) {
+		t.Errorf("%v, want ErrHeld", err)
+	}
+	// The line, and three handovers.
+	var line []<-chan outcome
+	for i := range 3 {
+		line = append(line, acquireSoon(t.Context(), t, g, "n", i+1))
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	leaving := acquireSoon(ctx, t, g, "n", 4)
+	cancel()
+	failed(t, leaving, context.Canceled)
+	awaitWaiting(t, g, "n", 3)
+	for i, outcomes := range line {
+		release(t, lock)
+		next := got(t, outcomes, soon)
+		if h := holder(t, g, "n"); h.Fence != next.Fence() || next.Fence() <= lock.Fence() || h.Waiting != 2-i {
+			t.Errorf("handover %d: %+v, want fence %d after %d", i, h, next.Fence(), lock.Fence())
+		}
+		lock = next
+	}
+	release(t, lock)
+	mustBeFree(t, g, "n")
+}
+
+func TestLostReplies(t *testing.T) {
+	t.Parallel()
+	client := testredis.New(t)
+	faults := &testredis.Faults{}
+	client.AddHook(faults)
+	g := newGuard(t, client, lockguard.WithTTL(time.Hour))
+	release(t, acquire(t, g, "warm"))
+
+	// Acquired, and nobody was told: it is given back.
+	faults.LoseReply(testredis.Named("evalsha"), 1)
+	if _, err := g.TryAcquire(t.Context(), "n"); !errors.Is(err, testredis.ErrLostReply) {
+		t.Fatalf("%v, want the network's error", err)
+	}
+	lock := acquire(t, g, "n") // soon, not after an hour
+
+	// Released, and nobody was told: asked again, it says so.
+	faults.LoseReply(testredis.Named("evalsha"), 1)
+	if err := lock.Release(t.Context()); !errors.Is(err, testredis.ErrLostReply) {
+		t.Fatalf("%v, want the network's error", err)
+	}
+	other := acquire(t, g, "n")
+	release(t, lock)
+	if h := holder(t, g, "n"); h.Fence != other.Fence() {
+		t.Errorf("%+v, want fence %d", h, other.Fence())
+	}
+
+	// Handed over, and the one who did it was not told.
+	waiting := acquireSoon(t.Context(), t, newGuard(t, secondClient(t)), "n", 1)
+	faults.LoseReply(testredis.Named("evalsha"), 1)
+	if err := other.Release(t.Context()); !errors.Is(err, testredis.ErrLostReply) {
+		t.Fatalf("%v, want the network's error", err)
+	}
+	next := got(t, waiting, soon)
+	release(t, other)
+	if h := holder(t, g, "n"); h.Fence != next.Fence() {
+		t.Errorf("%+v, want fence %d", h, next.Fence())
+	}
+
+	// A lost renewal is only a reason to renew again.
+	release(t, next)
+	lock = acquire(t, g, "n")
+	faults.LoseReply(testredis.Named("evalsha"), 1)
+	if err := lock.Promote(t.Context()); !errors.Is(err, testredis.ErrLostReply) {
+		t.Fatalf("%v, want the network's error", err)
+	}
+	if err := lock.Promote(t.Context()); err != nil {
+		t.Error(err)
+	}
+	release(t, lock)
+}
+
+// secondClient is another client on the test's database.
+func secondClient(t *testing.T) redis.UniversalClient {
+	t.Helper()
+	options, err := redis.ParseURL(testredis.URL(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := redis.NewClient(options)
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+func TestRenewalsThatFail(t *testing.T) {
+	t.Parallel()
+	client := testredis.New(t)
+	faults := &testredis.Faults{}
+	client.AddHook(faults)
+	const ttl = time.Second
+	g := newGuard(t, client, lockguard.WithTTL(ttl))
+	lock := acquire(t, g, "n")
+	broken := errors.New("broken wire")
+	faults.FailBefore(testredis.Named("evalsha"), 5, broken) // for a while
+	for faults.CountNamed("evalsha") < 8 {
+		if err := lock.Held(); err != nil {
+			t.Fatal(err)
+		}
+		runtime.Gosched()
+	}
+	faults.FailBefore(testredis.Named("evalsha"), -1, broken) // for good
+	awaitLost(t, lock, 2*ttl)
+	if cause := context.Cause(lock.Context()); !errors.Is(cause, broken) {
+		t.Errorf("cause %v does not tell why", cause)
+	}
+}
+
+func TestFullRedis(t *testing.T) {
+	t.Parallel()
+	server := testredis.StartServer(t, "--maxmemory-policy", "noeviction")
+	client := server.Client()
+	g := newGuard(t, client, lockguard.WithTTL(time.Hour))
+	lock := acquire(t, g, "n")
+	waiting := acquireSoon(t.Context(), t, g, "n", 1)
+	if err := client.ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
+		t.Fatal(err)
+	}
+	full := func(err error) {
+		t.Helper()
+		if !redis.HasErrorPrefix(err, "OOM") {
+			t.Errorf("%v, want OOM", err)
+		}
+	}
+	_, err := g.TryAcquire(t.Context(), "other")
+	full(err)
+	_, err = g.Acquire(t.Context(), "other")
+	full(err)
+	_, err = g.Acquire(t.Context(), "n") // may not even wait
+	full(err)
+	if err := lock.Promote(t.Context()); err != nil {
+		t.Errorf("promote: %v", err)
+	}
+	if err := lock.Renew(t.Context()); err != nil {
+		t.Errorf("renew: %v", err)
+	}
+	release(t, lock)
+	lock = got(t, waiting, soon)
+	if h := holder(t, g, "n"); h.Fence != lock.Fence() {
+		t.Errorf("%+v, want fence %d", h, lock.Fence())
+	}
+	release(t, lock)
+	mustBeFree(t, g, "n")
+	if n := client.Exists(t.Context(), allKeys("other")...).Val(); n != 0 {
+		t.Errorf("%d keys of a refused lock", n)
+	}
+}
+
+// snapshot is all keys of a lock, as Redis has them.
+func snapshot(t *testing.T, client redis.UniversalClient, name string) string {
+	t.Helper()
+	var text strings.Builder
+	for _, key := range allKeys(name) {
+		fmt.Fprintf(&text, "%s %q\n", key, client.Dump(t.Context(), key).Val())
+	}
+	return text.String()
+}
+
+// One key of a lock is of a wrong type: every call fails or does all that it
+// should, and none leaves half of it.
+func TestWrongTypes(t *testing.T) {
+	t.Parallel()
+	calls := map[string]func(ctx context.Context, g *lockguard.Guard, lock *lockguard.Lock) error{
+		"TryAcquire": func(ctx context.Context, g *lockguard.Guard, _ *lockguard.Lock) error {
+			_, err := g.TryAcquire(ctx, "n")
+			return err
+		},
+		"Acquire": func(ctx context.Context, g *lockguard.Guard, _ *lockguard.Lock) error {
+			_, err := g.Acquire(ctx, "n")
+			return err
+		},
+		"Promote": func(ctx context.Context, _ *lockguard.Guard, lock *lockguard.Lock) error { return lock.Promote(ctx) },
+		"Release": func(ctx context.Context, _ *lockguard.Guard, lock *lockguard.Lock) error { return lock.Release(ctx) },
+		"Holder": func(ctx context.Context, g *lockguard.Guard, _ *lockguard.Lock) error {
+			_, err := g.Holder(ctx, "n")
+			return err
+		},
+	}
+	for i, what := range []string{"sentinel", "run", "waiters", "waiting", "released"} {
+		for call, do := range calls {
+			for _, state := range []string{"free", "held", "held and waited for"} {
+				t.Run(fmt.Sprintf("%s/%s/%s", what, call, state), func(t *testing.T) {
+					t.Parallel()
+					client := testredis.New(t)
+					// Waits, but not for ever.
+					g := newGuard(t, client, lockguard.WithTTL(time.Hour), lockguard.WithMaxWait(100*time.Millisecond))
+					other := newGuard(t, client, lockguard.WithTTL(time.Hour))
+					release(t, releaseAndGet(t, other)) // its subscription is up
+					release(t, releaseAndGet(t, g))
+					lock := acquire(t, other, "n")
+					switch state {
+					case "free":
+						release(t, lock)
+					case "held and waited for":
+						ctx, cancel := context.WithCancel(t.Context())
+						waiting := acquireSoon(ctx, t, other, "n", 1)
+						defer func() {
+							cancel()
+							<-waiting
+						}()
+					}
+					key := allKeys("n")[i]
+					client.Del(t.Context(), key)
+					if err := client.XAdd(t.Context(), &redis.XAddArgs{Stream: key, ID: "1-1", Values: []string{"a", "b"}}).Err(); err != nil {
+						t.Fatal(err)
+					}
+					before := snapshot(t, client, "n")
+					if err := do(t.Context(), g, lock); redis.HasErrorPrefix(err, "WRONGTYPE") {
+						if after := snapshot(t, client, "n"); after != before {
+							t.Errorf("half-written:\n%s\nbecame\n%s", before, after)
+						}
+					} else if after := client.Type(t.Context(), key).Val(); what != "released" && after != "stream" {
+						t.Errorf("%v, and the wrong key became a %s", err, after)
+					}
+				})
+			}
+		}
+	}
+}
+
+// releaseAndGet makes the guard wait once for a lock of another name.
+func releaseAndGet(t *testing.T, g *lockguard.Guard) *lockguard.Lock {
+	t.Helper()
+	name := "warm " + t.Name()
+	lock := acquire(t, g, strings.ReplaceAll(name, "/", "."))
+	return got(t, releaseTo(t, g, lock), soon)
+}

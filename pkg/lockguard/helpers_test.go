@@ -1,0 +1,144 @@
+package lockguard_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"turnstile/internal/rediskey"
+	"turnstile/pkg/lockguard"
+)
+
+// soon is far below the TTL that tests use when they wait for an event which
+// must not take a TTL.
+const soon = 5 * time.Second
+
+// newGuard makes a guard that is closed at the test's end.
+func newGuard(t testing.TB, client redis.UniversalClient, options ...lockguard.Option) *lockguard.Guard {
+	t.Helper()
+	g, err := lockguard.New(client, options...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = g.Close() })
+	return g
+}
+
+func acquire(t testing.TB, g *lockguard.Guard, name string) *lockguard.Lock {
+	t.Helper()
+	lock, err := g.Acquire(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lock
+}
+
+func release(t testing.TB, lock *lockguard.Lock) {
+	t.Helper()
+	if err := lock.Release(context.Background()); err != nil {
+		t.Errorf("release: %v", err)
+	}
+}
+
+// outcome is what an Acquire in the background came to.
+type outcome struct {
+	lock *lockguard.Lock
+	err  error
+}
+
+// acquireSoon starts an Acquire and returns when it stands in the line as the
+// nth.
+func acquireSoon(ctx context.Context, t testing.TB, g *lockguard.Guard, name string, nth int) <-chan outcome {
+	t.Helper()
+	outcomes := make(chan outcome, 1)
+	go func() {
+		lock, err := g.Acquire(ctx, name)
+		outcomes <- outcome{lock, err}
+	}()
+	awaitWaiting(t, g, name, nth)
+	return outcomes
+}
+
+// awaitWaiting returns when n wait for the lock.
+func awaitWaiting(t testing.TB, g *lockguard.Guard, name string, n int) {
+	t.Helper()
+	deadline := time.Now().Add(soon)
+	for {
+		h, err := g.Holder(t.Context(), name)
+		if err == nil && h.Waiting == n {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d wait (%v), want %d", h.Waiting, err, n)
+		}
+	}
+}
+
+// got waits for an Acquire that must succeed.
+func got(t testing.TB, outcomes <-chan outcome, within time.Duration) *lockguard.Lock {
+	t.Helper()
+	select {
+	case o := <-outcomes:
+		if o.err != nil {
+			t.Fatalf("acquire: %v", o.err)
+		}
+		return o.lock
+	case <-time.After(within):
+		t.Fatalf("no lock within %v", within)
+	}
+	return nil
+}
+
+// failed waits for an Acquire that must fail with target.
+func failed(t testing.TB, outcomes <-chan outcome, target error) {
+	t.Helper()
+	select {
+	case o := <-outcomes:
+		if !errors.Is(o.err, target) {
+			t.Fatalf("acquire: %v, want %v", o.err, target)
+		}
+	case <-time.After(soon):
+		t.Fatal("acquire does not return")
+	}
+}
+
+// awaitLost waits for the end of a lock's context, which must be a loss.
+func awaitLost(t testing.TB, lock *lockguard.Lock, within time.Duration) {
+	t.Helper()
+	select {
+	case <-lock.Context().Done():
+	case <-time.After(within):
+		t.Fatalf("the context lives after %v", within)
+	}
+	if cause := context.Cause(lock.Context()); !errors.Is(cause, lockguard.ErrLost) {
+		t.Errorf("cause %v, want ErrLost", cause)
+	}
+	if err := lock.Held(); !errors.Is(err, lockguard.ErrLost) {
+		t.Errorf("Held: %v, want ErrLost", err)
+	}
+}
+
+func holder(t testing.TB, g *lockguard.Guard, name string) lockguard.Holder {
+	t.Helper()
+	h, err := g.Holder(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+func mustBeFree(t testing.TB, g *lockguard.Guard, name string) {
+	t.Helper()
+	if h, err := g.Holder(t.Context(), name); !errors.Is(err, lockguard.ErrFree) {
+		t.Errorf("holder %+v (%v), want ErrFree", h, err)
+	}
+}
+
+// allKeys are the keys of a lock.
+func allKeys(name string) []string {
+	k := rediskey.ForLock(name)
+	return []string{k.Sentinel(), k.Run(), k.Waiters(), k.Waiting(), k.Released()}
+}

@@ -1,0 +1,308 @@
+package lockguard_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"turnstile/internal/rediskey"
+	"turnstile/internal/testredis"
+	"turnstile/pkg/lockguard"
+)
+
+func TestCancelledWaiterLeavesTheLine(t *testing.T) {
+	t.Parallel()
+	client := testredis.New(t)
+	g := newGuard(t, client)
+	lock := acquire(t, g, "n")
+	ctx, cancel := context.WithCancel(t.Context())
+	first := acquireSoon(ctx, t, g, "n", 1)
+	second := acquireSoon(t.Context(), t, g, "n", 2)
+	cancel()
+	failed(t, first, context.Canceled)
+	awaitWaiting(t, g, "n", 1)
+	release(t, lock)
+	release(t, got(t, second, soon))
+	mustBeFree(t, g, "n")
+}
+
+// The grant and the cancellation cross each other, in every order that the
+// scheduler finds. Whoever comes next must not wait for a TTL.
+func TestCancelledWaiterPassesOnItsGrant(t *testing.T) {
+	t.Parallel()
+	g := newGuard(t, testredis.New(t), lockguard.WithTTL(time.Hour))
+	for range 60 {
+		lock := acquire(t, g, "n")
+		ctx, cancel := context.WithCancel(t.Context())
+		first := acquireSoon(ctx, t, g, "n", 1)
+		second := acquireSoon(t.Context(), t, g, "n", 2)
+		var both sync.WaitGroup
+		both.Go(cancel)
+		both.Go(func() { release(t, lock) })
+		if o := <-first; o.err == nil {
+			release(t, o.lock)
+		} else if !errors.Is(o.err, context.Canceled) {
+			t.Fatal(o.err)
+		}
+		release(t, got(t, second, soon))
+		both.Wait()
+	}
+}
+
+func TestCancelledWaiterReturnsAtOnceWhenRedisHangs(t *testing.T) {
+	t.Parallel()
+	server := testredis.StartServer(t)
+	g := newGuard(t, server.Client(), lockguard.WithTTL(time.Minute))
+	lock := acquire(t, g, "n")
+	ctx, cancel := context.WithCancel(t.Context())
+	waiting := acquireSoon(ctx, t, g, "n", 1)
+	server.Pause()
+	cancel()
+	select {
+	case o := <-waiting:
+		if !errors.Is(o.err, context.Canceled) {
+			t.Errorf("%v, want context.Canceled", o.err)
+		}
+	case <-time.After(soon):
+		t.Error("a cancelled Acquire waits for Redis")
+	}
+	server.Resume()
+	awaitWaiting(t, g, "n", 0)
+	release(t, lock)
+}
+
+func TestCancelledBeforeItsScriptWasAnswered(t *testing.T) {
+	t.Parallel()
+	client := testredis.New(t)
+	faults := &testredis.Faults{}
+	client.AddHook(faults)
+	g := newGuard(t, client, lockguard.WithTTL(time.Hour))
+	lock := acquire(t, g, "n")
+	release(t, got(t, releaseTo(t, g, lock), soon)) // the subscription is up now
+	gate := faults.GateReply(testredis.Named("evalsha"))
+	ctx, cancel := context.WithCancel(t.Context())
+	outcomes := make(chan outcome, 1)
+	go func() {
+		lock, err := g.Acquire(ctx, "n")
+		outcomes <- outcome{lock, err}
+	}()
+	<-gate.Arrived() // Redis gave it the lock, it does not know yet
+	cancel()
+	failed(t, outcomes, context.Canceled)
+	faults.Clear()
+	gate.Release()
+	other := acquire(t, g, "n") // at once, not after an hour
+	release(t, other)
+}
+
+// releaseTo lets one waiter wait, and releases the lock to it.
+func releaseTo(t *testing.T, g *lockguard.Guard, lock *lockguard.Lock) <-chan outcome {
+	t.Helper()
+	waiting := acquireSoon(t.Context(), t, g, lock.Name(), 1)
+	release(t, lock)
+	return waiting
+}
+
+func TestPassedDeadlineAndCancelledContext(t *testing.T) {
+	t.Parallel()
+	g := newGuard(t, testredis.New(t))
+	lock := acquire(t, g, "n")
+	defer release(t, lock)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if _, err := g.Acquire(ctx, "n"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("%v, want DeadlineExceeded", err)
+	}
+	if _, err := g.Acquire(ctx, "other"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("%v, want DeadlineExceeded", err)
+	}
+}
+
+func TestMaxWait(t *testing.T) {
+	t.Parallel()
+	client := testredis.New(t)
+	a := newGuard(t, client, lockguard.WithOwner("a"))
+	b := newGuard(t, client, lockguard.WithMaxWait(50*time.Millisecond))
+	lock := acquire(t, a, "n")
+	_, err := b.Acquire(t.Context(), "n")
+	var held *lockguard.HeldError
+	if !errors.As(err, &held) || held.Holder.Owner != "a" {
+		t.Errorf("%v, want a HeldError with owner a", err)
+	}
+	awaitWaiting(t, a, "n", 0)
+	release(t, lock)
+	lock = acquire(t, b, "n")
+	if err := lock.Held(); err != nil {
+		t.Error(err)
+	}
+	if _, limited := lock.Context().Deadline(); limited {
+		t.Error("the limit on the wait limits the hold")
+	}
+	release(t, lock)
+}
+
+func TestCloseEndsWaiting(t *testing.T) {
+	t.Parallel()
+	client := testredis.New(t)
+	a, b := newGuard(t, client), newGuard(t, client)
+	lock := acquire(t, b, "n")
+	waiting := acquireSoon(t.Context(), t, b, "n", 1)
+	for range 2 {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	failed(t, waiting, lockguard.ErrClosed)
+	if h := holder(t, a, "n"); h.Waiting != 0 {
+		t.Errorf("%d still wait after Close", h.Waiting)
+	}
+	if _, err := b.Acquire(t.Context(), "n"); !errors.Is(err, lockguard.ErrClosed) {
+		t.Errorf("acquire: %v, want ErrClosed", err)
+	}
+	if err := lock.Promote(t.Context()); err != nil {
+		t.Errorf("Close ended a hold: %v", err)
+	}
+	release(t, lock)
+}
+
+func TestDeadWaiterIsPassedOver(t *testing.T) {
+	t.Parallel()
+	testredis.Real(t)
+	g := newGuard(t, testredis.New(t), lockguard.WithTTL(time.Minute))
+	lock := acquire(t, g, "n")
+	c := startChild(t, testredis.URL(t), "n", time.Minute)
+	awaitWaiting(t, g, "n", 1)
+	waiting := acquireSoon(t.Context(), t, g, "n", 2)
+	if err := c.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = c.Wait()
+	awaitListeners(t, testredis.New(t), 1)
+	release(t, lock)
+	release(t, got(t, waiting, soon))
+}
+
+// awaitListeners returns when only n of those who wait in this database's line
+// still listen.
+func awaitListeners(t *testing.T, client redis.UniversalClient, n int) {
+	t.Helper()
+	registrations, err := client.HVals(t.Context(), rediskey.ForLock("n").Waiting()).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	deadline := time.Now().Add(soon)
+	for {
+		listening := 0
+		for _, r := range registrations {
+			for _, word := range strings.Fields(r) {
+				counts, err := client.PubSubNumSub(t.Context(), word).Result()
+				if err != nil {
+					t.Fatal(err)
+				}
+				listening += int(counts[word])
+			}
+		}
+		if listening == n {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d listen, want %d", listening, n)
+		}
+	}
+}
+
+// A waiter is stopped while it is given the lock, and goes on after the hold
+// that it never saw has ended: it must not take the old grant for a hold.
+func TestStoppedWaiterDoesNotTrustAnOldGrant(t *testing.T) {
+	t.Parallel()
+	testredis.Real(t)
+	const ttl = time.Second
+	g := newGuard(t, testredis.New(t), lockguard.WithTTL(ttl))
+	lock := acquire(t, g, "n")
+	c := startChild(t, testredis.URL(t), "n", ttl)
+	awaitWaiting(t, g, "n", 1)
+	c.stop(t)
+	release(t, lock) // to the child: its connection still listens
+	if h := holder(t, g, "n"); h.Owner != "child" {
+		t.Fatalf("%+v, want the child", h)
+	}
+	lock = acquire(t, g, "n") // when the child's hold has ended
+	if err := c.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	awaitWaiting(t, g, "n", 1) // back in the line, not holding
+	release(t, lock)
+	c.says(t, "held")
+	if h := holder(t, g, "n"); h.Owner != "child" || h.Fence <= lock.Fence() {
+		t.Errorf("%+v, want the child with a fence over %d", h, lock.Fence())
+	}
+}
+
+func TestBrokenSubscription(t *testing.T) {
+	t.Parallel()
+	server := testredis.StartServer(t)
+	client := server.Client()
+	g := newGuard(t, client, lockguard.WithTTL(time.Hour))
+	lock := acquire(t, g, "n")
+	first := acquireSoon(t.Context(), t, g, "n", 1)
+	second := acquireSoon(t.Context(), t, g, "n", 2)
+	for _, outcomes := range []<-chan outcome{first, second} {
+		if err := client.Do(t.Context(), "CLIENT", "KILL", "TYPE", "pubsub").Err(); err != nil {
+			t.Fatal(err)
+		}
+		release(t, lock) // perhaps before the subscription is back
+		lock = got(t, outcomes, soon)
+	}
+	release(t, lock)
+	mustBeFree(t, g, "n")
+}
+
+func TestServerRestartsWhileOneWaits(t *testing.T) {
+	t.Parallel()
+	server := testredis.StartServer(t)
+	g := newGuard(t, server.Client(), lockguard.WithTTL(3*time.Second))
+	lock := acquire(t, g, "n")
+	waiting := acquireSoon(t.Context(), t, g, "n", 1)
+	server.Kill()
+	server.Start() // empty: nobody holds anything
+	next := got(t, waiting, 2*soon)
+	awaitLost(t, lock, soon)
+	if next.Fence() <= lock.Fence() {
+		t.Errorf("fence %d after %d, though Redis forgot", next.Fence(), lock.Fence())
+	}
+	release(t, next)
+}
+
+func TestWaiterKeepsItsPlaceForLongerThanItsTTL(t *testing.T) {
+	t.Parallel()
+	client := testredis.New(t)
+	const ttl = 600 * time.Millisecond
+	long := newGuard(t, client, lockguard.WithTTL(time.Hour))
+	short := newGuard(t, client, lockguard.WithTTL(ttl))
+	lock := acquire(t, long, "n")
+	first := acquireSoon(t.Context(), t, short, "n", 1)
+	second := acquireSoon(t.Context(), t, long, "n", 2)
+	registered := client.HVals(t.Context(), rediskey.ForLock("n").Waiting()).Val()
+	deadline := time.Now().Add(3 * ttl)
+	for time.Now().Before(deadline) {
+		if h := holder(t, long, "n"); h.Waiting != 2 {
+			t.Fatalf("%d wait, want 2", h.Waiting)
+		}
+	}
+	if again := client.HVals(t.Context(), rediskey.ForLock("n").Waiting()).Val(); strings.Join(again, " ") == strings.Join(registered, " ") {
+		t.Errorf("not renewed: %v", again)
+	}
+	release(t, lock)
+	lock = got(t, first, soon)
+	if left := time.Until(lock.Deadline()); left < ttl/4 {
+		t.Errorf("only %v of trust are left", left)
+	}
+	release(t, lock)
+	release(t, got(t, second, soon))
+}
