@@ -26,6 +26,7 @@ trap 'stop_worker; rm -f "$log"' EXIT
 # start_worker COMMAND: in a process group of its own, until its dashboard answers.
 start_worker() {
 	stop_worker
+	unset REDIS_URL
 	: >"$log"
 	set -m
 	bash -c "exec env $1" </dev/null >"$log" 2>&1 &
@@ -33,7 +34,7 @@ start_worker() {
 	set +m
 	for _ in $(seq 600); do
 		kill -0 "$worker" 2>/dev/null || { bad "$1" "it ended: $(tail -n 3 "$log")"; worker=; return; }
-		REDIS_URL=$(grep -o 'redis://[^ ]*' "$log" | head -n 1 || true)
+		REDIS_URL=$(grep -o 'redis://[0-9.:]*/[0-9]*' "$log" | head -n 1 || true)
 		address=$(grep -o 'http://[^ ]*/asynqmon' "$log" | head -n 1 || true)
 		if [ -n "$address" ] && curl -fsS -o /dev/null "${address%/asynqmon}/readyz" 2>/dev/null; then
 			[ -z "$REDIS_URL" ] || export REDIS_URL
