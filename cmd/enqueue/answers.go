@@ -22,10 +22,13 @@ const (
 	// it the file is read on as answers come.
 	maxWaiting = 20_000
 
-	// waitSlice is how long a message is waited for while others want the slot,
-	// and pollPause how long a slot rests after it found one that has not ended.
+	// waitSlice is how long one message may keep a slot that others may want.
 	waitSlice = 5 * time.Second
-	pollPause = 50 * time.Millisecond
+
+	// lookEvery is how often a message is looked at while there are more than
+	// slots, and lookPause the shortest time a slot rests in between.
+	lookEvery = 500 * time.Millisecond
+	lookPause = 10 * time.Millisecond
 )
 
 // answers waits for the messages of a file and shows how they ended.
@@ -115,8 +118,7 @@ func (a *answers) attend(m awaited) {
 		return
 	}
 	o := a.b.o
-	crowded := len(a.waiting) > 0 && !o.follow
-	if crowded {
+	if n := len(a.room); n > waiters && !o.follow {
 		end, ended, err := a.client.Result(a.ctx, m.session, m.m.ID)
 		if ended {
 			a.end(m, end)
@@ -125,7 +127,7 @@ func (a *answers) attend(m awaited) {
 		if err == nil && (m.until.IsZero() || time.Now().Before(m.until)) {
 			select {
 			case <-a.ctx.Done():
-			case <-time.After(pollPause):
+			case <-time.After(max(lookPause, lookEvery*waiters/time.Duration(n))):
 			}
 			a.waiting <- m
 			return
@@ -148,23 +150,24 @@ func (a *answers) attend(m awaited) {
 		defer time.AfterFunc(waitSlice, func() { cancel(errSlice) }).Stop()
 		end, err = a.client.Wait(ctx, m.session, m.m.ID)
 	}
+	err = waitError(ctx, err)
 	switch {
 	case err == nil:
 		a.end(m, end)
-	case a.ctx.Err() != nil, errors.Is(context.Cause(ctx), errSlice):
+	case a.ctx.Err() != nil, errors.Is(err, errSlice):
 		a.waiting <- m
 	default:
-		a.failed(m, err, ctx)
+		a.failed(m, err)
 	}
 }
 
 // errSlice is the cause of a wait that makes room for others.
 var errSlice = errors.New("others want to be waited for")
 
-func (a *answers) failed(m awaited, err error, ctx context.Context) {
+func (a *answers) failed(m awaited, err error) {
 	f := failure{session: m.session, id: m.m.ID, line: m.line, code: exitOther}
 	switch {
-	case errors.Is(context.Cause(ctx), errTimeout):
+	case errors.Is(err, errTimeout):
 		f.code, f.text = exitTimeout, fmt.Sprintf("no answer to message %s of %s within %s; it goes on", m.m.ID, m.session, a.b.o.timeout)
 	case errors.Is(err, sessionqueue.ErrUnknown):
 		f.text = unknownText(m.m.ID)

@@ -20,7 +20,7 @@ var built struct {
 func binary(t *testing.T) string {
 	t.Helper()
 	built.Do(func() {
-		if built.dir, built.err = os.MkdirTemp("", "enqueue-"); built.err != nil {
+		if built.dir, built.err = os.MkdirTemp("", "enqueue-"); built.err != nil { //nolint:usetesting // it outlives the test that builds it
 			return
 		}
 		built.path = filepath.Join(built.dir, "enqueue")
@@ -88,21 +88,23 @@ func TestBinary(t *testing.T) {
 func TestBinaryCtrlC(t *testing.T) {
 	t.Parallel()
 	for _, flag := range []string{"--wait", "--follow"} {
-		url, rdb := newRedis(t)
-		cmd, finish := start(t, url, "", "-s", "a", "--id", "m-"+flag[2:], flag, "hello")
-		await(t, func() bool {
-			list, err := rdb.Do(bg(t), "CLIENT", "LIST").Text()
-			return err == nil && hasWaiter(list, url)
+		t.Run(flag, func(t *testing.T) {
+			t.Parallel()
+			url, rdb := newRedis(t)
+			cmd, finish := start(t, url, "", "-s", "a", "--id", "m", flag, "hello")
+			await(t, func() bool {
+				list, err := rdb.Do(bg(t), "CLIENT", "LIST").Text()
+				return err == nil && hasWaiter(list, url)
+			})
+			if err := cmd.Process.Signal(os.Interrupt); err != nil {
+				t.Fatal(err)
+			}
+			finish().want(t, exitInterrupted).oneLine(t, "interrupted", "stays", "enqueue -s a --id m --wait TEXT")
+			turns(t, url, hour, echo)
+			if r := enqueue(t, bg(t), url, "", "-s", "a", "--id", "m", "--wait", "hello").want(t, exitOK); r.out != "echo: hello\n" {
+				t.Errorf("%+v", r)
+			}
 		})
-		if err := cmd.Process.Signal(os.Interrupt); err != nil {
-			t.Fatal(err)
-		}
-		r := finish().want(t, exitInterrupted)
-		r.oneLine(t, "interrupted", "stays", "enqueue -s a --id m-"+flag[2:]+" --wait TEXT")
-		turns(t, url, hour, echo)
-		if r := enqueue(t, bg(t), url, "", "-s", "a", "--id", "m-"+flag[2:], "--wait", "hello").want(t, exitOK); r.out != "echo: hello\n" {
-			t.Errorf("%+v", r)
-		}
 	}
 }
 

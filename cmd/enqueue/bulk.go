@@ -29,7 +29,7 @@ const (
 )
 
 // errBroken ends the reading of a file whose messages Redis no longer takes.
-var errBroken = errors.New("Redis takes no more messages")
+var errBroken = errors.New("no more messages are taken")
 
 // bulk puts the messages of a file in.
 type bulk struct {

@@ -182,6 +182,8 @@ func TestAnswersComeAsTheyEnd(t *testing.T) {
 	t.Parallel()
 	url, _ := newRedis(t)
 	hang := make(chan struct{})
+	unhang := sync.OnceFunc(func() { close(hang) })
+	defer unhang()
 	turns(t, url, hour, func(h *sessionqueue.Hold) *sessionqueue.End {
 		if h.Session() == "s0" {
 			<-hang
@@ -196,14 +198,19 @@ func TestAnswersComeAsTheyEnd(t *testing.T) {
 	done := 0
 	for done < 300 {
 		var o map[string]any
-		if err := json.Unmarshal([]byte(<-stdout.seen), &o); err != nil {
-			t.Fatal(err)
+		select {
+		case c := <-code:
+			t.Fatalf("exit code %d after %d answers", c, done)
+		case line := <-stdout.seen:
+			if err := json.Unmarshal([]byte(line), &o); err != nil {
+				t.Fatal(err)
+			}
 		}
 		if text(o, "status") != "done" {
 			continue
 		}
 		if done++; done == 200 { // all but those of s0
-			close(hang)
+			unhang()
 		} else if done < 200 && text(o, "session") == "s0" {
 			t.Error("s0 was to hang")
 		}

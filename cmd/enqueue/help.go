@@ -14,7 +14,10 @@ to begin with a slash is written with two.
 where only text is required if -s names the session. Other fields are errors.
 Flags are the defaults of lines that do not say otherwise. The messages of one
 session go in in the order of the file, those of several at the same time. A bad
-line is reported with its number, and the others still go in.
+line is reported with its number, and the others still go in. With --wait answers
+are printed as they come, each line behind its session and id, and --timeout counts
+for each message from when it went in; with 20,000 unanswered ones the file is read
+on as they are answered.
 
 A message without an id is given one. To repeat a message whose fate is unknown,
 repeat it with its id: it is run once.
@@ -34,7 +37,7 @@ Objects about a line of a file have its number as "line" besides.
 Exit codes
   0    all well; a duplicate too
   1    Redis cannot be reached or refuses, or anything not named here
-  2    bad usage or input; nothing was stored
+  2    bad usage or input; nothing was stored (of a file: not its bad lines)
   3    refused: the session was busy (--mode reject), or its line is full
   4    no answer within --timeout; the message goes on
   5    the turn ended otherwise than done: failed, interrupted, expired, stopped

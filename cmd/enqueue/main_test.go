@@ -105,7 +105,7 @@ func turns(t *testing.T, url string, cfg sessionqueue.Config, handle func(*sessi
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg.Worker = "w-" + sessionqueue.NewMessageID()
+	cfg.Worker, cfg.SentinelTTL = "w-"+sessionqueue.NewMessageID(), time.Minute // it does not renew
 	c, err := sessionqueue.NewConsumer(rdb, cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -213,7 +213,7 @@ func empty(t *testing.T, rdb redis.UniversalClient) {
 
 func bg(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }

@@ -3,12 +3,12 @@ package main
 import (
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"turnstile/internal/version"
 	"turnstile/pkg/session"
 )
 
@@ -37,7 +37,7 @@ func newCommand(o *options, run func(words []string) error) *cobra.Command {
 		Short:                 "Put messages into sessions, and wait for their answers",
 		Long:                  helpText,
 		Example:               helpExamples,
-		Version:               version(),
+		Version:               version.String(),
 		Args:                  cobra.ArbitraryArgs,
 		SilenceErrors:         true,
 		SilenceUsage:          true,
@@ -124,19 +124,4 @@ func (o *options) validate(words []string) error {
 		o.meta[k] = v
 	}
 	return nil
-}
-
-// version is the module's, or that of the sources it was built from.
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	v := info.Main.Version
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" && (v == "" || v == "(devel)") {
-			v = "(devel) " + s.Value
-		}
-	}
-	return v
 }

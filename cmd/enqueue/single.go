@@ -100,10 +100,22 @@ func (s single) await(client *sessionqueue.Client) (sessionqueue.Outcome, error)
 	} else {
 		end, err = client.Wait(ctx, s.o.session, s.m.ID)
 	}
-	if err != nil && ctx.Err() != nil {
-		err = context.Cause(ctx)
+	return end, waitError(ctx, err)
+}
+
+// waitError is why a wait failed, which is its context's cause if that has ended.
+// The connection's deadline may strike a moment before the context's own.
+func waitError(ctx context.Context, err error) error {
+	if err == nil {
+		return nil
 	}
-	return end, err
+	if at, ok := ctx.Deadline(); ok && !time.Now().Before(at) {
+		<-ctx.Done()
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
 }
 
 func (s single) waitFailed(err error) failure {

@@ -261,7 +261,7 @@ func (b *bench) due() {
 func (b *bench) sweep() (woken int) {
 	b.Helper()
 	b.rdb.Del(b.ctx, rediskey.Timer("sweep"))
-	n, err := b.c.Sweep(b.ctx, time.Minute)
+	n, _, err := b.c.Sweep(b.ctx, time.Minute)
 	must(b, err)
 	return n
 }

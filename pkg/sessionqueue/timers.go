@@ -187,10 +187,12 @@ func (c *Consumer) look(ctx context.Context, sessions []string) []looked {
 // Sweep looks at every session there is and wakes those that can be claimed and
 // that no index knows of: their sender died half-way, a plain asynq.Client put a
 // task in, or somebody pressed Run or Resume in asynqmon. Only one worker does
-// so in an interval; the others' calls answer 0 at once.
-func (c *Consumer) Sweep(ctx context.Context, interval time.Duration) (woken int, err error) {
-	if ok, err := c.turnOf(ctx, "sweep", interval*9/10); !ok {
-		return 0, err
+// so in an interval; the others' calls answer 0 at once. It answers how long to
+// wait before the next call.
+func (c *Consumer) Sweep(ctx context.Context, interval time.Duration) (woken int, pause time.Duration, err error) {
+	if ok, err := c.turnOf(ctx, "sweep", interval); !ok {
+		left, pttlErr := c.rdb.PTTL(ctx, rediskey.Timer("sweep")).Result()
+		return 0, max(left, timerFloor), errors.Join(err, pttlErr)
 	}
 	seen := map[string]bool{}
 	var failed error
@@ -208,7 +210,7 @@ func (c *Consumer) Sweep(ctx context.Context, interval time.Duration) (woken int
 		return ctx.Err()
 	}
 	err = errors.Join(c.eachQueue(ctx, visit), c.eachSession(ctx, visit))
-	return woken, errors.Join(failed, err)
+	return woken, interval, errors.Join(failed, err)
 }
 
 func (c *Consumer) sweep(ctx context.Context, sessions []string) (woken int, err error) {

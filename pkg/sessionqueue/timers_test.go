@@ -153,7 +153,7 @@ func TestBrokenSessionStopsNobody(t *testing.T) {
 			return nil
 		})
 		must(t, err)
-		woken, err := b.c.Sweep(b.ctx, time.Minute)
+		woken, _, err := b.c.Sweep(b.ctx, time.Minute)
 		if err == nil {
 			t.Error("sweep keeps quiet about broken sessions")
 		}
@@ -296,7 +296,7 @@ func TestSweepHandsOver(t *testing.T) {
 	equal(t, "due", b.isIn(rediskey.Due, key), true)
 
 	b.enqueue("b")
-	n, err := newWorker(t, b.rdb, "two").Sweep(b.ctx, time.Minute)
+	n, _, err := newWorker(t, b.rdb, "two").Sweep(b.ctx, time.Minute)
 	must(t, err)
 	equal(t, "woken by another worker in the same interval", n, 0)
 }

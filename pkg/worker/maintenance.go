@@ -50,6 +50,7 @@ func startMaintenance(rdb redis.UniversalClient, queue *sessionqueue.Consumer, l
 		Concurrency:       1,
 		Queues:            map[string]int{maintenanceQueue: 1},
 		TaskCheckInterval: time.Second, // Shutdown waits for up to one and a half of it
+		ShutdownTimeout:   2 * time.Second,
 		Logger:            asynqLogger{m.log},
 		LogLevel:          asynq.InfoLevel,
 	})

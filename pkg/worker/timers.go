@@ -36,9 +36,9 @@ func (w *Worker) reap(ctx context.Context) (time.Duration, error) {
 }
 
 func (w *Worker) sweep(ctx context.Context) (time.Duration, error) {
-	n, err := w.queue.Sweep(ctx, w.opts.SweepInterval)
+	n, next, err := w.queue.Sweep(ctx, w.opts.SweepInterval)
 	if n > 0 {
 		w.log.Info("sessions that nobody had announced were put to work", "sessions", n)
 	}
-	return w.opts.SweepInterval, err
+	return next, err
 }

@@ -66,8 +66,8 @@ func New(rdb redis.UniversalClient, a agent.Agent, opts Options) (*Worker, error
 // ID names the worker, as in `worker ps`.
 func (w *Worker) ID() string { return w.opts.ID }
 
-// Start begins to claim sessions. It returns once the worker listens for signals
-// and has looked once for work that nobody announced. ctx bounds Start only.
+// Start begins to claim sessions, and to look for work that nobody announced. It
+// returns once the worker listens for signals. ctx bounds Start only.
 // After an error there is still a Drain to be called.
 func (w *Worker) Start(ctx context.Context) (err error) {
 	w.mu.Lock()
