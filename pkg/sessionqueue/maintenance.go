@@ -52,15 +52,7 @@ func (c *Consumer) Unregister(ctx context.Context) (names int, err error) {
 		if err != nil {
 			return err
 		}
-		keep := make(map[string]bool, len(busy))
-		for _, s := range busy {
-			keep[s] = true
-		}
-		for _, s := range sessions {
-			if !keep[s] {
-				idle = append(idle, s)
-			}
-		}
+		idle = append(idle, without(sessions, busy)...)
 		return nil
 	})
 	if err != nil || len(idle) == 0 {

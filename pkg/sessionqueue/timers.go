@@ -104,22 +104,23 @@ func (c *Consumer) Reap(ctx context.Context) (recovered int, pause time.Duration
 }
 
 func (c *Consumer) reap(ctx context.Context, now int64, sessions []string, scores map[string]string, budget int) (recovered int, err error) {
-	// Those that still wait for a worker need no look into their own keys.
-	queued, err := c.rdb.ZMScore(ctx, rediskey.Ready, sessions...).Result()
+	// Those that still wait for a worker, and those with nothing left, need no
+	// look at their state.
+	unannounced, err := c.unannounced(ctx, sessions)
 	if err != nil {
 		return 0, err
 	}
-	var later []redis.Z // looked at again at the score
-	var look []string
-	grace := float64(now + c.grace().Milliseconds())
-	for i, s := range sessions {
-		if queued[i] != 0 {
-			later = append(later, redis.Z{Score: grace, Member: s})
-		} else {
-			look = append(look, s)
-		}
+	look, err := c.withTasks(ctx, unannounced, rediskey.Session.Sentinel, rediskey.Session.Pending, rediskey.Session.Active,
+		rediskey.Session.Scheduled, rediskey.Session.Retry)
+	if err != nil {
+		return 0, err
 	}
-	var drop []string
+	grace := float64(now + c.grace().Milliseconds())
+	var later []redis.Z // looked at again at the score
+	for _, s := range without(sessions, unannounced) {
+		later = append(later, redis.Z{Score: grace, Member: s})
+	}
+	drop := without(unannounced, look)
 	var ready, waiting []wakeUp
 	for i, l := range c.look(ctx, look) {
 		s := look[i]
@@ -182,74 +183,4 @@ func (c *Consumer) look(ctx context.Context, sessions []string) []looked {
 		found[i] = looked{what: r.str(1), now: r.int(0), n: r.int(2), err: r.err}
 	}
 	return found
-}
-
-// Sweep looks at every session there is and wakes those that can be claimed and
-// that no index knows of: their sender died half-way, a plain asynq.Client put a
-// task in, or somebody pressed Run or Resume in asynqmon. Only one worker does
-// so in an interval; the others' calls answer 0 at once. It answers how long to
-// wait before the next call.
-func (c *Consumer) Sweep(ctx context.Context, interval time.Duration) (woken int, pause time.Duration, err error) {
-	if ok, err := c.turnOf(ctx, "sweep", interval); !ok {
-		left, pttlErr := c.rdb.PTTL(ctx, rediskey.Timer("sweep")).Result()
-		return 0, max(left, timerFloor), errors.Join(err, pttlErr)
-	}
-	seen := map[string]bool{}
-	var failed error
-	visit := func(sessions []string) error {
-		var unseen []string
-		for _, s := range sessions {
-			if !seen[s] {
-				seen[s] = true
-				unseen = append(unseen, s)
-			}
-		}
-		n, err := c.sweep(ctx, unseen)
-		woken += n
-		failed = errors.Join(failed, err) // one broken session must not hide the others
-		return ctx.Err()
-	}
-	err = errors.Join(c.eachQueue(ctx, visit), c.eachSession(ctx, visit))
-	return woken, interval, errors.Join(failed, err)
-}
-
-func (c *Consumer) sweep(ctx context.Context, sessions []string) (woken int, err error) {
-	if len(sessions) == 0 {
-		return 0, nil
-	}
-	busy, err := c.withTasks(ctx, sessions, rediskey.Session.Pending, rediskey.Session.Active, rediskey.Session.Scheduled, rediskey.Session.Retry)
-	if err != nil || len(busy) == 0 {
-		return 0, err
-	}
-	queued, err := c.rdb.ZMScore(ctx, rediskey.Ready, busy...).Result()
-	if err != nil {
-		return 0, err
-	}
-	unannounced := busy[:0]
-	for i, s := range busy {
-		if queued[i] == 0 {
-			unannounced = append(unannounced, s)
-		}
-	}
-	_, pipeErr := c.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		for i, l := range c.look(ctx, unannounced) {
-			s := unannounced[i]
-			p.SAdd(ctx, rediskey.AllQueues, rediskey.Queue(s))
-			p.ZAddNX(ctx, rediskey.Sessions, redis.Z{Score: float64(l.now), Member: s})
-			switch {
-			case l.err != nil:
-				err = errors.Join(err, fmt.Errorf("look at %s: %w", s, l.err))
-			case l.what == lookHeld || l.what == lookReady && l.n == 1:
-				// Reap's, which paces what it recovers.
-				p.ZAddNX(ctx, rediskey.Owned, redis.Z{Score: float64(l.now), Member: s})
-			case l.what == lookReady:
-				queueWake(ctx, p, l.now, c.grace(), wakeUp{session: s})
-				woken++
-			case l.what == lookWait:
-				queueWake(ctx, p, 0, 0, wakeUp{s, l.n})
-			}
-		}
-		return nil
-	})
-	return woken, errors.Join(err, pipeErr)
 }

@@ -76,3 +76,36 @@ func (c *Consumer) withTasks(ctx context.Context, sessions []string, names ...fu
 	}
 	return found, nil
 }
+
+// unannounced keeps the sessions that do not wait for a worker already.
+func (c *Consumer) unannounced(ctx context.Context, sessions []string) ([]string, error) {
+	if len(sessions) == 0 {
+		return nil, nil
+	}
+	queued, err := c.rdb.ZMScore(ctx, rediskey.Ready, sessions...).Result()
+	if err != nil {
+		return nil, err
+	}
+	rest := make([]string, 0, len(sessions))
+	for i, s := range sessions {
+		if queued[i] == 0 {
+			rest = append(rest, s)
+		}
+	}
+	return rest, nil
+}
+
+// without keeps what of all is not in some.
+func without(all, some []string) []string {
+	in := make(map[string]bool, len(some))
+	for _, s := range some {
+		in[s] = true
+	}
+	var rest []string
+	for _, s := range all {
+		if !in[s] {
+			rest = append(rest, s)
+		}
+	}
+	return rest
+}
