@@ -20,7 +20,7 @@ import (
 // State is what became of a follow-up so far.
 type State string
 
-// StateQueued: it waits for a turn of its own.
+// StateQueued means that it waits for a turn of its own.
 const StateQueued State = "queued"
 
 // Followup is one entry of a session's follow-ups.

@@ -107,8 +107,12 @@ func (m *maintenance) stop() {
 // interest when something is wrong.
 type asynqLogger struct{ log *slog.Logger }
 
-func (l asynqLogger) Debug(args ...any) { l.log.Debug(fmt.Sprint(args...)) }
-func (l asynqLogger) Info(args ...any)  { l.log.Debug(fmt.Sprint(args...)) }
-func (l asynqLogger) Warn(args ...any)  { l.log.Warn(fmt.Sprint(args...)) }
-func (l asynqLogger) Error(args ...any) { l.log.Error(fmt.Sprint(args...)) }
-func (l asynqLogger) Fatal(args ...any) { l.log.Error(fmt.Sprint(args...)) }
+func (l asynqLogger) write(level slog.Level, args []any) {
+	l.log.Log(context.Background(), level, "asynq", "said", fmt.Sprint(args...))
+}
+
+func (l asynqLogger) Debug(args ...any) { l.write(slog.LevelDebug, args) }
+func (l asynqLogger) Info(args ...any)  { l.write(slog.LevelDebug, args) }
+func (l asynqLogger) Warn(args ...any)  { l.write(slog.LevelWarn, args) }
+func (l asynqLogger) Error(args ...any) { l.write(slog.LevelError, args) }
+func (l asynqLogger) Fatal(args ...any) { l.write(slog.LevelError, args) }
