@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"turnstile/internal/testredis"
 )
 
 // built is the program as it is installed.
@@ -87,6 +89,7 @@ func TestBinary(t *testing.T) {
 
 func TestBinaryCtrlC(t *testing.T) {
 	t.Parallel()
+	testredis.Real(t) // for CLIENT LIST
 	for _, flag := range []string{"--wait", "--follow"} {
 		t.Run(flag, func(t *testing.T) {
 			t.Parallel()

@@ -69,6 +69,7 @@ func TestATurnThatEndsOtherwise(t *testing.T) {
 
 func TestAResultThatIsNotKept(t *testing.T) {
 	t.Parallel()
+	testredis.Real(t) // for CLIENT LIST
 	url, rdb := newRedis(t)
 	enqueue(t, bg(t), url, "", "-s", "a", "--id", "m", "--in", "1h", "x").want(t, exitOK)
 	finish := make(chan result, 1)

@@ -29,7 +29,7 @@ type ReceiptStatus string
 
 // The answers to a message.
 const (
-	Accepted  ReceiptStatus = "accepted"  // stored; nothing runs before it
+	Accepted  ReceiptStatus = "accepted"  // stored, and no turn is running
 	Queued    ReceiptStatus = "queued"    // stored behind the running turn; see Position
 	Scheduled ReceiptStatus = "scheduled" // stored for later; see At
 	Duplicate ReceiptStatus = "duplicate" // a message with this id was there already; see State
@@ -103,6 +103,9 @@ func (c *Client) Submit(ctx context.Context, sessionKey string, m session.Messag
 		return Receipt{}, fmt.Errorf("%w delay %s: it is negative", session.ErrInvalid, s.delay)
 	}
 	if cmd, ok := parseCommand(m.Text); ok {
+		if s.delay > 0 {
+			return Receipt{}, fmt.Errorf("%w delay: the command %s is carried out at once; write /%s to send it as a message", session.ErrInvalid, cmd, cmd)
+		}
 		reply, err := c.Command(ctx, sessionKey, cmd)
 		return Receipt{Session: sessionKey, Status: Answered, Reply: reply}, err
 	}

@@ -57,6 +57,7 @@ type Hold struct {
 	taskID string
 	turn   Turn
 	seq    int
+	ending bool // a move that may release the sentinel is under way
 }
 
 // Turn is the one that runs now.
@@ -105,6 +106,31 @@ func (h *Hold) begin(sent time.Time, now, fence int64, sessionID string, entries
 	}
 	h.turn.Message.ID = messageID(h.prefix, h.taskID)
 	h.turn.Err, h.turn.Attempt = err, task.retried+1
+}
+
+// end runs a move that may release the sentinel. A renewal that is under way at
+// the same time may find it released, which is no loss.
+func (h *Hold) end(ctx context.Context, name string, script *redis.Script, args ...any) (answer, error) {
+	h.setEnding(true)
+	defer h.setEnding(false)
+	return h.move(ctx, name, script, false, args...)
+}
+
+func (h *Hold) setEnding(ending bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.ending = ending
+}
+
+// lost takes note that a renewal found the sentinel to be another's, unless the
+// hold's own end explains it: then that move's answer counts.
+func (h *Hold) lost(err error) {
+	h.mu.Lock()
+	ending := h.ending
+	h.mu.Unlock()
+	if !ending {
+		h.lease.Lose(err)
+	}
 }
 
 // move runs one of the owner's scripts for the present turn, and repeats it

@@ -91,7 +91,7 @@ func (h *Hold) Finish(ctx context.Context, end End) (more bool, err error) {
 		return false, err
 	}
 	sent := time.Now()
-	reply, err := h.move(ctx, "finish", finishScript, false, args...)
+	reply, err := h.end(ctx, "finish", finishScript, args...)
 	if err != nil {
 		return false, err
 	}
@@ -157,7 +157,7 @@ func (h *Hold) requeue(ctx context.Context, wait time.Duration, attempts, failur
 	if err != nil {
 		return fmt.Errorf("encode event: %w", err)
 	}
-	reply, err := h.move(ctx, "requeue", requeueScript, false,
+	reply, err := h.end(ctx, "requeue", requeueScript,
 		h.prefix, wait.Milliseconds(), attempts, failure, event, h.consumer.cfg.EventsCap, h.taskID)
 	if err != nil {
 		return err
@@ -219,7 +219,7 @@ func (c *Consumer) Renew(ctx context.Context, holds []*Hold) []Renewal {
 		r := Renewal{Hold: holds[i], Err: reply.err}
 		if r.Err == nil && reply.str(0) == "lost" {
 			r.Err = errLostToAnother
-			holds[i].lease.Lose(r.Err)
+			holds[i].lost(r.Err)
 		}
 		if r.Err == nil {
 			holds[i].lease.Extend(sent, c.cfg.SentinelTTL)

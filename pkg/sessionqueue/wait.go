@@ -58,7 +58,11 @@ func (c *Client) Result(ctx context.Context, sessionKey, id string) (o Outcome, 
 // Wait waits until a message has ended, through drains, crashes, retries and a
 // Redis that is away, for as long as ctx lasts. The message goes on without it.
 func (c *Client) Wait(ctx context.Context, sessionKey, id string) (Outcome, error) {
-	last, err := c.rdb.XRevRangeN(ctx, rediskey.For(sessionKey).Events(), "+", "-", 1).Result()
+	var last []redis.XMessage
+	err := persist(ctx, func() (err error) {
+		last, err = c.rdb.XRevRangeN(ctx, rediskey.For(sessionKey).Events(), "+", "-", 1).Result()
+		return err
+	})
 	if err != nil {
 		return Outcome{}, fmt.Errorf("read events of %s: %w", sessionKey, err)
 	}
@@ -120,8 +124,12 @@ func (c *Client) follow(ctx context.Context, sessionKey, id, from string, see fu
 		for _, m := range events {
 			from = m.ID
 			if end, ended := w.hear(m); ended {
-				if _, over, err := c.Result(ctx, sessionKey, id); err == nil && !over {
-					continue // an earlier end: the message was run again
+				// The task knows better than an event: the message may have been run
+				// again since.
+				if o, over, err := c.Result(ctx, sessionKey, id); err == nil && over {
+					return o, nil
+				} else if err == nil {
+					continue
 				}
 				return outcomeOf(sessionKey, id, end), nil
 			}

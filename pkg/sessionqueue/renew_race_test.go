@@ -1,0 +1,34 @@
+package sessionqueue_test
+
+import (
+	"testing"
+
+	"turnstile/internal/testredis"
+	sq "turnstile/pkg/sessionqueue"
+)
+
+// A finish that has released the sentinel, but whose answer is still on its way,
+// is not undone by a renewal that finds the sentinel gone.
+func TestRenewalDuringARelease(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.sayAll("a")
+	h := b.start()
+	faults := &testredis.Faults{}
+	b.rdb.AddHook(faults)
+	must(t, sq.Scripts["finish"].Load(b.ctx, b.rdb).Err())
+	gate := faults.GateReply(testredis.Script(sq.Scripts["finish"].Hash()))
+	ended := make(chan error, 1)
+	go func() {
+		_, err := h.Finish(b.ctx, sq.End{Status: sq.StatusDone, Reply: "re: a"})
+		ended <- err
+	}()
+	<-gate.Arrived()
+	for _, r := range b.c.Renew(b.ctx, []*sq.Hold{h}) {
+		if r.Err == nil {
+			t.Fatal("the sentinel was still there: the test tests nothing")
+		}
+	}
+	gate.Release()
+	must(t, <-ended)
+}
