@@ -2,33 +2,26 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
-	"turnstile/pkg/agent"
+	"turnstile/bench/internal/lab"
 	"turnstile/pkg/agent/echo"
-	"turnstile/pkg/session"
-	"turnstile/pkg/sessionqueue"
 	"turnstile/pkg/worker"
 )
 
-const senders = 16
-
 // drainAsynq drains n tasks from one queue with a handler that does nothing.
-func drainAsynq(ctx context.Context, srv *server, n, slots int) (measure, error) {
-	if err := srv.clear(ctx); err != nil {
+func drainAsynq(ctx context.Context, srv *lab.Server, n, slots int) (measure, error) {
+	if err := srv.Clear(ctx); err != nil {
 		return measure{}, err
 	}
-	setup := srv.client()
+	setup := srv.Client()
 	defer setup.Close()
 	client := asynq.NewClientFromRedisClient(setup)
-	if err := parallel(n, func(i int) error {
-		_, err := client.Enqueue(asynq.NewTask("bench", []byte(`{"v":1,"text":"hello"}`)))
+	if err := lab.Parallel(n, func(int) error {
+		_, err := client.EnqueueContext(ctx, asynq.NewTask("bench", []byte(`{"v":1,"text":"hello"}`)))
 		return err
 	}); err != nil {
 		return measure{}, err
@@ -43,38 +36,18 @@ func drainAsynq(ctx context.Context, srv *server, n, slots int) (measure, error)
 	})
 }
 
-// counted is the echo agent that tells of each turn's end.
-type counted struct {
-	*echo.Agent
-	each func()
-}
-
-func (c counted) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)) (agent.Result, error) {
-	defer c.each()
-	return c.Agent.Run(ctx, turn, emit)
-}
-
 // drainTurnstile drains a load with one worker.
-func drainTurnstile(ctx context.Context, srv *server, l load, slots int) (measure, error) {
-	if err := srv.clear(ctx); err != nil {
+func drainTurnstile(ctx context.Context, srv *lab.Server, l lab.Load, slots int) (measure, error) {
+	if err := srv.Clear(ctx); err != nil {
 		return measure{}, err
 	}
-	setup := srv.client()
+	setup := srv.Client()
 	defer setup.Close()
-	client := sessionqueue.NewClient(setup)
-	n := l.sessions * l.each
-	if err := parallel(n, func(i int) error {
-		_, err := client.Submit(ctx, fmt.Sprintf("bench:%d", i%l.sessions), session.Message{Text: "hello"})
-		return err
-	}); err != nil {
+	if err := l.Fill(ctx, setup, "bench", "hello"); err != nil {
 		return measure{}, err
 	}
-	return timed(ctx, srv, n, func(rdb redis.UniversalClient, each func()) (func(), error) {
-		w, err := worker.New(rdb, counted{echo.New(), each}, worker.Options{
-			Concurrency: slots, DrainTimeout: time.Minute, Maintenance: true,
-			Queue:  sessionqueue.Config{Retention: time.Hour},
-			Logger: slog.New(slog.DiscardHandler),
-		})
+	return timed(ctx, srv, l.Messages(), func(rdb redis.UniversalClient, each func()) (func(), error) {
+		w, err := worker.New(rdb, lab.Echo{Agent: echo.New(), Each: each}, lab.Production(slots))
 		if err != nil {
 			return nil, err
 		}
@@ -82,27 +55,32 @@ func drainTurnstile(ctx context.Context, srv *server, l load, slots int) (measur
 	})
 }
 
-// parallel calls f for 0..n-1 from a few goroutines.
-func parallel(n int, f func(i int) error) error {
-	var wg sync.WaitGroup
-	errs := make(chan error, senders)
-	for s := range senders {
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
-			for i := s; i < n; i += senders {
-				if err := f(i); err != nil {
-					errs <- err
-					return
-				}
-			}
-		}()
+// timed measures a drain of n messages through a client of its own.
+func timed(ctx context.Context, srv *lab.Server, n int, drain func(rdb redis.UniversalClient, each func()) (stop func(), err error)) (measure, error) {
+	admin := srv.Client()
+	defer admin.Close()
+	if err := admin.ConfigResetStat(ctx).Err(); err != nil {
+		return measure{}, err
 	}
-	wg.Wait()
-	select {
-	case err := <-errs:
-		return err
-	default:
-		return nil
+	rdb := srv.Client()
+	defer rdb.Close()
+	c := lab.Count(rdb)
+	left := lab.NewCountdown(n)
+	start := time.Now()
+	stop, err := drain(rdb, left.One)
+	if err != nil {
+		return measure{}, err
 	}
+	defer stop()
+	if err := left.Wait(ctx); err != nil {
+		return measure{}, err
+	}
+	took := time.Since(start)
+	sent := c.Commands()
+	usec, err := lab.RedisTime(ctx, admin, sent)
+	commands := 0
+	for _, n := range sent {
+		commands += n
+	}
+	return measure{float64(n) / took.Seconds(), usec / float64(n), float64(commands) / float64(n)}, err
 }

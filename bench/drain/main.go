@@ -11,91 +11,110 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"log"
-	"os"
-	"slices"
 	"strings"
+
+	"turnstile/bench/internal/lab"
 )
 
-// load is a shape of work: sessions with some messages each.
-type load struct{ sessions, each int }
+var (
+	rounds  = flag.Int("rounds", 5, "rounds of each load; medians are printed")
+	loads   = flag.String("loads", "1000x10,10000x1,10x1000", "sessions x messages, separated by commas")
+	slots   = flag.Int("slots", 50, "concurrency of both")
+	wide    = flag.Int("wide", 100000, "compare 1,000 sessions with so many; 0: do not")
+	profile = flag.String("cpuprofile", "", "write a CPU profile of all rounds")
+)
 
-func (l load) String() string { return fmt.Sprintf("%d x %d", l.sessions, l.each) }
-
-func main() {
-	rounds := flag.Int("rounds", 5, "rounds of each load; medians are printed")
-	loads := flag.String("loads", "1000x10,10000x1,10x1000", "sessions x messages, separated by commas")
-	slots := flag.Int("slots", 50, "concurrency of both")
-	wide := flag.Bool("wide", true, "also compare 1,000 with 100,000 sessions")
-	profile := flag.String("cpuprofile", "", "write a CPU profile of Turnstile's rounds")
-	flag.Parse()
-	if err := run(context.Background(), *rounds, *slots, parse(*loads), *wide, *profile); err != nil {
-		log.SetFlags(0)
-		log.Fatal(err)
+// reach is how many times asynq's rate a load is to reach. A session of one
+// message pays for its claim and its release alone.
+func reach(l lab.Load) float64 {
+	if l.Each == 1 {
+		return 0.6
 	}
+	return 1
 }
 
-func parse(s string) []load {
-	var loads []load
-	for _, word := range strings.Split(s, ",") {
-		var l load
-		if _, err := fmt.Sscanf(word, "%dx%d", &l.sessions, &l.each); err == nil {
-			loads = append(loads, l)
+func main() { lab.Main("drain", run) }
+
+func parse(s string) ([]lab.Load, error) {
+	var all []lab.Load
+	for word := range strings.SplitSeq(s, ",") {
+		var l lab.Load
+		if _, err := fmt.Sscanf(word, "%dx%d", &l.Sessions, &l.Each); err != nil {
+			return nil, fmt.Errorf("-loads: %q: want SESSIONSxMESSAGES", word)
 		}
+		all = append(all, l)
 	}
-	return loads
+	return all, nil
 }
 
-func run(ctx context.Context, rounds, slots int, loads []load, wide bool, profile string) error {
-	srv, err := startRedis()
+func run(ctx context.Context, srv *lab.Server, report *lab.Report) error {
+	all, err := parse(*loads)
 	if err != nil {
 		return err
 	}
-	defer srv.stop()
-	stop, err := startProfile(profile)
+	stop, err := startProfile(*profile)
 	if err != nil {
 		return err
 	}
 	defer stop()
-
-	fmt.Printf("%d rounds each, %d slots, medians; us/msg is Redis' own time for what was sent\n\n", rounds, slots)
-	fmt.Printf("%-12s %12s %12s %7s   %10s %10s %7s   %8s %8s\n", "sessions", "asynq/s", "turnstile/s", "ratio",
-		"asynq us", "turnst. us", "ratio", "a cmd", "t cmd")
-	for _, l := range loads {
-		var a, t []measure
-		for range rounds {
-			m, err := drainAsynq(ctx, srv, l.sessions*l.each, slots)
-			if err != nil {
-				return err
-			}
-			a = append(a, m)
-			if m, err = drainTurnstile(ctx, srv, l, slots); err != nil {
-				return err
-			}
-			t = append(t, m)
+	for _, l := range all {
+		l.Sessions = lab.Quick(l.Sessions, max(1, l.Sessions/10))
+		if err := compare(ctx, srv, report, l); err != nil {
+			return err
 		}
-		ma, mt := median(a), median(t)
-		fmt.Printf("%-12s %12.0f %12.0f %7.2f   %10.1f %10.1f %7.2f   %8.2f %8.2f\n", l, ma.rate, mt.rate, mt.rate/ma.rate,
-			ma.usec, mt.usec, mt.usec/ma.usec, ma.commands, mt.commands)
 	}
-	if !wide {
+	if *wide == 0 {
 		return nil
 	}
-	fmt.Println()
-	var ratios []float64
-	for range max(1, rounds/2) {
-		few, err := drainTurnstile(ctx, srv, load{1000, 1}, slots)
+	return widths(ctx, srv, report)
+}
+
+// compare drains a load with both, in turns.
+func compare(ctx context.Context, srv *lab.Server, report *lab.Report, l lab.Load) error {
+	var theirs, ours []measure
+	for range lab.Quick(*rounds, 1) {
+		m, err := drainAsynq(ctx, srv, l.Messages(), *slots)
 		if err != nil {
 			return err
 		}
-		many, err := drainTurnstile(ctx, srv, load{100000, 1}, slots)
-		if err != nil {
+		theirs = append(theirs, m)
+		if m, err = drainTurnstile(ctx, srv, l, *slots); err != nil {
 			return err
 		}
-		ratios = append(ratios, many.rate/few.rate)
-		fmt.Printf("1,000 sessions %.0f/s, 100,000 sessions %.0f/s: ratio %.2f\n", few.rate, many.rate, many.rate/few.rate)
+		ours = append(ours, m)
 	}
-	slices.Sort(ratios)
-	fmt.Fprintf(os.Stdout, "median ratio %.2f\n", ratios[len(ratios)/2])
+	a, t := median(theirs), median(ours)
+	lab.Progress("%s drained", l)
+	name := l.String()
+	report.Reach(name+": messages/s", t.rate >= reach(l)*a.rate, fmt.Sprintf(">= %.1f x asynq", reach(l)),
+		"%.0f, asynq %.0f: %.2f x", t.rate, a.rate, t.rate/a.rate)
+	report.Reach(name+": Redis time per message", t.usec <= 1.2*a.usec, "<= 1.2 x asynq",
+		"%.1f us, asynq %.1f us: %.2f x", t.usec, a.usec, t.usec/a.usec)
+	if l.Each == 10 {
+		report.Reach(name+": commands per message", t.commands <= 2.5, "<= 2.5", "%.2f, asynq %.2f", t.commands, a.commands)
+	} else {
+		report.Add(name+": commands per message", "%.2f, asynq %.2f", t.commands, a.commands)
+	}
+	return nil
+}
+
+// widths compares few sessions with many.
+func widths(ctx context.Context, srv *lab.Server, report *lab.Report) error {
+	narrow, broad := lab.Load{Sessions: 1000, Each: 1}, lab.Load{Sessions: lab.Quick(*wide, *wide/10), Each: 1}
+	var few, many, ratios []float64
+	for range lab.Quick(max(1, *rounds/2), 1) {
+		f, err := drainTurnstile(ctx, srv, narrow, *slots)
+		if err != nil {
+			return err
+		}
+		m, err := drainTurnstile(ctx, srv, broad, *slots)
+		if err != nil {
+			return err
+		}
+		few, many, ratios = append(few, f.rate), append(many, m.rate), append(ratios, m.rate/f.rate)
+	}
+	ratio := lab.Median(ratios)
+	report.Reach(fmt.Sprintf("%s against %s: messages/s", broad, narrow), ratio >= 0.9, "ratio >= 0.9",
+		"%.0f against %.0f: %.2f", lab.Median(many), lab.Median(few), ratio)
 	return nil
 }

@@ -54,12 +54,12 @@ func (w *watch) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 	}
 }
 
-func measureContention(ctx context.Context, s *server, make maker, length, hold time.Duration) (contention, error) {
+func measureContention(ctx context.Context, s *server, build maker, length, hold time.Duration) (contention, error) {
 	client := s.client()
 	defer func() { _ = client.Close() }()
 	w := &watch{}
 	client.AddHook(w)
-	l, err := make(client)
+	l, err := build(client)
 	if err != nil {
 		return contention{}, err
 	}

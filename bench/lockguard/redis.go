@@ -19,7 +19,7 @@ type server struct {
 }
 
 func startServer(ctx context.Context) (*server, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
@@ -31,7 +31,7 @@ func startServer(ctx context.Context) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.Command("redis-server", "--bind", "127.0.0.1", "--port", fmt.Sprint(addr.Port),
+	cmd := exec.CommandContext(ctx, "redis-server", "--bind", "127.0.0.1", "--port", fmt.Sprint(addr.Port),
 		"--save", "", "--appendonly", "no", "--dir", dir, "--logfile", "log")
 	if err := cmd.Start(); err != nil {
 		_ = os.RemoveAll(dir)

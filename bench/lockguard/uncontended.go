@@ -12,10 +12,10 @@ import (
 // compare measures both libraries in turns and answers the medians.
 func compare(ctx context.Context, s *server, rounds int, measure func(context.Context, locker) (float64, error)) (float64, float64, error) {
 	var lockers []locker
-	for _, make := range []maker{newOurs, newTheirs} {
+	for _, build := range []maker{newOurs, newTheirs} {
 		client := s.client()
 		defer func() { _ = client.Close() }()
-		l, err := make(client)
+		l, err := build(client)
 		if err != nil {
 			return 0, 0, err
 		}

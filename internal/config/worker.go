@@ -50,7 +50,7 @@ type Worker struct {
 	HTTPToken      string `env:"TURNSTILE_HTTP_TOKEN" unit:"text" secret:"true" help:"The token that /asynqmon asks for, as a bearer token or as the password of any user. Empty: none is asked for."`
 	DashboardWrite bool   `env:"TURNSTILE_DASHBOARD_WRITE" envDefault:"false" unit:"true, false" help:"Whether asynqmon may change anything: run, archive, delete, cancel, pause."`
 
-	LogLevel  slog.Level `env:"TURNSTILE_LOG_LEVEL" envDefault:"info" unit:"debug, info, warn, error" help:"The least important messages that are logged, to stderr."`
+	LogLevel  slog.Level `env:"TURNSTILE_LOG_LEVEL" envDefault:"info" unit:"debug, info, warn, error" help:"The least important messages that are logged, to stderr. With --dev warn."`
 	LogFormat LogFormat  `env:"TURNSTILE_LOG_FORMAT" envDefault:"text" unit:"text, json" help:"How they are written."`
 
 	// RedisURLSet tells that REDIS_URL came from outside, so that --dev uses it
@@ -72,5 +72,6 @@ func DevDefaults() map[string]string {
 	return map[string]string{
 		"TURNSTILE_AGENT":     string(AgentEcho),
 		"TURNSTILE_HTTP_ADDR": "127.0.0.1:8080",
+		"TURNSTILE_LOG_LEVEL": "warn", // the terminal is for the conversation
 	}
 }

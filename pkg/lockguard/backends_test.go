@@ -66,3 +66,22 @@ func TestEmbeddedServer(t *testing.T) {
 	}
 	release(t, next)
 }
+
+func TestFailover(t *testing.T) {
+	t.Parallel()
+	failover := testredis.StartFailover(t)
+	g := newGuard(t, failover.Client(), lockguard.WithTTL(20*time.Second))
+	lock := acquire(t, g, "n")
+	waiting := acquireSoon(t.Context(), t, g, "n", 1)
+	if n, err := failover.Client().Wait(t.Context(), 1, soon).Result(); err != nil || n < 1 {
+		t.Fatalf("%d replicas have it (%v)", n, err)
+	}
+	failover.Failover()
+	release(t, lock) // the replica knew of the hold
+	next := got(t, waiting, 2*soon)
+	if next.Fence() <= lock.Fence() {
+		t.Errorf("fence %d after %d", next.Fence(), lock.Fence())
+	}
+	release(t, next)
+	mustBeFree(t, g, "n")
+}

@@ -36,6 +36,8 @@ type Guard struct {
 	line   *line
 	keeper keeper
 
+	combiner combiner
+
 	id     string // starts every token of this guard
 	tokens atomic.Uint64
 
@@ -70,10 +72,12 @@ func New(client redis.UniversalClient, options ...Option) (*Guard, error) {
 		ttlArg:     milliseconds(s.ttl),
 		keepArg:    milliseconds(keep + s.ttl),
 		countedArg: "0",
+		combiner:   combiner{client: client},
 	}
 	// Elsewhere PUBLISH counts only the subscribers of one node of several.
 	if _, single := client.(*redis.Client); single {
 		g.countedArg = "1"
+		g.combiner.single = true
 	}
 	return g, nil
 }
@@ -110,6 +114,11 @@ func (g *Guard) newClaim(ctx context.Context, name string) (*claim, error) {
 // try asks once, without joining the line.
 func (c *claim) try(ctx context.Context) (*Lock, error) {
 	ans, err := c.acquire(ctx, "")
+	return c.tried(ctx, ans, err)
+}
+
+// tried makes of an answer what the caller gets.
+func (c *claim) tried(ctx context.Context, ans answer, err error) (*Lock, error) {
 	if err != nil {
 		c.giveUp(err)
 		return nil, fmt.Errorf("lock %q: %w", c.name, err)

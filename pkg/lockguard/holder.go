@@ -58,7 +58,7 @@ func (g *Guard) Holder(ctx context.Context, name string) (Holder, error) {
 		return Holder{}, err
 	}
 	k := keysOf(name)
-	values, err := holderScript.run(ctx, g.client, 3, k.sentinel, k.run, k.waiters).Slice()
+	values, err := holderScript.run(ctx, g.direct, 3, k.sentinel, k.run, k.waiters).Slice()
 	if err == nil && len(values) == 0 {
 		err = ErrFree
 	}

@@ -57,23 +57,26 @@ func newScript(text string) *script {
 }
 
 // run calls the script with args, of which the first keys are its KEYS.
-func (s *script) run(ctx context.Context, client redis.UniversalClient, keys int, args ...any) *redis.Cmd {
+func (s *script) run(ctx context.Context, send sender, keys int, args ...any) *redis.Cmd {
 	words := make([]any, 0, 3+len(args))
 	words = append(append(words, "evalsha", s.hash, keys), args...)
-	cmd := send(ctx, client, words)
+	cmd := redis.NewCmd(ctx, words...)
+	cmd.SetFirstKeyPos(3)
+	send(ctx, cmd)
 	if redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") {
 		words[0], words[1] = "eval", s.text
-		cmd = send(ctx, client, words)
+		cmd = redis.NewCmd(ctx, words...)
+		cmd.SetFirstKeyPos(3)
+		send(ctx, cmd)
 	}
 	return cmd
 }
 
-func send(ctx context.Context, client redis.UniversalClient, words []any) *redis.Cmd {
-	cmd := redis.NewCmd(ctx, words...)
-	cmd.SetFirstKeyPos(3)
-	_ = client.Process(ctx, cmd) // cmd has the error
-	return cmd
-}
+// sender carries out a command; the command has the error.
+type sender func(ctx context.Context, cmd *redis.Cmd)
+
+// direct sends a command by itself.
+func (g *Guard) direct(ctx context.Context, cmd *redis.Cmd) { _ = g.client.Process(ctx, cmd) }
 
 // claim is one token's way to one lock: what its scripts need.
 type claim struct {
@@ -110,10 +113,10 @@ func (c *claim) acquire(ctx context.Context, channel string) (answer, error) {
 	k := &c.keys
 	var cmd *redis.Cmd
 	if channel == "" {
-		cmd = acquireScript.run(ctx, g.client, 4, k.sentinel, k.run, k.waiters, k.waiting,
+		cmd = acquireScript.run(ctx, g.combiner.process, 4, k.sentinel, k.run, k.waiters, k.waiting,
 			c.token, g.ownerArg, g.ttlArg, g.keepArg)
 	} else {
-		cmd = acquireScript.run(ctx, g.client, 4, k.sentinel, k.run, k.waiters, k.waiting,
+		cmd = acquireScript.run(ctx, g.direct, 4, k.sentinel, k.run, k.waiters, k.waiting,
 			c.token, g.ownerArg, g.ttlArg, g.keepArg, channel, g.countedArg, c.place)
 	}
 	reply, err := cmd.Result()
@@ -149,7 +152,7 @@ func (c *claim) release(ctx context.Context, waited bool) (bool, error) {
 		flag = "1"
 	}
 	k := &c.keys
-	n, err := releaseScript.run(ctx, c.guard.client, 5, k.sentinel, k.run, k.waiters, k.waiting, k.released,
+	n, err := releaseScript.run(ctx, c.guard.combiner.process, 5, k.sentinel, k.run, k.waiters, k.waiting, k.released,
 		c.token, flag).Int64()
 	return n == 1, err
 }
@@ -157,7 +160,7 @@ func (c *claim) release(ctx context.Context, waited bool) (bool, error) {
 // renew extends the hold; false: the token does not hold the lock.
 func (c *claim) renew(ctx context.Context, phase Phase) (bool, error) {
 	g := c.guard
-	n, err := renewScript.run(ctx, g.client, 2, c.keys.sentinel, c.keys.run,
+	n, err := renewScript.run(ctx, g.direct, 2, c.keys.sentinel, c.keys.run,
 		c.token, g.ttlArg, g.keepArg, string(phase)).Int64()
 	return n == 1, err
 }

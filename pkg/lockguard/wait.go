@@ -26,9 +26,16 @@ func (g *Guard) Acquire(ctx context.Context, name string) (*Lock, error) {
 	// The line is joined only by who can be told of its turn: without a
 	// subscription look first whether there is anything to wait for.
 	if !g.line.subscribed() {
-		lock, err := c.try(ctx)
-		if !errors.Is(err, ErrHeld) {
-			return lock, err
+		ans, inFlight, err := c.ask(ctx, "")
+		switch {
+		case inFlight != nil:
+			g.line.spawn(func(ctx context.Context) {
+				<-inFlight
+				_, _ = c.release(ctx, false)
+			})
+			return nil, fmt.Errorf("lock %q: %w", name, err)
+		case err != nil || ans.ours:
+			return c.tried(ctx, ans, err)
 		}
 	}
 	limited := ctx
@@ -52,7 +59,7 @@ type queued struct {
 	ctx      context.Context // the caller's
 	limited  context.Context // the same, with the limit on the wait
 	last     answer          // the last one that came
-	inFlight chan struct{}   // closed when a script that was given up has ended
+	inFlight <-chan struct{} // closed when a script that was given up has ended
 }
 
 func (q *queued) acquire() (*Lock, error) {
@@ -60,7 +67,11 @@ func (q *queued) acquire() (*Lock, error) {
 	defer alarm.Stop()
 	failures := 0
 	for {
-		err := q.ask()
+		ans, inFlight, err := q.ask(q.limited, q.guard.line.channel)
+		q.inFlight = inFlight
+		if err == nil {
+			q.last = ans
+		}
 		switch {
 		case err == nil && q.last.ours:
 			if lock := q.take(q.last.fence, q.last.left); lock != nil {
@@ -96,33 +107,28 @@ func (q *queued) acquire() (*Lock, error) {
 	}
 }
 
-// ask sends acquire, and waits for the answer no longer than the caller does.
-func (q *queued) ask() error {
-	type result struct {
-		answer
-		err error
+// ask is acquire, but returns when ctx ends or the guard is closed. Then
+// inFlight is closed when the script has ended.
+func (c *claim) ask(ctx context.Context, channel string) (ans answer, inFlight <-chan struct{}, err error) {
+	if ctx.Done() == nil && channel == "" { // nobody cancels it
+		ans, err = c.acquire(ctx, channel)
+		return ans, nil, err
 	}
-	results := make(chan result, 1)
 	ended := make(chan struct{})
+	var late answer
+	var lateErr error
 	go func() {
 		defer close(ended)
-		ans, err := q.claim.acquire(q.limited, q.guard.line.channel)
-		results <- result{ans, err}
+		late, lateErr = c.acquire(ctx, channel)
 	}()
-	var err error
 	select {
-	case r := <-results:
-		if r.err == nil {
-			q.last = r.answer
-		}
-		return r.err
-	case <-q.limited.Done():
-		err = q.limited.Err()
-	case <-q.guard.line.closing:
-		err = ErrClosed
+	case <-ended:
+		return late, nil, lateErr
+	case <-ctx.Done():
+		return answer{}, ended, ctx.Err()
+	case <-c.guard.line.closing:
+		return answer{}, ended, ErrClosed
 	}
-	q.inFlight = ended
-	return err
 }
 
 // recheck is when to ask again if nothing is heard.

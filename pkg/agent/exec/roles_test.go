@@ -24,9 +24,6 @@ func init() {
 		"tree":   treeRole,
 		"branch": branchRole,
 		"worker": workerRole,
-		"no-init": func([]string) int {
-			return 0
-		},
 	}
 }
 

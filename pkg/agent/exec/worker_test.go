@@ -70,8 +70,8 @@ func TestB86_StoppedWorker(t *testing.T) {
 	stopped := time.Now()
 	// The guardian itself stays a zombie until its parent runs again.
 	awaitGone(t, tn.ID, pids[1:], 10*time.Second)
-	if took := time.Since(stopped); took > 2500*time.Millisecond {
-		t.Errorf("gone after %s, a lease of 1.5s and a second were allowed", took)
+	if took := time.Since(stopped); took > 3500*time.Millisecond {
+		t.Errorf("gone after %s, a lease of 1.5s and two seconds of a busy machine were allowed", took)
 	}
 	if err := worker.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)

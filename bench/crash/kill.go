@@ -1,0 +1,114 @@
+package main
+
+import (
+	"context"
+	"math/rand/v2"
+	"os"
+	"time"
+
+	"turnstile/bench/internal/lab"
+	"turnstile/pkg/agent"
+	"turnstile/pkg/session"
+	"turnstile/pkg/sessionqueue"
+	"turnstile/pkg/worker"
+)
+
+// job is the worker that is to die.
+type job struct {
+	Addr string
+	DB   int
+	TTL  time.Duration
+}
+
+// endless is an agent whose turns end with their context, and that tells of each
+// start.
+type endless struct {
+	started func(message string, at time.Time)
+}
+
+func (e endless) Run(ctx context.Context, turn agent.Turn, _ func(agent.Event)) (agent.Result, error) {
+	e.started(turn.Messages[0].ID, time.Now())
+	<-ctx.Done()
+	return agent.Result{}, context.Cause(ctx)
+}
+
+func options(ttl time.Duration) worker.Options {
+	opts := lab.Production(4)
+	opts.DrainTimeout = 0
+	opts.Queue.SentinelTTL = ttl
+	return opts
+}
+
+// run is the child's: it tells that it is ready, then of each message that it
+// starts.
+func (j job) run(ctx context.Context) error {
+	rdb := lab.Open(j.Addr, j.DB, "")
+	defer rdb.Close()
+	started := make(chan string, 1)
+	w, err := worker.New(rdb, endless{func(message string, _ time.Time) { started <- message }}, options(j.TTL))
+	if err != nil {
+		return err
+	}
+	if err := w.Start(ctx); err != nil {
+		return err
+	}
+	go func() {
+		_ = lab.Obey(func(string) any { return nil }) // until the parent has ended
+		os.Exit(1)
+	}()
+	if err := lab.Say("ready"); err != nil {
+		return err
+	}
+	for message := range started {
+		if err := lab.Say(message); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// kill lets one worker start a message, kills it, and measures until another
+// worker, which has been waiting, starts it again.
+func kill(ctx context.Context, srv *lab.Server, db int, key string, ttl time.Duration) (time.Duration, error) {
+	rdb := lab.Open(srv.Addr(), db, "")
+	defer rdb.Close()
+	owner, err := lab.Spawn(job{srv.Addr(), db, ttl})
+	if err != nil {
+		return 0, err
+	}
+	defer owner.End()
+	defer context.AfterFunc(ctx, owner.Kill)()
+	var said string
+	if err := owner.Hear(&said); err != nil { // ready
+		return 0, err
+	}
+	client := sessionqueue.NewClient(rdb)
+	if _, err := client.Submit(ctx, key, session.Message{ID: "m", Text: "hello"}); err != nil {
+		return 0, err
+	}
+	if err := owner.Hear(&said); err != nil { // started
+		return 0, err
+	}
+
+	again := make(chan time.Time, 1)
+	next, err := worker.New(rdb, endless{func(_ string, at time.Time) { again <- at }}, options(ttl))
+	if err != nil {
+		return 0, err
+	}
+	if err := next.Start(ctx); err != nil {
+		return 0, err
+	}
+	defer func() {
+		_, _ = client.Stop(ctx, key) // or the drain would put the message back
+		next.Drain(ctx, worker.ReasonShutdown)
+	}()
+	time.Sleep(ttl/3 + rand.N(2*ttl/3))
+	killed := time.Now()
+	owner.Kill()
+	select {
+	case at := <-again:
+		return at.Sub(killed), nil
+	case <-ctx.Done():
+		return 0, context.Cause(ctx)
+	}
+}

@@ -1,0 +1,136 @@
+// Command idle counts the commands that one worker sends to Redis while there is
+// nothing to do: with no session at all, and with thousands that are known and
+// idle; and for comparison those of an asynq server with a queue for each. It
+// starts its own redis-server.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
+	"turnstile/bench/internal/lab"
+	"turnstile/internal/rediskey"
+	"turnstile/pkg/agent/echo"
+	"turnstile/pkg/sessionqueue"
+	"turnstile/pkg/worker"
+)
+
+var (
+	sessions = flag.Int("sessions", 5000, "sessions that are known and idle")
+	window   = flag.Duration("window", 30*time.Second, "how long is counted; a multiple of the sweep's 15 s")
+)
+
+func main() { lab.Main("idle", run) }
+
+func run(ctx context.Context, srv *lab.Server, report *lab.Report) error {
+	over := lab.Quick(*window, 15*time.Second)
+	for _, n := range []int{0, *sessions} {
+		if err := srv.Clear(ctx); err != nil {
+			return err
+		}
+		if err := known(ctx, srv, n); err != nil {
+			return err
+		}
+		ours, err := counted(ctx, srv, over, func(rdb redis.UniversalClient) (func(), error) {
+			w, err := worker.New(rdb, echo.New(), lab.Production(10))
+			if err != nil {
+				return nil, err
+			}
+			return func() { w.Drain(ctx, worker.ReasonShutdown) }, w.Start(ctx)
+		})
+		if err != nil {
+			return err
+		}
+		report.Add(fmt.Sprintf("one idle worker, %d sessions known: commands", n), "%s", ours)
+		report.Add("  most of them", "%s", ours.most)
+		lab.Progress("%d sessions", n)
+	}
+
+	if err := srv.Clear(ctx); err != nil {
+		return err
+	}
+	theirs, err := counted(ctx, srv, over/3, func(rdb redis.UniversalClient) (func(), error) {
+		queues := map[string]int{}
+		for i := range *sessions {
+			queues[fmt.Sprintf("queue:%d", i)] = 1
+		}
+		s := asynq.NewServerFromRedisClient(rdb, asynq.Config{Concurrency: 10, Queues: queues, LogLevel: asynq.FatalLevel})
+		return s.Shutdown, s.Start(asynq.HandlerFunc(func(context.Context, *asynq.Task) error { return nil }))
+	})
+	if err != nil {
+		return err
+	}
+	report.Add(fmt.Sprintf("one idle asynq server, %d queues: commands", *sessions), "%s", theirs)
+	report.Add("  most of them", "%s", theirs.most)
+	return nil
+}
+
+// known leaves n sessions that had a message each, and nothing to look after.
+func known(ctx context.Context, srv *lab.Server, n int) error {
+	rdb := srv.Client()
+	defer rdb.Close()
+	if err := (lab.Load{Sessions: n, Each: 1}).Fill(ctx, rdb, "idle", "hello"); err != nil {
+		return err
+	}
+	if err := lab.Answer(ctx, rdb, n, lab.Production(50)); err != nil {
+		return err
+	}
+	consumer, err := sessionqueue.NewConsumer(rdb, sessionqueue.Config{Worker: "bench"})
+	if err != nil {
+		return err
+	}
+	if err := lab.Until(ctx, "an empty index of owned sessions", 100*time.Millisecond, func() (bool, error) {
+		if _, _, err := consumer.Reap(ctx); err != nil {
+			return false, err
+		}
+		n, err := rdb.ZCard(ctx, rediskey.Owned).Result()
+		return n == 0, err
+	}); err != nil {
+		return err
+	}
+	// The worker that is counted takes over the periodic jobs at once.
+	return rdb.Del(ctx, rediskey.Timer("reap"), rediskey.Timer("due"), rediskey.Timer("sweep")).Err()
+}
+
+// rate is what was sent in a second.
+type rate struct {
+	commands float64
+	redis    float64 // share of one core that Redis took for them
+	most     string
+}
+
+func (r rate) String() string {
+	return fmt.Sprintf("%.1f/s, %.2f %% of a Redis core", r.commands, 100*r.redis)
+}
+
+// counted counts what is sent on a client while nothing is asked of its owner.
+func counted(ctx context.Context, srv *lab.Server, window time.Duration, start func(redis.UniversalClient) (stop func(), err error)) (rate, error) {
+	admin, rdb := srv.Client(), srv.Client()
+	defer admin.Close()
+	defer rdb.Close()
+	sent := lab.Count(rdb)
+	stop, err := start(rdb)
+	if err != nil {
+		return rate{}, err
+	}
+	defer stop()
+	time.Sleep(2 * time.Second) // what it does once, at its start
+	sent.Reset()
+	if err := admin.ConfigResetStat(ctx).Err(); err != nil {
+		return rate{}, err
+	}
+	began := time.Now()
+	select {
+	case <-time.After(window):
+	case <-ctx.Done():
+		return rate{}, context.Cause(ctx)
+	}
+	usec, err := lab.RedisTime(ctx, admin, sent.Commands())
+	seconds := time.Since(began).Seconds()
+	return rate{float64(sent.Total()) / seconds, usec / 1e6 / seconds, sent.Most(seconds)}, err
+}

@@ -1,0 +1,98 @@
+package lab
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+)
+
+// childVariable makes the benchmark's binary a child; its value is what it is to
+// do.
+const childVariable = "TURNSTILE_BENCH_CHILD"
+
+// Child is a process of the benchmark's own binary. Parent and child talk in
+// lines of JSON.
+type Child struct {
+	cmd *exec.Cmd
+	in  io.WriteCloser
+	out *json.Decoder
+}
+
+// Spawn starts a child, whose main gets the job from Job.
+func Spawn(job any) (*Child, error) {
+	text, err := json.Marshal(job)
+	if err != nil {
+		return nil, err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	c := &Child{cmd: exec.Command(self)}
+	c.cmd.Env = append(os.Environ(), childVariable+"="+string(text))
+	c.cmd.Stderr = os.Stderr
+	if c.in, err = c.cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	out, err := c.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	c.out = json.NewDecoder(out)
+	return c, c.cmd.Start()
+}
+
+// Ask sends the child a word and reads its answer.
+func (c *Child) Ask(word string, answer any) error {
+	if _, err := fmt.Fprintln(c.in, word); err != nil {
+		return err
+	}
+	return c.Hear(answer)
+}
+
+// Hear reads what the child says next.
+func (c *Child) Hear(into any) error {
+	if err := c.out.Decode(into); err != nil {
+		return fmt.Errorf("child: %w", err)
+	}
+	return nil
+}
+
+// Kill is kill -9. It may be called again.
+func (c *Child) Kill() {
+	_ = c.cmd.Process.Kill()
+}
+
+// End kills the child and waits for it.
+func (c *Child) End() {
+	c.Kill()
+	_ = c.in.Close()
+	_ = c.cmd.Wait()
+}
+
+// Job tells whether this process is a child, and what it is to do.
+func Job(job any) (child bool, err error) {
+	text, child := os.LookupEnv(childVariable)
+	if !child {
+		return false, nil
+	}
+	return true, json.Unmarshal([]byte(text), job)
+}
+
+// Say tells the parent something.
+func Say(what any) error { return json.NewEncoder(os.Stdout).Encode(what) }
+
+// Obey calls answer for each word of the parent, until the parent has ended: no
+// child outlives it.
+func Obey(answer func(word string) any) error {
+	words := bufio.NewScanner(os.Stdin)
+	for words.Scan() {
+		if err := Say(answer(words.Text())); err != nil {
+			return err
+		}
+	}
+	return words.Err()
+}

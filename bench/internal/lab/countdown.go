@@ -1,0 +1,71 @@
+package lab
+
+import (
+	"context"
+	"sync/atomic"
+
+	"github.com/redis/go-redis/v9"
+
+	"turnstile/pkg/agent"
+	"turnstile/pkg/agent/echo"
+	"turnstile/pkg/worker"
+)
+
+// Countdown tells when something has happened n times.
+type Countdown struct {
+	left atomic.Int64
+	none chan struct{}
+}
+
+// NewCountdown counts from n, which is at least 1.
+func NewCountdown(n int) *Countdown {
+	c := &Countdown{none: make(chan struct{})}
+	c.left.Store(int64(n))
+	return c
+}
+
+// One counts.
+func (c *Countdown) One() {
+	if c.left.Add(-1) == 0 {
+		close(c.none)
+	}
+}
+
+// Wait waits for the last.
+func (c *Countdown) Wait(ctx context.Context) error {
+	select {
+	case <-c.none:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Echo is the echo agent that calls Each at the end of each turn.
+type Echo struct {
+	*echo.Agent
+	Each func()
+}
+
+// Run implements agent.Agent.
+func (e Echo) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)) (agent.Result, error) {
+	defer e.Each()
+	return e.Agent.Run(ctx, turn, emit)
+}
+
+// Answer has a worker run the n messages that are queued, and drains it.
+func Answer(ctx context.Context, rdb redis.UniversalClient, n int, opts worker.Options) error {
+	if n == 0 {
+		return nil
+	}
+	left := NewCountdown(n)
+	w, err := worker.New(rdb, Echo{echo.New(), left.One}, opts)
+	if err != nil {
+		return err
+	}
+	if err := w.Start(ctx); err != nil {
+		return err
+	}
+	defer w.Drain(ctx, worker.ReasonShutdown)
+	return left.Wait(ctx)
+}

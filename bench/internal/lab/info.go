@@ -1,0 +1,56 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// RedisTime is how many microseconds Redis worked for the commands that were
+// counted since CONFIG RESETSTAT. A script's time contains that of the commands
+// that it calls; those have entries of their own in commandstats, which do not
+// count here: of any other command the mean time is taken as often as it was
+// sent.
+func RedisTime(ctx context.Context, admin redis.UniversalClient, sent map[string]int) (usec float64, err error) {
+	info, err := admin.Info(ctx, "commandstats").Result()
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(info) {
+		name, rest, ok := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":calls=")
+		if !ok {
+			continue
+		}
+		var calls, us float64
+		if _, err := fmt.Sscanf(rest, "%f,usec=%f", &calls, &us); err == nil && calls > 0 {
+			usec += us / calls * float64(sent[name])
+		}
+	}
+	return usec, nil
+}
+
+// RedisMemory is what Redis has allocated, in bytes.
+func RedisMemory(ctx context.Context, admin redis.UniversalClient) (bytes float64, err error) {
+	info, err := admin.Info(ctx, "memory").Result()
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(info) {
+		if n, ok := strings.CutPrefix(line, "used_memory:"); ok {
+			return strconv.ParseFloat(strings.TrimSpace(n), 64)
+		}
+	}
+	return 0, fmt.Errorf("INFO memory names no used_memory")
+}
+
+// Connections counts the connections of clients that were opened under a name.
+func Connections(ctx context.Context, admin redis.UniversalClient, name string) (int, error) {
+	list, err := admin.Do(ctx, "CLIENT", "LIST").Text()
+	if err != nil {
+		return 0, err
+	}
+	return strings.Count(list, " name="+name+" "), nil
+}

@@ -1,0 +1,89 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"turnstile/pkg/session"
+	"turnstile/pkg/sessionqueue"
+	"turnstile/pkg/worker"
+)
+
+const senders = 16
+
+// Parallel calls f for 0..n-1 from a few goroutines.
+func Parallel(n int, f func(i int) error) error {
+	var wg sync.WaitGroup
+	errs := make(chan error, senders)
+	for s := range senders {
+		wg.Go(func() {
+			for i := s; i < n; i += senders {
+				if err := f(i); err != nil {
+					errs <- err
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	select {
+	case err := <-errs:
+		return err
+	default:
+		return nil
+	}
+}
+
+// Load is a shape of work: sessions with some messages each.
+type Load struct{ Sessions, Each int }
+
+func (l Load) String() string { return fmt.Sprintf("%d x %d", l.Sessions, l.Each) }
+
+// Messages is how many there are in all.
+func (l Load) Messages() int { return l.Sessions * l.Each }
+
+// Fill submits a load. The names of its sessions begin with prefix.
+func (l Load) Fill(ctx context.Context, rdb redis.UniversalClient, prefix, text string) error {
+	client := sessionqueue.NewClient(rdb)
+	return Parallel(l.Messages(), func(i int) error {
+		_, err := client.Submit(ctx, fmt.Sprintf("%s:%d", prefix, i%l.Sessions), session.Message{Text: text})
+		return err
+	})
+}
+
+// Production is how a worker is run: with maintenance, and results kept for an
+// hour. Only its log is left out.
+func Production(slots int) worker.Options {
+	return worker.Options{
+		Concurrency: slots, DrainTimeout: time.Minute, Maintenance: true,
+		Queue:  sessionqueue.Config{Retention: time.Hour},
+		Logger: slog.New(slog.DiscardHandler),
+	}
+}
+
+// patience is how long something is waited for that must come: longer than any
+// slow machine takes.
+const patience = 10 * time.Minute
+
+// Until waits until done answers true.
+func Until(ctx context.Context, what string, every time.Duration, done func() (bool, error)) error {
+	for deadline := time.Now().Add(patience); ; {
+		ok, err := done()
+		if ok || err != nil {
+			return err
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("%s did not come about in %s", what, patience)
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(every):
+		}
+	}
+}

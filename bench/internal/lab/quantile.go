@@ -1,0 +1,22 @@
+package lab
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// Quantile is the value that the share q of all values does not exceed: 0.5 is
+// the median, 1 the maximum. It is the zero value if there are none.
+func Quantile[T cmp.Ordered](values []T, q float64) T {
+	var none T
+	if len(values) == 0 {
+		return none
+	}
+	sorted := slices.Sorted(slices.Values(values))
+	i := int(math.Ceil(q*float64(len(sorted)))) - 1
+	return sorted[min(max(i, 0), len(sorted)-1)]
+}
+
+// Median is the middle value.
+func Median[T cmp.Ordered](values []T) T { return Quantile(values, 0.5) }

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"turnstile/bench/internal/lab"
+	"turnstile/pkg/agent"
+	"turnstile/pkg/agent/echo"
+	"turnstile/pkg/session"
+	"turnstile/pkg/sessionqueue"
+	"turnstile/pkg/worker"
+)
+
+// rotateAfter is how many turns a transcript has when another is begun: an agent
+// that is not immediate is given the history, which would else be ever longer.
+const rotateAfter = 50
+
+// warmUp is how many samples are thrown away: connections, scripts, pages.
+const warmUp = 50
+
+// idle measures messages that come one at a time to a worker that does nothing.
+type idle struct {
+	immediate bool // the agent has no start of its own: no promote, no history
+	fresh     bool // a new session for each sample
+	samples   int
+	rest      time.Duration
+
+	starts  []time.Duration // Submit called to Run entered
+	submits []time.Duration // Submit called to Submit returned
+}
+
+func (s *idle) String() string {
+	who, agent := "same session", "with promote and history"
+	if s.fresh {
+		who = "new session"
+	}
+	if s.immediate {
+		agent = "immediate agent"
+	}
+	return who + ", " + agent
+}
+
+// doorbell is the echo agent that tells when a turn of it begins.
+type doorbell struct {
+	*echo.Agent
+	immediate bool
+	entered   chan time.Time
+}
+
+func (d doorbell) Immediate() bool { return d.immediate }
+
+func (d doorbell) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)) (agent.Result, error) {
+	d.entered <- time.Now()
+	return d.Agent.Run(ctx, turn, emit)
+}
+
+func (s *idle) measure(ctx context.Context, srv *lab.Server) error {
+	if err := srv.Clear(ctx); err != nil {
+		return err
+	}
+	rdb, sender := srv.Client(), srv.Client()
+	defer rdb.Close()
+	defer sender.Close()
+	bell := doorbell{echo.New(), s.immediate, make(chan time.Time, 1)}
+	w, err := worker.New(rdb, bell, lab.Production(10))
+	if err != nil {
+		return err
+	}
+	if err := w.Start(ctx); err != nil {
+		return err
+	}
+	defer w.Drain(ctx, worker.ReasonShutdown)
+	client := sessionqueue.NewClient(sender)
+	for i := range warmUp + s.samples {
+		start, submit, err := s.sample(ctx, client, bell, i)
+		if err != nil {
+			return err
+		}
+		if i >= warmUp {
+			s.starts, s.submits = append(s.starts, start), append(s.submits, submit)
+		}
+		for w.Running() > 0 {
+			time.Sleep(s.rest / 10)
+		}
+		time.Sleep(s.rest)
+	}
+	return nil
+}
+
+func (s *idle) sample(ctx context.Context, client *sessionqueue.Client, bell doorbell, i int) (start, submit time.Duration, err error) {
+	key := "same"
+	if s.fresh {
+		key = fmt.Sprintf("new:%d", i)
+	} else if i%rotateAfter == 0 {
+		if _, err := client.Rotate(ctx, key, ""); err != nil {
+			return 0, 0, err
+		}
+	}
+	sent := time.Now()
+	if _, err := client.Submit(ctx, key, session.Message{Text: "hello"}); err != nil {
+		return 0, 0, err
+	}
+	submit = time.Since(sent)
+	select {
+	case at := <-bell.entered:
+		return at.Sub(sent), submit, nil
+	case <-ctx.Done():
+		return 0, 0, context.Cause(ctx)
+	}
+}

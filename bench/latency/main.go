@@ -1,0 +1,83 @@
+// Command latency measures how long a message waits when nothing is in its way,
+// on a redis-server that it starts: from the call of Submit to the agent's start
+// on an idle worker, and from a turn's end to the start of the session's next.
+//
+// Sender and worker are in this one process, so that one clock tells both ends,
+// but on Redis clients of their own.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"time"
+
+	"turnstile/bench/internal/lab"
+)
+
+var (
+	samples = flag.Int("samples", 2000, "samples of each figure")
+	rest    = flag.Duration("rest", 2*time.Millisecond, "how long the worker is idle before each sample")
+)
+
+func main() { lab.Main("latency", run) }
+
+func run(ctx context.Context, srv *lab.Server, report *lab.Report) error {
+	n := lab.Quick(*samples, 300)
+	trip, err := roundTrips(ctx, srv, n)
+	if err != nil {
+		return err
+	}
+	report.Add("one round trip (PING), the yardstick", "%s", spread(trip))
+
+	for _, immediate := range []bool{true, false} {
+		for _, fresh := range []bool{true, false} {
+			s := idle{immediate: immediate, fresh: fresh, samples: n, rest: *rest}
+			if err := s.measure(ctx, srv); err != nil {
+				return err
+			}
+			lab.Progress("idle, %s", s.String())
+			starts(report, "idle, "+s.String()+": Submit to the agent's start", s.starts, time.Millisecond, 5*time.Millisecond)
+			report.Add("  of it Submit itself", "%s", spread(s.submits))
+		}
+	}
+	for _, q := range []queued{
+		{immediate: true, load: lab.Load{Sessions: 1, Each: n}},
+		{immediate: false, load: lab.Load{Sessions: n / 50, Each: 50}},
+	} {
+		if err := q.measure(ctx, srv); err != nil {
+			return err
+		}
+		lab.Progress("queued, %s", q.String())
+		starts(report, "queued, "+q.String()+": a turn's end to the next one's start", q.gaps, 500*time.Microsecond, 0)
+	}
+	return nil
+}
+
+func starts(report *lab.Report, figure string, d []time.Duration, p50, p99 time.Duration) {
+	reach, met := fmt.Sprintf("p50 <= %s", p50), lab.Median(d) <= p50
+	if p99 > 0 {
+		reach += fmt.Sprintf(", p99 <= %s", p99)
+		met = met && lab.Quantile(d, 0.99) <= p99
+	}
+	report.Reach(figure, met, reach, "%s", spread(d))
+}
+
+func spread(d []time.Duration) string {
+	return fmt.Sprintf("p50 %s, p99 %s (%d)", lab.Short(lab.Median(d)), lab.Short(lab.Quantile(d, 0.99)), len(d))
+}
+
+func roundTrips(ctx context.Context, srv *lab.Server, n int) ([]time.Duration, error) {
+	rdb := srv.Client()
+	defer rdb.Close()
+	all := make([]time.Duration, n)
+	for i := range all {
+		time.Sleep(*rest)
+		sent := time.Now()
+		if err := rdb.Ping(ctx).Err(); err != nil {
+			return nil, err
+		}
+		all[i] = time.Since(sent)
+	}
+	return all, nil
+}

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"turnstile/bench/internal/lab"
+	"turnstile/pkg/agent"
+	"turnstile/pkg/agent/echo"
+	"turnstile/pkg/worker"
+)
+
+// queued measures messages that wait behind a turn of their own session.
+type queued struct {
+	immediate bool
+	load      lab.Load
+
+	gaps []time.Duration // Run left to the session's next Run entered
+}
+
+func (q *queued) String() string {
+	agent := "with promote and history"
+	if q.immediate {
+		agent = "immediate agent"
+	}
+	return fmt.Sprintf("%d in line, %s", q.load.Each, agent)
+}
+
+// stopwatch is the echo agent that notes the time between a session's turns.
+type stopwatch struct {
+	*echo.Agent
+	immediate bool
+
+	mu   sync.Mutex
+	left map[string]time.Time
+	gaps []time.Duration
+	runs int
+}
+
+func (s *stopwatch) Immediate() bool { return s.immediate }
+
+func (s *stopwatch) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)) (agent.Result, error) {
+	entered := time.Now()
+	s.mu.Lock()
+	if left, ok := s.left[turn.Session]; ok {
+		s.gaps = append(s.gaps, entered.Sub(left))
+	}
+	s.mu.Unlock()
+	result, err := s.Agent.Run(ctx, turn, emit)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.runs++
+	s.left[turn.Session] = time.Now()
+	return result, err
+}
+
+func (s *stopwatch) ran() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.runs
+}
+
+func (q *queued) measure(ctx context.Context, srv *lab.Server) error {
+	if err := srv.Clear(ctx); err != nil {
+		return err
+	}
+	rdb, sender := srv.Client(), srv.Client()
+	defer rdb.Close()
+	defer sender.Close()
+	if err := q.load.Fill(ctx, sender, "queued", "hello"); err != nil {
+		return err
+	}
+	watch := &stopwatch{Agent: echo.New(), immediate: q.immediate, left: map[string]time.Time{}}
+	// One slot, and no session makes way for another: nothing else goes on.
+	opts := lab.Production(1)
+	opts.ShareTurns = q.load.Each + 1
+	w, err := worker.New(rdb, watch, opts)
+	if err != nil {
+		return err
+	}
+	if err := w.Start(ctx); err != nil {
+		return err
+	}
+	defer w.Drain(ctx, worker.ReasonShutdown)
+	err = lab.Until(ctx, "the end of the queue", 20*time.Millisecond, func() (bool, error) {
+		return watch.ran() == q.load.Messages() && w.Running() == 0, nil
+	})
+	q.gaps = watch.gaps
+	return err
+}

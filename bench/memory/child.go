@@ -1,0 +1,129 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"runtime/pprof"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"turnstile/bench/internal/lab"
+	"turnstile/pkg/agent"
+	"turnstile/pkg/agent/echo"
+	"turnstile/pkg/worker"
+)
+
+// workerName is the name of the worker's connections.
+const workerName = "bench-worker"
+
+// job is a worker that tells about its memory.
+type job struct {
+	Addr      string
+	Slots     int
+	Retention time.Duration
+	TTL       time.Duration
+	Rate      float64
+	Park      bool // turns never end
+	Heap      string
+}
+
+// state is what a worker tells of itself.
+type state struct {
+	Live       float64 // bytes of heap and stacks in use
+	RSS        float64 // bytes, 0 where it is not known
+	Goroutines int
+	Running    int     // sessions that are served now
+	Ended      int64   // turns
+	Commands   int     // sent to Redis
+	GCs        uint32  // collections so far
+	Peak       float64 // bytes: the greatest RSS so far, 0 where it is not known
+}
+
+// counted is the echo agent that counts its turns.
+type counted struct {
+	*echo.Agent
+	park  bool
+	ended *atomic.Int64
+}
+
+func (c counted) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)) (agent.Result, error) {
+	if c.park {
+		<-ctx.Done()
+		return agent.Result{}, context.Cause(ctx)
+	}
+	defer c.ended.Add(1)
+	return c.Agent.Run(ctx, turn, emit)
+}
+
+func (j job) run(ctx context.Context) error {
+	rdb := lab.Open(j.Addr, 0, workerName)
+	defer rdb.Close()
+	sent := lab.Count(rdb)
+	a := counted{echo.New(), j.Park, new(atomic.Int64)}
+	opts := lab.Production(j.Slots)
+	opts.Queue.Retention, opts.Queue.SentinelTTL, opts.Queue.RecoveryRate = j.Retention, j.TTL, j.Rate
+	w, err := worker.New(rdb, a, opts)
+	if err != nil {
+		return err
+	}
+	if err := w.Start(ctx); err != nil {
+		return err
+	}
+	if err := lab.Say("ready"); err != nil {
+		return err
+	}
+	return lab.Obey(func(word string) any {
+		if word == "settle" { // give back what is garbage
+			runtime.GC()
+			debug.FreeOSMemory()
+			j.profile()
+		}
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		s := state{
+			Live: float64(m.HeapInuse + m.StackInuse), Goroutines: runtime.NumGoroutine(), GCs: m.NumGC,
+			Running: w.Running(), Ended: a.ended.Load(), Commands: sent.Total(),
+		}
+		s.RSS, s.Peak = resident()
+		return s
+	})
+}
+
+// profile writes the last settled heap.
+func (j job) profile() {
+	if j.Heap == "" {
+		return
+	}
+	f, err := os.Create(j.Heap)
+	if err == nil {
+		err = pprof.WriteHeapProfile(f)
+		_ = f.Close()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "memory: heap profile:", err)
+	}
+}
+
+// resident reads the process's memory as Linux tells it.
+func resident() (now, peak float64) {
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return 0, 0
+	}
+	field := func(line, name string, into *float64) {
+		if text, ok := strings.CutPrefix(line, name); ok {
+			kib, _ := strconv.ParseFloat(strings.TrimSuffix(strings.TrimSpace(text), " kB"), 64)
+			*into = kib * 1024
+		}
+	}
+	for line := range strings.Lines(string(status)) {
+		field(line, "VmRSS:", &now)
+		field(line, "VmHWM:", &peak)
+	}
+	return now, peak
+}

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"turnstile/bench/internal/lab"
+	"turnstile/pkg/sessionqueue"
+)
+
+// nothing is what an idle session may seem to take of the worker's memory: the
+// heap is measured in spans of pages, which are never all full.
+const nothing = 8 // bytes
+
+// idle measures sessions that had one message each.
+func idle(ctx context.Context, srv *lab.Server, report *lab.Report, n int) error {
+	if err := srv.Clear(ctx); err != nil {
+		return err
+	}
+	p, err := start(ctx, srv, job{Slots: 50, Retention: time.Hour}, lab.Load{Sessions: 1000, Each: 1})
+	if err != nil {
+		return err
+	}
+	defer p.end()
+	grew, err := p.grow(ctx, n)
+	if err != nil {
+		return err
+	}
+	each := (grew.after.Live - grew.before.Live) / float64(n)
+	report.Reach(fmt.Sprintf("%d idle sessions: worker memory for each", n), each < nothing, fmt.Sprintf("0 (< %d bytes)", nothing), "%.2f bytes", each)
+	goroutines := grew.after.Goroutines - grew.before.Goroutines
+	report.Reach("  goroutines, for all", goroutines < n/1000, "0", "%d", goroutines)
+	report.Reach("  Redis connections, for all", grew.connections < n/1000, "0", "%d", grew.connections)
+	report.Add("  worker's resident memory: settled, at its peak", "%.0f MiB, %.0f MiB", grew.after.RSS/kib/kib, grew.after.Peak/kib/kib)
+	report.Add("  Redis memory for each, results kept", "%.0f bytes", grew.redis/float64(n))
+	lab.Progress("%d sessions are idle", n)
+	return nil
+}
+
+// unkept measures the same without retained results.
+func unkept(ctx context.Context, srv *lab.Server, report *lab.Report, n int) error {
+	if err := srv.Clear(ctx); err != nil {
+		return err
+	}
+	p, err := start(ctx, srv, job{Slots: 50}, lab.Load{Sessions: 1000, Each: 1})
+	if err != nil {
+		return err
+	}
+	defer p.end()
+	grew, err := p.grow(ctx, n)
+	if err != nil {
+		return err
+	}
+	report.Add(fmt.Sprintf("%d idle sessions: Redis memory for each, no results kept", n), "%.0f bytes", grew.redis/float64(n))
+	lab.Progress("%d sessions are idle, without results", n)
+	return nil
+}
+
+// growth is what sessions have added.
+type growth struct {
+	before, after state
+	connections   int
+	redis         float64 // bytes
+}
+
+func (p *process) grow(ctx context.Context, n int) (g growth, err error) {
+	if g, err = p.look(ctx); err != nil {
+		return g, err
+	}
+	first := g
+	if err := (lab.Load{Sessions: n, Each: 1}).Fill(ctx, p.rdb, "idle", "hello"); err != nil {
+		return g, err
+	}
+	if err := p.ended(ctx, n+int(first.after.Ended)); err != nil {
+		return g, err
+	}
+	if g, err = p.look(ctx); err != nil {
+		return g, err
+	}
+	return growth{first.after, g.after, g.connections - first.connections, g.redis - first.redis}, nil
+}
+
+// look waits until nothing goes on, and takes stock.
+func (p *process) look(ctx context.Context) (g growth, err error) {
+	if err := p.quiet(ctx); err != nil {
+		return g, err
+	}
+	// Names of queues without any task are taken off asynq's list, as the
+	// maintenance does from time to time.
+	consumer, err := sessionqueue.NewConsumer(p.rdb, sessionqueue.Config{Worker: "bench"})
+	if err != nil {
+		return g, err
+	}
+	if _, err := consumer.Unregister(ctx); err != nil {
+		return g, err
+	}
+	if g.after, err = p.settled(); err != nil {
+		return g, err
+	}
+	if g.connections, err = lab.Connections(ctx, p.rdb, workerName); err != nil {
+		return g, err
+	}
+	g.redis, err = lab.RedisMemory(ctx, p.rdb)
+	return g, err
+}

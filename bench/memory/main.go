@@ -1,0 +1,52 @@
+// Command memory measures what a worker keeps in memory: for a turn that runs,
+// for a session that is idle, and while it recovers what a dead worker left
+// behind; and what an idle session takes in Redis. It starts its own
+// redis-server, and runs each worker in a process of its own, this binary run
+// again, so that nothing of the sender is counted.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+
+	"turnstile/bench/internal/lab"
+)
+
+var (
+	turns    = flag.Int("turns", 5000, "turns that run at once")
+	sessions = flag.Int("sessions", 100000, "sessions that are idle")
+	orphans  = flag.Int("orphans", 10000, "sessions of the worker that dies")
+	rate     = flag.Float64("rate", 250, "RECOVERY_RATE, sessions/s; the worker's default is 50")
+	heap     = flag.String("heapprofile", "", "write the worker's heap profile while the turns run")
+)
+
+func main() {
+	var j job
+	child, err := lab.Job(&j)
+	if child {
+		if err == nil {
+			err = j.run(context.Background())
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "memory: child:", err)
+			os.Exit(1)
+		}
+		return
+	}
+	lab.Main("memory", run)
+}
+
+func run(ctx context.Context, srv *lab.Server, report *lab.Report) error {
+	if err := running(ctx, srv, report, lab.Quick(*turns, *turns/5)); err != nil {
+		return err
+	}
+	if err := idle(ctx, srv, report, lab.Quick(*sessions, *sessions/20)); err != nil {
+		return err
+	}
+	if err := unkept(ctx, srv, report, lab.Quick(*sessions/10, *sessions/50)); err != nil {
+		return err
+	}
+	return orphaned(ctx, srv, report, lab.Quick(*orphans, *orphans/10))
+}

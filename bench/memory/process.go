@@ -1,0 +1,71 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"turnstile/bench/internal/lab"
+	"turnstile/internal/rediskey"
+)
+
+// process is a worker's process, seen from here, and a sender beside it.
+type process struct {
+	child *lab.Child
+	rdb   *redis.Client // the sender's
+	stop  func() bool
+}
+
+// start starts a worker, and has it do a little of everything first: what it
+// needs once is not to be counted.
+func start(ctx context.Context, srv *lab.Server, j job, warm lab.Load) (*process, error) {
+	j.Addr = srv.Addr()
+	child, err := lab.Spawn(j)
+	if err != nil {
+		return nil, err
+	}
+	p := &process{child: child, rdb: srv.Client(), stop: context.AfterFunc(ctx, child.Kill)}
+	var ready string
+	if err := child.Hear(&ready); err != nil {
+		p.end()
+		return nil, err
+	}
+	err = warm.Fill(ctx, p.rdb, "warm", "hello")
+	if err == nil {
+		err = p.ended(ctx, warm.Messages())
+	}
+	if err != nil {
+		p.end()
+		return nil, err
+	}
+	return p, nil
+}
+
+func (p *process) end() {
+	p.stop()
+	p.child.End()
+	_ = p.rdb.Close()
+}
+
+// settled is the worker's state without its garbage.
+func (p *process) settled() (s state, err error) { return s, p.child.Ask("settle", &s) }
+
+// now is the worker's state as it is.
+func (p *process) now() (s state, err error) { return s, p.child.Ask("now", &s) }
+
+func (p *process) ended(ctx context.Context, n int) error {
+	return lab.Until(ctx, "the end of all turns", 50*time.Millisecond, func() (bool, error) {
+		s, err := p.now()
+		return s.Ended >= int64(n) && s.Running == 0, err
+	})
+}
+
+// quiet waits until no worker looks after any session any more: reap has taken
+// all out of its index.
+func (p *process) quiet(ctx context.Context) error {
+	return lab.Until(ctx, "an empty index of owned sessions", 200*time.Millisecond, func() (bool, error) {
+		n, err := p.rdb.ZCard(ctx, rediskey.Owned).Result()
+		return n == 0, err
+	})
+}

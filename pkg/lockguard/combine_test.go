@@ -1,0 +1,124 @@
+package lockguard_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"turnstile/internal/testredis"
+	"turnstile/pkg/lockguard"
+)
+
+// Many goroutines at once: their commands go together, and each gets its own
+// answer.
+func TestManyLocksAtOnce(t *testing.T) {
+	t.Parallel()
+	client := testredis.New(t)
+	faults := &testredis.Faults{}
+	g := newGuard(t, client, lockguard.WithTTL(time.Hour))
+	taken := acquire(t, g, "7")
+	client.AddHook(faults)
+	gate := faults.Gate(testredis.Named("evalsha"))
+
+	const goroutines, onTheirWay = 40, 4
+	var wg sync.WaitGroup
+	locks := make([]*lockguard.Lock, goroutines)
+	for i := range goroutines {
+		wg.Go(func() {
+			lock, err := g.TryAcquire(t.Context(), fmt.Sprint(i))
+			if i == 7 {
+				if !errors.Is(err, lockguard.ErrHeld) {
+					t.Errorf("7: %v, want ErrHeld", err)
+				}
+			} else if err != nil {
+				t.Errorf("%d: %v", i, err)
+			}
+			locks[i] = lock
+		})
+	}
+	for range onTheirWay {
+		<-gate.Arrived()
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancelled := make(chan error, 1)
+	go func() {
+		_, err := g.TryAcquire(ctx, "cancelled")
+		cancelled <- err
+	}()
+	cancel()
+	select {
+	case err := <-cancelled:
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("%v, want context.Canceled", err)
+		}
+	case <-time.After(soon):
+		t.Error("a cancelled TryAcquire waits for others")
+	}
+	gate.Release()
+	wg.Wait()
+	faults.Clear()
+	for i, lock := range locks {
+		if i == 7 {
+			lock = taken
+		}
+		if h := holder(t, g, fmt.Sprint(i)); h.Fence != lock.Fence() {
+			t.Errorf("%d: %+v, want fence %d", i, h, lock.Fence())
+		}
+		wg.Go(func() { release(t, lock) })
+	}
+	wg.Wait()
+	for i := range goroutines {
+		mustBeFree(t, g, fmt.Sprint(i))
+	}
+	mustBeFree(t, g, "cancelled")
+}
+
+// A whole pipeline fails: each of its callers is told, and nothing stays taken.
+func TestCombinedRepliesAreLost(t *testing.T) {
+	t.Parallel()
+	client := testredis.New(t)
+	faults := &testredis.Faults{}
+	client.AddHook(faults)
+	g := newGuard(t, client, lockguard.WithTTL(time.Hour))
+	release(t, acquire(t, g, "warm"))
+	gate := faults.Gate(testredis.Named("evalsha"))
+	const goroutines = 24
+	results := make(chan error, goroutines)
+	for i := range goroutines {
+		go func() {
+			_, err := g.TryAcquire(t.Context(), fmt.Sprint(i))
+			results <- err
+		}()
+	}
+	for range 4 {
+		<-gate.Arrived()
+	}
+	faults.LoseReply(testredis.Named("evalsha"), goroutines)
+	gate.Release()
+	lost := 0
+	for range goroutines {
+		switch err := <-results; {
+		case errors.Is(err, testredis.ErrLostReply):
+			lost++
+		case err != nil:
+			t.Errorf("%v, want a lock or the network's error", err)
+		}
+	}
+	faults.Clear()
+	if err := g.Close(); err != nil { // waits for what is given back
+		t.Fatal(err)
+	}
+	other := newGuard(t, client)
+	free := 0
+	for i := range goroutines {
+		if _, err := other.Holder(t.Context(), fmt.Sprint(i)); errors.Is(err, lockguard.ErrFree) {
+			free++
+		}
+	}
+	if lost == 0 || free != lost {
+		t.Errorf("%d answers were lost, and %d locks given back", lost, free)
+	}
+}
