@@ -13,6 +13,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"turnstile/internal/combine"
+
 	"turnstile/internal/rediskey"
 )
 
@@ -36,7 +38,7 @@ type Guard struct {
 	line   *line
 	keeper keeper
 
-	combiner combiner
+	combiner *combine.Combiner
 
 	id     string // starts every token of this guard
 	tokens atomic.Uint64
@@ -44,6 +46,10 @@ type Guard struct {
 	// What every script is told; strings.
 	ownerArg, ttlArg, keepArg, countedArg any
 }
+
+// flights is how many requests of one guard are on their way at once before
+// further ones are combined.
+const flights = 4
 
 // New makes a Guard. It does not talk to Redis. The client stays the caller's,
 // and must outlive the Guard and its locks.
@@ -72,12 +78,11 @@ func New(client redis.UniversalClient, options ...Option) (*Guard, error) {
 		ttlArg:     milliseconds(s.ttl),
 		keepArg:    milliseconds(keep + s.ttl),
 		countedArg: "0",
-		combiner:   combiner{client: client},
+		combiner:   combine.New(client, flights),
 	}
 	// Elsewhere PUBLISH counts only the subscribers of one node of several.
 	if _, single := client.(*redis.Client); single {
 		g.countedArg = "1"
-		g.combiner.single = true
 	}
 	return g, nil
 }

@@ -113,7 +113,7 @@ func (c *claim) acquire(ctx context.Context, channel string) (answer, error) {
 	k := &c.keys
 	var cmd *redis.Cmd
 	if channel == "" {
-		cmd = acquireScript.run(ctx, g.combiner.process, 4, k.sentinel, k.run, k.waiters, k.waiting,
+		cmd = acquireScript.run(ctx, g.combiner.Process, 4, k.sentinel, k.run, k.waiters, k.waiting,
 			c.token, g.ownerArg, g.ttlArg, g.keepArg)
 	} else {
 		cmd = acquireScript.run(ctx, g.direct, 4, k.sentinel, k.run, k.waiters, k.waiting,
@@ -152,7 +152,7 @@ func (c *claim) release(ctx context.Context, waited bool) (bool, error) {
 		flag = "1"
 	}
 	k := &c.keys
-	n, err := releaseScript.run(ctx, c.guard.combiner.process, 5, k.sentinel, k.run, k.waiters, k.waiting, k.released,
+	n, err := releaseScript.run(ctx, c.guard.combiner.Process, 5, k.sentinel, k.run, k.waiters, k.waiting, k.released,
 		c.token, flag).Int64()
 	return n == 1, err
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"turnstile/internal/combine"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/lockguard"
 	"turnstile/pkg/session"
@@ -80,12 +81,17 @@ func setDefault[T comparable](v *T, def T) {
 	}
 }
 
+// flights is how many requests the moves of all holds have on their way at once
+// before further ones share a round trip. Two keep Redis busy while answers
+// travel.
+const flights = 2
+
 // Consumer takes messages out of the sessions' queues, for one worker. Its
 // methods may be called concurrently.
 type Consumer struct {
 	rdb   redis.UniversalClient
 	cfg   Config
-	moves batcher
+	moves *combine.Combiner // of all holds
 }
 
 // NewConsumer does not connect; Prepare does.
@@ -93,9 +99,7 @@ func NewConsumer(rdb redis.UniversalClient, cfg Config) (*Consumer, error) {
 	if cfg.Worker == "" {
 		return nil, errors.New("sessionqueue: Config.Worker is empty")
 	}
-	c := &Consumer{rdb: rdb, cfg: cfg.withDefaults()}
-	c.moves.c = c
-	return c, nil
+	return &Consumer{rdb: rdb, cfg: cfg.withDefaults(), moves: combine.New(rdb, flights)}, nil
 }
 
 // grace is how long a session that was woken may go unclaimed.

@@ -146,7 +146,7 @@ func (h *Hold) move(ctx context.Context, name string, script *redis.Script, exte
 			return err
 		}
 		sent := time.Now()
-		reply, err = h.consumer.moves.run(ctx, script, keys, args)
+		reply, err = h.consumer.call(ctx, script, keys, args)
 		if err == nil && extend && reply.str(0) != "lost" {
 			h.lease.Extend(sent, h.consumer.cfg.SentinelTTL)
 		}

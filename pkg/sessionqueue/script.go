@@ -140,6 +140,28 @@ func (c *Consumer) pipeline(ctx context.Context, s *redis.Script, n int, call fu
 	return replies
 }
 
+// call runs a script for one of the holds, together with others' calls.
+func (c *Consumer) call(ctx context.Context, s *redis.Script, keys []string, args []any) (answer, error) {
+	cmd := evalSha(ctx, s, keys, args)
+	c.moves.Process(ctx, cmd)
+	a, err := cmd.Slice()
+	if redis.HasErrorPrefix(err, "NOSCRIPT") {
+		a, err = s.Eval(ctx, c.rdb, keys, args...).Slice()
+	}
+	return a, err
+}
+
+func evalSha(ctx context.Context, s *redis.Script, keys []string, args []any) *redis.Cmd {
+	words := make([]any, 0, 3+len(keys)+len(args))
+	words = append(words, "evalsha", s.Hash(), len(keys))
+	for _, k := range keys {
+		words = append(words, k)
+	}
+	cmd := redis.NewCmd(ctx, append(words, args...)...)
+	cmd.SetFirstKeyPos(3)
+	return cmd
+}
+
 // persist repeats call, with a growing pause, while its error may pass and ctx
 // lasts: an owner has until the end of its lease.
 func persist(ctx context.Context, call func() error) error {

@@ -37,7 +37,10 @@ func (c *Consumer) Signals(ctx context.Context, ready func(), hear func(Signal))
 		select {
 		case <-ctx.Done():
 			return nil
-		case m := <-messages:
+		case m, open := <-messages:
+			if !open {
+				return redis.ErrClosed // the caller has closed the client
+			}
 			if s, ok := parseSignal(m, own); ok {
 				hear(s)
 			}

@@ -1,4 +1,5 @@
-package lockguard
+// Package combine sends the commands of many goroutines in shared round trips.
+package combine
 
 import (
 	"context"
@@ -8,18 +9,15 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// maxFlights is how many requests of one guard are on their way at once before
-// further ones are combined. More than one, so that a connection that hangs
-// holds up only its own.
-const maxFlights = 4
-
-// combiner sends commands. What comes while enough requests are on their way
+// Combiner sends commands. What comes while enough requests are on their way
 // waits for one of them to land, and then goes together as one pipeline: with
 // many goroutines that saves most of the system calls, which are most of what a
-// lock costs. A lone caller notices nothing of it.
-type combiner struct {
+// small command costs. A lone caller notices nothing of it. On a Redis Cluster a
+// pipeline would be split over several servers, so there each goes alone.
+type Combiner struct {
 	client redis.UniversalClient
-	single bool // else a pipeline might be split over several servers
+	single bool
+	most   int // requests on their way at once
 
 	mu      sync.Mutex
 	flights int
@@ -35,14 +33,22 @@ type passenger struct {
 	told chan []*passenger
 }
 
-// process carries out cmd, as client.Process does.
-func (c *combiner) process(ctx context.Context, cmd *redis.Cmd) {
+// New combines what goes to client beyond as many requests on their way as
+// flights. More than one, so that a connection that hangs holds up only its own.
+func New(client redis.UniversalClient, flights int) *Combiner {
+	_, single := client.(*redis.Client)
+	return &Combiner{client: client, single: single, most: flights}
+}
+
+// Process carries out cmd, as client.Process does. When ctx ends while the
+// command waits it is not sent; one that is on its way is waited for.
+func (c *Combiner) Process(ctx context.Context, cmd *redis.Cmd) {
 	if !c.single {
 		_ = c.client.Process(ctx, cmd) // cmd has the error
 		return
 	}
 	c.mu.Lock()
-	if c.flights < maxFlights {
+	if c.flights < c.most {
 		c.flights++
 		c.mu.Unlock()
 		defer c.landed()
@@ -69,7 +75,7 @@ func (c *combiner) process(ctx context.Context, cmd *redis.Cmd) {
 }
 
 // leave takes p out of those who wait; false: it is already on its way.
-func (c *combiner) leave(p *passenger) bool {
+func (c *Combiner) leave(p *passenger) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	i := slices.Index(c.waiting, p)
@@ -81,7 +87,7 @@ func (c *combiner) leave(p *passenger) bool {
 }
 
 // landed ends a flight, or lets who waits have it.
-func (c *combiner) landed() {
+func (c *Combiner) landed() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	all := c.waiting
@@ -93,7 +99,7 @@ func (c *combiner) landed() {
 	all[0].told <- all
 }
 
-func (c *combiner) fly(all []*passenger) {
+func (c *Combiner) fly(all []*passenger) {
 	first := all[0]
 	if len(all) == 1 {
 		_ = c.client.Process(first.ctx, first.cmd)
