@@ -29,7 +29,7 @@ build: ## worker and enqueue into BIN (bin)
 	@mkdir -p $(BIN)
 	go build -trimpath -o $(BIN)/ ./cmd/...
 
-bench: ## the figures of bench/, on a machine that does nothing else
+bench: ## the figures of bench/, on a machine that does nothing else (BENCH_QUICK=1, BENCH_MARKDOWN=1)
 	cd bench && for figure in */main.go; do go run "./$${figure%/main.go}" || exit 1; done
 
 proof: ## the tests REPEAT times in random order, with the long ones, then the outside checks

@@ -98,4 +98,3 @@ func listed(ctx context.Context, srv *lab.Server, report *lab.Report, n int) err
 	lab.Progress("%d queues", n)
 	return nil
 }
-

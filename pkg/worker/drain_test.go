@@ -48,10 +48,10 @@ func TestDrainHandsOver(t *testing.T) {
 			events := r.events(r.key)
 			var requeued, again time.Time
 			for _, e := range events {
-				switch {
-				case e.Type == sq.EventTurnRequeued:
+				switch e.Type {
+				case sq.EventTurnRequeued:
 					requeued = e.At
-				case e.Type == sq.EventTurnStarted:
+				case sq.EventTurnStarted:
 					again = e.At
 				}
 			}

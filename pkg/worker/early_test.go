@@ -3,6 +3,7 @@ package worker_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -87,6 +88,35 @@ func TestB04_FreedOnEarlyReturns(t *testing.T) {
 	}
 }
 
+// Nobody worked for a while: what is too old by now is not run, visibly.
+func TestB81_StaleMessages(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	const limit = 500 * time.Millisecond
+	for i := range 5 {
+		r.say(fmt.Sprint("old", i), "hello")
+	}
+	r.awaitAge("old4", limit)
+	r.say("fresh", "hello")
+	r.worker(echo.New(), with(func(o *worker.Options) { o.MessageMaxAge = limit }))
+	equal(t, "reply", r.ends("fresh", sq.StatusDone).Reply, "echo: hello")
+	for i := range 5 {
+		id := fmt.Sprint("old", i)
+		r.ends(id, sq.StatusExpired)
+		if why := r.archivedAs(id); !strings.Contains(why, "at most 500ms was allowed") {
+			t.Errorf("the archive says %q of %s", why, id)
+		}
+	}
+	equalList(t, "transcript", r.transcript(r.key), "user hello", "assistant echo: hello")
+	told := 0
+	for _, e := range r.events(r.key) {
+		if e.Status == sq.StatusExpired {
+			told++
+		}
+	}
+	equal(t, "events that say so", told, 5)
+}
+
 func TestB04_RefusedLeavesNothing(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -143,7 +173,7 @@ func TestB69_ClaimFails(t *testing.T) {
 	r := newRig(t)
 	var f testredis.Faults
 	f.FailBefore(claiming, 1, errors.New("no such luck"))
-	w := r.worker(echo.New(), faulty(&f), ttl(time.Second))
+	w := r.worker(echo.New(), faulty(&f), sentinelTTL(time.Second))
 	r.say("m1", "hello")
 	r.ends("m1", sq.StatusDone)
 	equalList(t, "turns", r.starts(r.key), "m1")
@@ -165,7 +195,7 @@ func TestLateClaimStartsNoAgent(t *testing.T) {
 			if now {
 				a = immediate{s.Run}
 			}
-			r.worker(a, faulty(&f), ttl(time.Second))
+			r.worker(a, faulty(&f), sentinelTTL(time.Second))
 			r.say("m1", "hello")
 			receive(t, "the claim", gate.Arrived())
 			first := r.info().Fence

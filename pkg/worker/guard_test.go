@@ -117,7 +117,7 @@ func TestB06_RunningUnderTheSameToken(t *testing.T) {
 	var f testredis.Faults
 	gate := f.Gate(promoting)
 	s := newStage()
-	r.worker(s, faulty(&f), ttl(time.Minute))
+	r.worker(s, faulty(&f), sentinelTTL(time.Minute))
 	r.say("m1", "hello")
 	receive(t, "promote", gate.Arrived())
 	before := r.info()
@@ -203,7 +203,7 @@ func TestB09_StopWhileStarting(t *testing.T) {
 			var f testredis.Faults
 			gate := f.Gate(match)
 			s := newStage()
-			r.worker(s, faulty(&f), ttl(time.Minute))
+			r.worker(s, faulty(&f), sentinelTTL(time.Minute))
 			r.say("m1", "hello")
 			r.say("m2", "behind")
 			receive(t, "the start", gate.Arrived())

@@ -193,7 +193,7 @@ func TestStopIsLearntByTheRenewal(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	s := newStage()
-	r.worker(s, ttl(time.Second))
+	r.worker(s, sentinelTTL(time.Second))
 	r.say("m1", "hello")
 	a := s.next(t, "m1")
 	must(t, r.rdb.HSet(r.ctx, r.k.Run(), "stop", a.Fence).Err())

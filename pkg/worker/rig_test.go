@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"log/slog"
 	"slices"
 	"strings"
@@ -61,7 +60,7 @@ type change func(*setup)
 
 func with(f func(*worker.Options)) change { return func(s *setup) { f(&s.Options) } }
 
-func ttl(d time.Duration) change { return func(s *setup) { s.Queue.SentinelTTL = d } }
+func sentinelTTL(d time.Duration) change { return func(s *setup) { s.Queue.SentinelTTL = d } }
 
 func slots(n int) change { return func(s *setup) { s.Concurrency = n } }
 
@@ -86,7 +85,7 @@ func (r *rig) idle(a agent.Agent, changes ...change) *worker.Worker {
 	s := setup{Options: worker.Options{
 		ID: r.key + "/" + sq.NewMessageID()[:6], RetryBackoff: 20 * time.Millisecond, SweepInterval: time.Minute,
 		Queue:  sq.Config{Retention: time.Hour},
-		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Logger: slog.New(slog.DiscardHandler),
 	}}
 	if testing.Verbose() {
 		s.Logger = slog.New(slog.NewTextHandler(r.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))

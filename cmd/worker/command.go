@@ -1,0 +1,130 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"turnstile/internal/config"
+	"turnstile/internal/version"
+)
+
+func (p *program) command() *cobra.Command {
+	var dev bool
+	root := &cobra.Command{
+		Use:                   "worker [--dev] [settings as flags]",
+		Short:                 "Run an agent for the messages of sessions",
+		Long:                  helpText,
+		Version:               version.String(),
+		Args:                  cobra.NoArgs,
+		SilenceErrors:         true,
+		SilenceUsage:          true,
+		DisableFlagsInUseLine: true,
+		CompletionOptions:     cobra.CompletionOptions{DisableDefaultCmd: true},
+		PersistentPreRun:      func(*cobra.Command, []string) { p.called = true },
+		RunE:                  func(c *cobra.Command, _ []string) error { return p.work(c.Context(), flagged(c), dev) },
+	}
+	root.Flags().BoolVar(&dev, "dev", false, "for trying things out: needs nothing else, keeps nothing")
+	for _, name := range addSettings(root) {
+		_ = root.Flags().MarkHidden(name) // it exists: they are listed as settings
+	}
+	help := root.HelpFunc()
+	root.SetHelpFunc(func(c *cobra.Command, args []string) {
+		help(c, args)
+		if c == root {
+			fmt.Fprint(c.OutOrStdout(), "\n"+settingsHeading)
+			_ = config.WriteHelp(c.OutOrStdout(), config.WorkerSettings())
+		}
+	})
+	root.AddCommand(p.psCommand(), p.showCommand(), p.dashboardCommand(), p.healthCommand())
+	return root
+}
+
+func (p *program) psCommand() *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use: "ps", Short: "List the sessions in which something runs or waits", Long: psHelp, Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return p.ps(c.Context(), flagged(c), asJSON) },
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON array")
+	addSettings(c, "REDIS_URL")
+	return c
+}
+
+func (p *program) showCommand() *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use: "show SESSION", Short: "Show one session with its transcript", Long: showHelp, Args: oneSession,
+		RunE: func(c *cobra.Command, args []string) error { return p.show(c.Context(), flagged(c), args[0], asJSON) },
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	addSettings(c, "REDIS_URL")
+	return c
+}
+
+func oneSession(_ *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return fmt.Errorf("show wants one SESSION, and was given %d", len(args))
+	}
+	return nil
+}
+
+func (p *program) dashboardCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use: "dashboard", Short: "Serve asynqmon and nothing else", Long: dashboardHelp, Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return p.dashboard(c.Context(), flagged(c)) },
+	}
+	addSettings(c, "REDIS_URL", "TURNSTILE_HTTP_ADDR", "TURNSTILE_HTTP_TOKEN", "TURNSTILE_DASHBOARD_WRITE", "TURNSTILE_LOG_LEVEL", "TURNSTILE_LOG_FORMAT")
+	return c
+}
+
+func (p *program) healthCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use: "health", Short: "Ask a worker's TURNSTILE_HTTP_ADDR whether it is well", Long: healthHelp, Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return p.health(c.Context(), flagged(c)) },
+	}
+	addSettings(c, "TURNSTILE_HTTP_ADDR")
+	return c
+}
+
+// addSettings gives a command a flag for each of the named settings, or for all.
+// It answers the flags' names.
+func addSettings(c *cobra.Command, names ...string) (flags []string) {
+	wanted := map[string]bool{}
+	for _, name := range names {
+		wanted[name] = true
+	}
+	for _, s := range config.WorkerSettings() {
+		if len(names) > 0 && !wanted[s.Name] {
+			continue
+		}
+		name := flagName(s.Name)
+		c.Flags().String(name, "", fmt.Sprintf("`%s` instead of %s", strings.ReplaceAll(s.Unit, ", ", "|"), s.Name))
+		if s.Default == "false" {
+			c.Flags().Lookup(name).NoOptDefVal = "true"
+		}
+		flags = append(flags, name)
+	}
+	return flags
+}
+
+// flagName is --http-addr for TURNSTILE_HTTP_ADDR, and --redis for REDIS_URL as
+// with enqueue.
+func flagName(variable string) string {
+	if variable == "REDIS_URL" {
+		return "redis"
+	}
+	return strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(variable, "TURNSTILE_")), "_", "-")
+}
+
+// flagged are the settings that were given as flags.
+func flagged(c *cobra.Command) map[string]string {
+	given := map[string]string{}
+	for _, s := range config.WorkerSettings() {
+		if f := c.Flags().Lookup(flagName(s.Name)); f != nil && f.Changed {
+			given[s.Name] = f.Value.String()
+		}
+	}
+	return given
+}

@@ -1,0 +1,51 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"turnstile/internal/httpd"
+)
+
+const (
+	dashboardAddr = "127.0.0.1:8080"
+	healthTimeout = 4 * time.Second // below those of container health checks
+)
+
+// dashboard serves HTTP alone until it is told to end.
+func (p *program) dashboard(ctx context.Context, flags map[string]string) error {
+	s, err := p.served(flags, map[string]string{"TURNSTILE_HTTP_ADDR": dashboardAddr})
+	if err != nil {
+		return err
+	}
+	log := newLogger(p.stderr, s)
+	end, release := watchSignals(ctx)
+	defer release()
+	rdb, err := connect(end.asked, s.RedisURL, log)
+	if err != nil {
+		return end.unlessAsked(err)
+	}
+	defer rdb.Close()
+	c, err := httpConfig(s, rdb, log)
+	if err != nil {
+		return err
+	}
+	server, err := startHTTP(end.asked, c, false)
+	if err != nil {
+		return end.unlessAsked(err)
+	}
+	defer stopHTTP(end.cut, server, log)
+	<-end.asked.Done()
+	return nil
+}
+
+// health asks whoever serves on TURNSTILE_HTTP_ADDR.
+func (p *program) health(ctx context.Context, flags map[string]string) error {
+	s, err := p.served(flags, nil)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
+	defer cancel()
+	return httpd.HealthCheck(ctx, s.HTTPAddr)
+}

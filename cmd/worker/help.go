@@ -1,0 +1,62 @@
+package main
+
+const helpText = `worker runs an AI agent for the messages of chat sessions: one turn at a time per
+session, in the order of their arrival, across any number of workers. enqueue puts
+the messages in. They meet in one Redis (7.0 or newer).
+
+  worker --dev    needs nothing else: a Redis of its own, the agent echo, asynqmon
+                  at http://127.0.0.1:8080/asynqmon; what is set below still counts
+  worker          needs TURNSTILE_AGENT and a Redis at REDIS_URL
+
+Signals
+  SIGTERM, SIGINT (Ctrl-C), or SIGHUP if it is to be started again: it takes
+  nothing new, lets running turns end for TURNSTILE_DRAIN_TIMEOUT, then interrupts
+  them and puts their messages back in line, for another worker. A second signal
+  cuts the wait short. A third ends the worker at once; the messages of its turns
+  are taken up again after TURNSTILE_SENTINEL_TTL, as after a crash.
+
+Exit codes
+  0    it was told to end, and all is given back
+  1    Redis cannot be reached or is unfit, an address is taken, or a third signal
+  2    wrong settings, flags or arguments; each problem is a line on stderr`
+
+const settingsHeading = `Settings
+  Each is an environment variable. An empty one counts as not set. Each can also be
+  given as a flag, which wins: --concurrency 3 for TURNSTILE_CONCURRENCY=3, --redis
+  URL for REDIS_URL. Other users of the machine can read flags: passwords and tokens
+  belong into the environment. A duration is written as 500ms, 90s, 1h30m or 30d.
+
+`
+
+const psHelp = `ps lists the sessions in which a turn runs or messages wait.
+
+Those with a turn come first, the oldest turn at the top. FENCE is that of the
+running turn, or of the last one. SINCE is how long the turn has been running.
+FOLLOW-UPS are the messages that came while it ran; PENDING are all that wait in
+line, those included; SCHEDULED wait for a later time.
+
+With --json it prints one array of
+  {"session","session_id","phase":"idle|starting|running","worker","fence","turn",
+   "since","followups","pending","scheduled"}
+where since is when the turn began (RFC 3339, by Redis' clock), and followups and
+the others are numbers. Nothing runs and nothing waits: [].`
+
+const showHelp = `show prints what is known of one session, and its transcript.
+
+With --json it prints one object:
+  {"session","session_id","phase":"idle|starting|running","worker","fence","pending",
+   "followups":[{"id","text","mode","state"}],
+   "resume":{"pending","reason","interruptions","suspended"},
+   "transcript":[{"role","text","tool","message","turn","at","interrupted"}],
+   "turn","messages":[ids of the running turn's],"since","scheduled","archived"}
+
+A session that no message was ever put into, or that was forgotten after
+TURNSTILE_SESSION_TTL, is an error with exit code 1.`
+
+const dashboardHelp = `dashboard serves asynqmon at /asynqmon, and /healthz and /readyz, on
+TURNSTILE_HTTP_ADDR, by default 127.0.0.1:8080. It runs no turns. SIGTERM and
+SIGINT end it with exit code 0.`
+
+const healthHelp = `health asks the worker or dashboard on TURNSTILE_HTTP_ADDR for /healthz. Exit code
+0: it is well; 1: it is not, or nobody answers. A worker that drains, or waits for
+Redis to come back, is well.`

@@ -1,0 +1,162 @@
+package main
+
+import (
+	"encoding/json"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"turnstile/pkg/session"
+	"turnstile/pkg/sessionqueue"
+)
+
+// decode reads JSON as anybody would.
+func decode(t *testing.T, text string) any {
+	t.Helper()
+	if strings.Count(text, "\n") != 1 {
+		t.Errorf("not one line: %q", text)
+	}
+	var v any
+	if err := json.Unmarshal([]byte(text), &v); err != nil {
+		t.Fatalf("%q: %v", text, err)
+	}
+	return v
+}
+
+// take removes fields whose values differ from run to run, and checks their form.
+func take(t *testing.T, o map[string]any, fields ...string) {
+	t.Helper()
+	for _, f := range fields {
+		switch v := o[f].(type) {
+		case string:
+			if v == "" {
+				t.Errorf("%s is empty", f)
+			}
+			if _, err := time.Parse(time.RFC3339Nano, v); f == "since" && err != nil {
+				t.Error(err)
+			}
+		case float64:
+			if v <= 0 {
+				t.Errorf("%s is %v", f, v)
+			}
+		default:
+			t.Errorf("%s is %v", f, v)
+		}
+		delete(o, f)
+	}
+}
+
+func TestLook(t *testing.T) {
+	t.Parallel()
+	url, c := newRedis(t)
+	environ := []string{"REDIS_URL=" + url}
+	if r := call(t, environ, "ps", "--json").want(t, exitOK); r.out != "[]\n" {
+		t.Errorf("ps --json of nothing: %q", r.out)
+	}
+	if r := call(t, environ, "ps").want(t, exitOK); r.out != "Nothing runs, nothing waits.\n" {
+		t.Errorf("ps of nothing: %q", r.out)
+	}
+	if r := call(t, environ, "show", "a", "--json").want(t, exitOther); r.out != "" ||
+		r.err != "worker: session a is unknown: no message was ever put into it, or it was forgotten\n" {
+		t.Errorf("show of an unknown session: %+v", r)
+	}
+
+	w := echoWorker(t, url, "TURNSTILE_CONCURRENCY=1", "TURNSTILE_DRAIN_TIMEOUT=0")
+	reply(t, c, "a", "tool=search first\nline \x1b[31m<&>")
+	r, err := c.Submit(limited(t), "a", session.Message{ID: "m2", Text: "sleep=1h second"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	untilEvent(t, c, "a", r.ID, sessionqueue.EventTurnStarted)
+	for id, mode := range map[string]session.Mode{"m3": "", "m4": session.ModeQueue} {
+		if _, err := c.Submit(limited(t), "a", session.Message{ID: id, Text: "third", Mode: mode}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	submit(t, c, "b", "waits for a slot")
+	if _, err := c.Submit(limited(t), "c", session.Message{Text: "later"}, sessionqueue.Delay(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+
+	list, _ := decode(t, call(t, environ, "ps", "--json").want(t, exitOK).out).([]any)
+	if len(list) != 3 {
+		t.Fatalf("ps lists %v", list)
+	}
+	for i, want := range []map[string]any{
+		{"session": "a", "phase": "running", "followups": 2., "pending": 2., "scheduled": 0.},
+		{"session": "b", "session_id": "", "phase": "idle", "worker": "", "fence": 0., "turn": "", "since": nil, "followups": 0., "pending": 1., "scheduled": 0.},
+		{"session": "c", "session_id": "", "phase": "idle", "worker": "", "fence": 0., "turn": "", "since": nil, "followups": 0., "pending": 0., "scheduled": 1.},
+	} {
+		got, _ := list[i].(map[string]any)
+		if i == 0 {
+			take(t, got, "session_id", "worker", "fence", "turn", "since")
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("ps: got  %v\nwant %v", got, want)
+		}
+	}
+	table := call(t, environ, "ps").want(t, exitOK).out
+	for i, line := range strings.Split(strings.TrimSpace(table), "\n") {
+		want := []string{"SESSION PHASE WORKER FENCE SINCE FOLLOW-UPS PENDING SCHEDULED", "a running ", "b idle - 0 - 0 1 0", "c idle - 0 - 0 0 1"}[i]
+		if got := strings.Join(strings.Fields(line), " "); !strings.HasPrefix(got, want) {
+			t.Errorf("ps: got  %q\nwant %q", got, want)
+		}
+	}
+
+	shown, _ := decode(t, call(t, environ, "show", "a", "--json").want(t, exitOK).out).(map[string]any)
+	take(t, shown, "session_id", "worker", "fence", "turn", "since")
+	transcript, _ := shown["transcript"].([]any)
+	for _, e := range transcript {
+		entry, _ := e.(map[string]any)
+		take(t, entry, "turn", "at")
+		delete(entry, "message")
+	}
+	if want := map[string]any{
+		"session": "a", "phase": "running", "pending": 2., "scheduled": 0., "archived": 0., "messages": []any{"m2"},
+		"followups": shown["followups"],
+		"resume":    map[string]any{"pending": false, "reason": "", "interruptions": 0., "suspended": false},
+		"transcript": []any{
+			map[string]any{"role": "user", "text": "tool=search first\nline \x1b[31m<&>"},
+			map[string]any{"role": "tool", "tool": map[string]any{"name": "search", "call_id": "echo-1", "input": map[string]any{}, "output": "ok"}},
+			map[string]any{"role": "assistant", "text": "echo: first\nline \x1b[31m<&>"},
+		},
+	}; !reflect.DeepEqual(shown, want) {
+		t.Errorf("show: got  %v\nwant %v", shown, want)
+	}
+	followups, _ := shown["followups"].([]any)
+	if len(followups) != 2 {
+		t.Fatalf("follow-ups %v", followups)
+	}
+	for _, f := range followups {
+		followup, _ := f.(map[string]any)
+		if id := followup["id"]; id != "m3" && id != "m4" {
+			t.Errorf("follow-up %v", id)
+		}
+		delete(followup, "id")
+		if want := (map[string]any{"text": "third", "mode": "queue", "state": "queued"}); !reflect.DeepEqual(followup, want) {
+			t.Errorf("follow-up %v", followup)
+		}
+	}
+
+	text := call(t, environ, "show", "a").want(t, exitOK).out
+	for _, want := range []string{"phase       running for ", "waiting     2 pending, 0 scheduled, 0 archived\n", "follow-ups (2)\n", "m3, queue, queued: third\n", "transcript (3)\n", "search {} -> \"ok\"\n", "line \uFFFD[31m<&>\n"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("show lacks %q:\n%s", want, text)
+		}
+	}
+	w.stop(t)
+}
+
+func TestResumeInWords(t *testing.T) {
+	t.Parallel()
+	for want, r := range map[string]shownResume{
+		"-": {},
+		"to be resumed (crash), cut off 2 times in a row":     {Pending: true, Reason: "crash", Interruptions: 2},
+		"suspended: the next message begins a new transcript": {Suspended: true},
+	} {
+		if got := r.String(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}

@@ -1,0 +1,71 @@
+// Command worker runs an agent for the messages of chat sessions, and shows what
+// goes on.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"turnstile/internal/config"
+	"turnstile/pkg/agent/exec"
+	"turnstile/pkg/session"
+)
+
+func main() {
+	exec.Init() // this binary is also the guardian of the agents that it starts
+	os.Exit(run(context.Background(), os.Args[1:], os.Environ(), os.Stdin, os.Stdout, os.Stderr))
+}
+
+// The exit codes.
+const (
+	exitOK    = 0 // also after a drain
+	exitOther = 1
+	exitUsage = 2 // wrong settings, flags or arguments
+)
+
+// run is the whole program; it answers the exit code. The end of ctx is what a
+// first SIGTERM is.
+func run(ctx context.Context, args, environ []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	p := &program{environ: environ, stdin: stdin, stdout: stdout, stderr: stderr}
+	cmd := p.command()
+	cmd.SetArgs(append([]string{}, args...)) // nil would mean the process's own
+	cmd.SetIn(stdin)
+	cmd.SetOut(stdout)
+	cmd.SetErr(stderr)
+	return p.report(cmd.ExecuteContext(ctx))
+}
+
+// program is one run of it.
+type program struct {
+	environ        []string
+	stdin          io.Reader
+	stdout, stderr io.Writer
+
+	called bool // flags and arguments were in order
+}
+
+// report says what went wrong, a problem a line, and answers the exit code.
+func (p *program) report(err error) int {
+	switch {
+	case err == nil:
+		return exitOK
+	case !p.called:
+		p.complain(err.Error() + "; see worker --help")
+	case errors.Is(err, config.ErrInvalid):
+		for line := range strings.Lines(err.Error()) {
+			p.complain(strings.TrimSpace(line))
+		}
+	case errors.Is(err, session.ErrInvalid):
+		p.complain(err.Error())
+	default:
+		p.complain(strings.Join(strings.Fields(err.Error()), " "))
+		return exitOther
+	}
+	return exitUsage
+}
+
+func (p *program) complain(line string) { fmt.Fprintln(p.stderr, "worker: "+line) }

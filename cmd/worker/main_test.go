@@ -1,0 +1,273 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"os"
+	osexec "os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"turnstile/internal/redisconn"
+	"turnstile/internal/testredis"
+	"turnstile/pkg/agent/exec"
+	"turnstile/pkg/session"
+	"turnstile/pkg/sessionqueue"
+)
+
+func TestMain(m *testing.M) {
+	exec.Init()
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		if built.dir != "" {
+			_ = os.RemoveAll(built.dir)
+		}
+		os.Exit(code)
+	}))
+}
+
+// waits bounds how long anything may take before it counts as broken.
+const waits = 30 * time.Second
+
+// result is what one call of the program did.
+type result struct {
+	code     int
+	out, err string
+}
+
+// call runs the program in this process, to its end.
+func call(t *testing.T, environ []string, args ...string) result {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), waits)
+	defer cancel()
+	var out, stderr bytes.Buffer
+	code := run(ctx, args, environ, strings.NewReader(""), &out, &stderr)
+	if ctx.Err() != nil {
+		t.Fatalf("worker %v did not end by itself\n%s%s", args, &out, &stderr)
+	}
+	return result{code, out.String(), stderr.String()}
+}
+
+// want checks the exit code.
+func (r result) want(t *testing.T, code int) result {
+	t.Helper()
+	if r.code != code {
+		t.Fatalf("exit code %d, want %d\nstdout: %s\nstderr: %s", r.code, code, r.out, r.err)
+	}
+	return r
+}
+
+// said is what a program writes, while it runs.
+type said struct {
+	mu      sync.Mutex
+	text    strings.Builder
+	changed chan struct{}
+}
+
+func newSaid() *said { return &said{changed: make(chan struct{})} }
+
+func (s *said) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	close(s.changed)
+	s.changed = make(chan struct{})
+	return s.text.Write(p)
+}
+
+func (s *said) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.String()
+}
+
+// await waits until part was written, and answers what came behind it so far.
+func (s *said) await(t *testing.T, part string) string {
+	t.Helper()
+	deadline := time.After(waits)
+	for {
+		s.mu.Lock()
+		text, changed := s.text.String(), s.changed
+		s.mu.Unlock()
+		if _, behind, ok := strings.Cut(text, part); ok {
+			return behind
+		}
+		select {
+		case <-changed:
+		case <-deadline:
+			t.Fatalf("%q was never written:\n%s", part, text)
+		}
+	}
+}
+
+// running is the program at work in this process.
+type running struct {
+	out, err *said
+	cancel   context.CancelFunc
+	ended    chan int
+}
+
+// start runs the program until stop, or the test's end.
+func start(t *testing.T, environ []string, args ...string) *running {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	r := &running{out: newSaid(), err: newSaid(), cancel: cancel, ended: make(chan int, 1)}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		r.ended <- run(ctx, args, environ, strings.NewReader(""), r.out, r.err)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+	})
+	return r
+}
+
+// stop does what SIGTERM does, and checks that the program ends well.
+func (r *running) stop(t *testing.T) {
+	t.Helper()
+	r.cancel()
+	r.wait(t, exitOK)
+}
+
+func (r *running) wait(t *testing.T, code int) {
+	t.Helper()
+	select {
+	case got := <-r.ended:
+		if got != code {
+			t.Fatalf("exit code %d, want %d\n%s%s", got, code, r.out, r.err)
+		}
+	case <-time.After(waits):
+		t.Fatalf("it does not end\n%s%s", r.out, r.err)
+	}
+}
+
+// echoWorker starts one with the agent echo.
+func echoWorker(t *testing.T, url string, settings ...string) *running {
+	t.Helper()
+	r := start(t, append([]string{"REDIS_URL=" + url, "TURNSTILE_AGENT=echo"}, settings...))
+	r.err.await(t, "worker started")
+	return r
+}
+
+// client is one of the test's own.
+func client(t *testing.T, url string) *sessionqueue.Client {
+	t.Helper()
+	rdb, err := redisconn.Open(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = rdb.Close() })
+	return sessionqueue.NewClient(rdb)
+}
+
+func limited(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), waits)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// submit puts a message in and answers its id.
+func submit(t *testing.T, c *sessionqueue.Client, key, text string) string {
+	t.Helper()
+	r, err := c.Submit(limited(t), key, session.Message{Text: text})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.ID
+}
+
+// reply puts a message in and waits for the answer.
+func reply(t *testing.T, c *sessionqueue.Client, key, text string) string {
+	t.Helper()
+	end, err := c.Wait(limited(t), key, submit(t, c, key, text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return end.Reply
+}
+
+// untilEvent follows a message until an event of a type is seen.
+func untilEvent(t *testing.T, c *sessionqueue.Client, key, id, kind string) (seen sessionqueue.Event) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(limited(t))
+	defer cancel()
+	_, _ = c.Follow(ctx, key, id, func(e sessionqueue.Event) { // ends with ctx
+		if e.Type == kind {
+			seen = e
+			cancel()
+		}
+	})
+	if seen.Type != kind {
+		t.Fatalf("no event %s for %s", kind, id)
+	}
+	return seen
+}
+
+// built is the program as it is installed.
+var built struct {
+	sync.Once
+	dir, path string
+	out       []byte
+	err       error
+}
+
+func binary(t *testing.T) string {
+	t.Helper()
+	built.Do(func() {
+		if built.dir, built.err = os.MkdirTemp("", "worker-"); built.err != nil {
+			return
+		}
+		built.path = filepath.Join(built.dir, "worker")
+		built.out, built.err = osexec.Command("go", "build", "-o", built.path, ".").CombinedOutput()
+	})
+	if built.err != nil {
+		t.Fatalf("%v\n%s", built.err, built.out)
+	}
+	return built.path
+}
+
+func newCommand(t *testing.T, environ []string, args ...string) *osexec.Cmd {
+	t.Helper()
+	cmd := osexec.Command(binary(t), args...)
+	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH")}, environ...)
+	return cmd
+}
+
+// process starts the built program.
+func process(t *testing.T, environ []string, args ...string) (*osexec.Cmd, *said) {
+	t.Helper()
+	cmd := newCommand(t, environ, args...)
+	s := newSaid()
+	cmd.Stdout, cmd.Stderr = s, s
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	return cmd, s
+}
+
+// exits waits for the end of a process and checks its code.
+func exits(t *testing.T, cmd *osexec.Cmd, s *said, code int) {
+	t.Helper()
+	timer := time.AfterFunc(waits, func() { _ = cmd.Process.Kill() })
+	defer timer.Stop()
+	_ = cmd.Wait() // the exit code tells
+	if got := cmd.ProcessState.ExitCode(); got != code {
+		t.Fatalf("exit code %d, want %d\n%s", got, code, s)
+	}
+}
+
+func newRedis(t *testing.T) (url string, c *sessionqueue.Client) {
+	t.Helper()
+	url = testredis.URL(t)
+	return url, client(t, url)
+}

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"fmt"
+	"log/slog"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"turnstile/internal/config"
+	"turnstile/pkg/agent/exec"
+	"turnstile/pkg/sessionqueue"
+	"turnstile/pkg/worker"
+)
+
+// other has for each setting a value that is not its default.
+var other = map[string]string{
+	"TURNSTILE_CONCURRENCY": "3", "TURNSTILE_AGENT_COMMAND": "cat -", "TURNSTILE_AGENT_ENV": "A,B_*",
+	"TURNSTILE_AGENT_FORMAT": "jsonl", "TURNSTILE_AGENT_TIMEOUT": "4m", "TURNSTILE_SENTINEL_TTL": "5s",
+	"TURNSTILE_DRAIN_TIMEOUT": "6s", "TURNSTILE_INTERRUPT_GRACE": "7s", "TURNSTILE_MAX_ATTEMPTS": "8",
+	"TURNSTILE_RETRY_BACKOFF": "9s", "TURNSTILE_RETENTION": "10s", "TURNSTILE_BUSY_MODE": "reject",
+	"TURNSTILE_FOLLOWUP_CAP": "11", "TURNSTILE_SWEEP_INTERVAL": "12s", "TURNSTILE_RECOVERY_RATE": "0.5",
+	"TURNSTILE_TURN_SHARE": "13,14s", "TURNSTILE_MESSAGE_MAX_AGE": "15s", "TURNSTILE_TRANSCRIPT_CAP": "16",
+	"TURNSTILE_TRANSCRIPT_TTL": "17h", "TURNSTILE_SESSION_TTL": "18h", "TURNSTILE_EVENTS_CAP": "19",
+	"TURNSTILE_ARCHIVE_TTL": "20h", "TURNSTILE_HTTP_ADDR": "127.0.0.1:21", "TURNSTILE_HTTP_TOKEN": "t22",
+	"TURNSTILE_DASHBOARD_WRITE": "true",
+}
+
+// elsewhere are settings that are no option of a part: what they do has tests of
+// its own here, or, the last, is only checked.
+var elsewhere = []string{
+	"REDIS_URL", "TURNSTILE_AGENT", "TURNSTILE_LOG_LEVEL", "TURNSTILE_LOG_FORMAT", "TURNSTILE_STOP_TIMEOUT",
+}
+
+func load(t *testing.T, vars map[string]string) config.Worker {
+	t.Helper()
+	s, err := config.LoadWorker([]string{"TURNSTILE_AGENT=echo"}, config.Options{Overrides: vars})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// A setting that reaches no part would be ignored silently.
+func TestEverySettingReachesAPart(t *testing.T) {
+	t.Parallel()
+	parts := func(vars map[string]string) string {
+		s := load(t, vars)
+		h, err := httpConfig(s, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Sprintf("%+v\n%+v\n%v %v %v", options(s, nil), agentConfig(s, nil), h.Addr, h.Token, h.Write)
+	}
+	usual := parts(nil)
+	for _, s := range config.WorkerSettings() {
+		if slices.Contains(elsewhere, s.Name) {
+			continue
+		}
+		value, ok := other[s.Name]
+		if !ok {
+			t.Errorf("%s: this test knows no value", s.Name)
+		} else if parts(map[string]string{s.Name: value}) == usual {
+			t.Errorf("%s reaches nothing", s.Name)
+		}
+	}
+}
+
+func TestOptions(t *testing.T) {
+	t.Parallel()
+	s, log := load(t, other), slog.New(slog.DiscardHandler)
+	want := worker.Options{
+		Queue: sessionqueue.Config{
+			SentinelTTL: 5 * time.Second, Mode: "reject", FollowupCap: 11, Retention: 10 * time.Second, EventsCap: 19,
+			TranscriptCap: 16, TranscriptTTL: 17 * time.Hour, SessionTTL: 18 * time.Hour, ArchiveTTL: 20 * time.Hour,
+			RecoveryRate: 0.5,
+		},
+		Concurrency: 3, AgentTimeout: 4 * time.Minute, DrainTimeout: 6 * time.Second, MaxAttempts: 8,
+		RetryBackoff: 9 * time.Second, SweepInterval: 12 * time.Second, ShareTurns: 13, ShareTime: 14 * time.Second,
+		MessageMaxAge: 15 * time.Second, Maintenance: true, Logger: log,
+	}
+	got := options(s, log)
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+	zero(t, reflect.ValueOf(got), "ID", "Queue")
+	zero(t, reflect.ValueOf(got.Queue), "Worker", "Immediate", "StuckLimit") // the worker's own, and no setting
+	agent := exec.Config{Command: []string{"cat", "-"}, Format: exec.JSONL, Env: []string{"A", "B_*"}, Grace: 7 * time.Second, Logger: log}
+	if got := agentConfig(s, log); !reflect.DeepEqual(got, agent) {
+		t.Errorf("got  %+v\nwant %+v", got, agent)
+	}
+}
+
+// zero fails for fields that nobody has set.
+func zero(t *testing.T, v reflect.Value, but ...string) {
+	t.Helper()
+	for field, value := range v.Fields() {
+		if value.IsZero() && !slices.Contains(but, field.Name) {
+			t.Errorf("%s.%s is not set", v.Type(), field.Name)
+		}
+	}
+}
+
+// 0 is the agent's word for its default.
+func TestNoInterruptGrace(t *testing.T) {
+	t.Parallel()
+	if c := agentConfig(load(t, map[string]string{"TURNSTILE_INTERRUPT_GRACE": "0"}), nil); c.Grace >= 0 {
+		t.Errorf("grace %v", c.Grace)
+	}
+}

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"turnstile/pkg/followup"
+	"turnstile/pkg/resume"
+	"turnstile/pkg/session"
+	"turnstile/pkg/sessionqueue"
+)
+
+// shown is what there is to know of a session.
+type shown struct {
+	Session    string          `json:"session"`
+	SessionID  string          `json:"session_id"`
+	Phase      string          `json:"phase"`
+	Worker     string          `json:"worker"`
+	Fence      int64           `json:"fence"`
+	Pending    int             `json:"pending"`
+	Followups  []shownFollowup `json:"followups"`
+	Resume     shownResume     `json:"resume"`
+	Transcript []session.Entry `json:"transcript"`
+
+	Turn      string     `json:"turn"`
+	Messages  []string   `json:"messages"`
+	Since     *time.Time `json:"since"` // null: no turn runs
+	Scheduled int        `json:"scheduled"`
+	Archived  int        `json:"archived"`
+
+	running time.Duration
+}
+
+type shownFollowup struct {
+	ID    string         `json:"id"`
+	Text  string         `json:"text"`
+	Mode  session.Mode   `json:"mode"`
+	State followup.State `json:"state"`
+}
+
+type shownResume struct {
+	Pending       bool   `json:"pending"`
+	Reason        string `json:"reason"`
+	Interruptions int    `json:"interruptions"`
+	Suspended     bool   `json:"suspended"`
+}
+
+// show prints one session.
+func (p *program) show(ctx context.Context, flags map[string]string, key string, asJSON bool) error {
+	if err := session.ValidateKey(key); err != nil {
+		return err
+	}
+	var s shown
+	err := p.ask(ctx, flags, func(client *sessionqueue.Client) (err error) {
+		s, err = look(ctx, client, key)
+		return err
+	})
+	switch {
+	case err != nil:
+		return err
+	case asJSON:
+		return p.printJSON(s)
+	}
+	return s.print(p.stdout)
+}
+
+// look reads a session part by part, so that one part may be newer than another.
+func look(ctx context.Context, client *sessionqueue.Client, key string) (shown, error) {
+	info, err := client.Session(ctx, key)
+	if err != nil {
+		return shown{}, err
+	}
+	if info.SessionID == "" && info.Phase == sessionqueue.PhaseIdle && info.Pending+info.Scheduled+info.Archived == 0 {
+		return shown{}, fmt.Errorf("session %s is unknown: no message was ever put into it, or it was forgotten", key)
+	}
+	followups, err := client.Followups(ctx, key)
+	if err != nil {
+		return shown{}, err
+	}
+	record, err := client.ResumeRecord(ctx, key)
+	if err != nil {
+		return shown{}, err
+	}
+	transcript, err := client.Transcript(ctx, key, info.SessionID)
+	if err != nil {
+		return shown{}, err
+	}
+	s := shown{
+		Session: key, SessionID: info.SessionID, Phase: info.Phase, Worker: info.Worker, Fence: info.Fence,
+		Pending: info.Pending, Followups: []shownFollowup{}, Resume: resumeOf(record),
+		Transcript: append([]session.Entry{}, transcript...),
+		Turn:       info.Turn, Messages: append([]string{}, info.Messages...), Since: startOf(info),
+		Scheduled: info.Scheduled, Archived: info.Archived, running: info.Since,
+	}
+	for _, f := range followups {
+		s.Followups = append(s.Followups, shownFollowup{f.ID, f.Text, cmp.Or(f.Mode, info.Mode, session.ModeQueue), f.State})
+	}
+	return s, nil
+}
+
+func resumeOf(r resume.Record) shownResume {
+	return shownResume{Pending: r.Pending, Reason: r.Reason, Interruptions: r.Interruptions, Suspended: r.Suspended}
+}
+
+// printJSON writes a value as one line of JSON, texts as they are.
+func (p *program) printJSON(v any) error {
+	enc := json.NewEncoder(p.stdout)
+	enc.SetEscapeHTML(false)
+	return enc.Encode(v)
+}

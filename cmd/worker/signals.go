@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"turnstile/pkg/worker"
+)
+
+// stopAsked is the cause with which a first signal ends what it ends.
+type stopAsked struct{ reason worker.Reason }
+
+func (s stopAsked) Error() string { return "told to end: " + string(s.reason) }
+
+// ending is what signals ask of the process, one after the other.
+type ending struct {
+	asked context.Context // ends with the first: drain; the cause is stopAsked
+	cut   context.Context // ends with the second: wait no longer
+	now   context.Context // ends with the third: at once
+}
+
+// watchSignals turns signals, and the end of ctx, into an ending. The function
+// that it answers gives the signals back to the system.
+func watchSignals(ctx context.Context) (ending, func()) {
+	base := context.WithoutCancel(ctx)
+	asked, ask := context.WithCancelCause(base)
+	cut, cutShort := context.WithCancel(base)
+	now, atOnce := context.WithCancel(base)
+	stop := context.AfterFunc(ctx, func() { ask(stopAsked{worker.ReasonShutdown}) })
+
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+	// In `worker 2>&1 | tee log` Ctrl-C ends tee, too. Without this the next line
+	// of the log would end the worker, in the middle of its drain.
+	broken := make(chan os.Signal, 1)
+	signal.Notify(broken, syscall.SIGPIPE)
+	done := make(chan struct{})
+	go func() {
+		for {
+			select {
+			case <-done:
+				return
+			case s := <-signals:
+				switch {
+				case asked.Err() == nil:
+					ask(stopAsked{reasonOf(s)})
+				case cut.Err() == nil:
+					cutShort()
+				default:
+					atOnce()
+				}
+			}
+		}
+	}()
+	return ending{asked, cut, now}, func() {
+		signal.Stop(signals)
+		signal.Stop(broken)
+		close(done)
+		stop()
+		ask(nil)
+		cutShort()
+		atOnce()
+	}
+}
+
+func reasonOf(s os.Signal) worker.Reason {
+	if s == syscall.SIGHUP {
+		return worker.ReasonRestart
+	}
+	return worker.ReasonShutdown
+}
+
+// reason is why the process was told to end.
+func (e ending) reason() worker.Reason {
+	var s stopAsked
+	if errors.As(context.Cause(e.asked), &s) {
+		return s.reason
+	}
+	return worker.ReasonShutdown
+}
+
+// unlessAsked is err, or nil where what failed was ended by a signal.
+func (e ending) unlessAsked(err error) error {
+	if e.asked.Err() != nil {
+		return nil
+	}
+	return err
+}

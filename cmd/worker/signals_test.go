@@ -1,0 +1,143 @@
+package main
+
+import (
+	"context"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"turnstile/pkg/agent"
+	"turnstile/pkg/sessionqueue"
+)
+
+func send(t *testing.T, p *os.Process, signals ...os.Signal) {
+	t.Helper()
+	for _, s := range signals {
+		if err := p.Signal(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// The first signal drains, and tells which kind of end it is.
+func TestSignalDrains(t *testing.T) {
+	t.Parallel()
+	for signal, reason := range map[os.Signal]string{
+		syscall.SIGTERM: "shutdown_timeout", syscall.SIGINT: "shutdown_timeout", syscall.SIGHUP: "restart_timeout",
+	} {
+		t.Run(reason, func(t *testing.T) {
+			t.Parallel()
+			url, c := newRedis(t)
+			cmd, s := process(t, []string{"REDIS_URL=" + url, "TURNSTILE_AGENT=echo", "TURNSTILE_DRAIN_TIMEOUT=0"})
+			id := submit(t, c, "a", "sleep=1h hello")
+			untilEvent(t, c, "a", id, sessionqueue.EventTurnStarted)
+			send(t, cmd.Process, signal)
+			exits(t, cmd, s, exitOK)
+			if e := untilEvent(t, c, "a", id, sessionqueue.EventTurnRequeued); e.Reason != reason {
+				t.Errorf("%v: reason %q, want %q", signal, e.Reason, reason)
+			}
+			if info, err := c.Session(limited(t), "a"); err != nil || info.Phase != sessionqueue.PhaseIdle || info.Pending != 1 {
+				t.Errorf("after the drain: %+v, %v", info, err)
+			}
+		})
+	}
+}
+
+// The second cuts the wait short.
+func TestSecondSignal(t *testing.T) {
+	t.Parallel()
+	url, c := newRedis(t)
+	cmd, s := process(t, []string{"REDIS_URL=" + url, "TURNSTILE_AGENT=echo", "TURNSTILE_DRAIN_TIMEOUT=1h"})
+	id := submit(t, c, "a", "sleep=1h hello")
+	untilEvent(t, c, "a", id, sessionqueue.EventTurnStarted)
+	send(t, cmd.Process, syscall.SIGTERM)
+	untilEvent(t, c, "a", id, sessionqueue.EventNotice)
+	send(t, cmd.Process, syscall.SIGTERM)
+	exits(t, cmd, s, exitOK)
+	s.await(t, "the drain is cut short")
+	untilEvent(t, c, "a", id, sessionqueue.EventTurnRequeued)
+}
+
+// The third ends the worker at once, and with it an agent that takes no notice
+// of interrupts.
+func TestThirdSignal(t *testing.T) {
+	t.Parallel()
+	url, c := newRedis(t)
+	cmd, s := process(t, []string{
+		"REDIS_URL=" + url, "TURNSTILE_AGENT=exec", "TURNSTILE_DRAIN_TIMEOUT=1h", "TURNSTILE_INTERRUPT_GRACE=1h",
+		`TURNSTILE_AGENT_COMMAND=sh -c 'trap "echo interrupted" INT; echo pid $$ .; while :; do sleep 1; done'`,
+	})
+	id := submit(t, c, "a", "hello")
+	child, err := strconv.Atoi(strings.Fields(untilText(t, c, "a", id, " ."))[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	send(t, cmd.Process, syscall.SIGTERM)
+	s.await(t, "msg=draining")
+	send(t, cmd.Process, syscall.SIGTERM)
+	untilText(t, c, "a", id, "interrupted")
+	send(t, cmd.Process, syscall.SIGTERM)
+	exits(t, cmd, s, exitOther)
+	s.await(t, "worker: ended at once")
+	gone(t, child)
+}
+
+// untilText follows a message until its reply has a part, and answers it so far.
+func untilText(t *testing.T, c *sessionqueue.Client, key, id, part string) (text string) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(limited(t))
+	defer cancel()
+	_, _ = c.Follow(ctx, key, id, func(e sessionqueue.Event) { // ends with ctx
+		if e.Type == string(agent.EventText) {
+			if text += e.Text; strings.Contains(text, part) {
+				cancel()
+			}
+		}
+	})
+	if !strings.Contains(text, part) {
+		t.Fatalf("%q was never written: %q", part, text)
+	}
+	return text
+}
+
+// gone waits for the end of a process that is not this one's child.
+func gone(t *testing.T, pid int) {
+	t.Helper()
+	deadline := time.Now().Add(waits)
+	for syscall.Kill(pid, 0) == nil {
+		if time.Now().After(deadline) {
+			t.Fatalf("process %d is still there", pid)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// A reader of the log that is gone does not end the worker in mid-drain, as in
+// `worker 2>&1 | tee log` when Ctrl-C ends tee, too.
+func TestLogReaderIsGone(t *testing.T) {
+	t.Parallel()
+	url, c := newRedis(t)
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	cmd := newCommand(t, []string{"REDIS_URL=" + url, "TURNSTILE_AGENT=echo"})
+	cmd.Stdout, cmd.Stderr = w, w
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	_ = w.Close()
+	id := submit(t, c, "a", "sleep=500ms hello")
+	untilEvent(t, c, "a", id, sessionqueue.EventTurnStarted)
+	_ = r.Close()
+	send(t, cmd.Process, syscall.SIGINT)
+	exits(t, cmd, newSaid(), exitOK)
+	if end, err := c.Wait(limited(t), "a", id); err != nil || end.Reply != "echo: hello" {
+		t.Errorf("the turn that was under way: %+v, %v", end, err)
+	}
+}

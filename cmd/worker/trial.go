@@ -1,0 +1,154 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"time"
+
+	"turnstile/internal/config"
+	"turnstile/internal/console"
+	"turnstile/internal/devredis"
+	"turnstile/internal/httpd"
+	"turnstile/internal/redisconn"
+	"turnstile/pkg/sessionqueue"
+)
+
+// consoleSession is where the lines go that are typed.
+const consoleSession = "console"
+
+// trial is what --dev has besides a worker: a Redis, what it tells its user, and
+// the console. A nil trial is none.
+type trial struct {
+	redis  *devredis.Server // nil: REDIS_URL names one
+	screen *console.Screen
+	style  console.Style
+	in     io.Reader // nil: nobody types
+	any    bool      // the port of the dashboard is not the user's choice
+
+	drain time.Duration
+	gone  chan struct{} // closed when the user has said that it is enough
+	done  sync.WaitGroup
+	end   func() // the console's
+}
+
+// startTrial begins with the Redis, which it writes into the settings.
+func (p *program) startTrial(ctx context.Context, flags map[string]string, s *config.Worker) (*trial, error) {
+	t := &trial{
+		style: console.StyleFor(console.IsTerminal(p.stdout), p.environ),
+		any:   p.given(flags, "TURNSTILE_HTTP_ADDR") == "",
+		drain: s.DrainTimeout,
+		gone:  make(chan struct{}),
+		end:   func() {},
+	}
+	t.screen = console.NewScreen(p.stdout, t.style)
+	if console.IsTerminal(p.stdout) && console.Listens(p.stdin) {
+		t.in = p.stdin
+	}
+	if s.RedisURLSet {
+		return t, nil
+	}
+	var err error
+	if t.redis, err = devredis.Start(ctx, devredis.Options{}); err != nil {
+		return nil, err
+	}
+	s.RedisURL = t.redis.URL()
+	return t, nil
+}
+
+// begin tells the user what there is, and listens.
+func (t *trial) begin(s config.Worker, server *httpd.Server) {
+	if t == nil {
+		return
+	}
+	t.screen.Line(t.welcome(s, server))
+	if t.in == nil {
+		return
+	}
+	rdb, err := redisconn.Open(s.RedisURL, redisconn.WithPoolSize(4), redisconn.WithClientName("turnstile-console"))
+	if err != nil {
+		t.screen.Line(t.style.Alert(err.Error()))
+		return
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	c := &console.Console{
+		Client: sessionqueue.NewClient(rdb), Session: consoleSession, In: t.in, Screen: t.screen,
+		Ended: func(err error) {
+			if err != nil { // the terminal is another program's now
+				t.screen.Line(t.style.Faint("The console is closed, the worker goes on."))
+				return
+			}
+			close(t.gone)
+		},
+	}
+	t.done.Go(func() { c.Run(ctx) })
+	t.end = func() {
+		cancel()
+		_ = rdb.Close() // ends a read that waits for events
+		t.done.Wait()
+	}
+}
+
+// ending tells the user what is being waited for.
+func (t *trial) ending(running int) {
+	if t == nil {
+		return
+	}
+	t.screen.Close()
+	if running == 0 {
+		t.screen.Line("Ending.")
+	} else {
+		t.screen.Line(fmt.Sprintf("Ending when what runs has ended (%d), in %s at most. Ctrl-C again waits no longer.", running, t.drain))
+	}
+}
+
+// stop ends the console and the Redis.
+func (t *trial) stop() {
+	t.end()
+	if t.redis != nil {
+		t.redis.Stop()
+	}
+}
+
+// left is closed when the user has ended the console.
+func (t *trial) left() <-chan struct{} {
+	if t == nil {
+		return nil
+	}
+	return t.gone
+}
+
+// redisEnded is closed when the trial's Redis has ended by itself.
+func (t *trial) redisEnded() <-chan struct{} {
+	if t == nil || t.redis == nil {
+		return nil
+	}
+	return t.redis.Done()
+}
+
+// lost cleans up behind a Redis that has ended.
+func (t *trial) lost() error {
+	t.redis.Stop()
+	return fmt.Errorf("%w: the Redis that --dev had started is gone, and with it all messages", errAbandoned)
+}
+
+// log is where the log goes: on a terminal not into the middle of a reply.
+func (t *trial) log(stderr io.Writer) io.Writer {
+	if t != nil && t.in != nil && console.IsTerminal(stderr) {
+		return t.screen
+	}
+	return stderr
+}
+
+// quiet drops the warnings about a Redis that is meant to keep nothing.
+func (t *trial) quiet(log *slog.Logger) *slog.Logger {
+	if t != nil && t.redis != nil {
+		return slog.New(slog.DiscardHandler)
+	}
+	return log
+}
+
+// anyPort tells that the dashboard may be on another port.
+func (t *trial) anyPort() bool { return t != nil && t.any }

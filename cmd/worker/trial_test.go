@@ -1,0 +1,154 @@
+package main
+
+import (
+	"log/slog"
+	"net"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"turnstile/internal/redisconn"
+	"turnstile/internal/testredis"
+)
+
+var (
+	redisShown     = regexp.MustCompile(`redis://127\.0\.0\.1:\d+/0`)
+	dashboardShown = regexp.MustCompile(`http://(127\.0\.0\.1:\d+)/asynqmon`)
+)
+
+func TestDev(t *testing.T) {
+	t.Parallel()
+	w := start(t, nil, "--dev")
+	w.out.await(t, "a worker")
+	said := w.out.String()
+	url := redisShown.FindString(said)
+	addr := dashboardShown.FindStringSubmatch(said)
+	if url == "" || addr == nil {
+		t.Fatalf("it does not say where things are:\n%s", said)
+	}
+	c := client(t, url)
+	if got := reply(t, c, "demo", "hello"); got != "echo: hello" {
+		t.Errorf("reply %q", got)
+	}
+	if got := status(t, addr[1], "/asynqmon"); got != 200 {
+		t.Errorf("asynqmon: %d", got)
+	}
+	for _, want := range []string{" -s demo --wait hello\n", "echo: ", "REDIS_URL=" + url + " "} {
+		if !strings.Contains(said, want) {
+			t.Errorf("it does not say %q:\n%s", want, said)
+		}
+	}
+	// What is not at its usual place is said.
+	for port, usual := range map[string]bool{"6379": strings.Contains(url, ":6379/"), "8080": strings.HasSuffix(addr[1], ":8080")} {
+		if strings.Contains(said, port+" is taken by another program") == usual {
+			t.Errorf("port %s: it says:\n%s", port, said)
+		}
+	}
+	w.stop(t)
+	if w.err.String() != "" {
+		t.Errorf("stderr: %s", w.err)
+	}
+	if _, err := c.Session(limited(t), "demo"); err == nil {
+		t.Error("its Redis is still there")
+	}
+}
+
+// What is set from outside counts.
+func TestDevHonoursSettings(t *testing.T) {
+	t.Parallel()
+	url, c := newRedis(t)
+	addr := freeAddr(t)
+	w := start(t, []string{"REDIS_URL=" + url, "TURNSTILE_AGENT=exec", "TURNSTILE_AGENT_COMMAND=tr a-z A-Z", "TURNSTILE_LOG_LEVEL=info"}, "--dev", "--http-addr", addr)
+	w.err.await(t, "worker started")
+	w.out.await(t, "http://"+addr+"/asynqmon")
+	if got := reply(t, c, "demo", "hello"); got != "HELLO" {
+		t.Errorf("reply %q", got)
+	}
+	w.stop(t)
+	if said := w.out.String(); strings.Contains(said, url) || !strings.Contains(said, "the one of REDIS_URL") || !strings.Contains(said, "exec: tr\n") {
+		t.Errorf("it says:\n%s", said)
+	}
+	if _, err := c.Session(limited(t), "demo"); err != nil {
+		t.Errorf("it has ended a Redis that is not its own: %v", err)
+	}
+	r := call(t, []string{"REDIS_URL=" + url, "TURNSTILE_AGENT=exec"}, "--dev").want(t, exitUsage)
+	if !strings.Contains(r.err, "TURNSTILE_AGENT_COMMAND is not set") {
+		t.Errorf("stderr %q", r.err)
+	}
+}
+
+func TestDevDashboardWrites(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		environ []string
+		write   bool
+	}{
+		"a Redis of its own":    {nil, true},
+		"another's Redis":       {[]string{"REDIS_URL=redis://db"}, false},
+		"not if told otherwise": {[]string{"TURNSTILE_DASHBOARD_WRITE=false"}, false},
+		"another's, told so":    {[]string{"REDIS_URL=redis://db", "TURNSTILE_DASHBOARD_WRITE=true"}, true},
+	} {
+		s, err := (&program{environ: c.environ}).settings(nil, true)
+		if err != nil || s.DashboardWrite != c.write {
+			t.Errorf("%s: %v, %v", name, s.DashboardWrite, err)
+		}
+	}
+}
+
+func TestNextPort(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	conn, err := redisconn.ConnOpt("redis://127.0.0.1:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := load(t, map[string]string{"TURNSTILE_HTTP_ADDR": l.Addr().String()})
+	c, err := httpConfig(s, nil, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Redis = conn
+	server, err := startHTTP(limited(t), c, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stopHTTP(limited(t), server, c.Logger)
+	_, taken, _ := net.SplitHostPort(l.Addr().String())
+	_, got, _ := net.SplitHostPort(server.Addr())
+	from, _ := strconv.Atoi(taken)
+	if port, _ := strconv.Atoi(got); port <= from || port >= from+portsTried {
+		t.Errorf("port %s is taken, and it is on %s", taken, got)
+	}
+}
+
+// A --dev whose Redis is gone has nothing left to do.
+func TestDevRedisDies(t *testing.T) {
+	t.Parallel()
+	testredis.Real(t)
+	cmd, s := process(t, []string{"HOME=" + t.TempDir()}, "--dev")
+	s.await(t, "a worker")
+	rdb, err := redisconn.Open(redisShown.FindString(s.String()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rdb.Close()
+	info, err := rdb.InfoMap(limited(t), "server").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(info["Server"]["process_id"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	exits(t, cmd, s, exitOther)
+	s.await(t, "the Redis that --dev had started is gone")
+}

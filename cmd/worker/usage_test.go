@@ -1,0 +1,96 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"turnstile/internal/config"
+	"turnstile/internal/testredis"
+)
+
+func TestUsage(t *testing.T) {
+	t.Parallel()
+	echo := "TURNSTILE_AGENT=echo"
+	for name, c := range map[string]struct {
+		environ []string
+		args    []string
+		code    int
+		err     string
+	}{
+		"unknown flag":      {nil, []string{"--agnt", "echo"}, exitUsage, "worker: unknown flag: --agnt; see worker --help\n"},
+		"unknown command":   {nil, []string{"pss"}, exitUsage, "worker: unknown command \"pss\" for \"worker\"; see worker --help\n"},
+		"unknown argument":  {nil, []string{"ps", "x"}, exitUsage, "worker: unknown command \"x\" for \"worker ps\"; see worker --help\n"},
+		"no session":        {nil, []string{"show"}, exitUsage, "worker: show wants one SESSION, and was given 0; see worker --help\n"},
+		"bad session":       {nil, []string{"show", "a/b"}, exitUsage, "worker: invalid session key \"a/b\": use letters, digits and ._:@+=~- only, the first a letter or digit\n"},
+		"no agent":          {nil, nil, exitUsage, "worker: setting TURNSTILE_AGENT=\"\" is not set: use echo or exec, or start with --dev to try things out\n"},
+		"all at once":       {[]string{echo, "TURNSTILE_SENTINEL_TTL=1ms", "TURNSTILE_CONCURENCY=1"}, []string{"--turn-share", "0"}, exitUsage, "worker: setting TURNSTILE_TURN_SHARE=\"0\" is not a share: write it as 10 (messages), 60s or 10,60s, each above 0\nworker: setting TURNSTILE_CONCURENCY is unknown: did you mean TURNSTILE_CONCURRENCY?\nworker: setting TURNSTILE_SENTINEL_TTL=\"1ms\" is too small: use at least 1s\n"},
+		"no such command":   {nil, []string{"--agent", "exec", "--agent-command", "/no/such/agent"}, exitUsage, "worker: setting TURNSTILE_AGENT_COMMAND: exec: \"/no/such/agent\": stat /no/such/agent: no such file or directory\n"},
+		"dashboard address": {nil, []string{"dashboard", "--http-addr", "8080"}, exitUsage, "worker: setting TURNSTILE_HTTP_ADDR=\"8080\" cannot be used: it is not HOST:PORT, such as 127.0.0.1:8080\n"},
+		"no health address": {nil, []string{"health"}, exitOther, "worker: health check: TURNSTILE_HTTP_ADDR is empty, so the worker serves no health; set it to 127.0.0.1:8080\n"},
+		"ps, no Redis":      {nil, []string{"ps", "--redis", "redis://127.0.0.1:1/0"}, exitOther, "worker: Redis at 127.0.0.1:1 refuses the connection: is it running, and is REDIS_URL right? (dial tcp 127.0.0.1:1: connect: connection refused)\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if r := call(t, c.environ, c.args...).want(t, c.code); r.err != c.err || r.out != "" {
+				t.Errorf("stdout %q\nstderr %q\nwant   %q", r.out, r.err, c.err)
+			}
+		})
+	}
+}
+
+func TestHelp(t *testing.T) {
+	t.Parallel()
+	r := call(t, nil, "--help").want(t, exitOK)
+	for _, s := range config.WorkerSettings() {
+		if !strings.Contains(r.out, "  "+s.Name+" ("+s.Unit+"; default ") {
+			t.Errorf("--help lacks %s", s.Name)
+		}
+	}
+	for _, args := range [][]string{{"--help"}, {"ps", "--help"}, {"show", "--help"}, {"dashboard", "--help"}, {"health", "--help"}} {
+		r := call(t, nil, args...).want(t, exitOK)
+		for line := range strings.Lines(r.out) {
+			if len(line) > 100 {
+				t.Errorf("%v: a long line: %q", args, line)
+			}
+		}
+	}
+	if r := call(t, nil, "--version").want(t, exitOK); !strings.HasPrefix(r.out, "worker version ") || len(r.out) < len("worker version x\n") {
+		t.Errorf("--version says %q", r.out)
+	}
+}
+
+// Each setting has a flag, which wins over its variable.
+func TestFlags(t *testing.T) {
+	t.Parallel()
+	var args []string
+	for _, s := range config.WorkerSettings() {
+		if s.Name != "REDIS_URL" {
+			args = append(args, "--"+flagName(s.Name)+"="+other[s.Name])
+		}
+	}
+	args = append(args, "--redis", "gopher://x", "--dashboard-write", "--concurrency", "0")
+	r := call(t, []string{"TURNSTILE_CONCURRENCY=5"}, args...).want(t, exitUsage)
+	for _, want := range []string{"REDIS_URL", "TURNSTILE_CONCURRENCY=\"0\"", "TURNSTILE_AGENT="} {
+		if !strings.Contains(r.err, want) {
+			t.Errorf("%s is not found fault with: %s", want, r.err)
+		}
+	}
+}
+
+func TestUnfitRedis(t *testing.T) {
+	t.Parallel()
+	testredis.Real(t)
+	server := testredis.StartServer(t, "--requirepass", "secret")
+	r := call(t, []string{"TURNSTILE_AGENT=echo", "REDIS_URL=redis://" + server.Addr()}).want(t, exitOther)
+	if strings.Count(r.err, "\n") != 1 || !strings.Contains(r.err, "wants a password") {
+		t.Errorf("stderr %q", r.err)
+	}
+	open := testredis.StartServer(t, "--maxmemory-policy", "allkeys-lru", "--save", "", "--appendonly", "no")
+	w := echoWorker(t, "redis://"+open.Addr())
+	w.stop(t)
+	for _, want := range []string{"evicts keys", "stores nothing on disk"} {
+		if !strings.Contains(w.err.String(), want) {
+			t.Errorf("it does not warn that Redis %s: %s", want, w.err)
+		}
+	}
+}

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"turnstile/internal/config"
+	"turnstile/internal/devredis"
+	"turnstile/internal/httpd"
+)
+
+const (
+	redisPort = 6379 // of config's default REDIS_URL, which enqueue uses too
+	httpPort  = "8080"
+)
+
+// welcome is the first thing that a user of --dev reads.
+func (t *trial) welcome(s config.Worker, server *httpd.Server) string {
+	var b strings.Builder
+	row := func(name, text string, notes ...string) {
+		fmt.Fprintf(&b, "  %s %s\n", t.style.Faint(fmt.Sprintf("%-10s", name)), text)
+		for _, note := range notes {
+			fmt.Fprintf(&b, "  %-10s %s\n", "", note)
+		}
+	}
+	title := "Turnstile, for trying things out."
+	if t.redis != nil {
+		title += " Nothing is kept when it ends."
+	}
+	fmt.Fprintf(&b, "\n%s\n\n", t.style.Strong(title))
+	row("Redis", t.redisRow(), t.takenNote(t.redis != nil && t.redis.Port() != redisPort, fmt.Sprint(redisPort))...)
+	switch s.Agent {
+	case config.AgentEcho:
+		row("agent", "echo: it answers with what it is told; try sleep=3s hello")
+	default:
+		row("agent", string(s.Agent)+": "+s.Command[0])
+	}
+	if server != nil {
+		_, port, _ := net.SplitHostPort(server.Addr())
+		row("dashboard", "http://"+server.Addr()+"/asynqmon", t.takenNote(t.any && port != httpPort, httpPort)...)
+	}
+
+	// enqueue finds a Redis on the usual port by itself; a second --dev would
+	// start one of its own.
+	sender, second, where := "", "", "In another terminal:"
+	switch {
+	case t.redis == nil:
+		where = "In another terminal, with the same REDIS_URL:"
+	case t.redis.Port() != redisPort:
+		sender = "REDIS_URL=" + t.redis.URL() + " "
+		second = sender
+	default:
+		second = "REDIS_URL=" + t.redis.URL() + " "
+	}
+	fmt.Fprintf(&b, "\n%s\n\n", where)
+	row("a message", t.style.Strong(sender+command("enqueue")+" -s demo --wait hello"))
+	row("a worker", second+command("worker")+" --dev")
+	if t.in != nil {
+		fmt.Fprintf(&b, "\nOr type a message here; its session is %s. /help lists commands. Ctrl-C or Ctrl-D ends all.\n", consoleSession)
+	}
+	return b.String()
+}
+
+func (t *trial) redisRow() string {
+	switch {
+	case t.redis == nil:
+		return "the one of REDIS_URL"
+	case t.redis.Kind() == devredis.KindServer:
+		return t.redis.URL() + ", a redis-server of its own"
+	}
+	return t.redis.URL() + ", embedded in this program"
+}
+
+func (t *trial) takenNote(taken bool, port string) []string {
+	if !taken {
+		return nil
+	}
+	return []string{t.style.Alert("not the usual port: " + port + " is taken by another program")}
+}
+
+// command is how a user calls one of our programs, judged by how this one was.
+func command(name string) string {
+	self, err := os.Executable()
+	if err != nil {
+		return name
+	}
+	// go run leaves this program alone in a directory that nobody knows.
+	if _, err := os.Stat(filepath.Join(filepath.Dir(self), "enqueue")); err != nil {
+		if _, err := os.Stat(filepath.Join("cmd", name, "main.go")); err == nil {
+			return "go run ./cmd/" + name
+		}
+		return name
+	}
+	beside := filepath.Join(filepath.Dir(self), name)
+	if found, err := exec.LookPath(name); err == nil && same(found, beside) {
+		return name
+	}
+	if dir, err := os.Getwd(); err == nil {
+		if short, err := filepath.Rel(dir, beside); err == nil && !strings.HasPrefix(short, "..") {
+			return "." + string(filepath.Separator) + short
+		}
+	}
+	return beside
+}
+
+func same(a, b string) bool {
+	x, err := os.Stat(a)
+	if err != nil {
+		return false
+	}
+	y, err := os.Stat(b)
+	return err == nil && os.SameFile(x, y)
+}

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+
+	"turnstile/internal/config"
+	"turnstile/internal/httpd"
+	"turnstile/internal/redisconn"
+	"turnstile/pkg/worker"
+)
+
+// errAbandoned is wrapped where the worker is left as it is, for the process to
+// end: what it uses must not be taken from under it.
+var errAbandoned = errors.New("ended at once")
+
+// work runs a worker until it is told to end. Whatever was started is stopped in
+// the opposite order: the worker first, HTTP behind it, Redis last.
+func (p *program) work(ctx context.Context, flags map[string]string, dev bool) (err error) {
+	s, err := p.settings(flags, dev)
+	if err != nil {
+		return err
+	}
+	end, release := watchSignals(ctx)
+	stops := []func(){release}
+	defer func() {
+		if !errors.Is(err, errAbandoned) {
+			for _, stop := range slices.Backward(stops) {
+				stop()
+			}
+		}
+	}()
+	var t *trial
+	if dev {
+		if t, err = p.startTrial(end.asked, flags, &s); err != nil {
+			return end.unlessAsked(err)
+		}
+		stops = append(stops, t.stop)
+	}
+	log := newLogger(t.log(p.stderr), s)
+	a, err := newAgent(s, log)
+	if err != nil {
+		return err
+	}
+	rdb, err := connect(end.asked, s.RedisURL, t.quiet(log), redisconn.WithPoolSize(poolSize(s)), redisconn.WithClientName("turnstile-worker"))
+	if err != nil {
+		return end.unlessAsked(err)
+	}
+	stops = append(stops, func() { _ = rdb.Close() })
+	w, err := worker.New(rdb, a, options(s, log))
+	if err != nil {
+		return err
+	}
+	var server *httpd.Server
+	if s.HTTPAddr != "" {
+		c, err := httpConfig(s, rdb, log)
+		if err != nil {
+			return err
+		}
+		c.Draining = w.Draining
+		if server, err = startHTTP(end.asked, c, t.anyPort()); err != nil {
+			return end.unlessAsked(err)
+		}
+		stops = append(stops, func() { stopHTTP(end.now, server, log) })
+	}
+	if err := w.Start(end.asked); err != nil {
+		w.Drain(end.asked, end.reason())
+		return end.unlessAsked(redisError{err})
+	}
+	t.begin(s, server)
+	return drainWhenAsked(end, w, t, log)
+}
+
+// drainWhenAsked ends the worker when a signal says so.
+func drainWhenAsked(end ending, w *worker.Worker, t *trial, log *slog.Logger) error {
+	select {
+	case <-end.asked.Done():
+	case <-t.left():
+	case <-t.redisEnded():
+		return t.lost()
+	}
+	t.ending(w.Running())
+	defer context.AfterFunc(end.cut, func() { log.Warn("the drain is cut short") })()
+	drained := make(chan struct{})
+	go func() {
+		defer close(drained)
+		w.Drain(end.cut, end.reason())
+	}()
+	select {
+	case <-drained:
+		return nil
+	case <-end.now.Done():
+		return fmt.Errorf("%w: its messages are taken up again when their sessions' sentinels run out", errAbandoned)
+	case <-t.redisEnded():
+		return t.lost()
+	}
+}
+
+// poolSize leaves each turn a connection, up to what one Redis is glad of.
+func poolSize(s config.Worker) int { return min(max(16, s.Concurrency+8), 128) }

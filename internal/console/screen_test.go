@@ -1,0 +1,70 @@
+package console
+
+import (
+	"strings"
+	"testing"
+)
+
+// Each step is what one writer does; want is all that the terminal gets.
+func TestScreen(t *testing.T) {
+	t.Parallel()
+	line := func(s string) func(*Screen) { return func(c *Screen) { c.Line(s) } }
+	text := func(s string) func(*Screen) { return func(c *Screen) { c.Text(s) } }
+	for name, c := range map[string]struct {
+		steps []func(*Screen)
+		want  string
+	}{
+		"a line before the prompt":    {[]func(*Screen){line("a"), (*Screen).Prompt}, "a\n> "},
+		"a line takes its place":      {[]func(*Screen){(*Screen).Prompt, line("a\n")}, "> " + eraseLine + "a\n> "},
+		"asked once":                  {[]func(*Screen){(*Screen).Prompt, (*Screen).Prompt}, "> "},
+		"asked again":                 {[]func(*Screen){(*Screen).Prompt, (*Screen).Typed, (*Screen).Prompt}, "> > "},
+		"a reply in pieces":           {[]func(*Screen){text("a"), text(""), text("b"), (*Screen).EndText, (*Screen).EndText}, "ab\n"},
+		"a reply with its own end":    {[]func(*Screen){text("a\n"), (*Screen).EndText}, "a\n"},
+		"a line within a reply":       {[]func(*Screen){text("a"), line("b"), text("c"), (*Screen).Prompt}, "a\nb\nc\n> "},
+		"a reply to somebody else":    {[]func(*Screen){(*Screen).Prompt, text("a"), (*Screen).EndText}, "> " + eraseLine + "a\n"},
+		"nothing is asked at the end": {[]func(*Screen){(*Screen).Prompt, (*Screen).Close, line("a"), (*Screen).Prompt}, "> " + eraseLine + "a\n"},
+	} {
+		var b strings.Builder
+		s := NewScreen(&b, false)
+		for _, step := range c.steps {
+			step(s)
+		}
+		if b.String() != c.want {
+			t.Errorf("%s: %q, want %q", name, b.String(), c.want)
+		}
+	}
+	var b strings.Builder
+	if n, err := NewScreen(&b, false).Write([]byte("log\n")); n != 4 || err != nil || b.String() != "log\n" {
+		t.Errorf("%d, %v, %q", n, err, b.String())
+	}
+}
+
+func TestStyle(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		terminal bool
+		environ  []string
+		want     Style
+	}{
+		{true, []string{"TERM=xterm", "NO_COLOR="}, true}, {false, nil, false},
+		{true, []string{"NO_COLOR=1"}, false}, {true, []string{"TERM=dumb"}, false},
+	} {
+		if got := StyleFor(c.terminal, c.environ); got != c.want {
+			t.Errorf("%+v: %v", c, got)
+		}
+	}
+	on, off := Style(true), Style(false)
+	if got := on.Strong("a") + on.Faint("b") + on.Alert("c") + on.Alert(""); got != "\x1b[1ma\x1b[0m\x1b[2mb\x1b[0m\x1b[1;33mc\x1b[0m" {
+		t.Errorf("%q", got)
+	}
+	if got := off.Strong("a") + off.Faint("b") + off.Alert("c"); got != "abc" {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestNoTerminal(t *testing.T) {
+	t.Parallel()
+	if in := strings.NewReader(""); IsTerminal(in) || Listens(in) {
+		t.Error("a string is no terminal")
+	}
+}
