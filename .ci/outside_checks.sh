@@ -45,6 +45,48 @@ check_dev_mode() {
 	worker_ends "$pid" 0
 }
 
+# Without REDIS_URL, and with no redis-server on PATH, --dev brings its own.
+check_dev_mode_needs_nothing() {
+	local url addr
+	env -u REDIS_URL PATH="$dir" "$bin/worker" --dev >"$dir/dev.log" 2>&1 </dev/null &
+	local pid=$!
+	started_pids+=("$pid")
+	eventually "the line to try" grep -q 'enqueue.* -s demo --wait hello' "$dir/dev.log"
+	holds "what --dev says of its Redis" embedded "$(<"$dir/dev.log")"
+	url=$(grep -o 'redis://127[^ ,]*' "$dir/dev.log" | head -n 1)
+	addr=$(grep -o 'http://127[^ ]*/asynqmon' "$dir/dev.log" | head -n 1 | grep -o '[0-9]*/asynqmon')
+	same "asynqmon's page" 200 "$(http_status "${addr%/asynqmon}" /asynqmon)"
+	REDIS_URL=$url enqueue -s demo --wait hello
+	same "the reply" "echo: hello" "$out"
+	# The line that it prints is one that works.
+	local line
+	line=$(sed -n 's/.*a message *//p' "$dir/dev.log")
+	same "the reply to the printed line" "echo: hello" "$(env -u REDIS_URL bash -c "$line")"
+	kill -TERM "$pid"
+	worker_ends "$pid" 0
+}
+
+check_worker_commands() {
+	local port status=0
+	port=$(free_port)
+	TURNSTILE_HTTP_ADDR=127.0.0.1:$port "$bin/worker" dashboard >"$dir/dashboard.log" 2>&1 </dev/null &
+	local pid=$!
+	started_pids+=("$pid")
+	eventually "the dashboard" http_says "$port" /asynqmon 200
+	TURNSTILE_HTTP_ADDR=127.0.0.1:$port "$bin/worker" health
+	kill -TERM "$pid"
+	worker_ends "$pid" 0
+	TURNSTILE_HTTP_ADDR=127.0.0.1:$port "$bin/worker" health 2>"$dir/err" || status=$?
+	same "exit code of health with nobody there" 1 "$status"
+	same "ps of nothing" "[]" "$("$bin/worker" ps --json)"
+	status=0
+	"$bin/worker" show nobody 2>"$dir/err" || status=$?
+	same "exit code of show with an unknown session" 1 "$status"
+	status=0
+	"$bin/worker" show 'a b' 2>"$dir/err" || status=$?
+	same "exit code of show with a bad key" 2 "$status"
+}
+
 check_two_sessions_do_not_wait_for_each_other() {
 	start_worker a
 	waiter slow -s slow --id g1 --wait "gate please"

@@ -21,13 +21,13 @@ import (
 
 var (
 	sessions = flag.Int("sessions", 5000, "sessions that are known and idle")
-	window   = flag.Duration("window", 30*time.Second, "how long is counted; a multiple of the sweep's 15 s")
+	window   = flag.Duration("window", time.Minute, "how long is counted: the sweep comes every 15 s, the purge every minute")
 )
 
 func main() { lab.Main("idle", run) }
 
 func run(ctx context.Context, srv *lab.Server, report *lab.Report) error {
-	over := lab.Quick(*window, 15*time.Second)
+	over := lab.Quick(*window, 20*time.Second)
 	for _, n := range []int{0, *sessions} {
 		if err := srv.Clear(ctx); err != nil {
 			return err
@@ -53,7 +53,7 @@ func run(ctx context.Context, srv *lab.Server, report *lab.Report) error {
 	if err := srv.Clear(ctx); err != nil {
 		return err
 	}
-	theirs, err := counted(ctx, srv, over/3, func(rdb redis.UniversalClient) (func(), error) {
+	theirs, err := counted(ctx, srv, over/6, func(rdb redis.UniversalClient) (func(), error) {
 		queues := map[string]int{}
 		for i := range *sessions {
 			queues[fmt.Sprintf("queue:%d", i)] = 1

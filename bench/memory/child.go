@@ -35,6 +35,7 @@ type job struct {
 // state is what a worker tells of itself.
 type state struct {
 	Live       float64 // bytes of heap and stacks in use
+	Stacks     float64 // bytes of it
 	RSS        float64 // bytes, 0 where it is not known
 	Goroutines int
 	Running    int     // sessions that are served now
@@ -86,7 +87,7 @@ func (j job) run(ctx context.Context) error {
 		var m runtime.MemStats
 		runtime.ReadMemStats(&m)
 		s := state{
-			Live: float64(m.HeapInuse + m.StackInuse), Goroutines: runtime.NumGoroutine(), GCs: m.NumGC,
+			Live: float64(m.HeapInuse + m.StackInuse), Stacks: float64(m.StackInuse), Goroutines: runtime.NumGoroutine(), GCs: m.NumGC,
 			Running: w.Running(), Ended: a.ended.Load(), Commands: sent.Total(),
 		}
 		s.RSS, s.Peak = resident()

@@ -9,9 +9,9 @@ import (
 	"turnstile/pkg/sessionqueue"
 )
 
-// nothing is what an idle session may seem to take of the worker's memory: the
-// heap is measured in spans of pages, which are never all full.
-const nothing = 8 // bytes
+// nothing is what idle sessions may seem to take of the worker's memory, all
+// together: the heap is measured in spans of pages, which are never all full.
+const nothing = 1 << 20 // bytes
 
 // idle measures sessions that had one message each.
 func idle(ctx context.Context, srv *lab.Server, report *lab.Report, n int) error {
@@ -27,8 +27,9 @@ func idle(ctx context.Context, srv *lab.Server, report *lab.Report, n int) error
 	if err != nil {
 		return err
 	}
-	each := (grew.after.Live - grew.before.Live) / float64(n)
-	report.Reach(fmt.Sprintf("%d idle sessions: worker memory for each", n), each < nothing, fmt.Sprintf("0 (< %d bytes)", nothing), "%.2f bytes", each)
+	more := grew.after.Live - grew.before.Live
+	report.Reach(fmt.Sprintf("%d idle sessions: worker memory for all", n), more < nothing, "0 (< 1 MiB)",
+		"%.2f MiB: %.1f bytes each", more/kib/kib, more/float64(n))
 	goroutines := grew.after.Goroutines - grew.before.Goroutines
 	report.Reach("  goroutines, for all", goroutines < n/1000, "0", "%d", goroutines)
 	report.Reach("  Redis connections, for all", grew.connections < n/1000, "0", "%d", grew.connections)

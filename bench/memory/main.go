@@ -10,6 +10,8 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 
 	"turnstile/bench/internal/lab"
 )
@@ -19,6 +21,7 @@ var (
 	sessions = flag.Int("sessions", 100000, "sessions that are idle")
 	orphans  = flag.Int("orphans", 10000, "sessions of the worker that dies")
 	rate     = flag.Float64("rate", 250, "RECOVERY_RATE, sessions/s; the worker's default is 50")
+	only     = flag.String("only", "running,idle,unkept,orphans", "the parts to run, separated by commas")
 	heap     = flag.String("heapprofile", "", "write the worker's heap profile while the turns run")
 )
 
@@ -39,14 +42,23 @@ func main() {
 }
 
 func run(ctx context.Context, srv *lab.Server, report *lab.Report) error {
-	if err := running(ctx, srv, report, lab.Quick(*turns, *turns/5)); err != nil {
-		return err
+	parts := []struct {
+		name    string
+		measure func(context.Context, *lab.Server, *lab.Report, int) error
+		n       int
+	}{
+		{"running", running, lab.Quick(*turns, *turns/5)},
+		{"idle", idle, lab.Quick(*sessions, *sessions/20)},
+		{"unkept", unkept, lab.Quick(*sessions/10, *sessions/50)},
+		{"orphans", orphaned, lab.Quick(*orphans, *orphans/10)},
 	}
-	if err := idle(ctx, srv, report, lab.Quick(*sessions, *sessions/20)); err != nil {
-		return err
+	for _, part := range parts {
+		if !slices.Contains(strings.Split(*only, ","), part.name) {
+			continue
+		}
+		if err := part.measure(ctx, srv, report, part.n); err != nil {
+			return fmt.Errorf("%s: %w", part.name, err)
+		}
 	}
-	if err := unkept(ctx, srv, report, lab.Quick(*sessions/10, *sessions/50)); err != nil {
-		return err
-	}
-	return orphaned(ctx, srv, report, lab.Quick(*orphans, *orphans/10))
+	return nil
 }

@@ -41,6 +41,7 @@ func running(ctx context.Context, srv *lab.Server, report *lab.Report, n int) er
 	}
 	each := (after.Live - before.Live) / float64(n)
 	report.Reach(fmt.Sprintf("%d running echo turns: worker memory for each", n), each <= 20*kib, "<= 20 KiB", "%.1f KiB", each/kib)
+	report.Add("  of it stacks", "%.1f KiB", (after.Stacks-before.Stacks)/float64(n)/kib)
 	report.Add("  resident", "%.1f KiB", (after.RSS-before.RSS)/float64(n)/kib)
 	report.Add("  goroutines", "%.2f", float64(after.Goroutines-before.Goroutines)/float64(n))
 	connections, err := lab.Connections(ctx, p.rdb, workerName)

@@ -217,15 +217,17 @@ var built struct {
 	err       error
 }
 
+func build() {
+	if built.dir, built.err = os.MkdirTemp("", "worker-"); built.err != nil {
+		return
+	}
+	built.path = filepath.Join(built.dir, "worker")
+	built.out, built.err = osexec.Command("go", "build", "-o", built.path, ".").CombinedOutput()
+}
+
 func binary(t *testing.T) string {
 	t.Helper()
-	built.Do(func() {
-		if built.dir, built.err = os.MkdirTemp("", "worker-"); built.err != nil {
-			return
-		}
-		built.path = filepath.Join(built.dir, "worker")
-		built.out, built.err = osexec.Command("go", "build", "-o", built.path, ".").CombinedOutput()
-	})
+	built.Do(build)
 	if built.err != nil {
 		t.Fatalf("%v\n%s", built.err, built.out)
 	}

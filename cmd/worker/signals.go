@@ -10,14 +10,14 @@ import (
 	"turnstile/pkg/worker"
 )
 
-// stopAsked is the cause with which a first signal ends what it ends.
-type stopAsked struct{ reason worker.Reason }
+// askedError is the cause with which a first signal ends what it ends.
+type askedError struct{ reason worker.Reason }
 
-func (s stopAsked) Error() string { return "told to end: " + string(s.reason) }
+func (s askedError) Error() string { return "told to end: " + string(s.reason) }
 
 // ending is what signals ask of the process, one after the other.
 type ending struct {
-	asked context.Context // ends with the first: drain; the cause is stopAsked
+	asked context.Context // ends with the first: drain; the cause is askedError
 	cut   context.Context // ends with the second: wait no longer
 	now   context.Context // ends with the third: at once
 }
@@ -29,7 +29,7 @@ func watchSignals(ctx context.Context) (ending, func()) {
 	asked, ask := context.WithCancelCause(base)
 	cut, cutShort := context.WithCancel(base)
 	now, atOnce := context.WithCancel(base)
-	stop := context.AfterFunc(ctx, func() { ask(stopAsked{worker.ReasonShutdown}) })
+	stop := context.AfterFunc(ctx, func() { ask(askedError{worker.ReasonShutdown}) })
 
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
@@ -46,7 +46,7 @@ func watchSignals(ctx context.Context) (ending, func()) {
 			case s := <-signals:
 				switch {
 				case asked.Err() == nil:
-					ask(stopAsked{reasonOf(s)})
+					ask(askedError{reasonOf(s)})
 				case cut.Err() == nil:
 					cutShort()
 				default:
@@ -75,7 +75,7 @@ func reasonOf(s os.Signal) worker.Reason {
 
 // reason is why the process was told to end.
 func (e ending) reason() worker.Reason {
-	var s stopAsked
+	var s askedError
 	if errors.As(context.Cause(e.asked), &s) {
 		return s.reason
 	}
@@ -84,8 +84,8 @@ func (e ending) reason() worker.Reason {
 
 // unlessAsked is err, or nil where what failed was ended by a signal.
 func (e ending) unlessAsked(err error) error {
-	if e.asked.Err() != nil {
-		return nil
+	if e.asked.Err() == nil {
+		return err
 	}
-	return err
+	return nil
 }

