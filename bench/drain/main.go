@@ -58,7 +58,7 @@ func run(ctx context.Context, srv *lab.Server, report *lab.Report) error {
 	}
 	defer stop()
 	for _, l := range all {
-		l.Sessions = lab.Quick(l.Sessions, max(1, l.Sessions/10))
+		l = lab.Quick(l, tenth(l))
 		if err := compare(ctx, srv, report, l); err != nil {
 			return err
 		}
@@ -67,6 +67,14 @@ func run(ctx context.Context, srv *lab.Server, report *lab.Report) error {
 		return nil
 	}
 	return widths(ctx, srv, report)
+}
+
+// tenth is a load of the same shape with a tenth of the messages.
+func tenth(l lab.Load) lab.Load {
+	if l.Each >= 100 {
+		return lab.Load{Sessions: l.Sessions, Each: l.Each / 10}
+	}
+	return lab.Load{Sessions: max(1, l.Sessions/10), Each: l.Each}
 }
 
 // compare drains a load with both, in turns.

@@ -3,6 +3,7 @@ package sessionqueue
 import (
 	"context"
 	"encoding/json"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -22,13 +23,17 @@ type Signal struct {
 	TaskID string
 }
 
+// subscribeTimeout bounds the wait for the subscription at the start, should Redis
+// hang.
+const subscribeTimeout = 5 * time.Second
+
 // Signals passes on what is asked of this worker's turns, until ctx ends. ready
 // is called once the subscription stands.
 func (c *Consumer) Signals(ctx context.Context, ready func(), hear func(Signal)) error {
 	own := rediskey.Signal(c.cfg.Worker)
 	sub := c.rdb.Subscribe(ctx, own, rediskey.AsynqCancel)
 	defer sub.Close()
-	if _, err := sub.Receive(ctx); err != nil && ctx.Err() != nil {
+	if _, err := sub.ReceiveTimeout(ctx, subscribeTimeout); err != nil && ctx.Err() != nil {
 		return nil
 	}
 	ready() // even on an error: go-redis subscribes again by itself

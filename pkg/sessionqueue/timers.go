@@ -19,6 +19,10 @@ import (
 const (
 	timerBatch = 1000
 
+	// lookBatch bounds how many sessions one run of Reap looks at by script, beside
+	// ten for each that it may recover.
+	lookBatch = 100
+
 	// timerFloor and timerCeiling bound the pause between two runs of Reap or Due.
 	timerFloor   = 100 * time.Millisecond
 	timerCeiling = time.Second
@@ -98,7 +102,7 @@ func (c *Consumer) Reap(ctx context.Context) (recovered int, pause time.Duration
 		}
 		next = now
 		// What was recovered is paid for with time in which nobody reaps.
-		hold = max(hold, time.Duration(float64(recovered)/c.cfg.RecoveryRate*float64(time.Second)))
+		hold = max(hold, time.Duration(min(float64(recovered)/c.cfg.RecoveryRate, 3600)*float64(time.Second)))
 	}
 	return recovered, max(hold, pauseUntil(now, next)), c.yieldTimer(ctx, "reap", hold)
 }
@@ -121,6 +125,9 @@ func (c *Consumer) reap(ctx context.Context, now int64, sessions []string, score
 		later = append(later, redis.Z{Score: grace, Member: s})
 	}
 	drop := without(unannounced, look)
+	// After a great crash most are orphans that this run may not recover yet: they
+	// stay where they are, unlooked at.
+	look = look[:min(len(look), lookBatch+10*budget)]
 	var ready, waiting []wakeUp
 	for i, l := range c.look(ctx, look) {
 		s := look[i]

@@ -2,8 +2,11 @@ package worker
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
+
+	"turnstile/pkg/sessionqueue"
 )
 
 const (
@@ -45,6 +48,9 @@ func (w *Worker) dispatch() {
 
 func (w *Worker) claim(sessions []string) (taken int, err error) {
 	holds, err := w.queue.Claim(w.ctx, sessions)
+	if err != nil {
+		w.putBack(sessions, holds)
+	}
 	for _, h := range holds {
 		s := newServed(w, h)
 		w.served.Add(1)
@@ -55,6 +61,17 @@ func (w *Worker) claim(sessions []string) (taken int, err error) {
 		}()
 	}
 	return len(holds), err
+}
+
+// putBack returns the sessions that an error kept from being claimed. If Redis is
+// away it fails as well; reap finds them in time.
+func (w *Worker) putBack(sessions []string, holds []*sessionqueue.Hold) {
+	sessions = slices.DeleteFunc(slices.Clone(sessions), func(s string) bool {
+		return slices.ContainsFunc(holds, func(h *sessionqueue.Hold) bool { return h.Session() == s })
+	})
+	if err := w.queue.PutBack(w.ctx, sessions); err != nil {
+		w.log.Debug("sessions could not be put back", "sessions", len(sessions), "error", err)
+	}
 }
 
 // takeSlots waits for a free slot and takes all that are free, up to claimBatch.
