@@ -72,12 +72,11 @@ func (j job) run(ctx context.Context) error {
 func kill(ctx context.Context, srv *lab.Server, db int, key string, ttl time.Duration) (time.Duration, error) {
 	rdb := lab.Open(srv.Addr(), db, "")
 	defer rdb.Close()
-	owner, err := lab.Spawn(job{srv.Addr(), db, ttl})
+	owner, err := lab.Spawn(ctx, job{srv.Addr(), db, ttl})
 	if err != nil {
 		return 0, err
 	}
 	defer owner.End()
-	defer context.AfterFunc(ctx, owner.Kill)()
 	var said string
 	if err := owner.Hear(&said); err != nil { // ready
 		return 0, err

@@ -1,7 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/hibiken/asynq"
@@ -77,10 +80,32 @@ func timed(ctx context.Context, srv *lab.Server, n int, drain func(rdb redis.Uni
 	}
 	took := time.Since(start)
 	sent := c.Commands()
+	if *detail {
+		if err := tell(ctx, admin, sent, float64(n)); err != nil {
+			return measure{}, err
+		}
+	}
 	usec, err := lab.RedisTime(ctx, admin, sent)
 	commands := 0
 	for _, n := range sent {
 		commands += n
 	}
 	return measure{float64(n) / took.Seconds(), usec / float64(n), float64(commands) / float64(n)}, err
+}
+
+// tell prints what was sent and what that called, per message.
+func tell(ctx context.Context, admin redis.UniversalClient, sent map[string]int, messages float64) error {
+	stats, err := lab.CommandStats(ctx, admin)
+	if err != nil {
+		return err
+	}
+	lab.Progress("%-12s %8s %8s %8s %8s", "per message", "sent", "called", "us", "us each")
+	for _, name := range slices.SortedFunc(maps.Keys(stats), func(a, b string) int { return cmp.Compare(stats[b].Usec, stats[a].Usec) }) {
+		s := stats[name]
+		if s.Usec < messages/100 {
+			break // the rest is nothing
+		}
+		lab.Progress("%-12s %8.2f %8.2f %8.2f %8.2f", name, float64(sent[name])/messages, s.Calls/messages, s.Usec/messages, s.Usec/s.Calls)
+	}
+	return nil
 }

@@ -21,6 +21,7 @@ var (
 	loads   = flag.String("loads", "1000x10,10000x1,10x1000", "sessions x messages, separated by commas")
 	slots   = flag.Int("slots", 50, "concurrency of both")
 	wide    = flag.Int("wide", 100000, "compare 1,000 sessions with so many; 0: do not")
+	detail  = flag.Bool("detail", false, "tell what each round sent, and what its scripts called")
 	profile = flag.String("cpuprofile", "", "write a CPU profile of all rounds")
 )
 

@@ -14,18 +14,17 @@ import (
 type process struct {
 	child *lab.Child
 	rdb   *redis.Client // the sender's
-	stop  func() bool
 }
 
 // start starts a worker, and has it do a little of everything first: what it
 // needs once is not to be counted.
 func start(ctx context.Context, srv *lab.Server, j job, warm lab.Load) (*process, error) {
 	j.Addr = srv.Addr()
-	child, err := lab.Spawn(j)
+	child, err := lab.Spawn(ctx, j)
 	if err != nil {
 		return nil, err
 	}
-	p := &process{child: child, rdb: srv.Client(), stop: context.AfterFunc(ctx, child.Kill)}
+	p := &process{child: child, rdb: srv.Client()}
 	var ready string
 	if err := child.Hear(&ready); err != nil {
 		p.end()
@@ -43,7 +42,6 @@ func start(ctx context.Context, srv *lab.Server, j job, warm lab.Load) (*process
 }
 
 func (p *process) end() {
-	p.stop()
 	p.child.End()
 	_ = p.rdb.Close()
 }

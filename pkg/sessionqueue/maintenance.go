@@ -17,8 +17,12 @@ const purgeBatch = 200
 // than ArchiveTTL. asynq's own janitor does so only for queues that an
 // asynq.Server serves.
 func (c *Consumer) Purge(ctx context.Context) (deleted int, err error) {
+	now, err := c.rdb.Time(ctx).Result()
+	if err != nil {
+		return 0, err
+	}
 	err = c.eachQueue(ctx, func(sessions []string) error {
-		var failed error
+		sessions, failed := c.withOld(ctx, sessions, now)
 		for len(sessions) > 0 {
 			var again []string
 			at := time.Now()
@@ -40,6 +44,30 @@ func (c *Consumer) Purge(ctx context.Context) (deleted int, err error) {
 		return failed
 	})
 	return deleted, err
+}
+
+// withOld keeps the sessions that have something to purge: most have not, and a
+// count is cheaper than a script.
+func (c *Consumer) withOld(ctx context.Context, sessions []string, now time.Time) ([]string, error) {
+	completed, archived := make([]*redis.IntCmd, len(sessions)), make([]*redis.IntCmd, len(sessions))
+	_, err := c.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i, s := range sessions {
+			k := rediskey.For(s)
+			completed[i] = p.ZCount(ctx, k.Completed(), "-inf", fmt.Sprint(now.Unix()))
+			archived[i] = p.ZCount(ctx, k.Archived(), "-inf", fmt.Sprint(now.Add(-c.cfg.ArchiveTTL).Unix()))
+		}
+		return nil
+	})
+	if err != nil && !redis.HasErrorPrefix(err, "WRONGTYPE") { // which the script tells of one session
+		return nil, err
+	}
+	var old []string
+	for i, s := range sessions {
+		if completed[i].Val()+archived[i].Val() > 0 || completed[i].Err() != nil || archived[i].Err() != nil {
+			old = append(old, s)
+		}
+	}
+	return old, nil
 }
 
 // Unregister takes the names of queues without any task off the list that

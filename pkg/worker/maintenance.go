@@ -26,7 +26,7 @@ type job struct {
 }
 
 var jobs = []job{
-	{"turnstile:purge", time.Minute, (*sessionqueue.Consumer).Purge},
+	{"turnstile:purge", 5 * time.Minute, (*sessionqueue.Consumer).Purge},
 	{"turnstile:unregister", 10 * time.Minute, (*sessionqueue.Consumer).Unregister},
 	{"turnstile:forget", time.Hour, (*sessionqueue.Consumer).Forget},
 }

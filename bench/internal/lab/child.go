@@ -2,6 +2,7 @@ package lab
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -21,8 +22,8 @@ type Child struct {
 	out *json.Decoder
 }
 
-// Spawn starts a child, whose main gets the job from Job.
-func Spawn(job any) (*Child, error) {
+// Spawn starts a child, whose main gets the job from Job. It ends with ctx.
+func Spawn(ctx context.Context, job any) (*Child, error) {
 	text, err := json.Marshal(job)
 	if err != nil {
 		return nil, err
@@ -31,7 +32,7 @@ func Spawn(job any) (*Child, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Child{cmd: exec.Command(self)}
+	c := &Child{cmd: exec.CommandContext(ctx, self)}
 	c.cmd.Env = append(os.Environ(), childVariable+"="+string(text))
 	c.cmd.Stderr = os.Stderr
 	if c.in, err = c.cmd.StdinPipe(); err != nil {

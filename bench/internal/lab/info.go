@@ -15,21 +15,37 @@ import (
 // count here: of any other command the mean time is taken as often as it was
 // sent.
 func RedisTime(ctx context.Context, admin redis.UniversalClient, sent map[string]int) (usec float64, err error) {
+	stats, err := CommandStats(ctx, admin)
+	for name, n := range sent {
+		if s := stats[name]; s.Calls > 0 {
+			usec += s.Usec / s.Calls * float64(n)
+		}
+	}
+	return usec, err
+}
+
+// Stat is what Redis tells of a command since CONFIG RESETSTAT, the calls in
+// scripts included.
+type Stat struct{ Calls, Usec float64 }
+
+// CommandStats reads them by the commands' names.
+func CommandStats(ctx context.Context, admin redis.UniversalClient) (map[string]Stat, error) {
 	info, err := admin.Info(ctx, "commandstats").Result()
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
+	stats := map[string]Stat{}
 	for line := range strings.Lines(info) {
 		name, rest, ok := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":calls=")
 		if !ok {
 			continue
 		}
-		var calls, us float64
-		if _, err := fmt.Sscanf(rest, "%f,usec=%f", &calls, &us); err == nil && calls > 0 {
-			usec += us / calls * float64(sent[name])
+		var s Stat
+		if _, err := fmt.Sscanf(rest, "%f,usec=%f", &s.Calls, &s.Usec); err == nil {
+			stats[name] = s
 		}
 	}
-	return usec, nil
+	return stats, nil
 }
 
 // RedisMemory is what Redis has allocated, in bytes.

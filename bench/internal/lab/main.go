@@ -29,8 +29,8 @@ func Quick[T any](full, short T) T {
 func Main(title string, measure func(context.Context, *Server, *Report) error) {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	context.AfterFunc(ctx, stop) // a second Ctrl-C waits for nothing
 	err := run(ctx, title, measure)
-	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, title+":", err)
 		os.Exit(1)

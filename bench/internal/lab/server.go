@@ -25,13 +25,13 @@ type Server struct {
 	cmd  *exec.Cmd
 }
 
-// StartServer starts a redis-server on a free port.
+// StartServer starts a redis-server on a free port. It ends with ctx.
 func StartServer(ctx context.Context) (*Server, error) {
 	dir, err := os.MkdirTemp("", "turnstile-bench-")
 	if err != nil {
 		return nil, err
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
@@ -39,7 +39,7 @@ func StartServer(ctx context.Context) (*Server, error) {
 	_, port, _ := net.SplitHostPort(addr)
 	_ = l.Close()
 	s := &Server{addr: addr, dir: dir}
-	s.cmd = exec.Command("redis-server", "--port", port, "--bind", "127.0.0.1", "--dir", dir,
+	s.cmd = exec.CommandContext(ctx, "redis-server", "--port", port, "--bind", "127.0.0.1", "--dir", dir,
 		"--save", "", "--appendonly", "no", "--loglevel", "warning")
 	if err := s.cmd.Start(); err != nil {
 		_ = os.RemoveAll(dir)
