@@ -21,7 +21,7 @@ import (
 
 var (
 	sessions = flag.Int("sessions", 5000, "sessions that are known and idle")
-	window   = flag.Duration("window", time.Minute, "how long is counted: the sweep comes every 15 s, the purge every minute")
+	window   = flag.Duration("window", time.Minute, "how long is counted: the sweep comes every 15 s, the purge every 5 min")
 )
 
 func main() { lab.Main("idle", run) }
@@ -37,7 +37,7 @@ func run(ctx context.Context, srv *lab.Server, report *lab.Report) error {
 		}
 		length := over
 		if n == 0 {
-			length /= 3 // no sweep or purge has anything to walk
+			length /= 3 // no sweep has anything to walk
 		}
 		ours, err := counted(ctx, srv, length, func(rdb redis.UniversalClient) (func(), error) {
 			w, err := worker.New(rdb, echo.New(), lab.Production(10))

@@ -10,7 +10,7 @@ end
 
 -- A whole number as text. Lua would write large ones as 1.7e+12.
 local function int(number)
-  return string.format('%.0f', number)
+  return string.format('%d', number)
 end
 
 -- The fence that follows the stored one (text, false or nil where none is).

@@ -41,7 +41,8 @@ type maintenance struct {
 	done   sync.WaitGroup
 }
 
-func startMaintenance(rdb redis.UniversalClient, queue *sessionqueue.Consumer, log *slog.Logger) (*maintenance, error) {
+// startMaintenance runs every job at its own interval, or all at the given one.
+func startMaintenance(rdb redis.UniversalClient, queue *sessionqueue.Consumer, log *slog.Logger, every time.Duration) (*maintenance, error) {
 	m := &maintenance{
 		client: asynq.NewClientFromRedisClient(rdb),
 		log:    log.With("component", "maintenance"),
@@ -70,6 +71,9 @@ func startMaintenance(rdb redis.UniversalClient, queue *sessionqueue.Consumer, l
 	ctx, cancel := context.WithCancel(context.Background())
 	m.cancel = cancel
 	for _, j := range jobs {
+		if every > 0 {
+			j.every = every
+		}
 		m.done.Add(1)
 		go func() {
 			defer m.done.Done()
@@ -79,20 +83,21 @@ func startMaintenance(rdb redis.UniversalClient, queue *sessionqueue.Consumer, l
 	return m, nil
 }
 
-// feed enqueues a job once in each of its time slots, if no other worker has. The
-// slot is by this machine's clock: at worst a job runs twice, which is harmless.
+// feed enqueues a job at the beginning of each of its time slots, if no other
+// worker has. Not at the worker's start, when there is other work to do. The slot
+// is by this machine's clock: at worst a job runs twice, which is harmless.
 func (m *maintenance) feed(ctx context.Context, j job) {
 	for {
-		slot := time.Now().UnixNano() / int64(j.every)
+		slot := time.Now().UnixNano()/int64(j.every) + 1
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(time.Until(time.Unix(0, slot*int64(j.every)))):
+		}
 		_, err := m.client.EnqueueContext(ctx, asynq.NewTask(j.name, nil), asynq.Queue(maintenanceQueue),
 			asynq.TaskID(fmt.Sprintf("%s-%d", j.name, slot)), asynq.Retention(2*j.every), asynq.MaxRetry(0), asynq.Timeout(j.every))
 		if err != nil && !errors.Is(err, asynq.ErrTaskIDConflict) && ctx.Err() == nil {
 			m.log.Warn("a maintenance job could not be enqueued", "job", j.name, "error", err)
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(time.Until(time.Unix(0, (slot+1)*int64(j.every)))):
 		}
 	}
 }

@@ -55,6 +55,8 @@ type Options struct {
 	// also shows the worker on asynqmon's Servers page.
 	Maintenance bool
 
+	jobsEvery time.Duration // tests do not wait for an hour
+
 	// Logger defaults to slog.Default().
 	Logger *slog.Logger
 }

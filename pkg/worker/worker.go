@@ -84,7 +84,7 @@ func (w *Worker) Start(ctx context.Context) (err error) {
 	}()
 
 	if w.opts.Maintenance {
-		m, err := startMaintenance(w.rdb, w.queue, w.log)
+		m, err := startMaintenance(w.rdb, w.queue, w.log, w.opts.jobsEvery)
 		if err != nil {
 			return err
 		}
