@@ -110,10 +110,10 @@ func (h *Hold) begin(sent time.Time, now, fence int64, sessionID string, entries
 
 // end runs a move that may release the sentinel. A renewal that is under way at
 // the same time may find it released, which is no loss.
-func (h *Hold) end(ctx context.Context, name string, script *redis.Script, args ...any) (answer, error) {
+func (h *Hold) end(ctx context.Context, name string, script *redis.Script, nkeys int, args ...any) (answer, error) {
 	h.setEnding(true)
 	defer h.setEnding(false)
-	return h.move(ctx, name, script, false, args...)
+	return h.move(ctx, name, script, nkeys, false, args...)
 }
 
 func (h *Hold) setEnding(ending bool) {
@@ -136,9 +136,9 @@ func (h *Hold) lost(err error) bool {
 
 // move runs one of the owner's scripts for the present turn, and repeats it
 // while the error may pass and the lease lasts.
-func (h *Hold) move(ctx context.Context, name string, script *redis.Script, extend bool, rest ...any) (answer, error) {
+func (h *Hold) move(ctx context.Context, name string, script *redis.Script, nkeys int, extend bool, rest ...any) (answer, error) {
 	h.mu.Lock()
-	keys, fence := h.keys, h.turn.Fence
+	keys, fence := h.keys[:nkeys], h.turn.Fence
 	h.mu.Unlock()
 	args := append([]any{rediskey.For(h.session).TaskPrefix(), h.token, fence}, rest...)
 	var reply answer

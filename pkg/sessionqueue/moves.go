@@ -37,7 +37,7 @@ func (h *Hold) Promote(ctx context.Context) error {
 	if h.consumer.cfg.Immediate {
 		return nil
 	}
-	reply, err := h.move(ctx, "promote", promoteScript, true, h.consumer.cfg.SentinelTTL.Milliseconds())
+	reply, err := h.move(ctx, "promote", promoteScript, keysToEvents, true, h.consumer.cfg.SentinelTTL.Milliseconds())
 	if err != nil {
 		return err
 	}
@@ -64,7 +64,7 @@ func (h *Hold) Emit(ctx context.Context, events []Event) error {
 		}
 		args = append(args, event)
 	}
-	_, err := h.move(ctx, "emit", emitScript, true, args...)
+	_, err := h.move(ctx, "emit", emitScript, keysToEvents, true, args...)
 	return err
 }
 
@@ -91,7 +91,11 @@ func (h *Hold) Finish(ctx context.Context, end End) (more bool, err error) {
 		return false, err
 	}
 	sent := time.Now()
-	reply, err := h.end(ctx, "finish", finishScript, args...)
+	nkeys := keysToProcessed
+	if end.archives() {
+		nkeys = allKeys
+	}
+	reply, err := h.end(ctx, "finish", finishScript, nkeys, args...)
 	if err != nil {
 		return false, err
 	}
@@ -157,7 +161,7 @@ func (h *Hold) requeue(ctx context.Context, wait time.Duration, attempts, failur
 	if err != nil {
 		return fmt.Errorf("encode event: %w", err)
 	}
-	reply, err := h.end(ctx, "requeue", requeueScript,
+	reply, err := h.end(ctx, "requeue", requeueScript, keysToProcessed,
 		h.prefix, wait.Milliseconds(), attempts, failure, event, h.consumer.cfg.EventsCap, h.taskID)
 	if err != nil {
 		return err
@@ -213,7 +217,7 @@ func (c *Consumer) Renew(ctx context.Context, holds []*Hold) []Renewal {
 		h := holds[i]
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		return h.keys, []any{rediskey.For(h.session).TaskPrefix(), h.token, h.turn.Fence, c.cfg.SentinelTTL.Milliseconds()}
+		return h.keys[:keysToLease], []any{rediskey.For(h.session).TaskPrefix(), h.token, h.turn.Fence, c.cfg.SentinelTTL.Milliseconds()}
 	})
 	for i, reply := range replies {
 		r := Renewal{Hold: holds[i], Err: reply.err}

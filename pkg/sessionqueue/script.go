@@ -57,6 +57,15 @@ func load(names ...string) *redis.Script {
 // while a session is owned.
 const transcriptKey = 6
 
+// How many of a session's keys a script gets that does not touch the rest: Redis
+// makes a Lua string of each.
+const (
+	keysToEvents    = 6  // sentinel, run, record, follow-ups, resume, events
+	keysToLease     = 10 // and transcript, pending, active, lease
+	keysToProcessed = 16 // and all but the archive and its statistics
+	allKeys         = 19
+)
+
 // keys are the KEYS of every script of a session, in the order of
 // lua/session.lua.
 func keys(session, sessionID string, now time.Time) []string {
@@ -64,8 +73,8 @@ func keys(session, sessionID string, now time.Time) []string {
 	day := now.UTC().Format(":2006-01-02") // asynq's daily counters
 	return []string{
 		k.Sentinel(), k.Run(), k.Record(), k.Followups(), k.Resume(), k.Events(), k.Transcript(sessionID),
-		k.Pending(), k.Active(), k.Lease(), k.Paused(), k.Scheduled(), k.Retry(), k.Archived(), k.Completed(),
-		k.Processed(), k.Processed() + day, k.Failed(), k.Failed() + day,
+		k.Pending(), k.Active(), k.Lease(), k.Paused(), k.Scheduled(), k.Retry(), k.Completed(),
+		k.Processed(), k.Processed() + day, k.Archived(), k.Failed(), k.Failed() + day,
 	}
 }
 

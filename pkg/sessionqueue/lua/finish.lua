@@ -52,7 +52,7 @@ if ARGV[13] ~= '1' and not (special and call('EXISTS', paused) == 1) then
 end
 if special then call('HLEN', followups) end
 call('ZCARD', lease)
-call('LLEN', pending)
+if not h then call('LLEN', pending) end
 
 -- The first writes free; those that a wrong type may still fail are undone.
 local bin, score = completed, int(seconds + keep)
@@ -129,7 +129,8 @@ local ends = lease_end(now, tonumber(ARGV[4]))
 local message = take(h, gone, now, ends)
 if special then call('HDEL', followups, own_id(prefix, h[1])) end
 call('HSET', run, 'fence', following, 'entries', int(entries), 'done', int(counted), 'ids', '[' .. quote(h[1]) .. ']',
-  'last', token .. ' ' .. fence .. ' next', 'phase', ARGV[14], 'started_at', int(now))
+  'last', token .. ' ' .. fence .. ' next', 'started_at', int(now))
+if ARGV[14] ~= 'running' then call('HSET', run, 'phase', ARGV[14]) end
 if rotated then call('HSET', run, 'sid', sid, 'rotated', '') end
 pcall('XADD', events, 'MAXLEN', '~', cap, '*', 'e', ARGV[8], 'n', started(prefix, following, sid, h[1]))
 return {'next', now, tonumber(following), message, entries, sid}

@@ -1,6 +1,7 @@
 -- What every script of a session shares, after lockguard's prelude.
 --
--- KEYS[1..19]  the session's keys, in the order of keys() in script.go
+-- KEYS[1..19]  the session's keys, in the order of keys() in script.go; a script
+--              that needs only the first of them is given those
 -- ARGV[1]      prefix of the session's task hashes
 --
 -- A script reads and decodes all that it needs before its first write: what
@@ -10,10 +11,10 @@
 
 local sentinel, run, record, followups, resume, events, transcript =
   KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
-local pending, active, lease, paused, scheduled, retry, archived, completed =
-  KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15]
-local processed, processed_day, failed, failed_day =
-  KEYS[16], KEYS[17], KEYS[18], KEYS[19]
+local pending, active, lease, paused, scheduled, retry, completed =
+  KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14]
+local processed, processed_day, archived, failed, failed_day =
+  KEYS[15], KEYS[16], KEYS[17], KEYS[18], KEYS[19]
 local task = ARGV[1]
 local call, pcall = redis.call, redis.pcall
 
