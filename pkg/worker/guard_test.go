@@ -21,20 +21,25 @@ import (
 	"turnstile/pkg/worker"
 )
 
-// promoting chooses the call of the promote script: 19 keys and 4 arguments.
-// The renewals look the same and must be rare where it is used.
+// promoting chooses the call of the promote script, which has 4 arguments. The
+// renewals look the same and must be rare where it is used.
 func promoting(cmd redis.Cmder) bool { return scriptArgs(cmd) == 4 }
 
 // finishing chooses the calls of the finish script.
 func finishing(cmd redis.Cmder) bool { return scriptArgs(cmd) >= 19 }
 
-// scriptArgs counts the arguments of a call of one of a session's scripts.
+// scriptArgs counts the arguments of a call of one of a session's scripts, less
+// its keys. The indexes' scripts have a single key.
 func scriptArgs(cmd redis.Cmder) int {
 	args := cmd.Args()
-	if !strings.HasPrefix(cmd.Name(), "eval") || len(args) < 22 || args[2] != 19 {
+	if !strings.HasPrefix(cmd.Name(), "eval") || len(args) < 4 {
 		return -1
 	}
-	return len(args) - 22
+	keys, ok := args[2].(int)
+	if !ok || keys < 2 {
+		return -1
+	}
+	return len(args) - 3 - keys
 }
 
 // history chooses the reading of a transcript, before the agent is started.
