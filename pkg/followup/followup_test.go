@@ -1,0 +1,45 @@
+package followup_test
+
+import (
+	"strings"
+	"testing"
+
+	"turnstile/internal/rediskey"
+	"turnstile/internal/testredis"
+	"turnstile/pkg/followup"
+	"turnstile/pkg/session"
+)
+
+func TestList(t *testing.T) {
+	t.Parallel()
+	rdb := testredis.New(t)
+	key := rediskey.For("s").Followups()
+	for order, id := range []string{"first", "second"} {
+		entry, err := followup.Entry(session.Message{ID: id, Text: "<" + id + ">", Mode: session.ModeQueue})
+		if err != nil {
+			t.Fatal(err)
+		}
+		// As the ring script writes it.
+		entry = `{"order":` + string(rune('2'+order)) + `,"arrived_at":1795227266293,"state":"queued",` + strings.TrimPrefix(entry, "{")
+		if err := rdb.HSet(t.Context(), key, id, entry).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := rdb.HSet(t.Context(), key, "third", `{"refused":"full","nonce":"x","cap":2}`).Err(); err != nil {
+		t.Fatal(err)
+	}
+	got, err := followup.List(t.Context(), rdb, "s")
+	if err != nil || len(got) != 2 {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	want := followup.Followup{ID: "second", Text: "<second>", Mode: session.ModeQueue, State: followup.StateQueued, Order: 3, ArrivedAt: 1795227266293}
+	if got[0].ID != "first" || got[1] != want {
+		t.Errorf("got %+v", got)
+	}
+	if err := rdb.HSet(t.Context(), key, "broken", "x").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := followup.List(t.Context(), rdb, "s"); err == nil {
+		t.Error("a broken entry is passed over in silence")
+	}
+}

@@ -1,0 +1,86 @@
+package session_test
+
+import (
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"turnstile/pkg/session"
+)
+
+func TestNames(t *testing.T) {
+	t.Parallel()
+	good := []string{"a", "agent:main:telegram:dm:42", "A.b_c@d+e=f~g-h", "0", strings.Repeat("x", 128)}
+	bad := []string{"", ":a", "-a", "a b", "a/b", "a#b", "a?b", "a%b", "a{b}", "ä", "a\n", strings.Repeat("x", 257)}
+	for _, name := range good {
+		if err := errors.Join(session.ValidateKey(name), session.ValidateID(name)); err != nil {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+	for _, name := range bad {
+		for what, err := range map[string]error{"key": session.ValidateKey(name), "id": session.ValidateID(name)} {
+			if !errors.Is(err, session.ErrInvalid) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("%s %q: %v", what, name, err)
+			}
+		}
+	}
+	if err := session.ValidateID(strings.Repeat("x", 129)); !errors.Is(err, session.ErrInvalid) {
+		t.Errorf("an id of 129 characters: %v", err)
+	}
+	// asynqmon's Cancel publishes the bare task id: it must tell the session.
+	if a, b := session.TaskID("one", "m"), session.TaskID("two", "m"); a == b || !strings.HasSuffix(a, "-m") || len(a) != 10 {
+		t.Errorf("task ids %q, %q", a, b)
+	}
+}
+
+func TestPayload(t *testing.T) {
+	t.Parallel()
+	full := session.Message{
+		Text: "<b>hello</b> & ✓", Mode: session.ModeInterrupt, Meta: map[string]string{"from": "ada"},
+		Attachments: []session.Attachment{{Name: "a.png", Mime: "image/png", URL: "https://example.com/a.png", Size: 3}},
+		ExpiresIn:   session.Duration(90 * time.Second),
+	}
+	data, err := full.EncodePayload()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(data), `"text":"<b>hello</b> & ✓"`) || !strings.Contains(string(data), `"expires_in":"1m30s"`) {
+		t.Errorf("payload %s", data)
+	}
+	got, err := session.DecodePayload(data)
+	if err != nil || !reflect.DeepEqual(got, full) {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	if _, err := session.DecodePayload([]byte(`{"v":1,"text":"a","later":true}`)); err != nil {
+		t.Errorf("a newer sender's field: %v", err)
+	}
+	for _, bad := range []string{
+		``, `x`, `[]`, `{"v":2,"text":"a"}`, `{"text":"a"}`, `{"v":1}`, `{"v":1,"text":" \n"}`, `{"v":1,"text":1}`,
+		`{"v":1,"text":"a","mode":"sometimes"}`, `{"v":1,"text":"a","expires_in":"-1s"}`, `{"v":1,"text":"a","expires_in":"soon"}`,
+		`{"v":1,"text":"a","attachments":[{"name":"x"}]}`, `{"v":1,"text":"a","attachments":[{"name":"x","url":"u","path":"p"}]}`,
+		`{"v":1,"text":"a","attachments":[{"url":"u"}]}`, `{"v":1,"text":"a","attachments":[{"name":"x","url":"u","size":-1}]}`,
+		`{"v":1,"text":"` + strings.Repeat("x", session.MaxTextLen+1) + `"}`,
+	} {
+		if _, err := session.DecodePayload([]byte(bad)); !errors.Is(err, session.ErrInvalid) {
+			t.Errorf("%.60s: %v", bad, err)
+		}
+	}
+	if err := (session.Message{Text: "a\xff"}).Validate(); !errors.Is(err, session.ErrInvalid) {
+		t.Errorf("text that is not UTF-8: %v", err)
+	}
+}
+
+func TestDecodeStrict(t *testing.T) {
+	t.Parallel()
+	var into struct{ A int }
+	if err := session.DecodeStrict([]byte(`{"a":1}`), &into); err != nil || into.A != 1 {
+		t.Errorf("%+v, %v", into, err)
+	}
+	for _, bad := range []string{`{"a":1,"b":2}`, `{"a":1} {"a":2}`, `{"a":1}x`, ``} {
+		if err := session.DecodeStrict([]byte(bad), &into); !errors.Is(err, session.ErrInvalid) {
+			t.Errorf("%s: %v", bad, err)
+		}
+	}
+}
