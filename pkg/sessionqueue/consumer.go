@@ -94,7 +94,8 @@ type Consumer struct {
 	moves *combine.Combiner // of all holds
 }
 
-// NewConsumer does not connect; Prepare does.
+// NewConsumer makes a consumer that shares rdb, which stays the caller's to close.
+// It does not connect.
 func NewConsumer(rdb redis.UniversalClient, cfg Config) (*Consumer, error) {
 	if cfg.Worker == "" {
 		return nil, errors.New("sessionqueue: Config.Worker is empty")

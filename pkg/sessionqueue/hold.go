@@ -2,6 +2,7 @@ package sessionqueue
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -156,6 +157,11 @@ func (h *Hold) move(ctx context.Context, name string, script *redis.Script, nkey
 	if err == nil && reply.str(0) == "lost" {
 		err = errLostToAnother
 		h.lease.Lose(err)
+	}
+	// A command that still waited when the lease ended says only that it was
+	// cancelled.
+	if lost := h.lease.Held(); errors.Is(err, context.Canceled) && errors.Is(lost, lockguard.ErrLost) {
+		err = lost
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s %s: %w", name, h.session, err)

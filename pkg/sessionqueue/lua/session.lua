@@ -16,7 +16,7 @@ local pending, active, lease, paused, scheduled, retry, completed =
 local processed, processed_day, archived, failed, failed_day =
   KEYS[15], KEYS[16], KEYS[17], KEYS[18], KEYS[19]
 local task = ARGV[1]
-local call, pcall = redis.call, redis.pcall
+local call, pcall = redis.call, redis.pcall -- of pcall an error is the answer, a table with err
 
 -- varint(n): n as protobuf writes it.
 local function varint(n)
