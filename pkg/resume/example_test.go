@@ -1,0 +1,97 @@
+package resume_test
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"turnstile/internal/rediskey"
+	"turnstile/pkg/resume"
+	"turnstile/pkg/session"
+)
+
+// redisForExample is any Redis, in which each session has had a turn; here one
+// inside this process.
+func redisForExample(sessions ...string) (rdb *redis.Client, done func()) {
+	server, err := miniredis.Run()
+	if err != nil {
+		panic(err)
+	}
+	rdb = redis.NewClient(&redis.Options{Addr: server.Addr()})
+	for _, s := range sessions {
+		server.HSet(rediskey.For(s).Record(), "session_id", "s1")
+		if _, err := server.ZAdd(rediskey.Sessions, 1, s); err != nil {
+			panic(err)
+		}
+	}
+	return rdb, func() {
+		_ = rdb.Close()
+		server.Close()
+	}
+}
+
+// A session is marked, and what its next turn begins with.
+func Example() {
+	rdb, done := redisForExample("web:42")
+	defer done()
+	ctx := context.Background()
+
+	marked, err := resume.Mark(ctx, rdb, "web:42", resume.ReasonShutdown)
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println("marked:", marked)
+
+	record, err := resume.Read(ctx, rdb, "web:42")
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(record.Pending, record.Reason)
+
+	note := resume.Note(resume.Facts{Record: record, Freshness: time.Hour})
+	fmt.Println(resume.Prepend(note, "Is it done?"))
+	// Output:
+	// marked: true
+	// true shutdown_timeout
+	// [System note: Your previous turn was cut off by a gateway shutdown. The conversation history is intact. If it holds tool results that were not dealt with, deal with them first and summarise what was done; then turn to the new message below, which may be the one that the interrupted turn was about.]
+	//
+	// Is it done?
+}
+
+func ExampleNote() {
+	fmt.Println(resume.Note(resume.Facts{
+		History: []session.Entry{
+			{Role: session.RoleUser, Text: "Clean up."},
+			{Role: session.RoleTool, Tool: &session.ToolUse{Name: "rm", Output: []byte(`"ok"`)}},
+		},
+		Dropped: []string{"Are you there?", "Hello?\n\nHello?"},
+	}))
+	// Output:
+	// [System note: The conversation history is intact and ends in a tool result that you haven't responded to yet. Deal with it first and summarise what was done; then turn to the new message below. 2 messages were dropped from the line while you were busy; you see here the beginning of each:
+	// - "Are you there?"
+	// - "Hello? Hello?"]
+}
+
+func ExampleList() {
+	rdb, done := redisForExample("web:1", "web:2", "web:3")
+	defer done()
+	ctx := context.Background()
+	if _, err := resume.Mark(ctx, rdb, "web:1", ""); err != nil {
+		panic(err)
+	}
+	if _, err := resume.Suspend(ctx, rdb, "web:3"); err != nil {
+		panic(err)
+	}
+	for s, err := range resume.List(ctx, rdb) {
+		if err != nil {
+			panic(err)
+		}
+		fmt.Println(s.Session, s.Reason, s.Suspended)
+	}
+	// Unordered output:
+	// web:1 restart_timeout false
+	// web:3  true
+}

@@ -1,0 +1,93 @@
+package resume_test
+
+import (
+	"maps"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"turnstile/internal/rediskey"
+	"turnstile/internal/testredis"
+	"turnstile/pkg/resume"
+)
+
+// chat is the session of most tests.
+const chat = "agent:main:telegram:dm:42"
+
+var keys = rediskey.For(chat)
+
+// known is a database in which the chat has had a turn.
+func known(t *testing.T) redis.UniversalClient {
+	t.Helper()
+	rdb := testredis.New(t)
+	introduce(t, rdb, chat)
+	return rdb
+}
+
+// introduce makes a session known, as its first claim does.
+func introduce(t *testing.T, rdb redis.UniversalClient, session string) {
+	t.Helper()
+	must(t, rdb.HSet(t.Context(), rediskey.For(session).Record(), "v", "1", "session_id", "s1", "fence", "7").Err())
+	must(t, rdb.ZAdd(t.Context(), rediskey.Sessions, redis.Z{Score: 1795227266293, Member: session}).Err())
+}
+
+// record writes the chat's resume record as a script does, or another program.
+func record(t *testing.T, rdb redis.UniversalClient, fields ...any) {
+	t.Helper()
+	must(t, rdb.Del(t.Context(), keys.Resume()).Err())
+	if len(fields) > 0 {
+		must(t, rdb.HSet(t.Context(), keys.Resume(), fields...).Err())
+	}
+}
+
+func read(t *testing.T, rdb redis.Cmdable) resume.Record {
+	t.Helper()
+	r, err := resume.Read(t.Context(), rdb, chat)
+	must(t, err)
+	return r
+}
+
+// unchanged fails the test if what do does changes the chat's hashes.
+func unchanged(t *testing.T, rdb redis.UniversalClient, do func()) {
+	t.Helper()
+	both := func() [2]map[string]string {
+		t.Helper()
+		own, err := rdb.HGetAll(t.Context(), keys.Record()).Result()
+		must(t, err)
+		res, err := rdb.HGetAll(t.Context(), keys.Resume()).Result()
+		must(t, err)
+		return [2]map[string]string{own, res}
+	}
+	before := both()
+	do()
+	after := both()
+	for i := range before {
+		if !maps.Equal(before[i], after[i]) {
+			t.Errorf("changed from %v to %v", before[i], after[i])
+		}
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func equal[T comparable](t testing.TB, what string, got, want T) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s: got %+v, want %+v", what, got, want)
+	}
+}
+
+// answer is for calls of Mark, Clear and Suspend.
+func answer(t testing.TB, want bool) func(bool, error) {
+	t.Helper()
+	return func(got bool, err error) {
+		t.Helper()
+		must(t, err)
+		equal(t, "answer", got, want)
+	}
+}

@@ -1,0 +1,122 @@
+package resume
+
+import (
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+
+	"turnstile/pkg/session"
+)
+
+// droppedLen is how many characters are shown of a dropped message.
+const droppedLen = 160
+
+// Facts are what a turn's note is made of.
+type Facts struct {
+	// Record is the session's, as it was before this turn.
+	Record Record
+
+	// Freshness is the age up to which a mark is worth a note; 0: any age.
+	Freshness time.Duration
+
+	// History is the transcript before this turn, oldest entry first. Only the
+	// last entry matters.
+	History []session.Entry
+
+	// Dropped are the texts of messages that a full line has lost since the last
+	// turn, oldest first.
+	Dropped []string
+}
+
+// Note is the system note with which an agent's turn begins, in one pair of
+// brackets, or empty if there is nothing to tell. A mark outweighs a history
+// that ends in a tool result; a mark that is too old to mention silences that as
+// well, for it is of the same old turn.
+//
+// The note is for the agent. It is not stored as the user's words.
+func Note(f Facts) string {
+	var says []string
+	switch {
+	case f.Record.Fresh(f.Freshness):
+		says = append(says, "Your previous turn was cut off by "+cause(f.Record.Reason)+". "+
+			"The conversation history is intact. If it holds tool results that were not dealt with, "+
+			"deal with them first and summarise what was done; then turn to the new message below, "+
+			"which may be the one that the interrupted turn was about.")
+	case f.Record.Pending || f.Record.Suspended:
+		// Too long ago, or begun anew.
+	case endsInTool(f.History):
+		says = append(says, "The conversation history is intact and ends in a tool result that you haven't responded to yet. "+
+			"Deal with it first and summarise what was done; then turn to the new message below.")
+	}
+	if len(f.Dropped) > 0 {
+		says = append(says, dropped(f.Dropped))
+	}
+	if len(says) == 0 {
+		return ""
+	}
+	return "[System note: " + strings.Join(says, " ") + "]"
+}
+
+// Prepend puts a note before a text, with a blank line between. With no note it
+// is the text, byte for byte.
+func Prepend(note, text string) string {
+	if note == "" {
+		return text
+	}
+	return note + "\n\n" + text
+}
+
+// cause is a reason in the words of the gateways whose transcripts Turnstile
+// takes over.
+func cause(reason string) string {
+	switch reason {
+	case ReasonRestart, "":
+		return "a gateway restart"
+	case ReasonShutdown:
+		return "a gateway shutdown"
+	}
+	return "a gateway interruption"
+}
+
+func endsInTool(history []session.Entry) bool {
+	return len(history) > 0 && history[len(history)-1].Role == session.RoleTool
+}
+
+func dropped(texts []string) string {
+	var b strings.Builder
+	if len(texts) == 1 {
+		b.WriteString("1 message was")
+	} else {
+		fmt.Fprintf(&b, "%d messages were", len(texts))
+	}
+	b.WriteString(" dropped from the line while you were busy; you see here the beginning of each:")
+	for _, text := range texts {
+		b.WriteString("\n- \"" + oneLine(text) + "\"")
+	}
+	return b.String()
+}
+
+// oneLine is the beginning of a text in one line. It reads no further than it
+// shows: a text may have a megabyte.
+func oneLine(text string) string {
+	var line []rune
+	gap := false
+	for _, r := range text {
+		if unicode.IsSpace(r) || unicode.IsControl(r) {
+			gap = len(line) > 0
+			continue
+		}
+		if gap {
+			line = append(line, ' ')
+			gap = false
+		}
+		line = append(line, r)
+		if len(line) > droppedLen {
+			line = append(line[:droppedLen-1], '…')
+			break
+		}
+	}
+	// There is one note, whatever a message says.
+	return strings.ReplaceAll(string(line), "[System note:", "(System note:")
+}

@@ -1,0 +1,198 @@
+package resume_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"turnstile/internal/testredis"
+	"turnstile/pkg/resume"
+	"turnstile/pkg/session"
+	"turnstile/pkg/sessionqueue"
+)
+
+// What the turns of turnstile/pkg/sessionqueue make of a record, and write into it.
+
+type queue struct {
+	*testing.T
+	rdb      redis.UniversalClient
+	client   *sessionqueue.Client
+	consumer *sessionqueue.Consumer
+}
+
+func newQueue(t *testing.T) *queue {
+	t.Helper()
+	rdb := testredis.New(t)
+	consumer, err := sessionqueue.NewConsumer(rdb, sessionqueue.Config{Worker: t.Name(), Retention: time.Hour, SentinelTTL: time.Minute})
+	must(t, err)
+	q := &queue{t, rdb, sessionqueue.NewClient(rdb), consumer}
+	q.say("first")
+	q.finish(q.claim())
+	return q
+}
+
+func (q *queue) say(text string) {
+	q.Helper()
+	_, err := q.client.Submit(q.Context(), chat, session.Message{ID: text, Text: text})
+	must(q, err)
+}
+
+// claim takes the chat's next turn; nil if there is none.
+func (q *queue) claim() *sessionqueue.Hold {
+	q.Helper()
+	holds, err := q.consumer.Claim(q.Context(), []string{chat})
+	must(q, err)
+	if len(holds) == 0 {
+		return nil
+	}
+	must(q, holds[0].Promote(q.Context()))
+	return holds[0]
+}
+
+func (q *queue) finish(h *sessionqueue.Hold) {
+	q.Helper()
+	_, err := h.Finish(q.Context(), sessionqueue.End{Status: sessionqueue.StatusDone})
+	must(q, err)
+}
+
+// die is the end of the chat's worker, and of its sentinel.
+func (q *queue) die() {
+	q.Helper()
+	must(q, q.rdb.Del(q.Context(), keys.Sentinel()).Err())
+}
+
+func (q *queue) sessionID() string {
+	q.Helper()
+	s, err := q.client.Session(q.Context(), chat)
+	must(q, err)
+	return s.SessionID
+}
+
+func TestB22_PendingKeepsTheIdentity(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t)
+	id := q.sessionID()
+	answer(t, true)(resume.Mark(t.Context(), q.rdb, chat, resume.ReasonShutdown))
+	q.say("next")
+	turn := q.claim().Turn()
+	equal(t, "session id", turn.SessionID, id)
+	equal(t, "reset", turn.Reset, "")
+	equal(t, "mark", turn.Resume, resume.ReasonShutdown)
+}
+
+func TestB23_ReadingDoesNotClear(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t)
+	answer(t, true)(resume.Mark(t.Context(), q.rdb, chat, ""))
+	unchanged(t, q.rdb, func() {
+		equal(t, "pending", read(t, q.rdb).Pending, true)
+		found, _ := listed(t, q.rdb)
+		equal(t, "listed", found[chat].Pending, true)
+	})
+	q.say("next")
+	h := q.claim()
+	equal(t, "pending in the turn", read(t, q.rdb).Pending, true)
+	q.finish(h)
+	equal(t, "after the turn", read(t, q.rdb), resume.Record{})
+}
+
+func TestB24_Suspended(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t)
+	id := q.sessionID()
+	answer(t, true)(resume.Suspend(t.Context(), q.rdb, chat))
+	q.say("next")
+	begunAnew(t, q, id)
+}
+
+func TestB25_Both(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t)
+	id := q.sessionID()
+	answer(t, true)(resume.Mark(t.Context(), q.rdb, chat, ""))
+	answer(t, true)(resume.Suspend(t.Context(), q.rdb, chat))
+	q.say("next")
+	begunAnew(t, q, id)
+}
+
+// begunAnew claims a turn whose transcript is not the old one, and which has
+// nothing to resume.
+func begunAnew(t *testing.T, q *queue, old string) {
+	t.Helper()
+	turn := q.claim().Turn()
+	if turn.SessionID == old || turn.SessionID == "" {
+		t.Errorf("session id %q, it was %q", turn.SessionID, old)
+	}
+	equal(t, "reset", turn.Reset, "suspended")
+	equal(t, "mark", turn.Resume, "")
+	equal(t, "suspended", read(t, q.rdb).Suspended, false)
+}
+
+func TestB43_StuckLoop(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t)
+	id := q.sessionID()
+	q.say("deadly")
+	for range 3 {
+		equal(t, "suspended", read(t, q.rdb).Suspended, false)
+		if q.claim() == nil {
+			t.Fatal("no turn")
+		}
+		q.die()
+	}
+	if q.claim() != nil {
+		t.Fatal("the message was taken a fourth time")
+	}
+	got := read(t, q.rdb)
+	if !got.Suspended || !got.Pending || got.Interruptions != 3 {
+		t.Errorf("after three interruptions: %+v", got)
+	}
+	answer(t, false)(resume.Mark(t.Context(), q.rdb, chat, ""))
+	q.say("next")
+	begunAnew(t, q, id)
+}
+
+func TestB44_OneCounter(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t)
+	q.say("next")
+	q.claim()
+	for _, step := range []struct {
+		name string
+		do   func()
+		want int
+	}{
+		{"a mark", func() { answer(t, true)(resume.Mark(t.Context(), q.rdb, chat, "")) }, 0},
+		{"a death", func() { q.die(); q.claim() }, 1},
+		{"marks again", func() {
+			answer(t, true)(resume.Mark(t.Context(), q.rdb, chat, resume.ReasonRestart))
+			answer(t, true)(resume.Mark(t.Context(), q.rdb, chat, resume.ReasonCrash))
+		}, 1},
+		{"a clear", func() { answer(t, true)(resume.Clear(t.Context(), q.rdb, chat)) }, 1},
+		{"another death", func() {
+			q.die()
+			equal(t, "attempt", q.claim().Turn().Attempt, 1) // it counts failures
+		}, 2},
+	} {
+		step.do()
+		equal(t, step.name, read(t, q.rdb).Interruptions, step.want)
+	}
+}
+
+func TestB45_FinishedTurn(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t)
+	q.say("next")
+	q.claim()
+	q.die()
+	h := q.claim()
+	if got := read(t, q.rdb); !got.Pending || got.Reason != resume.ReasonCrash || got.Interruptions != 1 {
+		t.Errorf("before: %+v", got)
+	}
+	q.finish(h)
+	equal(t, "after", read(t, q.rdb), resume.Record{})
+	exists, err := q.rdb.Exists(t.Context(), keys.Resume()).Result()
+	must(t, err)
+	equal(t, "keys", exists, 0)
+}
