@@ -51,6 +51,11 @@ type Turn struct {
 
 	// Attempt counts from 1; failures that were retried raise it.
 	Attempt int `json:"attempt"`
+
+	// Steers are messages that arrive while the turn runs. Nil, unless the agent
+	// is Steerable. Never closed, and unbuffered: what is not received stays in
+	// the session's line.
+	Steers <-chan Steer `json:"-"`
 }
 
 // Message is what the user said.
@@ -80,7 +85,7 @@ func (t Turn) Text() string {
 // Result is how a turn ended well.
 type Result struct {
 	// Text is the reply. Empty: the reply is the text that was emitted after the
-	// last tool.
+	// last tool or accepted steer.
 	Text string
 }
 

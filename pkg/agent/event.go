@@ -12,6 +12,10 @@ const (
 	EventThought   EventType = "thought"    // a piece of its thinking: Text; shown, not kept
 	EventToolStart EventType = "tool_start" // Name, CallID, Input
 	EventToolEnd   EventType = "tool_end"   // CallID, Output or Error
+
+	// EventTitle proposes a title for the session: Text, see CleanTitle. It never
+	// overwrites one that a user set.
+	EventTitle EventType = "title"
 )
 
 // Event is one thing that an agent did in a turn.

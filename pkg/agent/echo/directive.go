@@ -20,6 +20,9 @@ type play struct {
 	calls  int
 	pieces int
 	tick   time.Duration
+
+	steers  <-chan agent.Steer // nil: none are taken
+	steered string             // what the taken ones add to the reply
 }
 
 const longest = len("stream=") // of the directives' names
@@ -32,7 +35,7 @@ func isDirective(text string) bool {
 		return false
 	}
 	switch name {
-	case "sleep", "tool", "fail", "panic", "stream", "tick":
+	case "sleep", "tool", "fail", "panic", "stream", "tick", "title", "steer":
 		return true
 	}
 	return false
@@ -59,7 +62,7 @@ func (p *play) do(ctx context.Context, name, value string) error {
 		if err != nil || d < 0 {
 			return bad("a duration such as 4s")
 		}
-		return pause(ctx, d)
+		return p.pause(ctx, d)
 	case "tool":
 		if value == "" {
 			return bad("a name")
@@ -81,6 +84,17 @@ func (p *play) do(ctx context.Context, name, value string) error {
 			return bad("a duration such as 100ms")
 		}
 		p.tick = d
+	case "title":
+		title := agent.CleanTitle(strings.ReplaceAll(value, "_", " "))
+		if title == "" {
+			return bad("a title, with _ for its blanks")
+		}
+		p.emit(agent.Event{Type: agent.EventTitle, Text: title})
+	case "steer":
+		if value != "off" {
+			return bad("off")
+		}
+		p.steers = nil
 	}
 	return nil
 }
@@ -96,7 +110,7 @@ func (p *play) tool(ctx context.Context, name string) error {
 	id := "echo-" + strconv.Itoa(p.calls)
 	p.emit(agent.Event{Type: agent.EventToolStart, Name: name, CallID: id, Input: json.RawMessage(`{}`)})
 	if takes > 0 {
-		if err := pause(ctx, takes); err != nil {
+		if err := p.pause(ctx, takes); err != nil {
 			return err
 		}
 	}
@@ -126,6 +140,7 @@ func (p *play) fail(value string, bad func(string) error) error {
 
 // stream emits the reply in equal pieces of whole characters.
 func (p *play) stream(ctx context.Context, reply string) error {
+	p.steers = nil // the reply is complete
 	runes := utf8.RuneCountInString(reply)
 	pieces := min(p.pieces, runes)
 	sent := 0
@@ -138,7 +153,7 @@ func (p *play) stream(ctx context.Context, reply string) error {
 		p.emit(agent.Event{Type: agent.EventText, Text: reply[sent : sent+end]})
 		sent += end
 		if p.tick > 0 && i < pieces {
-			if err := pause(ctx, p.tick); err != nil {
+			if err := p.pause(ctx, p.tick); err != nil {
 				return err
 			}
 		}

@@ -16,6 +16,11 @@
 //	panic=1        panic
 //	stream=20      give the reply in 20 pieces, or as many as it has characters
 //	tick=100ms     wait so long after each piece but the last
+//	title=My_title propose a title; _ stands for a blank
+//	steer=off      take no steers from here on
+//
+// While it sleeps or uses a tool it takes steers. The reply then ends in a blank
+// line and "steered: TEXT" for each of them. Directives in a steer are text.
 //
 // The first word that is no directive, and all that follows, is text. A
 // directive with a bad value is a final error. Whatever takes time ends when the
@@ -42,6 +47,9 @@ func New() *Agent { return &Agent{} }
 // Immediate reports true: there is nothing to start.
 func (*Agent) Immediate() bool { return true }
 
+// Steerable reports true: a turn that takes time takes steers.
+func (*Agent) Steerable() bool { return true }
+
 // Run carries out the directives and replies.
 func (*Agent) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)) (agent.Result, error) {
 	plain := true
@@ -55,7 +63,7 @@ func (*Agent) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)) 
 		emit(agent.Event{Type: agent.EventText, Text: reply})
 		return agent.Result{Text: reply}, nil
 	}
-	p := play{turn: turn, emit: emit, pieces: 1}
+	p := play{turn: turn, emit: emit, pieces: 1, steers: turn.Steers}
 	messages := make([]agent.Message, len(turn.Messages))
 	copy(messages, turn.Messages)
 	for i := range messages {
@@ -66,22 +74,27 @@ func (*Agent) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)) 
 		messages[i].Text = text
 	}
 	turn.Messages = messages
-	reply := prefix + turn.Text()
+	reply := prefix + turn.Text() + p.steered
 	if err := p.stream(ctx, reply); err != nil {
 		return agent.Result{}, err
 	}
 	return agent.Result{Text: reply}, nil
 }
 
-// pause waits, unless the turn is cancelled first.
-func pause(ctx context.Context, d time.Duration) error {
+// pause waits and takes steers, unless the turn is cancelled first.
+func (p *play) pause(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("echo: interrupted: %w", context.Cause(ctx))
+	for {
+		select {
+		case s := <-p.steers:
+			s.Accept()
+			p.steered += "\n\nsteered: " + s.Message.Text
+		case <-timer.C:
+			return nil
+		case <-ctx.Done():
+			return fmt.Errorf("echo: interrupted: %w", context.Cause(ctx))
+		}
 	}
 }
 

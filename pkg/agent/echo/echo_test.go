@@ -14,6 +14,7 @@ import (
 var _ interface {
 	agent.Agent
 	agent.Immediate
+	agent.Steerable
 } = New()
 
 func play1(ctx context.Context, attempt int, texts ...string) (reply string, events []agent.Event, err error) {
@@ -126,6 +127,8 @@ func TestFailures(t *testing.T) {
 		{"stream=0", 1, true, false},
 		{"tick=x", 1, true, false},
 		{"tool=", 1, true, false},
+		{"title=_", 1, true, false},
+		{"steer=no", 1, true, false},
 	} {
 		_, _, err := play1(t.Context(), c.attempt, c.text)
 		if (err != nil) != c.fails || agent.IsRetryable(err) != c.retryable {
@@ -178,6 +181,80 @@ func TestInterrupt(t *testing.T) {
 			}
 		}
 	})
+}
+
+// steered plays a turn during whose first minute somebody offers steers, every
+// ten seconds one. It answers what became of them.
+func steered(t *testing.T, text string) (reply string, events []agent.Event, accepted []string, err error) {
+	t.Helper()
+	steers := make(chan agent.Steer)
+	turn := agent.Turn{Attempt: 1, Messages: []agent.Message{{ID: "m1", Text: text}}, Steers: steers}
+	over := make(chan struct{})
+	offered := make(chan struct{})
+	go func() {
+		defer close(offered)
+		for _, text := range []string{"one", "tool=x two"} {
+			time.Sleep(10 * time.Second)
+			select {
+			case steers <- agent.NewSteer(agent.Message{Text: text}, func() { accepted = append(accepted, text) }):
+			case <-over:
+			}
+		}
+	}()
+	result, err := New().Run(t.Context(), turn, func(e agent.Event) { events = append(events, e) })
+	close(over)
+	<-offered
+	return result.Text, events, accepted, err
+}
+
+func TestSteers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		for text, want := range map[string]struct {
+			reply    string
+			accepted int
+		}{
+			"sleep=1m hi":                      {"echo: hi\n\nsteered: one\n\nsteered: tool=x two", 2},
+			"tool=grep:15s hi":                 {"echo: hi\n\nsteered: one", 1},
+			"sleep=5s stream=2 hi":             {"echo: hi", 0},
+			"steer=off sleep=1m hi":            {"echo: hi", 0},
+			"sleep=15s steer=off sleep=1m hi":  {"echo: hi\n\nsteered: one", 1},
+			"sleep=15s stream=2 tick=1m hi":    {"echo: hi\n\nsteered: one", 1},
+			"hi":                               {"echo: hi", 0},
+			"sleep=1m tool=x stream=3 tick=1s": {"echo: \n\nsteered: one\n\nsteered: tool=x two", 2},
+		} {
+			start := time.Now()
+			reply, events, accepted, err := steered(t, text)
+			if err != nil || reply != want.reply || len(accepted) != want.accepted {
+				t.Errorf("%q: reply %q, accepted %q, error %v", text, reply, accepted, err)
+			}
+			said := ""
+			for _, e := range events {
+				said += e.Text
+			}
+			if said != reply {
+				t.Errorf("%q: the events say %q, the reply %q", text, said, reply)
+			}
+			if took := time.Since(start); strings.HasPrefix(text, "sleep=1m hi") && took != time.Minute {
+				t.Errorf("%q took %s: steers must not change that", text, took)
+			}
+		}
+		// A steer that was accepted shares the turn's failure.
+		if _, _, accepted, err := steered(t, "sleep=15s fail=final hi"); err == nil || len(accepted) != 1 {
+			t.Errorf("accepted %q, error %v", accepted, err)
+		}
+	})
+}
+
+func TestTitle(t *testing.T) {
+	t.Parallel()
+	reply, events, err := play1(t.Context(), 1, "title=The_build "+"title="+strings.Repeat("x", 300)+" hi")
+	if err != nil || reply != "echo: hi" || len(events) != 3 {
+		t.Fatalf("reply %q, events %+v, error %v", reply, events, err)
+	}
+	if events[0].Type != agent.EventTitle || events[0].Text != "The build" || len(events[1].Text) != agent.MaxTitle {
+		t.Errorf("%+v", events)
+	}
 }
 
 func BenchmarkPlain(b *testing.B) {

@@ -5,6 +5,10 @@
 // on its stdin and writes one event a line; docs/events.md specifies both. What
 // it writes is passed on while it runs. docs/agents.md has examples.
 //
+// A JSONL command that announces it is also given the turn's steers, by the
+// line, and acknowledges each; only that counts as agent.Steer's Accept. What
+// it never reads or acknowledges holds nothing up and is not lost.
+//
 // How the turn ends:
 //
 //   - exit code 0: done;

@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"turnstile/pkg/agent"
@@ -44,6 +45,7 @@ func TestDocsExampleOfEvents(t *testing.T) {
 	var types []agent.EventType
 	lines := eventLines{
 		emit: func(e agent.Event) { types = append(types, e.Type) }, logger: slog.Default(), onEnd: func() {},
+		steers: newSteering(nil),
 	}
 	if err := lines.copyFrom(strings.NewReader(found[0])); err != nil {
 		t.Error(err)
@@ -65,6 +67,42 @@ func TestDocsExampleOfTurn(t *testing.T) {
 	}
 	if len(turn.Messages) != 1 || len(turn.Messages[0].Attachments) != 1 || len(turn.History) != 3 {
 		t.Errorf("%+v", turn)
+	}
+}
+
+func TestDocsExampleOfSteers(t *testing.T) {
+	t.Parallel()
+	in, out := blocks(t, "events.md", "jsonl stdin"), blocks(t, "events.md", "jsonl steers")
+	if len(in) != 1 || len(out) != 1 {
+		t.Fatalf("%d and %d examples", len(in), len(out))
+	}
+	var got []string
+	steers := newSteering(nil)
+	for l := range strings.Lines(in[0]) {
+		var steer steerLine
+		if err := session.DecodeStrict([]byte(l), &steer); err != nil || steer.Type != "steer" {
+			t.Fatal(l, err)
+		}
+		var written strings.Builder
+		accept := func() { got = append(got, steer.Message.ID) }
+		if err := steers.send(agent.NewSteer(steer.Message, accept), &written); err != nil || written.String() != l {
+			t.Errorf("%q, %v; the page has %q", written.String(), err, l)
+		}
+	}
+	lines := eventLines{
+		emit: func(e agent.Event) { got = append(got, string(e.Type)) }, logger: slog.Default(), onEnd: func() {},
+		steers: steers,
+	}
+	if err := lines.copyFrom(strings.NewReader(out[0])); err != nil {
+		t.Error(err)
+	}
+	if want := []string{"tool_start", "tool_end", "m-19", "text"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	select {
+	case <-steers.ready:
+	default:
+		t.Error("not announced")
 	}
 }
 
@@ -91,6 +129,7 @@ func TestDocsSchemas(t *testing.T) {
 	}{
 		"event":      {event, line{}},
 		"turn":       {turn, agent.Turn{}},
+		"steer":      {turn.Defs["steer"], steerLine{}},
 		"message":    {turn.Defs["message"], agent.Message{}},
 		"attachment": {turn.Defs["attachment"], session.Attachment{}},
 		"entry":      {turn.Defs["entry"], session.Entry{}},
@@ -103,6 +142,40 @@ func TestDocsSchemas(t *testing.T) {
 		slices.Sort(documented)
 		if want := fields(reflect.TypeOf(c.of)); !slices.Equal(documented, want) {
 			t.Errorf("%s: docs/events.md has %v, the type has %v", name, documented, want)
+		}
+	}
+}
+
+// Whatever type the schema and the table name is one that the adapter knows.
+func TestDocsEventTypes(t *testing.T) {
+	t.Parallel()
+	var schema struct {
+		Properties struct {
+			Type struct {
+				Enum []string `json:"enum"`
+			} `json:"type"`
+		} `json:"properties"`
+	}
+	if err := json.Unmarshal([]byte(blocks(t, "events.md", "json")[0]), &schema); err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile("../../../docs/events.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := []agent.EventType{
+		agent.EventText, agent.EventThought, agent.EventToolStart, agent.EventToolEnd, agent.EventTitle,
+		lineReady, lineSteered, lineResult, lineError,
+	}
+	if len(schema.Properties.Type.Enum) != len(known) {
+		t.Errorf("the schema has %q", schema.Properties.Type.Enum)
+	}
+	for _, of := range known {
+		if !slices.Contains(schema.Properties.Type.Enum, string(of)) {
+			t.Errorf("%s is not in the schema", of)
+		}
+		if !strings.Contains(string(page), "\n| `"+string(of)+"` |") {
+			t.Errorf("%s is not in the table", of)
 		}
 	}
 }
@@ -126,6 +199,33 @@ func TestDocsPythonAgent(t *testing.T) {
 	text, err := runText(t.Context(), a, turn(t, "how many words"))
 	if err != nil || text != "3 words, after 0 entries of history." {
 		t.Errorf("%q, %v", text, err)
+	}
+}
+
+// It would take minutes to read its message; a steer makes it short.
+func TestDocsPythonAgentThatTakesSteers(t *testing.T) {
+	t.Parallel()
+	if _, err := osexec.LookPath("python3"); err != nil {
+		t.Skip("no python3")
+	}
+	a := newAgent(t, Config{Command: script(t, "python steers", "python3"), Format: JSONL})
+	tn := turn(t, strings.Repeat("long ", 1000))
+	steers := make(chan agent.Steer)
+	tn.Steers = steers
+	accepted := 0
+	over := make(chan struct{})
+	var offering sync.WaitGroup
+	offering.Go(func() {
+		select {
+		case steers <- agent.NewSteer(agent.Message{ID: "m2", Text: "that will do"}, func() { accepted++ }):
+		case <-over:
+		}
+	})
+	text, err := runText(t.Context(), a, tn)
+	close(over)
+	offering.Wait()
+	if err != nil || accepted != 1 || !strings.HasSuffix(text, "long that will do ") {
+		t.Errorf("accepted %d, error %v: %q", accepted, err, text)
 	}
 }
 

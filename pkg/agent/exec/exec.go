@@ -102,6 +102,10 @@ func New(config Config) (*Agent, error) {
 	return &Agent{config, env}, nil
 }
 
+// Steerable reports whether commands can be given steers: those of the format
+// JSONL can, each when it says so.
+func (a *Agent) Steerable() bool { return a.config.Format == JSONL }
+
 // Check reports whether the command's program is there now. A program that is
 // missing when a turn starts fails that turn, retryably; a worker asks at its
 // start, where somebody is looking.

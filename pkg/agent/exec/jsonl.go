@@ -13,14 +13,18 @@ import (
 	"turnstile/pkg/agent"
 )
 
-// The lines beside the events of package agent, which end a turn.
+// The lines beside the events of package agent.
 const (
-	lineResult agent.EventType = "result" // text
-	lineError  agent.EventType = "error"  // message, retryable
+	lineReady   agent.EventType = "ready"   // steers
+	lineSteered agent.EventType = "steered" // id
+	lineResult  agent.EventType = "result"  // text; ends the turn
+	lineError   agent.EventType = "error"   // message, retryable; ends the turn
 )
 
 type line struct {
 	agent.Event
+	Steers    bool   `json:"steers"`
+	ID        string `json:"id"`
 	Message   string `json:"message"`
 	Retryable bool   `json:"retryable"`
 }
@@ -29,6 +33,7 @@ type line struct {
 type eventLines struct {
 	emit    func(agent.Event)
 	logger  *slog.Logger
+	steers  *steering
 	onEnd   func()       // called at the first line that ends the turn
 	ended   bool         // it has come
 	result  agent.Result // it was a result
@@ -103,6 +108,16 @@ func (e *eventLines) line(data []byte) error {
 			l.Output = json.RawMessage("null") // it has finished, and says nothing
 		}
 		e.emit(agent.Event{Type: l.Type, Name: l.Name, CallID: l.CallID, Output: l.Output, Error: l.Error})
+	case agent.EventTitle:
+		if title := agent.CleanTitle(l.Text); title != "" {
+			e.emit(agent.Event{Type: l.Type, Text: title})
+		}
+	case lineReady:
+		if l.Steers {
+			e.steers.announced()
+		}
+	case lineSteered:
+		return e.steers.acknowledged(l.ID)
 	case lineResult:
 		e.result.Text = l.Text
 		e.end()

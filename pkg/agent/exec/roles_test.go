@@ -3,6 +3,7 @@ package exec
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"turnstile/pkg/agent"
+	"turnstile/pkg/session"
 )
 
 // roles are what the test binary can be beside a test.
@@ -24,6 +26,7 @@ func init() {
 		"tree":   treeRole,
 		"branch": branchRole,
 		"worker": workerRole,
+		"steers": steersRole,
 	}
 }
 
@@ -105,6 +108,65 @@ func branchRole(args []string) int {
 	fmt.Println(os.Getpid())
 	_ = os.Stdout.Close()
 	select {}
+}
+
+// steersRole is a jsonl agent that does what args say, one after the other: a
+// line to print as it is, or one of the words below. To wait is to read the fifo
+// that the turn's message names.
+func steersRole(args []string) int {
+	in := bufio.NewReader(os.Stdin)
+	var turn agent.Turn
+	line, err := in.ReadBytes('\n')
+	if err == nil {
+		err = json.Unmarshal(line, &turn)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "read the turn:", err)
+		return 9
+	}
+	say := func(of agent.EventType, key, value string) {
+		data, _ := json.Marshal(map[string]string{"type": string(of), key: value})
+		fmt.Println(string(data))
+	}
+	var steer steerLine
+	for _, arg := range args {
+		switch arg {
+		case "deaf":
+			deaf()
+		case "announce":
+			fmt.Println(`{"type":"ready","steers":true}`)
+		case "read": // one steer, and say so
+			line, err := in.ReadBytes('\n')
+			if err == nil {
+				err = session.DecodeStrict(line, &steer)
+			}
+			if err != nil || steer.Type != "steer" {
+				fmt.Fprintf(os.Stderr, "read a steer: %.80q: %v\n", line, err)
+				return 9
+			}
+			say(agent.EventText, "text", steer.Message.Text)
+		case "ack":
+			say("steered", "id", steer.Message.ID)
+		case "wait": // for the test
+			data, err := os.ReadFile(turn.Messages[0].Text)
+			if err != nil || len(data) > 0 {
+				fmt.Fprintln(os.Stderr, "wait:", err)
+				return 9
+			}
+		case "rest": // nothing more may come before the end of stdin
+			if rest, _ := io.ReadAll(in); len(rest) > 0 {
+				fmt.Fprintf(os.Stderr, "unasked for: %.80q\n", rest)
+				return 8
+			}
+		case "drain":
+			_, _ = io.Copy(io.Discard, in)
+		case "hang":
+			time.Sleep(time.Hour)
+		default:
+			fmt.Println(arg)
+		}
+	}
+	return 0
 }
 
 // workerRole runs one turn of the tree agent under a lease of args[1] that it

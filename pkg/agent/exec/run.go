@@ -55,7 +55,11 @@ func (a *Agent) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)
 	logger := a.config.Logger.With("session", turn.Session, "turn", turn.ID, "fence", turn.Fence)
 	r := &run{process: process, grace: a.config.Grace, ended: make(chan struct{})}
 	r.stderr.logger = logger
-	r.lines = eventLines{emit: emit, logger: logger, onEnd: func() {
+	steers := newSteering(turn.Steers)
+	steerCtx, stopSteers := context.WithCancel(ctx)
+	defer stopSteers()
+	r.lines = eventLines{emit: emit, logger: logger, steers: steers, onEnd: func() {
+		stopSteers()
 		_ = stdio.in.write.Close() // it may be waiting for this
 		close(r.ended)
 	}}
@@ -70,6 +74,7 @@ func (a *Agent) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)
 			text := textReply{emit: emit}
 			err = text.copyFrom(out)
 		}
+		stopSteers() // nothing can be acknowledged any more
 		switch {
 		case err == nil:
 		case r.lines.cut:
@@ -82,9 +87,11 @@ func (a *Agent) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)
 	readers.Go(func() { r.stderr.copyFrom(&drainingReader{file: stdio.err.read}) })
 	writer.Go(func() {
 		// A command that does not read it all is free to.
-		_, _ = stdio.in.write.Write(input)
+		_, err := stdio.in.write.Write(input)
 		if a.config.Format == Text {
 			_ = stdio.in.write.Close()
+		} else if err == nil {
+			steers.feed(steerCtx, stdio.in.write)
 		}
 	})
 
