@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"turnstile/internal/testredis"
+	"turnstile/pkg/followup"
 	"turnstile/pkg/session"
 	"turnstile/pkg/sessionqueue"
 )
@@ -17,7 +18,7 @@ func TestRefused(t *testing.T) {
 	url, rdb := newRedis(t)
 	ctx := bg(t)
 	enqueue(t, ctx, url, "", "-s", "a", "--id", "m1", "first").want(t, exitOK)
-	occupy(t, url, "a", sessionqueue.Config{FollowupCap: 1})
+	occupy(t, url, "a", sessionqueue.Config{Line: followup.Settings{Cap: 1}})
 	enqueue(t, ctx, url, "", "-s", "a", "--mode", "reject", "no").want(t, exitRefused).oneLine(t, "refused", "running a turn")
 	enqueue(t, ctx, url, "", "-s", "a", "--id", "m2", "fits").want(t, exitOK)
 	r := enqueue(t, ctx, url, "", "-s", "a", "--id", "m3", "--wait", "--json", "no").want(t, exitRefused)

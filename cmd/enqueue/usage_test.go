@@ -38,7 +38,7 @@ func TestBadUsageIsSaidBeforeConnecting(t *testing.T) {
 		"long stdin":            {[]string{"-s", "a", "-"}, big, "1048576"},
 		"endless stdin":         {[]string{"-s", "a", "-"}, big + big, "1048576"},
 		"not UTF-8":             {[]string{"-s", "a", "-"}, "a\xffb", "UTF-8"},
-		"unknown mode":          {[]string{"-s", "a", "--mode", "steal", "hello"}, "", "use queue, interrupt or reject"},
+		"unknown mode":          {[]string{"-s", "a", "--mode", "steal", "hello"}, "", "use queue, collect, steer, interrupt, rollback or reject"},
 		"negative in":           {[]string{"-s", "a", "--in", "-1s", "hello"}, "", "negative"},
 		"negative expires-in":   {[]string{"-s", "a", "--expires-in", "-1s", "hello"}, "", "negative"},
 		"duration without unit": {[]string{"-s", "a", "--in", "5", "hello"}, "", "unit"},

@@ -8,6 +8,7 @@ import (
 	"turnstile/pkg/agent"
 	"turnstile/pkg/agent/echo"
 	"turnstile/pkg/agent/exec"
+	"turnstile/pkg/followup"
 	"turnstile/pkg/sessionqueue"
 	"turnstile/pkg/worker"
 )
@@ -16,9 +17,12 @@ import (
 func options(s config.Worker, log *slog.Logger) worker.Options {
 	return worker.Options{
 		Queue: sessionqueue.Config{
-			SentinelTTL:   s.SentinelTTL,
-			Mode:          s.BusyMode,
-			FollowupCap:   s.FollowupCap,
+			SentinelTTL: s.SentinelTTL,
+			Line: followup.Settings{
+				Mode: s.BusyMode, Debounce: followup.Millis(s.CollectWindow), Cap: s.FollowupCap, Drop: s.FollowupDrop,
+			},
+			StuckLimit:    s.StuckLimit,
+			CrashPolicy:   sessionqueue.CrashPolicy(s.CrashPolicy),
 			Retention:     s.Retention,
 			EventsCap:     s.EventsCap,
 			TranscriptCap: s.TranscriptCap,
@@ -36,8 +40,12 @@ func options(s config.Worker, log *slog.Logger) worker.Options {
 		ShareTurns:    s.TurnShare.Messages,
 		ShareTime:     s.TurnShare.Time,
 		MessageMaxAge: s.MessageMaxAge,
-		Maintenance:   true,
-		Logger:        log,
+
+		CheckpointInterval: s.CheckpointInterval,
+		ResumeFreshness:    s.ResumeFreshness,
+
+		Maintenance: true,
+		Logger:      log,
 	}
 }
 

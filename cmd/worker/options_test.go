@@ -10,6 +10,7 @@ import (
 
 	"turnstile/internal/config"
 	"turnstile/pkg/agent/exec"
+	"turnstile/pkg/followup"
 	"turnstile/pkg/sessionqueue"
 	"turnstile/pkg/worker"
 )
@@ -24,7 +25,9 @@ var other = map[string]string{
 	"TURNSTILE_TURN_SHARE": "13,14s", "TURNSTILE_MESSAGE_MAX_AGE": "15s", "TURNSTILE_TRANSCRIPT_CAP": "16",
 	"TURNSTILE_TRANSCRIPT_TTL": "17h", "TURNSTILE_SESSION_TTL": "18h", "TURNSTILE_EVENTS_CAP": "19",
 	"TURNSTILE_ARCHIVE_TTL": "20h", "TURNSTILE_HTTP_ADDR": "127.0.0.1:21", "TURNSTILE_HTTP_TOKEN": "t22",
-	"TURNSTILE_DASHBOARD_WRITE": "true",
+	"TURNSTILE_DASHBOARD_WRITE": "true", "TURNSTILE_STUCK_LIMIT": "21", "TURNSTILE_CRASH_POLICY": "suspend",
+	"TURNSTILE_COLLECT_WINDOW": "22s", "TURNSTILE_FOLLOWUP_DROP": "old", "TURNSTILE_CHECKPOINT_INTERVAL": "23s",
+	"TURNSTILE_RESUME_FRESHNESS": "24s",
 }
 
 // elsewhere are settings that are no option of a part: what they do has tests of
@@ -72,20 +75,21 @@ func TestOptions(t *testing.T) {
 	s, log := load(t, other), slog.New(slog.DiscardHandler)
 	want := worker.Options{
 		Queue: sessionqueue.Config{
-			SentinelTTL: 5 * time.Second, Mode: "reject", FollowupCap: 11, Retention: 10 * time.Second, EventsCap: 19,
+			SentinelTTL: 5 * time.Second, Retention: 10 * time.Second, EventsCap: 19,
 			TranscriptCap: 16, TranscriptTTL: 17 * time.Hour, SessionTTL: 18 * time.Hour, ArchiveTTL: 20 * time.Hour,
-			RecoveryRate: 0.5,
+			RecoveryRate: 0.5, StuckLimit: 21, CrashPolicy: sessionqueue.CrashSuspend,
+			Line: followup.Settings{Mode: "reject", Cap: 11, Debounce: followup.Millis(22 * time.Second), Drop: "old"},
 		},
 		Concurrency: 3, AgentTimeout: 4 * time.Minute, DrainTimeout: 6 * time.Second, MaxAttempts: 8,
 		RetryBackoff: 9 * time.Second, SweepInterval: 12 * time.Second, ShareTurns: 13, ShareTime: 14 * time.Second,
-		MessageMaxAge: 15 * time.Second, Maintenance: true, Logger: log,
+		MessageMaxAge: 15 * time.Second, CheckpointInterval: 23 * time.Second, ResumeFreshness: 24 * time.Second, Maintenance: true, Logger: log,
 	}
 	got := options(s, log)
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
 	zero(t, reflect.ValueOf(got), "ID", "Queue")
-	zero(t, reflect.ValueOf(got.Queue), "Worker", "Immediate", "StuckLimit") // the worker's own, and no setting
+	zero(t, reflect.ValueOf(got.Queue), "Worker", "Immediate") // the worker's own, and no setting
 	agent := exec.Config{Command: []string{"cat", "-"}, Format: exec.JSONL, Env: []string{"A", "B_*"}, Grace: 7 * time.Second, Logger: log}
 	if got := agentConfig(s, log); !reflect.DeepEqual(got, agent) {
 		t.Errorf("got  %+v\nwant %+v", got, agent)

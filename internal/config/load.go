@@ -13,6 +13,7 @@ import (
 
 	"github.com/caarlos0/env/v11"
 
+	"turnstile/pkg/followup"
 	"turnstile/pkg/session"
 )
 
@@ -73,6 +74,7 @@ func load(into any, environ []string, o Options) (map[string]string, *problems) 
 	err := env.ParseWithOptions(into, env.Options{Environment: vars, FuncMap: map[reflect.Type]env.ParserFunc{
 		reflect.TypeFor[time.Duration](): func(v string) (any, error) { return parseDuration(v) },
 		reflect.TypeFor[session.Mode]():  func(v string) (any, error) { return parseMode(v) },
+		reflect.TypeFor[followup.Drop](): func(v string) (any, error) { return parseDrop(v) },
 	}})
 	p.addParseErrors(into, err)
 	p.addUnknown()
@@ -124,9 +126,17 @@ func complaint(typ reflect.Type, err error) string {
 func parseMode(text string) (session.Mode, error) {
 	mode, err := session.ParseMode(text)
 	if err != nil {
-		return "", fmt.Errorf("is unknown: use %s, %s or %s", session.ModeQueue, session.ModeInterrupt, session.ModeReject)
+		return "", errors.New("is unknown: use queue, collect, steer, interrupt, rollback or reject")
 	}
 	return mode, nil
+}
+
+func parseDrop(text string) (followup.Drop, error) {
+	drop, err := followup.ParseDrop(text)
+	if err != nil {
+		return "", errors.New("is unknown: use new, old or summarize")
+	}
+	return drop, nil
 }
 
 const prefix = "TURNSTILE_"

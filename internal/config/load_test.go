@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"turnstile/pkg/followup"
 	"turnstile/pkg/session"
 )
 
@@ -48,6 +49,8 @@ func TestWorkerDefaults(t *testing.T) {
 		Agent: AgentEcho, AgentFormat: FormatText, AgentTimeout: 10 * time.Minute,
 		SentinelTTL: 15 * time.Second, DrainTimeout: time.Minute, InterruptGrace: 5 * time.Second,
 		MaxAttempts: 3, RetryBackoff: time.Second, Retention: time.Hour, BusyMode: session.ModeQueue, FollowupCap: 100,
+		FollowupDrop: followup.DropNew, CollectWindow: time.Second, CheckpointInterval: 15 * time.Second,
+		CrashPolicy: CrashResume, StuckLimit: 3, ResumeFreshness: time.Hour,
 		SweepInterval: 15 * time.Second, RecoveryRate: 50, TurnShare: TurnShare{10, time.Minute},
 		TranscriptCap: 2000, TranscriptTTL: 30 * day, SessionTTL: 30 * day, EventsCap: 1000, ArchiveTTL: 90 * day,
 		LogLevel: slog.LevelInfo, LogFormat: LogText,
@@ -67,6 +70,8 @@ func TestWorkerEverythingSet(t *testing.T) {
 		"TURNSTILE_SENTINEL_TTL": "1s", "TURNSTILE_DRAIN_TIMEOUT": "0", "TURNSTILE_INTERRUPT_GRACE": "0s", "TURNSTILE_STOP_TIMEOUT": "5s",
 		"TURNSTILE_MAX_ATTEMPTS": "1", "TURNSTILE_RETRY_BACKOFF": "2s", "TURNSTILE_RETENTION": "1d12h", "TURNSTILE_BUSY_MODE": "reject",
 		"TURNSTILE_FOLLOWUP_CAP": "5", "TURNSTILE_SWEEP_INTERVAL": "2s", "TURNSTILE_RECOVERY_RATE": "0.5", "TURNSTILE_TURN_SHARE": "7",
+		"TURNSTILE_FOLLOWUP_DROP": "summarize", "TURNSTILE_COLLECT_WINDOW": "3s", "TURNSTILE_CHECKPOINT_INTERVAL": "4s",
+		"TURNSTILE_CRASH_POLICY": "suspend", "TURNSTILE_STUCK_LIMIT": "5", "TURNSTILE_RESUME_FRESHNESS": "6s",
 		"TURNSTILE_MESSAGE_MAX_AGE": "15h", "TURNSTILE_TRANSCRIPT_CAP": "9", "TURNSTILE_TRANSCRIPT_TTL": "2d", "TURNSTILE_SESSION_TTL": "3d",
 		"TURNSTILE_EVENTS_CAP": "11", "TURNSTILE_ARCHIVE_TTL": "4d", "TURNSTILE_HTTP_ADDR": ":8080", "TURNSTILE_HTTP_TOKEN": "secret",
 		"TURNSTILE_DASHBOARD_WRITE": "true", "TURNSTILE_LOG_LEVEL": "debug", "TURNSTILE_LOG_FORMAT": "json",
@@ -78,6 +83,8 @@ func TestWorkerEverythingSet(t *testing.T) {
 		SentinelTTL: time.Second, StopTimeout: 5 * time.Second,
 		MaxAttempts: 1, RetryBackoff: 2 * time.Second, Retention: 36 * time.Hour, BusyMode: session.ModeReject,
 		FollowupCap: 5, SweepInterval: 2 * time.Second, RecoveryRate: 0.5, TurnShare: TurnShare{7, math.MaxInt64},
+		FollowupDrop: followup.DropSummarize, CollectWindow: 3 * time.Second, CheckpointInterval: 4 * time.Second,
+		CrashPolicy: CrashSuspend, StuckLimit: 5, ResumeFreshness: 6 * time.Second,
 		MessageMaxAge: 15 * time.Hour, TranscriptCap: 9, TranscriptTTL: 2 * day, SessionTTL: 3 * day,
 		EventsCap: 11, ArchiveTTL: 4 * day, HTTPAddr: ":8080", HTTPToken: "secret",
 		DashboardWrite: true, LogLevel: slog.LevelDebug, LogFormat: LogJSON, RedisURLSet: true,
@@ -158,7 +165,7 @@ func TestWorkerRefuses(t *testing.T) {
 		{vars{"TURNSTILE_RETRY_BACKOFF": "0"}, "at least 1ms"},
 		{vars{"TURNSTILE_RETENTION": "999ms"}, "at least 1s"},
 		{vars{"TURNSTILE_RETENTION": "-1h"}, "at least 1s"},
-		{vars{"TURNSTILE_BUSY_MODE": "steal"}, "use queue, interrupt or reject"},
+		{vars{"TURNSTILE_BUSY_MODE": "steal"}, "use queue, collect, steer, interrupt, rollback or reject"},
 		{vars{"TURNSTILE_FOLLOWUP_CAP": "0"}, "at least 1"},
 		{vars{"TURNSTILE_SWEEP_INTERVAL": "1ms"}, "at least 100ms"},
 		{vars{"TURNSTILE_RECOVERY_RATE": "0"}, "above 0"},

@@ -9,6 +9,7 @@ import (
 
 	"turnstile/internal/listenaddr"
 	"turnstile/internal/redisconn"
+	"turnstile/pkg/followup"
 )
 
 // stopMargin is what a worker needs beside its drain to mark, requeue and
@@ -124,6 +125,8 @@ func (p *problems) judgeTimes(w Worker) {
 	}
 	atLeast(p, "TURNSTILE_RETRY_BACKOFF", w.RetryBackoff, time.Millisecond)
 	p.judgeRetention(w.Retention)
+	atLeast(p, "TURNSTILE_CHECKPOINT_INTERVAL", w.CheckpointInterval, 100*time.Millisecond)
+	atLeast(p, "TURNSTILE_RESUME_FRESHNESS", w.ResumeFreshness, 0)
 	atLeast(p, "TURNSTILE_SWEEP_INTERVAL", w.SweepInterval, 100*time.Millisecond)
 	atLeast(p, "TURNSTILE_MESSAGE_MAX_AGE", w.MessageMaxAge, 0)
 	p.judgeOutlivesTurn("TURNSTILE_TRANSCRIPT_TTL", w.TranscriptTTL, w.AgentTimeout)
@@ -139,7 +142,9 @@ func (p *problems) judgeOutlivesTurn(name string, ttl, turn time.Duration) {
 
 func (p *problems) judgeLimits(w Worker) {
 	atLeast(p, "TURNSTILE_MAX_ATTEMPTS", w.MaxAttempts, 1)
-	atLeast(p, "TURNSTILE_FOLLOWUP_CAP", w.FollowupCap, 1)
+	within(p, "TURNSTILE_FOLLOWUP_CAP", w.FollowupCap, 1, followup.MaxCap)
+	within(p, "TURNSTILE_COLLECT_WINDOW", w.CollectWindow, time.Millisecond, followup.MaxDebounce)
+	atLeast(p, "TURNSTILE_STUCK_LIMIT", w.StuckLimit, 1)
 	atLeast(p, "TURNSTILE_TRANSCRIPT_CAP", w.TranscriptCap, 1)
 	atLeast(p, "TURNSTILE_EVENTS_CAP", w.EventsCap, 10)
 	if p.ok("TURNSTILE_RECOVERY_RATE") && w.RecoveryRate <= 0 {

@@ -39,6 +39,20 @@ func (f *AgentFormat) UnmarshalText(text []byte) error {
 	return oneOf(f, text, FormatText, FormatJSONL)
 }
 
+// CrashPolicy names what a worker's death in mid-turn does.
+type CrashPolicy string
+
+// The crash policies, as pkg/sessionqueue has them.
+const (
+	CrashResume  CrashPolicy = "resume"
+	CrashSuspend CrashPolicy = "suspend"
+)
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (p *CrashPolicy) UnmarshalText(text []byte) error {
+	return oneOf(p, text, CrashResume, CrashSuspend)
+}
+
 // LogFormat names how the log is written.
 type LogFormat string
 

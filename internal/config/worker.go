@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"time"
 
+	"turnstile/pkg/followup"
 	"turnstile/pkg/session"
 )
 
@@ -29,11 +30,18 @@ type Worker struct {
 	InterruptGrace time.Duration `env:"TURNSTILE_INTERRUPT_GRACE" envDefault:"5s" unit:"duration" help:"How long an interrupted agent may take to stop before it is killed. 0: killed at once."`
 	StopTimeout    time.Duration `env:"TURNSTILE_STOP_TIMEOUT" envDefault:"0" unit:"duration" help:"How long the supervisor waits before it kills the worker (stop_grace_period, TimeoutStopSec). Only checked: DRAIN_TIMEOUT + INTERRUPT_GRACE + 5s must fit. 0: unknown."`
 
-	MaxAttempts  int           `env:"TURNSTILE_MAX_ATTEMPTS" envDefault:"3" unit:"attempts" help:"How often a message is tried whose turn fails in a way that may be retried. Then it is archived."`
-	RetryBackoff time.Duration `env:"TURNSTILE_RETRY_BACKOFF" envDefault:"1s" unit:"duration" help:"How long the first retry waits. It doubles with every further one, with jitter."`
-	Retention    time.Duration `env:"TURNSTILE_RETENTION" envDefault:"1h" unit:"duration" help:"How long the result of a finished message is kept, and so how long the same message id is a duplicate. 0: not kept, and enqueue --wait on a duplicate finds nothing."`
-	BusyMode     session.Mode  `env:"TURNSTILE_BUSY_MODE" envDefault:"queue" unit:"queue, interrupt, reject" help:"What a message does that finds its session busy, if neither it nor its session says."`
-	FollowupCap  int           `env:"TURNSTILE_FOLLOWUP_CAP" envDefault:"100" unit:"messages" help:"How many messages may wait in one session while a turn runs. Further ones are refused."`
+	MaxAttempts   int           `env:"TURNSTILE_MAX_ATTEMPTS" envDefault:"3" unit:"attempts" help:"How often a message is tried whose turn fails in a way that may be retried. Then it is archived."`
+	RetryBackoff  time.Duration `env:"TURNSTILE_RETRY_BACKOFF" envDefault:"1s" unit:"duration" help:"How long the first retry waits. It doubles with every further one, with jitter."`
+	Retention     time.Duration `env:"TURNSTILE_RETENTION" envDefault:"1h" unit:"duration" help:"How long the result of a finished message is kept, and so how long the same message id is a duplicate. 0: not kept, and enqueue --wait on a duplicate finds nothing."`
+	BusyMode      session.Mode  `env:"TURNSTILE_BUSY_MODE" envDefault:"queue" unit:"queue, collect, steer, interrupt, rollback, reject" help:"What a message does that finds its session busy, if neither it nor its session says."`
+	FollowupCap   int           `env:"TURNSTILE_FOLLOWUP_CAP" envDefault:"100" unit:"messages" help:"How many messages may wait in one session while a turn runs."`
+	FollowupDrop  followup.Drop `env:"TURNSTILE_FOLLOWUP_DROP" envDefault:"new" unit:"new, old, summarize" help:"What goes when more would wait: the new message is refused, the oldest is archived, or that and the next turn is told of it in a line."`
+	CollectWindow time.Duration `env:"TURNSTILE_COLLECT_WINDOW" envDefault:"1s" unit:"duration" help:"How long messages of the busy mode collect wait for another one, before they are one turn."`
+
+	CheckpointInterval time.Duration `env:"TURNSTILE_CHECKPOINT_INTERVAL" envDefault:"15s" unit:"duration" help:"How often a turn that does something is stored, to go on from there if it is cut off."`
+	CrashPolicy        CrashPolicy   `env:"TURNSTILE_CRASH_POLICY" envDefault:"resume" unit:"resume, suspend" help:"What a worker's death in mid-turn does: the turn is run again in the same conversation, with a note, or in a fresh one."`
+	StuckLimit         int           `env:"TURNSTILE_STUCK_LIMIT" envDefault:"3" unit:"interruptions" help:"How many interruptions in a row, without a finished turn between them, make the session begin a fresh conversation. If the last was a worker's death, the message is archived."`
+	ResumeFreshness    time.Duration `env:"TURNSTILE_RESUME_FRESHNESS" envDefault:"1h" unit:"duration" help:"How old an interruption may be for the agent to be told of it. 0: always."`
 
 	SweepInterval time.Duration `env:"TURNSTILE_SWEEP_INTERVAL" envDefault:"15s" unit:"duration" help:"How often the workers look for sessions whose wake-up was lost."`
 	RecoveryRate  Rate          `env:"TURNSTILE_RECOVERY_RATE" envDefault:"50/s" unit:"sessions/s" help:"How many sessions of dead workers are taken up again per second, over all workers."`

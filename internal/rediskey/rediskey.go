@@ -67,6 +67,9 @@ func (s Session) Transcript(id string) string { return s.TranscriptPrefix() + id
 // TranscriptPrefix plus a session id is a transcript's key.
 func (s Session) TranscriptPrefix() string { return s.own + "transcript:" }
 
+// Any is a pattern of SCAN that finds every key of the session, asynq's too.
+func (s Session) Any() string { return "*" + strings.TrimPrefix(s.asynq, "asynq:") + "*" }
+
 // asynq's keys, pinned by the contract tests of pkg/sessionqueue.
 
 func (s Session) Pending() string   { return s.asynq + "pending" }   // LIST, oldest at the right

@@ -20,27 +20,30 @@ import (
 // State is what became of a follow-up so far.
 type State string
 
-// StateQueued means that it waits for a turn of its own.
-const StateQueued State = "queued"
+// The states of a follow-up.
+const (
+	StateQueued    State = "queued"    // it waits for a turn of its own, or to be steered in
+	StateSteered   State = "steered"   // it was handed to the running turn
+	StateCollected State = "collected" // it waits for more, to be one turn with them
+)
 
 // Followup is one entry of a session's follow-ups.
 type Followup struct {
 	ID        string       `json:"id"`
 	Text      string       `json:"text"`
-	Mode      session.Mode `json:"mode,omitempty"`
+	Mode      session.Mode `json:"mode,omitempty"` // what it does, be it that it says so or its session
 	State     State        `json:"state"`
 	Order     int          `json:"order"`      // place in the line when it came, the running turn counted
 	ArrivedAt int64        `json:"arrived_at"` // ms since 1970, by Redis' clock
 }
 
 // Entry is the part that a sender knows, as a JSON object; the ring script puts
-// state, order and arrived_at before it.
+// mode, state, order and arrived_at before it.
 func Entry(m session.Message) (string, error) {
 	text, err := json.Marshal(struct {
-		ID   string       `json:"id"`
-		Text string       `json:"text"`
-		Mode session.Mode `json:"mode,omitempty"`
-	}{m.ID, m.Text, m.Mode})
+		ID   string `json:"id"`
+		Text string `json:"text"`
+	}{m.ID, m.Text})
 	if err != nil {
 		return "", fmt.Errorf("encode follow-up: %w", err)
 	}
@@ -55,14 +58,12 @@ func List(ctx context.Context, rdb redis.Cmdable, sessionKey string) ([]Followup
 	}
 	list := make([]Followup, 0, len(values))
 	for _, v := range values {
-		if strings.HasPrefix(v, `{"refused":`) {
-			continue // kept for a sender whose answer was lost
-		}
 		var f Followup
-		if err := json.Unmarshal([]byte(v), &f); err != nil {
-			return nil, fmt.Errorf("read follow-ups of %s: %w", sessionKey, err)
+		// A refusal is kept for a sender whose answer was lost. What cannot be read
+		// is no reason to hide the others: the task itself waits in asynq.
+		if !strings.HasPrefix(v, `{"refused":`) && json.Unmarshal([]byte(v), &f) == nil {
+			list = append(list, f)
 		}
-		list = append(list, f)
 	}
 	sort.Slice(list, func(i, j int) bool {
 		if list[i].ArrivedAt != list[j].ArrivedAt {

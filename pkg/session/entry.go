@@ -1,6 +1,9 @@
 package session
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"fmt"
+)
 
 // Role says whose entry it is.
 type Role string
@@ -9,7 +12,8 @@ type Role string
 const (
 	RoleUser      Role = "user"
 	RoleAssistant Role = "assistant"
-	RoleTool      Role = "tool" // one use of a tool: call and result
+	RoleTool      Role = "tool"   // one use of a tool: call and result
+	RoleSystem    Role = "system" // neither's words, as an entry that cannot be read
 )
 
 // Entry is one line of a transcript, stored as JSON. Entries of a turn are
@@ -27,6 +31,16 @@ type Entry struct {
 	Turn        string `json:"turn"`                  // the turn's id
 	At          int64  `json:"at"`                    // ms since 1970, by Redis' clock
 	Interrupted bool   `json:"interrupted,omitempty"` // the turn was cut off here
+}
+
+// DecodeEntry reads a stored entry. One that cannot be read is shown as such, for
+// it must never stop a session: as an entry of RoleSystem with the reason.
+func DecodeEntry(line string) Entry {
+	var e Entry
+	if err := json.Unmarshal([]byte(line), &e); err != nil {
+		return Entry{Role: RoleSystem, Text: fmt.Sprintf("[an entry of %d bytes that cannot be read: %v]", len(line), err)}
+	}
+	return e
 }
 
 // ToolUse is a tool that an agent used in a turn.

@@ -26,7 +26,10 @@ type Mode string
 // The busy modes. The empty mode means the session's, else the worker's default.
 const (
 	ModeQueue     Mode = "queue"     // wait in line
-	ModeInterrupt Mode = "interrupt" // cancel the running turn and go next
+	ModeCollect   Mode = "collect"   // wait in line, and be one turn with others that do
+	ModeSteer     Mode = "steer"     // join the running turn, if its agent takes it; else wait in line
+	ModeInterrupt Mode = "interrupt" // cancel the running turn and go next; what it did is kept
+	ModeRollback  Mode = "rollback"  // the same, and nothing of it is kept
 	ModeReject    Mode = "reject"    // be refused
 )
 
@@ -34,10 +37,11 @@ const (
 // error wraps ErrInvalid.
 func ParseMode(s string) (Mode, error) {
 	switch m := Mode(s); m {
-	case "", ModeQueue, ModeInterrupt, ModeReject:
+	case "", ModeQueue, ModeCollect, ModeSteer, ModeInterrupt, ModeRollback, ModeReject:
 		return m, nil
 	}
-	return "", fmt.Errorf("%w mode %q: use %s, %s or %s", ErrInvalid, s, ModeQueue, ModeInterrupt, ModeReject)
+	return "", fmt.Errorf("%w mode %q: use %s, %s, %s, %s, %s or %s", ErrInvalid, s,
+		ModeQueue, ModeCollect, ModeSteer, ModeInterrupt, ModeRollback, ModeReject)
 }
 
 // Message is one thing that a user said. Its JSON form is the payload of the

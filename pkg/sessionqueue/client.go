@@ -102,14 +102,18 @@ func (c *Client) Submit(ctx context.Context, sessionKey string, m session.Messag
 	if s.delay < 0 {
 		return Receipt{}, fmt.Errorf("%w delay %s: it is negative", session.ErrInvalid, s.delay)
 	}
-	if cmd, ok := parseCommand(m.Text); ok {
-		if s.delay > 0 {
-			return Receipt{}, fmt.Errorf("%w delay: the command %s is carried out at once; write /%s to send it as a message", session.ErrInvalid, cmd, cmd)
+	if cmd, args, ok := parseCommand(m.Text); ok {
+		switch {
+		case s.delay > 0:
+			return Receipt{}, fmt.Errorf("%w delay: the command %s is carried out at once; write /%s to send it as a message", session.ErrInvalid, cmd.name, cmd.name)
+		case cmd.run != nil:
+			reply, err := c.Command(ctx, sessionKey, cmd.name, args)
+			return Receipt{Session: sessionKey, Status: Answered, Reply: reply}, err
+		case args == "":
+			return Receipt{Session: sessionKey, Status: Answered, Reply: "Say what the running turn is to be told: " + cmd.name + " " + cmd.args + "."}, nil
 		}
-		reply, err := c.Command(ctx, sessionKey, cmd)
-		return Receipt{Session: sessionKey, Status: Answered, Reply: reply}, err
-	}
-	if strings.HasPrefix(m.Text, "//") {
+		m.Text, m.Mode = args, session.ModeSteer
+	} else if strings.HasPrefix(m.Text, "//") {
 		m.Text = m.Text[1:]
 	}
 	if m.ID == "" {
@@ -162,7 +166,7 @@ func (c *Client) ring(ctx context.Context, sessionKey string, m session.Message,
 	}
 	k := rediskey.For(sessionKey)
 	reply, err := run(ctx, c.rdb, ringScript, keys(sessionKey, "", time.Now()),
-		k.TaskPrefix(), session.TaskID(sessionKey, m.ID), nonce, entry, string(m.Mode), session.IDPrefix(sessionKey))
+		k.TaskPrefix(), session.TaskID(sessionKey, m.ID), nonce, entry, string(m.Mode), session.IDPrefix(sessionKey), commandEvents)
 	if err != nil {
 		return Receipt{}, fmt.Errorf("announce message %s of %s: %w", m.ID, sessionKey, err)
 	}

@@ -2,92 +2,143 @@ package sessionqueue
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
-	"turnstile/internal/rediskey"
+	"turnstile/pkg/followup"
 	"turnstile/pkg/session"
 )
 
-const (
-	stopBatch     = 500
-	commandEvents = 1000 // the cap of the event stream, for events of commands
-)
+// commandEvents is the cap of the event stream, for events of senders.
+const commandEvents = 1000
 
 // command is carried out by the sender's library: it takes no sentinel.
 type command struct {
-	name, help string
-	run        func(c *Client, ctx context.Context, sessionKey string) (string, error)
+	name, args, help string
+	run              func(c *Client, ctx context.Context, sessionKey, args string) (string, error)
 }
 
 func commands() []command {
 	return []command{
-		{"/help", "lists the commands", (*Client).help},
-		{"/status", "tells what the session does", (*Client).status},
-		{"/stop", "ends the running turn and drops what waits behind it", (*Client).stop},
+		{"/help", "", "lists the commands", (*Client).help},
+		{"/status", "", "tells what the session does", (*Client).status},
+		{"/stop", "", "ends the running turn and drops what waits behind it", (*Client).stop},
+		{"/new", "", "begins a new conversation; /reset is the same", (*Client).renew},
+		{"/reset", "", "", (*Client).renew},
+		{"/queue", "[MODE] [debounce:0.5s] [cap:25] [drop:new|old|summarize] | reset", "says what messages do while a turn runs", (*Client).queue},
+		{"/steer", "TEXT", "hands TEXT to the running turn", nil},
+		{"/retry", "", "runs the last turn again, as if it had not been", (*Client).again},
+		{"/undo", "", "takes the last turn out of the conversation", (*Client).undo},
+		{"/title", "[TEXT]", "gives the conversation a title, or tells it", (*Client).title},
+		{"/history", "[ENTRIES]", "shows the end of the conversation", (*Client).history},
+		{"/resume", "", "runs again what a /stop or a failure has put aside", (*Client).resume},
 	}
+}
+
+func commandNamed(name string) (command, bool) {
+	all := commands()
+	i := slices.IndexFunc(all, func(c command) bool { return c.name == name })
+	if i < 0 {
+		return command{}, false
+	}
+	return all[i], true
 }
 
 // parseCommand finds a command: the first word of a one-line text.
-func parseCommand(text string) (name string, ok bool) {
+func parseCommand(text string) (cmd command, args string, ok bool) {
 	text = strings.TrimSpace(text)
 	if strings.Contains(text, "\n") {
-		return "", false
+		return command{}, "", false
 	}
-	name, _, _ = strings.Cut(text, " ")
-	return name, slices.ContainsFunc(commands(), func(c command) bool { return c.name == name })
+	name, args, _ := strings.Cut(text, " ")
+	cmd, ok = commandNamed(name)
+	return cmd, strings.TrimSpace(args), ok
 }
 
-// Command carries out a slash command and answers what the user is to read.
-func (c *Client) Command(ctx context.Context, sessionKey, name string) (string, error) {
+// Command carries out a slash command and answers what the user is to read. What
+// is wrong with its arguments is an answer too, and changes nothing. /steer is a
+// message: Submit it.
+func (c *Client) Command(ctx context.Context, sessionKey, name, args string) (string, error) {
 	if err := session.ValidateKey(sessionKey); err != nil {
 		return "", err
 	}
-	for _, cmd := range commands() {
-		if cmd.name == name {
-			return cmd.run(c, ctx, sessionKey)
-		}
+	cmd, ok := commandNamed(name)
+	if !ok || cmd.run == nil {
+		return "", fmt.Errorf("%w command %q: /help lists them", session.ErrInvalid, name)
 	}
-	return "", fmt.Errorf("%w command %q: /help lists them", session.ErrInvalid, name)
+	if args != "" && cmd.args == "" {
+		return fmt.Sprintf("%s takes no words behind it. To send it as a message, write /%s.", name, name), nil
+	}
+	return cmd.run(c, ctx, sessionKey, args)
 }
 
-func (c *Client) help(context.Context, string) (string, error) {
+func (c *Client) help(context.Context, string, string) (string, error) {
 	var b strings.Builder
 	for _, cmd := range commands() {
-		fmt.Fprintf(&b, "%-8s %s\n", cmd.name, cmd.help)
+		if cmd.help != "" {
+			fmt.Fprintf(&b, "%-8s  %s\n", cmd.name, cmd.help)
+		}
+		if len(cmd.args) > len("[ENTRIES]") {
+			fmt.Fprintf(&b, "%-8s  %s %s\n", "", cmd.name, cmd.args)
+		}
 	}
 	b.WriteString("A message that is to begin with a slash is written with two.")
 	return b.String(), nil
 }
 
-func (c *Client) status(ctx context.Context, sessionKey string) (string, error) {
+func (c *Client) status(ctx context.Context, sessionKey, _ string) (string, error) {
 	s, err := c.Session(ctx, sessionKey)
 	if err != nil {
 		return "", err
 	}
+	lines := []string{statusLine(s)}
+	if s.Title != "" {
+		lines = append(lines, "Title: "+s.Title)
+	}
+	if s.Settings != (followup.Settings{}) {
+		lines = append(lines, "Messages that find it busy: "+s.Settings.String())
+	}
+	r, err := c.ResumeRecord(ctx, sessionKey)
+	if err != nil {
+		return "", err
+	}
+	switch {
+	case r.Suspended:
+		lines = append(lines, "It was cut off too often: the next message begins a new conversation.")
+	case r.Pending:
+		lines = append(lines, "Its last turn was cut off; the next one will be told.")
+	}
+	if s.Archived > 0 {
+		lines = append(lines, fmt.Sprintf("%d message(s) were put aside; /resume runs those again that a /stop or a failure ended.", s.Archived))
+	}
+	return strings.Join(lines, "\n"), nil
+}
+
+func statusLine(s SessionInfo) string {
 	waiting := fmt.Sprintf("%d waiting", s.Pending)
 	switch s.Phase {
 	case PhaseIdle:
 		if s.Pending == 0 {
-			return "Idle: nothing runs, nothing waits.", nil
+			return "Idle: nothing runs, nothing waits."
 		}
-		return "Nothing runs yet, " + waiting + ".", nil
+		return "Nothing runs yet, " + waiting + "."
 	case phaseStarting:
-		return "The agent is starting up, " + waiting + ".", nil
+		return "The agent is starting up, " + waiting + "."
 	}
-	return fmt.Sprintf("A turn has been running for %s, %s.", s.Since.Round(time.Second), waiting), nil
+	return fmt.Sprintf("A turn has been running for %s, %s.", s.Since.Round(time.Second), waiting)
 }
 
-func (c *Client) stop(ctx context.Context, sessionKey string) (string, error) {
+func (c *Client) stop(ctx context.Context, sessionKey, _ string) (string, error) {
 	s, err := c.Stop(ctx, sessionKey)
 	if err != nil {
 		return "", err
 	}
 	var dropped string
 	if s.Dropped > 0 {
-		dropped = fmt.Sprintf(" %d waiting message(s) were dropped; they are in the archive.", s.Dropped)
+		dropped = fmt.Sprintf(" %d waiting message(s) were dropped; they are in the archive, /resume runs them.", s.Dropped)
 	}
 	switch s.Phase {
 	case phaseStarting:
@@ -101,47 +152,99 @@ func (c *Client) stop(ctx context.Context, sessionKey string) (string, error) {
 	return "Nothing is running, there is nothing to stop.", nil
 }
 
-// Stopped is what Stop found.
-type Stopped struct {
-	Phase   string // of the turn that was told to end: idle, starting or running
-	Fence   int64  // that turn
-	Dropped int    // messages that waited and are now archived as "stopped by user"
-}
-
-// Stop ends the turn that runs now, and archives the messages that wait now. The
-// turn that it found is named by its fence: one that starts later is not meant.
-func (c *Client) Stop(ctx context.Context, sessionKey string) (Stopped, error) {
-	if err := session.ValidateKey(sessionKey); err != nil {
-		return Stopped{}, err
-	}
-	var s Stopped
-	k := rediskey.For(sessionKey)
-	for last, first := "", true; first || last != ""; first = false {
-		reply, err := run(ctx, c.rdb, stopScript, keys(sessionKey, "", time.Now()),
-			k.TaskPrefix(), session.IDPrefix(sessionKey), stopBatch, last, commandEvents)
-		if err != nil {
-			return s, fmt.Errorf("stop %s: %w", sessionKey, err)
-		}
-		if first {
-			s.Phase, s.Fence = reply.str(0), reply.int(1)
-		}
-		s.Dropped += int(reply.int(2))
-		last = reply.str(3)
-	}
-	return s, nil
-}
-
-// Rotate gives the session another session id: the next message begins another
-// transcript under the same key, queue and lock, and a turn that is running
-// finishes into the old one. If old is not empty, only that session id is
-// replaced. It answers the session id that holds now.
-func (c *Client) Rotate(ctx context.Context, sessionKey, old string) (sessionID string, err error) {
-	if err := session.ValidateKey(sessionKey); err != nil {
+func (c *Client) renew(ctx context.Context, sessionKey, _ string) (string, error) {
+	s, err := c.Session(ctx, sessionKey)
+	if err != nil {
 		return "", err
 	}
-	reply, err := run(ctx, c.rdb, rotateScript, keys(sessionKey, "", time.Now()), rediskey.For(sessionKey).TaskPrefix(), newSessionID(), old)
-	if err != nil {
-		return "", fmt.Errorf("rotate %s: %w", sessionKey, err)
+	if _, err := c.Rotate(ctx, sessionKey, ""); err != nil {
+		return "", err
 	}
-	return reply.str(0), nil
+	if s.Phase != PhaseIdle {
+		return "The next message begins a new conversation. What runs now still ends in the old one.", nil
+	}
+	return "The next message begins a new conversation.", nil
+}
+
+func (c *Client) queue(ctx context.Context, sessionKey, args string) (string, error) {
+	switch args {
+	case "":
+		s, err := c.Session(ctx, sessionKey)
+		if err != nil {
+			return "", err
+		}
+		if s.Settings == (followup.Settings{}) {
+			return "Messages that find the session busy do what its worker says; nothing else is set here.", nil
+		}
+		return "Messages that find the session busy: " + s.Settings.String(), nil
+	case "reset":
+		return "Messages that find the session busy do what its worker says.", c.Configure(ctx, sessionKey, followup.Settings{})
+	}
+	set, err := followup.ParseSettings(args)
+	if err != nil {
+		return refusal(err)
+	}
+	if err := c.Configure(ctx, sessionKey, set); err != nil {
+		return "", err
+	}
+	return "Messages that find the session busy: " + set.String(), nil
+}
+
+// refusal is the answer to a command whose arguments are wrong.
+func refusal(err error) (string, error) {
+	if errors.Is(err, session.ErrInvalid) {
+		return "Nothing was changed: " + strings.ReplaceAll(err.Error(), "\n", "; ") + ".", nil
+	}
+	return "", err
+}
+
+func (c *Client) title(ctx context.Context, sessionKey, args string) (string, error) {
+	if args == "" {
+		s, err := c.Session(ctx, sessionKey)
+		if err != nil || s.Title != "" {
+			return s.Title, err
+		}
+		return "The conversation has no title. /title TEXT gives it one.", nil
+	}
+	if err := c.SetTitle(ctx, sessionKey, args); err != nil {
+		return refusal(err)
+	}
+	return "The conversation's title is now: " + args, nil
+}
+
+func (c *Client) undo(ctx context.Context, sessionKey, _ string) (string, error) {
+	u, err := c.Undo(ctx, sessionKey)
+	if err != nil {
+		return undoRefusal(err)
+	}
+	return fmt.Sprintf("Taken out of the conversation (%d entries): %s", u.Entries, firstLine(u.Text)), nil
+}
+
+func (c *Client) again(ctx context.Context, sessionKey, _ string) (string, error) {
+	u, err := c.Retry(ctx, sessionKey)
+	if err != nil {
+		return undoRefusal(err)
+	}
+	return "Running again: " + firstLine(u.Text), nil
+}
+
+func undoRefusal(err error) (string, error) {
+	switch {
+	case errors.Is(err, ErrBusy):
+		return "A turn is running. Wait for its end, or say /stop first.", nil
+	case errors.Is(err, ErrNothing):
+		return "The conversation has no turn yet.", nil
+	}
+	return "", err
+}
+
+func (c *Client) resume(ctx context.Context, sessionKey, _ string) (string, error) {
+	n, err := c.Rerun(ctx, sessionKey)
+	switch {
+	case err != nil:
+		return "", err
+	case n == 0:
+		return "There is nothing to run again.", nil
+	}
+	return fmt.Sprintf("%d message(s) are run again.", n), nil
 }

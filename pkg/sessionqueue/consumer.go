@@ -12,6 +12,7 @@ import (
 
 	"turnstile/internal/combine"
 	"turnstile/internal/rediskey"
+	"turnstile/pkg/followup"
 	"turnstile/pkg/lockguard"
 	"turnstile/pkg/session"
 )
@@ -28,15 +29,18 @@ type Config struct {
 	// Immediate claims turns as running: the agent has no start of its own.
 	Immediate bool
 
-	// Mode is the busy mode of messages that name none. Defaults to queue.
-	Mode session.Mode
+	// Line is what messages do that find their session busy, where neither they
+	// nor their session say. Defaults to followup.DefaultSettings.
+	Line followup.Settings
 
-	// FollowupCap is how many messages may wait behind a turn. Defaults to 100.
-	FollowupCap int
-
-	// StuckLimit is how many deaths of a worker in a row suspend the session and
-	// archive its message. Defaults to 3.
+	// StuckLimit is how many interruptions in a row, without a finished turn
+	// between them, suspend the session. If the last one was a worker's death, the
+	// message is archived as well. Defaults to 3.
 	StuckLimit int
+
+	// CrashPolicy is what a worker's death in mid-turn does. Defaults to
+	// CrashResume.
+	CrashPolicy CrashPolicy
 
 	// Retention is how long an ended message's result is kept, in whole seconds.
 	// 0 keeps none.
@@ -60,11 +64,20 @@ type Config struct {
 	RecoveryRate float64
 }
 
+// CrashPolicy says what becomes of a session whose worker died in mid-turn.
+type CrashPolicy string
+
+// The crash policies.
+const (
+	CrashResume  CrashPolicy = "resume"  // the turn is run again in the same transcript, with a note
+	CrashSuspend CrashPolicy = "suspend" // the turn is run again in a fresh one
+)
+
 func (c Config) withDefaults() Config {
 	setDefault(&c.SentinelTTL, 15*time.Second)
-	setDefault(&c.Mode, session.ModeQueue)
-	setDefault(&c.FollowupCap, 100)
+	c.Line = c.Line.Over(followup.DefaultSettings())
 	setDefault(&c.StuckLimit, 3)
+	setDefault(&c.CrashPolicy, CrashResume)
 	setDefault(&c.EventsCap, 1000)
 	setDefault(&c.TranscriptCap, 2000)
 	setDefault(&c.TranscriptTTL, 30*24*time.Hour)
@@ -182,8 +195,11 @@ func (c *Consumer) Claim(parent context.Context, sessions []string) ([]*Hold, er
 		switch a.str(0) {
 		case "turn":
 			h.lease = lockguard.NewLease(parent, sent, c.cfg.SentinelTTL)
-			h.begin(sent, a.int(1), a.int(2), a.str(3), a.int(4), a.list(7))
-			h.turn.Reset, h.turn.Resume = a.str(5), a.str(6)
+			h.begin(sent, a.answer)
+			h.turn.Reset = a.str(7)
+			if reason := a.str(8); reason != "" {
+				h.turn.Resume, h.turn.ResumeAge = reason, a.ms(9)
+			}
 			holds = append(holds, h)
 		case "wait":
 			waiting = append(waiting, wakeUp{h.session, a.int(1)})
@@ -211,7 +227,8 @@ func (h *Hold) claimArgs() []any {
 	c := h.consumer.cfg
 	return []any{
 		rediskey.For(h.session).TaskPrefix(), h.token, c.SentinelTTL.Milliseconds(), c.Worker, h.consumer.phase(), h.prefix,
-		string(c.Mode), c.FollowupCap, c.StuckLimit, newSessionID(), c.EventsCap, int64(c.Retention / time.Second),
+		string(c.Line.Mode), c.Line.Cap, c.StuckLimit, newSessionID(), c.EventsCap, int64(c.Retention / time.Second),
+		string(c.Line.Drop), time.Duration(c.Line.Debounce).Milliseconds(), flag(c.CrashPolicy == CrashSuspend),
 	}
 }
 

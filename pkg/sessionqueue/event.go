@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"turnstile/pkg/agent"
+	"turnstile/pkg/session"
 )
 
 // Types of the events that a session's stream carries besides those of an agent
@@ -15,6 +16,8 @@ const (
 	EventTurnEnded    = "turn_ended"    // Status tells how; for each of Messages it is the end
 	EventTurnRetry    = "turn_retry"    // it failed and is tried again in RetryIn
 	EventTurnRequeued = "turn_requeued" // its worker gave it back; Reason tells why
+	EventQueued       = "queued"        // Messages came while a turn ran; Mode tells what they do
+	EventSteered      = "steered"       // the running turn's agent has taken Messages
 	EventNotice       = "notice"        // Text is for the user
 )
 
@@ -41,6 +44,15 @@ type Event struct {
 	Attempt    int    `json:"attempt,omitempty"`
 	RetryInMS  int64  `json:"retry_in_ms,omitempty"`
 	Reason     string `json:"reason,omitempty"`
+
+	// Of a turn's start: why its session id is new, and why an earlier run of it was
+	// cut off.
+	Reset  string `json:"reset,omitempty"`
+	Resume string `json:"resume,omitempty"`
+
+	// Of a message that was queued.
+	Mode     session.Mode `json:"mode,omitempty"`
+	Position int          `json:"position,omitempty"`
 
 	// At is when it happened, by Redis' clock. It is the stream's own id and not
 	// part of the JSON.
@@ -73,9 +85,10 @@ type Status string
 const (
 	StatusDone        Status = "done"        // the reply is there
 	StatusFailed      Status = "failed"      // archived with the error
-	StatusInterrupted Status = "interrupted" // a newer message took its place; what it did is kept
+	StatusInterrupted Status = "interrupted" // a newer message took its place; what it did is kept, or archived if it was rolled back
 	StatusExpired     Status = "expired"     // archived: too old to be run
 	StatusStopped     Status = "stopped"     // archived: somebody said /stop
+	StatusDropped     Status = "dropped"     // archived: too many were waiting
 )
 
 // Outcome is the end of a message.
@@ -91,9 +104,9 @@ type Outcome struct {
 	DurationMS int64 `json:"duration_ms"` // the turn's, from its claim
 }
 
-func outcomeOf(session, id string, e Event) Outcome {
+func outcomeOf(sessionKey, id string, e Event) Outcome {
 	return Outcome{
-		Session: session, SessionID: e.SessionID, ID: id, Turn: e.Turn, Status: e.Status,
+		Session: sessionKey, SessionID: e.SessionID, ID: id, Turn: e.Turn, Status: e.Status,
 		Reply: e.Reply, Error: e.Error, DurationMS: e.DurationMS,
 	}
 }

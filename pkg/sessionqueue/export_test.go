@@ -10,7 +10,9 @@ import (
 var Scripts = map[string]*redis.Script{
 	"ring": ringScript, "stop": stopScript, "rotate": rotateScript, "claim": claimScript, "promote": promoteScript,
 	"renew": renewScript, "emit": emitScript, "finish": finishScript, "requeue": requeueScript, "look": lookScript,
-	"purge": purgeScript, "forget": forgetScript,
+	"purge": purgeScript, "forget": forgetScript, "fail": failScript, "mark": markScript, "checkpoint": checkpointScript,
+	"steer": steerScript, "dismiss": dismissScript, "title": titleScript, "configure": configureScript,
+	"undo": undoScript, "rerun": rerunScript, "erase": eraseScript,
 }
 
 // KeysOf are the KEYS of every script of a session.

@@ -61,10 +61,10 @@ func (r *resend) again(cmds []redis.Cmder, send func() error) error {
 	return nil
 }
 
-var leaseScore = regexp.MustCompile(`lease="\d+"|:lease zset .*`)
+var clock = regexp.MustCompile(`lease="\d+"|:lease zset .*|updated_at="\d+"`)
 
-// settled leaves out asynq's lease, which follows the clock.
-func settled(dump string) string { return leaseScore.ReplaceAllString(dump, "lease") }
+// settled leaves out what follows the clock: asynq's lease, the record's last change.
+func settled(dump string) string { return clock.ReplaceAllString(dump, "lease") }
 
 // timeless is an answer without what follows the clock.
 func timeless(script string, v any) string {
@@ -76,9 +76,11 @@ func timeless(script string, v any) string {
 			}
 		}
 	}
-	message := func(i int) {
+	messages := func(i int) {
 		if i < len(a) {
-			if m, ok := a[i].([]any); ok {
+			list, _ := a[i].([]any)
+			for _, m := range list {
+				m, _ := m.([]any)
 				blank(m, 2)
 			}
 		}
@@ -90,12 +92,14 @@ func timeless(script string, v any) string {
 			blank(a, 2)
 		}
 	case "claim":
-		blank(a, 1)
-		message(7)
-	case "finish":
+		blank(a, 1, 9)
+		messages(6)
+	case "steer":
+		messages(1)
+	case "finish", "fail":
 		if a[0] == "next" {
 			blank(a, 1)
-			message(3)
+			messages(6)
 		} else {
 			blank(a, 1, 2)
 		}
@@ -103,7 +107,9 @@ func timeless(script string, v any) string {
 		blank(a, 1, 2)
 	case "stop":
 		blank(a, 2) // how many it archived: none the second time
-	case "purge", "forget", "look":
+	case "rerun": // how many it moved: none the second time
+		blank(a, 0, 1)
+	case "purge", "forget", "look", "erase":
 		return ""
 	}
 	return fmt.Sprintf("%q", a)

@@ -2,6 +2,7 @@ package sessionqueue
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -22,22 +23,54 @@ type Turn struct {
 	ID        string
 	Fence     int64
 
+	// Taken is the message that began the turn, and Collected are those behind it
+	// that the same turn takes.
+	Taken
+	Collected []Taken
+
+	Attempt int   // from 1; failures raise it
+	Entries int64 // entries written to this session id before, and once more for each undo
+
+	Reset     string        // "suspended": the session id is new for that reason
+	Resume    string        // reason of the resume mark that the claim found, if any
+	ResumeAge time.Duration // how old that mark is, by Redis' clock
+
+	// Dropped are the task ids of messages that a full line has dropped, of which
+	// this turn's agent is to be told.
+	Dropped []string
+
+	// Started is the claim, by the worker's monotonic clock; StartedAt by Redis'.
+	Started   time.Time
+	StartedAt time.Time
+}
+
+// Taken is a message that became part of a turn.
+type Taken struct {
 	// Message is what the user said. Err tells why there is none: another
 	// program's task in a session's queue.
 	Message session.Message
 	Err     error
 
-	Attempt     int           // from 1; failures raise it
 	Redelivered int           // how often it came back without a failure: crashes and drains
-	Age         time.Duration // since the message was first seen
-	Entries     int64         // entries written to this session id before
+	Age         time.Duration // since it was first seen
 
-	Reset  string // "suspended": the session id is new for that reason
-	Resume string // reason of the resume mark that the claim found, if any
+	taskID  string
+	retried int
+}
 
-	// Started is the claim, by the worker's monotonic clock; StartedAt by Redis'.
-	Started   time.Time
-	StartedAt time.Time
+// Messages are all that the turn was taken for.
+func (t Turn) Messages() []Taken { return append([]Taken{t.Taken}, t.Collected...) }
+
+// take reads a message as scripts answer it: {id, msg, age, redeliveries}.
+func take(prefix string, a answer) Taken {
+	t := Taken{taskID: a.str(0), Age: a.ms(2), Redelivered: int(a.int(3))}
+	task, err := parseTaskMessage([]byte(a.str(1)))
+	if err == nil {
+		t.Message, err = task.message()
+	}
+	t.Message.ID = messageID(prefix, t.taskID)
+	t.Err, t.retried = err, task.retried
+	return t
 }
 
 var errLostToAnother = fmt.Errorf("the sentinel is another's: %w", lockguard.ErrLost)
@@ -53,13 +86,18 @@ type Hold struct {
 	prefix   string
 	lease    *lockguard.Lease
 
-	mu     sync.Mutex // guards what follows: Renewals look on while Finish goes on to the next turn
-	keys   []string
-	taskID string
-	turn   Turn
-	seq    int
-	ending bool // a move that may release the sentinel is under way
+	mu        sync.Mutex // guards what follows: Renewals look on while Finish goes on to the next turn
+	keys      []string
+	turn      Turn
+	part      []part // the messages of the turn, in the order of taking
+	announced bool   // that the turn has started
+	steer     bool   // Promote found a message that is to be steered in
+	seq       int
+	ending    bool // a move that may release the sentinel is under way
 }
+
+// part is one message of the running turn.
+type part struct{ taskID, id string }
 
 // Turn is the one that runs now.
 func (h *Hold) Turn() Turn {
@@ -83,30 +121,36 @@ func (h *Hold) Token() string { return h.token }
 func (h *Hold) Runs(taskID string) (fence int64, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.turn.Fence, h.taskID == taskID
+	return h.turn.Fence, slices.ContainsFunc(h.part, func(p part) bool { return p.taskID == taskID })
 }
 
-// begin takes a turn from a script's answer. message is {id, msg, age, redeliveries}.
-func (h *Hold) begin(sent time.Time, now, fence int64, sessionID string, entries int64, message answer) {
+// begin takes a turn from a script's answer: {_, now, fence, session id, entries,
+// dropped ids, messages}.
+func (h *Hold) begin(sent time.Time, a answer) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.taskID = message.str(0)
-	h.seq = 0
+	now, fence, sessionID, messages := a.int(1), a.int(2), a.str(3), a.list(6)
+	h.seq, h.announced, h.steer, h.part = 0, false, false, h.part[:0:0]
 	if transcript := rediskey.For(h.session).Transcript(sessionID); h.keys[transcriptKey] != transcript {
 		h.keys = slices.Clone(h.keys) // a renewal or a batch under way reads the old ones
 		h.keys[transcriptKey] = transcript
 	}
 	h.turn = Turn{
 		Session: h.session, SessionID: sessionID, ID: fmt.Sprintf("%s%d", h.prefix, fence), Fence: fence,
-		Age: message.ms(2), Redelivered: int(message.int(3)), Entries: entries,
-		Started: sent, StartedAt: time.UnixMilli(now),
+		Entries: a.int(4), Started: sent, StartedAt: time.UnixMilli(now),
 	}
-	task, err := parseTaskMessage([]byte(message.str(1)))
-	if err == nil {
-		h.turn.Message, err = task.message()
+	if list := a.str(5); list != "" {
+		_ = json.Unmarshal([]byte(list), &h.turn.Dropped) // a courtesy to the agent
 	}
-	h.turn.Message.ID = messageID(h.prefix, h.taskID)
-	h.turn.Err, h.turn.Attempt = err, task.retried+1
+	for i := range messages {
+		t := take(h.prefix, messages.list(i))
+		h.part = append(h.part, part{t.taskID, t.Message.ID})
+		if i == 0 {
+			h.turn.Taken, h.turn.Attempt = t, t.retried+1
+		} else {
+			h.turn.Collected = append(h.turn.Collected, t)
+		}
+	}
 }
 
 // end runs a move that may release the sentinel. A renewal that is under way at

@@ -36,6 +36,11 @@ type SessionInfo struct {
 	Scheduled int           // messages that wait for their time
 	Archived  int           // dead letters
 	Entries   int64         // of the transcript
+
+	Title    string            // of the session id, "" if it has none
+	TitleBy  string            // who gave it: user or agent
+	Settings followup.Settings // of /queue; zero fields mean the worker's
+	Dropped  int               // messages dropped from a full line, of which the next turn is told
 }
 
 // Session reads one session. One that was never heard of reads as idle and empty.
@@ -99,7 +104,7 @@ func (c *Client) sessions(ctx context.Context, keys []string) ([]SessionInfo, er
 			k := rediskey.For(key)
 			all[i] = reads{
 				run:      p.HMGet(ctx, k.Run(), "token", "worker", "fence", "phase", "started_at", "ids", "mode", "sid", "entries"),
-				record:   p.HMGet(ctx, k.Record(), "session_id"),
+				record:   p.HMGet(ctx, k.Record(), "session_id", "title", "title_by", "queue", "dropped"),
 				sentinel: p.Get(ctx, k.Sentinel()),
 				ttl:      p.PTTL(ctx, k.Sentinel()),
 				pending:  p.LLen(ctx, k.Pending()), scheduled: p.ZCard(ctx, k.Scheduled()),
@@ -119,6 +124,11 @@ func (c *Client) sessions(ctx context.Context, keys []string) ([]SessionInfo, er
 			Pending: int(all[i].pending.Val()), Scheduled: int(all[i].scheduled.Val() + all[i].retried.Val()),
 			Archived: int(all[i].archived.Val()),
 		}
+		s.Title, s.TitleBy = rec.str(1), rec.str(2)
+		_ = json.Unmarshal([]byte(rec.str(3)), &s.Settings) // what cannot be read says nothing
+		var dropped []string
+		_ = json.Unmarshal([]byte(rec.str(4)), &dropped)
+		s.Dropped = len(dropped)
 		if r.str(7) == s.SessionID { // else it has begun anew since the last turn
 			s.Entries = number(r.str(8))
 		}
@@ -152,23 +162,20 @@ func (c *Client) Transcript(ctx context.Context, key, sessionID string) ([]sessi
 	return readTranscript(ctx, c.rdb, key, sessionID)
 }
 
-// History reads the transcript of the turn's session id.
-func (h *Hold) History(ctx context.Context) ([]session.Entry, error) {
-	return readTranscript(ctx, h.consumer.rdb, h.session, h.Turn().SessionID)
-}
-
 func readTranscript(ctx context.Context, rdb redis.Cmdable, key, sessionID string) ([]session.Entry, error) {
 	lines, err := rdb.LRange(ctx, rediskey.For(key).Transcript(sessionID), 0, -1).Result()
 	if err != nil {
 		return nil, fmt.Errorf("read transcript of %s: %w", key, err)
 	}
+	return decodeEntries(lines), nil
+}
+
+func decodeEntries(lines []string) []session.Entry {
 	entries := make([]session.Entry, len(lines))
 	for i, line := range lines {
-		if err := json.Unmarshal([]byte(line), &entries[i]); err != nil {
-			return nil, fmt.Errorf("transcript of %s, entry %d: %w", key, i+1, err)
-		}
+		entries[i] = session.DecodeEntry(line)
 	}
-	return entries, nil
+	return entries
 }
 
 // Followups reads what waits behind the running turn, oldest first.

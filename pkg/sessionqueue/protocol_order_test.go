@@ -43,7 +43,7 @@ func TestOrder(t *testing.T) {
 			failed := name == "retry" || name == "retry and wait"
 			equal(t, "attempt", h.Turn().Attempt, map[bool]int{true: 2, false: 1}[failed])
 			equal(t, "redelivered", h.Turn().Redelivered, map[bool]int{true: 0, false: 1}[failed])
-			equal(t, "resume mark", h.Turn().Resume, map[bool]string{true: "crash"}[name == "crash"])
+			equal(t, "resume mark", h.Turn().Resume, map[string]string{"crash": "crash", "requeue": "drain"}[name])
 			b.finish(h)
 			for _, id := range []string{"c", "d"} {
 				equal(t, "then", h.Turn().Message.ID, id)
@@ -138,7 +138,7 @@ func TestInterruptOfAnIdleSessionIsAMessage(t *testing.T) {
 // What a message is refused with, and that nothing else is removed.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, func(c *sq.Config) { c.FollowupCap = 2 })
+	b := newBench(t, func(c *sq.Config) { c.Line.Cap = 2 })
 	b.say("a")
 	h := b.start()
 	r := b.say("no", session.ModeReject)
@@ -189,7 +189,7 @@ func TestBusyModeOfTheWorker(t *testing.T) {
 	for _, mode := range []session.Mode{session.ModeReject, session.ModeInterrupt} {
 		t.Run(string(mode), func(t *testing.T) {
 			t.Parallel()
-			b := newBench(t, func(c *sq.Config) { c.Mode = mode })
+			b := newBench(t, func(c *sq.Config) { c.Line.Mode = mode })
 			b.sayAll("a", "b")
 			h := b.start()
 			r := b.say("c")

@@ -29,7 +29,7 @@ func TestB85_NothingAcknowledgedIsDropped(t *testing.T) {
 }
 
 func randomLife(t *testing.T, r *rand.Rand) {
-	b := newBench(t, func(c *sq.Config) { c.FollowupCap = 6; c.StuckLimit = 4 })
+	b := newBench(t, func(c *sq.Config) { c.Line.Cap = 6; c.StuckLimit = 4 })
 	faults := &testredis.Faults{}
 	b.rdb.AddHook(faults)
 	var taken, plain []string // acknowledged; of these, in mode queue

@@ -14,7 +14,7 @@ import (
 func TestStopOfAnIdleSession(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	reply, err := b.client.Command(b.ctx, key, "/stop")
+	reply, err := b.client.Command(b.ctx, key, "/stop", "")
 	must(t, err)
 	if !strings.Contains(reply, "nothing to stop") {
 		t.Errorf("reply: %q", reply)

@@ -22,18 +22,30 @@ var sources embed.FS
 // The scripts, one for each move. Each file's header specifies KEYS, ARGV and
 // answer.
 var (
-	ringScript    = load("session", "ring")
-	stopScript    = load("session", "stop")
-	rotateScript  = load("session", "rotate")
-	claimScript   = load("session", "line", "claim")
-	promoteScript = load("session", "owner", "promote")
-	renewScript   = load("session", "owner", "renew")
-	emitScript    = load("session", "owner", "emit")
-	finishScript  = load("session", "line", "owner", "finish")
-	requeueScript = load("session", "owner", "requeue")
-	lookScript    = load("session", "look")
-	purgeScript   = load("session", "purge")
-	forgetScript  = load("session", "forget")
+	ringScript      = load("session", "archive", "ring")
+	stopScript      = load("session", "archive", "stop")
+	rotateScript    = load("session", "rotate")
+	titleScript     = load("session", "title")
+	configureScript = load("session", "configure")
+	undoScript      = load("session", "undo")
+	rerunScript     = load("session", "rerun")
+	eraseScript     = load("session", "erase")
+
+	claimScript      = load("session", "lease", "line", "archive", "claim")
+	promoteScript    = load("session", "owner", "asked", "promote")
+	renewScript      = load("session", "lease", "owner", "asked", "renew")
+	emitScript       = load("session", "owner", "emit")
+	checkpointScript = load("session", "owner", "checkpoint")
+	steerScript      = load("session", "lease", "owner", "steer")
+	dismissScript    = load("session", "archive", "owner", "dismiss")
+	finishScript     = load("session", "lease", "line", "owner", "finish")
+	failScript       = load("session", "lease", "line", "archive", "owner", "finish")
+	markScript       = load("session", "owner", "mark")
+	requeueScript    = load("session", "archive", "owner", "asked", "requeue")
+
+	lookScript   = load("session", "lease", "look")
+	purgeScript  = load("session", "purge")
+	forgetScript = load("session", "forget")
 
 	indexDueScript      = load("index_due")
 	removeIfScoreScript = load("remove_if_score")
@@ -61,9 +73,9 @@ const transcriptKey = 6
 // makes a Lua string of each.
 const (
 	keysToEvents    = 6  // sentinel, run, record, follow-ups, resume, events
-	keysToLease     = 10 // and transcript, pending, active, lease
-	keysToProcessed = 16 // and all but the archive and its statistics
-	allKeys         = 19
+	keysToLease     = 11 // and transcript, partial, pending, active, lease
+	keysToProcessed = 17 // and all but the archive and its statistics
+	allKeys         = 20
 )
 
 // keys are the KEYS of every script of a session, in the order of
@@ -72,7 +84,7 @@ func keys(session, sessionID string, now time.Time) []string {
 	k := rediskey.For(session)
 	day := now.UTC().Format(":2006-01-02") // asynq's daily counters
 	return []string{
-		k.Sentinel(), k.Run(), k.Record(), k.Followups(), k.Resume(), k.Events(), k.Transcript(sessionID),
+		k.Sentinel(), k.Run(), k.Record(), k.Followups(), k.Resume(), k.Events(), k.Transcript(sessionID), k.Partial(),
 		k.Pending(), k.Active(), k.Lease(), k.Paused(), k.Scheduled(), k.Retry(), k.Completed(),
 		k.Processed(), k.Processed() + day, k.Archived(), k.Failed(), k.Failed() + day,
 	}

@@ -10,11 +10,13 @@ import (
 	"turnstile/internal/rediskey"
 )
 
-// Signal tells a worker to end a turn. It is a courtesy: the same is answered by
+// Signal tells a worker what is asked of a turn. It is a courtesy: the same is answered by
 // the next renewal.
 type Signal struct {
-	// Asked is ErrStopAsked or ErrInterruptAsked.
+	// Asked is ErrStopAsked, ErrInterruptAsked, ErrRollbackAsked, or nil where Steer
+	// is set: a message waits that is to be steered into the turn.
 	Asked error
+	Steer bool
 
 	// Token and Fence name the turn that is meant. A stop by asynqmon's Cancel
 	// names TaskID instead, and is published to every worker.
@@ -64,6 +66,6 @@ func parseSignal(m *redis.Message, own string) (Signal, bool) {
 	if json.Unmarshal([]byte(m.Payload), &wire) != nil {
 		return Signal{}, false
 	}
-	s := Signal{Asked: asked(wire.Kind), Token: wire.Token, Fence: wire.Fence}
-	return s, s.Asked != nil
+	s := Signal{Asked: asked(wire.Kind), Steer: wire.Kind == "steer", Token: wire.Token, Fence: wire.Fence}
+	return s, s.Asked != nil || s.Steer
 }

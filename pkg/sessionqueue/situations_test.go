@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/rediskey"
+	"turnstile/pkg/followup"
 	"turnstile/pkg/session"
 	sq "turnstile/pkg/sessionqueue"
 )
@@ -74,6 +75,31 @@ func finishMove(b *bench, h *sq.Hold, status sq.Status, release bool) func() err
 func ringMove(b *bench, id string, mode session.Mode) func() error {
 	b.enqueue(id)
 	return func() error { return b.ring(id, mode) }
+}
+
+// collected puts messages in that are one turn together, their window over.
+func (b *bench) collected(ids ...string) {
+	b.Helper()
+	for _, id := range ids {
+		b.say(id, session.ModeCollect)
+		b.rdb.HSet(b.ctx, b.k.Task(b.task(id)), "quiet", "1 100")
+	}
+}
+
+// retract is the move that takes the last turn out of the transcript, be it to run
+// a message again.
+func (b *bench) retract(task, msg string) func() error {
+	b.Helper()
+	id := b.info().SessionID
+	entries, err := b.client.Transcript(b.ctx, key, id)
+	must(b, err)
+	turn := "none"
+	if len(entries) > 0 {
+		turn = entries[len(entries)-1].Turn
+	}
+	return func() error {
+		return sq.Scripts["undo"].Run(b.ctx, b.rdb, sq.KeysOf(key, id), b.k.TaskPrefix(), turn, task, msg, id).Err()
+	}
 }
 
 func situations() []situation {
@@ -179,7 +205,7 @@ func situations() []situation {
 			b.delayed("later")
 			return finishMove(b, h, sq.StatusDone, true)
 		}},
-		{"finish", "archived", func(b *bench) func() error {
+		{"fail", "", func(b *bench) func() error {
 			b.sayAll("now", "next")
 			return finishMove(b, b.start(), sq.StatusFailed, false)
 		}},
@@ -192,6 +218,146 @@ func situations() []situation {
 			b.say("now")
 			h := b.start()
 			return func() error { return h.Retry(b.ctx, errors.New("no"), time.Hour) }
+		}},
+		{"requeue", "cut off", func(b *bench) func() error {
+			b.sayAll("now", "next")
+			h := b.start()
+			return func() error {
+				return h.Requeue(b.ctx, "drain", session.Entry{Role: session.RoleUser, Text: "now"})
+			}
+		}},
+		{"mark", "", func(b *bench) func() error {
+			b.say("now")
+			h := b.start()
+			return func() error { return b.c.Mark(b.ctx, []*sq.Hold{h}, "drain")[0].Err }
+		}},
+		{"mark", "starting", func(b *bench) func() error {
+			b.say("now")
+			h := b.claim()
+			return func() error { return b.c.Mark(b.ctx, []*sq.Hold{h}, "drain")[0].Err }
+		}},
+		{"checkpoint", "", func(b *bench) func() error {
+			b.say("now")
+			h := b.start()
+			return func() error { return h.Checkpoint(b.ctx, []session.Entry{{Role: session.RoleUser, Text: "now"}}) }
+		}},
+		{"steer", "", func(b *bench) func() error {
+			b.say("now")
+			h := b.start()
+			b.say("queued")
+			b.say("one", session.ModeSteer)
+			b.say("two", session.ModeSteer)
+			return func() error {
+				_, err := h.Steer(b.ctx)
+				return err
+			}
+		}},
+		{"finish", "with an untaken steer", func(b *bench) func() error {
+			b.say("now")
+			h := b.start()
+			b.say("taken", session.ModeSteer)
+			b.say("untaken", session.ModeSteer)
+			_, err := h.Steer(b.ctx)
+			must(b, err)
+			return func() error {
+				_, err := h.Finish(b.ctx, sq.End{Status: sq.StatusDone, Untaken: []string{"untaken"}, Entries: []session.Entry{{Role: session.RoleUser, Text: "t"}}})
+				return err
+			}
+		}},
+		{"finish", "with collected ones next", func(b *bench) func() error {
+			b.say("now")
+			h := b.start()
+			b.collected("one", "two")
+			return finishMove(b, h, sq.StatusDone, false)
+		}},
+		{"claim", "collected", func(b *bench) func() error {
+			b.say("now")
+			h := b.start()
+			b.collected("one", "two")
+			_, err := h.Finish(b.ctx, sq.End{Status: sq.StatusDone, Release: true})
+			must(b, err)
+			return claimMove(b)
+		}},
+		{"dismiss", "", func(b *bench) func() error {
+			b.say("now")
+			h := b.start()
+			b.collected("one", "two")
+			b.finish(h)
+			must(b, h.Promote(b.ctx))
+			return func() error {
+				return h.Dismiss(b.ctx, h.Turn().Collected[0], sq.StatusExpired, "too old")
+			}
+		}},
+		{"ring", "dropping the oldest", func(b *bench) func() error {
+			b.c = newWorker(b.T, b.rdb, "small", func(c *sq.Config) { c.Line.Cap = 1; c.Line.Drop = "summarize" })
+			b.say("now")
+			b.start()
+			b.say("old")
+			return ringMove(b, "new", "")
+		}},
+		{"ring", "collected", func(b *bench) func() error {
+			b.say("now")
+			b.start()
+			return ringMove(b, "new", session.ModeCollect)
+		}},
+		{"ring", "to be steered", func(b *bench) func() error {
+			b.say("now")
+			b.start()
+			return ringMove(b, "new", session.ModeSteer)
+		}},
+		{"claim", "rolled back", func(b *bench) func() error {
+			b.say("now")
+			h := b.start()
+			must(b, h.Checkpoint(b.ctx, []session.Entry{{Role: session.RoleUser, Text: "now"}}))
+			b.say("next", session.ModeRollback)
+			b.die()
+			return claimMove(b)
+		}},
+		{"claim", "interrupted with a partial", func(b *bench) func() error {
+			b.say("now")
+			h := b.start()
+			must(b, h.Checkpoint(b.ctx, []session.Entry{{Role: session.RoleUser, Text: "now"}}))
+			b.say("next", session.ModeInterrupt)
+			b.die()
+			return claimMove(b)
+		}},
+		{"title", "a user's", func(b *bench) func() error {
+			return func() error { return b.client.SetTitle(b.ctx, key, "mine") }
+		}},
+		{"title", "an agent's", func(b *bench) func() error {
+			b.say("now")
+			h := b.start()
+			return func() error { return h.Title(b.ctx, "its") }
+		}},
+		{"configure", "", func(b *bench) func() error {
+			return func() error { return b.client.Configure(b.ctx, key, followup.Settings{Mode: session.ModeCollect}) }
+		}},
+		{"undo", "", func(b *bench) func() error {
+			b.sayAll("one", "two")
+			b.drain()
+			return b.retract("", "")
+		}},
+		{"undo", "to try again", func(b *bench) func() error {
+			b.sayAll("one", "two")
+			b.drain()
+			return b.retract(b.task("again"), "msg")
+		}},
+		{"rerun", "", func(b *bench) func() error {
+			b.sayAll("one", "two")
+			_, err := b.client.Stop(b.ctx, key)
+			must(b, err)
+			return func() error {
+				return sq.Scripts["rerun"].Run(b.ctx, b.rdb, sq.KeysOf(key, ""), b.k.TaskPrefix(), 500, "stopped").Err()
+			}
+		}},
+		{"erase", "", func(b *bench) func() error {
+			b.sayAll("one", "two")
+			b.finish(b.start())
+			b.die()
+			keys := sq.KeysOf(key, b.info().SessionID)
+			return func() error {
+				return sq.Scripts["erase"].Run(b.ctx, b.rdb, keys, b.k.TaskPrefix()).Err()
+			}
 		}},
 		{"stop", "", func(b *bench) func() error {
 			b.say("now")

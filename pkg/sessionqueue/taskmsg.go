@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
+	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
 )
 
@@ -16,7 +17,11 @@ import (
 const (
 	fieldType    = 1
 	fieldPayload = 2
+	fieldID      = 3
+	fieldQueue   = 4
+	fieldRetry   = 5
 	fieldRetried = 6
+	fieldTimeout = 8
 
 	fieldRetention   = 12
 	fieldCompletedAt = 13
@@ -84,3 +89,28 @@ func completion(retention time.Duration, t Turn) []byte {
 	b = protowire.AppendTag(b, fieldCompletedAt, protowire.VarintType)
 	return protowire.AppendVarint(b, uint64(t.StartedAt.Add(time.Since(t.Started)).Unix()))
 }
+
+// encodeTask is a message as asynq's Client would store it. Only /retry needs it,
+// which must take the old turn out and put the message in with one script.
+func encodeTask(sessionKey string, m session.Message) ([]byte, error) {
+	payload, err := m.EncodePayload()
+	if err != nil {
+		return nil, err
+	}
+	b := protowire.AppendTag(nil, fieldType, protowire.BytesType)
+	b = protowire.AppendString(b, session.TaskType)
+	b = protowire.AppendTag(b, fieldPayload, protowire.BytesType)
+	b = protowire.AppendBytes(b, payload)
+	b = protowire.AppendTag(b, fieldID, protowire.BytesType)
+	b = protowire.AppendString(b, session.TaskID(sessionKey, m.ID))
+	b = protowire.AppendTag(b, fieldQueue, protowire.BytesType)
+	b = protowire.AppendString(b, rediskey.Queue(sessionKey))
+	b = protowire.AppendTag(b, fieldRetry, protowire.VarintType)
+	b = protowire.AppendVarint(b, maxRetry)
+	b = protowire.AppendTag(b, fieldTimeout, protowire.VarintType)
+	return protowire.AppendVarint(b, uint64(defaultTimeout/time.Second)), nil
+}
+
+// defaultTimeout is what asynq.Client gives a task that names none, for a stock
+// asynq.Server.
+const defaultTimeout = 30 * time.Minute

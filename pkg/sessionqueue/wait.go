@@ -180,7 +180,7 @@ type watch struct {
 func (w *watch) hear(m redis.XMessage) (end Event, ended bool) {
 	for _, e := range decodeEvents(m) {
 		named := slices.Contains(e.Messages, w.id)
-		if e.Type == EventTurnStarted && named {
+		if named && (e.Type == EventTurnStarted || e.Type == EventSteered) {
 			w.turns[e.Turn] = true
 		}
 		switch {
@@ -196,12 +196,13 @@ func (w *watch) hear(m redis.XMessage) (end Event, ended bool) {
 	return end, ended
 }
 
-// decodeEvents reads one entry of a session's stream: an event, and in the field
-// n the start of the turn that came next. What is no event is passed over.
+// decodeEvents reads one entry of a session's stream: an event, and in the field s
+// the start of its turn if that was not told before. (In n a worker of the version
+// before has the start of the turn that came next.) What is no event is passed over.
 func decodeEvents(m redis.XMessage) []Event {
 	ms, _, _ := strings.Cut(m.ID, "-")
 	var events []Event
-	for _, field := range []string{"e", "n"} {
+	for _, field := range []string{"s", "e", "n"} {
 		text, _ := m.Values[field].(string)
 		var e Event
 		if json.Unmarshal([]byte(text), &e) == nil {

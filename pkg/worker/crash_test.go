@@ -62,7 +62,8 @@ func TestDeadlyMessageIsGivenUp(t *testing.T) {
 	r.say("m2", "on")
 	for i := 1; i <= 3; i++ {
 		p.wait()
-		equal(t, "turns of the deadly message", len(r.started("m1")), i)
+		// It died before it could tell of its turn: the claim that finds it does.
+		equal(t, "turns of the deadly message told so far", len(r.started("m1")), i-1)
 		p = start(i)
 	}
 	o := r.ends("m1", sq.StatusFailed)

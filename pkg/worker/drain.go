@@ -3,6 +3,8 @@ package worker
 import (
 	"context"
 	"time"
+
+	"turnstile/pkg/sessionqueue"
 )
 
 // Reason is why a worker drains.
@@ -77,12 +79,26 @@ func (w *Worker) Drain(ctx context.Context, reason Reason) {
 	case <-ctx.Done():
 	case <-time.After(w.opts.DrainTimeout):
 	}
-	for _, s := range w.snapshot() {
-		s.drain(drainError{reason})
-	}
+	w.cutOff(reason)
 	<-idle
 	<-quiet
 	w.cancel()
 	w.loops.Wait()
 	w.log.Info("drained")
+}
+
+// cutOff ends the turns that still run now. Each is marked to be resumed before
+// it is interrupted; one that has no agent yet is kept from starting instead.
+func (w *Worker) cutOff(reason Reason) {
+	sessions := w.snapshot()
+	holds := make([]*sessionqueue.Hold, len(sessions))
+	for i, s := range sessions {
+		holds[i] = s.hold
+	}
+	for i, m := range w.queue.Mark(w.ctx, holds, string(reason)) {
+		if m.Err != nil && sessions[i].hold.Lease().Held() == nil {
+			sessions[i].log.Debug("no mark: the turn has ended, or its requeue will mark it", "error", m.Err)
+		}
+		sessions[i].drain(drainError{reason})
+	}
 }

@@ -138,34 +138,52 @@ func TestB04_RefusedLeavesNothing(t *testing.T) {
 	s.empty(t)
 }
 
-// An error before the agent: the history cannot be read.
+// An error before the agent: what came before cannot be read.
 func TestB68_EarlyErrorSurfaces(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	s := newStage()
-	w := r.worker(s)
+	w := r.worker(s, with(func(o *worker.Options) { o.MaxAttempts = 1 }))
 	r.say("m1", "hello")
 	s.next(t, "m1").reply("ok")
 	r.ends("m1", sq.StatusDone)
-	transcript := r.k.Transcript(r.info().SessionID)
-	must(t, r.rdb.RPush(r.ctx, transcript, "{broken").Err())
+	must(t, r.rdb.RPush(r.ctx, r.k.Partial(), "of a wrong type").Err())
 
 	r.say("m2", "hello again")
 	o := r.ends("m2", sq.StatusFailed)
-	if !strings.Contains(o.Error, "transcript of "+r.key+", entry 3") {
+	if !strings.Contains(o.Error, "read what came before turn") || !strings.Contains(o.Error, "WRONGTYPE") {
 		t.Errorf("error %q", o.Error)
 	}
 	r.free("after the failure")
 	s.empty(t)
-	must(t, r.rdb.RPop(r.ctx, transcript).Err())
 	r.say("m3", "on")
 	s.next(t, "m3").reply("ok")
 	r.ends("m3", sq.StatusDone)
 	await(t, "the worker to be idle", func() bool { return w.Running() == 0 })
 }
 
+// An entry that cannot be read is shown as such, and stops nobody.
+func TestBrokenEntry(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	s := newStage()
+	r.worker(s)
+	r.say("m1", "hello")
+	s.next(t, "m1").reply("ok")
+	r.ends("m1", sq.StatusDone)
+	must(t, r.rdb.RPush(r.ctx, r.k.Transcript(r.info().SessionID), "{broken").Err())
+
+	r.say("m2", "hello again")
+	a := s.next(t, "m2")
+	if last := a.History[2]; last.Role != session.RoleSystem || !strings.Contains(last.Text, "cannot be read") {
+		t.Errorf("the broken entry: %+v", last)
+	}
+	a.reply("ok")
+	r.ends("m2", sq.StatusDone)
+}
+
 // claiming chooses the calls of the claim script.
-func claiming(cmd redis.Cmder) bool { return scriptArgs(cmd) == 12 }
+func claiming(cmd redis.Cmder) bool { return scriptArgs(cmd) == 15 && cmd.Args()[2] == 20 }
 
 // An error of the claim itself: nobody owns anything, and the message is there.
 func TestB69_ClaimFails(t *testing.T) {

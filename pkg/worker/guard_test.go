@@ -26,7 +26,7 @@ import (
 func promoting(cmd redis.Cmder) bool { return scriptArgs(cmd) == 4 }
 
 // finishing chooses the calls of the finish script.
-func finishing(cmd redis.Cmder) bool { return scriptArgs(cmd) >= 19 }
+func finishing(cmd redis.Cmder) bool { return scriptArgs(cmd) >= 23 }
 
 // scriptArgs counts the arguments of a call of one of a session's scripts, less
 // its keys. The indexes' scripts have a single key.

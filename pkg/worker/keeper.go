@@ -43,6 +43,8 @@ func (w *Worker) keep() {
 				next = renewRetry
 			case r.Asked != nil:
 				s.ask(r.Fence, r.Asked)
+			case r.Steer:
+				s.steer(r.Fence)
 			}
 		}
 	}

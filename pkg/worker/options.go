@@ -51,6 +51,14 @@ type Options struct {
 	// 0: never.
 	MessageMaxAge time.Duration
 
+	// CheckpointInterval is how often a turn that does something is stored, so that
+	// it can go on from there if it is cut off. Defaults to 15 s.
+	CheckpointInterval time.Duration
+
+	// ResumeFreshness is how old a resume mark may be for the agent to be told of
+	// it. 0: always.
+	ResumeFreshness time.Duration
+
 	// Maintenance runs an asynq.Server for the jobs that are in no hurry, which
 	// also shows the worker on asynqmon's Servers page.
 	Maintenance bool
@@ -71,6 +79,7 @@ func (o Options) withDefaults() Options {
 	setDefault(&o.MaxAttempts, 3)
 	setDefault(&o.RetryBackoff, time.Second)
 	setDefault(&o.SweepInterval, 15*time.Second)
+	setDefault(&o.CheckpointInterval, 15*time.Second)
 	setDefault(&o.ShareTurns, 10)
 	setDefault(&o.ShareTime, time.Minute)
 	if o.Logger == nil {
@@ -93,6 +102,7 @@ func (o Options) validate() error {
 		"Concurrency": o.Concurrency < 0, "AgentTimeout": o.AgentTimeout < 0, "DrainTimeout": o.DrainTimeout < 0,
 		"MaxAttempts": o.MaxAttempts < 0, "RetryBackoff": o.RetryBackoff < 0, "SweepInterval": o.SweepInterval < 0,
 		"ShareTurns": o.ShareTurns < 0, "ShareTime": o.ShareTime < 0, "MessageMaxAge": o.MessageMaxAge < 0,
+		"CheckpointInterval": o.CheckpointInterval < 0, "ResumeFreshness": o.ResumeFreshness < 0,
 	} {
 		if bad {
 			errs = append(errs, fmt.Errorf("worker: Options.%s is negative", name))

@@ -196,7 +196,7 @@ func TestB85_NothingAcknowledgedIsDropped(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.worker(echo.New(), with(func(o *worker.Options) {
-		o.MaxAttempts, o.AgentTimeout, o.Queue.FollowupCap = 2, 100*time.Millisecond, 5
+		o.MaxAttempts, o.AgentTimeout, o.Queue.Line.Cap = 2, 100*time.Millisecond, 5
 	}))
 	kinds := []session.Message{
 		{Text: "hello"}, {Text: "fail=final x"}, {Text: "fail=retry x"}, {Text: "panic=1 x"}, {Text: "sleep=1h x"},

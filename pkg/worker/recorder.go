@@ -9,25 +9,44 @@ import (
 	"turnstile/pkg/sessionqueue"
 )
 
-// emitEvery is how long events are gathered before they are sent: a stream of
-// tokens is not a stream of round trips.
-const emitEvery = 50 * time.Millisecond
+const (
+	// emitEvery is how long events are gathered before they are sent: a stream of
+	// tokens is not a stream of round trips.
+	emitEvery = 75 * time.Millisecond
 
-// recorder takes an agent's events: to the session's stream, in batches, and into
-// the entries of the transcript.
+	// emitFirst is how long the first event after a pause is held back. A turn that
+	// is over by then needs no batch of its own.
+	emitFirst = 5 * time.Millisecond
+)
+
+// recorder takes an agent's events: to the session's stream, in batches, into the
+// entries of the transcript, and from time to time into a checkpoint, should the
+// turn be cut off.
 type recorder struct {
 	turn *turn
 
 	mu     sync.Mutex
 	unsent []sessionqueue.Event
-	made   []session.Entry // assistant's and tools' entries so far
-	timer  *time.Timer     // armed while something is unsent
+	title  string          // proposed and not stored yet
+	before []session.Entry // what an earlier run of the turn has made
+	made   []session.Entry // assistant's, tools' and steered users' entries so far
+	sent   time.Time       // the last batch
+	due    time.Time       // the next one; zero: none is due
+	timer  *time.Timer
 	over   bool
+
+	checkpoints checkpoints
 
 	sending sync.Mutex // one batch at a time, in order
 }
 
-func newRecorder(t *turn) *recorder { return &recorder{turn: t} }
+// newRecorder begins a recording. The turn's start is told after a while even if
+// the agent says nothing.
+func newRecorder(t *turn) *recorder {
+	r := &recorder{turn: t, sent: t.Started, due: time.Now().Add(emitEvery)}
+	r.timer = time.AfterFunc(emitEvery, r.flush)
+	return r
+}
 
 // now is Redis' clock, as far as this worker knows it.
 func (r *recorder) now() int64 {
@@ -40,6 +59,9 @@ func (r *recorder) record(e agent.Event) {
 	defer r.mu.Unlock()
 	if r.over {
 		return // an agent that emits after its end
+	}
+	if e.Type == agent.EventTitle {
+		r.title = agent.CleanTitle(e.Text)
 	}
 	r.remember(e)
 	r.send(sessionqueue.AgentEvent(r.turn.ID, e))
@@ -57,6 +79,14 @@ func (r *recorder) notice(text string) bool {
 	return true
 }
 
+// steered records a message that the agent has taken into its turn.
+func (r *recorder) steered(m session.Message) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.made = append(r.made, r.userEntry(m, r.now()))
+	r.send(sessionqueue.Event{Type: sessionqueue.EventSteered, Turn: r.turn.ID, Messages: []string{m.ID}})
+}
+
 // send queues an event; adjacent pieces of text become one.
 func (r *recorder) send(e sessionqueue.Event) {
 	if n := len(r.unsent); n > 0 && isText(e) && r.unsent[n-1].Type == e.Type {
@@ -64,8 +94,14 @@ func (r *recorder) send(e sessionqueue.Event) {
 	} else {
 		r.unsent = append(r.unsent, e)
 	}
-	if r.timer == nil {
-		r.timer = time.AfterFunc(emitEvery, r.flush)
+	now := time.Now()
+	at := r.sent.Add(emitEvery)
+	if first := now.Add(emitFirst); at.Before(first) {
+		at = first
+	}
+	if r.due.IsZero() || at.Before(r.due) {
+		r.due = at
+		r.timer.Reset(at.Sub(now))
 	}
 }
 
@@ -83,101 +119,42 @@ func (r *recorder) flush() {
 		r.mu.Unlock()
 		return
 	}
-	events := r.unsent
-	r.unsent, r.timer = nil, nil
+	events, title := r.unsent, r.title
+	r.unsent, r.title, r.due, r.sent = nil, "", time.Time{}, time.Now()
 	r.mu.Unlock()
-	r.emit(events)
+	r.emit(events, title)
 }
 
 // emit sends a batch. Events are a courtesy to whoever watches: one that cannot
 // be sent does not end the turn.
-func (r *recorder) emit(events []sessionqueue.Event) {
-	if err := r.turn.hold.Emit(r.turn.hold.Lease().Context(), events); err != nil {
+func (r *recorder) emit(events []sessionqueue.Event, title string) {
+	ctx := r.turn.hold.Lease().Context()
+	if err := r.turn.hold.Emit(ctx, events); err != nil {
 		r.turn.log.Warn("events were not sent", "events", len(events), "error", err)
+	}
+	if title == "" {
+		return
+	}
+	if err := r.turn.hold.Title(ctx, title); err != nil {
+		r.turn.log.Warn("the title was not stored", "error", err)
 	}
 }
 
 // stop ends the recording and sends the rest, except a last piece of text, which
-// the turn's end repeats anyway.
+// the turn's end repeats anyway. A checkpoint that is under way is waited for.
 func (r *recorder) stop() {
 	r.mu.Lock()
 	r.over = true
-	if r.timer != nil {
-		r.timer.Stop()
-	}
+	r.timer.Stop()
 	r.mu.Unlock()
+	r.stopCheckpoints()
 	r.sending.Lock() // a batch that is under way
 	defer r.sending.Unlock()
 	r.mu.Lock()
-	rest := r.unsent
-	r.unsent = nil
+	rest, title := r.unsent, r.title
+	r.unsent, r.title = nil, ""
 	r.mu.Unlock()
 	if len(rest) > 1 || len(rest) == 1 && rest[0].Type != string(agent.EventText) {
-		r.emit(rest)
+		r.emit(rest, title)
 	}
-}
-
-// remember makes transcript entries of events.
-func (r *recorder) remember(e agent.Event) {
-	last := len(r.made) - 1
-	switch e.Type {
-	case agent.EventText:
-		if last >= 0 && r.made[last].Role == session.RoleAssistant {
-			r.made[last].Text += e.Text
-			return
-		}
-		r.made = append(r.made, session.Entry{Role: session.RoleAssistant, Text: e.Text, Turn: r.turn.ID, At: r.now()})
-	case agent.EventToolStart:
-		r.made = append(r.made, session.Entry{
-			Role: session.RoleTool, Turn: r.turn.ID, At: r.now(),
-			Tool: &session.ToolUse{Name: e.Name, CallID: e.CallID, Input: e.Input},
-		})
-	case agent.EventToolEnd:
-		for i := last; i >= 0; i-- {
-			if tool := r.made[i].Tool; tool != nil && tool.CallID == e.CallID && tool.Output == nil && tool.Error == "" {
-				tool.Output, tool.Error = e.Output, e.Error
-				return
-			}
-		}
-	}
-}
-
-// reply is the result's text, or else the text after the last tool.
-func (r *recorder) reply(result agent.Result) string {
-	if result.Text != "" {
-		return result.Text
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if n := len(r.made); n > 0 && r.made[n-1].Role == session.RoleAssistant {
-		return r.made[n-1].Text
-	}
-	return ""
-}
-
-// entries are what the turn adds to the transcript: the user's words, then what
-// the agent did.
-func (r *recorder) entries(result agent.Result, interrupted bool) []session.Entry {
-	reply := r.reply(result)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	t := r.turn
-	all := make([]session.Entry, 0, len(r.made)+2)
-	all = append(all, session.Entry{
-		Role: session.RoleUser, Text: t.Message.Text, Message: t.Message.ID, Meta: t.Message.Meta, Attachments: t.Message.Attachments,
-		Turn: t.ID, At: t.StartedAt.UnixMilli(),
-	})
-	all = append(all, r.made...)
-	last := len(all) - 1
-	switch {
-	case result.Text == "":
-	case all[last].Role == session.RoleAssistant:
-		all[last].Text = reply
-	default:
-		all = append(all, session.Entry{Role: session.RoleAssistant, Text: reply, Turn: t.ID, At: r.now()})
-	}
-	if interrupted {
-		all[len(all)-1].Interrupted = true
-	}
-	return all
 }

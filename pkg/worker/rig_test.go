@@ -241,7 +241,7 @@ func (r *rig) events(key string) (all []sq.Event) {
 	entries, err := r.rdb.XRange(context.WithoutCancel(r.ctx), rediskey.For(key).Events(), "-", "+").Result()
 	must(r, err)
 	for _, m := range entries {
-		for _, field := range []string{"e", "n"} {
+		for _, field := range []string{"s", "e"} {
 			text, ok := m.Values[field].(string)
 			if !ok {
 				continue

@@ -114,6 +114,7 @@ func (s *served) drain(reason error) {
 	s.drained = reason
 	if s.turn != nil {
 		s.turn.cancel(reason)
+		s.turn.recorder.checkpoint() // the agent may need its whole grace, or more
 	}
 }
 

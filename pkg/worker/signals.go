@@ -10,7 +10,10 @@ func (w *Worker) listen(ready func()) {
 			switch {
 			case runs:
 				s.ask(fence, sig.Asked)
-			case sig.Token != "" && s.hold.Token() == sig.Token:
+			case sig.Token == "" || s.hold.Token() != sig.Token:
+			case sig.Steer:
+				s.steer(sig.Fence)
+			default:
 				s.ask(sig.Fence, sig.Asked)
 			}
 		}

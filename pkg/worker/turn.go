@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"turnstile/pkg/agent"
+	"turnstile/pkg/resume"
+	"turnstile/pkg/session"
 	"turnstile/pkg/sessionqueue"
 )
 
@@ -27,6 +29,8 @@ type turn struct {
 	hold     *sessionqueue.Hold
 	log      *slog.Logger
 	recorder *recorder
+	steering *steering // nil where the agent takes no steers
+	told     int       // how many dropped messages the agent was told of
 
 	ctx    context.Context // the agent's
 	cancel context.CancelCauseFunc
@@ -37,6 +41,9 @@ func newTurn(s *served) *turn {
 	t.log = s.log.With("turn", t.ID, "fence", t.Fence)
 	t.ctx, t.cancel = turnContext(s.hold.Lease())
 	t.recorder = newRecorder(t)
+	if s.w.steerable {
+		t.steering = newSteering(t)
+	}
 	s.begin(t)
 	return t
 }
@@ -45,28 +52,57 @@ func newTurn(s *served) *turn {
 // is to be given up even if more messages wait.
 func (t *turn) run(release func() bool) (more bool, err error) {
 	defer t.cancel(errOver)
-	if end, early := t.early(); early {
+	defer t.steering.stop()
+	end, early, err := t.early()
+	if early || err != nil {
 		t.recorder.stop()
+		if err != nil {
+			return false, err
+		}
 		return t.finish(end, release)
 	}
 	result, err := t.runAgent()
+	t.steering.stop()
 	t.recorder.stop()
 	return t.settle(result, err, release)
 }
 
-// early finds messages that are not to be run at all.
-func (t *turn) early() (sessionqueue.End, bool) {
-	if t.Err != nil {
-		return sessionqueue.End{Status: sessionqueue.StatusFailed, Error: t.Err.Error()}, true
+// early finds messages that are not to be run at all. Where the turn has others
+// they are put aside, and it goes on without them.
+func (t *turn) early() (end sessionqueue.End, all bool, err error) {
+	messages := t.Messages()
+	left := len(messages)
+	for _, m := range messages {
+		verdict, bad := t.verdict(m)
+		switch {
+		case !bad:
+		case left == 1:
+			return verdict, true, nil
+		default:
+			if err := t.hold.Dismiss(t.hold.Lease().Context(), m, verdict.Status, verdict.Error); err != nil {
+				return verdict, false, err
+			}
+			left--
+		}
 	}
-	limit := time.Duration(t.Message.ExpiresIn)
+	if left < len(messages) {
+		t.Turn = t.hold.Turn()
+	}
+	return sessionqueue.End{}, false, nil
+}
+
+func (t *turn) verdict(m sessionqueue.Taken) (end sessionqueue.End, bad bool) {
+	if m.Err != nil {
+		return sessionqueue.End{Status: sessionqueue.StatusFailed, Error: m.Err.Error()}, true
+	}
+	limit := time.Duration(m.Message.ExpiresIn)
 	if most := t.served.w.opts.MessageMaxAge; most > 0 && (limit == 0 || most < limit) {
 		limit = most
 	}
-	if limit > 0 && t.Age > limit {
+	if limit > 0 && m.Age > limit {
 		return sessionqueue.End{
 			Status: sessionqueue.StatusExpired,
-			Error:  fmt.Sprintf("expired: it waited %s, at most %s was allowed", t.Age.Round(time.Millisecond), limit),
+			Error:  fmt.Sprintf("expired: it waited %s, at most %s was allowed", m.Age.Round(time.Millisecond), limit),
 		}, true
 	}
 	return sessionqueue.End{}, false
@@ -77,18 +113,27 @@ func (t *turn) early() (sessionqueue.End, bool) {
 func (t *turn) runAgent() (result agent.Result, err error) {
 	in := agent.Turn{
 		Session: t.Session, SessionID: t.SessionID, ID: t.ID, Fence: t.Fence,
-		Messages:    []agent.Message{{ID: t.Message.ID, Text: t.Message.Text, Meta: t.Message.Meta, Attachments: t.Message.Attachments}},
-		Redelivered: t.Redelivered > 0, Attempt: t.Attempt,
+		Messages:    make([]agent.Message, 0, 1),
+		Redelivered: t.Redelivered > 0, Attempt: t.Attempt, Steers: t.steering.channel(),
 	}
-	if !t.served.w.queue.Config().Immediate {
-		if in.History, err = t.hold.History(t.hold.Lease().Context()); err != nil {
+	for _, m := range t.Messages() {
+		in.Messages = append(in.Messages, agentMessage(m.Message))
+	}
+	immediate := t.served.w.queue.Config().Immediate
+	if !immediate || t.wasCut() {
+		if err := t.recall(&in); err != nil {
 			return result, agent.Retryable(err)
 		}
+	}
+	if !immediate {
 		if err := t.mayStart(); err != nil {
 			return result, err
 		}
 		if err := t.hold.Promote(t.hold.Lease().Context()); err != nil {
 			return result, err
+		}
+		if t.hold.SteerWaits() {
+			t.steering.wake()
 		}
 	}
 	if err := t.mayStart(); err != nil {
@@ -105,6 +150,40 @@ func (t *turn) runAgent() (result agent.Result, err error) {
 		}
 	}()
 	return t.served.w.agent.Run(agent.WithLease(t.ctx, t.hold.Lease()), in, t.recorder.record)
+}
+
+func agentMessage(m session.Message) agent.Message {
+	return agent.Message{ID: m.ID, Text: m.Text, Meta: m.Meta, Attachments: m.Attachments}
+}
+
+// wasCut reports whether there is more to tell the agent than the message.
+func (t *turn) wasCut() bool {
+	return t.Resume != "" || t.Redelivered > 0 || len(t.Dropped) > 0
+}
+
+// recall gives the agent what came before: the transcript, what an earlier run of
+// this message had done when it was cut off, and a note about it.
+func (t *turn) recall(in *agent.Turn) error {
+	past, err := t.hold.Past(t.hold.Lease().Context())
+	if err != nil {
+		return err
+	}
+	in.History = past.Entries
+	if past.Partial != nil {
+		in.History = append(in.History, past.Partial.Entries...)
+		t.recorder.goOn(past.Partial.Entries)
+	}
+	in.Note = resume.Note(resume.Facts{
+		Record:    resume.Record{Pending: t.Resume != "", Reason: t.Resume, Age: t.ResumeAge, MarkedAt: t.StartedAt.Add(-t.ResumeAge)},
+		Freshness: t.served.w.opts.ResumeFreshness,
+		History:   in.History,
+		Dropped:   past.Dropped,
+	})
+	t.told = len(t.Dropped)
+	if t.wasCut() {
+		t.log.Info("turn goes on from where it was cut off", "message", t.Message.ID, "reason", t.Resume, "entries", len(t.recorder.made))
+	}
+	return nil
 }
 
 // mayStart answers why no agent is to be started any more, or nil. The lease is
@@ -138,9 +217,11 @@ func (t *turn) settle(result agent.Result, err error, release func() bool) (more
 		return t.giveBack(drainError{reasonLease}, release)
 	case errors.Is(cause, sessionqueue.ErrStopAsked), errors.Is(err, sessionqueue.ErrStopAsked):
 		return t.stopped(release)
-	case errors.Is(cause, sessionqueue.ErrInterruptAsked):
+	case errors.Is(cause, sessionqueue.ErrInterruptAsked), errors.Is(err, sessionqueue.ErrInterruptAsked):
 		return t.interrupted(release)
-	case errors.Is(cause, errDrain):
+	case errors.Is(cause, sessionqueue.ErrRollbackAsked), errors.Is(err, sessionqueue.ErrRollbackAsked):
+		return t.rolledBack(release)
+	case errors.Is(cause, errDrain), errors.Is(err, sessionqueue.ErrDraining):
 		return t.giveBack(cause, release)
 	case errors.Is(cause, errTimeout):
 		return t.failed(cause, release)
@@ -151,7 +232,10 @@ func (t *turn) settle(result agent.Result, err error, release func() bool) (more
 }
 
 func (t *turn) finish(end sessionqueue.End, release func() bool) (more bool, err error) {
-	end.Release = release()
+	end.Release, end.Untaken = release(), t.steering.untaken()
+	if end.Status == sessionqueue.StatusDone {
+		end.Told = t.told
+	}
 	t.log.Debug("turn ended", "status", end.Status, "message", t.Message.ID, "error", end.Error)
 	return t.hold.Finish(t.hold.Lease().Context(), end)
 }
@@ -172,11 +256,18 @@ func (t *turn) interrupted(release func() bool) (bool, error) {
 	}, release)
 }
 
+func (t *turn) rolledBack(release func() bool) (bool, error) {
+	return t.finish(sessionqueue.End{
+		Status: sessionqueue.StatusInterrupted, Error: "rolled back by a newer message", Rollback: true,
+	}, release)
+}
+
+// giveBack is the end of a turn that was cut off: what it did goes with it.
 func (t *turn) giveBack(cause error, release func() bool) (bool, error) {
 	var d drainError
 	errors.As(cause, &d)
 	t.log.Info("turn given back", "message", t.Message.ID, "reason", d.reason)
-	return t.orAsked(t.hold.Requeue(t.hold.Lease().Context(), string(d.reason)), release)
+	return t.orAsked(t.hold.Requeue(t.hold.Lease().Context(), string(d.reason), t.recorder.soFar()...), release)
 }
 
 func (t *turn) retry(err error, release func() bool) (bool, error) {
@@ -193,6 +284,8 @@ func (t *turn) orAsked(err error, release func() bool) (bool, error) {
 		return t.stopped(release)
 	case errors.Is(err, sessionqueue.ErrInterruptAsked):
 		return t.interrupted(release)
+	case errors.Is(err, sessionqueue.ErrRollbackAsked):
+		return t.rolledBack(release)
 	}
 	return false, err
 }

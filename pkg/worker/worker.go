@@ -37,6 +37,7 @@ type Worker struct {
 	sessions map[*served]struct{}
 
 	maintenance *maintenance
+	steerable   bool // the agent takes messages into a running turn
 }
 
 // New checks the options; it does not connect.
@@ -59,6 +60,9 @@ func New(rdb redis.UniversalClient, a agent.Agent, opts Options) (*Worker, error
 		sessions: map[*served]struct{}{},
 	}
 	w.others.ask = queue.OthersWait
+	if s, ok := a.(agent.Steerable); ok {
+		w.steerable = s.Steerable()
+	}
 	w.ctx, w.cancel = context.WithCancel(context.Background())
 	return w, nil
 }

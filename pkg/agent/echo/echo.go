@@ -1,6 +1,7 @@
 // Package echo is an agent without a model, for demos, tests and benchmarks. It
-// replies with what it was told: the reply to "hello" is "echo: hello". A note
-// and several messages come in the form of agent.Turn.Text.
+// replies with what it was told: the reply to "hello" is "echo: hello". Several
+// messages are joined by blank lines; a note becomes a thought, which is shown
+// and not kept.
 //
 // Directives at the beginning of a message, separated by blanks, make it behave
 // like a real agent. They are carried out in their order, before the reply, and
@@ -52,6 +53,10 @@ func (*Agent) Steerable() bool { return true }
 
 // Run carries out the directives and replies.
 func (*Agent) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)) (agent.Result, error) {
+	if turn.Note != "" {
+		emit(agent.Event{Type: agent.EventThought, Text: turn.Note})
+		turn.Note = ""
+	}
 	plain := true
 	for i := range turn.Messages {
 		if isDirective(turn.Messages[i].Text) {

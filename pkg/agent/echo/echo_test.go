@@ -57,12 +57,17 @@ func TestReply(t *testing.T) {
 	}
 }
 
-func TestNoteIsEchoed(t *testing.T) {
+func TestNoteIsAThought(t *testing.T) {
 	t.Parallel()
 	turn := agent.Turn{Note: "[System note: x]", Messages: []agent.Message{{Text: "stream=3 hi"}}}
-	result, err := New().Run(t.Context(), turn, func(agent.Event) {})
-	if want := "echo: [System note: x]\n\nhi"; err != nil || result.Text != want {
-		t.Errorf("got %q, %v; want %q", result.Text, err, want)
+	var thoughts string
+	result, err := New().Run(t.Context(), turn, func(e agent.Event) {
+		if e.Type == agent.EventThought {
+			thoughts += e.Text
+		}
+	})
+	if err != nil || result.Text != "echo: hi" || thoughts != turn.Note {
+		t.Errorf("got %q and the thought %q, %v", result.Text, thoughts, err)
 	}
 	if turn.Messages[0].Text != "stream=3 hi" {
 		t.Error("the caller's turn was changed")

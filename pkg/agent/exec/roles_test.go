@@ -56,7 +56,7 @@ func treeRole(args []string) int {
 	if len(args) > 0 && args[0] == "exit" {
 		return 0
 	}
-	select {}
+	return forever()
 }
 
 func deaf() {
@@ -107,7 +107,15 @@ func branchRole(args []string) int {
 	}
 	fmt.Println(os.Getpid())
 	_ = os.Stdout.Close()
-	select {}
+	return forever()
+}
+
+// forever waits to be killed. An empty select would be a deadlock that the runtime
+// ends by itself.
+func forever() int {
+	for {
+		time.Sleep(time.Hour)
+	}
 }
 
 // steersRole is a jsonl agent that does what args say, one after the other: a

@@ -1,16 +1,18 @@
--- claim: the sentinel, and the next message with it.
+-- claim: the sentinel, and the next message with it, or several that are
+-- collected into one turn.
 --
--- ARGV[2] token, new for every claim    ARGV[8] cap of follow-ups
--- ARGV[3] sentinel's TTL, ms            ARGV[9] interruptions that suspend
--- ARGV[4] worker                        ARGV[10] a fresh session id
--- ARGV[5] phase to begin with           ARGV[11] cap of the event stream
--- ARGV[6] prefix of turn ids            ARGV[12] retention, seconds
--- ARGV[7] busy mode of this worker
+-- ARGV[2] token, new for every claim    ARGV[9] interruptions that suspend
+-- ARGV[3] sentinel's TTL, ms            ARGV[10] a fresh session id
+-- ARGV[4] worker                        ARGV[11] cap of the event stream
+-- ARGV[5] phase to begin with           ARGV[12] retention, seconds
+-- ARGV[6] prefix of turn ids            ARGV[13] drop policy of this worker
+-- ARGV[7] busy mode of this worker      ARGV[14] its quiet window, ms
+-- ARGV[8] its cap of follow-ups         ARGV[15] '1': a crash suspends
 --
--- Answers {'turn', now, fence, session id, entries written so far, reset reason,
--- reason of the resume mark, {id, msg, age ms, redeliveries}}; or
--- {'held', ms left}, {'paused'}, {'wait', until ms}, {'empty'}. Under its own
--- token it repeats its answer.
+-- Answers {'turn', now, fence, session id, entries written so far, ids that were
+-- dropped (JSON), {{id, msg, age ms, redeliveries} ...}, reset reason, reason of
+-- the resume mark, its age in ms}; or {'held', ms left}, {'paused'}, {'wait',
+-- until ms}, {'empty'}. Under its own token it repeats its answer.
 --
 -- It begins with SET: a full Redis starts no new turn.
 
@@ -18,38 +20,45 @@ local token, ttl, phase, prefix = ARGV[2], tonumber(ARGV[3]), ARGV[5], ARGV[6]
 local now = now_ms()
 
 local r = call('HMGET', run, 'token', 'fence', 'phase', 'ids', 'stop', 'interrupt', 'sid', 'entries',
-  'hold', 'reset', 'resume', 'done', 'rotated')
-local rec = call('HMGET', record, 'session_id', 'fence', 'created_at')
+  'hold', 'reset', 'resume', 'done', 'rotated', 'rollback', 'seq')
+local rec = call('HMGET', record, 'session_id', 'fence', 'created_at', 'dropped')
 local fence, sid, entries, hold = r[2], rec[1], tonumber(r[8]) or 0, r[9]
 
 local owner = call('GET', sentinel)
 if owner == token and r[1] == token then
-  return {'turn', now, tonumber(fence), r[7], entries, r[10] or '', r[11] or '', taken(cjson.decode(r[4])[1], now)}
+  local at = tonumber(call('HGET', resume, 'marked_at')) or now
+  return {'turn', now, tonumber(fence), r[7], entries, rec[4] or '', taken(r[4], now), r[10] or '', r[11] or '', now - at}
 end
 if owner then return {'held', call('PTTL', sentinel)} end
 
 -- In most claims there is none of these.
-local special = call('EXISTS', paused, active, scheduled, retry, resume, followups) > 0
+local special = call('EXISTS', paused, active, scheduled, retry, resume, followups, partial) > 0
 local dead = r[3] == 'starting' or r[3] == 'running'
 if special and call('EXISTS', paused) == 1 then return {'paused'} end
 
 -- How a dead owner's turn ends: redelivered, unless somebody had asked for its
--- end, or its message was there too often when a worker died.
-local mark, suspended, interruptions = '', false, 0
-if special then
-  local m = call('HMGET', resume, 'reason', 'interruptions', 'suspended')
-  mark, interruptions, suspended = m[1] or '', tonumber(m[2]) or 0, m[3] == '1'
-end
-local crashed = r[3] == 'running'
+-- end, or its message was there too often when a worker died. A turn that a drain
+-- had marked before its worker died was counted then.
+local m, interruptions, suspended, crashed = {}, 0, false, false
+if special then m = call('HMGET', resume, 'reason', 'interruptions', 'suspended', 'marked_at', 'fence', 'pending') end
+local mark, marked_at = m[6] == '1' and m[1] or '', tonumber(m[4]) or now
+if m[6] == '1' and mark == '' then mark = 'restart_timeout' end
+interruptions, suspended = tonumber(m[2]) or 0, m[3] == '1'
 local verdict = false -- {archive or complete, status, error}
+local limit, counted = tonumber(ARGV[9]), suspended
 if dead and r[5] == fence then
-  verdict, crashed = {'archive', 'stopped', 'stopped by user'}, false
+  verdict = {'archive', 'stopped', 'stopped by user'}
+elseif dead and r[14] == fence then
+  verdict = {'archive', 'interrupted', 'rolled back by a newer message'}
 elseif dead and r[6] == fence then
-  verdict, crashed = {'complete', 'interrupted', 'interrupted by a newer message'}, false
-elseif crashed then
-  interruptions = interruptions + 1
-  if interruptions >= tonumber(ARGV[9]) then
-    verdict, suspended = {'archive', 'failed', 'given up: its worker died in ' .. interruptions .. ' turns in a row'}, true
+  verdict = {'complete', 'interrupted', 'interrupted by a newer message'}
+elseif r[3] == 'running' and m[5] ~= fence then
+  crashed, interruptions = true, interruptions + 1
+  if interruptions >= limit then
+    verdict = {'archive', 'failed', 'given up: its worker died in ' .. interruptions .. ' turns in a row'}
+    suspended, counted = true, true
+  elseif ARGV[15] == '1' then
+    suspended = true
   end
 end
 
@@ -66,24 +75,40 @@ for _, id in ipairs(left) do
     return {'wait', math.min(tonumber(score) * 1000, now + 1000)}
   end
   local msg, unique = load(id)
+  local died = ours[id] and (tonumber(call('HGET', task .. id, 'deaths')) or 0) + 1 or 0
+  local ends = verdict
+  -- Before its agent has started a turn is not interrupted, but it may still be
+  -- what kills the workers.
+  if not ends and r[3] == 'starting' and died >= limit then
+    ends = {'archive', 'failed', 'given up: its worker died ' .. died .. ' times'}
+  end
   if not msg then
     lost[#lost + 1] = id
-  elseif verdict and ours[id] then
-    ending[#ending + 1] = {id, msg, unique}
+  elseif ends and ours[id] then
+    ending[#ending + 1] = {id, msg, unique, ends}
   else
-    back[#back + 1] = id
+    back[#back + 1] = {id, died}
   end
+end
+local kept = {} -- what an interrupted turn had done
+if #ending > 0 and verdict and verdict[1] == 'complete' then
+  local ok, p = try(cjson.decode, call('GET', partial) or '')
+  if ok and type(p) == 'table' and p.fence == tonumber(fence) then kept = p.entries end
 end
 
 local due = special and due_tasks(now) or {}
-local h, gone = false, 0
+local h, gone, wait = false, 0, false
 if #back > 0 then
-  local t = call('HMGET', task .. back[#back], 'msg', 'seen', 'redelivered')
-  h = {back[#back], t[1], t[2], (tonumber(t[3]) or 0) + 1}
+  h = look_at(back[#back][1])
+  h[4], h[5] = (tonumber(h[4]) or 0) + 1, false
 else
   h, gone = head(due)
 end
-local wait = h and held(h[1], hold, now)
+local group = {}
+if h then
+  group, wait = gather(h, gone, now)
+  wait = held(h[1], hold, now) or wait
+end
 if #left == 0 and #due == 0 and not dead and (wait or not h and gone == 0) then
   wait = wait or next_at(hold, now)
   if wait then return {'wait', wait} end
@@ -94,22 +119,28 @@ if #left > 0 or #due > 0 then -- the keys of what follows, before the first writ
   call('ZCARD', completed)
   call('LLEN', pending)
 end
-if special then call('HLEN', followups) end
-call('ZCARD', lease)
 
 if not call('SET', sentinel, token, 'NX', 'PX', ARGV[3]) then return {'held', ttl} end
 
+-- A turn that died before it could say that it had started is announced now.
+if dead and string.match(r[15] or '', '^%d+') ~= fence then
+  local named = {}
+  for id in pairs(ours) do named[#named + 1] = quote(own_id(prefix, id)) end
+  pcall('XADD', events, 'MAXLEN', '~', ARGV[11], '*', 'e', '{"type":"turn_started","session_id":"' .. (r[7] or '') ..
+    '","turn":"' .. prefix .. fence .. '","fence":' .. fence .. ',"messages":[' .. table.concat(named, ',') .. ']}')
+end
 for _, id in ipairs(lost) do call('LREM', active, 0, id) end
 for _, e in ipairs(ending) do
-  local id, seconds, keep = e[1], math.floor(now / 1000), tonumber(ARGV[12])
-  local outcome = '{"type":"turn_ended","status":"' .. verdict[2] .. '","session_id":"' .. r[7] .. '","turn":"' .. prefix .. fence ..
-    '","fence":' .. fence .. ',"messages":[' .. quote(own_id(prefix, id)) .. '],"error":"' .. verdict[3] .. '"}'
+  local id, seconds, keep, ends = e[1], math.floor(now / 1000), tonumber(ARGV[12]), e[4]
+  local outcome = '{"type":"turn_ended","status":"' .. ends[2] .. '","session_id":"' .. r[7] .. '","turn":"' .. prefix .. fence ..
+    '","fence":' .. fence .. ',"messages":[' .. quote(own_id(prefix, id)) .. '],"error":"' .. ends[3] .. '"}'
   call('LREM', active, 0, id)
-  if verdict[1] == 'archive' then
-    archive(id, e[2], e[3], verdict[3], outcome, now)
+  if ends[1] == 'archive' then
+    archive(id, e[2], e[3], ends[3], outcome, now)
   else
-    if keep > 0 then
-      call('HSET', task .. id, 'state', 'completed', 'result', outcome, 'msg', with_completion(e[2], keep, seconds))
+    if keep > 0 then -- 12 retention, 13 completed_at
+      call('HSET', task .. id, 'state', 'completed', 'result', outcome,
+        'msg', e[2] .. '\96' .. varint(keep) .. '\104' .. varint(seconds))
       call('ZADD', completed, int(seconds + keep), id)
     else
       call('DEL', task .. id)
@@ -117,26 +148,33 @@ for _, e in ipairs(ending) do
     if e[3] then call('DEL', e[3]) end
     add(processed, processed_day, 1)
   end
-  call('HDEL', followups, own_id(prefix, id))
+  pcall('HDEL', followups, own_id(prefix, id))
   pcall('XADD', events, 'MAXLEN', '~', ARGV[11], '*', 'e', outcome)
 end
-for _, id in ipairs(back) do
+for _, e in ipairs(kept) do
+  if type(e) == 'string' and tonumber(pcall('RPUSH', transcript .. r[7], e)) then entries = entries + 1 end
+end
+for _, b in ipairs(back) do
   call('LMOVE', active, pending, 'LEFT', 'RIGHT')
-  call('HSET', task .. id, 'state', 'pending')
-  call('HINCRBY', task .. id, 'redelivered', 1)
+  call('HSET', task .. b[1], 'state', 'pending')
+  call('HINCRBY', task .. b[1], 'redelivered', 1)
+  call('HDEL', task .. b[1], 'quiet')
+  if b[2] > 0 then call('HSET', task .. b[1], 'deaths', b[2]) end
+  pcall('HDEL', followups, own_id(prefix, b[1])) -- of one that was steered in
 end
 if #left > 0 then call('DEL', lease) end
+if verdict then call('DEL', partial) end
 add(processed, processed_day, tonumber(r[12]) or 0)
 if crashed then
-  mark = 'crash'
-  call('HSET', resume, 'pending', '1', 'reason', mark, 'marked_at', int(now), 'interruptions', interruptions)
+  mark, marked_at = 'crash', now
+  call('HSET', resume, 'pending', '1', 'reason', mark, 'marked_at', int(now), 'fence', fence, 'interruptions', interruptions)
 end
 forward(due, now)
 
 if not h or wait then
-  skip(gone)
+  for _ = 1, gone do call('RPOP', pending) end
   call('DEL', sentinel)
-  call('HSET', run, 'token', '', 'phase', 'idle', 'done', '0')
+  call('HSET', run, 'token', '', 'phase', 'idle', 'done', '0', 'entries', int(entries))
   if suspended then call('HSET', resume, 'suspended', '1') end
   local at = wait or next_at(hold, now)
   if at then return {'wait', at} end
@@ -144,23 +182,27 @@ if not h or wait then
 end
 
 -- A suspended session begins anew: another transcript, the same queue and lock.
+-- Where a crash alone suspended it, its interruptions are still counted: the
+-- message may be what kills the workers.
 local reset = ''
 if suspended then
   sid, reset, mark = false, 'suspended', ''
-  call('DEL', resume)
+  call('DEL', resume, partial)
+  if not counted then call('HSET', resume, 'interruptions', interruptions) end
 end
 if not sid then sid = ARGV[10] end
 if sid ~= r[7] then entries = 0 end
 
 fence = int(next_fence(math.max(tonumber(fence) or 0, tonumber(rec[2]) or 0), now))
-local ends = lease_end(now, ttl)
-local message = take(h, gone, now, ends)
-if special then call('HDEL', followups, own_id(prefix, h[1])) end
+local ids, told = take(group, gone, now, lease_end(now, ttl))
+if special then
+  for _, t in ipairs(group) do pcall('HDEL', followups, own_id(prefix, t[1])) end
+end
 -- A small hash is searched from its beginning: what finish uses comes first.
 -- What names a fence or an id (stop, interrupt, seq, hold) needs no clearing.
 call('HSET', run, 'token', token, 'fence', fence, 'entries', int(entries), 'done', '0',
-  'ids', '[' .. quote(h[1]) .. ']', 'phase', phase, 'sid', sid, 'started_at', int(now),
-  'worker', ARGV[4], 'mode', ARGV[7], 'cap', ARGV[8])
+  'ids', ids, 'phase', phase, 'sid', sid, 'started_at', int(now),
+  'worker', ARGV[4], 'mode', ARGV[7], 'cap', ARGV[8], 'drop', ARGV[13], 'debounce', ARGV[14])
 if (r[13] or '') ~= '' then call('HSET', run, 'rotated', '') end
 if (r[10] or '') ~= reset or (r[11] or '') ~= mark then call('HSET', run, 'reset', reset, 'resume', mark) end
 if rec[3] then
@@ -168,5 +210,4 @@ if rec[3] then
 else
   call('HSET', record, 'v', '1', 'session_id', sid, 'fence', fence, 'updated_at', int(now), 'created_at', int(now))
 end
-pcall('XADD', events, 'MAXLEN', '~', ARGV[11], '*', 'e', started(prefix, fence, sid, h[1]))
-return {'turn', now, tonumber(fence), sid, entries, reset, mark, message}
+return {'turn', now, tonumber(fence), sid, entries, rec[4] or '', told, reset, mark, now - marked_at}

@@ -1,21 +1,27 @@
 -- finish: a turn has ended. Its messages are acked or archived, its entries
 -- appended, its reply is announced; then the next message is taken under the
 -- same sentinel and a new fence, or the sentinel is released. All or nothing.
+-- The script that archives is this one with archive.lua before it: what is not
+-- defined costs nothing.
 --
--- ARGV[4] sentinel's TTL, ms            ARGV[12] TTL of a transcript, ms
--- ARGV[5] 'complete' or 'archive'       ARGV[13] '1': release, take no other
--- ARGV[6] the reason, if archived       ARGV[14] phase of the next turn
--- ARGV[7] retention, seconds            ARGV[15] prefix of turn ids
--- ARGV[8] outcome, JSON: the event      ARGV[16] '1': a finished turn, clears
---         and the tasks' result                  mark and interruptions
--- ARGV[9] cap of the event stream       ARGV[17] the turn's session id
--- ARGV[10] number of entries            ARGV[18] number of message ids, n
--- ARGV[11] cap of the transcript        ARGV[19] retention and completed_at, as
---                                                asynq's message has them
---                                       ARGV[20...] n task ids, then the entries
+-- ARGV[4] sentinel's TTL, ms            ARGV[14] phase of the next turn
+-- ARGV[5] 'complete' or 'archive'       ARGV[15] prefix of turn ids
+-- ARGV[6] the reason, if archived       ARGV[16] '1': a finished turn, clears
+-- ARGV[7] retention, seconds                     mark and interruptions
+-- ARGV[8] outcome, JSON: the event      ARGV[17] the turn's session id
+--         and the tasks' result         ARGV[18] retention and completed_at, as
+-- ARGV[9] cap of the event stream                asynq's message has them
+-- ARGV[10] number of entries            ARGV[19] the turn's start, JSON, if it was
+-- ARGV[11] cap of the transcript                 not announced yet, or ''
+-- ARGV[12] TTL of a transcript, ms      ARGV[20] number of dropped ids it was told
+-- ARGV[13] '1': release, take no other  ARGV[21] number of messages that end
+--                                       ARGV[22] number of steered messages that
+--                                                go back, for it did not take them
+--                                       ARGV[23...] the ids of both, then entries
 --
--- Answers {'next', now, fence, message as in claim, entries so far, session id},
--- {'released', when it can be claimed again (ms, 0: never), now}, or {'lost'}.
+-- Answers {'next', now, fence, session id, entries so far, ids that were dropped
+-- (JSON), messages as in claim}, {'released', when it can be claimed again (ms,
+-- 0: never), now}, or {'lost'}.
 --
 -- Statistics are written every few turns and at the release; until then run
 -- counts them, and a dead owner's are written by the next claim.
@@ -27,32 +33,44 @@ if not owned() then
   if answer == 'released' then return {'released', next_at(r[5], now) or 0, now} end
   if answer == 'next' and r[1] == token and owns(sentinel, token) then
     local t = call('HMGET', run, 'ids', 'sid')
-    return {'next', now, tonumber(r[2]), taken(cjson.decode(t[1])[1], now), tonumber(r[3]) or 0, t[2]}
+    return {'next', now, tonumber(r[2]), t[2], tonumber(r[3]) or 0, call('HGET', record, 'dropped') or '', taken(t[1], now)}
   end
   return {'lost'}
 end
 
 local cap, prefix, seconds = ARGV[9], ARGV[15], math.floor(now / 1000)
-local nids, nentries, keep = tonumber(ARGV[18]), tonumber(ARGV[10]), tonumber(ARGV[7])
+local nids, nback, nentries, keep = tonumber(ARGV[21]), tonumber(ARGV[22]), tonumber(ARGV[10]), tonumber(ARGV[7])
 local complete = ARGV[5] == 'complete'
+local entry, last = 23 + nids + nback, 22 + nids + nback + nentries
 
 local acks = {}
-for i = 20, 19 + nids do
+for i = 23, 22 + nids do
   local msg, unique = load(ARGV[i])
   if msg then acks[#acks + 1] = {ARGV[i], msg, unique} end
 end
 
 -- In most turns there is none of these.
-local special = call('EXISTS', paused, scheduled, retry, followups, resume) > 0
+local special = call('EXISTS', paused, scheduled, retry, followups, resume, partial) > 0
 local due = special and due_tasks(now) or {}
-local h, gone = false, 0
-if ARGV[13] ~= '1' and not (special and call('EXISTS', paused) == 1) then
+local h, gone, group, dropped = false, 0, {}, ''
+if nback > 0 then
+  call('LLEN', pending)
+  if ARGV[13] ~= '1' and call('EXISTS', paused) == 0 then -- the first of them is the next
+    h = look_at(ARGV[23 + nids])
+    if not h[2] then h = false end
+    group[1] = h
+  end
+elseif ARGV[13] == '1' or special and call('EXISTS', paused) == 1 then
+  call('LLEN', pending)
+else
   h, gone = head(due)
-  if h and held(h[1], r[5], now) then h = false end
+  if h then
+    local wait
+    group, wait = gather(h, gone, now)
+    if wait or held(h[1], r[5], now) then h = false end
+  end
 end
-if special then call('HLEN', followups) end
-call('ZCARD', lease)
-if not h then call('LLEN', pending) end
+if special then dropped = call('HGET', record, 'dropped') or '' end
 
 -- The first writes free; those that a wrong type may still fail are undone.
 local bin, score = completed, int(seconds + keep)
@@ -69,9 +87,9 @@ for _, a in ipairs(acks) do
   end
 end
 local len = 0
-for i = 20 + nids, 19 + nids + nentries, 1000 do -- unpack has a limit
+for i = entry, last, 1000 do -- unpack has a limit
   if broken then break end
-  len = pcall('RPUSH', transcript, unpack(ARGV, i, math.min(i + 999, 19 + nids + nentries)))
+  len = pcall('RPUSH', transcript, unpack(ARGV, i, math.min(i + 999, last)))
   if type(len) == 'table' then broken = len end
 end
 if broken then
@@ -84,20 +102,38 @@ end
 
 for _, a in ipairs(done) do
   local id = a[1]
-  call('ZREM', lease, id)
-  if special then call('HDEL', followups, own_id(prefix, id)) end
+  pcall('ZREM', lease, id)
+  if special then pcall('HDEL', followups, own_id(prefix, id)) end
   if not complete then
     archive(id, a[2], a[3], ARGV[6], ARGV[8], now)
   else
     if keep > 0 then
-      call('HSET', task .. id, 'state', 'completed', 'result', ARGV[8], 'msg', a[2] .. ARGV[19])
+      call('HSET', task .. id, 'state', 'completed', 'result', ARGV[8], 'msg', a[2] .. ARGV[18])
     else
       call('DEL', task .. id)
     end
     if a[3] then call('DEL', a[3]) end
   end
 end
-if special and ARGV[16] == '1' then call('DEL', resume) end
+for i = 22 + nids + nback, 23 + nids, -1 do -- newest first: the oldest becomes the head
+  local id = ARGV[i]
+  if call('LREM', active, 1, id) == 1 and call('EXISTS', task .. id) == 1 then
+    call('RPUSH', pending, id)
+    call('HSET', task .. id, 'state', 'pending')
+    pcall('ZREM', lease, id)
+    pcall('HDEL', followups, own_id(prefix, id))
+  end
+end
+if special then
+  call('DEL', partial)
+  if ARGV[16] == '1' then call('DEL', resume) end
+  if ARGV[20] ~= '0' and dropped ~= '' then
+    local rest = cjson.decode(dropped)
+    for _ = 1, tonumber(ARGV[20]) do table.remove(rest, 1) end
+    dropped = #rest > 0 and cjson.encode(rest) or ''
+    call('HSET', record, 'dropped', dropped)
+  end
+end
 if len > tonumber(ARGV[11]) then call('LTRIM', transcript, -tonumber(ARGV[11]), -1) end
 if nentries > 0 and (len == nentries or not h) then call('PEXPIRE', transcript, ARGV[12]) end
 forward(due, now)
@@ -113,24 +149,29 @@ if not h or counted >= 10 then
   counted = 0
 end
 
+if ARGV[19] == '' then
+  pcall('XADD', events, 'MAXLEN', '~', cap, '*', 'e', ARGV[8])
+else
+  pcall('XADD', events, 'MAXLEN', '~', cap, '*', 's', ARGV[19], 'e', ARGV[8])
+end
+
 if not h then
-  skip(gone)
+  for _ = 1, gone do call('RPOP', pending) end
   call('DEL', sentinel)
   if special and call('EXISTS', pending) == 0 then call('DEL', followups) end
   call('HSET', run, 'token', '', 'phase', 'idle', 'last', token .. ' ' .. fence .. ' released',
     'sid', sid, 'entries', int(entries), 'done', '0')
   pcall('HSET', record, 'updated_at', int(now))
-  pcall('XADD', events, 'MAXLEN', '~', cap, '*', 'e', ARGV[8])
   return {'released', next_at(r[5], now) or 0, now}
 end
 
 local following = int(next_fence(fence, now))
-local ends = lease_end(now, tonumber(ARGV[4]))
-local message = take(h, gone, now, ends)
-if special then call('HDEL', followups, own_id(prefix, h[1])) end
-call('HSET', run, 'fence', following, 'entries', int(entries), 'done', int(counted), 'ids', '[' .. quote(h[1]) .. ']',
+local ids, told = take(group, gone, now, lease_end(now, tonumber(ARGV[4])))
+if special then
+  for _, t in ipairs(group) do pcall('HDEL', followups, own_id(prefix, t[1])) end
+end
+call('HSET', run, 'fence', following, 'entries', int(entries), 'done', int(counted), 'ids', ids,
   'last', token .. ' ' .. fence .. ' next', 'started_at', int(now))
 if ARGV[14] ~= 'running' then call('HSET', run, 'phase', ARGV[14]) end
 if rotated then call('HSET', run, 'sid', sid, 'rotated', '') end
-pcall('XADD', events, 'MAXLEN', '~', cap, '*', 'e', ARGV[8], 'n', started(prefix, following, sid, h[1]))
-return {'next', now, tonumber(following), message, entries, sid}
+return {'next', now, tonumber(following), sid, entries, dropped, told}

@@ -8,5 +8,5 @@
 if call('EXISTS', sentinel, pending, active, scheduled, retry, completed, archived) > 0 then return 0 end
 local updated = tonumber(call('HGET', record, 'updated_at') or call('HGET', record, 'created_at') or 0)
 if now_ms() - updated < tonumber(ARGV[2]) then return 0 end
-call('DEL', run, record, followups, resume, events, transcript)
+call('DEL', run, record, followups, resume, events, transcript, partial)
 return 1

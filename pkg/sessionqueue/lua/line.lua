@@ -31,52 +31,78 @@ local function forward(due, now)
   end
 end
 
--- first_due(due): the first of them that still exists.
-local function first_due(due)
-  for _, t in ipairs(due) do
-    if t[5] then return t[1] end
-  end
-  return false
+-- look_at(id): a task as {id, msg, seen, redelivered, quiet}; msg is false if the
+-- task is gone.
+local function look_at(id)
+  local t = call('HMGET', task .. id, 'msg', 'seen', 'redelivered', 'quiet')
+  return {id, t[1], t[2], t[3], t[4]}
 end
 
--- head(due): the head of the line once due is forwarded, with its task as
--- {id, msg, seen, redelivered}; and how many ids without a task stand before it.
--- False: the line is empty.
+-- head(due): the head of the line once due is forwarded; and how many ids without
+-- a task stand before it. False: the line is empty.
 local function head(due)
   local gone = 0
   while true do
-    local id = call('LINDEX', pending, -1 - gone) or first_due(due)
-    if not id then return false, gone end
-    local t = call('HMGET', task .. id, 'msg', 'seen', 'redelivered')
-    if t[1] then return {id, t[1], t[2], t[3]}, gone end
-    if gone >= call('LLEN', pending) then return false, gone end
+    local id = call('LINDEX', pending, -1 - gone)
+    if not id then
+      for _, t in ipairs(due) do
+        if t[5] then return look_at(t[1]), gone end
+      end
+      return false, gone
+    end
+    local h = look_at(id)
+    if h[2] then return h, gone end
     gone = gone + 1
   end
 end
 
--- skip(gone): ids without a task leave the line.
-local function skip(gone)
-  for _ = 1, gone do call('RPOP', pending) end
-end
-
--- take(h, gone, now, ends): the head of the line becomes active. Answers what
--- the worker is told of it: {id, msg, age in ms, redeliveries}.
-local function take(h, gone, now, ends)
-  skip(gone)
-  call('RPOPLPUSH', pending, active)
-  if h[3] then
-    call('HSET', task .. h[1], 'state', 'active')
-  else
-    h[3] = now
-    call('HSET', task .. h[1], 'state', 'active', 'seen', int(now))
+-- gather(h, gone, now): the messages that one turn takes: the head of the line,
+-- and behind one that is to be collected those next to it that are as well. And
+-- until when (ms) they wait for more, or false. A task's quiet is "ms cap": the
+-- end of its own quiet window, and with how many the wait is over.
+local function gather(h, gone, now)
+  if not h[5] then return {h}, false end
+  local till, cap = string.match(h[5], '^(%d+) (%d+)$')
+  till, cap = tonumber(till) or 0, tonumber(cap) or 1
+  local group, behind = {h}, call('LRANGE', pending, -cap - gone, -2 - gone) -- newest first
+  for i = #behind, 1, -1 do
+    local t = look_at(behind[i])
+    if not t[2] or not t[5] then break end
+    group[#group + 1] = t
+    till = math.max(till, tonumber(string.match(t[5], '^%d+')) or 0)
   end
-  call('ZADD', lease, ends, h[1])
-  return {h[1], h[2], now - tonumber(h[3]), tonumber(h[4]) or 0}
+  if #group >= cap or till <= now then till = false end
+  return group, till
 end
 
--- taken(id, now): the same for a message that was taken before, of which the
+-- take(group, gone, now, ends): the group leaves the line and becomes active.
+-- Answers its ids, as JSON, and what the worker is told of it: for each {id, msg,
+-- age in ms, redeliveries}.
+local function take(group, gone, now, ends)
+  for _ = 1, gone do call('RPOP', pending) end -- ids without a task
+  local told, ids = {}, ''
+  for i, h in ipairs(group) do
+    call('RPOPLPUSH', pending, active)
+    if h[3] then
+      call('HSET', task .. h[1], 'state', 'active')
+    else
+      h[3] = now
+      call('HSET', task .. h[1], 'state', 'active', 'seen', int(now))
+    end
+    pcall('ZADD', lease, ends, h[1])
+    told[i] = {h[1], h[2], now - tonumber(h[3]), tonumber(h[4]) or 0}
+    ids = ids .. (i > 1 and ',' or '') .. quote(h[1])
+  end
+  return '[' .. ids .. ']', told
+end
+
+-- taken(ids, now): the same for messages that were taken before, of which the
 -- worker has not heard.
-local function taken(id, now)
-  local t = call('HMGET', task .. id, 'msg', 'seen', 'redelivered')
-  return {id, t[1], now - (tonumber(t[2]) or now), tonumber(t[3]) or 0}
+local function taken(ids, now)
+  local told = {}
+  for i, id in ipairs(cjson.decode(ids)) do
+    local h = look_at(id)
+    told[i] = {id, h[2], now - (tonumber(h[3]) or now), tonumber(h[4]) or 0}
+  end
+  return told
 end

@@ -20,11 +20,3 @@ local function answered()
   if last and string.sub(last, 1, #mine) == mine then return string.sub(last, #mine + 1) end
   return false
 end
-
--- asked(): 'stop' or 'interrupt' where somebody has asked for this turn's end.
-local function asked()
-  local a = call('HMGET', run, 'stop', 'interrupt')
-  if a[1] == fence then return 'stop' end
-  if a[2] == fence then return 'interrupt' end
-  return ''
-end

@@ -2,10 +2,13 @@
 --
 -- ARGV[4] sentinel's TTL, ms
 --
--- Answers {'ok'}, {'refused', 'stop'} or {'lost'}.
+-- Answers {'ok', 1 if a message waits that is to be steered in}, {'refused',
+-- 'stop', 'rollback', 'interrupt' or 'drain'} or {'lost'}.
 
 if not owned() then return {'lost'} end
-if asked() == 'stop' then return {'refused', 'stop'} end
+local asking, steer = asked()
+if asking ~= '' then return {'refused', asking} end
+if call('HGET', run, 'nostart') == fence then return {'refused', 'drain'} end
 call('PEXPIRE', sentinel, ARGV[4])
 call('HSET', run, 'phase', 'running')
-return {'ok'}
+return {'ok', steer and 1 or 0}

@@ -3,15 +3,15 @@
 --
 -- ARGV[4] sentinel's TTL, ms
 --
--- Answers {'ok', fence, what is asked of that fence, messages waiting} or {'lost'}.
+-- Answers {'ok', fence, what is asked of that fence, messages waiting, 1 if one of
+-- them is to be steered in} or {'lost'}.
 
 if r[1] ~= token or not owns(sentinel, token) then return {'lost'} end
 local now, ids = now_ms(), cjson.decode(call('HGET', run, 'ids'))
 local ends, waiting = lease_end(now, tonumber(ARGV[4])), call('LLEN', pending)
-call('ZCARD', lease)
 fence = r[2]
-local asking = asked()
+local asking, steer = asked()
 
 call('PEXPIRE', sentinel, ARGV[4])
-for _, id in ipairs(ids) do call('ZADD', lease, 'XX', ends, id) end
-return {'ok', tonumber(fence), asking, waiting}
+for _, id in ipairs(ids) do pcall('ZADD', lease, 'XX', ends, id) end
+return {'ok', tonumber(fence), asking, waiting, steer and 1 or 0}

@@ -7,11 +7,16 @@
 -- ARGV[7] the error, if an attempt was spent
 -- ARGV[8] event, JSON
 -- ARGV[9] cap of the event stream
--- ARGV[10...] task ids, oldest first
+-- ARGV[10] the turn's start, JSON, if it was not announced yet, or ''
+-- ARGV[11] what it has done, JSON: the partial; '': nothing new
+-- ARGV[12] its TTL, ms
+-- ARGV[13] why a running turn was cut off, for the resume mark; '': it was not
+-- ARGV[14] interruptions in a row that suspend the session
+-- ARGV[15...] task ids, oldest first
 --
 -- Answers {'released', when it can be claimed again (ms, 0: never), now},
--- {'asked', 'stop' or 'interrupt'} (end the turn so instead; nothing is
--- written), or {'lost'}.
+-- {'asked', 'stop', 'rollback' or 'interrupt'} (end the turn so instead; nothing
+-- is written), or {'lost'}.
 
 local now, hold = now_ms(), r[5]
 if not owned() then
@@ -22,32 +27,47 @@ local asking = asked()
 if asking ~= '' then return {'asked', asking} end
 
 local back = {}
-for i = #ARGV, 10, -1 do -- newest first, so that the oldest ends up as the head
+for i = #ARGV, 15, -1 do -- newest first, so that the oldest ends up as the head
   local msg = call('HGET', task .. ARGV[i], 'msg')
   if msg then back[#back + 1] = {ARGV[i], msg} end
 end
+local cut = ARGV[13] ~= '' and call('HGET', run, 'phase') == 'running'
+local m = call('HMGET', resume, 'suspended', 'interruptions', 'fence')
+if m[1] == '1' or m[3] == fence then cut = false end -- it is marked already
 call('LLEN', active)
 call('LLEN', pending)
-call('ZCARD', lease)
 
 call('DEL', sentinel)
 for _, b in ipairs(back) do
   local id = b[1]
   if call('LREM', active, 1, id) == 1 then
-    call('ZREM', lease, id)
+    pcall('ZREM', lease, id)
     call('RPUSH', pending, id)
+    call('HDEL', task .. id, 'quiet')
+    pcall('HDEL', followups, own_id(ARGV[4], id)) -- of one that was steered in
     if ARGV[6] == '' then
       call('HSET', task .. id, 'state', 'pending')
       call('HINCRBY', task .. id, 'redelivered', 1)
-    else
+    else -- 6 retried
       call('HSET', task .. id, 'state', 'pending',
         'msg', with_error(b[2], ARGV[7], math.floor(now / 1000)) .. '\48' .. varint(tonumber(ARGV[6])))
     end
   end
 end
+if ARGV[11] ~= '' then call('SET', partial, ARGV[11], 'PX', ARGV[12]) end
+if cut then
+  local interruptions = (tonumber(m[2]) or 0) + 1
+  call('HSET', resume, 'pending', '1', 'reason', ARGV[13], 'marked_at', int(now), 'fence', fence,
+    'interruptions', interruptions)
+  if interruptions >= tonumber(ARGV[14]) then call('HSET', resume, 'suspended', '1') end
+end
 if tonumber(ARGV[5]) > 0 and #back > 0 then hold = int(now + tonumber(ARGV[5])) .. ' ' .. back[#back][1] end
 add(processed, processed_day, tonumber(r[4]) or 0)
 if r[6] and r[6] ~= '' then call('HSET', run, 'sid', r[6], 'entries', '0', 'rotated', '') end
 call('HSET', run, 'token', '', 'phase', 'idle', 'last', token .. ' ' .. fence .. ' released', 'hold', hold or '', 'done', '0')
-pcall('XADD', events, 'MAXLEN', '~', ARGV[9], '*', 'e', ARGV[8])
+if ARGV[10] == '' then
+  pcall('XADD', events, 'MAXLEN', '~', ARGV[9], '*', 'e', ARGV[8])
+else
+  pcall('XADD', events, 'MAXLEN', '~', ARGV[9], '*', 's', ARGV[10], 'e', ARGV[8])
+end
 return {'released', next_at(hold, now) or 0, now}

@@ -1,9 +1,9 @@
 -- ring: the sender tells of a message that it has just enqueued, or finds again
 -- under its id. Safe to repeat.
 --
--- ARGV[2] task id                 ARGV[5] busy mode, or '' for the owner's
+-- ARGV[2] task id                 ARGV[5] busy mode, or '' for the session's
 -- ARGV[3] nonce of this sender    ARGV[6] prefix of task ids
--- ARGV[4] follow-up, JSON object
+-- ARGV[4] follow-up, JSON object  ARGV[7] cap of the event stream
 --
 -- Answers {now, status, n, 1 if the task is this sender's own}:
 --   'queued'     behind a turn; n = its position, the running turn counted
@@ -15,11 +15,11 @@
 -- Only the task that carries the sender's own nonce is ever removed.
 
 local id, nonce, prefix = ARGV[2], ARGV[3], ARGV[6]
-local now = now_ms()
+local now, own = now_ms(), own_id(prefix, id)
 
 local t = call('HMGET', task .. id, 'state', 'msg', 'seen', 'seq')
 local state = t[1]
-local told = call('HGET', followups, own_id(prefix, id))
+local told = call('HGET', followups, own)
 if told and string.sub(told, 1, 11) == '{"refused":' then
   -- An earlier sending's refusal: repeated to the same sender, forgotten for others.
   if not state and string.find(told, nonce, 1, true) then
@@ -30,63 +30,105 @@ if told and string.sub(told, 1, 11) == '{"refused":' then
 end
 if not state then return {now, 'gone', 0, 0} end
 local mine = string.find(t[2], nonce, 1, true) and 1 or 0
-local r = call('HMGET', run, 'token', 'worker', 'fence', 'phase', 'mode', 'cap', 'hold')
-local created = call('HGET', record, 'created_at')
+local r = call('HMGET', run, 'token', 'worker', 'fence', 'phase', 'mode', 'cap', 'hold', 'drop', 'debounce')
+local rec = call('HMGET', record, 'created_at', 'queue', 'dropped')
+local ok, set = try(cjson.decode, rec[2] or '{}') -- by /queue
+if not ok or type(set) ~= 'table' then set = {} end
 
--- born(): the session's record begins with its first message.
-local function born()
-  if not created then call('HSET', record, 'v', '1', 'created_at', int(now)) end
+-- seen(at): the session's record begins with its first message; a message has its
+-- place among others and its age from here on.
+local function seen(at)
+  if not rec[1] then call('HSET', record, 'v', '1', 'created_at', int(now)) end
+  if not t[4] then call('HSET', task .. id, 'seq', call('HINCRBY', record, 'seq', 1)) end
+  if not t[3] then call('HSET', task .. id, 'seen', int(at)) end
 end
 
 if state == 'active' then return {now, 'running', 1, mine} end
 if state == 'completed' or state == 'archived' then return {now, state, 0, mine} end
 if state ~= 'pending' then
   local at = tonumber(call('ZSCORE', state == 'retry' and retry or scheduled, id) or 0) * 1000
-  if not t[4] then
-    born()
-    call('HSET', task .. id, 'seq', call('HINCRBY', record, 'seq', 1), 'seen', int(math.max(at, now)))
-  end
+  seen(math.max(at, now))
   return {now, 'scheduled', at, mine}
 end
 
 local owner = call('GET', sentinel)
 local waiting = call('LLEN', pending)
-born()
-if not t[3] then call('HSET', task .. id, 'seen', int(now)) end
-if not owner or owner ~= r[1] then
-  return {now, 'idle', next_at(r[7], now) or now, mine}
-end
+local busy = owner and owner == r[1]
+local mode = ARGV[5]
+if mode == '' then mode = set.mode or r[5] or 'queue' end
+local cap, drop = tonumber(set.cap or r[6]) or waiting, set.drop or r[8] or 'new'
+-- What is collected waits for more, also behind others that already wait for more.
+local collected = mode == 'collect' and not told and (busy or waiting > 1)
+local quiet = int(now + (tonumber(set.debounce_ms or r[9]) or 0)) .. ' ' .. int(math.max(cap, 1))
 
-local mode = ARGV[5] ~= '' and ARGV[5] or r[5]
-local refusal = false
-if mine == 1 and not told then
+local refusal, drops = false, {}
+if busy and mine == 1 and not told then
   if mode == 'reject' then
     refusal = 'busy'
-  elseif waiting > (tonumber(r[6]) or waiting) then
+  elseif waiting > cap and drop == 'new' then
     refusal = 'full'
+  elseif waiting > cap then
+    local oldest = call('LRANGE', pending, -(waiting - cap) - 1, -1)
+    for i = #oldest, 1, -1 do
+      local old, e = oldest[i], call('HGET', followups, own_id(prefix, oldest[i]))
+      local first = e and (string.find(e, '"mode":"interrupt"', 1, true) or string.find(e, '"mode":"rollback"', 1, true))
+      if old ~= id and not first and #drops < waiting - cap then
+        local msg, unique = load(old)
+        if msg then drops[#drops + 1] = {old, msg, unique} end
+      end
+    end
+    call('ZCARD', archived)
   end
 end
+
+seen(now)
 if refusal then
   call('LREM', pending, 1, id)
   call('DEL', task .. id)
-  call('HSET', followups, own_id(prefix, id),
-    '{"refused":"' .. refusal .. '","nonce":"' .. nonce .. '","cap":' .. (tonumber(r[6]) or 0) .. '}')
+  call('HSET', followups, own, '{"refused":"' .. refusal .. '","nonce":"' .. nonce .. '","cap":' .. cap .. '}')
   -- Refusals are kept for senders whose answer got lost, not for ever.
   if call('HLEN', followups) > waiting + 64 then
     local all = call('HGETALL', followups)
     for i = 1, #all, 2 do
-      if all[i] ~= own_id(prefix, id) and string.sub(all[i + 1], 1, 11) == '{"refused":' then call('HDEL', followups, all[i]) end
+      if all[i] ~= own and string.sub(all[i + 1], 1, 11) == '{"refused":' then call('HDEL', followups, all[i]) end
     end
   end
-  return {now, refusal, tonumber(r[6]) or 0, mine}
+  return {now, refusal, cap, mine}
+end
+
+if collected then call('HSET', task .. id, 'quiet', quiet) end
+if not busy then return {now, 'idle', next_at(r[7], now) or now, mine} end
+
+local gone = {}
+for i, d in ipairs(drops) do
+  local why = 'dropped: more than ' .. cap .. ' messages were waiting'
+  local outcome = '{"type":"turn_ended","status":"dropped","messages":[' .. quote(own_id(prefix, d[1])) ..
+    '],"error":"' .. why .. '","reason":"' .. drop .. '"}'
+  call('LREM', pending, 1, d[1])
+  archive(d[1], d[2], d[3], why, outcome, now)
+  call('HDEL', followups, own_id(prefix, d[1]))
+  pcall('XADD', events, 'MAXLEN', '~', ARGV[7], '*', 'e', outcome)
+  gone[i] = d[1]
+end
+if drop == 'summarize' and #gone > 0 then
+  local ok, list = try(cjson.decode, rec[3] or '')
+  if not ok or type(list) ~= 'table' then list = {} end
+  for _, d in ipairs(gone) do list[#list + 1] = d end
+  call('HSET', record, 'dropped', cjson.encode(list))
+end
+waiting = waiting - #gone
+
+-- signal(kind): asks something of the turn that runs now, and of no other.
+local function signal(kind)
+  call('HSET', run, kind, r[3])
+  call('PUBLISH', 'turnstile:signal:' .. r[2], '{"kind":"' .. kind .. '","token":"' .. owner .. '","fence":' .. r[3] .. '}')
 end
 
 local position
-if mode == 'interrupt' and r[4] == 'running' and not told then
+if (mode == 'interrupt' or mode == 'rollback') and r[4] == 'running' and not told then
   call('LREM', pending, 1, id)
   call('RPUSH', pending, id)
-  call('HSET', run, 'interrupt', r[3])
-  call('PUBLISH', 'turnstile:signal:' .. r[2], '{"kind":"interrupt","token":"' .. owner .. '","fence":' .. r[3] .. '}')
+  signal(mode)
   position = 2
 elseif call('LINDEX', pending, 0) == id then
   position = waiting + 1
@@ -94,7 +136,10 @@ else
   position = waiting - (call('LPOS', pending, id) or 0) + 1
 end
 if not told then
-  call('HSET', followups, own_id(prefix, id),
-    '{"order":' .. position .. ',"arrived_at":' .. int(now) .. ',"state":"queued",' .. string.sub(ARGV[4], 2))
+  call('HSET', followups, own, '{"mode":"' .. mode .. '","order":' .. position .. ',"arrived_at":' .. int(now) ..
+    ',"state":"' .. (collected and 'collected' or 'queued') .. '",' .. string.sub(ARGV[4], 2))
+  if mode == 'steer' then signal('steer') end
+  pcall('XADD', events, 'MAXLEN', '~', ARGV[7], '*', 'e', '{"type":"queued","messages":[' .. quote(own) ..
+    '],"mode":"' .. mode .. '","position":' .. position .. '}')
 end
 return {now, 'queued', position, mine}

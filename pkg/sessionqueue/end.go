@@ -1,0 +1,177 @@
+package sessionqueue
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"turnstile/pkg/session"
+)
+
+// End is how a turn ended.
+type End struct {
+	Status  Status
+	Reply   string
+	Error   string          // why it did not end well
+	Entries []session.Entry // what goes into the transcript
+
+	// Rollback: the turn is taken back. Its messages are archived, although its
+	// status is StatusInterrupted.
+	Rollback bool
+
+	// Untaken are the ids of messages that Steer had answered and the agent has not
+	// taken: they are the next turns'.
+	Untaken []string
+
+	// Told is how many of Turn.Dropped the agent was told of.
+	Told int
+
+	// Release gives the sentinel up even if more messages wait.
+	Release bool
+}
+
+// archives reports whether the turn's message becomes a dead letter.
+func (e End) archives() bool {
+	return e.Status != StatusDone && (e.Status != StatusInterrupted || e.Rollback)
+}
+
+// Finish ends the turn: ack or archive, transcript, reply and statistics in one
+// script. Then either the next message is taken under the same sentinel and a
+// new fence (more is true, and Turn tells what), or the hold is over.
+func (h *Hold) Finish(ctx context.Context, end End) (more bool, err error) {
+	args, err := h.finishArgs(end)
+	if err != nil {
+		return false, err
+	}
+	sent := time.Now()
+	script, nkeys := finishScript, keysToProcessed
+	if end.archives() {
+		script, nkeys = failScript, allKeys
+	}
+	reply, err := h.end(ctx, "finish", script, nkeys, args...)
+	if err != nil {
+		return false, err
+	}
+	if reply.str(0) == "next" {
+		h.begin(sent, reply)
+		return true, nil
+	}
+	return false, h.released(ctx, reply)
+}
+
+func (h *Hold) finishArgs(end End) ([]any, error) {
+	c := h.consumer.cfg
+	turn := h.Turn()
+	ending, back := h.split(end.Untaken)
+	start, err := h.unannounced()
+	if err != nil {
+		return nil, err
+	}
+	end.Error = text(end.Error)
+	outcome, err := marshal(Event{
+		Type: EventTurnEnded, SessionID: turn.SessionID, Turn: turn.ID, Fence: turn.Fence, Messages: ids(ending),
+		Status: end.Status, Reply: end.Reply, Error: end.Error, DurationMS: time.Since(turn.Started).Milliseconds(),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("encode outcome: %w", err)
+	}
+	disposal, reason := "complete", end.Error
+	if end.archives() {
+		disposal = "archive"
+		if reason == "" {
+			reason = string(end.Status)
+		}
+	}
+	args := make([]any, 0, 20+len(h.part)+len(end.Entries))
+	args = append(args,
+		c.SentinelTTL.Milliseconds(), disposal, reason, int64(c.Retention/time.Second), outcome, c.EventsCap,
+		len(end.Entries), c.TranscriptCap, c.TranscriptTTL.Milliseconds(), flag(end.Release), h.consumer.phase(), h.prefix,
+		flag(end.Status == StatusDone), turn.SessionID, completion(c.Retention, turn), start, end.Told, len(ending), len(back))
+	for _, p := range append(ending, back...) {
+		args = append(args, p.taskID)
+	}
+	for _, e := range end.Entries {
+		entry, err := marshal(e)
+		if err != nil {
+			return nil, fmt.Errorf("encode entry: %w", err)
+		}
+		args = append(args, entry)
+	}
+	return args, nil
+}
+
+// Retry gives the turn back to the head of the line after a failure. It may be
+// taken again after wait. The error's text is kept with the message.
+func (h *Hold) Retry(ctx context.Context, cause error, wait time.Duration) error {
+	turn, why := h.Turn(), text(cause.Error())
+	e := Event{Type: EventTurnRetry, Error: why, Attempt: turn.Attempt, RetryInMS: wait.Milliseconds()}
+	return h.requeue(ctx, e, wait, fmt.Sprint(turn.Attempt), why, "")
+}
+
+// Requeue gives the turn back to the head of the line, to be taken again at
+// once, and spends no attempt: it was cut off, for the reason that its resume
+// mark then has. entries are what it has done so far.
+func (h *Hold) Requeue(ctx context.Context, reason string, entries ...session.Entry) error {
+	var partial string
+	if len(entries) > 0 {
+		var err error
+		if partial, err = h.partial(entries); err != nil {
+			return err
+		}
+	}
+	return h.requeue(ctx, Event{Type: EventTurnRequeued, Reason: reason}, 0, "", "", partial)
+}
+
+func (h *Hold) requeue(ctx context.Context, e Event, wait time.Duration, attempts, failure, partial string) error {
+	c, turn := h.consumer.cfg, h.Turn()
+	parts, _ := h.split(nil)
+	e.Turn, e.Fence, e.Messages = turn.ID, turn.Fence, ids(parts)
+	start, err := h.unannounced()
+	if err != nil {
+		return err
+	}
+	event, err := marshal(e)
+	if err != nil {
+		return fmt.Errorf("encode event: %w", err)
+	}
+	args := []any{h.prefix, wait.Milliseconds(), attempts, failure, event, c.EventsCap, start, partial, c.TranscriptTTL.Milliseconds(), e.Reason, c.StuckLimit}
+	for _, p := range parts {
+		args = append(args, p.taskID)
+	}
+	reply, err := h.end(ctx, "requeue", requeueScript, keysToProcessed, args...)
+	if err != nil {
+		return err
+	}
+	if reply.str(0) == "asked" {
+		return asked(reply.str(1))
+	}
+	return h.released(ctx, reply)
+}
+
+// released ends the hold and, where more can be claimed, now or later, tells the
+// workers. If that fails, reap and sweep find the session.
+func (h *Hold) released(ctx context.Context, reply answer) error {
+	h.lease.End()
+	at, now := reply.int(1), reply.int(2)
+	if at == 0 {
+		return nil
+	}
+	// The lease's own context has just ended.
+	ctx = context.WithoutCancel(ctx)
+	if err := wake(ctx, h.consumer.rdb, now, h.consumer.grace(), wakeUp{h.session, at}); err != nil {
+		return fmt.Errorf("released %s, but its waiting messages were not announced: %w", h.session, err)
+	}
+	return nil
+}
+
+// text is s as protobuf's strings have to be: an agent's stderr may hold any
+// bytes, and asynq could not read the task any more.
+func text(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
+
+func flag(b bool) string {
+	if b {
+		return "1"
+	}
+	return "0"
+}

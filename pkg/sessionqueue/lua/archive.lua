@@ -1,0 +1,32 @@
+-- Dead letters, for the scripts that make them, after session.lua.
+
+-- varint(n): n as protobuf writes it.
+local function varint(n)
+  local s = ''
+  while n >= 128 do
+    s = s .. string.char(n % 128 + 128)
+    n = math.floor(n / 128)
+  end
+  return s .. string.char(n)
+end
+
+-- with_error(msg, why, seconds): asynq's TaskMessage after a failure. Of a field
+-- that occurs twice the last counts, so a change is an append: 7 error_msg, 11
+-- last_failed_at.
+local function with_error(msg, why, seconds)
+  return msg .. '\58' .. varint(#why) .. why .. '\88' .. varint(seconds)
+end
+
+-- archive(id, msg, unique, why, outcome, now): a dead letter. That it was seen
+-- becomes that it arrived: so Run in asynqmon does not expire it again at once,
+-- and /resume knows its place among others.
+local function archive(id, msg, unique, why, outcome, now)
+  local seconds, seen = math.floor(now / 1000), call('HGET', task .. id, 'seen')
+  call('ZADD', archived, int(seconds), id)
+  call('HSET', task .. id, 'msg', with_error(msg, why, seconds), 'state', 'archived', 'result', outcome,
+    'arrived', seen or int(now))
+  call('HDEL', task .. id, 'pending_since', 'seen', 'redelivered', 'deaths', 'quiet')
+  if unique then call('DEL', unique) end
+  add(processed, processed_day, 1)
+  add(failed, failed_day, 1)
+end

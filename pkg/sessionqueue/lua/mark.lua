@@ -1,0 +1,27 @@
+-- mark: a drain's time is up, the turn is about to be cut off. One that runs is
+-- marked to be resumed, before it is interrupted; one that has no agent yet is
+-- kept from starting and needs no mark.
+--
+-- ARGV[4] sentinel's TTL, ms
+-- ARGV[5] reason
+-- ARGV[6] interruptions in a row that suspend the session
+--
+-- Answers {'marked'}, {'suspended'} (it was already), {'starting'} or {'lost'}.
+
+if not owned() then return {'lost'} end
+local now, phase = now_ms(), call('HGET', run, 'phase')
+local m = call('HMGET', resume, 'suspended', 'interruptions', 'fence')
+
+call('PEXPIRE', sentinel, ARGV[4])
+if phase ~= 'running' then
+  call('HSET', run, 'nostart', fence)
+  return {'starting'}
+end
+if m[1] == '1' then return {'suspended'} end
+if m[3] ~= fence then -- else a repetition
+  local interruptions = (tonumber(m[2]) or 0) + 1
+  call('HSET', resume, 'pending', '1', 'reason', ARGV[5], 'marked_at', int(now), 'fence', fence,
+    'interruptions', interruptions)
+  if interruptions >= tonumber(ARGV[6]) then call('HSET', resume, 'suspended', '1') end
+end
+return {'marked'}

@@ -1,0 +1,63 @@
+package sessionqueue
+
+import (
+	"context"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"turnstile/internal/rediskey"
+)
+
+// Renewal is what a renewal found.
+type Renewal struct {
+	Hold    *Hold
+	Err     error // wraps lockguard.ErrLost when the session is another's
+	Asked   error // ErrStopAsked, ErrInterruptAsked, ErrRollbackAsked or nil, of the turn with Fence
+	Fence   int64
+	Waiting int  // messages behind the turn
+	Steer   bool // one of them is to be steered into it
+}
+
+// Renew extends the sentinels of holds, in one round trip.
+func (c *Consumer) Renew(ctx context.Context, holds []*Hold) []Renewal {
+	sent := time.Now()
+	renewals := make([]Renewal, len(holds))
+	var owned []redis.Z
+	replies := c.pipeline(ctx, renewScript, len(holds), func(i int) ([]string, []any) {
+		h := holds[i]
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		return h.keys[:keysToLease], []any{rediskey.For(h.session).TaskPrefix(), h.token, h.turn.Fence, c.cfg.SentinelTTL.Milliseconds()}
+	})
+	for i, reply := range replies {
+		r := Renewal{Hold: holds[i], Err: reply.err}
+		switch {
+		case r.Err != nil:
+		case reply.str(0) == "lost":
+			if holds[i].lost(errLostToAnother) {
+				r.Err = errLostToAnother
+			}
+		default:
+			holds[i].lease.Extend(sent, c.cfg.SentinelTTL)
+			r.Fence, r.Asked, r.Waiting = reply.int(1), asked(reply.str(2)), int(reply.int(3))
+			r.Steer = reply.int(4) == 1
+			owned = append(owned, c.ownedUntil(holds[i]))
+		}
+		renewals[i] = r
+	}
+	// Reap follows the sentinels by itself; this is for a session that it does not
+	// know of. On an error the next renewal, or a sweep, puts it right.
+	if len(owned) > 0 {
+		_ = c.rdb.ZAddNX(ctx, rediskey.Owned, owned...).Err()
+	}
+	return renewals
+}
+
+// ownedUntil is when reap is to look after a hold: at its sentinel's end, by
+// Redis' clock as far as the worker knows it.
+func (c *Consumer) ownedUntil(h *Hold) redis.Z {
+	t := h.Turn()
+	end := t.StartedAt.Add(time.Since(t.Started) + c.cfg.SentinelTTL)
+	return redis.Z{Score: float64(end.UnixMilli()), Member: h.session}
+}
