@@ -1,8 +1,8 @@
 // Command memory measures what a worker keeps in memory: for a turn that runs,
 // for a session that is idle, and while it recovers what a dead worker left
-// behind; and what an idle session takes in Redis. It starts its own
-// redis-server, and runs each worker in a process of its own, this binary run
-// again, so that nothing of the sender is counted.
+// behind or what came due while there was none; and what an idle session takes
+// in Redis. It starts its own redis-server, and runs each worker in a process of
+// its own, this binary run again, so that nothing of the sender is counted.
 package main
 
 import (
@@ -19,9 +19,9 @@ import (
 var (
 	turns    = flag.Int("turns", 5000, "turns that run at once")
 	sessions = flag.Int("sessions", 100000, "sessions that are idle")
-	orphans  = flag.Int("orphans", 10000, "sessions of the worker that dies")
+	orphans  = flag.Int("orphans", 10000, "sessions of the worker that dies, and those that are overdue")
 	rate     = flag.Float64("rate", 250, "RECOVERY_RATE, sessions/s; the worker's default is 50")
-	only     = flag.String("only", "running,idle,unkept,orphans", "the parts to run, separated by commas")
+	only     = flag.String("only", "running,idle,unkept,orphans,due", "the parts to run, separated by commas")
 	heap     = flag.String("heapprofile", "", "write the worker's heap profile while the turns run")
 )
 
@@ -51,6 +51,7 @@ func run(ctx context.Context, srv *lab.Server, report *lab.Report) error {
 		{"idle", idle, lab.Quick(*sessions, *sessions/20)},
 		{"unkept", unkept, lab.Quick(*sessions/10, *sessions/50)},
 		{"orphans", orphaned, lab.Quick(*orphans, *orphans/10)},
+		{"due", overdue, lab.Quick(*orphans, *orphans/10)},
 	}
 	for _, part := range parts {
 		if !slices.Contains(strings.Split(*only, ","), part.name) {

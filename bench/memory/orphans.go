@@ -5,8 +5,16 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"turnstile/bench/internal/lab"
+	"turnstile/internal/rediskey"
+	"turnstile/pkg/session"
+	"turnstile/pkg/sessionqueue"
 )
+
+// recoveryTTL is the sentinels' TTL of the workers that recover.
+const recoveryTTL = 15 * time.Second
 
 // orphaned kills a worker in the middle of n turns, and watches another one that
 // takes them over.
@@ -14,8 +22,7 @@ func orphaned(ctx context.Context, srv *lab.Server, report *lab.Report, n int) e
 	if err := srv.Clear(ctx); err != nil {
 		return err
 	}
-	const ttl = 15 * time.Second
-	owner, err := start(ctx, srv, job{Slots: n, Retention: time.Hour, TTL: ttl, Rate: *rate, Park: true}, lab.Load{Sessions: 1})
+	owner, err := start(ctx, srv, job{Slots: n, Retention: time.Hour, TTL: recoveryTTL, Rate: *rate, Park: true}, lab.Load{Sessions: 1})
 	if err != nil {
 		return err
 	}
@@ -29,30 +36,57 @@ func orphaned(ctx context.Context, srv *lab.Server, report *lab.Report, n int) e
 	}); err != nil {
 		return err
 	}
-	next, err := start(ctx, srv, job{Slots: 50, Retention: time.Hour, TTL: ttl, Rate: *rate}, lab.Load{Sessions: 100, Each: 1})
+	w, err := startWatch(ctx, srv, n)
 	if err != nil {
 		return err
 	}
-	defer next.end()
-	before, err := next.settled()
-	if err != nil {
-		return err
-	}
+	defer w.next.end()
 	owner.child.Kill()
 	killed := time.Now()
 	lab.Progress("%d sessions are orphaned", n)
-
-	w := watch{next: next, from: before, want: int64(n)}
-	if err := lab.Until(ctx, "the recovery of all", 100*time.Millisecond, w.look); err != nil {
+	if err := w.report(ctx, report, "orphans"); err != nil {
 		return err
 	}
-	report.Reach(fmt.Sprintf("%d orphans at RECOVERY_RATE %.0f/s: pace", n, *rate), w.pace() <= 1.1**rate, fmt.Sprintf("<= %.0f/s", *rate), "%.0f/s", w.pace())
-	report.Add("  the first, the last was started again after", "%s, %s (TTL %s)", lab.Short(w.first.Sub(killed)), lab.Short(w.last.Sub(killed)), ttl)
-	report.Add("  agents at once", "%d of %d slots", w.running, 50)
-	report.Add("  worker's heap and stacks: before, at most", "%.1f MiB, %.1f MiB", before.Live/kib/kib, w.live/kib/kib)
-	report.Add("  worker's commands for each", "%.1f", float64(w.now.Commands-before.Commands)/float64(n))
+	report.Add("  the first, the last was started again after", "%s, %s (TTL %s)", lab.Short(w.first.Sub(killed)), lab.Short(w.last.Sub(killed)), recoveryTTL)
 	return nil
 }
+
+// overdue watches a worker that finds n sessions whose delayed messages have been
+// due for long.
+func overdue(ctx context.Context, srv *lab.Server, report *lab.Report, n int) error {
+	if err := srv.Clear(ctx); err != nil {
+		return err
+	}
+	w, err := startWatch(ctx, srv, n)
+	if err != nil {
+		return err
+	}
+	defer w.next.end()
+	rdb := w.next.rdb
+	client := sessionqueue.NewClient(rdb)
+	if err := lab.Parallel(n, func(i int) error {
+		_, err := client.Submit(ctx, late(i), session.Message{ID: "m", Text: "hello"}, sessionqueue.Delay(time.Hour))
+		return err
+	}); err != nil {
+		return err
+	}
+	// They were due a minute ago, as if there had been no worker until now.
+	if _, err := rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		due := time.Now().Add(-time.Minute)
+		for i := range n {
+			k, task := rediskey.For(late(i)), session.TaskID(late(i), "m")
+			p.ZAddXX(ctx, k.Scheduled(), redis.Z{Score: float64(due.Unix()), Member: task})
+			p.ZAddXX(ctx, rediskey.Due, redis.Z{Score: float64(due.UnixMilli()), Member: late(i)})
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	lab.Progress("%d sessions are overdue", n)
+	return w.report(ctx, report, "overdue sessions")
+}
+
+func late(i int) string { return fmt.Sprintf("late:%d", i) }
 
 // watch follows a recovery.
 type watch struct {
@@ -66,6 +100,32 @@ type watch struct {
 	tenthAt     int64
 	running     int
 	live        float64
+}
+
+// startWatch starts the worker that is to recover n sessions.
+func startWatch(ctx context.Context, srv *lab.Server, n int) (*watch, error) {
+	next, err := start(ctx, srv, job{Slots: 50, Retention: time.Hour, TTL: recoveryTTL, Rate: *rate}, lab.Load{Sessions: 100, Each: 1})
+	if err != nil {
+		return nil, err
+	}
+	before, err := next.settled()
+	if err != nil {
+		next.end()
+		return nil, err
+	}
+	return &watch{next: next, from: before, want: int64(n)}, nil
+}
+
+// report waits for the recovery of all, and tells of it.
+func (w *watch) report(ctx context.Context, report *lab.Report, what string) error {
+	if err := lab.Until(ctx, "the recovery of all", 100*time.Millisecond, w.look); err != nil {
+		return err
+	}
+	report.Reach(fmt.Sprintf("%d %s at RECOVERY_RATE %.0f/s: pace", w.want, what, *rate), w.pace() <= 1.1**rate, fmt.Sprintf("<= %.0f/s", *rate), "%.0f/s", w.pace())
+	report.Add("  agents at once", "%d of %d slots", w.running, 50)
+	report.Add("  worker's heap and stacks: before, at most", "%.1f MiB, %.1f MiB", w.from.Live/kib/kib, w.live/kib/kib)
+	report.Add("  worker's commands for each", "%.1f", float64(w.now.Commands-w.from.Commands)/float64(w.want))
+	return nil
 }
 
 func (w *watch) look() (done bool, err error) {

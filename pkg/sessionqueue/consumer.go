@@ -59,8 +59,9 @@ type Config struct {
 	// ArchiveTTL is how long dead letters are kept. Defaults to 90 days.
 	ArchiveTTL time.Duration
 
-	// RecoveryRate is how many sessions of dead owners are put back to work in a
-	// second, by all workers together. Defaults to 50.
+	// RecoveryRate is how many late sessions are put to work in a second, by all
+	// workers together: those of dead owners, those that became due while there was
+	// no worker, and those that nobody had announced. Defaults to 50.
 	RecoveryRate float64
 }
 

@@ -50,6 +50,14 @@ func queueWake(ctx context.Context, p redis.Pipeliner, now int64, grace time.Dur
 	}
 }
 
+// queueRecovery leaves late sessions to reap, which takes the one of the lowest
+// score first. One that it was to look after later is moved forward.
+func queueRecovery(ctx context.Context, p redis.Pipeliner, late ...redis.Z) {
+	if len(late) > 0 {
+		p.ZAddLT(ctx, rediskey.Owned, late...)
+	}
+}
+
 // dueMembers reads the members of an index whose time has come.
 func dueMembers(ctx context.Context, rdb redis.Scripter, index string, batch int) (now, next int64, members []string, scores map[string]string, err error) {
 	reply, err := run(ctx, rdb, indexDueScript, []string{index}, batch)

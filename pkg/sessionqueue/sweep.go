@@ -11,37 +11,42 @@ import (
 	"turnstile/internal/rediskey"
 )
 
-// Sweep looks at every session there is and wakes those that can be claimed and
+// Sweep looks at every session there is and finds those that can be claimed and
 // that no index knows of: their sender died half-way, a plain asynq.Client put a
-// task in, or somebody pressed Run or Resume in asynqmon. Only one worker does
-// so in an interval; the others' calls answer 0 at once. It answers how long to
-// wait before the next call.
-func (c *Consumer) Sweep(ctx context.Context, interval time.Duration) (woken int, pause time.Duration, err error) {
+// task in, or somebody pressed Run or Resume in asynqmon. A few it puts to work at
+// once; where they are many, the rest is left to Reap. Only one worker does so in
+// an interval; the others' calls answer 0 at once. It answers how many it found
+// and how long to wait before the next call.
+func (c *Consumer) Sweep(ctx context.Context, interval time.Duration) (found int, pause time.Duration, err error) {
 	if ok, err := c.turnOf(ctx, "sweep", interval); !ok {
 		left, pttlErr := c.rdb.PTTL(ctx, rediskey.Timer("sweep")).Result()
 		return 0, max(left, timerFloor), errors.Join(err, pttlErr)
 	}
-	seen := map[string]bool{}
+	now, err := c.rdb.Time(ctx).Result()
+	if err != nil {
+		return 0, interval, err
+	}
 	var failed error
 	visit := func(sessions []string) error {
-		var unseen []string
-		for _, s := range sessions {
-			if !seen[s] {
-				seen[s] = true
-				unseen = append(unseen, s)
-			}
-		}
-		n, err := c.sweep(ctx, unseen)
-		woken += n
+		n, err := c.sweep(ctx, now.UnixMilli(), sessions, max(c.burst()-found, 0))
+		found += n
 		failed = errors.Join(failed, err) // one broken session must not hide the others
 		return ctx.Err()
 	}
-	err = errors.Join(c.eachQueue(ctx, visit), c.eachSession(ctx, visit))
-	return woken, interval, errors.Join(failed, err)
+	visitUnknown := func(sessions []string) error {
+		sessions, err := c.absent(ctx, rediskey.Sessions, sessions)
+		failed = errors.Join(failed, err)
+		return visit(sessions)
+	}
+	// Every session once, give or take what a SCAN repeats: nothing is to be kept in
+	// memory of those that were seen.
+	err = errors.Join(c.eachSession(ctx, visit), c.eachQueue(ctx, visitUnknown))
+	return found, interval, errors.Join(failed, err)
 }
 
-func (c *Consumer) sweep(ctx context.Context, sessions []string) (woken int, err error) {
-	if sessions, err = c.unannounced(ctx, sessions); err != nil || len(sessions) == 0 {
+// sweep wakes up to budget of the sessions.
+func (c *Consumer) sweep(ctx context.Context, now int64, sessions []string, budget int) (found int, err error) {
+	if sessions, err = c.forgotten(ctx, now, sessions); err != nil || len(sessions) == 0 {
 		return 0, err
 	}
 	sessions, err = c.withTasks(ctx, sessions, rediskey.Session.Pending, rediskey.Session.Active, rediskey.Session.Scheduled, rediskey.Session.Retry)
@@ -52,21 +57,44 @@ func (c *Consumer) sweep(ctx context.Context, sessions []string) (woken int, err
 		for i, l := range c.look(ctx, sessions) {
 			s := sessions[i]
 			p.SAdd(ctx, rediskey.AllQueues, rediskey.Queue(s))
-			p.ZAddNX(ctx, rediskey.Sessions, redis.Z{Score: float64(l.now), Member: s})
+			p.ZAddNX(ctx, rediskey.Sessions, redis.Z{Score: float64(now), Member: s})
 			switch {
 			case l.err != nil:
 				err = errors.Join(err, fmt.Errorf("look at %s: %w", s, l.err))
-			case l.what == lookHeld || l.what == lookReady && l.n == 1:
-				// Reap's, which paces what it recovers.
-				p.ZAddNX(ctx, rediskey.Owned, redis.Z{Score: float64(l.now), Member: s})
+			case l.what == lookHeld:
+				p.ZAddNX(ctx, rediskey.Owned, redis.Z{Score: float64(now), Member: s})
+			case l.what == lookReady && l.n == 1: // a dead owner's
+				queueRecovery(ctx, p, redis.Z{Score: float64(now), Member: s})
 			case l.what == lookReady:
-				queueWake(ctx, p, l.now, c.grace(), wakeUp{session: s})
-				woken++
+				if found++; found <= budget {
+					queueWake(ctx, p, l.now, c.grace(), wakeUp{session: s})
+				} else {
+					queueRecovery(ctx, p, redis.Z{Score: float64(now), Member: s})
+				}
 			case l.what == lookWait:
 				queueWake(ctx, p, 0, 0, wakeUp{s, l.n})
 			}
 		}
 		return nil
 	})
-	return woken, errors.Join(err, pipeErr)
+	return found, errors.Join(err, pipeErr)
+}
+
+// forgotten keeps the sessions that wait neither for a worker nor for Reap.
+func (c *Consumer) forgotten(ctx context.Context, now int64, sessions []string) ([]string, error) {
+	rest, err := c.absent(ctx, rediskey.Ready, sessions)
+	if err != nil || len(rest) == 0 {
+		return nil, err
+	}
+	next, err := c.rdb.ZMScore(ctx, rediskey.Owned, rest...).Result()
+	if err != nil {
+		return nil, err
+	}
+	forgotten := rest[:0]
+	for i, s := range rest {
+		if next[i] == 0 || next[i] > float64(now) {
+			forgotten = append(forgotten, s)
+		}
+	}
+	return forgotten, nil
 }

@@ -180,8 +180,9 @@ func TestDue(t *testing.T) {
 	b.say("a")
 	b.pop()
 	b.rdb.Del(b.ctx, rediskey.Owned)
-	later := time.Now().Add(time.Hour).UnixMilli()
-	b.rdb.ZAdd(b.ctx, rediskey.Due, redis.Z{Score: 1, Member: key}, redis.Z{Score: float64(later), Member: "later"})
+	now := time.Now()
+	b.rdb.ZAdd(b.ctx, rediskey.Due, redis.Z{Score: float64(now.UnixMilli()), Member: key},
+		redis.Z{Score: float64(now.Add(time.Hour).UnixMilli()), Member: "later"})
 	pause, err := b.c.Due(b.ctx)
 	must(t, err)
 	if pause <= 0 || pause > time.Second {

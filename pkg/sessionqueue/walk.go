@@ -2,6 +2,7 @@ package sessionqueue
 
 import (
 	"context"
+	"slices"
 
 	"github.com/redis/go-redis/v9"
 
@@ -51,44 +52,61 @@ func (c *Consumer) each(ctx context.Context, visit func([]string) error, scan fu
 	}
 }
 
-// withTasks keeps the sessions that have any of the named keys.
-func (c *Consumer) withTasks(ctx context.Context, sessions []string, names ...func(rediskey.Session) string) ([]string, error) {
-	cmds := make([]*redis.IntCmd, len(sessions))
-	_, err := c.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		for i, s := range sessions {
-			k := rediskey.For(s)
-			present := make([]string, len(names))
-			for j, name := range names {
-				present[j] = name(k)
+// existsGroup is how many sessions one EXISTS asks for.
+const existsGroup = 50
+
+// withTasks keeps the sessions that have any of the named keys. Most have none,
+// so it asks for groups first. On a Cluster a command cannot: the keys of two
+// sessions are in two slots.
+func (c *Consumer) withTasks(ctx context.Context, sessions []string, names ...func(rediskey.Session) string) (found []string, err error) {
+	found = sessions
+	if _, single := c.rdb.(*redis.Client); single {
+		if found, err = c.groupsWith(ctx, found, existsGroup, names); err != nil {
+			return nil, err
+		}
+	}
+	return c.groupsWith(ctx, found, 1, names)
+}
+
+// groupsWith keeps the groups of sessions that have any of the named keys.
+func (c *Consumer) groupsWith(ctx context.Context, sessions []string, size int, names []func(rediskey.Session) string) (found []string, err error) {
+	groups := slices.Collect(slices.Chunk(sessions, size))
+	cmds := make([]*redis.IntCmd, len(groups))
+	_, err = c.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i, group := range groups {
+			keys := make([]string, 0, len(group)*len(names))
+			for _, s := range group {
+				k := rediskey.For(s)
+				for _, name := range names {
+					keys = append(keys, name(k))
+				}
 			}
-			cmds[i] = p.Exists(ctx, present...)
+			cmds[i] = p.Exists(ctx, keys...)
 		}
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	var found []string
 	for i, cmd := range cmds {
 		if cmd.Val() > 0 {
-			found = append(found, sessions[i])
+			found = append(found, groups[i]...)
 		}
 	}
 	return found, nil
 }
 
-// unannounced keeps the sessions that do not wait for a worker already.
-func (c *Consumer) unannounced(ctx context.Context, sessions []string) ([]string, error) {
+// absent keeps the sessions that are not in an index.
+func (c *Consumer) absent(ctx context.Context, index string, sessions []string) (rest []string, err error) {
 	if len(sessions) == 0 {
 		return nil, nil
 	}
-	queued, err := c.rdb.ZMScore(ctx, rediskey.Ready, sessions...).Result()
+	scores, err := c.rdb.ZMScore(ctx, index, sessions...).Result()
 	if err != nil {
 		return nil, err
 	}
-	rest := make([]string, 0, len(sessions))
 	for i, s := range sessions {
-		if queued[i] == 0 {
+		if scores[i] == 0 {
 			rest = append(rest, s)
 		}
 	}

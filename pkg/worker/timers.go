@@ -30,7 +30,7 @@ func (w *Worker) due(ctx context.Context) (time.Duration, error) { return w.queu
 func (w *Worker) reap(ctx context.Context) (time.Duration, error) {
 	n, next, err := w.queue.Reap(ctx)
 	if n > 0 {
-		w.log.Info("sessions of dead owners were put back to work", "sessions", n)
+		w.log.Info("late sessions were put to work", "sessions", n)
 	}
 	return next, err
 }
@@ -38,7 +38,7 @@ func (w *Worker) reap(ctx context.Context) (time.Duration, error) {
 func (w *Worker) sweep(ctx context.Context) (time.Duration, error) {
 	n, next, err := w.queue.Sweep(ctx, w.opts.SweepInterval)
 	if n > 0 {
-		w.log.Info("sessions that nobody had announced were put to work", "sessions", n)
+		w.log.Info("sessions were found that nobody had announced", "sessions", n)
 	}
 	return next, err
 }
