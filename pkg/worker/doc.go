@@ -11,5 +11,6 @@
 //	keeper.go     renews all sentinels of this worker
 //	signals.go    stop and interrupt from elsewhere
 //	drain.go      the worker's end
+//	progress.go   how far a drain is, for whoever waits for it
 //	timers.go     reap, due, sweep: finds work that nobody announced
 package worker

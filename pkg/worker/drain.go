@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"turnstile/pkg/sessionqueue"
@@ -38,7 +39,8 @@ func (e drainError) Unwrap() error { return errDrain }
 // DrainTimeout, then interrupts those that still run and puts their messages back
 // at the head of the line, where another worker takes them at once. It returns
 // when nothing of this worker is left. When ctx ends the rest of the wait is cut
-// short; the interrupts still take the agents' grace.
+// short; the interrupts still take the agents' grace. DrainProgress tells how far
+// it is, and so does the log.
 //
 // A second call waits for the first. Drain before Start is legal.
 func (w *Worker) Drain(ctx context.Context, reason Reason) {
@@ -46,6 +48,7 @@ func (w *Worker) Drain(ctx context.Context, reason Reason) {
 	first := !w.ended
 	w.ended = true
 	if first {
+		w.drain = drain{reason: reason, until: time.Now().Add(w.opts.DrainTimeout), ends: map[outcome]int{}}
 		close(w.draining)
 		if !w.started {
 			close(w.popping)
@@ -58,33 +61,42 @@ func (w *Worker) Drain(ctx context.Context, reason Reason) {
 		return
 	}
 	w.log.Info("draining", "reason", reason, "running", w.Running(), "timeout", w.opts.DrainTimeout)
-	quiet := make(chan struct{})
-	go func() {
-		defer close(quiet)
-		if w.maintenance != nil {
-			w.maintenance.stop() // takes its time: beside the turns, not behind them
-		}
-	}()
+	idle := make(chan struct{})
+	var beside sync.WaitGroup
+	beside.Go(func() { w.report(idle) })
+	if w.maintenance != nil {
+		beside.Go(w.maintenance.stop) // takes its time: beside the turns, not behind them
+	}
 	<-w.popping
 	for _, s := range w.snapshot() {
 		s.notify(reason.notice())
 	}
-	idle := make(chan struct{})
 	go func() {
 		w.served.Wait()
 		close(idle)
 	}()
-	select {
-	case <-idle:
-	case <-ctx.Done():
-	case <-time.After(w.opts.DrainTimeout):
-	}
+	w.await(ctx, idle)
 	w.cutOff(reason)
 	<-idle
-	<-quiet
+	beside.Wait()
 	w.cancel()
 	w.loops.Wait()
-	w.log.Info("drained")
+	w.log.Info("drained", "reason", reason, "finished", w.drain.ends[outcomeFinished],
+		"given_back", w.drain.ends[outcomeGivenBack], "lost", w.drain.ends[outcomeLost])
+}
+
+// await waits until no turn runs any more, the drain's time is over, or ctx ends.
+func (w *Worker) await(ctx context.Context, idle <-chan struct{}) {
+	over := time.NewTimer(w.DrainProgress().Left)
+	defer over.Stop()
+	select {
+	case <-idle:
+	case <-over.C:
+	case <-ctx.Done():
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.drain.until = time.Now()
 }
 
 // cutOff ends the turns that still run now. Each is marked to be resumed before

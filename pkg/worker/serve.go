@@ -25,10 +25,12 @@ type served struct {
 	fence   int64
 	drained error  // set by a drain whose time is up
 	notice  string // for the user, from when there was no turn to tell it in
+
+	outcome outcome // of the last turn; serve's own
 }
 
 func newServed(w *Worker, h *sessionqueue.Hold) *served {
-	s := &served{w: w, hold: h, log: w.log.With("session", h.Session())}
+	s := &served{w: w, hold: h, log: w.log.With("session", h.Session()), outcome: outcomeFinished}
 	w.mu.Lock()
 	w.sessions[s] = struct{}{}
 	w.mu.Unlock()
@@ -40,9 +42,7 @@ func newServed(w *Worker, h *sessionqueue.Hold) *served {
 // last turn's finish or requeue, or by not being renewed any more.
 func (s *served) serve() {
 	defer func() {
-		s.w.mu.Lock()
-		delete(s.w.sessions, s)
-		s.w.mu.Unlock()
+		s.w.leave(s)
 		s.hold.Lease().End()
 	}()
 	began := time.Now()
@@ -50,6 +50,9 @@ func (s *served) serve() {
 		t := newTurn(s)
 		more, err := t.run(func() bool { return s.hadItsShare(turns, began) })
 		s.end()
+		if err != nil {
+			s.outcome = outcomeLost
+		}
 		switch {
 		case errors.Is(err, lockguard.ErrLost):
 			t.log.Warn("the session was lost; what its turn did will be redelivered", "error", err)

@@ -267,7 +267,11 @@ func (t *turn) giveBack(cause error, release func() bool) (bool, error) {
 	var d drainError
 	errors.As(cause, &d)
 	t.log.Info("turn given back", "message", t.Message.ID, "reason", d.reason)
-	return t.orAsked(t.hold.Requeue(t.hold.Lease().Context(), string(d.reason), t.recorder.soFar()...), release)
+	err := t.hold.Requeue(t.hold.Lease().Context(), string(d.reason), t.recorder.soFar()...)
+	if err == nil {
+		t.served.outcome = outcomeGivenBack
+	}
+	return t.orAsked(err, release)
 }
 
 func (t *turn) retry(err error, release func() bool) (bool, error) {

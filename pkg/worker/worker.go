@@ -35,6 +35,8 @@ type Worker struct {
 	started  bool
 	ended    bool // draining has begun
 	sessions map[*served]struct{}
+	drain    drain
+	left     chan struct{} // during a drain: a session has ended
 
 	maintenance *maintenance
 	steerable   bool // the agent takes messages into a running turn
@@ -57,7 +59,7 @@ func New(rdb redis.UniversalClient, a agent.Agent, opts Options) (*Worker, error
 		opts: opts, agent: a, queue: queue, rdb: rdb, log: opts.Logger,
 		draining: make(chan struct{}), popping: make(chan struct{}),
 		slots:    make(chan struct{}, opts.Concurrency),
-		sessions: map[*served]struct{}{},
+		sessions: map[*served]struct{}{}, left: make(chan struct{}, 1),
 	}
 	w.others.ask = queue.OthersWait
 	if s, ok := a.(agent.Steerable); ok {
