@@ -81,6 +81,7 @@ func (w *Worker) Drain(ctx context.Context, reason Reason) {
 		s.drain(drainError{reason})
 	}
 	<-idle
+	w.warm.end()
 	<-quiet
 	w.cancel()
 	w.loops.Wait()

@@ -37,6 +37,7 @@ type Worker struct {
 	sessions map[*served]struct{}
 
 	maintenance *maintenance
+	warm        *warmAgents // nil: the agent keeps nothing
 }
 
 // New checks the options; it does not connect.
@@ -59,6 +60,7 @@ func New(rdb redis.UniversalClient, a agent.Agent, opts Options) (*Worker, error
 		sessions: map[*served]struct{}{},
 	}
 	w.others.ask = queue.OthersWait
+	w.warm = newWarmAgents(a, opts)
 	w.ctx, w.cancel = context.WithCancel(context.Background())
 	return w, nil
 }
