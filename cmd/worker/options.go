@@ -15,7 +15,7 @@ import (
 
 // options are the settings in the worker's own terms.
 func options(s config.Worker, log *slog.Logger) worker.Options {
-	return worker.Options{
+	o := worker.Options{
 		Queue: sessionqueue.Config{
 			SentinelTTL: s.SentinelTTL,
 			Line: followup.Settings{
@@ -40,6 +40,8 @@ func options(s config.Worker, log *slog.Logger) worker.Options {
 		ShareTurns:    s.TurnShare.Messages,
 		ShareTime:     s.TurnShare.Time,
 		MessageMaxAge: s.MessageMaxAge,
+		WarmAgents:    s.WarmAgents,
+		WarmTTL:       s.WarmTTL,
 
 		CheckpointInterval: s.CheckpointInterval,
 		ResumeFreshness:    s.ResumeFreshness,
@@ -47,6 +49,10 @@ func options(s config.Worker, log *slog.Logger) worker.Options {
 		Maintenance: true,
 		Logger:      log,
 	}
+	if o.WarmAgents == 0 {
+		o.WarmAgents = -1 // none: there 0 means the default
+	}
+	return o
 }
 
 // agentConfig is what the agent exec is told.

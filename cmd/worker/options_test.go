@@ -25,7 +25,7 @@ var other = map[string]string{
 	"TURNSTILE_TURN_SHARE": "13,14s", "TURNSTILE_MESSAGE_MAX_AGE": "15s", "TURNSTILE_TRANSCRIPT_CAP": "16",
 	"TURNSTILE_TRANSCRIPT_TTL": "17h", "TURNSTILE_SESSION_TTL": "18h", "TURNSTILE_EVENTS_CAP": "19",
 	"TURNSTILE_ARCHIVE_TTL": "20h", "TURNSTILE_HTTP_ADDR": "127.0.0.1:21", "TURNSTILE_HTTP_TOKEN": "t22",
-	"TURNSTILE_DASHBOARD_WRITE": "true", "TURNSTILE_STUCK_LIMIT": "21", "TURNSTILE_CRASH_POLICY": "suspend",
+	"TURNSTILE_DASHBOARD_WRITE": "true", "TURNSTILE_WARM_AGENTS": "25", "TURNSTILE_WARM_TTL": "26s", "TURNSTILE_STUCK_LIMIT": "21", "TURNSTILE_CRASH_POLICY": "suspend",
 	"TURNSTILE_COLLECT_WINDOW": "22s", "TURNSTILE_FOLLOWUP_DROP": "old", "TURNSTILE_CHECKPOINT_INTERVAL": "23s",
 	"TURNSTILE_RESUME_FRESHNESS": "24s",
 }
@@ -82,7 +82,7 @@ func TestOptions(t *testing.T) {
 		},
 		Concurrency: 3, AgentTimeout: 4 * time.Minute, DrainTimeout: 6 * time.Second, MaxAttempts: 8,
 		RetryBackoff: 9 * time.Second, SweepInterval: 12 * time.Second, ShareTurns: 13, ShareTime: 14 * time.Second,
-		MessageMaxAge: 15 * time.Second, CheckpointInterval: 23 * time.Second, ResumeFreshness: 24 * time.Second, Maintenance: true, Logger: log,
+		MessageMaxAge: 15 * time.Second, CheckpointInterval: 23 * time.Second, ResumeFreshness: 24 * time.Second, WarmAgents: 25, WarmTTL: 26 * time.Second, Maintenance: true, Logger: log,
 	}
 	got := options(s, log)
 	if !reflect.DeepEqual(got, want) {
@@ -103,6 +103,14 @@ func zero(t *testing.T, v reflect.Value, but ...string) {
 		if field.IsExported() && value.IsZero() && !slices.Contains(but, field.Name) {
 			t.Errorf("%s.%s is not set", v.Type(), field.Name)
 		}
+	}
+}
+
+// 0 is the worker's word for its default.
+func TestNoWarmAgents(t *testing.T) {
+	t.Parallel()
+	if o := options(load(t, map[string]string{"TURNSTILE_WARM_AGENTS": "0"}), nil); o.WarmAgents != -1 {
+		t.Errorf("%d warm agents", o.WarmAgents)
 	}
 }
 

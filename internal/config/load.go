@@ -42,6 +42,9 @@ func LoadWorker(environ []string, o Options) (Worker, error) {
 	vars, problems := load(&w, environ, o)
 	w.RedisURLSet = vars["REDIS_URL"] != ""
 	problems.judgeWorker(w, o)
+	if vars["TURNSTILE_WARM_AGENTS"] == "" {
+		w.WarmAgents = w.Concurrency
+	}
 	return w, problems.err()
 }
 

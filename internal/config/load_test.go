@@ -48,6 +48,7 @@ func TestWorkerDefaults(t *testing.T) {
 		RedisURL: "redis://127.0.0.1:6379/0", Concurrency: 10,
 		Agent: AgentEcho, AgentFormat: FormatText, AgentTimeout: 10 * time.Minute,
 		SentinelTTL: 15 * time.Second, DrainTimeout: time.Minute, InterruptGrace: 5 * time.Second,
+		WarmAgents: 10, WarmTTL: time.Hour,
 		MaxAttempts: 3, RetryBackoff: time.Second, Retention: time.Hour, BusyMode: session.ModeQueue, FollowupCap: 100,
 		FollowupDrop: followup.DropNew, CollectWindow: time.Second, CheckpointInterval: 15 * time.Second,
 		CrashPolicy: CrashResume, StuckLimit: 3, ResumeFreshness: time.Hour,
@@ -67,6 +68,7 @@ func TestWorkerEverythingSet(t *testing.T) {
 		"REDIS_URL": "redis-cluster://a,b", "TURNSTILE_CONCURRENCY": "3",
 		"TURNSTILE_AGENT": "exec", "TURNSTILE_AGENT_COMMAND": `sh -c 'cat; echo "$X"'`, "TURNSTILE_AGENT_ENV": "A, B_*,",
 		"TURNSTILE_AGENT_FORMAT": "jsonl", "TURNSTILE_AGENT_TIMEOUT": "1h",
+		"TURNSTILE_WARM_AGENTS": "0", "TURNSTILE_WARM_TTL": "1m",
 		"TURNSTILE_SENTINEL_TTL": "1s", "TURNSTILE_DRAIN_TIMEOUT": "0", "TURNSTILE_INTERRUPT_GRACE": "0s", "TURNSTILE_STOP_TIMEOUT": "5s",
 		"TURNSTILE_MAX_ATTEMPTS": "1", "TURNSTILE_RETRY_BACKOFF": "2s", "TURNSTILE_RETENTION": "1d12h", "TURNSTILE_BUSY_MODE": "reject",
 		"TURNSTILE_FOLLOWUP_CAP": "5", "TURNSTILE_SWEEP_INTERVAL": "2s", "TURNSTILE_RECOVERY_RATE": "0.5", "TURNSTILE_TURN_SHARE": "7",
@@ -79,7 +81,7 @@ func TestWorkerEverythingSet(t *testing.T) {
 	want := Worker{
 		RedisURL: "redis-cluster://a,b", Concurrency: 3,
 		Agent: AgentExec, Command: Command{"sh", "-c", `cat; echo "$X"`}, AgentEnv: Names{"A", "B_*"},
-		AgentFormat: FormatJSONL, AgentTimeout: time.Hour,
+		AgentFormat: FormatJSONL, AgentTimeout: time.Hour, WarmTTL: time.Minute,
 		SentinelTTL: time.Second, StopTimeout: 5 * time.Second,
 		MaxAttempts: 1, RetryBackoff: 2 * time.Second, Retention: 36 * time.Hour, BusyMode: session.ModeReject,
 		FollowupCap: 5, SweepInterval: 2 * time.Second, RecoveryRate: 0.5, TurnShare: TurnShare{7, math.MaxInt64},
@@ -106,6 +108,17 @@ func TestWorkerEverythingSet(t *testing.T) {
 	unset, _ := LoadWorker(with(nil), Options{})
 	if err != nil || !reflect.DeepEqual(empty, unset) {
 		t.Errorf("all empty: %+v, %v", empty, err)
+	}
+}
+
+// No number and 0 are not the same: as many as turns, and none.
+func TestWarmAgentsFollowConcurrency(t *testing.T) {
+	t.Parallel()
+	for given, want := range map[string]int{"": 3, "0": 0, "7": 7} {
+		w, err := LoadWorker(with(map[string]string{"TURNSTILE_CONCURRENCY": "3", "TURNSTILE_WARM_AGENTS": given}), Options{})
+		if err != nil || w.WarmAgents != want {
+			t.Errorf("%q: %d, %v; want %d", given, w.WarmAgents, err, want)
+		}
 	}
 }
 
@@ -155,6 +168,10 @@ func TestWorkerRefuses(t *testing.T) {
 		{vars{"TURNSTILE_CONCURRENCY": "10001"}, "at most 10000"},
 		{vars{"TURNSTILE_CONCURRENCY": "many"}, "not a whole number"},
 		{vars{"TURNSTILE_CONCURRENCY": "99999999999999999999"}, "too large"},
+		{vars{"TURNSTILE_WARM_AGENTS": "-1"}, "at least 0"},
+		{vars{"TURNSTILE_WARM_AGENTS": "10001"}, "at most 10000"},
+		{vars{"TURNSTILE_WARM_AGENTS": "all"}, "not a whole number"},
+		{vars{"TURNSTILE_WARM_TTL": "0"}, "at least 1s"},
 		{vars{"TURNSTILE_SENTINEL_TTL": "999ms"}, "at least 1s"},
 		{vars{"TURNSTILE_SENTINEL_TTL": "15"}, `TURNSTILE_SENTINEL_TTL="15" is not a duration: write it as`},
 		{vars{"TURNSTILE_DRAIN_TIMEOUT": "-1s"}, "at least 0s"},

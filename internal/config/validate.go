@@ -97,6 +97,8 @@ func (p *problems) judgeWorker(w Worker, o Options) {
 
 func (p *problems) judgeAgent(w Worker, o Options) {
 	within(p, "TURNSTILE_CONCURRENCY", w.Concurrency, 1, 10_000)
+	within(p, "TURNSTILE_WARM_AGENTS", w.WarmAgents, 0, 10_000)
+	atLeast(p, "TURNSTILE_WARM_TTL", w.WarmTTL, time.Second)
 	if !o.NoAgent && p.ok("TURNSTILE_AGENT") {
 		switch {
 		case w.Agent == "":

@@ -30,6 +30,9 @@ type Worker struct {
 	InterruptGrace time.Duration `env:"TURNSTILE_INTERRUPT_GRACE" envDefault:"5s" unit:"duration" help:"How long an interrupted agent may take to stop before it is killed. 0: killed at once."`
 	StopTimeout    time.Duration `env:"TURNSTILE_STOP_TIMEOUT" envDefault:"0" unit:"duration" help:"How long the supervisor waits before it kills the worker (stop_grace_period, TimeoutStopSec). Only checked: DRAIN_TIMEOUT + INTERRUPT_GRACE + 5s must fit. 0: unknown."`
 
+	WarmAgents int           `env:"TURNSTILE_WARM_AGENTS" unit:"agents" help:"How many agents are kept between turns, of agents that can be. Those that run a turn are not counted; the longest idle is closed first. 0: none. Empty: as many as TURNSTILE_CONCURRENCY."`
+	WarmTTL    time.Duration `env:"TURNSTILE_WARM_TTL" envDefault:"1h" unit:"duration" help:"How long an agent is kept whose session has no turn. At least 1s."`
+
 	MaxAttempts   int           `env:"TURNSTILE_MAX_ATTEMPTS" envDefault:"3" unit:"attempts" help:"How often a message is tried whose turn fails in a way that may be retried. Then it is archived."`
 	RetryBackoff  time.Duration `env:"TURNSTILE_RETRY_BACKOFF" envDefault:"1s" unit:"duration" help:"How long the first retry waits. It doubles with every further one, with jitter."`
 	Retention     time.Duration `env:"TURNSTILE_RETENTION" envDefault:"1h" unit:"duration" help:"How long the result of a finished message is kept, and so how long the same message id is a duplicate. 0: not kept, and enqueue --wait on a duplicate finds nothing."`

@@ -37,6 +37,44 @@ func TestRetryable(t *testing.T) {
 	}
 }
 
+// once is a Warmer and its only warm agent.
+type once struct {
+	story []string
+	fails error
+}
+
+func (o *once) Warm(context.Context, Turn) (Warm, error) {
+	o.story = append(o.story, "built")
+	return o, o.fails
+}
+
+func (o *once) Signature() string { return "" }
+
+func (o *once) Run(_ context.Context, turn Turn, emit func(Event)) (Result, error) {
+	o.story = append(o.story, "run")
+	emit(Event{Type: EventText, Text: "a"})
+	return Result{Text: turn.Session}, errors.New("at the end")
+}
+
+func (o *once) Close() error {
+	o.story = append(o.story, "closed")
+	return errors.New("in closing")
+}
+
+func TestRunOnce(t *testing.T) {
+	t.Parallel()
+	var o once
+	emitted := 0
+	result, err := RunOnce(t.Context(), &o, Turn{Session: "s"}, func(Event) { emitted++ })
+	if result.Text != "s" || err == nil || err.Error() != "at the end" || emitted != 1 || fmt.Sprint(o.story) != "[built run closed]" {
+		t.Errorf("%+v, %v, %d events, %v", result, err, emitted, o.story)
+	}
+	o = once{fails: Retryable(errors.New("no"))}
+	if _, err := RunOnce(t.Context(), &o, Turn{}, nil); !IsRetryable(err) || fmt.Sprint(o.story) != "[built]" {
+		t.Errorf("%v, %v", err, o.story)
+	}
+}
+
 type fixedLease time.Time
 
 func (l fixedLease) Deadline() time.Time { return time.Time(l) }

@@ -28,6 +28,7 @@ const childVariable = "TURNSTILE_TEST_CHILD"
 type job struct {
 	URL, ID     string
 	Command     []string // of the exec agent; none: the echo agent, which also knows "die"
+	Warm        bool     // the agent remembers, instead
 	TTL         time.Duration
 	Drain       time.Duration
 	Timeout     time.Duration
@@ -58,7 +59,10 @@ func (j job) run() error {
 		return err
 	}
 	var a agent.Agent = mortal{echo.New()}
-	if len(j.Command) > 0 {
+	switch {
+	case j.Warm:
+		a = remembering{}
+	case len(j.Command) > 0:
 		if a, err = exec.New(exec.Config{Command: j.Command, Grace: 300 * time.Millisecond}); err != nil {
 			return err
 		}

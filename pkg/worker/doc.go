@@ -7,6 +7,7 @@
 //	dispatch.go   a free slot claims a session
 //	serve.go      the session's turns, one after the other, under one sentinel
 //	turn.go       one turn: checks, start, the agent's run, the verdict
+//	warm.go       agents that are kept between turns (warm_guard.go: whether one may be)
 //	recorder.go   what the agent emits, on its way to the stream and transcript
 //	keeper.go     renews all sentinels of this worker
 //	signals.go    stop and interrupt from elsewhere

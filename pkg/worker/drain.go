@@ -78,6 +78,7 @@ func (w *Worker) Drain(ctx context.Context, reason Reason) {
 	w.await(ctx, idle)
 	w.cutOff(reason)
 	<-idle
+	w.warm.end()
 	beside.Wait()
 	w.cancel()
 	w.loops.Wait()

@@ -2,6 +2,26 @@ package worker
 
 import "time"
 
+// Kept is the entry of a session's warm agent, if there is one.
+type Kept struct {
+	Signature, SessionID string
+	Entries              int64
+}
+
+// Kept looks at a session's warm agent between two turns.
+func (w *Worker) Kept(session string) (k Kept, ok bool) {
+	if !w.warm.holds(session) {
+		return k, false
+	}
+	w.warm.mu.Lock()
+	defer w.warm.mu.Unlock()
+	a, ok := w.warm.kept.Peek(session)
+	if !ok {
+		return k, false
+	}
+	return Kept{a.signature, a.seen.sessionID, a.seen.entries}, true
+}
+
 // JobsEvery has all maintenance jobs run at one interval.
 func (o *Options) JobsEvery(d time.Duration) { o.jobsEvery = d }
 

@@ -47,6 +47,14 @@ type Options struct {
 	ShareTurns int
 	ShareTime  time.Duration
 
+	// WarmAgents is how many agents are kept between their sessions' turns, if the
+	// agent is an agent.Warmer; those that run a turn are not counted. Defaults to
+	// Concurrency. -1: none.
+	WarmAgents int
+
+	// WarmTTL is how long one is kept that has no turn. Defaults to 1 h.
+	WarmTTL time.Duration
+
 	// MessageMaxAge archives messages that are older when they would be run.
 	// 0: never.
 	MessageMaxAge time.Duration
@@ -82,6 +90,8 @@ func (o Options) withDefaults() Options {
 	setDefault(&o.CheckpointInterval, 15*time.Second)
 	setDefault(&o.ShareTurns, 10)
 	setDefault(&o.ShareTime, time.Minute)
+	setDefault(&o.WarmAgents, o.Concurrency)
+	setDefault(&o.WarmTTL, time.Hour)
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
@@ -103,10 +113,14 @@ func (o Options) validate() error {
 		"MaxAttempts": o.MaxAttempts < 0, "RetryBackoff": o.RetryBackoff < 0, "SweepInterval": o.SweepInterval < 0,
 		"ShareTurns": o.ShareTurns < 0, "ShareTime": o.ShareTime < 0, "MessageMaxAge": o.MessageMaxAge < 0,
 		"CheckpointInterval": o.CheckpointInterval < 0, "ResumeFreshness": o.ResumeFreshness < 0,
+		"WarmTTL": o.WarmTTL < 0,
 	} {
 		if bad {
 			errs = append(errs, fmt.Errorf("worker: Options.%s is negative", name))
 		}
+	}
+	if o.WarmAgents < -1 {
+		errs = append(errs, errors.New("worker: Options.WarmAgents is below -1"))
 	}
 	return errors.Join(errs...)
 }

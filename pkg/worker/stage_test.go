@@ -21,7 +21,10 @@ type immediate struct{ agentFunc }
 func (immediate) Immediate() bool { return true }
 
 // stage is an agent whose turns the test plays itself.
-type stage struct{ acts chan *act }
+type stage struct {
+	acts chan *act
+	deaf bool // its agents do not listen to interrupts
+}
 
 func newStage() *stage { return &stage{acts: make(chan *act, 1000)} }
 
@@ -32,6 +35,7 @@ type act struct {
 	ctx  context.Context
 	emit func(agent.Event)
 	over chan verdict
+	by   int // the warm agent that plays it
 }
 
 type verdict struct {
@@ -40,13 +44,20 @@ type verdict struct {
 }
 
 func (s *stage) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)) (agent.Result, error) {
-	a := &act{Turn: turn, ctx: ctx, emit: emit, over: make(chan verdict, 1)}
+	return s.play(&act{Turn: turn, ctx: ctx, emit: emit, over: make(chan verdict, 1)})
+}
+
+func (s *stage) play(a *act) (agent.Result, error) {
 	s.acts <- a
+	done := a.ctx.Done()
+	if s.deaf {
+		done = nil
+	}
 	select {
 	case v := <-a.over:
 		return v.result, v.err
-	case <-ctx.Done():
-		return agent.Result{}, context.Cause(ctx)
+	case <-done:
+		return agent.Result{}, context.Cause(a.ctx)
 	}
 }
 

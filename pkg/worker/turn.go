@@ -29,8 +29,9 @@ type turn struct {
 	hold     *sessionqueue.Hold
 	log      *slog.Logger
 	recorder *recorder
-	steering *steering // nil where the agent takes no steers
-	told     int       // how many dropped messages the agent was told of
+	steering *steering  // nil where the agent takes no steers
+	told     int        // how many dropped messages the agent was told of
+	warm     *warmAgent // that runs the turn, if agents are kept
 
 	ctx    context.Context // the agent's
 	cancel context.CancelCauseFunc
@@ -63,6 +64,9 @@ func (t *turn) run(release func() bool) (more bool, err error) {
 	}
 	result, err := t.runAgent()
 	t.steering.stop()
+	if err != nil {
+		t.endAgent()
+	}
 	t.recorder.stop()
 	return t.settle(result, err, release)
 }
@@ -149,7 +153,14 @@ func (t *turn) runAgent() (result agent.Result, err error) {
 			err = fmt.Errorf("the agent panicked: %v", p)
 		}
 	}()
-	return t.served.w.agent.Run(agent.WithLease(t.ctx, t.hold.Lease()), in, t.recorder.record)
+	ctx, run := agent.WithLease(t.ctx, t.hold.Lease()), t.served.w.agent.Run
+	if t.served.w.warm != nil {
+		if err := t.warmUp(ctx, in); err != nil {
+			return result, err
+		}
+		run = t.warm.Run
+	}
+	return run(ctx, in, t.recorder.record)
 }
 
 func agentMessage(m session.Message) agent.Message {
@@ -200,9 +211,15 @@ func (t *turn) mayStart() error {
 // without an error has finished, whatever was asked of it meanwhile.
 func (t *turn) settle(result agent.Result, err error, release func() bool) (more bool, _ error) {
 	if err == nil {
-		return t.finish(sessionqueue.End{
-			Status: sessionqueue.StatusDone, Reply: t.recorder.reply(result), Entries: t.recorder.entries(result, false),
+		entries := t.recorder.entries(result, false)
+		t.keepAgent(len(entries))
+		more, err := t.finish(sessionqueue.End{
+			Status: sessionqueue.StatusDone, Reply: t.recorder.reply(result), Entries: entries,
 		}, release)
+		if err != nil {
+			t.dropAgent()
+		}
+		return more, err
 	}
 	if lost := t.hold.Lease().Held(); lost != nil {
 		return false, lost

@@ -39,7 +39,8 @@ type Worker struct {
 	left     chan struct{} // during a drain: a session has ended
 
 	maintenance *maintenance
-	steerable   bool // the agent takes messages into a running turn
+	steerable   bool        // the agent takes messages into a running turn
+	warm        *warmAgents // nil: the agent keeps nothing
 }
 
 // New checks the options; it does not connect.
@@ -65,6 +66,7 @@ func New(rdb redis.UniversalClient, a agent.Agent, opts Options) (*Worker, error
 	if s, ok := a.(agent.Steerable); ok {
 		w.steerable = s.Steerable()
 	}
+	w.warm = newWarmAgents(a, opts)
 	w.ctx, w.cancel = context.WithCancel(context.Background())
 	return w, nil
 }
