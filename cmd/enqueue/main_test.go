@@ -128,7 +128,7 @@ func turns(t *testing.T, url string, cfg sessionqueue.Config, handle func(*sessi
 	})
 	wg.Go(func() {
 		for ctx.Err() == nil {
-			sessions, err := c.Pop(ctx, 10, time.Second)
+			sessions, err := c.Await(ctx, time.Second)
 			if err == nil && len(sessions) > 0 {
 				var holds []*sessionqueue.Hold
 				holds, err = c.Claim(ctx, sessions)

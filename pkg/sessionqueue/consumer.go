@@ -29,6 +29,10 @@ type Config struct {
 	// Immediate claims turns as running: the agent has no start of its own.
 	Immediate bool
 
+	// Warm says that the worker keeps sessions' agents between turns: it is told
+	// first of messages for sessions that it had.
+	Warm bool
+
 	// Line is what messages do that find their session busy, where neither they
 	// nor their session say. Defaults to followup.DefaultSettings.
 	Line followup.Settings
@@ -123,30 +127,32 @@ func (c *Consumer) grace() time.Duration { return min(claimGrace, c.cfg.Sentinel
 // Config is the configuration with its defaults filled in.
 func (c *Consumer) Config() Config { return c.cfg }
 
-// Pop waits up to block for sessions that can be claimed, and takes up to n of
-// them off the ready index. It does not look at ctx while it waits: a pop that
-// Redis has carried out must not be dropped. What is popped must be claimed or
-// put back.
-func (c *Consumer) Pop(ctx context.Context, n int, block time.Duration) ([]string, error) {
+// Pop takes up to n sessions that can be claimed off the ready index. What is
+// popped must be claimed or put back.
+func (c *Consumer) Pop(ctx context.Context, n int) ([]string, error) {
 	popped, err := c.rdb.ZPopMin(ctx, rediskey.Ready, int64(n)).Result()
 	if err != nil {
 		return nil, err
-	}
-	if len(popped) == 0 {
-		one, err := c.rdb.BZPopMin(ctx, block, rediskey.Ready).Result()
-		if errors.Is(err, redis.Nil) {
-			return nil, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		popped = []redis.Z{one.Z}
 	}
 	sessions := make([]string, len(popped))
 	for i, z := range popped {
 		sessions[i], _ = z.Member.(string)
 	}
 	return sessions, nil
+}
+
+// Await is Pop for one session that waits for it, up to block. It does not look at
+// ctx while it waits: a pop that Redis has carried out must not be dropped.
+func (c *Consumer) Await(ctx context.Context, block time.Duration) ([]string, error) {
+	one, err := c.rdb.BZPopMin(ctx, block, rediskey.Ready).Result()
+	if errors.Is(err, redis.Nil) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	session, _ := one.Member.(string)
+	return []string{session}, nil
 }
 
 // PutBack returns popped sessions that this worker will not claim.
@@ -230,6 +236,7 @@ func (h *Hold) claimArgs() []any {
 		rediskey.For(h.session).TaskPrefix(), h.token, c.SentinelTTL.Milliseconds(), c.Worker, h.consumer.phase(), h.prefix,
 		string(c.Line.Mode), c.Line.Cap, c.StuckLimit, newSessionID(), c.EventsCap, int64(c.Retention / time.Second),
 		string(c.Line.Drop), time.Duration(c.Line.Debounce).Milliseconds(), flag(c.CrashPolicy == CrashSuspend),
+		flag(c.Warm),
 	}
 }
 

@@ -65,7 +65,7 @@ func ExampleConsumer_Claim() {
 	if err != nil {
 		panic(err)
 	}
-	sessions, err := consumer.Pop(ctx, 10, time.Second)
+	sessions, err := consumer.Pop(ctx, 10)
 	if err != nil {
 		panic(err)
 	}

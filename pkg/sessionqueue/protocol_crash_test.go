@@ -219,7 +219,7 @@ func TestCrashIsNoticedInTime(t *testing.T) {
 			t.Parallel()
 			b := newBench(t, func(c *sq.Config) { c.SentinelTTL = 300 * time.Millisecond })
 			b.sayAll("a", "b")
-			sessions, err := b.c.Pop(b.ctx, 1, time.Second)
+			sessions, err := b.c.Pop(b.ctx, 1)
 			must(t, err)
 			holds, err := b.c.Claim(b.ctx, sessions)
 			must(t, err)

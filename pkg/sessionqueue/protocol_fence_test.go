@@ -161,7 +161,7 @@ func TestReleaseThoughMoreWaits(t *testing.T) {
 	wait, err := b.c.OthersWait(b.ctx)
 	must(t, err)
 	equal(t, "announced", wait, true)
-	sessions, err := b.c.Pop(b.ctx, 5, time.Second)
+	sessions, err := b.c.Pop(b.ctx, 5)
 	must(t, err)
 	equalList(t, "popped", sessions, key)
 	must(t, b.c.PutBack(b.ctx, sessions))

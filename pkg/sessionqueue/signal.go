@@ -10,8 +10,8 @@ import (
 	"turnstile/internal/rediskey"
 )
 
-// Signal tells a worker what is asked of a turn. It is a courtesy: the same is answered by
-// the next renewal.
+// Signal tells a worker what is asked of a turn. It is a courtesy: the same is
+// answered by the next renewal, or found in the ready index.
 type Signal struct {
 	// Asked is ErrStopAsked, ErrInterruptAsked, ErrRollbackAsked, or nil where Steer
 	// is set: a message waits that is to be steered into the turn.
@@ -23,6 +23,10 @@ type Signal struct {
 	Token  string
 	Fence  int64
 	TaskID string
+
+	// Session is set where nothing runs: a message has come for a session that this
+	// worker had last.
+	Session string
 }
 
 // subscribeTimeout bounds the wait for the subscription at the start, should Redis
@@ -60,12 +64,15 @@ func parseSignal(m *redis.Message, own string) (Signal, bool) {
 		return Signal{Asked: ErrStopAsked, TaskID: m.Payload}, true
 	}
 	var wire struct {
-		Kind, Token string
-		Fence       int64
+		Kind, Token, Session string
+		Fence                int64
 	}
 	if json.Unmarshal([]byte(m.Payload), &wire) != nil {
 		return Signal{}, false
 	}
 	s := Signal{Asked: asked(wire.Kind), Steer: wire.Kind == "steer", Token: wire.Token, Fence: wire.Fence}
-	return s, s.Asked != nil || s.Steer
+	if wire.Kind == "ready" {
+		s.Session = wire.Session
+	}
+	return s, s.Asked != nil || s.Steer || s.Session != ""
 }

@@ -20,7 +20,7 @@ func (b *bench) pop() []string {
 		must(b, err)
 		return nil
 	}
-	sessions, err := b.c.Pop(b.ctx, 1000, time.Second)
+	sessions, err := b.c.Pop(b.ctx, 1000)
 	must(b, err)
 	return sessions
 }

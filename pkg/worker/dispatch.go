@@ -18,7 +18,8 @@ const (
 	claimBatch = 32
 )
 
-// dispatch claims sessions for free slots until the worker drains.
+// dispatch claims sessions for free slots until the worker drains. While it waits
+// for a session it holds no slot, so that prefer finds one.
 func (w *Worker) dispatch() {
 	defer close(w.popping)
 	pause := newPause()
@@ -27,8 +28,13 @@ func (w *Worker) dispatch() {
 		if free == 0 {
 			return
 		}
-		sessions, err := w.queue.Pop(w.ctx, free, popBlock)
-		if err == nil && w.Draining() {
+		sessions, err := w.queue.Pop(w.ctx, free)
+		if err == nil && len(sessions) == 0 {
+			w.freeSlots(free)
+			sessions, err = w.queue.Await(w.ctx, popBlock)
+			free = w.trySlots(len(sessions))
+		}
+		if err == nil && (w.Draining() || free < len(sessions)) {
 			err = w.queue.PutBack(w.ctx, sessions)
 			sessions = nil
 		}
@@ -44,6 +50,26 @@ func (w *Worker) dispatch() {
 		}
 		pause.reset()
 	}
+}
+
+// prefer claims a session whose agent is kept here, if there is a free slot, ahead
+// of the workers that learn of it by the ready index.
+func (w *Worker) prefer(session string) {
+	if !w.warm.holds(session) || w.trySlots(1) == 0 {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.ended {
+		return // the slots are of no use any more
+	}
+	w.claiming.Go(func() {
+		taken, err := w.claim([]string{session})
+		w.freeSlots(1 - taken)
+		if err != nil {
+			w.log.Debug("the session with a warm agent was not claimed", "session", session, "error", err)
+		}
+	})
 }
 
 func (w *Worker) claim(sessions []string) (taken int, err error) {
@@ -85,14 +111,20 @@ func (w *Worker) takeSlots() (n int) {
 		return 0
 	case w.slots <- struct{}{}:
 	}
-	for n = 1; n < claimBatch; n++ {
+	return 1 + w.trySlots(claimBatch-1)
+}
+
+// trySlots takes up to n slots, as far as they are free now.
+func (w *Worker) trySlots(n int) (taken int) {
+	for taken < n {
 		select {
 		case w.slots <- struct{}{}:
+			taken++
 		default:
-			return n
+			return taken
 		}
 	}
-	return n
+	return taken
 }
 
 func (w *Worker) freeSlots(n int) {

@@ -68,6 +68,7 @@ func (w *Worker) Drain(ctx context.Context, reason Reason) {
 		beside.Go(w.maintenance.stop) // takes its time: beside the turns, not behind them
 	}
 	<-w.popping
+	w.claiming.Wait()
 	for _, s := range w.snapshot() {
 		s.notify(reason.notice())
 	}

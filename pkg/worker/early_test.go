@@ -183,7 +183,7 @@ func TestBrokenEntry(t *testing.T) {
 }
 
 // claiming chooses the calls of the claim script.
-func claiming(cmd redis.Cmder) bool { return scriptArgs(cmd) == 15 && cmd.Args()[2] == 20 }
+func claiming(cmd redis.Cmder) bool { return scriptArgs(cmd) == 16 && cmd.Args()[2] == 20 }
 
 // An error of the claim itself: nobody owns anything, and the message is there.
 func TestB69_ClaimFails(t *testing.T) {

@@ -5,6 +5,10 @@ import "turnstile/pkg/sessionqueue"
 // listen hears what is asked of this worker's turns.
 func (w *Worker) listen(ready func()) {
 	err := w.queue.Signals(w.ctx, ready, func(sig sessionqueue.Signal) {
+		if sig.Session != "" {
+			w.prefer(sig.Session)
+			return
+		}
 		for _, s := range w.snapshot() {
 			fence, runs := s.hold.Runs(sig.TaskID)
 			switch {

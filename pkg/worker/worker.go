@@ -26,9 +26,10 @@ type Worker struct {
 	loops  sync.WaitGroup // dispatch, keeper, signals, timers
 	served sync.WaitGroup // sessions
 
-	draining chan struct{} // closed: claim nothing more
-	popping  chan struct{} // closed: dispatch has ended
-	slots    chan struct{} // a token for each session that is served
+	draining chan struct{}  // closed: claim nothing more
+	popping  chan struct{}  // closed: dispatch has ended
+	claiming sync.WaitGroup // claims beside dispatch's
+	slots    chan struct{}  // a token for each session that is served
 	others   waiters
 
 	mu       sync.Mutex
@@ -51,6 +52,9 @@ func New(rdb redis.UniversalClient, a agent.Agent, opts Options) (*Worker, error
 	opts = opts.withDefaults()
 	if i, ok := a.(agent.Immediate); ok {
 		opts.Queue.Immediate = i.Immediate()
+	}
+	if _, ok := a.(agent.Warmer); ok {
+		opts.Queue.Warm = opts.WarmAgents > 0
 	}
 	queue, err := sessionqueue.NewConsumer(rdb, opts.Queue)
 	if err != nil {

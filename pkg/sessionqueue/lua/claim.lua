@@ -8,6 +8,7 @@
 -- ARGV[6] prefix of turn ids            ARGV[13] drop policy of this worker
 -- ARGV[7] busy mode of this worker      ARGV[14] its quiet window, ms
 -- ARGV[8] its cap of follow-ups         ARGV[15] '1': a crash suspends
+--                                       ARGV[16] '1': it keeps agents warm
 --
 -- Answers {'turn', now, fence, session id, entries written so far, ids that were
 -- dropped (JSON), {{id, msg, age ms, redeliveries} ...}, reset reason, reason of
@@ -202,7 +203,7 @@ end
 -- What names a fence or an id (stop, interrupt, seq, hold) needs no clearing.
 call('HSET', run, 'token', token, 'fence', fence, 'entries', int(entries), 'done', '0',
   'ids', ids, 'phase', phase, 'sid', sid, 'started_at', int(now),
-  'worker', ARGV[4], 'mode', ARGV[7], 'cap', ARGV[8], 'drop', ARGV[13], 'debounce', ARGV[14])
+  'worker', ARGV[4], 'mode', ARGV[7], 'cap', ARGV[8], 'drop', ARGV[13], 'debounce', ARGV[14], 'warm', ARGV[16])
 if (r[13] or '') ~= '' then call('HSET', run, 'rotated', '') end
 if (r[10] or '') ~= reset or (r[11] or '') ~= mark then call('HSET', run, 'reset', reset, 'resume', mark) end
 if rec[3] then

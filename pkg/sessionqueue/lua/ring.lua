@@ -4,6 +4,7 @@
 -- ARGV[2] task id                 ARGV[5] busy mode, or '' for the session's
 -- ARGV[3] nonce of this sender    ARGV[6] prefix of task ids
 -- ARGV[4] follow-up, JSON object  ARGV[7] cap of the event stream
+--                                 ARGV[8] the session's key
 --
 -- Answers {now, status, n, 1 if the task is this sender's own}:
 --   'queued'     behind a turn; n = its position, the running turn counted
@@ -30,7 +31,7 @@ if told and string.sub(told, 1, 11) == '{"refused":' then
 end
 if not state then return {now, 'gone', 0, 0} end
 local mine = string.find(t[2], nonce, 1, true) and 1 or 0
-local r = call('HMGET', run, 'token', 'worker', 'fence', 'phase', 'mode', 'cap', 'hold', 'drop', 'debounce')
+local r = call('HMGET', run, 'token', 'worker', 'fence', 'phase', 'mode', 'cap', 'hold', 'drop', 'debounce', 'warm')
 local rec = call('HMGET', record, 'created_at', 'queue', 'dropped')
 local ok, set = try(cjson.decode, rec[2] or '{}') -- by /queue
 if not ok or type(set) ~= 'table' then set = {} end
@@ -97,7 +98,15 @@ if refusal then
 end
 
 if collected then call('HSET', task .. id, 'quiet', quiet) end
-if not busy then return {now, 'idle', next_at(r[7], now) or now, mine} end
+if not busy then
+  -- The last owner may have kept the session's agent: it hears of the message a
+  -- little before the others do, who do not wait for it.
+  local at = next_at(r[7], now) or now
+  if r[10] == '1' and not owner and at <= now then
+    call('PUBLISH', 'turnstile:signal:' .. r[2], '{"kind":"ready","session":"' .. ARGV[8] .. '"}')
+  end
+  return {now, 'idle', at, mine}
+end
 
 local gone = {}
 for i, d in ipairs(drops) do
