@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"turnstile/internal/httpd"
+	"turnstile/pkg/worker"
 )
 
 const (
@@ -19,7 +20,7 @@ func (p *program) dashboard(ctx context.Context, flags map[string]string) error 
 		return err
 	}
 	log := newLogger(p.stderr, s)
-	end, release := watchSignals(ctx)
+	end, release := watchSignals(ctx, worker.ReasonShutdown)
 	defer release()
 	rdb, err := connect(end.asked, s.RedisURL, log)
 	if err != nil {

@@ -13,12 +13,17 @@ Signals
   nothing new, lets running turns end for TURNSTILE_DRAIN_TIMEOUT, then interrupts
   them and puts their messages back in line, for another worker. A second signal
   cuts the wait short. A third ends the worker at once; the messages of its turns
-  are taken up again after TURNSTILE_SENTINEL_TTL, as after a crash.
+  are taken up again after TURNSTILE_SENTINEL_TTL, as after a crash. The first
+  decides on the exit code. With --dev a SIGHUP is the end of the terminal, and
+  does what SIGTERM does.
+
+  How far it is: the log tells it, /readyz does, and a line on a terminal.
 
 Exit codes
   0    it was told to end, and all is given back
   1    Redis cannot be reached or is unfit, an address is taken, or a third signal
-  2    wrong settings, flags or arguments; each problem is a line on stderr`
+  2    wrong settings, flags or arguments; each problem is a line on stderr
+  75   as 0, and SIGHUP asked for another start, which is the supervisor's to do`
 
 const settingsHeading = `Settings
   Each is an environment variable. An empty one counts as not set. Each can also be
@@ -54,8 +59,8 @@ A session that no message was ever put into, or that was forgotten after
 TURNSTILE_SESSION_TTL, is an error with exit code 1.`
 
 const dashboardHelp = `dashboard serves asynqmon at /asynqmon, and /healthz and /readyz, on
-TURNSTILE_HTTP_ADDR, by default 127.0.0.1:8080. It runs no turns. SIGTERM and
-SIGINT end it with exit code 0.`
+TURNSTILE_HTTP_ADDR, by default 127.0.0.1:8080. It runs no turns. SIGTERM, SIGINT
+and SIGHUP end it with exit code 0.`
 
 const healthHelp = `health asks the worker or dashboard on TURNSTILE_HTTP_ADDR for /healthz. Exit code
 0: it is well; 1: it is not, or nobody answers. A worker that drains, or waits for

@@ -22,9 +22,10 @@ func main() {
 
 // The exit codes.
 const (
-	exitOK    = 0 // also after a drain
-	exitOther = 1
-	exitUsage = 2 // wrong settings, flags or arguments
+	exitOK      = 0 // also after a drain
+	exitOther   = 1
+	exitUsage   = 2  // wrong settings, flags or arguments
+	exitRestart = 75 // after the drain of a restart: EX_TEMPFAIL, "try again"
 )
 
 // run is the whole program; it answers the exit code. The end of ctx is what a
@@ -53,6 +54,8 @@ func (p *program) report(err error) int {
 	switch {
 	case err == nil:
 		return exitOK
+	case errors.Is(err, errRestart):
+		return exitRestart
 	case !p.called:
 		p.complain(err.Error() + "; see worker --help")
 	case errors.Is(err, config.ErrInvalid):

@@ -10,6 +10,9 @@ import (
 	"turnstile/pkg/worker"
 )
 
+// errRestart is how a run ends that is to be followed by another.
+var errRestart = errors.New("told to restart")
+
 // askedError is the cause with which a first signal ends what it ends.
 type askedError struct{ reason worker.Reason }
 
@@ -20,16 +23,21 @@ type ending struct {
 	asked context.Context // ends with the first: drain; the cause is askedError
 	cut   context.Context // ends with the second: wait no longer
 	now   context.Context // ends with the third: at once
+
+	ask func(worker.Reason) // does what a first signal does
 }
 
-// watchSignals turns signals, and the end of ctx, into an ending. The function
-// that it answers gives the signals back to the system.
-func watchSignals(ctx context.Context) (ending, func()) {
+// watchSignals turns signals, and the end of ctx, into an ending. hup is what
+// SIGHUP means: a supervisor's service is to be started again; what somebody runs
+// by hand has lost its terminal. The function that it answers gives the signals
+// back to the system.
+func watchSignals(ctx context.Context, hup worker.Reason) (ending, func()) {
 	base := context.WithoutCancel(ctx)
-	asked, ask := context.WithCancelCause(base)
+	asked, end := context.WithCancelCause(base)
+	ask := func(r worker.Reason) { end(askedError{r}) }
 	cut, cutShort := context.WithCancel(base)
 	now, atOnce := context.WithCancel(base)
-	stop := context.AfterFunc(ctx, func() { ask(askedError{worker.ReasonShutdown}) })
+	stop := context.AfterFunc(ctx, func() { ask(worker.ReasonShutdown) })
 
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
@@ -45,8 +53,10 @@ func watchSignals(ctx context.Context) (ending, func()) {
 				return
 			case s := <-signals:
 				switch {
+				case asked.Err() == nil && s == syscall.SIGHUP:
+					ask(hup)
 				case asked.Err() == nil:
-					ask(askedError{reasonOf(s)})
+					ask(worker.ReasonShutdown)
 				case cut.Err() == nil:
 					cutShort()
 				default:
@@ -55,25 +65,18 @@ func watchSignals(ctx context.Context) (ending, func()) {
 			}
 		}
 	}()
-	return ending{asked, cut, now}, func() {
+	return ending{asked, cut, now, ask}, func() {
 		signal.Stop(signals)
 		signal.Stop(broken)
 		close(done)
 		stop()
-		ask(nil)
+		end(nil)
 		cutShort()
 		atOnce()
 	}
 }
 
-func reasonOf(s os.Signal) worker.Reason {
-	if s == syscall.SIGHUP {
-		return worker.ReasonRestart
-	}
-	return worker.ReasonShutdown
-}
-
-// reason is why the process was told to end.
+// reason is why the process was told to end: the first signal decides.
 func (e ending) reason() worker.Reason {
 	var s askedError
 	if errors.As(context.Cause(e.asked), &s) {
@@ -82,10 +85,18 @@ func (e ending) reason() worker.Reason {
 	return worker.ReasonShutdown
 }
 
-// unlessAsked is err, or nil where what failed was ended by a signal.
+// done is how a run ends that did as it was told: with nil or errRestart.
+func (e ending) done() error {
+	if e.reason() == worker.ReasonRestart {
+		return errRestart
+	}
+	return nil
+}
+
+// unlessAsked is err, or done where what failed was ended by a signal.
 func (e ending) unlessAsked(err error) error {
 	if e.asked.Err() == nil {
 		return err
 	}
-	return nil
+	return e.done()
 }

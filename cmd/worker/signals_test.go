@@ -22,43 +22,88 @@ func send(t *testing.T, p *os.Process, signals ...os.Signal) {
 	}
 }
 
-// The first signal drains, and tells which kind of end it is.
+// givenBack checks that a turn was put back into session a, for a reason.
+func givenBack(t *testing.T, c *sessionqueue.Client, id, reason string) {
+	t.Helper()
+	if e := untilEvent(t, c, "a", id, sessionqueue.EventTurnRequeued); e.Reason != reason {
+		t.Errorf("the turn was given back because of %q, want %q", e.Reason, reason)
+	}
+	if info, err := c.Session(limited(t), "a"); err != nil || info.Phase != sessionqueue.PhaseIdle || info.Pending != 1 {
+		t.Errorf("after the drain: %+v, %v", info, err)
+	}
+}
+
+// The first signal drains, and tells which kind of end it is: the events do, and
+// the exit code.
 func TestSignalDrains(t *testing.T) {
 	t.Parallel()
-	for signal, reason := range map[os.Signal]string{
-		syscall.SIGTERM: "shutdown_timeout", syscall.SIGINT: "shutdown_timeout", syscall.SIGHUP: "restart_timeout",
+	for name, c := range map[string]struct {
+		signal os.Signal
+		args   []string
+		reason string
+		code   int
+	}{
+		"SIGTERM":      {syscall.SIGTERM, nil, "shutdown_timeout", exitOK},
+		"SIGINT":       {syscall.SIGINT, nil, "shutdown_timeout", exitOK},
+		"SIGHUP":       {syscall.SIGHUP, nil, "restart_timeout", exitRestart},
+		"SIGHUP --dev": {syscall.SIGHUP, []string{"--dev"}, "shutdown_timeout", exitOK},
 	} {
-		t.Run(reason, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			url, c := newRedis(t)
-			cmd, s := process(t, []string{"REDIS_URL=" + url, "TURNSTILE_AGENT=echo", "TURNSTILE_DRAIN_TIMEOUT=0"})
-			id := submit(t, c, "a", "sleep=1h hello")
-			untilEvent(t, c, "a", id, sessionqueue.EventTurnStarted)
-			send(t, cmd.Process, signal)
-			exits(t, cmd, s, exitOK)
-			if e := untilEvent(t, c, "a", id, sessionqueue.EventTurnRequeued); e.Reason != reason {
-				t.Errorf("%v: reason %q, want %q", signal, e.Reason, reason)
-			}
-			if info, err := c.Session(limited(t), "a"); err != nil || info.Phase != sessionqueue.PhaseIdle || info.Pending != 1 {
-				t.Errorf("after the drain: %+v, %v", info, err)
+			url, client := newRedis(t)
+			cmd, s := process(t, []string{"REDIS_URL=" + url, "TURNSTILE_AGENT=echo", "TURNSTILE_DRAIN_TIMEOUT=0", "TURNSTILE_LOG_LEVEL=info"}, c.args...)
+			id := submit(t, client, "a", "sleep=1h hello")
+			untilEvent(t, client, "a", id, sessionqueue.EventTurnStarted)
+			send(t, cmd.Process, c.signal)
+			exits(t, cmd, s, c.code)
+			givenBack(t, client, id, c.reason)
+			s.await(t, "msg=drained")
+			s.await(t, "reason="+c.reason+" finished=0 given_back=1 lost=0\n")
+			if strings.Contains(s.String(), "\r") || strings.Contains(s.String(), "draining: ") {
+				t.Errorf("a countdown without a terminal: %q", s)
 			}
 		})
 	}
 }
 
-// The second cuts the wait short.
+// The second cuts the wait short; which kind of end it is has been said.
 func TestSecondSignal(t *testing.T) {
 	t.Parallel()
-	url, c := newRedis(t)
-	cmd, s := process(t, []string{"REDIS_URL=" + url, "TURNSTILE_AGENT=echo", "TURNSTILE_DRAIN_TIMEOUT=1h"})
-	id := submit(t, c, "a", "sleep=1h hello")
-	untilEvent(t, c, "a", id, sessionqueue.EventTurnStarted)
-	send(t, cmd.Process, syscall.SIGTERM)
-	untilEvent(t, c, "a", id, sessionqueue.EventNotice)
-	send(t, cmd.Process, syscall.SIGTERM)
-	exits(t, cmd, s, exitOK)
-	s.await(t, "the drain is cut short")
-	untilEvent(t, c, "a", id, sessionqueue.EventTurnRequeued)
+	for name, c := range map[string]struct {
+		first, second os.Signal
+		reason        string
+		code          int
+	}{
+		"SIGTERM twice":       {syscall.SIGTERM, syscall.SIGTERM, "shutdown_timeout", exitOK},
+		"SIGHUP twice":        {syscall.SIGHUP, syscall.SIGHUP, "restart_timeout", exitRestart},
+		"SIGHUP then SIGTERM": {syscall.SIGHUP, syscall.SIGTERM, "restart_timeout", exitRestart},
+		"SIGTERM then SIGHUP": {syscall.SIGTERM, syscall.SIGHUP, "shutdown_timeout", exitOK},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url, client := newRedis(t)
+			cmd, s := process(t, []string{"REDIS_URL=" + url, "TURNSTILE_AGENT=echo", "TURNSTILE_DRAIN_TIMEOUT=1h"})
+			id := submit(t, client, "a", "sleep=1h hello")
+			untilEvent(t, client, "a", id, sessionqueue.EventTurnStarted)
+			send(t, cmd.Process, c.first)
+			untilEvent(t, client, "a", id, sessionqueue.EventNotice)
+			send(t, cmd.Process, c.second)
+			exits(t, cmd, s, c.code)
+			s.await(t, "the drain is cut short")
+			givenBack(t, client, id, c.reason)
+		})
+	}
+}
+
+// A signal that finds the worker waiting for its Redis ends it as any other does.
+func TestSignalBeforeTheStart(t *testing.T) {
+	t.Parallel()
+	for signal, code := range map[os.Signal]int{syscall.SIGTERM: exitOK, syscall.SIGHUP: exitRestart} {
+		cmd, s := process(t, []string{"REDIS_URL=redis://" + freeAddr(t), "TURNSTILE_AGENT=echo"})
+		s.await(t, "Redis is not there yet")
+		send(t, cmd.Process, signal)
+		exits(t, cmd, s, code)
+	}
 }
 
 // The third ends the worker at once, and with it an agent that takes no notice

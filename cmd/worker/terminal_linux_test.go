@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"turnstile/pkg/sessionqueue"
 )
 
 // terminal starts the built program on a terminal of its own, as a shell would.
@@ -20,13 +22,13 @@ func terminal(t *testing.T, environ []string, args ...string) (s *said, user *os
 		t.Skipf("no terminals here: %v", err)
 	}
 	t.Cleanup(func() { _ = master.Close() })
-	n, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0); err != nil {
-		t.Fatal(err)
-	}
+	var n int
+	control(t, master, func(fd int) (err error) {
+		if n, err = unix.IoctlGetInt(fd, unix.TIOCGPTN); err == nil {
+			err = unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0)
+		}
+		return err
+	})
 	slave, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -56,6 +58,19 @@ func terminal(t *testing.T, environ []string, args ...string) (s *said, user *os
 		<-done
 	})
 	return s, master, func(want int) { exits(t, c, s, want) }
+}
+
+// control does something to a terminal. (*os.File).Fd would let nobody close it
+// while it is read.
+func control(t *testing.T, f *os.File, do func(fd int) error) {
+	t.Helper()
+	raw, err := f.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cannot := raw.Control(func(fd uintptr) { err = do(int(fd)) }); cannot != nil || err != nil {
+		t.Fatal(cannot, err)
+	}
 }
 
 func typed(t *testing.T, user *os.File, text string) {
@@ -100,10 +115,10 @@ func TestConsoleCtrlC(t *testing.T) {
 	typed(t, user, "behind\n")
 	s.await(t, "waits in line, position 2")
 	typed(t, user, ctrlC)
-	s.await(t, "Ending when what runs has ended (1), in 1h0m0s at most.")
+	s.await(t, "Ending.")
+	s.await(t, "draining: 1 turn running, ")
 	s.await(t, "This worker is shutting down.")
 	typed(t, user, ctrlC)
-	s.await(t, "the turn was cut off; its message stays")
 	code(exitOK)
 	if strings.Contains(s.String(), "\x1b[1") {
 		t.Errorf("colours in spite of NO_COLOR: %q", s)
@@ -111,4 +126,78 @@ func TestConsoleCtrlC(t *testing.T) {
 	if info, err := c.Session(limited(t), consoleSession); err != nil || info.Pending != 2 {
 		t.Errorf("%+v, %v", info, err)
 	}
+}
+
+// On a terminal a line counts down, below the log, and says what the next Ctrl-C
+// would do.
+func TestCountdown(t *testing.T) {
+	t.Parallel()
+	url, c := newRedis(t)
+	s, user, code := terminal(t, []string{
+		"REDIS_URL=" + url, "NO_COLOR=1", "TURNSTILE_AGENT=exec", "TURNSTILE_DRAIN_TIMEOUT=1h", "TURNSTILE_INTERRUPT_GRACE=1h",
+		`TURNSTILE_AGENT_COMMAND=sh -c 'trap "echo interrupted" INT; echo up .; while :; do sleep 1; done'`,
+	})
+	id := submit(t, c, "a", "hello")
+	untilText(t, c, "a", id, " .")
+	typed(t, user, ctrlC)
+	s.await(t, "draining: 1 turn running, 1h0m0s left (Ctrl-C again: interrupt them now)")
+	s.await(t, "\r\x1b[Kdraining: 1 turn running, 59m59s left (Ctrl-C again: interrupt them now)")
+	typed(t, user, ctrlC)
+	s.await(t, "\r\x1b[Kdraining: 1 turn running, being interrupted (Ctrl-C again: end at once)")
+	s.await(t, "\r\x1b[Ktime=") // the log takes its place
+	untilText(t, c, "a", id, "interrupted")
+	typed(t, user, ctrlC)
+	s.await(t, "\r\x1b[Kworker: ended at once")
+	code(exitOther)
+}
+
+// What does not fit is cut off: in two lines it could not be rewritten.
+func TestCountdownOnANarrowTerminal(t *testing.T) {
+	t.Parallel()
+	url, c := newRedis(t)
+	s, user, code := terminal(t, []string{"REDIS_URL=" + url, "TURNSTILE_AGENT=echo", "TURNSTILE_DRAIN_TIMEOUT=1h"})
+	control(t, user, func(fd int) error {
+		return unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: 30})
+	})
+	id := submit(t, c, "a", "sleep=1h hello")
+	untilEvent(t, c, "a", id, sessionqueue.EventTurnStarted)
+	typed(t, user, ctrlC)
+	s.await(t, "draining: 1 turn running, 59m\r\x1b[K") // 29 columns
+	typed(t, user, ctrlC)
+	code(exitOK)
+	s.await(t, "msg=drained")
+	if screen := s.String(); strings.Contains(screen, " left (") {
+		t.Errorf("%q", screen)
+	}
+	givenBack(t, c, id, "shutdown_timeout")
+}
+
+// Ctrl-D is as good as a first Ctrl-C.
+func TestCtrlCAfterCtrlD(t *testing.T) {
+	t.Parallel()
+	url, c := newRedis(t)
+	s, user, code := terminal(t, []string{"REDIS_URL=" + url, "TURNSTILE_DRAIN_TIMEOUT=1h"}, "--dev")
+	s.await(t, "> ")
+	id := submit(t, c, "a", "sleep=1h hello")
+	untilEvent(t, c, "a", id, sessionqueue.EventTurnStarted)
+	typed(t, user, ctrlD)
+	s.await(t, "(Ctrl-C again: interrupt them now)")
+	typed(t, user, ctrlC)
+	code(exitOK)
+	givenBack(t, c, id, "shutdown_timeout")
+}
+
+// A terminal that is closed ends what somebody tried out on it.
+func TestHangUp(t *testing.T) {
+	t.Parallel()
+	url, c := newRedis(t)
+	s, user, code := terminal(t, []string{"REDIS_URL=" + url, "TURNSTILE_DRAIN_TIMEOUT=0"}, "--dev")
+	s.await(t, "> ")
+	id := submit(t, c, "a", "sleep=1h hello")
+	untilEvent(t, c, "a", id, sessionqueue.EventTurnStarted)
+	if err := user.Close(); err != nil {
+		t.Fatal(err)
+	}
+	code(exitOK)
+	givenBack(t, c, id, "shutdown_timeout")
 }

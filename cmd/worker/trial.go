@@ -91,13 +91,13 @@ func (t *trial) begin(s config.Worker, server *httpd.Server) {
 	}
 }
 
-// ending tells the user what is being waited for.
-func (t *trial) ending(running int) {
+// ending tells the user what is being waited for, unless a countdown does.
+func (t *trial) ending(running int, counted bool) {
 	if t == nil {
 		return
 	}
 	t.screen.Close()
-	if running == 0 {
+	if running == 0 || counted {
 		t.screen.Line("Ending.")
 	} else {
 		t.screen.Line(fmt.Sprintf("Ending when what runs has ended (%d), in %s at most. Ctrl-C again waits no longer.", running, t.drain))
@@ -132,14 +132,6 @@ func (t *trial) redisEnded() <-chan struct{} {
 func (t *trial) lost() error {
 	t.redis.Stop()
 	return fmt.Errorf("%w: the Redis that --dev had started is gone, and with it all messages", errAbandoned)
-}
-
-// log is where the log goes: on a terminal not into the middle of a reply.
-func (t *trial) log(stderr io.Writer) io.Writer {
-	if t != nil && t.in != nil && console.IsTerminal(stderr) {
-		return t.screen
-	}
-	return stderr
 }
 
 // quiet drops the warnings about a Redis that is meant to keep nothing.

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"slices"
 
 	"turnstile/internal/config"
+	"turnstile/internal/console"
 	"turnstile/internal/httpd"
 	"turnstile/internal/redisconn"
 	"turnstile/pkg/worker"
@@ -24,7 +26,11 @@ func (p *program) work(ctx context.Context, flags map[string]string, dev bool) (
 	if err != nil {
 		return err
 	}
-	end, release := watchSignals(ctx)
+	hup := worker.ReasonRestart
+	if dev {
+		hup = worker.ReasonShutdown // nobody would start it again
+	}
+	end, release := watchSignals(ctx, hup)
 	stops := []func(){release}
 	defer func() {
 		if !errors.Is(err, errAbandoned) {
@@ -40,7 +46,8 @@ func (p *program) work(ctx context.Context, flags map[string]string, dev bool) (
 		}
 		stops = append(stops, t.stop)
 	}
-	log := newLogger(t.log(p.stderr), s)
+	screen := p.screen(t)
+	log := newLogger(p.logTo(screen), s)
 	a, err := newAgent(s, log)
 	if err != nil {
 		return err
@@ -60,7 +67,7 @@ func (p *program) work(ctx context.Context, flags map[string]string, dev bool) (
 		if err != nil {
 			return err
 		}
-		c.Draining = w.Draining
+		c.Draining = readiness(w)
 		if server, err = startHTTP(end.asked, c, t.anyPort()); err != nil {
 			return end.unlessAsked(err)
 		}
@@ -71,32 +78,53 @@ func (p *program) work(ctx context.Context, flags map[string]string, dev bool) (
 		return end.unlessAsked(redisError{err})
 	}
 	t.begin(s, server)
-	return drainWhenAsked(end, w, t, log)
+	return drainWhenAsked(end, w, t, screen, log)
 }
 
 // drainWhenAsked ends the worker when a signal says so.
-func drainWhenAsked(end ending, w *worker.Worker, t *trial, log *slog.Logger) error {
+func drainWhenAsked(end ending, w *worker.Worker, t *trial, screen *console.Screen, log *slog.Logger) error {
 	select {
 	case <-end.asked.Done():
 	case <-t.left():
+		end.ask(worker.ReasonShutdown) // so that Ctrl-C after Ctrl-D is the second
 	case <-t.redisEnded():
 		return t.lost()
 	}
-	t.ending(w.Running())
+	t.ending(w.Running(), screen != nil)
 	defer context.AfterFunc(end.cut, func() { log.Warn("the drain is cut short") })()
 	drained := make(chan struct{})
 	go func() {
 		defer close(drained)
 		w.Drain(end.cut, end.reason())
 	}()
+	defer showDrain(screen, w, end)()
 	select {
 	case <-drained:
-		return nil
+		return end.done()
 	case <-end.now.Done():
 		return fmt.Errorf("%w: its messages are taken up again when their sessions' sentinels run out", errAbandoned)
 	case <-t.redisEnded():
 		return t.lost()
 	}
+}
+
+// screen is the terminal that the log is written on, or nil where it goes
+// elsewhere.
+func (p *program) screen(t *trial) *console.Screen {
+	switch {
+	case !console.IsTerminal(p.stderr):
+		return nil
+	case t != nil && console.IsTerminal(p.stdout):
+		return t.screen // which also knows what else is written there
+	}
+	return console.NewScreen(p.stderr, console.StyleFor(true, p.environ))
+}
+
+func (p *program) logTo(screen *console.Screen) io.Writer {
+	if screen == nil {
+		return p.stderr
+	}
+	return screen
 }
 
 // poolSize leaves each turn a connection, up to what one Redis is glad of.

@@ -3,9 +3,11 @@ package main
 import (
 	"encoding/json"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/alicebob/miniredis/v2"
@@ -24,8 +26,14 @@ func freeAddr(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// status asks an HTTP server for a path.
 func status(t *testing.T, addr, path string) int {
+	t.Helper()
+	code, _ := page(t, addr, path)
+	return code
+}
+
+// page asks an HTTP server for a path.
+func page(t *testing.T, addr, path string) (code int, body string) {
 	t.Helper()
 	transport := &http.Transport{DisableKeepAlives: true}
 	defer transport.CloseIdleConnections()
@@ -33,8 +41,12 @@ func status(t *testing.T, addr, path string) int {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_ = response.Body.Close()
-	return response.StatusCode
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response.StatusCode, string(text)
 }
 
 func TestWork(t *testing.T) {
@@ -63,24 +75,41 @@ func TestWork(t *testing.T) {
 	}
 }
 
-// HTTP is there until the drain has ended, and says that it is under way.
+// HTTP is there until the drain has ended, and says how far it is.
 func TestReadyWhileDraining(t *testing.T) {
 	t.Parallel()
 	url, c := newRedis(t)
 	addr := freeAddr(t)
-	w := echoWorker(t, url, "TURNSTILE_HTTP_ADDR="+addr)
-	id := submit(t, c, "a", "sleep=1s hello")
-	untilEvent(t, c, "a", id, sessionqueue.EventTurnStarted)
-	w.cancel()
-	w.err.await(t, "msg=draining")
-	if ready, healthy := status(t, addr, "/readyz"), status(t, addr, "/healthz"); ready != 503 || healthy != 200 {
-		t.Errorf("while it drains /readyz says %d, /healthz %d", ready, healthy)
+	cmd, s := process(t, []string{"REDIS_URL=" + url, "TURNSTILE_AGENT=echo", "TURNSTILE_HTTP_ADDR=" + addr, "TURNSTILE_DRAIN_TIMEOUT=1h"})
+	long := submit(t, c, "a", "sleep=1h hello")
+	untilEvent(t, c, "a", long, sessionqueue.EventTurnStarted)
+	short := submit(t, c, "b", "sleep=1s hello")
+	untilEvent(t, c, "b", short, sessionqueue.EventTurnStarted)
+	send(t, cmd.Process, syscall.SIGHUP)
+	s.await(t, "msg=draining")
+	if code, body := page(t, addr, "/readyz"); code != 503 || !strings.HasPrefix(body, `{"status":"draining","reason":"restart_timeout","running":`) {
+		t.Errorf("while it drains /readyz says %d %s", code, body)
 	}
-	end, err := c.Wait(limited(t), "a", id)
-	if err != nil || end.Reply != "echo: hello" {
+	if code := status(t, addr, "/healthz"); code != 200 {
+		t.Errorf("while it drains /healthz says %d", code)
+	}
+	if end, err := c.Wait(limited(t), "b", short); err != nil || end.Reply != "echo: hello" {
 		t.Errorf("the turn that was let end: %+v, %v", end, err)
 	}
-	w.wait(t, exitOK)
+	s.await(t, `msg="still draining"`)
+	var ready struct {
+		Status, Reason string
+		Running        int
+		SecondsLeft    int `json:"seconds_left"`
+	}
+	_, body := page(t, addr, "/readyz")
+	if err := json.Unmarshal([]byte(body), &ready); err != nil || ready.Running != 1 || ready.SecondsLeft < 3000 || ready.SecondsLeft > 3600 {
+		t.Errorf("with one turn left /readyz says %s (%v)", body, err)
+	}
+	send(t, cmd.Process, syscall.SIGHUP)
+	exits(t, cmd, s, exitRestart)
+	s.await(t, "finished=1 given_back=1 lost=0")
+	givenBack(t, c, long, "restart_timeout")
 }
 
 func TestLogLevel(t *testing.T) {

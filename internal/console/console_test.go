@@ -94,7 +94,7 @@ func typed(t *testing.T, in io.Writer, text string) {
 	}
 }
 
-func startWorker(t *testing.T) {
+func startWorker(t *testing.T) *worker.Worker {
 	t.Helper()
 	w, err := worker.New(testredis.New(t), echo.New(), worker.Options{Logger: slog.New(slog.DiscardHandler), RetryBackoff: time.Millisecond})
 	if err != nil {
@@ -104,6 +104,7 @@ func startWorker(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { w.Drain(context.Background(), worker.ReasonShutdown) })
+	return w
 }
 
 func ownClient(t *testing.T) redis.UniversalClient {
@@ -184,6 +185,17 @@ func TestRetriesAreShown(t *testing.T) {
 	if !strings.Contains(out.String(), "> attempt 1 failed: echo: told to fail at attempt 1 of 1; again in ") {
 		t.Errorf("%q", out)
 	}
+}
+
+// A worker that ends leaves the message to the next one.
+func TestCutOffIsShown(t *testing.T) {
+	t.Parallel()
+	w := startWorker(t)
+	in, out, _ := talk(t, ownClient(t))
+	typed(t, in, "stream=2 tick=1h long\n")
+	out.await(t, "> echo:")
+	w.Drain(t.Context(), worker.ReasonShutdown)
+	out.awaitEnd(t, "> echo:", "the turn was cut off; its message stays\n")
 }
 
 // A Redis that is away is said, and does not end the console.

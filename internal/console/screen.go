@@ -12,7 +12,8 @@ const (
 )
 
 // Screen is a terminal that several write to: replies piece by piece, notes and
-// the log by the line. It keeps them apart, and puts the prompt back behind them.
+// the log by the line. It keeps them apart, and puts the prompt or the status
+// back behind them.
 type Screen struct {
 	out   io.Writer
 	style Style
@@ -21,6 +22,9 @@ type Screen struct {
 	prompted bool // the prompt is the last thing on the screen
 	midLine  bool // a piece of text is
 	closed   bool // nothing is asked for any more
+
+	status string // what is to be the last line
+	shown  bool   // it is
 }
 
 // NewScreen writes to out.
@@ -40,6 +44,23 @@ func (s *Screen) line(text string) {
 	if prompted {
 		s.prompt()
 	}
+	s.show()
+}
+
+// Status keeps one line at the end of the screen, which the next call rewrites in
+// place; "" takes it away. It gives way to a prompt, and to a text until its line
+// is at an end. What does not fit into the terminal's width is cut off.
+func (s *Screen) Status(text string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if text == s.status {
+		return
+	}
+	s.status = text
+	if s.shown {
+		s.clear()
+	}
+	s.show()
 }
 
 // Write implements io.Writer, for a log.
@@ -55,11 +76,12 @@ func (s *Screen) Text(piece string) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.prompted {
+	if s.prompted || s.shown {
 		s.clear()
 	}
 	s.write(piece)
 	s.midLine = !strings.HasSuffix(piece, "\n")
+	s.show()
 }
 
 // EndText ends the longer text.
@@ -68,6 +90,7 @@ func (s *Screen) EndText() {
 	defer s.mu.Unlock()
 	if s.midLine {
 		s.clear()
+		s.show()
 	}
 }
 
@@ -87,6 +110,7 @@ func (s *Screen) Close() {
 	defer s.mu.Unlock()
 	if s.closed = true; s.prompted {
 		s.clear()
+		s.show()
 	}
 }
 
@@ -94,7 +118,8 @@ func (s *Screen) Close() {
 func (s *Screen) Typed() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.prompted, s.midLine = false, false
+	s.prompted, s.midLine, s.shown = false, false, false
+	s.show()
 }
 
 func (s *Screen) prompt() {
@@ -102,15 +127,23 @@ func (s *Screen) prompt() {
 	s.prompted = true
 }
 
+// show writes the status, unless the cursor's line is taken.
+func (s *Screen) show() {
+	if s.status != "" && !s.prompted && !s.midLine && !s.shown {
+		s.write(fitting(s.out, s.status))
+		s.shown = true
+	}
+}
+
 // clear takes the cursor to an empty line.
 func (s *Screen) clear() {
 	switch {
-	case s.prompted:
+	case s.prompted, s.shown:
 		s.write(eraseLine)
 	case s.midLine:
 		s.write("\n")
 	}
-	s.prompted, s.midLine = false, false
+	s.prompted, s.midLine, s.shown = false, false, false
 }
 
 // write is best effort: a terminal that is gone is no reason to end.

@@ -10,6 +10,7 @@ func TestScreen(t *testing.T) {
 	t.Parallel()
 	line := func(s string) func(*Screen) { return func(c *Screen) { c.Line(s) } }
 	text := func(s string) func(*Screen) { return func(c *Screen) { c.Text(s) } }
+	status := func(s string) func(*Screen) { return func(c *Screen) { c.Status(s) } }
 	for name, c := range map[string]struct {
 		steps []func(*Screen)
 		want  string
@@ -23,6 +24,11 @@ func TestScreen(t *testing.T) {
 		"a line within a reply":       {[]func(*Screen){text("a"), line("b"), text("c"), (*Screen).Prompt}, "a\nb\nc\n> "},
 		"a reply to somebody else":    {[]func(*Screen){(*Screen).Prompt, text("a"), (*Screen).EndText}, "> " + eraseLine + "a\n"},
 		"nothing is asked at the end": {[]func(*Screen){(*Screen).Prompt, (*Screen).Close, line("a"), (*Screen).Prompt}, "> " + eraseLine + "a\n"},
+		"a status":                    {[]func(*Screen){status("1"), status("1"), status("2"), status("")}, "1" + eraseLine + "2" + eraseLine},
+		"a status gives way to lines": {[]func(*Screen){status("1"), line("a"), status(""), line("b")}, "1" + eraseLine + "a\n1" + eraseLine + "b\n"},
+		"a status behind a reply":     {[]func(*Screen){status("1"), text("a"), status("2"), text("b"), (*Screen).EndText}, "1" + eraseLine + "ab\n2"},
+		"a status behind a prompt":    {[]func(*Screen){(*Screen).Prompt, status("1"), (*Screen).Close, status("")}, "> " + eraseLine + "1" + eraseLine},
+		"a status after the user":     {[]func(*Screen){status("1"), (*Screen).Typed, (*Screen).Prompt}, "11" + eraseLine + "> "},
 	} {
 		var b strings.Builder
 		s := NewScreen(&b, false)

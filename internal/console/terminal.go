@@ -15,6 +15,20 @@ func IsTerminal(stream any) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
+// fitting is what fits of a text into one line of a terminal, less the last
+// column, from which some go on to the next line by themselves.
+func fitting(stream any, text string) string {
+	f, ok := stream.(*os.File)
+	if !ok {
+		return text
+	}
+	width, _, err := term.GetSize(int(f.Fd()))
+	if runes := []rune(text); err == nil && width > 1 && len(runes) >= width {
+		return string(runes[:width-1])
+	}
+	return text
+}
+
 // Listens tells whether somebody can type into stream: it is a terminal, and
 // this program is not in the background of its shell. Should it be sent there
 // later, reads from the terminal fail instead of stopping the program.

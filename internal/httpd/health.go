@@ -29,45 +29,64 @@ const pingTimeout = 2 * time.Second
 type status struct {
 	Status string `json:"status"`
 	Error  string `json:"error,omitempty"`
+	*Drain
+}
+
+// Drain is how far a worker's drain is, as /readyz tells it.
+type Drain struct {
+	Reason      string `json:"reason"`
+	Running     int    `json:"running"`      // turns
+	SecondsLeft int    `json:"seconds_left"` // until they are interrupted; 0: they are being interrupted
+}
+
+// String is the status in words.
+func (s status) String() string {
+	text := strings.TrimSuffix(s.Status+": "+s.Error, ": ")
+	if s.Drain != nil {
+		text += fmt.Sprintf(" (%s): %d running, %ds left", s.Reason, s.Running, s.SecondsLeft)
+	}
+	return text
 }
 
 func (s *Server) healthz(w http.ResponseWriter, _ *http.Request) {
 	if s.config.Healthy != nil {
 		if err := s.config.Healthy(); err != nil {
-			s.answer(w, statusStuck, err.Error())
+			s.answer(w, status{Status: statusStuck, Error: err.Error()})
 			return
 		}
 	}
-	s.answer(w, statusOK, "")
+	s.answer(w, status{Status: statusOK})
 }
 
 func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
-	if s.config.Draining != nil && s.config.Draining() {
-		s.answer(w, statusDraining, "")
-		return
+	if s.config.Draining != nil {
+		if drain, is := s.config.Draining(); is {
+			s.answer(w, status{Status: statusDraining, Drain: &drain})
+			return
+		}
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), pingTimeout)
 	defer cancel()
 	if err := s.config.Ping(ctx); err != nil {
-		s.answer(w, statusNoRedis, redisconn.Explain(err))
+		s.answer(w, status{Status: statusNoRedis, Error: redisconn.Explain(err)})
 		return
 	}
-	s.answer(w, statusOK, "")
+	s.answer(w, status{Status: statusOK})
 }
 
-// answer tells the reason only on loopback: it names hosts and ports.
-func (s *Server) answer(w http.ResponseWriter, is, reason string) {
+// answer tells the error only on loopback: it names hosts and ports.
+func (s *Server) answer(w http.ResponseWriter, is status) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
-	if is != statusOK {
+	if is.Status != statusOK {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}
 	if !s.loopback {
-		reason = ""
+		is.Error = ""
 	}
-	body, err := json.Marshal(status{Status: is, Error: reason})
+	body, err := json.Marshal(is)
 	if err != nil {
-		return // two texts can always be encoded
+		return // texts and numbers can always be encoded
 	}
 	_, _ = w.Write(append(body, '\n')) // nobody is left to tell of a failure
 }
@@ -110,7 +129,7 @@ func check(ctx context.Context, addr, path string) error {
 		return fmt.Errorf("health check: what answers on %s is no worker (%s)", addr, response.Status)
 	}
 	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("%w: %s", ErrUnhealthy, strings.TrimSuffix(is.Status+": "+is.Error, ": "))
+		return fmt.Errorf("%w: %s", ErrUnhealthy, is)
 	}
 	return nil
 }

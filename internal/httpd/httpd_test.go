@@ -111,9 +111,14 @@ func TestHealthAndReadiness(t *testing.T) {
 	t.Parallel()
 	redisServer := testredis.StartServer(t)
 	c := config(t, redisServer.URL())
-	var draining atomic.Bool
+	var draining atomic.Pointer[Drain]
 	var stuck atomic.Pointer[error]
-	c.Draining = draining.Load
+	c.Draining = func() (Drain, bool) {
+		if d := draining.Load(); d != nil {
+			return *d, true
+		}
+		return Drain{}, false
+	}
 	c.Healthy = func() error {
 		if err := stuck.Load(); err != nil {
 			return *err
@@ -134,17 +139,33 @@ func TestHealthAndReadiness(t *testing.T) {
 	}
 	want(t, s, 405, "POST", "/healthz")
 
-	draining.Store(true)
-	if body := want(t, s, 503, "GET", "/readyz"); !strings.Contains(body, `"draining"`) {
-		t.Errorf("readyz: %s", body)
-	}
-	if err := ReadyCheck(ctx, s.Addr()); !errors.Is(err, ErrUnhealthy) || !strings.HasSuffix(err.Error(), ": draining") {
-		t.Error(err)
+	for _, c := range []struct {
+		drain       Drain
+		body, words string
+	}{
+		{
+			Drain{"restart_timeout", 3, 42},
+			`{"status":"draining","reason":"restart_timeout","running":3,"seconds_left":42}`,
+			": draining (restart_timeout): 3 running, 42s left",
+		},
+		{
+			Drain{Reason: "shutdown_timeout"},
+			`{"status":"draining","reason":"shutdown_timeout","running":0,"seconds_left":0}`,
+			": draining (shutdown_timeout): 0 running, 0s left",
+		},
+	} {
+		draining.Store(&c.drain)
+		if body := want(t, s, 503, "GET", "/readyz"); body != c.body+"\n" {
+			t.Errorf("readyz: %s", body)
+		}
+		if err := ReadyCheck(ctx, s.Addr()); !errors.Is(err, ErrUnhealthy) || !strings.HasSuffix(err.Error(), c.words) {
+			t.Error(err)
+		}
 	}
 	if err := HealthCheck(ctx, s.Addr()); err != nil {
 		t.Errorf("a draining worker is healthy: %v", err)
 	}
-	draining.Store(false)
+	draining.Store(nil)
 
 	redisServer.Kill()
 	if body := want(t, s, 503, "GET", "/readyz"); !strings.Contains(body, `"redis unreachable"`) || !strings.Contains(body, "refuses the connection") {

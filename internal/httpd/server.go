@@ -1,11 +1,12 @@
 // Package httpd serves the worker's health and asynqmon over HTTP.
 //
 //	/healthz   200 while the process works; for liveness probes
-//	/readyz    200 while it takes messages; 503 while it drains or Redis is away
+//	/readyz    200 while it takes messages; 503 while Redis is away, or while it
+//	           drains, and then says how far it is
 //	/asynqmon  asynqmon, read-only unless writing is allowed
 //
 // /healthz and /readyz are open to whoever reaches the address, so that probes
-// need no secret; they tell no more than a status, and the reason to those on
+// need no secret; they tell no more than a status, and the error to those on
 // this machine. /asynqmon shows what users say: on another address than
 // loopback it asks for a token. Without a token it answers only requests that
 // name this machine as their host, so that no web page can reach it under a
@@ -56,8 +57,9 @@ type Config struct {
 	// Ping asks Redis for a sign of life, for /readyz.
 	Ping func(context.Context) error
 
-	// Draining tells that no message is taken any more. Optional.
-	Draining func() bool
+	// Draining tells whether no message is taken any more, and how far that is.
+	// Optional.
+	Draining func() (Drain, bool)
 
 	// Healthy answers an error when the process is stuck and is to be restarted.
 	// Optional.

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"turnstile/internal/console"
+	"turnstile/internal/httpd"
+	"turnstile/pkg/worker"
+)
+
+// viewEvery is how often the view of a drain looks for something new.
+const viewEvery = 200 * time.Millisecond
+
+// showDrain keeps a line on a terminal that counts down, until the function that
+// it answers is called. Without a terminal it shows nothing.
+func showDrain(screen *console.Screen, w *worker.Worker, end ending) (stop func()) {
+	if screen == nil {
+		return func() {}
+	}
+	over := make(chan struct{})
+	var view sync.WaitGroup
+	view.Go(func() {
+		defer screen.Status("")
+		tick := time.NewTicker(viewEvery)
+		defer tick.Stop()
+		for {
+			screen.Status(drainLine(w.DrainProgress(), end.cut.Err() != nil))
+			select {
+			case <-over:
+				return
+			case <-tick.C:
+			}
+		}
+	})
+	return func() {
+		close(over)
+		view.Wait()
+	}
+}
+
+// drainLine is how far a drain is, and what the next Ctrl-C would do. cut tells
+// that there was a second one.
+func drainLine(p worker.DrainProgress, cut bool) string {
+	turns := fmt.Sprintf("draining: %d turns running", p.Running)
+	if p.Running == 1 {
+		turns = "draining: 1 turn running"
+	}
+	switch {
+	case !p.Draining: // it has not quite begun
+		return ""
+	case p.Running == 0:
+		return "draining: no turn runs any more"
+	case cut:
+		return turns + ", being interrupted (Ctrl-C again: end at once)"
+	case p.Left == 0:
+		return turns + ", being interrupted (Ctrl-C twice: end at once)"
+	}
+	return fmt.Sprintf("%s, %s left (Ctrl-C again: interrupt them now)", turns, time.Duration(seconds(p.Left))*time.Second)
+}
+
+// readiness is what /readyz tells of a drain.
+func readiness(w *worker.Worker) func() (httpd.Drain, bool) {
+	return func() (httpd.Drain, bool) {
+		p := w.DrainProgress()
+		return httpd.Drain{Reason: string(p.Reason), Running: p.Running, SecondsLeft: seconds(p.Left)}, p.Draining
+	}
+}
+
+// seconds are those that have begun: 0 only when nothing is left.
+func seconds(d time.Duration) int { return int((d + time.Second - 1) / time.Second) }
