@@ -89,7 +89,7 @@ func TestOptions(t *testing.T) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
 	zero(t, reflect.ValueOf(got), "ID", "Queue")
-	zero(t, reflect.ValueOf(got.Queue), "Worker", "Immediate") // the worker's own, and no setting
+	zero(t, reflect.ValueOf(got.Queue), "Worker", "Immediate", "Warm") // the worker's own, and no setting
 	agent := exec.Config{Command: []string{"cat", "-"}, Format: exec.JSONL, Env: []string{"A", "B_*"}, Grace: 7 * time.Second, Logger: log}
 	if got := agentConfig(s, log); !reflect.DeepEqual(got, agent) {
 		t.Errorf("got  %+v\nwant %+v", got, agent)
