@@ -165,7 +165,7 @@ func (c *Client) retract(ctx context.Context, sessionKey string, again bool) (Un
 			continue // another turn has ended meanwhile
 		}
 		if u.Entries = int(reply.int(1)); again {
-			return u, c.announce(ctx, sessionKey, 1, 0)
+			return u, c.announce(ctx, sessionKey, reply.int(2), 0)
 		}
 		return u, nil
 	}

@@ -43,7 +43,7 @@ var (
 	markScript       = load("session", "owner", "mark")
 	requeueScript    = load("session", "archive", "owner", "asked", "requeue")
 
-	lookScript   = load("session", "lease", "look")
+	lookScript   = load("session", "look")
 	purgeScript  = load("session", "purge")
 	forgetScript = load("session", "forget")
 

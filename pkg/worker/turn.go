@@ -249,7 +249,10 @@ func (t *turn) settle(result agent.Result, err error, release func() bool) (more
 }
 
 func (t *turn) finish(end sessionqueue.End, release func() bool) (more bool, err error) {
-	end.Release, end.Untaken = release(), t.steering.untaken()
+	end.Release = release()
+	if end.Status != sessionqueue.StatusStopped { // that ends what was offered as well
+		end.Untaken = t.steering.untaken()
+	}
 	if end.Status == sessionqueue.StatusDone {
 		end.Told = t.told
 	}

@@ -6,7 +6,7 @@
 --
 -- Answers {'ok'} or {'lost'}.
 
-if not owned() then return {'lost'} end
+if not owned then return {'lost'} end
 call('PEXPIRE', sentinel, ARGV[4])
 call('SET', partial, ARGV[5], 'PX', ARGV[6])
 pcall('HSET', record, 'updated_at', int(now_ms()))

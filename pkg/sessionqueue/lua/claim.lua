@@ -72,7 +72,7 @@ if dead then
 end
 for _, id in ipairs(left) do
   local score = call('ZSCORE', lease, id)
-  if score and foreign(score) and tonumber(score) * 1000 > now then
+  if score and tonumber(score) % 1 == 0 and tonumber(score) * 1000 > now then
     return {'wait', math.min(tonumber(score) * 1000, now + 1000)}
   end
   local msg, unique = load(id)
@@ -171,9 +171,9 @@ if crashed then
   call('HSET', resume, 'pending', '1', 'reason', mark, 'marked_at', int(now), 'fence', fence, 'interruptions', interruptions)
 end
 forward(due, now)
+for _ = 1, gone do call('RPOP', pending) end -- ids without a task
 
 if not h or wait then
-  for _ = 1, gone do call('RPOP', pending) end
   call('DEL', sentinel)
   call('HSET', run, 'token', '', 'phase', 'idle', 'done', '0', 'entries', int(entries))
   if suspended then call('HSET', resume, 'suspended', '1') end
@@ -189,13 +189,14 @@ local reset = ''
 if suspended then
   sid, reset, mark = false, 'suspended', ''
   call('DEL', resume, partial)
+  call('HDEL', record, 'title', 'title_by')
   if not counted then call('HSET', resume, 'interruptions', interruptions) end
 end
 if not sid then sid = ARGV[10] end
 if sid ~= r[7] then entries = 0 end
 
 fence = int(next_fence(math.max(tonumber(fence) or 0, tonumber(rec[2]) or 0), now))
-local ids, told = take(group, gone, now, lease_end(now, ttl))
+local ids, told = take(group, now, lease_end(now, ttl))
 if special then
   for _, t in ipairs(group) do pcall('HDEL', followups, own_id(prefix, t[1])) end
 end

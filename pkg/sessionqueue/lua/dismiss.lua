@@ -7,7 +7,7 @@
 --
 -- Answers {'ok'} or {'lost'}.
 
-if not owned() then return {'lost'} end
+if not owned then return {'lost'} end
 local now, ids, rest = now_ms(), cjson.decode(call('HGET', run, 'ids')), {}
 for _, id in ipairs(ids) do
   if id ~= ARGV[5] then rest[#rest + 1] = id end

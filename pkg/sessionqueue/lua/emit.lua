@@ -7,7 +7,7 @@
 --
 -- Answers {'ok'} or {'lost'}. A batch that was written is not written again.
 
-if not owned() then return {'lost'} end
+if not owned then return {'lost'} end
 local at, seq = string.match(call('HGET', run, 'seq') or '', '^(%d+) (%d+)$') -- of which turn
 call('XLEN', events)
 call('PEXPIRE', sentinel, ARGV[4])

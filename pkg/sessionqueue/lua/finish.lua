@@ -16,7 +16,9 @@
 -- ARGV[12] TTL of a transcript, ms      ARGV[20] number of dropped ids it was told
 -- ARGV[13] '1': release, take no other  ARGV[21] number of messages that end
 --                                       ARGV[22] number of steered messages that
---                                                go back, for it did not take them
+--                                                go back to the head of the line, for
+--                                                it did not take them; not before one
+--                                                that has asked for the turn's end
 --                                       ARGV[23...] the ids of both, then entries
 --
 -- Answers {'next', now, fence, session id, entries so far, ids that were dropped
@@ -28,7 +30,7 @@
 
 local now = now_ms()
 
-if not owned() then
+if not owned then
   local answer = answered()
   if answer == 'released' then return {'released', next_at(r[5], now) or 0, now} end
   if answer == 'next' and r[1] == token and owns(sentinel, token) then
@@ -53,7 +55,12 @@ end
 local special = call('EXISTS', paused, scheduled, retry, followups, resume, partial) > 0
 local due = special and due_tasks(now) or {}
 local h, gone, group, dropped = false, 0, {}, ''
+local front = false -- a message that has asked for this turn's end
 if nback > 0 then
+  local a = call('HMGET', run, 'interrupt', 'rollback')
+  front = (a[1] == fence or a[2] == fence) and call('LINDEX', pending, '-1')
+end
+if nback > 0 and not front then
   call('LLEN', pending)
   if ARGV[13] ~= '1' and call('EXISTS', paused) == 0 then -- the first of them is the next
     h = look_at(ARGV[23 + nids])
@@ -78,7 +85,7 @@ if not complete then bin, score = archived, int(seconds) end
 local done, broken = {}, false
 if #acks == 0 then call('PEXPIRE', sentinel, ARGV[4]) end
 for _, a in ipairs(acks) do
-  if call('LREM', active, 1, a[1]) == 1 then
+  if call('LREM', active, '1', a[1]) == 1 then
     done[#done + 1] = a
     broken = keep > 0 or not complete
     broken = broken and pcall('ZADD', bin, score, a[1])
@@ -115,15 +122,18 @@ for _, a in ipairs(done) do
     if a[3] then call('DEL', a[3]) end
   end
 end
+for _ = 1, gone do call('RPOP', pending) end -- ids without a task
+if front then front = call('RPOP', pending) end
 for i = 22 + nids + nback, 23 + nids, -1 do -- newest first: the oldest becomes the head
   local id = ARGV[i]
-  if call('LREM', active, 1, id) == 1 and call('EXISTS', task .. id) == 1 then
+  if call('LREM', active, '1', id) == 1 and call('EXISTS', task .. id) == 1 then
     call('RPUSH', pending, id)
     call('HSET', task .. id, 'state', 'pending')
     pcall('ZREM', lease, id)
     pcall('HDEL', followups, own_id(prefix, id))
   end
 end
+if front then call('RPUSH', pending, front) end
 if special then
   call('DEL', partial)
   if ARGV[16] == '1' then call('DEL', resume) end
@@ -156,7 +166,6 @@ else
 end
 
 if not h then
-  for _ = 1, gone do call('RPOP', pending) end
   call('DEL', sentinel)
   if special and call('EXISTS', pending) == 0 then call('DEL', followups) end
   call('HSET', run, 'token', '', 'phase', 'idle', 'last', token .. ' ' .. fence .. ' released',
@@ -166,7 +175,7 @@ if not h then
 end
 
 local following = int(next_fence(fence, now))
-local ids, told = take(group, gone, now, lease_end(now, tonumber(ARGV[4])))
+local ids, told = take(group, now, lease_end(now, tonumber(ARGV[4])))
 if special then
   for _, t in ipairs(group) do pcall('HDEL', followups, own_id(prefix, t[1])) end
 end

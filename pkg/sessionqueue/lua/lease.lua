@@ -4,4 +4,3 @@
 -- lease_end(now, ttl): the score of a lease: the sentinel's end in seconds. The
 -- half second tells Turnstile's leases from those of an asynq.Server.
 local function lease_end(now, ttl) return string.format('%d.5', math.ceil((now + ttl) / 1000)) end
-local function foreign(score) return tonumber(score) % 1 == 0 end

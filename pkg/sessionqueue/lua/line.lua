@@ -43,7 +43,7 @@ end
 local function head(due)
   local gone = 0
   while true do
-    local id = call('LINDEX', pending, -1 - gone)
+    local id = call('LINDEX', pending, gone == 0 and '-1' or -1 - gone) -- a number costs more
     if not id then
       for _, t in ipairs(due) do
         if t[5] then return look_at(t[1]), gone end
@@ -75,11 +75,10 @@ local function gather(h, gone, now)
   return group, till
 end
 
--- take(group, gone, now, ends): the group leaves the line and becomes active.
+-- take(group, now, ends): the group leaves the line and becomes active.
 -- Answers its ids, as JSON, and what the worker is told of it: for each {id, msg,
 -- age in ms, redeliveries}.
-local function take(group, gone, now, ends)
-  for _ = 1, gone do call('RPOP', pending) end -- ids without a task
+local function take(group, now, ends)
   local told, ids = {}, ''
   for i, h in ipairs(group) do
     call('RPOPLPUSH', pending, active)

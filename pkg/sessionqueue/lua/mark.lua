@@ -8,7 +8,7 @@
 --
 -- Answers {'marked'}, {'suspended'} (it was already), {'starting'} or {'lost'}.
 
-if not owned() then return {'lost'} end
+if not owned then return {'lost'} end
 local now, phase = now_ms(), call('HGET', run, 'phase')
 local m = call('HMGET', resume, 'suspended', 'interruptions', 'fence')
 

@@ -8,10 +8,8 @@ local token, fence = ARGV[2], ARGV[3]
 
 local r = call('HMGET', run, 'token', 'fence', 'entries', 'done', 'hold', 'rotated')
 
--- owned(): this turn is still the token's and the fence's.
-local function owned()
-  return r[1] == token and r[2] == fence and owns(sentinel, token)
-end
+-- Whether this turn is still the token's and the fence's.
+local owned = r[1] == token and r[2] == fence and owns(sentinel, token)
 
 -- answered(): what an earlier sending of the same request was answered, if its
 -- reply got lost on the way; else false.

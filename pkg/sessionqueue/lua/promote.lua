@@ -5,7 +5,7 @@
 -- Answers {'ok', 1 if a message waits that is to be steered in}, {'refused',
 -- 'stop', 'rollback', 'interrupt' or 'drain'} or {'lost'}.
 
-if not owned() then return {'lost'} end
+if not owned then return {'lost'} end
 local asking, steer = asked()
 if asking ~= '' then return {'refused', asking} end
 if call('HGET', run, 'nostart') == fence then return {'refused', 'drain'} end

@@ -19,7 +19,7 @@
 -- is written), or {'lost'}.
 
 local now, hold = now_ms(), r[5]
-if not owned() then
+if not owned then
   if answered() then return {'released', next_at(hold, now) or 0, now} end
   return {'lost'}
 end

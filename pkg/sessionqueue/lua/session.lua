@@ -62,7 +62,7 @@ end
 -- or false for never. It may be too early for messages that are collected, for
 -- which the claim finds the end of their quiet window.
 local function next_at(hold, now)
-  local id = call('LINDEX', pending, -1)
+  local id = call('LINDEX', pending, '-1')
   if id then
     local at, quiet = held(id, hold, now), pcall('HGET', task .. id, 'quiet')
     if at or type(quiet) ~= 'string' then return at or now end

@@ -8,7 +8,7 @@
 -- Answers {'ok', {{id, msg, age in ms, redeliveries} ...}}: those that the owner
 -- does not know of, be it that an earlier answer was lost; or {'lost'}.
 
-if not owned() then return {'lost'} end
+if not owned then return {'lost'} end
 local now, prefix = now_ms(), ARGV[5]
 local ids = cjson.decode(call('HGET', run, 'ids'))
 local known = {}
