@@ -51,6 +51,13 @@ var (
 	removeIfScoreScript = load("remove_if_score")
 )
 
+// scriptNames are the scripts' names by their SHA-1.
+var scriptNames = map[string]string{}
+
+// ScriptName tells which move a script's SHA-1 stands for, as MONITOR and SLOWLOG
+// show it: "claim", "finish". It is "" for a script of somebody else.
+func ScriptName(sha string) string { return scriptNames[sha] }
+
 func load(names ...string) *redis.Script {
 	var src strings.Builder
 	src.WriteString(lockguard.Prelude())
@@ -62,7 +69,9 @@ func load(names ...string) *redis.Script {
 		src.WriteByte('\n')
 		src.Write(text)
 	}
-	return redis.NewScript(src.String())
+	s := redis.NewScript(src.String())
+	scriptNames[s.Hash()] = names[len(names)-1]
+	return s
 }
 
 // transcriptKey is the index of the transcript's key, the only one that changes

@@ -32,8 +32,14 @@ type job struct {
 	TTL         time.Duration
 	Drain       time.Duration
 	Timeout     time.Duration
+	Checkpoint  time.Duration
 	Concurrency int
 	Verbose     bool
+
+	// Of a worker that is to die at a step: see deathAt and logged.
+	Steps, Log        string // files
+	Step              int
+	Before, Immediate bool
 }
 
 // runChild is a worker process. It drains on SIGTERM, and ends with its parent.
@@ -62,6 +68,15 @@ func (j job) run() error {
 	switch {
 	case j.Warm:
 		a = remembering{}
+	case j.Steps != "":
+		d, err := newDeathAt(j)
+		if err != nil {
+			return err
+		}
+		rdb.AddHook(d)
+		if a, err = newLogged(j.Log, j.Immediate); err != nil {
+			return err
+		}
 	case len(j.Command) > 0:
 		if a, err = exec.New(exec.Config{Command: j.Command, Grace: 300 * time.Millisecond}); err != nil {
 			return err
@@ -73,10 +88,12 @@ func (j job) run() error {
 	}
 	w, err := worker.New(rdb, a, worker.Options{
 		ID: j.ID, Concurrency: j.Concurrency, AgentTimeout: j.Timeout, DrainTimeout: j.Drain,
-		Queue:         sq.Config{SentinelTTL: j.TTL, Retention: time.Hour, RecoveryRate: 1000},
-		RetryBackoff:  20 * time.Millisecond,
-		SweepInterval: time.Minute,
-		Logger:        slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level})),
+		Queue:        sq.Config{SentinelTTL: j.TTL, Retention: time.Hour, RecoveryRate: 1000},
+		RetryBackoff: 20 * time.Millisecond,
+
+		CheckpointInterval: j.Checkpoint,
+		SweepInterval:      time.Minute,
+		Logger:             slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level})),
 	})
 	if err != nil {
 		return err

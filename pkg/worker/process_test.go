@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"io"
 	"os"
 	osexec "os/exec"
@@ -23,6 +24,9 @@ type process struct {
 	pipe io.Closer // its stdin: it ends when this is closed
 	log  lockedBuffer
 	once sync.Once
+
+	watch sync.Once
+	over  chan struct{} // closed when it has ended, once somebody watches
 }
 
 // lockedBuffer takes a process's stderr while the test may read it.
@@ -69,6 +73,9 @@ func (r *rig) process(name string, j job) *process {
 		}
 	})
 	line, err := bufio.NewReader(out).ReadString('\n')
+	if j.Step > 0 && errors.Is(err, io.EOF) {
+		return p // it has died at its step already
+	}
 	if err != nil || line != "ready\n" {
 		r.Fatalf("the worker process said %q, %v", line, err)
 	}
