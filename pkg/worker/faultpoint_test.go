@@ -121,7 +121,7 @@ func TestDeathAtEveryStep(t *testing.T) {
 			for i, name := range steps {
 				t.Logf("%2d  %s", i+1, name)
 			}
-			for step := range len(steps) {
+			for step := range steps {
 				for _, when := range []string{"before", "after"} {
 					t.Run(fmt.Sprintf("%s step %d", when, step+1), func(t *testing.T) {
 						t.Parallel()
