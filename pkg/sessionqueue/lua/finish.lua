@@ -50,7 +50,7 @@ for i = 23, 22 + nids do
 end
 
 -- In most turns there is none of these.
-local special = call('EXISTS', paused, scheduled, retry, followups, resume, partial) > 0
+local special = ARGV[20] ~= '0' or call('EXISTS', paused, scheduled, retry, followups, resume, partial) > 0
 local due = special and due_tasks(now) or {}
 local h, gone, group, dropped = false, 0, {}, ''
 if nback > 0 then
