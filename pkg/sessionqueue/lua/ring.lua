@@ -97,7 +97,11 @@ if refusal then
 end
 
 if collected then call('HSET', task .. id, 'quiet', quiet) end
-if not busy then return {now, 'idle', next_at(r[7], now) or now, mine} end
+if not busy then
+  local at = next_at(r[7], now) or now
+  if collected and waiting >= cap then at = now end -- as many wait no longer
+  return {now, 'idle', at, mine}
+end
 
 local gone = {}
 for i, d in ipairs(drops) do
