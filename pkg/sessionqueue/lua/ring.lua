@@ -71,8 +71,7 @@ if busy and mine == 1 and not told then
     local oldest = call('LRANGE', pending, -(waiting - cap) - 1, -1)
     for i = #oldest, 1, -1 do
       local old, e = oldest[i], call('HGET', followups, own_id(prefix, oldest[i]))
-      local first = e and (string.find(e, '"mode":"interrupt"', 1, true) or string.find(e, '"mode":"rollback"', 1, true))
-      if old ~= id and not first and #drops < waiting - cap then
+      if old ~= id and not goes_first(e) and #drops < waiting - cap then
         local msg, unique = load(old)
         if msg then drops[#drops + 1] = {old, msg, unique} end
       end
