@@ -2,8 +2,10 @@ package sessionqueue
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -217,9 +219,10 @@ func (c *Client) Rerun(ctx context.Context, sessionKey string) (n int, err error
 	if err := session.ValidateKey(sessionKey); err != nil {
 		return 0, err
 	}
-	for more := true; more; {
+	first, name := "", rand.Text()
+	for more, batch := true, 1; more; batch++ {
 		reply, err := run(ctx, c.rdb, rerunScript, keys(sessionKey, "", time.Now()), rediskey.For(sessionKey).TaskPrefix(),
-			rerunBatch, string(StatusStopped), string(StatusFailed))
+			rerunBatch, fmt.Sprint(name, "-", batch), first, string(StatusStopped), string(StatusFailed))
 		if err == nil && reply.int(0) > 0 {
 			err = c.announce(ctx, sessionKey, reply.int(1), 0)
 		}
@@ -228,6 +231,9 @@ func (c *Client) Rerun(ctx context.Context, sessionKey string) (n int, err error
 		}
 		n += int(reply.int(0))
 		more = reply.int(2) == 1
+		if batch == 1 {
+			first = strconv.FormatInt(reply.int(1), 10)
+		}
 	}
 	return n, nil
 }
