@@ -58,13 +58,16 @@ func (f *beforeScript) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// another is a sender of the same database whose commands no hook sees.
-func (b *bench) another() *sq.Client {
+// bare is a client of the same database whose commands no hook sees.
+func (b *bench) bare() *redis.Client {
 	b.Helper()
 	rdb := redis.NewClient(b.rdb.(*redis.Client).Options())
 	b.Cleanup(func() { rdb.Close() })
-	return sq.NewClient(rdb)
+	return rdb
 }
+
+// another is another sender.
+func (b *bench) another() *sq.Client { b.Helper(); return sq.NewClient(b.bare()) }
 
 func TestB75_Undo(t *testing.T) {
 	t.Parallel()
