@@ -31,6 +31,7 @@ type job struct {
 	TTL         time.Duration
 	Drain       time.Duration
 	Timeout     time.Duration
+	Checkpoint  time.Duration
 	Concurrency int
 	Verbose     bool
 }
@@ -68,7 +69,7 @@ func (j job) run() error {
 		level = slog.LevelDebug
 	}
 	w, err := worker.New(rdb, a, worker.Options{
-		ID: j.ID, Concurrency: j.Concurrency, AgentTimeout: j.Timeout, DrainTimeout: j.Drain,
+		ID: j.ID, Concurrency: j.Concurrency, AgentTimeout: j.Timeout, DrainTimeout: j.Drain, CheckpointInterval: j.Checkpoint,
 		Queue:         sq.Config{SentinelTTL: j.TTL, Retention: time.Hour, RecoveryRate: 1000},
 		RetryBackoff:  20 * time.Millisecond,
 		SweepInterval: time.Minute,
