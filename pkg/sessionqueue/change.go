@@ -2,8 +2,10 @@ package sessionqueue
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -119,13 +121,15 @@ type Undone struct {
 }
 
 // Undo takes the last turn's entries out of the transcript. ErrBusy: a turn is
-// running. ErrNothing: there is no turn.
+// running. ErrNothing: there is no turn. Of several calls at once that mean the
+// same turn, of Retry's too, the first takes it out, and all succeed.
 func (c *Client) Undo(ctx context.Context, sessionKey string) (Undone, error) {
 	return c.retract(ctx, sessionKey, false)
 }
 
 // Retry is Undo that also puts what the user had said at the head of the line,
-// as one new message.
+// as one new message. It wraps session.ErrInvalid, and changes nothing, where that
+// would be none: too long, or not in the transcript any more.
 func (c *Client) Retry(ctx context.Context, sessionKey string) (Undone, error) {
 	return c.retract(ctx, sessionKey, true)
 }
@@ -134,7 +138,7 @@ func (c *Client) retract(ctx context.Context, sessionKey string, again bool) (Un
 	if err := session.ValidateKey(sessionKey); err != nil {
 		return Undone{}, err
 	}
-	for {
+	for last := ""; ; {
 		s, err := c.Session(ctx, sessionKey)
 		if err != nil {
 			return Undone{}, err
@@ -148,6 +152,9 @@ func (c *Client) retract(ctx context.Context, sessionKey string, again bool) (Un
 		}
 		args := []any{rediskey.For(sessionKey).TaskPrefix(), u.Turn, "", "", s.SessionID}
 		if again {
+			if err := m.Validate(); err != nil {
+				return u, err
+			}
 			task, err := encodeTask(sessionKey, m)
 			if err != nil {
 				return u, err
@@ -162,6 +169,10 @@ func (c *Client) retract(ctx context.Context, sessionKey string, again bool) (Un
 		case "held":
 			return u, fmt.Errorf("%w in %s", ErrBusy, sessionKey)
 		case "changed":
+			if u.Turn == last {
+				return u, fmt.Errorf("undo the last turn of %s: entries behind it cannot be read", sessionKey)
+			}
+			last = u.Turn
 			continue // another turn has ended meanwhile
 		}
 		if u.Entries = int(reply.int(1)); again {
@@ -208,9 +219,10 @@ func (c *Client) Rerun(ctx context.Context, sessionKey string) (n int, err error
 	if err := session.ValidateKey(sessionKey); err != nil {
 		return 0, err
 	}
-	for more := true; more; {
+	first, name := "", rand.Text()
+	for more, batch := true, 1; more; batch++ {
 		reply, err := run(ctx, c.rdb, rerunScript, keys(sessionKey, "", time.Now()), rediskey.For(sessionKey).TaskPrefix(),
-			rerunBatch, string(StatusStopped), string(StatusFailed))
+			rerunBatch, fmt.Sprint(name, "-", batch), first, string(StatusStopped), string(StatusFailed))
 		if err == nil && reply.int(0) > 0 {
 			err = c.announce(ctx, sessionKey, reply.int(1), 0)
 		}
@@ -219,6 +231,9 @@ func (c *Client) Rerun(ctx context.Context, sessionKey string) (n int, err error
 		}
 		n += int(reply.int(0))
 		more = reply.int(2) == 1
+		if batch == 1 {
+			first = strconv.FormatInt(reply.int(1), 10)
+		}
 	}
 	return n, nil
 }

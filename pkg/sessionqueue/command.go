@@ -235,7 +235,7 @@ func undoRefusal(err error) (string, error) {
 	case errors.Is(err, ErrNothing):
 		return "The conversation has no turn yet.", nil
 	}
-	return "", err
+	return refusal(err)
 }
 
 func (c *Client) resume(ctx context.Context, sessionKey, _ string) (string, error) {

@@ -21,7 +21,7 @@ type End struct {
 	Rollback bool
 
 	// Untaken are the ids of messages that Steer had answered and the agent has not
-	// taken: they are the next turns'.
+	// taken: they go back to their places in the line.
 	Untaken []string
 
 	// Told is how many of Turn.Dropped the agent was told of.

@@ -17,3 +17,6 @@ var Scripts = map[string]*redis.Script{
 
 // KeysOf are the KEYS of every script of a session.
 func KeysOf(session, sessionID string) []string { return keys(session, sessionID, time.Now()) }
+
+// DecodeEvents reads one entry of a session's stream.
+var DecodeEvents = decodeEvents

@@ -107,10 +107,6 @@ func timeless(script string, v any) string {
 		blank(a, 1, 2)
 	case "stop":
 		blank(a, 2) // how many it archived: none the second time
-	case "undo":
-		blank(a, 2)
-	case "rerun": // how many it moved: none the second time
-		blank(a, 0, 1)
 	case "purge", "forget", "look", "erase":
 		return ""
 	}

@@ -164,13 +164,21 @@ func (b *bench) start() *sq.Hold {
 // finish ends the turn well.
 func (b *bench) finish(h *sq.Hold) (more bool) {
 	b.Helper()
-	turn := h.Turn()
-	more, err := h.Finish(b.ctx, sq.End{Status: sq.StatusDone, Reply: "re: " + turn.Message.Text, Entries: []session.Entry{
-		{Role: session.RoleUser, Text: turn.Message.Text, Message: turn.Message.ID, Turn: turn.ID},
-		{Role: session.RoleAssistant, Text: "re: " + turn.Message.Text, Turn: turn.ID},
-	}})
+	more, err := h.Finish(b.ctx, b.done(h))
 	must(b, err)
 	return more
+}
+
+// done is the end of a turn that went well: an entry for each of its messages, and
+// one for the reply to the first.
+func (b *bench) done(h *sq.Hold) sq.End {
+	turn := h.Turn()
+	end := sq.End{Status: sq.StatusDone, Reply: "re: " + turn.Message.Text, Told: len(turn.Dropped)}
+	for _, m := range turn.Messages() {
+		end.Entries = append(end.Entries, session.Entry{Role: session.RoleUser, Text: m.Message.Text, Message: m.Message.ID, Turn: turn.ID})
+	}
+	end.Entries = append(end.Entries, session.Entry{Role: session.RoleAssistant, Text: end.Reply, Turn: turn.ID})
+	return end
 }
 
 // drain runs all that can be run and answers the messages' ids.

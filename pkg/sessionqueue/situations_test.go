@@ -347,7 +347,7 @@ func situations() []situation {
 			_, err := b.client.Stop(b.ctx, key)
 			must(b, err)
 			return func() error {
-				return sq.Scripts["rerun"].Run(b.ctx, b.rdb, sq.KeysOf(key, ""), b.k.TaskPrefix(), 500, "stopped").Err()
+				return sq.Scripts["rerun"].Run(b.ctx, b.rdb, sq.KeysOf(key, ""), b.k.TaskPrefix(), 500, "name", "", "stopped").Err()
 			}
 		}},
 		{"erase", "", func(b *bench) func() error {

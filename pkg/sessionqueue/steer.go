@@ -10,7 +10,7 @@ import (
 
 // Steer makes the waiting messages that are to be steered a part of the running
 // turn, and answers them. They are acked with it, redelivered with it, or, named
-// as End.Untaken, put back at the head of the line.
+// as End.Untaken, put back where they stood in the line.
 func (h *Hold) Steer(ctx context.Context) ([]Taken, error) {
 	h.mu.Lock()
 	args := []any{h.consumer.cfg.SentinelTTL.Milliseconds(), h.prefix}

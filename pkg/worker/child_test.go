@@ -87,13 +87,11 @@ func (j job) run() error {
 		level = slog.LevelDebug
 	}
 	w, err := worker.New(rdb, a, worker.Options{
-		ID: j.ID, Concurrency: j.Concurrency, AgentTimeout: j.Timeout, DrainTimeout: j.Drain,
-		Queue:        sq.Config{SentinelTTL: j.TTL, Retention: time.Hour, RecoveryRate: 1000},
-		RetryBackoff: 20 * time.Millisecond,
-
-		CheckpointInterval: j.Checkpoint,
-		SweepInterval:      time.Minute,
-		Logger:             slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level})),
+		ID: j.ID, Concurrency: j.Concurrency, AgentTimeout: j.Timeout, DrainTimeout: j.Drain, CheckpointInterval: j.Checkpoint,
+		Queue:         sq.Config{SentinelTTL: j.TTL, Retention: time.Hour, RecoveryRate: 1000},
+		RetryBackoff:  20 * time.Millisecond,
+		SweepInterval: time.Minute,
+		Logger:        slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level})),
 	})
 	if err != nil {
 		return err

@@ -5,14 +5,15 @@ import (
 	"turnstile/pkg/session"
 )
 
-// goOn takes over what an earlier run of the turn had made when it was cut off.
-// The users' words in it are those of this turn, or of messages that come back as
-// turns of their own.
+// goOn takes over what an earlier run of the turn had made when it was cut off: it
+// is this turn's now, which /undo takes out as a whole. The users' words in it are
+// those of this turn, or of messages that come back as turns of their own.
 func (r *recorder) goOn(entries []session.Entry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, e := range entries {
 		if e.Role != session.RoleUser {
+			e.Turn = r.turn.ID
 			r.before = append(r.before, e)
 		}
 	}

@@ -66,11 +66,10 @@ func (s *steering) run() {
 		}
 		s.asked = false
 		s.mu.Unlock()
-		messages, err := s.turn.hold.Steer(s.ctx)
+		// Not s.ctx: the turn's end has to know what Redis counts among its messages.
+		messages, err := s.turn.hold.Steer(s.turn.hold.Lease().Context())
 		if err != nil {
-			if s.ctx.Err() == nil {
-				s.turn.log.Warn("steering failed, the message waits for its turn", "error", err)
-			}
+			s.turn.log.Warn("steering failed, the message waits for its turn", "error", err)
 			continue
 		}
 		for _, m := range messages {

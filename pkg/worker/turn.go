@@ -90,7 +90,9 @@ func (t *turn) early() (end sessionqueue.End, all bool, err error) {
 		}
 	}
 	if left < len(messages) {
-		t.Turn = t.hold.Turn()
+		// Not the whole turn: signals are reading what names it.
+		now := t.hold.Turn()
+		t.Taken, t.Collected = now.Taken, now.Collected
 	}
 	return sessionqueue.End{}, false, nil
 }

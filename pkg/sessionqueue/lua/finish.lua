@@ -16,9 +16,7 @@
 -- ARGV[12] TTL of a transcript, ms      ARGV[20] number of dropped ids it was told
 -- ARGV[13] '1': release, take no other  ARGV[21] number of messages that end
 --                                       ARGV[22] number of steered messages that
---                                                go back to the head of the line, for
---                                                it did not take them; not before one
---                                                that has asked for the turn's end
+--                                                go back to their places in the line
 --                                       ARGV[23...] the ids of both, then entries
 --
 -- Answers {'next', now, fence, session id, entries so far, ids that were dropped
@@ -52,19 +50,24 @@ for i = 23, 22 + nids do
 end
 
 -- In most turns there is none of these.
-local special = call('EXISTS', paused, scheduled, retry, followups, resume, partial) > 0
+local special = ARGV[20] ~= '0' or call('EXISTS', paused, scheduled, retry, followups, resume, partial) > 0
 local due = special and due_tasks(now) or {}
 local h, gone, group, dropped = false, 0, {}, ''
-local front = false -- a message that has asked for this turn's end
+local behind = {} -- of each that goes back: the one before its old place in the line
 if nback > 0 then
-  local a = call('HMGET', run, 'interrupt', 'rollback')
-  front = (a[1] == fence or a[2] == fence) and call('LINDEX', pending, '-1')
-end
-if nback > 0 and not front then
-  call('LLEN', pending)
-  if ARGV[13] ~= '1' and call('EXISTS', paused) == 0 then -- the first of them is the next
-    h = look_at(ARGV[23 + nids])
-    if not h[2] then h = false end
+  local waiting = call('LRANGE', pending, 0, -1) -- newest first
+  for i = 1, nback do
+    local seq = tonumber(call('HGET', task .. ARGV[22 + nids + i], 'seq')) or 0
+    for j = #waiting, 1, -1 do
+      local later = (tonumber(call('HGET', task .. waiting[j], 'seq')) or 0) > seq
+      if later and not goes_first(call('HGET', followups, own_id(prefix, waiting[j]))) then break end
+      behind[i] = waiting[j]
+    end
+  end
+  if ARGV[13] ~= '1' and call('EXISTS', paused) == 0 then
+    h = look_at(behind[1] and waiting[#waiting] or ARGV[23 + nids])
+    -- What is collected is gathered when all are back: by the next claim.
+    if not h[2] or h[5] or held(h[1], r[5], now) then h = false end
     group[1] = h
   end
 elseif ARGV[13] == '1' or special and call('EXISTS', paused) == 1 then
@@ -123,17 +126,19 @@ for _, a in ipairs(done) do
   end
 end
 for _ = 1, gone do call('RPOP', pending) end -- ids without a task
-if front then front = call('RPOP', pending) end
-for i = 22 + nids + nback, 23 + nids, -1 do -- newest first: the oldest becomes the head
-  local id = ARGV[i]
+for i = nback, 1, -1 do -- newest first: each stands before those that are back already
+  local id = ARGV[22 + nids + i]
   if call('LREM', active, '1', id) == 1 and call('EXISTS', task .. id) == 1 then
-    call('RPUSH', pending, id)
+    if behind[i] then
+      call('LINSERT', pending, 'BEFORE', behind[i], id)
+    else
+      call('RPUSH', pending, id)
+    end
     call('HSET', task .. id, 'state', 'pending')
     pcall('ZREM', lease, id)
     pcall('HDEL', followups, own_id(prefix, id))
   end
 end
-if front then call('RPUSH', pending, front) end
 if special then
   call('DEL', partial)
   if ARGV[16] == '1' then call('DEL', resume) end

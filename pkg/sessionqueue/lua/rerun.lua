@@ -2,18 +2,24 @@
 -- first, a batch at a time.
 --
 -- ARGV[2] batch
--- ARGV[3...] the ends (status) that are meant
+-- ARGV[3] a name for this call, so that a repetition is known
+-- ARGV[4] when the first batch was moved, ms, or '': what was moved by then and has
+--         failed again is not meant
+-- ARGV[5...] the ends (status) that are meant
 --
 -- Answers {how many, now, 1 if there may be more}.
 
-local now, wanted = now_ms(), {}
-for i = 3, #ARGV do wanted[ARGV[i]] = true end
+local now, before, wanted = now_ms(), tonumber(ARGV[4]), {}
+local name, moved, at, rest = string.match(call('HGET', record, 'rerun') or '', '^(%S+) (%d+) (%d+) (%d)$')
+if name == ARGV[3] then return {tonumber(moved), tonumber(at), tonumber(rest)} end
+for i = 5, #ARGV do wanted[ARGV[i]] = true end
 
 local found = {}
 for _, id in ipairs(call('ZRANGE', archived, 0, -1)) do
   local t = call('HMGET', task .. id, 'msg', 'result', 'arrived', 'seq')
   local ok, outcome = try(cjson.decode, t[2] or '')
-  if t[1] and ok and type(outcome) == 'table' and wanted[outcome.status] then
+  local again = before and (tonumber(t[3]) or 0) >= before
+  if t[1] and ok and type(outcome) == 'table' and wanted[outcome.status] and not again then
     found[#found + 1] = {id, t[1], tonumber(t[3]) or 0, tonumber(t[4]) or 0}
   end
 end
@@ -34,4 +40,6 @@ for i = 1, n do
     'msg', msg .. '\48\0\58\0\88\0')
   call('LPUSH', pending, id)
 end
-return {n, now, n < #found and 1 or 0}
+local more = n < #found and 1 or 0
+if n > 0 then call('HSET', record, 'rerun', ARGV[3] .. ' ' .. n .. ' ' .. int(now) .. ' ' .. more) end
+return {n, now, more}

@@ -72,8 +72,7 @@ if busy and mine == 1 and not told then
     local oldest = call('LRANGE', pending, -(waiting - cap) - 1, -1)
     for i = #oldest, 1, -1 do
       local old, e = oldest[i], call('HGET', followups, own_id(prefix, oldest[i]))
-      local first = e and (string.find(e, '"mode":"interrupt"', 1, true) or string.find(e, '"mode":"rollback"', 1, true))
-      if old ~= id and not first and #drops < waiting - cap then
+      if old ~= id and not goes_first(e) and #drops < waiting - cap then
         local msg, unique = load(old)
         if msg then drops[#drops + 1] = {old, msg, unique} end
       end
@@ -99,9 +98,10 @@ end
 
 if collected then call('HSET', task .. id, 'quiet', quiet) end
 if not busy then
+  local at = next_at(r[7], now) or now
+  if collected and waiting >= cap then at = now end -- as many wait no longer
   -- The last owner may have kept the session's agent: it hears of the message a
   -- little before the others do, who do not wait for it.
-  local at = next_at(r[7], now) or now
   if r[10] == '1' and not owner and at <= now then
     call('PUBLISH', 'turnstile:signal:' .. r[2], '{"kind":"ready","session":"' .. ARGV[8] .. '"}')
   end

@@ -48,6 +48,12 @@ local function quote(s)
   return cjson.encode(s)
 end
 
+-- goes_first(e): whether a follow-up, by its entry, is one that goes to the front
+-- of the line.
+local function goes_first(e)
+  return e and (string.find(e, '"mode":"interrupt"', 1, true) or string.find(e, '"mode":"rollback"', 1, true))
+end
+
 -- held(id, hold, now): until when (ms) the head of the line has to wait after a
 -- failure; hold is run's "ms id". False: it need not.
 local function held(id, hold, now)
