@@ -31,6 +31,7 @@ type job struct {
 	TTL         time.Duration
 	Drain       time.Duration
 	Timeout     time.Duration
+	Checkpoint  time.Duration
 	Concurrency int
 	Verbose     bool
 }
@@ -71,8 +72,8 @@ func (j job) run() error {
 		ID: j.ID, Concurrency: j.Concurrency, AgentTimeout: j.Timeout, DrainTimeout: j.Drain,
 		Queue:         sq.Config{SentinelTTL: j.TTL, Retention: time.Hour, RecoveryRate: 1000},
 		RetryBackoff:  20 * time.Millisecond,
-		SweepInterval: time.Minute,
-		Logger:        slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level})),
+		SweepInterval: time.Minute, CheckpointInterval: j.Checkpoint,
+		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level})),
 	})
 	if err != nil {
 		return err
