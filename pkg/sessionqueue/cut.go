@@ -13,7 +13,7 @@ import (
 	"turnstile/pkg/session"
 )
 
-const partialVersion = 1
+const partialVersion = 1 // lua/claim.lua knows it too
 
 // partial is the entries of a turn so far, as they are stored beside it.
 func (h *Hold) partial(entries []session.Entry) (string, error) {
@@ -83,10 +83,13 @@ func (h *Hold) Past(ctx context.Context) (Past, error) {
 	return past, nil
 }
 
-// decodePartial reads a partial that belongs to the message of turn.
+// decodePartial reads a partial that belongs to the message of turn. One that
+// cannot be read, or is of another version, must not stop the session: it is as
+// good as none.
 func decodePartial(text string, turn Turn) *Partial {
 	var p Partial
-	if json.Unmarshal([]byte(text), &p) != nil || len(p.Messages) == 0 || p.Messages[0] != turn.Message.ID {
+	if json.Unmarshal([]byte(text), &p) != nil || p.V != partialVersion || len(p.Lines) == 0 ||
+		len(p.Messages) == 0 || p.Messages[0] != turn.Message.ID {
 		return nil
 	}
 	p.Entries = decodeEntries(p.Lines)

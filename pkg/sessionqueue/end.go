@@ -44,7 +44,7 @@ func (h *Hold) Finish(ctx context.Context, end End) (more bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	sent := time.Now()
+	last, sent := h.Turn(), time.Now()
 	script, nkeys := finishScript, keysToProcessed
 	if end.archives() {
 		script, nkeys = failScript, allKeys
@@ -55,9 +55,22 @@ func (h *Hold) Finish(ctx context.Context, end End) (more bool, err error) {
 	}
 	if reply.str(0) == "next" {
 		h.begin(sent, reply)
+		if end.Status != StatusDone {
+			h.keepMark(last)
+		}
 		return true, nil
 	}
 	return false, h.released(ctx, reply)
+}
+
+// keepMark tells the next turn of the resume mark that the last one's claim has
+// found. It was not finished, so the mark is still there, as a claim would see.
+func (h *Hold) keepMark(last Turn) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if last.Resume != "" && last.SessionID == h.turn.SessionID {
+		h.turn.Resume, h.turn.ResumeAge = last.Resume, last.ResumeAge+h.turn.Started.Sub(last.Started)
+	}
 }
 
 func (h *Hold) finishArgs(end End) ([]any, error) {

@@ -14,6 +14,8 @@ type checkpoints struct {
 	last  time.Time   // of the last checkpoint, or the turn's begin
 	ended bool
 	under sync.WaitGroup
+
+	storing sync.Mutex // one at a time: an older one must not be the last
 }
 
 // active is called at every activity.
@@ -48,10 +50,15 @@ func (r *recorder) arm(after time.Duration) {
 	c.under.Add(1)
 	c.next = time.AfterFunc(after, func() {
 		defer c.under.Done()
+		c.storing.Lock()
+		defer c.storing.Unlock()
 		c.mu.Lock()
 		c.next, c.last = nil, time.Now()
 		c.mu.Unlock()
 		entries := r.soFar()
+		if len(entries) == 0 {
+			return // what an earlier run had done is stored
+		}
 		if err := r.turn.hold.Checkpoint(r.turn.hold.Lease().Context(), entries); err != nil {
 			r.turn.log.Warn("the turn's checkpoint was not stored", "error", err)
 		}

@@ -78,6 +78,7 @@ func (w *Worker) claim(sessions []string) (taken int, err error) {
 		w.putBack(sessions, holds)
 	}
 	for _, h := range holds {
+		w.countRecovered(h)
 		s := newServed(w, h)
 		w.served.Add(1)
 		go func() {

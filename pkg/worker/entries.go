@@ -27,6 +27,9 @@ func (r *recorder) remember(e agent.Event) {
 	last := len(r.made) - 1
 	switch e.Type {
 	case agent.EventText:
+		if e.Text == "" {
+			return
+		}
 		r.active()
 		if last >= 0 && r.made[last].Role == session.RoleAssistant {
 			r.made[last].Text += e.Text

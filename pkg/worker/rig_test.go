@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -99,10 +100,27 @@ func (r *rig) idle(a agent.Agent, changes ...change) *worker.Worker {
 	w, err := worker.New(rdb, a, s.Options)
 	must(r, err)
 	r.Cleanup(func() {
-		w.Drain(ended(), worker.ReasonShutdown)
+		r.drainAtOnce(w)
 		_ = rdb.Close()
 	})
 	return w
+}
+
+// drainAtOnce drains an idle worker without the rest of its wait for work, which
+// is up to a second: it lets it have some.
+func (r *rig) drainAtOnce(w *worker.Worker) {
+	drained := make(chan struct{})
+	go func() {
+		defer close(drained)
+		w.Drain(ended(), worker.ReasonShutdown)
+	}()
+	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+	defer cancel()
+	for !w.Draining() && ctx.Err() == nil {
+		runtime.Gosched()
+	}
+	_ = r.rdb.ZAdd(ctx, rediskey.Ready, redis.Z{Member: "nobody"}).Err() // the server may be gone
+	<-drained
 }
 
 // ended is a context that is over: a drain with it does not wait.

@@ -194,7 +194,7 @@ func (t *turn) recall(in *agent.Turn) error {
 	})
 	t.told = len(t.Dropped)
 	if t.wasCut() {
-		t.log.Info("turn goes on from where it was cut off", "message", t.Message.ID, "reason", t.Resume, "entries", len(t.recorder.made))
+		t.log.Info("turn goes on from where it was cut off", "message", t.Message.ID, "reason", t.Resume, "entries", len(t.recorder.before))
 	}
 	return nil
 }
@@ -286,7 +286,8 @@ func (t *turn) rolledBack(release func() bool) (bool, error) {
 
 // giveBack is the end of a turn that was cut off: what it did goes with it.
 func (t *turn) giveBack(cause error, release func() bool) (bool, error) {
-	var d drainError
+	// Promote may have heard of the drain before the turn's context did.
+	d := drainError{t.served.w.DrainProgress().Reason}
 	errors.As(cause, &d)
 	t.log.Info("turn given back", "message", t.Message.ID, "reason", d.reason)
 	err := t.hold.Requeue(t.hold.Lease().Context(), string(d.reason), t.recorder.soFar()...)

@@ -32,12 +32,13 @@ type Worker struct {
 	slots    chan struct{}  // a token for each session that is served
 	others   waiters
 
-	mu       sync.Mutex
-	started  bool
-	ended    bool // draining has begun
-	sessions map[*served]struct{}
-	drain    drain
-	left     chan struct{} // during a drain: a session has ended
+	mu        sync.Mutex
+	started   bool
+	ended     bool // draining has begun
+	sessions  map[*served]struct{}
+	drain     drain
+	recovered Recovered
+	left      chan struct{} // during a drain: a session has ended
 
 	maintenance *maintenance
 	steerable   bool        // the agent takes messages into a running turn

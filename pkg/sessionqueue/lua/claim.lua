@@ -94,7 +94,9 @@ end
 local kept = {} -- what an interrupted turn had done
 if #ending > 0 and verdict and verdict[1] == 'complete' then
   local ok, p = try(cjson.decode, call('GET', partial) or '')
-  if ok and type(p) == 'table' and p.fence == tonumber(fence) then kept = p.entries end
+  if ok and type(p) == 'table' and p.v == 1 and p.fence == tonumber(fence) and type(p.entries) == 'table' then
+    kept = p.entries
+  end
 end
 
 local due = special and due_tasks(now) or {}
