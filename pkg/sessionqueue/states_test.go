@@ -107,6 +107,7 @@ func TestStatesPageNamesTheScripts(t *testing.T) {
 			t.Errorf("%s.lua: named in docs/states.md %v, changes a state %q", name, named[name], what)
 		}
 	}
+	equalList(t, "docs/design.md's scripts", slices.Sorted(slices.Values(designPage(t, "script")["Scripts"])), scripts...)
 	for name := range named {
 		if !slices.Contains(scripts, name) {
 			t.Errorf("docs/states.md names %q, which is no script", name)
@@ -119,6 +120,8 @@ type observer struct {
 	b    *bench
 	bare *redis.Client
 	seen func(step)
+
+	wrote func(table, field string) // after each script, what there is
 }
 
 func (o *observer) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -146,6 +149,7 @@ func (o *observer) around(cmds []redis.Cmder, send func() error) error {
 		before := o.states()
 		err := send()
 		after := o.states()
+		o.fields()
 		for what := range maps.All(after) {
 			if before[what] == "" {
 				before[what] = outside
@@ -233,17 +237,74 @@ func (o *observer) states() map[string]string {
 	return states
 }
 
+// fields tells of every field of the session's hashes and JSON values, by the
+// tables of docs/design.md.
+func (o *observer) fields() {
+	ctx, rdb, k := context.Background(), o.bare, o.b.k
+	for table, key := range map[string]string{"run": k.Run(), "session": k.Record(), "resume": k.Resume()} {
+		for _, field := range rdb.HKeys(ctx, key).Val() {
+			o.wrote(table, field)
+		}
+	}
+	for _, name := range rdb.Keys(ctx, k.TaskPrefix()+"*").Val() {
+		for _, field := range rdb.HKeys(ctx, name).Val() {
+			if !slices.Contains([]string{"msg", "state", "pending_since", "result", "unique_key"}, field) {
+				o.wrote("task", field)
+			}
+		}
+	}
+	texts := map[string][]string{"followups": rdb.HVals(ctx, k.Followups()).Val(), "partial": {rdb.Get(ctx, k.Partial()).Val()}}
+	for table, values := range texts {
+		for _, text := range values {
+			var object map[string]any
+			_ = json.Unmarshal([]byte(text), &object)
+			for field := range object {
+				o.wrote(table, field)
+			}
+		}
+	}
+}
+
+// designPage reads the tables of docs/design.md whose first column is headed as
+// wanted: the names in it, by the heading above.
+func designPage(t *testing.T, first string) map[string][]string {
+	t.Helper()
+	page, err := os.ReadFile("../../docs/design.md")
+	must(t, err)
+	names := map[string][]string{}
+	var heading string
+	within := false
+	for line := range strings.Lines(string(page)) {
+		if title, ok := strings.CutPrefix(strings.TrimLeft(line, "#"), " "); ok && line[0] == '#' {
+			heading = strings.TrimSpace(title)
+		}
+		switch {
+		case strings.HasPrefix(line, "| "+first+" |"):
+			within = true
+		case !strings.HasPrefix(line, "|"):
+			within = false
+		case within:
+			for _, m := range regexp.MustCompile("`(\\w+)`").FindAllStringSubmatch(strings.Split(line, "|")[1], -1) {
+				names[heading] = append(names[heading], m[1])
+			}
+		}
+	}
+	return names
+}
+
 func ms(text string) int64 {
 	n, _ := strconv.ParseInt(text, 10, 64)
 	return n
 }
 
-// TestStatesPage compares what the scripts do with docs/states.md, both ways.
+// TestStatesPage compares what the scripts do with docs/states.md, and what they
+// write with the tables of docs/design.md, both ways.
 func TestStatesPage(t *testing.T) {
 	t.Parallel()
 	page := statesPage(t)
 	var mu sync.Mutex
 	seen := map[step]bool{}
+	fields := map[string]map[string]bool{}
 	t.Run("lives", func(t *testing.T) {
 		watch := func(name string, live func(b *bench)) {
 			t.Run(name, func(t *testing.T) {
@@ -253,14 +314,24 @@ func TestStatesPage(t *testing.T) {
 				must(t, err)
 				bare := redis.NewClient(options)
 				defer bare.Close()
-				b.rdb.AddHook(&observer{b, bare, func(s step) {
+				o := &observer{b: b, bare: bare}
+				o.seen = func(s step) {
 					mu.Lock()
 					defer mu.Unlock()
 					seen[s] = true
 					if !page[s] {
 						t.Errorf("docs/states.md lacks %s", s)
 					}
-				}})
+				}
+				o.wrote = func(table, field string) {
+					mu.Lock()
+					defer mu.Unlock()
+					if fields[table] == nil {
+						fields[table] = map[string]bool{}
+					}
+					fields[table][field] = true
+				}
+				b.rdb.AddHook(o)
 				live(b)
 			})
 		}
@@ -276,4 +347,11 @@ func TestStatesPage(t *testing.T) {
 			t.Errorf("docs/states.md has %s, which no script did", s)
 		}
 	}
+	tables := designPage(t, "field")
+	for _, table := range slices.Sorted(maps.Keys(fields)) {
+		written := slices.Sorted(maps.Keys(fields[table]))
+		documented := slices.Sorted(slices.Values(tables[table]))
+		equalList(t, "docs/design.md's fields of "+table, documented, written...)
+	}
+	equal(t, "tables of fields in docs/design.md", len(tables), len(fields))
 }
