@@ -298,10 +298,11 @@ func ms(text string) int64 {
 }
 
 // TestStatesPage compares what the scripts do with docs/states.md, and what they
-// write with the tables of docs/design.md, both ways.
+// write with the tables of docs/design.md, both ways; and events with the schema of
+// docs/events.md.
 func TestStatesPage(t *testing.T) {
 	t.Parallel()
-	page := statesPage(t)
+	page, events := statesPage(t), readEventSchema(t)
 	var mu sync.Mutex
 	seen := map[step]bool{}
 	fields := map[string]map[string]bool{}
@@ -333,6 +334,15 @@ func TestStatesPage(t *testing.T) {
 				}
 				b.rdb.AddHook(o)
 				live(b)
+				for _, entry := range bare.XRange(context.Background(), b.k.Events(), "-", "+").Val() {
+					for field, value := range entry.Values {
+						if text, _ := value.(string); field == "s" || field == "e" {
+							events.check(t, text)
+						} else {
+							t.Errorf("an event has the field %q", field)
+						}
+					}
+				}
 			})
 		}
 		for _, s := range situations() {
