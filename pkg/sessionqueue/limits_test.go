@@ -103,3 +103,29 @@ func TestRecordsOfOtherVersions(t *testing.T) {
 	b.finish(h)
 	equal(t, "status", b.outcome("c").Status, sq.StatusDone)
 }
+
+// A message that no Go sender announced waits in line, whatever its mode: modes
+// take effect at the ring.
+func TestModeOfAMessageThatWasNotRung(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.say("a")
+	h := b.start()
+	var want []string
+	for _, mode := range []session.Mode{session.ModeInterrupt, session.ModeRollback, session.ModeReject, session.ModeCollect, session.ModeCollect, session.ModeSteer} {
+		id := b.task(string(mode) + string(rune('0'+len(want))))
+		b.enqueueRaw(session.TaskType, `{"v":1,"text":"x","mode":"`+string(mode)+`"}`, id)
+		want = append(want, id)
+	}
+	r := b.c.Renew(b.ctx, []*sq.Hold{h})[0]
+	if r.Asked != nil || r.Steer || r.Waiting != len(want) {
+		t.Errorf("renewal: %+v", r)
+	}
+	equal(t, "goes on", b.finish(h), true)
+	for i, id := range want {
+		turn := h.Turn()
+		equal(t, "message", b.task(turn.Message.ID), id)
+		equal(t, "messages of its turn", len(turn.Messages()), 1)
+		equal(t, "goes on", b.finish(h), i < len(want)-1)
+	}
+}
