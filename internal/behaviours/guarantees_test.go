@@ -1,0 +1,94 @@
+package behaviours
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+var (
+	anyTest    = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
+	namedTests = regexp.MustCompile("`((?:pkg|internal|cmd)/[\\w/]+)` (Test\\w+(?:, Test\\w+)*)")
+	looseTest  = regexp.MustCompile(`\bTest[A-LN-Z]\w+|\bTestM[^a]\w+`) // TestMain is nobody's promise
+)
+
+// Whatever test a page names is there, and no promise of docs/guarantees.md
+// stands without a test or a figure.
+func TestPagesNameTestsThatExist(t *testing.T) {
+	t.Parallel()
+	pages, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := filepath.Base(page)
+		if name == "behaviours.md" {
+			continue // TestPageNamesTheTests
+		}
+		for _, m := range namedTests.FindAllStringSubmatch(string(text), -1) {
+			known := testsIn(t, m[1])
+			for _, test := range strings.Split(m[2], ", ") {
+				if !known[test] {
+					t.Errorf("docs/%s names %s of %s, which is not there", name, test, m[1])
+				}
+			}
+		}
+		if left := looseTest.FindString(namedTests.ReplaceAllString(string(text), "")); left != "" {
+			t.Errorf("docs/%s names %s without its package before it", name, left)
+		}
+		if name == "guarantees.md" {
+			promises(t, string(text))
+		}
+	}
+}
+
+// promises checks the tables whose last column is headed tests.
+func promises(t *testing.T, text string) {
+	t.Helper()
+	rows, within := 0, false
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		cells := strings.Split(strings.Trim(line, "| "), "|")
+		last := strings.TrimSpace(cells[len(cells)-1])
+		switch {
+		case !strings.HasPrefix(line, "|"):
+			within = false
+		case last == "tests":
+			within = true
+		case within && !strings.HasPrefix(line, "|--"):
+			rows++
+			if !namedTests.MatchString(last) && !strings.Contains(last, "bench/") {
+				t.Errorf("docs/guarantees.md promises without a test or a figure: %s", line)
+			}
+		}
+	}
+	if rows == 0 {
+		t.Error("docs/guarantees.md has no table of promises")
+	}
+}
+
+// testsIn are the names of a package's tests.
+func testsIn(t *testing.T, folder string) map[string]bool {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(root, folder, "*_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := map[string]bool{}
+	for _, file := range files {
+		src, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range anyTest.FindAllStringSubmatch(string(src), -1) {
+			known[m[1]] = true
+		}
+	}
+	return known
+}
