@@ -20,18 +20,6 @@ type job struct {
 	TTL  time.Duration
 }
 
-// endless is an agent whose turns end with their context, and that tells of each
-// start.
-type endless struct {
-	started func(message string, at time.Time)
-}
-
-func (e endless) Run(ctx context.Context, turn agent.Turn, _ func(agent.Event)) (agent.Result, error) {
-	e.started(turn.Messages[0].ID, time.Now())
-	<-ctx.Done()
-	return agent.Result{}, context.Cause(ctx)
-}
-
 func options(ttl time.Duration) worker.Options {
 	opts := lab.Production(4)
 	opts.DrainTimeout = 0
@@ -45,11 +33,8 @@ func (j job) run(ctx context.Context) error {
 	rdb := lab.Open(j.Addr, j.DB, "")
 	defer rdb.Close()
 	started := make(chan string, 1)
-	w, err := worker.New(rdb, endless{func(message string, _ time.Time) { started <- message }}, options(j.TTL))
-	if err != nil {
-		return err
-	}
-	if err := w.Start(ctx); err != nil {
+	tell := func(turn agent.Turn, _ func(agent.Event)) { started <- turn.Messages[0].ID }
+	if _, err := lab.Work(ctx, rdb, lab.Parked{Started: tell}, options(j.TTL)); err != nil {
 		return err
 	}
 	go func() {
@@ -90,11 +75,9 @@ func kill(ctx context.Context, srv *lab.Server, db int, key string, ttl time.Dur
 	}
 
 	again := make(chan time.Time, 1)
-	next, err := worker.New(rdb, endless{func(_ string, at time.Time) { again <- at }}, options(ttl))
+	tell := func(agent.Turn, func(agent.Event)) { again <- time.Now() }
+	next, err := lab.Work(ctx, rdb, lab.Parked{Started: tell}, options(ttl))
 	if err != nil {
-		return 0, err
-	}
-	if err := next.Start(ctx); err != nil {
 		return 0, err
 	}
 	defer func() {

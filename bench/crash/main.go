@@ -11,7 +11,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"os"
 	"sync"
 	"time"
 
@@ -27,16 +26,7 @@ var (
 )
 
 func main() {
-	var j job
-	child, err := lab.Job(&j)
-	if child {
-		if err == nil {
-			err = j.run(context.Background())
-		}
-		if err != nil {
-			fmt.Fprintln(os.Stderr, "crash: child:", err)
-			os.Exit(1)
-		}
+	if lab.RunJob("crash", job.run) {
 		return
 	}
 	lab.Main("crash", run)

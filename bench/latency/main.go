@@ -28,7 +28,7 @@ func run(ctx context.Context, srv *lab.Server, report *lab.Report) error {
 	if err != nil {
 		return err
 	}
-	report.Add("one round trip (PING), the yardstick", "%s", spread(trip))
+	report.Add("one round trip (PING), the yardstick", "%s", lab.Spread(trip))
 
 	for _, immediate := range []bool{true, false} {
 		for _, fresh := range []bool{true, false} {
@@ -38,7 +38,7 @@ func run(ctx context.Context, srv *lab.Server, report *lab.Report) error {
 			}
 			lab.Progress("idle, %s", s.String())
 			starts(report, "idle, "+s.String()+": Submit to the agent's start", s.starts, time.Millisecond, 5*time.Millisecond)
-			report.Add("  of it Submit itself", "%s", spread(s.submits))
+			report.Add("  of it Submit itself", "%s", lab.Spread(s.submits))
 		}
 	}
 	for _, q := range []queued{
@@ -60,11 +60,7 @@ func starts(report *lab.Report, figure string, d []time.Duration, p50, p99 time.
 		reach += fmt.Sprintf(", p99 <= %s", p99)
 		met = met && lab.Quantile(d, 0.99) <= p99
 	}
-	report.Reach(figure, met, reach, "%s", spread(d))
-}
-
-func spread(d []time.Duration) string {
-	return fmt.Sprintf("p50 %s, p99 %s (%d)", lab.Short(lab.Median(d)), lab.Short(lab.Quantile(d, 0.99)), len(d))
+	report.Reach(figure, met, reach, "%s", lab.Spread(d))
 }
 
 func roundTrips(ctx context.Context, srv *lab.Server, n int) ([]time.Duration, error) {

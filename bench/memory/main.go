@@ -9,7 +9,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 
@@ -26,16 +25,7 @@ var (
 )
 
 func main() {
-	var j job
-	child, err := lab.Job(&j)
-	if child {
-		if err == nil {
-			err = j.run(context.Background())
-		}
-		if err != nil {
-			fmt.Fprintln(os.Stderr, "memory: child:", err)
-			os.Exit(1)
-		}
+	if lab.RunJob("memory", job.run) {
 		return
 	}
 	lab.Main("memory", run)

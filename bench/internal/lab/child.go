@@ -22,7 +22,7 @@ type Child struct {
 	out *json.Decoder
 }
 
-// Spawn starts a child, whose main gets the job from Job. It ends with ctx.
+// Spawn starts a child, whose main runs the job with RunJob. It ends with ctx.
 func Spawn(ctx context.Context, job any) (*Child, error) {
 	text, err := json.Marshal(job)
 	if err != nil {
@@ -63,9 +63,10 @@ func (c *Child) Hear(into any) error {
 }
 
 // Kill is kill -9. It may be called again.
-func (c *Child) Kill() {
-	_ = c.cmd.Process.Kill()
-}
+func (c *Child) Kill() { c.Signal(os.Kill) }
+
+// Signal sends the child a signal, if it has not ended.
+func (c *Child) Signal(s os.Signal) { _ = c.cmd.Process.Signal(s) }
 
 // End kills the child and waits for it.
 func (c *Child) End() {
@@ -74,13 +75,23 @@ func (c *Child) End() {
 	_ = c.cmd.Wait()
 }
 
-// Job tells whether this process is a child, and what it is to do.
-func Job(job any) (child bool, err error) {
+// RunJob runs the job if this process is a child, and reports whether it is one.
+// A job that fails ends the process.
+func RunJob[J any](title string, run func(J, context.Context) error) (child bool) {
 	text, child := os.LookupEnv(childVariable)
 	if !child {
-		return false, nil
+		return false
 	}
-	return true, json.Unmarshal([]byte(text), job)
+	var job J
+	err := json.Unmarshal([]byte(text), &job)
+	if err == nil {
+		err = run(job, context.Background())
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, title+": child:", err)
+		os.Exit(1)
+	}
+	return true
 }
 
 // Say tells the parent something.

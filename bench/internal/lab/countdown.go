@@ -59,11 +59,8 @@ func Answer(ctx context.Context, rdb redis.UniversalClient, n int, opts worker.O
 		return nil
 	}
 	left := NewCountdown(n)
-	w, err := worker.New(rdb, Echo{echo.New(), left.One}, opts)
+	w, err := Work(ctx, rdb, Echo{echo.New(), left.One}, opts)
 	if err != nil {
-		return err
-	}
-	if err := w.Start(ctx); err != nil {
 		return err
 	}
 	defer w.Drain(ctx, worker.ReasonShutdown)

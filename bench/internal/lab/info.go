@@ -50,16 +50,25 @@ func CommandStats(ctx context.Context, admin redis.UniversalClient) (map[string]
 
 // RedisMemory is what Redis has allocated, in bytes.
 func RedisMemory(ctx context.Context, admin redis.UniversalClient) (bytes float64, err error) {
-	info, err := admin.Info(ctx, "memory").Result()
+	return number(ctx, admin, "memory", "used_memory")
+}
+
+// RedisReceived is what clients have sent to Redis, in bytes since CONFIG RESETSTAT.
+func RedisReceived(ctx context.Context, admin redis.UniversalClient) (bytes float64, err error) {
+	return number(ctx, admin, "stats", "total_net_input_bytes")
+}
+
+func number(ctx context.Context, admin redis.UniversalClient, section, name string) (float64, error) {
+	info, err := admin.Info(ctx, section).Result()
 	if err != nil {
 		return 0, err
 	}
 	for line := range strings.Lines(info) {
-		if n, ok := strings.CutPrefix(line, "used_memory:"); ok {
+		if n, ok := strings.CutPrefix(line, name+":"); ok {
 			return strconv.ParseFloat(strings.TrimSpace(n), 64)
 		}
 	}
-	return 0, fmt.Errorf("INFO memory names no used_memory")
+	return 0, fmt.Errorf("INFO %s names no %s", section, name)
 }
 
 // Connections counts the connections of clients that were opened under a name.

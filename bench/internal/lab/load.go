@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 	"turnstile/pkg/sessionqueue"
 	"turnstile/pkg/worker"
@@ -66,6 +67,19 @@ func Production(slots int) worker.Options {
 	}
 }
 
+// Work starts a worker.
+func Work(ctx context.Context, rdb redis.UniversalClient, a agent.Agent, opts worker.Options) (*worker.Worker, error) {
+	w, err := worker.New(rdb, a, opts)
+	if err != nil {
+		return nil, err
+	}
+	if err := w.Start(ctx); err != nil {
+		w.Drain(ctx, worker.ReasonShutdown)
+		return nil, err
+	}
+	return w, nil
+}
+
 // patience is how long something is waited for that must come: longer than any
 // slow machine takes.
 const patience = 10 * time.Minute
@@ -85,5 +99,17 @@ func Until(ctx context.Context, what string, every time.Duration, done func() (b
 			return context.Cause(ctx)
 		case <-time.After(every):
 		}
+	}
+}
+
+// Next receives what must come.
+func Next[T any](ctx context.Context, from <-chan T) (next T, err error) {
+	select {
+	case next = <-from:
+		return next, nil
+	case <-ctx.Done():
+		return next, context.Cause(ctx)
+	case <-time.After(patience):
+		return next, fmt.Errorf("%T: nothing came in %s", from, patience)
 	}
 }

@@ -2,8 +2,10 @@ package lab
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"slices"
+	"time"
 )
 
 // Quantile is the value that the share q of all values does not exceed: 0.5 is
@@ -20,3 +22,8 @@ func Quantile[T cmp.Ordered](values []T, q float64) T {
 
 // Median is the middle value.
 func Median[T cmp.Ordered](values []T) T { return Quantile(values, 0.5) }
+
+// Spread tells of single samples.
+func Spread(d []time.Duration) string {
+	return fmt.Sprintf("p50 %s, p99 %s (%d)", Short(Median(d)), Short(Quantile(d, 0.99)), len(d))
+}

@@ -1,0 +1,59 @@
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"turnstile/bench/internal/lab"
+	"turnstile/pkg/agent/echo"
+	"turnstile/pkg/worker"
+)
+
+// job is a worker of the echo agent that drains on SIGTERM.
+type job struct {
+	Addr  string
+	Slots int
+	TTL   time.Duration
+	Drain time.Duration
+}
+
+// run is the child's: to any word it answers how many sessions it serves.
+func (j job) run(ctx context.Context) error {
+	rdb := lab.Open(j.Addr, 0, "")
+	defer rdb.Close()
+	told, stop := signal.NotifyContext(ctx, syscall.SIGTERM)
+	defer stop()
+	opts := lab.Production(j.Slots)
+	opts.DrainTimeout, opts.Queue.SentinelTTL = j.Drain, j.TTL
+	w, err := lab.Work(ctx, rdb, echo.New(), opts)
+	if err != nil {
+		return err
+	}
+	if err := lab.Say(w.Running()); err != nil {
+		return err
+	}
+	go func() {
+		_ = lab.Obey(func(string) any { return w.Running() }) // until the parent has ended
+		os.Exit(1)
+	}()
+	<-told.Done()
+	w.Drain(ctx, worker.ReasonShutdown)
+	return nil
+}
+
+// start starts such a worker and waits until it takes work.
+func (j job) start(ctx context.Context) (*lab.Child, error) {
+	child, err := lab.Spawn(ctx, j)
+	if err != nil {
+		return nil, err
+	}
+	var running int
+	if err := child.Hear(&running); err != nil {
+		child.End()
+		return nil, err
+	}
+	return child, nil
+}

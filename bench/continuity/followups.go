@@ -1,0 +1,175 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"turnstile/bench/internal/lab"
+	"turnstile/pkg/session"
+	"turnstile/pkg/sessionqueue"
+)
+
+const (
+	behind     = 10              // follow-ups in each line
+	turnTakes  = 4 * time.Second // the turn ahead of them
+	drainTakes = time.Second     // DRAIN_TIMEOUT: the turn is cut off
+	cutWithin  = time.Second     // of the last follow-up
+
+	// lastWithin is how long the answers are waited for. What has not come by then
+	// counts as lost.
+	lastWithin = 2 * time.Minute
+)
+
+// followups ends a worker in the middle of turns with follow-ups behind them, and
+// looks at what another one, which was idle, has made of all messages.
+func followups(ctx context.Context, srv *lab.Server, report *lab.Report) error {
+	for _, how := range []struct {
+		name    string
+		signal  os.Signal
+		holding string // what keeps the sessions from the next worker
+	}{
+		{"SIGTERM", syscall.SIGTERM, fmt.Sprintf("DRAIN_TIMEOUT %s", drainTakes)},
+		{"SIGKILL", syscall.SIGKILL, fmt.Sprintf("SENTINEL_TTL %s", *ttl)},
+	} {
+		var all tally
+		n := lab.Quick(*rounds, 1)
+		for range n {
+			if err := all.round(ctx, srv, how.signal); err != nil {
+				return fmt.Errorf("%s: %w", how.name, err)
+			}
+		}
+		lab.Progress("%s: %d workers", how.name, n)
+		figure := fmt.Sprintf("%s, %d follow-ups behind a turn of %s: lost", how.name, behind, turnTakes)
+		report.Reach(figure, all.lost == 0, "0", "%d of %d messages", all.lost, all.messages)
+		report.Reach("  out of order", all.astray == 0, "0", "%d", all.astray)
+		report.Reach("  twice in the transcript", all.doubled == 0, "0", "%d", all.doubled)
+		report.Add(fmt.Sprintf("  signal to the last answer, with %s, and the turn's %s again", how.holding, turnTakes),
+			"longest %s, median %s (%d sessions)", lab.Short(lab.Quantile(all.took, 1)), lab.Short(lab.Median(all.took)), len(all.took))
+	}
+	return nil
+}
+
+// tally is what became of the messages.
+type tally struct {
+	mu                              sync.Mutex
+	messages, lost, astray, doubled int
+	took                            []time.Duration // from the signal to each session's last answer
+}
+
+func (t *tally) round(ctx context.Context, srv *lab.Server, signal os.Signal) error {
+	if err := srv.Clear(ctx); err != nil {
+		return err
+	}
+	rdb := srv.Client()
+	defer rdb.Close()
+	client := sessionqueue.NewClient(rdb)
+	j := job{Addr: srv.Addr(), Slots: *sessions, TTL: *ttl, Drain: drainTakes}
+	owner, err := j.start(ctx)
+	if err != nil {
+		return err
+	}
+	defer owner.End()
+	// What a turn has done when it is cut off goes with it: it uses a tool.
+	if err := submit(ctx, client, 0, fmt.Sprintf("tool=work:%s hello", turnTakes)); err != nil {
+		return err
+	}
+	if err := lab.Until(ctx, "the start of all turns", 10*time.Millisecond, func() (bool, error) {
+		var running int
+		err := owner.Ask("running", &running)
+		return running == *sessions, err
+	}); err != nil {
+		return err
+	}
+	next, err := j.start(ctx)
+	if err != nil {
+		return err
+	}
+	defer next.End()
+	for i := range behind {
+		if err := submit(ctx, client, i+1, "and then"); err != nil {
+			return err
+		}
+	}
+	time.Sleep(rand.N(cutWithin))
+	sent := time.Now()
+	owner.Signal(signal)
+	errs := make([]error, *sessions)
+	var all sync.WaitGroup
+	for i := range errs {
+		all.Go(func() { errs[i] = t.count(ctx, client, key(i), sent) })
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+// submit says something in all sessions.
+func submit(ctx context.Context, client *sessionqueue.Client, place int, text string) error {
+	return lab.Parallel(*sessions, func(i int) error {
+		_, err := client.Submit(ctx, key(i), session.Message{ID: message(place), Text: text})
+		return err
+	})
+}
+
+func key(i int) string { return fmt.Sprintf("chat:%d", i) }
+
+func message(place int) string { return fmt.Sprintf("m%02d", place) }
+
+// count waits for all answers of a session and looks for all messages: each is to
+// have its result, and its place in the transcript.
+func (t *tally) count(ctx context.Context, client *sessionqueue.Client, key string, sent time.Time) error {
+	patient, cancel := context.WithTimeout(ctx, lastWithin)
+	defer cancel()
+	done := make([]bool, behind+1)
+	for place := range done {
+		o, err := client.Wait(patient, key, message(place))
+		if err != nil && patient.Err() == nil && !errors.Is(err, sessionqueue.ErrUnknown) {
+			return err
+		}
+		done[place] = err == nil && o.Status == sessionqueue.StatusDone
+	}
+	took := time.Since(sent)
+	said, err := saidIn(ctx, client, key)
+	if err != nil {
+		return err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.took = append(t.took, took)
+	for place := range done {
+		t.messages++
+		if !done[place] || !slices.Contains(said, message(place)) {
+			t.lost++
+		}
+	}
+	for i := 1; i < len(said); i++ {
+		switch {
+		case slices.Contains(said[:i], said[i]):
+			t.doubled++
+		case said[i] < slices.Max(said[:i]):
+			t.astray++
+		}
+	}
+	return nil
+}
+
+// saidIn are the ids of the messages in a session's transcript.
+func saidIn(ctx context.Context, client *sessionqueue.Client, key string) (ids []string, err error) {
+	s, err := client.Session(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	entries, err := client.Transcript(ctx, key, s.SessionID)
+	for _, e := range entries {
+		if e.Role == session.RoleUser {
+			ids = append(ids, e.Message)
+		}
+	}
+	return ids, err
+}

@@ -1,0 +1,48 @@
+// Command continuity measures what keeps a conversation going when something
+// cuts in: a worker's death with follow-ups in line, a drain whose time is over,
+// a /stop. It starts its own redis-server.
+//
+// The workers that are told to end, and those that go on for them, are processes
+// of their own, this binary run again. Where a time counts that begins with one
+// party and ends with another, both are in this one process, so that one clock
+// tells both ends, but on Redis clients of their own.
+package main
+
+import (
+	"context"
+	"flag"
+	"time"
+
+	"turnstile/bench/internal/lab"
+)
+
+var (
+	rounds   = flag.Int("rounds", 3, "workers that are ended with each signal")
+	sessions = flag.Int("sessions", 10, "sessions of such a worker, each with follow-ups in line")
+	ttl      = flag.Duration("ttl", 5*time.Second, "SENTINEL_TTL of the workers that are ended")
+	drains   = flag.Int("drains", 10, "drains to be timed")
+	turns    = flag.Int("turns", 100, "turns that run when a drain's time is over")
+	stops    = flag.Int("stops", 200, "samples of /stop")
+)
+
+func main() {
+	if lab.RunJob("continuity", job.run) {
+		return
+	}
+	lab.Main("continuity", run)
+}
+
+func run(ctx context.Context, srv *lab.Server, report *lab.Report) error {
+	if err := followups(ctx, srv, report); err != nil {
+		return err
+	}
+	if err := handovers(ctx, srv, report, lab.Quick(*drains, 2)); err != nil {
+		return err
+	}
+	for _, beside := range []int{0, *turns} {
+		if err := stopping(ctx, srv, report, beside, lab.Quick(*stops, 50)); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,81 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"turnstile/bench/internal/lab"
+	"turnstile/pkg/agent"
+	"turnstile/pkg/session"
+	"turnstile/pkg/sessionqueue"
+	"turnstile/pkg/worker"
+)
+
+const (
+	warmUp   = 20                   // samples that are thrown away
+	runsFor  = 5 * time.Millisecond // a turn, or up to orLonger more, until it is stopped
+	orLonger = 10 * time.Millisecond
+)
+
+// stopping measures from the call of Client.Stop to the end of the agent's
+// context, in a worker that runs other turns besides.
+func stopping(ctx context.Context, srv *lab.Server, report *lab.Report, beside, samples int) error {
+	if err := srv.Clear(ctx); err != nil {
+		return err
+	}
+	rdb, sender := srv.Client(), srv.Client()
+	defer rdb.Close()
+	defer sender.Close()
+	started := make(chan struct{}, beside+1)
+	interrupted := make(chan time.Time, beside+1)
+	opts := lab.Production(beside + 1)
+	opts.DrainTimeout = 0
+	w, err := lab.Work(ctx, rdb, lab.Parked{
+		Started:     func(agent.Turn, func(agent.Event)) { started <- struct{}{} },
+		Interrupted: func(agent.Turn) { interrupted <- time.Now() },
+	}, opts)
+	if err != nil {
+		return err
+	}
+	defer w.Drain(ctx, worker.ReasonShutdown)
+	if err := (lab.Load{Sessions: beside, Each: 1}).Fill(ctx, sender, "beside", "hello"); err != nil {
+		return err
+	}
+	for range beside {
+		if _, err := lab.Next(ctx, started); err != nil {
+			return err
+		}
+	}
+	client := sessionqueue.NewClient(sender)
+	took := make([]time.Duration, 0, warmUp+samples)
+	for i := range warmUp + samples {
+		key := fmt.Sprintf("stop:%d", i)
+		if _, err := client.Submit(ctx, key, session.Message{Text: "hello"}); err != nil {
+			return err
+		}
+		if _, err := lab.Next(ctx, started); err != nil {
+			return err
+		}
+		time.Sleep(runsFor + rand.N(orLonger))
+		sent := time.Now()
+		if _, err := client.Stop(ctx, key); err != nil {
+			return err
+		}
+		at, err := lab.Next(ctx, interrupted)
+		if err != nil {
+			return err
+		}
+		took = append(took, at.Sub(sent))
+		if err := lab.Until(ctx, "the end of the turn", time.Millisecond, func() (bool, error) { return w.Running() == beside, nil }); err != nil {
+			return err
+		}
+	}
+	took = took[warmUp:]
+	lab.Progress("/stop beside %d turns", beside)
+	const most = 20 * time.Millisecond
+	report.Reach(fmt.Sprintf("/stop to the agent's interrupt, %d other turns running", beside), lab.Quantile(took, 0.99) <= most,
+		fmt.Sprintf("p99 <= %s", most), "%s, longest %s", lab.Spread(took), lab.Short(lab.Quantile(took, 1)))
+	return nil
+}

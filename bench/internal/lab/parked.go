@@ -1,0 +1,26 @@
+package lab
+
+import (
+	"context"
+
+	"turnstile/pkg/agent"
+)
+
+// Parked is an agent whose turns wait until they are interrupted, and end at once
+// then. Both functions may be nil.
+type Parked struct {
+	Started     func(turn agent.Turn, emit func(agent.Event))
+	Interrupted func(turn agent.Turn)
+}
+
+// Run implements agent.Agent.
+func (p Parked) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)) (agent.Result, error) {
+	if p.Started != nil {
+		p.Started(turn, emit)
+	}
+	<-ctx.Done()
+	if p.Interrupted != nil {
+		p.Interrupted(turn)
+	}
+	return agent.Result{}, context.Cause(ctx)
+}

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"turnstile/bench/internal/lab"
+	"turnstile/pkg/agent"
+	"turnstile/pkg/session"
+	"turnstile/pkg/sessionqueue"
+	"turnstile/pkg/worker"
+)
+
+const warmUp = 10 // samples that are thrown away
+
+// firstPiece measures from an agent's first emit to the follower's call, when the
+// agent has thought for a while.
+func firstPiece(ctx context.Context, srv *lab.Server, report *lab.Report, thinks time.Duration, samples int) error {
+	if err := srv.Clear(ctx); err != nil {
+		return err
+	}
+	rdb, sender := srv.Client(), srv.Client()
+	defer rdb.Close()
+	defer sender.Close()
+	spoke := make(chan time.Time, 1)
+	opts := lab.Production(1)
+	opts.DrainTimeout = 0
+	w, err := lab.Work(ctx, rdb, lab.Parked{Started: func(_ agent.Turn, emit func(agent.Event)) {
+		time.Sleep(thinks)
+		spoke <- time.Now()
+		emit(agent.Event{Type: agent.EventText, Text: piece})
+	}}, opts)
+	if err != nil {
+		return err
+	}
+	defer w.Drain(ctx, worker.ReasonShutdown)
+	client := sessionqueue.NewClient(sender)
+	took := make([]time.Duration, 0, warmUp+samples)
+	for i := range warmUp + samples {
+		one, err := follow(ctx, client, fmt.Sprintf("first:%d", i), spoke)
+		if err != nil {
+			return err
+		}
+		took = append(took, one)
+	}
+	took = took[warmUp:]
+	lab.Progress("first piece after %s", thinks)
+	const most = 10 * time.Millisecond
+	report.Reach(fmt.Sprintf("first piece, %s after the agent's start: emit to the follower", thinks), lab.Median(took) <= most,
+		fmt.Sprintf("p50 <= %s", most), "%s, longest %s", lab.Spread(took), lab.Short(lab.Quantile(took, 1)))
+	return nil
+}
+
+// follow sends a message and follows it until its first piece, then stops it.
+func follow(ctx context.Context, client *sessionqueue.Client, key string, spoke <-chan time.Time) (took time.Duration, err error) {
+	if _, err := client.Submit(ctx, key, session.Message{ID: "m", Text: "hello"}); err != nil {
+		return 0, err
+	}
+	seen := make(chan time.Time, 1)
+	followed := make(chan error, 1)
+	go func() {
+		_, err := client.Follow(ctx, key, "m", func(e sessionqueue.Event) {
+			if e.Type == string(agent.EventText) {
+				seen <- time.Now()
+			}
+		})
+		followed <- err
+	}()
+	began, err := lab.Next(ctx, spoke)
+	if err != nil {
+		return 0, err
+	}
+	at, err := lab.Next(ctx, seen)
+	if err != nil {
+		return 0, err
+	}
+	if _, err := client.Stop(ctx, key); err != nil {
+		return 0, err
+	}
+	return at.Sub(began), <-followed
+}
