@@ -19,7 +19,7 @@ var update = flag.Bool("update", false, "rewrite the tests' names in docs/behavi
 const root = "../.."
 
 var (
-	testFunc = regexp.MustCompile(`(?m)^func (Test(B\d+)_\w+)\(`)
+	testFunc = regexp.MustCompile(`(?m)^func (Test((?:B\d+_)+)\w+)\(`)
 	tableRow = regexp.MustCompile(`^\| (B\d+) \| ([^|]*) \| ([^|]*) \|$`)
 )
 
@@ -40,7 +40,9 @@ func testsByRow(t *testing.T) map[string][]string {
 			return err
 		}
 		for _, m := range testFunc.FindAllStringSubmatch(string(src), -1) {
-			found[m[2]] = append(found[m[2]], fmt.Sprintf("`%s` %s", filepath.ToSlash(folder), m[1]))
+			for row := range strings.SplitSeq(strings.TrimSuffix(m[2], "_"), "_") { // a test may show several
+				found[row] = append(found[row], fmt.Sprintf("`%s` %s", filepath.ToSlash(folder), m[1]))
+			}
 		}
 		return nil
 	})

@@ -90,8 +90,8 @@ func (j job) run() error {
 		ID: j.ID, Concurrency: j.Concurrency, AgentTimeout: j.Timeout, DrainTimeout: j.Drain, CheckpointInterval: j.Checkpoint,
 		Queue:         sq.Config{SentinelTTL: j.TTL, Retention: time.Hour, RecoveryRate: 1000},
 		RetryBackoff:  20 * time.Millisecond,
-		SweepInterval: time.Minute, CheckpointInterval: j.Checkpoint,
-		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level})),
+		SweepInterval: time.Minute,
+		Logger:        slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level})),
 	})
 	if err != nil {
 		return err
