@@ -116,7 +116,7 @@ func TestCollect(t *testing.T) {
 // The window begins anew with every message, also when nobody owns the session.
 func TestCollectWaitsForQuiet(t *testing.T) {
 	t.Parallel()
-	const quiet = 150 * time.Millisecond
+	const quiet = 500 * time.Millisecond
 	b := newBench(t, line(followup.Settings{Mode: session.ModeCollect, Debounce: followup.Millis(quiet)}))
 	equal(t, "with nothing to wait for", b.say("a").Status, sq.Accepted)
 	h := b.start()

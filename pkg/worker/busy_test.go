@@ -175,13 +175,13 @@ func TestSteerIntoEcho(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.worker(echo.New())
-	r.say("m1", "sleep=400ms hello")
+	r.say("m1", "sleep=1500ms hello")
 	r.awaitEvent("the turn", func(e sq.Event) bool { return e.Type == sq.EventTurnStarted })
 	r.say("m2", "to the left", session.ModeSteer)
 	o := r.ends("m2", sq.StatusDone)
 	equal(t, "reply", o.Reply, "echo: hello\n\nsteered: to the left")
 	equal(t, "its turn", o.Turn, r.ends("m1", sq.StatusDone).Turn)
-	equalList(t, "transcript", r.transcript(r.key), "user sleep=400ms hello", "user to the left", "assistant echo: hello\n\nsteered: to the left")
+	equalList(t, "transcript", r.transcript(r.key), "user sleep=1500ms hello", "user to the left", "assistant echo: hello\n\nsteered: to the left")
 }
 
 // A steer that the agent does not take is a turn of its own, in its old place.
@@ -298,7 +298,7 @@ func TestSteerSignalIsLost(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	s := steerStage{newStage()}
-	r.worker(s, sentinelTTL(600*time.Millisecond))
+	r.worker(s, sentinelTTL(1500*time.Millisecond))
 	r.say("m1", "hello")
 	a := s.next(t, "m1")
 	must(t, r.rdb.HSet(r.ctx, r.k.Run(), "worker", "nobody").Err())
@@ -344,7 +344,7 @@ func TestSteeredTurnIsKilled(t *testing.T) {
 	r := newRig(t)
 	j := job{TTL: time.Second, Checkpoint: time.Millisecond}
 	one := r.process("one", j)
-	r.say("m1", "tool=look sleep=500ms hello")
+	r.say("m1", "linger")
 	r.awaitEvent("the turn", func(e sq.Event) bool { return e.Type == string(agent.EventToolEnd) })
 	r.say("m2", "behind")
 	r.say("m3", "to the left", session.ModeSteer)
@@ -361,7 +361,7 @@ func TestSteeredTurnIsKilled(t *testing.T) {
 			users = append(users, l)
 		}
 	}
-	equalList(t, "what the users said", users, "user tool=look sleep=500ms hello", "user to the left", "user behind")
+	equalList(t, "what the users said", users, "user linger", "user to the left", "user behind")
 }
 
 // Interrupt keeps what was done, rollback nothing.

@@ -27,7 +27,7 @@ const childVariable = "TURNSTILE_TEST_CHILD"
 // job is what a worker process does.
 type job struct {
 	URL, ID     string
-	Command     []string // of the exec agent; none: the echo agent, which also knows "die"
+	Command     []string // of the exec agent; none: the echo agent, made mortal
 	Warm        bool     // the agent remembers, instead
 	TTL         time.Duration
 	Drain       time.Duration
@@ -116,7 +116,8 @@ func (j job) run() error {
 	}
 }
 
-// mortal is the echo agent, but a message that begins with "die" kills its worker.
+// mortal is the echo agent, but a message that begins with "die" kills its worker,
+// and one with "linger" uses a tool and then takes an hour, unless it is redelivered.
 type mortal struct{ *echo.Agent }
 
 func (m mortal) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)) (agent.Result, error) {
@@ -125,6 +126,9 @@ func (m mortal) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)
 			return agent.Result{}, err
 		}
 		select {}
+	}
+	if strings.HasPrefix(turn.Messages[0].Text, "linger") && !turn.Redelivered {
+		turn.Messages[0].Text = "tool=look sleep=1h " + turn.Messages[0].Text
 	}
 	return m.Agent.Run(ctx, turn, emit)
 }

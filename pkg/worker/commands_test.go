@@ -190,16 +190,16 @@ func TestB75_UndoOfATurnThatWasCutOff(t *testing.T) {
 	one := r.process("one", j)
 	r.say("m0", "before")
 	r.ends("m0", sq.StatusDone)
-	r.say("m1", "tool=look sleep=200ms hello")
+	r.say("m1", "linger")
 	await(t, "a checkpoint", func() bool { return r.rdb.Exists(r.ctx, r.k.Partial()).Val() == 1 })
 	one.kill()
 	r.command("/history", "echo: before")
 	r.process("two", j)
 	r.ends("m1", sq.StatusDone)
 	equalList(t, "transcript", r.transcript(r.key), "user before", "assistant echo: before",
-		"user tool=look sleep=200ms hello", "tool look (interrupted)", "tool look", "assistant echo: hello")
+		"user linger", "tool look (interrupted)", "assistant echo: linger")
 	await(t, "the session to be free", func() bool { return r.token() == "" })
-	r.command("/undo", "(4 entries)")
+	r.command("/undo", "(3 entries)")
 	equalList(t, "transcript", r.transcript(r.key), "user before", "assistant echo: before")
 }
 

@@ -30,7 +30,7 @@ type recorder struct {
 	title  string          // proposed and not stored yet
 	before []session.Entry // what an earlier run of the turn has made
 	made   []session.Entry // assistant's, tools' and steered users' entries so far
-	sent   time.Time       // the last batch
+	sent   time.Time       // the last batch; zero: there was none
 	due    time.Time       // the next one; zero: none is due
 	timer  *time.Timer
 	over   bool
@@ -43,7 +43,7 @@ type recorder struct {
 // newRecorder begins a recording. The turn's start is told after a while even if
 // the agent says nothing.
 func newRecorder(t *turn) *recorder {
-	r := &recorder{turn: t, sent: t.Started, due: time.Now().Add(emitEvery)}
+	r := &recorder{turn: t, due: time.Now().Add(emitEvery)}
 	r.timer = time.AfterFunc(emitEvery, r.flush)
 	return r
 }
