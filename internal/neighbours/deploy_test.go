@@ -77,6 +77,35 @@ func deploy(t *testing.T, from, to version) {
 	}
 }
 
+// Turns that last longer than the sentinel's TTL are left alone by the other
+// version's workers, who look after the sessions of dead ones.
+func TestLongTurns(t *testing.T) {
+	t.Parallel()
+	before, this := versions(t)
+	s := newStage(t)
+	const each = 3
+	var workers []*process
+	for _, v := range []version{before, this} {
+		workers = append(workers, s.worker(v, fmt.Sprintf("TURNSTILE_CONCURRENCY=%d", each), "TURNSTILE_SENTINEL_TTL=1s", "TURNSTILE_SWEEP_INTERVAL=500ms"))
+	}
+	for i := range 2 * each {
+		s.say(sessionKey(i), "long", "sleep=2500ms long")
+	}
+	for _, p := range workers {
+		s.await("turns of the "+p.name, func() bool { return len(s.heldBy(p)) == each })
+	}
+	for i := range 2 * each {
+		key := sessionKey(i)
+		if o := s.ends(key, "long"); o.Status != sq.StatusDone || o.DurationMS < 2500 {
+			t.Errorf("the message of %s: %+v", key, o)
+		}
+		s.oneSet(key, []string{"long"}, func(string) string { return "echo: long" })
+		if n := s.redelivered(key, "long"); n != 0 {
+			t.Errorf("the message of %s was redelivered %d times", key, n)
+		}
+	}
+}
+
 func sessionKey(i int) string { return fmt.Sprintf("agent:deploy:%02d", i) }
 func messageID(i int) string  { return fmt.Sprintf("m%02d", i) }
 
@@ -98,7 +127,7 @@ func (s *stage) send(v version, first int, ended *atomic.Int64) (finish func() s
 			file.Write(append(line, '\n'))
 		}
 	}
-	return s.enqueueing(v, file.String(), func(line string) {
+	return s.launch(v, "enqueue", file.String(), func(line string) {
 		if strings.Contains(line, `"reply":`) {
 			ended.Add(1)
 		}
@@ -160,10 +189,15 @@ func (s *stage) inOrder(key string) (redelivered int) {
 	s.oneSet(key, want, func(id string) string { return reply(key, id) })
 	s.nothingLeft(key)
 	for _, id := range want {
-		n, _ := s.rdb.HGet(s.ctx, rediskey.For(key).Task(session.TaskID(key, id)), "redelivered").Int()
-		redelivered += n
+		redelivered += s.redelivered(key, id)
 	}
 	return redelivered
+}
+
+// redelivered is how often a message came back without a failure.
+func (s *stage) redelivered(key, id string) int {
+	n, _ := s.rdb.HGet(s.ctx, rediskey.For(key).Task(session.TaskID(key, id)), "redelivered").Int() // absent: never
+	return n
 }
 
 // ended are the messages of a session in the order of their ends.

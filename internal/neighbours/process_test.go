@@ -115,7 +115,7 @@ func (p *process) drain() {
 	}
 }
 
-// said is what enqueue wrote, and its exit code.
+// said is what a program wrote, and its exit code.
 type said struct {
 	code     int
 	out, err string
@@ -124,16 +124,15 @@ type said struct {
 // enqueue runs a sender to its end.
 func (s *stage) enqueue(v version, args ...string) said {
 	s.Helper()
-	r := s.enqueueing(v, "", nil, args...)()
-	s.Logf("%s enqueue %q: %+v", v.name, args, r)
-	return r
+	return s.launch(v, "enqueue", "", nil, args...)()
 }
 
-// enqueueing starts a sender; line, if any, is called with each line of its stdout.
-func (s *stage) enqueueing(v version, stdin string, line func(string), args ...string) (finish func() said) {
+// launch starts a program that ends by itself; line, if any, is called with each
+// line of its stdout.
+func (s *stage) launch(v version, program, stdin string, line func(string), args ...string) (finish func() said) {
 	s.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), patience)
-	cmd := exec.CommandContext(ctx, v.program("enqueue"), args...)
+	cmd := exec.CommandContext(ctx, v.program(program), args...)
 	var out, stderr output
 	out.line = line
 	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = s.environ(), strings.NewReader(stdin), &out, &stderr
@@ -151,7 +150,11 @@ func (s *stage) enqueueing(v version, stdin string, line func(string), args ...s
 	})
 	return func() said {
 		<-ended
-		return said{cmd.ProcessState.ExitCode(), out.String(), stderr.String()}
+		r := said{cmd.ProcessState.ExitCode(), out.String(), stderr.String()}
+		if stdin == "" {
+			s.Logf("%s %s %q: %+v", v.name, program, args, r)
+		}
+		return r
 	}
 }
 

@@ -86,7 +86,7 @@ func (e exchange) follow(t *testing.T) {
 	e = e.in(t)
 	e.enqueue("-s", "follow", "--id", "first", "sleep=500ms", "first")
 	e.starts("follow", "first")
-	follow := e.enqueueing(e.sender, "", nil, "-s", "follow", "--id", "second", "--follow", "--json",
+	follow := e.launch(e.sender, "enqueue", "", nil, "-s", "follow", "--id", "second", "--follow", "--json",
 		"tool=search:200ms", "stream=3", "tick=150ms", "the", "second")
 	e.await("the second message", func() bool { return e.info("follow").Pending == 1 })
 	if r := e.enqueue("-s", "follow", "--id", "third", "--follow", "third"); r.code != 0 || r.out != "echo: third\n" {
