@@ -48,7 +48,7 @@ func run(m *testing.M) int {
 			return fail(fmt.Errorf("%s=%s: %w", variable, old, err))
 		}
 	}
-	build := exec.Command("go", "build", "-trimpath", "-o", dir+"/", "./cmd/...") //nolint:noctx // ends with its caller
+	build := exec.Command("go", "build", "-trimpath", "-o", dir+"/", "./cmd/...")
 	build.Dir = "../.."
 	if out, err := build.CombinedOutput(); err != nil {
 		return fail(fmt.Errorf("go build: %w\n%s", err, out))

@@ -62,7 +62,7 @@ func (s *stage) worker(v version, settings ...string) *process {
 		"TURNSTILE_AGENT=echo", "TURNSTILE_LOG_FORMAT=json", "TURNSTILE_SWEEP_INTERVAL=2s",
 		"TURNSTILE_SENTINEL_TTL=" + sentinelTTL.String(), "TURNSTILE_DRAIN_TIMEOUT=20ms",
 	}, settings...)
-	p := &process{stage: s, cmd: exec.Command(v.program("worker")), name: v.name + " worker", ended: make(chan struct{})} //nolint:noctx // ended below
+	p := &process{stage: s, cmd: exec.Command(v.program("worker")), name: v.name + " worker", ended: make(chan struct{})}
 	p.cmd.Env, p.cmd.Stdout, p.cmd.Stderr = s.environ(settings...), &p.log, &p.log
 	if err := p.cmd.Start(); err != nil {
 		s.Fatal(err)
