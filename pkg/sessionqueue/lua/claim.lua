@@ -33,7 +33,7 @@ if owner then return {'held', call('PTTL', sentinel)} end
 
 -- In most claims there is none of these.
 local special = call('EXISTS', paused, active, scheduled, retry, resume, followups, partial) > 0
-local dead = r[3] == 'starting' or r[3] == 'running'
+local dead = fence and (r[3] == 'starting' or r[3] == 'running')
 if special and call('EXISTS', paused) == 1 then return {'paused'} end
 
 -- How a dead owner's turn ends: redelivered, unless somebody had asked for its
@@ -67,7 +67,8 @@ end
 local left = special and call('LRANGE', active, 0, -1) or {} -- newest first
 local ours, back, ending, lost = {}, {}, {}, {}
 if dead then
-  for _, id in ipairs(cjson.decode(r[4])) do ours[id] = true end
+  local ok, ids = try(cjson.decode, r[4])
+  for _, id in ipairs(ok and type(ids) == 'table' and ids or {}) do ours[id] = true end
 end
 for _, id in ipairs(left) do
   local score = call('ZSCORE', lease, id)
@@ -93,7 +94,7 @@ end
 local kept = {} -- what an interrupted turn had done
 if #ending > 0 and verdict and verdict[1] == 'complete' then
   local ok, p = try(cjson.decode, call('GET', partial) or '')
-  if ok and type(p) == 'table' and p.fence == tonumber(fence) then kept = p.entries end
+  if ok and type(p) == 'table' and p.fence == tonumber(fence) and type(p.entries) == 'table' then kept = p.entries end
 end
 
 local due = special and due_tasks(now) or {}
@@ -157,7 +158,7 @@ end
 for _, b in ipairs(back) do
   call('LMOVE', active, pending, 'LEFT', 'RIGHT')
   call('HSET', task .. b[1], 'state', 'pending')
-  call('HINCRBY', task .. b[1], 'redelivered', 1)
+  pcall('HINCRBY', task .. b[1], 'redelivered', 1)
   call('HDEL', task .. b[1], 'quiet')
   if b[2] > 0 then call('HSET', task .. b[1], 'deaths', b[2]) end
   pcall('HDEL', followups, own_id(prefix, b[1])) -- of one that was steered in
