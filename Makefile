@@ -7,10 +7,10 @@ SCRIPTS  := .ci/run $(wildcard .ci/*.sh)
 REPEAT   ?= 10
 
 .DEFAULT_GOAL := help
-.PHONY: help test lint build bench proof ci fmt clean
+.PHONY: help test lint build bench neighbours proof ci fmt clean
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 test: ## all tests, with the race detector, on a real redis-server
 	@command -v redis-server >/dev/null || [ -n "$$REDIS_URL" ] || \
@@ -31,6 +31,9 @@ build: ## worker and enqueue into BIN (bin)
 
 bench: ## the figures of bench/, on a machine that does nothing else (BENCH_QUICK=1, BENCH_MARKDOWN=1)
 	cd bench && for figure in */main.go; do go run "./$${figure%/main.go}" || exit 1; done
+
+neighbours: ## the version before (.ci/previous) beside this one, as during a deploy
+	.ci/neighbours.sh
 
 proof: ## the tests REPEAT times in random order, with the long ones, then the outside checks
 	TURNSTILE_PROOF=true go test -race -shuffle=on -count=$(REPEAT) -timeout 120m ./...

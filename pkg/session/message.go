@@ -102,8 +102,14 @@ type payload struct {
 	Message
 }
 
-// EncodePayload is the message as an asynq task's payload.
+// EncodePayload is the message as an asynq task's payload. A mode is a sender's
+// affair, which the payload only repeats; workers of the first version refuse
+// messages whose mode they do not know, so those modes are left out.
 func (m Message) EncodePayload() ([]byte, error) {
+	switch m.Mode {
+	case ModeCollect, ModeSteer, ModeRollback:
+		m.Mode = ""
+	}
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
@@ -114,8 +120,8 @@ func (m Message) EncodePayload() ([]byte, error) {
 }
 
 // DecodePayload reads an asynq task's payload and validates it. Unknown fields
-// are ignored, so that a newer sender can talk to an older worker within one
-// version. Errors wrap ErrInvalid.
+// are ignored, and an unknown mode counts as none, so that a newer sender can talk
+// to an older worker within one version. Errors wrap ErrInvalid.
 func DecodePayload(data []byte) (Message, error) {
 	var p payload
 	if err := json.Unmarshal(data, &p); err != nil {
@@ -123,6 +129,9 @@ func DecodePayload(data []byte) (Message, error) {
 	}
 	if p.V != payloadVersion {
 		return Message{}, fmt.Errorf("%w payload: version %d, this program knows version %d", ErrInvalid, p.V, payloadVersion)
+	}
+	if _, err := ParseMode(string(p.Mode)); err != nil {
+		p.Mode = ""
 	}
 	return p.Message, p.Message.Validate()
 }

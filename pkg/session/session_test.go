@@ -56,9 +56,21 @@ func TestPayload(t *testing.T) {
 	if _, err := session.DecodePayload([]byte(`{"v":1,"text":"a","later":true}`)); err != nil {
 		t.Errorf("a newer sender's field: %v", err)
 	}
+	// Nor does a mode that only one of the two knows stop a message.
+	if got, err := session.DecodePayload([]byte(`{"v":1,"text":"a","mode":"later"}`)); err != nil || got.Mode != "" {
+		t.Errorf("a newer sender's mode: %+v, %v", got, err)
+	}
+	for mode, kept := range map[session.Mode]bool{
+		session.ModeQueue: true, session.ModeReject: true, session.ModeCollect: false, session.ModeSteer: false, session.ModeRollback: false,
+	} {
+		data, err := session.Message{Text: "a", Mode: mode}.EncodePayload()
+		if err != nil || strings.Contains(string(data), `"mode"`) != kept {
+			t.Errorf("mode %s for an older worker: %s, %v", mode, data, err)
+		}
+	}
 	for _, bad := range []string{
 		``, `x`, `[]`, `{"v":2,"text":"a"}`, `{"text":"a"}`, `{"v":1}`, `{"v":1,"text":" \n"}`, `{"v":1,"text":1}`,
-		`{"v":1,"text":"a","mode":"sometimes"}`, `{"v":1,"text":"a","expires_in":"-1s"}`, `{"v":1,"text":"a","expires_in":"soon"}`,
+		`{"v":1,"text":"a","mode":1}`, `{"v":1,"text":"a","expires_in":"-1s"}`, `{"v":1,"text":"a","expires_in":"soon"}`,
 		`{"v":1,"text":"a","attachments":[{"name":"x"}]}`, `{"v":1,"text":"a","attachments":[{"name":"x","url":"u","path":"p"}]}`,
 		`{"v":1,"text":"a","attachments":[{"url":"u"}]}`, `{"v":1,"text":"a","attachments":[{"name":"x","url":"u","size":-1}]}`,
 		`{"v":1,"text":"` + strings.Repeat("x", session.MaxTextLen+1) + `"}`,

@@ -34,7 +34,7 @@ if owner then return {'held', call('PTTL', sentinel)} end
 
 -- In most claims there is none of these.
 local special = call('EXISTS', paused, active, scheduled, retry, resume, followups, partial) > 0
-local dead = r[3] == 'starting' or r[3] == 'running'
+local dead = fence and (r[3] == 'starting' or r[3] == 'running')
 if special and call('EXISTS', paused) == 1 then return {'paused'} end
 
 -- How a dead owner's turn ends: redelivered, unless somebody had asked for its
@@ -68,7 +68,8 @@ end
 local left = special and call('LRANGE', active, 0, -1) or {} -- newest first
 local ours, back, ending, lost = {}, {}, {}, {}
 if dead then
-  for _, id in ipairs(cjson.decode(r[4])) do ours[id] = true end
+  local ok, ids = try(cjson.decode, r[4])
+  for _, id in ipairs(ok and type(ids) == 'table' and ids or {}) do ours[id] = true end
 end
 for _, id in ipairs(left) do
   local score = call('ZSCORE', lease, id)
@@ -160,7 +161,7 @@ end
 for _, b in ipairs(back) do
   call('LMOVE', active, pending, 'LEFT', 'RIGHT')
   call('HSET', task .. b[1], 'state', 'pending')
-  call('HINCRBY', task .. b[1], 'redelivered', 1)
+  pcall('HINCRBY', task .. b[1], 'redelivered', 1)
   call('HDEL', task .. b[1], 'quiet')
   if b[2] > 0 then call('HSET', task .. b[1], 'deaths', b[2]) end
   pcall('HDEL', followups, own_id(prefix, b[1])) -- of one that was steered in

@@ -6,7 +6,7 @@
 -- Answers 1 if it is gone.
 
 if call('EXISTS', sentinel, pending, active, scheduled, retry, completed, archived) > 0 then return 0 end
-local updated = tonumber(call('HGET', record, 'updated_at') or call('HGET', record, 'created_at') or 0)
+local updated = tonumber(call('HGET', record, 'updated_at')) or tonumber(call('HGET', record, 'created_at')) or 0
 if now_ms() - updated < tonumber(ARGV[2]) then return 0 end
 call('DEL', run, record, followups, resume, events, transcript, partial)
 return 1

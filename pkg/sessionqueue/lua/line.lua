@@ -89,7 +89,7 @@ local function take(group, now, ends)
       call('HSET', task .. h[1], 'state', 'active', 'seen', int(now))
     end
     pcall('ZADD', lease, ends, h[1])
-    told[i] = {h[1], h[2], now - tonumber(h[3]), tonumber(h[4]) or 0}
+    told[i] = {h[1], h[2], now - (tonumber(h[3]) or now), tonumber(h[4]) or 0}
     ids = ids .. (i > 1 and ',' or '') .. quote(h[1])
   end
   return '[' .. ids .. ']', told

@@ -47,7 +47,7 @@ for _, b in ipairs(back) do
     pcall('HDEL', followups, own_id(ARGV[4], id)) -- of one that was steered in
     if ARGV[6] == '' then
       call('HSET', task .. id, 'state', 'pending')
-      call('HINCRBY', task .. id, 'redelivered', 1)
+      pcall('HINCRBY', task .. id, 'redelivered', 1)
     else -- 6 retried
       call('HSET', task .. id, 'state', 'pending',
         'msg', with_error(b[2], ARGV[7], math.floor(now / 1000)) .. '\48' .. varint(tonumber(ARGV[6])))

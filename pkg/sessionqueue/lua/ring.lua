@@ -36,11 +36,26 @@ local rec = call('HMGET', record, 'created_at', 'queue', 'dropped')
 local ok, set = try(cjson.decode, rec[2] or '{}') -- by /queue
 if not ok or type(set) ~= 'table' then set = {} end
 
+-- within(n, least, most): a setting as a whole number; false: it says nothing, as
+-- all that cannot be read, or that only a newer version knows.
+local function within(n, least, most)
+  n = tonumber(n)
+  return n and n >= least and n <= most and math.floor(n)
+end
+local policies = {new = 'new', old = 'old', summarize = 'summarize'}
+
 -- seen(at): the session's record begins with its first message; a message has its
 -- place among others and its age from here on.
 local function seen(at)
   if not rec[1] then call('HSET', record, 'v', '1', 'created_at', int(now)) end
-  if not t[4] then call('HSET', task .. id, 'seq', call('HINCRBY', record, 'seq', 1)) end
+  if not t[4] then
+    local seq = pcall('HINCRBY', record, 'seq', 1)
+    if type(seq) ~= 'number' then -- it cannot be read
+      seq = 1
+      call('HSET', record, 'seq', seq)
+    end
+    call('HSET', task .. id, 'seq', seq)
+  end
   if not t[3] then call('HSET', task .. id, 'seen', int(at)) end
 end
 
@@ -56,11 +71,12 @@ local owner = call('GET', sentinel)
 local waiting = call('LLEN', pending)
 local busy = owner and owner == r[1]
 local mode = ARGV[5]
-if mode == '' then mode = set.mode or r[5] or 'queue' end
-local cap, drop = tonumber(set.cap or r[6]) or waiting, set.drop or r[8] or 'new'
+if mode == '' then mode = type(set.mode) == 'string' and set.mode or r[5] or 'queue' end
+local cap = within(set.cap, 1, 10000) or tonumber(r[6]) or waiting
+local drop = policies[set.drop] or policies[r[8]] or 'new'
 -- What is collected waits for more, also behind others that already wait for more.
 local collected = mode == 'collect' and not told and (busy or waiting > 1)
-local quiet = int(now + (tonumber(set.debounce_ms or r[9]) or 0)) .. ' ' .. int(math.max(cap, 1))
+local quiet = int(now + (within(set.debounce_ms, 0, 3600000) or tonumber(r[9]) or 0)) .. ' ' .. int(math.max(cap, 1))
 
 local refusal, drops = false, {}
 if busy and mine == 1 and not told then
