@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -275,11 +276,11 @@ func TestB64_SurvivesKill(t *testing.T) {
 	r.say("m0", "hi")
 	first := r.ends("m0", sq.StatusDone)
 	r.say("m1", "tool=search stream=100 tick=50ms abcdefghijklmnopqrstuvwxyz")
-	p := r.awaitPartial("echo: abc")
+	r.awaitPartial("echo: abc")
 	running := r.info()
 	one.kill()
 
-	p, _ = r.partial()
+	p, _ := r.partial()
 	equal(t, "turn of the partial", p.Turn, running.Turn)
 	equalList(t, "messages of the partial", p.Messages, "m1")
 	equal(t, "active messages", r.rdb.LLen(r.ctx, r.k.Active()).Val(), 1)
@@ -385,6 +386,8 @@ func TestB70_LostWorkersCheckpoint(t *testing.T) {
 	a := one.next(t, "m1")
 	a.text("never seen")
 	receive(t, "the checkpoint", gate.Arrived())
+	// Or these would tell the worker that it has lost the session.
+	await(t, "the events", func() bool { return strings.Contains(r.story(r.key), "never seen") })
 	must(t, r.rdb.Del(r.ctx, r.k.Sentinel()).Err()) // as if its time were over
 	r.worker(two, sentinelTTL(time.Minute))
 	r.announce()
@@ -463,6 +466,8 @@ func TestB59_CheckpointAtTheInterrupt(t *testing.T) {
 		emit(agent.Event{Type: agent.EventText, Text: ", and more"})
 		return agent.Result{}, context.Cause(ctx)
 	}), checkpointEvery(time.Hour), drainTimeout(0), slots(1))
+	release := sync.OnceFunc(func() { close(stop) })
+	t.Cleanup(release)
 	r.say("m1", "hello")
 	ctx := receive(t, "the turn", up)
 	_, stored := r.partial()
@@ -471,7 +476,7 @@ func TestB59_CheckpointAtTheInterrupt(t *testing.T) {
 	p := r.awaitPartial("half")
 	equalList(t, "stored", told(p.Entries), "user hello", "assistant half (interrupted)")
 	<-ctx.Done()
-	close(stop)
+	release()
 	receive(t, "the end of the drain", drained)
 	p, _ = r.partial()
 	equalList(t, "given back", told(p.Entries), "user hello", "assistant half, and more (interrupted)")
