@@ -28,21 +28,3 @@ func TestSteersAreNoPartOfTheTurnsJSON(t *testing.T) {
 		t.Errorf("%s, %v", data, err)
 	}
 }
-
-func TestCleanTitle(t *testing.T) {
-	t.Parallel()
-	long := strings.Repeat("ä", MaxTitle)
-	for text, want := range map[string]string{
-		"The build":                "The build",
-		" The\n build\t":           "The build",
-		" \n":                      "",
-		long:                       long,
-		long + "x":                 long,
-		long[:len(long)-2] + " xy": long[:len(long)-2],
-	} {
-		got := CleanTitle(text)
-		if got != want || CleanTitle(got) != got {
-			t.Errorf("%q: %q, want %q", text, got, want)
-		}
-	}
-}

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 )
@@ -41,6 +42,29 @@ func DecodeEntry(line string) Entry {
 		return Entry{Role: RoleSystem, Text: fmt.Sprintf("[an entry of %d bytes that cannot be read: %v]", len(line), err)}
 	}
 	return e
+}
+
+// DecodeEntries is DecodeEntry for each line.
+func DecodeEntries(lines []string) []Entry {
+	entries := make([]Entry, len(lines))
+	for i, line := range lines {
+		entries[i] = DecodeEntry(line)
+	}
+	return entries
+}
+
+// Encode is the entry as it is stored.
+func (e Entry) Encode() (string, error) { return encode(e) }
+
+// encode is JSON without the escapes that json.Marshal puts in for HTML.
+func encode(v any) (string, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return "", fmt.Errorf("encode: %w", err)
+	}
+	return string(bytes.TrimRight(b.Bytes(), "\n")), nil
 }
 
 // ToolUse is a tool that an agent used in a turn.

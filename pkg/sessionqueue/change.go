@@ -8,15 +8,11 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/followup"
 	"turnstile/pkg/session"
 )
-
-// MaxTitle limits a title, in characters.
-const MaxTitle = 200
 
 // What Undo and Retry may answer.
 var (
@@ -80,11 +76,8 @@ func (c *Client) SetTitle(ctx context.Context, sessionKey, title string) error {
 	if err := session.ValidateKey(sessionKey); err != nil {
 		return err
 	}
-	switch {
-	case utf8.RuneCountInString(title) > MaxTitle:
-		return fmt.Errorf("%w title: it has %d characters, at most %d are allowed", session.ErrInvalid, utf8.RuneCountInString(title), MaxTitle)
-	case !utf8.ValidString(title) || strings.ContainsAny(title, "\r\n"):
-		return fmt.Errorf("%w title: write it as one line of UTF-8", session.ErrInvalid)
+	if err := session.ValidateTitle(title); err != nil {
+		return err
 	}
 	_, err := run(ctx, c.rdb, titleScript, keys(sessionKey, "", time.Now()), rediskey.For(sessionKey).TaskPrefix(), "", "", title)
 	if err != nil {

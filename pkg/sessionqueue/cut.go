@@ -2,7 +2,6 @@ package sessionqueue
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -13,21 +12,12 @@ import (
 	"turnstile/pkg/session"
 )
 
-const partialVersion = 1 // lua/claim.lua knows it too
-
 // partial is the entries of a turn so far, as they are stored beside it.
 func (h *Hold) partial(entries []session.Entry) (string, error) {
 	h.mu.Lock()
-	p := Partial{V: partialVersion, Fence: h.turn.Fence, Turn: h.turn.ID, Messages: ids(h.part), Lines: make([]string, len(entries))}
+	p := session.Partial{Fence: h.turn.Fence, Turn: h.turn.ID, Messages: ids(h.part), Entries: entries}
 	h.mu.Unlock()
-	for i, e := range entries {
-		line, err := marshal(e)
-		if err != nil {
-			return "", fmt.Errorf("encode entry: %w", err)
-		}
-		p.Lines[i] = line
-	}
-	return marshal(p)
+	return p.Encode()
 }
 
 // Checkpoint stores what the running turn has done so far. The next claim finds
@@ -49,7 +39,7 @@ type Past struct {
 
 	// Partial is what an earlier run of the same message had done when it was cut
 	// off; nil if there was none.
-	Partial *Partial
+	Partial *session.Partial
 
 	// Dropped are the texts of Turn.Dropped, as far as they are still there.
 	Dropped []string
@@ -72,7 +62,10 @@ func (h *Hold) Past(ctx context.Context) (Past, error) {
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return Past{}, fmt.Errorf("read what came before turn %s: %w", turn.ID, err)
 	}
-	past := Past{Entries: decodeEntries(lines.Val()), Partial: decodePartial(partial.Val(), turn)}
+	past := Past{Entries: session.DecodeEntries(lines.Val())}
+	if p, ok := session.DecodePartial(partial.Val()); ok && p.Messages[0] == turn.Message.ID {
+		past.Partial = &p
+	}
 	for _, cmd := range dropped {
 		if task, err := parseTaskMessage([]byte(cmd.Val())); err == nil {
 			if m, err := task.message(); err == nil {
@@ -81,19 +74,6 @@ func (h *Hold) Past(ctx context.Context) (Past, error) {
 		}
 	}
 	return past, nil
-}
-
-// decodePartial reads a partial that belongs to the message of turn. One that
-// cannot be read, or is of another version, must not stop the session: it is as
-// good as none.
-func decodePartial(text string, turn Turn) *Partial {
-	var p Partial
-	if json.Unmarshal([]byte(text), &p) != nil || p.V != partialVersion || len(p.Lines) == 0 ||
-		len(p.Messages) == 0 || p.Messages[0] != turn.Message.ID {
-		return nil
-	}
-	p.Entries = decodeEntries(p.Lines)
-	return &p
 }
 
 // Marked is what became of a hold's resume mark.

@@ -27,7 +27,7 @@ func (c *Client) history(ctx context.Context, sessionKey, args string) (string, 
 			return fmt.Sprintf("Say how many entries, from 1 to %d: /history 50.", historyMost), nil
 		}
 	}
-	entries, err := c.last(ctx, sessionKey, int64(n))
+	entries, err := c.last(ctx, sessionKey, n)
 	if err != nil {
 		return "", err
 	}
@@ -45,7 +45,7 @@ func (c *Client) history(ctx context.Context, sessionKey, args string) (string, 
 }
 
 // last reads the last n entries of the transcript that holds now.
-func (c *Client) last(ctx context.Context, sessionKey string, n int64) ([]session.Entry, error) {
+func (c *Client) last(ctx context.Context, sessionKey string, n int) ([]session.Entry, error) {
 	k := rediskey.For(sessionKey)
 	id, err := c.rdb.HGet(ctx, k.Record(), "session_id").Result()
 	if errors.Is(err, redis.Nil) {
@@ -54,11 +54,7 @@ func (c *Client) last(ctx context.Context, sessionKey string, n int64) ([]sessio
 	if err != nil {
 		return nil, fmt.Errorf("read session %s: %w", sessionKey, err)
 	}
-	lines, err := c.rdb.LRange(ctx, k.Transcript(id), -n, -1).Result()
-	if err != nil {
-		return nil, fmt.Errorf("read transcript of %s: %w", sessionKey, err)
-	}
-	return decodeEntries(lines), nil
+	return session.ReadTail(ctx, c.rdb, sessionKey, id, n)
 }
 
 // line shows an entry to a person.

@@ -157,23 +157,7 @@ func number(s string) int64 {
 
 // Transcript reads a transcript, oldest entry first.
 func (c *Client) Transcript(ctx context.Context, key, sessionID string) ([]session.Entry, error) {
-	return readTranscript(ctx, c.rdb, key, sessionID)
-}
-
-func readTranscript(ctx context.Context, rdb redis.Cmdable, key, sessionID string) ([]session.Entry, error) {
-	lines, err := rdb.LRange(ctx, rediskey.For(key).Transcript(sessionID), 0, -1).Result()
-	if err != nil {
-		return nil, fmt.Errorf("read transcript of %s: %w", key, err)
-	}
-	return decodeEntries(lines), nil
-}
-
-func decodeEntries(lines []string) []session.Entry {
-	entries := make([]session.Entry, len(lines))
-	for i, line := range lines {
-		entries[i] = session.DecodeEntry(line)
-	}
-	return entries
+	return session.ReadTranscript(ctx, c.rdb, key, sessionID)
 }
 
 // Followups reads what waits behind the running turn, oldest first.

@@ -112,7 +112,7 @@ func TestCommandTitle(t *testing.T) {
 	t.Parallel()
 	onceAndTwice(t, func(t *testing.T, b *bench) {
 		b.answers("/title", "no title")
-		long := strings.Repeat("ä", sq.MaxTitle)
+		long := strings.Repeat("ä", session.MaxTitle)
 		b.answers("/title "+long, long)
 		equal(t, "title", b.info().Title+" "+b.info().TitleBy, long+" user")
 		before := b.dump()

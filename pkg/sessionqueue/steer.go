@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-
-	"turnstile/pkg/session"
 )
 
 // Steer makes the waiting messages that are to be steered a part of the running
@@ -75,15 +73,4 @@ func ids(parts []part) []string {
 		list[i] = p.id
 	}
 	return list
-}
-
-// Partial is what a turn had done when it was last looked at, should it be cut
-// off.
-type Partial struct {
-	V        int             `json:"v"`
-	Fence    int64           `json:"fence"`
-	Turn     string          `json:"turn"`
-	Messages []string        `json:"messages"` // ids
-	Lines    []string        `json:"entries"`  // each an entry's JSON, ready for the transcript
-	Entries  []session.Entry `json:"-"`        // the same, read
 }

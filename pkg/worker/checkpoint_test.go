@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -55,26 +56,25 @@ func watch(f *testredis.Faults, match testredis.Match) <-chan redis.Cmder {
 }
 
 // partial is what is stored of the session's running turn.
-func (r *rig) partial() (p sq.Partial, ok bool) {
+func (r *rig) partial() (p session.Partial, ok bool) {
 	r.Helper()
 	text, err := r.rdb.Get(r.ctx, r.k.Partial()).Result()
 	if errors.Is(err, redis.Nil) {
 		return p, false
 	}
 	must(r, err)
-	must(r, json.Unmarshal([]byte(text), &p))
-	for _, line := range p.Lines {
-		p.Entries = append(p.Entries, session.DecodeEntry(line))
+	if p, ok = session.DecodePartial(text); !ok {
+		r.Fatalf("the partial cannot be read: %s", text)
 	}
 	return p, true
 }
 
 // awaitPartial waits until a text is part of what is stored.
-func (r *rig) awaitPartial(text string) (p sq.Partial) {
+func (r *rig) awaitPartial(text string) (p session.Partial) {
 	r.Helper()
 	await(r, "a checkpoint with "+text, func() bool {
 		p, _ = r.partial()
-		return strings.Contains(strings.Join(p.Lines, "\n"), text)
+		return slices.ContainsFunc(told(p.Entries), func(line string) bool { return strings.Contains(line, text) })
 	})
 	return p
 }

@@ -61,7 +61,7 @@ func (r *recorder) record(e agent.Event) {
 		return // an agent that emits after its end
 	}
 	if e.Type == agent.EventTitle {
-		r.title = agent.CleanTitle(e.Text)
+		r.title = session.CleanTitle(e.Text)
 	}
 	r.remember(e)
 	r.send(sessionqueue.AgentEvent(r.turn.ID, e))

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"turnstile/pkg/agent"
+	"turnstile/pkg/session"
 )
 
 // play is one turn with directives.
@@ -85,7 +86,7 @@ func (p *play) do(ctx context.Context, name, value string) error {
 		}
 		p.tick = d
 	case "title":
-		title := agent.CleanTitle(strings.ReplaceAll(value, "_", " "))
+		title := session.CleanTitle(strings.ReplaceAll(value, "_", " "))
 		if title == "" {
 			return bad("a title, with _ for its blanks")
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"turnstile/pkg/agent"
+	"turnstile/pkg/session"
 )
 
 var _ interface {
@@ -257,7 +258,7 @@ func TestTitle(t *testing.T) {
 	if err != nil || reply != "echo: hi" || len(events) != 3 {
 		t.Fatalf("reply %q, events %+v, error %v", reply, events, err)
 	}
-	if events[0].Type != agent.EventTitle || events[0].Text != "The build" || len(events[1].Text) != agent.MaxTitle {
+	if events[0].Type != agent.EventTitle || events[0].Text != "The build" || len(events[1].Text) != session.MaxTitle {
 		t.Errorf("%+v", events)
 	}
 }

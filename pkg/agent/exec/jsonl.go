@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"turnstile/pkg/agent"
+	"turnstile/pkg/session"
 )
 
 // The lines beside the events of package agent.
@@ -109,7 +110,7 @@ func (e *eventLines) line(data []byte) error {
 		}
 		e.emit(agent.Event{Type: l.Type, Name: l.Name, CallID: l.CallID, Output: l.Output, Error: l.Error})
 	case agent.EventTitle:
-		if title := agent.CleanTitle(l.Text); title != "" {
+		if title := session.CleanTitle(l.Text); title != "" {
 			e.emit(agent.Event{Type: l.Type, Text: title})
 		}
 	case lineReady:

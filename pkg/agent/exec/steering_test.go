@@ -355,7 +355,7 @@ func TestJSONLTitle(t *testing.T) {
 	}
 	want := []agent.Event{
 		{Type: agent.EventTitle, Text: "The build"},
-		{Type: agent.EventTitle, Text: strings.Repeat("ä", agent.MaxTitle)},
+		{Type: agent.EventTitle, Text: strings.Repeat("ä", session.MaxTitle)},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v", got)
