@@ -13,6 +13,7 @@ import (
 	"turnstile/internal/config"
 	"turnstile/pkg/agent/exec"
 	"turnstile/pkg/session"
+	"turnstile/pkg/sessionqueue"
 )
 
 func main() {
@@ -25,6 +26,8 @@ const (
 	exitOK    = 0 // also after a drain
 	exitOther = 1
 	exitUsage = 2 // wrong settings, flags or arguments
+
+	exitRefused = 3 // a turn is running in the session
 )
 
 // run is the whole program; it answers the exit code. The end of ctx is what a
@@ -61,6 +64,9 @@ func (p *program) report(err error) int {
 		}
 	case errors.Is(err, session.ErrInvalid):
 		p.complain(err.Error())
+	case errors.Is(err, sessionqueue.ErrBusy):
+		p.complain("refused: " + err.Error() + "; say /stop first, or wait. Nothing was deleted")
+		return exitRefused
 	default:
 		p.complain(strings.Join(strings.Fields(err.Error()), " "))
 		return exitOther
