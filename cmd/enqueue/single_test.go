@@ -212,7 +212,7 @@ func TestWaitGoesOnThroughARetryAndARequeue(t *testing.T) {
 	})
 	r := enqueue(t, bg(t), url, "", "-s", "a", "--follow", "hello").want(t, exitOK)
 	if r.out != "echo: hello\n" || !strings.Contains(r.err, "attempt 1 failed: context deadline exceeded; again in 10ms") ||
-		!strings.Contains(r.err, "begins again") {
+		!strings.Contains(r.err, "the turn was cut off by an interruption (drain); its message stays") {
 		t.Errorf("%+v", r)
 	}
 }
@@ -259,4 +259,54 @@ func TestB08_CommandsAreAnsweredAtOnce(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	empty(t, rdb)
+}
+
+// Each mode reaches the session, by flag and by the line of a file.
+func TestAllModes(t *testing.T) {
+	t.Parallel()
+	url, _ := newRedis(t)
+	got := make(chan session.Mode, 10)
+	turns(t, url, hour, func(h *sessionqueue.Hold) *sessionqueue.End {
+		got <- h.Turn().Message.Mode
+		return echo(h)
+	})
+	for _, mode := range []session.Mode{"queue", "collect", "steer", "interrupt", "rollback", "reject"} {
+		enqueue(t, bg(t), url, "", "-s", "a", "--wait", "--mode", string(mode), "x").want(t, exitOK)
+		enqueue(t, bg(t), url, `{"session":"a","text":"x","mode":"`+string(mode)+`"}`, "--wait", "--file", "-").want(t, exitOK)
+		for _, how := range []string{"flag", "line"} {
+			if m := <-got; m != mode {
+				t.Errorf("%s by %s arrived as %q", mode, how, m)
+			}
+		}
+	}
+}
+
+// The answers of commands, in a file too, are whole.
+func TestAnswersOfSeveralLines(t *testing.T) {
+	t.Parallel()
+	url, _ := newRedis(t)
+	help := enqueue(t, bg(t), url, "", "-s", "a", "/help").want(t, exitOK).out
+	if strings.Count(help, "\n") < 10 {
+		t.Errorf("/help says %q", help)
+	}
+	for _, args := range [][]string{{"-s", "a", "--json", "/help"}, {"-s", "a", "--json", "--wait", "/help"}} {
+		list := enqueue(t, bg(t), url, "", args...).want(t, exitOK).objects(t)
+		if len(list) != 1 || len(list[0]) != 3 || text(list[0], "status") != "answered" || text(list[0], "session") != "a" || text(list[0], "reply")+"\n" != help {
+			t.Errorf("%v: %v", args, list)
+		}
+	}
+	lines := "a: " + strings.ReplaceAll(strings.TrimSuffix(help, "\n"), "\n", "\na: ") + "\n"
+	r := enqueue(t, bg(t), url, `{"session":"a","text":"/help"}`, "--file", "-").want(t, exitOK)
+	if r.out != lines+"0 put in, 1 commands\n" {
+		t.Errorf("%q", r.out)
+	}
+	for command, want := range map[string]string{
+		"/title My talk": "The conversation's title is now: My talk\n", "/queue cap:0": "Nothing was changed: invalid cap \"0\": write a number from 1 to 10000.\n",
+		"/undo": "The conversation has no turn yet.\n", "/steer": "Say what the running turn is to be told: /steer TEXT.\n",
+		"/help me": "/help takes no words behind it. To send it as a message, write //help.\n",
+	} {
+		if r := enqueue(t, bg(t), url, "", "-s", "b", command).want(t, exitOK); r.out != want || r.err != "" {
+			t.Errorf("%s: %+v", command, r)
+		}
+	}
 }

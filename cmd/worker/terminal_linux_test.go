@@ -103,7 +103,7 @@ func TestConsoleCtrlC(t *testing.T) {
 	s.await(t, "Ending when what runs has ended (1), in 1h0m0s at most.")
 	s.await(t, "This worker is shutting down.")
 	typed(t, user, ctrlC)
-	s.await(t, "the turn was cut off; its message stays")
+	s.await(t, "the turn was cut off by its worker's shutdown; its message stays")
 	code(exitOK)
 	if strings.Contains(s.String(), "\x1b[1") {
 		t.Errorf("colours in spite of NO_COLOR: %q", s)
