@@ -224,7 +224,7 @@ func TestAge(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		strings.Repeat("ä", 59): strings.Repeat("ä", 59), strings.Repeat("ä", 60): strings.Repeat("ä", 59) + "…",
-		"a\tb": "a b", " a\n\n": "a", "a\n\nb": "a …", "": "",
+		"a\tb": "a b", "a\n\n": "a", "a\n\nb": "a …", "": "",
 	} {
 		if got := glimpse(text); got != want {
 			t.Errorf("%q: %q, want %q", text, got, want)

@@ -72,7 +72,8 @@ func TestDeadLetters(t *testing.T) {
 		}
 		slices.Sort(sessions)
 		equalList(b, "with dead letters", sessions, key, "many")
-		for range b.client.WithDeadLetters(b.ctx) {
+		for _, err := range b.client.WithDeadLetters(b.ctx) {
+			must(b, err)
 			break // it does not go on
 		}
 
