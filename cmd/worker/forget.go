@@ -21,7 +21,7 @@ in meanwhile is deleted with the rest, or begins the session anew.
 It looks at every key of the database, to find transcripts of earlier session ids.
 
 With --json it prints one object, with numbers of what there was:
-  {"session","keys","entries","pending","scheduled","archived"}`
+  {"session","entries","pending","scheduled","archived"}`
 
 func (p *program) forgetCommand() *cobra.Command {
 	var asJSON bool
@@ -37,7 +37,6 @@ func (p *program) forgetCommand() *cobra.Command {
 // forgotten is what there was of a session.
 type forgotten struct {
 	Session   string `json:"session"`
-	Keys      int    `json:"keys"`
 	Entries   int    `json:"entries"` // of the transcript that held
 	Pending   int    `json:"pending"`
 	Scheduled int    `json:"scheduled"`
@@ -60,8 +59,9 @@ func (p *program) forget(ctx context.Context, flags map[string]string, key strin
 	case asJSON:
 		return p.printJSON(f)
 	}
-	_, err = fmt.Fprintf(p.stdout, "Session %s is forgotten: %s, %s, %d scheduled, %s (%s).\n", f.Session, count(f.Entries, "transcript entry", "transcript entries"),
-		count(f.Pending, "waiting message", "waiting messages"), f.Scheduled, count(f.Archived, "dead letter", "dead letters"), count(f.Keys, "key", "keys"))
+	_, err = fmt.Fprintf(p.stdout, "Session %s is forgotten: %s, %s, %d scheduled, %s.\n", f.Session,
+		count(f.Entries, "transcript entry", "transcript entries"), count(f.Pending, "waiting message", "waiting messages"),
+		f.Scheduled, count(f.Archived, "dead letter", "dead letters"))
 	return err
 }
 
@@ -75,14 +75,13 @@ func erase(ctx context.Context, client *sessionqueue.Client, key string) (forgot
 	if err != nil {
 		return forgotten{}, err
 	}
-	f := forgotten{Session: key, Entries: len(transcript), Pending: info.Pending, Scheduled: info.Scheduled, Archived: info.Archived}
-	if f.Keys, err = client.Erase(ctx, key); err != nil {
+	if err := client.Erase(ctx, key); err != nil {
 		return forgotten{}, err
 	}
-	if f.Keys == 0 && unknown(info) {
-		return forgotten{}, fmt.Errorf("session %s is unknown: there is nothing to forget", key)
+	if unknown(info) {
+		return forgotten{}, fmt.Errorf("session %s is unknown; if anything was left of it, it is deleted", key)
 	}
-	return f, nil
+	return forgotten{Session: key, Entries: len(transcript), Pending: info.Pending, Scheduled: info.Scheduled, Archived: info.Archived}, nil
 }
 
 // count is a number of things in words.

@@ -105,7 +105,7 @@ func forgetOn(t *testing.T, url string) {
 
 	cmd, said = process(t, environ, "forget", "a")
 	exits(t, cmd, said, exitOK)
-	for _, want := range []string{"Session a is forgotten: 2 transcript entries, 0 waiting messages, 1 scheduled, 3 dead letters (", " keys).\n"} {
+	for _, want := range []string{"Session a is forgotten: 2 transcript entries, 0 waiting messages, 1 scheduled, 3 dead letters.\n"} {
 		if !strings.Contains(said.String(), want) {
 			t.Errorf("%q lacks %q", said, want)
 		}
@@ -116,13 +116,13 @@ func forgetOn(t *testing.T, url string) {
 	if kept := traces(t, rdb, "b"); len(kept) < 3 {
 		t.Errorf("of another session only this is left: %q", kept)
 	}
-	if r := call(t, environ[:1], "forget", "a").want(t, exitOther); r.err != "worker: session a is unknown: there is nothing to forget\n" || r.out != "" {
+	if r := call(t, environ[:1], "forget", "a").want(t, exitOther); r.err != "worker: session a is unknown; if anything was left of it, it is deleted\n" || r.out != "" {
 		t.Errorf("%+v", r)
 	}
 	reply(t, c, "a", "begins anew")
 	awaitIdle(t, c, "a")
 	list := objects(t, call(t, environ[:1], "forget", "a", "--json").want(t, exitOK).out)
-	if len(list) != 1 || list[0]["session"] != "a" || list[0]["entries"] != 2. || list[0]["keys"].(float64) < 3 || list[0]["archived"] != 0. {
+	if len(list) != 1 || list[0]["session"] != "a" || list[0]["entries"] != 2. || list[0]["archived"] != 0. {
 		t.Errorf("%v", list)
 	}
 	beside(t, environ, rdb, c)

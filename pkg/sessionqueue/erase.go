@@ -14,46 +14,44 @@ import (
 )
 
 // Erase removes every key of a conversation: messages, results, dead letters,
-// transcripts, events. It answers how many keys there were; 0: the session was
-// unknown. ErrBusy: a turn is running, and nothing was removed. It looks at every
-// key of the database, to find transcripts of earlier session ids.
+// transcripts, events. ErrBusy: a turn is running, and nothing was removed. It
+// looks at every key of the database, to find transcripts of earlier session ids.
 //
 // A message that comes in meanwhile is erased with the rest, or begins the
 // conversation anew. Of one that is erased while its Submit is still under way the
 // session's name may stay in an index, until the workers find nothing behind it.
-func (c *Client) Erase(ctx context.Context, sessionKey string) (keys int, err error) {
+func (c *Client) Erase(ctx context.Context, sessionKey string) error {
 	if err := session.ValidateKey(sessionKey); err != nil {
-		return 0, err
+		return err
 	}
-	keys, err = c.erase(ctx, sessionKey)
-	if err != nil {
-		return keys, fmt.Errorf("erase %s: %w", sessionKey, err)
+	if err := c.erase(ctx, sessionKey); err != nil {
+		return fmt.Errorf("erase %s: %w", sessionKey, err)
 	}
-	return keys, nil
+	return nil
 }
 
-func (c *Client) erase(ctx context.Context, sessionKey string) (gone int, err error) {
+func (c *Client) erase(ctx context.Context, sessionKey string) error {
 	k := rediskey.For(sessionKey)
 	for {
 		fence, err := c.rdb.HGet(ctx, k.Run(), "fence").Result()
 		if err != nil && !errors.Is(err, redis.Nil) {
-			return 0, err
+			return err
 		}
 		found, err := c.scan(ctx, k.Any())
 		if err != nil {
-			return 0, err
+			return err
 		}
 		reply, err := run(ctx, c.rdb, eraseScript, append(keys(sessionKey, "", time.Now()), found...), k.TaskPrefix(), fence)
 		if err != nil {
-			return 0, err
+			return err
 		}
 		switch reply.str(0) {
 		case "held":
-			return 0, ErrBusy
+			return ErrBusy
 		case "changed":
 			continue
 		}
-		return int(reply.int(0)), c.unlist(ctx, sessionKey)
+		return c.unlist(ctx, sessionKey)
 	}
 }
 

@@ -3,8 +3,8 @@
 -- ARGV[2] fence of the last turn when the keys were looked up, '': none
 -- KEYS[21...] all its keys, as they were looked up
 --
--- Answers {how many keys are gone}, {'held'}, or {'changed'}: a turn has run since
--- the keys were looked up, and may have made others.
+-- Answers {'gone'}, {'held'}, or {'changed'}: a turn has run since the keys were
+-- looked up, and may have made others.
 
 if call('EXISTS', sentinel) == 1 then return {'held'} end
 if (call('HGET', run, 'fence') or '') ~= ARGV[2] then return {'changed'} end
@@ -20,8 +20,7 @@ for _, id in ipairs(ids) do
   local msg, unique = load(id)
   if unique then locks[#locks + 1] = unique end
 end
-local gone = 0
-for _, id in ipairs(ids) do gone = gone + call('DEL', task .. id) end
-for _, unique in ipairs(locks) do gone = gone + call('DEL', unique) end
-for _, key in ipairs(KEYS) do gone = gone + call('DEL', key) end
-return {gone}
+for _, id in ipairs(ids) do call('DEL', task .. id) end
+for _, unique in ipairs(locks) do call('DEL', unique) end
+for _, key in ipairs(KEYS) do call('DEL', key) end
+return {'gone'}
