@@ -274,6 +274,135 @@ check_kill_9_under_load() {
 }
 some_turns() { [[ $(wc -l <"$dir/turns") -ge $1 ]]; }
 
+check_busy_modes() {
+	start_worker a
+	waiter long -s modes --id g1 --wait "gate please"
+	local long=$waiter_pid
+	eventually "the long turn" turn_started g1
+	enqueued -s modes --id c1 --mode collect --json one
+	same "the collected message's status" queued "$(jq -r .status <<<"$out")"
+	enqueued -s modes --id c2 --mode collect two
+	same "the follow-ups' states" collected,collected "$(show modes '[.followups[].state] | join(",")')"
+	enqueued -s modes --id i1 --mode interrupt --wait first
+	same "the interrupting message's reply" "reply to first" "$out"
+	ends "$long"
+	same "exit code of the interrupted message" 5 "$code"
+	holds "what its sender is told" "interrupted" "$(<"$dir/long.log")"
+	enqueued -s modes --id c1 --wait one
+	enqueued -s modes --id c2 --wait two
+	same "turns of the first collected message" 1 "$(turns start c1)"
+	same "turns of the second, which is part of that" 0 "$(turns start c2)"
+	same "the users' part" "gate please,first,one,two" "$(show modes "$said_by_users")"
+	same "what is marked as interrupted" "gate please" "$(show modes '[.transcript[] | select(.interrupted) | .text] | join(",")')"
+
+	waiter long -s modes --id g2 --wait "gate again"
+	long=$waiter_pid
+	eventually "the second long turn" turn_started g2
+	enqueued -s modes --id r1 --mode rollback --wait instead
+	ends "$long"
+	same "exit code of the message that was taken back" 5 "$code"
+	same "archived" 1 "$(show modes .archived)"
+	same "the users' part" "gate please,first,one,two,instead" "$(show modes "$said_by_users")"
+
+	enqueued -s modes /queue cap:1 drop:old
+	enqueued -s modes --id g3 gate
+	eventually "the third long turn" turn_started g3
+	waiter old -s modes --id d1 --wait --json oldest
+	local old=$waiter_pid
+	eventually "the message that waits" shows modes '.pending' 1
+	enqueued -s modes --id d2 newest
+	ends "$old"
+	same "exit code of the dropped message" 5 "$code"
+	same "its status" dropped "$(jq -r 'select(.status != "queued") | .status' "$dir/old.out" | head -n 1)"
+}
+
+check_slash_commands() {
+	start_worker a
+	enqueued -s talk --wait one
+	enqueued -s talk --id m2 --wait two
+	enqueued -s talk /title My talk
+	same "the title" "My talk by user" "$(show talk '.title + " by " + .title_by')"
+	enqueued -s talk --json /queue collect debounce:0.5s
+	same "the command's status" answered "$(jq -r .status <<<"$out")"
+	same "the queue's settings" '{"mode":"collect","debounce_ms":500}' "$(show talk '.queue | tojson')"
+	enqueued -s talk /history
+	same "lines of the history" 4 "$(wc -l <"$dir/out")"
+	enqueued -s talk /undo
+	same "the users' part after /undo" one "$(show talk "$said_by_users")"
+	enqueued -s talk /retry
+	eventually "the turn that is run again" shows talk "$said_by_agents" "reply to one"
+	enqueued -s talk --id g1 "gate one"
+	eventually "the turn" turn_started g1
+	enqueued -s talk --id b1 behind
+	enqueued -s talk /undo
+	holds "/undo in mid-turn" "A turn is running" "$out"
+	enqueued -s talk /stop
+	holds "/stop" "Stopping the running turn. 1 waiting" "$out"
+	eventually "the end of the turn" shows talk .phase idle
+	same "archived" 2 "$(show talk .archived)"
+	open_gate
+	enqueued -s talk /resume
+	holds "/resume" "2 message(s) are run again" "$out"
+	enqueued -s talk --id b1 --wait behind
+	same "the reply of what was stopped" "reply to behind" "$out"
+	local before
+	before=$(show talk .session_id)
+	enqueued -s talk /new
+	enqueued -s talk --wait anew
+	same "the users' part of the new conversation" anew "$(show talk "$said_by_users")"
+	[[ $before != "$(show talk .session_id)" ]] || die "/new kept the session id"
+}
+
+check_dead_letters() {
+	start_worker a
+	local s status=0
+	same "none" "No dead letters." "$("$bin/worker" dead)"
+	for s in one two; do
+		enqueue -s "dead:$s" --id m1 --wait broken agent
+		same "exit code" 5 "$code"
+	done
+	same "their sessions" dead:one,dead:two "$("$bin/worker" dead --json | jq -rs '[.[].session] | sort | join(",")')"
+	same "the first" 'm1 failed broken agent' "$("$bin/worker" dead list dead:one --json | jq -r '"\(.id) \(.status) \(.text)"')"
+	holds "its reason" "the agent broke" "$("$bin/worker" dead list dead:one)"
+	holds "rerun" "1 dead letter put back in line" "$("$bin/worker" dead rerun dead:one)"
+	eventually "its second turn" turn_started m1 3
+	enqueue -s dead:one --id m1 --wait broken agent
+	same "exit code of the second failure" 5 "$code"
+	"$bin/worker" dead drop dead:one nobody 2>"$dir/err" || status=$?
+	same "exit code of drop with an unknown id" 1 "$status"
+	status=0
+	"$bin/worker" dead drop 2>"$dir/err" || status=$?
+	same "exit code of drop with neither session nor --all" 2 "$status"
+	holds "drop" "2 dead letters of 2 sessions deleted" "$("$bin/worker" dead drop --all)"
+	same "none again" "No dead letters." "$("$bin/worker" dead)"
+}
+
+check_forget() {
+	start_worker a
+	local status=0 index
+	enqueued -s gone --wait hello
+	enqueued -s gone /new
+	enqueue -s gone --wait broken agent
+	enqueued -s gone --id g1 "gate please"
+	eventually "the turn" turn_started g1
+	"$bin/worker" forget gone >"$dir/out" 2>"$dir/err" || status=$?
+	same "exit code of forget in mid-turn ($(<"$dir/err"))" 3 "$status"
+	open_gate
+	enqueued -s gone --id g1 --wait "gate please"
+	"$bin/worker" forget gone >"$dir/out"
+	holds "what forget says" "Session gone is forgotten: 2 transcript entries, 0 waiting messages, 0 scheduled, 1 dead letter" "$(<"$dir/out")"
+	same "keys left" "" "$(cli --scan --pattern '*{session:gone}*')"
+	for index in ready due owned sessions; do
+		same "its score in $index" "" "$(cli zscore "turnstile:$index" gone)"
+	done
+	same "its queue is listed" 0 "$(cli sismember asynq:queues session:gone)"
+	status=0
+	"$bin/worker" forget gone 2>"$dir/err" || status=$?
+	same "exit code of forget with an unknown session" 1 "$status"
+	enqueued -s gone --wait again
+	same "the users' part of what begins anew" again "$(show gone "$said_by_users")"
+}
+
 # refused WHAT ARGS...: exit code 2, one line on stderr, nothing stored.
 refused() {
 	local what=$1

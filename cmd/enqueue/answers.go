@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"turnstile/internal/console"
 	"turnstile/internal/redisconn"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/sessionqueue"
@@ -203,7 +205,7 @@ func (a *answers) summary() string {
 	var parts []string
 	for _, status := range []sessionqueue.Status{
 		sessionqueue.StatusDone, sessionqueue.StatusFailed, sessionqueue.StatusInterrupted,
-		sessionqueue.StatusExpired, sessionqueue.StatusStopped,
+		sessionqueue.StatusExpired, sessionqueue.StatusStopped, sessionqueue.StatusDropped,
 	} {
 		if n := a.statuses[status]; n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", n, status))
@@ -238,9 +240,9 @@ func (r *reply) see(e sessionqueue.Event) {
 			out.text(prefixed(r.m.name(), text[:end]))
 		}
 	default:
-		if note := eventNote(e); note != "" {
+		if text, alert := console.Note(e, slices.Contains(e.Messages, r.m.m.ID)); text != "" {
 			r.flush()
-			out.note(r.m.name() + ": " + note)
+			out.remark(r.m.name()+": "+text, alert)
 		}
 	}
 }

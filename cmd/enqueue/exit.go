@@ -7,7 +7,7 @@ const (
 	exitUsage       = 2   // flags, settings or input that break the rules
 	exitRefused     = 3   // the session was busy, or its line full
 	exitTimeout     = 4   // no answer in time; the message goes on
-	exitEnded       = 5   // the turn ended otherwise than done
+	exitEnded       = 5   // the message ended otherwise than done
 	exitInterrupted = 130 // Ctrl-C; what was put in stays
 )
 

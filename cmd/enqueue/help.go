@@ -4,9 +4,18 @@ const helpText = `enqueue puts messages into sessions. Workers run an agent for 
 time per session, in the order of their arrival.
 
 The words of TEXT are joined with blanks; - reads the text from stdin, without
-its last line break. A one-line text whose first word is /help, /status or /stop
-is a command: it is carried out at once and its answer printed. A text that is
-to begin with a slash is written with two.
+its last line break. A one-line text whose first word is a command, as /status or
+/stop, is carried out at once and its answer printed; /help lists them. A text that
+is to begin with a slash is written with two.
+
+--mode says what the message does if a turn runs in its session; without it the
+session's /queue says, or else the worker:
+  queue      waits in line
+  collect    waits in line, and is one turn with others that do
+  steer      is handed to the running turn; waits in line if that cannot take it
+  interrupt  ends the running turn, whose work is kept, and goes next
+  rollback   ends the running turn, of which nothing is kept, and goes next
+  reject     is refused
 
 --file reads a message from each line, as
   {"session":"s1","text":"hello","id":"m1","mode":"queue","meta":{"k":"v"},
@@ -30,7 +39,7 @@ object a line instead:
   {"session","status":"answered","reply"}  it was a command
   {"session","id","type",...}              --follow: an event of its turn
   {"session","session_id","id","turn","status","reply","error","duration_ms"}
-         it ended: done, failed, interrupted, expired or stopped
+         it ended: done, failed, interrupted, expired, stopped or dropped
   {"error","code"}                         also on stderr; code is the exit code
 Objects about a line of a file have its number as "line" besides.
 
@@ -40,7 +49,7 @@ Exit codes
   2    bad usage or input; nothing was stored (of a file: not its bad lines)
   3    refused: the session was busy (--mode reject), or its line is full
   4    no answer within --timeout; the message goes on
-  5    the turn ended otherwise than done: failed, interrupted, expired, stopped
+  5    it ended otherwise than done: failed, interrupted, expired, stopped, dropped
   130  Ctrl-C; what was put in stays
   With --file the first of 130, 1, 3, 2, 5, 4 that any line had.
 

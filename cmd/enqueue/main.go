@@ -25,7 +25,7 @@ func main() {
 
 // run is the whole program; it answers the exit code.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, environ []string) int {
-	out := newOutput(stdout, stderr)
+	out := newOutput(stdout, stderr, environ)
 	code := exitOK
 	o := options{}
 	cmd := newCommand(&o, func(words []string) error {

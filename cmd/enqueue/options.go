@@ -56,7 +56,7 @@ func newCommand(o *options, run func(words []string) error) *cobra.Command {
 	f.SortFlags = false
 	f.StringVarP(&o.session, "session", "s", "", "session `KEY`: letters, digits and ._:@+=~-; with --file the key of lines that name none")
 	f.StringVar(&o.id, "id", "", "message `ID`, unique in its session; the same id again is a duplicate and is run once")
-	f.StringVar(&o.mode, "mode", "", "if the session is busy, wait in line, end the running turn, or be refused: `queue|interrupt|reject`")
+	f.StringVar(&o.mode, "mode", "", "what it does if the session is busy: `queue|collect|steer|interrupt|rollback|reject`")
 	f.DurationVar(&o.in, "in", 0, "put it in line only after `DUR`, as 90s or 1h30m")
 	f.DurationVar(&o.expiresIn, "expires-in", 0, "drop it into the archive if it did not start within `DUR`")
 	f.StringArrayVar(&o.metaPairs, "meta", nil, "`k=v` that the agent is given with the text; repeatable")

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/term"
 
-	"turnstile/pkg/agent"
+	"turnstile/internal/console"
 	"turnstile/pkg/sessionqueue"
 )
 
@@ -22,6 +22,7 @@ type output struct {
 	json             bool
 	stdout, stderr   io.Writer
 	stdoutTTY, onTTY bool // stdout, stderr is a terminal
+	style            console.Style
 
 	mu       sync.Mutex
 	progress *progress // nil: none is shown
@@ -29,8 +30,10 @@ type output struct {
 	err      error     // the first of stdout
 }
 
-func newOutput(stdout, stderr io.Writer) *output {
-	return &output{stdout: stdout, stderr: stderr, stdoutTTY: terminal(stdout), onTTY: terminal(stderr)}
+func newOutput(stdout, stderr io.Writer, environ []string) *output {
+	o := &output{stdout: stdout, stderr: stderr, stdoutTTY: terminal(stdout), onTTY: terminal(stderr)}
+	o.style = console.StyleFor(o.onTTY, environ)
+	return o
 }
 
 func terminal(w io.Writer) bool {
@@ -89,6 +92,15 @@ func (o *output) note(line string) {
 		o.midLine = false
 	}
 	fmt.Fprintln(o.stderr, line)
+}
+
+// remark writes what happens beside a reply to stderr.
+func (o *output) remark(text string, alert bool) {
+	if alert {
+		o.note(o.style.Alert(text))
+	} else {
+		o.note(o.style.Faint(text))
+	}
 }
 
 // fail tells of an error, on stderr always and as an object if asked for.
@@ -177,28 +189,5 @@ func refusal(r sessionqueue.Receipt) string {
 
 // endText says why a message did not end well, on one line.
 func endText(end sessionqueue.Outcome) string {
-	text := fmt.Sprintf("message %s %s", end.ID, end.Status)
-	if end.Error != "" && end.Error != string(end.Status) {
-		text += ": " + end.Error
-	}
-	return text
-}
-
-// eventNote is an event in one line for stderr, or empty if it is not for people.
-func eventNote(e sessionqueue.Event) string {
-	switch e.Type {
-	case string(agent.EventToolStart):
-		return "tool " + e.Name
-	case string(agent.EventToolEnd):
-		if e.Error != "" {
-			return "tool failed: " + e.Error
-		}
-	case sessionqueue.EventTurnRetry:
-		return fmt.Sprintf("attempt %d failed: %s; again in %s", e.Attempt, e.Error, time.Duration(e.RetryInMS)*time.Millisecond)
-	case sessionqueue.EventTurnRequeued:
-		return "the turn was cut off and begins again"
-	case sessionqueue.EventNotice:
-		return e.Text
-	}
-	return ""
+	return "message " + end.ID + " " + console.Ending(end)
 }

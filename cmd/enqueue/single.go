@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
+	"turnstile/internal/console"
 	"turnstile/internal/redisconn"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
@@ -148,11 +150,12 @@ func (s single) see(e sessionqueue.Event) {
 		s.out.text(e.Text)
 		return
 	}
-	if e.Type == sessionqueue.EventTurnRetry || e.Type == sessionqueue.EventTurnRequeued {
-		s.out.endLine() // the reply begins anew
+	if e.Type == sessionqueue.EventQueued && s.out.onTTY {
+		return // the receipt has told
 	}
-	if note := eventNote(e); note != "" {
-		s.out.note(note)
+	if text, alert := console.Note(e, slices.Contains(e.Messages, s.m.ID)); text != "" {
+		s.out.endLine()
+		s.out.remark(text, alert)
 	}
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -212,7 +213,7 @@ func TestWaitGoesOnThroughARetryAndARequeue(t *testing.T) {
 	})
 	r := enqueue(t, bg(t), url, "", "-s", "a", "--follow", "hello").want(t, exitOK)
 	if r.out != "echo: hello\n" || !strings.Contains(r.err, "attempt 1 failed: context deadline exceeded; again in 10ms") ||
-		!strings.Contains(r.err, "begins again") {
+		!strings.Contains(r.err, "the turn was cut off by an interruption (drain); its message stays") {
 		t.Errorf("%+v", r)
 	}
 }
@@ -259,4 +260,74 @@ func TestB08_CommandsAreAnsweredAtOnce(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	empty(t, rdb)
+}
+
+// Each mode reaches the session, by flag and by the line of a file: behind a turn
+// that runs, it is what the follow-up does.
+func TestAllModes(t *testing.T) {
+	t.Parallel()
+	url, rdb := newRedis(t)
+	running, over := make(chan struct{}), make(chan struct{})
+	turns(t, url, hour, func(h *sessionqueue.Hold) *sessionqueue.End {
+		if h.Turn().Message.ID == "first" {
+			close(running)
+			<-over
+		}
+		return echo(h)
+	})
+	defer close(over)
+	enqueue(t, bg(t), url, "", "-s", "a", "--id", "first", "x").want(t, exitOK)
+	<-running
+	want := map[string]session.Mode{}
+	for _, mode := range []session.Mode{"queue", "collect", "steer", "interrupt", "rollback", "reject"} {
+		code := exitOK
+		if mode == "reject" {
+			code = exitRefused
+		} else {
+			want["flag-"+string(mode)], want["line-"+string(mode)] = mode, mode
+		}
+		enqueue(t, bg(t), url, "", "-s", "a", "--id", "flag-"+string(mode), "--mode", string(mode), "x").want(t, code)
+		enqueue(t, bg(t), url, `{"session":"a","id":"line-`+string(mode)+`","text":"x","mode":"`+string(mode)+`"}`, "--file", "-").want(t, code)
+	}
+	waiting, err := sessionqueue.NewClient(rdb).Followups(bg(t), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]session.Mode{}
+	for _, f := range waiting {
+		got[f.ID] = f.Mode
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("got  %v\nwant %v", got, want)
+	}
+}
+
+// The answers of commands, in a file too, are whole.
+func TestAnswersOfSeveralLines(t *testing.T) {
+	t.Parallel()
+	url, _ := newRedis(t)
+	help := enqueue(t, bg(t), url, "", "-s", "a", "/help").want(t, exitOK).out
+	if strings.Count(help, "\n") < 10 {
+		t.Errorf("/help says %q", help)
+	}
+	for _, args := range [][]string{{"-s", "a", "--json", "/help"}, {"-s", "a", "--json", "--wait", "/help"}} {
+		list := enqueue(t, bg(t), url, "", args...).want(t, exitOK).objects(t)
+		if len(list) != 1 || len(list[0]) != 3 || text(list[0], "status") != "answered" || text(list[0], "session") != "a" || text(list[0], "reply")+"\n" != help {
+			t.Errorf("%v: %v", args, list)
+		}
+	}
+	lines := "a: " + strings.ReplaceAll(strings.TrimSuffix(help, "\n"), "\n", "\na: ") + "\n"
+	r := enqueue(t, bg(t), url, `{"session":"a","text":"/help"}`, "--file", "-").want(t, exitOK)
+	if r.out != lines+"0 put in, 1 commands\n" {
+		t.Errorf("%q", r.out)
+	}
+	for command, want := range map[string]string{
+		"/title My talk": "The conversation's title is now: My talk\n", "/queue cap:0": "Nothing was changed: invalid cap \"0\": write a number from 1 to 10000.\n",
+		"/undo": "The conversation has no turn yet.\n", "/steer": "Say what the running turn is to be told: /steer TEXT.\n",
+		"/help me": "/help takes no words behind it. To send it as a message, write //help.\n",
+	} {
+		if r := enqueue(t, bg(t), url, "", "-s", "b", command).want(t, exitOK); r.out != want || r.err != "" {
+			t.Errorf("%s: %+v", command, r)
+		}
+	}
 }

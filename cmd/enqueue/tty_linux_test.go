@@ -94,7 +94,7 @@ func TestATerminalIsToldWhatIsWaitedFor(t *testing.T) {
 func TestFollowOnATerminal(t *testing.T) {
 	t.Parallel()
 	tty, screen := openTerminal(t)
-	out := newOutput(tty, tty)
+	out := newOutput(tty, tty, nil)
 	out.text("half a line")
 	out.note("tool grep")
 	out.text("another")
@@ -102,5 +102,27 @@ func TestFollowOnATerminal(t *testing.T) {
 	out.endLine()
 	if seen := screen(); seen != "half a line\r\ntool grep\r\nanother\r\n" {
 		t.Errorf("%q", seen)
+	}
+}
+
+// What stands on a terminal may have colours; elsewhere, and with NO_COLOR, it
+// has none.
+func TestColoursAreForTerminals(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		environ []string
+		want    string
+	}{
+		{[]string{"TERM=xterm"}, "\x1b[2mtool grep\x1b[0m\n\x1b[1;33mcut off\x1b[0m\n"},
+		{[]string{"TERM=xterm", "NO_COLOR=1"}, "tool grep\ncut off\n"},
+		{[]string{"TERM=dumb"}, "tool grep\ncut off\n"},
+	} {
+		tty, screen := openTerminal(t)
+		out := newOutput(io.Discard, tty, c.environ)
+		out.remark("tool grep", false)
+		out.remark("cut off", true)
+		if seen := strings.ReplaceAll(screen(), "\r\n", "\n"); seen != c.want {
+			t.Errorf("%v: %q", c.environ, seen)
+		}
 	}
 }

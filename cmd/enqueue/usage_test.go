@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -114,6 +115,37 @@ func TestHelpAndVersion(t *testing.T) {
 	}
 	if r := enqueue(t, context.Background(), nowhere, "", "--version").want(t, exitOK); !strings.HasPrefix(r.out, "enqueue ") {
 		t.Errorf("version: %q", r.out)
+	}
+}
+
+// README tells of every command and every mode.
+func TestREADMEIsComplete(t *testing.T) {
+	t.Parallel()
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	url, _ := newRedis(t)
+	names := []string{"queue", "collect", "steer", "interrupt", "rollback", "reject"}
+	for line := range strings.Lines(enqueue(t, bg(t), url, "", "-s", "a", "/help").want(t, exitOK).out) {
+		if name, _, _ := strings.Cut(line, " "); strings.HasPrefix(name, "/") {
+			names = append(names, name)
+		}
+	}
+	if len(names) < 15 {
+		t.Fatalf("/help lists only %q", names)
+	}
+	for _, name := range names {
+		if !bytes.Contains(readme, []byte("\n| `"+name)) {
+			t.Errorf("README has no row for %s", name)
+		}
+		example := " --mode " + name + " "
+		if strings.HasPrefix(name, "/") {
+			example = " " + name
+		}
+		if !regexp.MustCompile(`(?m)^go run ./cmd/enqueue .*` + regexp.QuoteMeta(example)).Match(readme) {
+			t.Errorf("README has no example for %s", name)
+		}
 	}
 }
 

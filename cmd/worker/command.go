@@ -37,7 +37,7 @@ func (p *program) command() *cobra.Command {
 			_ = config.WriteHelp(c.OutOrStdout(), config.WorkerSettings())
 		}
 	})
-	root.AddCommand(p.psCommand(), p.showCommand(), p.dashboardCommand(), p.healthCommand())
+	root.AddCommand(p.psCommand(), p.showCommand(), p.deadCommand(), p.forgetCommand(), p.dashboardCommand(), p.healthCommand())
 	return root
 }
 
@@ -63,9 +63,9 @@ func (p *program) showCommand() *cobra.Command {
 	return c
 }
 
-func oneSession(_ *cobra.Command, args []string) error {
+func oneSession(c *cobra.Command, args []string) error {
 	if len(args) != 1 {
-		return fmt.Errorf("show wants one SESSION, and was given %d", len(args))
+		return fmt.Errorf("%s wants one SESSION, and was given %d", c.Name(), len(args))
 	}
 	return nil
 }

@@ -23,6 +23,7 @@ Exit codes
   0    it was told to end, and all is given back
   1    Redis cannot be reached or is unfit, an address is taken, or a third signal
   2    wrong settings, flags or arguments; each problem is a line on stderr
+  3    forget: a turn is running in the session
   75   as 0, and SIGHUP asked for another start, which is the supervisor's to do`
 
 const settingsHeading = `Settings
@@ -50,10 +51,13 @@ const showHelp = `show prints what is known of one session, and its transcript.
 
 With --json it prints one object:
   {"session","session_id","phase":"idle|starting|running","worker","fence","pending",
-   "followups":[{"id","text","mode","state"}],
-   "resume":{"pending","reason","interruptions","suspended"},
+   "followups":[{"id","text","mode","state":"queued|steered|collected"}],
+   "resume":{"pending","reason","interruptions","suspended","marked_at"},
    "transcript":[{"role","text","tool","message","turn","at","interrupted"}],
-   "turn","messages":[ids of the running turn's],"since","scheduled","archived"}
+   "turn","messages":[ids of the running turn's],"since","scheduled","archived",
+   "title","title_by":"user|agent","queue":{"mode","debounce_ms","cap","drop"},"dropped"}
+queue is what /queue has set, dropped how many messages a full line has lost that the
+next turn is told of. since and marked_at are times (RFC 3339) or null.
 
 A session that no message was ever put into, or that was forgotten after
 TURNSTILE_SESSION_TTL, is an error with exit code 1.`

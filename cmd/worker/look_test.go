@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"turnstile/pkg/followup"
 	"turnstile/pkg/session"
 	"turnstile/pkg/sessionqueue"
 )
@@ -115,7 +116,8 @@ func TestLook(t *testing.T) {
 	if want := map[string]any{
 		"session": "a", "phase": "running", "pending": 2., "scheduled": 0., "archived": 0., "messages": []any{"m2"},
 		"followups": shown["followups"],
-		"resume":    map[string]any{"pending": false, "reason": "", "interruptions": 0., "suspended": false},
+		"resume":    map[string]any{"pending": false, "reason": "", "interruptions": 0., "suspended": false, "marked_at": nil},
+		"title":     "", "title_by": "", "queue": map[string]any{}, "dropped": 0.,
 		"transcript": []any{
 			map[string]any{"role": "user", "text": "tool=search first\nline \x1b[31m<&>"},
 			map[string]any{"role": "tool", "tool": map[string]any{"name": "search", "call_id": "echo-1", "input": map[string]any{}, "output": "ok"}},
@@ -148,11 +150,88 @@ func TestLook(t *testing.T) {
 	w.stop(t)
 }
 
+// What the conversation's continuity leaves behind is shown.
+func TestShowContinuity(t *testing.T) {
+	t.Parallel()
+	url, c := newRedis(t)
+	environ := []string{"REDIS_URL=" + url}
+	if err := c.SetTitle(limited(t), "a", "The build"); err != nil {
+		t.Fatal(err)
+	}
+	// Nothing was ever put in, but something was said about it.
+	if r := call(t, environ, "show", "a").want(t, exitOK); !strings.Contains(r.out, "title       The build (by the user)\n") {
+		t.Errorf("%q", r.out)
+	}
+	set := followup.Settings{Mode: session.ModeCollect, Debounce: followup.Millis(time.Minute), Cap: 3, Drop: followup.DropSummarize}
+	if err := c.Configure(limited(t), "a", set); err != nil {
+		t.Fatal(err)
+	}
+	w := echoWorker(t, url, "TURNSTILE_DRAIN_TIMEOUT=0")
+	put(t, c, "a", "cut", "stream=2 tick=1h hello")
+	untilEvent(t, c, "a", "cut", sessionqueue.EventTurnStarted)
+	untilEvent(t, c, "a", "cut", "text")
+	for _, m := range []session.Message{
+		{ID: "d1", Text: "dropped"}, {ID: "m1", Text: "queued", Mode: session.ModeQueue}, {ID: "m2", Text: "collected"},
+		{ID: "i", Text: "sleep=1h instead", Mode: session.ModeInterrupt},
+	} {
+		if _, err := c.Submit(limited(t), "a", m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	untilEvent(t, c, "a", "i", sessionqueue.EventTurnStarted)
+	if _, err := c.Submit(limited(t), "a", session.Message{ID: "m3", Text: "steered", Mode: session.ModeSteer}); err != nil {
+		t.Fatal(err)
+	}
+	untilEvent(t, c, "a", "m3", sessionqueue.EventSteered)
+	shown, _ := decode(t, call(t, environ, "show", "a", "--json").want(t, exitOK).out).(map[string]any)
+	states := map[string]any{}
+	followups, _ := shown["followups"].([]any)
+	for _, f := range followups {
+		f, _ := f.(map[string]any)
+		id, _ := f["id"].(string)
+		states[id] = f["state"]
+	}
+	if want := map[string]any{"m1": "queued", "m2": "collected", "m3": "steered"}; !reflect.DeepEqual(states, want) {
+		t.Errorf("follow-ups %v, want %v", states, want)
+	}
+	w.stop(t) // the turn is cut off
+
+	shown, _ = decode(t, call(t, environ, "show", "a", "--json").want(t, exitOK).out).(map[string]any)
+	for field, want := range map[string]any{
+		"title": "The build", "title_by": "user", "phase": "idle", "dropped": 1.,
+		"queue": map[string]any{"mode": "collect", "debounce_ms": 60000., "cap": 3., "drop": "summarize"},
+	} {
+		if !reflect.DeepEqual(shown[field], want) {
+			t.Errorf("%s: %v, want %v", field, shown[field], want)
+		}
+	}
+	resume, _ := shown["resume"].(map[string]any)
+	marked, err := time.Parse(time.RFC3339, resume["marked_at"].(string))
+	if resume["pending"] != true || resume["reason"] != "shutdown_timeout" || resume["interruptions"] != 1. || err != nil || time.Since(marked).Abs() > time.Minute {
+		t.Errorf("resume: %v", resume)
+	}
+	transcript, _ := shown["transcript"].([]any)
+	if len(transcript) != 2 || transcript[1].(map[string]any)["interrupted"] != true {
+		t.Errorf("transcript: %v", transcript)
+	}
+	text := call(t, environ, "show", "a").want(t, exitOK).out
+	for _, want := range []string{
+		"queue       collect debounce:1m0s cap:3 drop:summarize\n", "dropped     1 message from the full line; the next turn is told\n",
+		"resume      to be resumed (shutdown_timeout at ", "), cut off 1 time\n", " (interrupted)\n",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("show lacks %q:\n%s", want, text)
+		}
+	}
+}
+
 func TestResumeInWords(t *testing.T) {
 	t.Parallel()
+	at := time.Date(2026, 11, 21, 5, 0, 0, 0, time.Local)
 	for want, r := range map[string]shownResume{
 		"-": {},
 		"to be resumed (crash), cut off 2 times in a row":     {Pending: true, Reason: "crash", Interruptions: 2},
+		"to be resumed (crash at 2026-11-21 05:00:00)":        {Pending: true, Reason: "crash", MarkedAt: &at},
 		"suspended: the next message begins a new transcript": {Suspended: true},
 	} {
 		if got := r.String(); got != want {

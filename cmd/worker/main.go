@@ -13,6 +13,7 @@ import (
 	"turnstile/internal/config"
 	"turnstile/pkg/agent/exec"
 	"turnstile/pkg/session"
+	"turnstile/pkg/sessionqueue"
 )
 
 func main() {
@@ -25,6 +26,7 @@ const (
 	exitOK      = 0 // also after a drain
 	exitOther   = 1
 	exitUsage   = 2  // wrong settings, flags or arguments
+	exitRefused = 3  // a turn is running in the session
 	exitRestart = 75 // after the drain of a restart: EX_TEMPFAIL, "try again"
 )
 
@@ -64,6 +66,9 @@ func (p *program) report(err error) int {
 		}
 	case errors.Is(err, session.ErrInvalid):
 		p.complain(err.Error())
+	case errors.Is(err, sessionqueue.ErrBusy):
+		p.complain("refused: " + err.Error() + "; say /stop first, or wait. Nothing was deleted")
+		return exitRefused
 	default:
 		p.complain(strings.Join(strings.Fields(err.Error()), " "))
 		return exitOther

@@ -25,6 +25,11 @@ type shown struct {
 	Resume     shownResume     `json:"resume"`
 	Transcript []session.Entry `json:"transcript"`
 
+	Title   string            `json:"title"`
+	TitleBy string            `json:"title_by"` // user, agent, or "" without a title
+	Queue   followup.Settings `json:"queue"`    // what is absent is as the worker says
+	Dropped int               `json:"dropped"`
+
 	Turn      string     `json:"turn"`
 	Messages  []string   `json:"messages"`
 	Since     *time.Time `json:"since"` // null: no turn runs
@@ -46,6 +51,8 @@ type shownResume struct {
 	Reason        string `json:"reason"`
 	Interruptions int    `json:"interruptions"`
 	Suspended     bool   `json:"suspended"`
+
+	MarkedAt *time.Time `json:"marked_at"` // null: no mark
 }
 
 // show prints one session.
@@ -73,7 +80,7 @@ func look(ctx context.Context, client *sessionqueue.Client, key string) (shown, 
 	if err != nil {
 		return shown{}, err
 	}
-	if info.SessionID == "" && info.Phase == sessionqueue.PhaseIdle && info.Pending+info.Scheduled+info.Archived == 0 {
+	if unknown(info) {
 		return shown{}, fmt.Errorf("session %s is unknown: no message was ever put into it, or it was forgotten", key)
 	}
 	followups, err := client.Followups(ctx, key)
@@ -94,6 +101,7 @@ func look(ctx context.Context, client *sessionqueue.Client, key string) (shown, 
 		Transcript: append([]session.Entry{}, transcript...),
 		Turn:       info.Turn, Messages: append([]string{}, info.Messages...), Since: startOf(info),
 		Scheduled: info.Scheduled, Archived: info.Archived, running: info.Since,
+		Title: info.Title, TitleBy: info.TitleBy, Queue: info.Settings, Dropped: info.Dropped,
 	}
 	for _, f := range followups {
 		s.Followups = append(s.Followups, shownFollowup{f.ID, f.Text, cmp.Or(f.Mode, info.Mode, session.ModeQueue), f.State})
@@ -101,8 +109,19 @@ func look(ctx context.Context, client *sessionqueue.Client, key string) (shown, 
 	return s, nil
 }
 
+// unknown reports whether nothing was ever put into a session or said about it.
+func unknown(info sessionqueue.SessionInfo) bool {
+	return info.SessionID == "" && info.Phase == sessionqueue.PhaseIdle && info.Pending+info.Scheduled+info.Archived == 0 &&
+		info.Title == "" && info.Settings == (followup.Settings{})
+}
+
 func resumeOf(r resume.Record) shownResume {
-	return shownResume{Pending: r.Pending, Reason: r.Reason, Interruptions: r.Interruptions, Suspended: r.Suspended}
+	s := shownResume{Pending: r.Pending, Reason: r.Reason, Interruptions: r.Interruptions, Suspended: r.Suspended}
+	if !r.MarkedAt.IsZero() {
+		at := r.MarkedAt.UTC()
+		s.MarkedAt = &at
+	}
+	return s
 }
 
 // printJSON writes a value as one line of JSON, texts as they are.

@@ -7,6 +7,7 @@ import (
 	"time"
 	"unicode"
 
+	"turnstile/pkg/followup"
 	"turnstile/pkg/session"
 	"turnstile/pkg/sessionqueue"
 )
@@ -22,6 +23,9 @@ func (s shown) print(w io.Writer) error {
 	}
 	row("session", "%s", s.Session)
 	row("session id", "%s", orDash(s.SessionID))
+	if s.Title != "" {
+		row("title", "%s (by the %s)", s.Title, s.TitleBy)
+	}
 	if s.Phase == sessionqueue.PhaseIdle {
 		row("phase", "%s", s.Phase)
 	} else {
@@ -31,6 +35,12 @@ func (s shown) print(w io.Writer) error {
 	}
 	row("fence", "%d", s.Fence)
 	row("waiting", "%d pending, %d scheduled, %d archived", s.Pending, s.Scheduled, s.Archived)
+	if s.Queue != (followup.Settings{}) {
+		row("queue", "%s", s.Queue)
+	}
+	if s.Dropped > 0 {
+		row("dropped", "%s from the full line; the next turn is told", count(s.Dropped, "message", "messages"))
+	}
 	row("resume", "%s", s.Resume)
 	if len(s.Followups) > 0 {
 		fmt.Fprintf(&b, "\nfollow-ups (%d)\n", len(s.Followups))
@@ -44,7 +54,7 @@ func (s shown) print(w io.Writer) error {
 		if e.Interrupted {
 			mark = " (interrupted)"
 		}
-		head := fmt.Sprintf("  %s  %-9s  ", time.UnixMilli(e.At).Local().Format("2006-01-02 15:04:05"), e.Role)
+		head := fmt.Sprintf("  %s  %-9s  ", clock(time.UnixMilli(e.At)), e.Role)
 		fmt.Fprintf(&b, "%s%s%s\n", head, continued(entryText(e), len(head)), mark)
 	}
 	_, err := io.WriteString(w, b.String())
@@ -55,10 +65,14 @@ func (s shown) print(w io.Writer) error {
 func (r shownResume) String() string {
 	var parts []string
 	if r.Pending {
-		parts = append(parts, "to be resumed ("+r.Reason+")")
+		part := "to be resumed (" + r.Reason
+		if r.MarkedAt != nil {
+			part += " at " + clock(*r.MarkedAt)
+		}
+		parts = append(parts, part+")")
 	}
 	if r.Interruptions > 0 {
-		parts = append(parts, fmt.Sprintf("cut off %d times in a row", r.Interruptions))
+		parts = append(parts, "cut off "+count(r.Interruptions, "time", "times in a row"))
 	}
 	if r.Suspended {
 		parts = append(parts, "suspended: the next message begins a new transcript")
@@ -89,7 +103,13 @@ func continued(text string, column int) string {
 		}
 		return r
 	}, text)
-	return strings.ReplaceAll(text, "\n", "\n"+strings.Repeat(" ", column))
+	lines := strings.Split(text, "\n")
+	for i := 1; i < len(lines); i++ {
+		if lines[i] != "" {
+			lines[i] = strings.Repeat(" ", column) + lines[i]
+		}
+	}
+	return strings.Join(lines, "\n")
 }
 
 func orDash(text string) string {
@@ -97,4 +117,37 @@ func orDash(text string) string {
 		return "-"
 	}
 	return text
+}
+
+// clock is a time as people read it, here.
+func clock(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") }
+
+// age is a duration in its largest unit.
+func age(d time.Duration) string {
+	switch {
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", d/time.Second)
+	case d < time.Hour:
+		return fmt.Sprintf("%dm", d/time.Minute)
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh", d/time.Hour)
+	}
+	return fmt.Sprintf("%dd", d/(24*time.Hour))
+}
+
+// glimpseLen is how many characters of a text a table shows.
+const glimpseLen = 60
+
+// glimpse is the beginning of a text's first line, fit for a table.
+func glimpse(text string) string {
+	line, rest, _ := strings.Cut(strings.TrimSpace(text), "\n")
+	line = strings.ReplaceAll(continued(line, 0), "\t", " ")
+	runes := []rune(line)
+	if len(runes) >= glimpseLen {
+		return string(runes[:glimpseLen-1]) + "…"
+	}
+	if strings.TrimSpace(rest) != "" {
+		return line + " …"
+	}
+	return line
 }

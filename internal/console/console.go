@@ -10,7 +10,6 @@ import (
 	"io"
 	"strings"
 	"sync/atomic"
-	"time"
 
 	"turnstile/internal/redisconn"
 	"turnstile/pkg/agent"
@@ -33,6 +32,7 @@ type Console struct {
 	Ended func(error)
 
 	waiting atomic.Int64 // messages that were not answered yet
+	shown   string       // the turn that was shown last
 }
 
 // Run takes messages and prints answers until ctx ends; after the input's end it
@@ -125,20 +125,22 @@ func (c *Console) say(ctx context.Context, line string, messages chan<- string) 
 // follow prints the answer to one message. Those of a session come one after the
 // other anyway.
 func (c *Console) follow(ctx context.Context, id string) {
-	end, err := c.Client.Follow(ctx, c.Session, id, c.see)
+	end, err := c.Client.Follow(ctx, c.Session, id, func(e sessionqueue.Event) {
+		// Several messages may be one turn, which is shown once.
+		if e.Turn == "" || e.Turn != c.shown {
+			c.see(e)
+		}
+	})
 	c.Screen.EndText()
 	switch {
 	case ctx.Err() != nil:
 		return
 	case err != nil:
 		c.alert(redisconn.Explain(err))
-	case end.Status != sessionqueue.StatusDone:
-		text := string(end.Status)
-		if end.Error != "" && end.Error != text {
-			text += ": " + end.Error
-		}
-		c.alert(text)
+	case end.Status != sessionqueue.StatusDone && (end.Turn == "" || end.Turn != c.shown):
+		c.alert(Ending(end))
 	}
+	c.shown = end.Turn
 	if c.waiting.Add(-1) == 0 {
 		c.Screen.Prompt()
 	}
@@ -149,18 +151,14 @@ func (c *Console) see(e sessionqueue.Event) {
 	switch e.Type {
 	case string(agent.EventText):
 		c.Screen.Text(e.Text)
-	case string(agent.EventToolStart):
-		c.note("tool " + e.Name)
-	case string(agent.EventToolEnd):
-		if e.Error != "" {
-			c.note("tool failed: " + e.Error)
-		}
-	case sessionqueue.EventTurnRetry:
-		c.alert(fmt.Sprintf("attempt %d failed: %s; again in %s", e.Attempt, e.Error, time.Duration(e.RetryInMS)*time.Millisecond))
-	case sessionqueue.EventTurnRequeued:
-		c.alert("the turn was cut off; its message stays")
-	case sessionqueue.EventNotice:
-		c.note(e.Text)
+		return
+	case sessionqueue.EventQueued:
+		return // the receipt has told
+	}
+	if text, alert := Note(e, true); alert {
+		c.alert(text)
+	} else if text != "" {
+		c.note(text)
 	}
 }
 

@@ -137,14 +137,16 @@ func TestConversation(t *testing.T) {
 
 	// What is typed in mid-turn waits in line; the end of the input does not end
 	// what is under way, and what was typed without a line break counts.
-	typed(t, in, "stream=2 tick=300ms first\nsecond\nthird")
+	typed(t, in, "stream=2 tick=500ms first\n")
+	out.awaitEnd(t, said, "echo:")
+	typed(t, in, "second\nthird")
 	_ = in.Close()
 	if err := <-ended; err != nil {
 		t.Errorf("Ctrl-D: %v", err)
 	}
 	out.awaitEnd(t, said, "echo: third\n> ")
 	rest := strings.TrimPrefix(out.String(), said)
-	for _, part := range []string{"waits in line, position 2\n", "waits in line, position 3\n", "echo: f", "irst\n", "echo: second\n"} {
+	for _, part := range []string{"waits in line, position 2\n", "waits in line, position 3\n", "echo:", " first\n", "echo: second\n"} {
 		if !strings.Contains(rest, part) {
 			t.Errorf("%q is not in %q", part, rest)
 		}
@@ -176,6 +178,27 @@ func (p *paper) String() string {
 	return p.b.String()
 }
 
+// Messages that were steered into a turn, or collected, have its reply in common:
+// it is shown once.
+func TestOneTurnIsShownOnce(t *testing.T) {
+	t.Parallel()
+	startWorker(t)
+	in, out, _ := talk(t, ownClient(t))
+	typed(t, in, "tool=a:1s title=My_talk first\n")
+	out.awaitEnd(t, "", "tool a\n")
+	typed(t, in, "/steer second\n")
+	out.await(t, "> tool a\nwaits in line, position 2\nhanded to the running turn\ntitle: My talk\necho: first\n\nsteered: second\n> ")
+
+	typed(t, in, "/queue collect debounce:50ms\n")
+	typed(t, in, "stream=2 tick=500ms third\n")
+	out.awaitEnd(t, "", "echo:")
+	typed(t, in, "fail=final fourth\nfifth\n")
+	out.awaitEnd(t, "", "failed: echo: told to fail\n> ")
+	if n := strings.Count(out.String(), "told to fail"); n != 1 {
+		t.Errorf("the turn of two messages is told %d times: %q", n, out)
+	}
+}
+
 func TestRetriesAreShown(t *testing.T) {
 	t.Parallel()
 	startWorker(t)
@@ -195,7 +218,7 @@ func TestCutOffIsShown(t *testing.T) {
 	typed(t, in, "stream=2 tick=1h long\n")
 	out.await(t, "> echo:")
 	w.Drain(t.Context(), worker.ReasonShutdown)
-	out.awaitEnd(t, "> echo:", "the turn was cut off; its message stays\n")
+	out.awaitEnd(t, "> echo:", "the turn was cut off by its worker's shutdown; its message stays\n")
 }
 
 // A Redis that is away is said, and does not end the console.

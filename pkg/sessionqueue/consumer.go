@@ -107,9 +107,9 @@ const flights = 2
 // Consumer takes messages out of the sessions' queues, for one worker. Its
 // methods may be called concurrently.
 type Consumer struct {
-	rdb   redis.UniversalClient
-	cfg   Config
-	moves *combine.Combiner // of all holds
+	walker // and the Redis that all moves go to
+	cfg    Config
+	moves  *combine.Combiner // of all holds
 }
 
 // NewConsumer makes a consumer that shares rdb, which stays the caller's to close.
@@ -118,7 +118,7 @@ func NewConsumer(rdb redis.UniversalClient, cfg Config) (*Consumer, error) {
 	if cfg.Worker == "" {
 		return nil, errors.New("sessionqueue: Config.Worker is empty")
 	}
-	return &Consumer{rdb: rdb, cfg: cfg.withDefaults(), moves: combine.New(rdb, flights)}, nil
+	return &Consumer{walker: walker{rdb}, cfg: cfg.withDefaults(), moves: combine.New(rdb, flights)}, nil
 }
 
 // grace is how long a session that was woken may go unclaimed.

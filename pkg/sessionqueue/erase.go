@@ -2,6 +2,7 @@ package sessionqueue
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -13,41 +14,76 @@ import (
 )
 
 // Erase removes every key of a conversation: messages, results, dead letters,
-// transcripts, events. ErrBusy: a turn is running. It looks at every key of the
-// database, to find transcripts of earlier session ids.
+// transcripts, events. ErrBusy: a turn is running, and nothing was removed. It
+// looks at every key of the database, to find transcripts of earlier session ids.
+//
+// A message that comes in meanwhile is erased with the rest, or begins the
+// conversation anew. Of one that is erased while its Submit is still under way the
+// session's name may stay in an index, until the workers find nothing behind it.
 func (c *Client) Erase(ctx context.Context, sessionKey string) error {
 	if err := session.ValidateKey(sessionKey); err != nil {
 		return err
 	}
+	if err := c.erase(ctx, sessionKey); err != nil {
+		return fmt.Errorf("erase %s: %w", sessionKey, err)
+	}
+	return nil
+}
+
+func (c *Client) erase(ctx context.Context, sessionKey string) error {
 	k := rediskey.For(sessionKey)
 	for {
-		transcripts, err := c.scan(ctx, k.TranscriptPrefix()+"*")
-		if err != nil {
-			return fmt.Errorf("erase %s: %w", sessionKey, err)
-		}
-		gone, err := eraseScript.Run(ctx, c.rdb, append(keys(sessionKey, "", time.Now()), transcripts...), k.TaskPrefix()).Bool()
-		if err != nil {
-			return fmt.Errorf("erase %s: %w", sessionKey, err)
-		}
-		if !gone {
-			return fmt.Errorf("%w in %s", ErrBusy, sessionKey)
-		}
-		_, err = c.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-			for _, index := range []string{rediskey.Ready, rediskey.Due, rediskey.Owned, rediskey.Sessions} {
-				p.ZRem(ctx, index, sessionKey)
-			}
-			p.SRem(ctx, rediskey.AllQueues, rediskey.Queue(sessionKey))
-			return nil
-		})
-		if err != nil {
-			return fmt.Errorf("erase %s: %w", sessionKey, err)
-		}
-		// A turn may have begun another transcript between the scan and the script.
-		left, err := c.scan(ctx, k.Any())
-		if err != nil || len(left) == 0 {
+		fence, err := c.rdb.HGet(ctx, k.Run(), "fence").Result()
+		if err != nil && !errors.Is(err, redis.Nil) {
 			return err
 		}
+		found, err := c.scan(ctx, k.Any())
+		if err != nil {
+			return err
+		}
+		reply, err := run(ctx, c.rdb, eraseScript, append(keys(sessionKey, "", time.Now()), found...), k.TaskPrefix(), fence)
+		if err != nil {
+			return err
+		}
+		switch reply.str(0) {
+		case "held":
+			return ErrBusy
+		case "changed":
+			continue
+		}
+		return c.unlist(ctx, sessionKey)
 	}
+}
+
+// unlist takes an erased session out of the indexes. A message that has come in
+// since is announced again, for its sender may have done so before. The list of
+// sessions comes last, and only if no message has touched it: should this end
+// half-way, the sweep finds what there is by that.
+func (c *Client) unlist(ctx context.Context, sessionKey string) error {
+	var seen *redis.FloatCmd
+	var now *redis.TimeCmd
+	_, err := c.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for _, index := range []string{rediskey.Ready, rediskey.Due, rediskey.Owned} {
+			p.ZRem(ctx, index, sessionKey)
+		}
+		p.SRem(ctx, rediskey.AllQueues, rediskey.Queue(sessionKey))
+		now = p.Time(ctx)
+		seen = p.ZScore(ctx, rediskey.Sessions, sessionKey)
+		return nil
+	})
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return err
+	}
+	k := rediskey.For(sessionKey)
+	anew, err := c.rdb.Exists(ctx, k.Pending(), k.Active(), k.Scheduled(), k.Retry(), k.Completed(), k.Archived()).Result()
+	switch {
+	case err != nil:
+		return err
+	case anew > 0:
+		return c.announce(ctx, sessionKey, now.Val().UnixMilli(), 0)
+	}
+	score := fmt.Sprintf("%.0f", seen.Val())
+	return removeUnchanged(ctx, c.rdb, rediskey.Sessions, []string{sessionKey}, map[string]string{sessionKey: score})
 }
 
 // scan finds keys by pattern, on each master of a cluster.

@@ -254,3 +254,37 @@ func TestB82_Duplicates(t *testing.T) {
 	equal(t, "purged", n, 1)
 	equal(t, "again", b.say("a").Status, sq.Accepted)
 }
+
+// Whoever follows a message sees each piece of the reply once, also where a
+// message was steered in between: then the reply is what came after it, or all.
+func TestFollowASteeredTurn(t *testing.T) {
+	t.Parallel()
+	for name, reply := range map[string]string{"the reply is the rest": "and after it.", "the reply is all": "Before, and after it."} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			b.say("a")
+			h := b.start()
+			b.say("b", session.ModeSteer)
+			_, err := h.Steer(b.ctx)
+			must(t, err)
+			turn := h.Turn().ID
+			must(t, h.Emit(b.ctx, []sq.Event{
+				{Type: "text", Turn: turn, Text: "Before, "}, {Type: sq.EventSteered, Turn: turn, Messages: []string{"b"}},
+				{Type: "text", Turn: turn, Text: "and after"},
+			}))
+			_, err = h.Finish(b.ctx, sq.End{Status: sq.StatusDone, Reply: reply})
+			must(t, err)
+			for id, want := range map[string]string{"a": "Before, and after it.", "b": "and after it."} {
+				said := ""
+				_, err := b.client.Follow(b.ctx, key, id, func(e sq.Event) { said += e.Text })
+				must(t, err)
+				// The one that was steered in was not there at the beginning.
+				if id == "b" && reply != "and after it." {
+					want = "and after"
+				}
+				equal(t, "seen by "+id, said, want)
+			}
+		})
+	}
+}

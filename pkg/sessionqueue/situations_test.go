@@ -355,8 +355,9 @@ func situations() []situation {
 			b.finish(b.start())
 			b.die()
 			keys := sq.KeysOf(key, b.info().SessionID)
+			fence := b.info().Fence
 			return func() error {
-				return sq.Scripts["erase"].Run(b.ctx, b.rdb, keys, b.k.TaskPrefix()).Err()
+				return sq.Scripts["erase"].Run(b.ctx, b.rdb, keys, b.k.TaskPrefix(), fence).Err()
 			}
 		}},
 		{"stop", "", func(b *bench) func() error {

@@ -21,6 +21,7 @@ const (
 	fieldQueue   = 4
 	fieldRetry   = 5
 	fieldRetried = 6
+	fieldError   = 7
 	fieldTimeout = 8
 
 	fieldRetention   = 12
@@ -32,6 +33,7 @@ type taskMessage struct {
 	taskType string
 	payload  []byte
 	retried  int
+	failure  string // the last one
 }
 
 var errTaskMessage = errors.New("not an asynq task message")
@@ -52,6 +54,10 @@ func parseTaskMessage(b []byte) (m taskMessage, err error) {
 			m.taskType = string(v)
 		case num == fieldPayload && typ == protowire.BytesType:
 			m.payload, n = protowire.ConsumeBytes(b)
+		case num == fieldError && typ == protowire.BytesType:
+			var v []byte
+			v, n = protowire.ConsumeBytes(b)
+			m.failure = string(v)
 		case num == fieldRetried && typ == protowire.VarintType:
 			var v uint64
 			v, n = protowire.ConsumeVarint(b)

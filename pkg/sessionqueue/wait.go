@@ -41,18 +41,26 @@ func (c *Client) Result(ctx context.Context, sessionKey, id string) (o Outcome, 
 	case "":
 		return Outcome{}, false, fmt.Errorf("%w %s of session %s", ErrUnknown, id, sessionKey)
 	case "completed", "archived":
-		o := Outcome{Session: sessionKey, ID: id}
-		var e Event
-		if json.Unmarshal([]byte(a.str(1)), &e) == nil && e.Type == EventTurnEnded {
-			return outcomeOf(sessionKey, id, e), true, nil
-		}
-		// Another program's doing: asynqmon's Archive, or a stock asynq.Server.
-		if o.Status, o.Reply = StatusDone, a.str(1); a.str(0) == "archived" {
-			o.Status, o.Error = StatusFailed, "archived by an operator"
-		}
-		return o, true, nil
+		return storedOutcome(sessionKey, id, a.str(0), a.str(1)), true, nil
 	}
 	return Outcome{}, false, nil
+}
+
+// archivedByHand is the error of a dead letter without an outcome.
+const archivedByHand = "archived by an operator"
+
+// storedOutcome is how a task ended that is completed or archived.
+func storedOutcome(sessionKey, id, state, result string) Outcome {
+	var e Event
+	if json.Unmarshal([]byte(result), &e) == nil && e.Type == EventTurnEnded {
+		return outcomeOf(sessionKey, id, e)
+	}
+	// Another program's doing: asynqmon's Archive, or a stock asynq.Server.
+	o := Outcome{Session: sessionKey, ID: id, Status: StatusDone, Reply: result}
+	if state == "archived" {
+		o.Status, o.Error = StatusFailed, archivedByHand
+	}
+	return o
 }
 
 // Wait waits until a message has ended, through drains, crashes, retries and a
@@ -215,7 +223,10 @@ func decodeEvents(m redis.XMessage) []Event {
 
 // streamed is the part of a reply that was seen as text events. A worker does
 // not send the last piece twice, as text and in the turn's end.
-type streamed struct{ turn, text string }
+type streamed struct {
+	turn, text string
+	steered    int // how much of text came before the last steer
+}
 
 func (s *streamed) seen(e Event) {
 	if e.Turn != s.turn {
@@ -225,14 +236,21 @@ func (s *streamed) seen(e Event) {
 	case string(agent.EventText):
 		s.text += e.Text
 	case string(agent.EventToolStart):
-		s.text = ""
+		s.text, s.steered = "", 0
+	case EventSteered:
+		s.steered = len(s.text)
 	}
 }
 
-// rest shows what a turn's end has beyond the text that was seen.
+// rest shows what a turn's end has beyond the text that was seen. The reply is
+// all of the text since the last tool, or what came after the last steer.
 func (s *streamed) rest(end Event, see func(Event)) {
 	s.seen(Event{Turn: end.Turn})
-	if rest, ok := strings.CutPrefix(end.Reply, s.text); ok && rest != "" {
+	rest, ok := strings.CutPrefix(end.Reply, s.text)
+	if !ok {
+		rest, ok = strings.CutPrefix(end.Reply, s.text[s.steered:])
+	}
+	if ok && rest != "" {
 		see(Event{Type: string(agent.EventText), Turn: end.Turn, Text: rest, At: end.At})
 	}
 }

@@ -11,10 +11,13 @@ import (
 
 const walkBatch = 500
 
+// walker visits sessions, for those who look after all of them.
+type walker struct{ rdb redis.UniversalClient }
+
 // eachQueue visits the sessions whose queues asynq lists, in batches.
-func (c *Consumer) eachQueue(ctx context.Context, visit func(sessions []string) error) error {
-	return c.each(ctx, visit, func(cursor uint64) ([]string, uint64, error) {
-		names, next, err := c.rdb.SScan(ctx, rediskey.AllQueues, cursor, rediskey.Queue("*"), walkBatch).Result()
+func (w walker) eachQueue(ctx context.Context, visit func(sessions []string) error) error {
+	return w.each(ctx, visit, func(cursor uint64) ([]string, uint64, error) {
+		names, next, err := w.rdb.SScan(ctx, rediskey.AllQueues, cursor, rediskey.Queue("*"), walkBatch).Result()
 		sessions := names[:0]
 		for _, name := range names {
 			if s, ok := rediskey.SessionOf(name); ok {
@@ -26,9 +29,9 @@ func (c *Consumer) eachQueue(ctx context.Context, visit func(sessions []string) 
 }
 
 // eachSession visits every session that was not forgotten, in batches.
-func (c *Consumer) eachSession(ctx context.Context, visit func(sessions []string) error) error {
-	return c.each(ctx, visit, func(cursor uint64) ([]string, uint64, error) {
-		pairs, next, err := c.rdb.ZScan(ctx, rediskey.Sessions, cursor, "", walkBatch).Result()
+func (w walker) eachSession(ctx context.Context, visit func(sessions []string) error) error {
+	return w.each(ctx, visit, func(cursor uint64) ([]string, uint64, error) {
+		pairs, next, err := w.rdb.ZScan(ctx, rediskey.Sessions, cursor, "", walkBatch).Result()
 		sessions := make([]string, 0, len(pairs)/2)
 		for i := 0; i < len(pairs); i += 2 {
 			sessions = append(sessions, pairs[i])
@@ -37,7 +40,7 @@ func (c *Consumer) eachSession(ctx context.Context, visit func(sessions []string
 	})
 }
 
-func (c *Consumer) each(ctx context.Context, visit func([]string) error, scan func(cursor uint64) ([]string, uint64, error)) error {
+func (w walker) each(ctx context.Context, visit func([]string) error, scan func(cursor uint64) ([]string, uint64, error)) error {
 	for cursor := uint64(0); ; {
 		sessions, next, err := scan(cursor)
 		if err != nil {
@@ -58,21 +61,21 @@ const existsGroup = 50
 // withTasks keeps the sessions that have any of the named keys. Most have none,
 // so it asks for groups first. On a Cluster a command cannot: the keys of two
 // sessions are in two slots.
-func (c *Consumer) withTasks(ctx context.Context, sessions []string, names ...func(rediskey.Session) string) (found []string, err error) {
+func (w walker) withTasks(ctx context.Context, sessions []string, names ...func(rediskey.Session) string) (found []string, err error) {
 	found = sessions
-	if _, single := c.rdb.(*redis.Client); single {
-		if found, err = c.groupsWith(ctx, found, existsGroup, names); err != nil {
+	if _, single := w.rdb.(*redis.Client); single {
+		if found, err = w.groupsWith(ctx, found, existsGroup, names); err != nil {
 			return nil, err
 		}
 	}
-	return c.groupsWith(ctx, found, 1, names)
+	return w.groupsWith(ctx, found, 1, names)
 }
 
 // groupsWith keeps the groups of sessions that have any of the named keys.
-func (c *Consumer) groupsWith(ctx context.Context, sessions []string, size int, names []func(rediskey.Session) string) (found []string, err error) {
+func (w walker) groupsWith(ctx context.Context, sessions []string, size int, names []func(rediskey.Session) string) (found []string, err error) {
 	groups := slices.Collect(slices.Chunk(sessions, size))
 	cmds := make([]*redis.IntCmd, len(groups))
-	_, err = c.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+	_, err = w.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i, group := range groups {
 			keys := make([]string, 0, len(group)*len(names))
 			for _, s := range group {
@@ -97,11 +100,11 @@ func (c *Consumer) groupsWith(ctx context.Context, sessions []string, size int, 
 }
 
 // absent keeps the sessions that are not in an index.
-func (c *Consumer) absent(ctx context.Context, index string, sessions []string) (rest []string, err error) {
+func (w walker) absent(ctx context.Context, index string, sessions []string) (rest []string, err error) {
 	if len(sessions) == 0 {
 		return nil, nil
 	}
-	scores, err := c.rdb.ZMScore(ctx, index, sessions...).Result()
+	scores, err := w.rdb.ZMScore(ctx, index, sessions...).Result()
 	if err != nil {
 		return nil, err
 	}

@@ -1,11 +1,14 @@
 -- erase: a conversation leaves nothing behind. Not while somebody owns it.
 --
--- KEYS[21...] its transcripts
+-- ARGV[2] fence of the last turn when the keys were looked up, '': none
+-- KEYS[21...] all its keys, as they were looked up
 --
--- Answers 1, or 0 if it is owned.
+-- Answers {'gone'}, {'held'}, or {'changed'}: a turn has run since the keys were
+-- looked up, and may have made others.
 
-if call('EXISTS', sentinel) == 1 then return 0 end
-local ids = {}
+if call('EXISTS', sentinel) == 1 then return {'held'} end
+if (call('HGET', run, 'fence') or '') ~= ARGV[2] then return {'changed'} end
+local ids = {} -- of tasks that have come since, too
 for _, list in ipairs({pending, active}) do
   for _, id in ipairs(call('LRANGE', list, 0, -1)) do ids[#ids + 1] = id end
 end
@@ -20,4 +23,4 @@ end
 for _, id in ipairs(ids) do call('DEL', task .. id) end
 for _, unique in ipairs(locks) do call('DEL', unique) end
 for _, key in ipairs(KEYS) do call('DEL', key) end
-return 1
+return {'gone'}

@@ -1,0 +1,285 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"turnstile/internal/testredis"
+	echoagent "turnstile/pkg/agent/echo"
+	"turnstile/pkg/session"
+	"turnstile/pkg/sessionqueue"
+	"turnstile/pkg/worker"
+)
+
+// echoWorker is a whole worker with the agent echo. It drains at once.
+func echoWorker(t *testing.T, url string) *worker.Worker {
+	t.Helper()
+	rdb := client(t, url)
+	w, err := worker.New(rdb, echoagent.New(), worker.Options{
+		Queue: sessionqueue.Config{SentinelTTL: time.Minute, Retention: time.Hour}, Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Start(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { w.Drain(context.Background(), worker.ReasonShutdown) })
+	return w
+}
+
+// following is the program at work in this process, until it ends by itself.
+type following struct {
+	t      *testing.T
+	seen   chan string
+	ended  chan int
+	before string
+}
+
+// follow starts the program with --follow; what it writes is seen as it comes.
+func follow(t *testing.T, url string, args ...string) *following {
+	t.Helper()
+	f := &following{t: t, seen: make(chan string, 1000), ended: make(chan int, 1)}
+	go func() {
+		w := &watched{seen: f.seen}
+		f.ended <- run(bg(t), append([]string{"--follow"}, args...), nil, w, w, []string{"REDIS_URL=" + url})
+	}()
+	return f
+}
+
+// until waits until part was written.
+func (f *following) until(part string) *following {
+	f.t.Helper()
+	for deadline := time.After(time.Minute); !strings.Contains(f.before, part); {
+		select {
+		case text := <-f.seen:
+			f.before += text
+		case <-deadline:
+			f.t.Fatalf("%q was never written: %q", part, f.before)
+		}
+	}
+	return f
+}
+
+// all waits for the end and answers what was written.
+func (f *following) all(code int) string {
+	f.t.Helper()
+	if got := <-f.ended; got != code {
+		f.t.Errorf("exit code %d, want %d", got, code)
+	}
+	for {
+		select {
+		case text := <-f.seen:
+			f.before += text
+		default:
+			return f.before
+		}
+	}
+}
+
+func (f *following) wants(code int, want string) {
+	f.t.Helper()
+	if got := f.all(code); got != want {
+		f.t.Errorf("got  %q\nwant %q", got, want)
+	}
+}
+
+// A steer, a title and the place in line, as those who follow see them; with
+// --json as they are.
+func TestFollowASteer(t *testing.T) {
+	t.Parallel()
+	url, _ := newRedis(t)
+	echoWorker(t, url)
+	first := follow(t, url, "-s", "a", "--id", "m1", "title=The_build tool=grep:2s first").until("tool grep\n")
+	second := follow(t, url, "-s", "a", "--id", "m2", "--mode", "steer", "second").until("handed to the running turn\n")
+	third := follow(t, url, "-s", "a", "--id", "m3", "--json", "/steer third")
+	const reply = "the turn took in message m3\necho: first\n\nsteered: second\n\nsteered: third\n"
+	first.wants(exitOK, "title: The build\ntool grep\nthe turn took in message m2\n"+reply)
+	second.wants(exitOK, "waits in line, position 2 (steer)\nhanded to the running turn\n"+reply)
+	var types []string
+	for _, o := range (result{out: third.all(exitOK)}).objects(t) {
+		types = append(types, text(o, "type")+text(o, "status"))
+	}
+	if got := strings.Join(types, " "); !strings.HasPrefix(got, "queued queued steered ") || !strings.HasSuffix(got, " done") {
+		t.Errorf("objects %s", got)
+	}
+}
+
+func TestFollowEnds(t *testing.T) {
+	t.Parallel()
+	url, _ := newRedis(t)
+	echoWorker(t, url)
+	for mode, want := range map[string]string{
+		"interrupt": "enqueue: message m1 interrupted by a newer message\n",
+		"rollback":  "enqueue: message m1 interrupted: rolled back by a newer message\n",
+	} {
+		m1 := follow(t, url, "-s", mode, "--id", "m1", "stream=2 tick=1h long").until("echo")
+		m2 := follow(t, url, "-s", mode, "--id", "m2", "--mode", mode, "instead")
+		m1.wants(exitEnded, "echo:\n"+want)
+		m2.wants(exitOK, "waits in line, position 2 ("+mode+")\necho: instead\n")
+	}
+
+	enqueue(t, bg(t), url, "", "-s", "full", "/queue cap:1 drop:old").want(t, exitOK)
+	m1 := follow(t, url, "-s", "full", "--id", "m1", "stream=2 tick=1h long").until("echo")
+	m2 := follow(t, url, "-s", "full", "--id", "m2", "waits").until("waits in line, position 2\n")
+	r := enqueue(t, bg(t), url, "", "-s", "full", "--id", "m3", "--json", "comes").want(t, exitOK)
+	m2.wants(exitEnded, "waits in line, position 2\nenqueue: message m2 dropped: more than 1 messages were waiting\n")
+	if o := r.objects(t)[0]; text(o, "status") != "queued" || o["position"] != 2. {
+		t.Errorf("%v", o)
+	}
+	r = enqueue(t, bg(t), url, "", "-s", "full", "--id", "m2", "--wait", "--json", "waits").want(t, exitEnded)
+	if list := r.objects(t); text(list[0], "state") != "archived" || text(list[1], "status") != "dropped" {
+		t.Errorf("%v", list)
+	}
+	r = enqueue(t, bg(t), url, "", "-s", "full", "/stop").want(t, exitOK)
+	if !strings.Contains(r.out, "Stopping the running turn. 1 waiting message(s) were dropped") {
+		t.Errorf("%q", r.out)
+	}
+	m1.wants(exitEnded, "echo:\nenqueue: message m1 stopped by user\n")
+}
+
+// A drain is told, and the next worker goes on: the same wait lasts through it.
+func TestFollowThroughADrain(t *testing.T) {
+	t.Parallel()
+	url, rdb := newRedis(t)
+	w := echoWorker(t, url)
+	f := follow(t, url, "-s", "a", "--id", "m1", "stream=2 tick=1h hi there").until("echo")
+	waiting := make(chan result, 1)
+	go func() { waiting <- enqueue(t, bg(t), url, "", "-s", "a", "--id", "m1", "--wait", "x") }()
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	w.Drain(ctx, worker.ReasonRestart)
+	f.until("its message stays\n")
+	// What is resumed need not take an hour once more.
+	replace(t, rdb, "a", "m1", "hi there")
+	echoWorker(t, url)
+	f.wants(exitOK, "echo: h\nThis worker is restarting. If the current task does not end in time it will be interrupted, and another worker will try to resume it.\n"+
+		"the turn was cut off by its worker's restart; its message stays\nthe turn is resumed after its worker's restart\necho: hi there\n")
+	if r := (<-waiting).want(t, exitOK); r.out != "echo: hi there\n" {
+		t.Errorf("%+v", r)
+	}
+}
+
+// replace gives a message that waits another text.
+func replace(t *testing.T, rdb redis.UniversalClient, key, id, text string) {
+	t.Helper()
+	payload, err := session.Message{Text: text}.EncodePayload()
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := "asynq:{session:" + key + "}:t:" + session.TaskID(key, id)
+	msg, err := rdb.HGet(bg(t), name, "msg").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Of a protobuf field that occurs twice the last counts.
+	msg += "\x12" + string(rune(len(payload))) + string(payload)
+	if err := rdb.HSet(bg(t), name, "msg", msg).Err(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A wait survives what happens to the conversation around it.
+func TestWaitSurvives(t *testing.T) {
+	t.Parallel()
+	url, rdb := newRedis(t)
+	c := sessionqueue.NewClient(rdb)
+	w := echoWorker(t, url)
+	say := func(key, id, text string, mode session.Mode) {
+		t.Helper()
+		if _, err := c.Submit(bg(t), key, session.Message{ID: id, Text: text, Mode: mode}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	waits := map[string]chan result{}
+	wait := func(key, id, text string) {
+		t.Helper()
+		ended := make(chan result, 1)
+		go func() { ended <- enqueue(t, bg(t), url, "", "-s", key, "--id", id, "--wait", "--json", text) }()
+		waits[key+" "+id] = ended
+		await(t, func() bool {
+			_, _, err := c.Result(context.Background(), key, id)
+			return err == nil
+		})
+	}
+
+	// A turn runs in each, until a message ends it.
+	say("rerun", "m1", "fail=final", "")
+	if end, err := c.Wait(bg(t), "rerun", "m1"); err != nil || end.Status != sessionqueue.StatusFailed {
+		t.Fatal(end, err)
+	}
+	replace(t, rdb, "rerun", "m1", "yes")
+	for _, key := range []string{"rotation", "collected", "rerun"} {
+		ctx, started := context.WithCancel(bg(t))
+		say(key, "long", "sleep=1h long", "")
+		_, _ = c.Follow(ctx, key, "long", func(sessionqueue.Event) { started() })
+	}
+
+	// Another conversation under the same key.
+	wait("rotation", "m1", "behind")
+	if _, err := c.Command(bg(t), "rotation", "/new", ""); err != nil {
+		t.Fatal(err)
+	}
+	// Collected with others; three need not wait for more.
+	if _, err := c.Command(bg(t), "collected", "/queue", "debounce:1h cap:3"); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []string{"m1", "m2", "m3"} {
+		say("collected", id, id, session.ModeCollect)
+		wait("collected", id, id)
+	}
+	// Put aside, and run again while somebody waits for it.
+	if n, err := c.Rerun(bg(t), "rerun"); n != 1 || err != nil {
+		t.Fatal(n, err)
+	}
+	wait("rerun", "m1", "x")
+
+	if _, err := c.Command(bg(t), "collected", "/queue", "reset"); err != nil { // there is room for one more
+		t.Fatal(err)
+	}
+	for _, key := range []string{"rotation", "collected", "rerun"} {
+		say(key, "go", "go", session.ModeInterrupt)
+	}
+	for name, reply := range map[string]string{
+		"rotation m1": "echo: behind", "rerun m1": "echo: yes",
+		"collected m1": "echo: m1\n\nm2\n\nm3", "collected m2": "echo: m1\n\nm2\n\nm3", "collected m3": "echo: m1\n\nm2\n\nm3",
+	} {
+		list := (<-waits[name]).want(t, exitOK).objects(t)
+		end := list[len(list)-1]
+		if key, id, _ := strings.Cut(name, " "); text(end, "status") != "done" || text(end, "reply") != reply || text(end, "id") != id || text(end, "session") != key {
+			t.Errorf("%s: %v", name, end)
+		}
+	}
+	w.Drain(bg(t), worker.ReasonShutdown)
+}
+
+// A waiter whose connection is taken away goes on.
+func TestWaitReconnects(t *testing.T) {
+	t.Parallel()
+	testredis.Real(t) // for CLIENT KILL
+	server := testredis.StartServer(t)
+	url := "redis://" + server.Addr() + "/0"
+	rdb := client(t, url)
+	f := follow(t, url, "-s", "a", "--id", "m1", "hello")
+	waiting := make(chan result, 1)
+	go func() { waiting <- enqueue(t, bg(t), url, "", "-s", "a", "--id", "m1", "--wait", "hello") }()
+	for range 3 {
+		await(t, func() bool {
+			list, err := rdb.Do(bg(t), "CLIENT", "LIST").Text()
+			return err == nil && strings.Count(list, "cmd=xread") == 2
+		})
+		if err := rdb.Do(bg(t), "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes").Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	turns(t, url, hour, echo)
+	f.wants(exitOK, "echo: hello\n")
+	if r := (<-waiting).want(t, exitOK); r.out != "echo: hello\n" || r.err != "" {
+		t.Errorf("%+v", r)
+	}
+}

@@ -1,0 +1,239 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"turnstile/pkg/session"
+	"turnstile/pkg/sessionqueue"
+)
+
+const deadHelp = `dead shows and disposes of dead letters: messages that were put aside, because they
+failed, were stopped, expired, were dropped from a full line, or were taken back by a
+newer message. They are what asynqmon shows under Archived.
+
+  dead [list] [SESSION]           lists those of a session, or of all, oldest first
+  dead rerun SESSION | --all      puts those that failed or were stopped back in line,
+                                  as /resume does; the others stay
+  dead drop SESSION [ID...]       deletes those of a session, or only these
+  dead drop --all                 deletes all
+
+What is deleted is gone for good. With --json there is one object a line:
+  {"session","id","status","error","text","at","age_ms"}   list
+  {"session","rerun"}  {"session","dropped"}               how many, of each session`
+
+func (p *program) deadCommand() *cobra.Command {
+	c := p.deadListCommand("dead")
+	c.Use, c.Short, c.Long = "dead [list|rerun|drop] [SESSION]", "List, run again or delete messages that were put aside", deadHelp
+	c.AddCommand(p.deadListCommand("list"), p.deadRerunCommand(), p.deadDropCommand())
+	return c
+}
+
+func (p *program) deadListCommand(name string) *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use: name + " [SESSION]", Short: "List the dead letters of a session, or of all", Long: deadHelp,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return fmt.Errorf("dead list wants one SESSION at most, and was given %d", len(args))
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, args []string) error { return p.deadList(c.Context(), flagged(c), args, asJSON) },
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object a line")
+	addSettings(c, "REDIS_URL")
+	return c
+}
+
+func (p *program) deadRerunCommand() *cobra.Command {
+	return p.deadChange("rerun", "SESSION | --all", "Put dead letters that failed or were stopped back in line", 1, change{
+		field: "rerun", done: "put back in line", of: "dead letters that failed or were stopped",
+		do: func(ctx context.Context, c *sessionqueue.Client, key string, _ []string) (int, error) {
+			return c.Rerun(ctx, key)
+		},
+	})
+}
+
+func (p *program) deadDropCommand() *cobra.Command {
+	return p.deadChange("drop", "SESSION [ID...] | --all", "Delete dead letters", -1, change{
+		field: "dropped", done: "deleted", of: "dead letters",
+		do: func(ctx context.Context, c *sessionqueue.Client, key string, ids []string) (int, error) {
+			return c.DropDeadLetters(ctx, key, ids...)
+		},
+	})
+}
+
+// change is what can be done to dead letters.
+type change struct {
+	field, done, of string // in JSON, in words, and of which
+	do              func(ctx context.Context, c *sessionqueue.Client, key string, ids []string) (n int, err error)
+}
+
+// deadChange is a command that changes the dead letters of one session, or of all.
+func (p *program) deadChange(name, usage, short string, most int, ch change) *cobra.Command {
+	var asJSON, all bool
+	c := &cobra.Command{
+		Use: name + " " + usage, Short: short, Long: deadHelp,
+		Args: func(_ *cobra.Command, args []string) error {
+			switch {
+			case all && len(args) > 0:
+				return fmt.Errorf("dead %s: both --all and a SESSION: use one of them", name)
+			case !all && len(args) == 0:
+				return fmt.Errorf("dead %s wants a SESSION, or --all for those of all sessions", name)
+			case most > 0 && len(args) > most:
+				return fmt.Errorf("dead %s wants one SESSION, and was given %d", name, len(args))
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, args []string) error {
+			if all {
+				return p.changeAll(c.Context(), flagged(c), ch, asJSON)
+			}
+			return p.changeOne(c.Context(), flagged(c), ch, args[0], args[1:], asJSON)
+		},
+	}
+	c.Flags().BoolVar(&all, "all", false, "those of all sessions")
+	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object a line")
+	addSettings(c, "REDIS_URL")
+	return c
+}
+
+// listedDead is one dead letter in the list.
+type listedDead struct {
+	Session string              `json:"session"`
+	ID      string              `json:"id"`
+	Status  sessionqueue.Status `json:"status"`
+	Error   string              `json:"error"`
+	Text    string              `json:"text"`
+	At      time.Time           `json:"at"`
+	AgeMS   int64               `json:"age_ms"`
+}
+
+// deadList lists the dead letters of a session, or of all.
+func (p *program) deadList(ctx context.Context, flags map[string]string, sessions []string, asJSON bool) error {
+	if len(sessions) > 0 {
+		if err := session.ValidateKey(sessions[0]); err != nil {
+			return err
+		}
+	}
+	w := tabwriter.NewWriter(p.stdout, 0, 0, 2, ' ', 0)
+	n := 0
+	show := func(d sessionqueue.DeadLetter) error {
+		if n++; asJSON {
+			return p.printJSON(listedDead{d.Session, d.ID, d.Outcome.Status, d.Outcome.Error, d.Text, d.At.UTC(), d.Age.Milliseconds()})
+		}
+		if n == 1 {
+			fmt.Fprintln(w, "SESSION\tID\tSTATUS\tAGE\tERROR\tTEXT")
+		}
+		why := strings.TrimPrefix(d.Outcome.Error, string(d.Outcome.Status)+": ")
+		_, err := fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", d.Session, glimpse(d.ID), d.Outcome.Status, age(d.Age),
+			orDash(glimpse(why)), orDash(glimpse(d.Text)))
+		return err
+	}
+	err := p.ask(ctx, flags, func(client *sessionqueue.Client) error {
+		for key, err := range withDead(ctx, client, sessions) {
+			if err != nil {
+				return err
+			}
+			for d, err := range client.DeadLetters(ctx, key) {
+				if err == nil {
+					err = show(d)
+				}
+				if err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+	if n == 0 && err == nil && !asJSON {
+		fmt.Fprintln(w, "No dead letters.")
+	}
+	return errors.Join(w.Flush(), err)
+}
+
+// withDead are the sessions that were named, or all that have dead letters.
+func withDead(ctx context.Context, client *sessionqueue.Client, sessions []string) iter.Seq2[string, error] {
+	if len(sessions) == 0 {
+		return client.WithDeadLetters(ctx)
+	}
+	return func(yield func(string, error) bool) { yield(sessions[0], nil) }
+}
+
+// changeOne changes the dead letters of a session.
+func (p *program) changeOne(ctx context.Context, flags map[string]string, ch change, key string, ids []string, asJSON bool) error {
+	if err := session.ValidateKey(key); err != nil {
+		return err
+	}
+	for _, id := range ids {
+		if err := session.ValidateID(id); err != nil {
+			return err
+		}
+	}
+	var n int
+	err := p.ask(ctx, flags, func(client *sessionqueue.Client) (err error) {
+		n, err = ch.do(ctx, client, key, ids)
+		return err
+	})
+	switch {
+	case err != nil:
+		return err
+	case asJSON:
+		err = p.printJSON(map[string]any{"session": key, ch.field: n})
+	case n == 0 && len(ids) == 0:
+		_, err = fmt.Fprintf(p.stdout, "Session %s has no %s.\n", key, ch.of)
+	case n > 0:
+		_, err = fmt.Fprintf(p.stdout, "%s: %s %s.\n", key, count(n, "dead letter", "dead letters"), ch.done)
+	}
+	if missing := len(ids) - n; err == nil && missing > 0 {
+		return fmt.Errorf("%d of the %d ids are not among the dead letters of session %s", missing, len(ids), key)
+	}
+	return err
+}
+
+// changeAll changes the dead letters of all sessions. What was done before an
+// error was told.
+func (p *program) changeAll(ctx context.Context, flags map[string]string, ch change, asJSON bool) error {
+	total, sessions := 0, 0
+	err := p.ask(ctx, flags, func(client *sessionqueue.Client) error {
+		for key, err := range client.WithDeadLetters(ctx) {
+			if err != nil {
+				return err
+			}
+			n, err := ch.do(ctx, client, key, nil)
+			total += n
+			switch {
+			case err != nil:
+				return err
+			case n == 0:
+				continue
+			case asJSON:
+				err = p.printJSON(map[string]any{"session": key, ch.field: n})
+			default:
+				_, err = fmt.Fprintf(p.stdout, "%s: %s %s.\n", key, count(n, "dead letter", "dead letters"), ch.done)
+			}
+			if err != nil {
+				return err
+			}
+			sessions++
+		}
+		return nil
+	})
+	if err != nil || asJSON {
+		return err
+	}
+	if total == 0 {
+		_, err = fmt.Fprintf(p.stdout, "No session has %s.\n", ch.of)
+	} else if sessions > 1 {
+		_, err = fmt.Fprintf(p.stdout, "%s of %d sessions %s.\n", count(total, "dead letter", "dead letters"), sessions, ch.done)
+	}
+	return err
+}

@@ -1,0 +1,233 @@
+package main
+
+import (
+	"encoding/json"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"turnstile/pkg/session"
+	"turnstile/pkg/sessionqueue"
+)
+
+// deadIn puts three messages of a session aside: m1 failed, m2 was stopped, m3 has
+// expired.
+func deadIn(t *testing.T, url string, c *sessionqueue.Client, key string) {
+	t.Helper()
+	w, err := sessionqueue.NewConsumer(newClient(t, url), sessionqueue.Config{Worker: "w"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for id, end := range map[string]sessionqueue.End{
+		"m1": {Status: sessionqueue.StatusFailed, Error: "exit status 2:\tno such\nfile"},
+		"m3": {Status: sessionqueue.StatusExpired, Error: "expired: it waited 2s, at most 1s was allowed"},
+	} {
+		put(t, c, key, id, "text of "+id+"\nsecond line \x1b[31m")
+		holds, err := w.Claim(limited(t), []string{key})
+		if err != nil || len(holds) != 1 {
+			t.Fatal(holds, err)
+		}
+		if _, err := holds[0].Finish(limited(t), end); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(t, c, key, "m2", strings.Repeat("long ", 30))
+	if _, err := c.Stop(limited(t), key); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func put(t *testing.T, c *sessionqueue.Client, key, id, text string) {
+	t.Helper()
+	if _, err := c.Submit(limited(t), key, session.Message{ID: id, Text: text}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// objects reads JSON lines.
+func objects(t *testing.T, text string) (list []map[string]any) {
+	t.Helper()
+	for line := range strings.Lines(text) {
+		var o map[string]any
+		if err := json.Unmarshal([]byte(line), &o); err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+		list = append(list, o)
+	}
+	return list
+}
+
+// ages are those of the list, which take no longer than a test.
+var ages = regexp.MustCompile(`^(a \S+ \S+) \ds `)
+
+func TestDeadList(t *testing.T) {
+	t.Parallel()
+	url, c := newRedis(t)
+	environ := []string{"REDIS_URL=" + url}
+	for _, args := range [][]string{{"dead"}, {"dead", "list"}, {"dead", "list", "a"}, {"dead", "a"}} {
+		if r := call(t, environ, args...).want(t, exitOK); r.out != "No dead letters.\n" {
+			t.Errorf("%v: %q", args, r.out)
+		}
+	}
+	if r := call(t, environ, "dead", "--json").want(t, exitOK); r.out != "" {
+		t.Errorf("dead --json of nothing: %q", r.out)
+	}
+	deadIn(t, url, c, "a")
+	deadIn(t, url, c, "b")
+
+	r := call(t, environ, "dead", "a").want(t, exitOK)
+	lines := strings.Split(strings.TrimSpace(r.out), "\n")
+	slices.Sort(lines[1:]) // those of one second are in no order
+	for i, want := range []string{
+		"SESSION ID STATUS AGE ERROR TEXT",
+		"a m1 failed 0s exit status 2: no such … text of m1 …",
+		"a m2 stopped 0s stopped by user " + strings.TrimSpace(strings.Repeat("long ", 12))[:59] + "…",
+		"a m3 expired 0s it waited 2s, at most 1s was allowed text of m3 …",
+	} {
+		got := ages.ReplaceAllString(strings.Join(strings.Fields(lines[i]), " "), "$1 0s ")
+		if got != want {
+			t.Errorf("got  %q\nwant %q", got, want)
+		}
+	}
+	for args, want := range map[string]int{"dead list b --json": 3, "dead --json": 6} {
+		list := objects(t, call(t, environ, strings.Fields(args)...).want(t, exitOK).out)
+		if len(list) != want {
+			t.Errorf("%s: %d objects", args, len(list))
+		}
+		for _, o := range list {
+			take(t, o, "at")
+			if age, ok := o["age_ms"].(float64); !ok || age < 0 || o["session"] != "b" && want == 3 {
+				t.Errorf("%s: %v", args, o)
+			}
+			if o["id"] == "m1" && (o["status"] != "failed" || o["error"] != "exit status 2:\tno such\nfile" || o["text"] != "text of m1\nsecond line \x1b[31m") {
+				t.Errorf("%s: %v", args, o)
+			}
+		}
+	}
+}
+
+func TestDeadRerun(t *testing.T) {
+	t.Parallel()
+	url, c := newRedis(t)
+	environ := []string{"REDIS_URL=" + url}
+	for _, key := range []string{"a", "b", "c"} {
+		deadIn(t, url, c, key)
+	}
+	if r := call(t, environ, "dead", "rerun", "a").want(t, exitOK); r.out != "a: 2 dead letters put back in line.\n" {
+		t.Errorf("%q", r.out)
+	}
+	if r := call(t, environ, "dead", "rerun", "a").want(t, exitOK); r.out != "Session a has no dead letters that failed or were stopped.\n" {
+		t.Errorf("%q", r.out)
+	}
+	r := call(t, environ, "dead", "rerun", "--all").want(t, exitOK)
+	for _, want := range []string{"b: 2 dead letters put back in line.\n", "c: 2 dead letters put back in line.\n", "4 dead letters of 2 sessions put back in line.\n"} {
+		if !strings.Contains(r.out, want) {
+			t.Errorf("%q lacks %q", r.out, want)
+		}
+	}
+	if r := call(t, environ, "dead", "rerun", "--all").want(t, exitOK); r.out != "No session has dead letters that failed or were stopped.\n" {
+		t.Errorf("%q", r.out)
+	}
+	list := objects(t, call(t, environ, "dead", "rerun", "a", "--json").want(t, exitOK).out)
+	if len(list) != 1 || list[0]["session"] != "a" || list[0]["rerun"] != 0. {
+		t.Errorf("%v", list)
+	}
+
+	// They are run, by the built program; what has expired stays.
+	w := echoWorker(t, url)
+	for _, key := range []string{"a", "b", "c"} {
+		for _, id := range []string{"m1", "m2"} {
+			if end, err := c.Wait(limited(t), key, id); err != nil || end.Status != sessionqueue.StatusDone {
+				t.Errorf("%s of %s: %+v, %v", id, key, end, err)
+			}
+		}
+		if end, ok, err := c.Result(limited(t), key, "m3"); err != nil || !ok || end.Status != sessionqueue.StatusExpired {
+			t.Errorf("m3 of %s: %+v, %v", key, end, err)
+		}
+	}
+	w.stop(t)
+}
+
+func TestDeadDrop(t *testing.T) {
+	t.Parallel()
+	url, c := newRedis(t)
+	environ := []string{"REDIS_URL=" + url}
+	for _, key := range []string{"a", "b", "c"} {
+		deadIn(t, url, c, key)
+	}
+	put(t, c, "a", "m4", "waits")
+	if r := call(t, environ, "dead", "drop", "a", "m1").want(t, exitOK); r.out != "a: 1 dead letter deleted.\n" {
+		t.Errorf("%q", r.out)
+	}
+	r := call(t, environ, "dead", "drop", "a", "m2", "m1", "m4").want(t, exitOther)
+	if r.out != "a: 1 dead letter deleted.\n" || r.err != "worker: 2 of the 3 ids are not among the dead letters of session a\n" {
+		t.Errorf("%+v", r)
+	}
+	list := objects(t, call(t, environ, "dead", "drop", "b", "--json").want(t, exitOK).out)
+	if len(list) != 1 || list[0]["session"] != "b" || list[0]["dropped"] != 3. {
+		t.Errorf("%v", list)
+	}
+	if r := call(t, environ, "dead", "drop", "b").want(t, exitOK); r.out != "Session b has no dead letters.\n" {
+		t.Errorf("%q", r.out)
+	}
+	cmd, s := process(t, environ, "dead", "drop", "--all")
+	exits(t, cmd, s, exitOK)
+	if want := "4 dead letters of 2 sessions deleted.\n"; !strings.HasSuffix(s.String(), want) {
+		t.Errorf("%q does not end in %q", s, want)
+	}
+	if r := call(t, environ, "dead", "drop", "--all").want(t, exitOK); r.out != "No session has dead letters.\n" {
+		t.Errorf("%q", r.out)
+	}
+	if info, err := c.Session(limited(t), "a"); err != nil || info.Pending != 1 || info.Archived != 0 {
+		t.Errorf("%+v, %v", info, err)
+	}
+}
+
+func TestDeadUsage(t *testing.T) {
+	t.Parallel()
+	for args, want := range map[string]string{
+		"dead a b":            "dead list wants one SESSION at most, and was given 2; see worker --help",
+		"dead list a b":       "dead list wants one SESSION at most, and was given 2; see worker --help",
+		"dead rerun":          "dead rerun wants a SESSION, or --all for those of all sessions; see worker --help",
+		"dead drop":           "dead drop wants a SESSION, or --all for those of all sessions; see worker --help",
+		"dead drop --all a":   "dead drop: both --all and a SESSION: use one of them; see worker --help",
+		"dead rerun a m1":     "dead rerun wants one SESSION, and was given 2; see worker --help",
+		"dead list a/b":       `invalid session key "a/b": use letters, digits and ._:@+=~- only, the first a letter or digit`,
+		"dead drop a/b":       `invalid session key "a/b": use letters, digits and ._:@+=~- only, the first a letter or digit`,
+		"dead drop a m/1":     `invalid message id "m/1": use letters, digits and ._:@+=~- only, the first a letter or digit`,
+		"forget":              "forget wants one SESSION, and was given 0; see worker --help",
+		"forget a b":          "forget wants one SESSION, and was given 2; see worker --help",
+		"forget a/b":          `invalid session key "a/b": use letters, digits and ._:@+=~- only, the first a letter or digit`,
+		"dead drop a --json=": `invalid argument "" for "--json" flag: strconv.ParseBool: parsing "": invalid syntax; see worker --help`,
+	} {
+		r := call(t, nil, strings.Fields(args)...).want(t, exitUsage)
+		if r.err != "worker: "+want+"\n" || r.out != "" {
+			t.Errorf("%s: %+v", args, r)
+		}
+	}
+	for _, args := range []string{"dead", "dead drop --all", "dead rerun a", "forget a"} {
+		r := call(t, nil, append(strings.Fields(args), "--redis", "redis://127.0.0.1:1/0")...).want(t, exitOther)
+		if strings.Count(r.err, "\n") != 1 || !strings.Contains(r.err, "refuses the connection") {
+			t.Errorf("%s: %+v", args, r)
+		}
+	}
+}
+
+func TestAge(t *testing.T) {
+	t.Parallel()
+	for want, seconds := range map[string]int{"0s": 0, "59s": 59, "1m": 60, "59m": 3599, "1h": 3600, "47h": 48*3600 - 1, "2d": 48 * 3600} {
+		if got := age(time.Duration(seconds) * time.Second); got != want {
+			t.Errorf("%d s: %s, want %s", seconds, got, want)
+		}
+	}
+	for text, want := range map[string]string{
+		strings.Repeat("ä", 59): strings.Repeat("ä", 59), strings.Repeat("ä", 60): strings.Repeat("ä", 59) + "…",
+		"a\tb": "a b", "a\n\n": "a", "a\n\nb": "a …", "": "",
+	} {
+		if got := glimpse(text); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}

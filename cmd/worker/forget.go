@@ -1,0 +1,93 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"turnstile/pkg/session"
+	"turnstile/pkg/sessionqueue"
+)
+
+const forgetHelp = `forget deletes all that is known of a session: what waits, results, dead letters,
+every transcript, events, title and settings. It asks no questions, and nothing can
+be brought back. The next message begins the session anew.
+
+While a turn runs in the session it is refused with exit code 3: say /stop first, or
+wait. A session that is unknown is an error with exit code 1. A message that is put
+in meanwhile is deleted with the rest, or begins the session anew.
+
+It looks at every key of the database, to find transcripts of earlier session ids.
+
+With --json it prints one object, with numbers of what there was:
+  {"session","entries","pending","scheduled","archived"}`
+
+func (p *program) forgetCommand() *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use: "forget SESSION", Short: "Delete all that is known of a session", Long: forgetHelp, Args: oneSession,
+		RunE: func(c *cobra.Command, args []string) error { return p.forget(c.Context(), flagged(c), args[0], asJSON) },
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	addSettings(c, "REDIS_URL")
+	return c
+}
+
+// forgotten is what there was of a session.
+type forgotten struct {
+	Session   string `json:"session"`
+	Entries   int    `json:"entries"` // of the transcript that held
+	Pending   int    `json:"pending"`
+	Scheduled int    `json:"scheduled"`
+	Archived  int    `json:"archived"`
+}
+
+// forget deletes a session.
+func (p *program) forget(ctx context.Context, flags map[string]string, key string, asJSON bool) error {
+	if err := session.ValidateKey(key); err != nil {
+		return err
+	}
+	var f forgotten
+	err := p.ask(ctx, flags, func(client *sessionqueue.Client) (err error) {
+		f, err = erase(ctx, client, key)
+		return err
+	})
+	switch {
+	case err != nil:
+		return err
+	case asJSON:
+		return p.printJSON(f)
+	}
+	_, err = fmt.Fprintf(p.stdout, "Session %s is forgotten: %s, %s, %d scheduled, %s.\n", f.Session,
+		count(f.Entries, "transcript entry", "transcript entries"), count(f.Pending, "waiting message", "waiting messages"),
+		f.Scheduled, count(f.Archived, "dead letter", "dead letters"))
+	return err
+}
+
+// erase deletes a session, and answers what there was just before.
+func erase(ctx context.Context, client *sessionqueue.Client, key string) (forgotten, error) {
+	info, err := client.Session(ctx, key)
+	if err != nil {
+		return forgotten{}, err
+	}
+	transcript, err := client.Transcript(ctx, key, info.SessionID)
+	if err != nil {
+		return forgotten{}, err
+	}
+	if err := client.Erase(ctx, key); err != nil {
+		return forgotten{}, err
+	}
+	if unknown(info) {
+		return forgotten{}, fmt.Errorf("session %s is unknown; if anything was left of it, it is deleted", key)
+	}
+	return forgotten{Session: key, Entries: len(transcript), Pending: info.Pending, Scheduled: info.Scheduled, Archived: info.Archived}, nil
+}
+
+// count is a number of things in words.
+func count(n int, one, several string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, several)
+}

@@ -1,0 +1,211 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"turnstile/internal/redisconn"
+	"turnstile/internal/rediskey"
+	"turnstile/internal/testredis"
+	"turnstile/pkg/session"
+	"turnstile/pkg/sessionqueue"
+)
+
+func newClient(t *testing.T, url string) redis.UniversalClient {
+	t.Helper()
+	rdb, err := redisconn.Open(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = rdb.Close() })
+	return rdb
+}
+
+// traces are a session's keys, and the indexes that name it.
+func traces(t *testing.T, rdb redis.UniversalClient, key string) (list []string) {
+	t.Helper()
+	ctx := limited(t)
+	var mu sync.Mutex
+	node := func(ctx context.Context, rdb redis.Cmdable) error {
+		names, err := rdb.Keys(ctx, "*{session:"+key+"}*").Result()
+		mu.Lock()
+		defer mu.Unlock()
+		list = append(list, names...)
+		return err
+	}
+	var err error
+	if cluster, ok := rdb.(*redis.ClusterClient); ok {
+		err = cluster.ForEachMaster(ctx, func(ctx context.Context, master *redis.Client) error { return node(ctx, master) })
+	} else {
+		err = node(ctx, rdb)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, index := range []string{rediskey.Ready, rediskey.Due, rediskey.Owned, rediskey.Sessions} {
+		if err := rdb.ZScore(ctx, index, key).Err(); !errors.Is(err, redis.Nil) {
+			list = append(list, index)
+		}
+	}
+	if rdb.SIsMember(ctx, rediskey.AllQueues, rediskey.Queue(key)).Val() {
+		list = append(list, rediskey.AllQueues)
+	}
+	slices.Sort(list)
+	return list
+}
+
+// forgetOn runs a whole life of a session against workers that are child
+// processes, and has it forgotten by one.
+func forgetOn(t *testing.T, url string) {
+	environ := []string{"REDIS_URL=" + url, "TURNSTILE_AGENT=echo", "TURNSTILE_SWEEP_INTERVAL=1s", "TURNSTILE_DRAIN_TIMEOUT=0"}
+	rdb := newClient(t, url)
+	c := sessionqueue.NewClient(rdb)
+	worker, log := process(t, environ)
+	log.await(t, "worker started")
+
+	reply(t, c, "a", "title=A_title hello")
+	reply(t, c, "b", "another session")
+	if _, err := c.Rotate(limited(t), "a", ""); err != nil {
+		t.Fatal(err)
+	}
+	reply(t, c, "a", "hello again")
+	if end, err := c.Wait(limited(t), "a", submit(t, c, "a", "fail=final")); err != nil || end.Status != sessionqueue.StatusFailed {
+		t.Fatal(end, err)
+	}
+	if _, err := c.Submit(limited(t), "a", session.Message{Text: "later"}, sessionqueue.Delay(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	running := submit(t, c, "a", "sleep=1h long")
+	untilEvent(t, c, "a", running, sessionqueue.EventTurnStarted)
+	submit(t, c, "a", "waits")
+
+	before := traces(t, rdb, "a")
+	cmd, said := process(t, environ, "forget", "a")
+	exits(t, cmd, said, exitRefused)
+	if said.String() != "worker: refused: erase a: a turn is running; say /stop first, or wait. Nothing was deleted\n" {
+		t.Errorf("%q", said)
+	}
+	if after := traces(t, rdb, "a"); !slices.Equal(before, after) {
+		t.Errorf("a refused forget has changed %q to %q", before, after)
+	}
+	if _, err := c.Stop(limited(t), "a"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Wait(limited(t), "a", running); err != nil {
+		t.Fatal(err)
+	}
+	awaitIdle(t, c, "a")
+
+	cmd, said = process(t, environ, "forget", "a")
+	exits(t, cmd, said, exitOK)
+	for _, want := range []string{"Session a is forgotten: 2 transcript entries, 0 waiting messages, 1 scheduled, 3 dead letters.\n"} {
+		if !strings.Contains(said.String(), want) {
+			t.Errorf("%q lacks %q", said, want)
+		}
+	}
+	if left := traces(t, rdb, "a"); len(left) > 0 {
+		t.Errorf("left: %q", left)
+	}
+	if kept := traces(t, rdb, "b"); len(kept) < 3 {
+		t.Errorf("of another session only this is left: %q", kept)
+	}
+	if r := call(t, environ[:1], "forget", "a").want(t, exitOther); r.err != "worker: session a is unknown; if anything was left of it, it is deleted\n" || r.out != "" {
+		t.Errorf("%+v", r)
+	}
+	reply(t, c, "a", "begins anew")
+	awaitIdle(t, c, "a")
+	list := objects(t, call(t, environ[:1], "forget", "a", "--json").want(t, exitOK).out)
+	if len(list) != 1 || list[0]["session"] != "a" || list[0]["entries"] != 2. || list[0]["archived"] != 0. {
+		t.Errorf("%v", list)
+	}
+	beside(t, environ, rdb, c)
+	_ = worker.Process.Kill()
+}
+
+// awaitIdle waits until nobody holds a session: that is a moment after the end of
+// its last turn was told.
+func awaitIdle(t *testing.T, c *sessionqueue.Client, key string) {
+	t.Helper()
+	for ctx := limited(t); ; {
+		info, err := c.Session(ctx, key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.Phase == sessionqueue.PhaseIdle {
+			return
+		}
+	}
+}
+
+// beside forgets a session again and again while a sender talks to it and a
+// worker runs what it says: each message is answered, or is gone.
+func beside(t *testing.T, environ []string, rdb redis.UniversalClient, c *sessionqueue.Client) {
+	t.Helper()
+	stop := make(chan struct{})
+	var sender sync.WaitGroup
+	answered, gone := 0, 0
+	sender.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			r, err := c.Submit(context.Background(), "a", session.Message{Text: "hello"})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			ctx, cancel := context.WithTimeout(context.Background(), waits)
+			end, err := c.Wait(ctx, "a", r.ID)
+			cancel()
+			switch {
+			case errors.Is(err, sessionqueue.ErrUnknown):
+				gone++
+			case err != nil || end.Reply != "echo: hello":
+				t.Errorf("%+v, %v", end, err)
+			default:
+				answered++
+			}
+		}
+	})
+	forgotten, refused := 0, 0
+	for range 20 {
+		switch r := call(t, environ[:1], "forget", "a"); {
+		case r.code == exitOK:
+			forgotten++
+		case r.code == exitRefused:
+			refused++
+		case r.code != exitOther || !strings.Contains(r.err, "is unknown"):
+			t.Errorf("%+v", r)
+		}
+	}
+	close(stop)
+	sender.Wait()
+	t.Logf("%d times forgotten, %d times refused; %d messages answered, %d gone", forgotten, refused, answered, gone)
+	reply(t, c, "a", "the last one")
+	awaitIdle(t, c, "a")
+	call(t, environ[:1], "forget", "a").want(t, exitOK)
+	if left := traces(t, rdb, "a"); len(left) > 0 {
+		t.Errorf("left: %q", left)
+	}
+}
+
+func TestForget(t *testing.T) {
+	t.Parallel()
+	url, _ := newRedis(t)
+	forgetOn(t, url)
+}
+
+func TestForgetOnACluster(t *testing.T) {
+	t.Parallel()
+	testredis.Real(t)
+	forgetOn(t, testredis.StartCluster(t).URL())
+}

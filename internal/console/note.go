@@ -1,0 +1,94 @@
+package console
+
+import (
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+
+	"turnstile/pkg/agent"
+	"turnstile/pkg/resume"
+	"turnstile/pkg/session"
+	"turnstile/pkg/sessionqueue"
+)
+
+// Note is an event in one line, for a person who follows a message; own says that
+// the event's messages are that person's. alert: it is otherwise than expected. The
+// text is empty for what a person sees in another way, as the reply, or need not
+// see.
+func Note(e sessionqueue.Event, own bool) (text string, alert bool) {
+	switch e.Type {
+	case string(agent.EventToolStart):
+		text = "tool " + e.Name
+	case string(agent.EventToolEnd):
+		if e.Error != "" {
+			text = "tool failed: " + e.Error
+		}
+	case string(agent.EventTitle):
+		text = "title: " + e.Text
+	case sessionqueue.EventQueued:
+		text = fmt.Sprintf("waits in line, position %d", e.Position)
+		if e.Mode != "" && e.Mode != session.ModeQueue {
+			text += fmt.Sprintf(" (%s)", e.Mode)
+		}
+	case sessionqueue.EventSteered:
+		text = "handed to the running turn"
+		if !own {
+			text = "the turn took in message " + strings.Join(e.Messages, ", ")
+		}
+	case sessionqueue.EventTurnStarted:
+		switch {
+		case e.Reset != "":
+			text, alert = "a new conversation begins: the last one was cut off too often", true
+		case e.Resume != "":
+			text = "the turn is resumed after " + cutOff(e.Resume)
+		}
+	case sessionqueue.EventTurnRetry:
+		text = fmt.Sprintf("attempt %d failed: %s; again in %s", e.Attempt, e.Error, time.Duration(e.RetryInMS)*time.Millisecond)
+		alert = true
+	case sessionqueue.EventTurnRequeued:
+		text, alert = "the turn was cut off by "+cutOff(e.Reason)+"; its message stays", true
+	case sessionqueue.EventNotice:
+		text = e.Text
+	}
+	return oneLine(text), alert
+}
+
+// cutOff is why a turn was cut off, in words.
+func cutOff(reason string) string {
+	switch reason {
+	case resume.ReasonRestart:
+		return "its worker's restart"
+	case resume.ReasonShutdown:
+		return "its worker's shutdown"
+	case resume.ReasonCrash:
+		return "its worker's death"
+	}
+	return "an interruption (" + reason + ")"
+}
+
+// Ending is how a message ended that was not done, in one line.
+func Ending(end sessionqueue.Outcome) string {
+	status := string(end.Status)
+	switch {
+	case end.Error == "":
+		return status
+	case strings.HasPrefix(end.Error, status):
+		return oneLine(end.Error)
+	}
+	return oneLine(status + ": " + end.Error)
+}
+
+// oneLine takes out of other people's words what would break the line or steer
+// the terminal.
+func oneLine(text string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n' || r == '\t':
+			return ' '
+		case unicode.IsControl(r):
+			return '\uFFFD'
+		}
+		return r
+	}, strings.TrimSpace(text))
+}
