@@ -122,7 +122,8 @@ func TestInterruptAskedOfADeadTurn(t *testing.T) {
 			t.Parallel()
 			b := newBench(t, func(c *sq.Config) { c.Retention = retention })
 			b.sayAll("a", "b")
-			b.start()
+			h := b.start()
+			must(t, h.Checkpoint(b.ctx, []session.Entry{{Role: session.RoleUser, Text: "a"}}))
 			b.say("urgent", session.ModeInterrupt)
 			b.die()
 			wait := make(chan sq.Outcome, 1)
@@ -139,6 +140,35 @@ func TestInterruptAskedOfADeadTurn(t *testing.T) {
 			} else {
 				equal(t, "kept", b.state("a"), "completed")
 			}
+			equal(t, "the transcript begins with", b.transcript(o.SessionID)[0], "a")
+		})
+	}
+	t.Run("nothing of it was stored", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t)
+		b.say("a")
+		b.start()
+		b.say("urgent", session.ModeInterrupt)
+		b.die()
+		equalList(t, "runs", b.drain(), "urgent")
+		equal(t, "status", b.outcome("a").Status, sq.StatusInterrupted)
+		equal(t, "it can be seen", b.state("a"), "archived")
+	})
+}
+
+// What takes the running turn's place is not refused because the line is full.
+func TestInterruptIntoAFullLine(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []session.Mode{session.ModeInterrupt, session.ModeRollback} {
+		t.Run(string(mode), func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, func(c *sq.Config) { c.Line.Cap = 1 })
+			b.say("a")
+			b.start()
+			b.say("b")
+			equal(t, "a further one", b.say("c").Status, sq.Refused)
+			equal(t, "an urgent one", b.say("d", mode).Position, 2)
+			equalList(t, "the line", b.waiting(), "d", "b")
 		})
 	}
 }

@@ -196,7 +196,7 @@ func lives() map[string]func(b *bench) {
 		"rolled back": func(b *bench) { b.say("c", session.ModeRollback) },
 	} {
 		all["steered, dead, "+name] = func(b *bench) {
-			steered(b)
+			must(b, steered(b).Checkpoint(b.ctx, []session.Entry{{Role: session.RoleUser, Text: "a"}}))
 			asked(b)
 			b.die()
 			_, err := b.c.Claim(b.ctx, []string{key})

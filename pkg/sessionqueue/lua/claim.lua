@@ -98,6 +98,8 @@ if #ending > 0 and verdict and verdict[1] == 'complete' then
   if ok and type(p) == 'table' and p.v == 1 and p.fence == tonumber(fence) and type(p.entries) == 'table' then
     kept = p.entries
   end
+  -- Without that the transcript would know nothing of the message: let it be seen.
+  if #kept == 0 then verdict[1] = 'archive' end
 end
 
 local due = special and due_tasks(now) or {}

@@ -78,13 +78,17 @@ local drop = policies[set.drop] or policies[r[8]] or 'new'
 local collected = mode == 'collect' and not told and (busy or waiting > 1)
 local quiet = int(now + (within(set.debounce_ms, 0, 3600000) or tonumber(r[9]) or 0)) .. ' ' .. int(math.max(cap, 1))
 
+-- What takes the running turn's place makes room itself.
+local urgent = (mode == 'interrupt' or mode == 'rollback') and r[4] == 'running'
+local full = waiting > cap and not urgent
+
 local refusal, drops = false, {}
 if busy and mine == 1 and not told then
   if mode == 'reject' then
     refusal = 'busy'
-  elseif waiting > cap and drop == 'new' then
+  elseif full and drop == 'new' then
     refusal = 'full'
-  elseif waiting > cap then
+  elseif full then
     local oldest = call('LRANGE', pending, -(waiting - cap) - 1, -1)
     for i = #oldest, 1, -1 do
       local old, e = oldest[i], call('HGET', followups, own_id(prefix, oldest[i]))
@@ -150,7 +154,7 @@ local function signal(kind)
 end
 
 local position
-if (mode == 'interrupt' or mode == 'rollback') and r[4] == 'running' and not told then
+if urgent and not told then
   call('LREM', pending, 1, id)
   call('RPUSH', pending, id)
   signal(mode)
