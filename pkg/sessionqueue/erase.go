@@ -2,6 +2,7 @@ package sessionqueue
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -14,23 +15,37 @@ import (
 
 // Erase removes every key of a conversation: messages, results, dead letters,
 // transcripts, events. ErrBusy: a turn is running. It looks at every key of the
-// database, to find transcripts of earlier session ids.
+// database, to find what its records do not name: transcripts of earlier session
+// ids, statistics of earlier days.
 func (c *Client) Erase(ctx context.Context, sessionKey string) error {
 	if err := session.ValidateKey(sessionKey); err != nil {
 		return err
 	}
 	k := rediskey.For(sessionKey)
-	for {
-		transcripts, err := c.scan(ctx, k.TranscriptPrefix()+"*")
+	for again := false; ; again = true {
+		found, err := c.scan(ctx, k.Any())
+		if err == nil && again && len(found) == 0 {
+			return nil
+		}
 		if err != nil {
 			return fmt.Errorf("erase %s: %w", sessionKey, err)
 		}
-		gone, err := eraseScript.Run(ctx, c.rdb, append(keys(sessionKey, "", time.Now()), transcripts...), k.TaskPrefix()).Bool()
+		gone, err := eraseScript.Run(ctx, c.rdb, append(keys(sessionKey, "", time.Now()), found...), k.TaskPrefix()).Bool()
 		if err != nil {
 			return fmt.Errorf("erase %s: %w", sessionKey, err)
 		}
 		if !gone {
-			return fmt.Errorf("%w in %s", ErrBusy, sessionKey)
+			busy := fmt.Errorf("%w in %s", ErrBusy, sessionKey)
+			if !again {
+				return busy
+			}
+			// It is of a message that came before the session left the indexes: without
+			// them nobody would find it again, should its worker die.
+			now, err := c.rdb.Time(ctx).Result()
+			if err == nil {
+				err = c.announce(ctx, sessionKey, now.UnixMilli(), 0)
+			}
+			return errors.Join(busy, err)
 		}
 		_, err = c.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 			for _, index := range []string{rediskey.Ready, rediskey.Due, rediskey.Owned, rediskey.Sessions} {
@@ -42,11 +57,7 @@ func (c *Client) Erase(ctx context.Context, sessionKey string) error {
 		if err != nil {
 			return fmt.Errorf("erase %s: %w", sessionKey, err)
 		}
-		// A turn may have begun another transcript between the scan and the script.
-		left, err := c.scan(ctx, k.Any())
-		if err != nil || len(left) == 0 {
-			return err
-		}
+		// More may have come between the scan and the script, or after it.
 	}
 }
 

@@ -1,6 +1,6 @@
 -- erase: a conversation leaves nothing behind. Not while somebody owns it.
 --
--- KEYS[21...] its transcripts
+-- KEYS[21...] all its keys that a scan has found
 --
 -- Answers 1, or 0 if it is owned.
 

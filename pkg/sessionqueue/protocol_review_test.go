@@ -1,0 +1,56 @@
+package sessionqueue_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"turnstile/pkg/session"
+	sq "turnstile/pkg/sessionqueue"
+)
+
+// Statistics of earlier days are keys too, which the day of the erasure does not
+// name.
+func TestEraseAfterMoreThanOneDay(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.say("a")
+	b.drain()
+	must(t, b.rdb.Set(b.ctx, b.k.Processed()+":2001-02-03", 7, 0).Err())
+	must(t, b.rdb.Set(b.ctx, b.k.Failed()+":2001-02-03", 7, 0).Err())
+	ctx, cancel := context.WithTimeout(b.ctx, 3*time.Second)
+	defer cancel()
+	must(t, b.client.Erase(ctx, key))
+	equalList(t, "keys that are left", b.rdb.Keys(b.ctx, b.k.Any()).Val())
+}
+
+// Somebody goes on with a session that is being erased: it stays known to those
+// who look for lost sessions.
+func TestEraseFindsATurnThatBeganMeanwhile(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.say("a")
+	b.drain()
+	other := sq.NewClient(b.rdb)
+	done := false
+	b.rdb.AddHook(&onScript{name: "erase", do: func() {
+		if done {
+			return
+		}
+		done = true
+		_, err := other.Submit(b.ctx, key, session.Message{ID: "late", Text: "late"})
+		must(t, err)
+		b.claim()
+	}})
+	if err := b.client.Erase(b.ctx, key); !errors.Is(err, sq.ErrBusy) {
+		t.Fatalf("erased: %v, want ErrBusy", err)
+	}
+	b.die() // before its first renewal
+	b.sweep()
+	b.reap()
+	equalList(t, "what is run", b.drain(), "late")
+	if !b.isIn("turnstile:sessions", key) {
+		t.Error("no sweep will find the session")
+	}
+}
