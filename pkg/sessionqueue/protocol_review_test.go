@@ -54,3 +54,25 @@ func TestEraseFindsATurnThatBeganMeanwhile(t *testing.T) {
 		t.Error("no sweep will find the session")
 	}
 }
+
+// A message that is to be steered in and came after /stop was not meant by it.
+func TestSteerAfterStop(t *testing.T) {
+	t.Parallel()
+	for name, ask := range map[string]func(b *bench){
+		"stop":      func(b *bench) { _, err := b.client.Stop(b.ctx, key); must(b, err) },
+		"interrupt": func(b *bench) { b.say("i", session.ModeInterrupt) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			b.say("a")
+			h := b.start()
+			ask(b)
+			b.say("s", session.ModeSteer)
+			steered, err := h.Steer(b.ctx)
+			must(t, err)
+			equal(t, "steered into a turn that is to end", len(steered), 0)
+			equal(t, "state", b.state("s"), "pending")
+		})
+	}
+}
