@@ -6,6 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
+	"turnstile/internal/testredis"
 	"turnstile/pkg/session"
 	sq "turnstile/pkg/sessionqueue"
 )
@@ -75,4 +78,63 @@ func TestSteerAfterStop(t *testing.T) {
 			equal(t, "state", b.state("s"), "pending")
 		})
 	}
+}
+
+// A move that the owner counts its lease from has extended the sentinel, also
+// when it is repeated or refuses.
+func TestAnsweredMovesExtend(t *testing.T) {
+	t.Parallel()
+	const short = 10 * time.Second
+	for name, move := range map[string]func(b *bench, h *sq.Hold){
+		"dismiss, sent twice": func(b *bench, h *sq.Hold) {
+			b.rdb.AddHook(&twiceWith{script: "dismiss", do: func() { b.rdb.PExpire(b.ctx, b.k.Sentinel(), short) }})
+			must(b, h.Dismiss(b.ctx, h.Turn().Collected[0], sq.StatusExpired, "too old"))
+		},
+		"promote, refused": func(b *bench, h *sq.Hold) {
+			_, err := b.client.Stop(b.ctx, key)
+			must(b, err)
+			b.rdb.PExpire(b.ctx, b.k.Sentinel(), short)
+			if err := h.Promote(b.ctx); !errors.Is(err, sq.ErrStopAsked) {
+				b.Errorf("promote: %v", err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			b.say("a")
+			h := b.start()
+			b.collected("b", "c")
+			b.finish(h)
+			move(b, h)
+			if left := b.rdb.PTTL(b.ctx, b.k.Sentinel()).Val(); left < 2*short {
+				t.Errorf("the sentinel ends in %s, and the owner trusts in a minute", left)
+			}
+		})
+	}
+}
+
+func (f *twiceWith) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (f *twiceWith) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (f *twiceWith) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if f.done || err != nil || !testredis.Script(sq.Scripts[f.script].Hash())(cmd) {
+			return err
+		}
+		f.done = true
+		f.do()
+		return next(ctx, cmd)
+	}
+}
+
+// twiceWith sends a script's first call twice, with something else in between.
+type twiceWith struct {
+	script string
+	do     func()
+	done   bool
 }
