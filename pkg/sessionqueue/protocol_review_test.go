@@ -138,3 +138,25 @@ type twiceWith struct {
 	do     func()
 	done   bool
 }
+
+// The answer to /stop whose reply was lost tells the same as the lost one did.
+func TestStopSentTwiceCountsOnce(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.say("a")
+	h := b.start()
+	b.sayAll("b", "c")
+	fence := h.Turn().Fence
+	b.rdb.AddHook(&twiceWith{script: "stop", do: func() {
+		_, err := h.Finish(b.ctx, sq.End{Status: sq.StatusStopped})
+		must(t, err)
+	}})
+	s, err := b.client.Stop(b.ctx, key)
+	must(t, err)
+	equal(t, "stopped", s, sq.Stopped{Phase: "running", Fence: fence, Dropped: 2})
+	// Another one is another's.
+	b.sayAll("d", "e", "f")
+	s, err = b.client.Stop(b.ctx, key)
+	must(t, err)
+	equal(t, "stopped again", s, sq.Stopped{Phase: "idle", Fence: fence, Dropped: 3})
+}
