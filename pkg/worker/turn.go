@@ -56,6 +56,7 @@ func (t *turn) run(release func() bool) (more bool, err error) {
 	defer t.steering.stop()
 	end, early, err := t.early()
 	if early || err != nil {
+		t.steering.stop() // a steer after the end would be into the next turn
 		t.recorder.stop()
 		if err != nil {
 			return false, err
