@@ -15,8 +15,12 @@ import (
 
 const partialVersion = 1 // lua/claim.lua knows it too
 
-// partial is the entries of a turn so far, as they are stored beside it.
+// partial is the entries of a turn so far, as they are stored beside it; "" if
+// there are none.
 func (h *Hold) partial(entries []session.Entry) (string, error) {
+	if len(entries) == 0 {
+		return "", nil
+	}
 	h.mu.Lock()
 	p := Partial{V: partialVersion, Fence: h.turn.Fence, Turn: h.turn.ID, Messages: ids(h.part), Lines: make([]string, len(entries))}
 	h.mu.Unlock()

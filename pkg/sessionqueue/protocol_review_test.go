@@ -160,3 +160,35 @@ func TestStopSentTwiceCountsOnce(t *testing.T) {
 	must(t, err)
 	equal(t, "stopped again", s, sq.Stopped{Phase: "idle", Fence: fence, Dropped: 3})
 }
+
+// A retry begins anew: what the failed attempt had done is not the next one's.
+func TestRetryForgetsTheFailedAttempt(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.say("a")
+	h := b.start()
+	must(t, h.Checkpoint(b.ctx, []session.Entry{{Role: session.RoleAssistant, Text: "half"}}))
+	must(t, h.Retry(b.ctx, errors.New("flaky"), 0))
+	past, err := b.start().Past(b.ctx)
+	must(t, err)
+	if past.Partial != nil {
+		t.Errorf("the second attempt goes on from %+v", past.Partial.Entries)
+	}
+}
+
+// What an earlier run had done that was cut off stays, if the failed attempt had
+// stored nothing of its own.
+func TestRetryKeepsWhatWasInherited(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.say("a")
+	h := b.start()
+	must(t, h.Requeue(b.ctx, "drain", session.Entry{Role: session.RoleAssistant, Text: "half"}))
+	h = b.start()
+	must(t, h.Retry(b.ctx, errors.New("flaky"), 0))
+	past, err := b.start().Past(b.ctx)
+	must(t, err)
+	if past.Partial == nil || past.Partial.Entries[0].Text != "half" {
+		t.Errorf("inherited: %+v", past.Partial)
+	}
+}

@@ -1,14 +1,17 @@
 package worker_test
 
 import (
+	"errors"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/testredis"
+	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 	sq "turnstile/pkg/sessionqueue"
+	"turnstile/pkg/worker"
 )
 
 // move chooses the calls of one script of pkg/sessionqueue.
@@ -21,6 +24,50 @@ func move(name string) testredis.Match {
 		sha, _ := args[1].(string)
 		return sq.ScriptName(sha) == name
 	}
+}
+
+// A failed attempt is tried again from the beginning, although it was stored for
+// the case that it was cut off.
+func TestRetryBeginsAnew(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	s := newStage()
+	r.worker(s, with(func(o *worker.Options) { o.CheckpointInterval = time.Millisecond }))
+	r.say("m1", "hello")
+	a := s.next(t, "m1")
+	a.text("half a reply")
+	await(t, "the checkpoint", func() bool { return r.rdb.Exists(r.ctx, r.k.Partial()).Val() == 1 })
+	a.fail(agent.Retryable(errors.New("flaky")))
+	b := s.next(t, "m1")
+	equal(t, "attempt", b.Attempt, 2)
+	equal(t, "history", len(b.History), 0)
+	b.reply("whole")
+	r.ends("m1", sq.StatusDone)
+	equalList(t, "transcript", r.transcript(r.key), "user hello", "assistant whole")
+}
+
+// What a run had done that was cut off outlives a failed attempt to go on from it.
+func TestRetryGoesOnFromWhatWasCutOff(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	s := newStage()
+	w := r.worker(s)
+	r.say("m1", "hello")
+	a := s.next(t, "m1")
+	a.text("cut off")
+	w.Drain(ended(), worker.ReasonRestart)
+	r.worker(s, with(func(o *worker.Options) { o.CheckpointInterval = time.Millisecond }))
+	b := s.next(t, "m1")
+	before := r.rdb.Get(r.ctx, r.k.Partial()).Val()
+	b.text("failed")
+	await(t, "the checkpoint", func() bool { return r.rdb.Get(r.ctx, r.k.Partial()).Val() != before })
+	b.fail(agent.Retryable(errors.New("flaky")))
+	c := s.next(t, "m1")
+	equal(t, "attempt", c.Attempt, 2)
+	equal(t, "history", len(c.History), 1)
+	c.reply("whole")
+	r.ends("m1", sq.StatusDone)
+	equalList(t, "transcript", r.transcript(r.key), "user hello", "assistant cut off (interrupted)", "assistant whole")
 }
 
 // A message is to be steered into a turn that never has an agent: it is run

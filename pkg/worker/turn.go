@@ -301,7 +301,7 @@ func (t *turn) giveBack(cause error, release func() bool) (bool, error) {
 func (t *turn) retry(err error, release func() bool) (bool, error) {
 	wait := backoff(t.served.w.opts.RetryBackoff, t.Attempt)
 	t.log.Info("turn failed, trying again", "message", t.Message.ID, "attempt", t.Attempt, "wait", wait, "error", err)
-	return t.orAsked(t.hold.Retry(t.hold.Lease().Context(), err, wait), release)
+	return t.orAsked(t.hold.Retry(t.hold.Lease().Context(), err, wait, t.recorder.inherited()...), release)
 }
 
 // orAsked finishes a turn that could not be given back because somebody has
