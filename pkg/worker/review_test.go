@@ -2,6 +2,7 @@ package worker_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -101,4 +102,34 @@ func TestSteerIntoATurnThatIsNotRun(t *testing.T) {
 	equal(t, "redelivered", b.Redelivered, false)
 	b.reply("taken")
 	equal(t, "reply", r.ends("m3", sq.StatusDone).Reply, "taken")
+}
+
+// A Redis that does not answer does not keep a drain from interrupting the agents
+// when its time is up.
+func TestDrainWhileRedisHangs(t *testing.T) {
+	t.Parallel()
+	server := testredis.StartServer(t)
+	r := rigOn(t, server.URL(), server.Client())
+	one, two := newStage(), newStage()
+	w := r.worker(one, sentinelTTL(time.Minute), drainTimeout(50*time.Millisecond))
+	r.say("m1", "hello")
+	a := one.next(t, "m1")
+	server.Pause()
+	began := time.Now()
+	drained := drain(w)
+	err := a.cause(t)
+	took := time.Since(began)
+	server.Resume()
+	if !strings.Contains(err.Error(), string(worker.ReasonShutdown)) || took > 2500*time.Millisecond {
+		t.Errorf("after %s the turn ended with %v", took, err)
+	}
+	receive(t, "the end of the drain", drained)
+	r.worker(two)
+	b := two.next(t, "m1")
+	equal(t, "redelivered", b.Redelivered, true)
+	if !strings.Contains(b.Note, "gateway shutdown") {
+		t.Errorf("note %q", b.Note)
+	}
+	b.reply("ok")
+	r.ends("m1", sq.StatusDone)
 }
