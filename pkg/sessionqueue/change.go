@@ -39,14 +39,14 @@ func (c *Client) Stop(ctx context.Context, sessionKey string) (Stopped, error) {
 		return Stopped{}, err
 	}
 	var s Stopped
-	k := rediskey.For(sessionKey)
-	for last, first := "", true; first || last != ""; first = false {
+	k, name := rediskey.For(sessionKey), rand.Text()
+	for last, batch := "", 1; batch == 1 || last != ""; batch++ {
 		reply, err := run(ctx, c.rdb, stopScript, keys(sessionKey, "", time.Now()),
-			k.TaskPrefix(), session.IDPrefix(sessionKey), stopBatch, last, commandEvents)
+			k.TaskPrefix(), session.IDPrefix(sessionKey), stopBatch, last, commandEvents, fmt.Sprint(name, "-", batch))
 		if err != nil {
 			return s, fmt.Errorf("stop %s: %w", sessionKey, err)
 		}
-		if first {
+		if batch == 1 {
 			s.Phase, s.Fence = reply.str(0), reply.int(1)
 		}
 		s.Dropped += int(reply.int(2))

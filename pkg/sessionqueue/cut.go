@@ -12,8 +12,12 @@ import (
 	"turnstile/pkg/session"
 )
 
-// partial is the entries of a turn so far, as they are stored beside it.
+// partial is the entries of a turn so far, as they are stored beside it; "" if
+// there are none.
 func (h *Hold) partial(entries []session.Entry) (string, error) {
+	if len(entries) == 0 {
+		return "", nil
+	}
 	h.mu.Lock()
 	p := session.Partial{Fence: h.turn.Fence, Turn: h.turn.ID, Messages: ids(h.part), Entries: entries}
 	h.mu.Unlock()

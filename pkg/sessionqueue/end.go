@@ -115,23 +115,26 @@ func (h *Hold) finishArgs(end End) ([]any, error) {
 }
 
 // Retry gives the turn back to the head of the line after a failure. It may be
-// taken again after wait. The error's text is kept with the message.
-func (h *Hold) Retry(ctx context.Context, cause error, wait time.Duration) error {
+// taken again after wait. The error's text is kept with the message. The next
+// attempt begins anew, as this one has: inherited are the entries that it was to
+// go on from, of an earlier run that was cut off.
+func (h *Hold) Retry(ctx context.Context, cause error, wait time.Duration, inherited ...session.Entry) error {
+	partial, err := h.partial(inherited)
+	if err != nil {
+		return err
+	}
 	turn, why := h.Turn(), text(cause.Error())
 	e := Event{Type: EventTurnRetry, Error: why, Attempt: turn.Attempt, RetryInMS: wait.Milliseconds()}
-	return h.requeue(ctx, e, wait, fmt.Sprint(turn.Attempt), why, "")
+	return h.requeue(ctx, e, wait, fmt.Sprint(turn.Attempt), why, partial)
 }
 
 // Requeue gives the turn back to the head of the line, to be taken again at
 // once, and spends no attempt: it was cut off, for the reason that its resume
 // mark then has. entries are what it has done so far.
 func (h *Hold) Requeue(ctx context.Context, reason string, entries ...session.Entry) error {
-	var partial string
-	if len(entries) > 0 {
-		var err error
-		if partial, err = h.partial(entries); err != nil {
-			return err
-		}
+	partial, err := h.partial(entries)
+	if err != nil {
+		return err
 	}
 	return h.requeue(ctx, Event{Type: EventTurnRequeued, Reason: reason}, 0, "", "", partial)
 }

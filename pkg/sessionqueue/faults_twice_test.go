@@ -105,8 +105,6 @@ func timeless(script string, v any) string {
 		}
 	case "requeue":
 		blank(a, 1, 2)
-	case "stop":
-		blank(a, 2) // how many it archived: none the second time
 	case "purge", "forget", "look", "erase":
 		return ""
 	}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -73,9 +72,9 @@ func (r *rig) partial() (p session.Partial, ok bool) {
 func (r *rig) awaitPartial(text string) (p session.Partial) {
 	r.Helper()
 	await(r, "a checkpoint with "+text, func() bool {
-		p, _ = r.partial()
-		return slices.ContainsFunc(told(p.Entries), func(line string) bool { return strings.Contains(line, text) })
+		return strings.Contains(r.rdb.Get(r.ctx, r.k.Partial()).Val(), text)
 	})
+	p, _ = r.partial()
 	return p
 }
 

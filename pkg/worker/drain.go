@@ -39,13 +39,13 @@ func (e drainError) Unwrap() error { return errDrain }
 // DrainTimeout, then interrupts those that still run and puts their messages back
 // at the head of the line, where another worker takes them at once. It returns
 // when nothing of this worker is left. When ctx ends the rest of the wait is cut
-// short; the interrupts still take the agents' grace. DrainProgress tells how far
-// it is, and so does the log.
+// short; the interrupts still take the agents' grace. A Redis that hangs does not
+// put them off. DrainProgress tells how far it is, and so does the log.
 //
 // A second call waits for the first. Drain before Start is legal.
 func (w *Worker) Drain(ctx context.Context, reason Reason) {
 	w.mu.Lock()
-	first := !w.ended
+	first, active := !w.ended, w.active()
 	w.ended = true
 	if first {
 		w.drain = drain{reason: reason, until: time.Now().Add(w.opts.DrainTimeout), ends: map[outcome]int{}}
@@ -67,12 +67,12 @@ func (w *Worker) Drain(ctx context.Context, reason Reason) {
 	if w.maintenance != nil {
 		beside.Go(w.maintenance.stop) // takes its time: beside the turns, not behind them
 	}
-	<-w.popping
-	w.claiming.Wait()
-	for _, s := range w.snapshot() {
+	for _, s := range active { // those whose claim is under way hear it at their begin
 		s.notify(reason.notice())
 	}
 	go func() {
+		<-w.popping
+		w.claiming.Wait()
 		w.served.Wait()
 		close(idle)
 	}()
@@ -98,8 +98,12 @@ func (w *Worker) await(ctx context.Context, idle <-chan struct{}) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.drain.until = time.Now()
+	w.drain.until, w.drain.over = time.Now(), true
 }
+
+// markPatience is how long the interrupts wait for the marks. Turns that are not
+// marked by then are marked when they are given back.
+const markPatience = time.Second
 
 // cutOff ends the turns that still run now. Each is marked to be resumed before
 // it is interrupted; one that has no agent yet is kept from starting instead.
@@ -109,10 +113,21 @@ func (w *Worker) cutOff(reason Reason) {
 	for i, s := range sessions {
 		holds[i] = s.hold
 	}
-	for i, m := range w.queue.Mark(w.ctx, holds, string(reason)) {
-		if m.Err != nil && sessions[i].hold.Lease().Held() == nil {
-			sessions[i].log.Debug("no mark: the turn has ended, or its requeue will mark it", "error", m.Err)
+	marked := make(chan struct{})
+	w.loop(func() {
+		defer close(marked)
+		for i, m := range w.queue.Mark(w.ctx, holds, string(reason)) {
+			if m.Err != nil && holds[i].Lease().Held() == nil {
+				sessions[i].log.Debug("no mark: the turn has ended, or its requeue will mark it", "error", m.Err)
+			}
 		}
-		sessions[i].drain(drainError{reason})
+	})
+	select {
+	case <-marked:
+	case <-time.After(markPatience):
+		w.log.Warn("turns are interrupted before they are marked: Redis does not answer")
+	}
+	for _, s := range sessions {
+		s.drain(drainError{reason})
 	}
 }

@@ -1,6 +1,8 @@
 package worker
 
 import (
+	"slices"
+
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 )
@@ -106,6 +108,14 @@ func (r *recorder) soFar() []session.Entry {
 	all := r.all()
 	all[len(all)-1].Interrupted = true
 	return all
+}
+
+// inherited are the entries that the turn was to go on from, made by an earlier
+// run of it.
+func (r *recorder) inherited() []session.Entry {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.before)
 }
 
 // all copies the entries so far. r.mu is held.

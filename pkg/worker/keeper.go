@@ -53,6 +53,11 @@ func (w *Worker) keep() {
 func (w *Worker) snapshot() []*served {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	return w.active()
+}
+
+// active are the sessions that are served. w.mu is held.
+func (w *Worker) active() []*served {
 	all := make([]*served, 0, len(w.sessions))
 	for s := range w.sessions {
 		all = append(all, s)

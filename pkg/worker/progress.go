@@ -38,6 +38,7 @@ func (w *Worker) DrainProgress() DrainProgress {
 type drain struct {
 	reason Reason
 	until  time.Time       // when the turns are interrupted that still run
+	over   bool            // they are, and so is any that begins now
 	ends   map[outcome]int // how the turns ended since
 }
 

@@ -32,8 +32,14 @@ type served struct {
 func newServed(w *Worker, h *sessionqueue.Hold) *served {
 	s := &served{w: w, hold: h, log: w.log.With("session", h.Session()), outcome: outcomeFinished}
 	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.sessions[s] = struct{}{}
-	w.mu.Unlock()
+	if w.ended { // while its claim was under way
+		s.notice = w.drain.reason.notice()
+	}
+	if w.drain.over {
+		s.drained = drainError{w.drain.reason}
+	}
 	return s
 }
 

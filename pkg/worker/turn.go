@@ -56,6 +56,7 @@ func (t *turn) run(release func() bool) (more bool, err error) {
 	defer t.steering.stop()
 	end, early, err := t.early()
 	if early || err != nil {
+		t.steering.stop() // a steer after the end would be into the next turn
 		t.recorder.stop()
 		if err != nil {
 			return false, err
@@ -300,7 +301,7 @@ func (t *turn) giveBack(cause error, release func() bool) (bool, error) {
 func (t *turn) retry(err error, release func() bool) (bool, error) {
 	wait := backoff(t.served.w.opts.RetryBackoff, t.Attempt)
 	t.log.Info("turn failed, trying again", "message", t.Message.ID, "attempt", t.Attempt, "wait", wait, "error", err)
-	return t.orAsked(t.hold.Retry(t.hold.Lease().Context(), err, wait), release)
+	return t.orAsked(t.hold.Retry(t.hold.Lease().Context(), err, wait, t.recorder.inherited()...), release)
 }
 
 // orAsked finishes a turn that could not be given back because somebody has

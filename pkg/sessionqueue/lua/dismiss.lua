@@ -12,12 +12,12 @@ local now, ids, rest = now_ms(), cjson.decode(call('HGET', run, 'ids')), {}
 for _, id in ipairs(ids) do
   if id ~= ARGV[5] then rest[#rest + 1] = id end
 end
-if #rest == #ids then return {'ok'} end -- a repetition
 local msg, unique = load(ARGV[5])
 call('ZCARD', archived)
 call('LLEN', active)
 
 call('PEXPIRE', sentinel, ARGV[4])
+if #rest == #ids then return {'ok'} end -- a repetition
 call('HSET', run, 'ids', cjson.encode(rest))
 call('LREM', active, 1, ARGV[5])
 pcall('ZREM', lease, ARGV[5])

@@ -7,8 +7,9 @@
 
 if not owned then return {'lost'} end
 local asking, steer = asked()
-if asking ~= '' then return {'refused', asking} end
-if call('HGET', run, 'nostart') == fence then return {'refused', 'drain'} end
+local nostart = call('HGET', run, 'nostart') == fence
 call('PEXPIRE', sentinel, ARGV[4])
+if asking ~= '' then return {'refused', asking} end
+if nostart then return {'refused', 'drain'} end
 call('HSET', run, 'phase', 'running')
 return {'ok', steer and 1 or 0}

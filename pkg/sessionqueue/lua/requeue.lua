@@ -8,7 +8,8 @@
 -- ARGV[8] event, JSON
 -- ARGV[9] cap of the event stream
 -- ARGV[10] the turn's start, JSON, if it was not announced yet, or ''
--- ARGV[11] what it has done, JSON: the partial; '': nothing new
+-- ARGV[11] what the next run is to go on from, JSON: the partial; '': what is
+--          stored already, but nothing of an attempt that failed
 -- ARGV[12] its TTL, ms
 -- ARGV[13] why a running turn was cut off, for the resume mark; '': it was not
 -- ARGV[14] interruptions in a row that suspend the session
@@ -32,6 +33,11 @@ for i = #ARGV, 15, -1 do -- newest first, so that the oldest ends up as the head
   if msg then back[#back + 1] = {ARGV[i], msg} end
 end
 local cut = ARGV[13] ~= '' and call('HGET', run, 'phase') == 'running'
+local stored = false
+if ARGV[6] ~= '' and ARGV[11] == '' then -- a failed attempt
+  local ok, p = try(cjson.decode, pcall('GET', partial) or '')
+  stored = ok and type(p) == 'table' and p.fence == tonumber(fence)
+end
 local m = call('HMGET', resume, 'suspended', 'interruptions', 'fence')
 if m[1] == '1' or m[3] == fence then cut = false end -- it is marked already
 call('LLEN', active)
@@ -54,6 +60,7 @@ for _, b in ipairs(back) do
     end
   end
 end
+if stored then call('DEL', partial) end
 if ARGV[11] ~= '' then call('SET', partial, ARGV[11], 'PX', ARGV[12]) end
 if cut then
   local interruptions = (tonumber(m[2]) or 0) + 1

@@ -15,7 +15,9 @@ local known = {}
 for i = 6, #ARGV do known[ARGV[i]] = true end
 
 local steered = {}
-local all = call('HGETALL', followups)
+-- A turn that is to end takes no more: a message that came after /stop is not
+-- what that stop meant.
+local all = asked() == '' and call('HGETALL', followups) or {}
 for i = 1, #all, 2 do
   local ok, f = try(cjson.decode, all[i + 1])
   if ok and type(f) == 'table' and f.mode == 'steer' and f.state == 'queued' then

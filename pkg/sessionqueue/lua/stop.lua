@@ -3,6 +3,8 @@
 --
 -- ARGV[2] prefix of task ids      ARGV[4] the last id to archive; '': all that wait now
 -- ARGV[3] batch                   ARGV[5] cap of the event stream
+--                                 ARGV[6] a name for this call, so that a
+--                                         repetition is known
 --
 -- Answers {'idle', 'starting' or 'running', fence, archived now, the last id to
 -- archive, or '' when done}.
@@ -11,6 +13,8 @@ local WHY = 'stopped by user'
 local prefix, cap = ARGV[2], ARGV[5]
 local now = now_ms()
 
+local name, was, of, before, rest = string.match(call('HGET', record, 'stopped') or '', '^(%S+) (%S+) (%d+) (%d+) (.*)$')
+if name == ARGV[6] then return {was, tonumber(of), tonumber(before), rest} end
 local r = call('HMGET', run, 'token', 'worker', 'fence', 'phase', 'stop')
 local owner = call('GET', sentinel)
 local state = r[4] or 'idle' -- also of a dead owner: the next claim reads what was asked
@@ -50,4 +54,8 @@ if state ~= 'idle' and r[5] ~= r[3] and ARGV[4] == '' then
   call('HSET', run, 'stop', r[3])
   if owner then call('PUBLISH', 'turnstile:signal:' .. r[2], '{"kind":"stop","token":"' .. owner .. '","fence":' .. r[3] .. '}') end
 end
-return {state, tonumber(r[3]) or 0, n, more}
+local at = tonumber(r[3]) or 0
+if n > 0 or state ~= 'idle' then
+  call('HSET', record, 'stopped', table.concat({ARGV[6], state, int(at), n, more}, ' '))
+end
+return {state, at, n, more}

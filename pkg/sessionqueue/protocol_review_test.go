@@ -1,0 +1,194 @@
+package sessionqueue_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"turnstile/internal/testredis"
+	"turnstile/pkg/session"
+	sq "turnstile/pkg/sessionqueue"
+)
+
+// Statistics of earlier days are keys too, which the day of the erasure does not
+// name.
+func TestEraseAfterMoreThanOneDay(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.say("a")
+	b.drain()
+	must(t, b.rdb.Set(b.ctx, b.k.Processed()+":2001-02-03", 7, 0).Err())
+	must(t, b.rdb.Set(b.ctx, b.k.Failed()+":2001-02-03", 7, 0).Err())
+	ctx, cancel := context.WithTimeout(b.ctx, 3*time.Second)
+	defer cancel()
+	must(t, b.client.Erase(ctx, key))
+	equalList(t, "keys that are left", b.rdb.Keys(b.ctx, b.k.Any()).Val())
+}
+
+// Somebody goes on with a session that is being erased: it stays known to those
+// who look for lost sessions.
+func TestEraseFindsATurnThatBeganMeanwhile(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.say("a")
+	b.drain()
+	other := sq.NewClient(b.rdb)
+	done := false
+	b.rdb.AddHook(&onScript{name: "erase", do: func() {
+		if done {
+			return
+		}
+		done = true
+		_, err := other.Submit(b.ctx, key, session.Message{ID: "late", Text: "late"})
+		must(t, err)
+		b.claim()
+	}})
+	if err := b.client.Erase(b.ctx, key); err != nil && !errors.Is(err, sq.ErrBusy) {
+		t.Fatalf("erased: %v", err)
+	}
+	b.die() // before its first renewal
+	b.sweep()
+	b.reap()
+	equalList(t, "what is run", b.drain(), "late")
+	if !b.isIn("turnstile:sessions", key) {
+		t.Error("no sweep will find the session")
+	}
+}
+
+// A message that is to be steered in and came after /stop was not meant by it.
+func TestSteerAfterStop(t *testing.T) {
+	t.Parallel()
+	for name, ask := range map[string]func(b *bench){
+		"stop":      func(b *bench) { _, err := b.client.Stop(b.ctx, key); must(b, err) },
+		"interrupt": func(b *bench) { b.say("i", session.ModeInterrupt) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			b.say("a")
+			h := b.start()
+			ask(b)
+			b.say("s", session.ModeSteer)
+			steered, err := h.Steer(b.ctx)
+			must(t, err)
+			equal(t, "steered into a turn that is to end", len(steered), 0)
+			equal(t, "state", b.state("s"), "pending")
+		})
+	}
+}
+
+// A move that the owner counts its lease from has extended the sentinel, also
+// when it is repeated or refuses.
+func TestAnsweredMovesExtend(t *testing.T) {
+	t.Parallel()
+	const short = 10 * time.Second
+	for name, move := range map[string]func(b *bench, h *sq.Hold){
+		"dismiss, sent twice": func(b *bench, h *sq.Hold) {
+			b.rdb.AddHook(&twiceWith{script: "dismiss", do: func() { b.rdb.PExpire(b.ctx, b.k.Sentinel(), short) }})
+			must(b, h.Dismiss(b.ctx, h.Turn().Collected[0], sq.StatusExpired, "too old"))
+		},
+		"promote, refused": func(b *bench, h *sq.Hold) {
+			_, err := b.client.Stop(b.ctx, key)
+			must(b, err)
+			b.rdb.PExpire(b.ctx, b.k.Sentinel(), short)
+			if err := h.Promote(b.ctx); !errors.Is(err, sq.ErrStopAsked) {
+				b.Errorf("promote: %v", err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			b.say("a")
+			h := b.start()
+			b.collected("b", "c")
+			b.finish(h)
+			move(b, h)
+			if left := b.rdb.PTTL(b.ctx, b.k.Sentinel()).Val(); left < 2*short {
+				t.Errorf("the sentinel ends in %s, and the owner trusts in a minute", left)
+			}
+		})
+	}
+}
+
+func (f *twiceWith) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (f *twiceWith) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (f *twiceWith) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if f.done || err != nil || !testredis.Script(sq.Scripts[f.script].Hash())(cmd) {
+			return err
+		}
+		f.done = true
+		f.do()
+		return next(ctx, cmd)
+	}
+}
+
+// twiceWith sends a script's first call twice, with something else in between.
+type twiceWith struct {
+	script string
+	do     func()
+	done   bool
+}
+
+// The answer to /stop whose reply was lost tells the same as the lost one did.
+func TestStopSentTwiceCountsOnce(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.say("a")
+	h := b.start()
+	b.sayAll("b", "c")
+	fence := h.Turn().Fence
+	b.rdb.AddHook(&twiceWith{script: "stop", do: func() {
+		_, err := h.Finish(b.ctx, sq.End{Status: sq.StatusStopped})
+		must(t, err)
+	}})
+	s, err := b.client.Stop(b.ctx, key)
+	must(t, err)
+	equal(t, "stopped", s, sq.Stopped{Phase: "running", Fence: fence, Dropped: 2})
+	// Another one is another's.
+	b.sayAll("d", "e", "f")
+	s, err = b.client.Stop(b.ctx, key)
+	must(t, err)
+	equal(t, "stopped again", s, sq.Stopped{Phase: "idle", Fence: fence, Dropped: 3})
+}
+
+// A retry begins anew: what the failed attempt had done is not the next one's.
+func TestRetryForgetsTheFailedAttempt(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.say("a")
+	h := b.start()
+	must(t, h.Checkpoint(b.ctx, []session.Entry{{Role: session.RoleAssistant, Text: "half"}}))
+	must(t, h.Retry(b.ctx, errors.New("flaky"), 0))
+	past, err := b.start().Past(b.ctx)
+	must(t, err)
+	if past.Partial != nil {
+		t.Errorf("the second attempt goes on from %+v", past.Partial.Entries)
+	}
+}
+
+// What an earlier run had done that was cut off stays, if the failed attempt had
+// stored nothing of its own.
+func TestRetryKeepsWhatWasInherited(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.say("a")
+	h := b.start()
+	must(t, h.Requeue(b.ctx, "drain", session.Entry{Role: session.RoleAssistant, Text: "half"}))
+	h = b.start()
+	must(t, h.Retry(b.ctx, errors.New("flaky"), 0))
+	past, err := b.start().Past(b.ctx)
+	must(t, err)
+	if past.Partial == nil || past.Partial.Entries[0].Text != "half" {
+		t.Errorf("inherited: %+v", past.Partial)
+	}
+}
