@@ -40,7 +40,7 @@ var (
 	dismissScript    = load("session", "archive", "owner", "dismiss")
 	finishScript     = load("session", "lease", "line", "owner", "finish")
 	failScript       = load("session", "lease", "line", "archive", "owner", "finish")
-	markScript       = load("session", "owner", "mark")
+	markScript       = load("session", "owner", "asked", "mark")
 	requeueScript    = load("session", "archive", "owner", "asked", "requeue")
 
 	lookScript   = load("session", "look")
