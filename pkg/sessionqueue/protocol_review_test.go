@@ -219,3 +219,26 @@ func TestMarkOfATurnThatIsToEnd(t *testing.T) {
 		})
 	}
 }
+
+// What Redis refuses for a while is tried again while the lease lasts.
+func TestPassingRefusals(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{
+		"BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.",
+		"MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.",
+		"NOREPLICAS Not enough good replicas to write.",
+		"ERR max number of clients reached",
+	} {
+		t.Run(text[:8], func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			b.say("a")
+			h := b.start()
+			faults := &testredis.Faults{}
+			b.rdb.AddHook(faults)
+			faults.FailBefore(testredis.Script(sq.Scripts["finish"].Hash()), 2, errors.New(text))
+			b.finish(h)
+			equal(t, "end", b.outcome("a").Status, sq.StatusDone)
+		})
+	}
+}
