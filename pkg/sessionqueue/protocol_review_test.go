@@ -192,3 +192,53 @@ func TestRetryKeepsWhatWasInherited(t *testing.T) {
 		t.Errorf("inherited: %+v", past.Partial)
 	}
 }
+
+// A turn that somebody has told to end is not cut off by a drain: the message that
+// comes next is told of no interruption.
+func TestMarkOfATurnThatIsToEnd(t *testing.T) {
+	t.Parallel()
+	for name, ask := range map[string]func(b *bench){
+		"stop":      func(b *bench) { _, err := b.client.Stop(b.ctx, key); must(b, err) },
+		"interrupt": func(b *bench) { b.say("i", session.ModeInterrupt) },
+		"rollback":  func(b *bench) { b.say("i", session.ModeRollback) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			b.say("a")
+			h := b.start()
+			ask(b)
+			b.mark(h, "shutdown_timeout")
+			if err := h.Requeue(b.ctx, "shutdown_timeout"); err == nil {
+				t.Error("the turn was given back")
+			}
+			_, err := h.Finish(b.ctx, sq.End{Status: sq.StatusStopped, Release: true})
+			must(t, err)
+			b.say("next")
+			equal(t, "resume reason of the next turn", b.claim().Turn().Resume, "")
+		})
+	}
+}
+
+// What Redis refuses for a while is tried again while the lease lasts.
+func TestPassingRefusals(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{
+		"BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.",
+		"MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.",
+		"NOREPLICAS Not enough good replicas to write.",
+		"ERR max number of clients reached",
+	} {
+		t.Run(text[:8], func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			b.say("a")
+			h := b.start()
+			faults := &testredis.Faults{}
+			b.rdb.AddHook(faults)
+			faults.FailBefore(testredis.Script(sq.Scripts["finish"].Hash()), 2, errors.New(text))
+			b.finish(h)
+			equal(t, "end", b.outcome("a").Status, sq.StatusDone)
+		})
+	}
+}

@@ -40,7 +40,7 @@ var (
 	dismissScript    = load("session", "archive", "owner", "dismiss")
 	finishScript     = load("session", "lease", "line", "owner", "finish")
 	failScript       = load("session", "lease", "line", "archive", "owner", "finish")
-	markScript       = load("session", "owner", "mark")
+	markScript       = load("session", "owner", "asked", "mark")
 	requeueScript    = load("session", "archive", "owner", "asked", "requeue")
 
 	lookScript   = load("session", "look")
@@ -211,14 +211,18 @@ func persist(ctx context.Context, call func() error) error {
 }
 
 // passing reports whether an error may go away by itself: the network's, and
-// those of a Redis that starts, fails over or migrates a slot.
+// those of a Redis that starts, fails over, migrates a slot, or takes nothing
+// for a while.
 func passing(err error) bool {
 	var network net.Error
 	if errors.As(err, &network) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, redis.ErrPoolTimeout) {
 		return true
 	}
 	text := err.Error()
-	for _, prefix := range []string{"TRYAGAIN", "LOADING", "CLUSTERDOWN", "MASTERDOWN", "READONLY", "MOVED", "ASK"} {
+	for _, prefix := range []string{
+		"TRYAGAIN", "LOADING", "CLUSTERDOWN", "MASTERDOWN", "READONLY", "MOVED", "ASK",
+		"BUSY ", "MISCONF", "NOREPLICAS", "ERR max number of clients reached",
+	} {
 		if strings.HasPrefix(text, prefix) {
 			return true
 		}
