@@ -154,7 +154,9 @@ func answered(err error) bool {
 
 // refused tells whether Redis said no, and not only that it cannot answer now.
 func refused(err error) bool {
-	for _, passing := range []string{"LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN"} {
+	for _, passing := range []string{
+		"LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "BUSY ", "MISCONF", "NOREPLICAS", "ERR max number of clients reached",
+	} {
 		if redis.HasErrorPrefix(err, passing) {
 			return false
 		}

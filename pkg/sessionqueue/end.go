@@ -56,20 +56,24 @@ func (h *Hold) Finish(ctx context.Context, end End) (more bool, err error) {
 	if reply.str(0) == "next" {
 		h.begin(sent, reply)
 		if end.Status != StatusDone {
-			h.keepMark(last)
+			h.keep(last)
 		}
 		return true, nil
 	}
 	return false, h.released(ctx, reply)
 }
 
-// keepMark tells the next turn of the resume mark that the last one's claim has
-// found. It was not finished, so the mark is still there, as a claim would see.
-func (h *Hold) keepMark(last Turn) {
+// keep tells the next turn of the resume mark and the dropped messages that the
+// last one's claim has found. That was not finished, so both are still there, as a
+// claim would see.
+func (h *Hold) keep(last Turn) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if last.Resume != "" && last.SessionID == h.turn.SessionID {
 		h.turn.Resume, h.turn.ResumeAge = last.Resume, last.ResumeAge+h.turn.Started.Sub(last.Started)
+	}
+	if len(h.turn.Dropped) == 0 {
+		h.turn.Dropped = last.Dropped
 	}
 }
 

@@ -242,3 +242,59 @@ func TestPassingRefusals(t *testing.T) {
 		})
 	}
 }
+
+// What is known of a turn that was cut off belongs to its conversation: a /new in
+// mid-turn leaves it behind, however the turn ends.
+func TestNewConversationHasNoOldMark(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(b *bench, h *sq.Hold){
+		"failed": func(b *bench, h *sq.Hold) {
+			_, err := h.Finish(b.ctx, sq.End{Status: sq.StatusFailed, Error: "no", Release: true})
+			must(b, err)
+		},
+		"given back": func(b *bench, h *sq.Hold) {
+			b.c.Mark(b.ctx, []*sq.Hold{h}, "drain")
+			must(b, h.Requeue(b.ctx, "drain", session.Entry{Role: session.RoleUser, Text: "a"}))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			b.sayAll("a", "b")
+			b.start()
+			b.die()
+			h := b.start() // marked by now
+			equal(t, "mark", h.Turn().Resume, "crash")
+			_, err := b.client.Rotate(b.ctx, key, "")
+			must(t, err)
+			end(b, h)
+			next := b.start()
+			equal(t, "mark of the new conversation", next.Turn().Resume, "")
+			past, err := next.Past(b.ctx)
+			must(t, err)
+			if past.Partial != nil || len(past.Entries) > 0 {
+				t.Errorf("the new conversation has %+v", past)
+			}
+		})
+	}
+}
+
+// A turn that was told of dropped messages and was not finished leaves them to the
+// next one under the same sentinel.
+func TestDroppedAreToldAfterAFailure(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, func(c *sq.Config) { c.Line.Cap = 1; c.Line.Drop = "summarize" })
+	b.say("a")
+	h := b.start()
+	b.say("lost")
+	b.say("b")
+	b.finish(h)
+	equal(t, "dropped, as b is told", len(h.Turn().Dropped), 1)
+	b.say("c")
+	must(t, h.Promote(b.ctx))
+	b.rdb.Del(b.ctx, b.k.Followups()) // nothing is special about the end of b's turn
+	more, err := h.Finish(b.ctx, sq.End{Status: sq.StatusFailed, Error: "no"})
+	must(t, err)
+	equal(t, "goes on", more, true)
+	equal(t, "dropped, as c is told", len(h.Turn().Dropped), 1)
+}

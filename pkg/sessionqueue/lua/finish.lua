@@ -139,9 +139,14 @@ for i = nback, 1, -1 do -- newest first: each stands before those that are back 
     pcall('HDEL', followups, own_id(prefix, id))
   end
 end
+local rotated = r[6] and r[6] ~= ''
 if special then
   call('DEL', partial)
-  if ARGV[16] == '1' then call('DEL', resume) end
+  if ARGV[16] == '1' then
+    call('DEL', resume)
+  elseif rotated then -- the mark was the old conversation's
+    call('HDEL', resume, 'pending', 'reason', 'marked_at')
+  end
   if ARGV[20] ~= '0' and dropped ~= '' then
     local rest = cjson.decode(dropped)
     for _ = 1, tonumber(ARGV[20]) do table.remove(rest, 1) end
@@ -156,7 +161,6 @@ forward(due, now)
 -- The count is that of the session id which the next turn has: a rotation in
 -- mid-turn takes effect now.
 local sid, entries = ARGV[17], (tonumber(r[3]) or 0) + nentries
-local rotated = r[6] and r[6] ~= ''
 if rotated then sid, entries = r[6], 0 end
 local counted = (tonumber(r[4]) or 0) + (complete and #done or 0)
 if not h or counted >= 10 then

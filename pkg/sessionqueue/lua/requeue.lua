@@ -32,7 +32,8 @@ for i = #ARGV, 15, -1 do -- newest first, so that the oldest ends up as the head
   local msg = call('HGET', task .. ARGV[i], 'msg')
   if msg then back[#back + 1] = {ARGV[i], msg} end
 end
-local cut = ARGV[13] ~= '' and call('HGET', run, 'phase') == 'running'
+local rotated = r[6] and r[6] ~= '' -- the message goes on in another conversation
+local cut = ARGV[13] ~= '' and not rotated and call('HGET', run, 'phase') == 'running'
 local stored = false
 if ARGV[6] ~= '' and ARGV[11] == '' then -- a failed attempt
   local ok, p = try(cjson.decode, pcall('GET', partial) or '')
@@ -60,8 +61,9 @@ for _, b in ipairs(back) do
     end
   end
 end
-if stored then call('DEL', partial) end
-if ARGV[11] ~= '' then call('SET', partial, ARGV[11], 'PX', ARGV[12]) end
+if stored or rotated then call('DEL', partial) end
+if rotated then call('HDEL', resume, 'pending', 'reason', 'marked_at') end
+if ARGV[11] ~= '' and not rotated then call('SET', partial, ARGV[11], 'PX', ARGV[12]) end
 if cut then
   local interruptions = (tonumber(m[2]) or 0) + 1
   call('HSET', resume, 'pending', '1', 'reason', ARGV[13], 'marked_at', int(now), 'fence', fence,
@@ -70,7 +72,7 @@ if cut then
 end
 if tonumber(ARGV[5]) > 0 and #back > 0 then hold = int(now + tonumber(ARGV[5])) .. ' ' .. back[#back][1] end
 add(processed, processed_day, tonumber(r[4]) or 0)
-if r[6] and r[6] ~= '' then call('HSET', run, 'sid', r[6], 'entries', '0', 'rotated', '') end
+if rotated then call('HSET', run, 'sid', r[6], 'entries', '0', 'rotated', '') end
 call('HSET', run, 'token', '', 'phase', 'idle', 'last', token .. ' ' .. fence .. ' released', 'hold', hold or '', 'done', '0')
 if ARGV[10] == '' then
   pcall('XADD', events, 'MAXLEN', '~', ARGV[9], '*', 'e', ARGV[8])
