@@ -298,3 +298,22 @@ func TestDroppedAreToldAfterAFailure(t *testing.T) {
 	equal(t, "goes on", more, true)
 	equal(t, "dropped, as c is told", len(h.Turn().Dropped), 1)
 }
+
+// For the last millisecond of its life a sentinel's PTTL is 0, and it is there: a
+// session that is called ready then is claimed in vain, and its wake-up is lost.
+func TestLookAtASentinelsLastMillisecond(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, func(c *sq.Config) { c.StuckLimit = 1000 })
+	b.say("a")
+	for range 30 {
+		b.start() // must not be held any more
+		must(t, b.rdb.PExpire(b.ctx, b.k.Sentinel(), 3*time.Millisecond).Err())
+		what := "held"
+		for what == "held" {
+			reply, err := sq.Scripts["look"].Run(b.ctx, b.rdb, sq.KeysOf(key, ""), b.k.TaskPrefix()).Slice()
+			must(t, err)
+			what, _ = reply[1].(string)
+		}
+		equal(t, "after the sentinel's end", what, "ready")
+	}
+}

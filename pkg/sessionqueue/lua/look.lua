@@ -6,7 +6,7 @@
 local now = now_ms()
 if call('EXISTS', sentinel, pending, active, scheduled, retry) == 0 then return {now, 'empty', 0} end
 local left = call('PTTL', sentinel)
-if left > 0 then return {now, 'held', left} end
+if left >= 0 then return {now, 'held', left} end
 if call('EXISTS', paused) == 1 then return {now, 'paused', 0} end
 if call('EXISTS', active) == 1 then
   for _, id in ipairs(call('LRANGE', active, 0, -1)) do
