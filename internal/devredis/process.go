@@ -119,21 +119,28 @@ func (p *process) serves(ctx context.Context, port int) error {
 		return err
 	}
 	defer client.Close()
-	for !answers(ctx, port) {
+	another := false // had the port, and is gone
+	for {
+		if answers(ctx, port) {
+			info, err := client.Info(ctx, "server").Result()
+			if err == nil && strings.Contains(info, fmt.Sprintf("process_id:%d\r\n", p.server.Process.Pid)) {
+				break
+			}
+			if err == nil {
+				return errPortTaken
+			}
+			another = true
+		}
 		select {
 		case <-p.stopped:
+			if another {
+				return errPortTaken
+			}
 			return fmt.Errorf("%w: it ended at once", errUnfit)
 		case <-ctx.Done():
 			return fmt.Errorf("redis-server does not answer: %w", ctx.Err())
 		case <-time.After(pollInterval):
 		}
-	}
-	info, err := client.Info(ctx, "server").Result()
-	if err != nil {
-		return fmt.Errorf("redis-server does not answer: %w", err)
-	}
-	if !strings.Contains(info, fmt.Sprintf("process_id:%d\r\n", p.server.Process.Pid)) {
-		return errPortTaken
 	}
 	if _, err := redisconn.Check(ctx, client); err != nil {
 		return fmt.Errorf("%w: %w", errUnfit, err)

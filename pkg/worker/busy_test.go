@@ -35,7 +35,7 @@ func line(s followup.Settings) change {
 func steering(task string) testredis.Match {
 	return func(cmd redis.Cmder) bool {
 		args := cmd.Args()
-		return scriptArgs(cmd) == 6 && args[len(args)-1] == task
+		return script("steer")(cmd) && args[len(args)-1] == task
 	}
 }
 

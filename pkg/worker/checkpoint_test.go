@@ -26,22 +26,6 @@ func checkpointEvery(d time.Duration) change {
 	return with(func(o *worker.Options) { o.CheckpointInterval = d })
 }
 
-// checkpointing chooses the calls of the checkpoint script.
-func checkpointing(cmd redis.Cmder) bool {
-	args := cmd.Args()
-	if scriptArgs(cmd) != 6 || args[2] != 11 {
-		return false
-	}
-	text, ok := args[len(args)-2].(string)
-	return ok && strings.HasPrefix(text, `{"v":`)
-}
-
-// requeueing chooses the calls of the requeue script, for a turn of one message.
-func requeueing(cmd redis.Cmder) bool { return scriptArgs(cmd) == 15 && cmd.Args()[2] == 17 }
-
-// renewing chooses the calls of the renew script.
-func renewing(cmd redis.Cmder) bool { return scriptArgs(cmd) == 4 && cmd.Args()[2] == 11 }
-
 // watch tells of each sending of some commands. It changes nothing.
 func watch(f *testredis.Faults, match testredis.Match) <-chan redis.Cmder {
 	seen := make(chan redis.Cmder, 10_000)

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/hibiken/asynq"
-	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/rediskey"
 	"turnstile/internal/testredis"
@@ -181,9 +180,6 @@ func TestBrokenEntry(t *testing.T) {
 	a.reply("ok")
 	r.ends("m2", sq.StatusDone)
 }
-
-// claiming chooses the calls of the claim script.
-func claiming(cmd redis.Cmder) bool { return scriptArgs(cmd) == 16 && cmd.Args()[2] == 20 }
 
 // An error of the claim itself: nobody owns anything, and the message is there.
 func TestB69_ClaimFails(t *testing.T) {

@@ -2,6 +2,8 @@ package worker_test
 
 import (
 	"context"
+	"crypto/sha1"
+	"encoding/hex"
 	"errors"
 	"os"
 	"path/filepath"
@@ -21,26 +23,31 @@ import (
 	"turnstile/pkg/worker"
 )
 
-// promoting chooses the call of the promote script, which has 4 arguments. The
-// renewals look the same and must be rare where it is used.
-func promoting(cmd redis.Cmder) bool { return scriptArgs(cmd) == 4 }
-
-// finishing chooses the calls of the finish script.
-func finishing(cmd redis.Cmder) bool { return scriptArgs(cmd) >= 23 }
-
-// scriptArgs counts the arguments of a call of one of a session's scripts, less
-// its keys. The indexes' scripts have a single key.
-func scriptArgs(cmd redis.Cmder) int {
-	args := cmd.Args()
-	if !strings.HasPrefix(cmd.Name(), "eval") || len(args) < 4 {
-		return -1
+// script chooses the calls of one of pkg/sessionqueue's scripts.
+func script(name string) testredis.Match {
+	return func(cmd redis.Cmder) bool {
+		args := cmd.Args()
+		if !strings.HasPrefix(cmd.Name(), "eval") || len(args) < 2 {
+			return false
+		}
+		sha, _ := args[1].(string)
+		if cmd.Name() == "eval" { // the first call on a server brings the text itself
+			sum := sha1.Sum([]byte(sha))
+			sha = hex.EncodeToString(sum[:])
+		}
+		return sq.ScriptName(sha) == name
 	}
-	keys, ok := args[2].(int)
-	if !ok || keys < 2 {
-		return -1
-	}
-	return len(args) - 3 - keys
 }
+
+var (
+	claiming      = script("claim")
+	promoting     = script("promote")
+	renewing      = script("renew")
+	checkpointing = script("checkpoint")
+	marking       = script("mark")
+	requeueing    = script("requeue")
+	finishing     = script("finish")
+)
 
 // history chooses the reading of a transcript, before the agent is started.
 var history = testredis.Named("lrange")

@@ -184,7 +184,7 @@ func TestRenewalsFail(t *testing.T) {
 	var failing atomic.Bool
 	var failed atomic.Int32
 	f.FailBefore(func(cmd redis.Cmder) bool {
-		if !failing.Load() || scriptArgs(cmd) != 4 {
+		if !failing.Load() || !renewing(cmd) {
 			return false
 		}
 		failed.Add(1)
@@ -259,9 +259,7 @@ func TestRequeueReplyIsLost(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	var f testredis.Faults
-	f.LoseReply(func(cmd redis.Cmder) bool {
-		return scriptArgs(cmd) >= 15 && cmd.Args()[2] == 17 && scriptArgs(cmd) < 23
-	}, 2)
+	f.LoseReply(requeueing, 2)
 	r.worker(echo.New(), faulty(&f))
 	r.say("m1", "fail=retry:1 hello")
 	r.say("m2", "behind")

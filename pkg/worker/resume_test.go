@@ -22,11 +22,6 @@ import (
 
 func crashSuspends(s *setup) { s.Queue.CrashPolicy = sq.CrashSuspend }
 
-// marking chooses the calls of the mark script.
-func marking(cmd redis.Cmder) bool {
-	return scriptArgs(cmd) == 6 && cmd.Args()[2] == 6 && strings.HasSuffix(fmt.Sprint(cmd.Args()[13]), "_timeout")
-}
-
 // drainFor ends a worker for a reason.
 func drainFor(w *worker.Worker, reason worker.Reason) <-chan bool {
 	done := make(chan bool, 1)

@@ -6,26 +6,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"turnstile/internal/testredis"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 	sq "turnstile/pkg/sessionqueue"
 	"turnstile/pkg/worker"
 )
-
-// move chooses the calls of one script of pkg/sessionqueue.
-func move(name string) testredis.Match {
-	return func(cmd redis.Cmder) bool {
-		args := cmd.Args()
-		if scriptArgs(cmd) < 0 {
-			return false
-		}
-		sha, _ := args[1].(string)
-		return sq.ScriptName(sha) == name
-	}
-}
 
 // A failed attempt is tried again from the beginning, although it was stored for
 // the case that it was cut off.
@@ -78,7 +64,7 @@ func TestSteerIntoATurnThatIsNotRun(t *testing.T) {
 	r := newRig(t)
 	s := newStage()
 	var f testredis.Faults
-	finish, steered := f.Gate(move("finish")), f.GateReply(move("steer"))
+	finish, steered := f.Gate(script("finish")), f.GateReply(script("steer"))
 	r.submit(r.key, session.Message{ID: "m1", Text: "too old", ExpiresIn: session.Duration(time.Millisecond)})
 	r.say("m2", "next")
 	r.awaitAge("m1", time.Millisecond)
