@@ -317,3 +317,26 @@ func TestLookAtASentinelsLastMillisecond(t *testing.T) {
 		equal(t, "after the sentinel's end", what, "ready")
 	}
 }
+
+// A dead owner's run record that has lost a field still lets the session go on:
+// the claim must not fail behind its first write.
+func TestClaimBehindARunRecordWithAHole(t *testing.T) {
+	t.Parallel()
+	for _, field := range []string{"sid", "fence", "ids"} {
+		for _, mode := range []session.Mode{session.ModeQueue, session.ModeInterrupt, session.ModeRollback} {
+			t.Run(field+" "+string(mode), func(t *testing.T) {
+				t.Parallel()
+				b := newBench(t)
+				b.say("a")
+				must(t, b.start().Checkpoint(b.ctx, []session.Entry{{Role: session.RoleUser, Text: "a"}}))
+				b.say("b", mode)
+				must(t, b.rdb.HDel(b.ctx, b.k.Run(), field).Err())
+				b.die()
+				b.drain()
+				for _, id := range []string{"a", "b"} {
+					b.outcome(id)
+				}
+			})
+		}
+	}
+}

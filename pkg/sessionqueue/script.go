@@ -36,7 +36,7 @@ var (
 	renewScript      = load("session", "lease", "owner", "asked", "renew")
 	emitScript       = load("session", "owner", "emit")
 	checkpointScript = load("session", "owner", "checkpoint")
-	steerScript      = load("session", "lease", "owner", "asked", "steer")
+	steerScript      = load("session", "lease", "line", "owner", "asked", "steer")
 	dismissScript    = load("session", "archive", "owner", "dismiss")
 	finishScript     = load("session", "lease", "line", "owner", "finish")
 	failScript       = load("session", "lease", "line", "archive", "owner", "finish")

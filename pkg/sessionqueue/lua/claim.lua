@@ -24,11 +24,12 @@ local r = call('HMGET', run, 'token', 'fence', 'phase', 'ids', 'stop', 'interrup
   'hold', 'reset', 'resume', 'done', 'rotated', 'rollback', 'seq')
 local rec = call('HMGET', record, 'session_id', 'fence', 'created_at', 'dropped')
 local fence, sid, entries, hold = r[2], rec[1], tonumber(r[8]) or 0, r[9]
+local last_sid = r[7] or ''
 
 local owner = call('GET', sentinel)
 if owner == token and r[1] == token then
   local at = tonumber(call('HGET', resume, 'marked_at')) or now
-  return {'turn', now, tonumber(fence), r[7], entries, rec[4] or '', taken(r[4], now), r[10] or '', r[11] or '', now - at}
+  return {'turn', now, tonumber(fence), r[7], entries, rec[4] or '', taken(cjson.decode(r[4]), now), r[10] or '', r[11] or '', now - at}
 end
 if owner then return {'held', call('PTTL', sentinel)} end
 
@@ -53,7 +54,7 @@ elseif dead and r[14] == fence then
   verdict = {'archive', 'interrupted', 'rolled back by a newer message'}
 elseif dead and r[6] == fence then
   verdict = {'complete', 'interrupted', 'interrupted by a newer message'}
-elseif r[3] == 'running' and m[5] ~= fence then
+elseif dead and r[3] == 'running' and m[5] ~= fence then
   crashed, interruptions = true, interruptions + 1
   if interruptions >= limit then
     verdict = {'archive', 'failed', 'given up: its worker died in ' .. interruptions .. ' turns in a row'}
@@ -132,13 +133,13 @@ if not call('SET', sentinel, token, 'NX', 'PX', ARGV[3]) then return {'held', tt
 if dead and string.match(r[15] or '', '^%d+') ~= fence then
   local named = {}
   for id in pairs(ours) do named[#named + 1] = quote(own_id(prefix, id)) end
-  pcall('XADD', events, 'MAXLEN', '~', ARGV[11], '*', 'e', '{"type":"turn_started","session_id":"' .. (r[7] or '') ..
+  pcall('XADD', events, 'MAXLEN', '~', ARGV[11], '*', 'e', '{"type":"turn_started","session_id":"' .. last_sid ..
     '","turn":"' .. prefix .. fence .. '","fence":' .. fence .. ',"messages":[' .. table.concat(named, ',') .. ']}')
 end
 for _, id in ipairs(lost) do call('LREM', active, 0, id) end
 for _, e in ipairs(ending) do
   local id, seconds, keep, ends = e[1], math.floor(now / 1000), tonumber(ARGV[12]), e[4]
-  local outcome = '{"type":"turn_ended","status":"' .. ends[2] .. '","session_id":"' .. r[7] .. '","turn":"' .. prefix .. fence ..
+  local outcome = '{"type":"turn_ended","status":"' .. ends[2] .. '","session_id":"' .. last_sid .. '","turn":"' .. prefix .. fence ..
     '","fence":' .. fence .. ',"messages":[' .. quote(own_id(prefix, id)) .. '],"error":"' .. ends[3] .. '"}'
   call('LREM', active, 0, id)
   if ends[1] == 'archive' then
@@ -158,7 +159,7 @@ for _, e in ipairs(ending) do
   pcall('XADD', events, 'MAXLEN', '~', ARGV[11], '*', 'e', outcome)
 end
 for _, e in ipairs(kept) do
-  if type(e) == 'string' and tonumber(pcall('RPUSH', transcript .. r[7], e)) then entries = entries + 1 end
+  if type(e) == 'string' and tonumber(pcall('RPUSH', transcript .. last_sid, e)) then entries = entries + 1 end
 end
 for _, b in ipairs(back) do
   call('LMOVE', active, pending, 'LEFT', 'RIGHT')

@@ -33,7 +33,7 @@ if not owned then
   if answer == 'released' then return {'released', next_at(r[5], now) or 0, now} end
   if answer == 'next' and r[1] == token and owns(sentinel, token) then
     local t = call('HMGET', run, 'ids', 'sid')
-    return {'next', now, tonumber(r[2]), t[2], tonumber(r[3]) or 0, call('HGET', record, 'dropped') or '', taken(t[1], now)}
+    return {'next', now, tonumber(r[2]), t[2], tonumber(r[3]) or 0, call('HGET', record, 'dropped') or '', taken(cjson.decode(t[1]), now)}
   end
   return {'lost'}
 end
@@ -81,6 +81,12 @@ else
   end
 end
 if special then dropped = call('HGET', record, 'dropped') or '' end
+local untold = false -- what stays of them for later turns
+if ARGV[20] ~= '0' then
+  local ok, list = try(cjson.decode, dropped)
+  untold = {}
+  for i = tonumber(ARGV[20]) + 1, ok and type(list) == 'table' and #list or 0 do untold[#untold + 1] = list[i] end
+end
 
 -- The first writes free; those that a wrong type may still fail are undone.
 local bin, score = completed, int(seconds + keep)
@@ -147,11 +153,9 @@ if special then
   elseif rotated then -- the mark was the old conversation's
     call('HDEL', resume, 'pending', 'reason', 'marked_at')
   end
-  if ARGV[20] ~= '0' and dropped ~= '' then
-    local rest = cjson.decode(dropped)
-    for _ = 1, tonumber(ARGV[20]) do table.remove(rest, 1) end
-    dropped = #rest > 0 and cjson.encode(rest) or ''
-    call('HSET', record, 'dropped', dropped)
+  if untold and dropped ~= '' then
+    dropped = #untold > 0 and cjson.encode(untold) or ''
+    pcall('HSET', record, 'dropped', dropped)
   end
 end
 if len > tonumber(ARGV[11]) then call('LTRIM', transcript, -tonumber(ARGV[11]), -1) end

@@ -95,11 +95,11 @@ local function take(group, now, ends)
   return '[' .. ids .. ']', told
 end
 
--- taken(ids, now): the same for messages that were taken before, of which the
--- worker has not heard.
+-- taken(ids, now): what the worker is told of messages that were taken before, of
+-- which it has not heard.
 local function taken(ids, now)
   local told = {}
-  for i, id in ipairs(cjson.decode(ids)) do
+  for i, id in ipairs(ids) do
     local h = look_at(id)
     told[i] = {id, h[2], now - (tonumber(h[3]) or now), tonumber(h[4]) or 0}
   end

@@ -13,7 +13,6 @@
 if not owned then return {'lost'} end
 local now, phase = now_ms(), call('HGET', run, 'phase')
 local m = call('HMGET', resume, 'suspended', 'interruptions', 'fence')
-
 local asking = asked()
 
 call('PEXPIRE', sentinel, ARGV[4])

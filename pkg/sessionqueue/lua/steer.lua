@@ -51,9 +51,6 @@ if #steered > 0 then call('HSET', run, 'ids', cjson.encode(ids)) end
 call('HDEL', run, 'steer')
 local new = {}
 for _, id in ipairs(ids) do
-  if not known[id] then
-    local t = call('HMGET', task .. id, 'msg', 'seen', 'redelivered')
-    new[#new + 1] = {id, t[1], now - (tonumber(t[2]) or now), tonumber(t[3]) or 0}
-  end
+  if not known[id] then new[#new + 1] = id end
 end
-return {'ok', new}
+return {'ok', taken(new, now)}
