@@ -3,7 +3,6 @@ package worker_test
 import (
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"strings"
 	"sync"
@@ -36,9 +35,7 @@ func newDeathAt(j job) (*deathAt, error) {
 }
 
 // DialHook leaves dialling alone.
-func (d *deathAt) DialHook(next redis.DialHook) redis.DialHook {
-	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
-}
+func (d *deathAt) DialHook(next redis.DialHook) redis.DialHook { return next }
 
 // ProcessHook numbers single commands.
 func (d *deathAt) ProcessHook(next redis.ProcessHook) redis.ProcessHook {

@@ -118,6 +118,9 @@ func TestDeathAtEveryStep(t *testing.T) {
 			slots <- struct{}{}
 			steps := c.run(t, 0, false)
 			<-slots
+			if len(steps) < 5 {
+				t.Fatalf("only these steps were counted: %q", steps)
+			}
 			for i, name := range steps {
 				t.Logf("%2d  %s", i+1, name)
 			}
@@ -235,15 +238,15 @@ func (c course) effects(r *rig, answered []string) {
 	}
 }
 
-// turns: no two of them overlap, their fences rise, and they begin in the order of
-// their messages. A turn without an end is the killed worker's: no other begins
-// before its sentinel has run out, so a begin behind it is no overlap.
+// turns: no two of a process overlap, their fences rise, and they begin in the
+// order of their messages. A turn without an end is the killed worker's; what
+// begins behind it is the heir's, who comes after the death.
 func (c course) turns(r *rig, log string) {
 	r.Helper()
 	text, err := os.ReadFile(log)
 	must(r, err)
-	var fence, running int64
-	place := -1
+	var fence int64
+	running, place := 0, -1 // the process whose turn has not ended, the last message
 	for line := range strings.Lines(string(text)) {
 		var what, id string
 		var f int64
@@ -258,13 +261,13 @@ func (c course) turns(r *rig, log string) {
 		if f <= fence {
 			r.Errorf("fence %d after %d:\n%s", f, fence, text)
 		}
-		if running != 0 && pid == os.Getpid() && running == int64(pid) {
+		if running == pid {
 			r.Errorf("two turns at once:\n%s", text)
 		}
 		if at < place {
 			r.Errorf("%s began after a later one:\n%s", id, text)
 		}
-		fence, running, place = f, int64(pid), at
+		fence, running, place = f, pid, at
 	}
 }
 
