@@ -127,7 +127,7 @@ func (t *turn) runAgent() (result agent.Result, err error) {
 		in.Messages = append(in.Messages, agentMessage(m.Message))
 	}
 	immediate := t.served.w.queue.Config().Immediate
-	if !immediate || t.wasCut() {
+	if !immediate || t.hasPast() {
 		if err := t.recall(&in); err != nil {
 			return result, agent.Retryable(err)
 		}
@@ -170,10 +170,13 @@ func agentMessage(m session.Message) agent.Message {
 	return agent.Message{ID: m.ID, Text: m.Text, Meta: m.Meta, Attachments: m.Attachments}
 }
 
-// wasCut reports whether there is more to tell the agent than the message.
-func (t *turn) wasCut() bool {
-	return t.Resume != "" || t.Redelivered > 0 || len(t.Dropped) > 0
-}
+// wasCut reports whether an earlier run of the turn, or of the one before it, was
+// cut off.
+func (t *turn) wasCut() bool { return t.Resume != "" || t.Redelivered > 0 }
+
+// hasPast reports whether there is more to tell the agent than the message, be it
+// that it asks for no history.
+func (t *turn) hasPast() bool { return t.wasCut() || len(t.Dropped) > 0 }
 
 // recall gives the agent what came before: the transcript, what an earlier run of
 // this message had done when it was cut off, and a note about it.
