@@ -23,7 +23,9 @@ type Match func(redis.Cmder) bool
 // Any chooses every command.
 func Any(redis.Cmder) bool { return true }
 
-// Named chooses commands by name: Named("set", "evalsha").
+// Named chooses commands by name: Named("set", "evalsha"). A script that the
+// server does not know yet is sent again as EVAL: to strike the first call of
+// one, too, name both.
 func Named(names ...string) Match {
 	return func(cmd redis.Cmder) bool {
 		return slices.ContainsFunc(names, func(name string) bool { return strings.EqualFold(name, cmd.Name()) })

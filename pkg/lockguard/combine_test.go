@@ -96,7 +96,7 @@ func TestCombinedRepliesAreLost(t *testing.T) {
 	for range 4 {
 		<-gate.Arrived()
 	}
-	faults.LoseReply(testredis.Named("evalsha"), goroutines)
+	faults.LoseReply(testredis.Named("evalsha", "eval"), goroutines)
 	gate.Release()
 	lost := 0
 	for range goroutines {

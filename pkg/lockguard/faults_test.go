@@ -22,7 +22,7 @@ func TestScriptsRunTwice(t *testing.T) {
 	faults := &testredis.Faults{}
 	client.AddHook(faults)
 	g := newGuard(t, client, lockguard.WithTTL(time.Hour), lockguard.WithOwner("o"))
-	faults.RunTwice(testredis.Named("evalsha"), -1)
+	faults.RunTwice(testredis.Named("evalsha", "eval"), -1)
 
 	lock := acquire(t, g, "n")
 	if h := holder(t, g, "n"); h.Fence != lock.Fence() || h.Phase != lockguard.Starting {
@@ -71,14 +71,14 @@ func TestLostReplies(t *testing.T) {
 	release(t, acquire(t, g, "warm"))
 
 	// Acquired, and nobody was told: it is given back.
-	faults.LoseReply(testredis.Named("evalsha"), 1)
+	faults.LoseReply(testredis.Named("evalsha", "eval"), 1)
 	if _, err := g.TryAcquire(t.Context(), "n"); !errors.Is(err, testredis.ErrLostReply) {
 		t.Fatalf("%v, want the network's error", err)
 	}
 	lock := acquire(t, g, "n") // soon, not after an hour
 
 	// Released, and nobody was told: asked again, it says so.
-	faults.LoseReply(testredis.Named("evalsha"), 1)
+	faults.LoseReply(testredis.Named("evalsha", "eval"), 1)
 	if err := lock.Release(t.Context()); !errors.Is(err, testredis.ErrLostReply) {
 		t.Fatalf("%v, want the network's error", err)
 	}
@@ -90,7 +90,7 @@ func TestLostReplies(t *testing.T) {
 
 	// Handed over, and the one who did it was not told.
 	waiting := acquireSoon(t.Context(), t, newGuard(t, secondClient(t)), "n", 1)
-	faults.LoseReply(testredis.Named("evalsha"), 1)
+	faults.LoseReply(testredis.Named("evalsha", "eval"), 1)
 	if err := other.Release(t.Context()); !errors.Is(err, testredis.ErrLostReply) {
 		t.Fatalf("%v, want the network's error", err)
 	}
@@ -103,7 +103,7 @@ func TestLostReplies(t *testing.T) {
 	// A lost renewal is only a reason to renew again.
 	release(t, next)
 	lock = acquire(t, g, "n")
-	faults.LoseReply(testredis.Named("evalsha"), 1)
+	faults.LoseReply(testredis.Named("evalsha", "eval"), 1)
 	if err := lock.Promote(t.Context()); !errors.Is(err, testredis.ErrLostReply) {
 		t.Fatalf("%v, want the network's error", err)
 	}

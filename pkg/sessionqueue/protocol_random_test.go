@@ -80,7 +80,7 @@ func randomLife(t *testing.T, r *rand.Rand) {
 	}
 	for i := range 120 {
 		if r.IntN(3) == 0 { // the next command is carried out twice
-			faults.RunTwice(testredis.Named("evalsha"), 1)
+			faults.RunTwice(testredis.Named("evalsha", "eval"), 1)
 		}
 		switch n := r.IntN(12); {
 		case n < 5:
