@@ -22,7 +22,7 @@ func TestUsage(t *testing.T) {
 		"unknown argument":  {nil, []string{"ps", "x"}, exitUsage, "worker: unknown command \"x\" for \"worker ps\"; see worker --help\n"},
 		"no session":        {nil, []string{"show"}, exitUsage, "worker: show wants one SESSION, and was given 0; see worker --help\n"},
 		"bad session":       {nil, []string{"show", "a/b"}, exitUsage, "worker: invalid session key \"a/b\": use letters, digits and ._:@+=~- only, the first a letter or digit\n"},
-		"no agent":          {nil, nil, exitUsage, "worker: setting TURNSTILE_AGENT=\"\" is not set: use echo or exec, or start with --dev to try things out\n"},
+		"no agent":          {nil, nil, exitUsage, "worker: setting TURNSTILE_AGENT=\"\" is not set: use one of echo, exec, acp, openai, claude, codex and gemini, or start with --dev to try things out\n"},
 		"all at once":       {[]string{echo, "TURNSTILE_SENTINEL_TTL=1ms", "TURNSTILE_CONCURENCY=1"}, []string{"--turn-share", "0"}, exitUsage, "worker: setting TURNSTILE_TURN_SHARE=\"0\" is not a share: write it as 10 (messages), 60s or 10,60s, each above 0\nworker: setting TURNSTILE_CONCURENCY is unknown: did you mean TURNSTILE_CONCURRENCY?\nworker: setting TURNSTILE_SENTINEL_TTL=\"1ms\" is too small: use at least 1s\n"},
 		"no such command":   {nil, []string{"--agent", "exec", "--agent-command", "/no/such/agent"}, exitUsage, "worker: setting TURNSTILE_AGENT_COMMAND: exec: \"/no/such/agent\": stat /no/such/agent: no such file or directory\n"},
 		"dashboard address": {nil, []string{"dashboard", "--http-addr", "8080"}, exitUsage, "worker: setting TURNSTILE_HTTP_ADDR=\"8080\" cannot be used: it is not HOST:PORT, such as 127.0.0.1:8080\n"},

@@ -66,6 +66,11 @@ func load(into any, environ []string, o Options) (map[string]string, *problems) 
 		}
 	}
 	maps.Copy(vars, o.Overrides)
+	for own, usual := range usualNames {
+		if vars[own] == "" && vars[usual] != "" {
+			vars[own] = vars[usual]
+		}
+	}
 	given := maps.Clone(vars)
 	for name, value := range o.Defaults {
 		if vars[name] == "" {
@@ -143,6 +148,13 @@ func parseDrop(text string) (followup.Drop, error) {
 }
 
 const prefix = "TURNSTILE_"
+
+// usualNames are variables that everybody has set already, by those of ours that
+// they stand in for.
+var usualNames = map[string]string{
+	"TURNSTILE_OPENAI_BASE_URL": "OPENAI_BASE_URL",
+	"TURNSTILE_OPENAI_API_KEY":  "OPENAI_API_KEY",
+}
 
 // foreign are variables of our prefix that are no settings: a worker's agents
 // find them in their environment, and may well call enqueue.

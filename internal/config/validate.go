@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -102,9 +103,11 @@ func (p *problems) judgeAgent(w Worker, o Options) {
 	if !o.NoAgent && p.ok("TURNSTILE_AGENT") {
 		switch {
 		case w.Agent == "":
-			p.add("TURNSTILE_AGENT", "is not set: use echo or exec, or start with --dev to try things out")
-		case w.Agent == AgentExec && len(w.Command) == 0 && p.ok("TURNSTILE_AGENT_COMMAND"):
-			p.add("TURNSTILE_AGENT_COMMAND", "is not set: TURNSTILE_AGENT=exec needs the command to run")
+			p.add("TURNSTILE_AGENT", "is not set: use one of echo, exec, acp, openai, claude, codex and gemini, or start with --dev to try things out")
+		case (w.Agent == AgentExec || w.Agent == AgentACP) && len(w.Command) == 0 && p.ok("TURNSTILE_AGENT_COMMAND"):
+			p.add("TURNSTILE_AGENT_COMMAND", "is not set: TURNSTILE_AGENT=%s needs the command to run", w.Agent)
+		case w.Agent == AgentOpenAI && w.Model == "":
+			p.add("TURNSTILE_MODEL", "is not set: TURNSTILE_AGENT=openai needs the model's name")
 		}
 	}
 	for _, name := range w.AgentEnv {
@@ -113,6 +116,25 @@ func (p *problems) judgeAgent(w Worker, o Options) {
 		}
 	}
 	atLeast(p, "TURNSTILE_AGENT_TIMEOUT", w.AgentTimeout, time.Millisecond)
+	p.judgeOpenAI(w)
+	for name, on := range map[string]bool{"TURNSTILE_ACP_FILES": w.ACPFiles, "TURNSTILE_ACP_TERMINAL": w.ACPTerminal} {
+		if on && w.WorkspaceDir == "" {
+			p.add(name, "needs TURNSTILE_WORKSPACE_DIR: set the directory that agents may use")
+		}
+	}
+}
+
+func (p *problems) judgeOpenAI(w Worker) {
+	if u, err := url.Parse(w.OpenAIBaseURL); w.Agent == AgentOpenAI && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
+		p.add("TURNSTILE_OPENAI_BASE_URL", "is no address: write it as https://HOST/v1")
+	}
+	if w.SystemPrompt != "" && w.SystemPromptFile != "" {
+		p.add("TURNSTILE_SYSTEM_PROMPT_FILE", "is set, and TURNSTILE_SYSTEM_PROMPT too: unset one of them")
+	}
+	atLeast(p, "TURNSTILE_MAX_TOKENS", w.MaxTokens, 0)
+	atLeast(p, "TURNSTILE_CONTEXT_TOKENS", w.ContextTokens, 100)
+	atLeast(p, "TURNSTILE_TOOL_ROUNDS", w.ToolRounds, 1)
+	atLeast(p, "TURNSTILE_TOOL_TIMEOUT", w.ToolTimeout, time.Millisecond)
 }
 
 func (p *problems) judgeTimes(w Worker) {

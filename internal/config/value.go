@@ -16,13 +16,49 @@ type AgentKind string
 
 // The agents.
 const (
-	AgentEcho AgentKind = "echo"
-	AgentExec AgentKind = "exec"
+	AgentEcho   AgentKind = "echo"
+	AgentExec   AgentKind = "exec"
+	AgentACP    AgentKind = "acp"
+	AgentOpenAI AgentKind = "openai"
+	AgentClaude AgentKind = "claude"
+	AgentCodex  AgentKind = "codex"
+	AgentGemini AgentKind = "gemini"
 )
 
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (k *AgentKind) UnmarshalText(text []byte) error {
-	return oneOf(k, text, AgentEcho, AgentExec)
+	return oneOf(k, text, AgentEcho, AgentExec, AgentACP, AgentOpenAI, AgentClaude, AgentCodex, AgentGemini)
+}
+
+// ACPPermissions names what an agent is answered that asks for permission.
+type ACPPermissions string
+
+// The answers.
+const (
+	PermissionsAllow ACPPermissions = "allow"
+	PermissionsDeny  ACPPermissions = "deny"
+	PermissionsAsk   ACPPermissions = "ask"
+)
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (p *ACPPermissions) UnmarshalText(text []byte) error {
+	return oneOf(p, text, PermissionsAllow, PermissionsDeny, PermissionsAsk)
+}
+
+// Temperature is a model's temperature, if Set.
+type Temperature struct {
+	Set   bool
+	Value float64
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (t *Temperature) UnmarshalText(text []byte) error {
+	v, err := strconv.ParseFloat(string(text), 64)
+	if err != nil || !(v >= 0 && v <= 2) {
+		return errors.New("is not a temperature: write it as 0.7, from 0 to 2")
+	}
+	*t = Temperature{true, v}
+	return nil
 }
 
 // AgentFormat names how an agent's command is talked to.

@@ -19,11 +19,27 @@ type Worker struct {
 	RedisURL string `env:"REDIS_URL" envDefault:"redis://127.0.0.1:6379/0" unit:"URL" secret:"true" help:"The Redis to use: redis://, rediss://, redis-socket://, redis-sentinel:// or redis-cluster://. A namespace is a database: no two installations may share one."`
 
 	Concurrency  int           `env:"TURNSTILE_CONCURRENCY" envDefault:"10" unit:"turns" help:"How many turns the worker runs at the same time, each of another session."`
-	Agent        AgentKind     `env:"TURNSTILE_AGENT" unit:"echo, exec" help:"Which agent runs the turns. Must be set, except with --dev, where it is echo."`
-	Command      Command       `env:"TURNSTILE_AGENT_COMMAND" unit:"command" secret:"true" help:"The command that the agent exec runs once per turn, split into words as a shell would and never run by one."`
+	Agent        AgentKind     `env:"TURNSTILE_AGENT" unit:"echo, exec, acp, openai, claude, codex, gemini" help:"Which agent runs the turns. Must be set, except with --dev, where it is echo."`
+	Command      Command       `env:"TURNSTILE_AGENT_COMMAND" unit:"command" secret:"true" help:"The command of the agent, split into words as a shell would and never run by one. exec runs it once per turn, acp keeps it running per session. claude, codex and gemini take it instead of the command of that name, with further options of it."`
 	AgentEnv     Names         `env:"TURNSTILE_AGENT_ENV" unit:"names" help:"Further environment variables that the command gets, separated by commas; a name may end in *. It always gets PATH, HOME and the like, never REDIS_URL."`
-	AgentFormat  AgentFormat   `env:"TURNSTILE_AGENT_FORMAT" envDefault:"text" unit:"text, jsonl" help:"How the command is talked to: the message on stdin and the reply on stdout, or the turn and its events as JSON by the line."`
+	AgentFormat  AgentFormat   `env:"TURNSTILE_AGENT_FORMAT" envDefault:"text" unit:"text, jsonl" help:"How the command of exec is talked to: the message on stdin and the reply on stdout, or the turn and its events as JSON by the line."`
 	AgentTimeout time.Duration `env:"TURNSTILE_AGENT_TIMEOUT" envDefault:"10m" unit:"duration" help:"How long one turn may take. Then the agent is stopped and the turn has failed; messages that wait are kept."`
+
+	Model            string         `env:"TURNSTILE_MODEL" unit:"text" help:"The model. openai needs it; claude, codex and gemini take their own default without it."`
+	OpenAIBaseURL    string         `env:"TURNSTILE_OPENAI_BASE_URL" envDefault:"https://api.openai.com/v1" unit:"URL" help:"Where openai finds Chat Completions: any server that is compatible. OPENAI_BASE_URL is read where this is not set."`
+	OpenAIKey        string         `env:"TURNSTILE_OPENAI_API_KEY" unit:"text" secret:"true" help:"The key for it. OPENAI_API_KEY is read where this is not set. Empty: none is sent."`
+	SystemPrompt     string         `env:"TURNSTILE_SYSTEM_PROMPT" unit:"text" help:"What openai tells the model before everything else."`
+	SystemPromptFile string         `env:"TURNSTILE_SYSTEM_PROMPT_FILE" unit:"path" help:"A file with that text, read at the start. Only one of the two may be set."`
+	MaxTokens        int            `env:"TURNSTILE_MAX_TOKENS" envDefault:"0" unit:"tokens" help:"How long one answer of openai's model may be. 0: as the server likes."`
+	Temperature      Temperature    `env:"TURNSTILE_TEMPERATURE" unit:"0 to 2" help:"How freely openai's model chooses its words. Empty: as the server likes."`
+	ContextTokens    int            `env:"TURNSTILE_CONTEXT_TOKENS" envDefault:"32000" unit:"tokens" help:"How much openai sends of the conversation with a turn, as estimated; the oldest goes first."`
+	ToolsFile        string         `env:"TURNSTILE_TOOLS_FILE" unit:"path" help:"A JSON file with commands that openai's model may use as tools: docs/agents.md has its form. Read at the start."`
+	ToolRounds       int            `env:"TURNSTILE_TOOL_ROUNDS" envDefault:"25" unit:"rounds" help:"How often openai's model may use tools in one turn before the turn fails."`
+	ToolTimeout      time.Duration  `env:"TURNSTILE_TOOL_TIMEOUT" envDefault:"1m" unit:"duration" help:"How long one such tool may take. Then it is killed, and the model is told."`
+	ACPPermissions   ACPPermissions `env:"TURNSTILE_ACP_PERMISSIONS" envDefault:"ask" unit:"allow, deny, ask" help:"What acp answers an agent that asks for permission. ask: the user is asked, and answers with /approve or /deny."`
+	WorkspaceDir     string         `env:"TURNSTILE_WORKSPACE_DIR" unit:"path" help:"Where acp, claude, codex and gemini work: each session in a directory of its own below it, made when it is needed. Empty: all in the worker's own."`
+	ACPFiles         bool           `env:"TURNSTILE_ACP_FILES" envDefault:"false" unit:"true, false" help:"Whether acp reads and writes files for an agent that asks it to, in the session's directory only. Needs TURNSTILE_WORKSPACE_DIR."`
+	ACPTerminal      bool           `env:"TURNSTILE_ACP_TERMINAL" envDefault:"false" unit:"true, false" help:"Whether acp runs commands for an agent that asks it to, in the session's directory. Needs TURNSTILE_WORKSPACE_DIR."`
 
 	SentinelTTL    time.Duration `env:"TURNSTILE_SENTINEL_TTL" envDefault:"15s" unit:"duration" help:"How long a session stays taken after its worker died. It is renewed three times in that time. At least 1s."`
 	DrainTimeout   time.Duration `env:"TURNSTILE_DRAIN_TIMEOUT" envDefault:"60s" unit:"duration" help:"How long a worker that is told to end lets running turns finish. 0: not at all."`

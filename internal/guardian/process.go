@@ -171,6 +171,16 @@ func (p *Process) Renew(deadline time.Time) {
 	}
 }
 
+// Unlease tells the guardian that there is no lease any more, until the next Renew.
+func (p *Process) Unlease() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.deadline != 0 {
+		p.deadline = 0
+		p.sendLocked(order{Unlease: true})
+	}
+}
+
 // Interrupt sends SIGINT to the agent's process group, and SIGKILL when the
 // grace has passed. A second one changes nothing.
 func (p *Process) Interrupt(grace time.Duration) {

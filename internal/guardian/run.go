@@ -155,6 +155,8 @@ func (g *watcher) watch(orders <-chan order, exits <-chan exit) {
 				_ = syscall.Kill(-g.pid, syscall.SIGINT)
 				_ = syscall.Kill(-g.pid, syscall.SIGCONT)
 				grace.Reset(time.Duration(*o.Interrupt) * time.Millisecond)
+			case o.Unlease:
+				g.deadline = 0
 			case o.Deadline > g.deadline:
 				g.deadline = o.Deadline
 				lease.Reset(g.untilLeaseCheck())

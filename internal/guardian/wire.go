@@ -15,9 +15,10 @@ type launch struct {
 	Deadline int64 `json:"deadline,omitempty"`
 }
 
-// order is a further line of the control pipe: one of the three.
+// order is a further line of the control pipe: one of the four.
 type order struct {
 	Deadline  int64 `json:"deadline,omitempty"`  // the lease was renewed until then
+	Unlease   bool  `json:"unlease,omitempty"`   // there is no lease
 	Interrupt *int  `json:"interrupt,omitempty"` // SIGINT, and SIGKILL after so many ms
 	Kill      bool  `json:"kill,omitempty"`      // SIGKILL now
 }

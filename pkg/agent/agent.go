@@ -5,6 +5,7 @@ package agent
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 
 	"turnstile/pkg/session"
@@ -51,6 +52,16 @@ type Turn struct {
 
 	// Attempt counts from 1; failures that were retried raise it.
 	Attempt int `json:"attempt"`
+
+	// State is what the agent asked to keep with EventState in an earlier turn of the
+	// same session id, on whatever worker: the id of its own session, for example.
+	// Absent if it did not, and when the transcript is not the one any more that was
+	// then: another agent has written to it, a turn was undone or rolled back. What
+	// the agent knows is then in History.
+	State json.RawMessage `json:"state,omitempty"`
+
+	// Ask asks the user for a permission. Nil: nobody can be asked.
+	Ask Ask `json:"-"`
 
 	// Steers are messages that arrive while the turn runs. Nil, unless the agent
 	// is Steerable. Never closed, and unbuffered: what is not received stays in

@@ -1,6 +1,10 @@
 package agent
 
-import "encoding/json"
+import (
+	"encoding/json"
+
+	"turnstile/pkg/session"
+)
 
 // EventType names what an agent did.
 type EventType string
@@ -16,6 +20,22 @@ const (
 	// EventTitle proposes a title for the session: Text, see CleanTitle. It never
 	// overwrites one that a user set.
 	EventTitle EventType = "title"
+
+	// EventUsage tells what was used since the last one: Usage. A turn's are added
+	// up, and kept with its last entry.
+	EventUsage EventType = "usage"
+
+	// EventNotice is something that the user should know and that is no part of the
+	// reply: Text; shown, not kept.
+	EventNotice EventType = "notice"
+
+	// EventRaw is what an agent said in its own protocol and no other event is for:
+	// Name is its type there, Data the whole. Shown to programs, not kept.
+	EventRaw EventType = "raw"
+
+	// EventState asks to keep Data for the session's next turns, see Turn.State. It
+	// replaces what was kept, and is not shown.
+	EventState EventType = "state"
 )
 
 // Event is one thing that an agent did in a turn.
@@ -27,4 +47,6 @@ type Event struct {
 	Input  json.RawMessage `json:"input,omitempty"`
 	Output json.RawMessage `json:"output,omitempty"`
 	Error  string          `json:"error,omitempty"` // of a tool that failed
+	Usage  *session.Usage  `json:"usage,omitempty"`
+	Data   json.RawMessage `json:"data,omitempty"`
 }

@@ -29,6 +29,8 @@ type Entry struct {
 	Meta        map[string]string `json:"meta,omitempty"`
 	Attachments []Attachment      `json:"attachments,omitempty"`
 
+	Usage *Usage `json:"usage,omitempty"` // of the whole turn, in its last entry
+
 	Turn        string `json:"turn"`                  // the turn's id
 	At          int64  `json:"at"`                    // ms since 1970, by Redis' clock
 	Interrupted bool   `json:"interrupted,omitempty"` // the turn was cut off here

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"testing"
 
+	"turnstile/internal/command"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 )
@@ -47,7 +48,7 @@ func TestDocsExampleOfEvents(t *testing.T) {
 		emit: func(e agent.Event) { types = append(types, e.Type) }, logger: slog.Default(), onEnd: func() {},
 		steers: newSteering(nil),
 	}
-	if err := lines.copyFrom(strings.NewReader(found[0])); err != nil {
+	if err := command.Lines(strings.NewReader(found[0]), lines.line); err != nil {
 		t.Error(err)
 	}
 	if len(types) != 7 || !lines.ended || lines.result.Text != "The build fails in line 17." {
@@ -93,7 +94,7 @@ func TestDocsExampleOfSteers(t *testing.T) {
 		emit: func(e agent.Event) { got = append(got, string(e.Type)) }, logger: slog.Default(), onEnd: func() {},
 		steers: steers,
 	}
-	if err := lines.copyFrom(strings.NewReader(out[0])); err != nil {
+	if err := command.Lines(strings.NewReader(out[0]), lines.line); err != nil {
 		t.Error(err)
 	}
 	if want := []string{"tool_start", "tool_end", "m-19", "text"}; !slices.Equal(got, want) {
@@ -129,6 +130,7 @@ func TestDocsSchemas(t *testing.T) {
 	}{
 		"event":      {event, line{}},
 		"turn":       {turn, agent.Turn{}},
+		"usage":      {event.Defs["usage"], session.Usage{}},
 		"steer":      {turn.Defs["steer"], steerLine{}},
 		"message":    {turn.Defs["message"], agent.Message{}},
 		"attachment": {turn.Defs["attachment"], session.Attachment{}},
@@ -165,6 +167,7 @@ func TestDocsEventTypes(t *testing.T) {
 	}
 	known := []agent.EventType{
 		agent.EventText, agent.EventThought, agent.EventToolStart, agent.EventToolEnd, agent.EventTitle,
+		agent.EventUsage, agent.EventNotice, agent.EventRaw, agent.EventState,
 		lineReady, lineSteered, lineResult, lineError,
 	}
 	if len(schema.Properties.Type.Enum) != len(known) {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"turnstile/internal/command"
 	"turnstile/internal/guardian"
 )
 
@@ -22,9 +23,9 @@ const (
 
 // Limits of what a command may write in one turn. Beyond them the turn fails.
 const (
-	MaxText   = 16 << 20 // bytes of a reply in the format Text
-	MaxLine   = 16 << 20 // bytes of one line in the format JSONL
-	MaxOutput = 64 << 20 // bytes of all lines in the format JSONL
+	MaxText   = 16 << 20          // bytes of a reply in the format Text
+	MaxLine   = command.MaxLine   // bytes of one line in the format JSONL
+	MaxOutput = command.MaxOutput // bytes of all lines in the format JSONL
 )
 
 // DefaultGrace is how long an interrupted command may go on by default.
@@ -59,7 +60,7 @@ type Config struct {
 // Agent runs Config.Command for every turn.
 type Agent struct {
 	config Config
-	env    envFilter
+	env    command.Env
 }
 
 // Init must be called first thing in main, and in TestMain of tests that run
@@ -92,7 +93,7 @@ func New(config Config) (*Agent, error) {
 	case config.Grace < 0:
 		config.Grace = 0
 	}
-	env, err := newEnvFilter(config.Env)
+	env, err := command.NewEnv(config.Env)
 	if err != nil {
 		return nil, fmt.Errorf("exec agent: %w", err)
 	}

@@ -1,14 +1,10 @@
 package exec
 
 import (
-	"bufio"
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
-	"unicode/utf8"
 
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
@@ -39,49 +35,13 @@ type eventLines struct {
 	ended   bool         // it has come
 	result  agent.Result // it was a result
 	failure error        // it was an error
-	cut     bool         // the last line came without its newline
 }
 
-// copyFrom returns an error for a line that is no event.
-func (e *eventLines) copyFrom(r io.Reader) error {
-	limited := &io.LimitedReader{R: r, N: MaxOutput + 1}
-	lines := bufio.NewScanner(limited)
-	lines.Buffer(make([]byte, 0, 16<<10), MaxLine+1)
-	lines.Split(func(data []byte, atEOF bool) (int, []byte, error) {
-		e.cut = atEOF && len(data) > 0 && bytes.IndexByte(data, '\n') < 0
-		return bufio.ScanLines(data, atEOF)
-	})
-	n := 0
-	for lines.Scan() {
-		n++
-		if limited.N <= 0 {
-			break
-		}
-		if err := e.line(lines.Bytes()); err != nil {
-			return fmt.Errorf("line %d of the command's output: %w", n, err)
-		}
-	}
-	switch {
-	case errors.Is(lines.Err(), bufio.ErrTooLong):
-		return fmt.Errorf("line %d of the command's output is longer than %d MiB", n+1, MaxLine>>20)
-	case limited.N <= 0:
-		return fmt.Errorf("the command wrote more than %d MiB", MaxOutput>>20)
-	case lines.Err() != nil:
-		return fmt.Errorf("read the command's output: %w", lines.Err())
-	}
-	return nil
-}
-
+// line takes one line. Its error says why it is no event.
 func (e *eventLines) line(data []byte) error {
-	if data = bytes.TrimSpace(data); len(data) == 0 {
-		return nil
-	}
 	if e.ended {
 		e.logger.Debug("agent's line after its end is ignored", "bytes", len(data))
 		return nil
-	}
-	if !utf8.Valid(data) {
-		return errors.New("it is not UTF-8")
 	}
 	var l line
 	if err := json.Unmarshal(data, &l); err != nil {
@@ -109,6 +69,19 @@ func (e *eventLines) line(data []byte) error {
 			l.Output = json.RawMessage("null") // it has finished, and says nothing
 		}
 		e.emit(agent.Event{Type: l.Type, Name: l.Name, CallID: l.CallID, Output: l.Output, Error: l.Error})
+	case agent.EventUsage:
+		if l.Usage == nil {
+			return errors.New("a usage needs the field usage")
+		}
+		e.emit(agent.Event{Type: l.Type, Usage: l.Usage})
+	case agent.EventNotice:
+		if l.Text != "" {
+			e.emit(agent.Event{Type: l.Type, Text: l.Text})
+		}
+	case agent.EventRaw:
+		e.emit(agent.Event{Type: l.Type, Name: l.Name, Data: l.Data})
+	case agent.EventState:
+		e.emit(agent.Event{Type: l.Type, Data: noNull(l.Data)})
 	case agent.EventTitle:
 		if title := session.CleanTitle(l.Text); title != "" {
 			e.emit(agent.Event{Type: l.Type, Text: title})

@@ -103,7 +103,7 @@ func TestExits(t *testing.T) {
 		want      string
 		retryable bool
 	}{
-		{"echo one >&2; echo 'two words' >&2; exit 3", "exit status 3: two words", false},
+		{"echo one >&2; echo 'two words' >&2; exit 3", "exit status 3: one\ntwo words", false},
 		{"exit 1", "exit status 1", false},
 		{"printf 'no newline' >&2; exit 1", "exit status 1: no newline", false},
 		{"echo busy >&2; exit 75", "exit status 75: busy", true},

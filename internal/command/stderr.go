@@ -1,16 +1,20 @@
-package exec
+package command
 
 import (
 	"bytes"
 	"context"
 	"io"
 	"log/slog"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
 
 // stderrKept is how much of a command's stderr is kept for the error message.
 const stderrKept = 4 << 10
+
+// lastLines is how many lines of it the message has.
+const lastLines = 3
 
 // stderrTail logs a command's stderr by the line and keeps its end.
 type stderrTail struct {
@@ -53,14 +57,26 @@ func (s *stderrTail) flush() {
 	s.line = s.line[:0]
 }
 
-// last is the last line that is not blank, at most stderrKept bytes of it.
+// last are the last lines that are not blank, at most lastLines of them.
 func (s *stderrTail) last() string {
-	text := strings.TrimSpace(string(s.tail))
-	if i := strings.LastIndexAny(text, "\r\n"); i >= 0 {
-		text = text[i+1:]
+	text := strings.ToValidUTF8(strings.TrimSpace(wholeStart(s.tail)), "\uFFFD")
+	var lines []string
+	for _, line := range slices.Backward(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' })) {
+		if line = strings.TrimSpace(line); line != "" {
+			lines = append(lines, line)
+		}
+		if len(lines) == lastLines {
+			break
+		}
 	}
-	for i := 0; i < utf8.UTFMax && text != "" && !utf8.RuneStart(text[0]); i++ {
-		text = text[1:] // the line's beginning was cut off in a character
+	slices.Reverse(lines)
+	return strings.Join(lines, "\n")
+}
+
+// wholeStart leaves out a character whose beginning was cut off.
+func wholeStart(tail []byte) string {
+	for i := 0; i < utf8.UTFMax && len(tail) > 0 && !utf8.RuneStart(tail[0]); i++ {
+		tail = tail[1:]
 	}
-	return strings.TrimSpace(strings.ToValidUTF8(text, "\uFFFD"))
+	return string(tail)
 }

@@ -1,4 +1,4 @@
-package exec
+package command
 
 import (
 	"fmt"
@@ -13,13 +13,16 @@ var basicEnv = []string{"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_
 
 const ownPrefix = "TURNSTILE_"
 
-type envFilter struct {
+// Env chooses what of the worker's environment a program gets, beside the basics.
+type Env struct {
 	names    map[string]bool
 	prefixes []string
 }
 
-func newEnvFilter(extra []string) (envFilter, error) {
-	f := envFilter{names: map[string]bool{}}
+// NewEnv takes names of further variables. One that ends in * stands for all that
+// begin so. REDIS_URL and names that begin with TURNSTILE_ are an error.
+func NewEnv(extra []string) (Env, error) {
+	f := Env{names: map[string]bool{}}
 	for _, name := range append(append([]string{}, basicEnv...), extra...) {
 		switch {
 		case name == "" || strings.ContainsAny(name, "= \t\n\x00"):
@@ -40,7 +43,7 @@ func private(name string) bool {
 	return name == "REDIS_URL" || strings.HasPrefix(name, ownPrefix)
 }
 
-func (f envFilter) passes(name string) bool {
+func (f Env) passes(name string) bool {
 	if private(name) {
 		return false
 	}
@@ -55,23 +58,27 @@ func (f envFilter) passes(name string) bool {
 	return false
 }
 
-// forTurn is the environment of a turn's command.
-func (f envFilter) forTurn(environ []string, turn agent.Turn) []string {
+// ForTurn is the environment of a program that runs one turn.
+func (f Env) ForTurn(environ []string, turn agent.Turn) []string {
+	message := ""
+	if len(turn.Messages) > 0 {
+		message = turn.Messages[0].ID
+	}
+	return append(f.ForSession(environ, turn.Session),
+		"TURNSTILE_SESSION_ID="+turn.SessionID,
+		"TURNSTILE_MESSAGE_ID="+message,
+		"TURNSTILE_TURN_ID="+turn.ID,
+		"TURNSTILE_FENCE="+strconv.FormatInt(turn.Fence, 10),
+	)
+}
+
+// ForSession is the environment of a program that runs several turns of a session.
+func (f Env) ForSession(environ []string, session string) []string {
 	env := make([]string, 0, 24)
 	for _, entry := range environ {
 		if name, _, ok := strings.Cut(entry, "="); ok && f.passes(name) {
 			env = append(env, entry)
 		}
 	}
-	message := ""
-	if len(turn.Messages) > 0 {
-		message = turn.Messages[0].ID
-	}
-	return append(env,
-		"TURNSTILE_SESSION="+turn.Session,
-		"TURNSTILE_SESSION_ID="+turn.SessionID,
-		"TURNSTILE_MESSAGE_ID="+message,
-		"TURNSTILE_TURN_ID="+turn.ID,
-		"TURNSTILE_FENCE="+strconv.FormatInt(turn.Fence, 10),
-	)
+	return append(env, "TURNSTILE_SESSION="+session)
 }

@@ -1,0 +1,145 @@
+package command
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"turnstile/pkg/agent"
+)
+
+func start(t *testing.T, lease agent.Lease, script string) *Command {
+	t.Helper()
+	c, err := Start(Spec{Argv: []string{"sh", "-c", script}, Env: os.Environ(), Lease: lease, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		c.Kill()
+		c.Wait()
+		c.CloseOutput()
+	})
+	return c
+}
+
+// movingLease ends when it is told to.
+type movingLease struct{ at atomic.Pointer[time.Time] }
+
+func (l *movingLease) Deadline() time.Time { return *l.at.Load() }
+
+func leaseUntil(at time.Time) *movingLease {
+	l := &movingLease{}
+	l.at.Store(&at)
+	return l
+}
+
+func TestFailureHasTheLastWords(t *testing.T) {
+	t.Parallel()
+	for script, want := range map[string]string{
+		"exit 0":               "<nil>",
+		"exit 3":               "exit status 3",
+		"echo why >&2; exit 3": "exit status 3: why",
+		"printf 'a\\n\\nb\\nc\\nd\\n' >&2; exit 75": "exit status 75: b\nc\nd",
+		"kill -KILL $$": "killed by signal: killed",
+	} {
+		c := start(t, nil, script)
+		status := c.Wait()
+		err := c.Failure(status)
+		if Unfit(status) != nil || fmt.Sprint(err) != want || agent.IsRetryable(err) != strings.Contains(script, "75") {
+			t.Errorf("%s: %v, want %s", script, err, want)
+		}
+	}
+}
+
+func TestWhatCannotBeStartedMayBeRetried(t *testing.T) {
+	t.Parallel()
+	_, err := Start(Spec{Argv: []string{"no-such-program-anywhere"}})
+	if !agent.IsRetryable(err) || !strings.Contains(err.Error(), "could not start the agent") {
+		t.Errorf("%v", err)
+	}
+}
+
+// A program that is lent to one lease after the other dies with the one it has.
+func TestLend(t *testing.T) {
+	t.Parallel()
+	c := start(t, leaseUntil(time.Now().Add(time.Hour)), "while read line; do echo $line; done")
+	lines := bufio.NewReader(c.Stdout)
+	alive := func() {
+		t.Helper()
+		_, _ = io.WriteString(c.Stdin, "here\n")
+		if line, err := lines.ReadString('\n'); line != "here\n" {
+			t.Fatalf("%q, %v", line, err)
+		}
+	}
+	alive()
+	over := leaseUntil(time.Now().Add(time.Hour))
+	c.Lend(over)
+	c.Lend(nil)
+	past := time.Now().Add(-time.Second)
+	over.at.Store(&past) // nobody's any more
+	alive()
+	c.Lend(leaseUntil(time.Now().Add(300 * time.Millisecond)))
+	alive()
+	if status := c.Wait(); !status.LeaseExpired || !errors.Is(Unfit(status), agent.ErrLeaseLost) {
+		t.Errorf("%+v", status)
+	}
+}
+
+func TestEnd(t *testing.T) {
+	t.Parallel()
+	for _, cause := range []error{agent.ErrLeaseLost, errors.New("stopped")} {
+		c := start(t, nil, `trap 'echo int; exit 0' INT; echo up; while :; do sleep 0.01; done`)
+		out := bufio.NewReader(c.Stdout)
+		if up, err := out.ReadString('\n'); up != "up\n" {
+			t.Fatal(up, err)
+		}
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(cause)
+		c.End(ctx, time.Minute)
+		status := c.Wait()
+		rest, _ := io.ReadAll(out)
+		if lost := errors.Is(cause, agent.ErrLeaseLost); lost != (status.Signal == 9) || lost == (string(rest) == "int\n") {
+			t.Errorf("%v: %+v, %q", cause, status, rest)
+		}
+	}
+}
+
+func TestLines(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ in, want, err string }{
+		{"", "", ""},
+		{" a \r\n\n b\nc", "a|b|c|", ""},
+		{"a\nbad\nc\n", "a|", "line 2 of the command's output: no"},
+		{"a\nbad", "a|", "cut: line 2 of the command's output: no"},
+		{"a\n\xff\n", "a|", "line 2 of the command's output: it is not UTF-8"},
+		{"a\n" + strings.Repeat("x", MaxLine+1), "a|", "line 2 of the command's output is longer than 16 MiB"},
+		{strings.Repeat(strings.Repeat(" ", 1<<20)+"\n", 64), "", "the command wrote more than 64 MiB"},
+	} {
+		got := ""
+		err := Lines(strings.NewReader(c.in), func(line []byte) error {
+			if string(line) == "bad" {
+				return errors.New("no")
+			}
+			got += string(line) + "|"
+			return nil
+		})
+		text := ""
+		var bad *BadLine
+		if errors.As(err, &bad) {
+			if text = bad.Error(); bad.Cut {
+				text = "cut: " + text
+			}
+		}
+		if got != c.want || text != c.err {
+			t.Errorf("%.20q: %q, %q (%v); want %q, %q", c.in, got, text, err, c.want, c.err)
+		}
+	}
+}

@@ -1,0 +1,71 @@
+package command
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"unicode/utf8"
+)
+
+// Limits of what a program may write by the line in one turn. Beyond them the turn
+// fails.
+const (
+	MaxLine   = 16 << 20 // bytes of one line
+	MaxOutput = 64 << 20 // bytes of all lines
+)
+
+// BadLine is an error about one line of a program's output.
+type BadLine struct {
+	Err error
+
+	// Cut: it was the last and had no end. The program may have died in it, and its
+	// exit code tells more.
+	Cut bool
+}
+
+// Error tells which line, and why.
+func (b *BadLine) Error() string { return b.Err.Error() }
+
+func (b *BadLine) Unwrap() error { return b.Err }
+
+// Lines calls each for every line of r that is not blank, without the blanks at
+// its ends. Every error is a *BadLine, but for those of reading.
+func Lines(r io.Reader, each func(line []byte) error) error {
+	limited := &io.LimitedReader{R: r, N: MaxOutput + 1}
+	lines := bufio.NewScanner(limited)
+	lines.Buffer(make([]byte, 0, 16<<10), MaxLine+1)
+	cut := false
+	lines.Split(func(data []byte, atEOF bool) (int, []byte, error) {
+		cut = atEOF && len(data) > 0 && bytes.IndexByte(data, '\n') < 0
+		return bufio.ScanLines(data, atEOF)
+	})
+	n := 0
+	for lines.Scan() {
+		n++
+		if limited.N <= 0 {
+			break
+		}
+		line := bytes.TrimSpace(lines.Bytes())
+		if len(line) == 0 {
+			continue
+		}
+		err := errors.New("it is not UTF-8")
+		if utf8.Valid(line) {
+			err = each(line)
+		}
+		if err != nil {
+			return &BadLine{fmt.Errorf("line %d of the command's output: %w", n, err), cut}
+		}
+	}
+	switch {
+	case errors.Is(lines.Err(), bufio.ErrTooLong):
+		return &BadLine{fmt.Errorf("line %d of the command's output is longer than %d MiB", n+1, MaxLine>>20), false}
+	case limited.N <= 0:
+		return &BadLine{fmt.Errorf("the command wrote more than %d MiB", MaxOutput>>20), false}
+	case lines.Err() != nil:
+		return fmt.Errorf("read the command's output: %w", lines.Err())
+	}
+	return nil
+}

@@ -1,0 +1,77 @@
+package agent
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"turnstile/pkg/session"
+)
+
+// recapTool is how much of a tool's input and output a recap repeats, in bytes.
+const recapTool = 300
+
+// Recap is a transcript in words, for an agent that cannot be given one in any
+// other way: it is to go before the turn's text. At most limit bytes of the
+// newest entries are in it. It is empty if there is no history.
+func Recap(history []session.Entry, limit int) string {
+	var parts []string
+	size, whole := 0, true
+	for _, e := range slices.Backward(history) {
+		part := recapEntry(e)
+		if part == "" {
+			continue
+		}
+		if size += len(part) + 2; size > limit {
+			whole = false
+			break
+		}
+		parts = append(parts, part)
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	slices.Reverse(parts)
+	begin := "[What was said in this conversation before, oldest first:]"
+	if !whole {
+		begin = "[The end of what was said in this conversation before, oldest first:]"
+	}
+	return begin + "\n\n" + strings.Join(parts, "\n\n") + "\n\n[End of what was said before. What follows is new.]"
+}
+
+func recapEntry(e session.Entry) string {
+	var text string
+	switch e.Role {
+	case session.RoleUser:
+		text = "User: " + e.Text
+	case session.RoleAssistant:
+		text = "Assistant: " + e.Text
+	case session.RoleTool:
+		if e.Tool == nil {
+			return ""
+		}
+		text = fmt.Sprintf("Assistant used the tool %s(%s)", e.Tool.Name, cut(string(e.Tool.Input), recapTool))
+		switch {
+		case e.Tool.Error != "":
+			text += ", which failed: " + cut(e.Tool.Error, recapTool)
+		case e.Tool.Output != nil:
+			text += ": " + cut(string(e.Tool.Output), recapTool)
+		default:
+			text += ", which did not finish"
+		}
+	case session.RoleSystem:
+		text = e.Text
+	}
+	if e.Interrupted {
+		text += " [cut off here]"
+	}
+	return text
+}
+
+// cut shortens a text to so many bytes, at a character's end.
+func cut(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "..."
+}
