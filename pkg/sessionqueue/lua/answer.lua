@@ -12,6 +12,8 @@ local r = call('HMGET', run, 'token', 'worker', 'fence', 'question', 'answered')
 local fence, n, question = string.match(r[4] or '', '^(%d+) (%d+) (.*)$')
 if not fence or fence ~= r[3] or not r[1] or r[1] == '' or call('GET', sentinel) ~= r[1] then return {'none'} end
 if ARGV[2] ~= '' and ARGV[2] ~= n then return {'other', tonumber(n), question} end
+-- A full Redis refuses a script until its first write, so that one frees.
+call('HDEL', run, '')
 local of, to, _, name = string.match(r[5] or '', '^(%d+) (%d+) (%S+) (.*)$')
 if of == fence and to == n then
   if name ~= ARGV[4] then return {'answered'} end
