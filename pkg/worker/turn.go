@@ -315,6 +315,7 @@ func (t *turn) giveBack(cause error, release func() bool) (bool, error) {
 	d := drainError{t.served.w.DrainProgress().Reason}
 	errors.As(cause, &d)
 	t.log.Info("turn given back", "message", t.Message.ID, "reason", d.reason)
+	t.keepState(sessionqueue.End{})
 	err := t.hold.Requeue(t.hold.Lease().Context(), string(d.reason), t.recorder.soFar()...)
 	if err == nil {
 		t.served.outcome = outcomeGivenBack
@@ -325,6 +326,7 @@ func (t *turn) giveBack(cause error, release func() bool) (bool, error) {
 func (t *turn) retry(err error, release func() bool) (bool, error) {
 	wait := backoff(t.served.w.opts.RetryBackoff, t.Attempt)
 	t.log.Info("turn failed, trying again", "message", t.Message.ID, "attempt", t.Attempt, "wait", wait, "error", err)
+	t.keepState(sessionqueue.End{})
 	return t.orAsked(t.hold.Retry(t.hold.Lease().Context(), err, wait, t.recorder.inherited()...), release)
 }
 
