@@ -76,8 +76,12 @@ type Event struct {
 	Mode     session.Mode `json:"mode,omitempty"`
 	Position int          `json:"position,omitempty"`
 
-	// At is when it happened, by Redis' clock. It is the stream's own id and not
-	// part of the JSON.
+	// ID is its place in the stream, from which Client.FollowFrom goes on. It is no part
+	// of the JSON. An event without one comes with the next one: of the two, only the
+	// last has it.
+	ID string `json:"-"`
+
+	// At is when it happened, by Redis' clock, in ms. It is in ID, too.
 	At time.Time `json:"-"`
 }
 
