@@ -179,6 +179,10 @@ func (c *Command) WithStderr(what string) error {
 	return errors.New(what)
 }
 
+// Stderr is the end of what the program wrote to stderr, some KiB, for those who
+// look for a certain sentence in it. Call it after Wait.
+func (c *Command) Stderr() string { return c.stderr.all() }
+
 // Interrupted is the error of a turn whose context has ended.
 func Interrupted(ctx context.Context) error {
 	return fmt.Errorf("the agent was interrupted: %w", context.Cause(ctx))
