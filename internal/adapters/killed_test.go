@@ -3,6 +3,7 @@ package adapters
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -13,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"turnstile/internal/testmodel"
 	"turnstile/internal/testredis"
 	"turnstile/pkg/session"
 	sq "turnstile/pkg/sessionqueue"
@@ -79,11 +81,13 @@ func goneInMidTurn(t *testing.T, a adapter, signal syscall.Signal) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	var resumes []string
+	gone := false
 	outcome, err := client.Follow(ctx, key, id, func(e sq.Event) {
-		if e.Type == "text" && strings.Contains(e.Text, begun) {
-			// Who is stopped goes on when it is continued, and must do no harm then.
+		if !gone && e.Type == "text" && strings.Contains(e.Text, begun) {
+			awaitRun(t, dir)
+			gone = true
 			_ = first.Process.Signal(signal)
-			go startWorker(t, settings)
+			startWorker(t, settings)
 		}
 		if e.Type == sq.EventTurnStarted {
 			resumes = append(resumes, e.Resume)
@@ -116,6 +120,16 @@ func goneInMidTurn(t *testing.T, a adapter, signal syscall.Signal) {
 			t.Errorf("a second set of entries: %+v", entries)
 		}
 	}
+}
+
+// awaitRun waits until the first run has written down what it has started.
+func awaitRun(t *testing.T, dir string) {
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		if _, err := os.Stat(filepath.Join(dir, "pids")); err == nil {
+			return
+		}
+	}
+	t.Error("the agent's program was not started")
 }
 
 // startWorker starts the worker's program.
@@ -158,4 +172,27 @@ func (s *said) String() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.text.String()
+}
+
+// openai is a model that says something and then uses a tool; with the tool's output
+// it answers.
+func openai(t *testing.T, self, dir string) []string {
+	model := testmodel.New(t)
+	model.Otherwise(func(r testmodel.Request) testmodel.Answer {
+		if r.Messages[len(r.Messages)-1].Role == "tool" && strings.Contains(r.Last(), "the tool's output") {
+			return testmodel.Reply("done")
+		}
+		return testmodel.Stream(testmodel.Text(begun), testmodel.Call("c1", "work", "{}"))
+	})
+	tools, err := json.Marshal([]object{{"name": "work", "description": "works", "parameters": object{"type": "object"}, "argv": []string{self, "role=tool", dir}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "tools.json")
+	if err := os.WriteFile(path, tools, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return []string{
+		"TURNSTILE_AGENT=openai", "OPENAI_BASE_URL=" + model.URL(), "TURNSTILE_MODEL=m", "TURNSTILE_TOOLS_FILE=" + path,
+	}
 }

@@ -137,8 +137,8 @@ func (r *recorder) flush() {
 	events, title, state := r.unsent, r.title, r.unkept()
 	r.unsent, r.title, r.due, r.sent = nil, "", time.Time{}, time.Now()
 	r.mu.Unlock()
+	r.store(state) // first: who hears of the agent's words may rely on it
 	r.emit(events, title)
-	r.store(state)
 }
 
 // emit sends a batch. Events are a courtesy to whoever watches: one that cannot
