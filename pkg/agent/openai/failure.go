@@ -1,0 +1,172 @@
+package openai
+
+import (
+	"bytes"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/openai/openai-go/v3/packages/ssestream"
+
+	"time"
+)
+
+// failure is why there was no answer.
+type failure struct {
+	why     error         // a sentence for the user
+	passing bool          // it may be otherwise soon
+	after   time.Duration // the server asked for this wait; 0: it did not
+	images  bool          // the server may not have liked an image
+}
+
+// statusError is an answer that is none: an HTTP status with what the server says.
+type statusError struct {
+	status  int // 0: it came in the stream
+	header  http.Header
+	code    string // and the type, both as they are
+	message string // at most maxMessage bytes
+}
+
+func (e *statusError) Error() string {
+	text := fmt.Sprintf("HTTP %d", e.status)
+	switch {
+	case e.status == 0:
+		text = "an error in the stream"
+	case e.status < 300:
+		text = "no stream"
+	}
+	if e.message != "" {
+		text += ": " + e.message
+	}
+	return text
+}
+
+const maxMessage = 300
+
+// newStatusError reads the forms in which servers tell errors: {"error":{...}} of
+// OpenAI, {"error":"text"} of Ollama, {"message":"text"} of vLLM, {"detail":...}, text.
+func newStatusError(status int, header http.Header, body []byte) *statusError {
+	e := &statusError{status: status, header: header}
+	var outer struct {
+		Error   json.RawMessage `json:"error"`
+		Message string          `json:"message"`
+		Type    string          `json:"type"`
+		Code    json.RawMessage `json:"code"`
+		Detail  json.RawMessage `json:"detail"`
+	}
+	var inner struct {
+		Message string          `json:"message"`
+		Type    string          `json:"type"`
+		Code    json.RawMessage `json:"code"`
+	}
+	switch {
+	case json.Unmarshal(body, &outer) != nil:
+		if !bytes.HasPrefix(bytes.TrimSpace(body), []byte("<")) { // a page says nothing in a line
+			e.message = string(body)
+		}
+	case json.Unmarshal(outer.Error, &inner) == nil && inner.Message != "":
+		e.message, e.code = inner.Message, inner.Type+" "+plain(inner.Code)
+	case len(outer.Error) > 0 && string(outer.Error) != "null":
+		e.message = plain(outer.Error)
+	case outer.Message != "":
+		e.message, e.code = outer.Message, outer.Type+" "+plain(outer.Code)
+	case len(outer.Detail) > 0:
+		e.message = plain(outer.Detail)
+	}
+	e.message = oneLine(e.message)
+	return e
+}
+
+func oneLine(text string) string {
+	text = strings.Join(strings.Fields(strings.ToValidUTF8(text, "\uFFFD")), " ")
+	if len(text) > maxMessage {
+		text = strings.ToValidUTF8(text[:maxMessage], "") + "..."
+	}
+	return text
+}
+
+// says reports whether one of the words is in the error's code or message.
+func (e *statusError) says(words ...string) bool {
+	text := strings.ToLower(e.code + " " + e.message)
+	for _, w := range words {
+		if strings.Contains(text, w) {
+			return true
+		}
+	}
+	return false
+}
+
+// tooLong reports whether the request did not fit into the model, as servers say it.
+func (e *statusError) tooLong() bool {
+	if e.status == http.StatusRequestEntityTooLarge {
+		return true
+	}
+	return (e.status == 0 || e.status >= 400) && e.says("context_length_exceeded", "exceed_context_size", "maximum context length",
+		"context length", "context window", "context size", "prompt is too long", "input is too long", "reduce the length")
+}
+
+// explain says in a sentence what went wrong, without the key.
+func (r *run) explain(err error) failure {
+	f := r.cause(err)
+	if key := r.config.Key; key != "" && strings.Contains(f.why.Error(), key) {
+		f.why = errors.New(strings.ReplaceAll(f.why.Error(), key, "[the key]"))
+	}
+	return f
+}
+
+func (r *run) cause(err error) failure {
+	var status *statusError
+	var inStream *ssestream.StreamError
+	switch {
+	case errors.Is(err, errTooMuch):
+		return failure{why: err}
+	case errors.As(err, &status):
+		return r.refused(status)
+	case errors.As(err, &inStream):
+		// The status was 200 already, so only the words tell what it is.
+		return r.refused(newStatusError(0, nil, inStream.Event.Data))
+	case errors.Is(err, errEnded):
+		return failure{why: err, passing: true}
+	}
+	var certificate *tls.CertificateVerificationError
+	var at *url.Error
+	if !errors.As(err, &at) {
+		return failure{why: fmt.Errorf("the connection to the model's server broke: %w", err), passing: true}
+	}
+	return failure{ // without at's URL, which may have a password
+		why:     fmt.Errorf("the model's server at %s gives no answer: %w", r.base.Redacted(), at.Err),
+		passing: !errors.As(err, &certificate),
+	}
+}
+
+func (r *run) refused(e *statusError) failure {
+	model, base := r.config.Model, r.base.Redacted()
+	switch {
+	case e.tooLong():
+		return failure{why: fmt.Errorf("the conversation is too long for the model %s: /new begins a new one, /undo takes back the last turn. "+
+			"If this comes often, set TURNSTILE_CONTEXT_TOKENS lower than %d", model, r.config.ContextTokens)}
+	case e.status == http.StatusUnauthorized && r.config.Key == "":
+		return failure{why: errors.New("the model's server wants a key (HTTP 401) and none is set: set TURNSTILE_OPENAI_API_KEY")}
+	case e.status == http.StatusUnauthorized:
+		return failure{why: errors.New("the model's server refused the key (HTTP 401): check TURNSTILE_OPENAI_API_KEY")}
+	case e.status == http.StatusForbidden:
+		return failure{why: fmt.Errorf("the model's server refused the key, or the model %s with it (%w): check TURNSTILE_OPENAI_API_KEY and TURNSTILE_MODEL", model, e)}
+	case e.status == http.StatusNotFound || e.status == http.StatusMethodNotAllowed:
+		return failure{why: fmt.Errorf("the server at %s knows no model %s, or has no Chat Completions there (%w): check TURNSTILE_MODEL and TURNSTILE_OPENAI_BASE_URL", base, model, e)}
+	case e.status == http.StatusTooManyRequests && e.says("insufficient_quota"):
+		return failure{why: fmt.Errorf("the account at the model's server has no credit left (%w)", e)}
+	case e.status == http.StatusTooManyRequests:
+		return failure{why: fmt.Errorf("the model's server has too many requests (%w)", e), passing: true, after: retryAfter(e.header, r.now())}
+	case e.status == 0:
+		return failure{why: fmt.Errorf("the model's server failed in its answer (%w)", e), passing: true}
+	case e.status >= 500 || e.status == http.StatusRequestTimeout:
+		return failure{why: fmt.Errorf("the model's server failed (%w)", e), passing: true, after: retryAfter(e.header, r.now())}
+	case e.status < 300:
+		return failure{why: fmt.Errorf("what answers at %s does not stream Chat Completions (%w): check TURNSTILE_OPENAI_BASE_URL", base, e)}
+	}
+	return failure{why: fmt.Errorf("the model's server refused the request (%w)", e), images: e.says("image")}
+}

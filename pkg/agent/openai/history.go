@@ -1,0 +1,141 @@
+package openai
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"turnstile/pkg/session"
+)
+
+// cutOff is the result of a tool that had not finished.
+const cutOff = "[The tool was cut off: it has no result, and may have had effects.]"
+
+// block is messages that are sent together or not at all: a tool call never goes
+// without its result.
+type block struct {
+	messages []message
+	tokens   int
+}
+
+func newBlock(messages ...message) block {
+	b := block{messages: messages}
+	for _, m := range messages {
+		b.tokens += m.tokens()
+	}
+	return b
+}
+
+// blocks are a transcript's messages. Tools that follow one another, and the words of
+// the assistant before them, are one answer with several calls.
+func blocks(history []session.Entry, ids *callIDs) (all []block) {
+	for i := 0; i < len(history); i++ {
+		e := history[i]
+		switch e.Role {
+		case session.RoleUser:
+			all = append(all, newBlock(userMessage(e.Text, e.Attachments)))
+		case session.RoleAssistant, session.RoleTool:
+			answer := message{role: roleAssistant, text: e.Text}
+			if e.Role == session.RoleTool {
+				answer.text = ""
+				i--
+			}
+			var results []message
+			for i+1 < len(history) && history[i+1].Role == session.RoleTool {
+				i++
+				if use := history[i].Tool; use != nil {
+					c, result := repeated(*use, ids)
+					answer.calls = append(answer.calls, c)
+					results = append(results, result)
+				}
+			}
+			if answer.text != "" || len(answer.calls) > 0 {
+				all = append(all, newBlock(append([]message{answer}, results...)...))
+			}
+		}
+	}
+	return all
+}
+
+// repeated is one use of a tool as a call and its result. It may have been another
+// agent's, so everything in it is made to fit.
+func repeated(use session.ToolUse, ids *callIDs) (call, message) {
+	c := call{id: ids.unique(use.CallID), name: fittingName(use.Name), args: fittingArgs(use.Input)}
+	result := message{role: roleTool, callID: c.id, text: cutOff}
+	switch {
+	case use.Error != "":
+		result.text = failedTool(use.Error)
+	case use.Output != nil:
+		result.text = plain(use.Output)
+	}
+	return c, result
+}
+
+// failedTool is how the model is told of a tool's error.
+func failedTool(text string) string { return "Error: " + text }
+
+const maxName = 64
+
+// fittingName is a name as servers want a tool's to be.
+func fittingName(name string) string {
+	fits := strings.Map(func(r rune) rune {
+		if r == '_' || r == '-' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' {
+			return r
+		}
+		return '_'
+	}, name)
+	if fits == "" {
+		return "tool"
+	}
+	return fits[:min(len(fits), maxName)]
+}
+
+// fittingArgs is an input as the arguments of a call, which are an object.
+func fittingArgs(input json.RawMessage) string {
+	var object map[string]json.RawMessage
+	switch {
+	case len(input) == 0 || string(input) == "null":
+		return "{}"
+	case json.Unmarshal(input, &object) == nil:
+		return string(input)
+	case !json.Valid(input):
+		return "{}"
+	}
+	return `{"input":` + string(input) + `}`
+}
+
+// callIDs sees to it that no two calls of a request have the same id.
+type callIDs struct {
+	used map[string]bool
+	next int
+}
+
+func newCallIDs() *callIDs { return &callIDs{used: map[string]bool{}} }
+
+// maxCallID is the longest id that all servers take.
+const maxCallID = 40
+
+// unique is the id itself, or a new one if it is missing, too long or was there before.
+// A new one has 9 letters and digits, which is all that some servers allow.
+func (c *callIDs) unique(id string) string {
+	for id == "" || len(id) > maxCallID || c.used[id] {
+		c.next++
+		id = fmt.Sprintf("call%05d", c.next)
+	}
+	c.used[id] = true
+	return id
+}
+
+// fit is the newest of the blocks that fit, and how many were left out.
+func fit(all []block, tokens int) (kept []block, dropped int) {
+	from := len(all)
+	for from > 0 && tokens >= all[from-1].tokens {
+		from--
+		tokens -= all[from].tokens
+	}
+	return all[from:], from
+}
+
+// leftOut stands for the beginning of a conversation that now begins with the
+// assistant, which some servers do not take.
+var leftOut = message{role: roleUser, text: "[The beginning of this conversation is left out here.]"}

@@ -1,0 +1,169 @@
+package openai
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"strings"
+
+	sdk "github.com/openai/openai-go/v3"
+
+	"turnstile/pkg/agent"
+	"turnstile/pkg/session"
+)
+
+// The roles of a request's messages.
+const (
+	roleSystem    = "system"
+	roleUser      = "user"
+	roleAssistant = "assistant"
+	roleTool      = "tool"
+)
+
+// How tokens are estimated.
+const (
+	bytesPerToken = 4
+	messageTokens = 8    // beside its text
+	imageTokens   = 1000 // whatever its size
+)
+
+// message is one message of a request.
+type message struct {
+	role   string
+	text   string
+	images []image // of a user's
+	calls  []call  // of the assistant's
+	callID string  // of a tool's
+
+	// reasoning goes back with the calls that it led to, for servers that sent it as
+	// reasoning_content want to see it again (DeepSeek refuses the request otherwise).
+	reasoning string
+}
+
+// image is one that the server is to fetch, and what is said of it if it cannot.
+type image struct{ url, named string }
+
+// call is a tool call.
+type call struct {
+	id, name string
+	args     string // as they are sent: a JSON object
+	raw      string // as they came
+}
+
+// tokens is the message's estimated size.
+func (m message) tokens() int {
+	if m.role == roleSystem && m.text == "" {
+		return 0
+	}
+	bytes := len(m.text) + len(m.reasoning) + len(m.callID)
+	for _, c := range m.calls {
+		bytes += len(c.id) + len(c.name) + len(c.args)
+	}
+	return messageTokens*(1+len(m.calls)) + imageTokens*len(m.images) + (bytes+bytesPerToken-1)/bytesPerToken
+}
+
+// param is the message as the SDK has it.
+func (m message) param() sdk.ChatCompletionMessageParamUnion {
+	switch m.role {
+	case roleSystem:
+		return sdk.SystemMessage(m.text)
+	case roleTool:
+		return sdk.ToolMessage(m.text, m.callID)
+	case roleAssistant:
+		var p sdk.ChatCompletionAssistantMessageParam
+		if m.text != "" || len(m.calls) == 0 {
+			p = *sdk.AssistantMessage(m.text).OfAssistant
+		}
+		for _, c := range m.calls {
+			f := sdk.ChatCompletionMessageFunctionToolCallParam{ID: c.id}
+			f.Function.Name, f.Function.Arguments = fittingName(c.name), c.args
+			p.ToolCalls = append(p.ToolCalls, sdk.ChatCompletionMessageToolCallUnionParam{OfFunction: &f})
+		}
+		if m.reasoning != "" {
+			p.SetExtraFields(map[string]any{"reasoning_content": m.reasoning})
+		}
+		return sdk.ChatCompletionMessageParamUnion{OfAssistant: &p}
+	}
+	if len(m.images) == 0 {
+		return sdk.UserMessage(m.text)
+	}
+	parts := []sdk.ChatCompletionContentPartUnionParam{sdk.TextContentPart(m.text)}
+	for _, i := range m.images {
+		parts = append(parts, sdk.ImageContentPart(sdk.ChatCompletionContentPartImageImageURLParam{URL: i.url}))
+	}
+	return sdk.UserMessage(parts)
+}
+
+// userMessage is what a user said. Images that the server can fetch are shown, all
+// other attachments named.
+func userMessage(text string, attachments []session.Attachment) message {
+	m := message{role: roleUser, text: text}
+	for _, a := range attachments {
+		if isImage(a) {
+			m.images = append(m.images, image{a.URL, named(a)})
+			continue
+		}
+		m.text += "\n\n" + named(a)
+	}
+	return m
+}
+
+// blind is the message with its images named.
+func (m message) blind() message {
+	for _, i := range m.images {
+		m.text += "\n\n" + i.named
+	}
+	m.images = nil
+	return m
+}
+
+func isImage(a session.Attachment) bool {
+	if !strings.HasPrefix(strings.ToLower(a.Mime), "image/") {
+		return false
+	}
+	u, err := url.Parse(a.URL)
+	return err == nil && (u.Scheme == "https" || u.Scheme == "http" || u.Scheme == "data")
+}
+
+// named is an attachment in words.
+func named(a session.Attachment) string {
+	about := make([]string, 0, 2)
+	if a.Mime != "" {
+		about = append(about, a.Mime)
+	}
+	if a.Size > 0 {
+		about = append(about, fmt.Sprintf("%d bytes", a.Size))
+	}
+	text := "[Attachment: " + a.Name
+	if len(about) > 0 {
+		text += " (" + strings.Join(about, ", ") + ")"
+	}
+	where := a.URL + a.Path // one of the two is empty
+	if strings.HasPrefix(where, "data:") {
+		where = ""
+	}
+	if where != "" {
+		text += ": " + where
+	}
+	return text + "]"
+}
+
+// present is what the turn itself says.
+func present(turn agent.Turn) (messages []message) {
+	if turn.Note != "" {
+		messages = append(messages, message{role: roleSystem, text: turn.Note})
+	}
+	for _, m := range turn.Messages {
+		messages = append(messages, userMessage(m.Text, m.Attachments))
+	}
+	return messages
+}
+
+// plain is a tool's output as the model reads it: a JSON string without its quotes.
+func plain(output json.RawMessage) string {
+	var text string
+	if json.Unmarshal(output, &text) == nil && string(output) != "null" {
+		return text
+	}
+	return string(output)
+}

@@ -1,0 +1,169 @@
+package openai
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	sdk "github.com/openai/openai-go/v3"
+
+	"turnstile/internal/command"
+	"turnstile/internal/guardian"
+)
+
+// Defaults of a Config.
+const (
+	DefaultContextTokens = 32_000
+	DefaultToolRounds    = 25
+	DefaultToolTimeout   = time.Minute
+	DefaultGrace         = 5 * time.Second
+	DefaultMaxRetries    = 4
+	DefaultMaxWait       = 2 * time.Minute
+)
+
+// Config says which model to ask, and how.
+type Config struct {
+	// BaseURL is where Chat Completions are, without /chat/completions:
+	// https://api.openai.com/v1. Required.
+	BaseURL string
+
+	// Key is sent as a bearer token. Empty: no Authorization header is.
+	Key string
+
+	// Model is the model's name. Required.
+	Model string
+
+	// SystemPrompt goes before everything else, unless it is empty.
+	SystemPrompt string
+
+	// MaxTokens limits one answer. Zero: the server does. It is sent as
+	// max_completion_tokens to OpenAI and Azure, whose newer models know nothing else,
+	// and as max_tokens to all others, many of which only know that.
+	MaxTokens int
+
+	// Temperature is from 0 to 2. Nil: the server's.
+	Temperature *float64
+
+	// ContextTokens is how much a request may have, as estimated: one token for 4
+	// bytes of text, 8 more for each message and 1000 for an image. It counts
+	// the system prompt, the tools and the turn itself, which are always sent; what is
+	// left is filled with the newest of the history. Zero: DefaultContextTokens.
+	ContextTokens int
+
+	// Tools are offered to the model.
+	Tools []Tool
+
+	// ToolRounds is how many answers of one turn may have tool calls. With one more the
+	// turn fails. Zero: DefaultToolRounds.
+	ToolRounds int
+
+	// ToolTimeout is how long a tool may take that has no timeout of its own. Zero:
+	// DefaultToolTimeout.
+	ToolTimeout time.Duration
+
+	// Grace is how long a tool may go on after SIGINT when its turn is interrupted.
+	// Zero: DefaultGrace. Negative: it is killed at once.
+	Grace time.Duration
+
+	// Env names further environment variables of this program that all tools get, as in
+	// exec.Config.
+	Env []string
+
+	// MaxRetries is how often a request is repeated that found the server busy, failing
+	// or out of reach. Zero: DefaultMaxRetries. Negative: not at all.
+	MaxRetries int
+
+	// MaxWait is how long one turn waits for that, in all. A server that asks for more
+	// with Retry-After is not waited for. Zero: DefaultMaxWait.
+	MaxWait time.Duration
+
+	// Logger defaults to slog.Default().
+	Logger *slog.Logger
+}
+
+// Agent asks the model of a Config.
+type Agent struct {
+	config Config
+	base   *url.URL
+	http   *http.Client
+	chat   sdk.ChatCompletionService
+	tools  map[string]tool
+	params sdk.ChatCompletionNewParams // of all requests
+	fixed  int                         // estimated tokens of what every request has
+
+	sleep func(ctx context.Context, d time.Duration) error // tests do not wait
+	now   func() time.Time
+}
+
+// Init must be called first thing in main of a program whose agent has tools, and in
+// TestMain of its tests: the program's binary is also the guardian of its tools'
+// processes. It is the same as Init of pkg/agent/exec.
+func Init() { guardian.Init() }
+
+// New checks the configuration. It asks the server nothing.
+func New(config Config) (*Agent, error) {
+	base, err := url.Parse(config.BaseURL)
+	switch {
+	case err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https":
+		return nil, errors.New("openai agent: the base URL is no address: write it as https://HOST/v1")
+	case base.RawQuery != "" || base.Fragment != "":
+		return nil, errors.New("openai agent: the base URL must end with its path: leave out what begins with ? or #")
+	case strings.TrimSpace(config.Model) == "":
+		return nil, errors.New("openai agent: the model is not set")
+	case strings.ContainsAny(config.Key, "\r\n\x00"):
+		return nil, errors.New("openai agent: the key has a line break or a zero byte in it")
+	case config.Temperature != nil && !(*config.Temperature >= 0 && *config.Temperature <= 2):
+		return nil, errors.New("openai agent: the temperature is not between 0 and 2")
+	case config.MaxTokens < 0 || config.ContextTokens < 0 || config.ToolRounds < 0 || config.ToolTimeout < 0 || config.MaxWait < 0:
+		return nil, errors.New("openai agent: a limit is negative")
+	case len(config.Tools) > 0 && !guardian.Ready():
+		return nil, errors.New("openai agent: openai.Init was not called: call it first thing in main (in tests: in TestMain)")
+	}
+	config.setDefaults()
+	a := &Agent{config: config, base: base, tools: map[string]tool{}, sleep: sleep, now: time.Now}
+	for i, t := range config.Tools {
+		env, err := command.NewEnv(append(append([]string{}, config.Env...), t.Env...))
+		if err == nil {
+			err = errors.Join(t.check()...)
+		}
+		if _, twice := a.tools[t.Name]; err == nil && twice {
+			err = fmt.Errorf("there are two tools named %q", t.Name)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("openai agent: tool %d: %w", i+1, err)
+		}
+		a.tools[t.Name] = tool{t, env}
+	}
+	a.connect()
+	a.prepare()
+	return a, nil
+}
+
+func (c *Config) setDefaults() {
+	byDefault(&c.ContextTokens, DefaultContextTokens)
+	byDefault(&c.ToolRounds, DefaultToolRounds)
+	byDefault(&c.ToolTimeout, DefaultToolTimeout)
+	byDefault(&c.Grace, DefaultGrace)
+	byDefault(&c.MaxRetries, DefaultMaxRetries)
+	byDefault(&c.MaxWait, DefaultMaxWait)
+	c.Grace = max(c.Grace, 0)
+	c.MaxRetries = max(c.MaxRetries, 0)
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+}
+
+func byDefault[T comparable](v *T, def T) {
+	var zero T
+	if *v == zero {
+		*v = def
+	}
+}
+
+// Steerable says that running turns take further messages.
+func (a *Agent) Steerable() bool { return true }

@@ -1,0 +1,139 @@
+package openai
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"time"
+
+	"turnstile/pkg/agent"
+)
+
+// The waits before a repeated request, if the server says nothing.
+const (
+	firstWait = 500 * time.Millisecond // doubled every time
+	maxWait   = 8 * time.Second
+)
+
+// noticeable is how long a wait must be for the user to be told.
+const noticeable = 5 * time.Second
+
+// ask gets an answer. It is asked again for as long as nothing of the answer has come,
+// the server may yet give one, and there is patience.
+func (r *run) ask(ctx context.Context) (*answer, error) {
+	for tries := 1; ; tries++ {
+		a, err := r.stream(ctx)
+		if err == nil {
+			return a, r.judge(a)
+		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		f := r.explain(err)
+		switch {
+		case f.images && r.blind():
+			r.log.Debug("the server does not take the images of the conversation, they are only named now", "error", f.why)
+			tries--
+			continue
+		case !f.passing:
+			return nil, f.why
+		case a.text.Len() > 0:
+			return nil, fmt.Errorf("the model's server broke off in the middle of its answer (%w): what it said until then is kept", f.why)
+		case tries > r.config.MaxRetries:
+			return nil, r.givenUp(fmt.Errorf("%w, and that after %s", f.why, times(tries)))
+		}
+		wait := f.after
+		if wait <= 0 {
+			wait = backoff(tries)
+		}
+		if r.waited+wait > r.config.MaxWait {
+			return nil, r.givenUp(fmt.Errorf("%w; the next try would be in %s, which is too long to wait: try again then", f.why, wait.Round(time.Second)))
+		}
+		r.waited += wait
+		r.log.Debug("the model's server is asked again", "error", f.why, "wait", wait, "tries", tries)
+		if wait > noticeable {
+			r.emit(agent.Event{Type: agent.EventNotice, Text: fmt.Sprintf("Waiting %s for the model's server, then trying again: %v.", wait.Round(time.Second), f.why)})
+		}
+		if err := r.sleep(ctx, wait); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// judge looks at how an answer ended.
+func (r *run) judge(a *answer) error {
+	a.settle(r.ids)
+	switch a.finish {
+	case "content_filter":
+		return errors.New("the content filter of the model's server stopped the answer: say it in other words, or begin anew with /new")
+	case "length":
+		if r.output { // else finish says more
+			r.emit(agent.Event{Type: agent.EventNotice, Text: "The model's answer was cut off: it reached the limit of its length."})
+		}
+	}
+	return nil
+}
+
+// givenUp is the error of a turn whose server did not come back. The turn may be run
+// again only if nothing has come out of it.
+func (r *run) givenUp(err error) error {
+	if r.output {
+		return err
+	}
+	return agent.Retryable(err)
+}
+
+func times(n int) string {
+	if n == 1 {
+		return "one try"
+	}
+	return strconv.Itoa(n) + " tries"
+}
+
+// backoff is the wait after so many tries, with jitter of a quarter.
+func backoff(tries int) time.Duration {
+	wait := min(firstWait<<min(tries-1, 10), maxWait)
+	return wait - rand.N(wait/4+1)
+}
+
+// retryAfter is how long a server asks to wait: seconds, milliseconds in a header of
+// OpenAI's own, or a date. 0: it does not say.
+func retryAfter(header http.Header, now time.Time) time.Duration {
+	if d := number(header.Get("Retry-After-Ms"), time.Millisecond); d > 0 {
+		return d
+	}
+	value := header.Get("Retry-After")
+	if d := number(value, time.Second); d > 0 {
+		return d
+	}
+	if at, err := http.ParseTime(value); err == nil {
+		return max(at.Sub(now), 0)
+	}
+	return 0
+}
+
+// longest stands for every wait beyond it.
+const longest = 1000 * time.Hour
+
+func number(text string, unit time.Duration) time.Duration {
+	n, err := strconv.ParseFloat(text, 64)
+	if err != nil && !errors.Is(err, strconv.ErrRange) || !(n > 0) {
+		return 0
+	}
+	return time.Duration(min(n*float64(unit), float64(longest)))
+}
+
+// sleep waits, unless ctx ends before.
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,150 @@
+package openai
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	sdk "github.com/openai/openai-go/v3"
+
+	"turnstile/internal/command"
+	"turnstile/pkg/agent"
+)
+
+// run is one turn.
+type run struct {
+	*Agent
+	turn agent.Turn
+	emit func(agent.Event)
+	log  *slog.Logger
+
+	history []block
+	present []message // the turn itself, so far
+	ids     *callIDs
+	dropped int // blocks of history, in the last request
+
+	output bool          // the turn has said something or used a tool
+	waited time.Duration // for the server, in all
+}
+
+// Run runs one turn. It returns when no tool is left and the request has ended.
+func (a *Agent) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)) (agent.Result, error) {
+	if ctx.Err() != nil {
+		return agent.Result{}, command.Interrupted(ctx)
+	}
+	r := &run{
+		Agent: a, turn: turn, ids: newCallIDs(),
+		log: a.config.Logger.With("session", turn.Session, "turn", turn.ID, "fence", turn.Fence),
+	}
+	r.emit = func(e agent.Event) {
+		switch e.Type {
+		case agent.EventText, agent.EventToolStart:
+			r.output = true
+		}
+		emit(e)
+	}
+	r.history = blocks(turn.History, r.ids)
+	r.present = present(turn)
+	err := r.converse(ctx)
+	if err != nil && ctx.Err() != nil {
+		err = command.Interrupted(ctx)
+	}
+	return agent.Result{}, err
+}
+
+// converse asks the model until it has finished and nobody has anything to add.
+func (r *run) converse(ctx context.Context) error {
+	for rounds := 0; ; {
+		answer, err := r.ask(ctx)
+		if err != nil {
+			return err
+		}
+		if answer.text.Len() > 0 || len(answer.calls) > 0 {
+			r.present = append(r.present, answer.message())
+		}
+		if len(answer.calls) > 0 {
+			if rounds++; rounds > r.config.ToolRounds {
+				return fmt.Errorf("the model has used tools %d times in this turn and asks for more, which is not allowed: "+
+					"TURNSTILE_TOOL_ROUNDS is the limit; what it has done until now is kept", r.config.ToolRounds)
+			}
+			for _, c := range answer.calls {
+				if err := r.use(ctx, c); err != nil {
+					return err
+				}
+			}
+		}
+		if !r.steer() && len(answer.calls) == 0 {
+			return r.finish(answer)
+		}
+	}
+}
+
+// finish ends a turn after its last answer.
+func (r *run) finish(last *answer) error {
+	switch {
+	case r.output:
+		return nil
+	case last.finish == "length":
+		return errors.New("the model reached the limit of its answer before it said a word: raise TURNSTILE_MAX_TOKENS")
+	}
+	return errors.New("the model ended without a word")
+}
+
+// steer takes in what the user has said meanwhile, and reports whether there was
+// anything.
+func (r *run) steer() (taken bool) {
+	for {
+		select {
+		case s, ok := <-r.turn.Steers:
+			if !ok {
+				return taken
+			}
+			r.present = append(r.present, userMessage(s.Message.Text, s.Message.Attachments))
+			s.Accept()
+			taken = true
+		default:
+			return taken
+		}
+	}
+}
+
+// request is what the model is asked now.
+func (r *run) request() sdk.ChatCompletionNewParams {
+	left := r.config.ContextTokens - r.fixed - newBlock(r.present...).tokens
+	kept, dropped := fit(r.history, left)
+	if dropped > r.dropped {
+		r.log.Debug("the oldest of the conversation is left out, it is too long",
+			"entries_left_out", dropped, "kept", len(kept), "context_tokens", r.config.ContextTokens)
+	}
+	r.dropped = dropped
+	var messages []message
+	if r.config.SystemPrompt != "" {
+		messages = append(messages, message{role: roleSystem, text: r.config.SystemPrompt})
+	}
+	if dropped > 0 && len(kept) > 0 && kept[0].messages[0].role != roleUser {
+		messages = append(messages, leftOut)
+	}
+	for _, b := range kept {
+		messages = append(messages, b.messages...)
+	}
+	params := r.params
+	for _, m := range append(messages, r.present...) {
+		params.Messages = append(params.Messages, m.param())
+	}
+	return params
+}
+
+// blind makes the history do without images, and reports whether there were any.
+func (r *run) blind() (changed bool) {
+	for i, b := range r.history {
+		for k, m := range b.messages {
+			if len(m.images) > 0 {
+				b.messages[k], changed = m.blind(), true
+			}
+		}
+		r.history[i] = newBlock(b.messages...)
+	}
+	return changed
+}

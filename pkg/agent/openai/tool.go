@@ -1,0 +1,147 @@
+package openai
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"turnstile/internal/command"
+	"turnstile/pkg/session"
+)
+
+// Tool is a command that the model may use. It finds the arguments on its stdin, a JSON
+// object, and writes the result to its stdout: JSON, or else text.
+type Tool struct {
+	Name        string `json:"name"`        // letters, digits, _ and -, at most 64
+	Description string `json:"description"` // tells the model when to use it
+
+	// Parameters is the JSON schema of the arguments, an object. Empty: there are none.
+	Parameters json.RawMessage `json:"parameters"`
+
+	// Argv is the program and its arguments. No shell is involved, and nothing of what
+	// the model says becomes part of it. A program without a slash is looked up in PATH
+	// at every use.
+	Argv []string `json:"argv"`
+
+	// Timeout is how long it may take; then it is killed. Zero: Config.ToolTimeout.
+	Timeout session.Duration `json:"timeout"`
+
+	// Dir is its working directory. Empty: this program's.
+	Dir string `json:"dir"`
+
+	// Env names further environment variables, beside those of Config.Env.
+	Env []string `json:"env"`
+}
+
+type tool struct {
+	Tool
+	environ command.Env
+}
+
+// schema is what the server is told of the parameters.
+func (t Tool) schema() json.RawMessage {
+	if len(t.Parameters) == 0 {
+		return json.RawMessage(`{"type":"object","properties":{}}`)
+	}
+	return t.Parameters
+}
+
+var toolName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
+
+// check is everything that is wrong with a tool by itself.
+func (t Tool) check() (problems []error) {
+	add := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
+	if !toolName.MatchString(t.Name) {
+		add("the name %q is not made of 1 to 64 letters, digits, _ and -", t.Name)
+	}
+	var schema struct {
+		Type *string `json:"type"`
+	}
+	if len(t.Parameters) > 0 {
+		if err := json.Unmarshal(t.Parameters, &schema); err != nil || !bytes.HasPrefix(bytes.TrimSpace(t.Parameters), []byte("{")) {
+			add("its parameters are no JSON schema object")
+		} else if schema.Type == nil || *schema.Type != "object" {
+			add(`its parameters need "type": "object"`)
+		}
+	}
+	if len(t.Argv) == 0 || strings.TrimSpace(t.Argv[0]) == "" {
+		add("its argv has no program")
+	}
+	if slices.ContainsFunc(t.Argv, func(word string) bool { return strings.IndexByte(word, 0) >= 0 }) {
+		add("its argv contains a zero byte")
+	}
+	if t.Timeout < 0 {
+		add("its timeout is negative")
+	}
+	if _, err := command.NewEnv(t.Env); err != nil {
+		problems = append(problems, err)
+	}
+	return problems
+}
+
+// LoadTools reads a file of tools: a JSON array of objects with the fields of Tool. In
+// argv[0] and dir a relative path with a slash starts at the file's directory. The
+// error has a line for each problem.
+func LoadTools(path string) ([]Tool, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read the tools: %w", err)
+	}
+	here, err := filepath.Abs(filepath.Dir(path))
+	if err != nil {
+		return nil, fmt.Errorf("find the tools' directory: %w", err)
+	}
+	var raw []json.RawMessage
+	if err := session.DecodeStrict(data, &raw); err != nil {
+		return nil, fmt.Errorf("tools file %s: it is not a JSON array of tools: %w", path, err)
+	}
+	var problems []error
+	tools := make([]Tool, len(raw))
+	first := map[string]int{}
+	for i, one := range raw {
+		t := &tools[i]
+		var its []error
+		if err := session.DecodeStrict(one, t); err != nil {
+			its = append(its, err)
+		} else {
+			its = t.check()
+		}
+		if n, twice := first[t.Name]; twice && t.Name != "" {
+			its = append(its, fmt.Errorf("tool %d has the name %q, too", n, t.Name))
+		} else {
+			first[t.Name] = i + 1
+		}
+		for _, err := range its {
+			problems = append(problems, fmt.Errorf("tools file %s: tool %d: %w", path, i+1, err))
+		}
+		t.startAt(here)
+	}
+	if len(problems) > 0 {
+		return nil, errors.Join(problems...)
+	}
+	return tools, nil
+}
+
+// startAt makes the relative paths absolute.
+func (t *Tool) startAt(dir string) {
+	if len(t.Argv) > 0 && strings.Contains(t.Argv[0], "/") && !filepath.IsAbs(t.Argv[0]) {
+		t.Argv[0] = filepath.Join(dir, t.Argv[0])
+	}
+	if t.Dir != "" && !filepath.IsAbs(t.Dir) {
+		t.Dir = filepath.Join(dir, t.Dir)
+	}
+}
+
+func (t Tool) timeout(byDefault time.Duration) time.Duration {
+	if t.Timeout > 0 {
+		return time.Duration(t.Timeout)
+	}
+	return byDefault
+}

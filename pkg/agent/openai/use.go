@@ -1,0 +1,155 @@
+package openai
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"turnstile/internal/command"
+	"turnstile/internal/guardian"
+	"turnstile/pkg/agent"
+)
+
+// maxResult limits a tool's result, in bytes. It is less where the model's context is
+// small: half of it.
+const maxResult = 256 << 10
+
+// use carries out one call, and puts its result among the messages. Only what ends the
+// turn is an error; the model is told of all others.
+func (r *run) use(ctx context.Context, c call) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	input := json.RawMessage(c.raw)
+	if !json.Valid(input) {
+		input = quoted(c.raw)
+	}
+	r.emit(agent.Event{Type: agent.EventToolStart, Name: fittingName(c.name), CallID: c.id, Input: input})
+	output, failed, err := r.carryOut(ctx, c)
+	if err != nil {
+		return err // no tool_end: it has not finished
+	}
+	end := agent.Event{Type: agent.EventToolEnd, CallID: c.id, Output: output}
+	text := plain(output)
+	if failed != nil {
+		end.Output, end.Error = nil, failed.Error()
+		text = failedTool(end.Error)
+	}
+	r.emit(end)
+	r.present = append(r.present, message{role: roleTool, callID: c.id, text: text})
+	return nil
+}
+
+// carryOut checks a call and runs its tool: failed is for the model, err ends the turn.
+func (r *run) carryOut(ctx context.Context, c call) (output json.RawMessage, failed, err error) {
+	t, ok := r.tools[c.name]
+	if !ok {
+		return nil, fmt.Errorf("there is no tool named %q", c.name), nil
+	}
+	var object map[string]json.RawMessage
+	if err := json.Unmarshal([]byte(c.raw), &object); err != nil {
+		return nil, fmt.Errorf("the arguments are not a JSON object (%w): %s", err, oneLine(c.raw)), nil
+	}
+	return r.start(ctx, t, c.args)
+}
+
+// start runs a tool and waits for its end.
+func (r *run) start(ctx context.Context, t tool, args string) (output json.RawMessage, failed, err error) {
+	lease, _ := agent.LeaseFrom(ctx)
+	p, err := command.Start(command.Spec{
+		Argv: t.Argv, Dir: t.Dir, Env: t.environ.ForTurn(os.Environ(), r.turn), Lease: lease, Logger: r.log.With("tool", t.Name),
+	})
+	if err != nil {
+		return nil, notStarted(err), nil
+	}
+	defer p.CloseOutput()
+	var pipes sync.WaitGroup
+	pipes.Go(func() {
+		_, _ = io.WriteString(p.Stdin, args) // a tool need not read it
+		_ = p.Stdin.Close()
+	})
+	result := result{limit: min(maxResult, r.config.ContextTokens*bytesPerToken/2)}
+	pipes.Go(func() { _, _ = io.Copy(&result, p.Stdout) })
+
+	limit := t.timeout(r.config.ToolTimeout)
+	status, late := r.await(ctx, p, limit)
+	pipes.Wait()
+	switch unfit := command.Unfit(status); {
+	case errors.Is(unfit, agent.ErrLeaseLost):
+		return nil, nil, unfit
+	case ctx.Err() != nil:
+		return nil, nil, ctx.Err()
+	case late:
+		return nil, p.WithStderr(fmt.Sprintf("killed, for it took longer than %s", limit)), nil
+	case status.StartError != nil:
+		return nil, notStarted(unfit), nil
+	case unfit != nil:
+		return nil, errors.New("killed from outside"), nil
+	}
+	if failed := p.Failure(status); failed != nil {
+		return nil, failed, nil
+	}
+	return result.json(), nil, nil
+}
+
+// await waits for a tool's end, and sees to it that it comes.
+func (r *run) await(ctx context.Context, p *command.Command, limit time.Duration) (status guardian.Status, late bool) {
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-p.Done():
+	case <-ctx.Done():
+		p.End(ctx, r.config.Grace)
+	case <-timer.C:
+		late = true
+		p.Kill()
+	}
+	return p.Wait(), late
+}
+
+// notStarted is said of a tool, not of the agent.
+func notStarted(err error) error {
+	return errors.New("could not start the tool: " + strings.TrimPrefix(err.Error(), "could not start the agent: "))
+}
+
+// result is what a tool writes, up to a limit; the rest is only counted.
+type result struct {
+	limit int
+	data  []byte
+	size  int
+}
+
+func (r *result) Write(p []byte) (int, error) {
+	r.size += len(p)
+	r.data = append(r.data, p[:min(len(p), r.limit-len(r.data))]...)
+	return len(p), nil
+}
+
+// json is the result as it is if it is JSON, else as a string.
+func (r *result) json() json.RawMessage {
+	if r.size > len(r.data) {
+		return quoted(fmt.Sprintf("%s\n[cut off here: the tool wrote %d bytes, these are the first %d]",
+			strings.ToValidUTF8(string(r.data), "\uFFFD"), r.size, len(r.data)))
+	}
+	if text := bytes.TrimSpace(r.data); json.Valid(text) && utf8.Valid(text) {
+		return text
+	}
+	return quoted(strings.TrimRight(string(r.data), "\r\n"))
+}
+
+// quoted is a text as JSON.
+func quoted(text string) json.RawMessage {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	_ = enc.Encode(strings.ToValidUTF8(text, "\uFFFD")) // a string can be encoded
+	return bytes.TrimRight(b.Bytes(), "\n")
+}
