@@ -36,6 +36,11 @@ type Spec struct {
 	Lease agent.Lease
 
 	Logger *slog.Logger // gets the program's stderr, by the line, at debug
+
+	// Hold is how many bytes of stdout the system is to hold until they are read,
+	// where it can: for programs that do not wait at their end for what nobody has
+	// read yet. Zero: as many as usual, 64 KiB on Linux.
+	Hold int
 }
 
 // Command is a program at work.
@@ -69,6 +74,9 @@ func Start(spec Spec) (*Command, error) {
 	if err := c.stdio.open(); err != nil {
 		c.stdio.closeAll()
 		return nil, notStarted(err)
+	}
+	if spec.Hold > 0 {
+		widen(c.stdio.out.read, spec.Hold)
 	}
 	g := guardian.Spec{
 		Path: path, Args: spec.Argv, Dir: spec.Dir, Env: spec.Env,

@@ -31,6 +31,7 @@ type claudeLines struct {
 	*stream
 	message  string          // the id of the message that is being streamed
 	streamed map[string]bool // those whose text was told in pieces
+	whole    bool            // that was its last, and all of it came
 	context  int64           // tokens of the last call
 	told     session.Usage   // what was told of the usage, which is counted up
 }
@@ -166,8 +167,12 @@ func (c *claudeLines) piece(data []byte) error {
 			Type    string        `json:"type"`
 			Message claudeMessage `json:"message"`
 			Block   claudeBlock   `json:"content_block"`
-			Delta   claudeBlock   `json:"delta"`
-			Usage   claudeUsage   `json:"usage"`
+			Delta   struct {
+				Text     string `json:"text"`
+				Thinking string `json:"thinking"`
+				Stop     string `json:"stop_reason"`
+			} `json:"delta"`
+			Usage claudeUsage `json:"usage"`
 		} `json:"event"`
 	}
 	if err := json.Unmarshal(data, &l); err != nil {
@@ -178,7 +183,7 @@ func (c *claudeLines) piece(data []byte) error {
 	}
 	switch l.Event.Type {
 	case "message_start":
-		c.message = l.Event.Message.ID
+		c.message, c.whole = l.Event.Message.ID, false
 		c.context = l.Event.Message.Usage.read()
 	case "content_block_start":
 		if l.Event.Block.Type == "text" {
@@ -189,6 +194,7 @@ func (c *claudeLines) piece(data []byte) error {
 		c.said(l.Event.Delta.Text, l.Event.Delta.Thinking)
 	case "message_delta":
 		c.context += l.Event.Usage.Output
+		c.whole = l.Event.Delta.Stop == "end_turn"
 	}
 	return nil
 }
@@ -200,6 +206,10 @@ func (c *claudeLines) said(text, thinking string) {
 		c.thought(thinking)
 	}
 }
+
+// complete: Claude Code may lose its last lines when it exits, see pump. Its exit
+// code 0 still says that the turn ended well.
+func (c *claudeLines) complete() bool { return c.whole }
 
 // read is all that the model read, cached or not.
 func (u claudeUsage) read() int64 { return u.Input + u.Created + u.Read }

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 )
 
@@ -19,11 +20,13 @@ import (
 //	a text with "use the tool"  a call of a tool
 //	a text with "be refused"    an error of HTTP 400
 //	a text with "think first"   a thought, then the text
+//	a very long text            "Heard N bytes."
 //	any other text              "Heard N: " and the N texts of the user so far
 type models struct {
 	*httptest.Server
 	mu    sync.Mutex
 	calls []call
+	ids   atomic.Int64
 }
 
 // call is what one request had in it.
@@ -93,10 +96,12 @@ func vendor(m *models, parse func(*http.Request) (call, error), stream func(*sse
 			if strings.Contains(last, "think first") {
 				a.thought = "Let me see."
 			}
-			a.text = fmt.Sprintf("Heard %d: %s", len(c.texts), strings.Join(c.texts, " | "))
+			if a.text = fmt.Sprintf("Heard %d: %s", len(c.texts), strings.Join(c.texts, " | ")); len(last) > 1<<16 {
+				a.text = fmt.Sprintf("Heard %d bytes.", len(last))
+			}
 		}
 		w.Header().Set("Content-Type", "text/event-stream")
-		stream(&sse{w: w}, c, a)
+		stream(&sse{w: w, id: m.ids.Add(1)}, c, a)
 	}
 }
 
@@ -107,7 +112,12 @@ func halves(text string) []string {
 }
 
 // sse writes server-sent events.
-type sse struct{ w http.ResponseWriter }
+type sse struct {
+	w  http.ResponseWriter
+	id int64 // of this answer
+}
+
+func (s *sse) name(prefix string) string { return fmt.Sprintf("%s_%d", prefix, s.id) }
 
 type object = map[string]any
 

@@ -58,7 +58,7 @@ func anthropicCall(r *http.Request) (c call, err error) {
 func anthropicStream(s *sse, c call, a answer) {
 	usage := object{"input_tokens": 10, "cache_creation_input_tokens": 3, "cache_read_input_tokens": 5, "output_tokens": 1}
 	s.send("message_start", object{"message": object{
-		"id": "msg_1", "type": "message", "role": "assistant", "model": c.model, "content": []any{},
+		"id": s.name("msg"), "type": "message", "role": "assistant", "model": c.model, "content": []any{},
 		"stop_reason": nil, "stop_sequence": nil, "usage": usage,
 	}})
 	index := -1
@@ -80,7 +80,7 @@ func anthropicStream(s *sse, c call, a answer) {
 	stop := "end_turn"
 	if a.tool {
 		stop = "tool_use"
-		block(object{"type": "tool_use", "id": "toolu_1", "name": "Bash", "input": object{}},
+		block(object{"type": "tool_use", "id": s.name("toolu"), "name": "Bash", "input": object{}},
 			object{"type": "input_json_delta", "partial_json": `{"command":"echo from-the-tool"`},
 			object{"type": "input_json_delta", "partial_json": `,"description":"Say something"}`})
 	}
@@ -124,7 +124,7 @@ func responsesCall(r *http.Request) (c call, err error) {
 }
 
 func responsesStream(s *sse, c call, a answer) {
-	s.send("response.created", object{"response": object{"id": "resp_1"}})
+	s.send("response.created", object{"response": object{"id": s.name("resp")}})
 	var output []object
 	item := func(item object, deltas func(at int)) {
 		at := len(output)
@@ -136,16 +136,16 @@ func responsesStream(s *sse, c call, a answer) {
 		s.send("response.output_item.done", object{"output_index": at, "item": item})
 	}
 	if a.thought != "" {
-		item(object{"type": "reasoning", "id": "rs_1", "summary": []object{{"type": "summary_text", "text": a.thought}}}, func(at int) {
-			s.send("response.reasoning_summary_part.added", object{"item_id": "rs_1", "output_index": at, "summary_index": 0})
-			s.send("response.reasoning_summary_text.delta", object{"item_id": "rs_1", "output_index": at, "summary_index": 0, "delta": a.thought})
+		item(object{"type": "reasoning", "id": s.name("rs"), "summary": []object{{"type": "summary_text", "text": a.thought}}}, func(at int) {
+			s.send("response.reasoning_summary_part.added", object{"item_id": s.name("rs"), "output_index": at, "summary_index": 0})
+			s.send("response.reasoning_summary_text.delta", object{"item_id": s.name("rs"), "output_index": at, "summary_index": 0, "delta": a.thought})
 		})
 	}
 	item(object{
-		"type": "message", "role": "assistant", "id": "msg_1", "content": []object{{"type": "output_text", "text": a.text, "annotations": []any{}}},
+		"type": "message", "role": "assistant", "id": s.name("msg"), "content": []object{{"type": "output_text", "text": a.text, "annotations": []any{}}},
 	}, func(at int) {
 		for _, half := range halves(a.text) {
-			s.send("response.output_text.delta", object{"item_id": "msg_1", "output_index": at, "content_index": 0, "delta": half})
+			s.send("response.output_text.delta", object{"item_id": s.name("msg"), "output_index": at, "content_index": 0, "delta": half})
 		}
 	})
 	if a.tool {
@@ -156,10 +156,10 @@ func responsesStream(s *sse, c call, a answer) {
 		case slices.Contains(c.tools, "shell_command"):
 			name, arguments = "shell_command", `{"command":"echo from-the-tool"}`
 		}
-		item(object{"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": name, "arguments": arguments}, nil)
+		item(object{"type": "function_call", "id": s.name("fc"), "call_id": s.name("call"), "name": name, "arguments": arguments}, nil)
 	}
 	s.send("response.completed", object{"response": object{
-		"id": "resp_1", "status": "completed", "output": output, "usage": object{
+		"id": s.name("resp"), "status": "completed", "output": output, "usage": object{
 			"input_tokens": 18, "input_tokens_details": object{"cached_tokens": 5},
 			"output_tokens": 7, "output_tokens_details": object{"reasoning_tokens": 2}, "total_tokens": 25,
 		},
@@ -216,7 +216,7 @@ func geminiStream(s *sse, c call, a answer) {
 			candidate["finishReason"] = finish
 		}
 		s.send("", object{
-			"candidates": []object{candidate}, "modelVersion": c.model, "responseId": "r1",
+			"candidates": []object{candidate}, "modelVersion": c.model, "responseId": s.name("resp"),
 			"usageMetadata": object{
 				"promptTokenCount": 18, "cachedContentTokenCount": 5, "candidatesTokenCount": 7, "thoughtsTokenCount": 2, "totalTokenCount": 27,
 			},

@@ -14,8 +14,8 @@ import (
 )
 
 // read takes the program's lines until their end.
-func (r *run) read(bad chan<- error) {
-	err := command.Lines(r.Stdout, func(line []byte) error {
+func (r *run) read(out io.Reader, bad chan<- error) {
+	err := command.Lines(out, func(line []byte) error {
 		r.stream.line(line)
 		if r.ended {
 			select {
@@ -31,7 +31,7 @@ func (r *run) read(bad chan<- error) {
 	case errors.As(err, &line) && line.Cut: // it died in the middle of it
 	default:
 		bad <- err
-		_, _ = io.Copy(io.Discard, r.Stdout)
+		_, _ = io.Copy(io.Discard, out)
 	}
 }
 

@@ -19,6 +19,10 @@ import (
 // bytes.
 const recapLimit = 64 << 10
 
+// hold is how much of their output may be unread when they exit: see pump. More
+// would use up what a user's pipes may hold in all, with many agents.
+const hold = 256 << 10
+
 // Run runs the program for one turn, and once more with a session that begins anew
 // if it does not know the one it was to resume. It returns when the program, whatever
 // it started and its guardian are gone.
@@ -42,7 +46,7 @@ func (a *Agent) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)
 		r.decoder = a.program.decoder(r.stream)
 		spec := command.Spec{
 			Argv: a.program.argv(a.config.Command, a.config.Model, known.Session),
-			Dir:  dir, Env: a.environ(turn), Lease: lease, Logger: logger,
+			Dir:  dir, Env: a.environ(turn), Lease: lease, Logger: logger, Hold: hold,
 		}
 		err := r.do(ctx, spec, prompt(turn, known.Session != ""))
 		if !errors.Is(err, errForgotten) {
@@ -90,7 +94,9 @@ func (r *run) do(ctx context.Context, spec command.Spec, prompt string) error {
 	defer c.CloseOutput()
 	var reader, writer sync.WaitGroup
 	bad := make(chan error, 1)
-	reader.Go(func() { r.read(bad) })
+	out := newPump()
+	reader.Go(func() { out.fill(c.Stdout) })
+	reader.Go(func() { r.read(out, bad) })
 	writer.Go(func() {
 		_, _ = c.Stdin.WriteString(prompt) // one that does not read it says why
 		_ = c.Stdin.Close()
@@ -148,8 +154,10 @@ func (r *run) outcome(status guardian.Status) error {
 		return errForgotten
 	case r.failure != "":
 		return fmt.Errorf("%s: %s", r.kind, sentence(r.failure))
-	case !r.ended:
+	case !r.ended && !r.complete(status):
 		return r.unended(status)
+	case !r.worded && r.trouble != "":
+		return fmt.Errorf("%s: the agent ended without a word: %s", r.kind, sentence(r.trouble))
 	case !r.worded:
 		return fmt.Errorf("%s: the agent ended without a word", r.kind)
 	}
@@ -167,6 +175,16 @@ func (r *run) forgot() bool {
 	}
 	said := r.failure + "\n" + r.trouble + "\n" + r.Stderr()
 	return slices.ContainsFunc(r.program.forgotten, func(part string) bool { return strings.Contains(said, part) })
+}
+
+// complete reports whether all was said, only that it ended was not.
+func (r *run) complete(status guardian.Status) bool {
+	d, ok := r.decoder.(interface{ complete() bool })
+	if !ok || !d.complete() || status.Code != 0 || status.Signal != 0 {
+		return false
+	}
+	r.logger.Warn("the agent's last line was cut off: what the turn used is not known")
+	return true
 }
 
 // unended is the error of a program that did not say how the turn ended.
