@@ -179,6 +179,16 @@ func (c *Command) WithStderr(what string) error {
 	return errors.New(what)
 }
 
+// LastWords is err with the program's last words on stderr behind it, if there are
+// any; nil stays nil. Call it after Wait, and not on what Failure or WithStderr have
+// answered.
+func (c *Command) LastWords(err error) error {
+	if last := c.stderr.last(); last != "" && err != nil {
+		return fmt.Errorf("%w: %s", err, last)
+	}
+	return err
+}
+
 // Interrupted is the error of a turn whose context has ended.
 func Interrupted(ctx context.Context) error {
 	return fmt.Errorf("the agent was interrupted: %w", context.Cause(ctx))
