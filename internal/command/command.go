@@ -180,16 +180,21 @@ func (c *Command) Failure(status guardian.Status) error {
 
 // WithStderr is an error with the program's last words on stderr, if there are any.
 // Call it after Wait.
-func (c *Command) WithStderr(what string) error {
-	if last := c.stderr.last(); last != "" {
-		return fmt.Errorf("%s: %s", what, last)
-	}
-	return errors.New(what)
-}
+func (c *Command) WithStderr(what string) error { return c.LastWords(errors.New(what)) }
 
 // Stderr is the end of what the program wrote to stderr, some KiB, for those who
 // look for a certain sentence in it. Call it after Wait.
 func (c *Command) Stderr() string { return c.stderr.all() }
+
+// LastWords is err with the program's last words on stderr behind it, if there are
+// any; nil stays nil. Call it after Wait, and not on what Failure or WithStderr have
+// answered.
+func (c *Command) LastWords(err error) error {
+	if last := c.stderr.last(); last != "" && err != nil {
+		return fmt.Errorf("%w: %s", err, last)
+	}
+	return err
+}
 
 // Interrupted is the error of a turn whose context has ended.
 func Interrupted(ctx context.Context) error {

@@ -13,7 +13,6 @@ import (
 	"sync"
 	"testing"
 
-	"turnstile/internal/command"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 )
@@ -48,10 +47,11 @@ func TestDocsExampleOfEvents(t *testing.T) {
 		emit: func(e agent.Event) { types = append(types, e.Type) }, logger: slog.Default(), onEnd: func() {},
 		steers: newSteering(nil),
 	}
-	if err := command.Lines(strings.NewReader(found[0]), lines.line); err != nil {
+	if err := lines.read(strings.NewReader(found[0])); err != nil {
 		t.Error(err)
 	}
-	if len(types) != 7 || !lines.ended || lines.result.Text != "The build fails in line 17." {
+	if len(types) != 6 || // two pieces of text are one
+		!lines.ended || lines.result.Text != "The build fails in line 17." {
 		t.Errorf("events %v, result %+v", types, lines.result)
 	}
 }
@@ -94,7 +94,7 @@ func TestDocsExampleOfSteers(t *testing.T) {
 		emit: func(e agent.Event) { got = append(got, string(e.Type)) }, logger: slog.Default(), onEnd: func() {},
 		steers: steers,
 	}
-	if err := command.Lines(strings.NewReader(out[0]), lines.line); err != nil {
+	if err := lines.read(strings.NewReader(out[0])); err != nil {
 		t.Error(err)
 	}
 	if want := []string{"tool_start", "tool_end", "m-19", "text"}; !slices.Equal(got, want) {
