@@ -133,14 +133,16 @@ func (c *Client) follow(ctx context.Context, sessionKey, from string, w *watch) 
 		unknown := errors.Is(err, ErrUnknown)
 		if err == nil || unknown {
 			var readErr error
-			if events, readErr = c.read(ctx, stream, from, !unknown); readErr != nil || len(events) > 0 {
-				err = readErr
+			if events, readErr = c.read(ctx, stream, from, !unknown); readErr != nil {
+				err = fmt.Errorf("read events: %w", readErr)
+			} else if len(events) > 0 {
+				err = nil
 			}
 		}
 		switch {
 		case err == nil:
 			pause = 50 * time.Millisecond
-		case passing(err):
+		case passes(err):
 			looked = time.Time{}
 			select {
 			case <-ctx.Done():
@@ -171,6 +173,17 @@ func (c *Client) follow(ctx context.Context, sessionKey, from string, w *watch) 
 		}
 	}
 	return Outcome{}, context.Cause(ctx)
+}
+
+// passes is passing of an error that says what was being done, too: Redis' own are
+// known by how they begin.
+func passes(err error) bool {
+	for ; err != nil; err = errors.Unwrap(err) {
+		if passing(err) {
+			return true
+		}
+	}
+	return false
 }
 
 // replay shows what the stream still has of a message that has already ended, and
@@ -217,7 +230,7 @@ func (c *Client) read(ctx context.Context, stream, from string, block bool) ([]r
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read events: %w", err)
+		return nil, err
 	}
 	return streams[0].Messages, nil
 }

@@ -10,8 +10,8 @@ import (
 // update is what of a session/update is looked at, of whatever kind. The SDK's types
 // refuse content that they do not know, and would lose the form of a tool's input.
 type update struct {
-	Kind string `json:"sessionUpdate"`
-	toolUpdate // and session_info_update has a title, too
+	Kind       string `json:"sessionUpdate"`
+	toolUpdate        // and session_info_update has a title, too
 
 	// usage_update
 	Used int64 `json:"used"`

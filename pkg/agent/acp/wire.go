@@ -54,8 +54,9 @@ type conn struct {
 	peer   peer
 	logger *slog.Logger
 
-	closed chan struct{} // when nothing more will be read
-	cause  error         // why, written before; nil: the output ended
+	closed chan struct{} // when the agent has nothing more to say, or is not to
+	cause  error         // why, written before; nil: its output has ended
+	once   sync.Once
 
 	mu      sync.Mutex
 	last    int64
@@ -110,8 +111,12 @@ func (c *conn) send(m message) {
 	line := append(encode(m), '\n')
 	c.out.Lock()
 	defer c.out.Unlock()
-	if c.ending || c.size+len(line) > maxUnread {
-		return // an agent that does not read will miss it, and its turn has a timeout
+	if c.ending {
+		return
+	}
+	if c.size+len(line) > maxUnread {
+		c.fail(errUnread)
+		return
 	}
 	c.unsent = append(c.unsent, line)
 	c.size += len(line)
@@ -160,22 +165,33 @@ func (c *conn) end() {
 
 // read reads until the agent's output ends. It is called once.
 func (c *conn) read(r io.Reader) {
-	defer close(c.closed)
 	lines := bufio.NewReaderSize(r, lineSpace)
 	for {
 		line, err := readLine(lines)
 		switch {
 		case errors.Is(err, io.EOF):
+			c.fail(nil)
 			return
 		case err != nil:
-			c.cause = err
+			c.fail(err)
 			return
 		}
 		c.line(line)
 	}
 }
 
-var errLongLine = fmt.Errorf("it wrote a line longer than %d MiB", maxLine>>20)
+// fail gives the agent up.
+func (c *conn) fail(cause error) {
+	c.once.Do(func() {
+		c.cause = cause
+		close(c.closed)
+	})
+}
+
+var (
+	errLongLine = fmt.Errorf("it wrote a line longer than %d MiB", maxLine>>20)
+	errUnread   = fmt.Errorf("it has left more than %d MiB unread", maxUnread>>20)
+)
 
 // readLine reads a line of at most maxLine. The line is good until the next call. What
 // comes after the last newline is none.
