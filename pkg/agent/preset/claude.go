@@ -253,7 +253,7 @@ func (c *claudeLines) result(data []byte) error {
 	}
 	said := cmp.Or(l.Result, strings.Join(l.Errors, "\n"))
 	if said == "" {
-		said = "it ended with " + strings.ReplaceAll(cmp.Or(l.Subtype, "an error"), "_", " ")
+		said = "it ended early: " + strings.ReplaceAll(strings.TrimPrefix(l.Subtype, "error_"), "_", " ")
 	}
 	c.end(said)
 	return nil

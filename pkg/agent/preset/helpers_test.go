@@ -3,8 +3,6 @@ package preset
 import (
 	"context"
 	"encoding/json"
-	"os"
-	"strings"
 	"sync"
 	"testing"
 
@@ -43,7 +41,7 @@ type played struct {
 	err    error
 }
 
-func play2(t *testing.T, a *Agent, tn agent.Turn) played {
+func playTurn(t *testing.T, a *Agent, tn agent.Turn) played {
 	t.Helper()
 	return playWith(t.Context(), a, tn, nil)
 }
@@ -146,13 +144,4 @@ func sessionOf(t *testing.T, kept json.RawMessage) string {
 		t.Fatal(err)
 	}
 	return s.Session
-}
-
-func readLines(t *testing.T, name string) []string {
-	t.Helper()
-	data, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return strings.Split(strings.TrimRight(string(data), "\n"), "\n")
 }

@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	}
 	for name, value := range map[string]string{ // who gets which of them
 		"ANTHROPIC_TEST": "a", "CLAUDE_TEST": "c", "OPENAI_TEST": "o", "CODEX_TEST": "x",
-		"GEMINI_TEST": "g", "GOOGLE_TEST": "l", "OTHER_TEST": "n", "REDIS_URL": "redis://:secret@localhost",
+		"GEMINI_TEST": "g", "GOOGLE_TEST": "l", "OTHER_TEST": "n", "TURNSTILE_HTTP_TOKEN": "secret",
 	} {
 		if err := os.Setenv(name, value); err != nil {
 			panic(err)

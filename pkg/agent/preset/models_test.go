@@ -19,14 +19,29 @@ import (
 //	a tool's result             the text "The tool has spoken."
 //	a text with "use the tool"  a call of a tool
 //	a text with "be refused"    an error of HTTP 400
+//	a text with "never end"     nothing, until the program hangs up
 //	a text with "think first"   a thought, then the text
 //	a very long text            "Heard N bytes."
 //	any other text              "Heard N: " and the N texts of the user so far
 type models struct {
 	*httptest.Server
-	mu    sync.Mutex
-	calls []call
-	ids   atomic.Int64
+	mu     sync.Mutex
+	calls  []call
+	ids    atomic.Int64
+	stuck  chan struct{} // closed when a call does not end
+	once   sync.Once
+	closed chan struct{}
+}
+
+// onStuck calls then when a call does not end.
+func (m *models) onStuck(then func()) {
+	go func() {
+		select {
+		case <-m.stuck:
+			then()
+		case <-m.closed:
+		}
+	}()
 }
 
 // call is what one request had in it.
@@ -39,11 +54,15 @@ type call struct {
 
 func startModels(t *testing.T) *models {
 	t.Helper()
-	m := &models{}
+	m := &models{stuck: make(chan struct{}), closed: make(chan struct{})}
 	m.Server = httptest.NewUnstartedServer(m.handler())
 	m.Config.ErrorLog = log.New(io.Discard, "", 0)
 	m.Start()
-	t.Cleanup(m.Close)
+	t.Cleanup(func() {
+		close(m.closed)
+		m.CloseClientConnections()
+		m.Close()
+	})
 	return m
 }
 
@@ -89,6 +108,10 @@ func vendor(m *models, parse func(*http.Request) (call, error), stream func(*sse
 			w.Header().Set("Content-Type", "application/json")
 			w.WriteHeader(http.StatusBadRequest)
 			fmt.Fprint(w, `{"type":"error","error":{"type":"invalid_request_error","code":400,"status":"INVALID_ARGUMENT","message":"the scripted model refuses"}}`)
+			return
+		case strings.Contains(last, "never end"):
+			m.once.Do(func() { close(m.stuck) })
+			<-r.Context().Done()
 			return
 		case strings.Contains(last, "use the tool"):
 			a = answer{text: "I use it.", tool: true}

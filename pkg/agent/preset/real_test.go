@@ -153,7 +153,7 @@ func TestReal(t *testing.T) {
 		t.Run(string(r.kind), func(t *testing.T) {
 			t.Parallel()
 			g := r.start(t)
-			first := play2(t, g.agent(t, "new"), turn("-think first"))
+			first := playTurn(t, g.agent(t, "new"), turn("-think first"))
 			first.wantReply(t, "Heard 1: -think first")
 			if r.kind != Gemini { // it does not tell
 				first.want(t, agent.EventThought, "Let me see.")
@@ -164,7 +164,7 @@ func TestReal(t *testing.T) {
 
 			second := turn("please use the tool")
 			second.State = first.state(t)
-			used := play2(t, g.agent(t, "tool"), second)
+			used := playTurn(t, g.agent(t, "tool"), second)
 			used.wantReply(t, "The tool has spoken.")
 			used.wantTool(t, r.tool)
 			used.wantUsage(t, session.Usage{Model: realModels[r.kind], InputTokens: 36, CachedTokens: 10})
@@ -174,13 +174,13 @@ func TestReal(t *testing.T) {
 
 			third := turn("and now?")
 			third.State = used.state(t)
-			resumed := play2(t, g.agent(t, "resume"), third)
+			resumed := playTurn(t, g.agent(t, "resume"), third)
 			resumed.wantReply(t, "Heard 3: -think first | please use the tool | and now?")
 			resumed.wantUsage(t, session.Usage{Model: realModels[r.kind], InputTokens: 18, CachedTokens: 5})
 
 			forth := turn("be refused")
 			forth.State = resumed.state(t)
-			refused := play2(t, g.agent(t, "refused"), forth)
+			refused := playTurn(t, g.agent(t, "refused"), forth)
 			if refused.err == nil || agent.IsRetryable(refused.err) || !strings.Contains(refused.err.Error(), "the scripted model refuses") {
 				t.Errorf("refused: %v", refused.err)
 			}
@@ -200,11 +200,11 @@ func TestRealForgottenSession(t *testing.T) {
 				g := r.start(t)
 				tn := turn("who am I?")
 				if others {
-					play2(t, newAgent(t, r.kind, g.config), tn).wantReply(t, "Heard 1: who am I?")
+					playTurn(t, newAgent(t, r.kind, g.config), tn).wantReply(t, "Heard 1: who am I?")
 				}
 				tn.State = json.RawMessage(fmt.Sprintf(`{"agent":%q,"session":%q}`, r.kind, lostID))
 				tn.History = []session.Entry{{Role: session.RoleUser, Text: "call me Ishmael"}}
-				got := play2(t, newAgent(t, r.kind, g.config), tn)
+				got := playTurn(t, newAgent(t, r.kind, g.config), tn)
 				if got.err != nil || !strings.HasPrefix(got.reply, "Heard 1: [What was said") || !strings.Contains(got.reply, "User: call me Ishmael") {
 					t.Errorf("%v, %q", got.err, got.reply)
 				}
@@ -253,7 +253,7 @@ func TestRealLongText(t *testing.T) {
 			for i := range 10_000 { // not the same again: Gemini CLI would call that a loop
 				long += fmt.Sprintf("the word %d. ", i)
 			}
-			got := play2(t, newAgent(t, r.kind, g.config), turn(long))
+			got := playTurn(t, newAgent(t, r.kind, g.config), turn(long))
 			got.wantReply(t, fmt.Sprintf("Heard %d bytes.", len(strings.TrimSpace(long))))
 			if calls := g.seen(); !slices.ContainsFunc(calls, func(c call) bool { return c.model == realModels[r.kind] }) {
 				t.Error("another model was asked")
