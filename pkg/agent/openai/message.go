@@ -31,9 +31,9 @@ const (
 type message struct {
 	role   string
 	text   string
-	images []image // of a user's
-	calls  []toolCall  // of the assistant's
-	callID string  // of a tool's
+	images []image    // of a user's
+	calls  []toolCall // of the assistant's
+	callID string     // of a tool's
 
 	// reasoning goes back with the calls that it led to, for servers that sent it as
 	// reasoning_content want to see it again (DeepSeek refuses the request otherwise).
