@@ -9,8 +9,8 @@ import (
 // Answer is what one request gets. The constructors make them.
 type Answer struct {
 	steps  []Step
-	status int // not 200: an error, with body and header
-	body   []byte
+	status int    // 0: none is sent, a cut or a hang comes first
+	body   []byte // not nil: it is the answer, and there are no steps
 	header http.Header
 }
 

@@ -87,6 +87,7 @@ func TestErrors(t *testing.T) {
 		{RateLimited(HTTPDate(at)), 429, "rate_limit_exceeded", "Sat, 21 Nov 2026 10:00:00 GMT"},
 		{Error(503, "overloaded", "busy").RetryAfter("1"), 503, `"message":"busy"`, "1"},
 		{Plain(502, "text/html", "<h1>"), 502, "<h1>", ""},
+		{Plain(200, "text/plain", "hello"), 200, "hello", ""},
 		{ContextTooLong(), 400, `"code":"context_length_exceeded"`, ""},
 		{Unauthorized(), 401, "invalid_api_key", ""},
 	} {

@@ -41,7 +41,7 @@ func (a Answer) write(rw http.ResponseWriter, hr *http.Request, asked Request, d
 		w.Header()[name] = values
 	}
 	switch {
-	case a.status != 0 && a.status != http.StatusOK:
+	case a.body != nil:
 		if w.Header().Get("Content-Type") == "" {
 			w.Header().Set("Content-Type", "application/json")
 		}

@@ -21,7 +21,7 @@ const maxAnswer = 16 << 20
 type answer struct {
 	text      strings.Builder // refusals too
 	reasoning strings.Builder // reasoning_content only
-	calls     []call
+	calls     []toolCall
 	finish    string
 	usage     *session.Usage
 	size      int
@@ -120,7 +120,7 @@ func (a *answer) fragment(f sdk.ChatCompletionChunkChoiceDeltaToolCall) {
 	at, known := a.open[f.Index]
 	if !known || f.ID != "" && a.calls[at].id != "" && a.calls[at].id != f.ID {
 		at = len(a.calls)
-		a.calls = append(a.calls, call{})
+		a.calls = append(a.calls, toolCall{})
 		a.open[f.Index] = at
 	}
 	c := &a.calls[at]

@@ -9,10 +9,9 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/openai/openai-go/v3/packages/ssestream"
-
-	"time"
 )
 
 // failure is why there was no answer.

@@ -59,8 +59,8 @@ func blocks(history []session.Entry, ids *callIDs) (all []block) {
 
 // repeated is one use of a tool as a call and its result. It may have been another
 // agent's, so everything in it is made to fit.
-func repeated(use session.ToolUse, ids *callIDs) (call, message) {
-	c := call{id: ids.unique(use.CallID), name: fittingName(use.Name), args: fittingArgs(use.Input)}
+func repeated(use session.ToolUse, ids *callIDs) (toolCall, message) {
+	c := toolCall{id: ids.unique(use.CallID), name: fittingName(use.Name), args: fittingArgs(use.Input)}
 	result := message{role: roleTool, callID: c.id, text: cutOff}
 	switch {
 	case use.Error != "":

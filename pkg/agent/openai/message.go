@@ -31,9 +31,9 @@ const (
 type message struct {
 	role   string
 	text   string
-	images []image // of a user's
-	calls  []call  // of the assistant's
-	callID string  // of a tool's
+	images []image    // of a user's
+	calls  []toolCall // of the assistant's
+	callID string     // of a tool's
 
 	// reasoning goes back with the calls that it led to, for servers that sent it as
 	// reasoning_content want to see it again (DeepSeek refuses the request otherwise).
@@ -43,8 +43,8 @@ type message struct {
 // image is one that the server is to fetch, and what is said of it if it cannot.
 type image struct{ url, named string }
 
-// call is a tool call.
-type call struct {
+// toolCall is a tool call.
+type toolCall struct {
 	id, name string
 	args     string // as they are sent: a JSON object
 	raw      string // as they came

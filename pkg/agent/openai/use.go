@@ -24,7 +24,7 @@ const maxResult = 256 << 10
 
 // use carries out one call, and puts its result among the messages. Only what ends the
 // turn is an error; the model is told of all others.
-func (r *run) use(ctx context.Context, c call) error {
+func (r *run) use(ctx context.Context, c toolCall) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -49,7 +49,7 @@ func (r *run) use(ctx context.Context, c call) error {
 }
 
 // carryOut checks a call and runs its tool: failed is for the model, err ends the turn.
-func (r *run) carryOut(ctx context.Context, c call) (output json.RawMessage, failed, err error) {
+func (r *run) carryOut(ctx context.Context, c toolCall) (output json.RawMessage, failed, err error) {
 	t, ok := r.tools[c.name]
 	if !ok {
 		return nil, fmt.Errorf("there is no tool named %q", c.name), nil

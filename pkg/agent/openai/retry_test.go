@@ -1,0 +1,248 @@
+package openai
+
+import (
+	"context"
+	"errors"
+	"math"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"turnstile/internal/testmodel"
+	"turnstile/pkg/agent"
+)
+
+func (r *rig) waited(want ...time.Duration) {
+	r.Helper()
+	if len(r.slept) != len(want) {
+		r.Fatalf("waited %v, want %v", r.slept, want)
+	}
+	for i, w := range want {
+		if r.slept[i] != w {
+			r.Errorf("waited %v, want %v", r.slept, want)
+		}
+	}
+}
+
+func TestRetryAfterIsHonoured(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
+	r := newRig(t, Config{},
+		testmodel.RateLimited("7"),
+		testmodel.RateLimited(testmodel.HTTPDate(now.Add(11*time.Second))),
+		testmodel.Error(http.StatusServiceUnavailable, "overloaded", "busy").RetryAfter("1.5"),
+		text("there"))
+	r.agent.now = func() time.Time { return now }
+	r.must(turn("go"))
+	r.requests(4)
+	r.waited(7*time.Second, 11*time.Second, 1500*time.Millisecond)
+	// Only long waits are told.
+	r.told(`
+notice: Waiting 7s for the model's server, then trying again: the model's server has too many requests (HTTP 429: Rate limit reached for requests.).
+notice: Waiting 11s for the model's server, then trying again: the model's server has too many requests (HTTP 429: Rate limit reached for requests.).
+text: there`)
+}
+
+// Without a word from the server the waits double, with jitter.
+func TestBackoff(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, Config{MaxRetries: 6}, testmodel.Error(500, "", "a"), testmodel.Plain(502, "text/html", "<html>"), testmodel.RateLimited(""),
+		testmodel.Plain(529, "text/plain", "overloaded"), testmodel.RateLimited("-3"), testmodel.RateLimited("soon"), text("there"))
+	r.must(turn("go"))
+	r.requests(7)
+	if len(r.slept) != 6 {
+		t.Fatal(r.slept)
+	}
+	for i, most := range []time.Duration{500 * time.Millisecond, time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 8 * time.Second} {
+		if r.slept[i] > most || r.slept[i] < most*3/4-1 {
+			t.Errorf("wait %d is %s, want up to %s", i+1, r.slept[i], most)
+		}
+	}
+}
+
+func TestRetriesAreBounded(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, Config{MaxRetries: 2, Key: key})
+	r.model.Otherwise(func(testmodel.Request) testmodel.Answer {
+		return testmodel.Error(503, "", "busy, "+key+" "+strings.Repeat("long ", 1000))
+	})
+	err := r.run(turn("go"))
+	r.says(err, true, "failed (HTTP 503: busy", "after 3 tries", "[the key]")
+	if len(err.Error()) > 500 {
+		t.Errorf("%d bytes", len(err.Error()))
+	}
+	r.requests(3)
+
+	r = newRig(t, Config{MaxRetries: -1}, testmodel.RateLimited("1"))
+	r.says(r.run(turn("go")), true, "too many requests", "after one try")
+	r.waited()
+
+	r = newRig(t, Config{MaxWait: time.Minute}, testmodel.RateLimited("40"), testmodel.RateLimited("40"))
+	r.says(r.run(turn("go")), true, "40s, which is too long to wait")
+	r.waited(40 * time.Second)
+
+	r = newRig(t, Config{}, testmodel.RateLimited(strconv.FormatFloat(math.MaxFloat64, 'e', -1, 64)))
+	r.says(r.run(turn("go")), true, "too long to wait")
+	r.waited()
+}
+
+// What was said or done by then makes a failure final.
+func TestRetriesAfterATool(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, Config{MaxRetries: 1, Tools: []Tool{shell("cat", "cat")}},
+		call("c1", "cat", `{}`), testmodel.CutBefore(), testmodel.RateLimited("1"))
+	r.says(r.run(turn("go")), false, "too many requests", "after 2 tries")
+	r.requests(3)
+}
+
+func TestConnectionLostBeforeTheFirstByte(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, Config{}, testmodel.CutBefore(), testmodel.Stream(testmodel.Thought("hm"), testmodel.Cut()),
+		testmodel.Stream(testmodel.Call("c1", "x", `{`), testmodel.Cut()), testmodel.Stream(testmodel.Raw("data: {\n\n")), text("there"))
+	r.must(turn("go"))
+	r.requests(5)
+	r.told("thought: hm\ntext: there")
+}
+
+func TestConnectionRefused(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := "http://user:hidden@" + l.Addr().String() + "/v1"
+	_ = l.Close()
+	r := newRig(t, Config{BaseURL: at, MaxRetries: 2})
+	err = r.run(turn("go"))
+	r.says(err, true, "gives no answer", "refused", "after 3 tries", l.Addr().String())
+	if strings.Contains(err.Error(), "hidden") {
+		t.Errorf("the password is in %v", err)
+	}
+	if len(r.slept) != 2 {
+		t.Errorf("waited %v", r.slept)
+	}
+}
+
+func TestBrokenInTheMiddle(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]testmodel.Step{
+		"cut":     testmodel.Cut(),
+		"no JSON": testmodel.Raw("data: {\n\n"),
+		"error":   testmodel.Raw(`data: {"error":{"message":"overloaded","code":503}}` + "\n\n"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, Config{}, testmodel.Stream(testmodel.Text("half"), end))
+			r.says(r.run(turn("go")), false, "broke off in the middle")
+			r.told("text: half")
+			r.requests(1)
+		})
+	}
+}
+
+// A stream that ends politely, but without its end.
+func TestStreamWithoutItsEnd(t *testing.T) {
+	t.Parallel()
+	short := testmodel.Raw("data: [DONE]\n\n")
+	r := newRig(t, Config{}, testmodel.Stream(short, testmodel.Cut()), testmodel.Stream(testmodel.Text("a"), short, testmodel.Cut()))
+	r.says(r.run(turn("go")), false, "broke off in the middle", "ended in the middle")
+	r.requests(2)
+}
+
+func TestErrorsInTheStream(t *testing.T) {
+	t.Parallel()
+	event := func(data string) testmodel.Answer { return testmodel.Stream(testmodel.Raw("data: " + data + "\n\n")) }
+	r := newRig(t, Config{}, event(`{"error":{"message":"overloaded"}}`), event(`{"error":"busy"}`), event(`{"error":null}`), text("there"))
+	r.must(turn("go"))
+	r.requests(4)
+	r = newRig(t, Config{MaxRetries: -1}, event(`{"error":"busy"}`))
+	r.says(r.run(turn("go")), true, "an error in the stream: busy")
+	r = newRig(t, Config{}, event(`{"error":{"message":"This model's maximum context length is 1"}}`))
+	r.says(r.run(turn("go")), false, "/new")
+}
+
+func TestRefusals(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		answer testmodel.Answer
+		key    string
+		want   []string
+	}{
+		{testmodel.ContextTooLong(), key, []string{"too long for the model m", "/new", "/undo", "TURNSTILE_CONTEXT_TOKENS lower than 32000"}},
+		{testmodel.Plain(400, "application/json", `{"object":"error","message":"Input is too long"}`), key, []string{"/new"}},
+		{testmodel.Plain(400, "application/json", `{"error":{"message":"a","type":"exceed_context_size_error","code":400}}`), key, []string{"/new"}},
+		{testmodel.Plain(413, "text/html", "<h1>"), key, []string{"/new"}},
+		{testmodel.Unauthorized(), key, []string{"refused the key (HTTP 401)", "TURNSTILE_OPENAI_API_KEY"}},
+		{testmodel.Unauthorized(), "", []string{"wants a key", "set TURNSTILE_OPENAI_API_KEY"}},
+		{testmodel.Error(403, "no", "not for "+key), key, []string{"(HTTP 403: not for [the key])", "TURNSTILE_OPENAI_API_KEY"}},
+		{testmodel.Plain(404, "application/json", `{"error":"model not found"}`), key, []string{"knows no model m", "(HTTP 404: model not found)", "TURNSTILE_MODEL", "TURNSTILE_OPENAI_BASE_URL", "http://127.0.0.1:"}},
+		{testmodel.Plain(404, "text/plain", "404 page not found\n"), key, []string{"(HTTP 404: 404 page not found)"}},
+		{testmodel.Error(429, "insufficient_quota", "pay"), key, []string{"no credit left", "HTTP 429: pay"}},
+		{testmodel.Plain(422, "application/json", `{"detail":[{"loc":["x"]}]}`), key, []string{`refused the request (HTTP 422: [{"loc":["x"]}])`}},
+		{testmodel.Error(400, "x", "no image"), key, []string{"refused the request (HTTP 400: no image)"}},
+		{testmodel.Plain(200, "text/html", "<h1>hello"), key, []string{"does not stream", "TURNSTILE_OPENAI_BASE_URL"}},
+		{testmodel.Plain(200, "application/json", `{"error":{"message":"what?"}}`), key, []string{"no stream: what?"}},
+	} {
+		r := newRig(t, Config{Key: c.key}, c.answer)
+		r.says(r.run(turn("go")), false, c.want...)
+		r.requests(1)
+		r.told("")
+	}
+}
+
+func TestInterruptedWhileWaiting(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, Config{}, testmodel.RateLimited("60"))
+	r.agent.sleep = sleep
+	cause := errors.New("stopped")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	_, err := r.agent.Run(ctx, turn("go"), func(agent.Event) { cancel(cause) }) // the notice
+	if !errors.Is(err, cause) {
+		t.Error(err)
+	}
+}
+
+func TestInterruptedWhileAsking(t *testing.T) {
+	t.Parallel()
+	cause := errors.New("stopped")
+	for name, answer := range map[string]testmodel.Answer{
+		"before": testmodel.HangBefore(), "in the stream": testmodel.Stream(testmodel.Text("a"), testmodel.Hang()),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, Config{}, answer)
+			ctx, cancel := context.WithCancelCause(t.Context())
+			go func() {
+				r.model.Await(1)
+				cancel(cause)
+			}()
+			_, err := r.agent.Run(ctx, turn("go"), r.emit)
+			if !errors.Is(err, cause) || agent.IsRetryable(err) {
+				t.Error(err)
+			}
+			r.requests(1)
+		})
+	}
+	r := newRig(t, Config{})
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(cause)
+	if _, err := r.agent.Run(ctx, turn("go"), r.emit); !errors.Is(err, cause) {
+		t.Error(err)
+	}
+	r.requests(0)
+}
+
+func TestSleep(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	if err := sleep(ctx, time.Millisecond); err != nil {
+		t.Error(err)
+	}
+	cancel()
+	if err := sleep(ctx, time.Hour); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}

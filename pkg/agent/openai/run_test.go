@@ -1,0 +1,309 @@
+package openai
+
+import (
+	"fmt"
+	"math"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"turnstile/internal/testmodel"
+	"turnstile/pkg/agent"
+	"turnstile/pkg/session"
+)
+
+func TestReplyIsStreamed(t *testing.T) {
+	t.Parallel()
+	gate := make(chan struct{})
+	r := newRig(t, Config{Key: key, SystemPrompt: "be kind", MaxTokens: 50, Temperature: ptr(0.5)},
+		testmodel.Stream(testmodel.Thought("hm", "m"), testmodel.Text("Good "), testmodel.Wait(gate), testmodel.Text("day", "!"), testmodel.UseCached(40, 30, 5)))
+	tn := turn("hello")
+	tn.Note = "[System note: x]"
+	done := make(chan error)
+	seen := make(chan struct{})
+	go func() {
+		_, err := r.agent.Run(t.Context(), tn, func(e agent.Event) {
+			r.emit(e)
+			if e.Text == "Good " {
+				close(seen)
+			}
+		})
+		done <- err
+	}()
+	<-seen // before the rest is sent
+	close(gate)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	r.told(`
+thought: hm
+thought: m
+text: Good day!
+usage: {Model:m InputTokens:40 CachedTokens:30 OutputTokens:5 CostUSD:0 ContextTokens:45 ContextLimit:0}`)
+	r.wasAsked(1, `
+system: be kind
+system: [System note: x]
+user: hello`)
+	q := r.model.Requests()[0]
+	if q.Model != "m" || !q.Stream || q.Temperature == nil || *q.Temperature != 0.5 || q.MaxTokens == nil || *q.MaxTokens != 50 || q.MaxCompletionTokens != nil || len(q.Tools) > 0 {
+		t.Errorf("%s", q.Body)
+	}
+	if got := q.Header.Get("Authorization"); got != "Bearer "+key {
+		t.Errorf("Authorization %q", got)
+	}
+	if !strings.Contains(string(q.StreamOptions), `"include_usage":true`) {
+		t.Errorf("%s", q.StreamOptions)
+	}
+}
+
+// The environment has all that the SDK would take from it.
+func TestNothingComesFromTheEnvironment(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, Config{}, text("hi"))
+	r.must(turn("hello"))
+	q := r.model.Requests()[0]
+	for name, values := range q.Header {
+		for _, v := range values {
+			if strings.Contains(v, "sk-") || strings.Contains(v, "-env") || name == "Authorization" || strings.HasPrefix(name, "Openai-") || name == "X-Custom" {
+				t.Errorf("%s: %s", name, v)
+			}
+		}
+	}
+	if q.MaxTokens != nil || q.Temperature != nil || strings.Contains(string(q.Body), "system") {
+		t.Errorf("%s", q.Body)
+	}
+}
+
+func TestThoughtsUnderAnotherName(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, Config{}, testmodel.Stream(testmodel.Delta("reasoning", "a"), testmodel.Text("b")))
+	r.must(turn("hello"))
+	r.told("thought: a\ntext: b")
+}
+
+func TestToolLoop(t *testing.T) {
+	t.Parallel()
+	add := shell("add", `read -r args; echo "{\"got\":$args}"`)
+	add.Parameters = []byte(`{"type":"object","properties":{"a":{"type":"integer"}},"required":["a"]}`)
+	r := newRig(t, Config{Tools: []Tool{add, shell("say", `cat >/dev/null; printf 'two\nlines\n\n'`)}},
+		testmodel.Stream(testmodel.Text("let me see"), testmodel.Call("c1", "add", `{"a"`, `:1}`), testmodel.Call("c2", "say"), testmodel.Use(10, 2)),
+		testmodel.Stream(testmodel.Call("c2", "say", `{}`)),
+		testmodel.Stream(testmodel.Text("done"), testmodel.Use(20, 3)),
+	)
+	r.must(turn("go"))
+	r.told(`
+text: let me see
+usage: {Model:m InputTokens:10 CachedTokens:0 OutputTokens:2 CostUSD:0 ContextTokens:12 ContextLimit:0}
+tool_start: c1 add {"a":1}
+tool_end: c1 {"got":{"a":1}}
+tool_start: c2 say {}
+tool_end: c2 "two\nlines"
+tool_start: call00001 say {}
+tool_end: call00001 "two\nlines"
+text: done
+usage: {Model:m InputTokens:20 CachedTokens:0 OutputTokens:3 CostUSD:0 ContextTokens:23 ContextLimit:0}`)
+	r.wasAsked(3, `
+user: go
+assistant: let me see c1=add({"a":1}) c2=say({})
+tool: {"got":{"a":1}} =c1
+tool: two
+lines =c2
+assistant:  call00001=say({})
+tool: two
+lines =call00001`)
+	offered := r.model.Requests()[0].Tools
+	if len(offered) != 2 || offered[0].Function.Name != "add" || offered[0].Function.Description != "for tests" ||
+		!strings.Contains(string(offered[0].Function.Parameters), `"required":["a"]`) || string(offered[1].Function.Parameters) != `{"properties":{},"type":"object"}` {
+		t.Errorf("%+v", offered)
+	}
+}
+
+// Some servers give every call the same index, no id, or their thoughts the other way.
+func TestCallsOfOtherServers(t *testing.T) {
+	t.Parallel()
+	chunk := func(delta string) testmodel.Step {
+		return testmodel.Raw(`data: {"choices":[{"index":0,"delta":` + delta + `}]}` + "\n\n")
+	}
+	r := newRig(t, Config{Tools: []Tool{shell("cat", "cat")}},
+		testmodel.Stream(
+			testmodel.Thought("why"),
+			chunk(`{"tool_calls":[{"index":0,"id":"a","function":{"name":"cat","arguments":"{\"n\":1}"}}]}`),
+			chunk(`{"tool_calls":[{"index":0,"id":"b","function":{"name":"cat","arguments":"{\"n\":2}"}}]}`),
+			chunk(`{"tool_calls":[{"index":0,"id":"b","function":{"name":"cat","arguments":"   "}}]}`),
+			testmodel.Finish("stop")),
+		testmodel.Stream(chunk(`{"tool_calls":[{"index":0,"function":{"name":"cat","arguments":"{}"}}]}`)),
+		text("ok"))
+	r.must(turn("go"))
+	r.wasAsked(3, `
+user: go
+assistant:  a=cat({"n":1}) b=cat({"n":2}   )
+tool: {"n":1} =a
+tool: {"n":2} =b
+assistant:  call00001=cat({})
+tool: {} =call00001`)
+	if body := string(r.model.Requests()[1].Body); !strings.Contains(body, `"reasoning_content":"why"`) {
+		t.Errorf("the thoughts did not go back with the calls: %s", body)
+	}
+}
+
+func TestWrongCallsAreToldToTheModel(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, Config{Tools: []Tool{shell("cat", "cat")}},
+		testmodel.Stream(testmodel.Call("c1", "cat", `{"a":`), testmodel.Call("c2", "no such", `{}`), testmodel.Call("c3", "cat", `[1]`)),
+		text("sorry"))
+	r.must(turn("go"))
+	r.told(`
+tool_start: c1 cat "{\"a\":"
+tool_end: c1 the arguments are not a JSON object (unexpected end of JSON input): {"a":
+tool_start: c2 no_such {}
+tool_end: c2 there is no tool named "no such"
+tool_start: c3 cat [1]
+tool_end: c3 the arguments are not a JSON object (json: cannot unmarshal array into Go value of type map[string]json.RawMessage): [1]
+text: sorry`)
+	got := r.asked(2)
+	for _, want := range []string{`c1=cat({}) c2=no_such({}) c3=cat({"input":[1]})`, `tool: Error: there is no tool named "no such" =c2`} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%s is not in\n%s", want, got)
+		}
+	}
+}
+
+func TestToolRounds(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, Config{ToolRounds: 2, Tools: []Tool{shell("cat", "cat")}})
+	r.model.Otherwise(func(testmodel.Request) testmodel.Answer { return call("", "cat", `{}`) })
+	r.says(r.run(turn("go")), false, "used tools 2 times", "TURNSTILE_TOOL_ROUNDS")
+	r.requests(3)
+	if n := strings.Count(r.story(), "tool_end"); n != 2 {
+		t.Errorf("%d tools ran", n)
+	}
+}
+
+func TestEnds(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		steps []testmodel.Step
+		story string
+		err   string
+	}{
+		"length":         {[]testmodel.Step{testmodel.Text("half a"), testmodel.Finish("length")}, "text: half a\nnotice: The model's answer was cut off: it reached the limit of its length.", ""},
+		"only thoughts":  {[]testmodel.Step{testmodel.Thought("hm"), testmodel.Finish("length")}, "thought: hm", "raise TURNSTILE_MAX_TOKENS"},
+		"content filter": {[]testmodel.Step{testmodel.Text("you"), testmodel.Finish("content_filter")}, "text: you", "content filter"},
+		"refusal":        {[]testmodel.Step{testmodel.Delta("refusal", "I can", "not.")}, "text: I cannot.", ""},
+		"nothing":        {nil, "", "ended without a word"},
+		"cut after all":  {[]testmodel.Step{testmodel.Text("all"), testmodel.Raw(`data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}` + "\n\n"), testmodel.Cut()}, "text: all", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, Config{}, testmodel.Stream(c.steps...))
+			err := r.run(turn("go"))
+			if c.err != "" {
+				r.says(err, false, c.err)
+			} else if err != nil {
+				t.Error(err)
+			}
+			r.told(c.story)
+			r.requests(1)
+		})
+	}
+}
+
+func TestAttachments(t *testing.T) {
+	t.Parallel()
+	png := session.Attachment{Name: "a.png", Mime: "image/png", URL: "https://x.test/a.png"}
+	tn := turn("look", "and")
+	tn.Messages[0].Attachments = []session.Attachment{
+		png, {Name: "b.pdf", Mime: "application/pdf", URL: "https://x.test/b.pdf", Size: 12}, {Name: "c.png", Mime: "image/png", Path: "/c.png"},
+		{Name: "d.png", Mime: "image/png", URL: "s3://x/d.png"},
+	}
+	old := user("before")
+	old.Attachments = []session.Attachment{png}
+	tn.History = []session.Entry{old, assistant("nice")}
+	r := newRig(t, Config{}, text("ok"), testmodel.Error(http.StatusBadRequest, "invalid_image_url", "Could not fetch the image."), text("ok"))
+	r.must(tn)
+	r.wasAsked(1, `
+user: before <https://x.test/a.png>
+assistant: nice
+user: look
+
+[Attachment: b.pdf (application/pdf, 12 bytes): https://x.test/b.pdf]
+
+[Attachment: c.png (image/png): /c.png]
+
+[Attachment: d.png (image/png): s3://x/d.png] <https://x.test/a.png>
+user: and`)
+	// An image that has gone from its address must not stop the conversation for ever.
+	r.must(agent.Turn{History: tn.History, Messages: turn("next").Messages})
+	r.wasAsked(3, `
+user: before
+
+[Attachment: a.png (image/png): https://x.test/a.png]
+assistant: nice
+user: next`)
+	if len(r.slept) > 0 {
+		t.Errorf("slept %v", r.slept)
+	}
+}
+
+func TestConfig(t *testing.T) {
+	t.Parallel()
+	good := Config{BaseURL: "http://127.0.0.1/v1", Model: "m"}
+	if a, err := New(good); err != nil || a.config.ContextTokens != DefaultContextTokens || a.config.Grace != DefaultGrace || !a.Steerable() {
+		t.Errorf("%+v, %v", a, err)
+	}
+	for _, c := range []struct {
+		change func(*Config)
+		want   string
+	}{
+		{func(c *Config) { c.BaseURL = "localhost:1" }, "base URL is no address"},
+		{func(c *Config) { c.BaseURL = "" }, "base URL is no address"},
+		{func(c *Config) { c.BaseURL += "?a=b" }, "leave out"},
+		{func(c *Config) { c.Model = " " }, "model is not set"},
+		{func(c *Config) { c.Key = "a\n" }, "line break"},
+		{func(c *Config) { c.Temperature = ptr(math.NaN()) }, "temperature"},
+		{func(c *Config) { c.Temperature = ptr(2.1) }, "temperature"},
+		{func(c *Config) { c.MaxTokens = -1 }, "negative"},
+		{func(c *Config) { c.ToolTimeout = -time.Second }, "negative"},
+		{func(c *Config) { c.Tools = []Tool{shell("a", "b"), shell("a", "b")} }, `tool 2: there are two tools named "a"`},
+		{func(c *Config) { c.Tools = []Tool{{Name: "a b"}} }, `tool 1: the name "a b" is not`},
+		{func(c *Config) { c.Env = []string{"REDIS_URL"}; c.Tools = []Tool{shell("a", "b")} }, "REDIS_URL"},
+	} {
+		config := good
+		c.change(&config)
+		if _, err := New(config); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%v, want %q", err, c.want)
+		}
+	}
+	for host, newer := range map[string]bool{"https://api.openai.com/v1": true, "https://x.openai.azure.com/v1": true, "https://notopenai.com": false, "http://localhost:1": false} {
+		a, err := New(Config{BaseURL: host, Model: "m", MaxTokens: 7})
+		if err != nil || a.params.MaxCompletionTokens.Valid() != newer || a.params.MaxTokens.Valid() == newer {
+			t.Errorf("%s: %v, %v", host, a.params.MaxCompletionTokens, err)
+		}
+	}
+	for _, at := range []string{"", "/"} {
+		r := newRig(t, Config{}, text("a"))
+		a, err := New(Config{BaseURL: r.model.URL() + at, Model: "m"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer a.http.CloseIdleConnections()
+		if _, err := a.Run(t.Context(), turn("a"), func(agent.Event) {}); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func ptr[T any](v T) *T { return &v }
+
+func TestAnswerWithoutEnd(t *testing.T) {
+	t.Parallel()
+	piece := strings.Repeat("x", 1<<20)
+	var pieces []string
+	for range maxAnswer>>20 + 1 {
+		pieces = append(pieces, piece)
+	}
+	r := newRig(t, Config{}, text(pieces...))
+	r.says(r.run(turn("go")), false, fmt.Sprintf("longer than %d MiB", maxAnswer>>20))
+	r.requests(1)
+}

@@ -1,0 +1,87 @@
+package openai
+
+import (
+	"slices"
+	"testing"
+
+	"turnstile/internal/testmodel"
+	"turnstile/pkg/agent"
+	"turnstile/pkg/session"
+)
+
+// offers are steers. The channel is buffered, unlike a worker's, so that a test knows
+// that one waits when the agent looks.
+type offers struct {
+	channel  chan agent.Steer
+	accepted []string // read it after the turn
+}
+
+func newOffers() *offers { return &offers{channel: make(chan agent.Steer, 8)} }
+
+// offer is a step of a stream at which a user says something.
+func (o *offers) offer(m agent.Message) testmodel.Step {
+	return testmodel.Do(func() {
+		o.channel <- agent.NewSteer(m, func() { o.accepted = append(o.accepted, m.ID) })
+	})
+}
+
+func (o *offers) turn() agent.Turn {
+	tn := turn("go")
+	tn.Steers = o.channel
+	return tn
+}
+
+// The results follow the calls, and then comes what was said meanwhile.
+func TestSteerBetweenRounds(t *testing.T) {
+	t.Parallel()
+	o := newOffers()
+	r := newRig(t, Config{Tools: []Tool{shell("cat", "cat")}},
+		testmodel.Stream(testmodel.Call("c1", "cat", "{}"), testmodel.Call("c2", "cat", "{}"),
+			o.offer(agent.Message{ID: "s1", Text: "no, that", Attachments: []session.Attachment{{Name: "f", Path: "/f"}}}),
+			o.offer(agent.Message{ID: "s2", Text: "quick"})),
+		text("done"))
+	r.must(o.turn())
+	if !slices.Equal(o.accepted, []string{"s1", "s2"}) {
+		t.Errorf("accepted %v", o.accepted)
+	}
+	r.wasAsked(2, `
+user: go
+assistant:  c1=cat({}) c2=cat({})
+tool: {} =c1
+tool: {} =c2
+user: no, that
+
+[Attachment: f: /f]
+user: quick`)
+	r.requests(2)
+}
+
+// A steer that waits when the model has finished makes the turn go on, also when the
+// model had nothing to say.
+func TestLateSteer(t *testing.T) {
+	t.Parallel()
+	o := newOffers()
+	r := newRig(t, Config{},
+		testmodel.Stream(testmodel.Thought("hm"), o.offer(agent.Message{ID: "s1", Text: "and this"})),
+		testmodel.Stream(testmodel.Text("second"), o.offer(agent.Message{ID: "s2", Text: "and that"})),
+		text("third"))
+	r.must(o.turn())
+	if !slices.Equal(o.accepted, []string{"s1", "s2"}) {
+		t.Errorf("accepted %v", o.accepted)
+	}
+	r.wasAsked(3, "user: go\nuser: and this\nassistant: second\nuser: and that")
+	r.told("thought: hm\ntext: secondthird")
+}
+
+// A turn that fails takes no steer in, nor one before its first answer: they stay in
+// the session's line.
+func TestSteerThatIsNotTaken(t *testing.T) {
+	t.Parallel()
+	o := newOffers()
+	r := newRig(t, Config{MaxRetries: -1}, testmodel.Stream(o.offer(agent.Message{ID: "s1", Text: "late"}), testmodel.Text("a"), testmodel.Cut()))
+	r.says(r.run(o.turn()), false, "broke off")
+	if len(o.accepted) > 0 || len(o.channel) != 1 {
+		t.Errorf("accepted %v, %d left", o.accepted, len(o.channel))
+	}
+	r.requests(1)
+}
