@@ -1,6 +1,7 @@
 package exec
 
 import (
+	"context"
 	"encoding/json"
 	"log/slog"
 	"os"
@@ -107,6 +108,31 @@ func TestDocsExampleOfSteers(t *testing.T) {
 	}
 }
 
+func TestDocsExampleOfAsking(t *testing.T) {
+	t.Parallel()
+	out, in := blocks(t, "events.md", "jsonl ask"), blocks(t, "events.md", "jsonl answer")
+	if len(in) != 1 || len(out) != 1 {
+		t.Fatalf("%d and %d examples", len(in), len(out))
+	}
+	var asked agent.Question
+	var written strings.Builder
+	asks := &asking{ctx: t.Context(), w: &written, ask: func(_ context.Context, q agent.Question) (agent.Answer, error) {
+		asked = q
+		return agent.Answer{Allowed: true}, nil
+	}}
+	lines := eventLines{emit: func(agent.Event) {}, logger: slog.Default(), asks: asks}
+	if err := lines.read(strings.NewReader(out[0])); err != nil {
+		t.Error(err)
+	}
+	asks.open.Wait()
+	if asked.Name != "deploy" || asked.Text == "" || string(asked.Input) != `{"version":"1.4"}` || !asked.CanRemember {
+		t.Errorf("%+v", asked)
+	}
+	if written.String() != in[0] {
+		t.Errorf("%q; the page has %q", written.String(), in[0])
+	}
+}
+
 // The schemas name the fields that the types have.
 func TestDocsSchemas(t *testing.T) {
 	t.Parallel()
@@ -168,7 +194,7 @@ func TestDocsEventTypes(t *testing.T) {
 	known := []agent.EventType{
 		agent.EventText, agent.EventThought, agent.EventToolStart, agent.EventToolEnd, agent.EventTitle,
 		agent.EventUsage, agent.EventNotice, agent.EventRaw, agent.EventState,
-		lineReady, lineSteered, lineResult, lineError,
+		lineReady, lineSteered, lineAsk, lineResult, lineError,
 	}
 	if len(schema.Properties.Type.Enum) != len(known) {
 		t.Errorf("the schema has %q", schema.Properties.Type.Enum)

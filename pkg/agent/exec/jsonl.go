@@ -17,6 +17,7 @@ import (
 const (
 	lineReady   agent.EventType = "ready"   // steers
 	lineSteered agent.EventType = "steered" // id
+	lineAsk     agent.EventType = "ask"     // id, name, text, call_id, input
 	lineResult  agent.EventType = "result"  // text; ends the turn
 	lineError   agent.EventType = "error"   // message, retryable; ends the turn
 )
@@ -34,6 +35,7 @@ type eventLines struct {
 	emit    func(agent.Event)
 	logger  *slog.Logger
 	steers  *steering
+	asks    *asking
 	onEnd   func()       // called at the first line that ends the turn
 	ended   bool         // it has come
 	said    bool         // there was text that is not blank, or a tool, or a result
@@ -141,6 +143,8 @@ func (e *eventLines) line(data []byte) error {
 		if l.Steers {
 			e.steers.announced()
 		}
+	case lineAsk:
+		return e.asks.put(l)
 	case lineSteered:
 		return e.steers.acknowledged(l.ID)
 	case lineResult:

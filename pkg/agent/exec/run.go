@@ -42,7 +42,8 @@ func (a *Agent) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)
 	steers := newSteering(turn.Steers)
 	steerCtx, stopSteers := context.WithCancel(ctx)
 	defer stopSteers()
-	r.lines = eventLines{emit: emit, logger: logger, steers: steers, onEnd: func() {
+	asks := &asking{ask: turn.Ask, ctx: steerCtx, w: c.Stdin}
+	r.lines = eventLines{emit: emit, logger: logger, steers: steers, asks: asks, onEnd: func() {
 		stopSteers()
 		_ = c.Stdin.Close() // it may be waiting for this
 		close(r.ended)
@@ -88,6 +89,7 @@ func (a *Agent) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)
 	status := r.supervise(ctx, bad)
 	writer.Wait()
 	reader.Wait()
+	asks.open.Wait()
 	if r.cause == nil {
 		select {
 		case r.cause = <-bad:
