@@ -38,6 +38,13 @@ func (r *recorder) used() *session.Usage {
 	return r.usage
 }
 
+// found says what the agent had stored before.
+func (r *recorder) found(data json.RawMessage) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.kept = data
+}
+
 // keepSoon takes note of what the agent wants stored. r.mu is held.
 func (r *recorder) keepSoon(data json.RawMessage) {
 	r.keep = slices.Clone(data)

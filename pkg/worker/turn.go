@@ -188,7 +188,7 @@ func (t *turn) recall(in *agent.Turn) error {
 		return err
 	}
 	in.History, in.State = past.Entries, past.State
-	t.recorder.kept = past.State
+	t.recorder.found(past.State)
 	if past.Partial != nil {
 		in.History = append(in.History, past.Partial.Entries...)
 		t.recorder.goOn(past.Partial.Entries)
