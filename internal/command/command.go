@@ -169,7 +169,7 @@ func Unfit(status guardian.Status) error {
 func (c *Command) Failure(status guardian.Status) error {
 	switch {
 	case status.Signal != 0:
-		return c.WithStderr("killed by signal: " + syscall.Signal(status.Signal).String())
+		return c.WithStderr("killed by signal: " + status.Signal.String())
 	case status.Code == exitTempFail:
 		return agent.Retryable(c.WithStderr("exit status 75"))
 	case status.Code != 0:

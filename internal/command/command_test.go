@@ -132,7 +132,7 @@ func TestLines(t *testing.T) {
 			return nil
 		})
 		text := ""
-		var bad *BadLine
+		var bad *LineError
 		if errors.As(err, &bad) {
 			if text = bad.Error(); bad.Cut {
 				text = "cut: " + text

@@ -16,8 +16,8 @@ const (
 	MaxOutput = 64 << 20 // bytes of all lines
 )
 
-// BadLine is an error about one line of a program's output.
-type BadLine struct {
+// LineError is an error about one line of a program's output.
+type LineError struct {
 	Err error
 
 	// Cut: it was the last and had no end. The program may have died in it, and its
@@ -26,12 +26,12 @@ type BadLine struct {
 }
 
 // Error tells which line, and why.
-func (b *BadLine) Error() string { return b.Err.Error() }
+func (e *LineError) Error() string { return e.Err.Error() }
 
-func (b *BadLine) Unwrap() error { return b.Err }
+func (e *LineError) Unwrap() error { return e.Err }
 
 // Lines calls each for every line of r that is not blank, without the blanks at
-// its ends. Every error is a *BadLine, but for those of reading.
+// its ends. Every error is a *LineError, but for those of reading.
 func Lines(r io.Reader, each func(line []byte) error) error {
 	limited := &io.LimitedReader{R: r, N: MaxOutput + 1}
 	lines := bufio.NewScanner(limited)
@@ -56,14 +56,14 @@ func Lines(r io.Reader, each func(line []byte) error) error {
 			err = each(line)
 		}
 		if err != nil {
-			return &BadLine{fmt.Errorf("line %d of the command's output: %w", n, err), cut}
+			return &LineError{fmt.Errorf("line %d of the command's output: %w", n, err), cut}
 		}
 	}
 	switch {
 	case errors.Is(lines.Err(), bufio.ErrTooLong):
-		return &BadLine{fmt.Errorf("line %d of the command's output is longer than %d MiB", n+1, MaxLine>>20), false}
+		return &LineError{fmt.Errorf("line %d of the command's output is longer than %d MiB", n+1, MaxLine>>20), false}
 	case limited.N <= 0:
-		return &BadLine{fmt.Errorf("the command wrote more than %d MiB", MaxOutput>>20), false}
+		return &LineError{fmt.Errorf("the command wrote more than %d MiB", MaxOutput>>20), false}
 	case lines.Err() != nil:
 		return fmt.Errorf("read the command's output: %w", lines.Err())
 	}

@@ -125,8 +125,8 @@ func (c *Client) deny(ctx context.Context, sessionKey, args string) (string, err
 func (c *Client) decide(ctx context.Context, sessionKey, usage string, words []string, d Decision) (string, error) {
 	number := 0
 	if len(words) > 0 {
-		var err error
-		if number, err = strconv.Atoi(words[0]); err != nil || number < 1 || len(words) > 1 {
+		number, _ = strconv.Atoi(words[0])
+		if number < 1 || len(words) > 1 {
 			return "Write it as " + usage + ". Nothing was answered.", nil
 		}
 	}

@@ -159,8 +159,8 @@ func (c *Client) follow(ctx context.Context, sessionKey, from string, w *watch) 
 				// again since.
 				o, over, err := c.Result(ctx, sessionKey, id)
 				switch {
-				case err != nil:
-					return outcomeOf(sessionKey, id, end), nil
+				case err != nil: // then the event is all there is
+					return outcomeOf(sessionKey, id, end), nil //nolint:nilerr // the end is known
 				case over && o.Turn == end.Turn:
 					return o, nil
 				case over:

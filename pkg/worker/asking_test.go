@@ -20,7 +20,7 @@ type answered struct {
 }
 
 // ask asks for permission, and waits until the question is known.
-func (a *act) ask(r *rig, ctx context.Context, name string) <-chan answered {
+func (a *act) ask(ctx context.Context, r *rig, name string) <-chan answered {
 	r.Helper()
 	ended := make(chan answered, 1)
 	go func() {
@@ -49,10 +49,10 @@ func TestAsk(t *testing.T) {
 	r.worker(s)
 	r.say("m1", "hello")
 	a := s.next(t, "m1")
-	one := a.ask(r, a.ctx, "run make")
+	one := a.ask(a.ctx, r, "run make")
 	e := r.asked("1")
 	equal(t, "the question", e.Name+string(e.Input)+e.Turn, `run make{"x":1}`+a.ID)
-	two := a.ask(r, a.ctx, "run rm")
+	two := a.ask(a.ctx, r, "run rm")
 	r.command("/status", "The agent asks for permission: run make. /approve 1 or /deny 1")
 	r.command("/deny 2", "Question 2 is not asked any more; number 1 is: run make.")
 	r.command("/approve 1 always", "Approved: run make.")
@@ -76,7 +76,7 @@ func TestAnswerWithoutASignal(t *testing.T) {
 	r.worker(s, sentinelTTL(time.Second))
 	r.say("m1", "hello")
 	a := s.next(t, "m1")
-	got := a.ask(r, a.ctx, "run make")
+	got := a.ask(a.ctx, r, "run make")
 	r.asked("1")
 	must(t, r.rdb.HSet(r.ctx, r.k.Run(), "answered", fmt.Sprintf("%d 1 allow call", a.Fence)).Err())
 	equal(t, "the answer", receive(t, "the answer", got), answered{agent.Answer{Allowed: true}, nil})
@@ -93,7 +93,7 @@ func TestQuestionsEnd(t *testing.T) {
 		r.worker(s)
 		r.say("m1", "hello")
 		a := s.next(t, "m1")
-		got := a.ask(r, context.Background(), "run make")
+		got := a.ask(context.Background(), r, "run make")
 		r.asked("1")
 		r.command("/stop", "Stopping the running turn.")
 		if err := receive(t, "the end", got).err; !errors.Is(err, sq.ErrStopAsked) {
@@ -110,7 +110,7 @@ func TestQuestionsEnd(t *testing.T) {
 		r.say("m1", "hello")
 		a := s.next(t, "m1")
 		ctx, cancel := context.WithCancelCause(a.ctx)
-		got := a.ask(r, ctx, "run make")
+		got := a.ask(ctx, r, "run make")
 		r.asked("1")
 		enough := errors.New("enough")
 		cancel(enough)
@@ -119,7 +119,7 @@ func TestQuestionsEnd(t *testing.T) {
 		}
 		equal(t, "decision", r.decided("1"), "cancelled")
 		r.command("/approve 1", "Nothing is asked.")
-		again := a.ask(r, a.ctx, "run rm")
+		again := a.ask(a.ctx, r, "run rm")
 		r.asked("2")
 		r.command("/approve", "Approved: run rm.")
 		equal(t, "the next answer", receive(t, "the answer", again).Allowed, true)
@@ -132,7 +132,7 @@ func TestQuestionsEnd(t *testing.T) {
 		w := r.worker(s)
 		r.say("m1", "hello")
 		a := s.next(t, "m1")
-		got := a.ask(r, a.ctx, "run make")
+		got := a.ask(a.ctx, r, "run make")
 		r.asked("1")
 		w.Drain(ended(), worker.ReasonShutdown)
 		if receive(t, "the end", got).err == nil {
@@ -141,7 +141,7 @@ func TestQuestionsEnd(t *testing.T) {
 		r.command("/approve", "Nothing is asked.")
 		r.worker(s)
 		again := s.next(t, "m1")
-		got = again.ask(r, again.ctx, "run make")
+		got = again.ask(again.ctx, r, "run make")
 		await(t, "the question to be asked again", func() bool { return r.info().Question != nil })
 		r.command("/approve", "Approved: run make.")
 		equal(t, "the answer", receive(t, "the answer", got).Allowed, true)

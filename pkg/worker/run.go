@@ -27,7 +27,7 @@ func Run(ctx context.Context, rdb redis.UniversalClient, a agent.Agent, opts Opt
 	}
 	defer w.Drain(context.WithoutCancel(ctx), ReasonShutdown)
 	if ctx.Err() != nil {
-		return nil //nolint:nilerr // it was told to end, and has
+		return nil
 	}
 	if err := w.Start(ctx); err != nil && ctx.Err() == nil {
 		return err

@@ -61,7 +61,7 @@ func (a *Agent) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)
 			r.said = text.said
 		}
 		stopSteers() // nothing can be acknowledged any more
-		var line *command.BadLine
+		var line *command.LineError
 		switch {
 		case err == nil:
 			close(r.closed)

@@ -39,7 +39,7 @@ func (t *textReply) copyFrom(r io.Reader) error {
 		case errors.Is(err, io.EOF):
 			if torn := t.held[valid(t.held):]; len(torn) > 0 {
 				// The command may have died in the middle of it.
-				return &command.BadLine{Err: t.notUTF8(torn), Cut: true}
+				return &command.LineError{Err: t.notUTF8(torn), Cut: true}
 			}
 			return nil
 		case err != nil:

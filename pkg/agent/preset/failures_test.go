@@ -71,7 +71,14 @@ func TestClaudesResultIsCutOff(t *testing.T) {
 		t.Fatal(err)
 	}
 	all := string(data)
-	result := strings.Index(all, `{"type":"result"`)
+	at := func(part string) int {
+		i := strings.LastIndex(all, part)
+		if i < 0 {
+			t.Fatalf("no %s in the stream", part)
+		}
+		return i
+	}
+	result := at(`{"type":"result"`)
 	for _, c := range []struct {
 		out  string
 		exit int
@@ -82,8 +89,8 @@ func TestClaudesResultIsCutOff(t *testing.T) {
 		{all[:result], 1, false},
 		{all[:result-100], 0, true},  // in its message_stop
 		{all[:result-300], 0, false}, // in its message_delta
-		{all[:strings.Index(all, `"The tool h"`)], 0, false},
-		{all[:strings.LastIndex(all, `"tool_result"`)], 0, false},
+		{all[:at(`"The tool h"`)], 0, false},
+		{all[:at(`"tool_result"`)], 0, false},
 	} {
 		command, _ := fakeProgram(t, play{Out: c.out, Exit: c.exit})
 		got := playTurn(t, newAgent(t, Claude, Config{Command: command}), turn("hi"))
@@ -147,11 +154,11 @@ func TestNew(t *testing.T) {
 		if a.config.Command[0] != string(kind) || a.config.Grace != DefaultGrace || a.config.Logger == nil {
 			t.Errorf("%+v", a.config)
 		}
-		var any agent.Agent = a
-		if _, ok := any.(agent.Immediate); ok {
+		var made agent.Agent = a
+		if _, ok := made.(agent.Immediate); ok {
 			t.Error("it wants the history")
 		}
-		if _, ok := any.(agent.Steerable); ok {
+		if _, ok := made.(agent.Steerable); ok {
 			t.Error("it takes no steers")
 		}
 	}

@@ -73,30 +73,26 @@ type heard struct {
 
 // fakeRole plays the next of dir/plays.json and writes what it heard to dir.
 func fakeRole(dir string, args []string) int {
-	err := fake(dir, args)
-	if code, ok := err.(exit); ok {
-		return int(code)
+	code, err := fake(dir, args)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "fake:", err)
+		return 98
 	}
-	fmt.Fprintln(os.Stderr, "fake:", err)
-	return 98
+	return code
 }
 
-type exit int
-
-func (e exit) Error() string { return fmt.Sprint("exit ", int(e)) }
-
-func fake(dir string, args []string) error {
+func fake(dir string, args []string) (code int, err error) {
 	data, err := os.ReadFile(filepath.Join(dir, "plays.json"))
 	if err != nil {
-		return err
+		return 0, err
 	}
 	var all plays
 	if err := json.Unmarshal(data, &all); err != nil {
-		return err
+		return 0, err
 	}
 	earlier, err := filepath.Glob(filepath.Join(dir, "heard-*"))
 	if err != nil {
-		return err
+		return 0, err
 	}
 	n := len(earlier)
 	p := all[min(n, len(all)-1)]
@@ -104,28 +100,28 @@ func fake(dir string, args []string) error {
 	if !p.Deaf {
 		in, err := io.ReadAll(os.Stdin)
 		if err != nil {
-			return err
+			return 0, err
 		}
 		h.Stdin = string(in)
 	}
 	if h.Dir, err = os.Getwd(); err != nil {
-		return err
+		return 0, err
 	}
 	info, err := os.Stat(h.Dir)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	h.Mode = info.Mode().Perm()
 	if data, err = json.Marshal(h); err != nil {
-		return err
+		return 0, err
 	}
 	if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("heard-%d", n)), data, 0o600); err != nil {
-		return err
+		return 0, err
 	}
 	if p.File != "" {
 		out, err := os.ReadFile(p.File)
 		if err != nil {
-			return err
+			return 0, err
 		}
 		p.Out = string(out)
 	}
@@ -137,7 +133,7 @@ func fake(dir string, args []string) error {
 	for p.Hang || p.Signal {
 		time.Sleep(time.Hour)
 	}
-	return exit(p.Exit)
+	return p.Exit, nil
 }
 
 // fakeProgram is the command of a fake program, and what it has heard until now.

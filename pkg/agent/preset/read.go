@@ -25,7 +25,7 @@ func (r *run) read(out io.Reader, bad chan<- error) {
 		}
 		return nil
 	})
-	var line *command.BadLine
+	var line *command.LineError
 	switch {
 	case err == nil:
 	case errors.As(err, &line) && line.Cut: // it died in the middle of it

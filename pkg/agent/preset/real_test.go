@@ -16,19 +16,18 @@ import (
 	"turnstile/pkg/session"
 )
 
-// real is how a test runs one of the real programs against scripted models.
-type real struct {
+// realProgram is how a test runs one of the real programs against scripted models.
+type realProgram struct {
 	kind    Kind
 	tool    string // the name of the tool that the models use
 	options []string
 	env     func(url, home string) []string
 	files   func(url string) map[string]string // in home
-	lost    string                             // the id of a session that was never there
 }
 
 const lostID = "00000000-0000-4000-8000-000000000000"
 
-var reals = []real{
+var reals = []realProgram{
 	{
 		kind: Claude, tool: "Bash", options: []string{"--allowedTools", "Bash"},
 		env: func(url, _ string) []string {
@@ -67,7 +66,7 @@ stream_max_retries = 0
 var realModels = map[Kind]string{Claude: "claude-sonnet-4-5", Codex: "gpt-5", Gemini: "gemini-2.5-flash"}
 
 // path is the real program, or the test is skipped, loudly.
-func (r real) path(t *testing.T) string {
+func (r realProgram) path(t *testing.T) string {
 	t.Helper()
 	variable := "TURNSTILE_TEST_" + strings.ToUpper(string(r.kind))
 	name := os.Getenv(variable)
@@ -86,16 +85,16 @@ func (r real) path(t *testing.T) string {
 
 // rig is a real program with a home, a workspace and models of its own.
 type rig struct {
-	real
+	realProgram
 	*models
 	home, workspace string
 	config          Config
 }
 
-func (r real) start(t *testing.T) *rig {
+func (r realProgram) start(t *testing.T) *rig {
 	t.Helper()
 	path := r.path(t)
-	g := &rig{real: r, models: startModels(t), home: t.TempDir(), workspace: t.TempDir()}
+	g := &rig{realProgram: r, models: startModels(t), home: t.TempDir(), workspace: t.TempDir()}
 	if r.files != nil {
 		for name, text := range r.files(g.URL) {
 			name = filepath.Join(g.home, name)

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"turnstile/internal/command"
@@ -192,7 +191,7 @@ func (r *run) unended(status guardian.Status) error {
 	what := "it exited without saying how the turn ended"
 	switch meaning := r.program.exits[status.Code]; {
 	case status.Signal != 0:
-		what = "killed by signal: " + syscall.Signal(status.Signal).String()
+		what = "killed by signal: " + status.Signal.String()
 	case meaning != "":
 		what = fmt.Sprintf("%s (exit status %d)", meaning, status.Code)
 	case status.Code != 0:
