@@ -12,7 +12,6 @@ import (
 	"os"
 	osexec "os/exec"
 	"sync"
-	"syscall"
 	"time"
 
 	"turnstile/internal/guardian"
