@@ -105,7 +105,7 @@ func TestPythonAgent(t *testing.T) {
 		})
 		want := fmt.Sprintf("Turn %d, 2 words: hällo <b>world</b>", c.number)
 		wantState := fmt.Sprintf(`{"agent": "python-example", "turns": %d}`, c.number)
-		if err != nil || text != want || state != wantState || usage != "python-example 2 7" {
+		if err != nil || text != want || state != wantState || usage != "python-example 2 6" {
 			t.Errorf("text %q, state %s, usage %s, error %v; want %q", text, state, usage, err, want)
 		}
 		for _, of := range []agent.EventType{agent.EventState, agent.EventToolStart, agent.EventToolEnd, agent.EventText, agent.EventUsage} {

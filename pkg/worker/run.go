@@ -14,9 +14,9 @@ import (
 // the next worker. The drain itself is not bounded by ctx, and its reason is
 // ReasonShutdown.
 //
-// The error is that of options that are wrong, or of a start that failed; the worker
-// is drained then, too. nil: it ran, or ctx had ended before it could. The caller
-// closes rdb, after Run.
+// A Redis that is away is waited for. The error is that of options that are wrong, or
+// of a start that failed; the worker is drained then, too. nil: it ran, or ctx ended
+// before it could. The caller closes rdb, after Run.
 //
 // Programs that want a second signal to cut the drain short, or to see how far it is,
 // call New, Start and Drain.

@@ -93,3 +93,17 @@ func TestRunRefusesWrongOptions(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 }
+
+// It waits for its Redis, and can be told to end while it does.
+func TestRunWithoutRedis(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	rdb, err := redisconn.Open(r.url)
+	must(t, err)
+	must(t, rdb.Close())
+	ctx, cancel := context.WithTimeout(r.ctx, 50*time.Millisecond)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- worker.Run(ctx, rdb, slow{}, worker.Options{Logger: slog.New(slog.DiscardHandler)}) }()
+	must(t, receive(t, "the end of Run", done))
+}
