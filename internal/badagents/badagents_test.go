@@ -126,7 +126,7 @@ func TestBadAgentsLeaveNoStuckSession(t *testing.T) {
 		"endless lines that are none":  {exec.JSONL, "true" + words + "exec yes", "line 1 of the command's output: it is not a JSON object with an event: invalid character 'y' looking for beginning of value: last words", 0},
 		"endless events":               {exec.JSONL, "true" + words + `exec yes '{"type":"text","text":"la la la la la la la la la la la la la la la la la la la la"}'`, "line 142180 of the command's output: with it the turn has more than 8 MiB of text: last words", 0},
 		"endless tools":                {exec.JSONL, "true" + words + `exec yes '{"type":"tool_start","name":"x","call_id":"1","input":"` + strings.Repeat("la ", 10_000) + `"}'`, "the command wrote more than 64 MiB: last words", 0},
-		"endless stderr":               {exec.Text, "exec yes last words >&2", "the agent took too long: ended after 1s", time.Second},
+		"endless stderr":               {exec.Text, "exec yes last words >&2", "the agent took too long: ended after 1s: last words", time.Second},
 		"exit code":                    {exec.Text, "echo so far" + words + "exit 3", "exit status 3: last words", 0},
 		"exit code after a result":     {exec.JSONL, `echo '{"type":"result","text":"x"}'` + words + "exit 3", "exit status 3: last words", 0},
 		"try again, in vain":           {exec.Text, "true" + words + "exit 75", "exit status 75: last words", 0},

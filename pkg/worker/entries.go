@@ -34,11 +34,12 @@ func (r *recorder) remember(e agent.Event) {
 		}
 		r.active()
 		if last >= 0 && r.made[last].Role == session.RoleAssistant {
-			r.made[last].Text += e.Text
+			r.words.WriteString(e.Text)
 			return
 		}
 		r.made = append(r.made, session.Entry{Role: session.RoleAssistant, Text: e.Text, Turn: r.turn.ID, At: r.now()})
 	case agent.EventToolStart:
+		r.settle()
 		r.made = append(r.made, session.Entry{
 			Role: session.RoleTool, Turn: r.turn.ID, At: r.now(),
 			Tool: &session.ToolUse{Name: e.Name, CallID: e.CallID, Input: e.Input},
@@ -57,6 +58,15 @@ func (r *recorder) remember(e agent.Event) {
 	}
 }
 
+// settle puts the words into the last entry: one that grew with each piece of a reply
+// would be copied as often. r.mu is held.
+func (r *recorder) settle() {
+	if r.words.Len() > 0 {
+		r.made[len(r.made)-1].Text += r.words.String()
+		r.words.Reset()
+	}
+}
+
 func (r *recorder) userEntry(m session.Message, at int64) session.Entry {
 	return session.Entry{
 		Role: session.RoleUser, Text: m.Text, Message: m.ID, Meta: m.Meta, Attachments: m.Attachments, Turn: r.turn.ID, At: at,
@@ -70,6 +80,7 @@ func (r *recorder) reply(result agent.Result) string {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.settle()
 	if n := len(r.made); n > 0 && r.made[n-1].Role == session.RoleAssistant {
 		return r.made[n-1].Text
 	}
@@ -119,6 +130,7 @@ func (r *recorder) inherited() []session.Entry {
 
 // all copies the entries so far. r.mu is held.
 func (r *recorder) all() []session.Entry {
+	r.settle()
 	all := make([]session.Entry, 0, len(r.turn.Collected)+len(r.before)+len(r.made)+2)
 	for _, m := range r.turn.Messages() {
 		all = append(all, r.userEntry(m.Message, r.turn.StartedAt.UnixMilli()))

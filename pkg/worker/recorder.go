@@ -2,6 +2,7 @@ package worker
 
 import (
 	"encoding/json"
+	"strings"
 	"sync"
 	"time"
 
@@ -31,6 +32,7 @@ type recorder struct {
 	title  string          // proposed and not stored yet
 	before []session.Entry // what an earlier run of the turn has made
 	made   []session.Entry // assistant's, tools' and steered users' entries so far
+	words  strings.Builder // text of the last of them that is not in it yet
 	sent   time.Time       // the last batch; zero: there was none
 	due    time.Time       // the next one; zero: none is due
 	timer  *time.Timer
@@ -93,6 +95,7 @@ func (r *recorder) notice(text string) bool {
 func (r *recorder) steered(m session.Message) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.settle()
 	r.made = append(r.made, r.userEntry(m, r.now()))
 	r.send(sessionqueue.Event{Type: sessionqueue.EventSteered, Turn: r.turn.ID, Messages: []string{m.ID}})
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"turnstile/pkg/agent"
@@ -250,7 +251,7 @@ func (t *turn) settle(result agent.Result, err error, release func() bool) (more
 	case errors.Is(cause, errDrain), errors.Is(err, sessionqueue.ErrDraining):
 		return t.giveBack(cause, release)
 	case errors.Is(cause, errTimeout):
-		return t.failed(cause, release)
+		return t.failed(timedOut(cause, err), release)
 	case agent.IsRetryable(err) && t.Attempt < t.served.w.opts.MaxAttempts:
 		return t.retry(err, release)
 	}
@@ -269,6 +270,15 @@ func (t *turn) finish(end sessionqueue.End, release func() bool) (more bool, err
 	t.keepState(end)
 	t.log.Debug("turn ended", "status", end.Status, "message", t.Message.ID, "error", end.Error)
 	return t.hold.Finish(t.hold.Lease().Context(), end)
+}
+
+// timedOut is why a turn ended that took too long, with what the agent has to say
+// about it: its last words.
+func timedOut(cause, err error) error {
+	if _, words, ok := strings.Cut(err.Error(), cause.Error()); ok {
+		return fmt.Errorf("%w%s", cause, words)
+	}
+	return cause
 }
 
 // keepState stores what the agent keeps for the session's next turns, for the

@@ -105,9 +105,9 @@ func TestClaudesResultIsCutOff(t *testing.T) {
 
 func TestTooLongALine(t *testing.T) {
 	t.Parallel()
-	command, _ := fakeProgram(t, play{Out: strings.Repeat("x", 17<<20), Hang: true})
+	command, _ := fakeProgram(t, play{Out: strings.Repeat("x", 9<<20), Hang: true})
 	got := playTurn(t, newAgent(t, Claude, Config{Command: command}), turn("hi"))
-	if got.err == nil || !strings.Contains(got.err.Error(), "longer than 16 MiB") {
+	if got.err == nil || !strings.Contains(got.err.Error(), "longer than 8 MiB") {
 		t.Error(got.err)
 	}
 }
