@@ -262,19 +262,19 @@ func (a *actor) do(id any, verb, rest string) (code int, done bool) {
 
 // await waits for an answer to a request, and says it.
 func (a *actor) await() {
-	for {
-		m, ok := a.next()
+	isAnswer := func(m map[string]any) bool { return m["method"] == nil }
+	for !slices.ContainsFunc(a.kept, isAnswer) {
+		m, ok := <-a.in
 		if !ok {
 			panic("stdin ended")
 		}
-		if _, request := m["method"]; request {
-			a.kept = append(a.kept, m)
-			continue
-		}
-		delete(m, "jsonrpc")
-		delete(m, "id")
-		line, _ := json.Marshal(m)
-		a.text("agent_message_chunk", string(line)+"\n")
-		return
+		a.kept = append(a.kept, m)
 	}
+	i := slices.IndexFunc(a.kept, isAnswer)
+	m := a.kept[i]
+	a.kept = slices.Delete(a.kept, i, i+1)
+	delete(m, "jsonrpc")
+	delete(m, "id")
+	line, _ := json.Marshal(m)
+	a.text("agent_message_chunk", string(line)+"\n")
 }

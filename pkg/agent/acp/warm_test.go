@@ -214,7 +214,7 @@ func TestBetweenTurns(t *testing.T) {
 	h, err := runWarm(t, w, turnOf(t, "text a", `raw {"jsonrpc":"2.0","id":3,"result":{"stopReason":"end_turn"}}`,
 		"text late", "ask "+wantsPermission, `ask fs/read_text_file {"sessionId":"SESSION","path":"x"}`, "answers 2"))
 	must(t, err)
-	if h.text() != "a" {
+	if !strings.HasPrefix(h.text(), "a") { // and what came until the turn was closed
 		t.Errorf("said %q", h.text())
 	}
 	// The next one is not disturbed by what is left of that.
