@@ -63,8 +63,8 @@ type Config struct {
 	// Needs Workspace.
 	Terminal bool
 
-	// Start is how long an agent may take to start and to open a session. Defaults to
-	// DefaultStart.
+	// Start is how long an agent may take to start, and then for each step until it has
+	// a session open. Defaults to DefaultStart.
 	Start time.Duration
 
 	// Logger gets the agent's stderr, and what it says that is no part of the

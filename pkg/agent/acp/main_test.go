@@ -2,6 +2,7 @@ package acp
 
 import (
 	"os"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -10,16 +11,24 @@ import (
 	"turnstile/internal/guardian"
 )
 
+// scratch is a directory for all tests, and gone after them.
+var scratch = sync.OnceValues(func() (string, error) { return os.MkdirTemp("", "acp-test-") })
+
 // The test binary is also the guardian and the agents of the tests.
 func TestMain(m *testing.M) {
 	guardian.Init()
 	if len(os.Args) > 1 && os.Args[1] == "test-agent" {
 		syscall.Exit(scripted(os.Args[2:])) // os.Exit takes a second in a race build
 	}
-	for name, value := range map[string]string{"REDIS_URL": "redis://:secret@localhost", "ACP_TEST_ONE": "1"} {
+	for name, value := range map[string]string{"TURNSTILE_TEST_SECRET": "secret", "ACP_TEST_ONE": "1"} {
 		if err := os.Setenv(name, value); err != nil {
 			panic(err)
 		}
 	}
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		if dir, err := scratch(); err == nil {
+			_ = os.RemoveAll(dir)
+		}
+		os.Exit(code)
+	}))
 }

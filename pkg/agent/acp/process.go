@@ -27,7 +27,8 @@ type process struct {
 	reader sync.WaitGroup
 
 	can   abilities
-	login []string // how the agent can be logged in, by its own words
+	name  string   // of the agent, by its own words; may be empty
+	login []string // how it can be logged in, by its own words
 }
 
 // abilities are what an agent says that it can. It may say so with any value but null
@@ -42,6 +43,9 @@ type initialized struct {
 		LoadSession         json.RawMessage            `json:"loadSession"`
 		SessionCapabilities map[string]json.RawMessage `json:"sessionCapabilities"`
 	} `json:"agentCapabilities"`
+	AgentInfo struct {
+		Name string `json:"name"`
+	} `json:"agentInfo"`
 	AuthMethods []struct {
 		Name string `json:"name"`
 	} `json:"authMethods"`
@@ -175,6 +179,7 @@ func (p *process) initialize(ctx context.Context) error {
 	}
 	sessions := answer.AgentCapabilities.SessionCapabilities
 	p.can = abilities{load: yes(answer.AgentCapabilities.LoadSession), resume: yes(sessions["resume"]), close: yes(sessions["close"])}
+	p.name = answer.AgentInfo.Name
 	for _, m := range answer.AuthMethods {
 		if m.Name != "" {
 			p.login = append(p.login, m.Name)

@@ -70,10 +70,11 @@ tool_end e null`
 func TestAStartWaitsForItsInput(t *testing.T) {
 	t.Parallel()
 	h, err := play(t.Context(), acting(t), turnOf(t,
-		`update {"sessionUpdate":"tool_call","toolCallId":"a","title":"bash","status":"pending","rawInput":{ }}`,
+		`update {"sessionUpdate":"tool_call","toolCallId":"a","title":"bash","status":"pending","rawInput":{"cwd":"/"}}`,
+		`update {"sessionUpdate":"tool_call_update","toolCallId":"a","status":"pending"}`,
 		`update {"sessionUpdate":"tool_call_update","toolCallId":"a","title":"ls -l","status":"in_progress","rawInput":{"command":"ls -l"}}`,
 		`update {"sessionUpdate":"tool_call_update","toolCallId":"a","status":"completed","rawOutput":"ok"}`,
-		`update {"sessionUpdate":"tool_call","toolCallId":"b","title":"late","status":"pending"}`,
+		`update {"sessionUpdate":"tool_call","toolCallId":"b","title":"late"}`,
 		`text so`,
 		`update {"sessionUpdate":"tool_call","toolCallId":"c","title":"never","status":"pending"}`,
 		`error {"code":-32603,"message":"Internal error","data":{"details":"the model is gone"}}`,

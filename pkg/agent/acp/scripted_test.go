@@ -135,7 +135,7 @@ func (a *actor) open(id any, name string) int {
 			version = 2
 		}
 		a.send(map[string]any{"id": id, "result": map[string]any{
-			"protocolVersion": version, "agentCapabilities": caps, "authMethods": []any{map[string]any{"id": "x", "name": "Log in with X", "type": "odd"}},
+			"protocolVersion": version, "agentCapabilities": caps, "agentInfo": map[string]any{"name": a.arg("name")}, "authMethods": []any{map[string]any{"id": "x", "name": "Log in with X", "type": "odd"}},
 		}})
 	case "new":
 		a.count++
@@ -170,6 +170,9 @@ func (a *actor) take(m map[string]any) int {
 			a.text("agent_message_chunk", text)
 			a.send(map[string]any{"id": id, "result": map[string]any{"stopReason": "end_turn"}})
 			return -1
+		}
+		if _, after, told := strings.Cut(text, "What follows is new.]\n\n"); told {
+			text = after
 		}
 		for _, line := range strings.Split(text, "\n") {
 			verb, rest, _ := strings.Cut(line, " ")
@@ -259,19 +262,19 @@ func (a *actor) do(id any, verb, rest string) (code int, done bool) {
 
 // await waits for an answer to a request, and says it.
 func (a *actor) await() {
-	for {
-		m, ok := a.next()
+	isAnswer := func(m map[string]any) bool { return m["method"] == nil }
+	for !slices.ContainsFunc(a.kept, isAnswer) {
+		m, ok := <-a.in
 		if !ok {
 			panic("stdin ended")
 		}
-		if _, request := m["method"]; request {
-			a.kept = append(a.kept, m)
-			continue
-		}
-		delete(m, "jsonrpc")
-		delete(m, "id")
-		line, _ := json.Marshal(m)
-		a.text("agent_message_chunk", string(line)+"\n")
-		return
+		a.kept = append(a.kept, m)
 	}
+	i := slices.IndexFunc(a.kept, isAnswer)
+	m := a.kept[i]
+	a.kept = slices.Delete(a.kept, i, i+1)
+	delete(m, "jsonrpc")
+	delete(m, "id")
+	line, _ := json.Marshal(m)
+	a.text("agent_message_chunk", string(line)+"\n")
 }

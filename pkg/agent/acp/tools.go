@@ -1,7 +1,6 @@
 package acp
 
 import (
-	"bytes"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -31,9 +30,9 @@ type tool struct {
 
 // tools are those of a turn.
 //
-// Some agents announce a tool before they know what it is to be called with. Such a
-// start is held back until the tool's next update, or until anything is said that must
-// come after it.
+// Agents announce a tool as pending, and mostly know only later what it is called and
+// called with. Such a start is held back until there is news of the tool, or until
+// something is said that must come after it.
 type tools struct {
 	emit func(agent.Event)
 	open []*tool // in the order of their announcements
@@ -66,7 +65,7 @@ func (s *tools) update(u toolUpdate) {
 	if u.Content != nil {
 		t.content = u.Content
 	}
-	if known || u.Status != "pending" && u.Status != "" || !empty(t.input) {
+	if u.Status != "pending" && (known || u.Status != "") {
 		s.start(t)
 	}
 	switch u.Status {
@@ -75,10 +74,6 @@ func (s *tools) update(u toolUpdate) {
 	case "failed":
 		s.finish(t, agent.Event{Error: t.complaint()})
 	}
-}
-
-func empty(input json.RawMessage) bool {
-	return input == nil || string(bytes.Join(bytes.Fields(input), nil)) == "{}"
 }
 
 func (s *tools) start(t *tool) {

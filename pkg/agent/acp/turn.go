@@ -156,7 +156,7 @@ func (t *turn) outcome(e ending) error {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if e.usage != nil {
+	if e.usage != nil && *e.usage != (acpsdk.Usage{}) {
 		t.say(agent.Event{Type: agent.EventUsage, Usage: usage(*e.usage)})
 	}
 	switch e.stop {

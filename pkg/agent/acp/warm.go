@@ -38,7 +38,8 @@ type warm struct {
 // state is what the session's next turns are told: see agent.EventState.
 type state struct {
 	Agent string `json:"agent"`
-	ID    string `json:"id"` // of the agent's session
+	ID    string `json:"id"`             // of the agent's session
+	Name  string `json:"name,omitempty"` // of the agent: another one's id means nothing to it
 
 	// Cost is what the agent's session has cost so far, in USD. The agent counts on
 	// where it resumes.
@@ -78,7 +79,7 @@ func (a *Agent) Warm(ctx context.Context, turn agent.Turn) (agent.Warm, error) {
 func (w *warm) open(ctx context.Context, turn agent.Turn) error {
 	w.sessionID, w.recap = turn.SessionID, false
 	var kept state
-	if json.Unmarshal(turn.State, &kept) == nil && kept.Agent == "acp" && kept.ID != "" {
+	if json.Unmarshal(turn.State, &kept) == nil && kept.Agent == "acp" && kept.ID != "" && kept.Name == w.name {
 		found, err := w.reopen(ctx, kept.ID)
 		if err != nil {
 			return err
@@ -98,7 +99,7 @@ func (w *warm) open(ctx context.Context, turn agent.Turn) error {
 	if made.SessionID == "" {
 		return errors.New("the agent opened a session and did not say which: its answer to session/new has no sessionId")
 	}
-	w.state = state{Agent: "acp", ID: made.SessionID}
+	w.state = state{Agent: "acp", ID: made.SessionID, Name: w.name}
 	w.recap = len(turn.History) > 0
 	return nil
 }

@@ -50,6 +50,8 @@ func TestAnotherWorkersSession(t *testing.T) {
 		{"", "", "initialize new prompt"},
 		{"can-resume", `{"agent":"exec","id":"old"}`, "initialize new prompt"},
 		{"can-resume", `{"agent":"acp"}`, "initialize new prompt"},
+		{"can-resume", `{"agent":"acp","id":"old","name":"another"}`, "initialize new prompt"},
+		{"can-resume name=me", "", "initialize new prompt"},
 		{"can-resume", `"odd"`, "initialize new prompt"},
 		{"can-resume", "null", "initialize new prompt"},
 	} {
@@ -199,6 +201,25 @@ func TestAnAgentThatDoesNotRead(t *testing.T) {
 		_, err := w.Run(ctx, turnOf(t, "text a", "hang"), h.emit)
 		failed(t, err, false, want)
 		cancel(nil)
+	}
+}
+
+// An agent that asks while no turn runs is answered all the same.
+func TestBetweenTurns(t *testing.T) {
+	t.Parallel()
+	log := filepath.Join(t.TempDir(), "log")
+	a := acting(t, "log="+log)
+	w := warmed(t, a, turnOf(t))
+	// The turn ends, and the agent goes on for a while.
+	h, err := runWarm(t, w, turnOf(t, "text a", `raw {"jsonrpc":"2.0","id":3,"result":{"stopReason":"end_turn"}}`,
+		"text late", "ask "+wantsPermission, `ask fs/read_text_file {"sessionId":"SESSION","path":"x"}`, "answers 2"))
+	must(t, err)
+	if !strings.HasPrefix(h.text(), "a") { // and what came until the turn was closed
+		t.Errorf("said %q", h.text())
+	}
+	// The next one is not disturbed by what is left of that.
+	if h, err = runWarm(t, w, turnOf(t, "text b")); err != nil || !strings.HasSuffix(h.text(), "b") {
+		t.Errorf("%v: %s", err, h.story())
 	}
 }
 

@@ -170,6 +170,7 @@ func (c *conn) read(r io.Reader) {
 		line, err := readLine(lines)
 		switch {
 		case errors.Is(err, io.EOF):
+			c.line(line) // the last one may lack its end
 			c.fail(nil)
 			return
 		case err != nil:
@@ -193,8 +194,8 @@ var (
 	errUnread   = fmt.Errorf("it has left more than %d MiB unread", maxUnread>>20)
 )
 
-// readLine reads a line of at most maxLine. The line is good until the next call. What
-// comes after the last newline is none.
+// readLine reads a line of at most maxLine, which is good until the next call. The last
+// one comes with io.EOF.
 func readLine(r *bufio.Reader) ([]byte, error) {
 	line, err := r.ReadSlice('\n')
 	if !errors.Is(err, bufio.ErrBufferFull) {

@@ -1,0 +1,89 @@
+package acp
+
+import (
+	"context"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"turnstile/pkg/agent"
+)
+
+// built is the example agent of the SDK: somebody else's notion of the protocol. Its
+// source is there wherever these tests can be compiled.
+var built = sync.OnceValues(func() (string, error) {
+	dir, err := scratch()
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "example-agent")
+	out, err := exec.Command("go", "build", "-o", path, "github.com/coder/acp-go-sdk/example/agent").CombinedOutput()
+	if err != nil {
+		return "", &buildError{string(out), err}
+	}
+	return path, nil
+})
+
+type buildError struct {
+	out string
+	error
+}
+
+func (b *buildError) Error() string { return b.error.Error() + ": " + b.out }
+
+func TestTheSDKsExampleAgent(t *testing.T) {
+	t.Parallel()
+	path, err := built()
+	must(t, err)
+	for _, c := range []struct {
+		allowed bool
+		said    string
+		end     string
+	}{
+		{true, "Perfect! I've successfully updated the configuration.", `tool_end call_2 {"message":"Configuration updated","success":true}`},
+		{false, "I understand you prefer not to make that change.", "tool_end call_2 null"},
+	} {
+		t.Run(c.said, func(t *testing.T) {
+			t.Parallel()
+			a := newAgent(t, Config{Command: []string{path}})
+			turn := turnOf(t, "Please improve the project.")
+			var asked agent.Question
+			turn.Ask = func(_ context.Context, q agent.Question) (agent.Answer, error) {
+				asked = q
+				return agent.Answer{Allowed: c.allowed}, nil
+			}
+			w := warmed(t, a, turn)
+			h := &heard{}
+			_, err := w.Run(t.Context(), turn, h.emit)
+			must(t, err)
+			if asked.CallID != "call_2" || asked.Name != "Modifying critical configuration file" || !strings.Contains(string(asked.Input), "new-host") || asked.CanRemember {
+				t.Errorf("asked %+v", asked)
+			}
+			story := h.story()
+			for _, want := range []string{
+				"text I'll help you with that.", `tool_start Reading project files call_1 {"path":"/project/README.md"}`,
+				`tool_end call_1 {"content":"# My Project`, "tool_start Modifying critical configuration file call_2", c.said, c.end,
+			} {
+				if !strings.Contains(story, want) {
+					t.Errorf("%q is not in\n%s", want, story)
+				}
+			}
+		})
+	}
+	t.Run("cancel", func(t *testing.T) {
+		t.Parallel()
+		ctx, cancel := context.WithCancel(t.Context())
+		a := newAgent(t, Config{Command: []string{path}})
+		turn := turnOf(t, "Please improve the project.")
+		turn.Ask = func(ctx context.Context, _ agent.Question) (agent.Answer, error) {
+			cancel()
+			<-ctx.Done()
+			return agent.Answer{}, context.Cause(ctx)
+		}
+		if h, err := play(ctx, a, turn); err == nil || !strings.Contains(err.Error(), "interrupted") {
+			t.Errorf("%v\n%s", err, h.story())
+		}
+	})
+}

@@ -1,0 +1,47 @@
+package acp
+
+import (
+	"runtime"
+	"strings"
+	"testing"
+)
+
+// allowed is what an idle agent may cost its worker, in bytes of heap and stacks.
+const allowed = 100 << 10
+
+// used is what the process has of both now. Other tests run meanwhile, so this one is
+// not parallel, and comes when they have not begun or are over.
+func used() int64 {
+	runtime.GC()
+	runtime.GC() // what the first one's finalizers have freed, and pools
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc + m.StackInuse)
+}
+
+func TestMemoryOfIdleAgents(t *testing.T) { //nolint:paralleltest // it measures the whole process
+	const agents = 20
+	a := newAgent(t, Config{Command: actorCommand(t), Permissions: Allow})
+	run := func(w *warm) {
+		// A long line, many events: buffers that have grown must not stay.
+		_, err := runWarm(t, w, turnOf(t, "long 1000000", "many 300", "stderr "+strings.Repeat("e", 9000), "text a", "call fs/x {}"))
+		must(t, err)
+	}
+	run(warmed(t, a, turnOf(t))) // what is there once
+	before := used()
+	var all []*warm
+	for range agents {
+		turn := turnOf(t)
+		turn.History = someHistory
+		w := warmed(t, a, turn)
+		run(w)
+		all = append(all, w)
+	}
+	each := (used() - before) / agents
+	goroutines := runtime.NumGoroutine()
+	t.Logf("an idle agent costs %d KiB of heap and stacks; %d goroutines for %d agents", each>>10, goroutines, agents+1)
+	if each > allowed {
+		t.Errorf("an idle agent costs %d KiB, at most %d are allowed", each>>10, allowed>>10)
+	}
+	runtime.KeepAlive(all)
+}

@@ -1,0 +1,166 @@
+package acp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"turnstile/internal/testmodel"
+	"turnstile/pkg/agent"
+)
+
+// program is a real agent: where variable says, or in PATH.
+func program(t *testing.T, variable, name string) string {
+	t.Helper()
+	path := os.Getenv(variable)
+	if path == "" {
+		var err error
+		if path, err = exec.LookPath(name); err != nil {
+			t.Skipf("NOT TESTED: A REAL %s. IT IS NOT IN PATH, AND %s DOES NOT SAY WHERE IT IS", strings.ToUpper(name), variable)
+		}
+	}
+	return path
+}
+
+// opencode is `opencode acp` with a home of its own and this model for all that it does.
+func opencode(t *testing.T, model *testmodel.Server) *Agent {
+	t.Helper()
+	path := program(t, "TURNSTILE_TEST_OPENCODE", "opencode")
+	home := t.TempDir()
+	config, err := json.Marshal(map[string]any{
+		"autoupdate": false, "share": "disabled", "model": "scripted/m", "small_model": "scripted/m",
+		"enabled_providers": []string{"scripted"}, "permission": map[string]any{"bash": "ask"},
+		"provider": map[string]any{"scripted": map[string]any{
+			"npm": "@ai-sdk/openai-compatible", "name": "Scripted", // comes with it
+			"options": map[string]any{"baseURL": model.URL(), "apiKey": "k"},
+			"models":  map[string]any{"m": map[string]any{"name": "M", "limit": map[string]any{"context": 32000, "output": 4000}}},
+		}},
+	})
+	must(t, err)
+	return newAgent(t, Config{
+		Command: []string{
+			"env", "HOME=" + home, "OPENCODE_CONFIG_CONTENT=" + string(config), "OPENCODE_DISABLE_AUTOUPDATE=1",
+			"OPENCODE_DISABLE_MODELS_FETCH=1", "OPENCODE_DISABLE_LSP_DOWNLOAD=1", path, "acp",
+		},
+		Workspace: filepath.Join(home, "work"),
+	})
+}
+
+// answering makes a model of a function that sees what the user said last. What
+// opencode asks for itself, a title, has no tools.
+func answering(t *testing.T, answer func(r testmodel.Request, said string) testmodel.Answer) *testmodel.Server {
+	t.Helper()
+	model := testmodel.New(t)
+	model.Otherwise(func(r testmodel.Request) testmodel.Answer {
+		if len(r.Tools) == 0 {
+			return testmodel.Reply("A title of the model")
+		}
+		said := ""
+		for _, m := range r.Messages {
+			if m.Role == "user" {
+				said = m.Text()
+			}
+		}
+		return answer(r, said)
+	})
+	return model
+}
+
+func TestOpencode(t *testing.T) {
+	t.Parallel()
+	model := answering(t, func(r testmodel.Request, said string) testmodel.Answer {
+		switch {
+		case strings.Contains(said, "Ann"):
+			return testmodel.Stream(testmodel.Text("Hello ", "Ann."), testmodel.UseCached(40, 30, 5))
+		case r.Messages[len(r.Messages)-1].Role == "tool":
+			return testmodel.Reply("It printed " + strings.TrimSpace(r.Last()))
+		case strings.Contains(said, "print"):
+			return testmodel.Stream(testmodel.Call("c1", "bash", `{"command":"echo mar`, `zipan","description":"prints"}`))
+		}
+		name := "nobody"
+		if slices.ContainsFunc(r.Messages, func(m testmodel.Message) bool { return strings.Contains(m.Text(), "I am Ann") }) {
+			name = "Ann"
+		}
+		return testmodel.Reply("You are " + name)
+	})
+	a := opencode(t, model)
+	first := turnOf(t, "I am Ann")
+	w := warmed(t, a, first)
+	h, err := runWarm(t, w, first)
+	must(t, err)
+	if h.text() != "Hello Ann." {
+		t.Errorf("said\n%s", h.story())
+	}
+	used := h.of(agent.EventUsage)
+	t.Logf("the first turn's events:\n%s", h.story())
+	if len(used) == 0 || !slices.ContainsFunc(used, func(e agent.Event) bool { return e.Usage.InputTokens == 40 && e.Usage.CachedTokens == 30 }) {
+		t.Error("its usage was not told")
+	}
+	if h, err = runWarm(t, w, turnOf(t, "who am I?")); err != nil || h.text() != "You are Ann" {
+		t.Errorf("in the same process: %v\n%s", err, h.story())
+	}
+
+	// A tool that needs a permission.
+	turn := turnOf(t, "print it")
+	var asked agent.Question
+	turn.Ask = func(_ context.Context, q agent.Question) (agent.Answer, error) {
+		asked = q
+		return agent.Answer{Allowed: true}, nil
+	}
+	h, err = runWarm(t, w, turn)
+	must(t, err)
+	t.Logf("the tool's events:\n%s\nasked %+v %s", h.story(), asked, asked.Input)
+	if h.text() != "It printed marzipan" || asked.CallID == "" || !asked.CanRemember {
+		t.Errorf("said %q, asked %+v", h.text(), asked)
+	}
+	starts, ends := h.of(agent.EventToolStart), h.of(agent.EventToolEnd)
+	if len(starts) != 1 || len(ends) != 1 || !strings.Contains(string(starts[0].Input), "echo marzipan") || !strings.Contains(string(ends[0].Output), "marzipan") {
+		t.Errorf("tools %+v, %+v", starts, ends)
+	}
+
+	// Another worker's process goes on with the session.
+	again := turnOf(t, "who am I?")
+	again.State, again.History = h.state(t), someHistory
+	if h, err = play(t.Context(), a, again); err != nil || h.text() != "You are Ann" {
+		t.Errorf("in another process: %v\n%s", err, h.story())
+	}
+	if string(h.state(t)) != string(again.State) {
+		t.Errorf("state %s, was %s", h.state(t), again.State)
+	}
+	// It has lost the session: it is told what was said.
+	again.State = json.RawMessage(`{"agent":"acp","id":"ses_nobody"}`)
+	if h, err = play(t.Context(), a, again); err != nil || !strings.Contains(string(model.Requests()[len(model.Requests())-1].Body), "my name is Ann") {
+		t.Errorf("with a session that is not known: %v\n%s", err, h.story())
+	}
+}
+
+func TestOpencodeIsCancelled(t *testing.T) {
+	t.Parallel()
+	model := answering(t, func(testmodel.Request, string) testmodel.Answer {
+		return testmodel.Stream(testmodel.Text("I begin"), testmodel.Hang())
+	})
+	a := opencode(t, model)
+	cause := errors.New("stopped")
+	took, closed, _, _ := stopping(t, a, cause, "talk for ever")
+	t.Logf("it took %s to cancel, %s until it was gone", took, closed)
+	if closed > a.config.Grace+5*time.Second {
+		t.Errorf("gone after %s", closed)
+	}
+}
+
+// Gemini CLI cannot be pointed at another model. It is only greeted.
+func TestGeminiInitializes(t *testing.T) {
+	t.Parallel()
+	path := program(t, "TURNSTILE_TEST_GEMINI", "gemini")
+	a := newAgent(t, Config{Command: []string{"env", "HOME=" + t.TempDir(), path, "--acp"}, Workspace: t.TempDir()})
+	_, err := a.Warm(t.Context(), turnOf(t))
+	failed(t, err, false, "the agent is not logged in: log it in first")
+	t.Log(err)
+}

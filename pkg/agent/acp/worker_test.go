@@ -1,0 +1,128 @@
+package acp
+
+import (
+	"context"
+	"log/slog"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"turnstile/internal/redisconn"
+	"turnstile/internal/testredis"
+	"turnstile/pkg/agent"
+	"turnstile/pkg/session"
+	sq "turnstile/pkg/sessionqueue"
+	"turnstile/pkg/worker"
+)
+
+// startWorker starts a real worker, and answers a client of it. stop drains it.
+func startWorker(t *testing.T, a agent.Agent, options worker.Options) (client *sq.Client, stop func()) {
+	t.Helper()
+	rdb, err := redisconn.Open(testredis.URL(t))
+	must(t, err)
+	options.Queue = sq.Config{Retention: time.Hour}
+	options.RetryBackoff = 20 * time.Millisecond
+	options.Logger = slog.New(slog.DiscardHandler)
+	if testing.Verbose() {
+		options.Logger = slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))
+	}
+	w, err := worker.New(rdb, a, options)
+	must(t, err)
+	must(t, w.Start(t.Context()))
+	stopped := false
+	stop = func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		w.Drain(context.Background(), worker.ReasonShutdown)
+		_ = rdb.Close()
+	}
+	t.Cleanup(stop)
+	return sq.NewClient(rdb), stop
+}
+
+// say has a message run to its end.
+func say(t *testing.T, c *sq.Client, text string) sq.Outcome {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	receipt, err := c.Submit(ctx, t.Name(), session.Message{Text: text})
+	must(t, err)
+	outcome, err := c.Wait(ctx, t.Name(), receipt.ID)
+	must(t, err)
+	return outcome
+}
+
+func pidOf(t *testing.T, o sq.Outcome) int {
+	t.Helper()
+	pid, err := strconv.Atoi(o.Reply)
+	if err != nil || o.Status != sq.StatusDone {
+		t.Fatalf("%+v", o)
+	}
+	return pid
+}
+
+func TestTwoTurnsOfAWorker(t *testing.T) {
+	t.Parallel()
+	client, stop := startWorker(t, acting(t, "can-close"), worker.Options{})
+	first, second := pidOf(t, say(t, client, "pid")), pidOf(t, say(t, client, "text ignored\nupdate {\"sessionUpdate\":\"tool_call\",\"toolCallId\":\"a\",\"title\":\"x\",\"status\":\"completed\"}\npid"))
+	if first != second {
+		t.Errorf("two turns in two processes, %d and %d", first, second)
+	}
+	// A failure ends the process; the next turn has another.
+	if o := say(t, client, "text a\nend refusal"); o.Status != sq.StatusFailed || !strings.Contains(o.Error, "refuses") {
+		t.Errorf("%+v", o)
+	}
+	third := pidOf(t, say(t, client, "pid"))
+	if third == first || alive(first) {
+		t.Errorf("after a failure: process %d, and the old one is alive: %v", third, alive(first))
+	}
+	// Nothing had come out of the turn: it is tried again, with another process.
+	if o := say(t, client, "exit 3"); o.Status != sq.StatusFailed || !strings.Contains(o.Error, "exit status 3") {
+		t.Errorf("%+v", o)
+	}
+	last := pidOf(t, say(t, client, "pid"))
+	stop()
+	if alive(last) {
+		t.Error("the agent has outlived its worker")
+	}
+}
+
+func TestStopOfAWorkersTurn(t *testing.T) {
+	t.Parallel()
+	client, _ := startWorker(t, acting(t), worker.Options{})
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	receipt, err := client.Submit(ctx, t.Name(), session.Message{Text: "pid\ncancelled\ntext  obeyed\nend cancelled"})
+	must(t, err)
+	said := ""
+	outcome, err := client.Follow(ctx, t.Name(), receipt.ID, func(e sq.Event) {
+		if e.Type == string(agent.EventText) && said == "" {
+			said = e.Text
+			_, err := client.Stop(ctx, t.Name())
+			must(t, err)
+		}
+	})
+	must(t, err)
+	pid, err := strconv.Atoi(said)
+	must(t, err)
+	if outcome.Status != sq.StatusStopped || alive(pid) {
+		t.Errorf("%+v, process %d is alive: %v", outcome, pid, alive(pid))
+	}
+	// The session goes on.
+	if again := pidOf(t, say(t, client, "pid")); again == pid {
+		t.Error("the process that was stopped ran another turn")
+	}
+}
+
+// A turn that takes too long is cancelled, and killed when it does not listen.
+func TestTimeoutOfAWorkersTurn(t *testing.T) {
+	t.Parallel()
+	a := newAgent(t, Config{Command: actorCommand(t, "deaf"), Grace: 300 * time.Millisecond})
+	client, _ := startWorker(t, a, worker.Options{AgentTimeout: time.Second})
+	if o := say(t, client, "text a\nhang"); o.Status != sq.StatusFailed {
+		t.Errorf("%+v", o)
+	}
+}
