@@ -4,14 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"time"
 
-	"turnstile/internal/console"
 	"turnstile/internal/redisconn"
-	"turnstile/pkg/agent"
 	"turnstile/pkg/sessionqueue"
 )
 
@@ -145,9 +142,14 @@ func (a *answers) attend(m awaited) {
 	var end sessionqueue.Outcome
 	var err error
 	if o.follow {
-		reply := &reply{a: a, m: m}
+		reply := newReply(a, m)
 		end, err = a.client.Follow(ctx, m.session, m.m.ID, reply.see)
 		reply.flush()
+		if err == nil {
+			reply.remark(reply.story.End(end))
+		} else {
+			reply.remark(reply.story.Leave())
+		}
 	} else {
 		defer time.AfterFunc(waitSlice, func() { cancel(errSlice) }).Stop()
 		end, err = a.client.Wait(ctx, m.session, m.m.ID)
@@ -218,38 +220,4 @@ func (a *answers) summary() string {
 		return "none answered"
 	}
 	return strings.Join(parts, ", ")
-}
-
-// reply shows a reply as it comes, line by line, since those of several messages
-// come at the same time.
-type reply struct {
-	a    *answers
-	m    awaited
-	open string // a line that has not ended
-}
-
-func (r *reply) see(e sessionqueue.Event) {
-	out := r.a.b.out
-	switch {
-	case r.a.b.o.json:
-		out.event(r.m.session, r.m.m.ID, e, r.m.line)
-	case e.Type == string(agent.EventText):
-		text := r.open + e.Text
-		end := strings.LastIndexByte(text, '\n') + 1
-		if r.open = text[end:]; end > 0 {
-			out.text(prefixed(r.m.name(), text[:end]))
-		}
-	default:
-		if text, alert := console.Note(e, slices.Contains(e.Messages, r.m.m.ID)); text != "" {
-			r.flush()
-			out.remark(r.m.name()+": "+text, alert)
-		}
-	}
-}
-
-func (r *reply) flush() {
-	if r.open != "" {
-		r.a.b.out.text(prefixed(r.m.name(), r.open))
-		r.open = ""
-	}
 }

@@ -102,7 +102,7 @@ func TestBinaryCtrlC(t *testing.T) {
 			if err := cmd.Process.Signal(os.Interrupt); err != nil {
 				t.Fatal(err)
 			}
-			finish().want(t, exitInterrupted).oneLine(t, "interrupted", "stays", "enqueue -s a --id m --wait TEXT")
+			finish().want(t, exitInterrupted).oneLine(t, "interrupted", "stays", "enqueue -s a --id m "+flag+" TEXT")
 			turns(t, url, hour, echo)
 			if r := enqueue(t, bg(t), url, "", "-s", "a", "--id", "m", "--wait", "hello").want(t, exitOK); r.out != "echo: hello\n" {
 				t.Errorf("%+v", r)

@@ -31,13 +31,21 @@ on as they are answered.
 A message without an id is given one. To repeat a message whose fate is unknown,
 repeat it with its id: it is run once.
 
+--follow prints the reply as it comes. On stderr are a line for each tool once it has
+ended, notices, the agent's questions with how to answer them, and what the turn has
+used; on a terminal thoughts, too. Where it ended before the message did, it goes on with
+  enqueue -s SESSION --id ID --follow --after EVENT_ID
+behind the event of which EVENT_ID is the event_id with --json. Nothing is put in then, a
+TEXT is not needed, and there is no object of the message's acceptance.
+
 Results go to stdout, errors to stderr, one line each. With --json stdout has one
 object a line instead:
   {"session","id","status","position"}  the message was accepted, queued (behind a
          turn, position counted from 1 with that turn; 0 where none is known),
          scheduled ("at"), a duplicate ("state") or refused ("reason")
   {"session","status":"answered","reply"}  it was a command
-  {"session","id","type",...}              --follow: an event of its turn
+  {"session","id","event_id","type",...}   --follow: an event of its turn; the types are in
+         docs/events.md. One without event_id comes with the next one that has it
   {"session","session_id","id","turn","status","reply","error","duration_ms"}
          it ended: done, failed, interrupted, expired, stopped or dropped
   {"error","code"}                         also on stderr; code is the exit code

@@ -76,7 +76,7 @@ func execute(ctx context.Context, o options, words []string, stdin io.Reader, ou
 		if err != nil {
 			return 0, err
 		}
-		work = single{ctx, o, m, out}.run
+		work = newSingle(ctx, o, m, out).run
 	}
 	rdb, err := connect(ctx, settings.RedisURL)
 	if err != nil {

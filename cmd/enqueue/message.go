@@ -17,6 +17,9 @@ func (o options) message(ctx context.Context, words []string, stdin io.Reader) (
 		ID: o.id, Text: strings.Join(words, " "), Mode: session.Mode(o.mode),
 		Meta: o.meta, ExpiresIn: session.Duration(o.expiresIn),
 	}
+	if o.after != "" {
+		return m, nil // it is there already
+	}
 	if m.ID == "" {
 		m.ID = sessionqueue.NewMessageID()
 	}

@@ -10,6 +10,7 @@ import (
 
 	"turnstile/internal/version"
 	"turnstile/pkg/session"
+	"turnstile/pkg/sessionqueue"
 )
 
 // options are the flags.
@@ -23,6 +24,7 @@ type options struct {
 	meta      map[string]string // metaPairs, once they are validated
 	wait      bool
 	follow    bool
+	after     string
 	timeout   time.Duration
 	json      bool
 	file      string
@@ -62,6 +64,7 @@ func newCommand(o *options, run func(words []string) error) *cobra.Command {
 	f.StringArrayVar(&o.metaPairs, "meta", nil, "`k=v` that the agent is given with the text; repeatable")
 	f.BoolVar(&o.wait, "wait", false, "wait for the answer and print it")
 	f.BoolVar(&o.follow, "follow", false, "print the answer as it comes, the use of tools on stderr")
+	f.StringVar(&o.after, "after", "", "with --follow, put nothing in, and go on behind the event `EVENT_ID` of the message --id")
 	f.DurationVar(&o.timeout, "timeout", 0, "wait no longer than `DUR` for an answer; the message goes on (default: for ever)")
 	f.BoolVar(&o.json, "json", false, "print one JSON object a line")
 	f.StringVar(&o.file, "file", "", "read messages from `MESSAGES.jsonl`, one JSON object a line; - is stdin")
@@ -86,6 +89,14 @@ func (o *options) validate(words []string) error {
 		return problem("no session: name one with -s SESSION; see enqueue --help")
 	case o.wait && o.follow:
 		return problem("both --wait and --follow: use one of them")
+	case o.given("after") && !o.follow:
+		return problem("--after needs --follow")
+	case o.given("after") && o.file != "":
+		return problem("--after with --file: it goes on with one message, named with --id")
+	case o.given("after") && !o.given("id"):
+		return problem("--after needs the --id of the message that was followed")
+	case o.given("after") && (o.given("mode") || o.given("in") || o.given("expires-in") || o.given("meta")):
+		return problem("--after puts nothing in: leave out --mode, --in, --expires-in and --meta")
 	case o.given("timeout") && !o.wait && !o.follow:
 		return problem("--timeout needs --wait or --follow")
 	case o.given("timeout") && o.timeout <= 0:
@@ -94,7 +105,7 @@ func (o *options) validate(words []string) error {
 		return problem("--in %s: it is negative", o.in)
 	case o.expiresIn < 0:
 		return problem("--expires-in %s: it is negative", o.expiresIn)
-	case o.file == "" && len(words) == 0:
+	case o.file == "" && len(words) == 0 && !o.given("after"):
 		return problem("no TEXT: write it after the flags, or - to read it from stdin; see enqueue --help")
 	}
 	if o.given("session") {
@@ -104,6 +115,11 @@ func (o *options) validate(words []string) error {
 	}
 	if o.given("id") {
 		if err := session.ValidateID(o.id); err != nil {
+			return usage(err)
+		}
+	}
+	if o.given("after") {
+		if err := sessionqueue.ValidateEventID(o.after); err != nil {
 			return usage(err)
 		}
 	}

@@ -5,12 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"sync"
 	"time"
-
-	"golang.org/x/term"
 
 	"turnstile/internal/console"
 	"turnstile/pkg/sessionqueue"
@@ -19,56 +16,37 @@ import (
 // output writes results to stdout and errors to stderr. It may be used from
 // several goroutines.
 type output struct {
-	json             bool
-	stdout, stderr   io.Writer
-	stdoutTTY, onTTY bool // stdout, stderr is a terminal
-	style            console.Style
+	json   bool
+	stderr io.Writer
+	onTTY  bool // stderr is a terminal
+	screen *console.Screen
 
 	mu       sync.Mutex
 	progress *progress // nil: none is shown
-	midLine  bool      // stdout stands behind a text without a line break
 	err      error     // the first of stdout
 }
 
 func newOutput(stdout, stderr io.Writer, environ []string) *output {
-	o := &output{stdout: stdout, stderr: stderr, stdoutTTY: terminal(stdout), onTTY: terminal(stderr)}
-	o.style = console.StyleFor(o.onTTY, environ)
+	o := &output{stderr: stderr, onTTY: console.IsTerminal(stderr), screen: console.NewSplitScreen(stdout, stderr, environ)}
+	o.screen.Failed = func(err error) {
+		if o.err == nil {
+			o.err = err
+			fmt.Fprintf(stderr, "enqueue: stdout: %v\n", err)
+		}
+	}
 	return o
 }
 
-func terminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd()))
-}
-
-// text writes to stdout as it is.
+// text writes to stdout, a terminal's without what would steer it.
 func (o *output) text(s string) {
-	if s == "" {
-		return
-	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.write(s)
-	o.midLine = !strings.HasSuffix(s, "\n")
+	o.progress.hide()
+	o.screen.Text(s)
 }
 
 // endLine ends a line that text left open.
-func (o *output) endLine() {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.midLine {
-		o.write("\n")
-		o.midLine = false
-	}
-}
-
-func (o *output) write(s string) {
-	o.progress.hide()
-	if _, err := io.WriteString(o.stdout, s); err != nil && o.err == nil {
-		o.err = err
-		fmt.Fprintf(o.stderr, "enqueue: stdout: %v\n", err)
-	}
-}
+func (o *output) endLine() { o.screen.EndText() }
 
 // object writes one JSON object to stdout.
 func (o *output) object(v any) {
@@ -79,7 +57,10 @@ func (o *output) object(v any) {
 		o.note("enqueue: " + err.Error()) // of no type that is written here
 		return
 	}
-	o.text(b.String())
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.progress.hide()
+	o.screen.Verbatim(b.String())
 }
 
 // note writes one line to stderr.
@@ -87,20 +68,15 @@ func (o *output) note(line string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.progress.hide()
-	if o.midLine && o.stdoutTTY && o.onTTY {
-		line = "\n" + line // both are on one screen
-		o.midLine = false
-	}
-	fmt.Fprintln(o.stderr, line)
+	o.screen.Line(line)
 }
 
 // remark writes what happens beside a reply to stderr.
-func (o *output) remark(text string, alert bool) {
-	if alert {
-		o.note(o.style.Alert(text))
-	} else {
-		o.note(o.style.Faint(text))
-	}
+func (o *output) remark(l console.Line) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.progress.hide()
+	o.screen.Tell(l)
 }
 
 // fail tells of an error, on stderr always and as an object if asked for.
@@ -158,9 +134,10 @@ func (o *output) event(session, id string, e sessionqueue.Event, line int) {
 	o.object(struct {
 		Session string `json:"session"`
 		ID      string `json:"id"`
+		EventID string `json:"event_id,omitempty"`
 		sessionqueue.Event
 		Line int `json:"line,omitempty"`
-	}{session, id, e, line})
+	}{session, id, e.ID, e, line})
 }
 
 // receiptText is a receipt in one line for people.

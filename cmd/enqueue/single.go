@@ -5,12 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"time"
 
 	"turnstile/internal/console"
 	"turnstile/internal/redisconn"
-	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 	"turnstile/pkg/sessionqueue"
 )
@@ -24,34 +22,25 @@ type single struct {
 	o   options
 	m   session.Message
 	out *output
+
+	teller console.Teller // of --follow
+	seen   string         // the id of the last event
 }
 
-func (s single) run(client *sessionqueue.Client, conn io.Closer) (int, error) {
+func newSingle(ctx context.Context, o options, m session.Message, out *output) *single {
+	return &single{
+		ctx: ctx, o: o, m: m, out: out, seen: o.after,
+		teller: console.Teller{Story: newStory(o.session, m.ID), Screen: out.screen},
+	}
+}
+
+func (s *single) run(client *sessionqueue.Client, conn io.Closer) (int, error) {
 	// Closing the connection is what ends a read at once.
 	defer context.AfterFunc(s.ctx, func() { _ = conn.Close() })()
-	r, err := client.Submit(s.ctx, s.o.session, s.m, delays(s.o.in)...)
-	if err != nil {
-		return 0, s.submitFailed(err)
-	}
-	if s.o.json {
-		s.out.receipt(r, 0)
-	}
-	switch {
-	case r.Status == sessionqueue.Refused:
-		return 0, failure{code: exitRefused, text: refusal(r), said: true}
-	case r.Status == sessionqueue.Answered:
-		if !s.o.json {
-			s.out.text(r.Reply)
-			s.out.endLine()
+	if s.o.after == "" {
+		if over, err := s.submit(client); over || err != nil {
+			return exitOK, err
 		}
-		return exitOK, nil
-	case !s.o.wait && !s.o.follow:
-		if !s.o.json {
-			s.out.text(receiptText(r) + "\n")
-		}
-		return exitOK, nil
-	case !s.o.json && s.out.onTTY:
-		s.out.note(receiptText(r))
 	}
 	end, err := s.await(client)
 	if err != nil {
@@ -64,6 +53,35 @@ func (s single) run(client *sessionqueue.Client, conn io.Closer) (int, error) {
 	return exitOK, nil
 }
 
+// submit puts the message in; over says that there is nothing to wait for.
+func (s *single) submit(client *sessionqueue.Client) (over bool, err error) {
+	r, err := client.Submit(s.ctx, s.o.session, s.m, delays(s.o.in)...)
+	if err != nil {
+		return true, s.submitFailed(err)
+	}
+	if s.o.json {
+		s.out.receipt(r, 0)
+	}
+	switch {
+	case r.Status == sessionqueue.Refused:
+		return true, failure{code: exitRefused, text: refusal(r), said: true}
+	case r.Status == sessionqueue.Answered:
+		if !s.o.json {
+			s.out.text(r.Reply)
+			s.out.endLine()
+		}
+		return true, nil
+	case !s.o.wait && !s.o.follow:
+		if !s.o.json {
+			s.out.text(receiptText(r) + "\n")
+		}
+		return true, nil
+	case !s.o.json && s.out.onTTY:
+		s.out.note(receiptText(r))
+	}
+	return false, nil
+}
+
 func delays(in time.Duration) []sessionqueue.SubmitOption {
 	if in == 0 {
 		return nil
@@ -72,7 +90,7 @@ func delays(in time.Duration) []sessionqueue.SubmitOption {
 }
 
 // submitFailed tells what is known of a message whose Submit failed.
-func (s single) submitFailed(err error) failure {
+func (s *single) submitFailed(err error) failure {
 	f := failure{session: s.o.session, id: s.m.ID}
 	switch {
 	case errors.Is(err, session.ErrInvalid):
@@ -88,7 +106,7 @@ func (s single) submitFailed(err error) failure {
 }
 
 // await waits for the end of the message.
-func (s single) await(client *sessionqueue.Client) (sessionqueue.Outcome, error) {
+func (s *single) await(client *sessionqueue.Client) (sessionqueue.Outcome, error) {
 	ctx := s.ctx
 	if s.o.timeout > 0 {
 		var cancel context.CancelFunc
@@ -98,7 +116,14 @@ func (s single) await(client *sessionqueue.Client) (sessionqueue.Outcome, error)
 	var end sessionqueue.Outcome
 	var err error
 	if s.o.follow {
-		end, err = client.Follow(ctx, s.o.session, s.m.ID, s.see)
+		end, err = client.FollowFrom(ctx, s.o.session, s.m.ID, s.o.after, s.see)
+		switch {
+		case s.o.json:
+		case err == nil:
+			s.teller.End(end)
+		default:
+			s.teller.Leave()
+		}
 	} else {
 		end, err = client.Wait(ctx, s.o.session, s.m.ID)
 	}
@@ -120,9 +145,9 @@ func waitError(ctx context.Context, err error) error {
 	return err
 }
 
-func (s single) waitFailed(err error) failure {
+func (s *single) waitFailed(err error) failure {
 	f := failure{session: s.o.session, id: s.m.ID}
-	again := fmt.Sprintf("; to wait for it again: enqueue -s %s --id %s --wait TEXT", s.o.session, s.m.ID)
+	again := fmt.Sprintf("; to wait for it again: enqueue -s %s --id %s %s", console.Quoted(s.o.session), console.Quoted(s.m.ID), s.howToGoOn())
 	switch {
 	case errors.Is(err, errTimeout):
 		f.code, f.text = exitTimeout, fmt.Sprintf("no answer to message %s within %s; it goes on", s.m.ID, s.o.timeout)+again
@@ -136,31 +161,37 @@ func (s single) waitFailed(err error) failure {
 	return f
 }
 
+// howToGoOn is the end of a command that waits from where this one has ended.
+func (s *single) howToGoOn() string {
+	switch {
+	case !s.o.follow:
+		return "--wait TEXT"
+	case s.seen == "":
+		return "--follow TEXT"
+	}
+	return "--follow --after " + s.seen
+}
+
 func unknownText(id string) string {
 	return fmt.Sprintf("how message %s ended is not known: its result is not kept any more, or it was deleted", id)
 }
 
 // see shows an event as it comes.
-func (s single) see(e sessionqueue.Event) {
-	if s.o.json {
+func (s *single) see(e sessionqueue.Event) {
+	if e.ID != "" {
+		s.seen = e.ID
+	}
+	switch {
+	case s.o.json:
 		s.out.event(s.o.session, s.m.ID, e, 0)
-		return
-	}
-	if e.Type == string(agent.EventText) {
-		s.out.text(e.Text)
-		return
-	}
-	if e.Type == sessionqueue.EventQueued && s.out.onTTY {
-		return // the receipt has told
-	}
-	if text, alert := console.Note(e, slices.Contains(e.Messages, s.m.ID)); text != "" {
-		s.out.endLine()
-		s.out.remark(text, alert)
+	case e.Type == sessionqueue.EventQueued && s.out.onTTY: // the receipt has told
+	default:
+		s.teller.See(e)
 	}
 }
 
 // show shows the end. What --follow has to show was shown.
-func (s single) show(end sessionqueue.Outcome) {
+func (s *single) show(end sessionqueue.Outcome) {
 	if s.o.json {
 		s.out.outcome(end, 0)
 		return

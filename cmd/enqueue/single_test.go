@@ -147,7 +147,7 @@ func TestFollowStreams(t *testing.T) {
 	if r.out != "Let me look.\nNothing there.\n" {
 		t.Errorf("stdout %q", r.out)
 	}
-	if r.err != "tool grep\ntool failed: no match\n" {
+	if r.err != "tool grep (<0.1s) failed: no match\n" {
 		t.Errorf("stderr %q", r.err)
 	}
 	r = enqueue(t, bg(t), url, "", "-s", "a", "--id", "m", "--follow", "--json", "hello").want(t, exitOK)

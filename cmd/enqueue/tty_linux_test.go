@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -9,6 +11,11 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"turnstile/internal/console"
+	"turnstile/pkg/agent"
+	"turnstile/pkg/session"
+	"turnstile/pkg/sessionqueue"
 )
 
 // openTerminal makes a pseudo-terminal: what is written to tty is read back with
@@ -105,6 +112,71 @@ func TestFollowOnATerminal(t *testing.T) {
 	}
 }
 
+// A whole turn on a terminal. What an agent says cannot steer it, and what a tool
+// does is on one line that is written over.
+func TestATurnOnATerminal(t *testing.T) {
+	t.Parallel()
+	url, _ := newRedis(t)
+	turns(t, url, hour, func(h *sessionqueue.Hold) *sessionqueue.End {
+		turn := h.Turn().ID
+		for _, events := range [][]agent.Event{
+			{{Type: agent.EventThought, Text: "hm\x1b[2J"}},
+			{{Type: agent.EventText, Text: "Let me \x1b]0;x\x07look"}},
+			{{Type: agent.EventToolStart, Name: "grep", CallID: "1", Input: json.RawMessage(`{"pattern":"x"}`)}},
+			{{Type: agent.EventNotice, Text: "slow"}},
+			{{Type: agent.EventToolEnd, CallID: "1", Error: "no match"}},
+			{{Type: agent.EventRaw, Name: "x"}, {Type: agent.EventUsage, Usage: &session.Usage{InputTokens: 3}}},
+		} {
+			batch := make([]sessionqueue.Event, 0, len(events))
+			for _, e := range events {
+				batch = append(batch, sessionqueue.AgentEvent(turn, e))
+			}
+			if err := h.Emit(context.Background(), batch); err != nil {
+				t.Error(err)
+			}
+		}
+		ask := []sessionqueue.Event{
+			{Type: sessionqueue.EventPermissionAsked, Turn: turn, CallID: "1", Name: "rm"},
+			{Type: sessionqueue.EventPermissionAnswered, Turn: turn, CallID: "1", Decision: sessionqueue.DecisionDenied},
+		}
+		if err := h.Emit(context.Background(), ask); err != nil {
+			t.Error(err)
+		}
+		return &sessionqueue.End{Status: sessionqueue.StatusDone, Reply: "Nothing\r there.\u009b2J"}
+	})
+	const (
+		erase  = "\r\x1b[K"
+		golden = "accepted as m\n" +
+			"{faint}| hm[2J{off}\n" +
+			"Let me ]0;xlook\n" +
+			"{faint}tool grep: x ...{off}" + erase +
+			"{faint}slow{off}\n" +
+			"{faint}tool grep: x ...{off}" + erase +
+			"{yellow}tool grep: x (<0.1s) failed: no match{off}\n" +
+			"{strong}permission asked (1): rm{off}\n" +
+			"{strong}answer with: enqueue -s 'a~b' /approve 1   or: enqueue -s 'a~b' /deny 1{off}\n" +
+			"{faint}permission 1: denied{off}\n" +
+			"Nothing there.2J\n" +
+			"{faint}used: 3 tokens in{off}\n"
+	)
+	colours := strings.NewReplacer("{faint}", "\x1b[2m", "{yellow}", "\x1b[33m", "{strong}", "\x1b[1;33m", "{off}", "\x1b[0m")
+	none := strings.NewReplacer("{faint}", "", "{yellow}", "", "{strong}", "", "{off}", "")
+	for term, want := range map[string]string{
+		"TERM=xterm": colours.Replace(golden),
+		"NO_COLOR=1": none.Replace(golden),
+		"TERM=dumb":  none.Replace(strings.ReplaceAll(golden, "{faint}tool grep: x ...{off}"+erase, "")),
+	} {
+		tty, screen := openTerminal(t)
+		id := "m" + term[len(term)-1:]
+		code := run(bg(t), []string{"-s", "a~b", "--id", id, "--follow", "hello"}, nil, tty, tty, []string{"REDIS_URL=" + url, term})
+		seen := strings.ReplaceAll(screen(), "\r\n", "\n")
+		want = strings.Replace(want, "as m", "as "+id, 1)
+		if code != exitOK || seen != want {
+			t.Errorf("%s: exit code %d\ngot  %q\nwant %q", term, code, seen, want)
+		}
+	}
+}
+
 // What stands on a terminal may have colours; elsewhere, and with NO_COLOR, it
 // has none.
 func TestColoursAreForTerminals(t *testing.T) {
@@ -119,8 +191,8 @@ func TestColoursAreForTerminals(t *testing.T) {
 	} {
 		tty, screen := openTerminal(t)
 		out := newOutput(io.Discard, tty, c.environ)
-		out.remark("tool grep", false)
-		out.remark("cut off", true)
+		out.remark(console.Line{Text: "tool grep"})
+		out.remark(console.Line{Text: "cut off", Tone: console.Alert})
 		if seen := strings.ReplaceAll(screen(), "\r\n", "\n"); seen != c.want {
 			t.Errorf("%v: %q", c.environ, seen)
 		}

@@ -50,6 +50,13 @@ func TestBadUsageIsSaidBeforeConnecting(t *testing.T) {
 		"timeout alone":         {[]string{"-s", "a", "--timeout", "1s", "hello"}, "", "--timeout needs"},
 		"timeout 0":             {[]string{"-s", "a", "--wait", "--timeout", "0", "hello"}, "", "above 0"},
 		"negative timeout":      {[]string{"-s", "a", "--wait", "--timeout", "-1s", "hello"}, "", "above 0"},
+		"after alone":           {[]string{"-s", "a", "--id", "m", "--after", "1-0", "hello"}, "", "--after needs --follow"},
+		"after and wait":        {[]string{"-s", "a", "--id", "m", "--wait", "--after", "1-0", "hello"}, "", "--after needs --follow"},
+		"after without id":      {[]string{"-s", "a", "--follow", "--after", "1-0", "hello"}, "", "--after needs the --id"},
+		"after and file":        {[]string{"--file", "m.jsonl", "--follow", "--after", "1-0"}, "", "--after with --file"},
+		"after and mode":        {[]string{"-s", "a", "--id", "m", "--follow", "--after", "1-0", "--mode", "queue"}, "", "--after puts nothing in"},
+		"after nothing":         {[]string{"-s", "a", "--id", "m", "--follow", "--after", ""}, "", "event id"},
+		"after no event":        {[]string{"-s", "a", "--id", "m", "--follow", "--after", "m1"}, "", `invalid event id "m1": it is two numbers`},
 		"unknown flag":          {[]string{"-s", "a", "--colour", "hello"}, "", "after --"},
 		"text like a flag":      {[]string{"-s", "a", "-x"}, "", "after --"},
 		"text and file":         {[]string{"--file", "m.jsonl", "hello"}, "", "both --file and a TEXT"},
@@ -107,7 +114,7 @@ func TestHelpAndVersion(t *testing.T) {
 	r := enqueue(t, context.Background(), nowhere, "", "--help").want(t, exitOK)
 	for _, word := range []string{
 		"Exit codes", "Examples:", "REDIS_URL", "--session", "--id", "--mode", "--in", "--expires-in", "--meta", "--wait",
-		"--follow", "--timeout", "--json", "--file", "--redis",
+		"--follow", "--after", "event_id", "--timeout", "--json", "--file", "--redis",
 	} {
 		if !strings.Contains(r.out, word) {
 			t.Errorf("help lacks %q", word)

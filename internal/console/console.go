@@ -12,7 +12,6 @@ import (
 	"sync/atomic"
 
 	"turnstile/internal/redisconn"
-	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 	"turnstile/pkg/sessionqueue"
 )
@@ -107,7 +106,7 @@ func (c *Console) say(ctx context.Context, line string, messages chan<- string) 
 	case err != nil:
 		c.alert(redisconn.Explain(err))
 	case r.Status == sessionqueue.Answered:
-		c.Screen.Line(r.Reply)
+		c.Screen.Line(Plain(r.Reply))
 	case r.Status == sessionqueue.Refused:
 		c.alert("refused: " + r.Reason)
 	default:
@@ -125,40 +124,35 @@ func (c *Console) say(ctx context.Context, line string, messages chan<- string) 
 // follow prints the answer to one message. Those of a session come one after the
 // other anyway.
 func (c *Console) follow(ctx context.Context, id string) {
+	t := Teller{Story: Story{Message: id, Mine: true, Allow: "/approve", Deny: "/deny"}, Screen: c.Screen}
 	end, err := c.Client.Follow(ctx, c.Session, id, func(e sessionqueue.Event) {
-		// Several messages may be one turn, which is shown once.
-		if e.Turn == "" || e.Turn != c.shown {
-			c.see(e)
+		switch {
+		case e.Turn != "" && e.Turn == c.shown: // several messages may be one turn, which is shown once
+		case e.Type == sessionqueue.EventQueued: // the receipt has told
+		default:
+			t.See(e)
 		}
 	})
-	c.Screen.EndText()
+	shown := end.Turn != "" && end.Turn == c.shown
+	if shown {
+		end.Usage = nil
+	}
+	if err == nil {
+		t.End(end)
+	} else {
+		t.Leave()
+	}
 	switch {
 	case ctx.Err() != nil:
 		return
 	case err != nil:
 		c.alert(redisconn.Explain(err))
-	case end.Status != sessionqueue.StatusDone && (end.Turn == "" || end.Turn != c.shown):
+	case end.Status != sessionqueue.StatusDone && !shown:
 		c.alert(Ending(end))
 	}
 	c.shown = end.Turn
 	if c.waiting.Add(-1) == 0 {
 		c.Screen.Prompt()
-	}
-}
-
-// see prints an event of the turn.
-func (c *Console) see(e sessionqueue.Event) {
-	switch e.Type {
-	case string(agent.EventText):
-		c.Screen.Text(e.Text)
-		return
-	case sessionqueue.EventQueued:
-		return // the receipt has told
-	}
-	if text, alert := Note(e, true); alert {
-		c.alert(text)
-	} else if text != "" {
-		c.note(text)
 	}
 }
 

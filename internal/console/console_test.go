@@ -125,7 +125,7 @@ func TestConversation(t *testing.T) {
 		{"hello\n", "echo: hello\n> "},
 		{"\n", "> "},
 		{"  \n", "> "},
-		{"tool=search stream=3 in pieces\n", "tool search\necho: in pieces\n> "},
+		{"tool=search stream=3 in pieces\n", "tool search ...\r\x1b[Ktool search (<0.1s)\necho: in pieces\n> "},
 		{"//help\n", "echo: /help\n> "},
 		{"fail=final it\n", "failed: echo: told to fail\n> "},
 		{"/status\n", "Idle: nothing runs, nothing waits.\n1 message(s) were put aside; /resume runs those again that a /stop or a failure ended.\n> "},
@@ -185,9 +185,9 @@ func TestOneTurnIsShownOnce(t *testing.T) {
 	startWorker(t)
 	in, out, _ := talk(t, ownClient(t))
 	typed(t, in, "tool=a:1s title=My_talk first\n")
-	out.awaitEnd(t, "", "tool a\n")
+	out.awaitEnd(t, "", "tool a ...")
 	typed(t, in, "/steer second\n")
-	out.await(t, "> tool a\nwaits in line, position 2\nhanded to the running turn\ntitle: My talk\necho: first\n\nsteered: second\n> ")
+	out.await(t, "> tool a ...tool a ...\r\x1b[Kwaits in line, position 2\ntool a ...\r\x1b[Khanded to the running turn\ntool a ...\r\x1b[Ktool a (1.0s)\ntitle: My talk\necho: first\n\nsteered: second\n> ")
 
 	typed(t, in, "/queue collect debounce:50ms\n")
 	typed(t, in, "stream=2 tick=500ms third\n")

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	"unicode"
 
 	"turnstile/pkg/agent"
 	"turnstile/pkg/resume"
@@ -12,18 +11,12 @@ import (
 	"turnstile/pkg/sessionqueue"
 )
 
-// Note is an event in one line, for a person who follows a message; own says that
+// note is an event in one line, for a person who follows a message; own says that
 // the event's messages are that person's. alert: it is otherwise than expected. The
 // text is empty for what a person sees in another way, as the reply, or need not
 // see.
-func Note(e sessionqueue.Event, own bool) (text string, alert bool) {
+func note(e sessionqueue.Event, own bool) (text string, alert bool) {
 	switch e.Type {
-	case string(agent.EventToolStart):
-		text = "tool " + e.Name
-	case string(agent.EventToolEnd):
-		if e.Error != "" {
-			text = "tool failed: " + e.Error
-		}
 	case string(agent.EventTitle):
 		text = "title: " + e.Text
 	case sessionqueue.EventQueued:
@@ -77,18 +70,4 @@ func Ending(end sessionqueue.Outcome) string {
 		return oneLine(end.Error)
 	}
 	return oneLine(status + ": " + end.Error)
-}
-
-// oneLine takes out of other people's words what would break the line or steer
-// the terminal.
-func oneLine(text string) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case r == '\n' || r == '\t':
-			return ' '
-		case unicode.IsControl(r):
-			return '\uFFFD'
-		}
-		return r
-	}, strings.TrimSpace(text))
 }

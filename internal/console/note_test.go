@@ -17,9 +17,7 @@ func TestNote(t *testing.T) {
 		{e: sessionqueue.Event{Type: "text", Text: "x"}},
 		{e: sessionqueue.Event{Type: "thought", Text: "x"}},
 		{e: sessionqueue.Event{Type: "turn_started"}},
-		{e: sessionqueue.Event{Type: "tool_end", Name: "grep"}},
-		{e: sessionqueue.Event{Type: "tool_start", Name: "grep"}, want: "tool grep"},
-		{e: sessionqueue.Event{Type: "tool_end", Error: "no\nmatch\x1b[31m"}, want: "tool failed: no match\uFFFD[31m"},
+		{e: sessionqueue.Event{Type: "notice", Text: "no\nmatch\x1b[31m \u009b\u202eabc"}, want: "no match\uFFFD[31m \uFFFDabc"},
 		{e: sessionqueue.Event{Type: "title", Text: "The build"}, want: "title: The build"},
 		{e: sessionqueue.Event{Type: "queued", Mode: "queue", Position: 2}, own: true, want: "waits in line, position 2"},
 		{e: sessionqueue.Event{Type: "queued", Mode: "collect", Position: 3}, own: true, want: "waits in line, position 3 (collect)"},
@@ -34,7 +32,7 @@ func TestNote(t *testing.T) {
 		{e: sessionqueue.Event{Type: "notice", Text: "This worker drains.\n"}, want: "This worker drains."},
 		{e: sessionqueue.Event{Type: "of another version", Text: "x"}},
 	} {
-		if text, alert := Note(c.e, c.own); text != c.want || alert != c.alert {
+		if text, alert := note(c.e, c.own); text != c.want || alert != c.alert {
 			t.Errorf("%+v: %q, %v; want %q", c.e, text, alert, c.want)
 		}
 	}

@@ -1,6 +1,8 @@
 package console
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -11,6 +13,8 @@ func TestScreen(t *testing.T) {
 	line := func(s string) func(*Screen) { return func(c *Screen) { c.Line(s) } }
 	text := func(s string) func(*Screen) { return func(c *Screen) { c.Text(s) } }
 	status := func(s string) func(*Screen) { return func(c *Screen) { c.Status(s) } }
+	doing := func(s string) func(*Screen) { return func(c *Screen) { c.Doing(s) } }
+	thought := func(s string) func(*Screen) { return func(c *Screen) { c.Thought(s) } }
 	for name, c := range map[string]struct {
 		steps []func(*Screen)
 		want  string
@@ -28,6 +32,12 @@ func TestScreen(t *testing.T) {
 		"a status gives way to lines": {[]func(*Screen){status("1"), line("a"), status(""), line("b")}, "1" + eraseLine + "a\n1" + eraseLine + "b\n"},
 		"a status behind a reply":     {[]func(*Screen){status("1"), text("a"), status("2"), text("b"), (*Screen).EndText}, "1" + eraseLine + "ab\n2"},
 		"a status behind a prompt":    {[]func(*Screen){(*Screen).Prompt, status("1"), (*Screen).Close, status("")}, "> " + eraseLine + "1" + eraseLine},
+		"a thought in pieces":         {[]func(*Screen){thought("\n\na"), thought("b\nc"), line("d"), thought("\n"), thought("e\n\nf\n")}, "| ab\n| c\nd\n| e\n| f\n"},
+		"a thought within a reply":    {[]func(*Screen){text("a"), thought("b"), text("c"), (*Screen).EndText}, "a\n| b\nc\n"},
+		"a thought is ended":          {[]func(*Screen){thought("b"), (*Screen).EndText, (*Screen).Prompt}, "| b\n> "},
+		"what is done":                {[]func(*Screen){doing("1"), thought("a"), doing("2"), (*Screen).EndText, line("b"), doing("")}, "1" + eraseLine + "| a\n2" + eraseLine + "b\n2" + eraseLine},
+		"a status is before it":       {[]func(*Screen){doing("1"), status("2"), doing("3"), status("")}, "1" + eraseLine + "2" + eraseLine + "2" + eraseLine + "3"},
+		"nothing steers the terminal": {[]func(*Screen){text("a\x1b[2J\rb\n"), thought("c\x1b]0;d\x07\n")}, "a[2Jb\n| c]0;d\n"},
 		"a status after the user":     {[]func(*Screen){status("1"), (*Screen).Typed, (*Screen).Prompt}, "11" + eraseLine + "> "},
 	} {
 		var b strings.Builder
@@ -42,6 +52,52 @@ func TestScreen(t *testing.T) {
 	var b strings.Builder
 	if n, err := NewScreen(&b, false).Write([]byte("log\n")); n != 4 || err != nil || b.String() != "log\n" {
 		t.Errorf("%d, %v, %q", n, err, b.String())
+	}
+}
+
+// Where nobody looks on, a reply is left as it is, and what goes with it is by the line.
+func TestSplitScreen(t *testing.T) {
+	t.Parallel()
+	talk := func(s *Screen) {
+		s.Doing("tool grep ...")
+		s.Thought("hm\n")
+		s.Text("a\x1b[31m")
+		s.Line("a note")
+		s.Tell(Line{"failed", Trouble})
+		s.Text("b")
+		s.EndText()
+		s.Verbatim("c\n")
+	}
+	var reply, side strings.Builder
+	talk(NewSplitScreen(&reply, &side, nil))
+	if reply.String() != "a\x1b[31mb\nc\n" || side.String() != "a note\nfailed\n" {
+		t.Errorf("%q, %q", reply.String(), side.String())
+	}
+	var both strings.Builder
+	talk(NewSplitScreen(&both, &both, nil))
+	if want := "a\x1b[31m\na note\nfailed\nb\nc\n"; both.String() != want {
+		t.Errorf("%q, want %q", both.String(), want)
+	}
+	// As by 2>&1.
+	name := filepath.Join(t.TempDir(), "out")
+	var files [2]*os.File
+	for i := range files {
+		var err error
+		if files[i], err = os.OpenFile(name, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		defer files[i].Close()
+	}
+	talk(NewSplitScreen(files[0], files[1], nil))
+	if got, err := os.ReadFile(name); string(got) != both.String() || err != nil {
+		t.Errorf("%q, %v", got, err)
+	}
+	var failed error
+	broken := NewSplitScreen(files[0], &side, nil)
+	broken.Failed = func(err error) { failed = err }
+	_ = files[0].Close()
+	if broken.Text("x"); failed == nil {
+		t.Error("it did not tell")
 	}
 }
 
@@ -63,7 +119,7 @@ func TestStyle(t *testing.T) {
 	if got := on.Strong("a") + on.Faint("b") + on.Alert("c") + on.Alert(""); got != "\x1b[1ma\x1b[0m\x1b[2mb\x1b[0m\x1b[1;33mc\x1b[0m" {
 		t.Errorf("%q", got)
 	}
-	if got := off.Strong("a") + off.Faint("b") + off.Alert("c"); got != "abc" {
+	if got := off.Strong("a") + off.Faint("b") + off.Trouble("") + off.Alert("c"); got != "abc" {
 		t.Errorf("%q", got)
 	}
 }

@@ -1,6 +1,9 @@
 package console
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // Style puts emphasis on text, where it is on.
 type Style bool
@@ -9,12 +12,15 @@ type Style bool
 // them off (NO_COLOR).
 func StyleFor(terminal bool, environ []string) Style {
 	for _, entry := range environ {
-		if name, value, _ := strings.Cut(entry, "="); name == "NO_COLOR" && value != "" || name == "TERM" && value == "dumb" {
+		if value, ok := strings.CutPrefix(entry, "NO_COLOR="); ok && value != "" {
 			return false
 		}
 	}
-	return Style(terminal)
+	return Style(terminal && !dumb(environ))
 }
+
+// dumb tells of a terminal that can only be written on.
+func dumb(environ []string) bool { return slices.Contains(environ, "TERM=dumb") }
 
 func (s Style) code(code, text string) string {
 	if !s || text == "" {
@@ -29,5 +35,20 @@ func (s Style) Strong(text string) string { return s.code("1", text) }
 // Faint is for what is said beside the conversation.
 func (s Style) Faint(text string) string { return s.code("2", text) }
 
+// Trouble is for what failed, which may well be in order.
+func (s Style) Trouble(text string) string { return s.code("33", text) }
+
 // Alert is for what went wrong, or is otherwise than expected.
 func (s Style) Alert(text string) string { return s.code("1;33", text) }
+
+// tone is a line's text in its tone.
+func (s Style) tone(l Line) string {
+	switch l.Tone {
+	case Alert:
+		return s.Alert(l.Text)
+	case Trouble:
+		return s.Trouble(l.Text)
+	case Aside:
+	}
+	return s.Faint(l.Text)
+}

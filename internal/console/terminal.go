@@ -5,6 +5,7 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/rivo/uniseg"
 	"golang.org/x/sys/unix"
 	"golang.org/x/term"
 )
@@ -23,8 +24,18 @@ func fitting(stream any, text string) string {
 		return text
 	}
 	width, _, err := term.GetSize(int(f.Fd()))
-	if runes := []rune(text); err == nil && width > 1 && len(runes) >= width {
-		return string(runes[:width-1])
+	if err != nil || width < 2 {
+		return text
+	}
+	fits, rest, state, taken := 0, text, -1, 0
+	for rest != "" {
+		var cluster string
+		var wide int
+		cluster, rest, wide, state = uniseg.FirstGraphemeClusterInString(rest, state)
+		if taken += wide; taken >= width {
+			return text[:fits]
+		}
+		fits += len(cluster)
 	}
 	return text
 }

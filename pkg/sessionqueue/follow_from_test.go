@@ -182,9 +182,13 @@ func TestFollowADeletedMessage(t *testing.T) {
 	b.say("m")
 	h := b.start()
 	must(t, h.Emit(b.ctx, []sq.Event{{Type: "text", Turn: h.Turn().ID, Text: "re"}}))
+	faults := &testredis.Faults{}
+	b.rdb.AddHook(faults)
 	var seen []string
 	_, err := b.client.Follow(b.ctx, key, "m", func(e sq.Event) {
 		if seen = append(seen, seenAs(e)); e.Type == "text" {
+			// After an error it looks at the task at once.
+			faults.FailBefore(testredis.Named("xread"), 1, errors.New("LOADING Redis is loading the dataset in memory"))
 			must(t, b.rdb.Del(b.ctx, b.k.Task(b.task("m"))).Err())
 		}
 	})

@@ -158,14 +158,17 @@ func (c *Client) follow(ctx context.Context, sessionKey, from string, w *watch) 
 				// The task knows better than an event: the message may have been run
 				// again since.
 				o, over, err := c.Result(ctx, sessionKey, id)
-				switch {
-				case err != nil: // then the event is all there is
-					return outcomeOf(sessionKey, id, end), nil //nolint:nilerr // the end is known
-				case over && o.Turn == end.Turn:
-					return o, nil
-				case over:
-					looked = time.Time{} // there is more to see
+				if err == nil && !over {
+					continue
 				}
+				if err == nil && o.Turn != end.Turn {
+					looked = time.Time{} // there is more to see
+					continue
+				}
+				if err == nil {
+					return o, nil
+				}
+				return outcomeOf(sessionKey, id, end), nil
 			}
 		}
 		if unknown {

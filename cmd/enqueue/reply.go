@@ -1,0 +1,64 @@
+package main
+
+import (
+	"strings"
+
+	"turnstile/internal/console"
+	"turnstile/pkg/agent"
+	"turnstile/pkg/sessionqueue"
+)
+
+// reply shows a reply as it comes, line by line, since those of several messages
+// come at the same time.
+type reply struct {
+	a     *answers
+	m     awaited
+	story console.Story
+	open  string // a line that has not ended
+}
+
+func newReply(a *answers, m awaited) *reply {
+	return &reply{a: a, m: m, story: newStory(m.session, m.m.ID)}
+}
+
+// newStory is a message's, for a person who answers questions with this program.
+func newStory(session, id string) console.Story {
+	call := "enqueue -s " + console.Quoted(session)
+	return console.Story{Message: id, Allow: call + " /approve", Deny: call + " /deny"}
+}
+
+func (r *reply) see(e sessionqueue.Event) {
+	out := r.a.b.out
+	switch {
+	case r.a.b.o.json:
+		out.event(r.m.session, r.m.m.ID, e, r.m.line)
+	case e.Type == string(agent.EventText):
+		text := r.open + e.Text
+		end := strings.LastIndexByte(text, '\n') + 1
+		if r.open = text[end:]; end > 0 {
+			out.text(prefixed(r.m.name(), text[:end]))
+		}
+	default:
+		if console.Breaks(e) {
+			r.flush()
+		}
+		r.remark(r.story.See(e))
+	}
+}
+
+func (r *reply) remark(lines []console.Line) {
+	if r.a.b.o.json {
+		return
+	}
+	for _, l := range lines {
+		l.Text = r.m.name() + ": " + l.Text
+		r.a.b.out.remark(l)
+	}
+}
+
+func (r *reply) flush() {
+	if r.open != "" {
+		r.a.b.out.text(prefixed(r.m.name(), r.open))
+		r.open = ""
+	}
+}

@@ -1,0 +1,139 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"turnstile/internal/rediskey"
+	"turnstile/pkg/agent"
+	"turnstile/pkg/session"
+	"turnstile/pkg/sessionqueue"
+	"turnstile/pkg/worker"
+)
+
+// sessionSchema is that of docs/events.md.
+func sessionSchema(t *testing.T) *jsonschema.Schema {
+	t.Helper()
+	page, err := os.ReadFile("../../docs/events.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, block, _ := strings.Cut(string(page), "\n```json session\n")
+	block, _, _ = strings.Cut(block, "\n```\n")
+	document, err := jsonschema.UnmarshalJSON(strings.NewReader(block))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := jsonschema.NewCompiler()
+	if err := c.AddResource("session.json", document); err != nil {
+		t.Fatal(err)
+	}
+	return c.MustCompile("session.json")
+}
+
+// allAgent does all that an agent can do.
+type allAgent struct{}
+
+func (allAgent) Run(_ context.Context, turn agent.Turn, emit func(agent.Event)) (agent.Result, error) {
+	if turn.Attempt == 1 {
+		return agent.Result{}, agent.Retryable(errors.New("not yet"))
+	}
+	for _, e := range []agent.Event{
+		{Type: agent.EventThought, Text: "hm"},
+		{Type: agent.EventText, Text: "Let me look."},
+		{Type: agent.EventToolStart, Name: "grep", CallID: "1", Input: json.RawMessage(`{"q":[1,null,"x"]}`)},
+		{Type: agent.EventToolStart, Name: "shell", CallID: "2"},
+		{Type: agent.EventToolEnd, CallID: "1", Output: json.RawMessage(`null`)},
+		{Type: agent.EventToolEnd, CallID: "2", Name: "shell", Error: "exit status 2"},
+		{Type: agent.EventTitle, Text: "A look"},
+		{Type: agent.EventNotice, Text: "slow"},
+		{Type: agent.EventRaw, Name: "plan", Data: json.RawMessage(`{"a":[]}`)},
+		{Type: agent.EventRaw},
+		{Type: agent.EventUsage, Usage: &session.Usage{Model: "m", InputTokens: 7, CachedTokens: 1, OutputTokens: 2, CostUSD: 0.5, ContextTokens: 3, ContextLimit: 9}},
+		{Type: agent.EventUsage, Usage: &session.Usage{}},
+	} {
+		emit(e)
+	}
+	if strings.HasPrefix(turn.Text(), "fail") {
+		return agent.Result{}, errors.New("told to fail")
+	}
+	return agent.Result{Text: "Nothing there."}, nil
+}
+
+// What a worker writes is valid, and so is what --json makes of it.
+func TestEventsAreValid(t *testing.T) {
+	t.Parallel()
+	url, rdb := newRedis(t)
+	schema := sessionSchema(t)
+	w, err := worker.New(client(t, url), allAgent{}, worker.Options{
+		Queue: sessionqueue.Config{SentinelTTL: time.Minute, Retention: time.Hour}, Logger: slog.New(slog.DiscardHandler), RetryBackoff: time.Millisecond,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Start(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { w.Drain(context.Background(), worker.ReasonShutdown) })
+	check := func(text string) (e map[string]any) {
+		event, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
+		if err == nil {
+			err = schema.Validate(event)
+		}
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+		}
+		e, _ = event.(map[string]any)
+		return e
+	}
+	shown := map[string]bool{}
+	for id, code := range map[string]int{"well": exitOK, "fail": exitEnded} {
+		for line := range strings.Lines(enqueue(t, bg(t), url, "", "-s", "a", "--id", id, "--follow", "--json", id).want(t, code).out) {
+			if !strings.Contains(line, `"type"`) {
+				continue // the receipt and the end
+			}
+			e := check(line)
+			shown[text(e, "type")] = true
+			if id := text(e, "event_id"); id != "" && sessionqueue.ValidateEventID(id) != nil {
+				t.Errorf("event_id %q", id)
+			}
+		}
+	}
+	entries, err := rdb.XRange(bg(t), rediskey.For("a").Events(), "-", "+").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	written := typesOf(entries, check)
+	want := []string{
+		"notice", "raw", "text", "thought", "title", "tool_end", "tool_start", "turn_ended", "turn_retry", "turn_started", "usage",
+	}
+	if got := slices.Sorted(maps.Keys(written)); !slices.Equal(got, want) {
+		t.Errorf("written %q, want %q", got, want)
+	}
+	shown["turn_ended"] = true // as the outcome
+	if got := slices.Sorted(maps.Keys(shown)); !slices.Equal(got, want) {
+		t.Errorf("shown %q, want %q", got, want)
+	}
+}
+
+func typesOf(entries []redis.XMessage, check func(string) map[string]any) map[string]bool {
+	types := map[string]bool{}
+	for _, entry := range entries {
+		for _, value := range entry.Values {
+			e, _ := value.(string)
+			types[text(check(e), "type")] = true
+		}
+	}
+	return types
+}

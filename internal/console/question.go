@@ -1,0 +1,48 @@
+package console
+
+import (
+	"regexp"
+	"strings"
+
+	"turnstile/pkg/sessionqueue"
+)
+
+// questionLen is how long a question may be, in characters: whoever allows
+// something has to see what.
+const questionLen = 2000
+
+// question is what the agent asks the user, and how that is answered.
+func (s *Story) question(e sessionqueue.Event) []Line {
+	text := "permission asked (" + oneLine(e.CallID) + "): " + oneLine(e.Name)
+	if more := oneLine(e.Text); more != "" && more != oneLine(e.Name) {
+		text += ": " + more
+	}
+	if input := brief(e.Input, questionLen); input != "" && !strings.Contains(text, input) {
+		text += " [" + input + "]"
+	}
+	lines := []Line{{cut(text, questionLen), Alert}}
+	if s.Allow != "" {
+		id := Quoted(e.CallID)
+		lines = append(lines, Line{"answer with: " + s.Allow + " " + id + "   or: " + s.Deny + " " + id, Alert})
+	}
+	return lines
+}
+
+func decision(d string) string {
+	if d == sessionqueue.DecisionCancelled {
+		return "not asked any more"
+	}
+	return oneLine(d)
+}
+
+// bare needs no quotes in a shell. A ~ does, as in a=~.
+var bare = regexp.MustCompile(`^[A-Za-z0-9._:@+=/-]+$`)
+
+// Quoted is a word as it is to be written in a shell.
+func Quoted(word string) string {
+	word = oneLine(word)
+	if bare.MatchString(word) {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}

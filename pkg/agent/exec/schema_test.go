@@ -1,0 +1,53 @@
+package exec
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+)
+
+// The examples of docs/events.md are what its schemas say.
+func TestDocsExamplesAreValid(t *testing.T) {
+	t.Parallel()
+	c := jsonschema.NewCompiler()
+	for i, text := range blocks(t, "events.md", "json") {
+		schema, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
+		if err == nil {
+			err = c.AddResource([]string{"event.json", "turn.json"}[i], schema)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	events, turns, steers := c.MustCompile("event.json"), c.MustCompile("turn.json"), c.MustCompile("turn.json#/$defs/steer")
+	valid := func(s *jsonschema.Schema, text string) error {
+		value, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
+		if err == nil {
+			err = s.Validate(value)
+		}
+		return err
+	}
+	for info, schema := range map[string]*jsonschema.Schema{"jsonl": events, "jsonl steers": events, "jsonl stdin": steers} {
+		for _, block := range blocks(t, "events.md", info) {
+			for line := range strings.Lines(block) {
+				if err := valid(schema, line); err != nil {
+					t.Errorf("%s: %v", line, err)
+				}
+			}
+		}
+	}
+	for _, block := range blocks(t, "events.md", "json turn") {
+		if err := valid(turns, block); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, line := range []string{
+		`{}`, `{"type":"queued"}`, `{"type":"usage"}`, `{"type":"tool_start","name":"x"}`, `{"type":"tool_start","name":"","call_id":"1"}`,
+		`{"type":"tool_end"}`, `{"type":"tool_end","call_id":"1","output":1,"error":"x"}`, `{"type":"steered"}`, `{"type":"error"}`, `{"type":"text","text":1}`,
+	} {
+		if valid(events, line) == nil {
+			t.Errorf("%s is valid", line)
+		}
+	}
+}
