@@ -44,7 +44,7 @@ ci: ## what CI runs
 	.ci/run
 
 fmt: ## format the Go files and sort their imports
-	$(TOOL) goimports -local turnstile -w bench cmd internal pkg
+	$(TOOL) goimports -local turnstile -w bench cmd examples internal pkg
 
 clean: ## remove what build made
 	rm -rf bin

@@ -114,7 +114,7 @@ func TestLook(t *testing.T) {
 		delete(entry, "message")
 	}
 	if want := map[string]any{
-		"session": "a", "phase": "running", "pending": 2., "scheduled": 0., "archived": 0., "messages": []any{"m2"},
+		"session": "a", "phase": "running", "pending": 2., "scheduled": 0., "archived": 0., "messages": []any{"m2"}, "question": nil,
 		"followups": shown["followups"],
 		"resume":    map[string]any{"pending": false, "reason": "", "interruptions": 0., "suspended": false, "marked_at": nil},
 		"title":     "", "title_by": "", "queue": map[string]any{}, "dropped": 0.,
@@ -151,6 +151,32 @@ func TestLook(t *testing.T) {
 }
 
 // What the conversation's continuity leaves behind is shown.
+// What a turn's agent asks is shown with how to answer it.
+func TestShowQuestion(t *testing.T) {
+	t.Parallel()
+	url, c := newRedis(t)
+	environ := []string{"REDIS_URL=" + url}
+	echoWorker(t, url)
+	receipt, err := c.Submit(limited(t), "a", session.Message{ID: "m1", Text: "ask=deploy hello"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	untilEvent(t, c, "a", receipt.ID, sessionqueue.EventPermissionAsked)
+	if r := call(t, environ, "show", "a").want(t, exitOK); !strings.Contains(r.out, "asks        deploy: /approve 1 or /deny 1\n") {
+		t.Errorf("%s", r.out)
+	}
+	o, ok := decode(t, call(t, environ, "show", "a", "--json").want(t, exitOK).out).(map[string]any)
+	if want := map[string]any{"number": 1., "name": "deploy"}; !ok || !reflect.DeepEqual(o["question"], want) {
+		t.Errorf("%v", o["question"])
+	}
+	if answer, err := c.Command(t.Context(), "a", "/approve", ""); err != nil || answer != "Approved: deploy." {
+		t.Error(answer, err)
+	}
+	if o, err := c.Wait(t.Context(), "a", receipt.ID); err != nil || o.Reply != "echo: hello" {
+		t.Error(o, err)
+	}
+}
+
 func TestShowContinuity(t *testing.T) {
 	t.Parallel()
 	url, c := newRedis(t)

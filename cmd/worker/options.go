@@ -1,13 +1,9 @@
 package main
 
 import (
-	"fmt"
 	"log/slog"
 
 	"turnstile/internal/config"
-	"turnstile/pkg/agent"
-	"turnstile/pkg/agent/echo"
-	"turnstile/pkg/agent/exec"
 	"turnstile/pkg/followup"
 	"turnstile/pkg/sessionqueue"
 	"turnstile/pkg/worker"
@@ -53,35 +49,4 @@ func options(s config.Worker, log *slog.Logger) worker.Options {
 		o.WarmAgents = -1 // none: there 0 means the default
 	}
 	return o
-}
-
-// agentConfig is what the agent exec is told.
-func agentConfig(s config.Worker, log *slog.Logger) exec.Config {
-	c := exec.Config{
-		Command: s.Command,
-		Format:  exec.Format(s.AgentFormat),
-		Env:     s.AgentEnv,
-		Grace:   s.InterruptGrace,
-		Logger:  log,
-	}
-	if c.Grace == 0 {
-		c.Grace = -1 // at once: there 0 means the default
-	}
-	return c
-}
-
-// newAgent makes the agent. A command that is not there is a wrong setting now,
-// while somebody looks.
-func newAgent(s config.Worker, log *slog.Logger) (agent.Agent, error) {
-	if s.Agent == config.AgentEcho {
-		return echo.New(), nil
-	}
-	a, err := exec.New(agentConfig(s, log))
-	if err == nil {
-		err = a.Check()
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%w TURNSTILE_AGENT_COMMAND: %w", config.ErrInvalid, err)
-	}
-	return a, nil
 }

@@ -28,12 +28,16 @@ var other = map[string]string{
 	"TURNSTILE_DASHBOARD_WRITE": "true", "TURNSTILE_WARM_AGENTS": "25", "TURNSTILE_WARM_TTL": "26s", "TURNSTILE_STUCK_LIMIT": "21", "TURNSTILE_CRASH_POLICY": "suspend",
 	"TURNSTILE_COLLECT_WINDOW": "22s", "TURNSTILE_FOLLOWUP_DROP": "old", "TURNSTILE_CHECKPOINT_INTERVAL": "23s",
 	"TURNSTILE_RESUME_FRESHNESS": "24s",
+	"TURNSTILE_MODEL": "m27", "TURNSTILE_OPENAI_BASE_URL": "http://127.0.0.1:28/v1", "TURNSTILE_OPENAI_API_KEY": "k29",
+	"TURNSTILE_SYSTEM_PROMPT": "be brief", "TURNSTILE_MAX_TOKENS": "30", "TURNSTILE_TEMPERATURE": "0.5", "TURNSTILE_CONTEXT_TOKENS": "3100",
+	"TURNSTILE_TOOL_ROUNDS": "32", "TURNSTILE_TOOL_TIMEOUT": "33s", "TURNSTILE_ACP_PERMISSIONS": "deny", "TURNSTILE_WORKSPACE_DIR": "/w34",
 }
 
 // elsewhere are settings that are no option of a part: what they do has tests of
 // its own here, or, the last, is only checked.
 var elsewhere = []string{
 	"REDIS_URL", "TURNSTILE_AGENT", "TURNSTILE_LOG_LEVEL", "TURNSTILE_LOG_FORMAT", "TURNSTILE_STOP_TIMEOUT",
+	"TURNSTILE_SYSTEM_PROMPT_FILE", "TURNSTILE_TOOLS_FILE", "TURNSTILE_ACP_FILES", "TURNSTILE_ACP_TERMINAL",
 }
 
 func load(t *testing.T, vars map[string]string) config.Worker {
@@ -54,7 +58,12 @@ func TestEverySettingReachesAPart(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return fmt.Sprintf("%+v\n%+v\n%v %v %v", options(s, nil), agentConfig(s, nil), h.Addr, h.Token, h.Write)
+		model := openAIConfig(s, nil)
+		if model.Temperature != nil {
+			model.ToolTimeout += time.Duration(1000 * *model.Temperature) // the pointer tells nothing
+			model.Temperature = nil
+		}
+		return fmt.Sprintf("%+v\n%+v\n%+v\n%+v\n%+v\n%v %v %v", options(s, nil), execConfig(s, nil), acpConfig(s, nil), presetConfig(s, nil), model, h.Addr, h.Token, h.Write)
 	}
 	usual := parts(nil)
 	for _, s := range config.WorkerSettings() {
@@ -91,7 +100,7 @@ func TestOptions(t *testing.T) {
 	zero(t, reflect.ValueOf(got), "ID", "Queue")
 	zero(t, reflect.ValueOf(got.Queue), "Worker", "Immediate", "Warm") // the worker's own, and no setting
 	agent := exec.Config{Command: []string{"cat", "-"}, Format: exec.JSONL, Env: []string{"A", "B_*"}, Grace: 7 * time.Second, Logger: log}
-	if got := agentConfig(s, log); !reflect.DeepEqual(got, agent) {
+	if got := execConfig(s, log); !reflect.DeepEqual(got, agent) {
 		t.Errorf("got  %+v\nwant %+v", got, agent)
 	}
 }
@@ -117,7 +126,7 @@ func TestNoWarmAgents(t *testing.T) {
 // 0 is the agent's word for its default.
 func TestNoInterruptGrace(t *testing.T) {
 	t.Parallel()
-	if c := agentConfig(load(t, map[string]string{"TURNSTILE_INTERRUPT_GRACE": "0"}), nil); c.Grace >= 0 {
+	if c := execConfig(load(t, map[string]string{"TURNSTILE_INTERRUPT_GRACE": "0"}), nil); c.Grace >= 0 {
 		t.Errorf("grace %v", c.Grace)
 	}
 }

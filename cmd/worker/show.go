@@ -36,7 +36,16 @@ type shown struct {
 	Scheduled int        `json:"scheduled"`
 	Archived  int        `json:"archived"`
 
+	// What the agent asks the user: its number, name and text; null: nothing.
+	Question *shownQuestion `json:"question"`
+
 	running time.Duration
+}
+
+type shownQuestion struct {
+	Number int    `json:"number"`
+	Name   string `json:"name"`
+	Text   string `json:"text,omitempty"`
 }
 
 type shownFollowup struct {
@@ -102,6 +111,9 @@ func look(ctx context.Context, client *sessionqueue.Client, key string) (shown, 
 		Turn:       info.Turn, Messages: append([]string{}, info.Messages...), Since: startOf(info),
 		Scheduled: info.Scheduled, Archived: info.Archived, running: info.Since,
 		Title: info.Title, TitleBy: info.TitleBy, Queue: info.Settings, Dropped: info.Dropped,
+	}
+	if q := info.Question; q != nil {
+		s.Question = &shownQuestion{q.Number, q.Name, q.Text}
 	}
 	for _, f := range followups {
 		s.Followups = append(s.Followups, shownFollowup{f.ID, f.Text, cmp.Or(f.Mode, info.Mode, session.ModeQueue), f.State})

@@ -33,6 +33,9 @@ func (s shown) print(w io.Writer) error {
 		row("worker", "%s", s.Worker)
 		row("turn", "%s for message %s", s.Turn, strings.Join(s.Messages, ", "))
 	}
+	if q := s.Question; q != nil {
+		row("asks", "%s: /approve %d or /deny %[2]d", q.Name, q.Number)
+	}
 	row("fence", "%d", s.Fence)
 	row("waiting", "%d pending, %d scheduled, %d archived", s.Pending, s.Scheduled, s.Archived)
 	if s.Queue != (followup.Settings{}) {

@@ -36,8 +36,14 @@ func (t *trial) welcome(s config.Worker, server *httpd.Server) string {
 	switch s.Agent {
 	case config.AgentEcho:
 		row("agent", "echo: it answers with what it is told; try sleep=3s hello")
+	case config.AgentOpenAI:
+		row("agent", "openai: "+s.Model+" on "+s.OpenAIBaseURL)
 	default:
-		row("agent", string(s.Agent)+": "+s.Command[0])
+		name := string(s.Agent)
+		if len(s.Command) > 0 {
+			name += ": " + s.Command[0]
+		}
+		row("agent", name)
 	}
 	if server != nil {
 		_, port, _ := net.SplitHostPort(server.Addr())

@@ -36,6 +36,11 @@ type Spec struct {
 	Lease agent.Lease
 
 	Logger *slog.Logger // gets the program's stderr, by the line, at debug
+
+	// Hold is how many bytes of stdout the system is to hold until they are read,
+	// where it can: for programs that do not wait at their end for what nobody has
+	// read yet. Zero: as many as usual, 64 KiB on Linux.
+	Hold int
 }
 
 // Command is a program at work.
@@ -69,6 +74,9 @@ func Start(spec Spec) (*Command, error) {
 	if err := c.stdio.open(); err != nil {
 		c.stdio.closeAll()
 		return nil, notStarted(err)
+	}
+	if spec.Hold > 0 {
+		widen(c.stdio.out.read, spec.Hold)
 	}
 	g := guardian.Spec{
 		Path: path, Args: spec.Argv, Dir: spec.Dir, Env: spec.Env,
@@ -172,11 +180,20 @@ func (c *Command) Failure(status guardian.Status) error {
 
 // WithStderr is an error with the program's last words on stderr, if there are any.
 // Call it after Wait.
-func (c *Command) WithStderr(what string) error {
-	if last := c.stderr.last(); last != "" {
-		return fmt.Errorf("%s: %s", what, last)
+func (c *Command) WithStderr(what string) error { return c.LastWords(errors.New(what)) }
+
+// Stderr is the end of what the program wrote to stderr, some KiB, for those who
+// look for a certain sentence in it. Call it after Wait.
+func (c *Command) Stderr() string { return c.stderr.all() }
+
+// LastWords is err with the program's last words on stderr behind it, if there are
+// any; nil stays nil. Call it after Wait, and not on what Failure or WithStderr have
+// answered.
+func (c *Command) LastWords(err error) error {
+	if last := c.stderr.last(); last != "" && err != nil {
+		return fmt.Errorf("%w: %s", err, last)
 	}
-	return errors.New(what)
+	return err
 }
 
 // Interrupted is the error of a turn whose context has ended.

@@ -120,7 +120,7 @@ func TestLines(t *testing.T) {
 		{"a\nbad\nc\n", "a|", "line 2 of the command's output: no"},
 		{"a\nbad", "a|", "cut: line 2 of the command's output: no"},
 		{"a\n\xff\n", "a|", "line 2 of the command's output: it is not UTF-8"},
-		{"a\n" + strings.Repeat("x", MaxLine+1), "a|", "line 2 of the command's output is longer than 16 MiB"},
+		{"a\n" + strings.Repeat("x", MaxLine+1), "a|", "line 2 of the command's output is longer than 8 MiB"},
 		{strings.Repeat(strings.Repeat(" ", 1<<20)+"\n", 64), "", "the command wrote more than 64 MiB"},
 	} {
 		got := ""

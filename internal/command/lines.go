@@ -12,7 +12,7 @@ import (
 // Limits of what a program may write by the line in one turn. Beyond them the turn
 // fails.
 const (
-	MaxLine   = 16 << 20 // bytes of one line
+	MaxLine   = 8 << 20  // bytes of one line
 	MaxOutput = 64 << 20 // bytes of all lines
 )
 

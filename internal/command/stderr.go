@@ -59,9 +59,8 @@ func (s *stderrTail) flush() {
 
 // last are the last lines that are not blank, at most lastLines of them.
 func (s *stderrTail) last() string {
-	text := strings.ToValidUTF8(strings.TrimSpace(wholeStart(s.tail)), "\uFFFD")
 	var lines []string
-	for _, line := range slices.Backward(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' })) {
+	for _, line := range slices.Backward(strings.FieldsFunc(s.all(), func(r rune) bool { return r == '\n' || r == '\r' })) {
 		if line = strings.TrimSpace(line); line != "" {
 			lines = append(lines, line)
 		}
@@ -71,6 +70,11 @@ func (s *stderrTail) last() string {
 	}
 	slices.Reverse(lines)
 	return strings.Join(lines, "\n")
+}
+
+// all is what was kept.
+func (s *stderrTail) all() string {
+	return strings.ToValidUTF8(strings.TrimSpace(wholeStart(s.tail)), "\uFFFD")
 }
 
 // wholeStart leaves out a character whose beginning was cut off.

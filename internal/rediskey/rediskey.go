@@ -60,6 +60,7 @@ func (s Session) Followups() string { return s.own + "followups" } // HASH messa
 func (s Session) Resume() string    { return s.own + "resume" }    // HASH mark, interruptions, suspension
 func (s Session) Partial() string   { return s.own + "partial" }   // STRING the running turn's entries so far
 func (s Session) Events() string    { return s.own + "events" }    // STREAM what happened
+func (s Session) State() string     { return s.own + "state" }     // STRING what an agent keeps between its turns
 
 // Transcript is the LIST of entries of one session id.
 func (s Session) Transcript(id string) string { return s.TranscriptPrefix() + id }

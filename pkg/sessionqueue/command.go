@@ -29,6 +29,8 @@ func commands() []command {
 		{"/new", "", "begins a new conversation; /reset is the same", (*Client).renew},
 		{"/reset", "", "", (*Client).renew},
 		{"/queue", "[MODE] [debounce:0.5s] [cap:25] [drop:new|old|summarize] | reset", "says what messages do while a turn runs", (*Client).queue},
+		{"/approve", "[NUMBER] [always]", "allows what the agent asks for", (*Client).approve},
+		{"/deny", "[NUMBER]", "refuses it", (*Client).deny},
 		{"/steer", "TEXT", "hands TEXT to the running turn", nil},
 		{"/retry", "", "runs the last turn again, as if it had not been", (*Client).again},
 		{"/undo", "", "takes the last turn out of the conversation", (*Client).undo},
@@ -95,6 +97,9 @@ func (c *Client) status(ctx context.Context, sessionKey, _ string) (string, erro
 		return "", err
 	}
 	lines := []string{statusLine(s)}
+	if q := s.Question; q != nil {
+		lines = append(lines, fmt.Sprintf("The agent asks for permission: %s. /approve %d or /deny %[2]d", q.Name, q.Number))
+	}
 	if s.Title != "" {
 		lines = append(lines, "Title: "+s.Title)
 	}

@@ -2,6 +2,7 @@ package sessionqueue
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -45,6 +46,10 @@ type Past struct {
 	// off; nil if there was none.
 	Partial *session.Partial
 
+	// State is what the agent has kept, see Keep. Nil: nothing, or it does not fit
+	// this transcript any more.
+	State json.RawMessage
+
 	// Dropped are the texts of Turn.Dropped, as far as they are still there.
 	Dropped []string
 }
@@ -53,11 +58,12 @@ type Past struct {
 func (h *Hold) Past(ctx context.Context) (Past, error) {
 	rdb, k, turn := h.consumer.rdb, rediskey.For(h.session), h.Turn()
 	var lines *redis.StringSliceCmd
-	var partial *redis.StringCmd
+	var partial, state *redis.StringCmd
 	dropped := make([]*redis.StringCmd, len(turn.Dropped))
 	_, err := rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		lines = p.LRange(ctx, k.Transcript(turn.SessionID), 0, -1)
 		partial = p.Get(ctx, k.Partial())
+		state = p.Get(ctx, k.State())
 		for i, id := range turn.Dropped {
 			dropped[i] = p.HGet(ctx, k.Task(id), "msg")
 		}
@@ -66,7 +72,10 @@ func (h *Hold) Past(ctx context.Context) (Past, error) {
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return Past{}, fmt.Errorf("read what came before turn %s: %w", turn.ID, err)
 	}
-	past := Past{Entries: session.DecodeEntries(lines.Val())}
+	past := Past{
+		Entries: session.DecodeEntries(lines.Val()),
+		State:   session.StateFor(state.Val(), turn.SessionID, turn.Entries),
+	}
 	if p, ok := session.DecodePartial(partial.Val()); ok && p.Messages[0] == turn.Message.ID {
 		past.Partial = &p
 	}

@@ -15,6 +15,7 @@ type End struct {
 	Reply   string
 	Error   string          // why it did not end well
 	Entries []session.Entry // what goes into the transcript
+	Usage   *session.Usage  // of the turn, nil: not known
 
 	// Rollback: the turn is taken back. Its messages are archived, although its
 	// status is StatusInterrupted.
@@ -89,6 +90,7 @@ func (h *Hold) finishArgs(end End) ([]any, error) {
 	outcome, err := marshal(Event{
 		Type: EventTurnEnded, SessionID: turn.SessionID, Turn: turn.ID, Fence: turn.Fence, Messages: ids(ending),
 		Status: end.Status, Reply: end.Reply, Error: end.Error, DurationMS: time.Since(turn.Started).Milliseconds(),
+		Usage: end.Usage,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("encode outcome: %w", err)

@@ -19,6 +19,21 @@ const (
 	EventQueued       = "queued"        // Messages came while a turn ran; Mode tells what they do
 	EventSteered      = "steered"       // the running turn's agent has taken Messages
 	EventNotice       = "notice"        // Text is for the user
+
+	// EventPermissionAsked is a question to the user that the agent waits with: may it
+	// do Name? Text and Input say more, CallID is the question's short id, by which it
+	// is answered.
+	EventPermissionAsked = "permission_asked"
+
+	// EventPermissionAnswered is how question CallID ended: Decision.
+	EventPermissionAnswered = "permission_answered"
+)
+
+// The decisions of a permission_answered.
+const (
+	DecisionAllowed   = "allowed"
+	DecisionDenied    = "denied"
+	DecisionCancelled = "cancelled" // nobody answered, and nobody needs to any more
 )
 
 // Event is one entry of a session's stream.
@@ -35,6 +50,13 @@ type Event struct {
 	CallID string          `json:"call_id,omitempty"`
 	Input  json.RawMessage `json:"input,omitempty"`
 	Output json.RawMessage `json:"output,omitempty"`
+	Data   json.RawMessage `json:"data,omitempty"`
+
+	// Of an agent's usage event; of a turn's end: the whole turn's.
+	Usage *session.Usage `json:"usage,omitempty"`
+
+	// Of the answer to a question, see DecisionAllowed.
+	Decision string `json:"decision,omitempty"`
 
 	// Of a turn's end, retry or requeue.
 	Status     Status `json:"status,omitempty"`
@@ -54,8 +76,12 @@ type Event struct {
 	Mode     session.Mode `json:"mode,omitempty"`
 	Position int          `json:"position,omitempty"`
 
-	// At is when it happened, by Redis' clock. It is the stream's own id and not
-	// part of the JSON.
+	// ID is its place in the stream, from which Client.FollowFrom goes on. It is no part
+	// of the JSON. An event without one comes with the next one: of the two, only the
+	// last has it.
+	ID string `json:"-"`
+
+	// At is when it happened, by Redis' clock, in ms. It is in ID, too.
 	At time.Time `json:"-"`
 }
 
@@ -63,7 +89,7 @@ type Event struct {
 func AgentEvent(turn string, e agent.Event) Event {
 	return Event{
 		Type: string(e.Type), Turn: turn, Text: e.Text, Name: e.Name, CallID: e.CallID,
-		Input: e.Input, Output: e.Output, Error: e.Error,
+		Input: e.Input, Output: e.Output, Error: e.Error, Usage: e.Usage, Data: e.Data,
 	}
 }
 
@@ -101,12 +127,14 @@ type Outcome struct {
 	Reply     string `json:"reply"`
 	Error     string `json:"error,omitempty"`
 
-	DurationMS int64 `json:"duration_ms"` // the turn's, from its claim
+	DurationMS int64          `json:"duration_ms"`     // the turn's, from its claim
+	Usage      *session.Usage `json:"usage,omitempty"` // the turn's; nil: the agent did not tell
 }
 
 func outcomeOf(sessionKey, id string, e Event) Outcome {
 	return Outcome{
 		Session: sessionKey, SessionID: e.SessionID, ID: id, Turn: e.Turn, Status: e.Status,
 		Reply: e.Reply, Error: e.Error, DurationMS: e.DurationMS,
+		Usage: e.Usage,
 	}
 }

@@ -107,7 +107,8 @@ func TestEventSchema(t *testing.T) {
 	equalList(t, "fields", documented, have...)
 	sorted := func(list ...string) []string { return slices.Sorted(slices.Values(list)) }
 	types := sorted(sq.EventQueued, sq.EventTurnStarted, string(agent.EventText), string(agent.EventThought), string(agent.EventToolStart),
-		string(agent.EventToolEnd), string(agent.EventTitle), sq.EventSteered, sq.EventNotice, sq.EventTurnRetry, sq.EventTurnRequeued, sq.EventTurnEnded)
+		string(agent.EventToolEnd), string(agent.EventTitle), string(agent.EventUsage), string(agent.EventRaw), sq.EventSteered,
+		sq.EventPermissionAsked, sq.EventPermissionAnswered, sq.EventNotice, sq.EventTurnRetry, sq.EventTurnRequeued, sq.EventTurnEnded)
 	equalList(t, "types", sorted(s.Properties["type"].Enum...), types...)
 	equalList(t, "statuses", sorted(s.Properties["status"].Enum...), sorted(string(sq.StatusDone), string(sq.StatusFailed),
 		string(sq.StatusInterrupted), string(sq.StatusExpired), string(sq.StatusStopped), string(sq.StatusDropped))...)

@@ -185,6 +185,18 @@ func (h *Hold) move(ctx context.Context, name string, script *redis.Script, nkey
 	h.mu.Lock()
 	keys, fence := h.keys[:nkeys], h.turn.Fence
 	h.mu.Unlock()
+	return h.moveWith(ctx, name, script, keys, fence, extend, rest)
+}
+
+// moveOn is move for a script that also touches a key which no other script does.
+func (h *Hold) moveOn(ctx context.Context, name string, script *redis.Script, key string, rest ...any) (answer, error) {
+	h.mu.Lock()
+	keys, fence := append(slices.Clone(h.keys[:keysToEvents]), key), h.turn.Fence
+	h.mu.Unlock()
+	return h.moveWith(ctx, name, script, keys, fence, true, rest)
+}
+
+func (h *Hold) moveWith(ctx context.Context, name string, script *redis.Script, keys []string, fence int64, extend bool, rest []any) (answer, error) {
 	args := append([]any{rediskey.For(h.session).TaskPrefix(), h.token, fence}, rest...)
 	var reply answer
 	err := persist(ctx, func() (err error) {

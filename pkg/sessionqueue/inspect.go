@@ -28,6 +28,8 @@ type SessionInfo struct {
 	Turn      string // the id of the turn that runs
 	Messages  []string
 
+	Question *Question // what the turn's agent asks the user, nil: nothing
+
 	StartedAt time.Time     // when the turn was claimed, by Redis' clock
 	Since     time.Duration // how long it has been running
 	Mode      session.Mode  // what a message does that names no mode, while the turn runs
@@ -103,7 +105,7 @@ func (c *Client) sessions(ctx context.Context, keys []string) ([]SessionInfo, er
 		for i, key := range keys {
 			k := rediskey.For(key)
 			all[i] = reads{
-				run:      p.HMGet(ctx, k.Run(), "token", "worker", "fence", "phase", "started_at", "ids", "mode", "sid", "entries"),
+				run:      p.HMGet(ctx, k.Run(), "token", "worker", "fence", "phase", "started_at", "ids", "mode", "sid", "entries", "question", "answered"),
 				record:   p.HMGet(ctx, k.Record(), "session_id", "title", "title_by", "queue", "dropped"),
 				sentinel: p.Get(ctx, k.Sentinel()),
 				ttl:      p.PTTL(ctx, k.Sentinel()),
@@ -139,6 +141,7 @@ func (c *Client) sessions(ctx context.Context, keys []string) ([]SessionInfo, er
 			s.StartedAt = time.UnixMilli(number(r.str(4)))
 			s.Since = now.Val().Sub(s.StartedAt)
 			s.Mode = session.Mode(r.str(6))
+			s.Question = openQuestion(r.str(2), r.str(9), r.str(10))
 			var ids []string
 			_ = json.Unmarshal([]byte(r.str(5)), &ids) // as above: one record is not to hide all the others
 			for _, id := range ids {

@@ -155,5 +155,5 @@ func (c *Consumer) forget(ctx context.Context, session string, now time.Time) (g
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return false, err
 	}
-	return forgetScript.Run(ctx, c.rdb, keys(session, id, now), k.TaskPrefix(), c.cfg.SessionTTL.Milliseconds()).Bool()
+	return forgetScript.Run(ctx, c.rdb, append(keys(session, id, now), k.State()), k.TaskPrefix(), c.cfg.SessionTTL.Milliseconds()).Bool()
 }

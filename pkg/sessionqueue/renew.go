@@ -17,6 +17,7 @@ type Renewal struct {
 	Fence   int64
 	Waiting int  // messages behind the turn
 	Steer   bool // one of them is to be steered into it
+	Reply   Reply
 }
 
 // Renew extends the sentinels of holds, in one round trip.
@@ -42,6 +43,7 @@ func (c *Consumer) Renew(ctx context.Context, holds []*Hold) []Renewal {
 			holds[i].lease.Extend(sent, c.cfg.SentinelTTL)
 			r.Fence, r.Asked, r.Waiting = reply.int(1), asked(reply.str(2)), int(reply.int(3))
 			r.Steer = reply.int(4) == 1
+			r.Reply = Reply{int(reply.int(5)), Decision(reply.str(6))}
 			owned = append(owned, c.ownedUntil(holds[i]))
 		}
 		renewals[i] = r

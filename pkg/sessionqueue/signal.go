@@ -14,9 +14,11 @@ import (
 // answered by the next renewal, or found in the ready index.
 type Signal struct {
 	// Asked is ErrStopAsked, ErrInterruptAsked, ErrRollbackAsked, or nil where Steer
-	// is set: a message waits that is to be steered into the turn.
+	// is set: a message waits that is to be steered into the turn; or where Reply is:
+	// the user has answered the agent's question.
 	Asked error
 	Steer bool
+	Reply Reply
 
 	// Token and Fence name the turn that is meant. A stop by asynqmon's Cancel
 	// names TaskID instead, and is published to every worker.
@@ -66,6 +68,8 @@ func parseSignal(m *redis.Message, own string) (Signal, bool) {
 	var wire struct {
 		Kind, Token, Session string
 		Fence                int64
+		Question             int
+		Answer               Decision
 	}
 	if json.Unmarshal([]byte(m.Payload), &wire) != nil {
 		return Signal{}, false
@@ -74,5 +78,8 @@ func parseSignal(m *redis.Message, own string) (Signal, bool) {
 	if wire.Kind == "ready" {
 		s.Session = wire.Session
 	}
-	return s, s.Asked != nil || s.Steer || s.Session != ""
+	if wire.Kind == "answer" {
+		s.Reply = Reply{wire.Question, wire.Answer}
+	}
+	return s, s.Asked != nil || s.Reply.Question != 0 || s.Steer || s.Session != ""
 }

@@ -241,6 +241,37 @@ func situations() []situation {
 			h := b.start()
 			return func() error { return h.Checkpoint(b.ctx, []session.Entry{{Role: session.RoleUser, Text: "now"}}) }
 		}},
+		{"keep", "", func(b *bench) func() error {
+			b.say("now")
+			h := b.start()
+			return func() error { return h.Keep(b.ctx, []byte(`{"agent":"test"}`), 2) }
+		}},
+		{"keep", "nothing", func(b *bench) func() error {
+			b.say("now")
+			h := b.start()
+			must(b, h.Keep(b.ctx, []byte(`1`), 0))
+			return func() error { return h.Keep(b.ctx, nil, 0) }
+		}},
+		{"ask", "", func(b *bench) func() error {
+			b.say("now")
+			h := b.start()
+			return func() error { return h.Ask(b.ctx, sq.Question{Number: 1, Name: "run make"}) }
+		}},
+		{"ask", "no more", func(b *bench) func() error {
+			b.say("now")
+			h := b.start()
+			must(b, h.Ask(b.ctx, sq.Question{Number: 1, Name: "run make"}))
+			return func() error { return h.Withdraw(b.ctx) }
+		}},
+		{"answer", "", func(b *bench) func() error {
+			b.say("now")
+			h := b.start()
+			must(b, h.Ask(b.ctx, sq.Question{Number: 1, Name: "run make"}))
+			return func() error {
+				_, err := b.client.Answer(b.ctx, key, 1, sq.Always)
+				return err
+			}
+		}},
 		{"steer", "", func(b *bench) func() error {
 			b.say("now")
 			h := b.start()

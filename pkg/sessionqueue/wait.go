@@ -6,13 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/rediskey"
-	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 )
 
@@ -78,20 +76,39 @@ func (c *Client) Wait(ctx context.Context, sessionKey, id string) (Outcome, erro
 	if len(last) > 0 {
 		from = last[0].ID
 	}
-	return c.follow(ctx, sessionKey, id, from, func(Event) {})
+	return c.follow(ctx, sessionKey, from, &watch{id: id, turns: map[string]bool{}})
 }
 
 // Follow is Wait that also calls see for each event of the message's turns, those
 // of before the call included as far as the stream still has them.
+//
+// Whatever happens to the connection meanwhile, see is called once for each event and
+// in their order. Of an event that the stream has lost (it is capped, and a Redis that
+// comes back may have forgotten some) nothing is seen; the outcome tells the end.
 func (c *Client) Follow(ctx context.Context, sessionKey, id string, see func(Event)) (Outcome, error) {
-	return c.follow(ctx, sessionKey, id, "0", see)
+	return c.FollowFrom(ctx, sessionKey, id, "", see)
 }
 
-func (c *Client) follow(ctx context.Context, sessionKey, id, from string, see func(Event)) (Outcome, error) {
-	stream := rediskey.For(sessionKey).Events()
-	w := watch{id: id, turns: map[string]bool{}, see: see}
+// FollowFrom is a Follow that another one left off: see is not called for the events
+// up to that with the id after, the last one that was seen. An empty id is none. One
+// that cannot be an event's id is an error that wraps session.ErrInvalid.
+func (c *Client) FollowFrom(ctx context.Context, sessionKey, id, after string, see func(Event)) (Outcome, error) {
+	w := &watch{id: id, turns: map[string]bool{}, see: see}
+	if after != "" {
+		var err error
+		if w.shown, err = parseEventID(after); err != nil {
+			return Outcome{}, err
+		}
+	}
+	// From the beginning all the same: the earlier events tell which turns are the
+	// message's, and how much of the reply was seen.
+	return c.follow(ctx, sessionKey, "0", w)
+}
+
+func (c *Client) follow(ctx context.Context, sessionKey, from string, w *watch) (Outcome, error) {
+	stream, id := rediskey.For(sessionKey).Events(), w.id
 	var looked time.Time
-	rescanned := false
+	rescanned, learnt := false, w.see == nil
 	pause := 50 * time.Millisecond
 	for ctx.Err() == nil {
 		var err error
@@ -99,27 +116,33 @@ func (c *Client) follow(ctx context.Context, sessionKey, id, from string, see fu
 			var o Outcome
 			var ended bool
 			if o, ended, err = c.Result(ctx, sessionKey, id); err == nil && ended {
-				c.replay(ctx, stream, from, &w)
+				c.replay(ctx, stream, from, o, w)
 				return o, nil
+			}
+			if err == nil && !learnt {
+				w.orphan, err = c.turnOf(ctx, sessionKey, id)
+				learnt = err == nil
 			}
 			looked = time.Now()
 			if errors.Is(err, ErrUnknown) && !rescanned {
 				// Its result may not have been kept, but the event may be there.
-				from, rescanned = "0", true
+				from, rescanned, w.text = "0", true, streamed{}
 			}
 		}
 		var events []redis.XMessage
 		unknown := errors.Is(err, ErrUnknown)
 		if err == nil || unknown {
 			var readErr error
-			if events, readErr = c.read(ctx, stream, from, !unknown); readErr != nil || len(events) > 0 {
-				err = readErr
+			if events, readErr = c.read(ctx, stream, from, !unknown); readErr != nil {
+				err = fmt.Errorf("read events: %w", readErr)
+			} else if len(events) > 0 {
+				err = nil
 			}
 		}
 		switch {
 		case err == nil:
 			pause = 50 * time.Millisecond
-		case passing(err):
+		case passes(err):
 			looked = time.Time{}
 			select {
 			case <-ctx.Done():
@@ -134,12 +157,15 @@ func (c *Client) follow(ctx context.Context, sessionKey, id, from string, see fu
 			if end, ended := w.hear(m); ended {
 				// The task knows better than an event: the message may have been run
 				// again since.
-				if o, over, err := c.Result(ctx, sessionKey, id); err == nil && over {
+				o, over, err := c.Result(ctx, sessionKey, id)
+				switch {
+				case err != nil:
+					return outcomeOf(sessionKey, id, end), nil
+				case over && o.Turn == end.Turn:
 					return o, nil
-				} else if err == nil {
-					continue
+				case over:
+					looked = time.Time{} // there is more to see
 				}
-				return outcomeOf(sessionKey, id, end), nil
 			}
 		}
 		if unknown {
@@ -149,15 +175,48 @@ func (c *Client) follow(ctx context.Context, sessionKey, id, from string, see fu
 	return Outcome{}, context.Cause(ctx)
 }
 
-// replay shows what the stream has of a message that has already ended.
-func (c *Client) replay(ctx context.Context, stream, from string, w *watch) {
-	events, err := c.read(ctx, stream, from, false)
+// passes is passing of an error that says what was being done, too: Redis' own are
+// known by how they begin.
+func passes(err error) bool {
+	for ; err != nil; err = errors.Unwrap(err) {
+		if passing(err) {
+			return true
+		}
+	}
+	return false
+}
+
+// replay shows what the stream still has of a message that has already ended, and
+// of its reply what the stream has lost.
+func (c *Client) replay(ctx context.Context, stream, from string, end Outcome, w *watch) {
+	if w.see == nil {
+		return
+	}
+	w.orphan = end.Turn
+	// The outcome is known, but whoever follows has not seen the reply.
+	_ = persist(ctx, func() error {
+		events, err := c.read(ctx, stream, from, false)
+		for _, m := range events {
+			w.hear(m)
+		}
+		return err
+	})
+	w.text.rest(Event{Turn: end.Turn, Reply: end.Reply, At: w.at}, w.see)
+}
+
+// turnOf is the session's last turn, if the message is a part of it.
+func (c *Client) turnOf(ctx context.Context, sessionKey, id string) (turn string, err error) {
+	run, err := c.rdb.HMGet(ctx, rediskey.For(sessionKey).Run(), "fence", "ids").Result()
 	if err != nil {
-		return // the outcome is known; what led to it is a courtesy
+		return "", fmt.Errorf("read session %s: %w", sessionKey, err)
 	}
-	for _, m := range events {
-		w.hear(m)
+	r := answer(run)
+	var tasks []string
+	_ = json.Unmarshal([]byte(r.str(1)), &tasks) // what cannot be read says nothing
+	if !slices.Contains(tasks, session.TaskID(sessionKey, id)) {
+		return "", nil
 	}
+	return session.IDPrefix(sessionKey) + r.str(0), nil
 }
 
 // read reads the events after from, waiting for the first if block is set.
@@ -171,86 +230,7 @@ func (c *Client) read(ctx context.Context, stream, from string, block bool) ([]r
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read events: %w", err)
+		return nil, err
 	}
 	return streams[0].Messages, nil
-}
-
-// watch follows one message's turns through a session's events.
-type watch struct {
-	id    string
-	turns map[string]bool // of the message, learnt from their starts
-	text  streamed
-	see   func(Event)
-}
-
-// hear takes one entry of the stream, and answers the message's end if it is in it.
-func (w *watch) hear(m redis.XMessage) (end Event, ended bool) {
-	for _, e := range decodeEvents(m) {
-		named := slices.Contains(e.Messages, w.id)
-		if named && (e.Type == EventTurnStarted || e.Type == EventSteered) {
-			w.turns[e.Turn] = true
-		}
-		switch {
-		case !named && !w.turns[e.Turn]:
-		case e.Type == EventTurnEnded:
-			w.text.rest(e, w.see)
-			end, ended = e, true
-		default:
-			w.text.seen(e)
-			w.see(e)
-		}
-	}
-	return end, ended
-}
-
-// decodeEvents reads one entry of a session's stream: an event, and in the field s
-// the start of its turn if that was not told before. (In n a worker of the version
-// before has the start of the turn that came next.) What is no event is passed over.
-func decodeEvents(m redis.XMessage) []Event {
-	ms, _, _ := strings.Cut(m.ID, "-")
-	var events []Event
-	for _, field := range []string{"s", "e", "n"} {
-		text, _ := m.Values[field].(string)
-		var e Event
-		if json.Unmarshal([]byte(text), &e) == nil {
-			e.At = time.UnixMilli(number(ms))
-			events = append(events, e)
-		}
-	}
-	return events
-}
-
-// streamed is the part of a reply that was seen as text events. A worker does
-// not send the last piece twice, as text and in the turn's end.
-type streamed struct {
-	turn, text string
-	steered    int // how much of text came before the last steer
-}
-
-func (s *streamed) seen(e Event) {
-	if e.Turn != s.turn {
-		*s = streamed{turn: e.Turn}
-	}
-	switch e.Type {
-	case string(agent.EventText):
-		s.text += e.Text
-	case string(agent.EventToolStart):
-		s.text, s.steered = "", 0
-	case EventSteered:
-		s.steered = len(s.text)
-	}
-}
-
-// rest shows what a turn's end has beyond the text that was seen. The reply is
-// all of the text since the last tool, or what came after the last steer.
-func (s *streamed) rest(end Event, see func(Event)) {
-	s.seen(Event{Turn: end.Turn})
-	rest, ok := strings.CutPrefix(end.Reply, s.text)
-	if !ok {
-		rest, ok = strings.CutPrefix(end.Reply, s.text[s.steered:])
-	}
-	if ok && rest != "" {
-		see(Event{Type: string(agent.EventText), Turn: end.Turn, Text: rest, At: end.At})
-	}
 }

@@ -91,9 +91,8 @@ func (r *recorder) entries(result agent.Result, interrupted bool) []session.Entr
 	default:
 		all = append(all, session.Entry{Role: session.RoleAssistant, Text: reply, Turn: r.turn.ID, At: r.now()})
 	}
-	if interrupted {
-		all[len(all)-1].Interrupted = true
-	}
+	all[len(all)-1].Interrupted = all[len(all)-1].Interrupted || interrupted
+	all[len(all)-1].Usage = r.usage
 	return all
 }
 
@@ -106,7 +105,7 @@ func (r *recorder) soFar() []session.Entry {
 		return nil // what there was before is still stored
 	}
 	all := r.all()
-	all[len(all)-1].Interrupted = true
+	all[len(all)-1].Interrupted, all[len(all)-1].Usage = true, r.usage
 	return all
 }
 

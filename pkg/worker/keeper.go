@@ -46,6 +46,9 @@ func (w *Worker) keep() {
 			case r.Steer:
 				s.steer(r.Fence)
 			}
+			if r.Reply.Question != 0 {
+				s.reply(r.Fence, r.Reply)
+			}
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"encoding/json"
 	"sync"
 	"time"
 
@@ -35,6 +36,10 @@ type recorder struct {
 	timer  *time.Timer
 	over   bool
 
+	usage *session.Usage  // of the turn so far; nil: the agent does not tell
+	kept  json.RawMessage // what the agent has stored for later turns
+	keep  json.RawMessage // what it wants stored; nil: it has not said
+
 	checkpoints checkpoints
 
 	sending sync.Mutex // one batch at a time, in order
@@ -60,8 +65,19 @@ func (r *recorder) record(e agent.Event) {
 	if r.over {
 		return // an agent that emits after its end
 	}
-	if e.Type == agent.EventTitle {
+	switch e.Type {
+	case agent.EventTitle:
 		r.title = session.CleanTitle(e.Text)
+	case agent.EventUsage:
+		if e.Usage == nil {
+			return
+		}
+		r.use(*e.Usage)
+	case agent.EventState:
+		r.keepSoon(e.Data)
+		return
+	case agent.EventRaw:
+		e = bounded(e)
 	}
 	r.remember(e)
 	r.send(sessionqueue.AgentEvent(r.turn.ID, e))
@@ -70,13 +86,7 @@ func (r *recorder) record(e agent.Event) {
 // notice tells the user something that is not the agent's. False: it is too
 // late for this turn.
 func (r *recorder) notice(text string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.over {
-		return false
-	}
-	r.send(sessionqueue.Event{Type: sessionqueue.EventNotice, Turn: r.turn.ID, Text: text})
-	return true
+	return r.tell(sessionqueue.Event{Type: sessionqueue.EventNotice, Text: text})
 }
 
 // steered records a message that the agent has taken into its turn.
@@ -94,6 +104,11 @@ func (r *recorder) send(e sessionqueue.Event) {
 	} else {
 		r.unsent = append(r.unsent, e)
 	}
+	r.schedule()
+}
+
+// schedule sees to it that a batch is sent soon. r.mu is held.
+func (r *recorder) schedule() {
 	now := time.Now()
 	at := r.sent.Add(emitEvery)
 	if first := now.Add(emitFirst); at.Before(first) {
@@ -119,9 +134,10 @@ func (r *recorder) flush() {
 		r.mu.Unlock()
 		return
 	}
-	events, title := r.unsent, r.title
+	events, title, state := r.unsent, r.title, r.unkept()
 	r.unsent, r.title, r.due, r.sent = nil, "", time.Time{}, time.Now()
 	r.mu.Unlock()
+	r.store(state) // first: who hears of the agent's words may rely on it
 	r.emit(events, title)
 }
 

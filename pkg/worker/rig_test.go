@@ -33,6 +33,8 @@ type rig struct {
 	rdb    redis.UniversalClient
 	client *sq.Client
 
+	stage *stage // of tests that keep it here
+
 	key string // the session of most tests: of this test alone, for channels are common to all databases
 	k   rediskey.Session
 }

@@ -15,6 +15,8 @@ func (w *Worker) listen(ready func()) {
 			case runs:
 				s.ask(fence, sig.Asked)
 			case sig.Token == "" || s.hold.Token() != sig.Token:
+			case sig.Reply.Question != 0:
+				s.reply(sig.Fence, sig.Reply)
 			case sig.Steer:
 				s.steer(sig.Fence)
 			default:

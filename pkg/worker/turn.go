@@ -32,6 +32,7 @@ type turn struct {
 	steering *steering  // nil where the agent takes no steers
 	told     int        // how many dropped messages the agent was told of
 	warm     *warmAgent // that runs the turn, if agents are kept
+	asking   *asking
 
 	ctx    context.Context // the agent's
 	cancel context.CancelCauseFunc
@@ -42,6 +43,7 @@ func newTurn(s *served) *turn {
 	t.log = s.log.With("turn", t.ID, "fence", t.Fence)
 	t.ctx, t.cancel = turnContext(s.hold.Lease())
 	t.recorder = newRecorder(t)
+	t.asking = newAsking(t)
 	if s.w.steerable {
 		t.steering = newSteering(t)
 	}
@@ -121,7 +123,7 @@ func (t *turn) runAgent() (result agent.Result, err error) {
 	in := agent.Turn{
 		Session: t.Session, SessionID: t.SessionID, ID: t.ID, Fence: t.Fence,
 		Messages:    make([]agent.Message, 0, 1),
-		Redelivered: t.Redelivered > 0, Attempt: t.Attempt, Steers: t.steering.channel(),
+		Redelivered: t.Redelivered > 0, Attempt: t.Attempt, Steers: t.steering.channel(), Ask: t.asking.ask,
 	}
 	for _, m := range t.Messages() {
 		in.Messages = append(in.Messages, agentMessage(m.Message))
@@ -185,7 +187,8 @@ func (t *turn) recall(in *agent.Turn) error {
 	if err != nil {
 		return err
 	}
-	in.History = past.Entries
+	in.History, in.State = past.Entries, past.State
+	t.recorder.found(past.State)
 	if past.Partial != nil {
 		in.History = append(in.History, past.Partial.Entries...)
 		t.recorder.goOn(past.Partial.Entries)
@@ -262,8 +265,26 @@ func (t *turn) finish(end sessionqueue.End, release func() bool) (more bool, err
 	if end.Status == sessionqueue.StatusDone {
 		end.Told = t.told
 	}
+	end.Usage = t.recorder.used()
+	t.keepState(end)
 	t.log.Debug("turn ended", "status", end.Status, "message", t.Message.ID, "error", end.Error)
 	return t.hold.Finish(t.hold.Lease().Context(), end)
+}
+
+// keepState stores what the agent keeps for the session's next turns, for the
+// transcript as it is before this end and as it will be behind it: the two are not
+// written in one script. Without it the next turn's agent has the history alone.
+func (t *turn) keepState(end sessionqueue.End) {
+	data, said := t.recorder.state()
+	if !said { // an agent that keeps nothing, or has not come to it
+		return
+	}
+	if end.Rollback { // what the agent knows of the turn cannot be taken back
+		data = nil
+	}
+	if err := t.hold.Keep(t.hold.Lease().Context(), data, len(end.Entries)); err != nil {
+		t.log.Warn("what the agent keeps was not stored", "error", err)
+	}
 }
 
 func (t *turn) failed(err error, release func() bool) (bool, error) {
@@ -294,6 +315,7 @@ func (t *turn) giveBack(cause error, release func() bool) (bool, error) {
 	d := drainError{t.served.w.DrainProgress().Reason}
 	errors.As(cause, &d)
 	t.log.Info("turn given back", "message", t.Message.ID, "reason", d.reason)
+	t.keepState(sessionqueue.End{})
 	err := t.hold.Requeue(t.hold.Lease().Context(), string(d.reason), t.recorder.soFar()...)
 	if err == nil {
 		t.served.outcome = outcomeGivenBack
@@ -304,6 +326,7 @@ func (t *turn) giveBack(cause error, release func() bool) (bool, error) {
 func (t *turn) retry(err error, release func() bool) (bool, error) {
 	wait := backoff(t.served.w.opts.RetryBackoff, t.Attempt)
 	t.log.Info("turn failed, trying again", "message", t.Message.ID, "attempt", t.Attempt, "wait", wait, "error", err)
+	t.keepState(sessionqueue.End{})
 	return t.orAsked(t.hold.Retry(t.hold.Lease().Context(), err, wait, t.recorder.inherited()...), release)
 }
 

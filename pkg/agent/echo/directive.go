@@ -36,7 +36,7 @@ func isDirective(text string) bool {
 		return false
 	}
 	switch name {
-	case "sleep", "tool", "fail", "panic", "stream", "tick", "title", "steer":
+	case "sleep", "tool", "fail", "panic", "stream", "tick", "title", "steer", "ask", "usage":
 		return true
 	}
 	return false
@@ -69,6 +69,17 @@ func (p *play) do(ctx context.Context, name, value string) error {
 			return bad("a name")
 		}
 		return p.tool(ctx, value)
+	case "ask":
+		if value == "" {
+			return bad("a name")
+		}
+		return p.ask(ctx, value)
+	case "usage":
+		var in, out int64
+		if n, err := fmt.Sscanf(value, "%d:%d", &in, &out); n != 2 || err != nil || in < 0 || out < 0 {
+			return bad("tokens in and out such as 1200:350")
+		}
+		p.emit(agent.Event{Type: agent.EventUsage, Usage: &session.Usage{Model: "echo", InputTokens: in, OutputTokens: out}})
 	case "fail":
 		return p.fail(value, bad)
 	case "panic":
@@ -97,6 +108,25 @@ func (p *play) do(ctx context.Context, name, value string) error {
 		}
 		p.steers = nil
 	}
+	return nil
+}
+
+// ask asks for permission to use a tool, and uses it if it may.
+func (p *play) ask(ctx context.Context, name string) error {
+	if p.turn.Ask == nil {
+		return errors.New("echo: nobody can be asked")
+	}
+	answer, err := p.turn.Ask(ctx, agent.Question{Name: name, Input: json.RawMessage(`{}`)})
+	if err != nil {
+		return fmt.Errorf("echo: interrupted: %w", err)
+	}
+	if answer.Allowed {
+		return p.tool(ctx, name)
+	}
+	p.calls++
+	id := "echo-" + strconv.Itoa(p.calls)
+	p.emit(agent.Event{Type: agent.EventToolStart, Name: name, CallID: id, Input: json.RawMessage(`{}`)})
+	p.emit(agent.Event{Type: agent.EventToolEnd, Name: name, CallID: id, Error: "the user did not allow it"})
 	return nil
 }
 

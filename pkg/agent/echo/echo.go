@@ -18,6 +18,8 @@
 //	stream=20      give the reply in 20 pieces, or as many as it has characters
 //	tick=100ms     wait so long after each piece but the last
 //	title=My_title propose a title; _ stands for a blank
+//	ask=NAME       ask for permission to use a tool, and use it if allowed
+//	usage=1200:350 say that so many tokens were read and written
 //	steer=off      take no steers from here on
 //
 // While it sleeps or uses a tool it takes steers. The reply then ends in a blank

@@ -135,6 +135,10 @@ func TestFailures(t *testing.T) {
 		{"tool=", 1, true, false},
 		{"title=_", 1, true, false},
 		{"steer=no", 1, true, false},
+		{"ask=", 1, true, false},
+		{"ask=deploy", 1, true, false}, // nobody can be asked
+		{"usage=1", 1, true, false},
+		{"usage=-1:2", 1, true, false},
 	} {
 		_, _, err := play1(t.Context(), c.attempt, c.text)
 		if (err != nil) != c.fails || agent.IsRetryable(err) != c.retryable {
@@ -277,5 +281,37 @@ func TestPlainIsCheap(t *testing.T) {
 	a, emit, ctx := New(), func(agent.Event) {}, t.Context()
 	if n := testing.AllocsPerRun(100, func() { _, _ = a.Run(ctx, turn, emit) }); n > 1 {
 		t.Errorf("a plain turn makes %v allocations, want 1", n)
+	}
+}
+
+func TestAskAndUsage(t *testing.T) {
+	t.Parallel()
+	for _, allowed := range []bool{true, false} {
+		asked, tools, used := "", "", session.Usage{}
+		turn := agent.Turn{
+			Attempt: 1, Messages: []agent.Message{{Text: "usage=12:3 ask=deploy hello"}},
+			Ask: func(_ context.Context, q agent.Question) (agent.Answer, error) {
+				asked += q.Name
+				return agent.Answer{Allowed: allowed}, nil
+			},
+		}
+		result, err := New().Run(t.Context(), turn, func(e agent.Event) {
+			switch e.Type {
+			case agent.EventUsage:
+				used = *e.Usage
+			case agent.EventToolEnd:
+				tools += e.Name + string(e.Output) + e.Error
+			}
+		})
+		want := "deploythe user did not allow it"
+		if allowed {
+			want = `deploy"ok"`
+		}
+		if err != nil || result.Text != "echo: hello" || asked != "deploy" || tools != want {
+			t.Errorf("%+v, %v, asked %q, tools %q", result, err, asked, tools)
+		}
+		if used != (session.Usage{Model: "echo", InputTokens: 12, OutputTokens: 3}) {
+			t.Errorf("%+v", used)
+		}
 	}
 }

@@ -11,11 +11,17 @@
 //
 // How the turn ends:
 //
-//   - exit code 0: done;
+//   - exit code 0: done, if there was a word: text that is not blank, with JSONL also a
+//     tool or a result. Without one a final error;
 //   - exit code 75 (EX_TEMPFAIL), or the command could not be started: an error
 //     marked agent.Retryable;
-//   - any other exit code, a signal, a line that is no event, too much output: a
-//     final error.
+//   - any other exit code, a signal, a line that is no event, output that is too much
+//     or not UTF-8: a final error;
+//   - stdout closed: the command has five seconds, or Config.Grace if that is longer, to
+//     end in one of these ways. Then it is interrupted, and unless it had said something
+//     and exits with code 0 that is a final error.
+//
+// The text of every error ends with the last lines of the command's stderr.
 //
 // When the turn's context is cancelled, the command's process group gets SIGINT,
 // after Config.Grace SIGKILL. A guardian process watches over the command: Run

@@ -1,6 +1,7 @@
 package exec
 
 import (
+	"context"
 	"encoding/json"
 	"log/slog"
 	"os"
@@ -13,7 +14,6 @@ import (
 	"sync"
 	"testing"
 
-	"turnstile/internal/command"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 )
@@ -48,10 +48,11 @@ func TestDocsExampleOfEvents(t *testing.T) {
 		emit: func(e agent.Event) { types = append(types, e.Type) }, logger: slog.Default(), onEnd: func() {},
 		steers: newSteering(nil),
 	}
-	if err := command.Lines(strings.NewReader(found[0]), lines.line); err != nil {
+	if err := lines.read(strings.NewReader(found[0])); err != nil {
 		t.Error(err)
 	}
-	if len(types) != 7 || !lines.ended || lines.result.Text != "The build fails in line 17." {
+	if len(types) != 6 || // two pieces of text are one
+		!lines.ended || lines.result.Text != "The build fails in line 17." {
 		t.Errorf("events %v, result %+v", types, lines.result)
 	}
 }
@@ -94,7 +95,7 @@ func TestDocsExampleOfSteers(t *testing.T) {
 		emit: func(e agent.Event) { got = append(got, string(e.Type)) }, logger: slog.Default(), onEnd: func() {},
 		steers: steers,
 	}
-	if err := command.Lines(strings.NewReader(out[0]), lines.line); err != nil {
+	if err := lines.read(strings.NewReader(out[0])); err != nil {
 		t.Error(err)
 	}
 	if want := []string{"tool_start", "tool_end", "m-19", "text"}; !slices.Equal(got, want) {
@@ -104,6 +105,31 @@ func TestDocsExampleOfSteers(t *testing.T) {
 	case <-steers.ready:
 	default:
 		t.Error("not announced")
+	}
+}
+
+func TestDocsExampleOfAsking(t *testing.T) {
+	t.Parallel()
+	out, in := blocks(t, "events.md", "jsonl ask"), blocks(t, "events.md", "jsonl answer")
+	if len(in) != 1 || len(out) != 1 {
+		t.Fatalf("%d and %d examples", len(in), len(out))
+	}
+	var asked agent.Question
+	var written strings.Builder
+	asks := &asking{ctx: t.Context(), w: &written, ask: func(_ context.Context, q agent.Question) (agent.Answer, error) {
+		asked = q
+		return agent.Answer{Allowed: true}, nil
+	}}
+	lines := eventLines{emit: func(agent.Event) {}, logger: slog.Default(), asks: asks}
+	if err := lines.read(strings.NewReader(out[0])); err != nil {
+		t.Error(err)
+	}
+	asks.open.Wait()
+	if asked.Name != "deploy" || asked.Text == "" || string(asked.Input) != `{"version":"1.4"}` || !asked.CanRemember {
+		t.Errorf("%+v", asked)
+	}
+	if written.String() != in[0] {
+		t.Errorf("%q; the page has %q", written.String(), in[0])
 	}
 }
 
@@ -168,7 +194,7 @@ func TestDocsEventTypes(t *testing.T) {
 	known := []agent.EventType{
 		agent.EventText, agent.EventThought, agent.EventToolStart, agent.EventToolEnd, agent.EventTitle,
 		agent.EventUsage, agent.EventNotice, agent.EventRaw, agent.EventState,
-		lineReady, lineSteered, lineResult, lineError,
+		lineReady, lineSteered, lineAsk, lineResult, lineError,
 	}
 	if len(schema.Properties.Type.Enum) != len(known) {
 		t.Errorf("the schema has %q", schema.Properties.Type.Enum)

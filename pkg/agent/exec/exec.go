@@ -23,10 +23,14 @@ const (
 
 // Limits of what a command may write in one turn. Beyond them the turn fails.
 const (
-	MaxText   = 16 << 20          // bytes of a reply in the format Text
+	MaxText   = 8 << 20           // bytes of text, in either format
 	MaxLine   = command.MaxLine   // bytes of one line in the format JSONL
 	MaxOutput = command.MaxOutput // bytes of all lines in the format JSONL
 )
+
+// closedPatience is how long a command that has closed its stdout may go on, unless
+// Config.Grace is longer.
+const closedPatience = 5 * time.Second
 
 // DefaultGrace is how long an interrupted command may go on by default.
 const DefaultGrace = 5 * time.Second
@@ -59,8 +63,9 @@ type Config struct {
 
 // Agent runs Config.Command for every turn.
 type Agent struct {
-	config Config
-	env    command.Env
+	config   Config
+	env      command.Env
+	patience time.Duration // with a command that has closed its stdout
 }
 
 // Init must be called first thing in main, and in TestMain of tests that run
@@ -100,7 +105,7 @@ func New(config Config) (*Agent, error) {
 	if config.Logger == nil {
 		config.Logger = slog.Default()
 	}
-	return &Agent{config, env}, nil
+	return &Agent{config, env, max(config.Grace, closedPatience)}, nil
 }
 
 // Steerable reports whether commands can be given steers: those of the format

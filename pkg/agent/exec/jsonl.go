@@ -4,8 +4,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"strings"
 
+	"turnstile/internal/command"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 )
@@ -14,6 +17,7 @@ import (
 const (
 	lineReady   agent.EventType = "ready"   // steers
 	lineSteered agent.EventType = "steered" // id
+	lineAsk     agent.EventType = "ask"     // id, name, text, call_id, input
 	lineResult  agent.EventType = "result"  // text; ends the turn
 	lineError   agent.EventType = "error"   // message, retryable; ends the turn
 )
@@ -31,10 +35,56 @@ type eventLines struct {
 	emit    func(agent.Event)
 	logger  *slog.Logger
 	steers  *steering
+	asks    *asking
 	onEnd   func()       // called at the first line that ends the turn
 	ended   bool         // it has come
+	said    bool         // there was text that is not blank, or a tool, or a result
 	result  agent.Result // it was a result
 	failure error        // it was an error
+
+	held agent.Event // text or a thought that is not emitted yet
+	size int         // bytes of the turn's text
+}
+
+// read passes on all lines of r. Pieces of text that come in one read are emitted as
+// one, for an agent that writes letter by letter would make the worker copy its reply
+// as often as it has letters.
+func (e *eventLines) read(r io.Reader) error {
+	defer e.flush()
+	return command.Lines(flushing{r, e.flush}, e.line)
+}
+
+// flushing calls flush before it may have to wait.
+type flushing struct {
+	io.Reader
+	flush func()
+}
+
+func (f flushing) Read(p []byte) (int, error) {
+	f.flush()
+	return f.Reader.Read(p)
+}
+
+func (e *eventLines) flush() {
+	if e.held.Text != "" {
+		e.emit(e.held)
+		e.held = agent.Event{}
+	}
+}
+
+// text takes a piece of text or of a thought.
+func (e *eventLines) text(l line) error {
+	if l.Type == agent.EventText {
+		e.said = e.said || strings.TrimSpace(l.Text) != ""
+		if e.size += len(l.Text); e.size > MaxText {
+			return fmt.Errorf("with it the turn has more than %d MiB of text", MaxText>>20)
+		}
+	}
+	if e.held.Type != l.Type {
+		e.flush()
+	}
+	e.held = agent.Event{Type: l.Type, Text: e.held.Text + l.Text}
+	return nil
 }
 
 // line takes one line. Its error says why it is no event.
@@ -47,16 +97,18 @@ func (e *eventLines) line(data []byte) error {
 	if err := json.Unmarshal(data, &l); err != nil {
 		return fmt.Errorf("it is not a JSON object with an event: %w", err)
 	}
+	if l.Type != agent.EventText && l.Type != agent.EventThought {
+		e.flush()
+	}
 	l.Input, l.Output = noNull(l.Input), noNull(l.Output)
 	switch l.Type {
 	case agent.EventText, agent.EventThought:
-		if l.Text != "" {
-			e.emit(agent.Event{Type: l.Type, Text: l.Text})
-		}
+		return e.text(l)
 	case agent.EventToolStart:
 		if l.Name == "" || l.CallID == "" {
 			return errors.New("a tool_start needs name and call_id")
 		}
+		e.said = true
 		e.emit(agent.Event{Type: l.Type, Name: l.Name, CallID: l.CallID, Input: l.Input})
 	case agent.EventToolEnd:
 		if l.CallID == "" {
@@ -68,6 +120,7 @@ func (e *eventLines) line(data []byte) error {
 		if l.Error == "" && l.Output == nil {
 			l.Output = json.RawMessage("null") // it has finished, and says nothing
 		}
+		e.said = true
 		e.emit(agent.Event{Type: l.Type, Name: l.Name, CallID: l.CallID, Output: l.Output, Error: l.Error})
 	case agent.EventUsage:
 		if l.Usage == nil {
@@ -90,9 +143,12 @@ func (e *eventLines) line(data []byte) error {
 		if l.Steers {
 			e.steers.announced()
 		}
+	case lineAsk:
+		return e.asks.put(l)
 	case lineSteered:
 		return e.steers.acknowledged(l.ID)
 	case lineResult:
+		e.said = true // an explicit end, be it without text
 		e.result.Text = l.Text
 		e.end()
 	case lineError:

@@ -143,8 +143,8 @@ func TestLimits(t *testing.T) {
 		script string
 		want   string
 	}{
-		"reply":  {Text, `head -c 16777217 /dev/zero; sleep 1000`, "more than 16 MiB"},
-		"line":   {JSONL, `head -c 16777218 /dev/zero; sleep 1000`, "line 1 of the command's output is longer than 16 MiB"},
+		"reply":  {Text, `head -c 8388609 /dev/zero; sleep 1000`, "more than 8 MiB"},
+		"line":   {JSONL, `head -c 8388610 /dev/zero; sleep 1000`, "line 1 of the command's output is longer than 8 MiB"},
 		"output": {JSONL, `yes "$(printf '%01000d.' 0 | tr 0. ' \r')"`, "more than 64 MiB"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -158,7 +158,7 @@ func TestLimits(t *testing.T) {
 	}
 	long := strings.Repeat("x", MaxLine-100)
 	a := newAgent(t, Config{Format: JSONL, Command: shell(
-		`printf '{"type":"text","text":"'; head -c 16777116 /dev/zero | tr '\0' x; echo '"}'`)})
+		`printf '{"type":"text","text":"'; head -c 8388508 /dev/zero | tr '\0' x; echo '"}'`)})
 	if text, err := runText(t.Context(), a, turn(t, "")); err != nil || text != long {
 		t.Errorf("a line within the limit: %d bytes, %v", len(text), err)
 	}

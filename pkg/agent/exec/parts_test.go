@@ -67,8 +67,8 @@ func TestTextReplyHoldsFewNewlines(t *testing.T) {
 	got := ""
 	reply := textReply{emit: func(e agent.Event) { got += e.Text }}
 	for i := range in {
-		if reply.write([]byte(in[i : i+1])); len(reply.held) > heldNewlines {
-			t.Fatalf("%d bytes are held back", len(reply.held))
+		if err := reply.write([]byte(in[i : i+1])); err != nil || len(reply.held) > heldNewlines {
+			t.Fatalf("%d bytes are held back, error %v", len(reply.held), err)
 		}
 	}
 	if got != in {
@@ -114,7 +114,7 @@ func TestNothingLeaks(t *testing.T) {
 }
 
 func BenchmarkRun(b *testing.B) {
-	a, err := New(Config{Command: []string{"true"}})
+	a, err := New(Config{Command: []string{"echo", "hi"}})
 	if err != nil {
 		b.Fatal(err)
 	}

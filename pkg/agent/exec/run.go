@@ -35,11 +35,15 @@ func (a *Agent) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)
 	}
 	defer c.CloseOutput()
 
-	r := &run{Command: c, grace: a.config.Grace, ended: make(chan struct{})}
+	r := &run{
+		Command: c, grace: a.config.Grace, patience: a.patience,
+		ended: make(chan struct{}), closed: make(chan struct{}),
+	}
 	steers := newSteering(turn.Steers)
 	steerCtx, stopSteers := context.WithCancel(ctx)
 	defer stopSteers()
-	r.lines = eventLines{emit: emit, logger: logger, steers: steers, onEnd: func() {
+	asks := &asking{ask: turn.Ask, ctx: steerCtx, w: c.Stdin}
+	r.lines = eventLines{emit: emit, logger: logger, steers: steers, asks: asks, onEnd: func() {
 		stopSteers()
 		_ = c.Stdin.Close() // it may be waiting for this
 		close(r.ended)
@@ -49,17 +53,21 @@ func (a *Agent) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)
 	reader.Go(func() {
 		var err error
 		if a.config.Format == JSONL {
-			err = command.Lines(c.Stdout, r.lines.line)
+			err = r.lines.read(c.Stdout)
+			r.said = r.lines.said
 		} else {
 			text := textReply{emit: emit}
 			err = text.copyFrom(c.Stdout)
+			r.said = text.said
 		}
 		stopSteers() // nothing can be acknowledged any more
 		var line *command.BadLine
 		switch {
 		case err == nil:
+			close(r.closed)
 		case errors.As(err, &line) && line.Cut:
 			r.broken = err
+			close(r.closed)
 		default:
 			bad <- err
 			_, _ = io.Copy(io.Discard, c.Stdout)
@@ -72,12 +80,16 @@ func (a *Agent) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)
 			_ = c.Stdin.Close()
 		} else if err == nil {
 			steers.feed(steerCtx, c.Stdin)
+			if ctx.Err() == nil {
+				_ = c.Stdin.Close() // its output has ended: it may be waiting for this
+			}
 		}
 	})
 
 	status := r.supervise(ctx, bad)
 	writer.Wait()
 	reader.Wait()
+	asks.open.Wait()
 	if r.cause == nil {
 		select {
 		case r.cause = <-bad:
@@ -99,27 +111,37 @@ func (a *Agent) input(turn agent.Turn) ([]byte, error) {
 	return append(data, '\n'), nil
 }
 
+var (
+	errSilent = errors.New("the agent ended without a word")
+	errWentOn = errors.New("the command closed its output and went on")
+)
+
 // run is one turn's command at work.
 type run struct {
 	*command.Command
-	grace time.Duration
-	ended chan struct{} // closed at the result or error line
-	lines eventLines
+	grace    time.Duration
+	patience time.Duration // with a command that has closed its stdout
+	ended    chan struct{} // closed at the result or error line
+	closed   chan struct{} // closed when stdout has ended
+	lines    eventLines
 
 	// cause is why the command was told to stop, if it was. The first counts.
 	cause    error
 	lingered bool // it was told to, because it did not exit after its result
+	wentOn   bool // it was told to, because it did not exit after its stdout's end
 
-	// broken is a last line without an end that is no event. The command may
-	// have died there, so its exit code comes first.
+	// broken is a last line without an end that is no event, or half a character. The
+	// command may have died there, so its exit code comes first.
 	broken error
+
+	said bool // there was something for the user in its output, or an explicit end
 }
 
 // supervise waits for the command's end and sees to it that the command stops when
 // it should.
 func (r *run) supervise(ctx context.Context, bad <-chan error) guardian.Status {
-	done, ended := ctx.Done(), r.ended
-	var linger <-chan time.Time
+	done, ended, closed := ctx.Done(), r.ended, r.closed
+	var linger, goingOn <-chan time.Time
 	for {
 		select {
 		case <-r.Done():
@@ -142,26 +164,41 @@ func (r *run) supervise(ctx context.Context, bad <-chan error) guardian.Status {
 		case <-linger:
 			r.lingered = true
 			r.Interrupt(r.grace)
+		case <-closed:
+			closed = nil
+			if !r.lines.ended { // or else it lingers
+				goingOn = time.After(r.patience)
+			}
+		case <-goingOn:
+			r.wentOn = true
+			r.Interrupt(r.grace)
 		}
 	}
 }
 
+// outcome is how the turn ended. Every failure has the command's last words on stderr.
 func (r *run) outcome(status guardian.Status) (agent.Result, error) {
-	err := command.Unfit(status)
+	unfit, exit := command.Unfit(status), r.Failure(status)
+	var err error
 	switch {
 	case r.cause != nil:
 		err = r.cause
-	case err != nil:
+	case unfit != nil:
+		err = unfit
 	case r.lines.failure != nil:
 		err = r.lines.failure
 	case r.lingered:
-	default:
-		if err = r.Failure(status); err == nil {
-			err = r.broken
-		}
+	case r.wentOn && (exit != nil || !r.said):
+		err = errWentOn
+	case exit != nil:
+		return agent.Result{}, exit
+	case r.broken != nil:
+		err = r.broken
+	case !r.said:
+		err = errSilent
 	}
 	if err != nil {
-		return agent.Result{}, err
+		return agent.Result{}, r.LastWords(err)
 	}
 	return r.lines.result, nil
 }

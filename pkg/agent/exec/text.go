@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"unicode/utf8"
 
+	"turnstile/internal/command"
 	"turnstile/pkg/agent"
 )
 
@@ -20,9 +20,11 @@ const heldNewlines = 4 << 10
 type textReply struct {
 	emit func(agent.Event)
 	held []byte
-	size int
+	size int  // bytes read
+	said bool // something that is not blank was passed on
 }
 
+// copyFrom reads to the end of r. What comes before an error is passed on.
 func (t *textReply) copyFrom(r io.Reader) error {
 	buf := make([]byte, 32<<10)
 	for {
@@ -30,10 +32,15 @@ func (t *textReply) copyFrom(r io.Reader) error {
 		if t.size += n; t.size > MaxText {
 			return fmt.Errorf("the command wrote more than %d MiB", MaxText>>20)
 		}
-		t.write(buf[:n])
+		if bad := t.write(buf[:n]); bad != nil {
+			return bad
+		}
 		switch {
 		case errors.Is(err, io.EOF):
-			t.send(bytes.TrimRight(t.held, "\r\n"))
+			if torn := t.held[valid(t.held):]; len(torn) > 0 {
+				// The command may have died in the middle of it.
+				return &command.BadLine{Err: t.notUTF8(torn), Cut: true}
+			}
 			return nil
 		case err != nil:
 			return fmt.Errorf("read the command's output: %w", err)
@@ -41,34 +48,48 @@ func (t *textReply) copyFrom(r io.Reader) error {
 	}
 }
 
-func (t *textReply) write(p []byte) {
+func (t *textReply) write(p []byte) error {
 	if len(p) == 0 {
-		return
+		return nil
 	}
 	data := append(t.held, p...)
-	cut := len(data) - unfinished(data)
+	cut := valid(data)
+	rest := data[cut:]
+	if len(rest) > 0 && utf8.FullRune(rest) {
+		t.send(bytes.TrimRight(data[:cut], "\r\n"))
+		return t.notUTF8(rest)
+	}
 	if trimmed := len(bytes.TrimRight(data[:cut], "\r\n")); cut-trimmed <= heldNewlines {
 		cut = trimmed
 	}
 	t.send(data[:cut])
 	t.held = append([]byte(nil), data[cut:]...)
+	return nil
 }
 
 func (t *textReply) send(p []byte) {
 	if len(p) > 0 {
-		t.emit(agent.Event{Type: agent.EventText, Text: strings.ToValidUTF8(string(p), "\uFFFD")})
+		t.said = t.said || len(bytes.TrimSpace(p)) > 0
+		t.emit(agent.Event{Type: agent.EventText, Text: string(p)})
 	}
 }
 
-// unfinished is the length of a character at the end of p that lacks bytes.
-func unfinished(p []byte) int {
-	for n := 1; n < utf8.UTFMax && n <= len(p); n++ {
-		if tail := p[len(p)-n:]; utf8.RuneStart(tail[0]) {
-			if utf8.FullRune(tail) {
-				return 0
-			}
+// notUTF8 is the error about the last bytes that were read.
+func (t *textReply) notUTF8(rest []byte) error {
+	return fmt.Errorf("the command's output is not UTF-8 (byte %d)", t.size-len(rest)+1)
+}
+
+// valid is how many bytes at the beginning of p are whole characters.
+func valid(p []byte) int {
+	if utf8.Valid(p) {
+		return len(p)
+	}
+	n := 0
+	for {
+		r, size := utf8.DecodeRune(p[n:])
+		if r == utf8.RuneError && size <= 1 {
 			return n
 		}
+		n += size
 	}
-	return 0
 }

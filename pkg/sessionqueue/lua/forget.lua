@@ -1,6 +1,7 @@
 -- forget: a session that nobody has used for long leaves no record behind. Not
 -- while it holds a task or an owner.
 --
+-- KEYS[last] the session's state
 -- ARGV[2] age at which it goes, ms
 --
 -- Answers 1 if it is gone.
@@ -8,5 +9,5 @@
 if call('EXISTS', sentinel, pending, active, scheduled, retry, completed, archived) > 0 then return 0 end
 local updated = tonumber(call('HGET', record, 'updated_at')) or tonumber(call('HGET', record, 'created_at')) or 0
 if now_ms() - updated < tonumber(ARGV[2]) then return 0 end
-call('DEL', run, record, followups, resume, events, transcript, partial)
+call('DEL', run, record, followups, resume, events, transcript, partial, KEYS[#KEYS])
 return 1

@@ -1,0 +1,126 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"turnstile/bench/internal/lab"
+	"turnstile/pkg/agent/acp"
+	"turnstile/pkg/session"
+	"turnstile/pkg/sessionqueue"
+	"turnstile/pkg/worker"
+)
+
+const kib = 1024
+
+// job is a worker that keeps ACP agents and tells about its own memory.
+type job struct {
+	Addr string
+	Warm int
+}
+
+type memory struct{ Live, Stacks, RSS float64 } // bytes
+
+func (j job) run(ctx context.Context) error {
+	rdb := lab.Open(j.Addr, 0, "bench-warm")
+	defer rdb.Close()
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	a, err := acp.New(acp.Config{Command: []string{self, "speak=acp"}})
+	if err != nil {
+		return err
+	}
+	opts := lab.Production(8)
+	opts.WarmAgents, opts.WarmTTL, opts.DrainTimeout = j.Warm+16, time.Hour, 0
+	w, err := worker.New(rdb, a, opts)
+	if err != nil {
+		return err
+	}
+	if err := w.Start(ctx); err != nil {
+		return err
+	}
+	defer w.Drain(ctx, worker.ReasonShutdown)
+	if err := lab.Say("ready"); err != nil {
+		return err
+	}
+	return lab.Obey(func(string) any {
+		runtime.GC()
+		debug.FreeOSMemory()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return memory{float64(m.HeapInuse + m.StackInuse), float64(m.StackInuse), resident()}
+	})
+}
+
+// resident is this process's memory as Linux tells it, 0 elsewhere.
+func resident() float64 {
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(status)) {
+		var kb float64
+		if n, _ := fmt.Sscanf(line, "VmRSS: %f kB", &kb); n == 1 {
+			return kb * kib
+		}
+	}
+	return 0
+}
+
+// keptWarm measures a worker's memory for agents that it keeps.
+func keptWarm(ctx context.Context, srv *lab.Server, report *lab.Report, n int) error {
+	if err := srv.Clear(ctx); err != nil {
+		return err
+	}
+	child, err := lab.Spawn(ctx, job{Addr: srv.Addr(), Warm: n})
+	if err != nil {
+		return err
+	}
+	defer child.End()
+	var ready string
+	if err := child.Hear(&ready); err != nil {
+		return err
+	}
+	rdb := srv.Client()
+	defer rdb.Close()
+	client := sessionqueue.NewClient(rdb)
+	sessions := func(prefix string, n int) error {
+		return lab.Parallel(n, func(i int) error {
+			key := fmt.Sprintf("%s:%d", prefix, i)
+			receipt, err := client.Submit(ctx, key, session.Message{Text: "hello"})
+			if err != nil {
+				return err
+			}
+			end, err := client.Wait(ctx, key, receipt.ID)
+			if err == nil && end.Status != sessionqueue.StatusDone {
+				err = fmt.Errorf("%s: %s", end.Status, end.Error)
+			}
+			return err
+		})
+	}
+	var before, after memory
+	if err := sessions("before", 16); err != nil { // what is needed once is not to be counted
+		return err
+	}
+	if err := child.Ask("memory", &before); err != nil {
+		return err
+	}
+	if err := sessions("warm", n); err != nil {
+		return err
+	}
+	if err := child.Ask("memory", &after); err != nil {
+		return err
+	}
+	each := (after.Live - before.Live) / float64(n)
+	report.Reach(fmt.Sprintf("%d warm ACP sessions: the worker's own memory for each", n), each <= 100*kib, "<= 100 KiB", "%.1f KiB", each/kib)
+	report.Add("  of it stacks", "%.1f KiB", (after.Stacks-before.Stacks)/float64(n)/kib)
+	report.Add("  resident", "%.1f KiB", (after.RSS-before.RSS)/float64(n)/kib)
+	return nil
+}

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	"turnstile/internal/config"
+	"turnstile/pkg/agent"
+	"turnstile/pkg/agent/acp"
+	"turnstile/pkg/agent/echo"
+	"turnstile/pkg/agent/exec"
+	"turnstile/pkg/agent/openai"
+	"turnstile/pkg/agent/preset"
+)
+
+// newAgent makes the agent. A program or a file that is not there is a wrong setting
+// now, while somebody looks.
+func newAgent(s config.Worker, log *slog.Logger) (agent.Agent, error) {
+	switch s.Agent {
+	case config.AgentEcho:
+		return echo.New(), nil
+	case config.AgentOpenAI:
+		return newOpenAI(s, log)
+	case config.AgentACP:
+		a, err := acp.New(acpConfig(s, log))
+		return checked(a, err)
+	case config.AgentClaude, config.AgentCodex, config.AgentGemini:
+		a, err := preset.New(preset.Kind(s.Agent), presetConfig(s, log))
+		return checked(a, err)
+	}
+	a, err := exec.New(execConfig(s, log))
+	return checked(a, err)
+}
+
+// programmed is an agent whose program can be looked for.
+type programmed interface {
+	agent.Agent
+	Check() error
+}
+
+func checked(a programmed, err error) (agent.Agent, error) {
+	if err == nil {
+		err = a.Check()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w TURNSTILE_AGENT_COMMAND: %w", config.ErrInvalid, err)
+	}
+	return a, nil
+}
+
+// grace is the agents' word for the setting: there 0 means the default.
+func grace(s config.Worker) time.Duration {
+	if s.InterruptGrace == 0 {
+		return -1 // at once
+	}
+	return s.InterruptGrace
+}
+
+func execConfig(s config.Worker, log *slog.Logger) exec.Config {
+	return exec.Config{Command: s.Command, Format: exec.Format(s.AgentFormat), Env: s.AgentEnv, Grace: grace(s), Logger: log}
+}
+
+func acpConfig(s config.Worker, log *slog.Logger) acp.Config {
+	return acp.Config{
+		Command: s.Command, Env: s.AgentEnv, Grace: grace(s), Permissions: acp.Permissions(s.ACPPermissions),
+		Workspace: s.WorkspaceDir, Files: s.ACPFiles, Terminal: s.ACPTerminal, Logger: log,
+	}
+}
+
+func presetConfig(s config.Worker, log *slog.Logger) preset.Config {
+	return preset.Config{
+		Command: s.Command, Model: s.Model, Env: s.AgentEnv, Workspace: s.WorkspaceDir, Grace: grace(s), Logger: log,
+	}
+}
+
+func openAIConfig(s config.Worker, log *slog.Logger) openai.Config {
+	c := openai.Config{
+		BaseURL: s.OpenAIBaseURL, Key: s.OpenAIKey, Model: s.Model, SystemPrompt: s.SystemPrompt, MaxTokens: s.MaxTokens,
+		ContextTokens: s.ContextTokens, ToolRounds: s.ToolRounds, ToolTimeout: s.ToolTimeout, Grace: grace(s), Env: s.AgentEnv, Logger: log,
+	}
+	if s.Temperature.Set {
+		c.Temperature = &s.Temperature.Value
+	}
+	return c
+}
+
+func newOpenAI(s config.Worker, log *slog.Logger) (agent.Agent, error) {
+	c, err := openAIFiles(s, openAIConfig(s, log))
+	if err != nil {
+		return nil, err
+	}
+	a, err := openai.New(c)
+	if err != nil {
+		return nil, fmt.Errorf("%w TURNSTILE_AGENT=openai: %w", config.ErrInvalid, err)
+	}
+	return a, nil
+}
+
+// openAIFiles reads the files that the settings name.
+func openAIFiles(s config.Worker, c openai.Config) (openai.Config, error) {
+	if path := s.SystemPromptFile; path != "" {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return c, fmt.Errorf("%w TURNSTILE_SYSTEM_PROMPT_FILE: %w", config.ErrInvalid, err)
+		}
+		c.SystemPrompt = strings.TrimSpace(string(text))
+	}
+	if path := s.ToolsFile; path != "" {
+		var err error
+		if c.Tools, err = openai.LoadTools(path); err != nil {
+			return c, fmt.Errorf("%w TURNSTILE_TOOLS_FILE: %w", config.ErrInvalid, err)
+		}
+	}
+	return c, nil
+}

@@ -1,0 +1,216 @@
+package adapters
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// The words of the agents here. What is between is the prompt that they got.
+const (
+	begun  = "I begin"
+	ending = "I was told: "
+)
+
+// part is one run of an agent's program, which writes into a directory what it
+// finds and leaves behind.
+type part struct {
+	dir   string
+	first bool // the run that is cut off
+}
+
+// enter writes down who of an earlier run is still alive, then its own process and
+// a child that has left the family.
+func enter(dir string) *part {
+	signal.Ignore(syscall.SIGINT)
+	p := &part{dir: dir}
+	pids, err := os.ReadFile(filepath.Join(dir, "pids"))
+	p.first = err != nil
+	for _, pid := range strings.Fields(string(pids)) {
+		n, _ := strconv.Atoi(pid)
+		if alive(n) {
+			p.note("alive", pid)
+		}
+	}
+	child := exec.Command("sleep", "1000")
+	child.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := child.Start(); err != nil {
+		p.note("trouble", err.Error())
+	}
+	p.note("pids", fmt.Sprint(os.Getpid(), " ", child.Process.Pid))
+	return p
+}
+
+// alive tells of a process that is there and no zombie.
+func alive(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return false
+	}
+	_, rest, _ := strings.Cut(string(stat), ") ")
+	return !strings.HasPrefix(rest, "Z") && !strings.HasPrefix(rest, "X")
+}
+
+func (p *part) note(file, text string) {
+	f, err := os.OpenFile(filepath.Join(p.dir, file), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err == nil {
+		_, err = fmt.Fprintln(f, text)
+	}
+	if err != nil {
+		panic(err)
+	}
+	_ = f.Close()
+}
+
+// hang is what an agent does that will not end by itself.
+func hang() { time.Sleep(time.Hour) }
+
+func send(v any) {
+	line, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	_, _ = os.Stdout.Write(append(line, '\n'))
+}
+
+type object = map[string]any
+
+// roles are the agents' programs: this test's binary, called with a role's name and
+// the directory.
+var roles = map[string]func(dir string){
+	"text": func(dir string) {
+		prompt, _ := io.ReadAll(os.Stdin)
+		if p := enter(dir); p.first {
+			fmt.Print(begun)
+			hang()
+		}
+		fmt.Print(ending, string(prompt))
+	},
+	"jsonl": func(dir string) {
+		line, _ := bufio.NewReader(os.Stdin).ReadString('\n')
+		var turn struct {
+			Note  string
+			State json.RawMessage
+		}
+		_ = json.Unmarshal([]byte(line), &turn)
+		if p := enter(dir); p.first {
+			send(object{"type": "state", "data": object{"id": "mine"}})
+			send(object{"type": "text", "text": begun})
+			hang()
+		}
+		send(object{"type": "result", "text": ending + turn.Note + string(turn.State)})
+	},
+	"claude": func(dir string) {
+		prompt, _ := io.ReadAll(os.Stdin)
+		p := enter(dir)
+		send(object{"type": "system", "subtype": "init", "session_id": "c0ffee", "model": "m"})
+		say := func(text string) {
+			send(object{"type": "assistant", "message": object{"id": "msg", "content": []object{{"type": "text", "text": text}}}, "session_id": "c0ffee"})
+		}
+		if p.first {
+			say(begun)
+			hang()
+		}
+		text := ending + string(prompt) + strings.Join(os.Args, " ")
+		say(text)
+		send(object{"type": "result", "subtype": "success", "is_error": false, "result": text, "session_id": "c0ffee"})
+	},
+	"codex": func(dir string) {
+		prompt, _ := io.ReadAll(os.Stdin)
+		p := enter(dir)
+		send(object{"type": "thread.started", "thread_id": "c0ffee"})
+		say := func(text string) {
+			send(object{"type": "item.completed", "item": object{"id": "item_0", "type": "agent_message", "text": text}})
+		}
+		if p.first {
+			say(begun)
+			hang()
+		}
+		say(ending + string(prompt) + strings.Join(os.Args, " "))
+		send(object{"type": "turn.completed", "usage": object{"input_tokens": 1, "output_tokens": 1}})
+	},
+	"gemini": func(dir string) {
+		prompt, _ := io.ReadAll(os.Stdin)
+		p := enter(dir)
+		send(object{"type": "init", "session_id": "c0ffee", "model": "m"})
+		say := func(text string) { send(object{"type": "message", "role": "assistant", "content": text, "delta": true}) }
+		if p.first {
+			say(begun)
+			hang()
+		}
+		say(ending + string(prompt) + strings.Join(os.Args, " "))
+		send(object{"type": "result", "status": "success", "stats": object{"total_tokens": 2}})
+	},
+	"acp": func(dir string) {
+		p := enter(dir)
+		in := bufio.NewReader(os.Stdin)
+		resumed := ""
+		for {
+			line, err := in.ReadBytes('\n')
+			if err != nil {
+				hang() // it does not even end with its stdin
+			}
+			var m struct {
+				ID     any
+				Method string
+				Params struct {
+					SessionID string
+					Prompt    []struct{ Text string }
+				}
+			}
+			if json.Unmarshal(line, &m) != nil || m.ID == nil {
+				continue
+			}
+			answer := func(result object) { send(object{"jsonrpc": "2.0", "id": m.ID, "result": result}) }
+			switch m.Method {
+			case "initialize":
+				answer(object{"protocolVersion": 1, "agentCapabilities": object{"sessionCapabilities": object{"resume": object{}}}})
+			case "session/new":
+				answer(object{"sessionId": "c0ffee"})
+			case "session/resume":
+				resumed = " resumed " + m.Params.SessionID
+				answer(object{})
+			case "session/prompt":
+				say := func(text string) {
+					send(object{"jsonrpc": "2.0", "method": "session/update", "params": object{"sessionId": "c0ffee", "update": object{
+						"sessionUpdate": "agent_message_chunk", "content": object{"type": "text", "text": text},
+					}}})
+				}
+				if p.first {
+					say(begun)
+					hang()
+				}
+				say(ending + m.Params.Prompt[len(m.Params.Prompt)-1].Text + resumed)
+				answer(object{"stopReason": "end_turn"})
+			default:
+				answer(object{})
+			}
+		}
+	},
+	"tool": func(dir string) { // of the model's
+		if p := enter(dir); p.first {
+			hang()
+		}
+		fmt.Print("the tool's output")
+	},
+}
+
+// playsRole does a role's work if the program was called for one.
+func playsRole() bool {
+	for i, arg := range os.Args {
+		if name, ok := strings.CutPrefix(arg, "role="); ok && i+1 < len(os.Args) {
+			roles[name](os.Args[i+1])
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,162 @@
+package acp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	osexec "os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"turnstile/internal/command"
+	"turnstile/internal/guardian"
+	"turnstile/pkg/agent"
+)
+
+// Permissions is what an agent is answered that asks for permission.
+type Permissions string
+
+// The policies.
+const (
+	Allow   Permissions = "allow" // yes, once each time
+	Deny    Permissions = "deny"  // no
+	AskUser Permissions = "ask"   // what the user says; no, where nobody can be asked
+)
+
+// Defaults of Config.
+const (
+	DefaultGrace = 5 * time.Second
+	DefaultStart = time.Minute
+)
+
+// Config says what to run, and what it may ask for.
+type Config struct {
+	// Command is the agent and its arguments. No shell is involved. A program without
+	// a slash is looked up in PATH whenever one is started.
+	Command []string
+
+	// Env names further environment variables of this program that the agent gets.
+	// A name that ends in * stands for all that begin so. REDIS_URL and names that
+	// begin with TURNSTILE_ cannot be passed on.
+	Env []string
+
+	// Grace is how long an agent may take to answer session/cancel, or to end when it
+	// is closed, before it is killed. Zero: DefaultGrace. Negative: it is killed at
+	// once.
+	Grace time.Duration
+
+	// Permissions defaults to AskUser.
+	Permissions Permissions
+
+	// Workspace is the directory below which each session has one of its own, made
+	// when it is needed. Empty: all work in this program's.
+	Workspace string
+
+	// Files: the agent may have Turnstile read and write files in the session's
+	// directory. Needs Workspace.
+	Files bool
+
+	// Terminal: the agent may have Turnstile run commands, in the session's directory.
+	// Needs Workspace.
+	Terminal bool
+
+	// Start is how long an agent may take to start and to open a session. Defaults to
+	// DefaultStart.
+	Start time.Duration
+
+	// Logger gets the agent's stderr, and what it says that is no part of the
+	// protocol, at debug. Defaults to slog.Default().
+	Logger *slog.Logger
+}
+
+// Agent runs Config.Command, once for each session.
+type Agent struct {
+	config    Config
+	env       command.Env
+	signature string
+}
+
+var (
+	_ agent.Agent  = (*Agent)(nil)
+	_ agent.Warmer = (*Agent)(nil)
+)
+
+// New checks the configuration. It fails if exec.Init was not called.
+func New(config Config) (*Agent, error) {
+	if !guardian.Ready() {
+		return nil, errors.New("acp agent: exec.Init was not called: call it first thing in main (in tests: in TestMain)")
+	}
+	if len(config.Command) == 0 || strings.TrimSpace(config.Command[0]) == "" {
+		return nil, errors.New("acp agent: the command is empty")
+	}
+	for _, word := range config.Command {
+		if strings.IndexByte(word, 0) >= 0 {
+			return nil, errors.New("acp agent: the command contains a zero byte")
+		}
+	}
+	switch config.Permissions {
+	case "":
+		config.Permissions = AskUser
+	case Allow, Deny, AskUser:
+	default:
+		return nil, fmt.Errorf("acp agent: unknown permissions %q: use %s, %s or %s", config.Permissions, Allow, Deny, AskUser)
+	}
+	if config.Workspace == "" && (config.Files || config.Terminal) {
+		return nil, errors.New("acp agent: files and terminals need a workspace, for nothing else would confine them")
+	}
+	if config.Workspace != "" {
+		abs, err := filepath.Abs(config.Workspace)
+		if err != nil {
+			return nil, fmt.Errorf("acp agent: the workspace: %w", err)
+		}
+		config.Workspace = abs
+	}
+	switch {
+	case config.Grace == 0:
+		config.Grace = DefaultGrace
+	case config.Grace < 0:
+		config.Grace = 0
+	}
+	switch {
+	case config.Start == 0:
+		config.Start = DefaultStart
+	case config.Start < 0:
+		return nil, errors.New("acp agent: the time to start is negative")
+	}
+	env, err := command.NewEnv(config.Env)
+	if err != nil {
+		return nil, fmt.Errorf("acp agent: %w", err)
+	}
+	if config.Logger == nil {
+		config.Logger = slog.Default()
+	}
+	return &Agent{config, env, signature(config)}, nil
+}
+
+// signature has what a process was started with and told.
+func signature(c Config) string {
+	data, err := json.Marshal([]any{"acp", c.Command, c.Env, c.Workspace, c.Permissions, c.Files, c.Terminal, c.Grace})
+	if err != nil {
+		panic(err) // plain strings and numbers
+	}
+	return string(data)
+}
+
+// Signature changes with everything that makes another agent of it.
+func (a *Agent) Signature() string { return a.signature }
+
+// Run runs a turn with a process of its own. A worker uses Warm.
+func (a *Agent) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)) (agent.Result, error) {
+	return agent.RunOnce(ctx, a, turn, emit)
+}
+
+// Check reports whether the agent's program is there now. A program that is missing
+// when a turn starts fails that turn, retryably; a worker asks at its start, where
+// somebody is looking.
+func (a *Agent) Check() error {
+	_, err := osexec.LookPath(a.config.Command[0])
+	return err
+}

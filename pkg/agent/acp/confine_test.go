@@ -1,0 +1,248 @@
+package acp
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// confined is an agent with a workspace, and the directory of the test's session.
+func confined(t *testing.T, args ...string) (*Agent, string) {
+	t.Helper()
+	a := newAgent(t, Config{
+		Command: actorCommand(t, args...), Workspace: filepath.Join(t.TempDir(), "made", "here"), Files: true, Terminal: true, Env: []string{"ACP_TEST_*"},
+	})
+	dir, err := a.directory(t.Name())
+	must(t, err)
+	return a, dir
+}
+
+// calls makes a turn of requests and answers what each was answered.
+func calls(t *testing.T, a *Agent, requests ...string) []string {
+	t.Helper()
+	var lines []string
+	for _, r := range requests {
+		method, params, _ := strings.Cut(r, " ")
+		lines = append(lines, "call "+method+` {"sessionId":"SESSION",`+params[1:])
+	}
+	h, err := play(t.Context(), a, turnOf(t, lines...))
+	must(t, err)
+	answers := strings.Split(strings.TrimSuffix(h.text(), "\n"), "\n")
+	if len(answers) != len(requests) {
+		t.Fatalf("%d answers to %d requests: %q", len(answers), len(requests), answers)
+	}
+	return answers
+}
+
+func TestFiles(t *testing.T) {
+	t.Parallel()
+	a, dir := confined(t)
+	secret := filepath.Join(filepath.Dir(dir), "secret")
+	must(t, os.WriteFile(secret, []byte("do not read"), 0o600))
+	write := func(name, text string) { must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600)) }
+	write("lines", "one\ntwo\nthree")
+	write("binary", "a\xff")
+	write("huge", strings.Repeat("0123456789\n", maxFile/10))
+	must(t, os.Symlink(secret, filepath.Join(dir, "link")))
+	must(t, os.Symlink("../secret", filepath.Join(dir, "up")))
+	must(t, os.Symlink("lines", filepath.Join(dir, "inner")))
+	must(t, os.Symlink(filepath.Dir(dir), filepath.Join(dir, "outer")))
+	must(t, syscall.Mkfifo(filepath.Join(dir, "fifo"), 0o600))
+
+	read := func(path, more string) string { return fmt.Sprintf(`fs/read_text_file {"path":%q%s}`, path, more) }
+	put := func(path string) string { return fmt.Sprintf(`fs/write_text_file {"path":%q,"content":"new"}`, path) }
+	in := func(name string) string { return filepath.Join(dir, name) }
+	for _, c := range []struct{ request, want string }{
+		{read(in("lines"), ""), `"one\ntwo\nthree"`},
+		{read("lines", ""), `"one\ntwo\nthree"`},
+		{read(in("inner"), `,"line":2`), `"two\nthree"`},
+		{read(in("lines"), `,"line":2,"limit":1`), `"two\n"`},
+		{read(in("lines"), `,"limit":2`), `"one\ntwo\n"`},
+		{read(in("lines"), `,"line":0,"limit":0`), `""`},
+		{read(in("lines"), `,"line":9`), `""`},
+		{read(in("huge"), `,"line":400000,"limit":1`), `"0123456789\n"`},
+		{read(in("huge"), ""), "read fewer lines"},
+		{read(in("binary"), ""), "no text in UTF-8"},
+		{read(in("none"), ""), `"code":-32002`},
+		{read(dir, ""), "no plain file"},
+		{read(in("fifo"), ""), "no plain file"},
+		{read(in("lines"), `,"line":"two"`), `"code":-32602`},
+		{read(secret, ""), "not in the session's directory"},
+		{read(in("../secret"), ""), "not in the session's directory"},
+		{read("../secret", ""), "not in the session's directory"},
+		{read("/etc/passwd", ""), "not in the session's directory"},
+		{read(dir+"-not", ""), "not in the session's directory"},
+		{read("", ""), "no plain file"},
+		{read(in("link"), ""), "escapes"},
+		{read(in("up"), ""), "escapes"},
+		{read(in("outer/secret"), ""), "escapes"},
+		{put(in("link")), "escapes"},
+		{put(in("up")), "escapes"},
+		{put(in("outer/fresh")), "escapes"},
+		{put(secret), "not in the session's directory"},
+		{put(in("fifo")), "error"},
+		{put(in("deep/er/file")), `"result":{}`},
+		{put(in("inner")), `"result":{}`},
+	} {
+		if got := calls(t, a, c.request)[0]; !strings.Contains(got, c.want) || strings.Contains(got, "do not read") {
+			t.Errorf("%s: %.300s, want %s", c.request, got, c.want)
+		}
+	}
+	for path, want := range map[string]string{secret: "do not read", in("lines"): "new", in("deep/er/file"): "new"} {
+		if got, err := os.ReadFile(path); err != nil || string(got) != want {
+			t.Errorf("%s: %q, %v", path, got, err)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(filepath.Dir(dir), "fresh")); err == nil {
+		t.Error("a file was made outside")
+	}
+	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("%v, %v", info, err)
+	}
+}
+
+func TestALinkForADirectory(t *testing.T) {
+	t.Parallel()
+	a, dir := confined(t)
+	must(t, os.Remove(dir))
+	must(t, os.Symlink("/", dir))
+	_, err := play(t.Context(), a, turnOf(t, "text a"))
+	failed(t, err, true, "is no directory")
+}
+
+func TestTerminals(t *testing.T) {
+	t.Parallel()
+	a, dir := confined(t)
+	must(t, os.Mkdir(filepath.Join(dir, "sub"), 0o700))
+	must(t, os.WriteFile(filepath.Join(dir, "sub", "hello"), []byte("#!/bin/sh\necho hello from $PWD\n"), 0o700))
+	must(t, os.Symlink("/", filepath.Join(dir, "out")))
+	create := func(more, command string, args ...string) string {
+		list, err := json.Marshal(args)
+		must(t, err)
+		return fmt.Sprintf(`terminal/create {"command":%q,"args":%s%s}`, command, list, more)
+	}
+	wait := `terminal/wait_for_exit {"terminalId":"terminal-1"}`
+	output := `terminal/output {"terminalId":"terminal-1"}`
+	for _, c := range []struct{ create, exit, output string }{
+		{create("", "sh", "-c", "echo out; echo err >&2; exit 3"), `{"result":{"exitCode":3}}`, `{"result":{"exitStatus":{"exitCode":3},"output":"out\nerr\n","truncated":false}}`},
+		{create("", "pwd"), `{"result":{"exitCode":0}}`, `"output":"` + dir + `\n"`},
+		{create(`,"cwd":"sub"`, "pwd"), `{"result":{"exitCode":0}}`, `"output":"` + dir + `/sub\n"`},
+		{create(`,"cwd":"`+dir+`/sub"`, "./hello"), `{"result":{"exitCode":0}}`, `hello from ` + dir + `/sub\n`},
+		{create("", "sh", "-c", "kill -TERM $$"), `{"result":{"signal":"terminated"}}`, `"exitStatus":{"signal":"terminated"}`},
+		{create(`,"outputByteLimit":4`, "printf", "123äöü"), `{"result":{"exitCode":0}}`, `"output":"öü","truncated":true`},
+		{create(`,"outputByteLimit":3`, "printf", "123äöü"), `{"result":{"exitCode":0}}`, `"output":"ü","truncated":true`},
+		{create(`,"outputByteLimit":10`, "sh", "-c", "yes | head -c 3000000; echo end"), `{"result":{"exitCode":0}}`, `"output":"y\ny\ny\nend\n","truncated":true`},
+		{create(`,"env":[{"name":"ACP_TEST_ONE","value":"two"}]`, "sh", "-c", `echo "$ACP_TEST_ONE|$REDIS_URL"; env | grep ^TURNSTILE`), `{"result":{"exitCode":0}}`, `"output":"two|\nTURNSTILE_SESSION=TestTerminals\n"`},
+		{create("", "cat"), `{"result":{"exitCode":0}}`, `"output":""`},
+		{create("", "printf", "%s", "$(id); `id`"), `{"result":{"exitCode":0}}`, "\"output\":\"$(id); `id`\""},
+	} {
+		got := calls(t, a, c.create, wait, output)
+		if got[1] != c.exit || !strings.Contains(got[2], c.output) {
+			t.Errorf("%s: %q", c.create, got)
+		}
+	}
+	for request, want := range map[string]string{
+		create("", "no-such-program"):                `"code":-32002`,
+		create("", "ls -l"):                          "no shell runs it",
+		create("", ""):                               `"code":-32602`,
+		create(`,"cwd":"/"`, "ls"):                   "not in the session's directory",
+		create(`,"cwd":"out"`, "ls"):                 "escapes",
+		create(`,"cwd":"../"`, "ls"):                 "not in the session's directory",
+		create(`,"cwd":"sub/hello"`, "ls"):           "no directory",
+		output:                                       "there is no terminal",
+		`terminal/dance {"terminalId":"terminal-1"}`: "there is no terminal",
+		`fs/delete {"path":"x"}`:                     `"code":-32601`,
+	} {
+		if got := calls(t, a, request)[0]; !strings.Contains(got, `"error"`) || !strings.Contains(got, want) {
+			t.Errorf("%s: %s", request, got)
+		}
+	}
+	got := calls(t, a, create("", "sleep", "1000"), output, `terminal/dance {"terminalId":"terminal-1"}`,
+		`terminal/kill {"terminalId":"terminal-1"}`, wait, `terminal/release {"terminalId":"terminal-1"}`, output)
+	want := []string{
+		`{"result":{"terminalId":"terminal-1"}}`, `{"result":{"output":"","truncated":false}}`, `-32601`,
+		`{"result":{}}`, `{"result":{"signal":"killed"}}`, `{"result":{}}`, `there is no terminal`,
+	}
+	for i := range want {
+		if !strings.Contains(got[i], want[i]) {
+			t.Errorf("%s, want %s", got[i], want[i])
+		}
+	}
+}
+
+func TestTerminalsEndWithTheTurn(t *testing.T) {
+	t.Parallel()
+	a, _ := confined(t)
+	w := warmed(t, a, turnOf(t))
+	// One is left running, and one is waited for when the turn ends.
+	h, err := runWarm(t, w, turnOf(t,
+		`call terminal/create {"sessionId":"SESSION","command":"sh","args":["-c","echo $$; exec sleep 1000"]}`,
+		`call terminal/create {"sessionId":"SESSION","command":"sleep","args":["1000"]}`,
+		`ask terminal/wait_for_exit {"sessionId":"SESSION","terminalId":"terminal-1"}`,
+		`ask terminal/wait_for_exit {"sessionId":"SESSION","terminalId":"terminal-2"}`,
+	))
+	must(t, err)
+	if n := strings.Count(h.text(), "terminalId"); n != 2 {
+		t.Fatal(h.text())
+	}
+	if out := processesWith(t, "TURNSTILE_SESSION="+t.Name()); len(out) != 1 {
+		t.Errorf("processes of the session: %v, want the agent", out)
+	}
+	// The agent lives on, and asks while no turn runs.
+	h, err = runWarm(t, w, turnOf(t, "text still here"))
+	must(t, err)
+	if h.text() != "still here" {
+		t.Error(h.text())
+	}
+}
+
+func TestTooMuchAtOnce(t *testing.T) {
+	t.Parallel()
+	a, _ := confined(t)
+	var lines []string
+	for range maxTerminals + 1 {
+		lines = append(lines, `call terminal/create {"sessionId":"SESSION","command":"sleep","args":["1000"]}`)
+	}
+	for range maxRequests + 1 {
+		lines = append(lines, `ask terminal/wait_for_exit {"sessionId":"SESSION","terminalId":"terminal-1"}`)
+	}
+	h, err := play(t.Context(), a, turnOf(t, append(lines, "answers 1")...))
+	must(t, err)
+	if !strings.Contains(h.text(), "release one first") || !strings.Contains(h.text(), "asks for too much at once") {
+		t.Errorf("%s", h.text())
+	}
+}
+
+func TestEnvironment(t *testing.T) {
+	t.Parallel()
+	a, dir := confined(t)
+	h, err := play(t.Context(), a, turnOf(t, "env"))
+	must(t, err)
+	for text, want := range map[string]bool{
+		"TURNSTILE_SESSION=" + t.Name(): true, "ACP_TEST_ONE=1": true, "REDIS_URL": false, "TURNSTILE_TURN_ID": false,
+	} {
+		if strings.Contains(h.text(), text) != want {
+			t.Errorf("%s in the agent's environment: %v", text, !want)
+		}
+	}
+	if !strings.Contains(filepath.Dir(dir), "made") {
+		t.Error(dir)
+	}
+}
+
+// processesWith are the processes with this in their environment.
+func processesWith(t *testing.T, env string) (pids []string) {
+	t.Helper()
+	all, err := filepath.Glob("/proc/[0-9]*/environ")
+	must(t, err)
+	for _, path := range all {
+		if data, err := os.ReadFile(path); err == nil && strings.Contains("\x00"+string(data), "\x00"+env+"\x00") {
+			pids = append(pids, path)
+		}
+	}
+	return pids
+}

@@ -1,0 +1,104 @@
+package acp
+
+import (
+	"context"
+	"slices"
+
+	acpsdk "github.com/coder/acp-go-sdk"
+
+	"turnstile/pkg/agent"
+)
+
+// permissionRequest is acpsdk.RequestPermissionRequest with a tool of any form.
+type permissionRequest struct {
+	SessionID string                    `json:"sessionId"`
+	Tool      toolUpdate                `json:"toolCall"`
+	Options   []acpsdk.PermissionOption `json:"options"`
+}
+
+func cancelled() acpsdk.RequestPermissionResponse {
+	return acpsdk.RequestPermissionResponse{Outcome: acpsdk.NewRequestPermissionOutcomeCancelled()}
+}
+
+// permission answers by the policy. The agent's options may be any: only their kinds
+// count, and where none fits, the answer is that the question was cancelled.
+func (t *turn) permission(ctx context.Context, p permissionRequest) acpsdk.RequestPermissionResponse {
+	name := p.Tool.ToolKind
+	if p.Tool.ID != "" {
+		t.mu.Lock()
+		name = t.tools.asks(p.Tool)
+		t.mu.Unlock()
+	}
+	var answer agent.Answer
+	switch t.process.agent.config.Permissions {
+	case Allow:
+		answer.Allowed = true
+	case AskUser:
+		var asked bool
+		if answer, asked = t.askUser(ctx, name, p); !asked {
+			return cancelled()
+		}
+	case Deny:
+	}
+	option, ok := choose(p.Options, answer)
+	if !ok {
+		return cancelled()
+	}
+	return acpsdk.RequestPermissionResponse{Outcome: acpsdk.NewRequestPermissionOutcomeSelected(option)}
+}
+
+// askUser puts the question to the user. False: nobody wants to know any more.
+func (t *turn) askUser(ctx context.Context, name string, p permissionRequest) (agent.Answer, bool) {
+	if t.ask == nil {
+		t.notice("The agent asked for a permission and nobody could be asked, so it was denied: " + name)
+		return agent.Answer{}, true
+	}
+	select {
+	case t.asking <- struct{}{}:
+		defer func() { <-t.asking }()
+	case <-ctx.Done():
+		return agent.Answer{}, false
+	}
+	always := func(o acpsdk.PermissionOption) bool { return o.Kind == acpsdk.PermissionOptionKindAllowAlways }
+	text, _ := contentText(p.Tool.Content)
+	answer, err := t.ask(ctx, agent.Question{
+		CallID: p.Tool.ID, Name: name, Text: text, Input: p.Tool.RawInput,
+		CanRemember: slices.ContainsFunc(p.Options, always),
+	})
+	switch {
+	case ctx.Err() != nil:
+		return agent.Answer{}, false
+	case err != nil:
+		t.logger.Warn("the user could not be asked", "error", err)
+		t.notice("The agent asked for a permission and you could not be asked, so it was denied: " + name)
+		return agent.Answer{}, true
+	}
+	return answer, true
+}
+
+func (t *turn) notice(text string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.say(agent.Event{Type: agent.EventNotice, Text: text})
+}
+
+// choose picks the option that says what the user did. What is to hold once is never
+// taken for what is to hold for ever, unless an agent has nothing else to allow.
+func choose(options []acpsdk.PermissionOption, answer agent.Answer) (acpsdk.PermissionOptionId, bool) {
+	once, always := acpsdk.PermissionOptionKindRejectOnce, acpsdk.PermissionOptionKindRejectAlways
+	if answer.Allowed {
+		once, always = acpsdk.PermissionOptionKindAllowOnce, acpsdk.PermissionOptionKindAllowAlways
+	}
+	kinds := []acpsdk.PermissionOptionKind{once, always}
+	if answer.Remember {
+		kinds = []acpsdk.PermissionOptionKind{always, once}
+	}
+	for _, kind := range kinds {
+		for _, o := range options {
+			if o.Kind == kind && o.OptionId != "" {
+				return o.OptionId, true
+			}
+		}
+	}
+	return "", false
+}

@@ -1,0 +1,143 @@
+package acp
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	acpsdk "github.com/coder/acp-go-sdk"
+
+	"turnstile/pkg/agent"
+)
+
+func TestChoose(t *testing.T) {
+	t.Parallel()
+	option := func(kind string) acpsdk.PermissionOption {
+		return acpsdk.PermissionOption{Kind: acpsdk.PermissionOptionKind(kind), OptionId: acpsdk.PermissionOptionId("id-" + kind)}
+	}
+	options := func(kinds string) (all []acpsdk.PermissionOption) {
+		for _, kind := range strings.Fields(kinds) {
+			all = append(all, option(kind))
+		}
+		return all
+	}
+	everything := "reject_always allow_always odd reject_once allow_once"
+	for _, c := range []struct {
+		options           string
+		allowed, remember bool
+		want              string
+	}{
+		{everything, true, false, "id-allow_once"},
+		{everything, true, true, "id-allow_always"},
+		{everything, false, false, "id-reject_once"},
+		{everything, false, true, "id-reject_always"},
+		{"allow_always", true, false, "id-allow_always"},
+		{"reject_always", false, false, "id-reject_always"},
+		{"allow_once odd", false, false, ""},
+		{"odd", true, false, ""},
+		{"", true, false, ""},
+	} {
+		got, ok := choose(options(c.options), agent.Answer{Allowed: c.allowed, Remember: c.remember})
+		if string(got) != c.want || ok != (c.want != "") {
+			t.Errorf("%+v: %q", c, got)
+		}
+	}
+	if _, ok := choose([]acpsdk.PermissionOption{{Kind: "allow_once"}}, agent.Answer{Allowed: true}); ok {
+		t.Error("an option without an id was chosen")
+	}
+}
+
+const wantsPermission = `session/request_permission {"sessionId":"SESSION","toolCall":{"toolCallId":"a","title":"rm x","status":"pending","rawInput":{"f":"x"},"content":[{"type":"content","content":{"type":"text","text":"Remove x?"}}]},` +
+	`"options":[{"optionId":"y","name":"Yes","kind":"allow_once"},{"optionId":"Y","name":"Always","kind":"allow_always"},{"optionId":"n","name":"No","kind":"reject_once"}]}`
+
+func selected(id string) string {
+	return `{"result":{"outcome":{"optionId":"` + id + `","outcome":"selected"}}}` + "\n"
+}
+
+func TestPolicies(t *testing.T) {
+	t.Parallel()
+	var question agent.Question
+	ask := func(a agent.Answer, err error) agent.Ask {
+		return func(_ context.Context, q agent.Question) (agent.Answer, error) {
+			question = q
+			return a, err
+		}
+	}
+	for _, c := range []struct {
+		policy  Permissions
+		ask     agent.Ask
+		want    string
+		notices int
+	}{
+		{Allow, nil, selected("y"), 0},
+		{Deny, ask(agent.Answer{Allowed: true}, nil), selected("n"), 0},
+		{AskUser, nil, selected("n"), 1},
+		{AskUser, ask(agent.Answer{Allowed: true}, nil), selected("y"), 0},
+		{AskUser, ask(agent.Answer{Allowed: true, Remember: true}, nil), selected("Y"), 0},
+		{AskUser, ask(agent.Answer{}, nil), selected("n"), 0},
+		{AskUser, ask(agent.Answer{Allowed: true}, errors.New("nobody there")), selected("n"), 1},
+	} {
+		a := newAgent(t, Config{Command: actorCommand(t), Permissions: c.policy})
+		turn := turnOf(t, "call "+wantsPermission, `update {"sessionUpdate":"tool_call_update","toolCallId":"a","status":"completed"}`)
+		turn.Ask = c.ask
+		h, err := play(t.Context(), a, turn)
+		must(t, err)
+		if h.text() != c.want || len(h.of(agent.EventNotice)) != c.notices {
+			t.Errorf("%s: %s", c.policy, h.story())
+		}
+		if !strings.HasPrefix(h.story(), `tool_start rm x a {"f":"x"}`) {
+			t.Errorf("the tool did not start: %s", h.story())
+		}
+	}
+	want := agent.Question{CallID: "a", Name: "rm x", Text: "Remove x?", Input: question.Input, CanRemember: true}
+	if string(question.Input) != `{"f":"x"}` || question.Name != want.Name || question.Text != want.Text || question.CallID != "a" || !question.CanRemember {
+		t.Errorf("asked %+v", question)
+	}
+}
+
+// Two questions are asked one after the other; one is withdrawn, which ends it.
+func TestQuestions(t *testing.T) {
+	t.Parallel()
+	a := newAgent(t, Config{Command: actorCommand(t)})
+	turn := turnOf(t, "ask "+wantsPermission, "ask "+wantsPermission, `raw {"jsonrpc":"2.0","method":"$/cancel_request","params":{"requestId":1}}`,
+		`raw {"jsonrpc":"2.0","method":"$/cancel_request","params":{"requestId":2}}`, "answers 2")
+	asked := make(chan struct{}, 1)
+	turn.Ask = func(ctx context.Context, _ agent.Question) (agent.Answer, error) {
+		select {
+		case asked <- struct{}{}:
+		default:
+			t.Error("two questions at a time")
+		}
+		<-ctx.Done()
+		<-asked
+		return agent.Answer{}, context.Cause(ctx)
+	}
+	h, err := play(t.Context(), a, turn)
+	must(t, err)
+	if n := strings.Count(h.text(), `{"result":{"outcome":{"outcome":"cancelled"}}}`); n != 2 {
+		t.Errorf("%s", h.text())
+	}
+}
+
+// What is asked when the turn is cancelled is answered so, after the cancel.
+func TestCancelledQuestions(t *testing.T) {
+	t.Parallel()
+	a := newAgent(t, Config{Command: actorCommand(t), Grace: time.Minute})
+	cause := errors.New("stopped")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	turn := turnOf(t, "ask "+wantsPermission, "cancelled", "answers 1", "end cancelled")
+	turn.Ask = func(askCtx context.Context, _ agent.Question) (agent.Answer, error) {
+		cancel(cause)
+		<-askCtx.Done()
+		return agent.Answer{}, context.Cause(askCtx)
+	}
+	h, err := play(ctx, a, turn)
+	if !errors.Is(err, cause) {
+		t.Errorf("%v", err)
+	}
+	if h.text() != `{"result":{"outcome":{"outcome":"cancelled"}}}`+"\n" {
+		t.Errorf("%s", h.story())
+	}
+}

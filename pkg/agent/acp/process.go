@@ -1,0 +1,248 @@
+package acp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	acpsdk "github.com/coder/acp-go-sdk"
+
+	"turnstile/internal/command"
+	"turnstile/internal/version"
+	"turnstile/pkg/agent"
+)
+
+// process is an agent's process, and the connection with it.
+type process struct {
+	*command.Command
+	*conn
+	agent  *Agent
+	logger *slog.Logger
+	reader sync.WaitGroup
+
+	can   abilities
+	login []string // how the agent can be logged in, by its own words
+}
+
+// abilities are what an agent says that it can. It may say so with any value but null
+// and false.
+type abilities struct {
+	load, resume, close bool
+}
+
+type initialized struct {
+	ProtocolVersion   json.Number `json:"protocolVersion"`
+	AgentCapabilities struct {
+		LoadSession         json.RawMessage            `json:"loadSession"`
+		SessionCapabilities map[string]json.RawMessage `json:"sessionCapabilities"`
+	} `json:"agentCapabilities"`
+	AuthMethods []struct {
+		Name string `json:"name"`
+	} `json:"authMethods"`
+}
+
+func yes(value json.RawMessage) bool {
+	return value != nil && string(value) != "null" && string(value) != "false"
+}
+
+// start starts the agent in dir. What it says by itself is for peer.
+func (a *Agent) start(ctx context.Context, session, dir string, peer peer, logger *slog.Logger) (*process, error) {
+	lease, _ := agent.LeaseFrom(ctx)
+	c, err := command.Start(command.Spec{
+		Argv: a.config.Command, Dir: dir, Env: a.env.ForSession(os.Environ(), session), Lease: lease, Logger: logger,
+	})
+	if err != nil {
+		return nil, err
+	}
+	p := &process{Command: c, conn: newConn(c.Stdin, peer, logger), agent: a, logger: logger}
+	p.reader.Go(func() { p.read(c.Stdout) })
+	return p, nil
+}
+
+// gone waits for the end of the process and of all that it had to say.
+//
+// The error is how it ended.
+func (p *process) gone() error {
+	s := p.Wait()
+	p.reader.Wait()
+	p.writer.Wait()
+	p.CloseOutput()
+	if err := command.Unfit(s); err != nil {
+		return err
+	}
+	if err := p.Failure(s); err != nil {
+		return err
+	}
+	return p.WithStderr("exit status 0")
+}
+
+// ended reports whether there is nobody any more who could answer.
+func (p *process) ended() bool {
+	select {
+	case <-p.closed:
+	case <-p.Done():
+	default:
+		return false
+	}
+	return true
+}
+
+// exitTime is how long a process whose output has ended may take to end by itself.
+const exitTime = time.Second
+
+// died is why the agent cannot go on, when its process or its output has ended.
+func (p *process) died() error {
+	select {
+	case <-p.closed:
+		if p.cause == nil {
+			// It is mostly about to exit, and its exit code tells more than a signal.
+			select {
+			case <-p.Done():
+			case <-time.After(exitTime):
+			}
+		}
+	case <-p.Done():
+	}
+	p.Interrupt(p.agent.config.Grace)
+	status := p.gone()
+	if p.cause != nil {
+		return p.cause
+	}
+	return status
+}
+
+var errNoAnswer = errors.New("no answer")
+
+// call sends a request and waits for its answer: no longer than Config.Start.
+func (p *process) call(ctx context.Context, method string, params, result any) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, p.agent.config.Start, errNoAnswer)
+	defer cancel()
+	return p.callFor(ctx, method, params, result)
+}
+
+// callFor is call for as long as ctx lasts. The error is a *acpsdk.RequestError if the
+// agent answered with one.
+func (p *process) callFor(ctx context.Context, method string, params, result any) error {
+	answers := make(chan answer, 1)
+	p.request(method, params, func(a answer) { answers <- a })
+	var got answer
+	select {
+	case got = <-answers:
+	case <-ctx.Done():
+		if errors.Is(context.Cause(ctx), errNoAnswer) {
+			return agent.Retryable(fmt.Errorf("the agent did not answer %s within %s", method, p.agent.config.Start))
+		}
+		return command.Interrupted(ctx)
+	case <-p.closed:
+		return agent.Retryable(fmt.Errorf("the agent ended before it answered %s: %w", method, p.died()))
+	case <-p.Done():
+		return agent.Retryable(fmt.Errorf("the agent ended before it answered %s: %w", method, p.died()))
+	}
+	if got.err != nil {
+		return got.err
+	}
+	if result != nil {
+		if err := json.Unmarshal(got.result, result); err != nil {
+			return fmt.Errorf("the agent's answer to %s makes no sense: %w", method, err)
+		}
+	}
+	return nil
+}
+
+// initialize agrees on the protocol.
+func (p *process) initialize(ctx context.Context) error {
+	config := p.agent.config
+	var answer initialized
+	err := p.call(ctx, acpsdk.AgentMethodInitialize, acpsdk.InitializeRequest{
+		ProtocolVersion: acpsdk.ProtocolVersionNumber,
+		ClientInfo:      &acpsdk.Implementation{Name: "turnstile", Version: version.String()},
+		ClientCapabilities: acpsdk.ClientCapabilities{
+			Fs:       acpsdk.FileSystemCapabilities{ReadTextFile: config.Files, WriteTextFile: config.Files},
+			Terminal: config.Terminal,
+		},
+	}, &answer)
+	if err != nil {
+		return p.refused(acpsdk.AgentMethodInitialize, err)
+	}
+	if v := answer.ProtocolVersion.String(); v != fmt.Sprint(acpsdk.ProtocolVersionNumber) {
+		return fmt.Errorf("the agent speaks version %q of the Agent Client Protocol, not %d: use a version of it that does", v, acpsdk.ProtocolVersionNumber)
+	}
+	sessions := answer.AgentCapabilities.SessionCapabilities
+	p.can = abilities{load: yes(answer.AgentCapabilities.LoadSession), resume: yes(sessions["resume"]), close: yes(sessions["close"])}
+	for _, m := range answer.AuthMethods {
+		if m.Name != "" {
+			p.login = append(p.login, m.Name)
+		}
+	}
+	return nil
+}
+
+// refused is the error of a call that has to succeed before there can be a turn.
+func (p *process) refused(method string, err error) error {
+	var answered *acpsdk.RequestError
+	switch {
+	case !errors.As(err, &answered):
+		return err
+	case answered.Code == codeAuthRequired:
+		how := ""
+		if len(p.login) > 0 {
+			how = " (" + strings.Join(p.login, ", ") + ")"
+		}
+		return fmt.Errorf("the agent is not logged in: log it in first%s, as the user that the worker runs as, with the agent's own program", how)
+	}
+	return agent.Retryable(fmt.Errorf("the agent could not start: %s: %w", method, said(answered)))
+}
+
+// Codes of JSON-RPC's errors, and of the protocol's.
+const (
+	codeAuthRequired  = -32000
+	codeNotFound      = -32002
+	codeInvalid       = -32600
+	codeNoMethod      = -32601
+	codeInvalidParams = -32602
+	codeInternal      = -32603
+)
+
+// said is an agent's error in words: some put what happened into the details only.
+func said(err *acpsdk.RequestError) error {
+	text := err.Message
+	var details string
+	switch data := err.Data.(type) {
+	case string:
+		details = data
+	case map[string]any:
+		for _, key := range []string{"details", "message", "error"} {
+			if s, ok := data[key].(string); ok && details == "" {
+				details = s
+			}
+		}
+	}
+	if details != "" && details != text {
+		text += ": " + details
+	}
+	if len(text) > 2000 {
+		text = strings.ToValidUTF8(text[:2000], "") + "..."
+	}
+	return fmt.Errorf("%s (code %d)", text, err.Code)
+}
+
+// shut ends the process within the grace: it is told by the end of its stdin, then
+// interrupted, then killed.
+func (p *process) shut(grace time.Duration) {
+	p.end()
+	if grace > 0 {
+		select {
+		case <-p.Done():
+		case <-p.closed:
+		case <-time.After(min(grace/4, time.Second)):
+		}
+	}
+	p.Interrupt(grace * 3 / 4)
+	_ = p.gone() // nobody asks any more
+}

@@ -1,0 +1,240 @@
+package acp
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"turnstile/pkg/agent"
+	"turnstile/pkg/session"
+)
+
+func TestUpdatesAreEvents(t *testing.T) {
+	t.Parallel()
+	h, err := play(t.Context(), acting(t), turnOf(t,
+		`thought hm`,
+		`text one `,
+		`update {"sessionUpdate":"tool_call","toolCallId":"a","title":"Read x","kind":"read","status":"in_progress","rawInput":{"big":12345678901234567890}}`,
+		`update {"sessionUpdate":"tool_call_update","toolCallId":"a","status":"completed","content":[{"type":"content","content":{"type":"text","text":"the file"}}]}`,
+		`update {"sessionUpdate":"tool_call_update","toolCallId":"a","status":"completed"}`,
+		`update {"sessionUpdate":"tool_call_update","toolCallId":"b","kind":"execute","status":"failed","rawOutput":{"error":"exit status 2"}}`,
+		`update {"sessionUpdate":"tool_call","toolCallId":"c","title":"Do","status":"completed","rawOutput":{"n":1}}`,
+		`update {"sessionUpdate":"tool_call","toolCallId":"d","title":"Odd","status":"completed","content":[{"type":"hologram"}]}`,
+		`update {"sessionUpdate":"tool_call","toolCallId":"e","title":"Open","status":"in_progress","rawInput":7}`,
+		`update {"sessionUpdate":"plan","entries":[]}`,
+		`update {"sessionUpdate":"tool_call","title":"no id"}`,
+		`update {"sessionUpdate":"session_info_update","title":"A talk"}`,
+		`update {"sessionUpdate":"agent_message_chunk","content":{"type":"image","data":"x"}}`,
+		`update {"sessionUpdate":"dance","used":"very"}`,
+		`update {"sessionUpdate":"usage_update","used":10,"size":100,"cost":{"amount":0.25,"currency":"USD"}}`,
+		`update {"sessionUpdate":"usage_update","used":20,"size":100,"cost":{"amount":1,"currency":"USD"}}`,
+		`raw {"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"another","update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"lost"}}}}`,
+		`text two`,
+		`result {"stopReason":"max_tokens","usage":{"inputTokens":5,"outputTokens":6,"cachedReadTokens":100,"thoughtTokens":3,"totalTokens":114}}`,
+	))
+	must(t, err)
+	want := `thought hm
+text one 
+tool_start Read x a {"big":12345678901234567890}
+tool_end a "the file"
+tool_start execute b
+tool_end b exit status 2
+tool_start Do c
+tool_end c {"n":1}
+tool_start Odd d
+tool_end d [{"type":"hologram"}]
+tool_start Open e 7
+raw plan
+raw tool_call
+title A talk
+raw agent_message_chunk
+raw dance
+usage {Model: InputTokens:0 CachedTokens:0 OutputTokens:0 CostUSD:0.25 ContextTokens:10 ContextLimit:100}
+usage {Model: InputTokens:0 CachedTokens:0 OutputTokens:0 CostUSD:0.75 ContextTokens:20 ContextLimit:100}
+text two
+usage {Model: InputTokens:105 CachedTokens:100 OutputTokens:9 CostUSD:0 ContextTokens:0 ContextLimit:0}
+notice The reply was cut off: the model may write no more tokens at once.
+tool_end e null`
+	if got := h.story(); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	if state := string(h.state(t)); !strings.HasSuffix(state, `,"cost":1}`) || !strings.HasPrefix(state, `{"agent":"acp","id":"s`) {
+		t.Errorf("state %s", state)
+	}
+}
+
+// Some agents announce a tool first, and tell its input later.
+func TestAStartWaitsForItsInput(t *testing.T) {
+	t.Parallel()
+	h, err := play(t.Context(), acting(t), turnOf(t,
+		`update {"sessionUpdate":"tool_call","toolCallId":"a","title":"bash","status":"pending","rawInput":{ }}`,
+		`update {"sessionUpdate":"tool_call_update","toolCallId":"a","title":"ls -l","status":"in_progress","rawInput":{"command":"ls -l"}}`,
+		`update {"sessionUpdate":"tool_call_update","toolCallId":"a","status":"completed","rawOutput":"ok"}`,
+		`update {"sessionUpdate":"tool_call","toolCallId":"b","title":"late","status":"pending"}`,
+		`text so`,
+		`update {"sessionUpdate":"tool_call","toolCallId":"c","title":"never","status":"pending"}`,
+		`error {"code":-32603,"message":"Internal error","data":{"details":"the model is gone"}}`,
+	))
+	failed(t, err, false, "the agent failed: Internal error: the model is gone")
+	want := `tool_start ls -l a {"command":"ls -l"}
+tool_end a "ok"
+tool_start late b
+text so
+tool_start never c
+tool_end b the turn ended before this did
+tool_end c the turn ended before this did`
+	if got := h.story(); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestEndings(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		lines     string
+		retryable bool
+		want      string // empty: a good end
+	}{
+		{"text a", false, ""},
+		{"text a\nend max_tokens", false, ""},
+		{"end end_turn", false, "the agent ended without a word"},
+		{"thought a\nend end_turn", false, "the agent ended without a word"},
+		{"end max_tokens", false, "the agent ended without a word"},
+		{"text a\nend max_turn_requests", false, "as many requests"},
+		{"text a\nend refusal", false, "refuses"},
+		{"text a\nend cancelled", false, "nobody had told it to"},
+		{"text a\nend of_days", false, "of_days"},
+		{`text a` + "\n" + `result "odd"`, false, "makes no sense"},
+		{`error {"code":-32000,"message":"no"}`, false, "log it in first (Log in with X)"},
+		{`error "a plain one"`, false, "a plain one"},
+		{"text a\nstderr the reason\nexit 3", false, "died in the middle of the turn: exit status 3: the reason"},
+		{"stderr the reason\nexit 3", true, "died in the middle of the turn: exit status 3: the reason"},
+		{"text a\nexit 75", true, "exit status 75"},
+		{"text a\nexit 0", false, "died in the middle of the turn: exit status 0"},
+		{"text a\nclose-stdout", false, "died in the middle of the turn: killed by signal: interrupt"},
+		{"long 9000000", true, "a line longer than 8 MiB"},
+	} {
+		h, err := play(t.Context(), acting(t), turnOf(t, c.lines))
+		if c.want == "" {
+			if err != nil || h.text() != "a" {
+				t.Errorf("%s: %q, %v", c.lines, h.text(), err)
+			}
+			continue
+		}
+		failed(t, err, c.retryable, c.want)
+	}
+}
+
+func TestOddOutput(t *testing.T) {
+	t.Parallel()
+	h, err := play(t.Context(), acting(t, "banner"), turnOf(t,
+		`raw garbage`, `raw {"id":77,"result":{}}`, `raw {"jsonrpc":"2.0","method":"_vendor/news"}`,
+		`raw {"jsonrpc":"2.0","method":"session/update","params":[]}`,
+		`bytes a\xffb`, `text `, `long 7000000`, `many 5000`,
+	))
+	must(t, err)
+	text := h.text()
+	if !strings.HasPrefix(text, "a\uFFFDbxxx") || len(text) != len("a\uFFFDb")+7_000_000+5000 {
+		t.Errorf("%d bytes: %.20q", len(text), text)
+	}
+}
+
+// The answer may be the last thing that an agent does.
+func TestAnAgentThatAnswersAndDies(t *testing.T) {
+	t.Parallel()
+	a := acting(t)
+	w := warmed(t, a, turnOf(t, ""))
+	h, err := runWarm(t, w, turnOf(t, "text fine", `raw {"jsonrpc":"2.0","id":3,"result":{"stopReason":"end_turn"}}`, "exit 4"))
+	must(t, err)
+	if h.text() != "fine" {
+		t.Errorf("%q", h.text())
+	}
+	<-w.Done()
+	_, err = runWarm(t, w, turnOf(t, "text more"))
+	failed(t, err, true, "the agent ended between two turns: exit status 4")
+}
+
+func TestStarts(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		args      string
+		retryable bool
+		want      string
+	}{
+		{"v2", false, `version "2"`},
+		{"initialize=hang", true, "did not answer initialize within 300ms"},
+		{"initialize=-32603", true, "initialize: no: the disk is full (code -32603)"},
+		{"initialize=die", true, "ended before it answered initialize: exit status 3: no licence"},
+		{"new=hang", true, "did not answer session/new within 300ms"},
+		{"new=-32603", true, "session/new: no: the disk is full"},
+		{"new=-32000", false, "the agent is not logged in: log it in first (Log in with X)"},
+		{"new=die", true, "ended before it answered session/new: exit status 3: no licence"},
+	} {
+		config := Config{Command: actorCommand(t, c.args), Start: time.Minute, Grace: -1}
+		if strings.HasSuffix(c.args, "hang") {
+			config.Start = 300 * time.Millisecond
+		}
+		_, err := play(t.Context(), newAgent(t, config), turnOf(t, "text a"))
+		failed(t, err, c.retryable, c.want)
+	}
+	_, err := play(t.Context(), newAgent(t, Config{Command: []string{"no-such-program-anywhere"}}), turnOf(t, ""))
+	failed(t, err, true, "could not start the agent")
+	cause := errors.New("stopped")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(cause)
+	if _, err := play(ctx, acting(t), turnOf(t, "text a")); !errors.Is(err, cause) {
+		t.Errorf("%v", err)
+	}
+	ctx, cancel = context.WithCancelCause(t.Context())
+	time.AfterFunc(300*time.Millisecond, func() { cancel(cause) })
+	if _, err := play(ctx, acting(t, "initialize=hang", "deaf"), turnOf(t, "text a")); !errors.Is(err, cause) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestPromptHasNoteHistoryAndAttachments(t *testing.T) {
+	t.Parallel()
+	log := filepath.Join(t.TempDir(), "log")
+	turn := turnOf(t, "and now?")
+	turn.Note, turn.History = "[System note: x]", someHistory
+	turn.Messages[0].Attachments = []session.Attachment{
+		{Name: "a b.txt", Path: "/srv/a b.txt", Mime: "text/plain", Size: 5}, {Name: "page", URL: "https://example.org/"},
+	}
+	h, err := play(t.Context(), acting(t, "echo", "log="+log), turn)
+	must(t, err)
+	want := agent.Recap(someHistory, 1<<20) + "\n\n[System note: x]\n\nand now?"
+	if h.text() != want {
+		t.Errorf("told %q, want %q", h.text(), want)
+	}
+	prompt := logOf(t, log)[2]
+	for _, want := range []string{
+		`{"mimeType":"text/plain","name":"a b.txt","size":5,"type":"resource_link","uri":"file:///srv/a%20b.txt"}`,
+		`{"name":"page","type":"resource_link","uri":"https://example.org/"}`,
+	} {
+		if !strings.Contains(prompt, want) {
+			t.Errorf("%s is not in %s", want, prompt)
+		}
+	}
+}
+
+func TestNoUndeclaredAbilities(t *testing.T) {
+	t.Parallel()
+	log := filepath.Join(t.TempDir(), "log")
+	h, err := play(t.Context(), acting(t, "log="+log), turnOf(t,
+		`call fs/read_text_file {"sessionId":"SESSION","path":"/etc/passwd"}`,
+		`call fs/write_text_file {"sessionId":"SESSION","path":"/tmp/x","content":""}`,
+		`call terminal/create {"sessionId":"SESSION","command":"ls"}`,
+		`call terminal/output {"sessionId":"SESSION","terminalId":"terminal-1"}`,
+		`call elicitation/create {}`,
+	))
+	must(t, err)
+	if n := strings.Count(h.text(), `"code":-32601`); n != 5 {
+		t.Errorf("%d of 5 refused: %s", n, h.text())
+	}
+	if first := logOf(t, log)[0]; strings.Contains(first, "true") {
+		t.Errorf("announced: %s", first)
+	}
+}

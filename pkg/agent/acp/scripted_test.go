@@ -1,0 +1,277 @@
+package acp
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// actor is an agent that does what its prompts say, a line after the other. What it
+// can, and how it fails before that, its arguments say.
+type actor struct {
+	args    []string
+	in      chan map[string]any
+	log     *os.File
+	session string
+	count   int // of sessions
+	asked   int
+	kept    []map[string]any // what came while it waited for something else
+}
+
+func (a *actor) is(arg string) bool { return slices.Contains(a.args, arg) }
+
+// arg is the value of name=value.
+func (a *actor) arg(name string) string {
+	for _, arg := range a.args {
+		if value, ok := strings.CutPrefix(arg, name+"="); ok {
+			return value
+		}
+	}
+	return ""
+}
+
+func scripted(args []string) int {
+	a := &actor{args: args, in: make(chan map[string]any)}
+	if path := a.arg("log"); path != "" {
+		a.log, _ = os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	}
+	if a.is("deaf") {
+		signal.Ignore(syscall.SIGINT)
+	}
+	if a.is("banner") {
+		fmt.Println("Welcome!\n\n{not json}\nnull\n[]\n{}")
+	}
+	go func() {
+		defer close(a.in)
+		lines := bufio.NewReader(os.Stdin)
+		for {
+			line, err := lines.ReadBytes('\n')
+			if err != nil {
+				return
+			}
+			var m map[string]any
+			if json.Unmarshal(line, &m) != nil {
+				panic(string(line))
+			}
+			if method, ok := m["method"]; ok && a.log != nil {
+				params, _ := json.Marshal(m["params"])
+				fmt.Fprintf(a.log, "%d %s %s\n", os.Getpid(), method, params)
+			}
+			a.in <- m
+		}
+	}()
+	for {
+		m, ok := a.next()
+		if !ok {
+			if a.is("deaf") {
+				time.Sleep(time.Hour)
+			}
+			return 0
+		}
+		if code := a.take(m); code >= 0 {
+			return code
+		}
+	}
+}
+
+func (a *actor) next() (map[string]any, bool) {
+	if len(a.kept) > 0 {
+		m := a.kept[0]
+		a.kept = a.kept[1:]
+		return m, true
+	}
+	m, ok := <-a.in
+	return m, ok
+}
+
+func (a *actor) send(m map[string]any) {
+	m["jsonrpc"] = "2.0"
+	line, _ := json.Marshal(m)
+	_, _ = os.Stdout.Write(append(line, '\n'))
+}
+
+func (a *actor) update(u any) {
+	a.send(map[string]any{"method": "session/update", "params": map[string]any{"sessionId": a.session, "update": u}})
+}
+
+func (a *actor) text(kind, text string) {
+	a.update(map[string]any{"sessionUpdate": kind, "content": map[string]any{"type": "text", "text": text}})
+}
+
+func (a *actor) open(id any, name string) int {
+	if fail := a.arg(name); fail != "" {
+		switch fail {
+		case "hang":
+			return -1
+		case "die":
+			fmt.Fprintln(os.Stderr, "no licence")
+			return 3
+		}
+		code, _ := strconv.Atoi(fail)
+		a.send(map[string]any{"id": id, "error": map[string]any{"code": code, "message": "no", "data": map[string]any{"details": "the disk is full"}}})
+		return -1
+	}
+	switch name {
+	case "initialize":
+		caps, sessions := map[string]any{}, map[string]any{}
+		if a.is("can-load") {
+			caps["loadSession"] = true
+		}
+		for _, can := range []string{"resume", "close"} {
+			if a.is("can-" + can) {
+				sessions[can] = map[string]any{}
+			}
+		}
+		caps["sessionCapabilities"] = sessions
+		version := 1
+		if a.is("v2") {
+			version = 2
+		}
+		a.send(map[string]any{"id": id, "result": map[string]any{
+			"protocolVersion": version, "agentCapabilities": caps, "authMethods": []any{map[string]any{"id": "x", "name": "Log in with X", "type": "odd"}},
+		}})
+	case "new":
+		a.count++
+		a.session = fmt.Sprintf("s%d-%d", os.Getpid(), a.count)
+		a.send(map[string]any{"id": id, "result": map[string]any{"sessionId": a.session, "configOptions": []any{map[string]any{"type": "unheard of"}}}})
+	case "load":
+		a.text("user_message_chunk", "replayed")
+		a.text("agent_message_chunk", "replayed")
+		fallthrough
+	default:
+		a.send(map[string]any{"id": id, "result": map[string]any{}})
+	}
+	return -1
+}
+
+func (a *actor) take(m map[string]any) int {
+	id := m["id"]
+	params, _ := m["params"].(map[string]any)
+	switch m["method"] {
+	case "initialize":
+		return a.open(id, "initialize")
+	case "session/new":
+		return a.open(id, "new")
+	case "session/load", "session/resume":
+		a.session = params["sessionId"].(string)
+		return a.open(id, strings.TrimPrefix(m["method"].(string), "session/"))
+	case "session/close":
+		a.send(map[string]any{"id": id, "result": map[string]any{}})
+	case "session/prompt":
+		text := params["prompt"].([]any)[0].(map[string]any)["text"].(string)
+		if a.is("echo") {
+			a.text("agent_message_chunk", text)
+			a.send(map[string]any{"id": id, "result": map[string]any{"stopReason": "end_turn"}})
+			return -1
+		}
+		for _, line := range strings.Split(text, "\n") {
+			verb, rest, _ := strings.Cut(line, " ")
+			if code, done := a.do(id, verb, rest); done {
+				return code
+			}
+		}
+		a.send(map[string]any{"id": id, "result": map[string]any{"stopReason": "end_turn"}})
+	}
+	return -1
+}
+
+// do one line of a prompt. done: the turn is over, or with a code at least 0 the agent.
+func (a *actor) do(id any, verb, rest string) (code int, done bool) {
+	switch verb {
+	case "text":
+		a.text("agent_message_chunk", rest)
+	case "thought":
+		a.text("agent_thought_chunk", rest)
+	case "update":
+		a.update(json.RawMessage(rest))
+	case "raw":
+		fmt.Println(rest)
+	case "bytes": // of a text, quoted as Go does
+		text, _ := strconv.Unquote(`"` + rest + `"`)
+		fmt.Printf(`{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":%q,"update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"%s"}}}}`+"\n", a.session, text)
+	case "long": // a text of so many bytes
+		n, _ := strconv.Atoi(rest)
+		a.text("agent_message_chunk", strings.Repeat("x", n))
+	case "many":
+		n, _ := strconv.Atoi(rest)
+		for range n {
+			a.text("agent_message_chunk", ".")
+		}
+	case "stderr":
+		fmt.Fprintln(os.Stderr, rest)
+	case "pid":
+		a.text("agent_message_chunk", strconv.Itoa(os.Getpid()))
+	case "env":
+		a.text("agent_message_chunk", strings.Join(os.Environ(), "\n"))
+	case "ask", "call": // METHOD PARAMS, and the answer as text; ask does not wait
+		method, params, _ := strings.Cut(rest, " ")
+		params = strings.ReplaceAll(params, "SESSION", a.session)
+		a.asked++
+		a.send(map[string]any{"id": a.asked, "method": method, "params": json.RawMessage(params)})
+		if verb == "call" {
+			a.await()
+		}
+	case "answers": // to what was asked
+		n, _ := strconv.Atoi(rest)
+		for range n {
+			a.await()
+		}
+	case "cancelled": // wait for the cancel, and obey
+		for {
+			m, ok := <-a.in
+			if !ok {
+				return 0, true
+			}
+			if m["method"] == "session/cancel" {
+				break
+			}
+			a.kept = append(a.kept, m)
+		}
+	case "end":
+		a.send(map[string]any{"id": id, "result": map[string]any{"stopReason": rest}})
+		return -1, true
+	case "result":
+		a.send(map[string]any{"id": id, "result": json.RawMessage(rest)})
+		return -1, true
+	case "error":
+		a.send(map[string]any{"id": id, "error": json.RawMessage(rest)})
+		return -1, true
+	case "exit":
+		code, _ := strconv.Atoi(rest)
+		return code, true
+	case "close-stdout":
+		_ = os.Stdout.Close()
+		time.Sleep(time.Hour)
+	case "hang":
+		time.Sleep(time.Hour)
+	default:
+		panic("verb " + verb)
+	}
+	return -1, false
+}
+
+// await waits for an answer to a request, and says it.
+func (a *actor) await() {
+	for {
+		m, ok := a.next()
+		if !ok {
+			panic("stdin ended")
+		}
+		if _, request := m["method"]; request {
+			a.kept = append(a.kept, m)
+			continue
+		}
+		delete(m, "jsonrpc")
+		delete(m, "id")
+		line, _ := json.Marshal(m)
+		a.text("agent_message_chunk", string(line)+"\n")
+		return
+	}
+}

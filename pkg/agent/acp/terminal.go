@@ -1,0 +1,231 @@
+package acp
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	osexec "os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"unicode/utf8"
+
+	acpsdk "github.com/coder/acp-go-sdk"
+
+	"turnstile/internal/command"
+	"turnstile/internal/guardian"
+	"turnstile/pkg/agent"
+)
+
+const (
+	maxTerminals   = 16      // of a turn, at a time
+	maxScreen      = 4 << 20 // bytes of output that one keeps at most
+	standardScreen = 1 << 20 // if the agent does not say
+)
+
+// terminals are the commands that the agent has started in a turn.
+type terminals struct {
+	mu   sync.Mutex
+	last int
+	all  map[string]*terminal
+	over bool
+}
+
+// terminal is one command, of which the end of its output is kept.
+type terminal struct {
+	*command.Command
+	ended chan struct{} // when it is gone, and all that it wrote was taken
+
+	mu     sync.Mutex
+	limit  int
+	screen []byte
+	cut    bool
+	status guardian.Status // written before ended is closed
+}
+
+// bothOutputs runs a command with one output for both of its own. The shell gets no
+// text of the agent's to read.
+var bothOutputs = []string{"/bin/sh", "-c", `exec "$0" "$@" 2>&1`}
+
+func (t *turn) createTerminal(p acpsdk.CreateTerminalRequest) (any, error) {
+	dir := t.dir
+	if p.Cwd != nil && *p.Cwd != "" {
+		var err error
+		if dir, err = directoryInside(t.dir, *p.Cwd); err != nil {
+			return nil, err
+		}
+	}
+	if p.Command == "" {
+		return nil, refuse(codeInvalidParams, "the command is empty")
+	}
+	program := p.Command
+	if strings.Contains(program, "/") && !filepath.IsAbs(program) {
+		program = filepath.Join(dir, program)
+	}
+	path, err := osexec.LookPath(program)
+	if err != nil {
+		return nil, refuse(codeNotFound, "%v (no shell runs it: the command is a program, its arguments are apart)", err)
+	}
+	env := t.process.agent.env.ForSession(os.Environ(), t.session)
+	for _, v := range p.Env {
+		env = slices.DeleteFunc(env, func(e string) bool { return strings.HasPrefix(e, v.Name+"=") })
+		env = append(env, v.Name+"="+v.Value)
+	}
+	limit := standardScreen
+	if p.OutputByteLimit != nil {
+		limit = min(max(*p.OutputByteLimit, 0), maxScreen)
+	}
+	lease, _ := agent.LeaseFrom(t.ctx)
+	return t.terminals.start(command.Spec{
+		Argv: append(append(slices.Clone(bothOutputs), path), p.Args...), Dir: dir, Env: env, Lease: lease, Logger: t.logger,
+	}, limit)
+}
+
+// directoryInside is a directory of the agent's as one below dir, which no link leaves.
+func directoryInside(dir, path string) (string, error) {
+	rel, err := inside(dir, path)
+	if err != nil {
+		return "", err
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = root.Close() }()
+	info, err := root.Stat(rel)
+	if err != nil {
+		return "", err
+	}
+	if !info.IsDir() {
+		return "", fmt.Errorf("%.200q is no directory", path)
+	}
+	return filepath.Join(dir, rel), nil
+}
+
+func (s *terminals) start(spec command.Spec, limit int) (any, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.over || len(s.all) >= maxTerminals {
+		return nil, refuse(codeInvalid, "the turn is over, or has %d terminals: release one first", maxTerminals)
+	}
+	c, err := command.Start(spec)
+	if err != nil {
+		return nil, err
+	}
+	_ = c.Stdin.Close() // nobody types
+	t := &terminal{Command: c, limit: limit, ended: make(chan struct{})}
+	s.last++
+	id := "terminal-" + strconv.Itoa(s.last)
+	if s.all == nil {
+		s.all = map[string]*terminal{}
+	}
+	s.all[id] = t
+	var reader sync.WaitGroup
+	reader.Go(func() { _, _ = io.Copy(t, c.Stdout) })
+	go func() {
+		t.status = c.Wait()
+		reader.Wait()
+		c.CloseOutput()
+		close(t.ended)
+	}()
+	return acpsdk.CreateTerminalResponse{TerminalId: id}, nil
+}
+
+// end kills all and waits until they are gone.
+func (s *terminals) end() {
+	s.mu.Lock()
+	s.over = true
+	all := s.all
+	s.all = nil
+	s.mu.Unlock()
+	for _, t := range all {
+		t.Kill()
+	}
+	for _, t := range all {
+		<-t.ended
+	}
+}
+
+// do is everything that can be done with a terminal once there is one.
+func (s *terminals) do(ctx context.Context, method, id string) (any, error) {
+	s.mu.Lock()
+	t := s.all[id]
+	s.mu.Unlock()
+	if t == nil {
+		return nil, refuse(codeNotFound, "there is no terminal %.100q", id)
+	}
+	switch method {
+	case acpsdk.ClientMethodTerminalOutput:
+		return t.output(), nil
+	case acpsdk.ClientMethodTerminalWaitForExit:
+		select {
+		case <-t.ended:
+			exit := t.exit()
+			return acpsdk.WaitForTerminalExitResponse{ExitCode: exit.ExitCode, Signal: exit.Signal}, nil
+		case <-ctx.Done():
+			return nil, refuse(codeInvalid, "the turn was cancelled")
+		}
+	case acpsdk.ClientMethodTerminalKill:
+		t.Kill()
+		<-t.ended
+		return acpsdk.KillTerminalResponse{}, nil
+	case acpsdk.ClientMethodTerminalRelease:
+		t.Kill()
+		<-t.ended
+		s.mu.Lock()
+		delete(s.all, id)
+		s.mu.Unlock()
+		return acpsdk.ReleaseTerminalResponse{}, nil
+	}
+	return nil, refuse(codeNoMethod, "there is no method %.100q", method)
+}
+
+// Write takes what the command writes.
+func (t *terminal) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.screen = append(t.screen, p...)
+	if len(t.screen) > 2*t.limit+4096 { // not with every byte
+		t.trim()
+	}
+	return len(p), nil
+}
+
+// trim leaves the end of the output. t.mu is held.
+func (t *terminal) trim() {
+	if over := len(t.screen) - t.limit; over > 0 {
+		t.cut = true
+		t.screen = append(t.screen[:0], t.screen[over:]...)
+	}
+}
+
+func (t *terminal) output() acpsdk.TerminalOutputResponse {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.trim()
+	text := t.screen
+	if t.cut {
+		for i := 0; i < utf8.UTFMax-1 && len(text) > 0 && !utf8.RuneStart(text[0]); i++ {
+			text = text[1:]
+		}
+	}
+	response := acpsdk.TerminalOutputResponse{Output: strings.ToValidUTF8(string(text), "\uFFFD"), Truncated: t.cut}
+	select {
+	case <-t.ended:
+		exit := t.exit()
+		response.ExitStatus = &exit
+	default:
+	}
+	return response
+}
+
+func (t *terminal) exit() acpsdk.TerminalExitStatus {
+	if t.status.Signal != 0 {
+		name := t.status.Signal.String()
+		return acpsdk.TerminalExitStatus{Signal: &name}
+	}
+	return acpsdk.TerminalExitStatus{ExitCode: &t.status.Code}
+}

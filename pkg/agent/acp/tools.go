@@ -1,0 +1,199 @@
+package acp
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"turnstile/pkg/agent"
+)
+
+// toolUpdate is what an agent tells of a tool: of a new one, of one at work, and of
+// one that it wants a permission for. What is missing has not changed.
+type toolUpdate struct {
+	ID        string          `json:"toolCallId"`
+	Title     *string         `json:"title"`
+	ToolKind  string          `json:"kind"`
+	Status    string          `json:"status"`
+	RawInput  json.RawMessage `json:"rawInput"`
+	RawOutput json.RawMessage `json:"rawOutput"`
+	Content   json.RawMessage `json:"content"`
+}
+
+// tool is one that has not ended.
+type tool struct {
+	id, name        string
+	input           json.RawMessage
+	output, content json.RawMessage
+	started         bool
+}
+
+// tools are those of a turn.
+//
+// Some agents announce a tool before they know what it is to be called with. Such a
+// start is held back until the tool's next update, or until anything is said that must
+// come after it.
+type tools struct {
+	emit func(agent.Event)
+	open []*tool // in the order of their announcements
+	done map[string]bool
+}
+
+// update takes what the agent tells of a tool.
+func (s *tools) update(u toolUpdate) {
+	if s.done[u.ID] {
+		return
+	}
+	i := slices.IndexFunc(s.open, func(t *tool) bool { return t.id == u.ID })
+	known := i >= 0
+	if !known {
+		i = len(s.open)
+		s.open = append(s.open, &tool{id: u.ID})
+	}
+	t := s.open[i]
+	if u.Title != nil && *u.Title != "" {
+		t.name = *u.Title
+	} else if t.name == "" {
+		t.name = u.ToolKind
+	}
+	if yes(u.RawInput) {
+		t.input = u.RawInput
+	}
+	if u.RawOutput != nil {
+		t.output = u.RawOutput
+	}
+	if u.Content != nil {
+		t.content = u.Content
+	}
+	if known || u.Status != "pending" && u.Status != "" || !empty(t.input) {
+		s.start(t)
+	}
+	switch u.Status {
+	case "completed":
+		s.finish(t, agent.Event{Output: t.result()})
+	case "failed":
+		s.finish(t, agent.Event{Error: t.complaint()})
+	}
+}
+
+func empty(input json.RawMessage) bool {
+	return input == nil || string(bytes.Join(bytes.Fields(input), nil)) == "{}"
+}
+
+func (s *tools) start(t *tool) {
+	if t.started {
+		return
+	}
+	t.started = true
+	name := t.name
+	if name == "" {
+		name = "tool"
+	}
+	s.emit(agent.Event{Type: agent.EventToolStart, Name: name, CallID: t.id, Input: t.input})
+}
+
+func (s *tools) finish(t *tool, e agent.Event) {
+	e.Type, e.CallID = agent.EventToolEnd, t.id
+	s.emit(e)
+	s.open = slices.DeleteFunc(s.open, func(other *tool) bool { return other == t })
+	if s.done == nil {
+		s.done = map[string]bool{}
+	}
+	s.done[t.id] = true
+}
+
+// flush tells the starts that were held back.
+func (s *tools) flush() {
+	for _, t := range s.open {
+		s.start(t)
+	}
+}
+
+// end ends what has not: with an error, or if there is none without an output.
+func (s *tools) end(err string) {
+	s.flush()
+	for _, t := range slices.Clone(s.open) {
+		e := agent.Event{Error: err}
+		if err == "" {
+			e.Output = t.result()
+		}
+		s.finish(t, e)
+	}
+}
+
+// result is what a tool has given: its raw output, or else what the user is shown.
+func (t *tool) result() json.RawMessage {
+	if yes(t.output) {
+		return t.output
+	}
+	if text, ok := contentText(t.content); ok {
+		return encode(text)
+	}
+	if yes(t.content) && string(t.content) != "[]" {
+		return t.content
+	}
+	if t.output != nil {
+		return t.output
+	}
+	return json.RawMessage("null")
+}
+
+// complaint is why a tool failed.
+func (t *tool) complaint() string {
+	if text, ok := contentText(t.content); ok && strings.TrimSpace(text) != "" {
+		return text
+	}
+	var text string
+	var object map[string]json.RawMessage
+	if json.Unmarshal(t.output, &text) != nil && json.Unmarshal(t.output, &object) == nil {
+		for _, key := range []string{"error", "message", "output"} {
+			if json.Unmarshal(object[key], &text) == nil && text != "" {
+				break
+			}
+		}
+	}
+	switch {
+	case text != "":
+		return text
+	case yes(t.output):
+		return string(t.output)
+	}
+	return "the tool failed"
+}
+
+// contentText is the text of a tool's content; false: not all of it is text.
+func contentText(content json.RawMessage) (string, bool) {
+	var blocks []struct {
+		Type    string          `json:"type"`
+		Content json.RawMessage `json:"content"`
+	}
+	if json.Unmarshal(content, &blocks) != nil || len(blocks) == 0 {
+		return "", false
+	}
+	var all []string
+	for _, b := range blocks {
+		text, ok := textOf(b.Content)
+		if b.Type != "content" || !ok {
+			return "", false
+		}
+		all = append(all, text)
+	}
+	return strings.Join(all, "\n"), true
+}
+
+// asks takes the tool that a permission is asked for, and answers its name. It is not
+// finished by that, whatever the request says.
+func (s *tools) asks(u toolUpdate) string {
+	u.Status = "in_progress"
+	s.update(u)
+	for _, t := range s.open {
+		if t.id == u.ID && t.name != "" {
+			return t.name
+		}
+	}
+	if u.Title != nil {
+		return *u.Title
+	}
+	return u.ToolKind
+}

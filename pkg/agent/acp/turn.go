@@ -1,0 +1,232 @@
+package acp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	acpsdk "github.com/coder/acp-go-sdk"
+
+	"turnstile/internal/command"
+	"turnstile/pkg/agent"
+	"turnstile/pkg/session"
+)
+
+// ending is how the agent ended a turn.
+//
+// In version 1 of the protocol it is the answer to session/prompt. The draft of
+// version 2 only acknowledges the prompt with that, and tells the end as an update. So
+// the rest of this package does not care where an ending comes from: whoever learns of
+// it calls turn.end, and one is enough.
+type ending struct {
+	stop  acpsdk.StopReason
+	usage *acpsdk.Usage
+	err   error // the agent failed
+}
+
+// turn is one turn of a session's agent.
+type turn struct {
+	*warm
+	logger *slog.Logger
+	ask    agent.Ask
+	ended  chan ending // of one
+
+	mu     sync.Mutex
+	emit   func(agent.Event) // nil: the turn is over
+	spoken bool              // text, or a tool
+	heard  bool              // anything at all
+	tools  tools
+
+	requests
+	terminals terminals
+}
+
+func (w *warm) newTurn(ctx context.Context, at agent.Turn, emit func(agent.Event)) *turn {
+	t := &turn{warm: w, ask: at.Ask, emit: emit, ended: make(chan ending, 1)}
+	t.logger = w.logger.With("turn", at.ID, "fence", at.Fence)
+	t.tools.emit = t.say
+	t.begin(ctx)
+	return t
+}
+
+// end tells of the turn's end. The first counts.
+func (t *turn) end(e ending) {
+	select {
+	case t.ended <- e:
+	default:
+	}
+}
+
+// run prompts the agent and waits for the end.
+func (t *turn) run(ctx context.Context, at agent.Turn) error {
+	t.mu.Lock()
+	t.sayState()
+	t.mu.Unlock()
+	t.request(acpsdk.AgentMethodSessionPrompt, acpsdk.PromptRequest{
+		SessionId: acpsdk.SessionId(t.state.ID), Prompt: t.prompt(at),
+	}, t.answered)
+
+	select {
+	case e := <-t.ended:
+		return t.outcome(e)
+	case <-ctx.Done():
+		select {
+		case e := <-t.ended: // it had finished before
+			return t.outcome(e)
+		default:
+		}
+		t.interrupt(ctx)
+		return command.Interrupted(ctx)
+	case <-t.closed:
+	case <-t.Done():
+	}
+	err := t.died()
+	// Its last word may have been the end of the turn.
+	select {
+	case e := <-t.ended:
+		return t.outcome(e)
+	default:
+	}
+	if ctx.Err() != nil {
+		return command.Interrupted(ctx)
+	}
+	err = fmt.Errorf("the agent died in the middle of the turn: %w", err)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.heard {
+		return agent.Retryable(err)
+	}
+	return err
+}
+
+// answered takes the answer to session/prompt: in version 1, the turn's end.
+func (t *turn) answered(a answer) {
+	if a.err != nil {
+		t.end(ending{err: a.err})
+		return
+	}
+	var result struct {
+		StopReason acpsdk.StopReason `json:"stopReason"`
+		Usage      json.RawMessage   `json:"usage"`
+	}
+	if err := json.Unmarshal(a.result, &result); err != nil {
+		t.end(ending{err: fmt.Errorf("the agent's answer to session/prompt makes no sense: %w", err)})
+		return
+	}
+	e := ending{stop: result.StopReason}
+	var usage acpsdk.Usage
+	if yes(result.Usage) && json.Unmarshal(result.Usage, &usage) == nil {
+		e.usage = &usage
+	}
+	t.end(e)
+}
+
+// interrupt tells the agent to stop and waits until it has, or kills it.
+func (t *turn) interrupt(ctx context.Context) {
+	t.interrupted(ctx)
+	if time.Now().Before(t.stop) {
+		t.notify(acpsdk.AgentMethodSessionCancel, acpsdk.CancelNotification{SessionId: acpsdk.SessionId(t.state.ID)})
+		t.cancel() // after that, as the protocol wants it
+		select {
+		case <-t.ended:
+			return
+		case <-t.closed:
+		case <-t.Done():
+		case <-time.After(time.Until(t.stop)):
+		}
+	}
+	t.Kill()
+	_ = t.gone()
+}
+
+// outcome judges an ending.
+func (t *turn) outcome(e ending) error {
+	var refused *acpsdk.RequestError
+	switch {
+	case errors.As(e.err, &refused) && refused.Code == codeAuthRequired:
+		return t.refused(acpsdk.AgentMethodSessionPrompt, e.err)
+	case refused != nil:
+		return fmt.Errorf("the agent failed: %w", said(refused))
+	case e.err != nil:
+		return e.err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if e.usage != nil {
+		t.say(agent.Event{Type: agent.EventUsage, Usage: usage(*e.usage)})
+	}
+	switch e.stop {
+	case acpsdk.StopReasonEndTurn:
+	case acpsdk.StopReasonMaxTokens:
+		t.say(agent.Event{Type: agent.EventNotice, Text: "The reply was cut off: the model may write no more tokens at once."})
+	case acpsdk.StopReasonMaxTurnRequests:
+		return errors.New("the agent stopped in the middle of its work: it has made as many requests to its model as one turn may have. Send another message to go on, or allow it more")
+	case acpsdk.StopReasonRefusal:
+		return errors.New("the agent refuses to go on. It will not remember this message: put it in other words")
+	case acpsdk.StopReasonCancelled:
+		return errors.New("the agent cancelled the turn, though nobody had told it to")
+	default:
+		return fmt.Errorf("the agent ended the turn for a reason that is not known: %.100q", e.stop)
+	}
+	if !t.spoken {
+		return errors.New("the agent ended without a word")
+	}
+	return nil
+}
+
+// usage is the SDK's in our terms. Whether its input has the cached tokens in it is
+// seen by the total.
+func usage(u acpsdk.Usage) *session.Usage {
+	value := func(n *int) int64 {
+		if n == nil {
+			return 0
+		}
+		return int64(*n)
+	}
+	cached := value(u.CachedReadTokens)
+	input, output := int64(u.InputTokens), int64(u.OutputTokens)
+	if int64(u.TotalTokens) > input+output {
+		input += cached + value(u.CachedWriteTokens)
+		output = max(output, int64(u.TotalTokens)-input)
+	}
+	return &session.Usage{InputTokens: input, CachedTokens: cached, OutputTokens: output}
+}
+
+// finish ends what the turn had begun, and its events.
+func (t *turn) finish(ctx context.Context, err error) {
+	t.requests.end()
+	t.terminals.end()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case err == nil:
+		t.tools.end("")
+	case ctx.Err() == nil && !t.warm.process.ended():
+		t.tools.end("the turn ended before this did")
+	default: // the tools were cut off, and the transcript is to say so
+		t.tools.flush()
+	}
+	t.emit = nil
+}
+
+// say emits an event. t.mu is held.
+func (t *turn) say(e agent.Event) {
+	if t.emit == nil {
+		return
+	}
+	switch e.Type {
+	case agent.EventText, agent.EventToolStart:
+		t.spoken = true
+	default:
+	}
+	t.emit(e)
+}
+
+// sayState asks to keep the agent's session. t.mu is held.
+func (t *turn) sayState() {
+	t.say(agent.Event{Type: agent.EventState, Data: encode(t.state)})
+}

@@ -1,0 +1,129 @@
+package acp
+
+import (
+	"encoding/json"
+
+	"turnstile/pkg/agent"
+	"turnstile/pkg/session"
+)
+
+// update is what of a session/update is looked at, of whatever kind. The SDK's types
+// refuse content that they do not know, and would lose the form of a tool's input.
+type update struct {
+	Kind       string `json:"sessionUpdate"`
+	toolUpdate        // and session_info_update has a title, too
+
+	// usage_update
+	Used int64 `json:"used"`
+	Size int64 `json:"size"`
+	Cost *struct {
+		Amount   float64 `json:"amount"`
+		Currency string  `json:"currency"`
+	} `json:"cost"`
+}
+
+// updated makes events of a session/update.
+func (t *turn) updated(params json.RawMessage) {
+	var n struct {
+		SessionID string          `json:"sessionId"`
+		Update    json.RawMessage `json:"update"`
+	}
+	if err := json.Unmarshal(params, &n); err != nil || n.Update == nil {
+		t.logger.Debug("an update of the agent makes no sense", "error", err)
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case t.emit == nil:
+		return // the turn is over
+	case n.SessionID != t.state.ID:
+		t.logger.Debug("an update of another session was passed over", "id", n.SessionID)
+		return
+	}
+	t.heard = true
+	var u update
+	if err := json.Unmarshal(n.Update, &u); err != nil {
+		t.logger.Debug("an update of the agent is of an unknown form", "error", err)
+		var kind struct {
+			Kind string `json:"sessionUpdate"`
+		}
+		_ = json.Unmarshal(n.Update, &kind)
+		t.raw(kind.Kind, n.Update)
+		return
+	}
+	t.take(u, n.Update)
+}
+
+// take makes events of an update. t.mu is held.
+func (t *turn) take(u update, whole json.RawMessage) {
+	switch u.Kind {
+	case "agent_message_chunk":
+		t.tools.flush()
+		text, ok := textOf(u.Content)
+		switch {
+		case !ok:
+			t.spoken = true // an image, for example
+			t.raw(u.Kind, whole)
+		case text != "":
+			t.say(agent.Event{Type: agent.EventText, Text: text})
+		}
+	case "agent_thought_chunk":
+		text, ok := textOf(u.Content)
+		switch {
+		case !ok:
+			t.raw(u.Kind, whole)
+		case text != "":
+			t.say(agent.Event{Type: agent.EventThought, Text: text})
+		}
+	case "tool_call", "tool_call_update":
+		if u.ID == "" {
+			t.raw(u.Kind, whole)
+			return
+		}
+		t.tools.update(u.toolUpdate)
+	case "usage_update":
+		t.used(u)
+	case "session_info_update":
+		if u.Title != nil && *u.Title != "" {
+			t.say(agent.Event{Type: agent.EventTitle, Text: *u.Title})
+			return
+		}
+		t.raw(u.Kind, whole)
+	default:
+		t.raw(u.Kind, whole)
+	}
+}
+
+func (t *turn) raw(kind string, whole json.RawMessage) {
+	t.say(agent.Event{Type: agent.EventRaw, Name: kind, Data: whole})
+}
+
+// used tells how full the context is, and what was spent since it was told last: the
+// agent's figure is that of its whole session, and is kept with it.
+func (t *turn) used(u update) {
+	usage := session.Usage{ContextTokens: max(u.Used, 0), ContextLimit: max(u.Size, 0)}
+	if u.Cost != nil && u.Cost.Currency == "USD" && u.Cost.Amount > 0 {
+		usage.CostUSD = u.Cost.Amount
+		if u.Cost.Amount >= t.state.Cost { // else it has begun anew
+			usage.CostUSD -= t.state.Cost
+		}
+		if t.state.Cost != u.Cost.Amount {
+			t.state.Cost = u.Cost.Amount
+			t.sayState()
+		}
+	}
+	t.say(agent.Event{Type: agent.EventUsage, Usage: &usage})
+}
+
+// textOf is the text of a content block; false: it is another kind of block.
+func textOf(content json.RawMessage) (string, bool) {
+	var block struct {
+		Type string  `json:"type"`
+		Text *string `json:"text"`
+	}
+	if json.Unmarshal(content, &block) != nil || block.Type != "text" || block.Text == nil {
+		return "", false
+	}
+	return *block.Text, true
+}

@@ -1,0 +1,219 @@
+package acp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	acpsdk "github.com/coder/acp-go-sdk"
+
+	"turnstile/internal/command"
+	"turnstile/pkg/agent"
+)
+
+// recapSize is how many bytes of the conversation a new session of the agent is told.
+const recapSize = 64 << 10
+
+// closeTime is how long an agent may take to close its session before its process is
+// ended, at most.
+const closeTime = time.Second
+
+// warm is a session's agent: a process, and in it a session of the protocol.
+type warm struct {
+	*process
+	session string // its key
+	dir     string
+
+	sessionID string // the transcript that the agent's session knows
+	state     state
+	recap     bool // the agent has not been told yet what was said before
+
+	turn atomic.Pointer[turn] // nil: none runs
+	stop time.Time            // when an interrupt's grace ends; zero: there was none
+}
+
+// state is what the session's next turns are told: see agent.EventState.
+type state struct {
+	Agent string `json:"agent"`
+	ID    string `json:"id"` // of the agent's session
+
+	// Cost is what the agent's session has cost so far, in USD. The agent counts on
+	// where it resumes.
+	Cost float64 `json:"cost,omitempty"`
+}
+
+// Warm starts the agent and opens a session with it.
+func (a *Agent) Warm(ctx context.Context, turn agent.Turn) (agent.Warm, error) {
+	if ctx.Err() != nil {
+		return nil, command.Interrupted(ctx)
+	}
+	dir, err := a.directory(turn.Session)
+	if err != nil {
+		return nil, err
+	}
+	w := &warm{session: turn.Session, dir: dir}
+	if w.process, err = a.start(ctx, turn.Session, dir, w, a.config.Logger.With("session", turn.Session)); err != nil {
+		return nil, err
+	}
+	if err = w.initialize(ctx); err == nil {
+		err = w.open(ctx, turn)
+	}
+	if err != nil {
+		if ctx.Err() != nil {
+			w.End(ctx, a.config.Grace)
+		} else {
+			w.Interrupt(a.config.Grace)
+		}
+		_ = w.gone()
+		return nil, err
+	}
+	return w, nil
+}
+
+// open gives the agent the session of a transcript: its own, if it can still be had,
+// else a new one, which is to be told what was said before.
+func (w *warm) open(ctx context.Context, turn agent.Turn) error {
+	w.sessionID, w.recap = turn.SessionID, false
+	var kept state
+	if json.Unmarshal(turn.State, &kept) == nil && kept.Agent == "acp" && kept.ID != "" {
+		found, err := w.reopen(ctx, kept.ID)
+		if err != nil {
+			return err
+		}
+		if found {
+			w.state = kept
+			return nil
+		}
+	}
+	var made struct {
+		SessionID string `json:"sessionId"`
+	}
+	request := acpsdk.NewSessionRequest{Cwd: w.dir, McpServers: []acpsdk.McpServer{}}
+	if err := w.call(ctx, acpsdk.AgentMethodSessionNew, request, &made); err != nil {
+		return w.refused(acpsdk.AgentMethodSessionNew, err)
+	}
+	if made.SessionID == "" {
+		return errors.New("the agent opened a session and did not say which: its answer to session/new has no sessionId")
+	}
+	w.state = state{Agent: "acp", ID: made.SessionID}
+	w.recap = len(turn.History) > 0
+	return nil
+}
+
+// reopen tries to go on with a session that the agent has kept. What it replays of it
+// comes while no turn runs, and is passed over.
+func (w *warm) reopen(ctx context.Context, id string) (bool, error) {
+	var method string
+	var request any
+	switch {
+	case w.can.resume:
+		method, request = acpsdk.AgentMethodSessionResume, acpsdk.ResumeSessionRequest{SessionId: acpsdk.SessionId(id), Cwd: w.dir}
+	case w.can.load:
+		method, request = acpsdk.AgentMethodSessionLoad, acpsdk.LoadSessionRequest{SessionId: acpsdk.SessionId(id), Cwd: w.dir, McpServers: []acpsdk.McpServer{}}
+	default:
+		return false, nil
+	}
+	err := w.call(ctx, method, request, nil)
+	var refused *acpsdk.RequestError
+	if errors.As(err, &refused) {
+		w.logger.Debug("the agent has not kept its session, so it gets a new one", "method", method, "id", id, "error", said(refused))
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// Run runs one turn.
+func (w *warm) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)) (agent.Result, error) {
+	if ctx.Err() != nil {
+		return agent.Result{}, command.Interrupted(ctx)
+	}
+	if w.ended() {
+		return agent.Result{}, agent.Retryable(fmt.Errorf("the agent ended between two turns: %w", w.died()))
+	}
+	lease, _ := agent.LeaseFrom(ctx)
+	w.Lend(lease)
+	if w.sessionID != turn.SessionID {
+		if w.can.close {
+			w.request(acpsdk.AgentMethodSessionClose, acpsdk.CloseSessionRequest{SessionId: acpsdk.SessionId(w.state.ID)}, func(answer) {})
+		}
+		if err := w.open(ctx, turn); err != nil {
+			w.interrupted(ctx)
+			return agent.Result{}, err
+		}
+	}
+	t := w.newTurn(ctx, turn, emit)
+	w.turn.Store(t)
+	err := t.run(ctx, turn)
+	w.turn.Store(nil)
+	t.finish(ctx, err)
+	if err != nil {
+		return agent.Result{}, err
+	}
+	w.recap = false
+	w.Lend(nil)
+	return agent.Result{}, nil
+}
+
+// interrupted begins the grace of a turn whose context has ended, if it has.
+func (w *warm) interrupted(ctx context.Context) {
+	if ctx.Err() == nil {
+		return
+	}
+	w.stop = time.Now().Add(w.agent.config.Grace)
+	if errors.Is(context.Cause(ctx), agent.ErrLeaseLost) {
+		w.stop = time.Now()
+	}
+	if !time.Now().Before(w.stop) {
+		w.Kill()
+	}
+}
+
+// Close ends the process. What is left of an interrupt's grace is all it has.
+func (w *warm) Close() error {
+	grace := w.agent.config.Grace
+	if !w.stop.IsZero() {
+		grace = max(time.Until(w.stop), 0)
+	}
+	if w.can.close && grace > 0 && !w.ended() {
+		ctx, cancel := context.WithTimeout(context.Background(), min(grace/4, closeTime))
+		_ = w.callFor(ctx, acpsdk.AgentMethodSessionClose, acpsdk.CloseSessionRequest{SessionId: acpsdk.SessionId(w.state.ID)}, nil)
+		cancel()
+	}
+	w.shut(grace)
+	return nil
+}
+
+// notified takes a notification of the agent.
+func (w *warm) notified(method string, params json.RawMessage) {
+	t := w.turn.Load()
+	switch {
+	case t == nil:
+	case method == acpsdk.ClientMethodSessionUpdate:
+		t.updated(params)
+	case method == "$/cancel_request":
+		t.withdraw(params)
+	default:
+		w.logger.Debug("the agent told what nobody knows", "method", method)
+	}
+}
+
+// asked takes a request of the agent.
+func (w *warm) asked(id json.RawMessage, method string, params json.RawMessage) {
+	if t := w.turn.Load(); t != nil {
+		t.asked(id, method, params)
+		return
+	}
+	w.turnDown(id, method, "no turn is running")
+}
+
+// turnDown answers a request that cannot be dealt with.
+func (w *warm) turnDown(id json.RawMessage, method, why string) {
+	if method == acpsdk.ClientMethodSessionRequestPermission {
+		w.reply(id, cancelled(), nil)
+		return
+	}
+	w.reply(id, nil, &acpsdk.RequestError{Code: codeInvalid, Message: why})
+}

@@ -1,0 +1,221 @@
+package acp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"turnstile/pkg/agent"
+)
+
+func TestTurnsOfOneProcess(t *testing.T) {
+	t.Parallel()
+	log := filepath.Join(t.TempDir(), "log")
+	a := acting(t, "log="+log, "can-close")
+	w := warmed(t, a, turnOf(t))
+	first, err := runWarm(t, w, turnOf(t, "pid"))
+	must(t, err)
+	second, err := runWarm(t, w, turnOf(t, "pid"))
+	must(t, err)
+	if first.text() != second.text() || string(first.state(t)) != string(second.state(t)) {
+		t.Errorf("%s and %s, %s and %s", first.text(), second.text(), first.state(t), second.state(t))
+	}
+	// Another transcript, of which there is a history: a new session, which is told.
+	other := turnOf(t, "pid")
+	other.SessionID = "id-2"
+	third, err := runWarm(t, w, other)
+	must(t, err)
+	if third.text() != first.text() || string(third.state(t)) == string(first.state(t)) {
+		t.Errorf("%s and %s, %s and %s", first.text(), third.text(), first.state(t), third.state(t))
+	}
+	if got, want := methodsOf(t, log), "initialize new prompt prompt close new prompt"; got != want {
+		t.Errorf("told %s, want %s", got, want)
+	}
+}
+
+func TestAnotherWorkersSession(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ args, state, methods string }{
+		{"can-resume can-load", "", "initialize resume prompt"},
+		{"can-load", "", "initialize load prompt"},
+		{"can-load load=-32602", "", "initialize load new prompt"},
+		{"can-resume resume=-32002", "", "initialize resume new prompt"},
+		{"", "", "initialize new prompt"},
+		{"can-resume", `{"agent":"exec","id":"old"}`, "initialize new prompt"},
+		{"can-resume", `{"agent":"acp"}`, "initialize new prompt"},
+		{"can-resume", `"odd"`, "initialize new prompt"},
+		{"can-resume", "null", "initialize new prompt"},
+	} {
+		log := filepath.Join(t.TempDir(), "log")
+		turn := turnOf(t, "and now?")
+		turn.History, turn.State = someHistory, json.RawMessage(`{"agent":"acp","id":"old","cost":2}`)
+		if c.state != "" {
+			turn.State = json.RawMessage(c.state)
+		}
+		h, err := play(t.Context(), acting(t, append(strings.Fields(c.args), "echo", "log="+log)...), turn)
+		must(t, err)
+		if got := methodsOf(t, log); got != c.methods {
+			t.Errorf("%s: told %s, want %s", c.args, got, c.methods)
+		}
+		anew := strings.Contains(c.methods, "new")
+		if recapped := strings.Contains(h.text(), "my name is Ann"); recapped != anew {
+			t.Errorf("%s: told %q", c.args, h.text())
+		}
+		if strings.Contains(h.text(), "replayed") {
+			t.Errorf("%s: what was replayed was passed on: %s", c.args, h.text())
+		}
+		if kept := string(h.state(t)) == `{"agent":"acp","id":"old","cost":2}`; kept == anew {
+			t.Errorf("%s: state %s", c.args, h.state(t))
+		}
+	}
+}
+
+// The agent's figure is that of its session, which goes on.
+func TestCostIsCountedOnce(t *testing.T) {
+	t.Parallel()
+	cost := func(amount string) string {
+		return `update {"sessionUpdate":"usage_update","used":1,"size":2,"cost":{"amount":` + amount + `,"currency":"USD"}}`
+	}
+	turn := turnOf(t, "text a", cost("2.5"), cost("2.5"), cost("1"), cost("-1"), cost("1.5"))
+	turn.State = json.RawMessage(`{"agent":"acp","id":"old","cost":2}`)
+	h, err := play(t.Context(), acting(t, "can-resume"), turn)
+	must(t, err)
+	got := ""
+	for _, e := range h.of(agent.EventUsage) {
+		got += fmt.Sprint(e.Usage.CostUSD, " ")
+	}
+	if got != "0.5 0 1 0 0.5 " {
+		t.Errorf("costs %s", got)
+	}
+}
+
+func TestDeathBetweenTwoTurns(t *testing.T) {
+	t.Parallel()
+	w := warmed(t, acting(t), turnOf(t))
+	h, err := runWarm(t, w, turnOf(t, "pid"))
+	must(t, err)
+	pid, err := strconv.Atoi(h.text())
+	must(t, err)
+	must(t, syscall.Kill(pid, syscall.SIGKILL))
+	<-w.Done()
+	_, err = runWarm(t, w, turnOf(t, "pid"))
+	failed(t, err, true, "the agent ended between two turns: killed by signal: killed")
+}
+
+// stopping cancels a turn when it has said something.
+func stopping(t *testing.T, a *Agent, cause error, lines ...string) (took, closed time.Duration, h *heard, w *warm) {
+	t.Helper()
+	built, err := a.Warm(t.Context(), turnOf(t))
+	must(t, err)
+	w = built.(*warm)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	var begun time.Time
+	h = &heard{on: func(e agent.Event) {
+		if e.Type == agent.EventText && begun.IsZero() {
+			begun = time.Now()
+			cancel(cause)
+		}
+	}}
+	_, err = w.Run(ctx, turnOf(t, lines...), h.emit)
+	took = time.Since(begun)
+	if !errors.Is(err, cause) {
+		t.Errorf("error %v, want %v", err, cause)
+	}
+	must(t, w.Close())
+	assertGone(t, w)
+	return took, time.Since(begun), h, w
+}
+
+func TestCancel(t *testing.T) {
+	t.Parallel()
+	cause := errors.New("stopped")
+	log := filepath.Join(t.TempDir(), "log")
+	tool := `update {"sessionUpdate":"tool_call","toolCallId":"a","title":"x","status":"in_progress"}`
+	a := newAgent(t, Config{
+		Command: actorCommand(t, "log="+log, "can-close"), Grace: time.Minute,
+		Permissions: AskUser,
+	})
+	_, closed, h, _ := stopping(t, a, cause, tool, "text a", "cancelled", "text b", "end cancelled")
+	if h.text() != "ab" || closed > 30*time.Second {
+		t.Errorf("%q after %s", h.text(), closed)
+	}
+	if got := methodsOf(t, log); got != "initialize new prompt cancel close" {
+		t.Errorf("told %s", got)
+	}
+	if len(h.of(agent.EventToolEnd)) != 0 {
+		t.Error("a tool that was cut off has an end")
+	}
+}
+
+func TestCancelOfADeafAgent(t *testing.T) {
+	t.Parallel()
+	cause := errors.New("stopped")
+	a := newAgent(t, Config{Command: actorCommand(t, "deaf"), Grace: 700 * time.Millisecond})
+	took, closed, _, _ := stopping(t, a, cause, "text a", "hang")
+	if took < 600*time.Millisecond || closed > 5*time.Second {
+		t.Errorf("killed after %s, closed after %s", took, closed)
+	}
+	// It obeys, and then does not end: it has the rest of the grace for that.
+	_, closed, _, _ = stopping(t, a, cause, "text a", "cancelled", "end cancelled")
+	if closed > 5*time.Second {
+		t.Errorf("closed after %s", closed)
+	}
+	a = newAgent(t, Config{Command: actorCommand(t, "deaf"), Grace: -1})
+	if _, closed, _, _ = stopping(t, a, cause, "text a", "hang"); closed > 5*time.Second {
+		t.Errorf("without a grace: closed after %s", closed)
+	}
+	a = newAgent(t, Config{Command: actorCommand(t, "deaf"), Grace: time.Hour})
+	if _, closed, _, _ = stopping(t, a, agent.ErrLeaseLost, "text a", "hang"); closed > 20*time.Second {
+		t.Errorf("after the loss of the session: closed after %s", closed)
+	}
+}
+
+// An agent that does not read holds up nothing, and is given up some time.
+func TestAnAgentThatDoesNotRead(t *testing.T) {
+	t.Parallel()
+	cause := errors.New("stopped")
+	for mib, want := range map[int]string{1: "stopped", 20: "it has left more than 16 MiB unread"} {
+		a := newAgent(t, Config{Command: actorCommand(t, "deaf"), Grace: 500 * time.Millisecond})
+		w := warmed(t, a, turnOf(t))
+		ctx, cancel := context.WithCancelCause(t.Context())
+		h := &heard{on: func(e agent.Event) {
+			if e.Type != agent.EventText {
+				return
+			}
+			for range mib {
+				w.notify("_noise", strings.Repeat("x", 1<<20))
+			}
+			if mib == 1 {
+				cancel(cause)
+			}
+		}}
+		_, err := w.Run(ctx, turnOf(t, "text a", "hang"), h.emit)
+		failed(t, err, false, want)
+		cancel(nil)
+	}
+}
+
+type movingLease struct{ at time.Time }
+
+func (l movingLease) Deadline() time.Time { return l.at }
+
+func TestLeaseHoldsForTurnsOnly(t *testing.T) {
+	t.Parallel()
+	a := acting(t)
+	w := warmed(t, a, turnOf(t))
+	ctx := agent.WithLease(t.Context(), movingLease{time.Now().Add(time.Hour)})
+	_, err := w.Run(ctx, turnOf(t, "text a"), func(agent.Event) {})
+	must(t, err)
+	ctx = agent.WithLease(t.Context(), movingLease{time.Now().Add(300 * time.Millisecond)})
+	_, err = w.Run(ctx, turnOf(t, "text a", "hang"), func(agent.Event) {})
+	if !errors.Is(err, agent.ErrLeaseLost) || !agent.IsRetryable(err) {
+		t.Errorf("%v", err)
+	}
+}

@@ -1,0 +1,261 @@
+package acp
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"unicode/utf8"
+
+	acpsdk "github.com/coder/acp-go-sdk"
+)
+
+// The SDK has a connection, too. It holds a buffer of a MiB for each agent, for as
+// long as the agent lives, and gives up one that sends more than 1024 updates faster
+// than they are taken. This one costs an idle agent a few KiB, and reads no faster
+// than its updates are taken.
+
+const (
+	maxLine   = 8 << 20  // bytes of one message of the agent
+	maxUnread = 16 << 20 // bytes that wait for the agent to read them
+	lineSpace = 4 << 10  // bytes of the buffer that an idle connection keeps
+)
+
+// message is any message of JSON-RPC 2.0.
+type message struct {
+	JSONRPC string          `json:"jsonrpc"`
+	ID      json.RawMessage `json:"id,omitempty"`
+	Method  string          `json:"method,omitempty"`
+	Params  json.RawMessage `json:"params,omitempty"`
+	Result  json.RawMessage `json:"result,omitempty"`
+	Error   json.RawMessage `json:"error,omitempty"`
+}
+
+// peer is who takes what the agent says by itself. Both are called one after the
+// other, in the order in which it was said, and hold up what follows.
+type peer interface {
+	notified(method string, params json.RawMessage)
+	asked(id json.RawMessage, method string, params json.RawMessage)
+}
+
+// answer is what became of a request.
+type answer struct {
+	result json.RawMessage
+	err    *acpsdk.RequestError
+}
+
+// conn speaks JSON-RPC by the line. No call of it waits for the agent to read.
+type conn struct {
+	in     io.WriteCloser
+	peer   peer
+	logger *slog.Logger
+
+	closed chan struct{} // when the agent has nothing more to say, or is not to
+	cause  error         // why, written before; nil: its output has ended
+	once   sync.Once
+
+	mu      sync.Mutex
+	last    int64
+	pending map[int64]func(answer)
+
+	out     sync.Mutex
+	unsent  [][]byte
+	size    int // bytes of unsent, and of what is being written
+	writing bool
+	ending  bool // in is to be closed when all is written
+	writer  sync.WaitGroup
+}
+
+func newConn(in io.WriteCloser, peer peer, logger *slog.Logger) *conn {
+	return &conn{in: in, peer: peer, logger: logger, closed: make(chan struct{}), pending: map[int64]func(answer){}}
+}
+
+// request sends a request. done is called with its answer, in the order of all that
+// the agent says, and never if none comes.
+func (c *conn) request(method string, params any, done func(answer)) {
+	c.mu.Lock()
+	c.last++
+	id := c.last
+	c.pending[id] = done
+	c.mu.Unlock()
+	c.send(message{ID: encode(id), Method: method, Params: encode(params)})
+}
+
+func (c *conn) notify(method string, params any) {
+	c.send(message{Method: method, Params: encode(params)})
+}
+
+// reply answers a request of the agent.
+func (c *conn) reply(id json.RawMessage, result any, err *acpsdk.RequestError) {
+	if err != nil {
+		c.send(message{ID: id, Error: encode(err)})
+		return
+	}
+	c.send(message{ID: id, Result: encode(result)})
+}
+
+func encode(v any) json.RawMessage {
+	data, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // the protocol's own structs, made here
+	}
+	return data
+}
+
+func (c *conn) send(m message) {
+	m.JSONRPC = "2.0"
+	line := append(encode(m), '\n')
+	c.out.Lock()
+	defer c.out.Unlock()
+	if c.ending {
+		return
+	}
+	if c.size+len(line) > maxUnread {
+		c.fail(errUnread)
+		return
+	}
+	c.unsent = append(c.unsent, line)
+	c.size += len(line)
+	c.write()
+}
+
+// write sees to it that somebody writes; idle connections have no goroutine for it.
+// c.out is held.
+func (c *conn) write() {
+	if c.writing {
+		return
+	}
+	c.writing = true
+	c.writer.Go(func() {
+		for {
+			c.out.Lock()
+			lines := c.unsent
+			c.unsent = nil
+			if len(lines) == 0 {
+				c.writing = false
+				if c.ending {
+					_ = c.in.Close()
+				}
+				c.out.Unlock()
+				return
+			}
+			c.out.Unlock()
+			for _, line := range lines {
+				// An agent that is gone is noticed by its end.
+				_, _ = c.in.Write(line)
+				c.out.Lock()
+				c.size -= len(line)
+				c.out.Unlock()
+			}
+		}
+	})
+}
+
+// end closes the agent's stdin when all is written that was sent.
+func (c *conn) end() {
+	c.out.Lock()
+	defer c.out.Unlock()
+	c.ending = true
+	c.write()
+}
+
+// read reads until the agent's output ends. It is called once.
+func (c *conn) read(r io.Reader) {
+	lines := bufio.NewReaderSize(r, lineSpace)
+	for {
+		line, err := readLine(lines)
+		switch {
+		case errors.Is(err, io.EOF):
+			c.fail(nil)
+			return
+		case err != nil:
+			c.fail(err)
+			return
+		}
+		c.line(line)
+	}
+}
+
+// fail gives the agent up.
+func (c *conn) fail(cause error) {
+	c.once.Do(func() {
+		c.cause = cause
+		close(c.closed)
+	})
+}
+
+var (
+	errLongLine = fmt.Errorf("it wrote a line longer than %d MiB", maxLine>>20)
+	errUnread   = fmt.Errorf("it has left more than %d MiB unread", maxUnread>>20)
+)
+
+// readLine reads a line of at most maxLine. The line is good until the next call. What
+// comes after the last newline is none.
+func readLine(r *bufio.Reader) ([]byte, error) {
+	line, err := r.ReadSlice('\n')
+	if !errors.Is(err, bufio.ErrBufferFull) {
+		return line, err
+	}
+	long := bytes.Clone(line)
+	for errors.Is(err, bufio.ErrBufferFull) {
+		if len(long) > maxLine {
+			return nil, errLongLine
+		}
+		line, err = r.ReadSlice('\n')
+		long = append(long, line...)
+	}
+	return long, err
+}
+
+// line takes one message. One that is none is not worth an agent: some print a banner.
+func (c *conn) line(line []byte) {
+	if line = bytes.TrimSpace(line); len(line) == 0 {
+		return
+	}
+	if !utf8.Valid(line) {
+		line = bytes.ToValidUTF8(line, []byte("\uFFFD"))
+	}
+	var m message
+	if err := json.Unmarshal(line, &m); err != nil {
+		c.logger.Debug("a line of the agent is no message", "line", fmt.Sprintf("%.200s", line), "error", err)
+		return
+	}
+	switch {
+	case m.Method != "" && m.ID != nil:
+		c.peer.asked(bytes.Clone(m.ID), m.Method, m.Params)
+	case m.Method != "":
+		c.peer.notified(m.Method, m.Params)
+	default:
+		c.answered(m)
+	}
+}
+
+func (c *conn) answered(m message) {
+	var id int64
+	err := json.Unmarshal(m.ID, &id)
+	c.mu.Lock()
+	done := c.pending[id]
+	delete(c.pending, id)
+	c.mu.Unlock()
+	if err != nil || done == nil {
+		c.logger.Debug("the agent answered what it was not asked", "id", string(m.ID))
+		return
+	}
+	done(answer{m.Result, failure(m.Error)})
+}
+
+// failure is the error of an answer, whatever form the agent has given it.
+func failure(data json.RawMessage) *acpsdk.RequestError {
+	if data == nil || string(data) == "null" {
+		return nil
+	}
+	var err acpsdk.RequestError
+	if json.Unmarshal(data, &err) != nil {
+		err = acpsdk.RequestError{Code: codeInternal, Message: string(data)}
+	}
+	return &err
+}

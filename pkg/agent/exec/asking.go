@@ -1,0 +1,50 @@
+package exec
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"sync"
+
+	"turnstile/pkg/agent"
+)
+
+// answerLine is a line of a command's stdin: what the user said to one of its asks.
+type answerLine struct {
+	Type     string `json:"type"` // answer
+	ID       string `json:"id"`
+	Allowed  bool   `json:"allowed"`
+	Remember bool   `json:"remember"`
+}
+
+// asking puts a command's questions to the user, and the answers on its stdin. A
+// question that is open when the turn ends gets none.
+type asking struct {
+	ask  agent.Ask // nil: nobody can be asked
+	ctx  context.Context
+	w    io.Writer
+	open sync.WaitGroup
+}
+
+// put asks. Its error says why the line is no question.
+func (a *asking) put(l line) error {
+	if l.ID == "" || l.Name == "" {
+		return errors.New("an ask needs id and name")
+	}
+	q := agent.Question{CallID: l.CallID, Name: l.Name, Text: l.Text, Input: l.Input, CanRemember: true}
+	a.open.Go(func() {
+		var answer agent.Answer
+		if a.ask != nil {
+			var err error
+			if answer, err = a.ask(a.ctx, q); err != nil {
+				return
+			}
+		}
+		data, err := json.Marshal(answerLine{"answer", l.ID, answer.Allowed, answer.Remember})
+		if err == nil {
+			_, _ = a.w.Write(append(data, '\n')) // a command that has closed its stdin does not want to know
+		}
+	})
+	return nil
+}

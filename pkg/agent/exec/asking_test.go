@@ -1,0 +1,75 @@
+package exec
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"turnstile/pkg/agent"
+)
+
+// asker asks as often as it has questions, and says what it is answered.
+const asker = `read turn; echo '{"type":"ask","id":"a","name":"run make"}'; echo '{"type":"ask","id":"b","name":"rm"}'
+read one; read two; printf '%s %s' "$one" "$two" >&2; exit 3`
+
+// A command's questions reach the user, and the answers its stdin.
+func TestAsk(t *testing.T) {
+	t.Parallel()
+	in := turn(t, "hi")
+	in.Ask = func(_ context.Context, q agent.Question) (agent.Answer, error) {
+		return agent.Answer{Allowed: q.Name == "rm", Remember: q.Name == "rm"}, nil
+	}
+	_, err := runText(t.Context(), newAgent(t, Config{Command: shell(asker), Format: JSONL}), in)
+	for _, want := range []string{`{"type":"answer","id":"a","allowed":false,"remember":false}`, `{"type":"answer","id":"b","allowed":true,"remember":true}`} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v lacks %s", err, want)
+		}
+	}
+}
+
+// Where nobody can be asked the answer is no.
+func TestNobodyToAsk(t *testing.T) {
+	t.Parallel()
+	_, err := runText(t.Context(), newAgent(t, Config{Command: shell(asker), Format: JSONL}), turn(t, "hi"))
+	if err == nil || strings.Count(err.Error(), `"allowed":false`) != 2 {
+		t.Errorf("%v", err)
+	}
+}
+
+// A question without an answer holds no turn up: not its end, nor an interrupt.
+func TestOpenQuestions(t *testing.T) {
+	t.Parallel()
+	for script, want := range map[string]string{
+		`read turn; echo '{"type":"ask","id":"a","name":"x"}'; echo '{"type":"result","text":"done"}'`: "done",
+		`read turn; echo '{"type":"ask","id":"a","name":"x"}'; read answer`:                            "interrupted",
+	} {
+		asked, cancelled := make(chan struct{}), errors.New("stopped")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		in := turn(t, "hi")
+		in.Ask = func(ctx context.Context, _ agent.Question) (agent.Answer, error) {
+			close(asked)
+			<-ctx.Done()
+			return agent.Answer{}, context.Cause(ctx)
+		}
+		if want == "interrupted" {
+			go func() {
+				<-asked
+				cancel(cancelled)
+			}()
+		}
+		result, err := newAgent(t, Config{Command: shell(script), Format: JSONL, Grace: -1}).Run(ctx, in, func(agent.Event) {})
+		if result.Text != "done" && !errors.Is(err, cancelled) || (want == "done") != (err == nil) {
+			t.Errorf("%s: %+v, %v", script, result, err)
+		}
+		cancel(nil)
+	}
+}
+
+func TestBadAsk(t *testing.T) {
+	t.Parallel()
+	_, err := runText(t.Context(), newAgent(t, Config{Command: shell(`echo '{"type":"ask","id":"a"}'; sleep 100`), Format: JSONL, Grace: -1}), turn(t, "hi"))
+	if err == nil || !strings.Contains(err.Error(), "line 1 of the command's output: an ask needs id and name") {
+		t.Errorf("%v", err)
+	}
+}

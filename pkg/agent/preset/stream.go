@@ -1,0 +1,166 @@
+package preset
+
+import (
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"strings"
+
+	"turnstile/pkg/agent"
+	"turnstile/pkg/session"
+)
+
+// stream makes of a program's lines the events of a turn, and knows how the turn
+// stands.
+type stream struct {
+	emit    func(agent.Event)
+	logger  *slog.Logger
+	decoder decoder
+	state   state
+	model   string // the configured one, until the program tells another
+
+	spoke   bool // there was text, a thought or a tool
+	worded  bool // there was text or a tool
+	open    bool // there was text since the last tool
+	pending bool // the next text is a paragraph of its own
+
+	known   int    // lines that were understood
+	noise   string // the last line that was no JSON
+	ended   bool   // the program said how the turn ended
+	failure string // and that it failed
+	trouble string // an error that it told of and that need not be the end
+}
+
+// line takes one line. What is no JSON object is passed over: these programs
+// sometimes write warnings to stdout.
+func (s *stream) line(data []byte) {
+	var head struct {
+		Type *string `json:"type"`
+	}
+	if data[0] != '{' || json.Unmarshal(data, &head) != nil || head.Type == nil {
+		s.noise = clean(cut(string(data), maxSentence))
+		s.logger.Debug("agent's line is no event and is passed over", "line", s.noise)
+		return
+	}
+	s.known++
+	if err := s.decoder.line(*head.Type, data); err != nil {
+		s.logger.Debug("agent's event has an unknown shape", "type", *head.Type, "error", err)
+		s.raw(*head.Type, data)
+	}
+}
+
+func (s *stream) text(text string) {
+	if text == "" {
+		return
+	}
+	if s.pending && s.open {
+		text = "\n\n" + text
+	}
+	s.spoke, s.worded, s.open, s.pending = true, true, true, false
+	s.emit(agent.Event{Type: agent.EventText, Text: text})
+}
+
+// paragraph separates the text that comes from the one that came.
+func (s *stream) paragraph() { s.pending = true }
+
+func (s *stream) thought(text string) {
+	if text != "" {
+		s.spoke = true
+		s.emit(agent.Event{Type: agent.EventThought, Text: text})
+	}
+}
+
+func (s *stream) toolStart(id, name string, input json.RawMessage) error {
+	if id == "" || name == "" {
+		return errors.New("a tool without id or name")
+	}
+	s.spoke, s.worded, s.open = true, true, false
+	s.emit(agent.Event{Type: agent.EventToolStart, CallID: id, Name: name, Input: noNull(input)})
+	return nil
+}
+
+// toolEnd is that of a tool which has failed if there is a failure.
+func (s *stream) toolEnd(id string, output json.RawMessage, failure string) error {
+	if id == "" {
+		return errors.New("a tool's result without id")
+	}
+	s.spoke, s.worded, s.open = true, true, false
+	e := agent.Event{Type: agent.EventToolEnd, CallID: id, Error: failure}
+	if failure == "" {
+		if e.Output = noNull(output); e.Output == nil {
+			e.Output = json.RawMessage("null")
+		}
+	}
+	s.emit(e)
+	return nil
+}
+
+func (s *stream) notice(text string) {
+	if text = sentence(text); text != "" {
+		s.emit(agent.Event{Type: agent.EventNotice, Text: text})
+	}
+}
+
+func (s *stream) raw(name string, data []byte) {
+	s.emit(agent.Event{Type: agent.EventRaw, Name: name, Data: append(json.RawMessage(nil), data...)})
+}
+
+// session is told at every turn which session the program works in. A later one
+// counts.
+func (s *stream) session(id string) error {
+	if !anID.MatchString(id) {
+		return errors.New("an id of a session that is none")
+	}
+	if s.state.Session != id {
+		s.state.Total = nil
+	}
+	s.state.Session = id
+	return s.keep()
+}
+
+func (s *stream) keep() error {
+	data, err := json.Marshal(s.state)
+	if err == nil {
+		s.emit(agent.Event{Type: agent.EventState, Data: data})
+	}
+	return err
+}
+
+func (s *stream) usage(u session.Usage) {
+	if u.InputTokens != 0 || u.OutputTokens != 0 || u.CostUSD != 0 {
+		s.emit(agent.Event{Type: agent.EventUsage, Usage: &u})
+	}
+}
+
+// end says how the turn ended: failed if there is a failure.
+func (s *stream) end(failure string) { s.ended, s.failure = true, failure }
+
+// noNull makes of an explicit null an absent value, and a copy of any other.
+func noNull(raw json.RawMessage) json.RawMessage {
+	if len(raw) == 0 || string(raw) == "null" {
+		return nil
+	}
+	return append(json.RawMessage(nil), raw...)
+}
+
+// plain is the text in something that is a text, or a list of blocks with some, or
+// else its JSON.
+func plain(raw json.RawMessage) string {
+	var text string
+	if json.Unmarshal(raw, &text) == nil {
+		return text
+	}
+	var blocks []struct {
+		Text string `json:"text"`
+	}
+	if json.Unmarshal(raw, &blocks) != nil {
+		return string(raw)
+	}
+	var texts []string
+	for _, b := range blocks {
+		if b.Text != "" {
+			texts = append(texts, b.Text)
+		}
+	}
+	return strings.Join(texts, "\n")
+}

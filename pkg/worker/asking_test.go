@@ -1,0 +1,151 @@
+package worker_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"turnstile/pkg/agent"
+	sq "turnstile/pkg/sessionqueue"
+	"turnstile/pkg/worker"
+)
+
+// answered is how a question ended.
+type answered struct {
+	agent.Answer
+	err error
+}
+
+// ask asks for permission, and waits until the question is known.
+func (a *act) ask(r *rig, ctx context.Context, name string) <-chan answered {
+	r.Helper()
+	ended := make(chan answered, 1)
+	go func() {
+		answer, err := a.Ask(ctx, agent.Question{CallID: "c1", Name: name, Input: json.RawMessage(`{"x":1}`)})
+		ended <- answered{answer, err}
+	}()
+	return ended
+}
+
+func (r *rig) asked(number string) sq.Event {
+	r.Helper()
+	return r.awaitEvent("question "+number, func(e sq.Event) bool { return e.Type == sq.EventPermissionAsked && e.CallID == number })
+}
+
+func (r *rig) decided(number string) string {
+	r.Helper()
+	return r.awaitEvent("the answer to "+number, func(e sq.Event) bool { return e.Type == sq.EventPermissionAnswered && e.CallID == number }).Decision
+}
+
+// What the agent asks reaches the user, and the user's answer the agent; two
+// questions are asked one after the other.
+func TestAsk(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	s := newStage()
+	r.worker(s)
+	r.say("m1", "hello")
+	a := s.next(t, "m1")
+	one := a.ask(r, a.ctx, "run make")
+	e := r.asked("1")
+	equal(t, "the question", e.Name+string(e.Input)+e.Turn, `run make{"x":1}`+a.ID)
+	two := a.ask(r, a.ctx, "run rm")
+	r.command("/status", "The agent asks for permission: run make. /approve 1 or /deny 1")
+	r.command("/deny 2", "Question 2 is not asked any more; number 1 is: run make.")
+	r.command("/approve 1 always", "Approved: run make.")
+	equal(t, "the answer", receive(t, "the answer", one), answered{agent.Answer{Allowed: true, Remember: true}, nil})
+	equal(t, "decision", r.decided("1"), "allowed")
+	r.asked("2")
+	r.command("/deny", "Denied: run rm.")
+	equal(t, "the second answer", receive(t, "the answer", two), answered{})
+	equal(t, "second decision", r.decided("2"), "denied")
+	r.command("/approve", "That was answered already.")
+	a.reply("ok")
+	r.ends("m1", sq.StatusDone)
+	r.command("/approve", "Nothing is asked.")
+}
+
+// An answer whose signal got lost comes with the next renewal.
+func TestAnswerWithoutASignal(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	s := newStage()
+	r.worker(s, sentinelTTL(time.Second))
+	r.say("m1", "hello")
+	a := s.next(t, "m1")
+	got := a.ask(r, a.ctx, "run make")
+	r.asked("1")
+	must(t, r.rdb.HSet(r.ctx, r.k.Run(), "answered", fmt.Sprintf("%d 1 allow call", a.Fence)).Err())
+	equal(t, "the answer", receive(t, "the answer", got), answered{agent.Answer{Allowed: true}, nil})
+	a.reply("ok")
+}
+
+// A question ends with its turn, or when the agent gives it up.
+func TestQuestionsEnd(t *testing.T) {
+	t.Parallel()
+	t.Run("the turn is stopped", func(t *testing.T) {
+		t.Parallel()
+		r := newRig(t)
+		s := newStage()
+		r.worker(s)
+		r.say("m1", "hello")
+		a := s.next(t, "m1")
+		got := a.ask(r, context.Background(), "run make")
+		r.asked("1")
+		r.command("/stop", "Stopping the running turn.")
+		if err := receive(t, "the end", got).err; !errors.Is(err, sq.ErrStopAsked) {
+			t.Errorf("%v", err)
+		}
+		r.ends("m1", sq.StatusStopped)
+		r.command("/approve", "Nothing is asked.")
+	})
+	t.Run("the agent gives up", func(t *testing.T) {
+		t.Parallel()
+		r := newRig(t)
+		s := newStage()
+		r.worker(s)
+		r.say("m1", "hello")
+		a := s.next(t, "m1")
+		ctx, cancel := context.WithCancelCause(a.ctx)
+		got := a.ask(r, ctx, "run make")
+		r.asked("1")
+		enough := errors.New("enough")
+		cancel(enough)
+		if err := receive(t, "the end", got).err; !errors.Is(err, enough) {
+			t.Errorf("%v", err)
+		}
+		equal(t, "decision", r.decided("1"), "cancelled")
+		r.command("/approve 1", "Nothing is asked.")
+		again := a.ask(r, a.ctx, "run rm")
+		r.asked("2")
+		r.command("/approve", "Approved: run rm.")
+		equal(t, "the next answer", receive(t, "the answer", again).Allowed, true)
+		a.reply("ok")
+	})
+	t.Run("the worker drains", func(t *testing.T) {
+		t.Parallel()
+		r := newRig(t)
+		s := newStage()
+		w := r.worker(s)
+		r.say("m1", "hello")
+		a := s.next(t, "m1")
+		got := a.ask(r, a.ctx, "run make")
+		r.asked("1")
+		w.Drain(ended(), worker.ReasonShutdown)
+		if receive(t, "the end", got).err == nil {
+			t.Error("an answer")
+		}
+		r.command("/approve", "Nothing is asked.")
+		r.worker(s)
+		again := s.next(t, "m1")
+		got = again.ask(r, again.ctx, "run make")
+		await(t, "the question to be asked again", func() bool { return r.info().Question != nil })
+		r.command("/approve", "Approved: run make.")
+		equal(t, "the answer", receive(t, "the answer", got).Allowed, true)
+		again.reply("ok")
+		r.ends("m1", sq.StatusDone)
+	})
+}

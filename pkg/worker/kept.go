@@ -1,0 +1,117 @@
+package worker
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"turnstile/pkg/agent"
+	"turnstile/pkg/session"
+	"turnstile/pkg/sessionqueue"
+)
+
+// maxRaw is how much of an agent's own event is passed on, in bytes.
+const maxRaw = 64 << 10
+
+// bounded is a raw event without its data if that is too long for the stream.
+func bounded(e agent.Event) agent.Event {
+	if len(e.Data) > maxRaw {
+		e.Text, e.Data = fmt.Sprintf("%d bytes are left out", len(e.Data)), nil
+	}
+	return e
+}
+
+// use adds up what the turn has used. r.mu is held.
+func (r *recorder) use(u session.Usage) {
+	if r.usage != nil {
+		u = r.usage.Plus(u)
+	}
+	r.usage = &u
+}
+
+// used is what the turn has used so far, nil if the agent does not tell.
+func (r *recorder) used() *session.Usage {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.usage
+}
+
+// found says what the agent had stored before.
+func (r *recorder) found(data json.RawMessage) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.kept = data
+}
+
+// keepSoon takes note of what the agent wants stored. r.mu is held.
+func (r *recorder) keepSoon(data json.RawMessage) {
+	r.keep = slices.Clone(data)
+	if r.keep == nil {
+		r.keep = json.RawMessage("null")
+	}
+	if r.unkept() != nil {
+		r.schedule()
+	}
+}
+
+// unkept is what is to be stored now, should the turn be cut off: nil where that is
+// stored already. r.mu is held.
+func (r *recorder) unkept() json.RawMessage {
+	if bytes.Equal(r.keep, r.kept) {
+		return nil
+	}
+	return r.keep
+}
+
+// store stores it.
+func (r *recorder) store(data json.RawMessage) {
+	if data == nil {
+		return
+	}
+	if err := r.turn.hold.Keep(r.turn.hold.Lease().Context(), data, 0); err != nil {
+		r.turn.log.Warn("what the agent keeps was not stored", "error", err)
+		return
+	}
+	r.mu.Lock()
+	r.kept = data
+	r.mu.Unlock()
+}
+
+// state is what the agent keeps, and whether it has said so in this turn.
+func (r *recorder) state() (data json.RawMessage, said bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.keep, r.keep != nil
+}
+
+// asked and answered tell of a question to the user.
+func (r *recorder) asked(number int, q agent.Question) {
+	r.tell(sessionqueue.Event{
+		Type: sessionqueue.EventPermissionAsked, CallID: strconv.Itoa(number), Name: q.Name, Text: q.Text, Input: q.Input,
+	})
+}
+
+func (r *recorder) answered(number int, d sessionqueue.Decision) {
+	e := sessionqueue.Event{Type: sessionqueue.EventPermissionAnswered, CallID: strconv.Itoa(number), Decision: "allowed"}
+	switch d {
+	case sessionqueue.Deny:
+		e.Decision = "denied"
+	case "":
+		e.Decision = "cancelled"
+	}
+	r.tell(e)
+}
+
+// tell sends an event of the turn that is not the agent's. False: it is too late.
+func (r *recorder) tell(e sessionqueue.Event) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.over {
+		return false
+	}
+	e.Turn = r.turn.ID
+	r.send(e)
+	return true
+}
