@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,7 +16,7 @@ import (
 )
 
 // maxAnswer limits one answer of a model, in bytes of text, thoughts and arguments.
-const maxAnswer = 16 << 20
+const maxAnswer = 16 << 20 // tests have less
 
 // answer is one answer of the model, while it comes and after.
 type answer struct {
@@ -65,7 +66,7 @@ func (r *run) stream(ctx context.Context) (*answer, error) {
 
 var (
 	errEnded   = errors.New("the answer ended in the middle") // without a finish_reason
-	errTooMuch = fmt.Errorf("the model's answer is longer than %d MiB", maxAnswer>>20)
+	errTooMuch = fmt.Errorf("the model's answer has no end: it is longer than %d MiB", maxAnswer>>20)
 )
 
 func (r *run) chunk(a *answer, c sdk.ChatCompletionChunk) error {
@@ -92,7 +93,7 @@ func (r *run) chunk(a *answer, c sdk.ChatCompletionChunk) error {
 			a.finish = choice.FinishReason
 		}
 	}
-	if a.size > maxAnswer {
+	if a.size > r.maxAnswer {
 		return errTooMuch
 	}
 	return nil
@@ -130,7 +131,7 @@ func (a *answer) fragment(f sdk.ChatCompletionChunkChoiceDeltaToolCall) {
 	if c.name == "" {
 		c.name = f.Function.Name
 	}
-	c.raw += f.Function.Arguments
+	c.raw = append(c.raw, f.Function.Arguments...)
 	a.size += len(f.Function.Arguments) + len(f.Function.Name) + len(f.ID)
 }
 
@@ -140,10 +141,10 @@ func (a *answer) settle(ids *callIDs) {
 	for i := range a.calls {
 		c := &a.calls[i]
 		c.id = ids.unique(c.id)
-		if strings.TrimSpace(c.raw) == "" {
-			c.raw = "{}"
+		if len(bytes.TrimSpace(c.raw)) == 0 {
+			c.raw = []byte("{}")
 		}
-		c.args = fittingArgs(json.RawMessage(c.raw))
+		c.args = fittingArgs(c.raw)
 	}
 }
 

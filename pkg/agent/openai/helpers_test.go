@@ -92,7 +92,7 @@ func (r *rig) story() string {
 	var b strings.Builder
 	last := agent.EventType("")
 	for _, e := range r.events {
-		if e.Type == last && e.Type == agent.EventText {
+		if again := e.Type == last; again && e.Type == agent.EventText {
 			b.WriteString(e.Text)
 			continue
 		}

@@ -47,7 +47,7 @@ type image struct{ url, named string }
 type toolCall struct {
 	id, name string
 	args     string // as they are sent: a JSON object
-	raw      string // as they came
+	raw      []byte // as they came
 }
 
 // tokens is the message's estimated size.

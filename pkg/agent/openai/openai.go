@@ -96,8 +96,9 @@ type Agent struct {
 	params sdk.ChatCompletionNewParams // of all requests
 	fixed  int                         // estimated tokens of what every request has
 
-	sleep func(ctx context.Context, d time.Duration) error // tests do not wait
-	now   func() time.Time
+	maxAnswer int
+	sleep     func(ctx context.Context, d time.Duration) error // tests do not wait
+	now       func() time.Time
 }
 
 // Init must be called first thing in main of a program whose agent has tools, and in
@@ -125,7 +126,7 @@ func New(config Config) (*Agent, error) {
 		return nil, errors.New("openai agent: openai.Init was not called: call it first thing in main (in tests: in TestMain)")
 	}
 	config.setDefaults()
-	a := &Agent{config: config, base: base, tools: map[string]tool{}, sleep: sleep, now: time.Now}
+	a := &Agent{config: config, base: base, tools: map[string]tool{}, maxAnswer: maxAnswer, sleep: sleep, now: time.Now}
 	for i, t := range config.Tools {
 		env, err := command.NewEnv(append(append([]string{}, config.Env...), t.Env...))
 		if err == nil {

@@ -29,8 +29,8 @@ func (r *run) use(ctx context.Context, c toolCall) error {
 		return ctx.Err()
 	}
 	input := json.RawMessage(c.raw)
-	if !json.Valid(input) {
-		input = quoted(c.raw)
+	if !json.Valid(input) || !utf8.Valid(input) {
+		input = quoted(string(c.raw))
 	}
 	r.emit(agent.Event{Type: agent.EventToolStart, Name: fittingName(c.name), CallID: c.id, Input: input})
 	output, failed, err := r.carryOut(ctx, c)
@@ -55,8 +55,8 @@ func (r *run) carryOut(ctx context.Context, c toolCall) (output json.RawMessage,
 		return nil, fmt.Errorf("there is no tool named %q", c.name), nil
 	}
 	var object map[string]json.RawMessage
-	if err := json.Unmarshal([]byte(c.raw), &object); err != nil {
-		return nil, fmt.Errorf("the arguments are not a JSON object (%w): %s", err, oneLine(c.raw)), nil
+	if err := json.Unmarshal(c.raw, &object); err != nil {
+		return nil, fmt.Errorf("the arguments are not a JSON object (%w): %s", err, oneLine(string(c.raw))), nil
 	}
 	return r.start(ctx, t, c.args)
 }
@@ -150,6 +150,6 @@ func quoted(text string) json.RawMessage {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
-	_ = enc.Encode(strings.ToValidUTF8(text, "\uFFFD")) // a string can be encoded
+	_ = enc.Encode(strings.ToValidUTF8(text, "\uFFFD")) //nolint:errchkjson // a string can be encoded
 	return bytes.TrimRight(b.Bytes(), "\n")
 }

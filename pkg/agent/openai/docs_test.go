@@ -1,0 +1,60 @@
+package openai
+
+import (
+	"os"
+	osexec "os/exec"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+)
+
+// The example's file can be loaded, and its tools do what they say.
+func TestExampleTools(t *testing.T) {
+	t.Parallel()
+	tools, err := LoadTools("../../../examples/tools/tools.json")
+	if err != nil || len(tools) != 2 {
+		t.Fatal(tools, err)
+	}
+	if e := use(t, Config{}, tools[0], `{}`); !strings.Contains(string(e.Output), time.Now().UTC().Format("2006-01-")) {
+		t.Errorf("%s %s", e.Output, e.Error)
+	}
+	if _, err := osexec.LookPath("python3"); err != nil {
+		t.Skip("no python3")
+	}
+	if e := use(t, Config{}, tools[1], `{"from":"2026-11-21","to":"2026-12-24"}`); string(e.Output) != `{"days": 33}` {
+		t.Errorf("%s %s", e.Output, e.Error)
+	}
+	if e := use(t, Config{}, tools[1], `{"from":"tomorrow"}`); !strings.HasPrefix(e.Error, "exit status 1: give two dates") {
+		t.Errorf("%s %s", e.Output, e.Error)
+	}
+}
+
+// The page shows a file that can be loaded, and names every field of a tool.
+func TestDocsTools(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../../docs/agents.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(page), "\n## openai\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	_, block, ok := strings.Cut(section, "\n```json tools\n")
+	block, _, _ = strings.Cut(block, "\n```\n")
+	if !ok {
+		t.Fatal("no example")
+	}
+	path := filepath.Join(t.TempDir(), "tools.json")
+	if err := os.WriteFile(path, []byte(block), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if tools, err := LoadTools(path); err != nil || len(tools) == 0 {
+		t.Error(err)
+	}
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[Tool]()) {
+		if name := f.Tag.Get("json"); !strings.Contains(section, "\n| `"+name+"` |") {
+			t.Errorf("the field %s is not in the table", name)
+		}
+	}
+}

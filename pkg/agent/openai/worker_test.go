@@ -1,0 +1,181 @@
+package openai
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"turnstile/internal/redisconn"
+	"turnstile/internal/testmodel"
+	"turnstile/internal/testredis"
+	"turnstile/pkg/agent"
+	"turnstile/pkg/session"
+	sq "turnstile/pkg/sessionqueue"
+	"turnstile/pkg/worker"
+)
+
+const patience = 30 * time.Second
+
+// work starts a worker with the agent, and is a sender to it.
+func work(r *rig, a agent.Agent) *sq.Client {
+	r.Helper()
+	rdb, err := redisconn.Open(testredis.URL(r.T))
+	if err != nil {
+		r.Fatal(err)
+	}
+	w, err := worker.New(rdb, a, worker.Options{
+		ID: r.Name(), RetryBackoff: 10 * time.Millisecond, Queue: sq.Config{Retention: time.Hour}, Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		r.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), patience)
+	defer cancel()
+	if err := w.Start(ctx); err != nil {
+		r.Fatal(err)
+	}
+	r.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		w.Drain(ctx, worker.ReasonShutdown)
+		_ = rdb.Close()
+	})
+	return sq.NewClient(testredis.New(r.T))
+}
+
+func say(r *rig, c *sq.Client, m session.Message) string {
+	r.Helper()
+	receipt, err := c.Submit(r.Context(), r.Name(), m)
+	if err != nil {
+		r.Fatal(err)
+	}
+	return receipt.ID
+}
+
+func ends(r *rig, c *sq.Client, id string, status sq.Status) sq.Outcome {
+	r.Helper()
+	ctx, cancel := context.WithTimeout(r.Context(), patience)
+	defer cancel()
+	o, err := c.Wait(ctx, r.Name(), id)
+	if err != nil || o.Status != status {
+		r.Fatalf("%+v, %v; want %s", o, err, status)
+	}
+	return o
+}
+
+// transcript is the session's entries, a line each.
+func transcript(r *rig, c *sq.Client) (text string, entries []session.Entry) {
+	r.Helper()
+	info, err := c.Session(r.Context(), r.Name())
+	if err != nil {
+		r.Fatal(err)
+	}
+	entries, err = c.Transcript(r.Context(), r.Name(), info.SessionID)
+	if err != nil {
+		r.Fatal(err)
+	}
+	for _, e := range entries {
+		text += "\n" + string(e.Role) + ": " + e.Text
+		if u := e.Tool; u != nil {
+			text += fmt.Sprintf("%s %s %s %s%s", u.CallID, u.Name, u.Input, u.Output, u.Error)
+		}
+	}
+	return strings.TrimPrefix(text, "\n"), entries
+}
+
+// A message, a tool call and the reply through a worker and Redis; the next turn's
+// request has what was said before.
+func TestThroughAWorker(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, Config{Key: key, Tools: []Tool{shell("add", `cat >/dev/null; echo '{"sum":3}'`)}},
+		testmodel.RateLimited("2"),
+		testmodel.Stream(testmodel.Text("let me add"), testmodel.Call("c1", "add", `{"a":1,`, `"b":2}`), testmodel.Use(10, 5)),
+		testmodel.Stream(testmodel.Text("It ", "is 3."), testmodel.UseCached(20, 10, 5)),
+		text("Again 3."))
+	c := work(r, r.agent)
+	if o := ends(r, c, say(r, c, session.Message{Text: "1+2?"}), sq.StatusDone); o.Reply != "It is 3." {
+		t.Errorf("reply %q", o.Reply)
+	}
+	got, entries := transcript(r, c)
+	if want := `user: 1+2?
+assistant: let me add
+tool: c1 add {"a":1,"b":2} {"sum":3}
+assistant: It is 3.`; got != want {
+		t.Errorf("transcript:\n%s", got)
+	}
+	if u := entries[len(entries)-1].Usage; u == nil || u.InputTokens != 30 || u.CachedTokens != 10 || u.OutputTokens != 10 || u.ContextTokens != 25 || u.Model != "m" {
+		t.Errorf("usage %+v", u)
+	}
+	if o := ends(r, c, say(r, c, session.Message{Text: "sure?"}), sq.StatusDone); o.Reply != "Again 3." {
+		t.Errorf("reply %q", o.Reply)
+	}
+	r.wasAsked(4, `
+user: 1+2?
+assistant: let me add c1=add({"a":1,"b":2})
+tool: {"sum":3} =c1
+assistant: It is 3.
+user: sure?`)
+}
+
+// early passes a turn's steers on through a buffer, so that a test knows when one is
+// there for the agent to find.
+type early struct {
+	*Agent
+	there chan struct{} // closed when the first is
+}
+
+func (e early) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)) (agent.Result, error) {
+	steers, from := make(chan agent.Steer, 1), turn.Steers
+	turn.Steers = steers
+	over := make(chan struct{})
+	var passing sync.WaitGroup
+	passing.Go(func() {
+		select {
+		case s := <-from:
+			steers <- s
+			close(e.there)
+		case <-over:
+		}
+	})
+	defer passing.Wait()
+	defer close(over)
+	return e.Agent.Run(ctx, turn, emit)
+}
+
+// A steer that comes while the model speaks joins the turn.
+func TestSteerThroughAWorker(t *testing.T) {
+	t.Parallel()
+	speaks, there := make(chan struct{}), make(chan struct{})
+	r := newRig(t, Config{}, testmodel.Stream(testmodel.Text("first"), testmodel.Do(func() { close(speaks) }), testmodel.Wait(there)), text("second"))
+	c := work(r, early{r.agent, there})
+	m1 := say(r, c, session.Message{Text: "go"})
+	<-speaks
+	m2 := say(r, c, session.Message{Text: "and this", Mode: session.ModeSteer})
+	first, second := ends(r, c, m1, sq.StatusDone), ends(r, c, m2, sq.StatusDone)
+	if first.Reply != "second" || second.Turn != first.Turn {
+		t.Errorf("%+v, %+v", first, second)
+	}
+	if got, _ := transcript(r, c); got != "user: go\nassistant: first\nuser: and this\nassistant: second" {
+		t.Errorf("%s", got)
+	}
+}
+
+// A server that is down before anything was said: the worker tries the turn again. A
+// refusal is final, and the user is told why.
+func TestFailuresThroughAWorker(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, Config{MaxRetries: -1}, testmodel.Error(503, "", "down"), text("up again"), testmodel.ContextTooLong())
+	c := work(r, r.agent)
+	if o := ends(r, c, say(r, c, session.Message{Text: "go"}), sq.StatusDone); o.Reply != "up again" {
+		t.Errorf("%+v", o)
+	}
+	r.requests(2)
+	if o := ends(r, c, say(r, c, session.Message{Text: "and"}), sq.StatusFailed); !strings.Contains(o.Error, "/new begins a new one") {
+		t.Errorf("%+v", o)
+	}
+	r.requests(3)
+}
