@@ -3,11 +3,14 @@
 BIN      ?= bin
 TOOL     := go tool -modfile=tools/go.mod
 SCRIPTS  := .ci/run $(wildcard .ci/*.sh)
+# The agents of the npm registry that `make real-agents` runs, and where to.
+AGENTS   ?= $(BIN)/agents
+NPM      := opencode-ai@1.18.33 @google/gemini-cli@0.61.0 @anthropic-ai/claude-code@2.1.197 @openai/codex@0.169.0
 # How often `make proof` repeats the tests.
 REPEAT   ?= 10
 
 .DEFAULT_GOAL := help
-.PHONY: help test lint build bench neighbours proof ci fmt clean
+.PHONY: help test lint build bench neighbours real-agents proof ci fmt clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,6 +37,10 @@ bench: ## the figures of bench/, on a machine that does nothing else (BENCH_QUIC
 
 neighbours: ## the version before (.ci/previous) beside this one, as during a deploy
 	.ci/neighbours.sh
+
+real-agents: ## installs agents of the npm registry into AGENTS and runs them, their models scripted
+	npm install --no-fund --no-audit --prefix "$(AGENTS)" $(NPM)
+	PATH="$(abspath $(AGENTS))/node_modules/.bin:$$PATH" go test -count=1 -v -run 'Real|Opencode|Gemini' ./pkg/agent/acp ./pkg/agent/preset
 
 proof: ## the tests REPEAT times in random order, with the long ones, then the outside checks
 	TURNSTILE_PROOF=true go test -race -shuffle=on -count=$(REPEAT) -timeout 120m ./...

@@ -196,6 +196,58 @@ var roles = map[string]func(dir string){
 			}
 		}
 	},
+	"asking jsonl": func(string) {
+		in := bufio.NewReader(os.Stdin)
+		_, _ = in.ReadString('\n')
+		send(object{"type": "ask", "id": "q", "name": "deploy"})
+		line, _ := in.ReadString('\n')
+		var answer struct{ Allowed, Remember bool }
+		_ = json.Unmarshal([]byte(line), &answer)
+		send(object{"type": "result", "text": fmt.Sprint(answer.Allowed, " ", answer.Remember)})
+	},
+	"asking acp": func(string) {
+		in := bufio.NewReader(os.Stdin)
+		var prompt any
+		for {
+			line, err := in.ReadBytes('\n')
+			if err != nil {
+				return
+			}
+			var m struct {
+				ID     any
+				Method string
+				Result struct{ Outcome struct{ Outcome, OptionID string } }
+			}
+			if json.Unmarshal(line, &m) != nil || m.ID == nil {
+				continue
+			}
+			answer := func(id any, result object) { send(object{"jsonrpc": "2.0", "id": id, "result": result}) }
+			switch {
+			case m.Method == "initialize":
+				answer(m.ID, object{"protocolVersion": 1})
+			case m.Method == "session/new":
+				answer(m.ID, object{"sessionId": "s"})
+			case m.Method == "session/prompt":
+				prompt = m.ID
+				send(object{"jsonrpc": "2.0", "id": "q", "method": "session/request_permission", "params": object{
+					"sessionId": "s", "toolCall": object{"toolCallId": "c1", "title": "deploy"},
+					"options": []object{
+						{"optionId": "once", "name": "Yes", "kind": "allow_once"},
+						{"optionId": "always", "name": "Always", "kind": "allow_always"},
+						{"optionId": "no", "name": "No", "kind": "reject_once"},
+					},
+				}})
+			case m.Method == "" && m.ID == "q":
+				o := m.Result.Outcome
+				send(object{"jsonrpc": "2.0", "method": "session/update", "params": object{"sessionId": "s", "update": object{
+					"sessionUpdate": "agent_message_chunk", "content": object{"type": "text", "text": o.Outcome + " " + o.OptionID},
+				}}})
+				answer(prompt, object{"stopReason": "end_turn"})
+			default:
+				answer(m.ID, object{})
+			}
+		}
+	},
 	"tool": func(dir string) { // of the model's
 		if p := enter(dir); p.first {
 			hang()

@@ -8,7 +8,6 @@ import (
 	osexec "os/exec"
 	"path/filepath"
 	"reflect"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -255,27 +254,6 @@ func TestDocsPythonAgentThatTakesSteers(t *testing.T) {
 	offering.Wait()
 	if err != nil || accepted != 1 || !strings.HasSuffix(text, "long that will do ") {
 		t.Errorf("accepted %d, error %v: %q", accepted, err, text)
-	}
-}
-
-// The wrapper begins a session once and resumes it then. Its claude is played by
-// a script that says how it was called.
-func TestDocsClaudeWrapper(t *testing.T) {
-	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "claude"), []byte("#!/bin/sh\necho \"$@\"\n"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
-	t.Setenv("HOME", dir)
-	a := newAgent(t, Config{Command: script(t, "sh", "sh")})
-	first, err1 := runText(t.Context(), a, turn(t, "hi"))
-	second, err2 := runText(t.Context(), a, turn(t, "hi"))
-	id, ok := strings.CutPrefix(first, "-p --session-id ")
-	if err1 != nil || err2 != nil || !ok || second != "-p --resume "+id {
-		t.Errorf("first %q %v, then %q %v", first, err1, second, err2)
-	}
-	if !regexp.MustCompile("^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-8[0-9a-f]{3}-[0-9a-f]{12}$").MatchString(id) {
-		t.Errorf("the id %q is no UUID", id)
 	}
 }
 
