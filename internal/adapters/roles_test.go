@@ -142,7 +142,9 @@ var roles = map[string]func(dir string){
 		prompt, _ := io.ReadAll(os.Stdin)
 		p := enter(dir)
 		send(object{"type": "init", "session_id": "c0ffee", "model": "m"})
-		say := func(text string) { send(object{"type": "message", "role": "assistant", "content": text, "delta": true}) }
+		say := func(text string) {
+			send(object{"type": "message", "role": "assistant", "content": text, "delta": true})
+		}
 		if p.first {
 			say(begun)
 			hang()
@@ -216,7 +218,9 @@ var roles = map[string]func(dir string){
 			var m struct {
 				ID     any
 				Method string
-				Result struct{ Outcome struct{ Outcome, OptionID string } }
+				Result struct {
+					Outcome struct{ Outcome, OptionID string }
+				}
 			}
 			if json.Unmarshal(line, &m) != nil || m.ID == nil {
 				continue
