@@ -14,6 +14,7 @@ import (
 	acpsdk "github.com/coder/acp-go-sdk"
 
 	"turnstile/internal/command"
+	"turnstile/internal/gulp"
 	"turnstile/internal/version"
 	"turnstile/pkg/agent"
 )
@@ -65,7 +66,9 @@ func (a *Agent) start(ctx context.Context, session, dir string, peer peer, logge
 		return nil, err
 	}
 	p := &process{Command: c, conn: newConn(c.Stdin, peer, logger), agent: a, logger: logger}
-	p.reader.Go(func() { p.read(c.Stdout) })
+	out := gulp.New(c.Stdout, c.Done())
+	p.hurry = out.Hurry
+	p.reader.Go(func() { p.read(out) })
 	return p, nil
 }
 

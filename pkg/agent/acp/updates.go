@@ -1,6 +1,7 @@
 package acp
 
 import (
+	"bytes"
 	"encoding/json"
 
 	"turnstile/pkg/agent"
@@ -22,8 +23,56 @@ type update struct {
 	} `json:"cost"`
 }
 
+// chunk is an update with a piece of text.
+type chunk struct {
+	SessionID string `json:"sessionId"`
+	Update    struct {
+		Kind    string `json:"sessionUpdate"`
+		Content struct {
+			Type string  `json:"type"`
+			Text *string `json:"text"`
+		} `json:"content"`
+	} `json:"update"`
+}
+
+// piece takes an update that is a piece of text: there is one for each of the model's
+// tokens, so it is decoded at once and not by its parts. False: it is another one.
+func (t *turn) piece(params json.RawMessage) bool {
+	if !bytes.Contains(params, []byte("_chunk")) {
+		return false
+	}
+	var c chunk
+	if json.Unmarshal(params, &c) != nil || c.Update.Content.Type != "text" || c.Update.Content.Text == nil {
+		return false
+	}
+	kind := agent.EventText
+	switch c.Update.Kind {
+	case "agent_message_chunk":
+	case "agent_thought_chunk":
+		kind = agent.EventThought
+	default:
+		return false
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.emit == nil || c.SessionID != t.state.ID {
+		return false
+	}
+	t.heard = true
+	if kind == agent.EventText {
+		t.tools.flush()
+	}
+	if text := *c.Update.Content.Text; text != "" {
+		t.say(agent.Event{Type: kind, Text: text})
+	}
+	return true
+}
+
 // updated makes events of a session/update.
 func (t *turn) updated(params json.RawMessage) {
+	if t.piece(params) {
+		return
+	}
 	var n struct {
 		SessionID string          `json:"sessionId"`
 		Update    json.RawMessage `json:"update"`
@@ -58,24 +107,10 @@ func (t *turn) updated(params json.RawMessage) {
 // take makes events of an update. t.mu is held.
 func (t *turn) take(u update, whole json.RawMessage) {
 	switch u.Kind {
-	case "agent_message_chunk":
+	case "agent_message_chunk": // an image, for example
 		t.tools.flush()
-		text, ok := textOf(u.Content)
-		switch {
-		case !ok:
-			t.spoken = true // an image, for example
-			t.raw(u.Kind, whole)
-		case text != "":
-			t.say(agent.Event{Type: agent.EventText, Text: text})
-		}
-	case "agent_thought_chunk":
-		text, ok := textOf(u.Content)
-		switch {
-		case !ok:
-			t.raw(u.Kind, whole)
-		case text != "":
-			t.say(agent.Event{Type: agent.EventThought, Text: text})
-		}
+		t.spoken = true
+		t.raw(u.Kind, whole)
 	case "tool_call", "tool_call_update":
 		if u.ID == "" {
 			t.raw(u.Kind, whole)

@@ -53,6 +53,7 @@ type conn struct {
 	in     io.WriteCloser
 	peer   peer
 	logger *slog.Logger
+	hurry  func() // called when the agent waits for an answer, and will go on at once
 
 	closed chan struct{} // when the agent has nothing more to say, or is not to
 	cause  error         // why, written before; nil: its output has ended
@@ -71,7 +72,7 @@ type conn struct {
 }
 
 func newConn(in io.WriteCloser, peer peer, logger *slog.Logger) *conn {
-	return &conn{in: in, peer: peer, logger: logger, closed: make(chan struct{}), pending: map[int64]func(answer){}}
+	return &conn{in: in, peer: peer, logger: logger, hurry: func() {}, closed: make(chan struct{}), pending: map[int64]func(answer){}}
 }
 
 // request sends a request. done is called with its answer, in the order of all that
@@ -227,6 +228,7 @@ func (c *conn) line(line []byte) {
 	}
 	switch {
 	case m.Method != "" && m.ID != nil:
+		c.hurry()
 		c.peer.asked(bytes.Clone(m.ID), m.Method, m.Params)
 	case m.Method != "":
 		c.peer.notified(m.Method, m.Params)

@@ -12,6 +12,7 @@ import (
 
 	"turnstile/internal/command"
 	"turnstile/internal/guardian"
+	"turnstile/internal/gulp"
 	"turnstile/pkg/agent"
 )
 
@@ -51,13 +52,14 @@ func (a *Agent) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)
 	var reader, writer sync.WaitGroup
 	bad := make(chan error, 1)
 	reader.Go(func() {
+		out := gulp.New(c.Stdout, c.Done())
 		var err error
 		if a.config.Format == JSONL {
-			err = r.lines.read(c.Stdout)
+			err = r.lines.read(out)
 			r.said = r.lines.said
 		} else {
 			text := textReply{emit: emit}
-			err = text.copyFrom(c.Stdout)
+			err = text.copyFrom(out)
 			r.said = text.said
 		}
 		stopSteers() // nothing can be acknowledged any more

@@ -12,6 +12,8 @@ import (
 	"github.com/openai/openai-go/v3/option"
 	"github.com/openai/openai-go/v3/packages/param"
 	"github.com/openai/openai-go/v3/shared"
+
+	"turnstile/internal/gulp"
 )
 
 // headerTimeout is how long a server may think before it answers at all.
@@ -50,6 +52,10 @@ func refuse(req *http.Request, next option.MiddlewareNext) (*http.Response, erro
 	}
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	if resp.StatusCode < 300 && kind != "application/json" && kind != "text/html" {
+		resp.Body = struct {
+			io.Reader
+			io.Closer
+		}{gulp.New(resp.Body, req.Context().Done()), resp.Body}
 		return resp, nil
 	}
 	defer resp.Body.Close()

@@ -8,8 +8,7 @@ import (
 	"turnstile/internal/command"
 )
 
-// pump reads a program's stdout as fast as it comes, whatever is done with it
-// meanwhile. Claude Code and Gemini CLI exit without waiting for what did not fit
+// pump reads a program's stdout into memory, whatever is done with it meanwhile. Claude Code and Gemini CLI exit without waiting for what did not fit
 // into the pipe: the end of a long reply was lost to a reader that took its time.
 type pump struct {
 	mu   sync.Mutex

@@ -11,6 +11,7 @@ import (
 
 	"turnstile/internal/command"
 	"turnstile/internal/guardian"
+	"turnstile/internal/gulp"
 	"turnstile/pkg/agent"
 )
 
@@ -94,7 +95,7 @@ func (r *run) do(ctx context.Context, spec command.Spec, prompt string) error {
 	var reader, writer sync.WaitGroup
 	bad := make(chan error, 1)
 	out := newPump()
-	reader.Go(func() { out.fill(c.Stdout) })
+	reader.Go(func() { out.fill(gulp.New(c.Stdout, c.Done())) })
 	reader.Go(func() { r.read(out, bad) })
 	writer.Go(func() {
 		_, _ = c.Stdin.WriteString(prompt) // one that does not read it says why
