@@ -134,6 +134,27 @@ func TestNotStarted(t *testing.T) {
 	}
 }
 
+// The agent of another session may have put it there.
+func TestALinkForADirectory(t *testing.T) {
+	t.Parallel()
+	command, listen := fakeProgram(t, play{Out: sayings[Claude]})
+	a := newAgent(t, Claude, Config{Command: command, Workspace: t.TempDir()})
+	tn := turn("hi")
+	dir, err := a.workspace(tn.Session)
+	if err == nil {
+		err = os.Remove(dir)
+	}
+	if err == nil {
+		err = os.Symlink(t.TempDir(), dir)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := playTurn(t, a, tn); got.err == nil || !agent.IsRetryable(got.err) || !strings.Contains(got.err.Error(), "is no directory") || len(listen()) > 0 {
+		t.Error(got.err)
+	}
+}
+
 func TestNew(t *testing.T) {
 	t.Parallel()
 	for want, c := range map[string]struct {

@@ -1,15 +1,13 @@
 package preset
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"turnstile/internal/command"
+	"turnstile/internal/workspace"
 	"turnstile/pkg/agent"
 )
 
@@ -35,18 +33,13 @@ func (r *run) read(out io.Reader, bad chan<- error) {
 	}
 }
 
-// workspace is the directory in which the program works on a session. A hash, for
-// a session's key may be anything.
+// workspace is the directory in which the program works on a session; empty: this
+// program's.
 func (a *Agent) workspace(session string) (string, error) {
 	if a.config.Workspace == "" {
 		return "", nil
 	}
-	sum := sha256.Sum256([]byte(session))
-	dir, err := filepath.Abs(filepath.Join(a.config.Workspace, hex.EncodeToString(sum[:16])))
-	if err != nil {
-		return "", err
-	}
-	return dir, os.MkdirAll(dir, 0o700)
+	return workspace.Directory(a.config.Workspace, session)
 }
 
 // environ is the program's environment.

@@ -31,7 +31,7 @@ func (a *Agent) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)
 	}
 	dir, err := a.workspace(turn.Session)
 	if err != nil {
-		return agent.Result{}, agent.Retryable(fmt.Errorf("could not make the session's directory: %w", err))
+		return agent.Result{}, err
 	}
 	logger := a.config.Logger.With("session", turn.Session, "turn", turn.ID, "fence", turn.Fence)
 	lease, _ := agent.LeaseFrom(ctx)
