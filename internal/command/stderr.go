@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -60,7 +61,7 @@ func (s *stderrTail) flush() {
 // last are the last lines that are not blank, at most lastLines of them.
 func (s *stderrTail) last() string {
 	var lines []string
-	for _, line := range slices.Backward(strings.FieldsFunc(s.all(), func(r rune) bool { return r == '\n' || r == '\r' })) {
+	for _, line := range slices.Backward(strings.FieldsFunc(Uncolored(s.all()), func(r rune) bool { return r == '\n' || r == '\r' })) {
 		if line = strings.TrimSpace(line); line != "" {
 			lines = append(lines, line)
 		}
@@ -71,6 +72,11 @@ func (s *stderrTail) last() string {
 	slices.Reverse(lines)
 	return strings.Join(lines, "\n")
 }
+
+var colors = regexp.MustCompile("\x1b\\[[0-9;]*[A-Za-z]")
+
+// Uncolored is a text without the colors of a terminal.
+func Uncolored(text string) string { return colors.ReplaceAllString(text, "") }
 
 // all is what was kept.
 func (s *stderrTail) all() string {

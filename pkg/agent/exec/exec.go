@@ -23,7 +23,7 @@ const (
 
 // Limits of what a command may write in one turn. Beyond them the turn fails.
 const (
-	MaxText   = 8 << 20           // bytes of text, in either format
+	MaxText   = command.MaxText   // bytes of text, in either format
 	MaxLine   = command.MaxLine   // bytes of one line in the format JSONL
 	MaxOutput = command.MaxOutput // bytes of all lines in the format JSONL
 )

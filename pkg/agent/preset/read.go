@@ -11,26 +11,24 @@ import (
 	"turnstile/pkg/agent"
 )
 
-// read takes the program's lines until their end.
-func (r *run) read(out io.Reader, bad chan<- error) {
+// read takes the program's lines until their end. beats gets something with every line
+// after the turn's end was told.
+func (r *run) read(out io.Reader, beats chan<- struct{}) error {
 	err := command.Lines(out, func(line []byte) error {
-		r.stream.line(line)
+		err := r.stream.line(line)
 		if r.ended {
 			select {
-			case r.beats <- struct{}{}:
+			case beats <- struct{}{}:
 			default:
 			}
 		}
-		return nil
+		return err
 	})
 	var line *command.LineError
-	switch {
-	case err == nil:
-	case errors.As(err, &line) && line.Cut: // it died in the middle of it
-	default:
-		bad <- err
-		_, _ = io.Copy(io.Discard, out)
+	if errors.As(err, &line) && line.Cut { // it died in the middle of it
+		return nil
 	}
+	return err
 }
 
 // workspace is the directory in which the program works on a session; empty: this
