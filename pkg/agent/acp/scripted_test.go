@@ -173,6 +173,9 @@ func (a *actor) take(m map[string]any) int {
 		}
 		if _, after, told := strings.Cut(text, "What follows is new.]\n\n"); told {
 			text = after
+			if a.is("recount") {
+				a.text("agent_message_chunk", "recap ")
+			}
 		}
 		for _, line := range strings.Split(text, "\n") {
 			verb, rest, _ := strings.Cut(line, " ")

@@ -175,6 +175,10 @@ func (t *turn) outcome(e ending) error {
 	if !t.spoken {
 		return errors.New("the agent ended without a word")
 	}
+	if t.state.Recap {
+		t.state.Recap = false
+		t.sayState()
+	}
 	return nil
 }
 
