@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"unicode/utf8"
 )
 
@@ -21,7 +22,9 @@ const lastLines = 3
 type stderrTail struct {
 	logger *slog.Logger
 	line   []byte
-	tail   []byte
+
+	mu   sync.Mutex
+	tail []byte
 }
 
 func (s *stderrTail) copyFrom(r io.Reader) {
@@ -37,10 +40,7 @@ func (s *stderrTail) copyFrom(r io.Reader) {
 }
 
 func (s *stderrTail) write(p []byte) {
-	s.tail = append(s.tail, p...)
-	if over := len(s.tail) - stderrKept; over > 0 {
-		s.tail = append(s.tail[:0], s.tail[over:]...)
-	}
+	s.keep(p)
 	for len(p) > 0 {
 		head, rest, found := bytes.Cut(p, []byte{'\n'})
 		s.line = append(s.line, head...)
@@ -49,6 +49,21 @@ func (s *stderrTail) write(p []byte) {
 			s.flush()
 		}
 	}
+}
+
+func (s *stderrTail) keep(p []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tail = append(s.tail, p...)
+	if over := len(s.tail) - stderrKept; over > 0 {
+		s.tail = append(s.tail[:0], s.tail[over:]...)
+	}
+}
+
+func (s *stderrTail) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tail = s.tail[:0]
 }
 
 func (s *stderrTail) flush() {
@@ -80,6 +95,8 @@ func Uncolored(text string) string { return colors.ReplaceAllString(text, "") }
 
 // all is what was kept.
 func (s *stderrTail) all() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	return strings.ToValidUTF8(strings.TrimSpace(wholeStart(s.tail)), "\uFFFD")
 }
 

@@ -67,13 +67,8 @@ func (a *Agent) Warm(ctx context.Context, turn agent.Turn) (agent.Warm, error) {
 		err = w.open(ctx, turn)
 	}
 	if err != nil {
-		if ctx.Err() != nil {
-			w.End(ctx, a.config.Grace)
-		} else {
-			w.Interrupt(a.config.Grace)
-		}
-		_ = w.gone()
-		return nil, err
+		_ = w.quit(ctx) // err tells more
+		return nil, w.LastWords(err)
 	}
 	return w, nil
 }
@@ -135,7 +130,7 @@ func (w *warm) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event))
 		return agent.Result{}, command.Interrupted(ctx)
 	}
 	if w.ended() {
-		return agent.Result{}, agent.Retryable(fmt.Errorf("the agent ended between two turns: %w", w.died()))
+		return agent.Result{}, agent.Retryable(fmt.Errorf("the agent ended between two turns: %w", w.died(ctx)))
 	}
 	lease, _ := agent.LeaseFrom(ctx)
 	w.Lend(lease)
@@ -156,6 +151,7 @@ func (w *warm) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event))
 	if err != nil {
 		return agent.Result{}, err
 	}
+	w.ForgetStderr()
 	w.Lend(nil)
 	return agent.Result{}, nil
 }

@@ -257,6 +257,20 @@ func TestBetweenTurns(t *testing.T) {
 	}
 }
 
+// Whoever waits for an agent to end kills it when the session is lost meanwhile.
+func TestLossWhileAnAgentEnds(t *testing.T) {
+	t.Parallel()
+	a := newAgent(t, Config{Command: actorCommand(t, "deaf"), Grace: time.Minute})
+	w := warmed(t, a, turnOf(t))
+	ctx, cancel := context.WithCancelCause(t.Context())
+	begun := time.Now()
+	time.AfterFunc(exitTime+500*time.Millisecond, func() { cancel(agent.ErrLeaseLost) })
+	_, err := w.Run(ctx, turnOf(t, "text a", "close-stdout"), func(agent.Event) {})
+	if took := time.Since(begun); !errors.Is(err, agent.ErrLeaseLost) || took > 30*time.Second {
+		t.Errorf("%v after %s", err, took)
+	}
+}
+
 type movingLease struct{ at time.Time }
 
 func (l movingLease) Deadline() time.Time { return l.at }
