@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"os"
 	osexec "os/exec"
+	"strings"
 	"sync"
 	"time"
 
@@ -186,14 +187,19 @@ func (c *Command) WithStderr(what string) error { return c.LastWords(errors.New(
 func (c *Command) Stderr() string { return c.stderr.all() }
 
 // LastWords is err with the program's last words on stderr behind it, if there are
-// any; nil stays nil. Call it after Wait, and not on what Failure or WithStderr have
-// answered.
+// any and it does not end with them already; nil stays nil. Before Wait they are the
+// last ones so far.
 func (c *Command) LastWords(err error) error {
-	if last := c.stderr.last(); last != "" && err != nil {
-		return fmt.Errorf("%w: %s", err, last)
+	last := c.stderr.last()
+	if err == nil || last == "" || strings.HasSuffix(err.Error(), last) {
+		return err
 	}
-	return err
+	return fmt.Errorf("%w: %s", err, last)
 }
+
+// ForgetStderr is for a program that goes on after a turn has ended well: what it had
+// to say about that one is not the reason of a later failure.
+func (c *Command) ForgetStderr() { c.stderr.forget() }
 
 // Interrupted is the error of a turn whose context has ended.
 func Interrupted(ctx context.Context) error {

@@ -9,12 +9,15 @@ import (
 	"unicode/utf8"
 )
 
-// Limits of what a program may write by the line in one turn. Beyond them the turn
-// fails.
+// Limits of what a program may write in one turn. Beyond them the turn fails.
 const (
+	MaxText   = 8 << 20  // bytes of the reply's text, which a worker holds and stores
 	MaxLine   = 8 << 20  // bytes of one line
 	MaxOutput = 64 << 20 // bytes of all lines
 )
+
+// ErrTooMuchText is about what made the text longer than MaxText.
+var ErrTooMuchText = fmt.Errorf("with it the turn has more than %d MiB of text", MaxText>>20)
 
 // LineError is an error about one line of a program's output.
 type LineError struct {

@@ -5,8 +5,10 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"unicode/utf8"
 )
 
@@ -20,7 +22,9 @@ const lastLines = 3
 type stderrTail struct {
 	logger *slog.Logger
 	line   []byte
-	tail   []byte
+
+	mu   sync.Mutex
+	tail []byte
 }
 
 func (s *stderrTail) copyFrom(r io.Reader) {
@@ -36,10 +40,7 @@ func (s *stderrTail) copyFrom(r io.Reader) {
 }
 
 func (s *stderrTail) write(p []byte) {
-	s.tail = append(s.tail, p...)
-	if over := len(s.tail) - stderrKept; over > 0 {
-		s.tail = append(s.tail[:0], s.tail[over:]...)
-	}
+	s.keep(p)
 	for len(p) > 0 {
 		head, rest, found := bytes.Cut(p, []byte{'\n'})
 		s.line = append(s.line, head...)
@@ -48,6 +49,21 @@ func (s *stderrTail) write(p []byte) {
 			s.flush()
 		}
 	}
+}
+
+func (s *stderrTail) keep(p []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tail = append(s.tail, p...)
+	if over := len(s.tail) - stderrKept; over > 0 {
+		s.tail = append(s.tail[:0], s.tail[over:]...)
+	}
+}
+
+func (s *stderrTail) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tail = s.tail[:0]
 }
 
 func (s *stderrTail) flush() {
@@ -60,7 +76,7 @@ func (s *stderrTail) flush() {
 // last are the last lines that are not blank, at most lastLines of them.
 func (s *stderrTail) last() string {
 	var lines []string
-	for _, line := range slices.Backward(strings.FieldsFunc(s.all(), func(r rune) bool { return r == '\n' || r == '\r' })) {
+	for _, line := range slices.Backward(strings.FieldsFunc(Uncolored(s.all()), func(r rune) bool { return r == '\n' || r == '\r' })) {
 		if line = strings.TrimSpace(line); line != "" {
 			lines = append(lines, line)
 		}
@@ -72,8 +88,15 @@ func (s *stderrTail) last() string {
 	return strings.Join(lines, "\n")
 }
 
+var colors = regexp.MustCompile("\x1b\\[[0-9;]*[A-Za-z]")
+
+// Uncolored is a text without the colors of a terminal.
+func Uncolored(text string) string { return colors.ReplaceAllString(text, "") }
+
 // all is what was kept.
 func (s *stderrTail) all() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	return strings.ToValidUTF8(strings.TrimSpace(wholeStart(s.tail)), "\uFFFD")
 }
 

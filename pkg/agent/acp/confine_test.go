@@ -1,7 +1,9 @@
 package acp
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -9,6 +11,11 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
+
+	acpsdk "github.com/coder/acp-go-sdk"
+
+	"turnstile/internal/guardian"
 )
 
 // confined is an agent with a workspace, and the directory of the test's session.
@@ -103,6 +110,49 @@ func TestFiles(t *testing.T) {
 	}
 	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
 		t.Errorf("%v, %v", info, err)
+	}
+}
+
+// What an agent is to read may be without end, as a file with nothing in it.
+func TestCancelledRead(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	f, err := os.Create(filepath.Join(dir, "sparse"))
+	must(t, err)
+	must(t, f.Truncate(1<<36))
+	must(t, f.Close())
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(50*time.Millisecond, cancel)
+	second := 2
+	begun := time.Now()
+	if _, err := readFile(ctx, dir, acpsdk.ReadTextFileRequest{Path: "sparse", Line: &second}); err == nil || !strings.Contains(err.Error(), "cancelled") {
+		t.Errorf("%v after %s", err, time.Since(begun))
+	}
+}
+
+// A command that did not run is never told of as one that did well.
+func TestExitOfATerminal(t *testing.T) {
+	t.Parallel()
+	for want, status := range map[string]guardian.Status{
+		`{"exitCode":0}`:      {},
+		`{"exitCode":3}`:      {Code: 3},
+		`{"exitCode":127}`:    {StartError: errors.New("x")},
+		`{"signal":"killed"}`: {GuardianDied: true},
+		`{"signal":"hangup"}`: {Signal: syscall.SIGHUP},
+	} {
+		exit := (&terminal{status: status}).exit()
+		if got, err := json.Marshal(exit); err != nil || string(got) != want {
+			t.Errorf("%s, want %s (%v)", got, want, err)
+		}
+	}
+	a, _ := confined(t)
+	for _, params := range []string{
+		`{"command":"echo","args":["a\u0000b"]}`, `{"command":"echo","env":[{"name":"A","value":"\u0000"}]}`,
+		`{"command":"echo","env":[{"name":"A=B","value":"c"}]}`, `{"command":"echo","env":[{"name":"","value":"c"}]}`,
+	} {
+		if got := calls(t, a, "terminal/create "+params)[0]; !strings.Contains(got, `"code":-32602`) {
+			t.Errorf("%s: %s", params, got)
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package acp
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -50,7 +51,7 @@ func openFile(dir, path string, flags int) (*os.File, error) {
 	return f, nil
 }
 
-func readFile(dir string, p acpsdk.ReadTextFileRequest) (any, error) {
+func readFile(ctx context.Context, dir string, p acpsdk.ReadTextFileRequest) (any, error) {
 	first, most := 1, -1
 	if p.Line != nil && *p.Line > 1 {
 		first = *p.Line
@@ -63,7 +64,7 @@ func readFile(dir string, p acpsdk.ReadTextFileRequest) (any, error) {
 		return nil, err
 	}
 	defer func() { _ = f.Close() }()
-	text, err := lines(f, first, most)
+	text, err := lines(ctx, f, first, most)
 	if err != nil {
 		return nil, fmt.Errorf("%.200q: %w", p.Path, err)
 	}
@@ -74,10 +75,14 @@ func readFile(dir string, p acpsdk.ReadTextFileRequest) (any, error) {
 }
 
 // lines reads so many lines, beginning with the one of that number; most below 0: all.
-func lines(r io.Reader, first, most int) (string, error) {
+// What is before them may be long, so it looks at ctx.
+func lines(ctx context.Context, r io.Reader, first, most int) (string, error) {
 	var text strings.Builder
 	in := bufio.NewReaderSize(r, 64<<10)
 	for n := 1; most < 0 || n-first < most; {
+		if ctx.Err() != nil {
+			return "", errors.New("the turn was cancelled")
+		}
 		part, err := in.ReadSlice('\n')
 		if n >= first {
 			text.Write(part)

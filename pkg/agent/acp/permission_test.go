@@ -52,6 +52,18 @@ func TestChoose(t *testing.T) {
 const wantsPermission = `session/request_permission {"sessionId":"SESSION","toolCall":{"toolCallId":"a","title":"rm x","status":"pending","rawInput":{"f":"x"},"content":[{"type":"content","content":{"type":"text","text":"Remove x?"}}]},` +
 	`"options":[{"optionId":"y","name":"Yes","kind":"allow_once"},{"optionId":"Y","name":"Always","kind":"allow_always"},{"optionId":"n","name":"No","kind":"reject_once"}]}`
 
+// An agent that gives all its requests one id is not answered without limit.
+func TestOneIDForSeveralRequests(t *testing.T) {
+	t.Parallel()
+	var r requests
+	r.begin(t.Context())
+	wait := func(ctx context.Context) { <-ctx.Done() }
+	if !r.serve("1", wait) || r.serve("1", wait) || !r.serve("2", wait) {
+		t.Error("a request whose id is taken was served, or another was not")
+	}
+	r.end()
+}
+
 func selected(id string) string {
 	return `{"result":{"outcome":{"optionId":"` + id + `","outcome":"selected"}}}` + "\n"
 }

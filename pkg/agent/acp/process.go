@@ -78,6 +78,7 @@ func (a *Agent) start(ctx context.Context, session, dir string, peer peer, logge
 func (p *process) gone() error {
 	s := p.Wait()
 	p.reader.Wait()
+	p.end() // what is answered from now on is not sent, and begins no writer
 	p.writer.Wait()
 	p.CloseOutput()
 	if err := command.Unfit(s); err != nil {
@@ -104,24 +105,32 @@ func (p *process) ended() bool {
 const exitTime = time.Second
 
 // died is why the agent cannot go on, when its process or its output has ended.
-func (p *process) died() error {
+func (p *process) died(ctx context.Context) error {
 	select {
 	case <-p.closed:
 		if p.cause == nil {
 			// It is mostly about to exit, and its exit code tells more than a signal.
 			select {
 			case <-p.Done():
+			case <-ctx.Done():
 			case <-time.After(exitTime):
 			}
 		}
 	case <-p.Done():
 	}
-	p.Interrupt(p.agent.config.Grace)
-	status := p.gone()
+	status := p.quit(ctx)
 	if p.cause != nil {
-		return p.cause
+		return p.LastWords(fmt.Errorf("it was ended, for %w", p.cause))
 	}
 	return status
+}
+
+// quit ends the process within the grace, and at once when the session is lost: its next
+// owner does not wait. The error is how it ended.
+func (p *process) quit(ctx context.Context) error {
+	defer context.AfterFunc(ctx, func() { p.End(ctx, p.agent.config.Grace) })()
+	p.Interrupt(p.agent.config.Grace)
+	return p.gone()
 }
 
 var errNoAnswer = errors.New("no answer")
@@ -147,9 +156,9 @@ func (p *process) callFor(ctx context.Context, method string, params, result any
 		}
 		return command.Interrupted(ctx)
 	case <-p.closed:
-		return agent.Retryable(fmt.Errorf("the agent ended before it answered %s: %w", method, p.died()))
+		return agent.Retryable(fmt.Errorf("the agent ended before it answered %s: %w", method, p.died(ctx)))
 	case <-p.Done():
-		return agent.Retryable(fmt.Errorf("the agent ended before it answered %s: %w", method, p.died()))
+		return agent.Retryable(fmt.Errorf("the agent ended before it answered %s: %w", method, p.died(ctx)))
 	}
 	if got.err != nil {
 		return got.err

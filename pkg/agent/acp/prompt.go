@@ -12,7 +12,7 @@ import (
 // prompt is a turn as the agent is given it: one text, and links to what was attached.
 func (w *warm) prompt(at agent.Turn) []acpsdk.ContentBlock {
 	text := at.Text()
-	if w.recap {
+	if w.state.Recap {
 		if before := agent.Recap(at.History, recapSize); before != "" {
 			text = before + "\n\n" + text
 		}

@@ -46,7 +46,7 @@ func (r *requests) end() {
 func (r *requests) serve(id string, f func(ctx context.Context)) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.over || len(r.open) >= maxRequests {
+	if r.over || len(r.open) >= maxRequests || r.open[id] != nil {
 		return false
 	}
 	ctx, cancel := context.WithCancel(r.ctx)
@@ -86,7 +86,7 @@ func (t *turn) asked(id json.RawMessage, method string, params json.RawMessage) 
 		t.reply(id, result, err)
 	})
 	if !serving {
-		t.turnDown(id, method, "the turn is over, or asks for too much at once")
+		t.turnDown(id, method, "the turn is over, or asks for too much at once, or twice with one id")
 	}
 }
 
@@ -97,7 +97,7 @@ func (t *turn) answer(ctx context.Context, method string, params json.RawMessage
 	case method == acpsdk.ClientMethodSessionRequestPermission:
 		return answerTo(params, func(p permissionRequest) (any, error) { return t.permission(ctx, p), nil })
 	case method == acpsdk.ClientMethodFsReadTextFile && config.Files:
-		return answerTo(params, func(p acpsdk.ReadTextFileRequest) (any, error) { return readFile(t.dir, p) })
+		return answerTo(params, func(p acpsdk.ReadTextFileRequest) (any, error) { return readFile(ctx, t.dir, p) })
 	case method == acpsdk.ClientMethodFsWriteTextFile && config.Files:
 		return answerTo(params, func(p acpsdk.WriteTextFileRequest) (any, error) { return writeFile(t.dir, p) })
 	case !strings.HasPrefix(method, "terminal/") || !config.Terminal:

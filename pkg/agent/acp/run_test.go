@@ -3,6 +3,8 @@ package acp
 import (
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -102,6 +104,7 @@ func TestEndings(t *testing.T) {
 		{"text a", false, ""},
 		{"text a\nend max_tokens", false, ""},
 		{"end end_turn", false, "the agent ended without a word"},
+		{"text  \nend end_turn", false, "the agent ended without a word"},
 		{"thought a\nend end_turn", false, "the agent ended without a word"},
 		{"end max_tokens", false, "the agent ended without a word"},
 		{"text a\nend max_turn_requests", false, "as many requests"},
@@ -116,7 +119,9 @@ func TestEndings(t *testing.T) {
 		{"text a\nexit 75", true, "exit status 75"},
 		{"text a\nexit 0", false, "died in the middle of the turn: exit status 0"},
 		{"text a\nclose-stdout", false, "died in the middle of the turn: killed by signal: interrupt"},
-		{"long 9000000", true, "a line longer than 8 MiB"},
+		{"stderr the reason\nlong 10485760", true, "it was ended, for it wrote a line longer than 8 MiB: the reason"},
+		{"stderr the reason\nyes", false, "it was ended, for it wrote more than 8 MiB of text in one turn: the reason"},
+		{"stderr the reason\ntools", false, "it was ended, for it wrote more than 64 MiB in one turn: the reason"},
 	} {
 		h, err := play(t.Context(), acting(t), turnOf(t, c.lines))
 		if c.want == "" {
@@ -143,6 +148,52 @@ func TestOddOutput(t *testing.T) {
 	}
 }
 
+// An agent that answers in vain has its reasons on stderr; those of turns that ended
+// well are none.
+func TestLastWordsOfAnAgentThatIsAlive(t *testing.T) {
+	t.Parallel()
+	heardIt := make(chan struct{}, 9)
+	a := newAgent(t, Config{Command: actorCommand(t)})
+	a.config.Logger = slog.New(slog.NewTextHandler(lineFunc(func(line string) {
+		if strings.Contains(line, "stderr") {
+			heardIt <- struct{}{}
+		}
+	}), &slog.HandlerOptions{Level: slog.LevelDebug}))
+	ask := func(ctx context.Context, _ agent.Question) (agent.Answer, error) {
+		<-heardIt
+		return agent.Answer{}, nil
+	}
+	w := warmed(t, a, turnOf(t))
+	for _, c := range []struct{ lines, want string }{
+		{"stderr old\nquietly " + wantsPermission + "\ntext a", ""},
+		{"stderr new\nquietly " + wantsPermission + "\n" + `error {"code":-32603,"message":"it broke"}`, "the agent failed: it broke (code -32603): new"},
+	} {
+		turn := turnOf(t, c.lines)
+		turn.Ask = ask
+		_, err := runWarm(t, w, turn)
+		if got := fmt.Sprint(err); err == nil && c.want != "" || err != nil && got != c.want {
+			t.Errorf("%v, want %s", err, c.want)
+		}
+	}
+}
+
+type lineFunc func(string)
+
+func (f lineFunc) Write(p []byte) (int, error) {
+	f(string(p))
+	return len(p), nil
+}
+
+// Requests that are still answered when their agent dies.
+func TestAnAgentThatAsksAndDies(t *testing.T) {
+	t.Parallel()
+	a := acting(t)
+	for range 20 {
+		_, err := play(t.Context(), a, turnOf(t, strings.Repeat("ask "+wantsPermission+"\n", 40)+"exit 4"))
+		failed(t, err, false, "exit status 4")
+	}
+}
+
 // The answer may be the last thing that an agent does.
 func TestAnAgentThatAnswersAndDies(t *testing.T) {
 	t.Parallel()
@@ -166,7 +217,8 @@ func TestStarts(t *testing.T) {
 		want      string
 	}{
 		{"v2", false, `version "2"`},
-		{"initialize=hang", true, "did not answer initialize within 300ms"},
+		{"initialize=hang", true, "did not answer initialize within 300ms: still waiting"},
+		{"initialize=silent", true, "the agent ended before it answered initialize: exit status 0: still waiting"},
 		{"initialize=-32603", true, "initialize: no: the disk is full (code -32603)"},
 		{"initialize=die", true, "ended before it answered initialize: exit status 3: no licence"},
 		{"new=hang", true, "did not answer session/new within 300ms"},

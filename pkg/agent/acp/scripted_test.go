@@ -109,7 +109,11 @@ func (a *actor) open(id any, name string) int {
 	if fail := a.arg(name); fail != "" {
 		switch fail {
 		case "hang":
+			fmt.Fprintln(os.Stderr, "still waiting")
 			return -1
+		case "silent":
+			fmt.Fprintln(os.Stderr, "still waiting")
+			return 0
 		case "die":
 			fmt.Fprintln(os.Stderr, "no licence")
 			return 3
@@ -173,6 +177,9 @@ func (a *actor) take(m map[string]any) int {
 		}
 		if _, after, told := strings.Cut(text, "What follows is new.]\n\n"); told {
 			text = after
+			if a.is("recount") {
+				a.text("agent_message_chunk", "recap ")
+			}
 		}
 		for _, line := range strings.Split(text, "\n") {
 			verb, rest, _ := strings.Cut(line, " ")
@@ -207,24 +214,32 @@ func (a *actor) do(id any, verb, rest string) (code int, done bool) {
 		for range n {
 			a.text("agent_message_chunk", ".")
 		}
+	case "yes": // without end
+		for {
+			a.text("agent_message_chunk", strings.Repeat("la ", 10_000))
+		}
+	case "tools":
+		for i := 0; ; i++ {
+			a.update(map[string]any{"sessionUpdate": "tool_call", "toolCallId": strconv.Itoa(i), "status": "completed", "rawOutput": strings.Repeat("la ", 100_000)})
+		}
 	case "stderr":
 		fmt.Fprintln(os.Stderr, rest)
 	case "pid":
 		a.text("agent_message_chunk", strconv.Itoa(os.Getpid()))
 	case "env":
 		a.text("agent_message_chunk", strings.Join(os.Environ(), "\n"))
-	case "ask", "call": // METHOD PARAMS, and the answer as text; ask does not wait
+	case "ask", "call", "quietly": // METHOD PARAMS, and the answer as text; ask does not wait, quietly says nothing
 		method, params, _ := strings.Cut(rest, " ")
 		params = strings.ReplaceAll(params, "SESSION", a.session)
 		a.asked++
 		a.send(map[string]any{"id": a.asked, "method": method, "params": json.RawMessage(params)})
-		if verb == "call" {
-			a.await()
+		if verb != "ask" {
+			a.await(verb == "call")
 		}
 	case "answers": // to what was asked
 		n, _ := strconv.Atoi(rest)
 		for range n {
-			a.await()
+			a.await(true)
 		}
 	case "cancelled": // wait for the cancel, and obey
 		for {
@@ -260,8 +275,8 @@ func (a *actor) do(id any, verb, rest string) (code int, done bool) {
 	return -1, false
 }
 
-// await waits for an answer to a request, and says it.
-func (a *actor) await() {
+// await waits for an answer to a request, and says it aloud.
+func (a *actor) await(aloud bool) {
 	isAnswer := func(m map[string]any) bool { return m["method"] == nil }
 	for !slices.ContainsFunc(a.kept, isAnswer) {
 		m, ok := <-a.in
@@ -273,6 +288,9 @@ func (a *actor) await() {
 	i := slices.IndexFunc(a.kept, isAnswer)
 	m := a.kept[i]
 	a.kept = slices.Delete(a.kept, i, i+1)
+	if !aloud {
+		return
+	}
 	delete(m, "jsonrpc")
 	delete(m, "id")
 	line, _ := json.Marshal(m)

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"unicode/utf8"
 
 	acpsdk "github.com/coder/acp-go-sdk"
@@ -60,6 +61,16 @@ func (t *turn) createTerminal(p acpsdk.CreateTerminalRequest) (any, error) {
 	}
 	if p.Command == "" {
 		return nil, refuse(codeInvalidParams, "the command is empty")
+	}
+	words := append([]string{p.Command}, p.Args...)
+	for _, v := range p.Env {
+		if v.Name == "" || strings.Contains(v.Name, "=") {
+			return nil, refuse(codeInvalidParams, "%.100q is no name of a variable", v.Name)
+		}
+		words = append(words, v.Name, v.Value)
+	}
+	if slices.ContainsFunc(words, func(word string) bool { return strings.IndexByte(word, 0) >= 0 }) {
+		return nil, refuse(codeInvalidParams, "there is a zero byte in the command")
 	}
 	program := p.Command
 	if strings.Contains(program, "/") && !filepath.IsAbs(program) {
@@ -128,6 +139,9 @@ func (s *terminals) start(spec command.Spec, limit int) (any, error) {
 	go func() {
 		t.status = c.Wait()
 		reader.Wait()
+		if err := t.status.StartError; err != nil {
+			_, _ = t.Write([]byte("could not be started: " + err.Error() + "\n"))
+		}
 		c.CloseOutput()
 		close(t.ended)
 	}()
@@ -222,10 +236,19 @@ func (t *terminal) output() acpsdk.TerminalOutputResponse {
 	return response
 }
 
+// exit is how the command ended. One that could not be started has a shell's code for
+// that: never that of a success.
 func (t *terminal) exit() acpsdk.TerminalExitStatus {
-	if t.status.Signal != 0 {
-		name := t.status.Signal.String()
+	code, signal := t.status.Code, t.status.Signal
+	switch {
+	case t.status.StartError != nil:
+		code = 127
+	case t.status.GuardianDied, t.status.LeaseExpired:
+		signal = syscall.SIGKILL
+	}
+	if signal != 0 {
+		name := signal.String()
 		return acpsdk.TerminalExitStatus{Signal: &name}
 	}
-	return acpsdk.TerminalExitStatus{ExitCode: &t.status.Code}
+	return acpsdk.TerminalExitStatus{ExitCode: &code}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
@@ -37,7 +38,9 @@ type turn struct {
 
 	mu     sync.Mutex
 	emit   func(agent.Event) // nil: the turn is over
-	spoken bool              // text, or a tool
+	spoken bool              // text that is not blank, or a tool
+	text   int               // bytes of it
+	size   int               // bytes of all that is kept
 	heard  bool              // anything at all
 	tools  tools
 
@@ -80,11 +83,11 @@ func (t *turn) run(ctx context.Context, at agent.Turn) error {
 		default:
 		}
 		t.interrupt(ctx)
-		return command.Interrupted(ctx)
+		return t.LastWords(command.Interrupted(ctx))
 	case <-t.closed:
 	case <-t.Done():
 	}
-	err := t.died()
+	err := t.died(ctx)
 	// Its last word may have been the end of the turn.
 	select {
 	case e := <-t.ended:
@@ -150,7 +153,7 @@ func (t *turn) outcome(e ending) error {
 	case errors.As(e.err, &refused) && refused.Code == codeAuthRequired:
 		return t.refused(acpsdk.AgentMethodSessionPrompt, e.err)
 	case refused != nil:
-		return fmt.Errorf("the agent failed: %w", said(refused))
+		return t.LastWords(fmt.Errorf("the agent failed: %w", said(refused)))
 	case e.err != nil:
 		return e.err
 	}
@@ -173,7 +176,11 @@ func (t *turn) outcome(e ending) error {
 		return fmt.Errorf("the agent ended the turn for a reason that is not known: %.100q", e.stop)
 	}
 	if !t.spoken {
-		return errors.New("the agent ended without a word")
+		return t.LastWords(errors.New("the agent ended without a word"))
+	}
+	if t.state.Recap {
+		t.state.Recap = false
+		t.sayState()
 	}
 	return nil
 }
@@ -219,12 +226,30 @@ func (t *turn) say(e agent.Event) {
 		return
 	}
 	switch e.Type {
-	case agent.EventText, agent.EventToolStart:
+	case agent.EventText:
+		t.spoken = t.spoken || strings.TrimSpace(e.Text) != ""
+		t.text += len(e.Text)
+	case agent.EventToolStart:
 		t.spoken = true
 	default:
 	}
+	t.size += len(e.Name) + len(e.Text) + len(e.Input) + len(e.Output) + len(e.Error)
 	t.emit(e)
+	switch {
+	case t.text > command.MaxText:
+		t.fail(errMuchText)
+	case t.size > command.MaxOutput:
+		t.fail(errMuch)
+	default:
+		return
+	}
+	t.emit = nil // all that comes until it is gone
 }
+
+var (
+	errMuchText = fmt.Errorf("it wrote more than %d MiB of text in one turn", command.MaxText>>20)
+	errMuch     = fmt.Errorf("it wrote more than %d MiB in one turn", command.MaxOutput>>20)
+)
 
 // sayState asks to keep the agent's session. t.mu is held.
 func (t *turn) sayState() {

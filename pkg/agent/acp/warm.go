@@ -29,7 +29,6 @@ type warm struct {
 
 	sessionID string // the transcript that the agent's session knows
 	state     state
-	recap     bool // the agent has not been told yet what was said before
 
 	turn atomic.Pointer[turn] // nil: none runs
 	stop time.Time            // when an interrupt's grace ends; zero: there was none
@@ -40,6 +39,11 @@ type state struct {
 	Agent string `json:"agent"`
 	ID    string `json:"id"`             // of the agent's session
 	Name  string `json:"name,omitempty"` // of the agent: another one's id means nothing to it
+
+	// Recap: no turn that told the session what had been said before it has ended well.
+	// The id is kept before the agent has taken in a word, and a turn that goes on with
+	// the session then has to tell it again.
+	Recap bool `json:"recap,omitempty"`
 
 	// Cost is what the agent's session has cost so far, in USD. The agent counts on
 	// where it resumes.
@@ -63,13 +67,8 @@ func (a *Agent) Warm(ctx context.Context, turn agent.Turn) (agent.Warm, error) {
 		err = w.open(ctx, turn)
 	}
 	if err != nil {
-		if ctx.Err() != nil {
-			w.End(ctx, a.config.Grace)
-		} else {
-			w.Interrupt(a.config.Grace)
-		}
-		_ = w.gone()
-		return nil, err
+		_ = w.quit(ctx) // err tells more
+		return nil, w.LastWords(err)
 	}
 	return w, nil
 }
@@ -77,7 +76,7 @@ func (a *Agent) Warm(ctx context.Context, turn agent.Turn) (agent.Warm, error) {
 // open gives the agent the session of a transcript: its own, if it can still be had,
 // else a new one, which is to be told what was said before.
 func (w *warm) open(ctx context.Context, turn agent.Turn) error {
-	w.sessionID, w.recap = turn.SessionID, false
+	w.sessionID = turn.SessionID
 	var kept state
 	if json.Unmarshal(turn.State, &kept) == nil && kept.Agent == "acp" && kept.ID != "" && kept.Name == w.name {
 		found, err := w.reopen(ctx, kept.ID)
@@ -99,8 +98,7 @@ func (w *warm) open(ctx context.Context, turn agent.Turn) error {
 	if made.SessionID == "" {
 		return errors.New("the agent opened a session and did not say which: its answer to session/new has no sessionId")
 	}
-	w.state = state{Agent: "acp", ID: made.SessionID, Name: w.name}
-	w.recap = len(turn.History) > 0
+	w.state = state{Agent: "acp", ID: made.SessionID, Name: w.name, Recap: len(turn.History) > 0}
 	return nil
 }
 
@@ -132,7 +130,7 @@ func (w *warm) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event))
 		return agent.Result{}, command.Interrupted(ctx)
 	}
 	if w.ended() {
-		return agent.Result{}, agent.Retryable(fmt.Errorf("the agent ended between two turns: %w", w.died()))
+		return agent.Result{}, agent.Retryable(fmt.Errorf("the agent ended between two turns: %w", w.died(ctx)))
 	}
 	lease, _ := agent.LeaseFrom(ctx)
 	w.Lend(lease)
@@ -153,7 +151,7 @@ func (w *warm) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event))
 	if err != nil {
 		return agent.Result{}, err
 	}
-	w.recap = false
+	w.ForgetStderr()
 	w.Lend(nil)
 	return agent.Result{}, nil
 }

@@ -79,6 +79,40 @@ func TestAnotherWorkersSession(t *testing.T) {
 	}
 }
 
+// The id of a session is kept before it was told anything. As long as no turn has
+// ended well it is told what was said before with every turn, and then no more.
+func TestARecapIsOwedUntilATurnHasEndedWell(t *testing.T) {
+	t.Parallel()
+	a := acting(t, "can-resume", "recount")
+	turn := turnOf(t, "exit 3")
+	turn.History = someHistory
+	for i, last := range []string{"exit 3", "end refusal", "text ok", "text ok"} {
+		turn.Messages[0].Text = last
+		h, err := play(t.Context(), a, turn)
+		if (err == nil) != (i >= 2) {
+			t.Errorf("turn %d: %v", i, err)
+		}
+		turn.State = h.state(t)
+		if owed := strings.Contains(string(turn.State), `"recap":true`); owed != (i < 2) {
+			t.Errorf("turn %d keeps %s", i, turn.State)
+		}
+		if told := strings.HasPrefix(h.text(), "recap "); told != (i < 3) {
+			t.Errorf("turn %d says %q", i, h.text())
+		}
+	}
+	// The same with one process, and whatever else it asks to keep.
+	w := warmed(t, a, turn)
+	other := turnOf(t, `update {"sessionUpdate":"usage_update","used":1,"size":2,"cost":{"amount":3,"currency":"USD"}}`, "text ok")
+	other.SessionID, other.History = "id-2", someHistory
+	for i := range 2 {
+		h, err := runWarm(t, w, other)
+		must(t, err)
+		if told := strings.HasPrefix(h.text(), "recap "); told != (i == 0) || strings.Contains(string(h.state(t)), "recap") || !strings.Contains(string(h.state(t)), `"cost":3`) {
+			t.Errorf("turn %d says %q, keeps %s", i, h.text(), h.state(t))
+		}
+	}
+}
+
 // The agent's figure is that of its session, which goes on.
 func TestCostIsCountedOnce(t *testing.T) {
 	t.Parallel()
@@ -220,6 +254,20 @@ func TestBetweenTurns(t *testing.T) {
 	// The next one is not disturbed by what is left of that.
 	if h, err = runWarm(t, w, turnOf(t, "text b")); err != nil || !strings.HasSuffix(h.text(), "b") {
 		t.Errorf("%v: %s", err, h.story())
+	}
+}
+
+// Whoever waits for an agent to end kills it when the session is lost meanwhile.
+func TestLossWhileAnAgentEnds(t *testing.T) {
+	t.Parallel()
+	a := newAgent(t, Config{Command: actorCommand(t, "deaf"), Grace: time.Minute})
+	w := warmed(t, a, turnOf(t))
+	ctx, cancel := context.WithCancelCause(t.Context())
+	begun := time.Now()
+	time.AfterFunc(exitTime+500*time.Millisecond, func() { cancel(agent.ErrLeaseLost) })
+	_, err := w.Run(ctx, turnOf(t, "text a", "close-stdout"), func(agent.Event) {})
+	if took := time.Since(begun); !errors.Is(err, agent.ErrLeaseLost) || took > 30*time.Second {
+		t.Errorf("%v after %s", err, took)
 	}
 }
 

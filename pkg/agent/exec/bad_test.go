@@ -3,12 +3,15 @@ package exec
 import (
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
 	"path/filepath"
 	"strings"
 	"testing"
 	"testing/iotest"
 	"time"
 
+	"turnstile/internal/command"
 	"turnstile/pkg/agent"
 )
 
@@ -70,6 +73,37 @@ func TestTimeoutHasTheLastWords(t *testing.T) {
 	_, err := a.Run(ctx, turn(t, ""), func(agent.Event) { cancel(cause) })
 	if want := "the agent was interrupted: the agent took too long: waiting for the model"; !errors.Is(err, cause) || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
+	}
+}
+
+// hearing is a log that calls for every line of a command's stderr.
+type hearing func()
+
+func (h hearing) Write(p []byte) (int, error) {
+	h()
+	return len(p), nil
+}
+
+// A turn that has ended well is not to be run again, because its worker drains while
+// the command is about to exit. One that ends itself when it is told to was cut off.
+func TestAResultBeforeTheInterruptStands(t *testing.T) {
+	t.Parallel()
+	const interrupted = "the agent was interrupted: drain: over"
+	for script, want := range map[string]string{
+		`echo '{"type":"result","text":"done"}'; cat >/dev/null; echo over >&2; exec sleep 1000`:       "<nil>",
+		`echo '{"type":"error","message":"none"}'; cat >/dev/null; echo over >&2; exec sleep 1000`:     "none: over",
+		`trap 'echo "{\"type\":\"result\"}"; exit 0' INT; echo over >&2; while :; do sleep 0.01; done`: interrupted,
+	} {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		log := slog.New(slog.NewTextHandler(hearing(func() { cancel(errors.New("drain")) }), &slog.HandlerOptions{Level: slog.LevelDebug}))
+		a, err := New(Config{Format: JSONL, Grace: time.Minute, Command: shell(script), Logger: log})
+		if err != nil {
+			t.Fatal(err)
+		}
+		result, err := a.Run(ctx, turn(t, ""), func(agent.Event) {})
+		if fmt.Sprint(err) != want || err == nil && result.Text != "done" {
+			t.Errorf("%s: %q, %v", script, result.Text, err)
+		}
 	}
 }
 
@@ -147,7 +181,7 @@ func TestClosedStdout(t *testing.T) {
 		})
 	}
 	a := newAgent(t, Config{Command: shell(""), Grace: time.Minute})
-	if a.patience != time.Minute || newAgent(t, Config{Command: shell("")}).patience != closedPatience {
+	if a.patience != time.Minute || newAgent(t, Config{Command: shell("")}).patience != command.ClosedPatience {
 		t.Error("the patience is not the longer of the grace and its own")
 	}
 }

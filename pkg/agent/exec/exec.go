@@ -23,14 +23,10 @@ const (
 
 // Limits of what a command may write in one turn. Beyond them the turn fails.
 const (
-	MaxText   = 8 << 20           // bytes of text, in either format
+	MaxText   = command.MaxText   // bytes of text, in either format
 	MaxLine   = command.MaxLine   // bytes of one line in the format JSONL
 	MaxOutput = command.MaxOutput // bytes of all lines in the format JSONL
 )
-
-// closedPatience is how long a command that has closed its stdout may go on, unless
-// Config.Grace is longer.
-const closedPatience = 5 * time.Second
 
 // DefaultGrace is how long an interrupted command may go on by default.
 const DefaultGrace = 5 * time.Second
@@ -105,7 +101,7 @@ func New(config Config) (*Agent, error) {
 	if config.Logger == nil {
 		config.Logger = slog.Default()
 	}
-	return &Agent{config, env, max(config.Grace, closedPatience)}, nil
+	return &Agent{config, env, max(config.Grace, command.ClosedPatience)}, nil
 }
 
 // Steerable reports whether commands can be given steers: those of the format

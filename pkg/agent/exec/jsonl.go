@@ -77,7 +77,7 @@ func (e *eventLines) text(l line) error {
 	if l.Type == agent.EventText {
 		e.said = e.said || strings.TrimSpace(l.Text) != ""
 		if e.size += len(l.Text); e.size > MaxText {
-			return fmt.Errorf("with it the turn has more than %d MiB of text", MaxText>>20)
+			return command.ErrTooMuchText
 		}
 	}
 	if e.held.Type != l.Type {

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"turnstile/internal/command"
-	"turnstile/internal/guardian"
 	"turnstile/internal/gulp"
 	"turnstile/pkg/agent"
 )
@@ -36,22 +35,19 @@ func (a *Agent) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)
 	}
 	defer c.CloseOutput()
 
-	r := &run{
-		Command: c, grace: a.config.Grace, patience: a.patience,
-		ended: make(chan struct{}), closed: make(chan struct{}),
-	}
+	r := &run{Command: c}
+	bad, ended, closed := make(chan error, 1), make(chan struct{}, 1), make(chan struct{})
 	steers := newSteering(turn.Steers)
 	steerCtx, stopSteers := context.WithCancel(ctx)
 	defer stopSteers()
 	asks := &asking{ask: turn.Ask, ctx: steerCtx, w: c.Stdin}
 	r.lines = eventLines{emit: emit, logger: logger, steers: steers, asks: asks, onEnd: func() {
 		stopSteers()
+		ended <- struct{}{}
 		_ = c.Stdin.Close() // it may be waiting for this
-		close(r.ended)
 	}}
-	var reader, writer sync.WaitGroup
-	bad := make(chan error, 1)
-	reader.Go(func() {
+	var pipes sync.WaitGroup
+	pipes.Go(func() {
 		out := gulp.New(c.Stdout, c.Done())
 		var err error
 		if a.config.Format == JSONL {
@@ -66,16 +62,16 @@ func (a *Agent) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)
 		var line *command.LineError
 		switch {
 		case err == nil:
-			close(r.closed)
+			close(closed)
 		case errors.As(err, &line) && line.Cut:
 			r.broken = err
-			close(r.closed)
+			close(closed)
 		default:
 			bad <- err
 			_, _ = io.Copy(io.Discard, c.Stdout)
 		}
 	})
-	writer.Go(func() {
+	pipes.Go(func() {
 		// A command that does not read it all is free to.
 		_, err := c.Stdin.Write(input)
 		if a.config.Format == Text {
@@ -88,17 +84,12 @@ func (a *Agent) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)
 		}
 	})
 
-	status := r.supervise(ctx, bad)
-	writer.Wait()
-	reader.Wait()
+	was := c.Supervise(ctx, command.Watch{
+		Grace: a.config.Grace, Bad: bad, Ended: ended, Linger: max(a.config.Grace, time.Second),
+		Closed: closed, Patience: a.patience, Pipes: &pipes,
+	})
 	asks.open.Wait()
-	if r.cause == nil {
-		select {
-		case r.cause = <-bad:
-		default:
-		}
-	}
-	return r.outcome(status)
+	return r.outcome(was)
 }
 
 // input is what the command finds on its stdin.
@@ -121,16 +112,7 @@ var (
 // run is one turn's command at work.
 type run struct {
 	*command.Command
-	grace    time.Duration
-	patience time.Duration // with a command that has closed its stdout
-	ended    chan struct{} // closed at the result or error line
-	closed   chan struct{} // closed when stdout has ended
-	lines    eventLines
-
-	// cause is why the command was told to stop, if it was. The first counts.
-	cause    error
-	lingered bool // it was told to, because it did not exit after its result
-	wentOn   bool // it was told to, because it did not exit after its stdout's end
+	lines eventLines
 
 	// broken is a last line without an end that is no event, or half a character. The
 	// command may have died there, so its exit code comes first.
@@ -139,58 +121,19 @@ type run struct {
 	said bool // there was something for the user in its output, or an explicit end
 }
 
-// supervise waits for the command's end and sees to it that the command stops when
-// it should.
-func (r *run) supervise(ctx context.Context, bad <-chan error) guardian.Status {
-	done, ended, closed := ctx.Done(), r.ended, r.closed
-	var linger, goingOn <-chan time.Time
-	for {
-		select {
-		case <-r.Done():
-			return r.Wait()
-		case <-done:
-			done = nil
-			if r.cause == nil {
-				r.cause = command.Interrupted(ctx)
-			}
-			r.End(ctx, r.grace)
-		case err := <-bad:
-			bad = nil
-			if r.cause == nil {
-				r.cause = err
-			}
-			r.Interrupt(r.grace)
-		case <-ended:
-			ended = nil
-			linger = time.After(max(r.grace, time.Second))
-		case <-linger:
-			r.lingered = true
-			r.Interrupt(r.grace)
-		case <-closed:
-			closed = nil
-			if !r.lines.ended { // or else it lingers
-				goingOn = time.After(r.patience)
-			}
-		case <-goingOn:
-			r.wentOn = true
-			r.Interrupt(r.grace)
-		}
-	}
-}
-
 // outcome is how the turn ended. Every failure has the command's last words on stderr.
-func (r *run) outcome(status guardian.Status) (agent.Result, error) {
-	unfit, exit := command.Unfit(status), r.Failure(status)
+func (r *run) outcome(was command.Watched) (agent.Result, error) {
+	unfit, exit := command.Unfit(was.Status), r.Failure(was.Status)
 	var err error
 	switch {
-	case r.cause != nil:
-		err = r.cause
+	case was.Cause != nil:
+		err = was.Cause
 	case unfit != nil:
 		err = unfit
 	case r.lines.failure != nil:
 		err = r.lines.failure
-	case r.lingered:
-	case r.wentOn && (exit != nil || !r.said):
+	case was.Lingered: // its result stands
+	case was.WentOn && (exit != nil || !r.said):
 		err = errWentOn
 	case exit != nil:
 		return agent.Result{}, exit

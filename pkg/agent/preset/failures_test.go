@@ -1,10 +1,13 @@
 package preset
 
 import (
+	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"turnstile/pkg/agent"
 )
@@ -103,12 +106,52 @@ func TestClaudesResultIsCutOff(t *testing.T) {
 	}
 }
 
-func TestTooLongALine(t *testing.T) {
+// Whatever is wrong with what it writes, the turn ends, with the program's last words.
+func TestBadOutput(t *testing.T) {
 	t.Parallel()
-	command, _ := fakeProgram(t, play{Out: strings.Repeat("x", 9<<20), Hang: true})
-	got := playTurn(t, newAgent(t, Claude, Config{Command: command}), turn("hi"))
-	if got.err == nil || !strings.Contains(got.err.Error(), "longer than 8 MiB") {
-		t.Error(got.err)
+	begun := `{"type":"init","session_id":"s-1"}` + "\n" + `{"type":"message","role":"assistant","content":"ok"}` + "\n"
+	said := func(text string) string {
+		return `{"type":"message","role":"assistant","content":"` + text + `"}` + "\n"
+	}
+	for name, c := range map[string]struct {
+		play play
+		want string
+	}{
+		"10 MiB on a line":          {play{Out: strings.Repeat("x", 10<<20), Hang: true}, "line 1 of the command's output is longer than 8 MiB"},
+		"10 MiB on a line, deaf":    {play{Out: strings.Repeat("x", 10<<20), Hang: true, Ignore: true}, "line 1 of the command's output is longer than 8 MiB"},
+		"invalid UTF-8":             {play{Out: begun + badByte + "\n", Hang: true}, "line 3 of the command's output: it is not UTF-8"},
+		"endless text":              {play{Yes: said(strings.Repeat("la ", 1<<19)), Ignore: true}, "line 6 of the command's output: with it the turn has more than 8 MiB of text"},
+		"endless noise":             {play{Yes: strings.Repeat("la ", 100_000) + "\n"}, "the command wrote more than 64 MiB"},
+		"closes stdout":             {play{Out: begun, Close: true, Hang: true}, "gemini: it closed its output without saying how the turn ended, and went on"},
+		"closes stdout, deaf":       {play{Close: true, Hang: true, Ignore: true}, "gemini: it closed its output without saying how the turn ended, and went on"},
+		"cut off, closes stdout":    {play{Out: begun + `{"type":`, Close: true, Hang: true}, "gemini: it closed its output without saying how the turn ended, and went on"},
+		"says blanks":               {play{Out: strings.ReplaceAll(sayings[Gemini], "ok", " \\n")}, "gemini: the agent ended without a word"},
+		"says nothing":              {play{Out: strings.ReplaceAll(sayings[Gemini], "ok", "")}, "gemini: the agent ended without a word"},
+		"exits without a last line": {play{Out: begun, Exit: 3}, "gemini: exit status 3"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c.play.Err = "one\n\x1b[31mtwo\x1b[0m\n"
+			command, listen := fakeProgram(t, c.play)
+			a := newAgent(t, Gemini, Config{Command: command, Grace: 50 * time.Millisecond})
+			a.patience = 50 * time.Millisecond
+			got := playTurn(t, a, turn("hi"))
+			if want := c.want + ": one\ntwo"; got.err == nil || got.err.Error() != want || agent.IsRetryable(got.err) || len(listen()) != 1 {
+				t.Errorf("%.200s: %v\nwant %s", got.reply, got.err, want)
+			}
+		})
+	}
+}
+
+// One that was interrupted says why it took so long, if it knows.
+func TestInterruptedWithLastWords(t *testing.T) {
+	t.Parallel()
+	command, _ := fakeProgram(t, play{Out: strings.SplitAfter(sayings[Gemini], "\n")[1], Err: "waiting for the model\n", Hang: true, Ignore: true})
+	cause := errors.New("took too long")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	got := playWith(ctx, newAgent(t, Gemini, Config{Command: command, Grace: 50 * time.Millisecond}), turn("hi"), func(agent.Event) { cancel(cause) })
+	if want := "the agent was interrupted: took too long: waiting for the model"; !errors.Is(got.err, cause) || got.err.Error() != want {
+		t.Errorf("%v, want %s", got.err, want)
 	}
 }
 
@@ -130,6 +173,27 @@ func TestNotStarted(t *testing.T) {
 		t.Error(err)
 	}
 	if got := playTurn(t, homeless, turn("hi")); got.err == nil || !agent.IsRetryable(got.err) || !strings.Contains(got.err.Error(), "directory") {
+		t.Error(got.err)
+	}
+}
+
+// The agent of another session may have put it there.
+func TestALinkForADirectory(t *testing.T) {
+	t.Parallel()
+	command, listen := fakeProgram(t, play{Out: sayings[Claude]})
+	a := newAgent(t, Claude, Config{Command: command, Workspace: t.TempDir()})
+	tn := turn("hi")
+	dir, err := a.workspace(tn.Session)
+	if err == nil {
+		err = os.Remove(dir)
+	}
+	if err == nil {
+		err = os.Symlink(t.TempDir(), dir)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := playTurn(t, a, tn); got.err == nil || !agent.IsRetryable(got.err) || !strings.Contains(got.err.Error(), "is no directory") || len(listen()) > 0 {
 		t.Error(got.err)
 	}
 }

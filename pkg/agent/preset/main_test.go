@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	osexec "os/exec"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -54,10 +55,16 @@ type play struct {
 	Out    string // this, to stdout
 	Err    string // to stderr
 	Exit   int
-	Hang   bool // it then waits to be killed
-	Deaf   bool // it reads nothing of its stdin
-	Signal bool // it ends by a signal
+	Hang   bool   // it then waits to be killed
+	Deaf   bool   // it reads nothing of its stdin
+	Signal bool   // it ends by a signal
+	Ignore bool   // it ignores SIGINT
+	Close  bool   // it closes its stdout behind Out
+	Yes    string // it writes this without end
 }
+
+// badByte stands for a byte that is no UTF-8, which JSON would not hand over.
+const badByte = "<FF>"
 
 // plays are what it does at its first, second... start, the last at all further.
 type plays []play
@@ -125,8 +132,19 @@ func fake(dir string, args []string) (code int, err error) {
 		}
 		p.Out = string(out)
 	}
-	fmt.Print(p.Out)
+	if p.Ignore {
+		signal.Ignore(syscall.SIGINT)
+	}
 	fmt.Fprint(os.Stderr, p.Err)
+	fmt.Print(strings.ReplaceAll(p.Out, badByte, "\xff"))
+	if p.Close {
+		_ = os.Stdout.Close()
+	}
+	for p.Yes != "" {
+		if _, err := os.Stdout.WriteString(p.Yes); err != nil {
+			return 0, err
+		}
+	}
 	if p.Signal {
 		_ = syscall.Kill(os.Getpid(), syscall.SIGTERM)
 	}

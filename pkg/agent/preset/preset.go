@@ -86,11 +86,12 @@ var programs = map[Kind]program{Claude: claude, Codex: codex, Gemini: gemini}
 
 // Agent runs one of the programs for every turn.
 type Agent struct {
-	kind    Kind
-	program program
-	config  Config
-	env     command.Env
-	linger  time.Duration
+	kind     Kind
+	program  program
+	config   Config
+	env      command.Env
+	linger   time.Duration
+	patience time.Duration // with a program that has closed its stdout
 }
 
 // New checks the configuration. It fails if exec.Init was not called.
@@ -126,7 +127,9 @@ func New(kind Kind, config Config) (*Agent, error) {
 	if config.Logger == nil {
 		config.Logger = slog.Default()
 	}
-	return &Agent{kind: kind, program: p, config: config, env: env, linger: defaultLinger}, nil
+	return &Agent{
+		kind: kind, program: p, config: config, env: env, linger: defaultLinger, patience: max(config.Grace, command.ClosedPatience),
+	}, nil
 }
 
 // Check reports whether the program is there now. One that is missing when a turn

@@ -1,52 +1,43 @@
 package preset
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"turnstile/internal/command"
+	"turnstile/internal/workspace"
 	"turnstile/pkg/agent"
 )
 
-// read takes the program's lines until their end.
-func (r *run) read(out io.Reader, bad chan<- error) {
+// read takes the program's lines until their end. beats gets something with every line
+// after the turn's end was told.
+func (r *run) read(out io.Reader, beats chan<- struct{}) error {
 	err := command.Lines(out, func(line []byte) error {
-		r.stream.line(line)
+		err := r.stream.line(line)
 		if r.ended {
 			select {
-			case r.beats <- struct{}{}:
+			case beats <- struct{}{}:
 			default:
 			}
 		}
-		return nil
+		return err
 	})
 	var line *command.LineError
-	switch {
-	case err == nil:
-	case errors.As(err, &line) && line.Cut: // it died in the middle of it
-	default:
-		bad <- err
-		_, _ = io.Copy(io.Discard, out)
+	if errors.As(err, &line) && line.Cut { // it died in the middle of it
+		return nil
 	}
+	return err
 }
 
-// workspace is the directory in which the program works on a session. A hash, for
-// a session's key may be anything.
+// workspace is the directory in which the program works on a session; empty: this
+// program's.
 func (a *Agent) workspace(session string) (string, error) {
 	if a.config.Workspace == "" {
 		return "", nil
 	}
-	sum := sha256.Sum256([]byte(session))
-	dir, err := filepath.Abs(filepath.Join(a.config.Workspace, hex.EncodeToString(sum[:16])))
-	if err != nil {
-		return "", err
-	}
-	return dir, os.MkdirAll(dir, 0o700)
+	return workspace.Directory(a.config.Workspace, session)
 }
 
 // environ is the program's environment.

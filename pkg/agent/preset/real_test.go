@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"turnstile/internal/command"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 )
@@ -223,7 +224,7 @@ func TestRealForgottenSessionStream(t *testing.T) {
 			t.Parallel()
 			g := r.start(t)
 			a := g.agent(t, "unknown")
-			r := &run{kind: a.kind, program: a.program, resume: lostID, grace: a.config.Grace, linger: a.linger, beats: make(chan struct{}, 1)}
+			r := &run{kind: a.kind, program: a.program, resume: lostID, watch: command.Watch{Grace: a.config.Grace, Linger: a.linger, Patience: a.patience}}
 			r.stream = &stream{emit: func(agent.Event) {}, logger: a.config.Logger}
 			r.decoder = a.program.decoder(r.stream)
 			dir, err := a.workspace("test")

@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"turnstile/internal/command"
 	"turnstile/internal/guardian"
@@ -32,15 +32,20 @@ func (a *Agent) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)
 	}
 	dir, err := a.workspace(turn.Session)
 	if err != nil {
-		return agent.Result{}, agent.Retryable(fmt.Errorf("could not make the session's directory: %w", err))
+		return agent.Result{}, err
 	}
 	logger := a.config.Logger.With("session", turn.Session, "turn", turn.ID, "fence", turn.Fence)
 	lease, _ := agent.LeaseFrom(ctx)
 	known := stateOf(a.kind, turn.State)
 	for {
+		recap := ""
+		if known.Session == "" || known.Recap {
+			recap = agent.Recap(turn.History, recapLimit)
+		}
+		known.Recap = recap != ""
 		r := &run{
-			grace: a.config.Grace, linger: a.linger, program: a.program, kind: a.kind, resume: known.Session,
-			beats: make(chan struct{}, 1),
+			program: a.program, kind: a.kind, resume: known.Session,
+			watch: command.Watch{Grace: a.config.Grace, Linger: a.linger, Patience: a.patience},
 		}
 		r.stream = &stream{emit: emit, logger: logger, state: known, model: a.config.Model}
 		r.decoder = a.program.decoder(r.stream)
@@ -48,7 +53,10 @@ func (a *Agent) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)
 			Argv: a.program.argv(a.config.Command, a.config.Model, known.Session),
 			Dir:  dir, Env: a.environ(turn), Lease: lease, Logger: logger, Hold: hold,
 		}
-		err := r.do(ctx, spec, prompt(turn, known.Session != ""))
+		err := r.do(ctx, spec, prompt(recap, turn))
+		if err == nil {
+			err = r.recapped()
+		}
 		if !errors.Is(err, errForgotten) {
 			return agent.Result{}, err
 		}
@@ -58,13 +66,11 @@ func (a *Agent) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)
 }
 
 // prompt is what the program is to read.
-func prompt(turn agent.Turn, resumed bool) string {
-	if !resumed {
-		if recap := agent.Recap(turn.History, recapLimit); recap != "" {
-			return recap + "\n\n" + turn.Text()
-		}
+func prompt(recap string, turn agent.Turn) string {
+	if recap == "" {
+		return turn.Text()
 	}
-	return turn.Text()
+	return recap + "\n\n" + turn.Text()
 }
 
 // errForgotten says that the program did not know its session and did nothing.
@@ -77,12 +83,7 @@ type run struct {
 	kind    Kind
 	program program
 	resume  string
-	grace   time.Duration
-	linger  time.Duration
-	beats   chan struct{} // gets something with every line after the end was told
-
-	// cause is why the program was told to stop. The first counts.
-	cause error
+	watch   command.Watch
 }
 
 func (r *run) do(ctx context.Context, spec command.Spec, prompt string) error {
@@ -92,80 +93,53 @@ func (r *run) do(ctx context.Context, spec command.Spec, prompt string) error {
 	}
 	r.Command = c
 	defer c.CloseOutput()
-	var reader, writer sync.WaitGroup
-	bad := make(chan error, 1)
+	var pipes sync.WaitGroup
+	bad, beats, closed := make(chan error, 1), make(chan struct{}, 1), make(chan struct{})
 	out := newPump()
-	reader.Go(func() { out.fill(gulp.New(c.Stdout, c.Done())) })
-	reader.Go(func() { r.read(out, bad) })
-	writer.Go(func() {
+	pipes.Go(func() { out.fill(gulp.New(c.Stdout, c.Done())) })
+	pipes.Go(func() {
+		if err := r.read(out, beats); err != nil {
+			bad <- err
+			_, _ = io.Copy(io.Discard, out)
+			return
+		}
+		close(closed)
+	})
+	pipes.Go(func() {
 		_, _ = c.Stdin.WriteString(prompt) // one that does not read it says why
 		_ = c.Stdin.Close()
 	})
-	status := r.supervise(ctx, bad)
-	writer.Wait()
-	reader.Wait()
-	if r.cause == nil {
-		select {
-		case r.cause = <-bad:
-		default:
-		}
-	}
-	return r.outcome(status)
+	r.watch.Bad, r.watch.Ended, r.watch.Closed, r.watch.Pipes = bad, beats, closed, &pipes
+	return r.outcome(c.Supervise(ctx, r.watch))
 }
 
-// supervise waits for the program's end and sees to it that the program stops when
-// it should.
-func (r *run) supervise(ctx context.Context, bad <-chan error) guardian.Status {
-	done := ctx.Done()
-	linger := time.NewTimer(time.Hour)
-	linger.Stop()
-	defer linger.Stop()
-	for {
-		select {
-		case <-r.Done():
-			return r.Wait()
-		case <-done:
-			done = nil
-			if r.cause == nil {
-				r.cause = command.Interrupted(ctx)
-			}
-			r.End(ctx, r.grace)
-		case err := <-bad:
-			bad = nil
-			if r.cause == nil {
-				r.cause = err
-			}
-			r.Interrupt(r.grace)
-		case <-r.beats:
-			linger.Reset(r.linger)
-		case <-linger.C:
-			r.Interrupt(r.grace)
-		}
-	}
-}
-
-func (r *run) outcome(status guardian.Status) error {
-	switch unfit := command.Unfit(status); {
-	case r.cause != nil:
-		return r.cause
+func (r *run) outcome(was command.Watched) error {
+	switch unfit := command.Unfit(was.Status); {
+	case was.Cause != nil:
+		return r.LastWords(was.Cause)
 	case unfit != nil:
-		return unfit
+		return r.LastWords(unfit)
 	case r.forgot():
 		return errForgotten
 	case r.failure != "":
 		return fmt.Errorf("%s: %s", r.kind, sentence(r.failure))
-	case !r.ended && !r.complete(status):
-		return r.unended(status)
+	case !r.ended && was.WentOn:
+		return r.failed("it closed its output without saying how the turn ended, and went on")
+	case !r.ended && !r.complete(was.Status):
+		return r.unended(was.Status)
 	case !r.worded && r.trouble != "":
 		return fmt.Errorf("%s: the agent ended without a word: %s", r.kind, sentence(r.trouble))
 	case !r.worded:
-		return fmt.Errorf("%s: the agent ended without a word", r.kind)
+		return r.failed("the agent ended without a word")
 	}
-	if status.Code != 0 || status.Signal != 0 {
-		r.logger.Debug("the agent's turn was done, its exit status is passed over", "code", status.Code, "signal", status.Signal)
+	if was.Code != 0 || was.Signal != 0 {
+		r.logger.Debug("the agent's turn was done, its exit status is passed over", "code", was.Code, "signal", was.Signal)
 	}
 	return nil
 }
+
+// failed is an error with the program's last words.
+func (r *run) failed(what string) error { return r.WithStderr(fmt.Sprintf("%s: %s", r.kind, what)) }
 
 // forgot reports whether the program has said that it does not know its session,
 // before it did anything.
@@ -203,7 +177,7 @@ func (r *run) unended(status guardian.Status) error {
 	} else if r.known == 0 && r.noise != "" {
 		what += ": " + r.noise
 	}
-	err := fmt.Errorf("%s: %s", r.kind, clean(r.WithStderr(what).Error()))
+	err := r.failed(what)
 	if status.Signal == 0 && agent.IsRetryable(r.Failure(status)) {
 		err = agent.Retryable(err)
 	}

@@ -152,6 +152,35 @@ func TestStrangeStates(t *testing.T) {
 	}
 }
 
+// The id of a session is kept before it was told anything. As long as no turn has
+// ended well it is told what was said before with every turn, and then no more.
+func TestARecapIsOwedUntilATurnHasEndedWell(t *testing.T) {
+	t.Parallel()
+	for _, kind := range kinds {
+		begun, _, _ := strings.Cut(sayings[kind], "\n")
+		command, listen := fakeProgram(t, play{Out: begun + "\n", Exit: 1}, play{Out: begun + "\n", Exit: 1}, play{Out: sayings[kind]})
+		a := newAgent(t, kind, Config{Command: command})
+		tn := turn("hi")
+		tn.History = history
+		for i := range 4 {
+			got := playTurn(t, a, tn)
+			if (got.err == nil) != (i >= 2) {
+				t.Errorf("%s, turn %d: %v", kind, i, got.err)
+			}
+			tn.State = got.state(t)
+			if owed := strings.Contains(string(tn.State), `"recap":true`); owed != (i < 2) {
+				t.Errorf("%s, turn %d keeps %s", kind, i, tn.State)
+			}
+		}
+		for i, h := range listen() {
+			resumed, told := strings.Contains(strings.Join(h.Args, " "), "s-1"), strings.Contains(h.Stdin, "Ishmael")
+			if resumed != (i > 0) || told != (i < 3) {
+				t.Errorf("%s, turn %d: resumed %v, told %v", kind, i, resumed, told)
+			}
+		}
+	}
+}
+
 // What each said in truth, when it was run against a session that it did not know.
 var forgets = map[Kind][]play{
 	Claude: {{File: "claude/unknown.jsonl", Err: "No conversation found with session ID: " + lostID + "\n", Exit: 1}},

@@ -2,18 +2,17 @@ package preset
 
 import (
 	"encoding/json"
-	"regexp"
 	"strings"
+
+	"turnstile/internal/command"
 )
 
 // maxSentence is how long an error may be, in bytes.
 const maxSentence = 2000
 
-var colors = regexp.MustCompile("\x1b\\[[0-9;]*[A-Za-z]")
-
 // clean is a program's text without the colors of a terminal.
 func clean(text string) string {
-	return strings.TrimSpace(colors.ReplaceAllString(text, ""))
+	return strings.TrimSpace(command.Uncolored(text))
 }
 
 // sentence is an error of a program for people. They like to wrap what a server

@@ -12,6 +12,11 @@ type state struct {
 	Agent   Kind   `json:"agent"`
 	Session string `json:"session"` // the program's own id of it
 
+	// Recap: no turn that told the session what had been said before it has ended well.
+	// The id is kept before the program has taken in a word, and a turn that resumes the
+	// session then has to tell it again.
+	Recap bool `json:"recap,omitempty"`
+
 	// Total is what a program that counts over its whole session had counted.
 	Total *session.Usage `json:"total,omitempty"`
 }

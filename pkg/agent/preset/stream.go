@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"strings"
 
+	"turnstile/internal/command"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 )
@@ -20,10 +21,11 @@ type stream struct {
 	model   string // the configured one, until the program tells another
 
 	spoke   bool // there was text, a thought or a tool
-	worded  bool // there was text or a tool
+	worded  bool // there was text that is not blank, or a tool
 	open    bool // there was text since the last tool
 	pending bool // the next text is a paragraph of its own
 
+	size    int    // bytes of text
 	known   int    // lines that were understood
 	noise   string // the last line that was no JSON
 	ended   bool   // the program said how the turn ended
@@ -32,21 +34,25 @@ type stream struct {
 }
 
 // line takes one line. What is no JSON object is passed over: these programs
-// sometimes write warnings to stdout.
-func (s *stream) line(data []byte) {
+// sometimes write warnings to stdout. An error ends the turn.
+func (s *stream) line(data []byte) error {
 	var head struct {
 		Type *string `json:"type"`
 	}
 	if data[0] != '{' || json.Unmarshal(data, &head) != nil || head.Type == nil {
 		s.noise = clean(cut(string(data), maxSentence))
 		s.logger.Debug("agent's line is no event and is passed over", "line", s.noise)
-		return
+		return nil
 	}
 	s.known++
 	if err := s.decoder.line(*head.Type, data); err != nil {
 		s.logger.Debug("agent's event has an unknown shape", "type", *head.Type, "error", err)
 		s.raw(*head.Type, data)
 	}
+	if s.size > command.MaxText {
+		return command.ErrTooMuchText
+	}
+	return nil
 }
 
 func (s *stream) text(text string) {
@@ -56,7 +62,9 @@ func (s *stream) text(text string) {
 	if s.pending && s.open {
 		text = "\n\n" + text
 	}
-	s.spoke, s.worded, s.open, s.pending = true, true, true, false
+	s.spoke, s.open, s.pending = true, true, false
+	s.worded = s.worded || strings.TrimSpace(text) != ""
+	s.size += len(text)
 	s.emit(agent.Event{Type: agent.EventText, Text: text})
 }
 
@@ -124,6 +132,15 @@ func (s *stream) keep() error {
 		s.emit(agent.Event{Type: agent.EventState, Data: data})
 	}
 	return err
+}
+
+// recapped is told when a turn has ended well.
+func (s *stream) recapped() error {
+	if !s.state.Recap || s.state.Session == "" {
+		return nil
+	}
+	s.state.Recap = false
+	return s.keep()
 }
 
 func (s *stream) usage(u session.Usage) {

@@ -1,0 +1,52 @@
+// Package workspace gives each session a directory of its own, in which its agent
+// works, whichever adapter runs it.
+package workspace
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"turnstile/pkg/agent"
+)
+
+// Directory is a session's below root: an absolute path without symlinks, for agents
+// tell paths as they find them. It is made, for the worker's user only, if it is not
+// there, and root with it. Every error is Retryable.
+func Directory(root, session string) (string, error) {
+	dir, err := directory(root, session)
+	if err != nil {
+		return "", agent.Retryable(fmt.Errorf("could not make the session's directory: %w", err))
+	}
+	return dir, nil
+}
+
+func directory(root, session string) (string, error) {
+	root, err := filepath.Abs(root)
+	if err != nil {
+		return "", err
+	}
+	if err := os.MkdirAll(root, 0o700); err != nil {
+		return "", err
+	}
+	if root, err = filepath.EvalSymlinks(root); err != nil {
+		return "", err
+	}
+	// A session key is no file name, and may be long.
+	sum := sha256.Sum256([]byte(session))
+	dir := filepath.Join(root, hex.EncodeToString(sum[:16]))
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return "", err
+	}
+	// The agent of another session could have put a link there.
+	if info, err := os.Lstat(dir); err != nil {
+		return "", err
+	} else if !info.IsDir() {
+		return "", fmt.Errorf("%s is no directory", dir)
+	}
+	return dir, nil
+}

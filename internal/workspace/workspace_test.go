@@ -1,0 +1,80 @@
+package workspace
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"turnstile/pkg/agent"
+)
+
+func TestDirectory(t *testing.T) {
+	t.Parallel()
+	real := filepath.Join(t.TempDir(), "real")
+	if err := os.Mkdir(real, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(real, link); err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for _, key := range []string{"", "a", "../a", strings.Repeat("x", 5000), "a\x00b"} {
+		for range 2 { // made, and then found
+			dir, err := Directory(filepath.Join(link, "deep", "er"), key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want, err := filepath.EvalSymlinks(filepath.Join(real, "deep", "er"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if filepath.Dir(dir) != want || len(filepath.Base(dir)) != 32 {
+				t.Errorf("%.20q: %s, not below %s", key, dir, want)
+			}
+			if info, err := os.Lstat(dir); err != nil || info.Mode() != os.ModeDir|0o700 {
+				t.Errorf("%v, %v", info.Mode(), err)
+			}
+			seen[dir] = true
+		}
+	}
+	if len(seen) != 5 {
+		t.Errorf("%d directories for 5 sessions", len(seen))
+	}
+}
+
+func TestRelativeRoot(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if dir, err := Directory("below", "a"); err != nil || !filepath.IsAbs(dir) {
+		t.Errorf("%s, %v", dir, err)
+	}
+}
+
+// What stands in its place is not used, least of all a link to somewhere else.
+func TestSomethingElseIsThere(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	dir, err := Directory(root, "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, put := range []func() error{
+		func() error { return os.Symlink("/", dir) },
+		func() error { return os.Symlink(filepath.Join(root, "nowhere"), dir) },
+		func() error { return os.WriteFile(dir, nil, 0o600) },
+	} {
+		if err := os.Remove(dir); err != nil {
+			t.Fatal(err)
+		}
+		if err := put(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Directory(root, "a"); err == nil || !agent.IsRetryable(err) || !strings.Contains(err.Error(), "is no directory") {
+			t.Error(err)
+		}
+	}
+	if _, err := Directory(dir, "a"); err == nil || !agent.IsRetryable(err) {
+		t.Errorf("below a file: %v", err)
+	}
+}
