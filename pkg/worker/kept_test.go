@@ -90,6 +90,28 @@ func TestState(t *testing.T) {
 	}
 }
 
+// What an agent kept before a turn is not given back if that turn was, even if it
+// has not come to keep anything in it: it may know of it by then.
+func TestStateBeforeARollback(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	s := newStage()
+	r.worker(s)
+	r.say("m1", "hello")
+	a := s.next(t, "m1")
+	a.keep(`{"id":1}`)
+	a.reply("ok")
+	r.ends("m1", sq.StatusDone)
+	r.say("m2", "again")
+	equal(t, "state", string(s.next(t, "m2").State), `{"id":1}`)
+	r.say("m3", "instead", session.ModeRollback)
+	r.ends("m2", sq.StatusInterrupted)
+	b := s.next(t, "m3")
+	equal(t, "state after the rollback", string(b.State), "")
+	equal(t, "history", len(b.History), 2)
+	b.reply("ok")
+}
+
 // It is stored while the turn runs, should its worker die.
 func TestStateOfATurnThatGoesOn(t *testing.T) {
 	t.Parallel()
