@@ -255,6 +255,30 @@ func TestFollowADeletedMessage(t *testing.T) {
 	equalList(t, "seen", seen, "turn_started", "text re")
 }
 
+// A message whose result is not kept ends while nobody could look, and the stream has
+// lost its words by then: what was seen of them is not seen again.
+func TestFollowAResultThatIsNotKept(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, func(c *sq.Config) { c.Retention = 0 })
+	b.say("m")
+	h := b.start()
+	must(t, h.Emit(b.ctx, []sq.Event{{Type: "text", Turn: h.Turn().ID, Text: "re"}}))
+	faults := &testredis.Faults{}
+	b.rdb.AddHook(faults)
+	var seen []string
+	o, err := b.client.Follow(b.ctx, key, "m", func(e sq.Event) {
+		if seen = append(seen, seenAs(e)); e.Text == "re" {
+			// After an error it looks at the task at once.
+			faults.FailBefore(testredis.Named("xread"), 1, errors.New("LOADING Redis is loading the dataset in memory"))
+			b.finish(h)
+			must(t, b.rdb.XTrimMaxLen(b.ctx, b.k.Events(), 1).Err())
+		}
+	})
+	must(t, err)
+	equalList(t, "seen", seen, "turn_started", "text re", "text : m")
+	equal(t, "reply", o.Reply, "re: m")
+}
+
 // Nothing is seen twice and nothing left out when the connection goes, an answer is
 // lost on its way, or Redis itself starts anew.
 func TestFollowThroughOutages(t *testing.T) {

@@ -22,8 +22,9 @@ type watch struct {
 	text  streamed
 	see   func(Event) // nil: nobody looks
 
-	shown eventID   // events up to here are learnt from, and not shown again
-	at    time.Time // of the last event
+	shown  eventID   // events up to here are learnt from, and not shown again
+	learnt eventID   // nor are those up to here learnt from again
+	at     time.Time // of the last event
 
 	// orphan is a turn of the message whose start the stream may have lost. It has, if
 	// what is heard first of that turn is something else.
@@ -33,7 +34,9 @@ type watch struct {
 // hear takes one entry of the stream, and answers the message's end if it is in it.
 func (w *watch) hear(m redis.XMessage) (end Event, ended bool) {
 	see := func(Event) {}
-	if id, err := parseEventID(m.ID); err == nil && id.behind(w.shown) {
+	id, err := parseEventID(m.ID)
+	again := err == nil && !id.behind(w.learnt)
+	if err == nil && id.behind(w.shown) {
 		w.shown = id
 		if w.see != nil {
 			see = w.see
@@ -57,6 +60,7 @@ func (w *watch) hear(m redis.XMessage) (end Event, ended bool) {
 		case e.Type == EventTurnEnded:
 			w.text.rest(e, see)
 			end, ended = e, true
+		case again:
 		default:
 			w.text.seen(e)
 			see(e)
