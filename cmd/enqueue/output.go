@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"turnstile/internal/console"
 	"turnstile/pkg/sessionqueue"
@@ -60,7 +61,21 @@ func (o *output) object(v any) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.progress.hide()
-	o.screen.Verbatim(b.String())
+	o.screen.Verbatim(escaped(b.String()))
+}
+
+// escaped is JSON with what steers a terminal escaped that JSON itself allows: DEL,
+// the controls behind it, and bytes that are no UTF-8.
+func escaped(text string) string {
+	var b strings.Builder
+	for _, r := range text {
+		if r >= 0x7f && r < 0xa0 || r == utf8.RuneError {
+			fmt.Fprintf(&b, `\u%04x`, r)
+		} else {
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
 }
 
 // note writes one line to stderr.

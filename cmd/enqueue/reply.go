@@ -14,7 +14,7 @@ type reply struct {
 	a     *answers
 	m     awaited
 	story console.Story
-	open  string // a line that has not ended
+	open  []byte // a line that has not ended; it grows in place
 }
 
 func newReply(a *answers, m awaited) *reply {
@@ -33,11 +33,13 @@ func (r *reply) see(e sessionqueue.Event) {
 	case r.a.b.o.json:
 		out.event(r.m.session, r.m.m.ID, e, r.m.line)
 	case e.Type == string(agent.EventText):
-		text := r.open + e.Text
-		end := strings.LastIndexByte(text, '\n') + 1
-		if r.open = text[end:]; end > 0 {
-			out.text(prefixed(r.m.name(), text[:end]))
+		end := strings.LastIndexByte(e.Text, '\n') + 1
+		r.open = append(r.open, e.Text[:end]...)
+		if end > 0 {
+			out.text(prefixed(r.m.name(), string(r.open)))
+			r.open = r.open[:0]
 		}
+		r.open = append(r.open, e.Text[end:]...)
 	default:
 		if console.Breaks(e) {
 			r.flush()
@@ -57,8 +59,8 @@ func (r *reply) remark(lines []console.Line) {
 }
 
 func (r *reply) flush() {
-	if r.open != "" {
-		r.a.b.out.text(prefixed(r.m.name(), r.open))
-		r.open = ""
+	if len(r.open) > 0 {
+		r.a.b.out.text(prefixed(r.m.name(), string(r.open)))
+		r.open = r.open[:0]
 	}
 }

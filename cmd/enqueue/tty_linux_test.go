@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"unicode"
 
 	"golang.org/x/sys/unix"
 
@@ -174,6 +175,27 @@ func TestATurnOnATerminal(t *testing.T) {
 		if code != exitOK || seen != want {
 			t.Errorf("%s: exit code %d\ngot  %q\nwant %q", term, code, seen, want)
 		}
+	}
+}
+
+// JSON leaves some of what steers a terminal as it is: here it is escaped, too.
+func TestObjectsDoNotSteer(t *testing.T) {
+	t.Parallel()
+	tty, screen := openTerminal(t)
+	out := newOutput(tty, tty, nil)
+	const said = "\x1b[2J\u009b2J\x7f\u2028é"
+	raw, err := json.Marshal(said)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out.event("a", "m", sessionqueue.Event{Type: "raw", Text: said, Data: append(raw[:len(raw)-1], "\x9b\""...)}, 0)
+	seen := strings.TrimSuffix(screen(), "\r\n")
+	if i := strings.IndexFunc(seen, unicode.IsControl); i >= 0 || strings.Contains(seen, "\x9b") {
+		t.Errorf("%q", seen)
+	}
+	var e sessionqueue.Event
+	if err := json.Unmarshal([]byte(seen), &e); err != nil || e.Text != said {
+		t.Errorf("%q: %v", seen, err)
 	}
 }
 

@@ -1,6 +1,7 @@
 package neighbours
 
 import (
+	"errors"
 	"slices"
 	"syscall"
 	"testing"
@@ -150,6 +151,48 @@ func situations() []situation {
 				r.finish(h)
 				if n := r.rdb.Exists(r.ctx, rediskey.For(r.key).Partial(), rediskey.For(r.key).Resume()).Val(); n != 0 {
 					r.Error("a partial or a mark is left")
+				}
+			},
+		},
+		{
+			name: "what an agent keeps, and asks",
+			prepare: func(r *records) {
+				r.says("one", "two")
+				h := r.start()
+				r.must(h.Keep(r.ctx, []byte(`{"agent":"x"}`), 2))
+				r.must(h.Ask(r.ctx, sq.Question{Number: 1, Name: "run make"}))
+				if _, err := r.client.Answer(r.ctx, r.key, 1, sq.Allow); err != nil {
+					r.Fatal(err)
+				}
+				r.must(h.Ask(r.ctx, sq.Question{Number: 2, Name: "run rm"}))
+			},
+			runs: []string{"one", "two"},
+			after: func(r *records) {
+				if _, err := r.client.Answer(r.ctx, r.key, 0, sq.Allow); !errors.Is(err, sq.ErrNothingAsked) {
+					r.Errorf("the question of a turn that is over: %v", err)
+				}
+				// The old worker has written as many entries as the dead turn was to write.
+				r.says("three")
+				past, err := r.start().Past(r.ctx)
+				r.must(err)
+				if past.State != nil || len(past.Entries) != 4 {
+					r.Errorf("%d entries, and of an agent that knows none of them: %s", len(past.Entries), past.State)
+				}
+			},
+		},
+		{
+			name: "what an agent keeps, of which the old worker runs the first turn only",
+			prepare: func(r *records) {
+				r.says("one")
+				r.must(r.start().Keep(r.ctx, []byte(`{"agent":"x"}`), 2))
+			},
+			runs: []string{"one"},
+			after: func(r *records) {
+				r.says("two")
+				past, err := r.start().Past(r.ctx)
+				r.must(err)
+				if past.State != nil || len(past.Entries) != 2 {
+					r.Errorf("%d entries, and of an agent that knows none of them: %s", len(past.Entries), past.State)
 				}
 			},
 		},

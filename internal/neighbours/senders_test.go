@@ -121,6 +121,33 @@ func (e exchange) follow(t *testing.T) {
 	}
 }
 
+// Events that the version before does not know are no reason for its sender to stop.
+func TestOldSenderWithNewEvents(t *testing.T) {
+	t.Parallel()
+	before, _ := versions(t)
+	for _, form := range [][]string{{"--follow"}, {"--follow", "--json"}} {
+		t.Run(strings.Join(form, " "), func(t *testing.T) {
+			t.Parallel()
+			r := newRecords(newStage(t), nil)
+			follow := r.launch(before, "enqueue", "", nil, append(form, "-s", r.key, "--id", "one", "one")...)
+			r.await("the message", func() bool { return r.info(r.key).Pending == 1 })
+			h := r.start()
+			turn := h.Turn().ID
+			r.must(h.Emit(r.ctx, []sq.Event{
+				{Type: string(agent.EventThought), Turn: turn, Text: "hm"},
+				sq.AgentEvent(turn, agent.Event{Type: agent.EventUsage, Usage: &session.Usage{InputTokens: 1}}),
+				sq.AgentEvent(turn, agent.Event{Type: agent.EventRaw, Name: "x", Data: []byte(`{"y":[1]}`)}),
+				{Type: sq.EventPermissionAsked, Turn: turn, CallID: "1", Name: "rm", Input: []byte(`{"x":1}`)},
+				{Type: sq.EventPermissionAnswered, Turn: turn, CallID: "1", Decision: sq.DecisionDenied},
+			}))
+			r.finish(h)
+			if said := follow(); said.code != 0 || !strings.Contains(said.out, "echo: one") {
+				t.Errorf("%+v", said)
+			}
+		})
+	}
+}
+
 func (e exchange) ends(t *testing.T) {
 	e = e.in(t)
 	e.wants("failed", e.enqueue("-s", "ends", "--id", "f", "--wait", "fail=final", "x"),

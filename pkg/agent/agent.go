@@ -28,7 +28,8 @@ type Agent interface {
 
 // Immediate is implemented by agents that have no start worth a phase of its
 // own and want no history. Their turns are claimed as running and without
-// Turn.History, which saves two round trips.
+// Turn.History and Turn.State, which saves two round trips. An agent that keeps
+// state must not be Immediate.
 type Immediate interface{ Immediate() bool }
 
 // Turn is one run of an agent.

@@ -7,10 +7,12 @@ const stateVersion = 1
 
 // State is what an agent has asked to keep between its turns, stored beside its
 // session. It is of use only as long as the transcript is the one that the agent
-// knows: counts of entries tell, as they tell for warm agents.
+// knows: counts of entries tell, as they tell for warm agents, and whose the last
+// entry is.
 type State struct {
 	V         int    `json:"v"`
 	SessionID string `json:"session_id"`
+	Turn      string `json:"turn"` // the turn that kept it
 
 	// Entries is how many the transcript had when the turn began that kept it, and
 	// After how many it has once that turn has ended well.
@@ -26,16 +28,23 @@ func (s State) Encode() (string, error) {
 	return encode(s)
 }
 
-// StateFor reads a stored state for a turn that finds so many entries in the
-// transcript. Nil: there is none, it cannot be read, or it is of another
-// conversation or of another state of this one.
-func StateFor(text, sessionID string, entries int64) json.RawMessage {
+// StateFor reads a stored state for a turn that finds history in the transcript,
+// to which so many entries were written. Nil: there is none, it cannot be read, or it
+// is of another conversation or of another state of this one.
+func StateFor(text, sessionID string, entries int64, history []Entry) json.RawMessage {
 	var s State
-	if json.Unmarshal([]byte(text), &s) != nil || s.V != stateVersion || s.SessionID != sessionID {
+	if json.Unmarshal([]byte(text), &s) != nil || s.V != stateVersion || s.SessionID != sessionID || string(s.Data) == "null" {
 		return nil
 	}
-	if entries != s.Entries && entries != s.After {
+	switch n := len(history); {
+	case n == 0 && entries > 0: // the transcript has expired
 		return nil
+	case entries == s.Entries:
+		return s.Data
+	// A turn whose worker died before it could write has as many entries as the one
+	// that then ran its message, which may have been another agent's.
+	case entries == s.After && n > 0 && history[n-1].Turn == s.Turn:
+		return s.Data
 	}
-	return s.Data
+	return nil
 }

@@ -7,25 +7,36 @@ import (
 
 func TestStateIsOfOneTranscript(t *testing.T) {
 	t.Parallel()
-	text, err := State{SessionID: "a", Entries: 4, After: 7, Data: json.RawMessage(`{"id":"<x>"}`)}.Encode()
-	if err != nil || text != `{"v":1,"session_id":"a","entries":4,"after":7,"data":{"id":"<x>"}}` {
+	text, err := State{SessionID: "a", Turn: "t4", Entries: 4, After: 7, Data: json.RawMessage(`{"id":"<x>"}`)}.Encode()
+	if err != nil || text != `{"v":1,"session_id":"a","turn":"t4","entries":4,"after":7,"data":{"id":"<x>"}}` {
 		t.Fatal(text, err)
+	}
+	of := func(turns ...string) (entries []Entry) {
+		for _, turn := range turns {
+			entries = append(entries, Entry{Turn: turn})
+		}
+		return entries
 	}
 	for _, c := range []struct {
 		text, sessionID string
 		entries         int64
+		history         []Entry
 		found           bool
 	}{
-		{text, "a", 4, true},  // the turn was cut off, or failed
-		{text, "a", 7, true},  // it ended well
-		{text, "a", 5, false}, // somebody else has written
-		{text, "a", 8, false}, // it was undone
-		{text, "b", 4, false},
-		{"", "a", 0, false},
-		{"{", "a", 0, false},
-		{`{"v":2,"session_id":"a","data":1}`, "a", 0, false},
+		{text, "a", 4, of("t3"), true},        // the turn was cut off, or failed
+		{text, "a", 7, of("t3", "t4"), true},  // it ended well
+		{text, "a", 7, of("t4", "t5"), false}, // it was cut off, and another one has written as much
+		{text, "a", 5, of("t3"), false},       // somebody else has written
+		{text, "a", 8, of("t3"), false},       // it was undone
+		{text, "a", 4, nil, false},            // the transcript has expired
+		{text, "a", 7, nil, false},
+		{text, "b", 4, of("t3"), false},
+		{"", "a", 0, nil, false},
+		{"{", "a", 0, nil, false},
+		{`{"v":2,"session_id":"a","data":1}`, "a", 0, nil, false},
+		{`{"v":1,"session_id":"a","data":null}`, "a", 0, nil, false}, // the agent keeps nothing any more
 	} {
-		if got := StateFor(c.text, c.sessionID, c.entries); (got != nil) != c.found || c.found && string(got) != `{"id":"<x>"}` {
+		if got := StateFor(c.text, c.sessionID, c.entries, c.history); (got != nil) != c.found || c.found && string(got) != `{"id":"<x>"}` {
 			t.Errorf("%+v: %s", c, got)
 		}
 	}

@@ -64,10 +64,14 @@ func (h *Hold) Withdraw(ctx context.Context) error {
 
 // Answer answers what the running turn's agent asks. number is the question's, as
 // its event tells; 0 means whichever is asked. ErrNothingAsked, ErrOtherAsked (with
-// the question that is asked), ErrAnswered: nothing was changed.
+// the question that is asked), ErrAnswered: nothing was changed; nor was it where d is
+// no decision, which wraps session.ErrInvalid.
 func (c *Client) Answer(ctx context.Context, sessionKey string, number int, d Decision) (Question, error) {
 	if err := session.ValidateKey(sessionKey); err != nil {
 		return Question{}, err
+	}
+	if d != Allow && d != Always && d != Deny {
+		return Question{}, fmt.Errorf("%w decision %q: it is %s, %s or %s", session.ErrInvalid, d, Allow, Always, Deny)
 	}
 	which := ""
 	if number != 0 {

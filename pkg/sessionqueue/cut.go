@@ -72,10 +72,8 @@ func (h *Hold) Past(ctx context.Context) (Past, error) {
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return Past{}, fmt.Errorf("read what came before turn %s: %w", turn.ID, err)
 	}
-	past := Past{
-		Entries: session.DecodeEntries(lines.Val()),
-		State:   session.StateFor(state.Val(), turn.SessionID, turn.Entries),
-	}
+	past := Past{Entries: session.DecodeEntries(lines.Val())}
+	past.State = session.StateFor(state.Val(), turn.SessionID, turn.Entries, past.Entries)
 	if p, ok := session.DecodePartial(partial.Val()); ok && p.Messages[0] == turn.Message.ID {
 		past.Partial = &p
 	}

@@ -21,3 +21,13 @@ func KeysOf(session, sessionID string) []string { return keys(session, sessionID
 
 // DecodeEvents reads one entry of a session's stream.
 var DecodeEvents = decodeEvents
+
+// Watched is how many bytes of text whoever follows a turn sees in entries of the
+// stream.
+func Watched(turn string, entries []redis.XMessage) (n int) {
+	w := &watch{turns: map[string]bool{turn: true}, see: func(e Event) { n += len(e.Text) }}
+	for _, m := range entries {
+		w.hear(m)
+	}
+	return n
+}

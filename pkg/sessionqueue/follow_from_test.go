@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -175,6 +177,61 @@ func followTrimmed(t *testing.T, kept int64, ended bool) {
 	equalList(t, "seen", <-got, want...)
 }
 
+// Of a reply that is longer than the stream the end is seen, too, which no event has
+// but the turn's.
+func TestFollowALongReply(t *testing.T) {
+	t.Parallel()
+	for _, ended := range []bool{false, true} {
+		t.Run(fmt.Sprint("ended ", ended), func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			b.say("m")
+			h := b.start()
+			turn := h.Turn().ID
+			for _, text := range []string{"one ", "two ", "three "} {
+				must(t, h.Emit(b.ctx, []sq.Event{{Type: "text", Turn: turn, Text: text}}))
+			}
+			finish := func() {
+				_, err := h.Finish(b.ctx, sq.End{Status: sq.StatusDone, Reply: "one two three four"})
+				must(t, err)
+			}
+			kept := int64(2)
+			if ended {
+				finish()
+				kept++
+			}
+			must(t, b.rdb.XTrimMaxLen(b.ctx, b.k.Events(), kept).Err())
+			var seen []string
+			_, err := b.client.Follow(b.ctx, key, "m", func(e sq.Event) {
+				if seen = append(seen, seenAs(e)); e.Text == "three " && !ended {
+					finish()
+				}
+			})
+			must(t, err)
+			equalList(t, "seen", seen, "text two ", "text three ", "text four")
+		})
+	}
+}
+
+// Following a reply in many pieces copies each of them a few times, not the whole
+// reply with each: a sender may have many to follow.
+func TestFollowCopiesLittle(t *testing.T) { //nolint:paralleltest // it counts what is allocated
+	const pieces, size = 2000, 1000
+	piece := strings.Repeat("x", size)
+	events := make([]redis.XMessage, pieces)
+	for i := range events {
+		events[i] = redis.XMessage{ID: fmt.Sprintf("%d-0", i+1), Values: map[string]any{"e": `{"type":"text","turn":"t","text":"` + piece + `"}`}}
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	n := sq.Watched("t", events)
+	runtime.ReadMemStats(&after)
+	equal(t, "text", n, pieces*size)
+	if copied := (after.TotalAlloc - before.TotalAlloc) / (pieces * size); copied > 50 {
+		t.Errorf("the reply was copied %d times", copied)
+	}
+}
+
 // A message that is deleted in mid-turn: what was seen is not seen again.
 func TestFollowADeletedMessage(t *testing.T) {
 	t.Parallel()
@@ -196,6 +253,30 @@ func TestFollowADeletedMessage(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	equalList(t, "seen", seen, "turn_started", "text re")
+}
+
+// A message whose result is not kept ends while nobody could look, and the stream has
+// lost its words by then: what was seen of them is not seen again.
+func TestFollowAResultThatIsNotKept(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, func(c *sq.Config) { c.Retention = 0 })
+	b.say("m")
+	h := b.start()
+	must(t, h.Emit(b.ctx, []sq.Event{{Type: "text", Turn: h.Turn().ID, Text: "re"}}))
+	faults := &testredis.Faults{}
+	b.rdb.AddHook(faults)
+	var seen []string
+	o, err := b.client.Follow(b.ctx, key, "m", func(e sq.Event) {
+		if seen = append(seen, seenAs(e)); e.Text == "re" {
+			// After an error it looks at the task at once.
+			faults.FailBefore(testredis.Named("xread"), 1, errors.New("LOADING Redis is loading the dataset in memory"))
+			b.finish(h)
+			must(t, b.rdb.XTrimMaxLen(b.ctx, b.k.Events(), 1).Err())
+		}
+	})
+	must(t, err)
+	equalList(t, "seen", seen, "turn_started", "text re", "text : m")
+	equal(t, "reply", o.Reply, "re: m")
 }
 
 // Nothing is seen twice and nothing left out when the connection goes, an answer is

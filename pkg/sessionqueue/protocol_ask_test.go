@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"turnstile/pkg/lockguard"
+	"turnstile/pkg/session"
 	sq "turnstile/pkg/sessionqueue"
 )
 
@@ -57,5 +58,22 @@ func TestAnswer(t *testing.T) {
 	b.start()
 	if err := h.Ask(b.ctx, sq.Question{Number: 2}); !errors.Is(err, lockguard.ErrLost) {
 		t.Errorf("%v, want ErrLost", err)
+	}
+}
+
+// What is no decision answers nothing: an agent must not take it for a yes.
+func TestAnswerIsADecision(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.say("now")
+	h := b.start()
+	must(t, h.Ask(b.ctx, sq.Question{Number: 1, Name: "run make"}))
+	for _, d := range []sq.Decision{"", "yes", "allow ", `deny","x":"`} {
+		if _, err := b.client.Answer(b.ctx, key, 1, d); !errors.Is(err, session.ErrInvalid) {
+			t.Errorf("%q: %v, want ErrInvalid", d, err)
+		}
+	}
+	if b.info().Question == nil {
+		t.Error("it is not asked any more")
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"turnstile/pkg/lockguard"
+	"turnstile/pkg/session"
 	sq "turnstile/pkg/sessionqueue"
 )
 
@@ -53,6 +54,27 @@ func TestKeep(t *testing.T) {
 			b.finish(h)
 			b.say("other")
 			b.finish(b.start())
+		}, ""},
+		"a turn whose worker died, and another agent has run the message": {func(b *bench, h *sq.Hold) {
+			must(b, h.Keep(b.ctx, []byte(data), 2))
+			b.die()
+			b.finish(b.start()) // two entries as well
+		}, ""},
+		"a turn that was taken back after its worker's death": {func(b *bench, h *sq.Hold) {
+			must(b, h.Keep(b.ctx, []byte(data), 0))
+			b.say("urgent", session.ModeRollback)
+			b.die()
+		}, ""},
+		"a turn that was stopped after its worker's death": {func(b *bench, h *sq.Hold) {
+			must(b, h.Keep(b.ctx, []byte(data), 0))
+			b.command("/stop")
+			b.die()
+		}, data},
+		"a transcript that has expired": {func(b *bench, h *sq.Hold) {
+			must(b, h.Keep(b.ctx, []byte(data), 2))
+			id := h.Turn().SessionID
+			b.finish(h)
+			must(b, b.rdb.Del(b.ctx, b.k.Transcript(id)).Err())
 		}, ""},
 		"another conversation": {func(b *bench, h *sq.Hold) {
 			must(b, h.Keep(b.ctx, []byte(data), 2))

@@ -126,7 +126,8 @@ func (c *Client) follow(ctx context.Context, sessionKey, from string, w *watch) 
 			looked = time.Now()
 			if errors.Is(err, ErrUnknown) && !rescanned {
 				// Its result may not have been kept, but the event may be there.
-				from, rescanned, w.text = "0", true, streamed{}
+				w.learnt, _ = parseEventID(from) // none was, if that is the beginning
+				from, rescanned = "0", true
 			}
 		}
 		var events []redis.XMessage

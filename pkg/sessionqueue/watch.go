@@ -22,8 +22,9 @@ type watch struct {
 	text  streamed
 	see   func(Event) // nil: nobody looks
 
-	shown eventID   // events up to here are learnt from, and not shown again
-	at    time.Time // of the last event
+	shown  eventID   // events up to here are learnt from, and not shown again
+	learnt eventID   // nor are those up to here learnt from again
+	at     time.Time // of the last event
 
 	// orphan is a turn of the message whose start the stream may have lost. It has, if
 	// what is heard first of that turn is something else.
@@ -33,7 +34,9 @@ type watch struct {
 // hear takes one entry of the stream, and answers the message's end if it is in it.
 func (w *watch) hear(m redis.XMessage) (end Event, ended bool) {
 	see := func(Event) {}
-	if id, err := parseEventID(m.ID); err == nil && id.behind(w.shown) {
+	id, err := parseEventID(m.ID)
+	again := err == nil && !id.behind(w.learnt)
+	if err == nil && id.behind(w.shown) {
 		w.shown = id
 		if w.see != nil {
 			see = w.see
@@ -48,6 +51,7 @@ func (w *watch) hear(m redis.XMessage) (end Event, ended bool) {
 		if e.Turn != "" && e.Turn == w.orphan {
 			if e.Type != EventTurnStarted {
 				w.turns[e.Turn] = true
+				w.text = streamed{turn: e.Turn, cut: true}
 			}
 			w.orphan = ""
 		}
@@ -56,6 +60,7 @@ func (w *watch) hear(m redis.XMessage) (end Event, ended bool) {
 		case e.Type == EventTurnEnded:
 			w.text.rest(e, see)
 			end, ended = e, true
+		case again:
 		default:
 			w.text.seen(e)
 			see(e)
@@ -88,8 +93,10 @@ func decodeEvents(m redis.XMessage) []Event {
 // streamed is the part of a reply that was seen as text events. A worker does
 // not send the last piece twice, as text and in the turn's end.
 type streamed struct {
-	turn, text string
-	steered    int // how much of text came before the last steer
+	turn    string
+	text    []byte // grows in place: a long reply has many pieces
+	steered int    // how much of text came before the last steer
+	cut     bool   // more came before the text, which the stream has lost
 }
 
 func (s *streamed) seen(e Event) {
@@ -98,27 +105,38 @@ func (s *streamed) seen(e Event) {
 	}
 	switch e.Type {
 	case string(agent.EventText):
-		s.text += e.Text
+		s.text = append(s.text, e.Text...)
 	case string(agent.EventToolStart):
-		s.text, s.steered = "", 0
+		s.text, s.steered, s.cut = s.text[:0], 0, false
 	case EventSteered:
 		s.steered = len(s.text)
 	}
 }
 
-// rest shows what a turn's end has beyond the text that was seen. The reply is
-// all of the text since the last tool, or what came after the last steer.
+// rest shows what a turn's end has beyond the text that was seen.
 func (s *streamed) rest(end Event, see func(Event)) {
 	s.seen(Event{Turn: end.Turn})
-	rest, ok := strings.CutPrefix(end.Reply, s.text)
-	if !ok {
-		rest, ok = strings.CutPrefix(end.Reply, s.text[s.steered:])
-	}
-	if ok && rest != "" {
+	if rest := s.unseen(end.Reply); rest != "" {
 		e := Event{Type: string(agent.EventText), Turn: end.Turn, Text: rest, At: end.At, ID: end.ID}
 		s.seen(e)
 		see(e)
 	}
+}
+
+// unseen is the end of a reply, which is all of the text since the last tool, or what
+// came after the last steer. A reply that is neither is not what was seen.
+func (s *streamed) unseen(reply string) string {
+	text := string(s.text)
+	if rest, ok := strings.CutPrefix(reply, text); ok {
+		return rest
+	}
+	if rest, ok := strings.CutPrefix(reply, text[s.steered:]); ok {
+		return rest
+	}
+	if i := strings.LastIndex(reply, text); s.cut && i >= 0 {
+		return reply[i+len(text):]
+	}
+	return ""
 }
 
 // eventID is the id of a stream's entry: the time, and a number within it.

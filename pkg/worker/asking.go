@@ -10,8 +10,10 @@ import (
 
 // asking puts the questions of a turn's agent to the user, one after the other.
 type asking struct {
-	turn *turn
-	one  chan struct{} // has room for whoever asks now
+	turn   *turn
+	ctx    context.Context // ends with the turn's, or with its agent
+	cancel context.CancelCauseFunc
+	one    chan struct{} // has room for whoever asks now
 
 	mu     sync.Mutex
 	number int // of the last question
@@ -19,40 +21,69 @@ type asking struct {
 }
 
 func newAsking(t *turn) *asking {
-	return &asking{turn: t, one: make(chan struct{}, 1)}
+	a := &asking{turn: t, one: make(chan struct{}, 1)}
+	a.ctx, a.cancel = context.WithCancelCause(t.ctx)
+	return a
 }
 
-// ask is agent.Ask. The question is stored before it is told of, so that whoever
-// hears of it finds it.
+// stop ends the questions and waits for them, once: one that came to Redis after the
+// turn's end would be the next turn's.
+func (a *asking) stop() {
+	a.cancel(errOver)
+	a.one <- struct{}{} // nobody asks any more
+}
+
+// ask is agent.Ask.
 func (a *asking) ask(ctx context.Context, q agent.Question) (agent.Answer, error) {
 	// The turn's end ends every question, whatever the agent passes.
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer context.AfterFunc(a.turn.ctx, func() { cancel(context.Cause(a.turn.ctx)) })()
+	defer context.AfterFunc(a.ctx, func() { cancel(context.Cause(a.ctx)) })()
 	select {
 	case a.one <- struct{}{}:
 		defer func() { <-a.one }()
 	case <-ctx.Done():
 		return agent.Answer{}, context.Cause(ctx)
 	}
+	if a.ctx.Err() != nil { // both were so
+		return agent.Answer{}, context.Cause(a.ctx)
+	}
 	number, answer := a.next()
-	hold := a.turn.hold
-	if err := hold.Ask(ctx, sessionqueue.Question{Number: number, Name: q.Name, Text: q.Text}); err != nil {
+	d, err := a.put(ctx, number, q, answer)
+	if err != nil {
+		a.withdraw()
 		return agent.Answer{}, err
+	}
+	// A decision that only a later version knows is no yes.
+	return agent.Answer{Allowed: d == sessionqueue.Allow || d == sessionqueue.Always, Remember: d == sessionqueue.Always}, nil
+}
+
+// put asks, and waits for the answer. The question is stored before it is told of,
+// so that whoever hears of it finds it.
+func (a *asking) put(ctx context.Context, number int, q agent.Question, answer <-chan sessionqueue.Decision) (sessionqueue.Decision, error) {
+	if err := a.turn.hold.Ask(ctx, sessionqueue.Question{Number: number, Name: q.Name, Text: q.Text}); err != nil {
+		return "", err
 	}
 	a.turn.recorder.asked(number, q)
 	select {
 	case d := <-answer:
 		a.turn.recorder.answered(number, d)
-		return agent.Answer{Allowed: d != sessionqueue.Deny, Remember: d == sessionqueue.Always}, nil
+		return d, nil
 	case <-ctx.Done():
-		a.turn.recorder.answered(number, "")
-		if a.turn.ctx.Err() == nil { // else the turn's end says it
-			if err := hold.Withdraw(hold.Lease().Context()); err != nil {
-				a.turn.log.Warn("a question could not be withdrawn", "error", err)
-			}
-		}
-		return agent.Answer{}, context.Cause(ctx)
+		a.turn.recorder.cancelled(number)
+		return "", context.Cause(ctx)
+	}
+}
+
+// withdraw says that nobody waits for an answer any more: the user is not to be told
+// that it was one. The question may have been stored even if that failed.
+func (a *asking) withdraw() {
+	lease := a.turn.hold.Lease()
+	if lease.Held() != nil {
+		return
+	}
+	if err := a.turn.hold.Withdraw(lease.Context()); err != nil {
+		a.turn.log.Warn("a question could not be withdrawn", "error", err)
 	}
 }
 

@@ -149,3 +149,76 @@ func TestQuestionsEnd(t *testing.T) {
 		r.ends("m1", sq.StatusDone)
 	})
 }
+
+// What this worker does not know, as a decision of a later version, is no yes.
+func TestUnknownDecision(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	s := newStage()
+	r.worker(s, sentinelTTL(time.Second))
+	r.say("m1", "hello")
+	a := s.next(t, "m1")
+	got := a.ask(a.ctx, r, "run make")
+	r.asked("1")
+	must(t, r.rdb.HSet(r.ctx, r.k.Run(), "answered", fmt.Sprintf("%d 1 perhaps call", a.Fence)).Err())
+	equal(t, "the answer", receive(t, "the answer", got), answered{})
+	equal(t, "decision", r.decided("1"), "denied")
+	a.reply("ok")
+}
+
+// An agent that asks on after its turn disturbs the next turn's questions as little
+// as one whose question was left open.
+func TestQuestionsStayInTheirTurn(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	s := newStage()
+	r.worker(s)
+	r.say("m1", "hello")
+	a := s.next(t, "m1")
+	open := a.ask(context.Background(), r, "run make")
+	r.asked("1")
+	var waiting []<-chan answered
+	for range 20 {
+		waiting = append(waiting, a.ask(context.Background(), r, "run late"))
+	}
+	r.say("m2", "again")
+	a.reply("ok")
+	r.ends("m1", sq.StatusDone)
+	equal(t, "decision", r.decided("1"), "cancelled")
+	b := s.next(t, "m2")
+	got := b.ask(b.ctx, r, "run rm")
+	await(t, "the next turn's question", func() bool { q := r.info().Question; return q != nil && q.Name == "run rm" })
+	for range 20 {
+		waiting = append(waiting, a.ask(context.Background(), r, "run late"))
+	}
+	for _, c := range append(waiting, open) {
+		if receive(t, "the end of an old question", c).err == nil {
+			t.Error("an answer")
+		}
+	}
+	r.command("/approve 1", "Approved: run rm.")
+	equal(t, "the answer", receive(t, "the answer", got).Allowed, true)
+	b.reply("ok")
+	r.ends("m2", sq.StatusDone)
+}
+
+// While an agent takes its time to end, its question is not asked any more.
+func TestQuestionOfATurnThatIsToEnd(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	s := newStage()
+	s.deaf = true
+	r.worker(s)
+	r.say("m1", "hello")
+	a := s.next(t, "m1")
+	got := a.ask(a.ctx, r, "run make")
+	r.asked("1")
+	r.command("/stop", "Stopping the running turn.")
+	if receive(t, "the end", got).err == nil {
+		t.Error("an answer")
+	}
+	r.command("/approve", "Nothing is asked.")
+	equal(t, "decision", r.decided("1"), "cancelled")
+	a.fail(context.Cause(a.ctx))
+	r.ends("m1", sq.StatusStopped)
+}

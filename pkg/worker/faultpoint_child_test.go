@@ -2,8 +2,11 @@ package worker_test
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -165,9 +168,52 @@ func (l *logged) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event
 	if _, err := fmt.Fprintf(l.file, "begin %d %d %s\n", turn.Fence, os.Getpid(), turn.Messages[0].ID); err != nil {
 		return agent.Result{}, err
 	}
-	result, err := l.Agent.Run(ctx, turn, emit)
+	result, err := agent.Result{}, error(nil)
+	if strings.Contains(turn.Messages[0].Text, asks) {
+		err = remember(ctx, turn, emit)
+	}
+	if err == nil {
+		result, err = l.Agent.Run(ctx, turn, emit)
+	}
 	if _, err := fmt.Fprintf(l.file, "end %d %d %s\n", turn.Fence, os.Getpid(), turn.Messages[0].ID); err != nil {
 		return agent.Result{}, err
 	}
 	return result, err
+}
+
+// asks is in the text of a message whose turn keeps state and asks for permission.
+const asks = "asks"
+
+// remember does so. The state is the messages that the agent's own session knows of:
+// one that does not fit the transcript, but for what an earlier run of this turn may
+// have done, fails the turn.
+func remember(ctx context.Context, turn agent.Turn, emit func(agent.Event)) error {
+	own := turn.Messages[0].ID
+	var said, known []string
+	for _, e := range turn.History {
+		if e.Message != "" {
+			said = append(said, e.Message)
+		}
+	}
+	if turn.State == nil {
+		known = said
+	} else if err := json.Unmarshal(turn.State, &known); err != nil {
+		return err
+	}
+	others := func(ids []string) []string {
+		return slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return id == own })
+	}
+	if !slices.Equal(others(said), others(known)) {
+		return fmt.Errorf("the state knows of %q, the transcript of %q", known, said)
+	}
+	data, err := json.Marshal(append(others(known), own))
+	if err != nil {
+		return err
+	}
+	emit(agent.Event{Type: agent.EventState, Data: data})
+	answer, err := turn.Ask(ctx, agent.Question{Name: "answer " + own})
+	if err == nil && !answer.Allowed {
+		err = errors.New("it was not allowed")
+	}
+	return err
 }

@@ -1,6 +1,7 @@
 package worker_test
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -74,6 +75,29 @@ func courses() []course {
 			r.say("m3", "hello")
 		}},
 		{name: "start and tools and text and a checkpoint", ends: done("m1"), before: say("m1", "tool=a:30ms stream=3 tick=60ms hello again")},
+		{name: "state and a question", ends: done("m1", "m2", "m3"), before: func(r *rig) {
+			r.say("m1", asks+" tool=a:30ms tick=60ms stream=2 hello again")
+			r.say("m2", asks+" hello")
+			r.say("m3", asks+" hello")
+		}, during: func(r *rig, _ *process) { r.allowAll() }},
+		{name: "state of a turn that is taken back", before: func(r *rig) {
+			r.say("m0", asks+" hello")
+			r.say("m1", asks+" sleep=500ms hello")
+		},
+			ends: append(append(done("m0"), end{"m1", []sq.Status{sq.StatusInterrupted, sq.StatusDone}}), done("m2", "m3")...),
+			during: func(r *rig, p *process) {
+				r.allowAll()
+				var mode session.Mode // of a worker that died before, it would take back m0
+				await(r, "the second turn or the worker's death", func() bool {
+					s := r.info()
+					if s.Phase == "running" && slices.Contains(s.Messages, "m1") {
+						mode = session.ModeRollback
+					}
+					return p.dead() || mode != ""
+				})
+				r.say("m2", asks+" hello", mode)
+				r.say("m3", asks+" hello")
+			}},
 		{name: "given back by a drain", ends: done("m1", "m2"), before: two("stream=16 tick=100ms hello again"),
 			during: onceRunning(func(_ *rig, p *process) { _ = p.cmd.Process.Signal(syscall.SIGTERM) })},
 		{name: "a failure that is tried again", immediate: true, ends: done("m1", "m2"), before: two("fail=retry:1 hello")},
@@ -100,6 +124,28 @@ func courses() []course {
 				r.say("m3", "hello", session.ModeCollect)
 			})},
 	}
+}
+
+// allowAll allows whatever is asked, until the test ends.
+func (r *rig) allowAll() {
+	ctx, cancel := context.WithCancel(r.ctx)
+	gone := make(chan struct{})
+	r.Cleanup(func() {
+		cancel()
+		<-gone
+	})
+	go func() {
+		defer close(gone)
+		for tick := time.NewTicker(10 * time.Millisecond); ; {
+			select {
+			case <-ctx.Done():
+				tick.Stop()
+				return
+			case <-tick.C:
+				_, _ = r.client.Answer(ctx, r.key, 0, sq.Allow) // mostly nothing is asked
+			}
+		}
+	}()
 }
 
 // A worker is killed at every step of a turn: before each of its calls to Redis,

@@ -79,14 +79,15 @@ func (r *recorder) store(data json.RawMessage) {
 	r.mu.Unlock()
 }
 
-// state is what the agent keeps, and whether it has said so in this turn.
-func (r *recorder) state() (data json.RawMessage, said bool) {
+// state is what the agent keeps, nil: it has not said so in this turn; and what is
+// stored.
+func (r *recorder) state() (keep, kept json.RawMessage) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.keep, r.keep != nil
+	return r.keep, r.kept
 }
 
-// asked and answered tell of a question to the user.
+// asked, answered and cancelled tell of a question to the user.
 func (r *recorder) asked(number int, q agent.Question) {
 	r.tell(sessionqueue.Event{
 		Type: sessionqueue.EventPermissionAsked, CallID: strconv.Itoa(number), Name: q.Name, Text: q.Text, Input: q.Input,
@@ -94,14 +95,17 @@ func (r *recorder) asked(number int, q agent.Question) {
 }
 
 func (r *recorder) answered(number int, d sessionqueue.Decision) {
-	e := sessionqueue.Event{Type: sessionqueue.EventPermissionAnswered, CallID: strconv.Itoa(number), Decision: "allowed"}
-	switch d {
-	case sessionqueue.Deny:
-		e.Decision = "denied"
-	case "":
-		e.Decision = "cancelled"
+	decision := sessionqueue.DecisionDenied
+	if d == sessionqueue.Allow || d == sessionqueue.Always {
+		decision = sessionqueue.DecisionAllowed
 	}
-	r.tell(e)
+	r.ended(number, decision)
+}
+
+func (r *recorder) cancelled(number int) { r.ended(number, sessionqueue.DecisionCancelled) }
+
+func (r *recorder) ended(number int, decision string) {
+	r.tell(sessionqueue.Event{Type: sessionqueue.EventPermissionAnswered, CallID: strconv.Itoa(number), Decision: decision})
 }
 
 // tell sends an event of the turn that is not the agent's. False: it is too late.

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"turnstile/pkg/agent"
+	"turnstile/pkg/followup"
 	"turnstile/pkg/session"
 	sq "turnstile/pkg/sessionqueue"
 	"turnstile/pkg/worker"
@@ -88,6 +90,66 @@ func TestState(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What an agent kept before a turn is not given back if that turn was, even if it
+// has not come to keep anything in it: it may know of it by then.
+func TestStateBeforeARollback(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	s := newStage()
+	r.worker(s)
+	r.say("m1", "hello")
+	a := s.next(t, "m1")
+	a.keep(`{"id":1}`)
+	a.reply("ok")
+	r.ends("m1", sq.StatusDone)
+	r.say("m2", "again")
+	equal(t, "state", string(s.next(t, "m2").State), `{"id":1}`)
+	r.say("m3", "instead", session.ModeRollback)
+	r.ends("m2", sq.StatusInterrupted)
+	b := s.next(t, "m3")
+	equal(t, "state after the rollback", string(b.State), "")
+	equal(t, "history", len(b.History), 2)
+	b.reply("ok")
+}
+
+// Turns of several messages, collected or steered in, are followed under the same
+// sentinel by turns that get what they kept; an attempt that failed by the next one.
+func TestStateIsHandedOn(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	s := steerStage{newStage()}
+	r.worker(s, line(followup.Settings{Debounce: followup.Millis(time.Millisecond)}))
+	r.say("m1", "hello")
+	a := s.next(t, "m1")
+	a.keep(`1`)
+	a.text("one")
+	r.say("m2", "/steer to the left")
+	r.say("m3", "that", session.ModeCollect)
+	r.say("m4", "this", session.ModeCollect)
+	a.steer(t, "m2").Accept()
+	a.reply("two")
+
+	b := s.next(t, "m3")
+	equal(t, "messages", len(b.Messages), 2)
+	equal(t, "after a steer", string(b.State), `1`)
+	b.keep(`2`)
+	r.say("m5", "then")
+	b.reply("ok")
+	c := s.next(t, "m5")
+	equal(t, "after the collected ones", string(c.State), `2`)
+	c.keep(`3`)
+	r.say("m6", "last")
+	c.fail(agent.Retryable(errors.New("try again")))
+	c = s.next(t, "m5")
+	equal(t, "attempt and state", fmt.Sprint(c.Attempt, " ", string(c.State)), `2 3`)
+	c.keep(`3`) // the same again: it is stored for what is to come all the same
+	c.reply("ok")
+	d := s.next(t, "m6")
+	equal(t, "at last", string(d.State), `3`)
+	d.reply("ok")
+	r.ends("m6", sq.StatusDone)
 }
 
 // It is stored while the turn runs, should its worker die.

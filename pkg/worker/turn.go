@@ -68,6 +68,7 @@ func (t *turn) run(release func() bool) (more bool, err error) {
 	}
 	result, err := t.runAgent()
 	t.steering.stop()
+	t.asking.stop()
 	if err != nil {
 		t.endAgent()
 	}
@@ -285,14 +286,14 @@ func timedOut(cause, err error) error {
 // transcript as it is before this end and as it will be behind it: the two are not
 // written in one script. Without it the next turn's agent has the history alone.
 func (t *turn) keepState(end sessionqueue.End) {
-	data, said := t.recorder.state()
-	if !said { // an agent that keeps nothing, or has not come to it
+	keep, kept := t.recorder.state()
+	switch {
+	case end.Rollback && (keep != nil || kept != nil): // what the agent knows of the turn cannot be taken back
+		keep = nil
+	case keep == nil: // an agent that keeps nothing, or has not come to it
 		return
 	}
-	if end.Rollback { // what the agent knows of the turn cannot be taken back
-		data = nil
-	}
-	if err := t.hold.Keep(t.hold.Lease().Context(), data, len(end.Entries)); err != nil {
+	if err := t.hold.Keep(t.hold.Lease().Context(), keep, len(end.Entries)); err != nil {
 		t.log.Warn("what the agent keeps was not stored", "error", err)
 	}
 }

@@ -171,6 +171,8 @@ for _, b in ipairs(back) do
 end
 if #left > 0 then call('DEL', lease) end
 if verdict then call('DEL', partial) end
+-- What an agent has kept of a turn that is taken back is void, as after an undo.
+if dead and r[14] == fence then entries = entries + 1 end
 add(processed, processed_day, tonumber(r[12]) or 0)
 if crashed then
   mark, marked_at = 'crash', now
