@@ -44,7 +44,7 @@ func (s *steering) feed(ctx context.Context, w io.Writer) {
 	case <-ctx.Done():
 		return
 	}
-	for {
+	for ctx.Err() == nil { // else a select may still choose a steer
 		select {
 		case steer := <-s.from:
 			if s.send(steer, w) != nil {

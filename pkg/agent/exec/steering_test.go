@@ -234,7 +234,8 @@ func TestSteersToACommandThatStopsReading(t *testing.T) {
 			if (err != nil) != (c.err != "") || err != nil && !strings.Contains(err.Error(), c.err) {
 				t.Errorf("error %v, want %q", err, c.err)
 			}
-			if len(received) > 0 {
+			// One that reads on behind its result may have the first before that is seen.
+			if len(received) > 0 && name != "result" {
 				t.Errorf("received %q too", received)
 			}
 			if slices.Contains(d.log, "+s1") {
