@@ -93,6 +93,27 @@ func TestLend(t *testing.T) {
 	}
 }
 
+type leaseFunc func() time.Time
+
+func (f leaseFunc) Deadline() time.Time { return f() }
+
+// A lease may be of any type, also of one that cannot be compared.
+func TestLeaseOfAnyType(t *testing.T) {
+	t.Parallel()
+	asked := make(chan struct{}, 9)
+	c := start(t, nil, "sleep 1000")
+	c.Lend(leaseFunc(func() time.Time {
+		select {
+		case asked <- struct{}{}:
+		default:
+		}
+		return time.Now().Add(300 * time.Millisecond)
+	}))
+	for range 5 { // it is asked again and again, or the program would be gone
+		<-asked
+	}
+}
+
 func TestEnd(t *testing.T) {
 	t.Parallel()
 	for _, cause := range []error{agent.ErrLeaseLost, errors.New("stopped")} {

@@ -30,6 +30,7 @@ func (l *lender) lend(lease agent.Lease) {
 	}
 	l.lease = lease
 	if lease == nil {
+		l.timer = nil
 		l.process.Unlease()
 		return
 	}
@@ -38,19 +39,21 @@ func (l *lender) lend(lease agent.Lease) {
 
 // feed tells the guardian how long the lease lasts now. l.mu is held.
 func (l *lender) feed() {
-	deadline, lease := l.lease.Deadline(), l.lease
+	deadline := l.lease.Deadline()
 	wait := time.Second
 	if !deadline.IsZero() {
 		l.process.Renew(deadline)
 		wait = max(time.Until(deadline)/3, 10*time.Millisecond)
 	}
-	l.timer = time.AfterFunc(wait, func() {
+	var timer *time.Timer // not the lease tells whether it is the present one: one may come again
+	timer = time.AfterFunc(wait, func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		if !l.ended && l.lease == lease {
+		if !l.ended && l.timer == timer {
 			l.feed()
 		}
 	})
+	l.timer = timer
 }
 
 func (l *lender) end() {

@@ -11,12 +11,12 @@ import (
 
 func TestDirectory(t *testing.T) {
 	t.Parallel()
-	real := filepath.Join(t.TempDir(), "real")
-	if err := os.Mkdir(real, 0o755); err != nil {
+	target := filepath.Join(t.TempDir(), "real")
+	if err := os.Mkdir(target, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	link := filepath.Join(t.TempDir(), "link")
-	if err := os.Symlink(real, link); err != nil {
+	if err := os.Symlink(target, link); err != nil {
 		t.Fatal(err)
 	}
 	seen := map[string]bool{}
@@ -26,7 +26,7 @@ func TestDirectory(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			want, err := filepath.EvalSymlinks(filepath.Join(real, "deep", "er"))
+			want, err := filepath.EvalSymlinks(filepath.Join(target, "deep", "er"))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"sync"
+	"sync/atomic"
 
 	"turnstile/pkg/agent"
 )
@@ -18,13 +20,17 @@ type answerLine struct {
 	Remember bool   `json:"remember"`
 }
 
+// maxQuestions is how many questions of a command may be open at a time.
+const maxQuestions = 64
+
 // asking puts a command's questions to the user, and the answers on its stdin. A
 // question that is open when the turn ends gets none.
 type asking struct {
-	ask  agent.Ask // nil: nobody can be asked
-	ctx  context.Context
-	w    io.Writer
-	open sync.WaitGroup
+	ask   agent.Ask // nil: nobody can be asked
+	ctx   context.Context
+	w     io.Writer
+	open  sync.WaitGroup
+	count atomic.Int32 // of the open ones
 }
 
 // put asks. Its error says why the line is no question.
@@ -32,8 +38,12 @@ func (a *asking) put(l line) error {
 	if l.ID == "" || l.Name == "" {
 		return errors.New("an ask needs id and name")
 	}
+	if a.count.Add(1) > maxQuestions {
+		return fmt.Errorf("more than %d questions are open", maxQuestions)
+	}
 	q := agent.Question{CallID: l.CallID, Name: l.Name, Text: l.Text, Input: l.Input, CanRemember: true}
 	a.open.Go(func() {
+		defer a.count.Add(-1)
 		var answer agent.Answer
 		if a.ask != nil {
 			var err error

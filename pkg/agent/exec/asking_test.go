@@ -66,6 +66,20 @@ func TestOpenQuestions(t *testing.T) {
 	}
 }
 
+// A command that asks without end does not fill its worker with questions.
+func TestEndlessQuestions(t *testing.T) {
+	t.Parallel()
+	in := turn(t, "hi")
+	in.Ask = func(ctx context.Context, _ agent.Question) (agent.Answer, error) {
+		<-ctx.Done()
+		return agent.Answer{}, context.Cause(ctx)
+	}
+	_, err := runText(t.Context(), newAgent(t, Config{Command: shell(`exec yes '{"type":"ask","id":"a","name":"x"}'`), Format: JSONL, Grace: -1}), in)
+	if want := "line 65 of the command's output: more than 64 questions are open"; err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+}
+
 func TestBadAsk(t *testing.T) {
 	t.Parallel()
 	_, err := runText(t.Context(), newAgent(t, Config{Command: shell(`echo '{"type":"ask","id":"a"}'; sleep 100`), Format: JSONL, Grace: -1}), turn(t, "hi"))

@@ -18,6 +18,10 @@ import (
 // maxAnswer limits one answer of a model, in bytes of text, thoughts and arguments.
 const maxAnswer = 16 << 20 // tests have less
 
+// fragmentSize is what a piece of a tool call counts for itself: one that is empty can
+// begin a call, too.
+const fragmentSize = 32
+
 // answer is one answer of the model, while it comes and after.
 type answer struct {
 	text      strings.Builder // refusals too
@@ -132,7 +136,7 @@ func (a *answer) fragment(f sdk.ChatCompletionChunkChoiceDeltaToolCall) {
 		c.name = f.Function.Name
 	}
 	c.raw = append(c.raw, f.Function.Arguments...)
-	a.size += len(f.Function.Arguments) + len(f.Function.Name) + len(f.ID)
+	a.size += len(f.Function.Arguments) + len(f.Function.Name) + len(f.ID) + fragmentSize
 }
 
 // settle makes the calls ready to be run and repeated: every id is the only one of its

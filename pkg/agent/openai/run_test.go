@@ -248,6 +248,7 @@ func TestAnswerWithoutEnd(t *testing.T) {
 	piece := strings.Repeat("x", 400)
 	for name, step := range map[string]testmodel.Step{
 		"text": testmodel.Text(piece, piece, piece), "thoughts": testmodel.Thought(piece, piece, piece), "calls": testmodel.Call("c1", "x", piece, piece, piece),
+		"empty pieces": testmodel.Call("c1", "x", make([]string, 100)...),
 	} {
 		r := newRig(t, Config{}, testmodel.Stream(step))
 		r.agent.maxAnswer = 1000

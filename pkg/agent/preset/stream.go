@@ -36,23 +36,32 @@ type stream struct {
 // line takes one line. What is no JSON object is passed over: these programs
 // sometimes write warnings to stdout. An error ends the turn.
 func (s *stream) line(data []byte) error {
-	var head struct {
-		Type *string `json:"type"`
-	}
-	if data[0] != '{' || json.Unmarshal(data, &head) != nil || head.Type == nil {
+	of, ok := typeOf(data)
+	if !ok {
 		s.noise = clean(cut(string(data), maxSentence))
 		s.logger.Debug("agent's line is no event and is passed over", "line", s.noise)
 		return nil
 	}
 	s.known++
-	if err := s.decoder.line(*head.Type, data); err != nil {
-		s.logger.Debug("agent's event has an unknown shape", "type", *head.Type, "error", err)
-		s.raw(*head.Type, data)
+	if err := s.decoder.line(of, data); err != nil {
+		s.logger.Debug("agent's event has an unknown shape", "type", of, "error", err)
+		s.raw(of, data)
 	}
 	if s.size > command.MaxText {
 		return command.ErrTooMuchText
 	}
 	return nil
+}
+
+// typeOf is the type of an event; false: the line is none.
+func typeOf(data []byte) (string, bool) {
+	var head struct {
+		Type *string `json:"type"`
+	}
+	if data[0] != '{' || json.Unmarshal(data, &head) != nil || head.Type == nil {
+		return "", false
+	}
+	return *head.Type, true
 }
 
 func (s *stream) text(text string) {
