@@ -12,7 +12,7 @@ import (
 const (
 	// pause is how long a busy stream is left alone between two reads. What is read is
 	// gathered for longer than that before anybody is shown it.
-	pause = 50 * time.Millisecond
+	pause = 75 * time.Millisecond
 
 	// rest is how long a stream must have nothing to say to be no longer busy. Its next
 	// piece is then read at once.

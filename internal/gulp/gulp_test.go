@@ -75,8 +75,8 @@ func TestReader(t *testing.T) {
 		piece       string
 		least, most int // reads of 1000 pieces
 	}{
-		"busy":      {5 * time.Millisecond, "token ", 80, 130},
-		"very busy": {time.Millisecond, "token ", 20, 40},
+		"busy":      {5 * time.Millisecond, "token ", 60, 100},
+		"very busy": {time.Millisecond, "token ", 14, 36},
 		"calm":      {50 * time.Millisecond, "token ", 1000, 1000},
 		"large":     {time.Millisecond, strings.Repeat("x", large), 1000, 1000},
 	} {

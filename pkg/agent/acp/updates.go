@@ -1,8 +1,9 @@
 package acp
 
 import (
-	"bytes"
 	"encoding/json"
+
+	acpsdk "github.com/coder/acp-go-sdk"
 
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
@@ -23,56 +24,56 @@ type update struct {
 	} `json:"cost"`
 }
 
-// chunk is an update with a piece of text.
+// chunk is a notification of an update with a piece of text.
 type chunk struct {
-	SessionID string `json:"sessionId"`
-	Update    struct {
-		Kind    string `json:"sessionUpdate"`
-		Content struct {
-			Type string  `json:"type"`
-			Text *string `json:"text"`
-		} `json:"content"`
-	} `json:"update"`
+	ID     json.RawMessage `json:"id"`
+	Method string          `json:"method"`
+	Params struct {
+		SessionID string `json:"sessionId"`
+		Update    struct {
+			Kind    string `json:"sessionUpdate"`
+			Content struct {
+				Type string  `json:"type"`
+				Text *string `json:"text"`
+			} `json:"content"`
+		} `json:"update"`
+	} `json:"params"`
 }
 
-// piece takes an update that is a piece of text: there is one for each of the model's
+// piece takes a line that is a piece of text: there is one for each of the model's
 // tokens, so it is decoded at once and not by its parts. False: it is another one.
-func (t *turn) piece(params json.RawMessage) bool {
-	if !bytes.Contains(params, []byte("_chunk")) {
-		return false
-	}
+func (t *turn) piece(line []byte) bool {
 	var c chunk
-	if json.Unmarshal(params, &c) != nil || c.Update.Content.Type != "text" || c.Update.Content.Text == nil {
+	if json.Unmarshal(line, &c) != nil || c.ID != nil || c.Method != acpsdk.ClientMethodSessionUpdate {
 		return false
 	}
-	kind := agent.EventText
-	switch c.Update.Kind {
-	case "agent_message_chunk":
-	case "agent_thought_chunk":
+	kind, text := agent.EventText, c.Params.Update.Content.Text
+	switch {
+	case c.Params.Update.Content.Type != "text" || text == nil:
+		return false
+	case c.Params.Update.Kind == "agent_message_chunk":
+	case c.Params.Update.Kind == "agent_thought_chunk":
 		kind = agent.EventThought
 	default:
 		return false
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.emit == nil || c.SessionID != t.state.ID {
+	if t.emit == nil || c.Params.SessionID != t.state.ID {
 		return false
 	}
 	t.heard = true
 	if kind == agent.EventText {
 		t.tools.flush()
 	}
-	if text := *c.Update.Content.Text; text != "" {
-		t.say(agent.Event{Type: kind, Text: text})
+	if *text != "" {
+		t.say(agent.Event{Type: kind, Text: *text})
 	}
 	return true
 }
 
 // updated makes events of a session/update.
 func (t *turn) updated(params json.RawMessage) {
-	if t.piece(params) {
-		return
-	}
 	var n struct {
 		SessionID string          `json:"sessionId"`
 		Update    json.RawMessage `json:"update"`

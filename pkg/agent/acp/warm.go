@@ -1,6 +1,7 @@
 package acp
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -183,6 +184,15 @@ func (w *warm) Close() error {
 	}
 	w.shut(grace)
 	return nil
+}
+
+// piece takes a line that is a piece of the running turn's text.
+func (w *warm) piece(line []byte) bool {
+	if !bytes.Contains(line, []byte("_chunk")) {
+		return false
+	}
+	t := w.turn.Load()
+	return t != nil && t.piece(line)
 }
 
 // notified takes a notification of the agent.

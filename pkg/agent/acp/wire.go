@@ -38,6 +38,8 @@ type message struct {
 // peer is who takes what the agent says by itself. Both are called one after the
 // other, in the order in which it was said, and hold up what follows.
 type peer interface {
+	// piece takes a whole line if it is a notification that is worth a shortcut.
+	piece(line []byte) bool
 	notified(method string, params json.RawMessage)
 	asked(id json.RawMessage, method string, params json.RawMessage)
 }
@@ -220,6 +222,9 @@ func (c *conn) line(line []byte) {
 	}
 	if !utf8.Valid(line) {
 		line = bytes.ToValidUTF8(line, []byte("\uFFFD"))
+	}
+	if c.peer.piece(line) {
+		return
 	}
 	var m message
 	if err := json.Unmarshal(line, &m); err != nil {

@@ -2,14 +2,11 @@ package openai
 
 import (
 	"bytes"
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
-
-	sdk "github.com/openai/openai-go/v3"
-	"github.com/openai/openai-go/v3/packages/respjson"
 
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
@@ -49,7 +46,7 @@ func (r *run) stream(ctx context.Context) (*answer, error) {
 	a := &answer{open: map[int64]int{}}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream := r.chat.NewStreaming(ctx, r.request())
+	stream := r.begin(ctx, r.request())
 	defer func() { _ = stream.Close() }() // the request is over, whatever becomes of this
 	for stream.Next() {
 		if err := r.chunk(a, stream.Current()); err != nil {
@@ -73,8 +70,8 @@ var (
 	errTooMuch = fmt.Errorf("the model's answer has no end: it is longer than %d MiB", maxAnswer>>20)
 )
 
-func (r *run) chunk(a *answer, c sdk.ChatCompletionChunk) error {
-	if c.JSON.Usage.Valid() {
+func (r *run) chunk(a *answer, c chunk) error {
+	if c.Usage != nil {
 		a.usage = usageOf(c, r.config.Model)
 	}
 	for _, choice := range c.Choices {
@@ -83,18 +80,23 @@ func (r *run) chunk(a *answer, c sdk.ChatCompletionChunk) error {
 		}
 		d := choice.Delta
 		a.size += len(d.Content) + len(d.Refusal)
-		for _, text := range []string{d.Content, d.Refusal} {
+		for _, text := range []words{d.Content, d.Refusal} {
 			if text != "" {
-				a.text.WriteString(text)
-				r.emit(agent.Event{Type: agent.EventText, Text: text})
+				a.text.WriteString(string(text))
+				r.emit(agent.Event{Type: agent.EventText, Text: string(text)})
 			}
 		}
-		a.think(d.JSON.ExtraFields, r.emit)
+		// Some send both, with the same text.
+		a.reasoning.WriteString(string(d.Thoughts))
+		if text := cmp.Or(d.Thoughts, d.Reasoning); text != "" {
+			a.size += len(text)
+			r.emit(agent.Event{Type: agent.EventThought, Text: string(text)})
+		}
 		for _, fragment := range d.ToolCalls {
 			a.fragment(fragment)
 		}
-		if choice.FinishReason != "" {
-			a.finish = choice.FinishReason
+		if choice.Finish != "" {
+			a.finish = string(choice.Finish)
 		}
 	}
 	if a.size > r.maxAnswer {
@@ -103,37 +105,21 @@ func (r *run) chunk(a *answer, c sdk.ChatCompletionChunk) error {
 	return nil
 }
 
-// think passes on what servers show of the model's thinking.
-func (a *answer) think(extra map[string]respjson.Field, emit func(agent.Event)) {
-	for _, name := range []string{"reasoning_content", "reasoning"} {
-		var text string
-		if json.Unmarshal([]byte(extra[name].Raw()), &text) != nil || text == "" {
-			continue
-		}
-		a.size += len(text)
-		if name == "reasoning_content" {
-			a.reasoning.WriteString(text)
-		}
-		emit(agent.Event{Type: agent.EventThought, Text: text})
-		return // some send both, with the same text
-	}
-}
-
 // fragment adds a piece of a tool call. A new one begins with a new index, or with a
 // new id, for some servers give all calls the same index.
-func (a *answer) fragment(f sdk.ChatCompletionChunkChoiceDeltaToolCall) {
+func (a *answer) fragment(f fragment) {
 	at, known := a.open[f.Index]
-	if !known || f.ID != "" && a.calls[at].id != "" && a.calls[at].id != f.ID {
+	if !known || f.ID != "" && a.calls[at].id != "" && a.calls[at].id != string(f.ID) {
 		at = len(a.calls)
 		a.calls = append(a.calls, toolCall{})
 		a.open[f.Index] = at
 	}
 	c := &a.calls[at]
 	if c.id == "" {
-		c.id = f.ID
+		c.id = string(f.ID)
 	}
 	if c.name == "" {
-		c.name = f.Function.Name
+		c.name = string(f.Function.Name)
 	}
 	c.raw = append(c.raw, f.Function.Arguments...)
 	a.size += len(f.Function.Arguments) + len(f.Function.Name) + len(f.ID) + fragmentSize
@@ -152,13 +138,10 @@ func (a *answer) settle(ids *callIDs) {
 	}
 }
 
-func usageOf(c sdk.ChatCompletionChunk, model string) *session.Usage {
+func usageOf(c chunk, model string) *session.Usage {
 	u := c.Usage
-	if c.Model != "" {
-		model = c.Model
-	}
 	return &session.Usage{
-		Model: model, InputTokens: u.PromptTokens, CachedTokens: u.PromptTokensDetails.CachedTokens,
-		OutputTokens: u.CompletionTokens, ContextTokens: u.PromptTokens + u.CompletionTokens,
+		Model: cmp.Or(c.Model, model), InputTokens: u.Prompt, CachedTokens: u.Details.Cached,
+		OutputTokens: u.Completion, ContextTokens: u.Prompt + u.Completion,
 	}
 }

@@ -22,8 +22,8 @@ const headerTimeout = 10 * time.Minute
 // maxErrorBody is how much is read of an error's body.
 const maxErrorBody = 64 << 10
 
-// connect makes the client. The service is made by itself: sdk.NewClient reads
-// OPENAI_* from the environment.
+// connect makes the client, without sdk.NewClient, which reads OPENAI_* from the
+// environment.
 func (a *Agent) connect() {
 	a.http = &http.Client{} // of http.DefaultTransport, if a program has put another in its place
 	if transport, ok := http.DefaultTransport.(*http.Transport); ok {
@@ -40,7 +40,7 @@ func (a *Agent) connect() {
 	if a.config.Key != "" {
 		options = append(options, option.WithAPIKey(a.config.Key))
 	}
-	a.chat = sdk.NewChatCompletionService(options...)
+	a.client = sdk.Client{Options: options}
 }
 
 // refuse makes an error of every answer that is no stream. The SDK would keep only

@@ -91,7 +91,7 @@ type Agent struct {
 	config Config
 	base   *url.URL
 	http   *http.Client
-	chat   sdk.ChatCompletionService
+	client sdk.Client
 	tools  map[string]tool
 	params sdk.ChatCompletionNewParams // of all requests
 	fixed  int                         // estimated tokens of what every request has

@@ -1,6 +1,7 @@
 package preset
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"log/slog"
@@ -36,6 +37,9 @@ type stream struct {
 // line takes one line. What is no JSON object is passed over: these programs
 // sometimes write warnings to stdout. An error ends the turn.
 func (s *stream) line(data []byte) error {
+	if s.piece(data) {
+		return s.limit()
+	}
 	of, ok := typeOf(data)
 	if !ok {
 		s.noise = clean(cut(string(data), maxSentence))
@@ -47,6 +51,22 @@ func (s *stream) line(data []byte) error {
 		s.logger.Debug("agent's event has an unknown shape", "type", of, "error", err)
 		s.raw(of, data)
 	}
+	return s.limit()
+}
+
+// piece takes a line of the kind of which there is one for each of the model's tokens:
+// it is decoded once. False: it is another one, or of an unknown shape.
+func (s *stream) piece(data []byte) bool {
+	for _, of := range []string{"stream_event", "message"} {
+		if bytes.HasPrefix(data, []byte(`{"type":"`+of+`",`)) && s.decoder.line(of, data) == nil {
+			s.known++
+			return true
+		}
+	}
+	return false
+}
+
+func (s *stream) limit() error {
 	if s.size > command.MaxText {
 		return command.ErrTooMuchText
 	}
