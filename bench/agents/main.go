@@ -22,10 +22,10 @@ import (
 )
 
 var (
-	turns   = flag.Int("turns", 25, "talkative turns at once")
-	lasts   = flag.Duration("for", 10*time.Second, "how long they talk")
+	turns   = flag.Int("turns", 50, "talkative turns at once")
+	lasts   = flag.Duration("for", 7*time.Second, "how long they talk")
 	every   = flag.Duration("every", 5*time.Millisecond, "how often each of them says something")
-	samples = flag.Int("samples", 60, "samples of the first piece, for each adapter")
+	samples = flag.Int("samples", 30, "samples of the first piece, for each adapter")
 	warm    = flag.Int("warm", 200, "warm sessions")
 )
 

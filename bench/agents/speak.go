@@ -87,7 +87,11 @@ var protocols = map[string]func(){
 		whole := ""
 		say(string(prompt), func(text string) {
 			whole += text
-			send(object{"type": "stream_event", "event": object{"type": "content_block_delta", "index": 0, "delta": object{"type": "text_delta", "text": text}}})
+			// The type comes first, as the program itself writes it.
+			send(struct {
+				Type  string `json:"type"`
+				Event object `json:"event"`
+			}{"stream_event", object{"type": "content_block_delta", "index": 0, "delta": object{"type": "text_delta", "text": text}}})
 		})
 		send(object{"type": "result", "subtype": "success", "is_error": false, "result": whole, "session_id": "s"})
 	},
