@@ -21,6 +21,7 @@ var claude = program{
 		}
 		return argv
 	},
+	often:     "stream_event",
 	decoder:   func(s *stream) decoder { return &claudeLines{stream: s, streamed: map[string]bool{}} },
 	forgotten: []string{"No conversation found with session ID", "does not match any session title"},
 }

@@ -23,6 +23,7 @@ var gemini = program{
 	},
 	// Headless it refuses to work in a directory that nobody has called trusted.
 	trust:     []string{"GEMINI_CLI_TRUST_WORKSPACE=true"},
+	often:     "message",
 	decoder:   func(s *stream) decoder { return &geminiLines{stream: s} },
 	forgotten: []string{"Error resuming session"},
 	exits: map[int]string{

@@ -69,6 +69,10 @@ type program struct {
 
 	decoder func(*stream) decoder
 
+	// often is the type of the lines of which there is one for each of the model's
+	// tokens. The decoder decodes such a line as a whole; empty: there are none.
+	often string
+
 	// forgotten are parts of the sentences with which it says that it does not know
 	// the session that it is to resume.
 	forgotten []string

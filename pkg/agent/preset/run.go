@@ -19,7 +19,8 @@ import (
 // bytes.
 const recapLimit = 64 << 10
 
-// hold is how much of their output may be unread when they exit: see pump. More
+// hold is how much of their output may be unread when they exit, and within a pause of
+// the gulps in which it is read: see pump. More
 // would use up what a user's pipes may hold in all, with many agents.
 const hold = 256 << 10
 
@@ -47,7 +48,7 @@ func (a *Agent) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)
 			program: a.program, kind: a.kind, resume: known.Session,
 			watch: command.Watch{Grace: a.config.Grace, Linger: a.linger, Patience: a.patience},
 		}
-		r.stream = &stream{emit: emit, logger: logger, state: known, model: a.config.Model}
+		r.stream = &stream{emit: emit, logger: logger, often: a.program.often, state: known, model: a.config.Model}
 		r.decoder = a.program.decoder(r.stream)
 		spec := command.Spec{
 			Argv: a.program.argv(a.config.Command, a.config.Model, known.Session),

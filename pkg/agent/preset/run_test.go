@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -149,6 +150,24 @@ func TestStrangeStates(t *testing.T) {
 	s := &stream{emit: func(e agent.Event) { said = append(said, string(e.Type)) }, state: state{Agent: Claude}}
 	if err := s.session("--dangerously"); err == nil || len(said) > 0 {
 		t.Errorf("it is kept: %v", said)
+	}
+}
+
+// A line that is no JSON is passed over, whatever it begins with: as a raw event it
+// would break the batch that it is sent in.
+func TestBrokenLinesAreNoEvents(t *testing.T) {
+	t.Parallel()
+	for kind, p := range programs {
+		for _, of := range []string{"stream_event", "message", "item.completed", "unheard of"} {
+			s := &stream{
+				emit: func(e agent.Event) { t.Errorf("%s, %s: %+v", kind, of, e) }, logger: slog.New(slog.DiscardHandler),
+				often: p.often, state: state{Agent: kind},
+			}
+			s.decoder = p.decoder(s)
+			if err := s.line([]byte(`{"type":"` + of + `","x":`)); err != nil || s.known != 0 || s.noise == "" {
+				t.Errorf("%s, %s: %v, %d understood, noise %q", kind, of, err, s.known, s.noise)
+			}
+		}
 	}
 }
 

@@ -18,6 +18,7 @@ type stream struct {
 	emit    func(agent.Event)
 	logger  *slog.Logger
 	decoder decoder
+	often   string // see program
 	state   state
 	model   string // the configured one, until the program tells another
 
@@ -54,16 +55,14 @@ func (s *stream) line(data []byte) error {
 	return s.limit()
 }
 
-// piece takes a line of the kind of which there is one for each of the model's tokens:
-// it is decoded once. False: it is another one, or of an unknown shape.
+// piece takes one of the lines that come often: it is decoded once, and not for its
+// type first. False: it is another one, or of an unknown shape.
 func (s *stream) piece(data []byte) bool {
-	for _, of := range []string{"stream_event", "message"} {
-		if bytes.HasPrefix(data, []byte(`{"type":"`+of+`",`)) && s.decoder.line(of, data) == nil {
-			s.known++
-			return true
-		}
+	if s.often == "" || !bytes.HasPrefix(data, []byte(`{"type":"`+s.often+`",`)) || s.decoder.line(s.often, data) != nil {
+		return false
 	}
-	return false
+	s.known++
+	return true
 }
 
 func (s *stream) limit() error {
