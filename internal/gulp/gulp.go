@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// pause is how long a busy stream is left alone between two reads. What is read is
-	// gathered for longer than that before anybody is shown it.
+	// pause is how long a busy stream is left alone between two reads: as long as a
+	// worker gathers what was read before it shows it to anybody.
 	pause = 75 * time.Millisecond
 
 	// rest is how long a stream must have nothing to say to be no longer busy. Its next

@@ -8,8 +8,10 @@ import (
 	"turnstile/internal/command"
 )
 
-// pump reads a program's stdout into memory, whatever is done with it meanwhile. Claude Code and Gemini CLI exit without waiting for what did not fit
-// into the pipe: the end of a long reply was lost to a reader that took its time.
+// pump reads a program's stdout into memory, however long it takes to deal with what
+// came. Claude Code and Gemini CLI exit without waiting for what did not fit into the
+// pipe: the end of a long reply was lost to a reader that dealt with it in between. What
+// comes within a pause of the gulps has to fit: see hold.
 type pump struct {
 	mu   sync.Mutex
 	cond *sync.Cond
