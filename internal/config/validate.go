@@ -117,10 +117,13 @@ func (p *problems) judgeAgent(w Worker, o Options) {
 	}
 	atLeast(p, "TURNSTILE_AGENT_TIMEOUT", w.AgentTimeout, time.Millisecond)
 	p.judgeOpenAI(w)
-	for name, on := range map[string]bool{"TURNSTILE_ACP_FILES": w.ACPFiles, "TURNSTILE_ACP_TERMINAL": w.ACPTerminal} {
-		if on && w.WorkspaceDir == "" {
-			p.add(name, "needs TURNSTILE_WORKSPACE_DIR: set the directory that agents may use")
-		}
+	p.judgeNeedsWorkspace("TURNSTILE_ACP_FILES", w.ACPFiles, w)
+	p.judgeNeedsWorkspace("TURNSTILE_ACP_TERMINAL", w.ACPTerminal, w)
+}
+
+func (p *problems) judgeNeedsWorkspace(name string, on bool, w Worker) {
+	if on && w.WorkspaceDir == "" {
+		p.add(name, "needs TURNSTILE_WORKSPACE_DIR: set the directory that agents may use")
 	}
 }
 
