@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -220,9 +221,7 @@ func fields(of reflect.Type) (names []string) {
 
 func TestDocsPythonAgent(t *testing.T) {
 	t.Parallel()
-	if _, err := osexec.LookPath("python3"); err != nil {
-		t.Skip("no python3")
-	}
+	needPython(t)
 	a := newAgent(t, Config{Command: script(t, "python", "python3"), Format: JSONL})
 	text, err := runText(t.Context(), a, turn(t, "how many words"))
 	if err != nil || text != "3 words, after 0 entries of history." {
@@ -233,9 +232,7 @@ func TestDocsPythonAgent(t *testing.T) {
 // It would take minutes to read its message; a steer makes it short.
 func TestDocsPythonAgentThatTakesSteers(t *testing.T) {
 	t.Parallel()
-	if _, err := osexec.LookPath("python3"); err != nil {
-		t.Skip("no python3")
-	}
+	needPython(t)
 	a := newAgent(t, Config{Command: script(t, "python steers", "python3"), Format: JSONL})
 	tn := turn(t, strings.Repeat("long ", 1000))
 	steers := make(chan agent.Steer)
@@ -271,4 +268,16 @@ func script(t *testing.T, language, interpreter string) []string {
 		t.Fatal(err)
 	}
 	return []string{interpreter, name}
+}
+
+// needPython skips a test where there is no python3, and fails it in CI.
+func needPython(t *testing.T) {
+	t.Helper()
+	if _, err := osexec.LookPath("python3"); err == nil {
+		return
+	}
+	if on, _ := strconv.ParseBool(os.Getenv("CI")); on {
+		t.Fatal("CI needs python3 for this")
+	}
+	t.Skip("NOT TESTED: THERE IS NO python3 ON PATH")
 }
