@@ -44,11 +44,7 @@ func (r *rig) decided(number string) string {
 // questions are asked one after the other.
 func TestAsk(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
-	s := newStage()
-	r.worker(s)
-	r.say("m1", "hello")
-	a := s.next(t, "m1")
+	r, _, a := inTurn(t)
 	one := a.ask(a.ctx, r, "run make")
 	e := r.asked("1")
 	equal(t, "the question", e.Name+string(e.Input)+e.Turn, `run make{"x":1}`+a.ID)
@@ -71,11 +67,7 @@ func TestAsk(t *testing.T) {
 // An answer whose signal got lost comes with the next renewal.
 func TestAnswerWithoutASignal(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
-	s := newStage()
-	r.worker(s, sentinelTTL(time.Second))
-	r.say("m1", "hello")
-	a := s.next(t, "m1")
+	r, _, a := inTurn(t, sentinelTTL(time.Second))
 	got := a.ask(a.ctx, r, "run make")
 	r.asked("1")
 	must(t, r.rdb.HSet(r.ctx, r.k.Run(), "answered", fmt.Sprintf("%d 1 allow call", a.Fence)).Err())
@@ -88,11 +80,7 @@ func TestQuestionsEnd(t *testing.T) {
 	t.Parallel()
 	t.Run("the turn is stopped", func(t *testing.T) {
 		t.Parallel()
-		r := newRig(t)
-		s := newStage()
-		r.worker(s)
-		r.say("m1", "hello")
-		a := s.next(t, "m1")
+		r, _, a := inTurn(t)
 		got := a.ask(context.Background(), r, "run make")
 		r.asked("1")
 		r.command("/stop", "Stopping the running turn.")
@@ -104,11 +92,7 @@ func TestQuestionsEnd(t *testing.T) {
 	})
 	t.Run("the agent gives up", func(t *testing.T) {
 		t.Parallel()
-		r := newRig(t)
-		s := newStage()
-		r.worker(s)
-		r.say("m1", "hello")
-		a := s.next(t, "m1")
+		r, _, a := inTurn(t)
 		ctx, cancel := context.WithCancelCause(a.ctx)
 		got := a.ask(ctx, r, "run make")
 		r.asked("1")
@@ -153,11 +137,7 @@ func TestQuestionsEnd(t *testing.T) {
 // What this worker does not know, as a decision of a later version, is no yes.
 func TestUnknownDecision(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
-	s := newStage()
-	r.worker(s, sentinelTTL(time.Second))
-	r.say("m1", "hello")
-	a := s.next(t, "m1")
+	r, _, a := inTurn(t, sentinelTTL(time.Second))
 	got := a.ask(a.ctx, r, "run make")
 	r.asked("1")
 	must(t, r.rdb.HSet(r.ctx, r.k.Run(), "answered", fmt.Sprintf("%d 1 perhaps call", a.Fence)).Err())
@@ -170,11 +150,7 @@ func TestUnknownDecision(t *testing.T) {
 // as one whose question was left open.
 func TestQuestionsStayInTheirTurn(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
-	s := newStage()
-	r.worker(s)
-	r.say("m1", "hello")
-	a := s.next(t, "m1")
+	r, s, a := inTurn(t)
 	open := a.ask(context.Background(), r, "run make")
 	r.asked("1")
 	var waiting []<-chan answered

@@ -96,11 +96,7 @@ func TestState(t *testing.T) {
 // has not come to keep anything in it: it may know of it by then.
 func TestStateBeforeARollback(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
-	s := newStage()
-	r.worker(s)
-	r.say("m1", "hello")
-	a := s.next(t, "m1")
+	r, s, a := inTurn(t)
 	a.keep(`{"id":1}`)
 	a.reply("ok")
 	r.ends("m1", sq.StatusDone)
@@ -155,11 +151,7 @@ func TestStateIsHandedOn(t *testing.T) {
 // It is stored while the turn runs, should its worker die.
 func TestStateOfATurnThatGoesOn(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
-	s := newStage()
-	r.worker(s)
-	r.say("m1", "hello")
-	a := s.next(t, "m1")
+	r, _, a := inTurn(t)
 	a.keep(`{"id":1}`)
 	await(t, "the state", func() bool { return strings.Contains(r.rdb.Get(r.ctx, r.k.State()).Val(), `{"id":1}`) })
 	a.reply("ok")
@@ -168,11 +160,7 @@ func TestStateOfATurnThatGoesOn(t *testing.T) {
 // What a turn has used is told with its end and kept with its last entry.
 func TestUsage(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
-	s := newStage()
-	r.worker(s)
-	r.say("m1", "hello")
-	a := s.next(t, "m1")
+	r, s, a := inTurn(t)
 	a.use(session.Usage{Model: "m", InputTokens: 10, OutputTokens: 2, CostUSD: 0.5, ContextTokens: 12})
 	a.text("one")
 	a.use(session.Usage{InputTokens: 20, OutputTokens: 3, CachedTokens: 5, CostUSD: 0.25, ContextTokens: 23, ContextLimit: 100})
@@ -197,11 +185,7 @@ func TestUsage(t *testing.T) {
 // An agent's own events are passed on, and one that is too long without its data.
 func TestRawEvents(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
-	s := newStage()
-	r.worker(s)
-	r.say("m1", "hello")
-	a := s.next(t, "m1")
+	r, _, a := inTurn(t)
 	a.emit(agent.Event{Type: agent.EventRaw, Name: "plan", Data: json.RawMessage(`{"a":1}`)})
 	a.emit(agent.Event{Type: agent.EventRaw, Name: "big", Data: json.RawMessage(fmt.Sprintf("%q", strings.Repeat("x", 100_000)))})
 	a.emit(agent.Event{Type: agent.EventNotice, Text: "mind the gap"})

@@ -71,6 +71,15 @@ func (s *stage) next(t testing.TB, id string) *act {
 	return a
 }
 
+// inTurn is a rig with a worker and its stage, which plays the turn of a message m1.
+func inTurn(t *testing.T, changes ...change) (*rig, *stage, *act) {
+	t.Helper()
+	r, s := newRig(t), newStage()
+	r.worker(s, changes...)
+	r.say("m1", "hello")
+	return r, s, s.next(t, "m1")
+}
+
 // empty checks that no turn has begun that the test did not ask for.
 func (s *stage) empty(t testing.TB) {
 	t.Helper()
