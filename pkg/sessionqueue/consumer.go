@@ -102,7 +102,7 @@ func setDefault[T comparable](v *T, def T) {
 // flights is how many requests the moves of all holds have on their way at once
 // before further ones share a round trip. Two keep Redis busy while answers
 // travel.
-const flights = 2
+const flights = 3
 
 // Consumer takes messages out of the sessions' queues, for one worker. Its
 // methods may be called concurrently.
@@ -110,6 +110,7 @@ type Consumer struct {
 	walker // and the Redis that all moves go to
 	cfg    Config
 	moves  *combine.Combiner // of all holds
+	limits string            // of what a turn leaves, as finish takes them
 }
 
 // NewConsumer makes a consumer that shares rdb, which stays the caller's to close.
@@ -118,7 +119,9 @@ func NewConsumer(rdb redis.UniversalClient, cfg Config) (*Consumer, error) {
 	if cfg.Worker == "" {
 		return nil, errors.New("sessionqueue: Config.Worker is empty")
 	}
-	return &Consumer{walker: walker{rdb}, cfg: cfg.withDefaults(), moves: combine.New(rdb, flights)}, nil
+	cfg = cfg.withDefaults()
+	limits := fmt.Sprint(cfg.EventsCap, cfg.TranscriptCap, cfg.TranscriptTTL.Milliseconds())
+	return &Consumer{walker: walker{rdb}, cfg: cfg, moves: combine.New(rdb, flights), limits: limits}, nil
 }
 
 // grace is how long a session that was woken may go unclaimed.
@@ -177,7 +180,8 @@ func (c *Consumer) OthersWait(ctx context.Context) (bool, error) {
 	return n > 0, err
 }
 
-// Claim takes the sentinels and next messages of sessions, in one round trip.
+// Claim takes the sentinels and next messages of sessions, in one round trip, and
+// one more if there is something out of the ordinary about any of them.
 // Those that are held by others, paused or empty are left out; those that have
 // to wait go into the due index. The holds last while parent does and they are
 // renewed. On an error, the sessions without a hold are found again by reap.
@@ -190,9 +194,22 @@ func (c *Consumer) Claim(parent context.Context, sessions []string) ([]*Hold, er
 	var holds []*Hold
 	var waiting []wakeUp
 	var failed error
-	replies := c.pipeline(parent, claimScript, len(attempts), func(i int) ([]string, []any) {
-		return attempts[i].keys, attempts[i].claimArgs()
+	replies := c.pipeline(parent, claimPlainScript, len(attempts), func(i int) ([]string, []any) {
+		return attempts[i].keys[:keysToRetry], attempts[i].claimPlainArgs()
 	})
+	var special []int // of the replies
+	for i, a := range replies {
+		if a.err == nil && a.str(0) == "special" {
+			special = append(special, i)
+		}
+	}
+	if len(special) > 0 {
+		for n, reply := range c.pipeline(parent, claimScript, len(special), func(n int) ([]string, []any) {
+			return attempts[special[n]].keys, attempts[special[n]].claimArgs()
+		}) {
+			replies[special[n]] = reply
+		}
+	}
 	for i, a := range replies {
 		h := attempts[i]
 		if a.err != nil {
@@ -228,6 +245,14 @@ func (c *Consumer) Claim(parent context.Context, sessions []string) ([]*Hold, er
 		}
 	}
 	return holds, failed
+}
+
+func (h *Hold) claimPlainArgs() []any {
+	c := h.consumer.cfg
+	return []any{
+		rediskey.For(h.session).TaskPrefix(), h.token, c.SentinelTTL.Milliseconds(), c.Worker, h.consumer.phase(),
+		string(c.Line.Mode), c.Line.Cap, string(c.Line.Drop), time.Duration(c.Line.Debounce).Milliseconds(), flag(c.Warm), newSessionID(),
+	}
 }
 
 func (h *Hold) claimArgs() []any {

@@ -82,6 +82,7 @@ func TestContract_StockServerDied(t *testing.T) {
 	b.sayAll("a", "b")
 	b.rdb.RPopLPush(b.ctx, b.k.Pending(), b.k.Active())
 	b.rdb.HSet(b.ctx, b.k.Task(b.task("a")), "state", "active")
+	b.rdb.HDel(b.ctx, b.k.Task(b.task("a")), "pending_since") // as asynq's dequeue does
 	at := time.Now().Add(2 * time.Second).Unix()
 	b.rdb.Do(b.ctx, "ZADD", b.k.Lease(), at, b.task("a"))
 	b.claimNothing("its lease lives")

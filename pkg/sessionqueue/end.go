@@ -1,6 +1,7 @@
 package sessionqueue
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -41,7 +42,8 @@ func (e End) archives() bool {
 // script. Then either the next message is taken under the same sentinel and a
 // new fence (more is true, and Turn tells what), or the hold is over.
 func (h *Hold) Finish(ctx context.Context, end End) (more bool, err error) {
-	args, err := h.finishArgs(end)
+	now := h.now()
+	args, err := h.finishArgs(end, now)
 	if err != nil {
 		return false, err
 	}
@@ -54,7 +56,16 @@ func (h *Hold) Finish(ctx context.Context, end End) (more bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if reply.str(0) == "next" {
+	switch reply.str(0) {
+	case "plain":
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.run(Turn{
+			Session: h.session, SessionID: last.SessionID, Fence: now, Entries: last.Entries + int64(len(end.Entries)),
+			Started: sent, StartedAt: time.UnixMilli(now),
+		}, reply[1:])
+		return true, nil
+	case "next":
 		h.begin(sent, reply)
 		if end.Status != StatusDone {
 			h.keep(last)
@@ -62,6 +73,14 @@ func (h *Hold) Finish(ctx context.Context, end End) (more bool, err error) {
 		return true, nil
 	}
 	return false, h.released(ctx, reply)
+}
+
+// now is Redis' clock as far as the hold knows it, but above the turn's fence, so
+// that it is the next one's if that follows at once. In ms.
+func (h *Hold) now() int64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return max(h.clock.now(), h.turn.Fence+1)
 }
 
 // keep tells the next turn of the resume mark and the dropped messages that the
@@ -78,7 +97,20 @@ func (h *Hold) keep(last Turn) {
 	}
 }
 
-func (h *Hold) finishArgs(end End) ([]any, error) {
+// finishRest is what only some turns' ends need, see lua/finish.lua.
+type finishRest struct {
+	TTL       int64  `json:"ttl"`
+	Archive   string `json:"archive,omitempty"`
+	Retention int64  `json:"retention"`
+	Done      bool   `json:"done"`
+	SID       string `json:"sid"`
+	Told      int    `json:"told"`
+	Ending    int    `json:"ending"`
+	Back      int    `json:"back"`
+	Prefix    string `json:"prefix"`
+}
+
+func (h *Hold) finishArgs(end End, now int64) ([]any, error) {
 	c := h.consumer.cfg
 	turn := h.Turn()
 	ending, back := h.split(end.Untaken)
@@ -95,18 +127,28 @@ func (h *Hold) finishArgs(end End) ([]any, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode outcome: %w", err)
 	}
-	disposal, reason := "complete", end.Error
-	if end.archives() {
-		disposal = "archive"
-		if reason == "" {
-			reason = string(end.Status)
-		}
+	seconds, retention := now/1000, int64(c.Retention/time.Second)
+	rest := finishRest{
+		TTL: c.SentinelTTL.Milliseconds(), Retention: retention, Done: end.Status == StatusDone, SID: turn.SessionID,
+		Told: end.Told, Ending: len(ending), Back: len(back), Prefix: h.prefix,
 	}
-	args := make([]any, 0, 20+len(h.part)+len(end.Entries))
-	args = append(args,
-		c.SentinelTTL.Milliseconds(), disposal, reason, int64(c.Retention/time.Second), outcome, c.EventsCap,
-		len(end.Entries), c.TranscriptCap, c.TranscriptTTL.Milliseconds(), flag(end.Release), h.consumer.phase(), h.prefix,
-		flag(end.Status == StatusDone), turn.SessionID, completion(c.Retention, turn), start, end.Told, len(ending), len(back))
+	plain := ""
+	switch {
+	case end.archives():
+		rest.Archive = cmp.Or(end.Error, string(end.Status))
+	case retention > 0 && end.Told == 0 && len(ending) == 1 && len(back) == 0 && ending[0].task != "" && len(end.Entries) <= plainEntries:
+		plain = ending[0].task + completion(retention, seconds)
+	}
+	others, err := marshal(rest)
+	if err != nil {
+		return nil, fmt.Errorf("encode %+v: %w", rest, err)
+	}
+	args := make([]any, 0, 12+len(h.part)+len(end.Entries))
+	phase := h.consumer.phase()
+	if end.Release {
+		phase = ""
+	}
+	args = append(args, plain, outcome, start, h.consumer.limits, now, seconds+retention, (now+rest.TTL)/1000, phase, others)
 	for _, p := range append(ending, back...) {
 		args = append(args, p.taskID)
 	}
@@ -119,6 +161,10 @@ func (h *Hold) finishArgs(end End) ([]any, error) {
 	}
 	return args, nil
 }
+
+// plainEntries is how many entries a plain end of a turn has at most: Lua hands no
+// more than some thousands to a command.
+const plainEntries = 1000
 
 // Retry gives the turn back to the head of the line after a failure. It may be
 // taken again after wait. The error's text is kept with the message. The next

@@ -137,7 +137,7 @@ func TestEraseAfterAnotherTurn(t *testing.T) {
 	bare := redis.NewClient(options)
 	defer bare.Close()
 	var once sync.Once
-	b.rdb.AddHook(before(testredis.Script(sq.Scripts["erase"].Hash()), func() {
+	b.rdb.AddHook(before(called("erase"), func() {
 		once.Do(func() {
 			other := benchOn(t, bare)
 			_, err := other.client.Rotate(b.ctx, key, "")
@@ -180,7 +180,7 @@ func (h beforeHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pr
 // A message that comes in at any moment of it is there and found, or gone.
 func TestEraseWhileASenderSubmits(t *testing.T) {
 	t.Parallel()
-	isErase := testredis.Script(sq.Scripts["erase"].Hash())
+	isErase := called("erase")
 	for name, c := range map[string]struct {
 		match testredis.Match
 		there bool

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -24,6 +25,8 @@ type resend struct {
 	bare   redis.UniversalClient
 	script string
 	calls  int
+
+	special string // what a plain claim answered first, which was sent again
 }
 
 func (r *resend) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -42,7 +45,7 @@ func (r *resend) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 
 func (r *resend) again(cmds []redis.Cmder, send func() error) error {
 	cmd, ok := cmds[0].(*redis.Cmd)
-	if !ok || !testredis.Script(sq.Scripts[r.script].Hash())(cmd) {
+	if !ok || !called(r.script)(cmd) {
 		return send()
 	}
 	if err := send(); err != nil {
@@ -55,7 +58,13 @@ func (r *resend) again(cmds []redis.Cmder, send func() error) error {
 		return err
 	}
 	same(r.t, r.script+" sent a second time", before, settled(dump(r.t, r.bare)))
-	if a, b := timeless(r.script, first), timeless(r.script, cmd.Val()); a != b {
+	a, b := timeless(r.script, first), timeless(r.script, as(first, cmd.Val()))
+	if r.special != "" && r.special != a {
+		r.t.Errorf("%s answered %s, and after a repetition %s", r.script, r.special, a)
+	}
+	if a != b && b == `["special"]` { // not for its token, which the whole script knows
+		r.special = a
+	} else if a != b {
 		r.t.Errorf("%s answered %s, and sent a second time %s", r.script, a, b)
 	}
 	return nil
@@ -79,9 +88,10 @@ func timeless(script string, v any) string {
 	messages := func(i int) {
 		if i < len(a) {
 			list, _ := a[i].([]any)
-			for _, m := range list {
-				m, _ := m.([]any)
+			for j := range list {
+				m, _ := list[j].([]any)
 				blank(m, 2)
+				list[j] = without(m, 3, int64(0), int64(0))
 			}
 		}
 	}
@@ -92,15 +102,23 @@ func timeless(script string, v any) string {
 			blank(a, 2)
 		}
 	case "claim":
-		blank(a, 1, 9)
+		blank(a, 1)
 		messages(6)
+		if len(a) > 9 && a[8] == "" {
+			a = without(a, 7, "", "", a[9])
+		}
+		blank(a, 9)
 	case "steer":
 		messages(1)
 	case "finish", "fail":
-		if a[0] == "next" {
+		switch a[0] {
+		case "plain":
+			a = []any{"next", nil, nil, nil, nil, nil, a[1:]}
+			messages(6)
+		case "next":
 			blank(a, 1)
 			messages(6)
-		} else {
+		default:
 			blank(a, 1, 2)
 		}
 	case "requeue":
@@ -109,6 +127,26 @@ func timeless(script string, v any) string {
 		return ""
 	}
 	return fmt.Sprintf("%q", a)
+}
+
+// as is the second answer in the words of the first: a plain end of a turn tells
+// the message alone, for the worker knows the rest.
+func as(first, second any) any {
+	f, _ := first.([]any)
+	s, _ := second.([]any)
+	if len(f) == 0 || f[0] != "plain" || len(s) < 7 || s[0] != "next" {
+		return second
+	}
+	messages, _ := s[6].([]any)
+	return append([]any{"plain"}, messages...)
+}
+
+// without is a list that ends before the values that a plain answer leaves out.
+func without(list []any, from int, defaults ...any) []any {
+	if from < len(list) && slices.Equal(list[from:], defaults) {
+		return list[:from]
+	}
+	return list
 }
 
 // A script whose first reply was lost changes nothing more when it is sent again,
@@ -127,7 +165,9 @@ func TestScriptsSentTwice(t *testing.T) {
 			r := &resend{t: t, bare: bare, script: s.script}
 			b.rdb.AddHook(r)
 			must(t, move())
-			equal(t, "calls of the script", r.calls, 1)
+			if want := 1; r.calls != want && (s.script != "claim" || r.calls != want+1) { // the plain one first
+				t.Errorf("%d calls of the script", r.calls)
+			}
 		})
 	}
 }
@@ -172,7 +212,7 @@ func TestLostReplies(t *testing.T) {
 	b := newBench(t, func(c *sq.Config) { c.SentinelTTL = 2 * time.Second })
 	faults := &testredis.Faults{}
 	b.rdb.AddHook(faults)
-	lose := func(script string) { faults.LoseReply(testredis.Script(sq.Scripts[script].Hash()), 1) }
+	lose := func(script string) { faults.LoseReply(called(script), 1) }
 
 	b.sayAll("a", "b", "c")
 	h := b.claim()
@@ -234,7 +274,7 @@ func (f *between) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return
 func (f *between) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		err := next(ctx, cmds)
-		if f.done || err != nil || !testredis.Script(sq.Scripts[f.script].Hash())(cmds[0]) {
+		if f.done || err != nil || !called(f.script)(cmds[0]) {
 			return err
 		}
 		f.done = true
@@ -303,7 +343,7 @@ func (f *onScript) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pro
 func (f *onScript) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		err := next(ctx, cmd)
-		if err == nil && testredis.Script(sq.Scripts[f.name].Hash())(cmd) {
+		if err == nil && called(f.name)(cmd) {
 			f.do()
 		}
 		return err

@@ -34,6 +34,17 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
+// called chooses the calls of a script, those of its plain variant included.
+func called(name string) testredis.Match {
+	script := testredis.Script(sq.Scripts[name].Hash())
+	plain, ok := sq.Scripts[name+" plain"]
+	if !ok {
+		return script
+	}
+	isPlain := testredis.Script(plain.Hash())
+	return func(cmd redis.Cmder) bool { return script(cmd) || isPlain(cmd) }
+}
+
 // key is the session of most tests.
 const key = "agent:main:telegram:dm:42"
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -56,14 +57,23 @@ type Taken struct {
 
 	taskID  string
 	retried int
+	plain   string // see part.task
 }
+
+// plainMost is how long a task is that is sent back whole with the end of its
+// turn, which saves Redis from looking at it.
+const plainMost = 16 << 10
 
 // Messages are all that the turn was taken for.
 func (t Turn) Messages() []Taken { return append([]Taken{t.Taken}, t.Collected...) }
 
-// take reads a message as scripts answer it: {id, msg, age, redeliveries}.
+// take reads a message as scripts answer it: {id, msg, age, redeliveries, 1 if it
+// has a unique key}.
 func take(prefix string, a answer) Taken {
 	t := Taken{taskID: a.str(0), Age: a.ms(2), Redelivered: int(a.int(3))}
+	if msg := a.str(1); len(msg) <= plainMost && a.int(4) == 0 {
+		t.plain = msg
+	}
 	task, err := parseTaskMessage([]byte(a.str(1)))
 	if err == nil {
 		t.Message, err = task.message()
@@ -93,11 +103,13 @@ type Hold struct {
 	announced bool   // that the turn has started
 	steer     bool   // Promote found a message that is to be steered in
 	seq       int
+	clock     clock
 	ending    bool // a move that may release the sentinel is under way
 }
 
-// part is one message of the running turn.
-type part struct{ taskID, id string }
+// part is one message of the running turn. task is asynq's TaskMessage, of one
+// that a plain end of the turn may ack.
+type part struct{ taskID, id, task string }
 
 // Turn is the one that runs now.
 func (h *Hold) Turn() Turn {
@@ -127,31 +139,49 @@ func (h *Hold) Runs(taskID string) (fence int64, ok bool) {
 // begin takes a turn from a script's answer: {_, now, fence, session id, entries,
 // dropped ids, messages}.
 func (h *Hold) begin(sent time.Time, a answer) {
+	t := Turn{
+		Session: h.session, SessionID: a.str(3), Fence: a.int(2), Entries: a.int(4),
+		Started: sent, StartedAt: time.UnixMilli(a.int(1)),
+	}
+	if list := a.str(5); list != "" {
+		_ = json.Unmarshal([]byte(list), &t.Dropped) // a courtesy to the agent
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	now, fence, sessionID, messages := a.int(1), a.int(2), a.str(3), a.list(6)
+	h.clock = clock{a.int(1), time.Now()}
+	h.run(t, a.list(6))
+}
+
+// run makes t the turn that runs, for messages as scripts answer them. h.mu is
+// held.
+func (h *Hold) run(t Turn, messages answer) {
 	h.seq, h.announced, h.steer, h.part = 0, false, false, h.part[:0:0]
-	if transcript := rediskey.For(h.session).Transcript(sessionID); h.keys[transcriptKey] != transcript {
+	if transcript := rediskey.For(h.session).Transcript(t.SessionID); h.keys[transcriptKey] != transcript {
 		h.keys = slices.Clone(h.keys) // a renewal or a batch under way reads the old ones
 		h.keys[transcriptKey] = transcript
 	}
-	h.turn = Turn{
-		Session: h.session, SessionID: sessionID, ID: fmt.Sprintf("%s%d", h.prefix, fence), Fence: fence,
-		Entries: a.int(4), Started: sent, StartedAt: time.UnixMilli(now),
-	}
-	if list := a.str(5); list != "" {
-		_ = json.Unmarshal([]byte(list), &h.turn.Dropped) // a courtesy to the agent
-	}
+	t.ID = h.prefix + strconv.FormatInt(t.Fence, 10)
 	for i := range messages {
-		t := take(h.prefix, messages.list(i))
-		h.part = append(h.part, part{t.taskID, t.Message.ID})
+		m := take(h.prefix, messages.list(i))
+		h.part = append(h.part, part{m.taskID, m.Message.ID, m.plain})
 		if i == 0 {
-			h.turn.Taken, h.turn.Attempt = t, t.retried+1
+			t.Taken, t.Attempt = m, m.retried+1
 		} else {
-			h.turn.Collected = append(h.turn.Collected, t)
+			t.Collected = append(t.Collected, m)
 		}
 	}
+	h.turn = t
 }
+
+// clock is Redis' clock as an answer has told it: ms, and when that came.
+type clock struct {
+	ms int64
+	at time.Time
+}
+
+// now may be late by the time that the answer took, and by what the clocks' rates
+// differ.
+func (c clock) now() int64 { return c.ms + time.Since(c.at).Milliseconds() }
 
 // end runs a move that may release the sentinel. A renewal that is under way at
 // the same time may find it released, which is no loss.

@@ -98,7 +98,7 @@ func (f *slowLoss) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pro
 func (f *slowLoss) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		err := next(ctx, cmd)
-		if f.done || err != nil || !testredis.Script(sq.Scripts[f.script].Hash())(cmd) {
+		if f.done || err != nil || !called(f.script)(cmd) {
 			return err
 		}
 		f.done = true

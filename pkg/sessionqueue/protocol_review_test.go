@@ -123,7 +123,7 @@ func (f *twiceWith) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pr
 func (f *twiceWith) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		err := next(ctx, cmd)
-		if f.done || err != nil || !testredis.Script(sq.Scripts[f.script].Hash())(cmd) {
+		if f.done || err != nil || !called(f.script)(cmd) {
 			return err
 		}
 		f.done = true
@@ -236,7 +236,7 @@ func TestPassingRefusals(t *testing.T) {
 			h := b.start()
 			faults := &testredis.Faults{}
 			b.rdb.AddHook(faults)
-			faults.FailBefore(testredis.Script(sq.Scripts["finish"].Hash()), 2, errors.New(text))
+			faults.FailBefore(called("finish"), 2, errors.New(text))
 			b.finish(h)
 			equal(t, "end", b.outcome("a").Status, sq.StatusDone)
 		})

@@ -73,7 +73,7 @@ func TestSteerWithoutItsAnswer(t *testing.T) {
 	b.say("a")
 	h := b.start()
 	b.say("b", session.ModeSteer)
-	faults.LoseReply(testredis.Script(sq.Scripts["steer"].Hash()), 1)
+	faults.LoseReply(called("steer"), 1)
 	taken, err := h.Steer(b.ctx)
 	must(t, err)
 	equal(t, "taken by the repetition", len(taken), 1)

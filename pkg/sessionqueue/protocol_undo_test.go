@@ -51,7 +51,7 @@ func (f *beforeScript) ProcessPipelineHook(next redis.ProcessPipelineHook) redis
 
 func (f *beforeScript) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		if testredis.Script(sq.Scripts[f.name].Hash())(cmd) {
+		if called(f.name)(cmd) {
 			f.once.Do(f.do)
 		}
 		return next(ctx, cmd)
@@ -220,7 +220,7 @@ func TestB75_RetryRunsBeforeItIsAnswered(t *testing.T) {
 	faults := &testredis.Faults{}
 	b.rdb.AddHook(faults)
 	b.rdb.AddHook(&onScript{name: "undo", do: sync.OnceFunc(func() { b.claim() })})
-	faults.RunTwice(testredis.Script(sq.Scripts["undo"].Hash()), 1)
+	faults.RunTwice(called("undo"), 1)
 	b.answers("/retry", "Running again: a")
 }
 

@@ -247,7 +247,7 @@ func TestRecoveryPaysForTheRun(t *testing.T) {
 	b.leave("s", 20, orphan)
 	faults := &testredis.Faults{}
 	b.rdb.AddHook(faults)
-	faults.Delay(testredis.Script(sq.Scripts["look"].Hash()), 80*time.Millisecond)
+	faults.Delay(called("look"), 80*time.Millisecond)
 	recovered, pause, err := b.c.Reap(b.ctx)
 	must(t, err)
 	equal(t, "recovered", recovered, 5)

@@ -17,7 +17,7 @@ func TestRenewalDuringARelease(t *testing.T) {
 	faults := &testredis.Faults{}
 	b.rdb.AddHook(faults)
 	must(t, sq.Scripts["finish"].Load(b.ctx, b.rdb).Err())
-	gate := faults.GateReply(testredis.Script(sq.Scripts["finish"].Hash()))
+	gate := faults.GateReply(called("finish"))
 	ended := make(chan error, 1)
 	go func() {
 		_, err := h.Finish(b.ctx, sq.End{Status: sq.StatusDone, Reply: "re: a"})

@@ -22,33 +22,34 @@ var sources embed.FS
 // The scripts, one for each move. Each file's header specifies KEYS, ARGV and
 // answer.
 var (
-	ringScript      = load("session", "archive", "ring")
-	stopScript      = load("session", "archive", "stop")
-	rotateScript    = load("session", "rotate")
-	titleScript     = load("session", "title")
-	configureScript = load("session", "configure")
-	undoScript      = load("session", "undo")
-	rerunScript     = load("session", "rerun")
-	eraseScript     = load("session", "erase")
-	answerScript    = load("session", "answer")
+	ringScript      = move("session", "archive", "ring")
+	stopScript      = move("session", "archive", "stop")
+	rotateScript    = move("session", "rotate")
+	titleScript     = move("session", "title")
+	configureScript = move("session", "configure")
+	undoScript      = move("session", "undo")
+	rerunScript     = move("session", "rerun")
+	eraseScript     = move("session", "erase")
+	answerScript    = move("session", "answer")
 
-	claimScript      = load("session", "lease", "line", "archive", "claim")
-	promoteScript    = load("session", "owner", "asked", "promote")
-	renewScript      = load("session", "lease", "owner", "asked", "renew")
-	emitScript       = load("session", "owner", "emit")
-	checkpointScript = load("session", "owner", "checkpoint")
-	keepScript       = load("session", "owner", "keep")
-	askScript        = load("session", "owner", "ask")
-	steerScript      = load("session", "lease", "line", "owner", "asked", "steer")
-	dismissScript    = load("session", "archive", "owner", "dismiss")
-	finishScript     = load("session", "lease", "line", "owner", "finish")
-	failScript       = load("session", "lease", "line", "archive", "owner", "finish")
-	markScript       = load("session", "owner", "asked", "mark")
-	requeueScript    = load("session", "archive", "owner", "asked", "requeue")
+	claimPlainScript = move("claim_plain")
+	claimScript      = move("session", "lease", "line", "archive", "claim")
+	promoteScript    = move("session", "owner", "asked", "promote")
+	renewScript      = move("session", "lease", "owner", "asked", "renew")
+	emitScript       = move("session", "owner", "emit")
+	checkpointScript = move("session", "owner", "checkpoint")
+	keepScript       = move("session", "owner", "keep")
+	askScript        = move("session", "owner", "ask")
+	steerScript      = move("session", "lease", "line", "owner", "asked", "steer")
+	dismissScript    = move("session", "archive", "owner", "dismiss")
+	finishScript     = move("finish_plain", "session", "lease", "line", "owner", "finish")
+	failScript       = move("session", "lease", "line", "archive", "owner", "finish")
+	markScript       = move("session", "owner", "asked", "mark")
+	requeueScript    = move("session", "archive", "owner", "asked", "requeue")
 
-	lookScript   = load("session", "look")
-	purgeScript  = load("session", "purge")
-	forgetScript = load("session", "forget")
+	lookScript   = move("session", "lease", "look")
+	purgeScript  = move("session", "purge")
+	forgetScript = move("session", "forget")
 
 	indexDueScript      = load("index_due")
 	removeIfScoreScript = load("remove_if_score")
@@ -60,6 +61,9 @@ var scriptNames = map[string]string{}
 // ScriptName tells which move a script's SHA-1 stands for, as MONITOR and SLOWLOG
 // show it: "claim", "finish". It is "" for a script of somebody else.
 func ScriptName(sha string) string { return scriptNames[sha] }
+
+// move is a script of a session.
+func move(names ...string) *redis.Script { return load(append([]string{"keys"}, names...)...) }
 
 func load(names ...string) *redis.Script {
 	var src strings.Builder
@@ -73,7 +77,7 @@ func load(names ...string) *redis.Script {
 		src.Write(text)
 	}
 	s := redis.NewScript(src.String())
-	scriptNames[s.Hash()] = names[len(names)-1]
+	scriptNames[s.Hash()] = strings.TrimSuffix(names[len(names)-1], "_plain")
 	return s
 }
 
@@ -86,6 +90,7 @@ const transcriptKey = 6
 const (
 	keysToEvents    = 6  // sentinel, run, record, follow-ups, resume, events
 	keysToLease     = 11 // and transcript, partial, pending, active, lease
+	keysToRetry     = 14 // and paused, scheduled, retry
 	keysToProcessed = 17 // and all but the archive and its statistics
 	allKeys         = 20
 )

@@ -189,6 +189,27 @@ func situations() []situation {
 			b.delayed("later")
 			return finishMove(b, h, sq.StatusDone, false)
 		}},
+		{"finish", "with a plain next", func(b *bench) func() error {
+			b.sayAll("now", "next")
+			return finishMove(b, b.start(), sq.StatusDone, false)
+		}},
+		{"finish", "with a next that is not plain", func(b *bench) func() error {
+			b.sayAll("now", "next")
+			h := b.start()
+			b.rdb.HSet(b.ctx, b.k.Task(b.task("next")), "quiet", "1 100")
+			return finishMove(b, h, sq.StatusDone, false)
+		}},
+		{"finish", "with a next that is gone", func(b *bench) func() error {
+			b.sayAll("now", "next")
+			h := b.start()
+			b.rdb.Del(b.ctx, b.k.Task(b.task("next")))
+			return finishMove(b, h, sq.StatusDone, false)
+		}},
+		{"claim", "of what is gone", func(b *bench) func() error {
+			b.sayAll("now", "next")
+			b.rdb.Del(b.ctx, b.k.Task(b.task("now")))
+			return claimMove(b)
+		}},
 		{"finish", "with a delayed next", func(b *bench) func() error {
 			b.say("now")
 			h := b.start()

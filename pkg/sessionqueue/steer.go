@@ -26,7 +26,7 @@ func (h *Hold) Steer(ctx context.Context) ([]Taken, error) {
 	steered := make([]Taken, len(messages))
 	for i := range messages {
 		steered[i] = take(h.prefix, messages.list(i))
-		h.part = append(h.part, part{steered[i].taskID, steered[i].Message.ID})
+		h.part = append(h.part, part{steered[i].taskID, steered[i].Message.ID, steered[i].plain})
 	}
 	return steered, nil
 }

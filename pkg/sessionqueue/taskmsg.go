@@ -87,13 +87,13 @@ func messageID(prefix, taskID string) string {
 	return id
 }
 
-// completion are the fields that a completed task's message gains. The time is
-// Redis' as far as the worker knows it; only asynqmon shows it.
-func completion(retention time.Duration, t Turn) []byte {
+// completion are the fields that a completed task's message gains: how long it is
+// kept, and since when, both in seconds.
+func completion(retention, at int64) string {
 	b := protowire.AppendTag(nil, fieldRetention, protowire.VarintType)
-	b = protowire.AppendVarint(b, uint64(retention/time.Second))
+	b = protowire.AppendVarint(b, uint64(retention))
 	b = protowire.AppendTag(b, fieldCompletedAt, protowire.VarintType)
-	return protowire.AppendVarint(b, uint64(t.StartedAt.Add(time.Since(t.Started)).Unix()))
+	return string(protowire.AppendVarint(b, uint64(at)))
 }
 
 // encodeTask is a message as asynq's Client would store it. Only /retry needs it,

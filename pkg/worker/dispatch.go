@@ -15,14 +15,15 @@ const (
 	popBlock = time.Second
 
 	// claimBatch bounds how many sessions are claimed in one round trip.
-	claimBatch = 32
+	claimBatch = 8
 )
 
 // dispatch claims sessions for free slots until the worker drains. While it waits
-// for a session it holds no slot, so that prefer finds one.
+// for a session it holds no slot, so that prefer finds one. Claims are made beside
+// the next pop: with Redis busy each of the two waits its turn there.
 func (w *Worker) dispatch() {
 	defer close(w.popping)
-	pause := newPause()
+	pause, claimed := newPause(), make(chan error, 1)
 	for {
 		free := w.takeSlots()
 		if free == 0 {
@@ -38,17 +39,30 @@ func (w *Worker) dispatch() {
 			err = w.queue.PutBack(w.ctx, sessions)
 			sessions = nil
 		}
-		taken := 0
-		if err == nil && len(sessions) > 0 {
-			taken, err = w.claim(sessions)
+		w.freeSlots(free - len(sessions))
+		if len(sessions) > 0 {
+			w.claiming.Go(func() {
+				taken, err := w.claim(sessions)
+				w.freeSlots(len(sessions) - taken)
+				select {
+				case claimed <- err:
+				default: // dispatch has another claim's to look at
+				}
+			})
 		}
-		w.freeSlots(free - taken)
+		if err == nil {
+			select {
+			case err = <-claimed:
+				if err == nil {
+					pause.reset()
+				}
+			default:
+			}
+		}
 		if err != nil {
 			w.log.Warn("claiming sessions failed, trying again", "error", err)
 			pause.wait(w.draining)
-			continue
 		}
-		pause.reset()
 	}
 }
 

@@ -28,7 +28,7 @@ type Worker struct {
 
 	draining chan struct{}  // closed: claim nothing more
 	popping  chan struct{}  // closed: dispatch has ended
-	claiming sync.WaitGroup // claims beside dispatch's
+	claiming sync.WaitGroup // claims under way
 	slots    chan struct{}  // a token for each session that is served
 	others   waiters
 

@@ -1,15 +1,5 @@
 -- Dead letters, for the scripts that make them, after session.lua.
 
--- varint(n): n as protobuf writes it.
-local function varint(n)
-  local s = ''
-  while n >= 128 do
-    s = s .. string.char(n % 128 + 128)
-    n = math.floor(n / 128)
-  end
-  return s .. string.char(n)
-end
-
 -- with_error(msg, why, seconds): asynq's TaskMessage after a failure. Of a field
 -- that occurs twice the last counts, so a change is an append: 7 error_msg, 11
 -- last_failed_at.

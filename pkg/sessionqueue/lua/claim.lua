@@ -73,10 +73,8 @@ if dead then
   for _, id in ipairs(ok and type(ids) == 'table' and ids or {}) do ours[id] = true end
 end
 for _, id in ipairs(left) do
-  local score = call('ZSCORE', lease, id)
-  if score and tonumber(score) % 1 == 0 and tonumber(score) * 1000 > now then
-    return {'wait', math.min(tonumber(score) * 1000, now + 1000)}
-  end
+  local theirs = leased(id, now)
+  if theirs then return {'wait', theirs} end
   local msg, unique = load(id)
   local died = ours[id] and (tonumber(call('HGET', task .. id, 'deaths')) or 0) + 1 or 0
   local ends = verdict
@@ -145,9 +143,8 @@ for _, e in ipairs(ending) do
   if ends[1] == 'archive' then
     archive(id, e[2], e[3], ends[3], outcome, now)
   else
-    if keep > 0 then -- 12 retention, 13 completed_at
-      call('HSET', task .. id, 'state', 'completed', 'result', outcome,
-        'msg', e[2] .. '\96' .. varint(keep) .. '\104' .. varint(seconds))
+    if keep > 0 then
+      call('HSET', task .. id, 'state', 'completed', 'result', outcome, 'msg', completed_msg(e[2], keep, seconds))
       call('ZADD', completed, int(seconds + keep), id)
     else
       call('DEL', task .. id)

@@ -4,20 +4,27 @@
 -- The script that archives is this one with archive.lua before it: what is not
 -- defined costs nothing.
 --
--- ARGV[4] sentinel's TTL, ms            ARGV[14] phase of the next turn
--- ARGV[5] 'complete' or 'archive'       ARGV[15] prefix of turn ids
--- ARGV[6] the reason, if archived       ARGV[16] '1': a finished turn, clears
--- ARGV[7] retention, seconds                     mark and interruptions
--- ARGV[8] outcome, JSON: the event      ARGV[17] the turn's session id
---         and the tasks' result         ARGV[18] retention and completed_at, as
--- ARGV[9] cap of the event stream                asynq's message has them
--- ARGV[10] number of entries            ARGV[19] the turn's start, JSON, if it was
--- ARGV[11] cap of the transcript                 not announced yet, or ''
--- ARGV[12] TTL of a transcript, ms      ARGV[20] number of dropped ids it was told
--- ARGV[13] '1': release, take no other  ARGV[21] number of messages that end
---                                       ARGV[22] number of steered messages that
---                                                go back to their places in the line
---                                       ARGV[23...] the ids of both, then entries
+-- ARGV[4] the message with what asynq's has when it is completed, if the turn
+--         may be a plain one, see finish_plain.lua; else ''
+-- ARGV[5] outcome, JSON: the event and the tasks' result
+-- ARGV[6] the turn's start, JSON, if it was not announced yet, or ''
+-- ARGV[7] caps of the event stream and of the transcript, and a transcript's TTL,
+--         ms, separated by spaces
+-- ARGV[8] the next turn's fence, and Redis' clock, ms, as the worker knows it
+-- ARGV[9] score of a completed task, seconds
+-- ARGV[10] end of the next turn's lease, seconds
+-- ARGV[11] phase of the next turn; '': release, take no other
+-- ARGV[12] JSON object, of what only this script needs:
+--   ttl        the sentinel's, ms
+--   archive    the reason, if the messages are archived
+--   retention  seconds
+--   done       a finished turn: clears mark and interruptions
+--   sid        the turn's session id
+--   told       number of dropped ids it was told
+--   ending     number of messages that end
+--   back       number of steered messages that go back to their places in the line
+--   prefix     of turn ids
+-- ARGV[13...] the ids of both, then entries
 --
 -- Answers {'next', now, fence, session id, entries so far, ids that were dropped
 -- (JSON), messages as in claim}, {'released', when it can be claimed again (ms,
@@ -38,39 +45,41 @@ if not owned then
   return {'lost'}
 end
 
-local cap, prefix, seconds = ARGV[9], ARGV[15], math.floor(now / 1000)
-local nids, nback, nentries, keep = tonumber(ARGV[21]), tonumber(ARGV[22]), tonumber(ARGV[10]), tonumber(ARGV[7])
-local complete = ARGV[5] == 'complete'
-local entry, last = 23 + nids + nback, 22 + nids + nback + nentries
+local rest = cjson.decode(ARGV[12])
+local cap, most, ttl = string.match(ARGV[7], '(%d+) (%d+) (%d+)')
+local release, prefix, seconds = ARGV[11] == '', rest.prefix, math.floor(now / 1000)
+local nids, nback, keep, complete = rest.ending, rest.back, rest.retention, not rest.archive
+local entry, last = 13 + nids + nback, #ARGV
+local nentries = last - entry + 1
 
 local acks = {}
-for i = 23, 22 + nids do
+for i = 13, 12 + nids do
   local msg, unique = load(ARGV[i])
   if msg then acks[#acks + 1] = {ARGV[i], msg, unique} end
 end
 
 -- In most turns there is none of these.
-local special = ARGV[20] ~= '0' or call('EXISTS', paused, scheduled, retry, followups, resume, partial) > 0
+local special = rest.told > 0 or call('EXISTS', paused, scheduled, retry, followups, resume, partial) > 0
 local due = special and due_tasks(now) or {}
 local h, gone, group, dropped = false, 0, {}, ''
 local behind = {} -- of each that goes back: the one before its old place in the line
 if nback > 0 then
   local waiting = call('LRANGE', pending, 0, -1) -- newest first
   for i = 1, nback do
-    local seq = tonumber(call('HGET', task .. ARGV[22 + nids + i], 'seq')) or 0
+    local seq = tonumber(call('HGET', task .. ARGV[12 + nids + i], 'seq')) or 0
     for j = #waiting, 1, -1 do
       local later = (tonumber(call('HGET', task .. waiting[j], 'seq')) or 0) > seq
       if later and not goes_first(call('HGET', followups, own_id(prefix, waiting[j]))) then break end
       behind[i] = waiting[j]
     end
   end
-  if ARGV[13] ~= '1' and call('EXISTS', paused) == 0 then
-    h = look_at(behind[1] and waiting[#waiting] or ARGV[23 + nids])
+  if not release and call('EXISTS', paused) == 0 then
+    h = look_at(behind[1] and waiting[#waiting] or ARGV[13 + nids])
     -- What is collected is gathered when all are back: by the next claim.
     if not h[2] or h[5] or held(h[1], r[5], now) then h = false end
     group[1] = h
   end
-elseif ARGV[13] == '1' or special and call('EXISTS', paused) == 1 then
+elseif release or special and call('EXISTS', paused) == 1 then
   call('LLEN', pending)
 else
   h, gone = head(due)
@@ -82,17 +91,17 @@ else
 end
 if special then dropped = call('HGET', record, 'dropped') or '' end
 local untold = false -- what stays of them for later turns
-if ARGV[20] ~= '0' then
+if rest.told > 0 then
   local ok, list = try(cjson.decode, dropped)
   untold = {}
-  for i = tonumber(ARGV[20]) + 1, ok and type(list) == 'table' and #list or 0 do untold[#untold + 1] = list[i] end
+  for i = rest.told + 1, ok and type(list) == 'table' and #list or 0 do untold[#untold + 1] = list[i] end
 end
 
 -- The first writes free; those that a wrong type may still fail are undone.
 local bin, score = completed, int(seconds + keep)
 if not complete then bin, score = archived, int(seconds) end
 local done, broken = {}, false
-if #acks == 0 then call('PEXPIRE', sentinel, ARGV[4]) end
+if #acks == 0 then call('PEXPIRE', sentinel, rest.ttl) end
 for _, a in ipairs(acks) do
   if call('LREM', active, '1', a[1]) == 1 then
     done[#done + 1] = a
@@ -121,10 +130,10 @@ for _, a in ipairs(done) do
   pcall('ZREM', lease, id)
   if special then pcall('HDEL', followups, own_id(prefix, id)) end
   if not complete then
-    archive(id, a[2], a[3], ARGV[6], ARGV[8], now)
+    archive(id, a[2], a[3], rest.archive, ARGV[5], now)
   else
     if keep > 0 then
-      call('HSET', task .. id, 'state', 'completed', 'result', ARGV[8], 'msg', a[2] .. ARGV[18])
+      call('HSET', task .. id, 'state', 'completed', 'result', ARGV[5], 'msg', completed_msg(a[2], keep, seconds))
     else
       call('DEL', task .. id)
     end
@@ -133,7 +142,7 @@ for _, a in ipairs(done) do
 end
 for _ = 1, gone do call('RPOP', pending) end -- ids without a task
 for i = nback, 1, -1 do -- newest first: each stands before those that are back already
-  local id = ARGV[22 + nids + i]
+  local id = ARGV[12 + nids + i]
   if call('LREM', active, '1', id) == 1 and call('EXISTS', task .. id) == 1 then
     if behind[i] then
       call('LINSERT', pending, 'BEFORE', behind[i], id)
@@ -148,7 +157,7 @@ end
 local rotated = r[6] and r[6] ~= ''
 if special then
   call('DEL', partial)
-  if ARGV[16] == '1' then
+  if rest.done then
     call('DEL', resume)
   elseif rotated then -- the mark was the old conversation's
     call('HDEL', resume, 'pending', 'reason', 'marked_at')
@@ -158,13 +167,13 @@ if special then
     pcall('HSET', record, 'dropped', dropped)
   end
 end
-if len > tonumber(ARGV[11]) then call('LTRIM', transcript, -tonumber(ARGV[11]), -1) end
-if nentries > 0 and (len == nentries or not h) then call('PEXPIRE', transcript, ARGV[12]) end
+if len > tonumber(most) then call('LTRIM', transcript, '-' .. most, '-1') end
+if nentries > 0 and (len == nentries or not h) then call('PEXPIRE', transcript, ttl) end
 forward(due, now)
 
 -- The count is that of the session id which the next turn has: a rotation in
 -- mid-turn takes effect now.
-local sid, entries = ARGV[17], (tonumber(r[3]) or 0) + nentries
+local sid, entries = rest.sid, (tonumber(r[3]) or 0) + nentries
 if rotated then sid, entries = r[6], 0 end
 local counted = (tonumber(r[4]) or 0) + (complete and #done or 0)
 if not h or counted >= 10 then
@@ -172,10 +181,10 @@ if not h or counted >= 10 then
   counted = 0
 end
 
-if ARGV[19] == '' then
-  pcall('XADD', events, 'MAXLEN', '~', cap, '*', 'e', ARGV[8])
+if ARGV[6] == '' then
+  pcall('XADD', events, 'MAXLEN', '~', cap, '*', 'e', ARGV[5])
 else
-  pcall('XADD', events, 'MAXLEN', '~', cap, '*', 's', ARGV[19], 'e', ARGV[8])
+  pcall('XADD', events, 'MAXLEN', '~', cap, '*', 's', ARGV[6], 'e', ARGV[5])
 end
 
 if not h then
@@ -183,17 +192,16 @@ if not h then
   if special and call('EXISTS', pending) == 0 then call('DEL', followups) end
   call('HSET', run, 'token', '', 'phase', 'idle', 'last', token .. ' ' .. fence .. ' released',
     'sid', sid, 'entries', int(entries), 'done', '0')
-  pcall('HSET', record, 'updated_at', int(now))
   return {'released', next_at(r[5], now) or 0, now}
 end
 
 local following = int(next_fence(fence, now))
-local ids, told = take(group, now, lease_end(now, tonumber(ARGV[4])))
+local ids, told = take(group, now, lease_end(now, rest.ttl))
 if special then
   for _, t in ipairs(group) do pcall('HDEL', followups, own_id(prefix, t[1])) end
 end
 call('HSET', run, 'fence', following, 'entries', int(entries), 'done', int(counted), 'ids', ids,
   'last', token .. ' ' .. fence .. ' next', 'started_at', int(now))
-if ARGV[14] ~= 'running' then call('HSET', run, 'phase', ARGV[14]) end
+if ARGV[11] ~= 'running' then call('HSET', run, 'phase', ARGV[11]) end
 if rotated then call('HSET', run, 'sid', sid, 'rotated', '') end
 return {'next', now, tonumber(following), sid, entries, dropped, told}

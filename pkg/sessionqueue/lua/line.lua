@@ -31,11 +31,17 @@ local function forward(due, now)
   end
 end
 
--- look_at(id): a task as {id, msg, seen, redelivered, quiet}; msg is false if the
--- task is gone.
+-- look_at(id): a task as {id, msg, seen, redelivered, quiet, unique key}; msg is
+-- false if the task is gone.
 local function look_at(id)
-  local t = call('HMGET', task .. id, 'msg', 'seen', 'redelivered', 'quiet')
-  return {id, t[1], t[2], t[3], t[4]}
+  local t = call('HMGET', task .. id, 'msg', 'seen', 'redelivered', 'quiet', 'unique_key')
+  return {id, t[1], t[2], t[3], t[4], t[5]}
+end
+
+-- tell(h, now): what the worker is told of a task: {id, msg, age in ms,
+-- redeliveries, 1 if it has a unique key}.
+local function tell(h, now)
+  return {h[1], h[2], now - (tonumber(h[3]) or now), tonumber(h[4]) or 0, h[6] and 1 or 0}
 end
 
 -- head(due): the head of the line once due is forwarded; and how many ids without
@@ -76,8 +82,7 @@ local function gather(h, gone, now)
 end
 
 -- take(group, now, ends): the group leaves the line and becomes active.
--- Answers its ids, as JSON, and what the worker is told of it: for each {id, msg,
--- age in ms, redeliveries}.
+-- Answers its ids, as JSON, and what the worker is told of each.
 local function take(group, now, ends)
   local told, ids = {}, ''
   for i, h in ipairs(group) do
@@ -89,7 +94,7 @@ local function take(group, now, ends)
       call('HSET', task .. h[1], 'state', 'active', 'seen', int(now))
     end
     pcall('ZADD', lease, ends, h[1])
-    told[i] = {h[1], h[2], now - (tonumber(h[3]) or now), tonumber(h[4]) or 0}
+    told[i] = tell(h, now)
     ids = ids .. (i > 1 and ',' or '') .. quote(h[1])
   end
   return '[' .. ids .. ']', told
@@ -99,9 +104,6 @@ end
 -- which it has not heard.
 local function taken(ids, now)
   local told = {}
-  for i, id in ipairs(ids) do
-    local h = look_at(id)
-    told[i] = {id, h[2], now - (tonumber(h[3]) or now), tonumber(h[4]) or 0}
-  end
+  for i, id in ipairs(ids) do told[i] = tell(look_at(id), now) end
   return told
 end

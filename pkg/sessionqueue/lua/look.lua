@@ -10,10 +10,8 @@ if left >= 0 then return {now, 'held', left} end
 if call('EXISTS', paused) == 1 then return {now, 'paused', 0} end
 if call('EXISTS', active) == 1 then
   for _, id in ipairs(call('LRANGE', active, 0, -1)) do
-    local score = call('ZSCORE', lease, id)
-    if score and tonumber(score) % 1 == 0 and tonumber(score) * 1000 > now then
-      return {now, 'wait', math.min(tonumber(score) * 1000, now + 1000)}
-    end
+    local theirs = leased(id, now)
+    if theirs then return {now, 'wait', theirs} end
   end
   return {now, 'ready', 1}
 end

@@ -1,24 +1,4 @@
--- What every script of a session shares, after lockguard's prelude.
---
--- KEYS[1..20]  the session's keys, in the order of keys() in script.go; a script
---              that needs only the first of them is given those
--- ARGV[1]      prefix of the session's task hashes
---
--- A script reads and decodes all that it needs before its first write: what
--- cannot be read (a wrong type, a slot that migrates) then fails it while
--- nothing is written. Writes that may still fail on a key of a wrong type are
--- either the first, or undone, or of no weight (asynq's leases, follow-ups'
--- entries, events, statistics): those are made with pcall.
-
-local sentinel, run, record, followups, resume, events, transcript, partial =
-  KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8]
-local pending, active, lease, paused, scheduled, retry, completed =
-  KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15]
-local processed, processed_day, archived, failed, failed_day =
-  KEYS[16], KEYS[17], KEYS[18], KEYS[19], KEYS[20]
-local task = ARGV[1]
--- Of redis' pcall an error is the answer: a table with err. Lua's own is try.
-local call, pcall, try = redis.call, redis.pcall, pcall
+-- What most scripts of a session share, after keys.lua.
 
 -- load(id): the task's msg (false: the task is gone) and its unique lock, if it
 -- still holds one.
@@ -40,6 +20,23 @@ end
 local function own_id(prefix, id)
   if string.sub(id, 1, #prefix) == prefix then return string.sub(id, #prefix + 1) end
   return id
+end
+
+-- varint(n): n as protobuf writes it.
+local function varint(n)
+  local s = ''
+  while n >= 128 do
+    s = s .. string.char(n % 128 + 128)
+    n = math.floor(n / 128)
+  end
+  return s .. string.char(n)
+end
+
+-- completed_msg(msg, keep, seconds): asynq's TaskMessage after its end, kept for so
+-- many seconds. Of a field that occurs twice the last counts, so a change is an
+-- append: 12 retention, 13 completed_at.
+local function completed_msg(msg, keep, seconds)
+  return msg .. '\96' .. varint(keep) .. '\104' .. varint(seconds)
 end
 
 -- quote(s): a JSON string.
