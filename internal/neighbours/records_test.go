@@ -378,7 +378,9 @@ func (r *records) finish(h *sq.Hold) (more bool) {
 // a worker.
 func (r *records) die() {
 	r.Helper()
-	r.must(r.rdb.Del(r.ctx, rediskey.For(r.key).Sentinel()).Err())
+	// The sentinel's time is over, and that of asynq's lease with it.
+	k := rediskey.For(r.key)
+	r.must(r.rdb.Del(r.ctx, k.Sentinel(), k.Lease()).Err())
 	r.must(r.rdb.ZAddNX(r.ctx, rediskey.Ready, redis.Z{Score: 1, Member: r.key}).Err())
 }
 

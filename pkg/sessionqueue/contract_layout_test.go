@@ -104,6 +104,8 @@ func TestContract_Layout(t *testing.T) {
 		t.Errorf("lease of %v seconds", lease)
 	}
 	equal(t, "state", b.rdb.HGet(b.ctx, b.k.Task("one"), "state").Val(), "active")
+	// By this a claim knows a stock server's task from its own.
+	equal(t, "pending_since of a task that a server runs", b.rdb.HExists(b.ctx, b.k.Task("one"), "pending_since").Val(), false)
 	close(goOn)
 	await(t, "the queue to be drained", func() bool { return b.rdb.Exists(b.ctx, b.k.Pending(), b.k.Active()).Val() == 0 })
 	stop()

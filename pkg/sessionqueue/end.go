@@ -144,11 +144,12 @@ func (h *Hold) finishArgs(end End, now int64) ([]any, error) {
 		return nil, fmt.Errorf("encode %+v: %w", rest, err)
 	}
 	args := make([]any, 0, 12+len(h.part)+len(end.Entries))
+	left := time.Until(h.lease.Deadline())
 	phase := h.consumer.phase()
 	if end.Release {
 		phase = ""
 	}
-	args = append(args, plain, outcome, start, h.consumer.limits, now, seconds+retention, (now+rest.TTL)/1000, phase, others)
+	args = append(args, plain, outcome, start, h.consumer.limits, now, seconds+retention, (now+left.Milliseconds())/1000, phase, others)
 	for _, p := range append(ending, back...) {
 		args = append(args, p.taskID)
 	}

@@ -42,8 +42,8 @@ var (
 	askScript        = move("session", "owner", "ask")
 	steerScript      = move("session", "lease", "line", "owner", "asked", "steer")
 	dismissScript    = move("session", "archive", "owner", "dismiss")
-	finishScript     = move("finish_plain", "session", "lease", "line", "owner", "finish")
-	failScript       = move("session", "lease", "line", "archive", "owner", "finish")
+	finishScript     = move("finish_plain", "session", "line", "owner", "finish")
+	failScript       = move("session", "line", "archive", "owner", "finish")
 	markScript       = move("session", "owner", "asked", "mark")
 	requeueScript    = move("session", "archive", "owner", "asked", "requeue")
 

@@ -12,7 +12,7 @@
 --         ms, separated by spaces
 -- ARGV[8] the next turn's fence, and Redis' clock, ms, as the worker knows it
 -- ARGV[9] score of a completed task, seconds
--- ARGV[10] end of the next turn's lease, seconds
+-- ARGV[10] end of the next turn's lease: at most the sentinel's, seconds
 -- ARGV[11] phase of the next turn; '': release, take no other
 -- ARGV[12] JSON object, of what only this script needs:
 --   ttl        the sentinel's, ms
@@ -196,7 +196,7 @@ if not h then
 end
 
 local following = int(next_fence(fence, now))
-local ids, told = take(group, now, lease_end(now, rest.ttl))
+local ids, told = take(group, now, ARGV[10])
 if special then
   for _, t in ipairs(group) do pcall('HDEL', followups, own_id(prefix, t[1])) end
 end
