@@ -195,7 +195,7 @@ func (c *Consumer) Claim(parent context.Context, sessions []string) ([]*Hold, er
 	var waiting []wakeUp
 	var failed error
 	replies := c.pipeline(parent, claimPlainScript, len(attempts), func(i int) ([]string, []any) {
-		return attempts[i].keys[:keysToRetry], attempts[i].claimPlainArgs()
+		return attempts[i].keys[:keysToScheduled], attempts[i].claimPlainArgs()
 	})
 	var special []int // of the replies
 	for i, a := range replies {

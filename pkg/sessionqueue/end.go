@@ -133,10 +133,9 @@ func (h *Hold) finishArgs(end End, now int64) ([]any, error) {
 		Told: end.Told, Ending: len(ending), Back: len(back), Prefix: h.prefix,
 	}
 	plain := ""
-	switch {
-	case end.archives():
+	if end.archives() {
 		rest.Archive = cmp.Or(end.Error, string(end.Status))
-	case retention > 0 && end.Told == 0 && len(ending) == 1 && len(back) == 0 && ending[0].task != "" && len(end.Entries) <= plainEntries:
+	} else if retention > 0 && h.mayBePlain(end) {
 		plain = ending[0].task + completion(retention, seconds)
 	}
 	others, err := marshal(rest)
@@ -161,6 +160,14 @@ func (h *Hold) finishArgs(end End, now int64) ([]any, error) {
 		args = append(args, entry)
 	}
 	return args, nil
+}
+
+// mayBePlain reports whether the worker knows of nothing about a turn that its
+// plain end does not do, see lua/finish_plain.lua.
+func (h *Hold) mayBePlain(end End) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.part) == 1 && h.part[0].task != "" && end.Told == 0 && len(end.Entries) <= plainEntries && !h.mayHavePartial()
 }
 
 // plainEntries is how many entries a plain end of a turn has at most: Lua hands no

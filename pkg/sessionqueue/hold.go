@@ -101,6 +101,9 @@ type Hold struct {
 	turn      Turn
 	part      []part // the messages of the turn, in the order of taking
 	announced bool   // that the turn has started
+
+	checkpointed bool // a partial of the turn may be stored
+
 	steer     bool   // Promote found a message that is to be steered in
 	seq       int
 	clock     clock
@@ -155,7 +158,7 @@ func (h *Hold) begin(sent time.Time, a answer) {
 // run makes t the turn that runs, for messages as scripts answer them. h.mu is
 // held.
 func (h *Hold) run(t Turn, messages answer) {
-	h.seq, h.announced, h.steer, h.part = 0, false, false, h.part[:0:0]
+	h.seq, h.announced, h.checkpointed, h.steer, h.part = 0, false, false, false, h.part[:0:0]
 	if transcript := rediskey.For(h.session).Transcript(t.SessionID); h.keys[transcriptKey] != transcript {
 		h.keys = slices.Clone(h.keys) // a renewal or a batch under way reads the old ones
 		h.keys[transcriptKey] = transcript

@@ -2,6 +2,7 @@ package sessionqueue
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -76,12 +77,14 @@ func dueMembers(ctx context.Context, rdb redis.Scripter, index string, batch int
 // removeUnchanged takes members out of an index, except those whose score is not
 // the one that was read.
 func removeUnchanged(ctx context.Context, rdb redis.Scripter, index string, members []string, scores map[string]string) error {
-	if len(members) == 0 {
-		return nil
+	for batch := range slices.Chunk(members, timerBatch) {
+		args := make([]any, 2*len(batch))
+		for i, m := range batch {
+			args[i], args[len(batch)+i] = m, scores[m]
+		}
+		if err := removeIfScoreScript.Run(ctx, rdb, []string{index}, args...).Err(); err != nil {
+			return err
+		}
 	}
-	args := make([]any, 0, 2*len(members))
-	for _, m := range members {
-		args = append(args, m, scores[m])
-	}
-	return removeIfScoreScript.Run(ctx, rdb, []string{index}, args...).Err()
+	return nil
 }

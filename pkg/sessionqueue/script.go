@@ -90,7 +90,7 @@ const transcriptKey = 6
 const (
 	keysToEvents    = 6  // sentinel, run, record, follow-ups, resume, events
 	keysToLease     = 11 // and transcript, partial, pending, active, lease
-	keysToRetry     = 14 // and paused, scheduled, retry
+	keysToScheduled = 13 // and paused, scheduled
 	keysToProcessed = 17 // and all but the archive and its statistics
 	allKeys         = 20
 )

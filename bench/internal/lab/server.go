@@ -18,7 +18,8 @@ import (
 // the comparisons with asynq, which needs one a slot.
 const poolSize = 100
 
-// Server is a redis-server of the benchmark's own, without persistence.
+// Server is a redis-server of the benchmark's own, without persistence, else with
+// the settings of docker-compose.yml.
 type Server struct {
 	addr string
 	dir  string
@@ -40,7 +41,7 @@ func StartServer(ctx context.Context) (*Server, error) {
 	_ = l.Close()
 	s := &Server{addr: addr, dir: dir}
 	s.cmd = exec.CommandContext(ctx, "redis-server", "--port", port, "--bind", "127.0.0.1", "--dir", dir,
-		"--save", "", "--appendonly", "no", "--loglevel", "warning")
+		"--save", "", "--appendonly", "no", "--maxmemory-policy", "noeviction", "--stream-node-max-bytes", "1024", "--loglevel", "warning")
 	if err := s.cmd.Start(); err != nil {
 		_ = os.RemoveAll(dir)
 		return nil, fmt.Errorf("start redis-server: %w", err)

@@ -1,7 +1,8 @@
 -- The plain claim, sent before claim.lua: the session has nothing but messages
 -- that wait, and its last owner has released it. Most claims are so, and this does
 -- no more than they need. It reads less before it writes: a head of the line that
--- is not plain it puts back.
+-- is not plain it puts back. Tasks that a stock asynq.Server is to try again wait
+-- until nothing else does.
 --
 -- ARGV[2] token, new for every claim    ARGV[7] its cap of follow-ups
 -- ARGV[3] sentinel's TTL, ms            ARGV[8] its drop policy
@@ -15,7 +16,7 @@
 local r = call('HMGET', run, 'phase', 'fence', 'sid', 'entries', 'hold', 'done', 'rotated', 'reset', 'resume')
 local rec = call('HMGET', record, 'session_id', 'fence', 'created_at', 'dropped')
 if (r[1] or 'idle') ~= 'idle' or (r[6] or '0') ~= '0' or (r[7] or '') ~= '' or (r[8] or '') ~= '' or (r[9] or '') ~= ''
-  or call('EXISTS', paused, active, scheduled, retry, resume, followups) > 0
+  or call('EXISTS', paused, active, scheduled, resume, followups) > 0
   or not call('SET', sentinel, ARGV[2], 'NX', 'PX', ARGV[3]) then
   return {'special'}
 end

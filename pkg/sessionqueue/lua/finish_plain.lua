@@ -1,7 +1,9 @@
 -- The plain end of a turn, tried before finish.lua: one message, which is done,
--- and nothing out of the ordinary about its session. Most turns are so, and this
--- does no more than they need. It reads less before it writes; whatever it meets
--- that is not plain, it puts back what it has moved, and finish.lua does it all.
+-- no partial, and nothing out of the ordinary about the session. Most turns are
+-- so, and this does no more than they need. It reads less before it writes;
+-- whatever it meets that is not plain, it puts back what it has moved, and
+-- finish.lua does it all. Tasks that a stock asynq.Server is to try again it
+-- leaves to a whole claim, after a sweep at the latest.
 --
 -- ARGV as in finish.lua. Answers {'plain', message as in claim}, where finish.lua
 -- answers 'next', or {'released', 0, 0}.
@@ -10,7 +12,7 @@ if ARGV[4] ~= '' then
   local token, fence, at, id, release = ARGV[2], ARGV[3], ARGV[8], ARGV[13], ARGV[11] == ''
   local r = call('HMGET', run, 'fence', 'entries', 'done', 'hold', 'rotated')
   local plain = r[1] == fence and (r[5] or '') == '' and owns(sentinel, token)
-    and call('EXISTS', paused, scheduled, retry, followups, resume, partial) == 0
+    and call('EXISTS', paused, scheduled, followups, resume) == 0
     and not (release and call('EXISTS', pending) == 1)
     and call('LREM', active, '1', id) == 1
   if plain then

@@ -2,13 +2,14 @@
 -- another score meanwhile.
 --
 -- KEYS[1] the index
--- ARGV    member, score, member, score ...
+-- ARGV    at most 1,000 members, then a score for each
 --
 -- Answers how many left.
 
-local n = 0
-for i = 1, #ARGV, 2 do
-  local score = redis.call('ZSCORE', KEYS[1], ARGV[i])
-  if score and tonumber(score) == tonumber(ARGV[i + 1]) then n = n + redis.call('ZREM', KEYS[1], ARGV[i]) end
+local n, unchanged = #ARGV / 2, {}
+local scores = redis.call('ZMSCORE', KEYS[1], unpack(ARGV, 1, n))
+for i = 1, n do
+  if scores[i] and tonumber(scores[i]) == tonumber(ARGV[n + i]) then unchanged[#unchanged + 1] = ARGV[i] end
 end
-return n
+if #unchanged == 0 then return 0 end
+return redis.call('ZREM', KEYS[1], unpack(unchanged))
