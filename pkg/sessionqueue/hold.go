@@ -104,10 +104,10 @@ type Hold struct {
 
 	checkpointed bool // a partial of the turn may be stored
 
-	steer     bool   // Promote found a message that is to be steered in
-	seq       int
-	clock     clock
-	ending    bool // a move that may release the sentinel is under way
+	steer  bool // Promote found a message that is to be steered in
+	seq    int
+	clock  clock
+	ending bool // a move that may release the sentinel is under way
 }
 
 // part is one message of the running turn. task is asynq's TaskMessage, of one
