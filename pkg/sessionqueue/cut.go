@@ -33,7 +33,7 @@ func (h *Hold) Checkpoint(ctx context.Context, entries []session.Entry) error {
 		return err
 	}
 	h.mu.Lock()
-	h.checkpointed = true
+	h.stored = true
 	h.mu.Unlock()
 	c := h.consumer.cfg
 	_, err = h.move(ctx, "checkpoint", checkpointScript, keysToLease, true,
@@ -45,7 +45,7 @@ func (h *Hold) Checkpoint(ctx context.Context, entries []session.Entry) error {
 // to remove: its own, or an earlier run's of its message. h.mu is held.
 func (h *Hold) mayHavePartial() bool {
 	t := h.turn
-	return h.checkpointed || t.Attempt > 1 || t.Redelivered > 0 || t.Resume != ""
+	return h.stored || t.Attempt > 1 || t.Redelivered > 0 || t.Resume != ""
 }
 
 // Past is what came before a turn.

@@ -70,7 +70,7 @@ func (t Turn) Messages() []Taken { return append([]Taken{t.Taken}, t.Collected..
 // take reads a message as scripts answer it: {id, msg, age, redeliveries, 1 if it
 // has a unique key}.
 func take(prefix string, a answer) Taken {
-	t := Taken{taskID: a.str(0), Age: a.ms(2), Redelivered: int(a.int(3))}
+	t := Taken{taskID: a.str(0), Age: max(a.ms(2), 0), Redelivered: int(a.int(3))}
 	if msg := a.str(1); len(msg) <= plainMost && a.int(4) == 0 {
 		t.plain = msg
 	}
@@ -101,13 +101,11 @@ type Hold struct {
 	turn      Turn
 	part      []part // the messages of the turn, in the order of taking
 	announced bool   // that the turn has started
-
-	checkpointed bool // a partial of the turn may be stored
-
-	steer  bool // Promote found a message that is to be steered in
-	seq    int
-	clock  clock
-	ending bool // a move that may release the sentinel is under way
+	stored    bool   // a checkpoint of the turn was sent
+	steer     bool   // Promote found a message that is to be steered in
+	seq       int
+	clock     clock
+	ending    bool // a move that may release the sentinel is under way
 }
 
 // part is one message of the running turn. task is asynq's TaskMessage, of one
@@ -158,7 +156,7 @@ func (h *Hold) begin(sent time.Time, a answer) {
 // run makes t the turn that runs, for messages as scripts answer them. h.mu is
 // held.
 func (h *Hold) run(t Turn, messages answer) {
-	h.seq, h.announced, h.checkpointed, h.steer, h.part = 0, false, false, false, h.part[:0:0]
+	h.seq, h.announced, h.stored, h.steer, h.part = 0, false, false, false, h.part[:0:0]
 	if transcript := rediskey.For(h.session).Transcript(t.SessionID); h.keys[transcriptKey] != transcript {
 		h.keys = slices.Clone(h.keys) // a renewal or a batch under way reads the old ones
 		h.keys[transcriptKey] = transcript

@@ -14,7 +14,8 @@ const (
 	// wait for it: a pop in progress cannot be taken back.
 	popBlock = time.Second
 
-	// claimBatch bounds how many sessions are claimed in one round trip.
+	// claimBatch bounds how many sessions are claimed in one round trip: while Redis
+	// claims many, the ends of other turns wait.
 	claimBatch = 8
 )
 
