@@ -100,8 +100,8 @@ func setDefault[T comparable](v *T, def T) {
 }
 
 // flights is how many requests the moves of all holds have on their way at once
-// before further ones share a round trip. Two keep Redis busy while answers
-// travel.
+// before further ones share a round trip. So many keep Redis busy while answers
+// travel, and the batches large.
 const flights = 3
 
 // Consumer takes messages out of the sessions' queues, for one worker. Its
@@ -191,43 +191,40 @@ func (c *Consumer) Claim(parent context.Context, sessions []string) ([]*Hold, er
 	for i, s := range sessions {
 		attempts[i] = &Hold{consumer: c, session: s, token: rand.Text(), prefix: session.IDPrefix(s), keys: keys(s, "", sent)}
 	}
-	var holds []*Hold
+	var holds, special []*Hold
 	var waiting []wakeUp
 	var failed error
-	replies := c.pipeline(parent, claimPlainScript, len(attempts), func(i int) ([]string, []any) {
-		return attempts[i].keys[:keysToScheduled], attempts[i].claimPlainArgs()
-	})
-	var special []int // of the replies
-	for i, a := range replies {
-		if a.err == nil && a.str(0) == "special" {
-			special = append(special, i)
-		}
-	}
-	if len(special) > 0 {
-		for n, reply := range c.pipeline(parent, claimScript, len(special), func(n int) ([]string, []any) {
-			return attempts[special[n]].keys, attempts[special[n]].claimArgs()
-		}) {
-			replies[special[n]] = reply
-		}
-	}
-	for i, a := range replies {
-		h := attempts[i]
-		if a.err != nil {
-			failed = errors.Join(failed, fmt.Errorf("claim %s: %w", h.session, a.err))
-			continue
-		}
-		switch a.str(0) {
-		case "turn":
-			h.lease = lockguard.NewLease(parent, sent, c.cfg.SentinelTTL)
-			h.begin(sent, a.answer)
-			h.turn.Reset = a.str(7)
-			if reason := a.str(8); reason != "" {
-				h.turn.Resume, h.turn.ResumeAge = reason, a.ms(9)
+	take := func(attempts []*Hold, sent time.Time, replies []reply) {
+		for i, a := range replies {
+			h := attempts[i]
+			if a.err != nil {
+				failed = errors.Join(failed, fmt.Errorf("claim %s: %w", h.session, a.err))
+				continue
 			}
-			holds = append(holds, h)
-		case "wait":
-			waiting = append(waiting, wakeUp{h.session, a.int(1)})
+			switch a.str(0) {
+			case "special":
+				special = append(special, h)
+			case "turn":
+				h.lease = lockguard.NewLease(parent, sent, c.cfg.SentinelTTL)
+				h.begin(sent, a.answer)
+				h.turn.Reset = a.str(7)
+				if reason := a.str(8); reason != "" {
+					h.turn.Resume, h.turn.ResumeAge = reason, a.ms(9)
+				}
+				holds = append(holds, h)
+			case "wait":
+				waiting = append(waiting, wakeUp{h.session, a.int(1)})
+			}
 		}
+	}
+	take(attempts, sent, c.pipeline(parent, claimPlainScript, len(attempts), func(i int) ([]string, []any) {
+		return attempts[i].keys[:keysToScheduled], attempts[i].claimPlainArgs()
+	}))
+	if rest := special; len(rest) > 0 {
+		sent = time.Now()
+		take(rest, sent, c.pipeline(parent, claimScript, len(rest), func(i int) ([]string, []any) {
+			return rest[i].keys, rest[i].claimArgs()
+		}))
 	}
 	// Senders announce with claimGrace; a shorter lease is to be looked after sooner.
 	if len(holds) > 0 && c.cfg.SentinelTTL < claimGrace {

@@ -32,20 +32,10 @@ func (h *Hold) Checkpoint(ctx context.Context, entries []session.Entry) error {
 	if err != nil {
 		return err
 	}
-	h.mu.Lock()
-	h.stored = true
-	h.mu.Unlock()
 	c := h.consumer.cfg
 	_, err = h.move(ctx, "checkpoint", checkpointScript, keysToLease, true,
 		c.SentinelTTL.Milliseconds(), p, c.TranscriptTTL.Milliseconds())
 	return err
-}
-
-// mayHavePartial reports whether a partial may be stored that the end of the turn is
-// to remove: its own, or an earlier run's of its message. h.mu is held.
-func (h *Hold) mayHavePartial() bool {
-	t := h.turn
-	return h.stored || t.Attempt > 1 || t.Redelivered > 0 || t.Resume != ""
 }
 
 // Past is what came before a turn.

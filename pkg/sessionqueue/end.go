@@ -42,8 +42,9 @@ func (e End) archives() bool {
 // script. Then either the next message is taken under the same sentinel and a
 // new fence (more is true, and Turn tells what), or the hold is over.
 func (h *Hold) Finish(ctx context.Context, end End) (more bool, err error) {
-	now := h.now()
-	args, err := h.finishArgs(end, now)
+	now := h.redisNow()
+	fence := h.next(now)
+	args, err := h.finishArgs(end, now, fence)
 	if err != nil {
 		return false, err
 	}
@@ -61,7 +62,7 @@ func (h *Hold) Finish(ctx context.Context, end End) (more bool, err error) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		h.run(Turn{
-			Session: h.session, SessionID: last.SessionID, Fence: now, Entries: last.Entries + int64(len(end.Entries)),
+			Session: h.session, SessionID: last.SessionID, Fence: fence, Entries: last.Entries + int64(len(end.Entries)),
 			Started: sent, StartedAt: time.UnixMilli(now),
 		}, reply[1:])
 		return true, nil
@@ -75,12 +76,11 @@ func (h *Hold) Finish(ctx context.Context, end End) (more bool, err error) {
 	return false, h.released(ctx, reply)
 }
 
-// now is Redis' clock as far as the hold knows it, but above the turn's fence, so
-// that it is the next one's if that follows at once. In ms.
-func (h *Hold) now() int64 {
+// next is the fence of the turn that follows now, by the rule of the scripts.
+func (h *Hold) next(now int64) (fence int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return max(h.clock.now(), h.turn.Fence+1)
+	return max(now, h.turn.Fence+1)
 }
 
 // keep tells the next turn of the resume mark and the dropped messages that the
@@ -110,7 +110,7 @@ type finishRest struct {
 	Prefix    string `json:"prefix"`
 }
 
-func (h *Hold) finishArgs(end End, now int64) ([]any, error) {
+func (h *Hold) finishArgs(end End, now, fence int64) ([]any, error) {
 	c := h.consumer.cfg
 	turn := h.Turn()
 	ending, back := h.split(end.Untaken)
@@ -142,13 +142,13 @@ func (h *Hold) finishArgs(end End, now int64) ([]any, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode %+v: %w", rest, err)
 	}
-	args := make([]any, 0, 12+len(h.part)+len(end.Entries))
+	args := make([]any, 0, 10+len(h.part)+len(end.Entries))
 	left := time.Until(h.lease.Deadline())
 	phase := h.consumer.phase()
 	if end.Release {
 		phase = ""
 	}
-	args = append(args, plain, outcome, start, h.consumer.limits, now, seconds+retention, (now+left.Milliseconds())/1000, phase, others)
+	args = append(args, plain, outcome, start, h.consumer.limits, fence, now, seconds+retention, (now+left.Milliseconds())/1000, phase, others)
 	for _, p := range append(ending, back...) {
 		args = append(args, p.taskID)
 	}
@@ -167,7 +167,7 @@ func (h *Hold) finishArgs(end End, now int64) ([]any, error) {
 func (h *Hold) mayBePlain(end End) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return len(h.part) == 1 && h.part[0].task != "" && end.Told == 0 && len(end.Entries) <= plainEntries && !h.mayHavePartial()
+	return end.Status == StatusDone && end.Told == 0 && len(h.part) == 1 && h.part[0].task != "" && len(end.Entries) <= plainEntries
 }
 
 // plainEntries is how many entries a plain end of a turn has at most: Lua hands no

@@ -101,7 +101,6 @@ type Hold struct {
 	turn      Turn
 	part      []part // the messages of the turn, in the order of taking
 	announced bool   // that the turn has started
-	stored    bool   // a checkpoint of the turn was sent
 	steer     bool   // Promote found a message that is to be steered in
 	seq       int
 	clock     clock
@@ -156,7 +155,7 @@ func (h *Hold) begin(sent time.Time, a answer) {
 // run makes t the turn that runs, for messages as scripts answer them. h.mu is
 // held.
 func (h *Hold) run(t Turn, messages answer) {
-	h.seq, h.announced, h.stored, h.steer, h.part = 0, false, false, false, h.part[:0:0]
+	h.seq, h.announced, h.steer, h.part = 0, false, false, h.part[:0:0]
 	if transcript := rediskey.For(h.session).Transcript(t.SessionID); h.keys[transcriptKey] != transcript {
 		h.keys = slices.Clone(h.keys) // a renewal or a batch under way reads the old ones
 		h.keys[transcriptKey] = transcript
@@ -183,6 +182,20 @@ type clock struct {
 // now may be late by the time that the answer took, and by what the clocks' rates
 // differ.
 func (c clock) now() int64 { return c.ms + time.Since(c.at).Milliseconds() }
+
+// hear sets the clock by an answer that has just come.
+func (h *Hold) hear(ms int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.clock = clock{ms, time.Now()}
+}
+
+// redisNow is Redis' clock in ms, as far as the hold knows it.
+func (h *Hold) redisNow() int64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.clock.now()
+}
 
 // end runs a move that may release the sentinel. A renewal that is under way at
 // the same time may find it released, which is no loss.

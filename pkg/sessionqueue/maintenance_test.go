@@ -123,6 +123,7 @@ func TestForget(t *testing.T) {
 	}
 	old := time.Now().Add(-2 * time.Hour).UnixMilli()
 	b.rdb.HSet(b.ctx, b.k.Record(), "updated_at", old)
+	b.rdb.HSet(b.ctx, b.k.Run(), "ended_at", old)
 	b.overdue(rediskey.Sessions)
 	b.enqueue("b")
 	equal(t, "while it holds a message", forget(), 0)

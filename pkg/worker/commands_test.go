@@ -141,7 +141,7 @@ func TestB75_B76_UndoRace(t *testing.T) {
 	over()
 	others.Wait()
 	t.Logf("%v, %d states seen", count, states)
-	await(t, "the session to be free", func() bool { return r.token() == "" && r.info().Pending == 0 })
+	await(t, "the session to be free", func() bool { i := r.info(); return i.Phase == "idle" && i.Pending == 0 && r.token() == "" })
 	r.wholeTurns()
 	r.alternates(r.key)
 	if count["undo"] == 0 || count["retry"] == 0 {

@@ -52,12 +52,14 @@ func (w *Worker) dispatch() {
 			})
 		}
 		if err == nil {
+			worked := len(sessions) == 0 // and so Redis does
 			select {
 			case err = <-claimed:
-				if err == nil {
-					pause.reset()
-				}
+				worked = err == nil
 			default:
+			}
+			if worked {
+				pause.reset()
 			}
 		}
 		if err != nil {

@@ -1,8 +1,8 @@
 -- The plain claim, sent before claim.lua: the session has nothing but messages
 -- that wait, and its last owner has released it. Most claims are so, and this does
 -- no more than they need. It reads less before it writes: a head of the line that
--- is not plain it puts back. Tasks that a stock asynq.Server is to try again wait
--- until nothing else does.
+-- is not plain it puts back. Tasks that a stock asynq.Server is to try again are
+-- left to the turn's end.
 --
 -- ARGV[2] token, new for every claim    ARGV[7] its cap of follow-ups
 -- ARGV[3] sentinel's TTL, ms            ARGV[8] its drop policy
@@ -53,6 +53,6 @@ if rec[3] then
 else
   call('HSET', record, 'v', '1', 'session_id', sid, 'fence', fence, 'updated_at', at, 'created_at', at)
 end
-local message = {id, head[1], now - (head[2] or now)}
+local message = {id, head[1], now - (tonumber(head[2]) or now)}
 if head[3] or head[5] then message[4], message[5] = tonumber(head[3]) or 0, head[5] and 1 or 0 end
 return {'turn', now, tonumber(fence), sid, entries, rec[4] or '', {message}}

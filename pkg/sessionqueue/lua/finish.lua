@@ -10,11 +10,12 @@
 -- ARGV[6] the turn's start, JSON, if it was not announced yet, or ''
 -- ARGV[7] caps of the event stream and of the transcript, and a transcript's TTL,
 --         ms, separated by spaces
--- ARGV[8] the next turn's fence, and Redis' clock, ms, as the worker knows it
--- ARGV[9] score of a completed task, seconds
--- ARGV[10] end of the next turn's lease: at most the sentinel's, seconds
--- ARGV[11] phase of the next turn; '': release, take no other
--- ARGV[12] JSON object, of what only this script needs:
+-- ARGV[8] the next turn's fence, as far as the worker can tell
+-- ARGV[9] Redis' clock, ms, likewise
+-- ARGV[10] score of a completed task, seconds
+-- ARGV[11] end of the next turn's lease: at most the sentinel's, seconds
+-- ARGV[12] phase of the next turn; '': release, take no other
+-- ARGV[13] JSON object, of what only this script needs:
 --   ttl        the sentinel's, ms
 --   archive    the reason, if the messages are archived
 --   retention  seconds
@@ -24,7 +25,7 @@
 --   ending     number of messages that end
 --   back       number of steered messages that go back to their places in the line
 --   prefix     of turn ids
--- ARGV[13...] the ids of both, then entries
+-- ARGV[14...] the ids of both, then entries
 --
 -- Answers {'next', now, fence, session id, entries so far, ids that were dropped
 -- (JSON), messages as in claim}, {'released', when it can be claimed again (ms,
@@ -45,15 +46,15 @@ if not owned then
   return {'lost'}
 end
 
-local rest = cjson.decode(ARGV[12])
+local rest = cjson.decode(ARGV[13])
 local cap, most, ttl = string.match(ARGV[7], '(%d+) (%d+) (%d+)')
-local release, prefix, seconds = ARGV[11] == '', rest.prefix, math.floor(now / 1000)
+local release, prefix, seconds = ARGV[12] == '', rest.prefix, math.floor(now / 1000)
 local nids, nback, keep, complete = rest.ending, rest.back, rest.retention, not rest.archive
-local entry, last = 13 + nids + nback, #ARGV
+local entry, last = 14 + nids + nback, #ARGV
 local nentries = last - entry + 1
 
 local acks = {}
-for i = 13, 12 + nids do
+for i = 14, 13 + nids do
   local msg, unique = load(ARGV[i])
   if msg then acks[#acks + 1] = {ARGV[i], msg, unique} end
 end
@@ -66,7 +67,7 @@ local behind = {} -- of each that goes back: the one before its old place in the
 if nback > 0 then
   local waiting = call('LRANGE', pending, 0, -1) -- newest first
   for i = 1, nback do
-    local seq = tonumber(call('HGET', task .. ARGV[12 + nids + i], 'seq')) or 0
+    local seq = tonumber(call('HGET', task .. ARGV[13 + nids + i], 'seq')) or 0
     for j = #waiting, 1, -1 do
       local later = (tonumber(call('HGET', task .. waiting[j], 'seq')) or 0) > seq
       if later and not goes_first(call('HGET', followups, own_id(prefix, waiting[j]))) then break end
@@ -74,7 +75,7 @@ if nback > 0 then
     end
   end
   if not release and call('EXISTS', paused) == 0 then
-    h = look_at(behind[1] and waiting[#waiting] or ARGV[13 + nids])
+    h = look_at(behind[1] and waiting[#waiting] or ARGV[14 + nids])
     -- What is collected is gathered when all are back: by the next claim.
     if not h[2] or h[5] or held(h[1], r[5], now) then h = false end
     group[1] = h
@@ -142,7 +143,7 @@ for _, a in ipairs(done) do
 end
 for _ = 1, gone do call('RPOP', pending) end -- ids without a task
 for i = nback, 1, -1 do -- newest first: each stands before those that are back already
-  local id = ARGV[12 + nids + i]
+  local id = ARGV[13 + nids + i]
   if call('LREM', active, '1', id) == 1 and call('EXISTS', task .. id) == 1 then
     if behind[i] then
       call('LINSERT', pending, 'BEFORE', behind[i], id)
@@ -191,17 +192,17 @@ if not h then
   call('DEL', sentinel)
   if special and call('EXISTS', pending) == 0 then call('DEL', followups) end
   call('HSET', run, 'token', '', 'phase', 'idle', 'last', token .. ' ' .. fence .. ' released',
-    'sid', sid, 'entries', int(entries), 'done', '0')
+    'sid', sid, 'entries', int(entries), 'done', '0', 'ended_at', int(now))
   return {'released', next_at(r[5], now) or 0, now}
 end
 
 local following = int(next_fence(fence, now))
-local ids, told = take(group, now, ARGV[10])
+local ids, told = take(group, now, ARGV[11])
 if special then
   for _, t in ipairs(group) do pcall('HDEL', followups, own_id(prefix, t[1])) end
 end
 call('HSET', run, 'fence', following, 'entries', int(entries), 'done', int(counted), 'ids', ids,
   'last', token .. ' ' .. fence .. ' next', 'started_at', int(now))
-if ARGV[11] ~= 'running' then call('HSET', run, 'phase', ARGV[11]) end
+if ARGV[12] ~= 'running' then call('HSET', run, 'phase', ARGV[12]) end
 if rotated then call('HSET', run, 'sid', sid, 'rotated', '') end
 return {'next', now, tonumber(following), sid, entries, dropped, told}

@@ -1,18 +1,16 @@
 -- The plain end of a turn, tried before finish.lua: one message, which is done,
--- no partial, and nothing out of the ordinary about the session. Most turns are
--- so, and this does no more than they need. It reads less before it writes;
--- whatever it meets that is not plain, it puts back what it has moved, and
--- finish.lua does it all. Tasks that a stock asynq.Server is to try again it
--- leaves to a whole claim, after a sweep at the latest.
+-- and nothing out of the ordinary about its session. Most turns are so, and this
+-- does no more than they need. It reads less before it writes; whatever it meets
+-- that is not plain, it puts back what it has moved, and finish.lua does it all.
 --
 -- ARGV as in finish.lua. Answers {'plain', message as in claim}, where finish.lua
 -- answers 'next', or {'released', 0, 0}.
 
 if ARGV[4] ~= '' then
-  local token, fence, at, id, release = ARGV[2], ARGV[3], ARGV[8], ARGV[13], ARGV[11] == ''
+  local token, fence, at, id, release = ARGV[2], ARGV[3], ARGV[9], ARGV[14], ARGV[12] == ''
   local r = call('HMGET', run, 'fence', 'entries', 'done', 'hold', 'rotated')
   local plain = r[1] == fence and (r[5] or '') == '' and owns(sentinel, token)
-    and call('EXISTS', paused, scheduled, followups, resume) == 0
+    and call('EXISTS', paused, scheduled, retry, followups, resume, partial) == 0
     and not (release and call('EXISTS', pending) == 1)
     and call('LREM', active, '1', id) == 1
   if plain then
@@ -28,11 +26,11 @@ if ARGV[4] ~= '' then
       end
     end
     if plain then
-      added = pcall('ZADD', completed, ARGV[9], id)
+      added = pcall('ZADD', completed, ARGV[10], id)
       plain = type(added) == 'number'
     end
-    if plain and ARGV[14] then
-      len = pcall('RPUSH', transcript, unpack(ARGV, 14))
+    if plain and ARGV[15] then
+      len = pcall('RPUSH', transcript, unpack(ARGV, 15))
       plain = type(len) == 'number'
     end
     if plain then
@@ -41,7 +39,7 @@ if ARGV[4] ~= '' then
     end
     if plain then
       local cap, most, ttl = string.match(ARGV[7], '(%d+) (%d+) (%d+)')
-      local count, done = #ARGV - 13, (tonumber(r[3]) or 0) + 1
+      local count, done = #ARGV - 14, (tonumber(r[3]) or 0) + 1
       local entries = int((tonumber(r[2]) or 0) + count)
       if len > tonumber(most) then call('LTRIM', transcript, '-' .. most, '-1') end
       if count > 0 and (len == count or not following) then call('PEXPIRE', transcript, ttl) end
@@ -59,26 +57,24 @@ if ARGV[4] ~= '' then
       if not following then
         call('DEL', sentinel)
         call('HSET', run, 'token', '', 'phase', 'idle', 'last', token .. ' ' .. fence .. ' released',
-          'entries', entries, 'done', '0')
+          'entries', entries, 'done', '0', 'ended_at', at)
         return {'released', 0, 0}
       end
-      local seen, task_key = head[2], task .. following
-      if seen then
-        call('HSET', task_key, 'state', 'active')
+      if head[2] then
+        call('HSET', task .. following, 'state', 'active')
       else
-        call('HSET', task_key, 'state', 'active', 'seen', at)
-        seen = at
+        call('HSET', task .. following, 'state', 'active', 'seen', at)
       end
-      pcall('ZADD', lease, ARGV[10], following)
-      call('HSET', run, 'fence', at, 'entries', entries, 'done', done, 'ids', '["' .. following .. '"]',
+      pcall('ZADD', lease, ARGV[11], following)
+      call('HSET', run, 'fence', ARGV[8], 'entries', entries, 'done', done, 'ids', '["' .. following .. '"]',
         'last', token .. ' ' .. fence .. ' next', 'started_at', at)
-      if ARGV[11] ~= 'running' then call('HSET', run, 'phase', ARGV[11]) end
-      local message = {following, head[1], at - seen}
+      if ARGV[12] ~= 'running' then call('HSET', run, 'phase', ARGV[12]) end
+      local message = {following, head[1], at - (tonumber(head[2]) or at)}
       if head[3] or head[5] then message[4], message[5] = tonumber(head[3]) or 0, head[5] and 1 or 0 end
       return {'plain', message}
     end
     if set == 3 then call('DEL', task .. id) end
-    if type(len) == 'number' and len > 0 then call('RPOP', transcript, #ARGV - 13) end
+    if type(len) == 'number' and len > 0 then call('RPOP', transcript, #ARGV - 14) end
     if added == 1 then call('ZREM', completed, id) end
     if type(following) == 'string' then call('LMOVE', active, pending, 'LEFT', 'RIGHT') end
     call('RPUSH', active, id)

@@ -8,6 +8,7 @@
 
 if call('EXISTS', sentinel, pending, active, scheduled, retry, completed, archived) > 0 then return 0 end
 local updated = tonumber(call('HGET', record, 'updated_at')) or tonumber(call('HGET', record, 'created_at')) or 0
-if now_ms() - updated < tonumber(ARGV[2]) then return 0 end
+local ended = tonumber(call('HGET', run, 'ended_at')) or 0
+if now_ms() - math.max(updated, ended) < tonumber(ARGV[2]) then return 0 end
 call('DEL', run, record, followups, resume, events, transcript, partial, KEYS[#KEYS])
 return 1

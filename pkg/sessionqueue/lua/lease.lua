@@ -5,7 +5,9 @@
 local function lease_end(now, ttl) return int(math.floor((now + ttl) / 1000)) end
 
 -- leased(id, now): until when (ms) a stock asynq.Server works on an active task;
--- false: none does. asynq's dequeue deletes pending_since, ours leaves it.
+-- false: none does. asynq's dequeue deletes pending_since, ours leaves it. A task
+-- never has it that asynqmon's Run put in line; but our own lease on one is over
+-- when the sentinel is, unless somebody deletes that by hand.
 local function leased(id, now)
   local score = call('ZSCORE', lease, id)
   score = score and tonumber(score) * 1000

@@ -4,8 +4,8 @@
 -- ARGV[4] sentinel's TTL, ms
 --
 -- Answers {'ok', fence, what is asked of that fence, messages waiting, 1 if one of
--- them is to be steered in, number of the last question that was answered, and the
--- answer} or {'lost'}.
+-- them is to be steered in, number of the last question that was answered, the
+-- answer, now} or {'lost'}.
 
 if r[1] ~= token or not owns(sentinel, token) then return {'lost'} end
 local now, ids = now_ms(), cjson.decode(call('HGET', run, 'ids'))
@@ -17,4 +17,4 @@ if of ~= fence then question, answer = 0, '' end
 
 call('PEXPIRE', sentinel, ARGV[4])
 for _, id in ipairs(ids) do pcall('ZADD', lease, 'XX', ends, id) end
-return {'ok', tonumber(fence), asking, waiting, steer and 1 or 0, tonumber(question), answer}
+return {'ok', tonumber(fence), asking, waiting, steer and 1 or 0, tonumber(question), answer, now}
