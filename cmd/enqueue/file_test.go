@@ -194,17 +194,13 @@ func TestAnswersComeAsTheyEnd(t *testing.T) {
 	code := make(chan int, 1)
 	go func() {
 		code <- run(bg(t), []string{"--file", "-", "--wait", "--json"}, strings.NewReader(manyLines(3, 100)), stdout, &watched{}, []string{"REDIS_URL=" + url})
+		close(stdout.seen) // after the exit code: what was printed is still read
 	}()
 	done := 0
-	for done < 300 {
+	for line := range stdout.seen {
 		var o map[string]any
-		select {
-		case c := <-code:
-			t.Fatalf("exit code %d after %d answers", c, done)
-		case line := <-stdout.seen:
-			if err := json.Unmarshal([]byte(line), &o); err != nil {
-				t.Fatal(err)
-			}
+		if err := json.Unmarshal([]byte(line), &o); err != nil {
+			t.Fatal(err)
 		}
 		if text(o, "status") != "done" {
 			continue
@@ -215,8 +211,8 @@ func TestAnswersComeAsTheyEnd(t *testing.T) {
 			t.Error("s0 was to hang")
 		}
 	}
-	if c := <-code; c != exitOK {
-		t.Errorf("exit code %d", c)
+	if c := <-code; c != exitOK || done != 300 {
+		t.Errorf("exit code %d after %d answers", c, done)
 	}
 }
 

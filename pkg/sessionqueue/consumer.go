@@ -194,7 +194,7 @@ func (c *Consumer) Claim(parent context.Context, sessions []string) ([]*Hold, er
 	var holds, special []*Hold
 	var waiting []wakeUp
 	var failed error
-	take := func(attempts []*Hold, sent time.Time, replies []reply) {
+	settle := func(attempts []*Hold, sent time.Time, replies []reply) {
 		for i, a := range replies {
 			h := attempts[i]
 			if a.err != nil {
@@ -217,12 +217,12 @@ func (c *Consumer) Claim(parent context.Context, sessions []string) ([]*Hold, er
 			}
 		}
 	}
-	take(attempts, sent, c.pipeline(parent, claimPlainScript, len(attempts), func(i int) ([]string, []any) {
+	settle(attempts, sent, c.pipeline(parent, claimPlainScript, len(attempts), func(i int) ([]string, []any) {
 		return attempts[i].keys[:keysToScheduled], attempts[i].claimPlainArgs()
 	}))
 	if rest := special; len(rest) > 0 {
 		sent = time.Now()
-		take(rest, sent, c.pipeline(parent, claimScript, len(rest), func(i int) ([]string, []any) {
+		settle(rest, sent, c.pipeline(parent, claimScript, len(rest), func(i int) ([]string, []any) {
 			return rest[i].keys, rest[i].claimArgs()
 		}))
 	}

@@ -22,8 +22,12 @@ import (
 	sq "turnstile/pkg/sessionqueue"
 )
 
-// whole keeps a client from the plain variants of claim and finish.
-type whole struct{ claims, ends int }
+// whole keeps a client from the plain variants of claim and finish, and counts what
+// would have been tried so.
+type whole struct {
+	answers
+	claims, ends int
+}
 
 func (w *whole) DialHook(next redis.DialHook) redis.DialHook { return next }
 
@@ -32,10 +36,14 @@ func (w *whole) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		if isFinish(cmd) {
 			args := cmd.Args()
-			args[3+args[2].(int)+3] = "" // ARGV[4], behind the keys
-			w.ends++
+			if plain := &args[3+args[2].(int)+3]; *plain != "" { // ARGV[4], behind the keys
+				*plain = ""
+				w.ends++
+			}
 		}
-		return next(ctx, cmd)
+		err := next(ctx, cmd)
+		w.count(cmd)
+		return err
 	}
 }
 
@@ -99,11 +107,12 @@ func TestPlainIsTheSame(t *testing.T) {
 	const seeds = 12
 	var lives, plainly [seeds][]moment
 	var seen [seeds]answers
+	var kept [seeds]whole
 	t.Run("lives", func(t *testing.T) {
 		for seed := range seeds {
 			t.Run(fmt.Sprint("whole ", seed), func(t *testing.T) {
 				t.Parallel()
-				lives[seed] = life(t, seed, &whole{})
+				lives[seed] = life(t, seed, &kept[seed])
 			})
 			t.Run(fmt.Sprint("plain ", seed), func(t *testing.T) {
 				t.Parallel()
@@ -134,6 +143,13 @@ func TestPlainIsTheSame(t *testing.T) {
 	t.Logf("%d plain ends with a next turn, %d with a release, %d claims that were not plain", sum.plain, sum.released, sum.special)
 	if sum.plain < 50 || sum.released < 20 || sum.special < 50 {
 		t.Error("these lives do not show much")
+	}
+	var without whole
+	for _, w := range kept {
+		without.claims, without.ends, without.plain = without.claims+w.claims, without.ends+w.ends, without.plain+w.plain
+	}
+	if without.claims < 50 || without.ends < 50 || without.plain > 0 {
+		t.Errorf("kept from %d plain claims and %d plain ends, and %d went through", without.claims, without.ends, without.plain)
 	}
 }
 
@@ -308,65 +324,4 @@ func described(msg []byte) string {
 		msg = msg[n+size:]
 	}
 	return strings.Join(fields, " ")
-}
-
-// variants runs f with and without the plain variants.
-func variants(t *testing.T, f func(t *testing.T, b *bench), changes ...setup) {
-	t.Helper()
-	t.Parallel()
-	for name, hook := range map[string]redis.Hook{"plain": &answers{}, "whole": &whole{}} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newBench(t, changes...)
-			b.rdb.AddHook(hook)
-			f(t, b)
-		})
-	}
-}
-
-// A fence that is ahead of the clock, as after a failover to a Redis whose clock is
-// behind, is no time: messages do not grow old by it.
-func TestFenceAheadOfTheClock(t *testing.T) {
-	variants(t, func(t *testing.T, b *bench) {
-		b.sayAll("a", "b")
-		ahead := time.Now().Add(time.Hour)
-		b.rdb.HSet(b.ctx, b.k.Run(), "fence", ahead.UnixMilli())
-		h := b.start()
-		if !b.finish(h) {
-			t.Fatal("no next turn")
-		}
-		turn := h.Turn()
-		equal(t, "fence", turn.Fence, ahead.UnixMilli()+2)
-		equal(t, "fence of the record", b.rdb.HGet(b.ctx, b.k.Run(), "fence").Val(), fmt.Sprint(turn.Fence))
-		lease := time.Unix(int64(b.rdb.ZScore(b.ctx, b.k.Lease(), b.task("b")).Val()), 0)
-		if turn.Age > time.Minute || time.Until(turn.StartedAt) > time.Minute || time.Until(lease) > 2*time.Minute {
-			t.Errorf("age %v, started %v, lease until %v", turn.Age, turn.StartedAt, lease)
-		}
-	})
-}
-
-// A task whose own fields cannot be read is run all the same.
-func TestDamagedSeen(t *testing.T) {
-	variants(t, func(t *testing.T, b *bench) {
-		b.sayAll("a", "b")
-		for _, id := range []string{"a", "b"} {
-			b.rdb.HSet(b.ctx, b.k.Task(b.task(id)), "seen", "x", "redelivered", "y")
-		}
-		equalList(t, "runs", b.drain(), "a", "b")
-		noHalves(b)
-	})
-}
-
-// A session is forgotten SESSION_TTL after its last turn's end, not its beginning.
-func TestForgetAfterALongHold(t *testing.T) {
-	variants(t, func(t *testing.T, b *bench) {
-		b.say("a")
-		h := b.start()
-		b.rdb.HSet(b.ctx, b.k.Record(), "updated_at", 1, "created_at", 1)
-		b.rdb.ZAdd(b.ctx, rediskey.Sessions, redis.Z{Score: 1, Member: key})
-		b.finish(h)
-		n, err := b.c.Forget(b.ctx)
-		must(t, err)
-		equal(t, "forgotten", n, 0)
-	}, func(c *sq.Config) { c.SessionTTL, c.Retention = time.Hour, 0 })
 }

@@ -32,7 +32,7 @@ var (
 	eraseScript     = move("session", "erase")
 	answerScript    = move("session", "answer")
 
-	claimPlainScript = move("claim_plain")
+	claimPlainScript = move("lease", "claim_plain")
 	claimScript      = move("session", "lease", "line", "archive", "claim")
 	promoteScript    = move("session", "owner", "asked", "promote")
 	renewScript      = move("session", "lease", "owner", "asked", "renew")

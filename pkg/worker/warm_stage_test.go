@@ -22,6 +22,7 @@ type warmStage struct {
 	building  map[int]chan struct{} // is waited for when that agent is built
 	closing   map[int]chan struct{} // and when it is closed
 	built     int
+	turns     []context.Context // which the agents were built for
 	story     []string
 }
 
@@ -47,14 +48,24 @@ func (s *warmStage) Run(context.Context, agent.Turn, func(agent.Event)) (agent.R
 	panic("a worker calls the Run of a Warmer")
 }
 
-func (s *warmStage) Warm(context.Context, agent.Turn) (agent.Warm, error) {
+func (s *warmStage) Warm(ctx context.Context, _ agent.Turn) (agent.Warm, error) {
 	s.mu.Lock()
 	s.built++
 	n := s.built
 	gate := s.building[n]
+	s.turns = append(s.turns, ctx)
 	s.mu.Unlock()
 	s.tell("build", n, gate)
 	return &warmPlayer{s, n}, nil
+}
+
+// canceled waits until the turn that agent n is built for is called off.
+func (s *warmStage) canceled(t testing.TB, n int) {
+	t.Helper()
+	s.mu.Lock()
+	turn := s.turns[n-1]
+	s.mu.Unlock()
+	await(t, "the turn of agent "+fmt.Sprint(n)+" to be called off", func() bool { return turn.Err() != nil })
 }
 
 // tell adds to the story, then waits for the gate.

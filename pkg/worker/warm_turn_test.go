@@ -185,6 +185,7 @@ func TestB51_StartingIsLeftAlone(t *testing.T) {
 	s.nextBy(t, "m1", 2).reply("ok")
 	r.ends("m1", sq.StatusDone)
 	before, _ := w.Kept(r.key)
+	s.canceled(t, 1)
 	close(gate)
 	s.happened(t, "closed 1")
 	after, ok := w.Kept(r.key)

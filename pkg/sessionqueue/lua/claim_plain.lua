@@ -39,7 +39,7 @@ if head[2] then
 else
   call('HSET', task .. id, 'state', 'active', 'seen', at)
 end
-pcall('ZADD', lease, int(math.floor((now + ARGV[3]) / 1000)), id)
+pcall('ZADD', lease, lease_end(now, ARGV[3]), id)
 -- A small hash is searched from its beginning: what finish uses comes first.
 call('HSET', run, 'fence', fence, 'token', ARGV[2], 'ids', '["' .. id .. '"]', 'phase', ARGV[5], 'sid', sid, 'started_at', at,
   'worker', ARGV[4], 'mode', ARGV[6], 'cap', ARGV[7], 'drop', ARGV[8], 'debounce', ARGV[9], 'warm', ARGV[10])

@@ -1,0 +1,93 @@
+package sessionqueue_test
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
+	"turnstile/internal/rediskey"
+	"turnstile/pkg/session"
+	sq "turnstile/pkg/sessionqueue"
+)
+
+// enqueue puts a message in without ringing, as a sender that died does.
+func (b *bench) enqueue(id string, opts ...asynq.Option) {
+	b.Helper()
+	client := asynq.NewClientFromRedisClient(b.rdb)
+	task := asynq.NewTaskWithHeaders(session.TaskType, []byte(fmt.Sprintf(`{"v":1,"text":%q}`, id)), map[string]string{"turnstile-nonce": "nonce-" + id})
+	opts = append([]asynq.Option{asynq.Queue(rediskey.Queue(key)), asynq.TaskID(b.task(id))}, opts...)
+	_, err := client.EnqueueContext(b.ctx, task, opts...)
+	must(b, err)
+}
+
+// enqueueRaw puts any task into the session's queue.
+func (b *bench) enqueueRaw(kind, payload, id string, opts ...asynq.Option) {
+	b.Helper()
+	opts = append([]asynq.Option{asynq.Queue(rediskey.Queue(key)), asynq.TaskID(id)}, opts...)
+	_, err := asynq.NewClientFromRedisClient(b.rdb).EnqueueContext(b.ctx, asynq.NewTask(kind, []byte(payload)), opts...)
+	must(b, err)
+}
+
+// ring is the sender's second half.
+func (b *bench) ring(id string, mode session.Mode) error {
+	return sq.Scripts["ring"].Run(b.ctx, b.rdb, sq.KeysOf(key, ""), b.k.TaskPrefix(), b.task(id), "nonce-"+id,
+		fmt.Sprintf(`{"id":%q,"text":%q}`, id, id), string(mode), session.IDPrefix(key), 1000, key).Err()
+}
+
+// backdate makes a delayed message due.
+func (b *bench) backdate(id string) {
+	b.rdb.ZAddXX(b.ctx, b.k.Scheduled(), redis.Z{Score: float64(time.Now().Unix() - 60), Member: b.task(id)})
+}
+
+func (b *bench) delayed(id string) {
+	b.Helper()
+	_, err := b.client.Submit(b.ctx, key, session.Message{ID: id, Text: id}, sq.Delay(time.Hour))
+	must(b, err)
+	b.backdate(id)
+}
+
+func claimMove(b *bench) func() error {
+	return func() error {
+		_, err := b.c.Claim(b.ctx, []string{key})
+		return err
+	}
+}
+
+func finishMove(b *bench, h *sq.Hold, status sq.Status, release bool) func() error {
+	return func() error {
+		_, err := h.Finish(b.ctx, sq.End{Status: status, Error: "why", Entries: []session.Entry{{Role: session.RoleUser, Text: "t"}}, Release: release})
+		return err
+	}
+}
+
+func ringMove(b *bench, id string, mode session.Mode) func() error {
+	b.enqueue(id)
+	return func() error { return b.ring(id, mode) }
+}
+
+// collected puts messages in that are one turn together, their window over.
+func (b *bench) collected(ids ...string) {
+	b.Helper()
+	for _, id := range ids {
+		b.say(id, session.ModeCollect)
+		b.rdb.HSet(b.ctx, b.k.Task(b.task(id)), "quiet", "1 100")
+	}
+}
+
+// retract is the move that takes the last turn out of the transcript, be it to run
+// a message again.
+func (b *bench) retract(task, msg string) func() error {
+	b.Helper()
+	id := b.info().SessionID
+	entries, err := b.client.Transcript(b.ctx, key, id)
+	must(b, err)
+	turn := "none"
+	if len(entries) > 0 {
+		turn = entries[len(entries)-1].Turn
+	}
+	return func() error {
+		return sq.Scripts["undo"].Run(b.ctx, b.rdb, sq.KeysOf(key, id), b.k.TaskPrefix(), turn, task, msg, id).Err()
+	}
+}
