@@ -21,6 +21,7 @@ var (
 	loads   = flag.String("loads", "1000x10,10000x1,10x1000", "sessions x messages, separated by commas")
 	slots   = flag.Int("slots", 50, "concurrency of both")
 	wide    = flag.Int("wide", 100000, "compare 1,000 sessions with so many; 0: do not")
+	least   = flag.Bool("floor", false, "measure the bare writes of a turn, too: what the figures could be at best")
 	detail  = flag.Bool("detail", false, "tell what each round sent, and what its scripts called")
 	profile = flag.String("cpuprofile", "", "write a CPU profile of all rounds")
 )
@@ -80,7 +81,14 @@ func tenth(l lab.Load) lab.Load {
 
 // compare drains a load with both, in turns.
 func compare(ctx context.Context, srv *lab.Server, report *lab.Report, l lab.Load) error {
-	var theirs, ours []measure
+	var theirs, ours, floors []measure
+	var s sample
+	if *least {
+		var err error
+		if s, err = takeSample(ctx, srv); err != nil {
+			return err
+		}
+	}
 	for range lab.Quick(*rounds, 1) {
 		m, err := drainAsynq(ctx, srv, l.Messages(), *slots)
 		if err != nil {
@@ -91,6 +99,12 @@ func compare(ctx context.Context, srv *lab.Server, report *lab.Report, l lab.Loa
 			return err
 		}
 		ours = append(ours, m)
+		if *least {
+			if m, err = drainFloor(ctx, srv, l, *slots, s); err != nil {
+				return err
+			}
+			floors = append(floors, m)
+		}
 	}
 	a, t := median(theirs), median(ours)
 	lab.Progress("%s drained", l)
@@ -103,6 +117,10 @@ func compare(ctx context.Context, srv *lab.Server, report *lab.Report, l lab.Loa
 		report.Reach(name+": commands per message", t.commands <= 2.5, "<= 2.5", "%.2f, asynq %.2f", t.commands, a.commands)
 	} else {
 		report.Add(name+": commands per message", "%.2f, asynq %.2f", t.commands, a.commands)
+	}
+	if *least {
+		f := median(floors)
+		report.Add(name+": Redis time of a message's bare writes", "%.1f us: %.2f x", f.usec, f.usec/a.usec)
 	}
 	return nil
 }

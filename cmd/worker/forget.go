@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"turnstile/internal/workspace"
 	"turnstile/pkg/session"
 	"turnstile/pkg/sessionqueue"
 )
@@ -20,8 +21,11 @@ in meanwhile is deleted with the rest, or begins the session anew.
 
 It looks at every key of the database, to find transcripts of earlier session ids.
 
-With --json it prints one object, with numbers of what there was:
-  {"session","entries","pending","scheduled","archived"}`
+Where TURNSTILE_WORKSPACE_DIR is set as for the worker, the session's directory on this
+machine is deleted as well. Those on other machines are not.
+
+With --json it prints one object, with numbers of what there was, and the directory:
+  {"session","entries","pending","scheduled","archived","workspace"?}`
 
 func (p *program) forgetCommand() *cobra.Command {
 	var asJSON bool
@@ -30,17 +34,19 @@ func (p *program) forgetCommand() *cobra.Command {
 		RunE: func(c *cobra.Command, args []string) error { return p.forget(c.Context(), flagged(c), args[0], asJSON) },
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
-	addSettings(c, "REDIS_URL")
+	addSettings(c, "REDIS_URL", "TURNSTILE_WORKSPACE_DIR")
 	return c
 }
 
 // forgotten is what there was of a session.
 type forgotten struct {
+	known     bool
 	Session   string `json:"session"`
 	Entries   int    `json:"entries"` // of the transcript that held
 	Pending   int    `json:"pending"`
 	Scheduled int    `json:"scheduled"`
 	Archived  int    `json:"archived"`
+	Workspace string `json:"workspace,omitempty"` // its directory on this machine
 }
 
 // forget deletes a session.
@@ -53,15 +59,28 @@ func (p *program) forget(ctx context.Context, flags map[string]string, key strin
 		f, err = erase(ctx, client, key)
 		return err
 	})
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case asJSON:
+	}
+	if root := p.given(flags, "TURNSTILE_WORKSPACE_DIR"); root != "" {
+		// Not before: a session that is busy is refused, and needs it.
+		if f.Workspace, err = workspace.Remove(root, key); err != nil {
+			return fmt.Errorf("session %s is deleted in Redis, but its directory is not: %w", key, err)
+		}
+	}
+	if !f.known && f.Workspace == "" {
+		return fmt.Errorf("session %s is unknown; if anything was left of it, it is deleted", key)
+	}
+	if asJSON {
 		return p.printJSON(f)
 	}
-	_, err = fmt.Fprintf(p.stdout, "Session %s is forgotten: %s, %s, %d scheduled, %s.\n", f.Session,
+	text := fmt.Sprintf("Session %s is forgotten: %s, %s, %d scheduled, %s", f.Session,
 		count(f.Entries, "transcript entry", "transcript entries"), count(f.Pending, "waiting message", "waiting messages"),
 		f.Scheduled, count(f.Archived, "dead letter", "dead letters"))
+	if f.Workspace != "" {
+		text += ", and " + f.Workspace
+	}
+	_, err = fmt.Fprintln(p.stdout, text+".")
 	return err
 }
 
@@ -78,10 +97,7 @@ func erase(ctx context.Context, client *sessionqueue.Client, key string) (forgot
 	if err := client.Erase(ctx, key); err != nil {
 		return forgotten{}, err
 	}
-	if unknown(info) {
-		return forgotten{}, fmt.Errorf("session %s is unknown; if anything was left of it, it is deleted", key)
-	}
-	return forgotten{Session: key, Entries: len(transcript), Pending: info.Pending, Scheduled: info.Scheduled, Archived: info.Archived}, nil
+	return forgotten{known: !unknown(info), Session: key, Entries: len(transcript), Pending: info.Pending, Scheduled: info.Scheduled, Archived: info.Archived}, nil
 }
 
 // count is a number of things in words.

@@ -3,6 +3,10 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -14,6 +18,7 @@ import (
 	"turnstile/internal/redisconn"
 	"turnstile/internal/rediskey"
 	"turnstile/internal/testredis"
+	"turnstile/internal/workspace"
 	"turnstile/pkg/session"
 	"turnstile/pkg/sessionqueue"
 )
@@ -208,4 +213,41 @@ func TestForgetOnACluster(t *testing.T) {
 	t.Parallel()
 	testredis.Real(t)
 	forgetOn(t, testredis.StartCluster(t).URL())
+}
+
+func TestForgetWithADirectory(t *testing.T) {
+	t.Parallel()
+	url, _ := newRedis(t)
+	root := t.TempDir()
+	dir, err := workspace.Directory(root, "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	submit(t, sessionqueue.NewClient(newClient(t, url)), "a", "waits")
+	list := objects(t, call(t, []string{"REDIS_URL=" + url}, "forget", "a", "--json", "--workspace-dir", root).want(t, exitOK).out)
+	if len(list) != 1 || list[0]["pending"] != 1. || filepath.Base(fmt.Sprint(list[0]["workspace"])) != filepath.Base(dir) {
+		t.Errorf("%v", list)
+	}
+	if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the directory: %v", err)
+	}
+	// One that Redis knows no more may have one left.
+	if dir, err = workspace.Directory(root, "a"); err != nil {
+		t.Fatal(err)
+	}
+	environ := []string{"REDIS_URL=" + url, "TURNSTILE_WORKSPACE_DIR=" + root}
+	r := call(t, environ, "forget", "a").want(t, exitOK)
+	if want := "0 dead letters, and " + filepath.Join(root, filepath.Base(dir)) + ".\n"; !strings.HasSuffix(r.out, want) {
+		t.Errorf("%q lacks %q", r.out, want)
+	}
+	call(t, environ, "forget", "a").want(t, exitOther)
+	// What is no directory cannot be looked into.
+	file := filepath.Join(root, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r = call(t, environ[:1], "forget", "a", "--workspace-dir", file).want(t, exitOther)
+	if !strings.HasPrefix(r.err, "worker: session a is deleted in Redis, but its directory is not: ") {
+		t.Errorf("%q", r.err)
+	}
 }

@@ -36,9 +36,7 @@ func directory(root, session string) (string, error) {
 	if root, err = filepath.EvalSymlinks(root); err != nil {
 		return "", err
 	}
-	// A session key is no file name, and may be long.
-	sum := sha256.Sum256([]byte(session))
-	dir := filepath.Join(root, hex.EncodeToString(sum[:16]))
+	dir := filepath.Join(root, name(session))
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return "", err
 	}
@@ -49,4 +47,39 @@ func directory(root, session string) (string, error) {
 		return "", fmt.Errorf("%s is no directory", dir)
 	}
 	return dir, nil
+}
+
+// name is a session's below the root: a session key is no file name, and may be long.
+func name(session string) string {
+	sum := sha256.Sum256([]byte(session))
+	return hex.EncodeToString(sum[:16])
+}
+
+// Remove deletes a session's directory with all that is in it, what an agent has made
+// read-only (a cache of modules) included. It answers its path, "" if there was none.
+// No link is followed.
+func Remove(root, session string) (path string, err error) {
+	dir, err := os.OpenRoot(root)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	defer dir.Close()
+	own := name(session)
+	if _, err := dir.Lstat(own); errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	err = dir.RemoveAll(own)
+	if errors.Is(err, fs.ErrPermission) {
+		_ = fs.WalkDir(dir.FS(), own, func(path string, d fs.DirEntry, _ error) error {
+			if d != nil && d.IsDir() {
+				_ = dir.Chmod(path, 0o700) // comes before it is read
+			}
+			return nil
+		})
+		err = dir.RemoveAll(own)
+	}
+	return filepath.Join(root, own), err
 }

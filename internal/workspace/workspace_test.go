@@ -78,3 +78,60 @@ func TestSomethingElseIsThere(t *testing.T) {
 		t.Errorf("below a file: %v", err)
 	}
 }
+
+func TestRemove(t *testing.T) {
+	t.Parallel()
+	top := t.TempDir()
+	root := filepath.Join(top, "root")
+	if path, err := Remove(root, "a"); path != "" || err != nil {
+		t.Errorf("no root: %q, %v", path, err)
+	}
+	precious := filepath.Join(top, "precious")
+	other, err := Directory(root, "b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if path, err := Remove(root, "a"); path != "" || err != nil {
+		t.Errorf("no directory: %q, %v", path, err)
+	}
+	dir, err := Directory(root, "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cache := filepath.Join(dir, "cache", "deep")
+	for _, err := range []error{
+		os.WriteFile(precious, []byte("x"), 0o600), os.MkdirAll(cache, 0o700),
+		os.WriteFile(filepath.Join(cache, "file"), []byte("x"), 0o400),
+		os.Symlink(top, filepath.Join(dir, "up")), os.Symlink(precious, filepath.Join(cache, "precious")),
+		os.Chmod(cache, 0o500), os.Chmod(filepath.Dir(cache), 0o000),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	path, err := Remove(root, "a")
+	if err != nil || filepath.Base(path) != filepath.Base(dir) {
+		t.Fatalf("%q, %v", path, err)
+	}
+	if _, err := os.Lstat(dir); !os.IsNotExist(err) {
+		t.Errorf("it is still there: %v", err)
+	}
+	for _, kept := range []string{precious, other} {
+		if _, err := os.Lstat(kept); err != nil {
+			t.Error(err)
+		}
+	}
+	// A link in its place goes, not what it leads to.
+	if err := os.Symlink(other, dir); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Remove(root, "a"); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Lstat(dir); !os.IsNotExist(err) {
+		t.Errorf("the link is still there: %v", err)
+	}
+	if _, err := os.Lstat(other); err != nil {
+		t.Error(err)
+	}
+}

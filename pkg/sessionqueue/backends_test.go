@@ -63,7 +63,7 @@ func core(t *testing.T, start func(*testing.T) string) {
 
 	// Retry, requeue, crash.
 	must(t, h.Promote(b.ctx))
-	must(t, h.Retry(b.ctx, errors.New("flaky"), 30*time.Millisecond))
+	must(t, h.Retry(b.ctx, errors.New("flaky"), time.Second))
 	b.claimNothing("it has to wait")
 	await(t, "the backoff's end", func() bool { b.due(); return b.isIn(rediskey.Ready, key) })
 	h = b.start()

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"turnstile/bench/internal/lab"
+	"turnstile/internal/rediskey"
+)
+
+//go:embed floor.lua
+var floorSource string
+
+var floorScript = redis.NewScript(floorSource)
+
+// sample is what one drained message left.
+type sample struct {
+	msg, result, event string
+	entries            []string
+}
+
+// takeSample has one message answered and reads what that left.
+func takeSample(ctx context.Context, srv *lab.Server) (s sample, err error) {
+	const session = "bench:0"
+	if _, err := drainTurnstile(ctx, srv, lab.Load{Sessions: 1, Each: 1}, 1); err != nil {
+		return s, err
+	}
+	rdb, k := srv.Client(), rediskey.For(session)
+	defer rdb.Close()
+	id := rdb.ZRange(ctx, k.Completed(), 0, 0).Val()
+	if len(id) != 1 {
+		return s, fmt.Errorf("%d results of one message", len(id))
+	}
+	task := rdb.HGetAll(ctx, k.Task(id[0])).Val()
+	s.msg, s.result = task["msg"], task["result"]
+	s.entries = rdb.LRange(ctx, k.Transcript(rdb.HGet(ctx, k.Record(), "session_id").Val()), 0, -1).Val()
+	for _, m := range rdb.XRange(ctx, k.Events(), "-", "+").Val() {
+		if start, ok := m.Values["s"].(string); ok {
+			s.event = start
+		}
+	}
+	if s.msg == "" || s.result == "" || s.event == "" || len(s.entries) == 0 {
+		return s, fmt.Errorf("a drained message left %+v", s)
+	}
+	return s, nil
+}
+
+// drainFloor writes what the turns of a load leave, and does nothing else: each
+// session's messages after one another, with as many sessions at once as there
+// are slots. Claims are not in it, they are made before.
+func drainFloor(ctx context.Context, srv *lab.Server, l lab.Load, slots int, s sample) (measure, error) {
+	if err := srv.Clear(ctx); err != nil {
+		return measure{}, err
+	}
+	setup := srv.Client()
+	defer setup.Close()
+	if err := l.Fill(ctx, setup, "bench", "hello"); err != nil {
+		return measure{}, err
+	}
+	heads := make([]string, l.Sessions)
+	if err := lab.Parallel(l.Sessions, func(i int) (err error) {
+		k := rediskey.For(fmt.Sprint("bench:", i))
+		heads[i], err = setup.RPopLPush(ctx, k.Pending(), k.Active()).Result()
+		_, pipeErr := setup.Pipelined(ctx, func(p redis.Pipeliner) error {
+			p.Set(ctx, k.Sentinel(), "token", 0)
+			p.ZAdd(ctx, k.Lease(), redis.Z{Score: 1, Member: heads[i]})
+			p.HSet(ctx, k.Run(), "fence", "1000000000000", "ids", heads[i], "started_at", "1000000000000")
+			return nil
+		})
+		if err == nil {
+			err = pipeErr
+		}
+		return err
+	}); err != nil {
+		return measure{}, err
+	}
+	return timed(ctx, srv, l.Messages(), func(rdb redis.UniversalClient, each func()) (func(), error) {
+		if err := floorScript.Load(ctx, rdb).Err(); err != nil {
+			return nil, err
+		}
+		var wg sync.WaitGroup
+		errs := make([]error, slots)
+		for slot := range slots {
+			wg.Go(func() {
+				for i := slot; i < l.Sessions && errs[slot] == nil; i += slots {
+					errs[slot] = floor(ctx, rdb, fmt.Sprint("bench:", i), heads[i], s, each)
+				}
+			})
+		}
+		wg.Wait()
+		for _, err := range errs {
+			if err != nil {
+				return nil, err
+			}
+		}
+		return func() {}, nil
+	})
+}
+
+// floor ends all the turns of one session.
+func floor(ctx context.Context, rdb redis.UniversalClient, session, id string, s sample, each func()) error {
+	k := rediskey.For(session)
+	names := []string{k.Sentinel(), k.Run(), k.Pending(), k.Active(), k.Lease(), k.Completed(), k.Transcript("bench"), k.Events()}
+	for fence := time.Now().UnixMilli(); ; fence++ {
+		args := []any{k.TaskPrefix(), "token", id, s.msg, s.result, s.event, fence, fence, fence/1000 + 15, fence/1000 + 3600}
+		for _, entry := range s.entries {
+			args = append(args, entry)
+		}
+		following, err := floorScript.EvalSha(ctx, rdb, names, args...).StringSlice()
+		each()
+		if err == redis.Nil {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		id = following[0]
+	}
+}
