@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -76,18 +74,12 @@ func check(ctx context.Context, rdb redis.UniversalClient, log *slog.Logger) (wa
 
 // mayPass tells errors of a Redis that comes up from those of one that is wrong.
 func mayPass(err error) bool {
-	var answer redis.Error
-	if errors.As(err, &answer) {
-		return slices.ContainsFunc([]string{"LOADING ", "CLUSTERDOWN ", "MASTERDOWN "}, func(prefix string) bool {
-			return strings.HasPrefix(answer.Error(), prefix)
-		})
-	}
 	for _, unfit := range []error{redisconn.ErrTooOld, redisconn.ErrReplica, redisconn.ErrScheme} {
 		if errors.Is(err, unfit) {
 			return false
 		}
 	}
-	return true
+	return !redisconn.Refused(err)
 }
 
 // ask calls f with a client of the sessions, for the commands that only look.

@@ -152,18 +152,6 @@ func answered(err error) bool {
 	return errors.As(err, &reply)
 }
 
-// refused tells whether Redis said no, and not only that it cannot answer now.
-func refused(err error) bool {
-	for _, passing := range []string{
-		"LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "BUSY ", "MISCONF", "NOREPLICAS", "ERR max number of clients reached",
-	} {
-		if redis.HasErrorPrefix(err, passing) {
-			return false
-		}
-	}
-	return answered(err)
-}
-
 func checkName(name string) error {
 	if name == "" || len(name) > maxName || strings.ContainsAny(name, "{}") {
 		return fmt.Errorf("%w: %.100q", ErrName, name)

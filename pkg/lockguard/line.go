@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"turnstile/internal/redisconn"
+
 	"github.com/redis/go-redis/v9"
 )
 
@@ -183,7 +185,7 @@ func (l *line) listen(s *subscription) {
 			s.replace(pubsub)
 		default:
 			failures++
-			if refused(err) || (failures >= maxFailures && !s.confirmed()) {
+			if redisconn.Refused(err) || (failures >= maxFailures && !s.confirmed()) {
 				s.err = err
 				return
 			}

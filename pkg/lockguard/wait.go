@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"turnstile/internal/redisconn"
 )
 
 // maxRecheck bounds the time after which a waiter renews its registration.
@@ -81,7 +83,7 @@ func (q *queued) acquire() (*Lock, error) {
 		case err == nil:
 			failures = 0
 			alarm.Reset(q.recheck())
-		case refused(err) || q.limited.Err() != nil:
+		case redisconn.Refused(err) || q.limited.Err() != nil:
 			return nil, q.leave(err)
 		default: // Redis cannot be reached: stay, it may come back
 			alarm.Reset(min(q.guard.ttl/2, 20*time.Millisecond<<min(failures, 6)))

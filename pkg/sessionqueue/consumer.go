@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/combine"
+	"turnstile/internal/redisconn"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/followup"
 	"turnstile/pkg/lockguard"
@@ -184,7 +185,8 @@ func (c *Consumer) OthersWait(ctx context.Context) (bool, error) {
 // one more if there is something out of the ordinary about any of them.
 // Those that are held by others, paused or empty are left out; those that have
 // to wait go into the due index. The holds last while parent does and they are
-// renewed. On an error, the sessions without a hold are found again by reap.
+// renewed. On an error, the sessions without a hold are put back, but for those that
+// Redis refuses to look at (ErrBroken): reap finds them in time.
 func (c *Consumer) Claim(parent context.Context, sessions []string) ([]*Hold, error) {
 	sent := time.Now()
 	attempts := make([]*Hold, len(sessions))
@@ -194,11 +196,18 @@ func (c *Consumer) Claim(parent context.Context, sessions []string) ([]*Hold, er
 	var holds, special []*Hold
 	var waiting []wakeUp
 	var failed error
+	var again []string
 	settle := func(attempts []*Hold, sent time.Time, replies []reply) {
 		for i, a := range replies {
 			h := attempts[i]
 			if a.err != nil {
-				failed = errors.Join(failed, fmt.Errorf("claim %s: %w", h.session, a.err))
+				err := fmt.Errorf("claim %s: %w", h.session, a.err)
+				if broken(a.err) {
+					err = fmt.Errorf("%w: %w", ErrBroken, err)
+				} else {
+					again = append(again, h.session)
+				}
+				failed = errors.Join(failed, err)
 				continue
 			}
 			switch a.str(0) {
@@ -241,7 +250,19 @@ func (c *Consumer) Claim(parent context.Context, sessions []string) ([]*Hold, er
 			failed = errors.Join(failed, err)
 		}
 	}
+	if len(again) > 0 {
+		_ = c.PutBack(parent, again) // if Redis is away it fails as well
+	}
 	return holds, failed
+}
+
+// ErrBroken is wrapped by Claim's error about a session of which Redis refuses to
+// read or write a key: one of a wrong type, say. It is that session's alone.
+var ErrBroken = errors.New("the session is broken")
+
+// broken reports whether an error is about the keys that a script was given.
+func broken(err error) bool {
+	return redisconn.Refused(err) && (redis.HasErrorPrefix(err, "WRONGTYPE") || strings.HasPrefix(err.Error(), "ERR "))
 }
 
 func (h *Hold) claimPlainArgs() []any {

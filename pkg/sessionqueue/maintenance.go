@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"turnstile/internal/redisconn"
 	"turnstile/internal/rediskey"
 )
 
@@ -21,8 +22,12 @@ func (c *Consumer) Purge(ctx context.Context) (deleted int, err error) {
 	if err != nil {
 		return 0, err
 	}
+	var failed error // of single sessions, which keep nobody from the rest
 	err = c.eachQueue(ctx, func(sessions []string) error {
-		sessions, failed := c.withOld(ctx, sessions, now)
+		sessions, err := c.withOld(ctx, sessions, now)
+		if err != nil {
+			return err
+		}
 		for len(sessions) > 0 {
 			var again []string
 			at := time.Now()
@@ -41,9 +46,9 @@ func (c *Consumer) Purge(ctx context.Context) (deleted int, err error) {
 			}
 			sessions = again
 		}
-		return failed
+		return nil
 	})
-	return deleted, err
+	return deleted, errors.Join(err, failed)
 }
 
 // withOld keeps the sessions that have something to purge: most have not, and a
@@ -116,12 +121,28 @@ func (c *Consumer) Forget(ctx context.Context) (forgotten int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	old, err := c.rdb.ZRangeArgsWithScores(ctx, redis.ZRangeArgs{
-		Key: rediskey.Sessions, ByScore: true, Start: "-inf", Stop: now.Add(-c.cfg.SessionTTL).UnixMilli(), Count: timerBatch,
-	}).Result()
-	if err != nil || len(old) == 0 {
-		return 0, err
+	var failed error
+	for broken := 0; ; { // those stay in the index, before the others
+		old, err := c.rdb.ZRangeArgsWithScores(ctx, redis.ZRangeArgs{
+			Key: rediskey.Sessions, ByScore: true, Start: "-inf", Stop: now.Add(-c.cfg.SessionTTL).UnixMilli(),
+			Offset: int64(broken), Count: timerBatch,
+		}).Result()
+		if err != nil {
+			return forgotten, errors.Join(failed, err)
+		}
+		n, bad, err := c.forgetAll(ctx, old, now)
+		forgotten += n
+		broken += len(bad)
+		failed = errors.Join(append(bad, failed)...)
+		if err != nil || len(old) < timerBatch {
+			return forgotten, errors.Join(failed, err)
+		}
 	}
+}
+
+// forgetAll forgets those of a batch that can be. Those that are still of use leave
+// the front of the index; for each that is broken there is an error in bad.
+func (c *Consumer) forgetAll(ctx context.Context, old []redis.Z, now time.Time) (forgotten int, bad []error, err error) {
 	sessions, scores := make([]string, len(old)), make(map[string]string, len(old))
 	for i, z := range old {
 		sessions[i], _ = z.Member.(string)
@@ -129,12 +150,13 @@ func (c *Consumer) Forget(ctx context.Context) (forgotten int, err error) {
 	}
 	var gone []string
 	var kept []redis.Z
-	var failed error
 	for _, s := range sessions {
 		ok, err := c.forget(ctx, s, now)
 		switch {
+		case err != nil && !redisconn.Refused(err):
+			return 0, bad, err
 		case err != nil:
-			failed = errors.Join(failed, fmt.Errorf("forget %s: %w", s, err))
+			bad = append(bad, fmt.Errorf("forget %s: %w", s, err))
 		case ok:
 			gone = append(gone, s)
 		default:
@@ -143,10 +165,10 @@ func (c *Consumer) Forget(ctx context.Context) (forgotten int, err error) {
 	}
 	if len(kept) > 0 {
 		if err := c.rdb.ZAddXX(ctx, rediskey.Sessions, kept...).Err(); err != nil {
-			return 0, errors.Join(failed, err)
+			return 0, bad, err
 		}
 	}
-	return len(gone), errors.Join(failed, removeUnchanged(ctx, c.rdb, rediskey.Sessions, gone, scores))
+	return len(gone), bad, removeUnchanged(ctx, c.rdb, rediskey.Sessions, gone, scores)
 }
 
 func (c *Consumer) forget(ctx context.Context, session string, now time.Time) (gone bool, err error) {

@@ -3,6 +3,7 @@ package sessionqueue_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -139,4 +140,33 @@ func TestForget(t *testing.T) {
 	if f := b.claim().Turn().Fence; f < last {
 		t.Errorf("the fence fell to %d", f)
 	}
+}
+
+// More than one batch, and some of the first that are broken or still of use.
+func TestForgetMany(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	const n = 2300
+	members := make([]redis.Z, n)
+	_, err := b.rdb.Pipelined(b.ctx, func(p redis.Pipeliner) error {
+		for i := range n {
+			s := fmt.Sprintf("s%04d", i)
+			members[i] = redis.Z{Score: 1, Member: s}
+			switch {
+			case i < 3:
+				p.Set(b.ctx, rediskey.For(s).Record(), "spoilt", 0)
+			case i < 9:
+				p.LPush(b.ctx, rediskey.For(s).Pending(), "x")
+			}
+		}
+		p.ZAdd(b.ctx, rediskey.Sessions, members...)
+		return nil
+	})
+	must(t, err)
+	gone, err := b.c.Forget(b.ctx)
+	if err == nil || strings.Count(err.Error(), "WRONGTYPE") != 3 {
+		t.Errorf("of the broken ones it says %v", err)
+	}
+	equal(t, "forgotten", gone, n-9)
+	equal(t, "left", b.rdb.ZCard(b.ctx, rediskey.Sessions).Val(), 9)
 }

@@ -3,15 +3,13 @@ package sessionqueue
 import (
 	"context"
 	"embed"
-	"errors"
 	"fmt"
-	"io"
-	"net"
 	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"turnstile/internal/redisconn"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/lockguard"
 )
@@ -206,7 +204,7 @@ func persist(ctx context.Context, call func() error) error {
 	pause := 10 * time.Millisecond
 	for {
 		err := call()
-		if err == nil || !passing(err) {
+		if err == nil || !redisconn.MayPass(err) {
 			return err
 		}
 		select {
@@ -216,24 +214,4 @@ func persist(ctx context.Context, call func() error) error {
 		}
 		pause = min(2*pause, 500*time.Millisecond)
 	}
-}
-
-// passing reports whether an error may go away by itself: the network's, and
-// those of a Redis that starts, fails over, migrates a slot, or takes nothing
-// for a while.
-func passing(err error) bool {
-	var network net.Error
-	if errors.As(err, &network) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, redis.ErrPoolTimeout) {
-		return true
-	}
-	text := err.Error()
-	for _, prefix := range []string{
-		"TRYAGAIN", "LOADING", "CLUSTERDOWN", "MASTERDOWN", "READONLY", "MOVED", "ASK",
-		"BUSY ", "MISCONF", "NOREPLICAS", "ERR max number of clients reached",
-	} {
-		if strings.HasPrefix(text, prefix) {
-			return true
-		}
-	}
-	return strings.Contains(text, "non local key") || strings.Contains(text, "connection reset")
 }

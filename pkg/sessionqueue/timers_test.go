@@ -159,6 +159,29 @@ func TestBrokenSessionStopsNobody(t *testing.T) {
 		}
 		equal(t, "woken", woken, n/2)
 	})
+	t.Run("purge", func(t *testing.T) {
+		// As with sweep: more than one batch.
+		b := newBench(t)
+		const n = 1600
+		_, err := b.rdb.Pipelined(b.ctx, func(p redis.Pipeliner) error {
+			for i := range n {
+				s := fmt.Sprint("s", i)
+				p.SAdd(b.ctx, rediskey.AllQueues, rediskey.Queue(s))
+				if i%2 == 0 {
+					p.Set(b.ctx, rediskey.For(s).Completed(), "spoilt", 0)
+				} else {
+					p.ZAdd(b.ctx, rediskey.For(s).Completed(), redis.Z{Score: 1, Member: "x"})
+				}
+			}
+			return nil
+		})
+		must(t, err)
+		deleted, err := b.c.Purge(b.ctx)
+		if err == nil {
+			t.Error("purge keeps quiet about broken sessions")
+		}
+		equal(t, "deleted", deleted, n/2)
+	})
 	t.Run("forget", func(t *testing.T) {
 		b := newBench(t)
 		for _, s := range []string{"bad1", "good", "bad2"} {

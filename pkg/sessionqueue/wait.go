@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"turnstile/internal/redisconn"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
 )
@@ -183,7 +184,7 @@ func (c *Client) follow(ctx context.Context, sessionKey, from string, w *watch) 
 // known by how they begin.
 func passes(err error) bool {
 	for ; err != nil; err = errors.Unwrap(err) {
-		if passing(err) {
+		if redisconn.MayPass(err) {
 			return true
 		}
 	}

@@ -2,7 +2,7 @@ package worker
 
 import (
 	"context"
-	"slices"
+	"errors"
 	"sync"
 	"time"
 
@@ -91,8 +91,9 @@ func (w *Worker) prefer(session string) {
 
 func (w *Worker) claim(sessions []string) (taken int, err error) {
 	holds, err := w.queue.Claim(w.ctx, sessions)
-	if err != nil {
-		w.putBack(sessions, holds)
+	if errors.Is(err, sessionqueue.ErrBroken) { // which is no reason to wait with others
+		w.log.Error("a session cannot be claimed; it is looked at again in a while", "error", err)
+		err = nil
 	}
 	for _, h := range holds {
 		w.countRecovered(h)
@@ -105,17 +106,6 @@ func (w *Worker) claim(sessions []string) (taken int, err error) {
 		}()
 	}
 	return len(holds), err
-}
-
-// putBack returns the sessions that an error kept from being claimed. If Redis is
-// away it fails as well; reap finds them in time.
-func (w *Worker) putBack(sessions []string, holds []*sessionqueue.Hold) {
-	sessions = slices.DeleteFunc(slices.Clone(sessions), func(s string) bool {
-		return slices.ContainsFunc(holds, func(h *sessionqueue.Hold) bool { return h.Session() == s })
-	})
-	if err := w.queue.PutBack(w.ctx, sessions); err != nil {
-		w.log.Debug("sessions could not be put back", "sessions", len(sessions), "error", err)
-	}
 }
 
 // takeSlots waits for a free slot and takes all that are free, up to claimBatch.

@@ -45,12 +45,12 @@ func (e drainError) Unwrap() error { return errDrain }
 // A second call waits for the first. Drain before Start is legal.
 func (w *Worker) Drain(ctx context.Context, reason Reason) {
 	w.mu.Lock()
-	first, active := !w.ended, w.active()
+	first, active, started := !w.ended, w.active(), w.started
 	w.ended = true
 	if first {
 		w.drain = drain{reason: reason, until: time.Now().Add(w.opts.DrainTimeout), ends: map[outcome]int{}}
 		close(w.draining)
-		if !w.started {
+		if !started {
 			close(w.popping)
 		}
 	}
@@ -59,6 +59,9 @@ func (w *Worker) Drain(ctx context.Context, reason Reason) {
 		<-w.ctx.Done()
 		w.loops.Wait()
 		return
+	}
+	if started {
+		<-w.begun // it gives up now, or its loops end by themselves
 	}
 	w.log.Info("draining", "reason", reason, "running", w.Running(), "timeout", w.opts.DrainTimeout)
 	idle := make(chan struct{})

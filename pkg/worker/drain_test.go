@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hibiken/asynq"
 
 	"turnstile/internal/testredis"
 	"turnstile/pkg/agent"
@@ -265,4 +268,27 @@ func TestDrainSpendsNoAttempt(t *testing.T) {
 	r.worker(echo.New())
 	r.ends("m1", sq.StatusDone)
 	equalList(t, "transcript", r.transcript(r.key), "user hello", "assistant echo: hello")
+}
+
+// A signal may come while the worker still starts: whichever is first, nothing of it
+// is left, its asynq.Server included.
+func TestDrainBesideStart(t *testing.T) {
+	t.Parallel()
+	for i := range 6 {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			w := r.idle(newStage(), with(func(o *worker.Options) { o.Maintenance = true }))
+			started := make(chan error, 1)
+			go func() { started <- w.Start(r.ctx) }()
+			for range i {
+				runtime.Gosched()
+			}
+			w.Drain(r.ctx, worker.ReasonShutdown)
+			_ = receive(t, "the end of Start", started)
+			servers, err := asynq.NewInspectorFromRedisClient(r.rdb).Servers()
+			must(t, err)
+			equal(t, "asynq servers that are left", len(servers), 0)
+		})
+	}
 }

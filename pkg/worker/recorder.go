@@ -67,6 +67,7 @@ func (r *recorder) record(e agent.Event) {
 	if r.over {
 		return // an agent that emits after its end
 	}
+	e = storable(e)
 	switch e.Type {
 	case agent.EventTitle:
 		r.title = session.CleanTitle(e.Text)

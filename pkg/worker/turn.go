@@ -270,7 +270,14 @@ func (t *turn) finish(end sessionqueue.End, release func() bool) (more bool, err
 	end.Usage = t.recorder.used()
 	t.keepState(end)
 	t.log.Debug("turn ended", "status", end.Status, "message", t.Message.ID, "error", end.Error)
-	return t.hold.Finish(t.hold.Lease().Context(), end)
+	more, err = t.hold.Finish(t.hold.Lease().Context(), end)
+	if err != nil && len(end.Entries) > 0 && t.hold.Lease().Held() == nil {
+		// Neither lost nor away: what is to be stored cannot be. Run again, it would
+		// come to the same; without its entries the session goes on.
+		t.dropAgent()
+		return t.failed(fmt.Errorf("what the turn did could not be stored: %w", err), release)
+	}
+	return more, err
 }
 
 // timedOut is why a turn ended that took too long, with what the agent has to say

@@ -26,6 +26,7 @@ type Worker struct {
 	loops  sync.WaitGroup // dispatch, keeper, signals, timers
 	served sync.WaitGroup // sessions
 
+	begun    chan struct{}  // closed: Start is over
 	draining chan struct{}  // closed: claim nothing more
 	popping  chan struct{}  // closed: dispatch has ended
 	claiming sync.WaitGroup // claims under way
@@ -63,7 +64,7 @@ func New(rdb redis.UniversalClient, a agent.Agent, opts Options) (*Worker, error
 	}
 	w := &Worker{
 		opts: opts, agent: a, queue: queue, rdb: rdb, log: opts.Logger,
-		draining: make(chan struct{}), popping: make(chan struct{}),
+		begun: make(chan struct{}), draining: make(chan struct{}), popping: make(chan struct{}),
 		slots:    make(chan struct{}, opts.Concurrency),
 		sessions: map[*served]struct{}{}, left: make(chan struct{}, 1),
 	}
@@ -90,6 +91,7 @@ func (w *Worker) Start(ctx context.Context) (err error) {
 	}
 	w.started = true
 	w.mu.Unlock()
+	defer close(w.begun)
 	defer func() {
 		if err != nil {
 			close(w.popping) // which a drain waits for
@@ -107,6 +109,8 @@ func (w *Worker) Start(ctx context.Context) (err error) {
 	w.loop(func() { w.listen(func() { close(listening) }) })
 	select {
 	case <-listening:
+	case <-w.draining:
+		return errors.New("worker: drained before it had started")
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
