@@ -42,7 +42,7 @@ func (c *Client) Stop(ctx context.Context, sessionKey string) (Stopped, error) {
 	k, name := rediskey.For(sessionKey), rand.Text()
 	for last, batch := "", 1; batch == 1 || last != ""; batch++ {
 		reply, err := run(ctx, c.rdb, stopScript, keys(sessionKey, "", time.Now()),
-			k.TaskPrefix(), session.IDPrefix(sessionKey), stopBatch, last, commandEvents, fmt.Sprint(name, "-", batch))
+			k.TaskPrefix(), session.IDPrefix(sessionKey), stopBatch, last, senderEvents, fmt.Sprint(name, "-", batch))
 		if err != nil {
 			return s, fmt.Errorf("stop %s: %w", sessionKey, err)
 		}

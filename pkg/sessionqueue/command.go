@@ -12,8 +12,10 @@ import (
 	"turnstile/pkg/session"
 )
 
-// commandEvents is the cap of the event stream, for events of senders.
-const commandEvents = 1000
+// senderEvents is the cap of the event stream for the events of senders, who do not
+// know EventsCap: a bound for a session that no worker looks after. The next event of
+// an owner cuts the stream to what it is to be.
+const senderEvents = 100_000
 
 // command is carried out by the sender's library: it takes no sentinel.
 type command struct {

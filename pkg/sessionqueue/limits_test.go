@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"turnstile/pkg/session"
 	sq "turnstile/pkg/sessionqueue"
 )
@@ -127,5 +129,28 @@ func TestModeOfAMessageThatWasNotRung(t *testing.T) {
 		equal(t, "message", b.task(turn.Message.ID), id)
 		equal(t, "messages of its turn", len(turn.Messages()), 1)
 		equal(t, "goes on", b.finish(h), i < len(want)-1)
+	}
+}
+
+// A sender does not know how many events the owner keeps, and takes none of them away
+// from those who follow a turn.
+func TestSendersLeaveTheOwnersEvents(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, func(c *sq.Config) { c.EventsCap = 10_000 })
+	b.say("a")
+	b.start()
+	_, err := b.rdb.Pipelined(b.ctx, func(p redis.Pipeliner) error {
+		for range 3000 {
+			p.XAdd(b.ctx, &redis.XAddArgs{Stream: b.k.Events(), Values: []any{"e", `{"type":"notice"}`}})
+		}
+		return nil
+	})
+	must(t, err)
+	for _, text := range []string{"b", "/status", "/stop"} {
+		before := b.rdb.XLen(b.ctx, b.k.Events()).Val()
+		b.say(text)
+		if after := b.rdb.XLen(b.ctx, b.k.Events()).Val(); after < before {
+			t.Errorf("%s: %d events became %d", text, before, after)
+		}
 	}
 }
