@@ -171,7 +171,7 @@ func (p *problems) addUnknown() {
 		known[s.Name] = true
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.vars)) {
-		if !strings.HasPrefix(name, prefix) || known[name] || slices.Contains(foreign, name) {
+		if !strings.HasPrefix(name, prefix) || known[name] || slices.Contains(foreign, name) || isServiceLink(name, p.vars[name]) {
 			continue
 		}
 		hint := "unset it"

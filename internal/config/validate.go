@@ -58,7 +58,11 @@ func (p *problems) ok(names ...string) bool {
 
 // atLeast and within judge one number.
 func atLeast[T int | time.Duration](p *problems, name string, value, least T) {
-	if p.ok(name) && value < least {
+	switch {
+	case !p.ok(name) || value >= least:
+	case least == 0:
+		p.add(name, "is too small: use 0 or more")
+	default:
 		p.add(name, "is too small: use at least %v", least)
 	}
 }
@@ -78,8 +82,8 @@ func (p *problems) judgeRedisURL(url string) {
 
 // judgeRetention: asynq counts it in whole seconds.
 func (p *problems) judgeRetention(d time.Duration) {
-	if d != 0 {
-		atLeast(p, "TURNSTILE_RETENTION", d, time.Second)
+	if p.ok("TURNSTILE_RETENTION") && d != 0 && d < time.Second {
+		p.add("TURNSTILE_RETENTION", "is too small: use 0 or at least %v", time.Second)
 	}
 }
 

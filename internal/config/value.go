@@ -110,7 +110,8 @@ func oneOf[T ~string](into *T, text []byte, known ...T) error {
 		}
 		names[i] = string(k)
 	}
-	return fmt.Errorf("is unknown: use %s", strings.Join(names, " or "))
+	last := len(names) - 1
+	return fmt.Errorf("is unknown: use %s or %s", strings.Join(names[:last], ", "), names[last])
 }
 
 // Command is a command line in words.

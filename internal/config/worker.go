@@ -16,7 +16,7 @@ import (
 // holds when it is not set or empty. `worker --help` and README's table are made
 // from them. A setting tagged secret is never repeated in an error.
 type Worker struct {
-	RedisURL string `env:"REDIS_URL" envDefault:"redis://127.0.0.1:6379/0" unit:"URL" secret:"true" help:"The Redis to use: redis://, rediss://, redis-socket://, redis-sentinel:// or redis-cluster://. A namespace is a database: no two installations may share one."`
+	RedisURL string `env:"REDIS_URL" envDefault:"redis://127.0.0.1:6379/0" unit:"URL" secret:"true" help:"The Redis to use: redis://, rediss://, redis-socket://, redis-sentinel:// or redis-cluster://. Each installation needs a database of its own."`
 
 	Concurrency  int           `env:"TURNSTILE_CONCURRENCY" envDefault:"10" unit:"turns" help:"How many turns the worker runs at the same time, each of another session."`
 	Agent        AgentKind     `env:"TURNSTILE_AGENT" unit:"echo, exec, acp, openai, claude, codex, gemini" help:"Which agent runs the turns. Must be set, except with --dev, where it is echo."`
@@ -54,7 +54,7 @@ type Worker struct {
 	Retention     time.Duration `env:"TURNSTILE_RETENTION" envDefault:"1h" unit:"duration" help:"How long the result of a finished message is kept, and so how long the same message id is a duplicate. 0: not kept, and enqueue --wait on a duplicate finds nothing."`
 	BusyMode      session.Mode  `env:"TURNSTILE_BUSY_MODE" envDefault:"queue" unit:"queue, collect, steer, interrupt, rollback, reject" help:"What a message does that finds its session busy, if neither it nor its session says."`
 	FollowupCap   int           `env:"TURNSTILE_FOLLOWUP_CAP" envDefault:"100" unit:"messages" help:"How many messages may wait in one session while a turn runs."`
-	FollowupDrop  followup.Drop `env:"TURNSTILE_FOLLOWUP_DROP" envDefault:"new" unit:"new, old, summarize" help:"What goes when more would wait: the new message is refused, the oldest is archived, or that and the next turn is told of it in a line."`
+	FollowupDrop  followup.Drop `env:"TURNSTILE_FOLLOWUP_DROP" envDefault:"new" unit:"new, old, summarize" help:"What goes when more would wait. new: the new message is refused; old: the oldest is archived; summarize: the oldest is archived and the next turn is told of it."`
 	CollectWindow time.Duration `env:"TURNSTILE_COLLECT_WINDOW" envDefault:"1s" unit:"duration" help:"How long messages of the busy mode collect wait for another one, before they are one turn."`
 
 	CheckpointInterval time.Duration `env:"TURNSTILE_CHECKPOINT_INTERVAL" envDefault:"15s" unit:"duration" help:"How often a turn that does something is stored, to go on from there if it is cut off."`
