@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -16,8 +17,7 @@ import (
 	"turnstile/pkg/agent/preset"
 )
 
-// newAgent makes the agent. A program or a file that is not there is a wrong setting
-// now, while somebody looks.
+// newAgent makes the agent. Whether what it needs is there, checkNamed tells.
 func newAgent(s config.Worker, log *slog.Logger) (agent.Agent, error) {
 	switch s.Agent {
 	case config.AgentEcho:
@@ -26,29 +26,20 @@ func newAgent(s config.Worker, log *slog.Logger) (agent.Agent, error) {
 		return newOpenAI(s, log)
 	case config.AgentACP:
 		a, err := acp.New(acpConfig(s, log))
-		return checked(a, err)
+		return a, commandError(err)
 	case config.AgentClaude, config.AgentCodex, config.AgentGemini:
 		a, err := preset.New(preset.Kind(s.Agent), presetConfig(s, log))
-		return checked(a, err)
+		return a, commandError(err)
 	}
 	a, err := exec.New(execConfig(s, log))
-	return checked(a, err)
+	return a, commandError(err)
 }
 
-// programmed is an agent whose program can be looked for.
-type programmed interface {
-	agent.Agent
-	Check() error
-}
-
-func checked(a programmed, err error) (agent.Agent, error) {
+func commandError(err error) error {
 	if err == nil {
-		err = a.Check()
+		return nil
 	}
-	if err != nil {
-		return nil, fmt.Errorf("%w TURNSTILE_AGENT_COMMAND: %w", config.ErrInvalid, err)
-	}
-	return a, nil
+	return fmt.Errorf("%w TURNSTILE_AGENT_COMMAND: %w", config.ErrInvalid, err)
 }
 
 // grace is the agents' word for the setting: there 0 means the default.
@@ -99,20 +90,21 @@ func newOpenAI(s config.Worker, log *slog.Logger) (agent.Agent, error) {
 	return a, nil
 }
 
-// openAIFiles reads the files that the settings name.
+// openAIFiles reads the files that the settings name. The error joins all problems.
 func openAIFiles(s config.Worker, c openai.Config) (openai.Config, error) {
+	var problems []error
 	if path := s.SystemPromptFile; path != "" {
 		text, err := os.ReadFile(path)
 		if err != nil {
-			return c, fmt.Errorf("%w TURNSTILE_SYSTEM_PROMPT_FILE: %w", config.ErrInvalid, err)
+			problems = append(problems, fmt.Errorf("%w TURNSTILE_SYSTEM_PROMPT_FILE: %w", config.ErrInvalid, err))
 		}
 		c.SystemPrompt = strings.TrimSpace(string(text))
 	}
 	if path := s.ToolsFile; path != "" {
 		var err error
 		if c.Tools, err = openai.LoadTools(path); err != nil {
-			return c, fmt.Errorf("%w TURNSTILE_TOOLS_FILE: %w", config.ErrInvalid, err)
+			problems = append(problems, fmt.Errorf("%w TURNSTILE_TOOLS_FILE: %w", config.ErrInvalid, err))
 		}
 	}
-	return c, nil
+	return c, errors.Join(problems...)
 }

@@ -23,7 +23,7 @@ var errAbandoned = errors.New("ended at once")
 // the opposite order: the worker first, HTTP behind it, Redis last.
 func (p *program) work(ctx context.Context, flags map[string]string, dev bool) (err error) {
 	s, err := p.settings(flags, dev)
-	if err != nil {
+	if err = errors.Join(err, checkNamed(s)); err != nil {
 		return err
 	}
 	hup := worker.ReasonRestart

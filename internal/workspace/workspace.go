@@ -25,7 +25,24 @@ func Directory(root, session string) (string, error) {
 	return dir, nil
 }
 
-func directory(root, session string) (string, error) {
+// Check reports whether directories can be made below root, which is made if it is
+// not there. Where they cannot, every turn fails; a worker asks at its start, where
+// somebody is looking.
+func Check(root string) error {
+	root, err := makeRoot(root)
+	if err != nil {
+		return err
+	}
+	probe, err := os.MkdirTemp(root, ".check-")
+	if err != nil {
+		return err
+	}
+	return os.Remove(probe)
+}
+
+// makeRoot makes root if it is not there, and answers it as an absolute path
+// without symlinks.
+func makeRoot(root string) (string, error) {
 	root, err := filepath.Abs(root)
 	if err != nil {
 		return "", err
@@ -33,7 +50,12 @@ func directory(root, session string) (string, error) {
 	if err := os.MkdirAll(root, 0o700); err != nil {
 		return "", err
 	}
-	if root, err = filepath.EvalSymlinks(root); err != nil {
+	return filepath.EvalSymlinks(root)
+}
+
+func directory(root, session string) (string, error) {
+	root, err := makeRoot(root)
+	if err != nil {
 		return "", err
 	}
 	dir := filepath.Join(root, name(session))

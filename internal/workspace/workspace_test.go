@@ -79,6 +79,36 @@ func TestSomethingElseIsThere(t *testing.T) {
 	}
 }
 
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	top := t.TempDir()
+	root := filepath.Join(top, "deep", "er")
+	for range 2 { // made, and then found
+		if err := Check(root); err != nil {
+			t.Fatal(err)
+		}
+		if left, err := os.ReadDir(root); err != nil || len(left) > 0 {
+			t.Errorf("it leaves %v, %v", left, err)
+		}
+	}
+	file := filepath.Join(top, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	unwritable := filepath.Join(top, "unwritable")
+	if err := os.Mkdir(unwritable, 0o500); err != nil {
+		t.Fatal(err)
+	}
+	for _, bad := range []string{file, filepath.Join(file, "below"), unwritable} {
+		if bad == unwritable && os.Geteuid() == 0 {
+			continue // root writes everywhere
+		}
+		if err := Check(bad); err == nil {
+			t.Errorf("%s can be used", bad)
+		}
+	}
+}
+
 func TestRemove(t *testing.T) {
 	t.Parallel()
 	top := t.TempDir()

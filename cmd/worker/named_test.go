@@ -1,0 +1,70 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"turnstile/internal/config"
+)
+
+// What the settings name is looked for, by those agents that need it.
+func TestCheckNamed(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	type vars = map[string]string
+	const program, prompt, tools, workspaces = "setting TURNSTILE_AGENT_COMMAND: ", "setting TURNSTILE_SYSTEM_PROMPT_FILE: ", "setting TURNSTILE_TOOLS_FILE: ", "setting TURNSTILE_WORKSPACE_DIR="
+	model := func(v vars) vars {
+		v["TURNSTILE_AGENT"], v["TURNSTILE_MODEL"] = "openai", "m"
+		return v
+	}
+	for name, c := range map[string]struct {
+		vars vars
+		want []string // beginnings of the lines
+	}{
+		"echo":              {vars{"TURNSTILE_AGENT": "echo", "TURNSTILE_TOOLS_FILE": dir + "/none", "TURNSTILE_WORKSPACE_DIR": "/proc/x"}, nil},
+		"exec":              {vars{"TURNSTILE_AGENT": "exec", "TURNSTILE_AGENT_COMMAND": "cat", "TURNSTILE_WORKSPACE_DIR": "/proc/x"}, nil},
+		"exec without one":  {vars{"TURNSTILE_AGENT": "exec", "TURNSTILE_AGENT_COMMAND": "no-such-agent -x"}, []string{program}},
+		"acp":               {vars{"TURNSTILE_AGENT": "acp", "TURNSTILE_AGENT_COMMAND": "cat", "TURNSTILE_WORKSPACE_DIR": dir + "/a/b"}, nil},
+		"acp without both":  {vars{"TURNSTILE_AGENT": "acp", "TURNSTILE_AGENT_COMMAND": "no-such-agent", "TURNSTILE_WORKSPACE_DIR": file}, []string{program, workspaces}},
+		"claude, a command": {vars{"TURNSTILE_AGENT": "claude", "TURNSTILE_AGENT_COMMAND": "cat", "TURNSTILE_WORKSPACE_DIR": file + "/below"}, []string{workspaces}},
+		"codex elsewhere":   {vars{"TURNSTILE_AGENT": "codex", "TURNSTILE_AGENT_COMMAND": dir + "/codex"}, []string{program + "agent codex: "}},
+		"openai":            {model(vars{"TURNSTILE_AGENT_COMMAND": "no-such-agent", "TURNSTILE_WORKSPACE_DIR": "/proc/x"}), nil},
+		"openai, no files":  {model(vars{"TURNSTILE_SYSTEM_PROMPT_FILE": dir + "/none", "TURNSTILE_TOOLS_FILE": file}), []string{prompt, tools}},
+	} {
+		var got []string
+		if err := checkNamed(load(t, c.vars)); err != nil {
+			got = strings.Split(err.Error(), "\n")
+		}
+		if !slices.EqualFunc(got, c.want, strings.HasPrefix) {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+	if left, err := os.ReadDir(dir + "/a/b"); err != nil || len(left) > 0 {
+		t.Errorf("the check leaves %v, %v", left, err)
+	}
+}
+
+// A setting that is wrong by itself does not hide what another one names, and is
+// told of once.
+func TestNamedAndOthersAtOnce(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := call(t, []string{"TURNSTILE_AGENT=acp", "TURNSTILE_ACP_PERMISSIONS=yes", "TURNSTILE_WORKSPACE_DIR=" + file}, "--dev").want(t, exitUsage)
+	want := fmt.Sprintf("worker: %[1]v TURNSTILE_ACP_PERMISSIONS=\"yes\" is unknown: use allow, deny or ask\n"+
+		"worker: %[1]v TURNSTILE_AGENT_COMMAND is not set: TURNSTILE_AGENT=acp needs the command to run\n"+
+		"worker: %[1]v TURNSTILE_WORKSPACE_DIR=%[2]q cannot be used: mkdir %[2]s: not a directory: name a directory in which the worker may make others\n", config.ErrInvalid, file)
+	if r.err != want || r.out != "" {
+		t.Errorf("stdout %q\nstderr %q\nwant   %q", r.out, r.err, want)
+	}
+}
