@@ -40,6 +40,7 @@ type service struct {
 	Ports           []string          `yaml:"ports"`
 	Volumes         []string          `yaml:"volumes"`
 	StopGracePeriod string            `yaml:"stop_grace_period"`
+	EnvFile         []envFile         `yaml:"env_file"`
 	Environment     map[string]string `yaml:"environment"`
 	Healthcheck     struct {
 		Test []string `yaml:"test"`
@@ -49,13 +50,22 @@ type service struct {
 	} `yaml:"depends_on"`
 }
 
+type envFile struct {
+	Path     string `yaml:"path"`
+	Required bool   `yaml:"required"`
+}
+
 // token is what a user must set before anything starts.
 var token = map[string]string{"TURNSTILE_HTTP_TOKEN": "0123456789abcdef"}
 
-var reference = regexp.MustCompile(`\$\{([A-Z_]+):([-?])([^}]*)\}`)
+var (
+	reference = regexp.MustCompile(`\$\{([A-Z_]+):([-?])([^}]*)\}`)
+	passedOn  = regexp.MustCompile(`(?m)^ +([A-Z_]+):\n`)
+)
 
 // interpolate does what docker compose does with ${NAME:-default} and
-// ${NAME:?error}, the two forms that the file uses.
+// ${NAME:?error}, the two forms that the file uses, and with a variable that has no
+// value: it has the one of outside, or is not there.
 func interpolate(text string, vars map[string]string) (out string, names []string, err error) {
 	out = reference.ReplaceAllStringFunc(text, func(match string) string {
 		part := reference.FindStringSubmatch(match)
@@ -69,6 +79,15 @@ func interpolate(text string, vars map[string]string) (out string, names []strin
 			return ""
 		}
 		return word
+	})
+	out = passedOn.ReplaceAllStringFunc(out, func(line string) string {
+		name := passedOn.FindStringSubmatch(line)[1]
+		names = append(names, name)
+		value, ok := vars[name]
+		if !ok {
+			return ""
+		}
+		return strings.TrimSuffix(line, "\n") + " " + strconv.Quote(value) + "\n"
 	})
 	if err == nil && strings.Contains(out, "${") {
 		err = fmt.Errorf("a reference in another form than ${NAME:-default} or ${NAME:?error}")
@@ -87,8 +106,11 @@ func readCompose(t *testing.T, vars map[string]string) compose {
 		t.Fatal(err)
 	}
 	for _, name := range names {
+		if strings.HasPrefix(name, "OPENAI_") {
+			name = "TURNSTILE_" + name // which it stands in for
+		}
 		if !slices.ContainsFunc(config.WorkerSettings(), func(s config.Setting) bool { return s.Name == name }) {
-			t.Errorf("${%s} is no setting", name)
+			t.Errorf("%s is no setting", name)
 		}
 	}
 	var c compose
@@ -133,6 +155,55 @@ func TestComposeServices(t *testing.T) {
 		}
 		if got := s.Environment["REDIS_URL"]; got != "redis://redis:6379/0" {
 			t.Errorf("%s uses Redis at %s", name, got)
+		}
+	}
+}
+
+// Whatever is set for a worker, where compose is called or in .env, it gets. What is
+// not set is not there, so that the image's own ENV holds.
+func TestComposePassesSettingsOn(t *testing.T) {
+	t.Parallel()
+	names := []string{"OPENAI_BASE_URL", "OPENAI_API_KEY"}
+	for _, s := range config.WorkerSettings() {
+		switch s.Name {
+		case "REDIS_URL", "TURNSTILE_HTTP_ADDR": // this file's own
+		default:
+			names = append(names, s.Name)
+		}
+	}
+	unset := readCompose(t, token).Services["worker"].Environment
+	vars := map[string]string{}
+	for _, name := range names {
+		vars[name] = "given-as-" + name
+		switch name {
+		case "TURNSTILE_AGENT", "TURNSTILE_STOP_TIMEOUT", "TURNSTILE_LOG_FORMAT", "TURNSTILE_HTTP_TOKEN":
+		default:
+			if value, ok := unset[name]; ok {
+				t.Errorf("%s=%s though nobody has set it", name, value)
+			}
+		}
+	}
+	services := readCompose(t, vars).Services
+	for _, name := range names {
+		if got := services["worker"].Environment[name]; got != vars[name] {
+			t.Errorf("%s=%q does not reach the worker: %q", name, vars[name], got)
+		}
+	}
+
+	// Further variables are for the worker's agents alone, and for no image.
+	if got := services["worker"].EnvFile; !slices.Equal(got, []envFile{{Path: ".env"}}) {
+		t.Errorf("the worker's env_file is %v", got)
+	}
+	if got := services["asynqmon"].EnvFile; len(got) > 0 {
+		t.Errorf("the dashboard's env_file is %v", got)
+	}
+	for name, want := range map[string]string{".dockerignore": "*", ".gitignore": ".env"} {
+		text, err := os.ReadFile(root + "/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if rules := strings.Fields(string(text)); !slices.Contains(rules, want) || slices.Contains(rules, "!.env") {
+			t.Errorf("%s lets .env in: %q", name, rules)
 		}
 	}
 }
