@@ -13,7 +13,7 @@ REPEAT   ?= 10
 .PHONY: help test lint build bench neighbours real-agents proof ci fmt clean
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 test: ## all tests, with the race detector, on a real redis-server
 	@command -v redis-server >/dev/null || [ -n "$$REDIS_URL" ] || \
