@@ -46,6 +46,13 @@ start_worker() {
 	bad "$1" "it did not become ready: $(tail -n 3 "$log")"
 }
 
+# fails COMMAND: one that is meant to, and then says what stands behind its || echo.
+fails() {
+	local output
+	output=$(bash -c "$1" </dev/null 2>&1) || true
+	if [ "${output##*$'\n'}" = "${1##* || echo }" ]; then ok "$1"; else bad "$1" "$output"; fi
+}
+
 # parse_containers COMMAND: docker compose's subcommand and services.
 parse_containers() {
 	local words word
@@ -74,6 +81,7 @@ while IFS= read -r line; do
 	"make test") if grep -q '^make test$' .ci/run; then ok "$line (run by .ci/run)"; else bad "$line" ".ci/run does not run it"; fi ;;
 	*"./cmd/worker --dev") start_worker "$line" ;;
 	"docker compose "*) parse_containers "$line" ;;
+	*" || echo "*) fails "$line" ;;
 	*) if output=$(bash -c "$line" </dev/null 2>&1); then ok "$line"; else bad "$line" "$output"; fi ;;
 	esac
 done < <(awk '/^```sh$/ { on = 1; next } /^```/ { on = 0 } on' README.md)
