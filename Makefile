@@ -35,7 +35,7 @@ build: ## worker and enqueue into BIN (bin)
 bench: ## the figures of bench/, on a machine that does nothing else (BENCH_QUICK=1, BENCH_MARKDOWN=1)
 	cd bench && for figure in */main.go; do go run "./$${figure%/main.go}" || exit 1; done
 
-neighbours: ## the version before (.ci/previous) beside this one, as during a deploy
+neighbours: ## earlier versions (.ci/previous) beside this one, as during a deploy
 	.ci/neighbours.sh
 
 real-agents: ## installs agents of the npm registry into AGENTS and runs them, their models scripted
