@@ -32,7 +32,7 @@ beside() {
 		return 1
 	fi
 	git worktree add --quiet --detach "$root/tree" "$commit"
-	rm -rf "$root/bin"
+	rm -rf "${root:?}/bin"
 	mkdir "$root/bin"
 	(cd "$root/tree" && go build -trimpath -o "$root/bin/" ./cmd/worker ./cmd/enqueue)
 	git worktree remove --force "$root/tree"
