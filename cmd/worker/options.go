@@ -29,6 +29,7 @@ func options(s config.Worker, log *slog.Logger) worker.Options {
 		},
 		Concurrency:   s.Concurrency,
 		AgentTimeout:  s.AgentTimeout,
+		AskTimeout:    s.AskTimeout,
 		DrainTimeout:  s.DrainTimeout,
 		MaxAttempts:   s.MaxAttempts,
 		RetryBackoff:  s.RetryBackoff,
@@ -47,6 +48,9 @@ func options(s config.Worker, log *slog.Logger) worker.Options {
 	}
 	if o.WarmAgents == 0 {
 		o.WarmAgents = -1 // none: there 0 means the default
+	}
+	if o.AskTimeout == 0 {
+		o.AskTimeout = -1 // the same
 	}
 	return o
 }

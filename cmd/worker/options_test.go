@@ -18,7 +18,7 @@ import (
 // other has for each setting a value that is not its default.
 var other = map[string]string{
 	"TURNSTILE_CONCURRENCY": "3", "TURNSTILE_AGENT_COMMAND": "cat -", "TURNSTILE_AGENT_ENV": "A,B_*",
-	"TURNSTILE_AGENT_FORMAT": "jsonl", "TURNSTILE_AGENT_TIMEOUT": "4m", "TURNSTILE_SENTINEL_TTL": "5s",
+	"TURNSTILE_AGENT_FORMAT": "jsonl", "TURNSTILE_AGENT_TIMEOUT": "4m", "TURNSTILE_ASK_TIMEOUT": "35s", "TURNSTILE_SENTINEL_TTL": "5s",
 	"TURNSTILE_DRAIN_TIMEOUT": "6s", "TURNSTILE_INTERRUPT_GRACE": "7s", "TURNSTILE_MAX_ATTEMPTS": "8",
 	"TURNSTILE_RETRY_BACKOFF": "9s", "TURNSTILE_RETENTION": "10s", "TURNSTILE_BUSY_MODE": "reject",
 	"TURNSTILE_FOLLOWUP_CAP": "11", "TURNSTILE_SWEEP_INTERVAL": "12s", "TURNSTILE_RECOVERY_RATE": "0.5",
@@ -89,7 +89,7 @@ func TestOptions(t *testing.T) {
 			RecoveryRate: 0.5, StuckLimit: 21, CrashPolicy: sessionqueue.CrashSuspend,
 			Line: followup.Settings{Mode: "reject", Cap: 11, Debounce: followup.Millis(22 * time.Second), Drop: "old"},
 		},
-		Concurrency: 3, AgentTimeout: 4 * time.Minute, DrainTimeout: 6 * time.Second, MaxAttempts: 8,
+		Concurrency: 3, AgentTimeout: 4 * time.Minute, AskTimeout: 35 * time.Second, DrainTimeout: 6 * time.Second, MaxAttempts: 8,
 		RetryBackoff: 9 * time.Second, SweepInterval: 12 * time.Second, ShareTurns: 13, ShareTime: 14 * time.Second,
 		MessageMaxAge: 15 * time.Second, CheckpointInterval: 23 * time.Second, ResumeFreshness: 24 * time.Second, WarmAgents: 25, WarmTTL: 26 * time.Second, Maintenance: true, Logger: log,
 	}
@@ -120,6 +120,14 @@ func TestNoWarmAgents(t *testing.T) {
 	t.Parallel()
 	if o := options(load(t, map[string]string{"TURNSTILE_WARM_AGENTS": "0"}), nil); o.WarmAgents != -1 {
 		t.Errorf("%d warm agents", o.WarmAgents)
+	}
+}
+
+// 0 is the worker's word for its default here, too.
+func TestNoAskTimeout(t *testing.T) {
+	t.Parallel()
+	if o := options(load(t, map[string]string{"TURNSTILE_ASK_TIMEOUT": "0"}), nil); o.AskTimeout != -1 {
+		t.Errorf("an ask timeout of %s", o.AskTimeout)
 	}
 }
 

@@ -46,7 +46,7 @@ func TestWorkerDefaults(t *testing.T) {
 	}
 	want := Worker{
 		RedisURL: "redis://127.0.0.1:6379/0", Concurrency: 10,
-		Agent: AgentEcho, AgentFormat: FormatText, AgentTimeout: 10 * time.Minute,
+		Agent: AgentEcho, AgentFormat: FormatText, AgentTimeout: 10 * time.Minute, AskTimeout: 5 * time.Minute,
 		OpenAIBaseURL: "https://api.openai.com/v1", ContextTokens: 32000, ToolRounds: 25, ToolTimeout: time.Minute, ACPPermissions: PermissionsAsk,
 		SentinelTTL: 15 * time.Second, DrainTimeout: time.Minute, InterruptGrace: 5 * time.Second,
 		WarmAgents: 10, WarmTTL: time.Hour,
@@ -68,7 +68,7 @@ func TestWorkerEverythingSet(t *testing.T) {
 	vars := map[string]string{
 		"REDIS_URL": "redis-cluster://a,b", "TURNSTILE_CONCURRENCY": "3",
 		"TURNSTILE_AGENT": "exec", "TURNSTILE_AGENT_COMMAND": `sh -c 'cat; echo "$X"'`, "TURNSTILE_AGENT_ENV": "A, B_*,",
-		"TURNSTILE_AGENT_FORMAT": "jsonl", "TURNSTILE_AGENT_TIMEOUT": "1h",
+		"TURNSTILE_AGENT_FORMAT": "jsonl", "TURNSTILE_AGENT_TIMEOUT": "1h", "TURNSTILE_ASK_TIMEOUT": "0",
 		"TURNSTILE_WARM_AGENTS": "0", "TURNSTILE_WARM_TTL": "1m",
 		"TURNSTILE_MODEL": "m", "TURNSTILE_OPENAI_BASE_URL": "http://127.0.0.1:1/v1", "OPENAI_BASE_URL": "not this", "TURNSTILE_OPENAI_API_KEY": "k", "OPENAI_API_KEY": "not this",
 		"TURNSTILE_SYSTEM_PROMPT": "", "TURNSTILE_SYSTEM_PROMPT_FILE": "/p", "TURNSTILE_MAX_TOKENS": "12", "TURNSTILE_TEMPERATURE": "0",
@@ -183,6 +183,8 @@ func TestWorkerRefuses(t *testing.T) {
 		{vars{"TURNSTILE_AGENT_ENV": "A*B"}, "is not a list of names"},
 		{vars{"TURNSTILE_AGENT_FORMAT": "xml"}, "use text or jsonl"},
 		{vars{"TURNSTILE_AGENT_TIMEOUT": "0"}, "at least 1ms"},
+		{vars{"TURNSTILE_ASK_TIMEOUT": "-1s"}, "at least 0s"},
+		{vars{"TURNSTILE_ASK_TIMEOUT": "5"}, "is not a duration"},
 		{vars{"TURNSTILE_AGENT_TIMEOUT": "60d"}, "TURNSTILE_SESSION_TTL"},
 		{vars{"REDIS_URL": "redis://:hunter2@"}, "REDIS_URL cannot be used: malformed Redis URL: a host is missing"},
 		{vars{"TURNSTILE_CONCURRENCY": "0"}, "at least 1"},

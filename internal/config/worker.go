@@ -24,6 +24,7 @@ type Worker struct {
 	AgentEnv     Names         `env:"TURNSTILE_AGENT_ENV" unit:"names" help:"Further environment variables that the command gets, separated by commas; a name may end in *. It always gets PATH, HOME and the like, never REDIS_URL."`
 	AgentFormat  AgentFormat   `env:"TURNSTILE_AGENT_FORMAT" envDefault:"text" unit:"text, jsonl" help:"How the command of exec is talked to: the message on stdin and the reply on stdout, or the turn and its events as JSON by the line."`
 	AgentTimeout time.Duration `env:"TURNSTILE_AGENT_TIMEOUT" envDefault:"10m" unit:"duration" help:"How long one turn may take. Then the agent is stopped and the turn has failed; messages that wait are kept."`
+	AskTimeout   time.Duration `env:"TURNSTILE_ASK_TIMEOUT" envDefault:"5m" unit:"duration" help:"How long an agent's question waits for the user's answer. Then it counts as denied, and the user is told. 0: as long as the turn may last."`
 
 	Model            string         `env:"TURNSTILE_MODEL" unit:"text" help:"The model. openai needs it; claude, codex and gemini take their own default without it."`
 	OpenAIBaseURL    string         `env:"TURNSTILE_OPENAI_BASE_URL" envDefault:"https://api.openai.com/v1" unit:"URL" help:"Where openai finds Chat Completions: any server that is compatible. OPENAI_BASE_URL is read where this is not set."`

@@ -3,6 +3,7 @@ package console
 import (
 	"regexp"
 	"strings"
+	"time"
 
 	"turnstile/pkg/sessionqueue"
 )
@@ -23,7 +24,11 @@ func (s *Story) question(e sessionqueue.Event) []Line {
 	lines := []Line{{cut(text, questionLen), Alert}}
 	if s.Allow != "" {
 		id := Quoted(e.CallID)
-		lines = append(lines, Line{"answer with: " + s.Allow + " " + id + "   or: " + s.Deny + " " + id, Alert})
+		how := "answer with: " + s.Allow + " " + id + "   or: " + s.Deny + " " + id
+		if e.TimeoutMS > 0 {
+			how += "   within " + (time.Duration(e.TimeoutMS) * time.Millisecond).String()
+		}
+		lines = append(lines, Line{how, Alert})
 	}
 	return lines
 }

@@ -24,5 +24,6 @@ type Answer struct {
 
 // Ask puts a question to the user, and returns with the answer, or when ctx ends
 // with its cause. Questions of one turn are asked one after the other. A turn that
-// waits for an answer goes on being its owner's, until its timeout.
+// waits for an answer goes on being its owner's, until its timeout. A question that
+// nobody answers in the worker's AskTimeout counts as denied.
 type Ask func(ctx context.Context, q Question) (Answer, error)

@@ -56,10 +56,12 @@ func (h *Hold) Ask(ctx context.Context, q Question) error {
 	return err
 }
 
-// Withdraw says that the agent does not wait for an answer any more.
-func (h *Hold) Withdraw(ctx context.Context) error {
-	_, err := h.move(ctx, "ask", askScript, keysToEvents, true, h.consumer.cfg.SentinelTTL.Milliseconds(), 0, "")
-	return err
+// Withdraw says that the agent does not wait for the answer to a question any more,
+// by its number: nobody can answer it behind this. The Decision is what somebody said
+// before, and was told that it counts; "": nobody did.
+func (h *Hold) Withdraw(ctx context.Context, number int) (Decision, error) {
+	reply, err := h.move(ctx, "ask", askScript, keysToEvents, true, h.consumer.cfg.SentinelTTL.Milliseconds(), number, "")
+	return Decision(reply.str(1)), err
 }
 
 // Answer answers what the running turn's agent asks. number is the question's, as

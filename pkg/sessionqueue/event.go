@@ -58,6 +58,10 @@ type Event struct {
 	// Of the answer to a question, see DecisionAllowed.
 	Decision string `json:"decision,omitempty"`
 
+	// Of a question: after how long without an answer it counts as denied; 0: it waits
+	// as long as its turn may last.
+	TimeoutMS int64 `json:"timeout_ms,omitempty"`
+
 	// Of a turn's end, retry or requeue.
 	Status     Status `json:"status,omitempty"`
 	Reply      string `json:"reply,omitempty"`

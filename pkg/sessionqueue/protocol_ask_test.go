@@ -42,17 +42,33 @@ func TestAnswer(t *testing.T) {
 	equal(t, "the second", b.command("/deny "), "Denied: rm.")
 	equal(t, "reply to the second", reply(), sq.Reply{Question: 2, Decision: sq.Deny})
 	must(t, h.Ask(b.ctx, sq.Question{Number: 3, Name: "mv"}))
-	must(t, h.Withdraw(b.ctx))
+	withdraw := func(number int) sq.Decision {
+		t.Helper()
+		d, err := h.Withdraw(b.ctx, number)
+		must(t, err)
+		return d
+	}
+	equal(t, "said before the withdrawal", withdraw(3), "")
 	equal(t, "withdrawn", b.command("/approve 3"), "Nothing is asked.")
+	must(t, h.Ask(b.ctx, sq.Question{Number: 4, Name: "mv"}))
+	equal(t, "just in time", b.command("/approve always"), "Approved: mv.")
+	for range 2 { // sent again, it answers the same
+		equal(t, "said before the withdrawal", withdraw(4), sq.Always)
+	}
+	equal(t, "answered and withdrawn", b.command("/deny"), "Nothing is asked.")
 
 	// The next turn's questions have the same numbers.
-	must(t, h.Ask(b.ctx, sq.Question{Number: 4, Name: "cp"}))
+	must(t, h.Ask(b.ctx, sq.Question{Number: 5, Name: "cp"}))
+	equal(t, "said to another question", withdraw(5), "")
+	must(t, h.Ask(b.ctx, sq.Question{Number: 6, Name: "cp"}))
 	b.say("next")
 	equal(t, "next turn", b.finish(h), true)
 	must(t, h.Promote(b.ctx))
 	equal(t, "a question of the turn before", b.command("/approve "), "Nothing is asked.")
 	equal(t, "reply to the turn before", reply(), sq.Reply{})
-	must(t, h.Ask(b.ctx, sq.Question{Number: 1, Name: "again"}))
+	must(t, h.Ask(b.ctx, sq.Question{Number: 4, Name: "again"}))
+	equal(t, "said to the turn before", withdraw(4), "")
+	must(t, h.Ask(b.ctx, sq.Question{Number: 5, Name: "again"}))
 	b.die()
 	equal(t, "a dead worker's", b.command("/approve "), "Nothing is asked.")
 	b.start()

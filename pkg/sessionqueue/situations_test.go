@@ -200,7 +200,10 @@ func situations() []situation {
 			b.say("now")
 			h := b.start()
 			must(b, h.Ask(b.ctx, sq.Question{Number: 1, Name: "run make"}))
-			return func() error { return h.Withdraw(b.ctx) }
+			return func() error {
+				_, err := h.Withdraw(b.ctx, 1)
+				return err
+			}
 		}},
 		{"answer", "", func(b *bench) func() error {
 			b.say("now")

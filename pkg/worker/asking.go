@@ -2,7 +2,9 @@ package worker
 
 import (
 	"context"
+	"fmt"
 	"sync"
+	"time"
 
 	"turnstile/pkg/agent"
 	"turnstile/pkg/sessionqueue"
@@ -51,7 +53,7 @@ func (a *asking) ask(ctx context.Context, q agent.Question) (agent.Answer, error
 	number, answer := a.next()
 	d, err := a.put(ctx, number, q, answer)
 	if err != nil {
-		a.withdraw()
+		a.withdraw(number)
 		return agent.Answer{}, err
 	}
 	// A decision that only a later version knows is no yes.
@@ -64,25 +66,53 @@ func (a *asking) put(ctx context.Context, number int, q agent.Question, answer <
 	if err := a.turn.hold.Ask(ctx, sessionqueue.Question{Number: number, Name: q.Name, Text: q.Text}); err != nil {
 		return "", err
 	}
-	a.turn.recorder.asked(number, q)
+	timeout := max(0, a.turn.served.w.opts.AskTimeout)
+	a.turn.recorder.asked(number, q, timeout)
+	a.turn.served.w.open.begin()
+	defer a.turn.served.w.open.end()
+	var late <-chan time.Time // 0: never
+	if timeout > 0 {
+		timer := time.NewTimer(timeout)
+		defer timer.Stop()
+		late = timer.C
+	}
 	select {
 	case d := <-answer:
 		a.turn.recorder.answered(number, d)
 		return d, nil
+	case <-late:
+		return a.overdue(number, q, timeout)
 	case <-ctx.Done():
 		a.turn.recorder.cancelled(number)
 		return "", context.Cause(ctx)
 	}
 }
 
+// overdue denies a question that nobody has answered in time. Whose answer Redis has
+// by now was told that it counts, and it does: only the withdrawal knows.
+func (a *asking) overdue(number int, q agent.Question, timeout time.Duration) (sessionqueue.Decision, error) {
+	d, err := a.turn.hold.Withdraw(a.turn.hold.Lease().Context(), number)
+	if err != nil {
+		a.turn.recorder.cancelled(number)
+		return "", err
+	}
+	if d == "" {
+		d = sessionqueue.Deny
+		a.turn.log.Info("nobody answered the agent's question: denied", "question", q.Name, "timeout", timeout)
+		a.turn.recorder.notice(fmt.Sprintf("Nobody answered in %s, so it was denied: %s", timeout, q.Name))
+	}
+	a.turn.recorder.answered(number, d)
+	return d, nil
+}
+
 // withdraw says that nobody waits for an answer any more: the user is not to be told
 // that it was one. The question may have been stored even if that failed.
-func (a *asking) withdraw() {
+func (a *asking) withdraw(number int) {
 	lease := a.turn.hold.Lease()
 	if lease.Held() != nil {
 		return
 	}
-	if err := a.turn.hold.Withdraw(lease.Context()); err != nil {
+	if _, err := a.turn.hold.Withdraw(lease.Context(), number); err != nil {
 		a.turn.log.Warn("a question could not be withdrawn", "error", err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"time"
 
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
@@ -88,9 +89,10 @@ func (r *recorder) state() (keep, kept json.RawMessage) {
 }
 
 // asked, answered and cancelled tell of a question to the user.
-func (r *recorder) asked(number int, q agent.Question) {
+func (r *recorder) asked(number int, q agent.Question, timeout time.Duration) {
 	r.tell(sessionqueue.Event{
 		Type: sessionqueue.EventPermissionAsked, CallID: strconv.Itoa(number), Name: q.Name, Text: q.Text, Input: q.Input,
+		TimeoutMS: timeout.Milliseconds(),
 	})
 }
 

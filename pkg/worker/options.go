@@ -28,6 +28,10 @@ type Options struct {
 	// AgentTimeout ends a turn that runs longer. Defaults to 10 min.
 	AgentTimeout time.Duration
 
+	// AskTimeout is how long a question waits for the user's answer before it counts as
+	// denied. Defaults to 5 min. -1: as long as the turn may last.
+	AskTimeout time.Duration
+
 	// DrainTimeout is how long Drain lets turns run on. 0: not at all.
 	DrainTimeout time.Duration
 
@@ -84,6 +88,7 @@ func (o Options) withDefaults() Options {
 	o.Queue.Worker = o.ID
 	setDefault(&o.Concurrency, 10)
 	setDefault(&o.AgentTimeout, 10*time.Minute)
+	setDefault(&o.AskTimeout, 5*time.Minute)
 	setDefault(&o.MaxAttempts, 3)
 	setDefault(&o.RetryBackoff, time.Second)
 	setDefault(&o.SweepInterval, 15*time.Second)
@@ -121,6 +126,9 @@ func (o Options) validate() error {
 	}
 	if o.WarmAgents < -1 {
 		errs = append(errs, errors.New("worker: Options.WarmAgents is below -1"))
+	}
+	if o.AskTimeout < -1 {
+		errs = append(errs, errors.New("worker: Options.AskTimeout is below -1"))
 	}
 	return errors.Join(errs...)
 }

@@ -13,20 +13,21 @@ import (
 	"turnstile/pkg/worker"
 )
 
-// journal is a log of which a test reads the lines about the drain.
+// journal is a log of which a test reads the lines with a word in them.
 type journal struct {
 	slog.Handler
+	about string
 	lines chan slog.Record
 }
 
-func newJournal() *journal {
-	return &journal{Handler: slog.DiscardHandler, lines: make(chan slog.Record, 100)}
+func newJournal(about string) *journal {
+	return &journal{Handler: slog.DiscardHandler, about: about, lines: make(chan slog.Record, 100)}
 }
 
 func (j *journal) Enabled(context.Context, slog.Level) bool { return true }
 func (j *journal) WithAttrs([]slog.Attr) slog.Handler       { return j }
 func (j *journal) Handle(_ context.Context, r slog.Record) error {
-	if strings.Contains(r.Message, "drain") {
+	if strings.Contains(r.Message, j.about) {
 		j.lines <- r
 	}
 	return nil
@@ -56,7 +57,7 @@ func TestDrainProgress(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	s := newStage()
-	j := newJournal()
+	j := newJournal("drain")
 	w := r.worker(s, drainTimeout(time.Hour), sentinelTTL(3*time.Second), with(func(o *worker.Options) { o.Logger = slog.New(j) }))
 	equal(t, "before", w.DrainProgress(), worker.DrainProgress{})
 	acts := map[string]*act{}

@@ -32,6 +32,7 @@ type Worker struct {
 	claiming sync.WaitGroup // claims under way
 	slots    chan struct{}  // a token for each session that is served
 	others   waiters
+	open     *openQuestions
 
 	mu        sync.Mutex
 	started   bool
@@ -69,6 +70,7 @@ func New(rdb redis.UniversalClient, a agent.Agent, opts Options) (*Worker, error
 		sessions: map[*served]struct{}{}, left: make(chan struct{}, 1),
 	}
 	w.others.ask = queue.OthersWait
+	w.open = &openQuestions{slots: opts.Concurrency, log: w.log}
 	if s, ok := a.(agent.Steerable); ok {
 		w.steerable = s.Steerable()
 	}
