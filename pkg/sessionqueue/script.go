@@ -31,7 +31,7 @@ var (
 	answerScript    = move("session", "answer")
 
 	claimPlainScript = move("lease", "claim_plain")
-	claimScript      = move("session", "lease", "line", "archive", "claim")
+	claimScript      = move("session", "lease", "line", "archive", "cut", "claim")
 	promoteScript    = move("session", "owner", "asked", "promote")
 	renewScript      = move("session", "lease", "owner", "asked", "renew")
 	emitScript       = move("session", "owner", "emit")
@@ -42,8 +42,8 @@ var (
 	dismissScript    = move("session", "archive", "owner", "dismiss")
 	finishScript     = move("finish_plain", "session", "line", "owner", "finish")
 	failScript       = move("session", "line", "archive", "owner", "finish")
-	markScript       = move("session", "owner", "asked", "mark")
-	requeueScript    = move("session", "archive", "owner", "asked", "requeue")
+	markScript       = move("session", "owner", "asked", "cut", "mark")
+	requeueScript    = move("session", "archive", "owner", "asked", "cut", "requeue")
 
 	lookScript   = move("session", "lease", "look")
 	purgeScript  = move("session", "purge")

@@ -90,10 +90,10 @@ func TestStatesPageNamesTheScripts(t *testing.T) {
 	files, err := filepath.Glob("lua/*.lua")
 	must(t, err)
 	// What a script does that changes a state of a message, a session or its resume
-	// record; take, forward and archive are line.lua's and archive.lua's.
+	// record; take, forward, archive and cut_off are line.lua's, archive.lua's and cut.lua's.
 	changes := regexp.MustCompile(`'HSET', task [^)]*'(state|quiet)'|'DEL', (task|key|sentinel|resume|run)\b|'SET', sentinel|` +
-		`'HSET', run,[^)]*'(phase|nostart)'|'H(SET|DEL)', resume|\b(take|forward|archive)\(`)
-	pieces := []string{"archive", "asked", "keys", "lease", "line", "owner", "session"} // of scripts
+		`'HSET', run,[^)]*'(phase|nostart)'|'H(SET|DEL)', resume|\b(take|forward|archive|cut_off)\(`)
+	pieces := []string{"archive", "asked", "cut", "keys", "lease", "line", "owner", "session"} // of scripts
 	var scripts []string
 	for _, file := range files {
 		name := strings.TrimSuffix(filepath.Base(file), ".lua")

@@ -48,14 +48,15 @@ if m[6] == '1' and mark == '' then mark = 'restart_timeout' end
 interruptions, suspended = tonumber(m[2]) or 0, m[3] == '1'
 local verdict = false -- {archive or complete, status, error}
 local limit, counted = tonumber(ARGV[9]), suspended
+local nth = dead and r[3] == 'running' and interrupted(m[2], m[5], fence)
 if dead and r[5] == fence then
   verdict = {'archive', 'stopped', 'stopped by user'}
 elseif dead and r[14] == fence then
   verdict = {'archive', 'interrupted', 'rolled back by a newer message'}
 elseif dead and r[6] == fence then
   verdict = {'complete', 'interrupted', 'interrupted by a newer message'}
-elseif dead and r[3] == 'running' and m[5] ~= fence then
-  crashed, interruptions = true, interruptions + 1
+elseif nth then
+  crashed, interruptions = true, nth
   if interruptions >= limit then
     verdict = {'archive', 'failed', 'given up: its worker died in ' .. interruptions .. ' turns in a row'}
     suspended, counted = true, true
@@ -173,7 +174,7 @@ if dead and r[14] == fence then entries = entries + 1 end
 add(processed, processed_day, tonumber(r[12]) or 0)
 if crashed then
   mark, marked_at = 'crash', now
-  call('HSET', resume, 'pending', '1', 'reason', mark, 'marked_at', int(now), 'fence', fence, 'interruptions', interruptions)
+  cut_off(fence, interruptions, mark, now, limit)
 end
 forward(due, now)
 for _ = 1, gone do call('RPOP', pending) end -- ids without a task

@@ -22,10 +22,6 @@ if phase ~= 'running' then
   return {'starting'}
 end
 if m[1] == '1' then return {'suspended'} end
-if m[3] ~= fence then -- else a repetition
-  local interruptions = (tonumber(m[2]) or 0) + 1
-  call('HSET', resume, 'pending', '1', 'reason', ARGV[5], 'marked_at', int(now), 'fence', fence,
-    'interruptions', interruptions)
-  if interruptions >= tonumber(ARGV[6]) then call('HSET', resume, 'suspended', '1') end
-end
+local n = interrupted(m[2], m[3], fence)
+if n then cut_off(fence, n, ARGV[5], now, tonumber(ARGV[6])) end -- else a repetition
 return {'marked'}

@@ -40,7 +40,7 @@ if ARGV[6] ~= '' and ARGV[11] == '' then -- a failed attempt
   stored = ok and type(p) == 'table' and p.fence == tonumber(fence)
 end
 local m = call('HMGET', resume, 'suspended', 'interruptions', 'fence')
-if m[1] == '1' or m[3] == fence then cut = false end -- it is marked already
+cut = cut and m[1] ~= '1' and interrupted(m[2], m[3], fence) -- else it is marked already
 call('LLEN', active)
 call('LLEN', pending)
 
@@ -64,12 +64,7 @@ end
 if stored or rotated then call('DEL', partial) end
 if rotated then call('HDEL', resume, 'pending', 'reason', 'marked_at') end
 if ARGV[11] ~= '' and not rotated then call('SET', partial, ARGV[11], 'PX', ARGV[12]) end
-if cut then
-  local interruptions = (tonumber(m[2]) or 0) + 1
-  call('HSET', resume, 'pending', '1', 'reason', ARGV[13], 'marked_at', int(now), 'fence', fence,
-    'interruptions', interruptions)
-  if interruptions >= tonumber(ARGV[14]) then call('HSET', resume, 'suspended', '1') end
-end
+if cut then cut_off(fence, cut, ARGV[13], now, tonumber(ARGV[14])) end
 if tonumber(ARGV[5]) > 0 and #back > 0 then hold = int(now + tonumber(ARGV[5])) .. ' ' .. back[#back][1] end
 add(processed, processed_day, tonumber(r[4]) or 0)
 if rotated then call('HSET', run, 'sid', r[6], 'entries', '0', 'rotated', '') end
