@@ -183,7 +183,7 @@ func TestWorkerRefuses(t *testing.T) {
 		{vars{"TURNSTILE_AGENT_ENV": "A*B"}, "is not a list of names"},
 		{vars{"TURNSTILE_AGENT_FORMAT": "xml"}, "use text or jsonl"},
 		{vars{"TURNSTILE_AGENT_TIMEOUT": "0"}, "at least 1ms"},
-		{vars{"TURNSTILE_ASK_TIMEOUT": "-1s"}, "at least 0s"},
+		{vars{"TURNSTILE_ASK_TIMEOUT": "-1s"}, "use 0 or more"},
 		{vars{"TURNSTILE_ASK_TIMEOUT": "5"}, "is not a duration"},
 		{vars{"TURNSTILE_AGENT_TIMEOUT": "60d"}, "TURNSTILE_SESSION_TTL"},
 		{vars{"REDIS_URL": "redis://:hunter2@"}, "REDIS_URL cannot be used: malformed Redis URL: a host is missing"},
