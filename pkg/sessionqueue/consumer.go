@@ -57,6 +57,10 @@ type Config struct {
 	// TranscriptCap is how many entries a transcript keeps. Defaults to 2,000.
 	TranscriptCap int
 
+	// HistoryBytes is how much of a transcript, in bytes as it is stored, a turn is
+	// told at most: its newest turns, see Past. Defaults to 16 MiB.
+	HistoryBytes int
+
 	// TranscriptTTL and SessionTTL are how long a transcript and a session's
 	// record outlive their last use. Default to 30 days.
 	TranscriptTTL, SessionTTL time.Duration
@@ -86,6 +90,7 @@ func (c Config) withDefaults() Config {
 	setDefault(&c.CrashPolicy, CrashResume)
 	setDefault(&c.EventsCap, 1000)
 	setDefault(&c.TranscriptCap, 2000)
+	setDefault(&c.HistoryBytes, 16<<20)
 	setDefault(&c.TranscriptTTL, 30*24*time.Hour)
 	setDefault(&c.SessionTTL, 30*24*time.Hour)
 	setDefault(&c.ArchiveTTL, 90*24*time.Hour)

@@ -2,11 +2,7 @@ package sessionqueue
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-
-	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/lockguard"
@@ -36,55 +32,6 @@ func (h *Hold) Checkpoint(ctx context.Context, entries []session.Entry) error {
 	_, err = h.move(ctx, "checkpoint", checkpointScript, keysToLease, true,
 		c.SentinelTTL.Milliseconds(), p, c.TranscriptTTL.Milliseconds())
 	return err
-}
-
-// Past is what came before a turn.
-type Past struct {
-	Entries []session.Entry // of its transcript
-
-	// Partial is what an earlier run of the same message had done when it was cut
-	// off; nil if there was none.
-	Partial *session.Partial
-
-	// State is what the agent has kept, see Keep. Nil: nothing, or it does not fit
-	// this transcript any more.
-	State json.RawMessage
-
-	// Dropped are the texts of Turn.Dropped, as far as they are still there.
-	Dropped []string
-}
-
-// Past reads what came before the turn.
-func (h *Hold) Past(ctx context.Context) (Past, error) {
-	rdb, k, turn := h.consumer.rdb, rediskey.For(h.session), h.Turn()
-	var lines *redis.StringSliceCmd
-	var partial, state *redis.StringCmd
-	dropped := make([]*redis.StringCmd, len(turn.Dropped))
-	_, err := rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		lines = p.LRange(ctx, k.Transcript(turn.SessionID), 0, -1)
-		partial = p.Get(ctx, k.Partial())
-		state = p.Get(ctx, k.State())
-		for i, id := range turn.Dropped {
-			dropped[i] = p.HGet(ctx, k.Task(id), "msg")
-		}
-		return nil
-	})
-	if err != nil && !errors.Is(err, redis.Nil) {
-		return Past{}, fmt.Errorf("read what came before turn %s: %w", turn.ID, err)
-	}
-	past := Past{Entries: session.DecodeEntries(lines.Val())}
-	past.State = session.StateFor(state.Val(), turn.SessionID, turn.Entries, past.Entries)
-	if p, ok := session.DecodePartial(partial.Val()); ok && p.Messages[0] == turn.Message.ID {
-		past.Partial = &p
-	}
-	for _, cmd := range dropped {
-		if task, err := parseTaskMessage([]byte(cmd.Val())); err == nil {
-			if m, err := task.message(); err == nil {
-				past.Dropped = append(past.Dropped, m.Text)
-			}
-		}
-	}
-	return past, nil
 }
 
 // Marked is what became of a hold's resume mark.

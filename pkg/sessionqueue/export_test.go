@@ -13,7 +13,7 @@ var Scripts = map[string]*redis.Script{
 	"purge": purgeScript, "forget": forgetScript, "fail": failScript, "mark": markScript, "checkpoint": checkpointScript,
 	"steer": steerScript, "dismiss": dismissScript, "title": titleScript, "configure": configureScript,
 	"undo": undoScript, "rerun": rerunScript, "erase": eraseScript,
-	"keep": keepScript, "ask": askScript, "answer": answerScript,
+	"keep": keepScript, "ask": askScript, "answer": answerScript, "past": pastScript,
 }
 
 // KeysOf are the KEYS of every script of a session.

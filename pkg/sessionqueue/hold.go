@@ -243,10 +243,7 @@ func (h *Hold) moveOn(ctx context.Context, name string, script *redis.Script, ke
 func (h *Hold) moveWith(ctx context.Context, name string, script *redis.Script, keys []string, fence int64, extend bool, rest []any) (answer, error) {
 	args := append([]any{rediskey.For(h.session).TaskPrefix(), h.token, fence}, rest...)
 	var reply answer
-	err := persist(ctx, func() (err error) {
-		if err = h.lease.Held(); err != nil {
-			return err
-		}
+	err := h.persist(ctx, func() (err error) {
 		sent := time.Now()
 		reply, err = h.consumer.call(ctx, script, keys, args)
 		if err == nil && extend && reply.str(0) != "lost" {
@@ -258,13 +255,24 @@ func (h *Hold) moveWith(ctx context.Context, name string, script *redis.Script, 
 		err = errLostToAnother
 		h.lease.Lose(err)
 	}
+	if err != nil {
+		return nil, fmt.Errorf("%s %s: %w", name, h.session, err)
+	}
+	return reply, nil
+}
+
+// persist repeats call while its error may pass and the lease lasts.
+func (h *Hold) persist(ctx context.Context, call func() error) error {
+	err := persist(ctx, func() error {
+		if err := h.lease.Held(); err != nil {
+			return err
+		}
+		return call()
+	})
 	// A command that still waited when the lease ended says only that it was
 	// cancelled.
 	if lost := h.lease.Held(); errors.Is(err, context.Canceled) && errors.Is(lost, lockguard.ErrLost) {
 		err = lost
 	}
-	if err != nil {
-		return nil, fmt.Errorf("%s %s: %w", name, h.session, err)
-	}
-	return reply, nil
+	return err
 }

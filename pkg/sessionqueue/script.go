@@ -49,6 +49,7 @@ var (
 	purgeScript  = move("session", "purge")
 	forgetScript = move("session", "forget")
 
+	pastScript          = load("past")
 	indexDueScript      = load("index_due")
 	removeIfScoreScript = load("remove_if_score")
 )

@@ -161,6 +161,28 @@ func TestB68_EarlyErrorSurfaces(t *testing.T) {
 	await(t, "the worker to be idle", func() bool { return w.Running() == 0 })
 }
 
+// What came before cannot be read for a while: no agent has run, so no attempt is
+// spent, and be it the only one.
+func TestUnreadablePastSpendsNoAttempt(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	s := newStage()
+	faults := &testredis.Faults{}
+	r.worker(s, faulty(faults), with(func(o *worker.Options) { o.MaxAttempts = 1 }))
+	r.say("m1", "hello")
+	s.next(t, "m1").reply("ok")
+	r.ends("m1", sq.StatusDone)
+	faults.LoseReply(script("past"), 2)
+	faults.FailBefore(script("past"), 2, errors.New("LOADING Redis is loading the dataset in memory"))
+	r.say("m2", "hello again")
+	a := s.next(t, "m2")
+	equal(t, "attempt", a.Attempt, 1)
+	equal(t, "redelivered", a.Redelivered, false)
+	equalList(t, "history", told(a.History), "user hello", "assistant ok")
+	a.reply("ok")
+	r.ends("m2", sq.StatusDone)
+}
+
 // An entry that cannot be read is shown as such, and stops nobody.
 func TestBrokenEntry(t *testing.T) {
 	t.Parallel()

@@ -189,6 +189,9 @@ func (t *turn) recall(in *agent.Turn) error {
 	if err != nil {
 		return err
 	}
+	if past.Older > 0 {
+		t.log.Info("the transcript is long: its oldest entries are not told", "told", len(past.Entries), "older", past.Older)
+	}
 	in.History, in.State = past.Entries, past.State
 	t.recorder.found(past.State)
 	if past.Partial != nil {
