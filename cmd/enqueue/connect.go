@@ -15,7 +15,8 @@ const connectTimeout = 5 * time.Second
 
 // connect answers a client of a Redis that answers.
 func connect(ctx context.Context, url string) (redis.UniversalClient, error) {
-	rdb, err := redisconn.Open(url, redisconn.WithPoolSize(submitters+waiters+2), redisconn.WithClientName("turnstile-enqueue"))
+	// Waits are given half of the connections.
+	rdb, err := redisconn.Open(url, redisconn.WithPoolSize(max(submitters, waiters)+waiters+2), redisconn.WithClientName("turnstile-enqueue"))
 	if err != nil {
 		return nil, usage(err)
 	}

@@ -3,6 +3,7 @@ package sessionqueue_test
 import (
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -37,7 +38,7 @@ func TestOnEmbedded(t *testing.T) {
 }
 
 func core(t *testing.T, start func(*testing.T) string) {
-	rdb, err := redisconn.Open(start(t))
+	rdb, err := redisconn.Open(start(t), redisconn.WithPoolSize(10))
 	must(t, err)
 	t.Cleanup(func() { rdb.Close() })
 	b := benchOn(t, rdb)
@@ -133,7 +134,8 @@ func core(t *testing.T, start func(*testing.T) string) {
 	_, err = b.c.Forget(b.ctx)
 	must(t, err)
 
-	// Many sessions in one pipeline, on all masters of a cluster.
+	// Many sessions in one pipeline, on all masters of a cluster, and more waits for them
+	// than there are connections for that.
 	var keys []string
 	for i := range 40 {
 		keys = append(keys, fmt.Sprint("s", i))
@@ -149,10 +151,18 @@ func core(t *testing.T, start func(*testing.T) string) {
 	busy, err := b.client.Busy(b.ctx)
 	must(t, err)
 	equal(t, "busy", len(busy), 40)
-	for _, h := range holds {
-		_, err := h.Finish(b.ctx, sq.End{Status: sq.StatusDone})
-		must(t, err)
+	var waits sync.WaitGroup
+	for _, s := range keys {
+		waits.Go(func() {
+			if o, err := b.client.Wait(b.ctx, s, "m"); err != nil || o.Reply != "re: x" {
+				t.Errorf("the wait for %s: %+v, %v", s, o, err)
+			}
+		})
 	}
+	for _, h := range holds {
+		b.finish(h)
+	}
+	waits.Wait()
 	b.nothingLeft("the end")
 }
 

@@ -65,11 +65,12 @@ type Receipt struct {
 type Client struct {
 	rdb   redis.UniversalClient
 	asynq *asynq.Client
+	waits *waits
 }
 
 // NewClient makes a client that shares rdb, which stays the caller's to close.
 func NewClient(rdb redis.UniversalClient) *Client {
-	return &Client{rdb: rdb, asynq: asynq.NewClientFromRedisClient(rdb)}
+	return &Client{rdb: rdb, asynq: asynq.NewClientFromRedisClient(rdb), waits: newWaits(rdb)}
 }
 
 // SubmitOption changes one Submit.

@@ -280,9 +280,19 @@ func TestFollowAResultThatIsNotKept(t *testing.T) {
 }
 
 // Nothing is seen twice and nothing left out when the connection goes, an answer is
-// lost on its way, or Redis itself starts anew.
+// lost on its way, or Redis itself starts anew; be it with a connection of its own or
+// without.
 func TestFollowThroughOutages(t *testing.T) {
 	t.Parallel()
+	for _, connections := range []int{10, 1} {
+		t.Run(fmt.Sprint(connections), func(t *testing.T) {
+			t.Parallel()
+			followThroughOutages(t, connections)
+		})
+	}
+}
+
+func followThroughOutages(t *testing.T, connections int) {
 	server := testredis.StartServer(t, "--appendonly", "yes", "--appendfsync", "always")
 	b := benchOn(t, server.Client())
 	b.say("m")
@@ -291,6 +301,7 @@ func TestFollowThroughOutages(t *testing.T) {
 
 	options, err := redis.ParseURL(server.URL())
 	must(t, err)
+	options.PoolSize = connections
 	rdb := redis.NewClient(options)
 	defer rdb.Close()
 	faults := &testredis.Faults{}

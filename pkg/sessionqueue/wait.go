@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// readBlock is how long one read waits for events: as long as it may take
-	// until a cancelled Wait returns.
+	// readBlock is how long one read waits for events on its connection: as long as it
+	// may take until a cancelled Wait returns.
 	readBlock = time.Second
 
 	// recheck is how often a wait looks at the task itself, in case its last
@@ -135,7 +135,12 @@ func (c *Client) follow(ctx context.Context, sessionKey, from string, w *watch) 
 		unknown := errors.Is(err, ErrUnknown)
 		if err == nil || unknown {
 			var readErr error
-			if events, readErr = c.read(ctx, stream, from, !unknown); readErr != nil {
+			if unknown {
+				events, readErr = c.waits.read(ctx, stream, from, -1)
+			} else {
+				events, readErr = c.waits.next(ctx, stream, from, time.Until(looked.Add(recheck)))
+			}
+			if readErr != nil {
 				err = fmt.Errorf("read events: %w", readErr)
 			} else if len(events) > 0 {
 				err = nil
@@ -200,7 +205,7 @@ func (c *Client) replay(ctx context.Context, stream, from string, end Outcome, w
 	w.orphan = end.Turn
 	// The outcome is known, but whoever follows has not seen the reply.
 	_ = persist(ctx, func() error {
-		events, err := c.read(ctx, stream, from, false)
+		events, err := c.waits.read(ctx, stream, from, -1)
 		for _, m := range events {
 			w.hear(m)
 		}
@@ -222,20 +227,4 @@ func (c *Client) turnOf(ctx context.Context, sessionKey, id string) (turn string
 		return "", nil
 	}
 	return session.IDPrefix(sessionKey) + r.str(0), nil
-}
-
-// read reads the events after from, waiting for the first if block is set.
-func (c *Client) read(ctx context.Context, stream, from string, block bool) ([]redis.XMessage, error) {
-	args := &redis.XReadArgs{Streams: []string{stream, from}, Block: -1}
-	if block {
-		args.Block = readBlock
-	}
-	streams, err := c.rdb.XRead(ctx, args).Result()
-	if errors.Is(err, redis.Nil) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	return streams[0].Messages, nil
 }
