@@ -80,6 +80,9 @@ func core(t *testing.T, start func(*testing.T) string) {
 	h = b.start()
 	equal(t, "message", h.Turn().Message.ID, "b")
 	equal(t, "resume", h.Turn().Resume, "crash")
+	told := b.past(h).Entries
+	equal(t, "entries told", len(told), 2)
+	equal(t, "of which the last", told[1].Text, "re: a")
 
 	// Interrupt, stop.
 	equal(t, "urgent", b.say("urgent", session.ModeInterrupt).Position, 2)

@@ -50,7 +50,7 @@ var (
 )
 
 // history chooses the reading of a transcript, before the agent is started.
-var history = testredis.Named("lrange")
+var history = script("past")
 
 func TestB01_SentinelFirst(t *testing.T) {
 	t.Parallel()
