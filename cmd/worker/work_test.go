@@ -13,6 +13,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 
 	"turnstile/internal/redisconn"
+	"turnstile/internal/testredis"
 	"turnstile/pkg/sessionqueue"
 )
 
@@ -187,8 +188,8 @@ func TestRedisStaysAway(t *testing.T) {
 func TestMayPass(t *testing.T) {
 	t.Parallel()
 	for err, want := range map[error]bool{
-		answered("LOADING Redis is loading the dataset in memory"): true,
-		answered("WRONGPASS invalid username-password pair"):       false,
+		testredis.Answer("LOADING Redis is loading the dataset in memory"): true,
+		testredis.Answer("WRONGPASS invalid username-password pair"):       false,
 		redisconn.ErrTooOld: false,
 		net.ErrClosed:       true,
 		errors.New("x"):     true,
@@ -198,12 +199,6 @@ func TestMayPass(t *testing.T) {
 		}
 	}
 }
-
-// answered is an error that Redis itself answered.
-type answered string
-
-func (a answered) Error() string { return string(a) }
-func (answered) RedisError()     {}
 
 func TestPoolSize(t *testing.T) {
 	t.Parallel()

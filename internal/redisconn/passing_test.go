@@ -8,17 +8,13 @@ import (
 	"net"
 	"testing"
 
+	"turnstile/internal/testredis"
+
 	"github.com/redis/go-redis/v9"
 )
 
-type said string
-
-func (s said) Error() string { return string(s) }
-func (said) RedisError()     {}
-
 func TestMayPass(t *testing.T) {
 	t.Parallel()
-	var _ redis.Error = said("")
 	for _, c := range []struct {
 		err              error
 		mayPass, refused bool
@@ -30,15 +26,15 @@ func TestMayPass(t *testing.T) {
 		{&net.OpError{Op: "dial", Err: errors.New("refused")}, true, false},
 		{fmt.Errorf("claim a: %w", io.EOF), true, false},
 		{redis.ErrPoolTimeout, true, false},
-		{said("LOADING Redis is loading the dataset in memory"), true, false},
-		{fmt.Errorf("claim a: %w", said("READONLY You can't write against a read only replica.")), true, false},
-		{said("BUSY Redis is busy running a script."), true, false},
-		{said("BUSYGROUP Consumer Group name already exists"), false, true},
-		{said("ERR max number of clients reached"), true, false},
-		{said("ERR Script attempted to access a non local key in a cluster node"), true, false},
-		{said("WRONGTYPE Operation against a key"), false, true},
-		{fmt.Errorf("finish a: %w", said("OOM command not allowed")), false, true},
-		{said("NOAUTH Authentication required."), false, true},
+		{testredis.Answer("LOADING Redis is loading the dataset in memory"), true, false},
+		{fmt.Errorf("claim a: %w", testredis.Answer("READONLY You can't write against a read only replica.")), true, false},
+		{testredis.Answer("BUSY Redis is busy running a script."), true, false},
+		{testredis.Answer("BUSYGROUP Consumer Group name already exists"), false, true},
+		{testredis.Answer("ERR max number of clients reached"), true, false},
+		{testredis.Answer("ERR Script attempted to access a non local key in a cluster node"), true, false},
+		{testredis.Answer("WRONGTYPE Operation against a key"), false, true},
+		{fmt.Errorf("finish a: %w", testredis.Answer("OOM command not allowed")), false, true},
+		{testredis.Answer("NOAUTH Authentication required."), false, true},
 	} {
 		if got := MayPass(c.err); got != c.mayPass {
 			t.Errorf("MayPass(%v) = %v", c.err, got)

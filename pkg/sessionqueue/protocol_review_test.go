@@ -220,12 +220,6 @@ func TestMarkOfATurnThatIsToEnd(t *testing.T) {
 	}
 }
 
-// refusal is an answer of Redis.
-type refusal string
-
-func (r refusal) Error() string { return string(r) }
-func (refusal) RedisError()     {}
-
 // What Redis refuses for a while is tried again while the lease lasts.
 func TestPassingRefusals(t *testing.T) {
 	t.Parallel()
@@ -242,7 +236,7 @@ func TestPassingRefusals(t *testing.T) {
 			h := b.start()
 			faults := &testredis.Faults{}
 			b.rdb.AddHook(faults)
-			faults.FailBefore(called("finish"), 2, refusal(text))
+			faults.FailBefore(called("finish"), 2, testredis.Answer(text))
 			b.finish(h)
 			equal(t, "end", b.outcome("a").Status, sq.StatusDone)
 		})
