@@ -60,6 +60,10 @@ type Taken struct {
 	plain   string // see part.task
 }
 
+// First reports whether the message was in no turn before: it is neither retried
+// nor redelivered.
+func (t Taken) First() bool { return t.retried == 0 && t.Redelivered == 0 }
+
 // plainMost is how long a task is that is sent back whole with the end of its
 // turn, which saves Redis from looking at it.
 const plainMost = 16 << 10

@@ -24,19 +24,24 @@ const (
 // the next pop: with Redis busy each of the two waits its turn there.
 func (w *Worker) dispatch() {
 	defer close(w.popping)
+	defer w.dispatching.rest()
 	pause, claimed := newPause(), make(chan error, 1)
 	for {
+		w.dispatching.rest()
 		free := w.takeSlots()
 		if free == 0 {
 			return
 		}
+		w.dispatching.step()
 		sessions, err := w.queue.Pop(w.ctx, free)
 		if err == nil && len(sessions) == 0 {
 			w.freeSlots(free)
+			w.dispatching.step()
 			sessions, err = w.queue.Await(w.ctx, popBlock)
 			free = w.trySlots(len(sessions))
 		}
 		if err == nil && (w.Draining() || free < len(sessions)) {
+			w.dispatching.step()
 			err = w.queue.PutBack(w.ctx, sessions)
 			sessions = nil
 		}
@@ -64,6 +69,7 @@ func (w *Worker) dispatch() {
 		}
 		if err != nil {
 			w.log.Warn("claiming sessions failed, trying again", "error", err)
+			w.redisFailed(dutyClaim, err)
 			pause.wait(w.draining)
 		}
 	}
@@ -85,6 +91,7 @@ func (w *Worker) prefer(session string) {
 		w.freeSlots(1 - taken)
 		if err != nil {
 			w.log.Debug("the session with a warm agent was not claimed", "session", session, "error", err)
+			w.redisFailed(dutyClaim, err)
 		}
 	})
 }

@@ -12,6 +12,8 @@
 //	keeper.go     renews all sentinels of this worker
 //	signals.go    stop and interrupt from elsewhere
 //	drain.go      the worker's end
+//	observer.go   what is told of turns that ended: a line of the log, metrics
+//	health.go     whether the loops still move
 //	progress.go   how far a drain is, for whoever waits for it
 //	timers.go     reap, due, sweep: finds work that nobody announced
 package worker

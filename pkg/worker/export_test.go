@@ -25,6 +25,9 @@ func (w *Worker) Kept(session string) (k Kept, ok bool) {
 // JobsEvery has all maintenance jobs run at one interval.
 func (o *Options) JobsEvery(d time.Duration) { o.jobsEvery = d }
 
+// StuckAfter is how long a loop's step may take.
+func (o *Options) StuckAfter(d time.Duration) { o.stuckAfter = d }
+
 // Interrupted counts the sessions whose turn a drain has told to end.
 func (w *Worker) Interrupted() (n int) {
 	for _, s := range w.snapshot() {

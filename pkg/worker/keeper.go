@@ -15,13 +15,17 @@ const renewRetry = 100 * time.Millisecond
 func (w *Worker) keep() {
 	interval := w.queue.Config().SentinelTTL / 3
 	next := interval
+	defer w.keeping.rest()
 	for {
+		w.keeping.rest()
 		select {
 		case <-w.ctx.Done():
 			return
 		case <-time.After(next):
 		}
+		w.keeping.step()
 		next = interval
+		var failed error
 		sessions := w.snapshot()
 		holds := make([]*sessionqueue.Hold, 0, len(sessions))
 		byHold := make(map[*sessionqueue.Hold]*served, len(sessions))
@@ -40,7 +44,7 @@ func (w *Worker) keep() {
 			switch {
 			case r.Err != nil && s.hold.Lease().Held() == nil:
 				s.log.Warn("renewal failed, trying again", "error", r.Err)
-				next = renewRetry
+				next, failed = renewRetry, r.Err
 			case r.Asked != nil:
 				s.ask(r.Fence, r.Asked)
 			case r.Steer:
@@ -49,6 +53,9 @@ func (w *Worker) keep() {
 			if r.Reply.Question != 0 {
 				s.reply(r.Fence, r.Reply)
 			}
+		}
+		if failed != nil {
+			w.redisFailed(dutyRenew, failed)
 		}
 	}
 }

@@ -75,7 +75,11 @@ type Options struct {
 	// also shows the worker on asynqmon's Servers page.
 	Maintenance bool
 
-	jobsEvery time.Duration // tests do not wait for an hour
+	// Observer is told of what happens, for metrics. Nil: nobody is, at no cost.
+	Observer Observer
+
+	jobsEvery  time.Duration // tests do not wait for an hour
+	stuckAfter time.Duration // nor for this
 
 	// Logger defaults to slog.Default().
 	Logger *slog.Logger
@@ -97,6 +101,7 @@ func (o Options) withDefaults() Options {
 	setDefault(&o.ShareTime, time.Minute)
 	setDefault(&o.WarmAgents, o.Concurrency)
 	setDefault(&o.WarmTTL, time.Hour)
+	setDefault(&o.stuckAfter, stuckAfter)
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}

@@ -2,7 +2,6 @@ package worker
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -59,14 +58,8 @@ func (s *served) serve() {
 		if err != nil {
 			s.outcome = outcomeLost
 		}
-		switch {
-		case errors.Is(err, lockguard.ErrLost):
-			t.log.Warn("the session was lost; what its turn did will be redelivered", "error", err)
-			return
-		case err != nil:
-			t.log.Error("the turn could not be ended; its sentinel runs out", "error", err)
-			return
-		case !more:
+		t.ended(err)
+		if err != nil || !more {
 			return
 		}
 	}

@@ -13,6 +13,7 @@ func (w *Worker) every(name string, job func(context.Context) (time.Duration, er
 		next, err := job(w.ctx)
 		if err != nil {
 			w.log.Warn("a periodic job failed, trying again", "job", name, "error", err)
+			w.redisFailed(name, err)
 			pause.wait(w.draining)
 		} else {
 			pause.reset()

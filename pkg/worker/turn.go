@@ -35,6 +35,12 @@ type turn struct {
 	warm     *warmAgent // that runs the turn, if agents are kept
 	asking   *asking
 
+	// For the log and the observer, of turns whose end was written.
+	ran     bool // the agent was started
+	status  sessionqueue.Status
+	failure error         // why it did not end well
+	retryIn time.Duration // of one that is retried
+
 	ctx    context.Context // the agent's
 	cancel context.CancelCauseFunc
 }
@@ -150,6 +156,7 @@ func (t *turn) runAgent() (result agent.Result, err error) {
 	if err := t.mayStart(); err != nil {
 		return result, err
 	}
+	t.started()
 	timeout := time.AfterFunc(t.served.w.opts.AgentTimeout, func() {
 		t.cancel(fmt.Errorf("%w: ended after %s", errTimeout, t.served.w.opts.AgentTimeout))
 	})
@@ -272,7 +279,10 @@ func (t *turn) finish(end sessionqueue.End, release func() bool) (more bool, err
 	}
 	end.Usage = t.recorder.used()
 	t.keepState(end)
-	t.log.Debug("turn ended", "status", end.Status, "message", t.Message.ID, "error", end.Error)
+	t.status, t.failure = end.Status, nil
+	if end.Error != "" {
+		t.failure = errors.New(end.Error)
+	}
 	more, err = t.hold.Finish(t.hold.Lease().Context(), end)
 	if err != nil && len(end.Entries) > 0 && t.hold.Lease().Held() == nil {
 		// Neither lost nor away: what is to be stored cannot be. Run again, it would
@@ -309,7 +319,6 @@ func (t *turn) keepState(end sessionqueue.End) {
 }
 
 func (t *turn) failed(err error, release func() bool) (bool, error) {
-	t.log.Warn("turn failed", "message", t.Message.ID, "attempt", t.Attempt, "error", err)
 	return t.finish(sessionqueue.End{Status: sessionqueue.StatusFailed, Reply: t.recorder.reply(agent.Result{}), Error: err.Error()}, release)
 }
 
@@ -335,7 +344,7 @@ func (t *turn) giveBack(cause error, release func() bool) (bool, error) {
 	// Promote may have heard of the drain before the turn's context did.
 	d := drainError{t.served.w.DrainProgress().Reason}
 	errors.As(cause, &d)
-	t.log.Info("turn given back", "message", t.Message.ID, "reason", d.reason)
+	t.status, t.failure = StatusRequeued, fmt.Errorf("given back: %s", d.reason)
 	t.keepState(sessionqueue.End{})
 	err := t.hold.Requeue(t.hold.Lease().Context(), string(d.reason), t.recorder.soFar()...)
 	if err == nil {
@@ -346,7 +355,7 @@ func (t *turn) giveBack(cause error, release func() bool) (bool, error) {
 
 func (t *turn) retry(err error, release func() bool) (bool, error) {
 	wait := backoff(t.served.w.opts.RetryBackoff, t.Attempt)
-	t.log.Info("turn failed, trying again", "message", t.Message.ID, "attempt", t.Attempt, "wait", wait, "error", err)
+	t.status, t.failure, t.retryIn = StatusRetried, err, wait
 	t.keepState(sessionqueue.End{})
 	return t.orAsked(t.hold.Retry(t.hold.Lease().Context(), err, wait, t.recorder.inherited()...), release)
 }

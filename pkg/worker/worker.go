@@ -34,6 +34,8 @@ type Worker struct {
 	others   waiters
 	open     *openQuestions
 
+	dispatching, keeping pulse // see Healthy
+
 	mu        sync.Mutex
 	started   bool
 	ended     bool // draining has begun
@@ -117,9 +119,9 @@ func (w *Worker) Start(ctx context.Context) (err error) {
 		return context.Cause(ctx)
 	}
 	w.loop(w.keep)
-	w.loop(func() { w.every("due", w.due) })
-	w.loop(func() { w.every("reap", w.reap) })
-	w.loop(func() { w.every("sweep", w.sweep) })
+	w.loop(func() { w.every(dutyDue, w.due) })
+	w.loop(func() { w.every(dutyReap, w.reap) })
+	w.loop(func() { w.every(dutySweep, w.sweep) })
 	w.loop(w.dispatch)
 	w.log.Info("worker started", "concurrency", w.opts.Concurrency)
 	return nil
@@ -142,6 +144,9 @@ func (w *Worker) Draining() bool {
 		return false
 	}
 }
+
+// Slots is how many turns the worker runs at most at the same time.
+func (w *Worker) Slots() int { return w.opts.Concurrency }
 
 // Running counts the sessions that are served now.
 func (w *Worker) Running() int {
