@@ -7,9 +7,9 @@ import (
 )
 
 // stuckAfter is how long one step of dispatch or keep may take. The longest that
-// ends by itself is a call of a Redis that accepts connections and never answers:
-// the client gives up after its timeouts, four times over, which is less than half
-// of this. A worker that only waits for Redis is not to be restarted.
+// ends by itself is a call of a Redis that accepts connections and never answers: the
+// client gives up after its timeouts, four times over, which was 33 s at most. A
+// worker that only waits for Redis is not to be restarted.
 const stuckAfter = 5 * time.Minute
 
 // pulse tells how long a loop has been at its present step. A loop that waits for

@@ -11,7 +11,6 @@ import (
 
 	"turnstile/internal/testredis"
 	"turnstile/pkg/agent"
-	"turnstile/pkg/agent/echo"
 	"turnstile/pkg/lockguard"
 	"turnstile/pkg/session"
 	sq "turnstile/pkg/sessionqueue"
@@ -216,10 +215,14 @@ func TestRedisFailuresAreTold(t *testing.T) {
 	broken := errors.New("no such luck")
 	f.FailBefore(testredis.Named("zpopmin"), 2, broken)
 	f.FailBefore(renewing, 1, broken)
-	w := r.worker(echo.New(), observes(o), faulty(&f), sentinelTTL(time.Second))
-	r.say("m1", "sleep=500ms hello")
-	r.ends("m1", sq.StatusDone)
+	s := newStage()
+	w := r.worker(s, observes(o), faulty(&f), sentinelTTL(time.Second))
+	r.say("m1", "hello")
+	a := s.next(t, "m1")
 	equal(t, "failed claims", o.failures("claim"), 2)
+	await(t, "a failed renewal", func() bool { return o.failures("renew") == 1 })
+	a.reply("ok")
+	r.ends("m1", sq.StatusDone)
 	equal(t, "failed renewals", o.failures("renew"), 1)
 	w.Drain(ended(), worker.ReasonShutdown)
 	for _, duty := range []string{"due", "reap", "sweep"} {
