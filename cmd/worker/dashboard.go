@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"turnstile/internal/httpd"
+	"turnstile/internal/metrics"
+	"turnstile/pkg/sessionqueue"
 	"turnstile/pkg/worker"
 )
 
@@ -31,6 +33,7 @@ func (p *program) dashboard(ctx context.Context, flags map[string]string) error 
 	if err != nil {
 		return err
 	}
+	c.Metrics = metrics.New(sessionqueue.NewClient(rdb)).Handler()
 	server, err := startHTTP(end.asked, c, false)
 	if err != nil {
 		return end.unlessAsked(err)

@@ -62,10 +62,10 @@ next turn is told of. since and marked_at are times (RFC 3339) or null.
 A session that no message was ever put into, or that was forgotten after
 TURNSTILE_SESSION_TTL, is an error with exit code 1.`
 
-const dashboardHelp = `dashboard serves asynqmon at /asynqmon, and /healthz and /readyz, on
+const dashboardHelp = `dashboard serves asynqmon at /asynqmon, and /healthz, /readyz and /metrics, on
 TURNSTILE_HTTP_ADDR, by default 127.0.0.1:8080. It runs no turns. SIGTERM, SIGINT
 and SIGHUP end it with exit code 0.`
 
 const healthHelp = `health asks the worker or dashboard on TURNSTILE_HTTP_ADDR for /healthz. Exit code
 0: it is well; 1: it is not, or nobody answers. A worker that drains, or waits for
-Redis to come back, is well.`
+Redis to come back, is well; one that has got stuck is not.`

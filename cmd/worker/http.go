@@ -14,7 +14,9 @@ import (
 
 	"turnstile/internal/config"
 	"turnstile/internal/httpd"
+	"turnstile/internal/metrics"
 	"turnstile/internal/redisconn"
+	"turnstile/pkg/worker"
 )
 
 const (
@@ -33,6 +35,12 @@ func httpConfig(s config.Worker, rdb redis.UniversalClient, log *slog.Logger) (h
 		Ping:   func(ctx context.Context) error { return rdb.Ping(ctx).Err() },
 		Logger: log,
 	}, err
+}
+
+// tellOf has a worker tell of itself over HTTP.
+func tellOf(w *worker.Worker, m *metrics.Metrics, c *httpd.Config) {
+	m.Watch(w)
+	c.Metrics, c.Draining, c.Healthy = m.Handler(), readiness(w), w.Healthy
 }
 
 // startHTTP serves on c.Addr, or with next on one of the ports after it should

@@ -11,7 +11,9 @@ import (
 	"turnstile/internal/config"
 	"turnstile/internal/console"
 	"turnstile/internal/httpd"
+	"turnstile/internal/metrics"
 	"turnstile/internal/redisconn"
+	"turnstile/pkg/sessionqueue"
 	"turnstile/pkg/worker"
 )
 
@@ -57,7 +59,12 @@ func (p *program) work(ctx context.Context, flags map[string]string, dev bool) (
 		return end.unlessAsked(err)
 	}
 	stops = append(stops, func() { _ = rdb.Close() })
-	w, err := worker.New(rdb, a, options(s, log))
+	m := metrics.New(sessionqueue.NewClient(rdb))
+	o := options(s, log)
+	if s.HTTPAddr != "" {
+		o.Observer = m.Observer()
+	}
+	w, err := worker.New(rdb, a, o)
 	if err != nil {
 		return err
 	}
@@ -67,7 +74,7 @@ func (p *program) work(ctx context.Context, flags map[string]string, dev bool) (
 		if err != nil {
 			return err
 		}
-		c.Draining = readiness(w)
+		tellOf(w, m, &c)
 		if server, err = startHTTP(end.asked, c, t.anyPort()); err != nil {
 			return end.unlessAsked(err)
 		}

@@ -63,6 +63,13 @@ func TestWork(t *testing.T) {
 			t.Errorf("%s: %d, want %d", path, got, want)
 		}
 	}
+	w.err.await(t, `"msg":"turn ended"`)
+	code, body := page(t, addr, "/metrics")
+	for _, line := range []string{`turnstile_turns_ended_total{status="done"} 1`, "turnstile_turn_slots 10", "turnstile_draining 0", "turnstile_redis_up 1"} {
+		if code != 200 || !strings.Contains(body, "\n"+line+"\n") {
+			t.Errorf("/metrics (%d) lacks %s", code, line)
+		}
+	}
 	if r := call(t, nil, "health", "--http-addr", addr).want(t, exitOK); r.out+r.err != "" {
 		t.Errorf("health says %q", r.out+r.err)
 	}
@@ -147,7 +154,7 @@ func TestDashboard(t *testing.T) {
 	addr := freeAddr(t)
 	d := start(t, []string{"REDIS_URL=" + url}, "dashboard", "--http-addr", addr)
 	d.err.await(t, "serving HTTP")
-	for _, path := range []string{"/asynqmon", "/asynqmon/api/queues", "/healthz", "/readyz"} {
+	for _, path := range []string{"/asynqmon", "/asynqmon/api/queues", "/healthz", "/readyz", "/metrics"} {
 		if got := status(t, addr, path); got != 200 {
 			t.Errorf("%s: %d", path, got)
 		}

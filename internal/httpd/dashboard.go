@@ -17,7 +17,7 @@ import (
 // hundred of them.
 const maxShown = 16 << 10
 
-// guarded lets only those through to the dashboard who may see it.
+// guarded lets only those through to a page who may see it.
 func (s *Server) guarded(next http.Handler) http.Handler {
 	next = http.NewCrossOriginProtection().Handler(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -29,7 +29,7 @@ func (s *Server) guarded(next http.Handler) http.Handler {
 		h.Set("Cache-Control", "no-store")
 		switch {
 		case s.config.Token == "" && !namesThisMachine(r.Host):
-			http.Error(w, "This dashboard has no token, so it is only for requests to localhost; set TURNSTILE_HTTP_TOKEN to reach it by another name.", http.StatusForbidden)
+			http.Error(w, "No token is set, so this page is only for requests to localhost; set TURNSTILE_HTTP_TOKEN to reach it by another name.", http.StatusForbidden)
 		case s.config.Token != "" && !s.authorized(r):
 			h.Add("WWW-Authenticate", `Basic realm="Turnstile", charset="UTF-8"`)
 			h.Add("WWW-Authenticate", `Bearer realm="Turnstile"`)
@@ -71,7 +71,7 @@ func namesThisMachine(hostport string) bool {
 	return err == nil && ip.Unmap().IsLoopback()
 }
 
-// recovering turns a panic of asynqmon's handlers into an answer.
+// recovering turns a panic of a page's handler, mostly asynqmon's, into an answer.
 func (s *Server) recovering(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() {
@@ -81,8 +81,8 @@ func (s *Server) recovering(next http.Handler) http.Handler {
 			case http.ErrAbortHandler:
 				panic(cause)
 			default:
-				s.config.Logger.Error("the dashboard panicked", "path", r.URL.Path, "panic", fmt.Sprint(cause), "stack", string(debug.Stack()))
-				http.Error(w, "The dashboard failed; the worker's log says more.", http.StatusInternalServerError)
+				s.config.Logger.Error("a page panicked", "path", r.URL.Path, "panic", fmt.Sprint(cause), "stack", string(debug.Stack()))
+				http.Error(w, "This page failed; the worker's log says more.", http.StatusInternalServerError)
 			}
 		}()
 		next.ServeHTTP(w, r)

@@ -143,6 +143,25 @@ func TestDashboardToken(t *testing.T) {
 	want(t, s, 200, "GET", "/readyz")
 }
 
+// The metrics are guarded as the dashboard is. Without any there is no page.
+func TestMetricsAreGuarded(t *testing.T) {
+	t.Parallel()
+	c := config(t, testredis.URL(t))
+	want(t, start(t, c), 404, "GET", "/metrics")
+	c.Metrics = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("up 1\n")) })
+	open := start(t, c)
+	if body := want(t, open, 200, "GET", "/metrics"); body != "up 1\n" {
+		t.Errorf("metrics: %q", body)
+	}
+	want(t, open, 403, "GET", "/metrics", host("evil.example"))
+	want(t, open, 405, "POST", "/metrics")
+	c.Addr, c.Token = "0.0.0.0:0", "right"
+	closed := start(t, c)
+	want(t, closed, 401, "GET", "/metrics")
+	want(t, closed, 401, "GET", "/metrics", header("Authorization", "Bearer wrong"))
+	want(t, closed, 200, "GET", "/metrics", header("Authorization", "Bearer right"), host("turnstile.example"))
+}
+
 func TestPanicIsContained(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer

@@ -91,17 +91,14 @@ func (s *Server) answer(w http.ResponseWriter, is status) {
 	_, _ = w.Write(append(body, '\n')) // nobody is left to tell of a failure
 }
 
-// ErrUnhealthy is wrapped by errors of HealthCheck and ReadyCheck about a server
-// that answers that it is not well.
+// ErrUnhealthy is wrapped by errors of HealthCheck about a server that answers that
+// it is not well.
 var ErrUnhealthy = errors.New("unhealthy")
 
 // HealthCheck asks the worker that serves on addr, which has the form of
 // Config.Addr, whether it works. For container health checks: a worker that
 // drains, or waits for Redis to come back, is healthy.
 func HealthCheck(ctx context.Context, addr string) error { return check(ctx, addr, "/healthz") }
-
-// ReadyCheck asks it whether it takes messages.
-func ReadyCheck(ctx context.Context, addr string) error { return check(ctx, addr, "/readyz") }
 
 func check(ctx context.Context, addr, path string) error {
 	addr, err := reachable(addr)

@@ -107,6 +107,9 @@ func header(name, value string) func(*http.Request) {
 
 func host(name string) func(*http.Request) { return func(r *http.Request) { r.Host = name } }
 
+// readyCheck is HealthCheck for /readyz.
+func readyCheck(ctx context.Context, addr string) error { return check(ctx, addr, "/readyz") }
+
 func TestHealthAndReadiness(t *testing.T) {
 	t.Parallel()
 	redisServer := testredis.StartServer(t)
@@ -134,7 +137,7 @@ func TestHealthAndReadiness(t *testing.T) {
 	if body := want(t, s, 200, "GET", "/readyz"); body != `{"status":"ok"}`+"\n" {
 		t.Errorf("readyz: %s", body)
 	}
-	if err := errors.Join(HealthCheck(ctx, s.Addr()), ReadyCheck(ctx, s.Addr())); err != nil {
+	if err := errors.Join(HealthCheck(ctx, s.Addr()), readyCheck(ctx, s.Addr())); err != nil {
 		t.Error(err)
 	}
 	want(t, s, 405, "POST", "/healthz")
@@ -158,7 +161,7 @@ func TestHealthAndReadiness(t *testing.T) {
 		if body := want(t, s, 503, "GET", "/readyz"); body != c.body+"\n" {
 			t.Errorf("readyz: %s", body)
 		}
-		if err := ReadyCheck(ctx, s.Addr()); !errors.Is(err, ErrUnhealthy) || !strings.HasSuffix(err.Error(), c.words) {
+		if err := readyCheck(ctx, s.Addr()); !errors.Is(err, ErrUnhealthy) || !strings.HasSuffix(err.Error(), c.words) {
 			t.Error(err)
 		}
 	}
@@ -283,7 +286,7 @@ func TestStopIsGraceful(t *testing.T) {
 	s := start(t, c)
 	answer := make(chan error, 1)
 	ctx := t.Context()
-	go func() { answer <- ReadyCheck(ctx, s.Addr()) }()
+	go func() { answer <- readyCheck(ctx, s.Addr()) }()
 	<-begun
 	stopped := make(chan error, 1)
 	go func() { stopped <- s.Stop(context.Background()) }()
@@ -316,7 +319,7 @@ func TestStopCutsOff(t *testing.T) {
 	}
 	answer := make(chan error, 1)
 	ctx := t.Context()
-	go func() { answer <- ReadyCheck(ctx, s.Addr()) }()
+	go func() { answer <- readyCheck(ctx, s.Addr()) }()
 	<-begun
 	late, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()

@@ -1,16 +1,17 @@
-// Package httpd serves the worker's health and asynqmon over HTTP.
+// Package httpd serves the worker's health, its metrics and asynqmon over HTTP.
 //
-//	/healthz   200 while the process works; for liveness probes
+//	/healthz   200 while the process works, 503 while it is stuck; for liveness probes
 //	/readyz    200 while it takes messages; 503 while Redis is away, or while it
 //	           drains, and then says how far it is
+//	/metrics   Prometheus' text format
 //	/asynqmon  asynqmon, read-only unless writing is allowed
 //
 // /healthz and /readyz are open to whoever reaches the address, so that probes
 // need no secret; they tell no more than a status, and the error to those on
 // this machine. /asynqmon shows what users say: on another address than
-// loopback it asks for a token. Without a token it answers only requests that
-// name this machine as their host, so that no web page can reach it under a
-// name of its own (DNS rebinding). Changes that come from another page's origin
+// loopback it asks for a token, and so does /metrics. Without a token they answer
+// only requests that name this machine as their host, so that no web page can reach
+// them under a name of its own (DNS rebinding). Changes that come from another page's origin
 // are refused always.
 package httpd
 
@@ -44,7 +45,7 @@ type Config struct {
 	// Addr is HOST:PORT. Port 0 takes a free one.
 	Addr string
 
-	// Token is asked for by /asynqmon, as a bearer token or as the password of
+	// Token is asked for by /asynqmon and /metrics, as a bearer token or as the password of
 	// any user. Empty: none is asked for, which only loopback allows.
 	Token string
 
@@ -64,6 +65,9 @@ type Config struct {
 	// Healthy answers an error when the process is stuck and is to be restarted.
 	// Optional.
 	Healthy func() error
+
+	// Metrics answers /metrics. Optional.
+	Metrics http.Handler
 
 	// Logger defaults to slog.Default().
 	Logger *slog.Logger
@@ -122,6 +126,9 @@ func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", s.healthz)
 	mux.HandleFunc("GET /readyz", s.readyz)
+	if s.config.Metrics != nil {
+		mux.Handle("GET /metrics", s.recovering(s.guarded(s.config.Metrics)))
+	}
 	dashboard := s.recovering(s.guarded(s.dashboard))
 	mux.Handle(dashboardRoot, dashboard)
 	mux.Handle(dashboardRoot+"/", dashboard)

@@ -1,0 +1,55 @@
+package metrics
+
+import (
+	"context"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"turnstile/pkg/sessionqueue"
+)
+
+// readTimeout bounds how long a scrape waits for Redis.
+const readTimeout = time.Second
+
+// indexes reads the sessions' indexes for each scrape. Where Redis does not answer
+// it says so, and nothing of them: old numbers would look like true ones.
+type indexes struct {
+	read                 func(context.Context) (sessionqueue.Backlog, error)
+	up, sessions, oldest *prometheus.Desc
+}
+
+func newIndexes(read func(context.Context) (sessionqueue.Backlog, error)) *indexes {
+	return &indexes{
+		read: read,
+		up:   prometheus.NewDesc("turnstile_redis_up", "1: Redis has answered this scrape within a second.", nil, nil),
+		sessions: prometheus.NewDesc("turnstile_sessions",
+			"Sessions in an index, the same for all workers of one Redis: ready wait for a free slot, due for their time, owned are run, were a moment ago or are to be recovered.",
+			[]string{"index"}, nil),
+		oldest: prometheus.NewDesc("turnstile_ready_oldest_age_seconds",
+			"How long the first session in ready has waited for a free slot, 0 if none does; the same for all workers of one Redis.", nil, nil),
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (x *indexes) Describe(ch chan<- *prometheus.Desc) {
+	ch <- x.up
+	ch <- x.sessions
+	ch <- x.oldest
+}
+
+// Collect implements prometheus.Collector.
+func (x *indexes) Collect(ch chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
+	defer cancel()
+	b, err := x.read(ctx)
+	if err != nil {
+		ch <- prometheus.MustNewConstMetric(x.up, prometheus.GaugeValue, 0)
+		return
+	}
+	ch <- prometheus.MustNewConstMetric(x.up, prometheus.GaugeValue, 1)
+	for index, n := range map[string]int64{"ready": b.Ready, "due": b.Due, "owned": b.Owned} {
+		ch <- prometheus.MustNewConstMetric(x.sessions, prometheus.GaugeValue, float64(n), index)
+	}
+	ch <- prometheus.MustNewConstMetric(x.oldest, prometheus.GaugeValue, b.Oldest.Seconds())
+}

@@ -1,0 +1,140 @@
+// Package metrics tells Prometheus what a worker does. docs/operations.md has the
+// table of what there is; a test keeps the two in step.
+//
+// No label is a session, a message or anything else that users make up: the series
+// of a worker are as many as this page names, however long it runs.
+package metrics
+
+import (
+	"errors"
+	"net/http"
+	"runtime"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"turnstile/internal/version"
+	"turnstile/pkg/lockguard"
+	"turnstile/pkg/sessionqueue"
+	"turnstile/pkg/worker"
+)
+
+// The buckets' bounds, in seconds.
+var (
+	durations = []float64{0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600}
+	waits     = []float64{0.01, 0.05, 0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900}
+)
+
+// Metrics are those of one process, in a registry of their own.
+type Metrics struct{ registry *prometheus.Registry }
+
+// New tells of the process, of the version and of the sessions' indexes, which are
+// read through client when somebody asks.
+func New(client *sessionqueue.Client) *Metrics {
+	m := &Metrics{prometheus.NewRegistry()}
+	build := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name:        "turnstile_build_info",
+		Help:        "Always 1; the labels tell which version runs.",
+		ConstLabels: prometheus.Labels{"version": version.String(), "goversion": runtime.Version()},
+	})
+	build.Set(1)
+	m.registry.MustRegister(
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		build, newIndexes(client.Backlog),
+	)
+	return m
+}
+
+// Handler answers with the metrics, in Prometheus' text format.
+func (m *Metrics) Handler() http.Handler {
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
+}
+
+// Observer counts what one worker does, for its worker.Options. It is asked for once.
+func (m *Metrics) Observer() worker.Observer {
+	o := &observer{
+		ended: newCounters("turnstile_turns_ended_total", "status",
+			"Turns that ended on this worker. Those with status requeued, retried and lost are run again.", worker.Statuses()),
+		failed: newCounters("turnstile_redis_failures_total", "duty",
+			"Failures of what the worker does in Redis for itself. It tries again.", worker.Duties()),
+		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "turnstile_turn_duration_seconds", Buckets: durations,
+			Help: "How long turns took whose agent was started, from their claim to their end; without those that were lost.",
+		}),
+		wait: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "turnstile_message_wait_seconds", Buckets: waits,
+			Help: "How long messages waited in line until their first turn; delayed ones from when they were due.",
+		}),
+		lost: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "turnstile_leases_lost_total",
+			Help: "Turns that were abandoned because their session's lease was lost.",
+		}),
+	}
+	m.registry.MustRegister(o.ended.vec, o.failed.vec, o.duration, o.wait, o.lost)
+	return o
+}
+
+// Watch tells of a worker's state, as it is when somebody asks. It is called once.
+func (m *Metrics) Watch(w *worker.Worker) {
+	gauge := func(name, help string, value func() float64) {
+		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value))
+	}
+	gauge("turnstile_turns_running", "Turns that run on this worker now.", func() float64 { return float64(w.Running()) })
+	gauge("turnstile_turn_slots", "Turns that this worker runs at most at the same time.", func() float64 { return float64(w.Slots()) })
+	gauge("turnstile_draining", "1: the worker drains, and claims nothing more.", func() float64 {
+		if w.Draining() {
+			return 1
+		}
+		return 0
+	})
+}
+
+// observer implements worker.Observer.
+type observer struct {
+	ended          counters[sessionqueue.Status]
+	failed         counters[string]
+	duration, wait prometheus.Histogram
+	lost           prometheus.Counter
+}
+
+func (o *observer) MessageStarted(wait time.Duration) { o.wait.Observe(wait.Seconds()) }
+
+func (o *observer) TurnEnded(end worker.TurnEnd) {
+	o.ended.inc(end.Status)
+	if end.Status == worker.StatusLost {
+		if errors.Is(end.Err, lockguard.ErrLost) {
+			o.lost.Inc()
+		}
+		return
+	}
+	if end.Ran {
+		o.duration.Observe(end.Duration.Seconds())
+	}
+}
+
+func (o *observer) RedisFailed(duty string, _ error) { o.failed.inc(duty) }
+
+// counters is a counter for each value of one label.
+type counters[T ~string] struct {
+	vec   *prometheus.CounterVec
+	known map[T]prometheus.Counter // read only
+}
+
+// newCounters has all series from the beginning: a rate needs a first value.
+func newCounters[T ~string](name, label, help string, values []T) counters[T] {
+	c := counters[T]{prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{label}), map[T]prometheus.Counter{}}
+	for _, v := range values {
+		c.known[v] = c.vec.WithLabelValues(string(v))
+	}
+	return c
+}
+
+func (c counters[T]) inc(value T) {
+	known, ok := c.known[value]
+	if !ok {
+		known = c.vec.WithLabelValues(string(value))
+	}
+	known.Inc()
+}

@@ -1,0 +1,387 @@
+package metrics
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/http"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+	"go.uber.org/goleak"
+
+	"turnstile/internal/httpd"
+	"turnstile/internal/redisconn"
+	"turnstile/internal/testredis"
+	"turnstile/pkg/agent/echo"
+	"turnstile/pkg/session"
+	"turnstile/pkg/sessionqueue"
+	"turnstile/pkg/worker"
+)
+
+func TestMain(m *testing.M) {
+	redisconn.LogTo(slog.New(slog.DiscardHandler))
+	goleak.VerifyTestMain(m)
+}
+
+const (
+	patience = 30 * time.Second
+	token    = "a token"
+)
+
+// rig is a worker with its pages, and a sender.
+type rig struct {
+	*testing.T
+	client *sessionqueue.Client
+	worker *worker.Worker
+	url    string // of /metrics
+}
+
+// newRig starts a worker of the agent echo as cmd/worker does, on the Redis at url.
+func newRig(t *testing.T, url string, change func(*worker.Options)) *rig {
+	t.Helper()
+	rdb, err := redisconn.Open(url)
+	must(t, err)
+	m := New(sessionqueue.NewClient(rdb))
+	o := worker.Options{Logger: slog.New(slog.DiscardHandler), RetryBackoff: time.Millisecond, Observer: m.Observer()}
+	o.Queue.Retention = time.Hour
+	change(&o)
+	w, err := worker.New(rdb, echo.New(), o)
+	must(t, err)
+	m.Watch(w)
+	conn, err := redisconn.ConnOpt(url)
+	must(t, err)
+	s, err := httpd.New(httpd.Config{Addr: "127.0.0.1:0", Token: token, Redis: conn, Metrics: m.Handler()})
+	must(t, err)
+	must(t, s.Start(t.Context()))
+	must(t, w.Start(t.Context()))
+	t.Cleanup(func() {
+		over, cancel := context.WithCancel(context.Background())
+		cancel()
+		w.Drain(over, worker.ReasonShutdown)
+		must(t, s.Stop(context.Background()))
+		_ = rdb.Close()
+	})
+	return &rig{t, sessionqueue.NewClient(rdb), w, "http://" + s.Addr() + "/metrics"}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (r *rig) say(key, id, text string) {
+	r.Helper()
+	r.submit(key, session.Message{ID: id, Text: text})
+}
+
+func (r *rig) submit(key string, m session.Message, opts ...sessionqueue.SubmitOption) {
+	r.Helper()
+	_, err := r.client.Submit(r.Context(), key, m, opts...)
+	must(r, err)
+}
+
+func (r *rig) ends(key, id string) {
+	r.Helper()
+	ctx, cancel := context.WithTimeout(r.Context(), patience)
+	defer cancel()
+	_, err := r.client.Wait(ctx, key, id)
+	must(r, err)
+}
+
+// runs waits until a message's turn runs.
+func (r *rig) runs(key string) {
+	r.Helper()
+	r.await("the turn of "+key, func() bool {
+		s, err := r.client.Session(r.Context(), key)
+		must(r, err)
+		return s.Phase == "running"
+	})
+}
+
+func (r *rig) await(what string, cond func() bool) {
+	r.Helper()
+	for end := time.Now().Add(patience); !cond(); time.Sleep(3 * time.Millisecond) {
+		if time.Now().After(end) {
+			r.Fatalf("waited in vain for %s", what)
+		}
+	}
+}
+
+// get asks for the page.
+func (r *rig) get(token string) *http.Response {
+	r.Helper()
+	request, err := http.NewRequestWithContext(r.Context(), http.MethodGet, r.url, nil)
+	must(r, err)
+	if token != "" {
+		request.Header.Set("Authorization", "Bearer "+token)
+	}
+	response, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(request)
+	must(r, err)
+	r.Cleanup(func() { _ = response.Body.Close() })
+	return response
+}
+
+// page is one scrape, by the family's name.
+type page map[string]*dto.MetricFamily
+
+func (r *rig) scrape() page {
+	r.Helper()
+	response := r.get(token)
+	if kind := response.Header.Get("Content-Type"); response.StatusCode != http.StatusOK || !strings.HasPrefix(kind, "text/plain; version=0.0.4") {
+		r.Fatalf("%s, %s", response.Status, kind)
+	}
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(response.Body)
+	must(r, err)
+	return families
+}
+
+// has checks values, by name{label}.
+func (p page) has(t *testing.T, want map[string]float64) {
+	t.Helper()
+	got := p.values()
+	for _, name := range slices.Sorted(maps.Keys(want)) {
+		if v, ok := got[name]; !ok || v != want[name] {
+			t.Errorf("%s is %v (there: %v), want %v", name, v, ok, want[name])
+		}
+	}
+}
+
+func (p page) values() map[string]float64 {
+	values := map[string]float64{}
+	for name, f := range p {
+		for _, m := range f.GetMetric() {
+			key := name
+			for _, l := range m.GetLabel() {
+				key += "{" + l.GetValue() + "}"
+			}
+			switch f.GetType() {
+			case dto.MetricType_HISTOGRAM:
+				values[key+" count"] = float64(m.GetHistogram().GetSampleCount())
+				values[key+" sum"] = m.GetHistogram().GetSampleSum()
+			case dto.MetricType_COUNTER:
+				values[key] = m.GetCounter().GetValue()
+			default:
+				values[key] = m.GetGauge().GetValue()
+			}
+		}
+	}
+	return values
+}
+
+// The numbers are those of what was run.
+func TestNumbersOfRealTurns(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, testredis.URL(t), func(o *worker.Options) { o.Concurrency = 2 })
+	r.scrape().has(t, map[string]float64{
+		"turnstile_turns_ended_total{done}": 0, "turnstile_turns_ended_total{lost}": 0, "turnstile_redis_failures_total{claim}": 0,
+		"turnstile_turn_duration_seconds count": 0, "turnstile_turns_running": 0, "turnstile_turn_slots": 2, "turnstile_draining": 0,
+		"turnstile_redis_up": 1, "turnstile_sessions{ready}": 0, "turnstile_sessions{due}": 0, "turnstile_sessions{owned}": 0,
+		"turnstile_ready_oldest_age_seconds": 0,
+	})
+
+	for i := range 3 {
+		r.say("a", fmt.Sprint("done", i), "hello")
+	}
+	r.say("a", "slow", "sleep=150ms hello")
+	r.say("a", "behind", "hello")
+	r.say("b", "again", "fail=retry:1 hello")
+	r.ends("a", "behind")
+	r.ends("b", "again")
+	r.say("c", "bad", "fail=final hello")
+	r.ends("c", "bad")
+
+	// Both slots are taken; two sessions wait for one, and one for its time.
+	r.say("d", "long", "sleep=1h hello")
+	r.say("e", "long", "sleep=1h hello")
+	r.runs("d")
+	r.runs("e")
+	r.say("f", "waits", "hello")
+	r.say("g", "waits", "hello")
+	r.submit("h", session.Message{ID: "later", Text: "hello"}, sessionqueue.Delay(time.Hour))
+	r.await("some waiting", func() bool { return r.scrape().values()["turnstile_ready_oldest_age_seconds"] > 0.05 })
+	r.await("the end of the other turns", func() bool { return r.worker.Running() == 2 }) // which is known before it is counted
+	p := r.scrape()
+	p.has(t, map[string]float64{
+		"turnstile_turns_running": 2, "turnstile_sessions{ready}": 2, "turnstile_sessions{due}": 1,
+		"turnstile_turns_ended_total{done}": 6, "turnstile_turns_ended_total{retried}": 1, "turnstile_turns_ended_total{failed}": 1,
+	})
+	if owned := p.values()["turnstile_sessions{owned}"]; owned < 4 { // d to g, and those that ran a moment ago
+		t.Errorf("%v sessions in owned", owned)
+	}
+
+	r.say("d", "", "/stop")
+	r.ends("d", "long")
+	r.submit("e", session.Message{ID: "newer", Text: "hello", Mode: session.ModeInterrupt})
+	r.ends("e", "newer")
+	r.ends("f", "waits")
+	r.ends("g", "waits")
+	r.await("the end of all turns", func() bool { return r.worker.Running() == 0 })
+	p = r.scrape()
+	p.has(t, map[string]float64{
+		// done0 to done2, slow, behind, again, newer, and f's and g's.
+		"turnstile_turns_ended_total{done}": 9, "turnstile_turns_ended_total{retried}": 1, "turnstile_turns_ended_total{failed}": 1,
+		"turnstile_turns_ended_total{stopped}": 1, "turnstile_turns_ended_total{interrupted}": 1,
+		"turnstile_turns_ended_total{expired}": 0, "turnstile_turns_ended_total{requeued}": 0, "turnstile_turns_ended_total{lost}": 0,
+		"turnstile_turn_duration_seconds count": 13, // all that ran
+		"turnstile_message_wait_seconds count":  12, // again's second turn is no new message
+		"turnstile_turns_running":               0, "turnstile_leases_lost_total": 0, "turnstile_sessions{ready}": 0, "turnstile_redis_up": 1,
+	})
+	sums := p.values()
+	if took := sums["turnstile_turn_duration_seconds sum"]; took < 0.15 || took > patience.Seconds() {
+		t.Errorf("all turns took %v s, one of them 0.15", took)
+	}
+	if waited := sums["turnstile_message_wait_seconds sum"]; waited < 0.15 || waited > patience.Seconds() {
+		t.Errorf("all messages waited %v s, one of them behind a turn of 0.15 s", waited)
+	}
+
+	r.say("e", "cut", "sleep=1h hello")
+	r.runs("e")
+	drained := make(chan struct{})
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	go func() {
+		defer close(drained)
+		r.worker.Drain(over, worker.ReasonRestart)
+	}()
+	<-drained
+	r.scrape().has(t, map[string]float64{"turnstile_draining": 1, "turnstile_turns_ended_total{requeued}": 1})
+}
+
+// A lease that is lost is counted, and its turn as lost.
+func TestLostLease(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, testredis.URL(t), func(o *worker.Options) { o.Queue.SentinelTTL = time.Second })
+	r.say("a", "m", "sleep=1h hello")
+	r.runs("a")
+	must(t, testredis.New(t).Set(t.Context(), "turnstile:{session:a}:sentinel", "another's", time.Minute).Err())
+	r.await("the loss", func() bool { return r.scrape().values()["turnstile_leases_lost_total"] > 0 })
+	r.scrape().has(t, map[string]float64{"turnstile_leases_lost_total": 1, "turnstile_turns_ended_total{lost}": 1, "turnstile_turn_duration_seconds count": 0})
+}
+
+// With a Redis that hangs, or is gone, a scrape says so and does not hang.
+func TestScrapeWithoutRedis(t *testing.T) {
+	t.Parallel()
+	server := testredis.StartServer(t)
+	r := newRig(t, server.URL(), func(o *worker.Options) { o.Concurrency = 3 })
+	r.say("a", "m", "hello")
+	r.ends("a", "m")
+	r.await("the turn's end to be counted", func() bool { return r.worker.Running() == 0 })
+	for name, c := range map[string]struct{ away, back func() }{
+		"hangs": {server.Pause, server.Resume},
+		"gone":  {server.Kill, server.Start},
+	} {
+		r.await("a scrape with Redis", func() bool { return r.scrape().values()["turnstile_redis_up"] == 1 })
+		c.away()
+		begin := time.Now()
+		p := r.scrape()
+		if took := time.Since(begin); took > readTimeout+4*time.Second { // far below the client's own timeouts
+			t.Errorf("%s: the scrape took %s", name, took)
+		}
+		p.has(t, map[string]float64{"turnstile_redis_up": 0, "turnstile_turn_slots": 3, "turnstile_turns_ended_total{done}": 1})
+		for _, f := range []string{"turnstile_sessions", "turnstile_ready_oldest_age_seconds"} {
+			if p[f] != nil {
+				t.Errorf("%s: %s is there, with %v", name, f, p[f])
+			}
+		}
+		c.back()
+	}
+	r.await("a scrape with Redis", func() bool { return r.scrape().values()["turnstile_redis_up"] == 1 })
+}
+
+func TestTokenIsAskedFor(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, testredis.URL(t), func(*worker.Options) {})
+	for given, want := range map[string]int{"": 401, "wrong": 401, token: 200} {
+		if got := r.get(given).StatusCode; got != want {
+			t.Errorf("with the token %q: %d, want %d", given, got, want)
+		}
+	}
+}
+
+var (
+	row  = regexp.MustCompile("^\\| `(turnstile_[a-z_]+)` \\| ([a-z]+) \\| ([^|]*) \\| ([^|]+) \\|$")
+	word = regexp.MustCompile("turnstile_[a-z_]+")
+)
+
+// The page's table has exactly the metrics that there are, with their types and
+// labels, and its alerts name no others.
+func TestDocsNameTheMetrics(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, testredis.URL(t), func(*worker.Options) {})
+	there := map[string]string{}
+	others := map[string]bool{}
+	for name, f := range r.scrape() {
+		if !strings.HasPrefix(name, "turnstile_") {
+			prefix, _, _ := strings.Cut(name, "_")
+			others[prefix] = true
+			continue
+		}
+		labels := map[string][]string{}
+		for _, m := range f.GetMetric() {
+			for _, l := range m.GetLabel() {
+				labels[l.GetName()] = append(labels[l.GetName()], l.GetValue())
+			}
+		}
+		var texts []string
+		for _, l := range slices.Sorted(maps.Keys(labels)) {
+			text := "`" + l + "`"
+			if len(f.GetMetric()) > 1 {
+				slices.Sort(labels[l])
+				text += ": " + strings.Join(labels[l], ", ")
+			}
+			texts = append(texts, text)
+		}
+		there[name] = strings.ToLower(f.GetType().String()) + " | " + strings.Join(texts, ", ")
+		if f.GetHelp() == "" {
+			t.Errorf("%s has no help", name)
+		}
+	}
+	if !maps.Equal(others, map[string]bool{"go": true, "process": true}) {
+		t.Errorf("besides turnstile_ there is %v", others)
+	}
+	text, err := os.ReadFile("../../docs/operations.md")
+	must(t, err)
+	for _, name := range word.FindAllString(string(text), -1) {
+		if _, ok := there[name]; !ok {
+			t.Errorf("docs/operations.md names %s, which is not there", name)
+		}
+	}
+	for line := range strings.Lines(string(text)) {
+		m := row.FindStringSubmatch(strings.TrimSpace(line))
+		if m == nil {
+			continue
+		}
+		if got, want := m[2]+" | "+m[3], there[m[1]]; got != want {
+			t.Errorf("docs/operations.md says of %s\n%s, it is\n%s", m[1], got, want)
+		}
+		delete(there, m[1])
+	}
+	for name, what := range there {
+		t.Errorf("docs/operations.md lacks\n| `%s` | %s | ... |", name, what)
+	}
+}
+
+// What an observer adds to a turn is counted, not timed. AllocsPerRun wants no test
+// beside it.
+func TestObserverAllocatesNothing(t *testing.T) {
+	o := New(sessionqueue.NewClient(nil)).Observer()
+	end := worker.TurnEnd{Session: "s", Turn: "t", Message: "m", Attempt: 1, Status: sessionqueue.StatusDone, Ran: true, Duration: time.Second}
+	if n := testing.AllocsPerRun(1000, func() {
+		o.MessageStarted(time.Second)
+		o.TurnEnded(end)
+	}); n != 0 {
+		t.Errorf("a turn costs %v allocations", n)
+	}
+}
