@@ -47,6 +47,11 @@ func core(t *testing.T, start func(*testing.T) string) {
 	for _, id := range []string{"a", "b", "c"} {
 		equal(t, "status", b.say(id).Status, sq.Accepted)
 	}
+	backlog, err := b.client.Backlog(b.ctx)
+	must(t, err)
+	equal(t, "sessions in ready", backlog.Ready, 1)
+	equal(t, "sessions in owned", backlog.Owned, 1)
+	equal(t, "sessions in due", backlog.Due, 0)
 	equalList(t, "popped", b.pop(), key)
 	h := b.start()
 	sid := h.Turn().SessionID

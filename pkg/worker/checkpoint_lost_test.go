@@ -111,7 +111,7 @@ func TestB70_StoppedBeforeACheckpoint(t *testing.T) {
 	await(t, "the events", func() bool { return strings.Contains(r.story(r.key), "mine") })
 	before := r.steady()
 	one.signal(syscall.SIGCONT)
-	await(t, "the stopped worker to notice", func() bool { return strings.Contains(one.log.String(), "the session was lost") })
+	await(t, "the stopped worker to notice", func() bool { return strings.Contains(one.log.String(), "status=lost") })
 	if after := r.steady(); after != before {
 		t.Errorf("the stopped worker wrote:\nbefore\n%s\nafter\n%s", before, after)
 	}

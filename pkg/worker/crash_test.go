@@ -123,7 +123,7 @@ func TestStoppedWorkerWritesNothing(t *testing.T) {
 			await(t, "the session to be free", func() bool { return r.token() == "" })
 			before := r.sessionDump()
 			one.signal(syscall.SIGCONT)
-			await(t, "the stopped worker to notice", func() bool { return strings.Contains(one.log.String(), "the session was lost") })
+			await(t, "the stopped worker to notice", func() bool { return strings.Contains(one.log.String(), "status=lost") })
 			if after := r.sessionDump(); after != before {
 				t.Errorf("the stopped worker wrote:\nbefore\n%s\nafter\n%s", before, after)
 			}

@@ -88,7 +88,7 @@ func prove(r *rig, sessions int, strike func(*process)) {
 	}
 	if one.cmd.ProcessState == nil { // stopped, not killed: now it goes on, past its TTL
 		one.signal(syscall.SIGCONT)
-		await(r, "the stopped worker to notice", func() bool { return strings.Contains(one.log.String(), "the session was lost") })
+		await(r, "the stopped worker to notice", func() bool { return strings.Contains(one.log.String(), "status=lost") })
 	}
 	again := 0
 	for _, key := range keys {
