@@ -100,6 +100,7 @@ func (w *Worker) claim(sessions []string) (taken int, err error) {
 	holds, err := w.queue.Claim(w.ctx, sessions)
 	if errors.Is(err, sessionqueue.ErrBroken) { // which is no reason to wait with others
 		w.log.Error("a session cannot be claimed; it is looked at again in a while", "error", err)
+		w.redisFailed(dutyClaim, err)
 		err = nil
 	}
 	for _, h := range holds {
