@@ -166,7 +166,7 @@ func TestInterruptedWorkerIsKilled(t *testing.T) {
 		t.Run(string(mode), func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
-			j := job{TTL: time.Second, Checkpoint: time.Millisecond}
+			j := job{TTL: 2 * time.Second, Checkpoint: time.Millisecond}
 			one := r.process("one", j)
 			r.say("m1", "tool=look sleep=1h hello")
 			await(t, "a checkpoint", func() bool { return r.rdb.Exists(r.ctx, r.k.Partial()).Val() == 1 })
