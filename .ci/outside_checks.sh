@@ -342,7 +342,7 @@ check_slash_commands() {
 	same "archived" 2 "$(show talk .archived)"
 	open_gate
 	enqueued -s talk /resume
-	holds "/resume" "2 message(s) are run again" "$out"
+	holds "/resume" "2 messages are run again" "$out"
 	enqueued -s talk --id b1 --wait behind
 	same "the reply of what was stopped" "reply to behind" "$out"
 	local before

@@ -141,7 +141,7 @@ func TestFollowEnds(t *testing.T) {
 		t.Errorf("%v", list)
 	}
 	r = enqueue(t, bg(t), url, "", "-s", "full", "/stop").want(t, exitOK)
-	if !strings.Contains(r.out, "Stopping the running turn. 1 waiting message(s) were dropped") {
+	if !strings.Contains(r.out, "Stopping the running turn. 1 waiting message was stopped and archived") {
 		t.Errorf("%q", r.out)
 	}
 	m1.wants(exitEnded, "echo:\nenqueue: message m1 stopped by user\n")

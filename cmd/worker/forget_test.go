@@ -94,7 +94,7 @@ func forgetOn(t *testing.T, url string) {
 	before := traces(t, rdb, "a")
 	cmd, said := process(t, environ, "forget", "a")
 	exits(t, cmd, said, exitRefused)
-	if said.String() != "worker: refused: erase a: a turn is running; say /stop first, or wait. Nothing was deleted\n" {
+	if said.String() != "worker: refused: a turn is running in session a; say /stop first, or wait. Nothing was deleted\n" {
 		t.Errorf("%q", said)
 	}
 	if after := traces(t, rdb, "a"); !slices.Equal(before, after) {

@@ -82,7 +82,7 @@ func (c *Client) Answer(ctx context.Context, sessionKey string, number int, d De
 	reply, err := run(ctx, c.rdb, answerScript, keys(sessionKey, "", time.Now())[:keysToEvents],
 		rediskey.For(sessionKey).TaskPrefix(), which, string(d), rand.Text())
 	if err != nil {
-		return Question{}, fmt.Errorf("answer %s: %w", sessionKey, err)
+		return Question{}, fmt.Errorf("answer %s: %w", sessionKey, unchanged(err))
 	}
 	q := readQuestion(reply.str(2))
 	q.Number = int(reply.int(1))
@@ -133,7 +133,7 @@ func (c *Client) decide(ctx context.Context, sessionKey, usage string, words []s
 	if len(words) > 0 {
 		number, _ = strconv.Atoi(words[0])
 		if number < 1 || len(words) > 1 {
-			return "Write it as " + usage + ". Nothing was answered.", nil
+			return "", badArgs("Write it as " + usage + ". Nothing was answered.")
 		}
 	}
 	q, err := c.Answer(ctx, sessionKey, number, d)

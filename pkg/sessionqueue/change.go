@@ -44,6 +44,9 @@ func (c *Client) Stop(ctx context.Context, sessionKey string) (Stopped, error) {
 		reply, err := run(ctx, c.rdb, stopScript, keys(sessionKey, "", time.Now()),
 			k.TaskPrefix(), session.IDPrefix(sessionKey), stopBatch, last, senderEvents, fmt.Sprint(name, "-", batch))
 		if err != nil {
+			if batch == 1 {
+				err = unchanged(err)
+			}
 			return s, fmt.Errorf("stop %s: %w", sessionKey, err)
 		}
 		if batch == 1 {
@@ -65,7 +68,7 @@ func (c *Client) Rotate(ctx context.Context, sessionKey, old string) (sessionID 
 	}
 	reply, err := run(ctx, c.rdb, rotateScript, keys(sessionKey, "", time.Now()), rediskey.For(sessionKey).TaskPrefix(), newSessionID(), old)
 	if err != nil {
-		return "", fmt.Errorf("rotate %s: %w", sessionKey, err)
+		return "", fmt.Errorf("rotate %s: %w", sessionKey, unchanged(err))
 	}
 	return reply.str(0), nil
 }
@@ -81,7 +84,7 @@ func (c *Client) SetTitle(ctx context.Context, sessionKey, title string) error {
 	}
 	_, err := run(ctx, c.rdb, titleScript, keys(sessionKey, "", time.Now()), rediskey.For(sessionKey).TaskPrefix(), "", "", title)
 	if err != nil {
-		return fmt.Errorf("title of %s: %w", sessionKey, err)
+		return fmt.Errorf("title of %s: %w", sessionKey, unchanged(err))
 	}
 	return nil
 }
@@ -101,7 +104,7 @@ func (c *Client) Configure(ctx context.Context, sessionKey string, s followup.Se
 	}
 	_, err := run(ctx, c.rdb, configureScript, keys(sessionKey, "", time.Now()), rediskey.For(sessionKey).TaskPrefix(), text)
 	if err != nil {
-		return fmt.Errorf("configure %s: %w", sessionKey, err)
+		return fmt.Errorf("configure %s: %w", sessionKey, unchanged(err))
 	}
 	return nil
 }
@@ -137,7 +140,7 @@ func (c *Client) retract(ctx context.Context, sessionKey string, again bool) (Un
 			return Undone{}, err
 		}
 		if s.Left > 0 || s.Phase != PhaseIdle {
-			return Undone{}, fmt.Errorf("%w in %s", ErrBusy, sessionKey)
+			return Undone{}, fmt.Errorf("%w in session %s", ErrBusy, sessionKey)
 		}
 		u, m, err := c.lastTurn(ctx, sessionKey)
 		if err != nil {
@@ -156,11 +159,11 @@ func (c *Client) retract(ctx context.Context, sessionKey string, again bool) (Un
 		}
 		reply, err := run(ctx, c.rdb, undoScript, keys(sessionKey, s.SessionID, time.Now()), args...)
 		if err != nil {
-			return u, fmt.Errorf("undo the last turn of %s: %w", sessionKey, err)
+			return u, fmt.Errorf("undo the last turn of %s: %w", sessionKey, unchanged(err))
 		}
 		switch reply.str(0) {
 		case "held":
-			return u, fmt.Errorf("%w in %s", ErrBusy, sessionKey)
+			return u, fmt.Errorf("%w in session %s", ErrBusy, sessionKey)
 		case "changed":
 			if u.Turn == last {
 				return u, fmt.Errorf("undo the last turn of %s: entries behind it cannot be read", sessionKey)
@@ -216,6 +219,9 @@ func (c *Client) Rerun(ctx context.Context, sessionKey string) (n int, err error
 	for more, batch := true, 1; more; batch++ {
 		reply, err := run(ctx, c.rdb, rerunScript, keys(sessionKey, "", time.Now()), rediskey.For(sessionKey).TaskPrefix(),
 			rerunBatch, fmt.Sprint(name, "-", batch), first, string(StatusStopped), string(StatusFailed))
+		if err != nil && batch == 1 {
+			err = unchanged(err)
+		}
 		if err == nil && reply.int(0) > 0 {
 			err = c.announce(ctx, sessionKey, reply.int(1), 0)
 		}

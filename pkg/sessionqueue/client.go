@@ -56,8 +56,10 @@ type Receipt struct {
 	// Reason is why a message was refused: busy, or full.
 	Reason string `json:"reason,omitempty"`
 
-	// Reply is a command's answer.
-	Reply string `json:"reply,omitempty"`
+	// Reply is a command's answer. Invalid: it says what is wrong with what was
+	// written behind the command, which was not carried out.
+	Reply   string `json:"reply,omitempty"`
+	Invalid bool   `json:"invalid,omitempty"`
 }
 
 // Client puts messages into sessions and tells what became of them. It is safe
@@ -86,8 +88,9 @@ func Delay(d time.Duration) SubmitOption { return func(s *submission) { s.delay 
 // an id is given one. When it returns without an error the message is stored,
 // unless the receipt says that it was refused, answered or a duplicate.
 //
-// On an error that is not session.ErrInvalid the message may or may not have been
-// stored: submit it again under the same id, which is safe.
+// On an error that is neither session.ErrInvalid nor ErrUnchanged the message may or
+// may not have been stored: submit it again under the same id, which is safe. The
+// receipt of a command that failed has the status Answered, too.
 //
 // A one-line text that begins with a known command, as /status, is carried out at
 // once: no queue, no sentinel. A text that begins with // loses one slash and is
@@ -107,11 +110,11 @@ func (c *Client) Submit(ctx context.Context, sessionKey string, m session.Messag
 		switch {
 		case s.delay > 0:
 			return Receipt{}, fmt.Errorf("%w delay: the command %s is carried out at once; write /%s to send it as a message", session.ErrInvalid, cmd.name, cmd.name)
-		case cmd.run != nil:
-			reply, err := c.Command(ctx, sessionKey, cmd.name, args)
-			return Receipt{Session: sessionKey, Status: Answered, Reply: reply}, err
-		case args == "":
-			return Receipt{Session: sessionKey, Status: Answered, Reply: "Say what the running turn is to be told: " + cmd.name + " " + cmd.args + "."}, nil
+		case cmd.run != nil || args == "":
+			r := Receipt{Session: sessionKey, Status: Answered}
+			var err error
+			r.Reply, r.Invalid, err = c.carryOut(ctx, sessionKey, cmd, args)
+			return r, err
 		}
 		m.Text, m.Mode = args, session.ModeSteer
 	} else if strings.HasPrefix(m.Text, "//") {
@@ -154,7 +157,7 @@ func (c *Client) enqueue(ctx context.Context, sessionKey string, m session.Messa
 		return true, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("enqueue message %s of %s: %w", m.ID, sessionKey, err)
+		return false, fmt.Errorf("enqueue message %s of %s: %w", m.ID, sessionKey, unchanged(err))
 	}
 	return false, nil
 }

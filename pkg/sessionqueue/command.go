@@ -27,7 +27,7 @@ func commands() []command {
 	return []command{
 		{"/help", "", "lists the commands", (*Client).help},
 		{"/status", "", "tells what the session does", (*Client).status},
-		{"/stop", "", "ends the running turn and drops what waits behind it", (*Client).stop},
+		{"/stop", "", "ends the running turn and archives what waits behind it", (*Client).stop},
 		{"/new", "", "begins a new conversation; /reset is the same", (*Client).renew},
 		{"/reset", "", "", (*Client).renew},
 		{"/queue", "[MODE] [debounce:0.5s] [cap:25] [drop:new|old|summarize] | reset", "says what messages do while a turn runs", (*Client).queue},
@@ -62,6 +62,12 @@ func parseCommand(text string) (cmd command, args string, ok bool) {
 	return cmd, strings.TrimSpace(args), ok
 }
 
+// badArgs is the answer to a command whose arguments are wrong: it was not carried
+// out. Commands return it as an error, which their caller takes out.
+type badArgs string
+
+func (b badArgs) Error() string { return string(b) }
+
 // Command carries out a slash command and answers what the user is to read. What
 // is wrong with its arguments is an answer too, and changes nothing. /steer is a
 // message: Submit it.
@@ -73,10 +79,25 @@ func (c *Client) Command(ctx context.Context, sessionKey, name, args string) (st
 	if !ok || cmd.run == nil {
 		return "", fmt.Errorf("%w command %q: /help lists them", session.ErrInvalid, name)
 	}
-	if args != "" && cmd.args == "" {
-		return fmt.Sprintf("%s takes no words behind it. To send it as a message, write /%s.", name, name), nil
+	reply, _, err := c.carryOut(ctx, sessionKey, cmd, args)
+	return reply, err
+}
+
+// carryOut is Command that tells whether the reply is what was wrong with the
+// arguments.
+func (c *Client) carryOut(ctx context.Context, sessionKey string, cmd command, args string) (reply string, invalid bool, err error) {
+	switch {
+	case args != "" && cmd.args == "":
+		err = badArgs(fmt.Sprintf("%s takes no words behind it. To send it as a message, write /%[1]s.", cmd.name))
+	case cmd.run == nil:
+		err = badArgs("Say what the running turn is to be told: " + cmd.name + " " + cmd.args + ".")
+	default:
+		reply, err = cmd.run(c, ctx, sessionKey, args)
 	}
-	return cmd.run(c, ctx, sessionKey, args)
+	if bad := badArgs(""); errors.As(err, &bad) {
+		return string(bad), true, nil
+	}
+	return reply, false, err
 }
 
 func (c *Client) help(context.Context, string, string) (string, error) {
@@ -119,7 +140,7 @@ func (c *Client) status(ctx context.Context, sessionKey, _ string) (string, erro
 		lines = append(lines, "Its last turn was cut off; the next one will be told.")
 	}
 	if s.Archived > 0 {
-		lines = append(lines, fmt.Sprintf("%d message(s) were put aside; /resume runs those again that a /stop or a failure ended.", s.Archived))
+		lines = append(lines, counted(s.Archived, "message was", "messages were")+" put aside; /resume runs those again that a /stop or a failure ended.")
 	}
 	return strings.Join(lines, "\n"), nil
 }
@@ -143,18 +164,21 @@ func (c *Client) stop(ctx context.Context, sessionKey, _ string) (string, error)
 	if err != nil {
 		return "", err
 	}
-	var dropped string
-	if s.Dropped > 0 {
-		dropped = fmt.Sprintf(" %d waiting message(s) were dropped; they are in the archive, /resume runs them.", s.Dropped)
+	var stopped string
+	switch {
+	case s.Dropped == 1:
+		stopped = " 1 waiting message was stopped and archived; /resume runs it again."
+	case s.Dropped > 1:
+		stopped = fmt.Sprintf(" %d waiting messages were stopped and archived; /resume runs them again.", s.Dropped)
 	}
 	switch s.Phase {
 	case phaseStarting:
-		return "The agent is still starting up; it will be stopped before it runs." + dropped, nil
+		return "The agent is still starting up; it will be stopped before it runs." + stopped, nil
 	case phaseRunning:
-		return "Stopping the running turn." + dropped, nil
+		return "Stopping the running turn." + stopped, nil
 	}
 	if s.Dropped > 0 {
-		return "Nothing is running." + dropped, nil
+		return "Nothing is running." + stopped, nil
 	}
 	return "Nothing is running, there is nothing to stop.", nil
 }
@@ -189,7 +213,7 @@ func (c *Client) queue(ctx context.Context, sessionKey, args string) (string, er
 	}
 	set, err := followup.ParseSettings(args)
 	if err != nil {
-		return refusal(err)
+		return "", refusal(err)
 	}
 	if err := c.Configure(ctx, sessionKey, set); err != nil {
 		return "", err
@@ -197,12 +221,16 @@ func (c *Client) queue(ctx context.Context, sessionKey, args string) (string, er
 	return "Messages that find the session busy: " + set.String(), nil
 }
 
-// refusal is the answer to a command whose arguments are wrong.
-func refusal(err error) (string, error) {
+// refusal is err as badArgs, if it is about what the user has written.
+func refusal(err error) error {
 	if errors.Is(err, session.ErrInvalid) {
-		return "Nothing was changed: " + strings.ReplaceAll(err.Error(), "\n", "; ") + ".", nil
+		return badArgs(nothingChanged(err))
 	}
-	return "", err
+	return err
+}
+
+func nothingChanged(err error) string {
+	return "Nothing was changed: " + strings.ReplaceAll(err.Error(), "\n", "; ") + "."
 }
 
 func (c *Client) title(ctx context.Context, sessionKey, args string) (string, error) {
@@ -214,7 +242,7 @@ func (c *Client) title(ctx context.Context, sessionKey, args string) (string, er
 		return "The conversation has no title. /title TEXT gives it one.", nil
 	}
 	if err := c.SetTitle(ctx, sessionKey, args); err != nil {
-		return refusal(err)
+		return "", refusal(err)
 	}
 	return "The conversation's title is now: " + args, nil
 }
@@ -224,7 +252,7 @@ func (c *Client) undo(ctx context.Context, sessionKey, _ string) (string, error)
 	if err != nil {
 		return undoRefusal(err)
 	}
-	return fmt.Sprintf("Taken out of the conversation (%d entries): %s", u.Entries, firstLine(u.Text)), nil
+	return fmt.Sprintf("Taken out of the conversation (%s): %s", counted(u.Entries, "entry", "entries"), firstLine(u.Text)), nil
 }
 
 func (c *Client) again(ctx context.Context, sessionKey, _ string) (string, error) {
@@ -241,8 +269,10 @@ func undoRefusal(err error) (string, error) {
 		return "A turn is running. Wait for its end, or say /stop first.", nil
 	case errors.Is(err, ErrNothing):
 		return "The conversation has no turn yet.", nil
+	case errors.Is(err, session.ErrInvalid): // the conversation, not what was written
+		return nothingChanged(err), nil
 	}
-	return refusal(err)
+	return "", err
 }
 
 func (c *Client) resume(ctx context.Context, sessionKey, _ string) (string, error) {
@@ -253,5 +283,13 @@ func (c *Client) resume(ctx context.Context, sessionKey, _ string) (string, erro
 	case n == 0:
 		return "There is nothing to run again.", nil
 	}
-	return fmt.Sprintf("%d message(s) are run again.", n), nil
+	return counted(n, "message is", "messages are") + " run again.", nil
+}
+
+// counted is a number with what it counts.
+func counted(n int, one, several string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, several)
 }

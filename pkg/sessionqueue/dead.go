@@ -1,10 +1,12 @@
 package sessionqueue
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"time"
 
 	"github.com/hibiken/asynq"
@@ -28,8 +30,8 @@ type DeadLetter struct {
 	Age     time.Duration // since then
 }
 
-// DeadLetters visits a session's dead letters, the oldest first. An error is the
-// last.
+// DeadLetters visits a session's dead letters, the oldest first: those that were put
+// aside in the same second in the order of their arrival. An error is the last.
 func (c *Client) DeadLetters(ctx context.Context, sessionKey string) iter.Seq2[DeadLetter, error] {
 	return func(yield func(DeadLetter, error) bool) {
 		err := session.ValidateKey(sessionKey)
@@ -45,6 +47,9 @@ func (c *Client) DeadLetters(ctx context.Context, sessionKey string) iter.Seq2[D
 func (c *Client) eachDead(ctx context.Context, sessionKey string, visit func(DeadLetter) bool) error {
 	k := rediskey.For(sessionKey)
 	all, err := c.rdb.ZRangeWithScores(ctx, k.Archived(), 0, -1).Result()
+	if err == nil {
+		err = c.sortSeconds(ctx, k, all)
+	}
 	for err == nil && len(all) > 0 {
 		batch := all[:min(len(all), deadBatch)]
 		all = all[len(batch):]
@@ -77,6 +82,35 @@ func (c *Client) eachDead(ctx context.Context, sessionKey string, visit func(Dea
 	}
 	if err != nil {
 		return fmt.Errorf("read dead letters of %s: %w", sessionKey, err)
+	}
+	return nil
+}
+
+// sortSeconds puts those of a second in the order of their arrival: Redis has them by
+// id.
+func (c *Client) sortSeconds(ctx context.Context, k rediskey.Session, all []redis.Z) error {
+	for len(all) > 0 {
+		n := 1
+		for n < len(all) && all[n].Score == all[0].Score {
+			n++
+		}
+		second := all[:n]
+		if all = all[n:]; n == 1 {
+			continue
+		}
+		seqs := make(map[any]*redis.SliceCmd, n)
+		_, err := c.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+			for _, z := range second {
+				id, _ := z.Member.(string)
+				seqs[z.Member] = p.HMGet(ctx, k.Task(id), "seq") // HGET fails where there is none
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		seq := func(z redis.Z) int64 { return number(answer(seqs[z.Member].Val()).str(0)) }
+		slices.SortStableFunc(second, func(a, b redis.Z) int { return cmp.Compare(seq(a), seq(b)) })
 	}
 	return nil
 }

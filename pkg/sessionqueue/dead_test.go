@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
@@ -23,7 +24,7 @@ func (b *bench) dead(sessionKey string) (list []string) {
 		}
 		list = append(list, fmt.Sprintf("%s %s %q %s", d.ID, d.Outcome.Status, d.Outcome.Error, d.Text))
 	}
-	slices.Sort(list) // asynq keeps whole seconds, and orders those of one by their ids
+	slices.Sort(list) // which of them is in which second is the clock's affair
 	return list
 }
 
@@ -100,6 +101,33 @@ func TestDeadLetters(t *testing.T) {
 			b.Error("the task is still there")
 		}
 	})
+}
+
+// Those of one second are in the order of their arrival, more than a batch, too.
+func TestDeadLettersInOrder(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	var want []string
+	for i := range 45 {
+		id := fmt.Sprintf("m%02d", (i*7+3)%45)
+		b.say(id)
+		want = append(want, id)
+	}
+	_, err := b.client.Stop(b.ctx, key)
+	must(t, err)
+	b.say("later")
+	_, err = b.start().Finish(b.ctx, sq.End{Status: sq.StatusFailed, Error: "no"})
+	must(t, err)
+	archive := b.k.Archived()
+	for _, id := range want { // one second, whatever the clock did
+		must(t, b.rdb.ZAdd(b.ctx, archive, redis.Z{Score: 1, Member: b.task(id)}).Err())
+	}
+	var got []string
+	for d, err := range b.client.DeadLetters(b.ctx, key) {
+		must(t, err)
+		got = append(got, d.ID)
+	}
+	equalList(t, "dead", got, append(want, "later")...)
 }
 
 // A stock asynq.Server leaves its own reason.

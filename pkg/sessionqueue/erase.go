@@ -24,7 +24,11 @@ func (c *Client) Erase(ctx context.Context, sessionKey string) error {
 	if err := session.ValidateKey(sessionKey); err != nil {
 		return err
 	}
-	if err := c.erase(ctx, sessionKey); err != nil {
+	err := c.erase(ctx, sessionKey)
+	switch {
+	case errors.Is(err, ErrBusy):
+		return fmt.Errorf("%w in session %s", ErrBusy, sessionKey)
+	case err != nil:
 		return fmt.Errorf("erase %s: %w", sessionKey, err)
 	}
 	return nil

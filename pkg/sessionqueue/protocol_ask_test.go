@@ -28,7 +28,7 @@ func TestAnswer(t *testing.T) {
 	must(t, h.Ask(b.ctx, sq.Question{Number: 1, Name: "run make"}))
 	equal(t, "question", *b.info().Question, sq.Question{Number: 1, Name: "run make"})
 	for _, wrong := range []string{"x", "0", "1 2", "always 1"} {
-		equal(t, wrong, b.command("/approve "+wrong), usage)
+		equal(t, wrong, b.receipt("/approve "+wrong, true).Reply, usage)
 	}
 	equal(t, "another", b.command("/deny 7"), "Question 7 is not asked any more; number 1 is: run make.")
 	equal(t, "reply so far", reply(), sq.Reply{})

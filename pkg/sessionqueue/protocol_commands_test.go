@@ -37,8 +37,8 @@ func TestCommandQueue(t *testing.T) {
 			"/queue reset now":              `invalid mode "reset"`,
 			"/queue cap:0 debounce:soon":    `invalid cap "0": write a number from 1 to 10000; invalid debounce "soon"`,
 		} {
-			b.answers(text, "Nothing was changed: ")
-			b.answers(text, answer)
+			b.refuses(text, "Nothing was changed: ")
+			b.refuses(text, answer)
 		}
 		same(t, "a wrong /queue", before, b.dump())
 		b.answers("/queue reset", "what its worker says")
@@ -66,7 +66,7 @@ func TestBrokenSettingsSayNothing(t *testing.T) {
 func TestCommandSteer(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.answers("/steer", "Say what the running turn is to be told: /steer TEXT.")
+	b.refuses("/steer", "Say what the running turn is to be told: /steer TEXT.")
 	equal(t, "database", b.dump(), "")
 	say := func(text string) sq.Receipt {
 		t.Helper()
@@ -102,7 +102,7 @@ func TestCommandEscape(t *testing.T) {
 		b.finish(h)
 		equal(t, "text of "+text, h.Turn().Message.Text, want)
 	}
-	b.answers("/help now", "To send it as a message, write //help")
+	b.refuses("/help now", "To send it as a message, write //help")
 	if _, err := b.client.Submit(b.ctx, key, session.Message{Text: "/new"}, sq.Delay(time.Hour)); err == nil {
 		t.Error("a delayed command has no error")
 	}
@@ -116,7 +116,7 @@ func TestCommandTitle(t *testing.T) {
 		b.answers("/title "+long, long)
 		equal(t, "title", b.info().Title+" "+b.info().TitleBy, long+" user")
 		before := b.dump()
-		b.answers("/title "+long+"x", "Nothing was changed: invalid title: it has 201 characters")
+		b.refuses("/title "+long+"x", "Nothing was changed: invalid title: it has 201 characters")
 		same(t, "a title that is too long", before, b.dump())
 		b.answers("/title  The  build ", "The  build")
 		equal(t, "/title", b.command("/title"), "The  build")
@@ -250,7 +250,7 @@ func TestCommandHistory(t *testing.T) {
 	}
 	equal(t, "the last two", len(strings.Split(b.command("/history 2"), "\n")), 2)
 	for _, bad := range []string{"0", "-1", "1001", "all", "2 3"} {
-		b.answers("/history "+bad, "Say how many entries, from 1 to 1000")
+		b.refuses("/history "+bad, "Say how many entries, from 1 to 1000")
 	}
 	b.answers("/new", "new conversation")
 	b.answers("/history", "no entry yet")
@@ -286,7 +286,7 @@ func TestCommandResume(t *testing.T) {
 		must(t, err)
 		b.say("new")
 		b.rdb.Del(b.ctx, rediskey.Ready)
-		b.answers("/resume", "5 message(s) are run again")
+		b.answers("/resume", "5 messages are run again.")
 		equal(t, "the workers are told", b.isIn(rediskey.Ready, key), true)
 		equalList(t, "runs", b.drain(), "new", "failed", "running", "first", "second", "third")
 		for id, want := range map[string]sq.Status{

@@ -19,6 +19,13 @@ func TestStopOfAnIdleSession(t *testing.T) {
 	if !strings.Contains(reply, "nothing to stop") {
 		t.Errorf("reply: %q", reply)
 	}
+	b.say("alone")
+	b.answers("/stop", "Nothing is running. 1 waiting message was stopped and archived; /resume runs it again.")
+	b.answers("/status", "1 message was put aside")
+	b.answers("/resume", "1 message is run again.")
+	b.say("together")
+	b.answers("/stop", "Nothing is running. 2 waiting messages were stopped and archived; /resume runs them again.")
+	b.answers("/status", "2 messages were put aside")
 	b.sayAll("a", "b")
 	s, err := b.client.Stop(b.ctx, key)
 	must(t, err)

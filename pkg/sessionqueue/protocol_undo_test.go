@@ -22,10 +22,25 @@ import (
 // command carries out a slash command as a user says it.
 func (b *bench) command(text string) string {
 	b.Helper()
+	return b.receipt(text, false).Reply
+}
+
+// receipt is that of a command; invalid is what it is to say of its arguments.
+func (b *bench) receipt(text string, invalid bool) sq.Receipt {
+	b.Helper()
 	r, err := b.client.Submit(b.ctx, key, session.Message{Text: text})
 	must(b, err)
 	equal(b, "status of "+text, r.Status, sq.Answered)
-	return r.Reply
+	equal(b, "invalid: "+text, r.Invalid, invalid)
+	return r
+}
+
+// refuses checks the answer to a command whose arguments are wrong.
+func (b *bench) refuses(text, want string) {
+	b.Helper()
+	if got := b.receipt(text, true).Reply; !strings.Contains(got, want) {
+		b.Errorf("%s answers %q, want something with %q", text, got, want)
+	}
 }
 
 // answers checks a command's answer.
