@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"turnstile/internal/console"
 )
 
 // What --json tells is where another process goes on, in mid-turn and after the end;
@@ -66,9 +68,22 @@ func TestInterruptedFollowTellsHowToGoOn(t *testing.T) {
 	if !ok || r.out != "Let me look.\n" {
 		t.Fatalf("%+v", r)
 	}
+	// Behind another --redis, too: but a password is not printed.
+	waits := []string{"-s", "a", "--id", "w", "--in", "30d", "--wait", "--timeout", "50ms", "--redis"}
+	enqueue(t, bg(t), nowhere, "", append(waits, url, "x")...).want(t, exitTimeout).
+		oneLine(t, ": enqueue --redis "+console.Quoted(url)+" -s a --id w --follow --after 0-0\n")
+	for _, secret := range []string{"redis://:sesame@h", "redis-sentinel://h?master=m&sentinel_password=sesame"} {
+		if call := (options{redis: secret}).call("a"); call != "enqueue --redis URL -s a" {
+			t.Error(call)
+		}
+	}
 	close(goOn)
 	r = enqueue(t, bg(t), url, "", "-s", "a~b", "--id", "m", "--follow", "--after", strings.TrimSpace(call)).want(t, exitOK)
 	if r.out != "Nothing there.\n" {
+		t.Errorf("%+v", r)
+	}
+	// From the beginning, of a message that has ended.
+	if r = enqueue(t, bg(t), url, "", "-s", "a~b", "--id", "m", "--follow", "--after", "0-0").want(t, exitOK); r.out != "Let me look.\nNothing there.\n" {
 		t.Errorf("%+v", r)
 	}
 }

@@ -172,7 +172,7 @@ func (a *answers) failed(m awaited, err error) {
 	f := failure{session: m.session, id: m.m.ID, line: m.line, code: exitOther}
 	switch {
 	case errors.Is(err, errTimeout):
-		f.code, f.text = exitTimeout, fmt.Sprintf("no answer to message %s of %s within %s; it goes on", m.m.ID, m.session, a.b.o.timeout)
+		f.code, f.text = exitTimeout, a.b.o.noAnswer(fmt.Sprintf("message %s of %s", m.m.ID, m.session), a.b.link)
 	case errors.Is(err, sessionqueue.ErrUnknown):
 		f.text = unknownText(m.m.ID)
 	default:

@@ -76,7 +76,7 @@ func TestBinary(t *testing.T) {
 		"failed":      {url, "", []string{"-s", "a", "--wait", "--id", "f", "fail badly"}, exitEnded, "", "enqueue: message f failed: badly\n"},
 		"usage":       {url, "", []string{"hello"}, exitUsage, "", "enqueue: no session: name one with -s SESSION; see enqueue --help\n"},
 		"unreachable": {nowhere, "", []string{"-s", "a", "x"}, exitOther, "", "enqueue: Redis at 127.0.0.1:1 refuses the connection: is it running, and is REDIS_URL right? (dial tcp 127.0.0.1:1: connect: connection refused); nothing was stored\n"},
-		"file":        {url, `{"session":"b","text":"x"}` + "\nnonsense\n", []string{"--file", "-"}, exitUsage, "1 put in (1 accepted), 1 bad lines\n", "enqueue: line 2: invalid JSON: invalid character 'o' in literal null (expecting 'u')\n"},
+		"file":        {url, `{"session":"b","text":"x"}` + "\nnonsense\n", []string{"--file", "-"}, exitUsage, "1 put in (1 accepted), 1 bad line\n", "enqueue: line 2: invalid JSON: invalid character 'o' in literal null (expecting 'u')\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, finish := start(t, c.url, c.stdin, c.args...)
@@ -102,7 +102,7 @@ func TestBinaryCtrlC(t *testing.T) {
 			if err := cmd.Process.Signal(os.Interrupt); err != nil {
 				t.Fatal(err)
 			}
-			finish().want(t, exitInterrupted).oneLine(t, "interrupted", "stays", "enqueue -s a --id m "+flag+" TEXT")
+			finish().want(t, exitInterrupted).oneLine(t, "interrupted", "stays", "enqueue -s a --id m --follow --after 0-0\n")
 			turns(t, url, hour, echo)
 			if r := enqueue(t, bg(t), url, "", "-s", "a", "--id", "m", "--wait", "hello").want(t, exitOK); r.out != "echo: hello\n" {
 				t.Errorf("%+v", r)

@@ -10,8 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"turnstile/internal/redisconn"
-	"turnstile/pkg/session"
 	"turnstile/pkg/sessionqueue"
 )
 
@@ -39,6 +37,7 @@ type bulk struct {
 	o     options
 	in    *lines
 	out   *output
+	link  *away
 
 	answers *answers // nil: nobody waits
 
@@ -50,8 +49,8 @@ type bulk struct {
 	last     int     // line that was read
 }
 
-func newBulk(ctx context.Context, o options, in *lines, out *output) *bulk {
-	b := &bulk{outer: ctx, o: o, in: in, out: out, codes: map[int]bool{}, statuses: map[sessionqueue.ReceiptStatus]int{}}
+func newBulk(ctx context.Context, o options, in *lines, out *output, link *away) *bulk {
+	b := &bulk{outer: ctx, o: o, in: in, out: out, link: link, codes: map[int]bool{}, statuses: map[sessionqueue.ReceiptStatus]int{}}
 	b.ctx, b.stop = context.WithCancelCause(ctx)
 	return b
 }
@@ -65,6 +64,7 @@ func (b *bulk) run(client *sessionqueue.Client, conn io.Closer) (int, error) {
 	if b.o.wait || b.o.follow {
 		b.answers = newAnswers(b, client)
 		b.answers.start()
+		b.link.wait()
 	}
 	whole := b.submitAll(client, conn)
 	if b.answers != nil {
@@ -125,10 +125,7 @@ func (b *bulk) dispatch(shards *[submitters]chan item) (whole bool) {
 		}
 		b.last = e.line
 		if e.err != nil {
-			b.mu.Lock()
-			b.bad++
-			b.mu.Unlock()
-			b.fail(failure{code: exitUsage, text: e.err.Error(), line: e.line})
+			b.badLine(e.line, failure{code: exitUsage, text: e.err.Error()})
 			if e.broken {
 				return false
 			}
@@ -156,7 +153,11 @@ func (b *bulk) submit(ctx context.Context, client *sessionqueue.Client, it item)
 		b.answers.release()
 	}
 	if err != nil {
-		b.submitFailed(ctx, it, err)
+		b.submitFailed(ctx, it, r, err)
+		return
+	}
+	if r.Invalid {
+		b.badLine(it.line, badCommand(r))
 		return
 	}
 	b.mu.Lock()
@@ -175,18 +176,20 @@ func (b *bulk) submit(ctx context.Context, client *sessionqueue.Client, it item)
 	}
 }
 
-func (b *bulk) submitFailed(ctx context.Context, it item, err error) {
-	f := failure{session: it.session, id: it.m.ID, line: it.line, code: exitOther}
-	unknown := fmt.Sprintf("; whether it was stored is not known: repeat it with the id %s, which is safe", it.m.ID)
-	switch {
-	case errors.Is(err, session.ErrInvalid):
-		f.code, f.text = exitUsage, err.Error()
-	case ctx.Err() != nil:
-		f.code, f.text = exitInterrupted, "interrupted before Redis answered"+unknown
-	default:
-		f.text = redisconn.Explain(err) + unknown
+func (b *bulk) submitFailed(ctx context.Context, it item, r sessionqueue.Receipt, err error) {
+	f := submitFailure(ctx, it.session, it.m, r, err, "the id")
+	f.line = it.line
+	if f.code == exitOther {
 		b.stop(errBroken) // before later messages of the session overtake this one
 	}
+	b.fail(f)
+}
+
+func (b *bulk) badLine(line int, f failure) {
+	b.mu.Lock()
+	b.bad++
+	b.mu.Unlock()
+	f.line = line
 	b.fail(f)
 }
 
@@ -223,7 +226,7 @@ func (b *bulk) report(whole bool) {
 	}
 	var in int
 	var parts []string
-	for _, status := range []sessionqueue.ReceiptStatus{sessionqueue.Accepted, sessionqueue.Queued, sessionqueue.Scheduled, sessionqueue.Duplicate} {
+	for _, status := range []sessionqueue.ReceiptStatus{sessionqueue.Accepted, sessionqueue.Queued, sessionqueue.Scheduled} {
 		if n := b.statuses[status]; n > 0 {
 			in += n
 			parts = append(parts, fmt.Sprintf("%d %s", n, status))
@@ -234,15 +237,19 @@ func (b *bulk) report(whole bool) {
 		text += " (" + strings.Join(parts, ", ") + ")"
 	}
 	for _, part := range []struct {
-		n    int
-		what string
+		n            int
+		one, several string
 	}{
-		{b.statuses[sessionqueue.Answered], "commands"},
-		{b.statuses[sessionqueue.Refused], "refused"},
-		{b.bad, "bad lines"},
+		{b.statuses[sessionqueue.Duplicate], "duplicate", "duplicates"},
+		{b.statuses[sessionqueue.Answered], "command", "commands"},
+		{b.statuses[sessionqueue.Refused], "refused", "refused"},
+		{b.bad, "bad line", "bad lines"},
 	} {
-		if part.n > 0 {
-			text += fmt.Sprintf(", %d %s", part.n, part.what)
+		switch {
+		case part.n == 1:
+			text += ", 1 " + part.one
+		case part.n > 1:
+			text += fmt.Sprintf(", %d %s", part.n, part.several)
 		}
 	}
 	if b.answers != nil {

@@ -37,15 +37,19 @@ func TestTimeoutCancelsNothing(t *testing.T) {
 	url, _ := newRedis(t)
 	ctx := bg(t)
 	enqueue(t, ctx, url, "", "-s", "a", "--id", "m", "--wait", "--timeout", "50ms", "slow").want(t, exitTimeout).
-		oneLine(t, "no answer", "50ms", "enqueue -s a --id m --wait")
+		oneLine(t, "no answer", "50ms; it goes on", "enqueue -s a --id m --follow --after 0-0\n")
 	r := enqueue(t, ctx, url, "", "-s", "a", "--id", "m", "--follow", "--timeout", "50ms", "--json", "slow").want(t, exitTimeout)
 	list := r.objects(t)
 	if len(list) != 2 || list[1]["code"] != 4.0 || text(list[1], "id") != "m" || text(list[1], "session") != "a" {
 		t.Errorf("%+v", r)
 	}
+	again := []string{"-s", "a", "--id", "m", "--follow", "--after", "0-0"} // as the hint says
+	enqueue(t, ctx, url, "", append(again, "--timeout", "50ms")...).want(t, exitTimeout)
 	turns(t, url, hour, echo)
-	if r := enqueue(t, ctx, url, "", "-s", "a", "--id", "m", "--wait", "slow").want(t, exitOK); r.out != "echo: slow\n" {
-		t.Errorf("%+v", r)
+	for range 2 { // it waits, and it has ended
+		if r := enqueue(t, ctx, url, "", again...).want(t, exitOK); r.out != "echo: slow\n" || r.err != "" {
+			t.Errorf("%+v", r)
+		}
 	}
 }
 
@@ -205,7 +209,7 @@ func TestARedisThatAnswersErrors(t *testing.T) {
 				if first, _, _ := strings.Cut(r.err, "\n"); !strings.Contains(first, c.want) || strings.Contains(r.err, "sesame") || strings.Contains(r.err, "simsalabim") {
 					t.Errorf("stderr %q", r.err)
 				}
-				if list := r.objects(t); len(list) != 1 || list[0]["code"] != 1.0 {
+				if list := r.objects(t); len(list) != 1 || list[0]["code"] != 1.0 || !strings.HasSuffix(text(list[0], "error"), "; nothing was stored") {
 					t.Errorf("stdout %q", r.out)
 				}
 			}
@@ -242,6 +246,61 @@ func TestWaitOutlivesARestartOfRedis(t *testing.T) {
 	if r.want(t, exitOK); r.out != "echo: hello\n" {
 		t.Errorf("%+v", r)
 	}
+}
+
+// Whoever waits is told once that Redis is away, and not that the message goes on.
+func TestWaitTellsThatRedisIsAway(t *testing.T) {
+	t.Parallel()
+	for name, args := range map[string][]string{"one": {"-s", "a", "--id", "m", "hello"}, "file": {"--file", "-"}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := testredis.StartServer(t)
+			finish := make(chan result, 1)
+			go func() {
+				finish <- enqueue(t, bg(t), server.URL(), `{"session":"a","text":"x"}`+"\n"+`{"session":"b","text":"x"}`, append(args, "--wait", "--timeout", "6s")...)
+			}()
+			await(t, func() bool {
+				list, err := server.Client().Do(context.Background(), "CLIENT", "LIST").Text()
+				return err == nil && strings.Contains(list, "cmd=xread")
+			})
+			server.Kill()
+			r := <-finish
+			r.want(t, exitTimeout)
+			if strings.Count(r.err, "enqueue: Redis is away, waiting for it\n") != 1 || !strings.Contains(r.err, "Redis is away, so whether it goes on is not known") || strings.Contains(r.err, "; it goes on") {
+				t.Errorf("stderr %q", r.err)
+			}
+		})
+	}
+}
+
+// A command has no id to repeat it with.
+func TestCommandsThatFail(t *testing.T) {
+	t.Parallel()
+	testredis.Real(t)
+	replica := testredis.StartServer(t, "--replicaof", "127.0.0.1", "1").URL()
+	r := enqueue(t, bg(t), replica, "", "-s", "a", "--json", "/title x").want(t, exitOther)
+	r.oneLine(t, "read-only replica", "; nothing was changed\n")
+	if list := r.objects(t); len(list) != 1 || list[0]["id"] != nil || text(list[0], "session") != "a" {
+		t.Errorf("%v", list)
+	}
+	r = enqueue(t, bg(t), replica, `{"session":"a","text":"/title x"}`, "--file", "-").want(t, exitOther)
+	if !strings.HasPrefix(r.err, "enqueue: line 1: ") || !strings.Contains(r.err, "; nothing was changed\n") || strings.Contains(r.err, " id ") {
+		t.Errorf("stderr %q", r.err)
+	}
+
+	server := testredis.StartServer(t)
+	if err := server.Client().Do(bg(t), "CLIENT", "PAUSE", "60000", "WRITE").Err(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(bg(t))
+	finish := make(chan result, 1)
+	go func() { finish <- enqueue(t, ctx, server.URL(), "", "-s", "a", "/title x") }()
+	await(t, func() bool {
+		list, err := server.Client().Do(bg(t), "CLIENT", "LIST").Text()
+		return err == nil && strings.Contains(list, "cmd=evalsha")
+	})
+	cancel()
+	(<-finish).want(t, exitInterrupted).oneLine(t, "interrupted", "; whether the command was carried out is not known\n")
 }
 
 func TestWorst(t *testing.T) {

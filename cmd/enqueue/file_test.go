@@ -97,6 +97,10 @@ func TestBadLinesAreReportedAndTheOthersGoIn(t *testing.T) {
 		`   `,
 		`{"session":"a","text":"no break at the end","id":"ok3"}`,
 	}
+	says := map[int]string{
+		5: `it has no session: write "session", or give -s`, 13: `"in" is a text, such as "10s"`, 15: `"meta" is a text`,
+		14: `invalid duration "soon": write it as 500ms, 90s, 10m, 1h30m or 30d`,
+	}
 	bad := []int{2, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19}
 	r := enqueue(t, bg(t), url, strings.Join(lines, "\n"), "--file", "-", "--json").want(t, exitUsage)
 	var reported []int
@@ -104,6 +108,9 @@ func TestBadLinesAreReportedAndTheOthersGoIn(t *testing.T) {
 		var n int
 		if _, err := fmt.Sscanf(line, "enqueue: line %d: ", &n); err != nil || !strings.Contains(line, "invalid") && !strings.Contains(line, "more than") {
 			t.Errorf("stderr %q", line)
+		}
+		if !strings.Contains(line, says[n]) {
+			t.Errorf("stderr %q lacks %q", line, says[n])
 		}
 		reported = append(reported, n)
 	}
@@ -127,7 +134,7 @@ func TestBadLinesAreReportedAndTheOthersGoIn(t *testing.T) {
 		t.Errorf("pending %v, want %v", ids, want)
 	}
 	r = enqueue(t, bg(t), url, strings.Join(lines, "\n"), "--file", "-").want(t, exitUsage)
-	if r.out != "3 put in (3 duplicate), 17 bad lines\n" {
+	if r.out != "0 put in, 3 duplicates, 17 bad lines\n" {
 		t.Errorf("stdout %q", r.out)
 	}
 }
@@ -136,12 +143,12 @@ func TestFlagsAreTheDefaultsOfLines(t *testing.T) {
 	t.Parallel()
 	url, rdb := newRedis(t)
 	file := `{"text":"plain","id":"1"}` + "\n" +
-		`{"session":"b","text":"own","id":"2","mode":"queue","meta":{"k":"own"},"in":"0s","expires_in":"2h","attachments":[{"name":"a","url":"https://example.org/a","size":3}]}` + "\n"
+		`{"session":"b","text":"own","id":"2","mode":"queue","meta":{"k":"own"},"in":"0d","expires_in":"2d1h","attachments":[{"name":"a","url":"https://example.org/a","size":3}]}` + "\n"
 	enqueue(t, bg(t), url, file, "--file", "-", "-s", "a", "--mode", "reject", "--meta", "k=flag", "--meta", "l=flag", "--in", "1h", "--expires-in", "3h").want(t, exitOK)
 	inspector := asynq.NewInspectorFromRedisClient(rdb)
 	for key, c := range map[string]struct{ id, want string }{
 		"a": {"1", `{"v":1,"text":"plain","mode":"reject","meta":{"k":"flag","l":"flag"},"expires_in":"3h0m0s"}`},
-		"b": {"2", `{"v":1,"text":"own","mode":"queue","meta":{"k":"own","l":"flag"},"attachments":[{"name":"a","url":"https://example.org/a","size":3}],"expires_in":"2h0m0s"}`},
+		"b": {"2", `{"v":1,"text":"own","mode":"queue","meta":{"k":"own","l":"flag"},"attachments":[{"name":"a","url":"https://example.org/a","size":3}],"expires_in":"49h0m0s"}`},
 	} {
 		info, err := inspector.GetTaskInfo(rediskey.Queue(key), session.TaskID(key, c.id))
 		if err != nil || string(info.Payload) != c.want {
@@ -249,9 +256,9 @@ func TestTheCodeOfAFile(t *testing.T) {
 	}{
 		{"", exitOK, "0 put in\n"},
 		{good, exitOK, "1 put in (1 accepted)\n"},
-		{good + good, exitOK, "2 put in (2 duplicate)\n"},
-		{good + bad, exitUsage, "1 put in (1 duplicate), 1 bad lines\n"},
-		{bad + refused + good, exitRefused, "1 put in (1 duplicate), 1 refused, 1 bad lines\n"},
+		{good + good, exitOK, "0 put in, 2 duplicates\n"},
+		{good + bad, exitUsage, "0 put in, 1 duplicate, 1 bad line\n"},
+		{bad + refused + good, exitRefused, "0 put in, 1 duplicate, 1 refused, 1 bad line\n"},
 	} {
 		r := enqueue(t, bg(t), url, c.file, "--file", "-").want(t, c.code)
 		if r.out != c.out {

@@ -35,15 +35,21 @@ repeat it with its id: it is run once.
 ended, notices, the agent's questions with how to answer them, and what the turn has
 used; on a terminal thoughts, too. Where it ended before the message did, it goes on with
   enqueue -s SESSION --id ID --follow --after EVENT_ID
-behind the event of which EVENT_ID is the event_id with --json. Nothing is put in then, a
-TEXT is not needed, and there is no object of the message's acceptance.
+behind the event of which EVENT_ID is the event_id with --json; 0-0 is the beginning.
+Nothing is put in then, a TEXT is not needed, and there is no object of the message's
+acceptance.
+
+A DUR is written as 500ms, 90s, 10m, 1h30m or 30d. That of --in is counted from now, by
+this machine's clock; that of --expires-in from when the message has come in, with --in
+from when it is due.
 
 Results go to stdout, errors to stderr, one line each. With --json stdout has one
 object a line instead:
   {"session","id","status","position"}  the message was accepted, queued (behind a
          turn, position counted from 1 with that turn; 0 where none is known),
          scheduled ("at"), a duplicate ("state") or refused ("reason")
-  {"session","status":"answered","reply"}  it was a command
+  {"session","status":"answered","reply"}  it was a command; one whose words are wrong
+         is an error with code 2
   {"session","id","event_id","type",...}   --follow: an event of its turn; the types are in
          docs/events.md. One without event_id comes with the next one that has it
   {"session","session_id","id","turn","status","reply","error","duration_ms"}
@@ -54,7 +60,8 @@ Objects about a line of a file have its number as "line" besides.
 Exit codes
   0    all well; a duplicate too
   1    Redis cannot be reached or refuses, or anything not named here
-  2    bad usage or input; nothing was stored (of a file: not its bad lines)
+  2    bad usage or input, also of a command; nothing was stored. With --file the bad
+       lines were left out, the others stored
   3    refused: the session was busy (--mode reject), or its line is full
   4    no answer within --timeout; the message goes on
   5    it ended otherwise than done: failed, interrupted, expired, stopped, dropped

@@ -64,24 +64,26 @@ func execute(ctx context.Context, o options, words []string, stdin io.Reader, ou
 		return 0, usage(err)
 	}
 	var work func(*sessionqueue.Client, io.Closer) (int, error)
+	link := &away{note: out.note}
 	if o.file != "" {
 		in, err := openLines(o.file, stdin)
 		if err != nil {
 			return 0, err
 		}
 		defer in.close()
-		work = newBulk(ctx, o, in, out).run
+		work = newBulk(ctx, o, in, out, link).run
 	} else {
 		m, err := o.message(ctx, words, stdin)
 		if err != nil {
 			return 0, err
 		}
-		work = newSingle(ctx, o, m, out).run
+		work = newSingle(ctx, o, m, out, link).run
 	}
 	rdb, err := connect(ctx, settings.RedisURL)
 	if err != nil {
 		return 0, err
 	}
 	defer rdb.Close()
+	rdb.AddHook(link)
 	return work(sessionqueue.NewClient(rdb), rdb)
 }

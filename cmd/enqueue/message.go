@@ -29,10 +29,17 @@ func (o options) message(ctx context.Context, words []string, stdin io.Reader) (
 			return m, err
 		}
 	}
+	if len(m.Text) > session.MaxTextLen {
+		return m, tooLong(fmt.Sprintf("the text has %d bytes", len(m.Text)))
+	}
 	if err := m.Validate(); err != nil {
 		return m, usage(err)
 	}
 	return m, nil
+}
+
+func tooLong(what string) failure {
+	return usage(fmt.Errorf("%w message: %s, at most %d are allowed; put an attachment into a --file line", session.ErrInvalid, what, session.MaxTextLen))
 }
 
 // readText reads all of stdin but its last line break. It reads little more than
@@ -55,7 +62,7 @@ func readText(ctx context.Context, stdin io.Reader) (string, error) {
 			return "", usage(fmt.Errorf("read stdin: %w", r.err))
 		}
 		if len(r.data) > session.MaxTextLen+2 {
-			return "", usage(fmt.Errorf("%w message: the text on stdin has more than %d bytes; attach a file instead", session.ErrInvalid, session.MaxTextLen))
+			return "", tooLong(fmt.Sprintf("the text on stdin has more than %d bytes", session.MaxTextLen))
 		}
 		text, ended := strings.CutSuffix(string(r.data), "\n")
 		if ended {

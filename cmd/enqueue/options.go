@@ -59,18 +59,30 @@ func newCommand(o *options, run func(words []string) error) *cobra.Command {
 	f.StringVarP(&o.session, "session", "s", "", "session `KEY`: letters, digits and ._:@+=~-; with --file the key of lines that name none")
 	f.StringVar(&o.id, "id", "", "message `ID`, unique in its session; the same id again is a duplicate and is run once")
 	f.StringVar(&o.mode, "mode", "", "what it does if the session is busy: `queue|collect|steer|interrupt|rollback|reject`")
-	f.DurationVar(&o.in, "in", 0, "put it in line only after `DUR`, as 90s or 1h30m")
-	f.DurationVar(&o.expiresIn, "expires-in", 0, "drop it into the archive if it did not start within `DUR`")
+	f.Var((*duration)(&o.in), "in", "put it in line only after `DUR`, as 90s, 1h30m or 2d")
+	f.Var((*duration)(&o.expiresIn), "expires-in", "archive it if it did not start within `DUR`; with --in, of when it was due")
 	f.StringArrayVar(&o.metaPairs, "meta", nil, "`k=v` that the agent is given with the text; repeatable")
 	f.BoolVar(&o.wait, "wait", false, "wait for the answer and print it")
 	f.BoolVar(&o.follow, "follow", false, "print the answer as it comes, the use of tools on stderr")
 	f.StringVar(&o.after, "after", "", "with --follow, put nothing in, and go on behind the event `EVENT_ID` of the message --id")
-	f.DurationVar(&o.timeout, "timeout", 0, "wait no longer than `DUR` for an answer; the message goes on (default: for ever)")
+	f.Var((*duration)(&o.timeout), "timeout", "wait no longer than `DUR` for an answer; the message goes on (default: for ever)")
 	f.BoolVar(&o.json, "json", false, "print one JSON object a line")
 	f.StringVar(&o.file, "file", "", "read messages from `MESSAGES.jsonl`, one JSON object a line; - is stdin")
 	f.StringVar(&o.redis, "redis", "", "`URL` of Redis, instead of REDIS_URL")
 	o.given = func(flag string) bool { return f.Changed(flag) }
 	return cmd
+}
+
+// duration is a flag's, written as in the settings.
+type duration time.Duration
+
+func (d *duration) String() string { return "" } // no default is shown
+func (*duration) Type() string     { return "duration" }
+
+func (d *duration) Set(text string) error {
+	v, err := session.ParseDuration(text)
+	*d = duration(v)
+	return err
 }
 
 // validate checks what the flags say, alone and together.

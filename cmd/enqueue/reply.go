@@ -18,12 +18,12 @@ type reply struct {
 }
 
 func newReply(a *answers, m awaited) *reply {
-	return &reply{a: a, m: m, story: newStory(m.session, m.m.ID)}
+	return &reply{a: a, m: m, story: newStory(a.b.o, m.session, m.m.ID)}
 }
 
 // newStory is a message's, for a person who answers questions with this program.
-func newStory(session, id string) console.Story {
-	call := "enqueue -s " + console.Quoted(session)
+func newStory(o options, session, id string) console.Story {
+	call := o.call(session)
 	return console.Story{Message: id, Allow: call + " /approve", Deny: call + " /deny"}
 }
 

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"turnstile/internal/console"
@@ -23,14 +25,15 @@ type single struct {
 	m   session.Message
 	out *output
 
+	link   *away
 	teller console.Teller // of --follow
 	seen   string         // the id of the last event
 }
 
-func newSingle(ctx context.Context, o options, m session.Message, out *output) *single {
+func newSingle(ctx context.Context, o options, m session.Message, out *output, link *away) *single {
 	return &single{
-		ctx: ctx, o: o, m: m, out: out, seen: o.after,
-		teller: console.Teller{Story: newStory(o.session, m.ID), Screen: out.screen},
+		ctx: ctx, o: o, m: m, out: out, link: link, seen: o.after,
+		teller: console.Teller{Story: newStory(o, o.session, m.ID), Screen: out.screen},
 	}
 }
 
@@ -57,7 +60,10 @@ func (s *single) run(client *sessionqueue.Client, conn io.Closer) (int, error) {
 func (s *single) submit(client *sessionqueue.Client) (over bool, err error) {
 	r, err := client.Submit(s.ctx, s.o.session, s.m, delays(s.o.in)...)
 	if err != nil {
-		return true, s.submitFailed(err)
+		return true, submitFailure(s.ctx, s.o.session, s.m, r, err, "--id")
+	}
+	if r.Invalid {
+		return true, badCommand(r)
 	}
 	if s.o.json {
 		s.out.receipt(r, 0)
@@ -89,20 +95,37 @@ func delays(in time.Duration) []sessionqueue.SubmitOption {
 	return []sessionqueue.SubmitOption{sessionqueue.Delay(in)}
 }
 
-// submitFailed tells what is known of a message whose Submit failed.
-func (s *single) submitFailed(err error) failure {
-	f := failure{session: s.o.session, id: s.m.ID}
+// submitFailure tells what is known of a message, or a command, whose Submit failed.
+// again is how its id is given.
+func submitFailure(ctx context.Context, key string, m session.Message, r sessionqueue.Receipt, err error, again string) failure {
+	f := failure{session: key, id: m.ID, code: exitOther, text: redisconn.Explain(err)}
 	switch {
 	case errors.Is(err, session.ErrInvalid):
 		f.code, f.text = exitUsage, err.Error()
-	case s.ctx.Err() != nil:
-		f.code = exitInterrupted
-		f.text = fmt.Sprintf("interrupted before Redis answered; whether the message was stored is not known: repeat it with --id %s, which is safe", s.m.ID)
+		return f
+	case ctx.Err() != nil:
+		f.code, f.text = exitInterrupted, "interrupted before Redis answered"
+	}
+	command := r.Status == sessionqueue.Answered
+	if command {
+		f.id = "" // it has none
+	}
+	switch {
+	case command && errors.Is(err, sessionqueue.ErrUnchanged):
+		f.text += "; nothing was changed"
+	case command:
+		f.text += "; whether the command was carried out is not known"
+	case errors.Is(err, sessionqueue.ErrUnchanged):
+		f.text += "; nothing was stored"
 	default:
-		f.code = exitOther
-		f.text = fmt.Sprintf("%s; whether the message was stored is not known: repeat it with --id %s, which is safe", redisconn.Explain(err), s.m.ID)
+		f.text += fmt.Sprintf("; whether the message was stored is not known: repeat it with %s %s, which is safe", again, m.ID)
 	}
 	return f
+}
+
+// badCommand is a command whose arguments are wrong.
+func badCommand(r sessionqueue.Receipt) failure {
+	return failure{session: r.Session, code: exitUsage, text: r.Reply}
 }
 
 // await waits for the end of the message.
@@ -115,6 +138,7 @@ func (s *single) await(client *sessionqueue.Client) (sessionqueue.Outcome, error
 	}
 	var end sessionqueue.Outcome
 	var err error
+	s.link.wait()
 	if s.o.follow {
 		end, err = client.FollowFrom(ctx, s.o.session, s.m.ID, s.o.after, s.see)
 		switch {
@@ -147,10 +171,10 @@ func waitError(ctx context.Context, err error) error {
 
 func (s *single) waitFailed(err error) failure {
 	f := failure{session: s.o.session, id: s.m.ID}
-	again := fmt.Sprintf("; to wait for it again: enqueue -s %s --id %s %s", console.Quoted(s.o.session), console.Quoted(s.m.ID), s.howToGoOn())
+	again := fmt.Sprintf("; to wait for it again: %s --id %s --follow --after %s", s.o.call(s.o.session), console.Quoted(s.m.ID), cmp.Or(s.seen, "0-0"))
 	switch {
 	case errors.Is(err, errTimeout):
-		f.code, f.text = exitTimeout, fmt.Sprintf("no answer to message %s within %s; it goes on", s.m.ID, s.o.timeout)+again
+		f.code, f.text = exitTimeout, s.o.noAnswer("message "+s.m.ID, s.link)+again
 	case s.ctx.Err() != nil:
 		f.code, f.text = exitInterrupted, fmt.Sprintf("interrupted; message %s stays", s.m.ID)+again
 	case errors.Is(err, sessionqueue.ErrUnknown):
@@ -161,15 +185,27 @@ func (s *single) waitFailed(err error) failure {
 	return f
 }
 
-// howToGoOn is the end of a command that waits from where this one has ended.
-func (s *single) howToGoOn() string {
-	switch {
-	case !s.o.follow:
-		return "--wait TEXT"
-	case s.seen == "":
-		return "--follow TEXT"
+// noAnswer says that --timeout is over, and no more than is known by then.
+func (o options) noAnswer(message string, link *away) string {
+	text := fmt.Sprintf("no answer to %s within %s; ", message, o.timeout)
+	if link.maybe() {
+		return text + "Redis is away, so whether it goes on is not known"
 	}
-	return "--follow --after " + s.seen
+	return text + "it goes on"
+}
+
+// call is how this program was called, for a session: the beginning of a command to
+// be pasted. A URL with a password in it is not printed.
+func (o options) call(key string) string {
+	text := "enqueue"
+	switch {
+	case o.redis == "":
+	case strings.Contains(o.redis, "@") || strings.Contains(o.redis, "password="):
+		text += " --redis URL"
+	default:
+		text += " --redis " + console.Quoted(o.redis)
+	}
+	return text + " -s " + console.Quoted(key)
 }
 
 func unknownText(id string) string {

@@ -318,16 +318,40 @@ func TestAnswersOfSeveralLines(t *testing.T) {
 	}
 	lines := "a: " + strings.ReplaceAll(strings.TrimSuffix(help, "\n"), "\n", "\na: ") + "\n"
 	r := enqueue(t, bg(t), url, `{"session":"a","text":"/help"}`, "--file", "-").want(t, exitOK)
-	if r.out != lines+"0 put in, 1 commands\n" {
+	if r.out != lines+"0 put in, 1 command\n" {
 		t.Errorf("%q", r.out)
 	}
 	for command, want := range map[string]string{
-		"/title My talk": "The conversation's title is now: My talk\n", "/queue cap:0": "Nothing was changed: invalid cap \"0\": write a number from 1 to 10000.\n",
-		"/undo": "The conversation has no turn yet.\n", "/steer": "Say what the running turn is to be told: /steer TEXT.\n",
-		"/help me": "/help takes no words behind it. To send it as a message, write //help.\n",
+		"/title My talk": "The conversation's title is now: My talk\n", "/undo": "The conversation has no turn yet.\n", "/deny": "Nothing is asked.\n",
 	} {
 		if r := enqueue(t, bg(t), url, "", "-s", "b", command).want(t, exitOK); r.out != want || r.err != "" {
 			t.Errorf("%s: %+v", command, r)
 		}
 	}
+}
+
+// A command whose words are wrong is bad input.
+func TestCommandsThatAreWrong(t *testing.T) {
+	t.Parallel()
+	url, rdb := newRedis(t)
+	for command, want := range map[string]string{
+		"/queue cap:0": "Nothing was changed: invalid cap \"0\": write a number from 1 to 10000.",
+		"/steer":       "Say what the running turn is to be told: /steer TEXT.",
+		"/help me":     "/help takes no words behind it. To send it as a message, write //help.",
+		"/history zz":  "Say how many entries, from 1 to 1000: /history 50.",
+		"/deny x":      "Write it as /deny [NUMBER]. Nothing was answered.",
+	} {
+		if r := enqueue(t, bg(t), url, "", "-s", "b", command).want(t, exitUsage); r.out != "" || r.err != "enqueue: "+want+"\n" {
+			t.Errorf("%s: %+v", command, r)
+		}
+		list := enqueue(t, bg(t), url, "", "-s", "b", "--json", "--wait", command).want(t, exitUsage).objects(t)
+		if len(list) != 1 || text(list[0], "error") != want || list[0]["code"] != 2.0 || text(list[0], "session") != "b" || list[0]["id"] != nil {
+			t.Errorf("%s: %v", command, list)
+		}
+	}
+	r := enqueue(t, bg(t), url, `{"text":"/deny x"}`+"\n"+`{"text":"/deny"}`, "--file", "-", "-s", "b").want(t, exitUsage)
+	if r.err != "enqueue: line 1: Write it as /deny [NUMBER]. Nothing was answered.\n" || r.out != "b: Nothing is asked.\n0 put in, 1 command, 1 bad line\n" {
+		t.Errorf("%+v", r)
+	}
+	empty(t, rdb)
 }

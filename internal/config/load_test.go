@@ -38,6 +38,8 @@ func lines(t *testing.T, err error) []string {
 	return strings.Split(err.Error(), "\n")
 }
 
+const day = 24 * time.Hour
+
 func TestWorkerDefaults(t *testing.T) {
 	t.Parallel()
 	got, err := LoadWorker(with(nil), Options{})

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"turnstile/pkg/agent/exec"
+	"turnstile/pkg/session"
 )
 
 // AgentKind names an agent that the worker can run.
@@ -194,29 +195,11 @@ func (s *TurnShare) UnmarshalText(text []byte) error {
 	return nil
 }
 
-const day = 24 * time.Hour
-
-// parseDuration is time.ParseDuration that also knows days, at the front: 30d,
-// 1d12h.
+// parseDuration is session.ParseDuration with an error that goes on from the value.
 func parseDuration(text string) (time.Duration, error) {
-	malformed := errors.New("is not a duration: write it as 500ms, 90s, 10m, 1h30m or 30d")
-	var days time.Duration
-	if number, rest, ok := strings.Cut(text, "d"); ok {
-		n, err := strconv.ParseUint(number, 10, 16)
-		if err != nil {
-			return 0, malformed
-		}
-		days = time.Duration(n) * day
-		if text = rest; text == "" {
-			return days, nil
-		}
-		if text[0] == '-' || text[0] == '+' {
-			return 0, malformed
-		}
+	d, err := session.ParseDuration(text)
+	if err != nil {
+		return 0, errors.New("is not a duration: write it as 500ms, 90s, 10m, 1h30m or 30d")
 	}
-	d, err := time.ParseDuration(text)
-	if err != nil || d > 0 && days > math.MaxInt64-d {
-		return 0, malformed
-	}
-	return days + d, nil
+	return d, nil
 }

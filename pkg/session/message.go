@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -150,7 +152,8 @@ func DecodeStrict(data []byte, into any) error {
 	return nil
 }
 
-// Duration is a time.Duration that reads and writes as "1h30m" in JSON.
+// Duration is a time.Duration that reads and writes as "1h30m" in JSON; it reads "30d",
+// too.
 type Duration time.Duration
 
 // MarshalText implements encoding.TextMarshaler.
@@ -158,10 +161,37 @@ func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d)
 
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (d *Duration) UnmarshalText(text []byte) error {
-	v, err := time.ParseDuration(string(text))
+	v, err := ParseDuration(string(text))
 	if err != nil {
-		return fmt.Errorf("%w duration %q: write it as 90s, 10m or 1h30m", ErrInvalid, text)
+		return err
 	}
 	*d = Duration(v)
 	return nil
+}
+
+const day = 24 * time.Hour
+
+// ParseDuration is time.ParseDuration that also knows days, at the front: 30d,
+// 1d12h. The error wraps ErrInvalid.
+func ParseDuration(text string) (time.Duration, error) {
+	invalid := fmt.Errorf("%w duration %q: write it as 500ms, 90s, 10m, 1h30m or 30d", ErrInvalid, text)
+	var days time.Duration
+	if number, rest, ok := strings.Cut(text, "d"); ok {
+		n, err := strconv.ParseUint(number, 10, 16)
+		if err != nil {
+			return 0, invalid
+		}
+		days = time.Duration(n) * day
+		if text = rest; text == "" {
+			return days, nil
+		}
+		if text[0] == '-' || text[0] == '+' {
+			return 0, invalid
+		}
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d > 0 && days > math.MaxInt64-d {
+		return 0, invalid
+	}
+	return days + d, nil
 }

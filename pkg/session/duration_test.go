@@ -1,0 +1,29 @@
+package session_test
+
+import (
+	"encoding/json"
+	"errors"
+	"testing"
+
+	"turnstile/pkg/session"
+)
+
+// Days are read, also of JSON, and never written: an older program reads what a newer
+// one has written.
+func TestDurations(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{`"1d12h"`: `"36h0m0s"`, `"30d"`: `"720h0m0s"`, `"90s"`: `"1m30s"`} {
+		var d session.Duration
+		if err := json.Unmarshal([]byte(text), &d); err != nil {
+			t.Errorf("%s: %v", text, err)
+		}
+		if got, err := json.Marshal(d); err != nil || string(got) != want {
+			t.Errorf("%s: %s, %v", text, got, err)
+		}
+	}
+	for _, text := range []string{"", "soon", "1d-1h", "-1d", "5"} {
+		if d, err := session.ParseDuration(text); !errors.Is(err, session.ErrInvalid) {
+			t.Errorf("%q: %s, %v", text, d, err)
+		}
+	}
+}
