@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -22,7 +23,7 @@ func (p *program) command() *cobra.Command {
 		SilenceUsage:          true,
 		DisableFlagsInUseLine: true,
 		CompletionOptions:     cobra.CompletionOptions{DisableDefaultCmd: true},
-		PersistentPreRun:      func(*cobra.Command, []string) { p.called = true },
+		PersistentPreRunE:     p.begin,
 		RunE:                  func(c *cobra.Command, _ []string) error { return p.work(c.Context(), flagged(c), dev) },
 	}
 	root.Flags().BoolVar(&dev, "dev", false, "for trying things out: needs nothing else, keeps nothing")
@@ -37,8 +38,41 @@ func (p *program) command() *cobra.Command {
 			_ = config.WriteHelp(c.OutOrStdout(), config.WorkerSettings())
 		}
 	})
+	root.SetHelpCommand(helpCommand(root))
 	root.AddCommand(p.psCommand(), p.showCommand(), p.deadCommand(), p.forgetCommand(), p.dashboardCommand(), p.healthCommand())
 	return root
+}
+
+// begin comes before every command.
+func (p *program) begin(c *cobra.Command, _ []string) error {
+	if f := c.Flags().Lookup("redis"); f != nil && f.Changed && f.Value.String() == "" {
+		return errors.New("--redis is empty: give it a URL, or leave it out for REDIS_URL")
+	}
+	p.called = true
+	return nil
+}
+
+// helpCommand is cobra's own but for what is no command, which that lets pass.
+func helpCommand(root *cobra.Command) *cobra.Command {
+	return &cobra.Command{
+		Use: "help [COMMAND]", Short: "Help about a command", DisableFlagsInUseLine: true,
+		Args: func(_ *cobra.Command, args []string) error {
+			c, rest, err := root.Find(args)
+			if err == nil && len(rest) > 0 {
+				err = fmt.Errorf("unknown command %q for %q", rest[0], c.CommandPath())
+			}
+			return err
+		},
+		RunE: func(_ *cobra.Command, args []string) error {
+			c, _, err := root.Find(args)
+			if err != nil {
+				return err
+			}
+			c.InitDefaultHelpFlag()
+			c.InitDefaultVersionFlag()
+			return c.Help()
+		},
+	}
 }
 
 func (p *program) psCommand() *cobra.Command {

@@ -19,13 +19,15 @@ const deadHelp = `dead shows and disposes of dead letters: messages that were pu
 failed, were stopped, expired, were dropped from a full line, or were taken back by a
 newer message. They are what asynqmon shows under Archived.
 
-  dead [list] [SESSION]           lists those of a session, or of all, oldest first
+  dead [list] [SESSION]           lists those of a session, oldest first, or of
+                                  all, session by session
   dead rerun SESSION | --all      puts those that failed or were stopped back in line,
                                   as /resume does; the others stay
   dead drop SESSION [ID...]       deletes those of a session, or only these
   dead drop --all                 deletes all
 
-What is deleted is gone for good. With --json there is one object a line:
+What is deleted is gone for good. With --json there is one object a line, and errors
+are plain text on stderr:
   {"session","id","status","error","text","at","age_ms"}   list
   {"session","rerun"}  {"session","dropped"}               how many, of each session`
 
@@ -194,7 +196,14 @@ func (p *program) changeOne(ctx context.Context, flags map[string]string, ch cha
 		_, err = fmt.Fprintf(p.stdout, "%s: %s %s.\n", key, count(n, "dead letter", "dead letters"), ch.done)
 	}
 	if missing := len(ids) - n; err == nil && missing > 0 {
-		return fmt.Errorf("%d of the %d ids are not among the dead letters of session %s", missing, len(ids), key)
+		which := fmt.Sprintf("%d of the %d ids are", missing, len(ids))
+		switch {
+		case len(ids) == 1:
+			which = "message " + ids[0] + " is"
+		case missing == 1:
+			which = fmt.Sprintf("1 of the %d ids is", len(ids))
+		}
+		return fmt.Errorf("%s not among the dead letters of session %s", which, key)
 	}
 	return err
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,24 +11,27 @@ import (
 	"turnstile/pkg/sessionqueue"
 )
 
-// deadIn puts three messages of a session aside: m1 failed, m2 was stopped, m3 has
-// expired.
+// deadIn puts three messages of a session aside: m3 has expired, m1 failed, m2 was
+// stopped, in this order.
 func deadIn(t *testing.T, url string, c *sessionqueue.Client, key string) {
 	t.Helper()
 	w, err := sessionqueue.NewConsumer(newClient(t, url), sessionqueue.Config{Worker: "w"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for id, end := range map[string]sessionqueue.End{
-		"m1": {Status: sessionqueue.StatusFailed, Error: "exit status 2:\tno such\nfile"},
-		"m3": {Status: sessionqueue.StatusExpired, Error: "expired: it waited 2s, at most 1s was allowed"},
+	for _, m := range []struct {
+		id  string
+		end sessionqueue.End
+	}{
+		{"m3", sessionqueue.End{Status: sessionqueue.StatusExpired, Error: "expired: it waited 2s, at most 1s was allowed"}},
+		{"m1", sessionqueue.End{Status: sessionqueue.StatusFailed, Error: "exit status 2:\tno such\nfile"}},
 	} {
-		put(t, c, key, id, "text of "+id+"\nsecond line \x1b[31m")
+		put(t, c, key, m.id, "text of "+m.id+"\nsecond line \x1b[31m")
 		holds, err := w.Claim(limited(t), []string{key})
 		if err != nil || len(holds) != 1 {
 			t.Fatal(holds, err)
 		}
-		if _, err := holds[0].Finish(limited(t), end); err != nil {
+		if _, err := holds[0].Finish(limited(t), m.end); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -79,12 +81,11 @@ func TestDeadList(t *testing.T) {
 
 	r := call(t, environ, "dead", "a").want(t, exitOK)
 	lines := strings.Split(strings.TrimSpace(r.out), "\n")
-	slices.Sort(lines[1:]) // those of one second are in no order
 	for i, want := range []string{
 		"SESSION ID STATUS AGE ERROR TEXT",
+		"a m3 expired 0s it waited 2s, at most 1s was allowed text of m3 …",
 		"a m1 failed 0s exit status 2: no such … text of m1 …",
 		"a m2 stopped 0s stopped by user " + strings.TrimSpace(strings.Repeat("long ", 12))[:59] + "…",
-		"a m3 expired 0s it waited 2s, at most 1s was allowed text of m3 …",
 	} {
 		got := ages.ReplaceAllString(strings.Join(strings.Fields(lines[i]), " "), "$1 0s ")
 		if got != want {
@@ -165,6 +166,15 @@ func TestDeadDrop(t *testing.T) {
 	if r.out != "a: 1 dead letter deleted.\n" || r.err != "worker: 2 of the 3 ids are not among the dead letters of session a\n" {
 		t.Errorf("%+v", r)
 	}
+	for ids, want := range map[string]string{"m1": "message m1 is", "m2 m1": "2 of the 2 ids are"} {
+		r := call(t, environ, append([]string{"dead", "drop", "a"}, strings.Fields(ids)...)...).want(t, exitOther)
+		if r.err != "worker: "+want+" not among the dead letters of session a\n" {
+			t.Errorf("%s: %+v", ids, r)
+		}
+	}
+	if r = call(t, environ, "dead", "drop", "c", "m3", "m9").want(t, exitOther); r.err != "worker: 1 of the 2 ids is not among the dead letters of session c\n" {
+		t.Errorf("%+v", r)
+	}
 	list := objects(t, call(t, environ, "dead", "drop", "b", "--json").want(t, exitOK).out)
 	if len(list) != 1 || list[0]["session"] != "b" || list[0]["dropped"] != 3. {
 		t.Errorf("%v", list)
@@ -174,7 +184,7 @@ func TestDeadDrop(t *testing.T) {
 	}
 	cmd, s := process(t, environ, "dead", "drop", "--all")
 	exits(t, cmd, s, exitOK)
-	if want := "4 dead letters of 2 sessions deleted.\n"; !strings.HasSuffix(s.String(), want) {
+	if want := "3 dead letters of 2 sessions deleted.\n"; !strings.HasSuffix(s.String(), want) {
 		t.Errorf("%q does not end in %q", s, want)
 	}
 	if r := call(t, environ, "dead", "drop", "--all").want(t, exitOK); r.out != "No session has dead letters.\n" {
@@ -188,19 +198,19 @@ func TestDeadDrop(t *testing.T) {
 func TestDeadUsage(t *testing.T) {
 	t.Parallel()
 	for args, want := range map[string]string{
-		"dead a b":            "dead list wants one SESSION at most, and was given 2; see worker --help",
-		"dead list a b":       "dead list wants one SESSION at most, and was given 2; see worker --help",
-		"dead rerun":          "dead rerun wants a SESSION, or --all for those of all sessions; see worker --help",
-		"dead drop":           "dead drop wants a SESSION, or --all for those of all sessions; see worker --help",
-		"dead drop --all a":   "dead drop: both --all and a SESSION: use one of them; see worker --help",
-		"dead rerun a m1":     "dead rerun wants one SESSION, and was given 2; see worker --help",
+		"dead a b":            "dead list wants one SESSION at most, and was given 2; see worker dead --help",
+		"dead list a b":       "dead list wants one SESSION at most, and was given 2; see worker dead list --help",
+		"dead rerun":          "dead rerun wants a SESSION, or --all for those of all sessions; see worker dead rerun --help",
+		"dead drop":           "dead drop wants a SESSION, or --all for those of all sessions; see worker dead drop --help",
+		"dead drop --all a":   "dead drop: both --all and a SESSION: use one of them; see worker dead drop --help",
+		"dead rerun a m1":     "dead rerun wants one SESSION, and was given 2; see worker dead rerun --help",
 		"dead list a/b":       `invalid session key "a/b": use letters, digits and ._:@+=~- only, the first a letter or digit`,
 		"dead drop a/b":       `invalid session key "a/b": use letters, digits and ._:@+=~- only, the first a letter or digit`,
 		"dead drop a m/1":     `invalid message id "m/1": use letters, digits and ._:@+=~- only, the first a letter or digit`,
-		"forget":              "forget wants one SESSION, and was given 0; see worker --help",
-		"forget a b":          "forget wants one SESSION, and was given 2; see worker --help",
+		"forget":              "forget wants one SESSION, and was given 0; see worker forget --help",
+		"forget a b":          "forget wants one SESSION, and was given 2; see worker forget --help",
 		"forget a/b":          `invalid session key "a/b": use letters, digits and ._:@+=~- only, the first a letter or digit`,
-		"dead drop a --json=": `invalid argument "" for "--json" flag: strconv.ParseBool: parsing "": invalid syntax; see worker --help`,
+		"dead drop a --json=": `invalid argument "" for "--json" flag: strconv.ParseBool: parsing "": invalid syntax; see worker dead drop --help`,
 	} {
 		r := call(t, nil, strings.Fields(args)...).want(t, exitUsage)
 		if r.err != "worker: "+want+"\n" || r.out != "" {

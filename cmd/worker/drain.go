@@ -64,7 +64,7 @@ func drainLine(p worker.DrainProgress, cut bool) string {
 func readiness(w *worker.Worker) func() (httpd.Drain, bool) {
 	return func() (httpd.Drain, bool) {
 		p := w.DrainProgress()
-		return httpd.Drain{Reason: string(p.Reason), Running: p.Running, SecondsLeft: seconds(p.Left)}, p.Draining
+		return httpd.Drain{Reason: p.Reason.Name(), Running: p.Running, SecondsLeft: seconds(p.Left)}, p.Draining
 	}
 }
 

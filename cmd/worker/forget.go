@@ -24,7 +24,8 @@ It looks at every key of the database, to find transcripts of earlier session id
 Where TURNSTILE_WORKSPACE_DIR is set as for the worker, the session's directory on this
 machine is deleted as well. Those on other machines are not.
 
-With --json it prints one object, with numbers of what there was, and the directory:
+With --json it prints one object, with numbers of what there was, and the directory;
+errors are plain text on stderr:
   {"session","entries","pending","scheduled","archived","workspace"?}`
 
 func (p *program) forgetCommand() *cobra.Command {

@@ -19,6 +19,8 @@ Signals
 
   How far it is: the log tells it, /readyz does, and a line on a terminal.
 
+Errors are lines on stderr, in plain text with --json, too.
+
 Exit codes
   0    it was told to end, and all is given back
   1    Redis cannot be reached or is unfit, an address is taken, or a third signal
@@ -41,7 +43,7 @@ running turn, or of the last one. SINCE is how long the turn has been running.
 FOLLOW-UPS are the messages that came while it ran; PENDING are all that wait in
 line, those included; SCHEDULED wait for a later time.
 
-With --json it prints one array of
+With --json it prints one array, and errors as plain text on stderr:
   {"session","session_id","phase":"idle|starting|running","worker","fence","turn",
    "since","followups","pending","scheduled"}
 where since is when the turn began (RFC 3339, by Redis' clock), and followups and
@@ -49,15 +51,20 @@ the others are numbers. Nothing runs and nothing waits: [].`
 
 const showHelp = `show prints what is known of one session, and its transcript.
 
-With --json it prints one object:
+With --json it prints one object, and errors as plain text on stderr:
   {"session","session_id","phase":"idle|starting|running","worker","fence","pending",
    "followups":[{"id","text","mode","state":"queued|steered|collected"}],
    "resume":{"pending","reason","interruptions","suspended","marked_at"},
-   "transcript":[{"role","text","tool","message","turn","at","interrupted"}],
+   "transcript":[{"role","text","tool":{"name","call_id","input","output","error"},
+     "message","meta","attachments","usage","turn","at","interrupted"}],
    "turn","messages":[ids of the running turn's],"since","scheduled","archived",
-   "title","title_by":"user|agent","queue":{"mode","debounce_ms","cap","drop"},"dropped"}
+   "title","title_by":"user|agent","queue":{"mode","debounce_ms","cap","drop"},"dropped",
+   "question":{"number","name","text"}}
 queue is what /queue has set, dropped how many messages a full line has lost that the
-next turn is told of. since and marked_at are times (RFC 3339) or null.
+next turn is told of, question what the agent asks the user, or null. since and
+marked_at are times (RFC 3339) or null. An entry has only those fields that it needs:
+message, meta and attachments are a message's, usage is the turn's, in its last entry;
+at is in ms since 1970.
 
 A session that no message was ever put into, or that was forgotten after
 TURNSTILE_SESSION_TTL, is an error with exit code 1.`

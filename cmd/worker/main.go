@@ -39,7 +39,11 @@ func run(ctx context.Context, args, environ []string, stdin io.Reader, stdout, s
 	cmd.SetIn(stdin)
 	cmd.SetOut(stdout)
 	cmd.SetErr(stderr)
-	return p.report(cmd.ExecuteContext(ctx))
+	called, err := cmd.ExecuteContextC(ctx)
+	if called.Name() == "help" {
+		called = cmd
+	}
+	return p.report(err, called.CommandPath())
 }
 
 // program is one run of it.
@@ -51,15 +55,16 @@ type program struct {
 	called bool // flags and arguments were in order
 }
 
-// report says what went wrong, a problem a line, and answers the exit code.
-func (p *program) report(err error) int {
+// report says what went wrong with a command, a problem a line, and answers the exit
+// code.
+func (p *program) report(err error, command string) int {
 	switch {
 	case err == nil:
 		return exitOK
 	case errors.Is(err, errRestart):
 		return exitRestart
 	case !p.called:
-		p.complain(err.Error() + "; see worker --help")
+		p.complain(err.Error() + "; see " + command + " --help")
 	case errors.Is(err, config.ErrInvalid):
 		for line := range strings.Lines(err.Error()) {
 			p.complain(strings.TrimSpace(line))

@@ -16,7 +16,7 @@ var errRestart = errors.New("told to restart")
 // askedError is the cause with which a first signal ends what it ends.
 type askedError struct{ reason worker.Reason }
 
-func (s askedError) Error() string { return "told to end: " + string(s.reason) }
+func (s askedError) Error() string { return "told to end: " + s.reason.Name() }
 
 // ending is what signals ask of the process, one after the other.
 type ending struct {

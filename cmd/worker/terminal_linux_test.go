@@ -105,6 +105,24 @@ func TestConsole(t *testing.T) {
 	code(exitOK)
 }
 
+// What ends with its own Redis says so, and not that another worker goes on.
+func TestConsoleCtrlCKeepsNothing(t *testing.T) {
+	t.Parallel()
+	s, user, code := terminal(t, []string{"NO_COLOR=1", "TURNSTILE_DRAIN_TIMEOUT=1h"}, "--dev")
+	s.await(t, "\n> ")
+	typed(t, user, "stream=2 tick=1h long\n")
+	s.await(t, "\necho") // half of it
+	typed(t, user, ctrlC)
+	s.await(t, "This worker is shutting down, and nothing is kept.")
+	typed(t, user, ctrlC)
+	code(exitOK)
+	for _, wrong := range []string{"another worker", "stays", "resume"} {
+		if strings.Contains(s.String(), wrong) {
+			t.Errorf("it says %q: %s", wrong, s)
+		}
+	}
+}
+
 func TestConsoleCtrlC(t *testing.T) {
 	t.Parallel()
 	url, c := newRedis(t)

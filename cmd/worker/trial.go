@@ -74,7 +74,7 @@ func (t *trial) begin(s config.Worker, server *httpd.Server) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	c := &console.Console{
-		Client: sessionqueue.NewClient(rdb), Session: consoleSession, In: t.in, Screen: t.screen,
+		Client: sessionqueue.NewClient(rdb), Session: consoleSession, In: t.in, Screen: t.screen, Ephemeral: t.ownsRedis(),
 		Ended: func(err error) {
 			if err != nil { // the terminal is another program's now
 				t.screen.Line(t.style.Faint("The console is closed, the worker goes on."))
@@ -122,7 +122,7 @@ func (t *trial) left() <-chan struct{} {
 
 // redisEnded is closed when the trial's Redis has ended by itself.
 func (t *trial) redisEnded() <-chan struct{} {
-	if t == nil || t.redis == nil {
+	if !t.ownsRedis() {
 		return nil
 	}
 	return t.redis.Done()
@@ -134,9 +134,12 @@ func (t *trial) lost() error {
 	return fmt.Errorf("%w: the Redis that --dev had started is gone, and with it all messages", errAbandoned)
 }
 
+// ownsRedis tells whether Redis, and all that is in it, ends with this program.
+func (t *trial) ownsRedis() bool { return t != nil && t.redis != nil }
+
 // quiet drops the warnings about a Redis that is meant to keep nothing.
 func (t *trial) quiet(log *slog.Logger) *slog.Logger {
-	if t != nil && t.redis != nil {
+	if t.ownsRedis() {
 		return slog.New(slog.DiscardHandler)
 	}
 	return log

@@ -19,8 +19,12 @@ func TestUsage(t *testing.T) {
 	}{
 		"unknown flag":      {nil, []string{"--agnt", "echo"}, exitUsage, "worker: unknown flag: --agnt; see worker --help\n"},
 		"unknown command":   {nil, []string{"pss"}, exitUsage, "worker: unknown command \"pss\" for \"worker\"; see worker --help\n"},
-		"unknown argument":  {nil, []string{"ps", "x"}, exitUsage, "worker: unknown command \"x\" for \"worker ps\"; see worker --help\n"},
-		"no session":        {nil, []string{"show"}, exitUsage, "worker: show wants one SESSION, and was given 0; see worker --help\n"},
+		"unknown argument":  {nil, []string{"ps", "x"}, exitUsage, "worker: unknown command \"x\" for \"worker ps\"; see worker ps --help\n"},
+		"help of nothing":   {nil, []string{"help", "pss"}, exitUsage, "worker: unknown command \"pss\" for \"worker\"; see worker --help\n"},
+		"help of too much":  {nil, []string{"help", "ps", "x"}, exitUsage, "worker: unknown command \"x\" for \"worker ps\"; see worker --help\n"},
+		"empty --redis":     {[]string{echo}, []string{"--redis", ""}, exitUsage, "worker: --redis is empty: give it a URL, or leave it out for REDIS_URL; see worker --help\n"},
+		"ps, empty --redis": {nil, []string{"ps", "--redis="}, exitUsage, "worker: --redis is empty: give it a URL, or leave it out for REDIS_URL; see worker ps --help\n"},
+		"no session":        {nil, []string{"show"}, exitUsage, "worker: show wants one SESSION, and was given 0; see worker show --help\n"},
 		"bad session":       {nil, []string{"show", "a/b"}, exitUsage, "worker: invalid session key \"a/b\": use letters, digits and ._:@+=~- only, the first a letter or digit\n"},
 		"no agent":          {nil, nil, exitUsage, "worker: setting TURNSTILE_AGENT=\"\" is not set: use one of echo, exec, acp, openai, claude, codex and gemini, or start with --dev to try things out\n"},
 		"all at once":       {[]string{echo, "TURNSTILE_SENTINEL_TTL=1ms", "TURNSTILE_CONCURENCY=1"}, []string{"--turn-share", "0"}, exitUsage, "worker: setting TURNSTILE_TURN_SHARE=\"0\" is not a share: write it as 10 (messages), 60s or 10,60s, each above 0\nworker: setting TURNSTILE_CONCURENCY is unknown: did you mean TURNSTILE_CONCURRENCY?\nworker: setting TURNSTILE_SENTINEL_TTL=\"1ms\" is too small: use at least 1s\n"},
@@ -52,6 +56,12 @@ func TestHelp(t *testing.T) {
 			if len(line) > 100 {
 				t.Errorf("%v: a long line: %q", args, line)
 			}
+		}
+	}
+	for _, of := range []string{"", "ps", "dead drop"} {
+		want := call(t, nil, append(strings.Fields(of), "--help")...).out
+		if r := call(t, nil, append([]string{"help"}, strings.Fields(of)...)...).want(t, exitOK); r.out != want {
+			t.Errorf("help %s differs from %[1]s --help: %.2000q", of, r.out)
 		}
 	}
 	if r := call(t, nil, "--version").want(t, exitOK); !strings.HasPrefix(r.out, "worker version ") || len(r.out) < len("worker version x\n") {

@@ -61,6 +61,7 @@ func (p *program) work(ctx context.Context, flags map[string]string, dev bool) (
 	stops = append(stops, func() { _ = rdb.Close() })
 	m := metrics.New(sessionqueue.NewClient(rdb))
 	o := options(s, log)
+	o.Ephemeral = t.ownsRedis()
 	if s.HTTPAddr != "" {
 		o.Observer = m.Observer()
 	}
@@ -109,6 +110,9 @@ func drainWhenAsked(end ending, w *worker.Worker, t *trial, screen *console.Scre
 	case <-drained:
 		return end.done()
 	case <-end.now.Done():
+		if t.ownsRedis() {
+			return fmt.Errorf("%w: its Redis ends with it, and nothing is kept", errAbandoned)
+		}
 		return fmt.Errorf("%w: its messages are taken up again when their sessions' sentinels run out", errAbandoned)
 	case <-t.redisEnded():
 		return t.lost()

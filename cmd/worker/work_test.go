@@ -95,7 +95,7 @@ func TestReadyWhileDraining(t *testing.T) {
 	untilEvent(t, c, "b", short, sessionqueue.EventTurnStarted)
 	send(t, cmd.Process, syscall.SIGHUP)
 	s.await(t, "msg=draining")
-	if code, body := page(t, addr, "/readyz"); code != 503 || !strings.HasPrefix(body, `{"status":"draining","reason":"restart_timeout","running":`) {
+	if code, body := page(t, addr, "/readyz"); code != 503 || !strings.HasPrefix(body, `{"status":"draining","reason":"restart","running":`) {
 		t.Errorf("while it drains /readyz says %d %s", code, body)
 	}
 	if code := status(t, addr, "/healthz"); code != 200 {

@@ -26,6 +26,8 @@ type Console struct {
 	In      io.Reader
 	Screen  *Screen
 
+	Ephemeral bool // nothing is kept when the program ends
+
 	// Ended is called when nothing more will be typed: with nil at the end of the
 	// input (Ctrl-D), or with what went wrong. Optional.
 	Ended func(error)
@@ -124,7 +126,7 @@ func (c *Console) say(ctx context.Context, line string, messages chan<- string) 
 // follow prints the answer to one message. Those of a session come one after the
 // other anyway.
 func (c *Console) follow(ctx context.Context, id string) {
-	t := Teller{Story: Story{Message: id, Mine: true, Allow: "/approve", Deny: "/deny"}, Screen: c.Screen}
+	t := Teller{Story: Story{Message: id, Mine: true, Ephemeral: c.Ephemeral, Allow: "/approve", Deny: "/deny"}, Screen: c.Screen}
 	end, err := c.Client.Follow(ctx, c.Session, id, func(e sessionqueue.Event) {
 		switch {
 		case e.Turn != "" && e.Turn == c.shown: // several messages may be one turn, which is shown once

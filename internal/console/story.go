@@ -34,6 +34,8 @@ type Story struct {
 	Message string // its id
 	Mine    bool   // all of the session's messages are the person's
 
+	Ephemeral bool // what is cut off is lost
+
 	// Allow and Deny are what the person enters to answer a question, less its id.
 	Allow, Deny string
 
@@ -71,6 +73,9 @@ func (s *Story) See(e sessionqueue.Event) (lines []Line) {
 		lines = s.unfinished("did not end", Trouble) // they are of an earlier run
 		fallthrough
 	default:
+		if s.Ephemeral && e.Type == sessionqueue.EventTurnRequeued {
+			return append(lines, Line{"the turn was cut off; nothing is kept", Alert})
+		}
 		if text, alert := note(e, s.Mine || slices.Contains(e.Messages, s.Message)); alert {
 			lines = append(lines, Line{text, Alert})
 		} else if text != "" {

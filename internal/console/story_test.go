@@ -65,6 +65,10 @@ func TestStory(t *testing.T) {
 			t.Errorf("%s: %+v, doing %q; want %+v, doing %q", step.event, got, s.Doing(), step.want, step.doing)
 		}
 	}
+	lost := Story{Message: "m1", Ephemeral: true}
+	if got, want := lost.See(event(t, 0, `{"type":"turn_requeued","reason":"shutdown_timeout"}`)), []Line{{"the turn was cut off; nothing is kept", Alert}}; !slices.Equal(got, want) {
+		t.Errorf("lost: %+v, want %+v", got, want)
+	}
 	left := s
 	if got, want := left.Leave(), []Line{{Text: "tool a still runs"}}; !slices.Equal(got, want) {
 		t.Errorf("left: %+v, want %+v", got, want)

@@ -147,14 +147,14 @@ func TestHealthAndReadiness(t *testing.T) {
 		body, words string
 	}{
 		{
-			Drain{"restart_timeout", 3, 42},
-			`{"status":"draining","reason":"restart_timeout","running":3,"seconds_left":42}`,
-			": draining (restart_timeout): 3 running, 42s left",
+			Drain{"restart", 3, 42},
+			`{"status":"draining","reason":"restart","running":3,"seconds_left":42}`,
+			": draining (restart): 3 running, 42s left",
 		},
 		{
-			Drain{Reason: "shutdown_timeout"},
-			`{"status":"draining","reason":"shutdown_timeout","running":0,"seconds_left":0}`,
-			": draining (shutdown_timeout): 0 running, 0s left",
+			Drain{Reason: "shutdown"},
+			`{"status":"draining","reason":"shutdown","running":0,"seconds_left":0}`,
+			": draining (shutdown): 0 running, 0s left",
 		},
 	} {
 		draining.Store(&c.drain)

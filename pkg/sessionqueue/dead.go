@@ -98,19 +98,21 @@ func (c *Client) sortSeconds(ctx context.Context, k rediskey.Session, all []redi
 		if all = all[n:]; n == 1 {
 			continue
 		}
-		seqs := make(map[any]*redis.SliceCmd, n)
+		places := make(map[any]*redis.SliceCmd, n)
 		_, err := c.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 			for _, z := range second {
 				id, _ := z.Member.(string)
-				seqs[z.Member] = p.HMGet(ctx, k.Task(id), "seq") // HGET fails where there is none
+				places[z.Member] = p.HMGet(ctx, k.Task(id), "arrived", "seq")
 			}
 			return nil
 		})
 		if err != nil {
 			return err
 		}
-		seq := func(z redis.Z) int64 { return number(answer(seqs[z.Member].Val()).str(0)) }
-		slices.SortStableFunc(second, func(a, b redis.Z) int { return cmp.Compare(seq(a), seq(b)) })
+		slices.SortStableFunc(second, func(a, b redis.Z) int { // as /resume runs them
+			p, q := answer(places[a.Member].Val()), answer(places[b.Member].Val())
+			return cmp.Or(cmp.Compare(number(p.str(0)), number(q.str(0))), cmp.Compare(number(p.str(1)), number(q.str(1))))
+		})
 	}
 	return nil
 }

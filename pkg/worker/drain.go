@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"time"
 
@@ -17,14 +18,20 @@ const (
 	ReasonRestart  Reason = "restart_timeout"
 )
 
+// Name is the reason as it is told before any time is over: shutdown or restart.
+func (r Reason) Name() string { return strings.TrimSuffix(string(r), "_timeout") }
+
 // reasonLease is why a turn is given back whose agent was killed by its guardian.
 const reasonLease Reason = "lease_lost"
 
 // notice is what the sessions that are active when a drain begins are told.
-func (r Reason) notice() string {
+func (w *Worker) notice(r Reason) string {
 	what := "shutting down"
 	if r == ReasonRestart {
 		what = "restarting"
+	}
+	if w.opts.Ephemeral {
+		return "This worker is " + what + ", and nothing is kept. If the current task does not end in time it will be cut off."
 	}
 	return "This worker is " + what + ". If the current task does not end in time it will be interrupted, and another worker will try to resume it."
 }
@@ -63,7 +70,7 @@ func (w *Worker) Drain(ctx context.Context, reason Reason) {
 	if started {
 		<-w.begun // it gives up now, or its loops end by themselves
 	}
-	w.log.Info("draining", "reason", reason, "running", w.Running(), "timeout", w.opts.DrainTimeout)
+	w.log.Info("draining", "reason", reason.Name(), "running", w.Running(), "timeout", w.opts.DrainTimeout)
 	idle := make(chan struct{})
 	var beside sync.WaitGroup
 	beside.Go(func() { w.report(idle) })
@@ -71,7 +78,7 @@ func (w *Worker) Drain(ctx context.Context, reason Reason) {
 		beside.Go(w.maintenance.stop) // takes its time: beside the turns, not behind them
 	}
 	for _, s := range active { // those whose claim is under way hear it at their begin
-		s.notify(reason.notice())
+		s.notify(w.notice(reason))
 	}
 	go func() {
 		<-w.popping
@@ -86,7 +93,7 @@ func (w *Worker) Drain(ctx context.Context, reason Reason) {
 	beside.Wait()
 	w.cancel()
 	w.loops.Wait()
-	w.log.Info("drained", "reason", reason, "finished", w.drain.ends[outcomeFinished],
+	w.log.Info("drained", "reason", reason.Name(), "finished", w.drain.ends[outcomeFinished],
 		"given_back", w.drain.ends[outcomeGivenBack], "lost", w.drain.ends[outcomeLost])
 }
 

@@ -146,6 +146,21 @@ func TestDrainTellsEachActiveSessionOnce(t *testing.T) {
 	}
 }
 
+// Nobody goes on where Redis ends with the worker.
+func TestDrainOfAnEphemeralWorker(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	s := newStage()
+	w := r.worker(s, drainTimeout(time.Minute), with(func(o *worker.Options) { o.Ephemeral = true }))
+	r.say("m1", "hello")
+	a := s.next(t, "m1")
+	drained := drain(w)
+	notice := r.awaitEvent("the notice", func(e sq.Event) bool { return e.Type == sq.EventNotice }).Text
+	equal(t, "notice", notice, "This worker is shutting down, and nothing is kept. If the current task does not end in time it will be cut off.")
+	a.reply("ok")
+	receive(t, "the end of the drain", drained)
+}
+
 // A drain that begins while a turn is not quite there yet tells it too.
 func TestDrainTellsATurnThatIsStarting(t *testing.T) {
 	t.Parallel()

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"log/slog"
 	"time"
 
 	"turnstile/pkg/sessionqueue"
@@ -16,6 +17,7 @@ func (w *Worker) keep() {
 	interval := w.queue.Config().SentinelTTL / 3
 	next := interval
 	defer w.keeping.rest()
+	var out outage
 	for {
 		w.keeping.rest()
 		select {
@@ -25,7 +27,6 @@ func (w *Worker) keep() {
 		}
 		w.keeping.step()
 		next = interval
-		var failed error
 		sessions := w.snapshot()
 		holds := make([]*sessionqueue.Hold, 0, len(sessions))
 		byHold := make(map[*sessionqueue.Hold]*served, len(sessions))
@@ -39,12 +40,13 @@ func (w *Worker) keep() {
 		if len(holds) == 0 {
 			continue
 		}
+		failed, why := 0, error(nil)
 		for _, r := range w.queue.Renew(w.ctx, holds) {
 			s := byHold[r.Hold]
 			switch {
 			case r.Err != nil && s.hold.Lease().Held() == nil:
-				s.log.Warn("renewal failed, trying again", "error", r.Err)
-				next, failed = renewRetry, r.Err
+				failed, why = failed+1, r.Err
+				next = renewRetry
 			case r.Asked != nil:
 				s.ask(r.Fence, r.Asked)
 			case r.Steer:
@@ -54,9 +56,25 @@ func (w *Worker) keep() {
 				s.reply(r.Fence, r.Reply)
 			}
 		}
-		if failed != nil {
-			w.redisFailed(dutyRenew, failed)
+		if failed > 0 {
+			w.redisFailed(dutyRenew, why)
 		}
+		out.tell(w.log, failed, why)
+	}
+}
+
+// outage is a time in which renewals fail. It is logged when it begins and when it
+// is over: they are tried several times a second, for each session.
+type outage struct{ since time.Time }
+
+func (o *outage) tell(log *slog.Logger, failed int, why error) {
+	switch {
+	case failed > 0 && o.since.IsZero():
+		o.since = time.Now()
+		log.Warn("renewals fail, trying again", "sessions", failed, "error", why)
+	case failed == 0 && !o.since.IsZero():
+		log.Info("renewals succeed again", "after", time.Since(o.since).Round(time.Millisecond))
+		o.since = time.Time{}
 	}
 }
 

@@ -71,6 +71,10 @@ type Options struct {
 	// it. 0: always.
 	ResumeFreshness time.Duration
 
+	// Ephemeral says that Redis ends with this worker: users are not told that
+	// another one goes on with what a drain interrupts.
+	Ephemeral bool
+
 	// Maintenance runs an asynq.Server for the jobs that are in no hurry, which
 	// also shows the worker on asynqmon's Servers page.
 	Maintenance bool

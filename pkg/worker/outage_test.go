@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -213,6 +214,44 @@ func TestRenewalsFail(t *testing.T) {
 	b.reply("ok")
 	r.ends("m1", sq.StatusDone)
 	equalList(t, "transcript", r.transcript(r.key), "user hello", "assistant ok")
+}
+
+// The log tells of failing renewals once, however many sessions there are and however
+// long it takes, and once that they are over.
+func TestFailingRenewalsAreLoggedOnce(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	var f testredis.Faults
+	var failing atomic.Bool
+	var failed atomic.Int32
+	f.FailBefore(func(cmd redis.Cmder) bool {
+		if !failing.Load() || !renewing(cmd) {
+			return false
+		}
+		failed.Add(1)
+		return true
+	}, -1, errors.New("no such luck"))
+	s, j := newStage(), newJournal("renewals")
+	r.worker(immediate{s.Run}, faulty(&f), sentinelTTL(3*time.Second), with(func(o *worker.Options) { o.Logger = slog.New(j) }))
+	var acts []*act
+	for _, name := range []string{"one", "two", "three"} {
+		r.submit(r.key+"-"+name, session.Message{ID: name, Text: "hello"})
+		acts = append(acts, s.next(t, name))
+	}
+	for range 2 {
+		failed.Store(0)
+		failing.Store(true)
+		j.next(t, "renewals fail, trying again", map[string]string{"sessions": "3", "error": "no such luck"})
+		await(t, "more failures", func() bool { return failed.Load() >= 3 })
+		failing.Store(false)
+		j.next(t, "renewals succeed again", nil)
+	}
+	for _, a := range acts {
+		a.reply("ok")
+	}
+	if n := len(j.lines); n > 0 {
+		t.Errorf("%d more lines", n)
+	}
 }
 
 // A finish whose reply was lost and that is sent again, once and always.

@@ -82,7 +82,7 @@ func (w *Worker) report(idle <-chan struct{}) {
 		case <-w.left:
 		}
 		if p := w.DrainProgress(); p.Running > 0 {
-			w.log.Info("still draining", "reason", p.Reason, "running", p.Running, "left", p.Left.Round(time.Second))
+			w.log.Info("still draining", "reason", p.Reason.Name(), "running", p.Running, "left", p.Left.Round(time.Second))
 		}
 	}
 }

@@ -74,7 +74,7 @@ func TestDrainProgress(t *testing.T) {
 		w.Drain(ctx, worker.ReasonRestart)
 		done <- true
 	}()
-	j.next(t, "draining", map[string]string{"reason": "restart_timeout", "running": "5", "timeout": "1h0m0s"})
+	j.next(t, "draining", map[string]string{"reason": "restart", "running": "5", "timeout": "1h0m0s"})
 	p := w.DrainProgress()
 	if p.Left <= 59*time.Minute || p.Left > time.Hour {
 		t.Errorf("at the begin %s are left", p.Left)
@@ -104,7 +104,7 @@ func TestDrainProgress(t *testing.T) {
 			break
 		}
 	}
-	j.next(t, "drained", map[string]string{"reason": "restart_timeout", "finished": "3", "given_back": "1", "lost": "1"})
+	j.next(t, "drained", map[string]string{"reason": "restart", "finished": "3", "given_back": "1", "lost": "1"})
 	equal(t, "after it", w.DrainProgress(), worker.DrainProgress{Draining: true, Reason: worker.ReasonRestart})
 	w.Drain(r.ctx, worker.ReasonShutdown)
 	equal(t, "the reason after a second call", w.DrainProgress().Reason, worker.ReasonRestart)

@@ -34,7 +34,7 @@ func newServed(w *Worker, h *sessionqueue.Hold) *served {
 	defer w.mu.Unlock()
 	w.sessions[s] = struct{}{}
 	if w.ended { // while its claim was under way
-		s.notice = w.drain.reason.notice()
+		s.notice = w.notice(w.drain.reason)
 	}
 	if w.drain.over {
 		s.drained = drainError{w.drain.reason}

@@ -53,7 +53,7 @@ func (r *run) ask(ctx context.Context) (*answer, error) {
 			return nil, r.givenUp(fmt.Errorf("%w; the next try would be in %s, which is too long to wait: try again then", f.why, wait.Round(time.Second)))
 		}
 		r.waited += wait
-		r.log.Debug("the model's server is asked again", "error", f.why, "wait", wait, "tries", tries)
+		r.log.Debug("the model's server is asked again", "error", f.why, "wait", wait.Round(time.Millisecond), "tries", tries)
 		if wait > noticeable {
 			r.emit(agent.Event{Type: agent.EventNotice, Text: fmt.Sprintf("Waiting %s for the model's server, then trying again: %v.", wait.Round(time.Second), f.why)})
 		}
