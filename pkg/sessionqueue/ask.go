@@ -133,7 +133,7 @@ func (c *Client) decide(ctx context.Context, sessionKey, usage string, words []s
 	if len(words) > 0 {
 		number, _ = strconv.Atoi(words[0])
 		if number < 1 || len(words) > 1 {
-			return "", badArgs("Write it as " + usage + ". Nothing was answered.")
+			return "", argsError("Write it as " + usage + ". Nothing was answered.")
 		}
 	}
 	q, err := c.Answer(ctx, sessionKey, number, d)

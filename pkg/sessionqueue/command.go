@@ -62,11 +62,11 @@ func parseCommand(text string) (cmd command, args string, ok bool) {
 	return cmd, strings.TrimSpace(args), ok
 }
 
-// badArgs is the answer to a command whose arguments are wrong: it was not carried
+// argsError is the answer to a command whose arguments are wrong: it was not carried
 // out. Commands return it as an error, which their caller takes out.
-type badArgs string
+type argsError string
 
-func (b badArgs) Error() string { return string(b) }
+func (b argsError) Error() string { return string(b) }
 
 // Command carries out a slash command and answers what the user is to read. What
 // is wrong with its arguments is an answer too, and changes nothing. /steer is a
@@ -88,13 +88,13 @@ func (c *Client) Command(ctx context.Context, sessionKey, name, args string) (st
 func (c *Client) carryOut(ctx context.Context, sessionKey string, cmd command, args string) (reply string, invalid bool, err error) {
 	switch {
 	case args != "" && cmd.args == "":
-		err = badArgs(fmt.Sprintf("%s takes no words behind it. To send it as a message, write /%[1]s.", cmd.name))
+		err = argsError(fmt.Sprintf("%s takes no words behind it. To send it as a message, write /%[1]s.", cmd.name))
 	case cmd.run == nil:
-		err = badArgs("Say what the running turn is to be told: " + cmd.name + " " + cmd.args + ".")
+		err = argsError("Say what the running turn is to be told: " + cmd.name + " " + cmd.args + ".")
 	default:
 		reply, err = cmd.run(c, ctx, sessionKey, args)
 	}
-	if bad := badArgs(""); errors.As(err, &bad) {
+	if bad := argsError(""); errors.As(err, &bad) {
 		return string(bad), true, nil
 	}
 	return reply, false, err
@@ -221,10 +221,10 @@ func (c *Client) queue(ctx context.Context, sessionKey, args string) (string, er
 	return "Messages that find the session busy: " + set.String(), nil
 }
 
-// refusal is err as badArgs, if it is about what the user has written.
+// refusal is err as argsError, if it is about what the user has written.
 func refusal(err error) error {
 	if errors.Is(err, session.ErrInvalid) {
-		return badArgs(nothingChanged(err))
+		return argsError(nothingChanged(err))
 	}
 	return err
 }

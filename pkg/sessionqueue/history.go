@@ -24,7 +24,7 @@ func (c *Client) history(ctx context.Context, sessionKey, args string) (string, 
 	if args != "" {
 		n, _ = strconv.Atoi(args)
 		if n < 1 || n > historyMost {
-			return "", badArgs(fmt.Sprintf("Say how many entries, from 1 to %d: /history 50.", historyMost))
+			return "", argsError(fmt.Sprintf("Say how many entries, from 1 to %d: /history 50.", historyMost))
 		}
 	}
 	entries, err := c.last(ctx, sessionKey, n)
