@@ -175,7 +175,7 @@ func TestAFileWithAnswers(t *testing.T) {
 				t.Errorf("%s: stdout %q lacks %q", flag, r.out, part)
 			}
 		}
-		if !strings.HasSuffix(r.out, ", 1 commands, 1 done, 1 failed\n") {
+		if !strings.HasSuffix(r.out, ", 1 command, 1 done, 1 failed\n") {
 			t.Errorf("%s: stdout %q", flag, r.out)
 		}
 		if r.err != "enqueue: line 2: message 2 failed: badly\n" {
