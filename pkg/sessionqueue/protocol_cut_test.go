@@ -139,6 +139,7 @@ func TestB23_OnlyAFinishedTurnClears(t *testing.T) {
 				b.start()
 				b.die()
 				h := b.start()
+				end := end // the other subtest has it, too
 				end.Release = released
 				more, err := h.Finish(b.ctx, end)
 				must(t, err)
