@@ -22,7 +22,7 @@ import (
 
 func TestMain(m *testing.M) {
 	exec.Init()
-	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+	goleak.VerifyTestMain(m, testredis.Dialing(), goleak.Cleanup(func(code int) {
 		if built.dir != "" {
 			_ = os.RemoveAll(built.dir)
 		}

@@ -195,8 +195,8 @@ func TestRedisStaysAway(t *testing.T) {
 func TestMayPass(t *testing.T) {
 	t.Parallel()
 	for err, want := range map[error]bool{
-		testredis.Answer("LOADING Redis is loading the dataset in memory"): true,
-		testredis.Answer("WRONGPASS invalid username-password pair"):       false,
+		testredis.AnswerError("LOADING Redis is loading the dataset in memory"): true,
+		testredis.AnswerError("WRONGPASS invalid username-password pair"):       false,
 		redisconn.ErrTooOld: false,
 		net.ErrClosed:       true,
 		errors.New("x"):     true,

@@ -24,7 +24,7 @@ import (
 
 func TestMain(m *testing.M) {
 	redisconn.LogTo(slog.New(slog.DiscardHandler))
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(m, testredis.Dialing())
 }
 
 // config is a configuration that works, on the Redis at url.

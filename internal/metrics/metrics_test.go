@@ -29,7 +29,7 @@ import (
 
 func TestMain(m *testing.M) {
 	redisconn.LogTo(slog.New(slog.DiscardHandler))
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(m, testredis.Dialing())
 }
 
 const (

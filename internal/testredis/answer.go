@@ -1,9 +1,9 @@
 package testredis
 
-// Answer is an error that Redis itself has answered, for FailBefore.
-type Answer string
+// AnswerError is an error that Redis itself has answered, for FailBefore.
+type AnswerError string
 
-func (a Answer) Error() string { return string(a) }
+func (a AnswerError) Error() string { return string(a) }
 
 // RedisError implements redis.Error.
-func (Answer) RedisError() {}
+func (AnswerError) RedisError() {}

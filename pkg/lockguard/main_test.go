@@ -16,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
+	"turnstile/internal/testredis"
 	"turnstile/pkg/lockguard"
 )
 
@@ -31,7 +32,7 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(m, testredis.Dialing())
 }
 
 // beChild acquires, says "held FENCE", waits for a line on stdin, and then says

@@ -245,7 +245,7 @@ func TestFollowADeletedMessage(t *testing.T) {
 	_, err := b.client.Follow(b.ctx, key, "m", func(e sq.Event) {
 		if seen = append(seen, seenAs(e)); e.Type == "text" {
 			// After an error it looks at the task at once.
-			faults.FailBefore(testredis.Named("xread"), 1, testredis.Answer("LOADING Redis is loading the dataset in memory"))
+			faults.FailBefore(testredis.Named("xread"), 1, testredis.AnswerError("LOADING Redis is loading the dataset in memory"))
 			must(t, b.rdb.Del(b.ctx, b.k.Task(b.task("m"))).Err())
 		}
 	})
@@ -269,7 +269,7 @@ func TestFollowAResultThatIsNotKept(t *testing.T) {
 	o, err := b.client.Follow(b.ctx, key, "m", func(e sq.Event) {
 		if seen = append(seen, seenAs(e)); e.Text == "re" {
 			// After an error it looks at the task at once.
-			faults.FailBefore(testredis.Named("xread"), 1, testredis.Answer("LOADING Redis is loading the dataset in memory"))
+			faults.FailBefore(testredis.Named("xread"), 1, testredis.AnswerError("LOADING Redis is loading the dataset in memory"))
 			b.finish(h)
 			must(t, b.rdb.XTrimMaxLen(b.ctx, b.k.Events(), 1).Err())
 		}
@@ -340,7 +340,7 @@ func followThroughOutages(t *testing.T, connections int) {
 		func() { faults.LoseReply(testredis.Named("xread"), 3) },
 		func() { faults.RunTwice(testredis.Named("xread"), 3) },
 		func() {
-			faults.FailBefore(testredis.Any, 3, testredis.Answer("LOADING Redis is loading the dataset in memory"))
+			faults.FailBefore(testredis.Any, 3, testredis.AnswerError("LOADING Redis is loading the dataset in memory"))
 		},
 		func() { server.Kill(); server.Start() },
 		func() { server.Stop(); server.Start() },

@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	redisconn.LogTo(slog.New(slog.DiscardHandler)) // go-redis tells of each failover
 	code := m.Run()
 	if code == 0 {
-		if err := goleak.Find(); err != nil {
+		if err := goleak.Find(testredis.Dialing()); err != nil {
 			fmt.Fprintln(os.Stderr, "goroutines left behind:", err)
 			code = 1
 		}

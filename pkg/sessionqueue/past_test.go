@@ -230,7 +230,7 @@ func TestPastThroughFaults(t *testing.T) {
 	faults := &testredis.Faults{}
 	b.rdb.AddHook(faults)
 	for name, err := range map[string]error{
-		"reset": &net.OpError{Op: "read", Net: "tcp", Err: io.ErrUnexpectedEOF}, "loading": testredis.Answer("LOADING Redis is loading the dataset in memory"),
+		"reset": &net.OpError{Op: "read", Net: "tcp", Err: io.ErrUnexpectedEOF}, "loading": testredis.AnswerError("LOADING Redis is loading the dataset in memory"),
 	} {
 		for page := range 2 {
 			pages := 0

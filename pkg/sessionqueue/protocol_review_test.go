@@ -236,7 +236,7 @@ func TestPassingRefusals(t *testing.T) {
 			h := b.start()
 			faults := &testredis.Faults{}
 			b.rdb.AddHook(faults)
-			faults.FailBefore(called("finish"), 2, testredis.Answer(text))
+			faults.FailBefore(called("finish"), 2, testredis.AnswerError(text))
 			b.finish(h)
 			equal(t, "end", b.outcome("a").Status, sq.StatusDone)
 		})

@@ -244,7 +244,7 @@ func TestB62_CheckpointerEndsWithTheTurn(t *testing.T) { //nolint:paralleltest /
 			t.Errorf("%d checkpoints, though none was due", n)
 		}
 	})
-	if err := goleak.Find(before); err != nil {
+	if err := goleak.Find(before, testredis.Dialing()); err != nil {
 		t.Errorf("goroutines left behind: %v", err)
 	}
 }

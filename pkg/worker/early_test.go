@@ -173,7 +173,7 @@ func TestUnreadablePastSpendsNoAttempt(t *testing.T) {
 	s.next(t, "m1").reply("ok")
 	r.ends("m1", sq.StatusDone)
 	faults.LoseReply(history, 2)
-	faults.FailBefore(history, 2, testredis.Answer("LOADING Redis is loading the dataset in memory"))
+	faults.FailBefore(history, 2, testredis.AnswerError("LOADING Redis is loading the dataset in memory"))
 	r.say("m2", "hello again")
 	a := s.next(t, "m2")
 	equal(t, "attempt", a.Attempt, 1)

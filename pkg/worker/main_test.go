@@ -10,6 +10,7 @@ import (
 	"go.uber.org/goleak"
 
 	"turnstile/internal/redisconn"
+	"turnstile/internal/testredis"
 	"turnstile/pkg/agent/exec"
 )
 
@@ -34,7 +35,7 @@ func TestMain(m *testing.M) {
 	}
 	code := m.Run()
 	if code == 0 {
-		if err := goleak.Find(); err != nil {
+		if err := goleak.Find(testredis.Dialing()); err != nil {
 			fmt.Fprintln(os.Stderr, "goroutines left behind:", err)
 			code = 1
 		}
