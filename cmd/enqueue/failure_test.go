@@ -251,23 +251,35 @@ func TestWaitOutlivesARestartOfRedis(t *testing.T) {
 // Whoever waits is told once that Redis is away, and not that the message goes on.
 func TestWaitTellsThatRedisIsAway(t *testing.T) {
 	t.Parallel()
-	for name, args := range map[string][]string{"one": {"-s", "a", "--id", "m", "hello"}, "file": {"--file", "-"}} {
+	for name, c := range map[string]struct {
+		messages int
+		args     []string
+	}{"one": {1, []string{"-s", "a", "--id", "m", "hello"}}, "file": {2, []string{"--file", "-"}}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := testredis.StartServer(t)
-			finish := make(chan result, 1)
+			stdout, stderr := &watched{seen: make(chan string, 10)}, &strings.Builder{}
+			code := make(chan int)
 			go func() {
-				finish <- enqueue(t, bg(t), server.URL(), `{"session":"a","text":"x"}`+"\n"+`{"session":"b","text":"x"}`, append(args, "--wait", "--timeout", "6s")...)
+				code <- run(bg(t), append(c.args, "--json", "--wait", "--timeout", "6s"), strings.NewReader(`{"session":"a","text":"x"}`+"\n"+`{"session":"b","text":"x"}`),
+					stdout, stderr, []string{"REDIS_URL=" + server.URL()})
 			}()
-			await(t, func() bool {
-				list, err := server.Client().Do(context.Background(), "CLIENT", "LIST").Text()
-				return err == nil && strings.Contains(list, "cmd=xread")
-			})
+			for range c.messages { // each was accepted, and is waited for
+				select {
+				case line := <-stdout.seen:
+					if !strings.Contains(line, `"status":"accepted"`) {
+						t.Errorf("stdout %q", line)
+					}
+				case got := <-code:
+					t.Fatalf("it did not wait: exit code %d, stderr %q", got, stderr)
+				}
+			}
 			server.Kill()
-			r := <-finish
-			r.want(t, exitTimeout)
-			if strings.Count(r.err, "enqueue: Redis is away, waiting for it\n") != 1 || !strings.Contains(r.err, "Redis is away, so whether it goes on is not known") || strings.Contains(r.err, "; it goes on") {
-				t.Errorf("stderr %q", r.err)
+			if got := <-code; got != exitTimeout {
+				t.Errorf("exit code %d", got)
+			}
+			if said := stderr.String(); strings.Count(said, "enqueue: Redis is away, waiting for it\n") != 1 || !strings.Contains(said, "Redis is away, so whether it goes on is not known") || strings.Contains(said, "; it goes on") {
+				t.Errorf("stderr %q", said)
 			}
 		})
 	}
