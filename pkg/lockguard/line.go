@@ -9,9 +9,9 @@ import (
 	"sync"
 	"time"
 
-	"turnstile/internal/redisconn"
-
 	"github.com/redis/go-redis/v9"
+
+	"turnstile/internal/redisconn"
 )
 
 const (

@@ -2,6 +2,7 @@ package sessionqueue_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -155,15 +156,21 @@ func (b *bench) resumeFields() string {
 func TestB19_MarkOutlivesRedis(t *testing.T) {
 	t.Parallel()
 	eachCut(t, func(t *testing.T, name string, cut func(*bench, *sq.Hold, string)) {
-		if name == "dead" {
-			t.Skip("the mark is made by the next claim")
-		}
 		server := testredis.StartServer(t, "--appendonly", "yes", "--appendfsync", "always")
 		b := benchOn(t, server.Client())
 		b.say("a")
 		h := b.start()
 		cut(b, h, resume.ReasonShutdown)
+		why := resume.ReasonShutdown
+		if name == "dead" {
+			b.claim() // makes the mark
+			b.die()
+			why = resume.ReasonCrash
+		}
 		was := b.resumeFields()
+		if !strings.Contains(was, "marked_at") {
+			t.Fatalf("there is no mark: %s", was)
+		}
 		for _, end := range []func(){server.Stop, server.Kill} {
 			end()
 			server.Start()
@@ -172,7 +179,7 @@ func TestB19_MarkOutlivesRedis(t *testing.T) {
 		b.c = newWorker(t, b.rdb, "two")
 		turn := b.claim().Turn()
 		equal(t, "session id", turn.SessionID, h.Turn().SessionID)
-		equal(t, "what the next turn is told", turn.Resume, resume.ReasonShutdown)
+		equal(t, "what the next turn is told", turn.Resume, why)
 	})
 }
 

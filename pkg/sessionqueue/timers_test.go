@@ -136,23 +136,27 @@ func TestBrokenSessionStopsNobody(t *testing.T) {
 	}
 	equalList(t, "reaped", b.pop(), "good")
 
-	t.Run("sweep", func(t *testing.T) {
-		// More than one batch of a walk, so that the broken ones stand before others.
+	// More than one batch of a walk, so that the broken ones stand before others.
+	const n = 1600
+	halfBroken := func(t *testing.T, name func(rediskey.Session) string, good func(p redis.Pipeliner, key string)) *bench {
 		b := newBench(t)
-		const n = 1600
 		_, err := b.rdb.Pipelined(b.ctx, func(p redis.Pipeliner) error {
 			for i := range n {
 				s := fmt.Sprint("s", i)
 				p.SAdd(b.ctx, rediskey.AllQueues, rediskey.Queue(s))
 				if i%2 == 0 {
-					p.Set(b.ctx, rediskey.For(s).Pending(), "spoilt", 0)
+					p.Set(b.ctx, name(rediskey.For(s)), "spoilt", 0)
 				} else {
-					p.LPush(b.ctx, rediskey.For(s).Pending(), "x")
+					good(p, name(rediskey.For(s)))
 				}
 			}
 			return nil
 		})
 		must(t, err)
+		return b
+	}
+	t.Run("sweep", func(t *testing.T) {
+		b := halfBroken(t, rediskey.Session.Pending, func(p redis.Pipeliner, key string) { p.LPush(t.Context(), key, "x") })
 		woken, _, err := b.c.Sweep(b.ctx, time.Minute)
 		if err == nil {
 			t.Error("sweep keeps quiet about broken sessions")
@@ -160,22 +164,9 @@ func TestBrokenSessionStopsNobody(t *testing.T) {
 		equal(t, "woken", woken, n/2)
 	})
 	t.Run("purge", func(t *testing.T) {
-		// As with sweep: more than one batch.
-		b := newBench(t)
-		const n = 1600
-		_, err := b.rdb.Pipelined(b.ctx, func(p redis.Pipeliner) error {
-			for i := range n {
-				s := fmt.Sprint("s", i)
-				p.SAdd(b.ctx, rediskey.AllQueues, rediskey.Queue(s))
-				if i%2 == 0 {
-					p.Set(b.ctx, rediskey.For(s).Completed(), "spoilt", 0)
-				} else {
-					p.ZAdd(b.ctx, rediskey.For(s).Completed(), redis.Z{Score: 1, Member: "x"})
-				}
-			}
-			return nil
+		b := halfBroken(t, rediskey.Session.Completed, func(p redis.Pipeliner, key string) {
+			p.ZAdd(t.Context(), key, redis.Z{Score: 1, Member: "x"})
 		})
-		must(t, err)
 		deleted, err := b.c.Purge(b.ctx)
 		if err == nil {
 			t.Error("purge keeps quiet about broken sessions")

@@ -149,7 +149,7 @@ func (c *Client) follow(ctx context.Context, sessionKey, from string, w *watch) 
 		switch {
 		case err == nil:
 			pause = 50 * time.Millisecond
-		case passes(err):
+		case redisconn.MayPass(err):
 			looked = time.Time{}
 			select {
 			case <-ctx.Done():
@@ -183,17 +183,6 @@ func (c *Client) follow(ctx context.Context, sessionKey, from string, w *watch) 
 		}
 	}
 	return Outcome{}, context.Cause(ctx)
-}
-
-// passes is passing of an error that says what was being done, too: Redis' own are
-// known by how they begin.
-func passes(err error) bool {
-	for ; err != nil; err = errors.Unwrap(err) {
-		if redisconn.MayPass(err) {
-			return true
-		}
-	}
-	return false
 }
 
 // replay shows what the stream still has of a message that has already ended, and

@@ -38,6 +38,7 @@ func (w *Worker) keep() {
 			}
 		}
 		if len(holds) == 0 {
+			out = outage{} // nobody learns here when it is over
 			continue
 		}
 		failed, why := 0, error(nil)

@@ -176,39 +176,48 @@ func TestSlowRedis(t *testing.T) {
 	}
 }
 
+// renewalFaults has renewals fail, while failing, and counts them.
+type renewalFaults struct {
+	testredis.Faults
+	failing atomic.Bool
+	failed  atomic.Int32
+}
+
+func (f *renewalFaults) strike() {
+	f.FailBefore(func(cmd redis.Cmder) bool {
+		if !f.failing.Load() || !renewing(cmd) {
+			return false
+		}
+		f.failed.Add(1)
+		return true
+	}, -1, errors.New("no such luck"))
+}
+
 // Renewals fail for a while: the turn goes on. They fail for too long: it is
 // lost, and comes back.
 func TestRenewalsFail(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	var f testredis.Faults
-	var failing atomic.Bool
-	var failed atomic.Int32
-	f.FailBefore(func(cmd redis.Cmder) bool {
-		if !failing.Load() || !renewing(cmd) {
-			return false
-		}
-		failed.Add(1)
-		return true
-	}, -1, errors.New("no such luck"))
+	var f renewalFaults
+	f.strike()
 	s := newStage()
-	r.worker(immediate{s.Run}, faulty(&f), sentinelTTL(1500*time.Millisecond))
+	r.worker(immediate{s.Run}, faulty(&f.Faults), sentinelTTL(1500*time.Millisecond))
 	r.say("m1", "hello")
 	a := s.next(t, "m1")
-	failing.Store(true)
-	await(t, "two failures", func() bool { return failed.Load() >= 2 })
-	failing.Store(false)
+	f.failing.Store(true)
+	await(t, "two failures", func() bool { return f.failed.Load() >= 2 })
+	f.failing.Store(false)
 	token := r.token()
 	await(t, "a renewal", func() bool { return r.info().Left > 1200*time.Millisecond })
 	equal(t, "sentinel", r.token(), token)
 	if a.ctx.Err() != nil {
 		t.Fatalf("the turn ended: %v", context.Cause(a.ctx))
 	}
-	failing.Store(true)
+	f.failing.Store(true)
 	if err := a.cause(t); !errors.Is(err, agent.ErrLeaseLost) {
 		t.Errorf("the turn ended with %v", err)
 	}
-	failing.Store(false)
+	f.failing.Store(false)
 	b := s.next(t, "m1")
 	equal(t, "redelivered", b.Redelivered, true)
 	b.reply("ok")
@@ -221,29 +230,21 @@ func TestRenewalsFail(t *testing.T) {
 func TestFailingRenewalsAreLoggedOnce(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	var f testredis.Faults
-	var failing atomic.Bool
-	var failed atomic.Int32
-	f.FailBefore(func(cmd redis.Cmder) bool {
-		if !failing.Load() || !renewing(cmd) {
-			return false
-		}
-		failed.Add(1)
-		return true
-	}, -1, errors.New("no such luck"))
+	var f renewalFaults
+	f.strike()
 	s, j := newStage(), newJournal("renewals")
-	r.worker(immediate{s.Run}, faulty(&f), sentinelTTL(3*time.Second), with(func(o *worker.Options) { o.Logger = slog.New(j) }))
+	r.worker(immediate{s.Run}, faulty(&f.Faults), sentinelTTL(3*time.Second), with(func(o *worker.Options) { o.Logger = slog.New(j) }))
 	var acts []*act
 	for _, name := range []string{"one", "two", "three"} {
 		r.submit(r.key+"-"+name, session.Message{ID: name, Text: "hello"})
 		acts = append(acts, s.next(t, name))
 	}
 	for range 2 {
-		failed.Store(0)
-		failing.Store(true)
+		f.failed.Store(0)
+		f.failing.Store(true)
 		j.next(t, "renewals fail, trying again", map[string]string{"sessions": "3", "error": "no such luck"})
-		await(t, "more failures", func() bool { return failed.Load() >= 3 })
-		failing.Store(false)
+		await(t, "more failures", func() bool { return f.failed.Load() >= 3 })
+		f.failing.Store(false)
 		j.next(t, "renewals succeed again", nil)
 	}
 	for _, a := range acts {
