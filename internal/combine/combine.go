@@ -1,4 +1,5 @@
-// Package combine sends the commands of many goroutines in shared round trips.
+// Package combine sends the commands of many goroutines in shared round trips, and
+// calls of some scripts in shared commands.
 package combine
 
 import (
@@ -24,12 +25,13 @@ type Combiner struct {
 	waiting []*passenger
 }
 
-// passenger is a command that waits to be sent.
+// passenger is a command or a call that waits to be sent.
 type passenger struct {
-	ctx context.Context
-	cmd *redis.Cmd
-	// told gets nil when cmd was carried out, or all who waited when this one
-	// is to send for them, itself the first.
+	ctx  context.Context
+	cmd  *redis.Cmd // or
+	call *Call
+	// told gets nil when it was carried out, or all who waited when this one is to
+	// send for them, itself the first.
 	told chan []*passenger
 }
 
@@ -43,28 +45,41 @@ func New(client redis.UniversalClient, flights int) *Combiner {
 // Process carries out cmd, as client.Process does. When ctx ends while the
 // command waits it is not sent; one that is on its way is waited for.
 func (c *Combiner) Process(ctx context.Context, cmd *redis.Cmd) {
+	if err := c.ride(&passenger{ctx: ctx, cmd: cmd}); err != nil {
+		cmd.SetErr(err)
+	}
+}
+
+// Do carries out a call, as Process does a command.
+func (c *Combiner) Do(ctx context.Context, call *Call) {
+	if err := c.ride(&passenger{ctx: ctx, call: call}); err != nil {
+		call.Err = err
+	}
+}
+
+// ride answers an error if p was not sent.
+func (c *Combiner) ride(p *passenger) error {
 	if !c.single {
-		_ = c.client.Process(ctx, cmd) // cmd has the error
-		return
+		c.fly([]*passenger{p})
+		return nil
 	}
 	c.mu.Lock()
 	if c.flights < c.most {
 		c.flights++
 		c.mu.Unlock()
 		defer c.landed()
-		_ = c.client.Process(ctx, cmd)
-		return
+		c.fly([]*passenger{p})
+		return nil
 	}
-	p := &passenger{ctx: ctx, cmd: cmd, told: make(chan []*passenger, 1)}
+	p.told = make(chan []*passenger, 1)
 	c.waiting = append(c.waiting, p)
 	c.mu.Unlock()
 	var all []*passenger
 	select {
 	case all = <-p.told:
-	case <-ctx.Done():
+	case <-p.ctx.Done():
 		if c.leave(p) {
-			cmd.SetErr(ctx.Err())
-			return
+			return p.ctx.Err()
 		}
 		all = <-p.told
 	}
@@ -72,6 +87,7 @@ func (c *Combiner) Process(ctx context.Context, cmd *redis.Cmd) {
 		defer c.landed()
 		c.fly(all)
 	}
+	return nil
 }
 
 // leave takes p out of those who wait; false: it is already on its way.
@@ -100,21 +116,50 @@ func (c *Combiner) landed() {
 }
 
 func (c *Combiner) fly(all []*passenger) {
-	first := all[0]
-	if len(all) == 1 {
-		_ = c.client.Process(first.ctx, first.cmd)
-		return
+	ctx := all[0].ctx
+	if len(all) > 1 {
+		// The first one's end must not end the others.
+		ctx = context.WithoutCancel(ctx)
+		defer func() {
+			for _, p := range all[1:] {
+				p.told <- nil
+			}
+		}()
 	}
-	defer func() {
-		for _, p := range all[1:] {
-			p.told <- nil
-		}
-	}()
-	// The first one's end must not end the others.
-	ctx := context.WithoutCancel(first.ctx)
-	pipe := c.client.Pipeline()
+	var cmds []*redis.Cmd
+	var calls []*Call
 	for _, p := range all {
-		_ = pipe.Process(ctx, p.cmd)
+		if p.call != nil {
+			calls = append(calls, p.call)
+		} else {
+			cmds = append(cmds, p.cmd)
+		}
 	}
-	_, _ = pipe.Exec(ctx) // each has its error
+	c.send(ctx, cmds, c.join(ctx, calls))
+}
+
+// send carries out all in one round trip. Each command has its error.
+func (c *Combiner) send(ctx context.Context, cmds []*redis.Cmd, joints []joint) {
+	for _, j := range joints {
+		cmds = append(cmds, j.cmd)
+	}
+	if len(cmds) == 1 {
+		_ = c.client.Process(ctx, cmds[0])
+	} else {
+		pipe := c.client.Pipeline()
+		for _, cmd := range cmds {
+			_ = pipe.Process(ctx, cmd)
+		}
+		_, _ = pipe.Exec(ctx)
+	}
+	for _, j := range joints {
+		c.settle(ctx, j)
+	}
+}
+
+// Waiting is how many commands and calls wait for a request to land.
+func (c *Combiner) Waiting() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.waiting)
 }

@@ -117,6 +117,8 @@ type Consumer struct {
 	cfg    Config
 	moves  *combine.Combiner // of all holds
 	limits string            // of what a turn leaves, as finish takes them
+
+	plainShared []any // the same, and the phase, as the plain one does
 }
 
 // NewConsumer makes a consumer that shares rdb, which stays the caller's to close.
@@ -126,8 +128,10 @@ func NewConsumer(rdb redis.UniversalClient, cfg Config) (*Consumer, error) {
 		return nil, errors.New("sessionqueue: Config.Worker is empty")
 	}
 	cfg = cfg.withDefaults()
-	limits := fmt.Sprint(cfg.EventsCap, cfg.TranscriptCap, cfg.TranscriptTTL.Milliseconds())
-	return &Consumer{walker: walker{rdb}, cfg: cfg, moves: combine.New(rdb, flights), limits: limits}, nil
+	c := &Consumer{walker: walker{rdb}, cfg: cfg, moves: combine.New(rdb, flights)}
+	c.limits = fmt.Sprint(cfg.EventsCap, cfg.TranscriptCap, cfg.TranscriptTTL.Milliseconds())
+	c.plainShared = []any{cfg.EventsCap, cfg.TranscriptCap, cfg.TranscriptTTL.Milliseconds(), c.phase()}
+	return c, nil
 }
 
 // grace is how long a session that was woken may go unclaimed.
@@ -231,9 +235,7 @@ func (c *Consumer) Claim(parent context.Context, sessions []string) ([]*Hold, er
 			}
 		}
 	}
-	settle(attempts, sent, c.pipeline(parent, claimPlainScript, len(attempts), func(i int) ([]string, []any) {
-		return attempts[i].keys[:keysToScheduled], attempts[i].claimPlainArgs()
-	}))
+	settle(attempts, sent, c.claimPlain(parent, attempts))
 	if rest := special; len(rest) > 0 {
 		sent = time.Now()
 		settle(rest, sent, c.pipeline(parent, claimScript, len(rest), func(i int) ([]string, []any) {
@@ -268,14 +270,6 @@ var ErrBroken = errors.New("the session is broken")
 // broken reports whether an error is about the keys that a script was given.
 func broken(err error) bool {
 	return redisconn.Refused(err) && (redis.HasErrorPrefix(err, "WRONGTYPE") || strings.HasPrefix(err.Error(), "ERR "))
-}
-
-func (h *Hold) claimPlainArgs() []any {
-	c := h.consumer.cfg
-	return []any{
-		rediskey.For(h.session).TaskPrefix(), h.token, c.SentinelTTL.Milliseconds(), c.Worker, h.consumer.phase(),
-		string(c.Line.Mode), c.Line.Cap, string(c.Line.Drop), time.Duration(c.Line.Debounce).Milliseconds(), flag(c.Warm), newSessionID(),
-	}
 }
 
 func (h *Hold) claimArgs() []any {

@@ -42,9 +42,12 @@ func (e End) archives() bool {
 // script. Then either the next message is taken under the same sentinel and a
 // new fence (more is true, and Turn tells what), or the hold is over.
 func (h *Hold) Finish(ctx context.Context, end End) (more bool, err error) {
-	now := h.redisNow()
-	fence := h.next(now)
-	args, err := h.finishArgs(end, now, fence)
+	if h.mayBePlain(end) {
+		if done, more, err := h.finishPlain(ctx, end); done || err != nil {
+			return more, err
+		}
+	}
+	args, err := h.finishArgs(end)
 	if err != nil {
 		return false, err
 	}
@@ -57,30 +60,14 @@ func (h *Hold) Finish(ctx context.Context, end End) (more bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	switch reply.str(0) {
-	case "plain":
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		h.run(Turn{
-			Session: h.session, SessionID: last.SessionID, Fence: fence, Entries: last.Entries + int64(len(end.Entries)),
-			Started: sent, StartedAt: time.UnixMilli(now),
-		}, reply[1:])
-		return true, nil
-	case "next":
-		h.begin(sent, reply)
-		if end.Status != StatusDone {
-			h.keep(last)
-		}
-		return true, nil
+	if reply.str(0) == "released" {
+		return false, h.released(ctx, reply)
 	}
-	return false, h.released(ctx, reply)
-}
-
-// next is the fence of the turn that follows now, by the rule of the scripts.
-func (h *Hold) next(now int64) (fence int64) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return max(now, h.turn.Fence+1)
+	h.begin(sent, reply)
+	if end.Status != StatusDone {
+		h.keep(last)
+	}
+	return true, nil
 }
 
 // keep tells the next turn of the resume mark and the dropped messages that the
@@ -110,69 +97,64 @@ type finishRest struct {
 	Prefix    string `json:"prefix"`
 }
 
-func (h *Hold) finishArgs(end End, now, fence int64) ([]any, error) {
+func (h *Hold) finishArgs(end End) ([]any, error) {
 	c := h.consumer.cfg
 	turn := h.Turn()
 	ending, back := h.split(end.Untaken)
-	start, err := h.unannounced()
+	w, err := h.written(end)
 	if err != nil {
 		return nil, err
 	}
-	end.Error = text(end.Error)
-	outcome, err := marshal(Event{
-		Type: EventTurnEnded, SessionID: turn.SessionID, Turn: turn.ID, Fence: turn.Fence, Messages: ids(ending),
-		Status: end.Status, Reply: end.Reply, Error: end.Error, DurationMS: time.Since(turn.Started).Milliseconds(),
-		Usage: end.Usage,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("encode outcome: %w", err)
-	}
-	seconds, retention := now/1000, int64(c.Retention/time.Second)
 	rest := finishRest{
-		TTL: c.SentinelTTL.Milliseconds(), Retention: retention, Done: end.Status == StatusDone, SID: turn.SessionID,
+		TTL: c.SentinelTTL.Milliseconds(), Retention: int64(c.Retention / time.Second), Done: end.Status == StatusDone, SID: turn.SessionID,
 		Told: end.Told, Ending: len(ending), Back: len(back), Prefix: h.prefix,
 	}
-	plain := ""
 	if end.archives() {
-		rest.Archive = cmp.Or(end.Error, string(end.Status))
-	} else if retention > 0 && h.mayBePlain(end) {
-		plain = ending[0].task + completion(retention, seconds)
+		rest.Archive = cmp.Or(text(end.Error), string(end.Status))
 	}
 	others, err := marshal(rest)
 	if err != nil {
 		return nil, fmt.Errorf("encode %+v: %w", rest, err)
 	}
-	args := make([]any, 0, 10+len(h.part)+len(end.Entries))
-	left := time.Until(h.lease.Deadline())
 	phase := h.consumer.phase()
 	if end.Release {
 		phase = ""
 	}
-	args = append(args, plain, outcome, start, h.consumer.limits, fence, now, seconds+retention, (now+left.Milliseconds())/1000, phase, others)
+	args := []any{w.outcome, w.start, h.consumer.limits, phase, others}
 	for _, p := range append(ending, back...) {
 		args = append(args, p.taskID)
+	}
+	return append(args, w.entries...), nil
+}
+
+// written is what a turn's end leaves, as JSON.
+type written struct {
+	outcome, start string // start is "" if it was announced already
+	entries        []any
+}
+
+func (h *Hold) written(end End) (w written, err error) {
+	turn := h.Turn()
+	ending, _ := h.split(end.Untaken)
+	if w.start, err = h.unannounced(); err != nil {
+		return w, err
+	}
+	if w.outcome, err = marshal(Event{
+		Type: EventTurnEnded, SessionID: turn.SessionID, Turn: turn.ID, Fence: turn.Fence, Messages: ids(ending),
+		Status: end.Status, Reply: end.Reply, Error: text(end.Error), DurationMS: time.Since(turn.Started).Milliseconds(),
+		Usage: end.Usage,
+	}); err != nil {
+		return w, fmt.Errorf("encode outcome: %w", err)
 	}
 	for _, e := range end.Entries {
 		entry, err := marshal(e)
 		if err != nil {
-			return nil, fmt.Errorf("encode entry: %w", err)
+			return w, fmt.Errorf("encode entry: %w", err)
 		}
-		args = append(args, entry)
+		w.entries = append(w.entries, entry)
 	}
-	return args, nil
+	return w, nil
 }
-
-// mayBePlain reports whether the worker knows of nothing about a turn that its
-// plain end does not do, see lua/finish_plain.lua.
-func (h *Hold) mayBePlain(end End) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return end.Status == StatusDone && end.Told == 0 && len(h.part) == 1 && h.part[0].task != "" && len(end.Entries) <= plainEntries
-}
-
-// plainEntries is how many entries a plain end of a turn has at most: Lua hands no
-// more than some thousands to a command.
-const plainEntries = 1000
 
 // Retry gives the turn back to the head of the line after a failure. It may be
 // taken again after wait. The error's text is kept with the message. The next

@@ -34,15 +34,24 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
+// variantsOf are a script and its plain variant, if it has one.
+func variantsOf(name string) []*redis.Script {
+	if plain, ok := sq.Scripts[name+" plain"]; ok {
+		return []*redis.Script{sq.Scripts[name], plain}
+	}
+	return []*redis.Script{sq.Scripts[name]}
+}
+
 // called chooses the calls of a script, those of its plain variant included.
 func called(name string) testredis.Match {
-	script := testredis.Script(sq.Scripts[name].Hash())
-	plain, ok := sq.Scripts[name+" plain"]
-	if !ok {
-		return script
+	return func(cmd redis.Cmder) bool {
+		return slices.ContainsFunc(variantsOf(name), func(s *redis.Script) bool { return testredis.Script(s.Hash())(cmd) })
 	}
-	isPlain := testredis.Script(plain.Hash())
-	return func(cmd redis.Cmder) bool { return script(cmd) || isPlain(cmd) }
+}
+
+// isPlain chooses the calls of plain variants, which answer a list of answers.
+func isPlain(cmd redis.Cmder) bool {
+	return testredis.Script(sq.Scripts["claim plain"].Hash())(cmd) || testredis.Script(sq.Scripts["finish plain"].Hash())(cmd)
 }
 
 // key is the session of most tests.

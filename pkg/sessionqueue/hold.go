@@ -109,6 +109,7 @@ type Hold struct {
 	seq       int
 	clock     clock
 	ending    bool // a move that may release the sentinel is under way
+	uncounted int  // messages that ended under this hold and are not in asynq's statistics
 }
 
 // part is one message of the running turn. task is asynq's TaskMessage, of one
@@ -152,7 +153,7 @@ func (h *Hold) begin(sent time.Time, a answer) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.clock = clock{a.int(1), time.Now()}
+	h.clock, h.uncounted = clock{a.int(1), time.Now()}, 0
 	h.run(t, a.list(6))
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"turnstile/internal/rediskey"
 	"turnstile/internal/testredis"
 	"turnstile/pkg/lockguard"
 	sq "turnstile/pkg/sessionqueue"
@@ -137,15 +138,20 @@ func TestRenewWhileFinishing(t *testing.T) {
 	equalList(t, "what waits", b.waiting())
 }
 
-// A renewal answers what is asked of the turn, and keeps asynq's lease with the
-// sentinel's end.
+// A renewal answers what is asked of the turn, and gives it asynq's lease, with the
+// sentinel's end. Before it has one asynqmon does not take the turn for an orphan.
 func TestRenew(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.sayAll("a", "b", "c")
 	h := b.start()
 	b.rdb.PExpire(b.ctx, b.k.Sentinel(), 5*time.Second)
-	b.rdb.ZAdd(b.ctx, b.k.Lease(), redis.Z{Score: 1, Member: b.task("a")})
+	equal(t, "leases before the first renewal", b.rdb.ZCard(b.ctx, b.k.Lease()).Val(), 0)
+	active, err := b.inspector().ListActiveTasks(rediskey.Queue(key))
+	must(t, err)
+	if len(active) != 1 || active[0].IsOrphaned {
+		t.Errorf("active in asynqmon: %+v", active)
+	}
 	r := b.c.Renew(b.ctx, []*sq.Hold{h})[0]
 	must(t, r.Err)
 	equal(t, "waiting", r.Waiting, 2)
@@ -157,7 +163,7 @@ func TestRenew(t *testing.T) {
 	if score := b.rdb.ZScore(b.ctx, b.k.Lease(), b.task("a")).Val(); score < float64(time.Now().Unix()+50) {
 		t.Errorf("asynq's lease ends at %v", score)
 	}
-	_, err := b.client.Stop(b.ctx, key)
+	_, err = b.client.Stop(b.ctx, key)
 	must(t, err)
 	if r := b.c.Renew(b.ctx, []*sq.Hold{h})[0]; !errors.Is(r.Asked, sq.ErrStopAsked) {
 		t.Errorf("after a stop it is asked %v", r.Asked)

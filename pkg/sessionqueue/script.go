@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"turnstile/internal/combine"
 	"turnstile/internal/redisconn"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/lockguard"
@@ -30,7 +31,9 @@ var (
 	eraseScript     = move("session", "erase")
 	answerScript    = move("session", "answer")
 
-	claimPlainScript = move("lease", "claim_plain")
+	claimPlainScript  = load("claim_plain")
+	finishPlainScript = load("finish_plain")
+
 	claimScript      = move("session", "lease", "line", "archive", "cut", "claim")
 	promoteScript    = move("session", "owner", "asked", "promote")
 	renewScript      = move("session", "lease", "owner", "asked", "renew")
@@ -40,7 +43,7 @@ var (
 	askScript        = move("session", "owner", "ask")
 	steerScript      = move("session", "lease", "line", "owner", "asked", "steer")
 	dismissScript    = move("session", "archive", "owner", "dismiss")
-	finishScript     = move("finish_plain", "session", "line", "owner", "finish")
+	finishScript     = move("session", "line", "owner", "finish")
 	failScript       = move("session", "line", "archive", "owner", "finish")
 	markScript       = move("session", "owner", "asked", "cut", "mark")
 	requeueScript    = move("session", "archive", "owner", "asked", "cut", "requeue")
@@ -84,12 +87,14 @@ func load(names ...string) *redis.Script {
 // while a session is owned.
 const transcriptKey = 6
 
+// processedDayKey is the index of a counter whose key has the day in it.
+const processedDayKey = 16
+
 // How many of a session's keys a script gets that does not touch the rest: Redis
 // makes a Lua string of each.
 const (
 	keysToEvents    = 6  // sentinel, run, record, follow-ups, resume, events
 	keysToLease     = 11 // and transcript, partial, pending, active, lease
-	keysToScheduled = 13 // and paused, scheduled
 	keysToProcessed = 17 // and all but the archive and its statistics
 	allKeys         = 20
 )
@@ -179,24 +184,13 @@ func (c *Consumer) pipeline(ctx context.Context, s *redis.Script, n int, call fu
 
 // call runs a script for one of the holds, together with others' calls.
 func (c *Consumer) call(ctx context.Context, s *redis.Script, keys []string, args []any) (answer, error) {
-	cmd := evalSha(ctx, s, keys, args)
+	cmd := combine.EvalSha(ctx, s, keys, args)
 	c.moves.Process(ctx, cmd)
 	a, err := cmd.Slice()
 	if redis.HasErrorPrefix(err, "NOSCRIPT") {
 		a, err = s.Eval(ctx, c.rdb, keys, args...).Slice()
 	}
 	return a, err
-}
-
-func evalSha(ctx context.Context, s *redis.Script, keys []string, args []any) *redis.Cmd {
-	words := make([]any, 0, 3+len(keys)+len(args))
-	words = append(words, "evalsha", s.Hash(), len(keys))
-	for _, k := range keys {
-		words = append(words, k)
-	}
-	cmd := redis.NewCmd(ctx, append(words, args...)...)
-	cmd.SetFirstKeyPos(3)
-	return cmd
 }
 
 // persist repeats call, with a growing pause, while its error may pass and ctx

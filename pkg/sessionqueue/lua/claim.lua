@@ -21,7 +21,7 @@ local token, ttl, phase, prefix = ARGV[2], tonumber(ARGV[3]), ARGV[5], ARGV[6]
 local now = now_ms()
 
 local r = call('HMGET', run, 'token', 'fence', 'phase', 'ids', 'stop', 'interrupt', 'sid', 'entries',
-  'hold', 'reset', 'resume', 'done', 'rotated', 'rollback', 'seq')
+  'hold', 'reset', 'resume', 'done', 'rotated', 'rollback', 'seq', 'special')
 local rec = call('HMGET', record, 'session_id', 'fence', 'created_at', 'dropped')
 local fence, sid, entries, hold = r[2], rec[1], tonumber(r[8]) or 0, r[9]
 local last_sid = r[7] or ''
@@ -202,7 +202,7 @@ if not sid then sid = ARGV[10] end
 if sid ~= r[7] then entries = 0 end
 
 fence = int(next_fence(math.max(tonumber(fence) or 0, tonumber(rec[2]) or 0), now))
-local ids, told = take(group, now, lease_end(now, ttl))
+local ids, told = take(group, now)
 if special then
   for _, t in ipairs(group) do pcall('HDEL', followups, own_id(prefix, t[1])) end
 end
@@ -212,6 +212,9 @@ call('HSET', run, 'token', token, 'fence', fence, 'entries', int(entries), 'done
   'ids', ids, 'phase', phase, 'sid', sid, 'started_at', int(now),
   'worker', ARGV[4], 'mode', ARGV[7], 'cap', ARGV[8], 'drop', ARGV[13], 'debounce', ARGV[14], 'warm', ARGV[16])
 if (r[13] or '') ~= '' then call('HSET', run, 'rotated', '') end
+if special or (r[16] or '') ~= '' then
+  call('HSET', run, 'special', call('EXISTS', resume, partial) > 0 and '1' or '')
+end
 if (r[10] or '') ~= reset or (r[11] or '') ~= mark then call('HSET', run, 'reset', reset, 'resume', mark) end
 if rec[3] then
   call('HSET', record, 'session_id', sid, 'fence', fence, 'updated_at', int(now))

@@ -1,58 +1,82 @@
--- The plain claim, sent before claim.lua: the session has nothing but messages
+-- The plain claims, of one session after another: it has nothing but messages
 -- that wait, and its last owner has released it. Most claims are so, and this does
--- no more than they need. It reads less before it writes: a head of the line that
--- is not plain it puts back. Tasks that a stock asynq.Server is to try again are
--- left to the turn's end.
+-- no more than they need. A head of the line that is not plain it puts back. Tasks
+-- that a stock asynq.Server is to try again are left to the turn's end.
 --
--- ARGV[2] token, new for every claim    ARGV[7] its cap of follow-ups
--- ARGV[3] sentinel's TTL, ms            ARGV[8] its drop policy
--- ARGV[4] worker                        ARGV[9] its quiet window, ms
--- ARGV[5] phase to begin with           ARGV[10] '1': it keeps agents warm
--- ARGV[6] busy mode of this worker      ARGV[11] a fresh session id
+-- ARGV[1] sentinel's TTL, ms           ARGV[5] its cap of follow-ups
+-- ARGV[2] worker                       ARGV[6] its drop policy
+-- ARGV[3] phase to begin with          ARGV[7] its quiet window, ms
+-- ARGV[4] busy mode of this worker     ARGV[8] '1': it keeps agents warm
 --
--- Answers as claim.lua does when it has taken a turn, or {'special'}: nothing is
--- done.
+-- and of each session 10 KEYS, in the order in which they are named below, and
+--
+--   1 prefix of its task hashes   2 token, new for every claim   3 a fresh session id
+--
+-- Answers of each as claim.lua does when it has taken a turn, or {'special'}:
+-- nothing is done.
+--
+-- An error of a key of one session must not end the script: others are claimed in
+-- it. So all is done with pcall, of which an error is the answer.
 
-local r = call('HMGET', run, 'phase', 'fence', 'sid', 'entries', 'hold', 'done', 'rotated', 'reset', 'resume')
-local rec = call('HMGET', record, 'session_id', 'fence', 'created_at', 'dropped')
-if (r[1] or 'idle') ~= 'idle' or (r[6] or '0') ~= '0' or (r[7] or '') ~= '' or (r[8] or '') ~= '' or (r[9] or '') ~= ''
-  or call('EXISTS', paused, active, scheduled, resume, followups) > 0
-  or not call('SET', sentinel, ARGV[2], 'NX', 'PX', ARGV[3]) then
-  return {'special'}
-end
-
-local id, head = pcall('RPOPLPUSH', pending, active), {}
-if type(id) == 'string' then
-  head = pcall('HMGET', task .. id, 'msg', 'seen', 'redelivered', 'quiet', 'unique_key')
-end
-if not head[1] or head[4] or r[5] and string.find(r[5], id, 1, true) or not string.find(id, '^[%w%-._:@+=~]*$') then
-  if type(id) == 'string' then call('LMOVE', active, pending, 'LEFT', 'RIGHT') end
-  call('DEL', sentinel)
-  return {'special'}
-end
-
+local pcall = redis.pcall
+local KEYS, ARGV = KEYS, ARGV
+local ttl, worker, phase, mode, cap, drop, debounce, warm = unpack(ARGV, 1, 8)
 local now = now_ms()
-local at, sid = int(now), rec[1] or ARGV[11]
-local fence = int(next_fence(math.max(tonumber(r[2]) or 0, tonumber(rec[2]) or 0), now))
-if head[2] then
-  call('HSET', task .. id, 'state', 'active')
-else
-  call('HSET', task .. id, 'state', 'active', 'seen', at)
+local at = int(now)
+
+-- claim(k, a): a claim of the session whose KEYS and ARGV follow those, or false.
+local function claim(k, a)
+  local sentinel, run, followups, resume, partial, paused, scheduled, active, record, pending = unpack(KEYS, k + 1, k + 10)
+  local task, token, fresh = unpack(ARGV, a + 1, a + 3)
+  local r = pcall('HMGET', run, 'phase', 'fence', 'sid', 'entries', 'hold', 'done', 'rotated', 'reset', 'resume', 'special')
+  local rec = pcall('HMGET', record, 'session_id', 'fence', 'created_at', 'dropped')
+  if r.err or rec.err
+    or (r[1] or 'idle') ~= 'idle' or (r[6] or '0') ~= '0' or (r[7] or '') ~= '' or (r[8] or '') ~= '' or (r[9] or '') ~= '' or (r[10] or '') ~= ''
+    or pcall('EXISTS', followups, resume, partial, paused, scheduled, active) ~= 0 then
+    return false
+  end
+  local set = pcall('SET', sentinel, token, 'NX', 'PX', ttl)
+  if not set or set.err then return false end
+
+  local id, head = pcall('RPOPLPUSH', pending, active), {}
+  if type(id) == 'string' then
+    head = pcall('HMGET', task .. id, 'msg', 'seen', 'redelivered', 'quiet', 'unique_key')
+  end
+  if not head[1] or head[4] or r[5] and string.find(r[5], id, 1, true) or not string.find(id, '^[%w%-._:@+=~]*$') then
+    if type(id) == 'string' then pcall('LMOVE', active, pending, 'LEFT', 'RIGHT') end
+    pcall('DEL', sentinel)
+    return false
+  end
+
+  local sid, entries = rec[1] or fresh, tonumber(r[4]) or 0
+  local fence = int(next_fence(math.max(tonumber(r[2]) or 0, tonumber(rec[2]) or 0), now))
+  if head[2] then
+    pcall('HSET', task .. id, 'state', 'active')
+  else
+    pcall('HSET', task .. id, 'state', 'active', 'seen', at)
+  end
+  if sid ~= r[3] then entries = 0 end
+  if r[2] then
+    pcall('HSET', run, 'fence', fence, 'token', token, 'ids', '["' .. id .. '"]', 'phase', phase, 'sid', sid, 'entries', int(entries),
+      'started_at', at, 'worker', worker, 'mode', mode, 'cap', cap, 'drop', drop, 'debounce', debounce, 'warm', warm)
+  else -- a small hash is searched from its beginning: what finish uses comes first
+    pcall('HSET', run, 'fence', fence, 'special', '', 'rotated', '', 'hold', '', 'entries', '0', 'done', '0', 'ids', '["' .. id .. '"]', 'started_at', at,
+      'token', token, 'phase', phase, 'sid', sid,
+      'worker', worker, 'mode', mode, 'cap', cap, 'drop', drop, 'debounce', debounce, 'warm', warm)
+  end
+  if rec[3] then
+    pcall('HSET', record, 'session_id', sid, 'fence', fence, 'updated_at', at)
+  else
+    pcall('HSET', record, 'v', '1', 'session_id', sid, 'fence', fence, 'updated_at', at, 'created_at', at)
+  end
+  local message = {id, head[1], now - (tonumber(head[2]) or now)}
+  if head[3] or head[5] then message[4], message[5] = tonumber(head[3]) or 0, head[5] and 1 or 0 end
+  return {'turn', now, tonumber(fence), sid, entries, rec[4] or '', {message}}
 end
-pcall('ZADD', lease, lease_end(now, ARGV[3]), id)
--- A small hash is searched from its beginning: what finish uses comes first.
-call('HSET', run, 'fence', fence, 'token', ARGV[2], 'ids', '["' .. id .. '"]', 'phase', ARGV[5], 'sid', sid, 'started_at', at,
-  'worker', ARGV[4], 'mode', ARGV[6], 'cap', ARGV[7], 'drop', ARGV[8], 'debounce', ARGV[9], 'warm', ARGV[10])
-local entries = tonumber(r[4]) or 0
-if sid ~= r[3] and entries > 0 then
-  call('HSET', run, 'entries', '0')
-  entries = 0
+
+local answers, a = {}, 8
+for k = 0, #KEYS - 1, 10 do
+  answers[#answers + 1] = claim(k, a) or {'special'}
+  a = a + 3
 end
-if rec[3] then
-  call('HSET', record, 'session_id', sid, 'fence', fence, 'updated_at', at)
-else
-  call('HSET', record, 'v', '1', 'session_id', sid, 'fence', fence, 'updated_at', at, 'created_at', at)
-end
-local message = {id, head[1], now - (tonumber(head[2]) or now)}
-if head[3] or head[5] then message[4], message[5] = tonumber(head[3]) or 0, head[5] and 1 or 0 end
-return {'turn', now, tonumber(fence), sid, entries, rec[4] or '', {message}}
+return answers

@@ -4,18 +4,12 @@
 -- The script that archives is this one with archive.lua before it: what is not
 -- defined costs nothing.
 --
--- ARGV[4] the message with what asynq's has when it is completed, if the turn
---         may be a plain one, see finish_plain.lua; else ''
--- ARGV[5] outcome, JSON: the event and the tasks' result
--- ARGV[6] the turn's start, JSON, if it was not announced yet, or ''
--- ARGV[7] caps of the event stream and of the transcript, and a transcript's TTL,
+-- ARGV[4] outcome, JSON: the event and the tasks' result
+-- ARGV[5] the turn's start, JSON, if it was not announced yet, or ''
+-- ARGV[6] caps of the event stream and of the transcript, and a transcript's TTL,
 --         ms, separated by spaces
--- ARGV[8] the next turn's fence, as far as the worker can tell
--- ARGV[9] Redis' clock, ms, likewise
--- ARGV[10] score of a completed task, seconds
--- ARGV[11] end of the next turn's lease: at most the sentinel's, seconds
--- ARGV[12] phase of the next turn; '': release, take no other
--- ARGV[13] JSON object, of what only this script needs:
+-- ARGV[7] phase of the next turn; '': release, take no other
+-- ARGV[8] JSON object:
 --   ttl        the sentinel's, ms
 --   archive    the reason, if the messages are archived
 --   retention  seconds
@@ -25,14 +19,14 @@
 --   ending     number of messages that end
 --   back       number of steered messages that go back to their places in the line
 --   prefix     of turn ids
--- ARGV[14...] the ids of both, then entries
+-- ARGV[9...] the ids of both, then entries
 --
 -- Answers {'next', now, fence, session id, entries so far, ids that were dropped
 -- (JSON), messages as in claim}, {'released', when it can be claimed again (ms,
 -- 0: never), now}, or {'lost'}.
 --
--- Statistics are written every few turns and at the release; until then run
--- counts them, and a dead owner's are written by the next claim.
+-- Plain ends write statistics every few turns; until then run counts them, and a
+-- dead owner's are written by the next claim.
 
 local now = now_ms()
 
@@ -46,15 +40,15 @@ if not owned then
   return {'lost'}
 end
 
-local rest = cjson.decode(ARGV[13])
-local cap, most, ttl = string.match(ARGV[7], '(%d+) (%d+) (%d+)')
-local release, prefix, seconds = ARGV[12] == '', rest.prefix, math.floor(now / 1000)
+local rest = cjson.decode(ARGV[8])
+local cap, most, ttl = string.match(ARGV[6], '(%d+) (%d+) (%d+)')
+local release, prefix, seconds = ARGV[7] == '', rest.prefix, math.floor(now / 1000)
 local nids, nback, keep, complete = rest.ending, rest.back, rest.retention, not rest.archive
-local entry, last = 14 + nids + nback, #ARGV
+local entry, last = 9 + nids + nback, #ARGV
 local nentries = last - entry + 1
 
 local acks = {}
-for i = 14, 13 + nids do
+for i = 9, 8 + nids do
   local msg, unique = load(ARGV[i])
   if msg then acks[#acks + 1] = {ARGV[i], msg, unique} end
 end
@@ -67,7 +61,7 @@ local behind = {} -- of each that goes back: the one before its old place in the
 if nback > 0 then
   local waiting = call('LRANGE', pending, 0, -1) -- newest first
   for i = 1, nback do
-    local seq = tonumber(call('HGET', task .. ARGV[13 + nids + i], 'seq')) or 0
+    local seq = tonumber(call('HGET', task .. ARGV[8 + nids + i], 'seq')) or 0
     for j = #waiting, 1, -1 do
       local later = (tonumber(call('HGET', task .. waiting[j], 'seq')) or 0) > seq
       if later and not goes_first(call('HGET', followups, own_id(prefix, waiting[j]))) then break end
@@ -75,7 +69,7 @@ if nback > 0 then
     end
   end
   if not release and call('EXISTS', paused) == 0 then
-    h = look_at(behind[1] and waiting[#waiting] or ARGV[14 + nids])
+    h = look_at(behind[1] and waiting[#waiting] or ARGV[9 + nids])
     -- What is collected is gathered when all are back: by the next claim.
     if not h[2] or h[5] or held(h[1], r[5], now) then h = false end
     group[1] = h
@@ -131,10 +125,10 @@ for _, a in ipairs(done) do
   pcall('ZREM', lease, id)
   if special then pcall('HDEL', followups, own_id(prefix, id)) end
   if not complete then
-    archive(id, a[2], a[3], rest.archive, ARGV[5], now)
+    archive(id, a[2], a[3], rest.archive, ARGV[4], now)
   else
     if keep > 0 then
-      call('HSET', task .. id, 'state', 'completed', 'result', ARGV[5], 'msg', completed_msg(a[2], keep, seconds))
+      call('HSET', task .. id, 'state', 'completed', 'result', ARGV[4], 'msg', completed_msg(a[2], keep, seconds))
     else
       call('DEL', task .. id)
     end
@@ -143,7 +137,7 @@ for _, a in ipairs(done) do
 end
 for _ = 1, gone do call('RPOP', pending) end -- ids without a task
 for i = nback, 1, -1 do -- newest first: each stands before those that are back already
-  local id = ARGV[13 + nids + i]
+  local id = ARGV[8 + nids + i]
   if call('LREM', active, '1', id) == 1 and call('EXISTS', task .. id) == 1 then
     if behind[i] then
       call('LINSERT', pending, 'BEFORE', behind[i], id)
@@ -160,6 +154,7 @@ if special then
   call('DEL', partial)
   if rest.done then
     call('DEL', resume)
+    call('HSET', run, 'special', '')
   elseif rotated then -- the mark was the old conversation's
     call('HDEL', resume, 'pending', 'reason', 'marked_at')
   end
@@ -176,16 +171,12 @@ forward(due, now)
 -- mid-turn takes effect now.
 local sid, entries = rest.sid, (tonumber(r[3]) or 0) + nentries
 if rotated then sid, entries = r[6], 0 end
-local counted = (tonumber(r[4]) or 0) + (complete and #done or 0)
-if not h or counted >= 10 then
-  add(processed, processed_day, counted)
-  counted = 0
-end
+add(processed, processed_day, (tonumber(r[4]) or 0) + (complete and #done or 0))
 
-if ARGV[6] == '' then
-  pcall('XADD', events, 'MAXLEN', '~', cap, '*', 'e', ARGV[5])
+if ARGV[5] == '' then
+  pcall('XADD', events, 'MAXLEN', '~', cap, '*', 'e', ARGV[4])
 else
-  pcall('XADD', events, 'MAXLEN', '~', cap, '*', 's', ARGV[6], 'e', ARGV[5])
+  pcall('XADD', events, 'MAXLEN', '~', cap, '*', 's', ARGV[5], 'e', ARGV[4])
 end
 
 if not h then
@@ -197,12 +188,12 @@ if not h then
 end
 
 local following = int(next_fence(fence, now))
-local ids, told = take(group, now, ARGV[11])
+local ids, told = take(group, now)
 if special then
   for _, t in ipairs(group) do pcall('HDEL', followups, own_id(prefix, t[1])) end
 end
-call('HSET', run, 'fence', following, 'entries', int(entries), 'done', int(counted), 'ids', ids,
+call('HSET', run, 'fence', following, 'entries', int(entries), 'done', '0', 'ids', ids,
   'last', token .. ' ' .. fence .. ' next', 'started_at', int(now))
-if ARGV[12] ~= 'running' then call('HSET', run, 'phase', ARGV[12]) end
+if ARGV[7] ~= 'running' then call('HSET', run, 'phase', ARGV[7]) end
 if rotated then call('HSET', run, 'sid', sid, 'rotated', '') end
 return {'next', now, tonumber(following), sid, entries, dropped, told}

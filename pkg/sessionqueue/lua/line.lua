@@ -81,9 +81,9 @@ local function gather(h, gone, now)
   return group, till
 end
 
--- take(group, now, ends): the group leaves the line and becomes active.
+-- take(group, now): the group leaves the line and becomes active.
 -- Answers its ids, as JSON, and what the worker is told of each.
-local function take(group, now, ends)
+local function take(group, now)
   local told, ids = {}, ''
   for i, h in ipairs(group) do
     call('RPOPLPUSH', pending, active)
@@ -93,7 +93,6 @@ local function take(group, now, ends)
       h[3] = now
       call('HSET', task .. h[1], 'state', 'active', 'seen', int(now))
     end
-    pcall('ZADD', lease, ends, h[1])
     told[i] = tell(h, now)
     ids = ids .. (i > 1 and ',' or '') .. quote(h[1])
   end

@@ -23,5 +23,6 @@ if phase ~= 'running' then
 end
 if m[1] == '1' then return {'suspended'} end
 local n = interrupted(m[2], m[3], fence)
+call('HSET', run, 'special', '1')
 if n then cut_off(fence, n, ARGV[5], now, tonumber(ARGV[6])) end -- else a repetition
 return {'marked'}

@@ -16,5 +16,6 @@ local of, question, answer = string.match(call('HGET', run, 'answered') or '', '
 if of ~= fence then question, answer = 0, '' end
 
 call('PEXPIRE', sentinel, ARGV[4])
-for _, id in ipairs(ids) do pcall('ZADD', lease, 'XX', ends, id) end
+call('HSET', run, 'special', '1')
+for _, id in ipairs(ids) do pcall('ZADD', lease, ends, id) end
 return {'ok', tonumber(fence), asking, waiting, steer and 1 or 0, tonumber(question), answer, now}

@@ -41,7 +41,6 @@ for _, s in ipairs(steered) do
   if call('LREM', pending, 1, s[1]) == 1 then
     call('LPUSH', active, s[1])
     call('HSET', task .. s[1], 'state', 'active')
-    pcall('ZADD', lease, lease_end(now, tonumber(ARGV[4])), s[1])
     s[3].state = 'steered'
     call('HSET', followups, s[2], cjson.encode(s[3]))
     ids[#ids + 1] = s[1]
