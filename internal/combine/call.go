@@ -23,9 +23,13 @@ type Call struct {
 	Err    error
 }
 
-// mostJoined is how many calls share a command: Redis does nothing else meanwhile,
-// and more save little.
-const mostJoined = 32
+// mostJoined and joinedBytes are how many calls share a command, and with how much
+// text: Redis does nothing else meanwhile, and keeps all of it at once. More save
+// little.
+const (
+	mostJoined  = 32
+	joinedBytes = 256 << 10
+)
 
 // joint is the command that some calls share.
 type joint struct {
@@ -43,19 +47,33 @@ func (c *Combiner) join(ctx context.Context, calls []*Call) (joints []joint) {
 	if !c.single {
 		most = 1
 	}
-	open := map[*redis.Script][]*Call{}
+	open, size := map[*redis.Script][]*Call{}, map[*redis.Script]int{}
+	closeGroup := func(s *redis.Script) {
+		joints = append(joints, newJoint(ctx, open[s]))
+		delete(open, s)
+		delete(size, s)
+	}
 	for _, call := range calls {
 		s := call.Script
 		open[s] = append(open[s], call)
-		if len(open[s]) == most {
-			joints = append(joints, newJoint(ctx, open[s]))
-			delete(open, s)
+		if size[s] += call.bytes(); len(open[s]) == most || size[s] >= joinedBytes {
+			closeGroup(s)
 		}
 	}
-	for _, rest := range open {
-		joints = append(joints, newJoint(ctx, rest))
+	for s := range open {
+		closeGroup(s)
 	}
 	return joints
+}
+
+// bytes is how much text a call has in its arguments.
+func (c *Call) bytes() (n int) {
+	for _, a := range c.Args {
+		if s, ok := a.(string); ok {
+			n += len(s)
+		}
+	}
+	return n
 }
 
 func newJoint(ctx context.Context, calls []*Call) joint {

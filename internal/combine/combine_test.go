@@ -1,0 +1,112 @@
+package combine_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"turnstile/internal/combine"
+	"turnstile/internal/testredis"
+)
+
+// each answers its calls, of a key and an argument each, with both; an argument
+// "wrong" fails the script, and with ARGV[1] so do calls that share it.
+func each(t *testing.T) *redis.Script {
+	return redis.NewScript("-- " + t.Name() + `
+		local answers = {}
+		for i = 1, #KEYS do
+			if ARGV[i + 1] == 'wrong' then return redis.error_reply('ERR wrong') end
+			answers[i] = KEYS[i] .. ' ' .. ARGV[i + 1]
+		end
+		if #KEYS > 1 and ARGV[1] == 'alone' then return redis.error_reply('CROSSSLOT not together') end
+		if ARGV[1] == 'one' then return {answers[1]} end
+		return answers`)
+}
+
+func calls(s *redis.Script, shared string, args ...string) []*combine.Call {
+	all := make([]*combine.Call, len(args))
+	for i, arg := range args {
+		all[i] = &combine.Call{Script: s, Shared: []any{shared}, Keys: []string{fmt.Sprint("key", i)}, Args: []any{arg}}
+	}
+	return all
+}
+
+func numbered(n int) []string {
+	args := make([]string, n)
+	for i := range args {
+		args[i] = fmt.Sprint("argument", i)
+	}
+	return args
+}
+
+func TestCallsShareCommands(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		shared   string
+		args     []string
+		commands int // with a script that Redis knows
+	}{
+		"none":                   {"", nil, 0},
+		"one":                    {"", numbered(1), 1},
+		"some":                   {"", numbered(32), 1},
+		"many":                   {"", numbered(33), 2},
+		"large":                  {"", []string{strings.Repeat("x", 200<<10), strings.Repeat("y", 200<<10), "z"}, 2},
+		"refused together":       {"alone", numbered(3), 4},
+		"refused alone":          {"alone", numbered(1), 1},
+		"one of them is refused": {"", []string{"a", "wrong", "c"}, 4},
+		"an answer is missing":   {"one", numbered(2), 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			client, script, faults := testredis.New(t), each(t), &testredis.Faults{}
+			client.AddHook(faults)
+			c := combine.New(client, 3)
+			for round, known := range []bool{false, true} {
+				faults.ResetCounts()
+				all := calls(script, test.shared, test.args...)
+				c.DoAll(t.Context(), all)
+				for i, call := range all {
+					want := fmt.Sprintf("key%d %s", i, test.args[i])
+					switch {
+					case test.args[i] == "wrong":
+						if call.Err == nil || !strings.Contains(call.Err.Error(), "ERR wrong") {
+							t.Errorf("%s: %v", want, call.Err)
+						}
+					case test.shared == "one":
+						if call.Err == nil {
+							t.Errorf("%s: no error", want)
+						}
+					case call.Err != nil || call.Answer != want:
+						t.Errorf("round %d: answered %.50v, %v; want %.50s", round, call.Answer, call.Err, want)
+					}
+				}
+				if n := faults.CountCommands(); known && n != test.commands {
+					t.Errorf("%d commands, want %d", n, test.commands)
+				}
+			}
+		})
+	}
+}
+
+// A call whose reply is lost fails alone with those that shared its command.
+func TestLostReplyOfACommandThatIsShared(t *testing.T) {
+	t.Parallel()
+	client, script, faults := testredis.New(t), each(t), &testredis.Faults{}
+	client.AddHook(faults)
+	c := combine.New(client, 3)
+	c.DoAll(t.Context(), calls(script, "", "first"))
+	faults.LoseReply(testredis.Named("evalsha"), 1)
+	all := calls(script, "", numbered(3)...)
+	c.DoAll(t.Context(), all)
+	for _, call := range all {
+		if !errors.Is(call.Err, testredis.ErrLostReply) {
+			t.Errorf("%v, want the network's error", call.Err)
+		}
+	}
+	if n := faults.CountNamed("evalsha"); n != 2 {
+		t.Errorf("%d commands: a call that may have been carried out is its caller's to repeat", n)
+	}
+}
