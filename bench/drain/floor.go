@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/bench/internal/lab"
+	"turnstile/internal/combine"
 	"turnstile/internal/rediskey"
 )
 
@@ -44,7 +45,7 @@ func takeSample(ctx context.Context, srv *lab.Server) (s sample, err error) {
 			s.event = start
 		}
 	}
-	if s.msg == "" || s.result == "" || s.event == "" || len(s.entries) == 0 {
+	if s.msg == "" || s.result == "" || s.event == "" || len(s.entries) != 2 {
 		return s, fmt.Errorf("a drained message left %+v", s)
 	}
 	return s, nil
@@ -68,7 +69,6 @@ func drainFloor(ctx context.Context, srv *lab.Server, l lab.Load, slots int, s s
 		heads[i], err = setup.RPopLPush(ctx, k.Pending(), k.Active()).Result()
 		_, pipeErr := setup.Pipelined(ctx, func(p redis.Pipeliner) error {
 			p.Set(ctx, k.Sentinel(), "token", 0)
-			p.ZAdd(ctx, k.Lease(), redis.Z{Score: 1, Member: heads[i]})
 			p.HSet(ctx, k.Run(), "fence", "1000000000000", "ids", heads[i], "started_at", "1000000000000")
 			return nil
 		})
@@ -83,12 +83,13 @@ func drainFloor(ctx context.Context, srv *lab.Server, l lab.Load, slots int, s s
 		if err := floorScript.Load(ctx, rdb).Err(); err != nil {
 			return nil, err
 		}
+		together := combine.New(rdb, flights)
 		var wg sync.WaitGroup
 		errs := make([]error, slots)
 		for slot := range slots {
 			wg.Go(func() {
 				for i := slot; i < l.Sessions && errs[slot] == nil; i += slots {
-					errs[slot] = floor(ctx, rdb, fmt.Sprint("bench:", i), heads[i], s, each)
+					errs[slot] = floor(ctx, together, fmt.Sprint("bench:", i), heads[i], s, each)
 				}
 			})
 		}
@@ -102,23 +103,23 @@ func drainFloor(ctx context.Context, srv *lab.Server, l lab.Load, slots int, s s
 	})
 }
 
-// floor ends all the turns of one session.
-func floor(ctx context.Context, rdb redis.UniversalClient, session, id string, s sample, each func()) error {
+// flights is as in pkg/sessionqueue.
+const flights = 3
+
+// floor ends all the turns of one session, each together with those of others.
+func floor(ctx context.Context, together *combine.Combiner, session, id string, s sample, each func()) error {
 	k := rediskey.For(session)
-	names := []string{k.Sentinel(), k.Run(), k.Pending(), k.Active(), k.Lease(), k.Completed(), k.Transcript("bench"), k.Events()}
+	names := []string{k.Sentinel(), k.Run(), k.Pending(), k.Active(), k.Completed(), k.Transcript("bench"), k.Events()}
 	for fence := time.Now().UnixMilli(); ; fence++ {
-		args := []any{k.TaskPrefix(), "token", id, s.msg, s.result, s.event, fence, fence, fence/1000 + 15, fence/1000 + 3600}
-		for _, entry := range s.entries {
-			args = append(args, entry)
-		}
-		following, err := floorScript.EvalSha(ctx, rdb, names, args...).StringSlice()
+		call := &combine.Call{Script: floorScript, Keys: names, Args: []any{
+			k.TaskPrefix(), "token", id, s.msg, s.result, s.event, fence, fence, fence/1000 + 3600, s.entries[0], s.entries[1],
+		}}
+		together.Do(ctx, call)
 		each()
-		if err == redis.Nil {
-			return nil
+		following, more := call.Answer.([]any)
+		if call.Err != nil || !more {
+			return call.Err
 		}
-		if err != nil {
-			return err
-		}
-		id = following[0]
+		id, _ = following[0].(string)
 	}
 }

@@ -1,24 +1,32 @@
--- What the end of a turn and the beginning of the next one have to leave in Redis,
--- and nothing else: one look at the sentinel, no other question.
+-- What the ends of turns and the beginnings of the next ones have to leave in Redis,
+-- and nothing else: one look at each sentinel, no other question.
 --
--- KEYS sentinel, run, pending, active, lease, completed, transcript, events
+-- of each turn
+-- KEYS sentinel, run, pending, active, completed, transcript, events
 -- ARGV prefix of the tasks, token, id, message, result, start, fence, now,
---      end of the lease, end of the retention, entries
+--      end of the retention, two entries
+--
+-- Answers of each the next message's id and text, or ''.
 
-local call, id, task = redis.call, ARGV[3], ARGV[1]
-if call('GET', KEYS[1]) ~= ARGV[2] then return redis.error_reply('the sentinel is gone') end
-call('LREM', KEYS[4], '1', id)
-call('ZREM', KEYS[5], id)
-call('ZADD', KEYS[6], ARGV[10], id)
-call('HSET', task .. id, 'state', 'completed', 'result', ARGV[5], 'msg', ARGV[4])
-call('RPUSH', KEYS[7], unpack(ARGV, 11))
-call('XADD', KEYS[8], '*', 's', ARGV[6], 'e', ARGV[5])
-local following = call('RPOPLPUSH', KEYS[3], KEYS[4])
-if not following then
-  call('DEL', KEYS[1])
-  return
+local call, KEYS, ARGV, answers, a = redis.call, KEYS, ARGV, {}, 0
+for k = 0, #KEYS - 1, 7 do
+  local task, token, id, msg, result, start, fence, now, kept, first, second = unpack(ARGV, a + 1, a + 11)
+  local sentinel, run, pending, active, completed, transcript, events = unpack(KEYS, k + 1, k + 7)
+  if call('GET', sentinel) ~= token then return redis.error_reply('the sentinel is gone') end
+  call('LREM', active, '1', id)
+  call('ZADD', completed, kept, id)
+  call('HSET', task .. id, 'state', 'completed', 'result', result, 'msg', msg)
+  call('RPUSH', transcript, first, second)
+  call('XADD', events, '*', 's', start, 'e', result)
+  local following = call('RPOPLPUSH', pending, active)
+  if following then
+    call('HSET', task .. following, 'state', 'active', 'seen', now)
+    call('HSET', run, 'fence', fence, 'ids', following, 'started_at', now)
+    answers[#answers + 1] = {following, call('HGET', task .. following, 'msg')}
+  else
+    call('DEL', sentinel)
+    answers[#answers + 1] = ''
+  end
+  a = a + 11
 end
-call('ZADD', KEYS[5], ARGV[9], following)
-call('HSET', task .. following, 'state', 'active', 'seen', ARGV[8])
-call('HSET', KEYS[2], 'fence', ARGV[7], 'ids', following, 'started_at', ARGV[8])
-return {following, call('HGET', task .. following, 'msg')}
+return answers
