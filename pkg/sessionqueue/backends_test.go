@@ -113,6 +113,16 @@ func core(t *testing.T, start func(*testing.T) string) {
 	must(t, err)
 	equal(t, "stopped", b.outcome("g").Status, sq.StatusStopped)
 	b.nothingLeft("stopped")
+	again, err := b.client.Rerun(b.ctx, key)
+	must(t, err)
+	equal(t, "run again", again, 3)
+	equalList(t, "run again", b.drain(), "e", "f", "g")
+	b.say("h")
+	_, err = b.client.Stop(b.ctx, key)
+	must(t, err)
+	gone, err := b.client.DropDeadLetters(b.ctx, key)
+	must(t, err)
+	equal(t, "dropped for good", gone, 1)
 
 	// Delayed messages, the sweep, three deaths.
 	b.delayed("later2")

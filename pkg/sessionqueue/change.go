@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
@@ -20,10 +19,7 @@ var (
 	ErrNothing = errors.New("the conversation has no turn")
 )
 
-const (
-	stopBatch  = 500
-	rerunBatch = 500
-)
+const stopBatch = 500
 
 // Stopped is what Stop found.
 type Stopped struct {
@@ -207,32 +203,4 @@ func (c *Client) lastTurn(ctx context.Context, sessionKey string) (u Undone, m s
 	u.Text = strings.Join(texts, "\n\n")
 	m.ID, m.Text = NewMessageID(), u.Text
 	return u, m, nil
-}
-
-// Rerun puts the dead letters that a stop or a failure has made back in line,
-// oldest first, and answers how many. Expired, dropped and taken-back ones stay.
-func (c *Client) Rerun(ctx context.Context, sessionKey string) (n int, err error) {
-	if err := session.ValidateKey(sessionKey); err != nil {
-		return 0, err
-	}
-	first, name := "", rand.Text()
-	for more, batch := true, 1; more; batch++ {
-		reply, err := run(ctx, c.rdb, rerunScript, keys(sessionKey, "", time.Now()), rediskey.For(sessionKey).TaskPrefix(),
-			rerunBatch, fmt.Sprint(name, "-", batch), first, string(StatusStopped), string(StatusFailed))
-		if err != nil && batch == 1 {
-			err = unchanged(err)
-		}
-		if err == nil && reply.int(0) > 0 {
-			err = c.announce(ctx, sessionKey, reply.int(1), 0)
-		}
-		if err != nil {
-			return n, fmt.Errorf("run again what was put aside in %s: %w", sessionKey, err)
-		}
-		n += int(reply.int(0))
-		more = reply.int(2) == 1
-		if batch == 1 {
-			first = strconv.FormatInt(reply.int(1), 10)
-		}
-	}
-	return n, nil
 }

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/rediskey"
@@ -46,10 +45,11 @@ func (c *Client) DeadLetters(ctx context.Context, sessionKey string) iter.Seq2[D
 
 func (c *Client) eachDead(ctx context.Context, sessionKey string, visit func(DeadLetter) bool) error {
 	k := rediskey.For(sessionKey)
-	all, err := c.rdb.ZRangeWithScores(ctx, k.Archived(), 0, -1).Result()
-	if err == nil {
-		err = c.sortSeconds(ctx, k, all)
-	}
+	all, err := c.deadPlaces(ctx, k, nil)
+	slices.SortFunc(all, func(a, b deadPlace) int { // those of a second as /resume runs them
+		return cmp.Or(cmp.Compare(a.second, b.second), byArrival(a, b))
+	})
+	all = slices.CompactFunc(all, func(a, b deadPlace) bool { return a.id == b.id && a.second == b.second }) // read twice
 	for err == nil && len(all) > 0 {
 		batch := all[:min(len(all), deadBatch)]
 		all = all[len(batch):]
@@ -57,23 +57,21 @@ func (c *Client) eachDead(ctx context.Context, sessionKey string, visit func(Dea
 		var now *redis.TimeCmd
 		_, err = c.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 			now = p.Time(ctx)
-			for i, z := range batch {
-				id, _ := z.Member.(string)
-				tasks[i] = p.HMGet(ctx, k.Task(id), "msg", "state", "result")
+			for i, place := range batch {
+				tasks[i] = p.HMGet(ctx, k.Task(place.id), "msg", "state", "result")
 			}
 			return nil
 		})
 		if err != nil {
 			break
 		}
-		for i, z := range batch {
+		for i, place := range batch {
 			t := answer(tasks[i].Val())
 			if t.str(1) != "archived" {
 				continue // run again or deleted meanwhile
 			}
-			taskID, _ := z.Member.(string)
-			d := deadLetter(sessionKey, taskID, t)
-			d.At = time.Unix(int64(z.Score), 0)
+			d := deadLetter(sessionKey, place.id, t)
+			d.At = time.Unix(place.second, 0)
 			d.Age = max(now.Val().Sub(d.At), 0)
 			if !visit(d) {
 				return nil
@@ -82,37 +80,6 @@ func (c *Client) eachDead(ctx context.Context, sessionKey string, visit func(Dea
 	}
 	if err != nil {
 		return fmt.Errorf("read dead letters of %s: %w", sessionKey, err)
-	}
-	return nil
-}
-
-// sortSeconds puts those of a second in the order of their arrival: Redis has them by
-// id.
-func (c *Client) sortSeconds(ctx context.Context, k rediskey.Session, all []redis.Z) error {
-	for len(all) > 0 {
-		n := 1
-		for n < len(all) && all[n].Score == all[0].Score {
-			n++
-		}
-		second := all[:n]
-		if all = all[n:]; n == 1 {
-			continue
-		}
-		places := make(map[any]*redis.SliceCmd, n)
-		_, err := c.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-			for _, z := range second {
-				id, _ := z.Member.(string)
-				places[z.Member] = p.HMGet(ctx, k.Task(id), "arrived", "seq")
-			}
-			return nil
-		})
-		if err != nil {
-			return err
-		}
-		slices.SortStableFunc(second, func(a, b redis.Z) int { // as /resume runs them
-			p, q := answer(places[a.Member].Val()), answer(places[b.Member].Val())
-			return cmp.Or(cmp.Compare(number(p.str(0)), number(q.str(0))), cmp.Compare(number(p.str(1)), number(q.str(1))))
-		})
 	}
 	return nil
 }
@@ -185,30 +152,28 @@ func (c *Client) DropDeadLetters(ctx context.Context, sessionKey string, ids ...
 }
 
 func (c *Client) dropDead(ctx context.Context, sessionKey string, ids []string) (n int, err error) {
-	k, queue := rediskey.For(sessionKey), rediskey.Queue(sessionKey)
-	if some, err := c.rdb.Exists(ctx, k.Archived()).Result(); err != nil || some == 0 {
-		return 0, err
-	}
-	// asynq's Inspector acts on the queues of its list alone.
-	if err := c.rdb.SAdd(ctx, rediskey.AllQueues, queue).Err(); err != nil {
-		return 0, err
-	}
-	inspector := asynq.NewInspectorFromRedisClient(c.rdb)
-	if len(ids) == 0 {
-		return inspector.DeleteAllArchivedTasks(queue)
-	}
-	for _, id := range ids {
-		taskID := session.TaskID(sessionKey, id)
-		info, err := inspector.GetTaskInfo(queue, taskID)
-		if err == nil && info.State == asynq.TaskStateArchived {
-			err = inspector.DeleteTask(queue, taskID)
+	k := rediskey.For(sessionKey)
+	discard := func(taskIDs []string) error {
+		args := make([]any, 0, 1+len(taskIDs))
+		args = append(args, k.TaskPrefix())
+		for _, id := range taskIDs {
+			args = append(args, id)
 		}
-		switch {
-		case errors.Is(err, asynq.ErrTaskNotFound):
-		case err != nil:
-			return n, fmt.Errorf("message %s: %w", id, err)
-		case info.State == asynq.TaskStateArchived:
-			n++
+		reply, err := run(ctx, c.rdb, discardScript, keys(sessionKey, "", time.Now()), args...)
+		n += int(reply.int(0))
+		return err
+	}
+	if len(ids) == 0 {
+		err = c.deadPages(ctx, k, func(taskIDs []string, _ []int64) error { return discard(taskIDs) })
+		return n, err
+	}
+	for part := range slices.Chunk(ids, deadPage) {
+		taskIDs := make([]string, len(part))
+		for i, id := range part {
+			taskIDs[i] = session.TaskID(sessionKey, id)
+		}
+		if err := discard(taskIDs); err != nil {
+			return n, err
 		}
 	}
 	return n, nil

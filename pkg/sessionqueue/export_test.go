@@ -12,7 +12,7 @@ var Scripts = map[string]*redis.Script{
 	"renew": renewScript, "emit": emitScript, "finish": finishScript, "requeue": requeueScript, "look": lookScript,
 	"purge": purgeScript, "forget": forgetScript, "fail": failScript, "mark": markScript, "checkpoint": checkpointScript,
 	"steer": steerScript, "dismiss": dismissScript, "title": titleScript, "configure": configureScript,
-	"undo": undoScript, "rerun": rerunScript, "erase": eraseScript,
+	"undo": undoScript, "rerun": rerunScript, "erase": eraseScript, "discard": discardScript,
 	"keep": keepScript, "ask": askScript, "answer": answerScript, "past": pastScript,
 }
 

@@ -124,7 +124,7 @@ func timeless(script string, v any) string {
 		}
 	case "requeue":
 		blank(a, 1, 2)
-	case "purge", "forget", "look", "erase":
+	case "purge", "forget", "look", "erase", "discard":
 		return ""
 	}
 	return fmt.Sprintf("%q", a)

@@ -299,42 +299,6 @@ func TestCommandResume(t *testing.T) {
 	})
 }
 
-// More than a batch, in order; and what fails again meanwhile is not run again
-// by the same /resume.
-func TestResumeInBatches(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	const n = 1101
-	for i := range n {
-		b.say(fmt.Sprintf("m%04d", i))
-	}
-	_, err := b.client.Stop(b.ctx, key)
-	must(t, err)
-	equal(t, "put aside", b.info().Archived, n)
-	calls := 0
-	b.rdb.AddHook(&onScript{name: "rerun", do: func() {
-		calls++
-		h := b.claim()
-		for range 20 {
-			more, err := h.Finish(b.ctx, sq.End{Status: sq.StatusFailed, Error: "again"})
-			must(t, err)
-			equal(t, "goes on", more, true)
-		}
-		must(t, h.Requeue(b.ctx, "drain"))
-	}})
-	again, err := b.client.Rerun(b.ctx, key)
-	must(t, err)
-	equal(t, "run again", again, n)
-	equal(t, "calls", calls, 3)
-	ran := b.drain()
-	equal(t, "run", len(ran), n-3*20)
-	for i, id := range ran {
-		if want := fmt.Sprintf("m%04d", i+60); id != want {
-			t.Fatalf("%s runs, want %s", id, want)
-		}
-	}
-}
-
 // B72, B73, B74: a cancelled turn leaves at one moment; whoever reads sees all of
 // it or nothing, and the transcript of before.
 func TestB72_B73_B74_CancelIsAtomic(t *testing.T) {

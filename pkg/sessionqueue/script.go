@@ -28,6 +28,7 @@ var (
 	configureScript = move("session", "configure")
 	undoScript      = move("session", "undo")
 	rerunScript     = move("session", "rerun")
+	discardScript   = move("session", "discard")
 	eraseScript     = move("session", "erase")
 	answerScript    = move("session", "answer")
 

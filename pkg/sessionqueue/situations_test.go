@@ -319,8 +319,18 @@ func situations() []situation {
 			b.sayAll("one", "two")
 			_, err := b.client.Stop(b.ctx, key)
 			must(b, err)
+			args := []any{b.k.TaskPrefix(), "name", "failed stopped"}
+			for _, id := range []string{"one", "two"} {
+				args = append(args, b.task(id), b.rdb.HGet(b.ctx, b.k.Task(b.task(id)), "arrived").Val())
+			}
+			return func() error { return sq.Scripts["rerun"].Run(b.ctx, b.rdb, sq.KeysOf(key, ""), args...).Err() }
+		}},
+		{"discard", "", func(b *bench) func() error {
+			b.sayAll("one", "two")
+			_, err := b.client.Stop(b.ctx, key)
+			must(b, err)
 			return func() error {
-				return sq.Scripts["rerun"].Run(b.ctx, b.rdb, sq.KeysOf(key, ""), b.k.TaskPrefix(), 500, "name", "", "stopped").Err()
+				return sq.Scripts["discard"].Run(b.ctx, b.rdb, sq.KeysOf(key, ""), b.k.TaskPrefix(), b.task("one"), b.task("two")).Err()
 			}
 		}},
 		{"erase", "", func(b *bench) func() error {
