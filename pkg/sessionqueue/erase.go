@@ -13,9 +13,13 @@ import (
 	"turnstile/pkg/session"
 )
 
+// eraseBatch is how many messages a script erases, so that it does not hold up Redis.
+const eraseBatch = 500
+
 // Erase removes every key of a conversation: messages, results, dead letters,
-// transcripts, events. ErrBusy: a turn is running, and nothing was removed. It
-// looks at every key of the database, to find transcripts of earlier session ids.
+// transcripts, events. ErrBusy: a turn is running, and nothing was removed, but of
+// more than 500 messages some, if the turn has begun meanwhile. It looks at every key
+// of the database, to find transcripts of earlier session ids.
 //
 // A message that comes in meanwhile is erased with the rest, or begins the
 // conversation anew. Of one that is erased while its Submit is still under way the
@@ -37,26 +41,54 @@ func (c *Client) Erase(ctx context.Context, sessionKey string) error {
 func (c *Client) erase(ctx context.Context, sessionKey string) error {
 	k := rediskey.For(sessionKey)
 	for {
-		fence, err := c.rdb.HGet(ctx, k.Run(), "fence").Result()
-		if err != nil && !errors.Is(err, redis.Nil) {
-			return err
-		}
-		found, err := c.scan(ctx, k.Any())
+		fence, many, err := c.eraseWhat(ctx, k)
 		if err != nil {
 			return err
 		}
-		reply, err := run(ctx, c.rdb, eraseScript, append(keys(sessionKey, "", time.Now()), found...), k.TaskPrefix(), fence)
+		// Messages first, and only then the keys, which are few then.
+		args := []any{k.TaskPrefix(), fence, eraseBatch}
+		var found []string
+		if !many {
+			if found, err = c.scan(ctx, k.Any()); err != nil {
+				return err
+			}
+			args[2] = ""
+		}
+		reply, err := run(ctx, c.rdb, eraseScript, append(keys(sessionKey, "", time.Now()), found...), args...)
 		if err != nil {
 			return err
 		}
 		switch reply.str(0) {
 		case "held":
 			return ErrBusy
-		case "changed":
+		case "changed", "batch":
 			continue
 		}
 		return c.unlist(ctx, sessionKey)
 	}
+}
+
+// eraseWhat is the fence of the last turn, "" if there was none, and whether there are
+// more messages than a script is to erase at once.
+func (c *Client) eraseWhat(ctx context.Context, k rediskey.Session) (fence string, many bool, err error) {
+	var last *redis.StringCmd
+	var counts []*redis.IntCmd
+	_, err = c.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		last = p.HGet(ctx, k.Run(), "fence")
+		counts = append(counts, p.LLen(ctx, k.Pending()))
+		for _, zset := range []string{k.Archived(), k.Completed(), k.Retry(), k.Scheduled()} {
+			counts = append(counts, p.ZCard(ctx, zset))
+		}
+		return nil
+	})
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return "", false, err
+	}
+	var n int64
+	for _, count := range counts {
+		n += count.Val()
+	}
+	return last.Val(), n > eraseBatch, nil
 }
 
 // unlist takes an erased session out of the indexes. A message that has come in

@@ -8,7 +8,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
+	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/redisconn"
@@ -257,4 +259,43 @@ func TestEraseBesideSenders(t *testing.T) {
 		must(b, b.client.Erase(b.ctx, key))
 		equalList(b, "left", b.traces())
 	}
+}
+
+// Of many messages a script erases 500 at a time, and nothing is left in the end, nor of
+// unique locks. A turn that begins meanwhile keeps what is left.
+func TestEraseInBatches(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	fill := func() {
+		for i := range 700 {
+			b.say(fmt.Sprint("stopped", i))
+		}
+		_, err := b.client.Stop(b.ctx, key)
+		must(t, err)
+		for i := range 700 {
+			b.enqueue(fmt.Sprint("m", i), asynq.Unique(time.Hour))
+		}
+	}
+	fill()
+	calls, claimed := 0, false
+	b.rdb.AddHook(&onScript{name: "erase", do: func() {
+		if calls++; !claimed {
+			claimed = true
+			b.claim()
+		}
+	}})
+	if err := b.client.Erase(b.ctx, key); !errors.Is(err, sq.ErrBusy) {
+		t.Errorf("a turn has begun: %v", err)
+	}
+	s := b.info()
+	equal(t, "dead letters left", s.Archived, 200)
+	equal(t, "messages left in line", s.Pending, 699)
+	b.die()
+	calls = 0
+	must(t, b.client.Erase(b.ctx, key))
+	equal(t, "calls", calls, 2)
+	equalList(t, "left", b.traces())
+	fill()
+	must(t, b.client.Erase(b.ctx, key))
+	equalList(t, "left", b.traces())
 }

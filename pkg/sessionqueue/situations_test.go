@@ -340,7 +340,7 @@ func situations() []situation {
 			keys := sq.KeysOf(key, b.info().SessionID)
 			fence := b.info().Fence
 			return func() error {
-				return sq.Scripts["erase"].Run(b.ctx, b.rdb, keys, b.k.TaskPrefix(), fence).Err()
+				return sq.Scripts["erase"].Run(b.ctx, b.rdb, keys, b.k.TaskPrefix(), fence, "").Err()
 			}
 		}},
 		{"stop", "", func(b *bench) func() error {

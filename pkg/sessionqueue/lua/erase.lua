@@ -1,20 +1,26 @@
--- erase: a conversation leaves nothing behind. Not while somebody owns it.
+-- erase: a conversation leaves nothing behind. Not while somebody owns it. Of one
+-- with many messages these are erased before, a batch at a time, what has ended first
+-- and what waits last, the newest first.
 --
 -- ARGV[2] fence of the last turn when the keys were looked up, '': none
+-- ARGV[3] batch: erase so many messages and nothing else; '': erase all
 -- KEYS[21...] all its keys, as they were looked up
 --
--- Answers {'gone'}, {'held'}, or {'changed'}: a turn has run since the keys were
--- looked up, and may have made others.
+-- Answers {'gone'}, {'held'}, {'changed'}: a turn has run since the keys were
+-- looked up, and may have made others; or {'batch', how many}.
 
 if call('EXISTS', sentinel) == 1 then return {'held'} end
 if (call('HGET', run, 'fence') or '') ~= ARGV[2] then return {'changed'} end
-local ids = {} -- of tasks that have come since, too
-for _, list in ipairs({pending, active}) do
-  for _, id in ipairs(call('LRANGE', list, 0, -1)) do ids[#ids + 1] = id end
+local ids, parts, batch = {}, {}, tonumber(ARGV[3]) -- of tasks that have come since, too
+local function gather(key, range)
+  if batch and #ids >= batch then return end
+  local part = call(range, key, 0, batch and batch - #ids - 1 or -1)
+  parts[#parts + 1] = {key, range, #part}
+  for _, id in ipairs(part) do ids[#ids + 1] = id end
 end
-for _, zset in ipairs({scheduled, retry, completed, archived}) do
-  for _, id in ipairs(call('ZRANGE', zset, 0, -1)) do ids[#ids + 1] = id end
-end
+for _, zset in ipairs({archived, completed, retry, scheduled}) do gather(zset, 'ZRANGE') end
+gather(pending, 'LRANGE')
+if not batch then gather(active, 'LRANGE') end
 local locks = {}
 for _, id in ipairs(ids) do
   local msg, unique = load(id)
@@ -22,5 +28,15 @@ for _, id in ipairs(ids) do
 end
 for _, id in ipairs(ids) do call('DEL', task .. id) end
 for _, unique in ipairs(locks) do call('DEL', unique) end
+if batch then
+  for _, p in ipairs(parts) do
+    if p[3] > 0 and p[2] == 'LRANGE' then
+      call('LTRIM', p[1], p[3], -1)
+    elseif p[3] > 0 then
+      call('ZREMRANGEBYRANK', p[1], 0, p[3] - 1)
+    end
+  end
+  return {'batch', #ids}
+end
 for _, key in ipairs(KEYS) do call('DEL', key) end
 return {'gone'}
