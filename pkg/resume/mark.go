@@ -35,7 +35,7 @@ func Mark(ctx context.Context, rdb redis.Scripter, session, reason string) (bool
 		reason = ReasonRestart
 	}
 	k := rediskey.For(session)
-	marked, err := markScript.Run(ctx, rdb, []string{k.Record(), k.Resume()}, reason).Bool()
+	marked, err := markScript.Run(ctx, rdb, []string{k.Record(), k.Resume(), k.Run()}, reason).Bool()
 	if err != nil {
 		return false, fmt.Errorf("mark %s: %w", session, err)
 	}
@@ -58,7 +58,7 @@ func Clear(ctx context.Context, rdb redis.Scripter, session string) (bool, error
 // nothing has changed.
 func Suspend(ctx context.Context, rdb redis.Scripter, session string) (bool, error) {
 	k := rediskey.For(session)
-	suspended, err := suspendScript.Run(ctx, rdb, []string{k.Record(), k.Resume()}).Bool()
+	suspended, err := suspendScript.Run(ctx, rdb, []string{k.Record(), k.Resume(), k.Run()}).Bool()
 	if err != nil {
 		return false, fmt.Errorf("suspend %s: %w", session, err)
 	}

@@ -206,7 +206,7 @@ func (c *Consumer) Claim(parent context.Context, sessions []string) ([]*Hold, er
 	var waiting []wakeUp
 	var failed error
 	var again []string
-	settle := func(attempts []*Hold, sent time.Time, replies []reply) {
+	settle := func(attempts []*Hold, replies []reply) {
 		for i, a := range replies {
 			h := attempts[i]
 			if a.err != nil {
@@ -235,10 +235,11 @@ func (c *Consumer) Claim(parent context.Context, sessions []string) ([]*Hold, er
 			}
 		}
 	}
-	settle(attempts, sent, c.claimPlain(parent, attempts))
+	settle(attempts, c.claimPlain(parent, attempts))
 	if rest := special; len(rest) > 0 {
-		sent = time.Now()
-		settle(rest, sent, c.pipeline(parent, claimScript, len(rest), func(i int) ([]string, []any) {
+		// It may be the first script that has set the sentinel, and its reply was lost:
+		// the lease counts from before that one.
+		settle(rest, c.pipeline(parent, claimScript, len(rest), func(i int) ([]string, []any) {
 			return rest[i].keys, rest[i].claimArgs()
 		}))
 	}

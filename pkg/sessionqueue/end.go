@@ -42,6 +42,7 @@ func (e End) archives() bool {
 // script. Then either the next message is taken under the same sentinel and a
 // new fence (more is true, and Turn tells what), or the hold is over.
 func (h *Hold) Finish(ctx context.Context, end End) (more bool, err error) {
+	defer h.ends()() // also between the two scripts: the first may have released it, unheard
 	if h.mayBePlain(end) {
 		if done, more, err := h.finishPlain(ctx, end); done || err != nil {
 			return more, err
@@ -56,7 +57,7 @@ func (h *Hold) Finish(ctx context.Context, end End) (more bool, err error) {
 	if end.archives() {
 		script, nkeys = failScript, allKeys
 	}
-	reply, err := h.end(ctx, "finish", script, nkeys, args...)
+	reply, err := h.move(ctx, "finish", script, nkeys, false, args...)
 	if err != nil {
 		return false, err
 	}
@@ -197,7 +198,8 @@ func (h *Hold) requeue(ctx context.Context, e Event, wait time.Duration, attempt
 	for _, p := range parts {
 		args = append(args, p.taskID)
 	}
-	reply, err := h.end(ctx, "requeue", requeueScript, keysToProcessed, args...)
+	defer h.ends()()
+	reply, err := h.move(ctx, "requeue", requeueScript, keysToProcessed, false, args...)
 	if err != nil {
 		return err
 	}

@@ -202,12 +202,11 @@ func (h *Hold) redisNow() int64 {
 	return h.clock.now()
 }
 
-// end runs a move that may release the sentinel. A renewal that is under way at
-// the same time may find it released, which is no loss.
-func (h *Hold) end(ctx context.Context, name string, script *redis.Script, nkeys int, args ...any) (answer, error) {
+// ends begins a move that may release the sentinel, and answers what ends the move. A
+// renewal that is under way at the same time may find it released, which is no loss.
+func (h *Hold) ends() func() {
 	h.setEnding(true)
-	defer h.setEnding(false)
-	return h.move(ctx, name, script, nkeys, false, args...)
+	return func() { h.setEnding(false) }
 }
 
 func (h *Hold) setEnding(ending bool) {

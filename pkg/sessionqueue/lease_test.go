@@ -3,6 +3,7 @@ package sessionqueue_test
 import (
 	"context"
 	"errors"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -51,6 +52,48 @@ func TestLeaseEndsBeforeTheSentinel(t *testing.T) {
 			}
 			trusted(b, h)
 		})
+	}
+}
+
+// A claim of which the reply was lost is answered again, by a script that comes later
+// than the one which has set the sentinel.
+func TestLeaseOfAClaimThatWasRepeated(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.say("a")
+	var before time.Time
+	b.rdb.AddHook(&between{script: "claim", do: func() { before = time.Now() }})
+	h := b.claim()
+	if over := h.Lease().Deadline().Sub(before.Add(b.c.Config().SentinelTTL * 9 / 10)); over > 0 {
+		t.Errorf("the lease is trusted for %s longer than it may be", over)
+	}
+}
+
+// A renewal finds that the session was released, while the worker does not know yet,
+// since the answer was lost: that is no loss.
+func TestRenewWhileAReleaseIsRepeated(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for i := range 100 {
+		b.say(strconv.Itoa(i))
+		h := b.claim()
+		faults := &testredis.Faults{}
+		b.rdb.AddHook(faults)
+		faults.LoseReply(called("finish"), 1)
+		var renewals sync.WaitGroup
+		over, end := context.WithCancel(b.ctx)
+		for range 3 {
+			renewals.Go(func() {
+				for over.Err() == nil {
+					b.c.Renew(b.ctx, []*sq.Hold{h})
+				}
+			})
+		}
+		_, err := h.Finish(b.ctx, b.done(h))
+		end()
+		renewals.Wait()
+		faults.Clear()
+		must(t, err)
 	}
 }
 

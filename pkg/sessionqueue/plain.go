@@ -110,8 +110,6 @@ func (h *Hold) finishPlain(ctx context.Context, end End) (done, more bool, err e
 
 // endPlain sends a plain end, together with others', until there is an answer.
 func (h *Hold) endPlain(ctx context.Context, call *combine.Call) (a answer, err error) {
-	h.setEnding(true)
-	defer h.setEnding(false)
 	err = h.persist(ctx, func() error {
 		h.consumer.moves.Do(ctx, call)
 		r := replied(call)

@@ -42,7 +42,7 @@ var (
 	checkpointScript = move("session", "owner", "checkpoint")
 	keepScript       = move("session", "owner", "keep")
 	askScript        = move("session", "owner", "ask")
-	steerScript      = move("session", "lease", "line", "owner", "asked", "steer")
+	steerScript      = move("session", "line", "owner", "asked", "steer")
 	dismissScript    = move("session", "archive", "owner", "dismiss")
 	finishScript     = move("session", "line", "owner", "finish")
 	failScript       = move("session", "line", "archive", "owner", "finish")

@@ -212,7 +212,7 @@ call('HSET', run, 'token', token, 'fence', fence, 'entries', int(entries), 'done
   'ids', ids, 'phase', phase, 'sid', sid, 'started_at', int(now),
   'worker', ARGV[4], 'mode', ARGV[7], 'cap', ARGV[8], 'drop', ARGV[13], 'debounce', ARGV[14], 'warm', ARGV[16])
 if (r[13] or '') ~= '' then call('HSET', run, 'rotated', '') end
-if special or (r[16] or '') ~= '' then
+if special or crashed or (r[16] or '') ~= '' then
   call('HSET', run, 'special', call('EXISTS', resume, partial) > 0 and '1' or '')
 end
 if (r[10] or '') ~= reset or (r[11] or '') ~= mark then call('HSET', run, 'reset', reset, 'resume', mark) end

@@ -154,7 +154,6 @@ if special then
   call('DEL', partial)
   if rest.done then
     call('DEL', resume)
-    call('HSET', run, 'special', '')
   elseif rotated then -- the mark was the old conversation's
     call('HDEL', resume, 'pending', 'reason', 'marked_at')
   end
@@ -163,6 +162,7 @@ if special then
     pcall('HSET', record, 'dropped', dropped)
   end
 end
+if rest.done then call('HSET', run, 'special', '') end
 if len > tonumber(most) then call('LTRIM', transcript, '-' .. most, '-1') end
 if nentries > 0 and (len == nentries or not h) then call('PEXPIRE', transcript, ttl) end
 forward(due, now)
