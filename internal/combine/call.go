@@ -2,10 +2,11 @@ package combine
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/redis/go-redis/v9"
+
+	"turnstile/internal/redisconn"
 )
 
 // Call is a call of a script that can do what several calls ask for in one: its
@@ -105,17 +106,17 @@ func EvalSha(ctx context.Context, s *redis.Script, keys []string, args []any) *r
 
 // settle hands out what a command was answered. What Redis refuses together it is
 // asked for one by one: a proxy may take no script for several sessions, and
-// nobody's error is another's.
+// nobody's error is another's. An error that may pass is all callers': one by one
+// they would wait for it to pass, each in turn.
 func (c *Combiner) settle(ctx context.Context, j joint) {
 	answers, err := j.cmd.Slice()
-	var refused redis.Error
 	switch {
 	case redis.HasErrorPrefix(err, "NOSCRIPT"):
 		keys, args := words(j.calls)
 		j.cmd = j.calls[0].Script.Eval(ctx, c.client, keys, args...)
 		c.settle(ctx, j)
 		return
-	case errors.As(err, &refused) && len(j.calls) > 1:
+	case redisconn.Refused(err) && len(j.calls) > 1:
 		for _, call := range j.calls {
 			alone := newJoint(ctx, []*Call{call})
 			_ = c.client.Process(ctx, alone.cmd)

@@ -91,22 +91,29 @@ func TestCallsShareCommands(t *testing.T) {
 	}
 }
 
-// A call whose reply is lost fails alone with those that shared its command.
-func TestLostReplyOfACommandThatIsShared(t *testing.T) {
+// A call whose reply is lost, or that Redis cannot answer now, fails alone with those
+// that shared its command.
+func TestErrorOfACommandThatIsShared(t *testing.T) {
 	t.Parallel()
-	client, script, faults := testredis.New(t), each(t), &testredis.Faults{}
-	client.AddHook(faults)
-	c := combine.New(client, 3)
-	c.DoAll(t.Context(), calls(script, "", "first"))
-	faults.LoseReply(testredis.Named("evalsha"), 1)
-	all := calls(script, "", numbered(3)...)
-	c.DoAll(t.Context(), all)
-	for _, call := range all {
-		if !errors.Is(call.Err, testredis.ErrLostReply) {
-			t.Errorf("%v, want the network's error", call.Err)
-		}
-	}
-	if n := faults.CountNamed("evalsha"); n != 2 {
-		t.Errorf("%d commands: a call that may have been carried out is its caller's to repeat", n)
+	for name, want := range map[string]error{
+		"lost": testredis.ErrLostReply, "loading": testredis.AnswerError("LOADING Redis is loading the dataset in memory"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			client, script, faults := testredis.New(t), each(t), &testredis.Faults{}
+			client.AddHook(faults)
+			c := combine.New(client, 3)
+			faults.FailBefore(testredis.Any, 1, want)
+			all := calls(script, "", numbered(3)...)
+			c.DoAll(t.Context(), all)
+			for _, call := range all {
+				if !errors.Is(call.Err, want) {
+					t.Errorf("%v, want %v", call.Err, want)
+				}
+			}
+			if n := faults.CountCommands(); n != 1 {
+				t.Errorf("%d commands: what may pass, or was carried out, is its caller's to repeat", n)
+			}
+		})
 	}
 }

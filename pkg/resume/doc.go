@@ -68,4 +68,7 @@
 //	  interruptions  the counter
 //	  fence          of the turn that was counted last
 //	  suspended      1: suspended
+//
+// Mark and Suspend set `special` in the session's run record as well: by that the
+// end of a turn knows that there is something to clear.
 package resume

@@ -17,6 +17,7 @@ import (
 
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/followup"
+	"turnstile/pkg/resume"
 	"turnstile/pkg/session"
 	sq "turnstile/pkg/sessionqueue"
 )
@@ -79,7 +80,7 @@ func (a *answers) count(cmd redis.Cmder) {
 // take the same turns, whatever else there is about the session.
 func TestPlainIsTheSame(t *testing.T) {
 	t.Parallel()
-	const seeds = 12
+	const seeds = 16
 	var lives, plainly [seeds][]moment
 	var seen [seeds]answers
 	var kept [seeds]whole
@@ -194,6 +195,13 @@ func life(t *testing.T, seed int, hook redis.Hook) (moments []moment) {
 		case n == 14 && r.IntN(3) == 0:
 			did = "the turn's task is lost"
 			b.rdb.Del(b.ctx, b.k.Task(b.rdb.LIndex(b.ctx, b.k.Active(), 0).Val()))
+		case n == 13:
+			did = "renew"
+			must(t, b.c.Renew(b.ctx, []*sq.Hold{h})[0].Err)
+		case n == 14:
+			did = "mark from outside"
+			_, err := resume.Mark(b.ctx, b.rdb, key, "")
+			must(t, err)
 		case n == 15:
 			did = "retry"
 			if h.Retry(b.ctx, errors.New("flaky"), time.Duration(r.IntN(2))) == nil {

@@ -23,9 +23,11 @@ type gathering struct {
 	names []string
 }
 
-func gather(t *testing.T, n int) *gathering {
+func gather(t *testing.T, n int) *gathering { t.Helper(); return gatherOn(t, testredis.New(t), n) }
+
+func gatherOn(t *testing.T, rdb redis.UniversalClient, n int) *gathering {
 	t.Helper()
-	c := &gathering{bench: newBench(t, func(c *sq.Config) { c.Immediate = true })}
+	c := &gathering{bench: benchOn(t, rdb, func(c *sq.Config) { c.Immediate = true })}
 	for i := range n {
 		name := fmt.Sprint("crowd:", i)
 		c.names = append(c.names, name)
