@@ -30,10 +30,11 @@ local function claim(k, a)
   local task, token, fresh = unpack(ARGV, a + 1, a + 3)
   local r = pcall('HMGET', run, 'phase', 'fence', 'sid', 'entries', 'hold', 'done', 'rotated', 'reset', 'resume', 'special')
   local rec = pcall('HMGET', record, 'session_id', 'fence', 'created_at', 'dropped')
+  local had_owner = r[2] or rec[2] -- else there are none of the keys that only an owner leaves
   if r.err or rec.err
     or (r[1] or 'idle') ~= 'idle' or (r[6] or '0') ~= '0' or (r[7] or '') ~= '' or (r[8] or '') ~= '' or (r[9] or '') ~= '' or (r[10] or '') ~= ''
-    or (r[2] or rec[2]) and pcall('EXISTS', paused, scheduled, active, followups, resume, partial) ~= 0
-    or not (r[2] or rec[2]) and pcall('EXISTS', paused, scheduled, active) ~= 0 then -- had no owner, who leaves the others
+    or had_owner and pcall('EXISTS', paused, scheduled, active, followups, resume, partial) ~= 0
+    or not had_owner and pcall('EXISTS', paused, scheduled, active) ~= 0 then
     return false
   end
   local set = pcall('SET', sentinel, token, 'NX', 'PX', ttl)
