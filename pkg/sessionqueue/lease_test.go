@@ -74,7 +74,7 @@ func TestLeaseOfAClaimThatWasRepeated(t *testing.T) {
 func TestRenewWhileAReleaseIsRepeated(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	for i := range 100 {
+	for i := range 30 {
 		b.say(strconv.Itoa(i))
 		h := b.claim()
 		faults := &testredis.Faults{}
