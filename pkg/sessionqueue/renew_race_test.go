@@ -16,7 +16,9 @@ func TestRenewalDuringARelease(t *testing.T) {
 	h := b.start()
 	faults := &testredis.Faults{}
 	b.rdb.AddHook(faults)
-	must(t, sq.Scripts["finish"].Load(b.ctx, b.rdb).Err())
+	for _, s := range variantsOf("finish") {
+		must(t, s.Load(b.ctx, b.rdb).Err())
+	}
 	gate := faults.GateReply(called("finish"))
 	ended := make(chan error, 1)
 	go func() {

@@ -63,8 +63,10 @@ local function finish(k, a)
   if following then
     plain = type(following) == 'string'
     head = plain and look_at(task, following)
-    plain = plain and head[1] and not head[4] and not (r[4] and string.find(r[4], following, 1, true))
-      and string.find(following, '^[%w%-._:@+=~]*$')
+    if not head or not head[1] or head[4] or r[4] and string.find(r[4], following, 1, true)
+      or not string.find(following, '^[%w%-._:@+=~]*$') then
+      plain = false -- no assignment of and's: the embedded server would keep what was there before
+    end
   end
   if plain then
     added = pcall('ZADD', completed, score, id)
