@@ -1,7 +1,6 @@
 package sessionqueue_test
 
 import (
-	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -9,7 +8,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/rediskey"
-	"turnstile/internal/testredis"
 	"turnstile/pkg/session"
 	sq "turnstile/pkg/sessionqueue"
 )
@@ -112,39 +110,4 @@ func TestReleaseBeforeAServersRetry(t *testing.T) {
 		b.finish(h)
 		equal(t, "in the due index", b.isIn(rediskey.Due, key), true)
 	})
-}
-
-// A claim that needs a second request is trusted from that one on.
-func TestLeaseOfAWholeClaim(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	b.delayed("a")
-	second := &sentAt{is: testredis.Script(sq.Scripts["claim"].Hash())}
-	b.rdb.AddHook(second)
-	h := b.claim()
-	if !h.Turn().Started.After(second.before) {
-		t.Errorf("trusted from %v on, the plain claim was answered at %v", h.Turn().Started, second.before)
-	}
-}
-
-// sentAt notes when the pipeline before that of a script was answered.
-type sentAt struct {
-	is       testredis.Match
-	answered time.Time
-	before   time.Time
-}
-
-func (s *sentAt) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (s *sentAt) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
-
-func (s *sentAt) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		if s.is(cmds[0]) {
-			s.before = s.answered
-		}
-		err := next(ctx, cmds)
-		s.answered = time.Now()
-		return err
-	}
 }
