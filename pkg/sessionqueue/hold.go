@@ -109,6 +109,7 @@ type Hold struct {
 	seq       int
 	clock     clock
 	ending    bool // a move that may release the sentinel is under way
+	renewed   bool // the turn has a lease of asynq's, which a plain end leaves
 	uncounted int  // messages that ended under this hold and are not in asynq's statistics
 }
 
@@ -160,7 +161,7 @@ func (h *Hold) begin(sent time.Time, a answer) {
 // run makes t the turn that runs, for messages as scripts answer them. h.mu is
 // held.
 func (h *Hold) run(t Turn, messages answer) {
-	h.seq, h.announced, h.steer, h.part = 0, false, false, h.part[:0:0]
+	h.seq, h.announced, h.steer, h.renewed, h.part = 0, false, false, false, h.part[:0:0]
 	if transcript := rediskey.For(h.session).Transcript(t.SessionID); h.keys[transcriptKey] != transcript {
 		h.keys = slices.Clone(h.keys) // a renewal or a batch under way reads the old ones
 		h.keys[transcriptKey] = transcript
@@ -188,11 +189,13 @@ type clock struct {
 // differ.
 func (c clock) now() int64 { return c.ms + time.Since(c.at).Milliseconds() }
 
-// hear sets the clock by an answer that has just come.
-func (h *Hold) hear(ms int64) {
+// wasRenewed takes note of a renewal that was answered just now: of Redis' clock, ms,
+// and of the turn that has a lease by it.
+func (h *Hold) wasRenewed(ms, fence int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.clock = clock{ms, time.Now()}
+	h.renewed = h.renewed || fence == h.turn.Fence
 }
 
 // redisNow is Redis' clock in ms, as far as the hold knows it.

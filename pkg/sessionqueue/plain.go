@@ -57,7 +57,7 @@ func (h *Hold) mayBePlain(end End) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return end.Status == StatusDone && end.Told == 0 && h.consumer.cfg.Retention >= time.Second &&
-		len(h.part) == 1 && h.part[0].task != "" && len(end.Entries) <= plainEntries
+		!h.renewed && len(h.part) == 1 && h.part[0].task != "" && len(end.Entries) <= plainEntries
 }
 
 // finishPlain ends a turn of which mayBePlain is true. done is false if that was

@@ -41,7 +41,7 @@ func (c *Consumer) Renew(ctx context.Context, holds []*Hold) []Renewal {
 			}
 		default:
 			holds[i].lease.Extend(sent, c.cfg.SentinelTTL)
-			holds[i].hear(reply.int(7))
+			holds[i].wasRenewed(reply.int(7), reply.int(1))
 			r.Fence, r.Asked, r.Waiting = reply.int(1), asked(reply.str(2)), int(reply.int(3))
 			r.Steer = reply.int(4) == 1
 			r.Reply = Reply{int(reply.int(5)), Decision(reply.str(6))}

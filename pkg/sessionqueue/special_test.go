@@ -72,10 +72,11 @@ func TestPlainAgainAfterARenewal(t *testing.T) {
 	seen := &answers{}
 	h := b.start()
 	must(t, b.c.Renew(b.ctx, []*sq.Hold{h})[0].Err)
+	b.rdb.AddHook(seen)
 	b.finish(h)
 	equal(t, "leases", b.rdb.ZCard(b.ctx, b.k.Lease()).Val(), 0)
+	equal(t, "plain ends that were tried", seen.plain+seen.special, 0)
 	must(t, h.Promote(b.ctx))
-	b.rdb.AddHook(seen)
 	b.finish(h)
 	equal(t, "plain ends", seen.plain, 1)
 }
