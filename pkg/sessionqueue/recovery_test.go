@@ -120,6 +120,7 @@ const crowdBurst = crowd / 20
 
 func TestB80_OrphansAtABoundedPace(t *testing.T) {
 	t.Parallel()
+	testredis.Real(t) // the embedded one is too slow for thousands of sessions
 	b := newBench(t, crowdRate)
 	b.leave("s", crowd, orphan)
 	b.recover(crowd, crowdBurst)
@@ -129,6 +130,7 @@ func TestB80_OrphansAtABoundedPace(t *testing.T) {
 // What is due on time does not wait behind what is overdue.
 func TestB80_OverdueAtABoundedPace(t *testing.T) {
 	t.Parallel()
+	testredis.Real(t) // the embedded one is too slow for thousands of sessions
 	b := newBench(t, crowdRate)
 	b.leave("s", crowd, overdue)
 	const onTime = 10
