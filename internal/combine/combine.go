@@ -45,6 +45,11 @@ func New(client redis.UniversalClient, flights int) *Combiner {
 // Process carries out cmd, as client.Process does. When ctx ends while the
 // command waits it is not sent; one that is on its way is waited for.
 func (c *Combiner) Process(ctx context.Context, cmd *redis.Cmd) {
+	if c.departs() {
+		defer c.landed()
+		_ = c.client.Process(ctx, cmd) // cmd has the error
+		return
+	}
 	if err := c.ride(&passenger{ctx: ctx, cmd: cmd}); err != nil {
 		cmd.SetErr(err)
 	}
@@ -52,27 +57,40 @@ func (c *Combiner) Process(ctx context.Context, cmd *redis.Cmd) {
 
 // Do carries out a call, as Process does a command.
 func (c *Combiner) Do(ctx context.Context, call *Call) {
+	if c.departs() {
+		defer c.landed()
+		c.send(ctx, nil, []joint{newJoint(ctx, []*Call{call})})
+		return
+	}
 	if err := c.ride(&passenger{ctx: ctx, call: call}); err != nil {
 		call.Err = err
 	}
 }
 
-// ride answers an error if p was not sent.
-func (c *Combiner) ride(p *passenger) error {
+// departs begins a flight for one who need not wait, if there is a free one.
+func (c *Combiner) departs() bool {
 	if !c.single {
-		c.fly([]*passenger{p})
-		return nil
+		return true
 	}
 	c.mu.Lock()
-	if c.flights < c.most {
-		c.flights++
-		c.mu.Unlock()
-		defer c.landed()
-		c.fly([]*passenger{p})
-		return nil
+	defer c.mu.Unlock()
+	if c.flights == c.most {
+		return false
 	}
+	c.flights++
+	return true
+}
+
+// ride waits for a flight with others; an error says that p was not sent.
+func (c *Combiner) ride(p *passenger) error {
 	p.told = make(chan []*passenger, 1)
-	c.waiting = append(c.waiting, p)
+	c.mu.Lock()
+	if c.flights < c.most { // one has landed meanwhile
+		c.flights++
+		p.told <- []*passenger{p}
+	} else {
+		c.waiting = append(c.waiting, p)
+	}
 	c.mu.Unlock()
 	var all []*passenger
 	select {
@@ -104,6 +122,9 @@ func (c *Combiner) leave(p *passenger) bool {
 
 // landed ends a flight, or lets who waits have it.
 func (c *Combiner) landed() {
+	if !c.single {
+		return
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	all := c.waiting
