@@ -59,6 +59,7 @@ func TestB64_SurvivesKill(t *testing.T) {
 // The checkpoint of a worker that has lost the session is sent, and writes nothing.
 func TestB70_LostWorkersCheckpoint(t *testing.T) {
 	t.Parallel()
+	testredis.Real(t) // the embedded one dumps strings only
 	r := newRig(t)
 	var f testredis.Faults
 	gate := f.Gate(checkpointing)

@@ -214,6 +214,7 @@ func TestB61_NoActivityNoWrite(t *testing.T) {
 // However a turn ends, its checkpoints end with it. This test runs alone: it
 // counts goroutines.
 func TestB62_CheckpointerEndsWithTheTurn(t *testing.T) { //nolint:paralleltest // as said
+	testredis.Real(t) // the embedded one has goroutines of its own
 	r := newRig(t)
 	before := goleak.IgnoreCurrent()
 	t.Run("turns", func(t *testing.T) { //nolint:paralleltest // its parent is none
