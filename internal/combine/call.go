@@ -12,8 +12,8 @@ import (
 // Call is a call of a script that can do what several calls ask for in one: its
 // KEYS are theirs, one call's behind the other's, and so is what follows in ARGV
 // on what they share. It answers a list, of one answer to each call. To Redis a
-// call in company costs little more than the commands that it makes; alone, half
-// of it is the script itself.
+// call in company costs little more than the commands that it makes; alone, a third
+// of it is the script itself (bench/README.md).
 type Call struct {
 	Script *redis.Script
 	Shared []any // the same in all calls of the script by one Combiner

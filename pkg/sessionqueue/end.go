@@ -43,12 +43,16 @@ func (e End) archives() bool {
 // new fence (more is true, and Turn tells what), or the hold is over.
 func (h *Hold) Finish(ctx context.Context, end End) (more bool, err error) {
 	defer h.ends()() // also between the two scripts: the first may have released it, unheard
+	w, err := h.written(end)
+	if err != nil {
+		return false, err
+	}
 	if h.mayBePlain(end) {
-		if done, more, err := h.finishPlain(ctx, end); done || err != nil {
+		if done, more, err := h.finishPlain(ctx, end, w); done || err != nil {
 			return more, err
 		}
 	}
-	args, err := h.finishArgs(end)
+	args, err := h.finishArgs(end, w)
 	if err != nil {
 		return false, err
 	}
@@ -98,14 +102,10 @@ type finishRest struct {
 	Prefix    string `json:"prefix"`
 }
 
-func (h *Hold) finishArgs(end End) ([]any, error) {
+func (h *Hold) finishArgs(end End, w written) ([]any, error) {
 	c := h.consumer.cfg
 	turn := h.Turn()
 	ending, back := h.split(end.Untaken)
-	w, err := h.written(end)
-	if err != nil {
-		return nil, err
-	}
 	rest := finishRest{
 		TTL: c.SentinelTTL.Milliseconds(), Retention: int64(c.Retention / time.Second), Done: end.Status == StatusDone, SID: turn.SessionID,
 		Told: end.Told, Ending: len(ending), Back: len(back), Prefix: h.prefix,

@@ -185,7 +185,7 @@ func TestWaitWithoutAConnectionEndsWithItsContext(t *testing.T) {
 // A stream that cannot be read is the trouble of its own wait only.
 func TestWaitBesideABrokenStream(t *testing.T) {
 	t.Parallel()
-	testredis.Real(t) // the embedded one waits for a stream that is none
+	testredis.Real(t) // the embedded one goes on waiting for what is no stream any more
 	b := newBench(t)
 	hook := &reads{}
 	client := clientOf(t, testredis.URL(t), 1, hook)

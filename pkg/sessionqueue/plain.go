@@ -62,15 +62,11 @@ func (h *Hold) mayBePlain(end End) bool {
 
 // finishPlain ends a turn of which mayBePlain is true. done is false if that was
 // not so plain after all.
-func (h *Hold) finishPlain(ctx context.Context, end End) (done, more bool, err error) {
+func (h *Hold) finishPlain(ctx context.Context, end End, w written) (done, more bool, err error) {
 	last, sent, now := h.Turn(), time.Now(), h.redisNow()
 	h.mu.Lock()
 	p, keys, uncounted := h.part[0], h.keys, h.uncounted+1
 	h.mu.Unlock()
-	w, err := h.written(end)
-	if err != nil {
-		return false, false, err
-	}
 	next := Turn{
 		Session: h.session, SessionID: last.SessionID, Fence: max(now, last.Fence+1), Entries: last.Entries + int64(len(end.Entries)),
 		Started: sent, StartedAt: time.UnixMilli(now),

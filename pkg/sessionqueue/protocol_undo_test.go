@@ -243,7 +243,7 @@ func TestB75_RetryRunsBeforeItIsAnswered(t *testing.T) {
 // for ever.
 func TestB75_UndoOfAnUnreadableEnd(t *testing.T) {
 	t.Parallel()
-	testredis.Real(t) // the embedded one reads what is of a wrong type
+	testredis.Real(t) // the embedded one's Lua reads NaN as Go does
 	b := newBench(t)
 	b.say("a")
 	b.drain()
