@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/rediskey"
+	"turnstile/internal/script"
 	"turnstile/pkg/lockguard"
 )
 
@@ -21,9 +22,9 @@ var clearLua string
 var suspendLua string
 
 var (
-	markScript    = redis.NewScript(lockguard.Prelude() + markLua)
-	clearScript   = redis.NewScript(clearLua)
-	suspendScript = redis.NewScript(suspendLua)
+	markScript    = script.New("resume mark", lockguard.Prelude()+markLua)
+	clearScript   = script.New("resume clear", clearLua)
+	suspendScript = script.New("resume suspend", suspendLua)
 )
 
 // Mark says that the session's last turn was cut off, now; an empty reason means

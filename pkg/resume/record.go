@@ -10,13 +10,14 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/rediskey"
+	"turnstile/internal/script"
 	"turnstile/pkg/lockguard"
 )
 
 //go:embed read.lua
 var readLua string
 
-var readScript = redis.NewScript(lockguard.Prelude() + readLua)
+var readScript = script.New("resume read", lockguard.Prelude()+readLua)
 
 // Why a turn was cut off. Any other text is a reason as well.
 const (

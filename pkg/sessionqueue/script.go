@@ -12,6 +12,7 @@ import (
 	"turnstile/internal/combine"
 	"turnstile/internal/redisconn"
 	"turnstile/internal/rediskey"
+	"turnstile/internal/script"
 	"turnstile/pkg/lockguard"
 )
 
@@ -58,12 +59,12 @@ var (
 	removeIfScoreScript = load("remove_if_score")
 )
 
-// scriptNames are the scripts' names by their SHA-1.
-var scriptNames = map[string]string{}
-
 // ScriptName tells which move a script's SHA-1 stands for, as MONITOR and SLOWLOG
 // show it: "claim", "finish". It is "" for a script of somebody else.
-func ScriptName(sha string) string { return scriptNames[sha] }
+func ScriptName(sha string) string {
+	s, _ := script.BySHA(sha)
+	return strings.TrimSuffix(s.Name, "_plain")
+}
 
 // move is a script of a session.
 func move(names ...string) *redis.Script { return load(append([]string{"keys"}, names...)...) }
@@ -79,9 +80,7 @@ func load(names ...string) *redis.Script {
 		src.WriteByte('\n')
 		src.Write(text)
 	}
-	s := redis.NewScript(src.String())
-	scriptNames[s.Hash()] = strings.TrimSuffix(names[len(names)-1], "_plain")
-	return s
+	return script.New(names[len(names)-1], src.String())
 }
 
 // transcriptKey is the index of the transcript's key, the only one that changes
