@@ -2,6 +2,7 @@ package sessionqueue_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -95,6 +96,8 @@ func newWorker(t *testing.T, rdb redis.UniversalClient, name string, changes ...
 	must(t, err)
 	return c
 }
+
+var errFlaky = errors.New("flaky")
 
 func must(t testing.TB, err error) {
 	t.Helper()

@@ -38,64 +38,61 @@ local special = call('EXISTS', paused, active, scheduled, retry, resume, followu
 local dead = fence and (r[3] == 'starting' or r[3] == 'running')
 if special and call('EXISTS', paused) == 1 then return {'paused'} end
 
--- How a dead owner's turn ends: redelivered, unless somebody had asked for its
--- end, or its message was there too often when a worker died. A turn that a drain
--- had marked before its worker died was counted then.
-local m, interruptions, suspended, crashed = {}, 0, false, false
-if special then m = call('HMGET', resume, 'reason', 'interruptions', 'suspended', 'marked_at', 'fence', 'pending') end
-local mark, marked_at = m[6] == '1' and m[1] or '', tonumber(m[4]) or now
-if m[6] == '1' and mark == '' then mark = 'restart_timeout' end
-interruptions, suspended = tonumber(m[2]) or 0, m[3] == '1'
-local verdict = false -- {archive or complete, status, error}
-local limit, counted = tonumber(ARGV[9]), suspended
-local nth = dead and r[3] == 'running' and interrupted(m[2], m[5], fence)
+-- How a dead owner's turn ends: it is taken back, unless somebody had asked for its
+-- end, or its message was there too often when a worker died. An owner that was never
+-- heard of after its claim may not know of it, for the reply may be lost: that is no
+-- death, and no interruption.
+local m = special and resume_record() or {reason = '', interruptions = 0}
+local limit, policy_suspends = tonumber(ARGV[9]), ARGV[15] == '1'
+local rotated = (r[13] or '') ~= ''
+local verdict, crashed = false, false -- verdict: {archive or complete, status, error}
 if dead and r[5] == fence then
   verdict = {'archive', 'stopped', 'stopped by user'}
 elseif dead and r[14] == fence then
   verdict = {'archive', 'interrupted', 'rolled back by a newer message'}
 elseif dead and r[6] == fence then
   verdict = {'complete', 'interrupted', 'interrupted by a newer message'}
-elseif nth then
-  crashed, interruptions = true, nth
-  if interruptions >= limit then
-    verdict = {'archive', 'failed', 'given up: its worker died in ' .. interruptions .. ' turns in a row'}
-    suspended, counted = true, true
-  elseif ARGV[15] == '1' then
-    suspended = true
+elseif dead and r[3] == 'running' then
+  crashed = interrupt(m, fence, 'crash', rotated, now, limit)
+  if crashed and m.suspended then
+    verdict = {'archive', 'failed', 'given up: its worker died in ' .. m.interruptions .. ' turns in a row'}
   end
 end
 
 -- What is in active goes back to the head of the line. Somebody else's live
 -- lease means that a stock asynq.Server is at work on this queue: wait for it.
 local left = special and call('LRANGE', active, 0, -1) or {} -- newest first
-local ours, back, ending, lost = {}, {}, {}, {}
+local ours, first, back, ending, lost = {}, '', {}, {}, {}
 if dead then
   local ok, ids = try(cjson.decode, r[4])
-  for _, id in ipairs(ok and type(ids) == 'table' and ids or {}) do ours[id] = true end
+  ids = ok and type(ids) == 'table' and ids or {}
+  first = ids[1] or ''
+  for _, id in ipairs(ids) do ours[id] = true end
 end
 for _, id in ipairs(left) do
   local theirs = leased(id, now)
   if theirs then return {'wait', theirs} end
-  local msg, unique = load(id)
   local died = ours[id] and (tonumber(call('HGET', task .. id, 'deaths')) or 0) + 1 or 0
-  local ends = verdict
+  local ends = ours[id] and verdict
   -- Before its agent has started a turn is not interrupted, but it may still be
   -- what kills the workers.
-  if not ends and r[3] == 'starting' and died >= limit then
+  if ours[id] and not ends and r[3] == 'starting' and died >= limit then
     ends = {'archive', 'failed', 'given up: its worker died ' .. died .. ' times'}
   end
-  if not msg then
+  if call('HEXISTS', task .. id, 'msg') == 0 then
     lost[#lost + 1] = id
-  elseif ends and ours[id] then
+  elseif ends then
+    local msg, unique = load(id)
     ending[#ending + 1] = {id, msg, unique, ends}
   else
     back[#back + 1] = {id, died}
   end
 end
-local kept = {} -- what an interrupted turn had done
+local kept = {} -- what an interrupted turn had done, in this run or in one before
 if #ending > 0 and verdict and verdict[1] == 'complete' then
   local ok, p = try(cjson.decode, call('GET', partial) or '')
-  if ok and type(p) == 'table' and p.v == 1 and p.fence == tonumber(fence) and type(p.entries) == 'table' then
+  if ok and type(p) == 'table' and p.v == 1 and type(p.messages) == 'table' and p.messages[1] == own_id(prefix, first)
+    and type(p.entries) == 'table' then
     kept = p.entries
   end
   -- Without that the transcript would know nothing of the message: let it be seen.
@@ -160,29 +157,24 @@ for _, e in ipairs(kept) do
   if type(e) == 'string' and tonumber(pcall('RPUSH', transcript .. last_sid, e)) then entries = entries + 1 end
 end
 for _, b in ipairs(back) do
-  call('LMOVE', active, pending, 'LEFT', 'RIGHT')
-  call('HSET', task .. b[1], 'state', 'pending')
+  put_back(b[1], prefix)
   pcall('HINCRBY', task .. b[1], 'redelivered', 1)
-  call('HDEL', task .. b[1], 'quiet')
   if b[2] > 0 then call('HSET', task .. b[1], 'deaths', b[2]) end
-  pcall('HDEL', followups, own_id(prefix, b[1])) -- of one that was steered in
 end
 if #left > 0 then call('DEL', lease) end
 if verdict then call('DEL', partial) end
+if dead and rotated then leave_conversation() end
 -- What an agent has kept of a turn that is taken back is void, as after an undo.
 if dead and r[14] == fence then entries = entries + 1 end
 add(processed, processed_day, tonumber(r[12]) or 0)
-if crashed then
-  mark, marked_at = 'crash', now
-  cut_off(fence, interruptions, mark, now, limit)
-end
+if crashed then store_interruption(m) end
 forward(due, now)
 for _ = 1, gone do call('RPOP', pending) end -- ids without a task
 
 if not h or wait then
   call('DEL', sentinel)
   call('HSET', run, 'token', '', 'phase', 'idle', 'done', '0', 'entries', int(entries))
-  if suspended then call('HSET', resume, 'suspended', '1') end
+  if crashed and policy_suspends then call('HSET', resume, 'suspended', '1') end
   local at = wait or next_at(hold, now)
   if at then return {'wait', at} end
   return {'empty'}
@@ -191,12 +183,14 @@ end
 -- A suspended session begins anew: another transcript, the same queue and lock.
 -- Where a crash alone suspended it, its interruptions are still counted: the
 -- message may be what kills the workers.
-local reset = ''
-if suspended then
-  sid, reset, mark = false, 'suspended', ''
+local reset, mark, marked_at = '', '', m.marked_at or now
+if m.suspended or crashed and policy_suspends then
+  sid, reset = false, 'suspended'
   call('DEL', resume, partial)
   call('HDEL', record, 'title', 'title_by')
-  if not counted then call('HSET', resume, 'interruptions', interruptions) end
+  if not m.suspended then call('HSET', resume, 'interruptions', m.interruptions) end
+elseif m.pending and not (dead and rotated) then
+  mark = m.reason ~= '' and m.reason or 'restart_timeout'
 end
 if not sid then sid = ARGV[10] end
 if sid ~= r[7] then entries = 0 end

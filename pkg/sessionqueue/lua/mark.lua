@@ -12,7 +12,7 @@
 
 if not owned then return {'lost'} end
 local now, phase = now_ms(), call('HGET', run, 'phase')
-local m = call('HMGET', resume, 'suspended', 'interruptions', 'fence')
+local m, rotated = resume_record(), (r[6] or '') ~= ''
 local asking = asked()
 
 call('PEXPIRE', sentinel, ARGV[4])
@@ -21,8 +21,6 @@ if phase ~= 'running' then
   call('HSET', run, 'nostart', fence)
   return {'starting'}
 end
-if m[1] == '1' then return {'suspended'} end
-local n = interrupted(m[2], m[3], fence)
-call('HSET', run, 'special', '1')
-if n then cut_off(fence, n, ARGV[5], now, tonumber(ARGV[6])) end -- else a repetition
+if m.suspended and m.fence ~= fence then return {'suspended'} end
+if interrupt(m, fence, ARGV[5], rotated, now, tonumber(ARGV[6])) then store_interruption(m) end -- else a repetition
 return {'marked'}

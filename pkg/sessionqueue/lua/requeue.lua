@@ -29,42 +29,42 @@ if asking ~= '' then return {'asked', asking} end
 
 local back = {}
 for i = #ARGV, 15, -1 do -- newest first, so that the oldest ends up as the head
-  local msg = call('HGET', task .. ARGV[i], 'msg')
-  if msg then back[#back + 1] = {ARGV[i], msg} end
+  local key = task .. ARGV[i]
+  local msg = ARGV[6] ~= '' and call('HGET', key, 'msg') -- of a failed attempt it changes
+  if msg or ARGV[6] == '' and call('HEXISTS', key, 'msg') == 1 then back[#back + 1] = {ARGV[i], msg} end
 end
 local rotated = r[6] and r[6] ~= '' -- the message goes on in another conversation
-local cut = ARGV[13] ~= '' and not rotated and call('HGET', run, 'phase') == 'running'
 local stored = false
 if ARGV[6] ~= '' and ARGV[11] == '' then -- a failed attempt
   local ok, p = try(cjson.decode, pcall('GET', partial) or '')
   stored = ok and type(p) == 'table' and p.fence == tonumber(fence)
 end
-local m = call('HMGET', resume, 'suspended', 'interruptions', 'fence')
-cut = cut and m[1] ~= '1' and interrupted(m[2], m[3], fence) -- else it is marked already
+local m = resume_record()
+local interrupted = ARGV[13] ~= '' and call('HGET', run, 'phase') == 'running'
+  and interrupt(m, fence, ARGV[13], rotated, now, tonumber(ARGV[14])) -- else it is marked already
 call('LLEN', active)
 call('LLEN', pending)
 
 call('DEL', sentinel)
 for _, b in ipairs(back) do
   local id = b[1]
-  if call('LREM', active, 1, id) == 1 then
-    pcall('ZREM', lease, id)
-    call('RPUSH', pending, id)
-    call('HDEL', task .. id, 'quiet')
-    pcall('HDEL', followups, own_id(ARGV[4], id)) -- of one that was steered in
+  if put_back(id, ARGV[4]) then
     if ARGV[6] == '' then
-      call('HSET', task .. id, 'state', 'pending')
       pcall('HINCRBY', task .. id, 'redelivered', 1)
     else -- 6 retried
-      call('HSET', task .. id, 'state', 'pending',
-        'msg', with_error(b[2], ARGV[7], math.floor(now / 1000)) .. '\48' .. varint(tonumber(ARGV[6])))
+      call('HSET', task .. id, 'msg', with_error(b[2], ARGV[7], math.floor(now / 1000)) .. '\48' .. varint(tonumber(ARGV[6])))
     end
   end
 end
-if stored or rotated then call('DEL', partial) end
-if rotated then call('HDEL', resume, 'pending', 'reason', 'marked_at') end
-if ARGV[11] ~= '' and not rotated then call('SET', partial, ARGV[11], 'PX', ARGV[12]) end
-if cut then cut_off(fence, cut, ARGV[13], now, tonumber(ARGV[14])) end
+if rotated then
+  leave_conversation()
+elseif ARGV[11] ~= '' then
+  call('HSET', run, 'special', '1')
+  call('SET', partial, ARGV[11], 'PX', ARGV[12])
+elseif stored then
+  call('DEL', partial)
+end
+if interrupted then store_interruption(m) end
 if tonumber(ARGV[5]) > 0 and #back > 0 then hold = int(now + tonumber(ARGV[5])) .. ' ' .. back[#back][1] end
 add(processed, processed_day, tonumber(r[4]) or 0)
 if rotated then call('HSET', run, 'sid', r[6], 'entries', '0', 'rotated', '') end
