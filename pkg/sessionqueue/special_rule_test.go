@@ -1,0 +1,191 @@
+package sessionqueue_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"turnstile/internal/rediskey"
+	"turnstile/internal/testredis"
+	"turnstile/pkg/resume"
+	"turnstile/pkg/session"
+	sq "turnstile/pkg/sessionqueue"
+)
+
+// fromOutside are what somebody else does to a session after a script: pkg/resume's
+// writes, or nothing.
+var fromOutside = map[string]func(b *bench) error{
+	"":          func(*bench) error { return nil },
+	"marked":    func(b *bench) error { _, err := resume.Mark(b.ctx, b.rdb, key, ""); return err },
+	"suspended": func(b *bench) error { _, err := resume.Suspend(b.ctx, b.rdb, key); return err },
+	"cleared":   func(b *bench) error { _, err := resume.Clear(b.ctx, b.rdb, key); return err },
+}
+
+// A resume record, a partial or a lease of asynq's that a session has shows in its
+// run record's special: a turn's plain end looks at nothing else. An idle session's
+// next claim looks for the first two itself; unmarked are the scripts that leave it
+// to that. A lease belongs to a message that is in a turn.
+func TestSpecialTellsOfWhatThereIs(t *testing.T) {
+	t.Parallel()
+	found := make(chan string, 10_000)
+	t.Run("situations", func(t *testing.T) {
+		for _, s := range append(situations(), vanished()...) {
+			name := strings.TrimSuffix(s.script+"/"+s.name, "/")
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				for _, twice := range []bool{false, true} {
+					for _, renewed := range []bool{false, true} {
+						for what, write := range fromOutside {
+							t.Run(aspects(twice, renewed, what), func(t *testing.T) {
+								b := newBench(t)
+								move := s.prepare(b)
+								if renewed {
+									b.renewAsOwner()
+								}
+								if twice {
+									faults := &testredis.Faults{}
+									b.rdb.AddHook(faults)
+									faults.RunTwice(called(s.script), -1)
+								}
+								must(t, move())
+								must(t, write(b))
+								if b.unmarked(name) {
+									found <- name
+								}
+							})
+						}
+					}
+				}
+			})
+		}
+	})
+	close(found)
+	seen := map[string]bool{}
+	for name := range found {
+		seen[name] = true
+	}
+	for name, why := range unmarked {
+		if !seen[name] {
+			t.Errorf("%s sets special now: take it out of unmarked (%s)", name, why)
+		}
+	}
+}
+
+func aspects(twice, renewed bool, what string) string {
+	name := "once"
+	if twice {
+		name = "twice"
+	}
+	if renewed {
+		name += " renewed"
+	}
+	return strings.TrimSpace(name + " " + what)
+}
+
+// renewAsOwner renews the turn that runs, if one does, as its worker would.
+func (b *bench) renewAsOwner() {
+	b.Helper()
+	r := b.rdb.HMGet(b.ctx, b.k.Run(), "token", "fence").Val()
+	if r[0] == nil || r[0] == "" || b.rdb.Get(b.ctx, b.k.Sentinel()).Val() != r[0] {
+		return
+	}
+	keys := sq.KeysOf(key, b.info().SessionID)
+	must(b, sq.Scripts["renew"].Run(b.ctx, b.rdb, keys, b.k.TaskPrefix(), r[0], r[1], 60_000).Err())
+}
+
+// unmarked reports whether the session has what its special does not tell of, and
+// fails the test where that would be overlooked.
+func (b *bench) unmarked(name string) bool {
+	b.Helper()
+	var left []string
+	for _, k := range []string{b.k.Resume(), b.k.Partial(), b.k.Lease()} {
+		if b.rdb.Exists(b.ctx, k).Val() == 1 {
+			left = append(left, k)
+		}
+	}
+	active := b.rdb.LRange(b.ctx, b.k.Active(), 0, -1).Val()
+	stray := false
+	for _, id := range b.rdb.ZRange(b.ctx, b.k.Lease(), 0, -1).Val() {
+		if !slices.Contains(active, id) {
+			stray = true
+			if _, known := unmarked[name]; !known {
+				b.Errorf("%s has a lease and is in no turn:\n%s", id, b.dump())
+			}
+		}
+	}
+	if len(left) == 0 || b.rdb.HGet(b.ctx, b.k.Run(), "special").Val() == "1" {
+		return stray
+	}
+	if b.rdb.Exists(b.ctx, b.k.Sentinel()).Val() == 1 {
+		b.Errorf("a plain end would pass by %q:\n%s", left, b.dump())
+	}
+	if _, known := unmarked[name]; !known {
+		b.Errorf("%q and special is not set:\n%s", left, b.dump())
+	}
+	if answer := b.claimPlainly(); answer != "special" && answer != "" {
+		b.Errorf("a plain claim takes a turn (%s) and passes by %q", answer, left)
+	}
+	return true
+}
+
+// claimPlainly is the plain claim's first word, "" where there is an owner.
+func (b *bench) claimPlainly() string {
+	b.Helper()
+	if b.rdb.Exists(b.ctx, b.k.Sentinel()).Val() == 1 {
+		return ""
+	}
+	k := rediskey.For(key)
+	keys := []string{k.Sentinel(), k.Run(), k.Followups(), k.Resume(), k.Partial(), k.Paused(), k.Scheduled(), k.Active(), k.Record(), k.Pending()}
+	cmd := sq.Scripts["claim plain"].Run(b.ctx, b.rdb, keys, 60_000, "w", "starting", "queue", 5, "new", 0, "0", k.TaskPrefix(), "token", "sid")
+	must(b, cmd.Err())
+	return first(cmd)
+}
+
+func first(cmd *redis.Cmd) string {
+	if list, ok := alone(cmd).([]any); ok && len(list) > 0 {
+		s, _ := list[0].(string)
+		return s
+	}
+	return ""
+}
+
+// unmarked are the situations after which an idle session has a resume record or a
+// partial and no special: its next claim looks for both, so nothing is passed by. And
+// those after which a lease stays that nobody removes any more.
+var unmarked = map[string]string{
+	"finish/without its task":            "leaves the lease of a message that is gone, and clears special",
+	"finish/without anything":            "the same",
+	"requeue/cut short without anything": "leaves the lease of a message that is gone",
+	"claim/crashed without anything":     "the same, and clears special",
+}
+
+// vanished are turns whose message an operator deletes while they run.
+func vanished() []situation {
+	turn := func(then func(b *bench, h *sq.Hold) func() error, keys ...string) func(b *bench) func() error {
+		return func(b *bench) func() error {
+			b.say("now")
+			h := b.start()
+			b.renewAsOwner()
+			b.rdb.Del(b.ctx, append(keys, b.k.Task(b.task("now")))...)
+			return then(b, h)
+		}
+	}
+	active := rediskey.For(key).Active()
+	die := func(b *bench, _ *sq.Hold) func() error { b.die(); return claimMove(b) }
+	done := func(b *bench, h *sq.Hold) func() error { return finishMove(b, h, sq.StatusDone, false) }
+	back := func(b *bench, h *sq.Hold) func() error {
+		return func() error {
+			return h.Requeue(b.ctx, "drain", session.Entry{Role: session.RoleUser, Text: "now"})
+		}
+	}
+	return []situation{
+		{"claim", "crashed without its task", turn(die)},
+		{"claim", "crashed without anything", turn(die, active)},
+		{"finish", "without its task", turn(done)},
+		{"finish", "without anything", turn(done, active)},
+		{"requeue", "cut short", turn(back)},
+		{"requeue", "cut short without anything", turn(back, active)},
+	}
+}
