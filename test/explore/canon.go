@@ -1,0 +1,203 @@
+package explore
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"hash"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// The canonical form of a state makes two states equal that differ only in names
+// drawn at random and in how late it is.
+
+// form is a text, or several, with what is random or a time in it taken out.
+type form struct {
+	skeleton [16]byte
+	refs     []ref // each once, in the order of appearance
+}
+
+// ref is a drawn name, or a time in ms.
+type ref struct {
+	name string
+	ms   int64
+}
+
+// digest is a canonical form, hashed.
+type digest [16]byte
+
+// former makes a form.
+type former struct {
+	hash hash.Hash
+	form form
+	seen map[ref]int
+}
+
+func newFormer() *former { return &former{hash: sha256.New(), seen: map[ref]int{}} }
+
+// from goes on where another form has ended.
+func (f *former) from(before *form) *former {
+	f.hash.Write(before.skeleton[:])
+	f.form.refs = slices.Clip(before.refs)
+	for i, r := range before.refs {
+		f.seen[r] = i
+	}
+	return f
+}
+
+func (f *former) end() *form {
+	copy(f.form.skeleton[:], f.hash.Sum(nil))
+	return &f.form
+}
+
+func (f *former) ref(kind byte, r ref) {
+	i, ok := f.seen[r]
+	if !ok {
+		i = len(f.form.refs)
+		f.seen[r] = i
+		f.form.refs = append(f.form.refs, r)
+	}
+	f.hash.Write([]byte{0, kind, byte(i), byte(i >> 8)})
+}
+
+func (f *former) literal(text string) {
+	if text != "" {
+		f.hash.Write([]byte(text))
+	}
+}
+
+// epoch is where all clocks begin, in seconds: that of a synctest bubble. A number of
+// so many digits that is not long behind it is a time or a fence.
+const (
+	epoch    = 946684800
+	nameMark = "ZQ"
+	nameLen  = 10 // of a drawn name, with its mark
+)
+
+// text takes one text in.
+func (f *former) text(text string) {
+	begin := 0
+	for i := 0; i < len(text); {
+		c := text[i]
+		switch {
+		case c >= '0' && c <= '9':
+			end := i + 1
+			for end < len(text) && text[end] >= '0' && text[end] <= '9' {
+				end++
+			}
+			if ms, kind := timeOf(text[i:end]); kind != 0 {
+				f.literal(text[begin:i])
+				f.ref(kind, ref{ms: ms})
+				begin = end
+			}
+			i = end
+		case (c == 'Z' || c == 'z') && i+nameLen <= len(text) && strings.EqualFold(text[i:i+2], nameMark):
+			f.literal(text[begin:i])
+			f.ref(c, ref{name: strings.ToUpper(text[i : i+nameLen])})
+			i += nameLen
+			begin = i
+		default:
+			i++
+		}
+	}
+	f.literal(text[begin:])
+	f.hash.Write([]byte{0, 0})
+}
+
+func timeOf(digits string) (ms int64, kind byte) {
+	if digits[0] != '9' {
+		return 0, 0
+	}
+	n, err := strconv.ParseInt(digits, 10, 64)
+	if err != nil {
+		return 0, 0
+	}
+	switch {
+	case len(digits) == 9 && n >= epoch:
+		return n * 1000, 1
+	case len(digits) == 12 && n >= epoch*1000:
+		return n, 2
+	case len(digits) == 18 && n >= epoch*1_000_000_000:
+		return n / 1_000_000, 3
+	}
+	return 0, 0
+}
+
+// canonical is a value's form. Values are shared by many states: it is made once.
+func (v *value) canonical() *form {
+	if v.form != nil {
+		return v.form
+	}
+	f := newFormer()
+	f.text(v.key)
+	f.text(v.kind)
+	if !uncounted(v) {
+		for _, t := range v.text {
+			f.text(t)
+		}
+		f.text(strconv.FormatInt(v.expires, 10))
+	}
+	v.form = f.end()
+	return v.form
+}
+
+// uncounted reports whether a value counts only by being there.
+func uncounted(v *value) bool {
+	return v.kind == "stream" || strings.Contains(v.key, ":processed") || strings.Contains(v.key, ":failed")
+}
+
+// canon is what a search keeps to make digests.
+type canon struct {
+	horizon int64 // ms
+	hash    hash.Hash
+	times   []int64
+	names   map[string]int
+}
+
+// digest hashes forms together. extra is what else tells states apart.
+func (c *canon) digest(now int64, forms []*form, extra string) (d digest) {
+	if c.hash == nil {
+		c.hash, c.names = sha256.New(), map[string]int{}
+	}
+	c.hash.Reset()
+	clear(c.names)
+	c.times = c.times[:0]
+	for _, f := range forms {
+		for _, r := range f.refs {
+			if r.name == "" && r.ms <= now-c.horizon {
+				c.times = append(c.times, r.ms)
+			}
+		}
+	}
+	slices.Sort(c.times)
+	c.times = slices.Compact(c.times)
+	var b [9]byte
+	for _, f := range forms {
+		c.hash.Write(f.skeleton[:])
+		for _, r := range f.refs {
+			switch {
+			case r.name != "":
+				n, ok := c.names[r.name]
+				if !ok {
+					n = len(c.names)
+					c.names[r.name] = n
+				}
+				b[0] = 'n'
+				binary.LittleEndian.PutUint64(b[1:], uint64(n))
+			case r.ms > now-c.horizon:
+				b[0] = 'f'
+				binary.LittleEndian.PutUint64(b[1:], uint64(r.ms-now))
+			default:
+				rank, _ := slices.BinarySearch(c.times, r.ms)
+				b[0] = 'p'
+				binary.LittleEndian.PutUint64(b[1:], uint64(rank))
+			}
+			c.hash.Write(b[:])
+		}
+	}
+	c.hash.Write([]byte(extra))
+	sum := c.hash.Sum(nil)
+	copy(d[:], sum)
+	return d
+}

@@ -1,0 +1,265 @@
+package explore
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"turnstile/internal/rediskey"
+	"turnstile/pkg/session"
+)
+
+// The checks. A finding begins with the name of its check, so that a configuration
+// can leave one out.
+const (
+	checkHolder   = "holder"   // a holder that lost its turn writes nothing
+	checkFence    = "fence"    // fences rise
+	checkError    = "error"    // a script fails
+	checkSpecial  = "special"  // run.special is set where a plain end must look
+	checkOnce     = "once"     // a message has one entry in the transcripts
+	checkOrder    = "order"    // entries stand in the order of enqueueing
+	checkLost     = "lost"     // an accepted message is somewhere
+	checkIndex    = "index"    // what waits is in an index
+	checkLeftover = "leftover" // nothing is left of a session that was forgotten
+	checkLine     = "line"     // the lists and the tasks' states agree
+)
+
+func keysOf(key string) rediskey.Session { return rediskey.For(key) }
+
+func sentinelOf(key string) string { return rediskey.For(key).Sentinel() }
+
+// broken looks at one command: before, and what it has made of the database.
+func (s *Search) broken(n node, after *snapshot, cmd []string, reply any) string {
+	if err, failed := reply.(error); failed && !strings.HasPrefix(err.Error(), "NOT FOUND") {
+		if text := err.Error(); strings.HasPrefix(text, "ERR ") && !s.leftOut(checkError) {
+			return fmt.Sprintf("%s: %s", checkError, text)
+		}
+	}
+	if !s.leftOut(checkHolder) && after != n.db && strings.EqualFold(cmd[0], "evalsha") {
+		if sentinel, run, token, fence, ok := s.db.scripts.owner(cmd); ok && !current(n.db, sentinel, run, token, fence) {
+			return fmt.Sprintf("%s: %s under token %s and fence %s has written, which are not the turn's",
+				checkHolder, s.db.scripts.name(cmd[1]), token, fence)
+		}
+	}
+	if s.leftOut(checkFence) {
+		return ""
+	}
+	for _, key := range s.Config.Sessions {
+		run := keysOf(key).Run()
+		was, is := n.db.get(run), after.get(run)
+		if was == nil || is == nil || was == is {
+			continue
+		}
+		from, to := whole(n.db.field(run, "fence")), whole(after.field(run, "fence"))
+		before, token := n.db.field(run, "token"), after.field(run, "token")
+		switch {
+		case to < from:
+			return fmt.Sprintf("%s: it falls from %d to %d", checkFence, from, to)
+		case to == from && token != "" && token != before:
+			return fmt.Sprintf("%s: %d is a second turn's", checkFence, to)
+		}
+	}
+	return ""
+}
+
+// owner finds what an owner's script says of itself: sentinel and run are its first
+// keys. ok is false of other scripts, and of those for several sessions at once.
+func (s *scripts) owner(cmd []string) (sentinel, run, token, fence string, ok bool) {
+	n := int(whole(cmd[2]))
+	argv := cmd[3+n:]
+	at := 1
+	switch s.name(cmd[1]) {
+	case "promote", "emit", "checkpoint", "keep", "ask", "steer", "dismiss", "finish", "mark", "requeue":
+	case "renew":
+		return cmd[3], cmd[4], argv[1], "", true // it goes on to whatever turn runs
+	case "finish_plain":
+		if n != 13 {
+			return "", "", "", "", false
+		}
+		at = 6
+	default:
+		return "", "", "", "", false
+	}
+	return cmd[3], cmd[4], argv[at], argv[at+1], true
+}
+
+// current reports whether a turn is the one that runs.
+func current(db *snapshot, sentinel, run, token, fence string) bool {
+	return db.str(sentinel) == token && db.field(run, "token") == token && (fence == "" || db.field(run, "fence") == fence)
+}
+
+func (s *Search) leftOut(check string) bool { return slices.Contains(s.Config.Without, check) }
+
+// wrong looks at a state.
+func (s *Search) wrong(was, n node) string {
+	v := View{n.db}
+	for _, key := range s.Config.Sessions {
+		k := keysOf(key)
+		if was.db != n.db || was.told != n.told {
+			for _, check := range []func(View, string, rediskey.Session, *told) string{s.special, s.transcripts, s.lost, s.inLine} {
+				if what := check(v, key, k, n.told); what != "" {
+					return what
+				}
+			}
+		}
+		if what := s.unfound(n, v, key, k); what != "" {
+			return what
+		}
+	}
+	return ""
+}
+
+func (s *Search) special(v View, _ string, k rediskey.Session, _ *told) string {
+	if s.leftOut(checkSpecial) || !v.Has(k.Run()) || v.Field(k.Run(), "special") != "" {
+		return ""
+	}
+	for _, key := range []string{k.Resume(), k.Partial(), k.Lease()} {
+		if v.Has(key) {
+			return fmt.Sprintf("%s: %s is there, and run does not say that something is special", checkSpecial, key)
+		}
+	}
+	return ""
+}
+
+// transcripts looks at entries: each message has one, and they stand in order.
+func (s *Search) transcripts(v View, key string, k rediskey.Session, t *told) string {
+	seen := map[string]bool{}
+	first := v.prefix(k.TranscriptPrefix())
+	for _, transcript := range first {
+		last := -1
+		for _, line := range transcript.text {
+			id := messageOf(line)
+			if id == "" {
+				continue
+			}
+			if seen[id] && !s.leftOut(checkOnce) {
+				return fmt.Sprintf("%s: message %s has two entries", checkOnce, id)
+			}
+			seen[id] = true
+			at := slices.Index(t.order, session.TaskID(key, id))
+			if at < 0 || s.leftOut(checkOrder) {
+				continue
+			}
+			if at < last {
+				return fmt.Sprintf("%s: %s stands behind one that was enqueued later", checkOrder, id)
+			}
+			last = at
+		}
+	}
+	return ""
+}
+
+// messageOf is the message of a user's entry, "" of others.
+func messageOf(line string) string {
+	if !strings.Contains(line, `"role":"user"`) {
+		return ""
+	}
+	_, rest, _ := strings.Cut(line, `"message":"`)
+	id, _, _ := strings.Cut(rest, `"`)
+	return id
+}
+
+// prefix are the values of the keys that begin so.
+func (v View) prefix(prefix string) []*value {
+	i := v.find(prefix)
+	j := i
+	for j < len(v.keys) && strings.HasPrefix(v.keys[j].key, prefix) {
+		j++
+	}
+	return v.keys[i:j]
+}
+
+// lost looks for accepted messages that are nowhere.
+func (s *Search) lost(v View, key string, k rediskey.Session, t *told) string {
+	if s.leftOut(checkLost) {
+		return ""
+	}
+	for _, f := range t.facts {
+		id, ok := strings.CutPrefix(f, "accepted "+key+" ")
+		if !ok || slices.Contains(s.Config.Removed, id) || t.has("ended "+key+" "+id) || ended(v, key, k, id) {
+			continue
+		}
+		task := session.TaskID(key, id)
+		if !slices.ContainsFunc(line(k), func(list string) bool { return slices.Contains(v.Members(list), task) }) || !v.Has(k.Task(task)) {
+			return fmt.Sprintf("%s: message %s was accepted and is nowhere", checkLost, id)
+		}
+	}
+	return ""
+}
+
+// ended reports whether a message is a result, a dead letter or an entry.
+func ended(v View, key string, k rediskey.Session, id string) bool {
+	task := session.TaskID(key, id)
+	if slices.Contains(v.Members(k.Completed()), task) || slices.Contains(v.Members(k.Archived()), task) {
+		return true
+	}
+	return slices.ContainsFunc(v.prefix(k.TranscriptPrefix()), func(transcript *value) bool {
+		return slices.ContainsFunc(transcript.text, func(line string) bool { return messageOf(line) == id })
+	})
+}
+
+// inLine looks whether lists and tasks agree, and nothing is in two places.
+func (s *Search) inLine(v View, _ string, k rediskey.Session, _ *told) string {
+	if s.leftOut(checkLine) {
+		return ""
+	}
+	seen := map[string]bool{}
+	for _, l := range []struct{ key, state string }{
+		{k.Pending(), "pending"}, {k.Active(), "active"}, {k.Scheduled(), "scheduled"}, {k.Retry(), "retry"},
+		{k.Completed(), "completed"}, {k.Archived(), "archived"},
+	} {
+		for _, id := range v.Members(l.key) {
+			if seen[id] {
+				return fmt.Sprintf("%s: %s is in two places", checkLine, id)
+			}
+			seen[id] = true
+			if state := v.Field(k.Task(id), "state"); state != l.state && v.Has(k.Task(id)) {
+				return fmt.Sprintf("%s: %s is %s by its task and %s by its list", checkLine, id, state, l.state)
+			}
+		}
+	}
+	return ""
+}
+
+// unfound looks, when no process is in the midst of something, whether what waits is
+// in an index by which somebody finds it.
+func (s *Search) unfound(n node, v View, key string, k rediskey.Session) string {
+	if s.leftOut(checkIndex) || v.idle(key) {
+		return ""
+	}
+	for _, l := range n.at {
+		if l != nil && !l.atStart() {
+			return ""
+		}
+	}
+	for _, index := range []string{rediskey.Ready, rediskey.Due, rediskey.Owned, rediskey.Sessions} {
+		if _, ok := v.score(index, key); ok {
+			return ""
+		}
+	}
+	if slices.Contains(v.Members(rediskey.AllQueues), rediskey.Queue(key)) {
+		return ""
+	}
+	return fmt.Sprintf("%s: a message of %s waits, and no index has the session", checkIndex, key)
+}
+
+// final looks at a state in which nothing can happen any more.
+func (s *Search) final(n node) string {
+	if !s.Config.Cleans || s.leftOut(checkLeftover) || len(s.actions(n)) > 0 {
+		return ""
+	}
+	for _, e := range n.db.keys {
+		if !strings.HasPrefix(e.key, "turnstile:timer:") {
+			return fmt.Sprintf("%s: %s, of a session that nobody uses", checkLeftover, e.key)
+		}
+	}
+	return ""
+}
+
+// name is a script's.
+func (s *scripts) name(hash string) string {
+	if name, ok := s.names[hash]; ok {
+		return name
+	}
+	return "asynq-" + hash[:6]
+}

@@ -1,0 +1,198 @@
+package explore
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"turnstile/internal/rediskey"
+	"turnstile/pkg/session"
+)
+
+// Fault is what may befall a process or the database.
+type Fault uint8
+
+// The faults. Without one every request is carried out once and answered, and Redis'
+// clock goes on only when nobody has anything to do.
+const (
+	Crash      Fault = 1 << iota // a process ends; one that loops comes back without a memory
+	LostCall                     // a request does not reach Redis, and its caller is told so
+	LostReply                    // it is carried out, and its caller is told that it failed
+	Resend                       // it is carried out, and sent again: other steps may come between
+	Expiry                       // a sentinel ends, and its owner goes on unaware of it
+	ClockJump                    // Redis' clock goes on to the next deadline in the midst of things
+	AllFaults  = Crash | LostCall | LostReply | Resend | Expiry | ClockJump
+	NetFaults  = LostCall | LostReply | Resend
+	OwnerFault = Crash | Expiry
+)
+
+// Configuration is a few processes to search, and what is expected of them.
+type Configuration struct {
+	Name    string
+	Purpose string
+
+	// Sessions are the keys of the sessions that the processes use.
+	Sessions []string
+
+	// Before are run to their ends, one after the other, before the search.
+	Before []func(*Life)
+
+	Processes []Process
+
+	// Kinds are the faults that may happen, Faults how many on one path.
+	Kinds  Fault
+	Faults int
+
+	// Horizon is how young a time in the past has to be for its age to count.
+	Horizon time.Duration
+
+	// Ordered are messages whose entries have to be in the transcripts in the order
+	// in which they were enqueued.
+	Ordered []string
+
+	// Removed are messages that an operator may delete: they need not be anywhere.
+	Removed []string
+
+	// Cleans has the clock go on after all messages have ended, for processes that
+	// purge and forget. When there is nothing left to wait for, no key may be left.
+	Cleans bool
+
+	// Kept are the ages at which records and results go, for Cleans.
+	Kept time.Duration
+
+	// Without are checks that are left out, by name: see checks.go.
+	Without []string
+
+	// Settled says when there is nothing left to do, for liveness. Nil: no session has
+	// a message that waits or runs.
+	Settled func(View) bool
+
+	// Most bounds the states of a search; 0: it ends when all were seen.
+	Most int
+
+	// AtLeast is how many transitions the search has in CI.
+	AtLeast int
+
+	// Depth bounds the steps of a path; 0: no bound.
+	Depth int
+}
+
+// View is what a database holds.
+type View struct{ *snapshot }
+
+// Now is Redis' clock in ms.
+func (v View) Now() int64 { return v.now }
+
+// Has reports whether a key is there.
+func (v View) Has(key string) bool { return v.has(key) }
+
+// Field is a hash's, "" where there is none.
+func (v View) Field(key, field string) string { return v.field(key, field) }
+
+// Members are the elements of a list, a set or a sorted set.
+func (v View) Members(key string) []string { return v.members(key) }
+
+// Score is a member's of a sorted set; ok is false where there is none.
+func (v View) Score(key, member string) (score int64, ok bool) { return v.score(key, member) }
+
+// Due reports whether a sorted set of ms has a member whose time has come.
+func (v View) Due(key string) bool {
+	scores := v.scores(key)
+	return len(scores) > 0 && scores[0] <= v.now
+}
+
+// DueSeconds is Due for one of seconds.
+func (v View) DueSeconds(key string) bool {
+	scores := v.scores(key)
+	return len(scores) > 0 && scores[0]*1000 <= v.now
+}
+
+// line are the keys of a session's messages that wait or run.
+func line(k rediskey.Session) []string {
+	return []string{k.Pending(), k.Active(), k.Scheduled(), k.Retry()}
+}
+
+// idle reports whether a session has no message that waits or runs, or is paused.
+func (v View) idle(key string) bool {
+	k := rediskey.For(key)
+	return v.Has(k.Paused()) || !slices.ContainsFunc(line(k), v.Has)
+}
+
+// settled reports whether there is nothing left to do.
+func (c *Configuration) settled(v View) bool {
+	if c.Settled != nil {
+		return c.Settled(v)
+	}
+	for _, s := range c.Sessions {
+		if !v.idle(s) {
+			return false
+		}
+	}
+	return true
+}
+
+// next is the next time at which something happens by itself, 0: none.
+func (c *Configuration) next(v View) int64 {
+	var next int64
+	at := func(ms int64) {
+		if ms > v.now && (next == 0 || ms < next) {
+			next = ms
+		}
+	}
+	for _, index := range []string{rediskey.Owned, rediskey.Due} {
+		for _, ms := range v.scores(index) {
+			at(ms)
+		}
+	}
+	for _, e := range v.keys {
+		if e.expires != 0 && (strings.HasPrefix(e.key, "turnstile:timer:") || strings.HasSuffix(e.key, ":sentinel")) {
+			at(e.expires)
+		}
+	}
+	for _, s := range c.Sessions {
+		k := rediskey.For(s)
+		for _, zset := range []string{k.Scheduled(), k.Retry(), k.Lease()} {
+			for _, seconds := range v.scores(zset) {
+				at(seconds * 1000)
+			}
+		}
+		if hold, _, ok := strings.Cut(v.Field(k.Run(), "hold"), " "); ok {
+			at(whole(hold))
+		}
+		for _, id := range v.Members(k.Pending()) {
+			quiet, _, _ := strings.Cut(v.Field(k.Task(id), "quiet"), " ")
+			at(whole(quiet))
+		}
+		if !c.Cleans {
+			continue
+		}
+		for _, seconds := range v.scores(k.Completed()) {
+			at(seconds * 1000)
+		}
+		for _, seconds := range v.scores(k.Archived()) {
+			at(seconds*1000 + c.Kept.Milliseconds())
+		}
+		for _, field := range []string{"updated_at", "created_at"} {
+			at(whole(v.Field(k.Record(), field)) + c.Kept.Milliseconds())
+		}
+		at(whole(v.Field(k.Run(), "ended_at")) + c.Kept.Milliseconds())
+	}
+	if c.Cleans {
+		for _, ms := range v.scores(rediskey.Sessions) {
+			at(ms + c.Kept.Milliseconds())
+		}
+	}
+	if next == 0 {
+		return 0
+	}
+	return next + 1
+}
+
+// taskIDs are the ids of a configuration's messages in a session.
+func taskIDs(key string, ids []string) []string {
+	all := make([]string, len(ids))
+	for i, id := range ids {
+		all[i] = session.TaskID(key, id)
+	}
+	return all
+}

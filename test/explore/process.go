@@ -1,0 +1,78 @@
+package explore
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Process is a program that takes part in a search.
+type Process struct {
+	Name string
+
+	// Run is the program: what it calls on Life.Redis are its steps. It must be a
+	// function of their replies, and make one call after the other.
+	Run func(*Life)
+
+	// When says whether a life may begin, by what the database holds. Nil: at once.
+	When func(View) bool
+
+	// Loops has a new life begin where one has ended. Else there is one.
+	Loops bool
+
+	// Atomic has nobody come between the steps of a life: for what a configuration
+	// needs but does not look at.
+	Atomic bool
+
+	// Lazy has it begin only when nobody else who is not lazy has anything to do.
+	Lazy bool
+
+	// Crashes has it take part in crashes: a life may end at any step.
+	Crashes bool
+}
+
+// Life is one run of a process, from its start to its end or crash.
+type Life struct {
+	// Context ends with the life.
+	Context context.Context
+
+	// Redis carries out the process' commands, one a step.
+	Redis *redis.Client
+
+	proc, number int
+	drawn        int // random names so far
+	facts        []string
+}
+
+// Report says something that the checks are to know, such as that a message was
+// accepted. It is a part of the step before it.
+func (l *Life) Report(words ...any) {
+	l.facts = append(l.facts, strings.TrimSuffix(fmt.Sprintln(words...), "\n"))
+}
+
+const base32 = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
+
+// Read is crypto/rand's source while a life runs. What rand.Text makes of it begins
+// with a mark by which the canonical form knows it, and is new: it names the process,
+// the life and how many were drawn before.
+func (l *Life) Read(p []byte) (int, error) {
+	text := nameMark + string([]byte{
+		base32[l.proc%32], base32[l.number/32%32], base32[l.number%32], base32[l.drawn/32%32], base32[l.drawn%32],
+	})
+	l.drawn++
+	for i := range p {
+		p[i] = 0
+		if i < len(text) {
+			p[i] = byte(strings.IndexByte(base32, text[i]))
+		}
+	}
+	return len(p), nil
+}
+
+// lifeOf is the number of the life that has drawn a name, and of which process.
+func lifeOf(name string) (proc, number int) {
+	at := func(i int) int { return strings.IndexByte(base32, name[i]) }
+	return at(2), at(3)*32 + at(4)
+}

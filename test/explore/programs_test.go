@@ -1,0 +1,302 @@
+package explore_test
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"turnstile/internal/rediskey"
+	"turnstile/pkg/session"
+	sq "turnstile/pkg/sessionqueue"
+	"turnstile/test/explore"
+)
+
+// main is the session of most configurations.
+const main = "s"
+
+// The sweep's interval. It is short, so that the clock comes to it in a few steps.
+const sweepInterval = time.Minute
+
+var config = sq.Config{Worker: "w", Retention: time.Hour}
+
+func named(name string) sq.Config {
+	c := config
+	c.Worker = name
+	return c
+}
+
+// sender submits messages, one after the other, over one client.
+func sender(name string, messages ...session.Message) explore.Process {
+	return explore.Process{Name: name, Run: func(l *explore.Life) {
+		c := sq.NewClient(l.Redis)
+		for _, m := range messages {
+			submit(l, c, main, m)
+		}
+	}}
+}
+
+func submit(l *explore.Life, c *sq.Client, key string, m session.Message, opts ...sq.SubmitOption) {
+	r, err := c.Submit(l.Context, key, m, opts...)
+	switch {
+	case err != nil:
+		l.Report("failed", key, m.ID)
+	case r.Status == sq.Refused:
+		l.Report("refused", key, m.ID)
+	case r.Status != sq.Duplicate:
+		l.Report("accepted", key, m.ID)
+	}
+}
+
+func text(id string) session.Message { return session.Message{ID: id, Text: "say " + id} }
+
+func mode(id string, m session.Mode) session.Message {
+	return session.Message{ID: id, Text: "say " + id, Mode: m}
+}
+
+// plainSender is a program with asynq alone: no ring.
+func plainSender(name string, ids ...string) explore.Process {
+	return explore.Process{Name: name, Run: func(l *explore.Life) {
+		c := asynq.NewClientFromRedisClient(l.Redis)
+		for _, id := range ids {
+			payload, err := text(id).EncodePayload()
+			if err != nil {
+				panic(err)
+			}
+			_, err = c.EnqueueContext(l.Context, asynq.NewTask(session.TaskType, payload),
+				asynq.Queue(rediskey.Queue(main)), asynq.TaskID(session.TaskID(main, id)))
+			if err == nil {
+				l.Report("accepted", main, id)
+			}
+		}
+	}}
+}
+
+// agent is what a worker's turns do between promotion and end.
+type agent struct {
+	renews      bool // the turn is renewed once, and hears what is asked of it
+	checkpoints bool
+	steers      bool
+	drains      bool // its worker marks and requeues the turn
+	fails       int  // so many attempts fail, and are tried again
+	immediate   bool
+	twice       bool // it pops two sessions at once
+}
+
+// worker pops sessions, claims them and runs their turns until there is none left.
+func worker(name string, a agent) explore.Process {
+	return explore.Process{Name: name, Loops: true, Crashes: true, Run: func(l *explore.Life) { work(l, name, a) },
+		When: func(v explore.View) bool { return v.Has(rediskey.Ready) }}
+}
+
+func work(l *explore.Life, name string, a agent) {
+	cfg := named(name)
+	cfg.Immediate = a.immediate
+	c, err := sq.NewConsumer(l.Redis, cfg)
+	if err != nil {
+		panic(err)
+	}
+	n := 1
+	if a.twice {
+		n = 2
+	}
+	sessions, err := c.Pop(l.Context, n)
+	if err != nil || len(sessions) == 0 {
+		return
+	}
+	holds, _ := c.Claim(l.Context, sessions)
+	for _, h := range holds {
+		for more := true; more && err == nil; {
+			more, err = turn(l, c, h, a)
+		}
+	}
+}
+
+// turn is one turn as pkg/worker runs it, see TestTrace.
+func turn(l *explore.Life, c *sq.Consumer, h *sq.Hold, a agent) (more bool, err error) {
+	t, ctx := h.Turn(), h.Lease().Context()
+	var before []session.Entry
+	if !a.immediate || t.Resume != "" || t.Redelivered > 0 || len(t.Dropped) > 0 {
+		past, err := h.Past(ctx)
+		if err != nil {
+			return false, h.Retry(ctx, err, 0)
+		}
+		if past.Partial != nil {
+			before = past.Partial.Entries
+		}
+	}
+	if err := h.Promote(ctx); err != nil {
+		return settle(h, err, nil)
+	}
+	entries := entriesOf(t, before)
+	if a.checkpoints {
+		if err := h.Checkpoint(ctx, entries); err != nil {
+			return false, err
+		}
+	}
+	if a.drains {
+		c.Mark(l.Context, []*sq.Hold{h}, "shutdown_timeout")
+		return settle(h, h.Requeue(ctx, "shutdown_timeout", entries...), entries)
+	}
+	if a.renews {
+		for _, r := range c.Renew(l.Context, []*sq.Hold{h}) {
+			if r.Asked != nil && r.Fence == t.Fence {
+				return settle(h, r.Asked, entries)
+			}
+			if r.Steer && a.steers {
+				steered, err := h.Steer(ctx)
+				if err != nil {
+					return false, err
+				}
+				for _, m := range steered {
+					entries = append(entries, entriesOf(sq.Turn{ID: t.ID, Taken: m}, nil)...)
+				}
+			}
+		}
+	}
+	if t.Attempt <= a.fails {
+		return settle(h, h.Retry(ctx, errors.New("it did not work"), time.Second), entries)
+	}
+	end := sq.End{Status: sq.StatusDone, Reply: "done", Entries: entries, Told: len(t.Dropped)}
+	return h.Finish(ctx, end)
+}
+
+// settle ends a turn as it was asked, and hands on other errors.
+func settle(h *sq.Hold, err error, entries []session.Entry) (more bool, _ error) {
+	ctx := h.Lease().Context()
+	switch {
+	case errors.Is(err, sq.ErrStopAsked):
+		return h.Finish(ctx, sq.End{Status: sq.StatusStopped, Error: "stopped by user"})
+	case errors.Is(err, sq.ErrInterruptAsked):
+		return h.Finish(ctx, sq.End{Status: sq.StatusInterrupted, Error: "interrupted by a newer message", Entries: entries})
+	case errors.Is(err, sq.ErrRollbackAsked):
+		return h.Finish(ctx, sq.End{Status: sq.StatusInterrupted, Error: "rolled back by a newer message", Rollback: true})
+	case errors.Is(err, sq.ErrDraining):
+		return settle(h, h.Requeue(ctx, "shutdown_timeout"), nil)
+	}
+	return false, err
+}
+
+// entriesOf are what a turn adds to the transcript.
+func entriesOf(t sq.Turn, before []session.Entry) (all []session.Entry) {
+	for _, m := range t.Messages() {
+		all = append(all, session.Entry{Role: session.RoleUser, Text: m.Message.Text, Message: m.Message.ID, Turn: t.ID})
+	}
+	for _, e := range before {
+		if e.Role != session.RoleUser {
+			e.Turn = t.ID
+			all = append(all, e)
+		}
+	}
+	return append(all, session.Entry{Role: session.RoleAssistant, Text: "done", Turn: t.ID})
+}
+
+// job is one of a worker's timers.
+func job(name string, run func(l *explore.Life, c *sq.Consumer), when func(explore.View) bool) explore.Process {
+	return explore.Process{Name: name, Loops: true, Crashes: true, When: when, Run: func(l *explore.Life) {
+		cfg := named(name)
+		cfg.SessionTTL, cfg.ArchiveTTL = time.Hour, time.Hour
+		c, err := sq.NewConsumer(l.Redis, cfg)
+		if err != nil {
+			panic(err)
+		}
+		run(l, c)
+	}}
+}
+
+func free(v explore.View, timer string) bool { return !v.Has(rediskey.Timer(timer)) }
+
+func reaper() explore.Process {
+	return job("reap", func(l *explore.Life, c *sq.Consumer) { _, _, _ = c.Reap(l.Context) },
+		func(v explore.View) bool { return v.Due(rediskey.Owned) && free(v, "reap") })
+}
+
+func duer() explore.Process {
+	return job("due", func(l *explore.Life, c *sq.Consumer) { _, _ = c.Due(l.Context) },
+		func(v explore.View) bool { return v.Due(rediskey.Due) && free(v, "due") })
+}
+
+func sweeper() explore.Process {
+	return job("sweep", func(l *explore.Life, c *sq.Consumer) { _, _, _ = c.Sweep(l.Context, sweepInterval) },
+		func(v explore.View) bool { return free(v, "sweep") })
+}
+
+func purger() explore.Process {
+	k := rediskey.For(main)
+	return job("purge", func(l *explore.Life, c *sq.Consumer) { _, _ = c.Purge(l.Context) },
+		func(v explore.View) bool {
+			return v.DueSeconds(k.Completed()) || len(v.Members(k.Archived())) > 0
+		})
+}
+
+func unregisterer() explore.Process {
+	return job("unregister", func(l *explore.Life, c *sq.Consumer) { _, _ = c.Unregister(l.Context) },
+		func(v explore.View) bool {
+			k := rediskey.For(main)
+			return v.Has(rediskey.AllQueues) && !v.Has(k.Completed()) && !v.Has(k.Archived()) && !v.Has(k.Pending()) && !v.Has(k.Active())
+		})
+}
+
+func forgetter() explore.Process {
+	return job("forget", func(l *explore.Life, c *sq.Consumer) { _, _ = c.Forget(l.Context) },
+		func(v explore.View) bool {
+			at, ok := v.Score(rediskey.Sessions, main)
+			return ok && at <= v.Now()-time.Hour.Milliseconds()
+		})
+}
+
+// lazily has processes begin when nobody else has anything to do, and nobody come
+// between their steps.
+func lazily(all ...explore.Process) []explore.Process {
+	for i := range all {
+		all[i].Lazy, all[i].Atomic, all[i].Crashes = true, true, false
+	}
+	return all
+}
+
+// timers are the ones of any worker, for configurations that look at something else.
+func timers() []explore.Process { return lazily(reaper(), duer(), sweeper()) }
+
+// once is a process that makes one call, with its name for a report of its error.
+func once(name string, run func(*explore.Life) error) explore.Process {
+	return explore.Process{Name: name, Run: func(l *explore.Life) {
+		if err := run(l); err != nil {
+			l.Report(name, "failed")
+		} else {
+			l.Report(name, "done")
+		}
+	}}
+}
+
+func stopper() explore.Process {
+	return once("stop", func(l *explore.Life) error {
+		_, err := sq.NewClient(l.Redis).Stop(l.Context, main)
+		return err
+	})
+}
+
+func rotator() explore.Process {
+	return once("new", func(l *explore.Life) error {
+		_, err := sq.NewClient(l.Redis).Rotate(l.Context, main, "")
+		return err
+	})
+}
+
+// operator is one of asynqmon's buttons.
+func operator(name string, press func(i *asynq.Inspector, queue string) error) explore.Process {
+	return once(name, func(l *explore.Life) error {
+		return press(asynq.NewInspectorFromRedisClient(l.Redis), rediskey.Queue(main))
+	})
+}
+
+func with(lists ...[]explore.Process) (all []explore.Process) {
+	for _, l := range lists {
+		all = append(all, l...)
+	}
+	return all
+}
+
+func list(all ...explore.Process) []explore.Process { return all }
+
+var _ = fmt.Sprint

@@ -1,0 +1,260 @@
+package explore
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"runtime"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// local is where a process stands: a function of the replies that it has had. It does
+// not change. The same replies lead to the same local, so a program is run again for
+// each reply only once.
+type local struct {
+	proc   int
+	number int // of the life
+	before *local
+	answer answer // that led here from before
+
+	next  *request // nil: the life is over
+	sent  int      // commands of next that were carried out, of a pipeline
+	had   []any    // and their replies
+	facts []string // reported so far
+
+	form *form
+	then map[string]*local
+}
+
+// request is a command, or a pipeline.
+type request struct {
+	cmds [][]string
+}
+
+// answer is what a process learns of a request.
+type answer struct {
+	replies []any
+	err     error // of the request as a whole
+}
+
+// errFault is what a process is told when a request or a reply is lost for good. It
+// is none that may pass: repetitions are steps of their own.
+var errFault = errors.New("explore: the connection was cut")
+
+// atStart reports whether the life has not done anything yet.
+func (l *local) atStart() bool { return l.before == nil && l.sent == 0 }
+
+// player runs programs up to their next request.
+type player struct {
+	processes []Process
+	client    *redis.Client
+	bubble    func(func())
+	db        *Database
+	roots     map[[2]int]*local
+	Runs      int // programs that were run again
+
+	life    *Life
+	answers []answer
+	pending *request
+	strange error
+}
+
+// newPlayer plays processes. bubble runs a function in a synctest bubble of its own:
+// there all clocks begin at the same time and nothing takes any.
+func newPlayer(db *Database, processes []Process, bubble func(func())) *player {
+	p := &player{processes: processes, db: db, bubble: bubble, roots: map[[2]int]*local{}}
+	p.client = redis.NewClient(&redis.Options{Addr: "explore.invalid:0"})
+	p.client.AddHook(p)
+	return p
+}
+
+// start is the beginning of a life.
+func (p *player) start(proc, number int) *local {
+	at := [2]int{proc, number}
+	l := p.roots[at]
+	if l == nil {
+		l = &local{proc: proc, number: number}
+		f := newFormer()
+		p.play(l, f)
+		p.roots[at] = l
+	}
+	return l
+}
+
+// give is where a process stands after an answer to its request.
+func (p *player) give(l *local, a answer) *local {
+	key := fmt.Sprintf("%q%v", a.replies, a.err)
+	if next, ok := l.then[key]; ok {
+		return next
+	}
+	next := &local{proc: l.proc, number: l.number, before: l, answer: a}
+	f := newFormer().from(l.form)
+	f.text(key)
+	p.play(next, f)
+	l.put(key, next)
+	return next
+}
+
+// part is where a process stands when the next command of its pipeline has been
+// carried out: it does not know yet.
+func (p *player) part(l *local, reply any) *local {
+	had := append(l.had[:len(l.had):len(l.had)], reply)
+	if len(had) == len(l.next.cmds) {
+		whole := l
+		for whole.sent > 0 {
+			whole = whole.before
+		}
+		return p.give(whole, answer{replies: had})
+	}
+	key := fmt.Sprintf("part %q", had)
+	if next, ok := l.then[key]; ok {
+		return next
+	}
+	next := &local{proc: l.proc, number: l.number, before: l, next: l.next, sent: len(had), had: had, facts: l.facts}
+	f := newFormer().from(l.form)
+	f.text(key)
+	next.form = f.end()
+	l.put(key, next)
+	return next
+}
+
+// whole is a local before any command of its pipeline was sent.
+func (l *local) whole() *local {
+	for l.sent > 0 {
+		l = l.before
+	}
+	return l
+}
+
+func (l *local) put(key string, next *local) {
+	if l.then == nil {
+		l.then = map[string]*local{}
+	}
+	l.then[key] = next
+}
+
+// play runs l's program from its beginning, with the answers that it has had, up to
+// its next request.
+func (p *player) play(l *local, f *former) {
+	p.answers = p.answers[:0]
+	for at := l; at.before != nil; at = at.before.whole() {
+		p.answers = append(p.answers, at.answer)
+	}
+	p.pending, p.strange = nil, nil
+	p.Runs++
+	was := rand.Reader
+	p.bubble(func() {
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		p.life = &Life{Context: ctx, Redis: p.client, proc: l.proc, number: l.number}
+		rand.Reader = p.life //nolint:reassign // names are drawn, and must be the same in each run of a life
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			p.processes[l.proc].Run(p.life)
+		}()
+		<-done
+	})
+	rand.Reader = was //nolint:reassign // as it was
+	if p.strange != nil {
+		panic(fmt.Sprintf("explore: %s: %v", p.processes[l.proc].Name, p.strange))
+	}
+	l.next, l.facts = p.pending, p.life.facts
+	if l.next != nil {
+		for _, cmd := range l.next.cmds {
+			for _, word := range cmd {
+				f.text(word)
+			}
+		}
+	}
+	l.form = f.end()
+}
+
+// DialHook is of redis.Hook. Nothing is ever dialled.
+func (p *player) DialHook(redis.DialHook) redis.DialHook {
+	return func(context.Context, string, string) (net.Conn, error) {
+		return nil, errors.New("explore: a command has passed the hook by")
+	}
+}
+
+// ProcessHook is of redis.Hook.
+func (p *player) ProcessHook(redis.ProcessHook) redis.ProcessHook {
+	return func(_ context.Context, cmd redis.Cmder) error { return p.call([]redis.Cmder{cmd}) }
+}
+
+// ProcessPipelineHook is of redis.Hook.
+func (p *player) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(_ context.Context, cmds []redis.Cmder) error { return p.call(cmds) }
+}
+
+// call answers a request, or ends the run with it.
+func (p *player) call(cmds []redis.Cmder) error {
+	if p.pending != nil {
+		runtime.Goexit() // a deferred call of a run that has ended
+	}
+	texts := make([][]string, len(cmds))
+	for i, cmd := range cmds {
+		text, err := p.wire(cmd.Args())
+		if err != nil {
+			cmd.SetErr(err)
+			if len(cmds) > 1 {
+				p.strange = fmt.Errorf("an unknown script in a pipeline: %v", cmd)
+			}
+			return err
+		}
+		texts[i] = text
+	}
+	n := len(p.answers)
+	if n == 0 {
+		p.pending = &request{texts}
+		runtime.Goexit()
+	}
+	a := p.answers[n-1]
+	p.answers = p.answers[:n-1]
+	var first error
+	for i, cmd := range cmds {
+		err := a.err
+		if err == nil {
+			err = answerTo(cmd, a.replies[i])
+		}
+		if err != nil {
+			cmd.SetErr(err)
+			if first == nil {
+				first = err
+			}
+		}
+	}
+	return first
+}
+
+// noScript makes the caller send the source of a script of asynq's.
+type noScript struct{}
+
+func (noScript) Error() string { return "NOSCRIPT No matching script. Please use EVAL." }
+func (noScript) RedisError()   {}
+
+// wire is a command as it is sent. EVAL becomes EVALSHA: which of the two it is,
+// is no matter of the protocol.
+func (p *player) wire(args []any) ([]string, error) {
+	words := make([]string, len(args))
+	for i, a := range args {
+		word, err := wireWord(a)
+		if err != nil {
+			return nil, err
+		}
+		words[i] = word
+	}
+	switch strings.ToLower(words[0]) {
+	case "eval":
+		words[0], words[1] = "evalsha", p.db.scripts.learn(words[1])
+	case "evalsha":
+		if _, ok := p.db.scripts.source(words[1]); !ok {
+			return nil, noScript{}
+		}
+	}
+	return words, nil
+}
