@@ -21,6 +21,7 @@ const (
 	checkLost     = "lost"     // an accepted message is somewhere
 	checkIndex    = "index"    // what waits is in an index
 	checkLeftover = "leftover" // nothing is left of a session that was forgotten
+	checkFollowup = "followup" // nothing is said to wait that does not
 	checkLine     = "line"     // the lists and the tasks' states agree
 )
 
@@ -92,7 +93,7 @@ func (s *Search) leftOut(check string) bool { return slices.Contains(s.Config.Wi
 
 // wrong looks at a state.
 func (s *Search) wrong(was, n node) string {
-	v := View{n.db}
+	v := View{n.db, n.told}
 	for _, key := range s.Config.Sessions {
 		k := keysOf(key)
 		if was.db != n.db || was.told != n.told {
@@ -102,8 +103,42 @@ func (s *Search) wrong(was, n node) string {
 				}
 			}
 		}
-		if what := s.unfound(n, v, key, k); what != "" {
-			return what
+		if s.resting(n) {
+			if what := s.unfound(v, key); what != "" {
+				return what
+			}
+			if what := s.followups(v, k); what != "" {
+				return what
+			}
+		}
+	}
+	if check := s.Config.Check; check != nil && (was.db != n.db || was.told != n.told) {
+		return check(v)
+	}
+	return ""
+}
+
+// resting reports whether no process is in the midst of something.
+func (s *Search) resting(n node) bool {
+	for i, l := range n.at {
+		if l != nil && !l.atStart() && (l.next.cmds[0][0] != pause || s.can(n, i)) {
+			return false
+		}
+	}
+	return true
+}
+
+// followups looks whether a session in which nothing waits or runs says that somebody
+// does. Refusals stay for their senders.
+func (s *Search) followups(v View, k rediskey.Session) string {
+	if s.leftOut(checkFollowup) || v.Has(k.Sentinel()) || slices.ContainsFunc(line(k), v.Has) {
+		return ""
+	}
+	if f := v.get(k.Followups()); f != nil {
+		for i := 0; i < len(f.text); i += 2 {
+			if !strings.HasPrefix(f.text[i+1], `{"refused"`) {
+				return fmt.Sprintf("%s: %s is said to wait, and nothing does", checkFollowup, f.text[i])
+			}
 		}
 	}
 	return ""
@@ -223,14 +258,9 @@ func (s *Search) inLine(v View, _ string, k rediskey.Session, _ *told) string {
 
 // unfound looks, when no process is in the midst of something, whether what waits is
 // in an index by which somebody finds it.
-func (s *Search) unfound(n node, v View, key string, k rediskey.Session) string {
+func (s *Search) unfound(v View, key string) string {
 	if s.leftOut(checkIndex) || v.idle(key) {
 		return ""
-	}
-	for _, l := range n.at {
-		if l != nil && !l.atStart() {
-			return ""
-		}
 	}
 	for _, index := range []string{rediskey.Ready, rediskey.Due, rediskey.Owned, rediskey.Sessions} {
 		if _, ok := v.score(index, key); ok {

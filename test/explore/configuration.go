@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"turnstile/internal/rediskey"
+	"turnstile/internal/script"
 	"turnstile/pkg/session"
 )
 
@@ -63,6 +64,13 @@ type Configuration struct {
 	// Without are checks that are left out, by name: see checks.go.
 	Without []string
 
+	// Check is one more check, of what this configuration alone knows: what must not
+	// be, or "".
+	Check func(View) string
+
+	// Filter changes commands on their way: what Go alone decides can be put wrong so.
+	Filter func(name string, cmd []string) []string
+
 	// Settled says when there is nothing left to do, for liveness. Nil: no session has
 	// a message that waits or runs.
 	Settled func(View) bool
@@ -78,7 +86,16 @@ type Configuration struct {
 }
 
 // View is what a database holds.
-type View struct{ *snapshot }
+type View struct {
+	*snapshot
+	told *told
+}
+
+// Told reports whether a process has reported a fact.
+func (v View) Told(fact string) bool { return v.told.has(fact) }
+
+// Facts are what the processes have reported.
+func (v View) Facts() []string { return v.told.facts }
 
 // Now is Redis' clock in ms.
 func (v View) Now() int64 { return v.now }
@@ -116,6 +133,31 @@ func line(k rediskey.Session) []string {
 func (v View) idle(key string) bool {
 	k := rediskey.For(key)
 	return v.Has(k.Paused()) || !slices.ContainsFunc(line(k), v.Has)
+}
+
+// filter is a command as the configuration has it.
+func (c *Configuration) filter(cmd []string) []string {
+	if c.Filter == nil {
+		return cmd
+	}
+	return c.Filter(CommandName(cmd), cmd)
+}
+
+// CommandName is what a command is called in traces: in lower case, and a script by
+// its move's name.
+func CommandName(cmd []string) string {
+	name := strings.ToLower(cmd[0])
+	if name == "evalsha" || name == "eval" {
+		hash := cmd[1]
+		if name == "eval" {
+			hash = sha(cmd[1])
+		}
+		if known, ok := script.BySHA(hash); ok {
+			return known.Name
+		}
+		return "asynq"
+	}
+	return name
 }
 
 // settled reports whether there is nothing left to do.

@@ -55,6 +55,18 @@ func (d *Database) Close() {
 	d.redis.Close()
 }
 
+// Replace has scripts replaced by others, by the SHA-1 of the originals, until the
+// next call: mutations.
+func (d *Database) Replace(sources map[string]string) {
+	for hash := range d.scripts.replaced {
+		delete(d.scripts.compiled, hash)
+	}
+	for hash := range sources {
+		delete(d.scripts.compiled, hash)
+	}
+	d.scripts.replaced = sources
+}
+
 // do carries out a command on s. An error is a reply, too.
 func (d *Database) do(s *snapshot, cmd []string) (*snapshot, any) {
 	d.load(s)

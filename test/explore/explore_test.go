@@ -1,6 +1,9 @@
 package explore_test
 
 import (
+	"fmt"
+	"os"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,23 +25,63 @@ func database(t testing.TB) *explore.Database {
 	return db
 }
 
-func TestFirst(t *testing.T) {
-	c := &explore.Configuration{
-		Name: "first", Sessions: []string{main}, Ordered: []string{"m1", "m2"},
-		Processes: with(list(sender("sender1", text("m1")), sender("sender2", text("m2")), worker("worker1", agent{}), worker("worker2", agent{})), timers()),
+// long reports whether there is time for more than CI has.
+func long() bool { return os.Getenv("EXPLORE") == "long" }
+
+// TestConfigurations searches all of them.
+func TestConfigurations(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a minute")
 	}
+	db := database(t)
+	all := 0
+	for _, c := range configurations() {
+		t.Run(c.Name, func(t *testing.T) {
+			if long() && c.Deep {
+				c.Faults++
+				c.Most = 400_000
+			}
+			s := search(t, db, &c.Configuration)
+			all += s.Transitions
+			judge(t, c, s)
+		})
+	}
+	t.Logf("%d transitions in all", all)
+	if want := 100_000; all < want && !t.Failed() && !strings.Contains(fmt.Sprint(os.Args), "TestConfigurations/") {
+		t.Errorf("%d transitions in all, want at least %d", all, want)
+	}
+}
+
+func search(t *testing.T, db *explore.Database, c *explore.Configuration) *explore.Search {
+	t.Helper()
 	began := time.Now()
-	s := explore.NewSearch(c, database(t), bubble(t))
+	s := explore.NewSearch(c, db, bubble(t))
 	if err := s.Run(); err != nil {
 		t.Fatal(err)
 	}
 	took := time.Since(began)
-	t.Logf("%d states, %d transitions, depth %d, %s, %.0f us/transition, whole %v", s.States(), s.Transitions, s.Deepest, took,
-		float64(took.Microseconds())/float64(s.Transitions), s.Whole)
-	for _, f := range s.Findings {
-		t.Error(f)
+	all := "all"
+	if !s.Whole {
+		all = "the first"
 	}
-	r, err := s.Replay(s.Sample(1)[0], nil)
-	t.Log(err)
-	for _, l := range r.Trace { t.Log(l) }
+	t.Logf("%s: %s %d states, %d transitions, %d steps deep, %.1f s, %.0f us each", c.Name, all, s.States(), s.Transitions, s.Deepest,
+		took.Seconds(), float64(took.Microseconds())/float64(max(s.Transitions, 1)))
+	return s
+}
+
+// judge fails t where a search found what is not known, or does not find what is.
+func judge(t *testing.T, c configuration, s *explore.Search) {
+	t.Helper()
+	switch {
+	case c.Known == "" && len(s.Findings) > 0:
+		t.Errorf("%s\n%s", c.Purpose, s.Findings[0])
+	case c.Known == "" && s.Transitions < c.AtLeast:
+		t.Errorf("%d transitions, want at least %d: has a process nothing to do?", s.Transitions, c.AtLeast)
+	case c.Known != "" && len(s.Findings) == 0:
+		t.Errorf("what issue %s says is not found any more: take Known and Finds out of this configuration", c.Known)
+	case c.Known != "" && !strings.HasPrefix(s.Findings[0].What, c.Finds):
+		t.Errorf("found something else than %q\n%s", c.Finds, s.Findings[0])
+	case c.Known != "":
+		t.Logf("known, issue %s: %s", c.Known, s.Findings[0])
+	}
 }

@@ -19,6 +19,9 @@ type Process struct {
 	// When says whether a life may begin, by what the database holds. Nil: at once.
 	When func(View) bool
 
+	// Until says when Life.Pause is over.
+	Until func(View) bool
+
 	// Loops has a new life begin where one has ended. Else there is one.
 	Loops bool
 
@@ -51,6 +54,12 @@ type Life struct {
 func (l *Life) Report(words ...any) {
 	l.facts = append(l.facts, strings.TrimSuffix(fmt.Sprintln(words...), "\n"))
 }
+
+// pause is the request of a Pause. No Redis sees it.
+const pause = "explore-pause"
+
+// Pause is a step that waits for Process.Until.
+func (l *Life) Pause() { _ = l.Redis.Do(l.Context, pause).Err() }
 
 const base32 = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
 

@@ -2,7 +2,6 @@ package explore_test
 
 import (
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/hibiken/asynq"
@@ -13,8 +12,11 @@ import (
 	"turnstile/test/explore"
 )
 
-// main is the session of most configurations.
-const main = "s"
+// main is the session of most configurations, other of those with two.
+const (
+	main  = "s"
+	other = "r"
+)
 
 // The sweep's interval. It is short, so that the clock comes to it in a few steps.
 const sweepInterval = time.Minute
@@ -55,11 +57,15 @@ func mode(id string, m session.Mode) session.Message {
 	return session.Message{ID: id, Text: "say " + id, Mode: m}
 }
 
-// plainSender is a program with asynq alone: no ring.
+// plainSender is a program with asynq alone: no ring. An empty id is a pause.
 func plainSender(name string, ids ...string) explore.Process {
 	return explore.Process{Name: name, Run: func(l *explore.Life) {
 		c := asynq.NewClientFromRedisClient(l.Redis)
 		for _, id := range ids {
+			if id == "" {
+				l.Pause()
+				continue
+			}
 			payload, err := text(id).EncodePayload()
 			if err != nil {
 				panic(err)
@@ -82,6 +88,7 @@ type agent struct {
 	fails       int  // so many attempts fail, and are tried again
 	immediate   bool
 	twice       bool // it pops two sessions at once
+	tells       bool // it reports its turns' starts and notes
 }
 
 // worker pops sessions, claims them and runs their turns until there is none left.
@@ -116,6 +123,9 @@ func work(l *explore.Life, name string, a agent) {
 // turn is one turn as pkg/worker runs it, see TestTrace.
 func turn(l *explore.Life, c *sq.Consumer, h *sq.Hold, a agent) (more bool, err error) {
 	t, ctx := h.Turn(), h.Lease().Context()
+	if a.tells && t.Resume != "" {
+		l.Report("note", t.ID, t.SessionID)
+	}
 	var before []session.Entry
 	if !a.immediate || t.Resume != "" || t.Redelivered > 0 || len(t.Dropped) > 0 {
 		past, err := h.Past(ctx)
@@ -128,6 +138,9 @@ func turn(l *explore.Life, c *sq.Consumer, h *sq.Hold, a agent) (more bool, err 
 	}
 	if err := h.Promote(ctx); err != nil {
 		return settle(h, err, nil)
+	}
+	if a.tells {
+		l.Report("started", t.ID, t.SessionID)
 	}
 	entries := entriesOf(t, before)
 	if a.checkpoints {
@@ -219,7 +232,13 @@ func duer() explore.Process {
 
 func sweeper() explore.Process {
 	return job("sweep", func(l *explore.Life, c *sq.Consumer) { _, _, _ = c.Sweep(l.Context, sweepInterval) },
-		func(v explore.View) bool { return free(v, "sweep") })
+		func(v explore.View) bool { return free(v, "sweep") && (waits(v, main) || waits(v, other)) })
+}
+
+// waits reports whether a session has a message that waits or runs.
+func waits(v explore.View, key string) bool {
+	k := rediskey.For(key)
+	return v.Has(k.Pending()) || v.Has(k.Active()) || v.Has(k.Scheduled()) || v.Has(k.Retry())
 }
 
 func purger() explore.Process {
@@ -234,7 +253,7 @@ func unregisterer() explore.Process {
 	return job("unregister", func(l *explore.Life, c *sq.Consumer) { _, _ = c.Unregister(l.Context) },
 		func(v explore.View) bool {
 			k := rediskey.For(main)
-			return v.Has(rediskey.AllQueues) && !v.Has(k.Completed()) && !v.Has(k.Archived()) && !v.Has(k.Pending()) && !v.Has(k.Active())
+			return v.Has(rediskey.AllQueues) && !v.Has(k.Completed()) && !v.Has(k.Archived()) && !waits(v, main)
 		})
 }
 
@@ -298,5 +317,3 @@ func with(lists ...[]explore.Process) (all []explore.Process) {
 }
 
 func list(all ...explore.Process) []explore.Process { return all }
-
-var _ = fmt.Sprint

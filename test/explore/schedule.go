@@ -109,7 +109,7 @@ func (s *Search) Replay(schedule string, see func(step int, v View)) (*Replayed,
 			return nil, err
 		}
 		if see != nil {
-			see(i, View{n.db})
+			see(i, View{n.db, n.told})
 		}
 		if !slices.Contains(s.actions(n), a) && (!a.faulty() || a.kind() <= resend && !s.can(n, a.proc())) {
 			return nil, fmt.Errorf("%w: %q cannot happen in step %d", errSchedule, word, i+1)
@@ -160,7 +160,19 @@ func (s *Search) brief(cmd []string) string {
 }
 
 func briefReply(reply any) string {
-	return clip(strings.Trim(fmt.Sprintf("%q", []any{reply}), "[]"), 110)
+	switch r := reply.(type) {
+	case nil:
+		return "nil"
+	case []any:
+		words := make([]string, len(r))
+		for i := range r {
+			words[i] = briefReply(r[i])
+		}
+		return clip("{"+strings.Join(words, ", ")+"}", 110)
+	case string:
+		return clip(fmt.Sprintf("%q", r), 40)
+	}
+	return fmt.Sprint(reply)
 }
 
 func clip(s string, n int) string {

@@ -110,11 +110,9 @@ func (s *Search) beginning() (node, error) {
 			l := p.start(i, 900)
 			for l.next != nil {
 				db, reply := s.db.do(n.db, l.next.cmds[l.sent])
-				n.told = n.told.joined(s.Config, db)
-				n.db = db
 				before := len(l.facts)
 				l = p.part(l, reply)
-				n.told = n.told.with(l.facts[min(before, len(l.facts)):])
+				n.db, n.told = db, n.told.joined(s.Config, db).with(l.facts[before:])
 			}
 		}
 	}
@@ -139,7 +137,7 @@ func (s *Search) Run() error {
 		n, number := s.next[0], int32(s.first)
 		s.next[0] = node{}
 		s.next, s.first = s.next[1:], s.first+1
-		if s.Config.settled(View{n.db}) {
+		if s.Config.settled(View{n.db, n.told}) {
 			s.good[number] = true
 		}
 		if s.Config.Depth > 0 && int(s.depth[number]) >= s.Config.Depth {
@@ -222,8 +220,11 @@ func (s *Search) can(n node, proc int) bool {
 	if l == nil || l.next == nil {
 		return false
 	}
-	when := s.Config.Processes[proc].When
-	return !l.atStart() || when == nil || when(View{n.db})
+	p := s.Config.Processes[proc]
+	if l.next.cmds[0][0] == pause {
+		return p.Until(View{n.db, n.told})
+	}
+	return !l.atStart() || p.When == nil || p.When(View{n.db, n.told})
 }
 
 // actions are the transitions from a state.
@@ -244,7 +245,7 @@ func (s *Search) actions(n node) (all []action) {
 		}
 		for f, k := range map[Fault]kind{LostCall: lostCall, LostReply: lostReply, Resend: resend} {
 			// What a process sends first is not yet anything that it relies on.
-			if c.has(f) && (k != resend || !n.at[i].atStart()) {
+			if c.has(f) && n.at[i].next.cmds[0][0] != pause && (k != resend || !n.at[i].atStart()) {
 				all = append(all, act(k, i))
 			}
 		}
@@ -252,7 +253,7 @@ func (s *Search) actions(n node) (all []action) {
 			all = append(all, act(crash, i))
 		}
 	}
-	v := View{n.db}
+	v := View{n.db, n.told}
 	next := c.next(v)
 	if quiet && next > 0 && (c.Cleans || !c.settled(v)) {
 		all = append(all, act(tick, 0))
@@ -279,7 +280,7 @@ func (s *Search) take(n node, a action) (to node, what string) {
 	}
 	switch a.kind() {
 	case tick, jump:
-		to.db = n.db.at(s.Config.next(View{n.db}))
+		to.db = n.db.at(s.Config.next(View{n.db, n.told}))
 		return to, ""
 	case expiry:
 		to.db = n.db.without(sentinelOf(s.Config.Sessions[a.proc()]))
@@ -306,7 +307,9 @@ func (s *Search) move(to *node, a action) (what string) {
 	var reply any
 	if a.executes() {
 		cmd, before := l.next.cmds[l.sent], *to
-		to.db, reply = s.db.do(before.db, cmd)
+		if cmd[0] != pause {
+			to.db, reply = s.db.do(before.db, s.Config.filter(cmd))
+		}
 		if s.saw != nil {
 			s.saw(cmd, reply, to.db.now)
 		}
@@ -407,7 +410,7 @@ func (t *told) joined(c *Configuration, db *snapshot) *told {
 			continue
 		}
 		for _, f := range t.facts { // what has ended may be purged
-			if id, ok := strings.CutPrefix(f, "accepted "+key+" "); ok && ended(View{db}, key, k, id) {
+			if id, ok := strings.CutPrefix(f, "accepted "+key+" "); ok && ended(View{db, t}, key, k, id) {
 				next = next.with([]string{"ended " + key + " " + id})
 			}
 		}
