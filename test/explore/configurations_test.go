@@ -114,13 +114,13 @@ func faultyOnes() []configuration {
 		}, Deep: true},
 		{Configuration: explore.Configuration{
 			Name: "reap", Purpose: "whoever dies behind a pop, reap finds the session: without the sweep", AtLeast: 1_000,
-			Kinds: explore.Crash, Faults: 1, Horizon: 20 * time.Second,
-			Processes: list(sender("sender1", text("m1"), text("m2")), worker("worker1", agent{}), reaper()),
+			Kinds: explore.Crash | explore.ClockJump, Faults: 2, Horizon: 20 * time.Second,
+			Processes: list(survivor(sender("sender1", text("m1"), text("m2"))), worker("worker1", agent{}), reaper()),
 		}, Known: "10.8", Finds: "from here on"},
 		{Configuration: explore.Configuration{
 			Name: "reap-and-sweep", Purpose: "the timers of two workers die half-way, and no session is forgotten",
-			AtLeast: 2_000, Kinds: explore.Crash | explore.NetFaults, Faults: 2, Horizon: 20 * time.Second,
-			Processes: list(sender("sender1", text("m1"), text("m2")), worker("worker1", agent{}), reaper(), duer(), sweeper()),
+			AtLeast: 2_000, Kinds: explore.Crash | explore.NetFaults | explore.ClockJump, Faults: 1, Horizon: 20 * time.Second,
+			Processes: list(sender("sender1", text("m1")), worker("worker1", agent{}), reaper(), duer(), sweeper()),
 		}, Deep: true},
 		{Configuration: explore.Configuration{
 			Name: "claim-replies", Purpose: "a claim whose reply is lost is no worker's death", AtLeast: 100,
@@ -162,6 +162,12 @@ func noteOfAnother(v explore.View) string {
 		}
 	}
 	return ""
+}
+
+// survivor is a process that does not crash.
+func survivor(p explore.Process) explore.Process {
+	p.Crashes = false
+	return p
 }
 
 // drainer is a worker whose turns are cut off by its drain, once.

@@ -31,7 +31,7 @@ func named(name string) sq.Config {
 
 // sender submits messages, one after the other, over one client.
 func sender(name string, messages ...session.Message) explore.Process {
-	return explore.Process{Name: name, Run: func(l *explore.Life) {
+	return explore.Process{Name: name, Crashes: true, Run: func(l *explore.Life) {
 		c := sq.NewClient(l.Redis)
 		for _, m := range messages {
 			submit(l, c, main, m)
@@ -59,7 +59,7 @@ func mode(id string, m session.Mode) session.Message {
 
 // plainSender is a program with asynq alone: no ring. An empty id is a pause.
 func plainSender(name string, ids ...string) explore.Process {
-	return explore.Process{Name: name, Run: func(l *explore.Life) {
+	return explore.Process{Name: name, Crashes: true, Run: func(l *explore.Life) {
 		c := asynq.NewClientFromRedisClient(l.Redis)
 		for _, id := range ids {
 			if id == "" {
@@ -279,7 +279,7 @@ func timers() []explore.Process { return lazily(reaper(), duer(), sweeper()) }
 
 // once is a process that makes one call, with its name for a report of its error.
 func once(name string, run func(*explore.Life) error) explore.Process {
-	return explore.Process{Name: name, Run: func(l *explore.Life) {
+	return explore.Process{Name: name, Crashes: true, Run: func(l *explore.Life) {
 		if err := run(l); err != nil {
 			l.Report(name, "failed")
 		} else {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"runtime"
+	"strconv"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -87,7 +88,10 @@ func (p *player) start(proc, number int) *local {
 
 // give is where a process stands after an answer to its request.
 func (p *player) give(l *local, a answer) *local {
-	key := fmt.Sprintf("%q%v", a.replies, a.err)
+	key := exactly(a.replies)
+	if a.err != nil {
+		key = a.err.Error()
+	}
 	if next, ok := l.then[key]; ok {
 		return next
 	}
@@ -110,7 +114,7 @@ func (p *player) part(l *local, reply any) *local {
 		}
 		return p.give(whole, answer{replies: had})
 	}
-	key := fmt.Sprintf("part %q", had)
+	key := "part " + exactly(had)
 	if next, ok := l.then[key]; ok {
 		return next
 	}
@@ -120,6 +124,29 @@ func (p *player) part(l *local, reply any) *local {
 	next.form = f.end()
 	l.put(key, next)
 	return next
+}
+
+// exactly is a reply as a text that no other reply has.
+func exactly(reply any) string {
+	switch r := reply.(type) {
+	case nil:
+		return "nil"
+	case error:
+		return "-" + strconv.Quote(r.Error())
+	case status:
+		return "+" + strconv.Quote(string(r))
+	case string:
+		return strconv.Quote(r)
+	case int:
+		return strconv.Itoa(r)
+	case []any:
+		words := make([]string, len(r))
+		for i := range r {
+			words[i] = exactly(r[i])
+		}
+		return "{" + strings.Join(words, " ") + "}"
+	}
+	panic(fmt.Sprintf("explore: a reply of type %T", reply))
 }
 
 // whole is a local before any command of its pipeline was sent.

@@ -62,10 +62,18 @@ func (s *Search) words(path []action) string {
 	return strings.Join(words, " ")
 }
 
-// Sample are the schedules that lead to n of the states, spread over all.
-func (s *Search) Sample(n int) (schedules []string) {
+// Sample are the schedules that lead to n of the states, spread over all. With still
+// the clock does not go on in them.
+func (s *Search) Sample(n int, still bool) (schedules []string) {
 	for i := range n {
-		schedules = append(schedules, s.words(s.path(int32(len(s.parent)-1-i*len(s.parent)/n))))
+		for at := len(s.parent) - 1 - i*len(s.parent)/n; at >= 0; at-- {
+			path := s.path(int32(at))
+			if still && slices.ContainsFunc(path, func(a action) bool { return a.kind() == tick || a.kind() == jump }) {
+				continue
+			}
+			schedules = append(schedules, s.words(path))
+			break
+		}
 	}
 	return schedules
 }
@@ -86,6 +94,14 @@ type Replayed struct {
 	What  string // that must not be, of the last step
 	node  node
 	steps []executed
+}
+
+// Calls are the names of the commands and scripts that a replay has sent.
+func (r *Replayed) Calls() (names []string) {
+	for _, e := range r.steps {
+		names = append(names, CommandName(e.cmd))
+	}
+	return names
 }
 
 // executed is a command of a replay and its reply.

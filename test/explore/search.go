@@ -318,15 +318,7 @@ func (s *Search) move(to *node, a action) (what string) {
 		}
 		to.told = to.told.joined(s.Config, to.db)
 	}
-	next := l
-	switch a.kind() {
-	case step:
-		next = s.player.part(l, reply)
-	case resend:
-		next = l.whole()
-	default:
-		next = s.player.give(l.whole(), answer{err: errFault})
-	}
+	next := s.moved(a, l, reply)
 	if len(next.facts) > len(l.facts) {
 		to.told = to.told.with(next.facts[len(l.facts):])
 	}

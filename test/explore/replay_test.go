@@ -1,0 +1,93 @@
+package explore_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"turnstile/internal/testredis"
+	"turnstile/test/explore"
+)
+
+// found is a configuration by its name.
+func found(t *testing.T, name string) configuration {
+	t.Helper()
+	all := configurations()
+	i := slices.IndexFunc(all, func(c configuration) bool { return c.Name == name })
+	if i < 0 {
+		t.Fatalf("there is no configuration %q", name)
+	}
+	return all[i]
+}
+
+// A finding's schedule leads to the same finding again.
+func TestReplayIsExact(t *testing.T) {
+	db := database(t)
+	c := found(t, "reject")
+	s := search(t, db, &c.Configuration)
+	if len(s.Findings) != 1 {
+		t.Fatalf("%d findings", len(s.Findings))
+	}
+	f := s.Findings[0]
+	again, err := explore.NewSearch(&c.Configuration, db, bubble(t)).Replay(f.Schedule, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again.What != f.What || !slices.Equal(again.Trace, f.Trace) {
+		t.Errorf("replayed: %s\n%v\nwant %s", again.What, again.Trace, f)
+	}
+}
+
+// samples are searched for schedules to replay elsewhere.
+var samples = []string{"network", "plain-sender", "crashes", "lost-leases"}
+
+// Scripts do the same whether this package runs them or the embedded server.
+func TestScriptsAsTheEmbeddedServerRunsThem(t *testing.T) {
+	db := database(t)
+	for _, name := range append(samples, "delayed", "interrupt", "collect", "full-old", "undo-retry", "stop", "drain", "retry") {
+		c := found(t, name)
+		c.Most = 3_000
+		s := search(t, db, &c.Configuration)
+		for _, schedule := range s.Sample(10, false) {
+			if err := s.ReplayTwice(schedule); err != nil {
+				t.Errorf("%s: %v\n%s", name, err, schedule)
+			}
+		}
+	}
+}
+
+// A real server answers as the embedded one does.
+func TestSamplesOnARealServer(t *testing.T) {
+	testredis.Real(t)
+	opts, err := redis.ParseURL(testredis.URL(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	opts.Protocol = 2
+	rdb := redis.NewClient(opts)
+	t.Cleanup(func() { _ = rdb.Close() })
+	db := database(t)
+	replayed := 0
+	for _, name := range samples {
+		c := found(t, name)
+		c.Most = 3_000
+		s := search(t, db, &c.Configuration)
+		for _, schedule := range s.Sample(20, true) {
+			keys, err := rdb.Keys(t.Context(), "*").Result()
+			if err == nil && len(keys) > 0 {
+				err = rdb.Del(t.Context(), keys...).Err()
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := s.ReplayOn(t.Context(), schedule, rdb); err != nil {
+				t.Errorf("%s: %v\n%s", name, err, schedule)
+			}
+			replayed++
+		}
+	}
+	if replayed < 4*15 {
+		t.Errorf("%d samples only", replayed)
+	}
+}
