@@ -47,12 +47,12 @@ func plainOnes() []configuration {
 			Name: "two-senders-two-workers", Purpose: "no message is lost or overtaken where nothing fails",
 			Ordered: []string{"m1", "m2", "m3"}, AtLeast: 15_000,
 			Processes: with(list(sender("sender1", text("m1"), text("m3")), sender("sender2", text("m2")),
-				worker("worker1", agent{}), worker("worker2", agent{})), timers()),
+				working("worker1", behaviour{}), working("worker2", behaviour{})), timers()),
 		}},
 		{Configuration: explore.Configuration{
 			Name: "plain-sender", Purpose: "messages without a ring are found by the sweep, also where it comes in between",
 			Ordered: []string{"m1", "m2"}, AtLeast: 300, Kinds: explore.Crash | explore.NetFaults, Faults: 2,
-			Processes: with(list(plainSender("plain", "m1", "m2"), worker("worker1", agent{}), sweeper()), lazily(reaper(), duer())),
+			Processes: with(list(plainSender("plain", "m1", "m2"), working("worker1", behaviour{}), sweeper()), lazily(reaper(), duer())),
 		}},
 		{Configuration: explore.Configuration{
 			Name: "two-sessions", Purpose: "two claims in one script do not touch one another",
@@ -65,7 +65,7 @@ func plainOnes() []configuration {
 					submit(l, c, other, text("m2"))
 					submit(l, c, other, text("m3"))
 				}},
-				worker("worker1", agent{twice: true}), worker("worker2", agent{immediate: true})), timers()),
+				working("worker1", behaviour{twice: true}), working("worker2", behaviour{immediate: true})), timers()),
 		}},
 		{Configuration: explore.Configuration{
 			Name: "delayed", Purpose: "a delayed message joins the line when its time has come",
@@ -76,7 +76,7 @@ func plainOnes() []configuration {
 					submit(l, c, main, text("m2"), sq.Delay(3*time.Second))
 					submit(l, c, main, text("m1"))
 				}},
-				worker("worker1", agent{})), timers()),
+				working("worker1", behaviour{})), timers()),
 		}},
 	}
 }
@@ -87,50 +87,50 @@ func faultyOnes() []configuration {
 			Name: "crashes", Purpose: "a worker dies anywhere, and its turn is run again",
 			Ordered: []string{"m1", "m2"}, AtLeast: 10_000, Kinds: explore.Crash, Faults: 2, Without: []string{"special"},
 			Processes: with(list(sender("sender1", text("m1"), text("m2")),
-				worker("worker1", agent{checkpoints: true}), worker("worker2", agent{renews: true})), timers()),
+				working("worker1", behaviour{checkpoints: true}), working("worker2", behaviour{renews: true})), timers()),
 		}, Deep: true},
 		{Configuration: explore.Configuration{
 			Name: "network", Purpose: "requests and replies of senders and owners are lost or repeated",
 			Ordered: []string{"m1", "m2"}, AtLeast: 10_000, Kinds: explore.NetFaults, Faults: 2,
-			Processes: with(list(sender("sender1", text("m1"), text("m2")), worker("worker1", agent{renews: true})), timers()),
+			Processes: with(list(sender("sender1", text("m1"), text("m2")), working("worker1", behaviour{renews: true})), timers()),
 		}, Deep: true},
 		{Configuration: explore.Configuration{
 			Name: "lost-leases", Purpose: "an owner that lost its sentinel writes nothing",
 			Ordered: []string{"m1", "m2"}, AtLeast: 10_000, Kinds: explore.OwnerFault | explore.ClockJump, Faults: 2, Without: []string{"special"},
 			Processes: with(list(sender("sender1", text("m1"), text("m2")),
-				worker("worker1", agent{renews: true, checkpoints: true}), worker("worker2", agent{immediate: true})), timers()),
+				working("worker1", behaviour{renews: true, checkpoints: true}), working("worker2", behaviour{immediate: true})), timers()),
 		}, Deep: true},
 		{Configuration: explore.Configuration{
 			Name: "drain", Purpose: "a drained turn is marked and given back, and a crash in that loses nothing",
 			Ordered: []string{"m1", "m2"}, AtLeast: 5_000, Kinds: explore.AllFaults, Faults: 1, Without: []string{"special"},
 			Before:    before(text("m1")),
-			Processes: with(list(sender("sender2", text("m2")), drainer("worker1"), worker("worker2", agent{})), timers()),
+			Processes: with(list(sender("sender2", text("m2")), drainer("worker1"), working("worker2", behaviour{})), timers()),
 		}, Deep: true},
 		{Configuration: explore.Configuration{
 			Name: "retry", Purpose: "a failed turn stays at the head of the line, and waits there",
 			Ordered: []string{"m1", "m2"}, AtLeast: 5_000, Kinds: explore.AllFaults, Faults: 1, Without: []string{"special"},
 			Before:    before(text("m1")),
-			Processes: with(list(sender("sender2", text("m2")), worker("worker1", agent{fails: 1}), worker("worker2", agent{fails: 1, immediate: true})), timers()),
+			Processes: with(list(sender("sender2", text("m2")), working("worker1", behaviour{fails: 1}), working("worker2", behaviour{fails: 1, immediate: true})), timers()),
 		}, Deep: true},
 		{Configuration: explore.Configuration{
 			Name: "reap", Purpose: "whoever dies behind a pop, reap finds the session: without the sweep", AtLeast: 1_000,
 			Kinds: explore.Crash | explore.ClockJump, Faults: 2, Horizon: 20 * time.Second,
-			Processes: list(survivor(sender("sender1", text("m1"), text("m2"))), worker("worker1", agent{}), reaper()),
+			Processes: list(survivor(sender("sender1", text("m1"), text("m2"))), working("worker1", behaviour{}), reaper()),
 		}, Known: "10.8", Finds: "from here on"},
 		{Configuration: explore.Configuration{
 			Name: "reap-and-sweep", Purpose: "the timers of two workers die half-way, and no session is forgotten",
 			AtLeast: 2_000, Kinds: explore.Crash | explore.NetFaults | explore.ClockJump, Faults: 1, Horizon: 20 * time.Second,
-			Processes: list(sender("sender1", text("m1")), worker("worker1", agent{}), reaper(), duer(), sweeper()),
+			Processes: list(sender("sender1", text("m1")), working("worker1", behaviour{}), reaper(), duer(), sweeper()),
 		}, Deep: true},
 		{Configuration: explore.Configuration{
 			Name: "claim-replies", Purpose: "a claim whose reply is lost is no worker's death", AtLeast: 100,
 			Kinds: explore.LostReply, Faults: 3, Before: before(text("m1")), Check: diedUnstarted,
-			Processes: with(list(worker("worker1", agent{tells: true})), timers()),
+			Processes: with(list(working("worker1", behaviour{tells: true})), timers()),
 		}, Known: "10.7", Finds: "m1 was given up"},
 		{Configuration: explore.Configuration{
 			Name: "claim-note", Purpose: "a turn is told of a crash only where one ran", AtLeast: 100,
 			Kinds: explore.LostReply, Faults: 1, Before: before(text("m1")), Check: noteOfAnother,
-			Processes: with(list(worker("worker1", agent{tells: true, immediate: true})), timers()),
+			Processes: with(list(working("worker1", behaviour{tells: true, immediate: true})), timers()),
 		}, Known: "10.7", Finds: "note"},
 	}
 }
@@ -172,7 +172,7 @@ func survivor(p explore.Process) explore.Process {
 
 // drainer is a worker whose turns are cut off by its drain, once.
 func drainer(name string) explore.Process {
-	p := worker(name, agent{drains: true})
+	p := working(name, behaviour{drains: true})
 	p.Loops = false
 	return p
 }
@@ -203,37 +203,37 @@ func expect(c configuration, known, finds string) configuration {
 }
 
 func askedOnes() []configuration {
-	asks := func(name, purpose string, least int, a agent, messages ...session.Message) configuration {
+	asks := func(name, purpose string, least int, a behaviour, messages ...session.Message) configuration {
 		return configuration{Configuration: explore.Configuration{
 			Name: name, Purpose: purpose, AtLeast: least, Kinds: explore.AllFaults, Faults: 1, Before: before(text("m1"), text("m2")),
 			Without:   []string{"special"},
-			Processes: with(list(sender("sender3", messages...), worker("worker1", a)), timers()),
+			Processes: with(list(sender("sender3", messages...), working("worker1", a)), timers()),
 		}, Deep: true}
 	}
 	return []configuration{
-		asks("interrupt", "an interrupting message ends the turn that runs and goes first", 5_000, agent{renews: true, checkpoints: true},
+		asks("interrupt", "an interrupting message ends the turn that runs and goes first", 5_000, behaviour{renews: true, checkpoints: true},
 			mode("m3", session.ModeInterrupt), text("m4")),
-		asks("rollback", "a message that takes the turn back leaves nothing of it", 5_000, agent{renews: true, checkpoints: true},
+		asks("rollback", "a message that takes the turn back leaves nothing of it", 5_000, behaviour{renews: true, checkpoints: true},
 			mode("m3", session.ModeRollback), text("m4")),
-		asks("steer", "a message is steered into the turn, or has one of its own", 5_000, agent{renews: true, steers: true},
+		asks("steer", "a message is steered into the turn, or has one of its own", 5_000, behaviour{renews: true, steers: true},
 			mode("m3", session.ModeSteer), text("m4")),
-		expect(asks("reject", "a refused message leaves nothing, and whoever is told accepted has a message", 2_000, agent{},
+		expect(asks("reject", "a refused message leaves nothing, and whoever is told accepted has a message", 2_000, behaviour{},
 			mode("m3", session.ModeReject)), "10.4", "lost:"),
-		asks("collect", "collected messages are one turn", 5_000, agent{}, mode("m3", session.ModeCollect), mode("m4", session.ModeCollect)),
+		asks("collect", "collected messages are one turn", 5_000, behaviour{}, mode("m3", session.ModeCollect), mode("m4", session.ModeCollect)),
 		{Configuration: explore.Configuration{
 			Name: "stop", Purpose: "/stop ends the turn that it found and what waits", AtLeast: 5_000,
 			Kinds: explore.AllFaults, Faults: 1, Before: before(text("m1"), text("m2")), Without: []string{"special"},
-			Processes: with(list(stopper(), sender("sender3", text("m3")), worker("worker1", agent{renews: true})), timers()),
+			Processes: with(list(stopper(), sender("sender3", text("m3")), working("worker1", behaviour{renews: true})), timers()),
 		}, Deep: true},
 		{Configuration: explore.Configuration{
 			Name: "new", Purpose: "/new in mid-turn: the turn ends into the old conversation", AtLeast: 5_000,
 			Kinds: explore.AllFaults, Faults: 1, Before: before(text("m1")), Without: []string{"special"},
-			Processes: with(list(rotator(), sender("sender2", text("m2")), worker("worker1", agent{renews: true, checkpoints: true})), timers()),
+			Processes: with(list(rotator(), sender("sender2", text("m2")), working("worker1", behaviour{renews: true, checkpoints: true})), timers()),
 		}, Deep: true},
 		{Configuration: explore.Configuration{
 			Name: "new-and-crash", Purpose: "/new in mid-turn, then a crash: the new conversation knows nothing of it", AtLeast: 300,
 			Kinds: explore.Crash, Faults: 1, Before: before(text("m1")), Without: []string{"special"}, Check: noteOfAnother,
-			Processes: with(list(rotator(), worker("worker1", agent{tells: true, checkpoints: true})), timers()),
+			Processes: with(list(rotator(), working("worker1", behaviour{tells: true, checkpoints: true})), timers()),
 		}, Known: "10.6", Finds: "note"},
 		{Configuration: explore.Configuration{
 			Name: "stop-flood", Purpose: "/stop in batches beside messages that are refused", AtLeast: 50,
@@ -275,7 +275,7 @@ func lineOnes() []configuration {
 		return configuration{Configuration: explore.Configuration{
 			Name: name, Purpose: "a full line refuses or drops, visibly", AtLeast: least, Kinds: explore.Crash | explore.NetFaults, Faults: 1,
 			Before:    append([]func(*explore.Life){settings(followup.Settings{Cap: 1, Drop: drop})}, before(text("m1"))...),
-			Processes: with(list(sender("sender1", text("m2"), text("m3")), worker("worker1", agent{})), timers()),
+			Processes: with(list(sender("sender1", text("m2"), text("m3")), working("worker1", behaviour{})), timers()),
 			Without:   []string{"special"},
 		}, Deep: true}
 	}
@@ -286,11 +286,11 @@ func lineOnes() []configuration {
 		{Configuration: explore.Configuration{
 			Name: "undo-retry", Purpose: "/undo and /retry of one turn at once take it out once", AtLeast: 1_000,
 			Kinds: explore.NetFaults | explore.Crash, Faults: 1, Removed: []string{"m1"},
-			Before: append(before(text("m1")), func(l *explore.Life) { work(l, "worker0", agent{}) }),
+			Before: append(before(text("m1")), func(l *explore.Life) { work(l, "worker0", behaviour{}) }),
 			Processes: with(list(
 				once("undo", func(l *explore.Life) error { _, err := sq.NewClient(l.Redis).Undo(l.Context, main); return err }),
 				once("retry", func(l *explore.Life) error { _, err := sq.NewClient(l.Redis).Retry(l.Context, main); return err }),
-				worker("worker1", agent{})), timers()),
+				working("worker1", behaviour{})), timers()),
 		}, Deep: true},
 	}
 }
@@ -301,7 +301,7 @@ func operatorOnes() []configuration {
 		return configuration{Configuration: explore.Configuration{
 			Name: "asynqmon-" + name, Purpose: "asynqmon's button at any point of a turn", AtLeast: 300, Removed: removed,
 			Kinds: explore.AllFaults, Faults: 1, Before: before(text("m1"), text("m2")), Without: []string{"special", "once"},
-			Processes: with(list(operator(name, button), worker("worker1", agent{renews: true})), timers()),
+			Processes: with(list(operator(name, button), working("worker1", behaviour{renews: true})), timers()),
 		}}
 	}
 	return []configuration{
@@ -342,7 +342,7 @@ func cleaningOnes() []configuration {
 	}
 	return []configuration{
 		expect(clean("forgotten", "an idle session leaves no key behind", explore.Configuration{
-			Processes: with(list(sender("sender1", text("m1")), worker("worker1", agent{})), timers(), cleaners()),
+			Processes: with(list(sender("sender1", text("m1")), working("worker1", behaviour{})), timers(), cleaners()),
 		}), "10.9", "leftover: asynq:{session:s}:processed"),
 		expect(clean("forgotten-title", "nor does one that saw a title only", explore.Configuration{
 			Processes: with(list(once("title", func(l *explore.Life) error {
@@ -351,7 +351,7 @@ func cleaningOnes() []configuration {
 		}), "10.9", "leftover: turnstile:{session:s}:session"),
 		expect(clean("forgotten-plain", "a plain sender's second message, long after the session was forgotten", explore.Configuration{
 			Without:   []string{"leftover"},
-			Processes: with(list(late(plainSender("plain", "m1", "", "m2")), worker("worker1", agent{})), timers(), cleaners()),
+			Processes: with(list(late(plainSender("plain", "m1", "", "m2")), working("worker1", behaviour{})), timers(), cleaners()),
 		}), "10.3", "index:"),
 		expect(clean("forgotten-submit", "the same of Submit, and its sender dies before the ring", explore.Configuration{
 			Without: []string{"leftover"}, Kinds: explore.Crash, Faults: 1,
@@ -360,16 +360,16 @@ func cleaningOnes() []configuration {
 				submit(l, c, main, text("m1"))
 				l.Pause()
 				submit(l, c, main, text("m2"))
-			}}), worker("worker1", agent{})), timers(), cleaners()),
+			}}), working("worker1", behaviour{})), timers(), cleaners()),
 		}), "10.3", "index:"),
 		clean("cleaners", "purge, unregister and forget, against a sender and one another", explore.Configuration{
 			Without: []string{"leftover"},
-			Processes: with(list(late(sender("sender1", text("m1"))), sender("sender2", text("m2")), worker("worker1", agent{}), unregisterer(), forgetter(), purger()),
+			Processes: with(list(late(sender("sender1", text("m1"))), sender("sender2", text("m2")), working("worker1", behaviour{}), unregisterer(), forgetter(), purger()),
 				timers()),
 		}),
 		expect(clean("asynqmon-delete-idle", "asynqmon deletes an idle queue: its results go, too", explore.Configuration{
 			Removed:   []string{"m1"},
-			Before:    append(before(text("m1")), func(l *explore.Life) { work(l, "worker0", agent{}) }),
+			Before:    append(before(text("m1")), func(l *explore.Life) { work(l, "worker0", behaviour{}) }),
 			Processes: with(list(operator("delete", func(i *asynq.Inspector, q string) error { return i.DeleteQueue(q, false) })), timers(), cleaners()),
 		}), "10.14", "leftover: asynq:{session:s}:completed"),
 		expect(configuration{Configuration: explore.Configuration{
@@ -383,12 +383,12 @@ func cleaningOnes() []configuration {
 					return err
 				}
 				return i.UnpauseQueue(q)
-			}), worker("worker1", agent{})), timers()),
+			}), working("worker1", behaviour{})), timers()),
 		}}, "10.14", "followup:"),
 		expect(configuration{Configuration: explore.Configuration{
 			Name: "special", Purpose: "who writes a mark, a partial or a lease says so in run", AtLeast: 100,
 			Kinds: explore.Crash | explore.NetFaults, Faults: 1, Before: before(text("m1")),
-			Processes: with(list(drainer("worker1"), worker("worker2", agent{renews: true, checkpoints: true})), timers()),
+			Processes: with(list(drainer("worker1"), working("worker2", behaviour{renews: true, checkpoints: true})), timers()),
 		}}, "10, rule 2", "special:"),
 	}
 }

@@ -79,8 +79,8 @@ func plainSender(name string, ids ...string) explore.Process {
 	}}
 }
 
-// agent is what a worker's turns do between promotion and end.
-type agent struct {
+// behaviour is what a worker's turns do between promotion and end.
+type behaviour struct {
 	renews      bool // the turn is renewed once, and hears what is asked of it
 	checkpoints bool
 	steers      bool
@@ -91,13 +91,13 @@ type agent struct {
 	tells       bool // it reports its turns' starts and notes
 }
 
-// worker pops sessions, claims them and runs their turns until there is none left.
-func worker(name string, a agent) explore.Process {
+// working is a worker: it pops sessions, claims them and runs their turns until there is none left.
+func working(name string, a behaviour) explore.Process {
 	return explore.Process{Name: name, Loops: true, Crashes: true, Run: func(l *explore.Life) { work(l, name, a) },
 		When: func(v explore.View) bool { return v.Has(rediskey.Ready) }}
 }
 
-func work(l *explore.Life, name string, a agent) {
+func work(l *explore.Life, name string, a behaviour) {
 	cfg := named(name)
 	cfg.Immediate = a.immediate
 	c, err := sq.NewConsumer(l.Redis, cfg)
@@ -121,7 +121,7 @@ func work(l *explore.Life, name string, a agent) {
 }
 
 // turn is one turn as pkg/worker runs it, see TestTrace.
-func turn(l *explore.Life, c *sq.Consumer, h *sq.Hold, a agent) (more bool, err error) {
+func turn(l *explore.Life, c *sq.Consumer, h *sq.Hold, a behaviour) (more bool, err error) {
 	t, ctx := h.Turn(), h.Lease().Context()
 	if a.tells && t.Resume != "" {
 		l.Report("note", t.ID, t.SessionID)

@@ -131,12 +131,14 @@ func local64(reply any) any {
 	return reply
 }
 
-// failedAt is a task's message without what asynq writes of a failure behind it, which
-// has a time in binary.
+// failedAt is a task's message without what is written behind it when a fault of the
+// search has failed its turn, which has a time in binary.
 func failedAt(msg string) string {
-	msg, _, _ = strings.Cut(msg, `:Q`)
-	msg, _, _ = strings.Cut(msg, `:R`)
-	return msg
+	before, _, failed := strings.Cut(msg, errFault.Error())
+	if !failed {
+		return msg
+	}
+	return before[:strings.LastIndex(before, "read what came before")-1]
 }
 
 var number = regexp.MustCompile(`[0-9]{9,19}`)

@@ -1,0 +1,154 @@
+package explore_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"turnstile/internal/redisconn"
+	"turnstile/internal/rediskey"
+	"turnstile/internal/script"
+	"turnstile/internal/testredis"
+	"turnstile/pkg/agent"
+	"turnstile/pkg/session"
+	sq "turnstile/pkg/sessionqueue"
+	"turnstile/pkg/worker"
+	"turnstile/test/explore"
+)
+
+// calls takes down what goes to Redis for a session.
+type calls struct {
+	mu    sync.Mutex
+	names []string
+}
+
+func (c *calls) DialHook(next redis.DialHook) redis.DialHook {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
+}
+
+func (c *calls) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		c.note(cmd, err)
+		return err
+	}
+}
+
+func (c *calls) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		err := next(ctx, cmds)
+		for _, cmd := range cmds {
+			c.note(cmd, cmd.Err())
+		}
+		return err
+	}
+}
+
+// note keeps what is about the session. A worker's timers, its subscriptions and its
+// asynq.Server are not; nor is a wait for work in which none came.
+func (c *calls) note(cmd redis.Cmder, err error) {
+	if redis.HasErrorPrefix(err, "NOSCRIPT") {
+		return
+	}
+	words := make([]string, len(cmd.Args()))
+	for i, a := range cmd.Args() {
+		words[i] = fmt.Sprint(a)
+	}
+	name := explore.CommandName(words)
+	switch {
+	case name == "bzpopmin" || name == "zpopmin":
+		if !strings.Contains(cmd.String(), ": {") && !strings.Contains(cmd.String(), ": [{") || err != nil {
+			return
+		}
+		name = "zpopmin"
+	case strings.HasPrefix(words[len(words)-1], "turnstile:timer") || slices.Contains([]string{"index_due", "remove_if_score", "look", "exists"}, name):
+		return
+	case !strings.Contains(strings.Join(words, " "), rediskey.Queue(main)) && words[len(words)-1] != main:
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.names = append(c.names, name)
+}
+
+func (c *calls) all() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.names)
+}
+
+// instant is an agent that answers at once.
+type instant struct{}
+
+func (instant) Run(context.Context, agent.Turn, func(agent.Event)) (agent.Result, error) {
+	return agent.Result{Text: "done"}, nil
+}
+
+// The programs that are searched send what the real Client and Worker send.
+func TestTrace(t *testing.T) {
+	for _, ids := range [][]string{{"m1"}, {"m1", "m2"}} {
+		t.Run(strings.Join(ids, " "), func(t *testing.T) {
+			rdb, err := redisconn.Open(testredis.URL(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = rdb.Close() })
+			sent, done := &calls{}, &calls{}
+			sending := testredis.New(t)
+			for _, known := range script.All() {
+				if err := sending.ScriptLoad(t.Context(), known.Source).Err(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			// The worker's sweep would look at the session, too.
+			if err := sending.Set(t.Context(), rediskey.Timer("sweep"), "nobody", time.Hour).Err(); err != nil {
+				t.Fatal(err)
+			}
+			sending.AddHook(sent)
+			rdb.AddHook(done)
+			client := sq.NewClient(sending)
+			var messages []session.Message
+			for _, id := range ids {
+				messages = append(messages, text(id))
+				if _, err := client.Submit(t.Context(), main, text(id)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			real := sent.all()
+			w, err := worker.New(rdb, instant{}, worker.Options{ID: "w", Queue: sq.Config{Retention: time.Hour}, Logger: slog.New(slog.DiscardHandler)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := w.Start(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			for _, id := range ids {
+				if _, err := client.Wait(t.Context(), main, id); err != nil {
+					t.Fatal(err)
+				}
+			}
+			w.Drain(t.Context(), worker.ReasonShutdown)
+			real = append(real, done.all()...)
+
+			s := explore.NewSearch(&explore.Configuration{
+				Sessions: []string{main}, Processes: list(sender("sender", messages...), working("worker1", behaviour{})),
+			}, database(t), bubble(t))
+			schedule := strings.Repeat("sender ", len(real)-len(done.all())) + strings.Repeat("worker1 ", len(done.all()))
+			r, err := s.Replay(schedule, nil)
+			if err != nil {
+				t.Fatalf("%v; the real ones send %v", err, real)
+			}
+			if got := r.Calls(); !slices.Equal(got, real) {
+				t.Errorf("the programs send\n%v\nthe real ones\n%v", got, real)
+			}
+		})
+	}
+}
