@@ -56,11 +56,17 @@ func (s *Search) broken(n node, after *snapshot, cmd []string, reply any) string
 		switch {
 		case to < from:
 			return fmt.Sprintf("%s: it falls from %d to %d", checkFence, from, to)
-		case to == from && token != "" && token != before:
+		case to == from && token != "" && (token != before || first(after.field(run, "ids")) != first(n.db.field(run, "ids"))):
 			return fmt.Sprintf("%s: %d is a second turn's", checkFence, to)
 		}
 	}
 	return ""
+}
+
+// first is the first id of a turn's, as JSON. Others may join it.
+func first(ids string) string {
+	id, _, _ := strings.Cut(strings.TrimSuffix(ids, "]"), ",")
+	return id
 }
 
 // owner finds what an owner's script says of itself: sentinel and run are its first
@@ -251,6 +257,11 @@ func (s *Search) inLine(v View, _ string, k rediskey.Session, _ *told) string {
 			if state := v.Field(k.Task(id), "state"); state != l.state && v.Has(k.Task(id)) {
 				return fmt.Sprintf("%s: %s is %s by its task and %s by its list", checkLine, id, state, l.state)
 			}
+		}
+	}
+	for _, task := range v.prefix(k.TaskPrefix()) {
+		if id := strings.TrimPrefix(task.key, k.TaskPrefix()); !seen[id] {
+			return fmt.Sprintf("%s: there is a task %s, and it is in no list", checkLine, id)
 		}
 	}
 	return ""

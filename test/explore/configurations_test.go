@@ -50,6 +50,19 @@ func plainOnes() []configuration {
 				working("worker1", behaviour{}), working("worker2", behaviour{})), timers()),
 		}},
 		{Configuration: explore.Configuration{
+			Name: "no-timers", Purpose: "where nothing fails, nobody has to look after anything",
+			Ordered: []string{"m1", "m2", "m3"}, AtLeast: 15_000,
+			Processes: list(sender("sender1", text("m1"), text("m3")), sender("sender2", text("m2")), working("worker1", behaviour{})),
+		}},
+		{Configuration: explore.Configuration{
+			Name: "shares", Purpose: "a session makes way for another behind each turn, and is taken up again",
+			Sessions: []string{main, other}, Ordered: []string{"m1", "m2", "m3"}, AtLeast: 1_000,
+			Before: before(text("m1"), text("m2")),
+			Processes: list(explore.Process{Name: "sender3", Run: func(l *explore.Life) {
+				submit(l, sq.NewClient(l.Redis), other, text("m3"))
+			}}, working("worker1", behaviour{makesWay: true}), working("worker2", behaviour{makesWay: true})),
+		}},
+		{Configuration: explore.Configuration{
 			Name: "plain-sender", Purpose: "messages without a ring are found by the sweep, also where it comes in between",
 			Ordered: []string{"m1", "m2"}, AtLeast: 300, Kinds: explore.Crash | explore.NetFaults, Faults: 2,
 			Processes: with(list(plainSender("plain", "m1", "m2"), working("worker1", behaviour{}), sweeper()), lazily(reaper(), duer())),
@@ -66,6 +79,12 @@ func plainOnes() []configuration {
 					submit(l, c, other, text("m3"))
 				}},
 				working("worker1", behaviour{twice: true}), working("worker2", behaviour{immediate: true})), timers()),
+		}},
+		{Configuration: explore.Configuration{
+			Name: "delayed-without-sweep", Purpose: "the mover of the due index alone finds what is due", AtLeast: 15,
+			Processes: list(explore.Process{Name: "sender1", Run: func(l *explore.Life) {
+				submit(l, sq.NewClient(l.Redis), main, text("m1"), sq.Delay(3*time.Second))
+			}}, working("worker1", behaviour{}), duer()),
 		}},
 		{Configuration: explore.Configuration{
 			Name: "delayed", Purpose: "a delayed message joins the line when its time has come",
@@ -106,6 +125,26 @@ func faultyOnes() []configuration {
 			Before:    before(text("m1")),
 			Processes: with(list(sender("sender2", text("m2")), drainer("worker1"), working("worker2", behaviour{})), timers()),
 		}, Deep: true},
+		{Configuration: explore.Configuration{
+			Name: "steady-resends", Purpose: "an owner's requests are repeated, also behind the next turn's beginning",
+			Ordered: []string{"m1", "m2"}, AtLeast: 100, Kinds: explore.NetFaults, Faults: 2, Before: before(text("m1"), text("m2")),
+			Processes: with(list(working("worker1", behaviour{})), timers()),
+		}, Deep: true},
+		{Configuration: explore.Configuration{
+			Name: "drain-without-sweep", Purpose: "a turn that is given back is taken up at once", AtLeast: 50,
+			Before:    before(text("m1"), text("m2")),
+			Processes: list(drainer("worker1"), working("worker2", behaviour{}), duer()), Without: []string{"special"},
+		}},
+		{Configuration: explore.Configuration{
+			Name: "crash-without-sweep", Purpose: "a dead worker's session is found by reap alone", AtLeast: 300,
+			Kinds: explore.Crash, Faults: 1,
+			Processes: list(survivor(sender("sender1", text("m1"), text("m2"))), working("worker1", behaviour{}), reaper()),
+		}},
+		{Configuration: explore.Configuration{
+			Name: "special-crashes", Purpose: "run says that a claim's end has to look at more", AtLeast: 300,
+			Kinds: explore.Crash, Faults: 1, Before: before(text("m1")),
+			Processes: with(list(working("worker1", behaviour{renews: true}), working("worker2", behaviour{checkpoints: true})), timers()),
+		}},
 		{Configuration: explore.Configuration{
 			Name: "retry", Purpose: "a failed turn stays at the head of the line, and waits there",
 			Ordered: []string{"m1", "m2"}, AtLeast: 5_000, Kinds: explore.AllFaults, Faults: 1, Without: []string{"special"},

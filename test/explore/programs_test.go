@@ -88,6 +88,7 @@ type behaviour struct {
 	fails       int  // so many attempts fail, and are tried again
 	immediate   bool
 	twice       bool // it pops two sessions at once
+	makesWay    bool // it releases the session behind each turn
 	tells       bool // it reports its turns' starts and notes
 }
 
@@ -171,7 +172,7 @@ func turn(l *explore.Life, c *sq.Consumer, h *sq.Hold, a behaviour) (more bool, 
 	if t.Attempt <= a.fails {
 		return settle(h, h.Retry(ctx, errors.New("it did not work"), time.Second), entries)
 	}
-	end := sq.End{Status: sq.StatusDone, Reply: "done", Entries: entries, Told: len(t.Dropped)}
+	end := sq.End{Status: sq.StatusDone, Reply: "done", Entries: entries, Told: len(t.Dropped), Release: a.makesWay}
 	return h.Finish(ctx, end)
 }
 

@@ -1,0 +1,64 @@
+package explore_test
+
+import (
+	"path/filepath"
+	"testing"
+
+	"turnstile/test/mutation"
+)
+
+// Each mutation is found by the configuration that it names: one that finds nothing
+// in the scripts as they are, or something else.
+func TestMutations(t *testing.T) {
+	mutations, err := mutation.Load(filepath.Join("testdata", "mutations"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(mutations) < 20 {
+		t.Fatalf("%d mutations only", len(mutations))
+	}
+	for _, m := range mutations {
+		t.Run(m.Name, func(t *testing.T) {
+			sources, err := m.Apply()
+			if err != nil {
+				t.Fatal(err)
+			}
+			c := found(t, m.Head["explore"])
+			c.Most = 50_000 // a fault may make states without end
+			db := database(t)
+			db.Replace(sources)
+			s := search(t, db, &c.Configuration)
+			if len(s.Findings) == 0 || s.Findings[0].What == c.Finds {
+				t.Fatalf("%s: nothing is found in %s", m.Head["why"], c.Name)
+			}
+			t.Logf("%s: %s", m.Head["why"], s.Findings[0].What)
+		})
+	}
+}
+
+// What Go alone decides cannot be mutated in Lua: here commands are put wrong on their
+// way.
+func TestForgottenIndexEntries(t *testing.T) {
+	for _, forgotten := range []struct{ index, configuration string }{
+		{"turnstile:ready", "no-timers"}, {"turnstile:owned", "crash-without-sweep"}, {"turnstile:due", "delayed-without-sweep"},
+	} {
+		t.Run(forgotten.index, func(t *testing.T) {
+			c := found(t, forgotten.configuration)
+			db := database(t)
+			if s := search(t, db, &c.Configuration); len(s.Findings) > 0 {
+				t.Fatalf("found without a fault in the program: %s", s.Findings[0])
+			}
+			c.Filter = func(name string, cmd []string) []string {
+				if name == "zadd" && cmd[1] == forgotten.index {
+					return []string{"exists", "nothing"}
+				}
+				return cmd
+			}
+			s := search(t, db, &c.Configuration)
+			if len(s.Findings) == 0 {
+				t.Fatal("nothing is found")
+			}
+			t.Log(s.Findings[0].What)
+		})
+	}
+}
