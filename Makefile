@@ -10,7 +10,7 @@ NPM      := opencode-ai@1.18.33 @google/gemini-cli@0.61.0 @anthropic-ai/claude-c
 REPEAT   ?= 10
 
 .DEFAULT_GOAL := help
-.PHONY: help test lint build bench neighbours real-agents proof ci fmt clean
+.PHONY: help test lint build bench explore neighbours real-agents proof ci fmt clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,6 +38,9 @@ bench: ## the figures of bench/, on a machine that does nothing else (BENCH_QUIC
 neighbours: ## earlier versions (.ci/previous) beside this one, as during a deploy
 	.ci/neighbours.sh
 
+explore: ## every order of the protocol's steps in small configurations (EXPLORE=long: with more faults)
+	EXPLORE="$${EXPLORE:-ci}" go test -count=1 -timeout 60m -v ./test/explore
+
 real-agents: ## installs agents of the npm registry into AGENTS and runs them, their models scripted
 	npm install --no-fund --no-audit --prefix "$(AGENTS)" $(NPM)
 	PATH="$(abspath $(AGENTS))/node_modules/.bin:$$PATH" go test -count=1 -v -run 'Real|Opencode|Gemini' ./pkg/agent/acp ./pkg/agent/preset
@@ -51,7 +54,7 @@ ci: ## what CI runs
 	.ci/run
 
 fmt: ## format the Go files and sort their imports
-	$(TOOL) goimports -local turnstile -w bench cmd examples internal pkg
+	$(TOOL) goimports -local turnstile -w bench cmd examples internal pkg test
 
 clean: ## remove what build made
 	rm -rf bin

@@ -45,7 +45,7 @@ func plainOnes() []configuration {
 	return []configuration{
 		{Configuration: explore.Configuration{
 			Name: "two-senders-two-workers", Purpose: "no message is lost or overtaken where nothing fails",
-			Ordered: []string{"m1", "m2", "m3"}, AtLeast: 15_000,
+			Ordered: []string{"m1", "m2", "m3"}, AtLeast: 100_000,
 			Processes: with(list(sender("sender1", text("m1"), text("m3")), sender("sender2", text("m2")),
 				working("worker1", behaviour{}), working("worker2", behaviour{})), timers()),
 		}},
@@ -88,7 +88,7 @@ func plainOnes() []configuration {
 		}},
 		{Configuration: explore.Configuration{
 			Name: "delayed", Purpose: "a delayed message joins the line when its time has come",
-			Ordered: []string{"m1", "m2"}, AtLeast: 1_500, Kinds: explore.Crash | explore.NetFaults, Faults: 1,
+			Ordered: []string{"m1", "m2"}, AtLeast: 300, Kinds: explore.Crash | explore.NetFaults, Faults: 1,
 			Processes: with(list(
 				explore.Process{Name: "sender1", Run: func(l *explore.Life) {
 					c := sq.NewClient(l.Redis)
@@ -104,7 +104,7 @@ func faultyOnes() []configuration {
 	return []configuration{
 		{Configuration: explore.Configuration{
 			Name: "crashes", Purpose: "a worker dies anywhere, and its turn is run again",
-			Ordered: []string{"m1", "m2"}, AtLeast: 10_000, Kinds: explore.Crash, Faults: 2, Without: []string{"special"},
+			Ordered: []string{"m1", "m2"}, AtLeast: 3_000, Kinds: explore.Crash, Faults: 2, Without: []string{"special"},
 			Processes: with(list(sender("sender1", text("m1"), text("m2")),
 				working("worker1", behaviour{checkpoints: true}), working("worker2", behaviour{renews: true})), timers()),
 		}, Deep: true},
@@ -131,7 +131,7 @@ func faultyOnes() []configuration {
 			Processes: with(list(working("worker1", behaviour{})), timers()),
 		}, Deep: true},
 		{Configuration: explore.Configuration{
-			Name: "drain-without-sweep", Purpose: "a turn that is given back is taken up at once", AtLeast: 50,
+			Name: "drain-without-sweep", Purpose: "a turn that is given back is taken up at once", AtLeast: 20,
 			Before:    before(text("m1"), text("m2")),
 			Processes: list(drainer("worker1"), working("worker2", behaviour{}), duer()), Without: []string{"special"},
 		}},
@@ -141,7 +141,7 @@ func faultyOnes() []configuration {
 			Processes: list(survivor(sender("sender1", text("m1"), text("m2"))), working("worker1", behaviour{}), reaper()),
 		}},
 		{Configuration: explore.Configuration{
-			Name: "special-crashes", Purpose: "run says that a claim's end has to look at more", AtLeast: 300,
+			Name: "special-crashes", Purpose: "run says that a claim's end has to look at more", AtLeast: 80,
 			Kinds: explore.Crash, Faults: 1, Before: before(text("m1")),
 			Processes: with(list(working("worker1", behaviour{renews: true}), working("worker2", behaviour{checkpoints: true})), timers()),
 		}},

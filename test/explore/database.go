@@ -3,7 +3,6 @@ package explore
 import (
 	"bufio"
 	"bytes"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -90,7 +89,7 @@ func (d *Database) command(cmd []string) any {
 func (d *Database) evalThere(cmd []string) any {
 	source, ok := d.scripts.source(cmd[1])
 	if !ok {
-		return errors.New("NOSCRIPT No matching script. Please use EVAL.")
+		return errNoScript
 	}
 	for _, a := range cmd[2:] {
 		d.note(a)

@@ -10,6 +10,7 @@ import (
 // Each mutation is found by the configuration that it names: one that finds nothing
 // in the scripts as they are, or something else.
 func TestMutations(t *testing.T) {
+	thorough(t)
 	mutations, err := mutation.Load(filepath.Join("testdata", "mutations"))
 	if err != nil {
 		t.Fatal(err)
@@ -39,6 +40,7 @@ func TestMutations(t *testing.T) {
 // What Go alone decides cannot be mutated in Lua: here commands are put wrong on their
 // way.
 func TestForgottenIndexEntries(t *testing.T) {
+	thorough(t)
 	for _, forgotten := range []struct{ index, configuration string }{
 		{"turnstile:ready", "no-timers"}, {"turnstile:owned", "crash-without-sweep"}, {"turnstile:due", "delayed-without-sweep"},
 	} {

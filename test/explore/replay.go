@@ -178,7 +178,7 @@ func (p *player) play(l *local, f *former) {
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
 		p.life = &Life{Context: ctx, Redis: p.client, proc: l.proc, number: l.number}
-		rand.Reader = p.life //nolint:reassign // names are drawn, and must be the same in each run of a life
+		rand.Reader = p.life // names are drawn, and must be the same in each run of a life
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
@@ -186,7 +186,7 @@ func (p *player) play(l *local, f *former) {
 		}()
 		<-done
 	})
-	rand.Reader = was //nolint:reassign // as it was
+	rand.Reader = was
 	if p.strange != nil {
 		panic(fmt.Sprintf("explore: %s: %v", p.processes[l.proc].Name, p.strange))
 	}
@@ -258,11 +258,11 @@ func (p *player) call(cmds []redis.Cmder) error {
 	return first
 }
 
-// noScript makes the caller send the source of a script of asynq's.
-type noScript struct{}
+// noScriptError makes the caller send the source of a script of asynq's.
+type noScriptError struct{}
 
-func (noScript) Error() string { return "NOSCRIPT No matching script. Please use EVAL." }
-func (noScript) RedisError()   {}
+func (noScriptError) Error() string { return errNoScript.Error() }
+func (noScriptError) RedisError()   {}
 
 // wire is a command as it is sent. EVAL becomes EVALSHA: which of the two it is,
 // is no matter of the protocol.
@@ -280,7 +280,7 @@ func (p *player) wire(args []any) ([]string, error) {
 		words[0], words[1] = "evalsha", p.db.scripts.learn(words[1])
 	case "evalsha":
 		if _, ok := p.db.scripts.source(words[1]); !ok {
-			return nil, noScript{}
+			return nil, noScriptError{}
 		}
 	}
 	return words, nil

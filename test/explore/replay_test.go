@@ -1,13 +1,16 @@
 package explore_test
 
 import (
+	"os"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/testredis"
 	"turnstile/test/explore"
+	"turnstile/test/mutation"
 )
 
 // found is a configuration by its name.
@@ -21,10 +24,36 @@ func found(t *testing.T, name string) configuration {
 	return all[i]
 }
 
+// TestSchedule replays the schedule in EXPLORE_SCHEDULE of the configuration in
+// EXPLORE_CONFIGURATION, and shows its trace.
+func TestSchedule(t *testing.T) {
+	name, schedule := os.Getenv("EXPLORE_CONFIGURATION"), os.Getenv("EXPLORE_SCHEDULE")
+	if name == "" {
+		t.Skip("EXPLORE_CONFIGURATION names none")
+	}
+	c := found(t, name)
+	c.Faults = 9
+	r, err := explore.NewSearch(&c.Configuration, database(t), bubble(t)).Replay(schedule, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%s: %q\n%s", name, r.What, strings.Join(r.Trace, "\n"))
+}
+
 // A finding's schedule leads to the same finding again.
 func TestReplayIsExact(t *testing.T) {
 	db := database(t)
-	c := found(t, "reject")
+	mutations, err := mutation.Load("testdata/mutations")
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(mutations, func(m mutation.Mutation) bool { return m.Name == "steer-lost" })
+	sources, err := mutations[i].Apply()
+	if err != nil {
+		t.Fatal(err)
+	}
+	db.Replace(sources)
+	c := found(t, "steer")
 	s := search(t, db, &c.Configuration)
 	if len(s.Findings) != 1 {
 		t.Fatalf("%d findings", len(s.Findings))
@@ -44,6 +73,7 @@ var samples = []string{"network", "plain-sender", "crashes", "lost-leases"}
 
 // Scripts do the same whether this package runs them or the embedded server.
 func TestScriptsAsTheEmbeddedServerRunsThem(t *testing.T) {
+	thorough(t)
 	db := database(t)
 	for _, name := range append(samples, "delayed", "interrupt", "collect", "full-old", "undo-retry", "stop", "drain", "retry") {
 		c := found(t, name)

@@ -15,6 +15,8 @@ import (
 	"turnstile/internal/script"
 )
 
+var errNoScript = errors.New("NOSCRIPT no matching script")
+
 // scripts runs Lua as the embedded server does, which makes a Lua state for each
 // call: here one serves all, and each script is compiled once.
 type scripts struct {
@@ -99,7 +101,7 @@ func (s *scripts) run(cmd []string) any {
 	if f == nil {
 		source, ok := s.source(hash)
 		if !ok {
-			return errors.New("NOSCRIPT No matching script. Please use EVAL.")
+			return errNoScript
 		}
 		chunk, err := parse.Parse(strings.NewReader(source), "script")
 		if err != nil {

@@ -122,7 +122,7 @@ func TestTrace(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			real := sent.all()
+			want := sent.all()
 			w, err := worker.New(rdb, instant{}, worker.Options{ID: "w", Queue: sq.Config{Retention: time.Hour}, Logger: slog.New(slog.DiscardHandler)})
 			if err != nil {
 				t.Fatal(err)
@@ -136,18 +136,18 @@ func TestTrace(t *testing.T) {
 				}
 			}
 			w.Drain(t.Context(), worker.ReasonShutdown)
-			real = append(real, done.all()...)
+			want = append(want, done.all()...)
 
 			s := explore.NewSearch(&explore.Configuration{
 				Sessions: []string{main}, Processes: list(sender("sender", messages...), working("worker1", behaviour{})),
 			}, database(t), bubble(t))
-			schedule := strings.Repeat("sender ", len(real)-len(done.all())) + strings.Repeat("worker1 ", len(done.all()))
+			schedule := strings.Repeat("sender ", len(want)-len(done.all())) + strings.Repeat("worker1 ", len(done.all()))
 			r, err := s.Replay(schedule, nil)
 			if err != nil {
-				t.Fatalf("%v; the real ones send %v", err, real)
+				t.Fatalf("%v; the real ones send %v", err, want)
 			}
-			if got := r.Calls(); !slices.Equal(got, real) {
-				t.Errorf("the programs send\n%v\nthe real ones\n%v", got, real)
+			if got := r.Calls(); !slices.Equal(got, want) {
+				t.Errorf("the programs send\n%v\nthe real ones\n%v", got, want)
 			}
 		})
 	}

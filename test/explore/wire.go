@@ -2,7 +2,6 @@ package explore
 
 import (
 	"encoding"
-	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -178,13 +177,4 @@ func pairs(reply any) (all []redis.Z) {
 		all = append(all, redis.Z{Member: word(list[i]), Score: float(list[i+1])})
 	}
 	return all
-}
-
-// asError is a reply that is an error; nil: it is none.
-func asError(reply any) error {
-	err, failed := reply.(error)
-	if !failed {
-		return nil
-	}
-	return errors.New(err.Error())
 }
