@@ -15,14 +15,6 @@ type node struct {
 	fault int // how many there were
 }
 
-// told is what the processes have reported, and the order in which messages joined
-// the lines.
-type told struct {
-	facts []string // sorted
-	order []string // task ids
-	form  *form
-}
-
 // kind is what an action is.
 type kind uint8
 
@@ -359,55 +351,6 @@ func (s *Search) renew(n *node, proc int) {
 		number++
 	}
 	n.at[proc] = s.player.start(proc, number)
-}
-
-func (t *told) canonical() *form {
-	if t.form == nil {
-		f := newFormer()
-		for _, text := range slices.Concat(t.facts, []string{"|"}, t.order) {
-			f.text(text)
-		}
-		t.form = f.end()
-	}
-	return t.form
-}
-
-// with has more facts.
-func (t *told) with(facts []string) *told {
-	next := t
-	for _, f := range facts {
-		if at, found := slices.BinarySearch(next.facts, f); !found {
-			next = &told{facts: slices.Insert(slices.Clone(next.facts), at, f), order: next.order}
-		}
-	}
-	return next
-}
-
-func (t *told) has(fact string) bool {
-	_, found := slices.BinarySearch(t.facts, fact)
-	return found
-}
-
-// joined has the ordered messages that have joined a line since.
-func (t *told) joined(c *Configuration, db *snapshot) *told {
-	next := t
-	for _, key := range c.Sessions {
-		k := keysOf(key)
-		for _, id := range taskIDs(key, c.Ordered) {
-			if !slices.Contains(next.order, id) && db.has(k.Task(id)) && slices.Contains(db.members(k.Pending()), id) {
-				next = &told{facts: next.facts, order: append(slices.Clone(next.order), id)}
-			}
-		}
-		if !c.Cleans {
-			continue
-		}
-		for _, f := range t.facts { // what has ended may be purged
-			if id, ok := strings.CutPrefix(f, "accepted "+key+" "); ok && ended(View{db, t}, key, k, id) {
-				next = next.with([]string{"ended " + key + " " + id})
-			}
-		}
-	}
-	return next
 }
 
 // errSchedule is wrapped where a schedule does not fit its configuration.

@@ -1,0 +1,83 @@
+package explore_test
+
+import (
+	"slices"
+
+	"turnstile/internal/rediskey"
+	"turnstile/pkg/session"
+	sq "turnstile/pkg/sessionqueue"
+	"turnstile/test/explore"
+)
+
+// expect is a configuration that is known to find something.
+func expect(c configuration, known, finds string) configuration {
+	c.Known, c.Finds = known, finds
+	return c
+}
+
+func askedOnes() []configuration {
+	asks := func(name, purpose string, least int, a behaviour, messages ...session.Message) configuration {
+		return configuration{Configuration: explore.Configuration{
+			Name: name, Purpose: purpose, AtLeast: least, Kinds: explore.AllFaults, Faults: 1, Before: before(text("m1"), text("m2")),
+			Processes: with(list(sender("sender3", messages...), working("worker1", a)), timers()),
+		}, Deep: true}
+	}
+	return []configuration{
+		asks("interrupt", "an interrupting message ends the turn that runs and goes first", 5_000, behaviour{renews: true, checkpoints: true},
+			mode("m3", session.ModeInterrupt), text("m4")),
+		asks("rollback", "a message that takes the turn back leaves nothing of it", 5_000, behaviour{renews: true, checkpoints: true},
+			mode("m3", session.ModeRollback), text("m4")),
+		asks("steer", "a message is steered into the turn, or has one of its own", 5_000, behaviour{renews: true, steers: true},
+			mode("m3", session.ModeSteer), text("m4")),
+		expect(asks("reject", "a refused message leaves nothing, and whoever is told accepted has a message", 2_000, behaviour{},
+			mode("m3", session.ModeReject)), "10.4", "lost:"),
+		asks("collect", "collected messages are one turn", 5_000, behaviour{}, mode("m3", session.ModeCollect), mode("m4", session.ModeCollect)),
+		{Configuration: explore.Configuration{
+			Name: "stop", Purpose: "/stop ends the turn that it found and what waits", AtLeast: 5_000,
+			Kinds: explore.AllFaults, Faults: 1, Before: before(text("m1"), text("m2")),
+			Processes: with(list(stopper(), sender("sender3", text("m3")), working("worker1", behaviour{renews: true})), timers()),
+		}, Deep: true},
+		{Configuration: explore.Configuration{
+			Name: "new", Purpose: "/new in mid-turn: the turn ends into the old conversation", AtLeast: 5_000,
+			Kinds: explore.AllFaults, Faults: 1, Before: before(text("m1")),
+			Processes: with(list(rotator(), sender("sender2", text("m2")), working("worker1", behaviour{renews: true, checkpoints: true})), timers()),
+		}, Deep: true},
+		{Configuration: explore.Configuration{
+			Name: "new-and-crash", Purpose: "/new in mid-turn, then a crash: the new conversation knows nothing of it", AtLeast: 60,
+			Kinds: explore.Crash, Faults: 1, Before: before(text("m1")), Check: noteOfAnother,
+			Processes: with(list(rotator(), working("worker1", behaviour{tells: true, checkpoints: true})), timers()),
+		}, Deep: true},
+		{Configuration: explore.Configuration{
+			Name: "stop-flood", Purpose: "/stop in batches beside messages that are refused", AtLeast: 50,
+			Before: append(before(text("m1")), func(l *explore.Life) {
+				if c, err := sq.NewConsumer(l.Redis, named("worker0")); err == nil {
+					_, _ = c.Claim(l.Context, []string{main})
+				}
+			}, before(text("m2"), text("m3"))[0]),
+			Processes: list(stopper(), sender("sender4", mode("m4", session.ModeReject))),
+			Filter:    inBatchesOfOne, Settled: func(v explore.View) bool { return v.Told("stop done") },
+			Check: func(v explore.View) string {
+				k := rediskey.For(main)
+				if id := session.TaskID(main, "m2"); v.Told("stop done") && slices.Contains(v.Members(k.Pending()), id) ||
+					v.Told("stop done") && slices.Contains(v.Members(k.Pending()), session.TaskID(main, "m3")) {
+					return "left: stop is done, and a message that waited before it waits"
+				}
+				return ""
+			},
+		}, Known: "10.2", Finds: "left"},
+	}
+}
+
+// inBatchesOfOne has /stop archive one message at a time.
+func inBatchesOfOne(name string, cmd []string) []string {
+	if name != "stop" {
+		return cmd
+	}
+	cmd = slices.Clone(cmd)
+	for i := range cmd {
+		if cmd[i] == "500" {
+			cmd[i] = "1"
+		}
+	}
+	return cmd
+}

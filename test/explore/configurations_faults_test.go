@@ -1,0 +1,148 @@
+package explore_test
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"turnstile/internal/rediskey"
+	"turnstile/pkg/followup"
+	"turnstile/pkg/session"
+	sq "turnstile/pkg/sessionqueue"
+	"turnstile/test/explore"
+)
+
+func faultyOnes() []configuration {
+	return []configuration{
+		{Configuration: explore.Configuration{
+			Name: "crashes", Purpose: "a worker dies anywhere, and its turn is run again",
+			Ordered: []string{"m1", "m2"}, AtLeast: 3_000, Kinds: explore.Crash, Faults: 2,
+			Processes: with(list(sender("sender1", text("m1"), text("m2")),
+				working("worker1", behaviour{checkpoints: true}), working("worker2", behaviour{renews: true})), timers()),
+		}, Deep: true},
+		{Configuration: explore.Configuration{
+			Name: "network", Purpose: "requests and replies of senders and owners are lost or repeated",
+			Ordered: []string{"m1", "m2"}, AtLeast: 10_000, Kinds: explore.NetFaults, Faults: 2,
+			Processes: with(list(sender("sender1", text("m1"), text("m2")), working("worker1", behaviour{renews: true})), timers()),
+		}, Deep: true},
+		{Configuration: explore.Configuration{
+			Name: "lost-leases", Purpose: "an owner that lost its sentinel writes nothing",
+			Ordered: []string{"m1", "m2"}, AtLeast: 10_000, Kinds: explore.OwnerFault | explore.ClockJump, Faults: 2,
+			Processes: with(list(sender("sender1", text("m1"), text("m2")),
+				working("worker1", behaviour{renews: true, checkpoints: true}), working("worker2", behaviour{immediate: true})), timers()),
+		}, Deep: true},
+		{Configuration: explore.Configuration{
+			Name: "drain", Purpose: "a drained turn is marked and given back, and a crash in that loses nothing",
+			Ordered: []string{"m1", "m2"}, AtLeast: 5_000, Kinds: explore.AllFaults, Faults: 1,
+			Before:    before(text("m1")),
+			Processes: with(list(sender("sender2", text("m2")), drainer("worker1"), working("worker2", behaviour{})), timers()),
+		}, Deep: true},
+		{Configuration: explore.Configuration{
+			Name: "steady-resends", Purpose: "an owner's requests are repeated, also behind the next turn's beginning",
+			Ordered: []string{"m1", "m2"}, AtLeast: 100, Kinds: explore.NetFaults, Faults: 2, Before: before(text("m1"), text("m2")),
+			Processes: with(list(working("worker1", behaviour{})), timers()),
+		}, Deep: true},
+		{Configuration: explore.Configuration{
+			Name: "drain-without-sweep", Purpose: "a turn that is given back is taken up at once", AtLeast: 20,
+			Before:    before(text("m1"), text("m2")),
+			Processes: list(drainer("worker1"), working("worker2", behaviour{}), duer()),
+		}},
+		{Configuration: explore.Configuration{
+			Name: "crash-without-sweep", Purpose: "a dead worker's session is found by reap alone", AtLeast: 300,
+			Kinds: explore.Crash, Faults: 1,
+			Processes: list(survivor(sender("sender1", text("m1"), text("m2"))), working("worker1", behaviour{}), reaper()),
+		}},
+		{Configuration: explore.Configuration{
+			Name: "special-crashes", Purpose: "run says that a claim's end has to look at more", AtLeast: 80,
+			Kinds: explore.Crash, Faults: 1, Before: before(text("m1")),
+			Processes: with(list(working("worker1", behaviour{renews: true}), working("worker2", behaviour{checkpoints: true})), timers()),
+		}},
+		{Configuration: explore.Configuration{
+			Name: "retry", Purpose: "a failed turn stays at the head of the line, and waits there",
+			Ordered: []string{"m1", "m2"}, AtLeast: 5_000, Kinds: explore.AllFaults, Faults: 1,
+			Before:    before(text("m1")),
+			Processes: with(list(sender("sender2", text("m2")), working("worker1", behaviour{fails: 1}), working("worker2", behaviour{fails: 1, immediate: true})), timers()),
+		}, Deep: true},
+		{Configuration: explore.Configuration{
+			Name: "reap", Purpose: "whoever dies behind a pop, reap finds the session: without the sweep", AtLeast: 1_000,
+			Kinds: explore.Crash | explore.ClockJump, Faults: 2, Horizon: 20 * time.Second,
+			Processes: list(survivor(sender("sender1", text("m1"), text("m2"))), working("worker1", behaviour{}), reaper()),
+		}, Known: "10.8", Finds: "from here on"},
+		{Configuration: explore.Configuration{
+			Name: "reap-and-sweep", Purpose: "the timers of two workers die half-way, and no session is forgotten",
+			AtLeast: 2_000, Kinds: explore.Crash | explore.NetFaults | explore.ClockJump, Faults: 1, Horizon: 20 * time.Second,
+			Processes: with(list(sender("sender1", text("m1")), working("worker1", behaviour{}), reaper(), sweeper()), lazily(duer())),
+		}, Deep: true},
+		{Configuration: explore.Configuration{
+			Name: "claim-replies", Purpose: "a claim whose reply is lost is no worker's death", AtLeast: 100,
+			Kinds: explore.LostReply, Faults: 3, Before: before(text("m1")), Check: diedUnstarted,
+			Processes: with(list(working("worker1", behaviour{tells: true})), timers()),
+		}, Known: "10.7", Finds: "m1 was given up"},
+		{Configuration: explore.Configuration{
+			Name: "claim-note", Purpose: "a turn is told of a crash only where one ran", AtLeast: 100,
+			Kinds: explore.LostReply, Faults: 1, Before: before(text("m1")), Check: noteOfAnother,
+			Processes: with(list(working("worker1", behaviour{tells: true, immediate: true})), timers()),
+		}, Known: "10.7", Finds: "note"},
+	}
+}
+
+// diedUnstarted finds a message that was given up, and never ran.
+func diedUnstarted(v explore.View) string {
+	k := rediskey.For(main)
+	for _, id := range v.Members(k.Archived()) {
+		if strings.Contains(v.Field(k.Task(id), "result"), "given up") && !slices.ContainsFunc(v.Facts(), func(f string) bool {
+			return strings.HasPrefix(f, "started ")
+		}) {
+			return "m1 was given up, and was never started"
+		}
+	}
+	return ""
+}
+
+// noteOfAnother finds a turn that is told of one which was cut off, where none of its
+// conversation ran.
+func noteOfAnother(v explore.View) string {
+	for _, f := range v.Facts() {
+		note, ok := strings.CutPrefix(f, "note ")
+		turn, conversation, _ := strings.Cut(note, " ")
+		if ok && !slices.ContainsFunc(v.Facts(), func(f string) bool {
+			of, id, _ := strings.Cut(strings.TrimPrefix(f, "started "), " ")
+			return strings.HasPrefix(f, "started ") && of != turn && id == conversation
+		}) {
+			return "note: turn " + turn + " is told that one was cut off, and none of its conversation was"
+		}
+	}
+	return ""
+}
+
+// survivor is a process that does not crash.
+func survivor(p explore.Process) explore.Process {
+	p.Crashes = false
+	return p
+}
+
+// drainer is a worker whose turns are cut off by its drain, once.
+func drainer(name string) explore.Process {
+	p := working(name, behaviour{drains: true})
+	p.Loops = false
+	return p
+}
+
+// before submits messages before the search begins.
+func before(messages ...session.Message) []func(*explore.Life) {
+	return []func(*explore.Life){func(l *explore.Life) {
+		c := sq.NewClient(l.Redis)
+		for _, m := range messages {
+			submit(l, c, main, m)
+		}
+	}}
+}
+
+// settings configures the session before the search begins.
+func settings(s followup.Settings) func(*explore.Life) {
+	return func(l *explore.Life) {
+		if err := sq.NewClient(l.Redis).Configure(l.Context, main, s); err != nil {
+			panic(err)
+		}
+	}
+}

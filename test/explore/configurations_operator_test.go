@@ -1,0 +1,110 @@
+package explore_test
+
+import (
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"turnstile/internal/rediskey"
+	"turnstile/pkg/session"
+	sq "turnstile/pkg/sessionqueue"
+	"turnstile/test/explore"
+)
+
+func operatorOnes() []configuration {
+	id := session.TaskID(main, "m2")
+	press := func(name string, button func(i *asynq.Inspector, queue string) error, removed ...string) configuration {
+		return configuration{Configuration: explore.Configuration{
+			Name: "asynqmon-" + name, Purpose: "asynqmon's button at any point of a turn", AtLeast: 300, Removed: removed,
+			Kinds: explore.AllFaults, Faults: 1, Before: before(text("m1"), text("m2")), Without: []string{"once"},
+			Processes: with(list(operator(name, button), working("worker1", behaviour{renews: true})), timers()),
+		}}
+	}
+	return []configuration{
+		press("pause", func(i *asynq.Inspector, q string) error {
+			if err := i.PauseQueue(q); err != nil {
+				return err
+			}
+			return i.UnpauseQueue(q)
+		}),
+		press("archive", func(i *asynq.Inspector, q string) error { return i.ArchiveTask(q, id) }),
+		press("archive-all", func(i *asynq.Inspector, q string) error { _, err := i.ArchiveAllPendingTasks(q); return err }),
+		press("archive-run", func(i *asynq.Inspector, q string) error {
+			if err := i.ArchiveTask(q, id); err != nil {
+				return err
+			}
+			return i.RunTask(q, id)
+		}, "m2"),
+		press("delete", func(i *asynq.Inspector, q string) error { return i.DeleteTask(q, id) }, "m2"),
+		press("delete-queue", func(i *asynq.Inspector, q string) error { return i.DeleteQueue(q, true) }, "m1", "m2"),
+		press("cancel", func(i *asynq.Inspector, _ string) error { return i.CancelProcessing(id) }),
+	}
+}
+
+func cleaningOnes() []configuration {
+	cleaners := func() []explore.Process { return lazily(purger(), unregisterer(), forgetter()) }
+	clean := func(name, purpose string, c explore.Configuration) configuration {
+		c.Name, c.Purpose, c.Cleans, c.Kept, c.Horizon, c.AtLeast = name, purpose, true, time.Hour, 2*time.Hour, 20
+		return configuration{Configuration: c}
+	}
+	// forgotten is when a session has left all indexes.
+	forgotten := func(v explore.View) bool {
+		_, known := v.Score(rediskey.Sessions, main)
+		return !known && !v.Has(rediskey.AllQueues)
+	}
+	late := func(p explore.Process) explore.Process {
+		p.Until = forgotten
+		return p
+	}
+	return []configuration{
+		expect(clean("forgotten", "an idle session leaves no key behind", explore.Configuration{
+			Processes: with(list(sender("sender1", text("m1")), working("worker1", behaviour{})), timers(), cleaners()),
+		}), "10.9", "leftover: asynq:{session:s}:processed"),
+		expect(clean("forgotten-title", "nor does one that saw a title only", explore.Configuration{
+			Processes: with(list(once("title", func(l *explore.Life) error {
+				return sq.NewClient(l.Redis).SetTitle(l.Context, main, "title")
+			})), timers(), cleaners()),
+		}), "10.9", "leftover: turnstile:{session:s}:session"),
+		expect(clean("forgotten-plain", "a plain sender's second message, long after the session was forgotten", explore.Configuration{
+			Without:   []string{"leftover"},
+			Processes: with(list(late(plainSender("plain", "m1", "", "m2")), working("worker1", behaviour{})), timers(), cleaners()),
+		}), "10.3", "index:"),
+		expect(clean("forgotten-submit", "the same of Submit, and its sender dies before the ring", explore.Configuration{
+			Without: []string{"leftover"}, Kinds: explore.Crash, Faults: 1,
+			Processes: with(list(late(explore.Process{Name: "sender1", Crashes: true, Run: func(l *explore.Life) {
+				c := sq.NewClient(l.Redis)
+				submit(l, c, main, text("m1"))
+				l.Pause()
+				submit(l, c, main, text("m2"))
+			}}), working("worker1", behaviour{})), timers(), cleaners()),
+		}), "10.3", "index:"),
+		clean("cleaners", "purge, unregister and forget, against a sender and one another", explore.Configuration{
+			Without: []string{"leftover"},
+			Processes: with(list(late(sender("sender1", text("m1"))), sender("sender2", text("m2")), working("worker1", behaviour{}), unregisterer(), forgetter(), purger()),
+				timers()),
+		}),
+		expect(clean("asynqmon-delete-idle", "asynqmon deletes an idle queue: its results go, too", explore.Configuration{
+			Removed:   []string{"m1"},
+			Before:    append(before(text("m1")), func(l *explore.Life) { work(l, "worker0", behaviour{}) }),
+			Processes: with(list(operator("delete", func(i *asynq.Inspector, q string) error { return i.DeleteQueue(q, false) })), timers(), cleaners()),
+		}), "10.14", "leftover: asynq:{session:s}:completed"),
+		expect(configuration{Configuration: explore.Configuration{
+			Name: "asynqmon-pause-archive", Purpose: "paused behind a turn, all archived, resumed: nobody waits", AtLeast: 100,
+			Before: before(text("m1")),
+			Processes: with(list(sender("sender2", text("m2")), operator("pause-archive", func(i *asynq.Inspector, q string) error {
+				if err := i.PauseQueue(q); err != nil {
+					return err
+				}
+				if _, err := i.ArchiveAllPendingTasks(q); err != nil {
+					return err
+				}
+				return i.UnpauseQueue(q)
+			}), working("worker1", behaviour{})), timers()),
+		}}, "10.14", "followup:"),
+		{Configuration: explore.Configuration{
+			Name: "special", Purpose: "who writes a mark, a partial or a lease says so in run", AtLeast: 100,
+			Kinds: explore.Crash | explore.NetFaults, Faults: 1, Before: before(text("m1")),
+			Processes: with(list(drainer("worker1"), working("worker2", behaviour{renews: true, checkpoints: true})), timers()),
+		}, Deep: true},
+	}
+}
