@@ -1,0 +1,51 @@
+package mutation_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"turnstile/internal/script"
+	_ "turnstile/pkg/sessionqueue" // whose scripts are changed
+	"turnstile/test/mutation"
+)
+
+func TestApply(t *testing.T) {
+	for name, c := range map[string]struct{ patch, failure string }{
+		"one line":        {"lua: promote.lua\n\n-if nostart then return {'refused', 'drain'} end\n", ""},
+		"not there":       {"lua: promote.lua\n\n-if nobody then return end\n", "0 times"},
+		"twice":           {"lua: finish.lua\n\n-    end\n", "times"},
+		"of no file":      {"lua: nothing.lua\n\n-x\n", "no Lua file"},
+		"names no file":   {"why: so\n\n-x\n", "no lua file"},
+		"changes nothing": {"lua: promote.lua\n\n if nostart then return {'refused', 'drain'} end\n", "changes nothing"},
+		"no hunk":         {"lua: promote.lua\n", "no empty line"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			if err := os.WriteFile(filepath.Join(dir, "m.patch"), []byte(c.patch), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			all, err := mutation.Load(dir)
+			var sources map[string]string
+			if err == nil {
+				sources, err = all[0].Apply()
+			}
+			if c.failure != "" {
+				if err == nil || !strings.Contains(err.Error(), c.failure) {
+					t.Fatalf("%v, want an error about %q", err, c.failure)
+				}
+				return
+			}
+			if err != nil || len(sources) != 1 {
+				t.Fatalf("%d sources, %v", len(sources), err)
+			}
+			for hash, source := range sources {
+				s, _ := script.BySHA(hash)
+				if s.Name != "promote" || strings.Contains(source, "if nostart") || !strings.Contains(s.Source, "if nostart") {
+					t.Errorf("%s became\n%s", s.Name, source)
+				}
+			}
+		})
+	}
+}
