@@ -1,0 +1,129 @@
+package reference_test
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"turnstile/internal/script"
+	"turnstile/internal/testredis"
+)
+
+// clockKey holds the time of a life, ms. Redis' own cannot be set; so each script that
+// reads it is replaced by one that reads this key.
+const clockKey = "reference:clock"
+
+// standIns is a client's hook that sends other scripts than the ones that are meant:
+// the same with a clock that can be set, and with a mutation if there is one.
+type standIns struct {
+	hashes map[string]string // by the hash that is meant
+	now    int64
+}
+
+// newStandIns loads the scripts. mutate may change a source.
+func newStandIns(t testing.TB, rdb redis.UniversalClient, mutate func(source string) string) *standIns {
+	t.Helper()
+	const clock = "local time = redis.call('TIME')"
+	s := &standIns{hashes: map[string]string{}}
+	_, err := rdb.Pipelined(t.Context(), func(p redis.Pipeliner) error {
+		for _, one := range script.All() {
+			source := one.Source
+			if mutate != nil {
+				source = mutate(source)
+			}
+			source = strings.Replace(source, clock,
+				"local time = redis.call('GET', '"+clockKey+"')\n  time = {math.floor(time / 1000), time % 1000 * 1000}", 1)
+			s.hashes[one.Hash()] = redis.NewScript(source).Hash()
+			p.ScriptLoad(t.Context(), source)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// DialHook leaves dialling alone.
+func (s *standIns) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+// ProcessHook replaces a command.
+func (s *standIns) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		s.replace(cmd)
+		err := next(ctx, cmd)
+		s.tellTime(cmd)
+		return err
+	}
+}
+
+// ProcessPipelineHook replaces the commands of a pipeline.
+func (s *standIns) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		for _, cmd := range cmds {
+			s.replace(cmd)
+		}
+		err := next(ctx, cmds)
+		for _, cmd := range cmds {
+			s.tellTime(cmd)
+		}
+		return err
+	}
+}
+
+func (s *standIns) replace(cmd redis.Cmder) {
+	if !isScript(cmd) {
+		return
+	}
+	args := cmd.Args()
+	hash, _ := args[1].(string)
+	one, ours := script.BySHA(hash)
+	if !ours {
+		return
+	}
+	args[1] = s.hashes[hash]
+	if one.Name == "finish_plain" {
+		s.tellWorker(args)
+	}
+}
+
+// tellWorker corrects Redis' clock as a worker knows it, by its monotonic one, which
+// goes on while that of a life stands still. See lua/finish_plain.lua.
+func (s *standIns) tellWorker(args []any) {
+	const shared, at = 4, 8
+	keys, _ := args[2].(int)
+	args[3+keys+shared+at] = strconv.FormatInt(s.now, 10)
+}
+
+func (s *standIns) tellTime(cmd redis.Cmder) {
+	if c, ok := cmd.(*redis.TimeCmd); ok && c.Err() == nil {
+		c.SetVal(time.UnixMilli(s.now))
+	}
+}
+
+func isScript(cmd redis.Cmder) bool { return testredis.Named("evalsha")(cmd) && len(cmd.Args()) > 2 }
+
+// ours chooses the calls of Turnstile's scripts.
+func ours(cmd redis.Cmder) bool {
+	if !isScript(cmd) {
+		return false
+	}
+	hash, _ := cmd.Args()[1].(string)
+	_, known := script.BySHA(hash)
+	return known
+}
+
+// named chooses the calls of one of them.
+func named(name string) testredis.Match {
+	return func(cmd redis.Cmder) bool {
+		if !ours(cmd) {
+			return false
+		}
+		one, _ := script.BySHA(cmd.Args()[1].(string))
+		return one.Name == name
+	}
+}

@@ -1,0 +1,151 @@
+package reference
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Stop asks for the end of the turn that runs and archives all that waits now. It
+// answers the turn's phase and number, and how many it has archived.
+func (s *Session) Stop() string {
+	waiting := slices.Clone(s.Line)
+	for _, id := range waiting {
+		s.archive(id, "stopped", "stopped by user")
+		s.tell(ended("stopped", 0, []string{id}, "stopped by user"))
+	}
+	s.forgetNotes()
+	if s.Run.Phase != Idle {
+		s.Run.Stop = true // of a dead owner, too: the next claim looks
+	}
+	if len(waiting) > 0 || s.Run.Phase != Idle {
+		s.Known = true // the answer is noted in the record
+	}
+	return fmt.Sprintf("%s T%d, %d archived", s.Run.Phase, s.Run.Fence, len(waiting))
+}
+
+// Rotate is /new: the next turn is of another conversation. A turn that runs ends in the
+// old one. With old only that session id is replaced.
+func (s *Session) Rotate(old string) (sessionID string) {
+	if old != "" && old != s.SessionID {
+		return s.SessionID
+	}
+	s.SessionID = s.newSessionID()
+	s.used()
+	s.Title, s.TitleBy = "", ""
+	s.forgetNotes()
+	if s.Run.Exists {
+		s.Run.Rotated = s.SessionID
+	}
+	if s.Owner == 0 { // else the turn's end sees to it
+		s.Resume.unmark()
+		s.Resume.Suspended = false
+		s.Partial = nil
+	}
+	return s.SessionID
+}
+
+// SetTitle is the user's; "" takes it away.
+func (s *Session) SetTitle(title string) {
+	s.known()
+	if title == "" {
+		s.Title, s.TitleBy = "", ""
+		return
+	}
+	s.Title, s.TitleBy = title, "user"
+	s.used()
+}
+
+// Configure is /queue. Zero settings are the worker's.
+func (s *Session) Configure(set Settings) {
+	s.Settings = set
+	if set != (Settings{}) {
+		s.used()
+	}
+}
+
+// Undo takes the last turn's entries out of the conversation. again: what the user had
+// said becomes one new message at the head of the line.
+func (s *Session) Undo(again bool) string {
+	if s.Owner != 0 {
+		return "a turn is running"
+	}
+	entries := s.Transcripts[s.SessionID]
+	if len(entries) == 0 {
+		return "the conversation has no turn"
+	}
+	turn := entries[len(entries)-1].Turn
+	var said []string
+	for _, e := range entries {
+		if e.Turn == turn && e.Role == "user" {
+			said = append(said, e.Text)
+		}
+	}
+	text := strings.Join(said, "\n\n")
+	if again && text == "" {
+		return "invalid"
+	}
+	n := 0
+	for n < len(entries) && entries[len(entries)-1-n].Turn == turn {
+		n++
+	}
+	s.Transcripts[s.SessionID] = entries[:len(entries)-n]
+	if s.Run.SessionID == s.SessionID {
+		s.Run.Entries++ // it only rises, so it tells that somebody has written
+	}
+	s.used()
+	if again {
+		s.again++
+		m := &Message{ID: name("again", s.again), Text: text, State: Pending, Seen: s.Now}
+		s.Messages[m.ID] = m
+		s.Line = slices.Insert(s.Line, 0, m.ID)
+		s.announce(0)
+	}
+	return fmt.Sprintf("T%d, %d entries, %q", turn, n, text)
+}
+
+// Rerun is /resume: what a stop or a failure has put aside goes to the end of the line,
+// in the order of its arrival.
+func (s *Session) Rerun() (n int) {
+	var again []*Message
+	for _, m := range s.Messages {
+		if m.State == Archived && (m.Status == "stopped" || m.Status == "failed") {
+			again = append(again, m)
+		}
+	}
+	slices.SortFunc(again, func(a, b *Message) int {
+		return cmp.Or(cmp.Compare(a.Arrived, b.Arrived), cmp.Compare(a.Seq, b.Seq), cmp.Compare(a.ID, b.ID))
+	})
+	for _, m := range again {
+		s.enters(m)
+		m.Status, m.Error, m.Arrived, m.Failures, m.Seen = "", "", 0, 0, s.Now
+	}
+	if len(again) > 0 {
+		s.Known = true // as a stop
+		s.announce(0)
+	}
+	return len(again)
+}
+
+// DropDead deletes dead letters: the one with that id, or all.
+func (s *Session) DropDead(id string) (n int) {
+	for _, m := range s.Messages {
+		if m.State == Archived && (id == "" || id == m.ID) {
+			delete(s.Messages, m.ID)
+			n++
+		}
+	}
+	return n
+}
+
+// Erase leaves nothing, unless somebody owns the session.
+func (s *Session) Erase() string {
+	if s.Owner != 0 {
+		return "a turn is running"
+	}
+	s.clear()
+	s.Transcripts = map[string][]Entry{}
+	s.Index = Index{}
+	return OK
+}

@@ -1,0 +1,156 @@
+package reference
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// settle ends or takes back what a dead owner left. Its messages come back to the head
+// of the line, unless somebody had asked for the turn's end, or they were there too
+// often when a worker died.
+func (s *Session) settle() {
+	r := &s.Run
+	if r.Phase == Idle {
+		return
+	}
+	if !r.Announced {
+		s.tell(started(r.Fence, r.SessionID, r.IDs))
+	}
+	counts := r.Begun || s.Config.Landed.EveryDeathCounts
+	suspendedBefore := s.Resume.Suspended
+	given := s.verdict(counts)
+	if given.complete {
+		kept := s.partialOf(r.Fence)
+		if len(kept) == 0 { // the transcript would know nothing of the message
+			given.complete = false
+		}
+		s.Transcripts[r.SessionID] = append(s.Transcripts[r.SessionID], kept...)
+		r.Entries += len(kept)
+	}
+	if r.Rollback {
+		r.Entries++ // what an agent has kept of the turn is void
+	}
+	var back []string
+	for _, id := range r.IDs {
+		m, end := s.Messages[id], given
+		if counts {
+			m.Deaths++
+		}
+		if end.status == "" && r.Phase == Starting && m.Deaths >= s.Config.StuckLimit {
+			end = ending{status: "failed", why: fmt.Sprintf("given up: its worker died %d times", m.Deaths)}
+		}
+		switch {
+		case end.status == "":
+			m.Redelivered++
+			back = append(back, id)
+			continue
+		case end.complete:
+			s.complete(id, end.status, end.why)
+		default:
+			s.archive(id, end.status, end.why)
+		}
+		s.tell(ended(end.status, r.Fence, []string{id}, end.why))
+	}
+	s.returns(back)
+	if given.status != "" {
+		s.Partial = nil
+	}
+	if r.Rotated != "" && !s.Config.Landed.CrashNoteCrosses {
+		s.Partial = nil
+		s.Resume.unmark()
+	}
+	// Of a policy's suspension the interruptions still count, in the new conversation:
+	// the message may be what kills the workers.
+	if given.suspends && !suspendedBefore {
+		s.Resume.Suspended = true
+		if s.Resume.Interruptions < s.Config.StuckLimit {
+			s.Resume.atLarge = s.Resume.Interruptions
+		}
+	}
+	r.Phase, r.IDs = Idle, nil
+}
+
+// ending is how the messages of a dead turn end. No status: they come back.
+type ending struct {
+	status, why string
+	complete    bool // their effect is in the transcript
+	suspends    bool
+}
+
+// verdict says how a dead turn ends, and counts it.
+func (s *Session) verdict(counts bool) ending {
+	r := &s.Run
+	switch {
+	case r.Stop:
+		return ending{status: "stopped", why: "stopped by user"}
+	case r.Rollback:
+		return ending{status: "interrupted", why: "rolled back by a newer message"}
+	case r.Interrupt:
+		return ending{status: "interrupted", why: "interrupted by a newer message", complete: true}
+	case r.Phase != Running || !counts || !s.Resume.cutOff(r.Fence, "crash", s.Now):
+		return ending{}
+	}
+	if n := s.Resume.Interruptions; n >= s.Config.StuckLimit {
+		return ending{status: "failed", why: fmt.Sprintf("given up: its worker died in %d turns in a row", n), suspends: true}
+	}
+	return ending{suspends: s.Config.CrashSuspends}
+}
+
+// partialOf is what that turn had done when it was last stored.
+func (s *Session) partialOf(turn int) []Entry {
+	if s.Partial == nil || s.Partial.Turn != turn {
+		return nil
+	}
+	return slices.Clone(s.Partial.Entries)
+}
+
+// Resume is what is known of turns that were cut off.
+type Resume struct {
+	Pending       bool
+	Reason        string
+	Marked        int64
+	Interruptions int // in a row
+	Counted       int // the turn that was counted last
+	Suspended     bool
+
+	atLarge int // what a suspension leaves of the count
+}
+
+// cutOff marks and counts a turn that was cut off. False: it was counted before.
+func (r *Resume) cutOff(turn int, reason string, now int64) bool {
+	if r.Counted == turn {
+		return false
+	}
+	r.Pending, r.Reason, r.Marked = true, reason, now
+	r.Counted, r.Interruptions = turn, r.Interruptions+1
+	return true
+}
+
+// unmark takes the mark away; what was counted, and a suspension, stay.
+func (r *Resume) unmark() { r.Pending, r.Reason, r.Marked = false, "", 0 }
+
+// MarkOutside, SuspendOutside and ClearOutside are pkg/resume's, for other programs.
+// False: nothing has changed.
+func (s *Session) MarkOutside(reason string) bool {
+	if !s.Known || s.Resume.Suspended {
+		return false
+	}
+	s.Resume.Pending, s.Resume.Reason, s.Resume.Marked = true, cmp.Or(reason, "restart_timeout"), s.Now
+	return true
+}
+
+// SuspendOutside has the next message begin another conversation.
+func (s *Session) SuspendOutside() bool {
+	if s.Known {
+		s.Resume.Suspended, s.Resume.atLarge = true, 0
+	}
+	return s.Known
+}
+
+// ClearOutside takes a mark away.
+func (s *Session) ClearOutside() bool {
+	was := s.Resume.Pending
+	s.Resume.unmark()
+	return was
+}

@@ -1,0 +1,204 @@
+package reference
+
+import (
+	"fmt"
+	"slices"
+)
+
+// End is how an owner says that its turn ended.
+type End struct {
+	Status   string // done, failed, interrupted, stopped or expired
+	Error    string
+	Rollback bool // of interrupted: nothing of it is kept
+	Entries  []Entry
+	Untaken  bool // the agent has taken none of the messages that were steered in
+	Told     bool // it was told of all that was dropped
+	Release  bool // the session is given up even if more waits
+}
+
+// Finish ends a turn: its messages, its entries and its mark in one go. Then the next
+// turn is taken under the same sentinel, or the sentinel is given up.
+func (s *Session) Finish(h *Hold, e End) string {
+	start := h.start()
+	if !s.Owns(h) {
+		return Lost
+	}
+	r, last := &s.Run, h.Turn
+	ending, back := h.parts, []string(nil)
+	if e.Untaken {
+		ending, back = h.parts[:len(last.Messages)], h.parts[len(last.Messages):]
+	}
+	for _, id := range ending {
+		if e.Status == "done" || e.Status == "interrupted" && !e.Rollback {
+			s.complete(id, e.Status, e.Error)
+		} else {
+			s.archive(id, e.Status, e.Error)
+		}
+	}
+	s.append(r.SessionID, e.Entries)
+	s.Partial = nil
+	switch {
+	case e.Status == "done":
+		s.Resume = Resume{}
+	case r.Rotated != "":
+		s.Resume.unmark() // it was the old conversation's
+	}
+	if e.Told {
+		s.Dropped, s.Older = s.Dropped[len(last.Dropped):], 0
+	}
+	if start != "" {
+		s.tell(start)
+	}
+	s.tell(ended(e.Status, last.Number, ending, e.Error))
+	s.putBack(back)
+	s.joinDue()
+	if r.Rotated != "" {
+		r.SessionID, r.Entries = r.Rotated, 0
+	}
+
+	group, _ := s.next()
+	switch {
+	case e.Release || s.Paused:
+		group = nil
+	case len(back) > 0 && len(group) > 0 && s.Messages[group[0]].Quiet != nil:
+		group = nil // a claim gathers them, now that all are back
+	}
+	if len(group) == 0 {
+		s.release()
+		if len(s.Line) == 0 {
+			s.FollowUps = nil
+		}
+		s.used()
+		return "released"
+	}
+	s.take(group)
+	h.Turn, h.parts, h.announced = s.told(), slices.Clone(group), false
+	if e.Status != "done" { // what it was told is still so
+		if last.SessionID == h.Turn.SessionID {
+			h.Turn.Resume = last.Resume
+		}
+		if len(h.Turn.Dropped) == 0 {
+			h.Turn.Dropped = last.Dropped
+		}
+	}
+	return "next"
+}
+
+// append writes entries to a transcript, which keeps the newest.
+func (s *Session) append(sessionID string, entries []Entry) {
+	all := append(s.Transcripts[sessionID], entries...)
+	if len(entries) > 0 {
+		all = all[max(len(all)-s.Config.TranscriptCap, 0):]
+	}
+	s.Transcripts[sessionID] = all
+	s.Run.Entries += len(entries)
+}
+
+// putBack gives steered messages that the agent has not taken their places in the line
+// again: each before the first one that was announced later and does not go first.
+func (s *Session) putBack(ids []string) {
+	for _, id := range slices.Backward(ids) {
+		m := s.Messages[id]
+		at := 0
+		for i, other := range s.Line {
+			if slices.Contains(ids, other) {
+				continue // it is back already, and came later
+			}
+			if s.Messages[other].Seq > m.Seq && !s.goesFirst(other) {
+				break
+			}
+			at = i + 1
+		}
+		m.State = Pending
+		s.forgetFollowUp(id)
+		s.Line = slices.Insert(s.Line, at, id)
+	}
+}
+
+// release gives the sentinel up, and tells the workers what there is to do.
+func (s *Session) release() {
+	s.Owner, s.Run.Phase = 0, Idle
+	if at := s.nextAt(); at > 0 {
+		s.Index.wake(at, s.Now)
+	}
+}
+
+// Retry gives a turn back after a failure, to be taken again after wait. It begins
+// anew, but from the entries that it was itself to go on from.
+func (s *Session) Retry(h *Hold, why string, wait int64, inherited []Entry) string {
+	return s.giveBack(h, fmt.Sprintf("turn_retry %d %s", h.Turn.Attempt, why), wait, "", inherited)
+}
+
+// Requeue gives a turn back that was cut off, with what it has done. It spends no
+// attempt.
+func (s *Session) Requeue(h *Hold, reason string, done []Entry) string {
+	return s.giveBack(h, "turn_requeued "+reason, 0, reason, done)
+}
+
+func (s *Session) giveBack(h *Hold, event string, wait int64, cut string, entries []Entry) string {
+	if !s.Owns(h) {
+		h.start()
+		return Lost
+	}
+	if s.Asked() != "" { // it is to be ended so instead
+		return s.Asked()
+	}
+	r := &s.Run
+	for _, id := range h.parts {
+		m := s.Messages[id]
+		if cut == "" {
+			m.Failures = h.Turn.Attempt
+		} else {
+			m.Redelivered++
+		}
+	}
+	s.returns(h.parts)
+	if start := h.start(); start != "" {
+		s.tell(start)
+	}
+	s.tell(event)
+	switch {
+	case r.Rotated != "": // the message goes on in another conversation
+		s.Partial = nil
+		s.Resume.unmark()
+		r.SessionID, r.Entries, r.Rotated = r.Rotated, 0, ""
+	default:
+		if cut == "" && len(entries) == 0 && s.partialOf(r.Fence) != nil {
+			s.Partial = nil // of an attempt that failed nothing is taken up
+		}
+		if len(entries) > 0 {
+			s.Partial = &Partial{Turn: r.Fence, Messages: slices.Clone(h.parts), Entries: entries}
+		}
+		if cut != "" && r.Phase == Running && !s.Resume.Suspended {
+			s.cutOff(cut)
+		}
+	}
+	if wait > 0 {
+		r.HeldID, r.Held = h.parts[0], s.Now+wait
+	}
+	s.release()
+	return "released"
+}
+
+// cutOff marks the turn that runs; too often in a row suspends.
+func (s *Session) cutOff(reason string) {
+	if s.Resume.cutOff(s.Run.Fence, reason, s.Now) && s.Resume.Interruptions >= s.Config.StuckLimit {
+		s.Resume.Suspended = true
+	}
+}
+
+// Mark is a drain's word before it interrupts: a turn that runs is marked, one that has
+// no agent yet is kept from starting.
+func (s *Session) Mark(h *Hold, reason string) string {
+	switch {
+	case !s.Owns(h):
+		return Lost
+	case s.Asked() != "":
+	case s.Run.Phase == Starting:
+		s.Run.NoStart = true
+		return "starting"
+	case !s.Resume.Suspended:
+		s.cutOff(reason)
+	}
+	return OK
+}

@@ -1,0 +1,221 @@
+package reference_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sort"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	sq "turnstile/pkg/sessionqueue"
+	"turnstile/test/reference"
+)
+
+// A life is a configuration and operations. It is decoded from bytes: a header, and
+// then some bytes for each operation, of which any make sense.
+const (
+	header  = 4
+	opBytes = 4
+	mostOps = 120
+)
+
+// operation is one as it is encoded: what, and three bytes that say more.
+type operation [opBytes]byte
+
+func decode(data []byte) (head [header]byte, ops []operation) {
+	data = data[copy(head[:], data):]
+	for len(data) >= opBytes && len(ops) < mostOps {
+		ops = append(ops, operation(data))
+		data = data[opBytes:]
+	}
+	return head, ops
+}
+
+func encode(head [header]byte, ops []operation) []byte {
+	data := slices.Clone(head[:])
+	for _, o := range ops {
+		data = append(data, o[:]...)
+	}
+	return data
+}
+
+// randomLife is a life of so many operations.
+func randomLife(seed uint64, n int) []byte {
+	r := rand.New(rand.NewPCG(seed, 10))
+	data := make([]byte, header+n*opBytes)
+	for i := range data {
+		data[i] = byte(r.Uint32())
+	}
+	return data
+}
+
+// configured reads a life's configuration.
+func configured(head [header]byte, landed reference.Landed) reference.Config {
+	a, b, c, d := int(head[0]), int(head[1]), int(head[2]), int(head[3])
+	modes := []string{reference.Queue, reference.Queue, reference.Collect, reference.Steer, reference.Interrupt, reference.Rollback}
+	drops := []string{reference.DropNew, reference.DropOld, reference.Summarize}
+	return reference.Config{
+		Immediate: a%4 == 0, CrashSuspends: a/4%4 == 0, Keeps: a/16%8 > 0, StuckLimit: 1 + b%3, TranscriptCap: 4 + b/4%16,
+		TTL: time.Minute.Milliseconds(), Landed: landed,
+		Workers: [2]reference.Settings{
+			{Mode: modes[c%len(modes)], Cap: 2 + c/8%4, Drop: drops[c/32%len(drops)], Debounce: 90_000},
+			{Mode: modes[d%len(modes)], Cap: 1 + d/8%5, Drop: drops[d/32%len(drops)], Debounce: 45_000},
+		},
+	}
+}
+
+// pair is a hold on both sides.
+type pair struct {
+	model *reference.Hold
+	real  *sq.Hold
+}
+
+// life is one that is being lived.
+type life struct {
+	model *reference.Session
+	real  *real
+	holds [2]*pair // of each worker the last one that it believes in
+	asked int      // questions so far
+	said  int      // texts so far
+}
+
+// step is an operation as it is carried out on both sides, in words.
+type step struct {
+	name        string
+	model, real func() string
+}
+
+// difference is where the sides part.
+type difference struct {
+	steps []string // the last one differs
+	what  []string
+}
+
+func (d *difference) String() string {
+	var out strings.Builder
+	for i, s := range d.steps {
+		fmt.Fprintf(&out, "%4d  %s\n", i+1, s)
+	}
+	fmt.Fprintf(&out, "after which they differ:\n  %s", strings.Join(d.what, "\n  "))
+	return out.String()
+}
+
+// live lives a life and answers where the model and the real thing part; nil: nowhere.
+func (r *redisOf) live(data []byte, landed reference.Landed) *difference {
+	r.Helper()
+	head, ops := decode(data)
+	now := time.Now().UnixMilli()
+	config := configured(head, landed)
+	l := &life{model: reference.New(config, now), real: r.begin(config, now)}
+	defer l.real.end()
+	d := &difference{}
+	for _, o := range ops {
+		if l.step(d, o) {
+			return d
+		}
+	}
+	for range 3 * len(l.model.Messages) { // whatever has happened, the line drains
+		if len(l.model.Line) == 0 && len(l.model.Run.IDs) == 0 {
+			break
+		}
+		for _, o := range drain {
+			if l.step(d, o) {
+				return d
+			}
+		}
+	}
+	if n := len(l.model.Line); n > 0 && !l.model.Paused {
+		d.what = append(d.what, fmt.Sprintf("%d messages still wait", n))
+		return d
+	}
+	return nil
+}
+
+// step carries an operation out on both sides. True: they differ.
+func (l *life) step(d *difference, o operation) bool {
+	l.pass(time.Second)
+	s := l.resolve(o)
+	got := s.real()
+	want := s.model()
+	l.real.faults.Clear()
+	d.steps = append(d.steps, s.name+": "+want)
+	if got != want {
+		d.what = append(d.what, fmt.Sprintf("answer: model %q, real %q", want, got))
+	}
+	model, real := l.model.Picture(), l.real.picture()
+	for _, what := range slices.Sorted(sorted(model, real)) {
+		if model[what] != real[what] {
+			d.what = append(d.what, fmt.Sprintf("%s:\n    model %s\n    real  %s", what, model[what], real[what]))
+		}
+	}
+	return len(d.what) > 0
+}
+
+func sorted(a, b reference.Picture) func(yield func(string) bool) {
+	all := map[string]bool{}
+	for what := range a {
+		all[what] = true
+	}
+	for what := range b {
+		all[what] = true
+	}
+	return func(yield func(string) bool) {
+		for what := range all {
+			if !yield(what) {
+				return
+			}
+		}
+	}
+}
+
+// pass lets time pass on both sides.
+func (l *life) pass(d time.Duration) {
+	l.model.Step(d.Milliseconds())
+	l.real.setTime(l.model.Now)
+}
+
+// shrink drops operations for as long as the life still fails.
+func (r *redisOf) shrink(data []byte, landed reference.Landed) ([]byte, *difference) {
+	head, ops := decode(data)
+	failure := r.live(data, landed)
+	if failure == nil {
+		return data, nil
+	}
+	ops = ops[:min(len(ops), len(failure.steps))]
+	for size := len(ops) / 2; size > 0; {
+		dropped := false
+		for i := 0; i+size <= len(ops); {
+			fewer := slices.Concat(ops[:i], ops[i+size:])
+			if f := r.live(encode(head, fewer), landed); f != nil {
+				failure, ops, dropped = f, fewer, true
+			} else {
+				i += size
+			}
+		}
+		if !dropped || size > 1 {
+			size /= 2
+		}
+	}
+	return encode(head, ops), failure
+}
+
+// existing are the messages that there are, in the order of their names.
+func (l *life) existing() []string {
+	var ids []string
+	for id := range l.model.Messages {
+		ids = append(ids, id)
+	}
+	sort.Strings(ids)
+	return ids
+}
+
+// die ends an owner: its sentinel runs out.
+func (l *life) die() {
+	l.real.must(l.real.rdb.Del(l.real.ctx, l.real.k.Sentinel()).Err())
+	l.pass(time.Duration(l.model.Config.TTL+1000) * time.Millisecond)
+}
+
+var _ = redis.Nil

@@ -1,0 +1,152 @@
+package reference
+
+import (
+	"cmp"
+	"slices"
+)
+
+// enters puts a message at the end of the line.
+func (s *Session) enters(m *Message) {
+	m.State = Pending
+	s.Line = append(s.Line, m.ID)
+}
+
+// leaves takes a message out of the line, wherever it stands.
+func (s *Session) leaves(id string) {
+	s.Line = slices.DeleteFunc(s.Line, func(other string) bool { return other == id })
+}
+
+// returns puts messages back to the head of the line, in their order.
+func (s *Session) returns(ids []string) {
+	for _, id := range ids {
+		m := s.Messages[id]
+		m.State, m.Quiet = Pending, nil // none of them waits for more again
+		s.forgetFollowUp(id)
+	}
+	s.Line = slices.Concat(ids, s.Line)
+}
+
+// joinDue has the delayed messages whose time has come join the end of the line, by
+// their time and then in the order in which they were announced.
+func (s *Session) joinDue() {
+	var due []*Message
+	for _, m := range s.Messages {
+		if m.State == Scheduled && m.Due <= s.Now {
+			due = append(due, m)
+		}
+	}
+	slices.SortFunc(due, func(a, b *Message) int {
+		return cmp.Or(cmp.Compare(a.Due, b.Due), cmp.Compare(a.Seq, b.Seq), cmp.Compare(a.ID, b.ID))
+	})
+	for _, m := range due {
+		s.enters(m)
+	}
+}
+
+// earliest is when the first of the delayed messages is due; 0: there is none.
+func (s *Session) earliest() (at int64) {
+	for _, m := range s.Messages {
+		if m.State == Scheduled && (at == 0 || m.Due < at) {
+			at = m.Due
+		}
+	}
+	return at
+}
+
+// held is until when the message waits after a failure, as long as it is the head of
+// the line; 0: it does not.
+func (s *Session) held(id string) int64 {
+	if s.Run.HeldID == id && s.Run.Held > s.Now {
+		return s.Run.Held
+	}
+	return 0
+}
+
+// nextAt is when somebody should look whether a turn can be taken; 0: never. It may be
+// too early for messages that are collected: the claim knows.
+func (s *Session) nextAt() int64 {
+	if len(s.Line) == 0 {
+		return s.earliest()
+	}
+	head := s.Messages[s.Line[0]]
+	if at := s.held(head.ID); at > 0 {
+		return at
+	}
+	if head.Quiet != nil {
+		return head.Quiet.Till
+	}
+	return s.Now
+}
+
+// next is what one turn takes: the head of the line, or the collected messages at the
+// head, at most so many as the first one's cap. wait is until when these have to wait.
+func (s *Session) next() (group []string, wait int64) {
+	if len(s.Line) == 0 {
+		return nil, s.earliest()
+	}
+	head := s.Messages[s.Line[0]]
+	group = []string{head.ID}
+	if q := head.Quiet; q != nil {
+		till := q.Till
+		for _, id := range s.Line[1:] {
+			more := s.Messages[id].Quiet
+			if more == nil || len(group) == q.Cap {
+				break
+			}
+			group, till = append(group, id), max(till, more.Till)
+		}
+		if len(group) < q.Cap && till > s.Now {
+			wait = till
+		}
+	}
+	if at := s.held(head.ID); at > 0 {
+		wait = at
+	}
+	if wait > 0 {
+		return nil, wait
+	}
+	return group, 0
+}
+
+// take makes the group the turn that runs now.
+func (s *Session) take(group []string) {
+	for _, id := range group {
+		m := s.Messages[id]
+		s.leaves(id)
+		s.forgetFollowUp(id)
+		m.State = Active
+		if m.Seen == 0 {
+			m.Seen = s.Now
+		}
+	}
+	s.turns++
+	r := &s.Run
+	*r = Run{
+		Exists: true, Phase: Starting, Fence: s.turns, IDs: slices.Clone(group), SessionID: r.SessionID, Entries: r.Entries,
+		Said: r.Said, HeldID: r.HeldID, Held: r.Held,
+	}
+	if s.Config.Immediate {
+		r.Phase = Running
+	}
+}
+
+// complete ends a message whose effect is in the transcript.
+func (s *Session) complete(id, status, why string) {
+	m := s.Messages[id]
+	s.forgetFollowUp(id)
+	if !s.Config.Keeps {
+		delete(s.Messages, id)
+		return
+	}
+	m.State, m.Status, m.Error, m.Ended = Completed, status, why, s.Now
+}
+
+// archive makes a message a dead letter.
+func (s *Session) archive(id, status, why string) {
+	m := s.Messages[id]
+	s.forgetFollowUp(id)
+	s.leaves(id)
+	m.State, m.Status, m.Error, m.Ended = Archived, status, why, s.Now
+	m.Arrived = cmp.Or(m.Seen, s.Now)
+	m.Seen, m.Redelivered, m.Deaths, m.Quiet = 0, 0, 0, nil
+}

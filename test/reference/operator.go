@@ -1,0 +1,87 @@
+package reference
+
+// What an operator does in asynqmon. Its Inspector knows only queues that are listed,
+// and leaves alone what is active.
+
+// Pause keeps everybody from taking a turn. False: it is paused already.
+func (s *Session) Pause() bool {
+	was := s.Paused
+	s.Paused = true
+	return !was
+}
+
+// Unpause tells nobody: the sweep finds the session.
+func (s *Session) Unpause() bool {
+	was := s.Paused
+	s.Paused = false
+	return was
+}
+
+// OperatorArchives puts a message aside. False: refused.
+func (s *Session) OperatorArchives(id string) bool {
+	m := s.touchable(id)
+	if m == nil || m.State == Archived {
+		return false
+	}
+	s.leaves(id)
+	m.State, m.Ended = Archived, s.Wall
+	s.unfollowed(id)
+	return true
+}
+
+// OperatorDeletes removes a message.
+func (s *Session) OperatorDeletes(id string) bool {
+	if s.touchable(id) == nil {
+		return false
+	}
+	s.leaves(id)
+	delete(s.Messages, id)
+	s.unfollowed(id)
+	return true
+}
+
+// OperatorRuns puts a message at the end of the line.
+func (s *Session) OperatorRuns(id string) bool {
+	m := s.touchable(id)
+	if m == nil || m.State == Pending {
+		return false
+	}
+	s.enters(m)
+	return true
+}
+
+// OperatorDeletesQueue removes all that waits or was put aside, and the queue's name.
+func (s *Session) OperatorDeletesQueue() bool {
+	if !s.Index.Listed {
+		return false
+	}
+	for _, m := range s.Messages {
+		if m.State == Active {
+			return false
+		}
+	}
+	for id, m := range s.Messages {
+		if m.State != Completed {
+			s.leaves(id)
+			delete(s.Messages, id)
+			s.unfollowed(id)
+		}
+	}
+	s.Index.Listed = false
+	return true
+}
+
+func (s *Session) touchable(id string) *Message {
+	m := s.Messages[id]
+	if !s.Index.Listed || m == nil || m.State == Active {
+		return nil
+	}
+	return m
+}
+
+// unfollowed: what was told of a follow-up goes with it.
+func (s *Session) unfollowed(id string) {
+	if !s.Config.Landed.FollowUpsStay {
+		s.forgetFollowUp(id)
+	}
+}

@@ -1,0 +1,345 @@
+package reference_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
+	"turnstile/internal/rediskey"
+	"turnstile/internal/testredis"
+	"turnstile/pkg/followup"
+	"turnstile/pkg/lockguard"
+	"turnstile/pkg/session"
+	sq "turnstile/pkg/sessionqueue"
+	"turnstile/test/reference"
+)
+
+const key = "agent:main:telegram:dm:42"
+
+// redisOf is a Redis of a test's own on which one life after the other is lived.
+type redisOf struct {
+	testing.TB
+	rdb    redis.UniversalClient
+	faults *testredis.Faults
+	clock  *standIns
+}
+
+func newRedis(t testing.TB, mutate func(source string) string) *redisOf {
+	t.Helper()
+	rdb := testredis.New(t)
+	r := &redisOf{TB: t, rdb: rdb, faults: &testredis.Faults{}, clock: newStandIns(t, rdb, mutate)}
+	rdb.AddHook(r.faults) // the first is the outermost: faults strike what is meant
+	rdb.AddHook(r.clock)
+	return r
+}
+
+// empty deletes all keys: the server may be somebody else's, so nothing is flushed.
+func (r *redisOf) empty() {
+	r.faults.Clear()
+	ctx := context.Background()
+	keys, err := r.rdb.Keys(ctx, "*").Result()
+	if err == nil && len(keys) > 0 {
+		err = r.rdb.Unlink(ctx, keys...).Err()
+	}
+	if err != nil {
+		r.Fatal(err)
+	}
+}
+
+// real is the session on Redis, with its senders, workers and operator.
+type real struct {
+	*redisOf
+	ctx       context.Context
+	end       context.CancelFunc
+	k         rediskey.Session
+	client    *sq.Client
+	plain     *asynq.Client
+	inspector *asynq.Inspector
+	workers   [2]*sq.Consumer
+	start     int64
+	names     names
+	heard     string // the last event that was seen
+}
+
+func (r *redisOf) begin(c reference.Config, now int64) *real {
+	r.empty()
+	b := &real{
+		redisOf: r, k: rediskey.For(key), start: now, heard: "-", names: newNames(),
+		client: sq.NewClient(r.rdb), plain: asynq.NewClientFromRedisClient(r.rdb), inspector: asynq.NewInspectorFromRedisClient(r.rdb),
+	}
+	b.ctx, b.end = context.WithCancel(context.Background())
+	for i := range b.workers {
+		var err error
+		b.workers[i], err = sq.NewConsumer(r.rdb, configOf(c, i))
+		if err != nil {
+			r.Fatal(err)
+		}
+	}
+	return b
+}
+
+func configOf(c reference.Config, worker int) sq.Config {
+	policy, retention := sq.CrashResume, time.Duration(0)
+	if c.CrashSuspends {
+		policy = sq.CrashSuspend
+	}
+	if c.Keeps {
+		retention = reference.ResultTTL * time.Millisecond
+	}
+	return sq.Config{
+		Worker: fmt.Sprint("worker", worker), Immediate: c.Immediate, StuckLimit: c.StuckLimit, CrashPolicy: policy, Retention: retention,
+		SentinelTTL: time.Duration(c.TTL) * time.Millisecond, TranscriptCap: c.TranscriptCap, Line: settingsOf(c.Workers[worker]),
+		SessionTTL: reference.SessionTTL * time.Millisecond, ArchiveTTL: reference.DeadTTL * time.Millisecond,
+	}
+}
+
+func settingsOf(s reference.Settings) followup.Settings {
+	return followup.Settings{
+		Mode: session.Mode(s.Mode), Cap: s.Cap, Drop: followup.Drop(s.Drop), Debounce: followup.Millis(s.Debounce * int64(time.Millisecond)),
+	}
+}
+
+// setTime sets the clock of a life.
+func (b *real) setTime(ms int64) {
+	b.clock.now = ms
+	b.must(b.rdb.Set(b.ctx, clockKey, ms, 0).Err())
+}
+
+func (b *real) must(err error) {
+	b.Helper()
+	if err != nil {
+		b.Fatal(err)
+	}
+}
+
+// word is what an error says, as the model says it.
+func word(err error) string {
+	for e, word := range map[error]string{
+		lockguard.ErrLost: reference.Lost, sq.ErrStopAsked: "stop", sq.ErrInterruptAsked: "interrupt", sq.ErrRollbackAsked: "rollback",
+		sq.ErrDraining: "drain", testredis.ErrLostReply: "reply lost", session.ErrInvalid: "invalid",
+	} {
+		if errors.Is(err, e) {
+			return word
+		}
+	}
+	for _, e := range []error{sq.ErrBusy, sq.ErrNothing, sq.ErrNothingAsked, sq.ErrOtherAsked, sq.ErrAnswered} {
+		if errors.Is(err, e) {
+			return e.Error()
+		}
+	}
+	if err != nil {
+		return "error: " + err.Error()
+	}
+	return reference.OK
+}
+
+// allowed is the answer of an operator's button.
+func allowed(err error) string { return fmt.Sprint(err == nil) }
+
+func (b *real) submit(id, mode string, due int64) string {
+	var opts []sq.SubmitOption
+	if due > 0 {
+		opts = append(opts, sq.Delay(time.Until(time.UnixMilli(due+500))))
+	}
+	r, err := b.client.Submit(b.ctx, key, session.Message{ID: id, Text: id, Mode: session.Mode(mode)}, opts...)
+	if err != nil {
+		return word(err)
+	}
+	at := int64(0)
+	if !r.At.IsZero() {
+		at = r.At.UnixMilli()
+	}
+	return receipt(string(r.Status), r.State, r.Reason, r.Position, at, b.start)
+}
+
+func receipt(status, state, reason string, position int, at, start int64) string {
+	return fmt.Sprintf("%s %s %s %d %s", status, state, reason, position, reference.At(at, start))
+}
+
+func (b *real) enqueue(id string, due int64) string {
+	opts := []asynq.Option{asynq.Queue(rediskey.Queue(key)), asynq.TaskID(session.TaskID(key, id))}
+	if due > 0 {
+		opts = append(opts, asynq.ProcessAt(time.UnixMilli(due)))
+	}
+	payload, err := session.Message{ID: id, Text: id}.EncodePayload()
+	b.must(err)
+	_, err = b.plain.Enqueue(asynq.NewTask(session.TaskType, payload), opts...)
+	if err != nil && !errors.Is(err, asynq.ErrTaskIDConflict) {
+		b.must(err)
+	}
+	return allowed(err)
+}
+
+// claim answers the hold, if there is one, and its turn.
+func (b *real) claim(worker int) (*sq.Hold, string) {
+	holds, err := b.workers[worker].Claim(b.ctx, []string{key})
+	if err != nil || len(holds) == 0 {
+		return nil, word(err)
+	}
+	return holds[0], b.turn(holds[0])
+}
+
+// turn is what a worker knows of the turn that it has.
+func (b *real) turn(h *sq.Hold) string {
+	t := h.Turn()
+	var messages, dropped []string
+	for _, m := range t.Messages() {
+		messages = append(messages, b.names.message(m.Message.ID))
+	}
+	for _, id := range t.Dropped {
+		dropped = append(dropped, b.names.message(strings.TrimPrefix(id, session.IDPrefix(key))))
+	}
+	return turnText(b.names.turn(t.Fence), b.names.session(t.SessionID), t.Reset, t.Resume, messages, dropped, t.Attempt, int(t.Entries), t.Redelivered)
+}
+
+func turnText(turn, sessionID, reset, resume string, messages, dropped []string, attempt, entries, again int) string {
+	return fmt.Sprintf("%s %s %v, attempt %d, %d entries, redelivered %d, reset %q, resume %q, dropped %v",
+		turn, sessionID, messages, attempt, entries, again, reset, resume, dropped)
+}
+
+// finish answers what comes next.
+func (b *real) finish(h *sq.Hold, e reference.End, steered []string) string {
+	turn := h.Turn()
+	end := sq.End{Status: sq.Status(e.Status), Error: e.Error, Rollback: e.Rollback, Release: e.Release, Entries: entriesOf(e.Entries, turn.ID)}
+	if e.Untaken {
+		end.Untaken = b.names.ids(steered)
+	}
+	if e.Told {
+		end.Told = len(turn.Dropped)
+	}
+	more, err := h.Finish(b.ctx, end)
+	switch {
+	case err != nil:
+		return word(err)
+	case more:
+		return "next: " + b.turn(h)
+	}
+	return "released"
+}
+
+// released is the answer of a move that gives the session up.
+func released(err error) string {
+	if err == nil {
+		return "released"
+	}
+	return word(err)
+}
+
+func entriesOf(entries []reference.Entry, turn string) []session.Entry {
+	var list []session.Entry
+	for _, e := range entries {
+		list = append(list, session.Entry{Role: session.Role(e.Role), Text: e.Text, Turn: turn})
+	}
+	return list
+}
+
+// undo answers as the model does.
+func (b *real) undo(u sq.Undone, err error) string {
+	if err != nil {
+		return word(err)
+	}
+	return fmt.Sprintf("%s, %d entries, %q", b.names.turnID(u.Turn), u.Entries, u.Text)
+}
+
+// timer runs a job of the timers, which may have run just now.
+func (b *real) timer(job string) string {
+	b.must(b.rdb.Del(b.ctx, rediskey.Timer(job)).Err())
+	b.lookLater(job == "reap")
+	w := b.workers[0]
+	switch job {
+	case "reap":
+		_, _, err := w.Reap(b.ctx)
+		return word(err)
+	case "due":
+		_, err := w.Due(b.ctx)
+		return word(err)
+	}
+	n, _, err := w.Sweep(b.ctx, time.Minute)
+	return fmt.Sprint(n, " found ", word(err))
+}
+
+// lookLater sets when the session's owner is to be looked after, if it is in that
+// index at all: now or not now. The model does not know the hour.
+func (b *real) lookLater(now bool) {
+	at := float64(b.clock.now + time.Hour.Milliseconds())
+	if now {
+		at = 1
+	}
+	b.must(b.rdb.ZAddXX(b.ctx, rediskey.Owned, redis.Z{Score: at, Member: key}).Err())
+}
+
+func (b *real) maintain() string {
+	deleted, err := b.workers[0].Purge(b.ctx)
+	b.must(err)
+	names, err := b.workers[0].Unregister(b.ctx)
+	b.must(err)
+	forgotten, err := b.workers[0].Forget(b.ctx)
+	b.must(err)
+	return fmt.Sprint(deleted, names, forgotten)
+}
+
+// names gives what chance has named the names that the model has for it.
+type names struct {
+	sessions, messages map[string]string
+	turns              map[int64]string
+	highest            int64
+}
+
+func newNames() names {
+	return names{map[string]string{"": ""}, map[string]string{}, map[int64]string{0: "no turn"}, 0}
+}
+
+func (n *names) session(id string) string {
+	if n.sessions[id] == "" && id != "" {
+		n.sessions[id] = fmt.Sprint("sid", len(n.sessions))
+	}
+	return n.sessions[id]
+}
+
+func (n *names) message(id string) string {
+	if len(id) < 6 { // the test's own
+		return id
+	}
+	if n.messages[id] == "" {
+		n.messages[id] = fmt.Sprint("again", len(n.messages)+1)
+	}
+	return n.messages[id]
+}
+
+// ids are the names' ids.
+func (n *names) ids(names []string) []string {
+	ids := slices.Clone(names)
+	for id, name := range n.messages {
+		if i := slices.Index(ids, name); i >= 0 {
+			ids[i] = id
+		}
+	}
+	return ids
+}
+
+// turn names a fence. Each has to be above all before it.
+func (n *names) turn(fence int64) string {
+	if n.turns[fence] == "" {
+		n.turns[fence] = fmt.Sprint("T", len(n.turns))
+		if fence <= n.highest {
+			n.turns[fence] = fmt.Sprintf("a fence that fell from %d to %d", n.highest, fence)
+		}
+		n.highest = max(n.highest, fence)
+	}
+	return n.turns[fence]
+}
+
+func (n *names) turnID(id string) string {
+	var fence int64
+	if _, err := fmt.Sscan(strings.TrimPrefix(id, session.IDPrefix(key)), &fence); err != nil {
+		return id
+	}
+	return n.turn(fence)
+}

@@ -1,0 +1,224 @@
+package reference
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// The busy modes.
+const (
+	Queue     = "queue"
+	Collect   = "collect"
+	Steer     = "steer"
+	Interrupt = "interrupt"
+	Rollback  = "rollback"
+	Reject    = "reject"
+)
+
+// The drop policies.
+const (
+	DropNew   = "new"
+	DropOld   = "old"
+	Summarize = "summarize"
+)
+
+// Receipt is the answer to Submit.
+type Receipt struct {
+	Status, State, Reason string
+	Position              int
+	At                    int64
+}
+
+// enqueue is what asynq.Client does: it puts a message in, unless there is one of its
+// id. Each asynq.Client tells of the queue's name once in its life.
+func (s *Session) enqueue(client, id, text string, due int64) (fresh bool) {
+	if !s.published[client] {
+		s.published[client], s.Index.Listed = true, true
+	}
+	if s.Messages[id] != nil {
+		return false
+	}
+	m := &Message{ID: id, Text: text}
+	s.Messages[id] = m
+	if due > 0 {
+		m.State, m.Due = Scheduled, due
+	} else {
+		s.enters(m)
+	}
+	return true
+}
+
+// Plain is a sender that knows only asynq: it announces nothing. False: there is a
+// message of that id.
+func (s *Session) Plain(id string, due int64) bool { return s.enqueue("plain", id, id, due) }
+
+// Submit puts a message in and announces it. With due it joins the line only then.
+// lost: the announcement's answer does not arrive, so the sender says nothing more.
+func (s *Session) Submit(id, mode string, due int64, lost bool) Receipt {
+	fresh := s.enqueue("submit", id, id, due)
+	r := s.ring(id, mode, fresh)
+	if lost {
+		return Receipt{}
+	}
+	switch r.Status {
+	case "accepted":
+		s.announce(r.At)
+		r.At = 0
+	case "scheduled":
+		s.announce(r.At)
+	}
+	if !fresh {
+		r.State = r.Status
+		if r.Status == "queued" || r.Status == "accepted" {
+			r.State = "pending"
+		}
+		r.Status = "duplicate"
+	}
+	return r
+}
+
+// ring announces a message, new or found again under its id. What is not waiting any
+// more stays as it is.
+func (s *Session) ring(id, mode string, fresh bool) Receipt {
+	m := s.Messages[id]
+	switch m.State {
+	case Active:
+		return Receipt{Status: "running"}
+	case Completed, Archived:
+		return Receipt{Status: m.State}
+	case Scheduled:
+		s.announced(m, max(m.Due, s.Now))
+		return Receipt{Status: "scheduled", At: m.Due}
+	}
+
+	// The message's own word counts, else the session's, else that of the worker that
+	// has it, or had it last.
+	set, worker := s.Settings, s.Run.Said
+	mode = cmp.Or(mode, set.Mode, worker.Mode, Queue)
+	capacity := cmp.Or(set.Cap, worker.Cap, len(s.Line))
+	policy := cmp.Or(set.Drop, worker.Drop, DropNew)
+	debounce := cmp.Or(set.Debounce, worker.Debounce)
+
+	busy := s.Owner != 0
+	told := s.followUp(id) != nil // repeated: it is not counted, moved or signalled again
+	urgent := (mode == Interrupt || mode == Rollback) && s.Run.Phase == Running
+	full := len(s.Line) > capacity && !urgent // an urgent one takes the turn's own place
+
+	s.announced(m, s.Now)
+	if busy && fresh && !told {
+		if mode == Reject {
+			return s.refuse(m, "busy")
+		}
+		if full && policy == DropNew {
+			return s.refuse(m, "full")
+		}
+	}
+	collected := mode == Collect && !told && (busy || len(s.Line) > 1)
+	if collected {
+		m.Quiet = &Quiet{Till: s.Now + debounce, Cap: max(capacity, 1)}
+	}
+	if !busy {
+		at := cmp.Or(s.nextAt(), s.Now)
+		if collected && len(s.Line) >= capacity {
+			at = s.Now // as many wait no longer
+		}
+		return Receipt{Status: "accepted", At: at}
+	}
+	if fresh && !told && full {
+		s.drop(id, capacity, policy)
+	}
+	if !told {
+		s.joins(m, mode, urgent, collected)
+	}
+	return Receipt{Status: "queued", Position: s.position(id)}
+}
+
+// announced notes when a message was first heard of, and its number.
+func (s *Session) announced(m *Message, at int64) {
+	s.known()
+	if m.Seq == 0 {
+		s.seq++
+		m.Seq = s.seq
+	}
+	if m.Seen == 0 {
+		m.Seen = at
+	}
+}
+
+// refuse leaves nothing of the message.
+func (s *Session) refuse(m *Message, reason string) Receipt {
+	s.leaves(m.ID)
+	delete(s.Messages, m.ID)
+	return Receipt{Status: "refused", Reason: reason}
+}
+
+// drop archives the oldest that wait until no more than the cap do: neither the one
+// that has just come, nor one that goes first.
+func (s *Session) drop(id string, capacity int, policy string) {
+	why := fmt.Sprintf("dropped: more than %d messages were waiting", capacity)
+	excess := len(s.Line) - capacity
+	var oldest []string
+	for _, old := range s.Line[:min(excess+1, len(s.Line))] {
+		if old != id && !s.goesFirst(old) && len(oldest) < excess {
+			oldest = append(oldest, old)
+		}
+	}
+	for _, old := range oldest {
+		s.archive(old, "dropped", why)
+		s.tell(ended("dropped", 0, []string{old}, why))
+		if policy == Summarize {
+			s.note(old)
+		}
+	}
+}
+
+// notesKept is how many dropped messages the next turn is told of, one by one.
+const notesKept = 50
+
+// note has the next turn told of a dropped message.
+func (s *Session) note(id string) {
+	s.Dropped = append(s.Dropped, id)
+	if n := len(s.Dropped) - notesKept; n > 0 && !s.Config.Landed.NotesOutlive {
+		s.Dropped, s.Older = s.Dropped[n:], s.Older+n
+	}
+}
+
+// forgetNotes goes with the conversation that they were about.
+func (s *Session) forgetNotes() {
+	if !s.Config.Landed.NotesOutlive {
+		s.Dropped, s.Older = nil, 0
+	}
+}
+
+// goesFirst reports whether a message that waits is one that goes before the others.
+func (s *Session) goesFirst(id string) bool {
+	f := s.followUp(id)
+	return f != nil && (f.Mode == Interrupt || f.Mode == Rollback)
+}
+
+// joins makes a message a follow-up of the turn that runs, and asks of that what the
+// mode says.
+func (s *Session) joins(m *Message, mode string, urgent, collected bool) {
+	if urgent {
+		s.leaves(m.ID)
+		s.Line = slices.Insert(s.Line, 0, m.ID)
+	}
+	switch {
+	case mode == Steer:
+		s.Run.Steer = true
+	case urgent && mode == Interrupt:
+		s.Run.Interrupt = true
+	case urgent:
+		s.Run.Rollback = true
+	}
+	f := FollowUp{ID: m.ID, Mode: mode, State: "queued", Order: s.position(m.ID)}
+	if collected {
+		f.State = "collected"
+	}
+	s.FollowUps = append(s.FollowUps, f)
+	s.tell(fmt.Sprintf("queued [%s] %s at %d", m.ID, mode, f.Order))
+}
+
+// position is a message's place behind the turn that runs, which is counted.
+func (s *Session) position(id string) int { return slices.Index(s.Line, id) + 2 }

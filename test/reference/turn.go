@@ -1,0 +1,290 @@
+package reference
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Hold is what a worker has in hand that has claimed a session, for as long as it
+// believes in it. Only with the sentinel and for the turn that runs its words count.
+type Hold struct {
+	Worker int
+	token  int
+	Turn   Turn
+
+	parts     []string // the turn's messages, those that were steered in last
+	announced bool
+}
+
+// Turn is what a worker is told when it has taken one.
+type Turn struct {
+	Number    int
+	SessionID string
+	Messages  []string
+	Attempt   int
+	Entries   int
+	Reset     string
+	Resume    string
+	Dropped   []string
+	Again     int // how often its first message was redelivered
+}
+
+// Claim takes the sentinel and the next turn, or answers nil. What a dead owner left
+// is settled before that, even if nothing can be taken then.
+func (s *Session) Claim(worker int) *Hold {
+	if s.Owner != 0 || s.Paused {
+		return nil
+	}
+	s.settle()
+	s.joinDue()
+	group, wait := s.next()
+	if wait > 0 {
+		s.Index.later(wait)
+	}
+	if len(group) == 0 {
+		return nil
+	}
+	reset := s.begin()
+	s.tokens++
+	s.Owner = s.tokens
+	s.take(group)
+	s.Run.Said = s.Config.Workers[worker]
+	s.used()
+	h := &Hold{Worker: worker, token: s.Owner}
+	h.Turn = s.told()
+	h.Turn.Reset, h.parts = reset, slices.Clone(group)
+	if s.Resume.Pending {
+		h.Turn.Resume = s.Resume.Reason
+	}
+	return h
+}
+
+// begin opens the conversation that the next turn is of: a suspended session begins a
+// new one.
+func (s *Session) begin() (reset string) {
+	if s.Resume.Suspended {
+		reset = "suspended"
+		s.SessionID = s.newSessionID()
+		s.Title, s.TitleBy, s.Partial = "", "", nil
+		s.Resume = Resume{Interruptions: s.Resume.atLarge}
+		s.forgetNotes()
+	}
+	if s.SessionID == "" {
+		s.SessionID = s.newSessionID()
+	}
+	if s.SessionID != s.Run.SessionID {
+		s.Run.SessionID, s.Run.Entries = s.SessionID, 0
+	}
+	return reset
+}
+
+// told is what the worker learns of the turn that it has just taken.
+func (s *Session) told() Turn {
+	head := s.Messages[s.Run.IDs[0]]
+	return Turn{
+		Number: s.Run.Fence, SessionID: s.Run.SessionID, Messages: slices.Clone(s.Run.IDs),
+		Attempt: head.Failures + 1, Entries: s.Run.Entries, Dropped: slices.Clone(s.Dropped), Again: head.Redelivered,
+	}
+}
+
+// Owns reports whether the hold is the sentinel's and its turn the one that runs.
+func (s *Session) Owns(h *Hold) bool { return s.Owner == h.token && s.Run.Fence == h.Turn.Number }
+
+// Asked is what somebody has asked of the turn that runs: stop, rollback, interrupt or
+// nothing, the strongest word first.
+func (s *Session) Asked() string {
+	switch {
+	case s.Run.Stop:
+		return "stop"
+	case s.Run.Rollback:
+		return Rollback
+	case s.Run.Interrupt:
+		return Interrupt
+	}
+	return ""
+}
+
+// What the moves of an owner answer besides.
+const (
+	OK   = "ok"
+	Lost = "lost"
+)
+
+// Promote brings a turn from starting to running, unless its end was asked for.
+func (s *Session) Promote(h *Hold) string {
+	switch {
+	case s.Config.Immediate:
+		return OK
+	case !s.Owns(h):
+		return Lost
+	case s.Asked() != "":
+		return s.Asked()
+	case s.Run.NoStart:
+		return "drain"
+	}
+	s.Run.Phase, s.Run.Begun = Running, true
+	if s.Run.Steer {
+		return "ok, steer"
+	}
+	return OK
+}
+
+// Renew extends the sentinel and tells the owner what it may have missed.
+func (s *Session) Renew(h *Hold) string {
+	if !s.Owns(h) {
+		return Lost
+	}
+	s.Run.Begun = true
+	s.Index.Owned = true
+	answer := fmt.Sprintf("asked %q, %d wait, steer %v", s.Asked(), len(s.Line), s.Run.Steer)
+	if s.Run.Answered > 0 {
+		answer += fmt.Sprintf(", answered %d %s", s.Run.Answered, s.Run.Decision)
+	}
+	return answer
+}
+
+// Steer makes the messages that are to be steered a part of the turn, unless that is
+// to end. It answers those that the owner has not heard of.
+func (s *Session) Steer(h *Hold) string {
+	if !s.Owns(h) {
+		return Lost
+	}
+	var taken []string
+	for i, f := range s.FollowUps {
+		m := s.Messages[f.ID]
+		if s.Asked() != "" || f.Mode != Steer || f.State != "queued" || m == nil || m.State != Pending {
+			continue
+		}
+		s.leaves(f.ID)
+		m.State, s.FollowUps[i].State = Active, "steered"
+		taken = append(taken, f.ID)
+	}
+	s.Run.IDs = append(s.Run.IDs, taken...)
+	h.parts = append(h.parts, taken...)
+	s.Run.Steer = false
+	return fmt.Sprint("steered ", taken)
+}
+
+// Checkpoint stores what the turn has done so far.
+func (s *Session) Checkpoint(h *Hold, entries []Entry) string {
+	if !s.Owns(h) {
+		return Lost
+	}
+	s.Partial = &Partial{Turn: h.Turn.Number, Messages: slices.Clone(h.parts), Entries: entries}
+	s.Used = s.Now
+	return OK
+}
+
+// Emit appends an event, after the turn's start if that was not told yet.
+func (s *Session) Emit(h *Hold, text string) string {
+	start := h.start()
+	if !s.Owns(h) {
+		return Lost
+	}
+	if start != "" {
+		s.tell(start)
+	}
+	s.tell("text " + text)
+	s.Run.Announced = true
+	return OK
+}
+
+// start is the event of the turn's start, the first time that it is asked for.
+func (h *Hold) start() string {
+	if h.announced {
+		return ""
+	}
+	h.announced = true
+	return started(h.Turn.Number, h.Turn.SessionID, h.Turn.Messages)
+}
+
+func started(turn int, sessionID string, messages []string) string {
+	return Started(label(turn), sessionID, messages)
+}
+
+// Steered are the messages of the turn that joined it while it ran.
+func (h *Hold) Steered() []string { return h.parts[len(h.Turn.Messages):] }
+
+// Keep stores what the agent wants to find again; "": nothing any more.
+func (s *Session) Keep(h *Hold, data string) string {
+	if !s.Owns(h) {
+		return Lost
+	}
+	s.State = data
+	return OK
+}
+
+// Ask stores the agent's question.
+func (s *Session) Ask(h *Hold, number int) string {
+	if !s.Owns(h) {
+		return Lost
+	}
+	s.Run.Question = number
+	return OK
+}
+
+// Withdraw ends it, and answers what was said to it before.
+func (s *Session) Withdraw(h *Hold, number int) string {
+	if !s.Owns(h) {
+		return Lost
+	}
+	s.Run.Question = 0
+	if s.Run.Answered == number {
+		return OK + " " + s.Run.Decision
+	}
+	return OK + " "
+}
+
+// Answer is the user's answer to the question with that number, 0: to any.
+func (s *Session) Answer(number int, decision string) string {
+	asked := s.Run.Question
+	switch {
+	case s.Owner == 0 || asked == 0:
+		return "nothing is asked"
+	case number != 0 && number != asked:
+		return fmt.Sprintf("another question is asked: %d", asked)
+	case s.Run.Answered == asked:
+		return "it was answered already"
+	}
+	s.Run.Answered, s.Run.Decision = asked, decision
+	return fmt.Sprintf("ok %d", asked)
+}
+
+// ProposeTitle is the agent's title. A user's stays, and a turn whose conversation was
+// replaced has no say in the new one.
+func (s *Session) ProposeTitle(h *Hold, title string) {
+	if s.Owns(h) && s.TitleBy != "user" && s.Run.Rotated == "" {
+		s.Title, s.TitleBy = title, "agent"
+		s.used()
+	}
+}
+
+// Dismiss archives one of several messages of the turn, which goes on without it.
+func (s *Session) Dismiss(h *Hold, id, why string) string {
+	if !s.Owns(h) {
+		return Lost
+	}
+	not := func(other string) bool { return other == id }
+	s.Run.IDs = slices.DeleteFunc(s.Run.IDs, not)
+	h.parts = slices.DeleteFunc(h.parts, not)
+	h.Turn.Messages = slices.DeleteFunc(h.Turn.Messages, not)
+	s.archive(id, "expired", why)
+	s.tell(ended("expired", 0, []string{id}, why))
+	return OK
+}
+
+// Past is what came before the turn: the transcript, what an earlier run of the same
+// message had done, and the texts that were dropped, as far as they are still there.
+func (s *Session) Past(h *Hold) string {
+	partial := ""
+	if p := s.Partial; p != nil && p.Messages[0] == h.Turn.Messages[0] {
+		partial = ", partial of " + label(p.Turn)
+	}
+	var dropped []string
+	for _, id := range h.Turn.Dropped {
+		if m := s.Messages[id]; m != nil {
+			dropped = append(dropped, m.Text)
+		}
+	}
+	return fmt.Sprintf("%d entries%s, dropped %v", len(s.Transcripts[h.Turn.SessionID]), partial, dropped)
+}
