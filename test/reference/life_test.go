@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	sq "turnstile/pkg/sessionqueue"
 	"turnstile/test/reference"
 )
@@ -117,21 +115,35 @@ func (r *redisOf) live(data []byte, landed reference.Landed) *difference {
 			return d
 		}
 	}
-	for range 3 * len(l.model.Messages) { // whatever has happened, the line drains
-		if len(l.model.Line) == 0 && len(l.model.Run.IDs) == 0 {
-			break
-		}
-		for _, o := range drain {
-			if l.step(d, o) {
+	return l.drain(d)
+}
+
+// drain brings all that waits to its end: whatever has happened, it can be done.
+func (l *life) drain(d *difference) *difference {
+	for range 4 * (len(l.model.Messages) + 1) {
+		k := kind(claim)
+		switch {
+		case l.model.Owner == 0 && len(l.model.Line) == 0 && l.model.Run.Phase == reference.Idle:
+			return nil
+		case l.model.Paused:
+			k = unpause
+		case l.model.Owner == 0:
+			if l.step(d, opOf(minutes, 5)) { // whatever it waits for
 				return d
 			}
+		case l.holder(0) == nil || !l.model.Owns(l.holder(0).model):
+			k = die
+		case l.model.Run.Phase == reference.Starting && l.model.Asked() == "" && !l.model.Run.NoStart:
+			k = promote
+		default:
+			k = finish
+		}
+		if l.step(d, opOf(k)) {
+			return d
 		}
 	}
-	if n := len(l.model.Line); n > 0 && !l.model.Paused {
-		d.what = append(d.what, fmt.Sprintf("%d messages still wait", n))
-		return d
-	}
-	return nil
+	d.what = append(d.what, fmt.Sprintf("after all this %v still wait, and %v run", l.model.Line, l.model.Run.IDs))
+	return d
 }
 
 // step carries an operation out on both sides. True: they differ.
@@ -212,10 +224,13 @@ func (l *life) existing() []string {
 	return ids
 }
 
+// archived are the dead letters.
+func (l *life) archived() []string {
+	return slices.DeleteFunc(l.existing(), func(id string) bool { return l.model.Messages[id].State != reference.Archived })
+}
+
 // die ends an owner: its sentinel runs out.
 func (l *life) die() {
 	l.real.must(l.real.rdb.Del(l.real.ctx, l.real.k.Sentinel()).Err())
 	l.pass(time.Duration(l.model.Config.TTL+1000) * time.Millisecond)
 }
-
-var _ = redis.Nil

@@ -10,7 +10,6 @@ import (
 
 	"turnstile/internal/rediskey"
 	"turnstile/internal/testredis"
-	"turnstile/pkg/followup"
 	"turnstile/pkg/resume"
 	"turnstile/pkg/session"
 	sq "turnstile/pkg/sessionqueue"
@@ -18,15 +17,15 @@ import (
 )
 
 // messages is how many ids senders use, again and again.
-const messages = 6
+const messages = 12
 
 func id(n int) string { return fmt.Sprint("m", n%messages) }
 
 // kind makes a step of an operation's three bytes.
 type kind func(l *life, a, b, c int) step
 
-// kinds are the operations, each as often as it is likely. Those of owners, which stand
-// first, need a hold: where there is none, they are a claim.
+// The operations, each as often as it is likely. Those of owners need a hold: where there
+// is none, they are a claim. What would do nothing is mostly a message or a claim.
 var (
 	ofOwners = []kind{
 		finish, finish, finish, finish, finish, promote, promote, promote, renew, renew, steer, steer, steer, checkpoint, checkpoint,
@@ -39,11 +38,6 @@ var (
 		markOutside, suspendOutside, clearOutside, timers, timers, maintain, minutes, minutes, days,
 	}
 )
-
-// drain is what brings the head of the line to its end.
-var drain = []operation{
-	opOf(unpause), opOf(minutes, 5), opOf(claim), opOf(promote), opOf(finish, 0, 0, 1),
-}
 
 // opOf encodes an operation.
 func opOf(k kind, args ...byte) operation {
@@ -73,9 +67,17 @@ func kindOf(code byte) kind {
 func (l *life) resolve(o operation) step {
 	a, b, c := int(o[1]), int(o[2]), int(o[3])
 	if o[0] < 112 && l.holder(c) == nil {
-		return claim(l, a, b, c)
+		return l.instead(a, b, c)
 	}
 	return kindOf(o[0])(l, a, b, c)
+}
+
+// instead is what happens where an operation would do nothing.
+func (l *life) instead(a, b, c int) step {
+	if len(l.model.Line) > 0 && l.model.Owner == 0 && !l.model.Paused {
+		return claim(l, a, b, c)
+	}
+	return submit(l, a, b, c)
 }
 
 // holder is whose hold an operation is about: mostly the owner's, and now and then that
@@ -150,7 +152,7 @@ func ok(do func()) func() string {
 func submit(l *life, a, b, c int) step {
 	modes := []string{"", "", "", reference.Queue, reference.Collect, reference.Collect, reference.Steer, reference.Steer, reference.Interrupt,
 		reference.Rollback, reference.Reject}
-	m, mode, due, lost := id(a), modes[b%len(modes)], int64(0), c/4%16 == 2
+	m, mode, due, lost := l.idFor(a), modes[b%len(modes)], int64(0), c/4%16 == 2
 	if c%8 == 1 {
 		due = l.dueIn(b)
 	}
@@ -183,11 +185,21 @@ func submit(l *life, a, b, c int) step {
 	return s
 }
 
+// idFor is mostly an id of which there is no message.
+func (l *life) idFor(a int) string {
+	for n := range messages {
+		if m := id(a + n); a < 180 && l.model.Messages[m] == nil {
+			return m
+		}
+	}
+	return id(a)
+}
+
 // dueIn is a time to come, in whole seconds.
 func (l *life) dueIn(b int) int64 { return l.model.Now/1000*1000 + int64(30+b%200)*1000 }
 
 func plain(l *life, a, b, c int) step {
-	m, due := id(a), int64(0)
+	m, due := l.idFor(a), int64(0)
 	if c%4 == 1 {
 		due = l.dueIn(b)
 	}
@@ -198,7 +210,10 @@ func plain(l *life, a, b, c int) step {
 	}
 }
 
-func claim(l *life, a, _, c int) step {
+func claim(l *life, a, b, c int) step {
+	if l.model.Owner != 0 && l.holder(0) != nil && c%4 > 0 {
+		return ofOwners[b%len(ofOwners)](l, a, b, c)
+	}
 	w, p := a%2, &pair{}
 	pop := c%2 == 0
 	return l.faulty(c&^8, true, step{
@@ -279,9 +294,9 @@ func (l *life) entries(h *reference.Hold, b int) (entries []reference.Entry) {
 	if b%4 == 3 {
 		return nil
 	}
-	for _, m := range h.Turn.Messages {
-		if b%4 < 2 {
-			entries = append(entries, reference.Entry{Role: "user", Text: l.model.Messages[m].Text, Turn: h.Turn.Number})
+	for _, id := range h.Turn.Messages {
+		if m := l.model.Messages[id]; m != nil && b%4 < 2 { // a former owner's may be gone
+			entries = append(entries, reference.Entry{Role: "user", Text: m.Text, Turn: h.Turn.Number})
 		}
 	}
 	l.said++
@@ -338,6 +353,9 @@ func withdraw(l *life, a, _, c int) step {
 }
 
 func answer(l *life, a, b, c int) step {
+	if l.model.Run.Question == 0 && c%4 > 0 {
+		return l.instead(a, b, c)
+	}
 	n, d := a%3, []sq.Decision{sq.Allow, sq.Always, sq.Deny}[b%3]
 	return l.faulty(c, false, step{
 		fmt.Sprintf("answer %d: %s", n, d),
@@ -399,7 +417,7 @@ func finish(l *life, a, b, c int) step {
 	if e.Status == "done" || e.Status == "interrupted" && !e.Rollback {
 		e.Entries = l.entries(p.model, b)
 	}
-	e.Told = e.Status == "done" && b/8%4 > 0
+	e.Told = e.Status == "done" // as the worker does
 	return l.move(c, fmt.Sprintf("finishes: %+v", e), func(h *reference.Hold) string {
 		answer := l.model.Finish(h, e)
 		if answer == "next" {
@@ -434,16 +452,13 @@ func requeue(l *life, _, b, c int) step {
 }
 
 func mark(l *life, _, _, c int) step {
-	p := l.holder(c)
-	s := l.move(c&^8, "is marked", func(h *reference.Hold) string { return l.model.Mark(h, "shutdown_timeout") }, func(h *sq.Hold) string {
+	return l.move(c&^8, "is marked", func(h *reference.Hold) string { return l.model.Mark(h, "shutdown_timeout") }, func(h *sq.Hold) string {
 		m := l.real.workers[0].Mark(l.real.ctx, []*sq.Hold{h}, "shutdown_timeout")[0]
 		if m.Starting {
 			return "starting"
 		}
 		return word(m.Err)
 	})
-	_ = p
-	return s
 }
 
 // past has the worker read what came before its turn.
@@ -461,9 +476,9 @@ func past(l *life, _, _, c int) step {
 	})
 }
 
-func die(l *life, _, _, _ int) step {
+func die(l *life, a, b, c int) step {
 	if l.model.Owner == 0 {
-		return step{"nobody dies", func() string { return "" }, func() string { return "" }}
+		return l.instead(a, b, c)
 	}
 	return step{"the owner's sentinel ends", ok(l.model.Die), ok(l.die)}
 }
@@ -532,7 +547,10 @@ func title(l *life, a, _, c int) step {
 	})
 }
 
-func undo(l *life, a, _, c int) step {
+func undo(l *life, a, b, c int) step {
+	if (l.model.Owner != 0 || len(l.model.Transcripts[l.model.SessionID]) == 0) && c%4 > 0 {
+		return l.instead(a, b, c)
+	}
 	again := a%2 == 0
 	name := map[bool]string{true: "/retry", false: "/undo"}[again]
 	return l.faulty(c|4|8, true, step{name, func() string { return l.model.Undo(again) }, func() string {
@@ -543,7 +561,10 @@ func undo(l *life, a, _, c int) step {
 	}})
 }
 
-func rerun(l *life, _, _, _ int) step {
+func rerun(l *life, a, b, c int) step {
+	if len(l.archived()) == 0 && c%4 > 0 {
+		return l.instead(a, b, c)
+	}
 	return step{"/resume", func() string { return fmt.Sprint(l.model.Rerun()) }, func() string {
 		n, err := l.real.client.Rerun(l.real.ctx, key)
 		l.real.must(err)
@@ -575,15 +596,18 @@ func (l *life) one(a int) string {
 	return id(a)
 }
 
-func erase(l *life, a, _, _ int) step {
+func erase(l *life, a, _, c int) step {
 	if a%4 > 0 {
-		return rerun(l, 0, 0, 0)
+		return rerun(l, a, 0, c)
 	}
 	return step{"erase", l.model.Erase, func() string { return word(l.real.client.Erase(l.real.ctx, key)) }}
 }
 
 // button is what an operator does about a message.
 func button(l *life, a int, name string, model func(id string) bool, real func(queue, id string) error) step {
+	if len(l.model.Messages) == 0 {
+		return submit(l, a, 0, 0)
+	}
 	which := l.one(a)
 	return step{"operator " + name + " " + which, func() string { return fmt.Sprint(model(which)) }, func() string {
 		return allowed(real(rediskey.Queue(key), session.TaskID(key, l.real.names.ids([]string{which})[0])))
@@ -607,12 +631,19 @@ func pause(l *life, _, _, _ int) step {
 		func() string { return allowed(l.real.inspector.PauseQueue(rediskey.Queue(key))) }}
 }
 
-func unpause(l *life, _, _, _ int) step {
+func unpause(l *life, a, b, c int) step {
+	if !l.model.Paused {
+		return l.instead(a, b, c)
+	}
 	return step{"operator resumes", func() string { return fmt.Sprint(l.model.Unpause()) },
 		func() string { return allowed(l.real.inspector.UnpauseQueue(rediskey.Queue(key))) }}
 }
 
-func deleteQueue(l *life, _, _, _ int) step {
+func deleteQueue(l *life, a, _, c int) step {
+	if a%3 > 0 {
+		return rerun(l, a, 0, c)
+	}
+
 	return step{"operator deletes the queue", func() string { return fmt.Sprint(l.model.OperatorDeletesQueue()) },
 		func() string { return allowed(l.real.inspector.DeleteQueue(rediskey.Queue(key), true)) }}
 }
@@ -679,5 +710,3 @@ func (l *life) wait(d time.Duration) step {
 		return ""
 	}}
 }
-
-var _ = followup.Settings{}
