@@ -101,6 +101,10 @@ func (l *life) holder(c int) *pair {
 
 // move is a step of an owner. What finds itself lost, or gives up, holds no more.
 func (l *life) move(c int, name string, model func(h *reference.Hold) string, real func(h *sq.Hold) string) step {
+	return l.moveOf(owner, c, name, model, real)
+}
+
+func (l *life) moveOf(whose caller, c int, name string, model func(h *reference.Hold) string, real func(h *sq.Hold) string) step {
 	p := l.holder(c)
 	h := p.model
 	name = fmt.Sprintf("worker %d (T%d): %s", h.Worker, h.Turn.Number, name)
@@ -110,13 +114,22 @@ func (l *life) move(c int, name string, model func(h *reference.Hold) string, re
 		}
 		return answer
 	}
-	return l.faulty(c, true, step{name, func() string { return over(model(p.model)) }, func() string { return real(p.real) }})
+	return l.faulty(c, whose, step{name, func() string { return over(model(p.model)) }, func() string { return real(p.real) }})
 }
+
+// caller says what becomes of a call whose reply is lost.
+type caller int
+
+const (
+	owner   caller = iota // repeats it while its lease lasts
+	sender                // is told, and leaves it at that
+	retrier               // makes another call of it, which is another operation here
+)
 
 // faulty has some steps suffer: all that they send is carried out twice, as if a first
 // reply was lost and the request sent again; or the first reply is lost, which an owner
 // repeats and a sender is told of.
-func (l *life) faulty(c int, repeats bool, s step) step {
+func (l *life) faulty(c int, whose caller, s step) step {
 	real, model := s.real, s.model
 	switch {
 	case c/4%4 == 3:
@@ -125,13 +138,13 @@ func (l *life) faulty(c int, repeats bool, s step) step {
 			l.real.faults.RunTwice(ours, -1)
 			return real()
 		}
-	case c/4%16 == 2:
+	case c/4%16 == 2 && whose != retrier:
 		s.name += " (reply lost)"
 		s.real = func() string {
 			l.real.faults.LoseReply(ours, 1)
 			return real()
 		}
-		if !repeats {
+		if whose == sender {
 			s.model = func() string {
 				model()
 				return "reply lost"
@@ -216,7 +229,7 @@ func claim(l *life, a, b, c int) step {
 	}
 	w, p := a%2, &pair{}
 	pop := c%2 == 0
-	return l.faulty(c&^8, true, step{
+	return l.faulty(c, retrier, step{
 		fmt.Sprintf("worker %d claims (pops %v)", w, pop),
 		func() string {
 			if pop {
@@ -258,7 +271,7 @@ func promote(l *life, _, _, c int) step {
 }
 
 func renew(l *life, _, _, c int) step {
-	return l.move(c|4|8, "renews", l.model.Renew, func(h *sq.Hold) string {
+	return l.moveOf(retrier, c, "renews", l.model.Renew, func(h *sq.Hold) string {
 		r := l.real.workers[0].Renew(l.real.ctx, []*sq.Hold{h})[0]
 		if r.Err != nil {
 			return word(r.Err)
@@ -357,7 +370,7 @@ func answer(l *life, a, b, c int) step {
 		return l.instead(a, b, c)
 	}
 	n, d := a%3, []sq.Decision{sq.Allow, sq.Always, sq.Deny}[b%3]
-	return l.faulty(c, false, step{
+	return l.faulty(c, sender, step{
 		fmt.Sprintf("answer %d: %s", n, d),
 		func() string { return l.model.Answer(n, string(d)) },
 		func() string {
@@ -375,18 +388,10 @@ func answer(l *life, a, b, c int) step {
 
 func proposeTitle(l *life, a, _, c int) step {
 	title := fmt.Sprint("proposed ", a%3)
-	s := l.move(c, "proposes a title", func(h *reference.Hold) string {
+	return l.moveOf(sender, c, "proposes a title", func(h *reference.Hold) string { // a courtesy: it is not repeated
 		l.model.ProposeTitle(h, title)
 		return reference.OK
 	}, func(h *sq.Hold) string { return word(h.Title(l.real.ctx, title)) })
-	if c/4%16 == 2 { // a courtesy: it is not repeated
-		model := s.model
-		s.model = func() string {
-			model()
-			return "reply lost"
-		}
-	}
-	return s
 }
 
 func dismiss(l *life, a, b, c int) step {
@@ -452,7 +457,7 @@ func requeue(l *life, _, b, c int) step {
 }
 
 func mark(l *life, _, _, c int) step {
-	return l.move(c&^8, "is marked", func(h *reference.Hold) string { return l.model.Mark(h, "shutdown_timeout") }, func(h *sq.Hold) string {
+	return l.moveOf(retrier, c, "is marked", func(h *reference.Hold) string { return l.model.Mark(h, "shutdown_timeout") }, func(h *sq.Hold) string {
 		m := l.real.workers[0].Mark(l.real.ctx, []*sq.Hold{h}, "shutdown_timeout")[0]
 		if m.Starting {
 			return "starting"
@@ -490,7 +495,7 @@ func configure(l *life, a, b, c int) step {
 	if c%4 == 0 {
 		set = reference.Settings{}
 	}
-	return l.faulty(c, false, step{
+	return l.faulty(c, sender, step{
 		"/queue " + set.String(),
 		ok(func() { l.model.Configure(set) }),
 		func() string { return word(l.real.client.Configure(l.real.ctx, key, settingsOf(set))) },
@@ -498,7 +503,7 @@ func configure(l *life, a, b, c int) step {
 }
 
 func stop(l *life, _, _, c int) step {
-	return l.faulty(c, false, step{"/stop", l.model.Stop, func() string {
+	return l.faulty(c, sender, step{"/stop", l.model.Stop, func() string {
 		s, err := l.real.client.Stop(l.real.ctx, key)
 		if err != nil {
 			return word(err)
@@ -520,7 +525,7 @@ func rotate(l *life, a, _, c int) step {
 	if wrong {
 		old = "another"
 	}
-	return l.faulty(c, false, step{
+	return l.faulty(c, sender, step{
 		fmt.Sprintf("/new in place of %q", old),
 		func() string { return l.model.Rotate(old) },
 		func() string {
@@ -541,7 +546,7 @@ func rotate(l *life, a, _, c int) step {
 
 func title(l *life, a, _, c int) step {
 	text := []string{"", "mine", "ours"}[a%3]
-	return l.faulty(c, false, step{
+	return l.faulty(c, sender, step{
 		fmt.Sprintf("/title %q", text), ok(func() { l.model.SetTitle(text) }),
 		func() string { return word(l.real.client.SetTitle(l.real.ctx, key, text)) },
 	})
@@ -553,7 +558,7 @@ func undo(l *life, a, b, c int) step {
 	}
 	again := a%2 == 0
 	name := map[bool]string{true: "/retry", false: "/undo"}[again]
-	return l.faulty(c|4|8, true, step{name, func() string { return l.model.Undo(again) }, func() string {
+	return l.faulty(c, retrier, step{name, func() string { return l.model.Undo(again) }, func() string {
 		if again {
 			return l.real.undo(l.real.client.Retry(l.real.ctx, key))
 		}

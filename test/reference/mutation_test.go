@@ -1,0 +1,90 @@
+package reference_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"turnstile/internal/script"
+	"turnstile/test/reference"
+)
+
+// TestMutations shows that the model can fail the scripts: each of the mutations, one
+// small change to a script, parts the two within so many lives.
+func TestMutations(t *testing.T) {
+	patches, err := filepath.Glob("testdata/mutations/*.patch")
+	if err != nil || len(patches) == 0 {
+		t.Fatal("there are no mutations", err)
+	}
+	const most = 250
+	for _, patch := range patches {
+		t.Run(strings.TrimSuffix(filepath.Base(patch), ".patch"), func(t *testing.T) {
+			r := newRedis(t, readMutation(t, patch))
+			for seed := range uint64(most) {
+				if d := r.live(randomLife(seed, 60), reference.AsLanded); d != nil {
+					t.Logf("caught by life %d, operation %d", seed, len(d.steps))
+					return
+				}
+			}
+			t.Errorf("survives %d lives", most)
+		})
+	}
+}
+
+// readMutation reads a patch: its first line names the script's file, in
+// pkg/sessionqueue/lua or as resume/NAME of pkg/resume, the rest is one
+// hunk of a unified diff without line numbers. It answers what to do to a script's
+// whole source, in which that file is.
+func readMutation(t *testing.T, name string) func(source string) string {
+	t.Helper()
+	head, hunk, _ := strings.Cut(read(t, name), "\n")
+	file, named := strings.CutPrefix(head, "lua: ")
+	if !named {
+		t.Fatalf("%s does not begin with lua: and a file's name", name)
+	}
+	text := luaFile(t, file)
+	var before, after strings.Builder
+	for line := range strings.Lines(hunk) {
+		switch rest := line[1:]; line[0] {
+		case ' ':
+			before.WriteString(rest)
+			after.WriteString(rest)
+		case '-':
+			before.WriteString(rest)
+		case '+':
+			after.WriteString(rest)
+		default:
+			t.Fatalf("%s: a line begins with neither a blank, - nor +: %q", name, line)
+		}
+	}
+	if n := strings.Count(text, before.String()); n != 1 {
+		t.Fatalf("%s: its old text occurs %d times in %s, not once: adapt the mutation to the script", name, n, file)
+	}
+	mutant := strings.Replace(text, before.String(), after.String(), 1)
+	uses := 0
+	for _, s := range script.All() {
+		uses += strings.Count(s.Source, text)
+	}
+	if uses == 0 {
+		t.Fatalf("%s: no script has %s", name, file)
+	}
+	return func(source string) string { return strings.Replace(source, text, mutant, 1) }
+}
+
+func luaFile(t *testing.T, name string) string {
+	t.Helper()
+	if strings.HasPrefix(name, "resume/") {
+		return read(t, filepath.Join("../../pkg", name))
+	}
+	return read(t, filepath.Join("../../pkg/sessionqueue/lua", name))
+}
+
+func read(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
