@@ -18,7 +18,7 @@ const (
 	// letter are kept, ms.
 	SessionTTL = 24 * 3600 * second
 	ResultTTL  = 12 * 3600 * second
-	DeadTTL    = 48 * 3600 * second
+	DeadTTL    = 30 * 24 * 3600 * second
 )
 
 // later has the session looked at when it is due.

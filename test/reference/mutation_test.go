@@ -3,6 +3,7 @@ package reference_test
 import (
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -17,31 +18,47 @@ func TestMutations(t *testing.T) {
 	if err != nil || len(patches) == 0 {
 		t.Fatal("there are no mutations", err)
 	}
-	const most = 250
 	for _, patch := range patches {
 		t.Run(strings.TrimSuffix(filepath.Base(patch), ".patch"), func(t *testing.T) {
-			r := newRedis(t, readMutation(t, patch))
-			for seed := range uint64(most) {
-				if d := r.live(randomLife(seed, 60), reference.AsLanded); d != nil {
-					t.Logf("caught by life %d, operation %d", seed, len(d.steps))
+			t.Parallel()
+			m := readMutation(t, patch)
+			r := newRedis(t, m.of)
+			if r.live(randomLife(m.life, lifeOps), reference.AsLanded) != nil {
+				return
+			}
+			for seed := range uint64(mostLives) {
+				if r.live(randomLife(seed, lifeOps), reference.AsLanded) != nil {
+					t.Logf("write life: %d into %s, that is faster", seed, patch)
 					return
 				}
 			}
-			t.Errorf("survives %d lives", most)
+			t.Errorf("survives %d lives", mostLives)
 		})
 	}
 }
 
-// readMutation reads a patch: its first line names the script's file, in
-// pkg/sessionqueue/lua or as resume/NAME of pkg/resume, the rest is one
-// hunk of a unified diff without line numbers. It answers what to do to a script's
-// whole source, in which that file is.
-func readMutation(t *testing.T, name string) func(source string) string {
+// mutation is a small change to a script's source, and the life that shows it.
+type mutation struct {
+	of   func(source string) string
+	life uint64
+}
+
+// readMutation reads a patch. Its first line names the script's file, in
+// pkg/sessionqueue/lua or as resume/NAME of pkg/resume; a second one may name a life
+// that shows the mutation. The rest is one hunk of a unified diff without line numbers.
+func readMutation(t *testing.T, name string) (m mutation) {
 	t.Helper()
 	head, hunk, _ := strings.Cut(read(t, name), "\n")
 	file, named := strings.CutPrefix(head, "lua: ")
 	if !named {
 		t.Fatalf("%s does not begin with lua: and a file's name", name)
+	}
+	if hint, rest, _ := strings.Cut(hunk, "\n"); strings.HasPrefix(hint, "life: ") {
+		n, err := strconv.ParseUint(strings.TrimPrefix(hint, "life: "), 10, 32)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		m.life, hunk = n, rest
 	}
 	text := luaFile(t, file)
 	var before, after strings.Builder
@@ -69,7 +86,8 @@ func readMutation(t *testing.T, name string) func(source string) string {
 	if uses == 0 {
 		t.Fatalf("%s: no script has %s", name, file)
 	}
-	return func(source string) string { return strings.Replace(source, text, mutant, 1) }
+	m.of = func(source string) string { return strings.Replace(source, text, mutant, 1) }
+	return m
 }
 
 func luaFile(t *testing.T, name string) string {

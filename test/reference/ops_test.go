@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -47,14 +48,16 @@ func opOf(k kind, args ...byte) operation {
 	return o
 }
 
-func codeOf(k kind) byte {
+// codes are the kinds' bytes, the last of each.
+var codes = func() map[uintptr]byte {
+	codes := map[uintptr]byte{}
 	for code := range 256 {
-		if fmt.Sprintf("%p", kindOf(byte(code))) == fmt.Sprintf("%p", k) {
-			return byte(code)
-		}
+		codes[reflect.ValueOf(kindOf(byte(code))).Pointer()] = byte(code)
 	}
-	panic("no such kind of operation")
-}
+	return codes
+}()
+
+func codeOf(k kind) byte { return codes[reflect.ValueOf(k).Pointer()] }
 
 func kindOf(code byte) kind {
 	if code < 112 {
@@ -66,6 +69,14 @@ func kindOf(code byte) kind {
 // resolve says what an operation is in a life's present situation.
 func (l *life) resolve(o operation) step {
 	a, b, c := int(o[1]), int(o[2]), int(o[3])
+	switch h := l.holder(c); { // what would else be too rare
+	case b%8 == 7 && l.model.Run.Question > 0:
+		return answer(l, a, b/8, c)
+	case b%8 == 5 && l.model.Owner == 0 && len(l.archived()) > 0 && len(l.archived()) == len(l.model.Messages):
+		return days(l, a, b, c) // a session of nothing but dead letters
+	case b%8 == 6 && h != nil && len(h.model.Steered()) > 0:
+		return submit(l, a, 8+b/8%2, c) // an interrupt or a rollback
+	}
 	if o[0] < 112 && l.holder(c) == nil {
 		return l.instead(a, b, c)
 	}
@@ -138,7 +149,7 @@ func (l *life) faulty(c int, whose caller, s step) step {
 			l.real.faults.RunTwice(ours, -1)
 			return real()
 		}
-	case c/4%16 == 2 && whose != retrier:
+	case c/4 == 2 && whose != retrier:
 		s.name += " (reply lost)"
 		s.real = func() string {
 			l.real.faults.LoseReply(ours, 1)
@@ -165,7 +176,7 @@ func ok(do func()) func() string {
 func submit(l *life, a, b, c int) step {
 	modes := []string{"", "", "", reference.Queue, reference.Collect, reference.Collect, reference.Steer, reference.Steer, reference.Interrupt,
 		reference.Rollback, reference.Reject}
-	m, mode, due, lost := l.idFor(a), modes[b%len(modes)], int64(0), c/4%16 == 2
+	m, mode, due, lost := l.idFor(a), modes[b%len(modes)], int64(0), c/4 == 2
 	if c%8 == 1 {
 		due = l.dueIn(b)
 	}
@@ -701,12 +712,17 @@ func minutes(l *life, a, _, _ int) step {
 	return l.wait(time.Duration(1+a%6) * 30 * time.Second)
 }
 
-// days pass while nobody owns the session.
+// days pass while nobody owns the session, and what is too old then is removed.
 func days(l *life, a, b, c int) step {
 	if l.model.Owner != 0 {
 		return minutes(l, a, b, c)
 	}
-	return l.wait(72 * time.Hour)
+	d := []time.Duration{72, 72, 1000}[a%3] * time.Hour
+	s := maintain(l, a, b, c)
+	return step{d.String() + " pass, " + s.name, s.model, func() string {
+		l.pass(d)
+		return s.real()
+	}}
 }
 
 func (l *life) wait(d time.Duration) step {

@@ -10,20 +10,38 @@ import (
 	"turnstile/test/reference"
 )
 
-// TestLives lives random lives on the model and on the real thing.
+// mostLives is how many random lives a difference is looked for in; lifeOps is how many
+// operations each has, before all that waits is brought to its end.
+const (
+	mostLives = 400
+	lifeOps   = 60
+)
+
+// TestLives lives random lives on the model and on the real thing: some hundreds, or as
+// many as REFERENCE_LIVES says.
 func TestLives(t *testing.T) {
-	r := newRedis(t, nil)
-	for seed := range lives() {
-		data := randomLife(seed, 60)
-		if r.live(data, reference.AsLanded) != nil {
-			report(t, r, data, fmt.Sprint("seed ", seed))
-		}
+	most, err := strconv.ParseUint(os.Getenv("REFERENCE_LIVES"), 10, 32)
+	if err != nil {
+		most = mostLives
+	}
+	const parts = 4
+	for part := range uint64(parts) {
+		t.Run(fmt.Sprint("part ", part), func(t *testing.T) {
+			t.Parallel()
+			r := newRedis(t, nil)
+			for seed := part; seed < most; seed += parts {
+				if data := randomLife(seed, lifeOps); r.live(data, reference.AsLanded) != nil {
+					report(t, r, data, fmt.Sprint("life ", seed))
+				}
+			}
+		})
 	}
 }
 
 // TestLanded keeps the list of what has landed true: each of its fields makes a
 // difference.
 func TestLanded(t *testing.T) {
+	t.Parallel()
 	r := newRedis(t, nil)
 	v := reflect.ValueOf(reference.AsLanded)
 	for i := range v.NumField() {
@@ -33,7 +51,7 @@ func TestLanded(t *testing.T) {
 		landed := reference.AsLanded
 		reflect.ValueOf(&landed).Elem().Field(i).SetBool(false)
 		name := v.Type().Field(i).Name
-		if _, d := r.first(landed, 400); d == nil {
+		if _, d, _ := r.first(landed, mostLives); d == nil {
 			t.Errorf("%s is as intended: set it to false", name)
 		} else if testing.Verbose() {
 			t.Logf("%s:\n%s", name, d)
@@ -42,13 +60,14 @@ func TestLanded(t *testing.T) {
 }
 
 // first is the first of so many lives where the sides part, shrunk.
-func (r *redisOf) first(landed reference.Landed, most uint64) ([]byte, *difference) {
+func (r *redisOf) first(landed reference.Landed, most uint64) (data []byte, d *difference, seed uint64) {
 	for seed := range most {
-		if data := randomLife(seed, 60); r.live(data, landed) != nil {
-			return r.shrink(data, landed)
+		if data := randomLife(seed, lifeOps); r.live(data, landed) != nil {
+			data, d = r.shrink(data, landed)
+			return data, d, seed
 		}
 	}
-	return nil, nil
+	return nil, nil, 0
 }
 
 // report shrinks a life that fails and prints what is left of it.
@@ -60,12 +79,4 @@ func report(t *testing.T, r *redisOf, data []byte, name string) {
 		return
 	}
 	t.Fatalf("%s, shrunk to %x:\n%s", name, small, d)
-}
-
-func lives() uint64 {
-	n, err := strconv.ParseUint(os.Getenv("REFERENCE_LIVES"), 10, 32)
-	if err != nil {
-		return 400
-	}
-	return n
 }
