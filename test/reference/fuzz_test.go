@@ -1,6 +1,11 @@
 package reference_test
 
 import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
 	"testing"
 
 	"turnstile/test/reference"
@@ -45,4 +50,31 @@ func deadly(data []byte) []byte {
 		ops[i][0] = codeOf(ends[int(ops[i][0])%len(ends)])
 	}
 	return encode(head, ops)
+}
+
+// corpus is where the lives of FuzzLife are kept.
+const corpus = "testdata/fuzz/FuzzLife"
+
+// readCorpus reads a life that is kept there.
+func readCorpus(name string) (data []byte, ok bool) {
+	text, err := os.ReadFile(filepath.Join(corpus, name))
+	if err != nil {
+		return nil, false
+	}
+	_, value, _ := strings.Cut(string(text), "[]byte(")
+	value, _, _ = strings.Cut(value, ")\n")
+	life, err := strconv.Unquote(value)
+	return []byte(life), err == nil
+}
+
+func writeCorpus(t *testing.T, name string, data []byte) {
+	t.Helper()
+	text := fmt.Sprintf("go test fuzz v1\n[]byte(%q)\n", data)
+	err := os.MkdirAll(corpus, 0o755)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(corpus, name), []byte(text), 0o644)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 }
