@@ -8,9 +8,11 @@ AGENTS   ?= $(BIN)/agents
 NPM      := opencode-ai@1.18.33 @google/gemini-cli@0.61.0 @anthropic-ai/claude-code@2.1.197 @openai/codex@0.169.0
 # How often `make proof` repeats the tests.
 REPEAT   ?= 10
+# How long `make fuzz` looks, for each of its targets.
+FUZZTIME ?= 60s
 
 .DEFAULT_GOAL := help
-.PHONY: help test lint build bench explore neighbours real-agents proof ci fmt clean
+.PHONY: help test lint build bench explore neighbours real-agents fuzz proof ci fmt clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,6 +46,10 @@ explore: ## every order of the protocol's steps in small configurations (EXPLORE
 real-agents: ## installs agents of the npm registry into AGENTS and runs them, their models scripted
 	npm install --no-fund --no-audit --prefix "$(AGENTS)" $(NPM)
 	PATH="$(abspath $(AGENTS))/node_modules/.bin:$$PATH" go test -count=1 -v -run 'Real|Opencode|Gemini' ./pkg/agent/acp ./pkg/agent/preset
+
+fuzz: ## the scripts against a plain model, random lives for FUZZTIME (60s) each
+	go test -run '^$$' -fuzz FuzzLife -fuzztime $(FUZZTIME) -fuzzminimizetime 1x ./test/reference
+	go test -run '^$$' -fuzz FuzzCrash -fuzztime $(FUZZTIME) -fuzzminimizetime 1x ./test/reference
 
 proof: ## the tests REPEAT times in random order, with the long ones, then the outside checks
 	TURNSTILE_PROOF=true go test -race -shuffle=on -count=$(REPEAT) -timeout 120m ./...

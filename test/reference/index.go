@@ -14,8 +14,10 @@ const (
 	// overdue is how late a delayed session may be found before that is a recovery,
 	// which goes at its own pace.
 	overdue = 5 * second
-	// SessionTTL, ResultTTL and DeadTTL are how long a record, a result and a dead
-	// letter are kept, ms.
+)
+
+// How long a record, a result and a dead letter are kept, ms.
+const (
 	SessionTTL = 24 * 3600 * second
 	ResultTTL  = 12 * 3600 * second
 	DeadTTL    = 30 * 24 * 3600 * second

@@ -67,23 +67,22 @@ func configured(head [header]byte, landed reference.Landed) reference.Config {
 
 // pair is a hold on both sides.
 type pair struct {
-	model *reference.Hold
-	real  *sq.Hold
+	model  *reference.Hold
+	actual *sq.Hold
 }
 
 // life is one that is being lived.
 type life struct {
-	model *reference.Session
-	real  *real
-	holds [2]*pair // of each worker the last one that it believes in
-	asked int      // questions so far
-	said  int      // texts so far
+	model  *reference.Session
+	actual *actual
+	holds  [2]*pair // of each worker the last one that it believes in
+	said   int      // texts so far
 }
 
 // step is an operation as it is carried out on both sides, in words.
 type step struct {
-	name        string
-	model, real func() string
+	name          string
+	model, actual func() string
 }
 
 // difference is where the sides part.
@@ -107,8 +106,8 @@ func (r *redisOf) live(data []byte, landed reference.Landed) *difference {
 	head, ops := decode(data)
 	now := time.Now().UnixMilli()
 	config := configured(head, landed)
-	l := &life{model: reference.New(config, now), real: r.begin(config, now)}
-	defer l.real.end()
+	l := &life{model: reference.New(config, now), actual: r.begin(config, now)}
+	defer l.actual.end()
 	d := &difference{}
 	for _, o := range ops {
 		if l.step(d, o) {
@@ -150,17 +149,17 @@ func (l *life) drain(d *difference) *difference {
 func (l *life) step(d *difference, o operation) bool {
 	l.pass(time.Second)
 	s := l.resolve(o)
-	got := s.real()
+	got := s.actual()
 	want := s.model()
-	l.real.faults.Clear()
+	l.actual.faults.Clear()
 	d.steps = append(d.steps, s.name+": "+want)
 	if got != want {
 		d.what = append(d.what, fmt.Sprintf("answer: model %q, real %q", want, got))
 	}
-	model, real := l.model.Picture(), l.real.picture()
-	for _, what := range slices.Sorted(sorted(model, real)) {
-		if model[what] != real[what] {
-			d.what = append(d.what, fmt.Sprintf("%s:\n    model %s\n    real  %s", what, model[what], real[what]))
+	model, actual := l.model.Picture(), l.actual.picture()
+	for _, what := range slices.Sorted(sorted(model, actual)) {
+		if model[what] != actual[what] {
+			d.what = append(d.what, fmt.Sprintf("%s:\n    model %s\n    real  %s", what, model[what], actual[what]))
 		}
 	}
 	return len(d.what) > 0
@@ -186,7 +185,7 @@ func sorted(a, b reference.Picture) func(yield func(string) bool) {
 // pass lets time pass on both sides.
 func (l *life) pass(d time.Duration) {
 	l.model.Step(d.Milliseconds())
-	l.real.setTime(l.model.Now)
+	l.actual.setTime(l.model.Now)
 }
 
 // shrink drops operations for as long as the life still fails.
@@ -231,6 +230,6 @@ func (l *life) archived() []string {
 
 // die ends an owner: its sentinel runs out.
 func (l *life) die() {
-	l.real.must(l.real.rdb.Del(l.real.ctx, l.real.k.Sentinel()).Err())
-	l.pass(time.Duration(l.model.Config.TTL+1000) * time.Millisecond)
+	l.actual.must(l.actual.rdb.Del(l.actual.ctx, l.actual.k.Sentinel()).Err())
+	l.pass(time.Duration(l.model.Config.TTL)*time.Millisecond + time.Second)
 }

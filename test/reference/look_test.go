@@ -32,7 +32,7 @@ type found struct {
 }
 
 // picture reads what there is, as the model tells it.
-func (b *real) picture() reference.Picture {
+func (b *actual) picture() reference.Picture {
 	b.Helper()
 	ctx, k := b.ctx, b.k
 	f := found{}
@@ -82,7 +82,7 @@ type task struct {
 
 // tasks reads every task there is, and says where one is not what the list says that
 // it is in.
-func (b *real) tasks(p reference.Picture, f found) {
+func (b *actual) tasks(p reference.Picture, f found) {
 	b.Helper()
 	lists := map[string][]string{"line": backwards(f.pending.Val()), "active": backwards(f.active.Val())}
 	for name, z := range map[string]*redis.ZSliceCmd{"scheduled": f.scheduled, "retry": f.retry, "completed": f.completed, "archived": f.archived} {
@@ -163,7 +163,7 @@ func (b *real) tasks(p reference.Picture, f found) {
 	}
 }
 
-func (b *real) message(taskID string) string {
+func (b *actual) message(taskID string) string {
 	return b.names.message(strings.TrimPrefix(taskID, session.IDPrefix(key)))
 }
 
@@ -198,7 +198,7 @@ func readTask(h map[string]string, start int64) task {
 	return t
 }
 
-func (b *real) turnOf(run map[string]string, sentinel string) string {
+func (b *actual) turnOf(run map[string]string, sentinel string) string {
 	fence := run["fence"]
 	phase := run["phase"]
 	if phase == "" || phase == "idle" {
@@ -220,19 +220,19 @@ func (b *real) turnOf(run map[string]string, sentinel string) string {
 		asked("steer"), asked("nostart"), b.names.session(run["rotated"]), question)
 }
 
-func (b *real) turnName(fence string) string {
+func (b *actual) turnName(fence string) string {
 	if fence == "" {
 		return "T0"
 	}
 	return b.names.turn(number(fence))
 }
 
-func (b *real) resumeOf(r map[string]string) string {
+func (b *actual) resumeOf(r map[string]string) string {
 	return fmt.Sprintf("pending %v %q at %s, %d interruptions, counted %s, suspended %v", r["pending"] == "1", r["reason"],
 		reference.At(number(r["marked_at"]), b.start), number(r["interruptions"]), b.turnName(r["fence"]), r["suspended"] == "1")
 }
 
-func (b *real) partialOf(text string) string {
+func (b *actual) partialOf(text string) string {
 	if text == "" {
 		return ""
 	}
@@ -259,12 +259,12 @@ func kept(text string) string {
 	return string(s.Data)
 }
 
-func (b *real) entry(e session.Entry) reference.Entry {
+func (b *actual) entry(e session.Entry) reference.Entry {
 	n, _ := strconv.Atoi(strings.TrimPrefix(b.names.turnID(e.Turn), "T"))
 	return reference.Entry{Role: string(e.Role), Text: e.Text, Turn: n}
 }
 
-func (b *real) entries(lines []string) []reference.Entry {
+func (b *actual) entries(lines []string) []reference.Entry {
 	var list []reference.Entry
 	for _, line := range lines {
 		list = append(list, b.entry(session.DecodeEntry(line)))
@@ -273,7 +273,7 @@ func (b *real) entries(lines []string) []reference.Entry {
 }
 
 // followUps are those of messages that wait or run.
-func (b *real) followUps(all map[string]string, alive []string) string {
+func (b *actual) followUps(all map[string]string, alive []string) string {
 	var list []followup.Followup
 	for _, value := range all {
 		var f followup.Followup
@@ -290,7 +290,7 @@ func (b *real) followUps(all map[string]string, alive []string) string {
 	return fmt.Sprint(told)
 }
 
-func (b *real) list(text string) []string {
+func (b *actual) list(text string) []string {
 	var ids []string
 	_ = json.Unmarshal([]byte(text), &ids) // "" is none
 	for i := range ids {
@@ -306,7 +306,7 @@ func settings(text string) reference.Settings {
 }
 
 // eventsOf are the events since the last look.
-func (b *real) eventsOf(stream []redis.XMessage) string {
+func (b *actual) eventsOf(stream []redis.XMessage) string {
 	var told []string
 	for _, m := range stream {
 		b.heard = "(" + m.ID
@@ -323,7 +323,7 @@ func (b *real) eventsOf(stream []redis.XMessage) string {
 	return reference.Events(told)
 }
 
-func (b *real) event(e sq.Event) string {
+func (b *actual) event(e sq.Event) string {
 	ids := make([]string, len(e.Messages))
 	for i, id := range e.Messages {
 		ids[i] = b.names.message(id)

@@ -53,8 +53,8 @@ func (r *redisOf) empty() {
 	}
 }
 
-// real is the session on Redis, with its senders, workers and operator.
-type real struct {
+// actual is the session on Redis, with its senders, workers and operator.
+type actual struct {
 	*redisOf
 	ctx       context.Context
 	end       context.CancelFunc
@@ -68,9 +68,9 @@ type real struct {
 	heard     string // the last event that was seen
 }
 
-func (r *redisOf) begin(c reference.Config, now int64) *real {
+func (r *redisOf) begin(c reference.Config, now int64) *actual {
 	r.empty()
-	b := &real{
+	b := &actual{
 		redisOf: r, k: rediskey.For(key), start: now, heard: "-", names: newNames(),
 		client: sq.NewClient(r.rdb), plain: asynq.NewClientFromRedisClient(r.rdb), inspector: asynq.NewInspectorFromRedisClient(r.rdb),
 	}
@@ -107,12 +107,12 @@ func settingsOf(s reference.Settings) followup.Settings {
 }
 
 // setTime sets the clock of a life.
-func (b *real) setTime(ms int64) {
+func (b *actual) setTime(ms int64) {
 	b.clock.now = ms
 	b.must(b.rdb.Set(b.ctx, clockKey, ms, 0).Err())
 }
 
-func (b *real) must(err error) {
+func (b *actual) must(err error) {
 	b.Helper()
 	if err != nil {
 		b.Fatal(err)
@@ -143,7 +143,7 @@ func word(err error) string {
 // allowed is the answer of an operator's button.
 func allowed(err error) string { return fmt.Sprint(err == nil) }
 
-func (b *real) submit(id, mode string, due int64) string {
+func (b *actual) submit(id, mode string, due int64) string {
 	var opts []sq.SubmitOption
 	if due > 0 {
 		opts = append(opts, sq.Delay(time.Until(time.UnixMilli(due+500))))
@@ -163,7 +163,7 @@ func receipt(status, state, reason string, position int, at, start int64) string
 	return fmt.Sprintf("%s %s %s %d %s", status, state, reason, position, reference.At(at, start))
 }
 
-func (b *real) enqueue(id string, due int64) string {
+func (b *actual) enqueue(id string, due int64) string {
 	opts := []asynq.Option{asynq.Queue(rediskey.Queue(key)), asynq.TaskID(session.TaskID(key, id))}
 	if due > 0 {
 		opts = append(opts, asynq.ProcessAt(time.UnixMilli(due)))
@@ -178,7 +178,7 @@ func (b *real) enqueue(id string, due int64) string {
 }
 
 // claim answers the hold, if there is one, and its turn.
-func (b *real) claim(worker int) (*sq.Hold, string) {
+func (b *actual) claim(worker int) (*sq.Hold, string) {
 	holds, err := b.workers[worker].Claim(b.ctx, []string{key})
 	if err != nil || len(holds) == 0 {
 		return nil, word(err)
@@ -187,7 +187,7 @@ func (b *real) claim(worker int) (*sq.Hold, string) {
 }
 
 // turn is what a worker knows of the turn that it has.
-func (b *real) turn(h *sq.Hold) string {
+func (b *actual) turn(h *sq.Hold) string {
 	t := h.Turn()
 	var messages, dropped []string
 	for _, m := range t.Messages() {
@@ -205,7 +205,7 @@ func turnText(turn, sessionID, reset, resume string, messages, dropped []string,
 }
 
 // finish answers what comes next.
-func (b *real) finish(h *sq.Hold, e reference.End, steered []string) string {
+func (b *actual) finish(h *sq.Hold, e reference.End, steered []string) string {
 	turn := h.Turn()
 	end := sq.End{Status: sq.Status(e.Status), Error: e.Error, Rollback: e.Rollback, Release: e.Release, Entries: entriesOf(e.Entries, turn.ID)}
 	if e.Untaken {
@@ -241,7 +241,7 @@ func entriesOf(entries []reference.Entry, turn string) []session.Entry {
 }
 
 // undo answers as the model does.
-func (b *real) undo(u sq.Undone, err error) string {
+func (b *actual) undo(u sq.Undone, err error) string {
 	if err != nil {
 		return word(err)
 	}
@@ -249,7 +249,7 @@ func (b *real) undo(u sq.Undone, err error) string {
 }
 
 // timer runs a job of the timers, which may have run just now.
-func (b *real) timer(job string) string {
+func (b *actual) timer(job string) string {
 	b.must(b.rdb.Del(b.ctx, rediskey.Timer(job)).Err())
 	b.lookLater(job == "reap")
 	w := b.workers[0]
@@ -267,7 +267,7 @@ func (b *real) timer(job string) string {
 
 // lookLater sets when the session's owner is to be looked after, if it is in that
 // index at all: now or not now. The model does not know the hour.
-func (b *real) lookLater(now bool) {
+func (b *actual) lookLater(now bool) {
 	at := float64(b.clock.now + time.Hour.Milliseconds())
 	if now {
 		at = 1
@@ -275,7 +275,7 @@ func (b *real) lookLater(now bool) {
 	b.must(b.rdb.ZAddXX(b.ctx, rediskey.Owned, redis.Z{Score: at, Member: key}).Err())
 }
 
-func (b *real) maintain() string {
+func (b *actual) maintain() string {
 	deleted, err := b.workers[0].Purge(b.ctx)
 	b.must(err)
 	names, err := b.workers[0].Unregister(b.ctx)

@@ -1,0 +1,247 @@
+package reference_test
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	sq "turnstile/pkg/sessionqueue"
+	"turnstile/test/reference"
+)
+
+func claim(l *life, a, b, c int) step {
+	if l.model.Owner != 0 && l.holder(0) != nil && c%4 > 0 {
+		return ofOwners[b%len(ofOwners)](l, a, b, c)
+	}
+	w, p := a%2, &pair{}
+	pop := c%2 == 0
+	return l.faulty(c, retrier, step{
+		fmt.Sprintf("worker %d claims (pops %v)", w, pop),
+		func() string {
+			if pop {
+				l.model.Pop()
+			}
+			if p.model = l.model.Claim(w); p.model == nil {
+				return reference.OK
+			}
+			if p.actual != nil {
+				l.holds[w] = p
+			}
+			return told(p.model.Turn)
+		},
+		func() string {
+			if pop {
+				_, err := l.actual.workers[w].Pop(l.actual.ctx, 1)
+				l.actual.must(err)
+			}
+			var answer string
+			p.actual, answer = l.actual.claim(w)
+			return answer
+		},
+	})
+}
+
+// told is a turn as the real side tells it.
+func told(t reference.Turn) string {
+	return turnText(fmt.Sprint("T", t.Number), t.SessionID, t.Reset, t.Resume, t.Messages, t.Dropped, t.Attempt, t.Entries, t.Again)
+}
+
+func promote(l *life, _, _, c int) step {
+	return l.move(c, "promotes", l.model.Promote, func(h *sq.Hold) string {
+		answer := word(h.Promote(l.actual.ctx))
+		if answer == reference.OK && h.SteerWaits() && !l.model.Config.Immediate {
+			answer += ", steer"
+		}
+		return answer
+	})
+}
+
+func renew(l *life, _, _, c int) step {
+	return l.moveOf(retrier, c, "renews", l.model.Renew, func(h *sq.Hold) string {
+		r := l.actual.workers[0].Renew(l.actual.ctx, []*sq.Hold{h})[0]
+		if r.Err != nil {
+			return word(r.Err)
+		}
+		asked := ""
+		if r.Asked != nil {
+			asked = word(r.Asked)
+		}
+		answer := fmt.Sprintf("asked %q, %d wait, steer %v", asked, r.Waiting, r.Steer)
+		if r.Reply.Question > 0 {
+			answer += fmt.Sprintf(", answered %d %s", r.Reply.Question, r.Reply.Decision)
+		}
+		return answer
+	})
+}
+
+func steer(l *life, _, _, c int) step {
+	return l.move(c, "steers", l.model.Steer, func(h *sq.Hold) string {
+		taken, err := h.Steer(l.actual.ctx)
+		if err != nil {
+			return word(err)
+		}
+		var ids []string
+		for _, m := range taken {
+			ids = append(ids, l.actual.names.message(m.Message.ID))
+		}
+		return fmt.Sprint("steered ", ids)
+	})
+}
+
+// entries are what a turn writes: of each kind some.
+func (l *life) entries(h *reference.Hold, b int) (entries []reference.Entry) {
+	if b%4 == 3 {
+		return nil
+	}
+	for _, id := range h.Turn.Messages {
+		if m := l.model.Messages[id]; m != nil && b%4 < 2 { // a former owner's may be gone
+			entries = append(entries, reference.Entry{Role: "user", Text: m.Text, Turn: h.Turn.Number})
+		}
+	}
+	l.said++
+	return append(entries, reference.Entry{Role: "assistant", Text: fmt.Sprint("re ", l.said), Turn: h.Turn.Number})
+}
+
+func (l *life) some(h *reference.Hold) []reference.Entry {
+	l.said++
+	return []reference.Entry{{Role: "assistant", Text: fmt.Sprint("part ", l.said), Turn: h.Turn.Number}}
+}
+
+func checkpoint(l *life, _, _, c int) step {
+	entries := l.some(l.holder(c).model)
+	return l.move(c, "checkpoints", func(h *reference.Hold) string { return l.model.Checkpoint(h, entries) },
+		func(h *sq.Hold) string { return word(h.Checkpoint(l.actual.ctx, entriesOf(entries, h.Turn().ID))) })
+}
+
+func emit(l *life, _, _, c int) step {
+	l.said++
+	text := fmt.Sprint("event ", l.said)
+	return l.move(c, "emits "+text, func(h *reference.Hold) string { return l.model.Emit(h, text) },
+		func(h *sq.Hold) string { return word(h.Emit(l.actual.ctx, []sq.Event{{Type: "text", Text: text}})) })
+}
+
+func keep(l *life, a, _, c int) step {
+	data := fmt.Sprintf(`"state %d"`, a)
+	if a%4 == 0 {
+		data = ""
+	}
+	return l.move(c, "keeps "+data, func(h *reference.Hold) string { return l.model.Keep(h, data) }, func(h *sq.Hold) string {
+		var raw []byte
+		if data != "" {
+			raw = []byte(data)
+		}
+		return word(h.Keep(l.actual.ctx, raw, 1))
+	})
+}
+
+func ask(l *life, a, _, c int) step {
+	n := 1 + a%3
+	return l.move(c, fmt.Sprint("asks ", n), func(h *reference.Hold) string { return l.model.Ask(h, n) },
+		func(h *sq.Hold) string { return word(h.Ask(l.actual.ctx, sq.Question{Number: n, Name: "may I"})) })
+}
+
+func withdraw(l *life, a, _, c int) step {
+	n := 1 + a%3
+	return l.move(c, fmt.Sprint("withdraws ", n), func(h *reference.Hold) string { return l.model.Withdraw(h, n) }, func(h *sq.Hold) string {
+		said, err := h.Withdraw(l.actual.ctx, n)
+		if err != nil {
+			return word(err)
+		}
+		return "ok " + string(said)
+	})
+}
+
+func proposeTitle(l *life, a, _, c int) step {
+	title := fmt.Sprint("proposed ", a%3)
+	return l.moveOf(sender, c, "proposes a title", func(h *reference.Hold) string { // a courtesy: it is not repeated
+		l.model.ProposeTitle(h, title)
+		return reference.OK
+	}, func(h *sq.Hold) string { return word(h.Title(l.actual.ctx, title)) })
+}
+
+func dismiss(l *life, a, b, c int) step {
+	p := l.holder(c)
+	if len(p.model.Turn.Messages) < 2 {
+		return finish(l, a, b, c)
+	}
+	n := a % len(p.model.Turn.Messages)
+	m := p.model.Turn.Messages[n]
+	return l.move(c, "dismisses "+m, func(h *reference.Hold) string { return l.model.Dismiss(h, m, "too old") }, func(h *sq.Hold) string {
+		return word(h.Dismiss(l.actual.ctx, h.Turn().Messages()[n], sq.StatusExpired, "too old"))
+	})
+}
+
+func finish(l *life, a, b, c int) step {
+	p := l.holder(c)
+	e := reference.End{Status: "done", Release: a%8 == 5, Untaken: b/4%2 == 1}
+	switch a / 8 % 8 {
+	case 1:
+		e.Status, e.Error = "failed", "why"
+	case 2:
+		e.Status = "interrupted"
+	case 3:
+		e.Status, e.Rollback = "interrupted", true
+	case 4:
+		e.Status, e.Error = []string{"stopped", "expired"}[a/64%2], ""
+	}
+	if e.Status == "done" || e.Status == "interrupted" && !e.Rollback {
+		e.Entries = l.entries(p.model, b)
+	}
+	e.Told = e.Status == "done" // as the worker does
+	return l.move(c, fmt.Sprintf("finishes: %+v", e), func(h *reference.Hold) string {
+		answer := l.model.Finish(h, e)
+		if answer == "next" {
+			answer += ": " + told(h.Turn)
+		}
+		return answer
+	}, func(h *sq.Hold) string { return l.actual.finish(h, e, p.model.Steered()) })
+}
+
+func retryTurn(l *life, a, b, c int) step {
+	wait, inherited := time.Duration(a%3)*40*time.Second, []reference.Entry(nil)
+	if b%4 == 0 {
+		inherited = l.some(l.holder(c).model)
+	}
+	return l.move(c, fmt.Sprintf("retries in %s, inherits %v", wait, inherited),
+		func(h *reference.Hold) string { return l.model.Retry(h, "flaky", wait.Milliseconds(), inherited) },
+		func(h *sq.Hold) string {
+			return released(h.Retry(l.actual.ctx, errors.New("flaky"), wait, entriesOf(inherited, h.Turn().ID)...))
+		})
+}
+
+func requeue(l *life, _, b, c int) step {
+	var done []reference.Entry
+	if b%2 == 0 {
+		done = l.some(l.holder(c).model)
+	}
+	return l.move(c, fmt.Sprintf("requeues with %v", done),
+		func(h *reference.Hold) string { return l.model.Requeue(h, "shutdown_timeout", done) },
+		func(h *sq.Hold) string {
+			return released(h.Requeue(l.actual.ctx, "shutdown_timeout", entriesOf(done, h.Turn().ID)...))
+		})
+}
+
+func mark(l *life, _, _, c int) step {
+	return l.moveOf(retrier, c, "is marked", func(h *reference.Hold) string { return l.model.Mark(h, "shutdown_timeout") }, func(h *sq.Hold) string {
+		m := l.actual.workers[0].Mark(l.actual.ctx, []*sq.Hold{h}, "shutdown_timeout")[0]
+		if m.Starting {
+			return "starting"
+		}
+		return word(m.Err)
+	})
+}
+
+// past has the worker read what came before its turn.
+func past(l *life, _, _, c int) step {
+	return l.move(c, "reads the past", l.model.Past, func(h *sq.Hold) string {
+		p, err := h.Past(l.actual.ctx)
+		if err != nil {
+			return word(err)
+		}
+		partial := ""
+		if p.Partial != nil {
+			partial = fmt.Sprintf(", partial of %s", l.actual.names.turn(p.Partial.Fence))
+		}
+		return fmt.Sprintf("%d entries%s, dropped %v", len(p.Entries), partial, p.Dropped)
+	})
+}

@@ -1,0 +1,204 @@
+package reference_test
+
+import (
+	"errors"
+	"fmt"
+
+	"turnstile/internal/testredis"
+	sq "turnstile/pkg/sessionqueue"
+	"turnstile/test/reference"
+)
+
+func submit(l *life, a, b, c int) step {
+	modes := []string{"", "", "", reference.Queue, reference.Collect, reference.Collect, reference.Steer, reference.Steer, reference.Interrupt,
+		reference.Rollback, reference.Reject}
+	m, mode, due, lost := l.idFor(a), modes[b%len(modes)], int64(0), c/4 == 2
+	if c%8 == 1 {
+		due = l.dueIn(b)
+	}
+	s := step{name: fmt.Sprintf("submit %s %q", m, mode)}
+	if due > 0 {
+		s.name += fmt.Sprintf(" due %s", reference.At(due, l.actual.start))
+	}
+	s.model = func() string {
+		r := l.model.Submit(m, mode, due, lost)
+		if lost {
+			return "reply lost"
+		}
+		return receipt(r.Status, r.State, r.Reason, r.Position, r.At, l.actual.start)
+	}
+	s.actual = func() string { return l.actual.submit(m, mode, due) }
+	switch {
+	case lost:
+		s.name += " (reply lost)"
+		s.actual = func() string {
+			l.actual.faults.LoseReply(named("ring"), 1)
+			return l.actual.submit(m, mode, due)
+		}
+	case c/4%4 == 3:
+		s.name += " (sent twice)"
+		s.actual = func() string {
+			l.actual.faults.RunTwice(testredis.Named("evalsha"), -1)
+			return l.actual.submit(m, mode, due)
+		}
+	}
+	return s
+}
+
+// idFor is mostly an id of which there is no message.
+func (l *life) idFor(a int) string {
+	for n := range messages {
+		if m := id(a + n); a < 180 && l.model.Messages[m] == nil {
+			return m
+		}
+	}
+	return id(a)
+}
+
+// dueIn is a time to come, in whole seconds.
+func (l *life) dueIn(b int) int64 { return l.model.Now/1000*1000 + int64(30+b%200)*1000 }
+
+func plain(l *life, a, b, c int) step {
+	m, due := l.idFor(a), int64(0)
+	if c%4 == 1 {
+		due = l.dueIn(b)
+	}
+	return step{
+		fmt.Sprintf("plain enqueue %s due %s", m, reference.At(due, l.actual.start)),
+		func() string { return fmt.Sprint(l.model.Plain(m, due)) },
+		func() string { return l.actual.enqueue(m, due) },
+	}
+}
+
+func answer(l *life, a, b, c int) step {
+	if l.model.Run.Question == 0 && c%4 > 0 {
+		return l.instead(a, b, c)
+	}
+	n, d := a%3, []sq.Decision{sq.Allow, sq.Always, sq.Deny}[b%3]
+	return l.faulty(c, sender, step{
+		fmt.Sprintf("answer %d: %s", n, d),
+		func() string { return l.model.Answer(n, string(d)) },
+		func() string {
+			q, err := l.actual.client.Answer(l.actual.ctx, key, n, d)
+			switch {
+			case err == nil:
+				return fmt.Sprint("ok ", q.Number)
+			case errors.Is(err, sq.ErrOtherAsked):
+				return fmt.Sprint(err, ": ", q.Number)
+			}
+			return word(err)
+		},
+	})
+}
+
+func configure(l *life, a, b, c int) step {
+	modes := []string{"", reference.Queue, reference.Collect, reference.Steer, reference.Interrupt, reference.Reject}
+	set := reference.Settings{Mode: modes[b%len(modes)], Cap: a % 4, Drop: []string{"", reference.DropNew, reference.DropOld, reference.Summarize}[a/4%4]}
+	set.Debounce = int64(a/16%3) * 60_000
+	if c%4 == 0 {
+		set = reference.Settings{}
+	}
+	return l.faulty(c, sender, step{
+		"/queue " + set.String(),
+		ok(func() { l.model.Configure(set) }),
+		func() string { return word(l.actual.client.Configure(l.actual.ctx, key, settingsOf(set))) },
+	})
+}
+
+func stop(l *life, _, _, c int) step {
+	return l.faulty(c, sender, step{"/stop", l.model.Stop, func() string {
+		s, err := l.actual.client.Stop(l.actual.ctx, key)
+		if err != nil {
+			return word(err)
+		}
+		fence := "T0"
+		if s.Fence > 0 {
+			fence = l.actual.names.turn(s.Fence)
+		}
+		return fmt.Sprintf("%s %s, %d archived", s.Phase, fence, s.Dropped)
+	}})
+}
+
+func rotate(l *life, a, _, c int) step {
+	old := ""
+	if a%3 == 0 {
+		old = l.model.SessionID
+	}
+	wrong := a%9 == 1
+	if wrong {
+		old = "another"
+	}
+	return l.faulty(c, sender, step{
+		fmt.Sprintf("/new in place of %q", old),
+		func() string { return l.model.Rotate(old) },
+		func() string {
+			var current string
+			if old != "" && !wrong {
+				current = l.actual.rdb.HGet(l.actual.ctx, l.actual.k.Record(), "session_id").Val()
+			} else {
+				current = old
+			}
+			sid, err := l.actual.client.Rotate(l.actual.ctx, key, current)
+			if err != nil {
+				return word(err)
+			}
+			return l.actual.names.session(sid)
+		},
+	})
+}
+
+func title(l *life, a, _, c int) step {
+	text := []string{"", "mine", "ours"}[a%3]
+	return l.faulty(c, sender, step{
+		fmt.Sprintf("/title %q", text), ok(func() { l.model.SetTitle(text) }),
+		func() string { return word(l.actual.client.SetTitle(l.actual.ctx, key, text)) },
+	})
+}
+
+func undo(l *life, a, b, c int) step {
+	if (l.model.Owner != 0 || len(l.model.Transcripts[l.model.SessionID]) == 0) && c%4 > 0 {
+		return l.instead(a, b, c)
+	}
+	again := a%2 == 0
+	name := map[bool]string{true: "/retry", false: "/undo"}[again]
+	return l.faulty(c, retrier, step{name, func() string { return l.model.Undo(again) }, func() string {
+		if again {
+			return l.actual.undo(l.actual.client.Retry(l.actual.ctx, key))
+		}
+		return l.actual.undo(l.actual.client.Undo(l.actual.ctx, key))
+	}})
+}
+
+func rerun(l *life, a, b, c int) step {
+	if len(l.archived()) == 0 && c%4 > 0 {
+		return l.instead(a, b, c)
+	}
+	return step{"/resume", func() string { return fmt.Sprint(l.model.Rerun()) }, func() string {
+		n, err := l.actual.client.Rerun(l.actual.ctx, key)
+		l.actual.must(err)
+		return fmt.Sprint(n)
+	}}
+}
+
+func dropDead(l *life, a, _, c int) step {
+	which := ""
+	if c%2 == 0 {
+		which = l.one(a)
+	}
+	return step{fmt.Sprintf("drop dead letters %q", which), func() string { return fmt.Sprint(l.model.DropDead(which)) }, func() string {
+		var ids []string
+		if which != "" {
+			ids = l.actual.names.ids([]string{which})
+		}
+		n, err := l.actual.client.DropDeadLetters(l.actual.ctx, key, ids...)
+		l.actual.must(err)
+		return fmt.Sprint(n)
+	}}
+}
+
+func erase(l *life, a, _, c int) step {
+	if a%4 > 0 {
+		return rerun(l, a, 0, c)
+	}
+	return step{"erase", l.model.Erase, func() string { return word(l.actual.client.Erase(l.actual.ctx, key)) }}
+}
