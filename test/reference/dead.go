@@ -1,9 +1,6 @@
 package reference
 
-import (
-	"fmt"
-	"slices"
-)
+import "fmt"
 
 // settle ends or takes back what a dead owner left. Its messages come back to the head
 // of the line, unless somebody had asked for the turn's end, or they were there too
@@ -17,10 +14,12 @@ func (s *Session) settle() {
 		s.tell(started(r.Fence, r.SessionID, r.IDs))
 	}
 	counts := r.Begun || s.Config.Landed.EveryDeathCounts
-	suspendedBefore := s.Resume.Suspended
 	given := s.verdict(counts)
 	if given.complete {
-		kept := s.partialOf(r.Fence)
+		var kept []Entry // of this run of the message, or of one before
+		if p := s.Partial; p != nil && p.Messages[0] == r.IDs[0] {
+			kept = p.Entries
+		}
 		if len(kept) == 0 { // the transcript would know nothing of the message
 			given.complete = false
 		}
@@ -55,17 +54,13 @@ func (s *Session) settle() {
 	if given.status != "" {
 		s.Partial = nil
 	}
-	if r.Rotated != "" && !s.Config.Landed.CrashNoteCrosses {
-		s.Partial = nil
-		s.Resume.unmark()
+	if r.Rotated != "" {
+		s.leaveConversation()
 	}
 	// Of a policy's suspension the interruptions still count, in the new conversation:
 	// the message may be what kills the workers.
-	if given.suspends && !suspendedBefore {
-		s.Resume.Suspended = true
-		if s.Resume.Interruptions < s.Config.StuckLimit {
-			s.Resume.atLarge = s.Resume.Interruptions
-		}
+	if given.suspends {
+		s.Resume.Suspended, s.Resume.atLarge = true, s.Resume.Interruptions
 	}
 	r.Phase, r.IDs = Idle, nil
 }
@@ -87,19 +82,10 @@ func (s *Session) verdict(counts bool) ending {
 		return ending{status: "interrupted", why: "rolled back by a newer message"}
 	case r.Interrupt:
 		return ending{status: "interrupted", why: "interrupted by a newer message", complete: true}
-	case r.Phase != Running || !counts || !s.Resume.cutOff(r.Fence, "crash", s.Now):
+	case r.Phase != Running || !counts || !s.interrupted("crash"):
 		return ending{}
-	}
-	if n := s.Resume.Interruptions; n >= s.Config.StuckLimit {
-		return ending{status: "failed", why: fmt.Sprintf("given up: its worker died in %d turns in a row", n), suspends: true}
+	case s.Resume.Suspended:
+		return ending{status: "failed", why: fmt.Sprintf("given up: its worker died in %d turns in a row", s.Resume.Interruptions)}
 	}
 	return ending{suspends: s.Config.CrashSuspends}
-}
-
-// partialOf is what that turn had done when it was last stored.
-func (s *Session) partialOf(turn int) []Entry {
-	if s.Partial == nil || s.Partial.Turn != turn {
-		return nil
-	}
-	return slices.Clone(s.Partial.Entries)
 }

@@ -157,34 +157,23 @@ func (s *Session) giveBack(h *Hold, event string, wait int64, cut string, entrie
 		s.tell(start)
 	}
 	s.tell(event)
-	switch {
+	if cut != "" && r.Phase == Running {
+		s.interrupted(cut)
+	}
+	switch p := s.Partial; {
 	case r.Rotated != "": // the message goes on in another conversation
-		s.Partial = nil
-		s.Resume.unmark()
+		s.leaveConversation()
 		r.SessionID, r.Entries, r.Rotated = r.Rotated, 0, ""
-	default:
-		if cut == "" && len(entries) == 0 && s.partialOf(r.Fence) != nil {
-			s.Partial = nil // of an attempt that failed nothing is taken up
-		}
-		if len(entries) > 0 {
-			s.Partial = &Partial{Turn: r.Fence, Messages: slices.Clone(h.parts), Entries: entries}
-		}
-		if cut != "" && r.Phase == Running && !s.Resume.Suspended {
-			s.cutOff(cut)
-		}
+	case len(entries) > 0:
+		s.Partial = &Partial{Turn: r.Fence, Messages: slices.Clone(h.parts), Entries: entries}
+	case cut == "" && p != nil && p.Turn == r.Fence:
+		s.Partial = nil // of an attempt that failed nothing is taken up
 	}
 	if wait > 0 {
 		r.HeldID, r.Held = h.parts[0], s.Now+wait
 	}
 	s.release()
 	return "released"
-}
-
-// cutOff marks the turn that runs; too often in a row suspends.
-func (s *Session) cutOff(reason string) {
-	if s.Resume.cutOff(s.Run.Fence, reason, s.Now) && s.Resume.Interruptions >= s.Config.StuckLimit {
-		s.Resume.Suspended = true
-	}
 }
 
 // Mark is a drain's word before it interrupts: a turn that runs is marked, one that has
@@ -197,8 +186,8 @@ func (s *Session) Mark(h *Hold, reason string) string {
 	case s.Run.Phase == Starting:
 		s.Run.NoStart = true
 		return "starting"
-	case !s.Resume.Suspended:
-		s.cutOff(reason)
+	default:
+		s.interrupted(reason)
 	}
 	return OK
 }

@@ -9,9 +9,10 @@ type Landed struct {
 	// after /stop, /new and a suspension, and however much it is.
 	NotesOutlive bool
 
-	// CrashNoteCrosses (6): the conversation that /new has begun gets the mark, the
-	// partial and the crash note of a turn of the old one.
-	CrashNoteCrosses bool
+	// NewForgives (6): a turn that is interrupted after a /new in its midst does not
+	// count as an interruption. It is to count, without a mark: its message may be what
+	// kills the workers.
+	NewForgives bool
 
 	// EveryDeathCounts (7): a turn that was claimed and neither promoted nor renewed
 	// counts as a worker's death.
@@ -25,7 +26,7 @@ type Landed struct {
 // AsLanded is what main has now.
 var AsLanded = Landed{
 	NotesOutlive:     true,
-	CrashNoteCrosses: true,
+	NewForgives:      true,
 	EveryDeathCounts: true,
 	FollowUpsStay:    true,
 }

@@ -14,14 +14,27 @@ type Resume struct {
 	atLarge int // what a suspension leaves of the count
 }
 
-// cutOff marks and counts a turn that was cut off. False: it was counted before.
-func (r *Resume) cutOff(turn int, reason string, now int64) bool {
-	if r.Counted == turn {
+// interrupted marks and counts the turn that runs, whoever ends it before it is over.
+// So many in a row suspend. False: it was counted before, or the session is suspended,
+// and keeps its record.
+func (s *Session) interrupted(reason string) bool {
+	r, rotated := &s.Resume, s.Run.Rotated != ""
+	if r.Suspended || r.Counted == s.Run.Fence || rotated && s.Config.Landed.NewForgives {
 		return false
 	}
-	r.Pending, r.Reason, r.Marked = true, reason, now
-	r.Counted, r.Interruptions = turn, r.Interruptions+1
+	r.Counted, r.Interruptions = s.Run.Fence, r.Interruptions+1
+	r.Suspended = r.Interruptions >= s.Config.StuckLimit
+	if !rotated {
+		r.Pending, r.Reason, r.Marked = true, reason, s.Now
+	}
 	return true
+}
+
+// leaveConversation: the next turn is in another one. The mark and the partial were the
+// old one's.
+func (s *Session) leaveConversation() {
+	s.Resume.unmark()
+	s.Partial = nil
 }
 
 // unmark takes the mark away; what was counted, and a suspension, stay.
