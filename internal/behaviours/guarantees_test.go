@@ -10,7 +10,7 @@ import (
 
 var (
 	anyTest    = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
-	namedTests = regexp.MustCompile("`((?:pkg|internal|cmd)/[\\w/]+)` (Test\\w+(?:, Test\\w+)*)")
+	namedTests = regexp.MustCompile("`((?:pkg|internal|cmd|test)/[\\w/]+)` (Test\\w+(?:, Test\\w+)*)")
 	looseTest  = regexp.MustCompile(`\bTest[A-LN-Z]\w+|\bTestM[^a]\w+`) // TestMain is nobody's promise
 )
 

@@ -123,7 +123,10 @@ func TestTrace(t *testing.T) {
 				}
 			}
 			want := sent.all()
-			w, err := worker.New(rdb, instant{}, worker.Options{ID: "w", Queue: sq.Config{Retention: time.Hour}, Logger: slog.New(slog.DiscardHandler)})
+			w, err := worker.New(rdb, instant{}, worker.Options{
+				ID: "w", Queue: sq.Config{Retention: time.Hour}, DrainTimeout: time.Minute, // it waits for the turn's very end
+				Logger: slog.New(slog.DiscardHandler),
+			})
 			if err != nil {
 				t.Fatal(err)
 			}
