@@ -31,7 +31,8 @@ var errUnfit = errors.New("unfit redis-server")
 // watchdogScript kills the server and removes its directory when its stdin
 // closes, which is when the worker has died. It needs no cooperation of the
 // worker, so it also works after kill -9, and on every Unix.
-const watchdogScript = `read -r _; kill -9 "$1" 2>/dev/null; rm -rf "$2"`
+const watchdogScript = `read -r _; kill -9 "$1" 2>/dev/null
+for try in 1 2 3 4 5; do rm -rf "$2" && exit; sleep 1; done`
 
 // process is a redis-server of our own. It and its watchdog have process groups
 // of their own: Ctrl-C on the terminal is for the worker, which still needs its

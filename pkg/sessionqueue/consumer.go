@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -119,6 +120,10 @@ type Consumer struct {
 	limits string            // of what a turn leaves, as finish takes them
 
 	plainShared []any // the same, and the phase, as the plain one does
+
+	takingBack sync.Mutex // held by whoever does what TakeBack does
+	unheardMu  sync.Mutex
+	unheard    []*Hold // claims of which no reply came
 }
 
 // NewConsumer makes a consumer that shares rdb, which stays the caller's to close.
@@ -195,12 +200,16 @@ func (c *Consumer) OthersWait(ctx context.Context) (bool, error) {
 // Those that are held by others, paused or empty are left out; those that have
 // to wait go into the due index. The holds last while parent does and they are
 // renewed. On an error, the sessions without a hold are put back, but for those that
-// Redis refuses to look at (ErrBroken): reap finds them in time.
+// Redis refuses to look at (ErrBroken): reap finds them in time. Call TakeBack then:
+// Redis may have carried out a claim whose reply was lost.
 func (c *Consumer) Claim(parent context.Context, sessions []string) ([]*Hold, error) {
 	sent := time.Now()
 	attempts := make([]*Hold, len(sessions))
 	for i, s := range sessions {
-		attempts[i] = &Hold{consumer: c, session: s, token: rand.Text(), prefix: session.IDPrefix(s), keys: keys(s, "", sent)}
+		attempts[i] = &Hold{
+			consumer: c, session: s, token: rand.Text(), prefix: session.IDPrefix(s), keys: keys(s, "", sent),
+			claimedBy: sent.Add(2 * c.cfg.SentinelTTL),
+		}
 	}
 	var holds, special []*Hold
 	var waiting []wakeUp
@@ -215,6 +224,9 @@ func (c *Consumer) Claim(parent context.Context, sessions []string) ([]*Hold, er
 					err = fmt.Errorf("%w: %w", ErrBroken, err)
 				} else {
 					again = append(again, h.session)
+				}
+				if mayHaveClaimed(a.err) {
+					c.heardNothing(h)
 				}
 				failed = errors.Join(failed, err)
 				continue

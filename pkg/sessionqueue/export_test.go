@@ -8,7 +8,7 @@ import (
 
 // Scripts are the package's scripts by name, for tests that break their calls.
 var Scripts = map[string]*redis.Script{
-	"ring": ringScript, "stop": stopScript, "rotate": rotateScript, "claim": claimScript, "claim plain": claimPlainScript, "finish plain": finishPlainScript, "promote": promoteScript,
+	"ring": ringScript, "stop": stopScript, "rotate": rotateScript, "claim": claimScript, "claim plain": claimPlainScript, "finish plain": finishPlainScript, "promote": promoteScript, "unclaim": unclaimScript,
 	"renew": renewScript, "emit": emitScript, "finish": finishScript, "requeue": requeueScript, "look": lookScript,
 	"purge": purgeScript, "forget": forgetScript, "fail": failScript, "mark": markScript, "checkpoint": checkpointScript,
 	"steer": steerScript, "dismiss": dismissScript, "title": titleScript, "configure": configureScript,

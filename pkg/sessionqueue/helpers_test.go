@@ -184,6 +184,12 @@ func (b *bench) start() *sq.Hold {
 	return h
 }
 
+// renew is the owner's first sign of life, at the latest.
+func (b *bench) renew(h *sq.Hold) {
+	b.Helper()
+	must(b, b.c.Renew(b.ctx, []*sq.Hold{h})[0].Err)
+}
+
 // finish ends the turn well.
 func (b *bench) finish(h *sq.Hold) (more bool) {
 	b.Helper()

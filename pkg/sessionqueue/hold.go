@@ -100,6 +100,8 @@ type Hold struct {
 	prefix   string
 	lease    *lockguard.Lease
 
+	claimedBy time.Time // the sentinel has ended by then if nobody heard of the claim
+
 	mu        sync.Mutex // guards what follows: Renewals look on while Finish goes on to the next turn
 	keys      []string
 	turn      Turn

@@ -261,7 +261,7 @@ var passing = []struct {
 	{regexp.MustCompile(`\b\d{8}-\d{6}-[a-z0-9]{10}\b`), "SID"},
 	{regexp.MustCompile(`[A-Z2-7]{26}`), "TOKEN"},
 	{regexp.MustCompile(`\b\d{13}-\d+\b`), "ID"},
-	{regexp.MustCompile(`\\?"duration_ms\\?":\d+`), "DURATION"},
+	{regexp.MustCompile(`,\\?"duration_ms\\?":\d+`), ""}, // 0 is left out
 	{regexp.MustCompile(`\d{10,}(\.\d+)?(e\+\d+)?|\d\.\d+e\+\d+`), "TIME"},
 	// What is the same as nothing.
 	{regexp.MustCompile(` entries="0"| (rotated|reset|resume|hold|special)=""|(?m)^entries="0" `), ""},

@@ -57,7 +57,8 @@ func TestCrashWhileStartingIsNotMarked(t *testing.T) {
 	equal(t, "record", b.resume(), resume.Record{})
 }
 
-// A worker without a starting phase is one whose every death counts.
+// A worker without a starting phase is one whose every death counts, once it was heard
+// of.
 func TestCrashOfAnImmediateTurn(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, func(c *sq.Config) { c.Immediate = true })
@@ -65,6 +66,7 @@ func TestCrashOfAnImmediateTurn(t *testing.T) {
 	h := b.claim()
 	equal(t, "phase", b.info().Phase, "running")
 	must(t, h.Promote(b.ctx))
+	b.renew(h)
 	b.die()
 	equal(t, "resume", b.claim().Turn().Resume, resume.ReasonCrash)
 }

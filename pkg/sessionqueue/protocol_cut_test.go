@@ -274,9 +274,11 @@ func TestB43_DeadlyBeforeTheStart(t *testing.T) {
 				deaths = limit
 			}
 			for n := range deaths {
-				turn := b.claim().Turn()
+				h := b.claim()
+				turn := h.Turn()
 				equal(t, "message", turn.Message.ID, "a")
 				equal(t, "redelivered", turn.Redelivered, n)
+				b.renew(h)
 				b.die()
 			}
 			turn := b.claim().Turn()

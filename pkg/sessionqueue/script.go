@@ -37,6 +37,7 @@ var (
 	finishPlainScript = load("finish_plain")
 
 	claimScript      = move("session", "lease", "line", "archive", "cut", "claim")
+	unclaimScript    = move("session", "cut", "unclaim")
 	promoteScript    = move("session", "owner", "asked", "promote")
 	renewScript      = move("session", "lease", "owner", "asked", "renew")
 	emitScript       = move("session", "owner", "emit")

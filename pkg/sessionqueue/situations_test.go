@@ -85,6 +85,11 @@ func situations() []situation {
 			b.die()
 			return claimMove(b)
 		}},
+		{"unclaim", "", func(b *bench) func() error {
+			b.sayAll("now", "next")
+			b.loseClaim("claim plain")
+			return func() error { return b.c.TakeBack(b.ctx) }
+		}},
 		{"promote", "", func(b *bench) func() error {
 			b.sayAll("now", "next")
 			h := b.claim()

@@ -64,9 +64,22 @@ func lives() map[string]func(b *bench) {
 		"immediate, dies": func(b *bench) {
 			with(b, func(c *sq.Config) { c.Immediate = true })
 			b.say("a")
-			b.claim()
+			b.renew(b.claim())
 			b.die()
 			b.claim()
+		},
+		"immediate, unheard": func(b *bench) {
+			with(b, func(c *sq.Config) { c.Immediate = true })
+			b.say("a")
+			b.loseClaim("claim plain")
+			must(b, b.c.TakeBack(b.ctx))
+		},
+		"suspended, unheard": func(b *bench) {
+			limit(b, 1)
+			b.say("a")
+			must(b, b.start().Requeue(b.ctx, "x"))
+			b.loseClaim("claim")
+			must(b, b.c.TakeBack(b.ctx))
 		},
 		"stopped, dead, later": func(b *bench) {
 			b.say("a")

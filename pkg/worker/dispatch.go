@@ -103,6 +103,13 @@ func (w *Worker) claim(sessions []string) (taken int, err error) {
 		w.redisFailed(dutyClaim, err)
 		err = nil
 	}
+	if err != nil { // its reply may be what was lost
+		w.loop(func() {
+			if err := w.queue.TakeBack(w.ctx); err != nil && w.ctx.Err() == nil {
+				w.log.Warn("claims without a reply were not taken back: their sessions wait for the sentinels' end", "error", err)
+			}
+		})
+	}
 	for _, h := range holds {
 		w.countRecovered(h)
 		s := newServed(w, h)

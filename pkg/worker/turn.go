@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
@@ -63,6 +64,7 @@ func newTurn(s *served) *turn {
 func (t *turn) run(release func() bool) (more bool, err error) {
 	defer t.cancel(errOver)
 	defer t.steering.stop()
+	t.speakUp()
 	end, early, err := t.early()
 	if early || err != nil {
 		t.steering.stop() // a steer after the end would be into the next turn
@@ -80,6 +82,16 @@ func (t *turn) run(release func() bool) (more bool, err error) {
 	}
 	t.recorder.stop()
 	return t.settle(result, err, release)
+}
+
+// speakUp renews at once where a message comes back: it may be what killed its last
+// worker. A death counts only if the owner was heard of, so that a lost reply is not
+// taken for one; without this a message that kills at once would never be counted.
+func (t *turn) speakUp() {
+	if slices.ContainsFunc(t.Messages(), func(m sessionqueue.Taken) bool { return m.Redelivered > 0 }) {
+		// On an error the next renewal is in time for all others.
+		t.served.w.queue.Renew(t.hold.Lease().Context(), []*sessionqueue.Hold{t.hold})
+	}
 }
 
 // early finds messages that are not to be run at all. Where the turn has others

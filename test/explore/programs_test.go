@@ -113,7 +113,10 @@ func work(l *explore.Life, name string, a behaviour) {
 	if err != nil || len(sessions) == 0 {
 		return
 	}
-	holds, _ := c.Claim(l.Context, sessions)
+	holds, failed := c.Claim(l.Context, sessions)
+	if failed != nil {
+		_ = c.TakeBack(l.Context)
+	}
 	for _, h := range holds {
 		for more := true; more && err == nil; {
 			more, err = turn(l, c, h, a)
@@ -124,6 +127,9 @@ func work(l *explore.Life, name string, a behaviour) {
 // turn is one turn as pkg/worker runs it, see TestTrace.
 func turn(l *explore.Life, c *sq.Consumer, h *sq.Hold, a behaviour) (more bool, err error) {
 	t, ctx := h.Turn(), h.Lease().Context()
+	if t.Redelivered > 0 {
+		c.Renew(ctx, []*sq.Hold{h})
+	}
 	if a.tells && t.Resume != "" {
 		l.Report("note", t.ID, t.SessionID)
 	}

@@ -13,7 +13,7 @@ func (s *Session) settle() {
 	if !r.Announced {
 		s.tell(started(r.Fence, r.SessionID, r.IDs))
 	}
-	counts := r.Begun || s.Config.Landed.EveryDeathCounts
+	counts := r.Begun // else the reply to its claim may have been lost
 	given := s.verdict(counts)
 	if given.complete {
 		var kept []Entry // of this run of the message, or of one before
@@ -35,7 +35,7 @@ func (s *Session) settle() {
 		if counts {
 			m.Deaths++
 		}
-		if end.status == "" && r.Phase == Starting && m.Deaths >= s.Config.StuckLimit {
+		if counts && end.status == "" && r.Phase == Starting && m.Deaths >= s.Config.StuckLimit {
 			end = ending{status: "failed", why: fmt.Sprintf("given up: its worker died %d times", m.Deaths)}
 		}
 		switch {

@@ -14,10 +14,6 @@ type Landed struct {
 	// kills the workers.
 	NewForgives bool
 
-	// EveryDeathCounts (7): a turn that was claimed and neither promoted nor renewed
-	// counts as a worker's death.
-	EveryDeathCounts bool
-
 	// FollowUpsStay (14): what is told of a follow-up stays when an operator has
 	// deleted, archived or run its message.
 	FollowUpsStay bool
@@ -25,8 +21,7 @@ type Landed struct {
 
 // AsLanded is what main has now.
 var AsLanded = Landed{
-	NotesOutlive:     true,
-	NewForgives:      true,
-	EveryDeathCounts: true,
-	FollowUpsStay:    true,
+	NotesOutlive:  true,
+	NewForgives:   true,
+	FollowUpsStay: true,
 }

@@ -97,8 +97,8 @@ type Run struct {
 	Fence     int // the number of the turn
 	IDs       []string
 	SessionID string
-	Entries   int // written to that session id; it only rises
-	Begun     bool
+	Entries   int  // written to that session id; it only rises
+	Begun     bool // its owner was heard of
 	Announced bool // its start was told with events
 
 	Stop, Interrupt, Rollback, Steer bool // what was asked of it

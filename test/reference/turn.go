@@ -185,7 +185,7 @@ func (s *Session) Emit(h *Hold, text string) string {
 		s.tell(start)
 	}
 	s.tell("text " + text)
-	s.Run.Announced = true
+	s.Run.Announced, s.Run.Begun = true, true
 	return OK
 }
 

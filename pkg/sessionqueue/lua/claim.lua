@@ -45,6 +45,7 @@ if special and call('EXISTS', paused) == 1 then return {'paused'} end
 local m = special and resume_record() or {reason = '', interruptions = 0}
 local limit, policy_suspends = tonumber(ARGV[9]), ARGV[15] == '1'
 local rotated = (r[13] or '') ~= ''
+local heard = dead and string.match(r[15] or '', '^(%d+) ') == fence
 local verdict, crashed = false, false -- verdict: {archive or complete, status, error}
 if dead and r[5] == fence then
   verdict = {'archive', 'stopped', 'stopped by user'}
@@ -52,7 +53,7 @@ elseif dead and r[14] == fence then
   verdict = {'archive', 'interrupted', 'rolled back by a newer message'}
 elseif dead and r[6] == fence then
   verdict = {'complete', 'interrupted', 'interrupted by a newer message'}
-elseif dead and r[3] == 'running' then
+elseif heard and r[3] == 'running' then
   crashed = interrupt(m, fence, 'crash', rotated, now, limit)
   if crashed and m.suspended then
     verdict = {'archive', 'failed', 'given up: its worker died in ' .. m.interruptions .. ' turns in a row'}
@@ -72,7 +73,7 @@ end
 for _, id in ipairs(left) do
   local theirs = leased(id, now)
   if theirs then return {'wait', theirs} end
-  local died = ours[id] and (tonumber(call('HGET', task .. id, 'deaths')) or 0) + 1 or 0
+  local died = heard and ours[id] and (tonumber(call('HGET', task .. id, 'deaths')) or 0) + 1 or 0
   local ends = ours[id] and verdict
   -- Before its agent has started a turn is not interrupted, but it may still be
   -- what kills the workers.
@@ -126,7 +127,7 @@ end
 if not call('SET', sentinel, token, 'NX', 'PX', ARGV[3]) then return {'held', ttl} end
 
 -- A turn that died before it could say that it had started is announced now.
-if dead and string.match(r[15] or '', '^%d+') ~= fence then
+if dead and string.match(r[15] or '', '^(%d+) [1-9]') ~= fence then
   local named = {}
   for id in pairs(ours) do named[#named + 1] = quote(own_id(prefix, id)) end
   pcall('XADD', events, 'MAXLEN', '~', ARGV[11], '*', 'e', '{"type":"turn_started","session_id":"' .. last_sid ..

@@ -18,3 +18,10 @@ local function answered()
   if last and string.sub(last, 1, #mine) == mine then return string.sub(last, #mine + 1) end
   return false
 end
+
+-- hear_of_owner(): the owner knows of this turn. Before that its death counts as none:
+-- the reply to its claim may have been lost. The first batch of events says so, too.
+local function hear_of_owner()
+  local of = string.match(call('HGET', run, 'seq') or '', '^(%d+) ')
+  if of ~= fence then call('HSET', run, 'seq', fence .. ' 0') end
+end

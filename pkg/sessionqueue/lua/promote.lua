@@ -12,4 +12,5 @@ call('PEXPIRE', sentinel, ARGV[4])
 if asking ~= '' then return {'refused', asking} end
 if nostart then return {'refused', 'drain'} end
 call('HSET', run, 'phase', 'running')
+hear_of_owner()
 return {'ok', steer and 1 or 0}

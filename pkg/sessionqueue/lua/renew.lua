@@ -10,6 +10,7 @@
 if r[1] ~= token or not owns(sentinel, token) then return {'lost'} end
 local now, ids = now_ms(), cjson.decode(call('HGET', run, 'ids'))
 local ends, waiting = lease_end(now, tonumber(ARGV[4])), call('LLEN', pending)
+local heard = fence == r[2] -- else it knows of the turn before
 fence = r[2]
 local asking, steer = asked()
 local of, question, answer = string.match(call('HGET', run, 'answered') or '', '^(%d+) (%d+) (%S+)')
@@ -17,5 +18,6 @@ if of ~= fence then question, answer = 0, '' end
 
 call('PEXPIRE', sentinel, ARGV[4])
 call('HSET', run, 'special', '1')
+if heard then hear_of_owner() end
 for _, id in ipairs(ids) do pcall('ZADD', lease, ends, id) end
 return {'ok', tonumber(fence), asking, waiting, steer and 1 or 0, tonumber(question), answer, now}

@@ -1,0 +1,31 @@
+-- unclaim: a claim whose reply was lost is taken back, under its token: nobody knows
+-- what it took. Its messages go back to the head of the line as they were, for they
+-- were in no turn.
+--
+-- ARGV[2] token of the claim
+-- ARGV[3] prefix of task ids
+--
+-- Answers {'released', when it can be claimed again (ms, 0: never), now}, or {'lost'}:
+-- it was not carried out, or its sentinel has ended.
+
+local now, token, prefix = now_ms(), ARGV[2], ARGV[3]
+local r = call('HMGET', run, 'token', 'ids', 'hold', 'reset', 'last')
+local mine = token .. ' - released' -- no fence: nobody knows it
+if r[5] == mine then return {'released', next_at(r[3], now) or 0, now} end
+if r[1] ~= token or not owns(sentinel, token) then return {'lost'} end
+local ids, back = cjson.decode(r[2]), {}
+for i = #ids, 1, -1 do -- newest first
+  if call('HEXISTS', task .. ids[i], 'msg') == 1 then back[#back + 1] = ids[i] end
+end
+call('LLEN', active)
+call('LLEN', pending)
+call('HLEN', resume)
+
+call('DEL', sentinel)
+for _, id in ipairs(back) do put_back(id, prefix) end
+if r[4] == 'suspended' then -- the turn that begins anew is still to come
+  call('HSET', run, 'special', '1')
+  call('HSET', resume, 'suspended', '1')
+end
+call('HSET', run, 'token', '', 'phase', 'idle', 'reset', '', 'last', mine)
+return {'released', next_at(r[3], now) or 0, now}

@@ -1,0 +1,75 @@
+package sessionqueue
+
+import (
+	"context"
+	"errors"
+
+	"turnstile/internal/redisconn"
+	"turnstile/internal/rediskey"
+)
+
+// TakeBack releases the sessions that a failed Claim may have taken: its reply was
+// lost, so nobody runs what it took. It tries until Redis has answered for each of
+// them, its sentinel has ended by itself, or ctx ends. Of calls at the same time one
+// does the work and the others return at once.
+func (c *Consumer) TakeBack(ctx context.Context) error {
+	if !c.takingBack.TryLock() {
+		return nil
+	}
+	defer c.takingBack.Unlock()
+	var failed error
+	for {
+		h := c.nextUnheard()
+		if h == nil {
+			return failed
+		}
+		failed = errors.Join(failed, h.takeBack(ctx))
+	}
+}
+
+// heardNothing remembers the claims of which no reply came.
+func (c *Consumer) heardNothing(holds ...*Hold) {
+	c.unheardMu.Lock()
+	defer c.unheardMu.Unlock()
+	c.unheard = append(c.unheard, holds...)
+}
+
+func (c *Consumer) nextUnheard() *Hold {
+	c.unheardMu.Lock()
+	defer c.unheardMu.Unlock()
+	if len(c.unheard) == 0 {
+		return nil
+	}
+	h := c.unheard[0]
+	c.unheard = c.unheard[1:]
+	return h
+}
+
+// takeBack releases what the hold's claim has taken, while its sentinel may last.
+func (h *Hold) takeBack(parent context.Context) error {
+	c := h.consumer
+	ctx, cancel := context.WithDeadline(parent, h.claimedBy)
+	defer cancel()
+	var reply answer
+	err := persist(ctx, func() (err error) {
+		reply, err = run(ctx, c.rdb, unclaimScript, h.keys[:keysToLease], rediskey.For(h.session).TaskPrefix(), h.token, h.prefix)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	// Whoever claims in vain loses nothing, and an earlier reply may have been lost.
+	// If this fails, reap and sweep find the session.
+	_ = persist(ctx, func() error {
+		now, err := c.rdb.Time(ctx).Result()
+		if err != nil {
+			return err
+		}
+		return wake(ctx, c.rdb, now.UnixMilli(), c.grace(), wakeUp{h.session, reply.int(1)})
+	})
+	return nil
+}
+
+// mayHaveClaimed reports whether a claim may have been carried out although it
+// failed: an error that is no answer of Redis says nothing.
+func mayHaveClaimed(err error) bool { return err != nil && !redisconn.Refused(err) }
