@@ -162,7 +162,7 @@ func followTrimmed(t *testing.T, kept int64, ended bool) {
 	}
 	must(t, b.rdb.XTrimMaxLen(b.ctx, b.k.Events(), kept).Err())
 	reading := &testredis.Faults{}
-	reads := reading.Gate(testredis.Named("xread"))
+	reads := reading.Gate(called("events page"))
 	b.rdb.AddHook(reading)
 	got := make(chan []string, 1)
 	go func() {

@@ -43,7 +43,7 @@ func (r *reads) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		r.mu.Lock()
 		for _, cmd := range cmds {
-			if cmd.Name() == "xread" {
+			if called("events page")(cmd) {
 				r.note(cmd)
 				r.longest = max(r.longest, len(cmds))
 			}
@@ -68,6 +68,9 @@ func (r *reads) note(cmd redis.Cmder) {
 	}
 	args := cmd.Args()
 	stream, _ := args[len(args)-2].(string)
+	if cmd.Name() != "xread" {
+		stream, _ = args[3].(string)
+	}
 	r.streams[stream] = true
 }
 

@@ -17,9 +17,11 @@ const (
 	pollEvery = 20 * time.Millisecond
 	pollCost  = 200 * time.Microsecond
 
-	// pollBatch is how many streams one pipeline looks at: a reply has an event of
-	// each, however long.
+	// pollBatch is how many streams one pipeline looks at.
 	pollBatch = 50
+
+	// eventsPage is how many bytes of a stream one reply has, or one event more.
+	eventsPage = 2 << 20
 )
 
 // waits are the waits of a client. A wait that blocks keeps a connection from
@@ -61,32 +63,76 @@ func poolSize(rdb redis.UniversalClient) int {
 	return size
 }
 
-// next reads the events of a stream after from. It waits for the first up to
-// readBlock, or up to patience if all the connections are taken that waits may have.
-func (w *waits) next(ctx context.Context, stream, from string, patience time.Duration) ([]redis.XMessage, error) {
-	select {
-	case w.blocking <- struct{}{}:
-		defer func() { <-w.blocking }()
-		return w.read(ctx, stream, from, readBlock)
-	default:
-	}
-	events, err := w.read(ctx, stream, from, -1)
-	if err != nil || len(events) > 0 || !w.poll(ctx, stream, from, patience) {
-		return events, err
-	}
-	return w.read(ctx, stream, from, -1)
+// reader reads a session's stream forwards, a page at a time.
+type reader struct {
+	waits  *waits
+	stream string
+	from   string // the last event that was read
+	behind bool   // there may be more behind it, to be read without waiting
 }
 
-// read reads the events after from. A negative block is none at all.
-func (w *waits) read(ctx context.Context, stream, from string, block time.Duration) ([]redis.XMessage, error) {
-	streams, err := w.rdb.XRead(ctx, &redis.XReadArgs{Streams: []string{stream, from}, Block: block}).Result()
+// rewind has the reader begin anew.
+func (r *reader) rewind() { r.from, r.behind = "0", true }
+
+// next reads the next events. It waits for the first up to readBlock, or up to
+// patience if all the connections are taken that waits may have.
+func (r *reader) next(ctx context.Context, patience time.Duration) ([]redis.XMessage, error) {
+	if r.behind {
+		if events, err := r.page(ctx); err != nil || len(events) > 0 {
+			return events, err
+		}
+	}
+	select {
+	case r.waits.blocking <- struct{}{}:
+		defer func() { <-r.waits.blocking }()
+		return r.block(ctx)
+	default:
+	}
+	events, err := r.page(ctx)
+	if err != nil || len(events) > 0 || !r.waits.poll(ctx, r.stream, r.from, patience) {
+		return events, err
+	}
+	return r.page(ctx)
+}
+
+// page reads what is there now, as much as one reply may have.
+func (r *reader) page(ctx context.Context) ([]redis.XMessage, error) {
+	reply, err := run(ctx, r.waits.rdb, eventsPageScript, []string{r.stream}, r.from, eventsPage)
+	if err != nil {
+		return nil, err
+	}
+	events := make([]redis.XMessage, len(reply)-1)
+	for i := range events {
+		entry := reply.list(i + 1)
+		fields := entry.list(1)
+		events[i] = redis.XMessage{ID: entry.str(0), Values: make(map[string]any, len(fields)/2)}
+		for j := 0; j+1 < len(fields); j += 2 {
+			events[i].Values[fields.str(j)] = fields[j+1]
+		}
+	}
+	r.read(events, reply.int(0) == 1)
+	return events, nil
+}
+
+// block waits for one event. XREAD can count events, not bytes: what else has come
+// is for the next page.
+func (r *reader) block(ctx context.Context) ([]redis.XMessage, error) {
+	streams, err := r.waits.rdb.XRead(ctx, &redis.XReadArgs{Streams: []string{r.stream, r.from}, Count: 1, Block: readBlock}).Result()
 	if errors.Is(err, redis.Nil) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
+	r.read(streams[0].Messages, true)
 	return streams[0].Messages, nil
+}
+
+func (r *reader) read(events []redis.XMessage, behind bool) {
+	r.behind = behind
+	if n := len(events); n > 0 {
+		r.from = events[n-1].ID
+	}
 }
 
 // poll waits until there may be something in a stream behind from.
@@ -153,19 +199,18 @@ func (w *waits) all() []*polled {
 	return all
 }
 
-// lookAt wakes those of the waits for which there is something. They read it
-// themselves: it may be more than a pipeline should carry. An error wakes them, too,
-// for they know what to do about it.
+// lookAt wakes those of the waits for which there is something, which they read
+// themselves. An error wakes them, too, for they know what to do about it.
 func (w *waits) lookAt(ctx context.Context, some []*polled) {
-	looks := make([]*redis.XStreamSliceCmd, len(some))
+	looks := make([]*redis.Cmd, len(some))
 	_, _ = w.rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 		for i, p := range some {
-			looks[i] = pipe.XRead(ctx, &redis.XReadArgs{Streams: []string{p.stream, p.from}, Count: 1, Block: -1})
+			looks[i] = eventsPageScript.EvalSha(ctx, pipe, []string{p.stream}, p.from, 0)
 		}
 		return nil
 	})
 	for i, p := range some {
-		if errors.Is(looks[i].Err(), redis.Nil) {
+		if found, err := looks[i].Slice(); err == nil && answer(found).int(0) == 0 {
 			continue
 		}
 		select {

@@ -56,6 +56,7 @@ var (
 	forgetScript = move("session", "forget")
 
 	pastScript          = load("past")
+	eventsPageScript    = load("events_page")
 	indexDueScript      = load("index_due")
 	removeIfScoreScript = load("remove_if_score")
 )

@@ -107,7 +107,8 @@ func (c *Client) FollowFrom(ctx context.Context, sessionKey, id, after string, s
 }
 
 func (c *Client) follow(ctx context.Context, sessionKey, from string, w *watch) (Outcome, error) {
-	stream, id := rediskey.For(sessionKey).Events(), w.id
+	id := w.id
+	r := &reader{waits: c.waits, stream: rediskey.For(sessionKey).Events(), from: from, behind: from == "0"}
 	var looked time.Time
 	rescanned, learnt := false, w.see == nil
 	pause := 50 * time.Millisecond
@@ -117,7 +118,7 @@ func (c *Client) follow(ctx context.Context, sessionKey, from string, w *watch) 
 			var o Outcome
 			var ended bool
 			if o, ended, err = c.Result(ctx, sessionKey, id); err == nil && ended {
-				c.replay(ctx, stream, from, o, w)
+				replay(ctx, r, o, w)
 				return o, nil
 			}
 			if err == nil && !learnt {
@@ -127,8 +128,9 @@ func (c *Client) follow(ctx context.Context, sessionKey, from string, w *watch) 
 			looked = time.Now()
 			if errors.Is(err, ErrUnknown) && !rescanned {
 				// Its result may not have been kept, but the event may be there.
-				w.learnt, _ = parseEventID(from) // none was, if that is the beginning
-				from, rescanned = "0", true
+				w.learnt, _ = parseEventID(r.from) // none was, if that is the beginning
+				r.rewind()
+				rescanned = true
 			}
 		}
 		var events []redis.XMessage
@@ -136,9 +138,9 @@ func (c *Client) follow(ctx context.Context, sessionKey, from string, w *watch) 
 		if err == nil || unknown {
 			var readErr error
 			if unknown {
-				events, readErr = c.waits.read(ctx, stream, from, -1)
+				events, readErr = r.page(ctx)
 			} else {
-				events, readErr = c.waits.next(ctx, stream, from, time.Until(looked.Add(recheck)))
+				events, readErr = r.next(ctx, time.Until(looked.Add(recheck)))
 			}
 			if readErr != nil {
 				err = fmt.Errorf("read events: %w", readErr)
@@ -160,7 +162,6 @@ func (c *Client) follow(ctx context.Context, sessionKey, from string, w *watch) 
 			return Outcome{}, err
 		}
 		for _, m := range events {
-			from = m.ID
 			if end, ended := w.hear(m); ended {
 				// The task knows better than an event: the message may have been run
 				// again since.
@@ -187,18 +188,23 @@ func (c *Client) follow(ctx context.Context, sessionKey, from string, w *watch) 
 
 // replay shows what the stream still has of a message that has already ended, and
 // of its reply what the stream has lost.
-func (c *Client) replay(ctx context.Context, stream, from string, end Outcome, w *watch) {
+func replay(ctx context.Context, r *reader, end Outcome, w *watch) {
 	if w.see == nil {
 		return
 	}
 	w.orphan = end.Turn
 	// The outcome is known, but whoever follows has not seen the reply.
 	_ = persist(ctx, func() error {
-		events, err := c.waits.read(ctx, stream, from, -1)
-		for _, m := range events {
-			w.hear(m)
+		for r.behind = true; r.behind; {
+			events, err := r.page(ctx)
+			if err != nil {
+				return err
+			}
+			for _, m := range events {
+				w.hear(m)
+			}
 		}
-		return err
+		return nil
 	})
 	w.text.rest(Event{Turn: end.Turn, Reply: end.Reply, At: w.at}, w.see)
 }
