@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/rediskey"
@@ -66,13 +65,13 @@ type Receipt struct {
 // for concurrent use.
 type Client struct {
 	rdb   redis.UniversalClient
-	asynq *asynq.Client
+	tasks *enqueuer
 	waits *waits
 }
 
 // NewClient makes a client that shares rdb, which stays the caller's to close.
 func NewClient(rdb redis.UniversalClient) *Client {
-	return &Client{rdb: rdb, asynq: asynq.NewClientFromRedisClient(rdb), waits: newWaits(rdb)}
+	return &Client{rdb: rdb, tasks: newEnqueuer(rdb), waits: newWaits(rdb)}
 }
 
 // SubmitOption changes one Submit.
@@ -127,7 +126,7 @@ func (c *Client) Submit(ctx context.Context, sessionKey string, m session.Messag
 		return Receipt{}, err
 	}
 	nonce := rand.Text()
-	known, err := c.enqueue(ctx, sessionKey, m, nonce, s.delay)
+	known, err := c.tasks.enqueue(ctx, sessionKey, m, nonce, s.delay)
 	if err != nil {
 		return Receipt{}, err
 	}
@@ -136,31 +135,6 @@ func (c *Client) Submit(ctx context.Context, sessionKey string, m session.Messag
 
 // NewMessageID makes an id for a message that has none.
 func NewMessageID() string { return strings.ToLower(rand.Text()) }
-
-// enqueue puts the task in; known says that its id was taken.
-func (c *Client) enqueue(ctx context.Context, sessionKey string, m session.Message, nonce string, delay time.Duration) (known bool, err error) {
-	payload, err := m.EncodePayload()
-	if err != nil {
-		return false, err
-	}
-	opts := []asynq.Option{
-		asynq.Queue(rediskey.Queue(sessionKey)),
-		asynq.TaskID(session.TaskID(sessionKey, m.ID)),
-		asynq.MaxRetry(maxRetry),
-	}
-	if delay > 0 {
-		opts = append(opts, asynq.ProcessIn(delay))
-	}
-	task := asynq.NewTaskWithHeaders(session.TaskType, payload, map[string]string{nonceHeader: nonce})
-	_, err = c.asynq.EnqueueContext(ctx, task, opts...)
-	if errors.Is(err, asynq.ErrTaskIDConflict) {
-		return true, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("enqueue message %s of %s: %w", m.ID, sessionKey, unchanged(err))
-	}
-	return false, nil
-}
 
 // ring tells the session's owner, or the workers if there is none.
 func (c *Client) ring(ctx context.Context, sessionKey string, m session.Message, nonce string, known bool) (Receipt, error) {
@@ -175,15 +149,16 @@ func (c *Client) ring(ctx context.Context, sessionKey string, m session.Message,
 		return Receipt{}, fmt.Errorf("announce message %s of %s: %w", m.ID, sessionKey, err)
 	}
 	now, state, n := reply.int(0), reply.str(1), reply.int(2)
+	c.tasks.told(now)
 	r := Receipt{Session: sessionKey, ID: m.ID, Status: Accepted}
 	switch state {
 	case "queued":
 		r.Status, r.Position = Queued, int(n)
 	case "idle":
-		err = c.announce(ctx, sessionKey, now, n)
+		err = wake(ctx, c.rdb, now, claimGrace, wakeUp{sessionKey, n})
 	case "scheduled":
 		r.Status, r.At = Scheduled, time.UnixMilli(n)
-		err = c.announce(ctx, sessionKey, now, n)
+		err = wake(ctx, c.rdb, now, claimGrace, wakeUp{sessionKey, n})
 	case "busy", "full":
 		r.Status, r.Reason = Refused, state
 	}
@@ -201,14 +176,14 @@ func (c *Client) ring(ctx context.Context, sessionKey string, m session.Message,
 	return r, nil
 }
 
-// announce makes a session known to workers and to asynqmon. asynq.Client adds a
-// queue's name once in its life, so it is added here each time.
+// announce makes a session known to workers and to asynqmon, whose messages no
+// enqueue has brought.
 func (c *Client) announce(ctx context.Context, sessionKey string, now, at int64) error {
-	_, err := c.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		p.SAdd(ctx, rediskey.AllQueues, rediskey.Queue(sessionKey))
-		p.ZAdd(ctx, rediskey.Sessions, redis.Z{Score: float64(now), Member: sessionKey})
-		queueWake(ctx, p, now, claimGrace, wakeUp{sessionKey, at})
-		return nil
-	})
-	return err
+	w := wakes(now, claimGrace, wakeUp{sessionKey, at})
+	return inOrder(ctx, c.rdb,
+		func(p redis.Pipeliner) {
+			indexEntry{sessionKey, now}.add(ctx, p)
+			w.owned(ctx, p)
+		},
+		func(p redis.Pipeliner) { w.ready(ctx, p) })
 }

@@ -110,16 +110,25 @@ func (c *Client) unlist(ctx context.Context, sessionKey string) error {
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return err
 	}
-	k := rediskey.For(sessionKey)
-	anew, err := c.rdb.Exists(ctx, k.Pending(), k.Active(), k.Scheduled(), k.Retry(), k.Completed(), k.Archived()).Result()
-	switch {
-	case err != nil:
-		return err
-	case anew > 0:
-		return c.announce(ctx, sessionKey, now.Val().UnixMilli(), 0)
+	// A second look, behind the last removal: a message may come between the first and
+	// that. Its sender has told of it before both.
+	for _, last := range []bool{false, true} {
+		k := rediskey.For(sessionKey)
+		anew, err := c.rdb.Exists(ctx, k.Pending(), k.Active(), k.Scheduled(), k.Retry(), k.Completed(), k.Archived()).Result()
+		switch {
+		case err != nil:
+			return err
+		case anew > 0:
+			return c.announce(ctx, sessionKey, now.Val().UnixMilli(), 0)
+		case last:
+			return nil
+		}
+		score := fmt.Sprintf("%.0f", seen.Val())
+		if err := removeUnchanged(ctx, c.rdb, rediskey.Sessions, []string{sessionKey}, map[string]string{sessionKey: score}); err != nil {
+			return err
+		}
 	}
-	score := fmt.Sprintf("%.0f", seen.Val())
-	return removeUnchanged(ctx, c.rdb, rediskey.Sessions, []string{sessionKey}, map[string]string{sessionKey: score})
+	return nil
 }
 
 // scan finds keys by pattern, on each master of a cluster.

@@ -1,6 +1,8 @@
 package sessionqueue
 
 import (
+	"reflect"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -35,3 +37,14 @@ func Watched(turn string, entries []redis.XMessage) (n int) {
 
 // Waiting is how many moves wait to be sent together.
 func (c *Consumer) Waiting() int { return c.moves.Waiting() }
+
+// SetEnqueuesPerClient changes after how many messages a client has another
+// asynq.Client.
+func SetEnqueuesPerClient(c *Client, n int) { c.tasks.most = n }
+
+// QueuesKnown is how many queues a client's asynq.Client remembers.
+func QueuesKnown(c *Client) (n int) {
+	names := reflect.ValueOf(c.tasks.client).Elem().FieldByName("broker").Elem().Elem().FieldByName("queuesPublished")
+	(*sync.Map)(names.Addr().UnsafePointer()).Range(func(any, any) bool { n++; return true })
+	return n
+}

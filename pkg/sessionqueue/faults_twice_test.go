@@ -299,7 +299,7 @@ func TestB82_SubmitBrokenAnywhere(t *testing.T) {
 				b := newBench(t)
 				b.say("earlier")
 				b.drain()
-				b.rdb.Del(b.ctx, rediskey.Ready, rediskey.Owned)
+				b.lose()
 				faults := &testredis.Faults{}
 				b.rdb.AddHook(faults)
 				left := n

@@ -24,30 +24,40 @@ type wakeUp struct {
 // wake tells the workers of sessions to claim. A session enters the owned index
 // before the ready index, so that one that was popped by a worker that then died
 // is found again.
-func wake(ctx context.Context, rdb redis.Cmdable, now int64, grace time.Duration, ups ...wakeUp) error {
-	_, err := rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		queueWake(ctx, p, now, grace, ups...)
-		return nil
-	})
-	return err
+func wake(ctx context.Context, rdb redis.UniversalClient, now int64, grace time.Duration, ups ...wakeUp) error {
+	w := wakes(now, grace, ups...)
+	return inOrder(ctx, rdb,
+		func(p redis.Pipeliner) { w.owned(ctx, p) },
+		func(p redis.Pipeliner) { w.ready(ctx, p) })
 }
 
-func queueWake(ctx context.Context, p redis.Pipeliner, now int64, grace time.Duration, ups ...wakeUp) {
-	var owned, ready, due []redis.Z
+// woken is what the indexes get of wakeUps, in two steps: owned, then ready.
+type woken struct{ claim, announce, wait []redis.Z }
+
+func wakes(now int64, grace time.Duration, ups ...wakeUp) (w woken) {
 	for _, u := range ups {
 		if u.at > now {
-			due = append(due, redis.Z{Score: float64(u.at), Member: u.session})
+			w.wait = append(w.wait, redis.Z{Score: float64(u.at), Member: u.session})
 			continue
 		}
-		owned = append(owned, redis.Z{Score: float64(now + grace.Milliseconds()), Member: u.session})
-		ready = append(ready, redis.Z{Score: float64(now), Member: u.session})
+		w.claim = append(w.claim, redis.Z{Score: float64(now + grace.Milliseconds()), Member: u.session})
+		w.announce = append(w.announce, redis.Z{Score: float64(now), Member: u.session})
 	}
-	if len(ready) > 0 {
-		p.ZAddNX(ctx, rediskey.Owned, owned...)
-		p.ZAddNX(ctx, rediskey.Ready, ready...)
+	return w
+}
+
+func (w woken) owned(ctx context.Context, p redis.Pipeliner) {
+	if len(w.claim) > 0 {
+		p.ZAddNX(ctx, rediskey.Owned, w.claim...)
 	}
-	if len(due) > 0 {
-		p.ZAddLT(ctx, rediskey.Due, due...)
+}
+
+func (w woken) ready(ctx context.Context, p redis.Pipeliner) {
+	if len(w.announce) > 0 {
+		p.ZAddNX(ctx, rediskey.Ready, w.announce...)
+	}
+	if len(w.wait) > 0 {
+		p.ZAddLT(ctx, rediskey.Due, w.wait...)
 	}
 }
 

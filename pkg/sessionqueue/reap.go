@@ -59,14 +59,16 @@ func (c *Consumer) reap(ctx context.Context, now int64, sessions []string, score
 		r.lookAgain(s, r.grace)
 	}
 	failed := c.lookInto(ctx, &r, unannounced)
-	_, err = c.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		queueWake(ctx, p, now, c.grace(), r.ready...)
-		queueWake(ctx, p, 0, 0, r.waiting...)
-		if len(r.later) > 0 {
-			p.ZAddGT(ctx, rediskey.Owned, r.later...)
-		}
-		return nil
-	})
+	w := wakes(now, c.grace(), r.ready...)
+	w.wait = wakes(0, 0, r.waiting...).wait
+	err = inOrder(ctx, c.rdb,
+		func(p redis.Pipeliner) {
+			w.owned(ctx, p)
+			if len(r.later) > 0 {
+				p.ZAddGT(ctx, rediskey.Owned, r.later...)
+			}
+		},
+		func(p redis.Pipeliner) { w.ready(ctx, p) })
 	if err == nil {
 		err = removeUnchanged(ctx, c.rdb, rediskey.Owned, r.drop, scores)
 	}

@@ -53,31 +53,43 @@ func (c *Consumer) sweep(ctx context.Context, now int64, sessions []string, budg
 	if err != nil || len(sessions) == 0 {
 		return 0, err
 	}
-	_, pipeErr := c.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		for i, l := range c.look(ctx, sessions) {
-			s := sessions[i]
-			p.SAdd(ctx, rediskey.AllQueues, rediskey.Queue(s))
-			p.ZAddNX(ctx, rediskey.Sessions, redis.Z{Score: float64(now), Member: s})
-			switch {
-			case l.err != nil:
-				err = errors.Join(err, fmt.Errorf("look at %s: %w", s, l.err))
-			case l.what == lookHeld:
-				p.ZAddNX(ctx, rediskey.Owned, redis.Z{Score: float64(now), Member: s})
-			case l.what == lookReady && l.n == 1: // a dead owner's
-				queueRecovery(ctx, p, redis.Z{Score: float64(now), Member: s})
-			case l.what == lookReady:
-				if found++; found <= budget {
-					queueWake(ctx, p, l.now, c.grace(), wakeUp{session: s})
-				} else {
-					queueRecovery(ctx, p, redis.Z{Score: float64(now), Member: s})
-				}
-			case l.what == lookWait:
-				queueWake(ctx, p, 0, 0, wakeUp{s, l.n})
+	var names []any
+	var known, held, late []redis.Z
+	var ups []wakeUp
+	for i, l := range c.look(ctx, sessions) {
+		s := sessions[i]
+		names = append(names, rediskey.Queue(s))
+		known = append(known, redis.Z{Score: float64(now), Member: s})
+		switch {
+		case l.err != nil:
+			err = errors.Join(err, fmt.Errorf("look at %s: %w", s, l.err))
+		case l.what == lookHeld:
+			held = append(held, redis.Z{Score: float64(now), Member: s})
+		case l.what == lookReady && l.n == 1: // a dead owner's
+			late = append(late, redis.Z{Score: float64(now), Member: s})
+		case l.what == lookReady:
+			if found++; found <= budget {
+				ups = append(ups, wakeUp{session: s})
+			} else {
+				late = append(late, redis.Z{Score: float64(now), Member: s})
 			}
+		case l.what == lookWait:
+			ups = append(ups, wakeUp{s, l.n})
 		}
-		return nil
-	})
-	return found, errors.Join(err, pipeErr)
+	}
+	w := wakes(now, c.grace(), ups...)
+	failed := inOrder(ctx, c.rdb,
+		func(p redis.Pipeliner) {
+			p.SAdd(ctx, rediskey.AllQueues, names...)
+			p.ZAddNX(ctx, rediskey.Sessions, known...)
+			w.owned(ctx, p)
+			queueRecovery(ctx, p, late...)
+			if len(held) > 0 {
+				p.ZAddNX(ctx, rediskey.Owned, held...)
+			}
+		},
+		func(p redis.Pipeliner) { w.ready(ctx, p) })
+	return found, errors.Join(err, failed)
 }
 
 // forgotten keeps the sessions that wait neither for a worker nor for Reap.

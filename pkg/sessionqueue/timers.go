@@ -70,11 +70,13 @@ func (c *Consumer) Due(ctx context.Context) (pause time.Duration, err error) {
 	pause = pauseUntil(now, next)
 	if len(sessions) > 0 {
 		onTime, late := splitLate(now, sessions, scores)
-		_, err := c.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-			queueWake(ctx, p, now, c.grace(), onTime...)
-			queueRecovery(ctx, p, late...)
-			return nil
-		})
+		w := wakes(now, c.grace(), onTime...)
+		err := inOrder(ctx, c.rdb,
+			func(p redis.Pipeliner) {
+				w.owned(ctx, p)
+				queueRecovery(ctx, p, late...)
+			},
+			func(p redis.Pipeliner) { w.ready(ctx, p) })
 		if err != nil {
 			return timerCeiling, err
 		}
