@@ -23,7 +23,8 @@ type wakeUp struct {
 
 // wake tells the workers of sessions to claim. A session enters the owned index
 // before the ready index, so that one that was popped by a worker that then died
-// is found again.
+// is found again. Its score there is of this wake-up, whatever it was: an earlier one
+// may be what reap has just read, and takes out; a later one would hide the session.
 func wake(ctx context.Context, rdb redis.UniversalClient, now int64, grace time.Duration, ups ...wakeUp) error {
 	w := wakes(now, grace, ups...)
 	return inOrder(ctx, rdb,
@@ -48,7 +49,7 @@ func wakes(now int64, grace time.Duration, ups ...wakeUp) (w woken) {
 
 func (w woken) owned(ctx context.Context, p redis.Pipeliner) {
 	if len(w.claim) > 0 {
-		p.ZAddNX(ctx, rediskey.Owned, w.claim...)
+		p.ZAdd(ctx, rediskey.Owned, w.claim...)
 	}
 }
 
@@ -87,14 +88,26 @@ func dueMembers(ctx context.Context, rdb redis.Scripter, index string, batch int
 // removeUnchanged takes members out of an index, except those whose score is not
 // the one that was read.
 func removeUnchanged(ctx context.Context, rdb redis.Scripter, index string, members []string, scores map[string]string) error {
+	return rescoreUnchanged(ctx, rdb, index, members, scores, nil)
+}
+
+// rescoreUnchanged is removeUnchanged that gives a member the score that it has in to,
+// if it has one.
+func rescoreUnchanged(ctx context.Context, rdb redis.Scripter, index string, members []string, scores, to map[string]string) error {
 	for batch := range slices.Chunk(members, timerBatch) {
-		args := make([]any, 2*len(batch))
-		for i, m := range batch {
-			args[i], args[len(batch)+i] = m, scores[m]
-		}
-		if err := removeIfScoreScript.Run(ctx, rdb, []string{index}, args...).Err(); err != nil {
+		if err := rescoreScript.Run(ctx, rdb, []string{index}, rescoreArgs(batch, scores, to)...).Err(); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// rescoreArgs are the ARGV of lua/rescore.lua.
+func rescoreArgs(members []string, scores, to map[string]string) []any {
+	n := len(members)
+	args := make([]any, 3*n)
+	for i, m := range members {
+		args[i], args[n+i], args[2*n+i] = m, scores[m], to[m]
+	}
+	return args
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -54,7 +55,7 @@ func (c *Consumer) reap(ctx context.Context, now int64, sessions []string, score
 	if err != nil {
 		return 0, err
 	}
-	r := round{now: now, grace: c.grace().Milliseconds(), budget: c.burst()}
+	r := round{now: now, grace: c.grace().Milliseconds(), budget: c.burst(), later: map[string]string{}}
 	for _, s := range without(sessions, unannounced) {
 		r.lookAgain(s, r.grace)
 	}
@@ -62,15 +63,11 @@ func (c *Consumer) reap(ctx context.Context, now int64, sessions []string, score
 	w := wakes(now, c.grace(), r.ready...)
 	w.wait = wakes(0, 0, r.waiting...).wait
 	err = inOrder(ctx, c.rdb,
-		func(p redis.Pipeliner) {
-			w.owned(ctx, p)
-			if len(r.later) > 0 {
-				p.ZAddGT(ctx, rediskey.Owned, r.later...)
-			}
-		},
+		func(p redis.Pipeliner) { w.owned(ctx, p) },
 		func(p redis.Pipeliner) { w.ready(ctx, p) })
 	if err == nil {
-		err = removeUnchanged(ctx, c.rdb, rediskey.Owned, r.drop, scores)
+		// One that was woken since it was read has another score, and stays as it is.
+		err = rescoreUnchanged(ctx, c.rdb, rediskey.Owned, r.looked, scores, r.later)
 	}
 	return len(r.ready), errors.Join(failed, err)
 }
@@ -88,7 +85,7 @@ func (c *Consumer) lookInto(ctx context.Context, r *round, sessions []string) (f
 		if err != nil {
 			return errors.Join(failed, err)
 		}
-		r.drop = append(r.drop, without(batch, busy)...)
+		r.looked = append(r.looked, without(batch, busy)...)
 		for len(busy) > 0 && r.left() > 0 {
 			// As many as may still be recovered; if most are held, twice as many each time.
 			n := min(len(busy), max(r.left(), looked))
@@ -108,14 +105,15 @@ type round struct {
 	budget     int   // how many it may recover
 
 	ready, waiting []wakeUp
-	later          []redis.Z // looked at again at the score
-	drop           []string  // out of the owned index
+	looked         []string          // that are done with, and leave the owned index
+	later          map[string]string // or get this score: looked at again then
 }
 
 func (r *round) left() int { return r.budget - len(r.ready) }
 
 func (r *round) lookAgain(session string, in int64) {
-	r.later = append(r.later, redis.Z{Score: float64(r.now + in), Member: session})
+	r.looked = append(r.looked, session)
+	r.later[session] = strconv.FormatInt(r.now+in, 10)
 }
 
 func (r *round) sort(session string, l looked) error {
@@ -129,13 +127,12 @@ func (r *round) sort(session string, l looked) error {
 	case l.what == lookReady && r.left() == 0:
 		// Stays where it is for the next run.
 	case l.what == lookReady:
-		r.ready = append(r.ready, wakeUp{session: session})
-		r.lookAgain(session, r.grace)
+		r.ready = append(r.ready, wakeUp{session: session}) // with which it is looked at again
 	case l.what == lookWait:
 		r.waiting = append(r.waiting, wakeUp{session, l.n})
-		r.drop = append(r.drop, session)
+		r.looked = append(r.looked, session)
 	default:
-		r.drop = append(r.drop, session)
+		r.looked = append(r.looked, session)
 	}
 	return nil
 }

@@ -55,10 +55,10 @@ var (
 	purgeScript  = move("session", "purge")
 	forgetScript = move("session", "forget")
 
-	pastScript          = load("past")
-	eventsPageScript    = load("events_page")
-	indexDueScript      = load("index_due")
-	removeIfScoreScript = load("remove_if_score")
+	pastScript       = load("past")
+	eventsPageScript = load("events_page")
+	indexDueScript   = load("index_due")
+	rescoreScript    = load("rescore")
 )
 
 // ScriptName tells which move a script's SHA-1 stands for, as MONITOR and SLOWLOG

@@ -54,7 +54,7 @@ func (c *Consumer) sweep(ctx context.Context, now int64, sessions []string, budg
 		return 0, err
 	}
 	var names []any
-	var known, held, late []redis.Z
+	var known, late []redis.Z
 	var ups []wakeUp
 	for i, l := range c.look(ctx, sessions) {
 		s := sessions[i]
@@ -64,7 +64,7 @@ func (c *Consumer) sweep(ctx context.Context, now int64, sessions []string, budg
 		case l.err != nil:
 			err = errors.Join(err, fmt.Errorf("look at %s: %w", s, l.err))
 		case l.what == lookHeld:
-			held = append(held, redis.Z{Score: float64(now), Member: s})
+			late = append(late, redis.Z{Score: float64(l.now + l.n), Member: s}) // its sentinel's end
 		case l.what == lookReady && l.n == 1: // a dead owner's
 			late = append(late, redis.Z{Score: float64(now), Member: s})
 		case l.what == lookReady:
@@ -84,9 +84,6 @@ func (c *Consumer) sweep(ctx context.Context, now int64, sessions []string, budg
 			p.ZAddNX(ctx, rediskey.Sessions, known...)
 			w.owned(ctx, p)
 			queueRecovery(ctx, p, late...)
-			if len(held) > 0 {
-				p.ZAddNX(ctx, rediskey.Owned, held...)
-			}
 		},
 		func(p redis.Pipeliner) { w.ready(ctx, p) })
 	return found, errors.Join(err, failed)

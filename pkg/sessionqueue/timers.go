@@ -71,16 +71,18 @@ func (c *Consumer) Due(ctx context.Context) (pause time.Duration, err error) {
 	if len(sessions) > 0 {
 		onTime, late := splitLate(now, sessions, scores)
 		w := wakes(now, c.grace(), onTime...)
+		// They leave this index before anybody can take them: a claim that finds that
+		// one has to wait after all enters it again, and LT keeps an earlier score.
 		err := inOrder(ctx, c.rdb,
 			func(p redis.Pipeliner) {
 				w.owned(ctx, p)
 				queueRecovery(ctx, p, late...)
 			},
+			func(p redis.Pipeliner) {
+				rescoreScript.Eval(ctx, p, []string{rediskey.Due}, rescoreArgs(sessions, scores, nil)...)
+			},
 			func(p redis.Pipeliner) { w.ready(ctx, p) })
 		if err != nil {
-			return timerCeiling, err
-		}
-		if err := removeUnchanged(ctx, c.rdb, rediskey.Due, sessions, scores); err != nil {
 			return timerCeiling, err
 		}
 		pause = timerFloor
