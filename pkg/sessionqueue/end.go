@@ -3,6 +3,7 @@ package sessionqueue
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -209,8 +210,14 @@ func (h *Hold) requeue(ctx context.Context, e Event, wait time.Duration, attempt
 	return h.released(ctx, reply)
 }
 
+// ErrUnannounced is wrapped by an error of Finish, Requeue or Retry whose move was
+// carried out: the turn has ended and the sentinel is released. Only the workers could
+// not be told of the messages that wait. PutBack does so; else reap or sweep find the
+// session.
+var ErrUnannounced = errors.New("the waiting messages were not announced")
+
 // released ends the hold and, where more can be claimed, now or later, tells the
-// workers. If that fails, reap and sweep find the session.
+// workers.
 func (h *Hold) released(ctx context.Context, reply answer) error {
 	h.lease.End()
 	at, now := reply.int(1), reply.int(2)
@@ -220,7 +227,7 @@ func (h *Hold) released(ctx context.Context, reply answer) error {
 	// The lease's own context has just ended.
 	ctx = context.WithoutCancel(ctx)
 	if err := wake(ctx, h.consumer.rdb, now, h.consumer.grace(), wakeUp{h.session, at}); err != nil {
-		return fmt.Errorf("released %s, but its waiting messages were not announced: %w", h.session, err)
+		return fmt.Errorf("released %s: %w: %w", h.session, ErrUnannounced, err)
 	}
 	return nil
 }

@@ -61,10 +61,11 @@ const (
 	dutyDue   = "due"
 	dutyReap  = "reap"
 	dutySweep = "sweep"
+	dutyWake  = "wake"
 )
 
 // Duties are all that Observer.RedisFailed may be told of.
-func Duties() []string { return []string{dutyClaim, dutyRenew, dutyDue, dutyReap, dutySweep} }
+func Duties() []string { return []string{dutyClaim, dutyRenew, dutyDue, dutyReap, dutySweep, dutyWake} }
 
 // started tells the observer of the messages that begin their first turn.
 func (t *turn) started() {

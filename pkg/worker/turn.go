@@ -296,6 +296,7 @@ func (t *turn) finish(end sessionqueue.End, release func() bool) (more bool, err
 		t.failure = errors.New(end.Error)
 	}
 	more, err = t.hold.Finish(t.hold.Lease().Context(), end)
+	err = t.stored(err)
 	if err != nil && len(end.Entries) > 0 && t.hold.Lease().Held() == nil {
 		// Neither lost nor away: what is to be stored cannot be. Run again, it would
 		// come to the same; without its entries the session goes on.
@@ -358,7 +359,7 @@ func (t *turn) giveBack(cause error, release func() bool) (bool, error) {
 	errors.As(cause, &d)
 	t.status, t.failure = StatusRequeued, fmt.Errorf("given back: %s", d.reason)
 	t.keepState(sessionqueue.End{})
-	err := t.hold.Requeue(t.hold.Lease().Context(), string(d.reason), t.recorder.soFar()...)
+	err := t.stored(t.hold.Requeue(t.hold.Lease().Context(), string(d.reason), t.recorder.soFar()...))
 	if err == nil {
 		t.served.outcome = outcomeGivenBack
 	}
@@ -369,7 +370,7 @@ func (t *turn) retry(err error, release func() bool) (bool, error) {
 	wait := backoff(t.served.w.opts.RetryBackoff, t.Attempt)
 	t.status, t.failure, t.retryIn = StatusRetried, err, wait
 	t.keepState(sessionqueue.End{})
-	return t.orAsked(t.hold.Retry(t.hold.Lease().Context(), err, wait, t.recorder.inherited()...), release)
+	return t.orAsked(t.stored(t.hold.Retry(t.hold.Lease().Context(), err, wait, t.recorder.inherited()...)), release)
 }
 
 // orAsked finishes a turn that could not be given back because somebody has

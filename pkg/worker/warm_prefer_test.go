@@ -26,7 +26,7 @@ func TestTheWorkerWithTheWarmAgentIsToldFirst(t *testing.T) {
 	defer rdb.Close()
 	var faults testredis.Faults
 	rdb.AddHook(&faults)
-	gate := faults.Gate(testredis.Named("zadd"))
+	gate := faults.Gate(wakesOf(rediskey.Ready))
 	sent := make(chan error, 1)
 	go func() {
 		_, err := sq.NewClient(rdb).Submit(r.ctx, r.key, session.Message{ID: "m2", Text: "hi"})

@@ -34,6 +34,8 @@ type Worker struct {
 	others   waiters
 	open     *openQuestions
 
+	unannounced *unannounced
+
 	dispatching, keeping pulse // see Healthy
 
 	mu        sync.Mutex
@@ -72,6 +74,7 @@ func New(rdb redis.UniversalClient, a agent.Agent, opts Options) (*Worker, error
 		sessions: map[*served]struct{}{}, left: make(chan struct{}, 1),
 	}
 	w.others.ask = queue.OthersWait
+	w.unannounced = newUnannounced()
 	w.open = &openQuestions{slots: opts.Concurrency, log: w.log}
 	if s, ok := a.(agent.Steerable); ok {
 		w.steerable = s.Steerable()
@@ -122,6 +125,7 @@ func (w *Worker) Start(ctx context.Context) (err error) {
 	w.loop(func() { w.every(dutyDue, w.due) })
 	w.loop(func() { w.every(dutyReap, w.reap) })
 	w.loop(func() { w.every(dutySweep, w.sweep) })
+	w.loop(w.announce)
 	w.loop(w.dispatch)
 	w.log.Info("worker started", "concurrency", w.opts.Concurrency)
 	return nil
