@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/followup"
 	"turnstile/pkg/session"
@@ -54,6 +56,16 @@ func (c *Client) Stop(ctx context.Context, sessionKey string) (Stopped, error) {
 	return s, nil
 }
 
+// index makes a session known before its record is written, so that Forget finds a
+// record that no message has come to.
+func (c *Client) index(ctx context.Context, sessionKey string) error {
+	now, err := c.tasks.now(ctx)
+	if err != nil {
+		return unchanged(err)
+	}
+	return unchanged(c.rdb.ZAdd(ctx, rediskey.Sessions, redis.Z{Score: float64(now), Member: sessionKey}).Err())
+}
+
 // Rotate gives the session another session id: the next message begins another
 // transcript under the same key, queue and lock, and a turn that is running
 // finishes into the old one. If old is not empty, only that session id is
@@ -61,6 +73,11 @@ func (c *Client) Stop(ctx context.Context, sessionKey string) (Stopped, error) {
 func (c *Client) Rotate(ctx context.Context, sessionKey, old string) (sessionID string, err error) {
 	if err := session.ValidateKey(sessionKey); err != nil {
 		return "", err
+	}
+	if old == "" { // else there is a record, or nothing is written
+		if err := c.index(ctx, sessionKey); err != nil {
+			return "", fmt.Errorf("rotate %s: %w", sessionKey, err)
+		}
 	}
 	reply, err := run(ctx, c.rdb, rotateScript, keys(sessionKey, "", time.Now()), rediskey.For(sessionKey).TaskPrefix(), newSessionID(), old)
 	if err != nil {
@@ -77,6 +94,9 @@ func (c *Client) SetTitle(ctx context.Context, sessionKey, title string) error {
 	}
 	if err := session.ValidateTitle(title); err != nil {
 		return err
+	}
+	if err := c.index(ctx, sessionKey); err != nil {
+		return fmt.Errorf("title of %s: %w", sessionKey, err)
 	}
 	_, err := run(ctx, c.rdb, titleScript, keys(sessionKey, "", time.Now()), rediskey.For(sessionKey).TaskPrefix(), "", "", title)
 	if err != nil {
@@ -97,6 +117,9 @@ func (c *Client) Configure(ctx context.Context, sessionKey string, s followup.Se
 		if text, err = marshal(s); err != nil {
 			return fmt.Errorf("encode settings: %w", err)
 		}
+	}
+	if err := c.index(ctx, sessionKey); err != nil {
+		return fmt.Errorf("configure %s: %w", sessionKey, err)
 	}
 	_, err := run(ctx, c.rdb, configureScript, keys(sessionKey, "", time.Now()), rediskey.For(sessionKey).TaskPrefix(), text)
 	if err != nil {

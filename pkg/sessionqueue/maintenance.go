@@ -23,7 +23,7 @@ func (c *Consumer) Purge(ctx context.Context) (deleted int, err error) {
 		return 0, err
 	}
 	var failed error // of single sessions, which keep nobody from the rest
-	err = c.eachQueue(ctx, func(sessions []string) error {
+	visit := func(sessions []string) error {
 		sessions, err := c.withOld(ctx, sessions, now)
 		if err != nil {
 			return err
@@ -47,8 +47,38 @@ func (c *Consumer) Purge(ctx context.Context) (deleted int, err error) {
 			sessions = again
 		}
 		return nil
-	})
+	}
+	err = errors.Join(c.eachQueue(ctx, visit), c.eachSession(ctx, func(sessions []string) error {
+		sessions, err := c.unlistedWithEnded(ctx, sessions)
+		if err != nil {
+			return err
+		}
+		return visit(sessions)
+	}))
 	return deleted, errors.Join(err, failed)
+}
+
+// unlistedWithEnded keeps the sessions that asynq does not list and that have results
+// or dead letters all the same: asynqmon's Delete takes the name away, and leaves the
+// results.
+func (c *Consumer) unlistedWithEnded(ctx context.Context, sessions []string) ([]string, error) {
+	if len(sessions) == 0 {
+		return nil, nil
+	}
+	listed, err := c.rdb.SMIsMember(ctx, rediskey.AllQueues, queueNames(sessions)...).Result()
+	if err != nil {
+		return nil, err
+	}
+	var unlisted []string
+	for i, s := range sessions {
+		if !listed[i] {
+			unlisted = append(unlisted, s)
+		}
+	}
+	if len(unlisted) == 0 {
+		return nil, nil
+	}
+	return c.withTasks(ctx, unlisted, rediskey.Session.Completed, rediskey.Session.Archived)
 }
 
 // withOld keeps the sessions that have something to purge: most have not, and a
