@@ -19,6 +19,8 @@ const (
 	Owned    = "turnstile:owned"    // ZSET session key -> ms: look again then
 	Sessions = "turnstile:sessions" // ZSET session key -> ms of its last activity
 
+	Scan = "turnstile:scan" // HASH node -> cursor: how far the search for forgotten sessions is
+
 	AllQueues    = "asynq:queues" // SET of queue names that asynqmon lists
 	AsynqCancel  = "asynq:cancel" // PUBSUB channel of asynqmon's Cancel: a task id
 	timerPrefix  = "turnstile:timer:"
@@ -70,6 +72,20 @@ func (s Session) TranscriptPrefix() string { return s.own + "transcript:" }
 
 // Any is a pattern of SCAN that finds every key of the session, asynq's too.
 func (s Session) Any() string { return "*" + strings.TrimPrefix(s.asynq, "asynq:") + "*" }
+
+// AnySession is a pattern of SCAN that finds, of every session, those keys by which
+// one is known: not its tasks, of which there may be many.
+const AnySession = "*:{" + queuePrefix + "*}:[acprs]*"
+
+// Parse is the session of a key, and the key's name within it.
+func Parse(key string) (session, name string, ok bool) {
+	_, rest, ok := strings.Cut(key, ":{"+queuePrefix)
+	if !ok {
+		return "", "", false
+	}
+	session, name, ok = strings.Cut(rest, "}:")
+	return session, name, ok
+}
 
 // asynq's keys, pinned by the contract tests of pkg/sessionqueue.
 

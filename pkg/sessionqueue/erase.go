@@ -134,7 +134,7 @@ func (c *Client) unlist(ctx context.Context, sessionKey string) error {
 // scan finds keys by pattern, on each master of a cluster.
 func (c *Client) scan(ctx context.Context, pattern string) (found []string, err error) {
 	var mu sync.Mutex
-	node := func(ctx context.Context, rdb redis.Cmdable) error {
+	err = eachMaster(ctx, c.rdb, func(ctx context.Context, _ string, rdb redis.Cmdable) error {
 		for cursor := uint64(0); ; {
 			keys, next, err := rdb.Scan(ctx, cursor, pattern, 1000).Result()
 			if err != nil {
@@ -147,11 +147,6 @@ func (c *Client) scan(ctx context.Context, pattern string) (found []string, err 
 				return nil
 			}
 		}
-	}
-	if cluster, ok := c.rdb.(*redis.ClusterClient); ok {
-		err = cluster.ForEachMaster(ctx, func(ctx context.Context, master *redis.Client) error { return node(ctx, master) })
-	} else {
-		err = node(ctx, c.rdb)
-	}
+	})
 	return found, err
 }

@@ -44,7 +44,9 @@ func (r *roundTrips) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.P
 // Forget, an Erase, or a Redis that comes back empty do.
 func (b *bench) lose() {
 	must(b, b.rdb.SRem(b.ctx, rediskey.AllQueues, rediskey.Queue(key)).Err())
-	must(b, b.rdb.Del(b.ctx, rediskey.Sessions, rediskey.Ready, rediskey.Owned, rediskey.Due).Err())
+	for _, index := range []string{rediskey.Sessions, rediskey.Ready, rediskey.Owned, rediskey.Due} {
+		must(b, b.rdb.Del(b.ctx, index).Err())
+	}
 }
 
 // A sender that dies between the enqueue and the ring has told where the message is,

@@ -62,21 +62,9 @@ func (c *Consumer) Purge(ctx context.Context) (deleted int, err error) {
 // or dead letters all the same: asynqmon's Delete takes the name away, and leaves the
 // results.
 func (c *Consumer) unlistedWithEnded(ctx context.Context, sessions []string) ([]string, error) {
-	if len(sessions) == 0 {
-		return nil, nil
-	}
-	listed, err := c.rdb.SMIsMember(ctx, rediskey.AllQueues, queueNames(sessions)...).Result()
-	if err != nil {
+	unlisted, err := c.unlisted(ctx, sessions)
+	if err != nil || len(unlisted) == 0 {
 		return nil, err
-	}
-	var unlisted []string
-	for i, s := range sessions {
-		if !listed[i] {
-			unlisted = append(unlisted, s)
-		}
-	}
-	if len(unlisted) == 0 {
-		return nil, nil
 	}
 	return c.withTasks(ctx, unlisted, rediskey.Session.Completed, rediskey.Session.Archived)
 }

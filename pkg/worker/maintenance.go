@@ -23,12 +23,14 @@ type job struct {
 	name  string
 	every time.Duration
 	run   func(*sessionqueue.Consumer, context.Context) (int, error)
+	paced bool // it takes its time, and is cut short when the worker drains
 }
 
 var jobs = []job{
-	{"turnstile:purge", 5 * time.Minute, (*sessionqueue.Consumer).Purge},
-	{"turnstile:unregister", 10 * time.Minute, (*sessionqueue.Consumer).Unregister},
-	{"turnstile:forget", time.Hour, (*sessionqueue.Consumer).Forget},
+	{"turnstile:purge", 5 * time.Minute, (*sessionqueue.Consumer).Purge, false},
+	{"turnstile:unregister", 10 * time.Minute, (*sessionqueue.Consumer).Unregister, false},
+	{"turnstile:forget", time.Hour, (*sessionqueue.Consumer).Forget, false},
+	{"turnstile:find", time.Minute, (*sessionqueue.Consumer).Find, true},
 }
 
 // maintenance is an asynq.Server and what feeds it. Every worker has one; a job's
@@ -43,9 +45,11 @@ type maintenance struct {
 
 // startMaintenance runs every job at its own interval, or all at the given one.
 func startMaintenance(rdb redis.UniversalClient, queue *sessionqueue.Consumer, log *slog.Logger, every time.Duration) (*maintenance, error) {
+	feeding, cancel := context.WithCancel(context.Background())
 	m := &maintenance{
 		client: asynq.NewClientFromRedisClient(rdb),
 		log:    log.With("component", "maintenance"),
+		cancel: cancel,
 	}
 	m.server = asynq.NewServerFromRedisClient(rdb, asynq.Config{
 		Concurrency:       1,
@@ -58,6 +62,12 @@ func startMaintenance(rdb redis.UniversalClient, queue *sessionqueue.Consumer, l
 	mux := asynq.NewServeMux()
 	for _, j := range jobs {
 		mux.HandleFunc(j.name, func(ctx context.Context, _ *asynq.Task) error {
+			if j.paced {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithCancel(ctx)
+				defer cancel()
+				defer context.AfterFunc(feeding, cancel)()
+			}
 			n, err := j.run(queue, ctx)
 			if n > 0 {
 				m.log.Info("maintenance done", "job", j.name, "count", n)
@@ -66,10 +76,9 @@ func startMaintenance(rdb redis.UniversalClient, queue *sessionqueue.Consumer, l
 		})
 	}
 	if err := m.server.Start(mux); err != nil {
+		cancel()
 		return nil, fmt.Errorf("start maintenance: %w", err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	m.cancel = cancel
 	for _, j := range jobs {
 		if every > 0 {
 			j.every = every
@@ -77,7 +86,7 @@ func startMaintenance(rdb redis.UniversalClient, queue *sessionqueue.Consumer, l
 		m.done.Add(1)
 		go func() {
 			defer m.done.Done()
-			m.feed(ctx, j)
+			m.feed(feeding, j)
 		}()
 	}
 	return m, nil
