@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -97,22 +98,32 @@ func (c *Consumer) withOld(ctx context.Context, sessions []string, now time.Time
 // asynqmon reads, for asynqmon reads every listed queue one after the other. A
 // message that came in between has its name put back.
 func (c *Consumer) Unregister(ctx context.Context) (names int, err error) {
-	var idle []string
 	err = c.eachQueue(ctx, func(sessions []string) error {
-		busy, err := c.withAnyTask(ctx, sessions)
-		if err != nil {
-			return err
+		for batch := range slices.Chunk(sessions, timerBatch) {
+			n, err := c.unregister(ctx, batch)
+			names += n
+			if err != nil {
+				return err
+			}
 		}
-		idle = append(idle, without(sessions, busy)...)
 		return nil
 	})
-	if err != nil || len(idle) == 0 {
+	return names, err
+}
+
+func (c *Consumer) unregister(ctx context.Context, sessions []string) (names int, err error) {
+	busy, err := c.withAnyTask(ctx, sessions)
+	if err != nil {
 		return 0, err
+	}
+	idle := without(sessions, busy)
+	if len(idle) == 0 {
+		return 0, nil
 	}
 	if err := c.rdb.SRem(ctx, rediskey.AllQueues, queueNames(idle)...).Err(); err != nil {
 		return 0, err
 	}
-	busy, err := c.withAnyTask(ctx, idle)
+	busy, err = c.withAnyTask(ctx, idle)
 	if err != nil || len(busy) == 0 {
 		return len(idle), err
 	}

@@ -33,6 +33,7 @@ func (c *Consumer) Reap(ctx context.Context) (recovered int, pause time.Duration
 	now, next, sessions, scores, err := dueMembers(ctx, c.rdb, rediskey.Owned, timerBatch)
 	if err == nil {
 		recovered, err = c.reap(ctx, now, sessions, scores)
+		err = errors.Join(err, c.pullForward(ctx, now))
 	}
 	// What was recovered is paid for with time in which nobody reaps. The run's own
 	// is part of it.
@@ -48,6 +49,22 @@ func (c *Consumer) Reap(ctx context.Context) (recovered int, pause time.Duration
 		pause = pauseUntil(now, next)
 	}
 	return recovered, pause, errors.Join(err, c.yieldTimer(ctx, "reap", hold))
+}
+
+// pullForward has those in the ready index wait from now on that came there by a clock
+// that was ahead: a busy worker would take them behind all that come later.
+func (c *Consumer) pullForward(ctx context.Context, now int64) error {
+	ahead, err := c.rdb.ZRangeByScore(ctx, rediskey.Ready, &redis.ZRangeBy{
+		Min: fmt.Sprintf("(%d", now+time.Second.Milliseconds()), Max: "+inf", Count: timerBatch,
+	}).Result()
+	if err != nil || len(ahead) == 0 {
+		return err
+	}
+	members := make([]redis.Z, len(ahead))
+	for i, s := range ahead {
+		members[i] = redis.Z{Score: float64(now), Member: s}
+	}
+	return c.rdb.ZAddArgs(ctx, rediskey.Ready, redis.ZAddArgs{XX: true, LT: true, Members: members}).Err()
 }
 
 func (c *Consumer) reap(ctx context.Context, now int64, sessions []string, scores map[string]string) (recovered int, err error) {

@@ -11,6 +11,10 @@ import (
 	"turnstile/internal/rediskey"
 )
 
+// sweepLease is how long a sweep is left to its worker, which extends that as it goes:
+// should it die, another one begins anew.
+const sweepLease = 5 * time.Second
+
 // Sweep looks at every session there is and finds those that can be claimed and
 // that no index knows of: their sender died half-way, a plain asynq.Client put a
 // task in, or somebody pressed Run or Resume in asynqmon. A few it puts to work at
@@ -18,20 +22,21 @@ import (
 // an interval; the others' calls answer 0 at once. It answers how many it found
 // and how long to wait before the next call.
 func (c *Consumer) Sweep(ctx context.Context, interval time.Duration) (found int, pause time.Duration, err error) {
-	if ok, err := c.turnOf(ctx, "sweep", interval); !ok {
+	lease, began := min(interval, sweepLease), time.Now()
+	if ok, err := c.turnOf(ctx, "sweep", lease); !ok {
 		left, pttlErr := c.rdb.PTTL(ctx, rediskey.Timer("sweep")).Result()
 		return 0, max(left, timerFloor), errors.Join(err, pttlErr)
 	}
 	now, err := c.rdb.Time(ctx).Result()
 	if err != nil {
-		return 0, interval, err
+		return 0, lease, err
 	}
 	var failed error
 	visit := func(sessions []string) error {
 		n, err := c.sweep(ctx, now.UnixMilli(), sessions, max(c.burst()-found, 0))
 		found += n
 		failed = errors.Join(failed, err) // one broken session must not hide the others
-		return ctx.Err()
+		return errors.Join(ctx.Err(), c.yieldTimer(ctx, "sweep", lease))
 	}
 	visitUnknown := func(sessions []string) error {
 		sessions, err := c.absent(ctx, rediskey.Sessions, sessions)
@@ -41,7 +46,10 @@ func (c *Consumer) Sweep(ctx context.Context, interval time.Duration) (found int
 	// Every session once, give or take what a SCAN repeats: nothing is to be kept in
 	// memory of those that were seen.
 	err = errors.Join(c.eachSession(ctx, visit), c.eachQueue(ctx, visitUnknown))
-	return found, interval, errors.Join(failed, err)
+	// No more than half of the time is spent in sweeps, however long they take.
+	took := time.Since(began)
+	pause = max(interval-took, took)
+	return found, pause, errors.Join(failed, err, c.yieldTimer(ctx, "sweep", pause))
 }
 
 // sweep wakes up to budget of the sessions.
