@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"turnstile/internal/rediskey"
 	"turnstile/internal/script"
 	"turnstile/internal/testredis"
 )
@@ -76,6 +77,7 @@ func (s *standIns) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pro
 }
 
 func (s *standIns) replace(cmd redis.Cmder) {
+	s.tellSender(cmd)
 	if !isScript(cmd) {
 		return
 	}
@@ -97,6 +99,14 @@ func (s *standIns) tellWorker(args []any) {
 	const shared, at = 4, 8
 	keys, _ := args[2].(int)
 	args[3+keys+shared+at] = strconv.FormatInt(s.now, 10)
+}
+
+// tellSender does so for a sender, which goes on from its last answer by its own clock
+// when it enters a session in the list.
+func (s *standIns) tellSender(cmd redis.Cmder) {
+	if args := cmd.Args(); len(args) == 4 && cmd.Name() == "zadd" && args[1] == rediskey.Sessions {
+		args[2] = s.now
+	}
 }
 
 func (s *standIns) tellTime(cmd redis.Cmder) {

@@ -31,6 +31,9 @@ func (s *Session) Rotate(old string) (sessionID string) {
 	if old != "" && old != s.SessionID {
 		return s.SessionID
 	}
+	if old == "" { // else there is a record, and somebody knows of it
+		s.Index.Used = s.Now
+	}
 	s.SessionID = s.newSessionID()
 	s.used()
 	s.Title, s.TitleBy = "", ""
@@ -48,6 +51,7 @@ func (s *Session) Rotate(old string) (sessionID string) {
 
 // SetTitle is the user's; "" takes it away.
 func (s *Session) SetTitle(title string) {
+	s.Index.Used = s.Now
 	s.known()
 	if title == "" {
 		s.Title, s.TitleBy = "", ""
@@ -59,6 +63,7 @@ func (s *Session) SetTitle(title string) {
 
 // Configure is /queue. Zero settings are the worker's.
 func (s *Session) Configure(set Settings) {
+	s.Index.Used = s.Now
 	s.Settings = set
 	if set != (Settings{}) {
 		s.used()
@@ -100,7 +105,7 @@ func (s *Session) Undo(again bool) string {
 		m := &Message{ID: name("again", s.again), Text: text, State: Pending, Seen: s.Now}
 		s.Messages[m.ID] = m
 		s.Line = slices.Insert(s.Line, 0, m.ID)
-		s.announce(0)
+		s.announce()
 	}
 	return fmt.Sprintf("T%d, %d entries, %q", turn, n, text)
 }
@@ -123,7 +128,7 @@ func (s *Session) Rerun() (n int) {
 	}
 	if len(again) > 0 {
 		s.Known = true // as a stop
-		s.announce(0)
+		s.announce()
 	}
 	return len(again)
 }

@@ -5,7 +5,7 @@ type Index struct {
 	Ready  bool  // it can be claimed now
 	Due    int64 // it can be then, ms; 0: it is not in there
 	Owned  bool  // its owner or claimer may die
-	Used   int64 // when it was last announced; 0: it was forgotten
+	Used   int64 // when a sender last had to do with it; 0: it is forgotten, or was never known
 	Listed bool  // asynqmon shows its queue
 }
 
@@ -39,10 +39,14 @@ func (x *Index) wake(at, now int64) {
 	x.Ready, x.Owned = true, true
 }
 
-// announce is a sender's wake-up, which also makes the session known.
-func (s *Session) announce(at int64) {
-	s.Index.Listed, s.Index.Used = true, s.Now
-	s.Index.wake(at, s.Now)
+// enter makes the session known, and its queue to asynqmon: before a message is in it,
+// for its sender may die behind that.
+func (s *Session) enter() { s.Index.Listed, s.Index.Used = true, s.Now }
+
+// announce is the wake-up for messages that no Submit has brought.
+func (s *Session) announce() {
+	s.enter()
+	s.Index.wake(0, s.Now)
 }
 
 // Pop takes the session off the ready index, as a worker does before it claims.
@@ -132,11 +136,31 @@ func (s *Session) Sweep() (found int) {
 	return 0
 }
 
-// Maintain deletes what is too old: results and dead letters, the queue's name from
-// asynqmon's list, the record. It answers how many of each.
+// Find enters a session that no index knows: with messages, so that the sweep and the
+// purge find them, even of a queue whose name nobody told; with no more than a record, to
+// be forgotten as soon as that is old enough. It answers how many it entered.
+func (s *Session) Find() (entered int) {
+	x, messages := &s.Index, len(s.Messages) > 0
+	known := x.Used > 0
+	if known && (x.Listed || !messages) || !messages && !s.Known && !s.Run.Exists {
+		return 0
+	}
+	x.Listed = x.Listed || messages
+	if !known {
+		x.Used = 1 // long ago
+		if messages {
+			x.Used = s.Now
+		}
+	}
+	return 1
+}
+
+// Maintain deletes what is too old: results and dead letters, also of a queue whose
+// name an operator has deleted; the queue's name from asynqmon's list; the record. It
+// answers how many of each.
 func (s *Session) Maintain() (deleted, names, forgotten int) {
 	x := &s.Index
-	if x.Listed {
+	if x.Listed || x.Used > 0 {
 		for id, m := range s.Messages {
 			if m.State == Completed && s.Now-m.Ended >= ResultTTL || m.State == Archived && s.Now-m.Ended >= DeadTTL {
 				delete(s.Messages, id)

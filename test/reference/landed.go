@@ -9,11 +9,6 @@ type Landed struct {
 	// after /stop, /new and a suspension, and however much it is.
 	NotesOutlive bool
 
-	// NewForgives (6): a turn that is interrupted after a /new in its midst does not
-	// count as an interruption. It is to count, without a mark: its message may be what
-	// kills the workers.
-	NewForgives bool
-
 	// FollowUpsStay (14): what is told of a follow-up stays when an operator has
 	// deleted, archived or run its message.
 	FollowUpsStay bool
@@ -22,6 +17,5 @@ type Landed struct {
 // AsLanded is what main has now.
 var AsLanded = Landed{
 	NotesOutlive:  true,
-	NewForgives:   true,
 	FollowUpsStay: true,
 }

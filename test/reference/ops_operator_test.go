@@ -117,6 +117,14 @@ func maintain(l *life, _, _, _ int) step {
 	return step{"purge, unregister, forget", func() string { return fmt.Sprint(l.model.Maintain()) }, l.actual.maintain}
 }
 
+func find(l *life, _, _, _ int) step {
+	return step{"find", func() string { return fmt.Sprint(l.model.Find()) }, func() string {
+		n, err := l.actual.workers[0].Find(l.actual.ctx)
+		l.actual.must(err)
+		return fmt.Sprint(n)
+	}}
+}
+
 func minutes(l *life, a, _, _ int) step {
 	return l.wait(time.Duration(1+a%6) * 30 * time.Second)
 }

@@ -27,7 +27,7 @@ var (
 		submit, submit, submit, submit, submit, submit, submit, submit, submit, submit, plain, plain, plain, plain, claim, claim, claim, claim, claim,
 		die, die, die, die, configure, configure, stop, rotate, title, undo, undo, undo, rerun, dropDead, erase, answer,
 		pause, unpause, unpause, archive, archive, remove, remove, runTask, runTask, deleteQueue,
-		markOutside, suspendOutside, clearOutside, timers, timers, maintain, minutes, minutes, days,
+		markOutside, suspendOutside, clearOutside, timers, timers, find, find, maintain, minutes, minutes, days,
 	}
 )
 

@@ -16,17 +16,15 @@ type Resume struct {
 
 // interrupted marks and counts the turn that runs, whoever ends it before it is over.
 // So many in a row suspend. False: it was counted before, or the session is suspended,
-// and keeps its record.
+// and keeps its record, or /new has left the conversation that the turn belongs to.
 func (s *Session) interrupted(reason string) bool {
-	r, rotated := &s.Resume, s.Run.Rotated != ""
-	if r.Suspended || r.Counted == s.Run.Fence || rotated && s.Config.Landed.NewForgives {
+	r := &s.Resume
+	if r.Suspended || r.Counted == s.Run.Fence || s.Run.Rotated != "" {
 		return false
 	}
 	r.Counted, r.Interruptions = s.Run.Fence, r.Interruptions+1
 	r.Suspended = r.Interruptions >= s.Config.StuckLimit
-	if !rotated {
-		r.Pending, r.Reason, r.Marked = true, reason, s.Now
-	}
+	r.Pending, r.Reason, r.Marked = true, reason, s.Now
 	return true
 }
 

@@ -25,8 +25,8 @@ type Session struct {
 	Index       Index
 
 	start                     int64
-	tokens, turns, ids, again int             // counters that name what is new
-	published                 map[string]bool // which asynq.Clients have told of the queue
+	tokens, turns, ids, again int  // counters that name what is new
+	published                 bool // the plain asynq.Client has told of the queue
 }
 
 // Config is what a worker is told at its start.
@@ -148,7 +148,7 @@ type FollowUp struct {
 
 // New is a session that nobody has heard of.
 func New(c Config, now int64) *Session {
-	s := &Session{Config: c, Now: now, Wall: now, start: now, published: map[string]bool{}}
+	s := &Session{Config: c, Now: now, Wall: now, start: now}
 	s.clear()
 	return s
 }

@@ -30,12 +30,8 @@ type Receipt struct {
 	At                    int64
 }
 
-// enqueue is what asynq.Client does: it puts a message in, unless there is one of its
-// id. Each asynq.Client tells of the queue's name once in its life.
-func (s *Session) enqueue(client, id, text string, due int64) (fresh bool) {
-	if !s.published[client] {
-		s.published[client], s.Index.Listed = true, true
-	}
+// enqueue puts a message in, unless there is one of its id.
+func (s *Session) enqueue(id, text string, due int64) (fresh bool) {
 	if s.Messages[id] != nil {
 		return false
 	}
@@ -49,24 +45,31 @@ func (s *Session) enqueue(client, id, text string, due int64) (fresh bool) {
 	return true
 }
 
-// Plain is a sender that knows only asynq: it announces nothing. False: there is a
-// message of that id.
-func (s *Session) Plain(id string, due int64) bool { return s.enqueue("plain", id, id, due) }
+// Plain is a sender that knows only asynq: it announces nothing, and its asynq.Client
+// tells of the queue's name once in its life. False: there is a message of that id.
+func (s *Session) Plain(id string, due int64) bool {
+	if !s.published {
+		s.published, s.Index.Listed = true, true
+	}
+	return s.enqueue(id, id, due)
+}
 
-// Submit puts a message in and announces it. With due it joins the line only then.
-// lost: the announcement's answer does not arrive, so the sender says nothing more.
+// Submit makes the session known, whatever becomes of the message, then puts that in
+// and announces it. With due it joins the line only then. lost: the announcement's
+// answer does not arrive, so the sender says nothing more.
 func (s *Session) Submit(id, mode string, due int64, lost bool) Receipt {
-	fresh := s.enqueue("submit", id, id, due)
+	s.enter()
+	fresh := s.enqueue(id, id, due)
 	r := s.ring(id, mode, fresh)
 	if lost {
 		return Receipt{}
 	}
 	switch r.Status {
 	case "accepted":
-		s.announce(r.At)
+		s.Index.wake(r.At, s.Now)
 		r.At = 0
 	case "scheduled":
-		s.announce(r.At)
+		s.Index.wake(r.At, s.Now)
 	}
 	if !fresh {
 		r.State = r.Status
