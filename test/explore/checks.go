@@ -296,11 +296,25 @@ func (s *Search) final(n node) string {
 		}
 	}
 	for _, e := range n.db.keys {
-		if !strings.HasPrefix(e.key, "turnstile:timer:") {
+		if !s.passes(e) {
 			return fmt.Sprintf("%s: %s, of a session that nobody uses", checkLeftover, e.key)
 		}
 	}
 	return ""
+}
+
+// passes reports whether a key may be left when nothing else is: timers, the place of
+// the search for forgotten sessions, and a day's counters of asynq's, as long as they
+// have an end.
+func (s *Search) passes(v *value) bool {
+	if v.expires == 0 {
+		return false
+	}
+	return strings.HasPrefix(v.key, rediskey.Timer("")) || v.key == rediskey.Scan ||
+		slices.ContainsFunc(s.Config.Sessions, func(session string) bool {
+			k := keysOf(session)
+			return strings.HasPrefix(v.key, k.Processed()+":") || strings.HasPrefix(v.key, k.Failed()+":")
+		})
 }
 
 // name is a script's.

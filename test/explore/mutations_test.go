@@ -2,8 +2,10 @@ package explore_test
 
 import (
 	"path/filepath"
+	"slices"
 	"testing"
 
+	"turnstile/internal/rediskey"
 	"turnstile/test/mutation"
 )
 
@@ -41,17 +43,25 @@ func TestMutations(t *testing.T) {
 // way.
 func TestForgottenIndexEntries(t *testing.T) {
 	thorough(t)
-	for _, forgotten := range []struct{ index, configuration string }{
-		{"turnstile:ready", "no-timers"}, {"turnstile:owned", "crash-without-sweep"}, {"turnstile:due", "delayed-without-sweep"},
+	for _, forgotten := range []struct {
+		indexes       []string
+		configuration string
+	}{
+		{[]string{rediskey.Ready}, "no-timers"},
+		{[]string{rediskey.Owned}, "crash-without-sweep"},
+		{[]string{rediskey.Due}, "delayed-without-sweep"},
+		{[]string{rediskey.Sessions, rediskey.AllQueues}, "forgotten-submit"},
+		{[]string{rediskey.Sessions}, "forgotten-title"},
+		{[]string{rediskey.Sessions, rediskey.AllQueues}, "forgotten-plain"},
 	} {
-		t.Run(forgotten.index, func(t *testing.T) {
+		t.Run(forgotten.configuration, func(t *testing.T) {
 			c := found(t, forgotten.configuration)
 			db := database(t)
 			if s := search(t, db, &c.Configuration); len(s.Findings) > 0 {
 				t.Fatalf("found without a fault in the program: %s", s.Findings[0])
 			}
 			c.Filter = func(name string, cmd []string) []string {
-				if name == "zadd" && cmd[1] == forgotten.index {
+				if (name == "zadd" || name == "sadd") && slices.Contains(forgotten.indexes, cmd[1]) {
 					return []string{"exists", "nothing"}
 				}
 				return cmd

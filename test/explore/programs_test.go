@@ -2,6 +2,7 @@ package explore_test
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/hibiken/asynq"
@@ -269,6 +270,18 @@ func forgetter() explore.Process {
 		func(v explore.View) bool {
 			at, ok := v.Score(rediskey.Sessions, main)
 			return ok && at <= v.Now()-time.Hour.Milliseconds()
+		})
+}
+
+// finder looks through all keys, where there is a message or a record of which no
+// index knows.
+func finder() explore.Process {
+	return job("find", func(l *explore.Life, c *sq.Consumer) { _, _ = c.Find(l.Context) },
+		func(v explore.View) bool {
+			k := rediskey.For(main)
+			_, known := v.Score(rediskey.Sessions, main)
+			listed := slices.Contains(v.Members(rediskey.AllQueues), rediskey.Queue(main))
+			return waits(v, main) && !(known && listed) || v.Has(k.Record()) && !known
 		})
 }
 

@@ -36,6 +36,9 @@ func newScripts(db *Database) *scripts {
 	for _, known := range script.All() {
 		s.names[known.Hash()] = known.Name
 	}
+	for _, source := range asynqScripts() {
+		s.learn(source)
+	}
 	l := s.state
 	for _, open := range []struct {
 		name string

@@ -73,6 +73,13 @@ func answerTo(cmd redis.Cmder, reply any) error {
 		}
 		c.SetVal(scores)
 		return nil
+	case *redis.BoolSliceCmd:
+		var flags []bool
+		for _, f := range items(reply) {
+			flags = append(flags, f == 1)
+		}
+		c.SetVal(flags)
+		return nil
 	case *redis.ZSliceCmd:
 		c.SetVal(pairs(reply))
 		return nil
