@@ -32,15 +32,16 @@ func (s *Session) settle() {
 	var back []string
 	for _, id := range r.IDs {
 		m, end := s.Messages[id], given
+		deaths := m.Deaths
 		if counts {
-			m.Deaths++
+			deaths++
 		}
-		if counts && end.status == "" && r.Phase == Starting && m.Deaths >= s.Config.StuckLimit {
-			end = ending{status: "failed", why: fmt.Sprintf("given up: its worker died %d times", m.Deaths)}
+		if counts && end.status == "" && r.Phase == Starting && deaths >= s.Config.StuckLimit {
+			end = ending{status: "failed", why: fmt.Sprintf("given up: its worker died %d times", deaths)}
 		}
 		switch {
 		case end.status == "":
-			m.Redelivered++
+			m.Redelivered, m.Deaths = m.Redelivered+1, deaths
 			back = append(back, id)
 			continue
 		case end.complete:

@@ -13,11 +13,16 @@ import (
 // TestMutations shows that the model can fail the scripts: each of the mutations, one
 // small change to a script, parts the two. The corpus has a life of the mutation's name
 // that shows it; where there is none, or it shows it no longer, some hundred random ones
-// are tried. REFERENCE_WRITE=1 writes what is found into the corpus.
+// are tried. REFERENCE_WRITE=1 writes what is found into the corpus, and tries some
+// thousand.
 func TestMutations(t *testing.T) {
 	patches, err := filepath.Glob("testdata/mutations/*.patch")
 	if err != nil || len(patches) == 0 {
 		t.Fatal("there are no mutations", err)
+	}
+	write, most := os.Getenv("REFERENCE_WRITE") != "", uint64(mostLives)
+	if write {
+		most *= 10
 	}
 	for _, patch := range patches {
 		name := strings.TrimSuffix(filepath.Base(patch), ".patch")
@@ -27,13 +32,13 @@ func TestMutations(t *testing.T) {
 			if data, ok := readCorpus(name); ok && r.live(data, reference.AsLanded) != nil {
 				return
 			}
-			data := r.first(reference.AsLanded, mostLives)
+			data := r.first(reference.AsLanded, most)
 			if data == nil {
-				t.Fatalf("survives %d lives", mostLives)
+				t.Fatalf("survives %d lives", most)
 			}
 			data, d := r.shrink(data, reference.AsLanded)
 			switch {
-			case os.Getenv("REFERENCE_WRITE") != "":
+			case write:
 				writeCorpus(t, name, data)
 			default:
 				t.Logf("the corpus has no life that shows it: REFERENCE_WRITE=1 writes one. Found:\n%s", d)
