@@ -69,6 +69,28 @@ func faultyOnes() []configuration {
 			Processes: list(survivor(sender("sender1", text("m1"), text("m2"))), working("worker1", behaviour{}), reaper()),
 		}},
 		{Configuration: explore.Configuration{
+			Name: "reap-race", Purpose: "a session is woken while reap finds nothing in it, and its claimer dies: without the sweep", AtLeast: 500,
+			Kinds: explore.Crash, Faults: 1, Horizon: 20 * time.Second,
+			Before: append(before(text("m1")), func(l *explore.Life) { work(l, "worker0", behaviour{}) }),
+			Processes: list(explore.Process{
+				Name: "sender2", Until: func(v explore.View) bool { return v.Due(rediskey.Owned) || !v.Has(rediskey.Owned) },
+				Run: func(l *explore.Life) {
+					l.Pause()
+					submit(l, sq.NewClient(l.Redis), main, text("m2"))
+				},
+			}, working("worker1", behaviour{}), reaper()),
+			Settled: func(v explore.View) bool { return v.Told("accepted s m2") && !waits(v, main) },
+		}},
+		{Configuration: explore.Configuration{
+			Name: "due-and-reap", Purpose: "the mover of the due index dies half-way: reap finds what it moved, without the sweep", AtLeast: 5_000,
+			Kinds: explore.Crash | explore.ClockJump, Faults: 2, Horizon: 20 * time.Second,
+			Processes: list(explore.Process{Name: "sender1", Run: func(l *explore.Life) {
+				c := sq.NewClient(l.Redis)
+				submit(l, c, main, text("m1"), sq.Delay(3*time.Second))
+				submit(l, c, main, text("m2"))
+			}}, working("worker1", behaviour{}), duer(), reaper()),
+		}},
+		{Configuration: explore.Configuration{
 			Name: "reap-and-sweep", Purpose: "the timers of two workers die half-way, and no session is forgotten",
 			AtLeast: 2_000, Kinds: explore.Crash | explore.NetFaults | explore.ClockJump, Faults: 1, Horizon: 20 * time.Second,
 			Processes: with(list(sender("sender1", text("m1")), working("worker1", behaviour{}), reaper(), sweeper()), lazily(duer())),

@@ -53,6 +53,17 @@ func cleaningOnes() []configuration {
 		_, known := v.Score(rediskey.Sessions, main)
 		return !known && !v.Has(rediskey.AllQueues)
 	}
+	// purged is when its results are gone, and nothing else keeps it.
+	purged := func(v explore.View) bool { return !waits(v, main) && !v.Has(rediskey.For(main).Completed()) }
+	// returning is a sender who comes back then.
+	returning := func() explore.Process {
+		return explore.Process{Name: "sender1", Crashes: true, Until: purged, Run: func(l *explore.Life) {
+			c := sq.NewClient(l.Redis)
+			submit(l, c, main, text("m1"))
+			l.Pause()
+			submit(l, c, main, text("m2"))
+		}}
+	}
 	late := func(p explore.Process) explore.Process {
 		p.Until = forgotten
 		return p
@@ -74,12 +85,11 @@ func cleaningOnes() []configuration {
 		}),
 		clean("forgotten-submit", "the same of Submit, and its sender dies before the ring", explore.Configuration{
 			Without: []string{"leftover"}, Kinds: explore.Crash, Faults: 1,
-			Processes: with(list(late(explore.Process{Name: "sender1", Crashes: true, Run: func(l *explore.Life) {
-				c := sq.NewClient(l.Redis)
-				submit(l, c, main, text("m1"))
-				l.Pause()
-				submit(l, c, main, text("m2"))
-			}}), working("worker1", behaviour{})), timers(), cleaners()),
+			Processes: with(list(late(returning()), working("worker1", behaviour{})), timers(), cleaners()),
+		}),
+		clean("forgotten-race", "a sender dies anywhere, amid those that take its session out of the indexes", explore.Configuration{
+			Without: []string{"leftover"}, Kinds: explore.Crash, Faults: 1, AtLeast: 1_000,
+			Processes: with(list(returning(), working("worker1", behaviour{}), survivor(unregisterer()), survivor(forgetter()), survivor(purger())), timers()),
 		}),
 		clean("cleaners", "purge, unregister and forget, against a sender and one another", explore.Configuration{
 			Without: []string{"leftover"},

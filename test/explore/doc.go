@@ -20,8 +20,8 @@
 //   - Of the event stream, asynq's statistics and PUBLISH only that they are there: no
 //     script reads them. Lost signals are the rule here; renewals tell of what was asked.
 //
-// The clocks of the processes stand still within a life, Redis' goes on between steps:
-// no decision compares the two, and this would show if one did. Redis executes one
+// The clocks of the processes stand still within a life, but for a [Life.Pause]; Redis'
+// goes on between steps: no decision compares the two, and this would show if one did. Redis executes one
 // command after the other and loses nothing. A process' own goroutines are not
 // interleaved: package pkg/worker's tests and the race detector are for that.
 package explore

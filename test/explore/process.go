@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -58,8 +59,12 @@ func (l *Life) Report(words ...any) {
 // pause is the request of a Pause. No Redis sees it.
 const pause = "explore-pause"
 
-// Pause is a step that waits for Process.Until.
-func (l *Life) Pause() { _ = l.Redis.Do(l.Context, pause).Err() }
+// Pause is a step that waits for Process.Until. Behind it the process' clock says what
+// Redis' does.
+func (l *Life) Pause() {
+	now, _ := l.Redis.Do(l.Context, pause).Int64() // on an error the life goes on at once
+	time.Sleep(time.Until(time.UnixMilli(now)))
+}
 
 const base32 = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
 

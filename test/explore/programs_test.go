@@ -281,7 +281,7 @@ func finder() explore.Process {
 			k := rediskey.For(main)
 			_, known := v.Score(rediskey.Sessions, main)
 			listed := slices.Contains(v.Members(rediskey.AllQueues), rediskey.Queue(main))
-			return waits(v, main) && !(known && listed) || v.Has(k.Record()) && !known
+			return waits(v, main) && (!known || !listed) || v.Has(k.Record()) && !known
 		})
 }
 

@@ -299,7 +299,9 @@ func (s *Search) move(to *node, a action) (what string) {
 	var reply any
 	if a.executes() {
 		cmd, before := l.next.cmds[l.sent], *to
-		if cmd[0] != pause {
+		if cmd[0] == pause {
+			reply = int(before.db.now)
+		} else {
 			to.db, reply = s.db.do(before.db, s.Config.filter(cmd))
 		}
 		if s.saw != nil {
