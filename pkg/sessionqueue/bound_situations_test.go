@@ -232,6 +232,8 @@ func wideSituations() []wide {
 			f.past("e", n)
 			return func() error { return sq.Scripts["forget"].Run(b.ctx, b.rdb, keys, b.k.TaskPrefix(), -1).Err() }
 		}},
+		{"events_page/of a long stream", lines, reading(0)},
+		{"events_page/of large events", size{100, 200}, reading(100 << 10)},
 		{"index_due/many", lines, func(b *bench, f *filler, n int) func() error {
 			f.put(f.template("zset", "i", n, 0, ""), rediskey.Owned)
 			f.seen[rediskey.Timer("reap")] = true

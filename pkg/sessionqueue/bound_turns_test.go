@@ -96,6 +96,20 @@ func pastMove(b *bench) func() error {
 	return func() error { _, err := h.Past(b.ctx); return err }
 }
 
+// reading reads a page of a stream whose events are as large.
+func reading(bytes int) func(*bench, *filler, int) func() error {
+	return func(b *bench, f *filler, n int) func() error {
+		f.past("e", n)
+		f.seen[b.k.Events()] = true
+		for i := 0; bytes > 0 && i < n; i++ {
+			must(b, b.rdb.XAdd(b.ctx, &redis.XAddArgs{Stream: b.k.Events(), Values: []string{"e", strings.Repeat("x", bytes)}}).Err())
+		}
+		return func() error {
+			return sq.Scripts["events page"].Run(b.ctx, b.rdb, []string{b.k.Events()}, "0", 2<<20).Err()
+		}
+	}
+}
+
 // partials are of a turn that has said n texts.
 func partials(then func(*bench, *sq.Hold) func() error) func(*bench, *filler, int) func() error {
 	return func(b *bench, f *filler, n int) func() error {

@@ -75,8 +75,10 @@ func (s *Search) ReplayOn(ctx context.Context, schedule string, rdb *redis.Clien
 		if !a.executes() && a.kind() != crash {
 			there[proc] = s.moved(a, there[proc], nil)
 		}
-		// Lives begin and end together, and under the same number.
-		if to.at[proc] == nil || to.at[proc].atStart() && before.at[proc] != to.at[proc] {
+		// Lives begin and end together, and under the same number: also one that has
+		// ended with its first command.
+		over := there[proc] == nil || there[proc].next == nil
+		if over || to.at[proc] == nil || to.at[proc].atStart() && before.at[proc] != to.at[proc] {
 			there[proc] = to.at[proc]
 		}
 		n = to
