@@ -64,6 +64,12 @@ func (s Session) Partial() string   { return s.own + "partial" }   // STRING the
 func (s Session) Events() string    { return s.own + "events" }    // STREAM what happened
 func (s Session) State() string     { return s.own + "state" }     // STRING what an agent keeps between its turns
 
+func (s Session) Stopped() string { return s.own + "stopped" } // LIST of task ids that a /stop has put aside and not archived yet
+
+// Call is the STRING with what was answered to a call, by the call's name, for its
+// repetitions. It has a TTL.
+func (s Session) Call(name string) string { return s.own + "call:" + name }
+
 // Transcript is the LIST of entries of one session id.
 func (s Session) Transcript(id string) string { return s.TranscriptPrefix() + id }
 

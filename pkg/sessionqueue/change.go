@@ -2,7 +2,6 @@ package sessionqueue
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"strings"
@@ -21,41 +20,6 @@ var (
 	ErrNothing = errors.New("the conversation has no turn")
 )
 
-const stopBatch = 500
-
-// Stopped is what Stop found.
-type Stopped struct {
-	Phase   string // of the turn that was told to end: idle, starting or running
-	Fence   int64  // that turn
-	Dropped int    // messages that waited and are now archived as "stopped by user"
-}
-
-// Stop ends the turn that runs now, and archives the messages that wait now. The
-// turn that it found is named by its fence: one that starts later is not meant.
-func (c *Client) Stop(ctx context.Context, sessionKey string) (Stopped, error) {
-	if err := session.ValidateKey(sessionKey); err != nil {
-		return Stopped{}, err
-	}
-	var s Stopped
-	k, name := rediskey.For(sessionKey), rand.Text()
-	for last, batch := "", 1; batch == 1 || last != ""; batch++ {
-		reply, err := run(ctx, c.rdb, stopScript, keys(sessionKey, "", time.Now()),
-			k.TaskPrefix(), session.IDPrefix(sessionKey), stopBatch, last, senderEvents, fmt.Sprint(name, "-", batch))
-		if err != nil {
-			if batch == 1 {
-				err = unchanged(err)
-			}
-			return s, fmt.Errorf("stop %s: %w", sessionKey, err)
-		}
-		if batch == 1 {
-			s.Phase, s.Fence = reply.str(0), reply.int(1)
-		}
-		s.Dropped += int(reply.int(2))
-		last = reply.str(3)
-	}
-	return s, nil
-}
-
 // index makes a session known before its record is written, so that Forget finds a
 // record that no message has come to.
 func (c *Client) index(ctx context.Context, sessionKey string) error {
@@ -68,20 +32,37 @@ func (c *Client) index(ctx context.Context, sessionKey string) error {
 
 // Rotate gives the session another session id: the next message begins another
 // transcript under the same key, queue and lock, and a turn that is running
-// finishes into the old one. If old is not empty, only that session id is
-// replaced. It answers the session id that holds now.
+// finishes into the old one. Only the session id old is replaced; if it is empty, the
+// one that holds now. It answers the session id that holds then.
 func (c *Client) Rotate(ctx context.Context, sessionKey, old string) (sessionID string, err error) {
 	if err := session.ValidateKey(sessionKey); err != nil {
 		return "", err
 	}
+	if sessionID, err = c.rotate(ctx, sessionKey, old); err != nil {
+		return "", fmt.Errorf("rotate %s: %w", sessionKey, unchanged(err))
+	}
+	return sessionID, nil
+}
+
+func (c *Client) rotate(ctx context.Context, sessionKey, old string) (string, error) {
+	_, until, err := c.giveUpAt(ctx, sessionKey)
+	if err != nil {
+		return "", err
+	}
 	if old == "" { // else there is a record, or nothing is written
+		if old, err = c.rdb.HGet(ctx, rediskey.For(sessionKey).Record(), "session_id").Result(); err != nil && !errors.Is(err, redis.Nil) {
+			return "", err
+		}
 		if err := c.index(ctx, sessionKey); err != nil {
-			return "", fmt.Errorf("rotate %s: %w", sessionKey, err)
+			return "", err
 		}
 	}
-	reply, err := run(ctx, c.rdb, rotateScript, keys(sessionKey, "", time.Now()), rediskey.For(sessionKey).TaskPrefix(), newSessionID(), old)
+	reply, err := run(ctx, c.rdb, rotateScript, keys(sessionKey, "", time.Now()), rediskey.For(sessionKey).TaskPrefix(), newSessionID(), old, until)
 	if err != nil {
-		return "", fmt.Errorf("rotate %s: %w", sessionKey, unchanged(err))
+		return "", err
+	}
+	if reply.int(1) < 0 {
+		return "", errLate
 	}
 	return reply.str(0), nil
 }

@@ -244,6 +244,8 @@ func (c *Consumer) Claim(parent context.Context, sessions []string) ([]*Hold, er
 				holds = append(holds, h)
 			case "wait":
 				waiting = append(waiting, wakeUp{h.session, a.int(1)})
+			case "again":
+				again = append(again, h.session)
 			}
 		}
 	}
@@ -291,7 +293,7 @@ func (h *Hold) claimArgs() []any {
 		rediskey.For(h.session).TaskPrefix(), h.token, c.SentinelTTL.Milliseconds(), c.Worker, h.consumer.phase(), h.prefix,
 		string(c.Line.Mode), c.Line.Cap, c.StuckLimit, newSessionID(), c.EventsCap, int64(c.Retention / time.Second),
 		string(c.Line.Drop), time.Duration(c.Line.Debounce).Milliseconds(), flag(c.CrashPolicy == CrashSuspend),
-		flag(c.Warm),
+		flag(c.Warm), stopBatch,
 	}
 }
 

@@ -75,7 +75,7 @@ func (c *Client) eraseWhat(ctx context.Context, k rediskey.Session) (fence strin
 	var counts []*redis.IntCmd
 	_, err = c.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		last = p.HGet(ctx, k.Run(), "fence")
-		counts = append(counts, p.LLen(ctx, k.Pending()))
+		counts = append(counts, p.LLen(ctx, k.Pending()), p.LLen(ctx, k.Stopped()))
 		for _, zset := range []string{k.Archived(), k.Completed(), k.Retry(), k.Scheduled()} {
 			counts = append(counts, p.ZCard(ctx, zset))
 		}
@@ -114,7 +114,7 @@ func (c *Client) unlist(ctx context.Context, sessionKey string) error {
 	// that. Its sender has told of it before both.
 	for _, last := range []bool{false, true} {
 		k := rediskey.For(sessionKey)
-		anew, err := c.rdb.Exists(ctx, k.Pending(), k.Active(), k.Scheduled(), k.Retry(), k.Completed(), k.Archived()).Result()
+		anew, err := c.rdb.Exists(ctx, k.Pending(), k.Active(), k.Scheduled(), k.Retry(), k.Completed(), k.Archived(), k.Stopped()).Result()
 		switch {
 		case err != nil:
 			return err

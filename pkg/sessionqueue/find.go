@@ -26,7 +26,7 @@ const findCursorTTL = time.Hour
 // foundWith are the names of a session's keys by which Find knows it; true: of messages.
 var foundWith = map[string]bool{
 	"pending": true, "active": true, "scheduled": true, "retry": true, "completed": true, "archived": true,
-	"session": false, "run": false, "resume": false, "processed": false,
+	"stopped": true, "session": false, "run": false, "resume": false, "processed": false,
 }
 
 // Find looks through the keys of the database for sessions that no index knows of, at

@@ -132,7 +132,7 @@ func (c *Consumer) unregister(ctx context.Context, sessions []string) (names int
 
 func (c *Consumer) withAnyTask(ctx context.Context, sessions []string) ([]string, error) {
 	return c.withTasks(ctx, sessions, rediskey.Session.Pending, rediskey.Session.Active, rediskey.Session.Scheduled,
-		rediskey.Session.Retry, rediskey.Session.Completed, rediskey.Session.Archived, rediskey.Session.Paused)
+		rediskey.Session.Retry, rediskey.Session.Completed, rediskey.Session.Archived, rediskey.Session.Stopped, rediskey.Session.Paused)
 }
 
 func queueNames(sessions []string) []any {

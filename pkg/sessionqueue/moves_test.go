@@ -62,6 +62,13 @@ func finishMove(b *bench, h *sq.Hold, status sq.Status, release bool) func() err
 	}
 }
 
+// stopInPart stops with one message as a batch, once.
+func (b *bench) stopInPart() error {
+	until := b.redisTime().Add(time.Minute).UnixMilli()
+	return sq.Scripts["stop"].Run(b.ctx, b.rdb, append(sq.KeysOf(key, ""), b.k.Call("in part")), b.k.TaskPrefix(), session.IDPrefix(key),
+		"1 1", 1, 1000, until).Err()
+}
+
 func ringMove(b *bench, id string, mode session.Mode) func() error {
 	b.enqueue(id)
 	return func() error { return b.ring(id, mode) }

@@ -98,7 +98,7 @@ func (c *Consumer) lookInto(ctx context.Context, r *round, sessions []string) (f
 			break
 		}
 		busy, err := c.withTasks(ctx, batch, rediskey.Session.Sentinel, rediskey.Session.Pending, rediskey.Session.Active,
-			rediskey.Session.Scheduled, rediskey.Session.Retry)
+			rediskey.Session.Scheduled, rediskey.Session.Retry, rediskey.Session.Stopped)
 		if err != nil {
 			return errors.Join(failed, err)
 		}

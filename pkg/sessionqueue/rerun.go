@@ -44,12 +44,12 @@ func (c *Client) rerun(ctx context.Context, sessionKey string) (n int, err error
 	all = slices.CompactFunc(all, func(a, b deadPlace) bool { return a.id == b.id && a.arrived == b.arrived }) // read twice
 	for batch := 1; len(all) > 0; batch++ {
 		m := rerunCount(all)
-		args := []any{k.TaskPrefix(), fmt.Sprint(name, "-", batch), string(StatusStopped) + " " + string(StatusFailed)}
+		args := []any{k.TaskPrefix(), string(StatusStopped) + " " + string(StatusFailed)}
 		for _, d := range all[:m] {
 			args = append(args, d.id, d.arrived)
 		}
 		all = all[m:]
-		reply, err := run(ctx, c.rdb, rerunScript, keys(sessionKey, "", time.Now()), args...)
+		reply, err := run(ctx, c.rdb, rerunScript, append(keys(sessionKey, "", time.Now()), k.Call(fmt.Sprint(name, "-", batch))), args...)
 		if err != nil && batch == 1 {
 			err = unchanged(err)
 		}

@@ -23,12 +23,12 @@ var sources embed.FS
 // answer.
 var (
 	ringScript      = move("session", "archive", "ring")
-	stopScript      = move("session", "archive", "stop")
+	stopScript      = move("session", "archive", "stopped", "call", "stop")
 	rotateScript    = move("session", "rotate")
 	titleScript     = move("session", "title")
 	configureScript = move("session", "configure")
 	undoScript      = move("session", "undo")
-	rerunScript     = move("session", "rerun")
+	rerunScript     = move("session", "call", "rerun")
 	discardScript   = move("session", "discard")
 	eraseScript     = move("session", "erase")
 	answerScript    = move("session", "answer")
@@ -36,7 +36,7 @@ var (
 	claimPlainScript  = load("claim_plain")
 	finishPlainScript = load("finish_plain")
 
-	claimScript      = move("session", "lease", "line", "archive", "cut", "claim")
+	claimScript      = move("session", "lease", "line", "archive", "stopped", "cut", "claim")
 	unclaimScript    = move("session", "cut", "unclaim")
 	promoteScript    = move("session", "owner", "asked", "promote")
 	renewScript      = move("session", "lease", "owner", "asked", "renew")
@@ -97,8 +97,8 @@ const processedDayKey = 16
 const (
 	keysToEvents    = 6  // sentinel, run, record, follow-ups, resume, events
 	keysToLease     = 11 // and transcript, partial, pending, active, lease
-	keysToProcessed = 17 // and all but the archive and its statistics
-	allKeys         = 20
+	keysToProcessed = 17 // and all but the archive, its statistics and what a /stop put aside
+	allKeys         = 21
 )
 
 // keys are the KEYS of every script of a session, in the order of
@@ -109,7 +109,7 @@ func keys(session, sessionID string, now time.Time) []string {
 	return []string{
 		k.Sentinel(), k.Run(), k.Record(), k.Followups(), k.Resume(), k.Events(), k.Transcript(sessionID), k.Partial(),
 		k.Pending(), k.Active(), k.Lease(), k.Paused(), k.Scheduled(), k.Retry(), k.Completed(),
-		k.Processed(), k.Processed() + day, k.Archived(), k.Failed(), k.Failed() + day,
+		k.Processed(), k.Processed() + day, k.Archived(), k.Failed(), k.Failed() + day, k.Stopped(),
 	}
 }
 

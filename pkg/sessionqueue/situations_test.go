@@ -324,11 +324,13 @@ func situations() []situation {
 			b.sayAll("one", "two")
 			_, err := b.client.Stop(b.ctx, key)
 			must(b, err)
-			args := []any{b.k.TaskPrefix(), "name", "failed stopped"}
+			args := []any{b.k.TaskPrefix(), "failed stopped"}
 			for _, id := range []string{"one", "two"} {
 				args = append(args, b.task(id), b.rdb.HGet(b.ctx, b.k.Task(b.task(id)), "arrived").Val())
 			}
-			return func() error { return sq.Scripts["rerun"].Run(b.ctx, b.rdb, sq.KeysOf(key, ""), args...).Err() }
+			return func() error {
+				return sq.Scripts["rerun"].Run(b.ctx, b.rdb, append(sq.KeysOf(key, ""), b.k.Call("name")), args...).Err()
+			}
 		}},
 		{"discard", "", func(b *bench) func() error {
 			b.sayAll("one", "two")
@@ -356,6 +358,11 @@ func situations() []situation {
 				_, err := b.client.Stop(b.ctx, key)
 				return err
 			}
+		}},
+		{"stop", "of more than a batch", func(b *bench) func() error {
+			b.sayAll("now", "next", "later")
+			b.start()
+			return b.stopInPart
 		}},
 		{"rotate", "", func(b *bench) func() error {
 			b.say("now")

@@ -31,7 +31,7 @@ func TestSpecialTellsOfWhatThereIs(t *testing.T) {
 	t.Parallel()
 	found := make(chan string, 10_000)
 	t.Run("situations", func(t *testing.T) {
-		for _, s := range append(situations(), vanished()...) {
+		for _, s := range slices.Concat(situations(), vanished(), aside()) {
 			name := strings.TrimSuffix(s.script+"/"+s.name, "/")
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
@@ -159,6 +159,27 @@ var unmarked = map[string]string{
 	"finish/without anything":            "the same",
 	"requeue/cut short without anything": "leaves the lease of a message that is gone",
 	"claim/crashed without anything":     "the same, and clears special",
+}
+
+// aside are sessions of which a /stop has put messages aside and not archived all.
+func aside() []situation {
+	return []situation{
+		{"stop", "what another has put aside", func(b *bench) func() error {
+			b.sayAll("now", "next", "later")
+			b.start()
+			must(b, b.stopInPart())
+			return func() error {
+				_, err := b.client.Stop(b.ctx, key)
+				return err
+			}
+		}},
+		{"claim", "what a stop has put aside", func(b *bench) func() error {
+			b.sayAll("now", "next")
+			must(b, b.stopInPart())
+			b.say("later")
+			return claimMove(b)
+		}},
+	}
 }
 
 // vanished are turns whose message an operator deletes while they run.

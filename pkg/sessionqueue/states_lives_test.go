@@ -58,9 +58,15 @@ func lives() map[string]func(b *bench) {
 
 	all := map[string]func(b *bench){
 		"stopped while it waits": func(b *bench) { b.say("a"); must(b, b.start().Retry(b.ctx, errors.New("x"), time.Hour)); stop(b) },
-		"erased when ready":      func(b *bench) { b.say("a"); erase(b) },
-		"erased when delayed":    func(b *bench) { later(b, "a"); erase(b) },
-		"erased when retried":    func(b *bench) { b.say("a"); must(b, b.start().Retry(b.ctx, errors.New("x"), time.Hour)); erase(b) },
+		"stopped in part": func(b *bench) {
+			b.sayAll("a", "b")
+			must(b, b.stopInPart())
+			b.say("c")
+			b.work()
+		},
+		"erased when ready":   func(b *bench) { b.say("a"); erase(b) },
+		"erased when delayed": func(b *bench) { later(b, "a"); erase(b) },
+		"erased when retried": func(b *bench) { b.say("a"); must(b, b.start().Retry(b.ctx, errors.New("x"), time.Hour)); erase(b) },
 		"immediate, dies": func(b *bench) {
 			with(b, func(c *sq.Config) { c.Immediate = true })
 			b.say("a")

@@ -92,8 +92,8 @@ func TestStatesPageNamesTheScripts(t *testing.T) {
 	// What a script does that changes a state of a message, a session or its resume
 	// record; the calls are of line.lua's, archive.lua's and cut.lua's functions.
 	changes := regexp.MustCompile(`'HSET', task [^)]*'(state|quiet)'|'DEL', (task|key|sentinel|resume|run)\b|'SET', sentinel|` +
-		`'HSET', run,[^)]*'(phase|nostart)'|'H(SET|DEL)', resume|\b(take|forward|archive|put_back|store_interruption|leave_conversation)\(`)
-	pieces := []string{"archive", "asked", "cut", "keys", "lease", "line", "owner", "session"} // of scripts
+		`'HSET', run,[^)]*'(phase|nostart)'|'H(SET|DEL)', resume|\b(take|forward|archive|archive_stopped|put_back|store_interruption|leave_conversation)\(`)
+	pieces := []string{"archive", "asked", "call", "cut", "keys", "lease", "line", "owner", "session", "stopped"} // of scripts
 	var scripts []string
 	for _, file := range files {
 		name := strings.TrimSuffix(filepath.Base(file), ".lua")

@@ -57,7 +57,7 @@ func (c *Consumer) sweep(ctx context.Context, now int64, sessions []string, budg
 	if sessions, err = c.forgotten(ctx, now, sessions); err != nil || len(sessions) == 0 {
 		return 0, err
 	}
-	sessions, err = c.withTasks(ctx, sessions, rediskey.Session.Pending, rediskey.Session.Active, rediskey.Session.Scheduled, rediskey.Session.Retry)
+	sessions, err = c.withTasks(ctx, sessions, rediskey.Session.Pending, rediskey.Session.Active, rediskey.Session.Scheduled, rediskey.Session.Retry, rediskey.Session.Stopped)
 	if err != nil || len(sessions) == 0 {
 		return 0, err
 	}

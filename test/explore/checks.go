@@ -247,7 +247,7 @@ func (s *Search) inLine(v View, _ string, k rediskey.Session, _ *told) string {
 	seen := map[string]bool{}
 	for _, l := range []struct{ key, state string }{
 		{k.Pending(), "pending"}, {k.Active(), "active"}, {k.Scheduled(), "scheduled"}, {k.Retry(), "retry"},
-		{k.Completed(), "completed"}, {k.Archived(), "archived"},
+		{k.Stopped(), "pending"}, {k.Completed(), "completed"}, {k.Archived(), "archived"},
 	} {
 		for _, id := range v.Members(l.key) {
 			if seen[id] {

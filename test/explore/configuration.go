@@ -126,7 +126,7 @@ func (v View) DueSeconds(key string) bool {
 
 // line are the keys of a session's messages that wait or run.
 func line(k rediskey.Session) []string {
-	return []string{k.Pending(), k.Active(), k.Scheduled(), k.Retry()}
+	return []string{k.Pending(), k.Active(), k.Scheduled(), k.Retry(), k.Stopped()}
 }
 
 // idle reports whether a session has no message that waits or runs, or is paused.

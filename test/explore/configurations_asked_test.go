@@ -35,7 +35,17 @@ func askedOnes() []configuration {
 		{Configuration: explore.Configuration{
 			Name: "stop", Purpose: "/stop ends the turn that it found and what waits", AtLeast: 5_000,
 			Kinds: explore.AllFaults, Faults: 1, Before: before(text("m1"), text("m2")),
-			Processes: with(list(stopper(), sender("sender3", text("m3")), working("worker1", behaviour{renews: true})), timers()),
+			Processes: with(list(stopper("stop"), sender("sender3", text("m3")), working("worker1", behaviour{renews: true})), timers()),
+		}, Deep: true},
+		{Configuration: explore.Configuration{
+			Name: "stop-aside", Purpose: "/stop in batches, and its sender dies: a worker archives the rest", AtLeast: 1_000,
+			Kinds: explore.Crash, Faults: 2, Before: before(text("m1"), text("m2"), text("m3")), Filter: inBatchesOfOne,
+			Processes: with(list(stopper("stop"), working("worker1", behaviour{})), timers()),
+		}, Deep: true},
+		{Configuration: explore.Configuration{
+			Name: "stop-again", Purpose: "/stop behind one whose sender has died", AtLeast: 100,
+			Kinds: explore.Crash, Faults: 1, Before: before(text("m1"), text("m2"), text("m3")), Filter: inBatchesOfOne,
+			Processes: with(list(stopper("stop"), stopper("another"), survivor(working("worker1", behaviour{}))), timers()),
 		}, Deep: true},
 		{Configuration: explore.Configuration{
 			Name: "new", Purpose: "/new in mid-turn: the turn ends into the old conversation", AtLeast: 5_000,
@@ -54,7 +64,7 @@ func askedOnes() []configuration {
 					_, _ = c.Claim(l.Context, []string{main})
 				}
 			}, before(text("m2"), text("m3"))[0]),
-			Processes: list(stopper(), sender("sender4", mode("m4", session.ModeReject))),
+			Processes: list(stopper("stop"), sender("sender4", mode("m4", session.ModeReject))),
 			Filter:    inBatchesOfOne, Settled: func(v explore.View) bool { return v.Told("stop done") },
 			Check: func(v explore.View) string {
 				k := rediskey.For(main)
@@ -64,19 +74,19 @@ func askedOnes() []configuration {
 				}
 				return ""
 			},
-		}, Known: "10.2", Finds: "left"},
+		}},
 	}
 }
 
 // inBatchesOfOne has /stop archive one message at a time.
 func inBatchesOfOne(name string, cmd []string) []string {
-	if name != "stop" {
+	if name != "stop" && name != "claim" {
 		return cmd
 	}
 	cmd = slices.Clone(cmd)
 	for i := range cmd {
-		if cmd[i] == "500" {
-			cmd[i] = "1"
+		if cmd[i] == "500 4194304" {
+			cmd[i] = "1 4194304"
 		}
 	}
 	return cmd

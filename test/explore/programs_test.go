@@ -308,8 +308,8 @@ func once(name string, run func(*explore.Life) error) explore.Process {
 	}}
 }
 
-func stopper() explore.Process {
-	return once("stop", func(l *explore.Life) error {
+func stopper(name string) explore.Process {
+	return once(name, func(l *explore.Life) error {
 		_, err := sq.NewClient(l.Redis).Stop(l.Context, main)
 		return err
 	})

@@ -19,9 +19,6 @@ func (s *Session) Stop() string {
 	if s.Run.Phase != Idle {
 		s.Run.Stop = true // of a dead owner, too: the next claim looks
 	}
-	if len(waiting) > 0 || s.Run.Phase != Idle {
-		s.Known = true // the answer is noted in the record
-	}
 	return fmt.Sprintf("%s T%d, %d archived", s.Run.Phase, s.Run.Fence, len(waiting))
 }
 
@@ -127,7 +124,6 @@ func (s *Session) Rerun() (n int) {
 		m.Status, m.Error, m.Arrived, m.Failures, m.Seen = "", "", 0, 0, s.Now
 	}
 	if len(again) > 0 {
-		s.Known = true // as a stop
 		s.announce()
 	}
 	return len(again)

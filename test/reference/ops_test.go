@@ -143,7 +143,7 @@ func (l *life) faulty(c int, whose caller, s step) step {
 	case c/4 == 2 && whose != retrier:
 		s.name += " (reply lost)"
 		s.actual = func() string {
-			l.actual.faults.LoseReply(ours, 1)
+			l.actual.faults.LoseReply(lossy, 1)
 			return actual()
 		}
 		if whose == sender {

@@ -9,11 +9,13 @@
 -- ARGV[7] busy mode of this worker      ARGV[14] its quiet window, ms
 -- ARGV[8] its cap of follow-ups         ARGV[15] '1': a crash suspends
 --                                       ARGV[16] '1': it keeps agents warm
+-- ARGV[17] "messages bytes" of a /stop that a claim archives
 --
 -- Answers {'turn', now, fence, session id, entries written so far, ids that were
 -- dropped (JSON), {{id, msg, age ms, redeliveries} ...}, reset reason, reason of
 -- the resume mark, its age in ms}; or {'held', ms left}, {'paused'}, {'wait',
--- until ms}, {'empty'}. Under its own token it repeats its answer.
+-- until ms}, {'empty'}, or {'again'}: claim again, a batch of what a /stop has put
+-- aside is archived. Under its own token it repeats its answer.
 --
 -- It begins with SET: a full Redis starts no new turn.
 
@@ -34,9 +36,17 @@ end
 if owner then return {'held', call('PTTL', sentinel)} end
 
 -- In most claims there is none of these.
-local special = call('EXISTS', paused, active, scheduled, retry, resume, followups, partial) > 0
+local special = call('EXISTS', paused, active, scheduled, retry, resume, followups, partial, stopped) > 0
 local dead = fence and (r[3] == 'starting' or r[3] == 'running')
 if special and call('EXISTS', paused) == 1 then return {'paused'} end
+-- A /stop whose sender has died: nothing else is done before that is done.
+if special and call('EXISTS', stopped) == 1 then
+  local batch, more = stopped_batch(stopped, ARGV[17])
+  call('ZCARD', archived)
+  archive_stopped(batch, prefix, ARGV[11], now)
+  stopping(more)
+  return {'again'}
+end
 
 -- How a dead owner's turn ends: it is taken back, unless somebody had asked for its
 -- end, or its message was there too often when a worker died. An owner that was never

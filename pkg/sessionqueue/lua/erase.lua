@@ -4,7 +4,7 @@
 --
 -- ARGV[2] fence of the last turn when the keys were looked up, '': none
 -- ARGV[3] batch: erase so many messages and nothing else; '': erase all
--- KEYS[21...] all its keys, as they were looked up
+-- KEYS[22...] all its keys, as they were looked up
 --
 -- Answers {'gone'}, {'held'}, {'changed'}: a turn has run since the keys were
 -- looked up, and may have made others; or {'batch', how many}.
@@ -19,6 +19,7 @@ local function gather(key, range)
   for _, id in ipairs(part) do ids[#ids + 1] = id end
 end
 for _, zset in ipairs({archived, completed, retry, scheduled}) do gather(zset, 'ZRANGE') end
+gather(stopped, 'LRANGE')
 gather(pending, 'LRANGE')
 if not batch then gather(active, 'LRANGE') end
 local locks = {}

@@ -162,7 +162,7 @@ if special then
     pcall('HSET', record, 'dropped', dropped)
   end
 end
-if rest.done then call('HSET', run, 'special', '') end -- the leases are gone, too
+if rest.done then call('HSET', run, 'special', r[7] or '') end -- the leases are gone, too
 if len > tonumber(most) then call('LTRIM', transcript, '-' .. most, '-1') end
 if nentries > 0 and (len == nentries or not h) then call('PEXPIRE', transcript, ttl) end
 forward(due, now)

@@ -6,7 +6,7 @@
 --
 -- Answers 1 if it is gone.
 
-if call('EXISTS', sentinel, pending, active, scheduled, retry, completed, archived) > 0 then return 0 end
+if call('EXISTS', sentinel, pending, active, scheduled, retry, completed, archived, stopped) > 0 then return 0 end
 local updated = tonumber(call('HGET', record, 'updated_at')) or tonumber(call('HGET', record, 'created_at')) or 0
 local ended = tonumber(call('HGET', run, 'ended_at')) or 0
 if now_ms() - math.max(updated, ended) < tonumber(ARGV[2]) then return 0 end

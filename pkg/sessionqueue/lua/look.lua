@@ -4,7 +4,7 @@
 -- dead owner, else 0), 'wait' (n = until, ms), or 'empty'.
 
 local now = now_ms()
-if call('EXISTS', sentinel, pending, active, scheduled, retry) == 0 then return {now, 'empty', 0} end
+if call('EXISTS', sentinel, pending, active, scheduled, retry, stopped) == 0 then return {now, 'empty', 0} end
 local left = call('PTTL', sentinel)
 if left >= 0 then return {now, 'held', left} end
 if call('EXISTS', paused) == 1 then return {now, 'paused', 0} end

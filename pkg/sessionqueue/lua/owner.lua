@@ -6,7 +6,7 @@
 
 local token, fence = ARGV[2], ARGV[3]
 
-local r = call('HMGET', run, 'token', 'fence', 'entries', 'done', 'hold', 'rotated')
+local r = call('HMGET', run, 'token', 'fence', 'entries', 'done', 'hold', 'rotated', 'stopping')
 
 -- Whether this turn is still the token's and the fence's.
 local owned = r[1] == token and r[2] == fence and owns(sentinel, token)

@@ -22,5 +22,5 @@ for _, t in ipairs(old) do
   call('ZREM', t[1], t[2])
   if t[3] then call('DEL', t[3]) end
 end
-local any = call('EXISTS', pending, active, scheduled, retry, completed, archived)
+local any = call('EXISTS', pending, active, scheduled, retry, completed, archived, stopped)
 return {#old, more, any > 0 and 1 or 0}

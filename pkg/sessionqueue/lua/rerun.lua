@@ -1,20 +1,19 @@
 -- rerun: dead letters that are named go back to the end of the line, in the order
 -- in which they are named, if they are still the ones that their caller has seen.
 --
--- ARGV[2] a name for this call, so that a repetition is known
--- ARGV[3] the ends (status) that are meant, with blanks between
--- ARGV[4...] of each its id and its arrived, '' if it has none: another one's, and it
+-- ARGV[2] the ends (status) that are meant, with blanks between
+-- ARGV[3...] of each its id and its arrived, '' if it has none: another one's, and it
 --            has been run and has failed since
 --
 -- Answers {how many, now}.
 
 local now, wanted = now_ms(), {}
-local name, moved, at = string.match(call('HGET', record, 'rerun') or '', '^(%S+) (%d+) (%d+)')
-if name == ARGV[2] then return {tonumber(moved), tonumber(at)} end
-for status in string.gmatch(ARGV[3], '%S+') do wanted[status] = true end
+local moved, at = string.match(call('GET', answer_key) or '', '^(%d+) (%d+)$')
+if moved then return {tonumber(moved), tonumber(at)} end
+for status in string.gmatch(ARGV[2], '%S+') do wanted[status] = true end
 
 local found = {}
-for i = 4, #ARGV, 2 do
+for i = 3, #ARGV, 2 do
   local id = ARGV[i]
   if call('ZSCORE', archived, id) then
     local t = call('HMGET', task .. id, 'msg', 'result', 'arrived')
@@ -35,5 +34,5 @@ for _, f in ipairs(found) do
     'msg', msg .. '\48\0\58\0\88\0')
   call('LPUSH', pending, id)
 end
-if #found > 0 then call('HSET', record, 'rerun', ARGV[2] .. ' ' .. #found .. ' ' .. int(now)) end
+if #found > 0 then keep_answer(#found, int(now)) end
 return {#found, now}

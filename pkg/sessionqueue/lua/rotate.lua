@@ -5,12 +5,14 @@
 --
 -- ARGV[2] the new session id
 -- ARGV[3] the session id that it replaces, or '' for whichever
+-- ARGV[4] do nothing after this ms: the sender has given up
 --
--- Answers {session id now, 1 if it was changed}.
+-- Answers {session id now, 1 if it was changed}, or {'', -1}: it is too late.
 
 local rec = call('HMGET', record, 'session_id', 'created_at')
 if rec[1] == ARGV[2] then return {ARGV[2], 1} end
 if ARGV[3] ~= '' and rec[1] ~= ARGV[3] then return {rec[1] or '', 0} end
+if now_ms() > tonumber(ARGV[4]) then return {'', -1} end
 local now = int(now_ms())
 local busy = call('EXISTS', sentinel)
 call('HLEN', run)

@@ -71,6 +71,7 @@ local function next_at(hold, now)
     if at or type(quiet) ~= 'string' then return at or now end
     return tonumber(string.match(quiet, '^%d+')) or now
   end
+  if call('HGET', run, 'stopping') == '1' then return now end -- for the claim to archive
   if call('EXISTS', scheduled, retry) == 0 then return false end
   local at = false
   for _, zset in ipairs({scheduled, retry}) do

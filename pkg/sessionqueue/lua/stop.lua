@@ -1,61 +1,50 @@
--- stop: the turn that runs now is to end, and what waits behind it is archived,
--- a batch at a time. It names the turn that it found, so a later one is safe.
+-- stop: the turn that runs now is to end, and what waits behind it is put aside in
+-- one go, and archived a batch a call. It names the turn that it found.
 --
--- ARGV[2] prefix of task ids      ARGV[4] the last id to archive; '': all that wait now
--- ARGV[3] batch                   ARGV[5] cap of the event stream
---                                 ARGV[6] a name for this call, so that a
---                                         repetition is known
+-- ARGV[2] prefix of task ids        ARGV[4] this call's number: 1, 2 ...
+-- ARGV[3] "messages bytes" that     ARGV[5] cap of the event stream
+--         a call archives           ARGV[6] do nothing after this ms: the sender
+--                                           has given up, and what came since is
+--                                           not what it meant
 --
--- Answers {'idle', 'starting' or 'running', fence, archived now, the last id to
--- archive, or '' when done}.
+-- Answers {'idle', 'starting' or 'running', fence, archived by all calls, 1 if more
+-- is to be archived: call again with the next number}; {'earlier'}: nothing of this
+-- stop, but a batch of one before it: call again with the same number; or {'late'}.
 
-local WHY = 'stopped by user'
-local prefix, cap = ARGV[2], ARGV[5]
+local prefix, cap, number = ARGV[2], ARGV[5], tonumber(ARGV[4])
 local now = now_ms()
 
-local name, was, of, before, rest = string.match(call('HGET', record, 'stopped') or '', '^(%S+) (%S+) (%d+) (%d+) (.*)$')
-if name == ARGV[6] then return {was, tonumber(of), tonumber(before), rest} end
+local of, state, fence, archived_so_far, rest = string.match(call('GET', answer_key) or '', '^(%d+) (%S+) (%d+) (%d+) (%d)$')
+if of and tonumber(of) >= number then return {state, tonumber(fence), tonumber(archived_so_far), tonumber(rest)} end
+local first = not of and number == 1
+if first and now > tonumber(ARGV[6]) then return {'late'} end
+
+local earlier = first and call('EXISTS', stopped) == 1
+local asks = first and not earlier
 local r = call('HMGET', run, 'token', 'worker', 'fence', 'phase', 'stop')
 local owner = call('GET', sentinel)
-local state = r[4] or 'idle' -- also of a dead owner: the next claim reads what was asked
-
-local last = ARGV[4]
-if last == '' then last = call('LINDEX', pending, 0) or '' end
-local ids, more = {}, ''
-if last ~= '' and call('LPOS', pending, last) then
-  more = last
-  for _, id in ipairs(call('LRANGE', pending, -tonumber(ARGV[3]), -1)) do
-    local msg, unique = load(id)
-    table.insert(ids, 1, {id, msg, unique})
-  end
+if asks then -- also of a dead owner: the next claim reads what was asked
+  state, fence, archived_so_far = r[4] or 'idle', r[3] or '0', 0
+elseif not of then
+  state, fence, archived_so_far = 'idle', '0', 0 -- the answer's time is over
 end
+local batch, more = stopped_batch(asks and pending or stopped, ARGV[3])
 call('ZCARD', archived)
 call('HLEN', followups)
 
 -- A full Redis refuses a script until its first write, so that one frees.
 call('HDEL', followups, '')
-local n = 0
-for _, t in ipairs(ids) do
-  local id = own_id(prefix, t[1])
-  call('RPOP', pending)
-  call('HDEL', followups, id)
-  if t[2] then
-    n = n + 1
-    local outcome = '{"type":"turn_ended","status":"stopped","messages":[' .. quote(id) .. '],"error":"' .. WHY .. '"}'
-    archive(t[1], t[2], t[3], WHY, outcome, now)
-    pcall('XADD', events, 'MAXLEN', '~', cap, '*', 'e', outcome)
-  end
-  if t[1] == last then
-    more = ''
-    break
-  end
+if asks and #batch > 0 then call('RENAMENX', pending, stopped) end
+local n = archive_stopped(batch, prefix, cap, now)
+stopping(more)
+if earlier then return {'earlier'} end
+if asks and state ~= 'idle' and r[5] ~= fence then
+  call('HSET', run, 'stop', fence)
+  if owner then call('PUBLISH', 'turnstile:signal:' .. r[2], '{"kind":"stop","token":"' .. owner .. '","fence":' .. fence .. '}') end
 end
-if state ~= 'idle' and r[5] ~= r[3] and ARGV[4] == '' then
-  call('HSET', run, 'stop', r[3])
-  if owner then call('PUBLISH', 'turnstile:signal:' .. r[2], '{"kind":"stop","token":"' .. owner .. '","fence":' .. r[3] .. '}') end
+n = tonumber(archived_so_far) + n
+rest = more and 1 or 0
+if n > 0 or rest > 0 or state ~= 'idle' then
+  keep_answer(number, state, fence, n, rest)
 end
-local at = tonumber(r[3]) or 0
-if n > 0 or state ~= 'idle' then
-  call('HSET', record, 'stopped', table.concat({ARGV[6], state, int(at), n, more}, ' '))
-end
-return {state, at, n, more}
+return {state, tonumber(fence), n, rest}

@@ -1,0 +1,50 @@
+-- What a /stop has found waiting is a list of its own until all of it is archived, a
+-- batch a call: by the sender who asked for it, or by the next claim if that sender
+-- has died. So it matters neither what comes meanwhile nor what becomes of any one id.
+-- After session.lua and archive.lua.
+
+local WHY_STOPPED = 'stopped by user'
+
+-- stopped_batch(list, limits): the oldest of a list, {id, msg, unique lock} each, and
+-- whether there are more. limits: "messages bytes", how many at most, and of how much
+-- text, or one.
+local function stopped_batch(list, limits)
+  local most, bytes = string.match(limits, '^(%d+) (%d+)$')
+  local batch, size = {}, 0
+  local ids = call('LRANGE', list, '-' .. most, -1)
+  for i = #ids, 1, -1 do
+    size = size + call('HSTRLEN', task .. ids[i], 'msg')
+    if #batch > 0 and size > tonumber(bytes) then break end
+    local msg, unique = load(ids[i])
+    batch[#batch + 1] = {ids[i], msg, unique}
+  end
+  return batch, call('LLEN', list) > #batch
+end
+
+-- archive_stopped(batch, prefix, cap, now): the batch, now the oldest of stopped, goes
+-- to the archive. Returns how many messages these were: of some the task may be gone.
+local function archive_stopped(batch, prefix, cap, now)
+  local n = 0
+  for _, t in ipairs(batch) do
+    local id = own_id(prefix, t[1])
+    call('RPOP', stopped)
+    pcall('HDEL', followups, id)
+    if t[2] then
+      n = n + 1
+      local outcome = '{"type":"turn_ended","status":"stopped","messages":[' .. quote(id) .. '],"error":"' .. WHY_STOPPED .. '"}'
+      archive(t[1], t[2], t[3], WHY_STOPPED, outcome, now)
+      pcall('XADD', events, 'MAXLEN', '~', cap, '*', 'e', outcome)
+    end
+  end
+  return n
+end
+
+-- stopping(more): whether stopped still has messages, for the scripts that do not get
+-- its key: the next claim is to archive them.
+local function stopping(more)
+  if more then
+    call('HSET', run, 'stopping', '1', 'special', '1')
+  elseif call('HGET', run, 'stopping') == '1' then
+    call('HSET', run, 'stopping', '')
+  end
+end
