@@ -41,6 +41,29 @@ type joint struct {
 // DoAll carries out calls in one round trip.
 func (c *Combiner) DoAll(ctx context.Context, calls []*Call) { c.send(ctx, nil, c.join(ctx, calls)) }
 
+// DoBehind carries out first, each in a command of its own, and calls behind them, in
+// one round trip. The parts of a pipeline that go to several nodes of a Redis Cluster are
+// sent at once, so there first are waited for, and where one of them failed calls are not
+// sent: sent is false.
+func (c *Combiner) DoBehind(ctx context.Context, first, calls []*Call) (sent bool) {
+	joints := make([]joint, len(first))
+	for i, call := range first {
+		joints[i] = newJoint(ctx, []*Call{call})
+	}
+	if c.single {
+		c.send(ctx, nil, append(joints, c.join(ctx, calls)...))
+		return true
+	}
+	c.send(ctx, nil, joints)
+	for _, call := range first {
+		if call.Err != nil {
+			return false
+		}
+	}
+	c.DoAll(ctx, calls)
+	return true
+}
+
 // join makes commands of calls: on a Redis Cluster, where a script may touch the
 // keys of one session only, one of each.
 func (c *Combiner) join(ctx context.Context, calls []*Call) (joints []joint) {

@@ -239,6 +239,12 @@ func wideSituations() []wide {
 			f.seen[rediskey.Timer("reap")] = true
 			return func() error { _, _, err := b.c.Reap(b.ctx); return err }
 		}},
+		{"look_after/in a full index", lines, func(b *bench, f *filler, n int) func() error {
+			b.say("now")
+			h := b.start()
+			f.put(f.template("zset", "i", n, 0, ""), rediskey.Owned)
+			return func() error { return b.c.Renew(b.ctx, []*sq.Hold{h})[0].Err }
+		}},
 		{"index_due/due", lines, func(b *bench, f *filler, n int) func() error {
 			f.put(f.template("zset", "i", n, 0, ""), rediskey.Due)
 			f.seen[rediskey.Timer("due")] = true

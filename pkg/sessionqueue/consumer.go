@@ -249,23 +249,21 @@ func (c *Consumer) Claim(parent context.Context, sessions []string) ([]*Hold, er
 			}
 		}
 	}
-	settle(attempts, c.claimPlain(parent, attempts))
+	replies, err := c.claimPlain(parent, attempts)
+	if err != nil {
+		failed = fmt.Errorf("have sessions looked after that are to be claimed: %w", err)
+	}
+	if replies == nil && err != nil {
+		_ = c.PutBack(parent, sessions) // else reap finds them
+		return nil, failed
+	}
+	settle(attempts, replies)
 	if rest := special; len(rest) > 0 {
 		// It may be the first script that has set the sentinel, and its reply was lost:
 		// the lease counts from before that one.
 		settle(rest, c.pipeline(parent, claimScript, len(rest), func(i int) ([]string, []any) {
 			return rest[i].keys, rest[i].claimArgs()
 		}))
-	}
-	// Senders announce with claimGrace; a shorter lease is to be looked after sooner.
-	if len(holds) > 0 && c.cfg.SentinelTTL < claimGrace {
-		owned := make([]redis.Z, len(holds))
-		for i, h := range holds {
-			owned[i] = c.ownedUntil(h)
-		}
-		if err := c.rdb.ZAdd(parent, rediskey.Owned, owned...).Err(); err != nil {
-			failed = errors.Join(failed, err)
-		}
 	}
 	if len(waiting) > 0 {
 		if err := wake(parent, c.rdb, 0, 0, waiting...); err != nil {

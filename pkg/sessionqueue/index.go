@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"turnstile/internal/combine"
 	"turnstile/internal/rediskey"
 )
 
@@ -67,6 +68,18 @@ func (w woken) ready(ctx context.Context, p redis.Pipeliner) {
 func queueRecovery(ctx context.Context, p redis.Pipeliner, late ...redis.Z) {
 	if len(late) > 0 {
 		p.ZAddLT(ctx, rediskey.Owned, late...)
+	}
+}
+
+// lookAfter has reap look at holds in a TTL's time at the latest, up to timerBatch of
+// them.
+func (c *Consumer) lookAfter(holds []*Hold) *combine.Call {
+	args := make([]any, len(holds))
+	for i, h := range holds {
+		args[i] = h.session
+	}
+	return &combine.Call{
+		Script: lookAfterScript, Shared: []any{c.cfg.SentinelTTL.Milliseconds()}, Keys: []string{rediskey.Owned}, Args: args,
 	}
 }
 

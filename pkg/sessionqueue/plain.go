@@ -2,7 +2,9 @@ package sessionqueue
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"turnstile/internal/combine"
@@ -14,8 +16,11 @@ import (
 // of many sessions at once. They answer "special" where they have done nothing,
 // and the whole script is to be sent.
 
-// claimPlain sends the plain claims of sessions, in one round trip.
-func (c *Consumer) claimPlain(ctx context.Context, attempts []*Hold) []reply {
+// claimPlain sends the plain claims of sessions, in one round trip. Senders have reap
+// look at a session after claimGrace: a shorter lease is to be looked after sooner, and
+// that is known before there is one. An error is about that; without replies nothing was
+// claimed.
+func (c *Consumer) claimPlain(ctx context.Context, attempts []*Hold) ([]reply, error) {
 	shared := []any{
 		c.cfg.SentinelTTL.Milliseconds(), c.cfg.Worker, c.phase(),
 		string(c.cfg.Line.Mode), c.cfg.Line.Cap, string(c.cfg.Line.Drop), time.Duration(c.cfg.Line.Debounce).Milliseconds(), flag(c.cfg.Warm),
@@ -31,12 +36,25 @@ func (c *Consumer) claimPlain(ctx context.Context, attempts []*Hold) []reply {
 			Args: []any{k.TaskPrefix(), h.token, newSessionID()},
 		}
 	}
-	c.moves.DoAll(ctx, calls)
+	var first []*combine.Call
+	if c.cfg.SentinelTTL < claimGrace {
+		for some := range slices.Chunk(attempts, timerBatch) {
+			first = append(first, c.lookAfter(some))
+		}
+	}
+	sent := c.moves.DoBehind(ctx, first, calls)
+	var failed error
+	for _, call := range first {
+		failed = errors.Join(failed, call.Err)
+	}
+	if !sent {
+		return nil, failed
+	}
 	replies := make([]reply, len(calls))
 	for i, call := range calls {
 		replies[i] = replied(call)
 	}
-	return replies
+	return replies, failed
 }
 
 func replied(call *combine.Call) reply {

@@ -2,9 +2,8 @@ package sessionqueue
 
 import (
 	"context"
+	"slices"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/rediskey"
 )
@@ -24,7 +23,7 @@ type Renewal struct {
 func (c *Consumer) Renew(ctx context.Context, holds []*Hold) []Renewal {
 	sent := time.Now()
 	renewals := make([]Renewal, len(holds))
-	var owned []redis.Z
+	var held []*Hold
 	replies := c.pipeline(ctx, renewScript, len(holds), func(i int) ([]string, []any) {
 		h := holds[i]
 		h.mu.Lock()
@@ -45,22 +44,17 @@ func (c *Consumer) Renew(ctx context.Context, holds []*Hold) []Renewal {
 			r.Fence, r.Asked, r.Waiting = reply.int(1), asked(reply.str(2)), int(reply.int(3))
 			r.Steer = reply.int(4) == 1
 			r.Reply = Reply{int(reply.int(5)), Decision(reply.str(6))}
-			owned = append(owned, c.ownedUntil(holds[i]))
+			held = append(held, holds[i])
 		}
 		renewals[i] = r
 	}
-	// Reap follows the sentinels by itself; this is for a session that it does not
-	// know of. On an error the next renewal, or a sweep, puts it right.
-	if len(owned) > 0 {
-		_ = c.rdb.ZAddNX(ctx, rediskey.Owned, owned...).Err()
+	// Reap follows the sentinels by itself; this is for a session that it does not know
+	// of, or is to look at too late: its entry failed, or a wake-up of a claim that had
+	// come already has replaced it. On an error the next renewal, or a sweep, puts it
+	// right.
+	for some := range slices.Chunk(held, timerBatch) {
+		call := c.lookAfter(some)
+		_ = lookAfterScript.Run(ctx, c.rdb, call.Keys, append(call.Shared, call.Args...)...).Err()
 	}
 	return renewals
-}
-
-// ownedUntil is when reap is to look after a hold: at its sentinel's end, by
-// Redis' clock as far as the worker knows it.
-func (c *Consumer) ownedUntil(h *Hold) redis.Z {
-	t := h.Turn()
-	end := t.StartedAt.Add(time.Since(t.Started) + c.cfg.SentinelTTL)
-	return redis.Z{Score: float64(end.UnixMilli()), Member: h.session}
 }

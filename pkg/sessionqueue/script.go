@@ -59,6 +59,7 @@ var (
 	eventsPageScript = load("events_page")
 	indexDueScript   = load("index_due")
 	rescoreScript    = load("rescore")
+	lookAfterScript  = load("look_after")
 )
 
 // ScriptName tells which move a script's SHA-1 stands for, as MONITOR and SLOWLOG

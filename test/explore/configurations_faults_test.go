@@ -96,6 +96,11 @@ func faultyOnes() []configuration {
 			Processes: with(list(sender("sender1", text("m1")), working("worker1", behaviour{}), reaper(), sweeper()), lazily(duer())),
 		}, Deep: true},
 		{Configuration: explore.Configuration{
+			Name: "short-leases", Purpose: "a dead worker's session is looked after as soon as its sentinel ends", AtLeast: 300,
+			Kinds: explore.Crash | explore.NetFaults, Faults: 1, Before: before(text("m1"), text("m2")), Check: lookedAfterLate,
+			Processes: list(working("worker1", behaviour{renews: true, ttl: shortTTL}), reaper()),
+		}},
+		{Configuration: explore.Configuration{
 			Name: "claim-replies", Purpose: "a claim whose reply is lost is no worker's death", AtLeast: 100,
 			Kinds: explore.LostReply, Faults: 3, Before: before(text("m1")), Check: diedUnstarted,
 			Processes: with(list(working("worker1", behaviour{tells: true})), timers()),
@@ -106,6 +111,20 @@ func faultyOnes() []configuration {
 			Processes: with(list(working("worker1", behaviour{tells: true, immediate: true})), timers()),
 		}},
 	}
+}
+
+// shortTTL is less than what senders leave a claimer.
+const shortTTL = 5 * time.Second
+
+// lookedAfterLate finds a session whose owner may be dead for longer than its TTL before
+// anybody looks.
+func lookedAfterLate(v explore.View) string {
+	k := rediskey.For(main)
+	at, ok := v.Score(rediskey.Owned, main)
+	if v.Has(k.Sentinel()) && (!ok || at > v.Now()+shortTTL.Milliseconds()) {
+		return "late: the session is held, and reap looks after it when its sentinel is long over"
+	}
+	return ""
 }
 
 // diedUnstarted finds a message that was given up, and never ran.

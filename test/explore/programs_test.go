@@ -91,6 +91,8 @@ type behaviour struct {
 	twice       bool // it pops two sessions at once
 	makesWay    bool // it releases the session behind each turn
 	tells       bool // it reports its turns' starts and notes
+
+	ttl time.Duration // of its sentinels; 0: the default
 }
 
 // working is a worker: it pops sessions, claims them and runs their turns until there is none left.
@@ -101,7 +103,7 @@ func working(name string, a behaviour) explore.Process {
 
 func work(l *explore.Life, name string, a behaviour) {
 	cfg := named(name)
-	cfg.Immediate = a.immediate
+	cfg.Immediate, cfg.SentinelTTL = a.immediate, a.ttl
 	c, err := sq.NewConsumer(l.Redis, cfg)
 	if err != nil {
 		panic(err)
