@@ -3,6 +3,7 @@ package combine
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/redis/go-redis/v9"
 
@@ -51,7 +52,7 @@ func (c *Combiner) DoBehind(ctx context.Context, first, calls []*Call) (sent boo
 		joints[i] = newJoint(ctx, []*Call{call})
 	}
 	if c.single {
-		c.send(ctx, nil, append(joints, c.join(ctx, calls)...))
+		c.send(ctx, nil, slices.Concat(joints, c.join(ctx, calls)))
 		return true
 	}
 	c.send(ctx, nil, joints)

@@ -36,8 +36,6 @@ var unbounded = map[string]string{
 	"erase/of a dead turn of many messages":      "1: all that are active at once",
 	"claim/interrupted with a large partial":     "not named: decodes and copies the whole partial",
 	"requeue/failed with a large partial":        "not named: decodes the partial for its fence",
-	"undo/a turn of many entries":                "not named: LINDEX of each, farther and farther from the end",
-	"undo/a turn of large entries":               "not named: decodes each entry for its turn",
 	"finish/with a lower cap of the transcript":  "not named: trims all that is over the cap",
 	"discard/large texts":                        "not named: reads every message for its unique lock",
 	"erase/many follow-ups":                      "not named: DEL of a large hash, not UNLINK",

@@ -167,7 +167,7 @@ func wideSituations() []wide {
 		{"requeue/failed with a large partial", texts, partials(func(b *bench, h *sq.Hold) func() error {
 			return func() error { return h.Retry(b.ctx, errors.New("no"), time.Hour) }
 		})},
-		{"undo/a turn of many entries", lines, undoing("e")},
+		{"undo/a turn of many entries", size{500, 10_000}, undoing("e")}, // no more at once
 		{"undo/a turn of large entries", texts, undoing("E")},
 		{"past/of large entries", size{20, 40}, func(b *bench, f *filler, n int) func() error {
 			b.say("one")
@@ -181,7 +181,7 @@ func wideSituations() []wide {
 			f.past("e", n)
 			return pastMove(b)
 		}},
-		{"finish/with a lower cap of the transcript", lines, func(b *bench, f *filler, n int) func() error {
+		{"finish/with a lower cap of the transcript", size{501, 50_000}, func(b *bench, f *filler, n int) func() error {
 			b.c = newWorker(b.T, b.rdb, "brief", func(c *sq.Config) { c.TranscriptCap = 10 })
 			b.sayAll("now", "next")
 			h := b.start()

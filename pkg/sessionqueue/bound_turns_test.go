@@ -85,7 +85,8 @@ func undoing(kind string) func(*bench, *filler, int) func() error {
 		b.rdb.Del(b.ctx, b.k.Transcript(id))
 		f.past(kind, n) // all of the turn "old"
 		return func() error {
-			return sq.Scripts["undo"].Run(b.ctx, b.rdb, sq.KeysOf(key, id), b.k.TaskPrefix(), "old", "", "", id).Err()
+			return sq.Scripts["undo"].Run(b.ctx, b.rdb, append(sq.KeysOf(key, id), b.k.Call("undo-old")), b.k.TaskPrefix(), "old", "", "", id,
+				n, n, b.info().Entries).Err()
 		}
 	}
 }

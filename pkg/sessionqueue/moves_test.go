@@ -87,14 +87,19 @@ func (b *bench) collected(ids ...string) {
 // a message again.
 func (b *bench) retract(task, msg string) func() error {
 	b.Helper()
-	id := b.info().SessionID
-	entries, err := b.client.Transcript(b.ctx, key, id)
+	s := b.info()
+	entries, err := b.client.Transcript(b.ctx, key, s.SessionID)
 	must(b, err)
-	turn := "none"
-	if len(entries) > 0 {
-		turn = entries[len(entries)-1].Turn
+	turn, n := "none", 0
+	for _, e := range entries {
+		if e.Turn != turn {
+			turn, n = e.Turn, 0
+		}
+		n++
 	}
 	return func() error {
-		return sq.Scripts["undo"].Run(b.ctx, b.rdb, sq.KeysOf(key, id), b.k.TaskPrefix(), turn, task, msg, id).Err()
+		keys := append(sq.KeysOf(key, s.SessionID), b.k.Call("undo-"+turn))
+		return sq.Scripts["undo"].Run(b.ctx, b.rdb, keys, b.k.TaskPrefix(), turn, task, msg, s.SessionID,
+			n, b.rdb.LLen(b.ctx, b.k.Transcript(s.SessionID)).Val(), s.Entries).Err()
 	}
 }

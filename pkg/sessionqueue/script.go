@@ -27,7 +27,7 @@ var (
 	rotateScript    = move("session", "rotate")
 	titleScript     = move("session", "title")
 	configureScript = move("session", "configure")
-	undoScript      = move("session", "undo")
+	undoScript      = move("session", "call", "undo")
 	rerunScript     = move("session", "call", "rerun")
 	discardScript   = move("session", "discard")
 	eraseScript     = move("session", "erase")

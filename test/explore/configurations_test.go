@@ -3,6 +3,7 @@ package explore_test
 import (
 	"time"
 
+	"turnstile/internal/rediskey"
 	"turnstile/pkg/followup"
 	sq "turnstile/pkg/sessionqueue"
 	"turnstile/test/explore"
@@ -115,5 +116,24 @@ func lineOnes() []configuration {
 				once("retry", func(l *explore.Life) error { _, err := sq.NewClient(l.Redis).Retry(l.Context, main); return err }),
 				working("worker1", behaviour{})), timers()),
 		}, Deep: true},
+		{Configuration: explore.Configuration{
+			Name: "undo-undo", Purpose: "a repeated /undo takes no other turn out, whatever another one has taken out meanwhile", AtLeast: 80,
+			Kinds: explore.NetFaults | explore.Crash, Faults: 1, Check: undoneTooMuch,
+			Before:    append(before(text("m1"), text("m2"), text("m3")), func(l *explore.Life) { work(l, "worker0", behaviour{}) }),
+			Processes: list(undoer("undo1"), undoer("undo2")),
+		}, Deep: true},
 	}
+}
+
+func undoer(name string) explore.Process {
+	return once(name, func(l *explore.Life) error { _, err := sq.NewClient(l.Redis).Undo(l.Context, main); return err })
+}
+
+// undoneTooMuch finds a conversation of which two calls of /undo have taken three turns.
+func undoneTooMuch(v explore.View) string {
+	k := rediskey.For(main)
+	if !v.Has(k.Transcript(v.Field(k.Record(), "session_id"))) {
+		return "undone: two calls of /undo have taken three turns out"
+	}
+	return ""
 }

@@ -73,7 +73,8 @@ local before = {
     first, last = tonumber(first), tonumber(last)
     if first < 0 then first = math.max(len + first, 0) end
     if last < 0 then last = len + last end
-    return math.min(len, len - math.max(math.min(last, len - 1) - first + 1, 0))
+    -- In nodes, as from_end: Redis frees them whole.
+    return math.ceil(math.min(len, len - math.max(math.min(last, len - 1) - first + 1, 0)) / 32)
   end,
 }
 local after = {
