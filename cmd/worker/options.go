@@ -21,6 +21,7 @@ func options(s config.Worker, log *slog.Logger) worker.Options {
 			CrashPolicy:   sessionqueue.CrashPolicy(s.CrashPolicy),
 			Retention:     s.Retention,
 			EventsCap:     s.EventsCap,
+			EventsBytes:   s.EventsBytes,
 			TranscriptCap: s.TranscriptCap,
 			TranscriptTTL: s.TranscriptTTL,
 			SessionTTL:    s.SessionTTL,

@@ -56,7 +56,7 @@ func TestWorkerDefaults(t *testing.T) {
 		FollowupDrop: followup.DropNew, CollectWindow: time.Second, CheckpointInterval: 15 * time.Second,
 		CrashPolicy: CrashResume, StuckLimit: 3, ResumeFreshness: time.Hour,
 		SweepInterval: 15 * time.Second, RecoveryRate: 50, TurnShare: TurnShare{10, time.Minute},
-		TranscriptCap: 2000, TranscriptTTL: 30 * day, SessionTTL: 30 * day, EventsCap: 1000, ArchiveTTL: 90 * day,
+		TranscriptCap: 2000, TranscriptTTL: 30 * day, SessionTTL: 30 * day, EventsCap: 1000, EventsBytes: 8388608, ArchiveTTL: 90 * day,
 		LogLevel: slog.LevelInfo, LogFormat: LogText,
 	}
 	if !reflect.DeepEqual(got, want) {
@@ -82,7 +82,7 @@ func TestWorkerEverythingSet(t *testing.T) {
 		"TURNSTILE_FOLLOWUP_DROP": "summarize", "TURNSTILE_COLLECT_WINDOW": "3s", "TURNSTILE_CHECKPOINT_INTERVAL": "4s",
 		"TURNSTILE_CRASH_POLICY": "suspend", "TURNSTILE_STUCK_LIMIT": "5", "TURNSTILE_RESUME_FRESHNESS": "6s",
 		"TURNSTILE_MESSAGE_MAX_AGE": "15h", "TURNSTILE_TRANSCRIPT_CAP": "9", "TURNSTILE_TRANSCRIPT_TTL": "2d", "TURNSTILE_SESSION_TTL": "3d",
-		"TURNSTILE_EVENTS_CAP": "11", "TURNSTILE_ARCHIVE_TTL": "4d", "TURNSTILE_HTTP_ADDR": ":8080", "TURNSTILE_HTTP_TOKEN": "secret",
+		"TURNSTILE_EVENTS_CAP": "11", "TURNSTILE_EVENTS_BYTES": "65536", "TURNSTILE_ARCHIVE_TTL": "4d", "TURNSTILE_HTTP_ADDR": ":8080", "TURNSTILE_HTTP_TOKEN": "secret",
 		"TURNSTILE_DASHBOARD_WRITE": "true", "TURNSTILE_LOG_LEVEL": "debug", "TURNSTILE_LOG_FORMAT": "json",
 	}
 	want := Worker{
@@ -98,7 +98,7 @@ func TestWorkerEverythingSet(t *testing.T) {
 		FollowupDrop: followup.DropSummarize, CollectWindow: 3 * time.Second, CheckpointInterval: 4 * time.Second,
 		CrashPolicy: CrashSuspend, StuckLimit: 5, ResumeFreshness: 6 * time.Second,
 		MessageMaxAge: 15 * time.Hour, TranscriptCap: 9, TranscriptTTL: 2 * day, SessionTTL: 3 * day,
-		EventsCap: 11, ArchiveTTL: 4 * day, HTTPAddr: ":8080", HTTPToken: "secret",
+		EventsCap: 11, EventsBytes: 65536, ArchiveTTL: 4 * day, HTTPAddr: ":8080", HTTPToken: "secret",
 		DashboardWrite: true, LogLevel: slog.LevelDebug, LogFormat: LogJSON, RedisURLSet: true,
 	}
 	got, err := LoadWorker(with(vars), Options{})
@@ -221,6 +221,7 @@ func TestWorkerRefuses(t *testing.T) {
 		{vars{"TURNSTILE_TRANSCRIPT_TTL": "1m"}, "longer than TURNSTILE_AGENT_TIMEOUT (10m0s)"},
 		{vars{"TURNSTILE_SESSION_TTL": "10m"}, "longer than TURNSTILE_AGENT_TIMEOUT (10m0s)"},
 		{vars{"TURNSTILE_EVENTS_CAP": "9"}, "at least 10"},
+		{vars{"TURNSTILE_EVENTS_BYTES": "65535"}, "at least 65536"},
 		{vars{"TURNSTILE_ARCHIVE_TTL": "0"}, "at least 1s"},
 		{vars{"TURNSTILE_HTTP_ADDR": "8080"}, "127.0.0.1:8080"},
 		{vars{"TURNSTILE_HTTP_ADDR": ":8080"}, "set TURNSTILE_HTTP_TOKEN"},

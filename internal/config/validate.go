@@ -179,6 +179,7 @@ func (p *problems) judgeLimits(w Worker) {
 	atLeast(p, "TURNSTILE_STUCK_LIMIT", w.StuckLimit, 1)
 	atLeast(p, "TURNSTILE_TRANSCRIPT_CAP", w.TranscriptCap, 1)
 	atLeast(p, "TURNSTILE_EVENTS_CAP", w.EventsCap, 10)
+	atLeast(p, "TURNSTILE_EVENTS_BYTES", w.EventsBytes, 65536)
 	if p.ok("TURNSTILE_RECOVERY_RATE") && w.RecoveryRate <= 0 {
 		p.add("TURNSTILE_RECOVERY_RATE", "is too small: use a rate above 0, such as 50/s")
 	}

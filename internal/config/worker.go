@@ -72,6 +72,7 @@ type Worker struct {
 	TranscriptTTL time.Duration `env:"TURNSTILE_TRANSCRIPT_TTL" envDefault:"30d" unit:"duration" help:"How long a transcript is kept after its last entry."`
 	SessionTTL    time.Duration `env:"TURNSTILE_SESSION_TTL" envDefault:"30d" unit:"duration" help:"How long a session's record is kept after its last activity."`
 	EventsCap     int           `env:"TURNSTILE_EVENTS_CAP" envDefault:"1000" unit:"events" help:"How many events of a session are kept for those who follow it, approximately."`
+	EventsBytes   int           `env:"TURNSTILE_EVENTS_BYTES" envDefault:"8388608" unit:"bytes" help:"How many bytes those of them have at most that are longer than 2 KiB; the oldest go first."`
 	ArchiveTTL    time.Duration `env:"TURNSTILE_ARCHIVE_TTL" envDefault:"90d" unit:"duration" help:"How long archived messages are kept."`
 
 	HTTPAddr       string `env:"TURNSTILE_HTTP_ADDR" unit:"HOST:PORT" help:"Where /healthz, /readyz, /metrics and /asynqmon are served. Empty: nowhere; with --dev 127.0.0.1:8080. On another address than loopback TURNSTILE_HTTP_TOKEN is needed."`

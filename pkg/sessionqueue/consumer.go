@@ -55,6 +55,11 @@ type Config struct {
 	// EventsCap is about how many events a session's stream keeps. Defaults to 1,000.
 	EventsCap int
 
+	// EventsBytes is how many bytes the events of those have that are longer than 2 KiB,
+	// the oldest go first: between a half of it and all. An event that alone is longer
+	// stays until the next one. Defaults to 8 MiB.
+	EventsBytes int
+
 	// TranscriptCap is how many entries a transcript keeps. Defaults to 2,000.
 	TranscriptCap int
 
@@ -90,6 +95,7 @@ func (c Config) withDefaults() Config {
 	setDefault(&c.StuckLimit, 3)
 	setDefault(&c.CrashPolicy, CrashResume)
 	setDefault(&c.EventsCap, 1000)
+	setDefault(&c.EventsBytes, 8<<20)
 	setDefault(&c.TranscriptCap, 2000)
 	setDefault(&c.HistoryBytes, 16<<20)
 	setDefault(&c.TranscriptTTL, 30*24*time.Hour)
@@ -118,6 +124,7 @@ type Consumer struct {
 	cfg    Config
 	moves  *combine.Combiner // of all holds
 	limits string            // of what a turn leaves, as finish takes them
+	events string            // limits of the event stream, as the other scripts do
 
 	plainShared []any // the same, and the phase, as the plain one does
 
@@ -134,8 +141,9 @@ func NewConsumer(rdb redis.UniversalClient, cfg Config) (*Consumer, error) {
 	}
 	cfg = cfg.withDefaults()
 	c := &Consumer{walker: walker{rdb}, cfg: cfg, moves: combine.New(rdb, flights)}
-	c.limits = fmt.Sprint(cfg.EventsCap, cfg.TranscriptCap, cfg.TranscriptTTL.Milliseconds())
-	c.plainShared = []any{cfg.EventsCap, cfg.TranscriptCap, cfg.TranscriptTTL.Milliseconds(), c.phase()}
+	c.limits = fmt.Sprint(cfg.EventsCap, cfg.TranscriptCap, cfg.TranscriptTTL.Milliseconds(), cfg.EventsBytes)
+	c.events = fmt.Sprint(cfg.EventsCap, cfg.EventsBytes)
+	c.plainShared = []any{c.events, cfg.TranscriptCap, cfg.TranscriptTTL.Milliseconds(), c.phase()}
 	return c, nil
 }
 
@@ -289,7 +297,7 @@ func (h *Hold) claimArgs() []any {
 	c := h.consumer.cfg
 	return []any{
 		rediskey.For(h.session).TaskPrefix(), h.token, c.SentinelTTL.Milliseconds(), c.Worker, h.consumer.phase(), h.prefix,
-		string(c.Line.Mode), c.Line.Cap, c.StuckLimit, newSessionID(), c.EventsCap, int64(c.Retention / time.Second),
+		string(c.Line.Mode), c.Line.Cap, c.StuckLimit, newSessionID(), h.consumer.events, int64(c.Retention / time.Second),
 		string(c.Line.Drop), time.Duration(c.Line.Debounce).Milliseconds(), flag(c.CrashPolicy == CrashSuspend),
 		flag(c.Warm), stopBatch,
 	}

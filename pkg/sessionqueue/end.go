@@ -195,7 +195,7 @@ func (h *Hold) requeue(ctx context.Context, e Event, wait time.Duration, attempt
 	if err != nil {
 		return fmt.Errorf("encode event: %w", err)
 	}
-	args := []any{h.prefix, wait.Milliseconds(), attempts, failure, event, c.EventsCap, start, partial, c.TranscriptTTL.Milliseconds(), e.Reason, c.StuckLimit}
+	args := []any{h.prefix, wait.Milliseconds(), attempts, failure, event, h.consumer.events, start, partial, c.TranscriptTTL.Milliseconds(), e.Reason, c.StuckLimit}
 	for _, p := range parts {
 		args = append(args, p.taskID)
 	}

@@ -113,7 +113,7 @@ func TestFollowReadsInPages(t *testing.T) {
 		t.Run(fmt.Sprint("result kept ", kept), func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t, func(c *sq.Config) {
-				c.EventsCap = 10_000
+				c.EventsCap, c.EventsBytes = 10_000, 1<<30
 				if !kept {
 					c.Retention = 0
 				}

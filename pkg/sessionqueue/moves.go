@@ -74,7 +74,7 @@ func (h *Hold) Emit(ctx context.Context, events []Event) error {
 	if len(events) == 0 {
 		return nil
 	}
-	args := []any{h.consumer.cfg.SentinelTTL.Milliseconds(), seq, h.consumer.cfg.EventsCap}
+	args := []any{h.consumer.cfg.SentinelTTL.Milliseconds(), seq, h.consumer.events}
 	for _, e := range events {
 		event, err := marshal(e)
 		if err != nil {

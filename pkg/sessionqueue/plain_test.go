@@ -137,6 +137,7 @@ func life(t *testing.T, seed int, hook redis.Hook) (moments []moment) {
 	b := newBench(t, func(c *sq.Config) {
 		c.Worker, c.TranscriptCap, c.StuckLimit, c.Immediate = "worker", 7, 100, seed%2 == 0
 		c.Line.Debounce = followup.Millis(time.Hour) // longer than any of this
+		c.EventsBytes = 20_000
 		if seed%8 == 7 {
 			c.Retention = 0
 		}
@@ -218,6 +219,9 @@ func life(t *testing.T, seed int, hook redis.Hook) (moments []moment) {
 			h = nil
 		default:
 			end := sq.End{Status: sq.StatusDone, Reply: "re", Release: n == 17}
+			if i%3 == 0 {
+				end.Reply = strings.Repeat("long ", 600) // counted in bytes
+			}
 			if n == 18 {
 				end.Status, end.Error = sq.StatusFailed, "why"
 			}
@@ -265,6 +269,8 @@ var passing = []struct {
 	{regexp.MustCompile(`\d{10,}(\.\d+)?(e\+\d+)?|\d\.\d+e\+\d+`), "TIME"},
 	// What is the same as nothing.
 	{regexp.MustCompile(` entries="0"| (rotated|reset|resume|hold|special)=""|(?m)^entries="0" `), ""},
+	// How long a turn took is in its event.
+	{regexp.MustCompile(` stream="\d+ \d+ `), ` stream="BYTES `},
 	// What only a repetition is told by, and statistics, which are added up instead.
 	{regexp.MustCompile(` last="[^"]*"| done="\d+"|(?m)^\S+:processed\S* string .*\n`), ""},
 }

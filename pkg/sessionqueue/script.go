@@ -22,8 +22,8 @@ var sources embed.FS
 // The scripts, one for each move. Each file's header specifies KEYS, ARGV and
 // answer.
 var (
-	ringScript      = move("session", "archive", "ring")
-	stopScript      = move("session", "archive", "stopped", "call", "stop")
+	ringScript      = move("session", "events", "archive", "ring")
+	stopScript      = move("session", "events", "archive", "stopped", "call", "stop")
 	rotateScript    = move("session", "rotate")
 	titleScript     = move("session", "title")
 	configureScript = move("session", "configure")
@@ -34,22 +34,22 @@ var (
 	answerScript    = move("session", "answer")
 
 	claimPlainScript  = load("claim_plain")
-	finishPlainScript = load("finish_plain")
+	finishPlainScript = load("events", "finish_plain")
 
-	claimScript      = move("session", "lease", "line", "archive", "stopped", "cut", "claim")
+	claimScript      = move("session", "events", "lease", "line", "archive", "stopped", "cut", "claim")
 	unclaimScript    = move("session", "cut", "unclaim")
 	promoteScript    = move("session", "owner", "asked", "promote")
 	renewScript      = move("session", "lease", "owner", "asked", "renew")
-	emitScript       = move("session", "owner", "emit")
+	emitScript       = move("session", "events", "owner", "emit")
 	checkpointScript = move("session", "owner", "checkpoint")
 	keepScript       = move("session", "owner", "keep")
 	askScript        = move("session", "owner", "ask")
 	steerScript      = move("session", "line", "owner", "asked", "steer")
-	dismissScript    = move("session", "archive", "owner", "dismiss")
-	finishScript     = move("session", "line", "owner", "finish")
-	failScript       = move("session", "line", "archive", "owner", "finish")
+	dismissScript    = move("session", "events", "archive", "owner", "dismiss")
+	finishScript     = move("session", "events", "line", "owner", "finish")
+	failScript       = move("session", "events", "line", "archive", "owner", "finish")
 	markScript       = move("session", "owner", "asked", "cut", "mark")
-	requeueScript    = move("session", "archive", "owner", "asked", "cut", "requeue")
+	requeueScript    = move("session", "events", "archive", "owner", "asked", "cut", "requeue")
 
 	lookScript   = move("session", "lease", "look")
 	purgeScript  = move("session", "purge")

@@ -2,6 +2,7 @@ package sessionqueue_test
 
 import (
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/hibiken/asynq"
@@ -104,6 +105,14 @@ func situations() []situation {
 			b.say("now")
 			h := b.start()
 			return func() error { return h.Emit(b.ctx, []sq.Event{{Type: sq.EventNotice, Text: "hi"}}) }
+		}},
+		{"emit", "longer than the stream may be", func(b *bench) func() error {
+			b.c = newWorker(b.T, b.rdb, "brief", func(c *sq.Config) { c.EventsBytes = 10_000 })
+			b.say("now")
+			h := b.start()
+			long := []sq.Event{{Type: sq.EventNotice, Text: strings.Repeat("x", 11_000)}}
+			must(b, h.Emit(b.ctx, long))
+			return func() error { return h.Emit(b.ctx, long) }
 		}},
 		{"finish", "with a next", func(b *bench) func() error {
 			b.say("now")

@@ -40,7 +40,7 @@ func (h *Hold) Dismiss(ctx context.Context, m Taken, status Status, why string) 
 		return fmt.Errorf("encode outcome: %w", err)
 	}
 	_, err = h.move(ctx, "dismiss", dismissScript, allKeys, true,
-		h.consumer.cfg.SentinelTTL.Milliseconds(), m.taskID, why, outcome, h.consumer.cfg.EventsCap, m.Message.ID)
+		h.consumer.cfg.SentinelTTL.Milliseconds(), m.taskID, why, outcome, h.consumer.events, m.Message.ID)
 	if err != nil {
 		return err
 	}

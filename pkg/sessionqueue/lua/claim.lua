@@ -3,7 +3,7 @@
 --
 -- ARGV[2] token, new for every claim    ARGV[9] interruptions that suspend
 -- ARGV[3] sentinel's TTL, ms            ARGV[10] a fresh session id
--- ARGV[4] worker                        ARGV[11] cap of the event stream
+-- ARGV[4] worker                        ARGV[11] limits of the event stream
 -- ARGV[5] phase to begin with           ARGV[12] retention, seconds
 -- ARGV[6] prefix of turn ids            ARGV[13] drop policy of this worker
 -- ARGV[7] busy mode of this worker      ARGV[14] its quiet window, ms
@@ -140,7 +140,7 @@ if not call('SET', sentinel, token, 'NX', 'PX', ARGV[3]) then return {'held', tt
 if dead and string.match(r[15] or '', '^(%d+) [1-9]') ~= fence then
   local named = {}
   for id in pairs(ours) do named[#named + 1] = quote(own_id(prefix, id)) end
-  pcall('XADD', events, 'MAXLEN', '~', ARGV[11], '*', 'e', '{"type":"turn_started","session_id":"' .. last_sid ..
+  announce(run, events, ARGV[11], '{"type":"turn_started","session_id":"' .. last_sid ..
     '","turn":"' .. prefix .. fence .. '","fence":' .. fence .. ',"messages":[' .. table.concat(named, ',') .. ']}')
 end
 for _, id in ipairs(lost) do call('LREM', active, 0, id) end
@@ -162,7 +162,7 @@ for _, e in ipairs(ending) do
     add(processed, processed_day, 1)
   end
   pcall('HDEL', followups, own_id(prefix, id))
-  pcall('XADD', events, 'MAXLEN', '~', ARGV[11], '*', 'e', outcome)
+  announce(run, events, ARGV[11], outcome)
 end
 for _, e in ipairs(kept) do
   if type(e) == 'string' and tonumber(pcall('RPUSH', transcript .. last_sid, e)) then entries = entries + 1 end

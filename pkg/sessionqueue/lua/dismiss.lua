@@ -2,7 +2,7 @@
 -- letter, and the turn goes on without it.
 --
 -- ARGV[4] sentinel's TTL, ms       ARGV[7] outcome, JSON
--- ARGV[5] task id                  ARGV[8] cap of the event stream
+-- ARGV[5] task id                  ARGV[8] limits of the event stream
 -- ARGV[6] the reason               ARGV[9] its message id
 --
 -- Answers {'ok'} or {'lost'}.
@@ -23,5 +23,5 @@ call('LREM', active, 1, ARGV[5])
 pcall('ZREM', lease, ARGV[5])
 pcall('HDEL', followups, ARGV[9])
 if msg then archive(ARGV[5], msg, unique, ARGV[6], ARGV[7], now) end
-pcall('XADD', events, 'MAXLEN', '~', ARGV[8], '*', 'e', ARGV[7])
+announce(run, events, ARGV[8], ARGV[7])
 return {'ok'}

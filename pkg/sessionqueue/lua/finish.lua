@@ -7,7 +7,7 @@
 -- ARGV[4] outcome, JSON: the event and the tasks' result
 -- ARGV[5] the turn's start, JSON, if it was not announced yet, or ''
 -- ARGV[6] caps of the event stream and of the transcript, and a transcript's TTL,
---         ms, separated by spaces
+--         ms, separated by spaces; the last of them is the event stream's in bytes
 -- ARGV[7] phase of the next turn; '': release, take no other
 -- ARGV[8] JSON object:
 --   ttl        the sentinel's, ms
@@ -41,7 +41,7 @@ if not owned then
 end
 
 local rest = cjson.decode(ARGV[8])
-local cap, most, ttl = string.match(ARGV[6], '(%d+) (%d+) (%d+)')
+local _, most, ttl = string.match(ARGV[6], '(%d+) (%d+) (%d+)')
 local release, prefix, seconds = ARGV[7] == '', rest.prefix, math.floor(now / 1000)
 local nids, nback, keep, complete = rest.ending, rest.back, rest.retention, not rest.archive
 local entry, last = 9 + nids + nback, #ARGV
@@ -173,11 +173,7 @@ local sid, entries = rest.sid, (tonumber(r[3]) or 0) + nentries
 if rotated then sid, entries = r[6], 0 end
 add(processed, processed_day, (tonumber(r[4]) or 0) + (complete and #done or 0))
 
-if ARGV[5] == '' then
-  pcall('XADD', events, 'MAXLEN', '~', cap, '*', 'e', ARGV[4])
-else
-  pcall('XADD', events, 'MAXLEN', '~', cap, '*', 's', ARGV[5], 'e', ARGV[4])
-end
+announce(run, events, ARGV[6], ARGV[4], ARGV[5])
 
 if not h then
   call('DEL', sentinel)

@@ -3,7 +3,7 @@
 -- Most turns are so, and this does no more than they need. What it meets that is
 -- not plain it puts back, and finish.lua is sent.
 --
--- ARGV[1] cap of an event stream         ARGV[3] a transcript's TTL, ms
+-- ARGV[1] limits of an event stream      ARGV[3] a transcript's TTL, ms
 -- ARGV[2] cap of a transcript, entries   ARGV[4] phase of a next turn
 --
 -- and of each turn 13 KEYS, in the order in which they are named below, and
@@ -27,7 +27,7 @@
 
 local pcall = redis.pcall
 local KEYS, ARGV = KEYS, ARGV
-local events_cap, transcript_cap, transcript_ttl, phase = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
+local events_limits, transcript_cap, transcript_ttl, phase = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
 
 -- next_turn(id, head, at): what the worker is told.
 local function next_turn(id, head, at)
@@ -88,11 +88,7 @@ local function finish(k, a)
 
   if len > transcript_cap then pcall('LTRIM', transcript, '-' .. transcript_cap, '-1') end
   if len > 0 and (len == tonumber(count) or not following) then pcall('PEXPIRE', transcript, transcript_ttl) end
-  if start == '' then
-    pcall('XADD', events, 'MAXLEN', '~', events_cap, '*', 'e', outcome)
-  else
-    pcall('XADD', events, 'MAXLEN', '~', events_cap, '*', 's', start, 'e', outcome)
-  end
+  announce(run, events, events_limits, outcome, start)
   if not following or done == '10' then
     if not pcall('SET', processed_day, done, 'NX', 'EX', '7776000') then pcall('INCRBY', processed_day, done) end
     pcall('INCRBY', processed, done)

@@ -6,7 +6,7 @@
 -- ARGV[6] attempts so far, for asynq's retried; '': none was spent
 -- ARGV[7] the error, if an attempt was spent
 -- ARGV[8] event, JSON
--- ARGV[9] cap of the event stream
+-- ARGV[9] limits of the event stream
 -- ARGV[10] the turn's start, JSON, if it was not announced yet, or ''
 -- ARGV[11] what the next run is to go on from, JSON: the partial; '': what is
 --          stored already, but nothing of an attempt that failed
@@ -69,9 +69,5 @@ if tonumber(ARGV[5]) > 0 and #back > 0 then hold = int(now + tonumber(ARGV[5])) 
 add(processed, processed_day, tonumber(r[4]) or 0)
 if rotated then call('HSET', run, 'sid', r[6], 'entries', '0', 'rotated', '') end
 call('HSET', run, 'token', '', 'phase', 'idle', 'last', token .. ' ' .. fence .. ' released', 'hold', hold or '', 'done', '0')
-if ARGV[10] == '' then
-  pcall('XADD', events, 'MAXLEN', '~', ARGV[9], '*', 'e', ARGV[8])
-else
-  pcall('XADD', events, 'MAXLEN', '~', ARGV[9], '*', 's', ARGV[10], 'e', ARGV[8])
-end
+announce(run, events, ARGV[9], ARGV[8], ARGV[10])
 return {'released', next_at(hold, now) or 0, now}

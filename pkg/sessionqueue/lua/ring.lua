@@ -136,7 +136,7 @@ for i, d in ipairs(drops) do
   call('LREM', pending, 1, d[1])
   archive(d[1], d[2], d[3], why, outcome, now)
   call('HDEL', followups, own_id(prefix, d[1]))
-  pcall('XADD', events, 'MAXLEN', '~', ARGV[7], '*', 'e', outcome)
+  announce(run, events, ARGV[7], outcome)
   gone[i] = d[1]
 end
 if drop == 'summarize' and #gone > 0 then
@@ -168,7 +168,7 @@ if not told then
   call('HSET', followups, own, '{"mode":"' .. mode .. '","order":' .. position .. ',"arrived_at":' .. int(now) ..
     ',"state":"' .. (collected and 'collected' or 'queued') .. '",' .. string.sub(ARGV[4], 2))
   if mode == 'steer' then signal('steer') end
-  pcall('XADD', events, 'MAXLEN', '~', ARGV[7], '*', 'e', '{"type":"queued","messages":[' .. quote(own) ..
+  announce(run, events, ARGV[7], '{"type":"queued","messages":[' .. quote(own) ..
     '],"mode":"' .. mode .. '","position":' .. position .. '}')
 end
 return {now, 'queued', position, mine}

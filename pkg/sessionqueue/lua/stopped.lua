@@ -33,7 +33,7 @@ local function archive_stopped(batch, prefix, cap, now)
       n = n + 1
       local outcome = '{"type":"turn_ended","status":"stopped","messages":[' .. quote(id) .. '],"error":"' .. WHY_STOPPED .. '"}'
       archive(t[1], t[2], t[3], WHY_STOPPED, outcome, now)
-      pcall('XADD', events, 'MAXLEN', '~', cap, '*', 'e', outcome)
+      announce(run, events, cap, outcome)
     end
   end
   return n
