@@ -103,10 +103,15 @@ func faultyOnes() []configuration {
 		{Configuration: explore.Configuration{
 			Name: "claim-replies", Purpose: "a claim whose reply is lost is no worker's death", AtLeast: 100,
 			Kinds: explore.LostReply, Faults: 3, Before: before(text("m1")), Check: diedUnstarted,
+			Processes: with(list(working("worker1", behaviour{tells: true, immediate: true})), timers()),
+		}},
+		{Configuration: explore.Configuration{
+			Name: "claim-deaths", Purpose: "a worker that was never heard of after its claim is not counted as dead", AtLeast: 100,
+			Kinds: explore.Crash, Faults: 3, Before: before(text("m1")), Check: diedUnstarted,
 			Processes: with(list(working("worker1", behaviour{tells: true})), timers()),
 		}},
 		{Configuration: explore.Configuration{
-			Name: "claim-note", Purpose: "a turn is told of a crash only where one ran", AtLeast: 100,
+			Name: "claim-note", Purpose: "a turn is told of a crash only where one ran", AtLeast: 15,
 			Kinds: explore.LostReply, Faults: 1, Before: before(text("m1")), Check: noteOfAnother,
 			Processes: with(list(working("worker1", behaviour{tells: true, immediate: true})), timers()),
 		}},
