@@ -7,18 +7,21 @@
 --
 -- Answers {how many older ones are left, entries, the newest first}.
 
+local MOST = 2000 -- entries of a page
 local left, room = tonumber(ARGV[1]), tonumber(ARGV[2])
 if not left then left = redis.call('LLEN', KEYS[1]) end
-local page = {left}
-while left > 0 and room > 0 do
-  -- Few at a time: any of them may be long.
-  local some = redis.call('LRANGE', KEYS[1], math.max(left - 16, 0), left - 1)
+local page, total, n = {left}, 0, 8
+while left > 0 and total < room and #page <= MOST do
+  local some = redis.call('LRANGE', KEYS[1], math.max(left - n, 0), left - 1)
   if #some == 0 then break end
   for i = #some, 1, -1 do
-    if room <= 0 then break end
+    if total >= room then break end
     page[#page + 1] = some[i]
-    room, left = room - #some[i], left - 1
+    total, left = total + #some[i], left - 1
   end
+  -- As many more as would fit if they were as long as these: any may be longer.
+  n = math.floor((room - total) / (total / (#page - 1)))
+  n = math.max(math.min(n, 64, MOST - #page + 1), 1)
 end
 page[1] = left
 return page
