@@ -46,13 +46,13 @@ func (c *Client) erase(ctx context.Context, sessionKey string) error {
 			return err
 		}
 		// Messages first, and only then the keys, which are few then.
-		args := []any{k.TaskPrefix(), fence, eraseBatch}
+		args := []any{k.TaskPrefix(), fence, eraseBatch, "0"}
 		var found []string
 		if !many {
 			if found, err = c.scan(ctx, k.Any()); err != nil {
 				return err
 			}
-			args[2] = ""
+			args[3] = "1"
 		}
 		reply, err := run(ctx, c.rdb, eraseScript, append(keys(sessionKey, "", time.Now()), found...), args...)
 		if err != nil {

@@ -299,3 +299,24 @@ func TestEraseInBatches(t *testing.T) {
 	must(t, b.client.Erase(b.ctx, key))
 	equalList(t, "left", b.traces())
 }
+
+// Whatever came since the keys were looked up, a script erases no more than a batch.
+func TestEraseCountsWhatItErases(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.say("a")
+	b.drain()
+	b.numbered("new", 700)
+	fence := b.rdb.HGet(b.ctx, b.k.Run(), "fence").Val()
+	var answers []string
+	for range 3 {
+		keys := append(sq.KeysOf(key, b.info().SessionID), b.traces()...)
+		got, err := sq.Scripts["erase"].Run(b.ctx, b.rdb, keys, b.k.TaskPrefix(), fence, 500, "1").Slice()
+		must(t, err)
+		answers = append(answers, fmt.Sprint(got...))
+		if got[0] == "gone" {
+			break
+		}
+	}
+	equal(t, "answers", fmt.Sprint(answers), "[batch500 gone]")
+}

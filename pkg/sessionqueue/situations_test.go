@@ -356,7 +356,7 @@ func situations() []situation {
 			keys := sq.KeysOf(key, b.info().SessionID)
 			fence := b.info().Fence
 			return func() error {
-				return sq.Scripts["erase"].Run(b.ctx, b.rdb, keys, b.k.TaskPrefix(), fence, "").Err()
+				return sq.Scripts["erase"].Run(b.ctx, b.rdb, keys, b.k.TaskPrefix(), fence, 500, "1").Err()
 			}
 		}},
 		{"stop", "", func(b *bench) func() error {

@@ -7,12 +7,11 @@
 local found = {}
 for i = 2, #ARGV do
   if call('ZSCORE', archived, ARGV[i]) then
-    local _, unique = load(ARGV[i])
-    found[#found + 1] = {ARGV[i], unique}
+    found[#found + 1] = {ARGV[i], lock_of(ARGV[i])}
   end
 end
 for _, t in ipairs(found) do
-  call('DEL', task .. t[1])
+  call('UNLINK', task .. t[1])
   call('ZREM', archived, t[1])
   if t[2] then call('DEL', t[2]) end
 end

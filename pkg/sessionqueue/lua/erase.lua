@@ -1,9 +1,10 @@
--- erase: a conversation leaves nothing behind. Not while somebody owns it. Of one
--- with many messages these are erased before, a batch at a time, what has ended first
--- and what waits last, the newest first.
+-- erase: a conversation leaves nothing behind. Not while somebody owns it. Messages
+-- are erased a batch at a time, what has ended first and what waits last, the newest
+-- first; the call that finds less than a batch erases the rest.
 --
 -- ARGV[2] fence of the last turn when the keys were looked up, '': none
--- ARGV[3] batch: erase so many messages and nothing else; '': erase all
+-- ARGV[3] batch
+-- ARGV[4] '1': the keys were looked up; else this erases at most a batch
 -- KEYS[22...] all its keys, as they were looked up
 --
 -- Answers {'gone'}, {'held'}, {'changed'}: a turn has run since the keys were
@@ -11,33 +12,32 @@
 
 if call('EXISTS', sentinel) == 1 then return {'held'} end
 if (call('HGET', run, 'fence') or '') ~= ARGV[2] then return {'changed'} end
-local ids, parts, batch = {}, {}, tonumber(ARGV[3]) -- of tasks that have come since, too
+local ids, parts, batch = {}, {}, tonumber(ARGV[3])
 local function gather(key, range)
-  if batch and #ids >= batch then return end
-  local part = call(range, key, 0, batch and batch - #ids - 1 or -1)
+  local part = #ids < batch and call(range, key, 0, batch - #ids - 1) or {}
   parts[#parts + 1] = {key, range, #part}
   for _, id in ipairs(part) do ids[#ids + 1] = id end
 end
 for _, zset in ipairs({archived, completed, retry, scheduled}) do gather(zset, 'ZRANGE') end
 gather(stopped, 'LRANGE')
 gather(pending, 'LRANGE')
-if not batch then gather(active, 'LRANGE') end
+gather(active, 'LRANGE') -- a dead owner's
 local locks = {}
 for _, id in ipairs(ids) do
-  local msg, unique = load(id)
+  local unique = lock_of(id)
   if unique then locks[#locks + 1] = unique end
 end
-for _, id in ipairs(ids) do call('DEL', task .. id) end
+for _, id in ipairs(ids) do call('UNLINK', task .. id) end
 for _, unique in ipairs(locks) do call('DEL', unique) end
-if batch then
-  for _, p in ipairs(parts) do
-    if p[3] > 0 and p[2] == 'LRANGE' then
-      call('LTRIM', p[1], p[3], -1)
-    elseif p[3] > 0 then
-      call('ZREMRANGEBYRANK', p[1], 0, p[3] - 1)
-    end
-  end
-  return {'batch', #ids}
+if #ids < batch and ARGV[4] == '1' then
+  for _, key in ipairs(KEYS) do call('UNLINK', key) end
+  return {'gone'}
 end
-for _, key in ipairs(KEYS) do call('DEL', key) end
-return {'gone'}
+for _, p in ipairs(parts) do
+  if p[3] > 0 and p[2] == 'LRANGE' then
+    call('LTRIM', p[1], p[3], -1)
+  elseif p[3] > 0 then
+    call('ZREMRANGEBYRANK', p[1], 0, p[3] - 1)
+  end
+end
+return {'batch', #ids}

@@ -10,5 +10,5 @@ if call('EXISTS', sentinel, pending, active, scheduled, retry, completed, archiv
 local updated = tonumber(call('HGET', record, 'updated_at')) or tonumber(call('HGET', record, 'created_at')) or 0
 local ended = tonumber(call('HGET', run, 'ended_at')) or 0
 if now_ms() - math.max(updated, ended) < tonumber(ARGV[2]) then return 0 end
-call('DEL', run, record, followups, resume, events, transcript, partial, processed, failed, KEYS[#KEYS])
+call('UNLINK', run, record, followups, resume, events, transcript, partial, lease, processed, failed, KEYS[#KEYS])
 return 1

@@ -18,7 +18,7 @@ for _, z in ipairs({{completed, seconds}, {archived, seconds - tonumber(ARGV[3])
   if #ids == tonumber(ARGV[2]) then more = 1 end
 end
 for _, t in ipairs(old) do
-  call('DEL', task .. t[2])
+  call('UNLINK', task .. t[2])
   call('ZREM', t[1], t[2])
   if t[3] then call('DEL', t[3]) end
 end

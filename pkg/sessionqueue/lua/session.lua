@@ -9,6 +9,13 @@ local function load(id)
   return t[1], unique
 end
 
+-- lock_of(id): the unique lock that a task still holds, or false. The task itself,
+-- which may be long, is not read.
+local function lock_of(id)
+  local unique = call('HGET', task .. id, 'unique_key')
+  return unique and unique ~= '' and call('GET', unique) == id and unique
+end
+
 -- add(counter, day, n): asynq's statistics; a day's counter lives for 90 days.
 local function add(counter, day, n)
   if n == 0 then return end

@@ -1,0 +1,66 @@
+package sessionqueue_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"turnstile/pkg/followup"
+	"turnstile/pkg/session"
+)
+
+// What the agent did not take goes back near the ends of a long line to its place, and
+// in the midst ahead of it.
+func TestUntakenSteersOfALongLine(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		before, behind int // ids of the line, older and newer than the steers
+		place          int // of the first steer, from the head
+	}{
+		"near the head":       {400, 900, 400},
+		"near the end":        {900, 400, 900},
+		"in the midst":        {900, 800, 500},
+		"in a short one":      {600, 300, 600},
+		"as far as is looked": {500, 500, 500},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			onceAndTwice(t, func(t *testing.T, b *bench) {
+				b.say("a")
+				h := b.start()
+				b.numbered("old", c.before)
+				b.say("s1", session.ModeSteer)
+				b.say("s2", session.ModeSteer)
+				taken, err := h.Steer(b.ctx)
+				must(t, err)
+				equal(t, "taken", len(taken), 2)
+				b.numbered("new", c.behind)
+				end := b.done(h)
+				end.Untaken, end.Release = []string{"s1", "s2"}, true
+				_, err = h.Finish(b.ctx, end)
+				must(t, err)
+				got := b.waiting()
+				equal(t, "the line", len(got), c.before+c.behind+2)
+				equal(t, "first", slices.Index(got, "s1"), c.place)
+				equal(t, "second", slices.Index(got, "s2"), c.place+1)
+				others := slices.DeleteFunc(got, func(id string) bool { return strings.HasPrefix(id, "s") })
+				equal(t, "the others are in order", slices.IsSorted(others[:c.before]) && slices.IsSorted(others[c.before:]), true)
+			}, line(followup.Settings{Cap: 10_000}))
+		})
+	}
+}
+
+// numbered puts n messages in line that came now, without their senders.
+func (b *bench) numbered(name string, n int) {
+	b.Helper()
+	seq := b.rdb.HIncrBy(b.ctx, b.k.Record(), "seq", 1).Val()
+	p := b.rdb.Pipeline()
+	for i := range n {
+		id := b.task(fmt.Sprintf("%s%04d", name, i))
+		p.LPush(b.ctx, b.k.Pending(), id)
+		p.HSet(b.ctx, b.k.Task(id), "msg", "m", "state", "pending", "seq", seq)
+	}
+	_, err := p.Exec(b.ctx)
+	must(b, err)
+}
