@@ -284,3 +284,38 @@ func TestRenewalsKeepTheSessionOwned(t *testing.T) {
 		t.Error("an owned session is not in the owned index: when its worker dies only a sweep finds it")
 	}
 }
+
+// The interruptions that CRASH_POLICY=suspend has counted outlive a claim that finds
+// that it has to wait, and one whose reply was lost: the message may be what kills the
+// workers.
+func TestCrashesAreCountedThroughASuspension(t *testing.T) {
+	t.Parallel()
+	for name, between := range map[string]func(b *bench){
+		"at once": func(*bench) {},
+		"after a wait": func(b *bench) {
+			must(b, b.rdb.Del(b.ctx, b.k.Task(b.task("a")), b.k.Lease()).Err())
+			b.rdb.HSet(b.ctx, b.k.Task(b.task("b")), "quiet", fmt.Sprint(time.Now().Add(time.Hour).UnixMilli(), " 100"))
+			b.claimNothing("b waits for more")
+			b.windowsEnd("b")
+		},
+		"after a lost reply": func(b *bench) {
+			b.loseClaim("claim")
+			must(b, b.c.TakeBack(b.ctx))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, crashSuspends)
+			b.say("a")
+			h := b.start()
+			b.say("b")
+			b.renew(h)
+			b.die()
+			between(b)
+			turn := b.claim().Turn()
+			equal(t, "reset", turn.Reset, "suspended")
+			equal(t, "interruptions", b.resume().Interruptions, 1)
+			equal(t, "carried", b.rdb.HExists(b.ctx, b.k.Resume(), "carried").Val(), false)
+		})
+	}
+}

@@ -2,6 +2,7 @@ package sessionqueue_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -68,6 +69,17 @@ func situations() []situation {
 			b.sayAll("now", "next")
 			b.start()
 			b.die()
+			return claimMove(b)
+		}},
+		{"claim", "suspends and has to wait", func(b *bench) func() error {
+			b.c = newWorker(b.T, b.rdb, "strict", crashSuspends)
+			b.say("now")
+			h := b.start()
+			b.say("next")
+			b.renew(h)
+			b.die()
+			b.rdb.Del(b.ctx, b.k.Task(b.task("now")), b.k.Lease())
+			b.rdb.HSet(b.ctx, b.k.Task(b.task("next")), "quiet", fmt.Sprint(time.Now().Add(time.Hour).UnixMilli(), " 100"))
 			return claimMove(b)
 		}},
 		{"claim", "stopped", func(b *bench) func() error {

@@ -185,7 +185,7 @@ for _ = 1, gone do call('RPOP', pending) end -- ids without a task
 if not h or wait then
   call('DEL', sentinel)
   call('HSET', run, 'token', '', 'phase', 'idle', 'done', '0', 'entries', int(entries))
-  if crashed and policy_suspends then call('HSET', resume, 'suspended', '1') end
+  if crashed and policy_suspends then call('HSET', resume, 'suspended', '1', 'carried', m.interruptions) end
   local at = wait or next_at(hold, now)
   if at then return {'wait', at} end
   return {'empty'}
@@ -199,7 +199,8 @@ if m.suspended or crashed and policy_suspends then
   sid, reset = false, 'suspended'
   call('DEL', resume, partial)
   call('HDEL', record, 'title', 'title_by')
-  if not m.suspended then call('HSET', resume, 'interruptions', m.interruptions) end
+  local carried = m.carried or not m.suspended and m.interruptions
+  if carried then call('HSET', resume, 'interruptions', carried) end
 elseif m.pending and not (dead and rotated) then
   mark = m.reason ~= '' and m.reason or 'restart_timeout'
 end

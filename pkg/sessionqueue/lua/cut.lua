@@ -5,9 +5,9 @@
 
 -- resume_record(): the session's resume record.
 local function resume_record()
-  local m = call('HMGET', resume, 'pending', 'reason', 'marked_at', 'interruptions', 'fence', 'suspended')
+  local m = call('HMGET', resume, 'pending', 'reason', 'marked_at', 'interruptions', 'fence', 'suspended', 'carried')
   return {pending = m[1] == '1', reason = m[2] or '', marked_at = tonumber(m[3]), interruptions = tonumber(m[4]) or 0,
-    fence = m[5], suspended = m[6] == '1'}
+    fence = m[5], suspended = m[6] == '1', carried = m[7]}
 end
 
 -- interrupt(m, of, reason, rotated, now, limit): the turn with fence of was

@@ -21,7 +21,7 @@ call('HSET', record, 'v', '1', 'session_id', ARGV[2], 'updated_at', now, 'create
 call('HDEL', record, 'title', 'title_by')
 if call('EXISTS', run) == 1 then call('HSET', run, 'rotated', ARGV[2]) end
 if busy == 0 then
-  call('HDEL', resume, 'pending', 'reason', 'marked_at', 'suspended')
+  call('HDEL', resume, 'pending', 'reason', 'marked_at', 'suspended', 'carried')
   call('DEL', partial)
 end
 return {ARGV[2], 1}

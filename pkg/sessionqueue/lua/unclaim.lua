@@ -19,13 +19,14 @@ for i = #ids, 1, -1 do -- newest first
 end
 call('LLEN', active)
 call('LLEN', pending)
-call('HLEN', resume)
+local carried = call('HGET', resume, 'interruptions')
 
 call('DEL', sentinel)
 for _, id in ipairs(back) do put_back(id, prefix) end
 if r[4] == 'suspended' then -- the turn that begins anew is still to come
   call('HSET', run, 'special', '1')
   call('HSET', resume, 'suspended', '1')
+  if carried then call('HSET', resume, 'carried', carried) end
 end
 call('HSET', run, 'token', '', 'phase', 'idle', 'reset', '', 'last', mine)
 return {'released', next_at(r[3], now) or 0, now}
