@@ -18,6 +18,8 @@ var (
 	lines  = size{500, 50_000} // messages, tasks, entries
 	sooner = size{500, 2_500}  // shows the same, where 50,000 take too long
 	texts  = size{5, 20}       // of 1 MiB
+	turns  = size{250, 499}    // messages of one turn behind the first: no script makes a larger one
+	parts  = size{15, 60}      // of 256 KiB, the first still of what is taken up
 )
 
 // wide is a situation with n of something.
@@ -129,42 +131,42 @@ func wideSituations() []wide {
 			return finishMove(b, h, sq.StatusDone, false)
 		}},
 
-		{"claim/of a dead turn of many messages", lines, withActive(func(b *bench, _ *sq.Hold) func() error { b.die(); return claimMove(b) })},
-		{"look/at a dead turn of many messages", lines, withActive(func(b *bench, _ *sq.Hold) func() error {
+		{"claim/of a dead turn of many messages", turns, withActive(func(b *bench, _ *sq.Hold) func() error { b.die(); return claimMove(b) })},
+		{"look/at a dead turn of many messages", turns, withActive(func(b *bench, _ *sq.Hold) func() error {
 			b.die()
 			return func() error {
 				return sq.Scripts["look"].Run(b.ctx, b.rdb, sq.KeysOf(key, ""), b.k.TaskPrefix()).Err()
 			}
 		})},
-		{"renew/a turn of many messages", lines, withActive(func(b *bench, h *sq.Hold) func() error {
+		{"renew/a turn of many messages", turns, withActive(func(b *bench, h *sq.Hold) func() error {
 			return func() error { return b.c.Renew(b.ctx, []*sq.Hold{h})[0].Err }
 		})},
-		{"finish/a turn of many messages", lines, withActive(func(b *bench, h *sq.Hold) func() error {
+		{"finish/a turn of many messages", turns, withActive(func(b *bench, h *sq.Hold) func() error {
 			must(b, steered(b, h))
 			return finishMove(b, h, sq.StatusDone, false)
 		})},
-		{"fail/a turn of many messages", lines, withActive(func(b *bench, h *sq.Hold) func() error {
+		{"fail/a turn of many messages", turns, withActive(func(b *bench, h *sq.Hold) func() error {
 			must(b, steered(b, h))
 			return finishMove(b, h, sq.StatusFailed, false)
 		})},
-		{"requeue/a turn of many messages", lines, withActive(func(b *bench, h *sq.Hold) func() error {
+		{"requeue/a turn of many messages", turns, withActive(func(b *bench, h *sq.Hold) func() error {
 			must(b, steered(b, h))
 			return func() error { return h.Requeue(b.ctx, "drain") }
 		})},
-		{"erase/of a dead turn of many messages", lines, withActive(func(b *bench, _ *sq.Hold) func() error {
+		{"erase/of a dead turn of many messages", turns, withActive(func(b *bench, _ *sq.Hold) func() error {
 			b.die()
 			fence := b.rdb.HGet(b.ctx, b.k.Run(), "fence").Val()
 			return func() error {
-				return sq.Scripts["erase"].Run(b.ctx, b.rdb, sq.KeysOf(key, ""), b.k.TaskPrefix(), fence, "").Err()
+				return sq.Scripts["erase"].Run(b.ctx, b.rdb, sq.KeysOf(key, ""), b.k.TaskPrefix(), fence, 500, "1").Err()
 			}
 		})},
 
-		{"claim/interrupted with a large partial", texts, partials(func(b *bench, _ *sq.Hold) func() error {
+		{"claim/interrupted with a large partial", parts, partials(func(b *bench, _ *sq.Hold) func() error {
 			b.say("next", session.ModeInterrupt)
 			b.die()
 			return claimMove(b)
 		})},
-		{"requeue/failed with a large partial", texts, partials(func(b *bench, h *sq.Hold) func() error {
+		{"requeue/failed with a large partial", parts, partials(func(b *bench, h *sq.Hold) func() error {
 			return func() error { return h.Retry(b.ctx, errors.New("no"), time.Hour) }
 		})},
 		{"undo/a turn of many entries", size{500, 10_000}, undoing("e")}, // no more at once

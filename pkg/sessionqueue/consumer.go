@@ -48,6 +48,14 @@ type Config struct {
 	// CrashResume.
 	CrashPolicy CrashPolicy
 
+	// TurnMessages is how many messages a turn has at most, collected and steered in.
+	// What is beyond that waits for the next turn. Defaults to 500.
+	TurnMessages int
+
+	// TurnBytes is how much they have, in bytes as their tasks are stored. A turn has
+	// one message, however long. Defaults to 4 MiB.
+	TurnBytes int
+
 	// Retention is how long an ended message's result is kept, in whole seconds.
 	// 0 keeps none.
 	Retention time.Duration
@@ -94,6 +102,8 @@ func (c Config) withDefaults() Config {
 	c.Line = c.Line.Over(followup.DefaultSettings())
 	setDefault(&c.StuckLimit, 3)
 	setDefault(&c.CrashPolicy, CrashResume)
+	setDefault(&c.TurnMessages, 500)
+	setDefault(&c.TurnBytes, 4<<20)
 	setDefault(&c.EventsCap, 1000)
 	setDefault(&c.EventsBytes, 8<<20)
 	setDefault(&c.TranscriptCap, 2000)
@@ -141,7 +151,7 @@ func NewConsumer(rdb redis.UniversalClient, cfg Config) (*Consumer, error) {
 	}
 	cfg = cfg.withDefaults()
 	c := &Consumer{walker: walker{rdb}, cfg: cfg, moves: combine.New(rdb, flights)}
-	c.limits = fmt.Sprint(cfg.EventsCap, cfg.TranscriptCap, cfg.TranscriptTTL.Milliseconds(), cfg.EventsBytes)
+	c.limits = fmt.Sprint(cfg.EventsCap, cfg.TranscriptCap, cfg.TranscriptTTL.Milliseconds(), cfg.TurnMessages, cfg.TurnBytes, cfg.EventsBytes)
 	c.events = fmt.Sprint(cfg.EventsCap, cfg.EventsBytes)
 	c.plainShared = []any{c.events, cfg.TranscriptCap, cfg.TranscriptTTL.Milliseconds(), c.phase()}
 	return c, nil
@@ -299,7 +309,7 @@ func (h *Hold) claimArgs() []any {
 		rediskey.For(h.session).TaskPrefix(), h.token, c.SentinelTTL.Milliseconds(), c.Worker, h.consumer.phase(), h.prefix,
 		string(c.Line.Mode), c.Line.Cap, c.StuckLimit, newSessionID(), h.consumer.events, int64(c.Retention / time.Second),
 		string(c.Line.Drop), time.Duration(c.Line.Debounce).Milliseconds(), flag(c.CrashPolicy == CrashSuspend),
-		flag(c.Warm), stopBatch,
+		flag(c.Warm), stopBatch, fmt.Sprint(c.TurnMessages, c.TurnBytes),
 	}
 }
 

@@ -101,6 +101,31 @@ type finishRest struct {
 	Ending    int    `json:"ending"`
 	Back      int    `json:"back"`
 	Prefix    string `json:"prefix"`
+	Result    string `json:"result,omitempty"`
+}
+
+// How much the results of one turn's messages have together, in bytes, if each names
+// them all, and if each has the reply.
+const (
+	resultsNamed   = 256 << 10
+	resultsReplied = 4 << 20
+)
+
+// shortResult is the result of the messages of a turn behind the first one: "" if it is
+// the turn's end as it is announced, else without their names and, if it is still too
+// long, without the reply.
+func (e Event) shortResult(outcome string) (string, error) {
+	n := len(e.Messages)
+	if n == 1 || n*len(outcome) <= resultsNamed {
+		return "", nil
+	}
+	e.Messages = nil
+	short, err := marshal(e)
+	if err == nil && n*len(short) > resultsReplied {
+		e.Reply = ""
+		short, err = marshal(e)
+	}
+	return short, err
 }
 
 func (h *Hold) finishArgs(end End, w written) ([]any, error) {
@@ -109,7 +134,7 @@ func (h *Hold) finishArgs(end End, w written) ([]any, error) {
 	ending, back := h.split(end.Untaken)
 	rest := finishRest{
 		TTL: c.SentinelTTL.Milliseconds(), Retention: int64(c.Retention / time.Second), Done: end.Status == StatusDone, SID: turn.SessionID,
-		Told: end.Told, Ending: len(ending), Back: len(back), Prefix: h.prefix,
+		Told: end.Told, Ending: len(ending), Back: len(back), Prefix: h.prefix, Result: w.result,
 	}
 	if end.archives() {
 		rest.Archive = cmp.Or(text(end.Error), string(end.Status))
@@ -132,6 +157,7 @@ func (h *Hold) finishArgs(end End, w written) ([]any, error) {
 // written is what a turn's end leaves, as JSON.
 type written struct {
 	outcome, start string // start is "" if it was announced already
+	result         string // see Event.shortResult
 	entries        []any
 }
 
@@ -141,11 +167,15 @@ func (h *Hold) written(end End) (w written, err error) {
 	if w.start, err = h.unannounced(); err != nil {
 		return w, err
 	}
-	if w.outcome, err = marshal(Event{
+	outcome := Event{
 		Type: EventTurnEnded, SessionID: turn.SessionID, Turn: turn.ID, Fence: turn.Fence, Messages: ids(ending),
 		Status: end.Status, Reply: end.Reply, Error: text(end.Error), DurationMS: time.Since(turn.Started).Milliseconds(),
 		Usage: end.Usage,
-	}); err != nil {
+	}
+	if w.outcome, err = marshal(outcome); err == nil {
+		w.result, err = outcome.shortResult(w.outcome)
+	}
+	if err != nil {
 		return w, fmt.Errorf("encode outcome: %w", err)
 	}
 	for _, e := range end.Entries {

@@ -53,7 +53,7 @@ func (h *Hold) Promote(ctx context.Context) error {
 }
 
 // SteerWaits reports whether Promote found a message that is to be steered into
-// the turn. For later ones there are signals and renewals.
+// the turn, or Steer left some behind. For later ones there are signals and renewals.
 func (h *Hold) SteerWaits() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

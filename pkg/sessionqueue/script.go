@@ -46,8 +46,8 @@ var (
 	askScript        = move("session", "owner", "ask")
 	steerScript      = move("session", "line", "owner", "asked", "steer")
 	dismissScript    = move("session", "events", "archive", "owner", "dismiss")
-	finishScript     = move("session", "events", "line", "owner", "finish")
-	failScript       = move("session", "events", "line", "archive", "owner", "finish")
+	finishScript     = move("session", "events", "line", "untaken", "owner", "finish")
+	failScript       = move("session", "events", "line", "untaken", "archive", "owner", "finish")
 	markScript       = move("session", "owner", "asked", "cut", "mark")
 	requeueScript    = move("session", "events", "archive", "owner", "asked", "cut", "requeue")
 

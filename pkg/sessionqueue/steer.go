@@ -8,10 +8,13 @@ import (
 
 // Steer makes the waiting messages that are to be steered a part of the running
 // turn, and answers them. They are acked with it, redelivered with it, or, named
-// as End.Untaken, put back where they stood in the line.
+// as End.Untaken, put back where they stood in the line. It looks at the first and the
+// last 500 that wait; SteerWaits tells whether there may be more. What a turn has no
+// room for, see Config.TurnMessages, waits for a turn of its own.
 func (h *Hold) Steer(ctx context.Context) ([]Taken, error) {
 	h.mu.Lock()
-	args := []any{h.consumer.cfg.SentinelTTL.Milliseconds(), h.prefix}
+	c := h.consumer.cfg
+	args := []any{c.SentinelTTL.Milliseconds(), h.prefix, c.TurnMessages, c.TurnBytes}
 	for _, p := range h.part {
 		args = append(args, p.taskID)
 	}
@@ -22,6 +25,7 @@ func (h *Hold) Steer(ctx context.Context) ([]Taken, error) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.steer = reply.int(2) == 1
 	messages := reply.list(1)
 	steered := make([]Taken, len(messages))
 	for i := range messages {

@@ -72,11 +72,12 @@ func (s *steering) run() {
 			s.turn.log.Warn("steering failed, the message waits for its turn", "error", err)
 			continue
 		}
+		s.mu.Lock()
 		for _, m := range messages {
-			s.mu.Lock()
 			s.offered = append(s.offered, m.Message.ID)
-			s.mu.Unlock()
 		}
+		s.asked = s.asked || s.turn.hold.SteerWaits()
+		s.mu.Unlock()
 		for _, m := range messages {
 			if _, bad := s.turn.verdict(m); bad {
 				continue // put back, and judged as a turn of its own

@@ -10,6 +10,7 @@
 -- ARGV[8] its cap of follow-ups         ARGV[15] '1': a crash suspends
 --                                       ARGV[16] '1': it keeps agents warm
 -- ARGV[17] "messages bytes" of a /stop that a claim archives
+-- ARGV[18] "messages bytes" that a turn has at most, unless the first alone has more
 --
 -- Answers {'turn', now, fence, session id, entries written so far, ids that were
 -- dropped (JSON), {{id, msg, age ms, redeliveries} ...}, reset reason, reason of
@@ -120,7 +121,7 @@ else
 end
 local group = {}
 if h then
-  group, wait = gather(h, gone, now)
+  group, wait = gather(h, gone, now, ARGV[18])
   wait = held(h[1], hold, now) or wait
 end
 if #left == 0 and #due == 0 and not dead and (wait or not h and gone == 0) then
@@ -143,12 +144,12 @@ if dead and string.match(r[15] or '', '^(%d+) [1-9]') ~= fence then
   announce(run, events, ARGV[11], '{"type":"turn_started","session_id":"' .. last_sid ..
     '","turn":"' .. prefix .. fence .. '","fence":' .. fence .. ',"messages":[' .. table.concat(named, ',') .. ']}')
 end
-for _, id in ipairs(lost) do call('LREM', active, 0, id) end
+for _, id in ipairs(lost) do call('LREM', active, 1, id) end -- the newest first, as they stand
 for _, e in ipairs(ending) do
   local id, seconds, keep, ends = e[1], math.floor(now / 1000), tonumber(ARGV[12]), e[4]
   local outcome = '{"type":"turn_ended","status":"' .. ends[2] .. '","session_id":"' .. last_sid .. '","turn":"' .. prefix .. fence ..
     '","fence":' .. fence .. ',"messages":[' .. quote(own_id(prefix, id)) .. '],"error":"' .. ends[3] .. '"}'
-  call('LREM', active, 0, id)
+  call('LREM', active, 1, id)
   if ends[1] == 'archive' then
     archive(id, e[2], e[3], ends[3], outcome, now)
   else
@@ -180,7 +181,7 @@ if dead and r[14] == fence then entries = entries + 1 end
 add(processed, processed_day, tonumber(r[12]) or 0)
 if crashed then store_interruption(m) end
 forward(due, now)
-for _ = 1, gone do call('RPOP', pending) end -- ids without a task
+if gone > 0 then call('LTRIM', pending, 0, -1 - gone) end -- ids without a task
 
 if not h or wait then
   call('DEL', sentinel)

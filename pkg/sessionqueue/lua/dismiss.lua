@@ -19,7 +19,7 @@ call('LLEN', active)
 call('PEXPIRE', sentinel, ARGV[4])
 if #rest == #ids then return {'ok'} end -- a repetition
 call('HSET', run, 'ids', cjson.encode(rest))
-call('LREM', active, 1, ARGV[5])
+call('LREM', active, -1, ARGV[5])
 pcall('ZREM', lease, ARGV[5])
 pcall('HDEL', followups, ARGV[9])
 if msg then archive(ARGV[5], msg, unique, ARGV[6], ARGV[7], now) end

@@ -6,8 +6,9 @@
 --
 -- ARGV[4] outcome, JSON: the event and the tasks' result
 -- ARGV[5] the turn's start, JSON, if it was not announced yet, or ''
--- ARGV[6] caps of the event stream and of the transcript, and a transcript's TTL,
---         ms, separated by spaces; the last of them is the event stream's in bytes
+-- ARGV[6] caps of the event stream and of the transcript, a transcript's TTL, ms, how
+--         many messages a turn has at most and how many bytes their tasks have, and
+--         the event stream's cap in bytes, separated by spaces
 -- ARGV[7] phase of the next turn; '': release, take no other
 -- ARGV[8] JSON object:
 --   ttl        the sentinel's, ms
@@ -19,6 +20,8 @@
 --   ending     number of messages that end
 --   back       number of steered messages that go back to their places in the line
 --   prefix     of turn ids
+--   result     JSON, of a turn of many messages: what those behind the first one get
+--              as their result, in place of the outcome
 -- ARGV[9...] the ids of both, then entries
 --
 -- Answers {'next', now, fence, session id, entries so far, ids that were dropped
@@ -41,7 +44,7 @@ if not owned then
 end
 
 local rest = cjson.decode(ARGV[8])
-local _, most, ttl = string.match(ARGV[6], '(%d+) (%d+) (%d+)')
+local _, most, ttl, turn = string.match(ARGV[6], '(%d+) (%d+) (%d+) (%d+ %d+)')
 local release, prefix, seconds = ARGV[7] == '', rest.prefix, math.floor(now / 1000)
 local nids, nback, keep, complete = rest.ending, rest.back, rest.retention, not rest.archive
 local entry, last = 9 + nids + nback, #ARGV
@@ -50,26 +53,18 @@ local nentries = last - entry + 1
 local acks = {}
 for i = 9, 8 + nids do
   local msg, unique = load(ARGV[i])
-  if msg then acks[#acks + 1] = {ARGV[i], msg, unique} end
+  if msg then acks[#acks + 1] = {ARGV[i], msg, unique, i > 9 and rest.result or ARGV[4]} end
 end
 
 -- In most turns there is none of these.
 local special = rest.told > 0 or call('EXISTS', paused, scheduled, retry, followups, resume, partial) > 0
 local due = special and due_tasks(now) or {}
 local h, gone, group, dropped = false, 0, {}, ''
-local behind = {} -- of each that goes back: the one before its old place in the line
+local back = false -- see untaken.lua
 if nback > 0 then
-  local waiting = call('LRANGE', pending, 0, -1) -- newest first
-  for i = 1, nback do
-    local seq = tonumber(call('HGET', task .. ARGV[8 + nids + i], 'seq')) or 0
-    for j = #waiting, 1, -1 do
-      local later = (tonumber(call('HGET', task .. waiting[j], 'seq')) or 0) > seq
-      if later and not goes_first(call('HGET', followups, own_id(prefix, waiting[j]))) then break end
-      behind[i] = waiting[j]
-    end
-  end
+  back = places(ARGV, 9 + nids, 8 + nids + nback, prefix)
   if not release and call('EXISTS', paused) == 0 then
-    h = look_at(behind[1] and waiting[#waiting] or ARGV[9 + nids])
+    h = look_at(back.head)
     -- What is collected is gathered when all are back: by the next claim.
     if not h[2] or h[5] or held(h[1], r[5], now) then h = false end
     group[1] = h
@@ -80,7 +75,7 @@ else
   h, gone = head(due)
   if h then
     local wait
-    group, wait = gather(h, gone, now)
+    group, wait = gather(h, gone, now, turn)
     if wait or held(h[1], r[5], now) then h = false end
   end
 end
@@ -98,7 +93,7 @@ if not complete then bin, score = archived, int(seconds) end
 local done, broken = {}, false
 if #acks == 0 then call('PEXPIRE', sentinel, rest.ttl) end
 for _, a in ipairs(acks) do
-  if call('LREM', active, '1', a[1]) == 1 then
+  if call('LREM', active, '-1', a[1]) == 1 then -- the oldest is the last
     done[#done + 1] = a
     broken = keep > 0 or not complete
     broken = broken and pcall('ZADD', bin, score, a[1])
@@ -125,30 +120,18 @@ for _, a in ipairs(done) do
   pcall('ZREM', lease, id)
   if special then pcall('HDEL', followups, own_id(prefix, id)) end
   if not complete then
-    archive(id, a[2], a[3], rest.archive, ARGV[4], now)
+    archive(id, a[2], a[3], rest.archive, a[4], now)
   else
     if keep > 0 then
-      call('HSET', task .. id, 'state', 'completed', 'result', ARGV[4], 'msg', completed_msg(a[2], keep, seconds))
+      call('HSET', task .. id, 'state', 'completed', 'result', a[4], 'msg', completed_msg(a[2], keep, seconds))
     else
       call('DEL', task .. id)
     end
     if a[3] then call('DEL', a[3]) end
   end
 end
-for _ = 1, gone do call('RPOP', pending) end -- ids without a task
-for i = nback, 1, -1 do -- newest first: each stands before those that are back already
-  local id = ARGV[8 + nids + i]
-  if call('LREM', active, '1', id) == 1 and call('EXISTS', task .. id) == 1 then
-    if behind[i] then
-      call('LINSERT', pending, 'BEFORE', behind[i], id)
-    else
-      call('RPUSH', pending, id)
-    end
-    call('HSET', task .. id, 'state', 'pending')
-    pcall('ZREM', lease, id)
-    pcall('HDEL', followups, own_id(prefix, id))
-  end
-end
+if gone > 0 then call('LTRIM', pending, 0, -1 - gone) end -- ids without a task
+if back then return_untaken(back, prefix) end
 local rotated = r[6] and r[6] ~= ''
 if special then
   call('DEL', partial)
@@ -163,7 +146,9 @@ if special then
   end
 end
 if rest.done then call('HSET', run, 'special', r[7] or '') end -- the leases are gone, too
-if len > tonumber(most) then call('LTRIM', transcript, '-' .. most, '-1') end
+if len > tonumber(most) then -- a lower cap than before takes effect by and by
+  call('LTRIM', transcript, int(math.min(len - most, nentries + 1000)), '-1')
+end
 if nentries > 0 and (len == nentries or not h) then call('PEXPIRE', transcript, ttl) end
 forward(due, now)
 
@@ -177,7 +162,7 @@ announce(run, events, ARGV[6], ARGV[4], ARGV[5])
 
 if not h then
   call('DEL', sentinel)
-  if special and call('EXISTS', pending) == 0 then call('DEL', followups) end
+  if special and call('EXISTS', pending) == 0 then call('UNLINK', followups) end
   call('HSET', run, 'token', '', 'phase', 'idle', 'last', token .. ' ' .. fence .. ' released',
     'sid', sid, 'entries', int(entries), 'done', '0', 'ended_at', int(now))
   return {'released', next_at(r[5], now) or 0, now}

@@ -86,7 +86,9 @@ local function finish(k, a)
     return false
   end
 
-  if len > transcript_cap then pcall('LTRIM', transcript, '-' .. transcript_cap, '-1') end
+  if len > transcript_cap then -- a lower cap than before takes effect by and by
+    pcall('LTRIM', transcript, math.min(len - transcript_cap, tonumber(count) + 1000), '-1')
+  end
   if len > 0 and (len == tonumber(count) or not following) then pcall('PEXPIRE', transcript, transcript_ttl) end
   announce(run, events, events_limits, outcome, start)
   if not following or done == '10' then

@@ -45,11 +45,14 @@ local function tell(h, now)
 end
 
 -- head(due): the head of the line once due is forwarded; and how many ids without
--- a task stand before it. False: the line is empty.
+-- a task stand before it. False: the line is empty, or so many ids are without a task
+-- that the rest is left to the next call.
 local function head(due)
-  local gone = 0
-  while true do
-    local id = call('LINDEX', pending, gone == 0 and '-1' or -1 - gone) -- a number costs more
+  local gone, most, behind = 0, 500, {}
+  while gone < most do
+    if gone == 1 then behind = call('LRANGE', pending, -most, -2) end -- newest first
+    local id
+    if gone == 0 then id = call('LINDEX', pending, '-1') else id = behind[#behind + 1 - gone] end
     if not id then
       for _, t in ipairs(due) do
         if t[5] then return look_at(t[1]), gone end
@@ -60,24 +63,30 @@ local function head(due)
     if h[2] then return h, gone end
     gone = gone + 1
   end
+  return false, gone
 end
 
--- gather(h, gone, now): the messages that one turn takes: the head of the line,
--- and behind one that is to be collected those next to it that are as well. And
--- until when (ms) they wait for more, or false. A task's quiet is "ms cap": the
--- end of its own quiet window, and with how many the wait is over.
-local function gather(h, gone, now)
+-- gather(h, gone, now, limits): the messages that one turn takes: the head of the
+-- line, and behind one that is to be collected those next to it that are as well, as
+-- far as limits go: "messages bytes". And until when (ms) they wait for more, or false.
+-- A task's quiet is "ms cap": the end of its own quiet window, and with how many the
+-- wait is over.
+local function gather(h, gone, now, limits)
   if not h[5] then return {h}, false end
   local till, cap = string.match(h[5], '^(%d+) (%d+)$')
-  till, cap = tonumber(till) or 0, tonumber(cap) or 1
+  local most, room = string.match(limits, '^(%d+) (%d+)$')
+  till, cap = tonumber(till) or 0, math.min(tonumber(cap) or 1, tonumber(most))
   local group, behind = {h}, call('LRANGE', pending, -cap - gone, -2 - gone) -- newest first
+  room = tonumber(room) - #h[2]
   for i = #behind, 1, -1 do
     local t = look_at(behind[i])
     if not t[2] or not t[5] then break end
+    room = room - #t[2]
+    if room < 0 then break end
     group[#group + 1] = t
     till = math.max(till, tonumber(string.match(t[5], '^%d+')) or 0)
   end
-  if #group >= cap or till <= now then till = false end
+  if #group >= cap or room < 0 or till <= now then till = false end
   return group, till
 end
 

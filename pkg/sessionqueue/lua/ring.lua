@@ -117,6 +117,7 @@ if refusal then
 end
 
 if collected then call('HSET', task .. id, 'quiet', quiet) end
+if mode == 'steer' and busy and not told then call('HSET', task .. id, 'steer', '1') end -- for steer.lua
 if not busy then
   local at = next_at(r[7], now) or now
   if collected and waiting >= cap then at = now end -- as many wait no longer

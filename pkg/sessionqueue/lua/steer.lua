@@ -1,55 +1,83 @@
 -- steer: waiting messages that are to be steered into the running turn become a
--- part of it: they are acked or redelivered with it.
+-- part of it: they are acked or redelivered with it. It looks for them near either
+-- end of the line: one in the midst of a longer line, or beyond what a turn holds,
+-- waits and becomes a turn of its own.
 --
 -- ARGV[4] sentinel's TTL, ms
 -- ARGV[5] prefix of task ids
--- ARGV[6...] ids of the turn's tasks that the owner knows of
+-- ARGV[6] how many messages a turn has at most
+-- ARGV[7] how many bytes their tasks have at most
+-- ARGV[8...] ids of the turn's tasks that the owner knows of
 --
--- Answers {'ok', {{id, msg, age in ms, redeliveries} ...}}: those that the owner
--- does not know of, be it that an earlier answer was lost; or {'lost'}.
+-- Answers {'ok', {{id, msg, age in ms, redeliveries} ...}, 1 if there may be more}:
+-- those that the owner does not know of, be it that an earlier answer was lost; or
+-- {'lost'}.
 
 if not owned then return {'lost'} end
-local now, prefix = now_ms(), ARGV[5]
+local NEAR = 500 -- ids at either end of the line
+local OLD = 4096 -- bytes of a follow-up that is read for its mode alone
+local now, prefix, most, room = now_ms(), ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[7])
 local ids = cjson.decode(call('HGET', run, 'ids'))
 local known = {}
-for i = 6, #ARGV do known[ARGV[i]] = true end
+for i = 8, #ARGV do known[ARGV[i]] = true end
 
-local steered = {}
+local steered, waiting = {}, call('LLEN', pending)
+
+-- look(id, end_of): whether the turn has room for more; a message that is to be
+-- steered becomes one of steered. end_of tells LREM where it is near to: 1 the newest,
+-- -1 the oldest.
+local function look(id, end_of)
+  local t, own = call('HMGET', task .. id, 'state', 'steer'), own_id(prefix, id)
+  if t[1] ~= 'pending' then return true end
+  -- A sender of an earlier version tells it by the follow-up only, which has the text.
+  local len = not t[2] and call('HSTRLEN', followups, own) or 0
+  if not t[2] and (len == 0 or len > OLD) then return true end
+  local e = call('HGET', followups, own)
+  if not e or string.sub(e, 1, 15) ~= '{"mode":"steer"' then return true end
+  local from, to = string.find(e, '"state":"queued"', 1, true)
+  if not from then return true end
+  room = room - call('HSTRLEN', task .. id, 'msg')
+  if room < 0 or #ids + #steered >= most then return false end
+  steered[#steered + 1] = {id, own, string.sub(e, 1, from - 1) .. '"state":"steered"' .. string.sub(e, to + 1), end_of}
+  return true
+end
+
 -- A turn that is to end takes no more: a message that came after /stop is not
 -- what that stop meant.
-local all = asked() == '' and call('HGETALL', followups) or {}
-for i = 1, #all, 2 do
-  local ok, f = try(cjson.decode, all[i + 1])
-  if ok and type(f) == 'table' and f.mode == 'steer' and f.state == 'queued' then
-    local id = prefix .. all[i]
-    local t = call('HMGET', task .. id, 'msg', 'state')
-    if t[1] and t[2] == 'pending' then
-      steered[#steered + 1] = {id, all[i], f, tonumber(f.arrived_at) or 0, tonumber(f.order) or 0}
+if asked() == '' and #ids < most then
+  for _, id in ipairs(ids) do room = room - call('HSTRLEN', task .. id, 'msg') end
+  local fits = room > 0
+  local oldest = fits and call('LRANGE', pending, -NEAR, -1) or {} -- newest first
+  for i = #oldest, 1, -1 do
+    fits = fits and look(oldest[i], -1)
+  end
+  if fits and waiting > NEAR then
+    local newest = call('LRANGE', pending, 0, math.min(NEAR, waiting - NEAR) - 1)
+    for i = #newest, 1, -1 do
+      fits = fits and look(newest[i], 1)
     end
   end
+  waiting = fits and waiting or 0
+else
+  waiting = 0
 end
-table.sort(steered, function(a, b)
-  if a[4] ~= b[4] then return a[4] < b[4] end
-  if a[5] ~= b[5] then return a[5] < b[5] end
-  return a[1] < b[1]
-end)
+-- What is steered leaves its place to others, at which nobody has looked yet.
+local more = #steered > 0 and waiting > 2 * NEAR
 call('LLEN', active)
-call('LLEN', pending)
 
 call('PEXPIRE', sentinel, ARGV[4])
 for _, s in ipairs(steered) do
-  if call('LREM', pending, 1, s[1]) == 1 then
+  if call('LREM', pending, s[4], s[1]) == 1 then
     call('LPUSH', active, s[1])
     call('HSET', task .. s[1], 'state', 'active')
-    s[3].state = 'steered'
-    call('HSET', followups, s[2], cjson.encode(s[3]))
+    call('HSET', followups, s[2], s[3])
     ids[#ids + 1] = s[1]
   end
 end
 if #steered > 0 then call('HSET', run, 'ids', cjson.encode(ids)) end
-call('HDEL', run, 'steer')
+if not more then call('HDEL', run, 'steer') end
 local new = {}
 for _, id in ipairs(ids) do
   if not known[id] then new[#new + 1] = id end
 end
-return {'ok', taken(new, now)}
+return {'ok', taken(new, now), more and 1 or 0}

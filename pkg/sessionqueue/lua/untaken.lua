@@ -1,0 +1,83 @@
+-- Steered messages that the agent has not taken, which go back to their places in the
+-- line, for finish, after line.lua.
+
+-- places(ids, first, last, prefix): their places, by the order of arrival; and head,
+-- the id at the head of the line when they are back. A message whose place is in the
+-- midst of a long line goes ahead, behind so many at its head as are looked at.
+local function places(ids, first, last, prefix)
+  local NEAR = 500 -- ids at either end of the line
+  local room = 4 * 1024 * 1024 -- bytes of follow-ups that are read
+  local oldest = call('LRANGE', pending, -NEAR, -1) -- newest first
+  local others = math.min(call('LLEN', pending) - #oldest, NEAR)
+  local newest = others > 0 and call('LRANGE', pending, 0, others - 1) or {}
+  local seqs, first_of = {}, {}
+
+  -- later(id, seq): whether it came after, and is none that goes to the front.
+  local function later(id, seq)
+    seqs[id] = seqs[id] or tonumber(call('HGET', task .. id, 'seq')) or 0
+    if seqs[id] <= seq then return false end
+    if first_of[id] == nil then
+      local e = room > 0 and call('HGET', followups, own_id(prefix, id))
+      room = room - (e and #e or 0)
+      first_of[id] = goes_first(e) and true or false
+    end
+    return not first_of[id]
+  end
+
+  -- Of each {id, how many of the oldest stand before it, or how many of the newest
+  -- behind it}.
+  local back = {oldest = oldest, newest = newest}
+  local before, last_seq = 0, 0 -- they come in the order of arrival, as a rule
+  for i = first, last do
+    local seq, behind = tonumber(call('HGET', task .. ids[i], 'seq')) or 0, false
+    if seq < last_seq then before = 0 end
+    last_seq = seq
+    while before < #oldest and not later(oldest[#oldest - before], seq) do before = before + 1 end
+    if before == #oldest and #newest > 0 then
+      behind = 0
+      while behind < #newest and later(newest[behind + 1], seq) do behind = behind + 1 end
+      if behind == #newest then behind = false end
+    end
+    back[#back + 1] = {ids[i], not behind and before, behind}
+    if before == 0 and not back.head then back.head = ids[i] end
+  end
+  back.head = back.head or oldest[#oldest]
+  return back
+end
+
+-- return_untaken(back, prefix): they leave the turn for their places. Of those with
+-- the same place the first is nearer to the head.
+local function return_untaken(back, prefix)
+  local ahead, behind, nahead, nbehind = {}, {}, 0, 0
+  for i = #back, 1, -1 do -- newest first, as they stand in active
+    local id, b = back[i][1], back[i]
+    if call('LREM', active, '1', id) == 1 and call('EXISTS', task .. id) == 1 then
+      call('HSET', task .. id, 'state', 'pending')
+      local there = b[2] and ahead or behind
+      local n = b[2] or b[3]
+      there[n] = there[n] or {}
+      table.insert(there[n], id)
+      if b[2] then nahead = math.max(nahead, n) else nbehind = math.max(nbehind, n) end
+    end
+    pcall('ZREM', lease, id)
+    pcall('HDEL', followups, own_id(prefix, id))
+  end
+  local line = {} -- from the middle to the head
+  for n = nahead, 0, -1 do
+    for _, id in ipairs(ahead[n] or {}) do line[#line + 1] = id end
+    if n > 0 then line[#line + 1] = back.oldest[#back.oldest - n + 1] end
+  end
+  if next(ahead) then
+    call('LTRIM', pending, 0, -1 - nahead)
+    for _, id in ipairs(line) do call('RPUSH', pending, id) end
+  end
+  line = {} -- from the end to the middle
+  for n = 0, nbehind do
+    for _, id in ipairs(behind[n] or {}) do line[#line + 1] = id end
+    if n < nbehind then line[#line + 1] = back.newest[n + 1] end
+  end
+  if next(behind) then
+    call('LTRIM', pending, nbehind, -1)
+    for i = #line, 1, -1 do call('LPUSH', pending, line[i]) end
+  end
+end
