@@ -173,7 +173,7 @@ for _, b in ipairs(back) do
   pcall('HINCRBY', task .. b[1], 'redelivered', 1)
   if b[2] > 0 then call('HSET', task .. b[1], 'deaths', b[2]) end
 end
-if #left > 0 then call('DEL', lease) end
+if #left > 0 or dead then call('DEL', lease) end
 if verdict then call('DEL', partial) end
 if dead and rotated then leave_conversation() end
 -- What an agent has kept of a turn that is taken back is void, as after an undo.

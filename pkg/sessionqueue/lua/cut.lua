@@ -41,11 +41,11 @@ end
 -- put_back(id, prefix): a message of the turn goes back to the head of the line. Call
 -- it for the newest first. False: it is not in the turn any more.
 local function put_back(id, prefix)
+  pcall('ZREM', lease, id)
   if call('LREM', active, 1, id) == 0 then return false end
   call('RPUSH', pending, id)
   call('HSET', task .. id, 'state', 'pending')
   call('HDEL', task .. id, 'quiet')
-  pcall('ZREM', lease, id)
   pcall('HDEL', followups, own_id(prefix, id)) -- of one that was steered in
   return true
 end

@@ -50,10 +50,14 @@ local nids, nback, keep, complete = rest.ending, rest.back, rest.retention, not 
 local entry, last = 9 + nids + nback, #ARGV
 local nentries = last - entry + 1
 
-local acks = {}
+local acks, lost = {}, {}
 for i = 9, 8 + nids do
   local msg, unique = load(ARGV[i])
-  if msg then acks[#acks + 1] = {ARGV[i], msg, unique, i > 9 and rest.result or ARGV[4]} end
+  if msg then
+    acks[#acks + 1] = {ARGV[i], msg, unique, i > 9 and rest.result or ARGV[4]}
+  else -- somebody has deleted the task
+    lost[#lost + 1] = ARGV[i]
+  end
 end
 
 -- In most turns there is none of these.
@@ -115,6 +119,14 @@ if broken then
   return broken
 end
 
+for _, id in ipairs(lost) do
+  call('LREM', active, '-1', id)
+  pcall('ZREM', lease, id)
+  pcall('HDEL', followups, own_id(prefix, id))
+end
+if #done < #acks then -- somebody has taken them out of active
+  for _, a in ipairs(acks) do pcall('ZREM', lease, a[1]) end
+end
 for _, a in ipairs(done) do
   local id = a[1]
   pcall('ZREM', lease, id)

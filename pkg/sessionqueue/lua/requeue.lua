@@ -27,11 +27,15 @@ end
 local asking = asked()
 if asking ~= '' then return {'asked', asking} end
 
-local back = {}
+local back, lost = {}, {}
 for i = #ARGV, 15, -1 do -- newest first, so that the oldest ends up as the head
   local key = task .. ARGV[i]
   local msg = ARGV[6] ~= '' and call('HGET', key, 'msg') -- of a failed attempt it changes
-  if msg or ARGV[6] == '' and call('HEXISTS', key, 'msg') == 1 then back[#back + 1] = {ARGV[i], msg} end
+  if msg or ARGV[6] == '' and call('HEXISTS', key, 'msg') == 1 then
+    back[#back + 1] = {ARGV[i], msg}
+  else
+    lost[#lost + 1] = ARGV[i]
+  end
 end
 local rotated = r[6] and r[6] ~= '' -- the message goes on in another conversation
 local stored = false
@@ -46,6 +50,10 @@ call('LLEN', active)
 call('LLEN', pending)
 
 call('DEL', sentinel)
+for _, id in ipairs(lost) do -- somebody has deleted the task
+  call('LREM', active, 1, id)
+  pcall('ZREM', lease, id)
+end
 for _, b in ipairs(back) do
   local id = b[1]
   if put_back(id, ARGV[4]) then
