@@ -102,7 +102,9 @@ for _, id in ipairs(left) do
 end
 local kept = {} -- what an interrupted turn had done, in this run or in one before
 if #ending > 0 and verdict and verdict[1] == 'complete' then
-  local ok, p = try(cjson.decode, call('GET', partial) or '')
+  -- What is longer than this would hold up Redis.
+  local stored = call('STRLEN', partial) <= 4 * 1024 * 1024 and call('GET', partial)
+  local ok, p = try(cjson.decode, stored or '')
   if ok and type(p) == 'table' and p.v == 1 and type(p.messages) == 'table' and p.messages[1] == own_id(prefix, first)
     and type(p.entries) == 'table' then
     kept = p.entries

@@ -40,8 +40,8 @@ end
 local rotated = r[6] and r[6] ~= '' -- the message goes on in another conversation
 local stored = false
 if ARGV[6] ~= '' and ARGV[11] == '' then -- a failed attempt
-  local ok, p = try(cjson.decode, pcall('GET', partial) or '')
-  stored = ok and type(p) == 'table' and p.fence == tonumber(fence)
+  local head = pcall('GETRANGE', partial, 0, 63) -- Partial.Encode begins so
+  stored = type(head) == 'string' and string.match(head, '^{"v":%d+,"fence":(%d+),') == fence
 end
 local m = resume_record()
 local interrupted = ARGV[13] ~= '' and call('HGET', run, 'phase') == 'running'
