@@ -79,7 +79,8 @@ func (s *Session) nextAt() int64 {
 }
 
 // next is what one turn takes: the head of the line, or the collected messages at the
-// head, at most so many as the first one's cap. wait is until when these have to wait.
+// head, at most so many as the first one's cap and as a turn has. wait is until when
+// these have to wait.
 func (s *Session) next() (group []string, wait int64) {
 	if len(s.Line) == 0 {
 		return nil, s.earliest()
@@ -87,15 +88,15 @@ func (s *Session) next() (group []string, wait int64) {
 	head := s.Messages[s.Line[0]]
 	group = []string{head.ID}
 	if q := head.Quiet; q != nil {
-		till := q.Till
+		till, most := q.Till, min(q.Cap, s.Config.TurnMessages)
 		for _, id := range s.Line[1:] {
 			more := s.Messages[id].Quiet
-			if more == nil || len(group) == q.Cap {
+			if more == nil || len(group) == most {
 				break
 			}
 			group, till = append(group, id), max(till, more.Till)
 		}
-		if len(group) < q.Cap && till > s.Now {
+		if len(group) < most && till > s.Now {
 			wait = till
 		}
 	}

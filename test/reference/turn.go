@@ -143,21 +143,22 @@ func (s *Session) Renew(h *Hold) string {
 	return answer
 }
 
-// Steer makes the messages that are to be steered a part of the turn, unless that is
-// to end. It answers those that the owner has not heard of.
+// Steer makes the messages that are to be steered a part of the turn, in the order of
+// the line and as many as there is room for, unless that is to end. It answers those
+// that the owner has not heard of.
 func (s *Session) Steer(h *Hold) string {
 	if !s.Owns(h) {
 		return Lost
 	}
 	var taken []string
-	for i, f := range s.FollowUps {
-		m := s.Messages[f.ID]
-		if s.Asked() != "" || f.Mode != Steer || f.State != "queued" || m == nil || m.State != Pending {
+	for _, id := range slices.Clone(s.Line) {
+		i := slices.IndexFunc(s.FollowUps, func(f FollowUp) bool { return f.ID == id })
+		if i < 0 || s.Asked() != "" || s.FollowUps[i].Mode != Steer || len(s.Run.IDs)+len(taken) >= s.Config.TurnMessages {
 			continue
 		}
-		s.leaves(f.ID)
-		m.State, s.FollowUps[i].State = Active, "steered"
-		taken = append(taken, f.ID)
+		s.leaves(id)
+		s.Messages[id].State, s.FollowUps[i].State = Active, "steered"
+		taken = append(taken, id)
 	}
 	s.Run.IDs = append(s.Run.IDs, taken...)
 	h.parts = append(h.parts, taken...)
