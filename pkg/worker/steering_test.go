@@ -11,6 +11,7 @@ import (
 	"turnstile/pkg/agent/echo"
 	"turnstile/pkg/session"
 	sq "turnstile/pkg/sessionqueue"
+	"turnstile/pkg/worker"
 )
 
 // An accepted steer is a part of the turn: at its point of the transcript, in an
@@ -255,4 +256,32 @@ func TestSteeredTurnIsKilled(t *testing.T) {
 		}
 	}
 	equalList(t, "what the users said", users, "user linger", "user to the left", "user behind")
+}
+
+// A steer looks at both ends of a long line: what comes into sight there when others
+// have left it is offered as well, without another word.
+func TestSteerGoesOnInALongLine(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	s := steerStage{newStage()}
+	r.worker(s, sentinelTTL(10*patience), with(func(o *worker.Options) { o.Queue.Line.Cap = 10_000 }))
+	r.say("m1", "hello")
+	a := s.next(t, "m1")
+	r.say("m2", "deep")
+	entry := r.rdb.HGet(r.ctx, r.k.Followups(), "m2").Val()
+	must(t, r.rdb.HSet(r.ctx, r.k.Followups(), "m2", strings.Replace(entry, `"mode":"queue"`, `"mode":"steer"`, 1)).Err())
+	must(t, r.rdb.HSet(r.ctx, r.k.Task(session.TaskID(r.key, "m2")), "steer", "1").Err())
+	var gone []any
+	for i := range 500 {
+		gone = append(gone, session.TaskID(r.key, fmt.Sprint("gone", i)))
+	}
+	must(t, r.rdb.RPush(r.ctx, r.k.Pending(), gone...).Err())
+	must(t, r.rdb.LPush(r.ctx, r.k.Pending(), gone[:499]...).Err())
+	r.say("m3", "last", session.ModeSteer)
+	a.steer(t, "m3").Accept()
+	a.steer(t, "m2").Accept()
+	must(t, r.rdb.Del(r.ctx, r.k.Pending()).Err())
+	a.reply("ok")
+	r.ends("m2", sq.StatusDone)
+	r.ends("m3", sq.StatusDone)
 }
