@@ -69,15 +69,16 @@ local function return_untaken(back, prefix)
   end
   if next(ahead) then
     call('LTRIM', pending, 0, -1 - nahead)
-    for _, id in ipairs(line) do call('RPUSH', pending, id) end
+    call('RPUSH', pending, unpack(line))
   end
-  line = {} -- from the end to the middle
-  for n = 0, nbehind do
-    for _, id in ipairs(behind[n] or {}) do line[#line + 1] = id end
-    if n < nbehind then line[#line + 1] = back.newest[n + 1] end
+  line = {} -- from the middle to the end
+  for n = nbehind, 0, -1 do
+    local there = behind[n] or {} -- newest first
+    for i = #there, 1, -1 do line[#line + 1] = there[i] end
+    if n > 0 then line[#line + 1] = back.newest[n] end
   end
   if next(behind) then
     call('LTRIM', pending, nbehind, -1)
-    for i = #line, 1, -1 do call('LPUSH', pending, line[i]) end
+    call('LPUSH', pending, unpack(line))
   end
 end
