@@ -104,8 +104,8 @@ type finishRest struct {
 	Result    string `json:"result,omitempty"`
 }
 
-// How much the results of one turn's messages have together, in bytes, if each names
-// them all, and if each has the reply.
+// The most that the results of one turn's messages may have together, in bytes: for
+// each to name all messages, and for each to have the reply.
 const (
 	resultsNamed   = 256 << 10
 	resultsReplied = 4 << 20

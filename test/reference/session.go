@@ -36,7 +36,7 @@ type Config struct {
 	CrashSuspends bool // a worker's death suspends
 	Keeps         bool // results are kept for a while
 	TranscriptCap int
-	TurnMessages  int // that a turn has at most
+	TurnMessages  int         // that a turn has at most
 	TTL           int64       // the sentinel's, ms
 	Workers       [2]Settings // what each of the workers says about a busy line
 	Landed        Landed
