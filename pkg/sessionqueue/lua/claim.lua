@@ -16,7 +16,7 @@
 -- dropped (JSON), {{id, msg, age ms, redeliveries} ...}, reset reason, reason of
 -- the resume mark, its age in ms}; or {'held', ms left}, {'paused'}, {'wait',
 -- until ms}, {'empty'}, or {'again'}: claim again, a batch of what a /stop has put
--- aside is archived. Under its own token it repeats its answer.
+-- aside is archived, or of ids without a task has left the line. Under its own token it repeats its answer.
 --
 -- It begins with SET: a full Redis starts no new turn.
 
@@ -190,6 +190,7 @@ if not h or wait then
   call('HSET', run, 'token', '', 'phase', 'idle', 'done', '0', 'entries', int(entries))
   if crashed and policy_suspends then call('HSET', resume, 'suspended', '1', 'carried', m.interruptions) end
   local at = wait or next_at(hold, now)
+  if at and at <= now then return {'again'} end
   if at then return {'wait', at} end
   return {'empty'}
 end
