@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -13,7 +14,8 @@ import (
 	"turnstile/pkg/session"
 )
 
-// eraseBatch is how many messages a script erases, so that it does not hold up Redis.
+// eraseBatch is how many messages, and how many other keys, a script erases, so that it
+// does not hold up Redis.
 const eraseBatch = 500
 
 // Erase removes every key of a conversation: messages, results, dead letters,
@@ -46,25 +48,41 @@ func (c *Client) erase(ctx context.Context, sessionKey string) error {
 			return err
 		}
 		// Messages first, and only then the keys, which are few then.
-		args := []any{k.TaskPrefix(), fence, eraseBatch, "0"}
 		var found []string
 		if !many {
 			if found, err = c.scan(ctx, k.Any()); err != nil {
 				return err
 			}
-			args[3] = "1"
 		}
-		reply, err := run(ctx, c.rdb, eraseScript, append(keys(sessionKey, "", time.Now()), found...), args...)
+		gone, err := c.eraseBatches(ctx, sessionKey, fence, found, !many)
 		if err != nil {
 			return err
 		}
-		switch reply.str(0) {
-		case "held":
-			return ErrBusy
-		case "changed", "batch":
-			continue
+		if gone {
+			return c.unlist(ctx, sessionKey)
 		}
-		return c.unlist(ctx, sessionKey)
+	}
+}
+
+// eraseBatches erases a batch of messages; and, if all keys were found, these as well.
+// gone: nothing is left.
+func (c *Client) eraseBatches(ctx context.Context, sessionKey, fence string, found []string, all bool) (gone bool, err error) {
+	own := keys(sessionKey, "", time.Now())
+	// Transcripts of earlier session ids, say: nobody uses them any more.
+	others := slices.DeleteFunc(slices.Clone(found), func(key string) bool { return slices.Contains(own, key) })
+	for {
+		part := others[:min(len(others), eraseBatch)]
+		others = others[len(part):]
+		reply, err := run(ctx, c.rdb, eraseScript, append(own[:len(own):len(own)], part...),
+			rediskey.For(sessionKey).TaskPrefix(), fence, eraseBatch, flag(all && len(others) == 0))
+		switch {
+		case err != nil:
+			return false, err
+		case reply.str(0) == "held":
+			return false, ErrBusy
+		case reply.str(0) != "batch" || len(others) == 0:
+			return reply.str(0) == "gone", nil
+		}
 	}
 }
 

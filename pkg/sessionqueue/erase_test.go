@@ -293,7 +293,7 @@ func TestEraseInBatches(t *testing.T) {
 	b.die()
 	calls = 0
 	must(t, b.client.Erase(b.ctx, key))
-	equal(t, "calls", calls, 2)
+	equal(t, "calls", calls, 3) // of 500 messages; of 500 other keys, locks among them; of the rest
 	equalList(t, "left", b.traces())
 	fill()
 	must(t, b.client.Erase(b.ctx, key))
@@ -310,7 +310,7 @@ func TestEraseCountsWhatItErases(t *testing.T) {
 	fence := b.rdb.HGet(b.ctx, b.k.Run(), "fence").Val()
 	var answers []string
 	for range 3 {
-		keys := append(sq.KeysOf(key, b.info().SessionID), b.traces()...)
+		keys := sq.KeysOf(key, b.info().SessionID)
 		got, err := sq.Scripts["erase"].Run(b.ctx, b.rdb, keys, b.k.TaskPrefix(), fence, 500, "1").Slice()
 		must(t, err)
 		answers = append(answers, fmt.Sprint(got...))
@@ -319,4 +319,42 @@ func TestEraseCountsWhatItErases(t *testing.T) {
 		}
 	}
 	equal(t, "answers", fmt.Sprint(answers), "[batch500 gone]")
+}
+
+// keysSeen is the most keys that a call of the erase script has named.
+type keysSeen struct{ most int }
+
+func (k *keysSeen) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (k *keysSeen) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if called("erase")(cmd) {
+			n, _ := cmd.Args()[2].(int)
+			k.most = max(k.most, n)
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (k *keysSeen) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// A conversation that was begun anew a thousand times has as many transcripts.
+func TestEraseOfManyTranscripts(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.say("a")
+	b.drain()
+	p := b.rdb.Pipeline()
+	for i := range 1200 {
+		p.RPush(b.ctx, b.k.Transcript(fmt.Sprint("earlier", i)), "{}")
+	}
+	_, err := p.Exec(b.ctx)
+	must(t, err)
+	seen := &keysSeen{}
+	b.rdb.AddHook(seen)
+	must(t, b.client.Erase(b.ctx, key))
+	equal(t, "keys left", len(b.traces()), 0)
+	equal(t, "the most keys of a call", seen.most, 521)
 }

@@ -4,8 +4,8 @@
 --
 -- ARGV[2] fence of the last turn when the keys were looked up, '': none
 -- ARGV[3] batch
--- ARGV[4] '1': the keys were looked up; else this erases at most a batch
--- KEYS[22...] all its keys, as they were looked up
+-- ARGV[4] '1': of its keys none is left but these; else this erases at most a batch
+-- KEYS[22...] others of its keys, as they were looked up
 --
 -- Answers {'gone'}, {'held'}, {'changed'}: a turn has run since the keys were
 -- looked up, and may have made others; or {'batch', how many}.
@@ -29,8 +29,9 @@ for _, id in ipairs(ids) do
 end
 for _, id in ipairs(ids) do call('UNLINK', task .. id) end
 for _, unique in ipairs(locks) do call('DEL', unique) end
+for i = 22, #KEYS do call('UNLINK', KEYS[i]) end
 if #ids < batch and ARGV[4] == '1' then
-  for _, key in ipairs(KEYS) do call('UNLINK', key) end
+  for i = 1, 21 do call('UNLINK', KEYS[i]) end
   return {'gone'}
 end
 for _, p in ipairs(parts) do
