@@ -10,7 +10,6 @@ var unbounded = map[string]string{
 	"ring/summarizes a long line":            "1",
 	"ring/summarizes with a long note":       "5",
 	"ring/again, of the oldest":              "not named: LPOS from the newest for a repetition",
-	"ring/refuses and has refused many":      "not named: HGETALL of follow-ups to find 64 refusals",
 	"claim/with a long note":                 "5",
 	"claim/with a long note, not plain":      "5",
 	"finish/told of a long note":             "5",

@@ -143,7 +143,7 @@ func (c *Client) ring(ctx context.Context, sessionKey string, m session.Message,
 		return Receipt{}, err
 	}
 	k := rediskey.For(sessionKey)
-	reply, err := run(ctx, c.rdb, ringScript, keys(sessionKey, "", time.Now()),
+	reply, err := run(ctx, c.rdb, ringScript, append(keys(sessionKey, "", time.Now()), k.Call(nonce)),
 		k.TaskPrefix(), session.TaskID(sessionKey, m.ID), nonce, entry, string(m.Mode), session.IDPrefix(sessionKey), senderEvents, sessionKey)
 	if err != nil {
 		return Receipt{}, fmt.Errorf("announce message %s of %s: %w", m.ID, sessionKey, err)

@@ -32,7 +32,7 @@ func (b *bench) enqueueRaw(kind, payload, id string, opts ...asynq.Option) {
 
 // ring is the sender's second half.
 func (b *bench) ring(id string, mode session.Mode) error {
-	return sq.Scripts["ring"].Run(b.ctx, b.rdb, sq.KeysOf(key, ""), b.k.TaskPrefix(), b.task(id), "nonce-"+id,
+	return sq.Scripts["ring"].Run(b.ctx, b.rdb, append(sq.KeysOf(key, ""), b.k.Call("nonce-"+id)), b.k.TaskPrefix(), b.task(id), "nonce-"+id,
 		fmt.Sprintf(`{"id":%q,"text":%q}`, id, id), string(mode), session.IDPrefix(key), 1000, key).Err()
 }
 

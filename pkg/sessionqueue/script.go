@@ -22,7 +22,7 @@ var sources embed.FS
 // The scripts, one for each move. Each file's header specifies KEYS, ARGV and
 // answer.
 var (
-	ringScript      = move("session", "events", "archive", "ring")
+	ringScript      = move("session", "events", "archive", "call", "ring")
 	stopScript      = move("session", "events", "archive", "stopped", "call", "stop")
 	rotateScript    = move("session", "rotate")
 	titleScript     = move("session", "title")

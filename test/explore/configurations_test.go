@@ -104,7 +104,7 @@ func lineOnes() []configuration {
 		}, Deep: true}
 	}
 	return []configuration{
-		expect(full("full-new", followup.DropNew, 2_000), "10.4", "lost:"),
+		full("full-new", followup.DropNew, 2_000),
 		full("full-old", followup.DropOld, 2_000),
 		full("full-summarize", followup.DropSummarize, 2_000),
 		{Configuration: explore.Configuration{

@@ -20,16 +20,14 @@ local now, own = now_ms(), own_id(prefix, id)
 
 local t = call('HMGET', task .. id, 'state', 'msg', 'seen', 'seq')
 local state = t[1]
-local told = call('HGET', followups, own)
-if told and string.sub(told, 1, 11) == '{"refused":' then
-  -- An earlier sending's refusal: repeated to the same sender, forgotten for others.
-  if not state and string.find(told, nonce, 1, true) then
-    local t = cjson.decode(told)
-    return {now, t.refused, t.cap, 1}
-  end
-  told = false
+if not state then
+  local refused, most = string.match(call('GET', answer_key) or '', '^(%S+) (%d+)$') -- earlier
+  if refused then return {now, refused, tonumber(most), 1} end
+  return {now, 'gone', 0, 0}
 end
-if not state then return {now, 'gone', 0, 0} end
+local told = call('HGET', followups, own)
+-- Senders of an older version keep refusals here.
+if told and string.sub(told, 1, 11) == '{"refused":' then told = false end
 local mine = string.find(t[2], nonce, 1, true) and 1 or 0
 local r = call('HMGET', run, 'token', 'worker', 'fence', 'phase', 'mode', 'cap', 'hold', 'drop', 'debounce', 'warm')
 local rec = call('HMGET', record, 'created_at', 'queue', 'dropped')
@@ -105,14 +103,7 @@ seen(now)
 if refusal then
   call('LREM', pending, 1, id)
   call('DEL', task .. id)
-  call('HSET', followups, own, '{"refused":"' .. refusal .. '","nonce":"' .. nonce .. '","cap":' .. cap .. '}')
-  -- Refusals are kept for senders whose answer got lost, not for ever.
-  if call('HLEN', followups) > waiting + 64 then
-    local all = call('HGETALL', followups)
-    for i = 1, #all, 2 do
-      if all[i] ~= own and string.sub(all[i + 1], 1, 11) == '{"refused":' then call('HDEL', followups, all[i]) end
-    end
-  end
+  keep_answer(refusal, int(cap))
   return {now, refusal, cap, mine}
 end
 
