@@ -50,7 +50,7 @@ func wideSituations() []wide {
 	}
 	return []wide{
 		{"ring/drops the oldest of a long line", lines, dropping("old", lineTask)},
-		{"ring/drops the oldest of large texts", texts, dropping("old", "L")},
+		{"ring/drops the oldest of large texts", size{10, 40}, dropping("old", "L")},
 		{"ring/summarizes a long line", lines, dropping("summarize", lineTask)},
 		{"ring/refuses behind a long line", lines, dropping("new", lineTask)},
 		{"ring/summarizes with a long note", lines, withNote(func(b *bench) func() error {

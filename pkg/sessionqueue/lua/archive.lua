@@ -7,16 +7,26 @@ local function with_error(msg, why, seconds)
   return msg .. '\58' .. varint(#why) .. why .. '\88' .. varint(seconds)
 end
 
--- archive(id, msg, unique, why, outcome, now): a dead letter. That it was seen
--- becomes that it arrived: so Run in asynqmon does not expire it again at once,
--- and /resume knows its place among others.
-local function archive(id, msg, unique, why, outcome, now)
+-- bury(id, msg, unique, why, outcome, now): a dead letter that no statistics count
+-- yet. That it was seen becomes that it arrived: so Run in asynqmon does not expire it
+-- again at once, and /resume knows its place among others.
+local function bury(id, msg, unique, why, outcome, now)
   local seconds, seen = math.floor(now / 1000), call('HGET', task .. id, 'seen')
   call('ZADD', archived, int(seconds), id)
   call('HSET', task .. id, 'msg', with_error(msg, why, seconds), 'state', 'archived', 'result', outcome,
     'arrived', seen or int(now))
-  call('HDEL', task .. id, 'pending_since', 'seen', 'redelivered', 'deaths', 'quiet')
+  call('HDEL', task .. id, 'pending_since', 'seen', 'redelivered', 'deaths', 'quiet', 'first')
   if unique then call('DEL', unique) end
-  add(processed, processed_day, 1)
-  add(failed, failed_day, 1)
+end
+
+-- count_buried(n): asynq's statistics of n dead letters.
+local function count_buried(n)
+  add(processed, processed_day, n)
+  add(failed, failed_day, n)
+end
+
+-- archive(...): bury, of one.
+local function archive(id, msg, unique, why, outcome, now)
+  bury(id, msg, unique, why, outcome, now)
+  count_buried(1)
 end

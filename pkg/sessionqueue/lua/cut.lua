@@ -45,7 +45,7 @@ local function put_back(id, prefix)
   if call('LREM', active, 1, id) == 0 then return false end
   call('RPUSH', pending, id)
   call('HSET', task .. id, 'state', 'pending')
-  call('HDEL', task .. id, 'quiet')
+  call('HDEL', task .. id, 'quiet', 'first')
   pcall('HDEL', followups, own_id(prefix, id)) -- of one that was steered in
   return true
 end

@@ -1,5 +1,6 @@
 -- ring: the sender tells of a message that it has just enqueued, or finds again
--- under its id. Safe to repeat.
+-- under its id. Safe to repeat. From a line that is too full it drops at most 100
+-- messages or about 4 MiB: what is still too much, the next ones drop.
 --
 -- ARGV[2] task id                 ARGV[5] busy mode, or '' for the session's
 -- ARGV[3] nonce of this sender    ARGV[6] prefix of task ids
@@ -15,6 +16,8 @@
 --   'full'       refused, n = the cap; the task is removed
 -- Only the task that carries the sender's own nonce is ever removed.
 
+local MOST, BYTES = 100, 4 * 1024 * 1024 -- that one call drops
+local NEWEST = 1000 -- how far from the line's end a message is looked for
 local id, nonce, prefix = ARGV[2], ARGV[3], ARGV[6]
 local now, own = now_ms(), own_id(prefix, id)
 
@@ -76,24 +79,39 @@ local drop = policies[set.drop] or policies[r[8]] or 'new'
 local collected = mode == 'collect' and not told and (busy or waiting > 1)
 local quiet = int(now + (within(set.debounce_ms, 0, 3600000) or tonumber(r[9]) or 0)) .. ' ' .. int(math.max(cap, 1))
 
+-- Its place, from the end of the line. False: so many have come behind it that it
+-- stays there, whatever it wants, or a /stop has put it aside.
+local place = 0
+if busy and call('LINDEX', pending, 0) ~= id then place = call('LPOS', pending, id, 'MAXLEN', NEWEST) end
+
 -- What takes the running turn's place makes room itself.
-local urgent = (mode == 'interrupt' or mode == 'rollback') and r[4] == 'running'
+local first = mode == 'interrupt' or mode == 'rollback'
+local urgent = first and r[4] == 'running' and place
 local full = waiting > cap and not urgent
 
 local refusal, drops = false, {}
-if busy and mine == 1 and not told then
+if busy and mine == 1 and not told and place then
   if mode == 'reject' then
     refusal = 'busy'
   elseif full and drop == 'new' then
     refusal = 'full'
   elseif full then
-    local oldest = call('LRANGE', pending, -(waiting - cap) - 1, -1)
+    local most = math.min(waiting - cap, MOST)
+    local oldest, bytes = call('LRANGE', pending, -most - 1, -1), 0
     for i = #oldest, 1, -1 do
-      local old, e = oldest[i], call('HGET', followups, own_id(prefix, oldest[i]))
-      if old ~= id and not goes_first(e) and #drops < waiting - cap then
-        local msg, unique = load(old)
-        if msg then drops[#drops + 1] = {old, msg, unique} end
+      if #drops == most or bytes >= BYTES then break end
+      local old = oldest[i]
+      local o, own_old = call('HMGET', task .. old, 'msg', 'unique_key', 'first', 'seen', 'seq'), own_id(prefix, old)
+      local e, goes = '', false
+      if o[3] then
+        goes = call('HEXISTS', followups, own_old) == 1
+      elseif announced(o[4], o[5]) then
+        -- Senders of an older version say so only in the follow-up, which has the text.
+        e = call('HGET', followups, own_old) or ''
+        goes = goes_first(e)
       end
+      if o[1] and old ~= id and not goes then drops[#drops + 1] = {old, o[1], held_lock(old, o[2])} end
+      bytes = bytes + #(o[1] or '') + #e
     end
     call('ZCARD', archived)
   end
@@ -120,24 +138,23 @@ if not busy then
   return {now, 'idle', at, mine}
 end
 
-local gone = {}
-for i, d in ipairs(drops) do
+for _, d in ipairs(drops) do
   local why = 'dropped: more than ' .. cap .. ' messages were waiting'
   local outcome = '{"type":"turn_ended","status":"dropped","messages":[' .. quote(own_id(prefix, d[1])) ..
     '],"error":"' .. why .. '","reason":"' .. drop .. '"}'
-  call('LREM', pending, 1, d[1])
-  archive(d[1], d[2], d[3], why, outcome, now)
+  call('LREM', pending, -1, d[1])
+  bury(d[1], d[2], d[3], why, outcome, now)
   call('HDEL', followups, own_id(prefix, d[1]))
   announce(run, events, ARGV[7], outcome)
-  gone[i] = d[1]
 end
-if drop == 'summarize' and #gone > 0 then
+count_buried(#drops)
+if drop == 'summarize' and #drops > 0 then
   local ok, list = try(cjson.decode, rec[3] or '')
   if not ok or type(list) ~= 'table' then list = {} end
-  for _, d in ipairs(gone) do list[#list + 1] = d end
+  for _, d in ipairs(drops) do list[#list + 1] = d[1] end
   call('HSET', record, 'dropped', cjson.encode(list))
 end
-waiting = waiting - #gone
+waiting = waiting - #drops
 
 -- signal(kind): asks something of the turn that runs now, and of no other.
 local function signal(kind)
@@ -151,12 +168,14 @@ if urgent and not told then
   call('RPUSH', pending, id)
   signal(mode)
   position = 2
-elseif call('LINDEX', pending, 0) == id then
-  position = waiting + 1
+elseif place then
+  position = waiting - place + 1
 else
-  position = waiting - (call('LPOS', pending, id) or 0) + 1
+  local order = string.match(told or '', '"order":(%d+)')
+  position = order and tonumber(order) or math.max(waiting - NEWEST + 1, 2)
 end
 if not told then
+  if first then call('HSET', task .. id, 'first', '1') end
   call('HSET', followups, own, '{"mode":"' .. mode .. '","order":' .. position .. ',"arrived_at":' .. int(now) ..
     ',"state":"' .. (collected and 'collected' or 'queued') .. '",' .. string.sub(ARGV[4], 2))
   if mode == 'steer' then signal('steer') end

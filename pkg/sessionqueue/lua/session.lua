@@ -1,12 +1,15 @@
 -- What most scripts of a session share, after keys.lua.
 
+-- held_lock(id, unique): the task's unique key if it still holds that lock, or false.
+local function held_lock(id, unique)
+  return unique and unique ~= '' and call('GET', unique) == id and unique
+end
+
 -- load(id): the task's msg (false: the task is gone) and its unique lock, if it
 -- still holds one.
 local function load(id)
   local t = call('HMGET', task .. id, 'msg', 'unique_key')
-  local unique = t[2]
-  if unique and (unique == '' or call('GET', unique) ~= id) then unique = false end
-  return t[1], unique
+  return t[1], held_lock(id, t[2])
 end
 
 -- lock_of(id): the unique lock that a task still holds, or false. The task itself,
@@ -51,6 +54,10 @@ local function quote(s)
   if string.find(s, '^[%w%-._:@+=~]*$') then return '"' .. s .. '"' end
   return cjson.encode(s)
 end
+
+-- announced(seen, seq): whether a follow-up with the id of a task that has these is of
+-- that task. Else it is of one before it, which an operator has deleted.
+local function announced(seen, seq) return seen or seq end
 
 -- goes_first(e): whether a follow-up, by its entry, is one that goes to the front
 -- of the line.
