@@ -25,8 +25,9 @@ type Facts struct {
 	History []session.Entry
 
 	// Dropped are the texts of messages that a full line has lost since the last
-	// turn, oldest first.
+	// turn, oldest first. Omitted is how many there were before them.
 	Dropped []string
+	Omitted int
 }
 
 // Note is the system note with which an agent's turn begins, in one pair of
@@ -49,8 +50,8 @@ func Note(f Facts) string {
 		says = append(says, "The conversation history is intact and ends in a tool result that you haven't responded to yet. "+
 			"Deal with it first and summarise what was done; then turn to the new message below.")
 	}
-	if len(f.Dropped) > 0 {
-		says = append(says, dropped(f.Dropped))
+	if len(f.Dropped) > 0 || f.Omitted > 0 {
+		says = append(says, dropped(f.Dropped, f.Omitted))
 	}
 	if len(says) == 0 {
 		return ""
@@ -83,14 +84,22 @@ func endsInTool(history []session.Entry) bool {
 	return len(history) > 0 && history[len(history)-1].Role == session.RoleTool
 }
 
-func dropped(texts []string) string {
+func dropped(texts []string, omitted int) string {
 	var b strings.Builder
-	if len(texts) == 1 {
+	if n := len(texts) + omitted; n == 1 {
 		b.WriteString("1 message was")
 	} else {
-		fmt.Fprintf(&b, "%d messages were", len(texts))
+		fmt.Fprintf(&b, "%d messages were", n)
 	}
-	b.WriteString(" dropped from the line while you were busy; you see here the beginning of each:")
+	b.WriteString(" dropped from the line while you were busy")
+	switch {
+	case len(texts) == 0:
+		b.WriteByte('.')
+	case omitted > 0:
+		fmt.Fprintf(&b, "; you see here the beginning of each of the newest %d, and not of %d older:", len(texts), omitted)
+	default:
+		b.WriteString("; you see here the beginning of each:")
+	}
 	for _, text := range texts {
 		b.WriteString("\n- \"" + oneLine(text) + "\"")
 	}

@@ -152,4 +152,8 @@ func TestDropped(t *testing.T) {
 		}
 	}
 	contains(t, resume.Note(resume.Facts{History: toolTail, Dropped: []string{"x"}}), "tool result", "1 message was dropped")
+
+	many := resume.Note(resume.Facts{Dropped: []string{"x", "y"}, Omitted: 70})
+	contains(t, many, "72 messages were dropped", "of each of the newest 2, and not of 70 older:\n- \"x\"\n- \"y\"]")
+	contains(t, resume.Note(resume.Facts{Omitted: 1}), "1 message was dropped from the line while you were busy.]")
 }

@@ -145,15 +145,16 @@ func steered(b *bench, h *sq.Hold) error {
 	return err
 }
 
-// note is what a session has dropped, to tell its next turn.
+// note is what a session has dropped, to tell its next turn: n messages, of which the
+// newest have a line.
 func (f *filler) note(n int) {
-	ids := make([]string, n)
+	ids := make([]string, min(n, 50))
 	for i := range ids {
 		ids[i] = fmt.Sprintf("%s%s%06d", f.idPrefix, lineTask, i)
 	}
 	text, err := json.Marshal(ids)
 	must(f.t, err)
-	must(f.t, f.rdb.HSet(f.t.Context(), f.k.Record(), "v", "1", "created_at", 1, "dropped", text).Err())
+	must(f.t, f.rdb.HSet(f.t.Context(), f.k.Record(), "v", "1", "created_at", 1, "dropped", text, "omitted", n-len(ids), "omitted_told", 0).Err())
 }
 
 // due are n tasks in each of asynq's lists of delayed ones, whose time has come.

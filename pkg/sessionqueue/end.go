@@ -27,7 +27,8 @@ type End struct {
 	// taken: they go back to their places in the line.
 	Untaken []string
 
-	// Told is how many of Turn.Dropped the agent was told of.
+	// Told is how many of Turn.Dropped the agent was told of, and of Turn.Omitted too
+	// if it is not 0.
 	Told int
 
 	// Release gives the sentinel up even if more messages wait.
@@ -76,17 +77,13 @@ func (h *Hold) Finish(ctx context.Context, end End) (more bool, err error) {
 	return true, nil
 }
 
-// keep tells the next turn of the resume mark and the dropped messages that the
-// last one's claim has found. That was not finished, so both are still there, as a
-// claim would see.
+// keep tells the next turn of the resume mark that the last one's claim has found.
+// That was not finished, so it is still there, as a claim would see.
 func (h *Hold) keep(last Turn) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if last.Resume != "" && last.SessionID == h.turn.SessionID {
 		h.turn.Resume, h.turn.ResumeAge = last.Resume, last.ResumeAge+h.turn.Started.Sub(last.Started)
-	}
-	if len(h.turn.Dropped) == 0 {
-		h.turn.Dropped = last.Dropped
 	}
 }
 
@@ -97,7 +94,9 @@ type finishRest struct {
 	Retention int64  `json:"retention"`
 	Done      bool   `json:"done"`
 	SID       string `json:"sid"`
+	Noted     bool   `json:"noted"`
 	Told      int    `json:"told"`
+	Omitted   int64  `json:"omitted"`
 	Ending    int    `json:"ending"`
 	Back      int    `json:"back"`
 	Prefix    string `json:"prefix"`
@@ -134,7 +133,7 @@ func (h *Hold) finishArgs(end End, w written) ([]any, error) {
 	ending, back := h.split(end.Untaken)
 	rest := finishRest{
 		TTL: c.SentinelTTL.Milliseconds(), Retention: int64(c.Retention / time.Second), Done: end.Status == StatusDone, SID: turn.SessionID,
-		Told: end.Told, Ending: len(ending), Back: len(back), Prefix: h.prefix, Result: w.result,
+		Noted: len(turn.Dropped) > 0, Told: turn.told(end.Told), Omitted: turn.notes.omitted, Ending: len(ending), Back: len(back), Prefix: h.prefix, Result: w.result,
 	}
 	if end.archives() {
 		rest.Archive = cmp.Or(text(end.Error), string(end.Status))

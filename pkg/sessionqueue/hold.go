@@ -2,7 +2,6 @@ package sessionqueue
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -37,8 +36,11 @@ type Turn struct {
 	ResumeAge time.Duration // how old that mark is, by Redis' clock
 
 	// Dropped are the task ids of messages that a full line has dropped, of which
-	// this turn's agent is to be told.
+	// this turn's agent is to be told: the newest, at most 50. Omitted is how many
+	// older ones there were.
 	Dropped []string
+	Omitted int
+	notes   notes
 
 	// Started is the claim, by the worker's monotonic clock; StartedAt by Redis'.
 	Started   time.Time
@@ -151,9 +153,7 @@ func (h *Hold) begin(sent time.Time, a answer) {
 		Session: h.session, SessionID: a.str(3), Fence: a.int(2), Entries: a.int(4),
 		Started: sent, StartedAt: time.UnixMilli(a.int(1)),
 	}
-	if list := a.str(5); list != "" {
-		_ = json.Unmarshal([]byte(list), &t.Dropped) // a courtesy to the agent
-	}
+	t.drops(a.str(5))
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.clock, h.uncounted = clock{a.int(1), time.Now()}, 0

@@ -42,7 +42,7 @@ type SessionInfo struct {
 	Title    string            // of the session id, "" if it has none
 	TitleBy  string            // who gave it: user or agent
 	Settings followup.Settings // of /queue; zero fields mean the worker's
-	Dropped  int               // messages dropped from a full line, of which the next turn is told
+	Dropped  int               // messages dropped from a full line, of which the next turn is told, with a line or as a number
 }
 
 // Session reads one session. One that was never heard of reads as idle and empty.
@@ -106,7 +106,7 @@ func (c *Client) sessions(ctx context.Context, keys []string) ([]SessionInfo, er
 			k := rediskey.For(key)
 			all[i] = reads{
 				run:      p.HMGet(ctx, k.Run(), "token", "worker", "fence", "phase", "started_at", "ids", "mode", "sid", "entries", "question", "answered"),
-				record:   p.HMGet(ctx, k.Record(), "session_id", "title", "title_by", "queue", "dropped"),
+				record:   p.HMGet(ctx, k.Record(), "session_id", "title", "title_by", "queue", "dropped", "omitted", "omitted_told"),
 				sentinel: p.Get(ctx, k.Sentinel()),
 				ttl:      p.PTTL(ctx, k.Sentinel()),
 				pending:  p.LLen(ctx, k.Pending()), scheduled: p.ZCard(ctx, k.Scheduled()),
@@ -130,7 +130,9 @@ func (c *Client) sessions(ctx context.Context, keys []string) ([]SessionInfo, er
 		_ = json.Unmarshal([]byte(rec.str(3)), &s.Settings) // what cannot be read says nothing
 		var dropped []string
 		_ = json.Unmarshal([]byte(rec.str(4)), &dropped)
-		s.Dropped = len(dropped)
+		if len(dropped) > 0 {
+			s.Dropped = len(dropped) + int(max(number(rec.str(5))-number(rec.str(6)), 0))
+		}
 		if r.str(7) == s.SessionID { // else it has begun anew since the last turn
 			s.Entries = number(r.str(8))
 		}

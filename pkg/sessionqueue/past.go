@@ -16,6 +16,10 @@ import (
 // read of all of it could take longer than a reply may.
 const pastPage = 2 << 20
 
+// droppedMost is how many bytes of dropped messages a turn reads, or one message more.
+// Of each the note has no more than a line.
+const droppedMost = 4 << 20
+
 // pastPage is the size of the pages by which transcripts are read: with one byte more
 // than is told it is clear what there is no room for.
 func (c *Consumer) pastPage() int { return min(pastPage, c.cfg.HistoryBytes+1) }
@@ -36,12 +40,14 @@ type Past struct {
 	// this transcript any more.
 	State json.RawMessage
 
-	// Dropped are the texts of Turn.Dropped, as far as they are still there.
+	// Dropped are the texts of Turn.Dropped, as far as they are still there: the
+	// newest, 4 MiB of them or one more. Omitted is how many older ones there were.
 	Dropped []string
+	Omitted int
 }
 
-// Past reads what came before the turn: in one round trip, and one more for every
-// further 2 MiB of transcript. An error that may pass is tried again while the lease
+// Past reads what came before the turn: in one round trip, one more for every
+// further 2 MiB of transcript, and one for dropped messages. An error that may pass is tried again while the lease
 // lasts.
 func (h *Hold) Past(ctx context.Context) (Past, error) {
 	turn, size := h.Turn(), h.consumer.pastPage()
@@ -66,18 +72,14 @@ func (h *Hold) Past(ctx context.Context) (Past, error) {
 	if err != nil {
 		return Past{}, fmt.Errorf("read what came before turn %s: %w", turn.ID, err)
 	}
-	past := Past{}
+	past := Past{Omitted: turn.Omitted}
 	past.Entries, past.Older = t.cut()
 	past.State = session.StateFor(p.state, turn.SessionID, turn.Entries, past.Entries)
 	if partial, ok := session.DecodePartial(p.partial); ok && partial.Messages[0] == turn.Message.ID {
 		past.Partial = &partial
 	}
-	for _, text := range p.dropped {
-		if task, err := parseTaskMessage([]byte(text)); err == nil {
-			if m, err := task.message(); err == nil {
-				past.Dropped = append(past.Dropped, m.Text)
-			}
-		}
+	if err := h.readDropped(ctx, &past, turn.Dropped, p.sizes); err != nil {
+		return Past{}, fmt.Errorf("read what was dropped before turn %s: %w", turn.ID, err)
 	}
 	return past, nil
 }
@@ -86,21 +88,21 @@ func (h *Hold) Past(ctx context.Context) (Past, error) {
 type pastReads struct {
 	page           answer // the transcript's newest
 	partial, state string
-	dropped        []string // tasks
+	sizes          []int64 // of the dropped tasks; 0: it is gone
 }
 
 func (h *Hold) readPast(ctx context.Context, turn Turn) (pastReads, error) {
 	rdb, k, size := h.consumer.rdb, rediskey.For(h.session), h.consumer.pastPage()
 	var page *redis.Cmd
 	var partial, state *redis.StringCmd
-	dropped := make([]*redis.StringCmd, len(turn.Dropped))
+	sizes := make([]*redis.IntCmd, len(turn.Dropped))
 	transcript := []string{k.Transcript(turn.SessionID)}
 	cmds, _ := rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		page = pastScript.EvalSha(ctx, p, transcript, "", size)
 		partial = p.Get(ctx, k.Partial())
 		state = p.Get(ctx, k.State())
 		for i, id := range turn.Dropped {
-			dropped[i] = p.HGet(ctx, k.Task(id), "msg")
+			sizes[i] = p.HStrLen(ctx, k.Task(id), "msg")
 		}
 		return nil
 	})
@@ -114,10 +116,55 @@ func (h *Hold) readPast(ctx context.Context, turn Turn) (pastReads, error) {
 		newest, err = pastScript.Eval(ctx, rdb, transcript, "", size).Slice()
 	}
 	p := pastReads{page: newest, partial: partial.Val(), state: state.Val()}
-	for _, cmd := range dropped {
-		p.dropped = append(p.dropped, cmd.Val())
+	for _, cmd := range sizes {
+		p.sizes = append(p.sizes, cmd.Val())
 	}
 	return p, err
+}
+
+// readDropped reads the texts of dropped messages, the newest first, until they are
+// droppedMost bytes.
+func (h *Hold) readDropped(ctx context.Context, past *Past, ids []string, sizes []int64) error {
+	from, room := len(ids), int64(droppedMost)
+	for from > 0 && room > 0 {
+		from--
+		room -= sizes[from]
+	}
+	for _, size := range sizes[:from] {
+		if size > 0 {
+			past.Omitted++
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	var tasks []*redis.StringCmd
+	err := h.persist(ctx, func() error {
+		tasks = tasks[:0]
+		_, _ = h.consumer.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+			for _, id := range ids[from:] {
+				tasks = append(tasks, p.HGet(ctx, rediskey.For(h.session).Task(id), "msg"))
+			}
+			return nil
+		})
+		for _, cmd := range tasks {
+			if err := cmd.Err(); err != nil && !errors.Is(err, redis.Nil) {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, cmd := range tasks {
+		if task, err := parseTaskMessage([]byte(cmd.Val())); err == nil {
+			if m, err := task.message(); err == nil {
+				past.Dropped = append(past.Dropped, m.Text)
+			}
+		}
+	}
+	return nil
 }
 
 // tail is the end of a transcript, read from the end on.

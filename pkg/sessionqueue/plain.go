@@ -74,7 +74,7 @@ const plainEntries = 1000
 func (h *Hold) mayBePlain(end End) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return end.Status == StatusDone && end.Told == 0 && h.consumer.cfg.Retention >= time.Second &&
+	return end.Status == StatusDone && len(h.turn.Dropped) == 0 && h.consumer.cfg.Retention >= time.Second &&
 		!h.renewed && len(h.part) == 1 && h.part[0].task != "" && len(end.Entries) <= plainEntries
 }
 

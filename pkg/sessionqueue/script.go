@@ -22,9 +22,9 @@ var sources embed.FS
 // The scripts, one for each move. Each file's header specifies KEYS, ARGV and
 // answer.
 var (
-	ringScript      = move("session", "events", "archive", "call", "ring")
-	stopScript      = move("session", "events", "archive", "stopped", "call", "stop")
-	rotateScript    = move("session", "rotate")
+	ringScript      = move("session", "events", "archive", "notes", "call", "ring")
+	stopScript      = move("session", "events", "archive", "notes", "stopped", "call", "stop")
+	rotateScript    = move("session", "notes", "rotate")
 	titleScript     = move("session", "title")
 	configureScript = move("session", "configure")
 	undoScript      = move("session", "call", "undo")
@@ -36,7 +36,7 @@ var (
 	claimPlainScript  = load("claim_plain")
 	finishPlainScript = load("events", "finish_plain")
 
-	claimScript      = move("session", "events", "lease", "line", "archive", "stopped", "cut", "claim")
+	claimScript      = move("session", "events", "lease", "line", "archive", "stopped", "cut", "notes", "claim")
 	unclaimScript    = move("session", "cut", "unclaim")
 	promoteScript    = move("session", "owner", "asked", "promote")
 	renewScript      = move("session", "lease", "owner", "asked", "renew")
@@ -46,8 +46,8 @@ var (
 	askScript        = move("session", "owner", "ask")
 	steerScript      = move("session", "line", "owner", "asked", "steer")
 	dismissScript    = move("session", "events", "archive", "owner", "dismiss")
-	finishScript     = move("session", "events", "line", "untaken", "owner", "finish")
-	failScript       = move("session", "events", "line", "untaken", "archive", "owner", "finish")
+	finishScript     = move("session", "events", "line", "untaken", "owner", "notes", "finish")
+	failScript       = move("session", "events", "line", "untaken", "archive", "owner", "notes", "finish")
 	markScript       = move("session", "owner", "asked", "cut", "mark")
 	requeueScript    = move("session", "events", "archive", "owner", "asked", "cut", "requeue")
 

@@ -151,6 +151,13 @@ func lives() map[string]func(b *bench) {
 			b.say("b", session.ModeCollect)
 			b.say("c")
 		},
+		"dropped and rotated": func(b *bench) {
+			with(b, func(c *sq.Config) { c.Line.Cap = 1; c.Line.Drop = "summarize" })
+			b.say("a")
+			b.start()
+			b.sayAll("b", "c")
+			rotate(b)
+		},
 		"collected and erased": func(b *bench) {
 			b.say("a")
 			h := b.start()

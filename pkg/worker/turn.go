@@ -222,6 +222,7 @@ func (t *turn) recall(in *agent.Turn) error {
 		Freshness: t.served.w.opts.ResumeFreshness,
 		History:   in.History,
 		Dropped:   past.Dropped,
+		Omitted:   past.Omitted,
 	})
 	t.told = len(t.Dropped)
 	if t.wasCut() {

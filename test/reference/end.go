@@ -44,7 +44,7 @@ func (s *Session) Finish(h *Hold, e End) string {
 		s.Resume.unmark() // it was the old conversation's
 	}
 	if e.Told {
-		s.Dropped, s.Older = s.Dropped[len(last.Dropped):], 0
+		s.toldNotes(last.noted)
 	}
 	if start != "" {
 		s.tell(start)
@@ -76,9 +76,6 @@ func (s *Session) Finish(h *Hold, e End) string {
 	if e.Status != "done" { // what it was told is still so
 		if last.SessionID == h.Turn.SessionID {
 			h.Turn.Resume = last.Resume
-		}
-		if len(h.Turn.Dropped) == 0 {
-			h.Turn.Dropped = last.Dropped
 		}
 	}
 	return "next"

@@ -121,11 +121,11 @@ type Record struct {
 	Title     string
 	TitleBy   string
 	Settings  Settings
-	Dropped   []string // ids of which the next turn is told, the newest
-	Older     int      // how many more there were
+	Dropped   []string // ids of which the next turn is told
 	Used      int64
 
-	seq int
+	seq   int
+	noted int // how many there have ever been in Dropped
 }
 
 // Entry is a line of a transcript. Turn is the turn's number.

@@ -176,22 +176,26 @@ func (s *Session) drop(id string, capacity int, policy string) {
 	}
 }
 
-// notesKept is how many dropped messages the next turn is told of, one by one.
-const notesKept = 50
+// notesTold is how many dropped messages a turn is told of, one by one, the newest. Of
+// those before it is told the number.
+const notesTold = 50
 
 // note has the next turn told of a dropped message.
-func (s *Session) note(id string) {
-	s.Dropped = append(s.Dropped, id)
-	if n := len(s.Dropped) - notesKept; n > 0 && !s.Config.Landed.NotesOutlive {
-		s.Dropped, s.Older = s.Dropped[n:], s.Older+n
-	}
-}
+func (s *Session) note(id string) { s.Dropped, s.noted = append(s.Dropped, id), s.noted+1 }
 
 // forgetNotes goes with the conversation that they were about.
-func (s *Session) forgetNotes() {
-	if !s.Config.Landed.NotesOutlive {
-		s.Dropped, s.Older = nil, 0
-	}
+func (s *Session) forgetNotes() { s.Dropped = nil }
+
+// newestNotes are those that a turn is told of one by one, and how many older ones there
+// are.
+func (s *Session) newestNotes() (ids []string, older int) {
+	older = max(len(s.Dropped)-notesTold, 0)
+	return slices.Clone(s.Dropped[older:]), older
+}
+
+// toldNotes takes those away that there were when so many had ever been noted.
+func (s *Session) toldNotes(noted int) {
+	s.Dropped = s.Dropped[max(len(s.Dropped)-(s.noted-noted), 0):]
 }
 
 // goesFirst reports whether a message that waits is one that goes before the others.

@@ -26,7 +26,10 @@ type Turn struct {
 	Reset     string
 	Resume    string
 	Dropped   []string
+	Omitted   int // older ones
 	Again     int // how often its first message was redelivered
+
+	noted int
 }
 
 // Claim takes the sentinel and the next turn, or answers nil. What a dead owner left
@@ -81,9 +84,11 @@ func (s *Session) begin() (reset string) {
 // told is what the worker learns of the turn that it has just taken.
 func (s *Session) told() Turn {
 	head := s.Messages[s.Run.IDs[0]]
+	dropped, omitted := s.newestNotes()
 	return Turn{
 		Number: s.Run.Fence, SessionID: s.Run.SessionID, Messages: slices.Clone(s.Run.IDs),
-		Attempt: head.Failures + 1, Entries: s.Run.Entries, Dropped: slices.Clone(s.Dropped), Again: head.Redelivered,
+		Attempt: head.Failures + 1, Entries: s.Run.Entries, Dropped: dropped, Omitted: omitted,
+		Again: head.Redelivered, noted: s.noted,
 	}
 }
 

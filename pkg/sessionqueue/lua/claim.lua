@@ -12,11 +12,12 @@
 -- ARGV[17] "messages bytes" of a /stop that a claim archives
 -- ARGV[18] "messages bytes" that a turn has at most, unless the first alone has more
 --
--- Answers {'turn', now, fence, session id, entries written so far, ids that were
--- dropped (JSON), {{id, msg, age ms, redeliveries} ...}, reset reason, reason of
--- the resume mark, its age in ms}; or {'held', ms left}, {'paused'}, {'wait',
--- until ms}, {'empty'}, or {'again'}: claim again, a batch of what a /stop has put
--- aside is archived, or of ids without a task has left the line. Under its own token it repeats its answer.
+-- Answers {'turn', now, fence, session id, entries written so far, what was dropped
+-- ('omitted omitted_told ids', or ''), {{id, msg, age ms, redeliveries} ...}, reset
+-- reason, reason of the resume mark, its age in ms}; or {'held', ms left}, {'paused'},
+-- {'wait', until ms}, {'empty'}, or {'again'}: claim again, a batch of what a /stop has
+-- put aside is archived, or of ids without a task has left the line. Under its own token
+-- it repeats its answer.
 --
 -- It begins with SET: a full Redis starts no new turn.
 
@@ -32,7 +33,7 @@ local last_sid = r[7] or ''
 local owner = call('GET', sentinel)
 if owner == token and r[1] == token then
   local at = tonumber(call('HGET', resume, 'marked_at')) or now
-  return {'turn', now, tonumber(fence), r[7], entries, rec[4] or '', taken(cjson.decode(r[4]), now), r[10] or '', r[11] or '', now - at}
+  return {'turn', now, tonumber(fence), r[7], entries, told_notes(rec[4]), taken(cjson.decode(r[4]), now), r[10] or '', r[11] or '', now - at}
 end
 if owner then return {'held', call('PTTL', sentinel)} end
 
@@ -203,6 +204,8 @@ if m.suspended or crashed and policy_suspends then
   sid, reset = false, 'suspended'
   call('DEL', resume, partial)
   call('HDEL', record, 'title', 'title_by')
+  forget_notes()
+  rec[4] = false
   local carried = m.carried or not m.suspended and m.interruptions
   if carried then call('HSET', resume, 'interruptions', carried) end
 elseif m.pending and not (dead and rotated) then
@@ -231,4 +234,4 @@ if rec[3] then
 else
   call('HSET', record, 'v', '1', 'session_id', sid, 'fence', fence, 'updated_at', int(now), 'created_at', int(now))
 end
-return {'turn', now, tonumber(fence), sid, entries, rec[4] or '', told, reset, mark, now - marked_at}
+return {'turn', now, tonumber(fence), sid, entries, told_notes(rec[4]), told, reset, mark, now - marked_at}

@@ -71,9 +71,14 @@ local function claim(k, a)
   else
     pcall('HSET', record, 'v', '1', 'session_id', sid, 'fence', fence, 'updated_at', at, 'created_at', at)
   end
+  local dropped = rec[4] or ''
+  if dropped ~= '' then
+    local n = pcall('HMGET', record, 'omitted', 'omitted_told')
+    dropped = int(tonumber(n[1]) or 0) .. ' ' .. int(tonumber(n[2]) or 0) .. ' ' .. dropped
+  end
   local message = {id, head[1], now - (tonumber(head[2]) or now)}
   if head[3] or head[5] then message[4], message[5] = tonumber(head[3]) or 0, head[5] and 1 or 0 end
-  return {'turn', now, tonumber(fence), sid, entries, rec[4] or '', {message}}
+  return {'turn', now, tonumber(fence), sid, entries, dropped, {message}}
 end
 
 local answers, a = {}, 8

@@ -16,7 +16,10 @@
 --   retention  seconds
 --   done       a finished turn: clears mark and interruptions
 --   sid        the turn's session id
---   told       number of dropped ids it was told
+--   noted      it was told of dropped messages at its beginning, or was to be: there
+--              may be more
+--   told       of how many ids it has told its agent, of those that were dropped
+--   omitted    the record's omitted when it was told of them
 --   ending     number of messages that end
 --   back       number of steered messages that go back to their places in the line
 --   prefix     of turn ids
@@ -24,8 +27,8 @@
 --              as their result, in place of the outcome
 -- ARGV[9...] the ids of both, then entries
 --
--- Answers {'next', now, fence, session id, entries so far, ids that were dropped
--- (JSON), messages as in claim}, {'released', when it can be claimed again (ms,
+-- Answers {'next', now, fence, session id, entries so far, what was dropped and
+-- messages as in claim}, {'released', when it can be claimed again (ms,
 -- 0: never), now}, or {'lost'}.
 --
 -- Plain ends write statistics every few turns; until then run counts them, and a
@@ -38,7 +41,7 @@ if not owned then
   if answer == 'released' then return {'released', next_at(r[5], now) or 0, now} end
   if answer == 'next' and r[1] == token and owns(sentinel, token) then
     local t = call('HMGET', run, 'ids', 'sid')
-    return {'next', now, tonumber(r[2]), t[2], tonumber(r[3]) or 0, call('HGET', record, 'dropped') or '', taken(cjson.decode(t[1]), now)}
+    return {'next', now, tonumber(r[2]), t[2], tonumber(r[3]) or 0, told_notes(call('HGET', record, 'dropped')), taken(cjson.decode(t[1]), now)}
   end
   return {'lost'}
 end
@@ -61,7 +64,7 @@ for i = 9, 8 + nids do
 end
 
 -- In most turns there is none of these.
-local special = rest.told > 0 or call('EXISTS', paused, scheduled, retry, followups, resume, partial) > 0
+local special = rest.noted or call('EXISTS', paused, scheduled, retry, followups, resume, partial) > 0
 local due = special and due_tasks(now) or {}
 local h, gone, group, dropped = false, 0, {}, ''
 local back = false -- see untaken.lua
@@ -84,12 +87,8 @@ else
   end
 end
 if special then dropped = call('HGET', record, 'dropped') or '' end
-local untold = false -- what stays of them for later turns
-if rest.told > 0 then
-  local ok, list = try(cjson.decode, dropped)
-  untold = {}
-  for i = rest.told + 1, ok and type(list) == 'table' and #list or 0 do untold[#untold + 1] = list[i] end
-end
+local untold, omitted_told = false, 0 -- what stays of them for later turns
+if rest.told > 0 and dropped ~= '' then untold, omitted_told = untold_notes(dropped, rest.told, rest.omitted) end
 
 -- The first writes free; those that a wrong type may still fail are undone.
 local bin, score = completed, int(seconds + keep)
@@ -152,9 +151,9 @@ if special then
   elseif rotated then -- the mark was the old conversation's
     call('HDEL', resume, 'pending', 'reason', 'marked_at')
   end
-  if untold and dropped ~= '' then
-    dropped = #untold > 0 and cjson.encode(untold) or ''
-    pcall('HSET', record, 'dropped', dropped)
+  if untold then
+    dropped = untold
+    pcall('HSET', record, 'dropped', dropped, 'omitted_told', int(omitted_told))
   end
 end
 if rest.done then call('HSET', run, 'special', r[7] or '') end -- the leases are gone, too
@@ -189,4 +188,4 @@ call('HSET', run, 'fence', following, 'entries', int(entries), 'done', '0', 'ids
   'last', token .. ' ' .. fence .. ' next', 'started_at', int(now))
 if ARGV[7] ~= 'running' then call('HSET', run, 'phase', ARGV[7]) end
 if rotated then call('HSET', run, 'sid', sid, 'rotated', '') end
-return {'next', now, tonumber(following), sid, entries, dropped, told}
+return {'next', now, tonumber(following), sid, entries, told_notes(dropped), told}

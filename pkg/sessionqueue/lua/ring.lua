@@ -33,7 +33,7 @@ local told = call('HGET', followups, own)
 if told and string.sub(told, 1, 11) == '{"refused":' then told = false end
 local mine = string.find(t[2], nonce, 1, true) and 1 or 0
 local r = call('HMGET', run, 'token', 'worker', 'fence', 'phase', 'mode', 'cap', 'hold', 'drop', 'debounce', 'warm')
-local rec = call('HMGET', record, 'created_at', 'queue', 'dropped')
+local rec = call('HMGET', record, 'created_at', 'queue')
 local ok, set = try(cjson.decode, rec[2] or '{}') -- by /queue
 if not ok or type(set) ~= 'table' then set = {} end
 
@@ -148,12 +148,7 @@ for _, d in ipairs(drops) do
   announce(run, events, ARGV[7], outcome)
 end
 count_buried(#drops)
-if drop == 'summarize' and #drops > 0 then
-  local ok, list = try(cjson.decode, rec[3] or '')
-  if not ok or type(list) ~= 'table' then list = {} end
-  for _, d in ipairs(drops) do list[#list + 1] = d[1] end
-  call('HSET', record, 'dropped', cjson.encode(list))
-end
+if drop == 'summarize' and #drops > 0 then note_dropped(drops) end
 waiting = waiting - #drops
 
 -- signal(kind): asks something of the turn that runs now, and of no other.

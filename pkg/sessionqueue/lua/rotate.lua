@@ -19,6 +19,7 @@ call('HLEN', run)
 call('HLEN', resume)
 call('HSET', record, 'v', '1', 'session_id', ARGV[2], 'updated_at', now, 'created_at', rec[2] or now)
 call('HDEL', record, 'title', 'title_by')
+forget_notes()
 if call('EXISTS', run) == 1 then call('HSET', run, 'rotated', ARGV[2]) end
 if busy == 0 then
   call('HDEL', resume, 'pending', 'reason', 'marked_at', 'suspended', 'carried')

@@ -31,10 +31,12 @@ end
 local batch, more = stopped_batch(asks and pending or stopped, ARGV[3])
 call('ZCARD', archived)
 call('HLEN', followups)
+call('HLEN', record)
 
 -- A full Redis refuses a script until its first write, so that one frees.
 call('HDEL', followups, '')
 if asks and #batch > 0 then call('RENAMENX', pending, stopped) end
+if asks then forget_notes() end
 local n = archive_stopped(batch, prefix, cap, now)
 stopping(more)
 if earlier then return {'earlier'} end
