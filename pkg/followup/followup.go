@@ -50,20 +50,26 @@ func Entry(m session.Message) (string, error) {
 	return string(text), nil
 }
 
-// List reads a session's follow-ups, oldest first.
+// List reads a session's follow-ups, oldest first: of messages that wait or run, for an
+// operator may have deleted or archived others.
 func List(ctx context.Context, rdb redis.Cmdable, sessionKey string) ([]Followup, error) {
-	values, err := rdb.HVals(ctx, rediskey.For(sessionKey).Followups()).Result()
+	k := rediskey.For(sessionKey)
+	values, err := rdb.HGetAll(ctx, k.Followups()).Result()
 	if err != nil {
 		return nil, fmt.Errorf("read follow-ups of %s: %w", sessionKey, err)
 	}
 	list := make([]Followup, 0, len(values))
-	for _, v := range values {
+	for id, v := range values {
 		var f Followup
-		// A refusal is kept for a sender whose answer was lost. What cannot be read
-		// is no reason to hide the others: the task itself waits in asynq.
+		// Senders of an older version keep refusals here. What cannot be read is no
+		// reason to hide the others: the task itself waits in asynq.
 		if !strings.HasPrefix(v, `{"refused":`) && json.Unmarshal([]byte(v), &f) == nil {
+			f.ID = id
 			list = append(list, f)
 		}
+	}
+	if list, err = present(ctx, rdb, sessionKey, list); err != nil {
+		return nil, fmt.Errorf("read follow-ups of %s: %w", sessionKey, err)
 	}
 	sort.Slice(list, func(i, j int) bool {
 		if list[i].ArrivedAt != list[j].ArrivedAt {
@@ -72,4 +78,26 @@ func List(ctx context.Context, rdb redis.Cmdable, sessionKey string) ([]Followup
 		return list[i].Order < list[j].Order
 	})
 	return list, nil
+}
+
+// present keeps those whose task waits or runs. One that was not announced has its id
+// from another one, which is gone.
+func present(ctx context.Context, rdb redis.Cmdable, sessionKey string, list []Followup) ([]Followup, error) {
+	tasks := make([]*redis.SliceCmd, len(list))
+	_, err := rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i, f := range list {
+			tasks[i] = p.HMGet(ctx, rediskey.For(sessionKey).Task(session.TaskID(sessionKey, f.ID)), "state", "seen", "seq")
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	kept := list[:0]
+	for i, f := range list {
+		if t := tasks[i].Val(); (t[0] == "pending" || t[0] == "active") && (t[1] != nil || t[2] != nil) {
+			kept = append(kept, f)
+		}
+	}
+	return kept, nil
 }

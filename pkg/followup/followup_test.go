@@ -14,6 +14,11 @@ func TestList(t *testing.T) {
 	t.Parallel()
 	rdb := testredis.New(t)
 	key := rediskey.For("s").Followups()
+	waits := func(id string) {
+		if err := rdb.HSet(t.Context(), rediskey.For("s").Task(session.TaskID("s", id)), "state", "pending", "seq", 1).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for order, id := range []string{"first", "second"} {
 		entry, err := followup.Entry(session.Message{ID: id, Text: "<" + id + ">", Mode: session.ModeQueue})
 		if err != nil {
@@ -24,9 +29,20 @@ func TestList(t *testing.T) {
 		if err := rdb.HSet(t.Context(), key, id, entry).Err(); err != nil {
 			t.Fatal(err)
 		}
+		waits(id)
 	}
-	if err := rdb.HSet(t.Context(), key, "third", `{"refused":"full","nonce":"x","cap":2}`).Err(); err != nil {
-		t.Fatal(err)
+	for id, entry := range map[string]string{
+		"third": `{"refused":"full","nonce":"x","cap":2}`, "fourth": `{"id":"fourth"}`, "fifth": `{"id":"fifth"}`, "sixth": `{"id":"sixth"}`,
+	} {
+		if err := rdb.HSet(t.Context(), key, id, entry).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	waits("third")
+	for id, state := range map[string]string{"fourth": "archived", "fifth": "pending"} { // not announced; the sixth is gone
+		if err := rdb.HSet(t.Context(), rediskey.For("s").Task(session.TaskID("s", id)), "state", state).Err(); err != nil {
+			t.Fatal(err)
+		}
 	}
 	got, err := followup.List(t.Context(), rdb, "s")
 	if err != nil || len(got) != 2 {

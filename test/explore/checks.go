@@ -113,7 +113,7 @@ func (s *Search) wrong(was, n node) string {
 			if what := s.unfound(v, key); what != "" {
 				return what
 			}
-			if what := s.followups(v, k); what != "" {
+			if what := s.followups(v, key, k); what != "" {
 				return what
 			}
 		}
@@ -134,15 +134,17 @@ func (s *Search) resting(n node) bool {
 	return true
 }
 
-// followups looks whether a session in which nothing waits or runs says that somebody
-// does. Refusals stay for their senders.
-func (s *Search) followups(v View, k rediskey.Session) string {
+// followups looks whether a session in which nothing waits or runs lists somebody who
+// does: the message of an entry that is listed is said to wait or to run. One that an
+// operator took away has left its entry.
+func (s *Search) followups(v View, key string, k rediskey.Session) string {
 	if s.leftOut(checkFollowup) || v.Has(k.Sentinel()) || slices.ContainsFunc(line(k), v.Has) {
 		return ""
 	}
 	if f := v.get(k.Followups()); f != nil {
 		for i := 0; i < len(f.text); i += 2 {
-			if !strings.HasPrefix(f.text[i+1], `{"refused"`) {
+			task := k.Task(session.TaskID(key, f.text[i]))
+			if state := v.Field(task, "state"); state == "pending" || state == "active" {
 				return fmt.Sprintf("%s: %s is said to wait, and nothing does", checkFollowup, f.text[i])
 			}
 		}

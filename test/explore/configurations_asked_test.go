@@ -9,12 +9,6 @@ import (
 	"turnstile/test/explore"
 )
 
-// expect is a configuration that is known to find something.
-func expect(c configuration, known, finds string) configuration {
-	c.Known, c.Finds = known, finds
-	return c
-}
-
 func askedOnes() []configuration {
 	asks := func(name, purpose string, least int, a behaviour, messages ...session.Message) configuration {
 		return configuration{Configuration: explore.Configuration{

@@ -102,7 +102,7 @@ func cleaningOnes() []configuration {
 			Before:    append(before(text("m1")), func(l *explore.Life) { work(l, "worker0", behaviour{}) }),
 			Processes: with(list(operator("delete", func(i *asynq.Inspector, q string) error { return i.DeleteQueue(q, false) })), timers(), cleaners()),
 		}),
-		expect(configuration{Configuration: explore.Configuration{
+		{Configuration: explore.Configuration{
 			Name: "asynqmon-pause-archive", Purpose: "paused behind a turn, all archived, resumed: nobody waits", AtLeast: 100,
 			Before: before(text("m1")),
 			Processes: with(list(sender("sender2", text("m2")), operator("pause-archive", func(i *asynq.Inspector, q string) error {
@@ -114,7 +114,7 @@ func cleaningOnes() []configuration {
 				}
 				return i.UnpauseQueue(q)
 			}), working("worker1", behaviour{})), timers()),
-		}}, "10.14", "followup:"),
+		}},
 		{Configuration: explore.Configuration{
 			Name: "special", Purpose: "who writes a mark, a partial or a lease says so in run", AtLeast: 100,
 			Kinds: explore.Crash | explore.NetFaults, Faults: 1, Before: before(text("m1")),

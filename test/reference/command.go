@@ -133,7 +133,7 @@ func (s *Session) Rerun() (n int) {
 func (s *Session) DropDead(id string) (n int) {
 	for _, m := range s.Messages {
 		if m.State == Archived && (id == "" || id == m.ID) {
-			delete(s.Messages, m.ID)
+			s.remove(m.ID)
 			n++
 		}
 	}

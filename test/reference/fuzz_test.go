@@ -7,8 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-
-	"turnstile/test/reference"
 )
 
 // FuzzLife lives what the fuzzer makes up. What fails is shrunk and printed; the input
@@ -20,7 +18,7 @@ func FuzzLife(f *testing.F) {
 	r := newRedis(f, nil)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		r.TB = t
-		if r.live(data, reference.AsLanded) != nil {
+		if r.live(data) != nil {
 			report(t, r, data, "this life")
 		}
 	})
@@ -36,7 +34,7 @@ func FuzzCrash(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		data = deadly(data)
 		r.TB = t
-		if r.live(data, reference.AsLanded) != nil {
+		if r.live(data) != nil {
 			report(t, r, data, "this life")
 		}
 	})

@@ -163,7 +163,7 @@ func (s *Session) Maintain() (deleted, names, forgotten int) {
 	if x.Listed || x.Used > 0 {
 		for id, m := range s.Messages {
 			if m.State == Completed && s.Now-m.Ended >= ResultTTL || m.State == Archived && s.Now-m.Ended >= DeadTTL {
-				delete(s.Messages, id)
+				s.remove(id)
 				deleted++
 			}
 		}

@@ -51,13 +51,13 @@ func randomLife(seed uint64, n int) []byte {
 }
 
 // configured reads a life's configuration.
-func configured(head [header]byte, landed reference.Landed) reference.Config {
+func configured(head [header]byte) reference.Config {
 	a, b, c, d := int(head[0]), int(head[1]), int(head[2]), int(head[3])
 	modes := []string{reference.Queue, reference.Queue, reference.Collect, reference.Steer, reference.Interrupt, reference.Rollback}
 	drops := []string{reference.DropNew, reference.DropOld, reference.Summarize}
 	return reference.Config{
 		Immediate: a%4 == 0, CrashSuspends: a/4%4 == 0, Keeps: a/16%8 > 0, StuckLimit: 1 + b%3, TranscriptCap: 4 + b/4%16,
-		TTL: time.Minute.Milliseconds(), Landed: landed, TurnMessages: []int{500, 2}[a/128],
+		TTL: time.Minute.Milliseconds(), TurnMessages: []int{500, 2}[a/128],
 		Workers: [2]reference.Settings{
 			{Mode: modes[c%len(modes)], Cap: 2 + c/8%4, Drop: drops[c/32%len(drops)], Debounce: 90_000},
 			{Mode: modes[d%len(modes)], Cap: 1 + d/8%5, Drop: drops[d/32%len(drops)], Debounce: 45_000},
@@ -101,11 +101,11 @@ func (d *difference) String() string {
 }
 
 // live lives a life and answers where the model and the real thing part; nil: nowhere.
-func (r *redisOf) live(data []byte, landed reference.Landed) *difference {
+func (r *redisOf) live(data []byte) *difference {
 	r.Helper()
 	head, ops := decode(data)
 	now := time.Now().UnixMilli()
-	config := configured(head, landed)
+	config := configured(head)
 	l := &life{model: reference.New(config, now), actual: r.begin(config, now)}
 	defer l.actual.end()
 	d := &difference{}
@@ -189,9 +189,9 @@ func (l *life) pass(d time.Duration) {
 }
 
 // shrink drops operations for as long as the life still fails.
-func (r *redisOf) shrink(data []byte, landed reference.Landed) ([]byte, *difference) {
+func (r *redisOf) shrink(data []byte) ([]byte, *difference) {
 	head, ops := decode(data)
-	failure := r.live(data, landed)
+	failure := r.live(data)
 	if failure == nil {
 		return data, nil
 	}
@@ -200,7 +200,7 @@ func (r *redisOf) shrink(data []byte, landed reference.Landed) ([]byte, *differe
 		dropped := false
 		for i := 0; i+size <= len(ops); {
 			fewer := slices.Concat(ops[:i], ops[i+size:])
-			if f := r.live(encode(head, fewer), landed); f != nil {
+			if f := r.live(encode(head, fewer)); f != nil {
 				failure, ops, dropped = f, fewer, true
 			} else {
 				i += size

@@ -131,6 +131,12 @@ func (s *Session) take(group []string) {
 	}
 }
 
+// remove leaves nothing of a message, nor of what was told of it.
+func (s *Session) remove(id string) {
+	s.forgetFollowUp(id)
+	delete(s.Messages, id)
+}
+
 // complete ends a message whose effect is in the transcript.
 func (s *Session) complete(id, status, why string) {
 	m := s.Messages[id]

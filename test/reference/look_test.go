@@ -25,7 +25,7 @@ type found struct {
 	scheduled, retry, completed, archived *redis.ZSliceCmd
 	paused                                *redis.IntCmd
 	sentinel, partial, state              *redis.StringCmd
-	run, record, followups, resume        *redis.MapStringStringCmd
+	run, record, resume                   *redis.MapStringStringCmd
 	events                                *redis.XMessageSliceCmd
 	ready, due, owned, sessions           *redis.FloatCmd
 	listed                                *redis.BoolCmd
@@ -43,7 +43,7 @@ func (b *actual) picture() reference.Picture {
 		f.paused = p.Exists(ctx, k.Paused())
 		f.sentinel, f.partial, f.state = p.Get(ctx, k.Sentinel()), p.Get(ctx, k.Partial()), p.Get(ctx, k.State())
 		f.run, f.record = p.HGetAll(ctx, k.Run()), p.HGetAll(ctx, k.Record())
-		f.followups, f.resume = p.HGetAll(ctx, k.Followups()), p.HGetAll(ctx, k.Resume())
+		f.resume = p.HGetAll(ctx, k.Resume())
 		f.events = p.XRange(ctx, k.Events(), b.heard, "+")
 		f.ready, f.due = p.ZScore(ctx, rediskey.Ready, key), p.ZScore(ctx, rediskey.Due, key)
 		f.owned, f.sessions = p.ZScore(ctx, rediskey.Owned, key), p.ZScore(ctx, rediskey.Sessions, key)
@@ -155,7 +155,7 @@ func (b *actual) tasks(p reference.Picture, f found) {
 			p["stray "+b.message(id)] = t.state
 		}
 	}
-	p["follow-ups"] = b.followUps(f.followups.Val(), slices.Concat(lists["line"], lists["active"]))
+	p["follow-ups"] = b.followUps()
 	for sid, lines := range transcripts {
 		if entries := b.entries(lines.Val()); len(entries) > 0 {
 			p["transcript "+b.names.session(sid)] = fmt.Sprint(entries)
@@ -272,17 +272,12 @@ func (b *actual) entries(lines []string) []reference.Entry {
 	return list
 }
 
-// followUps are those of messages that wait or run.
-func (b *actual) followUps(all map[string]string, alive []string) string {
-	var list []followup.Followup
-	for _, value := range all {
-		var f followup.Followup
-		if !strings.HasPrefix(value, `{"refused":`) && json.Unmarshal([]byte(value), &f) == nil &&
-			slices.Contains(alive, session.TaskID(key, f.ID)) {
-			list = append(list, f)
-		}
+// followUps are those that are listed.
+func (b *actual) followUps() string {
+	list, err := followup.List(b.ctx, b.rdb, key)
+	if err != nil {
+		b.Fatal(err)
 	}
-	slices.SortFunc(list, func(a, c followup.Followup) int { return int(a.ArrivedAt - c.ArrivedAt) })
 	var told []string
 	for _, f := range list {
 		told = append(told, fmt.Sprintf("%s %s %s at %d", b.names.message(f.ID), f.Mode, f.State, f.Order))

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"turnstile/internal/script"
-	"turnstile/test/reference"
 )
 
 // TestMutations shows that the model can fail the scripts: each of the mutations, one
@@ -29,14 +28,14 @@ func TestMutations(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRedis(t, readMutation(t, patch))
-			if data, ok := readCorpus(name); ok && r.live(data, reference.AsLanded) != nil {
+			if data, ok := readCorpus(name); ok && r.live(data) != nil {
 				return
 			}
-			data := r.first(reference.AsLanded, most)
+			data := r.first(most)
 			if data == nil {
 				t.Fatalf("survives %d lives", most)
 			}
-			data, d := r.shrink(data, reference.AsLanded)
+			data, d := r.shrink(data)
 			switch {
 			case write:
 				writeCorpus(t, name, data)

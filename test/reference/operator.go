@@ -25,8 +25,7 @@ func (s *Session) OperatorArchives(id string) bool {
 	}
 	s.leaves(id)
 	m.State, m.Ended = Archived, s.Wall
-	s.unfollowed(id)
-	return true
+	return true // what was told of it says nothing until it is run again
 }
 
 // OperatorDeletes removes a message.
@@ -35,8 +34,7 @@ func (s *Session) OperatorDeletes(id string) bool {
 		return false
 	}
 	s.leaves(id)
-	delete(s.Messages, id)
-	s.unfollowed(id)
+	s.remove(id)
 	return true
 }
 
@@ -63,8 +61,7 @@ func (s *Session) OperatorDeletesQueue() bool {
 	for id, m := range s.Messages {
 		if m.State != Completed {
 			s.leaves(id)
-			delete(s.Messages, id)
-			s.unfollowed(id)
+			s.remove(id)
 		}
 	}
 	s.Index.Listed = false
@@ -77,11 +74,4 @@ func (s *Session) touchable(id string) *Message {
 		return nil
 	}
 	return m
-}
-
-// unfollowed: what was told of a follow-up goes with it.
-func (s *Session) unfollowed(id string) {
-	if !s.Config.Landed.FollowUpsStay {
-		s.forgetFollowUp(id)
-	}
 }

@@ -3,11 +3,8 @@ package reference_test
 import (
 	"fmt"
 	"os"
-	"reflect"
 	"strconv"
 	"testing"
-
-	"turnstile/test/reference"
 )
 
 // mostLives is how many random lives a difference is looked for in; lifeOps is how many
@@ -30,7 +27,7 @@ func TestLives(t *testing.T) {
 			t.Parallel()
 			r := newRedis(t, nil)
 			for seed := part; seed < most; seed += parts {
-				if data := randomLife(seed, lifeOps); r.live(data, reference.AsLanded) != nil {
+				if data := randomLife(seed, lifeOps); r.live(data) != nil {
 					report(t, r, data, fmt.Sprint("life ", seed))
 				}
 			}
@@ -38,33 +35,10 @@ func TestLives(t *testing.T) {
 	}
 }
 
-// TestLanded keeps the list of what has landed true: each of its fields makes a
-// difference.
-func TestLanded(t *testing.T) {
-	t.Parallel()
-	r := newRedis(t, nil)
-	v := reflect.ValueOf(reference.AsLanded)
-	for i := range v.NumField() {
-		if !v.Field(i).Bool() {
-			continue // mended
-		}
-		landed := reference.AsLanded
-		reflect.ValueOf(&landed).Elem().Field(i).SetBool(false)
-		name := v.Type().Field(i).Name
-		switch data := r.first(landed, mostLives); {
-		case data == nil:
-			t.Errorf("%s is as intended: set it to false", name)
-		case testing.Verbose():
-			_, d := r.shrink(data, landed)
-			t.Logf("%s:\n%s", name, d)
-		}
-	}
-}
-
 // first is the first of so many lives where the sides part; nil: there is none.
-func (r *redisOf) first(landed reference.Landed, most uint64) []byte {
+func (r *redisOf) first(most uint64) []byte {
 	for seed := range most {
-		if data := randomLife(seed, lifeOps); r.live(data, landed) != nil {
+		if data := randomLife(seed, lifeOps); r.live(data) != nil {
 			return data
 		}
 	}
@@ -74,7 +48,7 @@ func (r *redisOf) first(landed reference.Landed, most uint64) []byte {
 // report shrinks a life that fails and prints what is left of it.
 func report(t *testing.T, r *redisOf, data []byte, name string) {
 	t.Helper()
-	small, d := r.shrink(data, reference.AsLanded)
+	small, d := r.shrink(data)
 	if d == nil {
 		t.Errorf("%s: fails, but not when it is repeated: %x", name, data)
 		return

@@ -39,7 +39,6 @@ type Config struct {
 	TurnMessages  int         // that a turn has at most
 	TTL           int64       // the sentinel's, ms
 	Workers       [2]Settings // what each of the workers says about a busy line
-	Landed        Landed
 }
 
 // Settings say what a message does that finds its session busy. Zero: not said.

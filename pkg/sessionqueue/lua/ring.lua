@@ -28,9 +28,12 @@ if not state then
   if refused then return {now, refused, tonumber(most), 1} end
   return {now, 'gone', 0, 0}
 end
-local told = call('HGET', followups, own)
--- Senders of an older version keep refusals here.
-if told and string.sub(told, 1, 11) == '{"refused":' then told = false end
+local told, of_another = call('HGET', followups, own), false
+if told then
+  of_another = not announced(t[3], t[4])
+  -- It may be a refusal, which senders of an older version keep here.
+  if of_another or string.sub(told, 1, 11) == '{"refused":' then told = false end
+end
 local mine = string.find(t[2], nonce, 1, true) and 1 or 0
 local r = call('HMGET', run, 'token', 'worker', 'fence', 'phase', 'mode', 'cap', 'hold', 'drop', 'debounce', 'warm')
 local rec = call('HMGET', record, 'created_at', 'queue')
@@ -48,6 +51,7 @@ local policies = {new = 'new', old = 'old', summarize = 'summarize'}
 -- seen(at): the session's record begins with its first message; a message has its
 -- place among others and its age from here on.
 local function seen(at)
+  if of_another then call('HDEL', followups, own) end
   if not rec[1] then call('HSET', record, 'v', '1', 'created_at', int(now)) end
   if not t[4] then
     local seq = pcall('HINCRBY', record, 'seq', 1)

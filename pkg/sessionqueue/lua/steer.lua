@@ -27,8 +27,8 @@ local steered, waiting = {}, call('LLEN', pending)
 -- steered becomes one of steered. end_of tells LREM where it is near to: 1 the newest,
 -- -1 the oldest.
 local function look(id, end_of)
-  local t, own = call('HMGET', task .. id, 'state', 'steer'), own_id(prefix, id)
-  if t[1] ~= 'pending' then return true end
+  local t, own = call('HMGET', task .. id, 'state', 'steer', 'seen', 'seq'), own_id(prefix, id)
+  if t[1] ~= 'pending' or not announced(t[3], t[4]) then return true end
   -- A sender of an earlier version tells it by the follow-up only, which has the text.
   local len = not t[2] and call('HSTRLEN', followups, own) or 0
   if not t[2] and (len == 0 or len > OLD) then return true end
