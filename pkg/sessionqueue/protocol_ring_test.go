@@ -104,6 +104,25 @@ func TestDropsWhatCameBack(t *testing.T) {
 	equal(t, "says so", b.rdb.HExists(b.ctx, b.k.Task(b.task("first")), "first").Val(), false)
 }
 
+// A message that a /stop has put aside before it rang is stopped: it does not come back
+// to the line, whatever it wants.
+func TestRingOfAMessageThatIsPutAside(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.say("now")
+	b.start()
+	b.say("first")
+	b.enqueue("new")
+	must(t, b.stopInPart())
+	equalList(t, "the line", b.waiting())
+	must(t, b.ring("new", session.ModeInterrupt))
+	equalList(t, "the line", b.waiting())
+	_, err := b.client.Stop(b.ctx, key)
+	must(t, err)
+	equal(t, "its end", b.outcome("new").Status, sq.StatusStopped)
+	equal(t, "asked of the turn", b.rdb.HGet(b.ctx, b.k.Run(), "interrupt").Val(), "")
+}
+
 // A message is found again near the line's end only; farther away its place is the one
 // that it had when it came.
 func TestRingOfAMessageLongAgo(t *testing.T) {
