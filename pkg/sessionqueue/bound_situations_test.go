@@ -15,11 +15,10 @@ import (
 type size struct{ small, large int }
 
 var (
-	lines  = size{500, 50_000} // messages, tasks, entries
-	sooner = size{500, 2_500}  // shows the same, where 50,000 take too long
-	texts  = size{5, 20}       // of 1 MiB
-	turns  = size{250, 499}    // messages of one turn behind the first: no script makes a larger one
-	parts  = size{15, 60}      // of 256 KiB, the first still of what is taken up
+	lines = size{500, 50_000} // messages, tasks, entries
+	texts = size{5, 20}       // of 1 MiB
+	turns = size{250, 499}    // messages of one turn behind the first: no script makes a larger one
+	parts = size{15, 60}      // of 256 KiB, the first still of what is taken up
 )
 
 // wide is a situation with n of something.

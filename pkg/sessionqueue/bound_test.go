@@ -12,7 +12,7 @@ import (
 // Every script has a bound: what it does grows neither with the line, nor with what
 // has ended, nor with the transcript, the stream or the texts, beyond a batch. So
 // each situation runs with little and with much of it, and must not do more than
-// twice the work. unbounded are those that still do.
+// twice the work.
 func TestScriptsAreBounded(t *testing.T) {
 	t.Parallel()
 	f := newFiller(t)
@@ -20,26 +20,12 @@ func TestScriptsAreBounded(t *testing.T) {
 	seen := map[string]bool{}
 	for _, s := range boundSituations() {
 		t.Run(s.name, func(t *testing.T) {
-			why, known := unbounded[s.name]
-			if known && s.size.small == sooner.small {
-				s.size = sooner
-			}
 			small, large := f.measure(t, s, s.size.small), f.measure(t, s, s.size.large)
-			more := false
 			for name, of := range large {
 				seen[name] = true
-				if !of.more(small[name]) {
-					continue
+				if of.more(small[name]) {
+					t.Errorf("%s does more of %d than of %d:\n%s\n%s", name, s.size.large, s.size.small, of, small[name])
 				}
-				more = true
-				report := t.Errorf
-				if known {
-					report = t.Logf
-				}
-				report("%s does more of %d than of %d:\n%s\n%s", name, s.size.large, s.size.small, of, small[name])
-			}
-			if known && !more {
-				t.Errorf("it is bounded now: take it out of unbounded (%s)", why)
 			}
 		})
 	}
