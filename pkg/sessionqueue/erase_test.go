@@ -128,6 +128,23 @@ func TestErase(t *testing.T) {
 	})
 }
 
+// What was erased begins anew with the clock as its fence: that is higher, also where
+// turns of less than a ms have run ahead of it.
+func TestEraseLeavesNoFenceInTheFuture(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.say("a")
+	b.drain()
+	ahead := b.redisTime().Add(100 * time.Millisecond).UnixMilli()
+	must(t, b.rdb.HSet(b.ctx, b.k.Run(), "fence", ahead).Err())
+	must(t, b.client.Erase(b.ctx, key))
+	equalList(t, "left", b.traces())
+	b.say("b")
+	if fence := b.claim().Turn().Fence; fence <= ahead {
+		t.Errorf("fence %d behind %d", fence, ahead)
+	}
+}
+
 // A turn that ran between the look at the keys and the script has a transcript
 // that nobody looked at.
 func TestEraseAfterAnotherTurn(t *testing.T) {
