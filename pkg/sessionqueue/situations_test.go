@@ -367,6 +367,7 @@ func situations() []situation {
 			b.die()
 			keys := sq.KeysOf(key, b.info().SessionID)
 			fence := b.info().Fence
+			b.pass(5 * time.Millisecond) // the fence is not to lie ahead
 			return func() error {
 				return sq.Scripts["erase"].Run(b.ctx, b.rdb, keys, b.k.TaskPrefix(), fence, 500, "1").Err()
 			}

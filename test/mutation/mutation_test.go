@@ -15,7 +15,7 @@ func TestApply(t *testing.T) {
 	for name, c := range map[string]struct{ patch, failure string }{
 		"one line":        {"lua: promote.lua\n\n-if nostart then return {'refused', 'drain'} end\n", ""},
 		"not there":       {"lua: promote.lua\n\n-if nobody then return end\n", "0 times"},
-		"twice":           {"lua: finish.lua\n\n-    end\n", "times"},
+		"twice":           {"lua: finish.lua\n\n-  end\n", "times"},
 		"of no file":      {"lua: nothing.lua\n\n-x\n", "no Lua file"},
 		"names no file":   {"why: so\n\n-x\n", "no lua file"},
 		"changes nothing": {"lua: promote.lua\n\n if nostart then return {'refused', 'drain'} end\n", "changes nothing"},
