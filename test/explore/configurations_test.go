@@ -13,7 +13,7 @@ import (
 type configuration struct {
 	explore.Configuration
 
-	// Known is the number in issue 10 under which the finding stands that this
+	// Known is the number under which the finding stands that this
 	// configuration has as long as the hole is there, and Finds is how that begins.
 	// When the hole is mended, both go.
 	Known, Finds string

@@ -95,10 +95,10 @@ func judge(t *testing.T, c configuration, s *explore.Search) {
 	case c.Known == "" && s.Transitions < c.AtLeast:
 		t.Errorf("%d transitions, want at least %d: has a process nothing to do?", s.Transitions, c.AtLeast)
 	case c.Known != "" && len(s.Findings) == 0:
-		t.Errorf("what issue %s says is not found any more: take Known and Finds out of this configuration", c.Known)
+		t.Errorf("finding %s is not found any more: take Known and Finds out of this configuration", c.Known)
 	case c.Known != "" && !strings.HasPrefix(s.Findings[0].What, c.Finds):
 		t.Errorf("found something else than %q\n%s", c.Finds, s.Findings[0])
 	case c.Known != "":
-		t.Logf("known, issue %s: %s", c.Known, s.Findings[0])
+		t.Logf("known, %s: %s", c.Known, s.Findings[0])
 	}
 }
