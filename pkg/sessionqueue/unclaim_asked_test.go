@@ -1,0 +1,33 @@
+package sessionqueue_test
+
+import (
+	"testing"
+
+	"turnstile/pkg/session"
+	sq "turnstile/pkg/sessionqueue"
+)
+
+// An operator deletes the message of a claim that is taken back: the workers hear of
+// what is left.
+func TestTakeBackOfADeletedMessage(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.say("a")
+	b.loseClaim("claim plain")
+	b.rdb.Del(b.ctx, b.k.Task(b.task("a")))
+	must(t, b.c.TakeBack(b.ctx))
+}
+
+// A repetition of the taking back, when another has taken the message meanwhile.
+func TestTakeBackIsRepeatedLater(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.say("a")
+	b.loseClaim("claim plain")
+	token := b.rdb.HGet(b.ctx, b.k.Run(), "token").Val()
+	must(t, b.c.TakeBack(b.ctx))
+	b.claim()
+	keys := sq.KeysOf(key, "")
+	_, err := sq.Scripts["unclaim"].Run(b.ctx, b.rdb, keys[:17], b.k.TaskPrefix(), token, session.IDPrefix(key)).Slice()
+	must(t, err)
+}
