@@ -16,7 +16,7 @@ import (
 // A full Redis starts no new turn and takes no message, and lets every turn end.
 func TestFullRedis(t *testing.T) {
 	t.Parallel()
-	server := testredis.StartServer(t, "--databases", "64")
+	server := testredis.StartServer(t, "--databases", "128")
 	full := func(is bool) {
 		limit := "0"
 		if is {
@@ -67,7 +67,7 @@ func TestFullRedis(t *testing.T) {
 		equal(t, "the database", b.dump(), "")
 	})
 	t.Run("whole turn", func(t *testing.T) {
-		rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), DB: 63})
+		rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), DB: 127})
 		defer rdb.Close()
 		b := benchOn(t, rdb)
 		b.sayAll("a", "b")
@@ -86,7 +86,7 @@ func TestFullRedis(t *testing.T) {
 		}
 	})
 	t.Run("finish of a message that an operator deleted", func(t *testing.T) {
-		rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), DB: 62})
+		rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), DB: 126})
 		defer rdb.Close()
 		b := benchOn(t, rdb)
 		b.sayAll("a", "b")

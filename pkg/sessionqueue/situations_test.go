@@ -103,6 +103,13 @@ func situations() []situation {
 			b.loseClaim("claim plain")
 			return func() error { return b.c.TakeBack(b.ctx) }
 		}},
+		{"unclaim", "asked to stop", func(b *bench) func() error {
+			b.sayAll("now", "next")
+			b.loseClaim("claim plain")
+			_, err := b.client.Stop(b.ctx, key)
+			must(b, err)
+			return func() error { return b.c.TakeBack(b.ctx) }
+		}},
 		{"promote", "", func(b *bench) func() error {
 			b.sayAll("now", "next")
 			h := b.claim()

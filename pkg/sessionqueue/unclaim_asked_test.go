@@ -3,9 +3,27 @@ package sessionqueue_test
 import (
 	"testing"
 
+	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
 	sq "turnstile/pkg/sessionqueue"
 )
+
+// A /stop between a claim and its taking back means the message that was taken, too.
+func TestStopBeforeAClaimIsTakenBack(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.sayAll("a", "b")
+	b.loseClaim("claim plain")
+	s, err := b.client.Stop(b.ctx, key)
+	must(t, err)
+	equal(t, "phase", s.Phase, "starting")
+	b.say("c")
+	b.rdb.Del(b.ctx, rediskey.Ready)
+	must(t, b.c.TakeBack(b.ctx))
+	equal(t, "workers are told", b.isIn(rediskey.Ready, key), true)
+	equalList(t, "runs", b.drain(), "c")
+	equal(t, "a", b.outcome("a").Status, sq.StatusStopped)
+}
 
 // An operator deletes the message of a claim that is taken back: the workers hear of
 // what is left.
