@@ -49,3 +49,18 @@ func TestTakeBackIsRepeatedLater(t *testing.T) {
 	_, err := sq.Scripts["unclaim"].Run(b.ctx, b.rdb, keys[:17], b.k.TaskPrefix(), token, session.IDPrefix(key)).Slice()
 	must(t, err)
 }
+
+// What was collected into one turn still is, when its claim was taken back.
+func TestTakeBackOfACollectedTurn(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.say("now")
+	h := b.start()
+	b.collected("a", "b", "c")
+	b.done(h)
+	_, err := h.Finish(b.ctx, sq.End{Status: sq.StatusDone, Release: true})
+	must(t, err)
+	b.loseClaim("claim")
+	must(t, b.c.TakeBack(b.ctx))
+	equal(t, "messages", len(b.claim().Turn().Messages()), 3)
+}

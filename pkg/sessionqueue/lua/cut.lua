@@ -38,14 +38,15 @@ local function leave_conversation()
   call('DEL', partial)
 end
 
--- put_back(id, prefix): a message of the turn goes back to the head of the line. Call
--- it for the newest first. False: it is not in the turn any more.
-local function put_back(id, prefix)
+-- put_back(id, prefix, as_it_was): a message of the turn goes back to the head of the
+-- line, to be a turn of its own, or as it was before the turn. Call it for the newest
+-- first. False: it is not in the turn any more.
+local function put_back(id, prefix, as_it_was)
   pcall('ZREM', lease, id)
   if call('LREM', active, 1, id) == 0 then return false end
   call('RPUSH', pending, id)
   call('HSET', task .. id, 'state', 'pending')
-  call('HDEL', task .. id, 'quiet', 'first')
+  if not as_it_was then call('HDEL', task .. id, 'quiet', 'first') end
   pcall('HDEL', followups, own_id(prefix, id)) -- of one that was steered in
   return true
 end

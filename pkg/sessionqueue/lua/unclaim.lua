@@ -24,7 +24,7 @@ call('LLEN', pending)
 local carried = call('HGET', resume, 'interruptions')
 
 call('DEL', sentinel)
-for _, id in ipairs(back) do put_back(id, prefix) end
+for _, id in ipairs(back) do put_back(id, prefix, true) end
 if r[4] == 'suspended' then -- the turn that begins anew is still to come
   call('HSET', run, 'special', '1')
   call('HSET', resume, 'suspended', '1')
