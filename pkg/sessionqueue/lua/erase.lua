@@ -44,4 +44,6 @@ for _, p in ipairs(parts) do
     call('ZREMRANGEBYRANK', p[1], 0, p[3] - 1)
   end
 end
+-- Of a /stop whose messages are gone no claim is to archive any.
+if call('EXISTS', stopped) == 0 and call('HGET', run, 'stopping') == '1' then call('HSET', run, 'stopping', '') end
 return {'batch', #ids}

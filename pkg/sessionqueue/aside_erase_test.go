@@ -1,0 +1,33 @@
+package sessionqueue_test
+
+import (
+	"fmt"
+	"testing"
+
+	"turnstile/internal/rediskey"
+	sq "turnstile/pkg/sessionqueue"
+)
+
+// An Erase that ends half-way may have erased all that a stop had put aside: no worker
+// is to look for it then, again and again.
+func TestEraseOfWhatAStopHasPutAside(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.say("now")
+	b.drain()
+	for i := range 600 {
+		b.enqueue(fmt.Sprint("m", i))
+	}
+	b.stopAndDie(called("stop"))
+	fence := b.rdb.HGet(b.ctx, b.k.Run(), "fence").Val()
+	for range 2 {
+		must(t, sq.Scripts["erase"].Run(b.ctx, b.rdb, sq.KeysOf(key, ""), b.k.TaskPrefix(), fence, 500, "0").Err())
+	}
+	equal(t, "aside", b.rdb.LLen(b.ctx, b.k.Stopped()).Val(), 0)
+	b.say("later")
+	b.drain()
+	b.rdb.Del(b.ctx, rediskey.Due)
+	b.claimNothing("nothing is left")
+	equal(t, "is claimed again", b.isIn(rediskey.Due, key), false)
+	equal(t, "stopping", b.rdb.HGet(b.ctx, b.k.Run(), "stopping").Val(), "")
+}
