@@ -176,6 +176,29 @@ func TestStopBehindAnother(t *testing.T) {
 	equalList(t, "the line", b.waiting())
 }
 
+// A stop tells how many messages it means, also where workers have archived some of them.
+func TestStopCountsWhatWorkersArchive(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	const n = 1203
+	for i := range n {
+		b.enqueue(fmt.Sprint("m", i))
+	}
+	calls := 0
+	b.rdb.AddHook(&onScript{name: "stop", do: func() {
+		if calls++; calls == 2 {
+			w := newWorker(b.T, b.bare(), "two")
+			holds, err := w.Claim(b.ctx, []string{key})
+			must(t, err)
+			equal(t, "holds", len(holds), 0)
+		}
+	}})
+	s, err := b.client.Stop(b.ctx, key)
+	must(t, err)
+	equal(t, "dropped", s.Dropped, n)
+	equal(t, "archived", b.info().Archived, n)
+}
+
 // heldBack keeps a script's call from Redis, which its sender takes for a failure, and
 // has it delivered later.
 type heldBack struct {

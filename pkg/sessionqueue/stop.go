@@ -20,7 +20,7 @@ const stopBatch = "500 4194304"
 type Stopped struct {
 	Phase   string // of the turn that was told to end: idle, starting or running
 	Fence   int64  // that turn
-	Dropped int    // messages that waited and are now archived as "stopped by user"
+	Dropped int    // messages that waited and are archived as "stopped by user", by whomever
 }
 
 // Stop ends the turn that runs now, and archives the messages that wait now: these
