@@ -6,8 +6,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/redis/go-redis/v9"
+
 	"turnstile/pkg/followup"
 	"turnstile/pkg/session"
+	sq "turnstile/pkg/sessionqueue"
 )
 
 // What the agent did not take goes back near the ends of a long line to its place, and
@@ -63,4 +66,25 @@ func (b *bench) numbered(name string, n int) {
 	}
 	_, err := p.Exec(b.ctx)
 	must(b, err)
+}
+
+// What asynq's recoverer, say, has taken out of a turn is not the next one's message.
+func TestUntakenMessageThatHasLeftTheTurn(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.say("now")
+	h := b.start()
+	b.say("s", session.ModeSteer)
+	b.say("other")
+	got, err := h.Steer(b.ctx)
+	must(t, err)
+	equal(t, "steered", len(got), 1)
+	must(t, b.rdb.LRem(b.ctx, b.k.Active(), 1, b.task("s")).Err())
+	must(t, b.rdb.ZAdd(b.ctx, b.k.Archived(), redis.Z{Score: 1, Member: b.task("s")}).Err())
+	must(t, b.rdb.HSet(b.ctx, b.k.Task(b.task("s")), "state", "archived").Err())
+	more, err := h.Finish(b.ctx, sq.End{Status: sq.StatusDone, Untaken: []string{"s"}})
+	must(t, err)
+	equal(t, "goes on", more, true)
+	equal(t, "message", h.Turn().Message.ID, "other")
+	equal(t, "in the turn", b.state("other"), "active")
 }

@@ -29,7 +29,8 @@ local function places(ids, first, last, prefix)
   local back = {oldest = oldest, newest = newest}
   local before, last_seq = 0, 0 -- they come in the order of arrival, as a rule
   for i = first, last do
-    local seq, behind = tonumber(call('HGET', task .. ids[i], 'seq')) or 0, false
+    local t = call('HMGET', task .. ids[i], 'seq', 'state')
+    local seq, behind = tonumber(t[1]) or 0, false
     if seq < last_seq then before = 0 end
     last_seq = seq
     while before < #oldest and not later(oldest[#oldest - before], seq) do before = before + 1 end
@@ -39,7 +40,8 @@ local function places(ids, first, last, prefix)
       if behind == #newest then behind = false end
     end
     back[#back + 1] = {ids[i], not behind and before, behind}
-    if before == 0 and not back.head then back.head = ids[i] end
+    -- One that asynq or an operator has taken out of the turn does not come back.
+    if before == 0 and not back.head and t[2] == 'active' then back.head = ids[i] end
   end
   back.head = back.head or oldest[#oldest]
   return back
