@@ -24,7 +24,8 @@ type End struct {
 	Rollback bool
 
 	// Untaken are the ids of messages that Steer had answered and the agent has not
-	// taken: they go back to their places in the line.
+	// taken: they go back to their places in the line, or are archived if a /stop has
+	// come before this.
 	Untaken []string
 
 	// Told is how many of Turn.Dropped the agent was told of, and of Turn.Omitted too
@@ -60,7 +61,7 @@ func (h *Hold) Finish(ctx context.Context, end End) (more bool, err error) {
 	}
 	last, sent := h.Turn(), time.Now()
 	script, nkeys := finishScript, keysToProcessed
-	if end.archives() {
+	if end.archives() || len(end.Untaken) > 0 { // which a /stop may have been meant for
 		script, nkeys = failScript, allKeys
 	}
 	reply, err := h.move(ctx, "finish", script, nkeys, false, args...)

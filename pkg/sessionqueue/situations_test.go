@@ -258,13 +258,28 @@ func situations() []situation {
 				return err
 			}
 		}},
-		{"finish", "with an untaken steer", func(b *bench) func() error {
+		{"fail", "with an untaken steer", func(b *bench) func() error {
 			b.say("now")
 			h := b.start()
 			b.say("taken", session.ModeSteer)
 			b.say("untaken", session.ModeSteer)
 			_, err := h.Steer(b.ctx)
 			must(b, err)
+			return func() error {
+				_, err := h.Finish(b.ctx, sq.End{Status: sq.StatusDone, Untaken: []string{"untaken"}, Entries: []session.Entry{{Role: session.RoleUser, Text: "t"}}})
+				return err
+			}
+		}},
+		{"fail", "with an untaken steer, asked to stop", func(b *bench) func() error {
+			b.say("now")
+			h := b.start()
+			b.say("taken", session.ModeSteer)
+			b.say("untaken", session.ModeSteer)
+			_, err := h.Steer(b.ctx)
+			must(b, err)
+			_, err = b.client.Stop(b.ctx, key)
+			must(b, err)
+			b.say("next")
 			return func() error {
 				_, err := h.Finish(b.ctx, sq.End{Status: sq.StatusDone, Untaken: []string{"untaken"}, Entries: []session.Entry{{Role: session.RoleUser, Text: "t"}}})
 				return err

@@ -88,3 +88,23 @@ func TestUntakenMessageThatHasLeftTheTurn(t *testing.T) {
 	equal(t, "message", h.Turn().Message.ID, "other")
 	equal(t, "in the turn", b.state("other"), "active")
 }
+
+// A /stop that comes while a turn ends means what was steered into it, too.
+func TestStopOfAnUntakenMessage(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.say("now")
+	h := b.start()
+	b.say("s", session.ModeSteer)
+	_, err := h.Steer(b.ctx)
+	must(t, err)
+	_, err = b.client.Stop(b.ctx, key)
+	must(t, err)
+	b.say("later")
+	more, err := h.Finish(b.ctx, sq.End{Status: sq.StatusDone, Untaken: []string{"s"}})
+	must(t, err)
+	equal(t, "goes on", more, true)
+	equal(t, "message", h.Turn().Message.ID, "later")
+	equal(t, "s", b.outcome("s").Status, sq.StatusStopped)
+	b.finish(h)
+}

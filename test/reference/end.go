@@ -28,6 +28,10 @@ func (s *Session) Finish(h *Hold, e End) string {
 	if e.Untaken {
 		ending, back = h.parts[:len(last.Messages)], h.parts[len(last.Messages):]
 	}
+	var stopped []string
+	if r.Stop {
+		stopped, back = back, nil
+	}
 	for _, id := range ending {
 		if e.Status == "done" || e.Status == "interrupted" && !e.Rollback {
 			s.complete(id, e.Status, e.Error)
@@ -50,6 +54,10 @@ func (s *Session) Finish(h *Hold, e End) string {
 		s.tell(start)
 	}
 	s.tell(ended(e.Status, last.Number, ending, e.Error))
+	for _, id := range stopped {
+		s.archive(id, "stopped", "stopped by user")
+		s.tell(ended("stopped", 0, []string{id}, "stopped by user"))
+	}
 	s.putBack(back)
 	s.joinDue()
 	if r.Rotated != "" {

@@ -1,8 +1,8 @@
 -- finish: a turn has ended. Its messages are acked or archived, its entries
 -- appended, its reply is announced; then the next message is taken under the
 -- same sentinel and a new fence, or the sentinel is released. All or nothing.
--- The script that archives is this one with archive.lua before it: what is not
--- defined costs nothing.
+-- The script that archives, or that is given messages to put back, is this one with
+-- archive.lua before it: what is not defined costs nothing.
 --
 -- ARGV[4] outcome, JSON: the event and the tasks' result
 -- ARGV[5] the turn's start, JSON, if it was not announced yet, or ''
@@ -21,7 +21,8 @@
 --   told       of how many ids it has told its agent, of those that were dropped
 --   omitted    the record's omitted when it was told of them
 --   ending     number of messages that end
---   back       number of steered messages that go back to their places in the line
+--   back       number of steered messages that go back to their places in the line, or
+--              are archived if a /stop was meant for this turn
 --   prefix     of turn ids
 --   result     JSON, of a turn of many messages: what those behind the first one get
 --              as their result, in place of the outcome
@@ -68,6 +69,15 @@ local special = rest.noted or call('EXISTS', paused, scheduled, retry, followups
 local due = special and due_tasks(now) or {}
 local h, gone, group, dropped = false, 0, {}, ''
 local back = false -- see untaken.lua
+local stopped_too = {} -- the turn has ended before it heard of the /stop, but these have not begun
+if nback > 0 and call('HGET', run, 'stop') == fence then
+  for i = 9 + nids, 8 + nids + nback do
+    local msg, unique = load(ARGV[i])
+    stopped_too[#stopped_too + 1] = {ARGV[i], msg, unique}
+  end
+  nback = 0
+  call('ZCARD', archived)
+end
 if nback > 0 then
   back = places(ARGV, 9 + nids, 8 + nids + nback, prefix)
   if not release and call('EXISTS', paused) == 0 then
@@ -170,6 +180,16 @@ if rotated then sid, entries = r[6], 0 end
 add(processed, processed_day, (tonumber(r[4]) or 0) + (complete and #done or 0))
 
 announce(run, events, ARGV[6], ARGV[4], ARGV[5])
+for _, t in ipairs(stopped_too) do
+  pcall('ZREM', lease, t[1])
+  pcall('HDEL', followups, own_id(prefix, t[1]))
+  if call('LREM', active, '1', t[1]) == 1 and t[2] then
+    local why = 'stopped by user'
+    local outcome = '{"type":"turn_ended","status":"stopped","messages":[' .. quote(own_id(prefix, t[1])) .. '],"error":"' .. why .. '"}'
+    archive(t[1], t[2], t[3], why, outcome, now)
+    announce(run, events, ARGV[6], outcome)
+  end
+end
 
 if not h then
   call('DEL', sentinel)
