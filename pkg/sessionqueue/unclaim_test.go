@@ -98,6 +98,20 @@ func TestUnheardClaimIsNoDeath(t *testing.T) {
 	}
 }
 
+// An owner that has checkpointed was heard of: the next turn goes on from that, so it is
+// told of the crash.
+func TestCheckpointTellsOfItsOwner(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, func(c *sq.Config) { c.Immediate = true })
+	b.say("a")
+	h := b.claim()
+	must(t, h.Checkpoint(b.ctx, did(h.Turn(), "half")))
+	b.die()
+	h = b.claim()
+	equal(t, "there is a partial", b.past(h).Partial != nil, true)
+	equal(t, "resume", h.Turn().Resume, resume.ReasonCrash)
+}
+
 // A turn that was to begin a new conversation is still to begin it.
 func TestTakeBackOfAFreshConversation(t *testing.T) {
 	t.Parallel()

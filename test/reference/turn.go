@@ -177,7 +177,7 @@ func (s *Session) Checkpoint(h *Hold, entries []Entry) string {
 		return Lost
 	}
 	s.Partial = &Partial{Turn: h.Turn.Number, Messages: slices.Clone(h.parts), Entries: entries}
-	s.Used = s.Now
+	s.Used, s.Run.Begun = s.Now, true
 	return OK
 }
 

@@ -9,6 +9,7 @@
 if not owned then return {'lost'} end
 call('PEXPIRE', sentinel, ARGV[4])
 call('HSET', run, 'special', '1')
+hear_of_owner() -- else a crash would leave this without a mark
 call('SET', partial, ARGV[5], 'PX', ARGV[6])
 pcall('HSET', record, 'updated_at', int(now_ms()))
 return {'ok'}
