@@ -31,3 +31,18 @@ func TestEraseOfWhatAStopHasPutAside(t *testing.T) {
 	equal(t, "is claimed again", b.isIn(rediskey.Due, key), false)
 	equal(t, "stopping", b.rdb.HGet(b.ctx, b.k.Run(), "stopping").Val(), "")
 }
+
+// What a dead sender's stop has put aside is found although the run record is gone, as
+// a worker of an older version forgets it: that one does not know of the list.
+func TestPutAsideWithoutARecord(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for i := range 600 {
+		b.enqueue(fmt.Sprint("m", i))
+	}
+	b.stopAndDie(called("stop"))
+	b.rdb.Del(b.ctx, b.k.Run(), b.k.Record())
+	b.sweep()
+	equalList(t, "runs", b.work())
+	b.nothingAside(600)
+}

@@ -16,6 +16,7 @@ if call('EXISTS', active) == 1 then
   return {now, 'ready', 1}
 end
 local at = next_at(call('HGET', run, 'hold'), now)
+if not at and call('EXISTS', stopped) == 1 then at = now end -- whatever became of run's stopping
 if not at then return {now, 'empty', 0} end
 if at > now then return {now, 'wait', at} end
 return {now, 'ready', 0}
