@@ -123,7 +123,7 @@ func TestDueKeepsWhatAClaimEnters(t *testing.T) {
 	_, err := b.client.Submit(b.ctx, key, session.Message{ID: "a", Text: "a"}, sq.Delay(time.Hour))
 	must(t, err)
 	b.rdb.ZAdd(b.ctx, rediskey.Due, redis.Z{Score: float64(time.Now().UnixMilli()), Member: key}) // of a message that is gone
-	b.rdb.AddHook(&afterPipeline{do: func() {
+	b.rdb.AddHook(&afterPipeline{key: rediskey.Ready, do: func() {
 		equalList(t, "popped", b.pop(), key)
 		b.claimNothing("it is delayed")
 	}})

@@ -71,17 +71,21 @@ func (c *Consumer) Due(ctx context.Context) (pause time.Duration, err error) {
 	if len(sessions) > 0 {
 		onTime, late := splitLate(now, sessions, scores)
 		w := wakes(now, c.grace(), onTime...)
-		// They leave this index before anybody can take them: a claim that finds that
+		// They leave this index when they have entered the owned one, for Redis may have
+		// refused that (OOM), and before anybody can take them: a claim that finds that
 		// one has to wait after all enters it again, and LT keeps an earlier score.
-		err := inOrder(ctx, c.rdb,
-			func(p redis.Pipeliner) {
-				w.owned(ctx, p)
-				queueRecovery(ctx, p, late...)
-			},
-			func(p redis.Pipeliner) {
-				rescoreScript.Eval(ctx, p, []string{rediskey.Due}, rescoreArgs(sessions, scores, nil)...)
-			},
-			func(p redis.Pipeliner) { w.ready(ctx, p) })
+		_, err := c.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+			w.owned(ctx, p)
+			queueRecovery(ctx, p, late...)
+			return nil
+		})
+		if err == nil {
+			err = inOrder(ctx, c.rdb,
+				func(p redis.Pipeliner) {
+					rescoreScript.Eval(ctx, p, []string{rediskey.Due}, rescoreArgs(sessions, scores, nil)...)
+				},
+				func(p redis.Pipeliner) { w.ready(ctx, p) })
+		}
 		if err != nil {
 			return timerCeiling, err
 		}

@@ -3,6 +3,7 @@ package sessionqueue_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -218,8 +219,10 @@ func TestDueRace(t *testing.T) {
 	equal(t, "due", b.rdb.ZScore(b.ctx, rediskey.Due, "s").Val(), 3)
 }
 
-// afterPipeline calls do after the first pipeline.
+// afterPipeline calls do after the first pipeline, or the first that has a command with
+// this key.
 type afterPipeline struct {
+	key  string
 	do   func()
 	done bool
 }
@@ -231,7 +234,8 @@ func (f *afterPipeline) ProcessHook(next redis.ProcessHook) redis.ProcessHook { 
 func (f *afterPipeline) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		err := next(ctx, cmds)
-		if !f.done {
+		has := func(cmd redis.Cmder) bool { return f.key == "" || slices.Contains(cmd.Args(), any(f.key)) }
+		if !f.done && slices.ContainsFunc(cmds, has) {
 			f.done = true
 			f.do()
 		}
