@@ -138,9 +138,9 @@ type Consumer struct {
 
 	plainShared []any // the same, and the phase, as the plain one does
 
-	takingBack sync.Mutex // held by whoever does what TakeBack does
 	unheardMu  sync.Mutex
 	unheard    []*Hold // claims of which no reply came
+	takingBack bool    // a TakeBack is at work
 }
 
 // NewConsumer makes a consumer that shares rdb, which stays the caller's to close.

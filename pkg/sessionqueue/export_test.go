@@ -48,3 +48,15 @@ func QueuesKnown(c *Client) (n int) {
 	(*sync.Map)(names.Addr().UnsafePointer()).Range(func(any, any) bool { n++; return true })
 	return n
 }
+
+// Unheard counts the claims that are to be taken back.
+func Unheard(c *Consumer) int {
+	c.unheardMu.Lock()
+	defer c.unheardMu.Unlock()
+	return len(c.unheard)
+}
+
+// HeardNothing leaves a claim to TakeBack whose sentinel has ended long ago.
+func HeardNothing(c *Consumer, session string) {
+	c.heardNothing(&Hold{consumer: c, session: session, keys: keys(session, "", time.Now())})
+}

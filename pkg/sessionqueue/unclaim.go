@@ -13,18 +13,11 @@ import (
 // them, its sentinel has ended by itself, or ctx ends. Of calls at the same time one
 // does the work and the others return at once.
 func (c *Consumer) TakeBack(ctx context.Context) error {
-	if !c.takingBack.TryLock() {
-		return nil
-	}
-	defer c.takingBack.Unlock()
 	var failed error
-	for {
-		h := c.nextUnheard()
-		if h == nil {
-			return failed
-		}
+	for h := c.nextUnheard(true); h != nil; h = c.nextUnheard(false) {
 		failed = errors.Join(failed, h.takeBack(ctx))
 	}
+	return failed
 }
 
 // heardNothing remembers the claims of which no reply came.
@@ -34,10 +27,15 @@ func (c *Consumer) heardNothing(holds ...*Hold) {
 	c.unheard = append(c.unheard, holds...)
 }
 
-func (c *Consumer) nextUnheard() *Hold {
+// nextUnheard is the next claim for a TakeBack, which begins with its first; nil: there
+// is none, or another one is at work, which comes to all of them before it ends.
+func (c *Consumer) nextUnheard(begins bool) *Hold {
 	c.unheardMu.Lock()
 	defer c.unheardMu.Unlock()
-	if len(c.unheard) == 0 {
+	if begins && c.takingBack {
+		return nil
+	}
+	if c.takingBack = len(c.unheard) > 0; !c.takingBack {
 		return nil
 	}
 	h := c.unheard[0]

@@ -2,6 +2,7 @@ package sessionqueue_test
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"time"
 
@@ -154,4 +155,24 @@ func TestTakeBackWhileRedisIsAway(t *testing.T) {
 		cancel()
 	}
 	must(t, b.c.TakeBack(b.ctx)) // nothing is left to do
+}
+
+// A claim of which no reply came while another TakeBack comes to its end is taken back as
+// well, by one of the two.
+func TestNoUnheardClaimIsLeft(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for range 20_000 {
+		var all sync.WaitGroup
+		for range 4 {
+			all.Go(func() {
+				sq.HeardNothing(b.c, key)
+				_ = b.c.TakeBack(b.ctx)
+			})
+		}
+		all.Wait()
+		if n := sq.Unheard(b.c); n > 0 {
+			t.Fatalf("%d claims are left when every TakeBack is over", n)
+		}
+	}
 }
