@@ -98,17 +98,17 @@ func (w *Worker) prefer(session string) {
 
 func (w *Worker) claim(sessions []string) (taken int, err error) {
 	holds, err := w.queue.Claim(w.ctx, sessions)
-	if errors.Is(err, sessionqueue.ErrBroken) { // which is no reason to wait with others
-		w.log.Error("a session cannot be claimed; it is looked at again in a while", "error", err)
-		w.redisFailed(dutyClaim, err)
-		err = nil
-	}
 	if err != nil { // its reply may be what was lost
 		w.loop(func() {
 			if err := w.queue.TakeBack(w.ctx); err != nil && w.ctx.Err() == nil {
 				w.log.Warn("claims without a reply were not taken back: their sessions wait for the sentinels' end", "error", err)
 			}
 		})
+	}
+	if errors.Is(err, sessionqueue.ErrBroken) { // which is no reason to wait with others
+		w.log.Error("a session cannot be claimed; it is looked at again in a while", "error", err)
+		w.redisFailed(dutyClaim, err)
+		err = nil
 	}
 	for _, h := range holds {
 		w.countRecovered(h)
