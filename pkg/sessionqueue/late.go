@@ -21,7 +21,7 @@ var errLate error = unchangedError{errors.New("the request reached Redis too lat
 func (c *Client) giveUpAt(ctx context.Context, sessionKey string) (now, until int64, err error) {
 	reply, err := run(ctx, c.rdb, lookScript, keys(sessionKey, "", time.Now()), rediskey.For(sessionKey).TaskPrefix())
 	if err != nil {
-		return 0, 0, err
+		return 0, 0, unchangedError{err} // it only reads
 	}
 	left := latest
 	if deadline, ok := ctx.Deadline(); ok {

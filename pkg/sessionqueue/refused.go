@@ -6,7 +6,8 @@ import (
 )
 
 // ErrUnchanged is what an error of a Client's call also is, by errors.Is, if Redis
-// has refused the call's first change: nothing was stored and nothing was done.
+// has refused the call's first change, or the call has failed before it had sent that:
+// nothing was stored and nothing was done.
 // Without it that is not known, for a reply may have been lost.
 var ErrUnchanged = errors.New("nothing was changed")
 

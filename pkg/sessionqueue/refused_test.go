@@ -48,3 +48,20 @@ func TestWhatRedisRefusesChangesNothing(t *testing.T) {
 	}
 	equal(t, "state", b.state("m"), "pending")
 }
+
+// What fails before its first change was sent has changed nothing, whatever the error.
+func TestWhatFailsAtItsFirstLookChangesNothing(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.say("a")
+	b.drain()
+	faults := &testredis.Faults{}
+	faults.FailBefore(testredis.Any, -1, testredis.ErrLostReply)
+	b.rdb.AddHook(faults)
+	for _, text := range []string{"/stop", "/undo", "/retry"} {
+		_, err := b.client.Submit(b.ctx, key, session.Message{Text: text})
+		if !errors.Is(err, sq.ErrUnchanged) || !errors.Is(err, testredis.ErrLostReply) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}

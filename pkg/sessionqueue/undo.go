@@ -57,7 +57,7 @@ func (c *Client) retract(ctx context.Context, sessionKey string, again bool) (Un
 	for range undoTries {
 		s, err := c.Session(ctx, sessionKey)
 		if err != nil {
-			return Undone{}, err
+			return Undone{}, unchangedError{err}
 		}
 		if s.Left > 0 || s.Phase != PhaseIdle {
 			break
@@ -65,7 +65,7 @@ func (c *Client) retract(ctx context.Context, sessionKey string, again bool) (Un
 		end, err := c.lastTurn(ctx, sessionKey, s.SessionID)
 		u = end.Undone
 		if err != nil {
-			return u, err
+			return u, unchangedError{err}
 		}
 		args := []any{k.TaskPrefix(), u.Turn, "", "", s.SessionID, u.Entries, end.length, s.Entries}
 		if again {
