@@ -23,6 +23,8 @@ func askedOnes() []configuration {
 			mode("m3", session.ModeRollback), text("m4")),
 		asks("steer", "a message is steered into the turn, or has one of its own", 5_000, behaviour{renews: true, steers: true},
 			mode("m3", session.ModeSteer), text("m4")),
+		asks("steer-ignored", "what was steered in and not taken goes back to its place", 5_000, behaviour{renews: true, steers: true, ignores: true},
+			mode("m3", session.ModeSteer), text("m4")),
 		asks("reject", "a refused message leaves nothing, and whoever is told accepted has a message", 2_000, behaviour{},
 			mode("m3", session.ModeReject)),
 		asks("collect", "collected messages are one turn", 5_000, behaviour{}, mode("m3", session.ModeCollect), mode("m4", session.ModeCollect)),
@@ -32,14 +34,19 @@ func askedOnes() []configuration {
 			Processes: with(list(stopper("stop"), sender("sender3", text("m3")), working("worker1", behaviour{renews: true})), timers()),
 		}, Deep: true},
 		{Configuration: explore.Configuration{
+			Name: "stop-holds", Purpose: "a turn that was told to stop is not run again, whatever becomes of its owner", AtLeast: 1_000,
+			Kinds: explore.AllFaults, Faults: 1, Before: before(text("m1")), Check: runsAgain,
+			Processes: with(list(turnStopper(), working("worker1", behaviour{renews: true})), timers()),
+		}, Deep: true},
+		{Configuration: explore.Configuration{
 			Name: "stop-aside", Purpose: "/stop in batches, and its sender dies: a worker archives the rest", AtLeast: 1_000,
 			Kinds: explore.Crash, Faults: 2, Before: before(text("m1"), text("m2"), text("m3")), Filter: inBatchesOfOne,
 			Processes: with(list(stopper("stop"), working("worker1", behaviour{})), timers()),
 		}, Deep: true},
 		{Configuration: explore.Configuration{
 			Name: "stop-again", Purpose: "/stop behind one whose sender has died", AtLeast: 100,
-			Kinds: explore.Crash, Faults: 1, Before: before(text("m1"), text("m2"), text("m3")), Filter: inBatchesOfOne,
-			Processes: with(list(stopper("stop"), stopper("another"), survivor(working("worker1", behaviour{}))), timers()),
+			Kinds: explore.Crash, Faults: 1, Before: before(text("m1"), text("m2")), Filter: inBatchesOfOne,
+			Processes: with(list(stopper("stop"), stopper("another"), survivor(sender("sender3", text("m3"))), survivor(working("worker1", behaviour{}))), timers()),
 		}, Deep: true},
 		{Configuration: explore.Configuration{
 			Name: "new", Purpose: "/new in mid-turn: the turn ends into the old conversation", AtLeast: 5_000,
@@ -70,6 +77,17 @@ func askedOnes() []configuration {
 			},
 		}},
 	}
+}
+
+// runsAgain finds a turn of the message whose turn was told to stop.
+func runsAgain(v explore.View) string {
+	k := rediskey.For(main)
+	phase := v.Field(k.Run(), "phase")
+	if v.Told("stopped turn") && v.Has(k.Sentinel()) && (phase == "starting" || phase == "running") &&
+		v.Field(k.Run(), "fence") != v.Field(k.Run(), "stop") {
+		return "again: m1 was told to be stopped, and runs in another turn"
+	}
+	return ""
 }
 
 // inBatchesOfOne has /stop archive one message at a time.

@@ -85,6 +85,7 @@ type behaviour struct {
 	renews      bool // the turn is renewed once, and hears what is asked of it
 	checkpoints bool
 	steers      bool
+	ignores     bool // and takes none of it
 	drains      bool // its worker marks and requeues the turn
 	fails       int  // so many attempts fail, and are tried again
 	immediate   bool
@@ -152,7 +153,7 @@ func turn(l *explore.Life, c *sq.Consumer, h *sq.Hold, a behaviour) (more bool, 
 	if a.tells {
 		l.Report("started", t.ID, t.SessionID)
 	}
-	entries := entriesOf(t, before)
+	entries, untaken := entriesOf(t, before), []string(nil)
 	if a.checkpoints {
 		if err := h.Checkpoint(ctx, entries); err != nil {
 			return false, err
@@ -173,6 +174,10 @@ func turn(l *explore.Life, c *sq.Consumer, h *sq.Hold, a behaviour) (more bool, 
 					return false, err
 				}
 				for _, m := range steered {
+					if a.ignores {
+						untaken = append(untaken, m.Message.ID)
+						continue
+					}
 					entries = append(entries, entriesOf(sq.Turn{ID: t.ID, Taken: m}, nil)...)
 				}
 			}
@@ -181,7 +186,7 @@ func turn(l *explore.Life, c *sq.Consumer, h *sq.Hold, a behaviour) (more bool, 
 	if t.Attempt <= a.fails {
 		return settle(h, h.Retry(ctx, errors.New("it did not work"), time.Second), entries)
 	}
-	end := sq.End{Status: sq.StatusDone, Reply: "done", Entries: entries, Told: len(t.Dropped), Release: a.makesWay}
+	end := sq.End{Status: sq.StatusDone, Reply: "done", Entries: entries, Told: len(t.Dropped), Untaken: untaken, Release: a.makesWay}
 	return h.Finish(ctx, end)
 }
 
@@ -306,6 +311,15 @@ func once(name string, run func(*explore.Life) error) explore.Process {
 			l.Report(name, "failed")
 		} else {
 			l.Report(name, "done")
+		}
+	}}
+}
+
+// turnStopper tells whether its /stop found a turn.
+func turnStopper() explore.Process {
+	return explore.Process{Name: "stop", Crashes: true, Run: func(l *explore.Life) {
+		if s, err := sq.NewClient(l.Redis).Stop(l.Context, main); err == nil && s.Phase != sq.PhaseIdle {
+			l.Report("stopped", "turn")
 		}
 	}}
 }
