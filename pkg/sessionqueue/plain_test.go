@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -279,6 +280,23 @@ var passing = []struct {
 	{regexp.MustCompile(` last="[^"]*"| done="\d+"|(?m)^\S+:processed\S* string .*\n`), ""},
 }
 
+// seenBefore has what lasting has answered: most lines of a picture were in the one
+// before it.
+var seenBefore sync.Map
+
+// lasting is a line of a dump without what passes.
+func lasting(line string) string {
+	if known, ok := seenBefore.Load(line); ok {
+		return known.(string)
+	}
+	text := line
+	for _, p := range passing {
+		text = p.what.ReplaceAllString(text, p.to)
+	}
+	seenBefore.Store(line, text)
+	return text
+}
+
 // picture is all that there is, but for the time and names that chance gives.
 func picture(b *bench) string {
 	b.Helper()
@@ -287,9 +305,11 @@ func picture(b *bench) string {
 		msg := rdb.HGet(ctx, name, "msg").Val()
 		all = strings.ReplaceAll(all, fmt.Sprintf("msg=%q", msg), "msg="+described([]byte(msg)))
 	}
-	for _, p := range passing {
-		all = p.what.ReplaceAllString(all, p.to)
+	var text strings.Builder
+	for line := range strings.Lines(all) {
+		text.WriteString(lasting(line))
 	}
+	all = text.String()
 	uncounted, _ := rdb.HGet(ctx, k.Run(), "done").Int()
 	for _, counter := range []string{k.Processed(), k.Processed() + time.Now().UTC().Format(":2006-01-02")} {
 		n, _ := rdb.Get(ctx, counter).Int()
