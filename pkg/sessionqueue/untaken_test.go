@@ -68,25 +68,34 @@ func (b *bench) numbered(name string, n int) {
 	must(b, err)
 }
 
-// What asynq's recoverer, say, has taken out of a turn is not the next one's message.
+// What asynq's recoverer, say, has taken out of a turn is not the next one's message,
+// whether others wait or none.
 func TestUntakenMessageThatHasLeftTheTurn(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.say("now")
-	h := b.start()
-	b.say("s", session.ModeSteer)
-	b.say("other")
-	got, err := h.Steer(b.ctx)
-	must(t, err)
-	equal(t, "steered", len(got), 1)
-	must(t, b.rdb.LRem(b.ctx, b.k.Active(), 1, b.task("s")).Err())
-	must(t, b.rdb.ZAdd(b.ctx, b.k.Archived(), redis.Z{Score: 1, Member: b.task("s")}).Err())
-	must(t, b.rdb.HSet(b.ctx, b.k.Task(b.task("s")), "state", "archived").Err())
-	more, err := h.Finish(b.ctx, sq.End{Status: sq.StatusDone, Untaken: []string{"s"}})
-	must(t, err)
-	equal(t, "goes on", more, true)
-	equal(t, "message", h.Turn().Message.ID, "other")
-	equal(t, "in the turn", b.state("other"), "active")
+	for name, others := range map[string][]string{"others wait": {"other"}, "none waits": nil} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			b.say("now")
+			h := b.start()
+			b.say("s", session.ModeSteer)
+			b.sayAll(others...)
+			got, err := h.Steer(b.ctx)
+			must(t, err)
+			equal(t, "steered", len(got), 1)
+			must(t, b.rdb.LRem(b.ctx, b.k.Active(), 1, b.task("s")).Err())
+			must(t, b.rdb.ZAdd(b.ctx, b.k.Archived(), redis.Z{Score: 1, Member: b.task("s")}).Err())
+			must(t, b.rdb.HSet(b.ctx, b.k.Task(b.task("s")), "state", "archived").Err())
+			more, err := h.Finish(b.ctx, sq.End{Status: sq.StatusDone, Untaken: []string{"s"}})
+			must(t, err)
+			equal(t, "goes on", more, len(others) > 0)
+			if more {
+				equal(t, "message", h.Turn().Message.ID, "other")
+				equal(t, "in the turn", b.state("other"), "active")
+			}
+			equal(t, "reply to now", b.outcome("now").Status, sq.StatusDone)
+		})
+	}
 }
 
 // A /stop that comes while a turn ends means what was steered into it, too.

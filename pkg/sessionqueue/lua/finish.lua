@@ -80,7 +80,7 @@ if nback > 0 and call('HGET', run, 'stop') == fence then
 end
 if nback > 0 then
   back = places(ARGV, 9 + nids, 8 + nids + nback, prefix)
-  if not release and call('EXISTS', paused) == 0 then
+  if back.head and not release and call('EXISTS', paused) == 0 then
     h = look_at(back.head)
     -- What is collected is gathered when all are back: by the next claim.
     if not h[2] or h[5] or held(h[1], r[5], now) then h = false end

@@ -2,7 +2,7 @@
 -- line, for finish, after line.lua.
 
 -- places(ids, first, last, prefix): their places, by the order of arrival; and head,
--- the id at the head of the line when they are back. A message whose place is in the
+-- the id at the head of the line when they are back, if there is any. A message whose place is in the
 -- midst of a long line goes ahead, behind so many at its head as are looked at.
 local function places(ids, first, last, prefix)
   local NEAR = 500 -- ids at either end of the line
