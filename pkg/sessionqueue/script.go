@@ -47,7 +47,7 @@ var (
 	steerScript      = move("session", "line", "owner", "asked", "steer")
 	dismissScript    = move("session", "events", "archive", "owner", "dismiss")
 	finishScript     = move("session", "events", "line", "untaken", "owner", "notes", "finish")
-	failScript       = move("session", "events", "line", "untaken", "archive", "owner", "notes", "finish")
+	failScript       = move("session", "events", "line", "untaken", "archive", "stopped", "owner", "notes", "finish")
 	markScript       = move("session", "owner", "asked", "cut", "mark")
 	requeueScript    = move("session", "events", "archive", "owner", "asked", "cut", "requeue")
 

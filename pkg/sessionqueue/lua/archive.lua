@@ -7,10 +7,10 @@ local function with_error(msg, why, seconds)
   return msg .. '\58' .. varint(#why) .. why .. '\88' .. varint(seconds)
 end
 
--- bury(id, msg, unique, why, outcome, now): a dead letter that no statistics count
--- yet. That it was seen becomes that it arrived: so Run in asynqmon does not expire it
+-- move_to_archive(id, msg, unique, why, outcome, now): a dead letter that no statistics
+-- count yet. That it was seen becomes that it arrived: so Run in asynqmon does not expire it
 -- again at once, and /resume knows its place among others.
-local function bury(id, msg, unique, why, outcome, now)
+local function move_to_archive(id, msg, unique, why, outcome, now)
   local seconds, seen = math.floor(now / 1000), call('HGET', task .. id, 'seen')
   call('ZADD', archived, int(seconds), id)
   call('HSET', task .. id, 'msg', with_error(msg, why, seconds), 'state', 'archived', 'result', outcome,
@@ -19,14 +19,14 @@ local function bury(id, msg, unique, why, outcome, now)
   if unique then call('DEL', unique) end
 end
 
--- count_buried(n): asynq's statistics of n dead letters.
-local function count_buried(n)
+-- count_archived(n): asynq's statistics of n dead letters.
+local function count_archived(n)
   add(processed, processed_day, n)
   add(failed, failed_day, n)
 end
 
--- archive(...): bury, of one.
+-- archive(...): the same, and it is counted.
 local function archive(id, msg, unique, why, outcome, now)
-  bury(id, msg, unique, why, outcome, now)
-  count_buried(1)
+  move_to_archive(id, msg, unique, why, outcome, now)
+  count_archived(1)
 end

@@ -19,7 +19,8 @@
 -- put aside is archived, or of ids without a task has left the line. Under its own token
 -- it repeats its answer.
 --
--- It begins with SET: a full Redis starts no new turn.
+-- It begins with SET, but where a /stop has put messages aside: a full Redis starts no
+-- new turn.
 
 local token, ttl, phase, prefix = ARGV[2], tonumber(ARGV[3]), ARGV[5], ARGV[6]
 local now = now_ms()
@@ -46,7 +47,7 @@ if special and call('EXISTS', stopped) == 1 then
   local batch, more = stopped_batch(stopped, ARGV[17])
   call('ZCARD', archived)
   archive_stopped(batch, prefix, ARGV[11], now)
-  stopping(more)
+  mark_stopping(more)
   return {'again'}
 end
 
@@ -60,7 +61,7 @@ local rotated = (r[13] or '') ~= ''
 local heard = dead and string.match(r[15] or '', '^(%d+) ') == fence
 local verdict, crashed = false, false -- verdict: {archive or complete, status, error}
 if dead and r[5] == fence then
-  verdict = {'archive', 'stopped', 'stopped by user'}
+  verdict = {'archive', 'stopped', WHY_STOPPED}
 elseif dead and r[14] == fence then
   verdict = {'archive', 'interrupted', 'rolled back by a newer message'}
 elseif dead and r[6] == fence then
@@ -75,12 +76,11 @@ end
 -- What is in active goes back to the head of the line. Somebody else's live
 -- lease means that a stock asynq.Server is at work on this queue: wait for it.
 local left = special and call('LRANGE', active, 0, -1) or {} -- newest first
-local ours, first, back, ending, lost = {}, '', {}, {}, {}
+local ours, in_turn, back, ending, lost = {}, {}, {}, {}, {}
 if dead then
   local ok, ids = try(cjson.decode, r[4])
-  ids = ok and type(ids) == 'table' and ids or {}
-  first = ids[1] or ''
-  for _, id in ipairs(ids) do ours[id] = true end
+  if ok and type(ids) == 'table' then in_turn = ids end
+  for _, id in ipairs(in_turn) do ours[id] = true end
 end
 for _, id in ipairs(left) do
   local theirs = leased(id, now)
@@ -106,7 +106,7 @@ if #ending > 0 and verdict and verdict[1] == 'complete' then
   -- What is longer than this would hold up Redis.
   local stored = call('STRLEN', partial) <= 4 * 1024 * 1024 and call('GET', partial)
   local ok, p = try(cjson.decode, stored or '')
-  if ok and type(p) == 'table' and p.v == 1 and type(p.messages) == 'table' and p.messages[1] == own_id(prefix, first)
+  if ok and type(p) == 'table' and p.v == 1 and type(p.messages) == 'table' and p.messages[1] == own_id(prefix, in_turn[1] or '')
     and type(p.entries) == 'table' then
     kept = p.entries
   end
@@ -143,7 +143,7 @@ if not call('SET', sentinel, token, 'NX', 'PX', ARGV[3]) then return {'held', tt
 -- A turn that died before it could say that it had started is announced now.
 if dead and string.match(r[15] or '', '^(%d+) [1-9]') ~= fence then
   local named = {}
-  for id in pairs(ours) do named[#named + 1] = quote(own_id(prefix, id)) end
+  for _, id in ipairs(in_turn) do named[#named + 1] = quote(own_id(prefix, id)) end
   announce(run, events, ARGV[11], '{"type":"turn_started","session_id":"' .. last_sid ..
     '","turn":"' .. prefix .. fence .. '","fence":' .. fence .. ',"messages":[' .. table.concat(named, ',') .. ']}')
 end

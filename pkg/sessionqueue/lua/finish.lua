@@ -182,12 +182,10 @@ add(processed, processed_day, (tonumber(r[4]) or 0) + (complete and #done or 0))
 announce(run, events, ARGV[6], ARGV[4], ARGV[5])
 for _, t in ipairs(stopped_too) do
   pcall('ZREM', lease, t[1])
-  pcall('HDEL', followups, own_id(prefix, t[1]))
-  if call('LREM', active, '1', t[1]) == 1 and t[2] then
-    local why = 'stopped by user'
-    local outcome = '{"type":"turn_ended","status":"stopped","messages":[' .. quote(own_id(prefix, t[1])) .. '],"error":"' .. why .. '"}'
-    archive(t[1], t[2], t[3], why, outcome, now)
-    announce(run, events, ARGV[6], outcome)
+  if call('LREM', active, '1', t[1]) == 1 then
+    archive_as_stopped(t, prefix, ARGV[6], now)
+  else
+    pcall('HDEL', followups, own_id(prefix, t[1]))
   end
 end
 

@@ -31,6 +31,9 @@ local function forward(due, now)
   end
 end
 
+-- How many ids at either end of the line are looked at, where all would be too many.
+local NEAR = 500
+
 -- look_at(id): a task as {id, msg, seen, redelivered, quiet, unique key}; msg is
 -- false if the task is gone.
 local function look_at(id)

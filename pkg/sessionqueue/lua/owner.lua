@@ -19,8 +19,8 @@ local function answered()
   return false
 end
 
--- hear_of_owner(): the owner knows of this turn. Before that its death counts as none:
--- the reply to its claim may have been lost. The first batch of events says so, too.
+-- hear_of_owner(): notes that the owner knows of this turn. Until then its death does not
+-- count: the reply to its claim may have been lost. A batch of events notes it, too.
 local function hear_of_owner()
   local of = string.match(call('HGET', run, 'seq') or '', '^(%d+) ')
   if of ~= fence then call('HSET', run, 'seq', fence .. ' 0') end

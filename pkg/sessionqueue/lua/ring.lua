@@ -30,7 +30,7 @@ if not state then
 end
 local told, of_another = call('HGET', followups, own), false
 if told then
-  of_another = not announced(t[3], t[4])
+  of_another = not was_rung(t[3], t[4])
   -- It may be a refusal, which senders of an older version keep here.
   if of_another or string.sub(told, 1, 11) == '{"refused":' then told = false end
 end
@@ -106,16 +106,9 @@ if busy and mine == 1 and not told and place then
       if #drops == most or bytes >= BYTES then break end
       local old = oldest[i]
       local o, own_old = call('HMGET', task .. old, 'msg', 'unique_key', 'first', 'seen', 'seq'), own_id(prefix, old)
-      local e, goes = '', false
-      if o[3] then
-        goes = call('HEXISTS', followups, own_old) == 1
-      elseif announced(o[4], o[5]) then
-        -- Senders of an older version say so only in the follow-up, which has the text.
-        e = call('HGET', followups, own_old) or ''
-        goes = goes_first(e)
-      end
-      if o[1] and old ~= id and not goes then drops[#drops + 1] = {old, o[1], held_lock(old, o[2])} end
-      bytes = bytes + #(o[1] or '') + #e
+      local ahead, read = goes_first(own_old, o[3], o[4], o[5])
+      if o[1] and old ~= id and not ahead then drops[#drops + 1] = {old, o[1], held_lock(old, o[2])} end
+      bytes = bytes + #(o[1] or '') + read
     end
     call('ZCARD', archived)
   end
@@ -147,11 +140,11 @@ for _, d in ipairs(drops) do
   local outcome = '{"type":"turn_ended","status":"dropped","messages":[' .. quote(own_id(prefix, d[1])) ..
     '],"error":"' .. why .. '","reason":"' .. drop .. '"}'
   call('LREM', pending, -1, d[1])
-  bury(d[1], d[2], d[3], why, outcome, now)
+  move_to_archive(d[1], d[2], d[3], why, outcome, now)
   call('HDEL', followups, own_id(prefix, d[1]))
   announce(run, events, ARGV[7], outcome)
 end
-count_buried(#drops)
+count_archived(#drops)
 if drop == 'summarize' and #drops > 0 then note_dropped(drops) end
 waiting = waiting - #drops
 

@@ -14,10 +14,7 @@ end
 
 -- lock_of(id): the unique lock that a task still holds, or false. The task itself,
 -- which may be long, is not read.
-local function lock_of(id)
-  local unique = call('HGET', task .. id, 'unique_key')
-  return unique and unique ~= '' and call('GET', unique) == id and unique
-end
+local function lock_of(id) return held_lock(id, call('HGET', task .. id, 'unique_key')) end
 
 -- add(counter, day, n): asynq's statistics; a day's counter lives for 90 days.
 local function add(counter, day, n)
@@ -55,14 +52,20 @@ local function quote(s)
   return cjson.encode(s)
 end
 
--- announced(seen, seq): whether a follow-up with the id of a task that has these is of
--- that task. Else it is of one before it, which an operator has deleted.
-local function announced(seen, seq) return seen or seq end
+-- was_rung(seen, seq): whether a sender has rung for the task that has these fields.
+-- Else a follow-up with its id is of a task before it, which an operator has deleted.
+local function was_rung(seen, seq) return seen or seq end
 
--- goes_first(e): whether a follow-up, by its entry, is one that goes to the front
--- of the line.
-local function goes_first(e)
-  return e and (string.find(e, '"mode":"interrupt"', 1, true) or string.find(e, '"mode":"rollback"', 1, true))
+-- goes_first(own, first, seen, seq): whether a message interrupts or takes back, and so
+-- goes to the front of the line, by the id that its sender knows and its task's fields;
+-- and how many bytes were read for that.
+local function goes_first(own, first, seen, seq)
+  if first then return call('HEXISTS', followups, own) == 1, 0 end
+  if not was_rung(seen, seq) then return false, 0 end
+  -- Senders of an older version say so only in the follow-up, which has the text.
+  local e = call('HGET', followups, own) or ''
+  local found = string.find(e, '"mode":"interrupt"', 1, true) or string.find(e, '"mode":"rollback"', 1, true)
+  return found ~= nil, #e
 end
 
 -- held(id, hold, now): until when (ms) the head of the line has to wait after a

@@ -14,7 +14,6 @@
 -- {'lost'}.
 
 if not owned then return {'lost'} end
-local NEAR = 500 -- ids at either end of the line
 local OLD = 4096 -- bytes of a follow-up that is read for its mode alone
 local now, prefix, most, room = now_ms(), ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[7])
 local ids = cjson.decode(call('HGET', run, 'ids'))
@@ -28,7 +27,7 @@ local steered, waiting = {}, call('LLEN', pending)
 -- -1 the oldest.
 local function look(id, end_of)
   local t, own = call('HMGET', task .. id, 'state', 'steer', 'seen', 'seq'), own_id(prefix, id)
-  if t[1] ~= 'pending' or not announced(t[3], t[4]) then return true end
+  if t[1] ~= 'pending' or not was_rung(t[3], t[4]) then return true end
   -- A sender of an earlier version tells it by the follow-up only, which has the text.
   local len = not t[2] and call('HSTRLEN', followups, own) or 0
   if not t[2] and (len == 0 or len > OLD) then return true end

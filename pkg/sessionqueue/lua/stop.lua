@@ -41,7 +41,7 @@ call('HDEL', followups, '')
 if asks and #batch > 0 then call('RENAMENX', pending, stopped) end
 if asks then forget_notes() end
 local n = archive_stopped(batch, prefix, cap, now)
-stopping(more)
+mark_stopping(more)
 if earlier then return {'earlier'} end
 if asks and state ~= 'idle' and r[5] ~= fence then
   call('HSET', run, 'stop', fence)

@@ -21,27 +21,33 @@ local function stopped_batch(list, limits)
   return batch, call('LLEN', list) > #batch
 end
 
--- archive_stopped(batch, prefix, cap, now): the batch, now the oldest of stopped, goes
--- to the archive. Returns how many messages these were: of some the task may be gone.
-local function archive_stopped(batch, prefix, cap, now)
+-- archive_as_stopped(t, prefix, limits, now): t, {id, msg, unique lock}, was in no turn
+-- of its own, and is archived because of a /stop. limits are the event stream's. Returns
+-- how many messages that were: the task may be gone.
+local function archive_as_stopped(t, prefix, limits, now)
+  local id = own_id(prefix, t[1])
+  pcall('HDEL', followups, id)
+  if not t[2] then return 0 end
+  local outcome = '{"type":"turn_ended","status":"stopped","messages":[' .. quote(id) .. '],"error":"' .. WHY_STOPPED .. '"}'
+  archive(t[1], t[2], t[3], WHY_STOPPED, outcome, now)
+  announce(run, events, limits, outcome)
+  return 1
+end
+
+-- archive_stopped(batch, prefix, limits, now): the batch, now the oldest of stopped, goes
+-- to the archive. Returns how many messages these were.
+local function archive_stopped(batch, prefix, limits, now)
   local n = 0
   for _, t in ipairs(batch) do
-    local id = own_id(prefix, t[1])
     call('RPOP', stopped)
-    pcall('HDEL', followups, id)
-    if t[2] then
-      n = n + 1
-      local outcome = '{"type":"turn_ended","status":"stopped","messages":[' .. quote(id) .. '],"error":"' .. WHY_STOPPED .. '"}'
-      archive(t[1], t[2], t[3], WHY_STOPPED, outcome, now)
-      announce(run, events, cap, outcome)
-    end
+    n = n + archive_as_stopped(t, prefix, limits, now)
   end
   return n
 end
 
--- stopping(more): whether stopped still has messages, for the scripts that do not get
--- its key: the next claim is to archive them.
-local function stopping(more)
+-- mark_stopping(more): run tells the scripts that do not get stopped's key whether that
+-- still has messages, which the next claim is to archive.
+local function mark_stopping(more)
   if more then
     call('HSET', run, 'stopping', '1', 'special', '1')
   elseif call('HGET', run, 'stopping') == '1' then

@@ -5,23 +5,24 @@
 -- the id at the head of the line when they are back, if there is any. A message whose place is in the
 -- midst of a long line goes ahead, behind so many at its head as are looked at.
 local function places(ids, first, last, prefix)
-  local NEAR = 500 -- ids at either end of the line
   local room = 4 * 1024 * 1024 -- bytes of follow-ups that are read
   local oldest = call('LRANGE', pending, -NEAR, -1) -- newest first
   local others = math.min(call('LLEN', pending) - #oldest, NEAR)
   local newest = others > 0 and call('LRANGE', pending, 0, others - 1) or {}
-  local seqs, first_of = {}, {}
+  local tasks, ahead = {}, {} -- by id
 
   -- later(id, seq): whether it came after, and is none that goes to the front.
   local function later(id, seq)
-    seqs[id] = seqs[id] or tonumber(call('HGET', task .. id, 'seq')) or 0
-    if seqs[id] <= seq then return false end
-    if first_of[id] == nil then
-      local e = room > 0 and call('HGET', followups, own_id(prefix, id))
-      room = room - (e and #e or 0)
-      first_of[id] = goes_first(e) and true or false
+    local t = tasks[id] or call('HMGET', task .. id, 'seq', 'first', 'seen')
+    tasks[id] = t
+    if (tonumber(t[1]) or 0) <= seq then return false end
+    if ahead[id] == nil then
+      local read = 0
+      ahead[id] = false
+      if room > 0 then ahead[id], read = goes_first(own_id(prefix, id), t[2], t[3], t[1]) end
+      room = room - read
     end
-    return not first_of[id]
+    return not ahead[id]
   end
 
   -- Of each {id, how many of the oldest stand before it, or how many of the newest
