@@ -3,6 +3,7 @@ package sessionqueue
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -61,7 +62,7 @@ func parseTaskMessage(b []byte) (m taskMessage, err error) {
 		case num == fieldRetried && typ == protowire.VarintType:
 			var v uint64
 			v, n = protowire.ConsumeVarint(b)
-			m.retried = int(v)
+			m.retried = attempts(v)
 		default:
 			n = protowire.ConsumeFieldValue(num, typ, b)
 		}
@@ -72,6 +73,11 @@ func parseTaskMessage(b []byte) (m taskMessage, err error) {
 	}
 	return m, nil
 }
+
+// attempts is how often a task has failed. asynq keeps it in 32 bits, and reads no
+// less from what another program has written there: a negative number is none, and the
+// highest leaves room for one more.
+func attempts(v uint64) int { return min(max(int(int32(v)), 0), math.MaxInt32-1) }
 
 // message is the user's message in the task, or why there is none.
 func (m taskMessage) message() (session.Message, error) {

@@ -50,6 +50,7 @@ func (r *recorder) arm(after time.Duration) {
 	c.under.Add(1)
 	c.next = time.AfterFunc(after, func() {
 		defer c.under.Done()
+		defer r.turn.contain("its checkpoint")
 		c.storing.Lock()
 		defer c.storing.Unlock()
 		c.mu.Lock()

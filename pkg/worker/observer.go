@@ -87,6 +87,7 @@ func (t *turn) started() {
 // ended tells the observer of the turn's end, and writes the log's line. lost is
 // why the end could not be written, if it could not.
 func (t *turn) ended(lost error) {
+	defer t.contain("telling of its end")
 	end := TurnEnd{
 		Session: t.Session, Turn: t.ID, Message: t.Message.ID, Attempt: t.Attempt, Status: t.status, Ran: t.ran,
 		Wait: t.Age, Duration: time.Since(t.Started), Err: t.failure,

@@ -131,6 +131,7 @@ func isText(e sessionqueue.Event) bool {
 // flush is the timer's: it sends what is unsent. After the end that is stop's
 // affair, for by then the hold may be at its next turn.
 func (r *recorder) flush() {
+	defer r.turn.contain("its events")
 	r.sending.Lock()
 	defer r.sending.Unlock()
 	r.mu.Lock()
@@ -160,13 +161,18 @@ func (r *recorder) emit(events []sessionqueue.Event, title string) {
 	}
 }
 
+// silence ends the recording: nothing more is sent.
+func (r *recorder) silence() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.over = true
+	r.timer.Stop()
+}
+
 // stop ends the recording and sends the rest, except a last piece of text, which
 // the turn's end repeats anyway. A checkpoint that is under way is waited for.
 func (r *recorder) stop() {
-	r.mu.Lock()
-	r.over = true
-	r.timer.Stop()
-	r.mu.Unlock()
+	r.silence()
 	r.stopCheckpoints()
 	r.sending.Lock() // a batch that is under way
 	defer r.sending.Unlock()

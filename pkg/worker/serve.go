@@ -53,7 +53,7 @@ func (s *served) serve() {
 	began := time.Now()
 	for turns := 1; ; turns++ {
 		t := newTurn(s)
-		more, err := t.run(func() bool { return s.hadItsShare(turns, began) })
+		more, err := t.runContained(func() bool { return s.hadItsShare(turns, began) })
 		s.end()
 		if err != nil {
 			s.outcome = outcomeLost

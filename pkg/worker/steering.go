@@ -57,6 +57,7 @@ func (s *steering) wake() {
 
 func (s *steering) run() {
 	defer s.done.Done()
+	defer s.turn.contain("steering it")
 	for {
 		s.mu.Lock()
 		if !s.asked || s.over {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -175,8 +174,7 @@ func (t *turn) runAgent() (result agent.Result, err error) {
 	defer timeout.Stop()
 	defer func() {
 		if p := recover(); p != nil {
-			t.log.Error("the agent panicked", "panic", p, "stack", string(debug.Stack()))
-			err = fmt.Errorf("the agent panicked: %v", p)
+			err = t.panicked("the agent", p)
 		}
 	}()
 	ctx, run := agent.WithLease(t.ctx, t.hold.Lease()), t.served.w.agent.Run
@@ -274,6 +272,8 @@ func (t *turn) settle(result agent.Result, err error, release func() bool) (more
 		return t.rolledBack(release)
 	case errors.Is(cause, errDrain), errors.Is(err, sessionqueue.ErrDraining):
 		return t.giveBack(cause, release)
+	case errors.Is(cause, errPanicked):
+		return t.failed(cause, release)
 	case errors.Is(cause, errTimeout):
 		return t.failed(timedOut(cause, err), release)
 	case agent.IsRetryable(err) && t.Attempt < t.served.w.opts.MaxAttempts:
@@ -388,9 +388,13 @@ func (t *turn) orAsked(err error, release func() bool) (bool, error) {
 	return false, err
 }
 
+// longestBackoff is how long a retry waits at most, but for the jitter.
+const longestBackoff = time.Minute
+
 // backoff is the wait after the n-th attempt. The jitter keeps sessions that
 // failed together from coming back together.
 func backoff(base time.Duration, n int) time.Duration {
-	wait := min(base<<min(n-1, 20), time.Minute)
+	wait := min(base, longestBackoff) << min(max(n-1, 0), 20)
+	wait = min(wait, longestBackoff)
 	return time.Duration(float64(wait) * (0.75 + rand.Float64()/2))
 }

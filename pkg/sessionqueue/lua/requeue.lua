@@ -27,6 +27,7 @@ end
 local asking = asked()
 if asking ~= '' then return {'asked', asking} end
 
+local attempts = ARGV[6] ~= '' and varint(math.max(tonumber(ARGV[6]), 0))
 local back, lost = {}, {}
 for i = #ARGV, 15, -1 do -- newest first, so that the oldest ends up as the head
   local key = task .. ARGV[i]
@@ -60,7 +61,7 @@ for _, b in ipairs(back) do
     if ARGV[6] == '' then
       pcall('HINCRBY', task .. id, 'redelivered', 1)
     else -- 6 retried
-      call('HSET', task .. id, 'msg', with_error(b[2], ARGV[7], math.floor(now / 1000)) .. '\48' .. varint(tonumber(ARGV[6])))
+      call('HSET', task .. id, 'msg', with_error(b[2], ARGV[7], math.floor(now / 1000)) .. '\48' .. attempts)
     end
   end
 end
