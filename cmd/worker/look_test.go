@@ -169,7 +169,7 @@ func TestShowQuestion(t *testing.T) {
 	if want := map[string]any{"number": 1., "name": "deploy"}; !ok || !reflect.DeepEqual(o["question"], want) {
 		t.Errorf("%v", o["question"])
 	}
-	if answer, err := c.Command(t.Context(), "a", "/approve", ""); err != nil || answer != "Approved: deploy." {
+	if answer, err := c.Command(t.Context(), "a", "/approve", ""); err != nil || answer != "Approved question 1: deploy." {
 		t.Error(answer, err)
 	}
 	if o, err := c.Wait(t.Context(), "a", receipt.ID); err != nil || o.Reply != "echo: hello" {

@@ -160,11 +160,11 @@ func situations() []situation {
 				r.says("one", "two")
 				h := r.start()
 				r.must(h.Keep(r.ctx, []byte(`{"agent":"x"}`), 2))
-				r.must(h.Ask(r.ctx, sq.Question{Number: 1, Name: "run make"}))
+				r.asks(h, "run make")
 				if _, err := r.client.Answer(r.ctx, r.key, 1, sq.Allow); err != nil {
 					r.Fatal(err)
 				}
-				r.must(h.Ask(r.ctx, sq.Question{Number: 2, Name: "run rm"}))
+				r.asks(h, "run rm")
 			},
 			runs: []string{"one", "two"},
 			after: func(r *records) {
@@ -359,6 +359,13 @@ func (r *records) start() *sq.Hold {
 	h := r.claim()
 	r.must(h.Promote(r.ctx))
 	return h
+}
+
+// asks has h's turn ask the user.
+func (r *records) asks(h *sq.Hold, name string) {
+	r.Helper()
+	_, err := h.Ask(r.ctx, sq.Question{Name: name})
+	r.must(err)
 }
 
 // finish ends the turn as the agent echo does.

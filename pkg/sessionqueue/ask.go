@@ -16,7 +16,7 @@ import (
 
 // Question is what a turn's agent asks the user: may it do this?
 type Question struct {
-	Number int    `json:"-"`              // within the turn, from 1
+	Number int    `json:"-"`              // rises over the session's life
 	Name   string `json:"name"`           // what is to be done
 	Text   string `json:"text,omitempty"` // more about it
 }
@@ -31,7 +31,7 @@ const (
 	Deny   Decision = "deny"
 )
 
-// Reply is a decision and which question of the turn it is about; the zero Reply is
+// Reply is a decision and the number of the question it is about; the zero Reply is
 // none.
 type Reply struct {
 	Question int
@@ -43,31 +43,48 @@ var (
 	ErrNothingAsked = errors.New("nothing is asked")
 	ErrOtherAsked   = errors.New("another question is asked")
 	ErrAnswered     = errors.New("it was answered already")
+	ErrJustAsked    = errors.New("the question was asked just now")
 )
 
-// Ask stores the question of the turn's agent, for Answer to find. One at a time:
-// it replaces the last one.
-func (h *Hold) Ask(ctx context.Context, q Question) error {
+// justAsked is how long a bare answer may still be meant for the question before: the
+// user has to see the new one, and the answer is under way for a while.
+const justAsked = 3 * time.Second
+
+// Ask stores the question of the turn's agent, for Answer to find, and returns its
+// number. One at a time: it replaces the last one. q's own number is not read.
+func (h *Hold) Ask(ctx context.Context, q Question) (number int, err error) {
 	data, err := marshal(q)
 	if err != nil {
-		return fmt.Errorf("encode question: %w", err)
+		return 0, fmt.Errorf("encode question: %w", err)
 	}
-	_, err = h.move(ctx, "ask", askScript, keysToEvents, true, h.consumer.cfg.SentinelTTL.Milliseconds(), q.Number, data)
-	return err
+	h.mu.Lock()
+	h.asked++
+	h.mu.Unlock()
+	reply, err := h.ask(ctx, data)
+	return int(reply.int(2)), err
 }
 
-// Withdraw says that the agent does not wait for the answer to a question any more,
-// by its number: nobody can answer it behind this. The Decision is what somebody said
+// Withdraw says that the agent does not wait any more for the answer to the turn's
+// last question: nobody can answer it behind this. The Decision is what somebody said
 // before, and was told that it counts; "": nobody did.
-func (h *Hold) Withdraw(ctx context.Context, number int) (Decision, error) {
-	reply, err := h.move(ctx, "ask", askScript, keysToEvents, true, h.consumer.cfg.SentinelTTL.Milliseconds(), number, "")
+func (h *Hold) Withdraw(ctx context.Context) (Decision, error) {
+	reply, err := h.ask(ctx, "")
 	return Decision(reply.str(1)), err
 }
 
+func (h *Hold) ask(ctx context.Context, question string) (answer, error) {
+	h.mu.Lock()
+	nth := h.asked
+	h.mu.Unlock()
+	return h.move(ctx, "ask", askScript, keysToEvents, true, h.consumer.cfg.SentinelTTL.Milliseconds(), nth, question)
+}
+
 // Answer answers what the running turn's agent asks. number is the question's, as
-// its event tells; 0 means whichever is asked. ErrNothingAsked, ErrOtherAsked (with
-// the question that is asked), ErrAnswered: nothing was changed; nor was it where d is
-// no decision, which wraps session.ErrInvalid.
+// its event tells; 0 means the one that the user sees. ErrNothingAsked, ErrOtherAsked
+// (with the question that is asked), ErrAnswered, and for 0 ErrJustAsked (with the
+// question, which came so lately that the user may have answered the one before it):
+// nothing was changed; nor was it where d is no decision, which wraps
+// session.ErrInvalid.
 func (c *Client) Answer(ctx context.Context, sessionKey string, number int, d Decision) (Question, error) {
 	if err := session.ValidateKey(sessionKey); err != nil {
 		return Question{}, err
@@ -80,7 +97,7 @@ func (c *Client) Answer(ctx context.Context, sessionKey string, number int, d De
 		which = strconv.Itoa(number)
 	}
 	reply, err := run(ctx, c.rdb, answerScript, keys(sessionKey, "", time.Now())[:keysToEvents],
-		rediskey.For(sessionKey).TaskPrefix(), which, string(d), rand.Text())
+		rediskey.For(sessionKey).TaskPrefix(), which, string(d), rand.Text(), justAsked.Milliseconds())
 	if err != nil {
 		return Question{}, fmt.Errorf("answer %s: %w", sessionKey, unchanged(err))
 	}
@@ -93,6 +110,8 @@ func (c *Client) Answer(ctx context.Context, sessionKey string, number int, d De
 		return q, ErrOtherAsked
 	case "answered":
 		return q, ErrAnswered
+	case "new":
+		return q, ErrJustAsked
 	}
 	return q, nil
 }
@@ -144,10 +163,12 @@ func (c *Client) decide(ctx context.Context, sessionKey, usage string, words []s
 		return "That was answered already.", nil
 	case errors.Is(err, ErrOtherAsked):
 		return fmt.Sprintf("Question %d is not asked any more; number %d is: %s.", number, q.Number, q.Name), nil
+	case errors.Is(err, ErrJustAsked):
+		return fmt.Sprintf("Nothing was answered: question %d has just come, %s. /approve %[1]d or /deny %[1]d", q.Number, q.Name), nil
 	case err != nil:
 		return "", err
 	case d == Deny:
-		return "Denied: " + q.Name + ".", nil
+		return fmt.Sprintf("Denied question %d: %s.", q.Number, q.Name), nil
 	}
-	return "Approved: " + q.Name + ".", nil
+	return fmt.Sprintf("Approved question %d: %s.", q.Number, q.Name), nil
 }

@@ -111,6 +111,7 @@ type Hold struct {
 	announced bool   // that the turn has started
 	steer     bool   // Promote found a message that is to be steered in
 	seq       int
+	asked     int // how many questions this turn has asked
 	clock     clock
 	ending    bool // a move that may release the sentinel is under way
 	renewed   bool // the turn has a lease of asynq's, which a plain end leaves
@@ -163,7 +164,7 @@ func (h *Hold) begin(sent time.Time, a answer) {
 // run makes t the turn that runs, for messages as scripts answer them. h.mu is
 // held.
 func (h *Hold) run(t Turn, messages answer) {
-	h.seq, h.announced, h.steer, h.renewed, h.part = 0, false, false, false, h.part[:0:0]
+	h.seq, h.asked, h.announced, h.steer, h.renewed, h.part = 0, 0, false, false, false, h.part[:0:0]
 	if transcript := rediskey.For(h.session).Transcript(t.SessionID); h.keys[transcriptKey] != transcript {
 		h.keys = slices.Clone(h.keys) // a renewal or a batch under way reads the old ones
 		h.keys[transcriptKey] = transcript

@@ -227,21 +227,24 @@ func situations() []situation {
 		{"ask", "", func(b *bench) func() error {
 			b.say("now")
 			h := b.start()
-			return func() error { return h.Ask(b.ctx, sq.Question{Number: 1, Name: "run make"}) }
+			return func() error {
+				_, err := h.Ask(b.ctx, sq.Question{Name: "run make"})
+				return err
+			}
 		}},
 		{"ask", "no more", func(b *bench) func() error {
 			b.say("now")
 			h := b.start()
-			must(b, h.Ask(b.ctx, sq.Question{Number: 1, Name: "run make"}))
+			b.asks(h, "run make")
 			return func() error {
-				_, err := h.Withdraw(b.ctx, 1)
+				_, err := h.Withdraw(b.ctx)
 				return err
 			}
 		}},
 		{"answer", "", func(b *bench) func() error {
 			b.say("now")
 			h := b.start()
-			must(b, h.Ask(b.ctx, sq.Question{Number: 1, Name: "run make"}))
+			b.asks(h, "run make")
 			return func() error {
 				_, err := b.client.Answer(b.ctx, key, 1, sq.Always)
 				return err

@@ -17,9 +17,10 @@ type asking struct {
 	cancel context.CancelCauseFunc
 	one    chan struct{} // has room for whoever asks now
 
-	mu     sync.Mutex
-	number int // of the last question
-	answer chan sessionqueue.Decision
+	mu      sync.Mutex
+	waiting int // the number of the question that waits for its answer; 0: none does
+	answer  chan sessionqueue.Decision
+	early   sessionqueue.Reply // to a question whose number was still under way to here
 }
 
 func newAsking(t *turn) *asking {
@@ -50,10 +51,9 @@ func (a *asking) ask(ctx context.Context, q agent.Question) (agent.Answer, error
 	if a.ctx.Err() != nil { // both were so
 		return agent.Answer{}, context.Cause(a.ctx)
 	}
-	number, answer := a.next()
-	d, err := a.put(ctx, number, q, answer)
+	d, err := a.put(ctx, q)
 	if err != nil {
-		a.withdraw(number)
+		a.withdraw()
 		return agent.Answer{}, err
 	}
 	// A decision that only a later version knows is no yes.
@@ -62,10 +62,13 @@ func (a *asking) ask(ctx context.Context, q agent.Question) (agent.Answer, error
 
 // put asks, and waits for the answer. The question is stored before it is told of,
 // so that whoever hears of it finds it.
-func (a *asking) put(ctx context.Context, number int, q agent.Question, answer <-chan sessionqueue.Decision) (sessionqueue.Decision, error) {
-	if err := a.turn.hold.Ask(ctx, sessionqueue.Question{Number: number, Name: q.Name, Text: q.Text}); err != nil {
+func (a *asking) put(ctx context.Context, q agent.Question) (sessionqueue.Decision, error) {
+	number, err := a.turn.hold.Ask(ctx, sessionqueue.Question{Name: q.Name, Text: q.Text})
+	if err != nil {
 		return "", err
 	}
+	answer := a.await(number)
+	defer a.await(0)
 	timeout := max(0, a.turn.served.w.opts.AskTimeout)
 	a.turn.recorder.asked(number, q, timeout)
 	a.turn.served.w.open.begin()
@@ -91,7 +94,7 @@ func (a *asking) put(ctx context.Context, number int, q agent.Question, answer <
 // overdue denies a question that nobody has answered in time. Whose answer Redis has
 // by now was told that it counts, and it does: only the withdrawal knows.
 func (a *asking) overdue(number int, q agent.Question, timeout time.Duration) (sessionqueue.Decision, error) {
-	d, err := a.turn.hold.Withdraw(a.turn.hold.Lease().Context(), number)
+	d, err := a.turn.hold.Withdraw(a.turn.hold.Lease().Context())
 	if err != nil {
 		a.turn.recorder.cancelled(number)
 		return "", err
@@ -107,33 +110,43 @@ func (a *asking) overdue(number int, q agent.Question, timeout time.Duration) (s
 
 // withdraw says that nobody waits for an answer any more: the user is not to be told
 // that it was one. The question may have been stored even if that failed.
-func (a *asking) withdraw(number int) {
+func (a *asking) withdraw() {
 	lease := a.turn.hold.Lease()
 	if lease.Held() != nil {
 		return
 	}
-	if _, err := a.turn.hold.Withdraw(lease.Context(), number); err != nil {
+	if _, err := a.turn.hold.Withdraw(lease.Context()); err != nil {
 		a.turn.log.Warn("a question could not be withdrawn", "error", err)
 	}
 }
 
-func (a *asking) next() (int, <-chan sessionqueue.Decision) {
+// await lets the answer to a question come in; 0: to none.
+func (a *asking) await(number int) <-chan sessionqueue.Decision {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.number++
-	a.answer = make(chan sessionqueue.Decision, 1)
-	return a.number, a.answer
+	answer := make(chan sessionqueue.Decision, 1)
+	a.waiting, a.answer = number, answer
+	if number != 0 && a.early.Question == number {
+		a.settle(a.early.Decision)
+	}
+	return answer
 }
 
 // take is a reply to a question. Only the first counts: renewals repeat it.
 func (a *asking) take(r sessionqueue.Reply) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if r.Question != a.number || a.answer == nil {
+	if a.waiting != 0 && r.Question == a.waiting {
+		a.settle(r.Decision)
 		return
 	}
-	a.answer <- r.Decision
-	a.answer = nil
+	a.early = r
+}
+
+// settle is the answer to the question that waits. a.mu is held.
+func (a *asking) settle(d sessionqueue.Decision) {
+	a.answer <- d
+	a.waiting = 0
 }
 
 // reply passes on what the user says to a question of the turn with a fence.

@@ -68,7 +68,7 @@ func TestAnswerInTime(t *testing.T) {
 			r, _, a := inTurn(t, askTimeout(c.timeout))
 			got := a.ask(a.ctx, r, "run make")
 			equal(t, "timeout_ms", r.asked("1").TimeoutMS, c.told.Milliseconds())
-			r.command("/approve", "Approved: run make.")
+			r.command("/approve", "Approved question 1: run make.")
 			equal(t, "the answer", receive(t, "the answer", got), answered{agent.Answer{Allowed: true}, nil})
 			equal(t, "decision", r.decided("1"), "allowed")
 			a.reply("ok")
@@ -89,7 +89,7 @@ func TestAnswerAtTheLastMoment(t *testing.T) {
 		decision string
 		notices  int
 	}{
-		"just before": {(*testredis.Faults).Gate, "Approved: run make.", true, "allowed", 0},
+		"just before": {(*testredis.Faults).Gate, "Approved question 1: run make.", true, "allowed", 0},
 		"just after":  {(*testredis.Faults).GateReply, "Nothing is asked.", false, "denied", 1},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -154,7 +154,7 @@ func TestEverySlotWaitsForAnAnswer(t *testing.T) {
 	equal(t, "lines while a slot is not asked for", len(j.lines), 0)
 	two.ask(two.ctx, r, "run rm")
 	full(slog.LevelWarn)
-	r.command("/approve", "Approved: run make.")
+	r.command("/approve", "Approved question 1: run make.")
 	receive(t, "the answer", first)
 	full(slog.LevelInfo)
 	one.ask(one.ctx, r, "run again")

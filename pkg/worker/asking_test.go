@@ -51,11 +51,12 @@ func TestAsk(t *testing.T) {
 	two := a.ask(a.ctx, r, "run rm")
 	r.command("/status", "The agent asks for permission: run make. /approve 1 or /deny 1")
 	r.command("/deny 2", "Question 2 is not asked any more; number 1 is: run make.")
-	r.command("/approve 1 always", "Approved: run make.")
+	r.command("/approve 1 always", "Approved question 1: run make.")
 	equal(t, "the answer", receive(t, "the answer", one), answered{agent.Answer{Allowed: true, Remember: true}, nil})
 	equal(t, "decision", r.decided("1"), "allowed")
 	r.asked("2")
-	r.command("/deny", "Denied: run rm.")
+	r.command("/deny", "Nothing was answered: question 2 has just come, run rm. /approve 2 or /deny 2")
+	r.command("/deny 2", "Denied question 2: run rm.")
 	equal(t, "the second answer", receive(t, "the answer", two), answered{})
 	equal(t, "second decision", r.decided("2"), "denied")
 	r.command("/approve", "That was answered already.")
@@ -105,7 +106,7 @@ func TestQuestionsEnd(t *testing.T) {
 		r.command("/approve 1", "Nothing is asked.")
 		again := a.ask(a.ctx, r, "run rm")
 		r.asked("2")
-		r.command("/approve", "Approved: run rm.")
+		r.command("/approve 2", "Approved question 2: run rm.")
 		equal(t, "the next answer", receive(t, "the answer", again).Allowed, true)
 		a.reply("ok")
 	})
@@ -127,7 +128,7 @@ func TestQuestionsEnd(t *testing.T) {
 		again := s.next(t, "m1")
 		got = again.ask(again.ctx, r, "run make")
 		await(t, "the question to be asked again", func() bool { return r.info().Question != nil })
-		r.command("/approve", "Approved: run make.")
+		r.command("/approve 2", "Approved question 2: run make.")
 		equal(t, "the answer", receive(t, "the answer", got).Allowed, true)
 		again.reply("ok")
 		r.ends("m1", sq.StatusDone)
@@ -172,7 +173,8 @@ func TestQuestionsStayInTheirTurn(t *testing.T) {
 			t.Error("an answer")
 		}
 	}
-	r.command("/approve 1", "Approved: run rm.")
+	r.command("/approve 1", "Question 1 is not asked any more; number 2 is: run rm.")
+	r.command("/approve 2", "Approved question 2: run rm.")
 	equal(t, "the answer", receive(t, "the answer", got).Allowed, true)
 	b.reply("ok")
 	r.ends("m2", sq.StatusDone)
@@ -197,4 +199,22 @@ func TestQuestionOfATurnThatIsToEnd(t *testing.T) {
 	equal(t, "decision", r.decided("1"), "cancelled")
 	a.fail(context.Cause(a.ctx))
 	r.ends("m1", sq.StatusStopped)
+}
+
+// What a user said to one turn's question, and what comes late, approves nothing that
+// another turn asks: its question has another number.
+func TestLateAnswerApprovesNothingElse(t *testing.T) {
+	t.Parallel()
+	r, s, a := inTurn(t)
+	got := a.ask(a.ctx, r, "list the files")
+	r.asked("1")
+	r.say("m2", "again")
+	a.reply("ok")
+	receive(t, "the question's end", got)
+	b := s.next(t, "m2")
+	b.ask(b.ctx, r, "delete_production")
+	await(t, "the next turn's question", func() bool { q := r.info().Question; return q != nil && q.Name == "delete_production" })
+	r.command("/approve 1", "Question 1 is not asked any more; number 2 is: delete_production.")
+	r.command("/approve", "Nothing was answered: question 2 has just come, delete_production. /approve 2 or /deny 2")
+	b.reply("ok")
 }

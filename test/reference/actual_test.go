@@ -129,7 +129,7 @@ func word(err error) string {
 			return word
 		}
 	}
-	for _, e := range []error{sq.ErrBusy, sq.ErrNothing, sq.ErrNothingAsked, sq.ErrOtherAsked, sq.ErrAnswered} {
+	for _, e := range []error{sq.ErrBusy, sq.ErrNothing, sq.ErrNothingAsked, sq.ErrOtherAsked, sq.ErrJustAsked, sq.ErrAnswered} {
 		if errors.Is(err, e) {
 			return e.Error()
 		}

@@ -134,16 +134,19 @@ func keep(l *life, a, _, c int) step {
 	})
 }
 
-func ask(l *life, a, _, c int) step {
-	n := 1 + a%3
-	return l.move(c, fmt.Sprint("asks ", n), func(h *reference.Hold) string { return l.model.Ask(h, n) },
-		func(h *sq.Hold) string { return word(h.Ask(l.actual.ctx, sq.Question{Number: n, Name: "may I"})) })
+func ask(l *life, _, _, c int) step {
+	return l.move(c, "asks", l.model.Ask, func(h *sq.Hold) string {
+		n, err := h.Ask(l.actual.ctx, sq.Question{Name: "may I"})
+		if err != nil {
+			return word(err)
+		}
+		return fmt.Sprint("ok ", n)
+	})
 }
 
-func withdraw(l *life, a, _, c int) step {
-	n := 1 + a%3
-	return l.move(c, fmt.Sprint("withdraws ", n), func(h *reference.Hold) string { return l.model.Withdraw(h, n) }, func(h *sq.Hold) string {
-		said, err := h.Withdraw(l.actual.ctx, n)
+func withdraw(l *life, _, _, c int) step {
+	return l.move(c, "withdraws", l.model.Withdraw, func(h *sq.Hold) string {
+		said, err := h.Withdraw(l.actual.ctx)
 		if err != nil {
 			return word(err)
 		}

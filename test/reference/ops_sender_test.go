@@ -74,7 +74,10 @@ func answer(l *life, a, b, c int) step {
 	if l.model.Run.Question == 0 && c%4 > 0 {
 		return l.instead(a, b, c)
 	}
-	n, d := a%3, []sq.Decision{sq.Allow, sq.Always, sq.Deny}[b%3]
+	n, d := 0, []sq.Decision{sq.Allow, sq.Always, sq.Deny}[b%3]
+	if a%3 > 0 { // the one that is asked, or the one before it
+		n = max(l.model.Run.Question+1-a%3, 0)
+	}
 	return l.faulty(c, sender, step{
 		fmt.Sprintf("answer %d: %s", n, d),
 		func() string { return l.model.Answer(n, string(d)) },
@@ -83,7 +86,7 @@ func answer(l *life, a, b, c int) step {
 			switch {
 			case err == nil:
 				return fmt.Sprint("ok ", q.Number)
-			case errors.Is(err, sq.ErrOtherAsked):
+			case errors.Is(err, sq.ErrOtherAsked), errors.Is(err, sq.ErrJustAsked):
 				return fmt.Sprint(err, ": ", q.Number)
 			}
 			return word(err)

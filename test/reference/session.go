@@ -24,6 +24,7 @@ type Session struct {
 	Paused      bool               // by an operator
 	Index       Index
 
+	asked                     question
 	start                     int64
 	tokens, turns, ids, again int  // counters that name what is new
 	published                 bool // the plain asynq.Client has told of the queue
@@ -75,6 +76,12 @@ type Message struct {
 	Ended       int64
 }
 
+// question is the last one that an agent of the session has asked.
+type question struct {
+	number int
+	at     int64
+}
+
 // Quiet is how long a collected message waits for more, and with how many it waits no
 // longer.
 type Quiet struct {
@@ -104,6 +111,7 @@ type Run struct {
 	Stop, Interrupt, Rollback, Steer bool // what was asked of it
 	NoStart                          bool // a drain keeps it from starting
 	Question                         int  // that its agent asks; 0: none
+	LastAsked                        int  // the turn's last question, 0: it had none
 	Answered                         int  // the last question that was answered
 	Decision                         string
 
@@ -164,7 +172,7 @@ func (s *Session) clear() {
 func (s *Session) forgetRecord() {
 	delete(s.Transcripts, s.SessionID)
 	s.Run, s.Record, s.Resume = Run{Phase: Idle}, Record{}, Resume{}
-	s.Partial, s.State, s.FollowUps = nil, "", nil
+	s.Partial, s.State, s.FollowUps, s.asked = nil, "", nil, question{}
 }
 
 // used notes that the record was written to.

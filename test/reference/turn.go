@@ -220,28 +220,34 @@ func (s *Session) Keep(h *Hold, data string) string {
 	return OK
 }
 
-// Ask stores the agent's question.
-func (s *Session) Ask(h *Hold, number int) string {
+// Ask stores the agent's question. Its number is one that the session never had.
+func (s *Session) Ask(h *Hold) string {
 	if !s.Owns(h) {
 		return Lost
 	}
-	s.Run.Question = number
-	return OK
+	s.asked.number++
+	s.asked.at = s.Now
+	s.Run.Question, s.Run.LastAsked = s.asked.number, s.asked.number
+	return fmt.Sprint(OK, " ", s.asked.number)
 }
 
 // Withdraw ends it, and answers what was said to it before.
-func (s *Session) Withdraw(h *Hold, number int) string {
+func (s *Session) Withdraw(h *Hold) string {
 	if !s.Owns(h) {
 		return Lost
 	}
 	s.Run.Question = 0
-	if s.Run.Answered == number {
+	if s.Run.LastAsked != 0 && s.Run.Answered == s.Run.LastAsked {
 		return OK + " " + s.Run.Decision
 	}
 	return OK + " "
 }
 
-// Answer is the user's answer to the question with that number, 0: to any.
+// justAsked is how long a bare answer may be meant for the question before, ms.
+const justAsked = 3000
+
+// Answer is the user's answer to the question with that number, 0: to the one that the
+// user sees, unless it may be another's yet.
 func (s *Session) Answer(number int, decision string) string {
 	asked := s.Run.Question
 	switch {
@@ -251,6 +257,8 @@ func (s *Session) Answer(number int, decision string) string {
 		return fmt.Sprintf("another question is asked: %d", asked)
 	case s.Run.Answered == asked:
 		return "it was answered already"
+	case number == 0 && asked > 1 && s.Now-s.asked.at < justAsked:
+		return fmt.Sprintf("the question was asked just now: %d", asked)
 	}
 	s.Run.Answered, s.Run.Decision = asked, decision
 	return fmt.Sprintf("ok %d", asked)
