@@ -5,7 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"regexp"
+	"strings"
 )
 
 // Limits of what names a conversation and its messages.
@@ -18,9 +18,21 @@ const (
 // package. Its text says which rule.
 var ErrInvalid = errors.New("invalid")
 
-// asynqmon does not escape queue names and task ids in its URLs: with / # % ?
-// the button of one session would act on another. Hence the narrow alphabet.
-var namePattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:@+=~-]*$`)
+// isName reports whether a name has the characters that it may have. asynqmon does not
+// escape queue names and task ids in its URLs: with / # % ? the button of one session
+// would act on another. Hence the narrow alphabet. No pattern: sweeps ask it of every
+// session.
+func isName(name string) bool {
+	for i := range len(name) {
+		switch c := name[i]; {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
+		case i > 0 && strings.IndexByte("._:@+=~-", c) >= 0:
+		default:
+			return false
+		}
+	}
+	return name != ""
+}
 
 // ValidateKey reports whether key may name a conversation: 1-256 characters of
 // A-Za-z0-9._:@+=~-, the first a letter or digit. The error wraps ErrInvalid.
@@ -36,7 +48,7 @@ func validateName(what, name string, limit int) error {
 		return fmt.Errorf("%w %s: it is empty", ErrInvalid, what)
 	case len(name) > limit:
 		return fmt.Errorf("%w %s: %d characters, at most %d are allowed", ErrInvalid, what, len(name), limit)
-	case !namePattern.MatchString(name):
+	case !isName(name):
 		return fmt.Errorf("%w %s %q: use letters, digits and ._:@+=~- only, the first a letter or digit", ErrInvalid, what, name)
 	}
 	return nil

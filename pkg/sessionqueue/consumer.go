@@ -82,6 +82,11 @@ type Config struct {
 	// ArchiveTTL is how long dead letters are kept. Defaults to 90 days.
 	ArchiveTTL time.Duration
 
+	// LeftAlone is told of queues whose names begin as a session's does and are none:
+	// a plain asynq.Client takes any name. What is in them is not run. It is called once
+	// for each of the first 1,000, by several goroutines. Nil: nobody is told.
+	LeftAlone func(queue string)
+
 	// RecoveryRate is how many late sessions are put to work in a second, by all
 	// workers together: those of dead owners, those that became due while there was
 	// no worker, and those that nobody had announced. Defaults to 50.
@@ -150,7 +155,10 @@ func NewConsumer(rdb redis.UniversalClient, cfg Config) (*Consumer, error) {
 		return nil, errors.New("sessionqueue: Config.Worker is empty")
 	}
 	cfg = cfg.withDefaults()
-	c := &Consumer{walker: walker{rdb}, cfg: cfg, moves: combine.New(rdb, flights)}
+	c := &Consumer{walker: walker{rdb: rdb}, cfg: cfg, moves: combine.New(rdb, flights)}
+	if cfg.LeftAlone != nil {
+		c.odd = once(maxLeftAlone, func(name string) { cfg.LeftAlone(rediskey.Queue(name)) })
+	}
 	c.limits = fmt.Sprint(cfg.EventsCap, cfg.TranscriptCap, cfg.TranscriptTTL.Milliseconds(), cfg.TurnMessages, cfg.TurnBytes, cfg.EventsBytes)
 	c.events = fmt.Sprint(cfg.EventsCap, cfg.EventsBytes)
 	c.plainShared = []any{c.events, cfg.TranscriptCap, cfg.TranscriptTTL.Milliseconds(), c.phase()}
@@ -174,7 +182,7 @@ func (c *Consumer) Pop(ctx context.Context, n int) ([]string, error) {
 	for i, z := range popped {
 		sessions[i], _ = z.Member.(string)
 	}
-	return sessions, nil
+	return c.named(sessions), nil
 }
 
 // Await is Pop for one session that waits for it, up to block. It does not look at
@@ -188,7 +196,27 @@ func (c *Consumer) Await(ctx context.Context, block time.Duration) ([]string, er
 		return nil, err
 	}
 	session, _ := one.Member.(string)
-	return []string{session}, nil
+	return c.named([]string{session}), nil
+}
+
+// maxLeftAlone is of how many queues Config.LeftAlone is told.
+const maxLeftAlone = 1000
+
+// once calls f with each of the first names that it gets, once.
+func once(most int, f func(name string)) func(name string) {
+	var mu sync.Mutex
+	told := map[string]bool{}
+	return func(name string) {
+		mu.Lock()
+		known := told[name] || len(told) == most
+		if !known {
+			told[name] = true
+		}
+		mu.Unlock()
+		if !known {
+			f(name)
+		}
+	}
 }
 
 // PutBack returns popped sessions that this worker will not claim.

@@ -111,7 +111,7 @@ var errEnough = errors.New("enough")
 // last.
 func (c *Client) WithDeadLetters(ctx context.Context) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
-		w, seen := walker{c.rdb}, map[string]bool{} // a scan may come by twice
+		w, seen := walker{rdb: c.rdb}, map[string]bool{} // a scan may come by twice
 		visit := func(sessions []string) error {
 			dead, err := w.withTasks(ctx, sessions, rediskey.Session.Archived)
 			for _, s := range dead {

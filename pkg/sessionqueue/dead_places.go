@@ -48,7 +48,7 @@ func (c *Client) deadPages(ctx context.Context, k rediskey.Session, visit func(i
 		}
 		return nil
 	}
-	return walker{c.rdb}.each(ctx, page, func(cursor uint64) ([]string, uint64, error) {
+	return walker{rdb: c.rdb}.each(ctx, page, func(cursor uint64) ([]string, uint64, error) {
 		return c.rdb.ZScan(ctx, k.Archived(), cursor, "", deadPage).Result()
 	})
 }

@@ -101,7 +101,7 @@ func (c *Consumer) enter(ctx context.Context, now int64, keys []string) (entered
 	for _, key := range keys {
 		s, name, ok := rediskey.Parse(key)
 		tasks, known := foundWith[name]
-		if !ok || !known {
+		if !ok || !known || len(c.named([]string{s})) == 0 {
 			continue
 		}
 		if _, seen := withTasks[s]; !seen {

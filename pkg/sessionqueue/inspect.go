@@ -67,7 +67,7 @@ func (c *Client) Busy(ctx context.Context) ([]SessionInfo, error) {
 		if err != nil {
 			return nil, fmt.Errorf("list sessions: %w", err)
 		}
-		for _, m := range members {
+		for _, m := range (walker{}).named(members) {
 			if !seen[m] {
 				seen[m] = true
 				keys = append(keys, m)

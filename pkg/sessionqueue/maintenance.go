@@ -179,7 +179,8 @@ func (c *Consumer) forgetAll(ctx context.Context, old []redis.Z, now time.Time) 
 	}
 	var gone []string
 	var kept []redis.Z
-	for _, s := range sessions {
+	gone = append(gone, without(sessions, c.named(slices.Clone(sessions)))...) // out of the index, no more
+	for _, s := range without(sessions, gone) {
 		ok, err := c.forget(ctx, s, now)
 		switch {
 		case err != nil && !redisconn.Refused(err):

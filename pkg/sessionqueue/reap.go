@@ -68,12 +68,14 @@ func (c *Consumer) pullForward(ctx context.Context, now int64) error {
 }
 
 func (c *Consumer) reap(ctx context.Context, now int64, sessions []string, scores map[string]string) (recovered int, err error) {
-	unannounced, err := c.absent(ctx, rediskey.Ready, sessions)
+	named := c.named(slices.Clone(sessions))
+	unannounced, err := c.absent(ctx, rediskey.Ready, named)
 	if err != nil {
 		return 0, err
 	}
 	r := round{now: now, grace: c.grace().Milliseconds(), budget: c.burst(), later: map[string]string{}}
-	for _, s := range without(sessions, unannounced) {
+	r.looked = without(sessions, named) // a worker of an older version has entered them
+	for _, s := range without(named, unannounced) {
 		r.lookAgain(s, r.grace)
 	}
 	failed := c.lookInto(ctx, &r, unannounced)

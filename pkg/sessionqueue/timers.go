@@ -3,6 +3,7 @@ package sessionqueue
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"time"
 
@@ -69,7 +70,7 @@ func (c *Consumer) Due(ctx context.Context) (pause time.Duration, err error) {
 	}
 	pause = pauseUntil(now, next)
 	if len(sessions) > 0 {
-		onTime, late := splitLate(now, sessions, scores)
+		onTime, late := splitLate(now, c.named(slices.Clone(sessions)), scores)
 		w := wakes(now, c.grace(), onTime...)
 		// They leave this index when they have entered the owned one, for Redis may have
 		// refused that (OOM), and before anybody can take them: a claim that finds that

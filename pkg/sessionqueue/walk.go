@@ -7,12 +7,32 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/rediskey"
+	"turnstile/pkg/session"
 )
 
 const walkBatch = 500
 
 // walker visits sessions, for those who look after all of them.
-type walker struct{ rdb redis.UniversalClient }
+type walker struct {
+	rdb redis.UniversalClient
+	odd func(name string) // is told of names that are no session's; nil: nobody is
+}
+
+// named keeps the names that sessions may have. An asynq.Client takes any queue name,
+// and so there may be queues whose names begin as a session's does and go on with what
+// breaks a hash tag, or a terminal. They are left as they are: whoever made them knows
+// what they are for.
+func (w walker) named(names []string) []string {
+	return slices.DeleteFunc(names, func(name string) bool {
+		if session.ValidateKey(name) == nil {
+			return false
+		}
+		if w.odd != nil {
+			w.odd(name)
+		}
+		return true
+	})
+}
 
 // eachQueue visits the sessions whose queues asynq lists, in batches.
 func (w walker) eachQueue(ctx context.Context, visit func(sessions []string) error) error {
@@ -24,7 +44,7 @@ func (w walker) eachQueue(ctx context.Context, visit func(sessions []string) err
 				sessions = append(sessions, s)
 			}
 		}
-		return sessions, next, err
+		return w.named(sessions), next, err
 	})
 }
 
@@ -36,7 +56,7 @@ func (w walker) eachSession(ctx context.Context, visit func(sessions []string) e
 		for i := 0; i < len(pairs); i += 2 {
 			sessions = append(sessions, pairs[i])
 		}
-		return sessions, next, err
+		return w.named(sessions), next, err
 	})
 }
 

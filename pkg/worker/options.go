@@ -110,6 +110,11 @@ func (o Options) withDefaults() Options {
 		o.Logger = slog.Default()
 	}
 	o.Logger = o.Logger.With("worker", o.ID)
+	if o.Queue.LeftAlone == nil {
+		o.Queue.LeftAlone = func(queue string) {
+			o.Logger.Warn("a queue is left alone: its name is no session's, nothing in it is run; see docs/wire.md for names", "queue", queue)
+		}
+	}
 	return o
 }
 
