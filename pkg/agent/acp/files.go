@@ -8,7 +8,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"unicode/utf8"
@@ -16,39 +15,41 @@ import (
 	acpsdk "github.com/coder/acp-go-sdk"
 )
 
-// maxFile is how many bytes of a file are read or written at once.
-const maxFile = 4 << 20
+const (
+	// maxFile is how many bytes of a file are read or written at once.
+	maxFile = 4 << 20
 
-// openFile opens a plain file below dir. os.Root sees to it that no link leads out of
+	// maxPassed is how many bytes before the first wanted line a read may pass over. A
+	// sparse file has as many as it likes, and none of them on the disk.
+	maxPassed = 64 << 20
+)
+
+// openFile opens a plain file of the root. os.Root sees to it that no link leads out of
 // it. A pipe or a device is none, and is not waited for.
-func openFile(dir, path string, flags int) (*os.File, error) {
-	rel, err := inside(dir, path)
+func openFile(root *os.Root, rel string, flags int) (*os.File, fs.FileInfo, error) {
+	f, err := root.OpenFile(rel, flags|syscall.O_NONBLOCK, 0)
 	if err != nil {
-		return nil, err
-	}
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = root.Close() }()
-	if parent := filepath.Dir(rel); flags&os.O_CREATE != 0 && parent != "." {
-		if err := root.MkdirAll(parent, 0o755); err != nil {
-			return nil, err
-		}
-	}
-	f, err := root.OpenFile(rel, flags|syscall.O_NONBLOCK, 0o644)
-	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	info, err := f.Stat()
 	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%.200q is no plain file", path)
+		err = fmt.Errorf("%.200q is no plain file", rel)
 	}
 	if err != nil {
 		_ = f.Close()
-		return nil, err
+		return nil, nil, err
 	}
-	return f, nil
+	return f, info, nil
+}
+
+// openRoot opens dir, and answers the path as one below it.
+func openRoot(dir, path string) (*os.Root, string, error) {
+	rel, err := inside(dir, path)
+	if err != nil {
+		return nil, "", err
+	}
+	root, err := os.OpenRoot(dir)
+	return root, rel, err
 }
 
 func readFile(ctx context.Context, dir string, p acpsdk.ReadTextFileRequest) (any, error) {
@@ -59,7 +60,12 @@ func readFile(ctx context.Context, dir string, p acpsdk.ReadTextFileRequest) (an
 	if p.Limit != nil {
 		most = max(*p.Limit, 0)
 	}
-	f, err := openFile(dir, p.Path, os.O_RDONLY)
+	root, rel, err := openRoot(dir, p.Path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = root.Close() }()
+	f, _, err := openFile(root, rel, os.O_RDONLY)
 	if err != nil {
 		return nil, err
 	}
@@ -75,9 +81,11 @@ func readFile(ctx context.Context, dir string, p acpsdk.ReadTextFileRequest) (an
 }
 
 // lines reads so many lines, beginning with the one of that number; most below 0: all.
-// What is before them may be long, so it looks at ctx.
+// It passes over maxPassed bytes before them and returns maxFile at most, however long
+// the file is.
 func lines(ctx context.Context, r io.Reader, first, most int) (string, error) {
 	var text strings.Builder
+	passed := 0
 	in := bufio.NewReaderSize(r, 64<<10)
 	for n := 1; most < 0 || n-first < most; {
 		if ctx.Err() != nil {
@@ -86,9 +94,14 @@ func lines(ctx context.Context, r io.Reader, first, most int) (string, error) {
 		part, err := in.ReadSlice('\n')
 		if n >= first {
 			text.Write(part)
+		} else {
+			passed += len(part)
 		}
-		if text.Len() > maxFile {
+		switch {
+		case text.Len() > maxFile:
 			return "", fmt.Errorf("that is more than %d MiB: read fewer lines at a time", maxFile>>20)
+		case passed > maxPassed:
+			return "", fmt.Errorf("line %d is more than %d MiB into the file: read it with a command such as sed", first, maxPassed>>20)
 		}
 		switch {
 		case err == nil:
@@ -100,25 +113,6 @@ func lines(ctx context.Context, r io.Reader, first, most int) (string, error) {
 		}
 	}
 	return text.String(), nil
-}
-
-func writeFile(dir string, p acpsdk.WriteTextFileRequest) (any, error) {
-	if len(p.Content) > maxFile {
-		return nil, fmt.Errorf("%.200q: more than %d MiB cannot be written", p.Path, maxFile>>20)
-	}
-	// Not truncated by opening it: it may turn out to be no plain file.
-	f, err := openFile(dir, p.Path, os.O_WRONLY|os.O_CREATE)
-	if err != nil {
-		return nil, err
-	}
-	err = f.Truncate(0)
-	if err == nil {
-		_, err = f.WriteString(p.Content)
-	}
-	if err := errors.Join(err, f.Close()); err != nil {
-		return nil, err
-	}
-	return acpsdk.WriteTextFileResponse{}, nil
 }
 
 // requestError is an error as the agent is told of it.

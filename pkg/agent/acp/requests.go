@@ -23,13 +23,14 @@ type requests struct {
 	over   bool
 	served sync.WaitGroup
 	asking chan struct{} // holds one, while a question is put to the user
+	filing chan struct{} // holds one, while a file is read or written
 }
 
 // begin prepares for requests. They outlive ctx a little: the agent is to be told first
 // that the turn is cancelled.
 func (r *requests) begin(ctx context.Context) {
 	r.ctx, r.cancel = context.WithCancel(context.WithoutCancel(ctx))
-	r.open, r.asking = map[string]context.CancelFunc{}, make(chan struct{}, 1)
+	r.open, r.asking, r.filing = map[string]context.CancelFunc{}, make(chan struct{}, 1), make(chan struct{}, 1)
 }
 
 // end cancels what is still asked, and waits until all is answered.
@@ -97,9 +98,13 @@ func (t *turn) answer(ctx context.Context, method string, params json.RawMessage
 	case method == acpsdk.ClientMethodSessionRequestPermission:
 		return answerTo(params, func(p permissionRequest) (any, error) { return t.permission(ctx, p), nil })
 	case method == acpsdk.ClientMethodFsReadTextFile && config.Files:
-		return answerTo(params, func(p acpsdk.ReadTextFileRequest) (any, error) { return readFile(ctx, t.dir, p) })
+		return answerTo(params, func(p acpsdk.ReadTextFileRequest) (any, error) {
+			return t.file(ctx, func() (any, error) { return readFile(ctx, t.dir, p) })
+		})
 	case method == acpsdk.ClientMethodFsWriteTextFile && config.Files:
-		return answerTo(params, func(p acpsdk.WriteTextFileRequest) (any, error) { return writeFile(t.dir, p) })
+		return answerTo(params, func(p acpsdk.WriteTextFileRequest) (any, error) {
+			return t.file(ctx, func() (any, error) { return writeFile(t.dir, p) })
+		})
 	case !strings.HasPrefix(method, "terminal/") || !config.Terminal:
 	case method == acpsdk.ClientMethodTerminalCreate:
 		return answerTo(params, func(p acpsdk.CreateTerminalRequest) (any, error) { return t.createTerminal(p) })
@@ -109,6 +114,18 @@ func (t *turn) answer(ctx context.Context, method string, params json.RawMessage
 		})
 	}
 	return nil, acpsdk.NewMethodNotFound(method)
+}
+
+// file does something with a file, one at a time: each may take tens of MiB of memory
+// until the agent has its answer.
+func (t *turn) file(ctx context.Context, do func() (any, error)) (any, error) {
+	select {
+	case t.filing <- struct{}{}:
+		defer func() { <-t.filing }()
+		return do()
+	case <-ctx.Done():
+		return nil, refuse(codeInvalid, "the turn was cancelled")
+	}
 }
 
 // answerTo is what f answers to a request with these parameters. Its errors are the
