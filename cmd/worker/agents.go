@@ -57,13 +57,14 @@ func execConfig(s config.Worker, log *slog.Logger) exec.Config {
 func acpConfig(s config.Worker, log *slog.Logger) acp.Config {
 	return acp.Config{
 		Command: s.Command, Env: s.AgentEnv, Grace: grace(s), Permissions: acp.Permissions(s.ACPPermissions),
-		Workspace: s.WorkspaceDir, Files: s.ACPFiles, Terminal: s.ACPTerminal, Logger: log,
+		Workspace: s.WorkspaceDir, WorkspaceGroup: s.WorkspaceGroup.Number, Files: s.ACPFiles, Terminal: s.ACPTerminal, Logger: log,
 	}
 }
 
 func presetConfig(s config.Worker, log *slog.Logger) preset.Config {
 	return preset.Config{
-		Command: s.Command, Model: s.Model, Env: s.AgentEnv, Workspace: s.WorkspaceDir, Grace: grace(s), Logger: log,
+		Command: s.Command, Model: s.Model, Env: s.AgentEnv, Workspace: s.WorkspaceDir, WorkspaceGroup: s.WorkspaceGroup.Number,
+		Grace: grace(s), Logger: log,
 	}
 }
 

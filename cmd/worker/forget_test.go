@@ -219,7 +219,7 @@ func TestForgetWithADirectory(t *testing.T) {
 	t.Parallel()
 	url, _ := newRedis(t)
 	root := t.TempDir()
-	dir, err := workspace.Directory(root, "a")
+	dir, err := workspace.Root{Path: root}.Directory("a")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -232,7 +232,7 @@ func TestForgetWithADirectory(t *testing.T) {
 		t.Errorf("the directory: %v", err)
 	}
 	// One that Redis knows no more may have one left.
-	if dir, err = workspace.Directory(root, "a"); err != nil {
+	if dir, err = (workspace.Root{Path: root}).Directory("a"); err != nil {
 		t.Fatal(err)
 	}
 	environ := []string{"REDIS_URL=" + url, "TURNSTILE_WORKSPACE_DIR=" + root}

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -22,6 +23,7 @@ import (
 
 func TestMain(m *testing.M) {
 	exec.Init()
+	syscall.Umask(0o022) // t.TempDir is to be writable for its owner only
 	goleak.VerifyTestMain(m, testredis.Dialing(), goleak.Cleanup(func(code int) {
 		if built.dir != "" {
 			_ = os.RemoveAll(built.dir)

@@ -24,7 +24,7 @@ func checkNamed(s config.Worker) error {
 	case config.AgentExec:
 		return checkProgram(s)
 	case config.AgentACP, config.AgentClaude, config.AgentCodex, config.AgentGemini:
-		return errors.Join(checkProgram(s), checkWorkspace(s.WorkspaceDir))
+		return errors.Join(checkProgram(s), checkWorkspace(s))
 	}
 	return nil // echo needs nothing
 }
@@ -49,12 +49,17 @@ func checkProgram(s config.Worker) error {
 	return commandError(err)
 }
 
-func checkWorkspace(root string) error {
-	if root == "" {
+func checkWorkspace(s config.Worker) error {
+	if s.WorkspaceDir == "" {
 		return nil
 	}
-	if err := workspace.Check(root); err != nil {
-		return fmt.Errorf("%w TURNSTILE_WORKSPACE_DIR=%q cannot be used: %w: name a directory in which the worker may make others", config.ErrInvalid, root, err)
+	err := workspace.Root{Path: s.WorkspaceDir, Group: s.WorkspaceGroup.Number}.Check()
+	if err == nil {
+		return nil
 	}
-	return nil
+	hint := ": name a directory in which the worker may make others"
+	if errors.Is(err, workspace.ErrUntrusted) {
+		hint = "" // it has one
+	}
+	return fmt.Errorf("%w TURNSTILE_WORKSPACE_DIR=%q cannot be used: %w%s", config.ErrInvalid, s.WorkspaceDir, err, hint)
 }

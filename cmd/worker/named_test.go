@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -19,6 +20,10 @@ func TestCheckNamed(t *testing.T) {
 	if err := os.WriteFile(file, []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	open := filepath.Join(dir, "open")
+	if err := errors.Join(os.Mkdir(open, 0o700), os.Chmod(open, 0o777)); err != nil {
+		t.Fatal(err)
+	}
 	type vars = map[string]string
 	const program, prompt, tools, workspaces = "setting TURNSTILE_AGENT_COMMAND: ", "setting TURNSTILE_SYSTEM_PROMPT_FILE: ", "setting TURNSTILE_TOOLS_FILE: ", "setting TURNSTILE_WORKSPACE_DIR="
 	model := func(v vars) vars {
@@ -29,11 +34,14 @@ func TestCheckNamed(t *testing.T) {
 		vars vars
 		want []string // beginnings of the lines
 	}{
-		"echo":              {vars{"TURNSTILE_AGENT": "echo", "TURNSTILE_TOOLS_FILE": dir + "/none", "TURNSTILE_WORKSPACE_DIR": "/proc/x"}, nil},
-		"exec":              {vars{"TURNSTILE_AGENT": "exec", "TURNSTILE_AGENT_COMMAND": "cat", "TURNSTILE_WORKSPACE_DIR": "/proc/x"}, nil},
-		"exec without one":  {vars{"TURNSTILE_AGENT": "exec", "TURNSTILE_AGENT_COMMAND": "no-such-agent -x"}, []string{program}},
-		"acp":               {vars{"TURNSTILE_AGENT": "acp", "TURNSTILE_AGENT_COMMAND": "cat", "TURNSTILE_WORKSPACE_DIR": dir + "/a/b"}, nil},
-		"acp without both":  {vars{"TURNSTILE_AGENT": "acp", "TURNSTILE_AGENT_COMMAND": "no-such-agent", "TURNSTILE_WORKSPACE_DIR": file}, []string{program, workspaces}},
+		"echo":             {vars{"TURNSTILE_AGENT": "echo", "TURNSTILE_TOOLS_FILE": dir + "/none", "TURNSTILE_WORKSPACE_DIR": "/proc/x"}, nil},
+		"exec":             {vars{"TURNSTILE_AGENT": "exec", "TURNSTILE_AGENT_COMMAND": "cat", "TURNSTILE_WORKSPACE_DIR": "/proc/x"}, nil},
+		"exec without one": {vars{"TURNSTILE_AGENT": "exec", "TURNSTILE_AGENT_COMMAND": "no-such-agent -x"}, []string{program}},
+		"acp":              {vars{"TURNSTILE_AGENT": "acp", "TURNSTILE_AGENT_COMMAND": "cat", "TURNSTILE_WORKSPACE_DIR": dir + "/a/b"}, nil},
+		"acp without both": {vars{"TURNSTILE_AGENT": "acp", "TURNSTILE_AGENT_COMMAND": "no-such-agent", "TURNSTILE_WORKSPACE_DIR": file}, []string{program, workspaces}},
+		"acp in the open": {vars{"TURNSTILE_AGENT": "acp", "TURNSTILE_AGENT_COMMAND": "cat", "TURNSTILE_WORKSPACE_DIR": open + "/a"}, []string{
+			fmt.Sprintf("%s%q cannot be used: somebody else could have prepared it: everybody may write to %s (mode 777): chmod o-w it, or use another directory", workspaces, open+"/a", open),
+		}},
 		"claude, a command": {vars{"TURNSTILE_AGENT": "claude", "TURNSTILE_AGENT_COMMAND": "cat", "TURNSTILE_WORKSPACE_DIR": file + "/below"}, []string{workspaces}},
 		"codex elsewhere":   {vars{"TURNSTILE_AGENT": "codex", "TURNSTILE_AGENT_COMMAND": dir + "/codex"}, []string{program + "agent codex: "}},
 		"openai":            {model(vars{"TURNSTILE_AGENT_COMMAND": "no-such-agent", "TURNSTILE_WORKSPACE_DIR": "/proc/x"}), nil},
@@ -63,7 +71,7 @@ func TestNamedAndOthersAtOnce(t *testing.T) {
 	r := call(t, []string{"TURNSTILE_AGENT=acp", "TURNSTILE_ACP_PERMISSIONS=yes", "TURNSTILE_WORKSPACE_DIR=" + file}, "--dev").want(t, exitUsage)
 	want := fmt.Sprintf("worker: %[1]v TURNSTILE_ACP_PERMISSIONS=\"yes\" is unknown: use allow, deny or ask\n"+
 		"worker: %[1]v TURNSTILE_AGENT_COMMAND is not set: TURNSTILE_AGENT=acp needs the command to run\n"+
-		"worker: %[1]v TURNSTILE_WORKSPACE_DIR=%[2]q cannot be used: mkdir %[2]s: not a directory: name a directory in which the worker may make others\n", config.ErrInvalid, file)
+		"worker: %[1]v TURNSTILE_WORKSPACE_DIR=%[2]q cannot be used: %[2]s is no directory: name a directory in which the worker may make others\n", config.ErrInvalid, file)
 	if r.err != want || r.out != "" {
 		t.Errorf("stdout %q\nstderr %q\nwant   %q", r.out, r.err, want)
 	}

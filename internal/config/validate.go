@@ -122,6 +122,7 @@ func (p *problems) judgeAgent(w Worker, o Options) {
 	atLeast(p, "TURNSTILE_AGENT_TIMEOUT", w.AgentTimeout, time.Millisecond)
 	atLeast(p, "TURNSTILE_ASK_TIMEOUT", w.AskTimeout, 0)
 	p.judgeOpenAI(w)
+	p.judgeNeedsWorkspace("TURNSTILE_WORKSPACE_GROUP", w.WorkspaceGroup.Number != nil, w)
 	p.judgeNeedsWorkspace("TURNSTILE_ACP_FILES", w.ACPFiles, w)
 	p.judgeNeedsWorkspace("TURNSTILE_ACP_TERMINAL", w.ACPTerminal, w)
 }

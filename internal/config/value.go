@@ -62,6 +62,19 @@ func (t *Temperature) UnmarshalText(text []byte) error {
 	return nil
 }
 
+// Group is a group of the system by its number, if there is one.
+type Group struct{ Number *int }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (g *Group) UnmarshalText(text []byte) error {
+	n, err := strconv.ParseUint(string(text), 10, 31)
+	if err != nil {
+		return errors.New("is no group's number: write it as 2000")
+	}
+	g.Number = new(int(n))
+	return nil
+}
+
 // AgentFormat names how an agent's command is talked to.
 type AgentFormat string
 

@@ -39,6 +39,7 @@ type Worker struct {
 	ToolTimeout      time.Duration  `env:"TURNSTILE_TOOL_TIMEOUT" envDefault:"1m" unit:"duration" help:"How long one such tool may take. Then it is killed, and the model is told."`
 	ACPPermissions   ACPPermissions `env:"TURNSTILE_ACP_PERMISSIONS" envDefault:"ask" unit:"allow, deny, ask" help:"What acp answers an agent that asks for permission. ask: the user is asked, and answers with /approve or /deny."`
 	WorkspaceDir     string         `env:"TURNSTILE_WORKSPACE_DIR" unit:"path" help:"Where acp, claude, codex and gemini work: each session in a directory of its own below it, made when it is needed. Empty: all in the worker's own."`
+	WorkspaceGroup   Group          `env:"TURNSTILE_WORKSPACE_GROUP" unit:"group's number" help:"The group that may write to directories on the way to TURNSTILE_WORKSPACE_DIR: Kubernetes' fsGroup. Empty: they may be writable for root and the worker's user only, or have the sticky bit."`
 	ACPFiles         bool           `env:"TURNSTILE_ACP_FILES" envDefault:"false" unit:"true, false" help:"Whether acp reads and writes files for an agent that asks it to, in the session's directory only. Needs TURNSTILE_WORKSPACE_DIR."`
 	ACPTerminal      bool           `env:"TURNSTILE_ACP_TERMINAL" envDefault:"false" unit:"true, false" help:"Whether acp runs commands for an agent that asks it to, in the session's directory. Needs TURNSTILE_WORKSPACE_DIR."`
 

@@ -14,61 +14,63 @@ import (
 	"turnstile/pkg/agent"
 )
 
-// Directory is a session's below root: an absolute path without symlinks, for agents
-// tell paths as they find them. It is made, for the worker's user only, if it is not
-// there, and root with it. Every error is Retryable.
-func Directory(root, session string) (string, error) {
-	dir, err := directory(root, session)
-	if err != nil {
-		return "", agent.Retryable(fmt.Errorf("could not make the session's directory: %w", err))
-	}
-	return dir, nil
+// Root is the directory below which the sessions have theirs.
+type Root struct {
+	Path string // a relative one is below this process's directory
+
+	// Group may write to directories of that group on the way: Kubernetes' fsGroup. Nil:
+	// no group may.
+	Group *int
 }
 
-// Check reports whether directories can be made below root, which is made if it is
+// Directory is a session's: an absolute path without symlinks, for agents tell paths as
+// they find them. It is made, for the worker's user only, if it is not there, and the
+// root with it.
+//
+// The error is ErrUntrusted if other users could have prepared it, and else Retryable.
+func (r Root) Directory(session string) (string, error) {
+	dir, err := r.directory(session)
+	if err == nil {
+		return dir, nil
+	}
+	err = fmt.Errorf("could not make the session's directory: %w", err)
+	if errors.Is(err, ErrUntrusted) {
+		return "", err // somebody has to look at it, and it will not change until then
+	}
+	return "", agent.Retryable(err)
+}
+
+// Check reports whether directories can be made below the root, which is made if it is
 // not there. Where they cannot, every turn fails; a worker asks at its start, where
 // somebody is looking.
-func Check(root string) error {
-	root, err := makeRoot(root)
+func (r Root) Check() error {
+	path, err := r.open()
 	if err != nil {
 		return err
 	}
-	probe, err := os.MkdirTemp(root, ".check-")
+	probe, err := os.MkdirTemp(path, ".check-")
 	if err != nil {
 		return err
 	}
 	return os.Remove(probe)
 }
 
-// makeRoot makes root if it is not there, and answers it as an absolute path
-// without symlinks.
-func makeRoot(root string) (string, error) {
-	root, err := filepath.Abs(root)
+func (r Root) directory(session string) (string, error) {
+	path, err := r.open()
 	if err != nil {
 		return "", err
 	}
-	if err := os.MkdirAll(root, 0o700); err != nil {
-		return "", err
-	}
-	return filepath.EvalSymlinks(root)
-}
-
-func directory(root, session string) (string, error) {
-	root, err := makeRoot(root)
-	if err != nil {
-		return "", err
-	}
-	dir := filepath.Join(root, name(session))
+	dir := filepath.Join(path, name(session))
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return "", err
 	}
-	// The agent of another session could have put a link there.
-	if info, err := os.Lstat(dir); err != nil {
+	// Somebody who may write to the root, or the agent of another session, could have put
+	// something else there.
+	info, err := os.Lstat(dir)
+	if err != nil {
 		return "", err
-	} else if !info.IsDir() {
-		return "", fmt.Errorf("%s is no directory", dir)
 	}
-	return dir, nil
+	return dir, r.own(dir, info)
 }
 
 // name is a session's below the root: a session key is no file name, and may be long.

@@ -1,6 +1,8 @@
 package workspace
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -22,7 +24,7 @@ func TestDirectory(t *testing.T) {
 	seen := map[string]bool{}
 	for _, key := range []string{"", "a", "../a", strings.Repeat("x", 5000), "a\x00b"} {
 		for range 2 { // made, and then found
-			dir, err := Directory(filepath.Join(link, "deep", "er"), key)
+			dir, err := Root{Path: filepath.Join(link, "deep", "er")}.Directory(key)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -46,7 +48,7 @@ func TestDirectory(t *testing.T) {
 
 func TestRelativeRoot(t *testing.T) {
 	t.Chdir(t.TempDir())
-	if dir, err := Directory("below", "a"); err != nil || !filepath.IsAbs(dir) {
+	if dir, err := (Root{Path: "below"}).Directory("a"); err != nil || !filepath.IsAbs(dir) {
 		t.Errorf("%s, %v", dir, err)
 	}
 }
@@ -55,7 +57,7 @@ func TestRelativeRoot(t *testing.T) {
 func TestSomethingElseIsThere(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
-	dir, err := Directory(root, "a")
+	dir, err := Root{Path: root}.Directory("a")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,12 +72,25 @@ func TestSomethingElseIsThere(t *testing.T) {
 		if err := put(); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Directory(root, "a"); err == nil || !agent.IsRetryable(err) || !strings.Contains(err.Error(), "is no directory") {
+		if _, err := (Root{Path: root}).Directory("a"); !errors.Is(err, ErrUntrusted) || agent.IsRetryable(err) || !strings.Contains(err.Error(), "is no directory") {
 			t.Error(err)
 		}
 	}
-	if _, err := Directory(dir, "a"); err == nil || !agent.IsRetryable(err) {
+	if _, err := (Root{Path: dir}).Directory("a"); err == nil || !agent.IsRetryable(err) {
 		t.Errorf("below a file: %v", err)
+	}
+}
+
+func TestALoopOfLinks(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for i := range 3 {
+		if err := os.Symlink(fmt.Sprint("link", (i+1)%3), filepath.Join(dir, fmt.Sprint("link", i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := (Root{Path: filepath.Join(dir, "link0")}).Directory("a"); err == nil || !strings.Contains(err.Error(), "more than 40 symbolic links") {
+		t.Error(err)
 	}
 }
 
@@ -84,7 +99,7 @@ func TestCheck(t *testing.T) {
 	top := t.TempDir()
 	root := filepath.Join(top, "deep", "er")
 	for range 2 { // made, and then found
-		if err := Check(root); err != nil {
+		if err := (Root{Path: root}).Check(); err != nil {
 			t.Fatal(err)
 		}
 		if left, err := os.ReadDir(root); err != nil || len(left) > 0 {
@@ -103,7 +118,7 @@ func TestCheck(t *testing.T) {
 		unwritable = "/proc" // elsewhere root writes
 	}
 	for _, bad := range []string{file, filepath.Join(file, "below"), unwritable} {
-		if err := Check(bad); err == nil {
+		if err := (Root{Path: bad}).Check(); err == nil {
 			t.Errorf("%s can be used", bad)
 		}
 	}
@@ -117,14 +132,14 @@ func TestRemove(t *testing.T) {
 		t.Errorf("no root: %q, %v", path, err)
 	}
 	precious := filepath.Join(top, "precious")
-	other, err := Directory(root, "b")
+	other, err := Root{Path: root}.Directory("b")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if path, err := Remove(root, "a"); path != "" || err != nil {
 		t.Errorf("no directory: %q, %v", path, err)
 	}
-	dir, err := Directory(root, "a")
+	dir, err := Root{Path: root}.Directory("a")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -55,6 +55,11 @@ type Config struct {
 	// when it is needed. Empty: all work in this program's.
 	Workspace string
 
+	// WorkspaceGroup may write to directories of that group on the way to the workspace:
+	// Kubernetes' fsGroup. Without it they are to be writable for their owner only, who is
+	// root or this process's user, or to have the sticky bit. See docs/operations.md.
+	WorkspaceGroup *int
+
 	// Files: the agent may have Turnstile read and write files in the session's
 	// directory. Needs Workspace.
 	Files bool

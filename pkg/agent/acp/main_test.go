@@ -17,6 +17,7 @@ var scratch = sync.OnceValues(func() (string, error) { return os.MkdirTemp("", "
 // The test binary is also the guardian and the agents of the tests.
 func TestMain(m *testing.M) {
 	guardian.Init()
+	syscall.Umask(0o022) // t.TempDir is to be writable for its owner only
 	if len(os.Args) > 1 && os.Args[1] == "test-agent" {
 		syscall.Exit(scripted(os.Args[2:])) // os.Exit takes a second in a race build
 	}

@@ -11,7 +11,7 @@ import (
 // directory is where a session's agent works.
 func (a *Agent) directory(session string) (string, error) {
 	if a.config.Workspace != "" {
-		return workspace.Directory(a.config.Workspace, session)
+		return workspace.Root{Path: a.config.Workspace, Group: a.config.WorkspaceGroup}.Directory(session)
 	}
 	dir, err := os.Getwd()
 	if err != nil {

@@ -22,6 +22,7 @@ import (
 // The test binary is also the guardian, and plays the programs.
 func TestMain(m *testing.M) {
 	guardian.Init()
+	syscall.Umask(0o022) // t.TempDir is to be writable for its owner only
 	if len(os.Args) > 3 && os.Args[1] == "test-role" {
 		role, ok := map[string]func(string, []string) int{"fake": fakeRole, "tee": teeRole}[os.Args[2]]
 		if !ok {

@@ -48,6 +48,11 @@ type Config struct {
 	// made when it is needed, for its owner only. Empty: all work in this program's.
 	Workspace string
 
+	// WorkspaceGroup may write to directories of that group on the way to the workspace:
+	// Kubernetes' fsGroup. Without it they are to be writable for their owner only, who is
+	// root or this process's user, or to have the sticky bit. See docs/operations.md.
+	WorkspaceGroup *int
+
 	// Grace is how long a program may go on after SIGINT before it is killed.
 	// Zero: DefaultGrace. Negative: it is killed at once.
 	Grace time.Duration

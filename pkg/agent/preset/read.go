@@ -37,7 +37,7 @@ func (a *Agent) workspace(session string) (string, error) {
 	if a.config.Workspace == "" {
 		return "", nil
 	}
-	return workspace.Directory(a.config.Workspace, session)
+	return workspace.Root{Path: a.config.Workspace, Group: a.config.WorkspaceGroup}.Directory(session)
 }
 
 // environ is the program's environment.
