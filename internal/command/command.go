@@ -58,6 +58,7 @@ type Command struct {
 	stderr  stderrTail
 	heard   sync.WaitGroup // the reader of stderr
 	lender  lender
+	resting resting
 	once    sync.Once // the first Wait cleans up
 }
 
@@ -90,9 +91,9 @@ func Start(spec Spec) (*Command, error) {
 		return nil, notStarted(err)
 	}
 	c.stdio.closeTheirs()
-	c.Stdin, c.Stdout = c.stdio.in.write, &drainingReader{file: c.stdio.out.read}
+	c.Stdin, c.Stdout = c.stdio.in.write, c.resting.reader(&drainingReader{file: c.stdio.out.read})
 	c.stderr.logger = spec.Logger
-	c.heard.Go(func() { c.stderr.copyFrom(&drainingReader{file: c.stdio.err.read}) })
+	c.heard.Go(func() { c.stderr.copyFrom(c.resting.reader(&drainingReader{file: c.stdio.err.read})) })
 	c.lender.process = c.process
 	c.Lend(spec.Lease)
 	return c, nil

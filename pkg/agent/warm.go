@@ -30,13 +30,21 @@ type Warm interface {
 	// turn may live on. It must then be idle: between two turns no lease holds.
 	// After an error, a panic or the loss of the session it is not run again. An
 	// agent that has died between two turns returns a Retryable error: the next
-	// attempt gets another.
+	// attempt gets another. See also Mortal.
 	Run(ctx context.Context, turn Turn, emit func(Event)) (Result, error)
 
 	// Close ends everything that the agent has started, and returns when it has
 	// ended. It is called once, and should take no longer than an interrupt. Its
 	// error is logged.
 	Close() error
+}
+
+// Mortal is implemented by warm agents that can end between two turns, and know it. A
+// worker asks before it runs a turn with one, and builds another if it has ended: no
+// attempt of the message is lost.
+type Mortal interface {
+	// Ended is called between two turns only.
+	Ended() bool
 }
 
 // Stateless is implemented by Warmers whose warm agents remember nothing of the

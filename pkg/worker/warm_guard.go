@@ -1,5 +1,7 @@
 package worker
 
+import "turnstile/pkg/agent"
+
 // uncounted is a count that is unknown, or of no interest.
 const uncounted int64 = -1
 
@@ -45,6 +47,7 @@ const (
 	buildFirst    verdict = "there is none"
 	reuse         verdict = "it fits"
 	otherSettings verdict = "its settings are not the present ones"
+	hasEnded      verdict = "it has ended"
 	otherWriter   verdict = "somebody else has written to the transcript"
 )
 
@@ -54,10 +57,18 @@ func judge(kept *warmAgent, signature string, now seen) verdict {
 	switch {
 	case kept == nil:
 		return buildFirst
+	case ended(kept.Warm):
+		return hasEnded
 	case kept.signature != signature:
 		return otherSettings
 	case kept.seen.comparableTo(now) && kept.seen.entries != now.entries:
 		return otherWriter
 	}
 	return reuse
+}
+
+// ended reports whether an agent is known to run no turn any more.
+func ended(a agent.Warm) bool {
+	m, ok := a.(agent.Mortal)
+	return ok && m.Ended()
 }

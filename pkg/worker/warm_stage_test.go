@@ -21,13 +21,14 @@ type warmStage struct {
 	signature string
 	building  map[int]chan struct{} // is waited for when that agent is built
 	closing   map[int]chan struct{} // and when it is closed
+	died      map[int]bool          // between two turns
 	built     int
 	turns     []context.Context // which the agents were built for
 	story     []string
 }
 
 func newWarmStage() *warmStage {
-	return &warmStage{stage: newStage(), building: map[int]chan struct{}{}, closing: map[int]chan struct{}{}}
+	return &warmStage{stage: newStage(), building: map[int]chan struct{}{}, closing: map[int]chan struct{}{}, died: map[int]bool{}}
 }
 
 func (s *warmStage) Signature() string {
@@ -81,6 +82,13 @@ func (s *warmStage) tell(what string, n int, gate chan struct{}) {
 	}
 }
 
+// dies has agent n end while it has no turn.
+func (s *warmStage) dies(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.died[n] = true
+}
+
 // happened waits for a line of the story.
 func (s *warmStage) happened(t testing.TB, line string) {
 	t.Helper()
@@ -123,6 +131,12 @@ func (p *warmPlayer) Run(ctx context.Context, turn agent.Turn, emit func(agent.E
 		panic("told to")
 	}
 	return result, err
+}
+
+func (p *warmPlayer) Ended() bool {
+	p.stage.mu.Lock()
+	defer p.stage.mu.Unlock()
+	return p.stage.died[p.n]
 }
 
 func (p *warmPlayer) Close() error {

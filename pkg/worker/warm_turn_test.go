@@ -367,3 +367,20 @@ func TestDrainClosesWarmAgents(t *testing.T) {
 	receive(t, "the end of the drain", done)
 	equalList(t, "story", s.lines(), "build 1", "run 1", "run 1", "close 1", "closed 1")
 }
+
+// An agent that ended between two turns is built anew, and the message has its first
+// attempt with that.
+func TestAnAgentThatEndedBetweenTurns(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	s := newWarmStage()
+	r.worker(s)
+	r.turn(s, "m1", 1)
+	s.dies(1)
+	a := r.turn(s, "m2", 2)
+	if a.Attempt != 1 || len(a.History) != 2 {
+		t.Errorf("attempt %d, %d entries of history", a.Attempt, len(a.History))
+	}
+	r.turn(s, "m3", 2)
+	equalList(t, "story", s.lines(), "build 1", "run 1", "close 1", "closed 1", "build 2", "run 2", "run 2")
+}

@@ -87,6 +87,7 @@ type Agent struct {
 var (
 	_ agent.Agent  = (*Agent)(nil)
 	_ agent.Warmer = (*Agent)(nil)
+	_ agent.Mortal = (*warm)(nil)
 )
 
 // New checks the configuration. It fails if exec.Init was not called.

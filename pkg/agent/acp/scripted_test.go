@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -218,6 +219,9 @@ func (a *actor) do(id any, verb, rest string) (code int, done bool) {
 		for {
 			a.text("agent_message_chunk", strings.Repeat("la ", 10_000))
 		}
+	case "babble": // STREAM FILE: without end, until SIGINT; the file is then told how much
+		stream, path, _ := strings.Cut(rest, " ")
+		babble(stream, path)
 	case "tools":
 		for i := 0; ; i++ {
 			a.update(map[string]any{"sessionUpdate": "tool_call", "toolCallId": strconv.Itoa(i), "status": "completed", "rawOutput": strings.Repeat("la ", 100_000)})
@@ -252,6 +256,8 @@ func (a *actor) do(id any, verb, rest string) (code int, done bool) {
 			}
 			a.kept = append(a.kept, m)
 		}
+	case "done": // and more to do
+		a.send(map[string]any{"id": id, "result": map[string]any{"stopReason": "end_turn"}})
 	case "end":
 		a.send(map[string]any{"id": id, "result": map[string]any{"stopReason": rest}})
 		return -1, true
@@ -295,4 +301,25 @@ func (a *actor) await(aloud bool) {
 	delete(m, "id")
 	line, _ := json.Marshal(m)
 	a.text("agent_message_chunk", string(line)+"\n")
+}
+
+// babble writes to stdout or stderr what nobody has asked for, and at SIGINT says into a
+// file how many bytes the other side has taken.
+func babble(stream, path string) {
+	out := map[string]*os.File{"stdout": os.Stdout, "stderr": os.Stderr}[stream]
+	line := []byte(`{"jsonrpc":"2.0","method":"_vendor/news","params":{"text":"la la la"}}` + "\n")
+	var written atomic.Int64
+	told := make(chan os.Signal, 1)
+	signal.Notify(told, syscall.SIGINT)
+	go func() {
+		<-told
+		if os.WriteFile(path+".part", []byte(strconv.FormatInt(written.Load(), 10)), 0o600) == nil {
+			_ = os.Rename(path+".part", path)
+		}
+		syscall.Exit(0)
+	}()
+	for {
+		n, _ := out.Write(line)
+		written.Add(int64(n))
+	}
 }

@@ -130,7 +130,7 @@ func (w *warm) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event))
 	if ctx.Err() != nil {
 		return agent.Result{}, command.Interrupted(ctx)
 	}
-	if w.ended() {
+	if !w.Resume() || w.ended() {
 		return agent.Result{}, agent.Retryable(fmt.Errorf("the agent ended between two turns: %w", w.died(ctx)))
 	}
 	lease, _ := agent.LeaseFrom(ctx)
@@ -154,8 +154,20 @@ func (w *warm) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event))
 	}
 	w.ForgetStderr()
 	w.Lend(nil)
+	w.Rest(w.talked)
 	return agent.Result{}, nil
 }
+
+// talked gives up an agent that writes too much while it has no turn.
+func (w *warm) talked() {
+	w.logger.Warn("the agent wrote too much between two turns and is ended: the session's next turn starts another",
+		"most_mib", command.MaxResting>>20)
+	w.fail(command.ErrTalked)
+	w.Interrupt(w.agent.config.Grace)
+}
+
+// Ended reports whether the agent can run no further turn.
+func (w *warm) Ended() bool { return w.ended() }
 
 // interrupted begins the grace of a turn whose context has ended, if it has.
 func (w *warm) interrupted(ctx context.Context) {

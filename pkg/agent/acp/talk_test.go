@@ -1,0 +1,101 @@
+package acp
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	sq "turnstile/pkg/sessionqueue"
+	"turnstile/pkg/worker"
+)
+
+// talking is a turn that ends well, after which the agent writes without end.
+func talking(stream, path string) string {
+	return "pid\ndone\nbabble " + stream + " " + path
+}
+
+// taken checks how much was read of an agent that was interrupted for its talking.
+func taken(t *testing.T, path string) {
+	t.Helper()
+	const slack = 256 << 10 // what the pipe holds, and a read of it
+	text, err := os.ReadFile(path)
+	must(t, err)
+	n, err := strconv.Atoi(string(text))
+	must(t, err)
+	if n < 4<<20 || n > 4<<20+slack {
+		t.Errorf("%d bytes were taken, want 4 MiB and at most %d more", n, slack)
+	}
+}
+
+// logged is a log that a test reads.
+type logged struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *logged) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *logged) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// An agent that writes without end while it has no turn is ended, and costs nothing more.
+func TestAnAgentThatTalksBetweenTurns(t *testing.T) {
+	t.Parallel()
+	for _, stream := range []string{"stdout", "stderr"} {
+		t.Run(stream, func(t *testing.T) {
+			t.Parallel()
+			path := filepath.Join(t.TempDir(), "taken")
+			a, log := acting(t), &logged{}
+			a.config.Logger = slog.New(slog.NewTextHandler(log, nil))
+			w := warmed(t, a, turnOf(t))
+			_, err := runWarm(t, w, turnOf(t, talking(stream, path)))
+			must(t, err)
+			select {
+			case <-w.Done():
+			case <-time.After(patience):
+				t.Fatal("the agent goes on")
+			}
+			taken(t, path)
+			_, err = runWarm(t, w, turnOf(t, "text a"))
+			failed(t, err, true, "the agent ended between two turns: it was ended, for it wrote more than 4 MiB between two turns")
+			if n := strings.Count(log.String(), `level=WARN msg="the agent wrote too much between two turns and is ended: the session's next turn starts another" session=`); n != 1 {
+				t.Errorf("%d lines of the log say so:\n%s", n, log)
+			}
+		})
+	}
+}
+
+// The session's next turn has another agent, and needs no second attempt for it.
+func TestATurnAfterTheTalk(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "taken")
+	client, _ := startWorker(t, acting(t), worker.Options{MaxAttempts: 1, AgentTimeout: patience})
+	first := pidOf(t, say(t, client, talking("stdout", path)))
+	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+		if _, err := os.Stat(path); err == nil {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal("the agent goes on")
+		}
+	}
+	taken(t, path)
+	o := say(t, client, "pid")
+	if o.Status != sq.StatusDone || o.Reply == fmt.Sprint(first) || alive(first) {
+		t.Errorf("%+v after process %d, which is alive: %v", o, first, alive(first))
+	}
+}
