@@ -28,14 +28,21 @@ var codex = program{
 		}
 		return append(argv, "-") // the prompt is on stdin
 	},
-	decoder:   func(s *stream) decoder { return &codexLines{stream: s, started: map[string]bool{}} },
+	decoder: func(s *stream) decoder {
+		return &codexLines{
+			stream: s, started: map[string]bool{}, running: map[string]string{}, rollout: newRollout(codexHome(s.spec), s.state.Session),
+		}
+	},
 	forgotten: []string{"no rollout found", "thread not found", "No saved session found", "session not found"},
 }
 
 // codexLines decodes the lines of codex exec --json. Its items are not streamed.
 type codexLines struct {
 	*stream
-	started map[string]bool // tools
+	started  map[string]bool   // tools
+	running  map[string]string // and the commands among them that have not ended
+	rollout  *rollout
+	messages int
 }
 
 type codexItem struct {
@@ -77,6 +84,7 @@ func (c *codexLines) line(of string, data []byte) error {
 	}
 	switch of {
 	case "thread.started":
+		c.rollout.of(l.ThreadID)
 		return c.session(l.ThreadID)
 	case "turn.started":
 	case "item.started", "item.updated", "item.completed":
@@ -86,6 +94,7 @@ func (c *codexLines) line(of string, data []byte) error {
 		}
 		return c.item(of, item, data)
 	case "turn.completed":
+		c.tellRest()
 		c.end("")
 		if l.Usage == nil {
 			return nil
@@ -102,6 +111,7 @@ func (c *codexLines) line(of string, data []byte) error {
 		c.state.Total = &total
 		return c.keep()
 	case "turn.failed":
+		c.tellRest()
 		c.end(cmp.Or(l.Error.Message, c.trouble, "it gave no reason"))
 	case "error": // it may try again
 		c.trouble = l.Message
@@ -117,6 +127,8 @@ func (c *codexLines) item(of string, i codexItem, data []byte) error {
 	switch i.Type {
 	case "agent_message":
 		if done {
+			c.messages++
+			c.tell(c.rollout.untold(c.messages))
 			c.paragraph()
 			c.text(i.Text)
 		}
@@ -142,10 +154,51 @@ func (c *codexLines) item(of string, i codexItem, data []byte) error {
 		}
 	}
 	if !done {
+		c.running[i.ID] = i.Command
 		return nil
 	}
+	delete(c.running, i.ID)
 	output, failure := i.result()
 	return c.toolEnd(i.ID, output, failure)
+}
+
+// tell tells of tools that the stream left out.
+func (c *codexLines) tell(calls []codexCall) {
+	for _, call := range calls {
+		if c.runs(call) {
+			continue
+		}
+		name, input := call.tool()
+		_, failure := call.failure.result()
+		if c.toolStart(call.id, name, input) == nil {
+			_ = c.toolEnd(call.id, nil, failure)
+		}
+	}
+}
+
+// tellRest is for the turn's end. A tool that is told behind the text would have the text
+// be no reply, so it is then a notice.
+func (c *codexLines) tellRest() {
+	calls := c.rollout.untold(0)
+	if !c.open {
+		c.tell(calls)
+		return
+	}
+	for _, call := range calls {
+		if !c.runs(call) {
+			c.notice(call.String())
+		}
+	}
+}
+
+// runs reports whether the stream has told that a call began, and will tell its end.
+func (c *codexLines) runs(call codexCall) bool {
+	for _, command := range c.running {
+		if command != "" && call.runs(command) {
+			return true
+		}
+	}
+	return false
 }
 
 // tool is the name and the input of an item that is the use of a tool.

@@ -91,8 +91,8 @@ func (p played) want(t *testing.T, of agent.EventType, text string) {
 	}
 }
 
-// wantTool wants one tool, begun and ended well.
-func (p played) wantTool(t *testing.T, name string) {
+// wantTool wants one tool, begun and ended, and returns why it failed.
+func (p played) wantTool(t *testing.T, name string) (failure string) {
 	t.Helper()
 	var started, ended []agent.Event
 	for _, e := range p.events {
@@ -104,9 +104,10 @@ func (p played) wantTool(t *testing.T, name string) {
 		}
 	}
 	if len(started) != 1 || len(ended) != 1 || started[0].Name != name || started[0].CallID != ended[0].CallID ||
-		len(started[0].Input) == 0 || len(ended[0].Output) == 0 || ended[0].Error != "" {
-		t.Errorf("tools %+v, %+v", started, ended)
+		len(started[0].Input) == 0 || len(ended[0].Output) == 0 == (ended[0].Error == "") {
+		t.Fatalf("tools %+v, %+v", started, ended)
 	}
+	return ended[0].Error
 }
 
 // wantUsage looks at what is alike for all three.

@@ -18,6 +18,7 @@ import (
 //
 //	a tool's result             the text "The tool has spoken."
 //	a text with "use the tool"  a call of a tool
+//	a text with "be denied"     a call of a tool that writes (Codex only)
 //	a text with "be refused"    an error of HTTP 400
 //	a text with "never end"     nothing, until the program hangs up
 //	a text with "think first"   a thought, then the text
@@ -84,6 +85,7 @@ func (m *models) seen() []call {
 type answer struct {
 	thought, text string
 	tool          bool
+	writes        bool // the tool does
 }
 
 func vendor(m *models, parse func(*http.Request) (call, error), stream func(*sse, call, answer)) http.HandlerFunc {
@@ -115,6 +117,8 @@ func vendor(m *models, parse func(*http.Request) (call, error), stream func(*sse
 			return
 		case strings.Contains(last, "use the tool"):
 			a = answer{text: "I use it.", tool: true}
+		case strings.Contains(last, "be denied"):
+			a = answer{text: "I write.", tool: true, writes: true}
 		default:
 			if strings.Contains(last, "think first") {
 				a.thought = "Let me see."

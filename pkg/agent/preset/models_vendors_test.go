@@ -149,12 +149,16 @@ func responsesStream(s *sse, c call, a answer) {
 		}
 	})
 	if a.tool {
-		name, arguments := "shell", `{"command":["sh","-c","echo from-the-tool"]}`
+		shell := "echo from-the-tool"
+		if a.writes {
+			shell = "touch written-by-the-tool"
+		}
+		name, arguments := "shell", `{"command":["sh","-c","`+shell+`"]}`
 		switch {
 		case slices.Contains(c.tools, "exec_command"):
-			name, arguments = "exec_command", `{"cmd":"echo from-the-tool"}`
+			name, arguments = "exec_command", `{"cmd":"`+shell+`"}`
 		case slices.Contains(c.tools, "shell_command"):
-			name, arguments = "shell_command", `{"command":"echo from-the-tool"}`
+			name, arguments = "shell_command", `{"command":"`+shell+`"}`
 		}
 		item(object{"type": "function_call", "id": s.name("fc"), "call_id": s.name("call"), "name": name, "arguments": arguments}, nil)
 	}

@@ -1,6 +1,7 @@
 package preset
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -119,13 +120,43 @@ func (g *rig) agent(t *testing.T, as string) *Agent {
 		if err != nil {
 			t.Fatal(err)
 		}
-		config.Command = roleCommand("tee", name, config.Command...)
+		program := slices.IndexFunc(config.Command[1:], func(word string) bool { return !strings.Contains(word, "=") }) + 1
+		config.Command = append(config.Command[:program:program], roleCommand("tee", name, config.Command[program:]...)...)
 		t.Cleanup(func() { g.scrub(t, name) })
 	}
 	return newAgent(t, g.kind, config)
 }
 
 var port = regexp.MustCompile(`127\.0\.0\.1:\d+`)
+
+// keepRollout records, where TURNSTILE_TEST_RECORD is set, what the last turn has added to
+// Codex' rollout as testdata/codex/as.rollout: the lines about calls and items.
+func (g *rig) keepRollout(t *testing.T, as string) {
+	t.Helper()
+	if os.Getenv("TURNSTILE_TEST_RECORD") == "" {
+		return
+	}
+	files, err := filepath.Glob(g.home + "/.codex/sessions/*/*/*/rollout-*.jsonl")
+	if err != nil || len(files) != 1 {
+		t.Fatalf("rollouts %q, %v", files, err)
+	}
+	data, err := os.ReadFile(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	turn := string(data[bytes.LastIndex(data, []byte(`"task_started"`)):])
+	var kept strings.Builder
+	for line := range strings.Lines(turn) {
+		if strings.Contains(line, "_call") || strings.Contains(line, `"item_completed"`) {
+			kept.WriteString(line)
+		}
+	}
+	name := filepath.Join("testdata", string(g.kind), as+".rollout")
+	if err := os.WriteFile(name, []byte(kept.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	g.scrub(t, name)
+}
 
 // scrub takes this machine out of a recording.
 func (g *rig) scrub(t *testing.T, name string) {
@@ -164,9 +195,21 @@ func TestReal(t *testing.T) {
 
 			second := turn("please use the tool")
 			second.State = first.state(t)
-			used := playTurn(t, g.agent(t, "tool"), second)
+			as := "tool"
+			if _, err := osexec.LookPath("bwrap"); err == nil && r.kind == Codex {
+				as = "bubblewrap"
+			}
+			used := playTurn(t, g.agent(t, as), second)
 			used.wantReply(t, "The tool has spoken.")
-			used.wantTool(t, r.tool)
+			switch failure := used.wantTool(t, r.tool); {
+			case failure == "":
+				t.Logf("the tool ran (%s)", as)
+			case r.kind == Codex && strings.Contains(failure, "bwrap: "):
+				t.Logf("Codex's sandbox failed (%s), and the user is told: %s", as, failure)
+				g.keepRollout(t, as)
+			default:
+				t.Errorf("the tool failed: %s", failure)
+			}
 			used.wantUsage(t, session.Usage{Model: realModels[r.kind], InputTokens: 36, CachedTokens: 10})
 			if sessionOf(t, used.state(t)) != sessionOf(t, first.state(t)) {
 				t.Errorf("%s, then %s", first.state(t), used.state(t))
@@ -188,6 +231,26 @@ func TestReal(t *testing.T) {
 				t.Errorf("refused, and yet it says %q", refused.reply)
 			}
 		})
+	}
+}
+
+// Codex says nothing of a command that its sandbox denies at once, and the user is told all
+// the same. Where bubblewrap cannot work, its sandbox denies every command.
+func TestRealDenied(t *testing.T) {
+	t.Parallel()
+	for _, r := range reals {
+		if r.kind != Codex {
+			continue
+		}
+		g := r.start(t)
+		got := playTurn(t, g.agent(t, "denied"), turn("be denied"))
+		got.wantReply(t, "The tool has spoken.")
+		failure := got.wantTool(t, r.tool)
+		if !strings.HasPrefix(failure, "exit code ") {
+			t.Errorf("failure %q", failure)
+		}
+		t.Logf("the user is told: %s", failure)
+		g.keepRollout(t, "denied")
 	}
 }
 

@@ -48,12 +48,12 @@ func (a *Agent) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)
 			program: a.program, kind: a.kind, resume: known.Session,
 			watch: command.Watch{Grace: a.config.Grace, Linger: a.linger, Patience: a.patience},
 		}
-		r.stream = &stream{emit: emit, logger: logger, often: a.program.often, state: known, model: a.config.Model}
-		r.decoder = a.program.decoder(r.stream)
 		spec := command.Spec{
 			Argv: a.program.argv(a.config.Command, a.config.Model, known.Session),
 			Dir:  dir, Env: a.environ(turn), Lease: lease, Logger: logger, Hold: hold,
 		}
+		r.stream = &stream{emit: emit, logger: logger, spec: spec, often: a.program.often, state: known, model: a.config.Model}
+		r.decoder = a.program.decoder(r.stream)
 		err := r.do(ctx, spec, prompt(recap, turn))
 		if err == nil {
 			err = r.recapped()

@@ -17,6 +17,7 @@ import (
 type stream struct {
 	emit    func(agent.Event)
 	logger  *slog.Logger
+	spec    command.Spec // how the program is started
 	decoder decoder
 	often   string // see program
 	state   state
