@@ -43,7 +43,7 @@ func TestTheSDKsExampleAgent(t *testing.T) {
 		end     string
 	}{
 		{true, "Perfect! I've successfully updated the configuration.", `tool_end call_2 {"message":"Configuration updated","success":true}`},
-		{false, "I understand you prefer not to make that change.", "tool_end call_2 null"},
+		{false, "I understand you prefer not to make that change.", "tool_end call_2 it was not permitted"},
 	} {
 		t.Run(c.said, func(t *testing.T) {
 			t.Parallel()

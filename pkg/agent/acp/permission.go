@@ -1,7 +1,9 @@
 package acp
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"slices"
 
 	acpsdk "github.com/coder/acp-go-sdk"
@@ -23,14 +25,18 @@ func cancelled() acpsdk.RequestPermissionResponse {
 // permission answers by the policy. The agent's options may be any: only their kinds
 // count, and where none fits, the answer is that the question was cancelled.
 func (t *turn) permission(ctx context.Context, p permissionRequest) acpsdk.RequestPermissionResponse {
+	config := t.process.agent.config
 	name := p.Tool.ToolKind
+	if p.Tool.Title != nil {
+		name = cmp.Or(*p.Tool.Title, name)
+	}
 	if p.Tool.ID != "" {
 		t.mu.Lock()
 		name = t.tools.asks(p.Tool)
 		t.mu.Unlock()
 	}
 	var answer agent.Answer
-	switch t.process.agent.config.Permissions {
+	switch config.Permissions {
 	case Allow:
 		answer.Allowed = true
 	case AskUser:
@@ -41,6 +47,19 @@ func (t *turn) permission(ctx context.Context, p permissionRequest) acpsdk.Reque
 	case Deny:
 	}
 	option, ok := choose(p.Options, answer)
+	why := ""
+	switch {
+	case !answer.Allowed:
+		why = "it was not permitted"
+	case !ok:
+		why = "the agent offered no way to permit it"
+	}
+	t.mu.Lock()
+	t.tools.answered(p.Tool.ID, why)
+	t.mu.Unlock()
+	if unheard := config.Permissions == Deny || answer.Allowed; p.Tool.ID == "" && why != "" && unheard {
+		t.notice(fmt.Sprintf("The agent asked for a permission (%s): %s", cmp.Or(name, "it did not say for what"), why))
+	}
 	if !ok {
 		return cancelled()
 	}

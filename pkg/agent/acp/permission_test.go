@@ -109,6 +109,36 @@ func TestPolicies(t *testing.T) {
 	}
 }
 
+// A tool that was refused, or whose end nobody can make sense of, has not gone well, even
+// if the agent says nothing more of it.
+func TestRefusedToolsFail(t *testing.T) {
+	t.Parallel()
+	noID := strings.Replace(wantsPermission, `"toolCallId":"a",`, "", 1)
+	noWay := strings.ReplaceAll(wantsPermission, "allow_", "perhaps_")
+	for _, c := range []struct {
+		policy Permissions
+		prompt []string
+		want   string
+	}{
+		{Deny, []string{"quietly " + wantsPermission}, `tool_end a it was not permitted`},
+		{Deny, []string{"quietly " + wantsPermission, `update {"sessionUpdate":"tool_call_update","toolCallId":"a","status":"failed"}`}, `tool_end a it was not permitted`},
+		{Deny, []string{"quietly " + wantsPermission, `update {"sessionUpdate":"tool_call_update","toolCallId":"a","status":"completed","rawOutput":"ok"}`}, `tool_end a "ok"`},
+		{Deny, []string{"quietly " + noID}, `notice The agent asked for a permission (rm x): it was not permitted`},
+		{Allow, []string{"quietly " + noWay}, `tool_end a the agent offered no way to permit it`},
+		{Allow, []string{"quietly " + wantsPermission}, `tool_end a "Remove x?"`},
+		{Deny, []string{"quietly " + wantsPermission, strings.Replace("quietly "+wantsPermission, "reject_once", "odd", 1)}, `tool_end a it was not permitted`},
+		{Allow, []string{`update {"sessionUpdate":"tool_call","toolCallId":"a","title":"rm","status":"cancelled"}`}, `tool_end a the agent ended it with the status "cancelled"`},
+		{Allow, []string{`update {"sessionUpdate":"tool_call","toolCallId":"a","title":"rm","status":"in_progress"}`}, `tool_end a null`},
+	} {
+		a := newAgent(t, Config{Command: actorCommand(t), Permissions: c.policy})
+		h, err := play(t.Context(), a, turnOf(t, append(c.prompt, "text done")...))
+		must(t, err)
+		if !strings.Contains(h.story(), c.want) {
+			t.Errorf("%s, %q:\n%s\nwant %s", c.policy, c.prompt, h.story(), c.want)
+		}
+	}
+}
+
 // Two questions are asked one after the other; one is withdrawn, which ends it.
 func TestQuestions(t *testing.T) {
 	t.Parallel()

@@ -1,7 +1,9 @@
 package acp
 
 import (
+	"cmp"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -26,6 +28,8 @@ type tool struct {
 	input           json.RawMessage
 	output, content json.RawMessage
 	started         bool
+	status          string // the last that the agent told
+	refused         string // why it may not run; empty: nobody has said so
 }
 
 // tools are those of a turn.
@@ -64,6 +68,9 @@ func (s *tools) update(u toolUpdate) {
 	}
 	if u.Content != nil {
 		t.content = u.Content
+	}
+	if u.Status != "" {
+		t.status = u.Status
 	}
 	if u.Status != "pending" && (known || u.Status != "") {
 		s.start(t)
@@ -105,12 +112,19 @@ func (s *tools) flush() {
 	}
 }
 
-// end ends what has not: with an error, or if there is none without an output.
+// end ends what has not: with an error, or if there is none without an output. What was
+// not permitted, or has a status that nobody knows, has not gone well all the same.
 func (s *tools) end(err string) {
 	s.flush()
 	for _, t := range slices.Clone(s.open) {
 		e := agent.Event{Error: err}
-		if err == "" {
+		switch t.status {
+		case "", "pending", "in_progress":
+			e.Error = cmp.Or(err, t.refused)
+		default:
+			e.Error = cmp.Or(err, t.refused, fmt.Sprintf("the agent ended it with the status %.100q", t.status))
+		}
+		if e.Error == "" {
 			e.Output = t.result()
 		}
 		s.finish(t, e)
@@ -154,7 +168,7 @@ func (t *tool) complaint() string {
 	case yes(t.output):
 		return string(t.output)
 	}
-	return "the tool failed"
+	return cmp.Or(t.refused, "the tool failed")
 }
 
 // contentText is the text of a tool's content; false: not all of it is text.
@@ -175,6 +189,18 @@ func contentText(content json.RawMessage) (string, bool) {
 		all = append(all, text)
 	}
 	return strings.Join(all, "\n"), true
+}
+
+// answered takes the answer to the permission for a tool; why: why not.
+func (s *tools) answered(id, why string) {
+	for _, t := range s.open {
+		if t.id != id {
+			continue
+		}
+		if t.refused = why; why != "" {
+			t.content = nil // the question
+		}
+	}
 }
 
 // asks takes the tool that a permission is asked for, and answers its name. It is not
