@@ -91,7 +91,7 @@ func (c *claudeLines) line(of string, data []byte) error {
 	case "assistant":
 		return c.assistant(l, data)
 	case "user":
-		return c.blocks(l)
+		return c.blocks(of, l)
 	}
 	c.raw(of, data)
 	return nil
@@ -122,12 +122,12 @@ func (c *claudeLines) assistant(l claudeHead, data []byte) error {
 		}
 		c.context = max(c.context, l.Message.Usage.read()+l.Message.Usage.Output)
 	}
-	return c.blocks(l)
+	return c.blocks("assistant", l)
 }
 
 // blocks are the blocks of a whole message.
-func (c *claudeLines) blocks(l claudeHead) error {
-	var blocks []claudeBlock
+func (c *claudeLines) blocks(of string, l claudeHead) error {
+	var blocks []json.RawMessage
 	if len(l.Message.Content) == 0 || l.Message.Content[0] == '"' {
 		return nil // a user's text: ours
 	}
@@ -135,7 +135,12 @@ func (c *claudeLines) blocks(l claudeHead) error {
 		return err
 	}
 	var failed error
-	for _, b := range blocks {
+	for _, block := range blocks {
+		var b claudeBlock
+		if err := json.Unmarshal(block, &b); err != nil {
+			failed = cmp.Or(failed, err)
+			continue
+		}
 		switch {
 		case b.Type == "text" && b.Text != "" && l.Message.ID != "":
 			switch {
@@ -150,14 +155,29 @@ func (c *claudeLines) blocks(l claudeHead) error {
 		case strings.HasSuffix(b.Type, "tool_use"):
 			failed = cmp.Or(failed, c.toolStart(b.ID, b.Name, b.Input))
 		case strings.HasSuffix(b.Type, "tool_result"):
-			failure := ""
-			if b.IsError {
-				failure = cmp.Or(plain(b.Content), "the tool failed")
-			}
-			failed = cmp.Or(failed, c.toolEnd(b.ToolUseID, b.Content, failure))
+			failed = cmp.Or(failed, c.toolEnd(b.ToolUseID, b.Content, b.failure()))
+		case b.Type == "text" || strings.HasSuffix(b.Type, "thinking"): // was streamed, is ours, or is encrypted
+		default:
+			c.raw(of+"/"+b.Type, block)
 		}
 	}
 	return failed
+}
+
+// failure is why a tool failed; empty: it did not. One that the vendor runs says so with
+// an object instead of a flag.
+func (b claudeBlock) failure() string {
+	var fault struct {
+		Type string `json:"type"`
+		Code string `json:"error_code"`
+	}
+	switch {
+	case b.IsError:
+		return cmp.Or(plain(b.Content), "the tool failed")
+	case json.Unmarshal(b.Content, &fault) == nil && strings.HasSuffix(fault.Type, "_error"):
+		return cmp.Or(fault.Code, fault.Type)
+	}
+	return ""
 }
 
 // piece is a stream_event: an event of the Messages API.

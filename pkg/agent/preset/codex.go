@@ -145,7 +145,10 @@ func (c *codexLines) item(of string, i codexItem, data []byte) error {
 	name, input := i.tool()
 	if name == "" {
 		c.raw(of+"/"+i.Type, data)
-		return nil
+		if !done || !i.failed() {
+			return nil
+		}
+		name = i.Type // whatever it is: that it failed is for the user
 	}
 	if !c.started[i.ID] {
 		c.started[i.ID] = true
@@ -216,14 +219,25 @@ func (i codexItem) tool() (name string, input json.RawMessage) {
 	return "", nil
 }
 
+func (i codexItem) failed() bool {
+	return i.Status == "failed" || i.Status == "declined" || i.Error != nil
+}
+
 func (i codexItem) result() (output json.RawMessage, failure string) {
-	if i.Status == "failed" || i.Status == "declined" || i.Error != nil {
+	if i.failed() {
 		var said string
 		switch {
 		case i.Error != nil:
 			said = i.Error.Message
 		case i.ExitCode != nil:
 			said = fmt.Sprintf("exit code %d: %s", *i.ExitCode, i.Output)
+		case i.Type == "mcp_tool_call":
+			var result struct {
+				Content json.RawMessage `json:"content"`
+			}
+			if json.Unmarshal(i.Result, &result) == nil {
+				said = plain(result.Content)
+			}
 		}
 		return nil, cmp.Or(said, i.Output, "it was "+cmp.Or(i.Status, "not done"))
 	}

@@ -77,7 +77,7 @@ func (g *geminiLines) line(of string, data []byte) error {
 		return g.toolStart(l.ToolID, l.ToolName, l.Parameters)
 	case "tool_result":
 		failure := ""
-		if l.Status == "error" {
+		if l.Status != "success" {
 			failure = cmp.Or(l.Error.Message, plain(l.Output), "the tool failed")
 		}
 		return g.toolEnd(l.ToolID, l.Output, failure)

@@ -18,7 +18,7 @@ import (
 //
 //	a tool's result             the text "The tool has spoken."
 //	a text with "use the tool"  a call of a tool
-//	a text with "be denied"     a call of a tool that writes (Codex only)
+//	a text with "be denied"     a call of a tool that writes
 //	a text with "be refused"    an error of HTTP 400
 //	a text with "never end"     nothing, until the program hangs up
 //	a text with "think first"   a thought, then the text
@@ -86,6 +86,14 @@ type answer struct {
 	thought, text string
 	tool          bool
 	writes        bool // the tool does
+}
+
+// shell is what a tool that runs commands is to run.
+func (a answer) shell() string {
+	if a.writes {
+		return "touch written-by-the-tool"
+	}
+	return "echo from-the-tool"
 }
 
 func vendor(m *models, parse func(*http.Request) (call, error), stream func(*sse, call, answer)) http.HandlerFunc {

@@ -81,7 +81,7 @@ func anthropicStream(s *sse, c call, a answer) {
 	if a.tool {
 		stop = "tool_use"
 		block(object{"type": "tool_use", "id": s.name("toolu"), "name": "Bash", "input": object{}},
-			object{"type": "input_json_delta", "partial_json": `{"command":"echo from-the-tool"`},
+			object{"type": "input_json_delta", "partial_json": `{"command":"` + a.shell() + `"`},
 			object{"type": "input_json_delta", "partial_json": `,"description":"Say something"}`})
 	}
 	s.send("message_delta", object{"delta": object{"stop_reason": stop, "stop_sequence": nil}, "usage": object{"output_tokens": 7}})
@@ -149,10 +149,7 @@ func responsesStream(s *sse, c call, a answer) {
 		}
 	})
 	if a.tool {
-		shell := "echo from-the-tool"
-		if a.writes {
-			shell = "touch written-by-the-tool"
-		}
+		shell := a.shell()
 		name, arguments := "shell", `{"command":["sh","-c","`+shell+`"]}`
 		switch {
 		case slices.Contains(c.tools, "exec_command"):
@@ -233,7 +230,11 @@ func geminiStream(s *sse, c call, a answer) {
 	part("", object{"text": texts[0]})
 	if a.tool {
 		part("", object{"text": texts[1]})
-		part("STOP", object{"functionCall": object{"name": "list_directory", "args": object{"dir_path": "."}}})
+		name, args := "list_directory", object{"dir_path": "."}
+		if a.writes {
+			name, args = "write_file", object{"file_path": "written-by-the-tool", "content": "x"}
+		}
+		part("STOP", object{"functionCall": object{"name": name, "args": args}})
 		return
 	}
 	part("STOP", object{"text": texts[1]})

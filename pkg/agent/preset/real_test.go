@@ -2,6 +2,7 @@ package preset
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -234,23 +235,27 @@ func TestReal(t *testing.T) {
 	}
 }
 
-// Codex says nothing of a command that its sandbox denies at once, and the user is told all
-// the same. Where bubblewrap cannot work, its sandbox denies every command.
+// A tool that the program denies is told, with the reason. Codex says nothing of a command
+// that its sandbox denies at once; where bubblewrap cannot work, that is every command.
 func TestRealDenied(t *testing.T) {
 	t.Parallel()
 	for _, r := range reals {
-		if r.kind != Codex {
-			continue
-		}
-		g := r.start(t)
-		got := playTurn(t, g.agent(t, "denied"), turn("be denied"))
-		got.wantReply(t, "The tool has spoken.")
-		failure := got.wantTool(t, r.tool)
-		if !strings.HasPrefix(failure, "exit code ") {
-			t.Errorf("failure %q", failure)
-		}
-		t.Logf("the user is told: %s", failure)
-		g.keepRollout(t, "denied")
+		t.Run(string(r.kind), func(t *testing.T) {
+			t.Parallel()
+			r.options = nil // which allow the tool
+			g := r.start(t)
+			got := playTurn(t, g.agent(t, "denied"), turn("be denied"))
+			got.wantReply(t, "The tool has spoken.")
+			tool := map[Kind]string{Gemini: "write_file"}[r.kind]
+			failure := got.wantTool(t, cmp.Or(tool, r.tool))
+			if failure == "" {
+				t.Error("the tool did not fail")
+			}
+			t.Logf("the user is told: %s", failure)
+			if r.kind == Codex {
+				g.keepRollout(t, "denied")
+			}
+		})
 	}
 }
 
