@@ -68,6 +68,24 @@ tool_end e null`
 	}
 }
 
+// A model may use an id again in the same turn. What is said of a tool that has ended is not
+// about a new one.
+func TestAToolsIDComesAgain(t *testing.T) {
+	t.Parallel()
+	h, err := play(t.Context(), acting(t), turnOf(t,
+		`update {"sessionUpdate":"tool_call","toolCallId":"c","title":"first","status":"completed","rawOutput":1}`,
+		`update {"sessionUpdate":"tool_call_update","toolCallId":"c","status":"failed"}`,
+		`update {"sessionUpdate":"tool_call","toolCallId":"c","title":"first","status":"completed","rawOutput":1}`,
+		`update {"sessionUpdate":"tool_call","toolCallId":"c","title":"second","status":"pending"}`,
+		`update {"sessionUpdate":"tool_call_update","toolCallId":"c","status":"failed","rawOutput":"no"}`,
+		"text done",
+	))
+	must(t, err)
+	if want := "tool_start first c\ntool_end c 1\ntool_start second c\ntool_end c no\ntext done"; h.story() != want {
+		t.Errorf("%s\nwant\n%s", h.story(), want)
+	}
+}
+
 // Some agents announce a tool first, and tell its input later.
 func TestAStartWaitsForItsInput(t *testing.T) {
 	t.Parallel()

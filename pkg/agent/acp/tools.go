@@ -83,6 +83,10 @@ func (s *tools) update(u toolUpdate) {
 	}
 }
 
+// again is told of a new tool. Some models count their calls from 0 in each answer, so its
+// id may be that of one that has ended.
+func (s *tools) again(id string) { delete(s.done, id) }
+
 func (s *tools) start(t *tool) {
 	if t.started {
 		return

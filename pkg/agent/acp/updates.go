@@ -117,6 +117,9 @@ func (t *turn) take(u update, whole json.RawMessage) {
 			t.raw(u.Kind, whole)
 			return
 		}
+		if ended := u.Status == "completed" || u.Status == "failed"; u.Kind == "tool_call" && !ended {
+			t.tools.again(u.ID)
+		}
 		t.tools.update(u.toolUpdate)
 	case "usage_update":
 		t.used(u)
