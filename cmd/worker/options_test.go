@@ -37,7 +37,7 @@ var other = map[string]string{
 // its own here, or, the last, is only checked.
 var elsewhere = []string{
 	"REDIS_URL", "TURNSTILE_AGENT", "TURNSTILE_LOG_LEVEL", "TURNSTILE_LOG_FORMAT", "TURNSTILE_STOP_TIMEOUT",
-	"TURNSTILE_SYSTEM_PROMPT_FILE", "TURNSTILE_TOOLS_FILE", "TURNSTILE_ACP_FILES", "TURNSTILE_ACP_TERMINAL",
+	"TURNSTILE_SYSTEM_PROMPT_FILE", "TURNSTILE_TOOLS_FILE", "TURNSTILE_ACP_FILES", "TURNSTILE_ACP_TERMINAL", "TURNSTILE_WORKSPACE_GROUP",
 }
 
 func load(t *testing.T, vars map[string]string) config.Worker {

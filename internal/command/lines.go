@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"unicode/utf8"
 )
 
@@ -34,8 +35,9 @@ func (e *LineError) Error() string { return e.Err.Error() }
 func (e *LineError) Unwrap() error { return e.Err }
 
 // Lines calls each for every line of r that is not blank, without the blanks at
-// its ends. Every error is a *LineError, but for those of reading.
-func Lines(r io.Reader, each func(line []byte) error) error {
+// its ends. Every error is a *LineError, but for those of reading. A panic of each is an
+// error about its line.
+func Lines(r io.Reader, logger *slog.Logger, each func(line []byte) error) error {
 	limited := &io.LimitedReader{R: r, N: MaxOutput + 1}
 	lines := bufio.NewScanner(limited)
 	lines.Buffer(make([]byte, 0, 16<<10), MaxLine+1)
@@ -56,7 +58,7 @@ func Lines(r io.Reader, each func(line []byte) error) error {
 		}
 		err := errors.New("it is not UTF-8")
 		if utf8.Valid(line) {
-			err = each(line)
+			err = Contained(logger, func() error { return each(line) })
 		}
 		if err != nil {
 			return &LineError{fmt.Errorf("line %d of the command's output: %w", n, err), cut}

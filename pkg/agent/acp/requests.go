@@ -8,6 +8,8 @@ import (
 	"sync"
 
 	acpsdk "github.com/coder/acp-go-sdk"
+
+	"turnstile/internal/command"
 )
 
 // maxRequests is how many requests of an agent are answered at a time.
@@ -83,8 +85,17 @@ func (t *turn) asked(id json.RawMessage, method string, params json.RawMessage) 
 	t.heard = true
 	t.mu.Unlock()
 	serving := t.serve(string(id), func(ctx context.Context) {
-		result, err := t.answer(ctx, method, params)
-		t.reply(id, result, err)
+		var result any
+		var refused *acpsdk.RequestError
+		err := command.Contained(t.logger, func() error {
+			result, refused = t.answer(ctx, method, params)
+			return nil
+		})
+		if err != nil {
+			t.fail(err)
+			return
+		}
+		t.reply(id, result, refused)
 	})
 	if !serving {
 		t.turnDown(id, method, "the turn is over, or asks for too much at once, or twice with one id")

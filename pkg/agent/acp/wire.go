@@ -12,6 +12,8 @@ import (
 	"unicode/utf8"
 
 	acpsdk "github.com/coder/acp-go-sdk"
+
+	"turnstile/internal/command"
 )
 
 // The SDK has a connection, too. It holds a buffer of a MiB for each agent, for as
@@ -173,14 +175,15 @@ func (c *conn) read(r io.Reader) {
 		line, err := readLine(lines)
 		switch {
 		case errors.Is(err, io.EOF):
-			c.line(line) // the last one may lack its end
-			c.fail(nil)
+			c.fail(c.contained(line)) // the last one may lack its end
 			return
-		case err != nil:
+		case err == nil:
+			err = c.contained(line)
+		}
+		if err != nil {
 			c.fail(err)
 			return
 		}
-		c.line(line)
 	}
 }
 
@@ -216,6 +219,13 @@ func readLine(r *bufio.Reader) ([]byte, error) {
 }
 
 // line takes one message. One that is none is not worth an agent: some print a banner.
+func (c *conn) contained(line []byte) error {
+	return command.Contained(c.logger, func() error {
+		c.line(line)
+		return nil
+	})
+}
+
 func (c *conn) line(line []byte) {
 	if line = bytes.TrimSpace(line); len(line) == 0 {
 		return

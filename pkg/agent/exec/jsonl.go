@@ -51,7 +51,7 @@ type eventLines struct {
 // as often as it has letters.
 func (e *eventLines) read(r io.Reader) error {
 	defer e.flush()
-	return command.Lines(flushing{r, e.flush}, e.line)
+	return command.Lines(flushing{r, e.flush}, e.logger, e.line)
 }
 
 // flushing calls flush before it may have to wait.

@@ -14,7 +14,7 @@ import (
 // read takes the program's lines until their end. beats gets something with every line
 // after the turn's end was told.
 func (r *run) read(out io.Reader, beats chan<- struct{}) error {
-	err := command.Lines(out, func(line []byte) error {
+	err := command.Lines(out, r.logger, func(line []byte) error {
 		err := r.stream.line(line)
 		if r.ended {
 			select {
