@@ -72,7 +72,10 @@ check_worker_commands() {
 	TURNSTILE_HTTP_ADDR=127.0.0.1:$port "$bin/worker" dashboard >"$dir/dashboard.log" 2>&1 </dev/null &
 	local pid=$!
 	started_pids+=("$pid")
-	eventually "the dashboard" http_says "$port" /asynqmon 200
+	eventually "the dashboard" http_says "$port" /asynqmon 401
+	local token
+	token=$(sed -n "s|.*http://turnstile:\(.*\)@127.0.0.1:$port/asynqmon\$|\1|p" "$dir/dashboard.log")
+	same "the dashboard with the token that it shows" 200 "$(curl -s -o /dev/null -w '%{http_code}' -u "any:$token" "http://127.0.0.1:$port/asynqmon")"
 	TURNSTILE_HTTP_ADDR=127.0.0.1:$port "$bin/worker" health
 	kill -TERM "$pid"
 	worker_ends "$pid" 0

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"turnstile/internal/httpd"
@@ -21,6 +22,7 @@ func (p *program) dashboard(ctx context.Context, flags map[string]string) error 
 	if err != nil {
 		return err
 	}
+	token := makeToken(&s)
 	log := newLogger(p.stderr, s)
 	end, release := watchSignals(ctx, worker.ReasonShutdown)
 	defer release()
@@ -39,6 +41,9 @@ func (p *program) dashboard(ctx context.Context, flags map[string]string) error 
 		return end.unlessAsked(err)
 	}
 	defer stopHTTP(end.cut, server, log)
+	if token != "" {
+		fmt.Fprintf(p.stdout, "asynqmon: %s\nNo TURNSTILE_HTTP_TOKEN is set, so this address has a password that was made for this run.\n", asynqmonURL(server, token))
+	}
 	<-end.asked.Done()
 	return nil
 }

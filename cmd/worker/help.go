@@ -71,7 +71,12 @@ TURNSTILE_SESSION_TTL, is an error with exit code 1.`
 
 const dashboardHelp = `dashboard serves asynqmon at /asynqmon, and /healthz, /readyz and /metrics, on
 TURNSTILE_HTTP_ADDR, by default 127.0.0.1:8080. It runs no turns. SIGTERM, SIGINT
-and SIGHUP end it with exit code 0.`
+and SIGHUP end it with exit code 0.
+
+Agents that run on this machine reach it too. So it asks for a token: without
+TURNSTILE_HTTP_TOKEN it makes one, and prints the address with it. Only where
+TURNSTILE_AGENT is set as for the worker, and that agent runs no programs (echo, or
+openai without TURNSTILE_TOOLS_FILE), it asks for none on loopback.`
 
 const healthHelp = `health asks the worker or dashboard on TURNSTILE_HTTP_ADDR for /healthz. Exit code
 0: it is well; 1: it is not, or nobody answers. A worker that drains, or waits for

@@ -2,10 +2,12 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
+	"net/url"
 	"strconv"
 	"syscall"
 	"time"
@@ -30,7 +32,7 @@ const (
 func httpConfig(s config.Worker, rdb redis.UniversalClient, log *slog.Logger) (httpd.Config, error) {
 	conn, err := redisconn.ConnOpt(s.RedisURL)
 	return httpd.Config{
-		Addr: s.HTTPAddr, Token: s.HTTPToken, Write: s.DashboardWrite,
+		Addr: s.HTTPAddr, Token: s.HTTPToken, Programs: s.RunsPrograms(), Write: s.DashboardWrite,
 		Redis:  conn,
 		Ping:   func(ctx context.Context) error { return rdb.Ping(ctx).Err() },
 		Logger: log,
@@ -41,6 +43,31 @@ func httpConfig(s config.Worker, rdb redis.UniversalClient, log *slog.Logger) (h
 func tellOf(w *worker.Worker, m *metrics.Metrics, c *httpd.Config) {
 	m.Watch(w)
 	c.Metrics, c.Draining, c.Healthy = m.Handler(), readiness(w), w.Healthy
+}
+
+// closed tells whether asynqmon answers nobody: the agent's programs would reach it
+// as well, and there is no token that keeps them out.
+func closed(s config.Worker) bool {
+	return s.HTTPAddr != "" && s.HTTPToken == "" && s.RunsPrograms()
+}
+
+// makeToken gives asynqmon a token where it would be closed without one, for commands
+// that show it to a person. It answers the token, or "" where none is needed.
+func makeToken(s *config.Worker) string {
+	if !closed(*s) {
+		return ""
+	}
+	s.HTTPToken = rand.Text()
+	return s.HTTPToken
+}
+
+// asynqmonURL is where a browser finds asynqmon. With a token, it logs in there.
+func asynqmonURL(server *httpd.Server, token string) string {
+	u := url.URL{Scheme: "http", Host: server.Addr(), Path: "/asynqmon"}
+	if token != "" {
+		u.User = url.UserPassword("turnstile", token)
+	}
+	return u.String()
 }
 
 // startHTTP serves on c.Addr, or with next on one of the ports after it should

@@ -27,6 +27,7 @@ type trial struct {
 	style  console.Style
 	in     io.Reader // nil: nobody types
 	any    bool      // the port of the dashboard is not the user's choice
+	token  string    // of the dashboard, if it was made for this trial
 
 	drain time.Duration
 	gone  chan struct{} // closed when the user has said that it is enough
@@ -34,11 +35,13 @@ type trial struct {
 	end   func() // the console's
 }
 
-// startTrial begins with the Redis, which it writes into the settings.
+// startTrial begins with the Redis. That and the dashboard's token it writes into the
+// settings.
 func (p *program) startTrial(ctx context.Context, flags map[string]string, s *config.Worker) (*trial, error) {
 	t := &trial{
 		style: console.StyleFor(console.IsTerminal(p.stdout), p.environ),
 		any:   p.given(flags, "TURNSTILE_HTTP_ADDR") == "",
+		token: makeToken(s),
 		drain: s.DrainTimeout,
 		gone:  make(chan struct{}),
 		end:   func() {},

@@ -62,7 +62,7 @@ func TestDevHonoursSettings(t *testing.T) {
 	addr := freeAddr(t)
 	w := start(t, []string{"REDIS_URL=" + url, "TURNSTILE_AGENT=exec", "TURNSTILE_AGENT_COMMAND=tr a-z A-Z", "TURNSTILE_LOG_LEVEL=info"}, "--dev", "--http-addr", addr)
 	w.err.await(t, "worker started")
-	w.out.await(t, "http://"+addr+"/asynqmon")
+	w.out.await(t, "@"+addr+"/asynqmon\n")
 	if got := reply(t, c, "demo", "hello"); got != "HELLO" {
 		t.Errorf("reply %q", got)
 	}

@@ -47,7 +47,11 @@ func (t *trial) welcome(s config.Worker, server *httpd.Server) string {
 	}
 	if server != nil {
 		_, port, _ := net.SplitHostPort(server.Addr())
-		row("dashboard", "http://"+server.Addr()+"/asynqmon", t.takenNote(t.any && port != httpPort, httpPort)...)
+		notes := t.takenNote(t.any && port != httpPort, httpPort)
+		if t.token != "" {
+			notes = append(notes, t.style.Faint("It asks for the password in that address, since the agent's programs reach it too."))
+		}
+		row("dashboard", asynqmonURL(server, t.token), notes...)
 	}
 
 	// enqueue finds a Redis on the usual port by itself; a second --dev would

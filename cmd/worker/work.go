@@ -54,6 +54,9 @@ func (p *program) work(ctx context.Context, flags map[string]string, dev bool) (
 	if err != nil {
 		return err
 	}
+	if closed(s) {
+		log.Warn("asynqmon is closed: the agent's programs would reach it, too; set TURNSTILE_HTTP_TOKEN to open it")
+	}
 	rdb, err := connect(end.asked, s.RedisURL, t.quiet(log), redisconn.WithPoolSize(poolSize(s)), redisconn.WithClientName("turnstile-worker"))
 	if err != nil {
 		return end.unlessAsked(err)

@@ -152,7 +152,7 @@ func TestDashboard(t *testing.T) {
 	t.Parallel()
 	url, _ := newRedis(t)
 	addr := freeAddr(t)
-	d := start(t, []string{"REDIS_URL=" + url}, "dashboard", "--http-addr", addr)
+	d := start(t, []string{"REDIS_URL=" + url, "TURNSTILE_AGENT=echo"}, "dashboard", "--http-addr", addr)
 	d.err.await(t, "serving HTTP")
 	for _, path := range []string{"/asynqmon", "/asynqmon/api/queues", "/healthz", "/readyz", "/metrics"} {
 		if got := status(t, addr, path); got != 200 {

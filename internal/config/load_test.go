@@ -306,3 +306,25 @@ func TestDuration(t *testing.T) {
 		}
 	}
 }
+
+func TestRunsPrograms(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		w    Worker
+		want bool
+	}{
+		{Worker{Agent: AgentEcho, ToolsFile: "/t"}, false},
+		{Worker{Agent: AgentOpenAI}, false},
+		{Worker{Agent: AgentOpenAI, ToolsFile: "/t"}, true},
+		{Worker{Agent: AgentExec}, true},
+		{Worker{Agent: AgentACP}, true},
+		{Worker{Agent: AgentClaude}, true},
+		{Worker{Agent: AgentCodex}, true},
+		{Worker{Agent: AgentGemini}, true},
+		{Worker{}, true}, // not known
+	} {
+		if got := c.w.RunsPrograms(); got != c.want {
+			t.Errorf("%q with tools %q: %v", c.w.Agent, c.w.ToolsFile, got)
+		}
+	}
+}

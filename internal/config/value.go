@@ -31,6 +31,20 @@ func (k *AgentKind) UnmarshalText(text []byte) error {
 	return oneOf(k, text, AgentEcho, AgentExec, AgentACP, AgentOpenAI, AgentClaude, AgentCodex, AgentGemini)
 }
 
+// RunsPrograms tells whether turns run programs on the worker's machine, which
+// reach all that listens on its loopback. Which agent it is may not be known, as for
+// `worker dashboard`: it counts as one that does.
+func (w Worker) RunsPrograms() bool {
+	switch w.Agent {
+	case AgentEcho:
+		return false
+	case AgentOpenAI:
+		return w.ToolsFile != ""
+	case AgentExec, AgentACP, AgentClaude, AgentCodex, AgentGemini:
+	}
+	return true
+}
+
 // ACPPermissions names what an agent is answered that asks for permission.
 type ACPPermissions string
 

@@ -77,7 +77,7 @@ type Worker struct {
 	ArchiveTTL    time.Duration `env:"TURNSTILE_ARCHIVE_TTL" envDefault:"90d" unit:"duration" help:"How long archived messages are kept."`
 
 	HTTPAddr       string `env:"TURNSTILE_HTTP_ADDR" unit:"HOST:PORT" help:"Where /healthz, /readyz, /metrics and /asynqmon are served. Empty: nowhere; with --dev 127.0.0.1:8080. On another address than loopback TURNSTILE_HTTP_TOKEN is needed."`
-	HTTPToken      string `env:"TURNSTILE_HTTP_TOKEN" unit:"text" secret:"true" help:"The token that /asynqmon and /metrics ask for, as a bearer token or as the password of any user. Empty: none is asked for."`
+	HTTPToken      string `env:"TURNSTILE_HTTP_TOKEN" unit:"text" secret:"true" help:"The token that /asynqmon and /metrics ask for, as a bearer token or as the password of any user. Empty: none is asked for, and /asynqmon is closed where the agent runs programs, for they reach it too; --dev makes one then."`
 	DashboardWrite bool   `env:"TURNSTILE_DASHBOARD_WRITE" envDefault:"false" unit:"true, false" help:"Whether asynqmon may change anything: run, archive, delete, cancel, pause."`
 
 	LogLevel  slog.Level `env:"TURNSTILE_LOG_LEVEL" envDefault:"info" unit:"debug, info, warn, error" help:"The least important messages that are logged, to stderr. With --dev warn."`

@@ -40,6 +40,17 @@ func (s *Server) guarded(next http.Handler) http.Handler {
 	})
 }
 
+// closed refuses all requests to a page that programs of agents must not read, where
+// no token keeps them out.
+func (s *Server) closed(page http.Handler) http.Handler {
+	if s.config.Token != "" || !s.config.Programs {
+		return page
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "This page is closed: the agent's programs reach this address too, and no token is set. Set TURNSTILE_HTTP_TOKEN for the worker, and give it here as the password of any user.", http.StatusForbidden)
+	})
+}
+
 func (s *Server) authorized(r *http.Request) bool {
 	given, ok := bearer(r.Header.Get("Authorization"))
 	if !ok {

@@ -143,6 +143,32 @@ func TestDashboardToken(t *testing.T) {
 	want(t, s, 200, "GET", "/readyz")
 }
 
+// What programs of agents run on is no secret's place: without a token nobody sees the
+// dashboard, whatever it may change, and probes and metrics go on.
+func TestDashboardIsClosedToPrograms(t *testing.T) {
+	t.Parallel()
+	for _, write := range []bool{false, true} {
+		c := config(t, testredis.URL(t))
+		c.Programs, c.Write = true, write
+		c.Metrics = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("up 1\n")) })
+		s := start(t, c)
+		for _, path := range []string{"/asynqmon", "/asynqmon/", "/asynqmon/api/queues", "/asynqmon/api/%71ueues"} {
+			for _, method := range []string{"GET", "POST", "DELETE"} {
+				if body := want(t, s, 403, method, path); !strings.Contains(body, "TURNSTILE_HTTP_TOKEN") {
+					t.Errorf("%s %s: it does not say what to do: %s", method, path, body)
+				}
+			}
+		}
+		for _, path := range []string{"/metrics", "/healthz", "/readyz"} {
+			want(t, s, 200, "GET", path)
+		}
+		c.Token = "right"
+		s = start(t, c)
+		want(t, s, 401, "GET", "/asynqmon")
+		want(t, s, 200, "GET", "/asynqmon", header("Authorization", "Bearer right"))
+	}
+}
+
 // The metrics are guarded as the dashboard is. Without any there is no page.
 func TestMetricsAreGuarded(t *testing.T) {
 	t.Parallel()

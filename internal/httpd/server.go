@@ -13,6 +13,10 @@
 // only requests that name this machine as their host, so that no web page can reach
 // them under a name of its own (DNS rebinding). Changes that come from another page's origin
 // are refused always.
+//
+// Programs that an agent runs are on this machine, too. Where there may be any,
+// /asynqmon answers nobody without a token. /metrics goes on to: it has numbers only,
+// no names and no messages.
 package httpd
 
 import (
@@ -48,6 +52,10 @@ type Config struct {
 	// Token is asked for by /asynqmon and /metrics, as a bearer token or as the password of
 	// any user. Empty: none is asked for, which only loopback allows.
 	Token string
+
+	// Programs says that agents run programs on this machine, to which loopback is
+	// no secret: without a token /asynqmon is closed.
+	Programs bool
 
 	// Write lets asynqmon change what it shows.
 	Write bool
@@ -129,7 +137,7 @@ func (s *Server) routes() http.Handler {
 	if s.config.Metrics != nil {
 		mux.Handle("GET /metrics", s.recovering(s.guarded(s.config.Metrics)))
 	}
-	dashboard := s.recovering(s.guarded(s.dashboard))
+	dashboard := s.recovering(s.guarded(s.closed(s.dashboard)))
 	mux.Handle(dashboardRoot, dashboard)
 	mux.Handle(dashboardRoot+"/", dashboard)
 	mux.Handle("GET /{$}", http.RedirectHandler(dashboardRoot, http.StatusFound))
