@@ -72,7 +72,9 @@ Environment
   REDIS_URL  the workers' Redis (default redis://127.0.0.1:6379/0), as
              redis://[USER:PASSWORD@]HOST:PORT/DB, rediss://..., redis-socket:///PATH?db=DB,
              redis-sentinel://HOST:PORT,HOST:PORT/DB?master=NAME or
-             redis-cluster://HOST:PORT,HOST:PORT`
+             redis-cluster://HOST:PORT,HOST:PORT
+  REDIS_URL_FILE  the path of a file with it instead; other users of the machine can
+             read flags, so a password belongs into one of the two`
 
 const helpExamples = `  enqueue -s agent:main:telegram:dm:42 What is new today?
   enqueue -s s1 --wait --timeout 5m Summarise the report

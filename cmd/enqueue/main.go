@@ -59,6 +59,9 @@ func execute(ctx context.Context, o options, words []string, stdin io.Reader, ou
 	if o.redis != "" {
 		overrides["REDIS_URL"] = o.redis
 	}
+	if warning := config.SecretFlag("redis", "REDIS_URL", o.redis); warning != "" {
+		out.note("enqueue: " + warning)
+	}
 	settings, err := config.LoadSender(environ, config.Options{Overrides: overrides})
 	if err != nil {
 		return 0, usage(err)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"time"
 
 	"turnstile/internal/console"
@@ -200,7 +199,7 @@ func (o options) call(key string) string {
 	text := "enqueue"
 	switch {
 	case o.redis == "":
-	case strings.Contains(o.redis, "@") || strings.Contains(o.redis, "password="):
+	case redisconn.HasPassword(o.redis):
 		text += " --redis URL"
 	default:
 		text += " --redis " + console.Quoted(o.redis)

@@ -3,6 +3,8 @@ package main
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -49,6 +51,12 @@ func (p *program) begin(c *cobra.Command, _ []string) error {
 		return errors.New("--redis is empty: give it a URL, or leave it out for REDIS_URL")
 	}
 	p.called = true
+	given := flagged(c)
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		if warning := config.SecretFlag(flagName(name), name, given[name]); warning != "" {
+			p.complain(warning)
+		}
+	}
 	return nil
 }
 

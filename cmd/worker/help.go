@@ -32,7 +32,8 @@ const settingsHeading = `Settings
   Each is an environment variable. An empty one counts as not set. Each can also be
   given as a flag, which wins: --concurrency 3 for TURNSTILE_CONCURRENCY=3, --redis
   URL for REDIS_URL. Other users of the machine can read flags: passwords and tokens
-  belong into the environment. A duration is written as 500ms, 90s, 1h30m or 30d.
+  belong into the environment or, where a setting says so, into a file. A duration is
+  written as 500ms, 90s, 1h30m or 30d.
 
 `
 

@@ -14,7 +14,7 @@ func (p *program) settings(flags map[string]string, dev bool) (config.Worker, er
 		o.Defaults = config.DevDefaults()
 		// Nothing is at stake in a Redis of its own: asynqmon's buttons are there
 		// to be tried.
-		if p.given(flags, "REDIS_URL") == "" {
+		if p.given(flags, "REDIS_URL")+p.given(flags, "REDIS_URL_FILE") == "" {
 			o.Defaults["TURNSTILE_DASHBOARD_WRITE"] = "true"
 		}
 	}

@@ -40,7 +40,7 @@ func NewEnv(extra []string) (Env, error) {
 
 // private names are never passed on, whatever a prefix says.
 func private(name string) bool {
-	return name == "REDIS_URL" || strings.HasPrefix(name, ownPrefix)
+	return name == "REDIS_URL" || name == "REDIS_URL_FILE" || strings.HasPrefix(name, ownPrefix)
 }
 
 func (f Env) passes(name string) bool {

@@ -66,6 +66,8 @@ func load(into any, environ []string, o Options) (map[string]string, *problems) 
 		}
 	}
 	maps.Copy(vars, o.Overrides)
+	p := &problems{settings: settingsOf(reflect.TypeOf(into).Elem()), vars: vars, failed: map[string]bool{}}
+	p.readFiles(vars, o.Overrides)
 	for own, usual := range usualNames {
 		if vars[own] == "" && vars[usual] != "" {
 			vars[own] = vars[usual]
@@ -78,7 +80,6 @@ func load(into any, environ []string, o Options) (map[string]string, *problems) 
 		}
 	}
 
-	p := &problems{settings: settingsOf(reflect.TypeOf(into).Elem()), vars: vars, failed: map[string]bool{}}
 	err := env.ParseWithOptions(into, env.Options{Environment: vars, FuncMap: map[reflect.Type]env.ParserFunc{
 		reflect.TypeFor[time.Duration](): func(v string) (any, error) { return parseDuration(v) },
 		reflect.TypeFor[session.Mode]():  func(v string) (any, error) { return parseMode(v) },
@@ -169,6 +170,9 @@ func (p *problems) addUnknown() {
 	known := map[string]bool{}
 	for _, s := range slices.Concat(WorkerSettings(), SenderSettings()) {
 		known[s.Name] = true
+		if s.File {
+			known[fileName(s.Name)] = true
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.vars)) {
 		if !strings.HasPrefix(name, prefix) || known[name] || slices.Contains(foreign, name) || isServiceLink(name, p.vars[name]) {

@@ -14,6 +14,7 @@ type Setting struct {
 	Unit    string // what it is measured or written in, or the values it may have
 	Meaning string
 	Secret  bool // its value is not to be shown
+	File    bool // the variable of its name and _FILE may name a file with it
 }
 
 // WorkerSettings describes the worker's settings, in the order of its struct.
@@ -26,13 +27,18 @@ func settingsOf(t reflect.Type) []Setting {
 	var list []Setting
 	for field := range t.Fields() {
 		if name := field.Tag.Get("env"); name != "" && name != "-" {
-			list = append(list, Setting{
+			s := Setting{
 				Name:    name,
 				Default: field.Tag.Get("envDefault"),
 				Unit:    field.Tag.Get("unit"),
 				Meaning: field.Tag.Get("help"),
 				Secret:  field.Tag.Get("secret") == "true",
-			})
+				File:    field.Tag.Get("file") == "true",
+			}
+			if s.File {
+				s.Meaning += " " + fileName(name) + " names a file with it instead."
+			}
+			list = append(list, s)
 		}
 	}
 	return list

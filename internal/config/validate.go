@@ -115,7 +115,7 @@ func (p *problems) judgeAgent(w Worker, o Options) {
 		}
 	}
 	for _, name := range w.AgentEnv {
-		if name == "REDIS_URL" || strings.HasPrefix(name, prefix) {
+		if name == "REDIS_URL" || name == fileName("REDIS_URL") || strings.HasPrefix(name, prefix) {
 			p.add("TURNSTILE_AGENT_ENV", "names %s, which agents must not have: leave it out", name)
 		}
 	}
@@ -197,7 +197,7 @@ func (p *problems) judgeHTTP(w Worker) {
 	switch {
 	case err != nil:
 		p.add("TURNSTILE_HTTP_ADDR", "cannot be used: %v", err)
-	case !loopback && w.HTTPToken == "":
+	case !loopback && w.HTTPToken == "" && p.ok("TURNSTILE_HTTP_TOKEN"):
 		p.add("TURNSTILE_HTTP_ADDR", "can be reached from other machines: set TURNSTILE_HTTP_TOKEN, or listen on 127.0.0.1")
 	}
 }

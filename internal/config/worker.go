@@ -14,9 +14,11 @@ import (
 // Worker is the worker's settings. The tags are their documentation: help says
 // what a setting means, unit what it is measured or written in, envDefault what
 // holds when it is not set or empty. `worker --help` and README's table are made
-// from them. A setting tagged secret is never repeated in an error.
+// from them. A setting tagged secret is never repeated in an error. One tagged file is
+// also read from the file that NAME_FILE names: a password, token or key. The agent's
+// command is secret only: its words are on the agent's own command line anyway.
 type Worker struct {
-	RedisURL string `env:"REDIS_URL" envDefault:"redis://127.0.0.1:6379/0" unit:"URL" secret:"true" help:"The Redis to use: redis://, rediss://, redis-socket://, redis-sentinel:// or redis-cluster://. Each installation needs a database of its own."`
+	RedisURL string `env:"REDIS_URL" envDefault:"redis://127.0.0.1:6379/0" unit:"URL" secret:"true" file:"true" help:"The Redis to use: redis://, rediss://, redis-socket://, redis-sentinel:// or redis-cluster://. Each installation needs a database of its own."`
 
 	Concurrency  int           `env:"TURNSTILE_CONCURRENCY" envDefault:"10" unit:"turns" help:"How many turns the worker runs at the same time, each of another session."`
 	Agent        AgentKind     `env:"TURNSTILE_AGENT" unit:"echo, exec, acp, openai, claude, codex, gemini" help:"Which agent runs the turns. Must be set, except with --dev, where it is echo."`
@@ -28,7 +30,7 @@ type Worker struct {
 
 	Model            string         `env:"TURNSTILE_MODEL" unit:"text" help:"The model. openai needs it; claude, codex and gemini take their own default without it."`
 	OpenAIBaseURL    string         `env:"TURNSTILE_OPENAI_BASE_URL" envDefault:"https://api.openai.com/v1" unit:"URL" help:"Where openai finds Chat Completions: any server that is compatible. OPENAI_BASE_URL is read where this is not set."`
-	OpenAIKey        string         `env:"TURNSTILE_OPENAI_API_KEY" unit:"text" secret:"true" help:"The key for it. OPENAI_API_KEY is read where this is not set. Empty: none is sent."`
+	OpenAIKey        string         `env:"TURNSTILE_OPENAI_API_KEY" unit:"text" secret:"true" file:"true" help:"The key for it. OPENAI_API_KEY is read where this is not set. Empty: none is sent."`
 	SystemPrompt     string         `env:"TURNSTILE_SYSTEM_PROMPT" unit:"text" help:"What openai tells the model before everything else."`
 	SystemPromptFile string         `env:"TURNSTILE_SYSTEM_PROMPT_FILE" unit:"path" help:"A file with that text, read at the start. Only one of the two may be set."`
 	MaxTokens        int            `env:"TURNSTILE_MAX_TOKENS" envDefault:"0" unit:"tokens" help:"How long one answer of openai's model may be. 0: as the server likes."`
@@ -77,7 +79,7 @@ type Worker struct {
 	ArchiveTTL    time.Duration `env:"TURNSTILE_ARCHIVE_TTL" envDefault:"90d" unit:"duration" help:"How long archived messages are kept."`
 
 	HTTPAddr       string `env:"TURNSTILE_HTTP_ADDR" unit:"HOST:PORT" help:"Where /healthz, /readyz, /metrics and /asynqmon are served. Empty: nowhere; with --dev 127.0.0.1:8080. On another address than loopback TURNSTILE_HTTP_TOKEN is needed."`
-	HTTPToken      string `env:"TURNSTILE_HTTP_TOKEN" unit:"text" secret:"true" help:"The token that /asynqmon and /metrics ask for, as a bearer token or as the password of any user. Empty: none is asked for, and /asynqmon is closed where the agent runs programs, for they reach it too; --dev makes one then."`
+	HTTPToken      string `env:"TURNSTILE_HTTP_TOKEN" unit:"text" secret:"true" file:"true" help:"The token that /asynqmon and /metrics ask for, as a bearer token or as the password of any user. Empty: none is asked for, and /asynqmon is closed where the agent runs programs, for they reach it too; --dev makes one then."`
 	DashboardWrite bool   `env:"TURNSTILE_DASHBOARD_WRITE" envDefault:"false" unit:"true, false" help:"Whether asynqmon may change anything: run, archive, delete, cancel, pause."`
 
 	LogLevel  slog.Level `env:"TURNSTILE_LOG_LEVEL" envDefault:"info" unit:"debug, info, warn, error" help:"The least important messages that are logged, to stderr. With --dev warn."`
@@ -91,7 +93,7 @@ type Worker struct {
 // Sender is the settings of programs that put messages in. What else there is
 // for the worker may be set beside them.
 type Sender struct {
-	RedisURL  string        `env:"REDIS_URL" envDefault:"redis://127.0.0.1:6379/0" unit:"URL" secret:"true" help:"The Redis that the workers use."`
+	RedisURL  string        `env:"REDIS_URL" envDefault:"redis://127.0.0.1:6379/0" unit:"URL" secret:"true" file:"true" help:"The Redis that the workers use."`
 	Retention time.Duration `env:"TURNSTILE_RETENTION" envDefault:"1h" unit:"duration" help:"How long the result of a finished message is kept, and so how long the same message id is a duplicate."`
 	LogLevel  slog.Level    `env:"TURNSTILE_LOG_LEVEL" envDefault:"info" unit:"debug, info, warn, error" help:"The least important messages that are logged, to stderr."`
 	LogFormat LogFormat     `env:"TURNSTILE_LOG_FORMAT" envDefault:"text" unit:"text, json" help:"How they are written."`

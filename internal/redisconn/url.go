@@ -232,6 +232,13 @@ func (t *target) parameters(query string, known []string) error {
 	return nil
 }
 
+// HasPassword tells whether a URL has a password in it. Of a malformed one any part
+// may be.
+func HasPassword(raw string) bool {
+	t, err := parse(raw)
+	return err != nil || t.password != "" || t.sentinelPass != ""
+}
+
 // Redacted is the URL with its passwords hidden, fit for a log. Of a malformed
 // URL only the scheme is left, since any part of it may be the password.
 func Redacted(raw string) string {
