@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"turnstile/internal/printable"
 	"turnstile/pkg/sessionqueue"
 )
 
@@ -258,8 +259,10 @@ func (b *bulk) report(whole bool) {
 	b.out.text(text + "\n")
 }
 
-// prefixed puts a name before each line of a text.
+// prefixed puts a name before each line of a text. What counts as a line is decided
+// here, and not by what shows it.
 func prefixed(name, text string) string {
+	text = printable.Text(text)
 	var s strings.Builder
 	for line := range strings.Lines(text) {
 		s.WriteString(name + ": " + line)

@@ -43,8 +43,10 @@ A DUR is written as 500ms, 90s, 10m, 1h30m or 30d. That of --in is counted from 
 this machine's clock; that of --expires-in from when the message has come in, with --in
 from when it is due.
 
-Results go to stdout, errors to stderr, one line each. With --json stdout has one
-object a line instead:
+Results go to stdout, errors to stderr, one line each. What agents and users say is
+printed so that it cannot steer a terminal, in a pipe too: control characters become
+U+FFFD, and controls of text direction and carriage returns go. With --json stdout has
+one object a line instead, for programs, which read in it what was said as it was:
   {"session","id","status","position"}  the message was accepted, queued (behind a
          turn, position counted from 1 with that turn; 0 where none is known),
          scheduled ("at"), a duplicate ("state") or refused ("reason")

@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"turnstile/internal/config"
+	"turnstile/internal/printable"
 	"turnstile/internal/redisconn"
 	"turnstile/pkg/sessionqueue"
 )
@@ -35,8 +36,8 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		return err
 	})
 	cmd.SetArgs(slices.Clip(append([]string{}, args...))) // nil would mean the process's own
-	cmd.SetOut(stdout)
-	cmd.SetErr(stderr)
+	cmd.SetOut(printable.NewWriter(stdout))
+	cmd.SetErr(printable.NewWriter(stderr))
 	if err := cmd.Execute(); err != nil {
 		out.json = out.json || o.json || slices.Contains(args, "--json")
 		f := usage(err)

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unicode/utf8"
 
 	"turnstile/internal/console"
+	"turnstile/internal/printable"
 	"turnstile/pkg/sessionqueue"
 )
 
@@ -18,8 +18,8 @@ import (
 // several goroutines.
 type output struct {
 	json   bool
-	stderr io.Writer
-	onTTY  bool // stderr is a terminal
+	stderr io.Writer // as it is, for the progress
+	onTTY  bool      // stderr is a terminal
 	screen *console.Screen
 
 	mu       sync.Mutex
@@ -32,13 +32,13 @@ func newOutput(stdout, stderr io.Writer, environ []string) *output {
 	o.screen.Failed = func(err error) {
 		if o.err == nil {
 			o.err = err
-			fmt.Fprintf(stderr, "enqueue: stdout: %v\n", err)
+			fmt.Fprintln(stderr, printable.Line(fmt.Sprintf("enqueue: stdout: %v", err)))
 		}
 	}
 	return o
 }
 
-// text writes to stdout, a terminal's without what would steer it.
+// text writes to stdout.
 func (o *output) text(s string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -61,21 +61,7 @@ func (o *output) object(v any) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.progress.hide()
-	o.screen.Verbatim(escaped(b.String()))
-}
-
-// escaped is JSON with what steers a terminal escaped that JSON itself allows: DEL,
-// the controls behind it, and bytes that are no UTF-8.
-func escaped(text string) string {
-	var b strings.Builder
-	for _, r := range text {
-		if r >= 0x7f && r < 0xa0 || r == utf8.RuneError {
-			fmt.Fprintf(&b, `\u%04x`, r)
-		} else {
-			b.WriteRune(r)
-		}
-	}
-	return b.String()
+	o.screen.JSON(b.String())
 }
 
 // note writes one line to stderr.
@@ -83,7 +69,7 @@ func (o *output) note(line string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.progress.hide()
-	o.screen.Line(line)
+	o.screen.Line(printable.Line(line))
 }
 
 // remark writes what happens beside a reply to stderr.

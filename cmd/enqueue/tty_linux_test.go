@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"turnstile/internal/console"
+	"turnstile/internal/testhostile"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 	"turnstile/pkg/sessionqueue"
@@ -148,8 +149,8 @@ func TestATurnOnATerminal(t *testing.T) {
 	const (
 		erase  = "\r\x1b[K"
 		golden = "accepted as m\n" +
-			"{faint}| hm[2J{off}\n" +
-			"Let me ]0;xlook\n" +
+			"{faint}| hm\uFFFD[2J{off}\n" +
+			"Let me \uFFFD]0;x\uFFFDlook\n" +
 			"{faint}tool grep: x ...{off}" + erase +
 			"{faint}slow{off}\n" +
 			"{faint}tool grep: x ...{off}" + erase +
@@ -157,7 +158,7 @@ func TestATurnOnATerminal(t *testing.T) {
 			"{strong}permission asked (1): rm{off}\n" +
 			"{strong}answer with: enqueue -s 'a~b' /approve 1   or: enqueue -s 'a~b' /deny 1{off}\n" +
 			"{faint}permission 1: denied{off}\n" +
-			"Nothing there.2J\n" +
+			"Nothing there.\uFFFD2J\n" +
 			"{faint}used: 3 tokens in{off}\n"
 	)
 	colours := strings.NewReplacer("{faint}", "\x1b[2m", "{yellow}", "\x1b[33m", "{strong}", "\x1b[1;33m", "{off}", "\x1b[0m")
@@ -218,5 +219,19 @@ func TestColoursAreForTerminals(t *testing.T) {
 		if seen := strings.ReplaceAll(screen(), "\r\n", "\n"); seen != c.want {
 			t.Errorf("%v: %q", c.environ, seen)
 		}
+	}
+}
+
+// What steers a terminal does not come to one, either.
+func TestNothingSteersATerminal(t *testing.T) {
+	t.Parallel()
+	url, _ := newRedis(t)
+	hostileWorker(t, url)
+	for _, args := range [][]string{
+		{"--wait", testhostile.Text}, {"--follow", "hello"}, {"--follow", "please fail"}, {"--follow", "please ask"}, {"/history"}, {"/status"},
+	} {
+		tty, screen := openTerminal(t)
+		code := run(bg(t), append([]string{"-s", "a"}, args...), nil, tty, tty, []string{"REDIS_URL=" + url, "TERM=xterm"})
+		testhostile.CheckTerminal(t, fmt.Sprintf("%q (exit code %d)", args, code), screen())
 	}
 }

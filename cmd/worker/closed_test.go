@@ -1,40 +1,14 @@
 package main
 
 import (
-	"fmt"
-	"io"
-	"net/http"
-	"os"
 	"strings"
 	"testing"
 )
 
-// asReader makes this test's program one that an agent runs: it tells what a page
-// answers.
-const asReader = "read-a-page"
-
-func init() {
-	if len(os.Args) != 3 || os.Args[1] != asReader {
-		return
-	}
-	response, err := http.Get(os.Args[2])
-	if err != nil {
-		fmt.Println(err)
-		os.Exit(1)
-	}
-	body, _ := io.ReadAll(response.Body)
-	fmt.Println(response.StatusCode, strings.Contains(string(body), "asynqmon") || strings.Contains(string(body), `"queues"`))
-	os.Exit(0)
-}
-
 // reading is an agent that reads a page of its worker's.
 func reading(t *testing.T, addr, path string) []string {
 	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return []string{"TURNSTILE_AGENT=exec", "TURNSTILE_AGENT_COMMAND=" + self + " " + asReader + " http://" + addr + path, "TURNSTILE_HTTP_ADDR=" + addr}
+	return []string{"TURNSTILE_AGENT=exec", playing(t, "read-a-page", "http://"+addr+path), "TURNSTILE_HTTP_ADDR=" + addr}
 }
 
 // An agent's program reaches the worker's loopback. Without a token asynqmon does not

@@ -88,7 +88,7 @@ func (p *program) ask(ctx context.Context, flags map[string]string, f func(*sess
 	if err != nil {
 		return err
 	}
-	newLogger(p.stderr, config.Worker{LogLevel: s.LogLevel, LogFormat: s.LogFormat})
+	newLogger(p.raw.stderr, config.Worker{LogLevel: s.LogLevel, LogFormat: s.LogFormat})
 	rdb, err := redisconn.Open(s.RedisURL)
 	if err != nil {
 		return err

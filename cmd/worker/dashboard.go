@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -23,7 +24,7 @@ func (p *program) dashboard(ctx context.Context, flags map[string]string) error 
 		return err
 	}
 	token := makeToken(&s)
-	log := newLogger(p.stderr, s)
+	log := newLogger(p.raw.stderr, s)
 	end, release := watchSignals(ctx, worker.ReasonShutdown)
 	defer release()
 	rdb, err := connect(end.asked, s.RedisURL, log)
@@ -42,7 +43,11 @@ func (p *program) dashboard(ctx context.Context, flags map[string]string) error 
 	}
 	defer stopHTTP(end.cut, server, log)
 	if token != "" {
-		fmt.Fprintf(p.stdout, "asynqmon: %s\nNo TURNSTILE_HTTP_TOKEN is set, so this address has a password that was made for this run.\n", asynqmonURL(server, token))
+		err = errors.Join(p.say("asynqmon: %s", asynqmonURL(server, token)),
+			p.say("No TURNSTILE_HTTP_TOKEN is set, so this address has a password that was made for this run."))
+		if err != nil {
+			return fmt.Errorf("tell the address of asynqmon: %w", err)
+		}
 	}
 	<-end.asked.Done()
 	return nil

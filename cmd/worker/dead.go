@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"iter"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -126,19 +125,18 @@ func (p *program) deadList(ctx context.Context, flags map[string]string, session
 			return err
 		}
 	}
-	w := tabwriter.NewWriter(p.stdout, 0, 0, 2, ' ', 0)
+	t := p.table()
 	n := 0
 	show := func(d sessionqueue.DeadLetter) error {
 		if n++; asJSON {
 			return p.printJSON(listedDead{d.Session, d.ID, d.Outcome.Status, d.Outcome.Error, d.Text, d.At.UTC(), d.Age.Milliseconds()})
 		}
 		if n == 1 {
-			fmt.Fprintln(w, "SESSION\tID\tSTATUS\tAGE\tERROR\tTEXT")
+			t.row("SESSION", "ID", "STATUS", "AGE", "ERROR", "TEXT")
 		}
 		why := strings.TrimPrefix(d.Outcome.Error, string(d.Outcome.Status)+": ")
-		_, err := fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", d.Session, glimpse(d.ID), d.Outcome.Status, age(d.Age),
-			orDash(glimpse(why)), orDash(glimpse(d.Text)))
-		return err
+		t.row(d.Session, glimpse(d.ID), d.Outcome.Status, age(d.Age), orDash(glimpse(why)), orDash(glimpse(d.Text)))
+		return t.err
 	}
 	err := p.ask(ctx, flags, func(client *sessionqueue.Client) error {
 		for key, err := range withDead(ctx, client, sessions) {
@@ -157,9 +155,9 @@ func (p *program) deadList(ctx context.Context, flags map[string]string, session
 		return nil
 	})
 	if n == 0 && err == nil && !asJSON {
-		fmt.Fprintln(w, "No dead letters.")
+		return p.say("No dead letters.")
 	}
-	return errors.Join(w.Flush(), err)
+	return errors.Join(t.end(), err)
 }
 
 // withDead are the sessions that were named, or all that have dead letters.
@@ -191,9 +189,9 @@ func (p *program) changeOne(ctx context.Context, flags map[string]string, ch cha
 	case asJSON:
 		err = p.printJSON(map[string]any{"session": key, ch.field: n})
 	case n == 0 && len(ids) == 0:
-		_, err = fmt.Fprintf(p.stdout, "Session %s has no %s.\n", key, ch.of)
+		err = p.say("Session %s has no %s.", key, ch.of)
 	case n > 0:
-		_, err = fmt.Fprintf(p.stdout, "%s: %s %s.\n", key, count(n, "dead letter", "dead letters"), ch.done)
+		err = p.say("%s: %s %s.", key, count(n, "dead letter", "dead letters"), ch.done)
 	}
 	if missing := len(ids) - n; err == nil && missing > 0 {
 		which := fmt.Sprintf("%d of the %d ids are", missing, len(ids))
@@ -227,7 +225,7 @@ func (p *program) changeAll(ctx context.Context, flags map[string]string, ch cha
 			case asJSON:
 				err = p.printJSON(map[string]any{"session": key, ch.field: n})
 			default:
-				_, err = fmt.Fprintf(p.stdout, "%s: %s %s.\n", key, count(n, "dead letter", "dead letters"), ch.done)
+				err = p.say("%s: %s %s.", key, count(n, "dead letter", "dead letters"), ch.done)
 			}
 			if err != nil {
 				return err
@@ -240,9 +238,9 @@ func (p *program) changeAll(ctx context.Context, flags map[string]string, ch cha
 		return err
 	}
 	if total == 0 {
-		_, err = fmt.Fprintf(p.stdout, "No session has %s.\n", ch.of)
+		err = p.say("No session has %s.", ch.of)
 	} else if sessions > 1 {
-		_, err = fmt.Fprintf(p.stdout, "%s of %d sessions %s.\n", count(total, "dead letter", "dead letters"), sessions, ch.done)
+		err = p.say("%s of %d sessions %s.", count(total, "dead letter", "dead letters"), sessions, ch.done)
 	}
 	return err
 }

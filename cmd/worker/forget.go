@@ -81,8 +81,7 @@ func (p *program) forget(ctx context.Context, flags map[string]string, key strin
 	if f.Workspace != "" {
 		text += ", and " + f.Workspace
 	}
-	_, err = fmt.Fprintln(p.stdout, text+".")
-	return err
+	return p.say("%s.", text)
 }
 
 // erase deletes a session, and answers what there was just before.

@@ -5,15 +5,17 @@ import (
 	"log/slog"
 
 	"turnstile/internal/config"
+	"turnstile/internal/printable"
 	"turnstile/internal/redisconn"
 )
 
-// newLogger also takes over what the Redis client library has to say.
+// newLogger also takes over what the Redis client library has to say. Whatever is
+// logged, a terminal can show it.
 func newLogger(w io.Writer, s config.Worker) *slog.Logger {
 	o := &slog.HandlerOptions{Level: s.LogLevel}
-	var handler slog.Handler = slog.NewTextHandler(w, o)
+	var handler slog.Handler = slog.NewTextHandler(printable.NewWriter(w), o)
 	if s.LogFormat == config.LogJSON {
-		handler = slog.NewJSONHandler(w, o)
+		handler = slog.NewJSONHandler(printable.NewJSONWriter(w), o)
 	}
 	log := slog.New(handler)
 	redisconn.LogTo(log)

@@ -5,12 +5,12 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"strings"
 
 	"turnstile/internal/config"
+	"turnstile/internal/printable"
 	"turnstile/pkg/agent/exec"
 	"turnstile/pkg/session"
 	"turnstile/pkg/sessionqueue"
@@ -33,12 +33,15 @@ const (
 // run is the whole program; it answers the exit code. The end of ctx is what a
 // first SIGTERM is.
 func run(ctx context.Context, args, environ []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	p := &program{environ: environ, stdin: stdin, stdout: stdout, stderr: stderr}
+	p := &program{
+		environ: environ, stdin: stdin, raw: streams{stdout, stderr},
+		stdout: printable.NewWriter(stdout), stderr: printable.NewWriter(stderr),
+	}
 	cmd := p.command()
 	cmd.SetArgs(append([]string{}, args...)) // nil would mean the process's own
 	cmd.SetIn(stdin)
-	cmd.SetOut(stdout)
-	cmd.SetErr(stderr)
+	cmd.SetOut(p.stdout)
+	cmd.SetErr(p.stderr)
 	called, err := cmd.ExecuteContextC(ctx)
 	if called.Name() == "help" {
 		called = cmd
@@ -48,9 +51,13 @@ func run(ctx context.Context, args, environ []string, stdin io.Reader, stdout, s
 
 // program is one run of it.
 type program struct {
-	environ        []string
-	stdin          io.Reader
+	environ []string
+	stdin   io.Reader
+
+	// What is written here for a person is made printable. A screen, JSON and the log
+	// see to that themselves, and take the raw ones.
 	stdout, stderr io.Writer
+	raw            streams
 
 	called bool // flags and arguments were in order
 }
@@ -81,4 +88,5 @@ func (p *program) report(err error, command string) int {
 	return exitUsage
 }
 
-func (p *program) complain(line string) { fmt.Fprintln(p.stderr, "worker: "+line) }
+// streams are what the program was started with.
+type streams struct{ stdout, stderr io.Writer }

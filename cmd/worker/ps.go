@@ -3,9 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
-	"text/tabwriter"
 	"time"
 
 	"turnstile/pkg/sessionqueue"
@@ -58,20 +56,18 @@ func (p *program) ps(ctx context.Context, flags map[string]string, asJSON bool) 
 		return p.printJSON(list)
 	}
 	if len(list) == 0 {
-		_, err := fmt.Fprintln(p.stdout, "Nothing runs, nothing waits.")
-		return err
+		return p.say("Nothing runs, nothing waits.")
 	}
-	w := tabwriter.NewWriter(p.stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "SESSION\tPHASE\tWORKER\tFENCE\tSINCE\tFOLLOW-UPS\tPENDING\tSCHEDULED")
+	t := p.table()
+	t.row("SESSION", "PHASE", "WORKER", "FENCE", "SINCE", "FOLLOW-UPS", "PENDING", "SCHEDULED")
 	for _, l := range list {
 		since := "-"
 		if l.Since != nil {
 			since = l.running.Round(100 * time.Millisecond).String()
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%d\t%d\t%d\n",
-			l.Session, l.Phase, cmp.Or(l.Worker, "-"), l.Fence, since, l.Followups, l.Pending, l.Scheduled)
+		t.row(l.Session, l.Phase, cmp.Or(l.Worker, "-"), l.Fence, since, l.Followups, l.Pending, l.Scheduled)
 	}
-	return w.Flush()
+	return t.end()
 }
 
 // startOf is when the session's turn began, or nil.

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -134,11 +133,4 @@ func resumeOf(r resume.Record) shownResume {
 		s.MarkedAt = &at
 	}
 	return s
-}
-
-// printJSON writes a value as one line of JSON, texts as they are.
-func (p *program) printJSON(v any) error {
-	enc := json.NewEncoder(p.stdout)
-	enc.SetEscapeHTML(false)
-	return enc.Encode(v)
 }

@@ -5,8 +5,8 @@ import (
 	"io"
 	"strings"
 	"time"
-	"unicode"
 
+	"turnstile/internal/printable"
 	"turnstile/pkg/followup"
 	"turnstile/pkg/session"
 	"turnstile/pkg/sessionqueue"
@@ -19,7 +19,7 @@ const indent = 12
 func (s shown) print(w io.Writer) error {
 	var b strings.Builder
 	row := func(name, format string, args ...any) {
-		fmt.Fprintf(&b, "%-*s%s\n", indent, name, continued(fmt.Sprintf(format, args...), indent))
+		fmt.Fprintf(&b, "%-*s%s\n", indent, name, printable.Line(fmt.Sprintf(format, args...)))
 	}
 	row("session", "%s", s.Session)
 	row("session id", "%s", orDash(s.SessionID))
@@ -48,7 +48,8 @@ func (s shown) print(w io.Writer) error {
 	if len(s.Followups) > 0 {
 		fmt.Fprintf(&b, "\nfollow-ups (%d)\n", len(s.Followups))
 		for _, f := range s.Followups {
-			fmt.Fprintf(&b, "  %s, %s, %s: %s\n", f.ID, f.Mode, f.State, continued(f.Text, 4))
+			head := printable.Line(fmt.Sprintf("%s, %s, %s", f.ID, f.Mode, f.State))
+			fmt.Fprintf(&b, "  %s: %s\n", head, continued(f.Text, 4))
 		}
 	}
 	fmt.Fprintf(&b, "\ntranscript (%d)\n", len(s.Transcript))
@@ -57,7 +58,7 @@ func (s shown) print(w io.Writer) error {
 		if e.Interrupted {
 			mark = " (interrupted)"
 		}
-		head := fmt.Sprintf("  %s  %-9s  ", clock(time.UnixMilli(e.At)), e.Role)
+		head := fmt.Sprintf("  %s  %-9s  ", clock(time.UnixMilli(e.At)), printable.Line(string(e.Role)))
 		fmt.Fprintf(&b, "%s%s%s\n", head, continued(entryText(e), len(head)), mark)
 	}
 	_, err := io.WriteString(w, b.String())
@@ -97,16 +98,10 @@ func entryText(e session.Entry) string {
 	return text
 }
 
-// continued indents all lines but the first, and takes out what would steer the
-// terminal: these are other people's words.
+// continued makes other people's words printable, and indents all lines but the
+// first.
 func continued(text string, column int) string {
-	text = strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) && r != '\n' && r != '\t' {
-			return '\uFFFD'
-		}
-		return r
-	}, text)
-	lines := strings.Split(text, "\n")
+	lines := strings.Split(printable.Text(text), "\n")
 	for i := 1; i < len(lines); i++ {
 		if lines[i] != "" {
 			lines[i] = strings.Repeat(" ", column) + lines[i]
@@ -144,7 +139,7 @@ const glimpseLen = 60
 // glimpse is the beginning of a text's first line, fit for a table.
 func glimpse(text string) string {
 	line, rest, _ := strings.Cut(strings.TrimSpace(text), "\n")
-	line = strings.ReplaceAll(continued(line, 0), "\t", " ")
+	line = printable.Line(line)
 	runes := []rune(line)
 	if len(runes) >= glimpseLen {
 		return string(runes[:glimpseLen-1]) + "…"

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"turnstile/internal/testhostile"
 	"turnstile/pkg/sessionqueue"
 )
 
@@ -218,4 +219,29 @@ func TestHangUp(t *testing.T) {
 	}
 	code(exitOK)
 	givenBack(t, c, id, "shutdown_timeout")
+}
+
+// The console shows an agent's words, and they do not steer its terminal.
+func TestConsolePrintsNothingThatSteers(t *testing.T) {
+	t.Parallel()
+	url, _ := newRedis(t)
+	s, user, code := terminal(t, []string{
+		"REDIS_URL=" + url, "TURNSTILE_AGENT=exec", "TURNSTILE_AGENT_FORMAT=jsonl", playing(t, "speak-hostilely"),
+		"TURNSTILE_HTTP_ADDR=" + freeAddr(t), "TURNSTILE_LOG_LEVEL=debug",
+	}, "--dev")
+	s.await(t, "\x1b[1m> \x1b[0m") // asks
+	typed(t, user, "please ask\n")
+	s.await(t, "permission asked")
+	typed(t, user, "/status\n")
+	s.await(t, "0 waiting.")
+	typed(t, user, "/approve\n")
+	s.await(t, "used: ")
+	typed(t, user, "please fail\n")
+	s.await(t, "\x1b[1;33mfailed: ")
+	typed(t, user, "/history\n")
+	s.await(t, "user: please ask")
+	typed(t, user, ctrlD)
+	s.await(t, "Ending.")
+	code(exitOK)
+	testhostile.CheckTerminal(t, "the console", s.String())
 }

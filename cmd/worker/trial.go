@@ -39,15 +39,15 @@ type trial struct {
 // settings.
 func (p *program) startTrial(ctx context.Context, flags map[string]string, s *config.Worker) (*trial, error) {
 	t := &trial{
-		style: console.StyleFor(console.IsTerminal(p.stdout), p.environ),
+		style: console.StyleFor(console.IsTerminal(p.raw.stdout), p.environ),
 		any:   p.given(flags, "TURNSTILE_HTTP_ADDR") == "",
 		token: makeToken(s),
 		drain: s.DrainTimeout,
 		gone:  make(chan struct{}),
 		end:   func() {},
 	}
-	t.screen = console.NewScreen(p.stdout, t.style)
-	if console.IsTerminal(p.stdout) && console.Listens(p.stdin) {
+	t.screen = console.NewScreen(p.raw.stdout, t.style)
+	if console.IsTerminal(p.raw.stdout) && console.Listens(p.stdin) {
 		t.in = p.stdin
 	}
 	if s.RedisURLSet {
@@ -66,13 +66,13 @@ func (t *trial) begin(s config.Worker, server *httpd.Server) {
 	if t == nil {
 		return
 	}
-	t.screen.Line(t.welcome(s, server))
+	t.screen.Styled(t.welcome(s, server))
 	if t.in == nil {
 		return
 	}
 	rdb, err := redisconn.Open(s.RedisURL, redisconn.WithPoolSize(4), redisconn.WithClientName("turnstile-console"))
 	if err != nil {
-		t.screen.Line(t.style.Alert(err.Error()))
+		t.screen.Tell(console.Line{Text: err.Error(), Tone: console.Alert})
 		return
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -80,7 +80,7 @@ func (t *trial) begin(s config.Worker, server *httpd.Server) {
 		Client: sessionqueue.NewClient(rdb), Session: consoleSession, In: t.in, Screen: t.screen, Ephemeral: t.ownsRedis(),
 		Ended: func(err error) {
 			if err != nil { // the terminal is another program's now
-				t.screen.Line(t.style.Faint("The console is closed, the worker goes on."))
+				t.screen.Tell(console.Line{Text: "The console is closed, the worker goes on."})
 				return
 			}
 			close(t.gone)

@@ -11,6 +11,7 @@ import (
 	"turnstile/internal/config"
 	"turnstile/internal/devredis"
 	"turnstile/internal/httpd"
+	"turnstile/internal/printable"
 )
 
 const (
@@ -37,13 +38,13 @@ func (t *trial) welcome(s config.Worker, server *httpd.Server) string {
 	case config.AgentEcho:
 		row("agent", "echo: it answers with what it is told; try sleep=3s hello")
 	case config.AgentOpenAI:
-		row("agent", "openai: "+s.Model+" on "+s.OpenAIBaseURL)
+		row("agent", printable.Line("openai: "+s.Model+" on "+s.OpenAIBaseURL))
 	default:
 		name := string(s.Agent)
 		if len(s.Command) > 0 {
 			name += ": " + s.Command[0]
 		}
-		row("agent", name)
+		row("agent", printable.Line(name))
 	}
 	if server != nil {
 		_, port, _ := net.SplitHostPort(server.Addr())
@@ -67,8 +68,8 @@ func (t *trial) welcome(s config.Worker, server *httpd.Server) string {
 		second = "REDIS_URL=" + t.redis.URL() + " "
 	}
 	fmt.Fprintf(&b, "\n%s\n\n", where)
-	row("a message", t.style.Strong(sender+command("enqueue")+" -s demo --wait hello"))
-	row("a worker", second+command("worker")+" --dev")
+	row("a message", t.style.Strong(sender+printable.Line(command("enqueue"))+" -s demo --wait hello"))
+	row("a worker", second+printable.Line(command("worker"))+" --dev")
 	if t.in != nil {
 		fmt.Fprintf(&b, "\nOr type a message here; its session is %s. /help lists commands. Ctrl-C or Ctrl-D ends all.\n", consoleSession)
 	}

@@ -126,17 +126,17 @@ func drainWhenAsked(end ending, w *worker.Worker, t *trial, screen *console.Scre
 // elsewhere.
 func (p *program) screen(t *trial) *console.Screen {
 	switch {
-	case !console.IsTerminal(p.stderr):
+	case !console.IsTerminal(p.raw.stderr):
 		return nil
-	case t != nil && console.IsTerminal(p.stdout):
+	case t != nil && console.IsTerminal(p.raw.stdout):
 		return t.screen // which also knows what else is written there
 	}
-	return console.NewScreen(p.stderr, console.StyleFor(true, p.environ))
+	return console.NewScreen(p.raw.stderr, console.StyleFor(true, p.environ))
 }
 
 func (p *program) logTo(screen *console.Screen) io.Writer {
 	if screen == nil {
-		return p.stderr
+		return p.raw.stderr
 	}
 	return screen
 }

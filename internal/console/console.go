@@ -108,7 +108,7 @@ func (c *Console) say(ctx context.Context, line string, messages chan<- string) 
 	case err != nil:
 		c.alert(redisconn.Explain(err))
 	case r.Status == sessionqueue.Answered:
-		c.Screen.Line(Plain(r.Reply))
+		c.Screen.Line(r.Reply)
 	case r.Status == sessionqueue.Refused:
 		c.alert("refused: " + r.Reason)
 	default:
@@ -158,5 +158,5 @@ func (c *Console) follow(ctx context.Context, id string) {
 	}
 }
 
-func (c *Console) note(text string)  { c.Screen.Line(c.Screen.style.Faint(text)) }
-func (c *Console) alert(text string) { c.Screen.Line(c.Screen.style.Alert(text)) }
+func (c *Console) note(text string)  { c.Screen.Tell(Line{text, Aside}) }
+func (c *Console) alert(text string) { c.Screen.Tell(Line{text, Alert}) }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"turnstile/internal/printable"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/resume"
 	"turnstile/pkg/session"
@@ -44,7 +45,7 @@ func note(e sessionqueue.Event, own bool) (text string, alert bool) {
 	case sessionqueue.EventNotice:
 		text = e.Text
 	}
-	return oneLine(text), alert
+	return printable.Line(text), alert
 }
 
 // cutOff is why a turn was cut off, in words.
@@ -67,7 +68,7 @@ func Ending(end sessionqueue.Outcome) string {
 	case end.Error == "":
 		return status
 	case strings.HasPrefix(end.Error, status):
-		return oneLine(end.Error)
+		return printable.Line(end.Error)
 	}
-	return oneLine(status + ": " + end.Error)
+	return printable.Line(status + ": " + end.Error)
 }

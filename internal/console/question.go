@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"turnstile/internal/printable"
 	"turnstile/pkg/sessionqueue"
 )
 
@@ -14,8 +15,8 @@ const questionLen = 2000
 
 // question is what the agent asks the user, and how that is answered.
 func (s *Story) question(e sessionqueue.Event) []Line {
-	text := "permission asked (" + oneLine(e.CallID) + "): " + oneLine(e.Name)
-	if more := oneLine(e.Text); more != "" && more != oneLine(e.Name) {
+	text := "permission asked (" + printable.Line(e.CallID) + "): " + printable.Line(e.Name)
+	if more := printable.Line(e.Text); more != "" && more != printable.Line(e.Name) {
 		text += ": " + more
 	}
 	if input := brief(e.Input, questionLen); input != "" && !strings.Contains(text, input) {
@@ -37,7 +38,7 @@ func decision(d string) string {
 	if d == sessionqueue.DecisionCancelled {
 		return "not asked any more"
 	}
-	return oneLine(d)
+	return printable.Line(d)
 }
 
 // bare needs no quotes in a shell. A ~ does, as in a=~.
@@ -45,7 +46,7 @@ var bare = regexp.MustCompile(`^[A-Za-z0-9._:@+=/-]+$`)
 
 // Quoted is a word as it is to be written in a shell.
 func Quoted(word string) string {
-	word = oneLine(word)
+	word = printable.Line(word)
 	if bare.MatchString(word) {
 		return word
 	}

@@ -6,6 +6,8 @@ import (
 	"reflect"
 	"strings"
 	"sync"
+
+	"turnstile/internal/printable"
 )
 
 const (
@@ -18,10 +20,11 @@ const (
 // the log by the line. It keeps them apart, and puts the prompt or the status
 // back behind them. Replies may go to another place than all else, and either may be
 // a file.
+//
+// All that it writes is made printable, wherever it goes, but for its own styles.
 type Screen struct {
 	reply, side io.Writer
 	style       Style
-	plain       bool // the reply must not steer a terminal
 	watched     bool // side is a terminal: somebody looks on
 	live        bool // and what stands there can be written over
 	shared      bool // reply and side are the same place
@@ -42,7 +45,7 @@ type Screen struct {
 
 // NewScreen is a terminal's.
 func NewScreen(out io.Writer, style Style) *Screen {
-	return &Screen{reply: out, side: out, style: style, plain: true, watched: true, live: true, shared: true}
+	return &Screen{reply: out, side: out, style: style, watched: true, live: true, shared: true}
 }
 
 // NewSplitScreen writes replies to one place and all else to another, be they
@@ -50,7 +53,7 @@ func NewScreen(out io.Writer, style Style) *Screen {
 func NewSplitScreen(reply, side io.Writer, environ []string) *Screen {
 	return &Screen{
 		reply: reply, side: side, style: StyleFor(IsTerminal(side), environ),
-		plain: IsTerminal(reply), watched: IsTerminal(side), live: IsTerminal(side) && !dumb(environ),
+		watched: IsTerminal(side), live: IsTerminal(side) && !dumb(environ),
 		shared: samePlace(reply, side),
 	}
 }
@@ -74,7 +77,11 @@ func samePlace(a, b io.Writer) bool {
 }
 
 // Line writes a line, or several, between whatever else there is.
-func (s *Screen) Line(text string) {
+func (s *Screen) Line(text string) { s.Styled(printable.Text(text)) }
+
+// Styled is a Line with styles in it. Its caller makes other people's words in it
+// printable.
+func (s *Screen) Styled(text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	prompted := s.prompted
@@ -87,7 +94,10 @@ func (s *Screen) Line(text string) {
 }
 
 // Tell writes a line in its tone.
-func (s *Screen) Tell(l Line) { s.Line(s.style.tone(l)) }
+func (s *Screen) Tell(l Line) {
+	l.Text = printable.Line(l.Text)
+	s.Styled(s.style.tone(l))
+}
 
 // Status keeps one line at the end of the screen, which the next call rewrites in
 // place; "" takes it away. It gives way to a prompt, and to a text until its line
@@ -103,6 +113,7 @@ func (s *Screen) Doing(text string) {
 }
 
 func (s *Screen) last(line *string, text string) {
+	text = printable.Line(text)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if text == *line {
@@ -121,17 +132,13 @@ func (s *Screen) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Text writes a piece of a reply. On a terminal it is written without what would
-// steer that.
-func (s *Screen) Text(piece string) {
-	if s.plain {
-		piece = Plain(piece)
-	}
-	s.Verbatim(piece)
-}
+// Text writes a piece of a reply.
+func (s *Screen) Text(piece string) { s.text(printable.Text(piece)) }
 
-// Verbatim writes a piece of a reply as it is.
-func (s *Screen) Verbatim(piece string) {
+// JSON writes to where replies go, and leaves the meaning as it is.
+func (s *Screen) JSON(text string) { s.text(printable.JSON(text)) }
+
+func (s *Screen) text(piece string) {
 	if piece == "" {
 		return
 	}
@@ -153,7 +160,7 @@ func (s *Screen) Thought(piece string) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for line := range strings.Lines(Plain(piece)) {
+	for line := range strings.Lines(printable.Text(piece)) {
 		text, ended := strings.CutSuffix(line, "\n")
 		if !s.midAside {
 			if strings.TrimSpace(text) == "" {

@@ -37,7 +37,7 @@ func TestScreen(t *testing.T) {
 		"a thought is ended":          {[]func(*Screen){thought("b"), (*Screen).EndText, (*Screen).Prompt}, "| b\n> "},
 		"what is done":                {[]func(*Screen){doing("1"), thought("a"), doing("2"), (*Screen).EndText, line("b"), doing("")}, "1" + eraseLine + "| a\n2" + eraseLine + "b\n2" + eraseLine},
 		"a status is before it":       {[]func(*Screen){doing("1"), status("2"), doing("3"), status("")}, "1" + eraseLine + "2" + eraseLine + "2" + eraseLine + "3"},
-		"nothing steers the terminal": {[]func(*Screen){text("a\x1b[2J\rb\n"), thought("c\x1b]0;d\x07\n")}, "a[2Jb\n| c]0;d\n"},
+		"nothing steers the terminal": {[]func(*Screen){text("a\x1b[2J\rb\n"), thought("c\x1b]0;d\x07\n")}, "a\uFFFD[2Jb\n| c\uFFFD]0;d\uFFFD\n"},
 		"a status after the user":     {[]func(*Screen){status("1"), (*Screen).Typed, (*Screen).Prompt}, "11" + eraseLine + "> "},
 	} {
 		var b strings.Builder
@@ -55,7 +55,8 @@ func TestScreen(t *testing.T) {
 	}
 }
 
-// Where nobody looks on, a reply is left as it is, and what goes with it is by the line.
+// Where nobody looks on, a reply is made printable all the same, and what goes with it
+// is by the line.
 func TestSplitScreen(t *testing.T) {
 	t.Parallel()
 	talk := func(s *Screen) {
@@ -66,16 +67,16 @@ func TestSplitScreen(t *testing.T) {
 		s.Tell(Line{"failed", Trouble})
 		s.Text("b")
 		s.EndText()
-		s.Verbatim("c\n")
+		s.JSON("\"\x7f\"\n")
 	}
 	var reply, side strings.Builder
 	talk(NewSplitScreen(&reply, &side, nil))
-	if reply.String() != "a\x1b[31mb\nc\n" || side.String() != "a note\nfailed\n" {
+	if reply.String() != "a\uFFFD[31mb\n\"\\u007f\"\n" || side.String() != "a note\nfailed\n" {
 		t.Errorf("%q, %q", reply.String(), side.String())
 	}
 	var both strings.Builder
 	talk(NewSplitScreen(&both, &both, nil))
-	if want := "a\x1b[31m\na note\nfailed\nb\nc\n"; both.String() != want {
+	if want := "a\uFFFD[31m\na note\nfailed\nb\n\"\\u007f\"\n"; both.String() != want {
 		t.Errorf("%q, want %q", both.String(), want)
 	}
 	// As by 2>&1.

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"turnstile/internal/printable"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 	"turnstile/pkg/sessionqueue"
@@ -68,7 +69,7 @@ func (s *Story) See(e sessionqueue.Event) (lines []Line) {
 		return s.question(e)
 	case sessionqueue.EventPermissionAnswered:
 		s.asked = max(0, s.asked-1)
-		return []Line{{Text: "permission " + oneLine(e.CallID) + ": " + decision(e.Decision)}}
+		return []Line{{Text: "permission " + printable.Line(e.CallID) + ": " + decision(e.Decision)}}
 	case sessionqueue.EventTurnStarted, sessionqueue.EventTurnRetry, sessionqueue.EventTurnRequeued:
 		lines = s.unfinished("did not end", Trouble) // they are of an earlier run
 		fallthrough
@@ -133,7 +134,7 @@ func (s *Story) ended(e sessionqueue.Event) Line {
 		text += " (" + took(e.At.Sub(t.began)) + ")"
 	}
 	if e.Error != "" {
-		return Line{text + " failed: " + cut(oneLine(e.Error), failureLen), Trouble}
+		return Line{text + " failed: " + cut(printable.Line(e.Error), failureLen), Trouble}
 	}
 	return Line{Text: text}
 }

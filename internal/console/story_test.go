@@ -148,10 +148,3 @@ func TestQuoted(t *testing.T) {
 		}
 	}
 }
-
-func TestPlain(t *testing.T) {
-	t.Parallel()
-	if got := Plain("a\tb\nc\r\n\x1b[31md\x07\x7f\u009b\xff é"); got != "a\tb\nc\n[31md\uFFFD é" {
-		t.Errorf("%q", got)
-	}
-}

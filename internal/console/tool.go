@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"turnstile/internal/printable"
 )
 
 // How long the parts of a tool's line may be, in characters.
@@ -26,7 +28,7 @@ func (t tool) String() string {
 }
 
 func toolName(name string) string {
-	if name = cut(oneLine(name), nameLen); name == "" {
+	if name = cut(printable.Line(name), nameLen); name == "" {
 		return "without a name"
 	}
 	return name
@@ -60,7 +62,7 @@ func brief(input json.RawMessage, limit int) string {
 		if strings.ContainsRune(text, ' ') && !strings.HasPrefix(text, `"`) {
 			text = `"` + text + `"`
 		}
-		parts = append(parts, oneLine(f.name)+"="+text)
+		parts = append(parts, printable.Line(f.name)+"="+text)
 	}
 	return cut(strings.Join(parts, " "), limit)
 }
@@ -93,11 +95,19 @@ func fieldsOf(text json.RawMessage) (fields []field, ok bool) {
 func value(raw json.RawMessage, limit int) string {
 	var s string
 	if json.Unmarshal(raw, &s) == nil && strings.IndexFunc(s, unicode.IsControl) < 0 {
-		return cut(oneLine(s), limit)
+		return cut(printable.Line(s), limit)
 	}
 	var b bytes.Buffer
 	if json.Compact(&b, raw) != nil || b.String() == "null" {
 		return ""
 	}
-	return cut(oneLine(b.String()), limit)
+	return cut(printable.Line(b.String()), limit)
+}
+
+// cut shortens a text to limit characters.
+func cut(text string, limit int) string {
+	if runes := []rune(text); len(runes) > limit {
+		return strings.TrimRight(string(runes[:limit-1]), " ") + "…"
+	}
+	return text
 }

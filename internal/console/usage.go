@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"turnstile/internal/printable"
 	"turnstile/pkg/session"
 )
 
@@ -30,7 +31,7 @@ func usageLine(u session.Usage) string {
 		parts = append(parts, fmt.Sprintf("context %d%% full", 100*u.ContextTokens/u.ContextLimit))
 	}
 	if u.Model != "" {
-		parts = append(parts, cut(oneLine(u.Model), nameLen))
+		parts = append(parts, cut(printable.Line(u.Model), nameLen))
 	}
 	if len(parts) == 0 {
 		return ""

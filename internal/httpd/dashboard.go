@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"turnstile/internal/printable"
 )
 
 // maxShown is how many bytes of a payload or result asynqmon shows. A page has a
@@ -101,17 +103,18 @@ func (s *Server) recovering(next http.Handler) http.Handler {
 }
 
 // show is what asynqmon shows of a payload or a result. Its own formatter hides
-// all that has a line break in it.
+// all that has a line break in it. The page parses what is JSON once more: what is
+// escaped there is shown, where a browser keeps it to its line and from being markup.
 func show(_ string, data []byte) string {
 	if !utf8.Valid(data) {
 		return "not text, " + strconv.Itoa(len(data)) + " bytes"
 	}
 	if len(data) <= maxShown {
-		return string(data)
+		return printable.Text(string(data))
 	}
 	cut := maxShown
 	for !utf8.RuneStart(data[cut]) {
 		cut--
 	}
-	return string(data[:cut]) + " … " + strconv.Itoa(len(data)-cut) + " more bytes"
+	return printable.Text(string(data[:cut])) + " … " + strconv.Itoa(len(data)-cut) + " more bytes"
 }

@@ -215,6 +215,9 @@ func TestShow(t *testing.T) {
 	if got := show("", []byte{0xff}); got != "not text, 1 bytes" {
 		t.Errorf("%q", got)
 	}
+	if got := show("", []byte("{\"text\":\"a\u202eb\u009b\"} \x1b")); got != "{\"text\":\"ab\uFFFD\"} \uFFFD" {
+		t.Errorf("%q", got)
+	}
 	long := "x" + strings.Repeat("ü", maxShown)
 	got := show("", []byte(long))
 	cut, rest, _ := strings.Cut(got, " … ")

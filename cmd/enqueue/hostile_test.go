@@ -1,0 +1,180 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"turnstile/internal/testhostile"
+	"turnstile/pkg/agent"
+	"turnstile/pkg/session"
+	"turnstile/pkg/sessionqueue"
+	"turnstile/pkg/worker"
+)
+
+// hostileAgent has hostile words only. Told so, it fails, or asks for a permission.
+type hostileAgent struct{}
+
+func (hostileAgent) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)) (agent.Result, error) {
+	words := testhostile.Text
+	raw, err := json.Marshal(words)
+	if err != nil {
+		return agent.Result{}, err
+	}
+	input, err := json.Marshal(map[string]string{words: words, "b": words})
+	if err != nil {
+		return agent.Result{}, err
+	}
+	for _, e := range []agent.Event{
+		{Type: agent.EventThought, Text: words + "\n"},
+		{Type: agent.EventText, Text: words},
+		{Type: agent.EventToolStart, Name: words, CallID: words, Input: input},
+		{Type: agent.EventToolEnd, CallID: words, Error: words},
+		{Type: agent.EventToolStart, Name: "t", CallID: "2", Input: raw},
+		{Type: agent.EventToolEnd, CallID: "2", Output: raw},
+		{Type: agent.EventNotice, Text: words},
+		{Type: agent.EventTitle, Text: words},
+		{Type: agent.EventRaw, Name: words, Data: raw},
+		{Type: agent.EventUsage, Usage: &session.Usage{InputTokens: 1, Model: words}},
+	} {
+		emit(e)
+	}
+	switch text := turn.Text(); {
+	case strings.Contains(text, "please ask"):
+		ctx, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
+		defer cancel()
+		if _, err := turn.Ask(ctx, agent.Question{Name: words, Text: words, CallID: words, Input: raw}); err != nil && ctx.Err() == nil {
+			return agent.Result{}, err
+		}
+	case strings.Contains(text, "please fail"):
+		return agent.Result{}, errors.New(words)
+	}
+	return agent.Result{Text: words}, nil
+}
+
+func hostileWorker(t *testing.T, url string) {
+	t.Helper()
+	w, err := worker.New(client(t, url), hostileAgent{}, worker.Options{
+		Queue: sessionqueue.Config{SentinelTTL: time.Minute, Retention: time.Hour}, Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Start(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { w.Drain(context.Background(), worker.ReasonShutdown) })
+}
+
+// No words of an agent, of a user or of a file steer a terminal, whatever is asked for,
+// and in a pipe too. With --json they are as they were.
+func TestNothingIsPrintedThatSteers(t *testing.T) {
+	t.Parallel()
+	url, _ := newRedis(t)
+	hostileWorker(t, url)
+	words := testhostile.Words
+	file := func(texts ...string) string {
+		var lines strings.Builder
+		for i, text := range texts {
+			line, err := json.Marshal(map[string]string{"session": fmt.Sprintf("f%d", i), "text": text})
+			if err != nil {
+				t.Fatal(err)
+			}
+			lines.WriteString(string(line) + "\n")
+		}
+		return writeFile(t, lines.String())
+	}
+	said := []string{"/status", "/history", "/title " + testhostile.Text, "/nonsense " + testhostile.Text, "/queue " + testhostile.Text}
+
+	type how int
+	const (
+		ignored how = iota // it may print the words or not
+		printed            // it has to
+		whole              // it has to, in JSON
+	)
+	calls := []struct {
+		how  how
+		args []string
+	}{
+		{printed, []string{"-s", "a", "--wait", testhostile.Text}},
+		{printed, []string{"-s", "b", "--wait", "please fail"}},
+		{printed, []string{"-s", "c", "--follow", testhostile.Text}},
+		{printed, []string{"-s", "c", "--follow", "please ask"}},
+		{printed, []string{"-s", "c", "--follow", "please fail", "--id", "m1"}},
+		{printed, []string{"-s", "c", "--follow", "--after", "0-0", "--id", "m1"}},
+		{ignored, []string{"-s", "a", "--meta", "k=" + words, "--expires-in", "1h", "hello"}},
+		{ignored, []string{"-s", "a", "--in", "1h", "hello"}},
+		{ignored, []string{"--help"}},
+		{ignored, []string{"--version"}},
+		{ignored, []string{"-s", "a"}},
+		{printed, []string{"-s", "a", "--" + words}},
+		{printed, []string{"-s", words, "hello"}},
+		{printed, []string{"-s", "a", "--id", words, "hello"}},
+		{printed, []string{"-s", "a", "--mode", words, "hello"}},
+		{printed, []string{"-s", "a", "--in", words, "hello"}},
+		{printed, []string{"-s", "a", "--meta", words, "hello"}},
+		{ignored, []string{"-s", "a", "--wait", "--timeout", words, "hello"}},
+		{ignored, []string{"-s", "a", "--follow", "--id", "m", "--after", words}},
+		{ignored, []string{"--redis", "redis://" + words, "-s", "a", "hello"}},
+		{printed, []string{"--file", strings.ReplaceAll(words, "\x00", "")}},
+		{printed, []string{"--file", writeFile(t, "{\"session\":\"a\",\"text\":\"x\",\""+testhostile.Mark+"\\u001b[2J\\u202e\":1}\n{\"session\":\""+testhostile.Mark+"\\u001b[2J\"}\n"+words+"\n")}},
+		{printed, []string{"--file", file("hello", "please fail"), "--wait"}},
+		{printed, []string{"--file", file("hello", "please ask"), "--follow"}},
+		{printed, []string{"--file", file(append(said, testhostile.Text)...), "--wait"}},
+		{whole, []string{"-s", "d", "--json", "--wait", "hello"}},
+		{whole, []string{"-s", "d", "--json", "--follow", "please fail"}},
+		{whole, []string{"--json", "--file", file("hello", "please fail"), "--wait"}},
+		{ignored, []string{"-s", "a", "--json", "--" + words}},
+	}
+	for _, text := range said {
+		calls = append(calls, struct {
+			how  how
+			args []string
+		}{ignored, []string{"-s", "a", text}})
+	}
+	flags := map[string]bool{}
+	newCommand(&options{}, nil).Flags().VisitAll(func(f *pflag.Flag) { flags[f.Name] = true })
+	for _, c := range calls {
+		for _, arg := range c.args {
+			delete(flags, strings.TrimLeft(arg, "-"))
+		}
+		if slices.Contains(c.args, "-s") {
+			delete(flags, "session")
+		}
+		r := enqueue(t, bg(t), url, "", c.args...)
+		what := fmt.Sprintf("%q (exit code %d)", c.args, r.code)
+		testhostile.Check(t, what+" on stderr", r.err)
+		switch c.how {
+		case ignored:
+			testhostile.Check(t, what, r.out)
+		case printed:
+			testhostile.CheckSeen(t, what, r.out+r.err)
+		case whole:
+			testhostile.CheckJSON(t, what, r.out)
+		}
+	}
+	for name := range flags {
+		t.Errorf("no call here has the flag --%s", name)
+	}
+}
+
+// A reply's lines are told from ours, whatever ends them.
+func TestNoReplyForgesALine(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"a\u2028other m9: b":  "s m: a\ns m: other m9: b\n",
+		"a\r\nb\rother m9: c": "s m: a\ns m: bother m9: c\n",
+	} {
+		if got := prefixed("s m", text); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}

@@ -1,0 +1,195 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+	"github.com/spf13/cobra"
+
+	"turnstile/internal/printable"
+	"turnstile/internal/redisconn"
+	"turnstile/internal/rediskey"
+	"turnstile/internal/testhostile"
+	"turnstile/pkg/sessionqueue"
+)
+
+// hostileWorker runs an agent with hostile words, for three sessions: a asks, and
+// messages wait behind it; b has failed; c is done.
+func hostileWorker(t *testing.T, url string, settings ...string) *running {
+	t.Helper()
+	settings = append(settings, "REDIS_URL="+url, "TURNSTILE_AGENT=exec", "TURNSTILE_AGENT_FORMAT=jsonl", playing(t, "speak-hostilely"),
+		"TURNSTILE_LOG_LEVEL=debug", "TURNSTILE_DRAIN_TIMEOUT=0")
+	w := start(t, settings)
+	c := client(t, url)
+	asked := submit(t, c, "a", "please ask "+testhostile.Text)
+	untilEvent(t, c, "a", asked, sessionqueue.EventPermissionAsked)
+	submit(t, c, "a", testhostile.Text)
+	reply(t, c, "b", "please fail "+testhostile.Text)
+	reply(t, c, "c", testhostile.Text)
+	return w
+}
+
+// hostileRecords makes what plain producers and whoever else writes to Redis can: a
+// session with a hostile name, and one, z, whose worker has hostile words.
+func hostileRecords(t *testing.T, url string) {
+	t.Helper()
+	opt, err := redisconn.ConnOpt(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain := asynq.NewClient(opt)
+	defer plain.Close()
+	info, err := plain.EnqueueContext(t.Context(), asynq.NewTask("any", []byte(testhostile.Words)), asynq.Queue(rediskey.Queue(testhostile.Text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	inspector := asynq.NewInspector(opt)
+	defer inspector.Close()
+	if err := inspector.ArchiveTask(info.Queue, info.ID); err != nil {
+		t.Fatal(err)
+	}
+	rdb := newClient(t, url)
+	for _, key := range []string{testhostile.Text, "z"} {
+		k := rediskey.For(key)
+		_, err = rdb.Pipelined(t.Context(), func(p redis.Pipeliner) error {
+			p.Set(t.Context(), k.Sentinel(), "token", time.Hour)
+			p.HSet(t.Context(), k.Run(), "token", "token", "worker", testhostile.Text, "phase", testhostile.Text, "ids", `["`+testhostile.Mark+`\u001b[2J"]`)
+			p.HSet(t.Context(), k.Resume(), "pending", "1", "reason", testhostile.Words)
+			p.ZAdd(t.Context(), rediskey.Owned, redis.Z{Score: float64(time.Now().Add(time.Hour).UnixMilli()), Member: key})
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// commands are those of the program, and of its commands.
+func commands(c *cobra.Command) (list []string) {
+	list = append(list, c.CommandPath())
+	for _, sub := range c.Commands() {
+		list = append(list, commands(sub)...)
+	}
+	return list
+}
+
+// No words of others steer a terminal, whichever command prints them, and in a pipe as
+// on a terminal. With --json they are as they were.
+func TestNoCommandPrintsWhatSteers(t *testing.T) {
+	t.Parallel()
+	url, _ := newRedis(t)
+	environ := []string{"REDIS_URL=" + url}
+	w := hostileWorker(t, url)
+	hostileRecords(t, url)
+	sick := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		_, _ = fmt.Fprintf(w, `{"status":%q,"error":%q}`, "stuck", testhostile.Mark+`\u001b[2J`)
+	}))
+	defer sick.Close()
+	sickAddr := sick.Listener.Addr().String()
+
+	words := testhostile.Words
+	root := (&program{}).command()
+	root.InitDefaultHelpCmd()
+	uncalled := commands(root)
+	for _, c := range []struct {
+		command string
+		calls   [][]string // the first is one that prints the words
+	}{
+		{"worker", [][]string{{words}, {"--agent", words}, {"--" + words}, {"--redis", "redis://" + words}}},
+		{"worker help", [][]string{{"help", words}}},
+		{"worker dashboard", [][]string{{"dashboard", words}, {"dashboard", "--http-addr", words}}},
+		{"worker health", [][]string{{"health", "--http-addr", sickAddr}, {"health", words}}},
+		{"worker ps", [][]string{{"ps"}, {"ps", words}}},
+		{"worker show", [][]string{{"show", "a"}, {"show", "b"}, {"show", "c"}, {"show", "z"}, {"show", words}}},
+		{"worker dead", [][]string{{"dead", "b"}, {"dead"}, {"dead", words}}},
+		{"worker dead list", [][]string{{"dead", "list", "b"}, {"dead", "list"}, {"dead", "list", words}}},
+		{"worker dead rerun", [][]string{{"dead", "rerun", words}, {"dead", "rerun", "--all"}}},
+		{"worker dead drop", [][]string{{"dead", "drop", words}, {"dead", "drop", "b", words}, {"dead", "drop", "--all"}}},
+		{"worker forget", [][]string{{"forget", words}, {"forget", "c"}}},
+	} {
+		if at := slices.Index(uncalled, c.command); at >= 0 {
+			uncalled = slices.Delete(uncalled, at, at+1)
+		}
+		for i, args := range c.calls {
+			r := call(t, environ, args...)
+			what := fmt.Sprintf("%q (exit code %d)", args, r.code)
+			testhostile.Check(t, what, r.out)
+			testhostile.Check(t, what+" on stderr", r.err)
+			if i == 0 && !strings.Contains(r.out+r.err, testhostile.Mark) {
+				t.Errorf("%s prints no words: %q %q", what, r.out, r.err)
+			}
+		}
+	}
+	if len(uncalled) > 0 {
+		t.Errorf("%q are not called here", uncalled)
+	}
+	for _, args := range [][]string{{"ps"}, {"show", "a"}, {"show", "z"}} {
+		r := call(t, environ, append(args, "--json")...).want(t, exitOK)
+		testhostile.CheckJSON(t, fmt.Sprintf("%q", append(args, "--json")), r.out)
+	}
+	w.stop(t)
+	testhostile.CheckSeen(t, "the log", w.err.String())
+}
+
+// The same of dead letters with --json, and of the log in JSON.
+func TestJSONSteersNothing(t *testing.T) {
+	t.Parallel()
+	url, _ := newRedis(t)
+	w := hostileWorker(t, url, "TURNSTILE_LOG_FORMAT=json")
+	hostileRecords(t, url)
+	for _, args := range [][]string{{"dead", "b", "--json"}, {"show", "c", "--json"}} {
+		r := call(t, []string{"REDIS_URL=" + url}, args...).want(t, exitOK)
+		testhostile.CheckJSON(t, fmt.Sprintf("%q", args), r.out)
+	}
+	w.stop(t)
+	testhostile.CheckJSON(t, "the log", w.err.String())
+}
+
+// --dev tells what it runs.
+func TestDevPrintsNothingThatSteers(t *testing.T) {
+	t.Parallel()
+	url, _ := newRedis(t)
+	name := filepath.Join(t.TempDir(), strings.NewReplacer("\x00", "", "/", "").Replace(testhostile.Words))
+	if err := os.WriteFile(name, []byte("#!/bin/sh\ncat\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	w := start(t, []string{"REDIS_URL=" + url, "TURNSTILE_AGENT=exec", "TURNSTILE_AGENT_COMMAND='" + name + "'", "TURNSTILE_HTTP_ADDR=" + freeAddr(t)}, "--dev")
+	w.out.await(t, "a worker")
+	w.stop(t)
+	testhostile.CheckSeen(t, "--dev", w.out.String())
+	testhostile.Check(t, "--dev on stderr", w.err.String())
+}
+
+// What is said on one line stays on it, and in its cell.
+func TestNoNameBreaksALine(t *testing.T) {
+	t.Parallel()
+	var out, stderr strings.Builder
+	p := &program{stdout: printable.NewWriter(&out), stderr: printable.NewWriter(&stderr)}
+	table := p.table()
+	table.row("NAME", "STATE")
+	table.row("a\nroot\tdone\u2028forged\tx", "idle")
+	if err := table.end(); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.say("Session %s is forgotten.", "a\u2029\nWorker b"); err != nil {
+		t.Fatal(err)
+	}
+	p.complain("no session a\nworker: all is well")
+	lines := strings.Split(out.String(), "\n")
+	if len(lines) != 4 || strings.Join(strings.Fields(lines[1]), " ") != "a root done forged x idle" || lines[2] != "Session a  Worker b is forgotten." {
+		t.Errorf("%q", lines)
+	}
+	if stderr.String() != "worker: no session a worker: all is well\n" {
+		t.Errorf("%q", stderr.String())
+	}
+}

@@ -1,0 +1,48 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+
+	"turnstile/internal/printable"
+)
+
+// say writes one line for a person, whatever names and texts are in it.
+func (p *program) say(format string, args ...any) error {
+	_, err := fmt.Fprintln(p.stdout, printable.Line(fmt.Sprintf(format, args...)))
+	return err
+}
+
+// complain writes one line to stderr.
+func (p *program) complain(line string) { fmt.Fprintln(p.stderr, "worker: "+printable.Line(line)) }
+
+// printJSON writes a value as one line of JSON, texts as they are.
+func (p *program) printJSON(v any) error {
+	enc := json.NewEncoder(printable.NewJSONWriter(p.raw.stdout))
+	enc.SetEscapeHTML(false)
+	return enc.Encode(v)
+}
+
+// table lays out rows for a person.
+type table struct {
+	w   *tabwriter.Writer
+	err error
+}
+
+func (p *program) table() *table { return &table{w: tabwriter.NewWriter(p.stdout, 0, 0, 2, ' ', 0)} }
+
+// row adds a row. No cell breaks it.
+func (t *table) row(cells ...any) {
+	texts := make([]string, len(cells))
+	for i, cell := range cells {
+		texts[i] = printable.Line(fmt.Sprint(cell))
+	}
+	_, err := fmt.Fprintln(t.w, strings.Join(texts, "\t"))
+	t.err = cmp.Or(t.err, err)
+}
+
+// end writes the table, and answers what went wrong with it.
+func (t *table) end() error { return cmp.Or(t.err, t.w.Flush()) }
