@@ -170,6 +170,25 @@ func TestDevPrintsNothingThatSteers(t *testing.T) {
 	testhostile.Check(t, "--dev on stderr", w.err.String())
 }
 
+// A session whose name is none keeps nobody from the others' dead letters.
+func TestAHostileNameHidesNoDeadLetters(t *testing.T) {
+	t.Parallel()
+	url, c := newRedis(t)
+	for _, key := range []string{"a", "b"} {
+		deadIn(t, url, c, key)
+	}
+	hostileRecords(t, url)
+	environ := []string{"REDIS_URL=" + url}
+	if list := objects(t, call(t, environ, "dead", "--json").want(t, exitOK).out); len(list) != 6 {
+		t.Errorf("%d of 6 are listed: %v", len(list), list)
+	}
+	call(t, environ, "dead", "rerun", "--all").want(t, exitOK)
+	call(t, environ, "dead", "drop", "--all").want(t, exitOK)
+	if r := call(t, environ, "dead").want(t, exitOK); r.out != "No dead letters.\n" {
+		t.Errorf("%q", r.out)
+	}
+}
+
 // What is said on one line stays on it, and in its cell.
 func TestNoNameBreaksALine(t *testing.T) {
 	t.Parallel()
