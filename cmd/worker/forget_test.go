@@ -54,7 +54,7 @@ func traces(t *testing.T, rdb redis.UniversalClient, key string) (list []string)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, index := range []string{rediskey.Ready, rediskey.Due, rediskey.Owned, rediskey.Sessions} {
+	for _, index := range []string{rediskey.Ready, rediskey.Due, rediskey.Owned, rediskey.Sessions, rediskey.Unlisted} {
 		if err := rdb.ZScore(ctx, index, key).Err(); !errors.Is(err, redis.Nil) {
 			list = append(list, index)
 		}

@@ -26,6 +26,7 @@ func options(s config.Worker, log *slog.Logger) worker.Options {
 			TranscriptTTL: s.TranscriptTTL,
 			SessionTTL:    s.SessionTTL,
 			ArchiveTTL:    s.ArchiveTTL,
+			ListIdle:      s.ListIdle,
 			RecoveryRate:  float64(s.RecoveryRate),
 		},
 		Concurrency:   s.Concurrency,

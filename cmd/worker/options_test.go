@@ -24,7 +24,7 @@ var other = map[string]string{
 	"TURNSTILE_FOLLOWUP_CAP": "11", "TURNSTILE_SWEEP_INTERVAL": "12s", "TURNSTILE_RECOVERY_RATE": "0.5",
 	"TURNSTILE_TURN_SHARE": "13,14s", "TURNSTILE_MESSAGE_MAX_AGE": "15s", "TURNSTILE_TRANSCRIPT_CAP": "16",
 	"TURNSTILE_TRANSCRIPT_TTL": "17h", "TURNSTILE_SESSION_TTL": "18h", "TURNSTILE_EVENTS_CAP": "19", "TURNSTILE_EVENTS_BYTES": "190000",
-	"TURNSTILE_ARCHIVE_TTL": "20h", "TURNSTILE_HTTP_ADDR": "127.0.0.1:21", "TURNSTILE_HTTP_TOKEN": "t22",
+	"TURNSTILE_ARCHIVE_TTL": "20h", "TURNSTILE_LIST_IDLE": "true", "TURNSTILE_HTTP_ADDR": "127.0.0.1:21", "TURNSTILE_HTTP_TOKEN": "t22",
 	"TURNSTILE_DASHBOARD_WRITE": "true", "TURNSTILE_WARM_AGENTS": "25", "TURNSTILE_WARM_TTL": "26s", "TURNSTILE_STUCK_LIMIT": "21", "TURNSTILE_CRASH_POLICY": "suspend",
 	"TURNSTILE_COLLECT_WINDOW": "22s", "TURNSTILE_FOLLOWUP_DROP": "old", "TURNSTILE_CHECKPOINT_INTERVAL": "23s",
 	"TURNSTILE_RESUME_FRESHNESS": "24s",
@@ -85,7 +85,7 @@ func TestOptions(t *testing.T) {
 	want := worker.Options{
 		Queue: sessionqueue.Config{
 			SentinelTTL: 5 * time.Second, Retention: 10 * time.Second, EventsCap: 19, EventsBytes: 190_000,
-			TranscriptCap: 16, TranscriptTTL: 17 * time.Hour, SessionTTL: 18 * time.Hour, ArchiveTTL: 20 * time.Hour,
+			TranscriptCap: 16, TranscriptTTL: 17 * time.Hour, SessionTTL: 18 * time.Hour, ArchiveTTL: 20 * time.Hour, ListIdle: true,
 			RecoveryRate: 0.5, StuckLimit: 21, CrashPolicy: sessionqueue.CrashSuspend,
 			Line: followup.Settings{Mode: "reject", Cap: 11, Debounce: followup.Millis(22 * time.Second), Drop: "old"},
 		},

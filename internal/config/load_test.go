@@ -82,7 +82,7 @@ func TestWorkerEverythingSet(t *testing.T) {
 		"TURNSTILE_FOLLOWUP_DROP": "summarize", "TURNSTILE_COLLECT_WINDOW": "3s", "TURNSTILE_CHECKPOINT_INTERVAL": "4s",
 		"TURNSTILE_CRASH_POLICY": "suspend", "TURNSTILE_STUCK_LIMIT": "5", "TURNSTILE_RESUME_FRESHNESS": "6s",
 		"TURNSTILE_MESSAGE_MAX_AGE": "15h", "TURNSTILE_TRANSCRIPT_CAP": "9", "TURNSTILE_TRANSCRIPT_TTL": "2d", "TURNSTILE_SESSION_TTL": "3d",
-		"TURNSTILE_EVENTS_CAP": "11", "TURNSTILE_EVENTS_BYTES": "65536", "TURNSTILE_ARCHIVE_TTL": "4d", "TURNSTILE_HTTP_ADDR": ":8080", "TURNSTILE_HTTP_TOKEN": "secret",
+		"TURNSTILE_EVENTS_CAP": "11", "TURNSTILE_EVENTS_BYTES": "65536", "TURNSTILE_ARCHIVE_TTL": "4d", "TURNSTILE_LIST_IDLE": "true", "TURNSTILE_HTTP_ADDR": ":8080", "TURNSTILE_HTTP_TOKEN": "secret",
 		"TURNSTILE_DASHBOARD_WRITE": "true", "TURNSTILE_LOG_LEVEL": "debug", "TURNSTILE_LOG_FORMAT": "json",
 	}
 	want := Worker{
@@ -98,7 +98,7 @@ func TestWorkerEverythingSet(t *testing.T) {
 		FollowupDrop: followup.DropSummarize, CollectWindow: 3 * time.Second, CheckpointInterval: 4 * time.Second,
 		CrashPolicy: CrashSuspend, StuckLimit: 5, ResumeFreshness: 6 * time.Second,
 		MessageMaxAge: 15 * time.Hour, TranscriptCap: 9, TranscriptTTL: 2 * day, SessionTTL: 3 * day,
-		EventsCap: 11, EventsBytes: 65536, ArchiveTTL: 4 * day, HTTPAddr: ":8080", HTTPToken: "secret",
+		EventsCap: 11, EventsBytes: 65536, ArchiveTTL: 4 * day, ListIdle: true, HTTPAddr: ":8080", HTTPToken: "secret",
 		DashboardWrite: true, LogLevel: slog.LevelDebug, LogFormat: LogJSON, RedisURLSet: true,
 	}
 	got, err := LoadWorker(with(vars), Options{})

@@ -21,8 +21,11 @@ const (
 
 	Scan = "turnstile:scan" // HASH node -> cursor: how far the search for forgotten sessions is
 
+	Unlisted = "turnstile:unlisted" // ZSET session key -> ms: whether its queue's name is to be listed again is looked at then
+
 	AllQueues    = "asynq:queues" // SET of queue names that asynqmon lists
 	AsynqCancel  = "asynq:cancel" // PUBSUB channel of asynqmon's Cancel: a task id
+	asynqServer  = "asynq:servers:{"
 	timerPrefix  = "turnstile:timer:"
 	signalPrefix = "turnstile:signal:"
 )
@@ -33,6 +36,10 @@ func Timer(job string) string { return timerPrefix + job }
 
 // Signal is the PUBSUB channel on which a worker is told about its turns.
 func Signal(worker string) string { return signalPrefix + worker }
+
+// IsServer reports whether a key is what an asynq.Server tells of itself every few
+// seconds.
+func IsServer(key string) bool { return strings.HasPrefix(key, asynqServer) }
 
 // Queue is the asynq queue of a session.
 func Queue(session string) string { return queuePrefix + session }

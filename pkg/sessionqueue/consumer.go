@@ -87,6 +87,11 @@ type Config struct {
 	// for each of the first 1,000, by several goroutines. Nil: nobody is told.
 	LeftAlone func(queue string)
 
+	// ListIdle keeps every session on asynqmon's list that was not forgotten. Without
+	// it the list has those with something to look at, see Unregister. All workers
+	// should be of one mind.
+	ListIdle bool
+
 	// RecoveryRate is how many late sessions are put to work in a second, by all
 	// workers together: those of dead owners, those that became due while there was
 	// no worker, and those that nobody had announced. Defaults to 50.

@@ -117,7 +117,7 @@ func (c *Client) unlist(ctx context.Context, sessionKey string) error {
 	var seen *redis.FloatCmd
 	var now *redis.TimeCmd
 	_, err := c.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		for _, index := range []string{rediskey.Ready, rediskey.Due, rediskey.Owned} {
+		for _, index := range []string{rediskey.Ready, rediskey.Due, rediskey.Owned, rediskey.Unlisted} {
 			p.ZRem(ctx, index, sessionKey)
 		}
 		p.SRem(ctx, rediskey.AllQueues, rediskey.Queue(sessionKey))

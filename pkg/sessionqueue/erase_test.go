@@ -51,7 +51,7 @@ func (b *bench) traces() (list []string) {
 	} else {
 		must(b, node(b.ctx, b.rdb.(*redis.Client)))
 	}
-	for _, index := range []string{rediskey.Ready, rediskey.Due, rediskey.Owned, rediskey.Sessions} {
+	for _, index := range []string{rediskey.Ready, rediskey.Due, rediskey.Owned, rediskey.Sessions, rediskey.Unlisted} {
 		if b.isIn(index, key) {
 			list = append(list, index)
 		}

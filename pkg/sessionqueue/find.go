@@ -23,17 +23,28 @@ const (
 // findCursorTTL is how long a pass that was left off is gone on with.
 const findCursorTTL = time.Hour
 
-// foundWith are the names of a session's keys by which Find knows it; true: of messages.
-var foundWith = map[string]bool{
-	"pending": true, "active": true, "scheduled": true, "retry": true, "completed": true, "archived": true,
-	"stopped": true, "session": false, "run": false, "resume": false, "processed": false,
+// found is what a key of a session tells Find.
+type found int
+
+const (
+	foundRecord   found = iota // a record, or counters
+	foundResults               // messages that have ended
+	foundMessages              // messages to look at: asynqmon lists the session
+)
+
+// foundWith are the names of a session's keys by which Find knows it.
+var foundWith = map[string]found{
+	"pending": foundMessages, "active": foundMessages, "scheduled": foundMessages, "retry": foundMessages,
+	"archived": foundMessages, "stopped": foundMessages, "completed": foundResults,
+	"session": foundRecord, "run": foundRecord, "resume": foundRecord, "processed": foundRecord,
 }
 
 // Find looks through the keys of the database for sessions that no index knows of, at
 // most 20,000 keys a second and 300,000 in a call; the next one goes on from there. An
 // asynq.Client tells a queue's name once in its life: what it puts into one that was
 // forgotten since, nobody else finds. Sessions with messages are entered for Sweep and
-// Purge, those with no more than a record for Forget. It answers how many it entered.
+// Purge, and listed for asynqmon, if not all have ended; those with no more than a record
+// are entered for Forget. It answers how many it entered.
 //
 // When ctx ends it stops, without an error.
 func (c *Consumer) Find(ctx context.Context) (entered int, err error) {
@@ -97,25 +108,28 @@ func (c *Consumer) findOn(ctx context.Context, node string, rdb redis.Cmdable, n
 
 // enter gives the indexes those of the keys' sessions that they do not have.
 func (c *Consumer) enter(ctx context.Context, now int64, keys []string) (entered int, err error) {
-	withTasks, sessions := map[string]bool{}, []string(nil)
+	most, sessions := map[string]found{}, []string(nil)
 	for _, key := range keys {
 		s, name, ok := rediskey.Parse(key)
-		tasks, known := foundWith[name]
+		what, known := foundWith[name]
 		if !ok || !known || len(c.named([]string{s})) == 0 {
 			continue
 		}
-		if _, seen := withTasks[s]; !seen {
+		if _, seen := most[s]; !seen {
 			sessions = append(sessions, s)
 		}
-		withTasks[s] = withTasks[s] || tasks
+		most[s] = max(most[s], what)
 	}
 	unknown, err := c.absent(ctx, rediskey.Sessions, sessions)
 	if err != nil {
 		return 0, err
 	}
-	busy := sessions[:0:0]
+	busy, least := sessions[:0:0], foundMessages
+	if c.cfg.ListIdle {
+		least = foundResults
+	}
 	for _, s := range sessions {
-		if withTasks[s] {
+		if most[s] >= least {
 			busy = append(busy, s)
 		}
 	}
@@ -127,7 +141,7 @@ func (c *Consumer) enter(ctx context.Context, now int64, keys []string) (entered
 	fresh := map[string]bool{}
 	for i, s := range unknown {
 		members[i] = redis.Z{Score: 1, Member: s} // Forget looks at it at once
-		if withTasks[s] {
+		if most[s] > foundRecord {
 			members[i].Score = float64(now)
 		}
 		fresh[s] = true

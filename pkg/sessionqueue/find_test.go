@@ -66,7 +66,8 @@ func TestFind(t *testing.T) {
 
 			b.lose()
 			equal(t, "results: entered", b.find(), 1)
-			equal(t, "listed", b.rdb.SIsMember(b.ctx, rediskey.AllQueues, rediskey.Queue(key)).Val(), true)
+			equal(t, "known", b.isIn(rediskey.Sessions, key), true)
+			equal(t, "results alone are listed", b.listed(key), false)
 		})
 	}
 }

@@ -25,7 +25,10 @@ func (c *Consumer) Purge(ctx context.Context) (deleted int, err error) {
 	}
 	var failed error // of single sessions, which keep nobody from the rest
 	visit := func(sessions []string) error {
-		sessions, err := c.withOld(ctx, sessions, now)
+		sessions, err := c.withTasks(ctx, sessions, rediskey.Session.Completed, rediskey.Session.Archived)
+		if err == nil {
+			sessions, err = c.withOld(ctx, sessions, now)
+		}
 		if err != nil {
 			return err
 		}
@@ -49,25 +52,14 @@ func (c *Consumer) Purge(ctx context.Context) (deleted int, err error) {
 		}
 		return nil
 	}
-	err = errors.Join(c.eachQueue(ctx, visit), c.eachSession(ctx, func(sessions []string) error {
-		sessions, err := c.unlistedWithEnded(ctx, sessions)
+	err = errors.Join(c.eachSession(ctx, visit), c.eachQueue(ctx, func(sessions []string) error {
+		sessions, err := c.absent(ctx, rediskey.Sessions, sessions)
 		if err != nil {
 			return err
 		}
 		return visit(sessions)
 	}))
 	return deleted, errors.Join(err, failed)
-}
-
-// unlistedWithEnded keeps the sessions that asynq does not list and that have results
-// or dead letters all the same: asynqmon's Delete takes the name away, and leaves the
-// results.
-func (c *Consumer) unlistedWithEnded(ctx context.Context, sessions []string) ([]string, error) {
-	unlisted, err := c.unlisted(ctx, sessions)
-	if err != nil || len(unlisted) == 0 {
-		return nil, err
-	}
-	return c.withTasks(ctx, unlisted, rediskey.Session.Completed, rediskey.Session.Archived)
 }
 
 // withOld keeps the sessions that have something to purge: most have not, and a
@@ -92,55 +84,6 @@ func (c *Consumer) withOld(ctx context.Context, sessions []string, now time.Time
 		}
 	}
 	return old, nil
-}
-
-// Unregister takes the names of queues without any task off the list that
-// asynqmon reads, for asynqmon reads every listed queue one after the other. A
-// message that came in between has its name put back.
-func (c *Consumer) Unregister(ctx context.Context) (names int, err error) {
-	err = c.eachQueue(ctx, func(sessions []string) error {
-		for batch := range slices.Chunk(sessions, timerBatch) {
-			n, err := c.unregister(ctx, batch)
-			names += n
-			if err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	return names, err
-}
-
-func (c *Consumer) unregister(ctx context.Context, sessions []string) (names int, err error) {
-	busy, err := c.withAnyTask(ctx, sessions)
-	if err != nil {
-		return 0, err
-	}
-	idle := without(sessions, busy)
-	if len(idle) == 0 {
-		return 0, nil
-	}
-	if err := c.rdb.SRem(ctx, rediskey.AllQueues, queueNames(idle)...).Err(); err != nil {
-		return 0, err
-	}
-	busy, err = c.withAnyTask(ctx, idle)
-	if err != nil || len(busy) == 0 {
-		return len(idle), err
-	}
-	return len(idle) - len(busy), c.rdb.SAdd(ctx, rediskey.AllQueues, queueNames(busy)...).Err()
-}
-
-func (c *Consumer) withAnyTask(ctx context.Context, sessions []string) ([]string, error) {
-	return c.withTasks(ctx, sessions, rediskey.Session.Pending, rediskey.Session.Active, rediskey.Session.Scheduled,
-		rediskey.Session.Retry, rediskey.Session.Completed, rediskey.Session.Archived, rediskey.Session.Stopped, rediskey.Session.Paused)
-}
-
-func queueNames(sessions []string) []any {
-	names := make([]any, len(sessions))
-	for i, s := range sessions {
-		names[i] = rediskey.Queue(s)
-	}
-	return names
 }
 
 // Forget deletes the records of sessions that nobody has used for SessionTTL and

@@ -1,7 +1,6 @@
 package sessionqueue_test
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -10,7 +9,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/rediskey"
-	"turnstile/internal/testredis"
 	sq "turnstile/pkg/sessionqueue"
 )
 
@@ -47,61 +45,6 @@ func TestPurge(t *testing.T) {
 	n, err = b.c.Purge(b.ctx)
 	must(t, err)
 	equal(t, "deleted again", n, 0)
-}
-
-func TestUnregister(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, func(c *sq.Config) { c.Retention = 0 })
-	listed := func(s string) bool { return b.rdb.SIsMember(b.ctx, rediskey.AllQueues, rediskey.Queue(s)).Val() }
-	b.rdb.SAdd(b.ctx, rediskey.AllQueues, "someone:else", rediskey.Queue("idle"))
-	b.say("a")
-	n, err := b.c.Unregister(b.ctx)
-	must(t, err)
-	equal(t, "names", n, 1)
-	equal(t, "idle is listed", listed("idle"), false)
-	equal(t, "busy is listed", listed(key), true)
-	equal(t, "others are", b.rdb.SIsMember(b.ctx, rediskey.AllQueues, "someone:else").Val(), true)
-	b.drain()
-	must(t, b.inspector().PauseQueue(rediskey.Queue(key)))
-	_, err = b.c.Unregister(b.ctx)
-	must(t, err)
-	equal(t, "paused is listed", listed(key), true)
-	must(t, b.inspector().UnpauseQueue(rediskey.Queue(key)))
-	_, err = b.c.Unregister(b.ctx)
-	must(t, err)
-	equal(t, "drained is listed", listed(key), false)
-	// asynq.Client remembers that it has added the name; Submit adds it again.
-	b.say("b")
-	equal(t, "listed after the next message", listed(key), true)
-}
-
-// A message that comes between the removal and the second look is not hidden
-// from asynqmon.
-func TestUnregisterRace(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	b.rdb.SAdd(b.ctx, rediskey.AllQueues, rediskey.Queue(key))
-	faults := &testredis.Faults{}
-	gate := faults.GateReply(testredis.Named("srem"))
-	options, err := redis.ParseURL(testredis.URL(t))
-	must(t, err)
-	gated := redis.NewClient(options)
-	defer gated.Close()
-	gated.AddHook(faults)
-	names := make(chan int, 1)
-	go func() {
-		n, err := newWorker(t, gated, "gated").Unregister(context.WithoutCancel(b.ctx))
-		if err != nil {
-			t.Error(err)
-		}
-		names <- n
-	}()
-	<-gate.Arrived()
-	b.enqueue("a")
-	b.rdb.SRem(b.ctx, rediskey.AllQueues, rediskey.Queue(key)) // an asynq.Client that adds a name once
-	gate.Release()
-	equal(t, "names", <-names, 0)
-	equal(t, "listed", b.rdb.SIsMember(b.ctx, rediskey.AllQueues, rediskey.Queue(key)).Val(), true)
 }
 
 func TestForget(t *testing.T) {

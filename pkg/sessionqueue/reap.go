@@ -82,7 +82,10 @@ func (c *Consumer) reap(ctx context.Context, now int64, sessions []string, score
 	w := wakes(now, c.grace(), r.ready...)
 	w.wait = wakes(0, 0, r.waiting...).wait
 	err = inOrder(ctx, c.rdb,
-		func(p redis.Pipeliner) { w.owned(ctx, p) },
+		func(p redis.Pipeliner) {
+			listAgain(ctx, p, r.ready) // it may be a plain producer's message that is found here
+			w.owned(ctx, p)
+		},
 		func(p redis.Pipeliner) { w.ready(ctx, p) })
 	if err == nil {
 		// One that was woken since it was read has another score, and stays as it is.

@@ -18,6 +18,9 @@ import (
 // hurry.
 const maintenanceQueue = "turnstile:maintenance"
 
+// jobTimeout is how long a job may take at least, however often it is due.
+const jobTimeout = 10 * time.Minute
+
 // job is one periodic task of the maintenance queue.
 type job struct {
 	name  string
@@ -28,7 +31,7 @@ type job struct {
 
 var jobs = []job{
 	{"turnstile:purge", 5 * time.Minute, (*sessionqueue.Consumer).Purge, false},
-	{"turnstile:unregister", 10 * time.Minute, (*sessionqueue.Consumer).Unregister, false},
+	{"turnstile:unregister", 20 * time.Second, (*sessionqueue.Consumer).Unregister, true},
 	{"turnstile:forget", time.Hour, (*sessionqueue.Consumer).Forget, false},
 	{"turnstile:find", time.Minute, (*sessionqueue.Consumer).Find, true},
 }
@@ -52,7 +55,7 @@ func startMaintenance(rdb redis.UniversalClient, queue *sessionqueue.Consumer, l
 		cancel: cancel,
 	}
 	m.server = asynq.NewServerFromRedisClient(rdb, asynq.Config{
-		Concurrency:       1,
+		Concurrency:       len(jobs), // none waits for another: find takes a quarter of a minute
 		Queues:            map[string]int{maintenanceQueue: 1},
 		TaskCheckInterval: time.Second, // Shutdown waits for up to one and a half of it
 		ShutdownTimeout:   2 * time.Second,
@@ -104,7 +107,7 @@ func (m *maintenance) feed(ctx context.Context, j job) {
 		case <-time.After(time.Until(time.Unix(0, slot*int64(j.every)))):
 		}
 		_, err := m.client.EnqueueContext(ctx, asynq.NewTask(j.name, nil), asynq.Queue(maintenanceQueue),
-			asynq.TaskID(fmt.Sprintf("%s-%d", j.name, slot)), asynq.Retention(2*j.every), asynq.MaxRetry(0), asynq.Timeout(j.every))
+			asynq.TaskID(fmt.Sprintf("%s-%d", j.name, slot)), asynq.Retention(2*j.every), asynq.MaxRetry(0), asynq.Timeout(max(j.every, jobTimeout)))
 		if err != nil && !errors.Is(err, asynq.ErrTaskIDConflict) && ctx.Err() == nil {
 			m.log.Warn("a maintenance job could not be enqueued", "job", j.name, "error", err)
 		}

@@ -181,7 +181,7 @@ func (c *Configuration) next(v View) int64 {
 			next = ms
 		}
 	}
-	for _, index := range []string{rediskey.Owned, rediskey.Due} {
+	for _, index := range []string{rediskey.Owned, rediskey.Due, rediskey.Unlisted} {
 		for _, ms := range v.scores(index) {
 			at(ms)
 		}

@@ -268,7 +268,8 @@ func unregisterer() explore.Process {
 	return job("unregister", func(l *explore.Life, c *sq.Consumer) { _, _ = c.Unregister(l.Context) },
 		func(v explore.View) bool {
 			k := rediskey.For(main)
-			return v.Has(rediskey.AllQueues) && !v.Has(k.Completed()) && !v.Has(k.Archived()) && !waits(v, main)
+			idle := v.Has(rediskey.AllQueues) && !v.Has(k.Archived()) && !waits(v, main)
+			return free(v, "unregister") && (idle || v.Due(rediskey.Unlisted))
 		})
 }
 
