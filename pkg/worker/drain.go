@@ -91,6 +91,9 @@ func (w *Worker) Drain(ctx context.Context, reason Reason) {
 	<-idle
 	w.warm.end()
 	beside.Wait()
+	if w.maintenance != nil {
+		w.maintenance.end()
+	}
 	w.cancel()
 	w.loops.Wait()
 	w.log.Info("drained", "reason", reason.Name(), "finished", w.drain.ends[outcomeFinished],

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/hibiken/asynq"
-	"github.com/redis/go-redis/v9"
 
 	"turnstile/pkg/sessionqueue"
 )
@@ -17,6 +16,9 @@ import (
 // maintenanceQueue is the asynq queue of the jobs that need no order and no
 // hurry.
 const maintenanceQueue = "turnstile:maintenance"
+
+// endPatience is how long the end of the server is waited for: a job has 2 s of it.
+const endPatience = 3 * time.Second
 
 // jobTimeout is how long a job may take at least, however often it is due.
 const jobTimeout = 10 * time.Minute
@@ -37,7 +39,8 @@ var jobs = []job{
 }
 
 // maintenance is an asynq.Server and what feeds it. Every worker has one; a job's
-// task id holds its time slot, so that one worker runs it.
+// task id holds its time slot, so that one worker runs it. Its heartbeat is the
+// worker's, for asynqmon's Servers page.
 type maintenance struct {
 	server *asynq.Server
 	client *asynq.Client
@@ -46,18 +49,19 @@ type maintenance struct {
 	done   sync.WaitGroup
 }
 
-// startMaintenance runs every job at its own interval, or all at the given one.
-func startMaintenance(rdb redis.UniversalClient, queue *sessionqueue.Consumer, log *slog.Logger, every time.Duration) (*maintenance, error) {
+// startMaintenance runs every job at its own interval, or all at the one of tests.
+func (w *Worker) startMaintenance() (*maintenance, error) {
 	feeding, cancel := context.WithCancel(context.Background())
 	m := &maintenance{
-		client: asynq.NewClientFromRedisClient(rdb),
-		log:    log.With("component", "maintenance"),
+		client: asynq.NewClientFromRedisClient(w.rdb),
+		log:    w.log.With("component", "maintenance"),
 		cancel: cancel,
 	}
+	rdb := w.queue.ServerRedis(w.opts.Concurrency, w.opts.AgentTimeout, w.runningHolds)
 	m.server = asynq.NewServerFromRedisClient(rdb, asynq.Config{
 		Concurrency:       len(jobs), // none waits for another: find takes a quarter of a minute
 		Queues:            map[string]int{maintenanceQueue: 1},
-		TaskCheckInterval: time.Second, // Shutdown waits for up to one and a half of it
+		TaskCheckInterval: time.Second, // Stop waits for up to one and a half of it
 		ShutdownTimeout:   2 * time.Second,
 		Logger:            asynqLogger{m.log},
 		LogLevel:          asynq.InfoLevel,
@@ -71,7 +75,7 @@ func startMaintenance(rdb redis.UniversalClient, queue *sessionqueue.Consumer, l
 				defer cancel()
 				defer context.AfterFunc(feeding, cancel)()
 			}
-			n, err := j.run(queue, ctx)
+			n, err := j.run(w.queue, ctx)
 			if n > 0 {
 				m.log.Info("maintenance done", "job", j.name, "count", n)
 			}
@@ -83,8 +87,8 @@ func startMaintenance(rdb redis.UniversalClient, queue *sessionqueue.Consumer, l
 		return nil, fmt.Errorf("start maintenance: %w", err)
 	}
 	for _, j := range jobs {
-		if every > 0 {
-			j.every = every
+		if w.opts.jobsEvery > 0 {
+			j.every = w.opts.jobsEvery
 		}
 		m.done.Add(1)
 		go func() {
@@ -114,10 +118,39 @@ func (m *maintenance) feed(ctx context.Context, j job) {
 	}
 }
 
+// stop begins no further job. The heartbeat goes on: the drain's turns may run for long.
 func (m *maintenance) stop() {
 	m.cancel()
 	m.done.Wait()
-	m.server.Shutdown()
+	m.server.Stop()
+}
+
+// end comes behind stop, when no turn runs any more. It does not wait for a Redis that
+// hangs: what the heartbeat has left there ends by itself in 10 s.
+func (m *maintenance) end() {
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		m.server.Shutdown()
+	}()
+	patience := time.NewTimer(endPatience)
+	defer patience.Stop()
+	select {
+	case <-ended:
+	case <-patience.C:
+		m.log.Warn("the maintenance server has not ended in time", "waited", endPatience)
+	}
+}
+
+// runningHolds are those of the turns that run.
+func (w *Worker) runningHolds() []*sessionqueue.Hold {
+	var holds []*sessionqueue.Hold
+	for _, s := range w.snapshot() {
+		if s.runs() {
+			holds = append(holds, s.hold)
+		}
+	}
+	return holds
 }
 
 // asynqLogger writes asynq's own log, one level quieter: what it tells is of

@@ -75,8 +75,8 @@ type Options struct {
 	// another one goes on with what a drain interrupts.
 	Ephemeral bool
 
-	// Maintenance runs an asynq.Server for the jobs that are in no hurry, which
-	// also shows the worker on asynqmon's Servers page.
+	// Maintenance runs an asynq.Server for the jobs that are in no hurry. Its
+	// heartbeat shows the worker and its turns on asynqmon's Servers page.
 	Maintenance bool
 
 	// Observer is told of what happens, for metrics. Nil: nobody is, at no cost.

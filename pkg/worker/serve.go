@@ -98,6 +98,13 @@ func (s *served) end() {
 	s.turn = nil
 }
 
+// runs reports whether a turn runs.
+func (s *served) runs() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.turn != nil
+}
+
 // ask ends the turn with a fence, now or when it begins.
 func (s *served) ask(fence int64, asked error) {
 	s.mu.Lock()

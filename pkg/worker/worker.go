@@ -106,7 +106,7 @@ func (w *Worker) Start(ctx context.Context) (err error) {
 	}()
 
 	if w.opts.Maintenance {
-		m, err := startMaintenance(w.rdb, w.queue, w.log, w.opts.jobsEvery)
+		m, err := w.startMaintenance()
 		if err != nil {
 			return err
 		}
