@@ -122,16 +122,7 @@ func (c *Client) WithDeadLetters(ctx context.Context) iter.Seq2[string, error] {
 			}
 			return err
 		}
-		err := w.eachSession(ctx, visit)
-		if err == nil {
-			err = w.eachQueue(ctx, func(sessions []string) error {
-				sessions, err := w.absent(ctx, rediskey.Sessions, sessions)
-				if err != nil {
-					return err
-				}
-				return visit(sessions)
-			})
-		}
+		err := w.everySession(ctx, visit)
 		if err != nil && !errors.Is(err, errEnough) {
 			yield("", fmt.Errorf("look for dead letters: %w", err))
 		}

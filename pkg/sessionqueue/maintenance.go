@@ -52,13 +52,7 @@ func (c *Consumer) Purge(ctx context.Context) (deleted int, err error) {
 		}
 		return nil
 	}
-	err = errors.Join(c.eachSession(ctx, visit), c.eachQueue(ctx, func(sessions []string) error {
-		sessions, err := c.absent(ctx, rediskey.Sessions, sessions)
-		if err != nil {
-			return err
-		}
-		return visit(sessions)
-	}))
+	err = c.everySession(ctx, visit)
 	return deleted, errors.Join(err, failed)
 }
 

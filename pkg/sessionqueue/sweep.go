@@ -38,14 +38,7 @@ func (c *Consumer) Sweep(ctx context.Context, interval time.Duration) (found int
 		failed = errors.Join(failed, err) // one broken session must not hide the others
 		return errors.Join(ctx.Err(), c.yieldTimer(ctx, "sweep", lease))
 	}
-	visitUnknown := func(sessions []string) error {
-		sessions, err := c.absent(ctx, rediskey.Sessions, sessions)
-		failed = errors.Join(failed, err)
-		return visit(sessions)
-	}
-	// Every session once, give or take what a SCAN repeats: nothing is to be kept in
-	// memory of those that were seen.
-	err = errors.Join(c.eachSession(ctx, visit), c.eachQueue(ctx, visitUnknown))
+	err = c.everySession(ctx, visit)
 	// No more than half of the time is spent in sweeps, however long they take.
 	took := time.Since(began)
 	pause = max(interval-took, took)

@@ -60,6 +60,21 @@ func (w walker) eachSession(ctx context.Context, visit func(sessions []string) e
 	})
 }
 
+// everySession visits every session that is known or listed, each once, give or take
+// what a SCAN repeats: nothing is kept in memory of those that were seen.
+func (w walker) everySession(ctx context.Context, visit func(sessions []string) error) error {
+	if err := w.eachSession(ctx, visit); err != nil {
+		return err
+	}
+	return w.eachQueue(ctx, func(sessions []string) error {
+		sessions, err := w.absent(ctx, rediskey.Sessions, sessions)
+		if err != nil {
+			return err
+		}
+		return visit(sessions)
+	})
+}
+
 func (w walker) each(ctx context.Context, visit func([]string) error, scan func(cursor uint64) ([]string, uint64, error)) error {
 	for cursor := uint64(0); ; {
 		sessions, next, err := scan(cursor)
