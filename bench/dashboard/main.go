@@ -1,6 +1,7 @@
-// Command dashboard measures what asynqmon's page of queues costs when many
-// sessions are listed, and what is left of it when the names of idle sessions
-// have been unregistered. It starts its own redis-server.
+// Command dashboard measures what asynqmon's page of queues costs when all of many
+// sessions are listed, what the pass costs that takes those off the list that have
+// nothing but results, and what is left of the page then. It starts its own
+// redis-server, and with -browser a Chromium.
 //
 // asynqmon asks for one queue after the other, and the page in the browser asks
 // anew every few seconds.
@@ -19,16 +20,14 @@ import (
 )
 
 var (
-	sizes = flag.String("queues", "100,1000,10000", "how many queues are listed, separated by commas")
-	pages = flag.Int("pages", 5, "times that the page is asked for; medians are printed")
+	sizes   = flag.String("queues", "1000,10000,100000", "how many queues are listed, separated by commas")
+	pages   = flag.Int("pages", 5, "times that the page is asked for; medians are printed")
+	chrome  = flag.String("browser", "", "a Chromium with which the page is looked at: chromium-headless-shell, say")
+	viewing = flag.Int("most", 10_000, "how many rows the browser is shown at most: it keeps some 90 KB for each")
 )
 
 // busy is how many sessions have a message that waits while all others are idle.
 const busy = 10
-
-// retention is how long results are kept: just long enough to be looked at, for
-// the purge is to find them over.
-const retention = time.Second
 
 func main() { lab.Main("dashboard", run) }
 
@@ -46,7 +45,7 @@ func run(ctx context.Context, srv *lab.Server, report *lab.Report) error {
 }
 
 // listed measures the page with n queues that hold a completed task each, and
-// after they were purged and unregistered.
+// after those were taken off the list.
 func listed(ctx context.Context, srv *lab.Server, report *lab.Report, n int) error {
 	if err := srv.Clear(ctx); err != nil {
 		return err
@@ -57,44 +56,86 @@ func listed(ctx context.Context, srv *lab.Server, report *lab.Report, n int) err
 		return err
 	}
 	opts := lab.Production(50)
-	opts.Queue.Retention, opts.Maintenance = retention, false // it is purged here
+	opts.Queue.ListIdle, opts.Maintenance = true, false // the pass is made here
 	if err := lab.Answer(ctx, rdb, n, opts); err != nil {
 		return err
 	}
-	finished := time.Now()
 	if err := (lab.Load{Sessions: busy, Each: 1}).Fill(ctx, rdb, "busy", "hello"); err != nil {
 		return err
 	}
 	mon := newMonitor(srv)
 	defer mon.Close()
-	before, err := mon.page(ctx, *pages)
+	asked := *pages
+	if n > *viewing {
+		asked = 1
+	}
+	before, err := mon.page(ctx, asked)
 	if err != nil {
 		return err
 	}
-	report.Add(fmt.Sprintf("%d idle and %d busy sessions: the page", n, busy), "%s", before)
-
-	time.Sleep(time.Until(finished.Add(retention + time.Second)))
-	consumer, err := sessionqueue.NewConsumer(rdb, sessionqueue.Config{Worker: "bench"})
+	report.Add(fmt.Sprintf("%d idle and %d busy sessions, all listed: the page", n, busy), "%s", before)
+	if n <= *viewing {
+		if err := seen(ctx, mon, report, "  in the browser"); err != nil {
+			return err
+		}
+	}
+	took, err := unregister(ctx, srv, n)
 	if err != nil {
 		return err
 	}
-	began := time.Now()
-	purged, err := consumer.Purge(ctx)
-	if err != nil {
-		return err
-	}
-	report.Add("  purge of the results", "%d in %s", purged, lab.Short(time.Since(began)))
-	began = time.Now()
-	names, err := consumer.Unregister(ctx)
-	if err != nil {
-		return err
-	}
-	report.Add("  unregistering of the idle names", "%d in %s", names, lab.Short(time.Since(began)))
+	report.Add("  the pass that takes the idle ones off", "%s", took)
 	after, err := mon.page(ctx, *pages)
 	if err != nil {
 		return err
 	}
 	report.Reach("  the page then", after.queues == busy, fmt.Sprintf("%d queues", busy), "%s", after)
+	if err := seen(ctx, mon, report, "  in the browser"); err != nil {
+		return err
+	}
+	took, err = unregister(ctx, srv, 0)
+	if err != nil {
+		return err
+	}
+	report.Add("  the next pass", "%s", took)
 	lab.Progress("%d queues", n)
 	return nil
+}
+
+// seen looks at the page in the browser, if there is one.
+func seen(ctx context.Context, mon monitor, report *lab.Report, figure string) error {
+	if *chrome == "" {
+		return nil
+	}
+	first, err := mon.look(ctx, *chrome)
+	if err != nil {
+		return err
+	}
+	report.Add(figure, "%s", first)
+	return nil
+}
+
+// unregister makes a pass, which is to take n names off.
+func unregister(ctx context.Context, srv *lab.Server, n int) (string, error) {
+	rdb := srv.Client()
+	defer rdb.Close()
+	consumer, err := sessionqueue.NewConsumer(rdb, sessionqueue.Config{Worker: "bench"})
+	if err != nil {
+		return "", err
+	}
+	if err := rdb.ConfigResetStat(ctx).Err(); err != nil {
+		return "", err
+	}
+	sent, began := lab.Count(rdb), time.Now()
+	names, err := consumer.Unregister(ctx)
+	took := time.Since(began)
+	if err == nil && names != n {
+		err = fmt.Errorf("%d names were taken off, want %d", names, n)
+	}
+	if err != nil {
+		return "", err
+	}
+	commands := sent.Total()
+	usec, err := lab.RedisTime(ctx, rdb, sent.Commands())
+	return fmt.Sprintf("%d names in %s, %d commands, %s of Redis' time", names, lab.Short(took), commands,
+		lab.Short(time.Duration(usec*float64(time.Microsecond)))), err
 }

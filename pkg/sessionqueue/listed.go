@@ -103,7 +103,8 @@ func (c *Consumer) listLate(ctx context.Context) error {
 		if _, err := c.listBusy(ctx, sessions); err != nil {
 			return err
 		}
-		if err := removeUnchanged(ctx, c.rdb, rediskey.Unlisted, sessions, scores); err != nil {
+		err = removeUnchanged(ctx, c.rdb, rediskey.Unlisted, sessions, scores)
+		if err := errors.Join(err, ctx.Err(), c.yieldTimer(ctx, "unregister", sweepLease)); err != nil {
 			return err
 		}
 	}
