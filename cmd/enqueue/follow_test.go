@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"turnstile/internal/testacl"
 	"turnstile/internal/testredis"
 	echoagent "turnstile/pkg/agent/echo"
 	"turnstile/pkg/session"
@@ -20,7 +21,7 @@ import (
 // echoWorker is a whole worker with the agent echo. It drains at once.
 func echoWorker(t *testing.T, url string) *worker.Worker {
 	t.Helper()
-	rdb := client(t, url)
+	rdb := client(t, testacl.As(t, url, testacl.Worker))
 	w, err := worker.New(rdb, echoagent.New(), worker.Options{
 		Queue: sessionqueue.Config{SentinelTTL: time.Minute, Retention: time.Hour}, Logger: slog.New(slog.DiscardHandler),
 	})

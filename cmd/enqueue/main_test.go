@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"turnstile/internal/redisconn"
+	"turnstile/internal/testacl"
 	"turnstile/internal/testredis"
 	"turnstile/pkg/sessionqueue"
 )
@@ -101,7 +102,7 @@ func client(t *testing.T, url string) redis.UniversalClient {
 // turn itself. It works until the test ends.
 func turns(t *testing.T, url string, cfg sessionqueue.Config, handle func(*sessionqueue.Hold) *sessionqueue.End) {
 	t.Helper()
-	rdb, err := redisconn.Open(url)
+	rdb, err := redisconn.Open(testacl.As(t, url, testacl.Worker))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -184,7 +185,7 @@ func echo(h *sessionqueue.Hold) *sessionqueue.End {
 func occupy(t *testing.T, url, session string, cfg sessionqueue.Config) (finish func()) {
 	t.Helper()
 	cfg.Worker, cfg.SentinelTTL = "occupier", time.Minute
-	c, err := sessionqueue.NewConsumer(client(t, url), cfg)
+	c, err := sessionqueue.NewConsumer(client(t, testacl.As(t, url, testacl.Worker)), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -220,5 +221,5 @@ func bg(t *testing.T) context.Context {
 
 func newRedis(t *testing.T) (url string, rdb redis.UniversalClient) {
 	t.Helper()
-	return testredis.URL(t), testredis.New(t)
+	return testacl.As(t, testredis.URL(t), testacl.Sender), testredis.New(t)
 }

@@ -155,7 +155,7 @@ func (w wire) result(id string) (state string, end map[string]any) {
 func TestWireMessageIsAnswered(t *testing.T) {
 	t.Parallel()
 	url, rdb := newRedis(t)
-	w := wire{t, rdb}
+	w := wire{t, client(t, url)}
 	const payload = `{"v":1,"text":"hello","mode":"queue","meta":{"k":"v"},"attachments":[{"name":"a","mime":"text/plain","path":"/a","size":1}],"expires_in":"10m"}`
 	if w.enqueue("m1", payload) != 1 {
 		t.Fatal("not stored")
@@ -201,7 +201,7 @@ func TestWireMessageIsAnswered(t *testing.T) {
 func TestWireMessageWithoutARing(t *testing.T) {
 	t.Parallel()
 	url, rdb := newRedis(t)
-	w := wire{t, rdb}
+	w := wire{t, client(t, url)}
 	w.enqueue("m1", `{"v":1,"text":"hello"}`)
 	turns(t, url, hour, echo)
 	sweeper, err := sessionqueue.NewConsumer(rdb, sessionqueue.Config{Worker: "sweeper"})
@@ -218,8 +218,8 @@ func TestWireMessageWithoutARing(t *testing.T) {
 
 func TestWireDelayedMessage(t *testing.T) {
 	t.Parallel()
-	url, rdb := newRedis(t)
-	w := wire{t, rdb}
+	url, _ := newRedis(t)
+	w := wire{t, client(t, url)}
 	turns(t, url, hour, echo)
 	now := w.now()
 	at := now/1000 + 1
@@ -243,8 +243,8 @@ func TestWireDelayedMessage(t *testing.T) {
 // What is no message is archived with the reason, and the next one runs.
 func TestWireBadPayload(t *testing.T) {
 	t.Parallel()
-	url, rdb := newRedis(t)
-	w := wire{t, rdb}
+	url, _ := newRedis(t)
+	w := wire{t, client(t, url)}
 	turns(t, url, hour, func(h *sessionqueue.Hold) *sessionqueue.End {
 		if err := h.Turn().Err; err != nil {
 			return &sessionqueue.End{Status: sessionqueue.StatusFailed, Error: err.Error()}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"turnstile/internal/testacl"
 	"turnstile/pkg/session"
 	"turnstile/pkg/sessionqueue"
 )
@@ -15,7 +16,7 @@ import (
 // stopped, in this order.
 func deadIn(t *testing.T, url string, c *sessionqueue.Client, key string) {
 	t.Helper()
-	w, err := sessionqueue.NewConsumer(newClient(t, url), sessionqueue.Config{Worker: "w"})
+	w, err := sessionqueue.NewConsumer(newClient(t, testacl.As(t, url, testacl.Worker)), sessionqueue.Config{Worker: "w"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"turnstile/internal/redisconn"
+	"turnstile/internal/testacl"
 	"turnstile/internal/testredis"
 	"turnstile/pkg/agent/exec"
 	"turnstile/pkg/session"
@@ -151,6 +152,7 @@ func (r *running) wait(t *testing.T, code int) {
 // echoWorker starts one with the agent echo.
 func echoWorker(t *testing.T, url string, settings ...string) *running {
 	t.Helper()
+	url = testacl.As(t, url, testacl.Worker)
 	r := start(t, append([]string{"REDIS_URL=" + url, "TURNSTILE_AGENT=echo"}, settings...))
 	r.err.await(t, "worker started")
 	return r
@@ -272,6 +274,6 @@ func exits(t *testing.T, cmd *osexec.Cmd, s *said, code int) {
 
 func newRedis(t *testing.T) (url string, c *sessionqueue.Client) {
 	t.Helper()
-	url = testredis.URL(t)
-	return url, client(t, url)
+	url = testacl.As(t, testredis.URL(t), testacl.Operator)
+	return url, client(t, testacl.As(t, url, testacl.Sender))
 }

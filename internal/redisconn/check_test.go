@@ -119,6 +119,9 @@ func TestCheckPassword(t *testing.T) {
 	if text := Explain(limited.Get(ctx, "k").Err()); !strings.Contains(text, "ACL") {
 		t.Errorf("NOPERM is explained as %q", text)
 	}
+	if text := Explain(limited.Eval(ctx, "return redis.call('GET', 'k')", nil).Err()); !strings.Contains(text, "ACL") {
+		t.Errorf("NOPERM in a script is explained as %q", text)
+	}
 	if err := client.Do(ctx, "ACL", "SETUSER", "limited", "+info", "-config").Err(); err != nil {
 		t.Fatal(err)
 	}

@@ -18,6 +18,7 @@ import (
 
 	"turnstile/internal/redisconn"
 	"turnstile/internal/rediskey"
+	"turnstile/internal/testacl"
 	"turnstile/internal/testredis"
 	"turnstile/pkg/session"
 	sq "turnstile/pkg/sessionqueue"
@@ -73,7 +74,10 @@ type setup func(*sq.Config)
 
 func newBench(t *testing.T, changes ...setup) *bench {
 	t.Helper()
-	return benchOn(t, testredis.New(t), changes...)
+	b := benchOn(t, testredis.New(t), changes...)
+	b.client = sq.NewClient(testacl.Client(t, testacl.Sender))
+	b.c = newWorker(t, testacl.Client(t, testacl.Worker), "one", changes...)
+	return b
 }
 
 func benchOn(t *testing.T, rdb redis.UniversalClient, changes ...setup) *bench {

@@ -15,6 +15,7 @@ import (
 
 	"turnstile/internal/redisconn"
 	"turnstile/internal/rediskey"
+	"turnstile/internal/testacl"
 	"turnstile/internal/testredis"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
@@ -41,7 +42,9 @@ type rig struct {
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
-	return rigOn(t, testredis.URL(t), testredis.New(t))
+	r := rigOn(t, testacl.As(t, testredis.URL(t), testacl.Worker), testredis.New(t))
+	r.client = sq.NewClient(testacl.Client(t, testacl.Sender))
+	return r
 }
 
 func rigOn(t *testing.T, url string, rdb redis.UniversalClient) *rig {

@@ -1,0 +1,19 @@
+package main
+
+import (
+	"testing"
+
+	"turnstile/internal/testacl"
+)
+
+// A sender, and one that knows nothing but docs/wire.md, need no more of Redis than
+// docs/security.md gives their user.
+func TestSuiteUnderACL(t *testing.T) {
+	t.Parallel()
+	testacl.Suite(t,
+		"TestReceipts", "TestTheMessageArrivesAsItWasGiven", "TestADelayedMessageIsWaitedFor",
+		"TestFollowStreams", "TestWaitGoesOnThroughARetryAndARequeue", "TestB08_CommandsAreAnsweredAtOnce",
+		"TestAllModes", "TestAFileWithAnswers", "TestFollowASteer", "TestFollowThroughADrain", "TestRefused",
+		"TestWireMessageIsAnswered", "TestWireDelayedMessage", "TestWireBadPayload",
+	)
+}

@@ -1,0 +1,16 @@
+package main
+
+import (
+	"testing"
+
+	"turnstile/internal/testacl"
+)
+
+// The operator's commands need no more of Redis than docs/security.md gives its user.
+func TestSuiteUnderACL(t *testing.T) {
+	t.Parallel()
+	testacl.Suite(t,
+		"TestLook", "TestShowQuestion", "TestDeadList", "TestDeadRerun", "TestDeadDrop",
+		"TestForgetWithADirectory",
+	)
+}

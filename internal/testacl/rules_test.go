@@ -1,0 +1,67 @@
+package testacl_test
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"turnstile/internal/script"
+	"turnstile/internal/testacl"
+	"turnstile/internal/testredis"
+	_ "turnstile/pkg/resume"
+	_ "turnstile/pkg/sessionqueue"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m, testredis.Dialing()) }
+
+// command is one in a script's text.
+var command = regexp.MustCompile(`call\(\s*'([A-Z]+)'`)
+
+// who calls each script. What a script's text has, its user may do: also what only a
+// rare case needs, which no test of the suites happens to run.
+var who = map[string][]string{
+	testacl.Sender:   {"ring", "stop", "rotate", "title", "configure", "undo", "rerun", "answer", "past", "events_page"},
+	testacl.Operator: {"erase", "discard", "rerun", "look", "past"},
+}
+
+func TestEveryScriptsCommandsAreAllowed(t *testing.T) {
+	t.Parallel()
+	rules := testacl.Rules(t)
+	for _, s := range script.All() {
+		users := []string{}
+		for user, names := range who {
+			if slices.Contains(names, s.Name) {
+				users = append(users, user)
+			}
+		}
+		if len(users) == 0 || slices.Contains([]string{"title", "past", "look"}, s.Name) {
+			users = append(users, testacl.Worker)
+		}
+		for _, user := range users {
+			for _, match := range command.FindAllStringSubmatch(s.Source, -1) {
+				if word := "+" + strings.ToLower(match[1]); !slices.Contains(rules[user], word) {
+					t.Errorf("%s calls %s, whose rules have no %s", user, s.Name, word)
+				}
+			}
+		}
+	}
+}
+
+// A tenant's sender has a sender's rules, but for the keys of its sessions.
+func TestTenantsRules(t *testing.T) {
+	t.Parallel()
+	rules := testacl.Rules(t)
+	var want []string
+	for _, word := range rules[testacl.Sender] {
+		if strings.HasPrefix(word, ">") {
+			word = ">ACME-PASSWORD"
+		}
+		want = append(want, strings.ReplaceAll(word, "{session:*}", "{session:"+testacl.Tenant+"*}"))
+	}
+	if got := rules[testacl.TenantSender]; !slices.Equal(got, want) {
+		t.Errorf("\n got %q\nwant %q", got, want)
+	}
+}

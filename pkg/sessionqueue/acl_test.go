@@ -1,0 +1,20 @@
+package sessionqueue_test
+
+import (
+	"testing"
+
+	"turnstile/internal/testacl"
+)
+
+// The jobs of workers, and the batches of senders, need no more of Redis than
+// docs/security.md gives their users.
+func TestSuiteUnderACL(t *testing.T) {
+	t.Parallel()
+	testacl.Suite(t,
+		"TestPurge", "TestUnregister", "TestForget", "TestForgetMany", "TestFindWhatWasLeft",
+		"TestReapFindsADeadOwner", "TestReapPutsWhatHasToWaitIntoDue", "TestDue", "TestSweep",
+		"TestStopWhoseSenderDies", "TestStoppedMessagesAreFound", "TestDropsInBatches",
+		"TestSteerOfALongLine", "TestUntakenSteersOfALongLine",
+		"TestDismiss", "TestForeignTasks", "TestCommandHistory",
+		"TestCommandResume", "TestB75_Undo")
+}
