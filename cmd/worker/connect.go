@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"log/slog"
 	"time"
@@ -79,7 +80,8 @@ func mayPass(err error) bool {
 			return false
 		}
 	}
-	return !redisconn.Refused(err)
+	var certificate *tls.CertificateVerificationError
+	return !redisconn.Refused(err) && !errors.As(err, &certificate)
 }
 
 // ask calls f with a client of the sessions, for the commands that only look.

@@ -36,6 +36,9 @@ var advice = []struct{ word, text string }{
 	{"cluster support disabled", "Redis is no cluster: use redis:// in REDIS_URL"},
 	{"SELECT is not allowed in cluster mode", "Redis is a cluster: use redis-cluster:// in REDIS_URL"},
 	{"MOVED ", "Redis is a cluster: use redis-cluster:// in REDIS_URL"},
+	{"tls: certificate required", "Redis wants a client certificate: add tls_cert= and tls_key= to REDIS_URL"},
+	{"remote error: tls: expired certificate", "the client certificate has expired: renew what tls_cert= in REDIS_URL names"},
+	{"remote error: tls: ", "Redis does not accept this client's TLS or its client certificate: see tls_cert= in REDIS_URL, and Redis' own tls-ca-cert-file"},
 	{"all sentinels specified in configuration are unreachable", "no Redis Sentinel answers, or none knows the master of that name: check hosts and master= in REDIS_URL"},
 }
 
@@ -64,6 +67,7 @@ func Explain(err error) string {
 // network explains errors that no Redis answered.
 func network(err error) string {
 	var (
+		expired x509.CertificateInvalidError
 		dns     *net.DNSError
 		op      *net.OpError
 		timeout net.Error
@@ -84,8 +88,12 @@ func network(err error) string {
 		return where + " has no socket there: is it running, and is REDIS_URL right?"
 	case errors.Is(err, os.ErrPermission):
 		return where + " may not be opened by this user: see the socket's permissions"
-	case errors.As(err, &unknown), errors.As(err, &name), errors.As(err, &invalid):
-		return "the certificate of Redis is not accepted: SSL_CERT_FILE names further roots"
+	case errors.As(err, &expired) && expired.Reason == x509.Expired:
+		return "the certificate of Redis has expired, or is not valid yet: renew it, or set this machine's clock"
+	case errors.As(err, &name):
+		return "the certificate of Redis is for another host: tls_server_name= in REDIS_URL says which name it is to have"
+	case errors.As(err, &unknown), errors.As(err, &invalid):
+		return "the certificate of Redis is not accepted: tls_ca= in REDIS_URL, or SSL_CERT_FILE, names the roots to trust"
 	case errors.Is(err, redis.ErrPoolTimeout):
 		return "no connection to Redis got free in time: it is slow or its client's pool too small"
 	case errors.Is(err, context.Canceled):
@@ -94,7 +102,7 @@ func network(err error) string {
 		return where + " does not answer in time: is it overloaded, stopped or behind a firewall (with rediss://: does it speak TLS)?"
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF),
 		errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
-		return where + " closed the connection: did it end, or does it want TLS (rediss://)?"
+		return where + " closed the connection: did it end, or does it want TLS (rediss://) or a client certificate (tls_cert= in REDIS_URL)?"
 	case op != nil:
 		return where + " is unreachable: is it running, and is REDIS_URL right?"
 	}

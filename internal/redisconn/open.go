@@ -1,8 +1,6 @@
 package redisconn
 
 import (
-	"crypto/tls"
-
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
@@ -28,7 +26,7 @@ func WithClientName(name string) Option {
 // Commands obey the deadline of their context, and are sent again up to three
 // times when the connection breaks or their reply is lost.
 func Open(url string, opts ...Option) (redis.UniversalClient, error) {
-	t, err := parse(url)
+	t, err := read(url)
 	if err != nil {
 		return nil, err
 	}
@@ -53,10 +51,7 @@ func (t target) client(opts []Option) redis.UniversalClient {
 		// needs.
 		DisableIdentity:          true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-	}
-	if t.tls {
-		// The server's name is left empty: each dial fills in its own host.
-		o.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12}
+		TLSConfig:                t.config,
 	}
 	for _, opt := range opts {
 		opt(o)
@@ -78,7 +73,7 @@ func (t target) client(opts []Option) redis.UniversalClient {
 // call of its MakeRedisClient makes a new client, which the caller of that call
 // closes.
 func ConnOpt(url string, opts ...Option) (asynq.RedisConnOpt, error) {
-	t, err := parse(url)
+	t, err := read(url)
 	if err != nil {
 		return nil, err
 	}

@@ -1,10 +1,12 @@
 package redisconn
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -23,9 +25,10 @@ const (
 	defaultSentinelPort = "26379"
 )
 
-// ValidateURL reports whether Open takes the URL. An error wraps ErrURL.
+// ValidateURL reports whether Open takes the URL, with the files that it names. An
+// error wraps ErrURL.
 func ValidateURL(url string) error {
-	_, err := parse(url)
+	_, err := read(url)
 	return err
 }
 
@@ -39,6 +42,17 @@ type target struct {
 	sentinelUser   string
 	sentinelPass   string
 	tls            bool
+	files          tlsFiles
+	config         *tls.Config // of read; nil without TLS
+}
+
+// read parses a URL and reads the files that it names.
+func read(raw string) (target, error) {
+	t, err := parse(raw)
+	if err == nil && t.tls {
+		t.config, err = t.files.config()
+	}
+	return t, err
 }
 
 func malformed(format string, args ...any) error {
@@ -58,14 +72,14 @@ func parse(raw string) (target, error) {
 	}
 	var params []string
 	switch scheme {
-	case schemePlain, schemeTLS:
+	case schemePlain, schemeSocket:
 		params = []string{"db"}
-	case schemeSocket:
-		params = []string{"db"}
+	case schemeTLS:
+		params = append([]string{"db"}, tlsParameters...)
 	case schemeSentinel:
-		params = []string{"master", "db", "tls", "sentinel_username", "sentinel_password"}
+		params = append([]string{"master", "db", "tls", "sentinel_username", "sentinel_password"}, tlsParameters...)
 	case schemeCluster:
-		params = []string{"tls"}
+		params = append([]string{"tls"}, tlsParameters...)
 	default:
 		return t, malformed("its scheme is unknown; use redis://, rediss://, redis-socket://, redis-sentinel:// or redis-cluster://")
 	}
@@ -95,7 +109,7 @@ func parse(raw string) (target, error) {
 		return t, malformed("the master's name is missing; add ?master=NAME")
 	}
 	t.tls = t.tls || scheme == schemeTLS
-	return t, nil
+	return t, t.checkTLS()
 }
 
 // split cuts what follows the scheme into the part before the path, the path
@@ -224,7 +238,14 @@ func (t *target) parameters(query string, known []string) error {
 			if t.tls, err = strconv.ParseBool(v); err != nil {
 				return malformed("tls= is neither true nor false")
 			}
+		default:
+			if err := t.files.set(name, v); err != nil {
+				return err
+			}
 		}
+	}
+	if left > 0 && t.scheme == schemePlain && slices.ContainsFunc(tlsParameters, values.Has) {
+		return malformed("it names certificates but no TLS; write it as rediss://")
 	}
 	if left > 0 {
 		return malformed("it has a parameter that %s:// does not know; known are: %s", t.scheme, strings.Join(known, ", "))
@@ -269,6 +290,7 @@ func Redacted(raw string) string {
 	if t.tls && t.scheme != schemeTLS {
 		query.Set("tls", "true")
 	}
+	t.files.addTo(query)
 	if len(query) > 0 {
 		b.WriteString("?" + query.Encode())
 	}
