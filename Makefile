@@ -12,10 +12,10 @@ REPEAT   ?= 10
 FUZZTIME ?= 60s
 
 .DEFAULT_GOAL := help
-.PHONY: help test lint build bench explore neighbours real-agents fuzz proof ci pin fmt clean
+.PHONY: help test lint build bench explore neighbours real-agents fuzz proof ci pin vulnerabilities fmt clean
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 test: ## all tests, with the race detector, on a real redis-server
 	@command -v redis-server >/dev/null || [ -n "$$REDIS_URL" ] || \
@@ -58,6 +58,9 @@ proof: ## the tests REPEAT times in random order, with the long ones, then the o
 
 ci: ## what CI runs
 	.ci/run
+
+vulnerabilities: ## known holes in what the code calls (GOVULNDB)
+	.ci/vulnerabilities.sh
 
 pin: ## the images' digests, into docker-compose.yml and Dockerfile
 	.ci/pin.sh docker-compose.yml Dockerfile
