@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"turnstile/internal/redisconn"
 	"turnstile/internal/testacl"
 	"turnstile/internal/testredis"
@@ -31,12 +33,8 @@ func TestOnACluster(t *testing.T) {
 	cluster := testredis.StartCluster(t)
 	for _, node := range cluster.Nodes {
 		testacl.Give(t, node)
-		for user := range testacl.Rules(t) {
-			args := []any{"ACL", "SETUSER", user, "-select"}
-			for _, word := range strings.Fields(string(found[1])) {
-				args = append(args, strings.Trim(word, "'"))
-			}
-			must(t, node.Client().Do(t.Context(), args...).Err())
+		for _, user := range []string{testacl.Worker, testacl.Sender, testacl.Operator} {
+			testacl.Set(t, node.Client(), user, append(strings.Fields(strings.ReplaceAll(string(found[1]), "'", "")), "-select")...)
 		}
 	}
 	client := func(user string) *sq.Client {
@@ -51,19 +49,8 @@ func TestOnACluster(t *testing.T) {
 	if _, err := redisconn.Check(t.Context(), rdb); err != nil {
 		t.Fatal(err)
 	}
-	w, err := worker.New(rdb, echo.New(), worker.Options{ID: "w", Queue: sq.Config{Retention: time.Hour}, Logger: slog.New(slog.DiscardHandler)})
-	must(t, err)
-	must(t, w.Start(t.Context()))
-	t.Cleanup(func() { w.Drain(context.Background(), worker.ReasonShutdown) })
 	sender, operator := client(testacl.Sender), client(testacl.Operator)
-	for _, key := range []string{"a", "b", "c", "d"} {
-		_, err := sender.Submit(t.Context(), key, session.Message{ID: "m1", Text: "hello"})
-		must(t, err)
-		o, err := sender.Wait(t.Context(), key, "m1")
-		if err != nil || o.Status != sq.StatusDone {
-			t.Fatalf("%+v, %v", o, err)
-		}
-	}
+	turns(t, rdb, sender)
 	_, err = operator.Busy(t.Context())
 	must(t, err)
 	must(t, operator.Erase(t.Context(), "a"))
@@ -75,4 +62,50 @@ func TestOnACluster(t *testing.T) {
 			}
 		}
 	}
+}
+
+// turns runs some under a worker of its own.
+func turns(t *testing.T, rdb redis.UniversalClient, sender *sq.Client) {
+	t.Helper()
+	w, err := worker.New(rdb, echo.New(), worker.Options{ID: "w", Queue: sq.Config{Retention: time.Hour}, Logger: slog.New(slog.DiscardHandler)})
+	must(t, err)
+	must(t, w.Start(t.Context()))
+	t.Cleanup(func() { w.Drain(context.Background(), worker.ReasonShutdown) })
+	for _, key := range []string{"a", "b", "c", "d"} {
+		_, err := sender.Submit(t.Context(), key, session.Message{ID: "m1", Text: "hello"})
+		must(t, err)
+		o, err := sender.Wait(t.Context(), key, "m1")
+		if err != nil || o.Status != sq.StatusDone {
+			t.Fatalf("%+v, %v", o, err)
+		}
+	}
+}
+
+// Behind Redis Sentinel the users are the data servers', and the sentinels have one.
+func TestWithSentinel(t *testing.T) {
+	t.Parallel()
+	testredis.Real(t)
+	f := testredis.StartFailover(t)
+	testacl.Give(t, f.Master)
+	testacl.Give(t, f.Replica)
+	sentinel := redis.NewClient(&redis.Options{Addr: f.SentinelAddr()})
+	t.Cleanup(func() { _ = sentinel.Close() })
+	testacl.Set(t, sentinel, testacl.Sentinel, testacl.Rules(t)[testacl.Sentinel]...)
+	open := func(user string) redis.UniversalClient {
+		rdb, err := redisconn.Open(testacl.URL(t, f.URL(), user) + "&sentinel_username=" + testacl.Sentinel + "&sentinel_password=" + testacl.Password())
+		must(t, err)
+		t.Cleanup(func() { _ = rdb.Close() })
+		return rdb
+	}
+	turns(t, open(testacl.Worker), sq.NewClient(open(testacl.Sender)))
+	testacl.NothingRefused(t, f.Master)
+	refused(t, open(testacl.Sender), "FLUSHALL")
+	log, err := sentinel.ACLLog(t.Context(), 100).Result()
+	must(t, err)
+	for _, entry := range log {
+		t.Errorf("the sentinel refused %s %s", entry.Username, entry.Object)
+	}
+	own := redis.NewClient(&redis.Options{Addr: f.SentinelAddr(), Username: testacl.Sentinel, Password: testacl.Password()})
+	t.Cleanup(func() { _ = own.Close() })
+	refused(t, own, "SENTINEL", "FAILOVER", f.MasterName())
 }

@@ -112,12 +112,27 @@ func fill(t *testing.T, server *testredis.Server) {
 	}
 }
 
-// The pages of asynqmon, /metrics and /readyz under the user that only reads.
+// The pages of asynqmon, /metrics and /readyz under the user that only reads, and under
+// the worker's, once that has the same rights.
 func TestDashboardReads(t *testing.T) {
 	t.Parallel()
 	server := testacl.Server(t)
 	fill(t, server)
-	addr := dashboard(t, server, testacl.Dashboard, false)
+	reads(t, dashboard(t, server, testacl.Dashboard, false))
+	var further []string
+	for _, word := range testacl.Rules(t)[testacl.Dashboard] {
+		if word != "reset" && word != "on" && word[0] != '>' {
+			further = append(further, word)
+		}
+	}
+	testacl.Set(t, server.Client(), testacl.Worker, further...)
+	reads(t, dashboard(t, server, testacl.Worker, false))
+	testacl.NothingRefused(t, server)
+}
+
+// reads asks for every page.
+func reads(t *testing.T, addr string) {
+	t.Helper()
 	queue := addr + "/asynqmon/api/queues/" + rediskey.Queue(waits)
 	for _, page := range []string{
 		addr + "/readyz", addr + "/metrics", addr + "/asynqmon", addr + "/asynqmon/api/queues", addr + "/asynqmon/api/queue_stats",
@@ -128,7 +143,6 @@ func TestDashboardReads(t *testing.T) {
 	} {
 		ask(t, http.MethodGet, page, "")
 	}
-	testacl.NothingRefused(t, server)
 }
 
 // The buttons of asynqmon under the user that writes.

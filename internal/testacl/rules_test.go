@@ -1,6 +1,7 @@
 package testacl_test
 
 import (
+	"log/slog"
 	"regexp"
 	"slices"
 	"strings"
@@ -8,6 +9,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"turnstile/internal/redisconn"
 	"turnstile/internal/script"
 	"turnstile/internal/testacl"
 	"turnstile/internal/testredis"
@@ -15,7 +17,10 @@ import (
 	_ "turnstile/pkg/sessionqueue"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m, testredis.Dialing()) }
+func TestMain(m *testing.M) {
+	redisconn.LogTo(slog.New(slog.DiscardHandler)) // go-redis tells of sentinels
+	goleak.VerifyTestMain(m, testredis.Dialing())
+}
 
 // command is one in a script's text.
 var command = regexp.MustCompile(`call\(\s*'([A-Z]+)'`)

@@ -33,6 +33,7 @@ const (
 	Operator       = "turnstile-operator"
 	Dashboard      = "turnstile-dashboard"
 	DashboardWrite = "turnstile-dashboard-write"
+	Sentinel       = "turnstile-sentinel" // of redis-sentinel, not of the data servers
 )
 
 // Tenant begins the keys of the sessions that TenantSender may use.
@@ -67,7 +68,7 @@ func Rules(t testing.TB) map[string][]string {
 		}
 		rules[words[2]] = words[3:]
 	}
-	for _, user := range []string{Worker, Sender, TenantSender, Operator, Dashboard, DashboardWrite} {
+	for _, user := range []string{Worker, Sender, TenantSender, Operator, Dashboard, DashboardWrite, Sentinel} {
 		if rules[user] == nil {
 			t.Fatalf("%s has no rules for %s", page, user)
 		}
@@ -108,18 +109,29 @@ func Server(t testing.TB) *testredis.Server {
 func Give(t testing.TB, server *testredis.Server) {
 	t.Helper()
 	for user, words := range Rules(t) {
-		args := []any{"ACL", "SETUSER", user}
-		for _, word := range words {
-			if strings.HasPrefix(word, ">") {
-				word = ">" + password
-			}
-			args = append(args, word)
-		}
-		if err := server.Client().Do(t.Context(), append(args, "+select")...).Err(); err != nil {
-			t.Fatalf("the rules of %s: %v", user, err)
+		if user != Sentinel {
+			Set(t, server.Client(), user, append(words, "+select")...)
 		}
 	}
 }
+
+// Set changes a user by rules of the page.
+func Set(t testing.TB, rdb redis.UniversalClient, user string, words ...string) {
+	t.Helper()
+	args := []any{"ACL", "SETUSER", user}
+	for _, word := range words {
+		if strings.HasPrefix(word, ">") {
+			word = ">" + password
+		}
+		args = append(args, word)
+	}
+	if err := rdb.Do(t.Context(), args...).Err(); err != nil {
+		t.Fatalf("the rules of %s: %v", user, err)
+	}
+}
+
+// Password is that of each of them.
+func Password() string { return password }
 
 // URL is a Redis URL with a user of the page in it.
 func URL(t testing.TB, raw, user string) string {
