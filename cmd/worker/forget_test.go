@@ -217,13 +217,13 @@ func TestForgetOnACluster(t *testing.T) {
 
 func TestForgetWithADirectory(t *testing.T) {
 	t.Parallel()
-	url, _ := newRedis(t)
+	url, c := newRedis(t)
 	root := t.TempDir()
 	dir, err := workspace.Root{Path: root}.Directory("a")
 	if err != nil {
 		t.Fatal(err)
 	}
-	submit(t, sessionqueue.NewClient(newClient(t, url)), "a", "waits")
+	submit(t, c, "a", "waits")
 	list := objects(t, call(t, []string{"REDIS_URL=" + url}, "forget", "a", "--json", "--workspace-dir", root).want(t, exitOK).out)
 	if len(list) != 1 || list[0]["pending"] != 1. || filepath.Base(fmt.Sprint(list[0]["workspace"])) != filepath.Base(dir) {
 		t.Errorf("%v", list)

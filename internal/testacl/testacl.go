@@ -43,7 +43,7 @@ const (
 	page     = "docs/security.md"
 	variable = "TURNSTILE_TEST_ACL" // set in the process of a Suite
 	password = "a-password-of-tests"
-	patience = time.Minute
+	patience = 3 * time.Minute
 )
 
 // Rules are the arguments of each user's ACL SETUSER, as the page has them. The page's

@@ -11,7 +11,7 @@ import (
 func TestSuiteUnderACL(t *testing.T) {
 	t.Parallel()
 	testacl.Suite(t,
-		"TestPurge", "TestUnregister", "TestForget", "TestForgetMany", "TestFindWhatWasLeft",
+		"TestPurge", "TestListedWithSomethingToLookAt", "TestForget", "TestForgetMany", "TestFindWhatWasLeft",
 		"TestReapFindsADeadOwner", "TestReapPutsWhatHasToWaitIntoDue", "TestDue", "TestSweep",
 		"TestStopWhoseSenderDies", "TestStoppedMessagesAreFound", "TestDropsInBatches",
 		"TestSteerOfALongLine", "TestUntakenSteersOfALongLine",
