@@ -114,7 +114,7 @@ func (o options) item(text []byte) (item, error) {
 	if it.delay < 0 {
 		return it, fmt.Errorf("%w message: in is negative", session.ErrInvalid)
 	}
-	return it, it.m.Validate()
+	return it, o.limits.Validate(it.m)
 }
 
 // wrongType puts into the terms of the file what the decoder says about a field that

@@ -67,6 +67,7 @@ func execute(ctx context.Context, o options, words []string, stdin io.Reader, ou
 	if err != nil {
 		return 0, usage(err)
 	}
+	o.limits = settings.Limits()
 	var work func(*sessionqueue.Client, io.Closer) (int, error)
 	link := &away{note: out.note}
 	if o.file != "" {
@@ -89,5 +90,7 @@ func execute(ctx context.Context, o options, words []string, stdin io.Reader, ou
 	}
 	defer rdb.Close()
 	rdb.AddHook(link)
-	return work(sessionqueue.NewClient(rdb), rdb)
+	return work(sessionqueue.NewClientWith(rdb, sessionqueue.ClientConfig{
+		Limits: o.limits, LineCap: settings.LineCap, MessagesCap: settings.MessagesCap,
+	}), rdb)
 }

@@ -25,33 +25,33 @@ func (o options) message(ctx context.Context, words []string, stdin io.Reader) (
 	}
 	if len(words) == 1 && words[0] == "-" {
 		var err error
-		if m.Text, err = readText(ctx, stdin); err != nil {
+		if m.Text, err = o.readText(ctx, stdin); err != nil {
 			return m, err
 		}
 	}
-	if len(m.Text) > session.MaxTextLen {
-		return m, tooLong(fmt.Sprintf("the text has %d bytes", len(m.Text)))
+	if len(m.Text) > o.limits.Text {
+		return m, o.tooLong(fmt.Sprintf("the text has %d bytes", len(m.Text)))
 	}
-	if err := m.Validate(); err != nil {
+	if err := o.limits.Validate(m); err != nil {
 		return m, usage(err)
 	}
 	return m, nil
 }
 
-func tooLong(what string) failure {
-	return usage(fmt.Errorf("%w message: %s, at most %d are allowed; put an attachment into a --file line", session.ErrInvalid, what, session.MaxTextLen))
+func (o options) tooLong(what string) failure {
+	return usage(fmt.Errorf("%w message: %s, at most %d are allowed; put an attachment into a --file line", session.ErrTooLarge, what, o.limits.Text))
 }
 
 // readText reads all of stdin but its last line break. It reads little more than
 // a message may have.
-func readText(ctx context.Context, stdin io.Reader) (string, error) {
+func (o options) readText(ctx context.Context, stdin io.Reader) (string, error) {
 	type read struct {
 		data []byte
 		err  error
 	}
 	done := make(chan read, 1)
 	go func() { // ends with the process if nobody ever closes stdin
-		data, err := io.ReadAll(io.LimitReader(stdin, session.MaxTextLen+3))
+		data, err := io.ReadAll(io.LimitReader(stdin, int64(o.limits.Text)+3))
 		done <- read{data, err}
 	}()
 	select {
@@ -61,8 +61,8 @@ func readText(ctx context.Context, stdin io.Reader) (string, error) {
 		if r.err != nil {
 			return "", usage(fmt.Errorf("read stdin: %w", r.err))
 		}
-		if len(r.data) > session.MaxTextLen+2 {
-			return "", tooLong(fmt.Sprintf("the text on stdin has more than %d bytes", session.MaxTextLen))
+		if len(r.data) > o.limits.Text+2 {
+			return "", o.tooLong(fmt.Sprintf("the text on stdin has more than %d bytes", o.limits.Text))
 		}
 		text, ended := strings.CutSuffix(string(r.data), "\n")
 		if ended {

@@ -29,6 +29,7 @@ type options struct {
 	json      bool
 	file      string
 	redis     string
+	limits    session.Limits // of the settings
 
 	given func(flag string) bool
 }

@@ -9,6 +9,12 @@ import (
 	"turnstile/pkg/worker"
 )
 
+// clientConfig is what this program's own senders accept: the console's, and those of
+// commands for operators.
+func clientConfig(s config.Worker) sessionqueue.ClientConfig {
+	return sessionqueue.ClientConfig{Limits: s.Limits(), LineCap: s.LineCap, MessagesCap: s.MessagesCap}
+}
+
 // options are the settings in the worker's own terms.
 func options(s config.Worker, log *slog.Logger) worker.Options {
 	o := worker.Options{
@@ -17,17 +23,20 @@ func options(s config.Worker, log *slog.Logger) worker.Options {
 			Line: followup.Settings{
 				Mode: s.BusyMode, Debounce: followup.Millis(s.CollectWindow), Cap: s.FollowupCap, Drop: s.FollowupDrop,
 			},
-			StuckLimit:    s.StuckLimit,
-			CrashPolicy:   sessionqueue.CrashPolicy(s.CrashPolicy),
-			Retention:     s.Retention,
-			EventsCap:     s.EventsCap,
-			EventsBytes:   s.EventsBytes,
-			TranscriptCap: s.TranscriptCap,
-			TranscriptTTL: s.TranscriptTTL,
-			SessionTTL:    s.SessionTTL,
-			ArchiveTTL:    s.ArchiveTTL,
-			ListIdle:      s.ListIdle,
-			RecoveryRate:  float64(s.RecoveryRate),
+			Limits:          s.Limits(),
+			LineCap:         s.LineCap,
+			StuckLimit:      s.StuckLimit,
+			CrashPolicy:     sessionqueue.CrashPolicy(s.CrashPolicy),
+			Retention:       s.Retention,
+			EventsCap:       s.EventsCap,
+			EventsBytes:     s.EventsBytes,
+			TranscriptCap:   s.TranscriptCap,
+			TranscriptBytes: s.TranscriptBytes,
+			TranscriptTTL:   s.TranscriptTTL,
+			SessionTTL:      s.SessionTTL,
+			ArchiveTTL:      s.ArchiveTTL,
+			ListIdle:        s.ListIdle,
+			RecoveryRate:    float64(s.RecoveryRate),
 		},
 		Concurrency:   s.Concurrency,
 		AgentTimeout:  s.AgentTimeout,

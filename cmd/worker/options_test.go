@@ -11,6 +11,7 @@ import (
 	"turnstile/internal/config"
 	"turnstile/pkg/agent/exec"
 	"turnstile/pkg/followup"
+	"turnstile/pkg/session"
 	"turnstile/pkg/sessionqueue"
 	"turnstile/pkg/worker"
 )
@@ -27,7 +28,9 @@ var other = map[string]string{
 	"TURNSTILE_ARCHIVE_TTL": "20h", "TURNSTILE_LIST_IDLE": "true", "TURNSTILE_HTTP_ADDR": "127.0.0.1:21", "TURNSTILE_HTTP_TOKEN": "t22",
 	"TURNSTILE_DASHBOARD_WRITE": "true", "TURNSTILE_WARM_AGENTS": "25", "TURNSTILE_WARM_TTL": "26s", "TURNSTILE_STUCK_LIMIT": "21", "TURNSTILE_CRASH_POLICY": "suspend",
 	"TURNSTILE_COLLECT_WINDOW": "22s", "TURNSTILE_FOLLOWUP_DROP": "old", "TURNSTILE_CHECKPOINT_INTERVAL": "23s",
-	"TURNSTILE_RESUME_FRESHNESS": "24s",
+	"TURNSTILE_RESUME_FRESHNESS": "24s", "TURNSTILE_MESSAGE_TEXT_BYTES": "350000", "TURNSTILE_MESSAGE_META_BYTES": "36000",
+	"TURNSTILE_MESSAGE_ATTACHMENTS": "37", "TURNSTILE_MESSAGE_BYTES": "3800000", "TURNSTILE_LINE_CAP": "390", "TURNSTILE_MESSAGES_CAP": "40",
+	"TURNSTILE_TRANSCRIPT_BYTES": "4100000",
 	"TURNSTILE_MODEL":            "m27", "TURNSTILE_OPENAI_BASE_URL": "http://127.0.0.1:28/v1", "TURNSTILE_OPENAI_API_KEY": "k29",
 	"TURNSTILE_SYSTEM_PROMPT": "be brief", "TURNSTILE_MAX_TOKENS": "30", "TURNSTILE_TEMPERATURE": "0.5", "TURNSTILE_CONTEXT_TOKENS": "3100",
 	"TURNSTILE_TOOL_ROUNDS": "32", "TURNSTILE_TOOL_TIMEOUT": "33s", "TURNSTILE_ACP_PERMISSIONS": "deny", "TURNSTILE_WORKSPACE_DIR": "/w34",
@@ -63,7 +66,7 @@ func TestEverySettingReachesAPart(t *testing.T) {
 			model.ToolTimeout += time.Duration(1000 * *model.Temperature) // the pointer tells nothing
 			model.Temperature = nil
 		}
-		return fmt.Sprintf("%+v\n%+v\n%+v\n%+v\n%+v\n%v %v %v", options(s, nil), execConfig(s, nil), acpConfig(s, nil), presetConfig(s, nil), model, h.Addr, h.Token, h.Write)
+		return fmt.Sprintf("%+v\n%+v\n%+v\n%+v\n%+v\n%v %v %v %v", clientConfig(s), options(s, nil), execConfig(s, nil), acpConfig(s, nil), presetConfig(s, nil), model, h.Addr, h.Token, h.Write)
 	}
 	usual := parts(nil)
 	for _, s := range config.WorkerSettings() {
@@ -86,6 +89,7 @@ func TestOptions(t *testing.T) {
 		Queue: sessionqueue.Config{
 			SentinelTTL: 5 * time.Second, Retention: 10 * time.Second, EventsCap: 19, EventsBytes: 190_000,
 			TranscriptCap: 16, TranscriptTTL: 17 * time.Hour, SessionTTL: 18 * time.Hour, ArchiveTTL: 20 * time.Hour, ListIdle: true,
+			Limits: session.Limits{Text: 350_000, Meta: 36_000, Attachments: 37, Payload: 3_800_000}, LineCap: 390, TranscriptBytes: 4_100_000,
 			RecoveryRate: 0.5, StuckLimit: 21, CrashPolicy: sessionqueue.CrashSuspend,
 			Line: followup.Settings{Mode: "reject", Cap: 11, Debounce: followup.Millis(22 * time.Second), Drop: "old"},
 		},

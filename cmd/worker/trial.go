@@ -77,7 +77,7 @@ func (t *trial) begin(s config.Worker, server *httpd.Server) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	c := &console.Console{
-		Client: sessionqueue.NewClient(rdb), Session: consoleSession, In: t.in, Screen: t.screen, Ephemeral: t.ownsRedis(),
+		Client: sessionqueue.NewClientWith(rdb, clientConfig(s)), Session: consoleSession, In: t.in, Screen: t.screen, Ephemeral: t.ownsRedis(),
 		Ended: func(err error) {
 			if err != nil { // the terminal is another program's now
 				t.screen.Tell(console.Line{Text: "The console is closed, the worker goes on."})

@@ -56,6 +56,7 @@ func TestWorkerDefaults(t *testing.T) {
 		FollowupDrop: followup.DropNew, CollectWindow: time.Second, CheckpointInterval: 15 * time.Second,
 		CrashPolicy: CrashResume, StuckLimit: 3, ResumeFreshness: time.Hour,
 		SweepInterval: 15 * time.Second, RecoveryRate: 50, TurnShare: TurnShare{10, time.Minute},
+		MessageTextBytes: 1 << 20, MessageMetaBytes: 64 << 10, MessageAttachments: 100, MessageBytes: 2 << 20, LineCap: 10_000, TranscriptBytes: 64 << 20,
 		TranscriptCap: 2000, TranscriptTTL: 30 * day, SessionTTL: 30 * day, EventsCap: 1000, EventsBytes: 8388608, ArchiveTTL: 90 * day,
 		LogLevel: slog.LevelInfo, LogFormat: LogText,
 	}
@@ -82,6 +83,8 @@ func TestWorkerEverythingSet(t *testing.T) {
 		"TURNSTILE_FOLLOWUP_DROP": "summarize", "TURNSTILE_COLLECT_WINDOW": "3s", "TURNSTILE_CHECKPOINT_INTERVAL": "4s",
 		"TURNSTILE_CRASH_POLICY": "suspend", "TURNSTILE_STUCK_LIMIT": "5", "TURNSTILE_RESUME_FRESHNESS": "6s",
 		"TURNSTILE_MESSAGE_MAX_AGE": "15h", "TURNSTILE_TRANSCRIPT_CAP": "9", "TURNSTILE_TRANSCRIPT_TTL": "2d", "TURNSTILE_SESSION_TTL": "3d",
+		"TURNSTILE_MESSAGE_TEXT_BYTES": "1024", "TURNSTILE_MESSAGE_META_BYTES": "1025", "TURNSTILE_MESSAGE_ATTACHMENTS": "1", "TURNSTILE_MESSAGE_BYTES": "1026",
+		"TURNSTILE_LINE_CAP": "6", "TURNSTILE_MESSAGES_CAP": "7", "TURNSTILE_TRANSCRIPT_BYTES": "1048576",
 		"TURNSTILE_EVENTS_CAP": "11", "TURNSTILE_EVENTS_BYTES": "65536", "TURNSTILE_ARCHIVE_TTL": "4d", "TURNSTILE_LIST_IDLE": "true", "TURNSTILE_HTTP_ADDR": ":8080", "TURNSTILE_HTTP_TOKEN": "secret",
 		"TURNSTILE_DASHBOARD_WRITE": "true", "TURNSTILE_LOG_LEVEL": "debug", "TURNSTILE_LOG_FORMAT": "json",
 	}
@@ -98,6 +101,7 @@ func TestWorkerEverythingSet(t *testing.T) {
 		FollowupDrop: followup.DropSummarize, CollectWindow: 3 * time.Second, CheckpointInterval: 4 * time.Second,
 		CrashPolicy: CrashSuspend, StuckLimit: 5, ResumeFreshness: 6 * time.Second,
 		MessageMaxAge: 15 * time.Hour, TranscriptCap: 9, TranscriptTTL: 2 * day, SessionTTL: 3 * day,
+		MessageTextBytes: 1024, MessageMetaBytes: 1025, MessageAttachments: 1, MessageBytes: 1026, LineCap: 6, MessagesCap: 7, TranscriptBytes: 1 << 20,
 		EventsCap: 11, EventsBytes: 65536, ArchiveTTL: 4 * day, ListIdle: true, HTTPAddr: ":8080", HTTPToken: "secret",
 		DashboardWrite: true, LogLevel: slog.LevelDebug, LogFormat: LogJSON, RedisURLSet: true,
 	}
@@ -223,6 +227,13 @@ func TestWorkerRefuses(t *testing.T) {
 		{vars{"TURNSTILE_TRANSCRIPT_CAP": "0"}, "at least 1"},
 		{vars{"TURNSTILE_TRANSCRIPT_TTL": "1m"}, "longer than TURNSTILE_AGENT_TIMEOUT (10m0s)"},
 		{vars{"TURNSTILE_SESSION_TTL": "10m"}, "longer than TURNSTILE_AGENT_TIMEOUT (10m0s)"},
+		{vars{"TURNSTILE_MESSAGE_TEXT_BYTES": "1023"}, "at least 1024"},
+		{vars{"TURNSTILE_MESSAGE_META_BYTES": "67108865"}, "at most 67108864"},
+		{vars{"TURNSTILE_MESSAGE_ATTACHMENTS": "0"}, "at least 1"},
+		{vars{"TURNSTILE_MESSAGE_BYTES": "1048575"}, "at least TURNSTILE_MESSAGE_TEXT_BYTES (1048576)"},
+		{vars{"TURNSTILE_LINE_CAP": "99"}, "at least TURNSTILE_FOLLOWUP_CAP (100)"},
+		{vars{"TURNSTILE_MESSAGES_CAP": "-1"}, "use 0 or more"},
+		{vars{"TURNSTILE_TRANSCRIPT_BYTES": "1048575"}, "at least 1048576"},
 		{vars{"TURNSTILE_EVENTS_CAP": "9"}, "at least 10"},
 		{vars{"TURNSTILE_EVENTS_BYTES": "65535"}, "at least 65536"},
 		{vars{"TURNSTILE_ARCHIVE_TTL": "0"}, "at least 1s"},
@@ -268,7 +279,10 @@ func TestSender(t *testing.T) {
 	// What is set for a worker or an agent is none of its business.
 	environ := []string{"TURNSTILE_CONCURRENCY=x", "TURNSTILE_SESSION=s", "TURNSTILE_TURN_ID=t", "TURNSTILE_RETENTION=2h", "TURNSTILE_LOG_FORMAT=json"}
 	s, err := LoadSender(environ, Options{})
-	want := Sender{RedisURL: "redis://127.0.0.1:6379/0", Retention: 2 * time.Hour, LogFormat: LogJSON}
+	want := Sender{
+		RedisURL: "redis://127.0.0.1:6379/0", Retention: 2 * time.Hour, LogFormat: LogJSON,
+		MessageTextBytes: 1 << 20, MessageMetaBytes: 64 << 10, MessageAttachments: 100, MessageBytes: 2 << 20, LineCap: 10_000,
+	}
 	if err != nil || s != want {
 		t.Errorf("%+v, %v", s, err)
 	}

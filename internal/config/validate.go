@@ -11,6 +11,7 @@ import (
 	"turnstile/internal/listenaddr"
 	"turnstile/internal/redisconn"
 	"turnstile/pkg/followup"
+	"turnstile/pkg/session"
 )
 
 // stopMargin is what a worker needs beside its drain to mark, requeue and
@@ -90,6 +91,22 @@ func (p *problems) judgeRetention(d time.Duration) {
 func (p *problems) judgeSender(s Sender) {
 	p.judgeRedisURL(s.RedisURL)
 	p.judgeRetention(s.Retention)
+	p.judgeMessages(s.Limits(), s.LineCap, s.MessagesCap)
+}
+
+// judgeMessages: the largest message still fits into a turn, and into a request of Redis'
+// many times.
+func (p *problems) judgeMessages(l session.Limits, line, all int) {
+	const least, most = 1024, 64 << 20
+	within(p, "TURNSTILE_MESSAGE_TEXT_BYTES", l.Text, least, most)
+	within(p, "TURNSTILE_MESSAGE_META_BYTES", l.Meta, least, most)
+	within(p, "TURNSTILE_MESSAGE_ATTACHMENTS", l.Attachments, 1, 100_000)
+	within(p, "TURNSTILE_MESSAGE_BYTES", l.Payload, least, most)
+	if p.ok("TURNSTILE_MESSAGE_BYTES", "TURNSTILE_MESSAGE_TEXT_BYTES") && l.Payload < l.Text {
+		p.add("TURNSTILE_MESSAGE_BYTES", "is too small: it must be at least TURNSTILE_MESSAGE_TEXT_BYTES (%d), for the text is a part of it", l.Text)
+	}
+	within(p, "TURNSTILE_LINE_CAP", line, 1, 1_000_000)
+	atLeast(p, "TURNSTILE_MESSAGES_CAP", all, 0)
 }
 
 func (p *problems) judgeWorker(w Worker, o Options) {
@@ -178,7 +195,12 @@ func (p *problems) judgeLimits(w Worker) {
 	within(p, "TURNSTILE_FOLLOWUP_CAP", w.FollowupCap, 1, followup.MaxCap)
 	within(p, "TURNSTILE_COLLECT_WINDOW", w.CollectWindow, time.Millisecond, followup.MaxDebounce)
 	atLeast(p, "TURNSTILE_STUCK_LIMIT", w.StuckLimit, 1)
+	p.judgeMessages(w.Limits(), w.LineCap, w.MessagesCap)
+	if p.ok("TURNSTILE_LINE_CAP", "TURNSTILE_FOLLOWUP_CAP") && w.LineCap < w.FollowupCap {
+		p.add("TURNSTILE_LINE_CAP", "is too small: it must be at least TURNSTILE_FOLLOWUP_CAP (%d)", w.FollowupCap)
+	}
 	atLeast(p, "TURNSTILE_TRANSCRIPT_CAP", w.TranscriptCap, 1)
+	atLeast(p, "TURNSTILE_TRANSCRIPT_BYTES", w.TranscriptBytes, 1<<20)
 	atLeast(p, "TURNSTILE_EVENTS_CAP", w.EventsCap, 10)
 	atLeast(p, "TURNSTILE_EVENTS_BYTES", w.EventsBytes, 65536)
 	if p.ok("TURNSTILE_RECOVERY_RATE") && w.RecoveryRate <= 0 {

@@ -61,6 +61,13 @@ type Worker struct {
 	FollowupDrop  followup.Drop `env:"TURNSTILE_FOLLOWUP_DROP" envDefault:"new" unit:"new, old, summarize" help:"What goes when more would wait. new: the new message is refused; old: the oldest is archived; summarize: the oldest is archived and the next turn is told of it."`
 	CollectWindow time.Duration `env:"TURNSTILE_COLLECT_WINDOW" envDefault:"1s" unit:"duration" help:"How long messages of the busy mode collect wait for another one, before they are one turn."`
 
+	MessageTextBytes   int `env:"TURNSTILE_MESSAGE_TEXT_BYTES" envDefault:"1048576" unit:"bytes" help:"How many bytes of UTF-8 a message's text may have. This limit and those up to TURNSTILE_MESSAGES_CAP are for workers and senders: give both the same."`
+	MessageMetaBytes   int `env:"TURNSTILE_MESSAGE_META_BYTES" envDefault:"65536" unit:"bytes" help:"How many bytes the names and values of its meta may have together."`
+	MessageAttachments int `env:"TURNSTILE_MESSAGE_ATTACHMENTS" envDefault:"100" unit:"attachments" help:"How many attachments it may have."`
+	MessageBytes       int `env:"TURNSTILE_MESSAGE_BYTES" envDefault:"2097152" unit:"bytes" help:"How many bytes the whole message may have in JSON. A sender refuses a message that breaks a limit, and a worker archives one with the reason."`
+	LineCap            int `env:"TURNSTILE_LINE_CAP" envDefault:"10000" unit:"messages" help:"How many messages may wait in one session, whether a turn runs or not; at most half of them may be delayed ones. Senders are refused; what others put in beyond it is archived."`
+	MessagesCap        int `env:"TURNSTILE_MESSAGES_CAP" envDefault:"0" unit:"messages" help:"How many messages may wait in all sessions together, as the workers have last counted them. Senders are refused then, except to sessions with a running turn. 0: as many as come."`
+
 	CheckpointInterval time.Duration `env:"TURNSTILE_CHECKPOINT_INTERVAL" envDefault:"15s" unit:"duration" help:"How often a turn that does something is stored, to go on from there if it is cut off."`
 	CrashPolicy        CrashPolicy   `env:"TURNSTILE_CRASH_POLICY" envDefault:"resume" unit:"resume, suspend" help:"What a worker's death in mid-turn does: the turn is run again in the same conversation, with a note, or in a fresh one."`
 	StuckLimit         int           `env:"TURNSTILE_STUCK_LIMIT" envDefault:"3" unit:"interruptions" help:"How many interruptions in a row, without a finished turn between them, make the session begin a fresh conversation. If the last was a worker's death, the message is archived."`
@@ -71,13 +78,14 @@ type Worker struct {
 	TurnShare     TurnShare     `env:"TURNSTILE_TURN_SHARE" envDefault:"10,60s" unit:"messages,duration" help:"After how many messages or how much time a session makes room for others that wait. One of the two may be left out."`
 	MessageMaxAge time.Duration `env:"TURNSTILE_MESSAGE_MAX_AGE" envDefault:"0" unit:"duration" help:"Messages that waited longer are archived as expired and not run. 0: none is too old."`
 
-	TranscriptCap int           `env:"TURNSTILE_TRANSCRIPT_CAP" envDefault:"2000" unit:"entries" help:"How many entries a transcript keeps at most; the oldest go first."`
-	TranscriptTTL time.Duration `env:"TURNSTILE_TRANSCRIPT_TTL" envDefault:"30d" unit:"duration" help:"How long a transcript is kept after its last entry."`
-	SessionTTL    time.Duration `env:"TURNSTILE_SESSION_TTL" envDefault:"30d" unit:"duration" help:"How long a session's record is kept after its last activity."`
-	EventsCap     int           `env:"TURNSTILE_EVENTS_CAP" envDefault:"1000" unit:"events" help:"How many events of a session are kept for those who follow it, approximately."`
-	EventsBytes   int           `env:"TURNSTILE_EVENTS_BYTES" envDefault:"8388608" unit:"bytes" help:"How many bytes those of them have at most that are longer than 2 KiB; the oldest go first."`
-	ArchiveTTL    time.Duration `env:"TURNSTILE_ARCHIVE_TTL" envDefault:"90d" unit:"duration" help:"How long archived messages are kept."`
-	ListIdle      bool          `env:"TURNSTILE_LIST_IDLE" envDefault:"false" unit:"true, false" help:"Whether asynqmon lists every session that is known. Without it, it lists those with messages that run, wait, are delayed or are archived; the others are off its list within a minute. Set it alike on all workers."`
+	TranscriptCap   int           `env:"TURNSTILE_TRANSCRIPT_CAP" envDefault:"2000" unit:"entries" help:"How many entries a transcript keeps at most; the oldest go first."`
+	TranscriptBytes int           `env:"TURNSTILE_TRANSCRIPT_BYTES" envDefault:"67108864" unit:"bytes" help:"How much of Redis' memory a transcript takes at most; the oldest entries go first. One entry has at most a sixteenth of it."`
+	TranscriptTTL   time.Duration `env:"TURNSTILE_TRANSCRIPT_TTL" envDefault:"30d" unit:"duration" help:"How long a transcript is kept after its last entry."`
+	SessionTTL      time.Duration `env:"TURNSTILE_SESSION_TTL" envDefault:"30d" unit:"duration" help:"How long a session's record is kept after its last activity."`
+	EventsCap       int           `env:"TURNSTILE_EVENTS_CAP" envDefault:"1000" unit:"events" help:"How many events of a session are kept for those who follow it, approximately."`
+	EventsBytes     int           `env:"TURNSTILE_EVENTS_BYTES" envDefault:"8388608" unit:"bytes" help:"How many bytes they have at most; the oldest go first."`
+	ArchiveTTL      time.Duration `env:"TURNSTILE_ARCHIVE_TTL" envDefault:"90d" unit:"duration" help:"How long archived messages are kept."`
+	ListIdle        bool          `env:"TURNSTILE_LIST_IDLE" envDefault:"false" unit:"true, false" help:"Whether asynqmon lists every session that is known. Without it, it lists those with messages that run, wait, are delayed or are archived; the others are off its list within a minute. Set it alike on all workers."`
 
 	HTTPAddr       string `env:"TURNSTILE_HTTP_ADDR" unit:"HOST:PORT" help:"Where /healthz, /readyz, /metrics and /asynqmon are served. Empty: nowhere; with --dev 127.0.0.1:8080. On another address than loopback TURNSTILE_HTTP_TOKEN is needed."`
 	HTTPToken      string `env:"TURNSTILE_HTTP_TOKEN" unit:"text" secret:"true" file:"true" help:"The token that /asynqmon and /metrics ask for, as a bearer token or as the password of any user. Empty: none is asked for, and /asynqmon is closed where the agent runs programs, for they reach it too; --dev makes one then."`
@@ -96,8 +104,16 @@ type Worker struct {
 type Sender struct {
 	RedisURL  string        `env:"REDIS_URL" envDefault:"redis://127.0.0.1:6379/0" unit:"URL" secret:"true" file:"true" help:"The Redis that the workers use."`
 	Retention time.Duration `env:"TURNSTILE_RETENTION" envDefault:"1h" unit:"duration" help:"How long the result of a finished message is kept, and so how long the same message id is a duplicate."`
-	LogLevel  slog.Level    `env:"TURNSTILE_LOG_LEVEL" envDefault:"info" unit:"debug, info, warn, error" help:"The least important messages that are logged, to stderr."`
-	LogFormat LogFormat     `env:"TURNSTILE_LOG_FORMAT" envDefault:"text" unit:"text, json" help:"How they are written."`
+
+	MessageTextBytes   int `env:"TURNSTILE_MESSAGE_TEXT_BYTES" envDefault:"1048576" unit:"bytes" help:"How many bytes of UTF-8 a message's text may have. This limit and those up to TURNSTILE_MESSAGES_CAP are for workers and senders: give both the same."`
+	MessageMetaBytes   int `env:"TURNSTILE_MESSAGE_META_BYTES" envDefault:"65536" unit:"bytes" help:"How many bytes the names and values of its meta may have together."`
+	MessageAttachments int `env:"TURNSTILE_MESSAGE_ATTACHMENTS" envDefault:"100" unit:"attachments" help:"How many attachments it may have."`
+	MessageBytes       int `env:"TURNSTILE_MESSAGE_BYTES" envDefault:"2097152" unit:"bytes" help:"How many bytes the whole message may have in JSON. A sender refuses a message that breaks a limit, and a worker archives one with the reason."`
+	LineCap            int `env:"TURNSTILE_LINE_CAP" envDefault:"10000" unit:"messages" help:"How many messages may wait in one session, whether a turn runs or not; at most half of them may be delayed ones. Senders are refused; what others put in beyond it is archived."`
+	MessagesCap        int `env:"TURNSTILE_MESSAGES_CAP" envDefault:"0" unit:"messages" help:"How many messages may wait in all sessions together, as the workers have last counted them. Senders are refused then, except to sessions with a running turn. 0: as many as come."`
+
+	LogLevel  slog.Level `env:"TURNSTILE_LOG_LEVEL" envDefault:"info" unit:"debug, info, warn, error" help:"The least important messages that are logged, to stderr."`
+	LogFormat LogFormat  `env:"TURNSTILE_LOG_FORMAT" envDefault:"text" unit:"text, json" help:"How they are written."`
 }
 
 // DevDefaults are what `worker --dev` assumes where nothing is set.
@@ -107,4 +123,19 @@ func DevDefaults() map[string]string {
 		"TURNSTILE_HTTP_ADDR": "127.0.0.1:8080",
 		"TURNSTILE_LOG_LEVEL": "warn", // the terminal is for the conversation
 	}
+}
+
+// limits are those of one message.
+func limits(text, meta, attachments, payload int) session.Limits {
+	return session.Limits{Text: text, Meta: meta, Attachments: attachments, Payload: payload}
+}
+
+// Limits are those of one message.
+func (w Worker) Limits() session.Limits {
+	return limits(w.MessageTextBytes, w.MessageMetaBytes, w.MessageAttachments, w.MessageBytes)
+}
+
+// Limits are those of one message.
+func (s Sender) Limits() session.Limits {
+	return limits(s.MessageTextBytes, s.MessageMetaBytes, s.MessageAttachments, s.MessageBytes)
 }

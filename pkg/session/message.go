@@ -16,7 +16,7 @@ const (
 	// TaskType is the asynq task type of a message.
 	TaskType = "turnstile:message"
 
-	// MaxTextLen limits a message's text, in bytes.
+	// MaxTextLen limits a message's text, in bytes, where Limits do not say otherwise.
 	MaxTextLen = 1 << 20
 
 	payloadVersion = 1
@@ -73,13 +73,14 @@ type Attachment struct {
 	Size int64  `json:"size,omitempty"` // bytes
 }
 
-// Validate checks everything but the id. Errors wrap ErrInvalid.
-func (m Message) Validate() error {
+// Validate checks everything but the id, with the default Limits. Errors wrap ErrInvalid.
+func (m Message) Validate() error { return Limits{}.Validate(m) }
+
+// valid checks what has no limit.
+func (m Message) valid() error {
 	switch {
 	case strings.TrimSpace(m.Text) == "":
 		return fmt.Errorf("%w message: its text is empty", ErrInvalid)
-	case len(m.Text) > MaxTextLen:
-		return fmt.Errorf("%w message: its text has %d bytes, at most %d are allowed; attach a file instead", ErrInvalid, len(m.Text), MaxTextLen)
 	case !utf8.ValidString(m.Text):
 		return fmt.Errorf("%w message: its text is not UTF-8", ErrInvalid)
 	case m.ExpiresIn < 0:
@@ -102,6 +103,10 @@ func (m Message) Validate() error {
 type payload struct {
 	V int `json:"v"`
 	Message
+
+	// TooLong is how many bytes a task had whose content lua/archive.lua of
+	// pkg/sessionqueue has not kept.
+	TooLong int64 `json:"too_long,omitempty"`
 }
 
 // EncodePayload is the message as an asynq task's payload. A mode is a sender's
@@ -121,22 +126,10 @@ func (m Message) EncodePayload() ([]byte, error) {
 	return bytes.TrimRight(b.Bytes(), "\n"), nil
 }
 
-// DecodePayload reads an asynq task's payload and validates it. Unknown fields
-// are ignored, and an unknown mode counts as none, so that a newer sender can talk
-// to an older worker within one version. Errors wrap ErrInvalid.
-func DecodePayload(data []byte) (Message, error) {
-	var p payload
-	if err := json.Unmarshal(data, &p); err != nil {
-		return Message{}, fmt.Errorf("%w payload: not a message in JSON: %w", ErrInvalid, err)
-	}
-	if p.V != payloadVersion {
-		return Message{}, fmt.Errorf("%w payload: version %d, this program knows version %d", ErrInvalid, p.V, payloadVersion)
-	}
-	if _, err := ParseMode(string(p.Mode)); err != nil {
-		p.Mode = ""
-	}
-	return p.Message, p.Message.Validate()
-}
+// DecodePayload reads an asynq task's payload and validates it with the default Limits.
+// Unknown fields are ignored, and an unknown mode counts as none, so that a newer sender
+// can talk to an older worker within one version. Errors wrap ErrInvalid.
+func DecodePayload(data []byte) (Message, error) { return Limits{}.DecodePayload(data) }
 
 // DecodeStrict reads one JSON value and refuses unknown fields and anything
 // after it. Errors wrap ErrInvalid.

@@ -65,13 +65,35 @@ type Receipt struct {
 // for concurrent use.
 type Client struct {
 	rdb   redis.UniversalClient
+	cfg   ClientConfig
 	tasks *enqueuer
 	waits *waits
 }
 
-// NewClient makes a client that shares rdb, which stays the caller's to close.
-func NewClient(rdb redis.UniversalClient) *Client {
-	return &Client{rdb: rdb, tasks: newEnqueuer(rdb), waits: newWaits(rdb)}
+// ClientConfig is what a Client accepts. Zero values mean the defaults. Workers have
+// limits of their own, so give both the same.
+type ClientConfig struct {
+	// Limits bound one message.
+	Limits session.Limits
+
+	// LineCap is how many messages may wait in one session, whether a turn runs or not.
+	// At most half of them, rounded up, may be delayed ones. Defaults to 10,000.
+	LineCap int
+
+	// MessagesCap is how many messages may wait in all sessions together. The workers
+	// count them with each sweep. 0: as many as come.
+	MessagesCap int
+}
+
+// NewClient makes a client with the default limits that shares rdb, which stays the
+// caller's to close.
+func NewClient(rdb redis.UniversalClient) *Client { return NewClientWith(rdb, ClientConfig{}) }
+
+// NewClientWith is NewClient with other limits.
+func NewClientWith(rdb redis.UniversalClient, cfg ClientConfig) *Client {
+	cfg.Limits = cfg.Limits.WithDefaults()
+	setDefault(&cfg.LineCap, lineCap)
+	return &Client{rdb: rdb, cfg: cfg, tasks: newEnqueuer(rdb, cfg.Limits), waits: newWaits(rdb)}
 }
 
 // SubmitOption changes one Submit.
@@ -122,7 +144,7 @@ func (c *Client) Submit(ctx context.Context, sessionKey string, m session.Messag
 	if m.ID == "" {
 		m.ID = NewMessageID()
 	}
-	if err := errors.Join(session.ValidateID(m.ID), m.Validate()); err != nil {
+	if err := errors.Join(session.ValidateID(m.ID), c.cfg.Limits.Validate(m)); err != nil {
 		return Receipt{}, err
 	}
 	nonce := rand.Text()
@@ -144,7 +166,8 @@ func (c *Client) ring(ctx context.Context, sessionKey string, m session.Message,
 	}
 	k := rediskey.For(sessionKey)
 	reply, err := run(ctx, c.rdb, ringScript, append(keys(sessionKey, "", time.Now()), k.Call(nonce)),
-		k.TaskPrefix(), session.TaskID(sessionKey, m.ID), nonce, entry, string(m.Mode), session.IDPrefix(sessionKey), senderEvents, sessionKey)
+		k.TaskPrefix(), session.TaskID(sessionKey, m.ID), nonce, entry, string(m.Mode), session.IDPrefix(sessionKey), senderEvents, sessionKey,
+		flag(known), c.cfg.Limits.Task())
 	if err != nil {
 		return Receipt{}, fmt.Errorf("announce message %s of %s: %w", m.ID, sessionKey, err)
 	}

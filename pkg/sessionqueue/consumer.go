@@ -48,6 +48,15 @@ type Config struct {
 	// CrashResume.
 	CrashPolicy CrashPolicy
 
+	// Limits bound one message. One that breaks them is archived with the reason.
+	Limits session.Limits
+
+	// LineCap is how many messages may wait in one session, and how many delayed ones,
+	// before those that came last are archived; so many more as a turn has at most are
+	// left, for a turn may give back its own. Senders refuse them, see ClientConfig.
+	// Defaults to 10,000.
+	LineCap int
+
 	// TurnMessages is how many messages a turn has at most, collected and steered in.
 	// What is beyond that waits for the next turn. Defaults to 500.
 	TurnMessages int
@@ -70,6 +79,11 @@ type Config struct {
 
 	// TranscriptCap is how many entries a transcript keeps. Defaults to 2,000.
 	TranscriptCap int
+
+	// TranscriptBytes is how much of Redis' memory a transcript takes at most, the oldest
+	// entries go first. One entry has at most a sixteenth of it in bytes. Defaults to 64
+	// MiB.
+	TranscriptBytes int
 
 	// HistoryBytes is how much of a transcript, in bytes as it is stored, a turn is
 	// told at most: its newest turns, see Past. Defaults to 16 MiB.
@@ -112,11 +126,14 @@ func (c Config) withDefaults() Config {
 	c.Line = c.Line.Over(followup.DefaultSettings())
 	setDefault(&c.StuckLimit, 3)
 	setDefault(&c.CrashPolicy, CrashResume)
+	c.Limits = c.Limits.WithDefaults()
+	setDefault(&c.LineCap, lineCap)
 	setDefault(&c.TurnMessages, 500)
 	setDefault(&c.TurnBytes, 4<<20)
 	setDefault(&c.EventsCap, 1000)
 	setDefault(&c.EventsBytes, 8<<20)
 	setDefault(&c.TranscriptCap, 2000)
+	setDefault(&c.TranscriptBytes, 64<<20)
 	setDefault(&c.HistoryBytes, 16<<20)
 	setDefault(&c.TranscriptTTL, 30*24*time.Hour)
 	setDefault(&c.SessionTTL, 30*24*time.Hour)
@@ -124,6 +141,9 @@ func (c Config) withDefaults() Config {
 	setDefault(&c.RecoveryRate, 50)
 	return c
 }
+
+// lineCap is the default of LineCap, the sender's and the worker's.
+const lineCap = 10_000
 
 func setDefault[T comparable](v *T, def T) {
 	var zero T
@@ -164,9 +184,9 @@ func NewConsumer(rdb redis.UniversalClient, cfg Config) (*Consumer, error) {
 	if cfg.LeftAlone != nil {
 		c.odd = once(maxLeftAlone, func(name string) { cfg.LeftAlone(rediskey.Queue(name)) })
 	}
-	c.limits = fmt.Sprint(cfg.EventsCap, cfg.TranscriptCap, cfg.TranscriptTTL.Milliseconds(), cfg.TurnMessages, cfg.TurnBytes, cfg.EventsBytes)
+	c.limits = fmt.Sprint(cfg.EventsCap, cfg.TranscriptCap, cfg.TranscriptTTL.Milliseconds(), cfg.TurnMessages, cfg.TurnBytes, cfg.Limits.Task(), cfg.EventsBytes)
 	c.events = fmt.Sprint(cfg.EventsCap, cfg.EventsBytes)
-	c.plainShared = []any{c.events, cfg.TranscriptCap, cfg.TranscriptTTL.Milliseconds(), c.phase()}
+	c.plainShared = []any{c.events, cfg.TranscriptCap, cfg.TranscriptTTL.Milliseconds(), c.phase(), cfg.Limits.Task()}
 	return c, nil
 }
 
@@ -342,7 +362,7 @@ func (h *Hold) claimArgs() []any {
 		rediskey.For(h.session).TaskPrefix(), h.token, c.SentinelTTL.Milliseconds(), c.Worker, h.consumer.phase(), h.prefix,
 		string(c.Line.Mode), c.Line.Cap, c.StuckLimit, newSessionID(), h.consumer.events, int64(c.Retention / time.Second),
 		string(c.Line.Drop), time.Duration(c.Line.Debounce).Milliseconds(), flag(c.CrashPolicy == CrashSuspend),
-		flag(c.Warm), stopBatch, fmt.Sprint(c.TurnMessages, c.TurnBytes),
+		flag(c.Warm), stopBatch, fmt.Sprint(c.TurnMessages, c.TurnBytes), c.Limits.Task(),
 	}
 }
 

@@ -70,7 +70,7 @@ func (c *Client) eachDead(ctx context.Context, sessionKey string, visit func(Dea
 			if t.str(1) != "archived" {
 				continue // run again or deleted meanwhile
 			}
-			d := deadLetter(sessionKey, place.id, t)
+			d := deadLetter(sessionKey, place.id, t, c.cfg.Limits)
 			d.At = time.Unix(place.second, 0)
 			d.Age = max(now.Val().Sub(d.At), 0)
 			if !visit(d) {
@@ -85,12 +85,12 @@ func (c *Client) eachDead(ctx context.Context, sessionKey string, visit func(Dea
 }
 
 // deadLetter reads {msg, state, result} of a task.
-func deadLetter(sessionKey, taskID string, t answer) DeadLetter {
+func deadLetter(sessionKey, taskID string, t answer, limits session.Limits) DeadLetter {
 	d := DeadLetter{Session: sessionKey, ID: messageID(session.IDPrefix(sessionKey), taskID)}
 	task, err := parseTaskMessage([]byte(t.str(0)))
 	if err == nil {
 		var m session.Message
-		m, err = task.message()
+		m, err = task.message(limits)
 		d.Text = m.Text
 	}
 	d.Outcome = storedOutcome(sessionKey, d.ID, t.str(1), t.str(2))

@@ -199,7 +199,7 @@ func (h *Hold) Retry(ctx context.Context, cause error, wait time.Duration, inher
 	}
 	turn, why := h.Turn(), text(cause.Error())
 	e := Event{Type: EventTurnRetry, Error: why, Attempt: turn.Attempt, RetryInMS: wait.Milliseconds()}
-	return h.requeue(ctx, e, wait, fmt.Sprint(turn.Attempt), why, partial)
+	return h.requeue(ctx, e, wait, fmt.Sprint(turn.Attempt), cutText(why, failureMost), partial)
 }
 
 // Requeue gives the turn back to the head of the line, to be taken again at
@@ -262,9 +262,24 @@ func (h *Hold) released(ctx context.Context, reply answer) error {
 	return nil
 }
 
+// How much of an error is kept, in bytes: with the turn's end, and in the task of a message
+// that is tried again, to which each failure adds its own.
+const (
+	errorMost   = 16 << 10
+	failureMost = 1 << 10
+)
+
 // text is s as protobuf's strings have to be: an agent's stderr may hold any
 // bytes, and asynq could not read the task any more.
-func text(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
+func text(s string) string { return strings.ToValidUTF8(cutText(s, errorMost), "\uFFFD") }
+
+// cutText is the beginning of a text that has more than so many bytes.
+func cutText(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + " [...]"
+}
 
 func flag(b bool) string {
 	if b {

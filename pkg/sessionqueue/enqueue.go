@@ -22,8 +22,9 @@ const enqueuesPerClient = 10_000
 // enqueuer puts tasks into sessions' queues. A session is in the indexes before its
 // task is in the queue: a sender may die behind that.
 type enqueuer struct {
-	rdb  indexing
-	most int
+	rdb    indexing
+	limits session.Limits
+	most   int
 
 	mu     sync.Mutex
 	client *asynq.Client
@@ -31,8 +32,8 @@ type enqueuer struct {
 	clock  clock
 }
 
-func newEnqueuer(rdb redis.UniversalClient) *enqueuer {
-	return &enqueuer{rdb: indexing{rdb}, most: enqueuesPerClient}
+func newEnqueuer(rdb redis.UniversalClient, limits session.Limits) *enqueuer {
+	return &enqueuer{rdb: indexing{rdb}, limits: limits, most: enqueuesPerClient}
 }
 
 // next is the client for one message.
@@ -71,7 +72,7 @@ func (e *enqueuer) now(ctx context.Context) (int64, error) {
 
 // enqueue puts the task in; known says that its id was taken.
 func (e *enqueuer) enqueue(ctx context.Context, sessionKey string, m session.Message, nonce string, delay time.Duration) (known bool, err error) {
-	payload, err := m.EncodePayload()
+	payload, err := e.limits.EncodePayload(m)
 	if err != nil {
 		return false, err
 	}

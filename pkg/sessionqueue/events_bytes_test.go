@@ -184,7 +184,7 @@ func TestFollowOfAStreamThatHasLostBytes(t *testing.T) {
 func TestCommandsOfAPlainEnd(t *testing.T) {
 	t.Parallel()
 	f := newFiller(t)
-	for reply, commands := range map[int]int{10: 14, 5000: 16, 6 << 20: 17} {
+	for reply, commands := range map[int]int{10: 15, 5000: 17, 6 << 20: 18} {
 		b := f.bench(t)
 		b.sayAll("a", "b")
 		h := b.start()

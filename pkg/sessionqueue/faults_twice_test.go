@@ -64,7 +64,7 @@ func (r *resend) again(cmds []redis.Cmder, send func() error) error {
 	}
 	if a != b && b == `["special"]` { // the whole script knows
 		r.special = a
-	} else if a != b {
+	} else if a != b && a != `["again"]` { // which says that the next claim may do more
 		r.t.Errorf("%s answered %s, and sent a second time %s", r.script, a, b)
 	}
 	return nil

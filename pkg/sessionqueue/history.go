@@ -72,12 +72,7 @@ func line(e session.Entry) string {
 	return fmt.Sprintf("%s: %s", e.Role, shorten(e.Text))
 }
 
-func shorten(text string) string {
-	if len(text) <= historyText {
-		return text
-	}
-	return strings.ToValidUTF8(text[:historyText], "") + " [...]"
-}
+func shorten(text string) string { return cutText(text, historyText) }
 
 func firstLine(text string) string {
 	text, _, _ = strings.Cut(text, "\n")

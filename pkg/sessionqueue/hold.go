@@ -75,14 +75,14 @@ func (t Turn) Messages() []Taken { return append([]Taken{t.Taken}, t.Collected..
 
 // take reads a message as scripts answer it: {id, msg, age, redeliveries, 1 if it
 // has a unique key}.
-func take(prefix string, a answer) Taken {
+func take(prefix string, a answer, limits session.Limits) Taken {
 	t := Taken{taskID: a.str(0), Age: max(a.ms(2), 0), Redelivered: int(a.int(3))}
 	if msg := a.str(1); len(msg) <= plainMost && a.int(4) == 0 {
 		t.plain = msg
 	}
 	task, err := parseTaskMessage([]byte(a.str(1)))
 	if err == nil {
-		t.Message, err = task.message()
+		t.Message, err = task.message(limits)
 	}
 	t.Message.ID = messageID(prefix, t.taskID)
 	t.Err, t.retried = err, task.retried
@@ -171,7 +171,7 @@ func (h *Hold) run(t Turn, messages answer) {
 	}
 	t.ID = h.prefix + strconv.FormatInt(t.Fence, 10)
 	for i := range messages {
-		m := take(h.prefix, messages.list(i))
+		m := take(h.prefix, messages.list(i), h.consumer.cfg.Limits)
 		h.part = append(h.part, part{m.taskID, m.Message.ID, m.plain})
 		if i == 0 {
 			t.Taken, t.Attempt = m, m.retried+1

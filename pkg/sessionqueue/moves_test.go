@@ -33,7 +33,8 @@ func (b *bench) enqueueRaw(kind, payload, id string, opts ...asynq.Option) {
 // ring is the sender's second half.
 func (b *bench) ring(id string, mode session.Mode) error {
 	return sq.Scripts["ring"].Run(b.ctx, b.rdb, append(sq.KeysOf(key, ""), b.k.Call("nonce-"+id)), b.k.TaskPrefix(), b.task(id), "nonce-"+id,
-		fmt.Sprintf(`{"id":%q,"text":%q}`, id, id), string(mode), session.IDPrefix(key), 1000, key).Err()
+		fmt.Sprintf(`{"id":%q,"text":%q}`, id, id), string(mode), session.IDPrefix(key), 1000, key,
+		"0", 4<<20).Err()
 }
 
 // backdate makes a delayed message due.
@@ -66,7 +67,7 @@ func finishMove(b *bench, h *sq.Hold, status sq.Status, release bool) func() err
 func (b *bench) stopInPart() error {
 	until := b.redisTime().Add(time.Minute).UnixMilli()
 	return sq.Scripts["stop"].Run(b.ctx, b.rdb, append(sq.KeysOf(key, ""), b.k.Call("in part")), b.k.TaskPrefix(), session.IDPrefix(key),
-		"1 1", 1, 1000, until).Err()
+		"1 1", 1, 1000, until, 4<<20).Err()
 }
 
 func ringMove(b *bench, id string, mode session.Mode) func() error {

@@ -159,7 +159,7 @@ func (h *Hold) readDropped(ctx context.Context, past *Past, ids []string, sizes 
 	}
 	for _, cmd := range tasks {
 		if task, err := parseTaskMessage([]byte(cmd.Val())); err == nil {
-			if m, err := task.message(); err == nil {
+			if m, err := task.message(h.consumer.cfg.Limits); err == nil {
 				past.Dropped = append(past.Dropped, m.Text)
 			}
 		}

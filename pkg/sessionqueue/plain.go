@@ -24,6 +24,7 @@ func (c *Consumer) claimPlain(ctx context.Context, attempts []*Hold) ([]reply, e
 	shared := []any{
 		c.cfg.SentinelTTL.Milliseconds(), c.cfg.Worker, c.phase(),
 		string(c.cfg.Line.Mode), c.cfg.Line.Cap, string(c.cfg.Line.Drop), time.Duration(c.cfg.Line.Debounce).Milliseconds(), flag(c.cfg.Warm),
+		c.cfg.Limits.Task(),
 	}
 	calls := make([]*combine.Call, len(attempts))
 	for i, h := range attempts {

@@ -48,6 +48,10 @@ func situations() []situation {
 			b.sayAll("now", "next")
 			return claimMove(b)
 		}},
+		{"claim", "too long", func(b *bench) func() error {
+			b.enqueueRaw(session.TaskType, strings.Repeat("x", 3<<20), b.task("now"))
+			return claimMove(b)
+		}},
 		{"claim", "delayed", func(b *bench) func() error {
 			b.delayed("now")
 			return claimMove(b)

@@ -14,7 +14,7 @@ import (
 func (h *Hold) Steer(ctx context.Context) ([]Taken, error) {
 	h.mu.Lock()
 	c := h.consumer.cfg
-	args := []any{c.SentinelTTL.Milliseconds(), h.prefix, c.TurnMessages, c.TurnBytes}
+	args := []any{c.SentinelTTL.Milliseconds(), h.prefix, c.TurnMessages, c.TurnBytes, c.Limits.Task()}
 	for _, p := range h.part {
 		args = append(args, p.taskID)
 	}
@@ -29,7 +29,7 @@ func (h *Hold) Steer(ctx context.Context) ([]Taken, error) {
 	messages := reply.list(1)
 	steered := make([]Taken, len(messages))
 	for i := range messages {
-		steered[i] = take(h.prefix, messages.list(i))
+		steered[i] = take(h.prefix, messages.list(i), c.Limits)
 		h.part = append(h.part, part{steered[i].taskID, steered[i].Message.ID, steered[i].plain})
 	}
 	return steered, nil

@@ -80,11 +80,11 @@ func parseTaskMessage(b []byte) (m taskMessage, err error) {
 func attempts(v uint64) int { return min(max(int(int32(v)), 0), math.MaxInt32-1) }
 
 // message is the user's message in the task, or why there is none.
-func (m taskMessage) message() (session.Message, error) {
+func (m taskMessage) message(limits session.Limits) (session.Message, error) {
 	if m.taskType != session.TaskType {
 		return session.Message{}, fmt.Errorf("%w task type %q: a session's queue takes %q", session.ErrInvalid, m.taskType, session.TaskType)
 	}
-	return session.DecodePayload(m.payload)
+	return limits.DecodePayload(m.payload)
 }
 
 // messageID is the id by which its sender knows a task.
@@ -104,8 +104,8 @@ func completion(retention, at int64) string {
 
 // encodeTask is a message as asynq's Client would store it. Only /retry needs it,
 // which must take the old turn out and put the message in with one script.
-func encodeTask(sessionKey string, m session.Message) ([]byte, error) {
-	payload, err := m.EncodePayload()
+func encodeTask(sessionKey string, m session.Message, limits session.Limits) ([]byte, error) {
+	payload, err := limits.EncodePayload(m)
 	if err != nil {
 		return nil, err
 	}

@@ -70,10 +70,10 @@ func (c *Client) retract(ctx context.Context, sessionKey string, again bool) (Un
 		args := []any{k.TaskPrefix(), u.Turn, "", "", s.SessionID, u.Entries, end.length, s.Entries}
 		if again {
 			m := end.message()
-			if err := m.Validate(); err != nil {
+			if err := c.cfg.Limits.Validate(m); err != nil {
 				return u, err
 			}
-			task, err := encodeTask(sessionKey, m)
+			task, err := encodeTask(sessionKey, m, c.cfg.Limits)
 			if err != nil {
 				return u, err
 			}

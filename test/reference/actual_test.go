@@ -72,7 +72,7 @@ func (r *redisOf) begin(c reference.Config, now int64) *actual {
 	r.empty()
 	b := &actual{
 		redisOf: r, k: rediskey.For(key), start: now, heard: "-", names: newNames(),
-		client: sq.NewClient(r.rdb), plain: asynq.NewClientFromRedisClient(r.rdb), inspector: asynq.NewInspectorFromRedisClient(r.rdb),
+		client: sq.NewClientWith(r.rdb, sq.ClientConfig{Limits: messageLimits}), plain: asynq.NewClientFromRedisClient(r.rdb), inspector: asynq.NewInspectorFromRedisClient(r.rdb),
 	}
 	b.ctx, b.end = context.WithCancel(context.Background())
 	for i := range b.workers {
@@ -95,7 +95,7 @@ func configOf(c reference.Config, worker int) sq.Config {
 	}
 	return sq.Config{
 		Worker: fmt.Sprint("worker", worker), Immediate: c.Immediate, StuckLimit: c.StuckLimit, CrashPolicy: policy, Retention: retention,
-		SentinelTTL: time.Duration(c.TTL) * time.Millisecond, TranscriptCap: c.TranscriptCap, TurnMessages: c.TurnMessages, Line: settingsOf(c.Workers[worker]),
+		SentinelTTL: time.Duration(c.TTL) * time.Millisecond, TranscriptCap: c.TranscriptCap, TurnMessages: c.TurnMessages, Limits: messageLimits, Line: settingsOf(c.Workers[worker]),
 		SessionTTL: reference.SessionTTL * time.Millisecond, ArchiveTTL: reference.DeadTTL * time.Millisecond,
 	}
 }
@@ -163,12 +163,19 @@ func receipt(status, state, reason string, position int, at, start int64) string
 	return fmt.Sprintf("%s %s %s %d %s", status, state, reason, position, reference.At(at, start))
 }
 
-func (b *actual) enqueue(id string, due int64) string {
+// messageLimits are far below the defaults, so that a message that is too long costs little.
+var messageLimits = session.Limits{Payload: 10_000}
+
+func (b *actual) enqueue(id string, due int64, long bool) string {
 	opts := []asynq.Option{asynq.Queue(rediskey.Queue(key)), asynq.TaskID(session.TaskID(key, id))}
 	if due > 0 {
 		opts = append(opts, asynq.ProcessAt(time.UnixMilli(due)))
 	}
-	payload, err := session.Message{ID: id, Text: id}.EncodePayload()
+	text := id
+	if long {
+		text = strings.Repeat("x", messageLimits.Task())
+	}
+	payload, err := session.Message{ID: id, Text: text}.EncodePayload()
 	b.must(err)
 	_, err = b.plain.Enqueue(asynq.NewTask(session.TaskType, payload), opts...)
 	if err != nil && !errors.Is(err, asynq.ErrTaskIDConflict) {

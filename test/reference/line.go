@@ -43,6 +43,12 @@ func (s *Session) joinDue() {
 	}
 }
 
+// dueNow reports whether the time of a delayed message has come.
+func (s *Session) dueNow() bool {
+	at := s.earliest()
+	return at > 0 && at <= s.Now
+}
+
 // earliest is when the first of the delayed messages is due; 0: there is none.
 func (s *Session) earliest() (at int64) {
 	for _, m := range s.Messages {
@@ -86,12 +92,15 @@ func (s *Session) next() (group []string, wait int64) {
 		return nil, s.earliest()
 	}
 	head := s.Messages[s.Line[0]]
+	if head.Long {
+		return nil, 0 // a claim is to archive it
+	}
 	group = []string{head.ID}
 	if q := head.Quiet; q != nil {
 		till, most := q.Till, min(q.Cap, s.Config.TurnMessages)
 		for _, id := range s.Line[1:] {
 			more := s.Messages[id].Quiet
-			if more == nil || len(group) == most {
+			if more == nil || s.Messages[id].Long || len(group) == most {
 				break
 			}
 			group, till = append(group, id), max(till, more.Till)
@@ -107,6 +116,19 @@ func (s *Session) next() (group []string, wait int64) {
 		return nil, wait
 	}
 	return group, 0
+}
+
+// TooLong is why a message is archived that is longer than any may be.
+const TooLong = "too long"
+
+// archiveLong archives the messages at the head of the line that are longer than any may
+// be.
+func (s *Session) archiveLong() {
+	for len(s.Line) > 0 && s.Messages[s.Line[0]].Long {
+		id := s.Line[0]
+		s.archive(id, "failed", TooLong)
+		s.tell(ended("failed", 0, []string{id}, TooLong))
+	}
 }
 
 // take makes the group the turn that runs now.
@@ -156,4 +178,7 @@ func (s *Session) archive(id, status, why string) {
 	m.State, m.Status, m.Error, m.Ended = Archived, status, why, s.Now
 	m.Arrived = cmp.Or(m.Seen, s.Now)
 	m.Seen, m.Redelivered, m.Deaths, m.Quiet = 0, 0, 0, nil
+	if m.Long { // its content is not kept
+		m.Long, m.Text = false, ""
+	}
 }

@@ -73,6 +73,14 @@ func (b *actual) picture() reference.Picture {
 	return p
 }
 
+// reason is why a message was archived, as the model tells it.
+func reason(text string) string {
+	if strings.HasPrefix(text, "invalid message: its task has ") {
+		return reference.TooLong
+	}
+	return text
+}
+
 // task is a task's hash.
 type task struct {
 	state, status, why            string
@@ -179,7 +187,7 @@ func readTask(h map[string]string, start int64) task {
 	}
 	var end sq.Event
 	if json.Unmarshal([]byte(h["result"]), &end) == nil {
-		t.status, t.why = string(end.Status), end.Error
+		t.status, t.why = string(end.Status), reason(end.Error)
 	}
 	const retried = 6 // of asynq's TaskMessage
 	for msg := []byte(h["msg"]); len(msg) > 0; {
@@ -331,7 +339,7 @@ func (b *actual) event(e sq.Event) string {
 	case sq.EventTurnStarted:
 		return reference.Started(turn, b.names.session(e.SessionID), ids)
 	case sq.EventTurnEnded:
-		return reference.Ended(string(e.Status), turn, ids, e.Error)
+		return reference.Ended(string(e.Status), turn, ids, reason(e.Error))
 	case sq.EventTurnRetry:
 		return fmt.Sprintf("turn_retry %d %s", e.Attempt, e.Error)
 	case sq.EventTurnRequeued:

@@ -21,7 +21,14 @@ func claim(l *life, a, b, c int) step {
 			if pop {
 				l.model.Pop()
 			}
-			if p.model = l.model.Claim(w); p.model == nil {
+			var again int64
+			if p.model, again = l.model.Claim(w); again > 0 && c/4%4 == 3 { // sent twice
+				p.model, again = l.model.Claim(w)
+			}
+			if again > 0 {
+				l.model.Again(again)
+			}
+			if p.model == nil {
 				return reference.OK
 			}
 			if p.actual != nil {

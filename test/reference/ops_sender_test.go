@@ -59,14 +59,14 @@ func (l *life) idFor(a int) string {
 func (l *life) dueIn(b int) int64 { return l.model.Now/1000*1000 + int64(30+b%200)*1000 }
 
 func plain(l *life, a, b, c int) step {
-	m, due := l.idFor(a), int64(0)
+	m, due, long := l.idFor(a), int64(0), b%8 == 4
 	if c%4 == 1 {
 		due = l.dueIn(b)
 	}
 	return step{
-		fmt.Sprintf("plain enqueue %s due %s", m, reference.At(due, l.actual.start)),
-		func() string { return fmt.Sprint(l.model.Plain(m, due)) },
-		func() string { return l.actual.enqueue(m, due) },
+		fmt.Sprintf("plain enqueue %s due %s, too long: %v", m, reference.At(due, l.actual.start), long),
+		func() string { return fmt.Sprint(l.model.Plain(m, due, long)) },
+		func() string { return l.actual.enqueue(m, due, long) },
 	}
 }
 

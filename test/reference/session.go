@@ -62,6 +62,7 @@ const (
 // Message is a task.
 type Message struct {
 	ID, Text    string
+	Long        bool // longer than any may be: no turn takes it
 	State       string
 	Due         int64  // of a scheduled one, ms
 	Seq         int    // its number among those that were announced; 0: it was not

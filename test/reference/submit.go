@@ -45,13 +45,18 @@ func (s *Session) enqueue(id, text string, due int64) (fresh bool) {
 	return true
 }
 
-// Plain is a sender that knows only asynq: it announces nothing, and its asynq.Client
-// tells of the queue's name once in its life. False: there is a message of that id.
-func (s *Session) Plain(id string, due int64) bool {
+// Plain is a sender that knows only asynq: it announces nothing, knows no limits, and its
+// asynq.Client tells of the queue's name once in its life. False: there is a message of
+// that id.
+func (s *Session) Plain(id string, due int64, long bool) bool {
 	if !s.published {
 		s.published, s.Index.Listed = true, true
 	}
-	return s.enqueue(id, id, due)
+	fresh := s.enqueue(id, id, due)
+	if fresh {
+		s.Messages[id].Long = long
+	}
+	return fresh
 }
 
 // Submit makes the session known, whatever becomes of the message, then puts that in

@@ -33,19 +33,30 @@ type Turn struct {
 }
 
 // Claim takes the sentinel and the next turn, or answers nil. What a dead owner left
-// is settled before that, even if nothing can be taken then.
-func (s *Session) Claim(worker int) *Hold {
+// is settled before that, even if nothing can be taken then. again is not 0 where the
+// session is to be claimed again then, ms: see [Session.Again].
+func (s *Session) Claim(worker int) (h *Hold, again int64) {
 	if s.Owner != 0 || s.Paused {
-		return nil
+		return nil, 0
 	}
+	settled := s.Run.Phase != Idle || s.dueNow()
 	s.settle()
 	s.joinDue()
+	if len(s.Line) > 0 && s.Messages[s.Line[0]].Long {
+		// What a dead owner has left, and what is due, is settled first. Then the next
+		// claim goes on.
+		if settled {
+			return nil, s.nextAt()
+		}
+		s.archiveLong()
+		return nil, s.Now
+	}
 	group, wait := s.next()
 	if wait > 0 {
 		s.Index.later(wait)
 	}
 	if len(group) == 0 {
-		return nil
+		return nil, 0
 	}
 	reset := s.begin()
 	s.tokens++
@@ -53,14 +64,17 @@ func (s *Session) Claim(worker int) *Hold {
 	s.take(group)
 	s.Run.Said = s.Config.Workers[worker]
 	s.used()
-	h := &Hold{Worker: worker, token: s.Owner}
+	h = &Hold{Worker: worker, token: s.Owner}
 	h.Turn = s.told()
 	h.Turn.Reset, h.parts = reset, slices.Clone(group)
 	if s.Resume.Pending {
 		h.Turn.Resume = s.Resume.Reason
 	}
-	return h
+	return h, 0
 }
+
+// Again tells the workers of a session that is to be claimed again.
+func (s *Session) Again(at int64) { s.Index.wake(at, s.Now) }
 
 // begin opens the conversation that the next turn is of: a suspended session begins a
 // new one.
@@ -296,7 +310,7 @@ func (s *Session) Past(h *Hold) string {
 	}
 	var dropped []string
 	for _, id := range h.Turn.Dropped {
-		if m := s.Messages[id]; m != nil {
+		if m := s.Messages[id]; m != nil && m.Text != "" {
 			dropped = append(dropped, m.Text)
 		}
 	}

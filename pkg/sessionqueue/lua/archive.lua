@@ -7,6 +7,21 @@ local function with_error(msg, why, seconds)
   return msg .. '\58' .. varint(#why) .. why .. '\88' .. varint(seconds)
 end
 
+-- stub(id, bytes): the TaskMessage that is kept in place of one of so many bytes, which is
+-- too long to be read. 1 type, 2 payload, 3 id, 4 queue; Limits.DecodePayload knows too_long.
+local function stub(id, bytes)
+  local payload, queue = '{"v":1,"text":"","too_long":' .. int(bytes) .. '}', string.match(task, '{(.*)}')
+  return '\10' .. varint(17) .. 'turnstile:message' .. '\18' .. varint(#payload) .. payload ..
+    '\26' .. varint(#id) .. id .. '\34' .. varint(#queue) .. queue
+end
+
+-- load_short(id, most): as load, of a msg that is too long its stub.
+local function load_short(id, most)
+  local bytes = too_long(id, most)
+  if bytes then return stub(id, bytes), lock_of(id) end
+  return load(id)
+end
+
 -- move_to_archive(id, msg, unique, why, outcome, now): a dead letter that no statistics
 -- count yet. That it was seen becomes that it arrived: so Run in asynqmon does not expire it
 -- again at once, and /resume knows its place among others.
@@ -29,4 +44,16 @@ end
 local function archive(id, msg, unique, why, outcome, now)
   move_to_archive(id, msg, unique, why, outcome, now)
   count_archived(1)
+end
+
+-- archive_too_long(t, prefix, limits, most, now): t, {id, bytes, unique lock}, has left the
+-- line without having been read, because its msg is longer than most. limits are the event
+-- stream's.
+local function archive_too_long(t, prefix, limits, most, now)
+  local own = own_id(prefix, t[1])
+  local why = 'invalid message: its task has ' .. int(t[2]) .. ' bytes, at most ' .. int(most) .. ' are allowed; its content was not kept'
+  local outcome = '{"type":"turn_ended","status":"failed","messages":[' .. quote(own) .. '],"error":"' .. why .. '"}'
+  archive(t[1], stub(t[1], t[2]), t[3], why, outcome, now)
+  pcall('HDEL', followups, own)
+  announce(run, events, limits, outcome)
 end

@@ -11,18 +11,21 @@
 --                                       ARGV[16] '1': it keeps agents warm
 -- ARGV[17] "messages bytes" of a /stop that a claim archives
 -- ARGV[18] "messages bytes" that a turn has at most, unless the first alone has more
+-- ARGV[19] how many bytes a task's msg may have
 --
 -- Answers {'turn', now, fence, session id, entries written so far, what was dropped
 -- ('omitted omitted_told ids', or ''), {{id, msg, age ms, redeliveries} ...}, reset
 -- reason, reason of the resume mark, its age in ms}; or {'held', ms left}, {'paused'},
 -- {'wait', until ms}, {'empty'}, or {'again'}: claim again, a batch of what a /stop has
--- put aside is archived, or of ids without a task has left the line. Under its own token
--- it repeats its answer.
+-- put aside, or of those at the head of the line that are too long to be read, is
+-- archived, or of ids without a task has left the line. Under its own token it repeats
+-- its answer.
 --
--- It begins with SET, but where a /stop has put messages aside: a full Redis starts no
--- new turn.
+-- It begins with SET, but where a batch is archived: a full Redis starts no new turn.
 
+local MOST = 100 -- that are too long, of one call
 local token, ttl, phase, prefix = ARGV[2], tonumber(ARGV[3]), ARGV[5], ARGV[6]
+longest = tonumber(ARGV[19])
 local now = now_ms()
 
 local r = call('HMGET', run, 'token', 'fence', 'phase', 'ids', 'stop', 'interrupt', 'sid', 'entries',
@@ -44,7 +47,7 @@ local dead = fence and (r[3] == 'starting' or r[3] == 'running')
 if special and call('EXISTS', paused) == 1 then return {'paused'} end
 -- A /stop whose sender has died: nothing else is done before that is done.
 if special and call('EXISTS', stopped) == 1 then
-  local batch, more = stopped_batch(stopped, ARGV[17])
+  local batch, more = stopped_batch(stopped, ARGV[17], longest)
   call('ZCARD', archived)
   archive_stopped(batch, prefix, ARGV[11], now)
   mark_stopping(more)
@@ -95,7 +98,7 @@ for _, id in ipairs(left) do
   if call('HEXISTS', task .. id, 'msg') == 0 then
     lost[#lost + 1] = id
   elseif ends then
-    local msg, unique = load(id)
+    local msg, unique = load_short(id, longest)
     ending[#ending + 1] = {id, msg, unique, ends}
   else
     back[#back + 1] = {id, died}
@@ -123,6 +126,24 @@ else
   h, gone = head(due)
 end
 local group = {}
+if h and h[7] then
+  -- What a dead owner has left, and what is due, is settled first.
+  if #left == 0 and #due == 0 and not dead and gone == 0 then
+    local ids, batch = call('LRANGE', pending, -MOST, -1), {}
+    for i = #ids, 1, -1 do
+      local bytes = too_long(ids[i], longest)
+      if not bytes then break end
+      batch[#batch + 1] = {ids[i], bytes, lock_of(ids[i])}
+    end
+    call('ZCARD', archived)
+    for _, t in ipairs(batch) do
+      call('RPOP', pending)
+      archive_too_long(t, prefix, ARGV[11], longest, now)
+    end
+    return {'again'}
+  end
+  h = false
+end
 if h then
   group, wait = gather(h, gone, now, ARGV[18])
   wait = held(h[1], hold, now) or wait

@@ -7,6 +7,7 @@
 -- ARGV[2] worker                       ARGV[6] its drop policy
 -- ARGV[3] phase to begin with          ARGV[7] its quiet window, ms
 -- ARGV[4] busy mode of this worker     ARGV[8] '1': it keeps agents warm
+--                                      ARGV[9] how many bytes a task's msg may have
 --
 -- and of each session 10 KEYS, in the order in which they are named below, and
 --
@@ -21,6 +22,7 @@
 local pcall = redis.pcall
 local KEYS, ARGV = KEYS, ARGV
 local ttl, worker, phase, mode, cap, drop, debounce, warm = unpack(ARGV, 1, 8)
+local longest = tonumber(ARGV[9])
 local now = now_ms()
 local at = int(now)
 
@@ -41,7 +43,8 @@ local function claim(k, a)
   if not set or set.err then return false end
 
   local id, head = pcall('RPOPLPUSH', pending, active), {}
-  if type(id) == 'string' then
+  local bytes = type(id) == 'string' and pcall('HSTRLEN', task .. id, 'msg')
+  if type(bytes) == 'number' and bytes <= longest then
     head = pcall('HMGET', task .. id, 'msg', 'seen', 'redelivered', 'quiet', 'unique_key')
   end
   if not head[1] or head[4] or r[5] and string.find(r[5], id, 1, true) or not string.find(id, '^[%w%-._:@+=~]*$') then
@@ -81,7 +84,7 @@ local function claim(k, a)
   return {'turn', now, tonumber(fence), sid, entries, dropped, {message}}
 end
 
-local answers, a = {}, 8
+local answers, a = {}, 9
 for k = 0, #KEYS - 1, 10 do
   answers[#answers + 1] = claim(k, a) or {'special'}
   a = a + 3

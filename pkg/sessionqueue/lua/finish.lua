@@ -7,8 +7,9 @@
 -- ARGV[4] outcome, JSON: the event and the tasks' result
 -- ARGV[5] the turn's start, JSON, if it was not announced yet, or ''
 -- ARGV[6] caps of the event stream and of the transcript, a transcript's TTL, ms, how
---         many messages a turn has at most and how many bytes their tasks have, and
---         the event stream's cap in bytes, separated by spaces
+--         many messages a turn has at most and how many bytes their tasks have, how many
+--         bytes one task's msg may have, and the event stream's cap in bytes, separated
+--         by spaces
 -- ARGV[7] phase of the next turn; '': release, take no other
 -- ARGV[8] JSON object:
 --   ttl        the sentinel's, ms
@@ -36,6 +37,8 @@
 -- dead owner's are written by the next claim.
 
 local now = now_ms()
+local _, most, ttl, turn, msg_most = string.match(ARGV[6], '(%d+) (%d+) (%d+) (%d+ %d+) (%d+)')
+longest = tonumber(msg_most)
 
 if not owned then
   local answer = answered()
@@ -48,7 +51,6 @@ if not owned then
 end
 
 local rest = cjson.decode(ARGV[8])
-local _, most, ttl, turn = string.match(ARGV[6], '(%d+) (%d+) (%d+) (%d+ %d+)')
 local release, prefix, seconds = ARGV[7] == '', rest.prefix, math.floor(now / 1000)
 local nids, nback, keep, complete = rest.ending, rest.back, rest.retention, not rest.archive
 local entry, last = 9 + nids + nback, #ARGV
@@ -83,13 +85,14 @@ if nback > 0 then
   if back.head and not release and call('EXISTS', paused) == 0 then
     h = look_at(back.head)
     -- What is collected is gathered when all are back: by the next claim.
-    if not h[2] or h[5] or held(h[1], r[5], now) then h = false end
+    if not h[2] or h[5] or h[7] or held(h[1], r[5], now) then h = false end
     group[1] = h
   end
 elseif release or special and call('EXISTS', paused) == 1 then
   call('LLEN', pending)
 else
   h, gone = head(due)
+  if h and h[7] then h = false end -- too long: the next claim archives it
   if h then
     local wait
     group, wait = gather(h, gone, now, turn)

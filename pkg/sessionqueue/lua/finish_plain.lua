@@ -5,6 +5,7 @@
 --
 -- ARGV[1] limits of an event stream      ARGV[3] a transcript's TTL, ms
 -- ARGV[2] cap of a transcript, entries   ARGV[4] phase of a next turn
+--                                        ARGV[5] how many bytes a task's msg may have
 --
 -- and of each turn 13 KEYS, in the order in which they are named below, and
 --
@@ -27,7 +28,7 @@
 
 local pcall = redis.pcall
 local KEYS, ARGV = KEYS, ARGV
-local events_limits, transcript_cap, transcript_ttl, phase = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
+local events_limits, transcript_cap, transcript_ttl, phase, longest = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4], tonumber(ARGV[5])
 
 -- next_turn(id, head, at): what the worker is told.
 local function next_turn(id, head, at)
@@ -61,7 +62,8 @@ local function finish(k, a)
   local following, head, added, len, plain = false, false, false, 0, true
   if following_fence ~= '' then following = pcall('RPOPLPUSH', pending, active) end
   if following then
-    plain = type(following) == 'string'
+    local bytes = type(following) == 'string' and pcall('HSTRLEN', task .. following, 'msg')
+    plain = type(bytes) == 'number' and bytes <= longest
     head = plain and look_at(task, following)
     if not head or not head[1] or head[4] or r[4] and string.find(r[4], following, 1, true)
       or not string.find(following, '^[%w%-._:@+=~]*$') then
@@ -112,7 +114,7 @@ local function finish(k, a)
   return next_turn(following, head, at)
 end
 
-local answers, k, a = {}, 0, 4
+local answers, k, a = {}, 0, 5
 while KEYS[k + 1] do
   answers[#answers + 1] = finish(k, a) or {'special'}
   k, a = k + 13, a + 13 + ARGV[a + 1]

@@ -1,5 +1,9 @@
 -- The session's line, for the scripts that take its head, after session.lua.
 
+-- How many bytes a task's msg may have, which the script sets. One that has more is taken
+-- by nobody: a claim archives it.
+local longest
+
 -- due_tasks(now): delayed tasks whose time has come, by time and then by order
 -- of enqueueing. Each is {id, score, seq, zset, state; state is false if the task
 -- is gone}.
@@ -34,9 +38,11 @@ end
 -- How many ids at either end of the line are looked at, where all would be too many.
 local NEAR = 500
 
--- look_at(id): a task as {id, msg, seen, redelivered, quiet, unique key}; msg is
--- false if the task is gone.
+-- look_at(id): a task as {id, msg, seen, redelivered, quiet, unique key, bytes of a msg
+-- that is too long}; msg is false if the task is gone, and '' if it is too long.
 local function look_at(id)
+  local bytes = too_long(id, longest)
+  if bytes then return {id, '', false, false, false, false, bytes} end
   local t = call('HMGET', task .. id, 'msg', 'seen', 'redelivered', 'quiet', 'unique_key')
   return {id, t[1], t[2], t[3], t[4], t[5]}
 end

@@ -5,7 +5,8 @@
 -- ARGV[2] task id                 ARGV[5] busy mode, or '' for the session's
 -- ARGV[3] nonce of this sender    ARGV[6] prefix of task ids
 -- ARGV[4] follow-up, JSON object  ARGV[7] cap of the event stream
---                                 ARGV[8] the session's key
+-- ARGV[9] '1': its id was taken   ARGV[8] the session's key
+-- ARGV[10] how many bytes a task's msg may have
 --
 -- Answers {now, status, n, 1 if the task is this sender's own}:
 --   'queued'     behind a turn; n = its position, the running turn counted
@@ -21,7 +22,10 @@ local NEWEST = 1000 -- how far from the line's end a message is looked for
 local id, nonce, prefix = ARGV[2], ARGV[3], ARGV[6]
 local now, own = now_ms(), own_id(prefix, id)
 
-local t = call('HMGET', task .. id, 'state', 'msg', 'seen', 'seq')
+-- What this sender has just put in is not too long; what it has found may be.
+local longest = tonumber(ARGV[10])
+local msg = ARGV[9] == '1' and too_long(id, longest) and 'nonce' or 'msg' -- there is no field nonce
+local t = call('HMGET', task .. id, 'state', msg, 'seen', 'seq')
 local state = t[1]
 if not state then
   local refused, most = string.match(call('GET', answer_key) or '', '^(%S+) (%d+)$') -- earlier
@@ -34,7 +38,7 @@ if told then
   -- It may be a refusal, which senders of an older version keep here.
   if of_another or string.sub(told, 1, 11) == '{"refused":' then told = false end
 end
-local mine = string.find(t[2], nonce, 1, true) and 1 or 0
+local mine = t[2] and string.find(t[2], nonce, 1, true) and 1 or 0
 local r = call('HMGET', run, 'token', 'worker', 'fence', 'phase', 'mode', 'cap', 'hold', 'drop', 'debounce', 'warm')
 local rec = call('HMGET', record, 'created_at', 'queue')
 local ok, set = try(cjson.decode, rec[2] or '{}') -- by /queue
@@ -105,10 +109,11 @@ if busy and mine == 1 and not told and place then
     for i = #oldest, 1, -1 do
       if #drops == most or bytes >= BYTES then break end
       local old = oldest[i]
-      local o, own_old = call('HMGET', task .. old, 'msg', 'unique_key', 'first', 'seen', 'seq'), own_id(prefix, old)
-      local ahead, read = goes_first(own_old, o[3], o[4], o[5])
-      if o[1] and old ~= id and not ahead then drops[#drops + 1] = {old, o[1], held_lock(old, o[2])} end
-      bytes = bytes + #(o[1] or '') + read
+      local o = call('HMGET', task .. old, 'first', 'seen', 'seq')
+      local ahead, read = goes_first(own_id(prefix, old), o[1], o[2], o[3])
+      local msg, unique = load_short(old, longest)
+      if msg and old ~= id and not ahead then drops[#drops + 1] = {old, msg, unique} end
+      bytes = bytes + #(msg or '') + read
     end
     call('ZCARD', archived)
   end

@@ -12,6 +12,13 @@ local function load(id)
   return t[1], held_lock(id, t[2])
 end
 
+-- too_long(id, most): how many bytes a task's msg has, if these are more than any may have;
+-- else false. Such a msg is not read: it may have tens of megabytes.
+local function too_long(id, most)
+  local bytes = call('HSTRLEN', task .. id, 'msg')
+  return bytes > most and bytes
+end
+
 -- lock_of(id): the unique lock that a task still holds, or false. The task itself,
 -- which may be long, is not read.
 local function lock_of(id) return held_lock(id, call('HGET', task .. id, 'unique_key')) end

@@ -7,7 +7,8 @@
 -- ARGV[5] prefix of task ids
 -- ARGV[6] how many messages a turn has at most
 -- ARGV[7] how many bytes their tasks have at most
--- ARGV[8...] ids of the turn's tasks that the owner knows of
+-- ARGV[8] how many bytes one task's msg may have
+-- ARGV[9...] ids of the turn's tasks that the owner knows of
 --
 -- Answers {'ok', {{id, msg, age in ms, redeliveries} ...}, 1 if there may be more}:
 -- those that the owner does not know of, be it that an earlier answer was lost; or
@@ -18,7 +19,8 @@ local OLD = 4096 -- bytes of a follow-up that is read for its mode alone
 local now, prefix, most, room = now_ms(), ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[7])
 local ids = cjson.decode(call('HGET', run, 'ids'))
 local known = {}
-for i = 8, #ARGV do known[ARGV[i]] = true end
+longest = tonumber(ARGV[8])
+for i = 9, #ARGV do known[ARGV[i]] = true end
 
 local steered, waiting = {}, call('LLEN', pending)
 
@@ -35,7 +37,9 @@ local function look(id, end_of)
   if not e or string.sub(e, 1, 15) ~= '{"mode":"steer"' then return true end
   local from, to = string.find(e, '"state":"queued"', 1, true)
   if not from then return true end
-  room = room - call('HSTRLEN', task .. id, 'msg')
+  local bytes = call('HSTRLEN', task .. id, 'msg')
+  if bytes > longest then return true end -- a claim archives it
+  room = room - bytes
   if room < 0 or #ids + #steered >= most then return false end
   steered[#steered + 1] = {id, own, string.sub(e, 1, from - 1) .. '"state":"steered"' .. string.sub(e, to + 1), end_of}
   return true

@@ -6,6 +6,7 @@
 --         a call archives           ARGV[6] do nothing after this ms: the sender
 --                                           has given up, and what came since is
 --                                           not what it meant
+-- ARGV[7] how many bytes a task's msg may have
 --
 -- Answers {'idle', 'starting' or 'running', fence, how many messages it means, 1 if
 -- more is to be archived: call again with the next number}; {'earlier'}: nothing of this
@@ -28,7 +29,7 @@ local owner = call('GET', sentinel)
 if asks then -- also of a dead owner: the next claim reads what was asked
   state, fence, meant = r[4] or 'idle', r[3] or '0', call('LLEN', pending)
 end
-local batch, more = stopped_batch(asks and pending or stopped, ARGV[3])
+local batch, more = stopped_batch(asks and pending or stopped, ARGV[3], tonumber(ARGV[7]))
 if not asks and not of then -- the answer's time is over
   state, fence, meant = 'idle', '0', #batch
 end

@@ -5,17 +5,17 @@
 
 local WHY_STOPPED = 'stopped by user'
 
--- stopped_batch(list, limits): the oldest of a list, {id, msg, unique lock} each, and
--- whether there are more. limits: "messages bytes", how many at most, and of how much
--- text, or one.
-local function stopped_batch(list, limits)
+-- stopped_batch(list, limits, longest): the oldest of a list, {id, msg, unique lock} each,
+-- and whether there are more. limits: "messages bytes", how many at most, and of how much
+-- text, or one. A msg longer than longest is replaced by its stub.
+local function stopped_batch(list, limits, longest)
   local most, bytes = string.match(limits, '^(%d+) (%d+)$')
   local batch, size = {}, 0
   local ids = call('LRANGE', list, '-' .. most, -1)
   for i = #ids, 1, -1 do
     size = size + call('HSTRLEN', task .. ids[i], 'msg')
     if #batch > 0 and size > tonumber(bytes) then break end
-    local msg, unique = load(ids[i])
+    local msg, unique = load_short(ids[i], longest)
     batch[#batch + 1] = {ids[i], msg, unique}
   end
   return batch, call('LLEN', list) > #batch

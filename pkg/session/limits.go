@@ -1,0 +1,110 @@
+package session
+
+import (
+	"encoding/json"
+	"fmt"
+)
+
+// ErrTooLarge is wrapped by errors about a message that has more of something than
+// its Limits allow. It is an ErrInvalid, too.
+var ErrTooLarge = fmt.Errorf("%w", ErrInvalid)
+
+// Limits bound one message. Zero values mean the defaults. A sender checks them before it
+// stores a message, and a worker when it takes one: a message that breaks them is archived
+// with the reason.
+type Limits struct {
+	// Text is how many bytes of UTF-8 a text may have. Defaults to MaxTextLen.
+	Text int
+
+	// Meta is how many bytes the names and values of meta may have together. Defaults
+	// to 64 KiB.
+	Meta int
+
+	// Attachments is how many there may be. Defaults to 100.
+	Attachments int
+
+	// Payload is how many bytes the message may have in JSON. Defaults to 2 MiB.
+	Payload int
+}
+
+// WithDefaults fills in what is zero.
+func (l Limits) WithDefaults() Limits {
+	for _, d := range []struct {
+		v   *int
+		def int
+	}{{&l.Text, MaxTextLen}, {&l.Meta, 64 << 10}, {&l.Attachments, 100}, {&l.Payload, 2 << 20}} {
+		if *d.v == 0 {
+			*d.v = d.def
+		}
+	}
+	return l
+}
+
+// taskRest is how many bytes a task has besides its payload: its names, a sender's
+// headers, and the errors of the attempts so far.
+const taskRest = 256 << 10
+
+// Task is how many bytes a message's task may have in Redis. Workers do not read one that
+// has more: they keep its length, and archive it.
+func (l Limits) Task() int { return l.WithDefaults().Payload + taskRest }
+
+// Validate checks everything about a message but its id and its size in JSON. Errors wrap
+// ErrInvalid, those about a size ErrTooLarge.
+func (l Limits) Validate(m Message) error {
+	l = l.WithDefaults()
+	meta := 0
+	for name, value := range m.Meta {
+		meta += len(name) + len(value)
+	}
+	switch {
+	case len(m.Text) > l.Text:
+		return fmt.Errorf("%w message: its text has %d bytes, at most %d are allowed; attach a file instead", ErrTooLarge, len(m.Text), l.Text)
+	case meta > l.Meta:
+		return fmt.Errorf("%w message: its meta has %d bytes, at most %d are allowed", ErrTooLarge, meta, l.Meta)
+	case len(m.Attachments) > l.Attachments:
+		return fmt.Errorf("%w message: it has %d attachments, at most %d are allowed", ErrTooLarge, len(m.Attachments), l.Attachments)
+	}
+	return m.valid()
+}
+
+// EncodePayload is Message.EncodePayload, and an error that wraps ErrTooLarge if that is
+// too large.
+func (l Limits) EncodePayload(m Message) ([]byte, error) {
+	data, err := m.EncodePayload()
+	if err == nil {
+		err = l.payload(len(data))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return data, nil
+}
+
+func (l Limits) payload(n int) error {
+	if most := l.WithDefaults().Payload; n > most {
+		return fmt.Errorf("%w message: it has %d bytes in JSON, at most %d are allowed; attach files instead", ErrTooLarge, n, most)
+	}
+	return nil
+}
+
+// DecodePayload is the function of that name, with these limits. A payload that is too
+// large is not looked at.
+func (l Limits) DecodePayload(data []byte) (Message, error) {
+	if err := l.payload(len(data)); err != nil {
+		return Message{}, err
+	}
+	var p payload
+	if err := json.Unmarshal(data, &p); err != nil {
+		return Message{}, fmt.Errorf("%w payload: not a message in JSON: %w", ErrInvalid, err)
+	}
+	if p.V != payloadVersion {
+		return Message{}, fmt.Errorf("%w payload: version %d, this program knows version %d", ErrInvalid, p.V, payloadVersion)
+	}
+	if p.TooLong > 0 {
+		return Message{}, fmt.Errorf("%w message: its task had %d bytes, and its content was not kept", ErrTooLarge, p.TooLong)
+	}
+	if _, err := ParseMode(string(p.Mode)); err != nil {
+		p.Mode = ""
+	}
+	return p.Message, l.Validate(p.Message)
+}
