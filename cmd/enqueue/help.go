@@ -64,7 +64,7 @@ Exit codes
   1    Redis cannot be reached or refuses, or anything not named here
   2    bad usage or input, also of a command; nothing was stored. With --file the bad
        lines were left out, the others stored
-  3    refused: the session was busy (--mode reject), or its line is full
+  3    refused: the session was busy (--mode reject), or too many messages wait
   4    no answer within --timeout; the message goes on
   5    it ended otherwise than done: failed, interrupted, expired, stopped, dropped
   130  Ctrl-C; what was put in stays

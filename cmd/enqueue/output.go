@@ -157,10 +157,14 @@ func receiptText(r sessionqueue.Receipt) string {
 // refusal says why a message was not taken.
 func refusal(r sessionqueue.Receipt) string {
 	switch r.Reason {
-	case "busy":
+	case sessionqueue.ReasonBusy:
 		return "refused: session " + r.Session + " is running a turn; nothing was stored"
-	case "full":
+	case sessionqueue.ReasonFull:
 		return "refused: the line of session " + r.Session + " is full; nothing was stored"
+	case sessionqueue.ReasonLine:
+		return "refused: too many messages wait in session " + r.Session + " (TURNSTILE_LINE_CAP); nothing was stored"
+	case sessionqueue.ReasonMessages:
+		return "refused: too many messages wait in all sessions (TURNSTILE_MESSAGES_CAP); nothing was stored"
 	}
 	return "refused: " + r.Reason
 }

@@ -19,6 +19,8 @@ const (
 	Owned    = "turnstile:owned"    // ZSET session key -> ms: look again then
 	Sessions = "turnstile:sessions" // ZSET session key -> ms of its last activity
 
+	Waiting = "turnstile:waiting" // HASH count, at: how many messages waited in all sessions at the last sweep
+
 	Scan = "turnstile:scan" // HASH node -> cursor: how far the search for forgotten sessions is
 
 	Unlisted = "turnstile:unlisted" // ZSET session key -> ms: whether its queue's name is to be listed again is looked at then

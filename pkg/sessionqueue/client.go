@@ -52,7 +52,7 @@ type Receipt struct {
 	// archived or gone.
 	State string `json:"state,omitempty"`
 
-	// Reason is why a message was refused: busy, or full.
+	// Reason is why a message was refused, see Err.
 	Reason string `json:"reason,omitempty"`
 
 	// Reply is a command's answer. Invalid: it says what is wrong with what was
@@ -167,7 +167,7 @@ func (c *Client) ring(ctx context.Context, sessionKey string, m session.Message,
 	k := rediskey.For(sessionKey)
 	reply, err := run(ctx, c.rdb, ringScript, append(keys(sessionKey, "", time.Now()), k.Call(nonce)),
 		k.TaskPrefix(), session.TaskID(sessionKey, m.ID), nonce, entry, string(m.Mode), session.IDPrefix(sessionKey), senderEvents, sessionKey,
-		flag(known), c.cfg.Limits.Task())
+		flag(known), c.cfg.Limits.Task(), c.cfg.LineCap)
 	if err != nil {
 		return Receipt{}, fmt.Errorf("announce message %s of %s: %w", m.ID, sessionKey, err)
 	}
@@ -182,7 +182,7 @@ func (c *Client) ring(ctx context.Context, sessionKey string, m session.Message,
 	case "scheduled":
 		r.Status, r.At = Scheduled, time.UnixMilli(n)
 		err = wake(ctx, c.rdb, now, claimGrace, wakeUp{sessionKey, n})
-	case "busy", "full":
+	case ReasonBusy, ReasonFull, ReasonLine:
 		r.Status, r.Reason = Refused, state
 	}
 	if err != nil {

@@ -96,6 +96,8 @@ func timeless(script string, v any) string {
 		}
 	}
 	switch script {
+	case "trim":
+		blank(a, 0) // how many have left the line: nobody counts on it
 	case "ring":
 		blank(a, 0)
 		if a[1] == "idle" {

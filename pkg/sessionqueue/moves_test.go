@@ -31,10 +31,20 @@ func (b *bench) enqueueRaw(kind, payload, id string, opts ...asynq.Option) {
 }
 
 // ring is the sender's second half.
-func (b *bench) ring(id string, mode session.Mode) error {
+func (b *bench) ring(id string, mode session.Mode) error { return b.ringAs(id, mode, 10_000) }
+
+// ringAs is ring with another cap of the line.
+func (b *bench) ringAs(id string, mode session.Mode, lineCap int) error {
 	return sq.Scripts["ring"].Run(b.ctx, b.rdb, append(sq.KeysOf(key, ""), b.k.Call("nonce-"+id)), b.k.TaskPrefix(), b.task(id), "nonce-"+id,
 		fmt.Sprintf(`{"id":%q,"text":%q}`, id, id), string(mode), session.IDPrefix(key), 1000, key,
-		"0", 4<<20).Err()
+		"0", 4<<20, lineCap).Err()
+}
+
+// trim archives a batch of what is over the cap.
+func (b *bench) trim(most int) func() error {
+	return func() error {
+		return sq.Scripts["trim"].Run(b.ctx, b.rdb, sq.KeysOf(key, ""), b.k.TaskPrefix(), session.IDPrefix(key), most, "1000", 4<<20).Err()
+	}
 }
 
 // backdate makes a delayed message due.

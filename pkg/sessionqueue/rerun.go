@@ -20,7 +20,8 @@ const (
 
 // Rerun puts the dead letters that a stop or a failure has made back in line,
 // oldest first, and answers how many. Expired, dropped and taken-back ones stay, and
-// so do those that are put aside while it is at work.
+// so do those that are put aside while it is at work, and those for which the line has no
+// room.
 func (c *Client) Rerun(ctx context.Context, sessionKey string) (n int, err error) {
 	if err := session.ValidateKey(sessionKey); err != nil {
 		return 0, err
@@ -44,7 +45,7 @@ func (c *Client) rerun(ctx context.Context, sessionKey string) (n int, err error
 	all = slices.CompactFunc(all, func(a, b deadPlace) bool { return a.id == b.id && a.arrived == b.arrived }) // read twice
 	for batch := 1; len(all) > 0; batch++ {
 		m := rerunCount(all)
-		args := []any{k.TaskPrefix(), string(StatusStopped) + " " + string(StatusFailed)}
+		args := []any{k.TaskPrefix(), string(StatusStopped) + " " + string(StatusFailed), c.cfg.LineCap}
 		for _, d := range all[:m] {
 			args = append(args, d.id, d.arrived)
 		}

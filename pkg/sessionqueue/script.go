@@ -51,6 +51,7 @@ var (
 	markScript       = move("session", "owner", "asked", "cut", "mark")
 	requeueScript    = move("session", "events", "archive", "owner", "asked", "cut", "requeue")
 
+	trimScript   = move("session", "events", "archive", "trim")
 	lookScript   = move("session", "lease", "look")
 	purgeScript  = move("session", "purge")
 	forgetScript = move("session", "forget")

@@ -44,6 +44,28 @@ func situations() []situation {
 			b.enqueue("new", asynq.ProcessIn(time.Hour))
 			return func() error { return b.ring("new", "") }
 		}},
+		{"ring", "no room", func(b *bench) func() error {
+			b.sayAll("now", "next")
+			b.enqueue("new")
+			return func() error { return b.ringAs("new", "", 2) }
+		}},
+		{"ring", "no room for a delayed one", func(b *bench) func() error {
+			b.enqueue("now", asynq.ProcessIn(time.Hour))
+			b.enqueue("new", asynq.ProcessIn(time.Hour))
+			return func() error { return b.ringAs("new", "", 1) }
+		}},
+		{"trim", "", func(b *bench) func() error {
+			b.enqueue("now")
+			b.enqueue("next")
+			b.say("over")
+			return b.trim(2)
+		}},
+		{"trim", "delayed", func(b *bench) func() error {
+			for _, id := range []string{"now", "next", "over"} {
+				b.enqueue(id, asynq.ProcessIn(time.Hour))
+			}
+			return b.trim(2)
+		}},
 		{"claim", "fresh", func(b *bench) func() error {
 			b.sayAll("now", "next")
 			return claimMove(b)
@@ -374,7 +396,7 @@ func situations() []situation {
 			b.sayAll("one", "two")
 			_, err := b.client.Stop(b.ctx, key)
 			must(b, err)
-			args := []any{b.k.TaskPrefix(), "failed stopped"}
+			args := []any{b.k.TaskPrefix(), "failed stopped", 10_000}
 			for _, id := range []string{"one", "two"} {
 				args = append(args, b.task(id), b.rdb.HGet(b.ctx, b.k.Task(b.task(id)), "arrived").Val())
 			}

@@ -72,7 +72,7 @@ func (r *redisOf) begin(c reference.Config, now int64) *actual {
 	r.empty()
 	b := &actual{
 		redisOf: r, k: rediskey.For(key), start: now, heard: "-", names: newNames(),
-		client: sq.NewClientWith(r.rdb, sq.ClientConfig{Limits: messageLimits}), plain: asynq.NewClientFromRedisClient(r.rdb), inspector: asynq.NewInspectorFromRedisClient(r.rdb),
+		client: sq.NewClientWith(r.rdb, sq.ClientConfig{Limits: messageLimits, LineCap: c.LineCap}), plain: asynq.NewClientFromRedisClient(r.rdb), inspector: asynq.NewInspectorFromRedisClient(r.rdb),
 	}
 	b.ctx, b.end = context.WithCancel(context.Background())
 	for i := range b.workers {
@@ -95,7 +95,7 @@ func configOf(c reference.Config, worker int) sq.Config {
 	}
 	return sq.Config{
 		Worker: fmt.Sprint("worker", worker), Immediate: c.Immediate, StuckLimit: c.StuckLimit, CrashPolicy: policy, Retention: retention,
-		SentinelTTL: time.Duration(c.TTL) * time.Millisecond, TranscriptCap: c.TranscriptCap, TurnMessages: c.TurnMessages, Limits: messageLimits, Line: settingsOf(c.Workers[worker]),
+		SentinelTTL: time.Duration(c.TTL) * time.Millisecond, TranscriptCap: c.TranscriptCap, TurnMessages: c.TurnMessages, Limits: messageLimits, LineCap: c.LineCap, Line: settingsOf(c.Workers[worker]),
 		SessionTTL: reference.SessionTTL * time.Millisecond, ArchiveTTL: reference.DeadTTL * time.Millisecond,
 	}
 }

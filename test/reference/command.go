@@ -119,6 +119,7 @@ func (s *Session) Rerun() (n int) {
 	slices.SortFunc(again, func(a, b *Message) int {
 		return cmp.Or(cmp.Compare(a.Arrived, b.Arrived), cmp.Compare(a.Seq, b.Seq), cmp.Compare(a.ID, b.ID))
 	})
+	again = again[:min(len(again), max(s.Config.LineCap-len(s.Line), 0))] // as many as there is room for
 	for _, m := range again {
 		s.enters(m)
 		m.Status, m.Error, m.Arrived, m.Failures, m.Seen = "", "", 0, 0, s.Now

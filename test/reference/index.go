@@ -117,7 +117,11 @@ func (s *Session) DueTimer() {
 // answers how many it found. Its owner, or its claimer, is not to be looked after now.
 func (s *Session) Sweep() (found int) {
 	x := &s.Index
-	if x.Used == 0 && !x.Listed || x.Ready || !s.has(Pending, Active, Scheduled) {
+	if x.Used == 0 && !x.Listed || !s.has(Pending, Active, Scheduled) {
+		return 0
+	}
+	s.trim()
+	if x.Ready {
 		return 0
 	}
 	x.Listed = true

@@ -38,6 +38,7 @@ type Config struct {
 	Keeps         bool // results are kept for a while
 	TranscriptCap int
 	TurnMessages  int         // that a turn has at most
+	LineCap       int         // messages that may wait, a half of them as delayed ones
 	TTL           int64       // the sentinel's, ms
 	Workers       [2]Settings // what each of the workers says about a busy line
 }

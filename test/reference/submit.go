@@ -97,6 +97,9 @@ func (s *Session) ring(id, mode string, fresh bool) Receipt {
 		return Receipt{Status: m.State}
 	case Scheduled:
 		s.announced(m, max(m.Due, s.Now))
+		if delayed := s.count(Scheduled); fresh && (delayed > s.delayedCap() || delayed+len(s.Line) > s.Config.LineCap) {
+			return s.refuse(m, "line")
+		}
 		return Receipt{Status: "scheduled", At: m.Due}
 	}
 
@@ -122,6 +125,13 @@ func (s *Session) ring(id, mode string, fresh bool) Receipt {
 			return s.refuse(m, "full")
 		}
 	}
+	var drops []string // which makes room
+	if busy && fresh && !told && full {
+		drops = s.oldest(id, capacity)
+	}
+	if fresh && len(drops) == 0 && len(s.Line)+min(s.count(Scheduled), s.delayedCap()) > s.Config.LineCap {
+		return s.refuse(m, "line")
+	}
 	collected := mode == Collect && !told && (busy || len(s.Line) > 1)
 	if collected {
 		m.Quiet = &Quiet{Till: s.Now + debounce, Cap: max(capacity, 1)}
@@ -133,13 +143,46 @@ func (s *Session) ring(id, mode string, fresh bool) Receipt {
 		}
 		return Receipt{Status: "accepted", At: at}
 	}
-	if fresh && !told && full {
-		s.drop(id, capacity, policy)
-	}
+	s.drop(drops, capacity, policy)
 	if !told {
 		s.joins(m, mode, urgent, collected)
 	}
 	return Receipt{Status: "queued", Position: s.position(id)}
+}
+
+// delayedCap is how many delayed messages a session may have, a half of its line.
+func (s *Session) delayedCap() int { return (s.Config.LineCap + 1) / 2 }
+
+// count is how many messages are in a state.
+func (s *Session) count(state string) (n int) {
+	for _, m := range s.Messages {
+		if m.State == state {
+			n++
+		}
+	}
+	return n
+}
+
+// trim archives what waits beyond the cap, and what a turn may have given back: the
+// newest of the line, and of the delayed ones those that are due last.
+func (s *Session) trim() {
+	most := s.Config.LineCap + s.Config.TurnMessages
+	why := fmt.Sprintf("dropped: more than %d messages were waiting", most)
+	delayed := []string{}
+	for id, m := range s.Messages {
+		if m.State == Scheduled {
+			delayed = append(delayed, id)
+		}
+	}
+	slices.SortFunc(delayed, func(a, b string) int {
+		return cmp.Or(cmp.Compare(s.Messages[a].Due, s.Messages[b].Due), cmp.Compare(a, b))
+	})
+	for _, waits := range [][]string{slices.Clone(s.Line), delayed} {
+		for _, id := range slices.Backward(waits[min(len(waits), most):]) {
+			s.archive(id, "dropped", why)
+			s.tell(ended("dropped", 0, []string{id}, why))
+		}
+	}
 }
 
 // announced notes when a message was first heard of, and its number.
@@ -161,17 +204,21 @@ func (s *Session) refuse(m *Message, reason string) Receipt {
 	return Receipt{Status: "refused", Reason: reason}
 }
 
-// drop archives the oldest that wait until no more than the cap do: neither the one
+// oldest are those that have to go so that no more than the cap wait: neither the one
 // that has just come, nor one that goes first.
-func (s *Session) drop(id string, capacity int, policy string) {
-	why := fmt.Sprintf("dropped: more than %d messages were waiting", capacity)
+func (s *Session) oldest(id string, capacity int) (oldest []string) {
 	excess := len(s.Line) - capacity
-	var oldest []string
 	for _, old := range s.Line[:min(excess+1, len(s.Line))] {
 		if old != id && !s.goesFirst(old) && len(oldest) < excess {
 			oldest = append(oldest, old)
 		}
 	}
+	return oldest
+}
+
+// drop archives messages because more wait than the cap.
+func (s *Session) drop(oldest []string, capacity int, policy string) {
+	why := fmt.Sprintf("dropped: more than %d messages were waiting", capacity)
 	for _, old := range oldest {
 		s.archive(old, "dropped", why)
 		s.tell(ended("dropped", 0, []string{old}, why))

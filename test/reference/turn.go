@@ -172,7 +172,7 @@ func (s *Session) Steer(h *Hold) string {
 	var taken []string
 	for _, id := range slices.Clone(s.Line) {
 		i := slices.IndexFunc(s.FollowUps, func(f FollowUp) bool { return f.ID == id })
-		if i < 0 || s.Asked() != "" || s.FollowUps[i].Mode != Steer || len(s.Run.IDs)+len(taken) >= s.Config.TurnMessages {
+		if i < 0 || s.Messages[id].Long || s.Asked() != "" || s.FollowUps[i].Mode != Steer || len(s.Run.IDs)+len(taken) >= s.Config.TurnMessages {
 			continue
 		}
 		s.leaves(id)

@@ -2,7 +2,8 @@
 -- in which they are named, if they are still the ones that their caller has seen.
 --
 -- ARGV[2] the ends (status) that are meant, with blanks between
--- ARGV[3...] of each its id and its arrived, '' if it has none: another one's, and it
+-- ARGV[3] how many messages may wait: what has no room stays a dead letter
+-- ARGV[4...] of each its id and its arrived, '' if it has none: another one's, and it
 --            has been run and has failed since
 --
 -- Answers {how many, now}.
@@ -12,10 +13,10 @@ local moved, at = string.match(call('GET', answer_key) or '', '^(%d+) (%d+)$')
 if moved then return {tonumber(moved), tonumber(at)} end
 for status in string.gmatch(ARGV[2], '%S+') do wanted[status] = true end
 
-local found = {}
-for i = 3, #ARGV, 2 do
+local found, room = {}, tonumber(ARGV[3]) - call('LLEN', pending)
+for i = 4, #ARGV, 2 do
   local id = ARGV[i]
-  if call('ZSCORE', archived, id) then
+  if #found < room and call('ZSCORE', archived, id) then
     local t = call('HMGET', task .. id, 'msg', 'result', 'arrived')
     local ok, outcome = try(cjson.decode, t[2] or '')
     if t[1] and (t[3] or '') == ARGV[i + 1] and ok and type(outcome) == 'table' and wanted[outcome.status] then
@@ -23,7 +24,6 @@ for i = 3, #ARGV, 2 do
     end
   end
 end
-call('LLEN', pending)
 
 for _, f in ipairs(found) do
   local id, msg = f[1], f[2]

@@ -7,6 +7,7 @@
 -- ARGV[4] follow-up, JSON object  ARGV[7] cap of the event stream
 -- ARGV[9] '1': its id was taken   ARGV[8] the session's key
 -- ARGV[10] how many bytes a task's msg may have
+-- ARGV[11] how many messages may wait, half of them as delayed ones
 --
 -- Answers {now, status, n, 1 if the task is this sender's own}:
 --   'queued'     behind a turn; n = its position, the running turn counted
@@ -14,7 +15,8 @@
 --   'scheduled'  n = when, ms
 --   'running', 'completed', 'archived', 'gone'
 --   'busy'       refused, a turn is running; the task is removed
---   'full'       refused, n = the cap; the task is removed
+--   'full'       refused, n = the cap of follow-ups; the task is removed
+--   'line'       refused, n = ARGV[11]; the task is removed
 -- Only the task that carries the sender's own nonce is ever removed.
 
 local MOST, BYTES = 100, 4 * 1024 * 1024 -- that one call drops
@@ -70,14 +72,24 @@ end
 
 if state == 'active' then return {now, 'running', 1, mine} end
 if state == 'completed' or state == 'archived' then return {now, state, 0, mine} end
+local line_cap = tonumber(ARGV[11])
+local delayed_cap = math.ceil(line_cap / 2)
+local fresh = mine == 1 and not t[4] -- not rung for before
+local waiting = call('LLEN', pending)
 if state ~= 'pending' then
   local at = tonumber(call('ZSCORE', state == 'retry' and retry or scheduled, id) or 0) * 1000
+  local delayed = fresh and call('ZCARD', scheduled) or 0
   seen(math.max(at, now))
+  if delayed > delayed_cap or fresh and delayed + waiting > line_cap then
+    call('ZREM', scheduled, id)
+    call('DEL', task .. id)
+    keep_answer('line', int(line_cap))
+    return {now, 'line', line_cap, mine}
+  end
   return {now, 'scheduled', at, mine}
 end
 
 local owner = call('GET', sentinel)
-local waiting = call('LLEN', pending)
 local busy = owner and owner == r[1]
 local mode = ARGV[5]
 if mode == '' then mode = type(set.mode) == 'string' and set.mode or r[5] or 'queue' end
@@ -87,17 +99,20 @@ local drop = policies[set.drop] or policies[r[8]] or 'new'
 local collected = mode == 'collect' and not told and (busy or waiting > 1)
 local quiet = int(now + (within(set.debounce_ms, 0, 3600000) or tonumber(r[9]) or 0)) .. ' ' .. int(math.max(cap, 1))
 
+-- Delayed messages are counted only where they matter: they have a half at most.
+local over = waiting > line_cap or waiting > line_cap - delayed_cap and waiting + call('ZCARD', scheduled) > line_cap
+
 -- Its place, from the end of the line. False: so many have come behind it that it
 -- stays there, whatever it wants, or a /stop has put it aside.
 local place = 0
-if busy and call('LINDEX', pending, 0) ~= id then place = call('LPOS', pending, id, 'MAXLEN', NEWEST) end
+if (busy or over) and call('LINDEX', pending, 0) ~= id then place = call('LPOS', pending, id, 'MAXLEN', NEWEST) end
 
 -- What takes the running turn's place makes room itself.
 local first = mode == 'interrupt' or mode == 'rollback'
 local urgent = first and r[4] == 'running' and place
 local full = waiting > cap and not urgent
 
-local refusal, drops = false, {}
+local refusal, drops, most = false, {}, cap
 if busy and mine == 1 and not told and place then
   if mode == 'reject' then
     refusal = 'busy'
@@ -118,13 +133,15 @@ if busy and mine == 1 and not told and place then
     call('ZCARD', archived)
   end
 end
+-- Whoever drops others makes room itself.
+if over and fresh and place and not refusal and #drops == 0 then refusal, most = 'line', line_cap end
 
 seen(now)
 if refusal then
   call('LREM', pending, 1, id)
   call('DEL', task .. id)
-  keep_answer(refusal, int(cap))
-  return {now, refusal, cap, mine}
+  keep_answer(refusal, int(most))
+  return {now, refusal, most, mine}
 end
 
 if collected then call('HSET', task .. id, 'quiet', quiet) end

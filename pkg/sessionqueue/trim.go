@@ -1,0 +1,69 @@
+package sessionqueue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"turnstile/internal/rediskey"
+	"turnstile/pkg/session"
+)
+
+// trimTime is how long one part of a sweep archives what is over the cap; the next sweep
+// goes on.
+const trimTime = 2 * time.Second
+
+// lineMost is how many messages may wait in a line, and how many delayed ones, before the
+// rest is archived. Senders stop at LineCap; what a turn gives back comes on top.
+func (c *Consumer) lineMost() int64 { return int64(c.cfg.LineCap + c.cfg.TurnMessages) }
+
+// waiting counts the messages that wait in sessions, and names the sessions where they
+// are more than lineMost.
+func (c *Consumer) waiting(ctx context.Context, sessions []string) (n int64, over []string, err error) {
+	line, delayed := make([]*redis.IntCmd, len(sessions)), make([]*redis.IntCmd, len(sessions))
+	_, err = c.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i, s := range sessions {
+			k := rediskey.For(s)
+			line[i], delayed[i] = p.LLen(ctx, k.Pending()), p.ZCard(ctx, k.Scheduled())
+		}
+		return nil
+	})
+	if err != nil && !redis.HasErrorPrefix(err, "WRONGTYPE") { // which is one session's affair
+		return 0, nil, err
+	}
+	for i, s := range sessions {
+		n += line[i].Val() + delayed[i].Val()
+		if max(line[i].Val(), delayed[i].Val()) > c.lineMost() {
+			over = append(over, s)
+		}
+	}
+	return n, over, nil
+}
+
+// trim archives what is over the cap in these sessions, for as long as trimTime.
+func (c *Consumer) trim(ctx context.Context, sessions []string) (trimmed int, failed error) {
+	for began := time.Now(); len(sessions) > 0 && time.Since(began) < trimTime && ctx.Err() == nil; {
+		var again []string
+		replies := c.pipeline(ctx, trimScript, len(sessions), func(i int) ([]string, []any) {
+			s := sessions[i]
+			return keys(s, "", time.Now()), []any{
+				rediskey.For(s).TaskPrefix(), session.IDPrefix(s), c.lineMost(), c.events, c.cfg.Limits.Task(),
+			}
+		})
+		for i, r := range replies {
+			if r.err != nil {
+				failed = errors.Join(failed, fmt.Errorf("archive what is over the line's cap of %s: %w", sessions[i], r.err))
+				continue
+			}
+			trimmed += int(r.int(0))
+			if r.int(1) == 1 {
+				again = append(again, sessions[i])
+			}
+		}
+		sessions = again
+	}
+	return trimmed, failed
+}
