@@ -184,9 +184,9 @@ func NewConsumer(rdb redis.UniversalClient, cfg Config) (*Consumer, error) {
 	if cfg.LeftAlone != nil {
 		c.odd = once(maxLeftAlone, func(name string) { cfg.LeftAlone(rediskey.Queue(name)) })
 	}
-	c.limits = fmt.Sprint(cfg.EventsCap, cfg.TranscriptCap, cfg.TranscriptTTL.Milliseconds(), cfg.TurnMessages, cfg.TurnBytes, cfg.Limits.Task(), cfg.EventsBytes)
+	c.limits = fmt.Sprint(cfg.EventsCap, cfg.TranscriptCap, cfg.TranscriptTTL.Milliseconds(), cfg.TurnMessages, cfg.TurnBytes, cfg.Limits.Task(), cfg.TranscriptBytes, cfg.EventsBytes)
 	c.events = fmt.Sprint(cfg.EventsCap, cfg.EventsBytes)
-	c.plainShared = []any{c.events, cfg.TranscriptCap, cfg.TranscriptTTL.Milliseconds(), c.phase(), cfg.Limits.Task()}
+	c.plainShared = []any{c.events, cfg.TranscriptCap, cfg.TranscriptTTL.Milliseconds(), c.phase(), cfg.Limits.Task(), cfg.TranscriptBytes}
 	return c, nil
 }
 

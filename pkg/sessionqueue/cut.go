@@ -15,6 +15,7 @@ func (h *Hold) partial(entries []session.Entry) (string, error) {
 	if len(entries) == 0 {
 		return "", nil
 	}
+	entries = h.consumer.bounded(entries)
 	h.mu.Lock()
 	p := session.Partial{Fence: h.turn.Fence, Turn: h.turn.ID, Messages: ids(h.part), Entries: entries}
 	h.mu.Unlock()

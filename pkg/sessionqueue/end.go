@@ -178,7 +178,7 @@ func (h *Hold) written(end End) (w written, err error) {
 	if err != nil {
 		return w, fmt.Errorf("encode outcome: %w", err)
 	}
-	for _, e := range end.Entries {
+	for _, e := range h.consumer.bounded(end.Entries) {
 		entry, err := marshal(e)
 		if err != nil {
 			return w, fmt.Errorf("encode entry: %w", err)

@@ -34,7 +34,7 @@ var (
 	answerScript    = move("session", "answer")
 
 	claimPlainScript  = load("claim_plain")
-	finishPlainScript = load("events", "finish_plain")
+	finishPlainScript = load("events", "transcript", "finish_plain")
 
 	claimScript      = move("session", "events", "lease", "line", "archive", "stopped", "cut", "notes", "claim")
 	unclaimScript    = move("session", "cut", "unclaim")
@@ -46,8 +46,8 @@ var (
 	askScript        = move("session", "owner", "ask")
 	steerScript      = move("session", "line", "owner", "asked", "steer")
 	dismissScript    = move("session", "events", "archive", "owner", "dismiss")
-	finishScript     = move("session", "events", "line", "untaken", "owner", "notes", "finish")
-	failScript       = move("session", "events", "line", "untaken", "archive", "stopped", "owner", "notes", "finish")
+	finishScript     = move("session", "events", "transcript", "line", "untaken", "owner", "notes", "finish")
+	failScript       = move("session", "events", "transcript", "line", "untaken", "archive", "stopped", "owner", "notes", "finish")
 	markScript       = move("session", "owner", "asked", "cut", "mark")
 	requeueScript    = move("session", "events", "archive", "owner", "asked", "cut", "requeue")
 

@@ -93,7 +93,7 @@ func TestStatesPageNamesTheScripts(t *testing.T) {
 	// record; the calls are of line.lua's, archive.lua's, untaken.lua's and cut.lua's functions.
 	changes := regexp.MustCompile(`'HSET', task [^)]*'(state|quiet)'|'(DEL|UNLINK)', (task|key|sentinel|resume|run)\b|'SET', sentinel|` +
 		`'HSET', run,[^)]*'(phase|nostart)'|'H(SET|DEL)', resume|\b(take|forward|archive|move_to_archive|archive_stopped|put_back|return_untaken|store_interruption|leave_conversation)\(`)
-	pieces := []string{"archive", "asked", "call", "cut", "events", "keys", "lease", "line", "notes", "owner", "session", "stopped", "untaken"} // of scripts
+	pieces := []string{"archive", "asked", "call", "cut", "events", "keys", "lease", "line", "notes", "owner", "session", "stopped", "transcript", "untaken"} // of scripts
 	var scripts []string
 	for _, file := range files {
 		name := strings.TrimSuffix(filepath.Base(file), ".lua")

@@ -83,7 +83,7 @@ func (s *scripts) owner(cmd []string) (sentinel, run, token, fence string, ok bo
 		if n != 13 {
 			return "", "", "", "", false
 		}
-		at = 7
+		at = 8
 	default:
 		return "", "", "", "", false
 	}

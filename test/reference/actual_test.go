@@ -95,7 +95,7 @@ func configOf(c reference.Config, worker int) sq.Config {
 	}
 	return sq.Config{
 		Worker: fmt.Sprint("worker", worker), Immediate: c.Immediate, StuckLimit: c.StuckLimit, CrashPolicy: policy, Retention: retention,
-		SentinelTTL: time.Duration(c.TTL) * time.Millisecond, TranscriptCap: c.TranscriptCap, TurnMessages: c.TurnMessages, Limits: messageLimits, LineCap: c.LineCap, Line: settingsOf(c.Workers[worker]),
+		SentinelTTL: time.Duration(c.TTL) * time.Millisecond, TranscriptCap: c.TranscriptCap, TurnMessages: c.TurnMessages, Limits: messageLimits, LineCap: c.LineCap, TranscriptBytes: transcriptBytes, Line: settingsOf(c.Workers[worker]),
 		SessionTTL: reference.SessionTTL * time.Millisecond, ArchiveTTL: reference.DeadTTL * time.Millisecond,
 	}
 }
@@ -165,6 +165,15 @@ func receipt(status, state, reason string, position int, at, start int64) string
 
 // messageLimits are far below the defaults, so that a message that is too long costs little.
 var messageLimits = session.Limits{Payload: 10_000}
+
+// A large entry is padded to so many bytes, for which Redis takes a quarter more, and a
+// transcript has room for so many of these, whatever else is in it.
+const (
+	largeEntries    = 1
+	largeEntry      = 66_000
+	transcriptBytes = 110_000
+	padding         = " padding"
+)
 
 func (b *actual) enqueue(id string, due int64, long bool) string {
 	opts := []asynq.Option{asynq.Queue(rediskey.Queue(key)), asynq.TaskID(session.TaskID(key, id))}
@@ -242,7 +251,11 @@ func released(err error) string {
 func entriesOf(entries []reference.Entry, turn string) []session.Entry {
 	var list []session.Entry
 	for _, e := range entries {
-		list = append(list, session.Entry{Role: session.Role(e.Role), Text: e.Text, Turn: turn})
+		text := e.Text
+		if e.Large {
+			text += strings.Repeat(padding, largeEntry/len(padding))
+		}
+		list = append(list, session.Entry{Role: session.Role(e.Role), Text: text, Turn: turn})
 	}
 	return list
 }

@@ -96,7 +96,7 @@ func (s *standIns) replace(cmd redis.Cmder) {
 // tellWorker corrects Redis' clock as a worker knows it, by its monotonic one, which
 // goes on while that of a life stands still. See lua/finish_plain.lua.
 func (s *standIns) tellWorker(args []any) {
-	const shared, at = 5, 8
+	const shared, at = 6, 8
 	keys, _ := args[2].(int)
 	args[3+keys+shared+at] = strconv.FormatInt(s.now, 10)
 }

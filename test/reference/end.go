@@ -95,6 +95,16 @@ func (s *Session) append(sessionID string, entries []Entry) {
 	if len(entries) > 0 {
 		all = all[max(len(all)-s.Config.TranscriptCap, 0):]
 	}
+	large := 0
+	for i, e := range slices.Backward(all) {
+		if e.Large {
+			large++
+		}
+		if large > s.Config.LargeEntries {
+			all = all[i+1:]
+			break
+		}
+	}
 	s.Transcripts[sessionID] = all
 	s.Run.Entries += len(entries)
 }

@@ -57,7 +57,7 @@ func configured(head [header]byte) reference.Config {
 	drops := []string{reference.DropNew, reference.DropOld, reference.Summarize}
 	return reference.Config{
 		Immediate: a%4 == 0, CrashSuspends: a/4%4 == 0, Keeps: a/16%8 > 0, StuckLimit: 1 + b%3, TranscriptCap: 4 + b/4%16,
-		TTL: time.Minute.Milliseconds(), TurnMessages: []int{500, 2}[a/128], LineCap: []int{100, 7, 5, 3}[b/64],
+		TTL: time.Minute.Milliseconds(), TurnMessages: []int{500, 2}[a/128], LineCap: []int{100, 7, 5, 3}[b/64], LargeEntries: largeEntries,
 		Workers: [2]reference.Settings{
 			{Mode: modes[c%len(modes)], Cap: 2 + c/8%4, Drop: drops[c/32%len(drops)], Debounce: 90_000},
 			{Mode: modes[d%len(modes)], Cap: 1 + d/8%5, Drop: drops[d/32%len(drops)], Debounce: 45_000},

@@ -269,7 +269,8 @@ func kept(text string) string {
 
 func (b *actual) entry(e session.Entry) reference.Entry {
 	n, _ := strconv.Atoi(strings.TrimPrefix(b.names.turnID(e.Turn), "T"))
-	return reference.Entry{Role: string(e.Role), Text: e.Text, Turn: n}
+	text, _, large := strings.Cut(e.Text, padding)
+	return reference.Entry{Role: string(e.Role), Text: text, Turn: n, Large: large}
 }
 
 func (b *actual) entries(lines []string) []reference.Entry {

@@ -106,7 +106,8 @@ func (l *life) entries(h *reference.Hold, b int) (entries []reference.Entry) {
 		}
 	}
 	l.said++
-	return append(entries, reference.Entry{Role: "assistant", Text: fmt.Sprint("re ", l.said), Turn: h.Turn.Number})
+	large := b/32%4 == 1
+	return append(entries, reference.Entry{Role: "assistant", Text: fmt.Sprint("re ", l.said), Turn: h.Turn.Number, Large: large})
 }
 
 func (l *life) some(h *reference.Hold) []reference.Entry {

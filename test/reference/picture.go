@@ -111,7 +111,13 @@ func (p *Partial) String() string {
 	return fmt.Sprintf("T%d %v %v", p.Turn, p.Messages, p.Entries)
 }
 
-func (e Entry) String() string { return fmt.Sprintf("T%d %s %q", e.Turn, e.Role, e.Text) }
+func (e Entry) String() string {
+	large := ""
+	if e.Large {
+		large = ", large"
+	}
+	return fmt.Sprintf("T%d %s %q%s", e.Turn, e.Role, e.Text, large)
+}
 
 func (s Settings) String() string {
 	return fmt.Sprintf("%s/%d/%s/%d", s.Mode, s.Cap, s.Drop, s.Debounce)

@@ -37,6 +37,7 @@ type Config struct {
 	CrashSuspends bool // a worker's death suspends
 	Keeps         bool // results are kept for a while
 	TranscriptCap int
+	LargeEntries  int         // that a transcript has room for
 	TurnMessages  int         // that a turn has at most
 	LineCap       int         // messages that may wait, a half of them as delayed ones
 	TTL           int64       // the sentinel's, ms
@@ -141,6 +142,7 @@ type Record struct {
 type Entry struct {
 	Role, Text string
 	Turn       int
+	Large      bool // some of these fill a transcript
 }
 
 // Partial is what a turn had done when it was last stored.

@@ -210,7 +210,7 @@ if gone > 0 then call('LTRIM', pending, 0, -1 - gone) end -- ids without a task
 if not h or wait then
   call('DEL', sentinel)
   call('HSET', run, 'token', '', 'phase', 'idle', 'done', '0', 'entries', int(entries))
-  if crashed and policy_suspends then call('HSET', resume, 'suspended', '1', 'carried', m.interruptions) end
+  if crashed and policy_suspends and not m.suspended then call('HSET', resume, 'suspended', '1', 'carried', m.interruptions) end
   local at = wait or next_at(hold, now)
   if at and at <= now then return {'again'} end
   if at then return {'wait', at} end

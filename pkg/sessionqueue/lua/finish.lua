@@ -8,8 +8,8 @@
 -- ARGV[5] the turn's start, JSON, if it was not announced yet, or ''
 -- ARGV[6] caps of the event stream and of the transcript, a transcript's TTL, ms, how
 --         many messages a turn has at most and how many bytes their tasks have, how many
---         bytes one task's msg may have, and the event stream's cap in bytes, separated
---         by spaces
+--         bytes one task's msg may have, how much memory a transcript may take, and the
+--         event stream's cap in bytes, separated by spaces
 -- ARGV[7] phase of the next turn; '': release, take no other
 -- ARGV[8] JSON object:
 --   ttl        the sentinel's, ms
@@ -37,7 +37,7 @@
 -- dead owner's are written by the next claim.
 
 local now = now_ms()
-local _, most, ttl, turn, msg_most = string.match(ARGV[6], '(%d+) (%d+) (%d+) (%d+ %d+) (%d+)')
+local _, most, ttl, turn, msg_most, memory = string.match(ARGV[6], '(%d+) (%d+) (%d+) (%d+ %d+) (%d+) (%d+)')
 longest = tonumber(msg_most)
 
 if not owned then
@@ -172,6 +172,11 @@ end
 if rest.done then call('HSET', run, 'special', r[7] or '') end -- the leases are gone, too
 if len > tonumber(most) then -- a lower cap than before takes effect by and by
   call('LTRIM', transcript, int(math.min(len - most, nentries + 1000)), '-1')
+end
+if nentries > 0 then
+  local size = 0
+  for i = entry, last do size = size + #ARGV[i] end
+  bound_transcript(transcript, math.min(len, tonumber(most)), tonumber(memory), (tonumber(r[3]) or 0) + nentries, nentries, size)
 end
 if nentries > 0 and (len == nentries or not h) then call('PEXPIRE', transcript, ttl) end
 forward(due, now)

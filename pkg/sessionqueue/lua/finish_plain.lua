@@ -5,7 +5,7 @@
 --
 -- ARGV[1] limits of an event stream      ARGV[3] a transcript's TTL, ms
 -- ARGV[2] cap of a transcript, entries   ARGV[4] phase of a next turn
---                                        ARGV[5] how many bytes a task's msg may have
+-- ARGV[6] its cap in bytes of memory       ARGV[5] how many bytes a task's msg may have
 --
 -- and of each turn 13 KEYS, in the order in which they are named below, and
 --
@@ -28,7 +28,8 @@
 
 local pcall = redis.pcall
 local KEYS, ARGV = KEYS, ARGV
-local events_limits, transcript_cap, transcript_ttl, phase, longest = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4], tonumber(ARGV[5])
+local events_limits, transcript_cap, transcript_ttl, phase = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
+local longest, transcript_bytes = tonumber(ARGV[5]), tonumber(ARGV[6])
 
 -- next_turn(id, head, at): what the worker is told.
 local function next_turn(id, head, at)
@@ -91,6 +92,11 @@ local function finish(k, a)
   if len > transcript_cap then -- a lower cap than before takes effect by and by
     pcall('LTRIM', transcript, math.min(len - transcript_cap, tonumber(count) + 1000), '-1')
   end
+  if len > 0 then
+    local size = 0
+    for i = a + 14, a + 13 + count do size = size + #ARGV[i] end
+    bound_transcript(transcript, math.min(len, transcript_cap), transcript_bytes, tonumber(entries), tonumber(count), size)
+  end
   if len > 0 and (len == tonumber(count) or not following) then pcall('PEXPIRE', transcript, transcript_ttl) end
   announce(run, events, events_limits, outcome, start)
   if not following or done == '10' then
@@ -114,7 +120,7 @@ local function finish(k, a)
   return next_turn(following, head, at)
 end
 
-local answers, k, a = {}, 0, 5
+local answers, k, a = {}, 0, 6
 while KEYS[k + 1] do
   answers[#answers + 1] = finish(k, a) or {'special'}
   k, a = k + 13, a + 13 + ARGV[a + 1]

@@ -1,0 +1,28 @@
+-- Transcripts, for the scripts that append to them.
+
+-- A transcript is measured when a turn has written so many bytes to it, and with every so
+-- many entries.
+local MEASURED_BYTES, MEASURED_ENTRIES = 65536, 32
+
+local FREED = 16 * 1024 * 1024 -- bytes, of one call
+
+-- bound_transcript(key, len, most, entries, count, size): a turn has appended count entries,
+-- of size bytes, to a transcript that has len of them now, and to which entries were ever
+-- written. The oldest go for as long as it takes more than most bytes of Redis' memory, a
+-- sixteenth at a time. What is more than FREED is left to the next turn.
+--
+-- It is measured, and not counted: whoever else has written to it, or taken out of it, may
+-- know of no count.
+local function bound_transcript(key, len, most, entries, count, size)
+  if size < MEASURED_BYTES and entries % MEASURED_ENTRIES >= count then return end
+  local call, first = redis.pcall, false
+  for _ = 1, 64 do
+    local bytes = call('MEMORY', 'USAGE', key, 'SAMPLES', '0')
+    if type(bytes) ~= 'number' then bytes = call('MEMORY', 'USAGE', key) end -- the embedded server samples nothing
+    first = first or bytes
+    if type(bytes) ~= 'number' or bytes <= most or len <= 1 or first - bytes >= FREED then return end
+    local out = math.max(math.floor(len / 16), 1)
+    call('LTRIM', key, out, '-1')
+    len = len - out
+  end
+end
