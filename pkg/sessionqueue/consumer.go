@@ -72,9 +72,8 @@ type Config struct {
 	// EventsCap is about how many events a session's stream keeps. Defaults to 1,000.
 	EventsCap int
 
-	// EventsBytes is how many bytes the events of those have that are longer than 2 KiB,
-	// the oldest go first: between a half of it and all. An event that alone is longer
-	// stays until the next one. Defaults to 8 MiB.
+	// EventsBytes is how many bytes the events of a stream have at most, the oldest go
+	// first. An event that alone is longer stays until the next one. Defaults to 8 MiB.
 	EventsBytes int
 
 	// TranscriptCap is how many entries a transcript keeps. Defaults to 2,000.
@@ -184,10 +183,21 @@ func NewConsumer(rdb redis.UniversalClient, cfg Config) (*Consumer, error) {
 	if cfg.LeftAlone != nil {
 		c.odd = once(maxLeftAlone, func(name string) { cfg.LeftAlone(rediskey.Queue(name)) })
 	}
-	c.limits = fmt.Sprint(cfg.EventsCap, cfg.TranscriptCap, cfg.TranscriptTTL.Milliseconds(), cfg.TurnMessages, cfg.TurnBytes, cfg.Limits.Task(), cfg.TranscriptBytes, cfg.EventsBytes)
-	c.events = fmt.Sprint(cfg.EventsCap, cfg.EventsBytes)
+	short, large := cfg.eventBytes()
+	c.limits = fmt.Sprint(cfg.EventsCap, cfg.TranscriptCap, cfg.TranscriptTTL.Milliseconds(), cfg.TurnMessages, cfg.TurnBytes, cfg.Limits.Task(), cfg.TranscriptBytes, short, large)
+	c.events = fmt.Sprint(cfg.EventsCap, short, large)
 	c.plainShared = []any{c.events, cfg.TranscriptCap, cfg.TranscriptTTL.Milliseconds(), c.phase(), cfg.Limits.Task(), cfg.TranscriptBytes}
 	return c, nil
+}
+
+// eventBytes divides EventsBytes: short events, up to so many bytes each, are bounded by
+// their number, which Redis exceeds by less than eventsOver, and have a quarter of it at
+// most. The large ones are counted, and have the rest.
+func (c Config) eventBytes() (short, large int) {
+	const eventsOver = 100
+	n := c.EventsCap + eventsOver
+	short = min(2048, c.EventsBytes/4/n)
+	return short, c.EventsBytes - short*n
 }
 
 // grace is how long a session that was woken may go unclaimed.

@@ -8,8 +8,9 @@
 -- ARGV[5] the turn's start, JSON, if it was not announced yet, or ''
 -- ARGV[6] caps of the event stream and of the transcript, a transcript's TTL, ms, how
 --         many messages a turn has at most and how many bytes their tasks have, how many
---         bytes one task's msg may have, how much memory a transcript may take, and the
---         event stream's cap in bytes, separated by spaces
+--         bytes one task's msg may have, how much memory a transcript may take, and of the
+--         event stream which events are large and how many bytes these have, see
+--         events.lua, separated by spaces
 -- ARGV[7] phase of the next turn; '': release, take no other
 -- ARGV[8] JSON object:
 --   ttl        the sentinel's, ms
