@@ -170,6 +170,14 @@ func wideSituations() []wide {
 		})},
 		{"undo/a turn of many entries", size{500, 10_000}, undoing("e")}, // no more at once
 		{"undo/a turn of large entries", texts, undoing("E")},
+		{"admit/beside a long line", lines, func(b *bench, f *filler, n int) func() error {
+			f.line(lineTask, n)
+			b.client = sq.NewClientWith(b.rdb, sq.ClientConfig{LineCap: 1 << 20, MessagesCap: 1 << 20})
+			return func() error {
+				_, err := b.client.Submit(b.ctx, key, session.Message{Text: "new"})
+				return err
+			}
+		}},
 		{"past/of large entries", size{20, 40}, func(b *bench, f *filler, n int) func() error {
 			b.say("one")
 			b.drain()

@@ -147,6 +147,11 @@ func (c *Client) Submit(ctx context.Context, sessionKey string, m session.Messag
 	if err := errors.Join(session.ValidateID(m.ID), c.cfg.Limits.Validate(m)); err != nil {
 		return Receipt{}, err
 	}
+	if ok, err := c.admit(ctx, sessionKey, m.ID); err != nil {
+		return Receipt{}, err
+	} else if !ok {
+		return Receipt{Session: sessionKey, ID: m.ID, Status: Refused, Reason: ReasonMessages}, nil
+	}
 	nonce := rand.Text()
 	known, err := c.tasks.enqueue(ctx, sessionKey, m, nonce, s.delay)
 	if err != nil {

@@ -16,7 +16,7 @@ var Scripts = map[string]*redis.Script{
 	"steer": steerScript, "dismiss": dismissScript, "title": titleScript, "configure": configureScript,
 	"undo": undoScript, "rerun": rerunScript, "erase": eraseScript, "discard": discardScript,
 	"keep": keepScript, "ask": askScript, "answer": answerScript, "past": pastScript,
-	"events page": eventsPageScript, "trim": trimScript, "look after": lookAfterScript,
+	"events page": eventsPageScript, "trim": trimScript, "admit": admitScript, "look after": lookAfterScript,
 }
 
 // KeysOf are the KEYS of every script of a session.

@@ -56,6 +56,7 @@ var (
 	purgeScript  = move("session", "purge")
 	forgetScript = move("session", "forget")
 
+	admitScript      = load("admit")
 	pastScript       = load("past")
 	eventsPageScript = load("events_page")
 	indexDueScript   = load("index_due")
