@@ -55,8 +55,7 @@ func shortened(e session.Entry, most int) session.Entry {
 		tool.Name, tool.CallID, tool.Error = leaveOut(tool.Name, part/4), leaveOut(tool.CallID, part/4), leaveOut(tool.Error, part/4)
 		for _, raw := range []*json.RawMessage{&tool.Input, &tool.Output} {
 			if len(*raw) > part {
-				text, _ := json.Marshal(fmt.Sprintf("[%d bytes are left out]", len(*raw))) // no string fails
-				*raw = text
+				*raw = fmt.Appendf(nil, `"[%d bytes are left out]"`, len(*raw))
 			}
 		}
 		e.Tool = &tool
