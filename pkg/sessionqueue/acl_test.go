@@ -16,5 +16,6 @@ func TestSuiteUnderACL(t *testing.T) {
 		"TestStopWhoseSenderDies", "TestStoppedMessagesAreFound", "TestDropsInBatches",
 		"TestSteerOfALongLine", "TestUntakenSteersOfALongLine",
 		"TestDismiss", "TestForeignTasks", "TestCommandHistory",
-		"TestCommandResume", "TestB75_Undo")
+		"TestCommandResume", "TestB75_Undo", "TestMessagesCap", "TestTooLongToBeRead", "TestTooLongElsewhere",
+		"TestSweepTrimsALine", "TestTranscriptIsBoundedInBytes", "TestStreamIsBoundedInBytes")
 }
