@@ -5,12 +5,13 @@ import (
 	"log/slog"
 
 	"turnstile/internal/config"
+	"turnstile/internal/guardian"
 	"turnstile/internal/printable"
 	"turnstile/internal/redisconn"
 )
 
-// newLogger also takes over what the Redis client library has to say. Whatever is
-// logged, a terminal can show it.
+// newLogger also takes over what the Redis client library and the guardians' keeper
+// have to say. Whatever is logged, a terminal can show it.
 func newLogger(w io.Writer, s config.Worker) *slog.Logger {
 	o := &slog.HandlerOptions{Level: s.LogLevel}
 	var handler slog.Handler = slog.NewTextHandler(printable.NewWriter(w), o)
@@ -19,5 +20,6 @@ func newLogger(w io.Writer, s config.Worker) *slog.Logger {
 	}
 	log := slog.New(handler)
 	redisconn.LogTo(log)
+	guardian.LogTo(log)
 	return log
 }

@@ -17,7 +17,7 @@ import (
 )
 
 func main() {
-	exec.Init() // this binary is also the guardian of the agents that it starts
+	exec.InitWorker() // this binary is also the guardian of the agents that it starts
 	os.Exit(run(context.Background(), os.Args[1:], os.Environ(), os.Stdin, os.Stdout, os.Stderr))
 }
 

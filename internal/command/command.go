@@ -141,7 +141,7 @@ func (c *Command) Wait() guardian.Status {
 		c.heard.Wait()
 		_ = c.stdio.err.read.Close()
 		if status.Left > 0 {
-			c.stderr.logger.Warn("processes that the agent started as another user could not be killed", "count", status.Left)
+			c.stderr.logger.Warn("processes of the agent could not be killed, probably for they run as another user", "count", status.Left)
 		}
 	})
 	return status
@@ -151,14 +151,16 @@ func (c *Command) Wait() guardian.Status {
 func (c *Command) CloseOutput() { _ = c.stdio.out.read.Close() }
 
 // Unfit is why a program's end says nothing about its work: it could not be started,
-// or was killed by its guardian or with it. Every such error is Retryable; nil:
-// there is none.
+// or was killed by its guardian or with it. Every such error is Retryable, but that of
+// a dead guardian's program of which something lives; nil: there is none.
 func Unfit(status guardian.Status) error {
 	switch {
 	case status.StartError != nil:
 		return notStarted(status.StartError)
 	case status.LeaseExpired:
 		return agent.Retryable(fmt.Errorf("the agent was killed: %w", agent.ErrLeaseLost))
+	case status.GuardianDied && status.Left > 0:
+		return fmt.Errorf("the agent's guardian was killed, and %d of its processes could not be killed", status.Left)
 	case status.GuardianDied:
 		return agent.Retryable(errors.New("the agent's guardian was killed, and the agent with it"))
 	}

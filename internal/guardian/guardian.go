@@ -3,11 +3,11 @@
 // An agent is started by a guardian: the program's own binary, executed again
 // as a small process between the worker and the agent, in a session (setsid) of
 // its own. The agent inherits its stdin, stdout and stderr directly, so the
-// guardian is not in the way of data. It watches one pipe to its worker and
+// guardian is not in the way of data. It watches one channel to its worker and
 // kills the agent's whole process group
 //
 //   - when the worker says so, at once or after an interrupt and a grace;
-//   - when the pipe closes: the worker is dead;
+//   - when the channel closes: the worker is dead;
 //   - when the lease on the session runs out unrenewed: the worker is stopped
 //     or cut off, and another may start the next turn;
 //   - when the agent's main process has ended: what it left behind goes too.
@@ -16,12 +16,31 @@
 // found and killed, those that forked twice or called setsid too, and it reaps
 // them all before it reports. Elsewhere it reaches the process group only.
 //
-// What it does not guarantee. It is a safety net and not a sandbox: an agent has
-// the user id of its guardian and could kill or stop it. If the guardian alone
-// is killed with SIGKILL, then on Linux the agent's main process dies with it,
-// and the worker kills the rest of its session; descendants that left the session
-// are missed. A process of another user (sudo) cannot be killed. Processes that fork into
-// new sessions faster than they can be listed may evade it for a while.
+// An agent has the user id of its guardian, and is not trusted. On Linux the
+// guardian is not dumpable: the agent can neither trace it nor open its files
+// and memory in /proc. The channel is a socket, which /proc cannot open again.
+// The worker believes a report only if the guardian then exits by itself. A
+// guardian that was killed, by the agent for example, reports nothing: its
+// agent's main process dies with it, and the worker kills the rest. A program
+// that called InitWorker is a subreaper and finds every descendant; any other
+// finds those that stayed in the guardian's session. A guardian that is stopped
+// over and over is killed some seconds after it had to end its agent.
+//
+// What it does not guarantee. It is a safety net and not a sandbox.
+//
+//   - An agent may kill the worker and its guardian both. What had left the
+//     agent's own process then survives, unless a container ends with its worker.
+//     An agent that stops both survives its lease.
+//   - exec makes a process dumpable, until some milliseconds later Init is called.
+//     A process of the user that waits for it can get in then. A binary that the
+//     user cannot read, as one of mode 0711 owned by root, is never dumpable.
+//   - Between two agents of one user nothing is closed: one may kill the other,
+//     trace it, read its environment and write into its stdin.
+//   - A process of another user (sudo) cannot be killed.
+//   - Processes that fork faster than they can be listed may evade it for a while.
+//   - On other systems than Linux a guardian's death leaves all but the agent's
+//     process group behind, and what others of the user may do to a process is
+//     the system's affair.
 package guardian
 
 import (
@@ -41,11 +60,9 @@ const (
 	envVar = "TURNSTILE_GUARDIAN"
 )
 
-// The guardian's inherited files beside the agent's three.
-const (
-	controlFD = 3 // orders from the worker; its end means that the worker died
-	statusFD  = 4 // reports to the worker
-)
+// channelFD is the guardian's inherited file beside the agent's three. Its end
+// means that the worker died.
+const channelFD = 3
 
 var initialised atomic.Bool
 
@@ -59,6 +76,17 @@ func Init() {
 		syscall.Exit(run())
 	}
 	initialised.Store(true)
+}
+
+// InitWorker is Init for a program that does nothing but run a worker. It also
+// conceals the process as a guardian does, and on Linux makes it the subreaper
+// of what it starts: it kills every process that becomes its child without
+// having been started by it and that is in another session.
+func InitWorker() {
+	Init()
+	// Where it is forbidden no guardian can start its agent either, and says so.
+	_ = conceal()
+	adopt()
 }
 
 // Ready reports whether Init was called, that is whether Start can work.

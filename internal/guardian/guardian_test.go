@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -149,6 +150,65 @@ func TestOrders(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 	})
+}
+
+// A guardian that stands still is killed with its agent, and nobody waits for it.
+func TestStandingGuardianIsKilled(t *testing.T) {
+	t.Parallel()
+	p, out := start(t, "echo; sleep 1000", time.Time{})
+	firstByte(t, out)
+	if err := syscall.Kill(p.cmd.Process.Pid, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	p.forceAfter(time.Hour)
+	p.forceAfter(-overdueAfter) // the earlier one counts
+	if s := p.Wait(); s != (Status{GuardianDied: true}) {
+		t.Errorf("%+v", s)
+	}
+	if _, err := out.Read(make([]byte, 1)); runtime.GOOS == "linux" && err != io.EOF {
+		t.Errorf("the agent has its output still: %v", err)
+	}
+}
+
+// What a guardian said counts if it then ended by itself. A channel that somebody
+// else holds open is not waited for.
+func TestKilledGuardianIsNotBelieved(t *testing.T) {
+	t.Parallel()
+	for script, want := range map[string]Status{
+		`echo '{"done":true,"code":3}' >&3`:                              {Code: 3},
+		`echo '{"done":true}' >&3; kill -KILL $$`:                        {GuardianDied: true},
+		`echo '{"done":true}' >&3; exit 2`:                               {GuardianDied: true},
+		`echo nonsense >&3`:                                              {GuardianDied: true},
+		`exit 0`:                                                         {GuardianDied: true},
+		`echo '{"done":true}' >&3; sleep 1000 & exit 0`:                  {},
+		`sleep 1000 <&3 & echo "$!" >&3; kill -KILL $$`:                  {GuardianDied: true},
+		`echo '{"error":"x"}' >&3; sleep 1000 & exit 9`:                  {GuardianDied: true},
+		`echo '{"pid":99999999}' >&3; yes '{"done":true}' >&3 & wait $!`: {GuardianDied: true},
+	} {
+		t.Run(script, func(t *testing.T) {
+			t.Parallel()
+			ours, theirs, err := channel()
+			if err != nil {
+				t.Fatal(err)
+			}
+			// As Start does it, but for the program.
+			cmd := exec.Command("sh", "-c", script)
+			cmd.ExtraFiles, cmd.SysProcAttr = []*os.File{theirs}, &syscall.SysProcAttr{Setsid: true}
+			p := &Process{cmd: cmd, done: make(chan struct{}), channel: ours}
+			if err := guardians.start(cmd); err != nil {
+				t.Fatal(err)
+			}
+			_ = theirs.Close()
+			go p.watch()
+			t.Cleanup(func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
+			if strings.HasPrefix(script, "echo '{\"pid") {
+				p.forceAfter(100*time.Millisecond - overdueAfter) // it talks without end
+			}
+			if got := p.Wait(); got != want {
+				t.Errorf("%+v, want %+v", got, want)
+			}
+		})
+	}
 }
 
 func TestLease(t *testing.T) {

@@ -26,6 +26,10 @@ func becomeSubreaper() error {
 	return unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 }
 
+// conceal makes /proc show this process's memory, environment and files to root
+// only, and keeps others of its user from tracing it.
+func conceal() error { return unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) }
+
 // closeOnExecFrom keeps files from being inherited that the worker itself had
 // inherited without the flag.
 func closeOnExecFrom(first int) {
@@ -42,7 +46,8 @@ func allGone(int) bool { return true }
 // killAll sends SIGKILL to every descendant and answers how many there are that
 // may not be killed, and whether there are others.
 func killAll(pgid int) (refused int, others bool) {
-	for _, p := range descendants() {
+	family, _ := descendants()
+	for _, p := range family {
 		if p.pgrp == pgid {
 			// At once for the whole group: no member can fork away from it.
 			_ = syscall.Kill(-pgid, syscall.SIGKILL)
@@ -56,24 +61,36 @@ func killAll(pgid int) (refused int, others bool) {
 	return refused, others
 }
 
-// killOrphans kills what a guardian that died left behind: the processes of its
-// session. The number stays taken while one of them is alive.
-func killOrphans(guardian, _ int) {
+// killOrphans kills what a guardian that died left behind, and returns how many
+// processes it could not kill. A subreaper finds all of them, any other program
+// those of the guardian's session. That number stays taken while one is alive.
+func killOrphans(guardian, _ int) (left int) {
+	if strays.on.Load() {
+		return strays.kill()
+	}
 	pause := sweepFirst
 	for start := time.Now(); time.Since(start) < giveUpAfter; time.Sleep(pause) {
-		alive := false
-		for _, p := range processes() {
+		left = 0
+		all, err := processes()
+		if err != nil {
+			left = 1 // at least the agent may be alive
+		}
+		for _, p := range all {
 			if p.session == guardian && !p.zombie {
-				alive = true
+				left++
 				_ = syscall.Kill(p.pid, syscall.SIGKILL)
 			}
 		}
-		if !alive {
-			return
+		if left == 0 {
+			return 0
 		}
 		pause = min(2*pause, sweepMax)
 	}
+	return left
 }
+
+// lookForStrays is called after every guardian's end.
+func lookForStrays() { strays.lookSoon() }
 
 type proc struct {
 	pid, ppid, pgrp, session int
@@ -82,37 +99,46 @@ type proc struct {
 }
 
 // processes lists all there are. It is no atomic picture: callers repeat it.
-func processes() []proc {
+// Without files to open, of which an agent can deprive it, it is an error.
+func processes() (found []proc, err error) {
 	dir, err := os.Open("/proc")
 	if err != nil {
-		return nil
+		return nil, err
 	}
-	names, _ := dir.Readdirnames(-1)
+	names, err := dir.Readdirnames(-1)
 	_ = dir.Close()
-	var found []proc
+	if err != nil {
+		return nil, err
+	}
 	for _, name := range names {
 		pid, err := strconv.Atoi(name)
 		if err != nil {
 			continue
 		}
 		stat, err := os.ReadFile("/proc/" + name + "/stat")
+		if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
+			return nil, err
+		}
 		if err != nil {
-			continue
+			continue // it is gone
 		}
 		if p, ok := parseStat(pid, stat); ok {
 			found = append(found, p)
 		}
 	}
-	return found
+	return found, nil
 }
 
 // descendants lists this process's, parents before their children.
-func descendants() []proc {
+func descendants() (found []proc, err error) {
+	all, err := processes()
+	if err != nil {
+		return nil, err
+	}
 	children := map[int][]proc{}
-	for _, p := range processes() {
+	for _, p := range all {
 		children[p.ppid] = append(children[p.ppid], p)
 	}
-	var found []proc
 	next := []int{os.Getpid()}
 	for len(next) > 0 {
 		parent := next[0]
@@ -123,7 +149,7 @@ func descendants() []proc {
 		}
 		delete(children, parent)
 	}
-	return found
+	return found, nil
 }
 
 // parseStat reads /proc/PID/stat: "pid (name) state ppid pgrp session ...". The

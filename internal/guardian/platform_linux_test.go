@@ -36,7 +36,11 @@ func TestDescendants(t *testing.T) {
 	firstByte(t, out)
 	depth := map[int]int{os.Getpid(): 0}
 	deepest := 0
-	for _, p := range descendants() {
+	found, err := descendants()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range found {
 		depth[p.pid] = depth[p.ppid] + 1
 		if p.ppid == cmd.Process.Pid {
 			deepest = depth[p.pid]

@@ -3,6 +3,7 @@
 package guardian
 
 import (
+	"log/slog"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -14,6 +15,25 @@ func agentAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: tru
 
 // becomeSubreaper: there is no such thing here, the process group must do.
 func becomeSubreaper() error { return nil }
+
+// conceal: other users' processes are hidden here without it, and there is no
+// /proc.
+func conceal() error { return nil }
+
+// adopt: there is no subreaper.
+func adopt() {}
+
+// LogTo does nothing here.
+func LogTo(*slog.Logger) {}
+
+func lookForStrays() {}
+
+func openOOMScore() oomScore { return oomScore{} }
+
+// oomScore is Linux's only.
+type oomScore struct{}
+
+func (oomScore) raised(start func()) { start() }
 
 func closeOnExecFrom(first int) { closeOnExecListed(first, "/dev/fd") }
 
@@ -27,8 +47,9 @@ func killAll(pgid int) (refused int, others bool) {
 
 // killOrphans kills what a guardian that died left behind, if it had told the
 // agent's process group.
-func killOrphans(_, pgid int) {
-	if pgid > 0 {
+func killOrphans(_, pgid int) (left int) {
+	if pgid > 1 { // not of everybody
 		_ = syscall.Kill(-pgid, syscall.SIGKILL)
 	}
+	return 0
 }

@@ -13,6 +13,16 @@ import (
 	"time"
 )
 
+const (
+	// lastWords bounds the wait for a report after the guardian's end: what it said
+	// is here by then.
+	lastWords = time.Second
+
+	// overdueAfter is how long a guardian may take to end after it had to kill its
+	// agent. It waits itself for what it may not kill.
+	overdueAfter = giveUpAfter + 3*time.Second
+)
+
 // Spec is an agent's process to be started.
 type Spec struct {
 	Path string   // of the executable, as exec.LookPath finds it
@@ -40,10 +50,12 @@ type Status struct {
 	// LeaseExpired: the guardian killed it, because the lease ran out.
 	LeaseExpired bool
 
-	// GuardianDied: the guardian was killed before it could report.
+	// GuardianDied: the guardian did not end as one does that has done its work.
+	// What it reported before is not believed.
 	GuardianDied bool
 
-	// Left counts descendants that belong to another user and could not be killed.
+	// Left counts processes of the agent that could not be killed, mostly for they
+	// belong to another user.
 	Left int
 }
 
@@ -52,9 +64,12 @@ type Process struct {
 	cmd  *exec.Cmd
 	done chan struct{}
 
-	mu       sync.Mutex
-	control  *os.File
+	channel *os.File
+
+	mu       sync.Mutex // one order at a time
 	deadline int64
+	force    *time.Timer // kills a guardian that does not do as it is told
+	forceAt  time.Time
 
 	status Status // written before done is closed
 }
@@ -70,18 +85,11 @@ func Start(spec Spec) (*Process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("guardian: find the own binary: %w", err)
 	}
-	controlRead, controlWrite, err := os.Pipe()
+	ours, theirs, err := channel()
 	if err != nil {
-		return nil, fmt.Errorf("guardian: %w", err)
+		return nil, err
 	}
-	defer func() { _ = controlRead.Close() }()
-	statusRead, statusWrite, err := os.Pipe()
-	if err != nil {
-		_ = controlWrite.Close()
-		return nil, fmt.Errorf("guardian: %w", err)
-	}
-	defer func() { _ = statusWrite.Close() }()
-
+	defer func() { _ = theirs.Close() }()
 	cmd := &exec.Cmd{
 		Path: self,
 		Args: []string{argv0},
@@ -90,16 +98,15 @@ func Start(spec Spec) (*Process, error) {
 		Stdin:      spec.Stdin,
 		Stdout:     spec.Stdout,
 		Stderr:     spec.Stderr,
-		ExtraFiles: []*os.File{controlRead, statusWrite},
+		ExtraFiles: []*os.File{theirs},
 		// Ctrl-C in the worker's terminal is the worker's business.
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
 	}
-	if err := cmd.Start(); err != nil {
-		_ = controlWrite.Close()
-		_ = statusRead.Close()
+	if err := guardians.start(cmd); err != nil {
+		_ = ours.Close()
 		return nil, fmt.Errorf("guardian: %w", err)
 	}
-	p := &Process{cmd: cmd, done: make(chan struct{}), control: controlWrite}
+	p := &Process{cmd: cmd, done: make(chan struct{}), channel: ours}
 	if !spec.Deadline.IsZero() {
 		p.deadline = onSharedClock(spec.Deadline)
 	}
@@ -107,7 +114,7 @@ func Start(spec Spec) (*Process, error) {
 		Path: []byte(spec.Path), Args: toBytes(spec.Args), Env: toBytes(spec.Env),
 		Dir: []byte(spec.Dir), Deadline: p.deadline,
 	})
-	go p.watch(statusRead)
+	go p.watch()
 	return p, nil
 }
 
@@ -122,41 +129,59 @@ func executable() (string, error) {
 	return os.Executable()
 }
 
-// watch waits for the guardian's end.
-func (p *Process) watch(reports *os.File) {
+// watch waits for the guardian's end. The kernel says how that came, and only of
+// one that ended as it should the word is taken: all processes of a user may
+// kill it, and those that were quick enough at its start may speak for it.
+func (p *Process) watch() {
 	defer close(p.done)
-	var pid int
-	var last report
-	lines := bufio.NewScanner(reports)
-	for lines.Scan() {
-		var r report
-		if json.Unmarshal(lines.Bytes(), &r) != nil {
-			break
-		}
-		if r.Pid != 0 {
-			pid = r.Pid
-			continue
-		}
-		last = r
-	}
-	_ = reports.Close()
+	heard := make(chan reports, 1)
+	go func() { heard <- listen(p.channel) }()
 	_ = p.cmd.Wait()
+	guardians.remove(p.cmd.Process.Pid)
+	_ = p.channel.SetReadDeadline(time.Now().Add(lastWords))
+	r := <-heard
 	p.mu.Lock()
-	_ = p.control.Close()
+	_ = p.channel.Close()
+	if p.force != nil {
+		p.force.Stop()
+	}
 	p.mu.Unlock()
 
-	switch {
-	case last.Error != "":
-		p.status = Status{StartError: errors.New(last.Error)}
-	case last.Done:
+	switch code := p.cmd.ProcessState.ExitCode(); {
+	case code == exitNotStarted && r.last.Error != "":
+		p.status = Status{StartError: errors.New(r.last.Error)}
+	case code == exitDone && r.last.Done:
 		p.status = Status{
-			Code: last.Code, Signal: syscall.Signal(last.Signal),
-			LeaseExpired: last.Lease, Left: last.Left,
+			Code: r.last.Code, Signal: syscall.Signal(r.last.Signal),
+			LeaseExpired: r.last.Lease, Left: r.last.Left,
 		}
 	default:
-		killOrphans(p.cmd.Process.Pid, pid)
-		p.status = Status{GuardianDied: true}
+		p.status = Status{GuardianDied: true, Left: killOrphans(p.cmd.Process.Pid, r.pid)}
 	}
+	lookForStrays()
+}
+
+// reports is what a guardian said.
+type reports struct {
+	pid  int // of the agent's main process
+	last report
+}
+
+// listen returns at the channel's end, at what no guardian says, or when the
+// channel's deadline has passed.
+func listen(channel *os.File) (r reports) {
+	for lines := bufio.NewScanner(channel); lines.Scan(); {
+		var one report
+		if json.Unmarshal(lines.Bytes(), &one) != nil {
+			break
+		}
+		if one.Pid != 0 {
+			r.pid = one.Pid
+		} else {
+			r.last = one
+		}
+	}
+	return r
 }
 
 // Renew tells the guardian that the lease now lasts until deadline. An earlier
@@ -184,12 +209,35 @@ func (p *Process) Unlease() {
 // Interrupt sends SIGINT to the agent's process group, and SIGKILL when the
 // grace has passed. A second one changes nothing.
 func (p *Process) Interrupt(grace time.Duration) {
-	ms := int(max(grace, 0).Milliseconds())
+	grace = max(grace, 0)
+	ms := int(grace.Milliseconds())
 	p.send(order{Interrupt: &ms})
+	p.forceAfter(grace)
 }
 
 // Kill sends SIGKILL to everything that the agent started.
-func (p *Process) Kill() { p.send(order{Kill: true}) }
+func (p *Process) Kill() {
+	p.send(order{Kill: true})
+	p.forceAfter(0)
+}
+
+// forceAfter kills the guardian itself if it is still there so long after it had
+// to kill its agent: something stops it, again and again. The first deadline
+// counts.
+func (p *Process) forceAfter(grace time.Duration) {
+	after := grace + overdueAfter
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	at := time.Now().Add(after)
+	if p.force == nil {
+		p.force = time.AfterFunc(after, func() { _ = p.cmd.Process.Kill() })
+	} else if at.Before(p.forceAt) && p.force.Stop() {
+		p.force.Reset(after)
+	} else {
+		return
+	}
+	p.forceAt = at
+}
 
 // Done is closed when the agent, what it started and its guardian are gone.
 func (p *Process) Done() <-chan struct{} { return p.done }
@@ -215,6 +263,6 @@ func (p *Process) sendLocked(v any) {
 	}
 	// Somebody may have stopped it.
 	_ = p.cmd.Process.Signal(syscall.SIGCONT)
-	_ = p.control.SetWriteDeadline(time.Now().Add(10 * time.Second))
-	_, _ = p.control.Write(append(line, '\n'))
+	_ = p.channel.SetWriteDeadline(time.Now().Add(10 * time.Second))
+	_, _ = p.channel.Write(append(line, '\n'))
 }

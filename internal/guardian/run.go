@@ -26,20 +26,32 @@ const (
 	giveUpAfter = 10 * time.Second
 )
 
-// run is a guardian's life. It answers the exit code, which nobody reads.
+// The exit codes. Every other end is that of a guardian which was killed.
+const (
+	exitDone       = 0 // nothing of the agent is left, and the report says the rest
+	exitNotStarted = 1
+)
+
+// run is a guardian's life. It answers the exit code.
 func run() int {
+	score := openOOMScore() // which belongs to root after the next line
+	hidden := conceal()
 	runtime.LockOSThread()
-	closeOnExecFrom(controlFD)
+	closeOnExecFrom(channelFD)
 	// A guardian ends when its agent has ended, not by a signal to everything in
 	// a service or container. Caught signals, unlike ignored ones, are at their
 	// default in the agent, even if the worker was started with SIGINT ignored.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
 
-	g := &watcher{status: json.NewEncoder(os.NewFile(statusFD, "status"))}
-	control := bufio.NewReader(os.NewFile(controlFD, "control"))
+	channel := os.NewFile(channelFD, "worker")
+	g := &watcher{status: json.NewEncoder(channel)}
+	control := bufio.NewReader(channel)
 	line, err := control.ReadBytes('\n')
 	if err != nil {
-		return 1 // the worker died first
+		return exitNotStarted // the worker died first
+	}
+	if hidden != nil {
+		return g.fail(hidden)
 	}
 	var l launch
 	if err := json.Unmarshal(line, &l); err != nil {
@@ -52,10 +64,12 @@ func run() int {
 	if g.leaseOver() {
 		g.report.Lease = true
 		g.finish()
-		return 0
+		return exitDone
 	}
-	g.pid, err = syscall.ForkExec(string(l.Path), toStrings(l.Args), &syscall.ProcAttr{
-		Dir: string(l.Dir), Env: toStrings(l.Env), Files: []uintptr{0, 1, 2}, Sys: agentAttr(),
+	score.raised(func() {
+		g.pid, err = syscall.ForkExec(string(l.Path), toStrings(l.Args), &syscall.ProcAttr{
+			Dir: string(l.Dir), Env: toStrings(l.Env), Files: []uintptr{0, 1, 2}, Sys: agentAttr(),
+		})
 	})
 	if err != nil {
 		return g.fail(err)
@@ -67,10 +81,10 @@ func run() int {
 
 	g.tell(report{Pid: g.pid})
 	g.watch(readOrders(control), reap())
-	return 0
+	return exitDone
 }
 
-// readOrders closes its channel at the pipe's end: the worker is dead.
+// readOrders closes its channel at the end of the worker's: the worker is dead.
 func readOrders(control *bufio.Reader) <-chan order {
 	orders := make(chan order)
 	go func() {
@@ -231,10 +245,10 @@ func (g *watcher) finish() {
 
 func (g *watcher) fail(err error) int {
 	g.tell(report{Error: err.Error()})
-	return 1
+	return exitNotStarted
 }
 
-// tell reports to the worker. It may be dead: the other pipe's end says so.
+// tell reports to the worker. It may be dead: the channel's end says so.
 func (g *watcher) tell(r report) {
 	if err := g.status.Encode(r); err != nil {
 		return

@@ -1,9 +1,9 @@
 package guardian
 
-// Both pipes carry one JSON value a line. The two ends are always the same
+// The channel carries one JSON value a line, both ways. The two ends are always the same
 // binary, so the form needs no version.
 
-// launch is the first line of the control pipe. What goes to the kernel is in
+// launch is the first line to the guardian. What goes to the kernel is in
 // base64: JSON would replace bytes that are not UTF-8.
 type launch struct {
 	Path []byte   `json:"path"`
@@ -15,7 +15,7 @@ type launch struct {
 	Deadline int64 `json:"deadline,omitempty"`
 }
 
-// order is a further line of the control pipe: one of the four.
+// order is a further line to it: one of the four.
 type order struct {
 	Deadline  int64 `json:"deadline,omitempty"`  // the lease was renewed until then
 	Unlease   bool  `json:"unlease,omitempty"`   // there is no lease
@@ -23,7 +23,7 @@ type order struct {
 	Kill      bool  `json:"kill,omitempty"`      // SIGKILL now
 }
 
-// report is a line of the status pipe: first Pid, then, when the last process is
+// report is a line to the worker: first Pid, then, when the last process is
 // gone, Done with the rest. Or Error alone: the agent could not be started.
 type report struct {
 	Pid    int    `json:"pid,omitempty"`

@@ -68,6 +68,21 @@ type Agent struct {
 // agents: the program's binary is also the guardian of its agents' processes.
 func Init() { guardian.Init() }
 
+// InitWorker may be called in place of Init by a program that does nothing but run a
+// worker, as cmd/worker. It keeps agents, which have the program's user id, out of it:
+//
+//   - On Linux the process is not dumpable. Its environment, memory and files in /proc
+//     belong to root; there is no core dump, and no debugger or profiler attaches to it
+//     without root's rights. The package net/http/pprof works as ever.
+//   - On Linux it is a subreaper: what an agent leaves behind that has killed its
+//     guardian becomes this program's child and is killed, before the turn is run again.
+//     So is any other process that becomes its child unasked, a daemon that one of the
+//     program's own commands has started for example. Children that the program starts
+//     itself are left alone, if they do not call setsid.
+//
+// On other systems it is the same as Init.
+func InitWorker() { guardian.InitWorker() }
+
 // New checks the configuration. It fails if Init was not called.
 func New(config Config) (*Agent, error) {
 	if !guardian.Ready() {

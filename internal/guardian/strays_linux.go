@@ -1,0 +1,137 @@
+package guardian
+
+import (
+	"log/slog"
+	"maps"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// strayPause is how long after a guardian's end it is made sure that nothing
+// of an agent came to this process all the same. Ends within it share one look.
+const strayPause = time.Second
+
+// strayKiller ends the processes that come to this one, a subreaper, because
+// their guardian is gone.
+type strayKiller struct {
+	on    atomic.Bool
+	ended chan struct{} // holds one: a guardian ended since the last look
+	log   atomic.Pointer[slog.Logger]
+
+	mu      sync.Mutex
+	givenUp map[int]bool // children that may not be killed, by pid: nobody else reaps them
+}
+
+var strays = strayKiller{ended: make(chan struct{}, 1), givenUp: map[int]bool{}}
+
+// adopt makes this process take and end what dead guardians leave behind.
+func adopt() {
+	// Where this is forbidden no guardian can start its agent either, and says so.
+	if becomeSubreaper() != nil || strays.on.Swap(true) {
+		return
+	}
+	go func() {
+		for range strays.ended {
+			time.Sleep(strayPause)
+			if left := strays.kill(); left > 0 {
+				strays.logger().Warn("processes of agents outlived their guardians and could not be killed", "count", left)
+			}
+		}
+	}()
+}
+
+// LogTo sets where a process of InitWorker reports what it cannot kill. It
+// defaults to slog.Default().
+func LogTo(log *slog.Logger) { strays.log.Store(log) }
+
+func (s *strayKiller) logger() *slog.Logger {
+	if log := s.log.Load(); log != nil {
+		return log
+	}
+	return slog.Default()
+}
+
+// lookSoon is called when a guardian has ended, whatever it said.
+func (s *strayKiller) lookSoon() {
+	if !s.on.Load() {
+		return
+	}
+	select {
+	case s.ended <- struct{}{}:
+	default:
+	}
+}
+
+// kill returns when no stray is left, or with the number of those that could
+// not be killed. It never waits for them again.
+func (s *strayKiller) kill() (left int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	pause, clean := sweepFirst, 0
+	for start := time.Now(); ; time.Sleep(pause) {
+		children, deeper, err := findStrays()
+		for _, p := range append(children, deeper...) {
+			_ = syscall.Kill(p.pid, syscall.SIGKILL)
+		}
+		alive := map[int]bool{}
+		for _, p := range children {
+			// By its pid: waiting for any child would take os/exec's own.
+			if pid, err := syscall.Wait4(p.pid, nil, syscall.WNOHANG, nil); err == nil && pid == 0 {
+				alive[p.pid] = true
+			}
+		}
+		maps.DeleteFunc(s.givenUp, func(pid int, _ bool) bool { return !alive[pid] })
+		maps.DeleteFunc(alive, func(pid int, _ bool) bool { return s.givenUp[pid] })
+		// A reaped child's own children are found the next time. The list is no
+		// atomic picture either: two in a row must be empty.
+		found := len(children) - len(s.givenUp)
+		if err != nil {
+			found = 1 // for all that is known
+		}
+		if found > 0 {
+			clean = 0
+		} else if clean++; clean == 2 {
+			return 0
+		}
+		if found > 0 && time.Since(start) > giveUpAfter {
+			maps.Copy(s.givenUp, alive)
+			return found
+		}
+		pause = min(2*pause, sweepMax)
+	}
+}
+
+// findStrays lists the children of this process that it did not start, and
+// their descendants. Whatever comes from a guardian is not in this process's
+// session, and never gets into it again: the guardian has begun another.
+// Children that are in it were started here, as the redis-server of --dev is.
+func findStrays() (children, deeper []proc, err error) {
+	session, err := unix.Getsid(0)
+	if err != nil {
+		return nil, nil, err
+	}
+	before := guardians.list()
+	tree, err := descendants()
+	if err != nil {
+		return nil, nil, err
+	}
+	after := guardians.list()
+	self := syscall.Getpid()
+	stray := map[int]bool{}
+	for _, p := range tree { // parents before their children
+		switch {
+		case p.ppid == self && p.session != session && !before[p.pid] && !after[p.pid]:
+			children = append(children, p)
+		case stray[p.ppid]:
+			deeper = append(deeper, p)
+		default:
+			continue
+		}
+		stray[p.pid] = true
+	}
+	return children, deeper, nil
+}

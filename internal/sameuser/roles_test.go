@@ -1,0 +1,201 @@
+//go:build linux
+
+package sameuser
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// secret is in the worker's environment, and not for agents.
+const secret = "sesame"
+
+// roles are the agents' programs, and what they start: this test's binary, called
+// with a role's name and the user's directory.
+var roles = map[string]func(args []string){
+	// look lists what it can open of its guardian and its worker.
+	"look": func([]string) {
+		guardian, worker := family()
+		for name, pid := range map[string]int{"guardian": guardian, "worker": worker} {
+			for _, found := range openings(pid) {
+				fmt.Printf("%s: %s\n", name, found)
+			}
+		}
+		fmt.Println("looked")
+	},
+
+	// peek does so with a process that is named.
+	"peek": func(args []string) {
+		pid, _ := strconv.Atoi(args[0])
+		for _, found := range openings(pid) {
+			fmt.Println(found)
+		}
+	},
+
+	// idle does nothing, and least of all does it protect itself.
+	"idle": func([]string) { _, _ = io.Copy(io.Discard, os.Stdin) },
+
+	// unlease tells its guardian that there is no lease.
+	"unlease": func([]string) {
+		guardian, _ := family()
+		for _, f := range guardianFiles(guardian) {
+			_, _ = f.WriteString(`{"unlease":true}` + "\n")
+		}
+		fmt.Println(os.Getpid(), ".")
+		hang()
+	},
+
+	// forge reports in its guardian's name that all is done, has the report's files
+	// kept open by somebody who has left, and kills the guardian.
+	"forge": func(args []string) {
+		goodOrBad()
+		guardian, _ := family()
+		files := guardianFiles(guardian)
+		for _, f := range files {
+			_, _ = f.WriteString(`{"done":true}` + "\n")
+		}
+		leave(args[0], files, "hang")
+		_ = syscall.Kill(guardian, syscall.SIGKILL)
+		hang()
+	},
+
+	// flee leaves its session, with company, and kills its guardian. The second run
+	// tells who of the first is alive.
+	"flee": func(args []string) {
+		if pids := notes(args[0], "pids"); len(pids) > 0 {
+			for _, pid := range pids {
+				if n, _ := strconv.Atoi(pid); alive(n) {
+					note(args[0], "alive", pid)
+				}
+			}
+			fmt.Println("looked")
+			return
+		}
+		leave(args[0], nil, "branch")
+		guardian, _ := family()
+		note(args[0], "pids", strconv.Itoa(os.Getpid()))
+		_ = syscall.Kill(guardian, syscall.SIGKILL)
+		hang()
+	},
+
+	// branch is in a session of its own and starts another that is, too.
+	"branch": func(args []string) { leave(args[0], nil, "hang"); enter(args[0]); hang() },
+	"hang":   func(args []string) { enter(args[0]); hang() },
+
+	// hinder keeps its guardian from opening any file, /proc among them, and has
+	// somebody leave whom the guardian then cannot find.
+	"hinder": func(args []string) {
+		goodOrBad()
+		leave(args[0], nil, "hang")
+		guardian, _ := family()
+		if err := unix.Prlimit(guardian, unix.RLIMIT_NOFILE, &unix.Rlimit{}, nil); err != nil {
+			panic(err)
+		}
+		hang()
+	},
+
+	// score tells how ready it is to be killed, and how ready the others are.
+	"score": func([]string) {
+		guardian, worker := family()
+		for _, pid := range []int{os.Getpid(), guardian, worker} {
+			text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid))
+			fmt.Print(strings.TrimSpace(string(text)), " ")
+		}
+		fmt.Println()
+	},
+}
+
+func playsRole(args []string) bool {
+	if len(args) < 2 {
+		return false
+	}
+	name, ok := strings.CutPrefix(args[1], "role=")
+	if ok {
+		roles[name](args[2:])
+	}
+	return ok
+}
+
+// goodOrBad ends the agent at once if its user asks it to be good.
+func goodOrBad() {
+	if prompt, _ := io.ReadAll(os.Stdin); string(prompt) == "good" {
+		fmt.Println("fine")
+		os.Exit(0)
+	}
+}
+
+func hang() { time.Sleep(time.Hour) }
+
+// family is this agent's guardian and its worker.
+func family() (guardian, worker int) {
+	guardian = os.Getppid()
+	worker, _ = strconv.Atoi(stat(guardian)[1])
+	return guardian, worker
+}
+
+// stat is what /proc says of a process: its state, its parent, and so on.
+func stat(pid int) []string {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	_, rest, _ := strings.Cut(string(text), ") ")
+	return append(strings.Fields(rest), "", "")
+}
+
+// alive tells of a process that is there and no zombie.
+func alive(pid int) bool { return !strings.Contains("ZX", stat(pid)[0]) }
+
+// leave starts another role in a session of its own, by somebody who is gone when
+// that one knows of itself.
+func leave(dir string, files []*os.File, role ...string) {
+	child := exec.Command(os.Args[0], append([]string{"role=" + role[0], dir}, role[1:]...)...)
+	child.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	child.ExtraFiles = files
+	before := len(notes(dir, "pids"))
+	if err := child.Start(); err != nil {
+		panic(err)
+	}
+	for len(notes(dir, "pids")) == before {
+		time.Sleep(time.Millisecond) // the child writes when it is ready
+	}
+}
+
+// enter writes down that this process is ready.
+func enter(dir string) { note(dir, "pids", strconv.Itoa(os.Getpid())) }
+
+func note(dir, file, text string) {
+	f, err := os.OpenFile(filepath.Join(dir, file), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	if err == nil {
+		_, err = fmt.Fprintln(f, text)
+	}
+	if err != nil {
+		panic(err)
+	}
+	_ = f.Close()
+}
+
+func notes(dir, file string) []string {
+	text, _ := os.ReadFile(filepath.Join(dir, file))
+	return strings.Fields(string(text))
+}
+
+// guardianFiles opens a guardian's files beside the agent's own three, for writing.
+func guardianFiles(pid int) (files []*os.File) {
+	for fd := 3; fd < 16; fd++ {
+		name := fmt.Sprintf("/proc/%d/fd/%d", pid, fd)
+		if to, err := os.Readlink(name); err != nil || !strings.HasPrefix(to, "pipe:") {
+			continue
+		}
+		if f, err := os.OpenFile(name, os.O_WRONLY, 0); err == nil {
+			files = append(files, f)
+		}
+	}
+	return files
+}
