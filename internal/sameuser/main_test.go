@@ -159,8 +159,14 @@ func newRigOf(t *testing.T, path, role string, settings ...string) rig {
 
 func (u user) start(t *testing.T, path string, settings []string) *exec.Cmd {
 	t.Helper()
+	cmd, _ := u.startLogged(t, path, settings)
+	return cmd
+}
+
+func (u user) startLogged(t *testing.T, path string, settings []string, args ...string) (*exec.Cmd, *said) {
+	t.Helper()
 	var log said
-	cmd := u.command(path)
+	cmd := u.command(path, args...)
 	cmd.Env = append(cmd.Env, settings...)
 	cmd.Stdout, cmd.Stderr = &log, &log
 	// What an agent leaves behind at its end must not keep Wait from returning.
@@ -177,7 +183,7 @@ func (u user) start(t *testing.T, path string, settings []string) *exec.Cmd {
 			t.Logf("worker %d:\n%s", cmd.Process.Pid, log.String())
 		}
 	})
-	return cmd
+	return cmd, &log
 }
 
 // killAll ends what escaped in a test that failed.

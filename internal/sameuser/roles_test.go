@@ -71,6 +71,7 @@ var roles = map[string]func(args []string){
 	// flee leaves its session, with company, and kills its guardian. The second run
 	// tells who of the first is alive.
 	"flee": func(args []string) {
+		goodOrBad()
 		if pids := notes(args[0], "pids"); len(pids) > 0 {
 			for _, pid := range pids {
 				if n, _ := strconv.Atoi(pid); alive(n) {
@@ -83,6 +84,15 @@ var roles = map[string]func(args []string){
 		leave(args[0], nil, "branch")
 		guardian, _ := family()
 		note(args[0], "pids", strconv.Itoa(os.Getpid()))
+		_ = syscall.Kill(guardian, syscall.SIGKILL)
+		hang()
+	},
+
+	// desert does so, and is not asked again.
+	"desert": func(args []string) {
+		goodOrBad()
+		leave(args[0], nil, "hang")
+		guardian, _ := family()
 		_ = syscall.Kill(guardian, syscall.SIGKILL)
 		hang()
 	},
@@ -150,7 +160,13 @@ func stat(pid int) []string {
 }
 
 // alive tells of a process that is there and no zombie.
-func alive(pid int) bool { return !strings.Contains("ZX", stat(pid)[0]) }
+func alive(pid int) bool {
+	switch stat(pid)[0] {
+	case "", "Z", "X":
+		return false
+	}
+	return true
+}
 
 // leave starts another role in a session of its own, by somebody who is gone when
 // that one knows of itself.
