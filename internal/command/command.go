@@ -141,7 +141,7 @@ func (c *Command) Wait() guardian.Status {
 		c.heard.Wait()
 		_ = c.stdio.err.read.Close()
 		if status.Left > 0 {
-			c.stderr.logger.Warn("processes of the agent could not be killed, probably for they run as another user", "count", status.Left)
+			c.stderr.logger.Warn("processes of the agent could not be found or killed; they may run as another user", "count", status.Left)
 		}
 	})
 	return status
@@ -160,7 +160,7 @@ func Unfit(status guardian.Status) error {
 	case status.LeaseExpired:
 		return agent.Retryable(fmt.Errorf("the agent was killed: %w", agent.ErrLeaseLost))
 	case status.GuardianDied && status.Left > 0:
-		return fmt.Errorf("the agent's guardian was killed, and %d of its processes could not be killed", status.Left)
+		return fmt.Errorf("the agent's guardian was killed, and at least %d of its processes may be alive", status.Left)
 	case status.GuardianDied:
 		return agent.Retryable(errors.New("the agent's guardian was killed, and the agent with it"))
 	}

@@ -54,8 +54,8 @@ type Status struct {
 	// What it reported before is not believed.
 	GuardianDied bool
 
-	// Left counts processes of the agent that could not be killed, mostly for they
-	// belong to another user.
+	// Left counts processes of the agent that could not be killed, since they belong
+	// to another user. If GuardianDied, it is 1 also when they could not be counted.
 	Left int
 }
 

@@ -113,6 +113,19 @@ var roles = map[string]func(args []string){
 		hang()
 	},
 
+	// starve leaves somebody, kills its guardian and keeps its worker from opening any
+	// file, and so from finding out who is left.
+	"starve": func(args []string) {
+		note(args[0], "runs", "one")
+		leave(args[0], nil, "hang")
+		guardian, worker := family()
+		if err := unix.Prlimit(worker, unix.RLIMIT_NOFILE, &unix.Rlimit{}, nil); err != nil {
+			panic(err)
+		}
+		_ = syscall.Kill(guardian, syscall.SIGKILL)
+		hang()
+	},
+
 	// score tells how ready it is to be killed, and how ready the others are.
 	"score": func([]string) {
 		guardian, worker := family()

@@ -107,6 +107,16 @@ func TestKilledGuardiansAgentIsGoneBeforeTheRetry(t *testing.T) {
 	}
 }
 
+// A worker that cannot find out whether something is left does not run the turn again.
+func TestUnsureEndIsNotRetried(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, "starve")
+	end := r.says("be bad", ignore)
+	if end.Status != sq.StatusFailed || !strings.Contains(end.Error, "may be alive") || r.noted("runs") != "one" {
+		t.Errorf("it ended as %s (%s) after the runs %q", end.Status, end.Error, r.noted("runs"))
+	}
+}
+
 // When memory runs out agents are killed first.
 func TestAgentsScoreHigherThanTheWorker(t *testing.T) {
 	t.Parallel()
