@@ -26,6 +26,8 @@ func adopt() {}
 // LogTo does nothing here.
 func LogTo(*slog.Logger) {}
 
+func prepareForStrays() {}
+
 func lookForStrays() {}
 
 func openOOMScore() oomScore { return oomScore{} }

@@ -102,6 +102,7 @@ func Start(spec Spec) (*Process, error) {
 		// Ctrl-C in the worker's terminal is the worker's business.
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
 	}
+	prepareForStrays()
 	if err := guardians.start(cmd); err != nil {
 		_ = ours.Close()
 		return nil, fmt.Errorf("guardian: %w", err)

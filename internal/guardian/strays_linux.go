@@ -3,6 +3,7 @@ package guardian
 import (
 	"log/slog"
 	"maps"
+	"os"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -19,26 +20,47 @@ const strayPause = time.Second
 // their guardian is gone.
 type strayKiller struct {
 	on    atomic.Bool
+	first sync.Once
 	ended chan struct{} // holds one: a guardian ended since the last look
 	log   atomic.Pointer[slog.Logger]
+
+	spared map[int]bool // written once; nobody reaps them, so their pids stay theirs
 
 	mu      sync.Mutex
 	givenUp map[int]bool // children that may not be killed, by pid: nobody else reaps them
 }
 
-var strays = strayKiller{ended: make(chan struct{}, 1), givenUp: map[int]bool{}}
+var strays = strayKiller{ended: make(chan struct{}, 1), spared: map[int]bool{}, givenUp: map[int]bool{}}
 
 // adopt makes this process take and end what dead guardians leave behind.
 func adopt() {
 	// Where this is forbidden no guardian can start its agent either, and says so.
-	if becomeSubreaper() != nil || strays.on.Swap(true) {
-		return
+	if becomeSubreaper() == nil {
+		strays.on.Store(true)
+	}
+}
+
+// prepareForStrays comes before every guardian's start. Children that this
+// process has at the first were started before it became this program, by the
+// entry point of a container for example.
+func prepareForStrays() {
+	if strays.on.Load() {
+		strays.first.Do(strays.begin)
+	}
+}
+
+func (s *strayKiller) begin() {
+	all, _ := processes() // a list that cannot be had now spares nobody
+	for _, p := range all {
+		if p.ppid == os.Getpid() {
+			s.spared[p.pid] = true
+		}
 	}
 	go func() {
-		for range strays.ended {
+		for range s.ended {
 			time.Sleep(strayPause)
-			if left := strays.kill(); left > 0 {
-				strays.logger().Warn("processes of agents outlived their guardians and could not be killed", "count", left)
+			if left := s.kill(); left > 0 {
+				s.logger().Warn("processes of agents outlived their guardians and could not be found or killed", "count", left)
 			}
 		}
 	}()
@@ -120,11 +142,11 @@ func findStrays() (children, deeper []proc, err error) {
 		return nil, nil, err
 	}
 	after := guardians.list()
-	self := syscall.Getpid()
+	self := os.Getpid()
 	stray := map[int]bool{}
 	for _, p := range tree { // parents before their children
 		switch {
-		case p.ppid == self && p.session != session && !before[p.pid] && !after[p.pid]:
+		case p.ppid == self && p.session != session && !before[p.pid] && !after[p.pid] && !strays.spared[p.pid]:
 			children = append(children, p)
 		case stray[p.ppid]:
 			deeper = append(deeper, p)

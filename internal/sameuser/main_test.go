@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	_ "turnstile/internal/command" // part of the worker: with a change there no cached result of the tests holds
 	"turnstile/internal/testredis"
 	"turnstile/pkg/session"
 	sq "turnstile/pkg/sessionqueue"
@@ -144,7 +145,11 @@ func newRig(t *testing.T, role string, settings ...string) rig {
 
 func newRigOf(t *testing.T, path, role string, settings ...string) rig {
 	t.Helper()
-	u := newUser(t)
+	return rigOf(t, newUser(t), path, role, settings...)
+}
+
+func rigOf(t *testing.T, u user, path, role string, settings ...string) rig {
+	t.Helper()
 	client := sq.NewClient(testredis.New(t))
 	worker := u.start(t, path, append([]string{
 		"REDIS_URL=" + testredis.URL(t), "SECRET=" + secret, "TURNSTILE_LOG_LEVEL=debug",

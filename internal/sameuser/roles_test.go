@@ -126,6 +126,15 @@ var roles = map[string]func(args []string){
 		hang()
 	},
 
+	// sidecar is in a session of its own.
+	"sidecar": func(args []string) {
+		if _, err := syscall.Setsid(); err != nil {
+			panic(err)
+		}
+		note(args[0], "sidecar", strconv.Itoa(os.Getpid()))
+		hang()
+	},
+
 	// score tells how ready it is to be killed, and how ready the others are.
 	"score": func([]string) {
 		guardian, worker := family()

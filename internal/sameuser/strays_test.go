@@ -5,9 +5,13 @@ package sameuser
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -48,6 +52,33 @@ func TestOtherGuardiansAreLeftAlone(t *testing.T) {
 		})
 	}
 	wait.Wait()
+}
+
+// A process that the worker got from whoever it was before, a container's entry point
+// for example, is none that an agent left.
+func TestEarlierChildrenAreLeftAlone(t *testing.T) {
+	t.Parallel()
+	entry := filepath.Join(t.TempDir(), "entry")
+	if err := os.Chmod(filepath.Dir(filepath.Dir(entry)), 0o755); err != nil { //nolint:gosec // the user goes through it
+		t.Fatal(err)
+	}
+	u := newUser(t)
+	script := fmt.Sprintf("#!/bin/sh\n%s role=sidecar %s &\nexec %s\n", agentPath, u.dir, workerPath)
+	if err := os.WriteFile(entry, []byte(script), 0o755); err != nil { //nolint:gosec // the user runs it
+		t.Fatal(err)
+	}
+	r := rigOf(t, u, entry, "flee")
+	for r.noted("sidecar") == "" && r.ctx.Err() == nil {
+		time.Sleep(time.Millisecond) // it writes when it is ready
+	}
+	if end := r.says("flee", ignore); end.Reply != "looked" || r.noted("alive") != "" {
+		t.Errorf("it ended as %s (%s): %q, with %q alive", end.Status, end.Error, end.Reply, r.noted("alive"))
+	}
+	sidecar, _ := strconv.Atoi(r.noted("sidecar"))
+	if !alive(sidecar) || stat(sidecar)[1] != strconv.Itoa(r.worker.Process.Pid) {
+		t.Errorf("the sidecar %d is %v", sidecar, stat(sidecar))
+	}
+	_ = syscall.Kill(sidecar, syscall.SIGKILL)
 }
 
 // The redis-server of --dev and its watchdog are children of the worker, too.

@@ -234,6 +234,12 @@ func TestGuardianHasNoSecretsEither(t *testing.T) {
 	needLinux(t)
 	a := newAgent(t, Config{Command: shell(`tr '\0' ' ' </proc/$PPID/environ`)})
 	out, err := runText(t.Context(), a, turn(t, ""))
+	if os.Geteuid() != 0 { // only root may look
+		if err == nil {
+			t.Errorf("the agent could look: %q", out)
+		}
+		return
+	}
 	if err != nil || !strings.Contains(out, "TURNSTILE_GUARDIAN=1") || strings.Contains(out, "secret") {
 		t.Errorf("%q, %v", out, err)
 	}
