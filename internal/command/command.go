@@ -41,6 +41,11 @@ type Spec struct {
 	// where it can: for programs that do not wait at their end for what nobody has
 	// read yet. Zero: as many as usual, 64 KiB on Linux.
 	Hold int
+
+	// Socket makes stdin a socket. Other processes of the user cannot open one through
+	// /proc and write into it; the program itself cannot open /dev/stdin then, as shell
+	// scripts do.
+	Socket bool
 }
 
 // Command is a program at work.
@@ -72,7 +77,7 @@ func Start(spec Spec) (*Command, error) {
 		return nil, notStarted(err)
 	}
 	c := &Command{}
-	if err := c.stdio.open(); err != nil {
+	if err := c.stdio.open(spec.Socket); err != nil {
 		c.stdio.closeAll()
 		return nil, notStarted(err)
 	}

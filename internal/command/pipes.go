@@ -5,6 +5,8 @@ import (
 	"io"
 	"os"
 	"time"
+
+	"turnstile/internal/guardian"
 )
 
 // pipes are a command's stdin, stdout and stderr.
@@ -12,9 +14,15 @@ type pipes struct{ in, out, err pipe }
 
 type pipe struct{ read, write *os.File }
 
-func (p *pipes) open() (err error) {
+// open makes pipes, but for stdin where it is to be a socket.
+func (p *pipes) open(socket bool) (err error) {
 	for _, one := range []*pipe{&p.in, &p.out, &p.err} {
-		if one.read, one.write, err = os.Pipe(); err != nil {
+		if socket && one == &p.in {
+			one.write, one.read, err = guardian.SocketPair()
+		} else {
+			one.read, one.write, err = os.Pipe()
+		}
+		if err != nil {
 			return err
 		}
 	}

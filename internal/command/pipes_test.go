@@ -11,7 +11,7 @@ func TestWiden(t *testing.T) {
 		t.Skip("Linux only")
 	}
 	var p pipes
-	if err := p.open(); err != nil {
+	if err := p.open(false); err != nil {
 		t.Fatal(err)
 	}
 	defer p.closeAll()

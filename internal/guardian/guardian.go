@@ -34,8 +34,8 @@
 //   - exec makes a process dumpable, until some milliseconds later Init is called.
 //     A process of the user that waits for it can get in then. A binary that the
 //     user cannot read, as one of mode 0711 owned by root, is never dumpable.
-//   - Between two agents of one user nothing is closed: one may kill the other,
-//     trace it, read its environment and write into its stdin.
+//   - Between two agents of one user little is closed: one may kill the other, trace
+//     it, read its environment and write into its pipes.
 //   - A process of another user (sudo) cannot be killed.
 //   - Processes that fork faster than they can be listed may evade it for a while.
 //   - On other systems than Linux a guardian's death leaves all but the agent's

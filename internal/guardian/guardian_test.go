@@ -187,7 +187,7 @@ func TestKilledGuardianIsNotBelieved(t *testing.T) {
 	} {
 		t.Run(script, func(t *testing.T) {
 			t.Parallel()
-			ours, theirs, err := channel()
+			ours, theirs, err := SocketPair()
 			if err != nil {
 				t.Fatal(err)
 			}

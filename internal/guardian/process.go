@@ -64,7 +64,7 @@ type Process struct {
 	cmd  *exec.Cmd
 	done chan struct{}
 
-	channel *os.File
+	channel *os.File // orders go one way, reports the other
 
 	mu       sync.Mutex // one order at a time
 	deadline int64
@@ -85,9 +85,9 @@ func Start(spec Spec) (*Process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("guardian: find the own binary: %w", err)
 	}
-	ours, theirs, err := channel()
+	ours, theirs, err := SocketPair()
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("guardian: %w", err)
 	}
 	defer func() { _ = theirs.Close() }()
 	cmd := &exec.Cmd{

@@ -135,6 +135,8 @@ var roles = map[string]func(args []string){
 		hang()
 	},
 
+	"warm": warm,
+
 	// score tells how ready it is to be killed, and how ready the others are.
 	"score": func([]string) {
 		guardian, worker := family()

@@ -61,6 +61,7 @@ func (a *Agent) start(ctx context.Context, session, dir string, peer peer, logge
 	lease, _ := agent.LeaseFrom(ctx)
 	c, err := command.Start(command.Spec{
 		Argv: a.config.Command, Dir: dir, Env: a.env.ForSession(os.Environ(), session), Lease: lease, Logger: logger,
+		Socket: true, // it lives between turns, and takes every line for its user's
 	})
 	if err != nil {
 		return nil, err

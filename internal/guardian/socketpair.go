@@ -1,0 +1,31 @@
+//go:build unix
+
+package guardian
+
+import (
+	"fmt"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// SocketPair connects two processes. Unlike a pipe, it cannot be opened again
+// through /proc/PID/fd by whoever may look there. The first end has deadlines, the
+// second is to be inherited.
+func SocketPair() (ours, theirs *os.File, err error) {
+	syscall.ForkLock.RLock() // no process is started that would inherit them
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+	if err == nil {
+		unix.CloseOnExec(fds[0])
+		unix.CloseOnExec(fds[1])
+	}
+	syscall.ForkLock.RUnlock()
+	if err == nil {
+		err = unix.SetNonblock(fds[0], true) // so that it has deadlines
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("make a pair of sockets: %w", err)
+	}
+	return os.NewFile(uintptr(fds[0]), "socket"), os.NewFile(uintptr(fds[1]), "socket"), nil
+}
