@@ -98,8 +98,9 @@ type proc struct {
 	zombie bool // its main thread has ended; others may still run
 }
 
-// processes lists all there are. It is no atomic picture: callers repeat it.
-// Without files to open, of which an agent can deprive it, it is an error.
+// processes lists all there are. It is no atomic picture: callers repeat it. It
+// fails where no file can be opened: an agent can lower that limit of another
+// process of its user.
 func processes() (found []proc, err error) {
 	dir, err := os.Open("/proc")
 	if err != nil {

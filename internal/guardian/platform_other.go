@@ -16,8 +16,8 @@ func agentAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: tru
 // becomeSubreaper: there is no such thing here, the process group must do.
 func becomeSubreaper() error { return nil }
 
-// conceal: other users' processes are hidden here without it, and there is no
-// /proc.
+// conceal does nothing: there is no /proc, and the system decides who may trace a
+// process.
 func conceal() error { return nil }
 
 // adopt: there is no subreaper.

@@ -50,8 +50,8 @@ type Status struct {
 	// LeaseExpired: the guardian killed it, because the lease ran out.
 	LeaseExpired bool
 
-	// GuardianDied: the guardian did not end as one does that has done its work.
-	// What it reported before is not believed.
+	// GuardianDied: the guardian was killed, or ended without a report. What it
+	// reported before is ignored.
 	GuardianDied bool
 
 	// Left counts processes of the agent that could not be killed, since they belong
@@ -130,9 +130,9 @@ func executable() (string, error) {
 	return os.Executable()
 }
 
-// watch waits for the guardian's end. The kernel says how that came, and only of
-// one that ended as it should the word is taken: all processes of a user may
-// kill it, and those that were quick enough at its start may speak for it.
+// watch waits for the guardian's end. A report counts only if the guardian then
+// exited by itself: any process of the user can kill a guardian, and one that was
+// quick enough at its start can speak in its name.
 func (p *Process) watch() {
 	defer close(p.done)
 	heard := make(chan reports, 1)
@@ -222,9 +222,8 @@ func (p *Process) Kill() {
 	p.forceAfter(0)
 }
 
-// forceAfter kills the guardian itself if it is still there so long after it had
-// to kill its agent: something stops it, again and again. The first deadline
-// counts.
+// forceAfter kills the guardian itself if it still runs overdueAfter after the
+// grace: an agent can keep it from its work. The earliest deadline counts.
 func (p *Process) forceAfter(grace time.Duration) {
 	after := grace + overdueAfter
 	p.mu.Lock()

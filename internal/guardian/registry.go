@@ -31,7 +31,7 @@ func (r *registry) start(cmd *exec.Cmd) error {
 	return nil
 }
 
-// remove is for a guardian that was waited for: its pid may come again.
+// remove takes out a guardian that was waited for: its pid may be used again.
 func (r *registry) remove(pid int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// strayPause is how long after a guardian's end it is made sure that nothing
-// of an agent came to this process all the same. Ends within it share one look.
+// strayPause is the time from a guardian's end to a look for strays, whatever the
+// guardian reported. All that end within it share one look.
 const strayPause = time.Second
 
 // strayKiller ends the processes that come to this one, a subreaper, because
@@ -40,9 +40,9 @@ func adopt() {
 	}
 }
 
-// prepareForStrays comes before every guardian's start. Children that this
-// process has at the first were started before it became this program, by the
-// entry point of a container for example.
+// prepareForStrays is called before every guardian's start. The children that
+// this process has at the first call are spared: it got them from the program that
+// it was before, the entry point of a container for example.
 func prepareForStrays() {
 	if strays.on.Load() {
 		strays.first.Do(strays.begin)
@@ -50,7 +50,7 @@ func prepareForStrays() {
 }
 
 func (s *strayKiller) begin() {
-	all, _ := processes() // a list that cannot be had now spares nobody
+	all, _ := processes() // without a list nobody is spared
 	for _, p := range all {
 		if p.ppid == os.Getpid() {
 			s.spared[p.pid] = true
@@ -88,8 +88,8 @@ func (s *strayKiller) lookSoon() {
 	}
 }
 
-// kill returns when no stray is left, or with the number of those that could
-// not be killed. It never waits for them again.
+// kill kills all strays, and returns how many are left after giveUpAfter. Later
+// calls do not wait for those again.
 func (s *strayKiller) kill() (left int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -108,8 +108,8 @@ func (s *strayKiller) kill() (left int) {
 		}
 		maps.DeleteFunc(s.givenUp, func(pid int, _ bool) bool { return !alive[pid] })
 		maps.DeleteFunc(alive, func(pid int, _ bool) bool { return s.givenUp[pid] })
-		// A reaped child's own children are found the next time. The list is no
-		// atomic picture either: two in a row must be empty.
+		// The children of one that was reaped are found the next time. The list is
+		// no atomic picture either, so two in a row must be empty.
 		found := len(children) - len(s.givenUp)
 		if err != nil {
 			found = 1 // for all that is known
@@ -128,15 +128,15 @@ func (s *strayKiller) kill() (left int) {
 }
 
 // findStrays lists the children of this process that it did not start, and
-// their descendants. Whatever comes from a guardian is not in this process's
-// session, and never gets into it again: the guardian has begun another.
-// Children that are in it were started here, as the redis-server of --dev is.
+// their descendants. A guardian begins a session of its own, and no process can
+// join another's session: children in this process's session, as the redis-server
+// of --dev, are not an agent's.
 func findStrays() (children, deeper []proc, err error) {
 	session, err := unix.Getsid(0)
 	if err != nil {
 		return nil, nil, err
 	}
-	before := guardians.list()
+	before := guardians.list() // guardians start and end while processes are listed
 	tree, err := descendants()
 	if err != nil {
 		return nil, nil, err

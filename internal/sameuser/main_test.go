@@ -3,7 +3,6 @@
 package sameuser
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -12,7 +11,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -151,7 +149,7 @@ func newRigOf(t *testing.T, path, role string, settings ...string) rig {
 func rigOf(t *testing.T, u user, path, role string, settings ...string) rig {
 	t.Helper()
 	client := sq.NewClient(testredis.New(t))
-	worker := u.start(t, path, append([]string{
+	worker, _ := u.start(t, path, append([]string{
 		"REDIS_URL=" + testredis.URL(t), "SECRET=" + secret, "TURNSTILE_LOG_LEVEL=debug",
 		"TURNSTILE_AGENT=exec", fmt.Sprintf("TURNSTILE_AGENT_COMMAND=%s role=%s %s", agentPath, role, u.dir),
 		"TURNSTILE_CONCURRENCY=1", "TURNSTILE_SENTINEL_TTL=1s", "TURNSTILE_DRAIN_TIMEOUT=0", "TURNSTILE_INTERRUPT_GRACE=0",
@@ -162,20 +160,17 @@ func rigOf(t *testing.T, u user, path, role string, settings ...string) rig {
 	return rig{t, u, ctx, client, worker}
 }
 
-func (u user) start(t *testing.T, path string, settings []string) *exec.Cmd {
+func (u user) start(t *testing.T, path string, settings []string, args ...string) (worker *exec.Cmd, log string) {
 	t.Helper()
-	cmd, _ := u.startLogged(t, path, settings)
-	return cmd
-}
-
-func (u user) startLogged(t *testing.T, path string, settings []string, args ...string) (*exec.Cmd, *said) {
-	t.Helper()
-	var log said
+	log = filepath.Join(t.TempDir(), "log")
+	to, err := os.Create(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer to.Close()
 	cmd := u.command(path, args...)
 	cmd.Env = append(cmd.Env, settings...)
-	cmd.Stdout, cmd.Stderr = &log, &log
-	// What an agent leaves behind at its end must not keep Wait from returning.
-	cmd.WaitDelay = time.Second
+	cmd.Stdout, cmd.Stderr = to, to
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -185,16 +180,15 @@ func (u user) startLogged(t *testing.T, path string, settings []string, args ...
 		_ = cmd.Wait()
 		u.killAll()
 		if t.Failed() {
-			t.Logf("worker %d:\n%s", cmd.Process.Pid, log.String())
+			t.Logf("worker %d:\n%s", cmd.Process.Pid, read(log))
 		}
 	})
-	return cmd, &log
+	return cmd, log
 }
 
 // killAll ends what escaped in a test that failed.
 func (u user) killAll() {
-	pids, _ := os.ReadFile(filepath.Join(u.dir, "pids"))
-	for _, field := range strings.Fields(string(pids)) {
+	for _, field := range strings.Fields(u.noted("pids")) {
 		if pid, err := strconv.Atoi(field); err == nil {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
@@ -235,24 +229,11 @@ func (r rig) goesOn() {
 
 // noted is what agents wrote into a file of the user's directory.
 func (u user) noted(name string) string {
-	text, _ := os.ReadFile(filepath.Join(u.dir, name))
-	return strings.TrimSpace(string(text))
+	return strings.TrimSpace(read(filepath.Join(u.dir, name)))
 }
 
-// said is what a worker has said.
-type said struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (s *said) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.text.Write(p)
-}
-
-func (s *said) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.text.String()
+// read returns a file's text, which may be missing.
+func read(path string) string {
+	text, _ := os.ReadFile(path)
+	return string(text)
 }

@@ -86,14 +86,14 @@ func TestDevsRedisIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	testredis.New(t) // skips, or fails in CI, where there is no redis-server
 	u := newUser(t)
-	worker, log := u.startLogged(t, workerPath, []string{
+	worker, log := u.start(t, workerPath, []string{
 		"TURNSTILE_AGENT=exec", fmt.Sprintf("TURNSTILE_AGENT_COMMAND=%s role=flee %s", agentPath, u.dir),
 		"TURNSTILE_HTTP_ADDR=127.0.0.1:0", "TURNSTILE_RETRY_BACKOFF=10ms", "TURNSTILE_LOG_LEVEL=debug",
 	}, "--dev")
 	said := regexp.MustCompile(`(redis://\S+), a redis-server of its own`)
 	var url string
 	for end := time.Now().Add(patience); url == ""; time.Sleep(10 * time.Millisecond) {
-		if found := said.FindStringSubmatch(log.String()); found != nil {
+		if found := said.FindStringSubmatch(read(log)); found != nil {
 			url = found[1]
 		} else if time.Now().After(end) {
 			t.Fatal("--dev has not begun")
