@@ -221,7 +221,7 @@ func TestLease(t *testing.T) {
 			t.Errorf("a lease of %s: %+v", ends, s)
 		}
 	}
-	p, out := start(t, "sleep 0.7; echo x", time.Now().Add(500*time.Millisecond))
+	p, out := start(t, "sleep 1.7; echo x", time.Now().Add(1500*time.Millisecond))
 	p.Renew(time.Now().Add(time.Hour))
 	firstByte(t, out)
 	if s := p.Wait(); s != (Status{}) {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -192,18 +193,16 @@ func alive(pid int) bool {
 	return true
 }
 
-// leave starts another role in a session of its own, by somebody who is gone when
-// that one knows of itself.
+// leave starts another role in a session of its own, and returns when it is ready.
 func leave(dir string, files []*os.File, role ...string) {
 	child := exec.Command(os.Args[0], append([]string{"role=" + role[0], dir}, role[1:]...)...)
 	child.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	child.ExtraFiles = files
-	before := len(notes(dir, "pids"))
 	if err := child.Start(); err != nil {
 		panic(err)
 	}
-	for len(notes(dir, "pids")) == before {
-		time.Sleep(time.Millisecond) // the child writes when it is ready
+	for !slices.Contains(notes(dir, "pids"), strconv.Itoa(child.Process.Pid)) {
+		time.Sleep(time.Millisecond) // the child writes it when it is ready
 	}
 }
 
