@@ -66,7 +66,7 @@ func killAll(pgid int) (refused int, others bool) {
 // those of the guardian's session. That number stays taken while one is alive.
 func killOrphans(guardian, _ int) (left int) {
 	if strays.on.Load() {
-		return strays.kill()
+		return strays.kill(2)
 	}
 	pause := sweepFirst
 	for start := time.Now(); time.Since(start) < giveUpAfter; time.Sleep(pause) {

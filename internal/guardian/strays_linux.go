@@ -59,7 +59,7 @@ func (s *strayKiller) begin() {
 	go func() {
 		for range s.ended {
 			time.Sleep(strayPause)
-			if left := s.kill(); left > 0 {
+			if left := s.kill(1); left > 0 {
 				s.logger().Warn("processes of agents outlived their guardians and could not be found or killed", "count", left)
 			}
 		}
@@ -89,8 +89,9 @@ func (s *strayKiller) lookSoon() {
 }
 
 // kill kills all strays, and returns how many are left after giveUpAfter. Later
-// calls do not wait for those again.
-func (s *strayKiller) kill() (left int) {
+// calls do not wait for those again. The list of processes is no atomic picture:
+// so many in a row must have none.
+func (s *strayKiller) kill(lists int) (left int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	pause, clean := sweepFirst, 0
@@ -108,15 +109,14 @@ func (s *strayKiller) kill() (left int) {
 		}
 		maps.DeleteFunc(s.givenUp, func(pid int, _ bool) bool { return !alive[pid] })
 		maps.DeleteFunc(alive, func(pid int, _ bool) bool { return s.givenUp[pid] })
-		// The children of one that was reaped are found the next time. The list is
-		// no atomic picture either, so two in a row must be empty.
+		// The children of one that was reaped are found the next time.
 		found := len(children) - len(s.givenUp)
 		if err != nil {
 			found = 1 // for all that is known
 		}
 		if found > 0 {
 			clean = 0
-		} else if clean++; clean == 2 {
+		} else if clean++; clean >= lists {
 			return 0
 		}
 		if found > 0 && time.Since(start) > giveUpAfter {
