@@ -18,6 +18,9 @@ import (
 // of a start that failed; the worker is drained then, too. nil: it ran, or ctx ended
 // before it could. The caller closes rdb, after Run.
 //
+// A program that does nothing else calls exec.InitWorker first thing in main: it keeps
+// agents that are programs out of this process.
+//
 // Programs that want a second signal to cut the drain short, or to see how far it is,
 // call New, Start and Drain.
 func Run(ctx context.Context, rdb redis.UniversalClient, a agent.Agent, opts Options) error {
