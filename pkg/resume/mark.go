@@ -22,9 +22,9 @@ var clearLua string
 var suspendLua string
 
 var (
-	markScript    = script.New("resume mark", lockguard.Prelude()+markLua)
-	clearScript   = script.New("resume clear", clearLua)
-	suspendScript = script.New("resume suspend", suspendLua)
+	markScript    = script.New("resume mark", func() string { return lockguard.Prelude() + markLua })
+	clearScript   = script.New("resume clear", func() string { return clearLua })
+	suspendScript = script.New("resume suspend", func() string { return suspendLua })
 )
 
 // Mark says that the session's last turn was cut off, now; an empty reason means
@@ -36,7 +36,7 @@ func Mark(ctx context.Context, rdb redis.Scripter, session, reason string) (bool
 		reason = ReasonRestart
 	}
 	k := rediskey.For(session)
-	marked, err := markScript.Run(ctx, rdb, []string{k.Record(), k.Resume(), k.Run()}, reason).Bool()
+	marked, err := markScript().Run(ctx, rdb, []string{k.Record(), k.Resume(), k.Run()}, reason).Bool()
 	if err != nil {
 		return false, fmt.Errorf("mark %s: %w", session, err)
 	}
@@ -46,7 +46,7 @@ func Mark(ctx context.Context, rdb redis.Scripter, session, reason string) (bool
 // Clear takes the session's mark away; the counter of interruptions and a
 // suspension stay. False: there was no mark.
 func Clear(ctx context.Context, rdb redis.Scripter, session string) (bool, error) {
-	cleared, err := clearScript.Run(ctx, rdb, []string{rediskey.For(session).Resume()}).Bool()
+	cleared, err := clearScript().Run(ctx, rdb, []string{rediskey.For(session).Resume()}).Bool()
 	if err != nil {
 		return false, fmt.Errorf("clear the mark of %s: %w", session, err)
 	}
@@ -59,7 +59,7 @@ func Clear(ctx context.Context, rdb redis.Scripter, session string) (bool, error
 // nothing has changed.
 func Suspend(ctx context.Context, rdb redis.Scripter, session string) (bool, error) {
 	k := rediskey.For(session)
-	suspended, err := suspendScript.Run(ctx, rdb, []string{k.Record(), k.Resume(), k.Run()}).Bool()
+	suspended, err := suspendScript().Run(ctx, rdb, []string{k.Record(), k.Resume(), k.Run()}).Bool()
 	if err != nil {
 		return false, fmt.Errorf("suspend %s: %w", session, err)
 	}

@@ -17,7 +17,7 @@ import (
 //go:embed read.lua
 var readLua string
 
-var readScript = script.New("resume read", lockguard.Prelude()+readLua)
+var readScript = script.New("resume read", func() string { return lockguard.Prelude() + readLua })
 
 // Why a turn was cut off. Any other text is a reason as well.
 const (
@@ -59,14 +59,14 @@ func readEach(ctx context.Context, rdb redis.Cmdable, sessions []string) []*redi
 	// A pipeline's error is also that of the commands it befell.
 	_, _ = rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i := range cmds {
-			cmds[i] = readScript.EvalSha(ctx, p, keys(i))
+			cmds[i] = readScript().EvalSha(ctx, p, keys(i))
 		}
 		return nil
 	})
 	_, _ = rdb.Pipelined(ctx, func(p redis.Pipeliner) error { // sends nothing if it stays empty
 		for i, cmd := range cmds {
 			if redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") {
-				cmds[i] = readScript.Eval(ctx, p, keys(i))
+				cmds[i] = readScript().Eval(ctx, p, keys(i))
 			}
 		}
 		return nil

@@ -29,9 +29,9 @@ func (c *Client) admit(ctx context.Context, sessionKey, id string) (bool, error)
 		return err
 	}
 	keys := []string{rediskey.Waiting}
-	err := ask(func(p redis.Pipeliner) *redis.Cmd { return admitScript.EvalSha(ctx, p, keys, c.cfg.MessagesCap) })
+	err := ask(func(p redis.Pipeliner) *redis.Cmd { return admitScript().EvalSha(ctx, p, keys, c.cfg.MessagesCap) })
 	if redis.HasErrorPrefix(err, "NOSCRIPT") {
-		err = ask(func(p redis.Pipeliner) *redis.Cmd { return admitScript.Eval(ctx, p, keys, c.cfg.MessagesCap) })
+		err = ask(func(p redis.Pipeliner) *redis.Cmd { return admitScript().Eval(ctx, p, keys, c.cfg.MessagesCap) })
 	}
 	if err != nil {
 		return false, fmt.Errorf("count the messages that wait before message %s of %s: %w", id, sessionKey, unchangedError{err})

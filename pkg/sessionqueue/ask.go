@@ -76,7 +76,7 @@ func (h *Hold) ask(ctx context.Context, question string) (answer, error) {
 	h.mu.Lock()
 	nth := h.asked
 	h.mu.Unlock()
-	return h.move(ctx, "ask", askScript, keysToEvents, true, h.consumer.cfg.SentinelTTL.Milliseconds(), nth, question)
+	return h.move(ctx, "ask", askScript(), keysToEvents, true, h.consumer.cfg.SentinelTTL.Milliseconds(), nth, question)
 }
 
 // Answer answers what the running turn's agent asks. number is the question's, as
@@ -96,7 +96,7 @@ func (c *Client) Answer(ctx context.Context, sessionKey string, number int, d De
 	if number != 0 {
 		which = strconv.Itoa(number)
 	}
-	reply, err := run(ctx, c.rdb, answerScript, keys(sessionKey, "", time.Now())[:keysToEvents],
+	reply, err := run(ctx, c.rdb, answerScript(), keys(sessionKey, "", time.Now())[:keysToEvents],
 		rediskey.For(sessionKey).TaskPrefix(), which, string(d), rand.Text(), justAsked.Milliseconds())
 	if err != nil {
 		return Question{}, fmt.Errorf("answer %s: %w", sessionKey, unchanged(err))

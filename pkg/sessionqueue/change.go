@@ -50,7 +50,7 @@ func (c *Client) rotate(ctx context.Context, sessionKey, old string) (string, er
 			return "", err
 		}
 	}
-	reply, err := run(ctx, c.rdb, rotateScript, keys(sessionKey, "", time.Now()), rediskey.For(sessionKey).TaskPrefix(), newSessionID(), old, until)
+	reply, err := run(ctx, c.rdb, rotateScript(), keys(sessionKey, "", time.Now()), rediskey.For(sessionKey).TaskPrefix(), newSessionID(), old, until)
 	if err != nil {
 		return "", err
 	}
@@ -72,7 +72,7 @@ func (c *Client) SetTitle(ctx context.Context, sessionKey, title string) error {
 	if err := c.index(ctx, sessionKey); err != nil {
 		return fmt.Errorf("title of %s: %w", sessionKey, err)
 	}
-	_, err := run(ctx, c.rdb, titleScript, keys(sessionKey, "", time.Now()), rediskey.For(sessionKey).TaskPrefix(), "", "", title)
+	_, err := run(ctx, c.rdb, titleScript(), keys(sessionKey, "", time.Now()), rediskey.For(sessionKey).TaskPrefix(), "", "", title)
 	if err != nil {
 		return fmt.Errorf("title of %s: %w", sessionKey, unchanged(err))
 	}
@@ -95,7 +95,7 @@ func (c *Client) Configure(ctx context.Context, sessionKey string, s followup.Se
 	if err := c.index(ctx, sessionKey); err != nil {
 		return fmt.Errorf("configure %s: %w", sessionKey, err)
 	}
-	_, err := run(ctx, c.rdb, configureScript, keys(sessionKey, "", time.Now()), rediskey.For(sessionKey).TaskPrefix(), text)
+	_, err := run(ctx, c.rdb, configureScript(), keys(sessionKey, "", time.Now()), rediskey.For(sessionKey).TaskPrefix(), text)
 	if err != nil {
 		return fmt.Errorf("configure %s: %w", sessionKey, unchanged(err))
 	}

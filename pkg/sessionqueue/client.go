@@ -170,7 +170,7 @@ func (c *Client) ring(ctx context.Context, sessionKey string, m session.Message,
 		return Receipt{}, err
 	}
 	k := rediskey.For(sessionKey)
-	reply, err := run(ctx, c.rdb, ringScript, append(keys(sessionKey, "", time.Now()), k.Call(nonce)),
+	reply, err := run(ctx, c.rdb, ringScript(), append(keys(sessionKey, "", time.Now()), k.Call(nonce)),
 		k.TaskPrefix(), session.TaskID(sessionKey, m.ID), nonce, entry, string(m.Mode), session.IDPrefix(sessionKey), senderEvents, sessionKey,
 		flag(known), c.cfg.Limits.Task(), c.cfg.LineCap)
 	if err != nil {

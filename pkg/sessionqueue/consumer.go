@@ -342,7 +342,7 @@ func (c *Consumer) Claim(parent context.Context, sessions []string) ([]*Hold, er
 	if rest := special; len(rest) > 0 {
 		// It may be the first script that has set the sentinel, and its reply was lost:
 		// the lease counts from before that one.
-		settle(rest, c.pipeline(parent, claimScript, len(rest), func(i int) ([]string, []any) {
+		settle(rest, c.pipeline(parent, claimScript(), len(rest), func(i int) ([]string, []any) {
 			return rest[i].keys, rest[i].claimArgs()
 		}))
 	}

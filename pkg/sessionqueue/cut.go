@@ -30,7 +30,7 @@ func (h *Hold) Checkpoint(ctx context.Context, entries []session.Entry) error {
 		return err
 	}
 	c := h.consumer.cfg
-	_, err = h.move(ctx, "checkpoint", checkpointScript, keysToLease, true,
+	_, err = h.move(ctx, "checkpoint", checkpointScript(), keysToLease, true,
 		c.SentinelTTL.Milliseconds(), p, c.TranscriptTTL.Milliseconds())
 	return err
 }
@@ -50,7 +50,7 @@ type Marked struct {
 // counts is what runs at this moment.
 func (c *Consumer) Mark(ctx context.Context, holds []*Hold, reason string) []Marked {
 	marks := make([]Marked, len(holds))
-	replies := c.pipeline(ctx, markScript, len(holds), func(i int) ([]string, []any) {
+	replies := c.pipeline(ctx, markScript(), len(holds), func(i int) ([]string, []any) {
 		h := holds[i]
 		h.mu.Lock()
 		defer h.mu.Unlock()

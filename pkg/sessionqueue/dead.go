@@ -150,7 +150,7 @@ func (c *Client) dropDead(ctx context.Context, sessionKey string, ids []string) 
 		for _, id := range taskIDs {
 			args = append(args, id)
 		}
-		reply, err := run(ctx, c.rdb, discardScript, keys(sessionKey, "", time.Now()), args...)
+		reply, err := run(ctx, c.rdb, discardScript(), keys(sessionKey, "", time.Now()), args...)
 		n += int(reply.int(0))
 		return err
 	}

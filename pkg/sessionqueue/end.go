@@ -60,9 +60,9 @@ func (h *Hold) Finish(ctx context.Context, end End) (more bool, err error) {
 		return false, err
 	}
 	last, sent := h.Turn(), time.Now()
-	script, nkeys := finishScript, keysToProcessed
+	script, nkeys := finishScript(), keysToProcessed
 	if end.archives() || len(end.Untaken) > 0 { // which a /stop may have been meant for
-		script, nkeys = failScript, allKeys
+		script, nkeys = failScript(), allKeys
 	}
 	reply, err := h.move(ctx, "finish", script, nkeys, false, args...)
 	if err != nil {
@@ -230,7 +230,7 @@ func (h *Hold) requeue(ctx context.Context, e Event, wait time.Duration, attempt
 		args = append(args, p.taskID)
 	}
 	defer h.ends()()
-	reply, err := h.move(ctx, "requeue", requeueScript, keysToProcessed, false, args...)
+	reply, err := h.move(ctx, "requeue", requeueScript(), keysToProcessed, false, args...)
 	if err != nil {
 		return err
 	}

@@ -73,7 +73,7 @@ func (c *Client) eraseBatches(ctx context.Context, sessionKey, fence string, fou
 	for {
 		part := others[:min(len(others), eraseBatch)]
 		others = others[len(part):]
-		reply, err := run(ctx, c.rdb, eraseScript, append(own[:len(own):len(own)], part...),
+		reply, err := run(ctx, c.rdb, eraseScript(), append(own[:len(own):len(own)], part...),
 			rediskey.For(sessionKey).TaskPrefix(), fence, eraseBatch, flag(all && len(others) == 0))
 		switch {
 		case err != nil:

@@ -10,13 +10,13 @@ import (
 
 // Scripts are the package's scripts by name, for tests that break their calls.
 var Scripts = map[string]*redis.Script{
-	"ring": ringScript, "stop": stopScript, "rotate": rotateScript, "claim": claimScript, "claim plain": claimPlainScript, "finish plain": finishPlainScript, "promote": promoteScript, "unclaim": unclaimScript,
-	"renew": renewScript, "emit": emitScript, "finish": finishScript, "requeue": requeueScript, "look": lookScript,
-	"purge": purgeScript, "forget": forgetScript, "fail": failScript, "mark": markScript, "checkpoint": checkpointScript,
-	"steer": steerScript, "dismiss": dismissScript, "title": titleScript, "configure": configureScript,
-	"undo": undoScript, "rerun": rerunScript, "erase": eraseScript, "discard": discardScript,
-	"keep": keepScript, "ask": askScript, "answer": answerScript, "past": pastScript,
-	"events page": eventsPageScript, "trim": trimScript, "admit": admitScript, "look after": lookAfterScript,
+	"ring": ringScript(), "stop": stopScript(), "rotate": rotateScript(), "claim": claimScript(), "claim plain": claimPlainScript(), "finish plain": finishPlainScript(), "promote": promoteScript(), "unclaim": unclaimScript(),
+	"renew": renewScript(), "emit": emitScript(), "finish": finishScript(), "requeue": requeueScript(), "look": lookScript(),
+	"purge": purgeScript(), "forget": forgetScript(), "fail": failScript(), "mark": markScript(), "checkpoint": checkpointScript(),
+	"steer": steerScript(), "dismiss": dismissScript(), "title": titleScript(), "configure": configureScript(),
+	"undo": undoScript(), "rerun": rerunScript(), "erase": eraseScript(), "discard": discardScript(),
+	"keep": keepScript(), "ask": askScript(), "answer": answerScript(), "past": pastScript(),
+	"events page": eventsPageScript(), "trim": trimScript(), "admit": admitScript(), "look after": lookAfterScript(),
 }
 
 // KeysOf are the KEYS of every script of a session.

@@ -79,13 +79,13 @@ func (c *Consumer) lookAfter(holds []*Hold) *combine.Call {
 		args[i] = h.session
 	}
 	return &combine.Call{
-		Script: lookAfterScript, Shared: []any{c.cfg.SentinelTTL.Milliseconds()}, Keys: []string{rediskey.Owned}, Args: args,
+		Script: lookAfterScript(), Shared: []any{c.cfg.SentinelTTL.Milliseconds()}, Keys: []string{rediskey.Owned}, Args: args,
 	}
 }
 
 // dueMembers reads the members of an index whose time has come.
 func dueMembers(ctx context.Context, rdb redis.Scripter, index string, batch int) (now, next int64, members []string, scores map[string]string, err error) {
-	reply, err := run(ctx, rdb, indexDueScript, []string{index}, batch)
+	reply, err := run(ctx, rdb, indexDueScript(), []string{index}, batch)
 	if err != nil {
 		return 0, 0, nil, nil, err
 	}
@@ -108,7 +108,7 @@ func removeUnchanged(ctx context.Context, rdb redis.Scripter, index string, memb
 // if it has one.
 func rescoreUnchanged(ctx context.Context, rdb redis.Scripter, index string, members []string, scores, to map[string]string) error {
 	for batch := range slices.Chunk(members, timerBatch) {
-		if err := rescoreScript.Run(ctx, rdb, []string{index}, rescoreArgs(batch, scores, to)...).Err(); err != nil {
+		if err := rescoreScript().Run(ctx, rdb, []string{index}, rescoreArgs(batch, scores, to)...).Err(); err != nil {
 			return err
 		}
 	}

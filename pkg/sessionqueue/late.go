@@ -19,7 +19,7 @@ var errLate error = unchangedError{errors.New("the request reached Redis too lat
 // giveUpAt is the clock of the session's Redis and the time after which a request of
 // now is void, in ms: with ctx, and no later than latest.
 func (c *Client) giveUpAt(ctx context.Context, sessionKey string) (now, until int64, err error) {
-	reply, err := run(ctx, c.rdb, lookScript, keys(sessionKey, "", time.Now()), rediskey.For(sessionKey).TaskPrefix())
+	reply, err := run(ctx, c.rdb, lookScript(), keys(sessionKey, "", time.Now()), rediskey.For(sessionKey).TaskPrefix())
 	if err != nil {
 		return 0, 0, unchangedError{err} // it only reads
 	}

@@ -35,7 +35,7 @@ func (c *Consumer) Purge(ctx context.Context) (deleted int, err error) {
 		for len(sessions) > 0 {
 			var again []string
 			at := time.Now()
-			replies := c.pipeline(ctx, purgeScript, len(sessions), func(i int) ([]string, []any) {
+			replies := c.pipeline(ctx, purgeScript(), len(sessions), func(i int) ([]string, []any) {
 				return keys(sessions[i], "", at), []any{rediskey.For(sessions[i]).TaskPrefix(), purgeBatch, int64(c.cfg.ArchiveTTL / time.Second)}
 			})
 			for i, r := range replies {
@@ -144,5 +144,5 @@ func (c *Consumer) forget(ctx context.Context, session string, now time.Time) (g
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return false, err
 	}
-	return forgetScript.Run(ctx, c.rdb, append(keys(session, id, now), k.State()), k.TaskPrefix(), c.cfg.SessionTTL.Milliseconds()).Bool()
+	return forgetScript().Run(ctx, c.rdb, append(keys(session, id, now), k.State()), k.TaskPrefix(), c.cfg.SessionTTL.Milliseconds()).Bool()
 }

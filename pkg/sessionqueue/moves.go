@@ -39,7 +39,7 @@ func (h *Hold) Promote(ctx context.Context) error {
 	if h.consumer.cfg.Immediate {
 		return nil
 	}
-	reply, err := h.move(ctx, "promote", promoteScript, keysToEvents, true, h.consumer.cfg.SentinelTTL.Milliseconds())
+	reply, err := h.move(ctx, "promote", promoteScript(), keysToEvents, true, h.consumer.cfg.SentinelTTL.Milliseconds())
 	if err != nil {
 		return err
 	}
@@ -82,7 +82,7 @@ func (h *Hold) Emit(ctx context.Context, events []Event) error {
 		}
 		args = append(args, event)
 	}
-	_, err := h.move(ctx, "emit", emitScript, keysToEvents, true, args...)
+	_, err := h.move(ctx, "emit", emitScript(), keysToEvents, true, args...)
 	return err
 }
 
@@ -119,7 +119,7 @@ func (h *Hold) Title(ctx context.Context, title string) error {
 	h.mu.Lock()
 	keys, fence := h.keys, h.turn.Fence
 	h.mu.Unlock()
-	_, err := h.consumer.call(ctx, titleScript, keys[:keysToEvents], []any{"", h.token, fence, text(title)})
+	_, err := h.consumer.call(ctx, titleScript(), keys[:keysToEvents], []any{"", h.token, fence, text(title)})
 	if err != nil {
 		return fmt.Errorf("title of %s: %w", h.session, err)
 	}

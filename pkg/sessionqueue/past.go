@@ -65,7 +65,7 @@ func (h *Hold) Past(ctx context.Context) (Past, error) {
 		// Nobody else writes to it meanwhile: what takes entries out or trims is the
 		// owner's, or needs the sentinel to be free.
 		err = h.persist(ctx, func() (err error) {
-			page, err = run(ctx, h.consumer.rdb, pastScript, []string{rediskey.For(h.session).Transcript(turn.SessionID)}, t.left, size)
+			page, err = run(ctx, h.consumer.rdb, pastScript(), []string{rediskey.For(h.session).Transcript(turn.SessionID)}, t.left, size)
 			return err
 		})
 	}
@@ -98,7 +98,7 @@ func (h *Hold) readPast(ctx context.Context, turn Turn) (pastReads, error) {
 	sizes := make([]*redis.IntCmd, len(turn.Dropped))
 	transcript := []string{k.Transcript(turn.SessionID)}
 	cmds, _ := rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		page = pastScript.EvalSha(ctx, p, transcript, "", size)
+		page = pastScript().EvalSha(ctx, p, transcript, "", size)
 		partial = p.Get(ctx, k.Partial())
 		state = p.Get(ctx, k.State())
 		for i, id := range turn.Dropped {
@@ -113,7 +113,7 @@ func (h *Hold) readPast(ctx context.Context, turn Turn) (pastReads, error) {
 	}
 	newest, err := page.Slice()
 	if redis.HasErrorPrefix(err, "NOSCRIPT") {
-		newest, err = pastScript.Eval(ctx, rdb, transcript, "", size).Slice()
+		newest, err = pastScript().Eval(ctx, rdb, transcript, "", size).Slice()
 	}
 	p := pastReads{page: newest, partial: partial.Val(), state: state.Val()}
 	for _, cmd := range sizes {

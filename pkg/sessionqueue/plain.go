@@ -30,7 +30,7 @@ func (c *Consumer) claimPlain(ctx context.Context, attempts []*Hold) ([]reply, e
 	for i, h := range attempts {
 		k := rediskey.For(h.session)
 		calls[i] = &combine.Call{
-			Script: claimPlainScript, Shared: shared,
+			Script: claimPlainScript(), Shared: shared,
 			Keys: []string{
 				k.Sentinel(), k.Run(), k.Followups(), k.Resume(), k.Partial(), k.Paused(), k.Scheduled(), k.Active(), k.Record(), k.Pending(),
 			},
@@ -96,7 +96,7 @@ func (h *Hold) finishPlain(ctx context.Context, end End, w written) (done, more 
 	}
 	k, seconds, retention := rediskey.For(h.session), now/1000, int64(h.consumer.cfg.Retention/time.Second)
 	a, err := h.endPlain(ctx, &combine.Call{
-		Script: finishPlainScript, Shared: h.consumer.plainShared,
+		Script: finishPlainScript(), Shared: h.consumer.plainShared,
 		Keys: []string{
 			k.Sentinel(), k.Run(), k.Followups(), k.Paused(), k.Scheduled(), k.Retry(), k.Events(), keys[transcriptKey],
 			k.Pending(), k.Active(), k.Completed(), k.Processed(), keys[processedDayKey],

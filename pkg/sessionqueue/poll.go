@@ -97,7 +97,7 @@ func (r *reader) next(ctx context.Context, patience time.Duration) ([]redis.XMes
 
 // page reads what is there now, as much as one reply may have.
 func (r *reader) page(ctx context.Context) ([]redis.XMessage, error) {
-	reply, err := run(ctx, r.waits.rdb, eventsPageScript, []string{r.stream}, r.from, eventsPage)
+	reply, err := run(ctx, r.waits.rdb, eventsPageScript(), []string{r.stream}, r.from, eventsPage)
 	if err != nil {
 		return nil, err
 	}
@@ -205,7 +205,7 @@ func (w *waits) lookAt(ctx context.Context, some []*polled) {
 	looks := make([]*redis.Cmd, len(some))
 	_, _ = w.rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 		for i, p := range some {
-			looks[i] = eventsPageScript.EvalSha(ctx, pipe, []string{p.stream}, p.from, 0)
+			looks[i] = eventsPageScript().EvalSha(ctx, pipe, []string{p.stream}, p.from, 0)
 		}
 		return nil
 	})

@@ -177,7 +177,7 @@ type looked struct {
 func (c *Consumer) look(ctx context.Context, sessions []string) []looked {
 	found := make([]looked, len(sessions))
 	at := time.Now()
-	replies := c.pipeline(ctx, lookScript, len(sessions), func(i int) ([]string, []any) {
+	replies := c.pipeline(ctx, lookScript(), len(sessions), func(i int) ([]string, []any) {
 		return keys(sessions[i], "", at), []any{rediskey.For(sessions[i]).TaskPrefix()}
 	})
 	for i, r := range replies {

@@ -24,7 +24,7 @@ func (c *Consumer) Renew(ctx context.Context, holds []*Hold) []Renewal {
 	sent := time.Now()
 	renewals := make([]Renewal, len(holds))
 	var held []*Hold
-	replies := c.pipeline(ctx, renewScript, len(holds), func(i int) ([]string, []any) {
+	replies := c.pipeline(ctx, renewScript(), len(holds), func(i int) ([]string, []any) {
 		h := holds[i]
 		h.mu.Lock()
 		defer h.mu.Unlock()
@@ -54,7 +54,7 @@ func (c *Consumer) Renew(ctx context.Context, holds []*Hold) []Renewal {
 	// right.
 	for some := range slices.Chunk(held, timerBatch) {
 		call := c.lookAfter(some)
-		_ = lookAfterScript.Run(ctx, c.rdb, call.Keys, append(call.Shared, call.Args...)...).Err()
+		_ = lookAfterScript().Run(ctx, c.rdb, call.Keys, append(call.Shared, call.Args...)...).Err()
 	}
 	return renewals
 }

@@ -50,7 +50,7 @@ func (c *Client) rerun(ctx context.Context, sessionKey string) (n int, err error
 			args = append(args, d.id, d.arrived)
 		}
 		all = all[m:]
-		reply, err := run(ctx, c.rdb, rerunScript, append(keys(sessionKey, "", time.Now()), k.Call(fmt.Sprint(name, "-", batch))), args...)
+		reply, err := run(ctx, c.rdb, rerunScript(), append(keys(sessionKey, "", time.Now()), k.Call(fmt.Sprint(name, "-", batch))), args...)
 		if err != nil && batch == 1 {
 			err = unchanged(err)
 		}

@@ -72,20 +72,24 @@ func ScriptName(sha string) string {
 }
 
 // move is a script of a session.
-func move(names ...string) *redis.Script { return load(append([]string{"keys"}, names...)...) }
+func move(names ...string) func() *redis.Script {
+	return load(append([]string{"keys"}, names...)...)
+}
 
-func load(names ...string) *redis.Script {
-	var src strings.Builder
-	src.WriteString(lockguard.Prelude())
-	for _, name := range names {
-		text, err := sources.ReadFile("lua/" + name + ".lua")
-		if err != nil {
-			panic(err) // the file is embedded: a misspelt name, seen by the first test
+func load(names ...string) func() *redis.Script {
+	return script.New(names[len(names)-1], func() string {
+		var src strings.Builder
+		src.WriteString(lockguard.Prelude())
+		for _, name := range names {
+			text, err := sources.ReadFile("lua/" + name + ".lua")
+			if err != nil {
+				panic(err) // the file is embedded: a misspelt name, seen by the first test
+			}
+			src.WriteByte('\n')
+			src.Write(text)
 		}
-		src.WriteByte('\n')
-		src.Write(text)
-	}
-	return script.New(names[len(names)-1], src.String())
+		return src.String()
+	})
 }
 
 // transcriptKey is the index of the transcript's key, the only one that changes

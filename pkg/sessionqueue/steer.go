@@ -19,7 +19,7 @@ func (h *Hold) Steer(ctx context.Context) ([]Taken, error) {
 		args = append(args, p.taskID)
 	}
 	h.mu.Unlock()
-	reply, err := h.move(ctx, "steer", steerScript, keysToLease, true, args...)
+	reply, err := h.move(ctx, "steer", steerScript(), keysToLease, true, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -43,7 +43,7 @@ func (h *Hold) Dismiss(ctx context.Context, m Taken, status Status, why string) 
 	if err != nil {
 		return fmt.Errorf("encode outcome: %w", err)
 	}
-	_, err = h.move(ctx, "dismiss", dismissScript, allKeys, true,
+	_, err = h.move(ctx, "dismiss", dismissScript(), allKeys, true,
 		h.consumer.cfg.SentinelTTL.Milliseconds(), m.taskID, why, outcome, h.consumer.events, m.Message.ID)
 	if err != nil {
 		return err

@@ -38,7 +38,7 @@ func (c *Client) Stop(ctx context.Context, sessionKey string) (Stopped, error) {
 	}
 	var s Stopped
 	for number := 1; ; {
-		reply, err := run(ctx, c.rdb, stopScript, append(keys(sessionKey, "", time.Now()), k.Call(name)),
+		reply, err := run(ctx, c.rdb, stopScript(), append(keys(sessionKey, "", time.Now()), k.Call(name)),
 			k.TaskPrefix(), session.IDPrefix(sessionKey), stopBatch, number, senderEvents, until, c.cfg.Limits.Task())
 		switch {
 		case err != nil && number == 1:

@@ -83,7 +83,7 @@ func (c *Consumer) Due(ctx context.Context) (pause time.Duration, err error) {
 		if err == nil {
 			err = inOrder(ctx, c.rdb,
 				func(p redis.Pipeliner) {
-					rescoreScript.Eval(ctx, p, []string{rediskey.Due}, rescoreArgs(sessions, scores, nil)...)
+					rescoreScript().Eval(ctx, p, []string{rediskey.Due}, rescoreArgs(sessions, scores, nil)...)
 				},
 				func(p redis.Pipeliner) { w.ready(ctx, p) })
 		}

@@ -47,7 +47,7 @@ func (c *Consumer) waiting(ctx context.Context, sessions []string) (n int64, ove
 func (c *Consumer) trim(ctx context.Context, sessions []string) (trimmed int, failed error) {
 	for began := time.Now(); len(sessions) > 0 && time.Since(began) < trimTime && ctx.Err() == nil; {
 		var again []string
-		replies := c.pipeline(ctx, trimScript, len(sessions), func(i int) ([]string, []any) {
+		replies := c.pipeline(ctx, trimScript(), len(sessions), func(i int) ([]string, []any) {
 			s := sessions[i]
 			return keys(s, "", time.Now()), []any{
 				rediskey.For(s).TaskPrefix(), session.IDPrefix(s), c.lineMost(), c.events, c.cfg.Limits.Task(),

@@ -50,7 +50,7 @@ func (h *Hold) takeBack(parent context.Context) error {
 	defer cancel()
 	var reply answer
 	err := persist(ctx, func() (err error) {
-		reply, err = run(ctx, c.rdb, unclaimScript, h.keys[:keysToProcessed], rediskey.For(h.session).TaskPrefix(), h.token, h.prefix)
+		reply, err = run(ctx, c.rdb, unclaimScript(), h.keys[:keysToProcessed], rediskey.For(h.session).TaskPrefix(), h.token, h.prefix)
 		return err
 	})
 	if err != nil {

@@ -79,7 +79,7 @@ func (c *Client) retract(ctx context.Context, sessionKey string, again bool) (Un
 			}
 			args[2], args[3] = session.TaskID(sessionKey, m.ID), task
 		}
-		reply, err := run(ctx, c.rdb, undoScript, append(keys(sessionKey, s.SessionID, time.Now()), k.Call("undo-"+u.Turn)), args...)
+		reply, err := run(ctx, c.rdb, undoScript(), append(keys(sessionKey, s.SessionID, time.Now()), k.Call("undo-"+u.Turn)), args...)
 		if err != nil {
 			return u, fmt.Errorf("undo the last turn of %s: %w", sessionKey, unchanged(err))
 		}
@@ -109,7 +109,7 @@ type turnEnd struct {
 func (c *Client) lastTurn(ctx context.Context, sessionKey, sessionID string) (end turnEnd, err error) {
 	transcript := []string{rediskey.For(sessionKey).Transcript(sessionID)}
 	for left, first := any(""), true; first || left != int64(0); first = false {
-		page, err := run(ctx, c.rdb, pastScript, transcript, left, pastPage)
+		page, err := run(ctx, c.rdb, pastScript(), transcript, left, pastPage)
 		if err != nil {
 			return end, fmt.Errorf("read transcript of %s: %w", sessionKey, err)
 		}
