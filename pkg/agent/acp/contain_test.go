@@ -7,6 +7,9 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
+
+	"turnstile/pkg/agent"
 )
 
 // brittle is a peer that panics at what it is told.
@@ -35,5 +38,55 @@ func TestAPanicEndsTheAgentAlone(t *testing.T) {
 		if !strings.Contains(log.String(), "contain_test.go") {
 			t.Errorf("%s: the log has no stack: %s", name, log.String())
 		}
+	}
+}
+
+// A panic holds up nobody who comes after it: the turn ends, and so does its agent.
+func TestAPanicLeavesNothingLocked(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		at    agent.EventType
+		lines []string
+	}{
+		"at a question": {agent.EventToolStart, []string{"ask " + wantsPermission, "hang"}},
+		"at the state":  {agent.EventState, []string{"text hello", "hang"}},
+		"at an update":  {agent.EventText, []string{"text hello", "hang"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := newAgent(t, Config{Command: actorCommand(t), Grace: 100 * time.Millisecond, Permissions: Deny})
+			turn := turnOf(t, c.lines...)
+			w := warmed(t, a, turn)
+			over := make(chan string, 1)
+			go func() {
+				defer func() {
+					if p := recover(); p != nil { // as the worker's turns do
+						over <- fmt.Sprint(p)
+					}
+				}()
+				_, err := w.Run(t.Context(), turn, func(e agent.Event) {
+					if e.Type == c.at {
+						panic("at " + string(e.Type))
+					}
+				})
+				over <- fmt.Sprint(err)
+			}()
+			select {
+			case said := <-over:
+				if !strings.Contains(said, "at "+string(c.at)) {
+					t.Error(said)
+				}
+			case <-time.After(10 * time.Second):
+				t.Fatal("the turn does not end")
+			}
+			ended := make(chan error, 1)
+			go func() { ended <- w.Close() }()
+			select {
+			case err := <-ended:
+				must(t, err)
+			case <-time.After(10 * time.Second):
+				t.Fatal("the agent does not end")
+			}
+		})
 	}
 }

@@ -31,9 +31,7 @@ func (t *turn) permission(ctx context.Context, p permissionRequest) acpsdk.Reque
 		name = cmp.Or(*p.Tool.Title, name)
 	}
 	if p.Tool.ID != "" {
-		t.mu.Lock()
-		name = t.tools.asks(p.Tool)
-		t.mu.Unlock()
+		t.locked(func() { name = t.tools.asks(p.Tool) })
 	}
 	var answer agent.Answer
 	switch config.Permissions {
@@ -54,9 +52,7 @@ func (t *turn) permission(ctx context.Context, p permissionRequest) acpsdk.Reque
 	case !ok:
 		why = "the agent offered no way to permit it"
 	}
-	t.mu.Lock()
-	t.tools.answered(p.Tool.ID, why)
-	t.mu.Unlock()
+	t.locked(func() { t.tools.answered(p.Tool.ID, why) })
 	if unheard := config.Permissions == Deny || answer.Allowed; p.Tool.ID == "" && why != "" && unheard {
 		t.notice(fmt.Sprintf("The agent asked for a permission (%s): %s", cmp.Or(name, "it did not say for what"), why))
 	}
@@ -96,9 +92,7 @@ func (t *turn) askUser(ctx context.Context, name string, p permissionRequest) (a
 }
 
 func (t *turn) notice(text string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.say(agent.Event{Type: agent.EventNotice, Text: text})
+	t.locked(func() { t.say(agent.Event{Type: agent.EventNotice, Text: text}) })
 }
 
 // choose picks the option that says what the user did. What is to hold once is never

@@ -81,9 +81,7 @@ func (r *requests) withdraw(params json.RawMessage) {
 
 // asked takes a request of the agent.
 func (t *turn) asked(id json.RawMessage, method string, params json.RawMessage) {
-	t.mu.Lock()
-	t.heard = true
-	t.mu.Unlock()
+	t.locked(func() { t.heard = true })
 	serving := t.serve(string(id), func(ctx context.Context) {
 		var result any
 		var refused *acpsdk.RequestError

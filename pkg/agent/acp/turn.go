@@ -64,11 +64,17 @@ func (t *turn) end(e ending) {
 	}
 }
 
+// locked calls f with t.mu held. A panic in it must not leave the lock: whoever ends the
+// turn needs it, and the slot and the agent would never be free again.
+func (t *turn) locked(f func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	f()
+}
+
 // run prompts the agent and waits for the end.
 func (t *turn) run(ctx context.Context, at agent.Turn) error {
-	t.mu.Lock()
-	t.sayState()
-	t.mu.Unlock()
+	t.locked(t.sayState)
 	t.request(acpsdk.AgentMethodSessionPrompt, acpsdk.PromptRequest{
 		SessionId: acpsdk.SessionId(t.state.ID), Prompt: t.prompt(at),
 	}, t.answered)
