@@ -36,8 +36,15 @@ func (a *asking) stop() {
 	a.one <- struct{}{} // nobody asks any more
 }
 
-// ask is agent.Ask.
-func (a *asking) ask(ctx context.Context, q agent.Question) (agent.Answer, error) {
+// ask is agent.Ask. Agents call it on goroutines of their own, where nobody else stops a
+// panic.
+func (a *asking) ask(ctx context.Context, q agent.Question) (_ agent.Answer, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = a.turn.panicked("a question", p)
+			a.turn.cancel(err)
+		}
+	}()
 	// The turn's end ends every question, whatever the agent passes.
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

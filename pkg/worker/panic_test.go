@@ -139,6 +139,28 @@ func TestPanicBesideTheAgent(t *testing.T) {
 	}
 }
 
+// An agent may ask on a goroutine of its own, as that for commands does: a panic there
+// is the agent's to hear of, too, and ends the turn and not the worker.
+func TestPanicOfAQuestion(t *testing.T) {
+	t.Parallel()
+	r, s := newRig(t), newStage()
+	r.worker(s, askTimeout(10*time.Millisecond), with(func(o *worker.Options) {
+		o.Logger = slog.New(touchy{slog.DiscardHandler, "nobody answered the agent's question"})
+	}))
+	r.say("m1", "hello")
+	a := s.next(t, "m1")
+	got := receive(t, "the answer", a.ask(a.ctx, r, "run make"))
+	if got.err == nil || got.Allowed {
+		t.Errorf("it is answered %+v", got)
+	}
+	if o := r.ends("m1", sq.StatusFailed); !strings.Contains(o.Error, "a question panicked: the logger panics") {
+		t.Errorf("it failed with %q", o.Error)
+	}
+	r.say("m2", "and on")
+	s.next(t, "m2").reply("ok")
+	r.ends("m2", sq.StatusDone)
+}
+
 // moody is an observer that panics.
 type moody struct{ at string }
 
