@@ -3,6 +3,7 @@ package acp
 import (
 	"context"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -153,6 +154,41 @@ func TestWriteOverAFile(t *testing.T) {
 	more, _ := filepath.Glob(filepath.Join(dir, "deep", ".turnstile-*"))
 	if len(left)+len(more) > 0 || err != nil {
 		t.Errorf("left: %v %v, %v", left, more, err)
+	}
+}
+
+// Who may not read a file cannot read its new words while they are written, either.
+func TestAWriteShowsNobodyWhatTheFileHides(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	must(t, os.WriteFile(filepath.Join(dir, "secret"), nil, 0o600))
+	content := strings.Repeat("x", maxFile)
+	var stop atomic.Bool
+	var other sync.WaitGroup
+	seen := map[string]fs.FileMode{}
+	other.Go(func() {
+		for !stop.Load() {
+			entries, _ := os.ReadDir(dir)
+			for _, e := range entries {
+				if info, err := e.Info(); err == nil {
+					seen[e.Name()] |= info.Mode()
+				}
+			}
+		}
+	})
+	for range 30 {
+		_, err := writeFile(dir, acpsdk.WriteTextFileRequest{Path: "secret", Content: content})
+		must(t, err)
+	}
+	stop.Store(true)
+	other.Wait()
+	if len(seen) < 2 {
+		t.Error("no write was seen")
+	}
+	for name, mode := range seen {
+		if mode&0o077 != 0 {
+			t.Fatalf("%s was there as %v", name, mode)
+		}
 	}
 }
 

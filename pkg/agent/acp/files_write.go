@@ -76,7 +76,11 @@ func linked(root *os.Root, dir, rel string) (string, error) {
 // there was one.
 func replace(root *os.Root, rel, content string, old fs.FileInfo) (err error) {
 	fresh := filepath.Join(filepath.Dir(rel), ".turnstile-"+rand.Text())
-	f, err := root.OpenFile(fresh, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	perm := fs.FileMode(0o644)
+	if old != nil {
+		perm = 0o600 // until it has the old one's, which may hide it from others
+	}
+	f, err := root.OpenFile(fresh, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
 	if err != nil {
 		return err
 	}
