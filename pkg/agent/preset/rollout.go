@@ -22,8 +22,15 @@ import (
 // has it, too. Codex writes the rollout first, as a rule.
 const rolloutPatience = 250 * time.Millisecond
 
-// maxRollouts is how many names of a day's directory are looked at.
-const maxRollouts = 100_000
+// maxRollouts is how many names of a day's directory are looked at, and maxNames how
+// many in a turn, which looks again with each message until it has found its own.
+const (
+	maxRollouts = 100_000
+	maxNames    = 10 * maxRollouts
+)
+
+// maxAgain is how many bytes of unfinished lines a turn reads that it has to read again.
+const maxAgain = 4 * command.MaxOutput
 
 // rollout reads what a turn adds to the file in which Codex keeps a thread.
 //
@@ -41,6 +48,9 @@ type rollout struct {
 
 	at       int64 // how much of the file was read, or was there before the turn
 	budget   int64 // how much of it may yet be read
+	size     int64 // what it had when it was last read
+	again    int64 // how many bytes of unfinished lines were read
+	names    int   // how many names of files were looked at
 	items    map[string]bool
 	itemised bool // it has items at all: Codex wrote none in earlier versions
 	messages int  // the agent's, until now
@@ -142,14 +152,15 @@ func (r *rollout) among(dir string) string {
 		return ""
 	}
 	defer func() { _ = d.Close() }()
-	for seen := 0; seen < maxRollouts; {
+	for seen := 0; seen < maxRollouts && r.names < maxNames; {
 		names, err := d.Readdirnames(1024)
 		for _, name := range names {
 			if strings.HasPrefix(name, "rollout-") && strings.HasSuffix(name, "-"+r.thread+".jsonl") {
 				return name
 			}
 		}
-		if seen += len(names); err != nil {
+		seen, r.names = seen+len(names), r.names+len(names)
+		if err != nil {
 			return ""
 		}
 	}
@@ -192,7 +203,12 @@ func (r *rollout) read(path string) bool {
 	if err != nil || !info.Mode().IsRegular() || info.Size() < r.at {
 		return false
 	}
-	lines := bufio.NewScanner(io.NewSectionReader(f, r.at, r.budget))
+	if info.Size() == r.size {
+		return true
+	}
+	r.size = info.Size()
+	added := io.NewSectionReader(f, r.at, r.budget)
+	lines, begun := bufio.NewScanner(added), r.at
 	lines.Buffer(nil, command.MaxLine)
 	lines.Split(func(data []byte, _ bool) (int, []byte, error) {
 		end := bytes.IndexByte(data, '\n') + 1
@@ -206,7 +222,9 @@ func (r *rollout) read(path string) bool {
 		r.at, r.budget = r.at+size, r.budget-size
 		r.line(lines.Bytes())
 	}
-	if lines.Err() != nil {
+	read, _ := added.Seek(0, io.SeekCurrent)
+	r.again += read - (r.at - begun)
+	if lines.Err() != nil || r.again > maxAgain {
 		r.home, r.file = "", "" // a line that is too long, say: nothing behind it can be read
 	}
 	return r.file != ""

@@ -252,3 +252,39 @@ func TestCodexHome(t *testing.T) {
 		}
 	}
 }
+
+// What an agent makes of its own files costs a turn no more than so much, however many
+// messages it writes.
+func TestRolloutsThatAreLookedAtWithoutEnd(t *testing.T) {
+	t.Parallel()
+	t.Run("names", func(t *testing.T) {
+		t.Parallel()
+		c := newCodexTurn(t, "2026/11/22")
+		for n := range 5_000 {
+			if err := os.Mkdir(filepath.Join(filepath.Dir(c.rollout), fmt.Sprint(n)), 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 2 * maxNames / 5_000 {
+			c.message("x")
+		}
+		if n := c.stream.decoder.(*codexLines).rollout.names; n < maxNames || n > maxNames+1024 {
+			t.Errorf("%d names were looked at", n)
+		}
+	})
+	t.Run("a line", func(t *testing.T) {
+		t.Parallel()
+		c := newCodexTurn(t, "2026/11/22")
+		c.keeps(strings.Repeat("x", command.MaxLine-10_000))
+		for size := int64(command.MaxLine - 10_000); size > command.MaxLine-10_100; size-- {
+			if err := os.Truncate(c.rollout, size); err != nil {
+				t.Fatal(err)
+			}
+			c.message("x")
+		}
+		r := c.stream.decoder.(*codexLines).rollout
+		if r.again < maxAgain || r.again > maxAgain+command.MaxLine || r.path() != "" {
+			t.Errorf("%d MiB were read", r.again>>20)
+		}
+	})
+}
