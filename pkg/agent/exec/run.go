@@ -49,15 +49,17 @@ func (a *Agent) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)
 	var pipes sync.WaitGroup
 	pipes.Go(func() {
 		out := gulp.New(c.Stdout, c.Done())
-		var err error
-		if a.config.Format == JSONL {
-			err = r.lines.read(out)
-			r.said = r.lines.said
-		} else {
-			text := textReply{emit: emit}
-			err = text.copyFrom(out)
-			r.said = text.said
-		}
+		err := command.Contained(logger, func() (err error) {
+			if a.config.Format == JSONL {
+				err = r.lines.read(out)
+				r.said = r.lines.said
+			} else {
+				text := textReply{emit: emit}
+				err = text.copyFrom(out)
+				r.said = text.said
+			}
+			return err
+		})
 		stopSteers() // nothing can be acknowledged any more
 		var line *command.LineError
 		switch {
