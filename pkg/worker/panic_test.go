@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"turnstile/internal/rediskey"
@@ -89,22 +90,17 @@ func (h touchy) Handle(_ context.Context, r slog.Record) error {
 // turn as failed: the worker goes on, and with it the turns of other sessions.
 func TestPanicBesideTheAgent(t *testing.T) {
 	t.Parallel()
-	failing := func(name string) *testredis.Faults {
-		var f testredis.Faults
-		f.FailBefore(script(name), 1, testredis.AnswerError("ERR no"))
-		return &f
-	}
 	for name, c := range map[string]struct {
-		at     string // of the log, whose handler panics
-		faults *testredis.Faults
-		do     func(r *rig, a *act)
+		at    string // of the log, whose handler panics
+		fails string // the script whose failure it tells
+		do    func(r *rig, a *act)
 	}{
-		"its events": {"events were not sent", failing("emit"), func(_ *rig, a *act) { a.emit(agent.Event{Type: agent.EventNotice, Text: "x"}) }},
-		"its checkpoint": {"the turn's checkpoint was not stored", failing("checkpoint"), func(_ *rig, a *act) {
+		"its events": {"events were not sent", "emit", func(_ *rig, a *act) { a.emit(agent.Event{Type: agent.EventNotice, Text: "x"}) }},
+		"its checkpoint": {"the turn's checkpoint was not stored", "checkpoint", func(_ *rig, a *act) {
 			a.emit(agent.Event{Type: agent.EventText, Text: "x"})
 		}},
-		"a steer": {"steering failed", failing("steer"), func(r *rig, _ *act) { r.say("m2", "to steer", session.ModeSteer) }},
-		"what is kept": {"what the agent keeps was not stored", failing("keep"), func(_ *rig, a *act) {
+		"a steer": {"steering failed", "steer", func(r *rig, _ *act) { r.say("m2", "to steer", session.ModeSteer) }},
+		"what is kept": {"what the agent keeps was not stored", "keep", func(_ *rig, a *act) {
 			a.emit(agent.Event{Type: agent.EventState, Data: []byte(`{"n":1}`)})
 			a.over <- verdict{}
 		}},
@@ -112,7 +108,8 @@ func TestPanicBesideTheAgent(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r, s := newRig(t), newStage()
-			r.worker(steerStage{s}, faulty(c.faults), with(func(o *worker.Options) {
+			var faults testredis.Faults
+			r.worker(steerStage{s}, faulty(&faults), with(func(o *worker.Options) {
 				o.CheckpointInterval = time.Millisecond
 				o.Logger = slog.New(touchy{slog.DiscardHandler, c.at})
 			}))
@@ -120,7 +117,12 @@ func TestPanicBesideTheAgent(t *testing.T) {
 			r.submit(other, session.Message{ID: "o1", Text: "beside it"})
 			beside := s.next(t, "o1")
 			r.say("m1", "hello")
-			c.do(r, s.next(t, "m1"))
+			a := s.next(t, "m1")
+			// Not before: on a busy machine the turns' starts are told, and may fail, by then.
+			faults.FailBefore(func(cmd redis.Cmder) bool {
+				return script(c.fails)(cmd) && strings.Contains(fmt.Sprint(cmd.Args()...), rediskey.Queue(r.key)+"}")
+			}, 1, testredis.AnswerError("ERR no"))
+			c.do(r, a)
 			o := r.ends("m1", sq.StatusFailed)
 			if !strings.Contains(o.Error, "panicked: the logger panics at: "+c.at) {
 				t.Errorf("it failed with %q", o.Error)
