@@ -107,8 +107,21 @@ func (r Root) own(path string, info fs.FileInfo) error {
 		return untrusted("%s is no directory: find out who has put it there, and remove it", path)
 	case !ok || int(stat.Uid) != os.Geteuid():
 		return untrusted("%s does not belong to this process (uid %d): find out who has made it, and remove or chown it", path, os.Geteuid())
+	case private(filepath.Dir(path)):
+		return nil // agents open it, with chmod -R 777 for instance, and nobody gets to it
 	}
 	return r.writers(path, info, stat)
+}
+
+// private reports whether a directory is this process's user's, and lets nobody else
+// through. Only root gets to what is in it, whatever that permits.
+func private(path string) bool {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return false
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	return ok && int(stat.Uid) == os.Geteuid() && info.Mode().Perm()&0o011 == 0
 }
 
 // writers judges who may write to a directory. On a system with access control lists the

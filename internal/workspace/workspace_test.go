@@ -180,3 +180,25 @@ func TestRemove(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// An agent may open its own directory to everybody. Where nobody gets to it all the same
+// the session goes on: no turn would run in which the agent could close it again.
+func TestOpenedByItsAgent(t *testing.T) {
+	t.Parallel()
+	root := filepath.Join(t.TempDir(), "root")
+	for mode, trusted := range map[os.FileMode]bool{0o700: true, 0o744: true, 0o710: false, 0o701: false, 0o755: false} {
+		dir, err := Root{Path: root}.Directory("demo")
+		if err == nil {
+			err = errors.Join(os.Chmod(dir, 0o777), os.Chmod(root, mode))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err = (Root{Path: root}).Directory("demo"); errors.Is(err, ErrUntrusted) == trusted {
+			t.Errorf("below a root of mode %o: %v", mode, err)
+		}
+		if err := os.Chmod(root, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
