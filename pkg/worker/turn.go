@@ -33,6 +33,7 @@ type turn struct {
 	steering *steering  // nil where the agent takes no steers
 	told     int        // how many dropped messages the agent was told of
 	warm     *warmAgent // that runs the turn, if agents are kept
+	kept     bool       // it was put by: another turn may have it
 	asking   *asking
 
 	// For the log and the observer, of turns whose end was written.

@@ -49,7 +49,11 @@ func (t *turn) endPanicked(cause error) (err error) {
 	t.cancel(cause)
 	t.recorder.silence()
 	t.steering.stop()
-	t.endAgent()
+	if t.kept {
+		t.dropAgent()
+	} else {
+		t.endAgent()
+	}
 	if t.hold.Turn().Fence != t.Fence {
 		return cause // its end is written, and the next turn is not run here
 	}

@@ -51,6 +51,7 @@ func (t *turn) keepAgent(entries int) {
 		return
 	}
 	t.warm.seen = t.warm.seen.rebased(seen{t.SessionID, t.Entries + int64(entries)})
+	t.kept = true
 	t.served.w.warm.keep(t.warm)
 }
 
