@@ -17,5 +17,5 @@ func TestSuiteUnderACL(t *testing.T) {
 		"TestSteerOfALongLine", "TestUntakenSteersOfALongLine",
 		"TestDismiss", "TestForeignTasks", "TestCommandHistory",
 		"TestCommandResume", "TestB75_Undo", "TestMessagesCap", "TestTooLongToBeRead", "TestTooLongElsewhere",
-		"TestSweepTrimsALine", "TestTranscriptIsBoundedInBytes", "TestStreamIsBoundedInBytes")
+		"TestTrimOfALine", "TestTranscriptIsBoundedInBytes", "TestStreamIsBoundedInBytes")
 }

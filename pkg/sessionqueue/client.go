@@ -81,7 +81,7 @@ type ClientConfig struct {
 	LineCap int
 
 	// MessagesCap is how many messages may wait in all sessions together. The workers
-	// count them with each sweep. 0: as many as come.
+	// count them every 20 s. 0: as many as come.
 	MessagesCap int
 }
 

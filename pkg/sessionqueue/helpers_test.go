@@ -299,6 +299,13 @@ func (b *bench) due() {
 	must(b, err)
 }
 
+// trimAll archives what is beyond the lines' caps, and counts what waits.
+func (b *bench) trimAll() {
+	b.Helper()
+	_, err := b.c.Trim(b.ctx)
+	must(b, err)
+}
+
 func (b *bench) sweep() (woken int) {
 	b.Helper()
 	b.rdb.Del(b.ctx, rediskey.Timer("sweep"))

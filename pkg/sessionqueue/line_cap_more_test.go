@@ -93,10 +93,10 @@ func TestTrimLeavesWhatATurnGivesBack(t *testing.T) {
 	h := b.start()
 	b.sayAll("b", "c")
 	must(t, h.Requeue(b.ctx, "drain"))
-	b.sweep()
+	b.trimAll()
 	equalList(t, "the line", b.waiting(), "a", "b", "c")
 	b.enqueue("plain")
-	b.sweep()
+	b.trimAll()
 	equalList(t, "the line", b.waiting(), "a", "b", "c")
 	equal(t, "plain", b.outcome("plain").Status, sq.StatusDropped)
 }
@@ -129,7 +129,7 @@ func TestTrimOfDelayedMessages(t *testing.T) {
 	for i := range 5 {
 		b.enqueue(fmt.Sprint("d", i), asynq.ProcessIn(time.Duration(i+1)*time.Hour))
 	}
-	b.sweep()
+	b.trimAll()
 	equal(t, "waiting", b.rdb.ZCard(b.ctx, b.k.Scheduled()).Val(), 2)
 	for i := range 5 {
 		want := map[bool]string{true: "scheduled", false: "archived"}[i < 2]

@@ -43,11 +43,11 @@ func TestSubmitIntoAFullLine(t *testing.T) {
 
 // What plain producers have put in beyond that is archived by the sweep, a turn's worth
 // above the cap: the newest, with the reason. What an operator sees says so.
-func TestSweepTrimsALine(t *testing.T) {
+func TestTrimOfALine(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.flood(10_800)
-	b.sweep()
+	b.trimAll()
 	equal(t, "in the line", b.rdb.LLen(b.ctx, b.k.Pending()).Val(), 10_500)
 	equal(t, "archived", b.rdb.ZCard(b.ctx, b.k.Archived()).Val(), 300)
 	equal(t, "the oldest", b.rdb.LIndex(b.ctx, b.k.Pending(), -1).Val(), b.task("f0"))

@@ -43,7 +43,7 @@ func TestMessagesCap(t *testing.T) {
 	equal(t, "as an error", errors.Is(r.Err(), sq.ErrMessagesFull), true)
 
 	equal(t, "a repetition", b.submit("s0", "a"), "duplicate ")
-	b.sweep()
+	b.trimAll()
 	equal(t, "counted", b.rdb.HGet(b.ctx, rediskey.Waiting, "count").Val(), "3")
 	equal(t, "after the sweep", b.submit("s3", "a"), "refused messages")
 
@@ -56,12 +56,12 @@ func TestMessagesCap(t *testing.T) {
 	_, err = holds[0].Finish(b.ctx, sq.End{Status: sq.StatusDone})
 	must(t, err)
 	must(t, b.rdb.Del(b.ctx, rediskey.Timer("sweep")).Err())
-	b.sweep()
+	b.trimAll()
 	equal(t, "counted again", b.rdb.HGet(b.ctx, rediskey.Waiting, "count").Val(), "2")
 	equal(t, "there is room", b.submit("s3", "a"), "accepted ")
 
 	// The count is as of the sweep, until no worker sweeps any more.
-	equal(t, "more, before the next sweep", b.submit("s4", "a"), "accepted ")
+	equal(t, "more, before the next count", b.submit("s4", "a"), "accepted ")
 	must(t, b.rdb.HSet(b.ctx, rediskey.Waiting, "at", b.redisTime().Add(-2*time.Minute).UnixMilli()).Err())
 	equal(t, "without a worker", b.submit("s5", "a"), "accepted ")
 	equal(t, "one too many", b.submit("s6", "a"), "refused messages")

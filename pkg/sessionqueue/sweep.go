@@ -32,39 +32,27 @@ func (c *Consumer) Sweep(ctx context.Context, interval time.Duration) (found int
 		return 0, lease, err
 	}
 	var failed error
-	var waiting int64
 	visit := func(sessions []string) error {
-		n, err := c.sweep(ctx, now.UnixMilli(), sessions, max(c.burst()-found, 0), &waiting)
+		n, err := c.sweep(ctx, now.UnixMilli(), sessions, max(c.burst()-found, 0))
 		found += n
 		failed = errors.Join(failed, err) // one broken session must not hide the others
 		return errors.Join(ctx.Err(), c.yieldTimer(ctx, "sweep", lease))
 	}
 	err = c.everySession(ctx, visit)
-	if err == nil {
-		err = c.rdb.HSet(ctx, rediskey.Waiting, "count", waiting, "at", now.UnixMilli()).Err()
-	}
 	// No more than half of the time is spent in sweeps, however long they take.
 	took := time.Since(began)
 	pause = max(interval-took, took)
 	return found, pause, errors.Join(failed, err, c.yieldTimer(ctx, "sweep", pause))
 }
 
-// sweep wakes up to budget of the sessions. What waits in all of them is added to waiting,
-// and archived where it is too much.
-func (c *Consumer) sweep(ctx context.Context, now int64, sessions []string, budget int, waiting *int64) (found int, err error) {
+// sweep wakes up to budget of the sessions.
+func (c *Consumer) sweep(ctx context.Context, now int64, sessions []string, budget int) (found int, err error) {
+	if sessions, err = c.forgotten(ctx, now, sessions); err != nil || len(sessions) == 0 {
+		return 0, err
+	}
 	sessions, err = c.withTasks(ctx, sessions, rediskey.Session.Pending, rediskey.Session.Active, rediskey.Session.Scheduled, rediskey.Session.Retry, rediskey.Session.Stopped)
 	if err != nil || len(sessions) == 0 {
 		return 0, err
-	}
-	n, over, err := c.waiting(ctx, sessions)
-	if err != nil {
-		return 0, err
-	}
-	trimmed, err := c.trim(ctx, over)
-	*waiting += n - int64(trimmed)
-	sessions, unread := c.forgotten(ctx, now, sessions)
-	if unread != nil || len(sessions) == 0 {
-		return 0, errors.Join(err, unread)
 	}
 	var names []any
 	var known, late []redis.Z

@@ -12,13 +12,56 @@ import (
 	"turnstile/pkg/session"
 )
 
-// trimTime is how long one part of a sweep archives what is over the cap; the next sweep
-// goes on.
+// trimTime is how long Trim archives what is over the cap in one batch of sessions; the
+// next call goes on.
 const trimTime = 2 * time.Second
 
 // lineMost is how many messages may wait in a line, and how many delayed ones, before the
 // rest is archived. Senders stop at LineCap; what a turn gives back comes on top.
 func (c *Consumer) lineMost() int64 { return int64(c.cfg.LineCap + c.cfg.TurnMessages) }
+
+// Trim archives what waits beyond lineMost, session by session: it is of producers that
+// know no cap. It counts what waits in all of them, for senders with a MessagesCap, and
+// answers how many messages it archived. Only one worker does so at a time; the others'
+// calls answer 0.
+//
+// When ctx ends it stops, without an error.
+func (c *Consumer) Trim(ctx context.Context) (archived int, err error) {
+	if ok, err := c.turnOf(ctx, "trim", sweepLease); !ok {
+		return 0, err
+	}
+	defer func() {
+		if ctx.Err() != nil {
+			err = nil
+		}
+		err = errors.Join(err, c.rdb.Del(context.WithoutCancel(ctx), rediskey.Timer("trim")).Err())
+	}()
+	now, err := c.rdb.Time(ctx).Result()
+	if err != nil {
+		return 0, err
+	}
+	var waiting int64
+	var failed error // of single sessions, which keep nobody from the rest
+	err = c.everySession(ctx, func(sessions []string) error {
+		sessions, err := c.nearTasks(ctx, sessions, rediskey.Session.Pending, rediskey.Session.Scheduled)
+		if err != nil || len(sessions) == 0 {
+			return err
+		}
+		n, over, err := c.waiting(ctx, sessions)
+		if err != nil {
+			return err
+		}
+		trimmed, err := c.trim(ctx, over)
+		archived += trimmed
+		waiting += n - int64(trimmed)
+		failed = errors.Join(failed, err)
+		return errors.Join(ctx.Err(), c.yieldTimer(ctx, "trim", sweepLease))
+	})
+	if err == nil {
+		err = c.rdb.HSet(ctx, rediskey.Waiting, "count", waiting, "at", now.UnixMilli()).Err()
+	}
+	return archived, errors.Join(err, failed)
+}
 
 // waiting counts the messages that wait in sessions, and names the sessions where they
 // are more than lineMost.

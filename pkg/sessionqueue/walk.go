@@ -93,17 +93,24 @@ func (w walker) each(ctx context.Context, visit func([]string) error, scan func(
 // existsGroup is how many sessions one EXISTS asks for.
 const existsGroup = 50
 
-// withTasks keeps the sessions that have any of the named keys. Most have none,
-// so it asks for groups first. On a Cluster a command cannot: the keys of two
-// sessions are in two slots.
+// withTasks keeps the sessions that have any of the named keys. Most have none, so it
+// asks for groups first.
 func (w walker) withTasks(ctx context.Context, sessions []string, names ...func(rediskey.Session) string) (found []string, err error) {
-	found = sessions
-	if _, single := w.rdb.(*redis.Client); single {
-		if found, err = w.groupsWith(ctx, found, existsGroup, names); err != nil {
-			return nil, err
-		}
+	found, err = w.nearTasks(ctx, sessions, names...)
+	if err != nil {
+		return nil, err
 	}
 	return w.groupsWith(ctx, found, 1, names)
+}
+
+// nearTasks keeps the groups of sessions of which one has any of the named keys, for
+// callers who find the others out for less. On a Cluster a command cannot ask for two
+// sessions, whose keys are in two slots: there all are kept.
+func (w walker) nearTasks(ctx context.Context, sessions []string, names ...func(rediskey.Session) string) (found []string, err error) {
+	if _, single := w.rdb.(*redis.Client); !single {
+		return sessions, nil
+	}
+	return w.groupsWith(ctx, sessions, existsGroup, names)
 }
 
 // groupsWith keeps the groups of sessions that have any of the named keys.

@@ -34,6 +34,7 @@ type job struct {
 var jobs = []job{
 	{"turnstile:purge", 5 * time.Minute, (*sessionqueue.Consumer).Purge, false},
 	{"turnstile:unregister", 20 * time.Second, (*sessionqueue.Consumer).Unregister, true},
+	{"turnstile:trim", 20 * time.Second, (*sessionqueue.Consumer).Trim, true},
 	{"turnstile:forget", time.Hour, (*sessionqueue.Consumer).Forget, false},
 	{"turnstile:find", time.Minute, (*sessionqueue.Consumer).Find, true},
 }

@@ -19,7 +19,7 @@ func TestMaintenance(t *testing.T) {
 	on := with(func(o *worker.Options) { o.Maintenance = true; o.JobsEvery(2 * time.Second) })
 	one, two := r.worker(echo.New(), on), r.worker(echo.New(), on)
 	inspector := asynq.NewInspectorFromRedisClient(r.rdb)
-	const queue, jobs = "turnstile:maintenance", 4
+	const queue, jobs = "turnstile:maintenance", 5
 	await(t, "the jobs", func() bool {
 		queues, err := inspector.Queues()
 		must(t, err)

@@ -281,6 +281,9 @@ func (b *actual) timer(job string) string {
 		_, err := w.Due(b.ctx)
 		return word(err)
 	}
+	if _, err := w.Trim(b.ctx); err != nil {
+		return word(err)
+	}
 	n, _, err := w.Sweep(b.ctx, time.Minute)
 	return fmt.Sprint(n, " found ", word(err))
 }

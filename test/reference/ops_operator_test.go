@@ -99,7 +99,7 @@ func clearOutside(l *life, _, _, _ int) step {
 }
 
 func timers(l *life, a, _, _ int) step {
-	job := []string{"reap", "due", "sweep"}[a%3]
+	job := []string{"reap", "due", "sweep"}[a%3] // and with the sweep, trim
 	return step{job, func() string {
 		switch job {
 		case "reap":

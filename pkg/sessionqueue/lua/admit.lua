@@ -1,6 +1,6 @@
 -- admit: whether one more message may wait in all sessions together, as far as that is
--- known: by the workers' last sweep. Where no worker has swept for a minute, and so nothing
--- is run either, the messages that are let in here are added to that.
+-- known: by the workers' last count (Trim). Where no worker has counted for a minute,
+-- and so nothing is run either, the messages that are let in here are added to that.
 --
 -- KEYS[1] what waits: count, and when it was counted, ms
 -- ARGV[1] how many may
