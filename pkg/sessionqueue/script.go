@@ -28,7 +28,7 @@ var (
 	titleScript     = move("session", "title")
 	configureScript = move("session", "configure")
 	undoScript      = move("session", "call", "undo")
-	rerunScript     = move("session", "call", "rerun")
+	rerunScript     = move("session", "archive", "call", "rerun")
 	discardScript   = move("session", "discard")
 	eraseScript     = move("session", "erase")
 	answerScript    = move("session", "answer")

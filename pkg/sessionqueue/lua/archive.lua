@@ -1,10 +1,52 @@
 -- Dead letters, for the scripts that make them, after session.lua.
 
+-- varint_at(msg, at): the number that protobuf has written there, and where it ends; false:
+-- there is none.
+local function varint_at(msg, at)
+  local n, factor = 0, 1
+  for i = at, at + 9 do
+    local b = string.byte(msg, i)
+    if not b then return false end
+    n = n + b % 128 * factor
+    if b < 128 then return n, i end
+    factor = factor * 128
+  end
+  return false
+end
+
+-- without(msg, fields): a TaskMessage without those of its fields, by their number. What
+-- is behind its first thousand fields, or cannot be read, stays as it is.
+local function without(msg, fields)
+  local kept, from, at = {}, 1, 1
+  for _ = 1, 1000 do
+    local tag, last = varint_at(msg, at)
+    local kind, n = tag and tag % 8, false
+    if kind == 0 then
+      n, last = varint_at(msg, last + 1)
+    elseif kind == 1 then
+      n, last = true, last + 8
+    elseif kind == 2 then
+      n, last = varint_at(msg, last + 1)
+      if n then last = last + n end
+    elseif kind == 5 then
+      n, last = true, last + 4
+    end
+    if not n or last > #msg then break end
+    if fields[math.floor(tag / 8)] then
+      kept[#kept + 1] = string.sub(msg, from, at - 1)
+      from = last + 1
+    end
+    at = last + 1
+  end
+  return table.concat(kept) .. string.sub(msg, from)
+end
+
 -- with_error(msg, why, seconds): asynq's TaskMessage after a failure. Of a field
 -- that occurs twice the last counts, so a change is an append: 7 error_msg, 11
--- last_failed_at.
+-- last_failed_at. Those of earlier failures go: a task that grew with each of them would
+-- in the end be too long to be read.
 local function with_error(msg, why, seconds)
-  return msg .. '\58' .. varint(#why) .. why .. '\88' .. varint(seconds)
+  return without(msg, {[7] = true, [11] = true}) .. '\58' .. varint(#why) .. why .. '\88' .. varint(seconds)
 end
 
 -- stub(id, bytes): the TaskMessage that is kept in place of one of so many bytes, which is

@@ -29,9 +29,9 @@ for _, f in ipairs(found) do
   local id, msg = f[1], f[2]
   call('ZREM', archived, id)
   call('HDEL', task .. id, 'result', 'arrived')
-  -- 6 retried, 7 error_msg, 11 last_failed_at: as if it had never been tried.
+  -- Without 6 retried, 7 error_msg, 11 last_failed_at: as if it had never been tried.
   call('HSET', task .. id, 'state', 'pending', 'pending_since', int(now) .. '000000', 'seen', int(now),
-    'msg', msg .. '\48\0\58\0\88\0')
+    'msg', without(msg, {[6] = true, [7] = true, [11] = true}))
   call('LPUSH', pending, id)
 end
 if #found > 0 then keep_answer(#found, int(now)) end
