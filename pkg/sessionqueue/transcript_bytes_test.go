@@ -46,6 +46,26 @@ func TestTranscriptIsBoundedInBytes(t *testing.T) {
 	equal(t, "without a gap", texts[0][:4], fmt.Sprintf("%04d", 40-entries))
 }
 
+// It is bounded too where each turn writes more than one call frees of what an earlier,
+// higher limit has left.
+func TestTranscriptOfLongTurnsIsBounded(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, transcriptBytes(8<<20))
+	for i := range 4 {
+		b.say(fmt.Sprint("m", i))
+		h := b.start()
+		end := sq.End{Status: sq.StatusDone}
+		for range 25 {
+			end.Entries = append(end.Entries, session.Entry{Role: session.RoleAssistant, Text: strings.Repeat("x", 1_100_000), Turn: h.Turn().ID})
+		}
+		_, err := h.Finish(b.ctx, end)
+		must(t, err)
+		if bytes, entries := b.memory(); bytes > 8<<20 {
+			t.Errorf("after %d turns: %d bytes, %d entries", i+1, bytes, entries)
+		}
+	}
+}
+
 // One entry has 4 MiB at most, and says how much is left out.
 func TestEntryIsBounded(t *testing.T) {
 	t.Parallel()

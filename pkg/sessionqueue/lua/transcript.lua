@@ -4,23 +4,25 @@
 -- many entries.
 local MEASURED_BYTES, MEASURED_ENTRIES = 65536, 32
 
-local FREED = 16 * 1024 * 1024 -- bytes, of one call
+-- One call frees about so many bytes more than what its turn has written, which takes up
+-- to twice its size.
+local FREED = 16 * 1024 * 1024
 
 -- bound_transcript(key, len, most, entries, count, size): a turn has appended count entries,
 -- of size bytes, to a transcript that has len of them now, and to which entries were ever
 -- written. The oldest go for as long as it takes more than most bytes of Redis' memory, a
--- sixteenth at a time. What is more than FREED is left to the next turn.
+-- sixteenth at a time. What is left then, after a limit was lowered, is the next turn's.
 --
 -- It is measured, and not counted: whoever else has written to it, or taken out of it, may
 -- know of no count.
 local function bound_transcript(key, len, most, entries, count, size)
   if size < MEASURED_BYTES and entries % MEASURED_ENTRIES >= count then return end
-  local call, first = redis.pcall, false
+  local call, first, freed = redis.pcall, false, FREED + 2 * size
   for _ = 1, 64 do
     local bytes = call('MEMORY', 'USAGE', key, 'SAMPLES', '0')
     if type(bytes) ~= 'number' then bytes = call('MEMORY', 'USAGE', key) end -- the embedded server samples nothing
     first = first or bytes
-    if type(bytes) ~= 'number' or bytes <= most or len <= 1 or first - bytes >= FREED then return end
+    if type(bytes) ~= 'number' or bytes <= most or len <= 1 or first - bytes >= freed then return end
     local out = math.max(math.floor(len / 16), 1)
     call('LTRIM', key, out, '-1')
     len = len - out
