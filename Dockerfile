@@ -18,7 +18,7 @@ COPY pkg ./pkg
 # Static: the binaries ask nothing of the image that they run in.
 RUN CGO_ENABLED=0 go build -trimpath -ldflags="-s -w" -o /out/ ./cmd/worker ./cmd/enqueue
 # Whom it runs as cannot read it: agents are kept out from its first instant on.
-RUN chmod 0711 /out/worker
+RUN chmod 0711 /out/worker /out/enqueue
 
 FROM alpine:3.22.1
 RUN adduser -D -u 10001 turnstile

@@ -12,12 +12,14 @@ import (
 	"syscall"
 
 	"turnstile/internal/config"
+	"turnstile/internal/guardian"
 	"turnstile/internal/printable"
 	"turnstile/internal/redisconn"
 	"turnstile/pkg/sessionqueue"
 )
 
 func main() {
+	guardian.Conceal() // by `docker exec` it runs beside agents, with a password in REDIS_URL
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the process at once
 	redisconn.LogTo(slog.New(slog.DiscardHandler))

@@ -99,7 +99,7 @@ func TestDockerfileBuilds(t *testing.T) {
 		}
 	}
 	run := strings.Join(build.all("RUN"), "\n")
-	for _, need := range []string{"CGO_ENABLED=0", "-o /out/", "./cmd/worker", "./cmd/enqueue", "chmod 0711 /out/worker"} {
+	for _, need := range []string{"CGO_ENABLED=0", "-o /out/", "./cmd/worker", "./cmd/enqueue", "chmod 0711 /out/worker /out/enqueue"} {
 		if !strings.Contains(run, need) {
 			t.Errorf("the build has no %s: %s", need, run)
 		}

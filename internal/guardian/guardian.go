@@ -89,5 +89,9 @@ func InitWorker() {
 	adopt()
 }
 
+// Conceal does no more than to conceal this process as a guardian is, for a program that has
+// secrets in its environment and may run beside agents of its user.
+func Conceal() { _ = conceal() }
+
 // Ready reports whether Init was called, that is whether Start can work.
 func Ready() bool { return initialised.Load() }

@@ -1,0 +1,45 @@
+//go:build linux
+
+package sameuser
+
+import (
+	"net"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+)
+
+// An enqueue that runs beside agents, by `docker exec` for example, keeps its environment
+// to itself: there is a password in it.
+func TestEnqueueIsConcealed(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(filepath.Dir(workerPath), "enqueue")
+	if out, err := exec.Command("go", "build", "-o", path, "turnstile/cmd/enqueue").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	redis, err := net.Listen("tcp", "127.0.0.1:0") // which does not answer
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer redis.Close()
+	u := newUser(t)
+	enqueue := u.command(path, "-s", "s", "hello")
+	enqueue.Env = append(enqueue.Env, "REDIS_URL=redis://:secret@"+redis.Addr().String()+"/0")
+	if err := enqueue.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = enqueue.Process.Kill()
+		_ = enqueue.Wait()
+	}()
+	conn, err := redis.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	out, err := u.command(agentPath, "role=peek", strconv.Itoa(enqueue.Process.Pid)).Output()
+	if err != nil || len(out) > 0 {
+		t.Errorf("%v, and it was found:\n%s", err, out)
+	}
+}
