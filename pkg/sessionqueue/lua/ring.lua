@@ -81,7 +81,7 @@ if state ~= 'pending' then
   local delayed = fresh and call('ZCARD', scheduled) or 0
   seen(math.max(at, now))
   if delayed > delayed_cap or fresh and delayed + waiting > line_cap then
-    call('ZREM', scheduled, id)
+    call('ZREM', state == 'retry' and retry or scheduled, id)
     call('DEL', task .. id)
     keep_answer('line', int(line_cap))
     return {now, 'line', line_cap, mine}
