@@ -80,9 +80,8 @@ type Config struct {
 	TranscriptCap int
 
 	// TranscriptBytes is how much of Redis' memory a transcript takes at most, the oldest
-	// entries go first. One entry has at most a sixteenth of it in bytes, but
-	// always as much as a message may. Defaults to 64
-	// MiB.
+	// entries go first. One entry has at most a sixteenth of it in bytes, but always as
+	// much as a message may. Defaults to 64 MiB.
 	TranscriptBytes int
 
 	// HistoryBytes is how much of a transcript, in bytes as it is stored, a turn is
