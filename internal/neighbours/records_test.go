@@ -2,7 +2,9 @@ package neighbours
 
 import (
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -282,6 +284,10 @@ func TestNewWorkerWithOldRecords(t *testing.T) {
 			s.enqueue(before, "-s", r.key, "--id", "long", "tool=search", "sleep=1m", "long")
 			r.await("the turn of the old worker", func() bool { return r.info(r.key).Phase == "running" })
 			s.enqueue(before, "-s", r.key, "--id", "next", "next")
+			// Its death counts only if it was heard of.
+			r.await("its first events", func() bool {
+				return strings.HasPrefix(r.rdb.HGet(r.ctx, rediskey.For(r.key).Run(), "seq").Val(), fmt.Sprint(r.info(r.key).Fence, " "))
+			})
 			// It hangs, so that it cannot do itself what is asked of it.
 			p.signal(syscall.SIGSTOP)
 			c.ask(r)
