@@ -49,18 +49,18 @@ local function with_error(msg, why, seconds)
   return without(msg, {[7] = true, [11] = true}) .. '\58' .. varint(#why) .. why .. '\88' .. varint(seconds)
 end
 
--- stub(id, bytes): the TaskMessage that is kept in place of one of so many bytes, which is
--- too long to be read. 1 type, 2 payload, 3 id, 4 queue; Limits.DecodePayload knows too_long.
-local function stub(id, bytes)
+-- tombstone(id, bytes): the TaskMessage that is kept in place of one that is too long to be
+-- read, which has so many bytes. 1 type, 2 payload, 3 id, 4 queue; Limits.DecodePayload knows too_long.
+local function tombstone(id, bytes)
   local payload, queue = '{"v":1,"text":"","too_long":' .. int(bytes) .. '}', string.match(task, '{(.*)}')
   return '\10' .. varint(17) .. 'turnstile:message' .. '\18' .. varint(#payload) .. payload ..
     '\26' .. varint(#id) .. id .. '\34' .. varint(#queue) .. queue
 end
 
--- load_short(id, most): as load, of a msg that is too long its stub.
+-- load_short(id, most): as load, but of a msg that is too long its tombstone.
 local function load_short(id, most)
   local bytes = too_long(id, most)
-  if bytes then return stub(id, bytes), lock_of(id) end
+  if bytes then return tombstone(id, bytes), lock_of(id) end
   return load(id)
 end
 
@@ -95,7 +95,7 @@ local function archive_too_long(t, prefix, limits, most, now)
   local own = own_id(prefix, t[1])
   local why = 'invalid message: its task has ' .. int(t[2]) .. ' bytes, at most ' .. int(most) .. ' are allowed; its content was not kept'
   local outcome = '{"type":"turn_ended","status":"failed","messages":[' .. quote(own) .. '],"error":"' .. why .. '"}'
-  archive(t[1], stub(t[1], t[2]), t[3], why, outcome, now)
+  archive(t[1], tombstone(t[1], t[2]), t[3], why, outcome, now)
   pcall('HDEL', followups, own)
   announce(run, events, limits, outcome)
 end

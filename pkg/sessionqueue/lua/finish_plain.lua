@@ -5,7 +5,7 @@
 --
 -- ARGV[1] limits of an event stream      ARGV[3] a transcript's TTL, ms
 -- ARGV[2] cap of a transcript, entries   ARGV[4] phase of a next turn
--- ARGV[6] its cap in bytes of memory       ARGV[5] how many bytes a task's msg may have
+-- ARGV[6] its cap in bytes of memory     ARGV[5] how many bytes a task's msg may have
 --
 -- and of each turn 13 KEYS, in the order in which they are named below, and
 --

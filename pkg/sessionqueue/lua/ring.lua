@@ -5,9 +5,10 @@
 -- ARGV[2] task id                 ARGV[5] busy mode, or '' for the session's
 -- ARGV[3] nonce of this sender    ARGV[6] prefix of task ids
 -- ARGV[4] follow-up, JSON object  ARGV[7] cap of the event stream
--- ARGV[9] '1': its id was taken   ARGV[8] the session's key
+-- ARGV[8] the session's key
+-- ARGV[9] '1': a task with its id was there before
 -- ARGV[10] how many bytes a task's msg may have
--- ARGV[11] how many messages may wait, half of them as delayed ones
+-- ARGV[11] how many messages may wait, at most half of them (rounded up) delayed
 --
 -- Answers {now, status, n, 1 if the task is this sender's own}:
 --   'queued'     behind a turn; n = its position, the running turn counted

@@ -7,7 +7,7 @@ local WHY_STOPPED = 'stopped by user'
 
 -- stopped_batch(list, limits, longest): the oldest of a list, {id, msg, unique lock} each,
 -- and whether there are more. limits: "messages bytes", how many at most, and of how much
--- text, or one. A msg longer than longest is replaced by its stub.
+-- text, or one. A msg longer than longest is replaced by its tombstone.
 local function stopped_batch(list, limits, longest)
   local most, bytes = string.match(limits, '^(%d+) (%d+)$')
   local batch, size = {}, 0
