@@ -93,9 +93,8 @@ func Start(spec Spec) (*Process, error) {
 	cmd := &exec.Cmd{
 		Path: self,
 		Args: []string{argv0},
-		// Not the worker's environment. Packages allocate some 3 MB when they are
-		// initialised; collecting that took an eighth of a turn's processor time.
-		Env:        []string{envVar + "=1", "GOMAXPROCS=1", "GOGC=200"},
+		// Not the worker's environment: the agent may read its parent's.
+		Env:        []string{envVar + "=1", "GOMAXPROCS=1"},
 		Stdin:      spec.Stdin,
 		Stdout:     spec.Stdout,
 		Stderr:     spec.Stderr,

@@ -89,8 +89,8 @@ func (s *strayKiller) lookSoon() {
 }
 
 // kill kills all strays, and returns how many are left after giveUpAfter. Later
-// calls do not wait for those again. The list of processes is no atomic picture:
-// so many in a row must have none.
+// calls do not wait for those again. A list of processes is no atomic picture, so
+// as many as lists says, one after the other, must have no stray in them.
 func (s *strayKiller) kill(lists int) (left int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

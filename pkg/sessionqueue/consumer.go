@@ -51,10 +51,10 @@ type Config struct {
 	// Limits bound one message. One that breaks them is archived with the reason.
 	Limits session.Limits
 
-	// LineCap is how many messages may wait in one session, and how many delayed ones,
-	// before those that came last are archived; so many more as a turn has at most are
-	// left, for a turn may give back its own. Senders refuse them, see ClientConfig.
-	// Defaults to 10,000.
+	// LineCap is how many messages may wait in one session; delayed ones are counted by
+	// themselves. Senders refuse more, see ClientConfig. Of others' messages those that
+	// came last are archived, see Trim: but TurnMessages above the cap are left, which a
+	// turn may have given back. Defaults to 10,000.
 	LineCap int
 
 	// TurnMessages is how many messages a turn has at most, collected and steered in.
@@ -95,9 +95,10 @@ type Config struct {
 	// ArchiveTTL is how long dead letters are kept. Defaults to 90 days.
 	ArchiveTTL time.Duration
 
-	// LeftAlone is told of queues whose names begin as a session's does and are none:
-	// a plain asynq.Client takes any name. What is in them is not run. It is called once
-	// for each of the first 1,000, by several goroutines. Nil: nobody is told.
+	// LeftAlone is called with the name of a queue that begins as a session's does, but
+	// names none: a plain asynq.Client takes any name. What is in it is not run. It is
+	// called once for each of the first 1,000 names, from several goroutines. Nil: nobody
+	// is told.
 	LeftAlone func(queue string)
 
 	// ListIdle keeps every session on asynqmon's list that was not forgotten. Without

@@ -263,7 +263,7 @@ func (h *Hold) released(ctx context.Context, reply answer) error {
 }
 
 // How much of an error is kept, in bytes: with the turn's end, and in the task of a message
-// that is tried again, to which each failure adds its own.
+// that is tried again.
 const (
 	errorMost   = 16 << 10
 	failureMost = 1 << 10
