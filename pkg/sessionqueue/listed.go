@@ -31,18 +31,14 @@ var toLookAt = []func(rediskey.Session) string{
 //
 // When ctx ends it stops, without an error: what is left is the next call's.
 func (c *Consumer) Unregister(ctx context.Context) (names int, err error) {
-	ok, err := c.turnOf(ctx, "unregister", sweepLease)
-	if ok {
-		names, err = c.unregisterAll(ctx)
-		err = errors.Join(err, c.rdb.Del(context.WithoutCancel(ctx), rediskey.Timer("unregister")).Err())
-	}
-	if ctx.Err() != nil {
-		err = nil
-	}
+	err = c.alone(ctx, "unregister", func(goOn func() error) error {
+		names, err = c.unregisterAll(ctx, goOn)
+		return err
+	})
 	return names, err
 }
 
-func (c *Consumer) unregisterAll(ctx context.Context) (names int, err error) {
+func (c *Consumer) unregisterAll(ctx context.Context, goOn func() error) (names int, err error) {
 	if err := c.listLate(ctx); err != nil {
 		return 0, err
 	}
@@ -51,7 +47,7 @@ func (c *Consumer) unregisterAll(ctx context.Context) (names int, err error) {
 			n := min(len(sessions), timerBatch)
 			gone, err := c.unregister(ctx, sessions[:n])
 			names += gone
-			if err := errors.Join(err, ctx.Err(), c.yieldTimer(ctx, "unregister", sweepLease)); err != nil {
+			if err := errors.Join(err, goOn()); err != nil {
 				return err
 			}
 			sessions = sessions[n:]

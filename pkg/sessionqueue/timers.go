@@ -49,6 +49,21 @@ func (c *Consumer) yieldTimer(ctx context.Context, job string, pause time.Durati
 	return c.rdb.PExpire(ctx, rediskey.Timer(job), pause).Err()
 }
 
+// alone runs a job unless another worker does. The job calls goOn after each batch, which
+// extends its time and answers an error once it is to end. When ctx ends there is no
+// error: what is left is the next run's.
+func (c *Consumer) alone(ctx context.Context, job string, run func(goOn func() error) error) error {
+	ok, err := c.turnOf(ctx, job, sweepLease)
+	if ok {
+		err = run(func() error { return errors.Join(ctx.Err(), c.yieldTimer(ctx, job, sweepLease)) })
+		err = errors.Join(err, c.rdb.Del(context.WithoutCancel(ctx), rediskey.Timer(job)).Err())
+	}
+	if ctx.Err() != nil {
+		err = nil
+	}
+	return err
+}
+
 // pauseUntil is how long to wait for something at next (ms, 0: nothing is known).
 func pauseUntil(now, next int64) time.Duration {
 	if next == 0 {

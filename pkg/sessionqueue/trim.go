@@ -27,15 +27,14 @@ func (c *Consumer) lineMost() int64 { return int64(c.cfg.LineCap + c.cfg.TurnMes
 //
 // When ctx ends it stops, without an error.
 func (c *Consumer) Trim(ctx context.Context) (archived int, err error) {
-	if ok, err := c.turnOf(ctx, "trim", sweepLease); !ok {
-		return 0, err
-	}
-	defer func() {
-		if ctx.Err() != nil {
-			err = nil
-		}
-		err = errors.Join(err, c.rdb.Del(context.WithoutCancel(ctx), rediskey.Timer("trim")).Err())
-	}()
+	err = c.alone(ctx, "trim", func(goOn func() error) error {
+		archived, err = c.trimAll(ctx, goOn)
+		return err
+	})
+	return archived, err
+}
+
+func (c *Consumer) trimAll(ctx context.Context, goOn func() error) (archived int, err error) {
 	now, err := c.rdb.Time(ctx).Result()
 	if err != nil {
 		return 0, err
@@ -55,7 +54,7 @@ func (c *Consumer) Trim(ctx context.Context) (archived int, err error) {
 		archived += trimmed
 		waiting += n - int64(trimmed)
 		failed = errors.Join(failed, err)
-		return errors.Join(ctx.Err(), c.yieldTimer(ctx, "trim", sweepLease))
+		return goOn()
 	})
 	if err == nil {
 		err = c.rdb.HSet(ctx, rediskey.Waiting, "count", waiting, "at", now.UnixMilli()).Err()
