@@ -45,7 +45,7 @@ explore: ## every order of the protocol's steps in small configurations (EXPLORE
 
 real-agents: ## installs agents of the npm registry into AGENTS and runs them, their models scripted
 	npm install --no-fund --no-audit --prefix "$(AGENTS)" $(NPM)
-	PATH="$(abspath $(AGENTS))/node_modules/.bin:$$PATH" go test -count=1 -v -run 'Real|Opencode|Gemini' ./pkg/agent/acp ./pkg/agent/preset
+	PATH="$(abspath $(AGENTS))/node_modules/.bin:$$PATH" go test -count=1 -v -run 'Real|Opencode|Gemini' ./pkg/agent/acp ./pkg/agent/cli
 
 fuzz: ## the scripts against a plain model, random lives for FUZZTIME (60s) each
 	go test -run '^$$' -fuzz FuzzLife -fuzztime $(FUZZTIME) -fuzzminimizetime 1x ./test/reference

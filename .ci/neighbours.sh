@@ -38,7 +38,7 @@ beside() {
 	git worktree remove --force "$root/tree"
 	echo "beside ${commit:0:7}: $tests"
 	# Most of the time these tests wait for others: more of them than there are cores.
-	CI=true TURNSTILE_NEIGHBOUR=$root/bin go test -count=1 -parallel 16 -timeout 5m -run "$tests" "$@" ./internal/neighbours
+	CI=true TURNSTILE_NEIGHBOUR=$root/bin go test -count=1 -parallel 16 -timeout 5m -run "$tests" "$@" ./test/neighbours
 }
 
 versions=0

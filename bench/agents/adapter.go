@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"turnstile/bench/internal/lab"
+	"turnstile/internal/protocol"
 	"turnstile/pkg/session"
-	"turnstile/pkg/sessionqueue"
 )
 
 type adapter struct {
@@ -96,7 +96,7 @@ func (b bench) pieces(ctx context.Context, a adapter, pid int) error {
 func (b bench) turns(ctx context.Context, pid int, prefix, text string) (time.Duration, error) {
 	rdb := b.srv.Client()
 	defer rdb.Close()
-	client := sessionqueue.NewClient(rdb)
+	client := protocol.NewClient(rdb)
 	before, err := processorTime(pid)
 	if err != nil {
 		return 0, err
@@ -108,7 +108,7 @@ func (b bench) turns(ctx context.Context, pid int, prefix, text string) (time.Du
 			return err
 		}
 		end, err := client.Wait(ctx, key, receipt.ID)
-		if err == nil && end.Status != sessionqueue.StatusDone {
+		if err == nil && end.Status != protocol.StatusDone {
 			err = fmt.Errorf("%s: %s", end.Status, end.Error)
 		}
 		return err

@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"turnstile/bench/internal/lab"
+	"turnstile/internal/engine"
+	"turnstile/internal/protocol"
 	"turnstile/pkg/agent/acp"
 	"turnstile/pkg/session"
-	"turnstile/pkg/sessionqueue"
-	"turnstile/pkg/worker"
 )
 
 const kib = 1024
@@ -39,14 +39,14 @@ func (j job) run(ctx context.Context) error {
 	}
 	opts := lab.Production(8)
 	opts.WarmAgents, opts.WarmTTL, opts.DrainTimeout = j.Warm+16, time.Hour, 0
-	w, err := worker.New(rdb, a, opts)
+	w, err := engine.New(rdb, a, opts)
 	if err != nil {
 		return err
 	}
 	if err := w.Start(ctx); err != nil {
 		return err
 	}
-	defer w.Drain(ctx, worker.ReasonShutdown)
+	defer w.Drain(ctx, engine.ReasonShutdown)
 	if err := lab.Say("ready"); err != nil {
 		return err
 	}
@@ -90,7 +90,7 @@ func keptWarm(ctx context.Context, srv *lab.Server, report *lab.Report, n int) e
 	}
 	rdb := srv.Client()
 	defer rdb.Close()
-	client := sessionqueue.NewClient(rdb)
+	client := protocol.NewClient(rdb)
 	sessions := func(prefix string, n int) error {
 		return lab.Parallel(n, func(i int) error {
 			key := fmt.Sprintf("%s:%d", prefix, i)
@@ -99,7 +99,7 @@ func keptWarm(ctx context.Context, srv *lab.Server, report *lab.Report, n int) e
 				return err
 			}
 			end, err := client.Wait(ctx, key, receipt.ID)
-			if err == nil && end.Status != sessionqueue.StatusDone {
+			if err == nil && end.Status != protocol.StatusDone {
 				err = fmt.Errorf("%s: %s", end.Status, end.Error)
 			}
 			return err

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"turnstile/bench/internal/lab"
+	"turnstile/internal/engine"
 	"turnstile/pkg/agent"
-	"turnstile/pkg/worker"
 )
 
 // handovers measures from the moment when a drain's time is over, with turns
@@ -51,7 +51,7 @@ func handover(ctx context.Context, srv *lab.Server, n int) ([]time.Duration, err
 	if err != nil {
 		return nil, err
 	}
-	defer owner.Drain(ctx, worker.ReasonShutdown) // again, if all is well: waits for nothing
+	defer owner.Drain(ctx, engine.ReasonShutdown) // again, if all is well: waits for nothing
 	if err := (lab.Load{Sessions: n, Each: 1}).Fill(ctx, sender, "drain", "hello"); err != nil {
 		return nil, err
 	}
@@ -64,9 +64,9 @@ func handover(ctx context.Context, srv *lab.Server, n int) ([]time.Duration, err
 	if err != nil {
 		return nil, err
 	}
-	defer next.Drain(ctx, worker.ReasonShutdown)
+	defer next.Drain(ctx, engine.ReasonShutdown)
 	over := time.Now().Add(drainTakes)
-	go owner.Drain(ctx, worker.ReasonShutdown)
+	go owner.Drain(ctx, engine.ReasonShutdown)
 	after := make([]time.Duration, n)
 	for i := range after {
 		at, err := lab.Next(ctx, started)

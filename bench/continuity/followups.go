@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"turnstile/bench/internal/lab"
+	"turnstile/internal/protocol"
 	"turnstile/pkg/session"
-	"turnstile/pkg/sessionqueue"
 )
 
 const (
@@ -69,7 +69,7 @@ func (t *tally) round(ctx context.Context, srv *lab.Server, signal os.Signal) er
 	}
 	rdb := srv.Client()
 	defer rdb.Close()
-	client := sessionqueue.NewClient(rdb)
+	client := protocol.NewClient(rdb)
 	j := job{Addr: srv.Addr(), Slots: *sessions, TTL: *ttl, Drain: drainTakes}
 	owner, err := j.start(ctx)
 	if err != nil {
@@ -110,7 +110,7 @@ func (t *tally) round(ctx context.Context, srv *lab.Server, signal os.Signal) er
 }
 
 // submit says something in all sessions.
-func submit(ctx context.Context, client *sessionqueue.Client, place int, text string) error {
+func submit(ctx context.Context, client *protocol.Client, place int, text string) error {
 	return lab.Parallel(*sessions, func(i int) error {
 		_, err := client.Submit(ctx, key(i), session.Message{ID: message(place), Text: text})
 		return err
@@ -123,16 +123,16 @@ func message(place int) string { return fmt.Sprintf("m%02d", place) }
 
 // count waits for all answers of a session and looks for all messages: each is to
 // have its result, and its place in the transcript.
-func (t *tally) count(ctx context.Context, client *sessionqueue.Client, key string, sent time.Time) error {
+func (t *tally) count(ctx context.Context, client *protocol.Client, key string, sent time.Time) error {
 	patient, cancel := context.WithTimeout(ctx, lastWithin)
 	defer cancel()
 	done := make([]bool, behind+1)
 	for place := range done {
 		o, err := client.Wait(patient, key, message(place))
-		if err != nil && patient.Err() == nil && !errors.Is(err, sessionqueue.ErrUnknown) {
+		if err != nil && patient.Err() == nil && !errors.Is(err, protocol.ErrUnknown) {
 			return err
 		}
-		done[place] = err == nil && o.Status == sessionqueue.StatusDone
+		done[place] = err == nil && o.Status == protocol.StatusDone
 	}
 	took := time.Since(sent)
 	said, err := saidIn(ctx, client, key)
@@ -160,7 +160,7 @@ func (t *tally) count(ctx context.Context, client *sessionqueue.Client, key stri
 }
 
 // saidIn are the ids of the messages in a session's transcript.
-func saidIn(ctx context.Context, client *sessionqueue.Client, key string) (ids []string, err error) {
+func saidIn(ctx context.Context, client *protocol.Client, key string) (ids []string, err error) {
 	s, err := client.Session(ctx, key)
 	if err != nil {
 		return nil, err

@@ -7,10 +7,10 @@ import (
 	"time"
 
 	"turnstile/bench/internal/lab"
+	"turnstile/internal/engine"
+	"turnstile/internal/protocol"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
-	"turnstile/pkg/sessionqueue"
-	"turnstile/pkg/worker"
 )
 
 const (
@@ -39,7 +39,7 @@ func stopping(ctx context.Context, srv *lab.Server, report *lab.Report, beside, 
 	if err != nil {
 		return err
 	}
-	defer w.Drain(ctx, worker.ReasonShutdown)
+	defer w.Drain(ctx, engine.ReasonShutdown)
 	if err := (lab.Load{Sessions: beside, Each: 1}).Fill(ctx, sender, "beside", "hello"); err != nil {
 		return err
 	}
@@ -48,7 +48,7 @@ func stopping(ctx context.Context, srv *lab.Server, report *lab.Report, beside, 
 			return err
 		}
 	}
-	client := sessionqueue.NewClient(sender)
+	client := protocol.NewClient(sender)
 	took := make([]time.Duration, 0, warmUp+samples)
 	for i := range warmUp + samples {
 		key := fmt.Sprintf("stop:%d", i)

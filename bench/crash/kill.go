@@ -7,10 +7,10 @@ import (
 	"time"
 
 	"turnstile/bench/internal/lab"
+	"turnstile/internal/engine"
+	"turnstile/internal/protocol"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
-	"turnstile/pkg/sessionqueue"
-	"turnstile/pkg/worker"
 )
 
 // job is the worker that is to die.
@@ -20,7 +20,7 @@ type job struct {
 	TTL  time.Duration
 }
 
-func options(ttl time.Duration) worker.Options {
+func options(ttl time.Duration) engine.Options {
 	opts := lab.Production(4)
 	opts.DrainTimeout = 0
 	opts.Queue.SentinelTTL = ttl
@@ -66,7 +66,7 @@ func kill(ctx context.Context, srv *lab.Server, db int, key string, ttl time.Dur
 	if err := owner.Hear(&said); err != nil { // ready
 		return 0, err
 	}
-	client := sessionqueue.NewClient(rdb)
+	client := protocol.NewClient(rdb)
 	if _, err := client.Submit(ctx, key, session.Message{ID: "m", Text: "hello"}); err != nil {
 		return 0, err
 	}
@@ -82,7 +82,7 @@ func kill(ctx context.Context, srv *lab.Server, db int, key string, ttl time.Dur
 	}
 	defer func() {
 		_, _ = client.Stop(ctx, key) // or the drain would put the message back
-		next.Drain(ctx, worker.ReasonShutdown)
+		next.Drain(ctx, engine.ReasonShutdown)
 	}()
 	time.Sleep(ttl/3 + rand.N(2*ttl/3))
 	killed := time.Now()

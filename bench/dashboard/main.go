@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"turnstile/bench/internal/lab"
-	"turnstile/pkg/sessionqueue"
+	"turnstile/internal/protocol"
 )
 
 var (
@@ -118,7 +118,7 @@ func seen(ctx context.Context, mon monitor, report *lab.Report, figure string) e
 func unregister(ctx context.Context, srv *lab.Server, n int) (string, error) {
 	rdb := srv.Client()
 	defer rdb.Close()
-	consumer, err := sessionqueue.NewConsumer(rdb, sessionqueue.Config{Worker: "bench"})
+	consumer, err := protocol.NewConsumer(rdb, protocol.Config{Worker: "bench"})
 	if err != nil {
 		return "", err
 	}

@@ -103,7 +103,7 @@ func drainFloor(ctx context.Context, srv *lab.Server, l lab.Load, slots int, s s
 	})
 }
 
-// flights is as in pkg/sessionqueue.
+// flights is as in internal/protocol.
 const flights = 3
 
 // floor ends all the turns of one session, each together with those of others.

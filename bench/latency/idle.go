@@ -6,11 +6,11 @@ import (
 	"time"
 
 	"turnstile/bench/internal/lab"
+	"turnstile/internal/engine"
+	"turnstile/internal/protocol"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/agent/echo"
 	"turnstile/pkg/session"
-	"turnstile/pkg/sessionqueue"
-	"turnstile/pkg/worker"
 )
 
 // rotateAfter is how many turns a transcript has when another is begun: an agent
@@ -64,15 +64,15 @@ func (s *idle) measure(ctx context.Context, srv *lab.Server) error {
 	defer rdb.Close()
 	defer sender.Close()
 	bell := doorbell{echo.New(), s.immediate, make(chan time.Time, 1)}
-	w, err := worker.New(rdb, bell, lab.Production(10))
+	w, err := engine.New(rdb, bell, lab.Production(10))
 	if err != nil {
 		return err
 	}
 	if err := w.Start(ctx); err != nil {
 		return err
 	}
-	defer w.Drain(ctx, worker.ReasonShutdown)
-	client := sessionqueue.NewClient(sender)
+	defer w.Drain(ctx, engine.ReasonShutdown)
+	client := protocol.NewClient(sender)
 	for i := range warmUp + s.samples {
 		start, submit, err := s.sample(ctx, client, bell, i)
 		if err != nil {
@@ -89,7 +89,7 @@ func (s *idle) measure(ctx context.Context, srv *lab.Server) error {
 	return nil
 }
 
-func (s *idle) sample(ctx context.Context, client *sessionqueue.Client, bell doorbell, i int) (start, submit time.Duration, err error) {
+func (s *idle) sample(ctx context.Context, client *protocol.Client, bell doorbell, i int) (start, submit time.Duration, err error) {
 	key := "same"
 	if s.fresh {
 		key = fmt.Sprintf("new:%d", i)

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"turnstile/bench/internal/lab"
-	"turnstile/pkg/sessionqueue"
+	"turnstile/internal/protocol"
 )
 
 // nothing is what idle sessions may seem to take of the worker's memory, all
@@ -89,7 +89,7 @@ func (p *process) look(ctx context.Context) (g growth, err error) {
 	}
 	// Names of queues without any task are taken off asynq's list, as the
 	// maintenance does from time to time.
-	consumer, err := sessionqueue.NewConsumer(p.rdb, sessionqueue.Config{Worker: "bench"})
+	consumer, err := protocol.NewConsumer(p.rdb, protocol.Config{Worker: "bench"})
 	if err != nil {
 		return g, err
 	}

@@ -8,9 +8,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/bench/internal/lab"
+	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
-	"turnstile/pkg/sessionqueue"
 )
 
 // recoveryTTL is the sentinels' TTL of the workers that recover.
@@ -63,9 +63,9 @@ func overdue(ctx context.Context, srv *lab.Server, report *lab.Report, n int) er
 	}
 	defer w.next.end()
 	rdb := w.next.rdb
-	client := sessionqueue.NewClient(rdb)
+	client := protocol.NewClient(rdb)
 	if err := lab.Parallel(n, func(i int) error {
-		_, err := client.Submit(ctx, late(i), session.Message{ID: "m", Text: "hello"}, sessionqueue.Delay(time.Hour))
+		_, err := client.Submit(ctx, late(i), session.Message{ID: "m", Text: "hello"}, protocol.Delay(time.Hour))
 		return err
 	}); err != nil {
 		return err

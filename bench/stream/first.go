@@ -6,10 +6,10 @@ import (
 	"time"
 
 	"turnstile/bench/internal/lab"
+	"turnstile/internal/engine"
+	"turnstile/internal/protocol"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
-	"turnstile/pkg/sessionqueue"
-	"turnstile/pkg/worker"
 )
 
 const warmUp = 10 // samples that are thrown away
@@ -34,8 +34,8 @@ func firstPiece(ctx context.Context, srv *lab.Server, report *lab.Report, thinks
 	if err != nil {
 		return err
 	}
-	defer w.Drain(ctx, worker.ReasonShutdown)
-	client := sessionqueue.NewClient(sender)
+	defer w.Drain(ctx, engine.ReasonShutdown)
+	client := protocol.NewClient(sender)
 	took := make([]time.Duration, 0, warmUp+samples)
 	for i := range warmUp + samples {
 		one, err := follow(ctx, client, fmt.Sprintf("first:%d", i), spoke)
@@ -53,14 +53,14 @@ func firstPiece(ctx context.Context, srv *lab.Server, report *lab.Report, thinks
 }
 
 // follow sends a message and follows it until its first piece, then stops it.
-func follow(ctx context.Context, client *sessionqueue.Client, key string, spoke <-chan time.Time) (took time.Duration, err error) {
+func follow(ctx context.Context, client *protocol.Client, key string, spoke <-chan time.Time) (took time.Duration, err error) {
 	if _, err := client.Submit(ctx, key, session.Message{ID: "m", Text: "hello"}); err != nil {
 		return 0, err
 	}
 	seen := make(chan time.Time, 1)
 	followed := make(chan error, 1)
 	go func() {
-		_, err := client.Follow(ctx, key, "m", func(e sessionqueue.Event) {
+		_, err := client.Follow(ctx, key, "m", func(e protocol.Event) {
 			if e.Type == string(agent.EventText) {
 				seen <- time.Now()
 			}

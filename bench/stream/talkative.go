@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"turnstile/bench/internal/lab"
+	"turnstile/internal/engine"
 	"turnstile/pkg/agent"
-	"turnstile/pkg/worker"
 )
 
 // piece is about what a model's token is.
@@ -85,7 +85,7 @@ func talkative(ctx context.Context, srv *lab.Server, report *lab.Report, interva
 	if err != nil {
 		return err
 	}
-	defer w.Drain(ctx, worker.ReasonShutdown)
+	defer w.Drain(ctx, engine.ReasonShutdown)
 	if err := (lab.Load{Sessions: *turns, Each: 1}).Fill(ctx, sender, "talk", "hello"); err != nil {
 		return err
 	}

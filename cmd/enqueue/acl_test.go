@@ -3,14 +3,14 @@ package main
 import (
 	"testing"
 
-	"turnstile/internal/testacl"
+	"turnstile/test/acl"
 )
 
 // A sender, and one that knows nothing but docs/wire.md, need no more of Redis than
 // docs/security.md gives their user.
 func TestSuiteUnderACL(t *testing.T) {
 	t.Parallel()
-	testacl.Suite(t,
+	acl.Suite(t,
 		"TestReceipts", "TestTheMessageArrivesAsItWasGiven", "TestADelayedMessageIsWaitedFor",
 		"TestFollowStreams", "TestWaitGoesOnThroughARetryAndARequeue", "TestB08_CommandsAreAnsweredAtOnce",
 		"TestAllModes", "TestAFileWithAnswers", "TestFollowASteer", "TestFollowThroughADrain", "TestRefused",

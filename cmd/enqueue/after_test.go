@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"turnstile/internal/console"
+	"turnstile/internal/terminal"
 )
 
 // What --json tells is where another process goes on, in mid-turn and after the end;
@@ -71,7 +71,7 @@ func TestInterruptedFollowTellsHowToGoOn(t *testing.T) {
 	// Behind another --redis, too: but a password is not printed.
 	waits := []string{"-s", "a", "--id", "w", "--in", "30d", "--wait", "--timeout", "50ms", "--redis"}
 	enqueue(t, bg(t), nowhere, "", append(waits, url, "x")...).want(t, exitTimeout).
-		oneLine(t, ": enqueue --redis "+console.Quoted(url)+" -s a --id w --follow --after 0-0\n")
+		oneLine(t, ": enqueue --redis "+terminal.Quoted(url)+" -s a --id w --follow --after 0-0\n")
 	for _, secret := range []string{"redis://:sesame@h", "redis-sentinel://h?master=m&sentinel_password=sesame"} {
 		if call := (options{redis: secret}).call("a"); call != "enqueue --redis URL -s a" {
 			t.Error(call)

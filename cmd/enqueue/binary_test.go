@@ -9,7 +9,7 @@ import (
 	"sync"
 	"testing"
 
-	"turnstile/internal/testredis"
+	"turnstile/test/redistest"
 )
 
 // built is the program as it is installed.
@@ -89,7 +89,7 @@ func TestBinary(t *testing.T) {
 
 func TestBinaryCtrlC(t *testing.T) {
 	t.Parallel()
-	testredis.Real(t) // for CLIENT LIST
+	redistest.Real(t) // for CLIENT LIST
 	for _, flag := range []string{"--wait", "--follow"} {
 		t.Run(flag, func(t *testing.T) {
 			t.Parallel()

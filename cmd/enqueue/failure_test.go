@@ -7,10 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"turnstile/internal/testredis"
+	"turnstile/internal/protocol"
 	"turnstile/pkg/followup"
 	"turnstile/pkg/session"
-	"turnstile/pkg/sessionqueue"
+	"turnstile/test/redistest"
 )
 
 func TestRefused(t *testing.T) {
@@ -18,7 +18,7 @@ func TestRefused(t *testing.T) {
 	url, rdb := newRedis(t)
 	ctx := bg(t)
 	enqueue(t, ctx, url, "", "-s", "a", "--id", "m1", "first").want(t, exitOK)
-	occupy(t, url, "a", sessionqueue.Config{Line: followup.Settings{Cap: 1}})
+	occupy(t, url, "a", protocol.Config{Line: followup.Settings{Cap: 1}})
 	enqueue(t, ctx, url, "", "-s", "a", "--mode", "reject", "no").want(t, exitRefused).oneLine(t, "refused", "running a turn")
 	enqueue(t, ctx, url, "", "-s", "a", "--id", "m2", "fits").want(t, exitOK)
 	r := enqueue(t, ctx, url, "", "-s", "a", "--id", "m3", "--wait", "--json", "no").want(t, exitRefused)
@@ -56,8 +56,8 @@ func TestTimeoutCancelsNothing(t *testing.T) {
 func TestATurnThatEndsOtherwise(t *testing.T) {
 	t.Parallel()
 	url, _ := newRedis(t)
-	turns(t, url, hour, func(h *sessionqueue.Hold) *sessionqueue.End {
-		return &sessionqueue.End{Status: sessionqueue.Status(h.Turn().Message.Text), Reply: "so far", Error: "the reason"}
+	turns(t, url, hour, func(h *protocol.Hold) *protocol.End {
+		return &protocol.End{Status: protocol.Status(h.Turn().Message.Text), Reply: "so far", Error: "the reason"}
 	})
 	for _, status := range []string{"failed", "interrupted", "expired", "stopped"} {
 		r := enqueue(t, bg(t), url, "", "-s", "a", "--wait", status).want(t, exitEnded)
@@ -74,7 +74,7 @@ func TestATurnThatEndsOtherwise(t *testing.T) {
 
 func TestAResultThatIsNotKept(t *testing.T) {
 	t.Parallel()
-	testredis.Real(t) // for CLIENT LIST
+	redistest.Real(t) // for CLIENT LIST
 	url, rdb := newRedis(t)
 	enqueue(t, bg(t), url, "", "-s", "a", "--id", "m", "--in", "1h", "x").want(t, exitOK)
 	finish := make(chan result, 1)
@@ -131,7 +131,7 @@ func TestCtrlCWhileWaiting(t *testing.T) {
 // An answer that never comes leaves the message's fate unknown.
 func TestCtrlCBeforeTheAnswer(t *testing.T) {
 	t.Parallel()
-	server := testredis.StartServer(t)
+	server := redistest.StartServer(t)
 	if err := server.Client().Do(context.Background(), "CLIENT", "PAUSE", "60000", "WRITE").Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -186,8 +186,8 @@ func (s *silent) Read([]byte) (int, error) {
 
 func TestARedisThatAnswersErrors(t *testing.T) {
 	t.Parallel()
-	testredis.Real(t)
-	locked := testredis.StartServer(t, "--requirepass", "sesame")
+	redistest.Real(t)
+	locked := redistest.StartServer(t, "--requirepass", "sesame")
 	for name, c := range map[string]struct {
 		url  string
 		want string
@@ -196,9 +196,9 @@ func TestARedisThatAnswersErrors(t *testing.T) {
 		"no socket":      {"redis-socket:///nonexistent/redis.sock", "socket"},
 		"no password":    {strings.Replace(locked.URL(), ":sesame@", "", 1), "wants a password"},
 		"wrong password": {strings.Replace(locked.URL(), "sesame", "simsalabim", 1), "user or password"},
-		"replica":        {testredis.StartServer(t, "--replicaof", "127.0.0.1", "1").URL(), "read-only replica"},
-		"full":           {testredis.StartServer(t, "--maxmemory", "1").URL(), "out of memory"},
-		"no cluster":     {strings.TrimSuffix(strings.Replace(testredis.URL(t), "redis://", "redis-cluster://", 1), "/0"), "no cluster"},
+		"replica":        {redistest.StartServer(t, "--replicaof", "127.0.0.1", "1").URL(), "read-only replica"},
+		"full":           {redistest.StartServer(t, "--maxmemory", "1").URL(), "out of memory"},
+		"no cluster":     {strings.TrimSuffix(strings.Replace(redistest.URL(t), "redis://", "redis-cluster://", 1), "/0"), "no cluster"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if name == "no cluster" && strings.Count(c.url, "/") > 2 {
@@ -219,7 +219,7 @@ func TestARedisThatAnswersErrors(t *testing.T) {
 
 func TestARedisThatHangs(t *testing.T) {
 	t.Parallel()
-	server := testredis.StartServer(t)
+	server := redistest.StartServer(t)
 	server.Pause()
 	defer server.Resume()
 	started := time.Now()
@@ -232,7 +232,7 @@ func TestARedisThatHangs(t *testing.T) {
 // Without --timeout a wait outlives its Redis.
 func TestWaitOutlivesARestartOfRedis(t *testing.T) {
 	t.Parallel()
-	server := testredis.StartServer(t, "--appendonly", "yes", "--appendfsync", "always")
+	server := redistest.StartServer(t, "--appendonly", "yes", "--appendfsync", "always")
 	finish := make(chan result, 1)
 	go func() { finish <- enqueue(t, bg(t), server.URL(), "", "-s", "a", "--wait", "hello") }()
 	await(t, func() bool {
@@ -257,7 +257,7 @@ func TestWaitTellsThatRedisIsAway(t *testing.T) {
 	}{"one": {1, []string{"-s", "a", "--id", "m", "hello"}}, "file": {2, []string{"--file", "-"}}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server := testredis.StartServer(t)
+			server := redistest.StartServer(t)
 			stdout, stderr := &watched{seen: make(chan string, 10)}, &strings.Builder{}
 			code := make(chan int)
 			go func() {
@@ -288,8 +288,8 @@ func TestWaitTellsThatRedisIsAway(t *testing.T) {
 // A command has no id to repeat it with.
 func TestCommandsThatFail(t *testing.T) {
 	t.Parallel()
-	testredis.Real(t)
-	replica := testredis.StartServer(t, "--replicaof", "127.0.0.1", "1").URL()
+	redistest.Real(t)
+	replica := redistest.StartServer(t, "--replicaof", "127.0.0.1", "1").URL()
 	r := enqueue(t, bg(t), replica, "", "-s", "a", "--json", "/title x").want(t, exitOther)
 	r.oneLine(t, "read-only replica", "; nothing was changed\n")
 	if list := r.objects(t); len(list) != 1 || list[0]["id"] != nil || text(list[0], "session") != "a" {
@@ -300,7 +300,7 @@ func TestCommandsThatFail(t *testing.T) {
 		t.Errorf("stderr %q", r.err)
 	}
 
-	server := testredis.StartServer(t)
+	server := redistest.StartServer(t)
 	if err := server.Client().Do(bg(t), "CLIENT", "PAUSE", "60000", "WRITE").Err(); err != nil {
 		t.Fatal(err)
 	}

@@ -11,10 +11,10 @@ import (
 
 	"github.com/hibiken/asynq"
 
+	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
-	"turnstile/internal/testredis"
 	"turnstile/pkg/session"
-	"turnstile/pkg/sessionqueue"
+	"turnstile/test/redistest"
 )
 
 // manyLines is a file of n messages for each of some sessions, interleaved.
@@ -39,7 +39,7 @@ func TestAFileKeepsTheOrderWithinEachSession(t *testing.T) {
 	}
 	var mu sync.Mutex
 	got := map[string][]string{}
-	turns(t, url, hour, func(h *sessionqueue.Hold) *sessionqueue.End {
+	turns(t, url, hour, func(h *protocol.Hold) *protocol.End {
 		mu.Lock()
 		defer mu.Unlock()
 		got[h.Session()] = append(got[h.Session()], h.Turn().Message.Text)
@@ -191,7 +191,7 @@ func TestAnswersComeAsTheyEnd(t *testing.T) {
 	hang := make(chan struct{})
 	unhang := sync.OnceFunc(func() { close(hang) })
 	defer unhang()
-	turns(t, url, hour, func(h *sessionqueue.Hold) *sessionqueue.End {
+	turns(t, url, hour, func(h *protocol.Hold) *protocol.End {
 		if h.Session() == "s0" {
 			<-hang
 		}
@@ -313,7 +313,7 @@ func TestCtrlCInAFile(t *testing.T) {
 // every other line the fate is told.
 func TestB85_AFileIntoARedisThatFillsUp(t *testing.T) {
 	t.Parallel()
-	server := testredis.StartServer(t, "--maxmemory", "4mb", "--maxmemory-policy", "noeviction")
+	server := redistest.StartServer(t, "--maxmemory", "4mb", "--maxmemory-policy", "noeviction")
 	var file strings.Builder
 	const total = 4000
 	for i := range total {
@@ -334,8 +334,8 @@ func checkAcknowledged(t *testing.T, url string, r result) (states map[asynq.Tas
 	states = map[asynq.TaskState]int{}
 	n := 0
 	for _, o := range r.objects(t) {
-		switch sessionqueue.ReceiptStatus(text(o, "status")) {
-		case sessionqueue.Accepted, sessionqueue.Queued, sessionqueue.Scheduled, sessionqueue.Duplicate:
+		switch protocol.ReceiptStatus(text(o, "status")) {
+		case protocol.Accepted, protocol.Queued, protocol.Scheduled, protocol.Duplicate:
 		default:
 			continue
 		}
@@ -383,7 +383,7 @@ func TestB85_NothingAcknowledgedIsDropped(t *testing.T) {
 
 func TestOnACluster(t *testing.T) {
 	t.Parallel()
-	url := testredis.StartCluster(t).URL()
+	url := redistest.StartCluster(t).URL()
 	turns(t, url, hour, echo)
 	if r := enqueue(t, bg(t), url, "", "-s", "a", "--wait", "hello").want(t, exitOK); r.out != "echo: hello\n" {
 		t.Errorf("%+v", r)

@@ -10,20 +10,20 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"turnstile/internal/testacl"
-	"turnstile/internal/testredis"
+	"turnstile/internal/engine"
+	"turnstile/internal/protocol"
 	echoagent "turnstile/pkg/agent/echo"
 	"turnstile/pkg/session"
-	"turnstile/pkg/sessionqueue"
-	"turnstile/pkg/worker"
+	"turnstile/test/acl"
+	"turnstile/test/redistest"
 )
 
 // echoWorker is a whole worker with the agent echo. It drains at once.
-func echoWorker(t *testing.T, url string) *worker.Worker {
+func echoWorker(t *testing.T, url string) *engine.Worker {
 	t.Helper()
-	rdb := client(t, testacl.As(t, url, testacl.Worker))
-	w, err := worker.New(rdb, echoagent.New(), worker.Options{
-		Queue: sessionqueue.Config{SentinelTTL: time.Minute, Retention: time.Hour}, Logger: slog.New(slog.DiscardHandler),
+	rdb := client(t, acl.As(t, url, acl.Worker))
+	w, err := engine.New(rdb, echoagent.New(), engine.Options{
+		Queue: protocol.Config{SentinelTTL: time.Minute, Retention: time.Hour}, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -31,7 +31,7 @@ func echoWorker(t *testing.T, url string) *worker.Worker {
 	if err := w.Start(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { w.Drain(context.Background(), worker.ReasonShutdown) })
+	t.Cleanup(func() { w.Drain(context.Background(), engine.ReasonShutdown) })
 	return w
 }
 
@@ -158,7 +158,7 @@ func TestFollowThroughADrain(t *testing.T) {
 	go func() { waiting <- enqueue(t, bg(t), url, "", "-s", "a", "--id", "m1", "--wait", "x") }()
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	w.Drain(ctx, worker.ReasonRestart)
+	w.Drain(ctx, engine.ReasonRestart)
 	f.until("its message stays\n")
 	// What is resumed need not take an hour once more.
 	replace(t, rdb, "a", "m1", "hi there")
@@ -193,7 +193,7 @@ func replace(t *testing.T, rdb redis.UniversalClient, key, id, text string) {
 func TestWaitSurvives(t *testing.T) {
 	t.Parallel()
 	url, rdb := newRedis(t)
-	c := sessionqueue.NewClient(rdb)
+	c := protocol.NewClient(rdb)
 	w := echoWorker(t, url)
 	say := func(key, id, text string, mode session.Mode) {
 		t.Helper()
@@ -215,14 +215,14 @@ func TestWaitSurvives(t *testing.T) {
 
 	// A turn runs in each, until a message ends it.
 	say("rerun", "m1", "fail=final", "")
-	if end, err := c.Wait(bg(t), "rerun", "m1"); err != nil || end.Status != sessionqueue.StatusFailed {
+	if end, err := c.Wait(bg(t), "rerun", "m1"); err != nil || end.Status != protocol.StatusFailed {
 		t.Fatal(end, err)
 	}
 	replace(t, rdb, "rerun", "m1", "yes")
 	for _, key := range []string{"rotation", "collected", "rerun"} {
 		ctx, started := context.WithCancel(bg(t))
 		say(key, "long", "sleep=1h long", "")
-		_, _ = c.Follow(ctx, key, "long", func(sessionqueue.Event) { started() })
+		_, _ = c.Follow(ctx, key, "long", func(protocol.Event) { started() })
 	}
 
 	// Another conversation under the same key.
@@ -260,14 +260,14 @@ func TestWaitSurvives(t *testing.T) {
 			t.Errorf("%s: %v", name, end)
 		}
 	}
-	w.Drain(bg(t), worker.ReasonShutdown)
+	w.Drain(bg(t), engine.ReasonShutdown)
 }
 
 // A waiter whose connection is taken away goes on.
 func TestWaitReconnects(t *testing.T) {
 	t.Parallel()
-	testredis.Real(t) // for CLIENT KILL
-	server := testredis.StartServer(t)
+	redistest.Real(t) // for CLIENT KILL
+	server := redistest.StartServer(t)
 	url := "redis://" + server.Addr() + "/0"
 	rdb := client(t, url)
 	f := follow(t, url, "-s", "a", "--id", "m1", "hello")

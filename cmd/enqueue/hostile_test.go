@@ -13,18 +13,18 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"turnstile/internal/testhostile"
+	"turnstile/internal/engine"
+	"turnstile/internal/protocol"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
-	"turnstile/pkg/sessionqueue"
-	"turnstile/pkg/worker"
+	"turnstile/test/hostile"
 )
 
 // hostileAgent has hostile words only. Told so, it fails, or asks for a permission.
 type hostileAgent struct{}
 
 func (hostileAgent) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)) (agent.Result, error) {
-	words := testhostile.Text
+	words := hostile.Text
 	raw, err := json.Marshal(words)
 	if err != nil {
 		return agent.Result{}, err
@@ -62,8 +62,8 @@ func (hostileAgent) Run(ctx context.Context, turn agent.Turn, emit func(agent.Ev
 
 func hostileWorker(t *testing.T, url string) {
 	t.Helper()
-	w, err := worker.New(client(t, url), hostileAgent{}, worker.Options{
-		Queue: sessionqueue.Config{SentinelTTL: time.Minute, Retention: time.Hour}, Logger: slog.New(slog.DiscardHandler),
+	w, err := engine.New(client(t, url), hostileAgent{}, engine.Options{
+		Queue: protocol.Config{SentinelTTL: time.Minute, Retention: time.Hour}, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -71,7 +71,7 @@ func hostileWorker(t *testing.T, url string) {
 	if err := w.Start(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { w.Drain(context.Background(), worker.ReasonShutdown) })
+	t.Cleanup(func() { w.Drain(context.Background(), engine.ReasonShutdown) })
 }
 
 // No words of an agent, of a user or of a file steer a terminal, whatever is asked for,
@@ -80,7 +80,7 @@ func TestNothingIsPrintedThatSteers(t *testing.T) {
 	t.Parallel()
 	url, _ := newRedis(t)
 	hostileWorker(t, url)
-	words := testhostile.Words
+	words := hostile.Words
 	file := func(texts ...string) string {
 		var lines strings.Builder
 		for i, text := range texts {
@@ -92,7 +92,7 @@ func TestNothingIsPrintedThatSteers(t *testing.T) {
 		}
 		return writeFile(t, lines.String())
 	}
-	said := []string{"/status", "/history", "/title " + testhostile.Text, "/nonsense " + testhostile.Text, "/queue " + testhostile.Text}
+	said := []string{"/status", "/history", "/title " + hostile.Text, "/nonsense " + hostile.Text, "/queue " + hostile.Text}
 
 	type how int
 	const (
@@ -104,9 +104,9 @@ func TestNothingIsPrintedThatSteers(t *testing.T) {
 		how  how
 		args []string
 	}{
-		{printed, []string{"-s", "a", "--wait", testhostile.Text}},
+		{printed, []string{"-s", "a", "--wait", hostile.Text}},
 		{printed, []string{"-s", "b", "--wait", "please fail"}},
-		{printed, []string{"-s", "c", "--follow", testhostile.Text}},
+		{printed, []string{"-s", "c", "--follow", hostile.Text}},
 		{printed, []string{"-s", "c", "--follow", "please ask"}},
 		{printed, []string{"-s", "c", "--follow", "please fail", "--id", "m1"}},
 		{printed, []string{"-s", "c", "--follow", "--after", "0-0", "--id", "m1"}},
@@ -125,10 +125,10 @@ func TestNothingIsPrintedThatSteers(t *testing.T) {
 		{ignored, []string{"-s", "a", "--follow", "--id", "m", "--after", words}},
 		{ignored, []string{"--redis", "redis://" + words, "-s", "a", "hello"}},
 		{printed, []string{"--file", strings.ReplaceAll(words, "\x00", "")}},
-		{printed, []string{"--file", writeFile(t, "{\"session\":\"a\",\"text\":\"x\",\""+testhostile.Mark+"\\u001b[2J\\u202e\":1}\n{\"session\":\""+testhostile.Mark+"\\u001b[2J\"}\n"+words+"\n")}},
+		{printed, []string{"--file", writeFile(t, "{\"session\":\"a\",\"text\":\"x\",\""+hostile.Mark+"\\u001b[2J\\u202e\":1}\n{\"session\":\""+hostile.Mark+"\\u001b[2J\"}\n"+words+"\n")}},
 		{printed, []string{"--file", file("hello", "please fail"), "--wait"}},
 		{printed, []string{"--file", file("hello", "please ask"), "--follow"}},
-		{printed, []string{"--file", file(append(said, testhostile.Text)...), "--wait"}},
+		{printed, []string{"--file", file(append(said, hostile.Text)...), "--wait"}},
 		{whole, []string{"-s", "d", "--json", "--wait", "hello"}},
 		{whole, []string{"-s", "d", "--json", "--follow", "please fail"}},
 		{whole, []string{"--json", "--file", file("hello", "please fail"), "--wait"}},
@@ -151,14 +151,14 @@ func TestNothingIsPrintedThatSteers(t *testing.T) {
 		}
 		r := enqueue(t, bg(t), url, "", c.args...)
 		what := fmt.Sprintf("%q (exit code %d)", c.args, r.code)
-		testhostile.Check(t, what+" on stderr", r.err)
+		hostile.Check(t, what+" on stderr", r.err)
 		switch c.how {
 		case ignored:
-			testhostile.Check(t, what, r.out)
+			hostile.Check(t, what, r.out)
 		case printed:
-			testhostile.CheckSeen(t, what, r.out+r.err)
+			hostile.CheckSeen(t, what, r.out+r.err)
 		case whole:
-			testhostile.CheckJSON(t, what, r.out)
+			hostile.CheckJSON(t, what, r.out)
 		}
 	}
 	for name := range flags {

@@ -10,8 +10,8 @@ import (
 	"reflect"
 	"unicode/utf8"
 
+	"turnstile/internal/protocol"
 	"turnstile/pkg/session"
-	"turnstile/pkg/sessionqueue"
 )
 
 // item is one message of a file.
@@ -100,7 +100,7 @@ func (o options) item(text []byte) (item, error) {
 		}
 	}
 	if line.ID == nil {
-		it.m.ID = sessionqueue.NewMessageID()
+		it.m.ID = protocol.NewMessageID()
 	}
 	if line.Session == nil && o.session == "" {
 		return it, fmt.Errorf("%w message: it has no session: write \"session\", or give -s", session.ErrInvalid)

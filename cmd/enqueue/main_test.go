@@ -15,15 +15,15 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
+	"turnstile/internal/protocol"
 	"turnstile/internal/redisconn"
-	"turnstile/internal/testacl"
-	"turnstile/internal/testredis"
-	"turnstile/pkg/sessionqueue"
+	"turnstile/test/acl"
+	"turnstile/test/redistest"
 )
 
 func TestMain(m *testing.M) {
 	redisconn.LogTo(slog.New(slog.DiscardHandler))
-	goleak.VerifyTestMain(m, testredis.Dialing(), goleak.Cleanup(func(code int) {
+	goleak.VerifyTestMain(m, redistest.Dialing(), goleak.Cleanup(func(code int) {
 		if built.dir != "" {
 			_ = os.RemoveAll(built.dir)
 		}
@@ -100,14 +100,14 @@ func client(t *testing.T, url string) redis.UniversalClient {
 
 // turns is a worker that answers each turn as handle says; nil: it has ended the
 // turn itself. It works until the test ends.
-func turns(t *testing.T, url string, cfg sessionqueue.Config, handle func(*sessionqueue.Hold) *sessionqueue.End) {
+func turns(t *testing.T, url string, cfg protocol.Config, handle func(*protocol.Hold) *protocol.End) {
 	t.Helper()
-	rdb, err := redisconn.Open(testacl.As(t, url, testacl.Worker))
+	rdb, err := redisconn.Open(acl.As(t, url, acl.Worker))
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg.Worker, cfg.SentinelTTL = "w-"+sessionqueue.NewMessageID(), time.Minute // it does not renew
-	c, err := sessionqueue.NewConsumer(rdb, cfg)
+	cfg.Worker, cfg.SentinelTTL = "w-"+protocol.NewMessageID(), time.Minute // it does not renew
+	c, err := protocol.NewConsumer(rdb, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +131,7 @@ func turns(t *testing.T, url string, cfg sessionqueue.Config, handle func(*sessi
 		for ctx.Err() == nil {
 			sessions, err := c.Await(ctx, time.Second)
 			if err == nil && len(sessions) > 0 {
-				var holds []*sessionqueue.Hold
+				var holds []*protocol.Hold
 				holds, err = c.Claim(ctx, sessions)
 				for _, h := range holds {
 					wg.Go(func() { serve(t, ctx, h, handle) })
@@ -145,13 +145,13 @@ func turns(t *testing.T, url string, cfg sessionqueue.Config, handle func(*sessi
 	})
 }
 
-func serve(t *testing.T, ctx context.Context, h *sessionqueue.Hold, handle func(*sessionqueue.Hold) *sessionqueue.End) {
+func serve(t *testing.T, ctx context.Context, h *protocol.Hold, handle func(*protocol.Hold) *protocol.End) {
 	for more := true; more; {
 		err := h.Promote(ctx)
-		end := &sessionqueue.End{Status: sessionqueue.StatusStopped}
+		end := &protocol.End{Status: protocol.StatusStopped}
 		if err == nil {
 			end = handle(h)
-		} else if !errors.Is(err, sessionqueue.ErrStopAsked) {
+		} else if !errors.Is(err, protocol.ErrStopAsked) {
 			if ctx.Err() == nil {
 				t.Errorf("promote: %v", err)
 			}
@@ -169,23 +169,23 @@ func serve(t *testing.T, ctx context.Context, h *sessionqueue.Hold, handle func(
 	}
 }
 
-var hour = sessionqueue.Config{Retention: time.Hour}
+var hour = protocol.Config{Retention: time.Hour}
 
 // echo answers with the text, and fails where that says so.
-func echo(h *sessionqueue.Hold) *sessionqueue.End {
+func echo(h *protocol.Hold) *protocol.End {
 	m := h.Turn().Message
 	if cause, ok := strings.CutPrefix(m.Text, "fail "); ok {
-		return &sessionqueue.End{Status: sessionqueue.StatusFailed, Error: cause}
+		return &protocol.End{Status: protocol.StatusFailed, Error: cause}
 	}
-	return &sessionqueue.End{Status: sessionqueue.StatusDone, Reply: "echo: " + m.Text}
+	return &protocol.End{Status: protocol.StatusDone, Reply: "echo: " + m.Text}
 }
 
 // occupy takes the session's next message and keeps it running. The answered
 // function ends the turn.
-func occupy(t *testing.T, url, session string, cfg sessionqueue.Config) (finish func()) {
+func occupy(t *testing.T, url, session string, cfg protocol.Config) (finish func()) {
 	t.Helper()
 	cfg.Worker, cfg.SentinelTTL = "occupier", time.Minute
-	c, err := sessionqueue.NewConsumer(client(t, testacl.As(t, url, testacl.Worker)), cfg)
+	c, err := protocol.NewConsumer(client(t, acl.As(t, url, acl.Worker)), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -221,5 +221,5 @@ func bg(t *testing.T) context.Context {
 
 func newRedis(t *testing.T) (url string, rdb redis.UniversalClient) {
 	t.Helper()
-	return testacl.As(t, testredis.URL(t), testacl.Sender), testredis.New(t)
+	return acl.As(t, redistest.URL(t), acl.Sender), redistest.New(t)
 }

@@ -6,8 +6,8 @@ import (
 	"io"
 	"strings"
 
+	"turnstile/internal/protocol"
 	"turnstile/pkg/session"
-	"turnstile/pkg/sessionqueue"
 )
 
 // message is the one that the arguments describe, validated. It has an id, so
@@ -21,7 +21,7 @@ func (o options) message(ctx context.Context, words []string, stdin io.Reader) (
 		return m, nil // it is there already
 	}
 	if m.ID == "" {
-		m.ID = sessionqueue.NewMessageID()
+		m.ID = protocol.NewMessageID()
 	}
 	if len(words) == 1 && words[0] == "-" {
 		var err error

@@ -8,9 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"turnstile/internal/protocol"
 	"turnstile/internal/version"
 	"turnstile/pkg/session"
-	"turnstile/pkg/sessionqueue"
 )
 
 // options are the flags.
@@ -132,7 +132,7 @@ func (o *options) validate(words []string) error {
 		}
 	}
 	if o.given("after") {
-		if err := sessionqueue.ValidateEventID(o.after); err != nil {
+		if err := protocol.ValidateEventID(o.after); err != nil {
 			return usage(err)
 		}
 	}

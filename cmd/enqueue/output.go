@@ -9,9 +9,9 @@ import (
 	"sync"
 	"time"
 
-	"turnstile/internal/console"
 	"turnstile/internal/printable"
-	"turnstile/pkg/sessionqueue"
+	"turnstile/internal/protocol"
+	"turnstile/internal/terminal"
 )
 
 // output writes results to stdout and errors to stderr. It may be used from
@@ -20,7 +20,7 @@ type output struct {
 	json   bool
 	stderr io.Writer // as it is, for the progress
 	onTTY  bool      // stderr is a terminal
-	screen *console.Screen
+	screen *terminal.Screen
 
 	mu       sync.Mutex
 	progress *progress // nil: none is shown
@@ -28,7 +28,7 @@ type output struct {
 }
 
 func newOutput(stdout, stderr io.Writer, environ []string) *output {
-	o := &output{stderr: stderr, onTTY: console.IsTerminal(stderr), screen: console.NewSplitScreen(stdout, stderr, environ)}
+	o := &output{stderr: stderr, onTTY: terminal.IsTerminal(stderr), screen: terminal.NewSplitScreen(stdout, stderr, environ)}
 	o.screen.Failed = func(err error) {
 		if o.err == nil {
 			o.err = err
@@ -73,7 +73,7 @@ func (o *output) note(line string) {
 }
 
 // remark writes what happens beside a reply to stderr.
-func (o *output) remark(l console.Line) {
+func (o *output) remark(l terminal.Line) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.progress.hide()
@@ -100,76 +100,76 @@ func (o *output) fail(f failure) {
 }
 
 // receipt writes what became of a message at once, as an object.
-func (o *output) receipt(r sessionqueue.Receipt, line int) {
-	if r.Status == sessionqueue.Answered {
+func (o *output) receipt(r protocol.Receipt, line int) {
+	if r.Status == protocol.Answered {
 		o.object(struct {
-			Session string                     `json:"session"`
-			Status  sessionqueue.ReceiptStatus `json:"status"`
-			Reply   string                     `json:"reply"`
-			Line    int                        `json:"line,omitempty"`
+			Session string                 `json:"session"`
+			Status  protocol.ReceiptStatus `json:"status"`
+			Reply   string                 `json:"reply"`
+			Line    int                    `json:"line,omitempty"`
 		}{r.Session, r.Status, r.Reply, line})
 		return
 	}
 	o.object(struct {
-		Session  string                     `json:"session"`
-		ID       string                     `json:"id"`
-		Status   sessionqueue.ReceiptStatus `json:"status"`
-		Position int                        `json:"position"`
-		At       time.Time                  `json:"at,omitzero"`
-		State    string                     `json:"state,omitempty"`
-		Reason   string                     `json:"reason,omitempty"`
-		Line     int                        `json:"line,omitempty"`
+		Session  string                 `json:"session"`
+		ID       string                 `json:"id"`
+		Status   protocol.ReceiptStatus `json:"status"`
+		Position int                    `json:"position"`
+		At       time.Time              `json:"at,omitzero"`
+		State    string                 `json:"state,omitempty"`
+		Reason   string                 `json:"reason,omitempty"`
+		Line     int                    `json:"line,omitempty"`
 	}{r.Session, r.ID, r.Status, r.Position, r.At.UTC(), r.State, r.Reason, line})
 }
 
 // outcome writes how a message ended, as an object.
-func (o *output) outcome(end sessionqueue.Outcome, line int) {
+func (o *output) outcome(end protocol.Outcome, line int) {
 	o.object(struct {
-		sessionqueue.Outcome
+		protocol.Outcome
 		Line int `json:"line,omitempty"`
 	}{end, line})
 }
 
 // event writes one event of a message's turn, as an object.
-func (o *output) event(session, id string, e sessionqueue.Event, line int) {
+func (o *output) event(session, id string, e protocol.Event, line int) {
 	o.object(struct {
 		Session string `json:"session"`
 		ID      string `json:"id"`
 		EventID string `json:"event_id,omitempty"`
-		sessionqueue.Event
+		protocol.Event
 		Line int `json:"line,omitempty"`
 	}{session, id, e.ID, e, line})
 }
 
 // receiptText is a receipt in one line for people.
-func receiptText(r sessionqueue.Receipt) string {
+func receiptText(r protocol.Receipt) string {
 	switch r.Status {
-	case sessionqueue.Queued:
+	case protocol.Queued:
 		return fmt.Sprintf("queued as %s, position %d", r.ID, r.Position)
-	case sessionqueue.Scheduled:
+	case protocol.Scheduled:
 		return fmt.Sprintf("scheduled as %s, for %s", r.ID, r.At.Local().Format("2006-01-02 15:04:05 MST"))
-	case sessionqueue.Duplicate:
+	case protocol.Duplicate:
 		return fmt.Sprintf("duplicate: %s is there already, %s", r.ID, r.State)
 	}
 	return fmt.Sprintf("%s as %s", r.Status, r.ID)
 }
 
 // refusal says why a message was not taken.
-func refusal(r sessionqueue.Receipt) string {
+func refusal(r protocol.Receipt) string {
 	switch r.Reason {
-	case sessionqueue.ReasonBusy:
+	case protocol.ReasonBusy:
 		return "refused: session " + r.Session + " is running a turn; nothing was stored"
-	case sessionqueue.ReasonFull:
+	case protocol.ReasonFull:
 		return "refused: the line of session " + r.Session + " is full; nothing was stored"
-	case sessionqueue.ReasonLine:
+	case protocol.ReasonLine:
 		return "refused: too many messages wait in session " + r.Session + " (TURNSTILE_LINE_CAP); nothing was stored"
-	case sessionqueue.ReasonMessages:
+	case protocol.ReasonMessages:
 		return "refused: too many messages wait in all sessions (TURNSTILE_MESSAGES_CAP); nothing was stored"
 	}
 	return "refused: " + r.Reason
 }
 
 // endText says why a message did not end well, on one line.
-func endText(end sessionqueue.Outcome) string {
-	return "message " + end.ID + " " + console.Ending(end)
+func endText(end protocol.Outcome) string {
+	return "message " + end.ID + " " + terminal.Ending(end)
 }

@@ -3,9 +3,9 @@ package main
 import (
 	"strings"
 
-	"turnstile/internal/console"
+	"turnstile/internal/protocol"
+	"turnstile/internal/terminal"
 	"turnstile/pkg/agent"
-	"turnstile/pkg/sessionqueue"
 )
 
 // reply shows a reply as it comes, line by line, since those of several messages
@@ -13,7 +13,7 @@ import (
 type reply struct {
 	a     *answers
 	m     awaited
-	story console.Story
+	story terminal.Story
 	open  []byte // a line that has not ended; it grows in place
 }
 
@@ -22,12 +22,12 @@ func newReply(a *answers, m awaited) *reply {
 }
 
 // newStory is a message's, for a person who answers questions with this program.
-func newStory(o options, session, id string) console.Story {
+func newStory(o options, session, id string) terminal.Story {
 	call := o.call(session)
-	return console.Story{Message: id, Allow: call + " /approve", Deny: call + " /deny"}
+	return terminal.Story{Message: id, Allow: call + " /approve", Deny: call + " /deny"}
 }
 
-func (r *reply) see(e sessionqueue.Event) {
+func (r *reply) see(e protocol.Event) {
 	out := r.a.b.out
 	switch {
 	case r.a.b.o.json:
@@ -41,14 +41,14 @@ func (r *reply) see(e sessionqueue.Event) {
 		}
 		r.open = append(r.open, e.Text[end:]...)
 	default:
-		if console.Breaks(e) {
+		if terminal.Breaks(e) {
 			r.flush()
 		}
 		r.remark(r.story.See(e))
 	}
 }
 
-func (r *reply) remark(lines []console.Line) {
+func (r *reply) remark(lines []terminal.Line) {
 	if r.a.b.o.json {
 		return
 	}

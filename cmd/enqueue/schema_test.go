@@ -15,11 +15,11 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"turnstile/internal/engine"
+	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
-	"turnstile/pkg/sessionqueue"
-	"turnstile/pkg/worker"
 )
 
 // sessionSchema is that of docs/events.md.
@@ -76,8 +76,8 @@ func TestEventsAreValid(t *testing.T) {
 	t.Parallel()
 	url, rdb := newRedis(t)
 	schema := sessionSchema(t)
-	w, err := worker.New(client(t, url), allAgent{}, worker.Options{
-		Queue: sessionqueue.Config{SentinelTTL: time.Minute, Retention: time.Hour}, Logger: slog.New(slog.DiscardHandler), RetryBackoff: time.Millisecond,
+	w, err := engine.New(client(t, url), allAgent{}, engine.Options{
+		Queue: protocol.Config{SentinelTTL: time.Minute, Retention: time.Hour}, Logger: slog.New(slog.DiscardHandler), RetryBackoff: time.Millisecond,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -85,7 +85,7 @@ func TestEventsAreValid(t *testing.T) {
 	if err := w.Start(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { w.Drain(context.Background(), worker.ReasonShutdown) })
+	t.Cleanup(func() { w.Drain(context.Background(), engine.ReasonShutdown) })
 	check := func(text string) (e map[string]any) {
 		event, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
 		if err == nil {
@@ -105,7 +105,7 @@ func TestEventsAreValid(t *testing.T) {
 			}
 			e := check(line)
 			shown[text(e, "type")] = true
-			if id := text(e, "event_id"); id != "" && sessionqueue.ValidateEventID(id) != nil {
+			if id := text(e, "event_id"); id != "" && protocol.ValidateEventID(id) != nil {
 				t.Errorf("event_id %q", id)
 			}
 		}

@@ -7,21 +7,21 @@ import (
 	"strings"
 	"testing"
 
-	"turnstile/internal/testredis"
+	"turnstile/test/redistest"
 )
 
 // A password in a flag can be read in the process list: it warns, and works for one
 // more version.
 func TestAPasswordInAFlagWarns(t *testing.T) {
 	t.Parallel()
-	testredis.Real(t)
-	server := testredis.StartServer(t, "--requirepass", "hunter2")
+	redistest.Real(t)
+	server := redistest.StartServer(t, "--requirepass", "hunter2")
 	secret := "redis://:hunter2@" + server.Addr()
 	r := enqueue(t, context.Background(), "", "", "--redis", secret, "-s", "s", "hello").want(t, exitOK)
 	if strings.Count(r.err, "\n") != 1 || !strings.HasPrefix(r.err, "enqueue: --redis has a password that other users of this machine can read") || strings.Contains(r.err, "hunter2") {
 		t.Errorf("stderr %q", r.err)
 	}
-	r = enqueue(t, context.Background(), "", "", "--redis", testredis.URL(t), "-s", "s", "hello").want(t, exitOK)
+	r = enqueue(t, context.Background(), "", "", "--redis", redistest.URL(t), "-s", "s", "hello").want(t, exitOK)
 	if r.err != "" {
 		t.Errorf("without a password: stderr %q", r.err)
 	}

@@ -13,11 +13,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"turnstile/internal/console"
-	"turnstile/internal/testhostile"
+	"turnstile/internal/protocol"
+	"turnstile/internal/terminal"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
-	"turnstile/pkg/sessionqueue"
+	"turnstile/test/hostile"
 )
 
 // openTerminal makes a pseudo-terminal: what is written to tty is read back with
@@ -119,7 +119,7 @@ func TestFollowOnATerminal(t *testing.T) {
 func TestATurnOnATerminal(t *testing.T) {
 	t.Parallel()
 	url, _ := newRedis(t)
-	turns(t, url, hour, func(h *sessionqueue.Hold) *sessionqueue.End {
+	turns(t, url, hour, func(h *protocol.Hold) *protocol.End {
 		turn := h.Turn().ID
 		for _, events := range [][]agent.Event{
 			{{Type: agent.EventThought, Text: "hm\x1b[2J"}},
@@ -129,22 +129,22 @@ func TestATurnOnATerminal(t *testing.T) {
 			{{Type: agent.EventToolEnd, CallID: "1", Error: "no match"}},
 			{{Type: agent.EventRaw, Name: "x"}, {Type: agent.EventUsage, Usage: &session.Usage{InputTokens: 3}}},
 		} {
-			batch := make([]sessionqueue.Event, 0, len(events))
+			batch := make([]protocol.Event, 0, len(events))
 			for _, e := range events {
-				batch = append(batch, sessionqueue.AgentEvent(turn, e))
+				batch = append(batch, protocol.AgentEvent(turn, e))
 			}
 			if err := h.Emit(context.Background(), batch); err != nil {
 				t.Error(err)
 			}
 		}
-		ask := []sessionqueue.Event{
-			{Type: sessionqueue.EventPermissionAsked, Turn: turn, CallID: "1", Name: "rm"},
-			{Type: sessionqueue.EventPermissionAnswered, Turn: turn, CallID: "1", Decision: sessionqueue.DecisionDenied},
+		ask := []protocol.Event{
+			{Type: protocol.EventPermissionAsked, Turn: turn, CallID: "1", Name: "rm"},
+			{Type: protocol.EventPermissionAnswered, Turn: turn, CallID: "1", Decision: protocol.DecisionDenied},
 		}
 		if err := h.Emit(context.Background(), ask); err != nil {
 			t.Error(err)
 		}
-		return &sessionqueue.End{Status: sessionqueue.StatusDone, Reply: "Nothing\r there.\u009b2J"}
+		return &protocol.End{Status: protocol.StatusDone, Reply: "Nothing\r there.\u009b2J"}
 	})
 	const (
 		erase  = "\r\x1b[K"
@@ -189,12 +189,12 @@ func TestObjectsDoNotSteer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out.event("a", "m", sessionqueue.Event{Type: "raw", Text: said, Data: append(raw[:len(raw)-1], "\x9b\""...)}, 0)
+	out.event("a", "m", protocol.Event{Type: "raw", Text: said, Data: append(raw[:len(raw)-1], "\x9b\""...)}, 0)
 	seen := strings.TrimSuffix(screen(), "\r\n")
 	if i := strings.IndexFunc(seen, unicode.IsControl); i >= 0 || strings.Contains(seen, "\x9b") {
 		t.Errorf("%q", seen)
 	}
-	var e sessionqueue.Event
+	var e protocol.Event
 	if err := json.Unmarshal([]byte(seen), &e); err != nil || e.Text != said {
 		t.Errorf("%q: %v", seen, err)
 	}
@@ -214,8 +214,8 @@ func TestColoursAreForTerminals(t *testing.T) {
 	} {
 		tty, screen := openTerminal(t)
 		out := newOutput(io.Discard, tty, c.environ)
-		out.remark(console.Line{Text: "tool grep"})
-		out.remark(console.Line{Text: "cut off", Tone: console.Alert})
+		out.remark(terminal.Line{Text: "tool grep"})
+		out.remark(terminal.Line{Text: "cut off", Tone: terminal.Alert})
 		if seen := strings.ReplaceAll(screen(), "\r\n", "\n"); seen != c.want {
 			t.Errorf("%v: %q", c.environ, seen)
 		}
@@ -228,10 +228,10 @@ func TestNothingSteersATerminal(t *testing.T) {
 	url, _ := newRedis(t)
 	hostileWorker(t, url)
 	for _, args := range [][]string{
-		{"--wait", testhostile.Text}, {"--follow", "hello"}, {"--follow", "please fail"}, {"--follow", "please ask"}, {"/history"}, {"/status"},
+		{"--wait", hostile.Text}, {"--follow", "hello"}, {"--follow", "please fail"}, {"--follow", "please ask"}, {"/history"}, {"/status"},
 	} {
 		tty, screen := openTerminal(t)
 		code := run(bg(t), append([]string{"-s", "a"}, args...), nil, tty, tty, []string{"REDIS_URL=" + url, "TERM=xterm"})
-		testhostile.CheckTerminal(t, fmt.Sprintf("%q (exit code %d)", args, code), screen())
+		hostile.CheckTerminal(t, fmt.Sprintf("%q (exit code %d)", args, code), screen())
 	}
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/redis/go-redis/v9"
 	"google.golang.org/protobuf/encoding/protowire"
 
-	"turnstile/internal/testredis"
-	"turnstile/pkg/sessionqueue"
+	"turnstile/internal/protocol"
+	"turnstile/test/redistest"
 )
 
 // These tests are a sender that knows nothing but docs/wire.md: names and
@@ -204,7 +204,7 @@ func TestWireMessageWithoutARing(t *testing.T) {
 	w := wire{t, client(t, url)}
 	w.enqueue("m1", `{"v":1,"text":"hello"}`)
 	turns(t, url, hour, echo)
-	sweeper, err := sessionqueue.NewConsumer(rdb, sessionqueue.Config{Worker: "sweeper"})
+	sweeper, err := protocol.NewConsumer(rdb, protocol.Config{Worker: "sweeper"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -245,9 +245,9 @@ func TestWireBadPayload(t *testing.T) {
 	t.Parallel()
 	url, _ := newRedis(t)
 	w := wire{t, client(t, url)}
-	turns(t, url, hour, func(h *sessionqueue.Hold) *sessionqueue.End {
+	turns(t, url, hour, func(h *protocol.Hold) *protocol.End {
 		if err := h.Turn().Err; err != nil {
-			return &sessionqueue.End{Status: sessionqueue.StatusFailed, Error: err.Error()}
+			return &protocol.End{Status: protocol.StatusFailed, Error: err.Error()}
 		}
 		return echo(h)
 	})
@@ -265,7 +265,7 @@ func TestWireBadPayload(t *testing.T) {
 // The commands are all of one slot, or of one key.
 func TestWireOnACluster(t *testing.T) {
 	t.Parallel()
-	cluster := testredis.StartCluster(t)
+	cluster := redistest.StartCluster(t)
 	w := wire{t, cluster.Client()}
 	turns(t, cluster.URL(), hour, echo)
 	w.enqueue("m1", `{"v":1,"text":"hello"}`)

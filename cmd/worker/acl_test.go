@@ -3,13 +3,13 @@ package main
 import (
 	"testing"
 
-	"turnstile/internal/testacl"
+	"turnstile/test/acl"
 )
 
 // The operator's commands need no more of Redis than docs/security.md gives its user.
 func TestSuiteUnderACL(t *testing.T) {
 	t.Parallel()
-	testacl.Suite(t,
+	acl.Suite(t,
 		"TestLook", "TestShowQuestion", "TestDeadList", "TestDeadRerun", "TestDeadDrop",
 		"TestForgetWithADirectory",
 	)

@@ -11,10 +11,10 @@ import (
 	"turnstile/internal/config"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/agent/acp"
+	"turnstile/pkg/agent/cli"
 	"turnstile/pkg/agent/echo"
 	"turnstile/pkg/agent/exec"
 	"turnstile/pkg/agent/openai"
-	"turnstile/pkg/agent/preset"
 )
 
 // newAgent makes the agent. Whether what it needs is there, checkNamed tells.
@@ -28,7 +28,7 @@ func newAgent(s config.Worker, log *slog.Logger) (agent.Agent, error) {
 		a, err := acp.New(acpConfig(s, log))
 		return a, commandError(err)
 	case config.AgentClaude, config.AgentCodex, config.AgentGemini:
-		a, err := preset.New(preset.Kind(s.Agent), presetConfig(s, log))
+		a, err := cli.New(cli.Kind(s.Agent), presetConfig(s, log))
 		return a, commandError(err)
 	}
 	a, err := exec.New(execConfig(s, log))
@@ -61,8 +61,8 @@ func acpConfig(s config.Worker, log *slog.Logger) acp.Config {
 	}
 }
 
-func presetConfig(s config.Worker, log *slog.Logger) preset.Config {
-	return preset.Config{
+func presetConfig(s config.Worker, log *slog.Logger) cli.Config {
+	return cli.Config{
 		Command: s.Command, Model: s.Model, Env: s.AgentEnv, Workspace: s.WorkspaceDir, WorkspaceGroup: s.WorkspaceGroup.Number,
 		Grace: grace(s), Logger: log,
 	}

@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"time"
 
+	"turnstile/internal/engine"
 	"turnstile/internal/httpd"
 	"turnstile/internal/metrics"
-	"turnstile/pkg/sessionqueue"
-	"turnstile/pkg/worker"
+	"turnstile/internal/protocol"
 )
 
 const (
@@ -25,7 +25,7 @@ func (p *program) dashboard(ctx context.Context, flags map[string]string) error 
 	}
 	token := makeToken(&s)
 	log := newLogger(p.raw.stderr, s)
-	end, release := watchSignals(ctx, worker.ReasonShutdown)
+	end, release := watchSignals(ctx, engine.ReasonShutdown)
 	defer release()
 	rdb, err := connect(end.asked, s.RedisURL, log)
 	if err != nil {
@@ -36,7 +36,7 @@ func (p *program) dashboard(ctx context.Context, flags map[string]string) error 
 	if err != nil {
 		return err
 	}
-	c.Metrics = metrics.New(sessionqueue.NewClient(rdb)).Handler()
+	c.Metrics = metrics.New(protocol.NewClient(rdb)).Handler()
 	server, err := startHTTP(end.asked, c, false)
 	if err != nil {
 		return end.unlessAsked(err)

@@ -7,25 +7,25 @@ import (
 	"testing"
 	"time"
 
-	"turnstile/internal/testacl"
+	"turnstile/internal/protocol"
 	"turnstile/pkg/session"
-	"turnstile/pkg/sessionqueue"
+	"turnstile/test/acl"
 )
 
 // deadIn puts three messages of a session aside: m3 has expired, m1 failed, m2 was
 // stopped, in this order.
-func deadIn(t *testing.T, url string, c *sessionqueue.Client, key string) {
+func deadIn(t *testing.T, url string, c *protocol.Client, key string) {
 	t.Helper()
-	w, err := sessionqueue.NewConsumer(newClient(t, testacl.As(t, url, testacl.Worker)), sessionqueue.Config{Worker: "w"})
+	w, err := protocol.NewConsumer(newClient(t, acl.As(t, url, acl.Worker)), protocol.Config{Worker: "w"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, m := range []struct {
 		id  string
-		end sessionqueue.End
+		end protocol.End
 	}{
-		{"m3", sessionqueue.End{Status: sessionqueue.StatusExpired, Error: "expired: it waited 2s, at most 1s was allowed"}},
-		{"m1", sessionqueue.End{Status: sessionqueue.StatusFailed, Error: "exit status 2:\tno such\nfile"}},
+		{"m3", protocol.End{Status: protocol.StatusExpired, Error: "expired: it waited 2s, at most 1s was allowed"}},
+		{"m1", protocol.End{Status: protocol.StatusFailed, Error: "exit status 2:\tno such\nfile"}},
 	} {
 		put(t, c, key, m.id, "text of "+m.id+"\nsecond line \x1b[31m")
 		holds, err := w.Claim(limited(t), []string{key})
@@ -42,7 +42,7 @@ func deadIn(t *testing.T, url string, c *sessionqueue.Client, key string) {
 	}
 }
 
-func put(t *testing.T, c *sessionqueue.Client, key, id, text string) {
+func put(t *testing.T, c *protocol.Client, key, id, text string) {
 	t.Helper()
 	if _, err := c.Submit(limited(t), key, session.Message{ID: id, Text: text}); err != nil {
 		t.Fatal(err)
@@ -141,11 +141,11 @@ func TestDeadRerun(t *testing.T) {
 	w := echoWorker(t, url)
 	for _, key := range []string{"a", "b", "c"} {
 		for _, id := range []string{"m1", "m2"} {
-			if end, err := c.Wait(limited(t), key, id); err != nil || end.Status != sessionqueue.StatusDone {
+			if end, err := c.Wait(limited(t), key, id); err != nil || end.Status != protocol.StatusDone {
 				t.Errorf("%s of %s: %+v, %v", id, key, end, err)
 			}
 		}
-		if end, ok, err := c.Result(limited(t), key, "m3"); err != nil || !ok || end.Status != sessionqueue.StatusExpired {
+		if end, ok, err := c.Result(limited(t), key, "m3"); err != nil || !ok || end.Status != protocol.StatusExpired {
 			t.Errorf("m3 of %s: %+v, %v", key, end, err)
 		}
 	}

@@ -5,9 +5,9 @@ import (
 	"sync"
 	"time"
 
-	"turnstile/internal/console"
+	"turnstile/internal/engine"
 	"turnstile/internal/httpd"
-	"turnstile/pkg/worker"
+	"turnstile/internal/terminal"
 )
 
 // viewEvery is how often the view of a drain looks for something new.
@@ -15,7 +15,7 @@ const viewEvery = 200 * time.Millisecond
 
 // showDrain keeps a line on a terminal that counts down, until the function that
 // it answers is called. Without a terminal it shows nothing.
-func showDrain(screen *console.Screen, w *worker.Worker, end ending) (stop func()) {
+func showDrain(screen *terminal.Screen, w *engine.Worker, end ending) (stop func()) {
 	if screen == nil {
 		return func() {}
 	}
@@ -42,7 +42,7 @@ func showDrain(screen *console.Screen, w *worker.Worker, end ending) (stop func(
 
 // drainLine is how far a drain is, and what the next Ctrl-C would do. cut tells
 // that there was a second one.
-func drainLine(p worker.DrainProgress, cut bool) string {
+func drainLine(p engine.DrainProgress, cut bool) string {
 	turns := fmt.Sprintf("draining: %d turns running", p.Running)
 	if p.Running == 1 {
 		turns = "draining: 1 turn running"
@@ -61,7 +61,7 @@ func drainLine(p worker.DrainProgress, cut bool) string {
 }
 
 // readiness is what /readyz tells of a drain.
-func readiness(w *worker.Worker) func() (httpd.Drain, bool) {
+func readiness(w *engine.Worker) func() (httpd.Drain, bool) {
 	return func() (httpd.Drain, bool) {
 		p := w.DrainProgress()
 		return httpd.Drain{Reason: p.Reason.Name(), Running: p.Running, SecondsLeft: seconds(p.Left)}, p.Draining

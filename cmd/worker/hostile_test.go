@@ -16,10 +16,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"turnstile/internal/printable"
+	"turnstile/internal/protocol"
 	"turnstile/internal/redisconn"
 	"turnstile/internal/rediskey"
-	"turnstile/internal/testhostile"
-	"turnstile/pkg/sessionqueue"
+	"turnstile/test/hostile"
 )
 
 // hostileWorker runs an agent with hostile words, for three sessions: a asks, and
@@ -30,11 +30,11 @@ func hostileWorker(t *testing.T, url string, settings ...string) *running {
 		"TURNSTILE_LOG_LEVEL=debug", "TURNSTILE_DRAIN_TIMEOUT=0")
 	w := start(t, settings)
 	c := client(t, url)
-	asked := submit(t, c, "a", "please ask "+testhostile.Text)
-	untilEvent(t, c, "a", asked, sessionqueue.EventPermissionAsked)
-	submit(t, c, "a", testhostile.Text)
-	reply(t, c, "b", "please fail "+testhostile.Text)
-	reply(t, c, "c", testhostile.Text)
+	asked := submit(t, c, "a", "please ask "+hostile.Text)
+	untilEvent(t, c, "a", asked, protocol.EventPermissionAsked)
+	submit(t, c, "a", hostile.Text)
+	reply(t, c, "b", "please fail "+hostile.Text)
+	reply(t, c, "c", hostile.Text)
 	return w
 }
 
@@ -48,7 +48,7 @@ func hostileRecords(t *testing.T, url string) {
 	}
 	plain := asynq.NewClient(opt)
 	defer plain.Close()
-	info, err := plain.EnqueueContext(t.Context(), asynq.NewTask("any", []byte(testhostile.Words)), asynq.Queue(rediskey.Queue(testhostile.Text)))
+	info, err := plain.EnqueueContext(t.Context(), asynq.NewTask("any", []byte(hostile.Words)), asynq.Queue(rediskey.Queue(hostile.Text)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,12 +58,12 @@ func hostileRecords(t *testing.T, url string) {
 		t.Fatal(err)
 	}
 	rdb := newClient(t, url)
-	for _, key := range []string{testhostile.Text, "z"} {
+	for _, key := range []string{hostile.Text, "z"} {
 		k := rediskey.For(key)
 		_, err = rdb.Pipelined(t.Context(), func(p redis.Pipeliner) error {
 			p.Set(t.Context(), k.Sentinel(), "token", time.Hour)
-			p.HSet(t.Context(), k.Run(), "token", "token", "worker", testhostile.Text, "phase", testhostile.Text, "ids", `["`+testhostile.Mark+`\u001b[2J"]`)
-			p.HSet(t.Context(), k.Resume(), "pending", "1", "reason", testhostile.Words)
+			p.HSet(t.Context(), k.Run(), "token", "token", "worker", hostile.Text, "phase", hostile.Text, "ids", `["`+hostile.Mark+`\u001b[2J"]`)
+			p.HSet(t.Context(), k.Resume(), "pending", "1", "reason", hostile.Words)
 			p.ZAdd(t.Context(), rediskey.Owned, redis.Z{Score: float64(time.Now().Add(time.Hour).UnixMilli()), Member: key})
 			return nil
 		})
@@ -92,12 +92,12 @@ func TestNoCommandPrintsWhatSteers(t *testing.T) {
 	hostileRecords(t, url)
 	sick := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusServiceUnavailable)
-		_, _ = fmt.Fprintf(w, `{"status":%q,"error":%q}`, "stuck", testhostile.Mark+`\u001b[2J`)
+		_, _ = fmt.Fprintf(w, `{"status":%q,"error":%q}`, "stuck", hostile.Mark+`\u001b[2J`)
 	}))
 	defer sick.Close()
 	sickAddr := sick.Listener.Addr().String()
 
-	words := testhostile.Words
+	words := hostile.Words
 	root := (&program{}).command()
 	root.InitDefaultHelpCmd()
 	uncalled := commands(root)
@@ -123,9 +123,9 @@ func TestNoCommandPrintsWhatSteers(t *testing.T) {
 		for i, args := range c.calls {
 			r := call(t, environ, args...)
 			what := fmt.Sprintf("%q (exit code %d)", args, r.code)
-			testhostile.Check(t, what, r.out)
-			testhostile.Check(t, what+" on stderr", r.err)
-			if i == 0 && !strings.Contains(r.out+r.err, testhostile.Mark) {
+			hostile.Check(t, what, r.out)
+			hostile.Check(t, what+" on stderr", r.err)
+			if i == 0 && !strings.Contains(r.out+r.err, hostile.Mark) {
 				t.Errorf("%s prints no words: %q %q", what, r.out, r.err)
 			}
 		}
@@ -135,10 +135,10 @@ func TestNoCommandPrintsWhatSteers(t *testing.T) {
 	}
 	for _, args := range [][]string{{"ps"}, {"show", "a"}, {"show", "z"}} {
 		r := call(t, environ, append(args, "--json")...).want(t, exitOK)
-		testhostile.CheckJSON(t, fmt.Sprintf("%q", append(args, "--json")), r.out)
+		hostile.CheckJSON(t, fmt.Sprintf("%q", append(args, "--json")), r.out)
 	}
 	w.stop(t)
-	testhostile.CheckSeen(t, "the log", w.err.String())
+	hostile.CheckSeen(t, "the log", w.err.String())
 }
 
 // The same of dead letters with --json, and of the log in JSON.
@@ -149,25 +149,25 @@ func TestJSONSteersNothing(t *testing.T) {
 	hostileRecords(t, url)
 	for _, args := range [][]string{{"dead", "b", "--json"}, {"show", "c", "--json"}} {
 		r := call(t, []string{"REDIS_URL=" + url}, args...).want(t, exitOK)
-		testhostile.CheckJSON(t, fmt.Sprintf("%q", args), r.out)
+		hostile.CheckJSON(t, fmt.Sprintf("%q", args), r.out)
 	}
 	w.stop(t)
-	testhostile.CheckJSON(t, "the log", w.err.String())
+	hostile.CheckJSON(t, "the log", w.err.String())
 }
 
 // --dev tells what it runs.
 func TestDevPrintsNothingThatSteers(t *testing.T) {
 	t.Parallel()
 	url, _ := newRedis(t)
-	name := filepath.Join(t.TempDir(), strings.NewReplacer("\x00", "", "/", "").Replace(testhostile.Words))
+	name := filepath.Join(t.TempDir(), strings.NewReplacer("\x00", "", "/", "").Replace(hostile.Words))
 	if err := os.WriteFile(name, []byte("#!/bin/sh\ncat\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	w := start(t, []string{"REDIS_URL=" + url, "TURNSTILE_AGENT=exec", "TURNSTILE_AGENT_COMMAND='" + name + "'", "TURNSTILE_HTTP_ADDR=" + freeAddr(t)}, "--dev")
 	w.out.await(t, "a worker")
 	w.stop(t)
-	testhostile.CheckSeen(t, "--dev", w.out.String())
-	testhostile.Check(t, "--dev on stderr", w.err.String())
+	hostile.CheckSeen(t, "--dev", w.out.String())
+	hostile.Check(t, "--dev on stderr", w.err.String())
 }
 
 // A session whose name is none keeps nobody from the others' dead letters.

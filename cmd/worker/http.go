@@ -15,10 +15,10 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/config"
+	"turnstile/internal/engine"
 	"turnstile/internal/httpd"
 	"turnstile/internal/metrics"
 	"turnstile/internal/redisconn"
-	"turnstile/pkg/worker"
 )
 
 const (
@@ -40,7 +40,7 @@ func httpConfig(s config.Worker, rdb redis.UniversalClient, log *slog.Logger) (h
 }
 
 // tellOf has a worker tell of itself over HTTP.
-func tellOf(w *worker.Worker, m *metrics.Metrics, c *httpd.Config) {
+func tellOf(w *engine.Worker, m *metrics.Metrics, c *httpd.Config) {
 	m.Watch(w)
 	c.Metrics, c.Draining, c.Healthy = m.Handler(), readiness(w), w.Healthy
 }

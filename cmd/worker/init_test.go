@@ -23,7 +23,7 @@ func TestScriptsAreMadeWhenTheyAreUsed(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	found := regexp.MustCompile(`init turnstile/pkg/sessionqueue @.*?(\d+) bytes`).FindSubmatch(out)
+	found := regexp.MustCompile(`init turnstile/internal/protocol @.*?(\d+) bytes`).FindSubmatch(out)
 	if found == nil {
 		t.Fatalf("the package's initialization is not told: %s", out)
 	}

@@ -5,8 +5,8 @@ import (
 	"log/slog"
 
 	"turnstile/internal/config"
-	"turnstile/internal/guardian"
 	"turnstile/internal/printable"
+	"turnstile/internal/process/guardian"
 	"turnstile/internal/redisconn"
 )
 

@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"turnstile/internal/protocol"
 	"turnstile/pkg/followup"
 	"turnstile/pkg/session"
-	"turnstile/pkg/sessionqueue"
 )
 
 // decode reads JSON as anybody would.
@@ -69,14 +69,14 @@ func TestLook(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	untilEvent(t, c, "a", r.ID, sessionqueue.EventTurnStarted)
+	untilEvent(t, c, "a", r.ID, protocol.EventTurnStarted)
 	for id, mode := range map[string]session.Mode{"m3": "", "m4": session.ModeQueue} {
 		if _, err := c.Submit(limited(t), "a", session.Message{ID: id, Text: "third", Mode: mode}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	submit(t, c, "b", "waits for a slot")
-	if _, err := c.Submit(limited(t), "c", session.Message{Text: "later"}, sessionqueue.Delay(time.Hour)); err != nil {
+	if _, err := c.Submit(limited(t), "c", session.Message{Text: "later"}, protocol.Delay(time.Hour)); err != nil {
 		t.Fatal(err)
 	}
 
@@ -161,7 +161,7 @@ func TestShowQuestion(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	untilEvent(t, c, "a", receipt.ID, sessionqueue.EventPermissionAsked)
+	untilEvent(t, c, "a", receipt.ID, protocol.EventPermissionAsked)
 	if r := call(t, environ, "show", "a").want(t, exitOK); !strings.Contains(r.out, "asks        deploy: /approve 1 or /deny 1\n") {
 		t.Errorf("%s", r.out)
 	}
@@ -194,7 +194,7 @@ func TestShowContinuity(t *testing.T) {
 	}
 	w := echoWorker(t, url, "TURNSTILE_DRAIN_TIMEOUT=0")
 	put(t, c, "a", "cut", "stream=2 tick=1h hello")
-	untilEvent(t, c, "a", "cut", sessionqueue.EventTurnStarted)
+	untilEvent(t, c, "a", "cut", protocol.EventTurnStarted)
 	untilEvent(t, c, "a", "cut", "text")
 	for _, m := range []session.Message{
 		{ID: "d1", Text: "dropped"}, {ID: "m1", Text: "queued", Mode: session.ModeQueue}, {ID: "m2", Text: "collected"},
@@ -204,11 +204,11 @@ func TestShowContinuity(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	untilEvent(t, c, "a", "i", sessionqueue.EventTurnStarted)
+	untilEvent(t, c, "a", "i", protocol.EventTurnStarted)
 	if _, err := c.Submit(limited(t), "a", session.Message{ID: "m3", Text: "steered", Mode: session.ModeSteer}); err != nil {
 		t.Fatal(err)
 	}
-	untilEvent(t, c, "a", "m3", sessionqueue.EventSteered)
+	untilEvent(t, c, "a", "m3", protocol.EventSteered)
 	shown, _ := decode(t, call(t, environ, "show", "a", "--json").want(t, exitOK).out).(map[string]any)
 	states := map[string]any{}
 	followups, _ := shown["followups"].([]any)

@@ -11,9 +11,9 @@ import (
 
 	"turnstile/internal/config"
 	"turnstile/internal/printable"
+	"turnstile/internal/protocol"
 	"turnstile/pkg/agent/exec"
 	"turnstile/pkg/session"
-	"turnstile/pkg/sessionqueue"
 )
 
 func main() {
@@ -78,7 +78,7 @@ func (p *program) report(err error, command string) int {
 		}
 	case errors.Is(err, session.ErrInvalid):
 		p.complain(err.Error())
-	case errors.Is(err, sessionqueue.ErrBusy):
+	case errors.Is(err, protocol.ErrBusy):
 		p.complain("refused: " + err.Error() + "; say /stop first, or wait. Nothing was deleted")
 		return exitRefused
 	default:

@@ -14,18 +14,18 @@ import (
 
 	"go.uber.org/goleak"
 
+	"turnstile/internal/protocol"
 	"turnstile/internal/redisconn"
-	"turnstile/internal/testacl"
-	"turnstile/internal/testredis"
 	"turnstile/pkg/agent/exec"
 	"turnstile/pkg/session"
-	"turnstile/pkg/sessionqueue"
+	"turnstile/test/acl"
+	"turnstile/test/redistest"
 )
 
 func TestMain(m *testing.M) {
 	exec.Init()
 	syscall.Umask(0o022) // t.TempDir is to be writable for its owner only
-	goleak.VerifyTestMain(m, testredis.Dialing(), goleak.Cleanup(func(code int) {
+	goleak.VerifyTestMain(m, redistest.Dialing(), goleak.Cleanup(func(code int) {
 		if built.dir != "" {
 			_ = os.RemoveAll(built.dir)
 		}
@@ -152,21 +152,21 @@ func (r *running) wait(t *testing.T, code int) {
 // echoWorker starts one with the agent echo.
 func echoWorker(t *testing.T, url string, settings ...string) *running {
 	t.Helper()
-	url = testacl.As(t, url, testacl.Worker)
+	url = acl.As(t, url, acl.Worker)
 	r := start(t, append([]string{"REDIS_URL=" + url, "TURNSTILE_AGENT=echo"}, settings...))
 	r.err.await(t, "worker started")
 	return r
 }
 
 // client is one of the test's own.
-func client(t *testing.T, url string) *sessionqueue.Client {
+func client(t *testing.T, url string) *protocol.Client {
 	t.Helper()
 	rdb, err := redisconn.Open(url)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = rdb.Close() })
-	return sessionqueue.NewClient(rdb)
+	return protocol.NewClient(rdb)
 }
 
 func limited(t *testing.T) context.Context {
@@ -177,7 +177,7 @@ func limited(t *testing.T) context.Context {
 }
 
 // submit puts a message in and answers its id.
-func submit(t *testing.T, c *sessionqueue.Client, key, text string) string {
+func submit(t *testing.T, c *protocol.Client, key, text string) string {
 	t.Helper()
 	r, err := c.Submit(limited(t), key, session.Message{Text: text})
 	if err != nil {
@@ -187,7 +187,7 @@ func submit(t *testing.T, c *sessionqueue.Client, key, text string) string {
 }
 
 // reply puts a message in and waits for the answer.
-func reply(t *testing.T, c *sessionqueue.Client, key, text string) string {
+func reply(t *testing.T, c *protocol.Client, key, text string) string {
 	t.Helper()
 	end, err := c.Wait(limited(t), key, submit(t, c, key, text))
 	if err != nil {
@@ -197,11 +197,11 @@ func reply(t *testing.T, c *sessionqueue.Client, key, text string) string {
 }
 
 // untilEvent follows a message until an event of a type is seen.
-func untilEvent(t *testing.T, c *sessionqueue.Client, key, id, kind string) (seen sessionqueue.Event) {
+func untilEvent(t *testing.T, c *protocol.Client, key, id, kind string) (seen protocol.Event) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(limited(t))
 	defer cancel()
-	_, _ = c.Follow(ctx, key, id, func(e sessionqueue.Event) { // ends with ctx
+	_, _ = c.Follow(ctx, key, id, func(e protocol.Event) { // ends with ctx
 		if e.Type == kind {
 			seen = e
 			cancel()
@@ -272,8 +272,8 @@ func exits(t *testing.T, cmd *osexec.Cmd, s *said, code int) {
 	}
 }
 
-func newRedis(t *testing.T) (url string, c *sessionqueue.Client) {
+func newRedis(t *testing.T) (url string, c *protocol.Client) {
 	t.Helper()
-	url = testacl.As(t, testredis.URL(t), testacl.Operator)
-	return url, client(t, testacl.As(t, url, testacl.Sender))
+	url = acl.As(t, redistest.URL(t), acl.Operator)
+	return url, client(t, acl.As(t, url, acl.Sender))
 }

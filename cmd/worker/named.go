@@ -7,9 +7,9 @@ import (
 	"turnstile/internal/config"
 	"turnstile/internal/workspace"
 	"turnstile/pkg/agent/acp"
+	"turnstile/pkg/agent/cli"
 	"turnstile/pkg/agent/exec"
 	"turnstile/pkg/agent/openai"
-	"turnstile/pkg/agent/preset"
 )
 
 // checkNamed looks for what the settings of the agent name: its program, its files,
@@ -35,7 +35,7 @@ func checkProgram(s config.Worker) error {
 	var err error
 	switch {
 	case s.Agent == config.AgentClaude || s.Agent == config.AgentCodex || s.Agent == config.AgentGemini:
-		a, err = preset.New(preset.Kind(s.Agent), preset.Config{Command: s.Command})
+		a, err = cli.New(cli.Kind(s.Agent), cli.Config{Command: s.Command})
 	case len(s.Command) == 0:
 		return nil
 	case s.Agent == config.AgentACP:

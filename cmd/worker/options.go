@@ -4,21 +4,21 @@ import (
 	"log/slog"
 
 	"turnstile/internal/config"
+	"turnstile/internal/engine"
+	"turnstile/internal/protocol"
 	"turnstile/pkg/followup"
-	"turnstile/pkg/sessionqueue"
-	"turnstile/pkg/worker"
 )
 
 // clientConfig is what this program's own senders accept: the console's, and those of
 // commands for operators.
-func clientConfig(s config.Worker) sessionqueue.ClientConfig {
-	return sessionqueue.ClientConfig{Limits: s.Limits(), LineCap: s.LineCap, MessagesCap: s.MessagesCap}
+func clientConfig(s config.Worker) protocol.ClientConfig {
+	return protocol.ClientConfig{Limits: s.Limits(), LineCap: s.LineCap, MessagesCap: s.MessagesCap}
 }
 
 // options are the settings in the worker's own terms.
-func options(s config.Worker, log *slog.Logger) worker.Options {
-	o := worker.Options{
-		Queue: sessionqueue.Config{
+func options(s config.Worker, log *slog.Logger) engine.Options {
+	o := engine.Options{
+		Queue: protocol.Config{
 			SentinelTTL: s.SentinelTTL,
 			Line: followup.Settings{
 				Mode: s.BusyMode, Debounce: followup.Millis(s.CollectWindow), Cap: s.FollowupCap, Drop: s.FollowupDrop,
@@ -26,7 +26,7 @@ func options(s config.Worker, log *slog.Logger) worker.Options {
 			Limits:          s.Limits(),
 			LineCap:         s.LineCap,
 			StuckLimit:      s.StuckLimit,
-			CrashPolicy:     sessionqueue.CrashPolicy(s.CrashPolicy),
+			CrashPolicy:     protocol.CrashPolicy(s.CrashPolicy),
 			Retention:       s.Retention,
 			EventsCap:       s.EventsCap,
 			EventsBytes:     s.EventsBytes,

@@ -9,11 +9,11 @@ import (
 	"time"
 
 	"turnstile/internal/config"
+	"turnstile/internal/engine"
+	"turnstile/internal/protocol"
 	"turnstile/pkg/agent/exec"
 	"turnstile/pkg/followup"
 	"turnstile/pkg/session"
-	"turnstile/pkg/sessionqueue"
-	"turnstile/pkg/worker"
 )
 
 // other has for each setting a value that is not its default.
@@ -85,12 +85,12 @@ func TestEverySettingReachesAPart(t *testing.T) {
 func TestOptions(t *testing.T) {
 	t.Parallel()
 	s, log := load(t, other), slog.New(slog.DiscardHandler)
-	want := worker.Options{
-		Queue: sessionqueue.Config{
+	want := engine.Options{
+		Queue: protocol.Config{
 			SentinelTTL: 5 * time.Second, Retention: 10 * time.Second, EventsCap: 19, EventsBytes: 190_000,
 			TranscriptCap: 16, TranscriptTTL: 17 * time.Hour, SessionTTL: 18 * time.Hour, ArchiveTTL: 20 * time.Hour, ListIdle: true,
 			Limits: session.Limits{Text: 350_000, Meta: 36_000, Attachments: 37, Payload: 3_800_000}, LineCap: 390, TranscriptBytes: 4_100_000,
-			RecoveryRate: 0.5, StuckLimit: 21, CrashPolicy: sessionqueue.CrashSuspend,
+			RecoveryRate: 0.5, StuckLimit: 21, CrashPolicy: protocol.CrashSuspend,
 			Line: followup.Settings{Mode: "reject", Cap: 11, Debounce: followup.Millis(22 * time.Second), Drop: "old"},
 		},
 		Concurrency: 3, AgentTimeout: 4 * time.Minute, AskTimeout: 35 * time.Second, DrainTimeout: 6 * time.Second, MaxAttempts: 8,

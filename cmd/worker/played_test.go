@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"turnstile/internal/testhostile"
 	"turnstile/pkg/agent"
+	"turnstile/test/hostile"
 )
 
 // played are the programs that this test's own program plays for an agent, by its
@@ -54,7 +54,7 @@ func speakHostilely([]string) {
 	line, _ := in.ReadBytes('\n')
 	var turn agent.Turn
 	_ = json.Unmarshal(line, &turn) // a turn without a text then
-	words := testhostile.Text
+	words := hostile.Text
 	say := func(event map[string]any) {
 		line, _ := json.Marshal(event)
 		fmt.Println(string(line))
@@ -69,7 +69,7 @@ func speakHostilely([]string) {
 	say(map[string]any{"type": "title", "text": words})
 	say(map[string]any{"type": "raw", "name": words, "data": words})
 	say(map[string]any{"type": "usage", "usage": map[string]any{"input_tokens": 1, "model": words}})
-	fmt.Fprintln(os.Stderr, testhostile.Words)
+	fmt.Fprintln(os.Stderr, hostile.Words)
 	switch {
 	case strings.Contains(turn.Text(), "please ask"):
 		say(map[string]any{"type": "ask", "id": "1", "name": words, "text": words, "call_id": words, "input": words})

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"turnstile/pkg/sessionqueue"
+	"turnstile/internal/protocol"
 )
 
 // listed is one session in the list.
@@ -28,14 +28,14 @@ type listed struct {
 // ps lists what runs and what waits.
 func (p *program) ps(ctx context.Context, flags map[string]string, asJSON bool) error {
 	list := []listed{}
-	err := p.ask(ctx, flags, func(client *sessionqueue.Client) error {
+	err := p.ask(ctx, flags, func(client *protocol.Client) error {
 		busy, err := client.Busy(ctx)
 		for _, s := range busy {
 			l := listed{
 				Session: s.Session, SessionID: s.SessionID, Phase: s.Phase, Worker: s.Worker, Fence: s.Fence, Turn: s.Turn,
 				Since: startOf(s), Pending: s.Pending, Scheduled: s.Scheduled, running: s.Since,
 			}
-			if s.Phase != sessionqueue.PhaseIdle {
+			if s.Phase != protocol.PhaseIdle {
 				followups, err := client.Followups(ctx, s.Session)
 				if err != nil {
 					return err
@@ -71,8 +71,8 @@ func (p *program) ps(ctx context.Context, flags map[string]string, asJSON bool) 
 }
 
 // startOf is when the session's turn began, or nil.
-func startOf(s sessionqueue.SessionInfo) *time.Time {
-	if s.Phase == sessionqueue.PhaseIdle {
+func startOf(s protocol.SessionInfo) *time.Time {
+	if s.Phase == protocol.PhaseIdle {
 		return nil
 	}
 	at := s.StartedAt.UTC()

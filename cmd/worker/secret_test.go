@@ -6,15 +6,15 @@ import (
 	"strings"
 	"testing"
 
-	"turnstile/internal/testredis"
+	"turnstile/test/redistest"
 )
 
 // A flag can be read in the process list. One with a secret warns, and works for one
 // more version; files and the environment do not warn.
 func TestSecretsInFlagsWarn(t *testing.T) {
 	t.Parallel()
-	testredis.Real(t)
-	server := testredis.StartServer(t, "--requirepass", "hunter2")
+	redistest.Real(t)
+	server := redistest.StartServer(t, "--requirepass", "hunter2")
 	secret := "redis://:hunter2@" + server.Addr()
 	path := filepath.Join(t.TempDir(), "url")
 	if err := os.WriteFile(path, []byte(secret+"\n"), 0o600); err != nil {
@@ -37,7 +37,7 @@ func TestSecretsInFlagsWarn(t *testing.T) {
 		}
 	}
 
-	open := testredis.URL(t)
+	open := redistest.URL(t)
 	if r := call(t, nil, "ps", "--redis", open).want(t, exitOK); r.err != "" {
 		t.Errorf("--redis without a password: stderr %q", r.err)
 	}

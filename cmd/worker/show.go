@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"time"
 
+	"turnstile/internal/protocol"
 	"turnstile/pkg/followup"
 	"turnstile/pkg/resume"
 	"turnstile/pkg/session"
-	"turnstile/pkg/sessionqueue"
 )
 
 // shown is what there is to know of a session.
@@ -69,7 +69,7 @@ func (p *program) show(ctx context.Context, flags map[string]string, key string,
 		return err
 	}
 	var s shown
-	err := p.ask(ctx, flags, func(client *sessionqueue.Client) (err error) {
+	err := p.ask(ctx, flags, func(client *protocol.Client) (err error) {
 		s, err = look(ctx, client, key)
 		return err
 	})
@@ -83,7 +83,7 @@ func (p *program) show(ctx context.Context, flags map[string]string, key string,
 }
 
 // look reads a session part by part, so that one part may be newer than another.
-func look(ctx context.Context, client *sessionqueue.Client, key string) (shown, error) {
+func look(ctx context.Context, client *protocol.Client, key string) (shown, error) {
 	info, err := client.Session(ctx, key)
 	if err != nil {
 		return shown{}, err
@@ -121,8 +121,8 @@ func look(ctx context.Context, client *sessionqueue.Client, key string) (shown, 
 }
 
 // unknown reports whether nothing was ever put into a session or said about it.
-func unknown(info sessionqueue.SessionInfo) bool {
-	return info.SessionID == "" && info.Phase == sessionqueue.PhaseIdle && info.Pending+info.Scheduled+info.Archived == 0 &&
+func unknown(info protocol.SessionInfo) bool {
+	return info.SessionID == "" && info.Phase == protocol.PhaseIdle && info.Pending+info.Scheduled+info.Archived == 0 &&
 		info.Title == "" && info.Settings == (followup.Settings{})
 }
 

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"turnstile/internal/printable"
+	"turnstile/internal/protocol"
 	"turnstile/pkg/followup"
 	"turnstile/pkg/session"
-	"turnstile/pkg/sessionqueue"
 )
 
 // indent is where the values of show begin.
@@ -26,7 +26,7 @@ func (s shown) print(w io.Writer) error {
 	if s.Title != "" {
 		row("title", "%s (by the %s)", s.Title, s.TitleBy)
 	}
-	if s.Phase == sessionqueue.PhaseIdle {
+	if s.Phase == protocol.PhaseIdle {
 		row("phase", "%s", s.Phase)
 	} else {
 		row("phase", "%s for %s", s.Phase, s.running.Round(100*time.Millisecond))

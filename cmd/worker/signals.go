@@ -7,14 +7,14 @@ import (
 	"os/signal"
 	"syscall"
 
-	"turnstile/pkg/worker"
+	"turnstile/internal/engine"
 )
 
 // errRestart is how a run ends that is to be followed by another.
 var errRestart = errors.New("told to restart")
 
 // askedError is the cause with which a first signal ends what it ends.
-type askedError struct{ reason worker.Reason }
+type askedError struct{ reason engine.Reason }
 
 func (s askedError) Error() string { return "told to end: " + s.reason.Name() }
 
@@ -24,20 +24,20 @@ type ending struct {
 	cut   context.Context // ends with the second: wait no longer
 	now   context.Context // ends with the third: at once
 
-	ask func(worker.Reason) // does what a first signal does
+	ask func(engine.Reason) // does what a first signal does
 }
 
 // watchSignals turns signals, and the end of ctx, into an ending. hup is what
 // SIGHUP means: a supervisor's service is to be started again; what somebody runs
 // by hand has lost its terminal. The function that it answers gives the signals
 // back to the system.
-func watchSignals(ctx context.Context, hup worker.Reason) (ending, func()) {
+func watchSignals(ctx context.Context, hup engine.Reason) (ending, func()) {
 	base := context.WithoutCancel(ctx)
 	asked, end := context.WithCancelCause(base)
-	ask := func(r worker.Reason) { end(askedError{r}) }
+	ask := func(r engine.Reason) { end(askedError{r}) }
 	cut, cutShort := context.WithCancel(base)
 	now, atOnce := context.WithCancel(base)
-	stop := context.AfterFunc(ctx, func() { ask(worker.ReasonShutdown) })
+	stop := context.AfterFunc(ctx, func() { ask(engine.ReasonShutdown) })
 
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
@@ -56,7 +56,7 @@ func watchSignals(ctx context.Context, hup worker.Reason) (ending, func()) {
 				case asked.Err() == nil && s == syscall.SIGHUP:
 					ask(hup)
 				case asked.Err() == nil:
-					ask(worker.ReasonShutdown)
+					ask(engine.ReasonShutdown)
 				case cut.Err() == nil:
 					cutShort()
 				default:
@@ -77,17 +77,17 @@ func watchSignals(ctx context.Context, hup worker.Reason) (ending, func()) {
 }
 
 // reason is why the process was told to end: the first signal decides.
-func (e ending) reason() worker.Reason {
+func (e ending) reason() engine.Reason {
 	var s askedError
 	if errors.As(context.Cause(e.asked), &s) {
 		return s.reason
 	}
-	return worker.ReasonShutdown
+	return engine.ReasonShutdown
 }
 
 // done is how a run ends that did as it was told: with nil or errRestart.
 func (e ending) done() error {
-	if e.reason() == worker.ReasonRestart {
+	if e.reason() == engine.ReasonRestart {
 		return errRestart
 	}
 	return nil

@@ -9,14 +9,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"turnstile/internal/testhostile"
-	"turnstile/pkg/sessionqueue"
+	"turnstile/internal/protocol"
+	"turnstile/test/hostile"
 )
 
-// terminal starts the built program on a terminal of its own, as a shell would.
+// onTerminal starts the built program on a terminal of its own, as a shell would.
 // It answers what the program writes, where the user types, and a function that
 // waits for the exit code.
-func terminal(t *testing.T, environ []string, args ...string) (s *said, user *os.File, code func(want int)) {
+func onTerminal(t *testing.T, environ []string, args ...string) (s *said, user *os.File, code func(want int)) {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
@@ -89,7 +89,7 @@ const (
 func TestConsole(t *testing.T) {
 	t.Parallel()
 	url, _ := newRedis(t)
-	s, user, code := terminal(t, []string{"REDIS_URL=" + url}, "--dev")
+	s, user, code := onTerminal(t, []string{"REDIS_URL=" + url}, "--dev")
 	s.await(t, "\x1b[1m> \x1b[0m") // asks
 	typed(t, user, "hello\n")
 	s.await(t, "echo: hello\r\n")
@@ -109,7 +109,7 @@ func TestConsole(t *testing.T) {
 // What ends with its own Redis says so, and not that another worker goes on.
 func TestConsoleCtrlCKeepsNothing(t *testing.T) {
 	t.Parallel()
-	s, user, code := terminal(t, []string{"NO_COLOR=1", "TURNSTILE_DRAIN_TIMEOUT=1h"}, "--dev")
+	s, user, code := onTerminal(t, []string{"NO_COLOR=1", "TURNSTILE_DRAIN_TIMEOUT=1h"}, "--dev")
 	s.await(t, "\n> ")
 	typed(t, user, "stream=2 tick=1h long\n")
 	s.await(t, "\necho") // half of it
@@ -127,7 +127,7 @@ func TestConsoleCtrlCKeepsNothing(t *testing.T) {
 func TestConsoleCtrlC(t *testing.T) {
 	t.Parallel()
 	url, c := newRedis(t)
-	s, user, code := terminal(t, []string{"REDIS_URL=" + url, "NO_COLOR=1", "TURNSTILE_DRAIN_TIMEOUT=1h"}, "--dev")
+	s, user, code := onTerminal(t, []string{"REDIS_URL=" + url, "NO_COLOR=1", "TURNSTILE_DRAIN_TIMEOUT=1h"}, "--dev")
 	s.await(t, "\n> ")
 	typed(t, user, "stream=2 tick=1h long\n")
 	s.await(t, "\necho") // half of it
@@ -152,7 +152,7 @@ func TestConsoleCtrlC(t *testing.T) {
 func TestCountdown(t *testing.T) {
 	t.Parallel()
 	url, c := newRedis(t)
-	s, user, code := terminal(t, []string{
+	s, user, code := onTerminal(t, []string{
 		"REDIS_URL=" + url, "NO_COLOR=1", "TURNSTILE_AGENT=exec", "TURNSTILE_DRAIN_TIMEOUT=1h", "TURNSTILE_INTERRUPT_GRACE=1h",
 		`TURNSTILE_AGENT_COMMAND=sh -c 'trap "echo interrupted" INT; echo up .; while :; do sleep 1; done'`,
 	})
@@ -174,12 +174,12 @@ func TestCountdown(t *testing.T) {
 func TestCountdownOnANarrowTerminal(t *testing.T) {
 	t.Parallel()
 	url, c := newRedis(t)
-	s, user, code := terminal(t, []string{"REDIS_URL=" + url, "TURNSTILE_AGENT=echo", "TURNSTILE_DRAIN_TIMEOUT=1h"})
+	s, user, code := onTerminal(t, []string{"REDIS_URL=" + url, "TURNSTILE_AGENT=echo", "TURNSTILE_DRAIN_TIMEOUT=1h"})
 	control(t, user, func(fd int) error {
 		return unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: 30})
 	})
 	id := submit(t, c, "a", "sleep=1h hello")
-	untilEvent(t, c, "a", id, sessionqueue.EventTurnStarted)
+	untilEvent(t, c, "a", id, protocol.EventTurnStarted)
 	typed(t, user, ctrlC)
 	s.await(t, "draining: 1 turn running, 59m\r\x1b[K") // 29 columns
 	typed(t, user, ctrlC)
@@ -195,10 +195,10 @@ func TestCountdownOnANarrowTerminal(t *testing.T) {
 func TestCtrlCAfterCtrlD(t *testing.T) {
 	t.Parallel()
 	url, c := newRedis(t)
-	s, user, code := terminal(t, []string{"REDIS_URL=" + url, "TURNSTILE_DRAIN_TIMEOUT=1h"}, "--dev")
+	s, user, code := onTerminal(t, []string{"REDIS_URL=" + url, "TURNSTILE_DRAIN_TIMEOUT=1h"}, "--dev")
 	s.await(t, "> ")
 	id := submit(t, c, "a", "sleep=1h hello")
-	untilEvent(t, c, "a", id, sessionqueue.EventTurnStarted)
+	untilEvent(t, c, "a", id, protocol.EventTurnStarted)
 	typed(t, user, ctrlD)
 	s.await(t, "(Ctrl-C again: interrupt them now)")
 	typed(t, user, ctrlC)
@@ -210,10 +210,10 @@ func TestCtrlCAfterCtrlD(t *testing.T) {
 func TestHangUp(t *testing.T) {
 	t.Parallel()
 	url, c := newRedis(t)
-	s, user, code := terminal(t, []string{"REDIS_URL=" + url, "TURNSTILE_DRAIN_TIMEOUT=0"}, "--dev")
+	s, user, code := onTerminal(t, []string{"REDIS_URL=" + url, "TURNSTILE_DRAIN_TIMEOUT=0"}, "--dev")
 	s.await(t, "> ")
 	id := submit(t, c, "a", "sleep=1h hello")
-	untilEvent(t, c, "a", id, sessionqueue.EventTurnStarted)
+	untilEvent(t, c, "a", id, protocol.EventTurnStarted)
 	if err := user.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -225,7 +225,7 @@ func TestHangUp(t *testing.T) {
 func TestConsolePrintsNothingThatSteers(t *testing.T) {
 	t.Parallel()
 	url, _ := newRedis(t)
-	s, user, code := terminal(t, []string{
+	s, user, code := onTerminal(t, []string{
 		"REDIS_URL=" + url, "TURNSTILE_AGENT=exec", "TURNSTILE_AGENT_FORMAT=jsonl", playing(t, "speak-hostilely"),
 		"TURNSTILE_HTTP_ADDR=" + freeAddr(t), "TURNSTILE_LOG_LEVEL=debug",
 	}, "--dev")
@@ -243,5 +243,5 @@ func TestConsolePrintsNothingThatSteers(t *testing.T) {
 	typed(t, user, ctrlD)
 	s.await(t, "Ending.")
 	code(exitOK)
-	testhostile.CheckTerminal(t, "the console", s.String())
+	hostile.CheckTerminal(t, "the console", s.String())
 }

@@ -5,12 +5,12 @@ import (
 	"testing"
 	"time"
 
-	"turnstile/internal/testredis"
+	"turnstile/test/redistest"
 )
 
 func TestTLS(t *testing.T) {
 	t.Parallel()
-	s := testredis.StartTLS(t, time.Now().Add(time.Hour))
+	s := redistest.StartTLS(t, time.Now().Add(time.Hour))
 	url := s.URL("tls_ca", s.CA, "tls_cert", s.Cert, "tls_key", s.Key)
 	w := echoWorker(t, url)
 	if got := reply(t, client(t, url), "a", "hello"); !strings.Contains(got, "hello") {
@@ -24,7 +24,7 @@ func TestTLS(t *testing.T) {
 		url, says string
 		code      int
 	}{
-		{s.URL("tls_ca", testredis.NewAuthority(t).CA), "tls_ca=", exitOther},
+		{s.URL("tls_ca", redistest.NewAuthority(t).CA), "tls_ca=", exitOther},
 		{s.URL("tls_ca", s.CA), "client certificate", exitOther},
 		{s.URL("tls_ca", "/nowhere"), "/nowhere", exitUsage},
 		{s.URL("tls_cert", expired, "tls_key", key), "expired", exitUsage},

@@ -9,11 +9,11 @@ import (
 	"time"
 
 	"turnstile/internal/config"
-	"turnstile/internal/console"
 	"turnstile/internal/devredis"
 	"turnstile/internal/httpd"
+	"turnstile/internal/protocol"
 	"turnstile/internal/redisconn"
-	"turnstile/pkg/sessionqueue"
+	"turnstile/internal/terminal"
 )
 
 // consoleSession is where the lines go that are typed.
@@ -23,8 +23,8 @@ const consoleSession = "console"
 // the console. A nil trial is none.
 type trial struct {
 	redis  *devredis.Server // nil: REDIS_URL names one
-	screen *console.Screen
-	style  console.Style
+	screen *terminal.Screen
+	style  terminal.Style
 	in     io.Reader // nil: nobody types
 	any    bool      // the port of the dashboard is not the user's choice
 	token  string    // of the dashboard, if it was made for this trial
@@ -39,15 +39,15 @@ type trial struct {
 // settings.
 func (p *program) startTrial(ctx context.Context, flags map[string]string, s *config.Worker) (*trial, error) {
 	t := &trial{
-		style: console.StyleFor(console.IsTerminal(p.raw.stdout), p.environ),
+		style: terminal.StyleFor(terminal.IsTerminal(p.raw.stdout), p.environ),
 		any:   p.given(flags, "TURNSTILE_HTTP_ADDR") == "",
 		token: makeToken(s),
 		drain: s.DrainTimeout,
 		gone:  make(chan struct{}),
 		end:   func() {},
 	}
-	t.screen = console.NewScreen(p.raw.stdout, t.style)
-	if console.IsTerminal(p.raw.stdout) && console.Listens(p.stdin) {
+	t.screen = terminal.NewScreen(p.raw.stdout, t.style)
+	if terminal.IsTerminal(p.raw.stdout) && terminal.Listens(p.stdin) {
 		t.in = p.stdin
 	}
 	if s.RedisURLSet {
@@ -72,15 +72,15 @@ func (t *trial) begin(s config.Worker, server *httpd.Server) {
 	}
 	rdb, err := redisconn.Open(s.RedisURL, redisconn.WithPoolSize(4), redisconn.WithClientName("turnstile-console"))
 	if err != nil {
-		t.screen.Tell(console.Line{Text: err.Error(), Tone: console.Alert})
+		t.screen.Tell(terminal.Line{Text: err.Error(), Tone: terminal.Alert})
 		return
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	c := &console.Console{
-		Client: sessionqueue.NewClientWith(rdb, clientConfig(s)), Session: consoleSession, In: t.in, Screen: t.screen, Ephemeral: t.ownsRedis(),
+	c := &terminal.Console{
+		Client: protocol.NewClientWith(rdb, clientConfig(s)), Session: consoleSession, In: t.in, Screen: t.screen, Ephemeral: t.ownsRedis(),
 		Ended: func(err error) {
 			if err != nil { // the terminal is another program's now
-				t.screen.Tell(console.Line{Text: "The console is closed, the worker goes on."})
+				t.screen.Tell(terminal.Line{Text: "The console is closed, the worker goes on."})
 				return
 			}
 			close(t.gone)

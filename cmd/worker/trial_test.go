@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"turnstile/internal/redisconn"
-	"turnstile/internal/testredis"
+	"turnstile/test/redistest"
 )
 
 var (
@@ -130,7 +130,7 @@ func TestNextPort(t *testing.T) {
 // A --dev whose Redis is gone has nothing left to do.
 func TestDevRedisDies(t *testing.T) {
 	t.Parallel()
-	testredis.Real(t)
+	redistest.Real(t)
 	cmd, s := process(t, []string{"HOME=" + t.TempDir()}, "--dev")
 	s.await(t, "a worker")
 	rdb, err := redisconn.Open(redisShown.FindString(s.String()))

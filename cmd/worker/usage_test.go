@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"turnstile/internal/config"
-	"turnstile/internal/testredis"
+	"turnstile/test/redistest"
 )
 
 func TestUsage(t *testing.T) {
@@ -89,13 +89,13 @@ func TestFlags(t *testing.T) {
 
 func TestUnfitRedis(t *testing.T) {
 	t.Parallel()
-	testredis.Real(t)
-	server := testredis.StartServer(t, "--requirepass", "secret")
+	redistest.Real(t)
+	server := redistest.StartServer(t, "--requirepass", "secret")
 	r := call(t, []string{"TURNSTILE_AGENT=echo", "REDIS_URL=redis://" + server.Addr()}).want(t, exitOther)
 	if strings.Count(r.err, "\n") != 1 || !strings.Contains(r.err, "wants a password") {
 		t.Errorf("stderr %q", r.err)
 	}
-	open := testredis.StartServer(t, "--maxmemory-policy", "allkeys-lru", "--save", "", "--appendonly", "no")
+	open := redistest.StartServer(t, "--maxmemory-policy", "allkeys-lru", "--save", "", "--appendonly", "no")
 	w := echoWorker(t, "redis://"+open.Addr())
 	w.stop(t)
 	for _, want := range []string{"evicts keys", "stores nothing on disk"} {

@@ -9,12 +9,12 @@ import (
 	"slices"
 
 	"turnstile/internal/config"
-	"turnstile/internal/console"
+	"turnstile/internal/engine"
 	"turnstile/internal/httpd"
 	"turnstile/internal/metrics"
+	"turnstile/internal/protocol"
 	"turnstile/internal/redisconn"
-	"turnstile/pkg/sessionqueue"
-	"turnstile/pkg/worker"
+	"turnstile/internal/terminal"
 )
 
 // errAbandoned is wrapped where the worker is left as it is, for the process to
@@ -28,9 +28,9 @@ func (p *program) work(ctx context.Context, flags map[string]string, dev bool) (
 	if err = errors.Join(err, checkNamed(s)); err != nil {
 		return err
 	}
-	hup := worker.ReasonRestart
+	hup := engine.ReasonRestart
 	if dev {
-		hup = worker.ReasonShutdown // nobody would start it again
+		hup = engine.ReasonShutdown // nobody would start it again
 	}
 	end, release := watchSignals(ctx, hup)
 	stops := []func(){release}
@@ -62,13 +62,13 @@ func (p *program) work(ctx context.Context, flags map[string]string, dev bool) (
 		return end.unlessAsked(err)
 	}
 	stops = append(stops, func() { _ = rdb.Close() })
-	m := metrics.New(sessionqueue.NewClient(rdb))
+	m := metrics.New(protocol.NewClient(rdb))
 	o := options(s, log)
 	o.Ephemeral = t.ownsRedis()
 	if s.HTTPAddr != "" {
 		o.Observer = m.Observer()
 	}
-	w, err := worker.New(rdb, a, o)
+	w, err := engine.New(rdb, a, o)
 	if err != nil {
 		return err
 	}
@@ -93,11 +93,11 @@ func (p *program) work(ctx context.Context, flags map[string]string, dev bool) (
 }
 
 // drainWhenAsked ends the worker when a signal says so.
-func drainWhenAsked(end ending, w *worker.Worker, t *trial, screen *console.Screen, log *slog.Logger) error {
+func drainWhenAsked(end ending, w *engine.Worker, t *trial, screen *terminal.Screen, log *slog.Logger) error {
 	select {
 	case <-end.asked.Done():
 	case <-t.left():
-		end.ask(worker.ReasonShutdown) // so that Ctrl-C after Ctrl-D is the second
+		end.ask(engine.ReasonShutdown) // so that Ctrl-C after Ctrl-D is the second
 	case <-t.redisEnded():
 		return t.lost()
 	}
@@ -124,17 +124,17 @@ func drainWhenAsked(end ending, w *worker.Worker, t *trial, screen *console.Scre
 
 // screen is the terminal that the log is written on, or nil where it goes
 // elsewhere.
-func (p *program) screen(t *trial) *console.Screen {
+func (p *program) screen(t *trial) *terminal.Screen {
 	switch {
-	case !console.IsTerminal(p.raw.stderr):
+	case !terminal.IsTerminal(p.raw.stderr):
 		return nil
-	case t != nil && console.IsTerminal(p.raw.stdout):
+	case t != nil && terminal.IsTerminal(p.raw.stdout):
 		return t.screen // which also knows what else is written there
 	}
-	return console.NewScreen(p.raw.stderr, console.StyleFor(true, p.environ))
+	return terminal.NewScreen(p.raw.stderr, terminal.StyleFor(true, p.environ))
 }
 
-func (p *program) logTo(screen *console.Screen) io.Writer {
+func (p *program) logTo(screen *terminal.Screen) io.Writer {
 	if screen == nil {
 		return p.raw.stderr
 	}

@@ -12,9 +12,9 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 
+	"turnstile/internal/protocol"
 	"turnstile/internal/redisconn"
-	"turnstile/internal/testredis"
-	"turnstile/pkg/sessionqueue"
+	"turnstile/test/redistest"
 )
 
 func freeAddr(t *testing.T) string {
@@ -90,9 +90,9 @@ func TestReadyWhileDraining(t *testing.T) {
 	addr := freeAddr(t)
 	cmd, s := process(t, []string{"REDIS_URL=" + url, "TURNSTILE_AGENT=echo", "TURNSTILE_HTTP_ADDR=" + addr, "TURNSTILE_DRAIN_TIMEOUT=1h"})
 	long := submit(t, c, "a", "sleep=1h hello")
-	untilEvent(t, c, "a", long, sessionqueue.EventTurnStarted)
+	untilEvent(t, c, "a", long, protocol.EventTurnStarted)
 	short := submit(t, c, "b", "sleep=1s hello")
-	untilEvent(t, c, "b", short, sessionqueue.EventTurnStarted)
+	untilEvent(t, c, "b", short, protocol.EventTurnStarted)
 	send(t, cmd.Process, syscall.SIGHUP)
 	s.await(t, "msg=draining")
 	if code, body := page(t, addr, "/readyz"); code != 503 || !strings.HasPrefix(body, `{"status":"draining","reason":"restart","running":`) {
@@ -195,8 +195,8 @@ func TestRedisStaysAway(t *testing.T) {
 func TestMayPass(t *testing.T) {
 	t.Parallel()
 	for err, want := range map[error]bool{
-		testredis.AnswerError("LOADING Redis is loading the dataset in memory"): true,
-		testredis.AnswerError("WRONGPASS invalid username-password pair"):       false,
+		redistest.AnswerError("LOADING Redis is loading the dataset in memory"): true,
+		redistest.AnswerError("WRONGPASS invalid username-password pair"):       false,
 		redisconn.ErrTooOld: false,
 		net.ErrClosed:       true,
 		errors.New("x"):     true,

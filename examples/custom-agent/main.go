@@ -13,8 +13,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"turnstile/pkg/sessionqueue"
-	"turnstile/pkg/worker"
+	"turnstile/internal/engine"
+	"turnstile/internal/protocol"
 )
 
 func main() {
@@ -43,8 +43,8 @@ func run() error {
 	if err := rdb.Ping(ctx).Err(); err != nil {
 		return fmt.Errorf("no Redis at %s (set REDIS_URL): %w", redisOptions.Addr, err)
 	}
-	return worker.Run(ctx, rdb, todoAgent{pause: 30 * time.Millisecond}, worker.Options{
-		Queue:        sessionqueue.Config{Retention: 24 * time.Hour}, // how long results can be asked for
-		DrainTimeout: 30 * time.Second,                               // what a turn that runs may still take
+	return engine.Run(ctx, rdb, todoAgent{pause: 30 * time.Millisecond}, engine.Options{
+		Queue:        protocol.Config{Retention: 24 * time.Hour}, // how long results can be asked for
+		DrainTimeout: 30 * time.Second,                           // what a turn that runs may still take
 	})
 }

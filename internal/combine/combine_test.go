@@ -9,7 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/combine"
-	"turnstile/internal/testredis"
+	"turnstile/test/redistest"
 )
 
 // each answers its calls, of a key and an argument each, with both; an argument
@@ -61,7 +61,7 @@ func TestCallsShareCommands(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			client, script, faults := testredis.New(t), each(t), &testredis.Faults{}
+			client, script, faults := redistest.New(t), each(t), &redistest.Faults{}
 			client.AddHook(faults)
 			c := combine.New(client, 3)
 			for round, known := range []bool{false, true} {
@@ -96,14 +96,14 @@ func TestCallsShareCommands(t *testing.T) {
 func TestErrorOfACommandThatIsShared(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]error{
-		"lost": testredis.ErrLostReply, "loading": testredis.AnswerError("LOADING Redis is loading the dataset in memory"),
+		"lost": redistest.ErrLostReply, "loading": redistest.AnswerError("LOADING Redis is loading the dataset in memory"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			client, script, faults := testredis.New(t), each(t), &testredis.Faults{}
+			client, script, faults := redistest.New(t), each(t), &redistest.Faults{}
 			client.AddHook(faults)
 			c := combine.New(client, 3)
-			faults.FailBefore(testredis.Any, 1, want)
+			faults.FailBefore(redistest.Any, 1, want)
 			all := calls(script, "", numbered(3)...)
 			c.DoAll(t.Context(), all)
 			for _, call := range all {

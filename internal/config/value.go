@@ -106,7 +106,7 @@ func (f *AgentFormat) UnmarshalText(text []byte) error {
 // CrashPolicy names what a worker's death in mid-turn does.
 type CrashPolicy string
 
-// The crash policies, as pkg/sessionqueue has them.
+// The crash policies, as internal/protocol has them.
 const (
 	CrashResume  CrashPolicy = "resume"
 	CrashSuspend CrashPolicy = "suspend"

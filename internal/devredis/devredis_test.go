@@ -22,7 +22,7 @@ import (
 	"go.uber.org/goleak"
 
 	"turnstile/internal/redisconn"
-	"turnstile/internal/testredis"
+	"turnstile/test/redistest"
 )
 
 // asWorker makes this binary a worker that starts a redis-server and waits.
@@ -69,7 +69,7 @@ func both(t *testing.T, test func(t *testing.T, kind Kind)) {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
 			if kind == KindServer {
-				testredis.Real(t)
+				redistest.Real(t)
 			}
 			test(t, kind)
 		})
@@ -164,7 +164,7 @@ func TestTakesTheNextFreePort(t *testing.T) {
 
 func TestPrefersTheRealServer(t *testing.T) {
 	t.Parallel()
-	testredis.Real(t)
+	redistest.Real(t)
 	if s, _ := start(t, Options{}); s.Kind() != KindServer {
 		t.Errorf("started %s", s.Kind())
 	}
@@ -203,7 +203,7 @@ func TestNoPortLeft(t *testing.T) {
 
 func TestServerThatEndsByItself(t *testing.T) {
 	t.Parallel()
-	testredis.Real(t)
+	redistest.Real(t)
 	s, client := start(t, Options{Kind: KindServer})
 	_ = client.Shutdown(t.Context()).Err()
 	select {
@@ -216,7 +216,7 @@ func TestServerThatEndsByItself(t *testing.T) {
 
 func TestStopRemovesItsDirectory(t *testing.T) {
 	t.Parallel()
-	testredis.Real(t)
+	redistest.Real(t)
 	s, _ := start(t, Options{Kind: KindServer})
 	dir := s.backend.(*process).dir
 	if _, err := os.Stat(dir); err != nil {
@@ -232,7 +232,7 @@ func TestStopRemovesItsDirectory(t *testing.T) {
 // worker's death.
 func TestServerLivesAndDiesWithTheWorker(t *testing.T) {
 	t.Parallel()
-	testredis.Real(t)
+	redistest.Real(t)
 	cmd := ownGroup(exec.Command(os.Args[0]))
 	cmd.Env = append(os.Environ(), asWorker+"=1")
 	out, err := cmd.StdoutPipe()

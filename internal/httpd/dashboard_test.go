@@ -13,7 +13,7 @@ import (
 	"github.com/hibiken/asynq"
 
 	"turnstile/internal/redisconn"
-	"turnstile/internal/testredis"
+	"turnstile/test/redistest"
 )
 
 // enqueue puts one task into the queue of a session.
@@ -34,7 +34,7 @@ const queue = "session:agent:main:telegram:dm:42"
 
 func TestDashboardShowsSessions(t *testing.T) {
 	t.Parallel()
-	url := testredis.URL(t)
+	url := redistest.URL(t)
 	payload := `{"v":1,"text":"Grüße\nan <alle>"}`
 	enqueue(t, url, queue, payload)
 	s := start(t, config(t, url))
@@ -67,7 +67,7 @@ func TestDashboardShowsSessions(t *testing.T) {
 
 func TestDashboardReadOnlyUnlessAllowed(t *testing.T) {
 	t.Parallel()
-	url := testredis.URL(t)
+	url := redistest.URL(t)
 	enqueue(t, url, queue, "{}")
 	pause := "/asynqmon/api/queues/" + queue + ":pause"
 
@@ -77,7 +77,7 @@ func TestDashboardReadOnlyUnlessAllowed(t *testing.T) {
 	c := config(t, url)
 	c.Write = true
 	writable := start(t, c)
-	paused := testredis.New(t).Exists(t.Context(), "asynq:{"+queue+"}:paused")
+	paused := redistest.New(t).Exists(t.Context(), "asynq:{"+queue+"}:paused")
 	if paused.Val() != 0 {
 		t.Fatal("it is paused already")
 	}
@@ -96,12 +96,12 @@ func TestDashboardReadOnlyUnlessAllowed(t *testing.T) {
 	}
 	want(t, writable, 403, "GET", "/asynqmon/api/queues", host("evil.example"))
 	want(t, writable, 403, "GET", "/asynqmon/api/queues", host("127.0.0.1.evil.example"))
-	if n := testredis.New(t).Exists(t.Context(), "asynq:{"+queue+"}:paused").Val(); n != 0 {
+	if n := redistest.New(t).Exists(t.Context(), "asynq:{"+queue+"}:paused").Val(); n != 0 {
 		t.Fatal("a foreign page paused the queue")
 	}
 
 	want(t, writable, 204, "POST", pause, header("Sec-Fetch-Site", "same-origin"), host("localhost:8080"))
-	if n := testredis.New(t).Exists(t.Context(), "asynq:{"+queue+"}:paused").Val(); n != 1 {
+	if n := redistest.New(t).Exists(t.Context(), "asynq:{"+queue+"}:paused").Val(); n != 1 {
 		t.Error("the queue is not paused")
 	}
 	for _, name := range []string{"localhost", "LOCALHOST:1", "127.0.0.1", "[::1]:1", "[::1]"} {
@@ -111,7 +111,7 @@ func TestDashboardReadOnlyUnlessAllowed(t *testing.T) {
 
 func TestDashboardToken(t *testing.T) {
 	t.Parallel()
-	c := config(t, testredis.URL(t))
+	c := config(t, redistest.URL(t))
 	c.Addr, c.Token = "0.0.0.0:0", "right"
 	s := start(t, c)
 	const path = "/asynqmon/api/queues"
@@ -148,7 +148,7 @@ func TestDashboardToken(t *testing.T) {
 func TestDashboardIsClosedToPrograms(t *testing.T) {
 	t.Parallel()
 	for _, write := range []bool{false, true} {
-		c := config(t, testredis.URL(t))
+		c := config(t, redistest.URL(t))
 		c.Programs, c.Write = true, write
 		c.Metrics = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("up 1\n")) })
 		s := start(t, c)
@@ -172,7 +172,7 @@ func TestDashboardIsClosedToPrograms(t *testing.T) {
 // The metrics are guarded as the dashboard is. Without any there is no page.
 func TestMetricsAreGuarded(t *testing.T) {
 	t.Parallel()
-	c := config(t, testredis.URL(t))
+	c := config(t, redistest.URL(t))
 	want(t, start(t, c), 404, "GET", "/metrics")
 	c.Metrics = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("up 1\n")) })
 	open := start(t, c)

@@ -19,12 +19,12 @@ import (
 
 	"turnstile/internal/listenaddr"
 	"turnstile/internal/redisconn"
-	"turnstile/internal/testredis"
+	"turnstile/test/redistest"
 )
 
 func TestMain(m *testing.M) {
 	redisconn.LogTo(slog.New(slog.DiscardHandler))
-	goleak.VerifyTestMain(m, testredis.Dialing())
+	goleak.VerifyTestMain(m, redistest.Dialing())
 }
 
 // config is a configuration that works, on the Redis at url.
@@ -112,7 +112,7 @@ func readyCheck(ctx context.Context, addr string) error { return check(ctx, addr
 
 func TestHealthAndReadiness(t *testing.T) {
 	t.Parallel()
-	redisServer := testredis.StartServer(t)
+	redisServer := redistest.StartServer(t)
 	c := config(t, redisServer.URL())
 	var draining atomic.Pointer[Drain]
 	var stuck atomic.Pointer[error]
@@ -225,7 +225,7 @@ func TestHealthCheckFindsNoWorker(t *testing.T) {
 
 func TestNewRefuses(t *testing.T) {
 	t.Parallel()
-	c := config(t, testredis.URL(t))
+	c := config(t, redistest.URL(t))
 	for _, addr := range []string{":8080", "0.0.0.0:8080", "[::]:8080", "192.0.2.1:80"} {
 		c.Addr = addr
 		if _, err := New(c); !errors.Is(err, ErrNeedsToken) {
@@ -241,12 +241,12 @@ func TestNewRefuses(t *testing.T) {
 func TestLifecycle(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
-	s := start(t, config(t, testredis.URL(t)))
+	s := start(t, config(t, redistest.URL(t)))
 	if err := s.Start(ctx); !errors.Is(err, ErrStarted) {
 		t.Errorf("a second Start: %v", err)
 	}
 
-	c := config(t, testredis.URL(t))
+	c := config(t, redistest.URL(t))
 	c.Addr = s.Addr()
 	taken, err := New(c)
 	if err != nil {
@@ -273,7 +273,7 @@ func TestLifecycle(t *testing.T) {
 func TestStopIsGraceful(t *testing.T) {
 	t.Parallel()
 	begun, release := make(chan struct{}), make(chan struct{})
-	c := config(t, testredis.URL(t))
+	c := config(t, redistest.URL(t))
 	c.Ping = func(ctx context.Context) error {
 		close(begun)
 		select {
@@ -304,7 +304,7 @@ func TestStopIsGraceful(t *testing.T) {
 func TestStopCutsOff(t *testing.T) {
 	t.Parallel()
 	begun := make(chan struct{})
-	c := config(t, testredis.URL(t))
+	c := config(t, redistest.URL(t))
 	c.Ping = func(ctx context.Context) error {
 		close(begun)
 		<-ctx.Done()

@@ -15,10 +15,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"turnstile/internal/engine"
+	"turnstile/internal/protocol"
 	"turnstile/internal/version"
 	"turnstile/pkg/lockguard"
-	"turnstile/pkg/sessionqueue"
-	"turnstile/pkg/worker"
 )
 
 // The buckets' bounds, in seconds.
@@ -32,7 +32,7 @@ type Metrics struct{ registry *prometheus.Registry }
 
 // New tells of the process, of the version and of the sessions' indexes, which are
 // read through client when somebody asks.
-func New(client *sessionqueue.Client) *Metrics {
+func New(client *protocol.Client) *Metrics {
 	m := &Metrics{prometheus.NewRegistry()}
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name:        "turnstile_build_info",
@@ -52,13 +52,13 @@ func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
 }
 
-// Observer counts what one worker does, for its worker.Options. It is asked for once.
-func (m *Metrics) Observer() worker.Observer {
+// Observer counts what one worker does, for its engine.Options. It is asked for once.
+func (m *Metrics) Observer() engine.Observer {
 	o := &observer{
 		ended: newCounters("turnstile_turns_ended_total", "status",
-			"Turns that ended on this worker. Those with status requeued, retried and lost are run again.", worker.Statuses()),
+			"Turns that ended on this worker. Those with status requeued, retried and lost are run again.", engine.Statuses()),
 		failed: newCounters("turnstile_redis_failures_total", "duty",
-			"Failures of what the worker does in Redis for itself. It tries again.", worker.Duties()),
+			"Failures of what the worker does in Redis for itself. It tries again.", engine.Duties()),
 		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "turnstile_turn_duration_seconds", Buckets: durations,
 			Help: "How long turns took whose agent was started, from their claim to their end; without those that were lost.",
@@ -77,7 +77,7 @@ func (m *Metrics) Observer() worker.Observer {
 }
 
 // Watch tells of a worker's state, as it is when somebody asks. It is called once.
-func (m *Metrics) Watch(w *worker.Worker) {
+func (m *Metrics) Watch(w *engine.Worker) {
 	gauge := func(name, help string, value func() float64) {
 		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value))
 	}
@@ -91,9 +91,9 @@ func (m *Metrics) Watch(w *worker.Worker) {
 	})
 }
 
-// observer implements worker.Observer.
+// observer implements engine.Observer.
 type observer struct {
-	ended          counters[sessionqueue.Status]
+	ended          counters[protocol.Status]
 	failed         counters[string]
 	duration, wait prometheus.Histogram
 	lost           prometheus.Counter
@@ -101,9 +101,9 @@ type observer struct {
 
 func (o *observer) MessageStarted(wait time.Duration) { o.wait.Observe(wait.Seconds()) }
 
-func (o *observer) TurnEnded(end worker.TurnEnd) {
+func (o *observer) TurnEnded(end engine.TurnEnd) {
 	o.ended.inc(end.Status)
-	if end.Status == worker.StatusLost {
+	if end.Status == engine.StatusLost {
 		if errors.Is(end.Err, lockguard.ErrLost) {
 			o.lost.Inc()
 		}

@@ -18,18 +18,18 @@ import (
 	"github.com/prometheus/common/model"
 	"go.uber.org/goleak"
 
+	"turnstile/internal/engine"
 	"turnstile/internal/httpd"
+	"turnstile/internal/protocol"
 	"turnstile/internal/redisconn"
-	"turnstile/internal/testredis"
 	"turnstile/pkg/agent/echo"
 	"turnstile/pkg/session"
-	"turnstile/pkg/sessionqueue"
-	"turnstile/pkg/worker"
+	"turnstile/test/redistest"
 )
 
 func TestMain(m *testing.M) {
 	redisconn.LogTo(slog.New(slog.DiscardHandler))
-	goleak.VerifyTestMain(m, testredis.Dialing())
+	goleak.VerifyTestMain(m, redistest.Dialing())
 }
 
 const (
@@ -40,21 +40,21 @@ const (
 // rig is a worker with its pages, and a sender.
 type rig struct {
 	*testing.T
-	client *sessionqueue.Client
-	worker *worker.Worker
+	client *protocol.Client
+	worker *engine.Worker
 	url    string // of /metrics
 }
 
 // newRig starts a worker of the agent echo as cmd/worker does, on the Redis at url.
-func newRig(t *testing.T, url string, change func(*worker.Options)) *rig {
+func newRig(t *testing.T, url string, change func(*engine.Options)) *rig {
 	t.Helper()
 	rdb, err := redisconn.Open(url)
 	must(t, err)
-	m := New(sessionqueue.NewClient(rdb))
-	o := worker.Options{Logger: slog.New(slog.DiscardHandler), RetryBackoff: time.Millisecond, Observer: m.Observer()}
+	m := New(protocol.NewClient(rdb))
+	o := engine.Options{Logger: slog.New(slog.DiscardHandler), RetryBackoff: time.Millisecond, Observer: m.Observer()}
 	o.Queue.Retention = time.Hour
 	change(&o)
-	w, err := worker.New(rdb, echo.New(), o)
+	w, err := engine.New(rdb, echo.New(), o)
 	must(t, err)
 	m.Watch(w)
 	conn, err := redisconn.ConnOpt(url)
@@ -66,11 +66,11 @@ func newRig(t *testing.T, url string, change func(*worker.Options)) *rig {
 	t.Cleanup(func() {
 		over, cancel := context.WithCancel(context.Background())
 		cancel()
-		w.Drain(over, worker.ReasonShutdown)
+		w.Drain(over, engine.ReasonShutdown)
 		must(t, s.Stop(context.Background()))
 		_ = rdb.Close()
 	})
-	return &rig{t, sessionqueue.NewClient(rdb), w, "http://" + s.Addr() + "/metrics"}
+	return &rig{t, protocol.NewClient(rdb), w, "http://" + s.Addr() + "/metrics"}
 }
 
 func must(t testing.TB, err error) {
@@ -85,7 +85,7 @@ func (r *rig) say(key, id, text string) {
 	r.submit(key, session.Message{ID: id, Text: text})
 }
 
-func (r *rig) submit(key string, m session.Message, opts ...sessionqueue.SubmitOption) {
+func (r *rig) submit(key string, m session.Message, opts ...protocol.SubmitOption) {
 	r.Helper()
 	_, err := r.client.Submit(r.Context(), key, m, opts...)
 	must(r, err)
@@ -183,7 +183,7 @@ func (p page) values() map[string]float64 {
 // The numbers are those of what was run.
 func TestNumbersOfRealTurns(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, testredis.URL(t), func(o *worker.Options) { o.Concurrency = 2 })
+	r := newRig(t, redistest.URL(t), func(o *engine.Options) { o.Concurrency = 2 })
 	r.scrape().has(t, map[string]float64{
 		"turnstile_turns_ended_total{done}": 0, "turnstile_turns_ended_total{lost}": 0, "turnstile_redis_failures_total{claim}": 0,
 		"turnstile_turn_duration_seconds count": 0, "turnstile_turns_running": 0, "turnstile_turn_slots": 2, "turnstile_draining": 0,
@@ -209,7 +209,7 @@ func TestNumbersOfRealTurns(t *testing.T) {
 	r.runs("e")
 	r.say("f", "waits", "hello")
 	r.say("g", "waits", "hello")
-	r.submit("h", session.Message{ID: "later", Text: "hello"}, sessionqueue.Delay(time.Hour))
+	r.submit("h", session.Message{ID: "later", Text: "hello"}, protocol.Delay(time.Hour))
 	r.await("some waiting", func() bool { return r.scrape().values()["turnstile_ready_oldest_age_seconds"] > 0.05 })
 	r.await("the end of the other turns", func() bool { return r.worker.Running() == 2 }) // which is known before it is counted
 	p := r.scrape()
@@ -253,7 +253,7 @@ func TestNumbersOfRealTurns(t *testing.T) {
 	cancel()
 	go func() {
 		defer close(drained)
-		r.worker.Drain(over, worker.ReasonRestart)
+		r.worker.Drain(over, engine.ReasonRestart)
 	}()
 	<-drained
 	r.scrape().has(t, map[string]float64{"turnstile_draining": 1, "turnstile_turns_ended_total{requeued}": 1})
@@ -262,10 +262,10 @@ func TestNumbersOfRealTurns(t *testing.T) {
 // A lease that is lost is counted, and its turn as lost.
 func TestLostLease(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, testredis.URL(t), func(o *worker.Options) { o.Queue.SentinelTTL = time.Second })
+	r := newRig(t, redistest.URL(t), func(o *engine.Options) { o.Queue.SentinelTTL = time.Second })
 	r.say("a", "m", "sleep=1h hello")
 	r.runs("a")
-	must(t, testredis.New(t).Set(t.Context(), "turnstile:{session:a}:sentinel", "another's", time.Minute).Err())
+	must(t, redistest.New(t).Set(t.Context(), "turnstile:{session:a}:sentinel", "another's", time.Minute).Err())
 	r.await("the loss", func() bool { return r.scrape().values()["turnstile_leases_lost_total"] > 0 })
 	r.scrape().has(t, map[string]float64{"turnstile_leases_lost_total": 1, "turnstile_turns_ended_total{lost}": 1, "turnstile_turn_duration_seconds count": 0})
 }
@@ -273,8 +273,8 @@ func TestLostLease(t *testing.T) {
 // With a Redis that hangs, or is gone, a scrape says so and does not hang.
 func TestScrapeWithoutRedis(t *testing.T) {
 	t.Parallel()
-	server := testredis.StartServer(t)
-	r := newRig(t, server.URL(), func(o *worker.Options) { o.Concurrency = 3 })
+	server := redistest.StartServer(t)
+	r := newRig(t, server.URL(), func(o *engine.Options) { o.Concurrency = 3 })
 	r.say("a", "m", "hello")
 	r.ends("a", "m")
 	r.await("the turn's end to be counted", func() bool { return r.worker.Running() == 0 })
@@ -302,7 +302,7 @@ func TestScrapeWithoutRedis(t *testing.T) {
 
 func TestTokenIsAskedFor(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, testredis.URL(t), func(*worker.Options) {})
+	r := newRig(t, redistest.URL(t), func(*engine.Options) {})
 	for given, want := range map[string]int{"": 401, "wrong": 401, token: 200} {
 		if got := r.get(given).StatusCode; got != want {
 			t.Errorf("with the token %q: %d, want %d", given, got, want)
@@ -319,7 +319,7 @@ var (
 // labels, and its alerts name no others.
 func TestDocsNameTheMetrics(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, testredis.URL(t), func(*worker.Options) {})
+	r := newRig(t, redistest.URL(t), func(*engine.Options) {})
 	there := map[string]string{}
 	others := map[string]bool{}
 	for name, f := range r.scrape() {
@@ -376,8 +376,8 @@ func TestDocsNameTheMetrics(t *testing.T) {
 // What an observer adds to a turn is counted, not timed. AllocsPerRun wants no test
 // beside it.
 func TestObserverAllocatesNothing(t *testing.T) {
-	o := New(sessionqueue.NewClient(nil)).Observer()
-	end := worker.TurnEnd{Session: "s", Turn: "t", Message: "m", Attempt: 1, Status: sessionqueue.StatusDone, Ran: true, Duration: time.Second}
+	o := New(protocol.NewClient(nil)).Observer()
+	end := engine.TurnEnd{Session: "s", Turn: "t", Message: "m", Attempt: 1, Status: protocol.StatusDone, Ran: true, Duration: time.Second}
 	if n := testing.AllocsPerRun(1000, func() {
 		o.MessageStarted(time.Second)
 		o.TurnEnded(end)

@@ -23,7 +23,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
-	"turnstile/internal/testredis"
+	"turnstile/test/redistest"
 )
 
 func open(t *testing.T, url string, opts ...Option) redis.UniversalClient {
@@ -63,7 +63,7 @@ func wantError(t *testing.T, url, explained string, kinds ...error) {
 
 func TestCheckOneServer(t *testing.T) {
 	t.Parallel()
-	s := testredis.StartServer(t, "--appendonly", "yes", "--databases", "4")
+	s := redistest.StartServer(t, "--appendonly", "yes", "--databases", "4")
 	client := open(t, s.URL())
 	roundTrip(t, client)
 
@@ -99,7 +99,7 @@ func TestCheckOneServer(t *testing.T) {
 
 func TestCheckPassword(t *testing.T) {
 	t.Parallel()
-	s := testredis.StartServer(t, "--requirepass", "right", "--appendonly", "yes")
+	s := redistest.StartServer(t, "--requirepass", "right", "--appendonly", "yes")
 	host := s.Addr()
 	wantError(t, "redis://"+host, "wants a password")
 	wantError(t, "redis://:hunter2@"+host, "refuses the user or password")
@@ -136,9 +136,9 @@ func TestCheckPassword(t *testing.T) {
 
 func TestCheckRefusesReplica(t *testing.T) {
 	t.Parallel()
-	master := testredis.StartServer(t)
+	master := redistest.StartServer(t)
 	host, port, _ := net.SplitHostPort(master.Addr())
-	replica := testredis.StartServer(t, "--replicaof", host+" "+port)
+	replica := redistest.StartServer(t, "--replicaof", host+" "+port)
 	wantError(t, replica.URL(), master.Addr(), ErrReplica)
 	err := open(t, replica.URL()).Set(t.Context(), "k", "v", 0).Err()
 	if text := Explain(err); !strings.Contains(text, "read-only replica") {
@@ -207,7 +207,7 @@ func TestUnixSocket(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	path := filepath.Join(dir, "redis.sock")
-	testredis.StartServer(t, "--unixsocket", path, "--unixsocketperm", "700")
+	redistest.StartServer(t, "--unixsocket", path, "--unixsocketperm", "700")
 	client := open(t, "redis-socket://"+path+"?db=3")
 	roundTrip(t, client)
 	if name, err := client.Do(t.Context(), "CLIENT", "INFO").Text(); err != nil || !strings.Contains(name, " db=3 ") {
@@ -218,7 +218,7 @@ func TestUnixSocket(t *testing.T) {
 
 func TestFailover(t *testing.T) {
 	t.Parallel()
-	f := testredis.StartFailover(t)
+	f := redistest.StartFailover(t)
 	client := open(t, f.URL())
 	roundTrip(t, client)
 	if _, err := Check(t.Context(), client); err != nil {
@@ -244,7 +244,7 @@ func TestFailover(t *testing.T) {
 
 func TestCluster(t *testing.T) {
 	t.Parallel()
-	c := testredis.StartCluster(t)
+	c := redistest.StartCluster(t)
 	client := open(t, c.URL())
 	roundTrip(t, client)
 	warnings, err := Check(t.Context(), client)
@@ -253,7 +253,7 @@ func TestCluster(t *testing.T) {
 	}
 	hosts, _, _ := strings.Cut(strings.TrimPrefix(c.URL(), "redis-cluster://"), ",")
 	wantError(t, "redis://"+hosts, "redis-cluster://", ErrScheme)
-	single := testredis.StartServer(t)
+	single := redistest.StartServer(t)
 	wantError(t, "redis-cluster://"+single.Addr(), "no cluster")
 }
 
@@ -268,7 +268,7 @@ func TestTLS(t *testing.T) {
 	addr := l.Addr().String()
 	_, port, _ := net.SplitHostPort(addr)
 	_ = l.Close()
-	plain := testredis.StartServer(t, "--tls-port", port, "--tls-auth-clients", "no",
+	plain := redistest.StartServer(t, "--tls-port", port, "--tls-auth-clients", "no",
 		"--tls-cert-file", filepath.Join(dir, "cert.pem"), "--tls-key-file", filepath.Join(dir, "key.pem"),
 		"--tls-ca-cert-file", filepath.Join(dir, "cert.pem"))
 

@@ -13,7 +13,7 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
-	"turnstile/internal/testredis"
+	"turnstile/test/redistest"
 )
 
 func TestExplainNetwork(t *testing.T) {
@@ -32,7 +32,7 @@ func TestExplainNetwork(t *testing.T) {
 
 func TestExplainSilentServer(t *testing.T) {
 	t.Parallel()
-	s := testredis.StartServer(t)
+	s := redistest.StartServer(t)
 	client := open(t, s.URL())
 	s.Pause()
 	defer s.Resume()
@@ -45,7 +45,7 @@ func TestExplainSilentServer(t *testing.T) {
 
 func TestExplainFullServer(t *testing.T) {
 	t.Parallel()
-	s := testredis.StartServer(t, "--maxmemory", "1", "--maxmemory-policy", "noeviction")
+	s := redistest.StartServer(t, "--maxmemory", "1", "--maxmemory-policy", "noeviction")
 	client := open(t, s.URL())
 	plain := client.Set(t.Context(), "k", "v", 0).Err()
 	script := redis.NewScript("return redis.call('SET', KEYS[1], 'v')").Run(t.Context(), client, []string{"k"}).Err()
@@ -79,7 +79,7 @@ func TestExplainText(t *testing.T) {
 
 func TestConnOptMakesFreshClients(t *testing.T) {
 	t.Parallel()
-	url := testredis.URL(t)
+	url := redistest.URL(t)
 	opt, err := ConnOpt(url)
 	if err != nil {
 		t.Fatal(err)

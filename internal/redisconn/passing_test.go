@@ -8,7 +8,7 @@ import (
 	"net"
 	"testing"
 
-	"turnstile/internal/testredis"
+	"turnstile/test/redistest"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -26,15 +26,15 @@ func TestMayPass(t *testing.T) {
 		{&net.OpError{Op: "dial", Err: errors.New("refused")}, true, false},
 		{fmt.Errorf("claim a: %w", io.EOF), true, false},
 		{redis.ErrPoolTimeout, true, false},
-		{testredis.AnswerError("LOADING Redis is loading the dataset in memory"), true, false},
-		{fmt.Errorf("claim a: %w", testredis.AnswerError("READONLY You can't write against a read only replica.")), true, false},
-		{testredis.AnswerError("BUSY Redis is busy running a script."), true, false},
-		{testredis.AnswerError("BUSYGROUP Consumer Group name already exists"), false, true},
-		{testredis.AnswerError("ERR max number of clients reached"), true, false},
-		{testredis.AnswerError("ERR Script attempted to access a non local key in a cluster node"), true, false},
-		{testredis.AnswerError("WRONGTYPE Operation against a key"), false, true},
-		{fmt.Errorf("finish a: %w", testredis.AnswerError("OOM command not allowed")), false, true},
-		{testredis.AnswerError("NOAUTH Authentication required."), false, true},
+		{redistest.AnswerError("LOADING Redis is loading the dataset in memory"), true, false},
+		{fmt.Errorf("claim a: %w", redistest.AnswerError("READONLY You can't write against a read only replica.")), true, false},
+		{redistest.AnswerError("BUSY Redis is busy running a script."), true, false},
+		{redistest.AnswerError("BUSYGROUP Consumer Group name already exists"), false, true},
+		{redistest.AnswerError("ERR max number of clients reached"), true, false},
+		{redistest.AnswerError("ERR Script attempted to access a non local key in a cluster node"), true, false},
+		{redistest.AnswerError("WRONGTYPE Operation against a key"), false, true},
+		{fmt.Errorf("finish a: %w", redistest.AnswerError("OOM command not allowed")), false, true},
+		{redistest.AnswerError("NOAUTH Authentication required."), false, true},
 	} {
 		if got := MayPass(c.err); got != c.mayPass {
 			t.Errorf("MayPass(%v) = %v", c.err, got)

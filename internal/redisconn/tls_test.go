@@ -11,12 +11,12 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"turnstile/internal/testredis"
+	"turnstile/test/redistest"
 )
 
 func TestTLSWithCertificates(t *testing.T) {
 	t.Parallel()
-	s := testredis.StartTLS(t, time.Now().Add(time.Hour))
+	s := redistest.StartTLS(t, time.Now().Add(time.Hour))
 	whole := s.URL("tls_ca", s.CA, "tls_cert", s.Cert, "tls_key", s.Key)
 	roundTrip(t, open(t, whole))
 	conn, err := ConnOpt(whole)
@@ -31,9 +31,9 @@ func TestTLSWithCertificates(t *testing.T) {
 	roundTrip(t, client)
 
 	soon := time.Now().Add(time.Hour)
-	other := testredis.NewAuthority(t)
+	other := redistest.NewAuthority(t)
 	foreignCert, foreignKey := other.Issue(t, soon)
-	old := testredis.StartTLS(t, time.Now().Add(-time.Hour))
+	old := redistest.StartTLS(t, time.Now().Add(-time.Hour))
 	for what, c := range map[string]struct{ url, says string }{
 		"no CA":                    {s.URL("tls_cert", s.Cert, "tls_key", s.Key), "tls_ca="},
 		"another CA":               {s.URL("tls_ca", other.CA, "tls_cert", s.Cert, "tls_key", s.Key), "tls_ca="},
@@ -54,7 +54,7 @@ func TestTLSWithCertificates(t *testing.T) {
 // A certificate that was renewed is used for the next connection.
 func TestRenewedClientCertificate(t *testing.T) {
 	t.Parallel()
-	s := testredis.StartTLS(t, time.Now().Add(time.Hour))
+	s := redistest.StartTLS(t, time.Now().Add(time.Hour))
 	dir := t.TempDir()
 	cert, key := filepath.Join(dir, "cert"), filepath.Join(dir, "key")
 	install := func(fromCert, fromKey string) {
@@ -69,7 +69,7 @@ func TestRenewedClientCertificate(t *testing.T) {
 			}
 		}
 	}
-	install(testredis.NewAuthority(t).Issue(t, time.Now().Add(time.Hour)))
+	install(redistest.NewAuthority(t).Issue(t, time.Now().Add(time.Hour)))
 	client := open(t, s.URL("tls_ca", s.CA, "tls_cert", cert, "tls_key", key))
 	if err := client.Ping(t.Context()).Err(); err == nil {
 		t.Fatal("a foreign certificate is accepted")
@@ -82,7 +82,7 @@ func TestRenewedClientCertificate(t *testing.T) {
 // line which names the file.
 func TestCertificatesThatCannotBeUsed(t *testing.T) {
 	t.Parallel()
-	a := testredis.NewAuthority(t)
+	a := redistest.NewAuthority(t)
 	cert, key := a.Issue(t, time.Now().Add(time.Hour))
 	_, otherKey := a.Issue(t, time.Now().Add(time.Hour))
 	expired, expiredKey := a.Issue(t, time.Now().Add(-time.Hour))
@@ -122,7 +122,7 @@ func TestCertificatesThatCannotBeUsed(t *testing.T) {
 // The certificates are those of every connection, to sentinels and nodes as well.
 func TestCertificatesOfEveryScheme(t *testing.T) {
 	t.Parallel()
-	a := testredis.NewAuthority(t)
+	a := redistest.NewAuthority(t)
 	cert, key := a.Issue(t, time.Now().Add(time.Hour))
 	query := "tls_ca=" + a.CA + "&tls_cert=" + cert + "&tls_key=" + key + "&tls_server_name=redis.example"
 	check := func(scheme string, c *tls.Config) {

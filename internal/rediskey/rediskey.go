@@ -102,7 +102,7 @@ func Parse(key string) (session, name string, ok bool) {
 	return session, name, ok
 }
 
-// asynq's keys, pinned by the contract tests of pkg/sessionqueue.
+// asynq's keys, pinned by the contract tests of internal/protocol.
 
 func (s Session) Pending() string   { return s.asynq + "pending" }   // LIST, oldest at the right
 func (s Session) Active() string    { return s.asynq + "active" }    // LIST, taken

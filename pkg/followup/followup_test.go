@@ -5,14 +5,14 @@ import (
 	"testing"
 
 	"turnstile/internal/rediskey"
-	"turnstile/internal/testredis"
 	"turnstile/pkg/followup"
 	"turnstile/pkg/session"
+	"turnstile/test/redistest"
 )
 
 func TestList(t *testing.T) {
 	t.Parallel()
-	rdb := testredis.New(t)
+	rdb := redistest.New(t)
 	key := rediskey.For("s").Followups()
 	waits := func(id string) {
 		if err := rdb.HSet(t.Context(), rediskey.For("s").Task(session.TaskID("s", id)), "state", "pending", "seq", 1).Err(); err != nil {

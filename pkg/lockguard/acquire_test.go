@@ -12,8 +12,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/rediskey"
-	"turnstile/internal/testredis"
 	"turnstile/pkg/lockguard"
+	"turnstile/test/redistest"
 )
 
 // contend lets many goroutines of two guards count under one lock.
@@ -61,12 +61,12 @@ func contend(t *testing.T, client redis.UniversalClient, rounds int) {
 
 func TestExclusiveUnderContention(t *testing.T) {
 	t.Parallel()
-	contend(t, testredis.New(t), 25)
+	contend(t, redistest.New(t), 25)
 }
 
 func TestFirstComeFirstServed(t *testing.T) {
 	t.Parallel()
-	client := testredis.New(t)
+	client := redistest.New(t)
 	guards := []*lockguard.Guard{newGuard(t, client), newGuard(t, client), newGuard(t, client)}
 	lock := acquire(t, guards[0], "n")
 	const waiters = 12
@@ -94,7 +94,7 @@ func TestFirstComeFirstServed(t *testing.T) {
 
 func TestTryAcquireTellsWhoHolds(t *testing.T) {
 	t.Parallel()
-	client := testredis.New(t)
+	client := redistest.New(t)
 	a := newGuard(t, client, lockguard.WithOwner("worker one"))
 	b := newGuard(t, client)
 	mustBeFree(t, a, "n")
@@ -122,7 +122,7 @@ func TestTryAcquireTellsWhoHolds(t *testing.T) {
 
 func TestPhases(t *testing.T) {
 	t.Parallel()
-	g := newGuard(t, testredis.New(t), lockguard.WithOwner("o"))
+	g := newGuard(t, redistest.New(t), lockguard.WithOwner("o"))
 	lock := acquire(t, g, "n")
 	if h := holder(t, g, "n"); h.Phase != lockguard.Starting {
 		t.Errorf("phase %q, want starting", h.Phase)
@@ -143,7 +143,7 @@ func TestPhases(t *testing.T) {
 
 func TestReleaseTwice(t *testing.T) {
 	t.Parallel()
-	client := testredis.New(t)
+	client := redistest.New(t)
 	g := newGuard(t, client)
 	lock := acquire(t, g, "n")
 	release(t, lock)
@@ -160,7 +160,7 @@ func TestReleaseTwice(t *testing.T) {
 
 func TestReleaseByACancelledCaller(t *testing.T) {
 	t.Parallel()
-	g := newGuard(t, testredis.New(t))
+	g := newGuard(t, redistest.New(t))
 	ctx, cancel := context.WithCancel(t.Context())
 	lock, err := g.Acquire(ctx, "n")
 	if err != nil {
@@ -181,7 +181,7 @@ func TestReleaseByACancelledCaller(t *testing.T) {
 
 func TestFenceRises(t *testing.T) {
 	t.Parallel()
-	client := testredis.New(t)
+	client := redistest.New(t)
 	g := newGuard(t, client, lockguard.WithTTL(100*time.Millisecond), lockguard.WithoutRenewal())
 	k := rediskey.ForLock("n")
 	var last int64
@@ -216,7 +216,7 @@ func TestFenceRises(t *testing.T) {
 
 func TestRenewalOutlivesTheTTL(t *testing.T) {
 	t.Parallel()
-	client := testredis.New(t)
+	client := redistest.New(t)
 	const ttl = 400 * time.Millisecond
 	g := newGuard(t, client, lockguard.WithTTL(ttl))
 	ctx, cancel := context.WithCancel(t.Context())
@@ -239,7 +239,7 @@ func TestRenewalOutlivesTheTTL(t *testing.T) {
 
 func TestWithoutRenewal(t *testing.T) {
 	t.Parallel()
-	g := newGuard(t, testredis.New(t), lockguard.WithTTL(500*time.Millisecond), lockguard.WithoutRenewal())
+	g := newGuard(t, redistest.New(t), lockguard.WithTTL(500*time.Millisecond), lockguard.WithoutRenewal())
 	lock := acquire(t, g, "n")
 	before := lock.Deadline()
 	if err := lock.Renew(t.Context()); err != nil {
@@ -256,7 +256,7 @@ func TestWithoutRenewal(t *testing.T) {
 
 func TestBadInput(t *testing.T) {
 	t.Parallel()
-	client := testredis.New(t)
+	client := redistest.New(t)
 	for _, options := range [][]lockguard.Option{
 		{lockguard.WithTTL(0)}, {lockguard.WithTTL(-time.Second)}, {lockguard.WithMaxWait(-1)},
 	} {

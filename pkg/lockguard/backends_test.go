@@ -8,13 +8,13 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
-	"turnstile/internal/testredis"
 	"turnstile/pkg/lockguard"
+	"turnstile/test/redistest"
 )
 
 func TestCluster(t *testing.T) {
 	t.Parallel()
-	cluster := testredis.StartCluster(t)
+	cluster := redistest.StartCluster(t)
 	client := cluster.Client()
 	t.Run("contention", func(t *testing.T) { contend(t, client, 10) })
 	t.Run("every slot", func(t *testing.T) {
@@ -69,7 +69,7 @@ func TestEmbeddedServer(t *testing.T) {
 
 func TestFailover(t *testing.T) {
 	t.Parallel()
-	failover := testredis.StartFailover(t)
+	failover := redistest.StartFailover(t)
 	g := newGuard(t, failover.Client(), lockguard.WithTTL(20*time.Second))
 	lock := acquire(t, g, "n")
 	waiting := acquireSoon(t.Context(), t, g, "n", 1)

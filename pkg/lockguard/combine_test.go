@@ -8,20 +8,20 @@ import (
 	"testing"
 	"time"
 
-	"turnstile/internal/testredis"
 	"turnstile/pkg/lockguard"
+	"turnstile/test/redistest"
 )
 
 // Many goroutines at once: their commands go together, and each gets its own
 // answer.
 func TestManyLocksAtOnce(t *testing.T) {
 	t.Parallel()
-	client := testredis.New(t)
-	faults := &testredis.Faults{}
+	client := redistest.New(t)
+	faults := &redistest.Faults{}
 	g := newGuard(t, client, lockguard.WithTTL(time.Hour))
 	taken := acquire(t, g, "7")
 	client.AddHook(faults)
-	gate := faults.Gate(testredis.Named("evalsha"))
+	gate := faults.Gate(redistest.Named("evalsha"))
 
 	const goroutines, onTheirWay = 40, 4
 	var wg sync.WaitGroup
@@ -79,12 +79,12 @@ func TestManyLocksAtOnce(t *testing.T) {
 // A whole pipeline fails: each of its callers is told, and nothing stays taken.
 func TestCombinedRepliesAreLost(t *testing.T) {
 	t.Parallel()
-	client := testredis.New(t)
-	faults := &testredis.Faults{}
+	client := redistest.New(t)
+	faults := &redistest.Faults{}
 	client.AddHook(faults)
 	g := newGuard(t, client, lockguard.WithTTL(time.Hour))
 	release(t, acquire(t, g, "warm"))
-	gate := faults.Gate(testredis.Named("evalsha"))
+	gate := faults.Gate(redistest.Named("evalsha"))
 	const goroutines = 24
 	results := make(chan error, goroutines)
 	for i := range goroutines {
@@ -96,12 +96,12 @@ func TestCombinedRepliesAreLost(t *testing.T) {
 	for range 4 {
 		<-gate.Arrived()
 	}
-	faults.LoseReply(testredis.Named("evalsha", "eval"), goroutines)
+	faults.LoseReply(redistest.Named("evalsha", "eval"), goroutines)
 	gate.Release()
 	lost := 0
 	for range goroutines {
 		switch err := <-results; {
-		case errors.Is(err, testredis.ErrLostReply):
+		case errors.Is(err, redistest.ErrLostReply):
 			lost++
 		case err != nil:
 			t.Errorf("%v, want a lock or the network's error", err)

@@ -11,18 +11,18 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"turnstile/internal/testredis"
 	"turnstile/pkg/lockguard"
+	"turnstile/test/redistest"
 )
 
 // Every script is carried out twice, and the caller sees the second answer.
 func TestScriptsRunTwice(t *testing.T) {
 	t.Parallel()
-	client := testredis.New(t)
-	faults := &testredis.Faults{}
+	client := redistest.New(t)
+	faults := &redistest.Faults{}
 	client.AddHook(faults)
 	g := newGuard(t, client, lockguard.WithTTL(time.Hour), lockguard.WithOwner("o"))
-	faults.RunTwice(testredis.Named("evalsha", "eval"), -1)
+	faults.RunTwice(redistest.Named("evalsha", "eval"), -1)
 
 	lock := acquire(t, g, "n")
 	if h := holder(t, g, "n"); h.Fence != lock.Fence() || h.Phase != lockguard.Starting {
@@ -64,22 +64,22 @@ func TestScriptsRunTwice(t *testing.T) {
 
 func TestLostReplies(t *testing.T) {
 	t.Parallel()
-	client := testredis.New(t)
-	faults := &testredis.Faults{}
+	client := redistest.New(t)
+	faults := &redistest.Faults{}
 	client.AddHook(faults)
 	g := newGuard(t, client, lockguard.WithTTL(time.Hour))
 	release(t, acquire(t, g, "warm"))
 
 	// Acquired, and nobody was told: it is given back.
-	faults.LoseReply(testredis.Named("evalsha", "eval"), 1)
-	if _, err := g.TryAcquire(t.Context(), "n"); !errors.Is(err, testredis.ErrLostReply) {
+	faults.LoseReply(redistest.Named("evalsha", "eval"), 1)
+	if _, err := g.TryAcquire(t.Context(), "n"); !errors.Is(err, redistest.ErrLostReply) {
 		t.Fatalf("%v, want the network's error", err)
 	}
 	lock := acquire(t, g, "n") // soon, not after an hour
 
 	// Released, and nobody was told: asked again, it says so.
-	faults.LoseReply(testredis.Named("evalsha", "eval"), 1)
-	if err := lock.Release(t.Context()); !errors.Is(err, testredis.ErrLostReply) {
+	faults.LoseReply(redistest.Named("evalsha", "eval"), 1)
+	if err := lock.Release(t.Context()); !errors.Is(err, redistest.ErrLostReply) {
 		t.Fatalf("%v, want the network's error", err)
 	}
 	other := acquire(t, g, "n")
@@ -90,8 +90,8 @@ func TestLostReplies(t *testing.T) {
 
 	// Handed over, and the one who did it was not told.
 	waiting := acquireSoon(t.Context(), t, newGuard(t, secondClient(t)), "n", 1)
-	faults.LoseReply(testredis.Named("evalsha", "eval"), 1)
-	if err := other.Release(t.Context()); !errors.Is(err, testredis.ErrLostReply) {
+	faults.LoseReply(redistest.Named("evalsha", "eval"), 1)
+	if err := other.Release(t.Context()); !errors.Is(err, redistest.ErrLostReply) {
 		t.Fatalf("%v, want the network's error", err)
 	}
 	next := got(t, waiting, soon)
@@ -103,8 +103,8 @@ func TestLostReplies(t *testing.T) {
 	// A lost renewal is only a reason to renew again.
 	release(t, next)
 	lock = acquire(t, g, "n")
-	faults.LoseReply(testredis.Named("evalsha", "eval"), 1)
-	if err := lock.Promote(t.Context()); !errors.Is(err, testredis.ErrLostReply) {
+	faults.LoseReply(redistest.Named("evalsha", "eval"), 1)
+	if err := lock.Promote(t.Context()); !errors.Is(err, redistest.ErrLostReply) {
 		t.Fatalf("%v, want the network's error", err)
 	}
 	if err := lock.Promote(t.Context()); err != nil {
@@ -116,7 +116,7 @@ func TestLostReplies(t *testing.T) {
 // secondClient is another client on the test's database.
 func secondClient(t *testing.T) redis.UniversalClient {
 	t.Helper()
-	options, err := redis.ParseURL(testredis.URL(t))
+	options, err := redis.ParseURL(redistest.URL(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,21 +127,21 @@ func secondClient(t *testing.T) redis.UniversalClient {
 
 func TestRenewalsThatFail(t *testing.T) {
 	t.Parallel()
-	client := testredis.New(t)
-	faults := &testredis.Faults{}
+	client := redistest.New(t)
+	faults := &redistest.Faults{}
 	client.AddHook(faults)
 	const ttl = time.Second
 	g := newGuard(t, client, lockguard.WithTTL(ttl))
 	lock := acquire(t, g, "n")
 	broken := errors.New("broken wire")
-	faults.FailBefore(testredis.Named("evalsha"), 5, broken) // for a while
+	faults.FailBefore(redistest.Named("evalsha"), 5, broken) // for a while
 	for faults.CountNamed("evalsha") < 8 {
 		if err := lock.Held(); err != nil {
 			t.Fatal(err)
 		}
 		runtime.Gosched()
 	}
-	faults.FailBefore(testredis.Named("evalsha"), -1, broken) // for good
+	faults.FailBefore(redistest.Named("evalsha"), -1, broken) // for good
 	awaitLost(t, lock, 2*ttl)
 	if cause := context.Cause(lock.Context()); !errors.Is(cause, broken) {
 		t.Errorf("cause %v does not tell why", cause)
@@ -150,7 +150,7 @@ func TestRenewalsThatFail(t *testing.T) {
 
 func TestFullRedis(t *testing.T) {
 	t.Parallel()
-	server := testredis.StartServer(t, "--maxmemory-policy", "noeviction")
+	server := redistest.StartServer(t, "--maxmemory-policy", "noeviction")
 	client := server.Client()
 	g := newGuard(t, client, lockguard.WithTTL(time.Hour))
 	lock := acquire(t, g, "n")
@@ -223,7 +223,7 @@ func TestWrongTypes(t *testing.T) {
 			for _, state := range []string{"free", "held", "held and waited for"} {
 				t.Run(fmt.Sprintf("%s/%s/%s", what, call, state), func(t *testing.T) {
 					t.Parallel()
-					client := testredis.New(t)
+					client := redistest.New(t)
 					// Waits, but not for ever.
 					g := newGuard(t, client, lockguard.WithTTL(time.Hour), lockguard.WithMaxWait(100*time.Millisecond))
 					other := newGuard(t, client, lockguard.WithTTL(time.Hour))

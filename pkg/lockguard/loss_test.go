@@ -7,13 +7,13 @@ import (
 	"time"
 
 	"turnstile/internal/rediskey"
-	"turnstile/internal/testredis"
 	"turnstile/pkg/lockguard"
+	"turnstile/test/redistest"
 )
 
 func TestLostWhenTheSentinelIsDeleted(t *testing.T) {
 	t.Parallel()
-	client := testredis.New(t)
+	client := redistest.New(t)
 	const ttl = 3 * time.Second
 	g := newGuard(t, client, lockguard.WithTTL(ttl))
 	lock := acquire(t, g, "n")
@@ -36,7 +36,7 @@ func TestLostWhenTheSentinelIsDeleted(t *testing.T) {
 
 func TestLostWhenTheSentinelIsStolen(t *testing.T) {
 	t.Parallel()
-	client := testredis.New(t)
+	client := redistest.New(t)
 	g := newGuard(t, client)
 	lock := acquire(t, g, "n")
 	k := rediskey.ForLock("n")
@@ -58,7 +58,7 @@ func TestLostWhenTheSentinelIsStolen(t *testing.T) {
 
 func TestLostBeforeTheTTLWhenRedisIsPaused(t *testing.T) {
 	t.Parallel()
-	server := testredis.StartServer(t)
+	server := redistest.StartServer(t)
 	const ttl = 2 * time.Second
 	g := newGuard(t, server.Client(), lockguard.WithTTL(ttl))
 	acquire(t, g, "warm") // the connection and the script are there
@@ -75,10 +75,10 @@ func TestLostBeforeTheTTLWhenRedisIsPaused(t *testing.T) {
 
 func TestHolderDies(t *testing.T) {
 	t.Parallel()
-	testredis.Real(t)
+	redistest.Real(t)
 	const ttl = 2 * time.Second
-	g := newGuard(t, testredis.New(t), lockguard.WithTTL(ttl))
-	c := startChild(t, testredis.URL(t), "n", ttl)
+	g := newGuard(t, redistest.New(t), lockguard.WithTTL(ttl))
+	c := startChild(t, redistest.URL(t), "n", ttl)
 	c.says(t, "held")
 	waiting := acquireSoon(t.Context(), t, g, "n", 1)
 	if err := c.Process.Kill(); err != nil {
@@ -89,11 +89,11 @@ func TestHolderDies(t *testing.T) {
 
 func TestHolderIsStoppedPastItsTTL(t *testing.T) {
 	t.Parallel()
-	testredis.Real(t)
-	client := testredis.New(t)
+	redistest.Real(t)
+	client := redistest.New(t)
 	const ttl = time.Second
 	g := newGuard(t, client, lockguard.WithTTL(ttl))
-	c := startChild(t, testredis.URL(t), "n", ttl)
+	c := startChild(t, redistest.URL(t), "n", ttl)
 	c.says(t, "held")
 	waiting := acquireSoon(t.Context(), t, g, "n", 1)
 	c.stop(t)

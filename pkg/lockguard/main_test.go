@@ -16,8 +16,8 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
-	"turnstile/internal/testredis"
 	"turnstile/pkg/lockguard"
+	"turnstile/test/redistest"
 )
 
 // childVar makes the test binary a process that takes one lock: its value is
@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	goleak.VerifyTestMain(m, testredis.Dialing())
+	goleak.VerifyTestMain(m, redistest.Dialing())
 }
 
 // beChild acquires, says "held FENCE", waits for a line on stdin, and then says

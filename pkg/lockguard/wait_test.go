@@ -12,13 +12,13 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/rediskey"
-	"turnstile/internal/testredis"
 	"turnstile/pkg/lockguard"
+	"turnstile/test/redistest"
 )
 
 func TestCancelledWaiterLeavesTheLine(t *testing.T) {
 	t.Parallel()
-	client := testredis.New(t)
+	client := redistest.New(t)
 	g := newGuard(t, client)
 	lock := acquire(t, g, "n")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -36,7 +36,7 @@ func TestCancelledWaiterLeavesTheLine(t *testing.T) {
 // scheduler finds. Whoever comes next must not wait for a TTL.
 func TestCancelledWaiterPassesOnItsGrant(t *testing.T) {
 	t.Parallel()
-	g := newGuard(t, testredis.New(t), lockguard.WithTTL(time.Hour))
+	g := newGuard(t, redistest.New(t), lockguard.WithTTL(time.Hour))
 	for range 60 {
 		lock := acquire(t, g, "n")
 		ctx, cancel := context.WithCancel(t.Context())
@@ -57,7 +57,7 @@ func TestCancelledWaiterPassesOnItsGrant(t *testing.T) {
 
 func TestCancelledWaiterReturnsAtOnceWhenRedisHangs(t *testing.T) {
 	t.Parallel()
-	server := testredis.StartServer(t)
+	server := redistest.StartServer(t)
 	g := newGuard(t, server.Client(), lockguard.WithTTL(time.Minute))
 	lock := acquire(t, g, "n")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -87,13 +87,13 @@ func TestCancelledWaiterReturnsAtOnceWhenRedisHangs(t *testing.T) {
 
 func TestCancelledBeforeItsScriptWasAnswered(t *testing.T) {
 	t.Parallel()
-	client := testredis.New(t)
-	faults := &testredis.Faults{}
+	client := redistest.New(t)
+	faults := &redistest.Faults{}
 	client.AddHook(faults)
 	g := newGuard(t, client, lockguard.WithTTL(time.Hour))
 	lock := acquire(t, g, "n")
 	release(t, got(t, releaseTo(t, g, lock), soon)) // the subscription is up now
-	gate := faults.GateReply(testredis.Named("evalsha"))
+	gate := faults.GateReply(redistest.Named("evalsha"))
 	ctx, cancel := context.WithCancel(t.Context())
 	outcomes := make(chan outcome, 1)
 	go func() {
@@ -119,7 +119,7 @@ func releaseTo(t *testing.T, g *lockguard.Guard, lock *lockguard.Lock) <-chan ou
 
 func TestPassedDeadlineAndCancelledContext(t *testing.T) {
 	t.Parallel()
-	g := newGuard(t, testredis.New(t))
+	g := newGuard(t, redistest.New(t))
 	lock := acquire(t, g, "n")
 	defer release(t, lock)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
@@ -134,7 +134,7 @@ func TestPassedDeadlineAndCancelledContext(t *testing.T) {
 
 func TestMaxWait(t *testing.T) {
 	t.Parallel()
-	client := testredis.New(t)
+	client := redistest.New(t)
 	a := newGuard(t, client, lockguard.WithOwner("a"))
 	b := newGuard(t, client, lockguard.WithMaxWait(50*time.Millisecond))
 	lock := acquire(t, a, "n")
@@ -157,7 +157,7 @@ func TestMaxWait(t *testing.T) {
 
 func TestCloseEndsWaiting(t *testing.T) {
 	t.Parallel()
-	client := testredis.New(t)
+	client := redistest.New(t)
 	a, b := newGuard(t, client), newGuard(t, client)
 	lock := acquire(t, b, "n")
 	waiting := acquireSoon(t.Context(), t, b, "n", 1)
@@ -181,17 +181,17 @@ func TestCloseEndsWaiting(t *testing.T) {
 
 func TestDeadWaiterIsPassedOver(t *testing.T) {
 	t.Parallel()
-	testredis.Real(t)
-	g := newGuard(t, testredis.New(t), lockguard.WithTTL(time.Minute))
+	redistest.Real(t)
+	g := newGuard(t, redistest.New(t), lockguard.WithTTL(time.Minute))
 	lock := acquire(t, g, "n")
-	c := startChild(t, testredis.URL(t), "n", time.Minute)
+	c := startChild(t, redistest.URL(t), "n", time.Minute)
 	awaitWaiting(t, g, "n", 1)
 	waiting := acquireSoon(t.Context(), t, g, "n", 2)
 	if err := c.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	_ = c.Wait()
-	awaitListeners(t, testredis.New(t), 1)
+	awaitListeners(t, redistest.New(t), 1)
 	release(t, lock)
 	release(t, got(t, waiting, soon))
 }
@@ -229,11 +229,11 @@ func awaitListeners(t *testing.T, client redis.UniversalClient, n int) {
 // that it never saw has ended: it must not take the old grant for a hold.
 func TestStoppedWaiterDoesNotTrustAnOldGrant(t *testing.T) {
 	t.Parallel()
-	testredis.Real(t)
+	redistest.Real(t)
 	const ttl = time.Second
-	g := newGuard(t, testredis.New(t), lockguard.WithTTL(ttl))
+	g := newGuard(t, redistest.New(t), lockguard.WithTTL(ttl))
 	lock := acquire(t, g, "n")
-	c := startChild(t, testredis.URL(t), "n", ttl)
+	c := startChild(t, redistest.URL(t), "n", ttl)
 	awaitWaiting(t, g, "n", 1)
 	c.stop(t)
 	release(t, lock) // to the child: its connection still listens
@@ -254,7 +254,7 @@ func TestStoppedWaiterDoesNotTrustAnOldGrant(t *testing.T) {
 
 func TestBrokenSubscription(t *testing.T) {
 	t.Parallel()
-	server := testredis.StartServer(t)
+	server := redistest.StartServer(t)
 	client := server.Client()
 	g := newGuard(t, client, lockguard.WithTTL(time.Hour))
 	lock := acquire(t, g, "n")
@@ -273,7 +273,7 @@ func TestBrokenSubscription(t *testing.T) {
 
 func TestServerRestartsWhileOneWaits(t *testing.T) {
 	t.Parallel()
-	server := testredis.StartServer(t)
+	server := redistest.StartServer(t)
 	g := newGuard(t, server.Client(), lockguard.WithTTL(3*time.Second))
 	lock := acquire(t, g, "n")
 	waiting := acquireSoon(t.Context(), t, g, "n", 1)
@@ -289,7 +289,7 @@ func TestServerRestartsWhileOneWaits(t *testing.T) {
 
 func TestWaiterKeepsItsPlaceForLongerThanItsTTL(t *testing.T) {
 	t.Parallel()
-	client := testredis.New(t)
+	client := redistest.New(t)
 	const ttl = 600 * time.Millisecond
 	long := newGuard(t, client, lockguard.WithTTL(time.Hour))
 	short := newGuard(t, client, lockguard.WithTTL(ttl))

@@ -18,7 +18,7 @@
 // # Who writes it
 //
 // What happens to a turn is written by the turn's own scripts in
-// turnstile/pkg/sessionqueue, together with the rest of the move and under its
+// turnstile/internal/protocol, together with the rest of the move and under its
 // token and fence: a drain marks and counts the turn that it is about to
 // interrupt, a claim the one whose worker died; a turn that finishes deletes the
 // record. This package has what is asked from outside of a turn (Mark, Clear,

@@ -7,8 +7,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/rediskey"
-	"turnstile/internal/testredis"
 	"turnstile/pkg/resume"
+	"turnstile/test/redistest"
 )
 
 // chat is the session of most tests.
@@ -19,7 +19,7 @@ var keys = rediskey.For(chat)
 // known is a database in which the chat has had a turn.
 func known(t *testing.T) redis.UniversalClient {
 	t.Helper()
-	rdb := testredis.New(t)
+	rdb := redistest.New(t)
 	introduce(t, rdb, chat)
 	return rdb
 }

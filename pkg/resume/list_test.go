@@ -12,8 +12,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/rediskey"
-	"turnstile/internal/testredis"
 	"turnstile/pkg/resume"
+	"turnstile/test/redistest"
 )
 
 // listed collects what List yields; broken are the sessions with an error.
@@ -35,7 +35,7 @@ func listed(t *testing.T, rdb redis.Cmdable) (found map[string]resume.Record, br
 
 func TestList(t *testing.T) {
 	t.Parallel()
-	rdb := testredis.New(t)
+	rdb := redistest.New(t)
 	found, broken := listed(t, rdb)
 	equal(t, "sessions of nothing", len(found)+len(broken), 0)
 
@@ -74,17 +74,17 @@ func TestList(t *testing.T) {
 // Without Redis there is one error, not one for each session.
 func TestListWithoutRedis(t *testing.T) {
 	t.Parallel()
-	rdb := testredis.New(t)
+	rdb := redistest.New(t)
 	for i := range 10 {
 		introduce(t, rdb, fmt.Sprintf("s%d", i))
 	}
 	away := errors.New("away")
 	for _, name := range []string{"zscan", "evalsha"} {
-		var faults testredis.Faults
+		var faults redistest.Faults
 		client := redis.NewClient(rdb.(*redis.Client).Options())
 		t.Cleanup(func() { _ = client.Close() })
 		client.AddHook(&faults)
-		faults.FailBefore(testredis.Named(name), -1, away)
+		faults.FailBefore(redistest.Named(name), -1, away)
 		errs := 0
 		for s, err := range resume.List(t.Context(), client) {
 			errs++
@@ -108,7 +108,7 @@ func TestListWithoutRedis(t *testing.T) {
 func TestBackends(t *testing.T) {
 	t.Parallel()
 	for name, start := range map[string]func(*testing.T) redis.UniversalClient{
-		"cluster": func(t *testing.T) redis.UniversalClient { return testredis.StartCluster(t).Client() },
+		"cluster": func(t *testing.T) redis.UniversalClient { return redistest.StartCluster(t).Client() },
 		"embedded": func(t *testing.T) redis.UniversalClient {
 			rdb := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr()})
 			t.Cleanup(func() { _ = rdb.Close() })

@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"turnstile/internal/testredis"
 	"turnstile/pkg/resume"
+	"turnstile/test/redistest"
 )
 
 func TestB15_Mark(t *testing.T) {
@@ -33,7 +33,7 @@ func TestB16_CustomReason(t *testing.T) {
 
 func TestB17_UnknownSession(t *testing.T) {
 	t.Parallel()
-	rdb := testredis.New(t)
+	rdb := redistest.New(t)
 	answer(t, false)(resume.Mark(t.Context(), rdb, chat, ""))
 	answer(t, false)(resume.Suspend(t.Context(), rdb, chat))
 	size, err := rdb.DBSize(t.Context()).Result()
@@ -52,7 +52,7 @@ func TestB18_SuspendedWins(t *testing.T) {
 
 func TestB19_Durable(t *testing.T) {
 	t.Parallel()
-	server := testredis.StartServer(t, "--appendonly", "yes", "--appendfsync", "always")
+	server := redistest.StartServer(t, "--appendonly", "yes", "--appendfsync", "always")
 	introduce(t, server.Client(), chat)
 	answer(t, true)(resume.Mark(t.Context(), server.Client(), chat, resume.ReasonShutdown))
 	want := read(t, server.Client()).MarkedAt
@@ -105,9 +105,9 @@ func TestSuspend(t *testing.T) {
 func TestSentTwice(t *testing.T) {
 	t.Parallel()
 	rdb := known(t)
-	var faults testredis.Faults
+	var faults redistest.Faults
 	rdb.AddHook(&faults)
-	faults.RunTwice(testredis.Named("evalsha", "eval"), -1)
+	faults.RunTwice(redistest.Named("evalsha", "eval"), -1)
 	answer(t, true)(resume.Mark(t.Context(), rdb, chat, resume.ReasonCrash))
 	if got := read(t, rdb); !got.Pending || got.Reason != resume.ReasonCrash || got.Interruptions != 0 {
 		t.Errorf("marked twice: %+v", got)
@@ -136,7 +136,7 @@ func TestWrongTypes(t *testing.T) {
 
 func TestFullRedis(t *testing.T) {
 	t.Parallel()
-	rdb := testredis.StartServer(t).Client()
+	rdb := redistest.StartServer(t).Client()
 	introduce(t, rdb, chat)
 	record(t, rdb, "interruptions", "1")
 	must(t, rdb.ConfigSet(t.Context(), "maxmemory", "1").Err())

@@ -5,13 +5,13 @@ import (
 	"testing"
 	"time"
 
-	"turnstile/internal/testredis"
 	"turnstile/pkg/resume"
+	"turnstile/test/redistest"
 )
 
 func TestB11_Defaults(t *testing.T) {
 	t.Parallel()
-	equal(t, "never heard of", read(t, testredis.New(t)), resume.Record{})
+	equal(t, "never heard of", read(t, redistest.New(t)), resume.Record{})
 	equal(t, "never cut off", read(t, known(t)), resume.Record{})
 }
 
@@ -94,7 +94,7 @@ func TestReadOfAWrongType(t *testing.T) {
 // A server that was restarted does not know the scripts any more.
 func TestReadAfterScriptFlush(t *testing.T) {
 	t.Parallel()
-	server := testredis.StartServer(t)
+	server := redistest.StartServer(t)
 	rdb := server.Client()
 	for range 2 {
 		must(t, rdb.ScriptFlush(t.Context()).Err())

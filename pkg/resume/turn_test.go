@@ -6,27 +6,27 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"turnstile/internal/testredis"
+	"turnstile/internal/protocol"
 	"turnstile/pkg/resume"
 	"turnstile/pkg/session"
-	"turnstile/pkg/sessionqueue"
+	"turnstile/test/redistest"
 )
 
-// What the turns of turnstile/pkg/sessionqueue make of a record, and write into it.
+// What the turns of turnstile/internal/protocol make of a record, and write into it.
 
 type queue struct {
 	*testing.T
 	rdb      redis.UniversalClient
-	client   *sessionqueue.Client
-	consumer *sessionqueue.Consumer
+	client   *protocol.Client
+	consumer *protocol.Consumer
 }
 
 func newQueue(t *testing.T) *queue {
 	t.Helper()
-	rdb := testredis.New(t)
-	consumer, err := sessionqueue.NewConsumer(rdb, sessionqueue.Config{Worker: t.Name(), Retention: time.Hour, SentinelTTL: time.Minute})
+	rdb := redistest.New(t)
+	consumer, err := protocol.NewConsumer(rdb, protocol.Config{Worker: t.Name(), Retention: time.Hour, SentinelTTL: time.Minute})
 	must(t, err)
-	q := &queue{t, rdb, sessionqueue.NewClient(rdb), consumer}
+	q := &queue{t, rdb, protocol.NewClient(rdb), consumer}
 	q.say("first")
 	q.finish(q.claim())
 	return q
@@ -39,7 +39,7 @@ func (q *queue) say(text string) {
 }
 
 // claim takes the chat's next turn; nil if there is none.
-func (q *queue) claim() *sessionqueue.Hold {
+func (q *queue) claim() *protocol.Hold {
 	q.Helper()
 	holds, err := q.consumer.Claim(q.Context(), []string{chat})
 	must(q, err)
@@ -50,9 +50,9 @@ func (q *queue) claim() *sessionqueue.Hold {
 	return holds[0]
 }
 
-func (q *queue) finish(h *sessionqueue.Hold) {
+func (q *queue) finish(h *protocol.Hold) {
 	q.Helper()
-	_, err := h.Finish(q.Context(), sessionqueue.End{Status: sessionqueue.StatusDone})
+	_, err := h.Finish(q.Context(), protocol.End{Status: protocol.StatusDone})
 	must(q, err)
 }
 

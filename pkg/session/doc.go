@@ -4,5 +4,5 @@
 //
 // Everything here is read as leniently as it can be: what a stored record has that
 // cannot be read is shown as such, or counts as absent, and never stops a session.
-// What writes is in the scripts of pkg/sessionqueue, for it has to be fenced.
+// What writes is in the scripts of internal/protocol, for it has to be fenced.
 package session

@@ -105,7 +105,7 @@ type payload struct {
 	Message
 
 	// TooLong is how many bytes a task had whose content lua/archive.lua of
-	// pkg/sessionqueue has not kept.
+	// internal/protocol has not kept.
 	TooLong int64 `json:"too_long,omitempty"`
 }
 

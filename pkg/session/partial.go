@@ -3,7 +3,7 @@ package session
 import "encoding/json"
 
 // partialVersion is the schema version of a Partial. lua/claim.lua of
-// pkg/sessionqueue knows it, too.
+// internal/protocol knows it, too.
 const partialVersion = 1
 
 // Partial is what a running turn has done so far, stored beside its session should

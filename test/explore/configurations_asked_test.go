@@ -3,9 +3,9 @@ package explore_test
 import (
 	"slices"
 
+	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
-	sq "turnstile/pkg/sessionqueue"
 	"turnstile/test/explore"
 )
 

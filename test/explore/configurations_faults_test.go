@@ -5,10 +5,10 @@ import (
 	"strings"
 	"time"
 
+	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/followup"
 	"turnstile/pkg/session"
-	sq "turnstile/pkg/sessionqueue"
 	"turnstile/test/explore"
 )
 

@@ -6,9 +6,9 @@ import (
 
 	"github.com/hibiken/asynq"
 
+	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
-	sq "turnstile/pkg/sessionqueue"
 	"turnstile/test/explore"
 )
 

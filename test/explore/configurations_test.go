@@ -3,9 +3,9 @@ package explore_test
 import (
 	"time"
 
+	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/followup"
-	sq "turnstile/pkg/sessionqueue"
 	"turnstile/test/explore"
 )
 

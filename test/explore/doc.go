@@ -1,7 +1,7 @@
 // Package explore is a model checker for the protocol: it takes the Lua scripts and
 // the Go code as they are, and tries every order of the steps of a few processes.
 //
-// A [Process] is a program that calls pkg/sessionqueue or asynq. It runs until its
+// A [Process] is a program that calls internal/protocol or asynq. It runs until its
 // next request to Redis, which is one step; between two steps of a process those of
 // all others may come, and faults: see [Fault]. The database is the embedded one,
 // without a network, whose state is taken and put back between steps. A [Search]
@@ -23,5 +23,5 @@
 // The clocks of the processes stand still within a life, but for a [Life.Pause]; Redis'
 // goes on between steps: no decision compares the two, and this would show if one did. Redis executes one
 // command after the other and loses nothing. A process' own goroutines are not
-// interleaved: package pkg/worker's tests and the race detector are for that.
+// interleaved: package internal/engine's tests and the race detector are for that.
 package explore

@@ -7,9 +7,9 @@ import (
 
 	"github.com/hibiken/asynq"
 
+	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
-	sq "turnstile/pkg/sessionqueue"
 	"turnstile/test/explore"
 )
 
@@ -128,7 +128,7 @@ func work(l *explore.Life, name string, a behaviour) {
 	}
 }
 
-// turn is one turn as pkg/worker runs it, see TestTrace.
+// turn is one turn as internal/engine runs it, see TestTrace.
 func turn(l *explore.Life, c *sq.Consumer, h *sq.Hold, a behaviour) (more bool, err error) {
 	t, ctx := h.Turn(), h.Lease().Context()
 	if t.Redelivered > 0 {

@@ -8,9 +8,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"turnstile/internal/testredis"
 	"turnstile/test/explore"
 	"turnstile/test/mutation"
+	"turnstile/test/redistest"
 )
 
 // found is a configuration by its name.
@@ -89,8 +89,8 @@ func TestScriptsAsTheEmbeddedServerRunsThem(t *testing.T) {
 
 // A real server answers as the embedded one does.
 func TestSamplesOnARealServer(t *testing.T) {
-	testredis.Real(t)
-	opts, err := redis.ParseURL(testredis.URL(t))
+	redistest.Real(t)
+	opts, err := redis.ParseURL(redistest.URL(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,15 +13,15 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"turnstile/internal/engine"
+	sq "turnstile/internal/protocol"
 	"turnstile/internal/redisconn"
 	"turnstile/internal/rediskey"
 	"turnstile/internal/script"
-	"turnstile/internal/testredis"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
-	sq "turnstile/pkg/sessionqueue"
-	"turnstile/pkg/worker"
 	"turnstile/test/explore"
+	"turnstile/test/redistest"
 )
 
 // calls takes down what goes to Redis for a session.
@@ -99,13 +99,13 @@ func (instant) Run(context.Context, agent.Turn, func(agent.Event)) (agent.Result
 func TestTrace(t *testing.T) {
 	for _, ids := range [][]string{{"m1"}, {"m1", "m2"}} {
 		t.Run(strings.Join(ids, " "), func(t *testing.T) {
-			rdb, err := redisconn.Open(testredis.URL(t))
+			rdb, err := redisconn.Open(redistest.URL(t))
 			if err != nil {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { _ = rdb.Close() })
 			sent, done := &calls{clock: true}, &calls{}
-			sending := testredis.New(t)
+			sending := redistest.New(t)
 			for _, known := range script.All() {
 				if err := sending.ScriptLoad(t.Context(), known.Source).Err(); err != nil {
 					t.Fatal(err)
@@ -126,7 +126,7 @@ func TestTrace(t *testing.T) {
 				}
 			}
 			want := sent.all()
-			w, err := worker.New(rdb, instant{}, worker.Options{
+			w, err := engine.New(rdb, instant{}, engine.Options{
 				ID: "w", Queue: sq.Config{Retention: time.Hour}, DrainTimeout: time.Minute, // it waits for the turn's very end
 				Logger: slog.New(slog.DiscardHandler),
 			})
@@ -141,7 +141,7 @@ func TestTrace(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			w.Drain(t.Context(), worker.ReasonShutdown)
+			w.Drain(t.Context(), engine.ReasonShutdown)
 			want = append(want, done.all()...)
 
 			s := explore.NewSearch(&explore.Configuration{

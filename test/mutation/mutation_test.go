@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	_ "turnstile/internal/protocol" // whose scripts are changed
 	"turnstile/internal/script"
-	_ "turnstile/pkg/sessionqueue" // whose scripts are changed
 	"turnstile/test/mutation"
 )
 

@@ -12,12 +12,12 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
+	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
-	"turnstile/internal/testredis"
 	"turnstile/pkg/followup"
 	"turnstile/pkg/lockguard"
 	"turnstile/pkg/session"
-	sq "turnstile/pkg/sessionqueue"
+	"turnstile/test/redistest"
 	"turnstile/test/reference"
 )
 
@@ -27,14 +27,14 @@ const key = "agent:main:telegram:dm:42"
 type redisOf struct {
 	testing.TB
 	rdb    redis.UniversalClient
-	faults *testredis.Faults
+	faults *redistest.Faults
 	clock  *standIns
 }
 
 func newRedis(t testing.TB, mutate func(source string) string) *redisOf {
 	t.Helper()
-	rdb := testredis.New(t)
-	r := &redisOf{TB: t, rdb: rdb, faults: &testredis.Faults{}, clock: newStandIns(t, rdb, mutate)}
+	rdb := redistest.New(t)
+	r := &redisOf{TB: t, rdb: rdb, faults: &redistest.Faults{}, clock: newStandIns(t, rdb, mutate)}
 	rdb.AddHook(r.faults) // the first is the outermost: faults strike what is meant
 	rdb.AddHook(r.clock)
 	return r
@@ -123,7 +123,7 @@ func (b *actual) must(err error) {
 func word(err error) string {
 	for e, word := range map[error]string{
 		lockguard.ErrLost: reference.Lost, sq.ErrStopAsked: "stop", sq.ErrInterruptAsked: "interrupt", sq.ErrRollbackAsked: "rollback",
-		sq.ErrDraining: "drain", testredis.ErrLostReply: "reply lost", session.ErrInvalid: "invalid",
+		sq.ErrDraining: "drain", redistest.ErrLostReply: "reply lost", session.ErrInvalid: "invalid",
 	} {
 		if errors.Is(err, e) {
 			return word

@@ -11,7 +11,7 @@ import (
 
 	"turnstile/internal/rediskey"
 	"turnstile/internal/script"
-	"turnstile/internal/testredis"
+	"turnstile/test/redistest"
 )
 
 // clockKey holds the time of a life, ms. Redis' own cannot be set; so each script that
@@ -115,7 +115,7 @@ func (s *standIns) tellTime(cmd redis.Cmder) {
 	}
 }
 
-func isScript(cmd redis.Cmder) bool { return testredis.Named("evalsha")(cmd) && len(cmd.Args()) > 2 }
+func isScript(cmd redis.Cmder) bool { return redistest.Named("evalsha")(cmd) && len(cmd.Args()) > 2 }
 
 // lossy chooses the calls of Turnstile's scripts that change something: behind a lost
 // reply of another its caller has done nothing yet.
@@ -132,7 +132,7 @@ func ours(cmd redis.Cmder) bool {
 }
 
 // named chooses the calls of one of them.
-func named(name string) testredis.Match {
+func named(name string) redistest.Match {
 	return func(cmd redis.Cmder) bool {
 		if !ours(cmd) {
 			return false

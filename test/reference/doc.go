@@ -1,6 +1,6 @@
 // Package reference says what a session does, in plain Go: a model with maps and
 // slices, no Redis, no scripts and no concurrency. Its tests live random lives on the
-// model and on the real thing (the public API of pkg/sessionqueue on a Redis) and
+// model and on the real thing (the public API of internal/protocol on a Redis) and
 // compare, after each operation, what was answered and what is there.
 //
 // The model is meant to be read: it is the specification of docs/design.md and

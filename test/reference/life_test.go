@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	sq "turnstile/pkg/sessionqueue"
+	sq "turnstile/internal/protocol"
 	"turnstile/test/reference"
 )
 

@@ -11,10 +11,10 @@ import (
 	"github.com/redis/go-redis/v9"
 	"google.golang.org/protobuf/encoding/protowire"
 
+	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/followup"
 	"turnstile/pkg/session"
-	sq "turnstile/pkg/sessionqueue"
 	"turnstile/test/reference"
 )
 

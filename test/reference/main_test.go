@@ -7,13 +7,13 @@ import (
 
 	"go.uber.org/goleak"
 
-	"turnstile/internal/testredis"
+	"turnstile/test/redistest"
 )
 
 func TestMain(m *testing.M) {
 	code := m.Run()
 	if code == 0 {
-		if err := goleak.Find(testredis.Dialing()); err != nil {
+		if err := goleak.Find(redistest.Dialing()); err != nil {
 			fmt.Fprintln(os.Stderr, "goroutines left behind:", err)
 			code = 1
 		}

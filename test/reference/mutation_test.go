@@ -47,7 +47,7 @@ func TestMutations(t *testing.T) {
 }
 
 // readMutation reads a patch. Its first line names the script's file, in
-// pkg/sessionqueue/lua or as resume/NAME of pkg/resume; the rest is one hunk of a unified
+// internal/protocol/lua or as resume/NAME of pkg/resume; the rest is one hunk of a unified
 // diff without line numbers. It answers what to do to a source that has the file in it.
 func readMutation(t *testing.T, name string) func(source string) string {
 	t.Helper()
@@ -90,7 +90,7 @@ func luaFile(t *testing.T, name string) string {
 	if strings.HasPrefix(name, "resume/") {
 		return read(t, filepath.Join("../../pkg", name))
 	}
-	return read(t, filepath.Join("../../pkg/sessionqueue/lua", name))
+	return read(t, filepath.Join("../../internal/protocol/lua", name))
 }
 
 func read(t *testing.T, name string) string {

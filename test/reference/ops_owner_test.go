@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	sq "turnstile/pkg/sessionqueue"
+	sq "turnstile/internal/protocol"
 	"turnstile/test/reference"
 )
 

@@ -4,8 +4,8 @@ import (
 	"errors"
 	"fmt"
 
-	"turnstile/internal/testredis"
-	sq "turnstile/pkg/sessionqueue"
+	sq "turnstile/internal/protocol"
+	"turnstile/test/redistest"
 	"turnstile/test/reference"
 )
 
@@ -38,7 +38,7 @@ func submit(l *life, a, b, c int) step {
 	case c/4%4 == 3:
 		s.name += " (sent twice)"
 		s.actual = func() string {
-			l.actual.faults.RunTwice(testredis.Named("evalsha"), -1)
+			l.actual.faults.RunTwice(redistest.Named("evalsha"), -1)
 			return l.actual.submit(m, mode, due)
 		}
 	}

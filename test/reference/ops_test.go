@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"reflect"
 
-	sq "turnstile/pkg/sessionqueue"
+	sq "turnstile/internal/protocol"
 	"turnstile/test/reference"
 )
 

@@ -6,9 +6,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"turnstile/internal/engine"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/agent/echo"
-	"turnstile/pkg/worker"
 )
 
 // Countdown tells when something has happened n times.
@@ -54,7 +54,7 @@ func (e Echo) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)) 
 }
 
 // Answer has a worker run the n messages that are queued, and drains it.
-func Answer(ctx context.Context, rdb redis.UniversalClient, n int, opts worker.Options) error {
+func Answer(ctx context.Context, rdb redis.UniversalClient, n int, opts engine.Options) error {
 	if n == 0 {
 		return nil
 	}
@@ -63,6 +63,6 @@ func Answer(ctx context.Context, rdb redis.UniversalClient, n int, opts worker.O
 	if err != nil {
 		return err
 	}
-	defer w.Drain(ctx, worker.ReasonShutdown)
+	defer w.Drain(ctx, engine.ReasonShutdown)
 	return left.Wait(ctx)
 }

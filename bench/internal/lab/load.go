@@ -9,10 +9,10 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"turnstile/internal/engine"
+	"turnstile/internal/protocol"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
-	"turnstile/pkg/sessionqueue"
-	"turnstile/pkg/worker"
 )
 
 const senders = 16
@@ -50,7 +50,7 @@ func (l Load) Messages() int { return l.Sessions * l.Each }
 
 // Fill submits a load. The names of its sessions begin with prefix.
 func (l Load) Fill(ctx context.Context, rdb redis.UniversalClient, prefix, text string) error {
-	client := sessionqueue.NewClient(rdb)
+	client := protocol.NewClient(rdb)
 	return Parallel(l.Messages(), func(i int) error {
 		_, err := client.Submit(ctx, fmt.Sprintf("%s:%d", prefix, i%l.Sessions), session.Message{Text: text})
 		return err
@@ -59,22 +59,22 @@ func (l Load) Fill(ctx context.Context, rdb redis.UniversalClient, prefix, text 
 
 // Production is how a worker is run: with maintenance, and results kept for an
 // hour. Only its log is left out.
-func Production(slots int) worker.Options {
-	return worker.Options{
+func Production(slots int) engine.Options {
+	return engine.Options{
 		Concurrency: slots, DrainTimeout: time.Minute, Maintenance: true,
-		Queue:  sessionqueue.Config{Retention: time.Hour},
+		Queue:  protocol.Config{Retention: time.Hour},
 		Logger: slog.New(slog.DiscardHandler),
 	}
 }
 
 // Work starts a worker.
-func Work(ctx context.Context, rdb redis.UniversalClient, a agent.Agent, opts worker.Options) (*worker.Worker, error) {
-	w, err := worker.New(rdb, a, opts)
+func Work(ctx context.Context, rdb redis.UniversalClient, a agent.Agent, opts engine.Options) (*engine.Worker, error) {
+	w, err := engine.New(rdb, a, opts)
 	if err != nil {
 		return nil, err
 	}
 	if err := w.Start(ctx); err != nil {
-		w.Drain(ctx, worker.ReasonShutdown)
+		w.Drain(ctx, engine.ReasonShutdown)
 		return nil, err
 	}
 	return w, nil

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"turnstile/internal/command"
-	"turnstile/internal/guardian"
+	"turnstile/internal/process/command"
+	"turnstile/internal/process/guardian"
 	"turnstile/pkg/agent"
 )
 

@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"testing"
 
-	"turnstile/internal/guardian"
+	"turnstile/internal/process/guardian"
 )
 
 // confined is an agent with a workspace, and the directory of the test's session.

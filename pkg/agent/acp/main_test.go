@@ -8,7 +8,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"turnstile/internal/guardian"
+	"turnstile/internal/process/guardian"
 )
 
 // scratch is a directory for all tests, and gone after them.

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"turnstile/internal/testmodel"
 	"turnstile/pkg/agent"
+	"turnstile/test/modelserver"
 )
 
 // program is a real agent: where variable says, or in PATH.
@@ -30,7 +30,7 @@ func program(t *testing.T, variable, name string) string {
 }
 
 // opencode is `opencode acp` with a home of its own and this model for all that it does.
-func opencode(t *testing.T, model *testmodel.Server) *Agent {
+func opencode(t *testing.T, model *modelserver.Server) *Agent {
 	t.Helper()
 	path := program(t, "TURNSTILE_TEST_OPENCODE", "opencode")
 	home := t.TempDir()
@@ -55,12 +55,12 @@ func opencode(t *testing.T, model *testmodel.Server) *Agent {
 
 // answering makes a model of a function that sees what the user said last. What
 // opencode asks for itself, a title, has no tools.
-func answering(t *testing.T, answer func(r testmodel.Request, said string) testmodel.Answer) *testmodel.Server {
+func answering(t *testing.T, answer func(r modelserver.Request, said string) modelserver.Answer) *modelserver.Server {
 	t.Helper()
-	model := testmodel.New(t)
-	model.Otherwise(func(r testmodel.Request) testmodel.Answer {
+	model := modelserver.New(t)
+	model.Otherwise(func(r modelserver.Request) modelserver.Answer {
 		if len(r.Tools) == 0 {
-			return testmodel.Reply("A title of the model")
+			return modelserver.Reply("A title of the model")
 		}
 		said := ""
 		for _, m := range r.Messages {
@@ -75,20 +75,20 @@ func answering(t *testing.T, answer func(r testmodel.Request, said string) testm
 
 func TestOpencode(t *testing.T) {
 	t.Parallel()
-	model := answering(t, func(r testmodel.Request, said string) testmodel.Answer {
+	model := answering(t, func(r modelserver.Request, said string) modelserver.Answer {
 		switch {
 		case strings.Contains(said, "Ann"):
-			return testmodel.Stream(testmodel.Text("Hello ", "Ann."), testmodel.UseCached(40, 30, 5))
+			return modelserver.Stream(modelserver.Text("Hello ", "Ann."), modelserver.UseCached(40, 30, 5))
 		case r.Messages[len(r.Messages)-1].Role == "tool":
-			return testmodel.Reply("It printed " + strings.TrimSpace(r.Last()))
+			return modelserver.Reply("It printed " + strings.TrimSpace(r.Last()))
 		case strings.Contains(said, "print"):
-			return testmodel.Stream(testmodel.Call("c1", "bash", `{"command":"echo mar`, `zipan","description":"prints"}`))
+			return modelserver.Stream(modelserver.Call("c1", "bash", `{"command":"echo mar`, `zipan","description":"prints"}`))
 		}
 		name := "nobody"
-		if slices.ContainsFunc(r.Messages, func(m testmodel.Message) bool { return strings.Contains(m.Text(), "I am Ann") }) {
+		if slices.ContainsFunc(r.Messages, func(m modelserver.Message) bool { return strings.Contains(m.Text(), "I am Ann") }) {
 			name = "Ann"
 		}
-		return testmodel.Reply("You are " + name)
+		return modelserver.Reply("You are " + name)
 	})
 	a := opencode(t, model)
 	first := turnOf(t, "I am Ann")
@@ -143,8 +143,8 @@ func TestOpencode(t *testing.T) {
 
 func TestOpencodeIsCancelled(t *testing.T) {
 	t.Parallel()
-	model := answering(t, func(testmodel.Request, string) testmodel.Answer {
-		return testmodel.Stream(testmodel.Text("I begin"), testmodel.Hang())
+	model := answering(t, func(modelserver.Request, string) modelserver.Answer {
+		return modelserver.Stream(modelserver.Text("I begin"), modelserver.Hang())
 	})
 	a := opencode(t, model)
 	cause := errors.New("stopped")

@@ -13,8 +13,8 @@ import (
 
 	acpsdk "github.com/coder/acp-go-sdk"
 
-	"turnstile/internal/command"
-	"turnstile/internal/gulp"
+	"turnstile/internal/process/command"
+	"turnstile/internal/process/gulp"
 	"turnstile/internal/version"
 	"turnstile/pkg/agent"
 )

@@ -9,7 +9,7 @@ import (
 
 	acpsdk "github.com/coder/acp-go-sdk"
 
-	"turnstile/internal/command"
+	"turnstile/internal/process/command"
 )
 
 // maxRequests is how many requests of an agent are answered at a time.

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	sq "turnstile/pkg/sessionqueue"
-	"turnstile/pkg/worker"
+	"turnstile/internal/engine"
+	sq "turnstile/internal/protocol"
 )
 
 // talking is a turn that ends well, after which the agent writes without end.
@@ -83,7 +83,7 @@ func TestAnAgentThatTalksBetweenTurns(t *testing.T) {
 func TestATurnAfterTheTalk(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "taken")
-	client, _ := startWorker(t, acting(t), worker.Options{MaxAttempts: 1, AgentTimeout: patience})
+	client, _ := startWorker(t, acting(t), engine.Options{MaxAttempts: 1, AgentTimeout: patience})
 	first := pidOf(t, say(t, client, talking("stdout", path)))
 	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
 		if _, err := os.Stat(path); err == nil {

@@ -16,8 +16,8 @@ import (
 
 	acpsdk "github.com/coder/acp-go-sdk"
 
-	"turnstile/internal/command"
-	"turnstile/internal/guardian"
+	"turnstile/internal/process/command"
+	"turnstile/internal/process/guardian"
 	"turnstile/pkg/agent"
 )
 

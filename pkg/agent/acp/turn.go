@@ -12,7 +12,7 @@ import (
 
 	acpsdk "github.com/coder/acp-go-sdk"
 
-	"turnstile/internal/command"
+	"turnstile/internal/process/command"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 )

@@ -13,7 +13,7 @@ import (
 
 	acpsdk "github.com/coder/acp-go-sdk"
 
-	"turnstile/internal/command"
+	"turnstile/internal/process/command"
 )
 
 // The SDK has a connection, too. It holds a buffer of a MiB for each agent, for as

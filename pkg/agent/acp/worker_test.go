@@ -8,18 +8,18 @@ import (
 	"testing"
 	"time"
 
+	"turnstile/internal/engine"
+	sq "turnstile/internal/protocol"
 	"turnstile/internal/redisconn"
-	"turnstile/internal/testredis"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
-	sq "turnstile/pkg/sessionqueue"
-	"turnstile/pkg/worker"
+	"turnstile/test/redistest"
 )
 
 // startWorker starts a real worker, and answers a client of it. stop drains it.
-func startWorker(t *testing.T, a agent.Agent, options worker.Options) (client *sq.Client, stop func()) {
+func startWorker(t *testing.T, a agent.Agent, options engine.Options) (client *sq.Client, stop func()) {
 	t.Helper()
-	rdb, err := redisconn.Open(testredis.URL(t))
+	rdb, err := redisconn.Open(redistest.URL(t))
 	must(t, err)
 	options.Queue = sq.Config{Retention: time.Hour}
 	options.RetryBackoff = 20 * time.Millisecond
@@ -27,7 +27,7 @@ func startWorker(t *testing.T, a agent.Agent, options worker.Options) (client *s
 	if testing.Verbose() {
 		options.Logger = slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
-	w, err := worker.New(rdb, a, options)
+	w, err := engine.New(rdb, a, options)
 	must(t, err)
 	must(t, w.Start(t.Context()))
 	stopped := false
@@ -36,7 +36,7 @@ func startWorker(t *testing.T, a agent.Agent, options worker.Options) (client *s
 			return
 		}
 		stopped = true
-		w.Drain(context.Background(), worker.ReasonShutdown)
+		w.Drain(context.Background(), engine.ReasonShutdown)
 		_ = rdb.Close()
 	}
 	t.Cleanup(stop)
@@ -66,7 +66,7 @@ func pidOf(t *testing.T, o sq.Outcome) int {
 
 func TestTwoTurnsOfAWorker(t *testing.T) {
 	t.Parallel()
-	client, stop := startWorker(t, acting(t, "can-close"), worker.Options{})
+	client, stop := startWorker(t, acting(t, "can-close"), engine.Options{})
 	first, second := pidOf(t, say(t, client, "pid")), pidOf(t, say(t, client, "text ignored\nupdate {\"sessionUpdate\":\"tool_call\",\"toolCallId\":\"a\",\"title\":\"x\",\"status\":\"completed\"}\npid"))
 	if first != second {
 		t.Errorf("two turns in two processes, %d and %d", first, second)
@@ -92,7 +92,7 @@ func TestTwoTurnsOfAWorker(t *testing.T) {
 
 func TestStopOfAWorkersTurn(t *testing.T) {
 	t.Parallel()
-	client, _ := startWorker(t, acting(t), worker.Options{})
+	client, _ := startWorker(t, acting(t), engine.Options{})
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	receipt, err := client.Submit(ctx, t.Name(), session.Message{Text: "pid\ncancelled\ntext  obeyed\nend cancelled"})
@@ -121,7 +121,7 @@ func TestStopOfAWorkersTurn(t *testing.T) {
 func TestTimeoutOfAWorkersTurn(t *testing.T) {
 	t.Parallel()
 	a := newAgent(t, Config{Command: actorCommand(t, "deaf"), Grace: 300 * time.Millisecond})
-	client, _ := startWorker(t, a, worker.Options{AgentTimeout: time.Second})
+	client, _ := startWorker(t, a, engine.Options{AgentTimeout: time.Second})
 	if o := say(t, client, "text a\nhang"); o.Status != sq.StatusFailed {
 		t.Errorf("%+v", o)
 	}

@@ -11,7 +11,7 @@ import (
 	"testing/iotest"
 	"time"
 
-	"turnstile/internal/command"
+	"turnstile/internal/process/command"
 	"turnstile/pkg/agent"
 )
 

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"turnstile/internal/command"
-	"turnstile/internal/guardian"
+	"turnstile/internal/process/command"
+	"turnstile/internal/process/guardian"
 )
 
 // Format is how an agent's command is talked to.

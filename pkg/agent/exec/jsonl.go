@@ -8,7 +8,7 @@ import (
 	"log/slog"
 	"strings"
 
-	"turnstile/internal/command"
+	"turnstile/internal/process/command"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 )

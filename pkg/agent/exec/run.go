@@ -10,8 +10,8 @@ import (
 	"sync"
 	"time"
 
-	"turnstile/internal/command"
-	"turnstile/internal/gulp"
+	"turnstile/internal/process/command"
+	"turnstile/internal/process/gulp"
 	"turnstile/pkg/agent"
 )
 

@@ -7,7 +7,7 @@ import (
 	"io"
 	"unicode/utf8"
 
-	"turnstile/internal/command"
+	"turnstile/internal/process/command"
 	"turnstile/pkg/agent"
 )
 

@@ -13,7 +13,7 @@ import (
 	"github.com/openai/openai-go/v3/packages/param"
 	"github.com/openai/openai-go/v3/shared"
 
-	"turnstile/internal/gulp"
+	"turnstile/internal/process/gulp"
 )
 
 // headerTimeout is how long a server may think before it answers at all.

@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"turnstile/internal/testmodel"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
+	"turnstile/test/modelserver"
 )
 
 const key = "sk-secret-of-the-test"
@@ -19,7 +19,7 @@ const key = "sk-secret-of-the-test"
 // rig is an agent, the model it asks, and what comes of it.
 type rig struct {
 	*testing.T
-	model *testmodel.Server
+	model *modelserver.Server
 	agent *Agent
 
 	mu     sync.Mutex
@@ -28,9 +28,9 @@ type rig struct {
 	log    strings.Builder
 }
 
-func newRig(t *testing.T, config Config, script ...testmodel.Answer) *rig {
+func newRig(t *testing.T, config Config, script ...modelserver.Answer) *rig {
 	t.Helper()
-	r := &rig{T: t, model: testmodel.New(t, script...)}
+	r := &rig{T: t, model: modelserver.New(t, script...)}
 	if config.BaseURL == "" {
 		config.BaseURL = r.model.URL()
 	}
@@ -189,10 +189,12 @@ func shell(name, script string) Tool {
 	return Tool{Name: name, Description: "for tests", Argv: []string{"sh", "-c", script}}
 }
 
-func text(pieces ...string) testmodel.Answer { return testmodel.Stream(testmodel.Text(pieces...)) }
+func text(pieces ...string) modelserver.Answer {
+	return modelserver.Stream(modelserver.Text(pieces...))
+}
 
-func call(id, name, args string) testmodel.Answer {
-	return testmodel.Stream(testmodel.Call(id, name, args[:len(args)/2], args[len(args)/2:]))
+func call(id, name, args string) modelserver.Answer {
+	return modelserver.Stream(modelserver.Call(id, name, args[:len(args)/2], args[len(args)/2:]))
 }
 
 func user(text string) session.Entry { return session.Entry{Role: session.RoleUser, Text: text} }

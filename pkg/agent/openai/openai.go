@@ -12,8 +12,8 @@ import (
 
 	sdk "github.com/openai/openai-go/v3"
 
-	"turnstile/internal/command"
-	"turnstile/internal/guardian"
+	"turnstile/internal/process/command"
+	"turnstile/internal/process/guardian"
 )
 
 // Defaults of a Config.

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"turnstile/internal/testmodel"
 	"turnstile/pkg/agent"
+	"turnstile/test/modelserver"
 )
 
 func (r *rig) waited(want ...time.Duration) {
@@ -31,9 +31,9 @@ func TestRetryAfterIsHonoured(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
 	r := newRig(t, Config{},
-		testmodel.RateLimited("7"),
-		testmodel.RateLimited(testmodel.HTTPDate(now.Add(11*time.Second))),
-		testmodel.Error(http.StatusServiceUnavailable, "overloaded", "busy").RetryAfter("1.5"),
+		modelserver.RateLimited("7"),
+		modelserver.RateLimited(modelserver.HTTPDate(now.Add(11*time.Second))),
+		modelserver.Error(http.StatusServiceUnavailable, "overloaded", "busy").RetryAfter("1.5"),
 		text("there"))
 	r.agent.now = func() time.Time { return now }
 	r.must(turn("go"))
@@ -49,8 +49,8 @@ text: there`)
 // Without a word from the server the waits double, with jitter.
 func TestBackoff(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, Config{MaxRetries: 6}, testmodel.Error(500, "", "a"), testmodel.Plain(502, "text/html", "<html>"), testmodel.RateLimited(""),
-		testmodel.Plain(529, "text/plain", "overloaded"), testmodel.RateLimited("-3"), testmodel.RateLimited("soon"), text("there"))
+	r := newRig(t, Config{MaxRetries: 6}, modelserver.Error(500, "", "a"), modelserver.Plain(502, "text/html", "<html>"), modelserver.RateLimited(""),
+		modelserver.Plain(529, "text/plain", "overloaded"), modelserver.RateLimited("-3"), modelserver.RateLimited("soon"), text("there"))
 	r.must(turn("go"))
 	r.requests(7)
 	if len(r.slept) != 6 {
@@ -66,8 +66,8 @@ func TestBackoff(t *testing.T) {
 func TestRetriesAreBounded(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, Config{MaxRetries: 2, Key: key})
-	r.model.Otherwise(func(testmodel.Request) testmodel.Answer {
-		return testmodel.Error(503, "", "busy, "+key+" "+strings.Repeat("long ", 1000))
+	r.model.Otherwise(func(modelserver.Request) modelserver.Answer {
+		return modelserver.Error(503, "", "busy, "+key+" "+strings.Repeat("long ", 1000))
 	})
 	err := r.run(turn("go"))
 	r.says(err, true, "failed (HTTP 503: busy", "after 3 tries", "[the key]")
@@ -76,15 +76,15 @@ func TestRetriesAreBounded(t *testing.T) {
 	}
 	r.requests(3)
 
-	r = newRig(t, Config{MaxRetries: -1}, testmodel.RateLimited("1"))
+	r = newRig(t, Config{MaxRetries: -1}, modelserver.RateLimited("1"))
 	r.says(r.run(turn("go")), true, "too many requests", "after one try")
 	r.waited()
 
-	r = newRig(t, Config{MaxWait: time.Minute}, testmodel.RateLimited("40"), testmodel.RateLimited("40"))
+	r = newRig(t, Config{MaxWait: time.Minute}, modelserver.RateLimited("40"), modelserver.RateLimited("40"))
 	r.says(r.run(turn("go")), true, "40s, which is too long to wait")
 	r.waited(40 * time.Second)
 
-	r = newRig(t, Config{}, testmodel.RateLimited(strconv.FormatFloat(math.MaxFloat64, 'e', -1, 64)))
+	r = newRig(t, Config{}, modelserver.RateLimited(strconv.FormatFloat(math.MaxFloat64, 'e', -1, 64)))
 	r.says(r.run(turn("go")), true, "too long to wait")
 	r.waited()
 }
@@ -93,15 +93,15 @@ func TestRetriesAreBounded(t *testing.T) {
 func TestRetriesAfterATool(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, Config{MaxRetries: 1, Tools: []Tool{shell("cat", "cat")}},
-		call("c1", "cat", `{}`), testmodel.CutBefore(), testmodel.RateLimited("1"))
+		call("c1", "cat", `{}`), modelserver.CutBefore(), modelserver.RateLimited("1"))
 	r.says(r.run(turn("go")), false, "too many requests", "after 2 tries")
 	r.requests(3)
 }
 
 func TestConnectionLostBeforeTheFirstByte(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, Config{}, testmodel.CutBefore(), testmodel.Stream(testmodel.Thought("hm"), testmodel.Cut()),
-		testmodel.Stream(testmodel.Call("c1", "x", `{`), testmodel.Cut()), testmodel.Stream(testmodel.Raw("data: {\n\n")), text("there"))
+	r := newRig(t, Config{}, modelserver.CutBefore(), modelserver.Stream(modelserver.Thought("hm"), modelserver.Cut()),
+		modelserver.Stream(modelserver.Call("c1", "x", `{`), modelserver.Cut()), modelserver.Stream(modelserver.Raw("data: {\n\n")), text("there"))
 	r.must(turn("go"))
 	r.requests(5)
 	r.told("thought: hm\ntext: there")
@@ -128,14 +128,14 @@ func TestConnectionRefused(t *testing.T) {
 
 func TestBrokenInTheMiddle(t *testing.T) {
 	t.Parallel()
-	for name, end := range map[string]testmodel.Step{
-		"cut":     testmodel.Cut(),
-		"no JSON": testmodel.Raw("data: {\n\n"),
-		"error":   testmodel.Raw(`data: {"error":{"message":"overloaded","code":503}}` + "\n\n"),
+	for name, end := range map[string]modelserver.Step{
+		"cut":     modelserver.Cut(),
+		"no JSON": modelserver.Raw("data: {\n\n"),
+		"error":   modelserver.Raw(`data: {"error":{"message":"overloaded","code":503}}` + "\n\n"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t, Config{}, testmodel.Stream(testmodel.Text("half"), end))
+			r := newRig(t, Config{}, modelserver.Stream(modelserver.Text("half"), end))
 			r.says(r.run(turn("go")), false, "broke off in the middle")
 			r.told("text: half")
 			r.requests(1)
@@ -146,15 +146,17 @@ func TestBrokenInTheMiddle(t *testing.T) {
 // A stream that ends politely, but without its end.
 func TestStreamWithoutItsEnd(t *testing.T) {
 	t.Parallel()
-	short := testmodel.Raw("data: [DONE]\n\n")
-	r := newRig(t, Config{}, testmodel.Stream(short, testmodel.Cut()), testmodel.Stream(testmodel.Text("a"), short, testmodel.Cut()))
+	short := modelserver.Raw("data: [DONE]\n\n")
+	r := newRig(t, Config{}, modelserver.Stream(short, modelserver.Cut()), modelserver.Stream(modelserver.Text("a"), short, modelserver.Cut()))
 	r.says(r.run(turn("go")), false, "broke off in the middle", "ended in the middle")
 	r.requests(2)
 }
 
 func TestErrorsInTheStream(t *testing.T) {
 	t.Parallel()
-	event := func(data string) testmodel.Answer { return testmodel.Stream(testmodel.Raw("data: " + data + "\n\n")) }
+	event := func(data string) modelserver.Answer {
+		return modelserver.Stream(modelserver.Raw("data: " + data + "\n\n"))
+	}
 	r := newRig(t, Config{}, event(`{"error":{"message":"overloaded"}}`), event(`{"error":"busy"}`), event(`{"error":null}`), text("there"))
 	r.must(turn("go"))
 	r.requests(4)
@@ -167,24 +169,24 @@ func TestErrorsInTheStream(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		answer testmodel.Answer
+		answer modelserver.Answer
 		key    string
 		want   []string
 	}{
-		{testmodel.ContextTooLong(), key, []string{"too long for the model m", "/new", "/undo", "TURNSTILE_CONTEXT_TOKENS lower than 32000"}},
-		{testmodel.Plain(400, "application/json", `{"object":"error","message":"Input is too long"}`), key, []string{"/new"}},
-		{testmodel.Plain(400, "application/json", `{"error":{"message":"a","type":"exceed_context_size_error","code":400}}`), key, []string{"/new"}},
-		{testmodel.Plain(413, "text/html", "<h1>"), key, []string{"/new"}},
-		{testmodel.Unauthorized(), key, []string{"refused the key (HTTP 401)", "TURNSTILE_OPENAI_API_KEY"}},
-		{testmodel.Unauthorized(), "", []string{"wants a key", "set TURNSTILE_OPENAI_API_KEY"}},
-		{testmodel.Error(403, "no", "not for "+key), key, []string{"(HTTP 403: not for [the key])", "TURNSTILE_OPENAI_API_KEY"}},
-		{testmodel.Plain(404, "application/json", `{"error":"model not found"}`), key, []string{"knows no model m", "(HTTP 404: model not found)", "TURNSTILE_MODEL", "TURNSTILE_OPENAI_BASE_URL", "http://127.0.0.1:"}},
-		{testmodel.Plain(404, "text/plain", "404 page not found\n"), key, []string{"(HTTP 404: 404 page not found)"}},
-		{testmodel.Error(429, "insufficient_quota", "pay"), key, []string{"no credit left", "HTTP 429: pay"}},
-		{testmodel.Plain(422, "application/json", `{"detail":[{"loc":["x"]}]}`), key, []string{`refused the request (HTTP 422: [{"loc":["x"]}])`}},
-		{testmodel.Error(400, "x", "no image"), key, []string{"refused the request (HTTP 400: no image)"}},
-		{testmodel.Plain(200, "text/html", "<h1>hello"), key, []string{"does not stream", "TURNSTILE_OPENAI_BASE_URL"}},
-		{testmodel.Plain(200, "application/json", `{"error":{"message":"what?"}}`), key, []string{"no stream: what?"}},
+		{modelserver.ContextTooLong(), key, []string{"too long for the model m", "/new", "/undo", "TURNSTILE_CONTEXT_TOKENS lower than 32000"}},
+		{modelserver.Plain(400, "application/json", `{"object":"error","message":"Input is too long"}`), key, []string{"/new"}},
+		{modelserver.Plain(400, "application/json", `{"error":{"message":"a","type":"exceed_context_size_error","code":400}}`), key, []string{"/new"}},
+		{modelserver.Plain(413, "text/html", "<h1>"), key, []string{"/new"}},
+		{modelserver.Unauthorized(), key, []string{"refused the key (HTTP 401)", "TURNSTILE_OPENAI_API_KEY"}},
+		{modelserver.Unauthorized(), "", []string{"wants a key", "set TURNSTILE_OPENAI_API_KEY"}},
+		{modelserver.Error(403, "no", "not for "+key), key, []string{"(HTTP 403: not for [the key])", "TURNSTILE_OPENAI_API_KEY"}},
+		{modelserver.Plain(404, "application/json", `{"error":"model not found"}`), key, []string{"knows no model m", "(HTTP 404: model not found)", "TURNSTILE_MODEL", "TURNSTILE_OPENAI_BASE_URL", "http://127.0.0.1:"}},
+		{modelserver.Plain(404, "text/plain", "404 page not found\n"), key, []string{"(HTTP 404: 404 page not found)"}},
+		{modelserver.Error(429, "insufficient_quota", "pay"), key, []string{"no credit left", "HTTP 429: pay"}},
+		{modelserver.Plain(422, "application/json", `{"detail":[{"loc":["x"]}]}`), key, []string{`refused the request (HTTP 422: [{"loc":["x"]}])`}},
+		{modelserver.Error(400, "x", "no image"), key, []string{"refused the request (HTTP 400: no image)"}},
+		{modelserver.Plain(200, "text/html", "<h1>hello"), key, []string{"does not stream", "TURNSTILE_OPENAI_BASE_URL"}},
+		{modelserver.Plain(200, "application/json", `{"error":{"message":"what?"}}`), key, []string{"no stream: what?"}},
 	} {
 		r := newRig(t, Config{Key: c.key}, c.answer)
 		r.says(r.run(turn("go")), false, c.want...)
@@ -195,7 +197,7 @@ func TestRefusals(t *testing.T) {
 
 func TestInterruptedWhileWaiting(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, Config{}, testmodel.RateLimited("60"))
+	r := newRig(t, Config{}, modelserver.RateLimited("60"))
 	r.agent.sleep = sleep
 	cause := errors.New("stopped")
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -208,8 +210,8 @@ func TestInterruptedWhileWaiting(t *testing.T) {
 func TestInterruptedWhileAsking(t *testing.T) {
 	t.Parallel()
 	cause := errors.New("stopped")
-	for name, answer := range map[string]testmodel.Answer{
-		"before": testmodel.HangBefore(), "in the stream": testmodel.Stream(testmodel.Text("a"), testmodel.Hang()),
+	for name, answer := range map[string]modelserver.Answer{
+		"before": modelserver.HangBefore(), "in the stream": modelserver.Stream(modelserver.Text("a"), modelserver.Hang()),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

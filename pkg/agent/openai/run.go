@@ -9,7 +9,7 @@ import (
 
 	sdk "github.com/openai/openai-go/v3"
 
-	"turnstile/internal/command"
+	"turnstile/internal/process/command"
 	"turnstile/pkg/agent"
 )
 

@@ -5,16 +5,16 @@ import (
 	"strings"
 	"testing"
 
-	"turnstile/internal/testmodel"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
+	"turnstile/test/modelserver"
 )
 
 func TestReplyIsStreamed(t *testing.T) {
 	t.Parallel()
 	gate := make(chan struct{})
 	r := newRig(t, Config{Key: key, SystemPrompt: "be kind", MaxTokens: 50, Temperature: ptr(0.5)},
-		testmodel.Stream(testmodel.Thought("hm", "m"), testmodel.Text("Good "), testmodel.Wait(gate), testmodel.Text("day", "!"), testmodel.UseCached(40, 30, 5)))
+		modelserver.Stream(modelserver.Thought("hm", "m"), modelserver.Text("Good "), modelserver.Wait(gate), modelserver.Text("day", "!"), modelserver.UseCached(40, 30, 5)))
 	tn := turn("hello")
 	tn.Note = "[System note: x]"
 	done := make(chan error)
@@ -74,7 +74,7 @@ func TestNothingComesFromTheEnvironment(t *testing.T) {
 
 func TestThoughtsUnderAnotherName(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, Config{}, testmodel.Stream(testmodel.Delta("reasoning", "a"), testmodel.Text("b")))
+	r := newRig(t, Config{}, modelserver.Stream(modelserver.Delta("reasoning", "a"), modelserver.Text("b")))
 	r.must(turn("hello"))
 	r.told("thought: a\ntext: b")
 }
@@ -84,9 +84,9 @@ func TestToolLoop(t *testing.T) {
 	add := shell("add", `read -r args; echo "{\"got\":$args}"`)
 	add.Parameters = []byte(`{"type":"object","properties":{"a":{"type":"integer"}},"required":["a"]}`)
 	r := newRig(t, Config{Tools: []Tool{add, shell("say", `cat >/dev/null; printf 'two\nlines\n\n'`)}},
-		testmodel.Stream(testmodel.Text("let me see"), testmodel.Call("c1", "add", `{"a"`, `:1}`), testmodel.Call("c2", "say"), testmodel.Use(10, 2)),
-		testmodel.Stream(testmodel.Call("c2", "say", `{}`)),
-		testmodel.Stream(testmodel.Text("done"), testmodel.Use(20, 3)),
+		modelserver.Stream(modelserver.Text("let me see"), modelserver.Call("c1", "add", `{"a"`, `:1}`), modelserver.Call("c2", "say"), modelserver.Use(10, 2)),
+		modelserver.Stream(modelserver.Call("c2", "say", `{}`)),
+		modelserver.Stream(modelserver.Text("done"), modelserver.Use(20, 3)),
 	)
 	r.must(turn("go"))
 	r.told(`
@@ -119,17 +119,17 @@ lines =call00001`)
 // Some servers give every call the same index, no id, or their thoughts the other way.
 func TestCallsOfOtherServers(t *testing.T) {
 	t.Parallel()
-	chunk := func(delta string) testmodel.Step {
-		return testmodel.Raw(`data: {"choices":[{"index":0,"delta":` + delta + `}]}` + "\n\n")
+	chunk := func(delta string) modelserver.Step {
+		return modelserver.Raw(`data: {"choices":[{"index":0,"delta":` + delta + `}]}` + "\n\n")
 	}
 	r := newRig(t, Config{Tools: []Tool{shell("cat", "cat")}},
-		testmodel.Stream(
-			testmodel.Thought("why"),
+		modelserver.Stream(
+			modelserver.Thought("why"),
 			chunk(`{"tool_calls":[{"index":0,"id":"a","function":{"name":"cat","arguments":"{\"n\":1}"}}]}`),
 			chunk(`{"tool_calls":[{"index":0,"id":"b","function":{"name":"cat","arguments":"{\"n\":2}"}}]}`),
 			chunk(`{"tool_calls":[{"index":0,"id":"b","function":{"name":"cat","arguments":"   "}}]}`),
-			testmodel.Finish("stop")),
-		testmodel.Stream(chunk(`{"tool_calls":[{"index":0,"function":{"name":"cat","arguments":"{}"}}]}`)),
+			modelserver.Finish("stop")),
+		modelserver.Stream(chunk(`{"tool_calls":[{"index":0,"function":{"name":"cat","arguments":"{}"}}]}`)),
 		text("ok"))
 	r.must(turn("go"))
 	r.wasAsked(3, `
@@ -147,7 +147,7 @@ tool: {} =call00001`)
 func TestWrongCallsAreToldToTheModel(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, Config{Tools: []Tool{shell("cat", "cat")}},
-		testmodel.Stream(testmodel.Call("c1", "cat", `{"a":`), testmodel.Call("c2", "no such", `{}`), testmodel.Call("c3", "cat", `[1]`)),
+		modelserver.Stream(modelserver.Call("c1", "cat", `{"a":`), modelserver.Call("c2", "no such", `{}`), modelserver.Call("c3", "cat", `[1]`)),
 		text("sorry"))
 	r.must(turn("go"))
 	r.told(`
@@ -169,7 +169,7 @@ text: sorry`)
 func TestToolRounds(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, Config{ToolRounds: 2, Tools: []Tool{shell("cat", "cat")}})
-	r.model.Otherwise(func(testmodel.Request) testmodel.Answer { return call("", "cat", `{}`) })
+	r.model.Otherwise(func(modelserver.Request) modelserver.Answer { return call("", "cat", `{}`) })
 	r.says(r.run(turn("go")), false, "used tools 2 times", "TURNSTILE_TOOL_ROUNDS")
 	r.requests(3)
 	if n := strings.Count(r.story(), "tool_end"); n != 2 {
@@ -180,20 +180,20 @@ func TestToolRounds(t *testing.T) {
 func TestEnds(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		steps []testmodel.Step
+		steps []modelserver.Step
 		story string
 		err   string
 	}{
-		"length":         {[]testmodel.Step{testmodel.Text("half a"), testmodel.Finish("length")}, "text: half a\nnotice: The model's answer was cut off: it reached the limit of its length.", ""},
-		"only thoughts":  {[]testmodel.Step{testmodel.Thought("hm"), testmodel.Finish("length")}, "thought: hm", "raise TURNSTILE_MAX_TOKENS"},
-		"content filter": {[]testmodel.Step{testmodel.Text("you"), testmodel.Finish("content_filter")}, "text: you", "content filter"},
-		"refusal":        {[]testmodel.Step{testmodel.Delta("refusal", "I can", "not.")}, "text: I cannot.", ""},
+		"length":         {[]modelserver.Step{modelserver.Text("half a"), modelserver.Finish("length")}, "text: half a\nnotice: The model's answer was cut off: it reached the limit of its length.", ""},
+		"only thoughts":  {[]modelserver.Step{modelserver.Thought("hm"), modelserver.Finish("length")}, "thought: hm", "raise TURNSTILE_MAX_TOKENS"},
+		"content filter": {[]modelserver.Step{modelserver.Text("you"), modelserver.Finish("content_filter")}, "text: you", "content filter"},
+		"refusal":        {[]modelserver.Step{modelserver.Delta("refusal", "I can", "not.")}, "text: I cannot.", ""},
 		"nothing":        {nil, "", "ended without a word"},
-		"cut after all":  {[]testmodel.Step{testmodel.Text("all"), testmodel.Raw(`data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}` + "\n\n"), testmodel.Cut()}, "text: all", ""},
+		"cut after all":  {[]modelserver.Step{modelserver.Text("all"), modelserver.Raw(`data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}` + "\n\n"), modelserver.Cut()}, "text: all", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t, Config{}, testmodel.Stream(c.steps...))
+			r := newRig(t, Config{}, modelserver.Stream(c.steps...))
 			err := r.run(turn("go"))
 			if c.err != "" {
 				r.says(err, false, c.err)
@@ -217,7 +217,7 @@ func TestAttachments(t *testing.T) {
 	old := user("before")
 	old.Attachments = []session.Attachment{png}
 	tn.History = []session.Entry{old, assistant("nice")}
-	r := newRig(t, Config{}, text("ok"), testmodel.Error(http.StatusBadRequest, "invalid_image_url", "Could not fetch the image."), text("ok"))
+	r := newRig(t, Config{}, text("ok"), modelserver.Error(http.StatusBadRequest, "invalid_image_url", "Could not fetch the image."), text("ok"))
 	r.must(tn)
 	r.wasAsked(1, `
 user: before <https://x.test/a.png>
@@ -246,11 +246,11 @@ user: next`)
 func TestAnswerWithoutEnd(t *testing.T) {
 	t.Parallel()
 	piece := strings.Repeat("x", 400)
-	for name, step := range map[string]testmodel.Step{
-		"text": testmodel.Text(piece, piece, piece), "thoughts": testmodel.Thought(piece, piece, piece), "calls": testmodel.Call("c1", "x", piece, piece, piece),
-		"empty pieces": testmodel.Call("c1", "x", make([]string, 100)...),
+	for name, step := range map[string]modelserver.Step{
+		"text": modelserver.Text(piece, piece, piece), "thoughts": modelserver.Thought(piece, piece, piece), "calls": modelserver.Call("c1", "x", piece, piece, piece),
+		"empty pieces": modelserver.Call("c1", "x", make([]string, 100)...),
 	} {
-		r := newRig(t, Config{}, testmodel.Stream(step))
+		r := newRig(t, Config{}, modelserver.Stream(step))
 		r.agent.maxAnswer = 1000
 		err := r.run(turn("go"))
 		r.says(err, false, "has no end")

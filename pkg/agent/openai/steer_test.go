@@ -4,9 +4,9 @@ import (
 	"slices"
 	"testing"
 
-	"turnstile/internal/testmodel"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
+	"turnstile/test/modelserver"
 )
 
 // offers are steers. The channel is buffered, unlike a worker's, so that a test knows
@@ -19,8 +19,8 @@ type offers struct {
 func newOffers() *offers { return &offers{channel: make(chan agent.Steer, 8)} }
 
 // offer is a step of a stream at which a user says something.
-func (o *offers) offer(m agent.Message) testmodel.Step {
-	return testmodel.Do(func() {
+func (o *offers) offer(m agent.Message) modelserver.Step {
+	return modelserver.Do(func() {
 		o.channel <- agent.NewSteer(m, func() { o.accepted = append(o.accepted, m.ID) })
 	})
 }
@@ -36,7 +36,7 @@ func TestSteerBetweenRounds(t *testing.T) {
 	t.Parallel()
 	o := newOffers()
 	r := newRig(t, Config{Tools: []Tool{shell("cat", "cat")}},
-		testmodel.Stream(testmodel.Call("c1", "cat", "{}"), testmodel.Call("c2", "cat", "{}"),
+		modelserver.Stream(modelserver.Call("c1", "cat", "{}"), modelserver.Call("c2", "cat", "{}"),
 			o.offer(agent.Message{ID: "s1", Text: "no, that", Attachments: []session.Attachment{{Name: "f", Path: "/f"}}}),
 			o.offer(agent.Message{ID: "s2", Text: "quick"})),
 		text("done"))
@@ -62,8 +62,8 @@ func TestLateSteer(t *testing.T) {
 	t.Parallel()
 	o := newOffers()
 	r := newRig(t, Config{},
-		testmodel.Stream(testmodel.Thought("hm"), o.offer(agent.Message{ID: "s1", Text: "and this"})),
-		testmodel.Stream(testmodel.Text("second"), o.offer(agent.Message{ID: "s2", Text: "and that"})),
+		modelserver.Stream(modelserver.Thought("hm"), o.offer(agent.Message{ID: "s1", Text: "and this"})),
+		modelserver.Stream(modelserver.Text("second"), o.offer(agent.Message{ID: "s2", Text: "and that"})),
 		text("third"))
 	r.must(o.turn())
 	if !slices.Equal(o.accepted, []string{"s1", "s2"}) {
@@ -78,7 +78,7 @@ func TestLateSteer(t *testing.T) {
 func TestSteerThatIsNotTaken(t *testing.T) {
 	t.Parallel()
 	o := newOffers()
-	r := newRig(t, Config{MaxRetries: -1}, testmodel.Stream(o.offer(agent.Message{ID: "s1", Text: "late"}), testmodel.Text("a"), testmodel.Cut()))
+	r := newRig(t, Config{MaxRetries: -1}, modelserver.Stream(o.offer(agent.Message{ID: "s1", Text: "late"}), modelserver.Text("a"), modelserver.Cut()))
 	r.says(r.run(o.turn()), false, "broke off")
 	if len(o.accepted) > 0 || len(o.channel) != 1 {
 		t.Errorf("accepted %v, %d left", o.accepted, len(o.channel))

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"turnstile/internal/command"
+	"turnstile/internal/process/command"
 	"turnstile/pkg/session"
 )
 

@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"turnstile/internal/testmodel"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
+	"turnstile/test/modelserver"
 )
 
 // end is the event with which one use of a tool ends.
@@ -154,7 +154,7 @@ func TestInterruptedTool(t *testing.T) {
 			t.Parallel()
 			mark := filepath.Join(t.TempDir(), "interrupted-tool")
 			tool := Tool{Name: "x", Argv: []string{"sh", "-c", c.script, mark}}
-			r := newRig(t, Config{Tools: []Tool{tool}, Grace: c.grace}, testmodel.Stream(testmodel.Call("c1", "x", "{}"), testmodel.Call("c2", "x", "{}")))
+			r := newRig(t, Config{Tools: []Tool{tool}, Grace: c.grace}, modelserver.Stream(modelserver.Call("c1", "x", "{}"), modelserver.Call("c2", "x", "{}")))
 			ctx, cancel := context.WithCancelCause(t.Context())
 			go func() {
 				for {

@@ -13,8 +13,8 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"turnstile/internal/command"
-	"turnstile/internal/guardian"
+	"turnstile/internal/process/command"
+	"turnstile/internal/process/guardian"
 	"turnstile/pkg/agent"
 )
 

@@ -9,13 +9,13 @@ import (
 	"testing"
 	"time"
 
+	"turnstile/internal/engine"
+	sq "turnstile/internal/protocol"
 	"turnstile/internal/redisconn"
-	"turnstile/internal/testmodel"
-	"turnstile/internal/testredis"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
-	sq "turnstile/pkg/sessionqueue"
-	"turnstile/pkg/worker"
+	"turnstile/test/modelserver"
+	"turnstile/test/redistest"
 )
 
 const patience = 30 * time.Second
@@ -23,11 +23,11 @@ const patience = 30 * time.Second
 // work starts a worker with the agent, and is a sender to it.
 func work(r *rig, a agent.Agent) *sq.Client {
 	r.Helper()
-	rdb, err := redisconn.Open(testredis.URL(r.T))
+	rdb, err := redisconn.Open(redistest.URL(r.T))
 	if err != nil {
 		r.Fatal(err)
 	}
-	w, err := worker.New(rdb, a, worker.Options{
+	w, err := engine.New(rdb, a, engine.Options{
 		ID: r.Name(), RetryBackoff: 10 * time.Millisecond, Queue: sq.Config{Retention: time.Hour}, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
@@ -41,10 +41,10 @@ func work(r *rig, a agent.Agent) *sq.Client {
 	r.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
-		w.Drain(ctx, worker.ReasonShutdown)
+		w.Drain(ctx, engine.ReasonShutdown)
 		_ = rdb.Close()
 	})
-	return sq.NewClient(testredis.New(r.T))
+	return sq.NewClient(redistest.New(r.T))
 }
 
 func say(r *rig, c *sq.Client, m session.Message) string {
@@ -92,9 +92,9 @@ func transcript(r *rig, c *sq.Client) (text string, entries []session.Entry) {
 func TestThroughAWorker(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, Config{Key: key, Tools: []Tool{shell("add", `cat >/dev/null; echo '{"sum":3}'`)}},
-		testmodel.RateLimited("2"),
-		testmodel.Stream(testmodel.Text("let me add"), testmodel.Call("c1", "add", `{"a":1,`, `"b":2}`), testmodel.Use(10, 5)),
-		testmodel.Stream(testmodel.Text("It ", "is 3."), testmodel.UseCached(20, 10, 5)),
+		modelserver.RateLimited("2"),
+		modelserver.Stream(modelserver.Text("let me add"), modelserver.Call("c1", "add", `{"a":1,`, `"b":2}`), modelserver.Use(10, 5)),
+		modelserver.Stream(modelserver.Text("It ", "is 3."), modelserver.UseCached(20, 10, 5)),
 		text("Again 3."))
 	c := work(r, r.agent)
 	if o := ends(r, c, say(r, c, session.Message{Text: "1+2?"}), sq.StatusDone); o.Reply != "It is 3." {
@@ -150,7 +150,7 @@ func (e early) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event))
 func TestSteerThroughAWorker(t *testing.T) {
 	t.Parallel()
 	speaks, there := make(chan struct{}), make(chan struct{})
-	r := newRig(t, Config{}, testmodel.Stream(testmodel.Text("first"), testmodel.Do(func() { close(speaks) }), testmodel.Wait(there)), text("second"))
+	r := newRig(t, Config{}, modelserver.Stream(modelserver.Text("first"), modelserver.Do(func() { close(speaks) }), modelserver.Wait(there)), text("second"))
 	c := work(r, early{r.agent, there})
 	m1 := say(r, c, session.Message{Text: "go"})
 	<-speaks
@@ -168,7 +168,7 @@ func TestSteerThroughAWorker(t *testing.T) {
 // refusal is final, and the user is told why.
 func TestFailuresThroughAWorker(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, Config{MaxRetries: -1}, testmodel.Error(503, "", "down"), text("up again"), testmodel.ContextTooLong())
+	r := newRig(t, Config{MaxRetries: -1}, modelserver.Error(503, "", "down"), text("up again"), modelserver.ContextTooLong())
 	c := work(r, r.agent)
 	if o := ends(r, c, say(r, c, session.Message{Text: "go"}), sq.StatusDone); o.Reply != "up again" {
 		t.Errorf("%+v", o)

@@ -1,0 +1,24 @@
+package engine_test
+
+import (
+	"testing"
+
+	"turnstile/test/acl"
+)
+
+// Workers and senders need no more of Redis than docs/security.md gives their users.
+func TestSuiteUnderACL(t *testing.T) {
+	t.Parallel()
+	acl.Suite(t,
+		"TestB05_SecondMessageWaits", "TestCollectedTurn", "TestInterruptAndRollback", "TestInterruptMode",
+		"TestDroppedAreToldInTheNote", "TestStop", "TestInspectorCancelStopsThatTurnOnly",
+		"TestSteerIsAccepted", "TestSteerIsNotTaken", "TestSteeredTurnIsKilled", "TestAnswerInTime",
+		"TestEventsInOrder", "TestState", "TestUsage", "TestB54_SaveWritesTheRecord",
+		"TestB71_TitleOfTheAgent", "TestB75_RetryRunsAgain", "TestB75_B76_UndoRace",
+		"TestB77_RotationKeepsTheLock", "TestB81_StaleMessages", "TestB82_DuplicateDelivery", "TestTurnShare",
+		"TestTheWorkerWithTheWarmAgentIsToldFirst", "TestRetryAtTheHeadOfTheLine",
+		"TestArchivedAfterMaxAttempts", "TestB24_Suspended", "TestResumedTurnGoesOn", "TestDrainHandsOver",
+		"TestB36_EveryRunningTurnIsMarked", "TestB38_MarkedBeforeTheInterrupt", "TestB64_SurvivesKill",
+		"TestCrashIsRecoveredWithinTheTTL", "TestDeadlyMessageIsGivenUp", "TestMaintenance",
+	)
+}

@@ -1,0 +1,168 @@
+package engine_test
+
+import (
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"turnstile/internal/engine"
+	sq "turnstile/internal/protocol"
+	"turnstile/pkg/agent"
+	"turnstile/pkg/session"
+	"turnstile/test/redistest"
+)
+
+func askTimeout(d time.Duration) change { return with(func(o *engine.Options) { o.AskTimeout = d }) }
+
+// withdrawing chooses the call that takes a question back.
+func withdrawing(cmd redis.Cmder) bool {
+	args := cmd.Args()
+	return script("ask")(cmd) && args[len(args)-1] == ""
+}
+
+// notices are what the session's user was told.
+func (r *rig) notices() (texts []string) {
+	r.Helper()
+	for _, e := range r.events(r.key) {
+		if e.Type == sq.EventNotice {
+			texts = append(texts, e.Text)
+		}
+	}
+	return texts
+}
+
+// A question that nobody answers is denied after a while, and the agent goes on.
+func TestNobodyAnswers(t *testing.T) {
+	t.Parallel()
+	r, s, a := inTurn(t, askTimeout(200*time.Millisecond), slots(1))
+	other := r.key + "-other"
+	r.submit(other, session.Message{ID: "m2", Text: "hello"})
+	for _, number := range []string{"1", "2"} { // and so is the next one
+		got := a.ask(a.ctx, r, "run make")
+		equal(t, "timeout_ms", r.asked(number).TimeoutMS, 200)
+		equal(t, "the answer", receive(t, "the denial", got), answered{})
+		equal(t, "decision", r.decided(number), "denied")
+		const late = "Nobody answered in 200ms, so it was denied: run make"
+		equal(t, "the last notice", r.notices()[len(r.notices())-1], late)
+		equal(t, "still asked", r.info().Question == nil, true)
+		r.command("/approve", "Nothing is asked.")
+	}
+	a.reply("ok")
+	r.ends("m1", sq.StatusDone)
+	s.next(t, "m2").reply("ok")
+	equal(t, "who waited for the slot", r.outcomeIn(other, "m2").Status, sq.StatusDone)
+}
+
+// An answer in time is the answer, however long the turn goes on.
+func TestAnswerInTime(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ timeout, told time.Duration }{
+		"timeout": {patience, patience}, "none": {-1, 0}, "default": {0, 5 * time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, _, a := inTurn(t, askTimeout(c.timeout))
+			got := a.ask(a.ctx, r, "run make")
+			equal(t, "timeout_ms", r.asked("1").TimeoutMS, c.told.Milliseconds())
+			r.command("/approve", "Approved question 1: run make.")
+			equal(t, "the answer", receive(t, "the answer", got), answered{agent.Answer{Allowed: true}, nil})
+			equal(t, "decision", r.decided("1"), "allowed")
+			a.reply("ok")
+			r.ends("m1", sq.StatusDone)
+			equalList(t, "notices", r.notices())
+		})
+	}
+}
+
+// An answer that comes when the time is up counts, or its sender hears that it does
+// not.
+func TestAnswerAtTheLastMoment(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		gate     func(*redistest.Faults, redistest.Match) *redistest.Gate
+		says     string
+		allowed  bool
+		decision string
+		notices  int
+	}{
+		"just before": {(*redistest.Faults).Gate, "Approved question 1: run make.", true, "allowed", 0},
+		"just after":  {(*redistest.Faults).GateReply, "Nothing is asked.", false, "denied", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var f redistest.Faults
+			gate := c.gate(&f, withdrawing)
+			r, _, a := inTurn(t, askTimeout(20*time.Millisecond), faulty(&f))
+			got := a.ask(a.ctx, r, "run make")
+			receive(t, "the withdrawal", gate.Arrived())
+			r.command("/approve", c.says)
+			gate.Release()
+			equal(t, "the answer", receive(t, "the answer", got), answered{agent.Answer{Allowed: c.allowed}, nil})
+			equal(t, "decision", r.decided("1"), c.decision)
+			a.reply("ok")
+			r.ends("m1", sq.StatusDone)
+			equal(t, "notices", len(r.notices()), c.notices)
+		})
+	}
+}
+
+// The same by chance.
+func TestAnswersRaceTheTimeout(t *testing.T) {
+	t.Parallel()
+	const timeout = 10 * time.Millisecond
+	r, _, a := inTurn(t, askTimeout(timeout))
+	ends := map[string]int{}
+	for i := 1; i <= 100; i++ {
+		got := a.ask(a.ctx, r, "run make")
+		await(t, "the question", func() bool { return r.info().Question != nil || len(got) > 0 })
+		time.Sleep(rand.N(timeout)) // the race is the test
+		_, err := r.client.Answer(r.ctx, r.key, i, sq.Allow)
+		end := receive(t, "the answer", got)
+		must(t, end.err)
+		if end.Allowed != (err == nil) {
+			t.Fatalf("the user was told %v, and the agent %v", err, end.Answer)
+		}
+		ends[fmt.Sprint(end.Allowed)]++
+	}
+	t.Log("allowed:", ends)
+	a.reply("ok")
+	r.ends("m1", sq.StatusDone)
+}
+
+// The log tells when all slots wait for answers, and when that is over, each time.
+func TestEverySlotWaitsForAnAnswer(t *testing.T) {
+	t.Parallel()
+	r, s, j := newRig(t), newStage(), newJournal("every slot")
+	r.worker(s, slots(2), with(func(o *engine.Options) { o.Logger = slog.New(j) }))
+	say := func(key, id string) *act {
+		r.submit(key, session.Message{ID: id, Text: "hello"})
+		return s.next(t, id)
+	}
+	full := func(level slog.Level) {
+		t.Helper()
+		line := receive(t, "the log's line", j.lines)
+		equal(t, "level", line.Level, level)
+		line.Attrs(func(attr slog.Attr) bool { equal(t, attr.Key, attr.Value.String(), "2"); return true })
+	}
+	one, two := say(r.key, "m1"), say(r.key+"-two", "m2")
+	first := one.ask(one.ctx, r, "run make")
+	r.asked("1")
+	equal(t, "lines while a slot is not asked for", len(j.lines), 0)
+	two.ask(two.ctx, r, "run rm")
+	full(slog.LevelWarn)
+	r.command("/approve", "Approved question 1: run make.")
+	receive(t, "the answer", first)
+	full(slog.LevelInfo)
+	one.ask(one.ctx, r, "run again")
+	full(slog.LevelWarn)
+	two.reply("ok") // which ends its question
+	full(slog.LevelInfo)
+	one.reply("ok")
+	r.ends("m1", sq.StatusDone)
+	equal(t, "further lines", len(j.lines), 0)
+	equal(t, "the other one", r.outcomeIn(r.key+"-two", "m2").Status, sq.StatusDone)
+}

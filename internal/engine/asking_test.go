@@ -1,0 +1,220 @@
+package engine_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"turnstile/internal/engine"
+	sq "turnstile/internal/protocol"
+	"turnstile/pkg/agent"
+)
+
+// answered is how a question ended.
+type answered struct {
+	agent.Answer
+	err error
+}
+
+// ask asks for permission, and waits until the question is known.
+func (a *act) ask(ctx context.Context, r *rig, name string) <-chan answered {
+	r.Helper()
+	ended := make(chan answered, 1)
+	go func() {
+		answer, err := a.Ask(ctx, agent.Question{CallID: "c1", Name: name, Input: json.RawMessage(`{"x":1}`)})
+		ended <- answered{answer, err}
+	}()
+	return ended
+}
+
+func (r *rig) asked(number string) sq.Event {
+	r.Helper()
+	return r.awaitEvent("question "+number, func(e sq.Event) bool { return e.Type == sq.EventPermissionAsked && e.CallID == number })
+}
+
+func (r *rig) decided(number string) string {
+	r.Helper()
+	return r.awaitEvent("the answer to "+number, func(e sq.Event) bool { return e.Type == sq.EventPermissionAnswered && e.CallID == number }).Decision
+}
+
+// What the agent asks reaches the user, and the user's answer the agent; two
+// questions are asked one after the other.
+func TestAsk(t *testing.T) {
+	t.Parallel()
+	r, _, a := inTurn(t)
+	one := a.ask(a.ctx, r, "run make")
+	e := r.asked("1")
+	equal(t, "the question", e.Name+string(e.Input)+e.Turn, `run make{"x":1}`+a.ID)
+	two := a.ask(a.ctx, r, "run rm")
+	r.command("/status", "The agent asks for permission: run make. /approve 1 or /deny 1")
+	r.command("/deny 2", "Question 2 is not asked any more; number 1 is: run make.")
+	r.command("/approve 1 always", "Approved question 1: run make.")
+	equal(t, "the answer", receive(t, "the answer", one), answered{agent.Answer{Allowed: true, Remember: true}, nil})
+	equal(t, "decision", r.decided("1"), "allowed")
+	r.asked("2")
+	r.command("/deny", "Nothing was answered: question 2 has just come, run rm. /approve 2 or /deny 2")
+	r.command("/deny 2", "Denied question 2: run rm.")
+	equal(t, "the second answer", receive(t, "the answer", two), answered{})
+	equal(t, "second decision", r.decided("2"), "denied")
+	r.command("/approve", "That was answered already.")
+	a.reply("ok")
+	r.ends("m1", sq.StatusDone)
+	r.command("/approve", "Nothing is asked.")
+}
+
+// An answer whose signal got lost comes with the next renewal.
+func TestAnswerWithoutASignal(t *testing.T) {
+	t.Parallel()
+	r, _, a := inTurn(t, sentinelTTL(time.Second))
+	got := a.ask(a.ctx, r, "run make")
+	r.asked("1")
+	must(t, r.rdb.HSet(r.ctx, r.k.Run(), "answered", fmt.Sprintf("%d 1 allow call", a.Fence)).Err())
+	equal(t, "the answer", receive(t, "the answer", got), answered{agent.Answer{Allowed: true}, nil})
+	a.reply("ok")
+}
+
+// A question ends with its turn, or when the agent gives it up.
+func TestQuestionsEnd(t *testing.T) {
+	t.Parallel()
+	t.Run("the turn is stopped", func(t *testing.T) {
+		t.Parallel()
+		r, _, a := inTurn(t)
+		got := a.ask(context.Background(), r, "run make")
+		r.asked("1")
+		r.command("/stop", "Stopping the running turn.")
+		if err := receive(t, "the end", got).err; !errors.Is(err, sq.ErrStopAsked) {
+			t.Errorf("%v", err)
+		}
+		r.ends("m1", sq.StatusStopped)
+		r.command("/approve", "Nothing is asked.")
+	})
+	t.Run("the agent gives up", func(t *testing.T) {
+		t.Parallel()
+		r, _, a := inTurn(t)
+		ctx, cancel := context.WithCancelCause(a.ctx)
+		got := a.ask(ctx, r, "run make")
+		r.asked("1")
+		enough := errors.New("enough")
+		cancel(enough)
+		if err := receive(t, "the end", got).err; !errors.Is(err, enough) {
+			t.Errorf("%v", err)
+		}
+		equal(t, "decision", r.decided("1"), "cancelled")
+		r.command("/approve 1", "Nothing is asked.")
+		again := a.ask(a.ctx, r, "run rm")
+		r.asked("2")
+		r.command("/approve 2", "Approved question 2: run rm.")
+		equal(t, "the next answer", receive(t, "the answer", again).Allowed, true)
+		a.reply("ok")
+	})
+	t.Run("the worker drains", func(t *testing.T) {
+		t.Parallel()
+		r := newRig(t)
+		s := newStage()
+		w := r.worker(s)
+		r.say("m1", "hello")
+		a := s.next(t, "m1")
+		got := a.ask(a.ctx, r, "run make")
+		r.asked("1")
+		w.Drain(ended(), engine.ReasonShutdown)
+		if receive(t, "the end", got).err == nil {
+			t.Error("an answer")
+		}
+		r.command("/approve", "Nothing is asked.")
+		r.worker(s)
+		again := s.next(t, "m1")
+		got = again.ask(again.ctx, r, "run make")
+		await(t, "the question to be asked again", func() bool { return r.info().Question != nil })
+		r.command("/approve 2", "Approved question 2: run make.")
+		equal(t, "the answer", receive(t, "the answer", got).Allowed, true)
+		again.reply("ok")
+		r.ends("m1", sq.StatusDone)
+	})
+}
+
+// What this worker does not know, as a decision of a later version, is no yes.
+func TestUnknownDecision(t *testing.T) {
+	t.Parallel()
+	r, _, a := inTurn(t, sentinelTTL(time.Second))
+	got := a.ask(a.ctx, r, "run make")
+	r.asked("1")
+	must(t, r.rdb.HSet(r.ctx, r.k.Run(), "answered", fmt.Sprintf("%d 1 perhaps call", a.Fence)).Err())
+	equal(t, "the answer", receive(t, "the answer", got), answered{})
+	equal(t, "decision", r.decided("1"), "denied")
+	a.reply("ok")
+}
+
+// An agent that asks on after its turn disturbs the next turn's questions as little
+// as one whose question was left open.
+func TestQuestionsStayInTheirTurn(t *testing.T) {
+	t.Parallel()
+	r, s, a := inTurn(t)
+	open := a.ask(context.Background(), r, "run make")
+	r.asked("1")
+	var waiting []<-chan answered
+	for range 20 {
+		waiting = append(waiting, a.ask(context.Background(), r, "run late"))
+	}
+	r.say("m2", "again")
+	a.reply("ok")
+	r.ends("m1", sq.StatusDone)
+	equal(t, "decision", r.decided("1"), "cancelled")
+	b := s.next(t, "m2")
+	got := b.ask(b.ctx, r, "run rm")
+	await(t, "the next turn's question", func() bool { q := r.info().Question; return q != nil && q.Name == "run rm" })
+	for range 20 {
+		waiting = append(waiting, a.ask(context.Background(), r, "run late"))
+	}
+	for _, c := range append(waiting, open) {
+		if receive(t, "the end of an old question", c).err == nil {
+			t.Error("an answer")
+		}
+	}
+	r.command("/approve 1", "Question 1 is not asked any more; number 2 is: run rm.")
+	r.command("/approve 2", "Approved question 2: run rm.")
+	equal(t, "the answer", receive(t, "the answer", got).Allowed, true)
+	b.reply("ok")
+	r.ends("m2", sq.StatusDone)
+}
+
+// While an agent takes its time to end, its question is not asked any more.
+func TestQuestionOfATurnThatIsToEnd(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	s := newStage()
+	s.deaf = true
+	r.worker(s)
+	r.say("m1", "hello")
+	a := s.next(t, "m1")
+	got := a.ask(a.ctx, r, "run make")
+	r.asked("1")
+	r.command("/stop", "Stopping the running turn.")
+	if receive(t, "the end", got).err == nil {
+		t.Error("an answer")
+	}
+	r.command("/approve", "Nothing is asked.")
+	equal(t, "decision", r.decided("1"), "cancelled")
+	a.fail(context.Cause(a.ctx))
+	r.ends("m1", sq.StatusStopped)
+}
+
+// What a user said to one turn's question, and what comes late, approves nothing that
+// another turn asks: its question has another number.
+func TestLateAnswerApprovesNothingElse(t *testing.T) {
+	t.Parallel()
+	r, s, a := inTurn(t)
+	got := a.ask(a.ctx, r, "list the files")
+	r.asked("1")
+	r.say("m2", "again")
+	a.reply("ok")
+	receive(t, "the question's end", got)
+	b := s.next(t, "m2")
+	b.ask(b.ctx, r, "delete_production")
+	await(t, "the next turn's question", func() bool { q := r.info().Question; return q != nil && q.Name == "delete_production" })
+	r.command("/approve 1", "Question 1 is not asked any more; number 2 is: delete_production.")
+	r.command("/approve", "Nothing was answered: question 2 has just come, delete_production. /approve 2 or /deny 2")
+	b.reply("ok")
+}

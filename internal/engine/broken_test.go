@@ -1,0 +1,40 @@
+package engine_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	sq "turnstile/internal/protocol"
+	"turnstile/internal/rediskey"
+	"turnstile/pkg/agent/echo"
+	"turnstile/test/redistest"
+)
+
+// A claim whose reply was lost is taken back, though that of another session, which was
+// claimed with it, says that the session is broken.
+func TestBrokenSessionHidesNoLostClaim(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	broken := r.key + ".broken"
+	must(t, r.rdb.Set(r.ctx, rediskey.For(broken).Pending(), "no list", 0).Err())
+	r.say("m1", "hello")
+	// Neither is a plain one (it has 21 keys), and each is sent by itself, as where Redis
+	// has forgotten the script.
+	must(t, r.rdb.HSet(r.ctx, r.k.Run(), "special", "1").Err())
+	must(t, r.rdb.ZAdd(r.ctx, rediskey.Ready, redis.Z{Score: 1, Member: broken}).Err())
+	var f redistest.Faults
+	claims := func(command string) redistest.Match {
+		return func(cmd redis.Cmder) bool {
+			args := cmd.Args()
+			return cmd.Name() == command && fmt.Sprint(args[2]) == "21" && slices.Contains(args, any(r.k.Sentinel()))
+		}
+	}
+	f.FailBefore(claims("evalsha"), 1, redistest.AnswerError("NOSCRIPT No matching script"))
+	f.LoseReply(claims("eval"), 1)
+	r.worker(echo.New(), faulty(&f), sentinelTTL(time.Minute))
+	r.ends("m1", sq.StatusDone)
+}

@@ -1,0 +1,256 @@
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
+	"turnstile/internal/engine"
+	sq "turnstile/internal/protocol"
+	"turnstile/internal/rediskey"
+	"turnstile/pkg/agent"
+	"turnstile/pkg/followup"
+	"turnstile/pkg/session"
+	"turnstile/test/redistest"
+)
+
+// steerStage is a stage whose turns can be steered.
+type steerStage struct{ *stage }
+
+func (steerStage) Steerable() bool { return true }
+
+func line(s followup.Settings) change {
+	return with(func(o *engine.Options) { o.Queue.Line = s })
+}
+
+// steering chooses the calls of the steer script in the turn of one message.
+func steering(task string) redistest.Match {
+	return func(cmd redis.Cmder) bool {
+		args := cmd.Args()
+		return script("steer")(cmd) && args[len(args)-1] == task
+	}
+}
+
+// steer waits for a steer that the turn is offered.
+func (a *act) steer(t testing.TB, id string) agent.Steer {
+	t.Helper()
+	s := receive(t, "the steer "+id, a.Steers)
+	if s.Message.ID != id {
+		t.Fatalf("the turn is offered %s, want %s", s.Message.ID, id)
+	}
+	return s
+}
+
+// Several collected messages are one turn whose end is each one's; those of them
+// that are too old or no messages are put aside, and the turn goes on.
+func TestCollectedTurn(t *testing.T) {
+	t.Parallel()
+	for name, put := range map[string]string{"good ones": "", "bad ones first": "first", "bad ones last": "last"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			s := newStage()
+			r.worker(s, line(followup.Settings{Mode: session.ModeCollect, Debounce: followup.Millis(30 * time.Millisecond)}))
+			r.say("m1", "hello")
+			a := s.next(t, "m1")
+			bad := func() {
+				r.submit(r.key, session.Message{ID: "old", Text: "old", ExpiresIn: 1})
+				const id = "broken"
+				_, err := asynq.NewClientFromRedisClient(r.rdb).EnqueueContext(r.ctx, asynq.NewTask(session.TaskType, []byte("{")),
+					asynq.Queue(rediskey.Queue(r.key)), asynq.TaskID(session.TaskID(r.key, id)))
+				must(t, err)
+				must(t, r.rdb.HSet(r.ctx, r.k.Task(session.TaskID(r.key, id)), "quiet", "1 100").Err())
+			}
+			if put == "first" {
+				bad()
+			}
+			r.say("m2", "one")
+			r.say("m3", "two")
+			if put == "last" {
+				bad()
+			}
+			a.reply("ok")
+			b := s.next(t, "m2")
+			equal(t, "messages", len(b.Messages), 2)
+			equal(t, "text", b.Text(), "one\n\ntwo")
+			b.reply("both")
+			for _, id := range []string{"m2", "m3"} {
+				o := r.ends(id, sq.StatusDone)
+				equal(t, "its reply", o.Reply+" "+o.Turn, "both "+b.ID)
+			}
+			want := []string{"m1", "m2", "m3"}
+			if put != "" {
+				if o := r.ends("old", sq.StatusExpired); !strings.Contains(o.Error, "expired") {
+					t.Errorf("old: %s", o.Error)
+				}
+				r.ends("broken", sq.StatusFailed)
+				r.archivedAs("old")
+				r.archivedAs("broken")
+			}
+			equalList(t, "turns", r.starts(r.key), want...)
+			equalList(t, "transcript", r.transcript(r.key), "user hello", "assistant ok", "user one", "user two", "assistant both")
+		})
+	}
+}
+
+func TestCollectedTurnOfBadMessagesOnly(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	s := newStage()
+	r.worker(s, line(followup.Settings{Mode: session.ModeCollect, Debounce: followup.Millis(time.Millisecond)}))
+	r.say("m1", "hello")
+	a := s.next(t, "m1")
+	for i := range 3 {
+		r.submit(r.key, session.Message{ID: fmt.Sprint("old", i), Text: "old", ExpiresIn: 1})
+	}
+	a.reply("ok")
+	for i := range 3 {
+		r.ends(fmt.Sprint("old", i), sq.StatusExpired)
+	}
+	await(t, "the session to be free", func() bool { return r.token() == "" })
+	s.empty(t)
+	equal(t, "waiting messages", r.info().Pending, 0)
+}
+
+// Interrupt keeps what was done, rollback nothing.
+func TestInterruptAndRollback(t *testing.T) {
+	t.Parallel()
+	for mode, want := range map[session.Mode][]string{
+		session.ModeInterrupt: {"user hello", "assistant half (interrupted)", "user now", "assistant two"},
+		session.ModeRollback:  {"user now", "assistant two"},
+	} {
+		t.Run(string(mode), func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			s := newStage()
+			r.worker(s, with(func(o *engine.Options) { o.CheckpointInterval = time.Millisecond }))
+			r.say("m1", "hello")
+			a := s.next(t, "m1")
+			a.text("half")
+			await(t, "a checkpoint", func() bool { return r.rdb.Exists(r.ctx, r.k.Partial()).Val() == 1 })
+			r.say("m3", "behind")
+			equal(t, "position", r.say("m2", "now", mode).Position, 2)
+			o := r.ends("m1", sq.StatusInterrupted)
+			b := s.next(t, "m2")
+			equal(t, "a partial is left", r.rdb.Exists(r.ctx, r.k.Partial()).Val(), 0)
+			state := r.rdb.HGet(r.ctx, r.k.Task(session.TaskID(r.key, "m1")), "state").Val()
+			if mode == session.ModeInterrupt {
+				equal(t, "error", o.Error, "interrupted by a newer message")
+				equal(t, "state", state, "completed")
+			} else {
+				equal(t, "error", o.Error, "rolled back by a newer message")
+				equal(t, "reason in the archive", r.archivedAs("m1"), o.Error)
+				equal(t, "history", len(b.History), 0)
+			}
+			b.reply("two")
+			s.next(t, "m3")
+			equalList(t, "transcript", r.transcript(r.key), want...)
+		})
+	}
+}
+
+// The worker dies between the signal and the turn's end.
+func TestInterruptedWorkerIsKilled(t *testing.T) {
+	t.Parallel()
+	for mode, want := range map[session.Mode][]string{
+		session.ModeInterrupt: {"user tool=look sleep=1h hello", "tool look (interrupted)", "user now", "assistant echo: now"},
+		session.ModeRollback:  {"user now", "assistant echo: now"},
+	} {
+		t.Run(string(mode), func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			j := job{TTL: 2 * time.Second, Checkpoint: time.Millisecond}
+			one := r.process("one", j)
+			r.say("m1", "tool=look sleep=1h hello")
+			await(t, "a checkpoint", func() bool { return r.rdb.Exists(r.ctx, r.k.Partial()).Val() == 1 })
+			one.signal(syscall.SIGSTOP)
+			equal(t, "position", r.say("m2", "now", mode).Position, 2)
+			one.kill()
+			r.process("two", j)
+			r.ends("m1", sq.StatusInterrupted)
+			r.ends("m2", sq.StatusDone)
+			equalList(t, "turns", r.starts(r.key), "m1", "m2")
+			equalList(t, "transcript", r.transcript(r.key), want...)
+		})
+	}
+}
+
+// The note of the turn after a full line has one line for each dropped message,
+// once; a turn that was cut off has told nobody.
+func TestDroppedAreToldInTheNote(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	s := newStage()
+	r.worker(s, line(followup.Settings{Cap: 1, Drop: followup.DropSummarize}))
+	r.say("m1", "hello")
+	a := s.next(t, "m1")
+	for i := 2; i <= 4; i++ {
+		r.say(fmt.Sprint("m", i), fmt.Sprint("text ", i))
+	}
+	r.ends("m2", sq.StatusDropped)
+	r.ends("m3", sq.StatusDropped)
+	equal(t, "note", a.Note, "")
+	a.reply("ok")
+	lines := func(note string) (lines []string) {
+		for l := range strings.SplitSeq(strings.Trim(note, "[]"), "\n") {
+			if strings.HasPrefix(l, "- ") {
+				lines = append(lines, l)
+			}
+		}
+		return lines
+	}
+	want := []string{`- "text 2"`, `- "text 3"`}
+	b := s.next(t, "m4")
+	equalList(t, "lines of the note", lines(b.Note), want...)
+	b.fail(agent.Retryable(fmt.Errorf("flaky")))
+	b = s.next(t, "m4")
+	equalList(t, "lines of the second attempt's note", lines(b.Note), want...)
+	r.say("m5", "on")
+	b.reply("ok")
+	c := s.next(t, "m5")
+	equal(t, "the next turn's note", c.Note, "")
+	c.reply("ok")
+	r.ends("m5", sq.StatusDone)
+	r.say("m6", "on")
+	d := s.next(t, "m6")
+	equal(t, "the note of the turn after", d.Note, "")
+	d.reply("ok")
+	if texts := r.transcript(r.key); slices.ContainsFunc(texts, func(l string) bool { return strings.Contains(l, "System note") }) {
+		t.Errorf("the note is in the transcript: %q", texts)
+	}
+}
+
+// A drain's notice and signals reach a turn that is just putting messages aside.
+func TestSignalsWhileMessagesAreDismissed(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	var f redistest.Faults
+	gate := f.GateReply(func(cmd redis.Cmder) bool { return slices.Contains(cmd.Args(), any("old")) })
+	s := steerStage{newStage()}
+	w := r.worker(s, faulty(&f), sentinelTTL(time.Minute), line(followup.Settings{Mode: session.ModeCollect, Debounce: followup.Millis(time.Millisecond)}),
+		with(func(o *engine.Options) { o.DrainTimeout = time.Minute }))
+	r.say("m1", "hello")
+	a := s.next(t, "m1")
+	r.submit(r.key, session.Message{ID: "old", Text: "old", ExpiresIn: 1})
+	r.say("m2", "one")
+	a.reply("ok")
+	receive(t, "the dismissal", gate.Arrived())
+	r.say("m3", "steer", session.ModeSteer)
+	gate.Release()
+	ctx, cancel := context.WithCancel(r.ctx)
+	drained := make(chan struct{})
+	go func() { defer close(drained); w.Drain(ctx, engine.ReasonShutdown) }()
+	b := s.next(t, "m2")
+	b.steer(t, "m3").Accept()
+	b.reply("two")
+	r.ends("m3", sq.StatusDone)
+	<-drained
+	cancel()
+}

@@ -1,0 +1,137 @@
+package engine_test
+
+import (
+	"errors"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	sq "turnstile/internal/protocol"
+	"turnstile/internal/rediskey"
+	"turnstile/pkg/agent"
+	"turnstile/pkg/session"
+	"turnstile/test/redistest"
+)
+
+// After kill -9 the running message, the turn's id, what it had done and what came
+// before are there, and the next worker's agent is given them.
+func TestB64_SurvivesKill(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	one := r.process("one", job{TTL: time.Second, Checkpoint: 50 * time.Millisecond})
+	r.say("m0", "hi")
+	first := r.ends("m0", sq.StatusDone)
+	r.say("m1", "tool=search stream=100 tick=50ms abcdefghijklmnopqrstuvwxyz")
+	r.awaitPartial("echo: abc")
+	running := r.info()
+	one.kill()
+
+	p, _ := r.partial()
+	equal(t, "turn of the partial", p.Turn, running.Turn)
+	equalList(t, "messages of the partial", p.Messages, "m1")
+	equal(t, "active messages", r.rdb.LLen(r.ctx, r.k.Active()).Val(), 1)
+	equal(t, "the running turn", session.IDPrefix(r.key)+r.rdb.HGet(r.ctx, r.k.Run(), "fence").Val(), running.Turn)
+	equalList(t, "the earlier transcript", r.transcript(r.key), "user hi", "assistant echo: hi")
+	if len(p.Entries) != 3 {
+		t.Fatalf("the partial has %q", told(p.Entries))
+	}
+	half := p.Entries[2].Text
+
+	s := newStage()
+	r.worker(s, sentinelTTL(time.Second))
+	a := s.next(t, "m1")
+	equal(t, "session id", a.SessionID, first.SessionID)
+	equal(t, "redelivered", a.Redelivered, true)
+	equalList(t, "history", told(a.History), "user hi", "assistant echo: hi",
+		"user "+a.Messages[0].Text, "tool search", "assistant "+half+" (interrupted)")
+	if !strings.Contains(a.Note, "a gateway interruption") {
+		t.Errorf("note %q", a.Note)
+	}
+	a.reply("the rest")
+	r.ends("m1", sq.StatusDone)
+	equalList(t, "transcript", r.transcript(r.key), "user hi", "assistant echo: hi",
+		"user "+a.Messages[0].Text, "tool search", "assistant "+half+" (interrupted)", "assistant the rest")
+}
+
+// The checkpoint of a worker that has lost the session is sent, and writes nothing.
+func TestB70_LostWorkersCheckpoint(t *testing.T) {
+	t.Parallel()
+	redistest.Real(t) // the embedded one dumps strings only
+	r := newRig(t)
+	var f redistest.Faults
+	gate := f.Gate(checkpointing)
+	one, two := newStage(), newStage()
+	w := r.worker(one, faulty(&f), checkpointEvery(time.Millisecond), sentinelTTL(time.Minute), slots(1))
+	r.say("m1", "hello")
+	a := one.next(t, "m1")
+	a.text("never seen")
+	receive(t, "the checkpoint", gate.Arrived())
+	// Or these would tell the worker that it has lost the session.
+	await(t, "the events", func() bool { return strings.Contains(r.story(r.key), "never seen") })
+	must(t, r.rdb.Del(r.ctx, r.k.Sentinel()).Err()) // as if its time were over
+	r.worker(two, sentinelTTL(time.Minute))
+	r.announce()
+	b := two.next(t, "m1")
+	b.text("mine")
+	b.reply("mine")
+	r.ends("m1", sq.StatusDone)
+	before := r.sessionDump()
+	gate.Release()
+	if err := a.cause(t); !errors.Is(err, agent.ErrLeaseLost) {
+		t.Errorf("the turn ended with %v", err)
+	}
+	await(t, "the worker to be idle", func() bool { return w.Running() == 0 })
+	if after := r.sessionDump(); after != before {
+		t.Errorf("the lost worker wrote:\nbefore\n%s\nafter\n%s", before, after)
+	}
+}
+
+// announce makes workers look at the session.
+func (r *rig) announce() {
+	r.Helper()
+	must(r, r.rdb.ZAdd(r.ctx, rediskey.Ready, redis.Z{Score: 1, Member: r.key}).Err())
+}
+
+// A worker that was stopped past its TTL while a checkpoint was due writes nothing
+// when it goes on.
+func TestB70_StoppedBeforeACheckpoint(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	const ttl = time.Second
+	one := r.process("one", job{TTL: ttl, Checkpoint: 100 * time.Millisecond})
+	r.say("m1", "stream=26 tick=20ms abcdefghijklmnopqrstuvwxyz")
+	r.awaitPartial("echo: ")
+	one.signal(syscall.SIGSTOP) // the next checkpoint is due: it writes all the time
+	s := newStage()
+	r.worker(s, sentinelTTL(ttl))
+	a := s.next(t, "m1")
+	a.text("mine")
+	await(t, "the events", func() bool { return strings.Contains(r.story(r.key), "mine") })
+	before := r.steady()
+	one.signal(syscall.SIGCONT)
+	await(t, "the stopped worker to notice", func() bool { return strings.Contains(one.log.String(), "status=lost") })
+	if after := r.steady(); after != before {
+		t.Errorf("the stopped worker wrote:\nbefore\n%s\nafter\n%s", before, after)
+	}
+	a.reply("mine")
+	r.ends("m1", sq.StatusDone)
+	one.end()
+	if strings.Contains(one.log.String(), "ERROR") {
+		t.Errorf("the stopped worker said %s", one.log.String())
+	}
+}
+
+// steady is what renewals leave alone.
+func (r *rig) steady() string {
+	r.Helper()
+	var lines []string
+	for _, line := range strings.Split(r.sessionDump(), "\n") {
+		if !strings.HasPrefix(line, r.k.Lease()) {
+			lines = append(lines, line)
+		}
+	}
+	return strings.Join(lines, "\n")
+}

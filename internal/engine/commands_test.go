@@ -1,0 +1,229 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	sq "turnstile/internal/protocol"
+	"turnstile/pkg/agent"
+	"turnstile/pkg/session"
+)
+
+// command says a slash command, whose answer must have a text in it.
+func (r *rig) command(text, want string) {
+	r.Helper()
+	receipt := r.say("", text)
+	equal(r, "status of "+text, receipt.Status, sq.Answered)
+	if !strings.Contains(receipt.Reply, want) {
+		r.Errorf("%s answers %q, want something with %q", text, receipt.Reply, want)
+	}
+}
+
+// Two worker processes whose agents propose titles all the time, and a user.
+func TestB71_TitleRace(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.process("one", job{})
+	r.process("two", job{})
+	const sessions, turns = 4, 12
+	var all sync.WaitGroup
+	for s := range sessions {
+		key := fmt.Sprint(r.key, s)
+		all.Go(func() {
+			for i := range turns {
+				text := fmt.Sprintf("title=its_%d tool=x:2ms title=its_%d tool=y:2ms x", i, i)
+				if _, err := r.client.Submit(r.ctx, key, session.Message{ID: fmt.Sprint("m", i), Text: text}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		all.Go(func() {
+			for i := range 2 * turns {
+				mine := fmt.Sprint("mine ", i)
+				if err := r.client.SetTitle(r.ctx, key, mine); err != nil {
+					t.Error(err)
+				}
+				if got, err := r.client.Session(r.ctx, key); err != nil || got.Title != mine || got.TitleBy != "user" {
+					t.Errorf("the title is %q by %q, %v", got.Title, got.TitleBy, err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	proposed := 0
+	for s := range sessions {
+		key := fmt.Sprint(r.key, s)
+		for i := range turns {
+			equal(t, "end", r.outcomeIn(key, fmt.Sprint("m", i)).Status, sq.StatusDone)
+		}
+		for _, e := range r.events(key) {
+			if e.Type == string(agent.EventTitle) {
+				proposed++
+			}
+		}
+		got, err := r.client.Session(r.ctx, key)
+		must(t, err)
+		equal(t, "title", got.Title, fmt.Sprint("mine ", 2*turns-1))
+	}
+	equal(t, "titles proposed", proposed, 2*sessions*turns)
+}
+
+// An agent's title is the session's until the user says another.
+func TestB71_TitleOfTheAgent(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	s := newStage()
+	r.worker(s)
+	title := func(text string) agent.Event { return agent.Event{Type: agent.EventTitle, Text: text} }
+	r.say("m1", "hello")
+	a := s.next(t, "m1")
+	a.emit(title(" The\nbuild "))
+	a.reply("ok")
+	r.ends("m1", sq.StatusDone)
+	equal(t, "title", r.info().Title+" by "+r.info().TitleBy, "The build by agent")
+	r.say("m2", "hello")
+	a = s.next(t, "m2")
+	r.command("/title Mine", "Mine")
+	a.emit(title("Its own"))
+	a.reply("ok")
+	r.ends("m2", sq.StatusDone)
+	equal(t, "title", r.info().Title+" by "+r.info().TitleBy, "Mine by user")
+}
+
+// Turns in two worker processes, checkpoints, /undo, /retry and readers at once:
+// a transcript has whole turns only, and nothing is taken out in mid-turn.
+func TestB75_B76_UndoRace(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	j := job{Checkpoint: time.Millisecond}
+	r.process("one", j)
+	r.process("two", j)
+	const turns = 25
+	ctx, over := context.WithCancel(r.ctx)
+	var others sync.WaitGroup
+	count, states := map[string]int{}, 0
+	others.Go(func() {
+		for n := 0; ctx.Err() == nil; n++ {
+			name, command := "undo", r.client.Undo
+			if n%3 == 0 {
+				name, command = "retry", r.client.Retry
+			}
+			_, err := command(r.ctx, r.key)
+			switch {
+			case err == nil:
+				count[name]++
+			case errors.Is(err, sq.ErrBusy):
+				count["refused"]++
+			case !errors.Is(err, sq.ErrNothing):
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	})
+	others.Go(func() {
+		for ctx.Err() == nil {
+			r.wholeTurns()
+			states++
+		}
+	})
+	for i := range turns {
+		id := fmt.Sprint("m", i)
+		r.say(id, "tool=look:3ms stream=2 tick=3ms hello")
+		r.ends(id, sq.StatusDone)
+	}
+	over()
+	others.Wait()
+	t.Logf("%v, %d states seen", count, states)
+	await(t, "the session to be free", func() bool { i := r.info(); return i.Phase == "idle" && i.Pending == 0 && r.token() == "" })
+	r.wholeTurns()
+	r.alternates(r.key)
+	if count["undo"] == 0 || count["retry"] == 0 {
+		t.Errorf("nothing was raced: %v", count)
+	}
+	equal(t, "turns left", len(r.transcript(r.key))/3, turns-count["undo"])
+	equal(t, "turns", len(r.starts(r.key)), turns+count["retry"])
+}
+
+// wholeTurns reads the transcript and what runs at one moment.
+func (r *rig) wholeTurns() {
+	r.Helper()
+	sid := r.rdb.HGet(r.ctx, r.k.Record(), "session_id").Val()
+	var lines *redis.StringSliceCmd
+	var partial, sentinel *redis.StringCmd
+	var run *redis.SliceCmd
+	_, _ = r.rdb.TxPipelined(r.ctx, func(p redis.Pipeliner) error { // Nil where there is no turn
+		lines = p.LRange(r.ctx, r.k.Transcript(sid), 0, -1)
+		partial, sentinel = p.Get(r.ctx, r.k.Partial()), p.Get(r.ctx, r.k.Sentinel())
+		run = p.HMGet(r.ctx, r.k.Run(), "fence", "phase")
+		return nil
+	})
+	var turns, roles []string
+	for _, l := range lines.Val() {
+		e := session.DecodeEntry(l)
+		turns, roles = append(turns, e.Turn), append(roles, string(e.Role))
+	}
+	for i := 0; i < len(turns); i += 3 {
+		n := min(i+3, len(turns))
+		whole := slices.Equal(roles[i:n], []string{"user", "tool", "assistant"}) && turns[i] == turns[i+1] && turns[i] == turns[i+2]
+		if !whole || i > 0 && turns[i] <= turns[i-1] {
+			r.Errorf("not whole turns: %q %q", turns, roles)
+			return
+		}
+	}
+	if partial.Val() != "" && (sentinel.Val() == "" || !strings.Contains(partial.Val(), fmt.Sprintf(`"fence":%v,`, run.Val()[0]))) {
+		r.Errorf("a partial that is not the running turn's: %s, %v", partial.Val(), run.Val())
+	}
+}
+
+// A turn that was cut off and went on in another process is one turn to /undo.
+func TestB75_UndoOfATurnThatWasCutOff(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	j := job{TTL: time.Second, Checkpoint: time.Millisecond}
+	one := r.process("one", j)
+	r.say("m0", "before")
+	r.ends("m0", sq.StatusDone)
+	r.say("m1", "linger")
+	await(t, "a checkpoint", func() bool { return r.rdb.Exists(r.ctx, r.k.Partial()).Val() == 1 })
+	one.kill()
+	r.command("/history", "echo: before")
+	r.process("two", j)
+	r.ends("m1", sq.StatusDone)
+	equalList(t, "transcript", r.transcript(r.key), "user before", "assistant echo: before",
+		"user linger", "tool look (interrupted)", "assistant echo: linger")
+	await(t, "the session to be free", func() bool { return r.token() == "" })
+	r.command("/undo", "(3 entries)")
+	equalList(t, "transcript", r.transcript(r.key), "user before", "assistant echo: before")
+}
+
+// /undo and /retry in mid-turn are refused; afterwards the words are run again, by
+// whichever worker.
+func TestB75_RetryRunsAgain(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	s := newStage()
+	r.worker(s)
+	r.worker(s)
+	r.say("m1", "hello")
+	a := s.next(t, "m1")
+	r.command("/undo", "A turn is running")
+	r.command("/retry", "A turn is running")
+	a.reply("poor")
+	r.ends("m1", sq.StatusDone)
+	await(t, "the session to be free", func() bool { return r.token() == "" })
+	r.command("/retry", "Running again: hello")
+	b := receive(t, "the second run", s.acts)
+	equal(t, "text", b.Messages[0].Text, "hello")
+	equal(t, "history", len(b.History), 0)
+	equal(t, "its id is new", b.Messages[0].ID != "m1", true)
+	b.reply("good")
+	r.ends(b.Messages[0].ID, sq.StatusDone)
+	equalList(t, "transcript", r.transcript(r.key), "user hello", "assistant good")
+}

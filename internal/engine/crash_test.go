@@ -1,0 +1,178 @@
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"sort"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	sq "turnstile/internal/protocol"
+	"turnstile/pkg/session"
+)
+
+// started are the times at which a message's turns began, by Redis' clock.
+func (r *rig) started(id string) (at []time.Time) {
+	r.Helper()
+	for _, e := range r.events(r.key) {
+		if e.Type == sq.EventTurnStarted && e.Messages[0] == id {
+			at = append(at, e.At)
+		}
+	}
+	return at
+}
+
+func TestCrashIsRecoveredWithinTheTTL(t *testing.T) {
+	t.Parallel()
+	for name, ttl := range map[string]time.Duration{"1s": time.Second, "2s": 2 * time.Second} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			one := r.process("one", job{TTL: ttl})
+			r.say("m1", "sleep=900ms hello")
+			r.say("m2", "behind")
+			await(t, "the first turn", func() bool { return len(r.started("m1")) == 1 })
+			r.process("two", job{TTL: ttl})
+			one.kill()
+			killed := time.Now()
+			r.ends("m1", sq.StatusDone)
+			r.ends("m2", sq.StatusDone)
+			equalList(t, "turns", r.starts(r.key), "m1", "m1", "m2")
+			took := r.started("m1")[1].Sub(killed)
+			t.Logf("the message was started again %s after kill -9, the TTL being %s", took, ttl)
+			if took > ttl+3*time.Second {
+				t.Errorf("recovery took %s, the TTL is %s", took, ttl)
+			}
+			equalList(t, "transcript", r.transcript(r.key), "user sleep=900ms hello", "assistant echo: hello", "user behind", "assistant echo: behind")
+		})
+	}
+}
+
+// A message that kills its worker each time.
+func TestDeadlyMessageIsGivenUp(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	start := func(i int) *process { return r.process(fmt.Sprint("w", i), job{TTL: time.Second}) }
+	p := start(0)
+	r.say("m0", "hello")
+	old := r.ends("m0", sq.StatusDone).SessionID
+	r.say("m1", "die")
+	r.say("m2", "on")
+	// The first death is not counted: the worker was not heard of, so that the reply
+	// to its claim may have been lost. Those after it speak up first.
+	for i := 1; i <= 4; i++ {
+		p.wait()
+		// It died before it could tell of its turn: the claim that finds it does.
+		equal(t, "turns of the deadly message told so far", len(r.started("m1")), i-1)
+		p = start(i)
+	}
+	o := r.ends("m1", sq.StatusFailed)
+	if !strings.Contains(o.Error, "its worker died in 3 turns in a row") {
+		t.Errorf("error %q", o.Error)
+	}
+	r.archivedAs("m1")
+	next := r.ends("m2", sq.StatusDone)
+	if next.SessionID == old {
+		t.Error("the session was not suspended: the next message has the old session id")
+	}
+	equal(t, "turns of the deadly message", len(r.started("m1")), 4)
+	equalList(t, "the new transcript", r.transcript(r.key), "user on", "assistant echo: on")
+	entries, err := r.client.Transcript(r.ctx, r.key, old)
+	must(t, err)
+	equal(t, "entries of the old transcript", len(entries), 2)
+	r.say("m3", "and on")
+	equal(t, "session id of the message after", r.ends("m3", sq.StatusDone).SessionID, next.SessionID)
+	p.end()
+}
+
+// sessionDump is everything under the session's hash tag.
+func (r *rig) sessionDump() string {
+	r.Helper()
+	ctx := context.WithoutCancel(r.ctx)
+	names := r.rdb.Keys(ctx, "*{session:"+r.key+"}*").Val()
+	sort.Strings(names)
+	var out strings.Builder
+	for _, name := range names {
+		dump, err := r.rdb.Dump(ctx, name).Result()
+		must(r, err)
+		fmt.Fprintf(&out, "%s %q\n", name, dump)
+	}
+	return out.String()
+}
+
+// A worker that was stopped past its TTL and goes on writes nothing, wherever it
+// was: in an agent's sleep that is over, in a stream, before its finish.
+func TestStoppedWorkerWritesNothing(t *testing.T) {
+	t.Parallel()
+	for name, text := range map[string]string{
+		"sleep":  "sleep=600ms hello",
+		"stream": "tool=search stream=6 tick=100ms hello",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			const ttl = time.Second
+			one := r.process("one", job{TTL: ttl})
+			r.say("m1", text)
+			r.say("m2", "behind")
+			await(t, "the first turn", func() bool { return len(r.started("m1")) == 1 })
+			r.process("two", job{TTL: ttl})
+			one.signal(syscall.SIGSTOP)
+			r.ends("m1", sq.StatusDone)
+			r.ends("m2", sq.StatusDone)
+			await(t, "the session to be free", func() bool { return r.token() == "" })
+			before := r.sessionDump()
+			one.signal(syscall.SIGCONT)
+			await(t, "the stopped worker to notice", func() bool { return strings.Contains(one.log.String(), "status=lost") })
+			if after := r.sessionDump(); after != before {
+				t.Errorf("the stopped worker wrote:\nbefore\n%s\nafter\n%s", before, after)
+			}
+			equalList(t, "turns", r.starts(r.key), "m1", "m1", "m2")
+			equal(t, "entries", len(r.transcript(r.key)), map[string]int{"sleep": 4, "stream": 5}[name])
+
+			// It is as good as new.
+			r.say("m3", "sleep=50ms on")
+			r.ends("m3", sq.StatusDone)
+			one.end()
+			if strings.Contains(one.log.String(), "ERROR") {
+				t.Errorf("the stopped worker said %s", one.log.String())
+			}
+		})
+	}
+}
+
+// Ten follow-ups behind a turn of four seconds.
+func TestB79_FollowUpsSurvive(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(p *process){
+		"SIGTERM": func(p *process) { p.end() },
+		"SIGKILL": func(p *process) { p.kill() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			j := job{TTL: time.Second, Drain: 100 * time.Millisecond}
+			one := r.process("one", j)
+			r.say("m0", "sleep=4s hello")
+			await(t, "the turn", func() bool { return len(r.started("m0")) == 1 })
+			want := []string{"m0", "m0"}
+			for i := 1; i <= 10; i++ {
+				id := fmt.Sprint("m", i)
+				receipt := r.submit(r.key, session.Message{ID: id, Text: "follow-up " + id})
+				equal(t, "status", receipt.Status, sq.Queued)
+				equal(t, "position", receipt.Position, i+1)
+				want = append(want, id)
+			}
+			end(one)
+			equal(t, "waiting messages", r.info().Pending+int(r.rdb.LLen(r.ctx, r.k.Active()).Val()), 11)
+			r.process("two", j)
+			for i := range 11 {
+				r.ends(fmt.Sprint("m", i), sq.StatusDone)
+			}
+			equalList(t, "turns", r.starts(r.key), want...)
+			equal(t, "entries", len(r.transcript(r.key)), 22)
+		})
+	}
+}

@@ -1,0 +1,309 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"turnstile/internal/engine"
+	sq "turnstile/internal/protocol"
+	"turnstile/pkg/agent"
+	"turnstile/pkg/agent/echo"
+	"turnstile/pkg/session"
+	"turnstile/test/redistest"
+)
+
+func drainTimeout(d time.Duration) change {
+	return with(func(o *engine.Options) { o.DrainTimeout = d })
+}
+
+// A turn that does not end in time is taken by another worker at once.
+func TestDrainHandsOver(t *testing.T) {
+	t.Parallel()
+	for name, timeout := range map[string]time.Duration{"no timeout": 0, "100ms": 100 * time.Millisecond} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			one, two := newStage(), newStage()
+			w := r.worker(one, drainTimeout(timeout))
+			r.say("m1", "hello")
+			a := one.next(t, "m1")
+			r.say("m2", "behind")
+			r.worker(two)
+			drained := drain(w)
+			if err := a.cause(t); !strings.Contains(err.Error(), string(engine.ReasonShutdown)) {
+				t.Errorf("the turn ended with %v", err)
+			}
+			b := two.next(t, "m1")
+			receive(t, "the end of the drain", drained)
+			equal(t, "redelivered", b.Redelivered, true)
+			equal(t, "attempt", b.Attempt, 1)
+			equal(t, "session id", b.SessionID, a.SessionID)
+			if b.Fence <= a.Fence {
+				t.Errorf("fence %d after %d", b.Fence, a.Fence)
+			}
+			events := r.events(r.key)
+			var requeued, again time.Time
+			for _, e := range events {
+				switch e.Type {
+				case sq.EventTurnRequeued:
+					requeued = e.At
+				case sq.EventTurnStarted:
+					again = e.At
+				}
+			}
+			if took := again.Sub(requeued); requeued.IsZero() || took > time.Second {
+				t.Errorf("the next worker took the turn %s after it was given back", took)
+			}
+			b.reply("one")
+			two.next(t, "m2").reply("two")
+			r.ends("m2", sq.StatusDone)
+			equalList(t, "transcript", r.transcript(r.key), "user hello", "assistant one", "user behind", "assistant two")
+			one.empty(t)
+		})
+	}
+}
+
+func TestDrainLetsTurnsEnd(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	s := newStage()
+	w := r.worker(s, drainTimeout(time.Minute))
+	r.say("m1", "hello")
+	a := s.next(t, "m1")
+	r.say("m2", "behind")
+	drained := drain(w)
+	r.awaitEvent("the notice", func(e sq.Event) bool { return e.Type == sq.EventNotice })
+	a.reply("ok")
+	receive(t, "the end of the drain", drained)
+	equal(t, "reply", r.ends("m1", sq.StatusDone).Reply, "ok")
+	s.empty(t)
+	r.free("after the drain")
+	equal(t, "waiting messages", r.info().Pending, 1)
+	for _, e := range r.events(r.key) {
+		if e.Type == sq.EventTurnRequeued {
+			t.Error("the turn was given back")
+		}
+	}
+	resume, err := r.client.ResumeRecord(r.ctx, r.key)
+	must(t, err)
+	equal(t, "a mark", resume.Pending, false)
+}
+
+func TestDrainTellsEachActiveSessionOnce(t *testing.T) {
+	t.Parallel()
+	for reason, want := range map[engine.Reason]string{engine.ReasonShutdown: "shutting down", engine.ReasonRestart: "restarting"} {
+		t.Run(string(reason), func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			s := newStage()
+			w := r.worker(s, drainTimeout(time.Minute))
+			keys := []string{r.key + "-1", r.key + "-2", r.key + "-3"}
+			acts := make([]*act, 0, len(keys))
+			for _, key := range keys {
+				r.submit(key, session.Message{ID: "m1", Text: "hello"})
+				acts = append(acts, s.next(t, "m1"))
+			}
+			done := make(chan bool, 2)
+			for range 2 { // the second call waits for the first
+				go func() {
+					w.Drain(context.Background(), reason)
+					done <- true
+				}()
+			}
+			notices := func(key string) (texts []string) {
+				for _, e := range r.events(key) {
+					if e.Type == sq.EventNotice {
+						texts = append(texts, e.Text)
+					}
+				}
+				return texts
+			}
+			for _, key := range keys {
+				await(t, "the notice", func() bool { return len(notices(key)) > 0 })
+			}
+			if len(done) > 0 {
+				t.Error("Drain returned while turns ran")
+			}
+			for _, a := range acts {
+				a.reply("ok")
+			}
+			receive(t, "the end of the drain", done)
+			receive(t, "the end of the second drain", done)
+			for _, key := range keys {
+				texts := notices(key)
+				if len(texts) != 1 || !strings.Contains(texts[0], want) || !strings.Contains(texts[0], "try to resume") {
+					t.Errorf("notices to %s: %q", key, texts)
+				}
+			}
+		})
+	}
+}
+
+// Nobody goes on where Redis ends with the worker.
+func TestDrainOfAnEphemeralWorker(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	s := newStage()
+	w := r.worker(s, drainTimeout(time.Minute), with(func(o *engine.Options) { o.Ephemeral = true }))
+	r.say("m1", "hello")
+	a := s.next(t, "m1")
+	drained := drain(w)
+	notice := r.awaitEvent("the notice", func(e sq.Event) bool { return e.Type == sq.EventNotice }).Text
+	equal(t, "notice", notice, "This worker is shutting down, and nothing is kept. If the current task does not end in time it will be cut off.")
+	a.reply("ok")
+	receive(t, "the end of the drain", drained)
+}
+
+// A drain that begins while a turn is not quite there yet tells it too.
+func TestDrainTellsATurnThatIsStarting(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	var f redistest.Faults
+	gate := f.GateReply(claiming)
+	s := newStage()
+	w := r.worker(s, faulty(&f), drainTimeout(time.Minute))
+	r.say("m1", "hello")
+	receive(t, "the claim", gate.Arrived())
+	drained := drain(w)
+	await(t, "the drain", w.Draining)
+	gate.Release()
+	s.next(t, "m1").reply("ok")
+	receive(t, "the end of the drain", drained)
+	n := 0
+	for _, e := range r.events(r.key) {
+		if e.Type == sq.EventNotice {
+			n++
+		}
+	}
+	equal(t, "notices", n, 1)
+}
+
+func TestDrainBeforeStart(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	w := r.idle(echo.New())
+	for range 2 {
+		receive(t, "the end of the drain", drain(w))
+	}
+	if err := w.Start(r.ctx); err == nil {
+		t.Error("a drained worker was started")
+	}
+	r.say("m1", "hello")
+	r.free("without a worker")
+}
+
+func TestStartTwice(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	w := r.worker(echo.New())
+	if err := w.Start(r.ctx); err == nil {
+		t.Error("a worker was started twice")
+	}
+	r.say("m1", "hello")
+	r.ends("m1", sq.StatusDone)
+}
+
+// What a draining worker pops it gives back, and it pops no more.
+func TestDrainPopsNoMore(t *testing.T) {
+	t.Parallel()
+	for i := range 6 { // a second pop would be a matter of luck
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			var f redistest.Faults
+			gate := f.GateReply(redistest.Named("bzpopmin"))
+			s := newStage()
+			w := r.worker(s, faulty(&f), drainTimeout(0))
+			await(t, "the pop", func() bool { return f.CountNamed("bzpopmin") == 1 })
+			r.say("m1", "hello")
+			receive(t, "the pop's answer", gate.Arrived())
+			drained := drain(w)
+			await(t, "the drain", w.Draining)
+			gate.Release()
+			receive(t, "the end of the drain", drained)
+			equal(t, "pops", f.CountNamed("zpopmin"), 1)
+			s.empty(t)
+			r.free("after the drain")
+			r.worker(echo.New())
+			r.ends("m1", sq.StatusDone)
+			equalList(t, "turns", r.starts(r.key), "m1")
+		})
+	}
+}
+
+// A second signal: the rest of the wait is cut short.
+func TestDrainCutShort(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	s := newStage()
+	w := r.worker(s, drainTimeout(time.Hour))
+	r.say("m1", "hello")
+	s.next(t, "m1")
+	ctx, cancel := context.WithCancel(r.ctx)
+	done := make(chan bool, 1)
+	go func() {
+		w.Drain(ctx, engine.ReasonRestart)
+		done <- true
+	}()
+	r.awaitEvent("the notice", func(e sq.Event) bool { return e.Type == sq.EventNotice })
+	cancel()
+	receive(t, "the end of the drain", done)
+	e := r.awaitEvent("a requeued turn", func(e sq.Event) bool { return e.Type == sq.EventTurnRequeued })
+	equal(t, "reason", e.Reason, string(engine.ReasonRestart))
+}
+
+// A drain spends no attempt, however often, and an agent that failed for its own
+// reasons while it was interrupted is redelivered all the same.
+func TestDrainSpendsNoAttempt(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	stubborn := func(up chan<- agent.Turn) agentFunc {
+		return func(ctx context.Context, turn agent.Turn, _ func(agent.Event)) (agent.Result, error) {
+			up <- turn
+			<-ctx.Done()
+			return agent.Result{}, errors.New("killed by signal: interrupt")
+		}
+	}
+	r.say("m1", "hello")
+	for i := range 4 {
+		up := make(chan agent.Turn, 1)
+		w := r.worker(stubborn(up), drainTimeout(0), with(func(o *engine.Options) { o.MaxAttempts = 1 }))
+		turn := receive(t, "the turn", up)
+		equal(t, "attempt", turn.Attempt, 1)
+		equal(t, "redelivered", turn.Redelivered, i > 0)
+		receive(t, "the end of the drain", drain(w))
+	}
+	r.worker(echo.New())
+	r.ends("m1", sq.StatusDone)
+	equalList(t, "transcript", r.transcript(r.key), "user hello", "assistant echo: hello")
+}
+
+// A signal may come while the worker still starts: whichever is first, nothing of it
+// is left, its asynq.Server included.
+func TestDrainBesideStart(t *testing.T) {
+	t.Parallel()
+	for i := range 6 {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			w := r.idle(newStage(), with(func(o *engine.Options) { o.Maintenance = true }))
+			started := make(chan error, 1)
+			go func() { started <- w.Start(r.ctx) }()
+			for range i {
+				runtime.Gosched()
+			}
+			w.Drain(r.ctx, engine.ReasonShutdown)
+			_ = receive(t, "the end of Start", started)
+			servers, err := asynq.NewInspectorFromRedisClient(r.rdb).Servers()
+			must(t, err)
+			equal(t, "asynq servers that are left", len(servers), 0)
+		})
+	}
+}

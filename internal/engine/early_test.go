@@ -1,0 +1,266 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"turnstile/internal/engine"
+	sq "turnstile/internal/protocol"
+	"turnstile/internal/rediskey"
+	"turnstile/pkg/agent"
+	"turnstile/pkg/agent/echo"
+	"turnstile/pkg/session"
+	"turnstile/test/redistest"
+)
+
+// foreignTask puts another program's task into the session's queue.
+func (r *rig) foreignTask(id, kind string, payload []byte) {
+	r.Helper()
+	_, err := asynq.NewClientFromRedisClient(r.rdb).EnqueueContext(r.ctx, asynq.NewTask(kind, payload),
+		asynq.Queue(rediskey.Queue(r.key)), asynq.TaskID(session.TaskID(r.key, id)))
+	must(r, err)
+}
+
+// awaitAge waits until a message is older than d by Redis' clock.
+func (r *rig) awaitAge(id string, d time.Duration) {
+	r.Helper()
+	await(r, "the message to be old", func() bool {
+		seen, err := r.rdb.HGet(r.ctx, r.k.Task(session.TaskID(r.key, id)), "seen").Int64()
+		must(r, err)
+		return r.rdb.Time(r.ctx).Val().UnixMilli() > seen+d.Milliseconds()
+	})
+}
+
+func TestB04_FreedOnEarlyReturns(t *testing.T) {
+	t.Parallel()
+	const limit = 20 * time.Millisecond
+	for name, c := range map[string]struct {
+		put    func(r *rig)
+		status sq.Status
+		want   string
+		change change
+	}{
+		"expired": {func(r *rig) {
+			r.submit(r.key, session.Message{ID: "m1", Text: "hello", ExpiresIn: session.Duration(limit)})
+			r.awaitAge("m1", limit)
+		}, sq.StatusExpired, "expired: it waited", nil},
+		"too old": {func(r *rig) {
+			r.say("m1", "hello")
+			r.awaitAge("m1", 300*time.Millisecond)
+		}, sq.StatusExpired, "at most 300ms was allowed", with(func(o *engine.Options) { o.MessageMaxAge = 300 * time.Millisecond })},
+		"undecodable": {func(r *rig) { r.foreignTask("m1", session.TaskType, []byte("{nonsense")) }, sq.StatusFailed, "not a message in JSON", nil},
+		"no text":     {func(r *rig) { r.foreignTask("m1", session.TaskType, []byte(`{"v":1,"text":" "}`)) }, sq.StatusFailed, "its text is empty", nil},
+		"other version": {func(r *rig) { r.foreignTask("m1", session.TaskType, []byte(`{"v":9,"text":"x"}`)) },
+			sq.StatusFailed, "version 9", nil},
+		"wrong type": {func(r *rig) { r.foreignTask("m1", "mail:send", []byte(`{}`)) }, sq.StatusFailed, `task type "mail:send"`, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			s := newStage()
+			c.put(r)
+			changes := []change{}
+			if c.change != nil {
+				changes = append(changes, c.change)
+			}
+			r.worker(s, changes...)
+			o := r.ends("m1", c.status)
+			if !strings.Contains(o.Error, c.want) {
+				t.Errorf("error %q, want something with %q", o.Error, c.want)
+			}
+			r.free("after the early return")
+			if why := r.archivedAs("m1"); !strings.Contains(why, c.want) {
+				t.Errorf("the archive says %q", why)
+			}
+			s.empty(t)
+			r.say("m2", "on")
+			s.next(t, "m2").reply("ok")
+			r.ends("m2", sq.StatusDone)
+			equalList(t, "transcript", r.transcript(r.key), "user on", "assistant ok")
+		})
+	}
+}
+
+// Nobody worked for a while: what is too old by now is not run, visibly.
+func TestB81_StaleMessages(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	const limit = 500 * time.Millisecond
+	for i := range 5 {
+		r.say(fmt.Sprint("old", i), "hello")
+	}
+	r.awaitAge("old4", limit)
+	r.say("fresh", "hello")
+	r.worker(echo.New(), with(func(o *engine.Options) { o.MessageMaxAge = limit }))
+	equal(t, "reply", r.ends("fresh", sq.StatusDone).Reply, "echo: hello")
+	for i := range 5 {
+		id := fmt.Sprint("old", i)
+		r.ends(id, sq.StatusExpired)
+		if why := r.archivedAs(id); !strings.Contains(why, "at most 500ms was allowed") {
+			t.Errorf("the archive says %q of %s", why, id)
+		}
+	}
+	equalList(t, "transcript", r.transcript(r.key), "user hello", "assistant echo: hello")
+	told := 0
+	for _, e := range r.events(r.key) {
+		if e.Status == sq.StatusExpired {
+			told++
+		}
+	}
+	equal(t, "events that say so", told, 5)
+}
+
+func TestB04_RefusedLeavesNothing(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	s := newStage()
+	r.worker(s)
+	r.say("m1", "hello")
+	a := s.next(t, "m1")
+	token := r.token()
+	receipt := r.say("m2", "busy?", session.ModeReject)
+	equal(t, "status", receipt.Status, sq.Refused)
+	equal(t, "reason", receipt.Reason, "busy")
+	equal(t, "sentinel", r.token(), token)
+	a.reply("ok")
+	r.ends("m1", sq.StatusDone)
+	r.free("after the turn")
+	if _, _, err := r.client.Result(r.ctx, r.key, "m2"); !errors.Is(err, sq.ErrUnknown) {
+		t.Errorf("the refused message is still known: %v", err)
+	}
+	s.empty(t)
+}
+
+// An error before the agent: what came before cannot be read.
+func TestB68_EarlyErrorSurfaces(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	s := newStage()
+	w := r.worker(s, with(func(o *engine.Options) { o.MaxAttempts = 1 }))
+	r.say("m1", "hello")
+	s.next(t, "m1").reply("ok")
+	r.ends("m1", sq.StatusDone)
+	must(t, r.rdb.RPush(r.ctx, r.k.Partial(), "of a wrong type").Err())
+
+	r.say("m2", "hello again")
+	o := r.ends("m2", sq.StatusFailed)
+	if !strings.Contains(o.Error, "read what came before turn") || !strings.Contains(o.Error, "WRONGTYPE") {
+		t.Errorf("error %q", o.Error)
+	}
+	r.free("after the failure")
+	s.empty(t)
+	r.say("m3", "on")
+	s.next(t, "m3").reply("ok")
+	r.ends("m3", sq.StatusDone)
+	await(t, "the worker to be idle", func() bool { return w.Running() == 0 })
+}
+
+// What came before cannot be read for a while: no agent has run, so no attempt is
+// spent, and be it the only one.
+func TestUnreadablePastSpendsNoAttempt(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	s := newStage()
+	faults := &redistest.Faults{}
+	r.worker(s, faulty(faults), with(func(o *engine.Options) { o.MaxAttempts = 1 }))
+	r.say("m1", "hello")
+	s.next(t, "m1").reply("ok")
+	r.ends("m1", sq.StatusDone)
+	faults.LoseReply(history, 2)
+	faults.FailBefore(history, 2, redistest.AnswerError("LOADING Redis is loading the dataset in memory"))
+	r.say("m2", "hello again")
+	a := s.next(t, "m2")
+	equal(t, "attempt", a.Attempt, 1)
+	equal(t, "redelivered", a.Redelivered, false)
+	equalList(t, "history", told(a.History), "user hello", "assistant ok")
+	a.reply("ok")
+	r.ends("m2", sq.StatusDone)
+}
+
+// An entry that cannot be read is shown as such, and stops nobody.
+func TestBrokenEntry(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	s := newStage()
+	r.worker(s)
+	r.say("m1", "hello")
+	s.next(t, "m1").reply("ok")
+	r.ends("m1", sq.StatusDone)
+	must(t, r.rdb.RPush(r.ctx, r.k.Transcript(r.info().SessionID), "{broken").Err())
+
+	r.say("m2", "hello again")
+	a := s.next(t, "m2")
+	if last := a.History[2]; last.Role != session.RoleSystem || !strings.Contains(last.Text, "cannot be read") {
+		t.Errorf("the broken entry: %+v", last)
+	}
+	a.reply("ok")
+	r.ends("m2", sq.StatusDone)
+}
+
+// An error of the claim itself: nobody owns anything, and the message is there.
+func TestB69_ClaimFails(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	var f redistest.Faults
+	f.FailBefore(claiming, 1, errors.New("no such luck"))
+	w := r.worker(echo.New(), faulty(&f), sentinelTTL(time.Second))
+	r.say("m1", "hello")
+	r.ends("m1", sq.StatusDone)
+	equalList(t, "turns", r.starts(r.key), "m1")
+	await(t, "the worker to be idle", func() bool { return w.Running() == 0 })
+	r.free("after the turn")
+}
+
+// A lease that has run out when the claim's answer comes: no agent is started.
+func TestLateClaimStartsNoAgent(t *testing.T) {
+	t.Parallel()
+	for name, now := range map[string]bool{"immediate": true, "with a start": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			var f redistest.Faults
+			gate := f.GateReply(claiming)
+			s := newStage()
+			var a agent.Agent = s
+			if now {
+				a = immediate{s.Run}
+			}
+			r.worker(a, faulty(&f), sentinelTTL(time.Second))
+			r.say("m1", "hello")
+			receive(t, "the claim", gate.Arrived())
+			first := r.info().Fence
+			await(t, "the sentinel's end", func() bool { return r.token() == "" })
+			gate.Release()
+			again := s.next(t, "m1")
+			if again.Fence == first {
+				t.Error("the agent was started under a lease that was over")
+			}
+			again.reply("ok")
+			r.ends("m1", sq.StatusDone)
+			s.empty(t)
+		})
+	}
+}
+
+// A worker that could not start can still be drained, and does not hang.
+func TestDrainAfterFailedStart(t *testing.T) {
+	t.Parallel()
+	server := redistest.StartServer(t)
+	r := rigOn(t, server.URL(), server.Client())
+	w := r.idle(echo.New())
+	ctx, cancel := context.WithCancel(r.ctx)
+	cancel()
+	server.Pause() // else it might start nevertheless
+	err := w.Start(ctx)
+	server.Resume()
+	if !errors.Is(err, context.Canceled) {
+		t.Fatalf("Start under a context that is over: %v", err)
+	}
+	receive(t, "the end of the drain", drain(w))
+}

@@ -1,0 +1,66 @@
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"turnstile/internal/engine"
+	"turnstile/internal/protocol"
+	"turnstile/pkg/agent"
+	"turnstile/pkg/session"
+)
+
+// shout is a Go program's own agent.
+type shout struct{}
+
+func (shout) Run(_ context.Context, turn agent.Turn, emit func(agent.Event)) (agent.Result, error) {
+	reply := strings.ToUpper(turn.Text())
+	emit(agent.Event{Type: agent.EventText, Text: reply})
+	return agent.Result{Text: reply}, nil
+}
+
+// A program that is a worker with an agent of its own, and a sender at once.
+func Example() {
+	server, err := miniredis.Run() // a real program uses its Redis
+	if err != nil {
+		panic(err)
+	}
+	defer server.Close()
+	rdb := redis.NewUniversalClient(&redis.UniversalOptions{Addrs: []string{server.Addr()}})
+	defer rdb.Close()
+
+	w, err := engine.New(rdb, shout{}, engine.Options{
+		Queue:  protocol.Config{Retention: time.Hour},
+		Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		panic(err)
+	}
+	ctx := context.Background()
+	if err := w.Start(ctx); err != nil {
+		panic(err)
+	}
+	defer w.Drain(ctx, engine.ReasonShutdown)
+
+	client := protocol.NewClient(rdb)
+	for _, text := range []string{"good morning", "how are you?"} {
+		receipt, err := client.Submit(ctx, "web:42", session.Message{Text: text})
+		if err != nil {
+			panic(err)
+		}
+		outcome, err := client.Wait(ctx, "web:42", receipt.ID)
+		if err != nil {
+			panic(err)
+		}
+		fmt.Println(outcome.Status, outcome.Reply)
+	}
+	// Output:
+	// done GOOD MORNING
+	// done HOW ARE YOU?
+}

@@ -1,0 +1,41 @@
+package engine
+
+import "time"
+
+// Kept is the entry of a session's warm agent, if there is one.
+type Kept struct {
+	Signature, SessionID string
+	Entries              int64
+}
+
+// Kept looks at a session's warm agent between two turns.
+func (w *Worker) Kept(session string) (k Kept, ok bool) {
+	if !w.warm.holds(session) {
+		return k, false
+	}
+	w.warm.mu.Lock()
+	defer w.warm.mu.Unlock()
+	a, ok := w.warm.kept.Peek(session)
+	if !ok {
+		return k, false
+	}
+	return Kept{a.signature, a.seen.sessionID, a.seen.entries}, true
+}
+
+// JobsEvery has all maintenance jobs run at one interval.
+func (o *Options) JobsEvery(d time.Duration) { o.jobsEvery = d }
+
+// StuckAfter is how long a loop's step may take.
+func (o *Options) StuckAfter(d time.Duration) { o.stuckAfter = d }
+
+// Interrupted counts the sessions whose turn a drain has told to end.
+func (w *Worker) Interrupted() (n int) {
+	for _, s := range w.snapshot() {
+		s.mu.Lock()
+		if s.drained != nil {
+			n++
+		}
+		s.mu.Unlock()
+	}
+	return n
+}

@@ -1,0 +1,340 @@
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"turnstile/internal/engine"
+	sq "turnstile/internal/protocol"
+	"turnstile/internal/rediskey"
+	"turnstile/pkg/followup"
+	"turnstile/pkg/resume"
+	"turnstile/pkg/session"
+)
+
+// course is what happens to a session while its worker is to die.
+type course struct {
+	name      string
+	immediate bool // the agent has no start phase
+
+	// before puts messages in before there is a worker, during while it runs. Both
+	// also happen where it is dead by then.
+	before func(*rig)
+	during func(*rig, *process)
+
+	// ends are the messages in the order of their turns, each with the ends that it
+	// may have.
+	ends []end
+}
+
+type end struct {
+	id       string
+	statuses []sq.Status
+}
+
+func done(ids ...string) (ends []end) {
+	for _, id := range ids {
+		ends = append(ends, end{id, []sq.Status{sq.StatusDone}})
+	}
+	return ends
+}
+
+func say(id, text string, mode ...session.Mode) func(*rig) {
+	return func(r *rig) { r.say(id, text, mode...) }
+}
+
+// onceRunning does something as soon as m1's agent runs, or cannot any more.
+func onceRunning(f func(*rig, *process)) func(*rig, *process) {
+	return func(r *rig, p *process) {
+		await(r, "the first turn or the worker's death", func() bool {
+			return p.dead() || r.info().Phase == "running"
+		})
+		f(r, p)
+	}
+}
+
+func courses() []course {
+	two := func(first string) func(*rig) {
+		return func(r *rig) {
+			r.say("m1", first)
+			r.say("m2", "hello")
+		}
+	}
+	return []course{
+		{name: "three in line", immediate: true, ends: done("m1", "m2", "m3"), before: func(r *rig) {
+			two("hello")(r)
+			r.say("m3", "hello")
+		}},
+		{name: "start and tools and text and a checkpoint", ends: done("m1"), before: say("m1", "tool=a:30ms stream=3 tick=60ms hello again")},
+		{name: "state and a question", ends: done("m1", "m2", "m3"), before: func(r *rig) {
+			r.say("m1", asks+" tool=a:30ms tick=60ms stream=2 hello again")
+			r.say("m2", asks+" hello")
+			r.say("m3", asks+" hello")
+		}, during: func(r *rig, _ *process) { r.allowAll() }},
+		{name: "state of a turn that is taken back", before: func(r *rig) {
+			r.say("m0", asks+" hello")
+			r.say("m1", asks+" sleep=500ms hello")
+		},
+			ends: append(append(done("m0"), end{"m1", []sq.Status{sq.StatusInterrupted, sq.StatusDone}}), done("m2", "m3")...),
+			during: func(r *rig, p *process) {
+				r.allowAll()
+				var mode session.Mode // of a worker that died before, it would take back m0
+				await(r, "the second turn or the worker's death", func() bool {
+					s := r.info()
+					if s.Phase == "running" && slices.Contains(s.Messages, "m1") {
+						mode = session.ModeRollback
+					}
+					return p.dead() || mode != ""
+				})
+				r.say("m2", asks+" hello", mode)
+				r.say("m3", asks+" hello")
+			}},
+		{name: "given back by a drain", ends: done("m1", "m2"), before: two("stream=16 tick=100ms hello again"),
+			during: onceRunning(func(_ *rig, p *process) { _ = p.cmd.Process.Signal(syscall.SIGTERM) })},
+		{name: "a failure that is tried again", immediate: true, ends: done("m1", "m2"), before: two("fail=retry:1 hello")},
+		{name: "a failure", immediate: true, before: two("fail=final hello"),
+			ends: append([]end{{"m1", []sq.Status{sq.StatusFailed}}}, done("m2")...)},
+		{name: "stop", before: two("sleep=20s hello"),
+			ends: []end{{"m1", []sq.Status{sq.StatusStopped}}, {"m2", []sq.Status{sq.StatusStopped}}},
+			during: onceRunning(func(r *rig, _ *process) {
+				_, err := r.client.Stop(r.ctx, r.key)
+				must(r, err)
+			})},
+		{name: "interrupt", before: say("m1", "sleep=500ms hello"),
+			ends:   append([]end{{"m1", []sq.Status{sq.StatusInterrupted, sq.StatusDone}}}, done("m2")...),
+			during: onceRunning(func(r *rig, _ *process) { r.say("m2", "hello", session.ModeInterrupt) })},
+		{name: "rollback", before: say("m1", "sleep=500ms hello"),
+			ends:   append([]end{{"m1", []sq.Status{sq.StatusInterrupted, sq.StatusDone}}}, done("m2")...),
+			during: onceRunning(func(r *rig, _ *process) { r.say("m2", "hello", session.ModeRollback) })},
+		{name: "steer", before: say("m1", "sleep=300ms hello"), ends: done("m1", "m2"),
+			during: onceRunning(func(r *rig, _ *process) { r.say("m2", "hello", session.ModeSteer) })},
+		{name: "collect", before: say("m1", "sleep=200ms hello"), ends: done("m1", "m2", "m3"),
+			during: onceRunning(func(r *rig, _ *process) {
+				must(r, r.client.Configure(r.ctx, r.key, followup.Settings{Debounce: followup.Millis(20 * time.Millisecond)}))
+				r.say("m2", "hello", session.ModeCollect)
+				r.say("m3", "hello", session.ModeCollect)
+			})},
+	}
+}
+
+// allowAll allows whatever is asked, until the test ends.
+func (r *rig) allowAll() {
+	ctx, cancel := context.WithCancel(r.ctx)
+	gone := make(chan struct{})
+	r.Cleanup(func() {
+		cancel()
+		<-gone
+	})
+	go func() {
+		defer close(gone)
+		for tick := time.NewTicker(10 * time.Millisecond); ; {
+			select {
+			case <-ctx.Done():
+				tick.Stop()
+				return
+			case <-tick.C:
+				_, _ = r.client.Answer(ctx, r.key, 0, sq.Allow) // mostly nothing is asked
+			}
+		}
+	}()
+}
+
+// A worker is killed at every step of a turn: before each of its calls to Redis,
+// and after each. Another one finds the session, and all six invariants hold.
+// Without TURNSTILE_PROOF=true only the first courses are run.
+func TestDeathAtEveryStep(t *testing.T) {
+	t.Parallel()
+	all := courses()
+	if os.Getenv("TURNSTILE_PROOF") != "true" {
+		all = all[:3]
+	}
+	slots := make(chan struct{}, 12) // each is a process that mostly waits for a sentinel's end
+	for _, c := range all {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			slots <- struct{}{}
+			steps := c.run(t, 0, false)
+			<-slots
+			if len(steps) < 4 { // it is killed as soon as all has ended, which its last steps come after
+				t.Fatalf("only these steps were counted: %q", steps)
+			}
+			for i, name := range steps {
+				t.Logf("%2d  %s", i+1, name)
+			}
+			for step := range steps {
+				for _, when := range []string{"before", "after"} {
+					t.Run(fmt.Sprintf("%s step %d", when, step+1), func(t *testing.T) {
+						t.Parallel()
+						slots <- struct{}{}
+						defer func() { <-slots }()
+						c.run(t, step+1, when == "before")
+					})
+				}
+			}
+		})
+	}
+}
+
+// run takes the course with a worker that dies at a step, and answers the steps
+// that it went.
+func (c course) run(t *testing.T, step int, before bool) (steps []string) {
+	t.Helper()
+	r := newRig(t)
+	j := job{
+		TTL: time.Second, Checkpoint: 50 * time.Millisecond, Step: step, Before: before, Immediate: c.immediate,
+		Steps: filepath.Join(t.TempDir(), "steps"), Log: filepath.Join(t.TempDir(), "log"),
+	}
+	c.before(r)
+	p := r.process("mortal", j)
+	if c.during != nil {
+		c.during(r, p)
+	}
+	await(t, "the worker's death, or all its work to be done", func() bool { return p.dead() || c.over(r) })
+	died := time.Now()
+	p.kill()
+	// A sender allows 15 s for the claim of what it has announced, whatever the
+	// worker's TTL: that time is over.
+	soon := redis.Z{Score: float64(died.Add(time.Second).UnixMilli()), Member: r.key}
+	must(t, r.rdb.ZAddArgs(r.ctx, rediskey.Owned, redis.ZAddArgs{XX: true, LT: true, Members: []redis.Z{soon}}).Err())
+	heir, err := newLogged(j.Log, c.immediate)
+	must(t, err)
+	r.worker(heir, sentinelTTL(time.Second), with(func(o *engine.Options) { o.Queue.RecoveryRate = 1000 }))
+	c.check(r, j.Log)
+	text, err := os.ReadFile(j.Steps)
+	must(t, err)
+	steps = strings.FieldsFunc(string(text), func(r rune) bool { return r == '\n' })
+	switch {
+	case step > len(steps):
+		t.Logf("it went %d steps this time", len(steps))
+	case step > 0:
+		t.Logf("died at %s; all had ended %s later", steps[step-1], time.Since(died).Round(time.Millisecond))
+	}
+	return steps
+}
+
+// over reports whether every message has ended.
+func (c course) over(r *rig) bool {
+	for _, e := range c.ends {
+		if _, ended, err := r.client.Result(r.ctx, r.key, e.id); err != nil || !ended {
+			return false
+		}
+	}
+	return true
+}
+
+// check holds what is left against the invariants of DESIGN.md.
+func (c course) check(r *rig, log string) {
+	r.Helper()
+	var answered []string
+	for _, e := range c.ends { // 3, nothing lost: each has an end, and the one that it should have
+		o := r.outcome(e.id)
+		if !slices.Contains(e.statuses, o.Status) {
+			r.Errorf("message %s ended as %s (%s), want one of %s\n%s", e.id, o.Status, o.Error, e.statuses, r.story(r.key))
+		}
+		if o.Status == sq.StatusDone {
+			answered = append(answered, e.id)
+		}
+	}
+	await(r, "the session to be free", func() bool { return r.token() == "" })
+	s := r.info()
+	if s.Phase != sq.PhaseIdle || s.Pending+s.Scheduled > 0 || r.rdb.LLen(r.ctx, r.k.Active()).Val() > 0 {
+		r.Errorf("the session is left as %+v", s)
+	}
+	if r.rdb.Exists(r.ctx, r.k.Partial()).Val() > 0 {
+		r.Error("a partial is left behind")
+	}
+	c.effects(r, answered) // 4
+	c.turns(r, log)        // 1, 2
+	// 6: what was cut off is counted until a turn is finished, and only then.
+	record, err := resume.Read(r.ctx, r.rdb, r.key)
+	must(r, err)
+	if len(answered) > 0 && slices.Contains(answered, c.ends[len(c.ends)-1].id) && record.Pending {
+		r.Errorf("the last turn was finished, and the mark is still there: %+v", record)
+	}
+	if record.Interruptions > 1 {
+		r.Errorf("one death was counted %d times", record.Interruptions)
+	}
+}
+
+// effects: each message that is done has left its words in the transcript once,
+// and in order; what was not done none but those of an interrupted turn.
+func (c course) effects(r *rig, answered []string) {
+	r.Helper()
+	entries, err := r.client.Transcript(r.ctx, r.key, r.info().SessionID)
+	must(r, err)
+	var said []string
+	for _, e := range entries {
+		if e.Role == session.RoleUser {
+			said = append(said, e.Message)
+		}
+	}
+	kept := slices.DeleteFunc(slices.Clone(said), func(id string) bool { return !slices.Contains(answered, id) })
+	equalList(r, "the words of what is done", kept, answered...)
+	if len(said) > len(answered)+1 {
+		r.Errorf("the transcript has %q", said)
+	}
+}
+
+// turns: no two of a process overlap, their fences rise, and they begin in the
+// order of their messages. A turn without an end is the killed worker's; what
+// begins behind it is the heir's, who comes after the death.
+func (c course) turns(r *rig, log string) {
+	r.Helper()
+	text, err := os.ReadFile(log)
+	must(r, err)
+	var fence int64
+	running, place := 0, -1 // the process whose turn has not ended, the last message
+	for line := range strings.Lines(string(text)) {
+		var what, id string
+		var f int64
+		var pid int
+		_, err := fmt.Sscan(line, &what, &f, &pid, &id)
+		must(r, err)
+		if what == "end" {
+			running = 0
+			continue
+		}
+		at := slices.IndexFunc(c.ends, func(e end) bool { return e.id == id })
+		if f <= fence {
+			r.Errorf("fence %d after %d:\n%s", f, fence, text)
+		}
+		if running == pid {
+			r.Errorf("two turns at once:\n%s", text)
+		}
+		if at < place {
+			r.Errorf("%s began after a later one:\n%s", id, text)
+		}
+		fence, running, place = f, pid, at
+	}
+}
+
+// dead reports whether the process has ended.
+func (p *process) dead() bool {
+	select {
+	case <-p.gone():
+		return true
+	default:
+		return false
+	}
+}
+
+// gone is closed when the process has ended.
+func (p *process) gone() <-chan struct{} {
+	p.watch.Do(func() {
+		p.over = make(chan struct{})
+		go func() {
+			p.wait()
+			close(p.over)
+		}()
+	})
+	return p.over
+}

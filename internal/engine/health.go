@@ -1,0 +1,49 @@
+package engine
+
+import (
+	"fmt"
+	"sync/atomic"
+	"time"
+)
+
+// stuckAfter is how long one step of dispatch or keep may take. The longest that
+// ends by itself is a call of a Redis that accepts connections and never answers: the
+// client gives up after its timeouts, four times over, which was 33 s at most. A
+// worker that only waits for Redis is not to be restarted.
+const stuckAfter = 5 * time.Minute
+
+// pulse tells how long a loop has been at its present step. A loop that waits for
+// the clock or for a free slot rests, however long: nothing of that can get stuck.
+type pulse struct{ at atomic.Int64 } // ns since birth; 0: it rests
+
+// birth is what pulses count from, by the monotonic clock.
+var birth = time.Now()
+
+func (p *pulse) step() { p.at.Store(int64(time.Since(birth))) }
+func (p *pulse) rest() { p.at.Store(0) }
+
+func (p *pulse) since() time.Duration {
+	at := p.at.Load()
+	if at == 0 {
+		return 0
+	}
+	return time.Since(birth) - time.Duration(at)
+}
+
+// Healthy answers an error when the worker is stuck and its process is to be started
+// again: the loop that claims sessions, or the one that renews what is held, has not
+// moved for 5 min. A worker that drains, whose slots are all taken, or whose Redis is
+// away is healthy, as long as the Redis client's timeouts end its calls in that time.
+// It costs two atomic loads.
+func (w *Worker) Healthy() error {
+	limit := w.opts.stuckAfter
+	for _, loop := range []struct {
+		name  string
+		pulse *pulse
+	}{{"the claiming of sessions", &w.dispatching}, {"the renewal of sentinels", &w.keeping}} {
+		if since := loop.pulse.since(); since > limit {
+			return fmt.Errorf("%s has not moved for %s", loop.name, since.Round(time.Second))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,123 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"turnstile/internal/engine"
+	"turnstile/internal/httpd"
+	sq "turnstile/internal/protocol"
+	"turnstile/internal/redisconn"
+	"turnstile/pkg/agent/echo"
+	"turnstile/test/redistest"
+)
+
+// step is how long a loop's step may take here: more than an idle worker waits
+// for work, which is a second.
+const step = 3 * time.Second
+
+func steps() change { return with(func(o *engine.Options) { o.StuckAfter(step) }) }
+
+// health serves a worker's /healthz, and answers how to ask it.
+func (r *rig) health(w *engine.Worker) (check func() error) {
+	r.Helper()
+	conn, err := redisconn.ConnOpt(r.url)
+	must(r, err)
+	s, err := httpd.New(httpd.Config{Addr: "127.0.0.1:0", Redis: conn, Healthy: w.Healthy})
+	must(r, err)
+	must(r, s.Start(r.ctx))
+	r.Cleanup(func() { must(r, s.Stop(context.Background())) })
+	return func() error { return httpd.HealthCheck(r.ctx, s.Addr()) }
+}
+
+// A loop that hangs in a call of Redis that never returns is told, with its name.
+func TestStuckLoopIsUnhealthy(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		hangs redistest.Match
+		why   string
+	}{
+		"dispatch": {redistest.Named("bzpopmin"), "the claiming of sessions has not moved for 3s"},
+		"keeper":   {renewing, "the renewal of sentinels has not moved for 3s"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, s := newRig(t), newStage()
+			var f redistest.Faults
+			w := r.worker(s, faulty(&f), sentinelTTL(time.Second), steps())
+			check := r.health(w)
+			r.say("m1", "hello")
+			s.next(t, "m1")
+			must(t, check())
+			gate := f.Gate(c.hangs)
+			r.Cleanup(gate.Release)
+			receive(t, "the call that hangs", gate.Arrived())
+			hangs := time.Now()
+			var err error
+			await(t, "/healthz to tell", func() bool { err = check(); return err != nil })
+			if !errors.Is(err, httpd.ErrUnhealthy) || !strings.Contains(err.Error(), c.why) {
+				t.Errorf("/healthz says %v", err)
+			}
+			if took := time.Since(hangs); took < step-100*time.Millisecond {
+				t.Errorf("it was called stuck after %s", took)
+			}
+			gate.Release()
+			f.Clear()
+			await(t, "the loop to move on", func() bool { return check() == nil })
+		})
+	}
+}
+
+// Waiting is not being stuck, and a start of the process would not help.
+func TestWaitingIsHealthy(t *testing.T) {
+	t.Parallel()
+	stays := func(t *testing.T, w *engine.Worker) {
+		t.Helper()
+		begin := time.Now()
+		await(t, "the time after which it would be stuck", func() bool {
+			if err := w.Healthy(); err != nil {
+				t.Fatal(err)
+			}
+			return time.Since(begin) > step+step/2
+		})
+	}
+	t.Run("all slots are taken", func(t *testing.T) {
+		t.Parallel()
+		r, s := newRig(t), newStage()
+		w := r.worker(s, slots(1), steps())
+		r.say("m1", "hello")
+		a := s.next(t, "m1")
+		stays(t, w)
+		a.reply("done")
+	})
+	t.Run("no message, and renewals are rare", func(t *testing.T) {
+		t.Parallel()
+		r := newRig(t)
+		stays(t, r.worker(echo.New(), sentinelTTL(time.Hour), steps()))
+	})
+	t.Run("Redis is away", func(t *testing.T) {
+		t.Parallel()
+		server := durable(t)
+		r, s := rigOn(t, server.URL(), server.Client()), newStage()
+		w := r.worker(s, sentinelTTL(2*time.Second), steps())
+		r.say("m1", "hello")
+		s.next(t, "m1")
+		server.Kill()
+		stays(t, w)
+		server.Start()
+		s.next(t, "m1").reply("done")
+		r.ends("m1", sq.StatusDone)
+	})
+	t.Run("before it starts, and when it has ended", func(t *testing.T) {
+		t.Parallel()
+		r := newRig(t)
+		w := r.idle(echo.New(), steps())
+		must(t, w.Healthy())
+		must(t, w.Start(r.ctx))
+		r.drainAtOnce(w)
+		stays(t, w)
+	})
+}

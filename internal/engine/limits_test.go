@@ -1,0 +1,63 @@
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hibiken/asynq"
+
+	sq "turnstile/internal/protocol"
+	"turnstile/internal/rediskey"
+	"turnstile/pkg/agent"
+	"turnstile/pkg/session"
+)
+
+// What a plain asynq.Client has put in beyond a limit is run by no worker: it is a dead letter
+// with the reason, which whoever waits is told, and the next message runs.
+func TestMessagesOverALimitAreArchived(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	client := asynq.NewClientFromRedisClient(r.rdb)
+	put := func(id string, m session.Message) {
+		payload, err := m.EncodePayload()
+		must(t, err)
+		_, err = client.Enqueue(asynq.NewTask(session.TaskType, payload), asynq.Queue(rediskey.Queue(r.key)), asynq.TaskID(session.TaskID(r.key, id)))
+		must(t, err)
+	}
+	reasons := map[string]string{
+		"meta": "its meta has 65537 bytes, at most 65536", "attachments": "101 attachments, at most 100",
+		"task": "bytes, at most 2359296 are allowed; its content was not kept",
+	}
+	put("task", session.Message{Text: "a", Meta: map[string]string{"k": strings.Repeat("x", 5<<20)}})
+	put("meta", session.Message{Text: "a", Meta: map[string]string{"k": strings.Repeat("x", 64<<10)}})
+	put("attachments", session.Message{Text: "a", Attachments: slices.Repeat([]session.Attachment{{Name: "a", Path: "p"}}, 101)})
+	ran := make(chan string, 10)
+	r.worker(agentFunc(func(_ context.Context, turn agent.Turn, _ func(agent.Event)) (agent.Result, error) {
+		ran <- turn.Messages[0].ID
+		return agent.Result{}, nil
+	}))
+	_, err := r.client.Submit(r.ctx, r.key, session.Message{ID: "good", Text: "good"})
+	must(t, err)
+	o, err := r.client.Wait(r.ctx, r.key, "good")
+	must(t, err)
+	equal(t, "the next", o.Status, sq.StatusDone)
+	for id, reason := range reasons {
+		o, err := r.client.Wait(r.ctx, r.key, id)
+		must(t, err)
+		if o.Status != sq.StatusFailed || !strings.Contains(o.Error, reason) {
+			t.Errorf("%s: %+v", id, o)
+		}
+	}
+	n := 0
+	for d, err := range r.client.DeadLetters(r.ctx, r.key) {
+		must(t, err)
+		if n++; !strings.Contains(d.Outcome.Error, reasons[d.ID]) {
+			t.Errorf("%+v", d)
+		}
+	}
+	equal(t, "dead letters", n, 3)
+	equal(t, "turns", fmt.Sprintln(len(ran), <-ran), "1 good\n")
+}

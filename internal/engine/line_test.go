@@ -1,0 +1,291 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"turnstile/internal/engine"
+	sq "turnstile/internal/protocol"
+	"turnstile/internal/rediskey"
+	"turnstile/pkg/agent"
+	"turnstile/pkg/agent/echo"
+	"turnstile/pkg/session"
+)
+
+func TestRetryAtTheHeadOfTheLine(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	s := newStage()
+	const base = 200 * time.Millisecond
+	r.worker(s, with(func(o *engine.Options) { o.RetryBackoff = base }))
+	r.say("m1", "hello")
+	first := s.next(t, "m1")
+	r.say("m2", "behind")
+	for attempt := 1; attempt <= 2; attempt++ {
+		equal(t, "attempt", first.Attempt, attempt)
+		first.fail(agent.Retryable(fmt.Errorf("failure %d", attempt)))
+		first = s.next(t, "m1")
+	}
+	equal(t, "attempt", first.Attempt, 3)
+	equal(t, "redelivered", first.Redelivered, false)
+	first.reply("at last")
+	s.next(t, "m2").reply("two")
+	equal(t, "reply", r.ends("m1", sq.StatusDone).Reply, "at last")
+	r.ends("m2", sq.StatusDone)
+	equalList(t, "turns", r.starts(r.key), "m1", "m1", "m1", "m2")
+	equalList(t, "transcript", r.transcript(r.key), "user hello", "assistant at last", "user behind", "assistant two")
+
+	// Each wait is as the event says, and it doubles.
+	var retries, starts []sq.Event
+	for _, e := range r.events(r.key) {
+		switch e.Type {
+		case sq.EventTurnRetry:
+			retries = append(retries, e)
+		case sq.EventTurnStarted:
+			starts = append(starts, e)
+		}
+	}
+	equal(t, "retries", len(retries), 2)
+	for i, e := range retries {
+		wait, usual := time.Duration(e.RetryInMS)*time.Millisecond, base<<i
+		if wait < usual*3/4-time.Millisecond || wait > usual*5/4 {
+			t.Errorf("wait %d is %s, want %s give or take a quarter", i+1, wait, usual)
+		}
+		if waited := starts[i+1].At.Sub(e.At); waited < wait {
+			t.Errorf("the next attempt came after %s, want %s", waited, wait)
+		}
+		equal(t, "the error in the event", e.Error, fmt.Sprintf("failure %d", i+1))
+	}
+}
+
+func TestArchivedAfterMaxAttempts(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.worker(echo.New(), with(func(o *engine.Options) { o.MaxAttempts = 2 }))
+	r.say("m1", "fail=retry hello")
+	r.say("m2", "on")
+	o := r.ends("m1", sq.StatusFailed)
+	equal(t, "error", o.Error, "echo: told to fail, may be tried again")
+	r.archivedAs("m1")
+	r.ends("m2", sq.StatusDone)
+	equalList(t, "turns", r.starts(r.key), "m1", "m1", "m2")
+	task, err := asynq.NewInspectorFromRedisClient(r.rdb).GetTaskInfo(rediskey.Queue(r.key), session.TaskID(r.key, "m1"))
+	must(t, err)
+	equal(t, "asynq's state", task.State, asynq.TaskStateArchived)
+	equal(t, "asynq's error", task.LastErr, o.Error)
+	equal(t, "asynq's retries", task.Retried, 1)
+}
+
+func TestFinalFailureIsNotRetried(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.worker(echo.New())
+	r.say("m1", "fail=final hello")
+	r.say("m2", "on")
+	r.ends("m1", sq.StatusFailed)
+	r.ends("m2", sq.StatusDone)
+	equalList(t, "turns", r.starts(r.key), "m1", "m2")
+}
+
+func TestInspectorCancelStopsThatTurnOnly(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	s := newStage()
+	r.worker(s)
+	r.say("m1", "hello")
+	a := s.next(t, "m1")
+	other := r.key + "-other"
+	r.submit(other, session.Message{ID: "m1", Text: "hello"})
+	b := s.next(t, "m1")
+	r.say("m2", "behind")
+	must(t, asynq.NewInspectorFromRedisClient(r.rdb).CancelProcessing(session.TaskID(r.key, "m1")))
+	if err := a.cause(t); !errors.Is(err, sq.ErrStopAsked) {
+		t.Errorf("the turn ended with %v", err)
+	}
+	equal(t, "error", r.ends("m1", sq.StatusStopped).Error, "stopped by user")
+	s.next(t, "m2").reply("two")
+	r.ends("m2", sq.StatusDone)
+	if b.ctx.Err() != nil {
+		t.Errorf("the other session's turn ended: %v", context.Cause(b.ctx))
+	}
+	b.reply("ok")
+	equal(t, "the other session's turn", r.outcomeIn(other, "m1").Status, sq.StatusDone)
+}
+
+func TestInterruptMode(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	s := newStage()
+	r.worker(s)
+	r.say("m1", "hello")
+	a := s.next(t, "m1")
+	r.say("m2", "behind")
+	a.text("half a rep")
+	a.emit(agent.Event{Type: agent.EventToolStart, Name: "search", CallID: "c1"})
+	receipt := r.say("m3", "now!", session.ModeInterrupt)
+	equal(t, "position", receipt.Position, 2)
+	if err := a.cause(t); !errors.Is(err, sq.ErrInterruptAsked) {
+		t.Errorf("the turn ended with %v", err)
+	}
+	r.ends("m1", sq.StatusInterrupted)
+	b := s.next(t, "m3")
+	texts := make([]string, 0, 4)
+	for _, e := range b.History {
+		texts = append(texts, fmt.Sprint(e.Role, " ", e.Text, e.Interrupted))
+	}
+	equalList(t, "the next turn's history", texts, "user hellofalse", "assistant half a repfalse", "tool true")
+	b.reply("three")
+	s.next(t, "m2").reply("two")
+	r.ends("m2", sq.StatusDone)
+	r.ends("m3", sq.StatusDone)
+	equalList(t, "transcript", r.transcript(r.key),
+		"user hello", "assistant half a rep", "tool search (interrupted)", "user now!", "assistant three", "user behind", "assistant two")
+	equal(t, "dead letters", r.info().Archived, 0)
+}
+
+func TestStop(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	s := newStage()
+	r.worker(s)
+	r.say("m1", "hello")
+	a := s.next(t, "m1")
+	a.text("half")
+	for i := range 5 {
+		r.say(fmt.Sprintf("f%d", i), "behind")
+	}
+	receipt := r.say("", "/stop")
+	if !strings.Contains(receipt.Reply, "Stopping the running turn. 5 waiting") {
+		t.Errorf("/stop answers %q", receipt.Reply)
+	}
+	if err := a.cause(t); !errors.Is(err, sq.ErrStopAsked) {
+		t.Errorf("the turn ended with %v", err)
+	}
+	equal(t, "reply so far", r.ends("m1", sq.StatusStopped).Reply, "half")
+	equal(t, "reason", r.archivedAs("m1"), "stopped by user")
+	for i := range 5 {
+		id := fmt.Sprintf("f%d", i)
+		r.ends(id, sq.StatusStopped)
+		equal(t, "reason", r.archivedAs(id), "stopped by user")
+	}
+	r.free("after the stop")
+	list, err := r.client.Followups(r.ctx, r.key)
+	must(t, err)
+	equal(t, "follow-ups", len(list), 0)
+	r.say("m2", "on")
+	s.next(t, "m2").reply("ok")
+	r.ends("m2", sq.StatusDone)
+}
+
+// The signal got lost: the renewal tells.
+func TestStopIsLearntByTheRenewal(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	s := newStage()
+	r.worker(s, sentinelTTL(time.Second))
+	r.say("m1", "hello")
+	a := s.next(t, "m1")
+	must(t, r.rdb.HSet(r.ctx, r.k.Run(), "stop", a.Fence).Err())
+	if err := a.cause(t); !errors.Is(err, sq.ErrStopAsked) {
+		t.Errorf("the turn ended with %v", err)
+	}
+	r.ends("m1", sq.StatusStopped)
+}
+
+func TestB83_RunTimeout(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.worker(echo.New(), with(func(o *engine.Options) { o.AgentTimeout = 100 * time.Millisecond }))
+	r.say("m1", "sleep=1h hello")
+	r.say("m2", "on")
+	r.say("m3", "and on")
+	o := r.ends("m1", sq.StatusFailed)
+	equal(t, "error", o.Error, "the agent took too long: ended after 100ms")
+	r.archivedAs("m1")
+	r.ends("m2", sq.StatusDone)
+	r.ends("m3", sq.StatusDone)
+	equalList(t, "turns", r.starts(r.key), "m1", "m2", "m3")
+}
+
+// Two sessions and one slot: each has its share.
+func TestTurnShare(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	const messages, share = 100, 10
+	var mu sync.Mutex
+	var order []string
+	a := immediate{func(_ context.Context, turn agent.Turn, _ func(agent.Event)) (agent.Result, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		order = append(order, turn.Session)
+		return agent.Result{Text: "ok"}, nil
+	}}
+	one, two := r.key+"-one", r.key+"-two"
+	for i := range messages {
+		for _, key := range []string{one, two} {
+			r.submit(key, session.Message{ID: fmt.Sprint(i), Text: "x"})
+		}
+	}
+	r.worker(a, slots(1), with(func(o *engine.Options) { o.ShareTurns = share }))
+	for _, key := range []string{one, two} {
+		r.outcomeIn(key, fmt.Sprint(messages-1))
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	equal(t, "turns", len(order), 2*messages)
+	longest, run := 0, 0
+	for i := range order {
+		if i > 0 && order[i] != order[i-1] {
+			run = 0
+		}
+		run++
+		longest = max(longest, run)
+	}
+	// Whether others wait is asked every 20 ms only, but then at each turn.
+	if longest > 3*share {
+		t.Errorf("one session ran %d turns while the other waited, its share is %d", longest, share)
+	}
+	t.Logf("the longest run was %d turns", longest)
+}
+
+// A session that has had its share but is alone goes on.
+func TestShareIsOnlyForOthers(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	for i := range 30 {
+		r.say(fmt.Sprint(i), "x")
+	}
+	tokens := make(chan string, 30)
+	r.worker(immediate{func(ctx context.Context, _ agent.Turn, _ func(agent.Event)) (agent.Result, error) {
+		tokens <- r.rdb.Get(ctx, r.k.Sentinel()).Val()
+		return agent.Result{Text: "ok"}, nil
+	}}, with(func(o *engine.Options) { o.ShareTurns = 1 }))
+	r.ends("29", sq.StatusDone)
+	close(tokens)
+	claims := map[string]bool{}
+	for token := range tokens {
+		claims[token] = true
+	}
+	// The first sweep may have announced the session once more: then it waits for itself.
+	if len(claims) > 2 {
+		t.Errorf("the session was claimed %d times", len(claims))
+	}
+	var fences []int64
+	for _, e := range r.events(r.key) {
+		if e.Type == sq.EventTurnStarted {
+			fences = append(fences, e.Fence)
+		}
+	}
+	equal(t, "turns", len(fences), 30)
+	if !slices.IsSorted(fences) || len(slices.Compact(fences)) != 30 {
+		t.Errorf("the fences do not rise: %v", fences)
+	}
+}

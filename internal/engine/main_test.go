@@ -1,0 +1,44 @@
+package engine_test
+
+import (
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"turnstile/internal/redisconn"
+	"turnstile/pkg/agent/exec"
+	"turnstile/test/redistest"
+)
+
+// atOnce is how many tests run at once, unless -parallel says otherwise: they
+// wait more than they work.
+const atOnce = "8"
+
+// The test binary is also the guardian of agents, and the workers that are killed.
+func TestMain(m *testing.M) {
+	exec.Init()
+	redisconn.LogTo(slog.New(slog.DiscardHandler))
+	if job := os.Getenv(childVariable); job != "" {
+		runChild(job)
+	}
+	flag.Parse()
+	chosen := false
+	flag.Visit(func(f *flag.Flag) { chosen = chosen || f.Name == "test.parallel" })
+	if !chosen {
+		if err := flag.Set("test.parallel", atOnce); err != nil {
+			panic(err)
+		}
+	}
+	code := m.Run()
+	if code == 0 {
+		if err := goleak.Find(redistest.Dialing()); err != nil {
+			fmt.Fprintln(os.Stderr, "goroutines left behind:", err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}

@@ -1,0 +1,61 @@
+package engine_test
+
+import (
+	"strings"
+	"testing"
+
+	"turnstile/internal/engine"
+	sq "turnstile/internal/protocol"
+)
+
+// What an agent reads: the words of a turn that a worker runs.
+
+func TestB31_Layout(t *testing.T) {
+	t.Parallel()
+	for name, cut := range map[string]func(r *rig){
+		"drained": func(r *rig) { r.cutOff("m1", engine.ReasonRestart, "half") },
+		"dead":    func(r *rig) { r.dies("half") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			const words = " what\n\nnow?\n"
+			r.say("m1", words)
+			cut(r)
+			s := newStage()
+			r.worker(s)
+			a := s.next(t, "m1")
+			if !strings.HasPrefix(a.Note, "[System note:") || strings.Count(a.Text(), "[System note:") != 1 {
+				t.Errorf("note %q", a.Note)
+			}
+			equal(t, "what the agent reads", a.Text(), a.Note+"\n\n"+words)
+			a.reply("ok")
+			r.ends("m1", sq.StatusDone)
+		})
+	}
+}
+
+func TestB35_NothingToResume(t *testing.T) {
+	t.Parallel()
+	for name, text := range map[string]string{
+		"blanks": " hi\r\n\t", "own note": "[System note: mine]\n\n", "odd characters": "\x01\u2028ä\U0001F600</x>\\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			s := newStage()
+			r.worker(s)
+			for _, id := range []string{"first", "after-a-reply", "once-cut-off"} {
+				if id == "once-cut-off" { // its mark is gone, the count is not
+					must(t, r.rdb.HSet(r.ctx, r.k.Resume(), "interruptions", 2, "fence", 7, "reason", "crash").Err())
+				}
+				r.say(id, text)
+				a := s.next(t, id)
+				equal(t, "note "+id, a.Note, "")
+				equal(t, "what the agent reads "+id, a.Text(), text)
+				a.reply("ok")
+				r.ends(id, sq.StatusDone)
+			}
+		})
+	}
+}

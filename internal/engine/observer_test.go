@@ -1,0 +1,232 @@
+package engine_test
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"turnstile/internal/engine"
+	sq "turnstile/internal/protocol"
+	"turnstile/pkg/agent"
+	"turnstile/pkg/lockguard"
+	"turnstile/pkg/session"
+	"turnstile/test/redistest"
+)
+
+// seen is an observer that remembers, and the log beside it.
+type seen struct {
+	log lockedBuffer
+
+	mu     sync.Mutex
+	waits  []time.Duration
+	ends   []engine.TurnEnd
+	failed map[string]int
+}
+
+func (s *seen) MessageStarted(wait time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.waits = append(s.waits, wait)
+}
+
+func (s *seen) TurnEnded(end engine.TurnEnd) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ends = append(s.ends, end)
+}
+
+func (s *seen) RedisFailed(duty string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.failed == nil {
+		s.failed = map[string]int{}
+	}
+	if err != nil {
+		s.failed[duty]++
+	}
+}
+
+func (s *seen) failures(duty string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.failed[duty]
+}
+
+// observes gives a worker the observer and its log, as an operator has it.
+func observes(s *seen) change {
+	return with(func(o *engine.Options) {
+		o.Observer, o.Logger = s, slog.New(slog.NewTextHandler(&s.log, nil))
+	})
+}
+
+// next waits for the n-th turn's end, from 0.
+func (s *seen) next(t *testing.T, n int) (end engine.TurnEnd) {
+	t.Helper()
+	await(t, fmt.Sprint("end ", n), func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if len(s.ends) <= n {
+			return false
+		}
+		end = s.ends[n]
+		return true
+	})
+	return end
+}
+
+func (s *seen) messages() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.waits)
+}
+
+// line is what the log says of a turn's end, which must be one line.
+func (s *seen) line(t *testing.T, end engine.TurnEnd) (line string) {
+	t.Helper()
+	var found []string
+	await(t, "the line about "+end.Turn, func() bool {
+		found = nil
+		for l := range strings.Lines(s.log.String()) {
+			if strings.Contains(l, `msg="turn ended"`) && strings.Contains(l, "turn="+end.Turn+" ") {
+				found = append(found, l)
+			}
+		}
+		return len(found) > 0
+	})
+	equal(t, "lines about a turn's end", len(found), 1)
+	return found[0]
+}
+
+// Each way in which a turn ends is told once, to the observer and in the log.
+func TestTurnsEndsAreTold(t *testing.T) {
+	t.Parallel()
+	r, o := newRig(t), &seen{}
+	st := newStage()
+	r.worker(st, observes(o), with(func(o *engine.Options) { o.MaxAttempts = 2 }))
+	n := 0
+	check := func(id string, status sq.Status, attempt int, level, why string) engine.TurnEnd {
+		t.Helper()
+		end := o.next(t, n)
+		n++
+		equal(t, "session", end.Session, r.key)
+		equal(t, "message", end.Message, id)
+		equal(t, "status of "+id, end.Status, status)
+		equal(t, "attempt of "+id, end.Attempt, attempt)
+		if (end.Err == nil) != (why == "") || end.Err != nil && !strings.Contains(end.Err.Error(), why) {
+			t.Errorf("%s ended because of %v, want %q", id, end.Err, why)
+		}
+		line := o.line(t, end)
+		for _, part := range []string{
+			"level=" + level, "session=" + r.key, "status=" + string(status), "message=" + id, fmt.Sprint("attempt=", attempt),
+			"duration=", "wait=", why,
+		} {
+			if !strings.Contains(line, part) {
+				t.Errorf("the line lacks %s: %s", part, line)
+			}
+		}
+		return end
+	}
+
+	r.say("done", "hello")
+	a := st.next(t, "done")
+	r.say("failed", "behind")
+	waits := time.Now()
+	await(t, "some waiting", func() bool { return time.Since(waits) > 30*time.Millisecond })
+	a.reply("one")
+	if end := check("done", sq.StatusDone, 1, "INFO", ""); !end.Ran || end.Duration < 20*time.Millisecond {
+		t.Errorf("%+v", end)
+	}
+
+	st.next(t, "failed").fail(agent.Retryable(errors.New("busy")))
+	end := check("failed", engine.StatusRetried, 1, "INFO", "busy")
+	if end.Wait < 20*time.Millisecond {
+		t.Errorf("it waited %s, behind a turn of 30ms", end.Wait)
+	}
+	if line := o.line(t, end); !strings.Contains(line, "retry_in=") {
+		t.Errorf("the line does not say when it is tried again: %s", line)
+	}
+	st.next(t, "failed").fail(agent.Retryable(errors.New("busy again")))
+	check("failed", sq.StatusFailed, 2, "WARN", "busy again")
+
+	r.say("stopped", "hello")
+	st.next(t, "stopped")
+	r.say("", "/stop")
+	check("stopped", sq.StatusStopped, 1, "INFO", "stopped by user")
+
+	r.say("interrupted", "hello")
+	st.next(t, "interrupted")
+	r.say("newer", "hello", session.ModeInterrupt)
+	check("interrupted", sq.StatusInterrupted, 1, "INFO", "newer message")
+	st.next(t, "newer").reply("yes")
+	check("newer", sq.StatusDone, 1, "INFO", "")
+
+	r.say("first", "hello")
+	last := st.next(t, "first")
+	r.submit(r.key, session.Message{ID: "expired", Text: "hello", ExpiresIn: 1})
+	waits = time.Now()
+	await(t, "more than the millisecond that ages are counted in", func() bool { return time.Since(waits) > 10*time.Millisecond })
+	last.reply("ok")
+	check("first", sq.StatusDone, 1, "INFO", "")
+	if end := check("expired", sq.StatusExpired, 1, "INFO", "expired"); end.Ran {
+		t.Error("an agent was started for an expired message")
+	}
+	// done, failed once, stopped, interrupted, newer, first.
+	equal(t, "messages that were started", o.messages(), 6)
+}
+
+// A drain gives turns back, a lost lease ends them.
+func TestTurnsThatComeBackAreTold(t *testing.T) {
+	t.Parallel()
+	r, o := newRig(t), &seen{}
+	s := newStage()
+	w := r.worker(s, observes(o), sentinelTTL(time.Second))
+	r.say("m1", "hello")
+	a := s.next(t, "m1")
+	must(t, r.rdb.Set(r.ctx, r.k.Sentinel(), "another's", time.Second).Err())
+	_ = a.cause(t)
+	lost := o.next(t, 0)
+	equal(t, "status", lost.Status, engine.StatusLost)
+	if !errors.Is(lost.Err, lockguard.ErrLost) {
+		t.Errorf("it ended because of %v", lost.Err)
+	}
+	if line := o.line(t, lost); !strings.Contains(line, "level=WARN") || !strings.Contains(line, "status=lost") {
+		t.Error(line)
+	}
+
+	s.next(t, "m1")
+	equal(t, "messages that were started", o.messages(), 1) // it comes back, and counts once
+	w.Drain(ended(), engine.ReasonRestart)
+	back := o.next(t, 1)
+	equal(t, "status", back.Status, engine.StatusRequeued)
+	if line := o.line(t, back); !strings.Contains(line, "level=INFO") || !strings.Contains(line, "given back: restart_timeout") {
+		t.Error(line)
+	}
+}
+
+// What the worker cannot do in Redis is told by its duty, and not for a drain.
+func TestRedisFailuresAreTold(t *testing.T) {
+	t.Parallel()
+	r, o := newRig(t), &seen{}
+	var f redistest.Faults
+	broken := errors.New("no such luck")
+	f.FailBefore(redistest.Named("zpopmin"), 2, broken)
+	f.FailBefore(renewing, 1, broken)
+	s := newStage()
+	w := r.worker(s, observes(o), faulty(&f), sentinelTTL(time.Second))
+	r.say("m1", "hello")
+	a := s.next(t, "m1")
+	equal(t, "failed claims", o.failures("claim"), 2)
+	await(t, "a failed renewal", func() bool { return o.failures("renew") == 1 })
+	a.reply("ok")
+	r.ends("m1", sq.StatusDone)
+	equal(t, "failed renewals", o.failures("renew"), 1)
+	w.Drain(ended(), engine.ReasonShutdown)
+	for _, duty := range []string{"due", "reap", "sweep"} {
+		equal(t, "failures of "+duty, o.failures(duty), 0)
+	}
+	equal(t, "failed claims", o.failures("claim"), 2)
+}

@@ -1,0 +1,310 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"turnstile/internal/engine"
+	sq "turnstile/internal/protocol"
+	"turnstile/pkg/agent"
+	"turnstile/pkg/agent/echo"
+	"turnstile/pkg/session"
+	"turnstile/test/redistest"
+)
+
+// durable is a server that keeps what it has answered.
+func durable(t *testing.T) *redistest.Server {
+	t.Helper()
+	return redistest.StartServer(t, "--appendonly", "yes", "--appendfsync", "always")
+}
+
+// Redis goes away in mid-turn and comes back within the lease: the turn ends as
+// if nothing had been, and the worker goes on by itself.
+func TestRedisRestartsWithinTheLease(t *testing.T) {
+	t.Parallel()
+	for name, kill := range map[string]bool{"shut down": false, "killed": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := durable(t)
+			r := rigOn(t, server.URL(), server.Client())
+			s := newStage()
+			r.worker(s, sentinelTTL(time.Minute))
+			r.say("m1", "hello")
+			a := s.next(t, "m1")
+			r.say("m2", "behind")
+			if kill {
+				server.Kill()
+			} else {
+				server.Stop()
+			}
+			a.text("while it was away, ")
+			a.reply("while it was away, it went on")
+			server.Start()
+			equal(t, "reply", r.ends("m1", sq.StatusDone).Reply, "while it was away, it went on")
+			s.next(t, "m2").reply("two")
+			r.ends("m2", sq.StatusDone)
+			r.say("m3", "afterwards")
+			s.next(t, "m3").reply("three")
+			r.ends("m3", sq.StatusDone)
+			equalList(t, "turns", r.starts(r.key), "m1", "m2", "m3")
+			equal(t, "entries", len(r.transcript(r.key)), 6)
+		})
+	}
+}
+
+// An idle worker whose Redis was away takes up work by itself.
+func TestIdleWorkerOutlivesARestart(t *testing.T) {
+	t.Parallel()
+	server := durable(t)
+	r := rigOn(t, server.URL(), server.Client())
+	w := r.worker(echo.New())
+	r.say("m1", "hello")
+	r.ends("m1", sq.StatusDone)
+	await(t, "the worker to be idle", func() bool { return w.Running() == 0 })
+	server.Stop()
+	server.Start()
+	r.say("m2", "on")
+	r.ends("m2", sq.StatusDone)
+	// It hears signals again, too.
+	r.say("m3", "sleep=1h x")
+	await(t, "the turn", func() bool { return len(r.started("m3")) == 1 })
+	r.say("", "/stop")
+	r.ends("m3", sq.StatusStopped)
+}
+
+// The lease runs out while Redis does not answer: the turn is abandoned and
+// redelivered, and what it was about to write is written once.
+func TestLeaseRunsOutWhileRedisIsAway(t *testing.T) {
+	t.Parallel()
+	for name, finished := range map[string]bool{"still running": false, "about to finish": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.StartServer(t)
+			r := rigOn(t, server.URL(), server.Client())
+			s := newStage()
+			const ttl = time.Second
+			w := r.worker(s, sentinelTTL(ttl))
+			r.say("m1", "hello")
+			a := s.next(t, "m1")
+			r.say("m2", "behind")
+			server.Pause()
+			paused := time.Now()
+			if finished {
+				a.reply("never seen")
+			}
+			if err := a.cause(t); !errors.Is(err, agent.ErrLeaseLost) {
+				t.Errorf("the turn ended with %v", err)
+			}
+			await(t, "the sentinel's end", func() bool { return time.Since(paused) > ttl+50*time.Millisecond })
+			server.Resume()
+			b := s.next(t, "m1")
+			if b.Fence <= a.Fence {
+				t.Errorf("fence %d after %d", b.Fence, a.Fence)
+			}
+			equal(t, "redelivered", b.Redelivered, true)
+			equal(t, "attempt", b.Attempt, 1)
+			equal(t, "history", len(b.History), 0)
+			b.reply("one")
+			s.next(t, "m2").reply("two")
+			r.ends("m2", sq.StatusDone)
+			equalList(t, "transcript", r.transcript(r.key), "user hello", "assistant one", "user behind", "assistant two")
+			equal(t, "the turn that answered", r.ends("m1", sq.StatusDone).Turn, b.ID)
+			await(t, "the worker to be idle", func() bool { return w.Running() == 0 })
+		})
+	}
+}
+
+// Redis answers again between the lease's end and the sentinel's: the finish may
+// still get in. Either way the message is answered once.
+func TestFinishAtTheLastMoment(t *testing.T) {
+	t.Parallel()
+	server := redistest.StartServer(t)
+	r := rigOn(t, server.URL(), server.Client())
+	s := newStage()
+	r.worker(s, sentinelTTL(time.Second))
+	r.say("m1", "hello")
+	a := s.next(t, "m1")
+	r.say("m2", "behind")
+	server.Pause()
+	a.reply("one")
+	_ = a.cause(t)
+	server.Resume()
+	done := make(chan bool, 1)
+	go func() {
+		defer close(done)
+		for again := range s.acts {
+			id := again.Messages[0].ID
+			again.reply(map[string]string{"m1": "one", "m2": "two"}[id])
+			if id == "m2" {
+				return
+			}
+		}
+	}()
+	r.ends("m1", sq.StatusDone)
+	r.ends("m2", sq.StatusDone)
+	<-done
+	equalList(t, "transcript", r.transcript(r.key), "user hello", "assistant one", "user behind", "assistant two")
+}
+
+func TestSlowRedis(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	var f redistest.Faults
+	f.Delay(redistest.Any, 40*time.Millisecond)
+	r.worker(agentFunc(func(_ context.Context, turn agent.Turn, emit func(agent.Event)) (agent.Result, error) {
+		emit(agent.Event{Type: agent.EventText, Text: "re: "})
+		emit(agent.Event{Type: agent.EventText, Text: turn.Text()})
+		return agent.Result{}, nil
+	}), faulty(&f), sentinelTTL(time.Second))
+	for i := range 4 {
+		for s := range 3 {
+			r.submit(fmt.Sprint(r.key, s), session.Message{ID: fmt.Sprint(i), Text: fmt.Sprint(i)})
+		}
+	}
+	for s := range 3 {
+		key := fmt.Sprint(r.key, s)
+		equal(t, "reply", r.outcomeIn(key, "3").Reply, "re: 3")
+		equalList(t, "turns", r.starts(key), "0", "1", "2", "3")
+		equal(t, "entries", len(r.transcript(key)), 8)
+	}
+}
+
+// renewalFaults has renewals fail, while failing, and counts them.
+type renewalFaults struct {
+	redistest.Faults
+	failing atomic.Bool
+	failed  atomic.Int32
+}
+
+func (f *renewalFaults) strike() {
+	f.FailBefore(func(cmd redis.Cmder) bool {
+		if !f.failing.Load() || !renewing(cmd) {
+			return false
+		}
+		f.failed.Add(1)
+		return true
+	}, -1, errors.New("no such luck"))
+}
+
+// Renewals fail for a while: the turn goes on. They fail for too long: it is
+// lost, and comes back.
+func TestRenewalsFail(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	var f renewalFaults
+	f.strike()
+	s := newStage()
+	r.worker(immediate{s.Run}, faulty(&f.Faults), sentinelTTL(1500*time.Millisecond))
+	r.say("m1", "hello")
+	a := s.next(t, "m1")
+	f.failing.Store(true)
+	await(t, "two failures", func() bool { return f.failed.Load() >= 2 })
+	f.failing.Store(false)
+	token := r.token()
+	await(t, "a renewal", func() bool { return r.info().Left > 1200*time.Millisecond })
+	equal(t, "sentinel", r.token(), token)
+	if a.ctx.Err() != nil {
+		t.Fatalf("the turn ended: %v", context.Cause(a.ctx))
+	}
+	f.failing.Store(true)
+	if err := a.cause(t); !errors.Is(err, agent.ErrLeaseLost) {
+		t.Errorf("the turn ended with %v", err)
+	}
+	f.failing.Store(false)
+	b := s.next(t, "m1")
+	equal(t, "redelivered", b.Redelivered, true)
+	b.reply("ok")
+	r.ends("m1", sq.StatusDone)
+	equalList(t, "transcript", r.transcript(r.key), "user hello", "assistant ok")
+}
+
+// The log tells of failing renewals once, however many sessions there are and however
+// long it takes, and once that they are over.
+func TestFailingRenewalsAreLoggedOnce(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	var f renewalFaults
+	f.strike()
+	s, j := newStage(), newJournal("renewals")
+	r.worker(immediate{s.Run}, faulty(&f.Faults), sentinelTTL(3*time.Second), with(func(o *engine.Options) { o.Logger = slog.New(j) }))
+	var acts []*act
+	for _, name := range []string{"one", "two", "three"} {
+		r.submit(r.key+"-"+name, session.Message{ID: name, Text: "hello"})
+		acts = append(acts, s.next(t, name))
+	}
+	for range 2 {
+		f.failed.Store(0)
+		f.failing.Store(true)
+		j.next(t, "renewals fail, trying again", map[string]string{"sessions": "3", "error": "no such luck"})
+		await(t, "more failures", func() bool { return f.failed.Load() >= 3 })
+		f.failing.Store(false)
+		j.next(t, "renewals succeed again", nil)
+	}
+	for _, a := range acts {
+		a.reply("ok")
+	}
+	if n := len(j.lines); n > 0 {
+		t.Errorf("%d more lines", n)
+	}
+}
+
+// A finish whose reply was lost and that is sent again, once and always.
+func TestFinishIsSentTwice(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	var f redistest.Faults
+	f.RunTwice(finishing, -1)
+	for i := range 5 {
+		r.say(fmt.Sprint(i), "hello")
+	}
+	r.worker(echo.New(), faulty(&f), with(func(o *engine.Options) { o.ShareTurns = 2 }))
+	r.ends("4", sq.StatusDone)
+	equal(t, "entries", len(r.transcript(r.key)), 10)
+	equalList(t, "turns", r.starts(r.key), "0", "1", "2", "3", "4")
+	ends := 0
+	for _, e := range r.events(r.key) {
+		if e.Type == sq.EventTurnEnded {
+			ends++
+		}
+	}
+	equal(t, "ends", ends, 5)
+	equal(t, "processed", r.rdb.Get(r.ctx, r.k.Processed()).Val(), "5")
+}
+
+// The reply is lost for good: the worker itself sends again.
+func TestFinishReplyIsLost(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	var f redistest.Faults
+	f.LoseReply(finishing, 3)
+	for i := range 3 {
+		r.say(fmt.Sprint(i), "hello")
+	}
+	r.worker(echo.New(), faulty(&f))
+	r.ends("2", sq.StatusDone)
+	equal(t, "entries", len(r.transcript(r.key)), 6)
+	equalList(t, "turns", r.starts(r.key), "0", "1", "2")
+	await(t, "the session to be free", func() bool { return r.token() == "" })
+}
+
+// The same for a requeue: the message is there once.
+func TestRequeueReplyIsLost(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	var f redistest.Faults
+	f.LoseReply(requeueing, 2)
+	r.worker(echo.New(), faulty(&f))
+	r.say("m1", "fail=retry:1 hello")
+	r.say("m2", "behind")
+	r.ends("m1", sq.StatusDone)
+	r.ends("m2", sq.StatusDone)
+	equalList(t, "turns", r.starts(r.key), "m1", "m1", "m2")
+	equal(t, "entries", len(r.transcript(r.key)), 4)
+}

@@ -1,0 +1,192 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"turnstile/internal/engine"
+	sq "turnstile/internal/protocol"
+	"turnstile/internal/rediskey"
+	"turnstile/pkg/agent"
+	"turnstile/pkg/agent/echo"
+	"turnstile/pkg/session"
+	"turnstile/test/redistest"
+)
+
+// A plain producer's task may say of itself that it has failed less than never, or more
+// often than asynq can count: it is tried as any other, and no worker dies of it.
+func TestAttemptsThatNobodyCanHaveMade(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		retried int64
+		runs    int
+	}{
+		"less than none":      {-1, 3},
+		"the least":           {-1 << 31, 3},
+		"more than 32 bits":   {1<<32 + 1, 2},
+		"the most":            {1<<31 - 1, 1},
+		"the most of all":     {1<<63 - 1, 3},
+		"less than the least": {-1 << 63, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			r.retriedTask("m1", c.retried)
+			runs := make(chan int, 10)
+			r.worker(agentFunc(func(_ context.Context, turn agent.Turn, _ func(agent.Event)) (agent.Result, error) {
+				runs <- turn.Attempt
+				return agent.Result{}, agent.Retryable(errors.New("try again"))
+			}), with(func(o *engine.Options) { o.RetryBackoff = time.Millisecond }))
+			r.ends("m1", sq.StatusFailed)
+			equal(t, "runs", len(runs), c.runs)
+			r.say("m2", "the session goes on")
+			r.ends("m2", sq.StatusFailed)
+		})
+	}
+}
+
+// retriedTask is a message of asynq's own Client whose task says how often it has
+// failed.
+func (r *rig) retriedTask(id string, retried int64) {
+	r.Helper()
+	payload, err := session.Message{Text: "hello"}.EncodePayload()
+	must(r, err)
+	queue, task := rediskey.Queue(r.key), session.TaskID(r.key, id)
+	_, err = asynq.NewClientFromRedisClient(r.rdb).EnqueueContext(r.ctx, asynq.NewTask(session.TaskType, payload),
+		asynq.Queue(queue), asynq.TaskID(task))
+	must(r, err)
+	msg := r.rdb.HGet(r.ctx, r.k.Task(task), "msg").Val()
+	const fieldRetried = 6 // of asynq's TaskMessage; of a field that occurs twice the last counts
+	field := protowire.AppendVarint(protowire.AppendTag(nil, fieldRetried, protowire.VarintType), uint64(retried))
+	must(r, r.rdb.HSet(r.ctx, r.k.Task(task), "msg", msg+string(field)).Err())
+}
+
+// touchy is a logger's handler that panics at a message.
+type touchy struct {
+	slog.Handler
+	at string
+}
+
+func (h touchy) Enabled(context.Context, slog.Level) bool { return true }
+func (h touchy) WithAttrs([]slog.Attr) slog.Handler       { return h }
+
+func (h touchy) Handle(_ context.Context, r slog.Record) error {
+	if strings.HasPrefix(r.Message, h.at) {
+		panic("the logger panics at: " + h.at)
+	}
+	return nil
+}
+
+// What panics beside the agent, in the turn's own goroutine or in another one, ends the
+// turn as failed: the worker goes on, and with it the turns of other sessions.
+func TestPanicBesideTheAgent(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		at    string // of the log, whose handler panics
+		fails string // the script whose failure it tells
+		do    func(r *rig, a *act)
+	}{
+		"its events": {"events were not sent", "emit", func(_ *rig, a *act) { a.emit(agent.Event{Type: agent.EventNotice, Text: "x"}) }},
+		"its checkpoint": {"the turn's checkpoint was not stored", "checkpoint", func(_ *rig, a *act) {
+			a.emit(agent.Event{Type: agent.EventText, Text: "x"})
+		}},
+		"a steer": {"steering failed", "steer", func(r *rig, _ *act) { r.say("m2", "to steer", session.ModeSteer) }},
+		"what is kept": {"what the agent keeps was not stored", "keep", func(_ *rig, a *act) {
+			a.emit(agent.Event{Type: agent.EventState, Data: []byte(`{"n":1}`)})
+			a.over <- verdict{}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, s := newRig(t), newStage()
+			var faults redistest.Faults
+			r.worker(steerStage{s}, faulty(&faults), with(func(o *engine.Options) {
+				o.CheckpointInterval = time.Millisecond
+				o.Logger = slog.New(touchy{slog.DiscardHandler, c.at})
+			}))
+			other := r.key + "-other"
+			r.submit(other, session.Message{ID: "o1", Text: "beside it"})
+			beside := s.next(t, "o1")
+			r.say("m1", "hello")
+			a := s.next(t, "m1")
+			// Not before: on a busy machine the turns' starts are told, and may fail, by then.
+			faults.FailBefore(func(cmd redis.Cmder) bool {
+				return script(c.fails)(cmd) && strings.Contains(fmt.Sprint(cmd.Args()...), rediskey.Queue(r.key)+"}")
+			}, 1, redistest.AnswerError("ERR no"))
+			c.do(r, a)
+			o := r.ends("m1", sq.StatusFailed)
+			if !strings.Contains(o.Error, "panicked: the logger panics at: "+c.at) {
+				t.Errorf("it failed with %q", o.Error)
+			}
+			beside.over <- verdict{result: agent.Result{Text: "well"}}
+			equal(t, "the other session", r.outcomeIn(other, "o1").Status, sq.StatusDone)
+			r.say("m3", "and on")
+			for next := range s.acts { // m2 may be before it
+				next.over <- verdict{}
+				if next.Messages[0].ID == "m3" {
+					break
+				}
+			}
+			r.ends("m3", sq.StatusDone)
+		})
+	}
+}
+
+// An agent may ask on a goroutine of its own, as that for commands does: a panic there
+// is the agent's to hear of, too, and ends the turn and not the worker.
+func TestPanicOfAQuestion(t *testing.T) {
+	t.Parallel()
+	r, s := newRig(t), newStage()
+	r.worker(s, askTimeout(10*time.Millisecond), with(func(o *engine.Options) {
+		o.Logger = slog.New(touchy{slog.DiscardHandler, "nobody answered the agent's question"})
+	}))
+	r.say("m1", "hello")
+	a := s.next(t, "m1")
+	got := receive(t, "the answer", a.ask(a.ctx, r, "run make"))
+	if got.err == nil || got.Allowed {
+		t.Errorf("it is answered %+v", got)
+	}
+	if o := r.ends("m1", sq.StatusFailed); !strings.Contains(o.Error, "a question panicked: the logger panics") {
+		t.Errorf("it failed with %q", o.Error)
+	}
+	r.say("m2", "and on")
+	s.next(t, "m2").reply("ok")
+	r.ends("m2", sq.StatusDone)
+}
+
+// moody is an observer that panics.
+type moody struct{ at string }
+
+func (o moody) MessageStarted(time.Duration) { o.panicAt("start") }
+func (o moody) TurnEnded(engine.TurnEnd)     { o.panicAt("end") }
+func (moody) RedisFailed(string, error)      {}
+
+func (o moody) panicAt(where string) {
+	if o.at == where {
+		panic(fmt.Sprintf("the observer panics at the %s", where))
+	}
+}
+
+func TestPanicOfTheObserver(t *testing.T) {
+	t.Parallel()
+	for at, status := range map[string]sq.Status{"start": sq.StatusFailed, "end": sq.StatusDone} {
+		t.Run(at, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			r.worker(echo.New(), with(func(o *engine.Options) { o.Observer = moody{at} }))
+			for _, id := range []string{"m1", "m2"} {
+				r.say(id, "hello")
+				r.ends(id, status)
+			}
+		})
+	}
+}

@@ -1,0 +1,119 @@
+package engine_test
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	osexec "os/exec"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"turnstile/test/redistest"
+)
+
+// process is a worker process of this binary.
+type process struct {
+	t    *testing.T
+	id   string
+	cmd  *osexec.Cmd
+	pipe io.Closer // its stdin: it ends when this is closed
+	log  lockedBuffer
+	once sync.Once
+
+	watch sync.Once
+	over  chan struct{} // closed when it has ended, once somebody watches
+}
+
+// lockedBuffer takes a process's stderr while the test may read it.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// process starts a worker process and waits until it takes work.
+func (r *rig) process(name string, j job) *process {
+	r.Helper()
+	redistest.Real(r)
+	j.URL, j.ID, j.Verbose = r.url, r.key+"/"+name, testing.Verbose()
+	text, err := json.Marshal(j)
+	must(r, err)
+	self, err := os.Executable()
+	must(r, err)
+	p := &process{t: r.T, id: j.ID, cmd: osexec.Command(self)}
+	p.cmd.Env = append(os.Environ(), childVariable+"="+string(text))
+	p.cmd.Stderr = &p.log
+	// Its own group: Ctrl-C is the test's.
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	p.pipe, err = p.cmd.StdinPipe()
+	must(r, err)
+	out, err := p.cmd.StdoutPipe()
+	must(r, err)
+	must(r, p.cmd.Start())
+	r.Cleanup(func() {
+		p.kill()
+		if r.Failed() {
+			r.Logf("%s said:\n%s", p.id, p.log.String())
+		}
+	})
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if j.Step > 0 && errors.Is(err, io.EOF) {
+		return p // it has died at its step already
+	}
+	if err != nil || line != "ready\n" {
+		r.Fatalf("the worker process said %q, %v", line, err)
+	}
+	return p
+}
+
+func (p *process) signal(s syscall.Signal) {
+	p.t.Helper()
+	must(p.t, p.cmd.Process.Signal(s))
+}
+
+// kill is kill -9. Again it does nothing.
+func (p *process) kill() {
+	_ = p.cmd.Process.Kill()
+	p.wait()
+}
+
+// wait waits for the process's end.
+func (p *process) wait() {
+	p.once.Do(func() {
+		_ = p.cmd.Wait() // how it ended is what the test knows
+		_ = p.pipe.Close()
+	})
+}
+
+// end drains the process with SIGTERM; it must then end well.
+func (p *process) end() {
+	p.t.Helper()
+	p.signal(syscall.SIGTERM)
+	p.ended()
+}
+
+func (p *process) ended() {
+	p.t.Helper()
+	watchdog := time.AfterFunc(patience, func() { _ = p.cmd.Process.Kill() })
+	defer watchdog.Stop()
+	p.wait()
+	if !p.cmd.ProcessState.Success() {
+		p.t.Errorf("%s ended with %v", p.id, p.cmd.ProcessState)
+	}
+}

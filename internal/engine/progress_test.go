@@ -1,0 +1,135 @@
+package engine_test
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"turnstile/internal/engine"
+	"turnstile/internal/rediskey"
+	"turnstile/pkg/agent"
+	"turnstile/pkg/session"
+)
+
+// journal is a log of which a test reads the lines with a word in them.
+type journal struct {
+	slog.Handler
+	about string
+	lines chan slog.Record
+}
+
+func newJournal(about string) *journal {
+	return &journal{Handler: slog.DiscardHandler, about: about, lines: make(chan slog.Record, 100)}
+}
+
+func (j *journal) Enabled(context.Context, slog.Level) bool { return true }
+func (j *journal) WithAttrs([]slog.Attr) slog.Handler       { return j }
+func (j *journal) Handle(_ context.Context, r slog.Record) error {
+	if strings.Contains(r.Message, j.about) {
+		j.lines <- r
+	}
+	return nil
+}
+
+// next waits for the next line, which must have a message and these attributes.
+func (j *journal) next(t *testing.T, message string, want map[string]string) slog.Record {
+	t.Helper()
+	line := receive(t, message, j.lines)
+	equal(t, "the log's line", line.Message, message)
+	line.Attrs(func(a slog.Attr) bool {
+		if v, ok := want[a.Key]; ok {
+			equal(t, a.Key, a.Value.String(), v)
+			delete(want, a.Key)
+		}
+		return true
+	})
+	if len(want) > 0 {
+		t.Errorf("the line %q lacks %v", line.Message, want)
+	}
+	return line
+}
+
+// A drain tells how far it is: when asked, and in the log at its begin, at its end
+// and whenever a turn has ended, but not more than once a second.
+func TestDrainProgress(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	s := newStage()
+	j := newJournal("drain")
+	w := r.worker(s, drainTimeout(time.Hour), sentinelTTL(3*time.Second), with(func(o *engine.Options) { o.Logger = slog.New(j) }))
+	equal(t, "before", w.DrainProgress(), engine.DrainProgress{})
+	acts := map[string]*act{}
+	for _, name := range []string{"one", "two", "three", "cut", "stolen"} {
+		r.submit(r.key+"-"+name, session.Message{ID: name, Text: "hello"})
+		acts[name] = s.next(t, name)
+	}
+	equal(t, "while it works", w.DrainProgress(), engine.DrainProgress{Running: 5})
+
+	ctx, cut := context.WithCancel(r.ctx)
+	defer cut()
+	done := make(chan bool, 1)
+	go func() {
+		w.Drain(ctx, engine.ReasonRestart)
+		done <- true
+	}()
+	j.next(t, "draining", map[string]string{"reason": "restart", "running": "5", "timeout": "1h0m0s"})
+	p := w.DrainProgress()
+	if p.Left <= 59*time.Minute || p.Left > time.Hour {
+		t.Errorf("at the begin %s are left", p.Left)
+	}
+	p.Left = 0
+	equal(t, "at the begin", p, engine.DrainProgress{Draining: true, Reason: engine.ReasonRestart, Running: 5})
+
+	acts["one"].reply("ok")
+	first := j.next(t, "still draining", map[string]string{"running": "4"})
+	acts["two"].reply("ok")
+	acts["three"].reply("ok")
+	second := j.next(t, "still draining", map[string]string{"running": "2"})
+	if apart := second.Time.Sub(first.Time); apart < time.Second {
+		t.Errorf("two lines within %s", apart)
+	}
+	equal(t, "later", w.DrainProgress().Running, 2)
+
+	must(t, r.rdb.Del(r.ctx, rediskey.For(r.key+"-stolen").Sentinel()).Err())
+	_ = acts["stolen"].cause(t)
+	await(t, "the end of the lost turn", func() bool { return w.DrainProgress().Running == 1 })
+	cut()
+	_ = acts["cut"].cause(t)
+	receive(t, "the end of the drain", done)
+	for line := range j.lines { // of the lost turn, if a second had passed
+		if line.Message == "drained" {
+			j.lines <- line
+			break
+		}
+	}
+	j.next(t, "drained", map[string]string{"reason": "restart", "finished": "3", "given_back": "1", "lost": "1"})
+	equal(t, "after it", w.DrainProgress(), engine.DrainProgress{Draining: true, Reason: engine.ReasonRestart})
+	w.Drain(r.ctx, engine.ReasonShutdown)
+	equal(t, "the reason after a second call", w.DrainProgress().Reason, engine.ReasonRestart)
+}
+
+// While agents are being interrupted no time is left, and they still count.
+func TestDrainProgressAfterTheTimeout(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	up, let := make(chan bool, 1), make(chan bool)
+	w := r.worker(silent(up, let), drainTimeout(10*time.Millisecond))
+	r.say("m1", "hello")
+	receive(t, "the turn", up)
+	drained := drain(w)
+	await(t, "the interrupt", func() bool { return w.Interrupted() == 1 })
+	equal(t, "progress", w.DrainProgress(), engine.DrainProgress{Draining: true, Reason: engine.ReasonShutdown, Running: 1})
+	close(let)
+	receive(t, "the end of the drain", drained)
+}
+
+// silent is an agent that ends only when the test lets it, however it is asked.
+func silent(up chan<- bool, let <-chan bool) agentFunc {
+	return func(ctx context.Context, _ agent.Turn, _ func(agent.Event)) (agent.Result, error) {
+		up <- true
+		<-let
+		return agent.Result{}, context.Cause(ctx)
+	}
+}

@@ -1,0 +1,178 @@
+package engine_test
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	sq "turnstile/internal/protocol"
+	"turnstile/internal/rediskey"
+	"turnstile/pkg/session"
+	"turnstile/test/redistest"
+)
+
+// proofSessions is how many sessions the proof has, of ten messages each: 200
+// with TURNSTILE_PROOF=true, as `make proof` sets it, else fewer.
+func proofSessions(few int) int {
+	if os.Getenv("TURNSTILE_PROOF") == "true" {
+		return 200
+	}
+	return few
+}
+
+const proofMessages = 10
+
+// Two workers, a third later; one of them is killed, or stopped past its TTL, in
+// the middle. Every message is answered once, in order, none is lost.
+func TestProof200x10(t *testing.T) {
+	t.Parallel()
+	kill := func(p *process) { p.kill() }
+	stop := func(*process) {} // as it is
+	t.Run("kill", func(t *testing.T) {
+		t.Parallel()
+		prove(newRig(t), proofSessions(40), kill)
+	})
+	t.Run("stop", func(t *testing.T) {
+		t.Parallel()
+		prove(newRig(t), proofSessions(40), stop)
+	})
+	t.Run("cluster", func(t *testing.T) {
+		t.Parallel()
+		c := redistest.StartCluster(t)
+		prove(rigOn(t, c.URL(), c.Client()), proofSessions(20), kill)
+	})
+	t.Run("cluster stop", func(t *testing.T) {
+		t.Parallel()
+		c := redistest.StartCluster(t)
+		prove(rigOn(t, c.URL(), c.Client()), proofSessions(20), stop)
+	})
+}
+
+// prove strikes a worker that is stopped in the middle of its turns.
+func prove(r *rig, sessions int, strike func(*process)) {
+	j := job{TTL: 2 * time.Second, Concurrency: 10}
+	one := r.process("one", j)
+	r.process("two", j)
+	keys := make([]string, sessions)
+	for i := range keys {
+		keys[i] = fmt.Sprintf("%s-%d", r.key, i)
+	}
+	sent := r.sendAll(keys)
+	await(r, "a third of the answers", func() bool { return r.answered(keys) >= sessions*proofMessages/3 })
+	await(r, "a moment at which the first worker runs turns", func() bool {
+		one.signal(syscall.SIGSTOP)
+		running := r.runs(one)
+		if running {
+			running = r.runs(one) // the first look may have met a finish on its way
+		}
+		if !running {
+			one.signal(syscall.SIGCONT)
+		}
+		return running
+	})
+	strike(one)
+	if done := r.answered(keys); done >= sessions*proofMessages {
+		r.Error("it was all done before the strike: nothing is proved")
+	}
+	r.process("three", j)
+	sent.Wait()
+	for _, key := range keys {
+		r.outcomeIn(key, fmt.Sprint(proofMessages-1))
+	}
+	if one.cmd.ProcessState == nil { // stopped, not killed: now it goes on, past its TTL
+		one.signal(syscall.SIGCONT)
+		await(r, "the stopped worker to notice", func() bool { return strings.Contains(one.log.String(), "status=lost") })
+	}
+	again := 0
+	for _, key := range keys {
+		again += r.proved(key)
+	}
+	if again == 0 {
+		r.Error("no turn was running when the worker was struck: nothing is proved")
+	}
+	r.Logf("%d sessions x %d messages, %d turns were redelivered", sessions, proofMessages, again)
+}
+
+// sendAll puts the messages in, in order within each session.
+func (r *rig) sendAll(keys []string) *sync.WaitGroup {
+	var all sync.WaitGroup
+	const senders = 8
+	for n := range senders {
+		all.Go(func() {
+			for i := range proofMessages {
+				for s := n; s < len(keys); s += senders {
+					m := session.Message{ID: fmt.Sprint(i), Text: fmt.Sprintf("sleep=20ms stream=2 message %d", i)}
+					if _, err := r.client.Submit(r.ctx, keys[s], m); err != nil {
+						r.Error(err)
+						return
+					}
+				}
+			}
+		})
+	}
+	return &all
+}
+
+// runs reports whether a worker owns any session.
+func (r *rig) runs(p *process) bool {
+	r.Helper()
+	busy, err := r.client.Busy(r.ctx)
+	must(r, err)
+	return slices.ContainsFunc(busy, func(s sq.SessionInfo) bool { return s.Worker == p.id })
+}
+
+// answered counts the messages that are done.
+func (r *rig) answered(keys []string) (n int) {
+	r.Helper()
+	counts := make([]*redis.IntCmd, len(keys))
+	_, err := r.rdb.Pipelined(r.ctx, func(p redis.Pipeliner) error {
+		for i, key := range keys {
+			counts[i] = p.ZCard(r.ctx, rediskey.For(key).Completed())
+		}
+		return nil
+	})
+	must(r, err)
+	for _, c := range counts {
+		n += int(c.Val())
+	}
+	return n
+}
+
+// proved checks one session, and answers how many turns were redelivered.
+func (r *rig) proved(key string) (again int) {
+	r.Helper()
+	want := make([]string, 0, 2*proofMessages)
+	ends := make([]string, 0, proofMessages)
+	var ended []string
+	for i := range proofMessages {
+		text := fmt.Sprintf("message %d", i)
+		want = append(want, "user sleep=20ms stream=2 "+text, "assistant echo: "+text)
+		ends = append(ends, fmt.Sprint(i))
+		o := r.outcomeIn(key, fmt.Sprint(i))
+		if o.Status != sq.StatusDone || o.Reply != "echo: "+text {
+			r.Errorf("%s: message %d ended as %s with %q (%s)", key, i, o.Status, o.Reply, o.Error)
+		}
+	}
+	for _, e := range r.events(key) {
+		if e.Type == sq.EventTurnEnded {
+			ended = append(ended, e.Messages...)
+		}
+	}
+	equalList(r, key+": answers", ended, ends...)
+	equalList(r, key+": transcript", r.transcript(key), want...)
+	starts := r.starts(key)
+	equalList(r, key+": turns", slices.Compact(slices.Clone(starts)), ends...)
+	s, err := r.client.Session(r.ctx, key)
+	must(r, err)
+	if s.Phase != sq.PhaseIdle || s.Pending+s.Scheduled+s.Archived > 0 || r.rdb.LLen(r.ctx, rediskey.For(key).Active()).Val() > 0 {
+		r.Errorf("%s is left as %+v", key, s)
+	}
+	return len(starts) - len(slices.Compact(starts))
+}

@@ -1,0 +1,116 @@
+package engine_test
+
+import (
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+
+	sq "turnstile/internal/protocol"
+)
+
+// Writers of the session's record at once: it is one of theirs, and whole.
+func TestB65_ConcurrentSaves(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	s := newStage()
+	r.worker(s)
+	r.say("m1", "hello")
+	s.next(t, "m1").reply("one")
+	r.ends("m1", sq.StatusDone)
+	before := r.rdb.HGetAll(r.ctx, r.k.Record()).Val()
+	r.say("m2", "again")
+	a := s.next(t, "m2")
+
+	const writers = 8
+	ids := make([]string, writers)
+	var all sync.WaitGroup
+	for i := range writers {
+		all.Go(func() {
+			var err error
+			if ids[i], err = r.client.Rotate(r.ctx, r.key, ""); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Go(func() { a.reply("two") })
+	all.Wait()
+	r.ends("m2", sq.StatusDone)
+	after := r.rdb.HGetAll(r.ctx, r.k.Record()).Val()
+	if !slices.Contains(ids, after["session_id"]) {
+		t.Errorf("the session id is %s, which nobody wrote: %q", after["session_id"], ids)
+	}
+	for _, field := range []string{"v", "created_at"} {
+		equal(t, field, after[field], before[field])
+	}
+	for field := range before {
+		if after[field] == "" {
+			t.Errorf("the record lost its %s", field)
+		}
+	}
+	was, err := strconv.ParseInt(before["updated_at"], 10, 64)
+	must(t, err)
+	is, err := strconv.ParseInt(after["updated_at"], 10, 64)
+	must(t, err)
+	if is < was {
+		t.Errorf("updated_at went from %d to %d", was, is)
+	}
+	r.say("m3", "third")
+	b := s.next(t, "m3")
+	equal(t, "the next turn's session id", b.SessionID, after["session_id"])
+	equal(t, "its history", len(b.History), 0)
+	b.reply("three")
+	r.ends("m3", sq.StatusDone)
+}
+
+func TestB77_RotationKeepsTheLock(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	s := newStage()
+	r.worker(s)
+	r.say("m1", "hello")
+	a := s.next(t, "m1")
+	r.say("m2", "behind")
+	token := r.token()
+	fresh, err := r.client.Rotate(r.ctx, r.key, a.SessionID)
+	must(t, err)
+	if fresh == a.SessionID {
+		t.Error("the session id was not rotated")
+	}
+	equal(t, "sentinel", r.token(), token)
+	equal(t, "phase", r.info().Phase, "running")
+	equal(t, "a third message", r.say("m3", "third").Status, sq.Queued)
+	a.reply("one")
+	equal(t, "session id of the running turn", r.ends("m1", sq.StatusDone).SessionID, a.SessionID)
+	b := s.next(t, "m2")
+	equal(t, "session id of the next turn", b.SessionID, fresh)
+	equal(t, "sentinel", r.token(), token)
+	equal(t, "its history", len(b.History), 0)
+	b.reply("two")
+	s.next(t, "m3").reply("three")
+	r.ends("m3", sq.StatusDone)
+	old, err := r.client.Transcript(r.ctx, r.key, a.SessionID)
+	must(t, err)
+	equal(t, "entries of the old transcript", len(old), 2)
+	equalList(t, "the new transcript", r.transcript(r.key), "user behind", "assistant two", "user third", "assistant three")
+}
+
+func TestB78_RotationOfAnIDThatIsGone(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	s := newStage()
+	r.worker(s)
+	r.say("m1", "hello")
+	a := s.next(t, "m1")
+	token := r.token()
+	first, err := r.client.Rotate(r.ctx, r.key, a.SessionID)
+	must(t, err)
+	must(t, r.rdb.Del(r.ctx, r.k.Transcript(a.SessionID)).Err())
+	again, err := r.client.Rotate(r.ctx, r.key, a.SessionID)
+	must(t, err)
+	equal(t, "session id", again, first)
+	equal(t, "sentinel", r.token(), token)
+	a.reply("one")
+	r.ends("m1", sq.StatusDone)
+	r.free("after the turn")
+}

@@ -1,0 +1,65 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	sq "turnstile/internal/protocol"
+	"turnstile/pkg/session"
+	"turnstile/test/redistest"
+)
+
+// A Redis that keeps nothing comes back empty: what was there is gone, and its
+// waiters are told; the worker goes on with what comes.
+func TestRedisComesBackEmpty(t *testing.T) {
+	t.Parallel()
+	server := redistest.StartServer(t, "--appendonly", "no", "--save", "")
+	r := rigOn(t, server.URL(), server.Client())
+	s := newStage()
+	r.worker(s, sentinelTTL(time.Second))
+	r.say("m1", "hello")
+	a := s.next(t, "m1")
+	r.say("m2", "behind")
+	server.Kill()
+	server.Start()
+	if err := a.cause(t); err == nil {
+		t.Error("the turn goes on")
+	}
+	for _, id := range []string{"m1", "m2"} {
+		ctx, cancel := context.WithTimeout(r.ctx, patience)
+		if _, err := r.client.Wait(ctx, r.key, id); !errors.Is(err, sq.ErrUnknown) {
+			t.Errorf("waiting for %s: %v", id, err)
+		}
+		cancel()
+	}
+	r.say("m3", "on")
+	b := s.next(t, "m3")
+	if b.Fence <= a.Fence {
+		t.Errorf("fence %d after %d", b.Fence, a.Fence)
+	}
+	b.reply("three")
+	r.ends("m3", sq.StatusDone)
+}
+
+// The server becomes a replica in mid-turn, as an old primary does after a
+// failover: senders are told, and the turn ends once it can be written again.
+func TestRedisBecomesReadOnly(t *testing.T) {
+	t.Parallel()
+	server := redistest.StartServer(t)
+	r := rigOn(t, server.URL(), server.Client())
+	s := newStage()
+	r.worker(s, sentinelTTL(time.Minute))
+	r.say("m1", "hello")
+	a := s.next(t, "m1")
+	must(t, r.rdb.SlaveOf(r.ctx, "127.0.0.1", "1").Err())
+	if _, err := r.client.Submit(r.ctx, r.key, session.Message{ID: "m2", Text: "no"}); err == nil || !strings.Contains(err.Error(), "READONLY") {
+		t.Errorf("a read-only Redis took a message: %v", err)
+	}
+	a.reply("one")
+	must(t, r.rdb.SlaveOf(r.ctx, "NO", "ONE").Err())
+	equal(t, "reply", r.ends("m1", sq.StatusDone).Reply, "one")
+	equal(t, "refused message", r.rdb.Exists(r.ctx, r.k.Task(session.TaskID(r.key, "m2"))).Val(), 0)
+}

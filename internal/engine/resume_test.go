@@ -1,0 +1,298 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"turnstile/internal/engine"
+	sq "turnstile/internal/protocol"
+	"turnstile/pkg/resume"
+	"turnstile/pkg/session"
+)
+
+func crashSuspends(s *setup) { s.Queue.CrashPolicy = sq.CrashSuspend }
+
+// drainFor ends a worker for a reason.
+func drainFor(w *engine.Worker, reason engine.Reason) <-chan bool {
+	done := make(chan bool, 1)
+	go func() {
+		w.Drain(context.Background(), reason)
+		done <- true
+	}()
+	return done
+}
+
+func (r *rig) resumeRecord(key string) resume.Record {
+	r.Helper()
+	rec, err := r.client.ResumeRecord(context.WithoutCancel(r.ctx), key)
+	must(r, err)
+	return rec
+}
+
+// unmarked checks that nothing is known of a turn that was cut off.
+func (r *rig) unmarked(key, when string) {
+	r.Helper()
+	equal(r, "the resume record "+when, r.resumeRecord(key), resume.Record{})
+}
+
+// started is the event of the start of the turn with an id.
+func (r *rig) startOf(turn string) sq.Event {
+	r.Helper()
+	return r.awaitEvent("the turn's start", func(e sq.Event) bool { return e.Type == sq.EventTurnStarted && e.Turn == turn })
+}
+
+// dies plays a worker that takes the session's next turn, does something and dies.
+// No other worker may be there. The next one looks at the session at once.
+func (r *rig) dies(texts ...string) sq.Turn {
+	r.Helper()
+	c, err := sq.NewConsumer(r.rdb, sq.Config{Worker: r.key + "/mortal", Retention: time.Hour})
+	must(r, err)
+	holds, err := c.Claim(r.ctx, []string{r.key})
+	must(r, err)
+	if len(holds) != 1 {
+		r.Fatal("there was nothing to die of")
+	}
+	turn := holds[0].Turn()
+	must(r, holds[0].Promote(r.ctx))
+	if len(texts) > 0 {
+		entries := []session.Entry{{Role: session.RoleUser, Text: turn.Message.Text, Message: turn.Message.ID, Turn: turn.ID}}
+		for _, text := range texts {
+			entries = append(entries, session.Entry{Role: session.RoleAssistant, Text: text, Turn: turn.ID})
+		}
+		entries[len(entries)-1].Interrupted = true
+		must(r, holds[0].Checkpoint(r.ctx, entries))
+	}
+	must(r, r.rdb.Del(r.ctx, r.k.Sentinel()).Err())
+	r.announce()
+	return turn
+}
+
+// cutOff runs the session's next turn on a worker that drains.
+func (r *rig) cutOff(id string, reason engine.Reason, texts ...string) *act {
+	r.Helper()
+	s := newStage()
+	w := r.worker(s, drainTimeout(0), slots(1))
+	a := s.next(r, id)
+	for _, text := range texts {
+		a.text(text)
+	}
+	receive(r, "the end of the drain", drainFor(w, reason))
+	return a
+}
+
+func TestB22_PendingKeepsTheIdentity(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.say("m1", "hello")
+	a := r.cutOff("m1", engine.ReasonShutdown, "half")
+	s := newStage()
+	r.worker(s)
+	b := s.next(t, "m1")
+	equal(t, "session id", b.SessionID, a.SessionID)
+	e := r.startOf(b.ID)
+	equal(t, "reset", e.Reset, "")
+	equal(t, "resume", e.Resume, resume.ReasonShutdown)
+	b.reply("ok")
+	equal(t, "session id of the end", r.ends("m1", sq.StatusDone).SessionID, a.SessionID)
+}
+
+// The mark is there while the turn that was told of it runs, and still if that
+// fails: then the next one is told too. It goes with the first that finishes.
+func TestB23_OnlyAFinishedTurnClears(t *testing.T) {
+	t.Parallel()
+	for name, share := range map[string]int{"under one claim": 10, "claim by claim": 1} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			for i := 1; i <= 3; i++ {
+				r.say(fmt.Sprint("m", i), "hello")
+			}
+			r.cutOff("m1", engine.ReasonRestart)
+			s := newStage()
+			r.worker(s, slots(1), with(func(o *engine.Options) { o.ShareTurns = share }))
+			for i := range 2 {
+				a := s.next(t, fmt.Sprint("m", i+1))
+				if !strings.Contains(a.Note, "a gateway restart") {
+					t.Errorf("turn %d: note %q", i, a.Note)
+				}
+				if rec := r.resumeRecord(r.key); !rec.Pending || rec.Interruptions != 1 {
+					t.Errorf("turn %d: %+v", i, rec)
+				}
+				if i == 0 {
+					a.fail(errors.New("no"))
+				} else {
+					a.reply("ok")
+				}
+			}
+			a := s.next(t, "m3")
+			equal(t, "note after a finished turn", a.Note, "")
+			r.unmarked(r.key, "after a finished turn")
+			a.reply("ok")
+			r.ends("m3", sq.StatusDone)
+		})
+	}
+}
+
+func TestB24_Suspended(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	s := newStage()
+	w := r.worker(s)
+	r.say("m1", "hello")
+	a := s.next(t, "m1")
+	a.reply("one")
+	r.ends("m1", sq.StatusDone)
+	r.free("after the turn")
+	suspended, err := resume.Suspend(r.ctx, r.rdb, r.key)
+	must(t, err)
+	equal(t, "suspended", suspended, true)
+	r.say("m2", "again")
+	r.begunAnew(s.next(t, "m2"), a.SessionID)
+	equal(t, "suspensions", w.Recovered().Suspended, 1)
+}
+
+func TestB25_Both(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.say("m1", "hello")
+	a := r.cutOff("m1", engine.ReasonShutdown, "half")
+	_, err := resume.Suspend(r.ctx, r.rdb, r.key)
+	must(t, err)
+	equal(t, "pending", r.resumeRecord(r.key).Pending, true)
+	s := newStage()
+	r.worker(s)
+	r.begunAnew(s.next(t, "m1"), a.SessionID)
+}
+
+// begunAnew checks a turn that knows nothing of the old transcript, and ends it.
+func (r *rig) begunAnew(a *act, old string) {
+	r.Helper()
+	if a.SessionID == old {
+		r.Error("the session id is the old one")
+	}
+	equal(r, "history", len(a.History), 0)
+	equal(r, "note", a.Note, "")
+	e := r.startOf(a.ID)
+	equal(r, "reset", e.Reset, "suspended")
+	equal(r, "resume", e.Resume, "")
+	a.reply("anew")
+	r.ends(a.Messages[0].ID, sq.StatusDone)
+	equalList(r, "the new transcript", r.transcript(r.key), "user "+a.Messages[0].Text, "assistant anew")
+	r.unmarked(r.key, "after the turn")
+}
+
+func TestB26_MarkedIsNotSuspended(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.say("m1", "hello")
+	a := r.cutOff("m1", engine.ReasonShutdown, "half")
+	s := newStage()
+	w := r.worker(s, crashSuspends)
+	b := s.next(t, "m1")
+	equal(t, "session id", b.SessionID, a.SessionID)
+	equal(t, "recovered", w.Recovered(), engine.Recovered{Resumed: 1})
+	b.reply("ok")
+	r.ends("m1", sq.StatusDone)
+}
+
+func TestB27_UnmarkedIsSuspended(t *testing.T) {
+	t.Parallel()
+	t.Run("suspend", func(t *testing.T) {
+		t.Parallel()
+		r := newRig(t)
+		r.say("m1", "hello")
+		dead := r.dies("half")
+		s := newStage()
+		w := r.worker(s, crashSuspends)
+		a := s.next(t, "m1")
+		equal(t, "redelivered", a.Redelivered, true)
+		r.begunAnew(a, dead.SessionID)
+		equal(t, "recovered", w.Recovered(), engine.Recovered{Suspended: 1})
+	})
+	t.Run("resume", func(t *testing.T) {
+		t.Parallel()
+		r := newRig(t)
+		r.say("m1", "hello")
+		dead := r.dies("half")
+		s := newStage()
+		w := r.worker(s)
+		a := s.next(t, "m1")
+		equal(t, "session id", a.SessionID, dead.SessionID)
+		equal(t, "reason", r.resumeRecord(r.key).Reason, resume.ReasonCrash)
+		equalList(t, "history", told(a.History), "user hello", "assistant half (interrupted)")
+		if !strings.Contains(a.Note, "a gateway interruption") {
+			t.Errorf("note %q", a.Note)
+		}
+		equal(t, "recovered", w.Recovered(), engine.Recovered{Resumed: 1})
+		a.reply("ok")
+		r.ends("m1", sq.StatusDone)
+		r.unmarked(r.key, "after the turn")
+	})
+}
+
+// Whatever cuts it off three times in a row, the session begins anew.
+func TestB43_ThreeInARow(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.say("m1", "hello")
+	a := r.cutOff("m1", engine.ReasonShutdown, "one")
+	dead := r.dies("two")
+	equal(t, "session id of the second turn", dead.SessionID, a.SessionID)
+	c := r.cutOff("m1", engine.ReasonRestart, "three")
+	equal(t, "session id of the third turn", c.SessionID, a.SessionID)
+	rec := r.resumeRecord(r.key)
+	if !rec.Pending || !rec.Suspended || rec.Interruptions != 3 {
+		t.Errorf("after three interruptions: %+v", rec)
+	}
+	s := newStage()
+	w := r.worker(s)
+	r.begunAnew(s.next(t, "m1"), a.SessionID)
+	equal(t, "recovered", w.Recovered(), engine.Recovered{Suspended: 1})
+}
+
+// The third time its worker died: the message is given up, the next one begins
+// anew.
+func TestB43_ThirdIsACrash(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.say("m1", "hello")
+	a := r.cutOff("m1", engine.ReasonShutdown, "one")
+	r.cutOff("m1", engine.ReasonRestart, "two")
+	r.dies("three")
+	s := newStage()
+	r.worker(s)
+	o := r.ends("m1", sq.StatusFailed)
+	if !strings.Contains(o.Error, "3 turns in a row") {
+		t.Errorf("error %q", o.Error)
+	}
+	r.archivedAs("m1")
+	s.empty(t)
+	r.say("m2", "on")
+	r.begunAnew(s.next(t, "m2"), a.SessionID)
+}
+
+func TestB45_FinishedTurn(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.say("m1", "hello")
+	r.dies("one")
+	r.cutOff("m1", engine.ReasonShutdown, "two")
+	equal(t, "interruptions", r.resumeRecord(r.key).Interruptions, 2)
+	s := newStage()
+	r.worker(s)
+	a := s.next(t, "m1")
+	equal(t, "interruptions in the turn", r.resumeRecord(r.key).Interruptions, 2)
+	a.reply("ok")
+	r.ends("m1", sq.StatusDone)
+	r.unmarked(r.key, "after the turn")
+	equal(t, "keys", r.rdb.Exists(r.ctx, r.k.Resume(), r.k.Partial()).Val(), 0)
+	r.say("m2", "again")
+	b := s.next(t, "m2")
+	equal(t, "note", b.Note, "")
+	b.reply("ok")
+	r.ends("m2", sq.StatusDone)
+}

@@ -1,0 +1,202 @@
+package engine_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"turnstile/internal/engine"
+	sq "turnstile/internal/protocol"
+	"turnstile/pkg/agent"
+	"turnstile/pkg/session"
+)
+
+// Another worker goes on at once, with the note and with all that was done; in the
+// end the transcript has the user's words once, and each cut where it was.
+func TestResumedTurnGoesOn(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	before := newStage()
+	w := r.worker(before)
+	r.say("m0", "hi")
+	before.next(t, "m0").reply("hi yourself")
+	r.ends("m0", sq.StatusDone)
+	r.drainAtOnce(w)
+
+	old := []string{"user hi", "assistant hi yourself"}
+	equalAll := func(what string, got []string, more ...string) {
+		t.Helper()
+		equalList(t, what, got, append(append([]string{}, old...), more...)...)
+	}
+	s := newStage()
+	w = r.worker(s, drainTimeout(0), slots(1))
+	r.say("m1", "count")
+	a := s.next(t, "m1")
+	equalAll("history", told(a.History))
+	equal(t, "note", a.Note, "")
+	a.text("one, ")
+	a.toolStart("1")
+	a.toolEnd("1")
+	a.text("two, ")
+	a.toolStart("2")
+	next := newStage()
+	r.worker(next, slots(1))
+	receive(t, "the end of the drain", drainFor(w, engine.ReasonRestart))
+
+	done := []string{"user count", "assistant one, ", "tool search", "assistant two, ", "tool search (interrupted)"}
+	b := next.next(t, "m1")
+	equalAll("history of the next worker", told(b.History), done...)
+	if !strings.Contains(b.Note, "a gateway restart") || b.Messages[0].Text != "count" {
+		t.Errorf("note %q, text %q", b.Note, b.Messages[0].Text)
+	}
+	equal(t, "redelivered", b.Redelivered, true)
+	equal(t, "a tool without a result", b.History[6].Tool.Output == nil, true)
+	equal(t, "whose entries they are", b.History[3].Turn, a.ID)
+	b.text("three")
+	b.reply("three, done")
+	r.ends("m1", sq.StatusDone)
+	equalAll("transcript", r.transcript(r.key), append(done, "assistant three, done")...)
+	entries, err := r.client.Transcript(r.ctx, r.key, b.SessionID)
+	must(t, err)
+	equal(t, "whose the last entry is", entries[len(entries)-1].Turn, b.ID)
+	for _, line := range r.transcript(r.key) {
+		if strings.Contains(line, "System note") {
+			t.Errorf("the note was stored: %q", line)
+		}
+	}
+}
+
+// Cut off again before the agent has done anything more, nothing is lost of what it
+// had done.
+func TestCutOffTwice(t *testing.T) {
+	t.Parallel()
+	for name, texts := range map[string][]string{"with nothing new": nil, "with more": {"b"}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			r.say("m1", "hello")
+			r.cutOff("m1", engine.ReasonShutdown, "a")
+			r.cutOff("m1", engine.ReasonShutdown, texts...)
+			want := []string{"user hello", "assistant a (interrupted)"}
+			if texts != nil {
+				want = append(want, "assistant b (interrupted)")
+			}
+			s := newStage()
+			r.worker(s)
+			c := s.next(t, "m1")
+			equalList(t, "history", told(c.History), want...)
+			c.reply("c")
+			r.ends("m1", sq.StatusDone)
+			equalList(t, "transcript", r.transcript(r.key), append(want, "assistant c")...)
+		})
+	}
+}
+
+// An agent without a start phase is told, too, when there is something to tell.
+func TestImmediateAgentIsTold(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	s := newStage()
+	w := r.worker(immediate{s.Run}, drainTimeout(0), slots(1))
+	r.say("m1", "hello")
+	s.next(t, "m1").text("half")
+	receive(t, "the end of the drain", drain(w))
+	r.worker(immediate{s.Run})
+	a := s.next(t, "m1")
+	equalList(t, "history", told(a.History), "user hello", "assistant half (interrupted)")
+	if !strings.Contains(a.Note, "a gateway shutdown") {
+		t.Errorf("note %q", a.Note)
+	}
+	a.reply("rest")
+	r.ends("m1", sq.StatusDone)
+	equalList(t, "transcript", r.transcript(r.key), "user hello", "assistant half (interrupted)", "assistant rest")
+}
+
+// An old mark keeps the session and what was done, and says nothing.
+func TestResumeFreshness(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		limit, age time.Duration
+		note       bool
+	}{
+		"fresh":            {time.Hour, 59 * time.Minute, true},
+		"too old":          {time.Hour, 61 * time.Minute, false},
+		"any age will do":  {0, 1000 * time.Hour, true},
+		"of no known time": {time.Hour, -1, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			r.say("m1", "hello")
+			a := r.cutOff("m1", engine.ReasonShutdown, "half")
+			marked := r.rdb.Time(r.ctx).Val().Add(-c.age).UnixMilli()
+			if c.age < 0 {
+				must(t, r.rdb.HSet(r.ctx, r.k.Resume(), "marked_at", "yesterday").Err())
+			} else {
+				must(t, r.rdb.HSet(r.ctx, r.k.Resume(), "marked_at", marked).Err())
+			}
+			s := newStage()
+			r.worker(s, with(func(o *engine.Options) { o.ResumeFreshness = c.limit }))
+			b := s.next(t, "m1")
+			equal(t, "session id", b.SessionID, a.SessionID)
+			equalList(t, "history", told(b.History), "user hello", "assistant half (interrupted)")
+			equal(t, "a note", b.Note != "", c.note)
+			b.reply("ok")
+			r.ends("m1", sq.StatusDone)
+			r.unmarked(r.key, "after the turn")
+		})
+	}
+}
+
+// A partial that cannot be read, and one that is larger than any message.
+func TestStrangePartials(t *testing.T) {
+	t.Parallel()
+	for name, text := range map[string]string{
+		"garbage":         "\x00 no JSON",
+		"a newer version": `{"v":2,"turn":"t","messages":["m1"],"entries":[{"role":"assistant","text":"x"}]}`,
+		"unknown entries": `{"v":1,"turn":"t","messages":["m1"],"entries":["{", "7"]}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			r.say("m1", "hello")
+			r.dies("half")
+			must(t, r.rdb.Set(r.ctx, r.k.Partial(), text, time.Hour).Err())
+			s := newStage()
+			r.worker(s)
+			a := s.next(t, "m1")
+			for _, e := range a.History {
+				equal(t, "role of what cannot be read", e.Role, session.RoleSystem)
+			}
+			equal(t, "a note", a.Note != "", true)
+			a.reply("ok")
+			r.ends("m1", sq.StatusDone)
+			lines := r.transcript(r.key)
+			equal(t, "the user's words", lines[0], "user hello")
+			equal(t, "the answer", lines[len(lines)-1], "assistant ok")
+		})
+	}
+	t.Run("large", func(t *testing.T) {
+		t.Parallel()
+		r := newRig(t)
+		output, err := json.Marshal(strings.Repeat("<0123456789abc>\n", 2<<16)) // 2 MiB
+		must(t, err)
+		s := newStage()
+		w := r.worker(s, drainTimeout(0), slots(1), checkpointEvery(10*time.Millisecond))
+		r.say("m1", "hello")
+		a := s.next(t, "m1")
+		a.toolStart("1")
+		a.emit(agent.Event{Type: agent.EventToolEnd, CallID: "1", Output: output})
+		await(t, "the checkpoint", func() bool { return r.rdb.StrLen(r.ctx, r.k.Partial()).Val() > 2<<20 })
+		receive(t, "the end of the drain", drain(w))
+		next := newStage()
+		r.worker(next)
+		b := next.next(t, "m1")
+		if len(b.History) != 2 || b.History[1].Tool == nil || string(b.History[1].Tool.Output) != string(output) {
+			t.Errorf("the next worker's history has %d entries, and not that output", len(b.History))
+		}
+		b.reply("ok")
+		r.ends("m1", sq.StatusDone)
+	})
+}

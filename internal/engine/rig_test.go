@@ -1,0 +1,336 @@
+package engine_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"turnstile/internal/engine"
+	sq "turnstile/internal/protocol"
+	"turnstile/internal/redisconn"
+	"turnstile/internal/rediskey"
+	"turnstile/pkg/agent"
+	"turnstile/pkg/session"
+	"turnstile/test/acl"
+	"turnstile/test/redistest"
+)
+
+// patience is how long a test waits for what must come.
+const patience = 30 * time.Second
+
+// rig is a sender and a view of the database that its workers share.
+type rig struct {
+	*testing.T
+	ctx    context.Context
+	url    string
+	rdb    redis.UniversalClient
+	client *sq.Client
+
+	stage *stage // of tests that keep it here
+
+	key string // the session of most tests: of this test alone, for channels are common to all databases
+	k   rediskey.Session
+}
+
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	r := rigOn(t, acl.As(t, redistest.URL(t), acl.Worker), redistest.New(t))
+	r.client = sq.NewClient(acl.Client(t, acl.Sender))
+	return r
+}
+
+func rigOn(t *testing.T, url string, rdb redis.UniversalClient) *rig {
+	t.Helper()
+	r := &rig{T: t, ctx: t.Context(), url: url, rdb: rdb, client: sq.NewClient(rdb)}
+	r.key = strings.NewReplacer("/", ".", "#", "-").Replace(t.Name())
+	r.k = rediskey.For(r.key)
+	return r
+}
+
+// setup is what a worker of this process is made of.
+type setup struct {
+	engine.Options
+	faults *redistest.Faults
+}
+
+// change is one change of it.
+type change func(*setup)
+
+func with(f func(*engine.Options)) change { return func(s *setup) { f(&s.Options) } }
+
+func sentinelTTL(d time.Duration) change { return func(s *setup) { s.Queue.SentinelTTL = d } }
+
+func slots(n int) change { return func(s *setup) { s.Concurrency = n } }
+
+func faulty(f *redistest.Faults) change { return func(s *setup) { s.faults = f } }
+
+// worker starts a worker of this process, on a connection pool of its own. It is
+// drained when the test ends.
+func (r *rig) worker(a agent.Agent, changes ...change) *engine.Worker {
+	r.Helper()
+	w := r.idle(a, changes...)
+	ctx, cancel := context.WithTimeout(r.ctx, patience)
+	defer cancel()
+	must(r, w.Start(ctx))
+	return w
+}
+
+// idle makes a worker that is not started.
+func (r *rig) idle(a agent.Agent, changes ...change) *engine.Worker {
+	r.Helper()
+	rdb, err := redisconn.Open(r.url)
+	must(r, err)
+	s := setup{Options: engine.Options{
+		ID: r.key + "/" + sq.NewMessageID()[:6], RetryBackoff: 20 * time.Millisecond, SweepInterval: time.Minute,
+		Queue:  sq.Config{Retention: time.Hour},
+		Logger: slog.New(slog.DiscardHandler),
+	}}
+	if testing.Verbose() {
+		s.Logger = slog.New(slog.NewTextHandler(r.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))
+	}
+	for _, c := range changes {
+		c(&s)
+	}
+	if s.faults != nil {
+		rdb.AddHook(s.faults)
+	}
+	w, err := engine.New(rdb, a, s.Options)
+	must(r, err)
+	r.Cleanup(func() {
+		r.drainAtOnce(w)
+		_ = rdb.Close()
+	})
+	return w
+}
+
+// drainAtOnce drains an idle worker without the rest of its wait for work, which
+// is up to a second: it lets it have some.
+func (r *rig) drainAtOnce(w *engine.Worker) {
+	drained := make(chan struct{})
+	go func() {
+		defer close(drained)
+		w.Drain(ended(), engine.ReasonShutdown)
+	}()
+	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+	defer cancel()
+	for !w.Draining() && ctx.Err() == nil {
+		runtime.Gosched()
+	}
+	_ = r.rdb.ZAdd(ctx, rediskey.Ready, redis.Z{Member: "nobody"}).Err() // the server may be gone
+	<-drained
+}
+
+// ended is a context that is over: a drain with it does not wait.
+func ended() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func equal[T comparable](t testing.TB, what string, got, want T) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s: got %v, want %v", what, got, want)
+	}
+}
+
+func equalList(t testing.TB, what string, got []string, want ...string) {
+	t.Helper()
+	if !slices.Equal(got, want) {
+		t.Errorf("%s:\n got %q\nwant %q", what, got, want)
+	}
+}
+
+// await waits until cond holds, where nothing tells of it.
+func await(t testing.TB, what string, cond func() bool) {
+	t.Helper()
+	end := time.NewTimer(patience)
+	defer end.Stop()
+	tick := time.NewTicker(3 * time.Millisecond)
+	defer tick.Stop()
+	for !cond() {
+		select {
+		case <-end.C:
+			t.Fatalf("waited in vain for %s", what)
+		case <-tick.C:
+		}
+	}
+}
+
+// receive waits for something on a channel.
+func receive[T any](t testing.TB, what string, c <-chan T) T {
+	t.Helper()
+	select {
+	case v, ok := <-c:
+		if !ok {
+			t.Fatalf("the channel of %s was closed", what)
+		}
+		return v
+	case <-time.After(patience):
+		t.Fatalf("waited in vain for %s", what)
+	}
+	panic("unreachable")
+}
+
+// say submits a message to the rig's session; its id is id.
+func (r *rig) say(id, text string, mode ...session.Mode) sq.Receipt {
+	r.Helper()
+	m := session.Message{ID: id, Text: text}
+	if len(mode) > 0 {
+		m.Mode = mode[0]
+	}
+	return r.submit(r.key, m)
+}
+
+func (r *rig) submit(key string, m session.Message) sq.Receipt {
+	r.Helper()
+	receipt, err := r.client.Submit(r.ctx, key, m)
+	must(r, err)
+	return receipt
+}
+
+// outcome waits for a message's end.
+func (r *rig) outcome(id string) sq.Outcome { r.Helper(); return r.outcomeIn(r.key, id) }
+
+func (r *rig) outcomeIn(key, id string) sq.Outcome {
+	r.Helper()
+	ctx, cancel := context.WithTimeout(r.ctx, patience)
+	defer cancel()
+	o, err := r.client.Wait(ctx, key, id)
+	if err != nil {
+		r.Fatalf("message %s of %s: %v\n%s", id, key, err, r.story(key))
+	}
+	return o
+}
+
+// ends waits for a message and checks how it ended.
+func (r *rig) ends(id string, status sq.Status) sq.Outcome {
+	r.Helper()
+	o := r.outcome(id)
+	if o.Status != status {
+		r.Errorf("message %s ended as %s (%s), want %s", id, o.Status, o.Error, status)
+	}
+	return o
+}
+
+func (r *rig) info() sq.SessionInfo {
+	r.Helper()
+	s, err := r.client.Session(r.ctx, r.key)
+	must(r, err)
+	return s
+}
+
+// free checks that nobody owns the session.
+func (r *rig) free(when string) {
+	r.Helper()
+	if token := r.token(); token != "" {
+		r.Errorf("%s the sentinel is still up", when)
+	}
+}
+
+func (r *rig) token() string { return r.rdb.Get(r.ctx, r.k.Sentinel()).Val() }
+
+// archivedAs answers why a message is in the archive; it must be there.
+func (r *rig) archivedAs(id string) string {
+	r.Helper()
+	task := session.TaskID(r.key, id)
+	if err := r.rdb.ZScore(r.ctx, r.k.Archived(), task).Err(); err != nil {
+		r.Errorf("message %s is not in the archive: %v", id, err)
+	}
+	o, _, err := r.client.Result(r.ctx, r.key, id)
+	must(r, err)
+	return o.Error
+}
+
+// events are the session's stream, each event with the start of the next turn
+// behind it.
+func (r *rig) events(key string) (all []sq.Event) {
+	r.Helper()
+	entries, err := r.rdb.XRange(context.WithoutCancel(r.ctx), rediskey.For(key).Events(), "-", "+").Result()
+	must(r, err)
+	for _, m := range entries {
+		for _, field := range []string{"s", "e"} {
+			text, ok := m.Values[field].(string)
+			if !ok {
+				continue
+			}
+			var e sq.Event
+			must(r, json.Unmarshal([]byte(text), &e))
+			var ms int64
+			_, err := fmt.Sscanf(m.ID, "%d-", &ms)
+			must(r, err)
+			e.At = time.UnixMilli(ms)
+			all = append(all, e)
+		}
+	}
+	return all
+}
+
+// story is the stream in short: what happened to which message.
+func (r *rig) story(key string) string {
+	r.Helper()
+	lines := make([]string, 0, 16)
+	for _, e := range r.events(key) {
+		lines = append(lines, fmt.Sprint(e.At.Format("05.000 "), e.Type, " ", strings.Join(e.Messages, ","), " ", e.Status, e.Reason, e.Text, e.Error))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// starts are the messages whose turns were started, in order.
+func (r *rig) starts(key string) (ids []string) {
+	r.Helper()
+	for _, e := range r.events(key) {
+		if e.Type == sq.EventTurnStarted {
+			ids = append(ids, e.Messages...)
+		}
+	}
+	return ids
+}
+
+// awaitEvent waits for an event that fits, and answers the first.
+func (r *rig) awaitEvent(what string, fits func(sq.Event) bool) (found sq.Event) {
+	r.Helper()
+	await(r, what, func() bool {
+		i := slices.IndexFunc(r.events(r.key), fits)
+		if i >= 0 {
+			found = r.events(r.key)[i]
+		}
+		return i >= 0
+	})
+	return found
+}
+
+// transcript is the session's present transcript, a line per entry.
+func (r *rig) transcript(key string) (lines []string) {
+	r.Helper()
+	s, err := r.client.Session(r.ctx, key)
+	must(r, err)
+	entries, err := r.client.Transcript(r.ctx, key, s.SessionID)
+	must(r, err)
+	for _, e := range entries {
+		line := string(e.Role) + " " + e.Text
+		if e.Tool != nil {
+			line += e.Tool.Name
+		}
+		if e.Interrupted {
+			line += " (interrupted)"
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}

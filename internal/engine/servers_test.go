@@ -1,0 +1,79 @@
+package engine_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"turnstile/internal/engine"
+	"turnstile/internal/rediskey"
+	"turnstile/pkg/session"
+)
+
+// servers are the rows of asynqmon's Servers page.
+func (r *rig) servers() []*asynq.ServerInfo {
+	r.Helper()
+	all, err := asynq.NewInspectorFromRedisClient(r.rdb).Servers()
+	must(r, err)
+	return all
+}
+
+// Ten turns of a worker: asynqmon's Servers page has one row for it, with its slots and
+// these turns. It stays while the worker drains, and goes when that is over.
+func TestServersPage(t *testing.T) {
+	t.Parallel()
+	r, s := newRig(t), newStage()
+	w := r.worker(s, slots(12), with(func(o *engine.Options) {
+		o.Maintenance, o.DrainTimeout, o.AgentTimeout = true, time.Minute, 20*time.Minute
+	}))
+	const turns = 10
+	want, acts := map[string]string{}, []*act{}
+	for i := range turns {
+		key := fmt.Sprint(r.key, "-", i)
+		r.submit(key, session.Message{ID: "m1", Text: "a secret"})
+		want[session.TaskID(key, "m1")] = rediskey.Queue(key)
+		acts = append(acts, s.next(t, "m1"))
+	}
+	var row *asynq.ServerInfo
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the last row: %+v", row)
+		}
+	})
+	await(t, "the heartbeat behind the turns' starts", func() bool {
+		all := r.servers()
+		if len(all) != 1 {
+			return false
+		}
+		row = all[0]
+		return len(row.ActiveWorkers) == turns
+	})
+	equal(t, "concurrency", row.Concurrency, 12)
+	equal(t, "status", row.Status, "active")
+	for _, a := range row.ActiveWorkers {
+		equal(t, "queue of "+a.TaskID, a.Queue, want[a.TaskID])
+		delete(want, a.TaskID)
+		if strings.Contains(string(a.TaskPayload), "secret") {
+			t.Errorf("the payload: %s", a.TaskPayload)
+		}
+		if took := a.Deadline.Sub(a.Started); took != 20*time.Minute {
+			t.Errorf("the deadline is %s behind the start", took)
+		}
+	}
+	equal(t, "turns that are not shown", len(want), 0)
+
+	acts[0].reply("done")
+	drained := drain(w)
+	await(t, "the heartbeat of a worker that drains", func() bool {
+		all := r.servers()
+		return len(all) == 1 && all[0].Status == "stopped" && len(all[0].ActiveWorkers) == turns-1
+	})
+	for _, a := range acts[1:] {
+		a.reply("done")
+	}
+	receive(t, "the end of the drain", drained)
+	equal(t, "rows when it is over", len(r.servers()), 0)
+}

@@ -1,0 +1,287 @@
+package engine_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"turnstile/internal/engine"
+	sq "turnstile/internal/protocol"
+	"turnstile/pkg/agent"
+	"turnstile/pkg/agent/echo"
+	"turnstile/pkg/session"
+	"turnstile/test/redistest"
+)
+
+// An accepted steer is a part of the turn: at its point of the transcript, in an
+// event, and with the turn's end.
+func TestSteerIsAccepted(t *testing.T) {
+	t.Parallel()
+	for end, status := range map[string]sq.Status{"done": sq.StatusDone, "failed": sq.StatusFailed, "interrupted": sq.StatusInterrupted, "stopped": sq.StatusStopped} {
+		t.Run(end, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			s := steerStage{newStage()}
+			r.worker(s)
+			r.say("m1", "hello")
+			a := s.next(t, "m1")
+			r.say("m2", "behind")
+			receipt := r.say("m3", "/steer to the left")
+			equal(t, "receipt", receipt.Status, sq.Queued)
+			a.text("one")
+			a.steer(t, "m3").Accept()
+			a.text("two")
+			e := r.awaitEvent("the steer's event", func(e sq.Event) bool { return e.Type == sq.EventSteered })
+			equal(t, "its turn", e.Turn+strings.Join(e.Messages, " "), a.ID+"m3")
+			want := []string{"user hello", "assistant one", "user to the left", "assistant two"}
+			switch end {
+			case "done":
+				a.over <- verdict{}
+			case "failed":
+				a.fail(fmt.Errorf("broken"))
+				want = nil
+			case "interrupted":
+				r.say("m4", "now", session.ModeInterrupt)
+				want[3] += " (interrupted)"
+			case "stopped":
+				r.say("", "/stop")
+				want = nil
+			}
+			equal(t, "its turn", r.ends("m3", status).Turn, a.ID)
+			equal(t, "reply", r.ends("m1", status).Reply, "two")
+			if end == "stopped" {
+				await(t, "the session to be free", func() bool { return r.token() == "" })
+			} else {
+				next := "m2"
+				if end == "interrupted" {
+					next = "m4"
+				}
+				s.next(t, next)
+			}
+			equalList(t, "transcript", r.transcript(r.key), want...)
+		})
+	}
+}
+
+// The echo agent takes steers while it works, and says so.
+func TestSteerIntoEcho(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.worker(echo.New())
+	r.say("m1", "sleep=1500ms hello")
+	r.awaitEvent("the turn", func(e sq.Event) bool { return e.Type == sq.EventTurnStarted })
+	r.say("m2", "to the left", session.ModeSteer)
+	o := r.ends("m2", sq.StatusDone)
+	equal(t, "reply", o.Reply, "echo: hello\n\nsteered: to the left")
+	equal(t, "its turn", o.Turn, r.ends("m1", sq.StatusDone).Turn)
+	equalList(t, "transcript", r.transcript(r.key), "user sleep=1500ms hello", "user to the left", "assistant echo: hello\n\nsteered: to the left")
+}
+
+// A steer that the agent does not take is a turn of its own, in its old place.
+func TestSteerIsNotTaken(t *testing.T) {
+	t.Parallel()
+	behind := func(r *rig) {
+		r.say("m2", "behind")
+		r.say("m3", "steer", session.ModeSteer)
+		r.say("m4", "last")
+	}
+	check := func(r *rig) {
+		for _, id := range []string{"m1", "m2", "m3", "m4"} {
+			r.ends(id, sq.StatusDone)
+		}
+		equalList(r, "turns", r.starts(r.key), "m1", "m2", "m3", "m4")
+		equal(r, "entries", len(r.transcript(r.key)), 8)
+	}
+	t.Run("the agent takes none", func(t *testing.T) {
+		t.Parallel()
+		r := newRig(t)
+		s := newStage()
+		r.worker(s)
+		r.say("m1", "hello")
+		a := s.next(t, "m1")
+		behind(r)
+		equal(t, "it has a channel", a.Steers != nil, false)
+		a.reply("ok")
+		for _, id := range []string{"m2", "m3", "m4"} {
+			s.next(t, id).reply("ok")
+		}
+		check(r)
+	})
+	t.Run("echo refuses", func(t *testing.T) {
+		t.Parallel()
+		r := newRig(t)
+		r.worker(echo.New())
+		r.say("m1", "steer=off sleep=150ms hello")
+		r.awaitEvent("the turn", func(e sq.Event) bool { return e.Type == sq.EventTurnStarted })
+		behind(r)
+		check(r)
+	})
+	for name, take := range map[string]func(*testing.T, *act){
+		"not received": func(*testing.T, *act) {},
+		"not accepted": func(t *testing.T, a *act) { a.steer(t, "m3") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			s := steerStage{newStage()}
+			r.worker(s)
+			r.say("m1", "hello")
+			a := s.next(t, "m1")
+			behind(r)
+			await(t, "the steer to be offered", func() bool { return r.info().Pending == 2 })
+			take(t, a)
+			a.reply("ok")
+			for _, id := range []string{"m2", "m3", "m4"} {
+				b := s.next(t, id)
+				equal(t, "attempt", b.Attempt, 1)
+				equal(t, "redelivered", b.Redelivered, false)
+				b.reply("ok")
+			}
+			check(r)
+		})
+	}
+}
+
+// A steer whose acceptance comes after the turn's end is not accepted.
+func TestSteerIsAcceptedTooLate(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	s := steerStage{newStage()}
+	r.worker(s)
+	r.say("m1", "hello")
+	a := s.next(t, "m1")
+	r.say("m2", "steer", session.ModeSteer)
+	steer := a.steer(t, "m2")
+	a.reply("ok")
+	r.ends("m1", sq.StatusDone)
+	steer.Accept()
+	s.next(t, "m2").reply("two")
+	r.ends("m2", sq.StatusDone)
+	equalList(t, "transcript", r.transcript(r.key), "user hello", "assistant ok", "user steer", "assistant two")
+}
+
+// The turn ends while the answer to a steer is on its way: the message is not
+// forgotten among the running ones.
+func TestSteerIsTakenAsTheTurnEnds(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	var f redistest.Faults
+	gate := f.GateReply(steering(session.TaskID(r.key, "m1")))
+	s := steerStage{newStage()}
+	r.worker(s, faulty(&f), sentinelTTL(time.Minute))
+	r.say("m1", "hello")
+	a := s.next(t, "m1")
+	r.say("m2", "steer", session.ModeSteer)
+	receive(t, "the steer's answer", gate.Arrived())
+	a.reply("ok")
+	// Nothing tells that the turn's end waits, so this is a matter of time.
+	<-time.After(100 * time.Millisecond)
+	if o, ended, err := r.client.Result(r.ctx, r.key, "m1"); err != nil || ended {
+		t.Errorf("the turn has ended as %s without the answer: %v", o.Status, err)
+	}
+	gate.Release()
+	s.next(t, "m2").reply("two")
+	r.ends("m1", sq.StatusDone)
+	r.ends("m2", sq.StatusDone)
+	equal(t, "entries", len(r.transcript(r.key)), 4)
+}
+
+// The signal got lost: the next renewal finds the steer.
+func TestSteerSignalIsLost(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	s := steerStage{newStage()}
+	r.worker(s, sentinelTTL(1500*time.Millisecond))
+	r.say("m1", "hello")
+	a := s.next(t, "m1")
+	must(t, r.rdb.HSet(r.ctx, r.k.Run(), "worker", "nobody").Err())
+	r.say("m2", "steer", session.ModeSteer)
+	a.steer(t, "m2").Accept()
+	a.reply("ok")
+	r.ends("m2", sq.StatusDone)
+	equalList(t, "turns", r.starts(r.key), "m1")
+}
+
+// A steer that finds the turn starting is handed over when the agent runs, be it
+// that the signal is heard or only the promotion tells of it.
+func TestSteerWhileStarting(t *testing.T) {
+	t.Parallel()
+	for _, heard := range []bool{true, false} {
+		t.Run(fmt.Sprint("heard ", heard), func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			var f redistest.Faults
+			gate := f.Gate(history)
+			s := steerStage{newStage()}
+			r.worker(s, faulty(&f), sentinelTTL(time.Minute))
+			r.say("m1", "hello")
+			receive(t, "the reading of the history", gate.Arrived())
+			if !heard {
+				must(t, r.rdb.HSet(r.ctx, r.k.Run(), "worker", "nobody").Err())
+			}
+			equal(t, "receipt", r.say("m2", "steer", session.ModeSteer).Status, sq.Queued)
+			gate.Release()
+			a := s.next(t, "m1")
+			a.steer(t, "m2").Accept()
+			a.reply("ok")
+			r.ends("m2", sq.StatusDone)
+			equalList(t, "transcript", r.transcript(r.key), "user hello", "user steer", "assistant ok")
+		})
+	}
+}
+
+// kill -9 after a steer was accepted: both messages come back, and leave one set
+// of entries.
+func TestSteeredTurnIsKilled(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	j := job{TTL: time.Second, Checkpoint: time.Millisecond}
+	one := r.process("one", j)
+	r.say("m1", "linger")
+	r.awaitEvent("the turn", func(e sq.Event) bool { return e.Type == string(agent.EventToolEnd) })
+	r.say("m2", "behind")
+	r.say("m3", "to the left", session.ModeSteer)
+	r.awaitEvent("the steer", func(e sq.Event) bool { return e.Type == sq.EventSteered })
+	one.kill()
+	r.process("two", j)
+	for _, id := range []string{"m1", "m2", "m3"} {
+		r.ends(id, sq.StatusDone)
+	}
+	equalList(t, "turns", r.starts(r.key), "m1", "m1", "m3", "m2")
+	var users []string
+	for _, l := range r.transcript(r.key) {
+		if strings.HasPrefix(l, "user") {
+			users = append(users, l)
+		}
+	}
+	equalList(t, "what the users said", users, "user linger", "user to the left", "user behind")
+}
+
+// A steer looks at both ends of a long line: what comes into sight there when others
+// have left it is offered as well, without another word.
+func TestSteerGoesOnInALongLine(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	s := steerStage{newStage()}
+	r.worker(s, sentinelTTL(10*patience), with(func(o *engine.Options) { o.Queue.Line.Cap = 10_000 }))
+	r.say("m1", "hello")
+	a := s.next(t, "m1")
+	r.say("m2", "deep")
+	entry := r.rdb.HGet(r.ctx, r.k.Followups(), "m2").Val()
+	must(t, r.rdb.HSet(r.ctx, r.k.Followups(), "m2", strings.Replace(entry, `"mode":"queue"`, `"mode":"steer"`, 1)).Err())
+	must(t, r.rdb.HSet(r.ctx, r.k.Task(session.TaskID(r.key, "m2")), "steer", "1").Err())
+	var gone []any
+	for i := range 500 {
+		gone = append(gone, session.TaskID(r.key, fmt.Sprint("gone", i)))
+	}
+	must(t, r.rdb.RPush(r.ctx, r.k.Pending(), gone...).Err())
+	must(t, r.rdb.LPush(r.ctx, r.k.Pending(), gone[:499]...).Err())
+	r.say("m3", "last", session.ModeSteer)
+	a.steer(t, "m3").Accept()
+	a.steer(t, "m2").Accept()
+	must(t, r.rdb.Del(r.ctx, r.k.Pending()).Err())
+	a.reply("ok")
+	r.ends("m2", sq.StatusDone)
+	r.ends("m3", sq.StatusDone)
+}

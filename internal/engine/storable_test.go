@@ -1,0 +1,81 @@
+package engine_test
+
+import (
+	"encoding/json"
+	"math"
+	"strings"
+	"testing"
+
+	"turnstile/internal/engine"
+	sq "turnstile/internal/protocol"
+	"turnstile/pkg/agent"
+	"turnstile/pkg/session"
+)
+
+// What an agent says is JSON and is none costs it nothing.
+func TestWhatIsNoJSONIsStoredAsText(t *testing.T) {
+	t.Parallel()
+	r, s, a := inTurn(t)
+	nan := session.Usage{InputTokens: 3, CostUSD: math.NaN()}
+	for _, e := range []agent.Event{
+		{Type: agent.EventToolStart, Name: "tool", CallID: "1", Input: json.RawMessage(`{"cut off`)},
+		{Type: agent.EventToolEnd, Name: "tool", CallID: "1", Output: json.RawMessage("plain \xff text")},
+		{Type: agent.EventRaw, Data: json.RawMessage(`oops`)},
+		{Type: agent.EventUsage, Usage: &nan},
+		{Type: agent.EventState, Data: json.RawMessage(`[`)},
+	} {
+		a.emit(e)
+	}
+	a.reply("done")
+	r.ends("m1", sq.StatusDone)
+	entries, err := r.client.Transcript(r.ctx, r.key, a.SessionID)
+	must(t, err)
+	equal(t, "entries", len(entries), 3)
+	equal(t, "input", string(entries[1].Tool.Input), `"{\"cut off"`)
+	equal(t, "output", string(entries[1].Tool.Output), `"plain \ufffd text"`)
+	equal(t, "usage", *entries[2].Usage, session.Usage{InputTokens: 3})
+	r.say("m2", "again")
+	next := s.next(t, "m2")
+	equal(t, "state", string(next.State), `"["`)
+	next.reply("done")
+	r.ends("m2", sq.StatusDone)
+}
+
+// A turn whose end Redis refuses for good is not run again and again: it fails, and
+// the session goes on.
+func TestAnEndThatCannotBeStored(t *testing.T) {
+	t.Parallel()
+	for name, open := range map[string]func(t *testing.T) (*rig, func(id string) *act){
+		"kept": func(t *testing.T) (*rig, func(string) *act) {
+			r, s := newRig(t), newWarmStage()
+			r.worker(s)
+			return r, func(id string) *act { return s.next(t, id) }
+		},
+		"not kept": func(t *testing.T) (*rig, func(string) *act) {
+			r, s := newRig(t), newStage()
+			r.worker(s, with(func(o *engine.Options) { o.MaxAttempts = 3 }))
+			return r, func(id string) *act { return s.next(t, id) }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, next := open(t)
+			r.say("m1", "hello")
+			a := next("m1")
+			transcript := r.k.Transcript(a.SessionID)
+			must(t, r.rdb.Set(r.ctx, transcript, "of a wrong type", 0).Err())
+			a.reply("one")
+			r.ends("m1", sq.StatusFailed)
+			if why := r.archivedAs("m1"); !strings.Contains(why, "what the turn did could not be stored") || !strings.Contains(why, "WRONGTYPE") {
+				t.Errorf("archived as %q", why)
+			}
+			must(t, r.rdb.Del(r.ctx, transcript).Err())
+			r.say("m2", "again")
+			a = next("m2")
+			equal(t, "attempt", a.Attempt, 1)
+			equal(t, "history", len(a.History), 0)
+			a.reply("two")
+			r.ends("m2", sq.StatusDone)
+		})
+	}
+}

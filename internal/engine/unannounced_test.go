@@ -1,0 +1,79 @@
+package engine_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"turnstile/internal/engine"
+	sq "turnstile/internal/protocol"
+	"turnstile/internal/rediskey"
+	"turnstile/pkg/agent"
+	"turnstile/pkg/session"
+	"turnstile/test/redistest"
+)
+
+// wakesOf chooses the commands with which workers tell of a session.
+func wakesOf(index string) redistest.Match {
+	return func(cmd redis.Cmder) bool {
+		return cmd.Name() == "zadd" && slices.Contains(cmd.Args(), any(index))
+	}
+}
+
+// errFull is what a full Redis answers.
+var errFull = errors.New("OOM command not allowed when used memory > 'maxmemory'")
+
+// A turn whose end is stored counts by that, though Redis refuses the wake-up behind
+// it. That is tried again: nothing else looks for the session in the time of a test.
+func TestWakeUpBehindAStoredEndFails(t *testing.T) {
+	t.Parallel()
+	t.Run("finish", func(t *testing.T) {
+		t.Parallel()
+		r, o, faults, st := newRig(t), &seen{}, &redistest.Faults{}, newStage()
+		r.worker(st, observes(o), faulty(faults), slots(1), with(func(o *engine.Options) { o.ShareTurns = 1 }))
+		r.say("a1", "one")
+		first := st.next(t, "a1")
+		r.say("a2", "two")
+		other := r.key + ".other"
+		r.submit(other, session.Message{ID: "b1", Text: "other"})
+		faults.FailBefore(wakesOf(rediskey.Ready), 3, errFull)
+		first.reply("one")
+		end := o.next(t, 0)
+		equal(t, "status", end.Status, sq.StatusDone)
+		equal(t, "error", end.Err, nil)
+		st.next(t, "b1").reply("other")
+		st.next(t, "a2").reply("two")
+		r.ends("a2", sq.StatusDone)
+		o.told(t, r.key)
+	})
+	t.Run("retry", func(t *testing.T) {
+		t.Parallel()
+		r, o, faults, st := newRig(t), &seen{}, &redistest.Faults{}, newStage()
+		r.worker(st, observes(o), faulty(faults))
+		r.say("a1", "one")
+		faults.FailBefore(wakesOf(rediskey.Due), 1, errFull)
+		st.next(t, "a1").fail(agent.Retryable(errors.New("not now")))
+		equal(t, "status", o.next(t, 0).Status, engine.StatusRetried)
+		st.next(t, "a1").reply("one")
+		r.ends("a1", sq.StatusDone)
+		o.told(t, r.key)
+	})
+}
+
+// told checks that the failure is a warning of its own, with the session's key, and is
+// counted.
+func (s *seen) told(t *testing.T, key string) {
+	t.Helper()
+	if s.failures("wake") == 0 {
+		t.Error("no failure is counted")
+	}
+	for l := range strings.Lines(s.log.String()) {
+		if strings.Contains(l, "level=WARN") && strings.Contains(l, "not announced") && strings.Contains(l, "session="+key) {
+			return
+		}
+	}
+	t.Errorf("no warning: %s", s.log.String())
+}

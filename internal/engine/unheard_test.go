@@ -1,0 +1,26 @@
+package engine_test
+
+import (
+	"testing"
+	"time"
+
+	sq "turnstile/internal/protocol"
+	"turnstile/pkg/agent/echo"
+	"turnstile/test/redistest"
+)
+
+// A claim whose reply is lost costs nobody a turn, nor the session its sentinel's time.
+func TestAClaimWithoutAReplyIsTakenBackByTheWorker(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	var f redistest.Faults
+	f.LoseReply(claiming, 3)
+	r.worker(echo.New(), faulty(&f), sentinelTTL(time.Hour))
+	r.say("m1", "hello")
+	r.ends("m1", sq.StatusDone)
+	equal(t, "turns told", len(r.started("m1")), 1)
+	equalList(t, "transcript", r.transcript(r.key), "user hello", "assistant echo: hello")
+	record, err := r.client.ResumeRecord(r.ctx, r.key)
+	must(t, err)
+	equal(t, "interruptions", record.Interruptions, 0)
+}

@@ -1,0 +1,74 @@
+package engine
+
+import "turnstile/pkg/agent"
+
+// uncounted is a count that is unknown, or of no interest.
+const uncounted int64 = -1
+
+// seen is a state of a transcript: the one up to which an agent knows it, or the
+// one that it is in now.
+type seen struct {
+	sessionID string // empty: unknown
+	entries   int64  // written so far, or uncounted
+}
+
+// sameTranscript reports whether the counts of two states may be compared.
+func (s seen) sameTranscript(other seen) bool {
+	return s.sessionID == "" || other.sessionID == "" || s.sessionID == other.sessionID
+}
+
+// comparableTo reports whether both counts are known, and of one transcript.
+func (s seen) comparableTo(other seen) bool {
+	return s.entries != uncounted && other.entries != uncounted && s.sameTranscript(other)
+}
+
+// rebased is what an agent has seen after a turn of its own, which left its
+// transcript at now.
+func (s seen) rebased(now seen) seen {
+	if s.comparableTo(now) {
+		s.entries = now.entries
+	}
+	return s
+}
+
+// entering is what an agent has seen that is about to run a turn at now. In
+// another transcript it begins anew, with the history it is given.
+func (s seen) entering(now seen) seen {
+	if s.entries == uncounted || s.sameTranscript(now) {
+		return s
+	}
+	return now
+}
+
+// verdict is what becomes of a session's warm agent when its next turn begins.
+type verdict string
+
+const (
+	buildFirst    verdict = "there is none"
+	reuse         verdict = "it fits"
+	otherSettings verdict = "its settings are not the present ones"
+	hasEnded      verdict = "it has ended"
+	otherWriter   verdict = "somebody else has written to the transcript"
+)
+
+// judge decides between a warm agent and a new one. kept may be nil. What cannot
+// be compared speaks for the agent.
+func judge(kept *warmAgent, signature string, now seen) verdict {
+	switch {
+	case kept == nil:
+		return buildFirst
+	case ended(kept.Warm):
+		return hasEnded
+	case kept.signature != signature:
+		return otherSettings
+	case kept.seen.comparableTo(now) && kept.seen.entries != now.entries:
+		return otherWriter
+	}
+	return reuse
+}
+
+// ended reports whether an agent is known to run no turn any more.
+func ended(a agent.Warm) bool {
+	m, ok := a.(agent.Mortal)
+	return ok && m.Ended()
+}

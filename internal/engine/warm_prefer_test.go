@@ -1,0 +1,57 @@
+package engine_test
+
+import (
+	"testing"
+
+	sq "turnstile/internal/protocol"
+	"turnstile/internal/redisconn"
+	"turnstile/internal/rediskey"
+	"turnstile/pkg/session"
+	"turnstile/test/redistest"
+)
+
+// The worker that keeps a session's agent hears of a message before the ready
+// index has it: here the sender is held up between the two.
+func TestTheWorkerWithTheWarmAgentIsToldFirst(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	warm := newWarmStage()
+	r.worker(warm, warmAgents(2), slots(2))
+	r.turn(warm, "m1", 1)
+	cold := newStage()
+	r.worker(cold)
+
+	rdb, err := redisconn.Open(r.url)
+	must(t, err)
+	defer rdb.Close()
+	var faults redistest.Faults
+	rdb.AddHook(&faults)
+	gate := faults.Gate(wakesOf(rediskey.Ready))
+	sent := make(chan error, 1)
+	go func() {
+		_, err := sq.NewClient(rdb).Submit(r.ctx, r.key, session.Message{ID: "m2", Text: "hi"})
+		sent <- err
+	}()
+	warm.nextBy(t, "m2", 1).reply("ok")
+	r.ends("m2", sq.StatusDone)
+	gate.Release()
+	must(t, receive(t, "the sender's end", sent))
+	await(t, "what was announced late to be found done", func() bool { return r.rdb.ZCard(r.ctx, rediskey.Ready).Val() == 0 })
+	cold.empty(t)
+}
+
+// Nobody waits for a worker that has no slot free.
+func TestABusyWorkerWithTheWarmAgentIsNotWaitedFor(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	warm := newWarmStage()
+	r.worker(warm, warmAgents(2), slots(1))
+	r.turn(warm, "m1", 1)
+	free := r.busy(warm)
+	cold := newStage()
+	r.worker(cold)
+	r.say("m2", "hi")
+	cold.next(t, "m2").reply("ok")
+	r.ends("m2", sq.StatusDone)
+	free()
+}

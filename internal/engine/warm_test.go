@@ -1,0 +1,159 @@
+package engine
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"turnstile/pkg/agent"
+)
+
+// closer is a warm agent that tells when it was closed.
+type closer struct {
+	agent.Warm
+	tell func()
+}
+
+func (c closer) Close() error {
+	c.tell()
+	return nil
+}
+
+// noTurns is a Warmer of which only the type matters.
+type noTurns struct{ agent.Warmer }
+
+func (noTurns) Run(context.Context, agent.Turn, func(agent.Event)) (agent.Result, error) {
+	panic("unreachable")
+}
+
+// shelf is a cache, and what it has closed.
+type shelf struct {
+	*warmAgents
+	mu     sync.Mutex
+	closed []string
+}
+
+func newShelf(most int, ttl time.Duration) *shelf {
+	return &shelf{warmAgents: newWarmAgents(noTurns{}, Options{WarmAgents: most, WarmTTL: ttl, Logger: slog.New(slog.DiscardHandler)})}
+}
+
+func (s *shelf) put(sessions ...string) {
+	for _, session := range sessions {
+		s.keep(&warmAgent{session: session, Warm: closer{tell: func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.closed = append(s.closed, session)
+		}}})
+	}
+}
+
+// gone checks which agents were closed so far, in any order.
+func (s *shelf) gone(t *testing.T, want ...string) {
+	t.Helper()
+	synctest.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	slices.Sort(s.closed)
+	if !slices.Equal(s.closed, want) {
+		t.Errorf("closed %q, want %q", s.closed, want)
+	}
+	for _, session := range want {
+		if s.holds(session) {
+			t.Errorf("%s is still held", session)
+		}
+	}
+}
+
+func TestTheLongestIdleGoesFirst(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newShelf(2, time.Hour)
+		s.put("a", "b")
+		s.gone(t)
+		a := s.take("a")
+		if s.holds("a") || !s.holds("b") {
+			t.Error("an agent is held that runs a turn, or an idle one is not")
+		}
+		s.put("c", "d") // a is in a turn, which no eviction touches
+		s.gone(t, "b")
+		s.keep(a)
+		s.gone(t, "b", "c")
+		if !s.holds("a") || !s.holds("d") {
+			t.Error("the two latest are not held")
+		}
+		s.end()
+		s.gone(t, "a", "b", "c", "d")
+	})
+}
+
+func TestIdleAgentsExpire(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newShelf(9, time.Hour)
+		s.put("a")
+		time.Sleep(30 * time.Minute)
+		s.put("b", "c")
+		b := s.take("b")
+		time.Sleep(30*time.Minute - time.Nanosecond)
+		s.gone(t)
+		time.Sleep(time.Nanosecond)
+		s.gone(t, "a")
+		s.keep(b) // its hour begins anew
+		time.Sleep(30 * time.Minute)
+		s.gone(t, "a", "c")
+		time.Sleep(30 * time.Minute)
+		s.gone(t, "a", "b", "c")
+		s.end()
+	})
+}
+
+// Two turns of one session on one worker: the first had lost the session.
+func TestASecondAgentOfASessionReplacesTheFirst(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newShelf(2, time.Hour)
+		s.put("a", "b")
+		first, _ := s.kept.Peek("a")
+		s.put("a")
+		synctest.Wait()
+		if !slices.Equal(s.closed, []string{"a"}) {
+			t.Errorf("closed %q", s.closed)
+		}
+		if s.takeBack(first) {
+			t.Error("an agent was taken back that is another's")
+		}
+		if !s.holds("a") || !s.holds("b") {
+			t.Error("the others are not held")
+		}
+		s.end()
+		s.gone(t, "a", "a", "b")
+	})
+}
+
+func TestAfterTheEndNothingIsKept(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newShelf(2, time.Hour)
+		s.end()
+		s.put("a")
+		s.gone(t, "a")
+		none := newShelf(-1, time.Hour)
+		none.put("a")
+		none.gone(t, "a")
+	})
+}
+
+func TestAClosePanics(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newShelf(2, time.Hour)
+		s.keep(&warmAgent{session: "a", Warm: closer{tell: func() { panic("closed in anger") }}})
+		s.put("b")
+		s.end()
+		s.gone(t, "b")
+	})
+}

@@ -1,0 +1,66 @@
+package command
+
+import (
+	"sync"
+	"time"
+
+	"turnstile/internal/process/guardian"
+	"turnstile/pkg/agent"
+)
+
+// lender passes the renewals of a lease on to a guardian. It looks often enough to
+// see each of them long before the guardian's knowledge runs out.
+type lender struct {
+	process *guardian.Process
+
+	mu    sync.Mutex
+	lease agent.Lease // nil: none
+	timer *time.Timer
+	ended bool
+}
+
+func (l *lender) lend(lease agent.Lease) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ended {
+		return
+	}
+	if l.timer != nil {
+		l.timer.Stop()
+	}
+	l.lease = lease
+	if lease == nil {
+		l.timer = nil
+		l.process.Unlease()
+		return
+	}
+	l.feed()
+}
+
+// feed tells the guardian how long the lease lasts now. l.mu is held.
+func (l *lender) feed() {
+	deadline := l.lease.Deadline()
+	wait := time.Second
+	if !deadline.IsZero() {
+		l.process.Renew(deadline)
+		wait = max(time.Until(deadline)/3, 10*time.Millisecond)
+	}
+	var timer *time.Timer // not the lease tells whether it is the present one: one may come again
+	timer = time.AfterFunc(wait, func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if !l.ended && l.timer == timer {
+			l.feed()
+		}
+	})
+	l.timer = timer
+}
+
+func (l *lender) end() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ended = true
+	if l.timer != nil {
+		l.timer.Stop()
+	}
+}

@@ -1,0 +1,207 @@
+package protocol_test
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sort"
+	"strings"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+
+	"turnstile/internal/script"
+)
+
+//go:embed testdata/count.lua
+var countLua string
+
+// counted is a script that also answers how much it has done.
+func counted(source string) string {
+	return strings.Replace(countLua, "-- the script\n", source+"\n", 1)
+}
+
+// work is what one call of a script does, or the most that any of several does.
+type work struct {
+	calls, elements, bytes int
+	most                   string // the commands that touch most
+}
+
+func (w work) String() string {
+	return fmt.Sprintf("%d commands, %d elements, %d bytes (%s)", w.calls, w.elements, w.bytes, w.most)
+}
+
+// more reports whether w is more than twice as much as small. The rest is what a
+// batch's edges may cost: nothing that grows with 50,000 messages, or with megabytes,
+// hides in it.
+func (w work) more(small work) bool {
+	return w.calls > 2*small.calls+200 || w.elements > 2*small.elements+1000 || w.bytes > 2*small.bytes+16<<10
+}
+
+func (w work) max(other work) work {
+	if other.bytes+100*other.elements > w.bytes+100*w.elements {
+		w.most = other.most
+	}
+	return work{max(w.calls, other.calls), max(w.elements, other.elements), max(w.bytes, other.bytes), w.most}
+}
+
+// errEnough ends a move that sends one batch after another.
+var errEnough = errors.New("enough calls are counted")
+
+// enoughCalls of a script show what one of them does.
+const enoughCalls = 3
+
+// counter is a hook that runs every known script with its counting text, and takes
+// note of the keys that anybody names.
+type counter struct {
+	tag, taskPrefix, idPrefix string // of the session's keys, tasks and task ids
+
+	mu       sync.Mutex
+	on       bool
+	works    map[string]work // by the script's name
+	calls    map[string]int
+	commands map[string]int // of the scripts, by name, with those that only look
+	touched  []string       // tasks
+	seen     map[string]bool
+}
+
+func (c *counter) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (c *counter) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		return c.around([]redis.Cmder{cmd}, func() error { return next(ctx, cmd) })
+	}
+}
+
+func (c *counter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		return c.around(cmds, func() error { return next(ctx, cmds) })
+	}
+}
+
+func (c *counter) around(cmds []redis.Cmder, send func() error) error {
+	names := make([]string, len(cmds))
+	for i, cmd := range cmds {
+		if names[i] = c.before(cmd); names[i] == errEnough.Error() {
+			return errEnough
+		}
+	}
+	err := send() // which may open a connection, with commands of its own
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i, cmd := range cmds {
+		if names[i] != "" && cmd.Err() == nil {
+			c.take(names[i], cmd)
+		}
+	}
+	if err == nil {
+		err = cmds[0].Err()
+	}
+	return err
+}
+
+func (c *counter) before(cmd redis.Cmder) (name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.notice(cmd)
+	if name = c.replace(cmd); name != "" && c.calls[name] == enoughCalls {
+		return errEnough.Error()
+	}
+	c.calls[name]++
+	return name
+}
+
+// notice remembers the session's keys.
+func (c *counter) notice(cmd redis.Cmder) {
+	for _, arg := range cmd.Args() {
+		s, ok := arg.(string)
+		switch {
+		case !ok || len(s) > 400:
+		case strings.Contains(s, c.tag):
+			c.seen[s] = true
+		case strings.HasPrefix(s, c.idPrefix):
+			c.seen[c.taskPrefix+s] = true
+		}
+	}
+}
+
+// replace makes the call of a script the call of its counting text.
+func (c *counter) replace(cmd redis.Cmder) (name string) {
+	args := cmd.Args()
+	if !c.on || cmd.Name() != "evalsha" {
+		return ""
+	}
+	sha, _ := args[1].(string)
+	s, ok := script.BySHA(sha)
+	if !ok {
+		return ""
+	}
+	args[0], args[1] = "eval", counted(s.Source)
+	return s.Name
+}
+
+func (c *counter) take(name string, cmd redis.Cmder) {
+	call, ok := cmd.(*redis.Cmd)
+	if !ok {
+		return
+	}
+	a, _ := call.Val().([]any)
+	n := func(i int) int { v, _ := a[i].(int64); return int(v) }
+	text, _ := a[3].(string)
+	var by struct {
+		Calls  map[string][3]int
+		Probes map[string]int
+	}
+	if err := json.Unmarshal([]byte(strings.ReplaceAll(text, "[]", "{}")), &by); err != nil {
+		panic(err)
+	}
+	names, _ := a[4].([]any)
+	for _, key := range names {
+		c.touched = append(c.touched, fmt.Sprint(key))
+	}
+	for command, n := range by.Probes {
+		c.commands[command] += n
+	}
+	for command, of := range by.Calls {
+		c.commands[command] += of[0]
+	}
+	c.works[name] = work{n(0), n(1), n(2), heaviest(by.Calls)}.max(c.works[name])
+	call.SetVal(a[5])
+	if err, ok := a[5].(error); ok {
+		call.SetErr(err)
+	}
+}
+
+// heaviest names the three commands that touch most.
+func heaviest(by map[string][3]int) string {
+	names := make([]string, 0, len(by))
+	for name := range by {
+		names = append(names, name)
+	}
+	weight := func(name string) int { return by[name][2] + 100*by[name][1] }
+	sort.Strings(names)
+	slices.SortStableFunc(names, func(a, b string) int { return weight(b) - weight(a) })
+	var out []string
+	for _, name := range names[:min(3, len(names))] {
+		out = append(out, fmt.Sprintf("%s %d/%d/%d", name, by[name][0], by[name][1], by[name][2]))
+	}
+	return strings.Join(out, ", ")
+}
+
+// count runs a move and answers what its scripts did.
+func (c *counter) count(move func() error) (map[string]work, error) {
+	c.mu.Lock()
+	c.works, c.calls, c.commands, c.on = map[string]work{}, map[string]int{}, map[string]int{}, true
+	c.mu.Unlock()
+	err := move()
+	if errors.Is(err, errEnough) {
+		err = nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.on = false
+	return c.works, err
+}

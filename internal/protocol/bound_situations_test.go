@@ -1,0 +1,263 @@
+package protocol_test
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	sq "turnstile/internal/protocol"
+	"turnstile/internal/rediskey"
+	"turnstile/pkg/followup"
+	"turnstile/pkg/session"
+)
+
+// size is how much there is of what a situation is about, in two measurements.
+type size struct{ small, large int }
+
+var (
+	lines = size{500, 50_000} // messages, tasks, entries
+	texts = size{5, 20}       // of 1 MiB
+	turns = size{250, 499}    // messages of one turn behind the first: no script makes a larger one
+	parts = size{15, 60}      // of 256 KiB, the first still of what is taken up
+)
+
+// wide is a situation with n of something.
+type wide struct {
+	name    string // script and situation
+	size    size
+	prepare func(b *bench, f *filler, n int) (move func() error)
+}
+
+// wideSituations are those that ask for much of one thing, besides situations(),
+// each of which runs with much of everything.
+func wideSituations() []wide {
+	dropping := func(drop string, kind string) func(*bench, *filler, int) func() error {
+		return func(b *bench, f *filler, n int) func() error {
+			b.say("now")
+			b.start()
+			must(b, b.client.Configure(b.ctx, key, followup.Settings{Cap: 5, Drop: followup.Drop(drop)}))
+			move := ringMove(b, "new", "")
+			f.line(kind, n)
+			return move
+		}
+	}
+	withNote := func(prepare func(b *bench) func() error) func(*bench, *filler, int) func() error {
+		return func(b *bench, f *filler, n int) func() error {
+			f.note(n)
+			return prepare(b)
+		}
+	}
+	return []wide{
+		{"ring/drops the oldest of a long line", lines, dropping("old", lineTask)},
+		{"ring/drops the oldest of large texts", size{10, 40}, dropping("old", "L")},
+		{"ring/summarizes a long line", lines, dropping("summarize", lineTask)},
+		{"ring/refuses behind a long line", lines, dropping("new", lineTask)},
+		{"ring/summarizes with a long note", lines, withNote(func(b *bench) func() error {
+			must(b, b.client.Configure(b.ctx, key, followup.Settings{Cap: 1, Drop: "summarize"}))
+			b.say("now")
+			b.start()
+			b.say("old")
+			return ringMove(b, "new", "")
+		})},
+		{"ring/again, of the oldest", lines, func(b *bench, f *filler, n int) func() error {
+			b.say("now")
+			b.start()
+			b.say("old")
+			f.line(lineTask, n)
+			return func() error { return b.ring("old", "") }
+		}},
+		{"ring/refuses and has refused many", lines, func(b *bench, f *filler, n int) func() error {
+			b.say("now")
+			b.start()
+			b.say("next")
+			for i := range 65 {
+				b.rdb.HSet(b.ctx, b.k.Followups(), fmt.Sprint("refused", i), `{"refused":"busy","nonce":"n","cap":1}`)
+			}
+			f.line(lineTask, n)
+			return ringMove(b, "new", session.ModeReject)
+		}},
+		{"claim/with a long note", lines, withNote(func(b *bench) func() error { b.say("now"); return claimMove(b) })},
+		{"claim/with a long note, not plain", lines, withNote(func(b *bench) func() error { b.delayed("now"); return claimMove(b) })},
+		{"finish/told of a long note", lines, func(b *bench, f *filler, n int) func() error {
+			f.note(n)
+			b.say("now")
+			h := b.start()
+			return func() error {
+				_, err := h.Finish(b.ctx, sq.End{Status: sq.StatusDone, Told: n / 2})
+				return err
+			}
+		}},
+		{"steer/many", lines, steering(steerTask)},
+		{"steer/large texts", texts, steering("S")},
+		{"steer/one of many large texts", texts, func(b *bench, f *filler, n int) func() error {
+			b.say("now")
+			h := b.start()
+			b.say("one", session.ModeSteer)
+			f.line("L", n)
+			return func() error { _, err := h.Steer(b.ctx); return err }
+		}},
+		{"claim/many collected", size{500, 10_000}, collecting(collectTask)},
+		{"claim/large texts collected", texts, collecting("Q")},
+		{"finish/many collected next", size{500, 10_000}, func(b *bench, f *filler, n int) func() error {
+			b.say("now")
+			h := b.start()
+			f.line(collectTask, n)
+			return finishMove(b, h, sq.StatusDone, false)
+		}},
+		{"claim/ids without tasks", lines, func(b *bench, f *filler, n int) func() error {
+			b.say("now")
+			f.put(f.template("list", "g", n, 0, f.idPrefix), b.k.Pending())
+			b.rdb.LPush(b.ctx, b.k.Pending(), b.task("now"))
+			b.rdb.RPop(b.ctx, b.k.Pending())
+			return claimMove(b)
+		}},
+		{"finish/ids without tasks next", lines, func(b *bench, f *filler, n int) func() error {
+			b.say("now")
+			h := b.start()
+			f.put(f.template("list", "g", n, 0, f.idPrefix), b.k.Pending())
+			return finishMove(b, h, sq.StatusDone, false)
+		}},
+		{"claim/many due", lines, func(b *bench, f *filler, n int) func() error {
+			b.delayed("now")
+			f.due(n)
+			return claimMove(b)
+		}},
+		{"finish/many due", lines, func(b *bench, f *filler, n int) func() error {
+			b.say("now")
+			h := b.start()
+			b.delayed("later")
+			f.due(n)
+			return finishMove(b, h, sq.StatusDone, false)
+		}},
+
+		{"claim/of a dead turn of many messages", turns, withActive(func(b *bench, _ *sq.Hold) func() error { b.die(); return claimMove(b) })},
+		{"look/at a dead turn of many messages", turns, withActive(func(b *bench, _ *sq.Hold) func() error {
+			b.die()
+			return func() error {
+				return sq.Scripts["look"].Run(b.ctx, b.rdb, sq.KeysOf(key, ""), b.k.TaskPrefix()).Err()
+			}
+		})},
+		{"renew/a turn of many messages", turns, withActive(func(b *bench, h *sq.Hold) func() error {
+			return func() error { return b.c.Renew(b.ctx, []*sq.Hold{h})[0].Err }
+		})},
+		{"finish/a turn of many messages", turns, withActive(func(b *bench, h *sq.Hold) func() error {
+			must(b, steered(b, h))
+			return finishMove(b, h, sq.StatusDone, false)
+		})},
+		{"fail/a turn of many messages", turns, withActive(func(b *bench, h *sq.Hold) func() error {
+			must(b, steered(b, h))
+			return finishMove(b, h, sq.StatusFailed, false)
+		})},
+		{"requeue/a turn of many messages", turns, withActive(func(b *bench, h *sq.Hold) func() error {
+			must(b, steered(b, h))
+			return func() error { return h.Requeue(b.ctx, "drain") }
+		})},
+		{"erase/of a dead turn of many messages", turns, withActive(func(b *bench, _ *sq.Hold) func() error {
+			b.die()
+			fence := b.rdb.HGet(b.ctx, b.k.Run(), "fence").Val()
+			return func() error {
+				return sq.Scripts["erase"].Run(b.ctx, b.rdb, sq.KeysOf(key, ""), b.k.TaskPrefix(), fence, 500, "1").Err()
+			}
+		})},
+
+		{"claim/interrupted with a large partial", parts, partials(func(b *bench, _ *sq.Hold) func() error {
+			b.say("next", session.ModeInterrupt)
+			b.die()
+			return claimMove(b)
+		})},
+		{"requeue/failed with a large partial", parts, partials(func(b *bench, h *sq.Hold) func() error {
+			return func() error { return h.Retry(b.ctx, errors.New("no"), time.Hour) }
+		})},
+		{"undo/a turn of many entries", size{500, 10_000}, undoing("e")}, // no more at once
+		{"undo/a turn of large entries", texts, undoing("E")},
+		{"admit/beside a long line", lines, func(b *bench, f *filler, n int) func() error {
+			f.line(lineTask, n)
+			b.client = sq.NewClientWith(b.rdb, sq.ClientConfig{LineCap: 1 << 20, MessagesCap: 1 << 20})
+			return func() error {
+				_, err := b.client.Submit(b.ctx, key, session.Message{Text: "new"})
+				return err
+			}
+		}},
+		{"past/of large entries", size{20, 40}, func(b *bench, f *filler, n int) func() error {
+			b.say("one")
+			b.drain()
+			f.past("E", n)
+			return pastMove(b)
+		}},
+		{"past/of many entries", size{20_000, 50_000}, func(b *bench, f *filler, n int) func() error {
+			b.say("one")
+			b.drain()
+			f.past("e", n)
+			return pastMove(b)
+		}},
+		{"finish/with a lower cap of the transcript", size{501, 50_000}, func(b *bench, f *filler, n int) func() error {
+			b.c = newWorker(b.T, b.rdb, "brief", func(c *sq.Config) { c.TranscriptCap = 10 })
+			b.sayAll("now", "next")
+			h := b.start()
+			f.past("e", n)
+			return finishMove(b, h, sq.StatusDone, false)
+		}},
+
+		{"rerun/many", lines, func(b *bench, f *filler, n int) func() error {
+			f.ended(deadTask, n, 0)
+			return func() error { _, err := b.client.Rerun(b.ctx, key); return err }
+		}},
+		{"rerun/large texts", texts, func(b *bench, f *filler, n int) func() error {
+			f.ended("D", n, 0)
+			return func() error { _, err := b.client.Rerun(b.ctx, key); return err }
+		}},
+		{"discard/many", lines, discarding(deadTask)},
+		{"discard/large texts", texts, discarding("D")},
+		{"stop/large texts", texts, func(b *bench, f *filler, n int) func() error {
+			f.line("L", n)
+			return func() error { _, err := b.client.Stop(b.ctx, key); return err }
+		}},
+		{"erase/many", lines, erasing(func(f *filler, n int) {
+			f.line(lineTask, n)
+			f.ended(deadTask, n, 0)
+			f.ended(doneTask, n, 0)
+		})},
+		{"erase/many follow-ups", lines, erasing(func(f *filler, n int) {
+			f.put(f.template("hash", lineTask, n, 0, ""), f.k.Followups())
+		})},
+		{"erase/a long past", lines, erasing(func(f *filler, n int) { f.past("e", n) })},
+		{"erase/large texts", texts, erasing(func(f *filler, n int) {
+			f.line("L", n)
+			f.ended("D", n, 0)
+			f.ended("C", n, 0)
+		})},
+		{"purge/many", lines, func(b *bench, f *filler, n int) func() error {
+			f.ended(deadTask, n, 4*time.Hour)
+			f.ended(doneTask, n, 4*time.Hour)
+			return func() error {
+				return sq.Scripts["purge"].Run(b.ctx, b.rdb, sq.KeysOf(key, ""), b.k.TaskPrefix(), 200, 3600).Err()
+			}
+		}},
+		{"forget/a long past", lines, func(b *bench, f *filler, n int) func() error {
+			b.c = newWorker(b.T, b.rdb, "forgetful", func(c *sq.Config) { c.Retention = 0 })
+			b.say("now")
+			b.drain()
+			keys := sq.KeysOf(key, b.info().SessionID)
+			f.past("e", n)
+			return func() error { return sq.Scripts["forget"].Run(b.ctx, b.rdb, keys, b.k.TaskPrefix(), -1).Err() }
+		}},
+		{"events_page/of a long stream", lines, reading(0)},
+		{"events_page/of large events", size{100, 200}, reading(100 << 10)},
+		{"index_due/many", lines, func(b *bench, f *filler, n int) func() error {
+			f.put(f.template("zset", "i", n, 0, ""), rediskey.Owned)
+			f.seen[rediskey.Timer("reap")] = true
+			return func() error { _, _, err := b.c.Reap(b.ctx); return err }
+		}},
+		{"look_after/in a full index", lines, func(b *bench, f *filler, n int) func() error {
+			b.say("now")
+			h := b.start()
+			f.put(f.template("zset", "i", n, 0, ""), rediskey.Owned)
+			return func() error { return b.c.Renew(b.ctx, []*sq.Hold{h})[0].Err }
+		}},
+		{"index_due/due", lines, func(b *bench, f *filler, n int) func() error {
+			f.put(f.template("zset", "i", n, 0, ""), rediskey.Due)
+			f.seen[rediskey.Timer("due")] = true
+			return func() error { _, err := b.c.Due(b.ctx); return err }
+		}},
+	}
+}

@@ -1,0 +1,169 @@
+package protocol_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	sq "turnstile/internal/protocol"
+	"turnstile/pkg/resume"
+	"turnstile/pkg/session"
+)
+
+// resumeSituations are those of pkg/resume's scripts.
+func resumeSituations() []wide {
+	with := func(name string, move func(b *bench) error) wide {
+		return wide{"resume " + name, lines, func(b *bench, f *filler, n int) func() error {
+			b.say("now")
+			b.start()
+			f.surround(n)
+			return func() error { return move(b) }
+		}}
+	}
+	return []wide{
+		with("mark", func(b *bench) error { _, err := resume.Mark(b.ctx, b.rdb, key, ""); return err }),
+		with("clear", func(b *bench) error { _, err := resume.Clear(b.ctx, b.rdb, key); return err }),
+		with("suspend", func(b *bench) error { _, err := resume.Suspend(b.ctx, b.rdb, key); return err }),
+		with("read", func(b *bench) error { _, err := resume.Read(b.ctx, b.rdb, key); return err }),
+	}
+}
+
+func steering(kind string) func(*bench, *filler, int) func() error {
+	return func(b *bench, f *filler, n int) func() error {
+		b.say("now")
+		h := b.start()
+		b.say("one", session.ModeSteer)
+		f.line(kind, n)
+		return func() error { _, err := h.Steer(b.ctx); return err }
+	}
+}
+
+func collecting(kind string) func(*bench, *filler, int) func() error {
+	return func(b *bench, f *filler, n int) func() error {
+		f.line(kind, n)
+		return claimMove(b)
+	}
+}
+
+func discarding(kind string) func(*bench, *filler, int) func() error {
+	return func(b *bench, f *filler, n int) func() error {
+		f.ended(kind, n, 0)
+		return func() error { _, err := b.client.DropDeadLetters(b.ctx, key); return err }
+	}
+}
+
+func erasing(fill func(f *filler, n int)) func(*bench, *filler, int) func() error {
+	return func(b *bench, f *filler, n int) func() error {
+		b.say("one")
+		b.drain()
+		fill(f, n)
+		names := append(sq.KeysOf(key, b.info().SessionID), sq.KeysOf(key, b.info().SessionID)[6])
+		return func() error { // not Erase: that looks for keys among all of the filling's
+			fence := b.rdb.HGet(b.ctx, b.k.Run(), "fence").Val()
+			for range 2 { // it may have been looked up before all came that is there
+				if err := sq.Scripts["erase"].Run(b.ctx, b.rdb, names, b.k.TaskPrefix(), fence, 500, "1").Err(); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	}
+}
+
+func undoing(kind string) func(*bench, *filler, int) func() error {
+	return func(b *bench, f *filler, n int) func() error {
+		b.say("one")
+		b.drain()
+		id := b.info().SessionID
+		b.rdb.Del(b.ctx, b.k.Transcript(id))
+		f.past(kind, n) // all of the turn "old"
+		return func() error {
+			return sq.Scripts["undo"].Run(b.ctx, b.rdb, append(sq.KeysOf(key, id), b.k.Call("undo-old")), b.k.TaskPrefix(), "old", "", "", id,
+				n, n, b.info().Entries).Err()
+		}
+	}
+}
+
+func pastMove(b *bench) func() error {
+	b.say("now")
+	h := b.start()
+	return func() error { _, err := h.Past(b.ctx); return err }
+}
+
+// reading reads a page of a stream whose events are as large.
+func reading(bytes int) func(*bench, *filler, int) func() error {
+	return func(b *bench, f *filler, n int) func() error {
+		f.past("e", n)
+		f.seen[b.k.Events()] = true
+		for i := 0; bytes > 0 && i < n; i++ {
+			must(b, b.rdb.XAdd(b.ctx, &redis.XAddArgs{Stream: b.k.Events(), Values: []string{"e", strings.Repeat("x", bytes)}}).Err())
+		}
+		return func() error {
+			return sq.Scripts["events page"].Run(b.ctx, b.rdb, []string{b.k.Events()}, "0", 2<<20).Err()
+		}
+	}
+}
+
+// partials are of a turn that has said n texts.
+func partials(then func(*bench, *sq.Hold) func() error) func(*bench, *filler, int) func() error {
+	return func(b *bench, f *filler, n int) func() error {
+		b.say("now")
+		h := b.start()
+		entries := make([]session.Entry, n)
+		for i := range entries {
+			entries[i] = session.Entry{Role: session.RoleAssistant, Text: strings.Repeat("x", session.MaxTextLen/4)}
+		}
+		must(b, h.Checkpoint(b.ctx, entries))
+		return then(b, h)
+	}
+}
+
+// withActive is a turn into which n messages were steered.
+func withActive(then func(*bench, *sq.Hold) func() error) func(*bench, *filler, int) func() error {
+	return func(b *bench, f *filler, n int) func() error {
+		b.say("now")
+		h := b.start()
+		f.tasks(activeTask, n)
+		f.put(f.template("list", activeTask, n, 0, f.idPrefix), b.k.Active())
+		var ids []string
+		must(b, json.Unmarshal([]byte(b.rdb.HGet(b.ctx, b.k.Run(), "ids").Val()), &ids))
+		for i := range n {
+			ids = append(ids, b.task(fmt.Sprintf("%s%06d", activeTask, i)))
+		}
+		text, err := json.Marshal(ids)
+		must(b, err)
+		must(b, b.rdb.HSet(b.ctx, b.k.Run(), "ids", text).Err())
+		return then(b, h)
+	}
+}
+
+// steered has the owner hear of what was steered in.
+func steered(b *bench, h *sq.Hold) error {
+	_, err := h.Steer(b.ctx)
+	return err
+}
+
+// note is what a session has dropped, to tell its next turn: n messages, of which the
+// newest have a line.
+func (f *filler) note(n int) {
+	ids := make([]string, min(n, 50))
+	for i := range ids {
+		ids[i] = fmt.Sprintf("%s%s%06d", f.idPrefix, lineTask, i)
+	}
+	text, err := json.Marshal(ids)
+	must(f.t, err)
+	must(f.t, f.rdb.HSet(f.t.Context(), f.k.Record(), "v", "1", "created_at", 1, "dropped", text, "omitted", n-len(ids), "omitted_told", 0).Err())
+}
+
+// due are n tasks in each of asynq's lists of delayed ones, whose time has come.
+func (f *filler) due(n int) {
+	f.tasks(lineTask, n)
+	for _, zset := range []string{f.k.Scheduled(), f.k.Retry()} {
+		for _, z := range []redis.Z{{Score: 1, Member: f.idPrefix + lineTask + "000000"}} {
+			must(f.t, f.rdb.ZAdd(f.t.Context(), zset, z).Err())
+		}
+		f.put(f.template("zset", lineTask, n, 1000, f.idPrefix), zset)
+	}
+}

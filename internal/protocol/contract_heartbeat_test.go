@@ -1,0 +1,126 @@
+package protocol_test
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	sq "turnstile/internal/protocol"
+	"turnstile/internal/rediskey"
+	"turnstile/pkg/session"
+)
+
+// workerServer starts the asynq.Server of a worker, whose heartbeat tells of holds.
+func (b *bench) workerServer(h asynq.HandlerFunc, holds func() []*sq.Hold) *asynq.Server {
+	b.Helper()
+	s := asynq.NewServerFromRedisClient(b.c.ServerRedis(10, time.Hour, holds), asynq.Config{
+		Queues: map[string]int{"jobs": 1}, Concurrency: 2, LogLevel: asynq.FatalLevel, TaskCheckInterval: 5 * time.Millisecond,
+	})
+	must(b, s.Start(h))
+	b.Cleanup(s.Shutdown)
+	return s
+}
+
+// servers are what asynqmon's Servers page shows; it waits for the first heartbeat.
+func (b *bench) servers() (all []*asynq.ServerInfo) {
+	b.Helper()
+	await(b, "the heartbeat", func() bool {
+		var err error
+		all, err = b.inspector().Servers()
+		must(b, err)
+		return len(all) > 0
+	})
+	return all
+}
+
+// asynq's own Inspector reads the worker's slots and turns from asynq's own heartbeat.
+func TestContract_Heartbeat(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	secret := strings.Repeat("secret ", 1000)
+	_, err := b.client.Submit(b.ctx, key, session.Message{ID: "a", Text: secret})
+	must(t, err)
+	_, err = b.client.Submit(b.ctx, "other", session.Message{ID: "b", Text: "b"})
+	must(t, err)
+	holds, err := b.c.Claim(b.ctx, []string{key, "other"})
+	must(t, err)
+	server := b.workerServer(func(context.Context, *asynq.Task) error { return nil }, func() []*sq.Hold { return holds })
+
+	all := b.servers()
+	equal(t, "servers", len(all), 1)
+	s := all[0]
+	equal(t, "concurrency", s.Concurrency, 10)
+	equal(t, "status", s.Status, "active")
+	equal(t, "queues", len(s.Queues), 0)
+	recent(t, "started", s.Started)
+	if s.Host == "" || s.PID == 0 || s.ID == "" {
+		t.Errorf("it is not named: %+v", s)
+	}
+	slices.SortFunc(s.ActiveWorkers, func(a, b *asynq.WorkerInfo) int { return cmp.Compare(a.Queue, b.Queue) })
+	equal(t, "turns", len(s.ActiveWorkers), 2)
+	w, turn := s.ActiveWorkers[0], holds[0].Turn()
+	equal(t, "task id", w.TaskID, b.task("a"))
+	equal(t, "task type", w.TaskType, session.TaskType)
+	equal(t, "payload", string(w.TaskPayload), `{"turn":"`+turn.ID+`"}`)
+	equal(t, "queue", w.Queue, queue)
+	equal(t, "started", w.Started.UnixMilli(), turn.StartedAt.UnixMilli())
+	equal(t, "deadline", w.Deadline.Sub(w.Started), time.Hour)
+	equal(t, "the other's task id", s.ActiveWorkers[1].TaskID, session.TaskID("other", "b"))
+
+	for _, name := range b.rdb.Keys(b.ctx, "asynq:*rs:{*").Val() {
+		if ttl := b.rdb.TTL(b.ctx, name).Val(); ttl <= 0 || ttl > 10*time.Second {
+			t.Errorf("a killed worker's %s is left for %s", name, ttl)
+		}
+		if rediskey.IsServer(name) && b.rdb.StrLen(b.ctx, name).Val() > 200 {
+			t.Errorf("%s is %q", name, b.rdb.Get(b.ctx, name).Val())
+		}
+	}
+	server.Shutdown()
+	all, err = b.inspector().Servers()
+	must(t, err)
+	equal(t, "servers after the end", len(all), 0)
+	equal(t, "keys after the end", len(b.rdb.Keys(b.ctx, "asynq:*rs:{*").Val()), 0)
+}
+
+// A worker of thousands of turns writes the first thousand; an id of any length, which
+// another program's task may have, is left out.
+func TestContract_HeartbeatIsBounded(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.enqueueRaw(session.TaskType, `{"v":1,"text":"x"}`, strings.Repeat("x", 100_000))
+	long := b.claim()
+	_, err := b.client.Submit(b.ctx, "other", session.Message{ID: "b", Text: "b"})
+	must(t, err)
+	holds, err := b.c.Claim(b.ctx, []string{"other"})
+	must(t, err)
+	running := append([]*sq.Hold{long}, slices.Repeat(holds, 5000)...)
+	script := &longest{name: "evalsha"}
+	b.rdb.AddHook(script)
+	b.workerServer(func(context.Context, *asynq.Task) error { return nil }, func() []*sq.Hold { return running })
+	s := b.servers()[0]
+	if most := 2 * 1010; script.args > most || script.args < 1000 {
+		t.Errorf("a heartbeat of %d arguments, want about %d", script.args, most)
+	}
+	equal(t, "turns", len(s.ActiveWorkers), 1) // all of one session
+	equal(t, "task id", s.ActiveWorkers[0].TaskID, session.TaskID("other", "b"))
+}
+
+// What the server runs itself goes as ever, and is not on the page.
+func TestContract_HeartbeatServerStillWorks(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	ran := make(chan string, 1)
+	b.workerServer(func(_ context.Context, task *asynq.Task) error {
+		ran <- task.Type()
+		return nil
+	}, func() []*sq.Hold { return nil })
+	_, err := asynq.NewClientFromRedisClient(b.rdb).Enqueue(asynq.NewTask("job", nil), asynq.Queue("jobs"))
+	must(t, err)
+	equal(t, "runs", <-ran, "job")
+	equal(t, "turns", len(b.servers()[0].ActiveWorkers), 0)
+}

@@ -1,0 +1,70 @@
+package protocol
+
+import (
+	"context"
+	"fmt"
+
+	"turnstile/internal/rediskey"
+	"turnstile/pkg/lockguard"
+	"turnstile/pkg/session"
+)
+
+// partial is the entries of a turn so far, as they are stored beside it; "" if
+// there are none.
+func (h *Hold) partial(entries []session.Entry) (string, error) {
+	if len(entries) == 0 {
+		return "", nil
+	}
+	entries = h.consumer.bounded(entries)
+	h.mu.Lock()
+	p := session.Partial{Fence: h.turn.Fence, Turn: h.turn.ID, Messages: ids(h.part), Entries: entries}
+	h.mu.Unlock()
+	return p.Encode()
+}
+
+// Checkpoint stores what the running turn has done so far. The next claim finds
+// it if the turn is cut off; its end removes it.
+func (h *Hold) Checkpoint(ctx context.Context, entries []session.Entry) error {
+	p, err := h.partial(entries)
+	if err != nil {
+		return err
+	}
+	c := h.consumer.cfg
+	_, err = h.move(ctx, "checkpoint", checkpointScript(), keysToLease, true,
+		c.SentinelTTL.Milliseconds(), p, c.TranscriptTTL.Milliseconds())
+	return err
+}
+
+// Marked is what became of a hold's resume mark.
+type Marked struct {
+	Hold *Hold
+	Err  error // wraps lockguard.ErrLost when the session is another's
+
+	// Starting: there was no agent to cut off. The turn is not marked, and Promote
+	// refuses to start it.
+	Starting bool
+}
+
+// Mark is called when a drain's time is up, before the turns are interrupted: it
+// marks those that run to be resumed, and keeps the others from starting. What
+// counts is what runs at this moment.
+func (c *Consumer) Mark(ctx context.Context, holds []*Hold, reason string) []Marked {
+	marks := make([]Marked, len(holds))
+	replies := c.pipeline(ctx, markScript(), len(holds), func(i int) ([]string, []any) {
+		h := holds[i]
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		return h.keys[:keysToEvents], []any{
+			rediskey.For(h.session).TaskPrefix(), h.token, h.turn.Fence, c.cfg.SentinelTTL.Milliseconds(), reason, c.cfg.StuckLimit,
+		}
+	})
+	for i, r := range replies {
+		marks[i] = Marked{Hold: holds[i], Err: r.err, Starting: r.str(0) == "starting"}
+		// A turn that ended just now, or went on to the next, is no loss: renewals
+		// see what is.
+		if r.err == nil && r.str(0) == "lost" {
+			marks[i].Err = fmt.Errorf("mark %s: %w", holds[i].session, lockguard.ErrLost)
+		}
+	}
+	return marks
+}

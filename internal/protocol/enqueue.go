@@ -1,0 +1,145 @@
+package protocol
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
+	"turnstile/internal/rediskey"
+	"turnstile/pkg/session"
+)
+
+// enqueuesPerClient is how many messages one asynq.Client puts in. It remembers the
+// names of all queues that it has put anything into, so another one takes its place:
+// that costs nothing, for they share the connections.
+const enqueuesPerClient = 10_000
+
+// enqueuer puts tasks into sessions' queues. A session is in the indexes before its
+// task is in the queue: a sender may die behind that.
+type enqueuer struct {
+	rdb    indexing
+	limits session.Limits
+	most   int
+
+	mu     sync.Mutex
+	client *asynq.Client
+	left   int // enqueues until the next one
+	clock  clock
+}
+
+func newEnqueuer(rdb redis.UniversalClient, limits session.Limits) *enqueuer {
+	return &enqueuer{rdb: indexing{rdb}, limits: limits, most: enqueuesPerClient}
+}
+
+// next is the client for one message.
+func (e *enqueuer) next() *asynq.Client {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.left == 0 {
+		e.client, e.left = asynq.NewClientFromRedisClient(e.rdb), e.most
+	}
+	e.left--
+	return e.client
+}
+
+// told takes note of Redis' clock, ms.
+func (e *enqueuer) told(now int64) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.clock = clock{now, time.Now()}
+}
+
+// now is Redis' clock in ms, as the last answer has told it.
+func (e *enqueuer) now(ctx context.Context) (int64, error) {
+	e.mu.Lock()
+	last := e.clock
+	e.mu.Unlock()
+	if last.ms > 0 {
+		return last.now(), nil
+	}
+	now, err := e.rdb.Time(ctx).Result()
+	if err != nil {
+		return 0, err
+	}
+	e.told(now.UnixMilli())
+	return now.UnixMilli(), nil
+}
+
+// enqueue puts the task in; known says that its id was taken.
+func (e *enqueuer) enqueue(ctx context.Context, sessionKey string, m session.Message, nonce string, delay time.Duration) (known bool, err error) {
+	payload, err := e.limits.EncodePayload(m)
+	if err != nil {
+		return false, err
+	}
+	opts := []asynq.Option{
+		asynq.Queue(rediskey.Queue(sessionKey)),
+		asynq.TaskID(session.TaskID(sessionKey, m.ID)),
+		asynq.MaxRetry(maxRetry),
+	}
+	if delay > 0 {
+		opts = append(opts, asynq.ProcessIn(delay))
+	}
+	task := asynq.NewTaskWithHeaders(session.TaskType, payload, map[string]string{nonceHeader: nonce})
+	now, err := e.now(ctx)
+	if err == nil {
+		ctx = context.WithValue(ctx, indexKey{}, indexEntry{sessionKey, now})
+		_, err = e.next().EnqueueContext(ctx, task, opts...)
+	}
+	if errors.Is(err, asynq.ErrTaskIDConflict) {
+		return true, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("enqueue message %s of %s: %w", m.ID, sessionKey, unchanged(err))
+	}
+	return false, nil
+}
+
+// indexKey is the context's key of an indexEntry.
+type indexKey struct{}
+
+// indexEntry is what the indexes are to have when a session's task is put in.
+type indexEntry struct {
+	session string
+	now     int64
+}
+
+func (e indexEntry) add(ctx context.Context, p redis.Pipeliner) {
+	p.SAdd(ctx, rediskey.AllQueues, rediskey.Queue(e.session))
+	p.ZAdd(ctx, rediskey.Sessions, redis.Z{Score: float64(e.now), Member: e.session})
+}
+
+// indexing is the Redis of an asynq.Client. With the script that puts a task in, it
+// sends what the indexes are to have, ahead of it and in the same round trip; on a
+// Cluster, of which go-redis sends the nodes' parts at once, in one before that.
+type indexing struct{ redis.UniversalClient }
+
+// SAdd is how asynq.Client tells the queue's name, once: it goes with each task.
+func (r indexing) SAdd(ctx context.Context, key string, members ...any) *redis.IntCmd {
+	if _, ok := ctx.Value(indexKey{}).(indexEntry); ok && key == rediskey.AllQueues {
+		return redis.NewIntResult(0, nil)
+	}
+	return r.UniversalClient.SAdd(ctx, key, members...)
+}
+
+// EvalSha sends a script of asynq's. One that Redis does not know comes again by Eval,
+// when the indexes have their entries.
+func (r indexing) EvalSha(ctx context.Context, sha string, keys []string, args ...any) *redis.Cmd {
+	entry, ok := ctx.Value(indexKey{}).(indexEntry)
+	if !ok {
+		return r.UniversalClient.EvalSha(ctx, sha, keys, args...)
+	}
+	var enqueued *redis.Cmd
+	failed := inOrder(ctx, r.UniversalClient,
+		func(p redis.Pipeliner) { entry.add(ctx, p) },
+		func(p redis.Pipeliner) { enqueued = p.EvalSha(ctx, sha, keys, args...) })
+	if enqueued == nil {
+		enqueued = redis.NewCmd(ctx)
+		enqueued.SetErr(failed)
+	}
+	return enqueued
+}

@@ -1,0 +1,72 @@
+package protocol
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"turnstile/pkg/session"
+)
+
+// entryMost is how many bytes one entry of a transcript has at most, as it is stored: a
+// sixteenth of what a transcript takes, but always as much as a message.
+func (c *Consumer) entryMost() int { return max(c.cfg.TranscriptBytes/16, c.cfg.Limits.Task()) }
+
+// bounded shortens entries that are too long.
+func (c *Consumer) bounded(entries []session.Entry) []session.Entry {
+	short, most := entries, c.entryMost()
+	for i, e := range entries {
+		if atMost(e) <= most {
+			continue
+		}
+		if stored, err := e.Encode(); err == nil && len(stored) <= most {
+			continue
+		}
+		if &short[0] == &entries[0] { // which are the caller's
+			short = append([]session.Entry(nil), entries...)
+		}
+		short[i] = shortened(e, most)
+	}
+	return short
+}
+
+// atMost is how many bytes an entry may have as it is stored: JSON writes a byte with six
+// at most.
+func atMost(e session.Entry) int {
+	n := 1024 + 6*len(e.Text)
+	if t := e.Tool; t != nil {
+		n += 6*(len(t.Name)+len(t.CallID)+len(t.Error)) + 2*(len(t.Input)+len(t.Output))
+	}
+	for name, value := range e.Meta {
+		n += 6 * (len(name) + len(value))
+	}
+	for _, a := range e.Attachments {
+		n += 100 + 6*(len(a.Name)+len(a.Mime)+len(a.URL)+len(a.Path))
+	}
+	return n
+}
+
+// shortened is an entry that says how much of it is left out. What a user said is not
+// too long: its message has limits.
+func shortened(e session.Entry, most int) session.Entry {
+	part := most / 32
+	e.Text = leaveOut(e.Text, 3*part)
+	if e.Tool != nil {
+		tool := *e.Tool
+		tool.Name, tool.CallID, tool.Error = leaveOut(tool.Name, part/4), leaveOut(tool.CallID, part/4), leaveOut(tool.Error, part/4)
+		for _, raw := range []*json.RawMessage{&tool.Input, &tool.Output} {
+			if len(*raw) > part {
+				*raw = fmt.Appendf(nil, `"[%d bytes are left out]"`, len(*raw))
+			}
+		}
+		e.Tool = &tool
+	}
+	return e
+}
+
+// leaveOut is the beginning of a text, and how much is left out.
+func leaveOut(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return fmt.Sprintf("%s %d bytes are left out", cutText(text, most), len(text)-most)
+}

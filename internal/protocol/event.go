@@ -1,0 +1,144 @@
+package protocol
+
+import (
+	"bytes"
+	"encoding/json"
+	"time"
+
+	"turnstile/pkg/agent"
+	"turnstile/pkg/session"
+)
+
+// Types of the events that a session's stream carries besides those of an agent
+// (agent.EventType). docs/events.md specifies them.
+const (
+	EventTurnStarted  = "turn_started"  // a turn was claimed for Messages
+	EventTurnEnded    = "turn_ended"    // Status tells how; for each of Messages it is the end
+	EventTurnRetry    = "turn_retry"    // it failed and is tried again in RetryIn
+	EventTurnRequeued = "turn_requeued" // its worker gave it back; Reason tells why
+	EventQueued       = "queued"        // Messages came while a turn ran; Mode tells what they do
+	EventSteered      = "steered"       // the running turn's agent has taken Messages
+	EventNotice       = "notice"        // Text is for the user
+
+	// EventPermissionAsked is a question to the user that the agent waits with: may it
+	// do Name? Text and Input say more, CallID is the question's short id, by which it
+	// is answered.
+	EventPermissionAsked = "permission_asked"
+
+	// EventPermissionAnswered is how question CallID ended: Decision.
+	EventPermissionAnswered = "permission_answered"
+)
+
+// The decisions of a permission_answered.
+const (
+	DecisionAllowed   = "allowed"
+	DecisionDenied    = "denied"
+	DecisionCancelled = "cancelled" // nobody answered, and nobody needs to any more
+)
+
+// Event is one entry of a session's stream.
+type Event struct {
+	Type      string   `json:"type"`
+	SessionID string   `json:"session_id,omitempty"`
+	Turn      string   `json:"turn,omitempty"`
+	Fence     int64    `json:"fence,omitempty"`
+	Messages  []string `json:"messages,omitempty"` // message ids
+
+	// Of an agent's event.
+	Text   string          `json:"text,omitempty"`
+	Name   string          `json:"name,omitempty"`
+	CallID string          `json:"call_id,omitempty"`
+	Input  json.RawMessage `json:"input,omitempty"`
+	Output json.RawMessage `json:"output,omitempty"`
+	Data   json.RawMessage `json:"data,omitempty"`
+
+	// Of an agent's usage event; of a turn's end: the whole turn's.
+	Usage *session.Usage `json:"usage,omitempty"`
+
+	// Of the answer to a question, see DecisionAllowed.
+	Decision string `json:"decision,omitempty"`
+
+	// Of a question: after how long without an answer it counts as denied; 0: it waits
+	// as long as its turn may last.
+	TimeoutMS int64 `json:"timeout_ms,omitempty"`
+
+	// Of a turn's end, retry or requeue.
+	Status     Status `json:"status,omitempty"`
+	Reply      string `json:"reply,omitempty"`
+	Error      string `json:"error,omitempty"`
+	DurationMS int64  `json:"duration_ms,omitempty"`
+	Attempt    int    `json:"attempt,omitempty"`
+	RetryInMS  int64  `json:"retry_in_ms,omitempty"`
+	Reason     string `json:"reason,omitempty"`
+
+	// Of a turn's start: why its session id is new, and why an earlier run of it was
+	// cut off.
+	Reset  string `json:"reset,omitempty"`
+	Resume string `json:"resume,omitempty"`
+
+	// Of a message that was queued.
+	Mode     session.Mode `json:"mode,omitempty"`
+	Position int          `json:"position,omitempty"`
+
+	// ID is its place in the stream, from which Client.FollowFrom goes on. It is no part
+	// of the JSON. An event without one comes with the next one: of the two, only the
+	// last has it.
+	ID string `json:"-"`
+
+	// At is when it happened, by Redis' clock, in ms. It is in ID, too.
+	At time.Time `json:"-"`
+}
+
+// AgentEvent is an agent's event as the stream carries it.
+func AgentEvent(turn string, e agent.Event) Event {
+	return Event{
+		Type: string(e.Type), Turn: turn, Text: e.Text, Name: e.Name, CallID: e.CallID,
+		Input: e.Input, Output: e.Output, Error: e.Error, Usage: e.Usage, Data: e.Data,
+	}
+}
+
+// marshal is JSON without the escapes that json.Marshal puts in for HTML.
+func marshal(v any) (string, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return "", err
+	}
+	return string(bytes.TrimRight(b.Bytes(), "\n")), nil
+}
+
+// Status is how a turn ended, as its messages' senders see it.
+type Status string
+
+// The ends of a turn.
+const (
+	StatusDone        Status = "done"        // the reply is there
+	StatusFailed      Status = "failed"      // archived with the error
+	StatusInterrupted Status = "interrupted" // a newer message took its place; what it did is kept, or archived if it was rolled back
+	StatusExpired     Status = "expired"     // archived: too old to be run
+	StatusStopped     Status = "stopped"     // archived: somebody said /stop
+	StatusDropped     Status = "dropped"     // archived: too many were waiting
+)
+
+// Outcome is the end of a message.
+type Outcome struct {
+	Session   string `json:"session"`
+	SessionID string `json:"session_id,omitempty"`
+	ID        string `json:"id"`
+	Turn      string `json:"turn,omitempty"`
+	Status    Status `json:"status"`
+	Reply     string `json:"reply"`
+	Error     string `json:"error,omitempty"`
+
+	DurationMS int64          `json:"duration_ms"`     // the turn's, from its claim
+	Usage      *session.Usage `json:"usage,omitempty"` // the turn's; nil: the agent did not tell
+}
+
+func outcomeOf(sessionKey, id string, e Event) Outcome {
+	return Outcome{
+		Session: sessionKey, SessionID: e.SessionID, ID: id, Turn: e.Turn, Status: e.Status,
+		Reply: e.Reply, Error: e.Error, DurationMS: e.DurationMS,
+		Usage: e.Usage,
+	}
+}

@@ -1,0 +1,137 @@
+package protocol_test
+
+import (
+	"encoding/json"
+	"maps"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	sq "turnstile/internal/protocol"
+	"turnstile/pkg/agent"
+	"turnstile/pkg/session"
+)
+
+// eventSchema is what docs/events.md says of a session's events.
+type eventSchema struct {
+	Properties map[string]struct {
+		Enum []string `json:"enum"`
+	} `json:"properties"`
+	page  string
+	valid *jsonschema.Schema
+}
+
+// eventsBlock is the only code block of docs/events.md with that opening line.
+func eventsBlock(t *testing.T, info string) (block, page string) {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/events.md")
+	must(t, err)
+	parts := strings.Split(string(text), "\n```"+info+"\n")
+	if len(parts) != 2 {
+		t.Fatalf("docs/events.md has %d blocks %q", len(parts)-1, info)
+	}
+	block, _, _ = strings.Cut(parts[1], "\n```\n")
+	return block, string(text)
+}
+
+func readEventSchema(t *testing.T) (s eventSchema) {
+	t.Helper()
+	block, page := eventsBlock(t, "json session")
+	must(t, json.Unmarshal([]byte(block), &s))
+	s.page = page
+	schema, err := jsonschema.UnmarshalJSON(strings.NewReader(block))
+	must(t, err)
+	c := jsonschema.NewCompiler()
+	must(t, c.AddResource("session.json", schema))
+	s.valid, err = c.Compile("session.json")
+	must(t, err)
+	return s
+}
+
+// check fails the test if a text is no event by the schema.
+func (s eventSchema) check(t testing.TB, text string) {
+	t.Helper()
+	event, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
+	if err == nil {
+		err = s.valid.Validate(event)
+	}
+	if err != nil {
+		t.Errorf("event %s: %v", text, err)
+	}
+	var e sq.Event
+	strict := json.NewDecoder(strings.NewReader(text))
+	strict.DisallowUnknownFields()
+	if err := strict.Decode(&e); err != nil {
+		t.Errorf("event %s: %v", text, err)
+	}
+}
+
+// The schema has the fields, types, statuses and modes that there are, the table
+// has a row for each type, and the example is valid. TestStatesPage checks what the
+// scripts write.
+func TestEventSchema(t *testing.T) {
+	t.Parallel()
+	s := readEventSchema(t)
+	var documented, have []string
+	for name := range s.Properties {
+		documented = append(documented, name)
+	}
+	slices.Sort(documented)
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[sq.Event]()) {
+		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "-" {
+			have = append(have, name)
+		}
+	}
+	slices.Sort(have)
+	equalList(t, "fields", documented, have...)
+	sorted := func(list ...string) []string { return slices.Sorted(slices.Values(list)) }
+	types := sorted(sq.EventQueued, sq.EventTurnStarted, string(agent.EventText), string(agent.EventThought), string(agent.EventToolStart),
+		string(agent.EventToolEnd), string(agent.EventTitle), string(agent.EventUsage), string(agent.EventRaw), sq.EventSteered,
+		sq.EventPermissionAsked, sq.EventPermissionAnswered, sq.EventNotice, sq.EventTurnRetry, sq.EventTurnRequeued, sq.EventTurnEnded)
+	equalList(t, "types", sorted(s.Properties["type"].Enum...), types...)
+	equalList(t, "statuses", sorted(s.Properties["status"].Enum...), sorted(string(sq.StatusDone), string(sq.StatusFailed),
+		string(sq.StatusInterrupted), string(sq.StatusExpired), string(sq.StatusStopped), string(sq.StatusDropped))...)
+	equalList(t, "modes", sorted(s.Properties["mode"].Enum...), sorted(string(session.ModeQueue), string(session.ModeCollect),
+		string(session.ModeSteer), string(session.ModeInterrupt), string(session.ModeRollback), string(session.ModeReject))...)
+	table, _, _ := strings.Cut(s.page, "```jsonl stream")
+	for _, name := range append(types, s.Properties["status"].Enum...) {
+		if !strings.Contains(table, "`"+name+"`") {
+			t.Errorf("docs/events.md: %s is in no table", name)
+		}
+	}
+	shown := map[string]bool{}
+	for _, info := range []string{"jsonl stream", "jsonl otherwise"} {
+		example, _ := eventsBlock(t, info)
+		for line := range strings.Lines(example) {
+			s.check(t, strings.TrimSpace(line))
+			var e sq.Event
+			must(t, json.Unmarshal([]byte(line), &e))
+			shown[e.Type] = true
+		}
+	}
+	equalList(t, "types of the examples", slices.Sorted(maps.Keys(shown)), types...)
+}
+
+// The schema is not one that takes all.
+func TestEventSchemaRefuses(t *testing.T) {
+	t.Parallel()
+	s := readEventSchema(t)
+	for _, text := range []string{
+		`[]`, `{}`, `{"type":"state","data":1}`, `{"type":"text","text":"no turn"}`, `{"type":"text","turn":"t"}`,
+		`{"type":"queued","messages":[],"mode":"queue","position":1}`, `{"type":"queued","messages":["m"],"mode":"jump","position":1}`,
+		`{"type":"turn_started","turn":"t","fence":1,"messages":["m"]}`, `{"type":"tool_start","turn":"t","name":"x"}`, `{"type":"tool_end","turn":"t"}`,
+		`{"type":"usage","turn":"t"}`, `{"type":"usage","turn":"t","usage":{"input_tokens":"7"}}`, `{"type":"raw"}`, `{"type":"notice","turn":"t"}`,
+		`{"type":"permission_asked","turn":"t","call_id":"1"}`, `{"type":"permission_answered","turn":"t","call_id":"1","decision":"maybe"}`,
+		`{"type":"turn_ended","messages":["m"]}`, `{"type":"turn_ended","messages":["m"],"status":"over"}`,
+	} {
+		event, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
+		must(t, err)
+		if s.valid.Validate(event) == nil {
+			t.Errorf("%s is valid", text)
+		}
+	}
+}

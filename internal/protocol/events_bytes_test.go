@@ -1,0 +1,212 @@
+package protocol_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	sq "turnstile/internal/protocol"
+	"turnstile/pkg/session"
+)
+
+// streamed are the sizes of the stream's events, the oldest first: how many bytes those
+// have that are longer than 2 KiB, and how many there are of these and of the others.
+func (b *bench) streamed() (bytes, large, small int) {
+	b.Helper()
+	all, err := b.rdb.XRange(b.ctx, b.k.Events(), "-", "+").Result()
+	must(b, err)
+	for _, m := range all {
+		n := 0
+		for _, text := range m.Values {
+			n += len(text.(string))
+		}
+		if n > 2048 {
+			bytes, large = bytes+n, large+1
+		} else {
+			small++
+		}
+	}
+	return bytes, large, small
+}
+
+// notice emits an event of about n bytes.
+func (b *bench) notice(h *sq.Hold, n int) {
+	b.Helper()
+	must(b, h.Emit(b.ctx, []sq.Event{{Type: sq.EventNotice, Turn: h.Turn().ID, Text: strings.Repeat("x", n)}}))
+}
+
+func eventsBytes(n int) setup { return func(c *sq.Config) { c.EventsBytes = n } }
+
+// The large events of a stream have no more bytes than the limit, and no less than about
+// a half of what is theirs, three quarters, once there were so many, whichever script
+// tells them.
+func TestStreamIsBoundedInBytes(t *testing.T) {
+	t.Parallel()
+	const limit = 1 << 20
+	ends := func(end func(b *bench, h *sq.Hold, text string)) func(b *bench, i int) {
+		return func(b *bench, i int) {
+			b.say(fmt.Sprint("m", i))
+			h := b.claim()
+			must(b, h.Promote(b.ctx))
+			end(b, h, strings.Repeat("x", 60_000+1000*(i%50)))
+		}
+	}
+	for name, tell := range map[string]func(b *bench, i int){
+		"emit": ends(func(b *bench, h *sq.Hold, text string) {
+			b.notice(h, len(text))
+			b.finish(h)
+		}),
+		"finish": ends(func(b *bench, h *sq.Hold, text string) {
+			must(b, b.c.Renew(b.ctx, []*sq.Hold{h})[0].Err) // so it is not plain
+			_, err := h.Finish(b.ctx, sq.End{Status: sq.StatusDone, Reply: text})
+			must(b, err)
+		}),
+		"finish, plain": ends(func(b *bench, h *sq.Hold, text string) {
+			_, err := h.Finish(b.ctx, sq.End{Status: sq.StatusDone, Reply: text})
+			must(b, err)
+		}),
+		"requeue": ends(func(b *bench, h *sq.Hold, text string) {
+			must(b, h.Requeue(b.ctx, text))
+			b.drain()
+		}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, eventsBytes(limit), func(c *sq.Config) { c.StuckLimit = 1000 })
+			most := 0
+			for i := range 60 {
+				tell(b, i)
+				bytes, large, _ := b.streamed()
+				if bytes > limit {
+					t.Fatalf("%d: %d bytes in %d large events", i, bytes, large)
+				}
+				if most = max(most, bytes); most > limit*3/8 && bytes < limit*3/8-110_000 || large == 0 {
+					t.Errorf("%d: %d bytes are left of %d", i, bytes, most)
+				}
+			}
+			if most < limit*9/16 {
+				t.Errorf("%d bytes at most", most)
+			}
+		})
+	}
+}
+
+// An event that alone is longer than the limit stays, without other large ones, until the
+// next of them.
+func TestEventLongerThanTheLimit(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, eventsBytes(100_000))
+	b.say("a")
+	h := b.start()
+	for range 3 {
+		b.notice(h, 30_000)
+	}
+	for range 2 {
+		b.notice(h, 300_000)
+		bytes, large, _ := b.streamed()
+		equal(t, "large events", large, 1)
+		equal(t, "it is the long one", bytes > 300_000, true)
+	}
+	b.notice(h, 30_000)
+	bytes, large, _ := b.streamed()
+	equal(t, "then", fmt.Sprint(large, bytes < 31_000), "1 true")
+	b.notice(h, 15_000)
+	_, large, _ = b.streamed()
+	equal(t, "and then", large, 2)
+}
+
+// Short events are bounded by their number alone: they cost no command more, and no
+// large ones are lost by them before that.
+func TestShortEventsAreNotCountedInBytes(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.say("a")
+	h := b.start()
+	for range 300 {
+		b.notice(h, 1500)
+	}
+	_, large, small := b.streamed()
+	equal(t, "large and small", fmt.Sprint(large, small >= 300), "0 true")
+	equal(t, "counted", b.rdb.HExists(b.ctx, b.k.Run(), "stream").Val(), false)
+}
+
+// What a worker of the version before has told is not counted, and goes with the
+// generation of its time.
+func TestEventsOfTheVersionBeforeGo(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, eventsBytes(100_000))
+	b.say("a")
+	h := b.start()
+	for range 50 {
+		b.rdb.XAdd(b.ctx, &redis.XAddArgs{Stream: b.k.Events(), Values: []any{"e", `{"type":"notice","text":"` + strings.Repeat("y", 30_000) + `"}`}})
+	}
+	for range 5 {
+		b.notice(h, 30_000)
+	}
+	if bytes, _, _ := b.streamed(); bytes > 100_000 {
+		t.Errorf("%d bytes", bytes)
+	}
+}
+
+// Who follows a turn of which the stream has lost the beginning is told the rest, and the
+// whole reply at its end.
+func TestFollowOfAStreamThatHasLostBytes(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, eventsBytes(100_000))
+	b.say("a")
+	h := b.start()
+	var reply strings.Builder
+	for i := range 20 {
+		text := fmt.Sprintf("%04d %s", i, strings.Repeat("x", 10_000))
+		reply.WriteString(text)
+		must(t, h.Emit(b.ctx, []sq.Event{{Type: "text", Turn: h.Turn().ID, Text: text}}))
+	}
+	_, err := h.Finish(b.ctx, sq.End{Status: sq.StatusDone, Reply: reply.String(), Entries: []session.Entry{{Role: session.RoleUser, Text: "a"}}})
+	must(t, err)
+	var seen strings.Builder
+	o, err := b.client.Follow(b.ctx, key, "a", func(e sq.Event) {
+		if e.Type == "text" {
+			seen.WriteString(e.Text)
+		}
+	})
+	must(t, err)
+	equal(t, "reply", o.Reply == reply.String(), true)
+	if !strings.HasSuffix(reply.String(), seen.String()) || seen.Len() == 0 {
+		t.Errorf("%d bytes were told that are not the reply's end", seen.Len())
+	}
+}
+
+// A plain end costs what it did before large events were counted, and one of a long reply
+// two commands more; a third one where a generation is over.
+func TestCommandsOfAPlainEnd(t *testing.T) {
+	t.Parallel()
+	f := newFiller(t)
+	for reply, commands := range map[int]int{10: 15, 5000: 17, 6 << 20: 18} {
+		b := f.bench(t)
+		b.sayAll("a", "b")
+		h := b.start()
+		end := sq.End{Status: sq.StatusDone, Reply: strings.Repeat("x", reply), Entries: []session.Entry{{Text: "x"}}}
+		works, err := f.count(func() error { _, err := h.Finish(b.ctx, end); return err })
+		must(t, err)
+		equal(t, fmt.Sprintf("commands for %d bytes (%v)", reply, works), works["finish_plain"].calls, commands)
+		f.clean()
+	}
+}
+
+// Every event is told by announce, which bounds the stream.
+func TestEventsAreToldInOnePlace(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("lua/*.lua")
+	must(t, err)
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		must(t, err)
+		if strings.Contains(string(text), "XADD") != (file == "lua/events.lua") {
+			t.Errorf("%s: XADD belongs into events.lua, and nowhere else", file)
+		}
+	}
+}

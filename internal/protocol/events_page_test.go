@@ -1,0 +1,240 @@
+package protocol_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	sq "turnstile/internal/protocol"
+	"turnstile/internal/rediskey"
+	"turnstile/pkg/session"
+	"turnstile/test/redistest"
+)
+
+// replies measures the replies of a client's connections, in bytes. Those of a
+// pipeline are one.
+type replies struct {
+	mu      sync.Mutex
+	largest int
+}
+
+type measured struct {
+	net.Conn
+	of *replies
+	n  int // since the last request
+}
+
+func (m *measured) Write(b []byte) (int, error) {
+	m.n = 0
+	return m.Conn.Write(b)
+}
+
+func (m *measured) Read(b []byte) (int, error) {
+	n, err := m.Conn.Read(b)
+	m.n += n
+	m.of.mu.Lock()
+	defer m.of.mu.Unlock()
+	m.of.largest = max(m.of.largest, m.n)
+	return n, err
+}
+
+// measuredClient is a client with so many connections on the test's database.
+func measuredClient(t *testing.T, connections int, hooks ...redis.Hook) (*sq.Client, *replies) {
+	t.Helper()
+	options, err := redis.ParseURL(redistest.URL(t))
+	must(t, err)
+	r := &replies{}
+	options.PoolSize = connections
+	options.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
+		return &measured{Conn: conn, of: r}, err
+	}
+	rdb := redis.NewClient(options)
+	t.Cleanup(func() { rdb.Close() })
+	for _, hook := range hooks {
+		rdb.AddHook(hook)
+	}
+	return sq.NewClient(rdb), r
+}
+
+// atMost checks the largest reply: a page of 2 MiB, its last event and what little
+// comes with each.
+func (r *replies) atMost(t *testing.T, bytes int) {
+	t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.largest > bytes {
+		t.Errorf("a reply had %d bytes", r.largest)
+	}
+	r.largest = 0
+}
+
+const (
+	longText  = 100_000
+	longPage  = 2<<20 + 2*longText
+	longCount = 120
+)
+
+func longEvent(i int) string { return fmt.Sprintf("%04d ", i) + strings.Repeat("x", longText-5) }
+
+// longTurn emits longCount events of longText bytes, and many short ones behind them.
+func (b *bench) longTurn(h *sq.Hold) (all []string) {
+	b.Helper()
+	turn := h.Turn().ID
+	for i := 0; i < longCount; i += 20 {
+		var batch []sq.Event
+		for j := range 20 {
+			text := longEvent(i + j)
+			batch, all = append(batch, sq.Event{Type: "thought", Turn: turn, Text: text}), append(all, text)
+		}
+		must(b, h.Emit(b.ctx, batch))
+	}
+	var short []sq.Event
+	for i := range 3000 {
+		text := fmt.Sprint("short ", i)
+		short, all = append(short, sq.Event{Type: "thought", Turn: turn, Text: text}), append(all, text)
+	}
+	must(b, h.Emit(b.ctx, short))
+	return all
+}
+
+// However long a stream is, a reply has a bounded part of it; whoever follows sees each
+// event once and in their order.
+func TestFollowReadsInPages(t *testing.T) {
+	t.Parallel()
+	redistest.Real(t)
+	for _, kept := range []bool{true, false} {
+		t.Run(fmt.Sprint("result kept ", kept), func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, func(c *sq.Config) {
+				c.EventsCap, c.EventsBytes = 10_000, 1<<30
+				if !kept {
+					c.Retention = 0
+				}
+			})
+			b.say("m")
+			h := b.start()
+			live, ends := make(chan []string, 1), make(chan error, 1)
+			client, sizes := measuredClient(t, 10)
+			began := make(chan struct{}, 1)
+			go func() {
+				var texts []string
+				_, err := client.Follow(b.ctx, key, "m", func(e sq.Event) {
+					if e.Type == "thought" {
+						texts = append(texts, e.Text)
+						select {
+						case began <- struct{}{}:
+						default:
+						}
+					}
+				})
+				live <- texts
+				ends <- err
+			}()
+			all := b.longTurn(h)
+			<-began
+			b.finish(h)
+			equalTexts(t, "live", <-live, all)
+			must(t, <-ends)
+			sizes.atMost(t, longPage)
+
+			var texts, ids []string
+			o, err := client.Follow(b.ctx, key, "m", func(e sq.Event) {
+				if e.Type == "thought" {
+					texts, ids = append(texts, e.Text), append(ids, e.ID)
+				}
+			})
+			must(t, err)
+			equal(t, "reply", o.Reply, "re: m")
+			equalTexts(t, "afterwards", texts, all)
+			sizes.atMost(t, longPage)
+
+			var rest []string
+			_, err = client.FollowFrom(b.ctx, key, "m", ids[49], func(e sq.Event) {
+				if e.Type == "thought" {
+					rest = append(rest, e.Text)
+				}
+			})
+			must(t, err)
+			equalTexts(t, "behind the 50th", rest, all[50:])
+			sizes.atMost(t, longPage)
+
+			// Without a result, Wait looks for the end in the whole stream.
+			if _, err = client.Wait(b.ctx, key, "m"); err != nil {
+				t.Error(err)
+			}
+			if _, err = client.Wait(b.ctx, key, "other"); !errors.Is(err, sq.ErrUnknown) {
+				t.Errorf("of a message that never was: %v", err)
+			}
+			sizes.atMost(t, longPage)
+		})
+	}
+}
+
+func equalTexts(t *testing.T, what string, got, want []string) {
+	t.Helper()
+	equal(t, what+": how many", len(got), len(want))
+	for i := range min(len(got), len(want)) {
+		if got[i] != want[i] {
+			t.Fatalf("%s: event %d is %.20q, not %.20q", what, i, got[i], want[i])
+		}
+	}
+}
+
+// Waits that share a connection read no more at once: what looks for them at many
+// streams learns only that there is something.
+func TestManyWaitsReadInPages(t *testing.T) {
+	t.Parallel()
+	redistest.Real(t)
+	b := newBench(t)
+	hook := &reads{}
+	client, sizes := measuredClient(t, 1, hook)
+	const n = 50
+	keys := make([]string, n)
+	for i := range keys {
+		keys[i] = fmt.Sprint("s", i)
+		_, err := client.Submit(b.ctx, keys[i], session.Message{ID: "m", Text: "x"})
+		must(t, err)
+	}
+	holds, err := b.c.Claim(b.ctx, keys)
+	must(t, err)
+	equal(t, "holds", len(holds), n)
+	for _, h := range holds {
+		must(t, h.Promote(b.ctx))
+		must(t, h.Emit(b.ctx, nil)) // its start
+	}
+	var waits sync.WaitGroup
+	heard := make([]int, n)
+	for i, s := range keys {
+		waits.Go(func() {
+			_, err := client.Follow(b.ctx, s, "m", func(e sq.Event) { heard[i] += len(e.Text) })
+			if err != nil {
+				t.Errorf("%s: %v", s, err)
+			}
+		})
+	}
+	await(t, "the waits", func() bool { return hook.waiting() == n })
+	_, err = b.rdb.TxPipelined(b.ctx, func(p redis.Pipeliner) error { // all at the same instant
+		for _, h := range holds {
+			text := fmt.Sprintf(`{"type":"thought","turn":%q,"text":%q}`, h.Turn().ID, strings.Repeat("x", longText))
+			p.XAdd(b.ctx, &redis.XAddArgs{Stream: rediskey.For(h.Session()).Events(), Values: []string{"e", text}})
+		}
+		return nil
+	})
+	must(t, err)
+	for _, h := range holds {
+		_, err := h.Finish(b.ctx, sq.End{Status: sq.StatusDone})
+		must(t, err)
+	}
+	waits.Wait()
+	for i, n := range heard {
+		equal(t, keys[i], n, longText)
+	}
+	sizes.atMost(t, 10*longText)
+}

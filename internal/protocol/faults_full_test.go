@@ -1,0 +1,103 @@
+package protocol_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	sq "turnstile/internal/protocol"
+	"turnstile/internal/rediskey"
+	"turnstile/pkg/session"
+	"turnstile/test/redistest"
+)
+
+// A full Redis starts no new turn and takes no message, and lets every turn end.
+func TestFullRedis(t *testing.T) {
+	t.Parallel()
+	server := redistest.StartServer(t, "--databases", "128")
+	full := func(is bool) {
+		limit := "0"
+		if is {
+			limit = "1" // byte
+		}
+		must(t, server.Client().ConfigSet(t.Context(), "maxmemory", limit).Err())
+	}
+	refused := map[string]bool{"ring": true, "claim": true, "rotate": true, "title": true, "configure": true}
+	for n, s := range situations() {
+		t.Run(strings.TrimSuffix(s.script+"/"+s.name, "/"), func(t *testing.T) {
+			rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), DB: n + 1})
+			defer rdb.Close()
+			b := benchOn(t, rdb)
+			move := s.prepare(b)
+			before := b.dump()
+			full(true)
+			err := move()
+			full(false)
+			switch {
+			case s.name == "too long": // archiving it frees memory, so a full Redis allows that
+				must(t, err)
+				equal(t, "archived", b.state("now"), "archived")
+			case refused[s.script]:
+				if err == nil || !strings.Contains(err.Error(), "OOM") {
+					t.Errorf("a full Redis allowed %s: %v", s.script, err)
+				}
+				same(t, "a refused "+s.script, before, b.dump())
+			case err != nil && strings.Contains(err.Error(), "not announced"):
+				// The turn has ended; the indexes are full too. Reap finds the rest.
+				b.overdue(rediskey.Owned)
+				b.reap()
+				if !b.isIn(rediskey.Ready, key) && !b.isIn(rediskey.Due, key) {
+					t.Errorf("not found by reap:\n%s", b.dump())
+				}
+			case err != nil:
+				t.Errorf("a full Redis refused %s: %v", s.script, err)
+			}
+			if (s.script == "finish" || s.script == "fail") && rdb.Exists(b.ctx, b.k.Sentinel()).Val() == 0 {
+				equal(t, "state after a finish that released", rdb.ZCard(b.ctx, b.k.Completed()).Val()+rdb.ZCard(b.ctx, b.k.Archived()).Val(), 1)
+			}
+		})
+	}
+	t.Run("submit", func(t *testing.T) {
+		b := benchOn(t, server.Client())
+		full(true)
+		_, err := b.client.Submit(b.ctx, key, session.Message{Text: "hi"})
+		full(false)
+		if err == nil || !strings.Contains(err.Error(), "OOM") {
+			t.Errorf("submit: %v", err)
+		}
+		equal(t, "the database", b.dump(), "")
+	})
+	t.Run("whole turn", func(t *testing.T) {
+		rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), DB: 127})
+		defer rdb.Close()
+		b := benchOn(t, rdb)
+		b.sayAll("a", "b")
+		h := b.claim()
+		full(true)
+		defer full(false)
+		must(t, h.Promote(b.ctx))
+		must(t, b.c.Renew(b.ctx, []*sq.Hold{h})[0].Err)
+		must(t, h.Emit(b.ctx, []sq.Event{{Type: sq.EventNotice, Text: "hi"}}))
+		equal(t, "goes on to the next", b.finish(h), true)
+		if b.finish(h) {
+			t.Error("a third turn")
+		}
+		for _, id := range []string{"a", "b"} {
+			equal(t, "reply to "+id, b.outcome(id).Reply, fmt.Sprint("re: ", id))
+		}
+	})
+	t.Run("finish of a message that an operator deleted", func(t *testing.T) {
+		rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), DB: 126})
+		defer rdb.Close()
+		b := benchOn(t, rdb)
+		b.sayAll("a", "b")
+		h := b.start()
+		rdb.Del(b.ctx, b.k.Task(b.task("a")))
+		full(true)
+		defer full(false)
+		equal(t, "goes on", b.finish(h), true)
+		equal(t, "with", h.Turn().Message.ID, "b")
+	})
+}

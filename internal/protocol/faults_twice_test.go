@@ -1,0 +1,358 @@
+package protocol_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	sq "turnstile/internal/protocol"
+	"turnstile/internal/rediskey"
+	"turnstile/pkg/session"
+	"turnstile/test/redistest"
+)
+
+// resend sends every call of a script a second time, as go-redis does when the
+// reply to the first was lost, and compares the database and the answers.
+type resend struct {
+	t      testing.TB
+	bare   redis.UniversalClient
+	script string
+	calls  int
+
+	special string // what a plain variant answered first, which was sent again
+}
+
+func (r *resend) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (r *resend) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		return r.again([]redis.Cmder{cmd}, func() error { return next(ctx, cmd) })
+	}
+}
+
+func (r *resend) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		return r.again(cmds, func() error { return next(ctx, cmds) })
+	}
+}
+
+func (r *resend) again(cmds []redis.Cmder, send func() error) error {
+	cmd, ok := cmds[0].(*redis.Cmd)
+	if !ok || !called(r.script)(cmd) {
+		return send()
+	}
+	if err := send(); err != nil {
+		return err // NOSCRIPT: nothing was carried out
+	}
+	r.calls++
+	first, before := alone(cmd), settled(dump(r.t, r.bare))
+	err := send()
+	if err != nil {
+		return err
+	}
+	same(r.t, r.script+" sent a second time", before, settled(dump(r.t, r.bare)))
+	a, b := timeless(r.script, first), timeless(r.script, alone(cmd))
+	if r.special != "" && r.special != a {
+		r.t.Errorf("%s answered %s, and after a repetition %s", r.script, r.special, a)
+	}
+	if a != b && b == `["special"]` { // the whole script knows
+		r.special = a
+	} else if a != b && a != `["again"]` { // which says that the next claim may do more
+		r.t.Errorf("%s answered %s, and sent a second time %s", r.script, a, b)
+	}
+	return nil
+}
+
+var clock = regexp.MustCompile(`lease="\d+"|:lease zset .*|updated_at="\d+"`)
+
+// settled leaves out what follows the clock: asynq's lease, the record's last change.
+func settled(dump string) string { return clock.ReplaceAllString(dump, "lease") }
+
+// timeless is an answer without what follows the clock.
+func timeless(script string, v any) string {
+	a, _ := v.([]any)
+	blank := func(list []any, indexes ...int) {
+		for _, i := range indexes {
+			if i < len(list) {
+				list[i] = "time"
+			}
+		}
+	}
+	messages := func(i int) {
+		if i < len(a) {
+			list, _ := a[i].([]any)
+			for j := range list {
+				m, _ := list[j].([]any)
+				blank(m, 2)
+				list[j] = without(m, 3, int64(0), int64(0))
+			}
+		}
+	}
+	switch script {
+	case "trim":
+		blank(a, 0) // how many have left the line: nobody counts on it
+	case "ring":
+		blank(a, 0)
+		if a[1] == "idle" {
+			blank(a, 2)
+		}
+	case "claim":
+		blank(a, 1)
+		messages(6)
+		if len(a) > 9 && a[8] == "" {
+			a = without(a, 7, "", "", a[9])
+		}
+		blank(a, 9)
+	case "steer":
+		messages(1)
+	case "finish", "fail":
+		switch a[0] {
+		case "next":
+			if _, plain := a[1].(string); plain {
+				blank(a, 3)
+			} else {
+				blank(a, 1)
+				messages(6)
+			}
+		case "released":
+			a = a[:1]
+		}
+	case "requeue":
+		blank(a, 1, 2)
+	case "purge", "forget", "look", "erase", "discard":
+		return ""
+	}
+	return fmt.Sprintf("%q", a)
+}
+
+// alone is what a script answered; of a plain variant, to its only call.
+func alone(cmd *redis.Cmd) any {
+	if answers, _ := cmd.Val().([]any); isPlain(cmd) && len(answers) == 1 {
+		return answers[0]
+	}
+	return cmd.Val()
+}
+
+// without is a list that ends before the values that a plain answer leaves out.
+func without(list []any, from int, defaults ...any) []any {
+	if from < len(list) && slices.Equal(list[from:], defaults) {
+		return list[:from]
+	}
+	return list
+}
+
+// A script whose first reply was lost changes nothing more when it is sent again,
+// and answers the same.
+func TestScriptsSentTwice(t *testing.T) {
+	t.Parallel()
+	for _, s := range situations() {
+		t.Run(strings.TrimSuffix(s.script+"/"+s.name, "/"), func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			move := s.prepare(b)
+			options, err := redis.ParseURL(redistest.URL(t))
+			must(t, err)
+			bare := redis.NewClient(options)
+			defer bare.Close()
+			r := &resend{t: t, bare: bare, script: s.script}
+			b.rdb.AddHook(r)
+			must(t, move())
+			if most := len(variantsOf(s.script)); r.calls < 1 || r.calls > most { // the plain one first
+				t.Errorf("%d calls of the script", r.calls)
+			}
+		})
+	}
+}
+
+// A turn whose every command is carried out twice is the same turn.
+func TestTurnOfCommandsSentTwice(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	faults := &redistest.Faults{}
+	b.rdb.AddHook(faults)
+	faults.RunTwice(redistest.Named("evalsha", "eval", "zadd", "sadd"), -1)
+
+	equal(t, "first receipt", b.say("a").Status, sq.Accepted)
+	h := b.start()
+	equal(t, "second receipt", b.say("b").Status, sq.Queued)
+	must(t, h.Emit(b.ctx, []sq.Event{{Type: sq.EventNotice, Text: "once", Turn: h.Turn().ID}}))
+	first := h.Turn()
+	if !b.finish(h) {
+		t.Fatal("no next turn")
+	}
+	equal(t, "next message", h.Turn().Message.ID, "b")
+	equal(t, "entries before the second turn", h.Turn().Entries, 2)
+	must(t, h.Promote(b.ctx))
+	must(t, h.Retry(b.ctx, errors.New("flaky"), 0))
+	h = b.start()
+	equal(t, "attempt", h.Turn().Attempt, 2)
+	equal(t, "redelivered", h.Turn().Redelivered, 0)
+	if b.finish(h) {
+		t.Error("a third turn")
+	}
+	equalList(t, "transcript", b.transcript(first.SessionID), "a", "re: a", "b", "re: b")
+	info, err := b.inspector().GetQueueInfo(rediskey.Queue(key))
+	must(t, err)
+	equal(t, "processed", info.Processed, 2)
+	equal(t, "notices", strings.Count(b.dump(), `"text":"once"`), 1)
+}
+
+// The reply of a move is lost and not sent again by go-redis: the move itself
+// repeats, and a lost claim costs no more than the sentinel's time.
+func TestLostReplies(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, func(c *sq.Config) { c.SentinelTTL = 2 * time.Second })
+	faults := &redistest.Faults{}
+	b.rdb.AddHook(faults)
+	lose := func(script string) { faults.LoseReply(called(script), 1) }
+
+	b.sayAll("a", "b", "c")
+	h := b.claim()
+	lose("promote")
+	must(t, h.Promote(b.ctx))
+	lose("emit")
+	must(t, h.Emit(b.ctx, []sq.Event{{Type: sq.EventNotice, Text: "once"}}))
+	lose("finish")
+	if !b.finish(h) || h.Turn().Message.ID != "b" {
+		t.Fatalf("after a finish whose reply was lost the turn is of %q", h.Turn().Message.ID)
+	}
+	lose("requeue")
+	must(t, h.Requeue(b.ctx, "drain"))
+	equalList(t, "the line", b.waiting(), "b", "c")
+	equal(t, "notices", strings.Count(b.dump(), `"text":"once"`), 1)
+
+	lose("claim")
+	if holds, err := b.c.Claim(b.ctx, []string{key}); len(holds) != 0 || !errors.Is(err, redistest.ErrLostReply) {
+		t.Fatalf("a claim without a reply: %v, %v", holds, err)
+	}
+	b.claimNothing("another token holds the sentinel")
+	b.die()
+	equalList(t, "what is run afterwards", b.drain(), "b", "c")
+}
+
+// A rotation gets between a claim whose reply is lost and its resend: the turn
+// still writes into the session id that it was taken with.
+func TestB77_RotationBetweenClaimAndItsResend(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.say("a")
+	b.drain()
+	old := b.info().SessionID
+	b.sayAll("b", "c")
+	faults := &between{script: "claim", do: func() {
+		_, err := sq.NewClient(b.rdb).Rotate(b.ctx, key, "")
+		must(t, err)
+	}}
+	b.rdb.AddHook(faults)
+	h := b.claim()
+	equal(t, "session id of the turn", h.Turn().SessionID, old)
+	equal(t, "run's session id", b.rdb.HGet(b.ctx, b.k.Run(), "sid").Val(), old)
+	b.finish(h)
+	equalList(t, "the old transcript", b.transcript(old), "a", "re: a", "b", "re: b")
+	equal(t, "entries of the new session id", h.Turn().Entries, 0)
+}
+
+// between runs a script's first call twice and something else in between.
+type between struct {
+	script string
+	do     func()
+	done   bool
+}
+
+func (f *between) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (f *between) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		return f.around(cmd, func() error { return next(ctx, cmd) })
+	}
+}
+
+func (f *between) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		return f.around(cmds[0], func() error { return next(ctx, cmds) })
+	}
+}
+
+func (f *between) around(cmd redis.Cmder, send func() error) error {
+	err := send()
+	if f.done || err != nil || !called(f.script)(cmd) {
+		return err
+	}
+	f.done = true
+	f.do()
+	return send()
+}
+
+// The sender dies, or loses Redis, at each of its commands in turn: either
+// nothing is stored or the sweep finds it; and the same Submit again stores one.
+func TestB82_SubmitBrokenAnywhere(t *testing.T) {
+	t.Parallel()
+	for _, after := range []bool{false, true} {
+		for n := 0; ; n++ {
+			broke := false
+			t.Run(fmt.Sprintf("after=%v/%d", after, n), func(t *testing.T) {
+				b := newBench(t)
+				b.say("earlier")
+				b.drain()
+				b.lose()
+				faults := &redistest.Faults{}
+				b.rdb.AddHook(faults)
+				left := n
+				nth := func(redis.Cmder) bool { left--; return left == -1 }
+				if after {
+					faults.LoseReply(nth, 1)
+				} else {
+					faults.FailBefore(nth, 1, redistest.ErrLostReply)
+				}
+				_, err := b.client.Submit(b.ctx, key, session.Message{ID: "m", Text: "m"})
+				broke = err != nil
+				faults.Clear()
+				if stored := b.state("m") != ""; stored && !b.isIn(rediskey.Ready, key) {
+					equal(t, "woken by the sweep", b.sweep(), 1)
+				}
+				r := b.say("m")
+				if r.Status != sq.Accepted && r.Status != sq.Duplicate {
+					t.Errorf("submitted again: %s", r.Status)
+				}
+				if !b.isIn(rediskey.Ready, key) {
+					t.Error("nobody was told")
+				}
+				equalList(t, "runs", b.drain(), "m")
+				equal(t, "submitted after the end", b.say("m").State, "completed")
+				equalList(t, "runs after the end", b.drain())
+			})
+			if !broke {
+				break
+			}
+		}
+	}
+}
+
+// onScript calls do after each call of a script.
+type onScript struct {
+	name string
+	do   func()
+}
+
+func (f *onScript) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (f *onScript) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (f *onScript) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if err == nil && called(f.name)(cmd) {
+			f.do()
+		}
+		return err
+	}
+}

@@ -1,0 +1,138 @@
+package protocol_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
+	sq "turnstile/internal/protocol"
+	"turnstile/internal/rediskey"
+	"turnstile/pkg/followup"
+	"turnstile/pkg/session"
+	"turnstile/test/redistest"
+)
+
+func (b *bench) find() (entered int) {
+	b.Helper()
+	n, err := b.c.Find(b.ctx)
+	must(b, err)
+	return n
+}
+
+// A plain asynq.Client tells a queue's name once in its life. What it puts in when that
+// was taken away is found all the same, and so is what only a delay, a retry or a
+// result remembers.
+func TestFind(t *testing.T) {
+	t.Parallel()
+	for name, open := range map[string]func(t testing.TB) redis.UniversalClient{
+		"one Redis": redistest.New,
+		"Cluster": func(t testing.TB) redis.UniversalClient {
+			redistest.Real(t)
+			return redistest.StartCluster(t).Client()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := benchOn(t, open(t))
+			plain := asynq.NewClientFromRedisClient(b.rdb)
+			put := func(id string, opts ...asynq.Option) {
+				t.Helper()
+				payload, err := session.Message{ID: id, Text: id}.EncodePayload()
+				must(t, err)
+				_, err = plain.Enqueue(asynq.NewTask(session.TaskType, payload),
+					append(opts, asynq.Queue(rediskey.Queue(key)), asynq.TaskID(b.task(id)))...)
+				must(t, err)
+			}
+			put("a")
+			equal(t, "a: woken", b.sweep(), 1)
+			equalList(t, "runs", b.drain(), "a")
+			b.lose()
+			put("b")
+			equal(t, "b: the sweep alone", b.sweep(), 0)
+			equal(t, "b: entered", b.find(), 1)
+			equal(t, "b: woken", b.sweep(), 1)
+			equalList(t, "runs", b.drain(), "b")
+			b.lose()
+			put("c", asynq.ProcessIn(time.Hour))
+			equal(t, "c: entered", b.find(), 1)
+			b.sweep()
+			equal(t, "c: due", b.isIn(rediskey.Due, key), true)
+			equal(t, "entered again", b.find(), 0)
+			must(t, b.inspector().DeleteTask(rediskey.Queue(key), b.task("c")))
+
+			b.lose()
+			equal(t, "results: entered", b.find(), 1)
+			equal(t, "known", b.isIn(rediskey.Sessions, key), true)
+			equal(t, "results alone are listed", b.listed(key), false)
+		})
+	}
+}
+
+// A record that no message ever came to, and asynq's counters of a session that was
+// forgotten, as versions before this one have left them, go with the next Forget.
+func TestFindWhatWasLeft(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, func(c *sq.Config) { c.SessionTTL = time.Hour })
+	must(t, b.client.Configure(b.ctx, key, followup.Settings{Cap: 3}))
+	b.old()
+	b.lose()
+	must(t, b.rdb.Set(b.ctx, rediskey.For("gone").Processed(), 7, 0).Err())
+	equal(t, "entered", b.find(), 2)
+	equal(t, "listed", b.rdb.SCard(b.ctx, rediskey.AllQueues).Val(), 0)
+	n, err := b.c.Forget(b.ctx)
+	must(t, err)
+	equal(t, "forgotten", n, 2)
+	b.rdb.Del(b.ctx, rediskey.Scan)
+	if left := b.rdb.Keys(b.ctx, "*").Val(); len(left) > 0 {
+		t.Errorf("left: %q", left)
+	}
+}
+
+// A search that is cut short goes on where it was left off, by another worker too, and
+// keeps its pace.
+func TestFindGoesOn(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	const n = 4000
+	_, err := b.rdb.Pipelined(b.ctx, func(p redis.Pipeliner) error {
+		for i := range n {
+			p.LPush(b.ctx, rediskey.For(fmt.Sprint("s", i)).Pending(), "x")
+		}
+		return nil
+	})
+	must(t, err)
+	ctx, cut := context.WithCancel(b.ctx)
+	faults := &redistest.Faults{}
+	b.rdb.AddHook(faults)
+	scanned := faults.GateReply(redistest.Named("scan"))
+	got := make(chan int, 1)
+	go func() {
+		n, err := b.c.Find(ctx)
+		if err != nil {
+			t.Error(err)
+		}
+		got <- n
+	}()
+	<-scanned.Arrived()
+	scanned.Release()
+	await(t, "the first entries", func() bool { return b.rdb.ZCard(b.ctx, rediskey.Sessions).Val() > 0 })
+	cut()
+	first := <-got
+	if first == 0 || first == n {
+		t.Fatalf("%d sessions before it was cut short", first)
+	}
+	faults.Clear()
+	began := time.Now()
+	rest, err := newWorker(t, b.rdb, "two").Find(b.ctx)
+	must(t, err)
+	if first+rest != n {
+		t.Errorf("entered %d, then %d of %d", first, rest, n)
+	}
+	if took := time.Since(began); took < time.Duration(rest/1000-1)*50*time.Millisecond {
+		t.Errorf("%d keys took %s", rest, took)
+	}
+}

@@ -1,0 +1,363 @@
+package protocol_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	sq "turnstile/internal/protocol"
+	"turnstile/pkg/session"
+	"turnstile/test/redistest"
+)
+
+// seenAs is an event as the tests below compare it.
+func seenAs(e sq.Event) string {
+	if what := e.Text + e.Name + e.Reason; what != "" {
+		return e.Type + " " + what
+	}
+	return e.Type
+}
+
+// followed is what a Follow behind an event sees of a message, with the ids.
+func (b *bench) followed(id, after string) (seen, ids []string, o sq.Outcome) {
+	b.Helper()
+	o, err := b.client.FollowFrom(b.ctx, key, id, after, func(e sq.Event) {
+		seen, ids = append(seen, seenAs(e)), append(ids, e.ID)
+	})
+	if err != nil {
+		b.Error(err)
+	}
+	return seen, ids, o
+}
+
+// life is message m's, through a drain, with others before and behind it. Its
+// end has a piece of the reply that no text event has.
+func (b *bench) life() {
+	b.Helper()
+	b.sayAll("before", "m", "behind")
+	h := b.start()
+	must(b, h.Emit(b.ctx, []sq.Event{{Type: "text", Turn: h.Turn().ID, Text: "not of m"}}))
+	b.finish(h)
+	must(b, h.Promote(b.ctx))
+	must(b, h.Requeue(b.ctx, "drain")) // one entry with two events
+	h = b.start()
+	turn := h.Turn().ID
+	must(b, h.Emit(b.ctx, []sq.Event{{Type: "thought", Turn: turn, Text: "hm"}, {Type: "text", Turn: turn, Text: "first"}}))
+	must(b, h.Emit(b.ctx, []sq.Event{{Type: "tool_start", Turn: turn, Name: "look", CallID: "1"}, {Type: "tool_end", Turn: turn, CallID: "1"}}))
+	must(b, h.Emit(b.ctx, []sq.Event{{Type: "text", Turn: turn, Text: "re: "}}))
+	b.finish(h)
+	b.drain()
+}
+
+// Wherever a follower was left off, another one goes on there: together they see
+// each event once.
+func TestFollowFrom(t *testing.T) {
+	t.Parallel()
+	for _, kept := range []bool{true, false} {
+		t.Run(fmt.Sprint("result kept ", kept), func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, func(c *sq.Config) {
+				if !kept {
+					c.Retention = 0
+				}
+			})
+			b.life()
+			all, ids, end := b.followed("m", "")
+			equalList(t, "all", all, "turn_started", "turn_requeued drain", "turn_started", "thought hm", "text first",
+				"tool_start look", "tool_end", "text re: ", "text m")
+			for i, id := range ids {
+				if id == "" { // it comes with the next one
+					equal(t, "without an id", all[i], "turn_started")
+					continue
+				}
+				must(t, sq.ValidateEventID(id))
+				rest, _, again := b.followed("m", id)
+				equalList(t, "behind "+all[i], rest, all[i+1:]...)
+				equal(t, "outcome behind "+all[i], again, end)
+			}
+			rest, _, _ := b.followed("m", "99999999999999-0")
+			equalList(t, "behind what is to come", rest)
+		})
+	}
+}
+
+// The one that goes on is there while the turn runs.
+func TestFollowFromInMidTurn(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.say("m")
+	h := b.start()
+	turn := h.Turn().ID
+	must(t, h.Emit(b.ctx, []sq.Event{{Type: "text", Turn: turn, Text: "re"}}))
+	ctx, leave := context.WithCancel(b.ctx)
+	after := ""
+	_, err := b.client.Follow(ctx, key, "m", func(e sq.Event) {
+		if after = e.ID; e.Text == "re" {
+			leave()
+		}
+	})
+	if !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	must(t, h.Emit(b.ctx, []sq.Event{{Type: "text", Turn: turn, Text: ": "}}))
+	var seen []string
+	o, err := b.client.FollowFrom(b.ctx, key, "m", after, func(e sq.Event) {
+		if seen = append(seen, seenAs(e)); e.Text == ": " {
+			b.finish(h)
+		}
+	})
+	must(t, err)
+	equalList(t, "seen", seen, "text : ", "text m")
+	equal(t, "reply", o.Reply, "re: m")
+}
+
+func TestFollowFromBadID(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.say("m")
+	for _, id := range []string{"x", "1", "-", "1-", "-1", "1-2-3", "1-x", "+1-0", " 1-0", "$", "0x1-0", "99999999999999999999-0"} {
+		if _, err := b.client.FollowFrom(b.ctx, key, "m", id, func(sq.Event) {}); !errors.Is(err, session.ErrInvalid) {
+			t.Errorf("%q: %v", id, err)
+		}
+		if err := sq.ValidateEventID(id); !errors.Is(err, session.ErrInvalid) {
+			t.Errorf("%q: %v", id, err)
+		}
+	}
+}
+
+// A turn with more events than are kept: who comes late, or again, sees what there
+// still is, and the reply in any case.
+func TestFollowWhatIsTrimmed(t *testing.T) {
+	t.Parallel()
+	for name, kept := range map[string]int64{"but the last two": 2, "all": 0} {
+		for _, ended := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, ended %v", name, ended), func(t *testing.T) {
+				t.Parallel()
+				followTrimmed(t, kept, ended)
+			})
+		}
+	}
+}
+
+func followTrimmed(t *testing.T, kept int64, ended bool) {
+	b := newBench(t)
+	b.say("m")
+	h := b.start()
+	turn := h.Turn().ID
+	must(t, h.Emit(b.ctx, []sq.Event{
+		{Type: "text", Turn: turn, Text: "lost"}, {Type: "tool_start", Turn: turn, Name: "look", CallID: "1"}, {Type: "text", Turn: turn, Text: "re"},
+	}))
+	want := []string{"tool_start look", "text re", "text : m"}
+	if ended {
+		b.finish(h)
+		want = want[1:] // the end is an event, too
+	}
+	if kept == 0 {
+		want = []string{"text re: m"}
+	}
+	must(t, b.rdb.XTrimMaxLen(b.ctx, b.k.Events(), kept).Err())
+	reading := &redistest.Faults{}
+	reads := reading.Gate(called("events page"))
+	b.rdb.AddHook(reading)
+	got := make(chan []string, 1)
+	go func() {
+		seen, _, _ := b.followed("m", "1-0")
+		got <- seen
+	}()
+	<-reads.Arrived()
+	reads.Release()
+	if !ended {
+		b.finish(h)
+	}
+	equalList(t, "seen", <-got, want...)
+}
+
+// Of a reply that is longer than the stream the end is seen, too, which no event has
+// but the turn's.
+func TestFollowALongReply(t *testing.T) {
+	t.Parallel()
+	for _, ended := range []bool{false, true} {
+		t.Run(fmt.Sprint("ended ", ended), func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			b.say("m")
+			h := b.start()
+			turn := h.Turn().ID
+			for _, text := range []string{"one ", "two ", "three "} {
+				must(t, h.Emit(b.ctx, []sq.Event{{Type: "text", Turn: turn, Text: text}}))
+			}
+			finish := func() {
+				_, err := h.Finish(b.ctx, sq.End{Status: sq.StatusDone, Reply: "one two three four"})
+				must(t, err)
+			}
+			kept := int64(2)
+			if ended {
+				finish()
+				kept++
+			}
+			must(t, b.rdb.XTrimMaxLen(b.ctx, b.k.Events(), kept).Err())
+			var seen []string
+			_, err := b.client.Follow(b.ctx, key, "m", func(e sq.Event) {
+				if seen = append(seen, seenAs(e)); e.Text == "three " && !ended {
+					finish()
+				}
+			})
+			must(t, err)
+			equalList(t, "seen", seen, "text two ", "text three ", "text four")
+		})
+	}
+}
+
+// Following a reply in many pieces copies each of them a few times, not the whole
+// reply with each: a sender may have many to follow.
+func TestFollowCopiesLittle(t *testing.T) { //nolint:paralleltest // it counts what is allocated
+	const pieces, size = 2000, 1000
+	piece := strings.Repeat("x", size)
+	events := make([]redis.XMessage, pieces)
+	for i := range events {
+		events[i] = redis.XMessage{ID: fmt.Sprintf("%d-0", i+1), Values: map[string]any{"e": `{"type":"text","turn":"t","text":"` + piece + `"}`}}
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	n := sq.Watched("t", events)
+	runtime.ReadMemStats(&after)
+	equal(t, "text", n, pieces*size)
+	if copied := (after.TotalAlloc - before.TotalAlloc) / (pieces * size); copied > 50 {
+		t.Errorf("the reply was copied %d times", copied)
+	}
+}
+
+// A message that is deleted in mid-turn: what was seen is not seen again.
+func TestFollowADeletedMessage(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.say("m")
+	h := b.start()
+	must(t, h.Emit(b.ctx, []sq.Event{{Type: "text", Turn: h.Turn().ID, Text: "re"}}))
+	faults := &redistest.Faults{}
+	b.rdb.AddHook(faults)
+	var seen []string
+	_, err := b.client.Follow(b.ctx, key, "m", func(e sq.Event) {
+		if seen = append(seen, seenAs(e)); e.Type == "text" {
+			// After an error it looks at the task at once.
+			faults.FailBefore(redistest.Named("xread"), 1, redistest.AnswerError("LOADING Redis is loading the dataset in memory"))
+			must(t, b.rdb.Del(b.ctx, b.k.Task(b.task("m"))).Err())
+		}
+	})
+	if !errors.Is(err, sq.ErrUnknown) {
+		t.Errorf("error %v", err)
+	}
+	equalList(t, "seen", seen, "turn_started", "text re")
+}
+
+// A message whose result is not kept ends while nobody could look, and the stream has
+// lost its words by then: what was seen of them is not seen again.
+func TestFollowAResultThatIsNotKept(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, func(c *sq.Config) { c.Retention = 0 })
+	b.say("m")
+	h := b.start()
+	must(t, h.Emit(b.ctx, []sq.Event{{Type: "text", Turn: h.Turn().ID, Text: "re"}}))
+	faults := &redistest.Faults{}
+	b.rdb.AddHook(faults)
+	var seen []string
+	o, err := b.client.Follow(b.ctx, key, "m", func(e sq.Event) {
+		if seen = append(seen, seenAs(e)); e.Text == "re" {
+			// After an error it looks at the task at once.
+			faults.FailBefore(redistest.Named("xread"), 1, redistest.AnswerError("LOADING Redis is loading the dataset in memory"))
+			b.finish(h)
+			must(t, b.rdb.XTrimMaxLen(b.ctx, b.k.Events(), 1).Err())
+		}
+	})
+	must(t, err)
+	equalList(t, "seen", seen, "turn_started", "text re", "text : m")
+	equal(t, "reply", o.Reply, "re: m")
+}
+
+// Nothing is seen twice and nothing left out when the connection goes, an answer is
+// lost on its way, or Redis itself starts anew; be it with a connection of its own or
+// without.
+func TestFollowThroughOutages(t *testing.T) {
+	t.Parallel()
+	for _, connections := range []int{10, 1} {
+		t.Run(fmt.Sprint(connections), func(t *testing.T) {
+			t.Parallel()
+			followThroughOutages(t, connections)
+		})
+	}
+}
+
+func followThroughOutages(t *testing.T, connections int) {
+	server := redistest.StartServer(t, "--appendonly", "yes", "--appendfsync", "always")
+	b := benchOn(t, server.Client())
+	b.say("m")
+	h := b.start()
+	turn := h.Turn().ID
+
+	options, err := redis.ParseURL(server.URL())
+	must(t, err)
+	options.PoolSize = connections
+	rdb := redis.NewClient(options)
+	defer rdb.Close()
+	faults := &redistest.Faults{}
+	rdb.AddHook(faults)
+	seen := make(chan sq.Event)
+	ended := make(chan error, 1)
+	var o sq.Outcome
+	go func() {
+		var err error
+		o, err = sq.NewClient(rdb).Follow(b.ctx, key, "m", func(e sq.Event) { seen <- e })
+		ended <- err
+		close(seen)
+	}()
+	must(t, h.Emit(b.ctx, nil))
+	equal(t, "first", (<-seen).Type, "turn_started")
+
+	number := 0
+	say := func() {
+		t.Helper()
+		number++
+		must(t, h.Emit(b.ctx, []sq.Event{{Type: "text", Turn: turn, Text: fmt.Sprintf("%d ", number)}}))
+	}
+	heard := 0
+	hear := func() {
+		t.Helper()
+		for heard < number {
+			heard++
+			if e := <-seen; e.Text != fmt.Sprintf("%d ", heard) {
+				t.Fatalf("seen %q, want %d", e.Text, heard)
+			}
+		}
+	}
+	for _, outage := range []func(){
+		func() {},
+		func() { must(t, b.rdb.Do(b.ctx, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes").Err()) },
+		func() { faults.LoseReply(redistest.Named("xread"), 3) },
+		func() { faults.RunTwice(redistest.Named("xread"), 3) },
+		func() {
+			faults.FailBefore(redistest.Any, 3, redistest.AnswerError("LOADING Redis is loading the dataset in memory"))
+		},
+		func() { server.Kill(); server.Start() },
+		func() { server.Stop(); server.Start() },
+	} {
+		say()
+		hear()
+		say() // it may be on its way when the outage comes
+		outage()
+		say()
+		hear()
+	}
+	_, err = h.Finish(b.ctx, sq.End{Status: sq.StatusDone, Reply: "1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 at last"})
+	must(t, err)
+	equal(t, "the rest of the reply", (<-seen).Text, "at last")
+	must(t, <-ended)
+	equal(t, "status", o.Status, sq.StatusDone)
+	if e, more := <-seen; more {
+		t.Errorf("seen besides: %+v", e)
+	}
+}

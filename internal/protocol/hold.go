@@ -1,0 +1,288 @@
+package protocol
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"turnstile/internal/rediskey"
+	"turnstile/pkg/lockguard"
+	"turnstile/pkg/session"
+)
+
+// Turn is one run of an agent: what was taken, and under which fence.
+type Turn struct {
+	Session   string
+	SessionID string // the transcript that this turn's entries go to
+	ID        string
+	Fence     int64
+
+	// Taken is the message that began the turn, and Collected are those behind it
+	// that the same turn takes.
+	Taken
+	Collected []Taken
+
+	Attempt int   // from 1; failures raise it
+	Entries int64 // entries written to this session id before, and once more for each undo, see docs/design.md
+
+	Reset     string        // "suspended": the session id is new for that reason
+	Resume    string        // reason of the resume mark that the claim found, if any
+	ResumeAge time.Duration // how old that mark is, by Redis' clock
+
+	// Dropped are the task ids of messages that a full line has dropped, of which
+	// this turn's agent is to be told: the newest, at most 50. Omitted is how many
+	// older ones there were.
+	Dropped []string
+	Omitted int
+	notes   notes
+
+	// Started is the claim, by the worker's monotonic clock; StartedAt by Redis'.
+	Started   time.Time
+	StartedAt time.Time
+}
+
+// Taken is a message that became part of a turn.
+type Taken struct {
+	// Message is what the user said. Err tells why there is none: another
+	// program's task in a session's queue.
+	Message session.Message
+	Err     error
+
+	Redelivered int           // how often it came back without a failure: crashes and drains
+	Age         time.Duration // since it was first seen
+
+	taskID  string
+	retried int
+	plain   string // see part.task
+}
+
+// First reports whether the message was in no turn before: it is neither retried
+// nor redelivered.
+func (t Taken) First() bool { return t.retried == 0 && t.Redelivered == 0 }
+
+// plainMost is how long a task is that is sent back whole with the end of its
+// turn, which saves Redis from looking at it.
+const plainMost = 16 << 10
+
+// Messages are all that the turn was taken for.
+func (t Turn) Messages() []Taken { return append([]Taken{t.Taken}, t.Collected...) }
+
+// take reads a message as scripts answer it: {id, msg, age, redeliveries, 1 if it
+// has a unique key}.
+func take(prefix string, a answer, limits session.Limits) Taken {
+	t := Taken{taskID: a.str(0), Age: max(a.ms(2), 0), Redelivered: int(a.int(3))}
+	if msg := a.str(1); len(msg) <= plainMost && a.int(4) == 0 {
+		t.plain = msg
+	}
+	task, err := parseTaskMessage([]byte(a.str(1)))
+	if err == nil {
+		t.Message, err = task.message(limits)
+	}
+	t.Message.ID = messageID(prefix, t.taskID)
+	t.Err, t.retried = err, task.retried
+	return t
+}
+
+var errLostToAnother = fmt.Errorf("the sentinel is another's: %w", lockguard.ErrLost)
+
+// Hold is a session that this worker owns: its sentinel, and the turn that runs
+// under it. Every move checks token and fence in its script, and is safe to
+// repeat. A move that finds the sentinel lost returns an error that wraps
+// lockguard.ErrLost and changes nothing.
+type Hold struct {
+	consumer *Consumer
+	session  string
+	token    string
+	prefix   string
+	lease    *lockguard.Lease
+
+	claimedBy time.Time // the sentinel has ended by then if nobody heard of the claim
+
+	mu        sync.Mutex // guards what follows: Renewals look on while Finish goes on to the next turn
+	keys      []string
+	turn      Turn
+	part      []part // the messages of the turn, in the order of taking
+	announced bool   // that the turn has started
+	steer     bool   // Promote found a message that is to be steered in
+	seq       int
+	asked     int // how many questions this turn has asked
+	clock     clock
+	ending    bool // a move that may release the sentinel is under way
+	renewed   bool // the turn has a lease of asynq's, which a plain end leaves
+	uncounted int  // messages that ended under this hold and are not in asynq's statistics
+}
+
+// part is one message of the running turn. task is asynq's TaskMessage, of one
+// that a plain end of the turn may ack.
+type part struct{ taskID, id, task string }
+
+// Turn is the one that runs now.
+func (h *Hold) Turn() Turn {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.turn
+}
+
+// Session is the key of the session that is held.
+func (h *Hold) Session() string { return h.session }
+
+// Lease tells how long the hold may be trusted. Its context ends with
+// lockguard.ErrLost.
+func (h *Hold) Lease() *lockguard.Lease { return h.lease }
+
+// Token is the sentinel's value: new for every claim.
+func (h *Hold) Token() string { return h.token }
+
+// Runs answers the fence of the turn that runs now, if it is that of an asynq
+// task.
+func (h *Hold) Runs(taskID string) (fence int64, ok bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.turn.Fence, slices.ContainsFunc(h.part, func(p part) bool { return p.taskID == taskID })
+}
+
+// begin takes a turn from a script's answer: {_, now, fence, session id, entries,
+// dropped ids, messages}.
+func (h *Hold) begin(sent time.Time, a answer) {
+	t := Turn{
+		Session: h.session, SessionID: a.str(3), Fence: a.int(2), Entries: a.int(4),
+		Started: sent, StartedAt: time.UnixMilli(a.int(1)),
+	}
+	t.drops(a.str(5))
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.clock, h.uncounted = clock{a.int(1), time.Now()}, 0
+	h.run(t, a.list(6))
+}
+
+// run makes t the turn that runs, for messages as scripts answer them. h.mu is
+// held.
+func (h *Hold) run(t Turn, messages answer) {
+	h.seq, h.asked, h.announced, h.steer, h.renewed, h.part = 0, 0, false, false, false, h.part[:0:0]
+	if transcript := rediskey.For(h.session).Transcript(t.SessionID); h.keys[transcriptKey] != transcript {
+		h.keys = slices.Clone(h.keys) // a renewal or a batch under way reads the old ones
+		h.keys[transcriptKey] = transcript
+	}
+	t.ID = h.prefix + strconv.FormatInt(t.Fence, 10)
+	for i := range messages {
+		m := take(h.prefix, messages.list(i), h.consumer.cfg.Limits)
+		h.part = append(h.part, part{m.taskID, m.Message.ID, m.plain})
+		if i == 0 {
+			t.Taken, t.Attempt = m, m.retried+1
+		} else {
+			t.Collected = append(t.Collected, m)
+		}
+	}
+	h.turn = t
+}
+
+// clock is Redis' clock as an answer has told it: ms, and when that came.
+type clock struct {
+	ms int64
+	at time.Time
+}
+
+// now may be late by the time that the answer took, and by what the clocks' rates
+// differ.
+func (c clock) now() int64 { return c.ms + time.Since(c.at).Milliseconds() }
+
+// wasRenewed takes note of a renewal that was answered just now: of Redis' clock, ms,
+// and of the turn that has a lease by it.
+func (h *Hold) wasRenewed(ms, fence int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.clock = clock{ms, time.Now()}
+	h.renewed = h.renewed || fence == h.turn.Fence
+}
+
+// redisNow is Redis' clock in ms, as far as the hold knows it.
+func (h *Hold) redisNow() int64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.clock.now()
+}
+
+// ends begins a move that may release the sentinel, and answers what ends the move. A
+// renewal that is under way at the same time may find it released, which is no loss.
+func (h *Hold) ends() func() {
+	h.setEnding(true)
+	return func() { h.setEnding(false) }
+}
+
+func (h *Hold) setEnding(ending bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.ending = ending
+}
+
+// lost takes note that a renewal found the sentinel to be another's. False: the
+// hold's own end explains it, and that move's answer counts.
+func (h *Hold) lost(err error) bool {
+	h.mu.Lock()
+	ending := h.ending
+	h.mu.Unlock()
+	if !ending {
+		h.lease.Lose(err)
+	}
+	return !ending
+}
+
+// move runs one of the owner's scripts for the present turn, and repeats it
+// while the error may pass and the lease lasts.
+func (h *Hold) move(ctx context.Context, name string, script *redis.Script, nkeys int, extend bool, rest ...any) (answer, error) {
+	h.mu.Lock()
+	keys, fence := h.keys[:nkeys], h.turn.Fence
+	h.mu.Unlock()
+	return h.moveWith(ctx, name, script, keys, fence, extend, rest)
+}
+
+// moveOn is move for a script that also touches a key which no other script does.
+func (h *Hold) moveOn(ctx context.Context, name string, script *redis.Script, key string, rest ...any) (answer, error) {
+	h.mu.Lock()
+	keys, fence := append(slices.Clone(h.keys[:keysToEvents]), key), h.turn.Fence
+	h.mu.Unlock()
+	return h.moveWith(ctx, name, script, keys, fence, true, rest)
+}
+
+func (h *Hold) moveWith(ctx context.Context, name string, script *redis.Script, keys []string, fence int64, extend bool, rest []any) (answer, error) {
+	args := append([]any{rediskey.For(h.session).TaskPrefix(), h.token, fence}, rest...)
+	var reply answer
+	err := h.persist(ctx, func() (err error) {
+		sent := time.Now()
+		reply, err = h.consumer.call(ctx, script, keys, args)
+		if err == nil && extend && reply.str(0) != "lost" {
+			h.lease.Extend(sent, h.consumer.cfg.SentinelTTL)
+		}
+		return err
+	})
+	if err == nil && reply.str(0) == "lost" {
+		err = errLostToAnother
+		h.lease.Lose(err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s %s: %w", name, h.session, err)
+	}
+	return reply, nil
+}
+
+// persist repeats call while its error may pass and the lease lasts.
+func (h *Hold) persist(ctx context.Context, call func() error) error {
+	err := persist(ctx, func() error {
+		if err := h.lease.Held(); err != nil {
+			return err
+		}
+		return call()
+	})
+	// A command that still waited when the lease ended says only that it was
+	// cancelled.
+	if lost := h.lease.Held(); errors.Is(err, context.Canceled) && errors.Is(lost, lockguard.ErrLost) {
+		err = lost
+	}
+	return err
+}

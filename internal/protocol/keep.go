@@ -1,0 +1,29 @@
+package protocol
+
+import (
+	"context"
+	"encoding/json"
+
+	"turnstile/internal/rediskey"
+	"turnstile/pkg/session"
+)
+
+// Keep stores what the turn's agent wants to find again in the session's next
+// turns, and replaces what it had kept; nil: nothing is kept any more. entries is
+// how many the turn will write if it ends well, all of them under its own id. What
+// another writes to the transcript makes it void, and so does the transcript's end.
+func (h *Hold) Keep(ctx context.Context, data json.RawMessage, entries int) error {
+	c, turn, text := h.consumer.cfg, h.Turn(), ""
+	if data != nil {
+		var err error
+		s := session.State{
+			SessionID: turn.SessionID, Turn: turn.ID, Entries: turn.Entries, After: turn.Entries + int64(entries), Data: data,
+		}
+		if text, err = s.Encode(); err != nil {
+			return err
+		}
+	}
+	_, err := h.moveOn(ctx, "keep", keepScript(), rediskey.For(h.session).State(),
+		c.SentinelTTL.Milliseconds(), text, c.TranscriptTTL.Milliseconds())
+	return err
+}

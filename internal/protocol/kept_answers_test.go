@@ -1,0 +1,113 @@
+package protocol_test
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	sq "turnstile/internal/protocol"
+	"turnstile/pkg/session"
+)
+
+// What a sender was told is told again when its request is sent again, and nothing
+// changes by that: whatever others have done in between. The turn that it found has
+// ended, the line was stopped, the same was asked by others, another conversation was
+// begun.
+func TestAnswersOutliveWhatTheyWereAbout(t *testing.T) {
+	t.Parallel()
+	kept := []string{"ring/rejected", "stop/", "undo/", "undo/to try again", "rerun/"}
+	seen := map[string]bool{}
+	for _, s := range situations() {
+		name := s.script + "/" + s.name
+		if !slices.Contains(kept, name) {
+			continue
+		}
+		seen[name] = true
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			move := s.prepare(b)
+			r := &repeated{b: b, script: s.script, between: b.goOn}
+			b.rdb.AddHook(r)
+			must(t, move())
+			if r.first == "" {
+				t.Fatalf("%s was not called", s.script)
+			}
+			equal(t, "the second answer", r.second, r.first)
+			same(t, "a repetition of "+name, r.before, r.after)
+		})
+	}
+	equal(t, "situations", len(seen), len(kept))
+}
+
+// goOn has everybody go on with the session: its turn ends, and what waits is run, is
+// stopped and refused, taken back and run again, in one conversation and the next.
+func (b *bench) goOn() {
+	b.Helper()
+	other := *b
+	other.rdb = b.bare()
+	other.client = sq.NewClient(other.rdb)
+	other.c = newWorker(b.T, other.rdb, "other")
+	other.die()
+	other.drain()
+	other.sayAll("x1", "x2", "x3")
+	h := other.start()
+	other.say("x4", session.ModeReject)
+	_, err := other.client.Stop(b.ctx, key)
+	must(b, err)
+	for more := true; more; {
+		more = other.finish(h)
+	}
+	_, err = other.client.Rerun(b.ctx, key)
+	must(b, err)
+	other.drain()
+	_, err = other.client.Undo(b.ctx, key)
+	must(b, err)
+	_, err = other.client.Rotate(b.ctx, key, "")
+	must(b, err)
+	other.say("x5")
+	other.drain()
+}
+
+// repeated sends a script's first call twice, with something in between.
+type repeated struct {
+	b       *bench
+	script  string
+	between func()
+
+	first, second string // answers
+	before, after string // the database around the second call
+}
+
+func (*repeated) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (*repeated) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (r *repeated) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if err != nil || r.first != "" || !called(r.script)(cmd) {
+			return err
+		}
+		r.first = answered(cmd)
+		r.between()
+		r.before = r.b.dump()
+		err = next(ctx, cmd)
+		r.after, r.second = r.b.dump(), answered(cmd)
+		return err
+	}
+}
+
+var clockMS = regexp.MustCompile(`\b1\d{12}\b`)
+
+// answered is a script's answer without the clock.
+func answered(cmd redis.Cmder) string {
+	answer, err := cmd.(*redis.Cmd).Result()
+	return fmt.Sprint(clockMS.ReplaceAllString(fmt.Sprint(answer), "ms"), " ", err)
+}

@@ -1,0 +1,156 @@
+package protocol_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	sq "turnstile/internal/protocol"
+	"turnstile/pkg/session"
+)
+
+// What a turn had done at its last checkpoint is there for the next run of its
+// message, and for no other's.
+func TestPartialOutlivesItsWorker(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.sayAll("a", "b")
+	h := b.start()
+	first := h.Turn()
+	must(t, h.Checkpoint(b.ctx, []session.Entry{{Role: session.RoleAssistant, Text: "half", Turn: first.ID}}))
+	b.die()
+	h = b.start()
+	past, err := h.Past(b.ctx)
+	must(t, err)
+	if past.Partial == nil || len(past.Partial.Entries) != 1 || past.Partial.Entries[0].Text != "half" || past.Partial.Fence != first.Fence {
+		t.Errorf("partial: %+v", past.Partial)
+	}
+	equal(t, "entries of the transcript", len(past.Entries), 0)
+	b.finish(h)
+	past, err = h.Past(b.ctx)
+	must(t, err)
+	if past.Partial != nil {
+		t.Errorf("the next message has a partial: %+v", past.Partial)
+	}
+}
+
+// What a dead turn was taken for, and what was steered into it, comes back to the
+// head in its order, one message a turn.
+func TestMessagesOfADeadTurnComeBack(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.say("a")
+	h := b.start()
+	b.collected("c1", "c2")
+	b.finish(h)
+	must(t, h.Promote(b.ctx))
+	b.say("behind")
+	b.say("s1", session.ModeSteer)
+	b.say("s2", session.ModeSteer)
+	steered, err := h.Steer(b.ctx)
+	must(t, err)
+	equal(t, "steered", len(steered), 2)
+	b.die()
+	h = b.start()
+	equal(t, "messages of the next turn", len(h.Turn().Messages()), 1)
+	equal(t, "message", h.Turn().Message.ID, "c1")
+	b.finish(h)
+	for _, id := range []string{"c2", "s1", "s2", "behind"} {
+		equal(t, "message", h.Turn().Message.ID, id)
+		equal(t, "messages of its turn", len(h.Turn().Messages()), 1)
+		b.finish(h)
+	}
+}
+
+// The age of a message that no Go sender announced counts from its turn:
+// expires_in does not see how long it waited in line.
+func TestAgeOfAMessageThatWasNotRung(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.enqueue("plain")
+	b.say("rung")
+	long := time.Now().Add(-time.Hour).UnixMilli()
+	must(t, b.rdb.HSet(b.ctx, b.k.Task(b.task("plain")), "pending_since", long*1e6).Err())
+	must(t, b.rdb.HSet(b.ctx, b.k.Task(b.task("rung")), "seen", long).Err())
+	h := b.start()
+	equal(t, "age of one that was not rung", h.Turn().Age, 0)
+	b.finish(h)
+	if age := h.Turn().Age; age < time.Hour {
+		t.Errorf("age of one that was rung: %s", age)
+	}
+}
+
+// An entry, a setting and a mark that another version has written in part or in
+// words of its own stop nobody.
+func TestRecordsOfOtherVersions(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.say("a")
+	b.drain()
+	must(t, b.rdb.HSet(b.ctx, b.k.Record(), "queue", `{"mode":"telepathy","colour":"red"}`, "dropped", "not JSON", "new", "1").Err())
+	must(t, b.rdb.HSet(b.ctx, b.k.Resume(), "pending", "1", "colour", "red").Err())
+	must(t, b.rdb.HSet(b.ctx, b.k.Run(), "colour", "red").Err())
+	must(t, b.rdb.Set(b.ctx, b.k.Partial(), `{"v":9,"entries":7}`, 0).Err())
+	must(t, b.rdb.RPush(b.ctx, b.k.Transcript(b.info().SessionID), `{"role":"oracle","colour":"red"}`, "not JSON").Err())
+	b.say("b")
+	h := b.start()
+	equal(t, "resume", h.Turn().Resume, "restart_timeout")
+	past, err := h.Past(b.ctx)
+	must(t, err)
+	equal(t, "entries", len(past.Entries), 4)
+	equal(t, "role of one that cannot be read", past.Entries[3].Role, session.RoleSystem)
+	equal(t, "waits", b.say("c").Status, sq.Queued)
+	equal(t, "goes on", b.finish(h), true)
+	b.finish(h)
+	equal(t, "status", b.outcome("c").Status, sq.StatusDone)
+}
+
+// A message that no Go sender announced waits in line, whatever its mode: modes
+// take effect at the ring.
+func TestModeOfAMessageThatWasNotRung(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.say("a")
+	h := b.start()
+	var want []string
+	for _, mode := range []session.Mode{session.ModeInterrupt, session.ModeRollback, session.ModeReject, session.ModeCollect, session.ModeCollect, session.ModeSteer} {
+		id := b.task(string(mode) + string(rune('0'+len(want))))
+		b.enqueueRaw(session.TaskType, `{"v":1,"text":"x","mode":"`+string(mode)+`"}`, id)
+		want = append(want, id)
+	}
+	r := b.c.Renew(b.ctx, []*sq.Hold{h})[0]
+	if r.Asked != nil || r.Steer || r.Waiting != len(want) {
+		t.Errorf("renewal: %+v", r)
+	}
+	equal(t, "goes on", b.finish(h), true)
+	for i, id := range want {
+		turn := h.Turn()
+		equal(t, "message", b.task(turn.Message.ID), id)
+		equal(t, "messages of its turn", len(turn.Messages()), 1)
+		equal(t, "goes on", b.finish(h), i < len(want)-1)
+	}
+}
+
+// A sender does not know how many events the owner keeps, and takes none of them away
+// from those who follow a turn.
+func TestSendersLeaveTheOwnersEvents(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, func(c *sq.Config) { c.EventsCap = 10_000 })
+	b.say("a")
+	b.start()
+	_, err := b.rdb.Pipelined(b.ctx, func(p redis.Pipeliner) error {
+		for range 3000 {
+			p.XAdd(b.ctx, &redis.XAddArgs{Stream: b.k.Events(), Values: []any{"e", `{"type":"notice"}`}})
+		}
+		return nil
+	})
+	must(t, err)
+	for _, text := range []string{"b", "/status", "/stop"} {
+		before := b.rdb.XLen(b.ctx, b.k.Events()).Val()
+		b.say(text)
+		if after := b.rdb.XLen(b.ctx, b.k.Events()).Val(); after < before {
+			t.Errorf("%s: %d events became %d", text, before, after)
+		}
+	}
+}

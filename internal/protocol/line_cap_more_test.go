@@ -1,0 +1,138 @@
+package protocol_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	sq "turnstile/internal/protocol"
+	"turnstile/pkg/session"
+)
+
+// narrow is a bench whose senders and worker have a line of that length.
+func narrow(t *testing.T, n int, changes ...setup) *bench {
+	t.Helper()
+	b := newBench(t, append(changes, func(c *sq.Config) { c.LineCap, c.TurnMessages = n, 1 })...)
+	b.client = sq.NewClientWith(b.rdb, sq.ClientConfig{LineCap: n})
+	return b
+}
+
+// The cap holds while a turn runs, too, for whatever goes first as well; and a receipt
+// says it as an error.
+func TestLineCapOfARunningSession(t *testing.T) {
+	t.Parallel()
+	b := narrow(t, 2)
+	b.say("a")
+	h := b.start()
+	b.sayAll("b", "c")
+	for _, mode := range []session.Mode{session.ModeQueue, session.ModeCollect, session.ModeSteer, session.ModeInterrupt, session.ModeRollback} {
+		r := b.say("over", mode)
+		equal(t, string(mode), string(r.Status)+" "+r.Reason, "refused line")
+		equal(t, "as an error", errors.Is(r.Err(), sq.ErrLineFull), true)
+	}
+	if r := b.c.Renew(b.ctx, []*sq.Hold{h})[0]; r.Asked != nil {
+		t.Errorf("the turn is asked %v", r.Asked)
+	}
+	equal(t, "a rejected one", b.say("r", session.ModeReject).Reason, sq.ReasonBusy)
+	b.finish(h)
+	equal(t, "there is room again", b.say("d").Status, sq.Queued)
+	equal(t, "no error", b.say("d").Err(), nil)
+}
+
+// Where the oldest are dropped there is room for the newest.
+func TestLineCapBesideADropPolicy(t *testing.T) {
+	t.Parallel()
+	b := narrow(t, 2, func(c *sq.Config) { c.Line.Cap, c.Line.Drop = 2, "old" })
+	b.say("a")
+	b.start()
+	b.sayAll("b", "c", "d")
+	equalList(t, "the line", b.waiting(), "c", "d")
+}
+
+// Delayed messages count, and have a half of the line at most.
+func TestDelayedMessagesCount(t *testing.T) {
+	t.Parallel()
+	b := narrow(t, 4)
+	delayed := func(id string) string {
+		r, err := b.client.Submit(b.ctx, key, session.Message{ID: id, Text: id}, sq.Delay(time.Hour))
+		must(t, err)
+		return string(r.Status) + " " + r.Reason
+	}
+	equal(t, "first", delayed("d1"), "scheduled ")
+	equal(t, "second", delayed("d2"), "scheduled ")
+	equal(t, "third", delayed("d3"), "refused line")
+	equal(t, "stored", b.state("d3"), "")
+	equal(t, "waiting", b.rdb.ZCard(b.ctx, b.k.Scheduled()).Val(), 2)
+	b.sayAll("a", "b")
+	equal(t, "a third", b.say("c").Reason, sq.ReasonLine)
+	b.backdate("d1")
+	equal(t, "once it has joined", b.say("c").Reason, sq.ReasonLine)
+}
+
+// A repeated ring is no second message: it is told what the first was.
+func TestLineCapOfARepetition(t *testing.T) {
+	t.Parallel()
+	onceAndTwice(t, func(t *testing.T, b *bench) {
+		b.client = sq.NewClientWith(b.rdb, sq.ClientConfig{LineCap: 2})
+		equal(t, "first", b.say("a").Status, sq.Accepted)
+		equal(t, "second", b.say("b").Status, sq.Accepted)
+		equal(t, "third", b.say("c").Reason, sq.ReasonLine)
+		equal(t, "delayed", b.say("c").Reason, sq.ReasonLine)
+		equalList(t, "the line", b.waiting(), "a", "b")
+	})
+}
+
+// What a turn gives back is not archived because the line is full.
+func TestTrimLeavesWhatATurnGivesBack(t *testing.T) {
+	t.Parallel()
+	b := narrow(t, 2)
+	b.say("a")
+	h := b.start()
+	b.sayAll("b", "c")
+	must(t, h.Requeue(b.ctx, "drain"))
+	b.trimAll()
+	equalList(t, "the line", b.waiting(), "a", "b", "c")
+	b.enqueue("plain")
+	b.trimAll()
+	equalList(t, "the line", b.waiting(), "a", "b", "c")
+	equal(t, "plain", b.outcome("plain").Status, sq.StatusDropped)
+}
+
+// Messages that are run again go in as far as there is room.
+func TestRerunIntoAFullLine(t *testing.T) {
+	t.Parallel()
+	b := narrow(t, 3)
+	b.sayAll("a", "b", "c")
+	_, err := b.client.Stop(b.ctx, key)
+	must(t, err)
+	b.sayAll("d", "e")
+	n, err := b.client.Rerun(b.ctx, key)
+	must(t, err)
+	equal(t, "run again", n, 1)
+	equalList(t, "the line", b.waiting(), "d", "e", "a")
+	b.drain()
+	n, err = b.client.Rerun(b.ctx, key)
+	must(t, err)
+	equal(t, "then", n, 2)
+}
+
+// Delayed messages of plain producers are archived too, those first that are due last;
+// also while the session is run, and whatever index it is in.
+func TestTrimOfDelayedMessages(t *testing.T) {
+	t.Parallel()
+	b := narrow(t, 1)
+	b.say("a")
+	b.start()
+	for i := range 5 {
+		b.enqueue(fmt.Sprint("d", i), asynq.ProcessIn(time.Duration(i+1)*time.Hour))
+	}
+	b.trimAll()
+	equal(t, "waiting", b.rdb.ZCard(b.ctx, b.k.Scheduled()).Val(), 2)
+	for i := range 5 {
+		want := map[bool]string{true: "scheduled", false: "archived"}[i < 2]
+		equal(t, fmt.Sprint("d", i), b.state(fmt.Sprint("d", i)), want)
+	}
+}

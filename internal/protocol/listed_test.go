@@ -1,0 +1,340 @@
+package protocol_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
+	sq "turnstile/internal/protocol"
+	"turnstile/internal/rediskey"
+	"turnstile/pkg/session"
+	"turnstile/test/redistest"
+)
+
+// listed reports whether asynqmon lists a session.
+func (b *bench) listed(session string) bool {
+	b.Helper()
+	listed, err := b.rdb.SIsMember(b.ctx, rediskey.AllQueues, rediskey.Queue(session)).Result()
+	must(b, err)
+	return listed
+}
+
+// unregister is one pass of the job; it answers how many names it took off.
+func (b *bench) unregister() int {
+	b.Helper()
+	n, err := b.c.Unregister(b.ctx)
+	must(b, err)
+	return n
+}
+
+// plain puts a message in as any asynq.Client may, which has told the queue's name
+// once and tells it no more.
+func (b *bench) plain(id string) {
+	b.Helper()
+	listed := b.listed(key)
+	b.enqueue(id)
+	if !listed {
+		must(b, b.rdb.SRem(b.ctx, rediskey.AllQueues, rediskey.Queue(key)).Err())
+	}
+}
+
+// fail runs the session's next message, which fails for good.
+func (b *bench) fail() {
+	b.Helper()
+	_, err := b.start().Finish(b.ctx, sq.End{Status: sq.StatusFailed, Error: "exit status 7", Release: true})
+	must(b, err)
+}
+
+// A session is on asynqmon's list as long as there is something to look at, and not
+// for its results alone.
+func TestListedWithSomethingToLookAt(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		do   func(b *bench)
+		want bool
+	}{
+		"waiting":        {func(b *bench) { b.say("a") }, true},
+		"running":        {func(b *bench) { b.say("a"); b.start() }, true},
+		"its owner died": {func(b *bench) { b.say("a"); b.start(); b.die() }, true},
+		"retried":        {func(b *bench) { b.say("a"); must(b, b.start().Retry(b.ctx, errFlaky, time.Hour)) }, true},
+		"delayed":        {func(b *bench) { b.delayed("a") }, true},
+		"a dead letter":  {func(b *bench) { b.say("a"); b.fail() }, true},
+		"stopped": {func(b *bench) {
+			b.say("a")
+			_, err := b.client.Stop(b.ctx, key)
+			must(b, err)
+		}, true},
+		"paused":        {func(b *bench) { b.say("a"); b.drain(); must(b, b.inspector().PauseQueue(queue)) }, true},
+		"results alone": {func(b *bench) { b.sayAll("a", "b"); b.drain() }, false},
+		"a dead letter that was deleted": {func(b *bench) {
+			b.say("a")
+			b.fail()
+			must(b, b.inspector().DeleteTask(queue, b.task("a")))
+		}, false},
+		"nothing": {func(b *bench) { must(b, b.rdb.SAdd(b.ctx, rediskey.AllQueues, queue).Err()) }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			must(t, b.rdb.SAdd(b.ctx, rediskey.AllQueues, "someone:else").Err())
+			c.do(b)
+			equal(t, "listed before", b.listed(key), true)
+			taken := 1
+			if c.want {
+				taken = 0
+			}
+			equal(t, "names taken off", b.unregister(), taken)
+			equal(t, "listed", b.listed(key), c.want)
+			equal(t, "a queue of another program is listed", b.rdb.SIsMember(b.ctx, rediskey.AllQueues, "someone:else").Val(), true)
+			equal(t, "taken off again", b.unregister(), 0)
+		})
+	}
+}
+
+// Whoever brings a session that is not listed something to look at has it listed.
+func TestListedAgain(t *testing.T) {
+	t.Parallel()
+	for name, do := range map[string]func(b *bench){
+		"Submit":                    func(b *bench) { b.say("b") },
+		"Submit, delayed":           func(b *bench) { b.delayed("b") },
+		"retry of the last message": func(b *bench) { _, err := b.client.Submit(b.ctx, key, session.Message{Text: "/retry"}); must(b, err) },
+		"a plain message, found by the sweep": func(b *bench) {
+			b.plain("b")
+			equal(b, "woken", b.sweep(), 1)
+		},
+		"a plain message, found by reap": func(b *bench) {
+			b.plain("b")
+			must(b, b.rdb.ZAdd(b.ctx, rediskey.Owned, redis.Z{Score: 1, Member: key}).Err())
+			equal(b, "recovered", b.reap(), 1)
+		},
+		"a plain message that has failed, found by the search": func(b *bench) {
+			b.plain("b")
+			b.fail()
+			equal(b, "entered", b.find(), 1)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			b.say("a")
+			b.drain()
+			b.rdb.Del(b.ctx, rediskey.Ready, rediskey.Owned) // a worker pops it, and reap finds nothing
+			b.unregister()
+			equal(t, "listed when idle", b.listed(key), false)
+			do(b)
+			equal(t, "listed", b.listed(key), true)
+			equal(t, "names taken off", b.unregister(), 0)
+		})
+	}
+}
+
+// Those who look after all sessions find one that is not on asynqmon's list.
+func TestUnlistedIsFound(t *testing.T) {
+	t.Parallel()
+	unlisted := func(t *testing.T, changes ...setup) *bench {
+		b := newBench(t, changes...)
+		b.sayAll("a", "b")
+		h := b.start()
+		b.finish(h)
+		b.finish(h)
+		b.unregister()
+		equal(t, "listed", b.listed(key), false)
+		return b
+	}
+	t.Run("its results are purged", func(t *testing.T) {
+		t.Parallel()
+		b := unlisted(t)
+		b.rdb.ZAdd(b.ctx, b.k.Completed(), redis.Z{Score: 1, Member: b.task("a")})
+		n, err := b.c.Purge(b.ctx)
+		must(t, err)
+		equal(t, "purged", n, 1)
+		equal(t, "kept", b.state("b"), "completed")
+	})
+	t.Run("it is forgotten", func(t *testing.T) {
+		t.Parallel()
+		b := unlisted(t, func(c *sq.Config) { c.Retention = 0; c.SessionTTL = time.Hour })
+		b.old()
+		n, err := b.c.Forget(b.ctx)
+		must(t, err)
+		equal(t, "forgotten", n, 1)
+	})
+	t.Run("it is erased", func(t *testing.T) {
+		t.Parallel()
+		b := unlisted(t)
+		must(t, b.client.Erase(b.ctx, key))
+		equal(t, "its name is kept", b.isIn(unlistedIndex, key), false)
+		equal(t, "keys", len(b.rdb.Keys(b.ctx, "*{"+queue+"}*").Val()), 0)
+		equal(t, "listed", b.listed(key), false)
+	})
+	t.Run("its results can be read", func(t *testing.T) {
+		t.Parallel()
+		equal(t, "reply", unlisted(t).outcome("a").Reply, "re: a")
+	})
+	t.Run("its dead letters are listed", func(t *testing.T) {
+		t.Parallel()
+		b := unlisted(t)
+		b.plain("c")
+		b.fail()
+		var found []string
+		for s, err := range b.client.WithDeadLetters(b.ctx) {
+			must(t, err)
+			found = append(found, s)
+		}
+		equalList(t, "with dead letters", found, key)
+	})
+	t.Run("it is among the busy ones", func(t *testing.T) {
+		t.Parallel()
+		b := unlisted(t)
+		b.rdb.Del(b.ctx, rediskey.Ready, rediskey.Owned)
+		b.plain("c")
+		b.sweep()
+		must(t, b.rdb.SRem(b.ctx, rediskey.AllQueues, queue).Err())
+		busy, err := b.client.Busy(b.ctx)
+		must(t, err)
+		if len(busy) != 1 || busy[0].Session != key {
+			t.Errorf("busy: %v", busy)
+		}
+	})
+}
+
+// A message that comes between the removal and the second look is not hidden from
+// asynqmon.
+func TestUnregisterRace(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.rdb.SAdd(b.ctx, rediskey.AllQueues, queue)
+	gate, gated := b.gatedAt("srem")
+	names := make(chan int, 1)
+	go func() {
+		n, err := gated.Unregister(context.WithoutCancel(b.ctx))
+		if err != nil {
+			t.Error(err)
+		}
+		names <- n
+	}()
+	<-gate.Arrived()
+	b.plain("a")
+	gate.Release()
+	equal(t, "names", <-names, 0)
+	equal(t, "listed", b.listed(key), true)
+}
+
+// gatedAt is a worker that is held up behind each command by a name.
+func (b *bench) gatedAt(name string) (*redistest.Gate, *sq.Consumer) {
+	b.Helper()
+	options, err := redis.ParseURL(redistest.URL(b.T))
+	must(b, err)
+	rdb := redis.NewClient(options)
+	b.Cleanup(func() { rdb.Close() })
+	faults := &redistest.Faults{}
+	gate := faults.GateReply(redistest.Named(name))
+	rdb.AddHook(faults)
+	return gate, newWorker(b.T, rdb, "gated")
+}
+
+// The same where the worker dies in that instant, or where the sender, who has told
+// the name before, is slower than the second look: a later pass lists what there is,
+// also a dead letter, which no sweep looks for.
+func TestUnregisterLooksAgain(t *testing.T) {
+	t.Parallel()
+	t.Run("the worker dies", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t)
+		b.say("a")
+		b.drain()
+		gate, gated := b.gatedAt("srem")
+		ctx, die := context.WithCancel(b.ctx)
+		dead := make(chan error, 1)
+		go func() {
+			_, err := gated.Unregister(ctx)
+			dead <- err
+		}()
+		<-gate.Arrived()
+		die()
+		must(t, <-dead) // to be cut short is no failure: a drain does so
+		equal(t, "listed", b.listed(key), false)
+		b.plain("b")
+		b.fail()
+		b.overdue(unlistedIndex)
+		b.unregister()
+		equal(t, "listed", b.listed(key), true)
+		equal(t, "names to be looked at", b.rdb.ZCard(b.ctx, unlistedIndex).Val(), 0)
+	})
+	t.Run("the sender is slow", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t)
+		must(t, b.rdb.SAdd(b.ctx, rediskey.AllQueues, queue).Err())
+		equal(t, "names", b.unregister(), 1)
+		b.plain("a")
+		b.fail()
+		equal(t, "at once", b.listed(key), false)
+		b.unregister()
+		equal(t, "before its time", b.listed(key), false)
+		b.overdue(unlistedIndex)
+		b.unregister()
+		equal(t, "listed", b.listed(key), true)
+	})
+}
+
+// unlistedIndex is where names stand that were taken off, until they were looked at
+// once more.
+const unlistedIndex = "turnstile:unlisted"
+
+// One worker at a time makes the pass; one that dies leaves it to the next soon.
+func TestUnregisterOnePassAtATime(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	must(t, b.rdb.SAdd(b.ctx, rediskey.AllQueues, queue).Err())
+	gate, gated := b.gatedAt("srem")
+	ended := make(chan error, 1)
+	go func() {
+		_, err := gated.Unregister(context.WithoutCancel(b.ctx))
+		ended <- err
+	}()
+	<-gate.Arrived()
+	must(t, b.rdb.SAdd(b.ctx, rediskey.AllQueues, rediskey.Queue("idle")).Err())
+	equal(t, "names, beside another's pass", b.unregister(), 0)
+	if left := b.rdb.PTTL(b.ctx, rediskey.Timer("unregister")).Val(); left <= 0 || left > 5*time.Second {
+		t.Errorf("should that one die, the next pass may begin in %s", left)
+	}
+	gate.Release()
+	must(t, <-ended)
+	if b.unregister() == 0 && b.listed("idle") {
+		t.Error("no pass can begin behind the end of one")
+	}
+}
+
+// asynqmon reads nothing of a queue that is not listed; with the next message it is
+// all there again.
+func TestContract_UnlistedQueue(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.say("a")
+	b.drain()
+	b.unregister()
+	i := b.inspector()
+	if info, err := i.GetQueueInfo(queue); err == nil {
+		t.Errorf("the page of the queue: %+v", info)
+	}
+	if _, err := i.ListCompletedTasks(queue); !errors.Is(err, asynq.ErrQueueNotFound) {
+		t.Errorf("the list of results: %v", err)
+	}
+	if _, err := i.GetTaskInfo(queue, b.task("a")); !errors.Is(err, asynq.ErrQueueNotFound) {
+		t.Errorf("a result: %v", err)
+	}
+	must(t, i.PauseQueue(queue))
+	must(t, i.UnpauseQueue(queue))
+	b.say("b")
+	info, err := i.GetQueueInfo(queue)
+	must(t, err)
+	equal(t, "results", info.Completed, 1)
+	tasks, err := i.ListCompletedTasks(queue)
+	must(t, err)
+	if len(tasks) != 1 || tasks[0].ID != b.task("a") {
+		t.Errorf("results: %v", tasks)
+	}
+}

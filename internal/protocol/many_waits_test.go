@@ -1,0 +1,249 @@
+package protocol_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	sq "turnstile/internal/protocol"
+	"turnstile/pkg/session"
+	"turnstile/test/redistest"
+)
+
+// reads watches how a client reads streams.
+type reads struct {
+	mu      sync.Mutex
+	blocked int             // reads that keep a connection now
+	most    int             // of them at once
+	longest int             // of the pipelines
+	streams map[string]bool // that were waited on, with a connection or without
+}
+
+func (r *reads) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (r *reads) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if cmd.Name() != "xread" || !slices.Contains(cmd.Args(), any("block")) {
+			return next(ctx, cmd)
+		}
+		r.block(1, cmd)
+		defer r.block(-1, cmd)
+		return next(ctx, cmd)
+	}
+}
+
+func (r *reads) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		r.mu.Lock()
+		for _, cmd := range cmds {
+			if called("events page")(cmd) {
+				r.note(cmd)
+				r.longest = max(r.longest, len(cmds))
+			}
+		}
+		r.mu.Unlock()
+		return next(ctx, cmds)
+	}
+}
+
+func (r *reads) block(n int, cmd redis.Cmder) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.blocked += n
+	r.most = max(r.most, r.blocked)
+	r.note(cmd)
+}
+
+// note takes down the stream that is waited on. r.mu is held.
+func (r *reads) note(cmd redis.Cmder) {
+	if r.streams == nil {
+		r.streams = map[string]bool{}
+	}
+	args := cmd.Args()
+	stream, _ := args[len(args)-2].(string)
+	if cmd.Name() != "xread" {
+		stream, _ = args[3].(string)
+	}
+	r.streams[stream] = true
+}
+
+// waiting is how many sessions were waited for so far.
+func (r *reads) waiting() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.streams)
+}
+
+func (r *reads) forget() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	clear(r.streams)
+}
+
+// clientOf is a client with so many connections on the bench's database.
+func clientOf(t *testing.T, url string, connections int, hook redis.Hook) *sq.Client {
+	t.Helper()
+	options, err := redis.ParseURL(url)
+	must(t, err)
+	options.PoolSize, options.PoolTimeout = connections, 30*time.Second
+	rdb := redis.NewClient(options)
+	t.Cleanup(func() { rdb.Close() })
+	rdb.AddHook(hook)
+	return sq.NewClient(rdb)
+}
+
+// However many waits share a client, they leave half of its connections to the others,
+// and each of them gets its answer.
+func TestManyWaitsLeaveConnections(t *testing.T) {
+	t.Parallel()
+	for _, connections := range []int{10, 1} {
+		t.Run(fmt.Sprint(connections), func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			hook := &reads{}
+			client := clientOf(t, redistest.URL(t), connections, hook)
+			const n = 300
+			keys := make([]string, n)
+			for i := range keys {
+				keys[i] = fmt.Sprint("s", i)
+				_, err := client.Submit(b.ctx, keys[i], session.Message{ID: "m", Text: keys[i]})
+				must(t, err)
+			}
+			var waits sync.WaitGroup
+			for i, s := range keys {
+				waits.Go(func() {
+					said := "re: " + s
+					wait := client.Wait
+					if i%2 == 0 {
+						said = ""
+						wait = func(ctx context.Context, s, id string) (sq.Outcome, error) {
+							return client.Follow(ctx, s, id, func(e sq.Event) { said += e.Text })
+						}
+					}
+					o, err := wait(b.ctx, s, "m")
+					if err != nil || o.Reply != "re: "+s || said != o.Reply {
+						t.Errorf("%s: %v, %+v, seen %q", s, err, o, said)
+					}
+				})
+			}
+			await(t, "the waits", func() bool { return hook.waiting() == n })
+			for i := range 20 {
+				_, err := client.Submit(b.ctx, fmt.Sprint("other", i), session.Message{Text: "x"})
+				must(t, err)
+				r, err := client.Submit(b.ctx, keys[i], session.Message{Text: "/status"})
+				must(t, err)
+				equal(t, "status", r.Reply, "Nothing runs yet, 1 waiting.")
+			}
+			holds, err := b.c.Claim(b.ctx, keys)
+			must(t, err)
+			equal(t, "holds", len(holds), n)
+			for _, h := range holds {
+				must(t, h.Promote(b.ctx))
+				must(t, h.Emit(b.ctx, []sq.Event{{Type: "text", Turn: h.Turn().ID, Text: "re"}}))
+				b.finish(h)
+			}
+			waits.Wait()
+			equal(t, "connections that were kept at once", hook.most, connections/2)
+			if hook.longest > 50 {
+				t.Errorf("a pipeline of %d reads", hook.longest)
+			}
+		})
+	}
+}
+
+// A wait that has no connection ends with its context, at once, and so does what looks
+// after it.
+func TestWaitWithoutAConnectionEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.say("a")
+	hook := &reads{}
+	client := clientOf(t, redistest.URL(t), 1, hook)
+	why := errors.New("why")
+	ctx, cancel := context.WithCancelCause(b.ctx)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := client.Wait(ctx, key, "a")
+		ended <- err
+	}()
+	await(t, "the wait", func() bool { return hook.waiting() == 1 })
+	begin := time.Now()
+	cancel(why)
+	if err := <-ended; !errors.Is(err, why) {
+		t.Errorf("error: %v", err)
+	}
+	if took := time.Since(begin); took > time.Second {
+		t.Errorf("it took %s", took)
+	}
+	equalList(t, "the message goes on", b.drain(), "a")
+}
+
+// A stream that cannot be read is the trouble of its own wait only.
+func TestWaitBesideABrokenStream(t *testing.T) {
+	t.Parallel()
+	redistest.Real(t) // the embedded one goes on waiting for what is no stream any more
+	b := newBench(t)
+	hook := &reads{}
+	client := clientOf(t, redistest.URL(t), 1, hook)
+	got := make(chan error, 1)
+	b.say("a")
+	go func() {
+		_, err := client.Wait(b.ctx, key, "a")
+		got <- err
+	}()
+	_, err := client.Submit(b.ctx, "broken", session.Message{ID: "m", Text: "x"})
+	must(t, err)
+	broken := make(chan error, 1)
+	go func() {
+		_, err := client.Wait(b.ctx, "broken", "m")
+		broken <- err
+	}()
+	await(t, "the waits", func() bool { return hook.waiting() == 2 })
+	must(t, b.rdb.Set(b.ctx, strings.Replace(b.k.Events(), key, "broken", 1), "not a stream", 0).Err())
+	if err := <-broken; err == nil || !strings.Contains(err.Error(), "WRONGTYPE") {
+		t.Errorf("error: %v", err)
+	}
+	equalList(t, "runs", b.drain(), "a")
+	must(t, <-got)
+}
+
+// What a follower without a connection sees comes soon, and not with the next look at
+// the task.
+func TestFollowWithoutAConnection(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	hook := &reads{}
+	client := clientOf(t, redistest.URL(t), 1, hook)
+	b.say("a")
+	h := b.start()
+	seen, ended := make(chan string), make(chan error, 1)
+	go func() {
+		_, err := client.Follow(b.ctx, key, "a", func(e sq.Event) {
+			if e.Text != "" {
+				seen <- e.Text
+			}
+		})
+		ended <- err
+	}()
+	const n = 10
+	begin := time.Now()
+	for i := range n {
+		hook.forget()
+		await(t, "the next look", func() bool { return hook.waiting() == 1 })
+		must(t, h.Emit(b.ctx, []sq.Event{{Type: "thought", Turn: h.Turn().ID, Text: fmt.Sprint(i)}}))
+		equal(t, "seen", <-seen, fmt.Sprint(i))
+	}
+	if took := time.Since(begin); took > 15*time.Second { // each by itself would take 5 s
+		t.Errorf("%d events took %s", n, took)
+	}
+	_, err := h.Finish(b.ctx, sq.End{Status: sq.StatusDone})
+	must(t, err)
+	must(t, <-ended)
+}

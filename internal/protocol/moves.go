@@ -1,0 +1,127 @@
+package protocol
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// What somebody asked of a turn. Errors of Promote and Requeue wrap one of them:
+// the turn is to be finished with that status instead.
+var (
+	ErrStopAsked      = errors.New("stop was asked for")
+	ErrInterruptAsked = errors.New("an interrupting message has arrived")
+	ErrRollbackAsked  = errors.New("a message has arrived that takes the turn back")
+)
+
+// ErrDraining is Promote's answer when a drain has come first: the turn is to be
+// requeued.
+var ErrDraining = errors.New("the worker's drain has begun to end turns")
+
+func asked(what string) error {
+	switch what {
+	case "stop":
+		return ErrStopAsked
+	case "interrupt":
+		return ErrInterruptAsked
+	case "rollback":
+		return ErrRollbackAsked
+	case "drain":
+		return ErrDraining
+	}
+	return nil
+}
+
+// Promote brings the turn from starting to running. It comes before the agent is
+// started; on an error the agent must not be. ErrStopAsked: somebody has stopped
+// the turn meanwhile; ErrDraining: a drain has.
+func (h *Hold) Promote(ctx context.Context) error {
+	if h.consumer.cfg.Immediate {
+		return nil
+	}
+	reply, err := h.move(ctx, "promote", promoteScript(), keysToEvents, true, h.consumer.cfg.SentinelTTL.Milliseconds())
+	if err != nil {
+		return err
+	}
+	if reply.str(0) == "refused" {
+		return asked(reply.str(1))
+	}
+	h.mu.Lock()
+	h.steer = reply.int(1) == 1
+	h.mu.Unlock()
+	return nil
+}
+
+// SteerWaits reports whether Promote found a message that is to be steered into
+// the turn, or Steer left some behind. For later ones there are signals and renewals.
+func (h *Hold) SteerWaits() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.steer
+}
+
+// Emit appends events to the session's stream, after the turn's start if that
+// was not announced before. Calls must not overlap.
+func (h *Hold) Emit(ctx context.Context, events []Event) error {
+	h.mu.Lock()
+	if !h.announced {
+		events = append([]Event{h.start()}, events...)
+	}
+	h.announced = true
+	h.seq++
+	seq := h.seq
+	h.mu.Unlock()
+	if len(events) == 0 {
+		return nil
+	}
+	args := []any{h.consumer.cfg.SentinelTTL.Milliseconds(), seq, h.consumer.events}
+	for _, e := range events {
+		event, err := marshal(e)
+		if err != nil {
+			return fmt.Errorf("encode event: %w", err)
+		}
+		args = append(args, event)
+	}
+	_, err := h.move(ctx, "emit", emitScript(), keysToEvents, true, args...)
+	return err
+}
+
+// start is the event of the turn's start. h.mu is held.
+func (h *Hold) start() Event {
+	e := Event{Type: EventTurnStarted, SessionID: h.turn.SessionID, Turn: h.turn.ID, Fence: h.turn.Fence, Reset: h.turn.Reset, Resume: h.turn.Resume}
+	for _, t := range h.turn.Messages() {
+		e.Messages = append(e.Messages, t.Message.ID)
+	}
+	return e
+}
+
+// unannounced is the turn's start as JSON, or "" if it was told already: the end
+// of a turn announces both.
+func (h *Hold) unannounced() (string, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.announced {
+		return "", nil
+	}
+	text, err := marshal(h.start())
+	if err != nil {
+		return "", fmt.Errorf("encode event: %w", err)
+	}
+	return text, nil
+}
+
+// Title proposes a title for the session's transcript. It is not taken where a
+// user has set one.
+func (h *Hold) Title(ctx context.Context, title string) error {
+	if err := h.lease.Held(); err != nil {
+		return fmt.Errorf("title of %s: %w", h.session, err)
+	}
+	h.mu.Lock()
+	keys, fence := h.keys, h.turn.Fence
+	h.mu.Unlock()
+	_, err := h.consumer.call(ctx, titleScript(), keys[:keysToEvents], []any{"", h.token, fence, text(title)})
+	if err != nil {
+		return fmt.Errorf("title of %s: %w", h.session, err)
+	}
+	return nil
+}

@@ -1,0 +1,116 @@
+package protocol_test
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
+	sq "turnstile/internal/protocol"
+	"turnstile/internal/rediskey"
+	"turnstile/pkg/session"
+)
+
+// enqueue puts a message in without ringing, as a sender that died does.
+func (b *bench) enqueue(id string, opts ...asynq.Option) {
+	b.Helper()
+	client := asynq.NewClientFromRedisClient(b.rdb)
+	task := asynq.NewTaskWithHeaders(session.TaskType, []byte(fmt.Sprintf(`{"v":1,"text":%q}`, id)), map[string]string{"turnstile-nonce": "nonce-" + id})
+	opts = append([]asynq.Option{asynq.Queue(rediskey.Queue(key)), asynq.TaskID(b.task(id))}, opts...)
+	_, err := client.EnqueueContext(b.ctx, task, opts...)
+	must(b, err)
+}
+
+// enqueueRaw puts any task into the session's queue.
+func (b *bench) enqueueRaw(kind, payload, id string, opts ...asynq.Option) {
+	b.Helper()
+	opts = append([]asynq.Option{asynq.Queue(rediskey.Queue(key)), asynq.TaskID(id)}, opts...)
+	_, err := asynq.NewClientFromRedisClient(b.rdb).EnqueueContext(b.ctx, asynq.NewTask(kind, []byte(payload)), opts...)
+	must(b, err)
+}
+
+// ring is the sender's second half.
+func (b *bench) ring(id string, mode session.Mode) error { return b.ringAs(id, mode, 10_000) }
+
+// ringAs is ring with another cap of the line.
+func (b *bench) ringAs(id string, mode session.Mode, lineCap int) error {
+	return sq.Scripts["ring"].Run(b.ctx, b.rdb, append(sq.KeysOf(key, ""), b.k.Call("nonce-"+id)), b.k.TaskPrefix(), b.task(id), "nonce-"+id,
+		fmt.Sprintf(`{"id":%q,"text":%q}`, id, id), string(mode), session.IDPrefix(key), 1000, key,
+		"0", 4<<20, lineCap).Err()
+}
+
+// trim archives a batch of what is over the cap.
+func (b *bench) trim(most int) func() error {
+	return func() error {
+		return sq.Scripts["trim"].Run(b.ctx, b.rdb, sq.KeysOf(key, ""), b.k.TaskPrefix(), session.IDPrefix(key), most, "1000", 4<<20).Err()
+	}
+}
+
+// backdate makes a delayed message due.
+func (b *bench) backdate(id string) {
+	b.rdb.ZAddXX(b.ctx, b.k.Scheduled(), redis.Z{Score: float64(time.Now().Unix() - 60), Member: b.task(id)})
+}
+
+func (b *bench) delayed(id string) {
+	b.Helper()
+	_, err := b.client.Submit(b.ctx, key, session.Message{ID: id, Text: id}, sq.Delay(time.Hour))
+	must(b, err)
+	b.backdate(id)
+}
+
+func claimMove(b *bench) func() error {
+	return func() error {
+		_, err := b.c.Claim(b.ctx, []string{key})
+		return err
+	}
+}
+
+func finishMove(b *bench, h *sq.Hold, status sq.Status, release bool) func() error {
+	return func() error {
+		_, err := h.Finish(b.ctx, sq.End{Status: status, Error: "why", Entries: []session.Entry{{Role: session.RoleUser, Text: "t"}}, Release: release})
+		return err
+	}
+}
+
+// stopInPart stops with one message as a batch, once.
+func (b *bench) stopInPart() error {
+	until := b.redisTime().Add(time.Minute).UnixMilli()
+	return sq.Scripts["stop"].Run(b.ctx, b.rdb, append(sq.KeysOf(key, ""), b.k.Call("in part")), b.k.TaskPrefix(), session.IDPrefix(key),
+		"1 1", 1, 1000, until, 4<<20).Err()
+}
+
+func ringMove(b *bench, id string, mode session.Mode) func() error {
+	b.enqueue(id)
+	return func() error { return b.ring(id, mode) }
+}
+
+// collected puts messages in that are one turn together, their window over.
+func (b *bench) collected(ids ...string) {
+	b.Helper()
+	for _, id := range ids {
+		b.say(id, session.ModeCollect)
+		b.rdb.HSet(b.ctx, b.k.Task(b.task(id)), "quiet", "1 100")
+	}
+}
+
+// retract is the move that takes the last turn out of the transcript, be it to run
+// a message again.
+func (b *bench) retract(task, msg string) func() error {
+	b.Helper()
+	s := b.info()
+	entries, err := b.client.Transcript(b.ctx, key, s.SessionID)
+	must(b, err)
+	turn, n := "none", 0
+	for _, e := range entries {
+		if e.Turn != turn {
+			turn, n = e.Turn, 0
+		}
+		n++
+	}
+	return func() error {
+		keys := append(sq.KeysOf(key, s.SessionID), b.k.Call("undo-"+turn))
+		return sq.Scripts["undo"].Run(b.ctx, b.rdb, keys, b.k.TaskPrefix(), turn, task, msg, s.SessionID,
+			n, b.rdb.LLen(b.ctx, b.k.Transcript(s.SessionID)).Val(), s.Entries).Err()
+	}
+}

@@ -1,0 +1,272 @@
+package protocol_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	sq "turnstile/internal/protocol"
+	"turnstile/pkg/lockguard"
+	"turnstile/pkg/session"
+	"turnstile/test/redistest"
+)
+
+// wrote puts entries into the transcript of the session's next turn, and answers
+// that turn.
+func (b *bench) wrote(lines ...string) *sq.Hold {
+	b.Helper()
+	b.say(sq.NewMessageID())
+	h := b.start()
+	for _, line := range lines {
+		must(b, b.rdb.RPush(b.ctx, b.k.Transcript(h.Turn().SessionID), line).Err())
+	}
+	return h
+}
+
+// stored is an entry of so many bytes, of a turn, as a transcript has it.
+func stored(t testing.TB, turn, text string, bytes int) string {
+	t.Helper()
+	e := session.Entry{Role: session.RoleTool, Turn: turn, Text: text + " ", Tool: &session.ToolUse{Name: "t"}}
+	line, err := e.Encode()
+	must(t, err)
+	if len(line) > bytes {
+		t.Fatalf("an entry has %d bytes at least", len(line))
+	}
+	e.Text += strings.Repeat("x", bytes-len(line))
+	line, err = e.Encode()
+	must(t, err)
+	return line
+}
+
+// names are the entries' first words.
+func names(entries []session.Entry) (names []string) {
+	for _, e := range entries {
+		name, _, _ := strings.Cut(e.Text, " ")
+		names = append(names, name)
+	}
+	return names
+}
+
+// An agent is told the newest turns that fit, whole, and the last one whatever its size.
+func TestPastIsBounded(t *testing.T) {
+	t.Parallel()
+	const most = 1000
+	for name, c := range map[string]struct {
+		entries string // turn and size of each
+		want    string // the first that is told
+	}{
+		"none":                       {"", ""},
+		"all fit":                    {"a300 a300 b400", "0"},
+		"one byte too many":          {"a301 b300 b400", "1"},
+		"in mid-turn":                {"a100 b300 b400 c300 c200", "3"},
+		"a turn as long as all":      {"a100 b500 b500", "1"},
+		"the last one is too long":   {"a100 b100 b600 b600", "1"},
+		"one entry is too long":      {"a100 b5000", "1"},
+		"it is all that there is":    {"b5000", "0"},
+		"the one before is too long": {"a100 b5000 c100", "2"},
+		"no holes":                   {"a100 b1000 c100 d100", "2"},
+		"many small ones":            {strings.Repeat("a100 ", 50) + "b400 c400 d100", "50"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, func(c *sq.Config) { c.HistoryBytes = most })
+			var lines, all []string
+			for i, e := range strings.Fields(c.entries) {
+				var size int
+				_, err := fmt.Sscan(e[1:], &size)
+				must(t, err)
+				lines, all = append(lines, stored(t, e[:1], fmt.Sprint(i), size)), append(all, fmt.Sprint(i))
+			}
+			past := b.past(b.wrote(lines...))
+			for len(all) > 0 && all[0] != c.want {
+				all = all[1:]
+			}
+			equalList(t, "told", names(past.Entries), all...)
+			equal(t, "left out", past.Older, len(lines)-len(all))
+		})
+	}
+}
+
+// An entry that cannot be read goes with the one before it, as for /undo.
+func TestPastWithBrokenEntries(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, func(c *sq.Config) { c.HistoryBytes = 500 })
+	broken := strings.Repeat("?", 100)
+	past := b.past(b.wrote(stored(t, "a", "0", 200), broken, stored(t, "b", "1", 200), broken, stored(t, "b", "2", 100)))
+	equalList(t, "told", names(past.Entries), "1", "[an", "2")
+	equal(t, "left out", past.Older, 2)
+}
+
+// Any transcript, against the plain rule.
+func TestPastOfRandomTranscripts(t *testing.T) {
+	t.Parallel()
+	seed := uint64(time.Now().UnixNano())
+	random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // reproducible
+	for range 100 {
+		most := 100 + random.IntN(4000)
+		b := newBench(t, func(c *sq.Config) { c.HistoryBytes = most })
+		var lines []string
+		turn := 0
+		var starts []int // of turns
+		for i := range random.IntN(60) {
+			if i == 0 || random.IntN(4) == 0 {
+				turn++
+				starts = append(starts, i)
+			}
+			lines = append(lines, stored(t, fmt.Sprint(turn), fmt.Sprint(i), 100+random.IntN(300)))
+		}
+		begin := len(lines) // of what is to be told
+		for i := len(starts) - 1; i >= 0; i-- {
+			size := len(strings.Join(lines[starts[i]:], ""))
+			if size > most && i < len(starts)-1 {
+				break
+			}
+			begin = starts[i]
+		}
+		h := b.wrote(lines...)
+		past := b.past(h)
+		if past.Older != begin || len(past.Entries) != len(lines)-begin {
+			t.Fatalf("seed %d: %d of %d entries are told, want %d", seed, len(past.Entries), len(lines), len(lines)-begin)
+		}
+		for i, name := range names(past.Entries) {
+			equal(t, "entry", name, fmt.Sprint(begin+i))
+		}
+		b.finish(h)
+		_, err := b.client.Rotate(b.ctx, key, "")
+		must(t, err)
+	}
+}
+
+// trips counts round trips, and the longest reply of a script in bytes.
+type trips struct {
+	n       atomic.Int64
+	longest atomic.Int64
+}
+
+func (c *trips) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (c *trips) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		defer c.count(cmd)
+		return next(ctx, cmd)
+	}
+}
+
+func (c *trips) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		defer c.count(cmds...)
+		return next(ctx, cmds)
+	}
+}
+
+func (c *trips) count(cmds ...redis.Cmder) {
+	c.n.Add(1)
+	for _, cmd := range cmds {
+		if cmd, ok := cmd.(*redis.Cmd); ok {
+			size := 0
+			lines, _ := cmd.Slice()
+			for _, line := range lines {
+				if text, ok := line.(string); ok {
+					size += len(text)
+				}
+			}
+			c.longest.Store(max(c.longest.Load(), int64(size)))
+		}
+	}
+}
+
+// What an ordinary turn is told costs one round trip. A transcript of hundreds of MB
+// costs no more than what is told of it, in replies that a slow network manages.
+func TestPastInPages(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	var short []string
+	for i := range 200 {
+		short = append(short, stored(t, fmt.Sprint(i/4), fmt.Sprint(i), 1000))
+	}
+	h := b.wrote(short...)
+	b.past(h) // Redis learns the script
+	count := &trips{}
+	b.rdb.AddHook(count)
+	equal(t, "entries", len(b.past(h).Entries), 200)
+	equal(t, "round trips", count.n.Load(), 1)
+	b.finish(h)
+	_, err := b.client.Rotate(b.ctx, key, "")
+	must(t, err)
+
+	const page, most, size = 2 << 20, 16 << 20, 256 << 10
+	var long []string
+	for i := range 120 { // 30 MiB, twelve entries a turn
+		long = append(long, stored(t, fmt.Sprint(i/12), fmt.Sprint(i), size))
+	}
+	h = b.wrote(long...)
+	count.n.Store(0)
+	count.longest.Store(0)
+	past := b.past(h)
+	equal(t, "entries", len(past.Entries), most/size/12*12)
+	equal(t, "left out", past.Older, len(long)-most/size/12*12)
+	if n := count.n.Load(); n > most/page+1 {
+		t.Errorf("%d round trips", n)
+	}
+	if n := count.longest.Load(); n > page+size {
+		t.Errorf("a reply of %d bytes", n)
+	}
+}
+
+// What came before is read again while the lease lasts, as the moves are repeated.
+func TestPastThroughFaults(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, func(c *sq.Config) { c.HistoryBytes = 1000 })
+	h := b.wrote(stored(t, "a", "0", 600), stored(t, "b", "1", 600), stored(t, "b", "2", 600))
+	faults := &redistest.Faults{}
+	b.rdb.AddHook(faults)
+	for name, err := range map[string]error{
+		"reset": &net.OpError{Op: "read", Net: "tcp", Err: io.ErrUnexpectedEOF}, "loading": redistest.AnswerError("LOADING Redis is loading the dataset in memory"),
+	} {
+		for page := range 2 {
+			pages := 0
+			match := func(cmd redis.Cmder) bool {
+				if !called("past")(cmd) {
+					return false
+				}
+				pages++
+				return pages > page
+			}
+			faults.FailBefore(match, 3, err)
+			equalList(t, fmt.Sprintf("%s at page %d", name, page), names(b.past(h).Entries), "1", "2")
+			faults.Clear()
+		}
+	}
+	faults.LoseReply(called("past"), 2)
+	faults.RunTwice(called("past"), 2)
+	equalList(t, "told", names(b.past(h).Entries), "1", "2")
+
+	// Of several commands' errors none hides another.
+	faults.Clear()
+	must(t, b.rdb.Del(b.ctx, b.k.State()).Err())
+	must(t, b.rdb.LPush(b.ctx, b.k.State(), "of a wrong type").Err())
+	if _, err := h.Past(b.ctx); !redis.HasErrorPrefix(errors.Unwrap(err), "WRONGTYPE") {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestPastOfALostLease(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, func(c *sq.Config) { c.SentinelTTL = 500 * time.Millisecond })
+	h := b.wrote(stored(t, "a", "0", 100))
+	faults := &redistest.Faults{}
+	b.rdb.AddHook(faults)
+	faults.FailBefore(called("past"), -1, io.EOF)
+	if _, err := h.Past(h.Lease().Context()); !errors.Is(err, lockguard.ErrLost) {
+		t.Errorf("error %v", err)
+	}
+}

@@ -1,0 +1,347 @@
+package protocol_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+	"google.golang.org/protobuf/encoding/protowire"
+
+	sq "turnstile/internal/protocol"
+	"turnstile/internal/rediskey"
+	"turnstile/pkg/followup"
+	"turnstile/pkg/resume"
+	"turnstile/pkg/session"
+)
+
+// whole keeps a client from the plain variants of claim and finish, and counts what
+// would have been tried so.
+type whole struct {
+	answers
+	kept int
+}
+
+func (w *whole) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if !isPlain(cmd) {
+			err := next(ctx, cmd)
+			w.count(cmd)
+			return err
+		}
+		w.kept++
+		cmd.(*redis.Cmd).SetVal([]any{[]any{"special"}}) // these lives are of one session
+		return nil
+	}
+}
+
+// answers counts what the plain variants have done themselves.
+type answers struct{ plain, special, released int }
+
+func (a *answers) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (a *answers) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		a.count(cmd)
+		return err
+	}
+}
+
+func (a *answers) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (a *answers) count(cmd redis.Cmder) {
+	c, ok := cmd.(*redis.Cmd)
+	if !ok || !isPlain(cmd) {
+		return
+	}
+	list, _ := alone(c).([]any)
+	switch {
+	case len(list) == 0:
+	case list[0] == "special":
+		a.special++
+	case list[0] == "released":
+		a.released++
+	default:
+		a.plain++
+	}
+}
+
+// The plain variants of claim and finish leave what the whole scripts leave, and
+// take the same turns, whatever else there is about the session.
+func TestPlainIsTheSame(t *testing.T) {
+	t.Parallel()
+	const seeds = 16
+	var lives, plainly [seeds][]moment
+	var seen [seeds]answers
+	var kept [seeds]whole
+	t.Run("lives", func(t *testing.T) {
+		for seed := range seeds {
+			t.Run(fmt.Sprint("whole ", seed), func(t *testing.T) {
+				t.Parallel()
+				lives[seed] = life(t, seed, &kept[seed])
+			})
+			t.Run(fmt.Sprint("plain ", seed), func(t *testing.T) {
+				t.Parallel()
+				plainly[seed] = life(t, seed, &seen[seed])
+			})
+		}
+	})
+	for seed, moments := range lives {
+		var did []string
+		for i, whole := range moments {
+			if t.Failed() {
+				return
+			}
+			did = append(did, whole.did)
+			if i >= len(plainly[seed]) {
+				t.Fatalf("seed %d, after %q: the plain life is over", seed, did)
+			}
+			plain := plainly[seed][i]
+			equal(t, fmt.Sprint("step of seed ", seed), plain.did, whole.did)
+			equal(t, fmt.Sprintf("seed %d, after %q: the turn", seed, did), plain.turn, whole.turn)
+			same(t, fmt.Sprintf("seed %d, after %q, plain against whole", seed, did), whole.left, plain.left)
+		}
+	}
+	var sum answers
+	for _, a := range seen {
+		sum.plain, sum.special, sum.released = sum.plain+a.plain, sum.special+a.special, sum.released+a.released
+	}
+	t.Logf("%d plain claims and ends with a next turn, %d with a release, %d that were not plain", sum.plain, sum.released, sum.special)
+	if sum.plain < 100 || sum.released < 20 || sum.special < 50 {
+		t.Error("these lives do not show much")
+	}
+	var without whole
+	for _, w := range kept {
+		without.kept, without.plain = without.kept+w.kept, without.plain+w.plain+w.released
+	}
+	if without.kept < 100 || without.plain > 0 {
+		t.Errorf("kept from %d plain moves, and %d went through", without.kept, without.plain)
+	}
+}
+
+// moment is what a step of a life did, and what there was after it.
+type moment struct{ did, turn, left string }
+
+func life(t *testing.T, seed int, hook redis.Hook) (moments []moment) {
+	r := rand.New(rand.NewPCG(uint64(seed), 11))
+	b := newBench(t, func(c *sq.Config) {
+		c.Worker, c.TranscriptCap, c.StuckLimit, c.Immediate = "worker", 7, 100, seed%2 == 0
+		c.Line.Debounce = followup.Millis(time.Hour) // longer than any of this
+		c.EventsBytes = 20_000
+		if seed%8 == 7 {
+			c.Retention = 0
+		}
+	})
+	b.rdb.AddHook(hook)
+	var h *sq.Hold
+	promote := func() {
+		if err := h.Promote(b.ctx); err != nil {
+			t.Logf("promote: %v", err) // stopped, interrupted: it is to be ended in some way
+		}
+	}
+	for i := range 80 {
+		id := fmt.Sprint("m", i)
+		var did string
+		switch n := r.IntN(32); {
+		case n < 8:
+			did = "put in"
+			b.enqueue(id)
+		case n < 10:
+			did = "say"
+			b.say(id)
+		case n == 10:
+			mode := []session.Mode{session.ModeCollect, session.ModeInterrupt, session.ModeSteer}[r.IntN(3)]
+			did = string(mode)
+			b.say(id, mode)
+		case n == 11 && r.IntN(2) == 0:
+			did = "a due message"
+			b.delayed(id)
+		case n == 11:
+			did = "another program's task"
+			b.enqueueRaw(session.TaskType, `{"v":1,"text":"`+id+`"}`, `odd "id" `+id, asynq.Unique(time.Hour))
+		case n == 12 && h == nil:
+			did = "pause"
+			_ = b.inspector().PauseQueue(rediskey.Queue(key)) // it may be paused already
+		case n == 12:
+			did = "checkpoint"
+			must(t, h.Checkpoint(b.ctx, []session.Entry{{Role: session.RoleUser, Text: "part"}}))
+		case n == 13 && r.IntN(2) == 0:
+			did = "the head's task is lost"
+			b.rdb.Del(b.ctx, b.k.Task(b.rdb.LIndex(b.ctx, b.k.Pending(), -1).Val()))
+		case n == 14 && h == nil:
+			did = "another session id"
+			_, err := b.client.Rotate(b.ctx, key, "")
+			must(t, err)
+		case h == nil && n == 19:
+			did = "unpause"
+			_ = b.inspector().UnpauseQueue(rediskey.Queue(key))
+		case h == nil:
+			did = "claim"
+			holds, err := b.c.Claim(b.ctx, []string{key})
+			must(t, err)
+			if len(holds) > 0 {
+				h = holds[0]
+				promote()
+			}
+		case n == 14 && r.IntN(3) == 0:
+			did = "the turn's task is lost"
+			b.rdb.Del(b.ctx, b.k.Task(b.rdb.LIndex(b.ctx, b.k.Active(), 0).Val()))
+		case n == 13:
+			did = "renew"
+			must(t, b.c.Renew(b.ctx, []*sq.Hold{h})[0].Err)
+		case n == 14:
+			did = "mark from outside"
+			_, err := resume.Mark(b.ctx, b.rdb, key, "")
+			must(t, err)
+		case n == 15:
+			did = "retry"
+			if h.Retry(b.ctx, errors.New("flaky"), time.Duration(r.IntN(2))) == nil {
+				h = nil
+			}
+		case n == 16 && r.IntN(2) == 0:
+			did = "requeue"
+			if h.Requeue(b.ctx, "drain") == nil {
+				h = nil
+			}
+		case n == 16:
+			did = "die"
+			b.die()
+			h = nil
+		default:
+			end := sq.End{Status: sq.StatusDone, Reply: "re", Release: n == 17}
+			if i%3 == 0 {
+				end.Reply = longReply
+			}
+			if n == 18 {
+				end.Status, end.Error = sq.StatusFailed, "why"
+			}
+			for j := range r.IntN(4) {
+				end.Entries = append(end.Entries, session.Entry{Role: session.RoleUser, Text: fmt.Sprint(i, " ", j)})
+			}
+			did = fmt.Sprintf("end, %s, release %v, %d entries", end.Status, end.Release, len(end.Entries))
+			more, err := h.Finish(b.ctx, end)
+			must(t, err)
+			if more {
+				promote()
+			} else {
+				h = nil
+			}
+		}
+		m := moment{did: did}
+		if did == "claim" || strings.HasPrefix(did, "end") {
+			m.left = picture(b)
+		}
+		if h != nil {
+			m.turn = told(h.Turn())
+		}
+		moments = append(moments, m)
+	}
+	return moments
+}
+
+// told is what a turn is, but for the time.
+func told(turn sq.Turn) string {
+	var messages []string
+	for _, m := range turn.Messages() {
+		messages = append(messages, fmt.Sprint(m.Message.ID, m.Message.Text, m.Err, m.Redelivered))
+	}
+	return fmt.Sprint(messages, turn.Attempt, turn.Entries, turn.Reset, turn.Resume, turn.Dropped)
+}
+
+// longReply is counted in bytes. It is taken out of pictures first: the patterns would
+// take most of the test's time to pass over it.
+var longReply = strings.Repeat("long ", 600)
+
+var passing = []struct {
+	what *regexp.Regexp
+	to   string
+}{
+	{regexp.MustCompile(`\b\d{8}-\d{6}-[a-z0-9]{10}\b`), "SID"},
+	{regexp.MustCompile(`[A-Z2-7]{26}`), "TOKEN"},
+	{regexp.MustCompile(`\b\d{13}-\d+\b`), "ID"},
+	{regexp.MustCompile(`,\\?"duration_ms\\?":\d+`), ""}, // 0 is left out
+	{regexp.MustCompile(`\d{10,}(\.\d+)?(e\+\d+)?|\d\.\d+e\+\d+`), "TIME"},
+	// What is the same as nothing.
+	{regexp.MustCompile(` entries="0"| (rotated|reset|resume|hold|special)=""|(?m)^entries="0" `), ""},
+	// How long a turn took is in its event.
+	{regexp.MustCompile(` stream="\d+ \d+ `), ` stream="BYTES `},
+	// What only a repetition is told by, and statistics, which are added up instead.
+	{regexp.MustCompile(` last="[^"]*"| done="\d+"|(?m)^\S+:processed\S* string .*\n`), ""},
+}
+
+// seenBefore has what lasting has answered: most lines of a picture were in the one
+// before it.
+var seenBefore sync.Map
+
+// lasting is a line of a dump without what passes.
+func lasting(line string) string {
+	if known, ok := seenBefore.Load(line); ok {
+		return known.(string)
+	}
+	text := line
+	for _, p := range passing {
+		text = p.what.ReplaceAllString(text, p.to)
+	}
+	seenBefore.Store(line, text)
+	return text
+}
+
+// picture is all that there is, but for the time and names that chance gives.
+func picture(b *bench) string {
+	b.Helper()
+	ctx, rdb, k, all := b.ctx, b.rdb, b.k, strings.ReplaceAll(b.dump(), longReply, "LONG")
+	for _, name := range rdb.Keys(ctx, k.TaskPrefix()+"*").Val() {
+		msg := rdb.HGet(ctx, name, "msg").Val()
+		all = strings.ReplaceAll(all, fmt.Sprintf("msg=%q", msg), "msg="+described([]byte(msg)))
+	}
+	var text strings.Builder
+	for line := range strings.Lines(all) {
+		text.WriteString(lasting(line))
+	}
+	all = text.String()
+	uncounted, _ := rdb.HGet(ctx, k.Run(), "done").Int()
+	for _, counter := range []string{k.Processed(), k.Processed() + time.Now().UTC().Format(":2006-01-02")} {
+		n, _ := rdb.Get(ctx, counter).Int()
+		all += fmt.Sprintf("\ncounted %d", uncounted+n)
+	}
+	lines := strings.Split(all, "\n")
+	for i, line := range lines { // their order is that of the time
+		if name, list, ok := strings.Cut(line, " zset expires=false "); ok {
+			members := strings.Split(strings.Trim(list, "[{}]"), "} {")
+			slices.Sort(members)
+			lines[i] = fmt.Sprint(name, members)
+		}
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
+}
+
+// described is an asynq TaskMessage, but for when it was completed.
+func described(msg []byte) string {
+	var fields []string
+	for len(msg) > 0 {
+		num, typ, n := protowire.ConsumeTag(msg)
+		size := protowire.ConsumeFieldValue(num, typ, msg[n:])
+		if n < 0 || size < 0 {
+			return "broken"
+		}
+		if field := msg[n : n+size]; num != 13 && num != 11 {
+			fields = append(fields, fmt.Sprintf("%d:%q", num, field))
+		} else {
+			fields = append(fields, fmt.Sprint(num))
+		}
+		msg = msg[n+size:]
+	}
+	return strings.Join(fields, " ")
+}

@@ -1,0 +1,390 @@
+package protocol_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	sq "turnstile/internal/protocol"
+	"turnstile/internal/rediskey"
+	"turnstile/pkg/session"
+	"turnstile/test/redistest"
+)
+
+// A stop means all that waits when it comes, whatever becomes of any one message
+// while it is archived: that a full line refuses the newest, say.
+func TestStopBesideRefusals(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	const n = 1100
+	b.say("now")
+	b.start()
+	for i := range n {
+		b.enqueue(fmt.Sprint("m", i))
+	}
+	calls := 0
+	b.rdb.AddHook(&onScript{name: "stop", do: func() {
+		if calls++; calls == 1 { // what ring does with the newest if it refuses it
+			id := b.task(fmt.Sprint("m", n-1))
+			must(t, b.rdb.LRem(b.ctx, b.k.Pending(), 1, id).Err())
+			must(t, b.rdb.Del(b.ctx, b.k.Task(id)).Err())
+		}
+	}})
+	_, err := b.client.Stop(b.ctx, key)
+	must(t, err)
+	equal(t, "messages left", len(b.waiting()), 0)
+	if got := b.info().Archived; got < n-1 {
+		t.Errorf("%d archived, want %d", got, n-1)
+	}
+}
+
+// behind does something behind each command that fits and was carried out: the first
+// call of a script may be answered that Redis does not know it.
+type behind struct {
+	match redistest.Match
+	do    func()
+}
+
+func (*behind) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (b *behind) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if err == nil && b.match(cmd) {
+			b.do()
+		}
+		return err
+	}
+}
+
+func (*behind) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// stopAndDie stops as a sender who dies behind one of its calls.
+func (b *bench) stopAndDie(match redistest.Match) {
+	b.Helper()
+	ctx, cancel := context.WithCancel(b.ctx)
+	defer cancel()
+	dying := b.bare()
+	dying.AddHook(&behind{match, cancel})
+	if _, err := sq.NewClient(dying).Stop(ctx, key); !errors.Is(err, context.Canceled) {
+		b.Fatalf("the stop of a sender who dies: %v", err)
+	}
+}
+
+// work runs what is ready, as workers do, and answers the messages' ids.
+func (b *bench) work() (ids []string) {
+	b.Helper()
+	for b.isIn(rediskey.Ready, key) {
+		b.rdb.Del(b.ctx, rediskey.Ready)
+		ids = append(ids, b.drain()...)
+	}
+	return ids
+}
+
+// Of a stop whose sender has died claims archive the rest, before they take anything.
+func TestStopWhoseSenderDies(t *testing.T) {
+	t.Parallel()
+	const n = 1100
+	line := func(b *bench) {
+		for i := range n {
+			b.enqueue(fmt.Sprint("m", i))
+		}
+	}
+	t.Run("idle", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t)
+		line(b)
+		b.stopAndDie(called("stop"))
+		equal(t, "archived by the sender", b.info().Archived, 500)
+		b.say("later")
+		equalList(t, "runs", b.work(), "later")
+		b.nothingAside(n)
+	})
+	for name, later := range map[string][]string{"running": nil, "running, with more to come": {"later"}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			b.say("now")
+			h := b.start()
+			line(b)
+			b.stopAndDie(called("stop"))
+			b.sayAll(later...)
+			more, err := h.Finish(b.ctx, sq.End{Status: sq.StatusStopped})
+			must(t, err)
+			for more {
+				more = b.finish(h)
+			}
+			equalList(t, "runs", b.work())
+			b.nothingAside(n + 1)
+		})
+	}
+}
+
+// A worker finds what a dead sender's stop has left, though nobody sends any more.
+func TestStoppedMessagesAreFound(t *testing.T) {
+	t.Parallel()
+	const n = 1100
+	for by, look := range map[string]func(b *bench){
+		"reap":  func(b *bench) { b.stopAndDie(redistest.Named("zadd")); b.overdue(rediskey.Owned); b.reap() },
+		"sweep": func(b *bench) { b.stopAndDie(called("stop")); b.sweep() },
+	} {
+		t.Run(by, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			for i := range n {
+				b.enqueue(fmt.Sprint("m", i))
+			}
+			look(b)
+			equalList(t, "runs", b.work())
+			b.nothingAside(n)
+		})
+	}
+}
+
+// nothingAside wants n messages in the archive, and none that a stop has put aside.
+func (b *bench) nothingAside(n int) {
+	b.Helper()
+	equal(b, "archived", b.info().Archived, n)
+	equal(b, "put aside", b.rdb.LLen(b.ctx, b.k.Stopped()).Val(), 0)
+	equal(b, "marked", b.rdb.HGet(b.ctx, b.k.Run(), "stopping").Val(), "")
+	equalList(b, "the line", b.waiting())
+}
+
+// A stop behind one whose sender has died archives that one's messages, too.
+func TestStopBehindAnother(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.say("now")
+	h := b.start()
+	for i := range 1100 {
+		b.enqueue(fmt.Sprint("m", i))
+	}
+	b.stopAndDie(called("stop"))
+	b.sayAll("a", "b")
+	s, err := b.client.Stop(b.ctx, key)
+	must(t, err)
+	equal(t, "stopped", s, sq.Stopped{Phase: "running", Fence: h.Turn().Fence, Dropped: 2})
+	equal(t, "archived", b.info().Archived, 1102)
+	equalList(t, "the line", b.waiting())
+}
+
+// A stop tells how many messages it means, also where workers have archived some of them.
+func TestStopCountsWhatWorkersArchive(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	const n = 1203
+	for i := range n {
+		b.enqueue(fmt.Sprint("m", i))
+	}
+	calls := 0
+	b.rdb.AddHook(&onScript{name: "stop", do: func() {
+		if calls++; calls == 2 {
+			w := newWorker(b.T, b.bare(), "two")
+			holds, err := w.Claim(b.ctx, []string{key})
+			must(t, err)
+			equal(t, "holds", len(holds), 0)
+		}
+	}})
+	s, err := b.client.Stop(b.ctx, key)
+	must(t, err)
+	equal(t, "dropped", s.Dropped, n)
+	equal(t, "archived", b.info().Archived, n)
+}
+
+// heldBack keeps a script's call from Redis, which its sender takes for a failure, and
+// has it delivered later.
+type heldBack struct {
+	script string
+	call   []any
+}
+
+func (h *heldBack) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h *heldBack) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if h.call == nil && redistest.Script(sq.Scripts[h.script].Hash())(cmd) {
+			h.call = slices.Clone(cmd.Args())
+			cmd.SetErr(redistest.ErrLostReply)
+			return redistest.ErrLostReply
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (h *heldBack) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// deliver lets the call through, and answers what Redis says.
+func (h *heldBack) deliver(b *bench) string {
+	b.Helper()
+	if h.call == nil {
+		b.Fatal("nothing was held back")
+	}
+	if h.call[0] == "evalsha" {
+		must(b, sq.Scripts[h.script].Load(b.ctx, b.rdb).Err())
+	}
+	reply, err := b.rdb.Do(b.ctx, h.call...).Result()
+	must(b, err)
+	return fmt.Sprint(reply)
+}
+
+// pass waits for Redis' clock.
+func (b *bench) pass(d time.Duration) {
+	b.Helper()
+	end := b.redisTime().Add(d)
+	await(b, "Redis' clock", func() bool { return b.redisTime().After(end) })
+}
+
+func (b *bench) redisTime() time.Time {
+	b.Helper()
+	at, err := b.rdb.Time(b.ctx).Result()
+	must(b, err)
+	return at
+}
+
+// A /stop that a network delivers after its sender has given up means nothing that has
+// come since.
+func TestLateStop(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.say("a")
+	late := &heldBack{script: "stop"}
+	b.rdb.AddHook(late)
+	ctx, cancel := context.WithTimeout(b.ctx, 300*time.Millisecond)
+	defer cancel()
+	if _, err := b.client.Stop(ctx, key); err == nil {
+		t.Fatal("the stop was not held back")
+	}
+	b.finish(b.start())
+	b.say("b")
+	h := b.start()
+	b.say("c")
+	b.pass(310 * time.Millisecond)
+	equal(t, "answer", late.deliver(b), "[late]")
+	equalList(t, "the line", b.waiting(), "c")
+	if r := b.c.Renew(b.ctx, []*sq.Hold{h})[0]; r.Asked != nil {
+		t.Errorf("the turn is asked %v", r.Asked)
+	}
+}
+
+// A /new that comes late is not meant for a conversation that has begun since: it names
+// the one that it saw.
+func TestLateRotation(t *testing.T) {
+	t.Parallel()
+	for _, known := range []bool{true, false} {
+		t.Run(map[bool]string{true: "of a conversation", false: "of nothing"}[known], func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			if known {
+				b.say("a")
+				b.drain()
+			}
+			late := &heldBack{script: "rotate"}
+			b.rdb.AddHook(late)
+			ctx, cancel := context.WithTimeout(b.ctx, 300*time.Millisecond)
+			defer cancel()
+			if _, err := b.client.Rotate(ctx, key, ""); err == nil {
+				t.Fatal("the rotation was not held back")
+			}
+			if known { // what it saw is gone: no time is to pass
+				_, err := b.client.Rotate(b.ctx, key, "")
+				must(t, err)
+			} else {
+				b.pass(310 * time.Millisecond)
+			}
+			b.say("b")
+			b.drain()
+			id := b.info().SessionID
+			late.deliver(b)
+			equal(t, "session id", b.info().SessionID, id)
+		})
+	}
+}
+
+// slowly answers a look at the clock as it was a while ago.
+type slowly struct{ ago time.Duration }
+
+func (slowly) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (s slowly) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if call, ok := cmd.(*redis.Cmd); ok && err == nil && called("look")(cmd) {
+			answer, _ := call.Slice()
+			answer[0] = answer[0].(int64) - s.ago.Milliseconds()
+			call.SetVal(answer)
+		}
+		return err
+	}
+}
+
+func (slowly) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// The user is told that nothing has happened.
+func TestTooLateIsSaid(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.say("a")
+	b.drain()
+	b.say("b")
+	id := b.info().SessionID
+	b.rdb.AddHook(slowly{ago: time.Minute})
+	_, stop := b.client.Stop(b.ctx, key)
+	_, rotate := b.client.Rotate(b.ctx, key, "")
+	for name, err := range map[string]error{"stop": stop, "rotate": rotate} {
+		if !errors.Is(err, sq.ErrUnchanged) || !strings.Contains(err.Error(), "too late") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	equalList(t, "the line", b.waiting(), "b")
+	equal(t, "session id", b.info().SessionID, id)
+}
+
+// A stop's answer is its own: another one's does not take its place, so that its
+// repetition stops nobody else's turn.
+func TestStopSentAgainBehindAnother(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.say("a")
+	h := b.start()
+	fence := h.Turn().Fence
+	other := b.another()
+	b.rdb.AddHook(&twiceWith{script: "stop", do: func() {
+		_, err := other.Stop(b.ctx, key)
+		must(t, err)
+		_, err = h.Finish(b.ctx, sq.End{Status: sq.StatusStopped})
+		must(t, err)
+		b.say("b")
+		h = b.start()
+	}})
+	s, err := b.client.Stop(b.ctx, key)
+	must(t, err)
+	equal(t, "stopped", s, sq.Stopped{Phase: "running", Fence: fence})
+	if r := b.c.Renew(b.ctx, []*sq.Hold{h})[0]; r.Asked != nil {
+		t.Errorf("the next turn is asked %v", r.Asked)
+	}
+}
+
+// A stop of a session that nobody knows leaves nothing.
+func TestStopOfNothing(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	_, err := b.client.Stop(b.ctx, key)
+	must(t, err)
+	keys, err := b.rdb.Keys(b.ctx, "*{session:"+key+"}*").Result()
+	must(t, err)
+	equalList(t, "keys", keys)
+	b.say("a", session.ModeReject)
+	equalList(t, "runs", b.drain(), "a")
+}

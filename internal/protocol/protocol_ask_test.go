@@ -1,0 +1,167 @@
+package protocol_test
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	sq "turnstile/internal/protocol"
+	"turnstile/internal/rediskey"
+	"turnstile/pkg/lockguard"
+	"turnstile/pkg/session"
+)
+
+// asks has h's turn ask a question, and returns its number.
+func (b *bench) asks(h *sq.Hold, name string) int {
+	b.Helper()
+	number, err := h.Ask(b.ctx, sq.Question{Name: name})
+	must(b, err)
+	return number
+}
+
+// reply is what h's next renewal hears of an answer.
+func (b *bench) reply(h *sq.Hold) sq.Reply {
+	b.Helper()
+	r := b.c.Renew(b.ctx, []*sq.Hold{h})[0]
+	must(b, r.Err)
+	return r.Reply
+}
+
+// A question is answered once, by whoever is first, and only while it is asked.
+func TestAnswer(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	const usage = "Write it as /approve [NUMBER] [always]. Nothing was answered."
+	equal(t, "before any turn", b.command("/approve "), "Nothing is asked.")
+	b.say("now")
+	h := b.start()
+	equal(t, "before any question", b.command("/deny "), "Nothing is asked.")
+	equal(t, "reply before any question", b.reply(h), sq.Reply{})
+	equal(t, "number", b.asks(h, "run make"), 1)
+	equal(t, "question", *b.info().Question, sq.Question{Number: 1, Name: "run make"})
+	for _, wrong := range []string{"x", "0", "1 2", "always 1"} {
+		equal(t, wrong, b.receipt("/approve "+wrong, true).Reply, usage)
+	}
+	equal(t, "another", b.command("/deny 7"), "Question 7 is not asked any more; number 1 is: run make.")
+	equal(t, "reply so far", b.reply(h), sq.Reply{})
+	equal(t, "answered", b.command("/approve 1 always"), "Approved question 1: run make.")
+	equal(t, "too late", b.command("/deny 1"), "That was answered already.")
+	equal(t, "reply", b.reply(h), sq.Reply{Question: 1, Decision: sq.Always})
+	if q := b.info().Question; q != nil {
+		t.Errorf("still asked: %+v", q)
+	}
+	equal(t, "second number", b.asks(h, "rm"), 2)
+	equal(t, "the second", b.command("/deny 2"), "Denied question 2: rm.")
+	equal(t, "reply to the second", b.reply(h), sq.Reply{Question: 2, Decision: sq.Deny})
+	withdraw := func() sq.Decision {
+		t.Helper()
+		d, err := h.Withdraw(b.ctx)
+		must(t, err)
+		return d
+	}
+	b.asks(h, "mv")
+	equal(t, "said before the withdrawal", withdraw(), "")
+	equal(t, "withdrawn", b.command("/approve 3"), "Nothing is asked.")
+	b.asks(h, "mv")
+	equal(t, "just in time", b.command("/approve 4 always"), "Approved question 4: mv.")
+	for range 2 { // sent again, it answers the same
+		equal(t, "said before the withdrawal", withdraw(), sq.Always)
+	}
+	equal(t, "answered and withdrawn", b.command("/deny"), "Nothing is asked.")
+}
+
+// A number is one question's for as long as the session is known: what was said to an
+// earlier one, in another turn, approves nothing.
+func TestAnAnswerIsForOneQuestion(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.say("now")
+	h := b.start()
+	equal(t, "number", b.asks(h, "list the tables"), 1)
+	b.say("next")
+	equal(t, "next turn", b.finish(h), true)
+	must(t, h.Promote(b.ctx))
+	equal(t, "a question of the turn before", b.command("/approve 1"), "Nothing is asked.")
+	equal(t, "number in the next turn", b.asks(h, "drop the tables"), 2)
+	equal(t, "late", b.command("/approve 1"), "Question 1 is not asked any more; number 2 is: drop the tables.")
+	equal(t, "reply", b.reply(h), sq.Reply{})
+	b.die()
+	equal(t, "a dead worker's", b.command("/approve 2"), "Nothing is asked.")
+	again := b.start()
+	equal(t, "number on another worker", b.asks(again, "drop the tables"), 3)
+	equal(t, "too late", b.command("/approve 2"), "Question 2 is not asked any more; number 3 is: drop the tables.")
+	if _, err := h.Ask(b.ctx, sq.Question{Name: "me too"}); !errors.Is(err, lockguard.ErrLost) {
+		t.Errorf("%v, want ErrLost", err)
+	}
+	b.command("/new")
+	b.finish(again)
+	b.say("anew")
+	h = b.start()
+	equal(t, "number in another conversation", b.asks(h, "list"), 4)
+}
+
+// A bare answer is for the question that the user sees. One that has just come the user
+// may not have seen, unless there was none before it.
+func TestBareAnswer(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.say("now")
+	h := b.start()
+	b.asks(h, "list")
+	equal(t, "the first ever", b.command("/approve"), "Approved question 1: list.")
+	b.asks(h, "delete_production")
+	const refused = "Nothing was answered: question 2 has just come, delete_production. /approve 2 or /deny 2"
+	equal(t, "too soon", b.command("/approve"), refused)
+	equal(t, "too soon", b.command("/deny"), refused)
+	equal(t, "reply", b.reply(h), sq.Reply{Question: 1, Decision: sq.Allow})
+	b.askedBefore(time.Minute)
+	equal(t, "in time", b.command("/approve"), "Approved question 2: delete_production.")
+	b.asks(h, "x")
+	equal(t, "answered at once, by its number", b.command("/deny 3"), "Denied question 3: x.")
+	equal(t, "and again", b.command("/deny"), "That was answered already.")
+}
+
+// askedBefore makes the session's last question as old as d.
+func (b *bench) askedBefore(d time.Duration) {
+	b.Helper()
+	run := rediskey.For(key).Run()
+	words := strings.Fields(b.rdb.HGet(b.ctx, run, "questions").Val())
+	at, err := strconv.ParseInt(words[3], 10, 64)
+	must(b, err)
+	words[3] = strconv.FormatInt(at-d.Milliseconds(), 10)
+	must(b, b.rdb.HSet(b.ctx, run, "questions", strings.Join(words, " ")).Err())
+}
+
+// Beside a worker of the version before, which counts from 1 in each turn and keeps no
+// last number, numbers go on behind its last.
+func TestQuestionsBesideAnOlderWorker(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.say("now")
+	h := b.start()
+	b.asks(h, "a")
+	run := rediskey.For(key).Run()
+	must(t, b.rdb.HSet(b.ctx, run, "question", fmt.Sprintf(`%d 7 {"name":"old"}`, h.Turn().Fence)).Err())
+	equal(t, "bare, of a question whose age is unknown", b.command("/approve"), "Approved question 7: old.")
+	equal(t, "number", b.asks(h, "b"), 8)
+}
+
+// What is no decision answers nothing: an agent must not take it for a yes.
+func TestAnswerIsADecision(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.say("now")
+	h := b.start()
+	b.asks(h, "run make")
+	for _, d := range []sq.Decision{"", "yes", "allow ", `deny","x":"`} {
+		if _, err := b.client.Answer(b.ctx, key, 1, d); !errors.Is(err, session.ErrInvalid) {
+			t.Errorf("%q: %v, want ErrInvalid", d, err)
+		}
+	}
+	if b.info().Question == nil {
+		t.Error("it is not asked any more")
+	}
+}

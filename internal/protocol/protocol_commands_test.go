@@ -1,0 +1,385 @@
+package protocol_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
+	sq "turnstile/internal/protocol"
+	"turnstile/internal/rediskey"
+	"turnstile/pkg/followup"
+	"turnstile/pkg/session"
+)
+
+func TestCommandQueue(t *testing.T) {
+	t.Parallel()
+	onceAndTwice(t, func(t *testing.T, b *bench) {
+		b.answers("/queue", "nothing else is set here")
+		const said = "collect debounce:500ms cap:25 drop:summarize"
+		b.answers("/queue collect debounce:0.5s cap:25 drop:summarize", said)
+		want := followup.Settings{
+			Mode: session.ModeCollect, Debounce: followup.Millis(500 * time.Millisecond), Cap: 25, Drop: followup.DropSummarize,
+		}
+		equal(t, "settings", b.info().Settings, want)
+		b.answers("/queue", said)
+		b.answers("/status", said)
+		before := b.dump()
+		for text, answer := range map[string]string{
+			"/queue sometimes":              `invalid mode "sometimes"`,
+			"/queue collect later":          `invalid word "later"`,
+			"/queue collect cap:25 drop:it": `invalid drop policy "it"`,
+			"/queue reset now":              `invalid mode "reset"`,
+			"/queue cap:0 debounce:soon":    `invalid cap "0": write a number from 1 to 10000; invalid debounce "soon"`,
+		} {
+			b.refuses(text, "Nothing was changed: ")
+			b.refuses(text, answer)
+		}
+		same(t, "a wrong /queue", before, b.dump())
+		b.answers("/queue reset", "what its worker says")
+		equal(t, "settings", b.info().Settings, followup.Settings{})
+		b.answers("/queue", "nothing else is set here")
+	})
+}
+
+// Settings that nobody can have said (another version's, a broken record) do not
+// stop a session.
+func TestBrokenSettingsSayNothing(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{"x", "[]", `"collect"`, "7", "null", `{"mode":"sometimes"}`} {
+		t.Run(text, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			b.say("a")
+			b.start()
+			b.rdb.HSet(b.ctx, b.k.Record(), "queue", text)
+			equal(t, "status", b.say("b").Status, sq.Queued)
+		})
+	}
+}
+
+func TestCommandSteer(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.refuses("/steer", "Say what the running turn is to be told: /steer TEXT.")
+	equal(t, "database", b.dump(), "")
+	say := func(text string) sq.Receipt {
+		t.Helper()
+		r, err := b.client.Submit(b.ctx, key, session.Message{ID: "s", Text: text, Mode: session.ModeReject})
+		must(t, err)
+		return r
+	}
+	equal(t, "with nothing to steer it is a message", say("/steer  to the left ").Status, sq.Accepted)
+	h := b.start()
+	equal(t, "text", h.Turn().Message.Text, "to the left")
+	b.finish(h)
+	b.say("a")
+	h = b.start()
+	r, err := b.client.Submit(b.ctx, key, session.Message{ID: "s2", Text: "/steer to the left"})
+	must(t, err)
+	equal(t, "status", r.Status, sq.Queued)
+	taken, err := h.Steer(b.ctx)
+	must(t, err)
+	equal(t, "taken", taken[0].Message.Text, "to the left")
+}
+
+func TestCommandEscape(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.say("a")
+	h := b.start()
+	for text, want := range map[string]string{
+		"//stop": "/stop", "///stop": "//stop", "/stopp": "/stopp", "/ stop": "/ stop", "/STOP": "/STOP", "/new\nline": "/new\nline", "say /stop": "say /stop",
+	} {
+		r, err := b.client.Submit(b.ctx, key, session.Message{Text: text})
+		must(t, err)
+		equal(t, "status of "+text, r.Status, sq.Queued)
+		b.finish(h)
+		equal(t, "text of "+text, h.Turn().Message.Text, want)
+	}
+	b.refuses("/help now", "To send it as a message, write //help")
+	if _, err := b.client.Submit(b.ctx, key, session.Message{Text: "/new"}, sq.Delay(time.Hour)); err == nil {
+		t.Error("a delayed command has no error")
+	}
+}
+
+func TestCommandTitle(t *testing.T) {
+	t.Parallel()
+	onceAndTwice(t, func(t *testing.T, b *bench) {
+		b.answers("/title", "no title")
+		long := strings.Repeat("ä", session.MaxTitle)
+		b.answers("/title "+long, long)
+		equal(t, "title", b.info().Title+" "+b.info().TitleBy, long+" user")
+		before := b.dump()
+		b.refuses("/title "+long+"x", "Nothing was changed: invalid title: it has 201 characters")
+		same(t, "a title that is too long", before, b.dump())
+		b.answers("/title  The  build ", "The  build")
+		equal(t, "/title", b.command("/title"), "The  build")
+		b.answers("/status", "Title: The  build")
+	})
+}
+
+// B71: what an agent proposes never overwrites what a user said, whoever comes
+// first, and never lands on another transcript.
+func TestB71_TitleOfTheUserStays(t *testing.T) {
+	t.Parallel()
+	onceAndTwice(t, func(t *testing.T, b *bench) {
+		b.say("a")
+		h := b.start()
+		must(t, h.Title(b.ctx, "its"))
+		equal(t, "title", b.info().Title+" "+b.info().TitleBy, "its agent")
+		must(t, h.Title(b.ctx, "its second"))
+		b.answers("/title mine", "mine")
+		must(t, h.Title(b.ctx, "its third"))
+		equal(t, "title", b.info().Title+" "+b.info().TitleBy, "mine user")
+		b.answers("/new", "What runs now still ends in the old one")
+		equal(t, "title after /new", b.info().Title, "")
+		must(t, h.Title(b.ctx, "of the old conversation"))
+		equal(t, "title after /new", b.info().Title, "")
+		b.say("b")
+		b.finish(h)
+		must(t, h.Title(b.ctx, "of the new one"))
+		equal(t, "title", b.info().Title, "of the new one")
+		b.die()
+		must(t, h.Title(b.ctx, "a lost owner's"))
+		equal(t, "title", b.info().Title, "of the new one")
+	})
+}
+
+func TestB71_TitleRace(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.say("a")
+	h := b.start()
+	for i := range 40 {
+		must(t, b.client.SetTitle(b.ctx, key, ""))
+		mine := fmt.Sprint("mine ", i)
+		var both sync.WaitGroup
+		both.Go(func() {
+			for range 3 {
+				if err := h.Title(b.ctx, "its"); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		both.Go(func() {
+			if err := b.client.SetTitle(b.ctx, key, mine); err != nil {
+				t.Error(err)
+			}
+		})
+		both.Wait()
+		if s := b.info(); s.Title != mine || s.TitleBy != "user" {
+			t.Fatalf("the title is %q, by %s", s.Title, s.TitleBy)
+		}
+	}
+}
+
+// /new in mid-turn: the turn ends in the old transcript, and those that wait begin
+// the new one, whatever ends the turn.
+func TestCommandNewInMidTurn(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(b *bench, h *sq.Hold) *sq.Hold{
+		"/new":   func(b *bench, h *sq.Hold) *sq.Hold { b.finish(h); return h },
+		"/reset": func(b *bench, h *sq.Hold) *sq.Hold { b.finish(h); return h },
+		"/new and a release": func(b *bench, h *sq.Hold) *sq.Hold {
+			end := b.done(h)
+			end.Release = true
+			_, err := h.Finish(b.ctx, end)
+			must(b, err)
+			return b.start()
+		},
+	} {
+		t.Run(strings.ReplaceAll(name, "/", ""), func(t *testing.T) {
+			t.Parallel()
+			onceAndTwice(t, func(t *testing.T, b *bench) {
+				b.say("a")
+				h := b.start()
+				old := h.Turn().SessionID
+				b.say("b")
+				b.collected("c", "d")
+				b.say("s", session.ModeSteer)
+				_, err := h.Steer(b.ctx)
+				must(t, err)
+				command, _, _ := strings.Cut(name, " ")
+				b.answers(command, "What runs now still ends in the old one")
+				fresh := b.info().SessionID
+				equal(t, "session id changed", fresh != old, true)
+				h = end(b, h)
+				equal(t, "session id of what waited", h.Turn().SessionID, fresh)
+				equal(t, "entries", h.Turn().Entries, 0)
+				b.finish(h)
+				equalList(t, "the turn", group(h), "c", "d")
+				b.finish(h)
+				equalList(t, "the old transcript", b.transcript(old), "a", "re: a")
+				equalList(t, "the new transcript", b.transcript(fresh), "b", "re: b", "c", "d", "re: c")
+				equal(t, "the steered one's", b.outcome("s").SessionID, old)
+				b.answers(command, "The next message begins a new conversation.")
+			})
+		})
+	}
+}
+
+func TestCommandHistory(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.answers("/history", "no entry yet")
+	b.say("a")
+	h := b.start()
+	tool := func(use session.ToolUse) session.Entry {
+		return session.Entry{Role: session.RoleTool, Tool: &use, Turn: h.Turn().ID}
+	}
+	_, err := h.Finish(b.ctx, sq.End{Status: sq.StatusDone, Entries: []session.Entry{
+		{Role: session.RoleUser, Text: "a", Turn: h.Turn().ID},
+		tool(session.ToolUse{Name: "look", Output: json.RawMessage(`1`)}),
+		tool(session.ToolUse{Name: "find", Error: "none"}),
+		tool(session.ToolUse{Name: "wait"}),
+		{Role: session.RoleAssistant, Text: strings.Repeat("ä", 1500), Turn: h.Turn().ID, Interrupted: true},
+	}})
+	must(t, err)
+	b.rdb.RPush(b.ctx, b.k.Transcript(b.info().SessionID), "not JSON")
+	lines := strings.Split(b.command("/history"), "\n")
+	equalList(t, "the beginning", lines[:4], "user: a", "tool: look", "tool: find failed: none", "tool: wait, cut off")
+	equal(t, "a long text", lines[4], "assistant: "+strings.Repeat("ä", 1000)+" [...] [interrupted]")
+	if !strings.HasPrefix(lines[5], "system: [an entry of 8 bytes that cannot be read:") {
+		t.Errorf("an entry that cannot be read is shown as %q", lines[5])
+	}
+	equal(t, "the last two", len(strings.Split(b.command("/history 2"), "\n")), 2)
+	for _, bad := range []string{"0", "-1", "1001", "all", "2 3"} {
+		b.refuses("/history "+bad, "Say how many entries, from 1 to 1000")
+	}
+	b.answers("/new", "new conversation")
+	b.answers("/history", "no entry yet")
+}
+
+// /resume: what a stop or a failure has put aside, oldest first, and nothing else.
+func TestCommandResume(t *testing.T) {
+	t.Parallel()
+	onceAndTwice(t, func(t *testing.T, b *bench) {
+		b.answers("/resume", "nothing to run again")
+		b.sayAll("failed", "expired", "rolled-back", "operators", "running", "x", "dropped", "first", "second")
+		h := b.start()
+		end := func(e sq.End) {
+			t.Helper()
+			_, err := h.Finish(b.ctx, e)
+			must(t, err)
+		}
+		end(sq.End{Status: sq.StatusFailed, Error: "no"})
+		end(sq.End{Status: sq.StatusExpired, Error: "too old"})
+		end(sq.End{Status: sq.StatusInterrupted, Rollback: true, Error: "rolled back"})
+		must(t, h.Requeue(b.ctx, "drain"))
+		operator := asynq.NewInspectorFromRedisClient(b.bare())
+		must(t, operator.ArchiveTask(rediskey.Queue(key), b.task("operators")))
+		h = b.start()
+		equal(t, "the turn", h.Turn().Message.ID, "running")
+		must(t, operator.DeleteTask(rediskey.Queue(key), b.task("x")))
+		b.c = newWorker(t, b.rdb, "small", func(c *sq.Config) { c.Line.Cap, c.Line.Drop = 2, followup.DropOld })
+		must(t, b.client.Configure(b.ctx, key, followup.Settings{Cap: 3, Drop: followup.DropOld}))
+		b.say("third")
+		equal(t, "dropped", b.outcome("dropped").Status, sq.StatusDropped)
+		must(t, h.Requeue(b.ctx, "drain"))
+		_, err := b.client.Stop(b.ctx, key)
+		must(t, err)
+		b.say("new")
+		b.rdb.Del(b.ctx, rediskey.Ready)
+		b.answers("/resume", "5 messages are run again.")
+		equal(t, "the workers are told", b.isIn(rediskey.Ready, key), true)
+		equalList(t, "runs", b.drain(), "new", "failed", "running", "first", "second", "third")
+		for id, want := range map[string]sq.Status{
+			"failed": sq.StatusDone, "third": sq.StatusDone, "expired": sq.StatusExpired,
+			"rolled-back": sq.StatusInterrupted, "dropped": sq.StatusDropped, "operators": sq.StatusFailed,
+		} {
+			equal(t, "end of "+id, b.outcome(id).Status, want)
+		}
+		b.answers("/resume", "nothing to run again")
+	})
+}
+
+// B72, B73, B74: a cancelled turn leaves at one moment; whoever reads sees all of
+// it or nothing, and the transcript of before.
+func TestB72_B73_B74_CancelIsAtomic(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.say("before")
+	b.drain()
+	sid := b.info().SessionID
+	for i := range 30 {
+		id := fmt.Sprint("m", i)
+		_, err := b.client.Submit(b.ctx, key, session.Message{ID: id, Text: "x", Attachments: []session.Attachment{{Name: "f", URL: "u"}}})
+		must(t, err)
+		h := b.start()
+		must(t, h.Checkpoint(b.ctx, []session.Entry{{Role: session.RoleUser, Text: "x", Turn: h.Turn().ID}}))
+		_, err = b.client.Stop(b.ctx, key)
+		must(t, err)
+		over := make(chan struct{})
+		var reader sync.WaitGroup
+		seen := map[string]int{}
+		reader.Go(func() {
+			for last := false; ; {
+				seen[b.wholeOrGone(id)]++
+				if last {
+					return
+				}
+				select {
+				case <-over:
+					last = true
+				default:
+				}
+			}
+		})
+		_, err = h.Finish(b.ctx, sq.End{Status: sq.StatusStopped, Error: "stopped by user"})
+		must(t, err)
+		close(over)
+		reader.Wait()
+		if seen["gone"] == 0 || len(seen) > 2 {
+			t.Errorf("states seen: %v", seen)
+		}
+		s := b.info()
+		equal(t, "after cancel", s.Phase+s.Turn+s.Worker+strings.Join(s.Messages, " "), "idle")
+		equal(t, "start time", s.StartedAt.IsZero(), true)
+		equal(t, "the message", b.outcome(id).Status, sq.StatusStopped)
+		equalList(t, "transcript", b.transcript(sid), "before", "re: before")
+	}
+	b.say("after")
+	equalList(t, "runs", b.drain(), "after")
+}
+
+// wholeOrGone reads a session at one moment: the turn of a message is there with
+// all that belongs to it, or with nothing.
+func (b *bench) wholeOrGone(id string) string {
+	b.Helper()
+	s, err := b.client.Session(b.ctx, key)
+	must(b, err)
+	if (s.Turn == "") != (len(s.Messages) == 0) || (s.Turn == "") != s.StartedAt.IsZero() || (s.Turn == "") != (s.Phase == sq.PhaseIdle) {
+		b.Errorf("half a turn: %+v", s)
+	}
+	var parts []int64
+	var state *redis.StringCmd
+	cmds, err := b.rdb.TxPipelined(b.ctx, func(p redis.Pipeliner) error {
+		p.Exists(b.ctx, b.k.Sentinel())
+		p.Exists(b.ctx, b.k.Active())
+		p.Exists(b.ctx, b.k.Partial())
+		p.Exists(b.ctx, b.k.Lease())
+		state = p.HGet(b.ctx, b.k.Task(b.task(id)), "state")
+		return nil
+	})
+	must(b, err)
+	sum := int64(0)
+	for _, cmd := range cmds {
+		if n, ok := cmd.(*redis.IntCmd); ok {
+			parts = append(parts, n.Val())
+			sum += n.Val()
+		}
+	}
+	switch {
+	case sum == 4 && state.Val() == "active":
+		return "whole"
+	case sum == 0 && state.Val() == "archived":
+		return "gone"
+	}
+	return fmt.Sprint("half: ", parts, state.Val())
+}

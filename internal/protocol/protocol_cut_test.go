@@ -1,0 +1,333 @@
+package protocol_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	sq "turnstile/internal/protocol"
+	"turnstile/pkg/lockguard"
+	"turnstile/pkg/resume"
+	"turnstile/pkg/session"
+)
+
+// Turns that are cut off, in the protocol's own moves.
+
+func crashSuspends(c *sq.Config) { c.CrashPolicy = sq.CrashSuspend }
+
+// did is what a turn has done so far.
+func did(turn sq.Turn, texts ...string) []session.Entry {
+	entries := []session.Entry{{Role: session.RoleUser, Text: turn.Message.Text, Message: turn.Message.ID, Turn: turn.ID}}
+	for _, text := range texts {
+		entries = append(entries, session.Entry{Role: session.RoleAssistant, Text: text, Turn: turn.ID})
+	}
+	entries[len(entries)-1].Interrupted = true
+	return entries
+}
+
+// mark is a drain whose time is up, while the turn runs.
+func (b *bench) mark(h *sq.Hold, reason string) {
+	b.Helper()
+	m := b.c.Mark(b.ctx, []*sq.Hold{h}, reason)[0]
+	must(b, m.Err)
+	equal(b, "starting", m.Starting, false)
+}
+
+// past is what the turn's agent would be told.
+func (b *bench) past(h *sq.Hold) sq.Past {
+	b.Helper()
+	p, err := h.Past(b.ctx)
+	must(b, err)
+	return p
+}
+
+func TestB26_MarkedIsNotSuspended(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, crashSuspends)
+	b.say("a")
+	h := b.start()
+	id := h.Turn().SessionID
+	b.mark(h, resume.ReasonRestart)
+	b.die() // before it could give the turn back
+	turn := b.claim().Turn()
+	equal(t, "session id", turn.SessionID, id)
+	equal(t, "reset", turn.Reset, "")
+	equal(t, "resume", turn.Resume, resume.ReasonRestart)
+	r := b.resume()
+	equal(t, "suspended", r.Suspended, false)
+	equal(t, "interruptions", r.Interruptions, 1)
+}
+
+func TestB27_UnmarkedIsSuspended(t *testing.T) {
+	t.Parallel()
+	t.Run("suspend", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t, crashSuspends)
+		b.say("a")
+		h := b.start()
+		old := h.Turn()
+		must(t, h.Checkpoint(b.ctx, did(old, "half")))
+		b.die()
+		h = b.claim()
+		turn := h.Turn()
+		equal(t, "message", turn.Message.ID, "a")
+		equal(t, "reset", turn.Reset, "suspended")
+		equal(t, "resume", turn.Resume, "")
+		if turn.SessionID == old.SessionID {
+			t.Error("the session id is the old one")
+		}
+		past := b.past(h)
+		equal(t, "entries from before", len(past.Entries), 0)
+		equal(t, "a partial from before", past.Partial == nil, true)
+		// It may still be the message that kills the workers.
+		equal(t, "interruptions", b.resume().Interruptions, 1)
+		must(t, h.Promote(b.ctx))
+		b.finish(h)
+		equal(t, "record after a finished turn", b.resume(), resume.Record{})
+	})
+	t.Run("resume", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t)
+		b.say("a")
+		old := b.start().Turn()
+		b.die()
+		turn := b.claim().Turn()
+		equal(t, "session id", turn.SessionID, old.SessionID)
+		equal(t, "reset", turn.Reset, "")
+		equal(t, "resume", turn.Resume, resume.ReasonCrash)
+	})
+	t.Run("a message that kills every worker is given up all the same", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t, crashSuspends)
+		b.sayAll("a", "b")
+		for range 3 {
+			equal(t, "message", b.start().Turn().Message.ID, "a")
+			b.die()
+		}
+		equal(t, "next message", b.claim().Turn().Message.ID, "b")
+		equal(t, "status", b.outcome("a").Status, sq.StatusFailed)
+	})
+	t.Run("a death before the agent's start is none of its doing", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t, crashSuspends)
+		b.say("a")
+		old := b.claim().Turn()
+		b.die()
+		equal(t, "session id", b.claim().Turn().SessionID, old.SessionID)
+		equal(t, "record", b.resume(), resume.Record{})
+	})
+}
+
+// A mark survives whatever comes between it and a finished turn: the next turn is
+// told of it, whether it has the sentinel from a claim or from the turn before.
+func TestB23_OnlyAFinishedTurnClears(t *testing.T) {
+	t.Parallel()
+	for _, end := range []sq.End{
+		{Status: sq.StatusFailed, Error: "no"},
+		{Status: sq.StatusInterrupted},
+		{Status: sq.StatusInterrupted, Rollback: true},
+		{Status: sq.StatusStopped},
+		{Status: sq.StatusExpired},
+	} {
+		for _, released := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s rollback=%v released=%v", end.Status, end.Rollback, released), func(t *testing.T) {
+				t.Parallel()
+				b := newBench(t)
+				b.sayAll("a", "b", "c")
+				b.start()
+				b.die()
+				h := b.start()
+				end := end // the other subtest has it, too
+				end.Release = released
+				more, err := h.Finish(b.ctx, end)
+				must(t, err)
+				equal(t, "goes on", more, !released)
+				if released {
+					h = b.claim()
+				}
+				turn := h.Turn()
+				equal(t, "message", turn.Message.ID, "b")
+				equal(t, "resume", turn.Resume, resume.ReasonCrash)
+				if turn.ResumeAge < 0 || turn.ResumeAge > time.Minute {
+					t.Errorf("the mark's age is %s", turn.ResumeAge)
+				}
+				must(t, h.Promote(b.ctx))
+				equal(t, "goes on", b.finish(h), true)
+				equal(t, "resume after a finished turn", h.Turn().Resume, "")
+				equal(t, "record after a finished turn", b.resume(), resume.Record{})
+			})
+		}
+	}
+}
+
+func TestB40_FinishedIsNotMarked(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.say("a")
+	h := b.start()
+	b.finish(h)
+	before := b.dump()
+	if m := b.c.Mark(b.ctx, []*sq.Hold{h}, resume.ReasonShutdown)[0]; !errors.Is(m.Err, lockguard.ErrLost) {
+		t.Errorf("mark of a finished turn: %v", m.Err)
+	}
+	same(t, "a mark of a finished turn", before, b.dump())
+}
+
+func TestB41_StartingIsNotMarked(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.sayAll("a", "b")
+	h := b.claim()
+	m := b.c.Mark(b.ctx, []*sq.Hold{h}, resume.ReasonShutdown)[0]
+	must(t, m.Err)
+	equal(t, "starting", m.Starting, true)
+	if err := h.Promote(b.ctx); !errors.Is(err, sq.ErrDraining) {
+		t.Errorf("promote: %v", err)
+	}
+	must(t, h.Requeue(b.ctx, resume.ReasonShutdown))
+	equal(t, "record", b.resume(), resume.Record{})
+	equalList(t, "waiting", b.waiting(), "a", "b")
+	h = b.start() // only that turn was refused
+	equal(t, "resume", h.Turn().Resume, "")
+	equal(t, "goes on", b.finish(h), true)
+	must(t, h.Promote(b.ctx))
+}
+
+// However three interruptions came about, the session is suspended.
+func TestB43_ThreeOfAnyKind(t *testing.T) {
+	t.Parallel()
+	kinds := []string{"drain", "crash", "death in the drain"}
+	for _, one := range kinds {
+		for _, two := range kinds {
+			for _, three := range kinds {
+				t.Run(one+", "+two+", "+three, func(t *testing.T) {
+					t.Parallel()
+					b := newBench(t)
+					b.sayAll("a", "b")
+					var old sq.Turn
+					for i, kind := range []string{one, two, three} {
+						h := b.start()
+						equal(t, "message", h.Turn().Message.ID, "a")
+						equal(t, "reset", h.Turn().Reset, "")
+						equal(t, "interruptions before", b.resume().Interruptions, i)
+						old = h.Turn()
+						b.interrupt(h, kind)
+					}
+					h := b.claim()
+					turn := h.Turn()
+					equal(t, "reset", turn.Reset, "suspended")
+					equal(t, "resume", turn.Resume, "")
+					equal(t, "past", len(b.past(h).Entries), 0)
+					equal(t, "a partial from before", b.past(h).Partial == nil, true)
+					if turn.SessionID == old.SessionID {
+						t.Error("the session id is the old one")
+					}
+					if three == "crash" { // it is given up
+						equal(t, "message", turn.Message.ID, "b")
+						equal(t, "status", b.outcome("a").Status, sq.StatusFailed)
+					} else {
+						equal(t, "message", turn.Message.ID, "a")
+					}
+					equal(t, "record", b.resume(), resume.Record{})
+				})
+			}
+		}
+	}
+}
+
+// interrupt cuts a running turn off.
+func (b *bench) interrupt(h *sq.Hold, kind string) {
+	b.Helper()
+	entries := did(h.Turn(), "half")
+	switch kind {
+	case "drain":
+		b.mark(h, resume.ReasonShutdown)
+		b.mark(h, resume.ReasonShutdown) // sent again, it counts once
+		must(b, h.Requeue(b.ctx, resume.ReasonShutdown, entries...))
+	case "crash":
+		must(b, h.Checkpoint(b.ctx, entries))
+		b.die()
+	case "death in the drain":
+		b.mark(h, resume.ReasonShutdown)
+		must(b, h.Checkpoint(b.ctx, entries))
+		b.die()
+	}
+}
+
+// What kills its worker before the agent has started is given up as well, though
+// nothing was interrupted: the session keeps its transcript.
+func TestB43_DeadlyBeforeTheStart(t *testing.T) {
+	t.Parallel()
+	for name, limit := range map[string]int{"default": 0, "2": 2} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, func(c *sq.Config) { c.StuckLimit = limit })
+			b.say("first")
+			h := b.start()
+			id := h.Turn().SessionID
+			b.finish(h)
+			b.sayAll("a", "b")
+			deaths := max(limit, 3)
+			if limit > 0 {
+				deaths = limit
+			}
+			for n := range deaths {
+				h := b.claim()
+				turn := h.Turn()
+				equal(t, "message", turn.Message.ID, "a")
+				equal(t, "redelivered", turn.Redelivered, n)
+				b.renew(h)
+				b.die()
+			}
+			turn := b.claim().Turn()
+			equal(t, "next message", turn.Message.ID, "b")
+			equal(t, "session id", turn.SessionID, id)
+			equal(t, "resume", turn.Resume, "")
+			o := b.outcome("a")
+			equal(t, "status", o.Status, sq.StatusFailed)
+			if want := fmt.Sprintf("its worker died %d times", deaths); !strings.Contains(o.Error, want) {
+				t.Errorf("error %q, want %q in it", o.Error, want)
+			}
+			equal(t, "state", b.state("a"), "archived")
+			equal(t, "record", b.resume(), resume.Record{})
+		})
+	}
+}
+
+// Drains are no deaths.
+func TestB43_DrainsBeforeTheStart(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.say("a")
+	for range 5 {
+		h := b.claim()
+		must(t, b.c.Mark(b.ctx, []*sq.Hold{h}, resume.ReasonShutdown)[0].Err)
+		must(t, h.Requeue(b.ctx, resume.ReasonShutdown))
+	}
+	equalList(t, "runs", b.drain(), "a")
+}
+
+// spoilt are partials that this version cannot read. F stands for the fence of
+// the turn that left it.
+var spoilt = map[string]string{
+	"empty":             ``,
+	"no JSON":           `{"v":1,"fence":F,"mess`,
+	"bytes":             "\x00\xff\xfe",
+	"null":              `null`,
+	"a number":          `7`,
+	"a list":            `[]`,
+	"no fields":         `{}`,
+	"no entries":        `{"v":1,"fence":F,"turn":"t","messages":["a"]}`,
+	"entries null":      `{"v":1,"fence":F,"turn":"t","messages":["a"],"entries":null}`,
+	"entries a text":    `{"v":1,"fence":F,"turn":"t","messages":["a"],"entries":"x"}`,
+	"entries an object": `{"v":1,"fence":F,"turn":"t","messages":["a"],"entries":{"1":"x"}}`,
+	"entries of lists":  `{"v":1,"fence":F,"turn":"t","messages":["a"],"entries":[["x"],1,null]}`,
+	"messages a text":   `{"v":1,"fence":F,"turn":"t","messages":"a","entries":[]}`,
+	"an older version":  `{"v":0,"fence":F,"turn":"t","messages":["a"],"entries":["{\"role\":\"assistant\",\"text\":\"x\"}"]}`,
+	"no version":        `{"fence":F,"turn":"t","messages":["a"],"entries":["{\"role\":\"assistant\",\"text\":\"x\"}"]}`,
+	"a newer version":   `{"v":2,"fence":F,"turn":"t","messages":["a"],"entries":["{\"role\":\"assistant\",\"text\":\"x\"}"]}`,
+	"a version's text":  `{"v":"1","fence":F,"turn":"t","messages":["a"],"entries":[]}`,
+	"deep":              strings.Repeat("[", 5000),
+}

@@ -1,0 +1,140 @@
+package protocol_test
+
+import (
+	"strings"
+	"testing"
+
+	sq "turnstile/internal/protocol"
+	"turnstile/internal/rediskey"
+	"turnstile/pkg/followup"
+	"turnstile/pkg/session"
+)
+
+// A full line: what goes is in the archive with the reason, in an event, and
+// whoever waits for it hears of it.
+func TestDrops(t *testing.T) {
+	t.Parallel()
+	for _, drop := range []followup.Drop{followup.DropOld, followup.DropSummarize} {
+		t.Run(string(drop), func(t *testing.T) {
+			t.Parallel()
+			onceAndTwice(t, func(t *testing.T, b *bench) {
+				b.say("a")
+				h := b.start()
+				b.sayAll("b", "c")
+				waited := b.waitFor("b")
+				r := b.say("d")
+				equal(t, "receipt", string(r.Status), "queued")
+				equal(t, "position", r.Position, 3)
+				equalList(t, "the line", b.waiting(), "c", "d")
+				const why = "dropped: more than 2 messages were waiting"
+				for _, o := range []sq.Outcome{b.outcome("b"), <-waited} {
+					equal(t, "its end", string(o.Status)+" "+o.Error, "dropped "+why)
+				}
+				info, err := b.inspector().GetTaskInfo(rediskey.Queue(key), b.task("b"))
+				must(t, err)
+				equal(t, "asynq's archive", info.State.String()+" "+info.LastErr, "archived "+why)
+				events := b.told(sq.EventTurnEnded, "b")
+				equal(t, "events", len(events), 1)
+				equal(t, "event's reason", events[0].Reason, string(drop))
+				list, err := b.client.Followups(b.ctx, key)
+				must(t, err)
+				equal(t, "follow-ups", len(list), 2)
+				equal(t, "the same id again", b.say("b").State, "archived")
+				n, err := b.client.Rerun(b.ctx, key)
+				must(t, err)
+				equal(t, "run again by /resume", n, 0)
+				want := 0
+				if drop == followup.DropSummarize {
+					want = 1
+				}
+				equal(t, "lines for the next turn", b.info().Dropped, want)
+				b.finish(h)
+				equal(t, "lines for this turn", len(h.Turn().Dropped), want)
+			}, line(followup.Settings{Cap: 2, Drop: drop}))
+		})
+	}
+	t.Run("new", func(t *testing.T) {
+		t.Parallel()
+		onceAndTwice(t, func(t *testing.T, b *bench) {
+			b.sayAll("a", "b", "c")
+			b.start()
+			r := b.say("d")
+			equal(t, "receipt", string(r.Status)+" "+r.Reason, "refused full")
+			equal(t, "stored", b.state("d"), "")
+			equalList(t, "the line", b.waiting(), "b", "c")
+		}, line(followup.Settings{Cap: 2}))
+	})
+}
+
+// What goes first by definition is not what goes.
+func TestDropsSpareInterrupts(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, line(followup.Settings{Cap: 2, Drop: followup.DropOld}))
+	b.say("a")
+	b.start()
+	b.say("b")
+	b.say("now", session.ModeInterrupt)
+	b.say("c")
+	equalList(t, "the line", b.waiting(), "now", "c")
+	equal(t, "b", b.outcome("b").Status, sq.StatusDropped)
+}
+
+// The lines of what was dropped are told until a turn that was told is done, and
+// then not again.
+func TestSummariesAreToldOnce(t *testing.T) {
+	t.Parallel()
+	onceAndTwice(t, func(t *testing.T, b *bench) {
+		dropped := func(h *sq.Hold) string {
+			t.Helper()
+			past, err := h.Past(b.ctx)
+			must(t, err)
+			return strings.Join(past.Dropped, " ")
+		}
+		b.say("a")
+		h := b.start()
+		b.sayAll("b", "c", "d")
+		equal(t, "told while it runs", len(h.Turn().Dropped), 0)
+		b.finish(h)
+		equalList(t, "the turn", group(h), "d")
+		equal(t, "told", dropped(h), "b c")
+		must(t, h.Promote(b.ctx))
+
+		b.die()
+		h = b.start()
+		equal(t, "told again after a crash", dropped(h), "b c")
+		must(t, h.Requeue(b.ctx, "drain"))
+		h = b.start()
+		equal(t, "and after a drain", dropped(h), "b c")
+		b.say("e")
+		b.say("f")
+		_, err := h.Finish(b.ctx, sq.End{Status: sq.StatusFailed, Error: "no"})
+		must(t, err)
+		equalList(t, "the turn", group(h), "f")
+		equal(t, "and after a failure, with what was dropped meanwhile", dropped(h), "b c e")
+
+		equal(t, "goes on", b.finish(h), false)
+		equal(t, "lines left", b.info().Dropped, 0)
+		b.say("g")
+		h = b.start()
+		equal(t, "told to the turn after", dropped(h), "")
+	}, line(followup.Settings{Cap: 1, Drop: followup.DropSummarize}), func(c *sq.Config) { c.StuckLimit = 10 })
+}
+
+// Lines that come while a turn is told of others are the next turn's.
+func TestSummariesMeanwhile(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, line(followup.Settings{Cap: 1, Drop: followup.DropSummarize}))
+	b.say("a")
+	h := b.start()
+	b.sayAll("b", "c")
+	b.finish(h)
+	equalList(t, "the turn", group(h), "c")
+	b.sayAll("d", "e")
+	b.finish(h)
+	equalList(t, "the turn", group(h), "e")
+	past, err := h.Past(b.ctx)
+	must(t, err)
+	equalList(t, "told", past.Dropped, "d")
+	b.finish(h)
+	equal(t, "lines left", b.info().Dropped, 0)
+}

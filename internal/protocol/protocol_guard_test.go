@@ -1,0 +1,346 @@
+package protocol_test
+
+import (
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	sq "turnstile/internal/protocol"
+	"turnstile/internal/rediskey"
+	"turnstile/pkg/lockguard"
+	"turnstile/pkg/session"
+)
+
+func TestB01_SentinelIsUpFromTheClaim(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.say("a")
+	h := b.claim()
+	equal(t, "sentinel", b.rdb.Get(b.ctx, b.k.Sentinel()).Val(), h.Token())
+	info := b.info()
+	equal(t, "phase", info.Phase, "starting")
+	equal(t, "worker", info.Worker, b.c.Config().Worker)
+	equal(t, "fence", info.Fence, h.Turn().Fence)
+	equal(t, "turn", info.Turn, h.Turn().ID)
+	equalList(t, "messages", info.Messages, "a")
+	if ttl := b.rdb.PTTL(b.ctx, b.k.Sentinel()).Val(); ttl <= 0 || ttl > time.Minute {
+		t.Errorf("the sentinel lives %s", ttl)
+	}
+}
+
+func TestB02_FreedOnReturn(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.say("a")
+	h := b.start()
+	equal(t, "more", b.finish(h), false)
+	equal(t, "sentinels", b.rdb.Exists(b.ctx, b.k.Sentinel()).Val(), 0)
+	equal(t, "phase", b.info().Phase, sq.PhaseIdle)
+	if err := h.Lease().Context().Err(); err == nil {
+		t.Error("the lease of a released hold goes on")
+	}
+	if errors.Is(h.Lease().Held(), lockguard.ErrLost) {
+		t.Error("a release is not a loss")
+	}
+}
+
+// Rows B03, B04 and B68: failed, expired, stopped and undecodable turns all end
+// in one of these, also from the starting phase.
+func TestB03_B04_B68_FreedHoweverItEnds(t *testing.T) {
+	t.Parallel()
+	ends := map[string]func(b *bench, h *sq.Hold) error{
+		"failed": func(b *bench, h *sq.Hold) error {
+			_, err := h.Finish(b.ctx, sq.End{Status: sq.StatusFailed, Error: "panic: boom"})
+			return err
+		},
+		"expired": func(b *bench, h *sq.Hold) error {
+			_, err := h.Finish(b.ctx, sq.End{Status: sq.StatusExpired, Error: "too old"})
+			return err
+		},
+		"stopped": func(b *bench, h *sq.Hold) error {
+			_, err := h.Finish(b.ctx, sq.End{Status: sq.StatusStopped})
+			return err
+		},
+		"retry":   func(b *bench, h *sq.Hold) error { return h.Retry(b.ctx, errors.New("boom"), time.Hour) },
+		"requeue": func(b *bench, h *sq.Hold) error { return h.Requeue(b.ctx, "drain") },
+	}
+	for name, end := range ends {
+		for _, phase := range []string{"starting", "running"} {
+			t.Run(name+"/"+phase, func(t *testing.T) {
+				t.Parallel()
+				b := newBench(t)
+				b.say("a")
+				h := b.claim()
+				if phase == "running" {
+					must(t, h.Promote(b.ctx))
+				}
+				must(t, end(b, h))
+				equal(t, "sentinels", b.rdb.Exists(b.ctx, b.k.Sentinel()).Val(), 0)
+				switch name {
+				case "retry", "requeue":
+					equal(t, "state", b.state("a"), "pending")
+				default:
+					o := b.outcome("a")
+					equal(t, "status", string(o.Status), name)
+					equal(t, "state", b.state("a"), "archived")
+				}
+			})
+		}
+	}
+}
+
+func TestB05_SecondMessageIsAFollowup(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.say("a")
+	h := b.start()
+	for i, id := range []string{"b", "c"} {
+		r := b.say(id)
+		equal(t, "status", r.Status, sq.Queued)
+		equal(t, "position", r.Position, i+2)
+	}
+	b.claimNothing("it is owned")
+	list, err := b.client.Followups(b.ctx, key)
+	must(t, err)
+	if len(list) != 2 || list[0].ID != "b" || list[0].Text != "b" || list[1].ID != "c" || list[0].ArrivedAt == 0 {
+		t.Errorf("follow-ups: %+v", list)
+	}
+	equal(t, "goes on", b.finish(h), true)
+	list, err = b.client.Followups(b.ctx, key)
+	must(t, err)
+	if len(list) != 1 || list[0].ID != "c" {
+		t.Errorf("while b runs, the follow-ups are %+v", list)
+	}
+	b.finish(h)
+	b.finish(h)
+	list, err = b.client.Followups(b.ctx, key)
+	must(t, err)
+	equal(t, "follow-ups at the end", len(list), 0)
+}
+
+func TestB06_PromoteKeepsTheToken(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.say("a")
+	h := b.claim()
+	token, fence := h.Token(), h.Turn().Fence
+	must(t, h.Promote(b.ctx))
+	equal(t, "phase", b.info().Phase, "running")
+	equal(t, "sentinel", b.rdb.Get(b.ctx, b.k.Sentinel()).Val(), token)
+	equal(t, "fence", b.info().Fence, fence)
+	b.say("b", session.ModeInterrupt)
+	if r := b.c.Renew(b.ctx, []*sq.Hold{h})[0]; !errors.Is(r.Asked, sq.ErrInterruptAsked) {
+		t.Errorf("asked: %v", r.Asked)
+	}
+}
+
+func TestB07_AStartingTurnIsNotInterrupted(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.sayAll("a", "b")
+	h := b.claim()
+	r := b.say("c", session.ModeInterrupt)
+	equal(t, "status", r.Status, sq.Queued)
+	equal(t, "position", r.Position, 3)
+	must(t, h.Promote(b.ctx))
+	if r := b.c.Renew(b.ctx, []*sq.Hold{h})[0]; r.Asked != nil {
+		t.Errorf("asked: %v", r.Asked)
+	}
+	equalList(t, "the line", b.waiting(), "b", "c")
+}
+
+func TestB08_CommandsTakeNoSentinel(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for _, text := range []string{"/help", "/status", " /status now ", "/stop"} {
+		r, err := b.client.Submit(b.ctx, key, session.Message{Text: text})
+		must(t, err)
+		equal(t, "status", r.Status, sq.Answered)
+		if r.Reply == "" {
+			t.Errorf("%s answers nothing", text)
+		}
+	}
+	equal(t, "database", b.dump(), "")
+	for text, want := range map[string]string{"//status": "/status", "/unknown": "/unknown", "/stop\nnow": "/stop\nnow"} {
+		r, err := b.client.Submit(b.ctx, key, session.Message{Text: text})
+		must(t, err)
+		equal(t, "status of "+text, r.Status, sq.Accepted)
+		h := b.claim()
+		equal(t, "text", h.Turn().Message.Text, want)
+		b.finish(h)
+	}
+}
+
+func TestB09_StopWhileStarting(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.say("a")
+	h := b.claim()
+	r, err := b.client.Submit(b.ctx, key, session.Message{Text: "/stop"})
+	must(t, err)
+	if !strings.Contains(r.Reply, "starting up") {
+		t.Errorf("reply: %q", r.Reply)
+	}
+	equalList(t, "the line", b.waiting())
+	if err := h.Promote(b.ctx); !errors.Is(err, sq.ErrStopAsked) {
+		t.Errorf("promote: %v", err)
+	}
+	equal(t, "phase", b.info().Phase, "starting")
+	if err := h.Requeue(b.ctx, "drain"); !errors.Is(err, sq.ErrStopAsked) {
+		t.Errorf("requeue: %v", err)
+	}
+	_, err = h.Finish(b.ctx, sq.End{Status: sq.StatusStopped, Error: "stopped by user"})
+	must(t, err)
+	equal(t, "status", b.outcome("a").Status, sq.StatusStopped)
+}
+
+// B65 and the first invariant: of many that claim at once one wins, and each
+// message runs once.
+func TestB65_ConcurrentClaims(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	const workers, messages = 8, 20
+	var want []string
+	for i := range messages {
+		want = append(want, string(rune('a'+i)))
+	}
+	b.sayAll(want...)
+	var mu sync.Mutex
+	var ran []string
+	var inside int
+	var group sync.WaitGroup
+	for range workers {
+		group.Go(func() {
+			c := newWorker(t, b.rdb, "any")
+			for b.rdb.Exists(b.ctx, b.k.Pending(), b.k.Active()).Val() > 0 {
+				holds, err := c.Claim(b.ctx, []string{key})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				for _, h := range holds {
+					mu.Lock()
+					inside++
+					equal(t, "owners", inside, 1)
+					ran = append(ran, h.Turn().Message.ID)
+					inside--
+					mu.Unlock()
+					if _, err := h.Finish(b.ctx, sq.End{Status: sq.StatusDone, Release: true}); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+		})
+	}
+	group.Wait()
+	equalList(t, "order", ran, want...)
+}
+
+func TestB69_ClaimOfWhatIsNotThere(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.claimNothing("there is none")
+	equal(t, "database", b.dump(), "")
+	ctx, gone := b.ctx, b.rdb.(*redis.Client)
+	closed := redis.NewClient(gone.Options())
+	must(t, closed.Close())
+	if _, err := newWorker(t, closed, "cut off").Claim(ctx, []string{key}); err == nil {
+		t.Error("a claim without Redis has no error")
+	}
+	for _, bad := range []string{"", "-x", "a b", "a/b", strings.Repeat("k", 257)} {
+		if _, err := b.client.Submit(ctx, bad, session.Message{Text: "x"}); !errors.Is(err, session.ErrInvalid) {
+			t.Errorf("key %q: %v", bad, err)
+		}
+	}
+	for _, m := range []session.Message{{}, {Text: " \n"}, {Text: "x", ID: "a/b"}, {Text: "x", Mode: "loud"}, {Text: "\xff"}} {
+		if _, err := b.client.Submit(ctx, key, m); !errors.Is(err, session.ErrInvalid) {
+			t.Errorf("message %+v: %v", m, err)
+		}
+	}
+	if _, err := b.client.Submit(ctx, key, session.Message{Text: "x"}, sq.Delay(-time.Second)); !errors.Is(err, session.ErrInvalid) {
+		t.Errorf("negative delay: %v", err)
+	}
+	equal(t, "database", b.dump(), "")
+}
+
+func TestB77_RotationKeepsTheLock(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.sayAll("a", "b")
+	h := b.start()
+	old, before := h.Turn().SessionID, b.rdb.Get(b.ctx, b.k.Sentinel()).Val()
+	fresh, err := b.client.Rotate(b.ctx, key, old)
+	must(t, err)
+	if fresh == old {
+		t.Fatal("not rotated")
+	}
+	equal(t, "sentinel", b.rdb.Get(b.ctx, b.k.Sentinel()).Val(), before)
+	must(t, h.Emit(b.ctx, []sq.Event{{Type: sq.EventNotice, Text: "still mine"}}))
+	equal(t, "goes on", b.finish(h), true)
+	equal(t, "next session id", h.Turn().SessionID, fresh)
+	equal(t, "its entries", h.Turn().Entries, 0)
+	must(t, h.Promote(b.ctx))
+	b.finish(h)
+	equalList(t, "old transcript", b.transcript(old), "a", "re: a")
+	equalList(t, "new transcript", b.transcript(fresh), "b", "re: b")
+	equal(t, "entries counted", b.info().Entries, 2)
+	equal(t, "session id", b.info().SessionID, fresh)
+
+	again, err := b.client.Rotate(b.ctx, key, "")
+	must(t, err)
+	b.say("c")
+	h = b.claim()
+	equal(t, "session id after an idle rotation", h.Turn().SessionID, again)
+	equal(t, "its entries", h.Turn().Entries, 0)
+}
+
+func TestB78_RotationOfAnIDThatIsGone(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.say("a")
+	h := b.start()
+	before := b.dump()
+	now, err := b.client.Rotate(b.ctx, key, "long-gone")
+	must(t, err)
+	equal(t, "session id", now, h.Turn().SessionID)
+	same(t, "a rotation of another id", before, b.dump())
+}
+
+// B84: no two session keys share a key of Redis, their transcripts included.
+func TestB84_SessionsShareNoKey(t *testing.T) {
+	t.Parallel()
+	owner := map[string]string{}
+	for _, s := range []string{"a", "a:session", "a:transcript:x", "session:a", "a:t:x", "A", "a.", "a:pending", "lock:a"} {
+		must(t, session.ValidateKey(s))
+		names := sq.KeysOf(s, "x")
+		names = append(names, rediskey.For(s).Task(session.TaskID(s, "m")), rediskey.For(s).Partial())
+		for _, name := range names {
+			if other := owner[name]; other != "" && other != s {
+				t.Errorf("%s and %s share %s", s, other, name)
+			}
+			owner[name] = s
+		}
+	}
+	b := newBench(t)
+	for _, s := range []string{"x", "x:y"} {
+		_, err := b.client.Submit(b.ctx, s, session.Message{ID: "m", Text: s})
+		must(t, err)
+	}
+	holds, err := b.c.Claim(b.ctx, []string{"x", "x:y"})
+	must(t, err)
+	equal(t, "holds", len(holds), 2)
+	for _, h := range holds {
+		equal(t, "message", h.Turn().Message.Text, h.Session())
+		_, err := h.Finish(b.ctx, sq.End{Status: sq.StatusDone, Entries: []session.Entry{{Text: h.Session()}}})
+		must(t, err)
+		entries, err := b.client.Transcript(b.ctx, h.Session(), h.Turn().SessionID)
+		must(t, err)
+		if len(entries) != 1 || entries[0].Text != h.Session() {
+			t.Errorf("transcript of %s: %+v", h.Session(), entries)
+		}
+	}
+}

@@ -1,0 +1,222 @@
+package protocol_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	sq "turnstile/internal/protocol"
+	"turnstile/pkg/followup"
+	"turnstile/pkg/resume"
+	"turnstile/pkg/session"
+)
+
+// summarizing is a line of one, of which the next turn is told what was dropped.
+func summarizing(t *testing.T, changes ...setup) *bench {
+	t.Helper()
+	return newBench(t, append([]setup{line(followup.Settings{Cap: 1, Drop: followup.DropSummarize})}, changes...)...)
+}
+
+// drops has messages dropped until one waits.
+func (b *bench) drops(name string, n int) {
+	b.Helper()
+	for i := range n {
+		b.say(fmt.Sprint(name, i))
+	}
+	b.say(name + "-last")
+}
+
+// toldOf is what a turn is told of dropped messages: the first, the last, how many, and how
+// many more.
+func toldOf(b *bench, h *sq.Hold) string {
+	b.Helper()
+	past, err := h.Past(b.ctx)
+	must(b, err)
+	turn := h.Turn()
+	if len(turn.Dropped) != len(past.Dropped) || turn.Omitted != past.Omitted {
+		b.Errorf("of %d and %d more the texts are %d and %d more", len(turn.Dropped), turn.Omitted, len(past.Dropped), past.Omitted)
+	}
+	if len(past.Dropped) == 0 {
+		return fmt.Sprint("nothing and ", past.Omitted)
+	}
+	return fmt.Sprintf("%s to %s, %d and %d", past.Dropped[0], past.Dropped[len(past.Dropped)-1], len(past.Dropped), past.Omitted)
+}
+
+// Of however many messages that were dropped the next turn is told of the newest, and how
+// many older ones there were.
+func TestSummariesAreBounded(t *testing.T) {
+	t.Parallel()
+	onceAndTwice(t, func(t *testing.T, b *bench) {
+		b.say("now")
+		h := b.start()
+		b.drops("a", 120)
+		equal(t, "all of them", b.info().Dropped, 120)
+		if n := len(b.rdb.HGet(b.ctx, b.k.Record(), "dropped").Val()); n > 1000 {
+			t.Errorf("the record has %d bytes of them", n)
+		}
+		b.finish(h)
+		equal(t, "told", toldOf(b, h), "a70 to a119, 50 and 70")
+
+		must(t, h.Promote(b.ctx))
+		b.drops("b", 20)
+		equal(t, "with the new ones", b.info().Dropped, 140)
+		b.finish(h)
+		equal(t, "told meanwhile", toldOf(b, h), "b0 to b19, 20 and 0")
+		must(t, h.Promote(b.ctx))
+		b.drops("c", 120)
+		equal(t, "goes on", b.finish(h), true)
+		equal(t, "many meanwhile", toldOf(b, h), "c70 to c119, 50 and 70")
+		b.finish(h)
+		equal(t, "left", b.info().Dropped, 0)
+		b.say("later")
+		equal(t, "later", toldOf(b, b.start()), "nothing and 0")
+	}, line(followup.Settings{Cap: 1, Drop: followup.DropSummarize}))
+}
+
+// An agent that fails is told again, with the same bound.
+func TestSummariesOfFailedTurns(t *testing.T) {
+	t.Parallel()
+	b := summarizing(t)
+	b.say("now")
+	h := b.start()
+	b.drops("a", 60)
+	b.finish(h)
+	for _, name := range []string{"b", "c"} {
+		must(t, h.Promote(b.ctx))
+		b.drops(name, 30)
+		_, err := h.Finish(b.ctx, sq.End{Status: sq.StatusFailed, Error: "no"})
+		must(t, err)
+	}
+	equal(t, "told", toldOf(b, h), "b10 to c29, 50 and 70")
+}
+
+// A turn that did not tell leaves them to the next, whatever else there is.
+func TestSummariesThatWereNotTold(t *testing.T) {
+	t.Parallel()
+	for _, status := range []sq.Status{sq.StatusDone, sq.StatusFailed} {
+		t.Run(string(status), func(t *testing.T) {
+			t.Parallel()
+			b := summarizing(t)
+			b.say("now")
+			h := b.start()
+			b.drops("a", 2)
+			b.finish(h)
+			equal(t, "told", toldOf(b, h), "a0 to a1, 2 and 0")
+			b.enqueue("plain") // by a sender that rings nobody: there is no follow-up
+			_, err := h.Finish(b.ctx, sq.End{Status: status})
+			must(t, err)
+			equal(t, "told the next", toldOf(b, h), "a0 to a1, 2 and 0")
+			b.finish(h)
+			b.say("later")
+			equal(t, "told later", toldOf(b, b.start()), "nothing and 0")
+		})
+	}
+}
+
+// What was dropped in one conversation is not told in another, nor after a stop. What is
+// dropped after that is.
+func TestSummariesStayInTheirConversation(t *testing.T) {
+	t.Parallel()
+	for name, leave := range map[string]func(b *bench){
+		"/new": func(b *bench) { b.answers("/new", "") },
+		"/stop": func(b *bench) {
+			_, err := b.client.Stop(b.ctx, key)
+			must(b, err)
+		},
+		"a suspension": func(b *bench) {
+			_, err := resume.Suspend(b.ctx, b.rdb, key)
+			must(b, err)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := summarizing(t)
+			b.say("now")
+			h := b.start()
+			b.drops("a", 60)
+			_, err := h.Finish(b.ctx, sq.End{Status: sq.StatusDone, Release: true})
+			must(t, err)
+			leave(b)
+			b.say("next")
+			h = b.start()
+			equal(t, "told", toldOf(b, h), "nothing and 0")
+			equal(t, "kept", b.info().Dropped, 0)
+			b.drops("b", 52)
+			b.finish(h)
+			if b.finish(h); h.Turn().Omitted == 0 {
+				t.Errorf("%+v", h.Turn())
+			}
+		})
+	}
+}
+
+// The conversation is left in the middle of a turn that was told of some: its end takes
+// none away that were dropped since.
+func TestSummariesAfterANewInMidTurn(t *testing.T) {
+	t.Parallel()
+	b := summarizing(t)
+	b.say("now")
+	h := b.start()
+	b.drops("a", 5)
+	b.finish(h)
+	equal(t, "told", toldOf(b, h), "a0 to a4, 5 and 0")
+	b.answers("/new", "")
+	b.drops("b", 3)
+	b.finish(h)
+	equal(t, "told in the new one", toldOf(b, h), "b0 to b2, 3 and 0")
+	b.finish(h)
+	equal(t, "left", b.info().Dropped, 0)
+}
+
+// A sender of an older version has no bound, and a worker of one takes away what it has
+// told from the list alone.
+func TestSummariesOfAnOlderVersion(t *testing.T) {
+	t.Parallel()
+	b := summarizing(t)
+	b.say("now")
+	h := b.start()
+	b.drops("a", 60)
+	appends := func(n int) { // as an old sender drops
+		var ids []string
+		must(t, json.Unmarshal([]byte(b.rdb.HGet(b.ctx, b.k.Record(), "dropped").Val()), &ids))
+		for i := range n {
+			ids = append(ids, b.task(fmt.Sprint("a", i)))
+		}
+		text, err := json.Marshal(ids)
+		must(t, err)
+		must(t, b.rdb.HSet(b.ctx, b.k.Record(), "dropped", text).Err())
+	}
+	appends(20)
+	b.finish(h)
+	equal(t, "told", toldOf(b, h), "a30 to a19, 50 and 30")
+	must(t, h.Promote(b.ctx))
+	appends(3)
+	b.finish(h)
+	equal(t, "left", b.info().Dropped, 3)
+
+	must(t, b.rdb.HSet(b.ctx, b.k.Record(), "dropped", "").Err()) // as an old worker ends
+	equal(t, "left of it", b.info().Dropped, 0)
+	b.say("later")
+	equal(t, "told later", toldOf(b, b.start()), "nothing and 0")
+}
+
+// The texts of what was dropped are read up to some bytes, the newest.
+func TestSummariesAreBoundedInBytes(t *testing.T) {
+	t.Parallel()
+	b := summarizing(t)
+	b.say("now")
+	h := b.start()
+	for i := range 8 {
+		_, err := b.client.Submit(b.ctx, key, session.Message{ID: fmt.Sprint("m", i), Text: fmt.Sprint(i) + strings.Repeat("x", session.MaxTextLen-1)})
+		must(t, err)
+	}
+	b.finish(h)
+	past, err := h.Past(b.ctx)
+	must(t, err)
+	equal(t, "texts", len(past.Dropped), 4)
+	equal(t, "more", past.Omitted, 3)
+	equal(t, "the first of them", past.Dropped[0][:1], "3")
+	b.finish(h)
+	equal(t, "left", b.info().Dropped, 0)
+}

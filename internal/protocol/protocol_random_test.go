@@ -1,0 +1,165 @@
+package protocol_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	sq "turnstile/internal/protocol"
+	"turnstile/internal/rediskey"
+	"turnstile/pkg/session"
+	"turnstile/test/redistest"
+)
+
+// B85 and the third, fourth and fifth invariants: whatever happens in whatever
+// order, each message that was taken is answered once, its effect is in the
+// transcript exactly if it was done, and queued messages keep their order.
+func TestB85_NothingAcknowledgedIsDropped(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(12) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			t.Parallel()
+			randomLife(t, rand.New(rand.NewPCG(seed, 7)))
+		})
+	}
+}
+
+func randomLife(t *testing.T, r *rand.Rand) {
+	b := newBench(t, func(c *sq.Config) { c.Line.Cap = 6; c.StuckLimit = 4 })
+	faults := &redistest.Faults{}
+	b.rdb.AddHook(faults)
+	var taken, plain []string // acknowledged; of these, in mode queue
+	var h *sq.Hold
+	var turns []string // session ids, in the order of their making
+	began := func() {
+		if sid := h.Turn().SessionID; !slices.Contains(turns, sid) {
+			turns = append(turns, sid)
+		}
+	}
+	start := func() {
+		b.overdue(rediskey.Owned)
+		b.overdue(rediskey.Due)
+		b.reap()
+		b.due()
+		b.sweep()
+		if len(b.pop()) == 0 {
+			return
+		}
+		holds, err := b.c.Claim(b.ctx, []string{key})
+		must(t, err)
+		if len(holds) == 0 {
+			return
+		}
+		h = holds[0]
+		began()
+		if err := h.Promote(b.ctx); errors.Is(err, sq.ErrStopAsked) {
+			_, err := h.Finish(b.ctx, sq.End{Status: sq.StatusStopped})
+			must(t, err)
+		}
+	}
+	end := func(status sq.Status, release bool) {
+		turn := h.Turn()
+		e := sq.End{Status: status, Release: release}
+		if status == sq.StatusDone {
+			e.Entries = []session.Entry{{Text: turn.Message.ID}}
+		}
+		more, err := h.Finish(b.ctx, e)
+		must(t, err)
+		if more {
+			began()
+			if errors.Is(h.Promote(b.ctx), sq.ErrStopAsked) {
+				t.Error("a new turn is asked to stop")
+			}
+		} else {
+			h = nil
+		}
+	}
+	for i := range 120 {
+		if r.IntN(3) == 0 { // the next command is carried out twice
+			faults.RunTwice(redistest.Named("evalsha", "eval"), 1)
+		}
+		switch n := r.IntN(12); {
+		case n < 5:
+			id := fmt.Sprint("m", i)
+			mode := []session.Mode{"", "", "", session.ModeInterrupt, session.ModeReject}[r.IntN(5)]
+			receipt := b.say(id, mode)
+			switch receipt.Status {
+			case sq.Accepted, sq.Queued:
+				taken = append(taken, id)
+				if mode == "" {
+					plain = append(plain, id)
+				}
+			case sq.Refused:
+				equal(t, "stored though refused", b.state(id), "")
+			default:
+				t.Errorf("receipt %+v", receipt)
+			}
+		case h == nil:
+			start()
+			if h != nil && h.Lease().Held() != nil {
+				h = nil
+			}
+		case n < 8:
+			end(sq.StatusDone, r.IntN(3) == 0)
+		case n == 8:
+			if err := h.Retry(b.ctx, errors.New("flaky"), time.Duration(r.IntN(2))); err == nil {
+				h = nil
+			} else {
+				end(sq.StatusInterrupted, false)
+			}
+		case n == 9:
+			if err := h.Requeue(b.ctx, "drain"); err == nil {
+				h = nil
+			} else {
+				end(sq.StatusInterrupted, false)
+			}
+		case n == 10:
+			b.die()
+			h = nil
+		case r.IntN(6) == 0:
+			_, err := b.client.Stop(b.ctx, key)
+			must(t, err)
+		}
+	}
+	faults.Clear()
+	for range 200 {
+		if h == nil {
+			start()
+		} else if h.Lease().Held() != nil {
+			h = nil
+		} else {
+			end(sq.StatusDone, false)
+		}
+		if h == nil && b.rdb.Exists(b.ctx, b.k.Pending(), b.k.Active()).Val() == 0 {
+			break
+		}
+	}
+	var effects []string
+	for _, sid := range turns {
+		effects = append(effects, b.transcript(sid)...)
+	}
+	var order []string
+	for _, id := range taken {
+		o := b.outcome(id)
+		done := 0
+		for _, e := range effects {
+			if e == id {
+				done++
+			}
+		}
+		equal(t, fmt.Sprintf("effects of %s, which is %s", id, o.Status), done, map[bool]int{true: 1}[o.Status == sq.StatusDone])
+		if o.Status == sq.StatusDone && slices.Contains(plain, id) {
+			order = append(order, id)
+		}
+	}
+	effects = slices.DeleteFunc(effects, func(id string) bool { return !slices.Contains(plain, id) })
+	equalList(t, "order", effects, order...)
+	noHalves(b)
+	if t.Failed() {
+		t.Log(strings.Join(taken, " "))
+	}
+}

@@ -1,0 +1,165 @@
+package protocol_test
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	sq "turnstile/internal/protocol"
+	"turnstile/pkg/session"
+	"turnstile/test/redistest"
+)
+
+// putAside sends n messages whose ids are not in the order of their arrival, and stops
+// them all.
+func (b *bench) putAside(n int) (ids []string) {
+	b.Helper()
+	for i := range n {
+		id := fmt.Sprintf("m%04d", (i*7+3)%n)
+		b.say(id)
+		ids = append(ids, id)
+	}
+	_, err := b.client.Stop(b.ctx, key)
+	must(b, err)
+	equal(b, "put aside", b.info().Archived, n)
+	return ids
+}
+
+// More than a batch, in order; and what fails again meanwhile is not run again
+// by the same /resume.
+func TestResumeInBatches(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	const n = 1101
+	for i := range n {
+		b.say(fmt.Sprintf("m%04d", i))
+	}
+	_, err := b.client.Stop(b.ctx, key)
+	must(t, err)
+	equal(t, "put aside", b.info().Archived, n)
+	calls := 0
+	b.rdb.AddHook(&onScript{name: "rerun", do: func() {
+		calls++
+		h := b.claim()
+		for range 20 {
+			more, err := h.Finish(b.ctx, sq.End{Status: sq.StatusFailed, Error: "again"})
+			must(t, err)
+			equal(t, "goes on", more, true)
+		}
+		must(t, h.Requeue(b.ctx, "drain"))
+	}})
+	again, err := b.client.Rerun(b.ctx, key)
+	must(t, err)
+	equal(t, "run again", again, n)
+	equal(t, "calls", calls, 3)
+	ran := b.drain()
+	equal(t, "run", len(ran), n-3*20)
+	for i, id := range ran {
+		if want := fmt.Sprintf("m%04d", i+60); id != want {
+			t.Fatalf("%s runs, want %s", id, want)
+		}
+	}
+}
+
+// Batches follow each other without a gap, behind what waits, although the reply to
+// each was lost; what was deleted meanwhile is passed over.
+func TestResumeInOrder(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	ids := b.putAside(1100)
+	b.say("new")
+	faults := &redistest.Faults{}
+	faults.RunTwice(called("rerun"), -1)
+	b.rdb.AddHook(faults)
+	b.rdb.AddHook(&onScript{name: "rerun", do: sync.OnceFunc(func() {
+		n, err := b.client.DropDeadLetters(b.ctx, key, ids[3], ids[500], ids[700])
+		must(t, err)
+		equal(t, "deleted: the first of them is in line again", n, 2)
+	})})
+	n, err := b.client.Rerun(b.ctx, key)
+	must(t, err)
+	equal(t, "run again", n, 1098)
+	want := append([]string{"new"}, ids[:500]...)
+	want = append(append(want, ids[501:700]...), ids[701:]...)
+	equalList(t, "the line", b.waiting(), want...)
+}
+
+// Another /resume comes between two batches, and all that it runs fails again: this
+// call does not run it once more.
+func TestResumeBesideAnother(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.putAside(1100)
+	other := false
+	b.rdb.AddHook(&onScript{name: "rerun", do: func() {
+		if other {
+			return
+		}
+		other = true
+		n, err := b.client.Rerun(b.ctx, key)
+		must(t, err)
+		equal(t, "run again by the other", n, 600)
+		h := b.claim()
+		for more := true; more; {
+			more, err = h.Finish(b.ctx, sq.End{Status: sq.StatusFailed, Error: "again"})
+			must(t, err)
+		}
+	}})
+	n, err := b.client.Rerun(b.ctx, key)
+	must(t, err)
+	equal(t, "run again", n, 500)
+	equalList(t, "the line", b.waiting())
+	equal(t, "put aside", b.info().Archived, 1100)
+	n, err = b.client.Rerun(b.ctx, key)
+	must(t, err)
+	equal(t, "run again the next time", n, 1100)
+}
+
+// A batch of large messages is a small one: 4 MiB.
+func TestResumeOfLargeMessages(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for i := range 7 {
+		_, err := b.client.Submit(b.ctx, key, session.Message{ID: fmt.Sprint("m", i), Text: strings.Repeat("x", 1<<20-1000)})
+		must(t, err)
+	}
+	_, err := b.client.Stop(b.ctx, key)
+	must(t, err)
+	calls := 0
+	b.rdb.AddHook(&onScript{name: "rerun", do: func() { calls++ }})
+	n, err := b.client.Rerun(b.ctx, key)
+	must(t, err)
+	equal(t, "run again", n, 7)
+	equal(t, "calls", calls, 2)
+	equalList(t, "the line", b.waiting(), "m0", "m1", "m2", "m3", "m4", "m5", "m6")
+}
+
+// Each dead letter is read twice, once to find its place and once to be moved, however
+// many there are; and no command reads them all.
+func TestResumeReadsEachOnce(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.StartServer(t).Client()
+	b := benchOn(t, rdb)
+	const n = 3000
+	b.putAside(n)
+	b.answers("/resume", "3000 messages are run again.") // the scripts are known now
+	_, err := b.client.Stop(b.ctx, key)
+	must(t, err)
+	must(t, rdb.ConfigResetStat(b.ctx).Err())
+	again, err := b.client.Rerun(b.ctx, key)
+	must(t, err)
+	equal(t, "run again", again, n)
+	calls := map[string]int{}
+	for _, m := range regexp.MustCompile(`cmdstat_(\w+):calls=(\d+)`).FindAllStringSubmatch(rdb.Info(b.ctx, "commandstats").Val(), -1) {
+		calls[m[1]], err = strconv.Atoi(m[2])
+		must(t, err)
+	}
+	equal(t, "reads of tasks", calls["hmget"], 2*n)
+	equal(t, "reads of the whole archive", calls["zrange"], 0)
+	if calls["zscan"] < n/500 || calls["evalsha"] != n/500 {
+		t.Errorf("pages and batches: %v", calls)
+	}
+}

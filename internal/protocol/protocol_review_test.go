@@ -1,0 +1,342 @@
+package protocol_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	sq "turnstile/internal/protocol"
+	"turnstile/pkg/session"
+	"turnstile/test/redistest"
+)
+
+// Statistics of earlier days are keys too, which the day of the erasure does not
+// name.
+func TestEraseAfterMoreThanOneDay(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.say("a")
+	b.drain()
+	must(t, b.rdb.Set(b.ctx, b.k.Processed()+":2001-02-03", 7, 0).Err())
+	must(t, b.rdb.Set(b.ctx, b.k.Failed()+":2001-02-03", 7, 0).Err())
+	ctx, cancel := context.WithTimeout(b.ctx, 3*time.Second)
+	defer cancel()
+	must(t, b.client.Erase(ctx, key))
+	equalList(t, "keys that are left", b.rdb.Keys(b.ctx, b.k.Any()).Val())
+}
+
+// Somebody goes on with a session that is being erased: it stays known to those
+// who look for lost sessions.
+func TestEraseFindsATurnThatBeganMeanwhile(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.say("a")
+	b.drain()
+	other := sq.NewClient(b.rdb)
+	done := false
+	b.rdb.AddHook(&onScript{name: "erase", do: func() {
+		if done {
+			return
+		}
+		done = true
+		_, err := other.Submit(b.ctx, key, session.Message{ID: "late", Text: "late"})
+		must(t, err)
+		b.claim()
+	}})
+	if err := b.client.Erase(b.ctx, key); err != nil && !errors.Is(err, sq.ErrBusy) {
+		t.Fatalf("erased: %v", err)
+	}
+	b.die() // before its first renewal
+	b.sweep()
+	b.reap()
+	equalList(t, "what is run", b.drain(), "late")
+	if !b.isIn("turnstile:sessions", key) {
+		t.Error("no sweep will find the session")
+	}
+}
+
+// A message that is to be steered in and came after /stop was not meant by it.
+func TestSteerAfterStop(t *testing.T) {
+	t.Parallel()
+	for name, ask := range map[string]func(b *bench){
+		"stop":      func(b *bench) { _, err := b.client.Stop(b.ctx, key); must(b, err) },
+		"interrupt": func(b *bench) { b.say("i", session.ModeInterrupt) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			b.say("a")
+			h := b.start()
+			ask(b)
+			b.say("s", session.ModeSteer)
+			steered, err := h.Steer(b.ctx)
+			must(t, err)
+			equal(t, "steered into a turn that is to end", len(steered), 0)
+			equal(t, "state", b.state("s"), "pending")
+		})
+	}
+}
+
+// A move that the owner counts its lease from has extended the sentinel, also
+// when it is repeated or refuses.
+func TestAnsweredMovesExtend(t *testing.T) {
+	t.Parallel()
+	const short = 10 * time.Second
+	for name, move := range map[string]func(b *bench, h *sq.Hold){
+		"dismiss, sent twice": func(b *bench, h *sq.Hold) {
+			b.rdb.AddHook(&twiceWith{script: "dismiss", do: func() { b.rdb.PExpire(b.ctx, b.k.Sentinel(), short) }})
+			must(b, h.Dismiss(b.ctx, h.Turn().Collected[0], sq.StatusExpired, "too old"))
+		},
+		"promote, refused": func(b *bench, h *sq.Hold) {
+			_, err := b.client.Stop(b.ctx, key)
+			must(b, err)
+			b.rdb.PExpire(b.ctx, b.k.Sentinel(), short)
+			if err := h.Promote(b.ctx); !errors.Is(err, sq.ErrStopAsked) {
+				b.Errorf("promote: %v", err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			b.say("a")
+			h := b.start()
+			b.collected("b", "c")
+			b.finish(h)
+			move(b, h)
+			if left := b.rdb.PTTL(b.ctx, b.k.Sentinel()).Val(); left < 2*short {
+				t.Errorf("the sentinel ends in %s, and the owner trusts in a minute", left)
+			}
+		})
+	}
+}
+
+func (f *twiceWith) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (f *twiceWith) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (f *twiceWith) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if f.done || err != nil || !called(f.script)(cmd) {
+			return err
+		}
+		f.done = true
+		f.do()
+		return next(ctx, cmd)
+	}
+}
+
+// twiceWith sends a script's first call twice, with something else in between.
+type twiceWith struct {
+	script string
+	do     func()
+	done   bool
+}
+
+// The answer to /stop whose reply was lost tells the same as the lost one did.
+func TestStopSentTwiceCountsOnce(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.say("a")
+	h := b.start()
+	b.sayAll("b", "c")
+	fence := h.Turn().Fence
+	b.rdb.AddHook(&twiceWith{script: "stop", do: func() {
+		_, err := h.Finish(b.ctx, sq.End{Status: sq.StatusStopped})
+		must(t, err)
+	}})
+	s, err := b.client.Stop(b.ctx, key)
+	must(t, err)
+	equal(t, "stopped", s, sq.Stopped{Phase: "running", Fence: fence, Dropped: 2})
+	// Another one is another's.
+	b.sayAll("d", "e", "f")
+	s, err = b.client.Stop(b.ctx, key)
+	must(t, err)
+	equal(t, "stopped again", s, sq.Stopped{Phase: "idle", Fence: fence, Dropped: 3})
+}
+
+// A retry begins anew: what the failed attempt had done is not the next one's.
+func TestRetryForgetsTheFailedAttempt(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.say("a")
+	h := b.start()
+	must(t, h.Checkpoint(b.ctx, []session.Entry{{Role: session.RoleAssistant, Text: "half"}}))
+	must(t, h.Retry(b.ctx, errors.New("flaky"), 0))
+	past, err := b.start().Past(b.ctx)
+	must(t, err)
+	if past.Partial != nil {
+		t.Errorf("the second attempt goes on from %+v", past.Partial.Entries)
+	}
+}
+
+// What an earlier run had done that was cut off stays, if the failed attempt had
+// stored nothing of its own.
+func TestRetryKeepsWhatWasInherited(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.say("a")
+	h := b.start()
+	must(t, h.Requeue(b.ctx, "drain", session.Entry{Role: session.RoleAssistant, Text: "half"}))
+	h = b.start()
+	must(t, h.Retry(b.ctx, errors.New("flaky"), 0))
+	past, err := b.start().Past(b.ctx)
+	must(t, err)
+	if past.Partial == nil || past.Partial.Entries[0].Text != "half" {
+		t.Errorf("inherited: %+v", past.Partial)
+	}
+}
+
+// A turn that somebody has told to end is not cut off by a drain: the message that
+// comes next is told of no interruption.
+func TestMarkOfATurnThatIsToEnd(t *testing.T) {
+	t.Parallel()
+	for name, ask := range map[string]func(b *bench){
+		"stop":      func(b *bench) { _, err := b.client.Stop(b.ctx, key); must(b, err) },
+		"interrupt": func(b *bench) { b.say("i", session.ModeInterrupt) },
+		"rollback":  func(b *bench) { b.say("i", session.ModeRollback) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			b.say("a")
+			h := b.start()
+			ask(b)
+			b.mark(h, "shutdown_timeout")
+			if err := h.Requeue(b.ctx, "shutdown_timeout"); err == nil {
+				t.Error("the turn was given back")
+			}
+			_, err := h.Finish(b.ctx, sq.End{Status: sq.StatusStopped, Release: true})
+			must(t, err)
+			b.say("next")
+			equal(t, "resume reason of the next turn", b.claim().Turn().Resume, "")
+		})
+	}
+}
+
+// What Redis refuses for a while is tried again while the lease lasts.
+func TestPassingRefusals(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{
+		"BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.",
+		"MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.",
+		"NOREPLICAS Not enough good replicas to write.",
+		"ERR max number of clients reached",
+	} {
+		t.Run(text[:8], func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			b.say("a")
+			h := b.start()
+			faults := &redistest.Faults{}
+			b.rdb.AddHook(faults)
+			faults.FailBefore(called("finish"), 2, redistest.AnswerError(text))
+			b.finish(h)
+			equal(t, "end", b.outcome("a").Status, sq.StatusDone)
+		})
+	}
+}
+
+// What is known of a turn that was cut off belongs to its conversation: a /new in
+// mid-turn leaves it behind, however the turn ends.
+func TestNewConversationHasNoOldMark(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(b *bench, h *sq.Hold){
+		"failed": func(b *bench, h *sq.Hold) {
+			_, err := h.Finish(b.ctx, sq.End{Status: sq.StatusFailed, Error: "no", Release: true})
+			must(b, err)
+		},
+		"given back": func(b *bench, h *sq.Hold) {
+			b.c.Mark(b.ctx, []*sq.Hold{h}, "drain")
+			must(b, h.Requeue(b.ctx, "drain", session.Entry{Role: session.RoleUser, Text: "a"}))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			b.sayAll("a", "b")
+			b.start()
+			b.die()
+			h := b.start() // marked by now
+			equal(t, "mark", h.Turn().Resume, "crash")
+			_, err := b.client.Rotate(b.ctx, key, "")
+			must(t, err)
+			end(b, h)
+			next := b.start()
+			equal(t, "mark of the new conversation", next.Turn().Resume, "")
+			past, err := next.Past(b.ctx)
+			must(t, err)
+			if past.Partial != nil || len(past.Entries) > 0 {
+				t.Errorf("the new conversation has %+v", past)
+			}
+		})
+	}
+}
+
+// A turn that was told of dropped messages and was not finished leaves them to the
+// next one under the same sentinel.
+func TestDroppedAreToldAfterAFailure(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, func(c *sq.Config) { c.Line.Cap = 1; c.Line.Drop = "summarize" })
+	b.say("a")
+	h := b.start()
+	b.say("lost")
+	b.say("b")
+	b.finish(h)
+	equal(t, "dropped, as b is told", len(h.Turn().Dropped), 1)
+	b.say("c")
+	must(t, h.Promote(b.ctx))
+	b.rdb.Del(b.ctx, b.k.Followups()) // nothing is special about the end of b's turn
+	more, err := h.Finish(b.ctx, sq.End{Status: sq.StatusFailed, Error: "no"})
+	must(t, err)
+	equal(t, "goes on", more, true)
+	equal(t, "dropped, as c is told", len(h.Turn().Dropped), 1)
+}
+
+// For the last millisecond of its life a sentinel's PTTL is 0, and it is there: a
+// session that is called ready then is claimed in vain, and its wake-up is lost.
+func TestLookAtASentinelsLastMillisecond(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, func(c *sq.Config) { c.StuckLimit = 1000 })
+	b.say("a")
+	for range 30 {
+		b.start() // must not be held any more
+		must(t, b.rdb.PExpire(b.ctx, b.k.Sentinel(), 3*time.Millisecond).Err())
+		what := "held"
+		for what == "held" {
+			reply, err := sq.Scripts["look"].Run(b.ctx, b.rdb, sq.KeysOf(key, ""), b.k.TaskPrefix()).Slice()
+			must(t, err)
+			what, _ = reply[1].(string)
+		}
+		equal(t, "after the sentinel's end", what, "ready")
+	}
+}
+
+// A dead owner's run record that has lost a field still lets the session go on:
+// the claim must not fail behind its first write.
+func TestClaimBehindARunRecordWithAHole(t *testing.T) {
+	t.Parallel()
+	for _, field := range []string{"sid", "fence", "ids"} {
+		for _, mode := range []session.Mode{session.ModeQueue, session.ModeInterrupt, session.ModeRollback} {
+			t.Run(field+" "+string(mode), func(t *testing.T) {
+				t.Parallel()
+				b := newBench(t)
+				b.say("a")
+				must(t, b.start().Checkpoint(b.ctx, []session.Entry{{Role: session.RoleUser, Text: "a"}}))
+				b.say("b", mode)
+				must(t, b.rdb.HDel(b.ctx, b.k.Run(), field).Err())
+				b.die()
+				b.drain()
+				for _, id := range []string{"a", "b"} {
+					b.outcome(id)
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,82 @@
+package protocol_test
+
+import (
+	"testing"
+
+	sq "turnstile/internal/protocol"
+	"turnstile/pkg/resume"
+	"turnstile/pkg/session"
+)
+
+// Whatever ends a turn whose session id was rotated meanwhile, the new conversation is
+// told nothing of it: no mark, no partial, no count.
+func TestRotatedInMidTurn(t *testing.T) {
+	t.Parallel()
+	ends := map[string]func(b *bench, h *sq.Hold){
+		"crash":          func(b *bench, _ *sq.Hold) { b.die() },
+		"drain":          func(b *bench, h *sq.Hold) { must(b, h.Requeue(b.ctx, resume.ReasonShutdown, did(h.Turn(), "half")...)) },
+		"marked drain":   func(b *bench, h *sq.Hold) { b.mark(h, resume.ReasonShutdown); must(b, h.Requeue(b.ctx, "")) },
+		"marked crash":   func(b *bench, h *sq.Hold) { b.mark(h, resume.ReasonShutdown); b.die() },
+		"failed attempt": func(b *bench, h *sq.Hold) { must(b, h.Retry(b.ctx, errFlaky, 0, did(h.Turn(), "half")...)) },
+	}
+	for name, end := range ends {
+		for _, earlier := range []string{"first run", "marked before"} {
+			t.Run(name+", "+earlier, func(t *testing.T) {
+				t.Parallel()
+				b := newBench(t)
+				b.say("a")
+				want := resume.Record{}
+				h := b.start()
+				if earlier == "marked before" {
+					must(t, h.Checkpoint(b.ctx, did(h.Turn(), "earlier")))
+					b.die()
+					h = b.start()
+					want = resume.Record{Interruptions: 1, Fence: b.resume().Fence}
+				}
+				must(t, h.Checkpoint(b.ctx, did(h.Turn(), "half")))
+				_, err := b.client.Rotate(b.ctx, key, "")
+				must(t, err)
+				end(b, h)
+				old := h.Turn()
+				h = b.claim()
+				turn := h.Turn()
+				equal(t, "message", turn.Message.ID, "a")
+				if turn.SessionID == old.SessionID {
+					t.Error("the session id is the old one")
+				}
+				equal(t, "resume", turn.Resume, "")
+				equal(t, "a partial from before", b.past(h).Partial == nil, true)
+				equal(t, "record", b.resume(), want)
+			})
+		}
+	}
+}
+
+// A turn that is run again and then interrupted, its worker dying at once: what its
+// earlier run had stored is kept, as it is when the worker lives.
+func TestInterruptOfATurnThatIsRunAgain(t *testing.T) {
+	t.Parallel()
+	for name, dies := range map[string]bool{"the worker dies": true, "the worker lives": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			b.say("a")
+			h := b.start()
+			sid := h.Turn().SessionID
+			must(t, h.Checkpoint(b.ctx, did(h.Turn(), "half")))
+			b.die()
+			h = b.start()
+			b.say("urgent", session.ModeInterrupt)
+			if dies {
+				b.die()
+			} else {
+				_, err := h.Finish(b.ctx, sq.End{Status: sq.StatusInterrupted, Entries: b.past(h).Partial.Entries, Release: true})
+				must(t, err)
+			}
+			equalList(t, "runs", b.drain(), "urgent")
+			equal(t, "status", b.outcome("a").Status, sq.StatusInterrupted)
+			equal(t, "it is", b.state("a"), "completed")
+			equalList(t, "transcript", b.transcript(sid), "a", "half", "urgent", "re: urgent")
+		})
+	}
+}

@@ -1,0 +1,156 @@
+package protocol_test
+
+import (
+	"strings"
+	"testing"
+
+	sq "turnstile/internal/protocol"
+	"turnstile/pkg/followup"
+	"turnstile/pkg/session"
+	"turnstile/test/redistest"
+)
+
+// A steer is told of by the promotion if it came before, by a signal, and by every
+// renewal until it was taken.
+func TestSteerIsToldOf(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.say("a")
+	h := b.claim()
+	b.say("b", session.ModeSteer)
+	must(t, h.Promote(b.ctx))
+	equal(t, "told by the promotion", h.SteerWaits(), true)
+	equal(t, "told by a renewal", b.c.Renew(b.ctx, []*sq.Hold{h})[0].Steer, true)
+	taken, err := h.Steer(b.ctx)
+	must(t, err)
+	equal(t, "taken", len(taken), 1)
+	equal(t, "told by a renewal", b.c.Renew(b.ctx, []*sq.Hold{h})[0].Steer, false)
+	b.say("c", session.ModeSteer)
+	equal(t, "told by a renewal", b.c.Renew(b.ctx, []*sq.Hold{h})[0].Steer, true)
+	b.finish(h)
+	equal(t, "told of the next turn", b.c.Renew(b.ctx, []*sq.Hold{h})[0].Steer, false)
+	must(t, h.Promote(b.ctx))
+	equal(t, "told by its promotion", h.SteerWaits(), false)
+}
+
+// What is steered in ends with its turn, however that ends.
+func TestSteeredEndsWithItsTurn(t *testing.T) {
+	t.Parallel()
+	onceAndTwice(t, func(t *testing.T, b *bench) {
+		b.say("a")
+		h := b.start()
+		b.say("b")
+		b.say("c", session.ModeSteer)
+		b.say("d", session.ModeSteer)
+		taken, err := h.Steer(b.ctx)
+		must(t, err)
+		equal(t, "taken", len(taken), 2)
+		equal(t, "in order", taken[0].Message.Text+taken[1].Message.Text, "cd")
+		equalList(t, "the line", b.waiting(), "b")
+		again, err := h.Steer(b.ctx)
+		must(t, err)
+		equal(t, "taken again", len(again), 0)
+		list, err := b.client.Followups(b.ctx, key)
+		must(t, err)
+		equal(t, "c's state", list[1].State, followup.StateSteered)
+		waited := b.waitFor("d")
+		equal(t, "goes on", b.finish(h), true)
+		for _, o := range []sq.Outcome{b.outcome("c"), b.outcome("d"), <-waited} {
+			equal(t, "its end", string(o.Status)+" "+o.Reply, "done re: a")
+		}
+		equalList(t, "then", group(h), "b")
+		b.finish(h)
+		b.nothingLeft("at the end")
+	})
+}
+
+// The answer to a steer is lost and never asked for again: the message is not.
+func TestSteerWithoutItsAnswer(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	faults := &redistest.Faults{}
+	b.rdb.AddHook(faults)
+	b.say("a")
+	h := b.start()
+	b.say("b", session.ModeSteer)
+	faults.LoseReply(called("steer"), 1)
+	taken, err := h.Steer(b.ctx)
+	must(t, err)
+	equal(t, "taken by the repetition", len(taken), 1)
+	b.finish(h)
+	equal(t, "its end", b.outcome("b").Status, sq.StatusDone)
+}
+
+// What the agent did not take has its old place in the line, as if it had never
+// been offered: behind what came before, and behind those that go first.
+func TestUntakenSteerKeepsItsPlace(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		modes []session.Mode // of b, c, d ..., said while a runs; the steers are offered
+		want  string
+	}{
+		"alone":                 {[]session.Mode{"steer"}, "b"},
+		"before another":        {[]session.Mode{"steer", "queue"}, "bc"},
+		"behind another":        {[]session.Mode{"queue", "steer"}, "bc"},
+		"among others":          {[]session.Mode{"queue", "steer", "queue", "steer", "steer", "queue"}, "bcdefg"},
+		"with an interrupt":     {[]session.Mode{"steer", "queue", "interrupt"}, "dbc"},
+		"with a rollback":       {[]session.Mode{"queue", "steer", "rollback"}, "dbc"},
+		"between the collected": {[]session.Mode{"collect", "steer", "collect"}, "bcd"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			onceAndTwice(t, func(t *testing.T, b *bench) {
+				b.say("a")
+				h := b.start()
+				var untaken []string
+				for i, mode := range c.modes {
+					id := string(rune('b' + i))
+					b.say(id, mode)
+					if mode == session.ModeSteer {
+						untaken = append(untaken, id)
+					}
+					if mode == session.ModeCollect {
+						b.windowsEnd(id)
+					}
+				}
+				_, err := h.Steer(b.ctx)
+				must(t, err)
+				end := b.done(h)
+				end.Untaken = untaken
+				more, err := h.Finish(b.ctx, end)
+				must(t, err)
+				equalList(t, "what a's end names", b.told(sq.EventTurnEnded, "a")[0].Messages, "a")
+				var ran []string
+				for more {
+					ran = append(ran, group(h)...)
+					equal(t, "redelivered", h.Turn().Redelivered, 0)
+					more = b.finish(h)
+				}
+				ran = append(ran, b.drain()...)
+				equal(t, "order", strings.Join(ran, ""), c.want)
+				b.nothingLeft("at the end")
+			})
+		})
+	}
+}
+
+// A turn with steers that dies comes back message by message, each once.
+func TestSteeredTurnDies(t *testing.T) {
+	t.Parallel()
+	onceAndTwice(t, func(t *testing.T, b *bench) {
+		b.say("a")
+		h := b.start()
+		sid := h.Turn().SessionID
+		b.say("b")
+		b.say("c", session.ModeSteer)
+		_, err := h.Steer(b.ctx)
+		must(t, err)
+		must(t, h.Checkpoint(b.ctx, []session.Entry{
+			{Role: session.RoleUser, Text: "a", Turn: h.Turn().ID}, {Role: session.RoleUser, Text: "c", Turn: h.Turn().ID},
+		}))
+		b.die()
+		equalList(t, "runs", b.drain(), "a", "c", "b")
+		equalList(t, "transcript", b.transcript(sid), "a", "re: a", "c", "re: c", "b", "re: b")
+		b.nothingLeft("at the end")
+	})
+}

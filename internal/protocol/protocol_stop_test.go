@@ -1,0 +1,157 @@
+package protocol_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	sq "turnstile/internal/protocol"
+	"turnstile/pkg/session"
+)
+
+func TestStopOfAnIdleSession(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	reply, err := b.client.Command(b.ctx, key, "/stop", "")
+	must(t, err)
+	if !strings.Contains(reply, "nothing to stop") {
+		t.Errorf("reply: %q", reply)
+	}
+	b.say("alone")
+	b.answers("/stop", "Nothing is running. 1 waiting message was stopped and archived; /resume runs it again.")
+	b.answers("/status", "1 message was put aside")
+	b.answers("/resume", "1 message is run again.")
+	b.say("together")
+	b.answers("/stop", "Nothing is running. 2 waiting messages were stopped and archived; /resume runs them again.")
+	b.answers("/status", "2 messages were put aside")
+	b.sayAll("a", "b")
+	s, err := b.client.Stop(b.ctx, key)
+	must(t, err)
+	equal(t, "found", s, sq.Stopped{Phase: sq.PhaseIdle, Dropped: 2})
+	equal(t, "a", b.outcome("a").Status, sq.StatusStopped)
+	b.claimNothing("all was stopped")
+	b.say("c")
+	equalList(t, "runs", b.drain(), "c")
+}
+
+func TestStopOfARunningTurn(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.say("a")
+	h := b.start()
+	b.sayAll("b", "c")
+	s, err := b.client.Stop(b.ctx, key)
+	must(t, err)
+	equal(t, "found", s, sq.Stopped{Phase: "running", Fence: h.Turn().Fence, Dropped: 2})
+	b.say("d")
+	if r := b.c.Renew(b.ctx, []*sq.Hold{h})[0]; !errors.Is(r.Asked, sq.ErrStopAsked) || r.Fence != h.Turn().Fence {
+		t.Errorf("renewal: %+v", r)
+	}
+	if err := h.Requeue(b.ctx, "drain"); !errors.Is(err, sq.ErrStopAsked) {
+		t.Errorf("requeue: %v", err)
+	}
+	more, err := h.Finish(b.ctx, sq.End{Status: sq.StatusStopped, Error: "stopped by user"})
+	must(t, err)
+	equal(t, "goes on", more, true)
+	equal(t, "with what came afterwards", h.Turn().Message.ID, "d")
+	if r := b.c.Renew(b.ctx, []*sq.Hold{h})[0]; r.Asked != nil {
+		t.Errorf("the next turn is asked %v", r.Asked)
+	}
+	must(t, h.Promote(b.ctx))
+}
+
+// A stop is archived in batches, and what comes meanwhile is not meant.
+func TestStopInBatches(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	const n = 1203
+	b.say("now")
+	b.start()
+	for i := range n {
+		b.enqueue(fmt.Sprint("m", i))
+	}
+	calls := 0
+	b.rdb.AddHook(&onScript{name: "stop", do: func() {
+		if calls++; calls == 1 {
+			b.enqueue("meanwhile")
+		}
+	}})
+	s, err := b.client.Stop(b.ctx, key)
+	must(t, err)
+	equal(t, "dropped", s.Dropped, n)
+	equal(t, "calls", calls, 3)
+	equalList(t, "the line", b.waiting(), "meanwhile")
+	equal(t, "archived", b.info().Archived, n)
+	equal(t, "last", b.outcome(fmt.Sprint("m", n-1)).Status, sq.StatusStopped)
+}
+
+// Whoever waits for a stopped message hears of it.
+func TestStoppedWhileWaiting(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.say("a")
+	b.start()
+	b.say("b")
+	got := b.waitFor("b")
+	_, err := b.client.Stop(b.ctx, key)
+	must(t, err)
+	equal(t, "status", (<-got).Status, sq.StatusStopped)
+}
+
+// waitFor waits for a message's end in the background, from now on.
+func (b *bench) waitFor(id string) <-chan sq.Outcome {
+	got := make(chan sq.Outcome, 1)
+	go func() {
+		defer close(got)
+		o, err := b.client.Wait(b.ctx, key, id)
+		if err != nil && !errors.Is(err, context.Canceled) {
+			b.Errorf("wait for %s: %v", id, err)
+		}
+		got <- o
+	}()
+	return got
+}
+
+// The signals that owners hear: the turn is named, a later one is not meant.
+func TestSignals(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	heard := make(chan sq.Signal, 16)
+	ready := make(chan struct{})
+	ctx, cancel := context.WithCancel(b.ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- b.c.Signals(ctx, func() { close(ready) }, func(s sq.Signal) { heard <- s }) }()
+	<-ready
+	next := func(taskID string) sq.Signal {
+		t.Helper()
+		for s := range heard {
+			if s.TaskID == "" || s.TaskID == taskID { // other tests cancel tasks too
+				return s
+			}
+		}
+		return sq.Signal{}
+	}
+	b.say("a")
+	h := b.start()
+	b.say("b", session.ModeInterrupt)
+	s := next("")
+	if !errors.Is(s.Asked, sq.ErrInterruptAsked) || s.Token != h.Token() || s.Fence != h.Turn().Fence {
+		t.Errorf("interrupt: %+v", s)
+	}
+	_, err := b.client.Stop(b.ctx, key)
+	must(t, err)
+	s = next("")
+	if !errors.Is(s.Asked, sq.ErrStopAsked) || s.Token != h.Token() || s.Fence != h.Turn().Fence {
+		t.Errorf("stop: %+v", s)
+	}
+	must(t, b.inspector().CancelProcessing(b.task("a")))
+	s = next(b.task("a"))
+	fence, runs := h.Runs(s.TaskID)
+	if !errors.Is(s.Asked, sq.ErrStopAsked) || !runs || fence != h.Turn().Fence {
+		t.Errorf("asynqmon's Cancel: %+v", s)
+	}
+	cancel()
+	must(t, <-ended)
+}

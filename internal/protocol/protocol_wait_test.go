@@ -1,0 +1,290 @@
+package protocol_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	sq "turnstile/internal/protocol"
+	"turnstile/internal/rediskey"
+	"turnstile/pkg/session"
+	"turnstile/test/redistest"
+)
+
+// A wait lasts through a crash, a retry and a drain.
+func TestWait(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.say("a")
+	got := b.waitFor("a")
+	b.start()
+	b.die()
+	h := b.start()
+	must(t, h.Retry(b.ctx, errors.New("flaky"), 0))
+	h = b.start()
+	must(t, h.Requeue(b.ctx, "drain"))
+	h = b.start()
+	b.finish(h)
+	o := <-got
+	equal(t, "status", o.Status, sq.StatusDone)
+	equal(t, "reply", o.Reply, "re: a")
+	equal(t, "turn", o.Turn, h.Turn().ID)
+	equal(t, "session id", o.SessionID, h.Turn().SessionID)
+	equal(t, "session", o.Session, key)
+	equal(t, "id", o.ID, "a")
+	equal(t, "stored result", b.outcome("a"), o)
+	again, err := b.client.Wait(b.ctx, key, "a")
+	must(t, err)
+	equal(t, "wait after the end", again, o)
+}
+
+func TestWaitEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.say("a")
+	why := errors.New("why")
+	ctx, cancel := context.WithCancelCause(b.ctx)
+	faults := &redistest.Faults{}
+	reads := faults.Gate(redistest.Named("xread"))
+	b.rdb.AddHook(faults)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := b.client.Wait(ctx, key, "a")
+		ended <- err
+	}()
+	<-reads.Arrived()
+	cancel(why)
+	reads.Release()
+	if err := <-ended; !errors.Is(err, why) {
+		t.Errorf("error: %v", err)
+	}
+	equalList(t, "the message goes on", b.drain(), "a")
+}
+
+func TestUnknownMessage(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	began := time.Now()
+	for range 2 { // without events, and with
+		if _, _, err := b.client.Result(b.ctx, key, "nope"); !errors.Is(err, sq.ErrUnknown) {
+			t.Errorf("result: %v", err)
+		}
+		if _, err := b.client.Wait(b.ctx, key, "nope"); !errors.Is(err, sq.ErrUnknown) {
+			t.Errorf("wait: %v", err)
+		}
+		if _, err := b.client.Follow(b.ctx, key, "nope", func(sq.Event) {}); !errors.Is(err, sq.ErrUnknown) {
+			t.Errorf("follow: %v", err)
+		}
+		b.say("a")
+		b.drain()
+	}
+	if took := time.Since(began); took > 4*time.Second {
+		t.Errorf("it took %s to find out", took)
+	}
+}
+
+// Without retention the events are the only trace of the end.
+func TestWaitWithoutRetention(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, func(c *sq.Config) { c.Retention = 0 })
+	b.sayAll("a", "b")
+	got := b.waitFor("b")
+	b.drain()
+	equal(t, "reply", (<-got).Reply, "re: b")
+	equal(t, "kept", b.state("a")+b.state("b"), "")
+	if _, _, err := b.client.Result(b.ctx, key, "a"); !errors.Is(err, sq.ErrUnknown) {
+		t.Errorf("result: %v", err)
+	}
+	o, err := b.client.Wait(b.ctx, key, "a")
+	must(t, err)
+	equal(t, "wait after the end", o.Reply, "re: a")
+	b.rdb.Del(b.ctx, b.k.Events())
+	if _, err := b.client.Wait(b.ctx, key, "a"); !errors.Is(err, sq.ErrUnknown) {
+		t.Errorf("wait after the events were trimmed: %v", err)
+	}
+	equal(t, "the same id again", b.say("a").Status, sq.Accepted)
+}
+
+// The stored result answers when the events are trimmed, also those that a wait
+// had begun to read.
+func TestWaitWithTrimmedEvents(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	faults := &redistest.Faults{}
+	b.say("a")
+	h := b.start()
+	reads := faults.Gate(redistest.Named("xread"))
+	b.rdb.AddHook(faults)
+	got := b.waitFor("a")
+	<-reads.Arrived()
+	b.finish(h)
+	b.rdb.XTrimMaxLen(b.ctx, b.k.Events(), 0)
+	reads.Release()
+	equal(t, "reply", (<-got).Reply, "re: a")
+	o, err := b.client.Follow(b.ctx, key, "a", func(sq.Event) {})
+	must(t, err)
+	equal(t, "reply", o.Reply, "re: a")
+}
+
+// A message that an operator deletes while somebody waits is unknown then.
+func TestWaitForADeletedMessage(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.say("a")
+	reading := &redistest.Faults{}
+	reads := reading.Gate(redistest.Named("xread"))
+	b.rdb.AddHook(reading)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := b.client.Wait(b.ctx, key, "a")
+		ended <- err
+	}()
+	<-reads.Arrived()
+	must(t, b.inspector().DeleteTask(rediskey.Queue(key), b.task("a")))
+	reads.Release()
+	if err := <-ended; !errors.Is(err, sq.ErrUnknown) {
+		t.Errorf("error: %v", err)
+	}
+}
+
+// A follower sees its own message's turns from their start, and no other's.
+func TestFollow(t *testing.T) {
+	t.Parallel()
+	for _, late := range []bool{false, true} {
+		t.Run(fmt.Sprint("late ", late), func(t *testing.T) {
+			t.Parallel()
+			follow(t, late)
+		})
+	}
+}
+
+func follow(t *testing.T, late bool) {
+	b := newBench(t)
+	b.sayAll("a", "b")
+	run := func() {
+		h := b.start()
+		for _, id := range []string{"a", "b"} {
+			must(t, h.Emit(b.ctx, []sq.Event{
+				{Type: "tool_start", Turn: h.Turn().ID, Name: "look " + id},
+				{Type: "text", Turn: h.Turn().ID, Text: "re: " + id},
+			}))
+			b.finish(h)
+			if id == "a" {
+				must(t, h.Promote(b.ctx))
+			}
+		}
+	}
+	if late {
+		run()
+	}
+	var types []string
+	seen := make(chan error, 1)
+	var o sq.Outcome
+	go func() {
+		var err error
+		o, err = b.client.Follow(b.ctx, key, "b", func(e sq.Event) {
+			types = append(types, e.Type+" "+e.Name+e.Text)
+			if e.At.IsZero() {
+				t.Error("an event without a time")
+			}
+		})
+		seen <- err
+	}()
+	if !late {
+		run()
+	}
+	must(t, <-seen)
+	equal(t, "reply", o.Reply, "re: b")
+	equalList(t, "seen", types, "turn_started ", "tool_start look b", "text re: b")
+}
+
+// What another program made of a session's task.
+func TestOutcomesOfOthers(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.sayAll("a", "b")
+	must(t, b.inspector().ArchiveTask(rediskey.Queue(key), b.task("a")))
+	o := b.outcome("a")
+	equal(t, "status", o.Status, sq.StatusFailed)
+	equal(t, "error", o.Error, "archived by an operator")
+	b.rdb.HSet(b.ctx, b.k.Task(b.task("b")), "state", "completed", "result", "plain")
+	equal(t, "reply of a stock asynq.Server", b.outcome("b").Reply, "plain")
+}
+
+// B82: the same id before, while and after its message runs is one turn.
+func TestB82_Duplicates(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	dup := func(state string) {
+		t.Helper()
+		r := b.say("a")
+		equal(t, "status", r.Status, sq.Duplicate)
+		equal(t, "state", r.State, state)
+	}
+	equal(t, "first", b.say("a").Status, sq.Accepted)
+	dup("pending")
+	h := b.claim()
+	dup("running")
+	must(t, h.Promote(b.ctx))
+	dup("running")
+	b.say("b")
+	equal(t, "b again", b.say("b").State, "pending")
+	equal(t, "b's place", b.say("b").Position, 2)
+	b.finish(h)
+	dup("completed")
+	must(t, h.Promote(b.ctx))
+	_, err := h.Finish(b.ctx, sq.End{Status: sq.StatusFailed, Error: "no"})
+	must(t, err)
+	equal(t, "b archived", b.say("b").State, "archived")
+	_, err = b.client.Submit(b.ctx, key, session.Message{ID: "c", Text: "c"}, sq.Delay(time.Hour))
+	must(t, err)
+	r := b.say("c")
+	equal(t, "c", string(r.Status)+" "+r.State, "duplicate scheduled")
+	equalList(t, "runs", b.drain())
+	equalList(t, "transcript", b.transcript(h.Turn().SessionID), "a", "re: a")
+
+	// Once its retention is over, the id is free.
+	b.rdb.ZAdd(b.ctx, b.k.Completed(), redis.Z{Score: 1, Member: b.task("a")})
+	n, err := b.c.Purge(b.ctx)
+	must(t, err)
+	equal(t, "purged", n, 1)
+	equal(t, "again", b.say("a").Status, sq.Accepted)
+}
+
+// Whoever follows a message sees each piece of the reply once, also where a
+// message was steered in between: then the reply is what came after it, or all.
+func TestFollowASteeredTurn(t *testing.T) {
+	t.Parallel()
+	for name, reply := range map[string]string{"the reply is the rest": "and after it.", "the reply is all": "Before, and after it."} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			b.say("a")
+			h := b.start()
+			b.say("b", session.ModeSteer)
+			_, err := h.Steer(b.ctx)
+			must(t, err)
+			turn := h.Turn().ID
+			must(t, h.Emit(b.ctx, []sq.Event{
+				{Type: "text", Turn: turn, Text: "Before, "}, {Type: sq.EventSteered, Turn: turn, Messages: []string{"b"}},
+				{Type: "text", Turn: turn, Text: "and after"},
+			}))
+			_, err = h.Finish(b.ctx, sq.End{Status: sq.StatusDone, Reply: reply})
+			must(t, err)
+			for id, want := range map[string]string{"a": "Before, and after it.", "b": "and after it."} {
+				said := ""
+				_, err := b.client.Follow(b.ctx, key, id, func(e sq.Event) { said += e.Text })
+				must(t, err)
+				// The one that was steered in was not there at the beginning.
+				if id == "b" && reply != "and after it." {
+					want = "and after"
+				}
+				equal(t, "seen by "+id, said, want)
+			}
+		})
+	}
+}

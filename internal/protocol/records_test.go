@@ -1,0 +1,260 @@
+package protocol_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	sq "turnstile/internal/protocol"
+	"turnstile/internal/rediskey"
+	"turnstile/pkg/followup"
+	"turnstile/pkg/session"
+)
+
+// Records that cannot be read, lack what they should have, or are of a newer
+// version never stop a session: its messages run, whenever the record comes to be
+// so, and whoever looks is answered.
+func TestRecords(t *testing.T) {
+	t.Parallel()
+	for kind, records := range oddRecords() {
+		for _, moment := range moments[kind] {
+			for _, r := range records {
+				t.Run(moment+"/"+kind+"/"+r, func(t *testing.T) {
+					t.Parallel()
+					b := newBench(t, func(c *sq.Config) { c.Line.Debounce = followup.Millis(time.Millisecond) })
+					live(b, moment, func() { damaged[kind](b, r) })
+				})
+			}
+		}
+	}
+}
+
+// The moments at which a record comes to be odd.
+const (
+	idle        = "idle"
+	running     = "running"     // in a turn
+	dead        = "dead"        // after a worker's death
+	interrupted = "interrupted" // the same, and a message has come that interrupts the turn
+)
+
+// moments are those after which a kind of record is read. An owner whose turn's own
+// record is gone has lost the turn: that one is read by the claim alone.
+var moments = map[string][]string{
+	"record": {idle, dead}, "settings": {idle}, "resume": {idle, dead}, "followup": {running},
+	"partial": {dead, interrupted}, "entry": {idle, interrupted}, "run": {idle, running}, "dead run": {dead, interrupted},
+	"task": {running, dead},
+}
+
+// oddRecords are what is stored, by where. A hash is written as field=value,
+// several with blanks between and -field for one that is gone; V stands for what no
+// version has written so far.
+func oddRecords() map[string][]string {
+	return map[string][]string{
+		"record": {
+			"", "v=2", "v=x", "v=2 session_id=other fence=1 V=1", "session_id=", "fence=x", "fence=-1", "fence=1e300",
+			"created_at=x", "updated_at=x", "seq=x", "undone=x", "title= title_by=V",
+			"dropped=x", "dropped={}", "dropped=5", "dropped=null", "dropped=[5]", "dropped=[null]", `dropped=["gone"]`, `dropped={"v":2}`,
+		},
+		"settings": {
+			"", "x", "[]", "5", "null", `{"v":2}`, `{"mode":"later"}`, `{"mode":5}`, `{"mode":null}`, `{"mode":{"is":"collect"}}`, `{"mode":true}`,
+			`{"cap":"x"}`, `{"cap":20.5}`, `{"cap":-1}`, `{"cap":null}`, `{"cap":1e300}`, `{"cap":{}}`,
+			`{"debounce_ms":"x"}`, `{"debounce_ms":0.5}`, `{"debounce_ms":-1}`, `{"debounce_ms":null}`, `{"debounce_ms":1e300}`, `{"debounce_ms":[]}`,
+			`{"drop":"later","cap":1}`, `{"drop":5,"cap":1}`, `{"drop":null,"cap":1}`, `{"drop":{},"cap":1}`,
+		},
+		"resume": {
+			"", "v=2 V=1", "pending=yes", "pending=1", "pending=1 reason=V marked_at=x", "pending=1 marked_at=1e300", "pending=1 marked_at=nan",
+			"interruptions=x", "interruptions=1.5", "interruptions=-1", "fence=x", "suspended=x", "suspended=1 pending=1 v=2",
+		},
+		"followup": {
+			"", "x", "null", "5", "[]", `{"refused":`, `{"refused":"later"}`, `{"v":2,"mode":{"kind":"steer"},"state":["queued"]}`,
+			`{"mode":"steer","state":"queued"}`, `{"mode":"steer","state":"queued","arrived_at":"x","order":{},"text":null}`,
+			`{"mode":"steer","state":"queued","V":{"a":[1,null,{}]}}`, `{"state":"later","order":"x"}`,
+		},
+		"partial": {
+			"", "x", "null", "5", "[]", "{}", `{"v":2}`, `{"v":1,"fence":FENCE}`, `{"v":2,"fence":FENCE,"messages":["one"],"entries":{"a":1}}`,
+			`{"v":1,"fence":FENCE,"messages":["one"],"entries":"x"}`, `{"v":1,"fence":FENCE,"messages":["one"],"entries":["x","",5,null,{}]}`,
+			`{"v":1,"fence":FENCE,"messages":5,"entries":["x"]}`, `{"v":1,"fence":FENCE,"messages":["one"],"entries":["null","{\"role\":\"tool\"}","{\"role\":5}"]}`,
+		},
+		"entry": {
+			"", "x", "null", "5", "[]", "{}", `{"role":"tool"}`, `{"role":5}`, `{"v":2,"role":"later","parts":[{"text":"a"}]}`,
+			`{"role":"user","text":{"v":2}}`, `{"role":"assistant","turn":5}`, `{"role":"tool","tool":{"name":5}}`, `{"at":"x"}`,
+		},
+		"run": {
+			"v=2 V=1", "entries=x", "done=x", "hold=x", "hold=9 x", "started_at=x", "seq=x", "mode=V", "mode=", "cap=x", "cap=", "drop=V", "drop=", "debounce=x",
+			"stop=x", "interrupt=x", "rollback=x", "steer=x", "nostart=x", "rotated=", "reset=V", "resume=V", "last=x",
+		},
+		"dead run": {"ids=x", "ids=null", "ids=5", "-ids", "fence=x", "-fence", "phase=V", "-phase", "token=x"},
+		"task":     {"quiet=x", "quiet=", "quiet=1e300 x", "seen=x", "seq=x", "deaths=x", "redelivered=x", "V=1"},
+	}
+}
+
+var damaged = map[string]func(b *bench, value string){
+	"record":   func(b *bench, value string) { setFields(b, b.k.Record(), value) },
+	"resume":   func(b *bench, value string) { setFields(b, b.k.Resume(), value) },
+	"run":      func(b *bench, value string) { setFields(b, b.k.Run(), value) },
+	"dead run": func(b *bench, value string) { setFields(b, b.k.Run(), value) },
+	"settings": func(b *bench, value string) { b.rdb.HSet(b.ctx, b.k.Record(), "queue", value) },
+	"followup": func(b *bench, value string) {
+		b.rdb.HSet(b.ctx, b.k.Followups(), "nobody", value)
+		if b.state("two") == "pending" {
+			b.rdb.HSet(b.ctx, b.k.Followups(), "two", value)
+		}
+	},
+	"partial": func(b *bench, value string) {
+		fence := b.rdb.HGet(b.ctx, b.k.Run(), "fence").Val()
+		b.rdb.Set(b.ctx, b.k.Partial(), strings.ReplaceAll(value, "FENCE", fence), 0)
+	},
+	"entry": func(b *bench, value string) {
+		b.rdb.RPush(b.ctx, b.k.Transcript(b.info().SessionID), value)
+	},
+	"task": func(b *bench, value string) {
+		for _, id := range []string{"one", "two"} {
+			if b.state(id) != "" {
+				setFields(b, b.k.Task(b.task(id)), value)
+			}
+		}
+	},
+}
+
+// setFields writes field=value; of nothing at all it leaves nothing.
+func setFields(b *bench, key, fields string) {
+	b.Helper()
+	if fields == "" {
+		must(b, b.rdb.Del(b.ctx, key).Err())
+	}
+	for _, f := range strings.Fields(fields) {
+		name, value, _ := strings.Cut(f, "=")
+		if gone, ok := strings.CutPrefix(f, "-"); ok {
+			must(b, b.rdb.HDel(b.ctx, key, gone).Err())
+			continue
+		}
+		must(b, b.rdb.HSet(b.ctx, key, name, value).Err())
+	}
+}
+
+// live is a stretch of a session's life. spoil is called at its moment.
+func live(b *bench, moment string, spoil func()) {
+	b.Helper()
+	at := func(now string) {
+		if now == moment {
+			spoil()
+		}
+	}
+	b.say("before")
+	b.finish(b.start())
+	at(idle)
+	var sent []string
+	say := func(id string, mode session.Mode) {
+		if b.say(id, mode).Status != sq.Refused { // as by a cap that can be read
+			sent = append(sent, id)
+		}
+	}
+	say("one", "")
+	h := b.start()
+	runs(b, h)
+	say("two", "")
+	at(running)
+	say("collected", session.ModeCollect)
+	say("steered", session.ModeSteer)
+	_, err := h.Steer(b.ctx)
+	must(b, err)
+	for _, r := range b.c.Renew(b.ctx, []*sq.Hold{h}) {
+		must(b, r.Err)
+	}
+	if moment == interrupted {
+		say("urgent", session.ModeInterrupt)
+	}
+	if moment == dead || moment == interrupted {
+		b.die()
+		at(moment)
+		b.overdue(rediskey.Owned)
+		b.reap()
+		b.sweep()
+		h = nil
+	}
+	looks(b)
+	await(b, "the end of all messages", func() bool {
+		if h == nil {
+			holds, err := b.c.Claim(b.ctx, []string{key})
+			must(b, err)
+			if len(holds) == 0 {
+				return ended(b, sent)
+			}
+			h = holds[0]
+			must(b, h.Promote(b.ctx))
+			runs(b, h)
+		}
+		if more := b.finish(h); !more {
+			h = nil
+			return ended(b, sent)
+		}
+		must(b, h.Promote(b.ctx))
+		runs(b, h)
+		return false
+	})
+	for _, id := range sent {
+		if s := b.outcome(id).Status; s != sq.StatusDone && (moment != interrupted || s != sq.StatusInterrupted) {
+			b.Errorf("message %s ended as %s", id, s)
+		}
+	}
+	for _, command := range []string{"/undo", "/retry", "/stop", "/resume", "/new", "/title x", "/queue reset"} {
+		name, args, _ := strings.Cut(command, " ")
+		_, err := b.client.Command(b.ctx, key, name, args)
+		must(b, err)
+	}
+	b.drain()
+	for _, name := range []string{"purge", "forget", "erase"} {
+		must(b, sq.Scripts[name].Run(b.ctx, b.rdb, sq.KeysOf(key, ""), b.k.TaskPrefix(), 100, 0).Err())
+	}
+}
+
+// A session that nobody uses is forgotten although its record cannot be read.
+func TestForgetOfAnOddRecord(t *testing.T) {
+	t.Parallel()
+	for _, fields := range []string{"updated_at=x", "updated_at=x created_at=x", "-updated_at", "-updated_at -created_at", "v=2"} {
+		b := newBench(t, func(c *sq.Config) { c.Retention = 0 })
+		b.say("one")
+		b.drain()
+		setFields(b, b.k.Record(), fields)
+		gone, err := sq.Scripts["forget"].Run(b.ctx, b.rdb, sq.KeysOf(key, ""), b.k.TaskPrefix(), -1).Bool()
+		must(t, err)
+		equal(t, "forgotten with "+fields, gone, true)
+	}
+}
+
+// runs does what a worker does in a turn.
+func runs(b *bench, h *sq.Hold) {
+	b.Helper()
+	past, err := h.Past(b.ctx)
+	must(b, err)
+	must(b, h.Checkpoint(b.ctx, append(past.Entries, session.Entry{Role: session.RoleUser, Text: h.Turn().Message.Text})))
+	must(b, h.Title(b.ctx, "a title"))
+	must(b, h.Emit(b.ctx, []sq.Event{{Type: sq.EventNotice, Text: "x"}}))
+}
+
+// looks is all that somebody may ask of a session.
+func looks(b *bench) {
+	b.Helper()
+	info := b.info()
+	_, err := b.client.Busy(b.ctx)
+	must(b, err)
+	_, err = b.client.Followups(b.ctx, key)
+	must(b, err)
+	_, err = b.client.ResumeRecord(b.ctx, key)
+	must(b, err)
+	_, err = b.client.Transcript(b.ctx, key, info.SessionID)
+	must(b, err)
+	for _, command := range []string{"/status", "/history", "/queue", "/title"} {
+		_, err := b.client.Command(b.ctx, key, command, "")
+		must(b, err)
+	}
+}
+
+func ended(b *bench, ids []string) bool {
+	for _, id := range ids {
+		if _, over, err := b.client.Result(b.ctx, key, id); err != nil || !over {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,67 @@
+package protocol_test
+
+import (
+	"errors"
+	"testing"
+
+	sq "turnstile/internal/protocol"
+	"turnstile/pkg/session"
+	"turnstile/test/redistest"
+)
+
+// What Redis refuses at once has changed nothing, and says so; what it refuses in the
+// middle does not.
+func TestWhatRedisRefusesChangesNothing(t *testing.T) {
+	t.Parallel()
+	server := redistest.StartServer(t)
+	b := benchOn(t, server.Client())
+	b.say("a")
+	b.drain()
+	b.say("stopped")
+	b.answers("/stop", "1 waiting message")
+	b.say("waits")
+	before := b.dump()
+	must(t, server.Client().ReplicaOf(b.ctx, "127.0.0.1", "1").Err())
+	for _, text := range []string{"hello", "/steer there", "/stop", "/new", "/title x", "/queue collect", "/undo", "/retry", "/resume"} {
+		r, err := b.client.Submit(b.ctx, key, session.Message{ID: "m", Text: text})
+		if !errors.Is(err, sq.ErrUnchanged) {
+			t.Errorf("%s: %+v, %v", text, r, err)
+		}
+		if is := text[0] == '/' && text != "/steer there"; is != (r.Status == sq.Answered) {
+			t.Errorf("%s: %+v", text, r)
+		}
+	}
+	if _, err := b.client.Submit(b.ctx, key, session.Message{Text: "/status"}); err != nil {
+		t.Errorf("/status only reads: %v", err)
+	}
+	must(t, server.Client().ReplicaOf(b.ctx, "no", "one").Err())
+	same(t, "what was refused", before, b.dump())
+
+	// The message is in, and the workers are not told.
+	faults := &redistest.Faults{}
+	rdb := server.Client()
+	rdb.AddHook(faults)
+	faults.FailBefore(called("ring"), 1, errors.New("OOM command not allowed"))
+	_, err := sq.NewClient(rdb).Submit(b.ctx, key, session.Message{ID: "m", Text: "hello"})
+	if err == nil || errors.Is(err, sq.ErrUnchanged) {
+		t.Errorf("refused in the middle: %v", err)
+	}
+	equal(t, "state", b.state("m"), "pending")
+}
+
+// What fails before its first change was sent has changed nothing, whatever the error.
+func TestWhatFailsAtItsFirstLookChangesNothing(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.say("a")
+	b.drain()
+	faults := &redistest.Faults{}
+	faults.FailBefore(redistest.Any, -1, redistest.ErrLostReply)
+	b.rdb.AddHook(faults)
+	for _, text := range []string{"/stop", "/undo", "/retry"} {
+		_, err := b.client.Submit(b.ctx, key, session.Message{Text: text})
+		if !errors.Is(err, sq.ErrUnchanged) || !errors.Is(err, redistest.ErrLostReply) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}

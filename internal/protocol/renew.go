@@ -1,0 +1,60 @@
+package protocol
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"turnstile/internal/rediskey"
+)
+
+// Renewal is what a renewal found.
+type Renewal struct {
+	Hold    *Hold
+	Err     error // wraps lockguard.ErrLost when the session is another's
+	Asked   error // ErrStopAsked, ErrInterruptAsked, ErrRollbackAsked or nil, of the turn with Fence
+	Fence   int64
+	Waiting int  // messages behind the turn
+	Steer   bool // one of them is to be steered into it
+	Reply   Reply
+}
+
+// Renew extends the sentinels of holds, in one round trip.
+func (c *Consumer) Renew(ctx context.Context, holds []*Hold) []Renewal {
+	sent := time.Now()
+	renewals := make([]Renewal, len(holds))
+	var held []*Hold
+	replies := c.pipeline(ctx, renewScript(), len(holds), func(i int) ([]string, []any) {
+		h := holds[i]
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		return h.keys[:keysToLease], []any{rediskey.For(h.session).TaskPrefix(), h.token, h.turn.Fence, c.cfg.SentinelTTL.Milliseconds()}
+	})
+	for i, reply := range replies {
+		r := Renewal{Hold: holds[i], Err: reply.err}
+		switch {
+		case r.Err != nil:
+		case reply.str(0) == "lost":
+			if holds[i].lost(errLostToAnother) {
+				r.Err = errLostToAnother
+			}
+		default:
+			holds[i].lease.Extend(sent, c.cfg.SentinelTTL)
+			holds[i].wasRenewed(reply.int(7), reply.int(1))
+			r.Fence, r.Asked, r.Waiting = reply.int(1), asked(reply.str(2)), int(reply.int(3))
+			r.Steer = reply.int(4) == 1
+			r.Reply = Reply{int(reply.int(5)), Decision(reply.str(6))}
+			held = append(held, holds[i])
+		}
+		renewals[i] = r
+	}
+	// Reap follows the sentinels by itself; this is for a session that it does not know
+	// of, or is to look at too late: its entry failed, or a wake-up of a claim that had
+	// come already has replaced it. On an error the next renewal, or a sweep, puts it
+	// right.
+	for some := range slices.Chunk(held, timerBatch) {
+		call := c.lookAfter(some)
+		_ = lookAfterScript().Run(ctx, c.rdb, call.Keys, append(call.Shared, call.Args...)...).Err()
+	}
+	return renewals
+}

@@ -1,0 +1,478 @@
+package protocol_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
+	sq "turnstile/internal/protocol"
+	"turnstile/pkg/followup"
+	"turnstile/pkg/session"
+)
+
+// situation brings a session to where a script has the most to do, and answers
+// the move that runs it.
+type situation struct {
+	script  string
+	name    string
+	prepare func(b *bench) (move func() error)
+}
+
+func situations() []situation {
+	return []situation{
+		{"ring", "idle", func(b *bench) func() error { return ringMove(b, "new", "") }},
+		{"ring", "queued", func(b *bench) func() error {
+			b.say("now")
+			b.start()
+			return ringMove(b, "new", "")
+		}},
+		{"ring", "rejected", func(b *bench) func() error {
+			b.say("now")
+			b.start()
+			return ringMove(b, "new", session.ModeReject)
+		}},
+		{"ring", "interrupting", func(b *bench) func() error {
+			b.sayAll("now", "next")
+			b.start()
+			return ringMove(b, "new", session.ModeInterrupt)
+		}},
+		{"ring", "scheduled", func(b *bench) func() error {
+			b.enqueue("new", asynq.ProcessIn(time.Hour))
+			return func() error { return b.ring("new", "") }
+		}},
+		{"ring", "no room", func(b *bench) func() error {
+			b.sayAll("now", "next")
+			b.enqueue("new")
+			return func() error { return b.ringAs("new", "", 2) }
+		}},
+		{"ring", "no room for a delayed one", func(b *bench) func() error {
+			b.enqueue("now", asynq.ProcessIn(time.Hour))
+			b.enqueue("new", asynq.ProcessIn(time.Hour))
+			return func() error { return b.ringAs("new", "", 1) }
+		}},
+		{"trim", "", func(b *bench) func() error {
+			b.enqueue("now")
+			b.enqueue("next")
+			b.say("over")
+			return b.trim(2)
+		}},
+		{"trim", "delayed", func(b *bench) func() error {
+			for _, id := range []string{"now", "next", "over"} {
+				b.enqueue(id, asynq.ProcessIn(time.Hour))
+			}
+			return b.trim(2)
+		}},
+		{"claim", "fresh", func(b *bench) func() error {
+			b.sayAll("now", "next")
+			return claimMove(b)
+		}},
+		{"claim", "too long", func(b *bench) func() error {
+			b.enqueueRaw(session.TaskType, strings.Repeat("x", 3<<20), b.task("now"))
+			return claimMove(b)
+		}},
+		{"claim", "delayed", func(b *bench) func() error {
+			b.delayed("now")
+			return claimMove(b)
+		}},
+		{"claim", "crashed", func(b *bench) func() error {
+			b.sayAll("now", "next")
+			b.start()
+			b.die()
+			return claimMove(b)
+		}},
+		{"claim", "crashed and the last", func(b *bench) func() error {
+			b.say("now")
+			b.start()
+			b.die()
+			return claimMove(b)
+		}},
+		{"claim", "given up", func(b *bench) func() error {
+			b.c = newWorker(b.T, b.rdb, "impatient", func(c *sq.Config) { c.StuckLimit = 1; c.SentinelTTL = time.Minute })
+			b.sayAll("now", "next")
+			b.start()
+			b.die()
+			return claimMove(b)
+		}},
+		{"claim", "suspends and has to wait", func(b *bench) func() error {
+			b.c = newWorker(b.T, b.rdb, "strict", crashSuspends)
+			b.say("now")
+			h := b.start()
+			b.say("next")
+			b.renew(h)
+			b.die()
+			b.rdb.Del(b.ctx, b.k.Task(b.task("now")), b.k.Lease())
+			b.rdb.HSet(b.ctx, b.k.Task(b.task("next")), "quiet", fmt.Sprint(time.Now().Add(time.Hour).UnixMilli(), " 100"))
+			return claimMove(b)
+		}},
+		{"claim", "stopped", func(b *bench) func() error {
+			b.say("now")
+			b.start()
+			_, err := b.client.Stop(b.ctx, key)
+			must(b, err)
+			b.die()
+			b.say("next")
+			return claimMove(b)
+		}},
+		{"claim", "interrupted", func(b *bench) func() error {
+			b.say("now")
+			b.start()
+			b.say("next", session.ModeInterrupt)
+			b.die()
+			return claimMove(b)
+		}},
+		{"unclaim", "", func(b *bench) func() error {
+			b.sayAll("now", "next")
+			b.loseClaim("claim plain")
+			return func() error { return b.c.TakeBack(b.ctx) }
+		}},
+		{"unclaim", "asked to stop", func(b *bench) func() error {
+			b.sayAll("now", "next")
+			b.loseClaim("claim plain")
+			_, err := b.client.Stop(b.ctx, key)
+			must(b, err)
+			return func() error { return b.c.TakeBack(b.ctx) }
+		}},
+		{"promote", "", func(b *bench) func() error {
+			b.sayAll("now", "next")
+			h := b.claim()
+			return func() error { return h.Promote(b.ctx) }
+		}},
+		{"renew", "", func(b *bench) func() error {
+			b.sayAll("now", "next")
+			h := b.start()
+			return func() error { return b.c.Renew(b.ctx, []*sq.Hold{h})[0].Err }
+		}},
+		{"emit", "", func(b *bench) func() error {
+			b.say("now")
+			h := b.start()
+			return func() error { return h.Emit(b.ctx, []sq.Event{{Type: sq.EventNotice, Text: "hi"}}) }
+		}},
+		{"emit", "longer than the stream may be", func(b *bench) func() error {
+			b.c = newWorker(b.T, b.rdb, "brief", func(c *sq.Config) { c.EventsBytes = 10_000 })
+			b.say("now")
+			h := b.start()
+			long := []sq.Event{{Type: sq.EventNotice, Text: strings.Repeat("x", 11_000)}}
+			must(b, h.Emit(b.ctx, long))
+			return func() error { return h.Emit(b.ctx, long) }
+		}},
+		{"finish", "with a next", func(b *bench) func() error {
+			b.say("now")
+			h := b.start()
+			b.say("next")
+			b.delayed("later")
+			return finishMove(b, h, sq.StatusDone, false)
+		}},
+		{"finish", "with a plain next", func(b *bench) func() error {
+			b.sayAll("now", "next")
+			return finishMove(b, b.start(), sq.StatusDone, false)
+		}},
+		{"finish", "with a next that is not plain", func(b *bench) func() error {
+			b.sayAll("now", "next")
+			h := b.start()
+			b.rdb.HSet(b.ctx, b.k.Task(b.task("next")), "quiet", "1 100")
+			return finishMove(b, h, sq.StatusDone, false)
+		}},
+		{"finish", "with a next that is gone", func(b *bench) func() error {
+			b.sayAll("now", "next")
+			h := b.start()
+			b.rdb.Del(b.ctx, b.k.Task(b.task("next")))
+			return finishMove(b, h, sq.StatusDone, false)
+		}},
+		{"claim", "of what is gone", func(b *bench) func() error {
+			b.sayAll("now", "next")
+			b.rdb.Del(b.ctx, b.k.Task(b.task("now")))
+			return claimMove(b)
+		}},
+		{"finish", "with a delayed next", func(b *bench) func() error {
+			b.say("now")
+			h := b.start()
+			b.delayed("next")
+			return finishMove(b, h, sq.StatusDone, false)
+		}},
+		{"finish", "the last", func(b *bench) func() error {
+			b.say("now")
+			return finishMove(b, b.start(), sq.StatusDone, false)
+		}},
+		{"finish", "released", func(b *bench) func() error {
+			b.sayAll("now", "next")
+			h := b.start()
+			b.delayed("later")
+			return finishMove(b, h, sq.StatusDone, true)
+		}},
+		{"fail", "", func(b *bench) func() error {
+			b.sayAll("now", "next")
+			return finishMove(b, b.start(), sq.StatusFailed, false)
+		}},
+		{"requeue", "drained", func(b *bench) func() error {
+			b.sayAll("now", "next")
+			h := b.start()
+			return func() error { return h.Requeue(b.ctx, "drain") }
+		}},
+		{"requeue", "failed", func(b *bench) func() error {
+			b.say("now")
+			h := b.start()
+			return func() error { return h.Retry(b.ctx, errors.New("no"), time.Hour) }
+		}},
+		{"requeue", "cut off", func(b *bench) func() error {
+			b.sayAll("now", "next")
+			h := b.start()
+			return func() error {
+				return h.Requeue(b.ctx, "drain", session.Entry{Role: session.RoleUser, Text: "now"})
+			}
+		}},
+		{"mark", "", func(b *bench) func() error {
+			b.say("now")
+			h := b.start()
+			return func() error { return b.c.Mark(b.ctx, []*sq.Hold{h}, "drain")[0].Err }
+		}},
+		{"mark", "starting", func(b *bench) func() error {
+			b.say("now")
+			h := b.claim()
+			return func() error { return b.c.Mark(b.ctx, []*sq.Hold{h}, "drain")[0].Err }
+		}},
+		{"checkpoint", "", func(b *bench) func() error {
+			b.say("now")
+			h := b.start()
+			return func() error { return h.Checkpoint(b.ctx, []session.Entry{{Role: session.RoleUser, Text: "now"}}) }
+		}},
+		{"keep", "", func(b *bench) func() error {
+			b.say("now")
+			h := b.start()
+			return func() error { return h.Keep(b.ctx, []byte(`{"agent":"test"}`), 2) }
+		}},
+		{"keep", "nothing", func(b *bench) func() error {
+			b.say("now")
+			h := b.start()
+			must(b, h.Keep(b.ctx, []byte(`1`), 0))
+			return func() error { return h.Keep(b.ctx, nil, 0) }
+		}},
+		{"ask", "", func(b *bench) func() error {
+			b.say("now")
+			h := b.start()
+			return func() error {
+				_, err := h.Ask(b.ctx, sq.Question{Name: "run make"})
+				return err
+			}
+		}},
+		{"ask", "no more", func(b *bench) func() error {
+			b.say("now")
+			h := b.start()
+			b.asks(h, "run make")
+			return func() error {
+				_, err := h.Withdraw(b.ctx)
+				return err
+			}
+		}},
+		{"answer", "", func(b *bench) func() error {
+			b.say("now")
+			h := b.start()
+			b.asks(h, "run make")
+			return func() error {
+				_, err := b.client.Answer(b.ctx, key, 1, sq.Always)
+				return err
+			}
+		}},
+		{"steer", "", func(b *bench) func() error {
+			b.say("now")
+			h := b.start()
+			b.say("queued")
+			b.say("one", session.ModeSteer)
+			b.say("two", session.ModeSteer)
+			return func() error {
+				_, err := h.Steer(b.ctx)
+				return err
+			}
+		}},
+		{"fail", "with an untaken steer", func(b *bench) func() error {
+			b.say("now")
+			h := b.start()
+			b.say("taken", session.ModeSteer)
+			b.say("untaken", session.ModeSteer)
+			_, err := h.Steer(b.ctx)
+			must(b, err)
+			return func() error {
+				_, err := h.Finish(b.ctx, sq.End{Status: sq.StatusDone, Untaken: []string{"untaken"}, Entries: []session.Entry{{Role: session.RoleUser, Text: "t"}}})
+				return err
+			}
+		}},
+		{"fail", "with an untaken steer, asked to stop", func(b *bench) func() error {
+			b.say("now")
+			h := b.start()
+			b.say("taken", session.ModeSteer)
+			b.say("untaken", session.ModeSteer)
+			_, err := h.Steer(b.ctx)
+			must(b, err)
+			_, err = b.client.Stop(b.ctx, key)
+			must(b, err)
+			b.say("next")
+			return func() error {
+				_, err := h.Finish(b.ctx, sq.End{Status: sq.StatusDone, Untaken: []string{"untaken"}, Entries: []session.Entry{{Role: session.RoleUser, Text: "t"}}})
+				return err
+			}
+		}},
+		{"finish", "with collected ones next", func(b *bench) func() error {
+			b.say("now")
+			h := b.start()
+			b.collected("one", "two")
+			return finishMove(b, h, sq.StatusDone, false)
+		}},
+		{"claim", "collected", func(b *bench) func() error {
+			b.say("now")
+			h := b.start()
+			b.collected("one", "two")
+			_, err := h.Finish(b.ctx, sq.End{Status: sq.StatusDone, Release: true})
+			must(b, err)
+			return claimMove(b)
+		}},
+		{"dismiss", "", func(b *bench) func() error {
+			b.say("now")
+			h := b.start()
+			b.collected("one", "two")
+			b.finish(h)
+			must(b, h.Promote(b.ctx))
+			return func() error {
+				return h.Dismiss(b.ctx, h.Turn().Collected[0], sq.StatusExpired, "too old")
+			}
+		}},
+		{"ring", "dropping the oldest", func(b *bench) func() error {
+			b.c = newWorker(b.T, b.rdb, "small", func(c *sq.Config) { c.Line.Cap = 1; c.Line.Drop = "summarize" })
+			b.say("now")
+			b.start()
+			b.say("old")
+			return ringMove(b, "new", "")
+		}},
+		{"ring", "collected", func(b *bench) func() error {
+			b.say("now")
+			b.start()
+			return ringMove(b, "new", session.ModeCollect)
+		}},
+		{"ring", "to be steered", func(b *bench) func() error {
+			b.say("now")
+			b.start()
+			return ringMove(b, "new", session.ModeSteer)
+		}},
+		{"claim", "rolled back", func(b *bench) func() error {
+			b.say("now")
+			h := b.start()
+			must(b, h.Checkpoint(b.ctx, []session.Entry{{Role: session.RoleUser, Text: "now"}}))
+			b.say("next", session.ModeRollback)
+			b.die()
+			return claimMove(b)
+		}},
+		{"claim", "interrupted with a partial", func(b *bench) func() error {
+			b.say("now")
+			h := b.start()
+			must(b, h.Checkpoint(b.ctx, []session.Entry{{Role: session.RoleUser, Text: "now"}}))
+			b.say("next", session.ModeInterrupt)
+			b.die()
+			return claimMove(b)
+		}},
+		{"title", "a user's", func(b *bench) func() error {
+			return func() error { return b.client.SetTitle(b.ctx, key, "mine") }
+		}},
+		{"title", "an agent's", func(b *bench) func() error {
+			b.say("now")
+			h := b.start()
+			return func() error { return h.Title(b.ctx, "its") }
+		}},
+		{"configure", "", func(b *bench) func() error {
+			return func() error { return b.client.Configure(b.ctx, key, followup.Settings{Mode: session.ModeCollect}) }
+		}},
+		{"undo", "", func(b *bench) func() error {
+			b.sayAll("one", "two")
+			b.drain()
+			return b.retract("", "")
+		}},
+		{"undo", "to try again", func(b *bench) func() error {
+			b.sayAll("one", "two")
+			b.drain()
+			return b.retract(b.task("again"), "msg")
+		}},
+		{"rerun", "", func(b *bench) func() error {
+			b.sayAll("one", "two")
+			_, err := b.client.Stop(b.ctx, key)
+			must(b, err)
+			args := []any{b.k.TaskPrefix(), "failed stopped", 10_000}
+			for _, id := range []string{"one", "two"} {
+				args = append(args, b.task(id), b.rdb.HGet(b.ctx, b.k.Task(b.task(id)), "arrived").Val())
+			}
+			return func() error {
+				return sq.Scripts["rerun"].Run(b.ctx, b.rdb, append(sq.KeysOf(key, ""), b.k.Call("name")), args...).Err()
+			}
+		}},
+		{"discard", "", func(b *bench) func() error {
+			b.sayAll("one", "two")
+			_, err := b.client.Stop(b.ctx, key)
+			must(b, err)
+			return func() error {
+				return sq.Scripts["discard"].Run(b.ctx, b.rdb, sq.KeysOf(key, ""), b.k.TaskPrefix(), b.task("one"), b.task("two")).Err()
+			}
+		}},
+		{"erase", "", func(b *bench) func() error {
+			b.sayAll("one", "two")
+			b.finish(b.start())
+			b.die()
+			keys := sq.KeysOf(key, b.info().SessionID)
+			fence := b.info().Fence
+			b.pass(5 * time.Millisecond) // the fence is not to lie ahead
+			return func() error {
+				return sq.Scripts["erase"].Run(b.ctx, b.rdb, keys, b.k.TaskPrefix(), fence, 500, "1").Err()
+			}
+		}},
+		{"stop", "", func(b *bench) func() error {
+			b.say("now")
+			b.start()
+			b.sayAll("next", "later")
+			return func() error {
+				_, err := b.client.Stop(b.ctx, key)
+				return err
+			}
+		}},
+		{"stop", "of more than a batch", func(b *bench) func() error {
+			b.sayAll("now", "next", "later")
+			b.start()
+			return b.stopInPart
+		}},
+		{"rotate", "", func(b *bench) func() error {
+			b.say("now")
+			b.start()
+			return func() error {
+				_, err := b.client.Rotate(b.ctx, key, "")
+				return err
+			}
+		}},
+		{"look", "", func(b *bench) func() error {
+			b.sayAll("now", "next")
+			b.start()
+			b.die()
+			return func() error {
+				return sq.Scripts["look"].Run(b.ctx, b.rdb, sq.KeysOf(key, ""), b.k.TaskPrefix()).Err()
+			}
+		}},
+		{"purge", "", func(b *bench) func() error {
+			b.sayAll("good", "bad")
+			h := b.start()
+			b.finish(h)
+			must(b, h.Promote(b.ctx))
+			_, err := h.Finish(b.ctx, sq.End{Status: sq.StatusFailed})
+			must(b, err)
+			b.rdb.ZAdd(b.ctx, b.k.Completed(), redis.Z{Score: 1, Member: b.task("good")})
+			return func() error {
+				return sq.Scripts["purge"].Run(b.ctx, b.rdb, sq.KeysOf(key, ""), b.k.TaskPrefix(), 100, -7200).Err()
+			}
+		}},
+		{"forget", "", func(b *bench) func() error {
+			b.c = newWorker(b.T, b.rdb, "forgetful", func(c *sq.Config) { c.Retention = 0 })
+			b.say("now")
+			b.drain()
+			keys := sq.KeysOf(key, b.info().SessionID)
+			return func() error {
+				return sq.Scripts["forget"].Run(b.ctx, b.rdb, keys, b.k.TaskPrefix(), -1).Err()
+			}
+		}},
+	}
+}

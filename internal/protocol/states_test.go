@@ -1,0 +1,367 @@
+package protocol_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	sq "turnstile/internal/protocol"
+	"turnstile/pkg/session"
+	"turnstile/test/redistest"
+)
+
+// step is one transition of a state machine and the script that makes it.
+type step struct{ machine, from, to, script string }
+
+func (s step) String() string {
+	return fmt.Sprintf("%s: %s --> %s: %s", s.machine, s.from, s.to, s.script)
+}
+
+const outside = "[*]"
+
+var (
+	arrow    = regexp.MustCompile(`^(\S+) --> (\S+?)(?:: (.*))?$`)
+	opening  = regexp.MustCompile(`^state (\w+) \{$`)
+	inParens = regexp.MustCompile(`\([^)]*\)`)
+)
+
+// statesPage reads the diagrams of docs/states.md. Composites stand for their
+// members.
+func statesPage(t *testing.T) map[step]bool {
+	t.Helper()
+	page, err := os.ReadFile("../../docs/states.md")
+	must(t, err)
+	steps := map[step]bool{}
+	diagrams := strings.Split(string(page), "```mermaid\nstateDiagram-v2\n")[1:]
+	for _, d := range diagrams {
+		d, _, _ = strings.Cut(d, "```")
+		var machine, composite string
+		members := map[string][]string{}
+		for line := range strings.Lines(d) {
+			line = strings.TrimSpace(line)
+			if m, ok := strings.CutPrefix(line, "%% machine: "); ok {
+				machine = m
+			} else if m := opening.FindStringSubmatch(line); m != nil {
+				composite = m[1]
+			} else if line == "}" {
+				composite = ""
+			} else if composite != "" {
+				members[composite] = append(members[composite], line)
+			} else if m := arrow.FindStringSubmatch(line); m != nil {
+				for _, script := range strings.Split(inParens.ReplaceAllString(m[3], ""), ",") {
+					if script = strings.TrimSpace(script); script == "" {
+						continue
+					}
+					from := members[m[1]]
+					if from == nil {
+						from = []string{m[1]}
+					}
+					for _, f := range from {
+						steps[step{machine, f, m[2], script}] = true
+					}
+				}
+			} else {
+				t.Errorf("docs/states.md: what is %q?", line)
+			}
+		}
+	}
+	equal(t, "diagrams in docs/states.md", len(diagrams), 3)
+	return steps
+}
+
+// The page names scripts that exist, and each that changes a state.
+func TestStatesPageNamesTheScripts(t *testing.T) {
+	t.Parallel()
+	named := map[string]bool{}
+	for s := range statesPage(t) {
+		named[s.script] = true
+	}
+	files, err := filepath.Glob("lua/*.lua")
+	must(t, err)
+	// What a script does that changes a state of a message, a session or its resume
+	// record; the calls are of line.lua's, archive.lua's, untaken.lua's and cut.lua's functions.
+	changes := regexp.MustCompile(`'HSET', task [^)]*'(state|quiet)'|'(DEL|UNLINK)', (task|key|sentinel|resume|run)\b|'SET', sentinel|` +
+		`'HSET', run,[^)]*'(phase|nostart)'|'H(SET|DEL)', resume|\b(take|forward|archive|move_to_archive|archive_stopped|put_back|return_untaken|store_interruption|leave_conversation)\(`)
+	pieces := []string{"archive", "asked", "call", "cut", "events", "keys", "lease", "line", "notes", "owner", "session", "stopped", "transcript", "untaken"} // of scripts
+	var scripts []string
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), ".lua")
+		if slices.Contains(pieces, name) || strings.HasSuffix(name, "_plain") { // as the scripts that they stand for
+			continue
+		}
+		scripts = append(scripts, name)
+		text, err := os.ReadFile(file)
+		must(t, err)
+		if what := changes.FindString(regexp.MustCompile(`(?m)^\s*--.*$`).ReplaceAllString(string(text), "")); (what != "") != named[name] {
+			t.Errorf("%s.lua: named in docs/states.md %v, changes a state %q", name, named[name], what)
+		}
+	}
+	equalList(t, "docs/design.md's scripts", slices.Sorted(slices.Values(designPage(t, "script")["Scripts"])), scripts...)
+	for name := range named {
+		if !slices.Contains(scripts, name) {
+			t.Errorf("docs/states.md names %q, which is no script", name)
+		}
+	}
+}
+
+// observer notes which transitions the scripts make that pass through a client.
+type observer struct {
+	b    *bench
+	bare *redis.Client
+	seen func(step)
+
+	wrote func(table, field string) // after each script, what there is
+}
+
+func (o *observer) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (o *observer) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		return o.around([]redis.Cmder{cmd}, func() error { return next(ctx, cmd) })
+	}
+}
+
+func (o *observer) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		return o.around(cmds, func() error { return next(ctx, cmds) })
+	}
+}
+
+func (o *observer) around(cmds []redis.Cmder, send func() error) error {
+	for name, script := range sq.Scripts {
+		if !redistest.Script(script.Hash())(cmds[0]) {
+			continue
+		}
+		if name, _ = strings.CutSuffix(name, " plain"); name == "fail" {
+			name = "finish"
+		}
+		before := o.states()
+		err := send()
+		after := o.states()
+		o.fields()
+		for what := range maps.All(after) {
+			if before[what] == "" {
+				before[what] = outside
+			}
+		}
+		for what, from := range before {
+			to := after[what]
+			if to == "" {
+				to = outside
+			}
+			if from != to {
+				machine, _, _ := strings.Cut(what, " ")
+				o.seen(step{machine, from, to, name})
+			}
+		}
+		return err
+	}
+	return send()
+}
+
+// states are those of the session, of its resume record and of its messages, as
+// the tables of the page define them.
+func (o *observer) states() map[string]string {
+	ctx, rdb, k := context.Background(), o.bare, o.b.k
+	list := func(key string) []string { return rdb.LRange(ctx, key, 0, -1).Val() }
+	run, resumes := rdb.HGetAll(ctx, k.Run()).Val(), rdb.HGetAll(ctx, k.Resume()).Val()
+	clock := rdb.Time(ctx).Val().UnixMilli()
+	hold, held, _ := strings.Cut(run["hold"], " ")
+	isHeld := func(id string) bool { return id == held && ms(hold) > clock }
+	pending, active := list(k.Pending()), list(k.Active())
+
+	states := map[string]string{"session": "idle", "resume": "clean"}
+	owner, phase := rdb.Get(ctx, k.Sentinel()).Val(), run["phase"]
+	switch {
+	case owner != "" && (run["nostart"] == run["fence"] || resumes["pending"] == "1" && resumes["fence"] == run["fence"]):
+		states["session"] = "cut_off"
+	case owner != "":
+		states["session"] = phase
+	case phase == "starting" || phase == "running":
+		states["session"] = "dead"
+	case len(pending) > 0:
+		head := pending[len(pending)-1]
+		states["session"] = "ready"
+		quiet, _, _ := strings.Cut(rdb.HGet(ctx, k.Task(head), "quiet").Val(), " ")
+		if isHeld(head) || ms(quiet) > clock {
+			states["session"] = "waiting"
+		}
+	case len(active) > 0:
+		states["session"] = "ready" // a stock asynq.Server left it
+	default:
+		next := rdb.ZRangeWithScores(ctx, k.Scheduled(), 0, 0).Val()
+		if len(next) > 0 && int64(next[0].Score)*1000 > clock {
+			states["session"] = "waiting"
+		} else if len(next) > 0 {
+			states["session"] = "ready"
+		}
+	}
+	switch {
+	case resumes["suspended"] == "1":
+		states["resume"] = "suspended"
+	case resumes["pending"] == "1":
+		states["resume"] = "marked"
+	}
+
+	for _, name := range rdb.Keys(ctx, k.TaskPrefix()+"*").Val() {
+		id := strings.TrimPrefix(name, k.TaskPrefix())
+		task := rdb.HGetAll(ctx, name).Val()
+		state := task["state"]
+		var end sq.Event
+		_ = json.Unmarshal([]byte(task["result"]), &end)
+		switch {
+		case state == "pending" && isHeld(id):
+			state = "retried"
+		case state == "pending" && task["quiet"] != "":
+			state = "collected"
+		case state == "active" && strings.Contains(rdb.HGet(ctx, k.Followups(), strings.TrimPrefix(id, session.IDPrefix(key))).Val(), `"state":"steered"`):
+			state = "steered"
+		case state == "archived" && end.Status == sq.StatusInterrupted:
+			state = "rolled_back"
+		case state == "archived" || state == "completed":
+			state = string(end.Status)
+		}
+		states["message "+id] = state
+	}
+	return states
+}
+
+// fields tells of every field of the session's hashes and JSON values, by the
+// tables of docs/design.md.
+func (o *observer) fields() {
+	ctx, rdb, k := context.Background(), o.bare, o.b.k
+	for table, key := range map[string]string{"run": k.Run(), "session": k.Record(), "resume": k.Resume()} {
+		for _, field := range rdb.HKeys(ctx, key).Val() {
+			o.wrote(table, field)
+		}
+	}
+	for _, name := range rdb.Keys(ctx, k.TaskPrefix()+"*").Val() {
+		for _, field := range rdb.HKeys(ctx, name).Val() {
+			if !slices.Contains([]string{"msg", "state", "pending_since", "result", "unique_key"}, field) {
+				o.wrote("task", field)
+			}
+		}
+	}
+	texts := map[string][]string{"followups": rdb.HVals(ctx, k.Followups()).Val(), "partial": {rdb.Get(ctx, k.Partial()).Val()}, "state": {rdb.Get(ctx, k.State()).Val()}}
+	for table, values := range texts {
+		for _, text := range values {
+			var object map[string]any
+			_ = json.Unmarshal([]byte(text), &object)
+			for field := range object {
+				o.wrote(table, field)
+			}
+		}
+	}
+}
+
+// designPage reads the tables of docs/design.md whose first column is headed as
+// wanted: the names in it, by the heading above.
+func designPage(t *testing.T, first string) map[string][]string {
+	t.Helper()
+	page, err := os.ReadFile("../../docs/design.md")
+	must(t, err)
+	names := map[string][]string{}
+	var heading string
+	within := false
+	for line := range strings.Lines(string(page)) {
+		if title, ok := strings.CutPrefix(strings.TrimLeft(line, "#"), " "); ok && line[0] == '#' {
+			heading = strings.TrimSpace(title)
+		}
+		switch {
+		case strings.HasPrefix(line, "| "+first+" |"):
+			within = true
+		case !strings.HasPrefix(line, "|"):
+			within = false
+		case within:
+			for _, m := range regexp.MustCompile("`(\\w+)`").FindAllStringSubmatch(strings.Split(line, "|")[1], -1) {
+				names[heading] = append(names[heading], m[1])
+			}
+		}
+	}
+	return names
+}
+
+func ms(text string) int64 {
+	n, _ := strconv.ParseInt(text, 10, 64)
+	return n
+}
+
+// TestStatesPage compares what the scripts do with docs/states.md, and what they
+// write with the tables of docs/design.md, both ways; and events with the schema of
+// docs/events.md.
+func TestStatesPage(t *testing.T) {
+	t.Parallel()
+	page, events := statesPage(t), readEventSchema(t)
+	var mu sync.Mutex
+	seen := map[step]bool{}
+	fields := map[string]map[string]bool{}
+	t.Run("lives", func(t *testing.T) {
+		watch := func(name string, live func(b *bench)) {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				b := newBench(t)
+				options, err := redis.ParseURL(redistest.URL(t))
+				must(t, err)
+				bare := redis.NewClient(options)
+				defer bare.Close()
+				o := &observer{b: b, bare: bare}
+				o.seen = func(s step) {
+					mu.Lock()
+					defer mu.Unlock()
+					seen[s] = true
+					if !page[s] {
+						t.Errorf("docs/states.md lacks %s", s)
+					}
+				}
+				o.wrote = func(table, field string) {
+					mu.Lock()
+					defer mu.Unlock()
+					if fields[table] == nil {
+						fields[table] = map[string]bool{}
+					}
+					fields[table][field] = true
+				}
+				b.rdb.AddHook(o)
+				live(b)
+				for _, entry := range bare.XRange(context.Background(), b.k.Events(), "-", "+").Val() {
+					for field, value := range entry.Values {
+						if text, _ := value.(string); field == "s" || field == "e" {
+							events.check(t, text)
+						} else {
+							t.Errorf("an event has the field %q", field)
+						}
+					}
+				}
+			})
+		}
+		for _, s := range situations() {
+			watch(s.script+"/"+s.name, func(b *bench) { must(b, s.prepare(b)()) })
+		}
+		for name, live := range lives() {
+			watch(name, live)
+		}
+	})
+	for s := range page {
+		if !seen[s] {
+			t.Errorf("docs/states.md has %s, which no script did", s)
+		}
+	}
+	tables := designPage(t, "field")
+	for _, table := range slices.Sorted(maps.Keys(fields)) {
+		written := slices.Sorted(maps.Keys(fields[table]))
+		documented := slices.Sorted(slices.Values(tables[table]))
+		equalList(t, "docs/design.md's fields of "+table, documented, written...)
+	}
+	equal(t, "tables of fields in docs/design.md", len(tables), len(fields))
+}

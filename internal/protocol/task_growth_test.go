@@ -1,0 +1,44 @@
+package protocol_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	sq "turnstile/internal/protocol"
+)
+
+// A message that fails and is run again, however often, does not become too long to be
+// read: its task has the last failure only, and none when it is run again.
+func TestTaskDoesNotGrowWithFailures(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.enqueue("a", asynq.Unique(time.Hour))
+	size := func() int64 { return b.rdb.HStrLen(b.ctx, b.k.Task(b.task("a")), "msg").Val() }
+	fresh, long := size(), strings.Repeat("x", 1<<20)
+	for range 30 {
+		for range 3 {
+			must(t, b.start().Retry(b.ctx, errors.New(long), 0))
+		}
+		_, err := b.start().Finish(b.ctx, sq.End{Status: sq.StatusFailed, Error: long})
+		must(t, err)
+		info := b.inspect("a")
+		equal(t, "asynqmon: retried", info.Retried, 3)
+		equal(t, "asynqmon: its error", info.LastErr, b.outcome("a").Error)
+		n, err := b.client.Rerun(b.ctx, key)
+		must(t, err)
+		equal(t, "run again", n, 1)
+		if n := size(); n > fresh {
+			t.Fatalf("the task has %d bytes, it had %d", n, fresh)
+		}
+		info = b.inspect("a")
+		equal(t, "asynqmon: retried, when it is run again", info.Retried, 0)
+		equal(t, "asynqmon: its error, when it is run again", info.LastErr, "")
+	}
+	h := b.start()
+	equal(t, "text", h.Turn().Message.Text, "a")
+	equal(t, "attempt", h.Turn().Attempt, 1)
+}

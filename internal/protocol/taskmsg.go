@@ -1,0 +1,128 @@
+package protocol
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"turnstile/internal/rediskey"
+	"turnstile/pkg/session"
+)
+
+// Field numbers of asynq's TaskMessage (asynq v0.26.0, internal/proto), pinned
+// by the contract tests.
+const (
+	fieldType    = 1
+	fieldPayload = 2
+	fieldID      = 3
+	fieldQueue   = 4
+	fieldRetry   = 5
+	fieldRetried = 6
+	fieldError   = 7
+	fieldTimeout = 8
+
+	fieldRetention   = 12
+	fieldCompletedAt = 13
+)
+
+// taskMessage is what Turnstile reads of asynq's TaskMessage.
+type taskMessage struct {
+	taskType string
+	payload  []byte
+	retried  int
+	failure  string // the last one
+}
+
+var errTaskMessage = errors.New("not an asynq task message")
+
+// parseTaskMessage reads the fields that matter here. Of a field that occurs
+// twice the last counts, as everywhere in proto3.
+func parseTaskMessage(b []byte) (m taskMessage, err error) {
+	for len(b) > 0 {
+		num, typ, n := protowire.ConsumeTag(b)
+		if n < 0 {
+			return m, errTaskMessage
+		}
+		b = b[n:]
+		switch {
+		case num == fieldType && typ == protowire.BytesType:
+			var v []byte
+			v, n = protowire.ConsumeBytes(b)
+			m.taskType = string(v)
+		case num == fieldPayload && typ == protowire.BytesType:
+			m.payload, n = protowire.ConsumeBytes(b)
+		case num == fieldError && typ == protowire.BytesType:
+			var v []byte
+			v, n = protowire.ConsumeBytes(b)
+			m.failure = string(v)
+		case num == fieldRetried && typ == protowire.VarintType:
+			var v uint64
+			v, n = protowire.ConsumeVarint(b)
+			m.retried = attempts(v)
+		default:
+			n = protowire.ConsumeFieldValue(num, typ, b)
+		}
+		if n < 0 {
+			return m, errTaskMessage
+		}
+		b = b[n:]
+	}
+	return m, nil
+}
+
+// attempts is how often a task has failed. asynq keeps it in 32 bits, and reads no
+// less from what another program has written there: a negative number is none, and the
+// highest leaves room for one more.
+func attempts(v uint64) int { return min(max(int(int32(v)), 0), math.MaxInt32-1) }
+
+// message is the user's message in the task, or why there is none.
+func (m taskMessage) message(limits session.Limits) (session.Message, error) {
+	if m.taskType != session.TaskType {
+		return session.Message{}, fmt.Errorf("%w task type %q: a session's queue takes %q", session.ErrInvalid, m.taskType, session.TaskType)
+	}
+	return limits.DecodePayload(m.payload)
+}
+
+// messageID is the id by which its sender knows a task.
+func messageID(prefix, taskID string) string {
+	id, _ := strings.CutPrefix(taskID, prefix)
+	return id
+}
+
+// completion are the fields that a completed task's message gains: how long it is
+// kept, and since when, both in seconds.
+func completion(retention, at int64) string {
+	b := protowire.AppendTag(nil, fieldRetention, protowire.VarintType)
+	b = protowire.AppendVarint(b, uint64(retention))
+	b = protowire.AppendTag(b, fieldCompletedAt, protowire.VarintType)
+	return string(protowire.AppendVarint(b, uint64(at)))
+}
+
+// encodeTask is a message as asynq's Client would store it. Only /retry needs it,
+// which must take the old turn out and put the message in with one script.
+func encodeTask(sessionKey string, m session.Message, limits session.Limits) ([]byte, error) {
+	payload, err := limits.EncodePayload(m)
+	if err != nil {
+		return nil, err
+	}
+	b := protowire.AppendTag(nil, fieldType, protowire.BytesType)
+	b = protowire.AppendString(b, session.TaskType)
+	b = protowire.AppendTag(b, fieldPayload, protowire.BytesType)
+	b = protowire.AppendBytes(b, payload)
+	b = protowire.AppendTag(b, fieldID, protowire.BytesType)
+	b = protowire.AppendString(b, session.TaskID(sessionKey, m.ID))
+	b = protowire.AppendTag(b, fieldQueue, protowire.BytesType)
+	b = protowire.AppendString(b, rediskey.Queue(sessionKey))
+	b = protowire.AppendTag(b, fieldRetry, protowire.VarintType)
+	b = protowire.AppendVarint(b, maxRetry)
+	b = protowire.AppendTag(b, fieldTimeout, protowire.VarintType)
+	return protowire.AppendVarint(b, uint64(defaultTimeout/time.Second)), nil
+}
+
+// defaultTimeout is what asynq.Client gives a task that names none, for a stock
+// asynq.Server.
+const defaultTimeout = 30 * time.Minute

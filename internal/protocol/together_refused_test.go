@@ -1,0 +1,57 @@
+package protocol_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	sq "turnstile/internal/protocol"
+	"turnstile/test/redistest"
+)
+
+// A Redis that takes no writes starts none of many turns, and leaves no trace of
+// the attempt. One that is full lets all end; one without a replica that it needs
+// none, which end as soon as it has one.
+func TestManyWhenRedisTakesNoWrites(t *testing.T) {
+	t.Parallel()
+	for setting, endable := range map[string]bool{"maxmemory": true, "min-replicas-to-write": false} {
+		t.Run(setting, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.StartServer(t)
+			set := func(value string) { must(t, server.Client().ConfigSet(t.Context(), setting, value).Err()) }
+			c := gatherOn(t, server.Client(), 10)
+			before := c.dump()
+			set("1")
+			holds, err := c.c.Claim(c.ctx, c.names)
+			set("0")
+			if err == nil || errors.Is(err, sq.ErrBroken) || len(holds) > 0 {
+				t.Errorf("%d claimed, %v", len(holds), err)
+			}
+			same(t, "a refused claim", before, c.dump())
+
+			holds, err = c.c.Claim(c.ctx, c.names)
+			must(t, err)
+			before = c.dump()
+			set("1")
+			if !endable {
+				short, cancel := context.WithTimeout(c.ctx, 30*time.Millisecond)
+				defer cancel()
+				for _, h := range holds {
+					if _, err := h.Finish(short, c.done(h)); err == nil {
+						t.Errorf("%s has ended", h.Session())
+					}
+				}
+				same(t, "a refused end", before, c.dump())
+				set("0")
+			}
+			more, errs := c.finishAll(holds)
+			must(t, errors.Join(errs...))
+			for i, h := range holds {
+				if turn := h.Turn(); !more[i] || turn.Message.ID != "1" {
+					t.Errorf("%s goes on with %q", h.Session(), turn.Message.ID)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,268 @@
+package protocol_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	sq "turnstile/internal/protocol"
+	"turnstile/internal/rediskey"
+	"turnstile/pkg/lockguard"
+	"turnstile/pkg/session"
+	"turnstile/test/redistest"
+)
+
+// gathering is so many sessions with messages 0, 1 and 2.
+type gathering struct {
+	*bench
+	names []string
+}
+
+func gather(t *testing.T, n int) *gathering { t.Helper(); return gatherOn(t, redistest.New(t), n) }
+
+func gatherOn(t *testing.T, rdb redis.UniversalClient, n int) *gathering {
+	t.Helper()
+	c := &gathering{bench: benchOn(t, rdb, func(c *sq.Config) { c.Immediate = true })}
+	for i := range n {
+		name := fmt.Sprint("crowd:", i)
+		c.names = append(c.names, name)
+		for j := range 3 {
+			_, err := c.client.Submit(c.ctx, name, session.Message{ID: fmt.Sprint(j), Text: fmt.Sprint(name, " ", j)})
+			must(t, err)
+		}
+	}
+	return c
+}
+
+// finishAll ends all turns at once, so that they share commands: the first few
+// calls are kept until the others wait behind them.
+func (c *gathering) finishAll(holds []*sq.Hold) (more []bool, errs []error) {
+	c.Helper()
+	faults := &redistest.Faults{}
+	c.rdb.AddHook(faults)
+	gate := faults.Gate(called("finish"))
+	more, errs = make([]bool, len(holds)), make([]error, len(holds))
+	var all sync.WaitGroup
+	for i, h := range holds {
+		all.Go(func() { more[i], errs[i] = h.Finish(c.ctx, c.done(h)) })
+	}
+	for range 3 { // as many requests are on their way at once
+		<-gate.Arrived()
+	}
+	await(c, "the others to wait for a request to land", func() bool { return c.c.Waiting() == len(holds)-3 })
+	gate.Release()
+	all.Wait()
+	faults.Clear()
+	return more, errs
+}
+
+// ends watches the commands by which plain turns end.
+type ends struct {
+	commands, most int
+	after          func(cmd redis.Cmder, calls int) error // nil: nothing is done to its answer
+
+	mu sync.Mutex
+}
+
+func (e *ends) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (e *ends) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		return e.around(cmds, next(ctx, cmds))
+	}
+}
+
+func (e *ends) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		return e.around([]redis.Cmder{cmd}, next(ctx, cmd))
+	}
+}
+
+func (e *ends) around(cmds []redis.Cmder, err error) error {
+	is := redistest.Script(sq.Scripts["finish plain"].Hash())
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, cmd := range cmds {
+		if !is(cmd) || cmd.Err() != nil {
+			continue
+		}
+		answers, _ := cmd.(*redis.Cmd).Slice()
+		e.commands++
+		e.most = max(e.most, len(answers))
+		if e.after != nil {
+			if wrong := e.after(cmd, len(answers)); wrong != nil {
+				cmd.SetErr(wrong)
+				err = wrong
+			}
+		}
+	}
+	return err
+}
+
+// Turns of many sessions end together, in a few commands; each goes on with its
+// own next message, and what is wrong with one of them is no other's business.
+func TestManyEndTogether(t *testing.T) {
+	t.Parallel()
+	c := gather(t, 50)
+	holds, err := c.c.Claim(c.ctx, c.names)
+	must(t, err)
+	equal(t, "claimed", len(holds), 50)
+	spoilt, lost, paused, gone := holds[10], holds[20], holds[30], holds[40]
+	spoil(c.bench, rediskey.For(spoilt.Session()).Transcript(spoilt.Turn().SessionID))
+	must(t, c.rdb.Del(c.ctx, rediskey.For(lost.Session()).Sentinel()).Err())
+	must(t, c.inspector().PauseQueue(rediskey.Queue(paused.Session())))
+	must(t, c.rdb.Del(c.ctx, rediskey.For(gone.Session()).Task(session.TaskID(gone.Session(), "1"))).Err())
+	watch := &ends{}
+	c.rdb.AddHook(watch)
+
+	more, errs := c.finishAll(holds)
+	if watch.commands > 12 || watch.most < 30 { // some twice: Redis did not know the script
+		t.Errorf("%d commands, for %d turns at most", watch.commands, watch.most)
+	}
+	for i, h := range holds {
+		want := "1"
+		switch h {
+		case spoilt:
+			if errs[i] == nil || errors.Is(errs[i], lockguard.ErrLost) {
+				t.Errorf("with a transcript of a wrong type: %v", errs[i])
+			}
+			continue
+		case lost:
+			if !errors.Is(errs[i], lockguard.ErrLost) {
+				t.Errorf("without a sentinel: %v", errs[i])
+			}
+			continue
+		case paused:
+			equal(t, "more of a paused session", more[i], false)
+			must(t, errs[i])
+			continue
+		case gone:
+			want = "2"
+		}
+		must(t, errs[i])
+		if turn := h.Turn(); !more[i] || turn.Message.ID != want || turn.Message.Text != h.Session()+" "+want {
+			t.Errorf("%s goes on with %q of %q", h.Session(), turn.Message.ID, turn.Message.Text)
+		}
+		entries, err := c.client.Transcript(c.ctx, h.Session(), h.Turn().SessionID)
+		must(t, err)
+		if len(entries) != 2 || entries[0].Text != h.Session()+" 0" {
+			t.Errorf("%s: %v in its transcript", h.Session(), entries)
+		}
+	}
+}
+
+// The reply to a command that many turns share is lost, or the server has lost the
+// script, or it refuses the command before or after it was carried out: each turn
+// ends once.
+func TestManyEndTogetherInBadWeather(t *testing.T) {
+	t.Parallel()
+	once := func(err error) func(redis.Cmder, int) error {
+		done := false
+		return func(_ redis.Cmder, calls int) error {
+			if done || calls < 10 {
+				return nil
+			}
+			done = true
+			return err
+		}
+	}
+	for name, after := range map[string]func(redis.Cmder, int) error{
+		"lost reply":           once(redistest.ErrLostReply),
+		"refused in the midst": once(redistest.AnswerError("ERR user_script:1: what no script does")),
+		"script flushed":       nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := gather(t, 20)
+			holds, err := c.c.Claim(c.ctx, c.names)
+			must(t, err)
+			watch := &ends{after: after}
+			c.rdb.AddHook(watch)
+			if after == nil {
+				unknown(c.rdb)
+			}
+			var ran []string
+			for len(holds) > 0 {
+				for _, h := range holds {
+					ran = append(ran, h.Turn().Message.Text)
+				}
+				more, errs := c.finishAll(holds)
+				must(t, errors.Join(errs...))
+				i := -1
+				holds = slices.DeleteFunc(holds, func(*sq.Hold) bool { i++; return !more[i] })
+			}
+			var want []string
+			for j := range 3 {
+				for _, s := range c.names {
+					want = append(want, fmt.Sprint(s, " ", j))
+				}
+			}
+			equalList(t, "turns", ran, want...)
+			for _, s := range c.names {
+				info, err := c.client.Session(c.ctx, s)
+				must(t, err)
+				entries, err := c.client.Transcript(c.ctx, s, info.SessionID)
+				must(t, err)
+				equal(t, "entries of "+s, len(entries), 6)
+				queue, err := c.inspector().GetQueueInfo(rediskey.Queue(s))
+				must(t, err)
+				equal(t, "processed of "+s, queue.Processed, 3)
+			}
+		})
+	}
+}
+
+// unknown has Redis not know the next script that plain turns end by, as after a
+// restart; other tests use the server, so it is told another hash.
+func unknown(rdb redis.UniversalClient) { rdb.AddHook(&forgetful{}) }
+
+type forgetful struct{ once sync.Once }
+
+func (f *forgetful) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (f *forgetful) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (f *forgetful) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	is := redistest.Script(sq.Scripts["finish plain"].Hash())
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if is(cmd) && cmd.Args()[2].(int) > 10*13 { // one that several share
+			f.once.Do(func() { cmd.Args()[1] = "0000000000000000000000000000000000000000" })
+		}
+		return next(ctx, cmd)
+	}
+}
+
+// Sessions are claimed together, and one that Redis refuses to look at is named.
+func TestManyAreClaimedTogether(t *testing.T) {
+	t.Parallel()
+	c := gather(t, 70)
+	spoil(c.bench, rediskey.For(c.names[5]).Run())
+	must(t, c.inspector().PauseQueue(rediskey.Queue(c.names[6])))
+	other := newWorker(t, c.rdb, "other")
+	_, err := other.Claim(c.ctx, c.names[7:8])
+	must(t, err)
+	faults := &redistest.Faults{}
+	c.rdb.AddHook(faults)
+	holds, err := c.c.Claim(c.ctx, c.names)
+	if !errors.Is(err, sq.ErrBroken) {
+		t.Errorf("with one of a wrong type: %v", err)
+	}
+	if n := faults.CountNamed("evalsha") + faults.CountNamed("eval"); n > 10 {
+		t.Errorf("%d commands", n)
+	}
+	var got []string
+	for _, h := range holds {
+		got = append(got, h.Session())
+		if h.Turn().Message.Text != h.Session()+" 0" {
+			t.Errorf("%s was claimed with %q", h.Session(), h.Turn().Message.Text)
+		}
+	}
+	equalList(t, "claimed", got, slices.Delete(slices.Clone(c.names), 5, 8)...)
+}

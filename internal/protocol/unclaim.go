@@ -1,0 +1,73 @@
+package protocol
+
+import (
+	"context"
+	"errors"
+
+	"turnstile/internal/redisconn"
+	"turnstile/internal/rediskey"
+)
+
+// TakeBack releases the sessions that a failed Claim may have taken: its reply was
+// lost, so nobody runs what it took. It tries until Redis has answered for each of
+// them, its sentinel has ended by itself, or ctx ends. Of calls at the same time one
+// does the work and the others return at once.
+func (c *Consumer) TakeBack(ctx context.Context) error {
+	var failed error
+	for h := c.nextUnheard(true); h != nil; h = c.nextUnheard(false) {
+		failed = errors.Join(failed, h.takeBack(ctx))
+	}
+	return failed
+}
+
+// heardNothing remembers the claims of which no reply came.
+func (c *Consumer) heardNothing(holds ...*Hold) {
+	c.unheardMu.Lock()
+	defer c.unheardMu.Unlock()
+	c.unheard = append(c.unheard, holds...)
+}
+
+// nextUnheard is the next claim for a TakeBack, which begins with its first; nil: there
+// is none, or another one is at work, which comes to all of them before it ends.
+func (c *Consumer) nextUnheard(begins bool) *Hold {
+	c.unheardMu.Lock()
+	defer c.unheardMu.Unlock()
+	if begins && c.takingBack {
+		return nil
+	}
+	if c.takingBack = len(c.unheard) > 0; !c.takingBack {
+		return nil
+	}
+	h := c.unheard[0]
+	c.unheard = c.unheard[1:]
+	return h
+}
+
+// takeBack releases what the hold's claim has taken, while its sentinel may last.
+func (h *Hold) takeBack(parent context.Context) error {
+	c := h.consumer
+	ctx, cancel := context.WithDeadline(parent, h.claimedBy)
+	defer cancel()
+	var reply answer
+	err := persist(ctx, func() (err error) {
+		reply, err = run(ctx, c.rdb, unclaimScript(), h.keys[:keysToProcessed], rediskey.For(h.session).TaskPrefix(), h.token, h.prefix)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	// Whoever claims in vain loses nothing, and an earlier reply may have been lost.
+	// If this fails, reap and sweep find the session.
+	_ = persist(ctx, func() error {
+		now, err := c.rdb.Time(ctx).Result()
+		if err != nil {
+			return err
+		}
+		return wake(ctx, c.rdb, now.UnixMilli(), c.grace(), wakeUp{h.session, reply.int(1)})
+	})
+	return nil
+}
+
+// mayHaveClaimed reports whether a claim may have been carried out although it
+// failed: an error that is no answer of Redis says nothing.
+func mayHaveClaimed(err error) bool { return err != nil && !redisconn.Refused(err) }

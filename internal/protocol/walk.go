@@ -1,0 +1,174 @@
+package protocol
+
+import (
+	"context"
+	"slices"
+
+	"github.com/redis/go-redis/v9"
+
+	"turnstile/internal/rediskey"
+	"turnstile/pkg/session"
+)
+
+const walkBatch = 500
+
+// walker visits sessions, for those who look after all of them.
+type walker struct {
+	rdb redis.UniversalClient
+	odd func(name string) // is told of names that are no session's; nil: nobody is
+}
+
+// named keeps the names that sessions may have. An asynq.Client takes any queue name,
+// and so there may be queues whose names begin as a session's does and go on with what
+// breaks a hash tag, or a terminal. They are left as they are: whoever made them knows
+// what they are for.
+func (w walker) named(names []string) []string {
+	return slices.DeleteFunc(names, func(name string) bool {
+		if session.ValidateKey(name) == nil {
+			return false
+		}
+		if w.odd != nil {
+			w.odd(name)
+		}
+		return true
+	})
+}
+
+// eachQueue visits the sessions whose queues asynq lists, in batches.
+func (w walker) eachQueue(ctx context.Context, visit func(sessions []string) error) error {
+	return w.each(ctx, visit, func(cursor uint64) ([]string, uint64, error) {
+		names, next, err := w.rdb.SScan(ctx, rediskey.AllQueues, cursor, rediskey.Queue("*"), walkBatch).Result()
+		sessions := names[:0]
+		for _, name := range names {
+			if s, ok := rediskey.SessionOf(name); ok {
+				sessions = append(sessions, s)
+			}
+		}
+		return w.named(sessions), next, err
+	})
+}
+
+// eachSession visits every session that was not forgotten, in batches.
+func (w walker) eachSession(ctx context.Context, visit func(sessions []string) error) error {
+	return w.each(ctx, visit, func(cursor uint64) ([]string, uint64, error) {
+		pairs, next, err := w.rdb.ZScan(ctx, rediskey.Sessions, cursor, "", walkBatch).Result()
+		sessions := make([]string, 0, len(pairs)/2)
+		for i := 0; i < len(pairs); i += 2 {
+			sessions = append(sessions, pairs[i])
+		}
+		return w.named(sessions), next, err
+	})
+}
+
+// everySession visits every session that is known or listed, each once, give or take
+// what a SCAN repeats: nothing is kept in memory of those that were seen.
+func (w walker) everySession(ctx context.Context, visit func(sessions []string) error) error {
+	if err := w.eachSession(ctx, visit); err != nil {
+		return err
+	}
+	return w.eachQueue(ctx, func(sessions []string) error {
+		sessions, err := w.absent(ctx, rediskey.Sessions, sessions)
+		if err != nil {
+			return err
+		}
+		return visit(sessions)
+	})
+}
+
+func (w walker) each(ctx context.Context, visit func([]string) error, scan func(cursor uint64) ([]string, uint64, error)) error {
+	for cursor := uint64(0); ; {
+		sessions, next, err := scan(cursor)
+		if err != nil {
+			return err
+		}
+		if err := visit(sessions); err != nil {
+			return err
+		}
+		if cursor = next; cursor == 0 {
+			return nil
+		}
+	}
+}
+
+// existsGroup is how many sessions one EXISTS asks for.
+const existsGroup = 50
+
+// withTasks keeps the sessions that have any of the named keys. Most have none, so it
+// asks for groups first.
+func (w walker) withTasks(ctx context.Context, sessions []string, names ...func(rediskey.Session) string) (found []string, err error) {
+	found, err = w.nearTasks(ctx, sessions, names...)
+	if err != nil {
+		return nil, err
+	}
+	return w.groupsWith(ctx, found, 1, names)
+}
+
+// nearTasks keeps the groups of sessions of which one has any of the named keys, for
+// callers who find the others out for less. On a Cluster a command cannot ask for two
+// sessions, whose keys are in two slots: there all are kept.
+func (w walker) nearTasks(ctx context.Context, sessions []string, names ...func(rediskey.Session) string) (found []string, err error) {
+	if _, single := w.rdb.(*redis.Client); !single {
+		return sessions, nil
+	}
+	return w.groupsWith(ctx, sessions, existsGroup, names)
+}
+
+// groupsWith keeps the groups of sessions that have any of the named keys.
+func (w walker) groupsWith(ctx context.Context, sessions []string, size int, names []func(rediskey.Session) string) (found []string, err error) {
+	groups := slices.Collect(slices.Chunk(sessions, size))
+	cmds := make([]*redis.IntCmd, len(groups))
+	_, err = w.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i, group := range groups {
+			keys := make([]string, 0, len(group)*len(names))
+			for _, s := range group {
+				k := rediskey.For(s)
+				for _, name := range names {
+					keys = append(keys, name(k))
+				}
+			}
+			cmds[i] = p.Exists(ctx, keys...)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	for i, cmd := range cmds {
+		if cmd.Val() > 0 {
+			found = append(found, groups[i]...)
+		}
+	}
+	return found, nil
+}
+
+// absent keeps the sessions that are not in an index.
+func (w walker) absent(ctx context.Context, index string, sessions []string) (rest []string, err error) {
+	if len(sessions) == 0 {
+		return nil, nil
+	}
+	scores, err := w.rdb.ZMScore(ctx, index, sessions...).Result()
+	if err != nil {
+		return nil, err
+	}
+	for i, s := range sessions {
+		if scores[i] == 0 {
+			rest = append(rest, s)
+		}
+	}
+	return rest, nil
+}
+
+// without keeps what of all is not in some.
+func without(all, some []string) []string {
+	in := make(map[string]bool, len(some))
+	for _, s := range some {
+		in[s] = true
+	}
+	var rest []string
+	for _, s := range all {
+		if !in[s] {
+			rest = append(rest, s)
+		}
+	}
+	return rest
+}

@@ -1,0 +1,54 @@
+package terminal
+
+import (
+	"regexp"
+	"strings"
+	"time"
+
+	"turnstile/internal/printable"
+	"turnstile/internal/protocol"
+)
+
+// questionLen is how long a question may be, in characters: whoever allows
+// something has to see what.
+const questionLen = 2000
+
+// question is what the agent asks the user, and how that is answered.
+func (s *Story) question(e protocol.Event) []Line {
+	text := "permission asked (" + printable.Line(e.CallID) + "): " + printable.Line(e.Name)
+	if more := printable.Line(e.Text); more != "" && more != printable.Line(e.Name) {
+		text += ": " + more
+	}
+	if input := brief(e.Input, questionLen); input != "" && !strings.Contains(text, input) {
+		text += " [" + input + "]"
+	}
+	lines := []Line{{cut(text, questionLen), Alert}}
+	if s.Allow != "" {
+		id := Quoted(e.CallID)
+		how := "answer with: " + s.Allow + " " + id + "   or: " + s.Deny + " " + id
+		if e.TimeoutMS > 0 {
+			how += "   within " + (time.Duration(e.TimeoutMS) * time.Millisecond).String()
+		}
+		lines = append(lines, Line{how, Alert})
+	}
+	return lines
+}
+
+func decision(d string) string {
+	if d == protocol.DecisionCancelled {
+		return "not asked any more"
+	}
+	return printable.Line(d)
+}
+
+// bare needs no quotes in a shell. A ~ does, as in a=~.
+var bare = regexp.MustCompile(`^[A-Za-z0-9._:@+=/-]+$`)
+
+// Quoted is a word as it is to be written in a shell.
+func Quoted(word string) string {
+	word = printable.Line(word)
+	if bare.MatchString(word) {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}

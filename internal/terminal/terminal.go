@@ -1,0 +1,57 @@
+package terminal
+
+import (
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/rivo/uniseg"
+	"golang.org/x/sys/unix"
+	"golang.org/x/term"
+)
+
+// IsTerminal tells whether a reader or writer is one.
+func IsTerminal(stream any) bool {
+	f, ok := stream.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// fitting is what fits of a text into one line of a terminal, less the last
+// column, from which some go on to the next line by themselves.
+func fitting(stream any, text string) string {
+	f, ok := stream.(*os.File)
+	if !ok {
+		return text
+	}
+	width, _, err := term.GetSize(int(f.Fd()))
+	if err != nil || width < 2 {
+		return text
+	}
+	fits, rest, state, taken := 0, text, -1, 0
+	for rest != "" {
+		var cluster string
+		var wide int
+		cluster, rest, wide, state = uniseg.FirstGraphemeClusterInString(rest, state)
+		if taken += wide; taken >= width {
+			return text[:fits]
+		}
+		fits += len(cluster)
+	}
+	return text
+}
+
+// Listens tells whether somebody can type into stream: it is a terminal, and
+// this program is not in the background of its shell. Should it be sent there
+// later, reads from the terminal fail instead of stopping the program.
+func Listens(stream any) bool {
+	f, ok := stream.(*os.File)
+	if !ok || !term.IsTerminal(int(f.Fd())) {
+		return false
+	}
+	group, err := unix.IoctlGetInt(int(f.Fd()), unix.TIOCGPGRP)
+	if err != nil || group != unix.Getpgrp() {
+		return false
+	}
+	signal.Ignore(syscall.SIGTTIN)
+	return true
+}

@@ -1,9 +1,0 @@
-package testredis
-
-// AnswerError is an error that Redis itself has answered, for FailBefore.
-type AnswerError string
-
-func (a AnswerError) Error() string { return string(a) }
-
-// RedisError implements redis.Error.
-func (AnswerError) RedisError() {}

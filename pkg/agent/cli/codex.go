@@ -1,0 +1,260 @@
+package cli
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"turnstile/pkg/session"
+)
+
+var codex = program{
+	env: []string{"OPENAI_*", "CODEX_*"},
+	argv: func(command []string, model, resume string) []string {
+		argv := append([]string{}, command...)
+		// "codex exec --sandbox ..." is what its users know; with "exec" ours it
+		// would be there twice.
+		if !slices.Contains(command[1:], "exec") && !slices.Contains(command[1:], "e") {
+			argv = append(argv, "exec")
+		}
+		// A workspace need not be a git repository.
+		argv = append(argv, "--json", "--skip-git-repo-check")
+		if model != "" {
+			argv = append(argv, "--model="+model)
+		}
+		if resume != "" {
+			argv = append(argv, "resume", resume)
+		}
+		return append(argv, "-") // the prompt is on stdin
+	},
+	decoder: func(s *stream) decoder {
+		return &codexLines{
+			stream: s, started: map[string]bool{}, running: map[string]string{}, rollout: newRollout(codexHome(s.spec), s.state.Session),
+		}
+	},
+	forgotten: []string{"no rollout found", "thread not found", "No saved session found", "session not found"},
+}
+
+// codexLines decodes the lines of codex exec --json. Its items are not streamed.
+type codexLines struct {
+	*stream
+	started  map[string]bool   // tools
+	running  map[string]string // and the commands among them that have not ended
+	rollout  *rollout
+	messages int
+}
+
+type codexItem struct {
+	ID        string          `json:"id"`
+	Type      string          `json:"type"`
+	Status    string          `json:"status"`
+	Text      string          `json:"text"`
+	Message   string          `json:"message"`
+	Command   string          `json:"command"`
+	Output    string          `json:"aggregated_output"`
+	ExitCode  *int            `json:"exit_code"`
+	Changes   json.RawMessage `json:"changes"`
+	Query     string          `json:"query"`
+	Server    string          `json:"server"`
+	Tool      string          `json:"tool"`
+	Arguments json.RawMessage `json:"arguments"`
+	Result    json.RawMessage `json:"result"`
+	Error     *codexError     `json:"error"`
+}
+
+type codexError struct {
+	Message string `json:"message"`
+}
+
+func (c *codexLines) line(of string, data []byte) error {
+	var l struct {
+		ThreadID string          `json:"thread_id"`
+		Item     json.RawMessage `json:"item"`
+		Message  string          `json:"message"`
+		Error    codexError      `json:"error"`
+		Usage    *struct {
+			Input  int64 `json:"input_tokens"`
+			Cached int64 `json:"cached_input_tokens"`
+			Output int64 `json:"output_tokens"`
+		} `json:"usage"`
+	}
+	if err := json.Unmarshal(data, &l); err != nil {
+		return err
+	}
+	switch of {
+	case "thread.started":
+		c.rollout.of(l.ThreadID)
+		return c.session(l.ThreadID)
+	case "turn.started":
+	case "item.started", "item.updated", "item.completed":
+		var item codexItem
+		if err := json.Unmarshal(l.Item, &item); err != nil {
+			return err
+		}
+		return c.item(of, item, data)
+	case "turn.completed":
+		c.tellRest()
+		c.end("")
+		if l.Usage == nil {
+			return nil
+		}
+		// It counts over the whole thread, earlier turns among them.
+		total := session.Usage{InputTokens: l.Usage.Input, CachedTokens: l.Usage.Cached, OutputTokens: l.Usage.Output}
+		var before session.Usage
+		if c.state.Total != nil {
+			before = *c.state.Total
+		}
+		used := since(total, before)
+		used.Model = c.model
+		c.usage(used)
+		c.state.Total = &total
+		return c.keep()
+	case "turn.failed":
+		c.tellRest()
+		c.end(cmp.Or(l.Error.Message, c.trouble, "it gave no reason"))
+	case "error": // it may try again
+		c.trouble = l.Message
+		c.raw(of, data)
+	default:
+		c.raw(of, data)
+	}
+	return nil
+}
+
+func (c *codexLines) item(of string, i codexItem, data []byte) error {
+	done := of == "item.completed"
+	switch i.Type {
+	case "agent_message":
+		if done {
+			c.messages++
+			c.tell(c.rollout.untold(c.messages))
+			c.paragraph()
+			c.text(i.Text)
+		}
+		return nil
+	case "reasoning":
+		if done {
+			c.thought(i.Text)
+		}
+		return nil
+	case "error": // it goes on
+		c.notice(i.Message)
+		return nil
+	}
+	name, input := i.tool()
+	if name == "" {
+		c.raw(of+"/"+i.Type, data)
+		if !done || !i.failed() {
+			return nil
+		}
+		name = i.Type // whatever it is: that it failed is for the user
+	}
+	if !c.started[i.ID] {
+		c.started[i.ID] = true
+		if err := c.toolStart(i.ID, name, input); err != nil {
+			return err
+		}
+	}
+	if !done {
+		c.running[i.ID] = i.Command
+		return nil
+	}
+	delete(c.running, i.ID)
+	output, failure := i.result()
+	return c.toolEnd(i.ID, output, failure)
+}
+
+// tell tells of tools that the stream left out.
+func (c *codexLines) tell(calls []codexCall) {
+	for _, call := range calls {
+		if c.runs(call) {
+			continue
+		}
+		name, input := call.tool()
+		_, failure := call.failure.result()
+		if c.toolStart(call.id, name, input) == nil {
+			_ = c.toolEnd(call.id, nil, failure)
+		}
+	}
+}
+
+// tellRest is for the turn's end. A tool that is told behind the text would have the text
+// be no reply, so it is then a notice.
+func (c *codexLines) tellRest() {
+	calls := c.rollout.untold(0)
+	if !c.open {
+		c.tell(calls)
+		return
+	}
+	for _, call := range calls {
+		if !c.runs(call) {
+			c.notice(call.String())
+		}
+	}
+}
+
+// runs reports whether the stream has told that a call began, and will tell its end.
+func (c *codexLines) runs(call codexCall) bool {
+	for _, command := range c.running {
+		if command != "" && call.runs(command) {
+			return true
+		}
+	}
+	return false
+}
+
+// tool is the name and the input of an item that is the use of a tool.
+func (i codexItem) tool() (name string, input json.RawMessage) {
+	switch i.Type {
+	case "command_execution":
+		return i.Type, encoded(map[string]string{"command": i.Command})
+	case "file_change":
+		return i.Type, encoded(map[string]any{"changes": i.Changes})
+	case "web_search":
+		return i.Type, encoded(map[string]string{"query": i.Query})
+	case "mcp_tool_call":
+		return i.Server + "." + i.Tool, i.Arguments
+	}
+	return "", nil
+}
+
+func (i codexItem) failed() bool {
+	return i.Status == "failed" || i.Status == "declined" || i.Error != nil
+}
+
+func (i codexItem) result() (output json.RawMessage, failure string) {
+	if i.failed() {
+		var said string
+		switch {
+		case i.Error != nil:
+			said = i.Error.Message
+		case i.ExitCode != nil:
+			said = fmt.Sprintf("exit code %d: %s", *i.ExitCode, i.Output)
+		case i.Type == "mcp_tool_call":
+			var result struct {
+				Content json.RawMessage `json:"content"`
+			}
+			if json.Unmarshal(i.Result, &result) == nil {
+				said = plain(result.Content)
+			}
+		}
+		return nil, cmp.Or(said, i.Output, "it was "+cmp.Or(i.Status, "not done"))
+	}
+	switch i.Type {
+	case "command_execution":
+		return encoded(i.Output), ""
+	case "mcp_tool_call":
+		return i.Result, ""
+	}
+	return nil, ""
+}
+
+// encoded is for what can always be.
+func encoded(v any) json.RawMessage {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return nil
+	}
+	return data
+}

@@ -1,0 +1,229 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"turnstile/pkg/agent"
+)
+
+func TestFailures(t *testing.T) {
+	t.Parallel()
+	const state, done = `{"type":"init","session_id":"s-1"}` + "\n", `{"type":"result","status":"success"}` + "\n"
+	for name, c := range map[string]struct {
+		kind  Kind
+		play  play
+		want  string // the whole error
+		retry bool
+	}{
+		"exit":             {Codex, play{Err: "one\ntwo\n\x1b[31mthree\x1b[0m\n", Exit: 3}, "codex: exit status 3: one\ntwo\nthree", false},
+		"no result":        {Gemini, play{Out: state}, "gemini: it exited without saying how the turn ended", false},
+		"nothing at all":   {Gemini, play{}, "gemini: it exited without saying how the turn ended", false},
+		"no JSON":          {Claude, play{Out: "\x1b[31musage: claude\x1b[0m\n", Exit: 2}, "claude: exit status 2: usage: claude", false},
+		"signal":           {Claude, play{Signal: true}, "claude: killed by signal: terminated", false},
+		"try again":        {Claude, play{Err: "busy", Exit: 75}, "claude: exit status 75: busy", true},
+		"login":            {Gemini, play{Err: "Invalid auth method selected.\n", Exit: 41}, "gemini: could not log in: set GEMINI_API_KEY, and the way to log in with it in its settings (exit status 41): Invalid auth method selected.", false},
+		"input":            {Gemini, play{Exit: 42}, "gemini: did not take the input (exit status 42)", false},
+		"turns":            {Gemini, play{Out: state, Exit: 53}, "gemini: reached its limit of turns (exit status 53)", false},
+		"trust":            {Gemini, play{Exit: 55}, "gemini: does not trust the directory: set TURNSTILE_WORKSPACE_DIR, or GEMINI_CLI_TRUST_WORKSPACE=true (exit status 55)", false},
+		"cancelled":        {Gemini, play{Exit: 130}, "gemini: was cancelled (exit status 130)", false},
+		"without a word":   {Gemini, play{Out: state + done}, "gemini: the agent ended without a word", false},
+		"without, and why": {Gemini, play{Out: state + `{"type":"error","message":"Loop detected"}` + "\n" + done}, "gemini: the agent ended without a word: Loop detected", false},
+		"turn failed":      {Codex, play{Out: `{"type":"turn.failed","error":{"message":"stream disconnected"}}`, Exit: 1}, "codex: stream disconnected", false},
+		"no reason":        {Codex, play{Out: `{"type":"turn.failed"}`, Exit: 1}, "codex: it gave no reason", false},
+		"trouble only":     {Codex, play{Out: `{"type":"error","message":"no network"}`, Exit: 1}, "codex: exit status 1: no network", false},
+		"empty error":      {Claude, play{Out: `{"type":"result","subtype":"error_during_execution","is_error":true}`, Exit: 1}, "claude: it ended early: during execution", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			command, listen := fakeProgram(t, c.play)
+			got := playTurn(t, newAgent(t, c.kind, Config{Command: command}), turn("hi"))
+			if got.err == nil || got.err.Error() != c.want || agent.IsRetryable(got.err) != c.retry {
+				t.Errorf("retryable %v: %v\nwant %s", agent.IsRetryable(got.err), got.err, c.want)
+			}
+			if len(listen()) != 1 {
+				t.Error("started again")
+			}
+		})
+	}
+}
+
+// The result counts, not what becomes of the program afterwards.
+func TestExitAfterTheResult(t *testing.T) {
+	t.Parallel()
+	for _, kind := range kinds {
+		for _, p := range []play{{Exit: 1}, {Exit: 75}, {Signal: true}} {
+			p.Out = sayings[kind]
+			command, _ := fakeProgram(t, p)
+			playTurn(t, newAgent(t, kind, Config{Command: command}), turn("hi")).wantReply(t, "ok")
+		}
+	}
+}
+
+// Claude Code may lose its last line, or the end of it, where it is not read at
+// once. All that was said before it has come; its exit code tells the rest.
+func TestClaudesResultIsCutOff(t *testing.T) {
+	t.Parallel()
+	data, err := os.ReadFile("testdata/claude/tool.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := string(data)
+	at := func(part string) int {
+		i := strings.LastIndex(all, part)
+		if i < 0 {
+			t.Fatalf("no %s in the stream", part)
+		}
+		return i
+	}
+	result := at(`{"type":"result"`)
+	for _, c := range []struct {
+		out  string
+		exit int
+		ok   bool
+	}{
+		{all[:result], 0, true},
+		{all[:result+200], 0, true},
+		{all[:result], 1, false},
+		{all[:result-100], 0, true},  // in its message_stop
+		{all[:result-300], 0, false}, // in its message_delta
+		{all[:at(`"The tool h"`)], 0, false},
+		{all[:at(`"tool_result"`)], 0, false},
+	} {
+		command, _ := fakeProgram(t, play{Out: c.out, Exit: c.exit})
+		got := playTurn(t, newAgent(t, Claude, Config{Command: command}), turn("hi"))
+		if (got.err == nil) != c.ok {
+			t.Errorf("%d bytes, exit %d: %v", len(c.out), c.exit, got.err)
+		}
+		if c.ok && got.reply != "The tool has spoken." {
+			t.Errorf("%d bytes: %q", len(c.out), got.reply)
+		}
+	}
+}
+
+// Whatever is wrong with what it writes, the turn ends, with the program's last words.
+func TestBadOutput(t *testing.T) {
+	t.Parallel()
+	begun := `{"type":"init","session_id":"s-1"}` + "\n" + `{"type":"message","role":"assistant","content":"ok"}` + "\n"
+	said := func(text string) string {
+		return `{"type":"message","role":"assistant","content":"` + text + `"}` + "\n"
+	}
+	for name, c := range map[string]struct {
+		play play
+		want string
+	}{
+		"10 MiB on a line":          {play{Out: strings.Repeat("x", 10<<20), Hang: true}, "line 1 of the command's output is longer than 8 MiB"},
+		"10 MiB on a line, deaf":    {play{Out: strings.Repeat("x", 10<<20), Hang: true, Ignore: true}, "line 1 of the command's output is longer than 8 MiB"},
+		"invalid UTF-8":             {play{Out: begun + badByte + "\n", Hang: true}, "line 3 of the command's output: it is not UTF-8"},
+		"endless text":              {play{Yes: said(strings.Repeat("la ", 1<<19)), Ignore: true}, "line 6 of the command's output: with it the turn has more than 8 MiB of text"},
+		"endless noise":             {play{Yes: strings.Repeat("la ", 100_000) + "\n"}, "the command wrote more than 64 MiB"},
+		"closes stdout":             {play{Out: begun, Close: true, Hang: true}, "gemini: it closed its output without saying how the turn ended, and went on"},
+		"closes stdout, deaf":       {play{Close: true, Hang: true, Ignore: true}, "gemini: it closed its output without saying how the turn ended, and went on"},
+		"cut off, closes stdout":    {play{Out: begun + `{"type":`, Close: true, Hang: true}, "gemini: it closed its output without saying how the turn ended, and went on"},
+		"says blanks":               {play{Out: strings.ReplaceAll(sayings[Gemini], "ok", " \\n")}, "gemini: the agent ended without a word"},
+		"says nothing":              {play{Out: strings.ReplaceAll(sayings[Gemini], "ok", "")}, "gemini: the agent ended without a word"},
+		"exits without a last line": {play{Out: begun, Exit: 3}, "gemini: exit status 3"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c.play.Err = "one\n\x1b[31mtwo\x1b[0m\n"
+			command, listen := fakeProgram(t, c.play)
+			a := newAgent(t, Gemini, Config{Command: command, Grace: 50 * time.Millisecond})
+			a.patience = 50 * time.Millisecond
+			got := playTurn(t, a, turn("hi"))
+			if want := c.want + ": one\ntwo"; got.err == nil || got.err.Error() != want || agent.IsRetryable(got.err) || len(listen()) != 1 {
+				t.Errorf("%.200s: %v\nwant %s", got.reply, got.err, want)
+			}
+		})
+	}
+}
+
+// One that was interrupted says why it took so long, if it knows.
+func TestInterruptedWithLastWords(t *testing.T) {
+	t.Parallel()
+	command, _ := fakeProgram(t, play{Out: strings.SplitAfter(sayings[Gemini], "\n")[1], Err: "waiting for the model\n", Hang: true, Ignore: true})
+	cause := errors.New("took too long")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	got := playWith(ctx, newAgent(t, Gemini, Config{Command: command, Grace: 50 * time.Millisecond}), turn("hi"), func(agent.Event) { cancel(cause) })
+	if want := "the agent was interrupted: took too long: waiting for the model"; !errors.Is(got.err, cause) || got.err.Error() != want {
+		t.Errorf("%v, want %s", got.err, want)
+	}
+}
+
+func TestNotStarted(t *testing.T) {
+	t.Parallel()
+	missing := newAgent(t, Claude, Config{Command: []string{filepath.Join(t.TempDir(), "claude")}})
+	if err := missing.Check(); err == nil || !strings.Contains(err.Error(), "agent claude: ") {
+		t.Error(err)
+	}
+	if got := playTurn(t, missing, turn("hi")); got.err == nil || !agent.IsRetryable(got.err) {
+		t.Error(got.err)
+	}
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	homeless := newAgent(t, Claude, Config{Command: []string{"true"}, Workspace: file})
+	if err := homeless.Check(); err != nil {
+		t.Error(err)
+	}
+	if got := playTurn(t, homeless, turn("hi")); got.err == nil || !agent.IsRetryable(got.err) || !strings.Contains(got.err.Error(), "directory") {
+		t.Error(got.err)
+	}
+}
+
+// The agent of another session may have put it there.
+func TestALinkForADirectory(t *testing.T) {
+	t.Parallel()
+	command, listen := fakeProgram(t, play{Out: sayings[Claude]})
+	a := newAgent(t, Claude, Config{Command: command, Workspace: t.TempDir()})
+	tn := turn("hi")
+	dir, err := a.workspace(tn.Session)
+	if err == nil {
+		err = os.Remove(dir)
+	}
+	if err == nil {
+		err = os.Symlink(t.TempDir(), dir)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := playTurn(t, a, tn); got.err == nil || agent.IsRetryable(got.err) || !strings.Contains(got.err.Error(), "is no directory") || len(listen()) > 0 {
+		t.Error(got.err)
+	}
+}
+
+func TestNew(t *testing.T) {
+	t.Parallel()
+	for want, c := range map[string]struct {
+		kind   Kind
+		config Config
+	}{
+		`there is no such preset`: {"clippy", Config{}},
+		`the command is empty`:    {Claude, Config{Command: []string{" "}}},
+		`a zero byte`:             {Codex, Config{Model: "a\x00"}},
+		`"REDIS_URL"`:             {Gemini, Config{Env: []string{"REDIS_URL"}}},
+	} {
+		if _, err := New(c.kind, c.config); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+	for _, kind := range kinds {
+		a := newAgent(t, kind, Config{})
+		if a.config.Command[0] != string(kind) || a.config.Grace != DefaultGrace || a.config.Logger == nil {
+			t.Errorf("%+v", a.config)
+		}
+		var made agent.Agent = a
+		if _, ok := made.(agent.Immediate); ok {
+			t.Error("it wants the history")
+		}
+		if _, ok := made.(agent.Steerable); ok {
+			t.Error("it takes no steers")
+		}
+	}
+}

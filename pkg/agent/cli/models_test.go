@@ -1,0 +1,180 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+// models plays the three vendors' models on loopback for the real programs. What
+// it answers is decided by the last thing that it was sent:
+//
+//	a tool's result             the text "The tool has spoken."
+//	a text with "use the tool"  a call of a tool
+//	a text with "be denied"     a call of a tool that writes
+//	a text with "be refused"    an error of HTTP 400
+//	a text with "never end"     nothing, until the program hangs up
+//	a text with "think first"   a thought, then the text
+//	a very long text            "Heard N bytes."
+//	any other text              "Heard N: " and the N texts of the user so far
+type models struct {
+	*httptest.Server
+	mu     sync.Mutex
+	calls  []call
+	ids    atomic.Int64
+	stuck  chan struct{} // closed when a call does not end
+	once   sync.Once
+	closed chan struct{}
+}
+
+// onStuck calls then when a call does not end.
+func (m *models) onStuck(then func()) {
+	go func() {
+		select {
+		case <-m.stuck:
+			then()
+		case <-m.closed:
+		}
+	}()
+}
+
+// call is what one request had in it.
+type call struct {
+	model string
+	texts []string // the user's, without what the programs add
+	tool  bool     // the last thing was a tool's result
+	tools []string // the names of those on offer
+}
+
+func startModels(t *testing.T) *models {
+	t.Helper()
+	m := &models{stuck: make(chan struct{}), closed: make(chan struct{})}
+	m.Server = httptest.NewUnstartedServer(m.handler())
+	m.Config.ErrorLog = log.New(io.Discard, "", 0)
+	m.Start()
+	t.Cleanup(func() {
+		close(m.closed)
+		m.CloseClientConnections()
+		m.Close()
+	})
+	return m
+}
+
+func (m *models) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /v1/messages", vendor(m, anthropicCall, anthropicStream))
+	mux.HandleFunc("POST /v1/responses", vendor(m, responsesCall, responsesStream))
+	mux.HandleFunc("POST /v1beta/models/", vendor(m, geminiCall, geminiStream))
+	return mux
+}
+
+func (m *models) seen() []call {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return append([]call(nil), m.calls...)
+}
+
+// answer is what a model says in one call.
+type answer struct {
+	thought, text string
+	tool          bool
+	writes        bool // the tool does
+}
+
+// shell is what a tool that runs commands is to run.
+func (a answer) shell() string {
+	if a.writes {
+		return "touch written-by-the-tool"
+	}
+	return "echo from-the-tool"
+}
+
+func vendor(m *models, parse func(*http.Request) (call, error), stream func(*sse, call, answer)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		c, err := parse(r)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		m.mu.Lock()
+		m.calls = append(m.calls, c)
+		m.mu.Unlock()
+		last := ""
+		if len(c.texts) > 0 {
+			last = c.texts[len(c.texts)-1]
+		}
+		var a answer
+		switch {
+		case c.tool:
+			a.text = "The tool has spoken."
+		case strings.Contains(last, "be refused"):
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusBadRequest)
+			fmt.Fprint(w, `{"type":"error","error":{"type":"invalid_request_error","code":400,"status":"INVALID_ARGUMENT","message":"the scripted model refuses"}}`)
+			return
+		case strings.Contains(last, "never end"):
+			m.once.Do(func() { close(m.stuck) })
+			<-r.Context().Done()
+			return
+		case strings.Contains(last, "use the tool"):
+			a = answer{text: "I use it.", tool: true}
+		case strings.Contains(last, "be denied"):
+			a = answer{text: "I write.", tool: true, writes: true}
+		default:
+			if strings.Contains(last, "think first") {
+				a.thought = "Let me see."
+			}
+			if a.text = fmt.Sprintf("Heard %d: %s", len(c.texts), strings.Join(c.texts, " | ")); len(last) > 1<<16 {
+				a.text = fmt.Sprintf("Heard %d bytes.", len(last))
+			}
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		stream(&sse{w: w, id: m.ids.Add(1)}, c, a)
+	}
+}
+
+// halves are a text in two pieces, so that there is something to be put together.
+func halves(text string) []string {
+	half := len(text) / 2
+	return []string{text[:half], text[half:]}
+}
+
+// sse writes server-sent events.
+type sse struct {
+	w  http.ResponseWriter
+	id int64 // of this answer
+}
+
+func (s *sse) name(prefix string) string { return fmt.Sprintf("%s_%d", prefix, s.id) }
+
+type object = map[string]any
+
+func (s *sse) send(name string, data object) {
+	if name != "" {
+		fmt.Fprintf(s.w, "event: %s\n", name)
+		data["type"] = name
+	}
+	text, err := json.Marshal(data)
+	if err != nil {
+		panic(err)
+	}
+	fmt.Fprintf(s.w, "data: %s\n\n", text)
+	s.w.(http.Flusher).Flush()
+}
+
+// users are the texts that a user wrote, among those that a program sent for him.
+func users(texts []string) (own []string) {
+	for _, text := range texts {
+		if text = strings.TrimSpace(text); text != "" && !strings.HasPrefix(text, "<") && !strings.HasPrefix(text, "# AGENTS.md") {
+			own = append(own, text)
+		}
+	}
+	return own
+}

@@ -1,0 +1,152 @@
+package cli
+
+import (
+	"fmt"
+	"log/slog"
+	osexec "os/exec"
+	"strings"
+	"time"
+
+	"turnstile/internal/process/command"
+	"turnstile/internal/process/guardian"
+)
+
+// Kind names an agent.
+type Kind string
+
+// The agents.
+const (
+	Claude Kind = "claude" // Claude Code
+	Codex  Kind = "codex"  // Codex CLI
+	Gemini Kind = "gemini" // Gemini CLI
+)
+
+// DefaultGrace is how long an interrupted program may go on by default.
+const DefaultGrace = 5 * time.Second
+
+// defaultLinger is how long a program may be silent after it said that the turn has
+// ended, before it is stopped.
+const defaultLinger = 10 * time.Second
+
+// Config says how to run it.
+type Config struct {
+	// Command is the program and further options of it, instead of the program of
+	// the kind's name. What the adapter needs is put behind them. No shell is
+	// involved. A program without a slash is looked up in PATH at every turn.
+	Command []string
+
+	// Model is the model to use. Empty: the program's own default.
+	Model string
+
+	// Env names further environment variables of this program that the agent gets,
+	// beside those that begin as the kind's do: ANTHROPIC_ and CLAUDE_, OPENAI_ and
+	// CODEX_, GEMINI_ and GOOGLE_. A name that ends in * stands for all that begin
+	// so. REDIS_URL and names that begin with TURNSTILE_ cannot be passed on.
+	Env []string
+
+	// Workspace is the directory below which each session works in one of its own,
+	// made when it is needed, for its owner only. Empty: all work in this program's.
+	Workspace string
+
+	// WorkspaceGroup may write to directories of that group on the way to the workspace:
+	// Kubernetes' fsGroup. Without it they are to be writable for their owner only, who is
+	// root or this process's user, or to have the sticky bit. See docs/operations.md.
+	WorkspaceGroup *int
+
+	// Grace is how long a program may go on after SIGINT before it is killed.
+	// Zero: DefaultGrace. Negative: it is killed at once.
+	Grace time.Duration
+
+	// Logger gets the program's stderr and what it writes to stdout that is no
+	// JSON, by the line, at debug. Defaults to slog.Default().
+	Logger *slog.Logger
+}
+
+// program is what is known about one of the programs.
+type program struct {
+	env []string // the names of its variables
+
+	// argv is the command for one turn. resume is the id of its session, or empty.
+	argv func(command []string, model, resume string) []string
+
+	// trust are variables for a program that works in a directory of our making.
+	trust []string
+
+	decoder func(*stream) decoder
+
+	// often is the type of the lines of which there is one for each of the model's
+	// tokens. The decoder decodes such a line as a whole; empty: there are none.
+	often string
+
+	// forgotten are parts of the sentences with which it says that it does not know
+	// the session that it is to resume.
+	forgotten []string
+
+	exits map[int]string // what its exit codes mean
+}
+
+// decoder makes events of a program's lines. An error says that the line has
+// another shape than it is known to have.
+type decoder interface {
+	line(of string, data []byte) error
+}
+
+var programs = map[Kind]program{Claude: claude, Codex: codex, Gemini: gemini}
+
+// Agent runs one of the programs for every turn.
+type Agent struct {
+	kind     Kind
+	program  program
+	config   Config
+	env      command.Env
+	linger   time.Duration
+	patience time.Duration // with a program that has closed its stdout
+}
+
+// New checks the configuration. It fails if exec.Init was not called.
+func New(kind Kind, config Config) (*Agent, error) {
+	p, ok := programs[kind]
+	if !ok {
+		return nil, fmt.Errorf("agent %q: there is no such preset: use %s, %s or %s", kind, Claude, Codex, Gemini)
+	}
+	if !guardian.Ready() {
+		return nil, fmt.Errorf("agent %s: exec.Init was not called: call it first thing in main (in tests: in TestMain)", kind)
+	}
+	if len(config.Command) == 0 {
+		config.Command = []string{string(kind)}
+	}
+	if strings.TrimSpace(config.Command[0]) == "" {
+		return nil, fmt.Errorf("agent %s: the command is empty", kind)
+	}
+	for _, word := range append([]string{config.Model}, config.Command...) {
+		if strings.IndexByte(word, 0) >= 0 {
+			return nil, fmt.Errorf("agent %s: the command or the model contains a zero byte", kind)
+		}
+	}
+	env, err := command.NewEnv(append(append([]string{}, p.env...), config.Env...))
+	if err != nil {
+		return nil, fmt.Errorf("agent %s: %w", kind, err)
+	}
+	switch {
+	case config.Grace == 0:
+		config.Grace = DefaultGrace
+	case config.Grace < 0:
+		config.Grace = 0
+	}
+	if config.Logger == nil {
+		config.Logger = slog.Default()
+	}
+	return &Agent{
+		kind: kind, program: p, config: config, env: env, linger: defaultLinger, patience: max(config.Grace, command.ClosedPatience),
+	}, nil
+}
+
+// Check reports whether the program is there now. One that is missing when a turn
+// starts fails that turn, retryably; a worker asks at its start, where somebody is
+// looking.
+func (a *Agent) Check() error {
+	if _, err := osexec.LookPath(a.config.Command[0]); err != nil {
+		return fmt.Errorf("agent %s: %w: install it, or name it in the agent's command", a.kind, err)
+	}
+	return nil
+}

@@ -1,0 +1,60 @@
+package cli
+
+import (
+	"bytes"
+	"io"
+	"sync"
+
+	"turnstile/internal/process/command"
+)
+
+// pump reads a program's stdout into memory, however long it takes to deal with what
+// came. Claude Code and Gemini CLI exit without waiting for what did not fit into the
+// pipe: the end of a long reply was lost to a reader that dealt with it in between. What
+// comes within a pause of the gulps has to fit: see hold.
+type pump struct {
+	mu   sync.Mutex
+	cond *sync.Cond
+	buf  bytes.Buffer
+	err  error // why no more comes
+}
+
+func newPump() *pump {
+	p := &pump{}
+	p.cond = sync.NewCond(&p.mu)
+	return p
+}
+
+// fill reads r to its end.
+func (p *pump) fill(r io.Reader) {
+	chunk := make([]byte, 64<<10)
+	for {
+		n, err := r.Read(chunk)
+		p.mu.Lock()
+		for p.buf.Len() > command.MaxLine {
+			p.cond.Wait() // enough is enough
+		}
+		p.buf.Write(chunk[:n])
+		p.err = err
+		p.mu.Unlock()
+		p.cond.Broadcast()
+		if err != nil {
+			return
+		}
+	}
+}
+
+// Read reads what was read.
+func (p *pump) Read(to []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for p.buf.Len() == 0 {
+		if p.err != nil {
+			return 0, p.err
+		}
+		p.cond.Wait()
+	}
+	n, _ := p.buf.Read(to)
+	p.cond.Broadcast()
+	return n, nil
+}

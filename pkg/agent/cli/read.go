@@ -1,0 +1,56 @@
+package cli
+
+import (
+	"errors"
+	"io"
+	"os"
+	"strings"
+
+	"turnstile/internal/process/command"
+	"turnstile/internal/workspace"
+	"turnstile/pkg/agent"
+)
+
+// read takes the program's lines until their end. beats gets something with every line
+// after the turn's end was told.
+func (r *run) read(out io.Reader, beats chan<- struct{}) error {
+	err := command.Lines(out, r.logger, func(line []byte) error {
+		err := r.stream.line(line)
+		if r.ended {
+			select {
+			case beats <- struct{}{}:
+			default:
+			}
+		}
+		return err
+	})
+	var line *command.LineError
+	if errors.As(err, &line) && line.Cut { // it died in the middle of it
+		return nil
+	}
+	return err
+}
+
+// workspace is the directory in which the program works on a session; empty: this
+// program's.
+func (a *Agent) workspace(session string) (string, error) {
+	if a.config.Workspace == "" {
+		return "", nil
+	}
+	return workspace.Root{Path: a.config.Workspace, Group: a.config.WorkspaceGroup}.Directory(session)
+}
+
+// environ is the program's environment.
+func (a *Agent) environ(turn agent.Turn) []string {
+	env := a.env.ForTurn(os.Environ(), turn)
+	if a.config.Workspace == "" {
+		return env
+	}
+	for _, trust := range a.program.trust {
+		name, _, _ := strings.Cut(trust, "=")
+		if _, set := os.LookupEnv(name); !set {
+			env = append(env, trust)
+		}
+	}
+	return env
+}

@@ -1,0 +1,328 @@
+package cli
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"turnstile/internal/process/command"
+)
+
+// rolloutPatience is how long a message of the stream is held back until the rollout
+// has it, too. Codex writes the rollout first, as a rule.
+const rolloutPatience = 250 * time.Millisecond
+
+// maxRollouts is how many names of a day's directory are looked at, and maxNames how
+// many in a turn, which looks again with each message until it has found its own.
+const (
+	maxRollouts = 100_000
+	maxNames    = 10 * maxRollouts
+)
+
+// maxAgain is how many bytes of unfinished lines a turn reads that it has to read again.
+const maxAgain = 4 * command.MaxOutput
+
+// rollout reads what a turn adds to the file in which Codex keeps a thread.
+//
+// The stream of codex exec leaves out commands that the sandbox denies at once (all of
+// them, where the sandbox itself fails), and commands and patches that are refused
+// (openai/codex issues 46246 and 47433). The model is told of the failure, and what it is
+// told is in the rollout.
+//
+// The file is one that the agent can write. So only plain files are read, and no more of
+// them than of a program's output.
+type rollout struct {
+	home   string // Codex' own; empty: it is not known
+	thread string
+	file   string // once it was found
+
+	at       int64 // how much of the file was read, or was there before the turn
+	budget   int64 // how much of it may yet be read
+	size     int64 // what it had when it was last read
+	again    int64 // how many bytes of unfinished lines were read
+	names    int   // how many names of files were looked at
+	items    map[string]bool
+	itemised bool // it has items at all: Codex wrote none in earlier versions
+	messages int  // the agent's, until now
+	calls    map[string]codexCall
+	failed   []codexCall
+	late     bool // it did not have a message in time, and is not waited for again
+}
+
+// codexCall is the model's call of a tool.
+type codexCall struct {
+	id, name, input string
+	failure         codexItem
+	before          int // how many messages came before its result
+}
+
+// newRollout begins at the present end of the rollout of a thread that is resumed, or at the
+// beginning of that of a new one, which has no id yet. Where the resumed one has no rollout
+// now, nobody will know which part of it is this turn's.
+func newRollout(home, resumed string) *rollout {
+	r := &rollout{
+		home: home, thread: resumed, budget: command.MaxOutput, items: map[string]bool{}, calls: map[string]codexCall{},
+	}
+	switch info, err := os.Lstat(r.path()); {
+	case err == nil:
+		r.at = info.Size()
+	case resumed != "":
+		r.home = ""
+	}
+	return r
+}
+
+// of says which thread a new one is.
+func (r *rollout) of(thread string) { r.thread = cmp.Or(r.thread, thread) }
+
+// codexHome is where a Codex that is started so keeps its threads; empty: nobody knows.
+// In a container or on another machine it is somewhere else.
+func codexHome(spec command.Spec) string {
+	variables := spec.Env
+	if len(spec.Argv) > 0 && filepath.Base(spec.Argv[0]) == "env" {
+		for _, word := range spec.Argv[1:] {
+			if !strings.Contains(word, "=") || strings.HasPrefix(word, "-") {
+				break
+			}
+			variables = append(variables[:len(variables):len(variables)], word)
+		}
+	}
+	var user, own string
+	for _, variable := range variables {
+		switch name, value, _ := strings.Cut(variable, "="); name {
+		case "HOME":
+			user = value
+		case "CODEX_HOME":
+			own = value
+		}
+	}
+	if own == "" && user != "" {
+		own = filepath.Join(user, ".codex")
+	}
+	if own == "" || filepath.IsAbs(own) {
+		return own
+	}
+	return filepath.Join(spec.Dir, own)
+}
+
+// path is the file; empty: there is none.
+func (r *rollout) path() string {
+	if r.file == "" && r.home != "" {
+		r.file = r.find()
+	}
+	return r.file
+}
+
+// find looks in the directory of the day on which the thread began, by Codex' time zone.
+// The thread's id has the time (UUID version 7).
+func (r *rollout) find() string {
+	digits := strings.ReplaceAll(r.thread, "-", "")
+	if len(digits) != 32 || digits[12] != '7' {
+		return ""
+	}
+	ms, err := strconv.ParseInt(digits[:12], 16, 64)
+	if err != nil {
+		return ""
+	}
+	for _, days := range []int{0, -1, 1} {
+		day := time.UnixMilli(ms).UTC().AddDate(0, 0, days).Format("2006/01/02")
+		dir := filepath.Join(r.home, "sessions", filepath.FromSlash(day))
+		if name := r.among(dir); name != "" {
+			return filepath.Join(dir, name)
+		}
+	}
+	return ""
+}
+
+// among is the name of the thread's rollout in a directory, or empty. Instead of the
+// directory there may be nothing, or a pipe; and there may be too much in it.
+func (r *rollout) among(dir string) string {
+	d, err := os.OpenFile(dir, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NONBLOCK, 0) //nolint:gosec // of Codex' own making, as a rule
+	if err != nil {
+		return ""
+	}
+	defer func() { _ = d.Close() }()
+	for seen := 0; seen < maxRollouts && r.names < maxNames; {
+		names, err := d.Readdirnames(1024)
+		for _, name := range names {
+			if strings.HasPrefix(name, "rollout-") && strings.HasSuffix(name, "-"+r.thread+".jsonl") {
+				return name
+			}
+		}
+		seen, r.names = seen+len(names), r.names+len(names)
+		if err != nil {
+			return ""
+		}
+	}
+	return ""
+}
+
+// untold are the calls that failed before the turn's nth message and are not in the
+// stream; without an n all that failed. Each is told once.
+func (r *rollout) untold(n int) (calls []codexCall) {
+	path := r.path()
+	if path == "" || !r.read(path) {
+		return nil
+	}
+	for end := time.Now().Add(rolloutPatience); r.messages < n && !r.late; {
+		time.Sleep(rolloutPatience / 100)
+		r.late = !r.read(path) || time.Now().After(end)
+	}
+	var later []codexCall
+	for _, call := range r.failed {
+		switch {
+		case r.items[call.id] || !r.itemised:
+		case n > 0 && call.before >= n:
+			later = append(later, call)
+		default:
+			calls = append(calls, call)
+		}
+	}
+	r.failed = later
+	return calls
+}
+
+// read takes in the lines that were added.
+func (r *rollout) read(path string) bool {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0) //nolint:gosec // a plain file, see below
+	if err != nil {
+		return false
+	}
+	defer func() { _ = f.Close() }()
+	info, err := f.Stat()
+	if err != nil || !info.Mode().IsRegular() || info.Size() < r.at {
+		return false
+	}
+	if info.Size() == r.size {
+		return true
+	}
+	r.size = info.Size()
+	added := io.NewSectionReader(f, r.at, r.budget)
+	lines, begun := bufio.NewScanner(added), r.at
+	lines.Buffer(nil, command.MaxLine)
+	lines.Split(func(data []byte, _ bool) (int, []byte, error) {
+		end := bytes.IndexByte(data, '\n') + 1
+		if end == 0 {
+			return 0, nil, nil // it is still being written
+		}
+		return end, data[:end], nil
+	})
+	for lines.Scan() {
+		size := int64(len(lines.Bytes()))
+		r.at, r.budget = r.at+size, r.budget-size
+		r.line(lines.Bytes())
+	}
+	read, _ := added.Seek(0, io.SeekCurrent)
+	r.again += read - (r.at - begun)
+	if lines.Err() != nil || r.again > maxAgain {
+		r.home, r.file = "", "" // a line that is too long, say: nothing behind it can be read
+	}
+	return r.file != ""
+}
+
+// line is a line of the rollout. Those of an unknown shape say nothing about calls.
+func (r *rollout) line(data []byte) {
+	if !bytes.Contains(data, []byte(`_call`)) && !bytes.Contains(data, []byte(`"item_completed"`)) {
+		return
+	}
+	var l struct {
+		Payload struct {
+			Type      string          `json:"type"`
+			CallID    string          `json:"call_id"`
+			Name      string          `json:"name"`
+			Arguments string          `json:"arguments"`
+			Input     string          `json:"input"`
+			Output    json.RawMessage `json:"output"`
+			Item      struct {
+				Type string `json:"type"`
+				ID   string `json:"id"`
+			} `json:"item"`
+		} `json:"payload"`
+	}
+	if json.Unmarshal(data, &l) != nil {
+		return
+	}
+	switch p := l.Payload; p.Type {
+	case "item_completed":
+		r.itemised = true
+		r.items[p.Item.ID] = true
+		if p.Item.Type == "AgentMessage" {
+			r.messages++
+		}
+	case "function_call", "custom_tool_call":
+		r.calls[p.CallID] = codexCall{id: p.CallID, name: p.Name, input: p.Arguments + p.Input}
+	case "function_call_output", "custom_tool_call_output":
+		call, known := r.calls[p.CallID]
+		delete(r.calls, p.CallID)
+		if call.failure = failureOf(call.name, plain(p.Output)); known && call.failure.Status != "" {
+			call.before = r.messages
+			r.failed = append(r.failed, call)
+		}
+	}
+}
+
+// exited says how a command ended, in what the model is told of it.
+var exited = regexp.MustCompile(`(?m)^Process exited with code (-?\d+)$`)
+
+// refused begins what the model is told of a call that no tool has taken.
+var refused = regexp.MustCompile(`^(unsupported call|unsupported custom tool call|failed to parse function arguments): `)
+
+// failureOf is the failure of a tool by what the model was told; without a status: it
+// did not fail, or nobody knows.
+func failureOf(name, told string) codexItem {
+	about, output, ran := strings.Cut(told, "\nOutput:\n")
+	switch code := exited.FindStringSubmatch(about); {
+	case ran && code != nil && code[1] != "0":
+		n, _ := strconv.Atoi(code[1])
+		return codexItem{Status: "failed", ExitCode: &n, Output: output}
+	case !ran && (name == "exec_command" || name == "apply_patch" || refused.MatchString(told)):
+		return codexItem{Status: "failed", Output: told}
+	}
+	return codexItem{}
+}
+
+// tool is the call as one of the stream would be told.
+func (c codexCall) tool() (name string, input json.RawMessage) {
+	if c.name != "exec_command" {
+		if json.Valid([]byte(c.input)) {
+			return c.name, json.RawMessage(c.input)
+		}
+		return c.name, encoded(c.input)
+	}
+	return codexItem{Type: "command_execution", Command: c.command()}.tool()
+}
+
+// command is what it was to run, or else what was said instead.
+func (c codexCall) command() string {
+	var arguments struct {
+		Cmd string `json:"cmd"`
+	}
+	if json.Unmarshal([]byte(c.input), &arguments) != nil || arguments.Cmd == "" {
+		return c.input
+	}
+	return arguments.Cmd
+}
+
+// bare is a command without what a shell needs to tell its words apart.
+var bare = strings.NewReplacer(`'`, "", `"`, "", `\`, "")
+
+// runs reports whether a command of the stream is this one: that names the shell, too.
+func (c codexCall) runs(stream string) bool {
+	return strings.HasSuffix(bare.Replace(stream), bare.Replace(c.command()))
+}
+
+// String is for people.
+func (c codexCall) String() string {
+	_, failure := c.failure.result()
+	return fmt.Sprintf("%s failed: %s: %s", c.name, c.command(), failure)
+}

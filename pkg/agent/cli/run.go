@@ -1,0 +1,186 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+
+	"turnstile/internal/process/command"
+	"turnstile/internal/process/guardian"
+	"turnstile/internal/process/gulp"
+	"turnstile/pkg/agent"
+)
+
+// recapLimit is how much of the transcript a session that begins anew is told, in
+// bytes.
+const recapLimit = 64 << 10
+
+// hold is how much of their output may be unread when they exit, and within a pause of
+// the gulps in which it is read: see pump. More
+// would use up what a user's pipes may hold in all, with many agents.
+const hold = 256 << 10
+
+// Run runs the program for one turn, and once more with a session that begins anew
+// if it does not know the one it was to resume. It returns when the program, whatever
+// it started and its guardian are gone.
+func (a *Agent) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)) (agent.Result, error) {
+	if ctx.Err() != nil {
+		return agent.Result{}, command.Interrupted(ctx)
+	}
+	dir, err := a.workspace(turn.Session)
+	if err != nil {
+		return agent.Result{}, err
+	}
+	logger := a.config.Logger.With("session", turn.Session, "turn", turn.ID, "fence", turn.Fence)
+	lease, _ := agent.LeaseFrom(ctx)
+	known := stateOf(a.kind, turn.State)
+	for {
+		recap := ""
+		if known.Session == "" || known.Recap {
+			recap = agent.Recap(turn.History, recapLimit)
+		}
+		known.Recap = recap != ""
+		r := &run{
+			program: a.program, kind: a.kind, resume: known.Session,
+			watch: command.Watch{Grace: a.config.Grace, Linger: a.linger, Patience: a.patience},
+		}
+		spec := command.Spec{
+			Argv: a.program.argv(a.config.Command, a.config.Model, known.Session),
+			Dir:  dir, Env: a.environ(turn), Lease: lease, Logger: logger, Hold: hold,
+		}
+		r.stream = &stream{emit: emit, logger: logger, spec: spec, often: a.program.often, state: known, model: a.config.Model}
+		r.decoder = a.program.decoder(r.stream)
+		err := r.do(ctx, spec, prompt(recap, turn))
+		if err == nil {
+			err = r.recapped()
+		}
+		if !errors.Is(err, errForgotten) {
+			return agent.Result{}, err
+		}
+		logger.Info("the agent does not know its session any more, a new one begins with a recap", "agent_session", known.Session)
+		known = state{Agent: a.kind}
+	}
+}
+
+// prompt is what the program is to read.
+func prompt(recap string, turn agent.Turn) string {
+	if recap == "" {
+		return turn.Text()
+	}
+	return recap + "\n\n" + turn.Text()
+}
+
+// errForgotten says that the program did not know its session and did nothing.
+var errForgotten = errors.New("the agent does not know its session any more")
+
+// run is the program at work.
+type run struct {
+	*command.Command
+	*stream
+	kind    Kind
+	program program
+	resume  string
+	watch   command.Watch
+}
+
+func (r *run) do(ctx context.Context, spec command.Spec, prompt string) error {
+	c, err := command.Start(spec)
+	if err != nil {
+		return err
+	}
+	r.Command = c
+	defer c.CloseOutput()
+	var pipes sync.WaitGroup
+	bad, beats, closed := make(chan error, 1), make(chan struct{}, 1), make(chan struct{})
+	out := newPump()
+	pipes.Go(func() { out.fill(gulp.New(c.Stdout, c.Done())) })
+	pipes.Go(func() {
+		if err := r.read(out, beats); err != nil {
+			bad <- err
+			_, _ = io.Copy(io.Discard, out)
+			return
+		}
+		close(closed)
+	})
+	pipes.Go(func() {
+		_, _ = c.Stdin.WriteString(prompt) // one that does not read it says why
+		_ = c.Stdin.Close()
+	})
+	r.watch.Bad, r.watch.Ended, r.watch.Closed, r.watch.Pipes = bad, beats, closed, &pipes
+	return r.outcome(c.Supervise(ctx, r.watch))
+}
+
+func (r *run) outcome(was command.Watched) error {
+	switch unfit := command.Unfit(was.Status); {
+	case was.Cause != nil:
+		return r.LastWords(was.Cause)
+	case unfit != nil:
+		return r.LastWords(unfit)
+	case r.forgot():
+		return errForgotten
+	case r.failure != "":
+		return fmt.Errorf("%s: %s", r.kind, sentence(r.failure))
+	case !r.ended && was.WentOn:
+		return r.failed("it closed its output without saying how the turn ended, and went on")
+	case !r.ended && !r.complete(was.Status):
+		return r.unended(was.Status)
+	case !r.worded && r.trouble != "":
+		return fmt.Errorf("%s: the agent ended without a word: %s", r.kind, sentence(r.trouble))
+	case !r.worded:
+		return r.failed("the agent ended without a word")
+	}
+	if was.Code != 0 || was.Signal != 0 {
+		r.logger.Debug("the agent's turn was done, its exit status is passed over", "code", was.Code, "signal", was.Signal)
+	}
+	return nil
+}
+
+// failed is an error with the program's last words.
+func (r *run) failed(what string) error { return r.WithStderr(fmt.Sprintf("%s: %s", r.kind, what)) }
+
+// forgot reports whether the program has said that it does not know its session,
+// before it did anything.
+func (r *run) forgot() bool {
+	if r.resume == "" || r.spoke || r.ended && r.failure == "" {
+		return false
+	}
+	said := r.failure + "\n" + r.trouble + "\n" + r.Stderr()
+	return slices.ContainsFunc(r.program.forgotten, func(part string) bool { return strings.Contains(said, part) })
+}
+
+// complete reports whether all was said, only that it ended was not.
+func (r *run) complete(status guardian.Status) bool {
+	d, ok := r.decoder.(interface{ complete() bool })
+	if !ok || !d.complete() || status.Code != 0 || status.Signal != 0 {
+		return false
+	}
+	r.logger.Warn("the agent's last line was cut off: what the turn used is not known")
+	return true
+}
+
+// unended is the error of a program that did not say how the turn ended.
+func (r *run) unended(status guardian.Status) error {
+	what := "it exited without saying how the turn ended"
+	switch meaning := r.program.exits[status.Code]; {
+	case status.Signal != 0:
+		what = "killed by signal: " + status.Signal.String()
+	case meaning != "":
+		what = fmt.Sprintf("%s (exit status %d)", meaning, status.Code)
+	case status.Code != 0:
+		what = fmt.Sprintf("exit status %d", status.Code)
+	}
+	if r.trouble != "" {
+		what += ": " + sentence(r.trouble)
+	} else if r.known == 0 && r.noise != "" {
+		what += ": " + r.noise
+	}
+	err := r.failed(what)
+	if status.Signal == 0 && agent.IsRetryable(r.Failure(status)) {
+		err = agent.Retryable(err)
+	}
+	return err
+}

@@ -1,0 +1,212 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"strings"
+
+	"turnstile/internal/process/command"
+	"turnstile/pkg/agent"
+	"turnstile/pkg/session"
+)
+
+// stream makes of a program's lines the events of a turn, and knows how the turn
+// stands.
+type stream struct {
+	emit    func(agent.Event)
+	logger  *slog.Logger
+	spec    command.Spec // how the program is started
+	decoder decoder
+	often   string // see program
+	state   state
+	model   string // the configured one, until the program tells another
+
+	spoke   bool // there was text, a thought or a tool
+	worded  bool // there was text that is not blank, or a tool
+	open    bool // there was text since the last tool
+	pending bool // the next text is a paragraph of its own
+
+	size    int    // bytes of text
+	known   int    // lines that were understood
+	noise   string // the last line that was no JSON
+	ended   bool   // the program said how the turn ended
+	failure string // and that it failed
+	trouble string // an error that it told of and that need not be the end
+}
+
+// line takes one line. What is no JSON object is passed over: these programs
+// sometimes write warnings to stdout. An error ends the turn.
+func (s *stream) line(data []byte) error {
+	if s.piece(data) {
+		return s.limit()
+	}
+	of, ok := typeOf(data)
+	if !ok {
+		s.noise = clean(cut(string(data), maxSentence))
+		s.logger.Debug("agent's line is no event and is passed over", "line", s.noise)
+		return nil
+	}
+	s.known++
+	if err := s.decoder.line(of, data); err != nil {
+		s.logger.Debug("agent's event has an unknown shape", "type", of, "error", err)
+		s.raw(of, data)
+	}
+	return s.limit()
+}
+
+// piece takes one of the lines that come often: it is decoded once, and not for its
+// type first. False: it is another one, or of an unknown shape.
+func (s *stream) piece(data []byte) bool {
+	if s.often == "" || !bytes.HasPrefix(data, []byte(`{"type":"`+s.often+`",`)) || s.decoder.line(s.often, data) != nil {
+		return false
+	}
+	s.known++
+	return true
+}
+
+func (s *stream) limit() error {
+	if s.size > command.MaxText {
+		return command.ErrTooMuchText
+	}
+	return nil
+}
+
+// typeOf is the type of an event; false: the line is none.
+func typeOf(data []byte) (string, bool) {
+	var head struct {
+		Type *string `json:"type"`
+	}
+	if data[0] != '{' || json.Unmarshal(data, &head) != nil || head.Type == nil {
+		return "", false
+	}
+	return *head.Type, true
+}
+
+func (s *stream) text(text string) {
+	if text == "" {
+		return
+	}
+	if s.pending && s.open {
+		text = "\n\n" + text
+	}
+	s.spoke, s.open, s.pending = true, true, false
+	s.worded = s.worded || strings.TrimSpace(text) != ""
+	s.size += len(text)
+	s.emit(agent.Event{Type: agent.EventText, Text: text})
+}
+
+// paragraph separates the text that comes from the one that came.
+func (s *stream) paragraph() { s.pending = true }
+
+func (s *stream) thought(text string) {
+	if text != "" {
+		s.spoke = true
+		s.emit(agent.Event{Type: agent.EventThought, Text: text})
+	}
+}
+
+func (s *stream) toolStart(id, name string, input json.RawMessage) error {
+	if id == "" || name == "" {
+		return errors.New("a tool without id or name")
+	}
+	s.spoke, s.worded, s.open = true, true, false
+	s.emit(agent.Event{Type: agent.EventToolStart, CallID: id, Name: name, Input: noNull(input)})
+	return nil
+}
+
+// toolEnd is that of a tool which has failed if there is a failure.
+func (s *stream) toolEnd(id string, output json.RawMessage, failure string) error {
+	if id == "" {
+		return errors.New("a tool's result without id")
+	}
+	s.spoke, s.worded, s.open = true, true, false
+	e := agent.Event{Type: agent.EventToolEnd, CallID: id, Error: failure}
+	if failure == "" {
+		if e.Output = noNull(output); e.Output == nil {
+			e.Output = json.RawMessage("null")
+		}
+	}
+	s.emit(e)
+	return nil
+}
+
+func (s *stream) notice(text string) {
+	if text = sentence(text); text != "" {
+		s.emit(agent.Event{Type: agent.EventNotice, Text: text})
+	}
+}
+
+func (s *stream) raw(name string, data []byte) {
+	s.emit(agent.Event{Type: agent.EventRaw, Name: name, Data: append(json.RawMessage(nil), data...)})
+}
+
+// session is told at every turn which session the program works in. A later one
+// counts.
+func (s *stream) session(id string) error {
+	if !anID.MatchString(id) {
+		return errors.New("an id of a session that is none")
+	}
+	if s.state.Session != id {
+		s.state.Total = nil
+	}
+	s.state.Session = id
+	return s.keep()
+}
+
+func (s *stream) keep() error {
+	data, err := json.Marshal(s.state)
+	if err == nil {
+		s.emit(agent.Event{Type: agent.EventState, Data: data})
+	}
+	return err
+}
+
+// recapped is told when a turn has ended well.
+func (s *stream) recapped() error {
+	if !s.state.Recap || s.state.Session == "" {
+		return nil
+	}
+	s.state.Recap = false
+	return s.keep()
+}
+
+func (s *stream) usage(u session.Usage) {
+	if u.InputTokens != 0 || u.OutputTokens != 0 || u.CostUSD != 0 {
+		s.emit(agent.Event{Type: agent.EventUsage, Usage: &u})
+	}
+}
+
+// end says how the turn ended: failed if there is a failure.
+func (s *stream) end(failure string) { s.ended, s.failure = true, failure }
+
+// noNull makes of an explicit null an absent value, and a copy of any other.
+func noNull(raw json.RawMessage) json.RawMessage {
+	if len(raw) == 0 || string(raw) == "null" {
+		return nil
+	}
+	return append(json.RawMessage(nil), raw...)
+}
+
+// plain is the text in something that is a text, or a list of blocks with some, or
+// else its JSON.
+func plain(raw json.RawMessage) string {
+	var text string
+	if json.Unmarshal(raw, &text) == nil {
+		return text
+	}
+	var blocks []struct {
+		Text string `json:"text"`
+	}
+	if json.Unmarshal(raw, &blocks) != nil {
+		return string(raw)
+	}
+	var texts []string
+	for _, b := range blocks {
+		if b.Text != "" {
+			texts = append(texts, b.Text)
+		}
+	}
+	return strings.Join(texts, "\n")
+}

@@ -1,0 +1,129 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"turnstile/internal/engine"
+	"turnstile/internal/protocol"
+	"turnstile/internal/redisconn"
+	"turnstile/pkg/agent"
+	"turnstile/pkg/session"
+	"turnstile/test/redistest"
+)
+
+// say has a worker of its own run one message's turn, and ends the worker.
+func say(t *testing.T, a agent.Agent, key, text string) protocol.Outcome {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	redistest.New(t)
+	rdb, err := redisconn.Open(redistest.URL(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = rdb.Close() }()
+	w, err := engine.New(rdb, a, engine.Options{
+		Queue: protocol.Config{Retention: time.Hour}, Logger: slog.New(slog.DiscardHandler),
+	})
+	if err == nil {
+		err = w.Start(ctx)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Drain(ctx, engine.ReasonShutdown)
+	client := protocol.NewClient(rdb)
+	receipt, err := client.Submit(ctx, key, session.Message{Text: text})
+	if err != nil {
+		t.Fatal(err)
+	}
+	outcome, err := client.Wait(ctx, key, receipt.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return outcome
+}
+
+// The second worker resumes what the first one began. A failed turn in between
+// leaves the program's session what it is.
+func TestTwoWorkers(t *testing.T) {
+	t.Parallel()
+	for _, kind := range kinds {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			begun, _, _ := strings.Cut(sayings[kind], "\n")
+			command, listen := fakeProgram(t, play{Out: sayings[kind]}, play{Out: begun + "\n", Exit: 1}, play{Out: sayings[kind]})
+			for i, want := range []protocol.Status{protocol.StatusDone, protocol.StatusFailed, protocol.StatusDone} {
+				got := say(t, newAgent(t, kind, Config{Command: command}), "web:1", "hello")
+				if got.Status != want || want == protocol.StatusDone && got.Reply != "ok" {
+					t.Errorf("turn %d: %+v", i, got)
+				}
+			}
+			h := listen()
+			if len(h) != 3 {
+				t.Fatalf("%d starts", len(h))
+			}
+			for i, of := range h {
+				if resumed := strings.Contains(strings.Join(of.Args, " "), "s-1"); resumed != (i > 0) || of.Stdin != "hello" {
+					t.Errorf("turn %d: %q hears %q", i, of.Args, of.Stdin)
+				}
+			}
+		})
+	}
+}
+
+// The same with the real programs, whose models count what they hear.
+func TestRealWithTwoWorkers(t *testing.T) {
+	t.Parallel()
+	for _, r := range reals {
+		t.Run(string(r.kind), func(t *testing.T) {
+			t.Parallel()
+			g := r.start(t)
+			for _, want := range []string{"Heard 1: first", "Heard 2: first | second"} {
+				got := say(t, newAgent(t, r.kind, g.config), "web:1", want[strings.LastIndexByte(want, ' ')+1:])
+				if got.Status != protocol.StatusDone || got.Reply != want {
+					t.Errorf("%+v, want %q", got, want)
+				}
+				if got.Usage == nil || got.Usage.InputTokens < 18 || got.Usage.InputTokens > 36 {
+					t.Errorf("usage %+v", got.Usage)
+				}
+			}
+		})
+	}
+}
+
+// An interrupted real program leaves nothing behind, and its session goes on.
+func TestRealInterrupt(t *testing.T) {
+	t.Parallel()
+	for _, r := range reals {
+		t.Run(string(r.kind), func(t *testing.T) {
+			t.Parallel()
+			g := r.start(t)
+			a := newAgent(t, r.kind, g.config)
+			ctx, cancel := context.WithCancelCause(t.Context())
+			enough := errors.New("enough")
+			began := time.Now()
+			got := playWith(ctx, a, turn("never end"), func(e agent.Event) {
+				if e.Type == agent.EventState {
+					g.onStuck(func() { cancel(enough) })
+				}
+			})
+			if !errors.Is(got.err, enough) {
+				t.Fatal(got.err)
+			}
+			t.Logf("interrupted and gone after %s", time.Since(began))
+			next := turn("and now?")
+			next.State = got.state(t)
+			if again := playTurn(t, a, next); again.err != nil || !strings.HasSuffix(again.reply, "and now?") {
+				t.Errorf("%q, %v", again.reply, again.err)
+			} else {
+				t.Logf("then: %q", again.reply)
+			}
+		})
+	}
+}

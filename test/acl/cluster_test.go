@@ -1,0 +1,111 @@
+package acl_test
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"turnstile/internal/engine"
+	sq "turnstile/internal/protocol"
+	"turnstile/internal/redisconn"
+	"turnstile/pkg/agent/echo"
+	"turnstile/pkg/session"
+	"turnstile/test/acl"
+	"turnstile/test/redistest"
+)
+
+// On a Cluster the same rules do, with what the page says to add.
+func TestOnACluster(t *testing.T) {
+	t.Parallel()
+	redistest.Real(t)
+	text, err := os.ReadFile("../../docs/security.md")
+	must(t, err)
+	found := regexp.MustCompile("On a Redis Cluster add\\s+`([^`]+)`").FindSubmatch(text)
+	if found == nil {
+		t.Fatal("the page does not say what to add on a Cluster")
+	}
+	cluster := redistest.StartCluster(t)
+	for _, node := range cluster.Nodes {
+		acl.Give(t, node)
+		for _, user := range []string{acl.Worker, acl.Sender, acl.Operator} {
+			acl.Set(t, node.Client(), user, append(strings.Fields(strings.ReplaceAll(string(found[1]), "'", "")), "-select")...)
+		}
+	}
+	client := func(user string) *sq.Client {
+		rdb, err := redisconn.Open(acl.URL(t, cluster.URL(), user))
+		must(t, err)
+		t.Cleanup(func() { _ = rdb.Close() })
+		return sq.NewClient(rdb)
+	}
+	rdb, err := redisconn.Open(acl.URL(t, cluster.URL(), acl.Worker))
+	must(t, err)
+	t.Cleanup(func() { _ = rdb.Close() })
+	if _, err := redisconn.Check(t.Context(), rdb); err != nil {
+		t.Fatal(err)
+	}
+	sender, operator := client(acl.Sender), client(acl.Operator)
+	turns(t, rdb, sender)
+	_, err = operator.Busy(t.Context())
+	must(t, err)
+	must(t, operator.Erase(t.Context(), "a"))
+	for _, node := range cluster.Nodes {
+		for _, r := range acl.Refused(t, node) {
+			// The first look asks for save points where there is no append-only file.
+			if r.Object != "config|get" {
+				t.Errorf("Redis refused %s: %s %s (%s)", r.User, r.Reason, r.Object, r.Context)
+			}
+		}
+	}
+}
+
+// turns runs some under a worker of its own.
+func turns(t *testing.T, rdb redis.UniversalClient, sender *sq.Client) {
+	t.Helper()
+	w, err := engine.New(rdb, echo.New(), engine.Options{ID: "w", Queue: sq.Config{Retention: time.Hour}, Logger: slog.New(slog.DiscardHandler)})
+	must(t, err)
+	must(t, w.Start(t.Context()))
+	t.Cleanup(func() { w.Drain(context.Background(), engine.ReasonShutdown) })
+	for _, key := range []string{"a", "b", "c", "d"} {
+		_, err := sender.Submit(t.Context(), key, session.Message{ID: "m1", Text: "hello"})
+		must(t, err)
+		o, err := sender.Wait(t.Context(), key, "m1")
+		if err != nil || o.Status != sq.StatusDone {
+			t.Fatalf("%+v, %v", o, err)
+		}
+	}
+}
+
+// Behind Redis Sentinel the users are the data servers', and the sentinels have one.
+func TestWithSentinel(t *testing.T) {
+	t.Parallel()
+	redistest.Real(t)
+	f := redistest.StartFailover(t)
+	acl.Give(t, f.Master)
+	acl.Give(t, f.Replica)
+	sentinel := redis.NewClient(&redis.Options{Addr: f.SentinelAddr()})
+	t.Cleanup(func() { _ = sentinel.Close() })
+	acl.Set(t, sentinel, acl.Sentinel, acl.Rules(t)[acl.Sentinel]...)
+	open := func(user string) redis.UniversalClient {
+		rdb, err := redisconn.Open(acl.URL(t, f.URL(), user) + "&sentinel_username=" + acl.Sentinel + "&sentinel_password=" + acl.Password())
+		must(t, err)
+		t.Cleanup(func() { _ = rdb.Close() })
+		return rdb
+	}
+	turns(t, open(acl.Worker), sq.NewClient(open(acl.Sender)))
+	acl.NothingRefused(t, f.Master)
+	refused(t, open(acl.Sender), "FLUSHALL")
+	log, err := sentinel.ACLLog(t.Context(), 100).Result()
+	must(t, err)
+	for _, entry := range log {
+		t.Errorf("the sentinel refused %s %s", entry.Username, entry.Object)
+	}
+	own := redis.NewClient(&redis.Options{Addr: f.SentinelAddr(), Username: acl.Sentinel, Password: acl.Password()})
+	t.Cleanup(func() { _ = own.Close() })
+	refused(t, own, "SENTINEL", "FAILOVER", f.MasterName())
+}

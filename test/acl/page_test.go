@@ -1,0 +1,32 @@
+package acl_test
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// Every key of a session, as docs/design.md lists them, is among those of which
+// docs/security.md says how long they are kept.
+func TestPageSaysHowLongEachKeyIsKept(t *testing.T) {
+	t.Parallel()
+	design, err := os.ReadFile("../../docs/design.md")
+	must(t, err)
+	page, err := os.ReadFile("../../docs/security.md")
+	must(t, err)
+	_, kept, _ := strings.Cut(string(page), "\n## Where texts are kept\n")
+	kept, _, ok := strings.Cut(kept, "\n## ")
+	if !ok {
+		t.Fatal("the page has no such section")
+	}
+	rows := regexp.MustCompile("(?m)^\\| `turnstile:\\{S\\}:([a-zA-Z:]+)` \\|").FindAllStringSubmatch(string(design), -1)
+	if len(rows) < 10 {
+		t.Fatalf("docs/design.md has %d keys of a session", len(rows))
+	}
+	for _, row := range rows {
+		if !regexp.MustCompile("`(turnstile:\\{S\\}:)?" + row[1] + "`").MatchString(kept) {
+			t.Errorf("how long %s is kept is not said", row[1])
+		}
+	}
+}

@@ -1,0 +1,211 @@
+package acl_test
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	sq "turnstile/internal/protocol"
+	"turnstile/internal/redisconn"
+	"turnstile/internal/rediskey"
+	"turnstile/pkg/session"
+	"turnstile/test/acl"
+	"turnstile/test/redistest"
+)
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// as opens a client of a server under one of the page's users.
+func as(t *testing.T, server *redistest.Server, user string) redis.UniversalClient {
+	t.Helper()
+	rdb, err := redisconn.Open(acl.URL(t, server.URL(), user))
+	must(t, err)
+	t.Cleanup(func() { _ = rdb.Close() })
+	return rdb
+}
+
+// consumer is a worker's, which holds a lease for long enough for a test.
+func consumer(t *testing.T, server *redistest.Server) *sq.Consumer {
+	t.Helper()
+	c, err := sq.NewConsumer(as(t, server, acl.Worker), sq.Config{Worker: "w", Retention: time.Hour, SentinelTTL: time.Minute})
+	must(t, err)
+	return c
+}
+
+// refused checks that Redis does not let a user do something, by its rules. Before 7.2
+// a script's own command is refused in other words.
+func refused(t *testing.T, rdb redis.UniversalClient, args ...any) {
+	t.Helper()
+	err := rdb.Do(t.Context(), args...).Err()
+	if !redis.HasErrorPrefix(err, "NOPERM") && (err == nil || !strings.Contains(err.Error(), "The user executing the script can't")) {
+		t.Errorf("%v: %v, want NOPERM", args, err)
+	}
+}
+
+// No user but the default one rules over the server, none but those that must sees the
+// names of others' keys, and the dashboard that only reads writes nothing.
+func TestWhatUsersMayNotDo(t *testing.T) {
+	t.Parallel()
+	server := acl.Server(t)
+	never := [][]any{
+		{"FLUSHALL"}, {"FLUSHDB"}, {"CONFIG", "GET", "requirepass"}, {"CONFIG", "SET", "dir", "/tmp"}, {"KEYS", "*"}, {"RANDOMKEY"},
+		{"ACL", "LIST"}, {"ACL", "WHOAMI"}, {"SHUTDOWN"}, {"DEBUG", "SLEEP", "0"}, {"MONITOR"}, {"CLIENT", "LIST"}, {"CLIENT", "KILL", "TYPE", "normal"},
+		{"SCRIPT", "FLUSH"}, {"SCRIPT", "KILL"}, {"FUNCTION", "LIST"}, {"MODULE", "LIST"}, {"REPLICAOF", "NO", "ONE"}, {"SAVE"}, {"SWAPDB", "0", "1"},
+		{"GET", "somebody:else"}, {"SET", "somebody:else", "x"}, {"EVAL", "return redis.call('GET', KEYS[1])", 1, "somebody:else"},
+		{"EVAL", "return redis.call('GET', 'somebody:else')", 0}, {"EVAL", "return redis.call('FLUSHALL')", 0},
+		{"PUBLISH", "somebody:else", "x"},
+	}
+	index := [][]any{
+		{"DEL", rediskey.Ready}, {"ZREM", rediskey.Owned, "s"}, {"ZRANGE", rediskey.Sessions, 0, -1}, {"SREM", rediskey.AllQueues, "s"},
+		{"SMEMBERS", rediskey.AllQueues}, {"SSCAN", rediskey.AllQueues, 0}, {"EVAL", "return redis.call('DEL', KEYS[1])", 1, rediskey.Due},
+	}
+	scan, cancel := []any{"SCAN", 0}, []any{"PUBLISH", rediskey.AsynqCancel, "task"}
+	for user, further := range map[string][][]any{
+		acl.Worker:       nil,
+		acl.Operator:     {cancel},
+		acl.Sender:       append(slices.Clone(index), scan, cancel, []any{"SUBSCRIBE", rediskey.Signal("w")}),
+		acl.TenantSender: append(slices.Clone(index), scan, cancel, []any{"SUBSCRIBE", rediskey.Signal("w")}),
+		acl.Dashboard: {
+			scan, cancel, {"DEL", rediskey.For("s").Pending()}, {"HSET", rediskey.For("s").Task("t"), "msg", "x"}, {"SREM", rediskey.AllQueues, "s"},
+			{"EVAL", "return redis.call('LPUSH', KEYS[1], 'x')", 1, rediskey.For("s").Pending()}, {"GET", rediskey.For("s").State()},
+			{"LRANGE", rediskey.For("s").Transcript("x"), 0, -1}, {"ZADD", rediskey.Ready, 1, "s"},
+		},
+		acl.DashboardWrite: {scan, {"GET", rediskey.For("s").State()}, {"LRANGE", rediskey.For("s").Transcript("x"), 0, -1}, {"ZADD", rediskey.Ready, 1, "s"}},
+	} {
+		rdb := as(t, server, user)
+		for _, args := range append(slices.Clone(never), further...) {
+			t.Run(user+"/"+args[0].(string), func(t *testing.T) {
+				if args[0] != "SUBSCRIBE" {
+					refused(t, rdb, args...)
+					return
+				}
+				sub := rdb.Subscribe(t.Context(), args[1].(string))
+				defer sub.Close()
+				if _, err := sub.ReceiveTimeout(t.Context(), 5*time.Second); !redis.HasErrorPrefix(err, "NOPERM") {
+					t.Errorf("%v: %v, want NOPERM", args, err)
+				}
+			})
+		}
+	}
+}
+
+// A tenant's sender works in its own sessions, and gets nothing of others'.
+func TestTenantsSenderIsKeptApart(t *testing.T) {
+	t.Parallel()
+	server := acl.Server(t)
+	worker := consumer(t, server)
+	tenant := sq.NewClient(as(t, server, acl.TenantSender))
+	others := sq.NewClient(as(t, server, acl.Sender))
+	run := func(c *sq.Client, key string) {
+		t.Helper()
+		r, err := c.Submit(t.Context(), key, session.Message{ID: "m1", Text: "a secret of " + key})
+		must(t, err)
+		holds, err := worker.Claim(t.Context(), []string{key})
+		if err != nil || len(holds) != 1 {
+			t.Fatalf("claim: %v, %v", holds, err)
+		}
+		_, err = holds[0].Finish(t.Context(), sq.End{Status: sq.StatusDone, Reply: "secret"})
+		must(t, err)
+		o, err := c.Wait(t.Context(), key, r.ID)
+		if err != nil || o.Reply != "secret" {
+			t.Fatalf("%+v, %v", o, err)
+		}
+	}
+	const own, other = acl.Tenant + "chat:1", "bravo:chat:1"
+	run(tenant, own)
+	run(others, other)
+	acl.NothingRefused(t, server)
+
+	denied := func(what string, err error) {
+		t.Helper()
+		if err == nil || !strings.Contains(err.Error(), "NOPERM") {
+			t.Errorf("%s: %v, want NOPERM", what, err)
+		}
+	}
+	for _, key := range []string{other, strings.TrimSuffix(acl.Tenant, ":"), "acmetoo:chat:1"} {
+		_, err := tenant.Submit(t.Context(), key, session.Message{Text: "x"})
+		denied("submit to "+key, err)
+		_, err = tenant.Submit(t.Context(), key, session.Message{Text: "/stop"})
+		denied("/stop in "+key, err)
+		_, err = tenant.Submit(t.Context(), key, session.Message{Text: "/history"})
+		denied("/history of "+key, err)
+		_, err = tenant.Wait(t.Context(), key, "m1")
+		denied("wait in "+key, err)
+		_, err = tenant.Follow(t.Context(), key, "m1", func(sq.Event) { t.Error("an event of " + key) })
+		denied("follow in "+key, err)
+	}
+	rdb := as(t, server, acl.TenantSender)
+	k, mine := rediskey.For(other), rediskey.For(own)
+	for _, args := range [][]any{
+		{"HGETALL", k.Record()}, {"XRANGE", k.Events(), "-", "+"}, {"HGET", k.Task("t"), "msg"}, {"LPUSH", k.Pending(), "x"}, {"DEL", k.Sentinel()},
+		// A script that names a key of its own and takes another.
+		{"EVAL", "return redis.call('DEL', ARGV[1])", 1, mine.Pending(), k.Sentinel()},
+		{"EVAL", "return redis.call('GET', KEYS[2])", 2, mine.Pending(), k.State()},
+	} {
+		refused(t, rdb, args...)
+	}
+}
+
+// What a tenant's sender can disturb is when others' sessions run: it shares the
+// indexes. It can put a name off in them, which the workers' sweep mends, and can lose
+// nothing. What it says on a worker's channel is not believed without the turn's token.
+func TestTenantsSenderDelaysAtMost(t *testing.T) {
+	t.Parallel()
+	server := acl.Server(t)
+	worker := consumer(t, server)
+	others := sq.NewClient(as(t, server, acl.Sender))
+	tenant := as(t, server, acl.TenantSender)
+	const other = "bravo:chat:1"
+	_, err := others.Submit(t.Context(), other, session.Message{ID: "m1", Text: "hello"})
+	must(t, err)
+	popped, err := worker.Await(t.Context(), time.Second)
+	if err != nil || !slices.Contains(popped, other) {
+		t.Fatalf("awaited %v, %v", popped, err)
+	}
+	// The worker that has popped the name dies, and the tenant puts off the look after it.
+	late := time.Now().Add(24 * time.Hour).UnixMilli()
+	for _, index := range []string{rediskey.Owned, rediskey.Due, rediskey.Sessions} {
+		must(t, tenant.ZAdd(t.Context(), index, redis.Z{Score: float64(late), Member: other}).Err())
+	}
+	if n, _, err := worker.Sweep(t.Context(), time.Second); n != 1 || err != nil {
+		t.Fatalf("the sweep found %d, %v", n, err)
+	}
+	if popped, err = worker.Await(t.Context(), time.Second); err != nil || !slices.Contains(popped, other) {
+		t.Fatalf("awaited %v, %v", popped, err)
+	}
+	holds, err := worker.Claim(t.Context(), []string{other})
+	if err != nil || len(holds) != 1 {
+		t.Fatalf("claim: %v, %v", holds, err)
+	}
+
+	ctx, stop := context.WithCancel(t.Context())
+	listening, heard := make(chan struct{}), make(chan sq.Signal, 10)
+	ended := make(chan error, 1)
+	go func() { ended <- worker.Signals(ctx, func() { close(listening) }, func(s sq.Signal) { heard <- s }) }()
+	<-listening
+	forged, err := json.Marshal(map[string]any{"kind": "stop", "token": "guessed", "fence": holds[0].Turn().Fence})
+	must(t, err)
+	must(t, tenant.Publish(t.Context(), rediskey.Signal("w"), forged).Err())
+	if s := <-heard; s.Token == holds[0].Token() || s.TaskID != "" {
+		t.Errorf("a forged signal %+v is believed", s)
+	}
+	stop()
+	must(t, <-ended)
+	if _, err := holds[0].Finish(t.Context(), sq.End{Status: sq.StatusDone, Reply: "hi"}); err != nil {
+		t.Error(err)
+	}
+	if o, err := others.Wait(t.Context(), other, "m1"); err != nil || o.Reply != "hi" {
+		t.Errorf("%+v, %v", o, err)
+	}
+	acl.NothingRefused(t, server)
+}

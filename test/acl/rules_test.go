@@ -1,0 +1,79 @@
+package acl_test
+
+import (
+	"log/slog"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	_ "turnstile/internal/protocol"
+	"turnstile/internal/redisconn"
+	"turnstile/internal/script"
+	_ "turnstile/pkg/resume"
+	"turnstile/test/acl"
+	"turnstile/test/redistest"
+)
+
+func TestMain(m *testing.M) {
+	redisconn.LogTo(slog.New(slog.DiscardHandler)) // go-redis tells of sentinels
+	goleak.VerifyTestMain(m, redistest.Dialing())
+}
+
+// command is one in a script's text.
+var command = regexp.MustCompile(`call\(\s*'([A-Z]+)'(?:, '([A-Z]+)')?`)
+
+// parents are commands whose rules name a subcommand.
+var parents = []string{"MEMORY"}
+
+// who calls each script. What a script's text has, its user may do: also what only a
+// rare case needs, which no test of the suites happens to run.
+var who = map[string][]string{
+	acl.Sender:   {"ring", "stop", "rotate", "title", "configure", "undo", "rerun", "answer", "past", "events_page", "admit"},
+	acl.Operator: {"erase", "discard", "rerun", "look", "past"},
+}
+
+func TestEveryScriptsCommandsAreAllowed(t *testing.T) {
+	t.Parallel()
+	rules := acl.Rules(t)
+	for _, s := range script.All() {
+		users := []string{}
+		for user, names := range who {
+			if slices.Contains(names, s.Name) {
+				users = append(users, user)
+			}
+		}
+		if len(users) == 0 || slices.Contains([]string{"title", "past", "look"}, s.Name) {
+			users = append(users, acl.Worker)
+		}
+		for _, user := range users {
+			for _, match := range command.FindAllStringSubmatch(s.Source, -1) {
+				word := "+" + strings.ToLower(match[1])
+				if slices.Contains(parents, match[1]) {
+					word += "|" + strings.ToLower(match[2])
+				}
+				if !slices.Contains(rules[user], word) {
+					t.Errorf("%s calls %s, whose rules have no %s", user, s.Name, word)
+				}
+			}
+		}
+	}
+}
+
+// A tenant's sender has a sender's rules, but for the keys of its sessions.
+func TestTenantsRules(t *testing.T) {
+	t.Parallel()
+	rules := acl.Rules(t)
+	var want []string
+	for _, word := range rules[acl.Sender] {
+		if strings.HasPrefix(word, ">") {
+			word = ">ACME-PASSWORD"
+		}
+		want = append(want, strings.ReplaceAll(word, "{session:*}", "{session:"+acl.Tenant+"*}"))
+	}
+	if got := rules[acl.TenantSender]; !slices.Equal(got, want) {
+		t.Errorf("\n got %q\nwant %q", got, want)
+	}
+}

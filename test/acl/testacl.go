@@ -1,0 +1,233 @@
+// Package acl runs tests under the users of docs/security.md, on a redis-server
+// of their own. The rules are taken out of that page, so that what is tested is what
+// operators copy.
+//
+// A test suite is run by a second process of its own test binary (Suite). It names
+// the user of each connection with As, which does nothing in the first process.
+package acl
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"turnstile/internal/redisconn"
+	"turnstile/test/redistest"
+)
+
+// The users of docs/security.md.
+const (
+	Worker         = "turnstile-worker"
+	Sender         = "turnstile-sender"
+	TenantSender   = "acme-sender"
+	Operator       = "turnstile-operator"
+	Dashboard      = "turnstile-dashboard"
+	DashboardWrite = "turnstile-dashboard-write"
+	Sentinel       = "turnstile-sentinel" // of redis-sentinel, not of the data servers
+)
+
+// Tenant begins the keys of the sessions that TenantSender may use.
+const Tenant = "acme:"
+
+const (
+	page     = "docs/security.md"
+	variable = "TURNSTILE_TEST_ACL" // set in the process of a Suite
+	password = "a-password-of-tests"
+	patience = 3 * time.Minute
+)
+
+// Rules are the arguments of each user's ACL SETUSER, as the page has them. The page's
+// commands are read by a shell, as an operator's would be.
+func Rules(t testing.TB) map[string][]string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root(t), page))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules := map[string][]string{}
+	for block := range strings.SplitSeq(string(text), "```sh\n") {
+		commands, _, ok := strings.Cut(block, "\n```")
+		if !ok || !strings.HasPrefix(commands, "redis-cli ACL SETUSER ") {
+			continue
+		}
+		const tell = `tell() { for word; do printf '%s\n' "$word"; done; }; tell `
+		out, err := exec.CommandContext(t.Context(), "sh", "-euc", tell+strings.TrimPrefix(commands, "redis-cli ")).CombinedOutput()
+		words := strings.Split(strings.TrimSuffix(string(out), "\n"), "\n")
+		if err != nil || len(words) < 5 {
+			t.Fatalf("%s: %v\n%s\n%s", page, err, commands, out)
+		}
+		rules[words[2]] = words[3:]
+	}
+	for _, user := range []string{Worker, Sender, TenantSender, Operator, Dashboard, DashboardWrite, Sentinel} {
+		if rules[user] == nil {
+			t.Fatalf("%s has no rules for %s", page, user)
+		}
+	}
+	return rules
+}
+
+// root is the repository's folder.
+func root(t testing.TB) string {
+	t.Helper()
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir
+		}
+		if dir == filepath.Dir(dir) {
+			t.Fatal("no go.mod above the test's folder")
+		}
+		dir = filepath.Dir(dir)
+	}
+}
+
+// Server starts a redis-server with the page's users, who may use all of its databases
+// as the page tells it: tests of one server have a database each. It keeps an
+// append-only file: without one the worker's first look asks for more, and does not
+// insist.
+func Server(t testing.TB) *redistest.Server {
+	t.Helper()
+	server := redistest.StartServer(t, "--databases", "1024", "--acllog-max-len", "1000", "--appendonly", "yes", "--appendfsync", "no")
+	Give(t, server)
+	return server
+}
+
+// Give makes the page's users on a server.
+func Give(t testing.TB, server *redistest.Server) {
+	t.Helper()
+	for user, words := range Rules(t) {
+		if user != Sentinel {
+			Set(t, server.Client(), user, append(words, "+select")...)
+		}
+	}
+}
+
+// Set changes a user by rules of the page.
+func Set(t testing.TB, rdb redis.UniversalClient, user string, words ...string) {
+	t.Helper()
+	args := []any{"ACL", "SETUSER", user}
+	for _, word := range words {
+		if strings.HasPrefix(word, ">") {
+			word = ">" + password
+		}
+		args = append(args, word)
+	}
+	if err := rdb.Do(t.Context(), args...).Err(); err != nil {
+		t.Fatalf("the rules of %s: %v", user, err)
+	}
+}
+
+// Password is that of each of them.
+func Password() string { return password }
+
+// URL is a Redis URL with a user of the page in it.
+func URL(t testing.TB, raw, user string) string {
+	t.Helper()
+	u, err := url.Parse(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.User = url.UserPassword(user, password)
+	return u.String()
+}
+
+// As is URL in the process of a Suite, and raw as it is elsewhere.
+func As(t testing.TB, raw, user string) string {
+	t.Helper()
+	if os.Getenv(variable) == "" {
+		return raw
+	}
+	return URL(t, raw, user)
+}
+
+// Client is a client of the test's database, in the process of a Suite as a user.
+func Client(t testing.TB, user string) redis.UniversalClient {
+	t.Helper()
+	if os.Getenv(variable) == "" {
+		return redistest.New(t)
+	}
+	rdb, err := redisconn.Open(URL(t, redistest.URL(t), user))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = rdb.Close() })
+	return rdb
+}
+
+// Suite runs tests of the calling test's binary in a process of their own, on a server
+// with the page's users. Each has to pass, and the server must have refused nothing.
+func Suite(t *testing.T, names ...string) {
+	t.Helper()
+	if os.Getenv(variable) != "" {
+		t.Skip("this is the suite's process")
+	}
+	server := Server(t)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, os.Args[0], "-test.run", "^("+strings.Join(names, "|")+")$", "-test.v", "-test.timeout", patience.String())
+	cmd.Env = append(os.Environ(), variable+"=true", "REDIS_URL="+server.URL())
+	cmd.WaitDelay = 10 * time.Second
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Errorf("the suite under the users of %s: %v\n%s", page, errors.Join(err, ctx.Err()), failures(out))
+	}
+	for _, name := range names {
+		if err == nil && !bytes.Contains(out, []byte("--- PASS: "+name+" ")) {
+			t.Errorf("%s did not run", name)
+		}
+	}
+	NothingRefused(t, server)
+}
+
+// failures leaves out what passed.
+func failures(out []byte) string {
+	var kept []string
+	for line := range strings.Lines(string(out)) {
+		word := strings.TrimSpace(line)
+		switch {
+		case strings.HasPrefix(word, "=== "), strings.HasPrefix(word, "--- PASS"):
+		default:
+			kept = append(kept, line)
+		}
+	}
+	text := strings.Join(kept, "")
+	return text[max(0, len(text)-8000):]
+}
+
+// NothingRefused checks that ACL LOG is empty.
+func NothingRefused(t testing.TB, server *redistest.Server) {
+	t.Helper()
+	for _, r := range Refused(t, server) {
+		t.Errorf("Redis refused %s: %s %s (%s), %s", r.User, r.Reason, r.Object, r.Context, r.Client)
+	}
+}
+
+// Refusal is an entry of ACL LOG.
+type Refusal struct{ User, Reason, Object, Context, Client string }
+
+// Refused reads ACL LOG.
+func Refused(t testing.TB, server *redistest.Server) []Refusal {
+	t.Helper()
+	entries, err := server.Client().ACLLog(context.WithoutCancel(t.Context()), 1000).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := make([]Refusal, 0, len(entries))
+	for _, e := range entries {
+		list = append(list, Refusal{e.Username, e.Reason, e.Object, e.Context, fmt.Sprint(e.ClientInfo)})
+	}
+	return list
+}

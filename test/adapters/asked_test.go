@@ -1,0 +1,66 @@
+package adapters
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	sq "turnstile/internal/protocol"
+	"turnstile/pkg/session"
+	"turnstile/test/redistest"
+)
+
+// What an agent asks reaches the user, and what the user says the agent.
+func TestTheUserIsAsked(t *testing.T) {
+	t.Parallel()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	says := map[string]map[string]string{ // by what the user says: what the agent hears
+		"exec jsonl": {"/approve": "true false", "/approve always": "true true", "/deny": "false false"},
+		"acp":        {"/approve": "selected once", "/approve always": "selected always", "/deny": "selected no"},
+	}
+	settings := map[string][]string{
+		"exec jsonl": {"TURNSTILE_AGENT=exec", "TURNSTILE_AGENT_FORMAT=jsonl", "TURNSTILE_AGENT_COMMAND='" + self + "' 'role=asking jsonl' ."},
+		"acp":        {"TURNSTILE_AGENT=acp", "TURNSTILE_AGENT_COMMAND='" + self + "' 'role=asking acp' ."},
+	}
+	for name := range says {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			client := sq.NewClient(redistest.New(t))
+			startWorker(t, settings[name])
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			n := 0
+			for said, heard := range says[name] {
+				n++
+				key := fmt.Sprint("asked-", strings.ReplaceAll(name, " ", "-"), n)
+				receipt, err := client.Submit(ctx, key, session.Message{Text: "do it"})
+				if err != nil {
+					t.Fatal(err)
+				}
+				command, args, _ := strings.Cut(said, " ")
+				decided := ""
+				outcome, err := client.Follow(ctx, key, receipt.ID, func(e sq.Event) {
+					switch e.Type {
+					case sq.EventPermissionAsked:
+						if answer, err := client.Command(ctx, key, command, args); err != nil || !strings.HasSuffix(answer, ": "+e.Name+".") {
+							t.Errorf("%s: %q, %v", said, answer, err)
+						}
+					case sq.EventPermissionAnswered:
+						decided = e.Decision
+					}
+				})
+				if err != nil || outcome.Reply != heard {
+					t.Errorf("%s: the agent heard %q (%s), want %q; %v", said, outcome.Reply, outcome.Error, heard, err)
+				}
+				if want := map[bool]string{true: "allowed", false: "denied"}[command == "/approve"]; decided != want {
+					t.Errorf("%s: decided %q", said, decided)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,198 @@
+package adapters
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	sq "turnstile/internal/protocol"
+	"turnstile/pkg/session"
+	"turnstile/test/modelserver"
+	"turnstile/test/redistest"
+)
+
+// patience is how long anything may take before it counts as broken.
+const patience = time.Minute
+
+// adapter is one way of running an agent.
+type adapter struct {
+	settings func(t *testing.T, self, dir string) []string
+
+	// again is what the second run must have been told besides the note: that it goes
+	// on in the agent's own session.
+	again string
+	tells bool // its reply repeats what it was told
+}
+
+func command(role string, settings ...string) func(*testing.T, string, string) []string {
+	return func(_ *testing.T, self, dir string) []string {
+		return append([]string{fmt.Sprintf("TURNSTILE_AGENT_COMMAND='%s' role=%s '%s'", self, role, dir)}, settings...)
+	}
+}
+
+func adapters() map[string]adapter {
+	return map[string]adapter{
+		"exec text":  {command("text", "TURNSTILE_AGENT=exec"), "", true},
+		"exec jsonl": {command("jsonl", "TURNSTILE_AGENT=exec", "TURNSTILE_AGENT_FORMAT=jsonl"), `{"id":"mine"}`, true},
+		"claude":     {command("claude", "TURNSTILE_AGENT=claude"), "--resume=c0ffee", true},
+		"codex":      {command("codex", "TURNSTILE_AGENT=codex"), "resume c0ffee", true},
+		"gemini":     {command("gemini", "TURNSTILE_AGENT=gemini"), "--resume c0ffee", true},
+		"acp":        {command("acp", "TURNSTILE_AGENT=acp"), "resumed c0ffee", true},
+		"openai":     {openai, "", false},
+	}
+}
+
+// What the user was told when a worker is gone in mid-turn is told again by the
+// next one, which goes on: and when its agent starts nothing of the old one lives.
+func TestWorkerIsGoneInMidTurn(t *testing.T) {
+	t.Parallel()
+	ways := map[string]syscall.Signal{"killed": syscall.SIGKILL, "stopped": syscall.SIGSTOP}
+	for name, a := range adapters() {
+		for way, signal := range ways {
+			t.Run(name+"/"+way, func(t *testing.T) {
+				t.Parallel()
+				goneInMidTurn(t, a, signal)
+			})
+		}
+	}
+}
+
+func goneInMidTurn(t *testing.T, a adapter, signal syscall.Signal) {
+	client, dir := sq.NewClient(redistest.New(t)), t.TempDir()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	settings := a.settings(t, self, dir)
+	first := startWorker(t, settings)
+	const key, id = "s", "m1"
+	if _, err := client.Submit(t.Context(), key, session.Message{ID: id, Text: "do it"}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	var resumes []string
+	gone := false
+	outcome, err := client.Follow(ctx, key, id, func(e sq.Event) {
+		if !gone && e.Type == "text" && strings.Contains(e.Text, begun) {
+			awaitRun(t, dir)
+			gone = true
+			_ = first.Process.Signal(signal)
+			startWorker(t, settings)
+		}
+		if e.Type == sq.EventTurnStarted {
+			resumes = append(resumes, e.Resume)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if outcome.Status != sq.StatusDone || len(resumes) != 2 || resumes[1] != "crash" {
+		t.Errorf("%+v after starts %q", outcome, resumes)
+	}
+	if a.tells && (!strings.Contains(outcome.Reply, ending) || !strings.Contains(outcome.Reply, "interrupted") || !strings.Contains(outcome.Reply, a.again)) {
+		t.Errorf("the reply lacks the note, or %q:\n%s", a.again, outcome.Reply)
+	}
+	for _, bad := range []string{"alive", "trouble"} {
+		if text, err := os.ReadFile(filepath.Join(dir, bad)); err == nil {
+			t.Errorf("%s: %s", bad, text)
+		}
+	}
+	if pids, _ := os.ReadFile(filepath.Join(dir, "pids")); len(strings.Fields(string(pids))) != 4 {
+		t.Errorf("two runs with a child each, not %q", pids)
+	}
+	_ = first.Process.Signal(syscall.SIGCONT)
+	entries, err := client.Transcript(ctx, key, outcome.SessionID)
+	if err != nil || len(entries) < 2 || entries[0].Text != "do it" {
+		t.Errorf("%+v, %v", entries, err)
+	}
+	for _, e := range entries[1:] {
+		if e.Role == session.RoleUser {
+			t.Errorf("a second set of entries: %+v", entries)
+		}
+	}
+}
+
+// awaitRun waits until the first run has written down what it has started.
+func awaitRun(t *testing.T, dir string) {
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		if _, err := os.Stat(filepath.Join(dir, "pids")); err == nil {
+			return
+		}
+	}
+	t.Error("the agent's program was not started")
+}
+
+// startWorker starts the worker's program.
+func startWorker(t *testing.T, settings []string) *exec.Cmd {
+	var log said
+	cmd := exec.Command(workerPath)
+	cmd.Env = append([]string{
+		"REDIS_URL=" + redistest.URL(t), "PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "TURNSTILE_LOG_LEVEL=debug",
+		"TURNSTILE_SENTINEL_TTL=1s", "TURNSTILE_DRAIN_TIMEOUT=0", "TURNSTILE_INTERRUPT_GRACE=0",
+	}, settings...)
+	cmd.Stdout, cmd.Stderr = &log, &log
+	if err := cmd.Start(); err != nil {
+		t.Error(err)
+		return cmd
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGCONT)
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		if t.Failed() {
+			t.Logf("worker %d:\n%s", cmd.Process.Pid, log.String())
+		}
+	})
+	return cmd
+}
+
+// said is what a worker has said.
+type said struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (s *said) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.Write(p)
+}
+
+func (s *said) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.String()
+}
+
+// openai is a model that says something and then uses a tool; with the tool's output
+// it answers.
+func openai(t *testing.T, self, dir string) []string {
+	model := modelserver.New(t)
+	model.Otherwise(func(r modelserver.Request) modelserver.Answer {
+		if r.Messages[len(r.Messages)-1].Role == "tool" && strings.Contains(r.Last(), "the tool's output") {
+			return modelserver.Reply("done")
+		}
+		return modelserver.Stream(modelserver.Text(begun), modelserver.Call("c1", "work", "{}"))
+	})
+	tools, err := json.Marshal([]object{{"name": "work", "description": "works", "parameters": object{"type": "object"}, "argv": []string{self, "role=tool", dir}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "tools.json")
+	if err := os.WriteFile(path, tools, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return []string{
+		"TURNSTILE_AGENT=openai", "OPENAI_BASE_URL=" + model.URL(), "TURNSTILE_MODEL=m", "TURNSTILE_TOOLS_FILE=" + path,
+	}
+}

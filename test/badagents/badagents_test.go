@@ -1,0 +1,200 @@
+// Package badagents runs commands that are bad agents under a real worker. Its tests
+// are not those of pkg/agent/exec, which hide the REDIS_URL of their surroundings.
+package badagents
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	osexec "os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"turnstile/internal/engine"
+	"turnstile/internal/protocol"
+	"turnstile/internal/redisconn"
+	"turnstile/pkg/agent"
+	"turnstile/pkg/agent/exec"
+	"turnstile/pkg/session"
+	"turnstile/test/redistest"
+)
+
+// The test binary is also the guardian of the agents.
+func TestMain(m *testing.M) {
+	exec.Init()
+	redisconn.LogTo(slog.New(slog.DiscardHandler))
+	goleak.VerifyTestMain(m)
+}
+
+func newAgent(t *testing.T, config exec.Config) *exec.Agent {
+	t.Helper()
+	config.Logger = slog.New(slog.DiscardHandler)
+	a, err := exec.New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// badSession is a session whose worker runs a bad agent.
+type badSession struct {
+	*testing.T
+	ctx    context.Context
+	client *protocol.Client
+	key    string
+}
+
+func newBadSession(t *testing.T, a agent.Agent, timeout time.Duration) badSession {
+	t.Helper()
+	rdb := redistest.New(t)
+	w, err := engine.New(rdb, a, engine.Options{
+		Queue: protocol.Config{Retention: time.Hour}, Concurrency: 1, AgentTimeout: timeout,
+		RetryBackoff: 10 * time.Millisecond, Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	t.Cleanup(func() {
+		cancel()
+		w.Drain(ctx, engine.ReasonShutdown)
+	})
+	if err := w.Start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	// Channels are common to all databases, so it is a key of this test alone.
+	key := regexp.MustCompile(`\W+`).ReplaceAllString(t.Name(), "-")
+	return badSession{t, ctx, protocol.NewClient(rdb), key}
+}
+
+// says submits a message and waits for its end.
+func (s badSession) says(text string, see func(protocol.Event)) protocol.Outcome {
+	s.Helper()
+	receipt, err := s.client.Submit(s.ctx, s.key, session.Message{Text: text})
+	if err != nil {
+		s.Fatal(err)
+	}
+	end, err := s.client.Follow(s.ctx, s.key, receipt.ID, see)
+	if err != nil {
+		s.Fatalf("the session is stuck: %v", err)
+	}
+	return end
+}
+
+// goesOn checks that the session answers its next message.
+func (s badSession) goesOn() {
+	s.Helper()
+	if end := s.says("good", func(protocol.Event) {}); end.Status != protocol.StatusDone || end.Reply != "fine" {
+		s.Errorf("the next message ended as %s (%s): %q", end.Status, end.Error, end.Reply)
+	}
+}
+
+func sh(script string) []string { return []string{"sh", "-c", script} }
+
+// moody is a command that is good when it is told so, and else does as the script says.
+func moody(format exec.Format, script string) []string {
+	if format == exec.JSONL {
+		return sh(`read -r turn; case $turn in *'"text":"good"'*) echo '{"type":"text","text":"fine"}'; exit 0;; esac; ` + script)
+	}
+	return sh(`if [ "$(cat)" = good ]; then echo fine; exit 0; fi; ` + script)
+}
+
+// Whatever a command does wrong, its turn fails with a sentence and the session's
+// next message is answered.
+func TestBadAgentsLeaveNoStuckSession(t *testing.T) {
+	t.Parallel()
+	const words = "; echo last words >&2; "
+	for name, c := range map[string]struct {
+		format  exec.Format
+		script  string
+		want    string
+		timeout time.Duration
+	}{
+		"prints nothing":               {exec.Text, "true" + words, "the agent ended without a word: last words", 0},
+		"prints newlines":              {exec.Text, "echo; echo" + words, "the agent ended without a word: last words", 0},
+		"prints no event":              {exec.JSONL, "true" + words, "the agent ended without a word: last words", 0},
+		"10 MiB on a line":             {exec.JSONL, "true" + words + "head -c 10485760 /dev/zero | tr '\\0' x; echo", "line 1 of the command's output is longer than 8 MiB: last words", 0},
+		"10 MiB on a line of text":     {exec.Text, "true" + words + "head -c 10485760 /dev/zero | tr '\\0' x; echo", "the command wrote more than 8 MiB: last words", 0},
+		"invalid UTF-8":                {exec.Text, "true" + words + `printf 'so far\377\n'`, "the command's output is not UTF-8 (byte 7): last words", 0},
+		"invalid UTF-8 in a line":      {exec.JSONL, "true" + words + `printf '{"type":"text","text":"\377"}\n'`, "line 1 of the command's output: it is not UTF-8: last words", 0},
+		"endless text, deaf":           {exec.Text, `trap "" INT` + words + "exec yes", "the command wrote more than 8 MiB: last words", 0},
+		"endless lines that are none":  {exec.JSONL, "true" + words + "exec yes", "line 1 of the command's output: it is not a JSON object with an event: invalid character 'y' looking for beginning of value: last words", 0},
+		"endless events":               {exec.JSONL, "true" + words + `exec yes '{"type":"text","text":"la la la la la la la la la la la la la la la la la la la la"}'`, "line 142180 of the command's output: with it the turn has more than 8 MiB of text: last words", 0},
+		"endless tools":                {exec.JSONL, "true" + words + `exec yes '{"type":"tool_start","name":"x","call_id":"1","input":"` + strings.Repeat("la ", 10_000) + `"}'`, "the command wrote more than 64 MiB: last words", 0},
+		"endless stderr":               {exec.Text, "exec yes last words >&2", "the agent took too long: ended after 1s: last words", time.Second},
+		"exit code":                    {exec.Text, "echo so far" + words + "exit 3", "exit status 3: last words", 0},
+		"exit code after a result":     {exec.JSONL, `echo '{"type":"result","text":"x"}'` + words + "exit 3", "exit status 3: last words", 0},
+		"try again, in vain":           {exec.Text, "true" + words + "exit 75", "exit status 75: last words", 0},
+		"dies of a signal":             {exec.Text, "true" + words + "kill -SEGV $$", "killed by signal: segmentation fault: last words", 0},
+		"closes stdout":                {exec.Text, "echo so far" + words + "exec >&-; sleep 1000", "the command closed its output and went on: last words", 0},
+		"closes stdout, deaf":          {exec.JSONL, `trap "" INT` + words + "exec >&-; sleep 1000", "the command closed its output and went on: last words", 0},
+		"never ends":                   {exec.Text, "sleep 1000", "the agent took too long: ended after 1s", time.Second},
+		"never ends, deaf":             {exec.Text, `trap "" INT; sleep 1000`, "the agent took too long: ended after 1s", time.Second},
+		"never ends, leaves a process": {exec.Text, `trap "" INT; sleep 1000 & sleep 1000`, "the agent took too long: ended after 1s", time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := newAgent(t, exec.Config{Command: moody(c.format, c.script), Format: c.format, Grace: 50 * time.Millisecond})
+			s := newBadSession(t, a, c.timeout)
+			end := s.says("be bad", func(protocol.Event) {})
+			if end.Status != protocol.StatusFailed || end.Error != c.want && (c.timeout == 0 || !strings.HasPrefix(end.Error, c.want)) {
+				t.Errorf("it ended as %s: %.300s; want %s", end.Status, end.Error, c.want)
+			}
+			s.goesOn()
+		})
+	}
+}
+
+// The program is there again when the next message comes.
+func TestMissingProgramLeavesNoStuckSession(t *testing.T) {
+	t.Parallel()
+	program := filepath.Join(t.TempDir(), "sh")
+	a := newAgent(t, exec.Config{Command: append([]string{program}, moody(exec.Text, "exit 9")[1:]...)})
+	s := newBadSession(t, a, 0)
+	end := s.says("hello", func(protocol.Event) {})
+	if want := "could not start the agent: "; end.Status != protocol.StatusFailed || !strings.HasPrefix(end.Error, want) || !strings.HasSuffix(end.Error, "no such file or directory") {
+		t.Errorf("it ended as %s: %s; want %s", end.Status, end.Error, want)
+	}
+	shell, err := osexec.LookPath("sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(shell, program); err != nil {
+		t.Fatal(err)
+	}
+	s.goesOn()
+}
+
+// A command that ignores SIGINT is killed, and its turn is a stopped one.
+func TestStopOfADeafAgent(t *testing.T) {
+	t.Parallel()
+	for format, script := range map[exec.Format]string{
+		exec.Text:  `trap "" INT TERM; echo up .; sleep 1000`,
+		exec.JSONL: `trap "" INT TERM; echo '{"type":"text","text":"up ."}'; sleep 1000`,
+	} {
+		t.Run(string(format), func(t *testing.T) {
+			t.Parallel()
+			a := newAgent(t, exec.Config{Command: moody(format, script), Format: format, Grace: 50 * time.Millisecond})
+			s := newBadSession(t, a, 0)
+			said := false
+			end := s.says("be bad", func(e protocol.Event) {
+				if said || e.Type != string(agent.EventText) {
+					return
+				}
+				said = true
+				if _, err := s.client.Command(s.ctx, s.key, "/stop", ""); err != nil {
+					t.Error(err)
+				}
+			})
+			if end.Status != protocol.StatusStopped || !strings.HasPrefix(end.Reply, "up") {
+				t.Errorf("it ended as %s (%s): %q", end.Status, end.Error, end.Reply)
+			}
+			s.goesOn()
+		})
+	}
+}

@@ -1,0 +1,198 @@
+// Package examples has the tests of what is in the directory examples.
+package examples
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	osexec "os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"turnstile/internal/engine"
+	"turnstile/internal/protocol"
+	"turnstile/internal/redisconn"
+	"turnstile/pkg/agent"
+	"turnstile/pkg/agent/exec"
+	"turnstile/pkg/session"
+	"turnstile/test/redistest"
+)
+
+// The test binary is also the guardian of the agents.
+func TestMain(m *testing.M) {
+	exec.Init()
+	redisconn.LogTo(slog.New(slog.DiscardHandler))
+	goleak.VerifyTestMain(m)
+}
+
+// example is a file of a directory in examples.
+func example(t *testing.T, parts ...string) string {
+	t.Helper()
+	path, err := filepath.Abs(filepath.Join(append([]string{"../../examples"}, parts...)...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// pythonAgent is the python example.
+func pythonAgent(t *testing.T) *exec.Agent {
+	t.Helper()
+	if _, err := osexec.LookPath("python3"); err != nil {
+		const reason = "the python example cannot be run: no python3 on PATH"
+		if on, _ := strconv.ParseBool(os.Getenv("CI")); on {
+			t.Fatal(reason)
+		}
+		fmt.Fprintf(os.Stderr, "%s: SKIPPED %s\n", reason, t.Name())
+		t.Skip(reason)
+	}
+	return command(t, exec.JSONL, "python3", example(t, "python-agent", "agent.py"))
+}
+
+func command(t *testing.T, format exec.Format, argv ...string) *exec.Agent {
+	t.Helper()
+	a, err := exec.New(exec.Config{Command: argv, Format: format, Grace: time.Minute, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func turn(text string) agent.Turn {
+	return agent.Turn{Session: "s", SessionID: "sid", ID: "t1", Fence: 1, Attempt: 1, Messages: []agent.Message{{ID: "m1", Text: text}}}
+}
+
+func TestPythonAgent(t *testing.T) {
+	t.Parallel()
+	a := pythonAgent(t)
+	for _, c := range []struct {
+		state   string
+		history []session.Entry
+		number  int
+	}{
+		{number: 1},
+		{state: `{"agent":"python-example","turns":6}`, number: 7},
+		{state: `{"agent":"another","turns":6}`, number: 1},
+		{history: []session.Entry{{Role: session.RoleUser, Turn: "t0"}, {Role: session.RoleAssistant, Turn: "t0"}}, number: 2},
+	} {
+		tn := turn("hällo <b>world</b>")
+		tn.State, tn.History = json.RawMessage(c.state), c.history
+		var types []agent.EventType
+		var text, state, usage string
+		_, err := a.Run(t.Context(), tn, func(e agent.Event) {
+			types = append(types, e.Type)
+			switch e.Type {
+			case agent.EventText:
+				text += e.Text
+			case agent.EventState:
+				state = string(e.Data)
+			case agent.EventUsage:
+				usage = fmt.Sprintf("%s %d %d", e.Usage.Model, e.Usage.InputTokens, e.Usage.OutputTokens)
+			case agent.EventToolEnd:
+				if string(e.Output) != `{"words": 2}` {
+					t.Errorf("the tool's output is %s", e.Output)
+				}
+			}
+		})
+		want := fmt.Sprintf("Turn %d, 2 words: hällo <b>world</b>", c.number)
+		wantState := fmt.Sprintf(`{"agent": "python-example", "turns": %d}`, c.number)
+		if err != nil || text != want || state != wantState || usage != "python-example 2 6" {
+			t.Errorf("text %q, state %s, usage %s, error %v; want %q", text, state, usage, err, want)
+		}
+		for _, of := range []agent.EventType{agent.EventState, agent.EventToolStart, agent.EventToolEnd, agent.EventText, agent.EventUsage} {
+			if !slices.Contains(types, of) {
+				t.Errorf("there was no %s in %q", of, types)
+			}
+		}
+	}
+}
+
+func TestPythonAgentTakesASteer(t *testing.T) {
+	t.Parallel()
+	a := pythonAgent(t)
+	tn := turn("one two three four five six")
+	steers := make(chan agent.Steer, 1)
+	tn.Steers = steers
+	accepted, text := 0, ""
+	_, err := a.Run(t.Context(), tn, func(e agent.Event) {
+		if e.Type != agent.EventText {
+			return
+		}
+		if text == "" {
+			steers <- agent.NewSteer(agent.Message{ID: "m2", Text: "and\nmore"}, func() { accepted++ })
+		}
+		text += e.Text
+	})
+	if err != nil || accepted != 1 || !strings.HasSuffix(text, " ...and you added: and more") || !strings.Contains(text, "five six") {
+		t.Errorf("accepted %d, error %v: %q", accepted, err, text)
+	}
+}
+
+// It ends by itself long before the grace, and says what it had used.
+func TestPythonAgentIsInterrupted(t *testing.T) {
+	t.Parallel()
+	a := pythonAgent(t)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cause := errors.New("enough")
+	var types []agent.EventType
+	_, err := a.Run(ctx, turn(strings.Repeat("long ", 10_000)), func(e agent.Event) {
+		if types = append(types, e.Type); e.Type == agent.EventText {
+			cancel(cause)
+		}
+	})
+	if !errors.Is(err, cause) || !strings.HasSuffix(err.Error(), ": interrupted") || types[len(types)-1] != agent.EventUsage {
+		t.Errorf("%v after %q", err, types)
+	}
+}
+
+// Both commands answer under a real worker.
+func TestCommandsUnderAWorker(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		agent func(*testing.T) *exec.Agent
+		want  string
+	}{
+		"python": {pythonAgent, "Turn 1, 1 words: hello"},
+		"shell": {func(t *testing.T) *exec.Agent {
+			return command(t, exec.Text, "sh", example(t, "shell-agent", "agent.sh"))
+		}, "In session examples-shell you said: hello"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a, rdb := c.agent(t), redistest.New(t)
+			ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+			ended := make(chan error, 1)
+			go func() {
+				ended <- engine.Run(ctx, rdb, a, engine.Options{
+					Queue: protocol.Config{Retention: time.Hour}, Logger: slog.New(slog.DiscardHandler),
+				})
+			}()
+			reply, err := ask(ctx, protocol.NewClient(rdb), "examples-"+name, "hello")
+			if err != nil || reply.Status != protocol.StatusDone || reply.Reply != c.want {
+				t.Errorf("%+v, %v; want %q", reply, err, c.want)
+			}
+			stop()
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// ask submits a message and waits for its end.
+func ask(ctx context.Context, client *protocol.Client, key, text string) (protocol.Outcome, error) {
+	receipt, err := client.Submit(ctx, key, session.Message{Text: text})
+	if err != nil {
+		return protocol.Outcome{}, err
+	}
+	return client.Wait(ctx, key, receipt.ID)
+}

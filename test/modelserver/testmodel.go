@@ -1,0 +1,179 @@
+// Package modelserver plays a Chat Completions endpoint for tests: a real HTTP server
+// on loopback that gives the answers that the test has scripted and records what it
+// was asked.
+//
+//	model := testmodel.New(t,
+//		testmodel.Stream(testmodel.Text("let me see"), testmodel.Call("c1", "weather", `{"city":`, `"Rome"}`)),
+//		testmodel.Stream(testmodel.Text("It ", "is ", "warm."), testmodel.Use(40, 5)),
+//	)
+//	... a client of model.URL() ...
+//	model.Requests()[1].Messages
+//
+// Each request takes the script's next Answer. When the script is at its end the
+// function of Otherwise is asked; without one the request is refused with a 400 and
+// the test fails.
+package modelserver
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+)
+
+// TB is what New needs of a *testing.T.
+type TB interface {
+	Helper()
+	Cleanup(f func())
+	Errorf(format string, args ...any)
+}
+
+// Server is the endpoint. Its methods may be called from any goroutine.
+type Server struct {
+	t      TB // nil: nobody is told of a request too many
+	server *httptest.Server
+	done   chan struct{} // closed by Close: nothing hangs any longer
+
+	mu        sync.Mutex
+	script    []Answer
+	otherwise func(Request) Answer
+	models    []string
+	requests  []Request
+	came      chan struct{} // closed and replaced at each request
+}
+
+// New starts a server with a script. It is closed when t ends.
+func New(t TB, script ...Answer) *Server {
+	t.Helper()
+	s := start(t, script)
+	t.Cleanup(s.Close)
+	return s
+}
+
+// Start is New for a program that is no test. Close it.
+func Start(script ...Answer) *Server { return start(nil, script) }
+
+func start(t TB, script []Answer) *Server {
+	s := &Server{t: t, script: script, done: make(chan struct{}), came: make(chan struct{}), models: []string{"test-model"}}
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /v1/chat/completions", s.complete)
+	mux.HandleFunc("GET /v1/models", s.list)
+	s.server = httptest.NewServer(mux)
+	return s
+}
+
+// URL is the base URL for clients: http://127.0.0.1:PORT/v1.
+func (s *Server) URL() string { return s.server.URL + "/v1" }
+
+// Close ends all that hangs or waits, and then the server. Calling it again does
+// nothing.
+func (s *Server) Close() {
+	s.mu.Lock()
+	select {
+	case <-s.done:
+		s.mu.Unlock()
+		return
+	default:
+	}
+	close(s.done)
+	s.mu.Unlock()
+	s.server.Close()
+}
+
+// Script adds answers to the end of the script.
+func (s *Server) Script(answers ...Answer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.script = append(s.script, answers...)
+}
+
+// Otherwise sets what answers the requests for which the script has nothing.
+func (s *Server) Otherwise(answer func(Request) Answer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.otherwise = answer
+}
+
+// Models sets the ids that GET /v1/models lists. It is one, test-model, at first.
+func (s *Server) Models(ids ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.models = ids
+}
+
+// Requests is what was asked so far, oldest first.
+func (s *Server) Requests() []Request {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]Request(nil), s.requests...)
+}
+
+// Await waits until there were n requests, and is the n-th. It waits as long as the
+// test may run; false: the server was closed.
+func (s *Server) Await(n int) (Request, bool) {
+	for {
+		s.mu.Lock()
+		came := s.came
+		if len(s.requests) >= n {
+			r := s.requests[n-1]
+			s.mu.Unlock()
+			return r, true
+		}
+		s.mu.Unlock()
+		select {
+		case <-came:
+		case <-s.done:
+			return Request{}, false
+		}
+	}
+}
+
+// next records a request and is its answer.
+func (s *Server) next(r Request) Answer {
+	s.mu.Lock()
+	s.requests = append(s.requests, r)
+	close(s.came)
+	s.came = make(chan struct{})
+	n, otherwise := len(s.requests), s.otherwise
+	if len(s.script) > 0 {
+		answer := s.script[0]
+		s.script = s.script[1:]
+		s.mu.Unlock()
+		return answer
+	}
+	s.mu.Unlock()
+	if otherwise != nil {
+		return otherwise(r)
+	}
+	if s.t != nil {
+		s.t.Errorf("testmodel: request %d has no answer in the script", n)
+	}
+	return Error(http.StatusBadRequest, "not_scripted", fmt.Sprintf("testmodel: request %d has no answer in the script", n))
+}
+
+func (s *Server) complete(w http.ResponseWriter, hr *http.Request) {
+	body, err := io.ReadAll(hr.Body)
+	if err != nil {
+		return // the client is gone
+	}
+	r := Request{Header: hr.Header.Clone(), Body: body}
+	if err := json.Unmarshal(body, &r); err != nil {
+		Error(http.StatusBadRequest, "invalid_json", err.Error()).write(w, hr, r, s.done)
+		return
+	}
+	s.next(r).write(w, hr, r, s.done)
+}
+
+func (s *Server) list(w http.ResponseWriter, _ *http.Request) {
+	s.mu.Lock()
+	ids := s.models
+	s.mu.Unlock()
+	data := make([]object, 0, len(ids))
+	for _, id := range ids {
+		data = append(data, object{"id": id, "object": "model", "created": 0, "owned_by": "testmodel"})
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(encode(object{"object": "list", "data": data}))
+}

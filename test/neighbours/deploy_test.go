@@ -1,0 +1,254 @@
+package neighbours
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	sq "turnstile/internal/protocol"
+	"turnstile/internal/rediskey"
+	"turnstile/pkg/session"
+)
+
+const (
+	sessions = 60
+	messages = 10 // of each session
+)
+
+// A deploy replaces workers in mid-work by those of the next version, and a
+// rollback the other way round. On the way one of each is killed in mid-turn, and
+// one is drained. Both versions' senders are at work.
+func TestDeploy(t *testing.T) {
+	t.Parallel()
+	before, this := versions(t)
+	t.Run("forward", func(t *testing.T) {
+		t.Parallel()
+		deploy(t, before, this)
+	})
+	t.Run("back", func(t *testing.T) {
+		t.Parallel()
+		deploy(t, this, before)
+	})
+}
+
+func deploy(t *testing.T, from, to version) {
+	s := newStage(t)
+	leaving := []*process{s.worker(from), s.worker(from)}
+	var ended atomic.Int64
+	senders := []func() said{s.send(from, 0, &ended), s.send(to, sessions/2, &ended)}
+	s.await("a tenth of the answers", func() bool { return ended.Load() > sessions*messages/10 })
+
+	coming := []*process{s.worker(to), s.worker(to)}
+	var cut []string // the sessions of killed workers
+	for _, p := range []*process{coming[0], leaving[0]} {
+		s.await("turns of the "+p.name, func() bool { return len(s.heldBy(p)) > 2 })
+		p.kill()
+		held := s.heldBy(p)
+		if len(held) == 0 {
+			t.Errorf("the %s was not killed in mid-turn", p.name)
+		}
+		cut = append(cut, held...)
+	}
+	s.await("turns of the other "+leaving[1].name, func() bool { return len(s.heldBy(leaving[1])) > 2 })
+	leaving[1].drain()
+	log := leaving[1].log.String()
+	// In the words of the version before, and in today's.
+	given := strings.Count(log, `"msg":"turn given back"`) + strings.Count(log, `"status":"requeued"`)
+	if given == 0 {
+		t.Errorf("the %s was drained, and no turn was cut off", leaving[1].name)
+	}
+
+	for i, finish := range senders {
+		r := finish()
+		if r.code != 0 || r.err != "" {
+			t.Errorf("sender %d: exit code %d: %s", i, r.code, r.err)
+		}
+		s.answered(r.out, i*sessions/2)
+	}
+	redelivered := 0
+	for i := range sessions {
+		redelivered += s.inOrder(sessionKey(i))
+	}
+	t.Logf("%s to %s: %d sessions lost their worker, %d turns were given back, %d messages redelivered",
+		from.name, to.name, len(cut), given, redelivered)
+	if redelivered < len(cut)+given {
+		t.Errorf("%d messages were redelivered, of %d turns of killed workers and %d that were given back", redelivered, len(cut), given)
+	}
+}
+
+// Turns that last longer than the sentinel's TTL are left alone by the other
+// version's workers, who look after the sessions of dead ones.
+func TestLongTurns(t *testing.T) {
+	t.Parallel()
+	before, this := versions(t)
+	s := newStage(t)
+	const each = 3
+	var workers []*process
+	for _, v := range []version{before, this} {
+		workers = append(workers, s.worker(v, fmt.Sprintf("TURNSTILE_CONCURRENCY=%d", each), "TURNSTILE_SENTINEL_TTL=1s", "TURNSTILE_SWEEP_INTERVAL=500ms"))
+	}
+	for i := range 2 * each {
+		s.say(sessionKey(i), "long", "sleep=2500ms long")
+	}
+	for _, p := range workers {
+		s.await("turns of the "+p.name, func() bool { return len(s.heldBy(p)) == each })
+	}
+	for i := range 2 * each {
+		key := sessionKey(i)
+		if o := s.ends(key, "long"); o.Status != sq.StatusDone || o.DurationMS < 2500 {
+			t.Errorf("the message of %s: %+v", key, o)
+		}
+		s.oneSet(key, []string{"long"}, func(string) string { return "echo: long" })
+		if n := s.redelivered(key, "long"); n != 0 {
+			t.Errorf("the message of %s was redelivered %d times", key, n)
+		}
+	}
+}
+
+func sessionKey(i int) string { return fmt.Sprintf("agent:deploy:%02d", i) }
+func messageID(i int) string  { return fmt.Sprintf("m%02d", i) }
+
+func reply(key, id string) string { return "echo: " + id + " of " + key }
+
+// send puts the messages of half of the sessions in and waits for their ends.
+func (s *stage) send(v version, first int, ended *atomic.Int64) (finish func() said) {
+	s.Helper()
+	var file strings.Builder
+	for m := range messages {
+		for i := first; i < first+sessions/2; i++ {
+			key, id := sessionKey(i), messageID(m)
+			does := "sleep=60ms"
+			if (i+m)%3 == 0 {
+				does = "tool=search:100ms sleep=200ms"
+			}
+			line, err := json.Marshal(map[string]string{"session": key, "id": id, "text": does + " " + id + " of " + key})
+			s.must(err)
+			file.Write(append(line, '\n'))
+		}
+	}
+	return s.launch(v, "enqueue", file.String(), func(line string) {
+		if strings.Contains(line, `"reply":`) {
+			ended.Add(1)
+		}
+	}, "--file", "-", "--wait", "--json")
+}
+
+// heldBy are the sessions in which a worker runs a turn, by what Redis says.
+func (s *stage) heldBy(p *process) (held []string) {
+	s.Helper()
+	busy, err := s.client.Busy(s.ctx)
+	s.must(err)
+	for _, info := range busy {
+		if info.Worker == p.worker() && info.Phase == "running" {
+			held = append(held, info.Session)
+		}
+	}
+	return held
+}
+
+// answered checks what a sender was told: each message ended once, and well.
+func (s *stage) answered(out string, first int) {
+	s.Helper()
+	ends := map[string]int{}
+	for line := range strings.Lines(out) {
+		var o struct {
+			sq.Outcome
+			Reply *string `json:"reply"`
+		}
+		s.must(json.Unmarshal([]byte(line), &o))
+		if o.Reply == nil {
+			continue // a receipt
+		}
+		ends[o.Session+" "+o.ID]++
+		if o.Status != sq.StatusDone || *o.Reply != reply(o.Session, o.ID) {
+			s.Errorf("message %s of %s: %s %q %s", o.ID, o.Session, o.Status, *o.Reply, o.Error)
+		}
+	}
+	for i := first; i < first+sessions/2; i++ {
+		for m := range messages {
+			if n := ends[sessionKey(i)+" "+messageID(m)]; n != 1 {
+				s.Errorf("message %s of %s ended %d times for its sender", messageID(m), sessionKey(i), n)
+			}
+		}
+	}
+}
+
+// inOrder checks what Redis has of a session: the messages ended once, in their
+// order, with one set of entries each, and nothing is left. It answers how often
+// one of them was redelivered.
+func (s *stage) inOrder(key string) (redelivered int) {
+	s.Helper()
+	var want []string
+	for m := range messages {
+		want = append(want, messageID(m))
+	}
+	if got := s.ended(key); !slices.Equal(got, want) {
+		s.Errorf("the messages of %s ended as %q", key, got)
+	}
+	s.oneSet(key, want, func(id string) string { return reply(key, id) })
+	s.nothingLeft(key)
+	for _, id := range want {
+		redelivered += s.redelivered(key, id)
+	}
+	return redelivered
+}
+
+// redelivered is how often a message came back without a failure.
+func (s *stage) redelivered(key, id string) int {
+	n, _ := s.rdb.HGet(s.ctx, rediskey.For(key).Task(session.TaskID(key, id)), "redelivered").Int() // absent: never
+	return n
+}
+
+// ended are the messages of a session in the order of their ends.
+func (s *stage) ended(key string) (ids []string) {
+	s.Helper()
+	entries, err := s.rdb.XRange(s.ctx, rediskey.For(key).Events(), "-", "+").Result()
+	s.must(err)
+	for _, entry := range entries {
+		var e sq.Event
+		text, _ := entry.Values["e"].(string)
+		s.must(json.Unmarshal([]byte(text), &e))
+		if e.Type == sq.EventTurnEnded {
+			ids = append(ids, e.Messages...)
+		}
+	}
+	return ids
+}
+
+// oneSet checks a transcript: for each message its words, then what was done, then
+// its reply, and of words and reply one each.
+func (s *stage) oneSet(key string, ids []string, reply func(id string) string) {
+	s.Helper()
+	entries, err := s.client.Transcript(s.ctx, key, s.info(key).SessionID)
+	s.must(err)
+	var got, want []string
+	for _, e := range entries {
+		switch e.Role {
+		case session.RoleUser:
+			got = append(got, "user: "+e.Message)
+		case session.RoleTool:
+		default:
+			got = append(got, string(e.Role)+": "+e.Text)
+		}
+	}
+	for _, id := range ids {
+		want = append(want, "user: "+id, "assistant: "+reply(id))
+	}
+	if !slices.Equal(got, want) {
+		s.Errorf("transcript of %s:\n%q, want\n%q", key, got, want)
+	}
+}
+
+// nothingLeft checks that a session is idle and that nothing was put aside.
+func (s *stage) nothingLeft(key string) {
+	s.Helper()
+	info := s.info(key)
+	active, err := s.rdb.LLen(s.ctx, rediskey.For(key).Active()).Result()
+	s.must(err)
+	if info.Phase != sq.PhaseIdle || info.Left > 0 || info.Pending+info.Scheduled+info.Archived > 0 || active > 0 {
+		s.Errorf("left of %s: %+v, %d active", key, info, active)
+	}
+}

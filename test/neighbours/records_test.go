@@ -1,0 +1,416 @@
+package neighbours
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	sq "turnstile/internal/protocol"
+	"turnstile/internal/rediskey"
+	"turnstile/pkg/followup"
+	"turnstile/pkg/resume"
+	"turnstile/pkg/session"
+)
+
+// What this version alone writes does not stop a worker of the one before: each
+// situation is prepared by this version, whose worker then dies or lets go, and all
+// that waits is run by the old one, in order.
+func TestOldWorkerWithNewRecords(t *testing.T) {
+	t.Parallel()
+	before, _ := versions(t)
+	for _, c := range situations() {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			r := newRecords(newStage(t), c.change)
+			c.prepare(r)
+			r.die()
+			for _, args := range [][]string{{"ps", "--json"}, {"show", r.key, "--json"}, {"show", r.key}} {
+				if said := r.launch(before, "worker", "", nil, args...)(); said.code != 0 {
+					t.Errorf("the old worker %q: %+v", args, said)
+				}
+			}
+			old := r.worker(before)
+			for _, id := range c.runs {
+				if o := r.ends(r.key, id); o.Status != sq.StatusDone || o.Reply != "echo: "+id {
+					t.Errorf("message %s: %+v", id, o)
+				}
+			}
+			old.drain()
+			if got := r.done(); !slices.Equal(got, c.entries()) {
+				t.Errorf("run: %q, want %q", got, c.entries())
+			}
+			if c.anew {
+				c.before = nil
+			}
+			r.oneSet(r.key, c.entries(), func(id string) string { return "echo: " + id })
+			if info := r.info(r.key); info.Pending > 0 || info.Left > 0 {
+				t.Errorf("left: %+v", info)
+			}
+			if c.after != nil {
+				c.after(r)
+			}
+		})
+	}
+}
+
+type situation struct {
+	name    string
+	change  func(*sq.Config) // of this version's worker
+	prepare func(r *records)
+	runs    []string // by the old worker
+	before  []string // by this version's
+	anew    bool     // the transcript begins with what the old worker runs
+	after   func(r *records)
+}
+
+func (c situation) entries() []string { return append(slices.Clone(c.before), c.runs...) }
+
+func situations() []situation {
+	return []situation{
+		{
+			name: "settings, title and dropped ones",
+			change: func(c *sq.Config) {
+				c.Line = followup.Settings{Mode: session.ModeCollect, Cap: 1, Drop: followup.DropSummarize, Debounce: followup.Millis(time.Hour)}
+			},
+			prepare: func(r *records) {
+				r.must(r.client.SetTitle(r.ctx, r.key, "A title"))
+				r.must(r.client.Configure(r.ctx, r.key, followup.Settings{Mode: session.ModeSteer, Cap: 1, Drop: followup.DropSummarize}))
+				r.says("now")
+				r.claim()
+				r.says("lost", "next")
+			},
+			runs: []string{"now", "next"},
+			after: func(r *records) {
+				if o := r.ends(r.key, "lost"); o.Status != sq.StatusDropped {
+					r.Errorf("the dropped message: %+v", o)
+				}
+				info := r.info(r.key)
+				if info.Title != "A title" || info.Settings.Mode != session.ModeSteer || info.Dropped != 1 {
+					r.Errorf("the record is not as it was: %+v", info)
+				}
+				r.says("later")
+				if turn := r.claim().Turn(); len(turn.Dropped) != 1 {
+					r.Errorf("the next turn of this version is not told of what was dropped: %+v", turn)
+				}
+			},
+		},
+		{
+			name: "a turn that somebody asked to give way, with a steer in it",
+			prepare: func(r *records) {
+				r.says("now")
+				h := r.start()
+				r.say(r.key, "steered", "steered", session.ModeSteer)
+				steered, err := h.Steer(r.ctx)
+				r.must(err)
+				if len(steered) != 1 {
+					r.Fatalf("%d messages were steered in", len(steered))
+				}
+				r.say(r.key, "untaken", "untaken", session.ModeSteer)
+				r.say(r.key, "first", "first", session.ModeRollback)
+			},
+			// A rollback is not known: the turn that it was to end is run again.
+			runs: []string{"now", "steered", "first", "untaken"},
+		},
+		{
+			name: "a turn that a drain kept from starting",
+			prepare: func(r *records) {
+				r.says("now")
+				h := r.claim()
+				if m := r.consumer.Mark(r.ctx, []*sq.Hold{h}, resume.ReasonShutdown); m[0].Err != nil || !m[0].Starting {
+					r.Fatalf("marked: %+v", m)
+				}
+			},
+			runs: []string{"now"},
+		},
+		{
+			name: "a turn that was cut off, with a mark and a partial",
+			prepare: func(r *records) {
+				r.says("now")
+				h := r.start()
+				r.must(h.Checkpoint(r.ctx, []session.Entry{
+					{Role: session.RoleUser, Text: "now", Message: "now"}, {Role: session.RoleAssistant, Text: "half", Interrupted: true},
+				}))
+				if m := r.consumer.Mark(r.ctx, []*sq.Hold{h}, resume.ReasonRestart); m[0].Err != nil {
+					r.Fatal(m[0].Err)
+				}
+			},
+			runs: []string{"now"},
+			after: func(r *records) {
+				// The old worker leaves the partial, which is no other message's.
+				r.says("later")
+				h := r.start()
+				past, err := h.Past(r.ctx)
+				r.must(err)
+				if past.Partial != nil || len(past.Entries) != 2 || h.Turn().Resume != "" {
+					r.Errorf("the next turn of this version begins with %+v", past)
+				}
+				r.finish(h)
+				if n := r.rdb.Exists(r.ctx, rediskey.For(r.key).Partial(), rediskey.For(r.key).Resume()).Val(); n != 0 {
+					r.Error("a partial or a mark is left")
+				}
+			},
+		},
+		{
+			name: "what an agent keeps, and asks",
+			prepare: func(r *records) {
+				r.says("one", "two")
+				h := r.start()
+				r.must(h.Keep(r.ctx, []byte(`{"agent":"x"}`), 2))
+				r.asks(h, "run make")
+				if _, err := r.client.Answer(r.ctx, r.key, 1, sq.Allow); err != nil {
+					r.Fatal(err)
+				}
+				r.asks(h, "run rm")
+			},
+			runs: []string{"one", "two"},
+			after: func(r *records) {
+				if _, err := r.client.Answer(r.ctx, r.key, 0, sq.Allow); !errors.Is(err, sq.ErrNothingAsked) {
+					r.Errorf("the question of a turn that is over: %v", err)
+				}
+				// The old worker has written as many entries as the dead turn was to write.
+				r.says("three")
+				past, err := r.start().Past(r.ctx)
+				r.must(err)
+				if past.State != nil || len(past.Entries) != 4 {
+					r.Errorf("%d entries, and of an agent that knows none of them: %s", len(past.Entries), past.State)
+				}
+			},
+		},
+		{
+			name: "what an agent keeps, of which the old worker runs the first turn only",
+			prepare: func(r *records) {
+				r.says("one")
+				r.must(r.start().Keep(r.ctx, []byte(`{"agent":"x"}`), 2))
+			},
+			runs: []string{"one"},
+			after: func(r *records) {
+				r.says("two")
+				past, err := r.start().Past(r.ctx)
+				r.must(err)
+				if past.State != nil || len(past.Entries) != 2 {
+					r.Errorf("%d entries, and of an agent that knows none of them: %s", len(past.Entries), past.State)
+				}
+			},
+		},
+		{
+			name:   "a turn of several messages",
+			change: func(c *sq.Config) { c.Line.Debounce = followup.Millis(time.Millisecond) },
+			prepare: func(r *records) {
+				r.says("first")
+				h := r.start()
+				for _, id := range []string{"one", "two", "three"} {
+					r.say(r.key, id, id, session.ModeCollect)
+				}
+				r.passes(2 * time.Millisecond)
+				if !r.finish(h) || len(h.Turn().Collected) != 2 {
+					r.Fatalf("the next turn is of %+v", h.Turn())
+				}
+				r.must(h.Promote(r.ctx))
+				r.must(h.Checkpoint(r.ctx, []session.Entry{{Role: session.RoleUser, Text: "one", Message: "one"}}))
+			},
+			before: []string{"first"},
+			runs:   []string{"one", "two", "three"},
+		},
+		{
+			name:   "messages that wait for more",
+			change: func(c *sq.Config) { c.Line.Debounce = followup.Millis(time.Hour) },
+			prepare: func(r *records) {
+				r.says("first")
+				h := r.start()
+				r.say(r.key, "one", "one", session.ModeCollect)
+				r.say(r.key, "two", "two", session.ModeCollect)
+				if r.finish(h) {
+					r.Fatal("they do not wait")
+				}
+			},
+			before: []string{"first"},
+			runs:   []string{"one", "two"},
+		},
+		{
+			name:   "a session that begins anew",
+			change: func(c *sq.Config) { c.StuckLimit = 1 },
+			prepare: func(r *records) {
+				r.says("first")
+				r.finish(r.start())
+				r.says("now")
+				h := r.start()
+				if m := r.consumer.Mark(r.ctx, []*sq.Hold{h}, resume.ReasonRestart); m[0].Err != nil {
+					r.Fatal(m[0].Err)
+				}
+				r.must(h.Requeue(r.ctx, resume.ReasonRestart, session.Entry{Role: session.RoleUser, Text: "now", Message: "now"}))
+			},
+			before: []string{"first"},
+			runs:   []string{"now"},
+			anew:   true,
+		},
+	}
+}
+
+// A turn of the old version whose worker died is taken up by this one.
+func TestNewWorkerWithOldRecords(t *testing.T) {
+	t.Parallel()
+	before, _ := versions(t)
+	for name, c := range map[string]struct {
+		ask  func(r *records) // while the old worker hangs
+		runs []string
+		long sq.Status // what becomes of the turn that died
+	}{
+		"redelivered": {func(*records) {}, []string{"long", "next"}, sq.StatusDone},
+		"interrupted": {func(r *records) {
+			r.enqueue(before, "-s", r.key, "--id", "urgent", "--mode", "interrupt", "urgent")
+		}, []string{"urgent", "next"}, sq.StatusInterrupted},
+		"stopped": {func(r *records) {
+			r.enqueue(before, "-s", r.key, "/stop")
+			r.enqueue(before, "-s", r.key, "--id", "after", "after")
+		}, []string{"after"}, sq.StatusStopped},
+		"rolled back by this version": {func(r *records) {
+			r.say(r.key, "urgent", "urgent", session.ModeRollback)
+		}, []string{"urgent", "next"}, sq.StatusInterrupted},
+		"with a steer of this version": {func(r *records) {
+			r.say(r.key, "steer", "steer", session.ModeSteer)
+		}, []string{"long", "next", "steer"}, sq.StatusDone},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t)
+			p := s.worker(before)
+			r := newRecords(s, nil)
+			s.enqueue(before, "-s", r.key, "--id", "long", "tool=search", "sleep=1m", "long")
+			r.await("the turn of the old worker", func() bool { return r.info(r.key).Phase == "running" })
+			s.enqueue(before, "-s", r.key, "--id", "next", "next")
+			// Its death counts only if it was heard of.
+			r.await("its first events", func() bool {
+				return strings.HasPrefix(r.rdb.HGet(r.ctx, rediskey.For(r.key).Run(), "seq").Val(), fmt.Sprint(r.info(r.key).Fence, " "))
+			})
+			// It hangs, so that it cannot do itself what is asked of it.
+			p.signal(syscall.SIGSTOP)
+			c.ask(r)
+			fence := r.info(r.key).Fence
+			p.kill()
+			r.die()
+
+			var got []string
+			h := r.start()
+			for more := true; more; more = r.finish(h) {
+				turn := h.Turn()
+				if len(got) == 0 {
+					if crashed := turn.Message.ID == "long"; crashed != (turn.Resume == resume.ReasonCrash) || crashed != (turn.Redelivered == 1) || turn.Fence <= fence {
+						t.Errorf("the first turn is %+v", turn)
+					}
+				} else {
+					r.must(h.Promote(r.ctx))
+				}
+				got = append(got, turn.Message.ID)
+			}
+			if !slices.Equal(got, c.runs) {
+				t.Errorf("run: %q, want %q", got, c.runs)
+			}
+			if o := r.ends(r.key, "long"); o.Status != c.long {
+				t.Errorf("the message of the dead turn: %+v", o)
+			}
+			if n := r.rdb.Exists(r.ctx, rediskey.For(r.key).Resume(), rediskey.For(r.key).Active()).Val(); n != 0 {
+				t.Error("a mark or an active message is left")
+			}
+			r.oneSet(r.key, c.runs, func(id string) string { return "echo: " + id })
+		})
+	}
+}
+
+// records is a session and a worker of this version, in this process.
+type records struct {
+	*stage
+	key      string
+	consumer *sq.Consumer
+}
+
+func newRecords(s *stage, change func(*sq.Config)) *records {
+	s.Helper()
+	// Channels are common to all databases of a server, hence the test's name.
+	cfg := sq.Config{Worker: s.Name(), Retention: time.Hour, SentinelTTL: time.Minute}
+	if change != nil {
+		change(&cfg)
+	}
+	c, err := sq.NewConsumer(s.rdb, cfg)
+	s.must(err)
+	return &records{s, "agent:records", c}
+}
+
+// says submits messages whose ids are their texts.
+func (r *records) says(ids ...string) {
+	r.Helper()
+	for _, id := range ids {
+		r.say(r.key, id, id)
+	}
+}
+
+// claim claims the session; it has to be there.
+func (r *records) claim() *sq.Hold {
+	r.Helper()
+	holds, err := r.consumer.Claim(r.ctx, []string{r.key})
+	r.must(err)
+	if len(holds) != 1 {
+		r.Fatalf("the session was not claimed: %+v", r.info(r.key))
+	}
+	return holds[0]
+}
+
+func (r *records) start() *sq.Hold {
+	r.Helper()
+	h := r.claim()
+	r.must(h.Promote(r.ctx))
+	return h
+}
+
+// asks has h's turn ask the user.
+func (r *records) asks(h *sq.Hold, name string) {
+	r.Helper()
+	_, err := h.Ask(r.ctx, sq.Question{Name: name})
+	r.must(err)
+}
+
+// finish ends the turn as the agent echo does.
+func (r *records) finish(h *sq.Hold) (more bool) {
+	r.Helper()
+	turn := h.Turn()
+	reply := "echo: " + turn.Message.ID
+	more, err := h.Finish(r.ctx, sq.End{Status: sq.StatusDone, Reply: reply, Entries: []session.Entry{
+		{Role: session.RoleUser, Text: turn.Message.Text, Message: turn.Message.ID, Turn: turn.ID},
+		{Role: session.RoleAssistant, Text: reply, Turn: turn.ID},
+	}})
+	r.must(err)
+	return more
+}
+
+// die is the death of this version's worker, TTL included. The session waits for
+// a worker.
+func (r *records) die() {
+	r.Helper()
+	// The sentinel's time is over, and that of asynq's lease with it.
+	k := rediskey.For(r.key)
+	r.must(r.rdb.Del(r.ctx, k.Sentinel(), k.Lease()).Err())
+	r.must(r.rdb.ZAddNX(r.ctx, rediskey.Ready, redis.Z{Score: 1, Member: r.key}).Err())
+}
+
+// passes waits for Redis' time to pass.
+func (r *records) passes(d time.Duration) {
+	r.Helper()
+	begin, err := r.rdb.Time(r.ctx).Result()
+	r.must(err)
+	r.await("Redis' clock", func() bool { return r.rdb.Time(r.ctx).Val().Sub(begin) > d })
+}
+
+// done are the messages whose turns ended well, in their order.
+func (r *records) done() []string {
+	r.Helper()
+	return slices.DeleteFunc(r.ended(r.key), func(id string) bool {
+		o, over, err := r.client.Result(r.ctx, r.key, id)
+		r.must(err)
+		return !over || o.Status != sq.StatusDone
+	})
+}

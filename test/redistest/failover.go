@@ -1,0 +1,186 @@
+package redistest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	sentinelConfig  = "sentinel.conf"
+	masterName      = "turnstile"
+	failoverTimeout = 60 * time.Second
+)
+
+// Failover is a master with one replica, watched by one redis-sentinel. It
+// belongs to one test.
+type Failover struct {
+	// Master and Replica are named after what they are at the start.
+	Master, Replica *Server
+
+	t        testing.TB
+	sentinel *Server
+}
+
+// StartFailover starts the three servers and returns when the replica is in
+// step and redis-sentinel knows it.
+func StartFailover(t testing.TB) *Failover {
+	t.Helper()
+	f := &Failover{t: t}
+	f.Master = StartServer(t, "--repl-diskless-sync-delay", "0")
+	f.Replica = StartServer(t, "--repl-diskless-sync-delay", "0", "--replicaof", "127.0.0.1 "+strconv.Itoa(f.Master.port))
+	ctx, cancel := context.WithTimeout(context.Background(), failoverTimeout)
+	defer cancel()
+	await(ctx, t, "replica in step", func() error {
+		return says(ctx, f.Replica, "master_link_status:up")
+	})
+
+	var err error
+	if f.sentinel, err = startSentinel(f.Master.port); err != nil {
+		t.Fatalf("testredis: redis-sentinel: %v", err)
+	}
+	f.sentinel.t = t
+	t.Cleanup(f.sentinel.remove)
+	await(ctx, t, "replica known to redis-sentinel", func() error {
+		replicas, err := f.ask(ctx, "SENTINEL", "REPLICAS", masterName)
+		if err != nil {
+			return err
+		}
+		if list, ok := replicas.([]any); !ok || len(list) != 1 {
+			return fmt.Errorf("it answers %v", replicas)
+		}
+		return nil
+	})
+	return f
+}
+
+// startSentinel cannot use newServer: the settings are a file that
+// redis-sentinel rewrites.
+func startSentinel(masterPort int) (*Server, error) {
+	dir, err := os.MkdirTemp("", "turnstile-redis-")
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{dir: dir, args: []string{sentinelConfig}}
+	config := strings.Join([]string{
+		fmt.Sprintf("sentinel monitor %s 127.0.0.1 %d 1", masterName, masterPort),
+		fmt.Sprintf("sentinel down-after-milliseconds %s 1000", masterName),
+		fmt.Sprintf("sentinel failover-timeout %s 5000", masterName),
+	}, "\n") + "\n"
+	for range 5 {
+		if err = os.WriteFile(filepath.Join(dir, sentinelConfig), []byte(config), 0o600); err != nil {
+			break
+		}
+		if s.port, err = freePort(); err != nil {
+			break
+		}
+		if err = s.launch(); err == nil {
+			return s, nil
+		}
+		if !errors.Is(err, errPortTaken) {
+			break
+		}
+	}
+	_ = os.RemoveAll(dir)
+	return nil, err
+}
+
+// URL is the redis-sentinel:// URL.
+func (f *Failover) URL() string {
+	return "redis-sentinel://" + f.sentinel.Addr() + "?master=" + masterName
+}
+
+// SentinelAddr is redis-sentinel's host:port, MasterName the name it knows the
+// master by.
+func (f *Failover) SentinelAddr() string { return f.sentinel.Addr() }
+
+// MasterName is the name that redis-sentinel knows the master by.
+func (f *Failover) MasterName() string { return masterName }
+
+// Client is a new client that follows the master. It is closed when the test ends.
+func (f *Failover) Client() *redis.Client {
+	client := redis.NewFailoverClient(&redis.FailoverOptions{
+		MasterName: masterName, SentinelAddrs: []string{f.sentinel.Addr()},
+	})
+	f.t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+// Current is the server that redis-sentinel calls the master now.
+func (f *Failover) Current() *Server {
+	f.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), failoverTimeout)
+	defer cancel()
+	server, err := f.current(ctx)
+	if err != nil {
+		f.t.Fatalf("testredis: the current master: %v", err)
+	}
+	return server
+}
+
+// Failover promotes the replica by redis-sentinel's own command and returns
+// when redis-sentinel names it and it takes writes. The old master is made a
+// replica some seconds later; until then it takes writes, which are then lost.
+func (f *Failover) Failover() {
+	f.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), failoverTimeout)
+	defer cancel()
+	before := f.Current()
+	// Refused (NOGOODSLAVE) until redis-sentinel has heard of the replica's health.
+	await(ctx, f.t, "failover begun", func() error {
+		_, err := f.ask(ctx, "SENTINEL", "FAILOVER", masterName)
+		return err
+	})
+	await(ctx, f.t, "new master", func() error {
+		now, err := f.current(ctx)
+		if err != nil {
+			return err
+		}
+		if now == before {
+			return errors.New("still the old one")
+		}
+		return says(ctx, now, "role:master")
+	})
+}
+
+func (f *Failover) current(ctx context.Context) (*Server, error) {
+	answer, err := f.ask(ctx, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", masterName)
+	if err != nil {
+		return nil, err
+	}
+	parts, ok := answer.([]any)
+	if !ok || len(parts) != 2 {
+		return nil, fmt.Errorf("redis-sentinel answers %v", answer)
+	}
+	addr := net.JoinHostPort(fmt.Sprint(parts[0]), fmt.Sprint(parts[1]))
+	for _, server := range []*Server{f.Master, f.Replica} {
+		if server.Addr() == addr {
+			return server, nil
+		}
+	}
+	return nil, fmt.Errorf("redis-sentinel names %s, which is neither server", addr)
+}
+
+func (f *Failover) ask(ctx context.Context, args ...any) (any, error) {
+	return f.sentinel.Client().Do(ctx, args...).Result()
+}
+
+func says(ctx context.Context, server *Server, line string) error {
+	info, err := server.Client().Info(ctx, "replication").Result()
+	if err != nil {
+		return err
+	}
+	if !strings.Contains(info, line+"\r\n") {
+		return fmt.Errorf("%s does not say %s", server.Addr(), line)
+	}
+	return nil
+}

@@ -1,0 +1,168 @@
+package redistest
+
+import (
+	"errors"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const logName = "redis.log"
+
+// Server is a redis-server that belongs to one test. It ends with the test.
+// Its methods fail the test when they cannot do what they say, so they are to
+// be called from the test's own goroutine.
+type Server struct {
+	t        testing.TB
+	dir      string
+	port     int
+	password string
+	args     []string
+	process  *process
+
+	once   sync.Once
+	client *redis.Client
+}
+
+// StartServer starts a private redis-server on a free loopback port and in a
+// directory of its own, without persistence. args are redis-server's own and
+// win over the defaults: StartServer(t, "--appendonly", "yes"). The test is
+// skipped where there is no redis-server, and fails there under CI.
+func StartServer(t testing.TB, args ...string) *Server {
+	t.Helper()
+	needBinary(t)
+	s, err := newServer(args)
+	if err != nil {
+		t.Fatalf("testredis: %v", err)
+	}
+	s.t = t
+	t.Cleanup(s.remove)
+	return s
+}
+
+// newServer starts a server that belongs to no test yet. A port that another
+// process takes in the same instant is given up for the next.
+func newServer(args []string) (*Server, error) {
+	dir, err := os.MkdirTemp("", "turnstile-redis-")
+	if err != nil {
+		return nil, err
+	}
+	for range 5 {
+		s := &Server{dir: dir, args: args, password: optionOf(args, "--requirepass")}
+		if s.port, err = freePort(); err != nil {
+			break
+		}
+		if err = s.launch(); err == nil {
+			return s, nil
+		}
+		if !errors.Is(err, errPortTaken) {
+			break
+		}
+	}
+	_ = os.RemoveAll(dir)
+	return nil, err
+}
+
+func (s *Server) launch() (err error) {
+	var args []string
+	if len(s.args) > 0 && s.args[0] == sentinelConfig {
+		args = append(args, filepath.Join(s.dir, sentinelConfig), "--sentinel")
+		args = append(args, s.args[1:]...)
+	}
+	args = append(args, "--port", strconv.Itoa(s.port), "--bind", "127.0.0.1", "--dir", s.dir,
+		"--logfile", filepath.Join(s.dir, logName), "--daemonize", "no")
+	if len(s.args) == 0 || s.args[0] != sentinelConfig {
+		args = append(args, "--save", "", "--appendonly", "no", "--enable-debug-command", "yes")
+		args = append(args, s.args...)
+	}
+	s.process, err = launch(s.dir, s.port, s.password, args)
+	return err
+}
+
+// Addr is the server's host:port.
+func (s *Server) Addr() string { return loopback(s.port) }
+
+// URL is the redis:// URL of the server's database 0, with its password.
+func (s *Server) URL() string {
+	u := url.URL{Scheme: "redis", Host: s.Addr(), Path: "/0"}
+	if s.password != "" {
+		u.User = url.UserPassword("", s.password)
+	}
+	return u.String()
+}
+
+// Dir is the server's own directory, with its log and its files.
+func (s *Server) Dir() string { return s.dir }
+
+// Client is a client of database 0, the same at every call. It is closed when
+// the test ends.
+func (s *Server) Client() *redis.Client {
+	s.once.Do(func() {
+		s.client = redis.NewClient(&redis.Options{Addr: s.Addr(), Password: s.password})
+	})
+	return s.client
+}
+
+// Stop ends the server as its supervisor would, with SIGTERM: what its
+// settings say is saved. It returns when the server has ended.
+func (s *Server) Stop() { s.process.stop() }
+
+// Kill ends the server with SIGKILL and returns when it has ended.
+func (s *Server) Kill() { s.process.kill() }
+
+// Start starts the server again, after Stop or Kill, on the same port and in
+// the same directory, and returns when it serves.
+func (s *Server) Start() {
+	s.t.Helper()
+	if !s.process.exited() {
+		s.t.Fatalf("testredis: the server at %s is running", s.Addr())
+	}
+	// After a crash the watchdog of the dead server is still there.
+	s.process.kill()
+	if err := s.launch(); err != nil {
+		s.t.Fatalf("testredis: restart at %s: %v", s.Addr(), err)
+	}
+}
+
+// Pause stops the server with SIGSTOP: connections stay open, nothing is answered.
+func (s *Server) Pause() {
+	s.t.Helper()
+	s.signal(syscall.SIGSTOP)
+}
+
+// Resume lets a paused server go on.
+func (s *Server) Resume() {
+	s.t.Helper()
+	s.signal(syscall.SIGCONT)
+}
+
+func (s *Server) signal(sig syscall.Signal) {
+	s.t.Helper()
+	if err := s.process.signal(sig); err != nil {
+		s.t.Fatalf("testredis: signal %v to the server at %s: %v", sig, s.Addr(), err)
+	}
+}
+
+func (s *Server) remove() {
+	if s.client != nil {
+		_ = s.client.Close()
+	}
+	s.process.kill()
+	_ = os.RemoveAll(s.dir)
+}
+
+// optionOf finds the value of a redis-server option among args.
+func optionOf(args []string, name string) (value string) {
+	for i := 0; i+1 < len(args); i++ {
+		if args[i] == name {
+			value = args[i+1]
+		}
+	}
+	return value
+}

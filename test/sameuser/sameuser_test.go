@@ -1,0 +1,203 @@
+//go:build linux
+
+package sameuser
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	sq "turnstile/internal/protocol"
+)
+
+// An agent finds nothing of its guardian and its worker in /proc: no environment
+// with REDIS_URL, token and keys, no memory, no files.
+func TestAgentCannotLookIntoItsWorker(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, "look")
+	if end := r.says("look", ignore); end.Reply != "looked" {
+		t.Errorf("it ended as %s (%s), and the agent found:\n%s", end.Status, end.Error, end.Reply)
+	}
+}
+
+// An agent that would tell its guardian to forget the lease ends with it all the same
+// when its worker is stopped.
+func TestAgentCannotTakeItsLeaseAway(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, "unlease")
+	agent := 0
+	ctx, cancel := context.WithCancel(r.ctx)
+	defer cancel()
+	receipt := r.submit("be bad")
+	_, _ = r.client.Follow(ctx, r.key(), receipt.ID, func(e sq.Event) {
+		if word, _, found := strings.Cut(e.Text, " "); found && agent == 0 {
+			agent, _ = strconv.Atoi(word)
+			cancel()
+		}
+	})
+	if agent == 0 {
+		t.Fatal("the agent did not begin")
+	}
+	if err := r.worker.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	const lease = time.Second // TURNSTILE_SENTINEL_TTL
+	stopped := time.Now()
+	for alive(agent) {
+		if time.Since(stopped) > 5*lease {
+			t.Fatalf("the agent lives %s after its worker was stopped, its lease was %s", time.Since(stopped), lease)
+		}
+		time.Sleep(5 * time.Millisecond) // nothing tells of the end of a stranger's process
+	}
+}
+
+// A report in the guardian's name, and its channel held open by a process that has
+// left, make no worker wait.
+func TestForgedReportBlocksNothing(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, "forge", "TURNSTILE_AGENT_TIMEOUT=3s", "TURNSTILE_MAX_ATTEMPTS=1")
+	end := r.says("be bad", ignore)
+	if end.Status != sq.StatusFailed || !strings.Contains(end.Error, "guardian was killed") {
+		t.Errorf("it ended as %s (%s): %q", end.Status, end.Error, end.Reply)
+	}
+	r.goesOn()
+}
+
+// A guardian that its agent keeps from its work delays the end of a turn and no more.
+func TestHinderedGuardianBlocksNothing(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, "hinder", "TURNSTILE_AGENT_TIMEOUT=3s")
+	end := r.says("be bad", ignore)
+	if end.Status != sq.StatusFailed || !strings.HasPrefix(end.Error, "the agent took too long") {
+		t.Errorf("it ended as %s (%s): %q", end.Status, end.Error, end.Reply)
+	}
+	r.goesOn()
+	for _, pid := range strings.Fields(r.noted("pids")) {
+		if n, _ := strconv.Atoi(pid); alive(n) {
+			t.Errorf("process %s of the first turn is alive", pid)
+		}
+	}
+}
+
+// Whatever a killed guardian's agent has started, in sessions of its own too, is gone
+// when its turn is run again.
+func TestKilledGuardiansAgentIsGoneBeforeTheRetry(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, "flee")
+	if end := r.says("flee", ignore); end.Status != sq.StatusDone || end.Reply != "looked" {
+		t.Errorf("it ended as %s (%s): %q", end.Status, end.Error, end.Reply)
+	}
+	pids := strings.Fields(r.noted("pids"))
+	if len(pids) != 3 {
+		t.Errorf("the first run had the processes %q, not an agent, a branch and its child", pids)
+	}
+	if left := strings.Fields(r.noted("alive")); len(left) > 0 {
+		t.Errorf("of the processes %q of the first run %q were alive in the second", pids, left)
+	}
+	// None is left as a zombie either.
+	for _, pid := range pids {
+		if n, _ := strconv.Atoi(pid); syscall.Kill(n, 0) == nil {
+			t.Errorf("process %s was not reaped", pid)
+		}
+	}
+}
+
+// A worker that cannot find out whether something is left does not run the turn again.
+func TestUnsureEndIsNotRetried(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, "starve")
+	end := r.says("be bad", ignore)
+	if end.Status != sq.StatusFailed || !strings.Contains(end.Error, "may be alive") || r.noted("runs") != "one" {
+		t.Errorf("it ended as %s (%s) after the runs %q", end.Status, end.Error, r.noted("runs"))
+	}
+}
+
+// When memory runs out agents are killed first.
+func TestAgentsScoreHigherThanTheWorker(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, "score")
+	var scores []int
+	for _, word := range strings.Fields(r.says("tell", ignore).Reply) {
+		n, err := strconv.Atoi(word)
+		if err != nil {
+			t.Fatal(err)
+		}
+		scores = append(scores, n)
+	}
+	if len(scores) != 3 || scores[0] <= scores[2] || scores[1] != scores[2] {
+		t.Errorf("oom_score_adj of agent, guardian and worker: %v", scores)
+	}
+}
+
+// A binary that its user cannot read is protected from exec on, before any line of
+// it runs; one that can be read is open until it protects itself.
+func TestUnreadableBinaryIsNeverOpen(t *testing.T) {
+	t.Parallel()
+	u := newUser(t)
+	if u.id == 0 {
+		t.Skip("only root can make a file that its user may run and not read")
+	}
+	if text, _ := os.ReadFile("/proc/sys/fs/suid_dumpable"); strings.TrimSpace(string(text)) == "1" {
+		t.Skip("this system lets everybody debug everything: fs.suid_dumpable is 1")
+	}
+	for mode, open := range map[os.FileMode]bool{0o755: true, 0o711: false} {
+		path := filepath.Join(filepath.Dir(u.dir), "idle"+strconv.FormatUint(uint64(mode), 8))
+		if err := copyFile(path, agentPath, mode); err != nil {
+			t.Fatal(err)
+		}
+		// Not by setpriv itself: at its exec it has root's right to read everything.
+		idle := u.command("/bin/sh", "-c", `exec "$0" role=idle`, path)
+		stdin, err := idle.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := idle.Start(); err != nil {
+			t.Fatal(err)
+		}
+		for !strings.HasPrefix(cmdline(idle.Process.Pid), path) { // it is another program's yet
+			time.Sleep(time.Millisecond)
+		}
+		out, err := u.command(agentPath, "role=peek", strconv.Itoa(idle.Process.Pid)).Output()
+		if err != nil || len(out) > 0 != open {
+			t.Errorf("mode %o: %v, and it was found:\n%s", mode, err, out)
+		}
+		_ = stdin.Close()
+		if err := idle.Wait(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// cmdline can be read by everybody, and is empty during exec.
+func cmdline(pid int) string {
+	for {
+		text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
+		if err != nil || len(text) > 0 {
+			return string(text)
+		}
+	}
+}
+
+// A worker whose binary it cannot read itself runs agents all the same.
+func TestUnreadableWorkerRuns(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "worker")
+	if err := copyFile(path, workerPath, 0o711); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // the user goes through it
+		t.Fatal(err)
+	}
+	if err := os.Chmod(filepath.Dir(filepath.Dir(path)), 0o755); err != nil { //nolint:gosec // as before
+		t.Fatal(err)
+	}
+	r := newRigOf(t, path, "look")
+	if end := r.says("look", ignore); end.Reply != "looked" {
+		t.Errorf("it ended as %s (%s): %q", end.Status, end.Error, end.Reply)
+	}
+}
