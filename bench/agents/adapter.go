@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"turnstile"
 	"turnstile/bench/internal/lab"
-	"turnstile/internal/protocol"
 	"turnstile/pkg/session"
 )
 
@@ -96,7 +96,7 @@ func (b bench) pieces(ctx context.Context, a adapter, pid int) error {
 func (b bench) turns(ctx context.Context, pid int, prefix, text string) (time.Duration, error) {
 	rdb := b.srv.Client()
 	defer rdb.Close()
-	client := protocol.NewClient(rdb)
+	client := turnstile.NewClient(rdb)
 	before, err := processorTime(pid)
 	if err != nil {
 		return 0, err
@@ -108,7 +108,7 @@ func (b bench) turns(ctx context.Context, pid int, prefix, text string) (time.Du
 			return err
 		}
 		end, err := client.Wait(ctx, key, receipt.ID)
-		if err == nil && end.Status != protocol.StatusDone {
+		if err == nil && end.Status != session.StatusDone {
 			err = fmt.Errorf("%s: %s", end.Status, end.Error)
 		}
 		return err

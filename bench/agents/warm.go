@@ -9,9 +9,9 @@ import (
 	"strings"
 	"time"
 
+	"turnstile"
 	"turnstile/bench/internal/lab"
 	"turnstile/internal/engine"
-	"turnstile/internal/protocol"
 	"turnstile/pkg/agent/acp"
 	"turnstile/pkg/session"
 )
@@ -90,7 +90,7 @@ func keptWarm(ctx context.Context, srv *lab.Server, report *lab.Report, n int) e
 	}
 	rdb := srv.Client()
 	defer rdb.Close()
-	client := protocol.NewClient(rdb)
+	client := turnstile.NewClient(rdb)
 	sessions := func(prefix string, n int) error {
 		return lab.Parallel(n, func(i int) error {
 			key := fmt.Sprintf("%s:%d", prefix, i)
@@ -99,7 +99,7 @@ func keptWarm(ctx context.Context, srv *lab.Server, report *lab.Report, n int) e
 				return err
 			}
 			end, err := client.Wait(ctx, key, receipt.ID)
-			if err == nil && end.Status != protocol.StatusDone {
+			if err == nil && end.Status != session.StatusDone {
 				err = fmt.Errorf("%s: %s", end.Status, end.Error)
 			}
 			return err

@@ -11,8 +11,9 @@ import (
 	"syscall"
 	"time"
 
+	"turnstile"
 	"turnstile/bench/internal/lab"
-	"turnstile/internal/protocol"
+	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
 )
 
@@ -69,7 +70,7 @@ func (t *tally) round(ctx context.Context, srv *lab.Server, signal os.Signal) er
 	}
 	rdb := srv.Client()
 	defer rdb.Close()
-	client := protocol.NewClient(rdb)
+	client, admin := turnstile.NewClient(rdb), admin.New(rdb, admin.Config{})
 	j := job{Addr: srv.Addr(), Slots: *sessions, TTL: *ttl, Drain: drainTakes}
 	owner, err := j.start(ctx)
 	if err != nil {
@@ -103,14 +104,14 @@ func (t *tally) round(ctx context.Context, srv *lab.Server, signal os.Signal) er
 	errs := make([]error, *sessions)
 	var all sync.WaitGroup
 	for i := range errs {
-		all.Go(func() { errs[i] = t.count(ctx, client, key(i), sent) })
+		all.Go(func() { errs[i] = t.count(ctx, client, admin, key(i), sent) })
 	}
 	all.Wait()
 	return errors.Join(errs...)
 }
 
 // submit says something in all sessions.
-func submit(ctx context.Context, client *protocol.Client, place int, text string) error {
+func submit(ctx context.Context, client *turnstile.Client, place int, text string) error {
 	return lab.Parallel(*sessions, func(i int) error {
 		_, err := client.Submit(ctx, key(i), session.Message{ID: message(place), Text: text})
 		return err
@@ -123,19 +124,19 @@ func message(place int) string { return fmt.Sprintf("m%02d", place) }
 
 // count waits for all answers of a session and looks for all messages: each is to
 // have its result, and its place in the transcript.
-func (t *tally) count(ctx context.Context, client *protocol.Client, key string, sent time.Time) error {
+func (t *tally) count(ctx context.Context, client *turnstile.Client, admin *admin.Client, key string, sent time.Time) error {
 	patient, cancel := context.WithTimeout(ctx, lastWithin)
 	defer cancel()
 	done := make([]bool, behind+1)
 	for place := range done {
 		o, err := client.Wait(patient, key, message(place))
-		if err != nil && patient.Err() == nil && !errors.Is(err, protocol.ErrUnknown) {
+		if err != nil && patient.Err() == nil && !errors.Is(err, turnstile.ErrUnknown) {
 			return err
 		}
-		done[place] = err == nil && o.Status == protocol.StatusDone
+		done[place] = err == nil && o.Status == session.StatusDone
 	}
 	took := time.Since(sent)
-	said, err := saidIn(ctx, client, key)
+	said, err := saidIn(ctx, admin, key)
 	if err != nil {
 		return err
 	}
@@ -160,7 +161,7 @@ func (t *tally) count(ctx context.Context, client *protocol.Client, key string, 
 }
 
 // saidIn are the ids of the messages in a session's transcript.
-func saidIn(ctx context.Context, client *protocol.Client, key string) (ids []string, err error) {
+func saidIn(ctx context.Context, client *admin.Client, key string) (ids []string, err error) {
 	s, err := client.Session(ctx, key)
 	if err != nil {
 		return nil, err

@@ -6,9 +6,9 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"turnstile"
 	"turnstile/bench/internal/lab"
 	"turnstile/internal/engine"
-	"turnstile/internal/protocol"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 )
@@ -48,7 +48,7 @@ func stopping(ctx context.Context, srv *lab.Server, report *lab.Report, beside, 
 			return err
 		}
 	}
-	client := protocol.NewClient(sender)
+	client := turnstile.NewClient(sender)
 	took := make([]time.Duration, 0, warmUp+samples)
 	for i := range warmUp + samples {
 		key := fmt.Sprintf("stop:%d", i)

@@ -6,9 +6,9 @@ import (
 	"os"
 	"time"
 
+	"turnstile"
 	"turnstile/bench/internal/lab"
 	"turnstile/internal/engine"
-	"turnstile/internal/protocol"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 )
@@ -66,7 +66,7 @@ func kill(ctx context.Context, srv *lab.Server, db int, key string, ttl time.Dur
 	if err := owner.Hear(&said); err != nil { // ready
 		return 0, err
 	}
-	client := protocol.NewClient(rdb)
+	client := turnstile.NewClient(rdb)
 	if _, err := client.Submit(ctx, key, session.Message{ID: "m", Text: "hello"}); err != nil {
 		return 0, err
 	}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"turnstile/bench/internal/lab"
+	"turnstile/internal/maintenance"
 	"turnstile/internal/protocol"
 )
 
@@ -126,7 +127,7 @@ func unregister(ctx context.Context, srv *lab.Server, n int) (string, error) {
 		return "", err
 	}
 	sent, began := lab.Count(rdb), time.Now()
-	names, err := consumer.Unregister(ctx)
+	names, err := maintenance.New(rdb, consumer).Unregister(ctx)
 	took := time.Since(began)
 	if err == nil && names != n {
 		err = fmt.Errorf("%d names were taken off, want %d", names, n)

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"time"
 
+	"turnstile"
 	"turnstile/bench/internal/lab"
 	"turnstile/internal/engine"
-	"turnstile/internal/protocol"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/agent/echo"
 	"turnstile/pkg/session"
@@ -72,7 +72,7 @@ func (s *idle) measure(ctx context.Context, srv *lab.Server) error {
 		return err
 	}
 	defer w.Drain(ctx, engine.ReasonShutdown)
-	client := protocol.NewClient(sender)
+	client := turnstile.NewClient(sender)
 	for i := range warmUp + s.samples {
 		start, submit, err := s.sample(ctx, client, bell, i)
 		if err != nil {
@@ -89,7 +89,7 @@ func (s *idle) measure(ctx context.Context, srv *lab.Server) error {
 	return nil
 }
 
-func (s *idle) sample(ctx context.Context, client *protocol.Client, bell doorbell, i int) (start, submit time.Duration, err error) {
+func (s *idle) sample(ctx context.Context, client *turnstile.Client, bell doorbell, i int) (start, submit time.Duration, err error) {
 	key := "same"
 	if s.fresh {
 		key = fmt.Sprintf("new:%d", i)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"turnstile/bench/internal/lab"
+	"turnstile/internal/maintenance"
 	"turnstile/internal/protocol"
 )
 
@@ -93,7 +94,7 @@ func (p *process) look(ctx context.Context) (g growth, err error) {
 	if err != nil {
 		return g, err
 	}
-	if _, err := consumer.Unregister(ctx); err != nil {
+	if _, err := maintenance.New(p.rdb, consumer).Unregister(ctx); err != nil {
 		return g, err
 	}
 	if g.after, err = p.settled(); err != nil {

@@ -7,8 +7,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"turnstile"
 	"turnstile/bench/internal/lab"
-	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
 )
@@ -63,9 +63,9 @@ func overdue(ctx context.Context, srv *lab.Server, report *lab.Report, n int) er
 	}
 	defer w.next.end()
 	rdb := w.next.rdb
-	client := protocol.NewClient(rdb)
+	client := turnstile.NewClient(rdb)
 	if err := lab.Parallel(n, func(i int) error {
-		_, err := client.Submit(ctx, late(i), session.Message{ID: "m", Text: "hello"}, protocol.Delay(time.Hour))
+		_, err := client.Submit(ctx, late(i), session.Message{ID: "m", Text: "hello"}, turnstile.Delay(time.Hour))
 		return err
 	}); err != nil {
 		return err

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"time"
 
+	"turnstile"
 	"turnstile/bench/internal/lab"
 	"turnstile/internal/engine"
-	"turnstile/internal/protocol"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 )
@@ -35,7 +35,7 @@ func firstPiece(ctx context.Context, srv *lab.Server, report *lab.Report, thinks
 		return err
 	}
 	defer w.Drain(ctx, engine.ReasonShutdown)
-	client := protocol.NewClient(sender)
+	client := turnstile.NewClient(sender)
 	took := make([]time.Duration, 0, warmUp+samples)
 	for i := range warmUp + samples {
 		one, err := follow(ctx, client, fmt.Sprintf("first:%d", i), spoke)
@@ -53,14 +53,14 @@ func firstPiece(ctx context.Context, srv *lab.Server, report *lab.Report, thinks
 }
 
 // follow sends a message and follows it until its first piece, then stops it.
-func follow(ctx context.Context, client *protocol.Client, key string, spoke <-chan time.Time) (took time.Duration, err error) {
+func follow(ctx context.Context, client *turnstile.Client, key string, spoke <-chan time.Time) (took time.Duration, err error) {
 	if _, err := client.Submit(ctx, key, session.Message{ID: "m", Text: "hello"}); err != nil {
 		return 0, err
 	}
 	seen := make(chan time.Time, 1)
 	followed := make(chan error, 1)
 	go func() {
-		_, err := client.Follow(ctx, key, "m", func(e protocol.Event) {
+		_, err := client.Follow(ctx, key, "m", func(e session.Event) {
 			if e.Type == string(agent.EventText) {
 				seen <- time.Now()
 			}

@@ -8,8 +8,9 @@ import (
 	"sync"
 	"time"
 
-	"turnstile/internal/protocol"
+	"turnstile"
 	"turnstile/internal/redisconn"
+	"turnstile/pkg/session"
 )
 
 const (
@@ -34,7 +35,7 @@ const (
 type answers struct {
 	ctx    context.Context // ends with Ctrl-C only
 	b      *bulk
-	client *protocol.Client
+	client *turnstile.Client
 
 	room    chan struct{} // one for each message that is in and unanswered
 	waiting chan awaited  // never full: as long as room
@@ -42,7 +43,7 @@ type answers struct {
 	slots   sync.WaitGroup
 
 	mu       sync.Mutex
-	statuses map[protocol.Status]int
+	statuses map[session.Status]int
 }
 
 // awaited is a message that was put in.
@@ -51,11 +52,11 @@ type awaited struct {
 	until time.Time // zero: for ever
 }
 
-func newAnswers(b *bulk, client *protocol.Client) *answers {
+func newAnswers(b *bulk, client *turnstile.Client) *answers {
 	return &answers{
 		ctx: b.outer, b: b, client: client,
 		room: make(chan struct{}, maxWaiting), waiting: make(chan awaited, maxWaiting),
-		over: make(chan struct{}), statuses: map[protocol.Status]int{},
+		over: make(chan struct{}), statuses: map[session.Status]int{},
 	}
 }
 
@@ -139,7 +140,7 @@ func (a *answers) attend(m awaited) {
 		ctx, stop = context.WithDeadlineCause(ctx, m.until, errTimeout)
 		defer stop()
 	}
-	var end protocol.Outcome
+	var end session.Outcome
 	var err error
 	if o.follow {
 		reply := newReply(a, m)
@@ -173,7 +174,7 @@ func (a *answers) failed(m awaited, err error) {
 	switch {
 	case errors.Is(err, errTimeout):
 		f.code, f.text = exitTimeout, a.b.o.noAnswer(fmt.Sprintf("message %s of %s", m.m.ID, m.session), a.b.link)
-	case errors.Is(err, protocol.ErrUnknown):
+	case errors.Is(err, turnstile.ErrUnknown):
 		f.text = unknownText(m.m.ID)
 	default:
 		f.text = fmt.Sprintf("%s; message %s stays", redisconn.Explain(err), m.m.ID)
@@ -183,7 +184,7 @@ func (a *answers) failed(m awaited, err error) {
 }
 
 // end shows how a message ended.
-func (a *answers) end(m awaited, end protocol.Outcome) {
+func (a *answers) end(m awaited, end session.Outcome) {
 	a.mu.Lock()
 	a.statuses[end.Status]++
 	a.mu.Unlock()
@@ -192,7 +193,7 @@ func (a *answers) end(m awaited, end protocol.Outcome) {
 	} else if !a.b.o.follow && end.Reply != "" {
 		a.b.out.text(prefixed(m.name(), end.Reply))
 	}
-	if end.Status != protocol.StatusDone {
+	if end.Status != session.StatusDone {
 		a.b.fail(failure{code: exitEnded, text: endText(end), line: m.line, said: true})
 	}
 	a.b.out.answerDone()
@@ -205,9 +206,9 @@ func (m awaited) name() string { return m.session + " " + m.m.ID }
 // summary is how many ended in which way.
 func (a *answers) summary() string {
 	var parts []string
-	for _, status := range []protocol.Status{
-		protocol.StatusDone, protocol.StatusFailed, protocol.StatusInterrupted,
-		protocol.StatusExpired, protocol.StatusStopped, protocol.StatusDropped,
+	for _, status := range []session.Status{
+		session.StatusDone, session.StatusFailed, session.StatusInterrupted,
+		session.StatusExpired, session.StatusStopped, session.StatusDropped,
 	} {
 		if n := a.statuses[status]; n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", n, status))

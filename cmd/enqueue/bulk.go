@@ -10,8 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"turnstile"
 	"turnstile/internal/printable"
-	"turnstile/internal/protocol"
 )
 
 const (
@@ -44,19 +44,19 @@ type bulk struct {
 
 	mu       sync.Mutex
 	codes    map[int]bool
-	statuses map[protocol.ReceiptStatus]int
+	statuses map[turnstile.ReceiptStatus]int
 	bad      int     // lines
 	skipped  lineSet // read, but not put in
 	last     int     // line that was read
 }
 
 func newBulk(ctx context.Context, o options, in *lines, out *output, link *away) *bulk {
-	b := &bulk{outer: ctx, o: o, in: in, out: out, link: link, codes: map[int]bool{}, statuses: map[protocol.ReceiptStatus]int{}}
+	b := &bulk{outer: ctx, o: o, in: in, out: out, link: link, codes: map[int]bool{}, statuses: map[turnstile.ReceiptStatus]int{}}
 	b.ctx, b.stop = context.WithCancelCause(ctx)
 	return b
 }
 
-func (b *bulk) run(client *protocol.Client, conn io.Closer) (int, error) {
+func (b *bulk) run(client *turnstile.Client, conn io.Closer) (int, error) {
 	defer b.stop(nil)
 	if b.out.onTTY {
 		b.out.progress = newProgress(b.out.stderr, b.in.size, b.o.wait || b.o.follow)
@@ -82,7 +82,7 @@ func (b *bulk) run(client *protocol.Client, conn io.Closer) (int, error) {
 
 // submitAll puts the file's messages in; whole is false if it was not read to
 // its end.
-func (b *bulk) submitAll(client *protocol.Client, conn io.Closer) (whole bool) {
+func (b *bulk) submitAll(client *turnstile.Client, conn io.Closer) (whole bool) {
 	sending, cancel := context.WithCancel(context.WithoutCancel(b.ctx))
 	defer cancel()
 	grace := time.AfterFunc(time.Hour, func() { cancel(); _ = conn.Close() })
@@ -142,14 +142,14 @@ func (b *bulk) dispatch(shards *[submitters]chan item) (whole bool) {
 }
 
 // submit puts one message in.
-func (b *bulk) submit(ctx context.Context, client *protocol.Client, it item) {
+func (b *bulk) submit(ctx context.Context, client *turnstile.Client, it item) {
 	if b.ctx.Err() != nil || b.answers != nil && !b.answers.reserve(b.ctx) {
 		b.skip(it.line)
 		return
 	}
 	r, err := client.Submit(ctx, it.session, it.m, delays(time.Duration(it.delay))...)
 	b.out.lineDone(it.bytes)
-	waits := err == nil && r.Status != protocol.Refused && r.Status != protocol.Answered
+	waits := err == nil && r.Status != turnstile.Refused && r.Status != turnstile.Answered
 	if b.answers != nil && !waits {
 		b.answers.release()
 	}
@@ -168,16 +168,16 @@ func (b *bulk) submit(ctx context.Context, client *protocol.Client, it item) {
 		b.out.receipt(r, it.line)
 	}
 	switch {
-	case r.Status == protocol.Refused:
+	case r.Status == turnstile.Refused:
 		b.fail(failure{code: exitRefused, text: refusal(r), line: it.line, said: true})
-	case r.Status == protocol.Answered && !b.o.json:
+	case r.Status == turnstile.Answered && !b.o.json:
 		b.out.text(prefixed(it.session, r.Reply))
 	case waits && b.answers != nil:
 		b.answers.add(it)
 	}
 }
 
-func (b *bulk) submitFailed(ctx context.Context, it item, r protocol.Receipt, err error) {
+func (b *bulk) submitFailed(ctx context.Context, it item, r turnstile.Receipt, err error) {
 	f := submitFailure(ctx, it.session, it.m, r, err, "the id")
 	f.line = it.line
 	if f.code == exitOther {
@@ -227,7 +227,7 @@ func (b *bulk) report(whole bool) {
 	}
 	var in int
 	var parts []string
-	for _, status := range []protocol.ReceiptStatus{protocol.Accepted, protocol.Queued, protocol.Scheduled} {
+	for _, status := range []turnstile.ReceiptStatus{turnstile.Accepted, turnstile.Queued, turnstile.Scheduled} {
 		if n := b.statuses[status]; n > 0 {
 			in += n
 			parts = append(parts, fmt.Sprintf("%d %s", n, status))
@@ -241,9 +241,9 @@ func (b *bulk) report(whole bool) {
 		n            int
 		one, several string
 	}{
-		{b.statuses[protocol.Duplicate], "duplicate", "duplicates"},
-		{b.statuses[protocol.Answered], "command", "commands"},
-		{b.statuses[protocol.Refused], "refused", "refused"},
+		{b.statuses[turnstile.Duplicate], "duplicate", "duplicates"},
+		{b.statuses[turnstile.Answered], "command", "commands"},
+		{b.statuses[turnstile.Refused], "refused", "refused"},
 		{b.bad, "bad line", "bad lines"},
 	} {
 		switch {

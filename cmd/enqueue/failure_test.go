@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"turnstile/internal/protocol"
-	"turnstile/pkg/followup"
 	"turnstile/pkg/session"
 	"turnstile/test/redistest"
 )
@@ -18,7 +17,7 @@ func TestRefused(t *testing.T) {
 	url, rdb := newRedis(t)
 	ctx := bg(t)
 	enqueue(t, ctx, url, "", "-s", "a", "--id", "m1", "first").want(t, exitOK)
-	occupy(t, url, "a", protocol.Config{Line: followup.Settings{Cap: 1}})
+	occupy(t, url, "a", protocol.Config{Line: session.QueueSettings{Cap: 1}})
 	enqueue(t, ctx, url, "", "-s", "a", "--mode", "reject", "no").want(t, exitRefused).oneLine(t, "refused", "running a turn")
 	enqueue(t, ctx, url, "", "-s", "a", "--id", "m2", "fits").want(t, exitOK)
 	r := enqueue(t, ctx, url, "", "-s", "a", "--id", "m3", "--wait", "--json", "no").want(t, exitRefused)
@@ -56,8 +55,8 @@ func TestTimeoutCancelsNothing(t *testing.T) {
 func TestATurnThatEndsOtherwise(t *testing.T) {
 	t.Parallel()
 	url, _ := newRedis(t)
-	turns(t, url, hour, func(h *protocol.Hold) *protocol.End {
-		return &protocol.End{Status: protocol.Status(h.Turn().Message.Text), Reply: "so far", Error: "the reason"}
+	turns(t, url, hour, func(h *protocol.Claim) *protocol.End {
+		return &protocol.End{Status: session.Status(h.Turn().Message.Text), Reply: "so far", Error: "the reason"}
 	})
 	for _, status := range []string{"failed", "interrupted", "expired", "stopped"} {
 		r := enqueue(t, bg(t), url, "", "-s", "a", "--wait", status).want(t, exitEnded)

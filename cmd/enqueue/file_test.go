@@ -11,6 +11,7 @@ import (
 
 	"github.com/hibiken/asynq"
 
+	"turnstile"
 	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
@@ -39,7 +40,7 @@ func TestAFileKeepsTheOrderWithinEachSession(t *testing.T) {
 	}
 	var mu sync.Mutex
 	got := map[string][]string{}
-	turns(t, url, hour, func(h *protocol.Hold) *protocol.End {
+	turns(t, url, hour, func(h *protocol.Claim) *protocol.End {
 		mu.Lock()
 		defer mu.Unlock()
 		got[h.Session()] = append(got[h.Session()], h.Turn().Message.Text)
@@ -191,7 +192,7 @@ func TestAnswersComeAsTheyEnd(t *testing.T) {
 	hang := make(chan struct{})
 	unhang := sync.OnceFunc(func() { close(hang) })
 	defer unhang()
-	turns(t, url, hour, func(h *protocol.Hold) *protocol.End {
+	turns(t, url, hour, func(h *protocol.Claim) *protocol.End {
 		if h.Session() == "s0" {
 			<-hang
 		}
@@ -334,8 +335,8 @@ func checkAcknowledged(t *testing.T, url string, r result) (states map[asynq.Tas
 	states = map[asynq.TaskState]int{}
 	n := 0
 	for _, o := range r.objects(t) {
-		switch protocol.ReceiptStatus(text(o, "status")) {
-		case protocol.Accepted, protocol.Queued, protocol.Scheduled, protocol.Duplicate:
+		switch turnstile.ReceiptStatus(text(o, "status")) {
+		case turnstile.Accepted, turnstile.Queued, turnstile.Scheduled, turnstile.Duplicate:
 		default:
 			continue
 		}

@@ -15,6 +15,7 @@ import (
 	echoagent "turnstile/pkg/agent/echo"
 	"turnstile/pkg/session"
 	"turnstile/test/acl"
+	"turnstile/test/actors"
 	"turnstile/test/redistest"
 )
 
@@ -193,7 +194,7 @@ func replace(t *testing.T, rdb redis.UniversalClient, key, id, text string) {
 func TestWaitSurvives(t *testing.T) {
 	t.Parallel()
 	url, rdb := newRedis(t)
-	c := protocol.NewClient(rdb)
+	c := actors.NewClient(rdb)
 	w := echoWorker(t, url)
 	say := func(key, id, text string, mode session.Mode) {
 		t.Helper()
@@ -215,14 +216,14 @@ func TestWaitSurvives(t *testing.T) {
 
 	// A turn runs in each, until a message ends it.
 	say("rerun", "m1", "fail=final", "")
-	if end, err := c.Wait(bg(t), "rerun", "m1"); err != nil || end.Status != protocol.StatusFailed {
+	if end, err := c.Wait(bg(t), "rerun", "m1"); err != nil || end.Status != session.StatusFailed {
 		t.Fatal(end, err)
 	}
 	replace(t, rdb, "rerun", "m1", "yes")
 	for _, key := range []string{"rotation", "collected", "rerun"} {
 		ctx, started := context.WithCancel(bg(t))
 		say(key, "long", "sleep=1h long", "")
-		_, _ = c.Follow(ctx, key, "long", func(protocol.Event) { started() })
+		_, _ = c.Follow(ctx, key, "long", func(session.Event) { started() })
 	}
 
 	// Another conversation under the same key.

@@ -10,7 +10,7 @@ import (
 	"reflect"
 	"unicode/utf8"
 
-	"turnstile/internal/protocol"
+	"turnstile"
 	"turnstile/pkg/session"
 )
 
@@ -100,7 +100,7 @@ func (o options) item(text []byte) (item, error) {
 		}
 	}
 	if line.ID == nil {
-		it.m.ID = protocol.NewMessageID()
+		it.m.ID = turnstile.NewMessageID()
 	}
 	if line.Session == nil && o.session == "" {
 		return it, fmt.Errorf("%w message: it has no session: write \"session\", or give -s", session.ErrInvalid)

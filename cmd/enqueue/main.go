@@ -11,10 +11,10 @@ import (
 	"slices"
 	"syscall"
 
+	"turnstile"
 	"turnstile/internal/config"
 	"turnstile/internal/printable"
 	"turnstile/internal/process/guardian"
-	"turnstile/internal/protocol"
 	"turnstile/internal/redisconn"
 )
 
@@ -70,7 +70,7 @@ func execute(ctx context.Context, o options, words []string, stdin io.Reader, ou
 		return 0, usage(err)
 	}
 	o.limits = settings.Limits()
-	var work func(*protocol.Client, io.Closer) (int, error)
+	var work func(*turnstile.Client, io.Closer) (int, error)
 	link := &away{note: out.note}
 	if o.file != "" {
 		in, err := openLines(o.file, stdin)
@@ -92,7 +92,7 @@ func execute(ctx context.Context, o options, words []string, stdin io.Reader, ou
 	}
 	defer rdb.Close()
 	rdb.AddHook(link)
-	return work(protocol.NewClientWith(rdb, protocol.ClientConfig{
+	return work(turnstile.NewClientWith(rdb, turnstile.ClientConfig{
 		Limits: o.limits, LineCap: settings.LineCap, MessagesCap: settings.MessagesCap,
 	}), rdb)
 }

@@ -15,9 +15,12 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
+	"turnstile"
 	"turnstile/internal/protocol"
 	"turnstile/internal/redisconn"
+	"turnstile/pkg/session"
 	"turnstile/test/acl"
+	"turnstile/test/actors"
 	"turnstile/test/redistest"
 )
 
@@ -100,14 +103,14 @@ func client(t *testing.T, url string) redis.UniversalClient {
 
 // turns is a worker that answers each turn as handle says; nil: it has ended the
 // turn itself. It works until the test ends.
-func turns(t *testing.T, url string, cfg protocol.Config, handle func(*protocol.Hold) *protocol.End) {
+func turns(t *testing.T, url string, cfg protocol.Config, handle func(*protocol.Claim) *protocol.End) {
 	t.Helper()
 	rdb, err := redisconn.Open(acl.As(t, url, acl.Worker))
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg.Worker, cfg.SentinelTTL = "w-"+protocol.NewMessageID(), time.Minute // it does not renew
-	c, err := protocol.NewConsumer(rdb, cfg)
+	cfg.Worker, cfg.SentinelTTL = "w-"+turnstile.NewMessageID(), time.Minute // it does not renew
+	c, err := actors.NewConsumer(rdb, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +134,7 @@ func turns(t *testing.T, url string, cfg protocol.Config, handle func(*protocol.
 		for ctx.Err() == nil {
 			sessions, err := c.Await(ctx, time.Second)
 			if err == nil && len(sessions) > 0 {
-				var holds []*protocol.Hold
+				var holds []*protocol.Claim
 				holds, err = c.Claim(ctx, sessions)
 				for _, h := range holds {
 					wg.Go(func() { serve(t, ctx, h, handle) })
@@ -145,13 +148,13 @@ func turns(t *testing.T, url string, cfg protocol.Config, handle func(*protocol.
 	})
 }
 
-func serve(t *testing.T, ctx context.Context, h *protocol.Hold, handle func(*protocol.Hold) *protocol.End) {
+func serve(t *testing.T, ctx context.Context, h *protocol.Claim, handle func(*protocol.Claim) *protocol.End) {
 	for more := true; more; {
 		err := h.Promote(ctx)
-		end := &protocol.End{Status: protocol.StatusStopped}
+		end := &protocol.End{Status: session.StatusStopped}
 		if err == nil {
 			end = handle(h)
-		} else if !errors.Is(err, protocol.ErrStopAsked) {
+		} else if !errors.Is(err, protocol.ErrStopRequested) {
 			if ctx.Err() == nil {
 				t.Errorf("promote: %v", err)
 			}
@@ -172,12 +175,12 @@ func serve(t *testing.T, ctx context.Context, h *protocol.Hold, handle func(*pro
 var hour = protocol.Config{Retention: time.Hour}
 
 // echo answers with the text, and fails where that says so.
-func echo(h *protocol.Hold) *protocol.End {
+func echo(h *protocol.Claim) *protocol.End {
 	m := h.Turn().Message
 	if cause, ok := strings.CutPrefix(m.Text, "fail "); ok {
-		return &protocol.End{Status: protocol.StatusFailed, Error: cause}
+		return &protocol.End{Status: session.StatusFailed, Error: cause}
 	}
-	return &protocol.End{Status: protocol.StatusDone, Reply: "echo: " + m.Text}
+	return &protocol.End{Status: session.StatusDone, Reply: "echo: " + m.Text}
 }
 
 // occupy takes the session's next message and keeps it running. The answered
@@ -185,7 +188,7 @@ func echo(h *protocol.Hold) *protocol.End {
 func occupy(t *testing.T, url, session string, cfg protocol.Config) (finish func()) {
 	t.Helper()
 	cfg.Worker, cfg.SentinelTTL = "occupier", time.Minute
-	c, err := protocol.NewConsumer(client(t, acl.As(t, url, acl.Worker)), cfg)
+	c, err := actors.NewConsumer(client(t, acl.As(t, url, acl.Worker)), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,7 @@ import (
 	"io"
 	"strings"
 
-	"turnstile/internal/protocol"
+	"turnstile"
 	"turnstile/pkg/session"
 )
 
@@ -21,7 +21,7 @@ func (o options) message(ctx context.Context, words []string, stdin io.Reader) (
 		return m, nil // it is there already
 	}
 	if m.ID == "" {
-		m.ID = protocol.NewMessageID()
+		m.ID = turnstile.NewMessageID()
 	}
 	if len(words) == 1 && words[0] == "-" {
 		var err error

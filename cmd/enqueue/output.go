@@ -9,9 +9,10 @@ import (
 	"sync"
 	"time"
 
+	"turnstile"
 	"turnstile/internal/printable"
-	"turnstile/internal/protocol"
 	"turnstile/internal/terminal"
+	"turnstile/pkg/session"
 )
 
 // output writes results to stdout and errors to stderr. It may be used from
@@ -100,76 +101,76 @@ func (o *output) fail(f failure) {
 }
 
 // receipt writes what became of a message at once, as an object.
-func (o *output) receipt(r protocol.Receipt, line int) {
-	if r.Status == protocol.Answered {
+func (o *output) receipt(r turnstile.Receipt, line int) {
+	if r.Status == turnstile.Answered {
 		o.object(struct {
-			Session string                 `json:"session"`
-			Status  protocol.ReceiptStatus `json:"status"`
-			Reply   string                 `json:"reply"`
-			Line    int                    `json:"line,omitempty"`
+			Session string                  `json:"session"`
+			Status  turnstile.ReceiptStatus `json:"status"`
+			Reply   string                  `json:"reply"`
+			Line    int                     `json:"line,omitempty"`
 		}{r.Session, r.Status, r.Reply, line})
 		return
 	}
 	o.object(struct {
-		Session  string                 `json:"session"`
-		ID       string                 `json:"id"`
-		Status   protocol.ReceiptStatus `json:"status"`
-		Position int                    `json:"position"`
-		At       time.Time              `json:"at,omitzero"`
-		State    string                 `json:"state,omitempty"`
-		Reason   string                 `json:"reason,omitempty"`
-		Line     int                    `json:"line,omitempty"`
+		Session  string                  `json:"session"`
+		ID       string                  `json:"id"`
+		Status   turnstile.ReceiptStatus `json:"status"`
+		Position int                     `json:"position"`
+		At       time.Time               `json:"at,omitzero"`
+		State    string                  `json:"state,omitempty"`
+		Reason   string                  `json:"reason,omitempty"`
+		Line     int                     `json:"line,omitempty"`
 	}{r.Session, r.ID, r.Status, r.Position, r.At.UTC(), r.State, r.Reason, line})
 }
 
 // outcome writes how a message ended, as an object.
-func (o *output) outcome(end protocol.Outcome, line int) {
+func (o *output) outcome(end session.Outcome, line int) {
 	o.object(struct {
-		protocol.Outcome
+		session.Outcome
 		Line int `json:"line,omitempty"`
 	}{end, line})
 }
 
 // event writes one event of a message's turn, as an object.
-func (o *output) event(session, id string, e protocol.Event, line int) {
+func (o *output) event(key, id string, e session.Event, line int) {
 	o.object(struct {
 		Session string `json:"session"`
 		ID      string `json:"id"`
 		EventID string `json:"event_id,omitempty"`
-		protocol.Event
+		session.Event
 		Line int `json:"line,omitempty"`
-	}{session, id, e.ID, e, line})
+	}{key, id, e.ID, e, line})
 }
 
 // receiptText is a receipt in one line for people.
-func receiptText(r protocol.Receipt) string {
+func receiptText(r turnstile.Receipt) string {
 	switch r.Status {
-	case protocol.Queued:
+	case turnstile.Queued:
 		return fmt.Sprintf("queued as %s, position %d", r.ID, r.Position)
-	case protocol.Scheduled:
+	case turnstile.Scheduled:
 		return fmt.Sprintf("scheduled as %s, for %s", r.ID, r.At.Local().Format("2006-01-02 15:04:05 MST"))
-	case protocol.Duplicate:
+	case turnstile.Duplicate:
 		return fmt.Sprintf("duplicate: %s is there already, %s", r.ID, r.State)
 	}
 	return fmt.Sprintf("%s as %s", r.Status, r.ID)
 }
 
 // refusal says why a message was not taken.
-func refusal(r protocol.Receipt) string {
+func refusal(r turnstile.Receipt) string {
 	switch r.Reason {
-	case protocol.ReasonBusy:
+	case turnstile.ReasonBusy:
 		return "refused: session " + r.Session + " is running a turn; nothing was stored"
-	case protocol.ReasonFull:
+	case turnstile.ReasonFull:
 		return "refused: the line of session " + r.Session + " is full; nothing was stored"
-	case protocol.ReasonLine:
+	case turnstile.ReasonLine:
 		return "refused: too many messages wait in session " + r.Session + " (TURNSTILE_LINE_CAP); nothing was stored"
-	case protocol.ReasonMessages:
+	case turnstile.ReasonMessages:
 		return "refused: too many messages wait in all sessions (TURNSTILE_MESSAGES_CAP); nothing was stored"
 	}
 	return "refused: " + r.Reason
 }
 
 // endText says why a message did not end well, on one line.
-func endText(end protocol.Outcome) string {
+func endText(end session.Outcome) string {
 	return "message " + end.ID + " " + terminal.Ending(end)
 }

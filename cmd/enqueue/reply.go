@@ -3,9 +3,9 @@ package main
 import (
 	"strings"
 
-	"turnstile/internal/protocol"
 	"turnstile/internal/terminal"
 	"turnstile/pkg/agent"
+	"turnstile/pkg/session"
 )
 
 // reply shows a reply as it comes, line by line, since those of several messages
@@ -27,7 +27,7 @@ func newStory(o options, session, id string) terminal.Story {
 	return terminal.Story{Message: id, Allow: call + " /approve", Deny: call + " /deny"}
 }
 
-func (r *reply) see(e protocol.Event) {
+func (r *reply) see(e session.Event) {
 	out := r.a.b.out
 	switch {
 	case r.a.b.o.json:

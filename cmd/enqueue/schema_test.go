@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"turnstile"
 	"turnstile/internal/engine"
 	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
@@ -105,7 +106,7 @@ func TestEventsAreValid(t *testing.T) {
 			}
 			e := check(line)
 			shown[text(e, "type")] = true
-			if id := text(e, "event_id"); id != "" && protocol.ValidateEventID(id) != nil {
+			if id := text(e, "event_id"); id != "" && turnstile.ValidateEventID(id) != nil {
 				t.Errorf("event_id %q", id)
 			}
 		}

@@ -8,7 +8,7 @@ import (
 	"io"
 	"time"
 
-	"turnstile/internal/protocol"
+	"turnstile"
 	"turnstile/internal/redisconn"
 	"turnstile/internal/terminal"
 	"turnstile/pkg/session"
@@ -36,7 +36,7 @@ func newSingle(ctx context.Context, o options, m session.Message, out *output, l
 	}
 }
 
-func (s *single) run(client *protocol.Client, conn io.Closer) (int, error) {
+func (s *single) run(client *turnstile.Client, conn io.Closer) (int, error) {
 	// Closing the connection is what ends a read at once.
 	defer context.AfterFunc(s.ctx, func() { _ = conn.Close() })()
 	if s.o.after == "" {
@@ -49,14 +49,14 @@ func (s *single) run(client *protocol.Client, conn io.Closer) (int, error) {
 		return 0, s.waitFailed(err)
 	}
 	s.show(end)
-	if end.Status != protocol.StatusDone {
+	if end.Status != session.StatusDone {
 		return 0, failure{code: exitEnded, text: endText(end), said: true}
 	}
 	return exitOK, nil
 }
 
 // submit puts the message in; over says that there is nothing to wait for.
-func (s *single) submit(client *protocol.Client) (over bool, err error) {
+func (s *single) submit(client *turnstile.Client) (over bool, err error) {
 	r, err := client.Submit(s.ctx, s.o.session, s.m, delays(s.o.in)...)
 	if err != nil {
 		return true, submitFailure(s.ctx, s.o.session, s.m, r, err, "--id")
@@ -68,9 +68,9 @@ func (s *single) submit(client *protocol.Client) (over bool, err error) {
 		s.out.receipt(r, 0)
 	}
 	switch {
-	case r.Status == protocol.Refused:
+	case r.Status == turnstile.Refused:
 		return true, failure{code: exitRefused, text: refusal(r), said: true}
-	case r.Status == protocol.Answered:
+	case r.Status == turnstile.Answered:
 		if !s.o.json {
 			s.out.text(r.Reply)
 			s.out.endLine()
@@ -87,16 +87,16 @@ func (s *single) submit(client *protocol.Client) (over bool, err error) {
 	return false, nil
 }
 
-func delays(in time.Duration) []protocol.SubmitOption {
+func delays(in time.Duration) []turnstile.SubmitOption {
 	if in == 0 {
 		return nil
 	}
-	return []protocol.SubmitOption{protocol.Delay(in)}
+	return []turnstile.SubmitOption{turnstile.Delay(in)}
 }
 
 // submitFailure tells what is known of a message, or a command, whose Submit failed.
 // again is how its id is given.
-func submitFailure(ctx context.Context, key string, m session.Message, r protocol.Receipt, err error, again string) failure {
+func submitFailure(ctx context.Context, key string, m session.Message, r turnstile.Receipt, err error, again string) failure {
 	f := failure{session: key, id: m.ID, code: exitOther, text: redisconn.Explain(err)}
 	switch {
 	case errors.Is(err, session.ErrInvalid):
@@ -105,16 +105,16 @@ func submitFailure(ctx context.Context, key string, m session.Message, r protoco
 	case ctx.Err() != nil:
 		f.code, f.text = exitInterrupted, "interrupted before Redis answered"
 	}
-	command := r.Status == protocol.Answered
+	command := r.Status == turnstile.Answered
 	if command {
 		f.id = "" // it has none
 	}
 	switch {
-	case command && errors.Is(err, protocol.ErrUnchanged):
+	case command && errors.Is(err, session.ErrUnchanged):
 		f.text += "; nothing was changed"
 	case command:
 		f.text += "; whether the command was carried out is not known"
-	case errors.Is(err, protocol.ErrUnchanged):
+	case errors.Is(err, session.ErrUnchanged):
 		f.text += "; nothing was stored"
 	default:
 		f.text += fmt.Sprintf("; whether the message was stored is not known: repeat it with %s %s, which is safe", again, m.ID)
@@ -123,19 +123,19 @@ func submitFailure(ctx context.Context, key string, m session.Message, r protoco
 }
 
 // badCommand is a command whose arguments are wrong.
-func badCommand(r protocol.Receipt) failure {
+func badCommand(r turnstile.Receipt) failure {
 	return failure{session: r.Session, code: exitUsage, text: r.Reply}
 }
 
 // await waits for the end of the message.
-func (s *single) await(client *protocol.Client) (protocol.Outcome, error) {
+func (s *single) await(client *turnstile.Client) (session.Outcome, error) {
 	ctx := s.ctx
 	if s.o.timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, s.o.timeout, errTimeout)
 		defer cancel()
 	}
-	var end protocol.Outcome
+	var end session.Outcome
 	var err error
 	s.link.wait()
 	if s.o.follow {
@@ -176,7 +176,7 @@ func (s *single) waitFailed(err error) failure {
 		f.code, f.text = exitTimeout, s.o.noAnswer("message "+s.m.ID, s.link)+again
 	case s.ctx.Err() != nil:
 		f.code, f.text = exitInterrupted, fmt.Sprintf("interrupted; message %s stays", s.m.ID)+again
-	case errors.Is(err, protocol.ErrUnknown):
+	case errors.Is(err, turnstile.ErrUnknown):
 		f.code, f.text = exitOther, unknownText(s.m.ID)
 	default:
 		f.code, f.text = exitOther, fmt.Sprintf("%s; message %s stays", redisconn.Explain(err), s.m.ID)+again
@@ -212,21 +212,21 @@ func unknownText(id string) string {
 }
 
 // see shows an event as it comes.
-func (s *single) see(e protocol.Event) {
+func (s *single) see(e session.Event) {
 	if e.ID != "" {
 		s.seen = e.ID
 	}
 	switch {
 	case s.o.json:
 		s.out.event(s.o.session, s.m.ID, e, 0)
-	case e.Type == protocol.EventQueued && s.out.onTTY: // the receipt has told
+	case e.Type == session.EventQueued && s.out.onTTY: // the receipt has told
 	default:
 		s.teller.See(e)
 	}
 }
 
 // show shows the end. What --follow has to show was shown.
-func (s *single) show(end protocol.Outcome) {
+func (s *single) show(end session.Outcome) {
 	if s.o.json {
 		s.out.outcome(end, 0)
 		return

@@ -10,6 +10,7 @@ import (
 	"turnstile/internal/protocol"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 )
 
 func TestReceipts(t *testing.T) {
@@ -49,7 +50,7 @@ func TestTheMessageArrivesAsItWasGiven(t *testing.T) {
 	t.Parallel()
 	url, _ := newRedis(t)
 	got := make(chan session.Message, 1)
-	turns(t, url, hour, func(h *protocol.Hold) *protocol.End {
+	turns(t, url, hour, func(h *protocol.Claim) *protocol.End {
 		got <- h.Turn().Message
 		return echo(h)
 	})
@@ -116,11 +117,11 @@ func TestADelayedMessageIsWaitedFor(t *testing.T) {
 }
 
 // streaming emits a reply in pieces, with a tool between them.
-func streaming(t *testing.T, go1 <-chan struct{}) func(*protocol.Hold) *protocol.End {
-	return func(h *protocol.Hold) *protocol.End {
+func streaming(t *testing.T, go1 <-chan struct{}) func(*protocol.Claim) *protocol.End {
+	return func(h *protocol.Claim) *protocol.End {
 		turn := h.Turn()
 		emit := func(list ...agent.Event) {
-			var events []protocol.Event
+			var events []session.Event
 			for _, e := range list {
 				events = append(events, protocol.AgentEvent(turn.ID, e))
 			}
@@ -133,7 +134,7 @@ func streaming(t *testing.T, go1 <-chan struct{}) func(*protocol.Hold) *protocol
 		emit(agent.Event{Type: agent.EventToolEnd, CallID: "1", Error: "no match"})
 		<-go1
 		// A worker does not send the last piece as text as well.
-		return &protocol.End{Status: protocol.StatusDone, Reply: "Nothing there."}
+		return &protocol.End{Status: session.StatusDone, Reply: "Nothing there."}
 	}
 }
 
@@ -195,7 +196,7 @@ func (w *watched) Write(p []byte) (int, error) {
 func TestWaitGoesOnThroughARetryAndARequeue(t *testing.T) {
 	t.Parallel()
 	url, _ := newRedis(t)
-	turns(t, url, hour, func(h *protocol.Hold) *protocol.End {
+	turns(t, url, hour, func(h *protocol.Claim) *protocol.End {
 		turn := h.Turn()
 		switch {
 		case turn.Attempt == 1:
@@ -222,7 +223,7 @@ func TestB82_ADuplicateAnswersTheStoredResult(t *testing.T) {
 	t.Parallel()
 	url, _ := newRedis(t)
 	ran := make(chan struct{}, 10)
-	turns(t, url, hour, func(h *protocol.Hold) *protocol.End {
+	turns(t, url, hour, func(h *protocol.Claim) *protocol.End {
 		ran <- struct{}{}
 		return echo(h)
 	})
@@ -268,7 +269,7 @@ func TestAllModes(t *testing.T) {
 	t.Parallel()
 	url, rdb := newRedis(t)
 	running, over := make(chan struct{}), make(chan struct{})
-	turns(t, url, hour, func(h *protocol.Hold) *protocol.End {
+	turns(t, url, hour, func(h *protocol.Claim) *protocol.End {
 		if h.Turn().Message.ID == "first" {
 			close(running)
 			<-over
@@ -289,7 +290,7 @@ func TestAllModes(t *testing.T) {
 		enqueue(t, bg(t), url, "", "-s", "a", "--id", "flag-"+string(mode), "--mode", string(mode), "x").want(t, code)
 		enqueue(t, bg(t), url, `{"session":"a","id":"line-`+string(mode)+`","text":"x","mode":"`+string(mode)+`"}`, "--file", "-").want(t, code)
 	}
-	waiting, err := protocol.NewClient(rdb).Followups(bg(t), "a")
+	waiting, err := actors.NewClient(rdb).Followups(bg(t), "a")
 	if err != nil {
 		t.Fatal(err)
 	}

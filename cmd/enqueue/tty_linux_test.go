@@ -119,7 +119,7 @@ func TestFollowOnATerminal(t *testing.T) {
 func TestATurnOnATerminal(t *testing.T) {
 	t.Parallel()
 	url, _ := newRedis(t)
-	turns(t, url, hour, func(h *protocol.Hold) *protocol.End {
+	turns(t, url, hour, func(h *protocol.Claim) *protocol.End {
 		turn := h.Turn().ID
 		for _, events := range [][]agent.Event{
 			{{Type: agent.EventThought, Text: "hm\x1b[2J"}},
@@ -129,7 +129,7 @@ func TestATurnOnATerminal(t *testing.T) {
 			{{Type: agent.EventToolEnd, CallID: "1", Error: "no match"}},
 			{{Type: agent.EventRaw, Name: "x"}, {Type: agent.EventUsage, Usage: &session.Usage{InputTokens: 3}}},
 		} {
-			batch := make([]protocol.Event, 0, len(events))
+			batch := make([]session.Event, 0, len(events))
 			for _, e := range events {
 				batch = append(batch, protocol.AgentEvent(turn, e))
 			}
@@ -137,14 +137,14 @@ func TestATurnOnATerminal(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		ask := []protocol.Event{
-			{Type: protocol.EventPermissionAsked, Turn: turn, CallID: "1", Name: "rm"},
-			{Type: protocol.EventPermissionAnswered, Turn: turn, CallID: "1", Decision: protocol.DecisionDenied},
+		ask := []session.Event{
+			{Type: session.EventPermissionAsked, Turn: turn, CallID: "1", Name: "rm"},
+			{Type: session.EventPermissionAnswered, Turn: turn, CallID: "1", Decision: session.DecisionDenied},
 		}
 		if err := h.Emit(context.Background(), ask); err != nil {
 			t.Error(err)
 		}
-		return &protocol.End{Status: protocol.StatusDone, Reply: "Nothing\r there.\u009b2J"}
+		return &protocol.End{Status: session.StatusDone, Reply: "Nothing\r there.\u009b2J"}
 	})
 	const (
 		erase  = "\r\x1b[K"
@@ -189,12 +189,12 @@ func TestObjectsDoNotSteer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out.event("a", "m", protocol.Event{Type: "raw", Text: said, Data: append(raw[:len(raw)-1], "\x9b\""...)}, 0)
+	out.event("a", "m", session.Event{Type: "raw", Text: said, Data: append(raw[:len(raw)-1], "\x9b\""...)}, 0)
 	seen := strings.TrimSuffix(screen(), "\r\n")
 	if i := strings.IndexFunc(seen, unicode.IsControl); i >= 0 || strings.Contains(seen, "\x9b") {
 		t.Errorf("%q", seen)
 	}
-	var e protocol.Event
+	var e session.Event
 	if err := json.Unmarshal([]byte(seen), &e); err != nil || e.Text != said {
 		t.Errorf("%q: %v", seen, err)
 	}

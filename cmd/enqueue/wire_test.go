@@ -15,6 +15,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"turnstile/internal/protocol"
+	"turnstile/pkg/session"
+	"turnstile/test/actors"
 	"turnstile/test/redistest"
 )
 
@@ -204,7 +206,7 @@ func TestWireMessageWithoutARing(t *testing.T) {
 	w := wire{t, client(t, url)}
 	w.enqueue("m1", `{"v":1,"text":"hello"}`)
 	turns(t, url, hour, echo)
-	sweeper, err := protocol.NewConsumer(rdb, protocol.Config{Worker: "sweeper"})
+	sweeper, err := actors.NewConsumer(rdb, protocol.Config{Worker: "sweeper"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -245,9 +247,9 @@ func TestWireBadPayload(t *testing.T) {
 	t.Parallel()
 	url, _ := newRedis(t)
 	w := wire{t, client(t, url)}
-	turns(t, url, hour, func(h *protocol.Hold) *protocol.End {
+	turns(t, url, hour, func(h *protocol.Claim) *protocol.End {
 		if err := h.Turn().Err; err != nil {
-			return &protocol.End{Status: protocol.StatusFailed, Error: err.Error()}
+			return &protocol.End{Status: session.StatusFailed, Error: err.Error()}
 		}
 		return echo(h)
 	})

@@ -10,8 +10,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/config"
-	"turnstile/internal/protocol"
 	"turnstile/internal/redisconn"
+	"turnstile/pkg/admin"
 )
 
 // redisError is an error of a Redis client, in words that say what to do.
@@ -85,7 +85,7 @@ func mayPass(err error) bool {
 }
 
 // ask calls f with a client of the sessions, for the commands that only look.
-func (p *program) ask(ctx context.Context, flags map[string]string, f func(*protocol.Client) error) error {
+func (p *program) ask(ctx context.Context, flags map[string]string, f func(*admin.Client) error) error {
 	s, err := config.LoadSender(p.environ, config.Options{Overrides: flags})
 	if err != nil {
 		return err
@@ -99,7 +99,7 @@ func (p *program) ask(ctx context.Context, flags map[string]string, f func(*prot
 	limited, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	if err = rdb.Ping(limited).Err(); err == nil {
-		err = f(protocol.NewClient(rdb))
+		err = f(admin.New(rdb, admin.Config{}))
 	}
 	if err != nil {
 		return redisError{err}

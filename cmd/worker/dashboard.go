@@ -9,7 +9,7 @@ import (
 	"turnstile/internal/engine"
 	"turnstile/internal/httpd"
 	"turnstile/internal/metrics"
-	"turnstile/internal/protocol"
+	"turnstile/pkg/admin"
 )
 
 const (
@@ -36,7 +36,7 @@ func (p *program) dashboard(ctx context.Context, flags map[string]string) error 
 	if err != nil {
 		return err
 	}
-	c.Metrics = metrics.New(protocol.NewClient(rdb)).Handler()
+	c.Metrics = metrics.New(admin.New(rdb, admin.Config{})).Handler()
 	server, err := startHTTP(end.asked, c, false)
 	if err != nil {
 		return end.unlessAsked(err)

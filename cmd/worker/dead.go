@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"turnstile/internal/protocol"
+	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
 )
 
@@ -57,7 +57,7 @@ func (p *program) deadListCommand(name string) *cobra.Command {
 func (p *program) deadRerunCommand() *cobra.Command {
 	return p.deadChange("rerun", "SESSION | --all", "Put dead letters that failed or were stopped back in line", 1, change{
 		field: "rerun", done: "put back in line", of: "dead letters that failed or were stopped",
-		do: func(ctx context.Context, c *protocol.Client, key string, _ []string) (int, error) {
+		do: func(ctx context.Context, c *admin.Client, key string, _ []string) (int, error) {
 			return c.Rerun(ctx, key)
 		},
 	})
@@ -66,7 +66,7 @@ func (p *program) deadRerunCommand() *cobra.Command {
 func (p *program) deadDropCommand() *cobra.Command {
 	return p.deadChange("drop", "SESSION [ID...] | --all", "Delete dead letters", -1, change{
 		field: "dropped", done: "deleted", of: "dead letters",
-		do: func(ctx context.Context, c *protocol.Client, key string, ids []string) (int, error) {
+		do: func(ctx context.Context, c *admin.Client, key string, ids []string) (int, error) {
 			return c.DropDeadLetters(ctx, key, ids...)
 		},
 	})
@@ -75,7 +75,7 @@ func (p *program) deadDropCommand() *cobra.Command {
 // change is what can be done to dead letters.
 type change struct {
 	field, done, of string // in JSON, in words, and of which
-	do              func(ctx context.Context, c *protocol.Client, key string, ids []string) (n int, err error)
+	do              func(ctx context.Context, c *admin.Client, key string, ids []string) (n int, err error)
 }
 
 // deadChange is a command that changes the dead letters of one session, or of all.
@@ -109,13 +109,13 @@ func (p *program) deadChange(name, usage, short string, most int, ch change) *co
 
 // listedDead is one dead letter in the list.
 type listedDead struct {
-	Session string          `json:"session"`
-	ID      string          `json:"id"`
-	Status  protocol.Status `json:"status"`
-	Error   string          `json:"error"`
-	Text    string          `json:"text"`
-	At      time.Time       `json:"at"`
-	AgeMS   int64           `json:"age_ms"`
+	Session string         `json:"session"`
+	ID      string         `json:"id"`
+	Status  session.Status `json:"status"`
+	Error   string         `json:"error"`
+	Text    string         `json:"text"`
+	At      time.Time      `json:"at"`
+	AgeMS   int64          `json:"age_ms"`
 }
 
 // deadList lists the dead letters of a session, or of all.
@@ -127,7 +127,7 @@ func (p *program) deadList(ctx context.Context, flags map[string]string, session
 	}
 	t := p.table()
 	n := 0
-	show := func(d protocol.DeadLetter) error {
+	show := func(d admin.DeadLetter) error {
 		if n++; asJSON {
 			return p.printJSON(listedDead{d.Session, d.ID, d.Outcome.Status, d.Outcome.Error, d.Text, d.At.UTC(), d.Age.Milliseconds()})
 		}
@@ -138,7 +138,7 @@ func (p *program) deadList(ctx context.Context, flags map[string]string, session
 		t.row(d.Session, glimpse(d.ID), d.Outcome.Status, age(d.Age), orDash(glimpse(why)), orDash(glimpse(d.Text)))
 		return t.err
 	}
-	err := p.ask(ctx, flags, func(client *protocol.Client) error {
+	err := p.ask(ctx, flags, func(client *admin.Client) error {
 		for key, err := range withDead(ctx, client, sessions) {
 			if err != nil {
 				return err
@@ -161,7 +161,7 @@ func (p *program) deadList(ctx context.Context, flags map[string]string, session
 }
 
 // withDead are the sessions that were named, or all that have dead letters.
-func withDead(ctx context.Context, client *protocol.Client, sessions []string) iter.Seq2[string, error] {
+func withDead(ctx context.Context, client *admin.Client, sessions []string) iter.Seq2[string, error] {
 	if len(sessions) == 0 {
 		return client.WithDeadLetters(ctx)
 	}
@@ -179,7 +179,7 @@ func (p *program) changeOne(ctx context.Context, flags map[string]string, ch cha
 		}
 	}
 	var n int
-	err := p.ask(ctx, flags, func(client *protocol.Client) (err error) {
+	err := p.ask(ctx, flags, func(client *admin.Client) (err error) {
 		n, err = ch.do(ctx, client, key, ids)
 		return err
 	})
@@ -210,7 +210,7 @@ func (p *program) changeOne(ctx context.Context, flags map[string]string, ch cha
 // error was told.
 func (p *program) changeAll(ctx context.Context, flags map[string]string, ch change, asJSON bool) error {
 	total, sessions := 0, 0
-	err := p.ask(ctx, flags, func(client *protocol.Client) error {
+	err := p.ask(ctx, flags, func(client *admin.Client) error {
 		for key, err := range client.WithDeadLetters(ctx) {
 			if err != nil {
 				return err

@@ -10,13 +10,14 @@ import (
 	"turnstile/internal/protocol"
 	"turnstile/pkg/session"
 	"turnstile/test/acl"
+	"turnstile/test/actors"
 )
 
 // deadIn puts three messages of a session aside: m3 has expired, m1 failed, m2 was
 // stopped, in this order.
-func deadIn(t *testing.T, url string, c *protocol.Client, key string) {
+func deadIn(t *testing.T, url string, c *actors.Client, key string) {
 	t.Helper()
-	w, err := protocol.NewConsumer(newClient(t, acl.As(t, url, acl.Worker)), protocol.Config{Worker: "w"})
+	w, err := actors.NewConsumer(newClient(t, acl.As(t, url, acl.Worker)), protocol.Config{Worker: "w"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,8 +25,8 @@ func deadIn(t *testing.T, url string, c *protocol.Client, key string) {
 		id  string
 		end protocol.End
 	}{
-		{"m3", protocol.End{Status: protocol.StatusExpired, Error: "expired: it waited 2s, at most 1s was allowed"}},
-		{"m1", protocol.End{Status: protocol.StatusFailed, Error: "exit status 2:\tno such\nfile"}},
+		{"m3", protocol.End{Status: session.StatusExpired, Error: "expired: it waited 2s, at most 1s was allowed"}},
+		{"m1", protocol.End{Status: session.StatusFailed, Error: "exit status 2:\tno such\nfile"}},
 	} {
 		put(t, c, key, m.id, "text of "+m.id+"\nsecond line \x1b[31m")
 		holds, err := w.Claim(limited(t), []string{key})
@@ -42,7 +43,7 @@ func deadIn(t *testing.T, url string, c *protocol.Client, key string) {
 	}
 }
 
-func put(t *testing.T, c *protocol.Client, key, id, text string) {
+func put(t *testing.T, c *actors.Client, key, id, text string) {
 	t.Helper()
 	if _, err := c.Submit(limited(t), key, session.Message{ID: id, Text: text}); err != nil {
 		t.Fatal(err)
@@ -141,11 +142,11 @@ func TestDeadRerun(t *testing.T) {
 	w := echoWorker(t, url)
 	for _, key := range []string{"a", "b", "c"} {
 		for _, id := range []string{"m1", "m2"} {
-			if end, err := c.Wait(limited(t), key, id); err != nil || end.Status != protocol.StatusDone {
+			if end, err := c.Wait(limited(t), key, id); err != nil || end.Status != session.StatusDone {
 				t.Errorf("%s of %s: %+v, %v", id, key, end, err)
 			}
 		}
-		if end, ok, err := c.Result(limited(t), key, "m3"); err != nil || !ok || end.Status != protocol.StatusExpired {
+		if end, ok, err := c.Result(limited(t), key, "m3"); err != nil || !ok || end.Status != session.StatusExpired {
 			t.Errorf("m3 of %s: %+v, %v", key, end, err)
 		}
 	}

@@ -6,8 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"turnstile/internal/protocol"
 	"turnstile/internal/workspace"
+	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
 )
 
@@ -56,7 +56,7 @@ func (p *program) forget(ctx context.Context, flags map[string]string, key strin
 		return err
 	}
 	var f forgotten
-	err := p.ask(ctx, flags, func(client *protocol.Client) (err error) {
+	err := p.ask(ctx, flags, func(client *admin.Client) (err error) {
 		f, err = erase(ctx, client, key)
 		return err
 	})
@@ -85,7 +85,7 @@ func (p *program) forget(ctx context.Context, flags map[string]string, key strin
 }
 
 // erase deletes a session, and answers what there was just before.
-func erase(ctx context.Context, client *protocol.Client, key string) (forgotten, error) {
+func erase(ctx context.Context, client *admin.Client, key string) (forgotten, error) {
 	info, err := client.Session(ctx, key)
 	if err != nil {
 		return forgotten{}, err

@@ -15,11 +15,12 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"turnstile/internal/protocol"
+	"turnstile"
 	"turnstile/internal/redisconn"
 	"turnstile/internal/rediskey"
 	"turnstile/internal/workspace"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 	"turnstile/test/redistest"
 )
 
@@ -71,7 +72,7 @@ func traces(t *testing.T, rdb redis.UniversalClient, key string) (list []string)
 func forgetOn(t *testing.T, url string) {
 	environ := []string{"REDIS_URL=" + url, "TURNSTILE_AGENT=echo", "TURNSTILE_SWEEP_INTERVAL=1s", "TURNSTILE_DRAIN_TIMEOUT=0"}
 	rdb := newClient(t, url)
-	c := protocol.NewClient(rdb)
+	c := actors.NewClient(rdb)
 	worker, log := process(t, environ)
 	log.await(t, "worker started")
 
@@ -81,14 +82,14 @@ func forgetOn(t *testing.T, url string) {
 		t.Fatal(err)
 	}
 	reply(t, c, "a", "hello again")
-	if end, err := c.Wait(limited(t), "a", submit(t, c, "a", "fail=final")); err != nil || end.Status != protocol.StatusFailed {
+	if end, err := c.Wait(limited(t), "a", submit(t, c, "a", "fail=final")); err != nil || end.Status != session.StatusFailed {
 		t.Fatal(end, err)
 	}
-	if _, err := c.Submit(limited(t), "a", session.Message{Text: "later"}, protocol.Delay(time.Hour)); err != nil {
+	if _, err := c.Submit(limited(t), "a", session.Message{Text: "later"}, turnstile.Delay(time.Hour)); err != nil {
 		t.Fatal(err)
 	}
 	running := submit(t, c, "a", "sleep=1h long")
-	untilEvent(t, c, "a", running, protocol.EventTurnStarted)
+	untilEvent(t, c, "a", running, session.EventTurnStarted)
 	submit(t, c, "a", "waits")
 
 	before := traces(t, rdb, "a")
@@ -136,14 +137,14 @@ func forgetOn(t *testing.T, url string) {
 
 // awaitIdle waits until nobody holds a session: that is a moment after the end of
 // its last turn was told.
-func awaitIdle(t *testing.T, c *protocol.Client, key string) {
+func awaitIdle(t *testing.T, c *actors.Client, key string) {
 	t.Helper()
 	for ctx := limited(t); ; {
 		info, err := c.Session(ctx, key)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if info.Phase == protocol.PhaseIdle {
+		if info.Phase == session.PhaseIdle {
 			return
 		}
 	}
@@ -151,7 +152,7 @@ func awaitIdle(t *testing.T, c *protocol.Client, key string) {
 
 // beside forgets a session again and again while a sender talks to it and a
 // worker runs what it says: each message is answered, or is gone.
-func beside(t *testing.T, environ []string, rdb redis.UniversalClient, c *protocol.Client) {
+func beside(t *testing.T, environ []string, rdb redis.UniversalClient, c *actors.Client) {
 	t.Helper()
 	stop := make(chan struct{})
 	var sender sync.WaitGroup
@@ -172,7 +173,7 @@ func beside(t *testing.T, environ []string, rdb redis.UniversalClient, c *protoc
 			end, err := c.Wait(ctx, "a", r.ID)
 			cancel()
 			switch {
-			case errors.Is(err, protocol.ErrUnknown):
+			case errors.Is(err, turnstile.ErrUnknown):
 				gone++
 			case err != nil || end.Reply != "echo: hello":
 				t.Errorf("%+v, %v", end, err)

@@ -16,9 +16,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"turnstile/internal/printable"
-	"turnstile/internal/protocol"
 	"turnstile/internal/redisconn"
 	"turnstile/internal/rediskey"
+	"turnstile/pkg/session"
 	"turnstile/test/hostile"
 )
 
@@ -31,7 +31,7 @@ func hostileWorker(t *testing.T, url string, settings ...string) *running {
 	w := start(t, settings)
 	c := client(t, url)
 	asked := submit(t, c, "a", "please ask "+hostile.Text)
-	untilEvent(t, c, "a", asked, protocol.EventPermissionAsked)
+	untilEvent(t, c, "a", asked, session.EventPermissionAsked)
 	submit(t, c, "a", hostile.Text)
 	reply(t, c, "b", "please fail "+hostile.Text)
 	reply(t, c, "c", hostile.Text)

@@ -7,8 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"turnstile/internal/protocol"
-	"turnstile/pkg/followup"
+	"turnstile"
 	"turnstile/pkg/session"
 )
 
@@ -69,14 +68,14 @@ func TestLook(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	untilEvent(t, c, "a", r.ID, protocol.EventTurnStarted)
+	untilEvent(t, c, "a", r.ID, session.EventTurnStarted)
 	for id, mode := range map[string]session.Mode{"m3": "", "m4": session.ModeQueue} {
 		if _, err := c.Submit(limited(t), "a", session.Message{ID: id, Text: "third", Mode: mode}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	submit(t, c, "b", "waits for a slot")
-	if _, err := c.Submit(limited(t), "c", session.Message{Text: "later"}, protocol.Delay(time.Hour)); err != nil {
+	if _, err := c.Submit(limited(t), "c", session.Message{Text: "later"}, turnstile.Delay(time.Hour)); err != nil {
 		t.Fatal(err)
 	}
 
@@ -161,7 +160,7 @@ func TestShowQuestion(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	untilEvent(t, c, "a", receipt.ID, protocol.EventPermissionAsked)
+	untilEvent(t, c, "a", receipt.ID, session.EventPermissionAsked)
 	if r := call(t, environ, "show", "a").want(t, exitOK); !strings.Contains(r.out, "asks        deploy: /approve 1 or /deny 1\n") {
 		t.Errorf("%s", r.out)
 	}
@@ -188,13 +187,13 @@ func TestShowContinuity(t *testing.T) {
 	if r := call(t, environ, "show", "a").want(t, exitOK); !strings.Contains(r.out, "title       The build (by the user)\n") {
 		t.Errorf("%q", r.out)
 	}
-	set := followup.Settings{Mode: session.ModeCollect, Debounce: followup.Millis(time.Minute), Cap: 3, Drop: followup.DropSummarize}
+	set := session.QueueSettings{Mode: session.ModeCollect, Debounce: session.Millis(time.Minute), Cap: 3, Drop: session.DropSummarize}
 	if err := c.Configure(limited(t), "a", set); err != nil {
 		t.Fatal(err)
 	}
 	w := echoWorker(t, url, "TURNSTILE_DRAIN_TIMEOUT=0")
 	put(t, c, "a", "cut", "stream=2 tick=1h hello")
-	untilEvent(t, c, "a", "cut", protocol.EventTurnStarted)
+	untilEvent(t, c, "a", "cut", session.EventTurnStarted)
 	untilEvent(t, c, "a", "cut", "text")
 	for _, m := range []session.Message{
 		{ID: "d1", Text: "dropped"}, {ID: "m1", Text: "queued", Mode: session.ModeQueue}, {ID: "m2", Text: "collected"},
@@ -204,11 +203,11 @@ func TestShowContinuity(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	untilEvent(t, c, "a", "i", protocol.EventTurnStarted)
+	untilEvent(t, c, "a", "i", session.EventTurnStarted)
 	if _, err := c.Submit(limited(t), "a", session.Message{ID: "m3", Text: "steered", Mode: session.ModeSteer}); err != nil {
 		t.Fatal(err)
 	}
-	untilEvent(t, c, "a", "m3", protocol.EventSteered)
+	untilEvent(t, c, "a", "m3", session.EventSteered)
 	shown, _ := decode(t, call(t, environ, "show", "a", "--json").want(t, exitOK).out).(map[string]any)
 	states := map[string]any{}
 	followups, _ := shown["followups"].([]any)

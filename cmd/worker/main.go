@@ -11,7 +11,6 @@ import (
 
 	"turnstile/internal/config"
 	"turnstile/internal/printable"
-	"turnstile/internal/protocol"
 	"turnstile/pkg/agent/exec"
 	"turnstile/pkg/session"
 )
@@ -78,7 +77,7 @@ func (p *program) report(err error, command string) int {
 		}
 	case errors.Is(err, session.ErrInvalid):
 		p.complain(err.Error())
-	case errors.Is(err, protocol.ErrBusy):
+	case errors.Is(err, session.ErrBusy):
 		p.complain("refused: " + err.Error() + "; say /stop first, or wait. Nothing was deleted")
 		return exitRefused
 	default:

@@ -14,11 +14,11 @@ import (
 
 	"go.uber.org/goleak"
 
-	"turnstile/internal/protocol"
 	"turnstile/internal/redisconn"
 	"turnstile/pkg/agent/exec"
 	"turnstile/pkg/session"
 	"turnstile/test/acl"
+	"turnstile/test/actors"
 	"turnstile/test/redistest"
 )
 
@@ -159,14 +159,14 @@ func echoWorker(t *testing.T, url string, settings ...string) *running {
 }
 
 // client is one of the test's own.
-func client(t *testing.T, url string) *protocol.Client {
+func client(t *testing.T, url string) *actors.Client {
 	t.Helper()
 	rdb, err := redisconn.Open(url)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = rdb.Close() })
-	return protocol.NewClient(rdb)
+	return actors.NewClient(rdb)
 }
 
 func limited(t *testing.T) context.Context {
@@ -177,7 +177,7 @@ func limited(t *testing.T) context.Context {
 }
 
 // submit puts a message in and answers its id.
-func submit(t *testing.T, c *protocol.Client, key, text string) string {
+func submit(t *testing.T, c *actors.Client, key, text string) string {
 	t.Helper()
 	r, err := c.Submit(limited(t), key, session.Message{Text: text})
 	if err != nil {
@@ -187,7 +187,7 @@ func submit(t *testing.T, c *protocol.Client, key, text string) string {
 }
 
 // reply puts a message in and waits for the answer.
-func reply(t *testing.T, c *protocol.Client, key, text string) string {
+func reply(t *testing.T, c *actors.Client, key, text string) string {
 	t.Helper()
 	end, err := c.Wait(limited(t), key, submit(t, c, key, text))
 	if err != nil {
@@ -197,11 +197,11 @@ func reply(t *testing.T, c *protocol.Client, key, text string) string {
 }
 
 // untilEvent follows a message until an event of a type is seen.
-func untilEvent(t *testing.T, c *protocol.Client, key, id, kind string) (seen protocol.Event) {
+func untilEvent(t *testing.T, c *actors.Client, key, id, kind string) (seen session.Event) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(limited(t))
 	defer cancel()
-	_, _ = c.Follow(ctx, key, id, func(e protocol.Event) { // ends with ctx
+	_, _ = c.Follow(ctx, key, id, func(e session.Event) { // ends with ctx
 		if e.Type == kind {
 			seen = e
 			cancel()
@@ -272,7 +272,7 @@ func exits(t *testing.T, cmd *osexec.Cmd, s *said, code int) {
 	}
 }
 
-func newRedis(t *testing.T) (url string, c *protocol.Client) {
+func newRedis(t *testing.T) (url string, c *actors.Client) {
 	t.Helper()
 	url = acl.As(t, redistest.URL(t), acl.Operator)
 	return url, client(t, acl.As(t, url, acl.Sender))

@@ -3,16 +3,17 @@ package main
 import (
 	"log/slog"
 
+	"turnstile"
 	"turnstile/internal/config"
 	"turnstile/internal/engine"
 	"turnstile/internal/protocol"
-	"turnstile/pkg/followup"
+	"turnstile/pkg/session"
 )
 
 // clientConfig is what this program's own senders accept: the console's, and those of
 // commands for operators.
-func clientConfig(s config.Worker) protocol.ClientConfig {
-	return protocol.ClientConfig{Limits: s.Limits(), LineCap: s.LineCap, MessagesCap: s.MessagesCap}
+func clientConfig(s config.Worker) turnstile.ClientConfig {
+	return turnstile.ClientConfig{Limits: s.Limits(), LineCap: s.LineCap, MessagesCap: s.MessagesCap}
 }
 
 // options are the settings in the worker's own terms.
@@ -20,8 +21,8 @@ func options(s config.Worker, log *slog.Logger) engine.Options {
 	o := engine.Options{
 		Queue: protocol.Config{
 			SentinelTTL: s.SentinelTTL,
-			Line: followup.Settings{
-				Mode: s.BusyMode, Debounce: followup.Millis(s.CollectWindow), Cap: s.FollowupCap, Drop: s.FollowupDrop,
+			Line: session.QueueSettings{
+				Mode: s.BusyMode, Debounce: session.Millis(s.CollectWindow), Cap: s.FollowupCap, Drop: s.FollowupDrop,
 			},
 			Limits:          s.Limits(),
 			LineCap:         s.LineCap,

@@ -12,7 +12,6 @@ import (
 	"turnstile/internal/engine"
 	"turnstile/internal/protocol"
 	"turnstile/pkg/agent/exec"
-	"turnstile/pkg/followup"
 	"turnstile/pkg/session"
 )
 
@@ -91,7 +90,7 @@ func TestOptions(t *testing.T) {
 			TranscriptCap: 16, TranscriptTTL: 17 * time.Hour, SessionTTL: 18 * time.Hour, ArchiveTTL: 20 * time.Hour, ListIdle: true,
 			Limits: session.Limits{Text: 350_000, Meta: 36_000, Attachments: 37, Payload: 3_800_000}, LineCap: 390, TranscriptBytes: 4_100_000,
 			RecoveryRate: 0.5, StuckLimit: 21, CrashPolicy: protocol.CrashSuspend,
-			Line: followup.Settings{Mode: "reject", Cap: 11, Debounce: followup.Millis(22 * time.Second), Drop: "old"},
+			Line: session.QueueSettings{Mode: "reject", Cap: 11, Debounce: session.Millis(22 * time.Second), Drop: "old"},
 		},
 		Concurrency: 3, AgentTimeout: 4 * time.Minute, AskTimeout: 35 * time.Second, DrainTimeout: 6 * time.Second, MaxAttempts: 8,
 		RetryBackoff: 9 * time.Second, SweepInterval: 12 * time.Second, ShareTurns: 13, ShareTime: 14 * time.Second,

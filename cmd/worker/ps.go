@@ -6,7 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"turnstile/internal/protocol"
+	"turnstile/pkg/admin"
+	"turnstile/pkg/session"
 )
 
 // listed is one session in the list.
@@ -28,14 +29,14 @@ type listed struct {
 // ps lists what runs and what waits.
 func (p *program) ps(ctx context.Context, flags map[string]string, asJSON bool) error {
 	list := []listed{}
-	err := p.ask(ctx, flags, func(client *protocol.Client) error {
+	err := p.ask(ctx, flags, func(client *admin.Client) error {
 		busy, err := client.Busy(ctx)
 		for _, s := range busy {
 			l := listed{
 				Session: s.Session, SessionID: s.SessionID, Phase: s.Phase, Worker: s.Worker, Fence: s.Fence, Turn: s.Turn,
 				Since: startOf(s), Pending: s.Pending, Scheduled: s.Scheduled, running: s.Since,
 			}
-			if s.Phase != protocol.PhaseIdle {
+			if s.Phase != session.PhaseIdle {
 				followups, err := client.Followups(ctx, s.Session)
 				if err != nil {
 					return err
@@ -71,8 +72,8 @@ func (p *program) ps(ctx context.Context, flags map[string]string, asJSON bool) 
 }
 
 // startOf is when the session's turn began, or nil.
-func startOf(s protocol.SessionInfo) *time.Time {
-	if s.Phase == protocol.PhaseIdle {
+func startOf(s session.Info) *time.Time {
+	if s.Phase == session.PhaseIdle {
 		return nil
 	}
 	at := s.StartedAt.UTC()

@@ -6,8 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"turnstile/internal/protocol"
-	"turnstile/pkg/followup"
+	"turnstile/pkg/admin"
 	"turnstile/pkg/resume"
 	"turnstile/pkg/session"
 )
@@ -24,10 +23,10 @@ type shown struct {
 	Resume     shownResume     `json:"resume"`
 	Transcript []session.Entry `json:"transcript"`
 
-	Title   string            `json:"title"`
-	TitleBy string            `json:"title_by"` // user, agent, or "" without a title
-	Queue   followup.Settings `json:"queue"`    // what is absent is as the worker says
-	Dropped int               `json:"dropped"`
+	Title   string                `json:"title"`
+	TitleBy string                `json:"title_by"` // user, agent, or "" without a title
+	Queue   session.QueueSettings `json:"queue"`    // what is absent is as the worker says
+	Dropped int                   `json:"dropped"`
 
 	Turn      string     `json:"turn"`
 	Messages  []string   `json:"messages"`
@@ -48,10 +47,10 @@ type shownQuestion struct {
 }
 
 type shownFollowup struct {
-	ID    string         `json:"id"`
-	Text  string         `json:"text"`
-	Mode  session.Mode   `json:"mode"`
-	State followup.State `json:"state"`
+	ID    string                `json:"id"`
+	Text  string                `json:"text"`
+	Mode  session.Mode          `json:"mode"`
+	State session.FollowupState `json:"state"`
 }
 
 type shownResume struct {
@@ -69,7 +68,7 @@ func (p *program) show(ctx context.Context, flags map[string]string, key string,
 		return err
 	}
 	var s shown
-	err := p.ask(ctx, flags, func(client *protocol.Client) (err error) {
+	err := p.ask(ctx, flags, func(client *admin.Client) (err error) {
 		s, err = look(ctx, client, key)
 		return err
 	})
@@ -83,7 +82,7 @@ func (p *program) show(ctx context.Context, flags map[string]string, key string,
 }
 
 // look reads a session part by part, so that one part may be newer than another.
-func look(ctx context.Context, client *protocol.Client, key string) (shown, error) {
+func look(ctx context.Context, client *admin.Client, key string) (shown, error) {
 	info, err := client.Session(ctx, key)
 	if err != nil {
 		return shown{}, err
@@ -121,9 +120,9 @@ func look(ctx context.Context, client *protocol.Client, key string) (shown, erro
 }
 
 // unknown reports whether nothing was ever put into a session or said about it.
-func unknown(info protocol.SessionInfo) bool {
-	return info.SessionID == "" && info.Phase == protocol.PhaseIdle && info.Pending+info.Scheduled+info.Archived == 0 &&
-		info.Title == "" && info.Settings == (followup.Settings{})
+func unknown(info session.Info) bool {
+	return info.SessionID == "" && info.Phase == session.PhaseIdle && info.Pending+info.Scheduled+info.Archived == 0 &&
+		info.Title == "" && info.Settings == (session.QueueSettings{})
 }
 
 func resumeOf(r resume.Record) shownResume {

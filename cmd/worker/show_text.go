@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"turnstile/internal/printable"
-	"turnstile/internal/protocol"
-	"turnstile/pkg/followup"
 	"turnstile/pkg/session"
 )
 
@@ -26,7 +24,7 @@ func (s shown) print(w io.Writer) error {
 	if s.Title != "" {
 		row("title", "%s (by the %s)", s.Title, s.TitleBy)
 	}
-	if s.Phase == protocol.PhaseIdle {
+	if s.Phase == session.PhaseIdle {
 		row("phase", "%s", s.Phase)
 	} else {
 		row("phase", "%s for %s", s.Phase, s.running.Round(100*time.Millisecond))
@@ -38,7 +36,7 @@ func (s shown) print(w io.Writer) error {
 	}
 	row("fence", "%d", s.Fence)
 	row("waiting", "%d pending, %d scheduled, %d archived", s.Pending, s.Scheduled, s.Archived)
-	if s.Queue != (followup.Settings{}) {
+	if s.Queue != (session.QueueSettings{}) {
 		row("queue", "%s", s.Queue)
 	}
 	if s.Dropped > 0 {

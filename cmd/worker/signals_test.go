@@ -9,8 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"turnstile/internal/protocol"
 	"turnstile/pkg/agent"
+	"turnstile/pkg/session"
+	"turnstile/test/actors"
 )
 
 func send(t *testing.T, p *os.Process, signals ...os.Signal) {
@@ -23,12 +24,12 @@ func send(t *testing.T, p *os.Process, signals ...os.Signal) {
 }
 
 // givenBack checks that a turn was put back into session a, for a reason.
-func givenBack(t *testing.T, c *protocol.Client, id, reason string) {
+func givenBack(t *testing.T, c *actors.Client, id, reason string) {
 	t.Helper()
-	if e := untilEvent(t, c, "a", id, protocol.EventTurnRequeued); e.Reason != reason {
+	if e := untilEvent(t, c, "a", id, session.EventTurnRequeued); e.Reason != reason {
 		t.Errorf("the turn was given back because of %q, want %q", e.Reason, reason)
 	}
-	if info, err := c.Session(limited(t), "a"); err != nil || info.Phase != protocol.PhaseIdle || info.Pending != 1 {
+	if info, err := c.Session(limited(t), "a"); err != nil || info.Phase != session.PhaseIdle || info.Pending != 1 {
 		t.Errorf("after the drain: %+v, %v", info, err)
 	}
 }
@@ -53,7 +54,7 @@ func TestSignalDrains(t *testing.T) {
 			url, client := newRedis(t)
 			cmd, s := process(t, []string{"REDIS_URL=" + url, "TURNSTILE_AGENT=echo", "TURNSTILE_DRAIN_TIMEOUT=0", "TURNSTILE_LOG_LEVEL=info"}, c.args...)
 			id := submit(t, client, "a", "sleep=1h hello")
-			untilEvent(t, client, "a", id, protocol.EventTurnStarted)
+			untilEvent(t, client, "a", id, session.EventTurnStarted)
 			send(t, cmd.Process, c.signal)
 			exits(t, cmd, s, c.code)
 			givenBack(t, client, id, c.reason)
@@ -84,9 +85,9 @@ func TestSecondSignal(t *testing.T) {
 			url, client := newRedis(t)
 			cmd, s := process(t, []string{"REDIS_URL=" + url, "TURNSTILE_AGENT=echo", "TURNSTILE_DRAIN_TIMEOUT=1h"})
 			id := submit(t, client, "a", "sleep=1h hello")
-			untilEvent(t, client, "a", id, protocol.EventTurnStarted)
+			untilEvent(t, client, "a", id, session.EventTurnStarted)
 			send(t, cmd.Process, c.first)
-			untilEvent(t, client, "a", id, protocol.EventNotice)
+			untilEvent(t, client, "a", id, session.EventNotice)
 			send(t, cmd.Process, c.second)
 			exits(t, cmd, s, c.code)
 			s.await(t, "the drain is cut short")
@@ -131,11 +132,11 @@ func TestThirdSignal(t *testing.T) {
 }
 
 // untilText follows a message until its reply has a part, and answers it so far.
-func untilText(t *testing.T, c *protocol.Client, key, id, part string) (text string) {
+func untilText(t *testing.T, c *actors.Client, key, id, part string) (text string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(limited(t))
 	defer cancel()
-	_, _ = c.Follow(ctx, key, id, func(e protocol.Event) { // ends with ctx
+	_, _ = c.Follow(ctx, key, id, func(e session.Event) { // ends with ctx
 		if e.Type == string(agent.EventText) {
 			if text += e.Text; strings.Contains(text, part) {
 				cancel()
@@ -178,7 +179,7 @@ func TestLogReaderIsGone(t *testing.T) {
 	t.Cleanup(func() { _ = cmd.Process.Kill() })
 	_ = w.Close()
 	id := submit(t, c, "a", "sleep=500ms hello")
-	untilEvent(t, c, "a", id, protocol.EventTurnStarted)
+	untilEvent(t, c, "a", id, session.EventTurnStarted)
 	_ = r.Close()
 	send(t, cmd.Process, syscall.SIGINT)
 	exits(t, cmd, newSaid(), exitOK)

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"turnstile/internal/protocol"
+	"turnstile/pkg/session"
 	"turnstile/test/hostile"
 )
 
@@ -179,7 +179,7 @@ func TestCountdownOnANarrowTerminal(t *testing.T) {
 		return unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: 30})
 	})
 	id := submit(t, c, "a", "sleep=1h hello")
-	untilEvent(t, c, "a", id, protocol.EventTurnStarted)
+	untilEvent(t, c, "a", id, session.EventTurnStarted)
 	typed(t, user, ctrlC)
 	s.await(t, "draining: 1 turn running, 59m\r\x1b[K") // 29 columns
 	typed(t, user, ctrlC)
@@ -198,7 +198,7 @@ func TestCtrlCAfterCtrlD(t *testing.T) {
 	s, user, code := onTerminal(t, []string{"REDIS_URL=" + url, "TURNSTILE_DRAIN_TIMEOUT=1h"}, "--dev")
 	s.await(t, "> ")
 	id := submit(t, c, "a", "sleep=1h hello")
-	untilEvent(t, c, "a", id, protocol.EventTurnStarted)
+	untilEvent(t, c, "a", id, session.EventTurnStarted)
 	typed(t, user, ctrlD)
 	s.await(t, "(Ctrl-C again: interrupt them now)")
 	typed(t, user, ctrlC)
@@ -213,7 +213,7 @@ func TestHangUp(t *testing.T) {
 	s, user, code := onTerminal(t, []string{"REDIS_URL=" + url, "TURNSTILE_DRAIN_TIMEOUT=0"}, "--dev")
 	s.await(t, "> ")
 	id := submit(t, c, "a", "sleep=1h hello")
-	untilEvent(t, c, "a", id, protocol.EventTurnStarted)
+	untilEvent(t, c, "a", id, session.EventTurnStarted)
 	if err := user.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -8,10 +8,10 @@ import (
 	"sync"
 	"time"
 
+	"turnstile"
 	"turnstile/internal/config"
 	"turnstile/internal/devredis"
 	"turnstile/internal/httpd"
-	"turnstile/internal/protocol"
 	"turnstile/internal/redisconn"
 	"turnstile/internal/terminal"
 )
@@ -77,7 +77,7 @@ func (t *trial) begin(s config.Worker, server *httpd.Server) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	c := &terminal.Console{
-		Client: protocol.NewClientWith(rdb, clientConfig(s)), Session: consoleSession, In: t.in, Screen: t.screen, Ephemeral: t.ownsRedis(),
+		Client: turnstile.NewClientWith(rdb, clientConfig(s)), Session: consoleSession, In: t.in, Screen: t.screen, Ephemeral: t.ownsRedis(),
 		Ended: func(err error) {
 			if err != nil { // the terminal is another program's now
 				t.screen.Tell(terminal.Line{Text: "The console is closed, the worker goes on."})

@@ -12,9 +12,9 @@ import (
 	"turnstile/internal/engine"
 	"turnstile/internal/httpd"
 	"turnstile/internal/metrics"
-	"turnstile/internal/protocol"
 	"turnstile/internal/redisconn"
 	"turnstile/internal/terminal"
+	"turnstile/pkg/admin"
 )
 
 // errAbandoned is wrapped where the worker is left as it is, for the process to
@@ -62,7 +62,7 @@ func (p *program) work(ctx context.Context, flags map[string]string, dev bool) (
 		return end.unlessAsked(err)
 	}
 	stops = append(stops, func() { _ = rdb.Close() })
-	m := metrics.New(protocol.NewClient(rdb))
+	m := metrics.New(admin.New(rdb, admin.Config{}))
 	o := options(s, log)
 	o.Ephemeral = t.ownsRedis()
 	if s.HTTPAddr != "" {

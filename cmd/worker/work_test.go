@@ -12,8 +12,8 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 
-	"turnstile/internal/protocol"
 	"turnstile/internal/redisconn"
+	"turnstile/pkg/session"
 	"turnstile/test/redistest"
 )
 
@@ -90,9 +90,9 @@ func TestReadyWhileDraining(t *testing.T) {
 	addr := freeAddr(t)
 	cmd, s := process(t, []string{"REDIS_URL=" + url, "TURNSTILE_AGENT=echo", "TURNSTILE_HTTP_ADDR=" + addr, "TURNSTILE_DRAIN_TIMEOUT=1h"})
 	long := submit(t, c, "a", "sleep=1h hello")
-	untilEvent(t, c, "a", long, protocol.EventTurnStarted)
+	untilEvent(t, c, "a", long, session.EventTurnStarted)
 	short := submit(t, c, "b", "sleep=1s hello")
-	untilEvent(t, c, "b", short, protocol.EventTurnStarted)
+	untilEvent(t, c, "b", short, session.EventTurnStarted)
 	send(t, cmd.Process, syscall.SIGHUP)
 	s.await(t, "msg=draining")
 	if code, body := page(t, addr, "/readyz"); code != 503 || !strings.HasPrefix(body, `{"status":"draining","reason":"restart","running":`) {

@@ -13,7 +13,6 @@ import (
 
 	"github.com/caarlos0/env/v11"
 
-	"turnstile/pkg/followup"
 	"turnstile/pkg/session"
 )
 
@@ -81,9 +80,9 @@ func load(into any, environ []string, o Options) (map[string]string, *problems) 
 	}
 
 	err := env.ParseWithOptions(into, env.Options{Environment: vars, FuncMap: map[reflect.Type]env.ParserFunc{
-		reflect.TypeFor[time.Duration](): func(v string) (any, error) { return parseDuration(v) },
-		reflect.TypeFor[session.Mode]():  func(v string) (any, error) { return parseMode(v) },
-		reflect.TypeFor[followup.Drop](): func(v string) (any, error) { return parseDrop(v) },
+		reflect.TypeFor[time.Duration]():      func(v string) (any, error) { return parseDuration(v) },
+		reflect.TypeFor[session.Mode]():       func(v string) (any, error) { return parseMode(v) },
+		reflect.TypeFor[session.DropPolicy](): func(v string) (any, error) { return parseDrop(v) },
 	}})
 	p.addParseErrors(into, err)
 	p.addUnknown()
@@ -140,8 +139,8 @@ func parseMode(text string) (session.Mode, error) {
 	return mode, nil
 }
 
-func parseDrop(text string) (followup.Drop, error) {
-	drop, err := followup.ParseDrop(text)
+func parseDrop(text string) (session.DropPolicy, error) {
+	drop, err := session.ParseDropPolicy(text)
 	if err != nil {
 		return "", errors.New("is unknown: use new, old or summarize")
 	}

@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"turnstile/pkg/followup"
 	"turnstile/pkg/session"
 )
 
@@ -53,7 +52,7 @@ func TestWorkerDefaults(t *testing.T) {
 		SentinelTTL: 15 * time.Second, DrainTimeout: time.Minute, InterruptGrace: 5 * time.Second,
 		WarmAgents: 10, WarmTTL: time.Hour,
 		MaxAttempts: 3, RetryBackoff: time.Second, Retention: time.Hour, BusyMode: session.ModeQueue, FollowupCap: 100,
-		FollowupDrop: followup.DropNew, CollectWindow: time.Second, CheckpointInterval: 15 * time.Second,
+		FollowupDrop: session.DropNew, CollectWindow: time.Second, CheckpointInterval: 15 * time.Second,
 		CrashPolicy: CrashResume, StuckLimit: 3, ResumeFreshness: time.Hour,
 		SweepInterval: 15 * time.Second, RecoveryRate: 50, TurnShare: TurnShare{10, time.Minute},
 		MessageTextBytes: 1 << 20, MessageMetaBytes: 64 << 10, MessageAttachments: 100, MessageBytes: 2 << 20, LineCap: 10_000, TranscriptBytes: 64 << 20,
@@ -98,7 +97,7 @@ func TestWorkerEverythingSet(t *testing.T) {
 		SentinelTTL: time.Second, StopTimeout: 5 * time.Second,
 		MaxAttempts: 1, RetryBackoff: 2 * time.Second, Retention: 36 * time.Hour, BusyMode: session.ModeReject,
 		FollowupCap: 5, SweepInterval: 2 * time.Second, RecoveryRate: 0.5, TurnShare: TurnShare{7, math.MaxInt64},
-		FollowupDrop: followup.DropSummarize, CollectWindow: 3 * time.Second, CheckpointInterval: 4 * time.Second,
+		FollowupDrop: session.DropSummarize, CollectWindow: 3 * time.Second, CheckpointInterval: 4 * time.Second,
 		CrashPolicy: CrashSuspend, StuckLimit: 5, ResumeFreshness: 6 * time.Second,
 		MessageMaxAge: 15 * time.Hour, TranscriptCap: 9, TranscriptTTL: 2 * day, SessionTTL: 3 * day,
 		MessageTextBytes: 1024, MessageMetaBytes: 1025, MessageAttachments: 1, MessageBytes: 1026, LineCap: 6, MessagesCap: 7, TranscriptBytes: 1 << 20,

@@ -10,7 +10,6 @@ import (
 
 	"turnstile/internal/listenaddr"
 	"turnstile/internal/redisconn"
-	"turnstile/pkg/followup"
 	"turnstile/pkg/session"
 )
 
@@ -192,8 +191,8 @@ func (p *problems) judgeOutlivesTurn(name string, ttl, turn time.Duration) {
 
 func (p *problems) judgeLimits(w Worker) {
 	atLeast(p, "TURNSTILE_MAX_ATTEMPTS", w.MaxAttempts, 1)
-	within(p, "TURNSTILE_FOLLOWUP_CAP", w.FollowupCap, 1, followup.MaxCap)
-	within(p, "TURNSTILE_COLLECT_WINDOW", w.CollectWindow, time.Millisecond, followup.MaxDebounce)
+	within(p, "TURNSTILE_FOLLOWUP_CAP", w.FollowupCap, 1, session.MaxQueueCap)
+	within(p, "TURNSTILE_COLLECT_WINDOW", w.CollectWindow, time.Millisecond, session.MaxDebounce)
 	atLeast(p, "TURNSTILE_STUCK_LIMIT", w.StuckLimit, 1)
 	p.judgeMessages(w.Limits(), w.LineCap, w.MessagesCap)
 	if p.ok("TURNSTILE_LINE_CAP", "TURNSTILE_FOLLOWUP_CAP") && w.LineCap < w.FollowupCap {

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"time"
 
-	"turnstile/pkg/followup"
 	"turnstile/pkg/session"
 )
 
@@ -53,13 +52,13 @@ type Worker struct {
 	WarmAgents int           `env:"TURNSTILE_WARM_AGENTS" unit:"agents" help:"How many agents are kept between turns, of agents that can be. Those that run a turn are not counted; the longest idle is closed first. 0: none. Empty: as many as TURNSTILE_CONCURRENCY."`
 	WarmTTL    time.Duration `env:"TURNSTILE_WARM_TTL" envDefault:"1h" unit:"duration" help:"How long an agent is kept whose session has no turn. At least 1s."`
 
-	MaxAttempts   int           `env:"TURNSTILE_MAX_ATTEMPTS" envDefault:"3" unit:"attempts" help:"How often a message is tried whose turn fails in a way that may be retried. Then it is archived."`
-	RetryBackoff  time.Duration `env:"TURNSTILE_RETRY_BACKOFF" envDefault:"1s" unit:"duration" help:"How long the first retry waits. It doubles with every further one, with jitter."`
-	Retention     time.Duration `env:"TURNSTILE_RETENTION" envDefault:"1h" unit:"duration" help:"How long the result of a finished message is kept, and so how long the same message id is a duplicate. 0: not kept, and enqueue --wait on a duplicate finds nothing."`
-	BusyMode      session.Mode  `env:"TURNSTILE_BUSY_MODE" envDefault:"queue" unit:"queue, collect, steer, interrupt, rollback, reject" help:"What a message does that finds its session busy, if neither it nor its session says."`
-	FollowupCap   int           `env:"TURNSTILE_FOLLOWUP_CAP" envDefault:"100" unit:"messages" help:"How many messages may wait in one session while a turn runs."`
-	FollowupDrop  followup.Drop `env:"TURNSTILE_FOLLOWUP_DROP" envDefault:"new" unit:"new, old, summarize" help:"What goes when more would wait. new: the new message is refused; old: the oldest is archived; summarize: the oldest is archived and the next turn is told of it."`
-	CollectWindow time.Duration `env:"TURNSTILE_COLLECT_WINDOW" envDefault:"1s" unit:"duration" help:"How long messages of the busy mode collect wait for another one, before they are one turn."`
+	MaxAttempts   int                `env:"TURNSTILE_MAX_ATTEMPTS" envDefault:"3" unit:"attempts" help:"How often a message is tried whose turn fails in a way that may be retried. Then it is archived."`
+	RetryBackoff  time.Duration      `env:"TURNSTILE_RETRY_BACKOFF" envDefault:"1s" unit:"duration" help:"How long the first retry waits. It doubles with every further one, with jitter."`
+	Retention     time.Duration      `env:"TURNSTILE_RETENTION" envDefault:"1h" unit:"duration" help:"How long the result of a finished message is kept, and so how long the same message id is a duplicate. 0: not kept, and enqueue --wait on a duplicate finds nothing."`
+	BusyMode      session.Mode       `env:"TURNSTILE_BUSY_MODE" envDefault:"queue" unit:"queue, collect, steer, interrupt, rollback, reject" help:"What a message does that finds its session busy, if neither it nor its session says."`
+	FollowupCap   int                `env:"TURNSTILE_FOLLOWUP_CAP" envDefault:"100" unit:"messages" help:"How many messages may wait in one session while a turn runs."`
+	FollowupDrop  session.DropPolicy `env:"TURNSTILE_FOLLOWUP_DROP" envDefault:"new" unit:"new, old, summarize" help:"What goes when more would wait. new: the new message is refused; old: the oldest is archived; summarize: the oldest is archived and the next turn is told of it."`
+	CollectWindow time.Duration      `env:"TURNSTILE_COLLECT_WINDOW" envDefault:"1s" unit:"duration" help:"How long messages of the busy mode collect wait for another one, before they are one turn."`
 
 	MessageTextBytes   int `env:"TURNSTILE_MESSAGE_TEXT_BYTES" envDefault:"1048576" unit:"bytes" help:"How many bytes of UTF-8 a message's text may have. This limit and those up to TURNSTILE_MESSAGES_CAP are for workers and senders: give both the same."`
 	MessageMetaBytes   int `env:"TURNSTILE_MESSAGE_META_BYTES" envDefault:"65536" unit:"bytes" help:"How many bytes the names and values of its meta may have together."`

@@ -8,6 +8,7 @@ import (
 
 	"turnstile/internal/protocol"
 	"turnstile/pkg/agent"
+	"turnstile/pkg/session"
 )
 
 // asking puts the questions of a turn's agent to the user, one after the other.
@@ -19,8 +20,8 @@ type asking struct {
 
 	mu      sync.Mutex
 	waiting int // the number of the question that waits for its answer; 0: none does
-	answer  chan protocol.Decision
-	early   protocol.Reply // to a question whose number was still under way to here
+	answer  chan session.Decision
+	early   protocol.Decided // to a question whose number was still under way to here
 }
 
 func newAsking(t *turn) *asking {
@@ -64,13 +65,13 @@ func (a *asking) ask(ctx context.Context, q agent.Question) (_ agent.Answer, err
 		return agent.Answer{}, err
 	}
 	// A decision that only a later version knows is no yes.
-	return agent.Answer{Allowed: d == protocol.Allow || d == protocol.Always, Remember: d == protocol.Always}, nil
+	return agent.Answer{Allowed: d == session.Allow || d == session.Always, Remember: d == session.Always}, nil
 }
 
 // put asks, and waits for the answer. The question is stored before it is told of,
 // so that whoever hears of it finds it.
-func (a *asking) put(ctx context.Context, q agent.Question) (protocol.Decision, error) {
-	number, err := a.turn.hold.Ask(ctx, protocol.Question{Name: q.Name, Text: q.Text})
+func (a *asking) put(ctx context.Context, q agent.Question) (session.Decision, error) {
+	number, err := a.turn.hold.Ask(ctx, session.Question{Name: q.Name, Text: q.Text})
 	if err != nil {
 		return "", err
 	}
@@ -100,14 +101,14 @@ func (a *asking) put(ctx context.Context, q agent.Question) (protocol.Decision, 
 
 // overdue denies a question that nobody has answered in time. Whose answer Redis has
 // by now was told that it counts, and it does: only the withdrawal knows.
-func (a *asking) overdue(number int, q agent.Question, timeout time.Duration) (protocol.Decision, error) {
+func (a *asking) overdue(number int, q agent.Question, timeout time.Duration) (session.Decision, error) {
 	d, err := a.turn.hold.Withdraw(a.turn.hold.Lease().Context())
 	if err != nil {
 		a.turn.recorder.cancelled(number)
 		return "", err
 	}
 	if d == "" {
-		d = protocol.Deny
+		d = session.Deny
 		a.turn.log.Info("nobody answered the agent's question: denied", "question", q.Name, "timeout", timeout)
 		a.turn.recorder.notice(fmt.Sprintf("Nobody answered in %s, so it was denied: %s", timeout, q.Name))
 	}
@@ -128,10 +129,10 @@ func (a *asking) withdraw() {
 }
 
 // await lets the answer to a question come in; 0: to none.
-func (a *asking) await(number int) <-chan protocol.Decision {
+func (a *asking) await(number int) <-chan session.Decision {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	answer := make(chan protocol.Decision, 1)
+	answer := make(chan session.Decision, 1)
 	a.waiting, a.answer = number, answer
 	if number != 0 && a.early.Question == number {
 		a.settle(a.early.Decision)
@@ -140,7 +141,7 @@ func (a *asking) await(number int) <-chan protocol.Decision {
 }
 
 // take is a reply to a question. Only the first counts: renewals repeat it.
-func (a *asking) take(r protocol.Reply) {
+func (a *asking) take(r protocol.Decided) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.waiting != 0 && r.Question == a.waiting {
@@ -151,13 +152,13 @@ func (a *asking) take(r protocol.Reply) {
 }
 
 // settle is the answer to the question that waits. a.mu is held.
-func (a *asking) settle(d protocol.Decision) {
+func (a *asking) settle(d session.Decision) {
 	a.answer <- d
 	a.waiting = 0
 }
 
 // reply passes on what the user says to a question of the turn with a fence.
-func (s *served) reply(fence int64, r protocol.Reply) {
+func (s *served) reply(fence int64, r protocol.Decided) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.turn != nil && s.turn.Fence == fence {

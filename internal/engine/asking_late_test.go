@@ -10,7 +10,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/engine"
-	sq "turnstile/internal/protocol"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 	"turnstile/test/redistest"
@@ -28,7 +27,7 @@ func withdrawing(cmd redis.Cmder) bool {
 func (r *rig) notices() (texts []string) {
 	r.Helper()
 	for _, e := range r.events(r.key) {
-		if e.Type == sq.EventNotice {
+		if e.Type == session.EventNotice {
 			texts = append(texts, e.Text)
 		}
 	}
@@ -52,9 +51,9 @@ func TestNobodyAnswers(t *testing.T) {
 		r.command("/approve", "Nothing is asked.")
 	}
 	a.reply("ok")
-	r.ends("m1", sq.StatusDone)
+	r.ends("m1", session.StatusDone)
 	s.next(t, "m2").reply("ok")
-	equal(t, "who waited for the slot", r.outcomeIn(other, "m2").Status, sq.StatusDone)
+	equal(t, "who waited for the slot", r.outcomeIn(other, "m2").Status, session.StatusDone)
 }
 
 // An answer in time is the answer, however long the turn goes on.
@@ -72,7 +71,7 @@ func TestAnswerInTime(t *testing.T) {
 			equal(t, "the answer", receive(t, "the answer", got), answered{agent.Answer{Allowed: true}, nil})
 			equal(t, "decision", r.decided("1"), "allowed")
 			a.reply("ok")
-			r.ends("m1", sq.StatusDone)
+			r.ends("m1", session.StatusDone)
 			equalList(t, "notices", r.notices())
 		})
 	}
@@ -104,7 +103,7 @@ func TestAnswerAtTheLastMoment(t *testing.T) {
 			equal(t, "the answer", receive(t, "the answer", got), answered{agent.Answer{Allowed: c.allowed}, nil})
 			equal(t, "decision", r.decided("1"), c.decision)
 			a.reply("ok")
-			r.ends("m1", sq.StatusDone)
+			r.ends("m1", session.StatusDone)
 			equal(t, "notices", len(r.notices()), c.notices)
 		})
 	}
@@ -120,7 +119,7 @@ func TestAnswersRaceTheTimeout(t *testing.T) {
 		got := a.ask(a.ctx, r, "run make")
 		await(t, "the question", func() bool { return r.info().Question != nil || len(got) > 0 })
 		time.Sleep(rand.N(timeout)) // the race is the test
-		_, err := r.client.Answer(r.ctx, r.key, i, sq.Allow)
+		_, err := r.client.Answer(r.ctx, r.key, i, session.Allow)
 		end := receive(t, "the answer", got)
 		must(t, end.err)
 		if end.Allowed != (err == nil) {
@@ -130,7 +129,7 @@ func TestAnswersRaceTheTimeout(t *testing.T) {
 	}
 	t.Log("allowed:", ends)
 	a.reply("ok")
-	r.ends("m1", sq.StatusDone)
+	r.ends("m1", session.StatusDone)
 }
 
 // The log tells when all slots wait for answers, and when that is over, each time.
@@ -162,7 +161,7 @@ func TestEverySlotWaitsForAnAnswer(t *testing.T) {
 	two.reply("ok") // which ends its question
 	full(slog.LevelInfo)
 	one.reply("ok")
-	r.ends("m1", sq.StatusDone)
+	r.ends("m1", session.StatusDone)
 	equal(t, "further lines", len(j.lines), 0)
-	equal(t, "the other one", r.outcomeIn(r.key+"-two", "m2").Status, sq.StatusDone)
+	equal(t, "the other one", r.outcomeIn(r.key+"-two", "m2").Status, session.StatusDone)
 }

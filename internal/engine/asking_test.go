@@ -11,6 +11,7 @@ import (
 	"turnstile/internal/engine"
 	sq "turnstile/internal/protocol"
 	"turnstile/pkg/agent"
+	"turnstile/pkg/session"
 )
 
 // answered is how a question ended.
@@ -30,14 +31,14 @@ func (a *act) ask(ctx context.Context, r *rig, name string) <-chan answered {
 	return ended
 }
 
-func (r *rig) asked(number string) sq.Event {
+func (r *rig) asked(number string) session.Event {
 	r.Helper()
-	return r.awaitEvent("question "+number, func(e sq.Event) bool { return e.Type == sq.EventPermissionAsked && e.CallID == number })
+	return r.awaitEvent("question "+number, func(e session.Event) bool { return e.Type == session.EventPermissionAsked && e.CallID == number })
 }
 
 func (r *rig) decided(number string) string {
 	r.Helper()
-	return r.awaitEvent("the answer to "+number, func(e sq.Event) bool { return e.Type == sq.EventPermissionAnswered && e.CallID == number }).Decision
+	return r.awaitEvent("the answer to "+number, func(e session.Event) bool { return e.Type == session.EventPermissionAnswered && e.CallID == number }).Decision
 }
 
 // What the agent asks reaches the user, and the user's answer the agent; two
@@ -61,7 +62,7 @@ func TestAsk(t *testing.T) {
 	equal(t, "second decision", r.decided("2"), "denied")
 	r.command("/approve", "That was answered already.")
 	a.reply("ok")
-	r.ends("m1", sq.StatusDone)
+	r.ends("m1", session.StatusDone)
 	r.command("/approve", "Nothing is asked.")
 }
 
@@ -85,10 +86,10 @@ func TestQuestionsEnd(t *testing.T) {
 		got := a.ask(context.Background(), r, "run make")
 		r.asked("1")
 		r.command("/stop", "Stopping the running turn.")
-		if err := receive(t, "the end", got).err; !errors.Is(err, sq.ErrStopAsked) {
+		if err := receive(t, "the end", got).err; !errors.Is(err, sq.ErrStopRequested) {
 			t.Errorf("%v", err)
 		}
-		r.ends("m1", sq.StatusStopped)
+		r.ends("m1", session.StatusStopped)
 		r.command("/approve", "Nothing is asked.")
 	})
 	t.Run("the agent gives up", func(t *testing.T) {
@@ -131,7 +132,7 @@ func TestQuestionsEnd(t *testing.T) {
 		r.command("/approve 2", "Approved question 2: run make.")
 		equal(t, "the answer", receive(t, "the answer", got).Allowed, true)
 		again.reply("ok")
-		r.ends("m1", sq.StatusDone)
+		r.ends("m1", session.StatusDone)
 	})
 }
 
@@ -160,7 +161,7 @@ func TestQuestionsStayInTheirTurn(t *testing.T) {
 	}
 	r.say("m2", "again")
 	a.reply("ok")
-	r.ends("m1", sq.StatusDone)
+	r.ends("m1", session.StatusDone)
 	equal(t, "decision", r.decided("1"), "cancelled")
 	b := s.next(t, "m2")
 	got := b.ask(b.ctx, r, "run rm")
@@ -177,7 +178,7 @@ func TestQuestionsStayInTheirTurn(t *testing.T) {
 	r.command("/approve 2", "Approved question 2: run rm.")
 	equal(t, "the answer", receive(t, "the answer", got).Allowed, true)
 	b.reply("ok")
-	r.ends("m2", sq.StatusDone)
+	r.ends("m2", session.StatusDone)
 }
 
 // While an agent takes its time to end, its question is not asked any more.
@@ -198,7 +199,7 @@ func TestQuestionOfATurnThatIsToEnd(t *testing.T) {
 	r.command("/approve", "Nothing is asked.")
 	equal(t, "decision", r.decided("1"), "cancelled")
 	a.fail(context.Cause(a.ctx))
-	r.ends("m1", sq.StatusStopped)
+	r.ends("m1", session.StatusStopped)
 }
 
 // What a user said to one turn's question, and what comes late, approves nothing that

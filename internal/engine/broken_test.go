@@ -8,9 +8,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/agent/echo"
+	"turnstile/pkg/session"
 	"turnstile/test/redistest"
 )
 
@@ -36,5 +36,5 @@ func TestBrokenSessionHidesNoLostClaim(t *testing.T) {
 	f.FailBefore(claims("evalsha"), 1, redistest.AnswerError("NOSCRIPT No matching script"))
 	f.LoseReply(claims("eval"), 1)
 	r.worker(echo.New(), faulty(&f), sentinelTTL(time.Minute))
-	r.ends("m1", sq.StatusDone)
+	r.ends("m1", session.StatusDone)
 }

@@ -13,10 +13,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/engine"
-	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/agent"
-	"turnstile/pkg/followup"
 	"turnstile/pkg/session"
 	"turnstile/test/redistest"
 )
@@ -26,7 +24,7 @@ type steerStage struct{ *stage }
 
 func (steerStage) Steerable() bool { return true }
 
-func line(s followup.Settings) change {
+func line(s session.QueueSettings) change {
 	return with(func(o *engine.Options) { o.Queue.Line = s })
 }
 
@@ -57,7 +55,7 @@ func TestCollectedTurn(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
 			s := newStage()
-			r.worker(s, line(followup.Settings{Mode: session.ModeCollect, Debounce: followup.Millis(30 * time.Millisecond)}))
+			r.worker(s, line(session.QueueSettings{Mode: session.ModeCollect, Debounce: session.Millis(30 * time.Millisecond)}))
 			r.say("m1", "hello")
 			a := s.next(t, "m1")
 			bad := func() {
@@ -82,15 +80,15 @@ func TestCollectedTurn(t *testing.T) {
 			equal(t, "text", b.Text(), "one\n\ntwo")
 			b.reply("both")
 			for _, id := range []string{"m2", "m3"} {
-				o := r.ends(id, sq.StatusDone)
+				o := r.ends(id, session.StatusDone)
 				equal(t, "its reply", o.Reply+" "+o.Turn, "both "+b.ID)
 			}
 			want := []string{"m1", "m2", "m3"}
 			if put != "" {
-				if o := r.ends("old", sq.StatusExpired); !strings.Contains(o.Error, "expired") {
+				if o := r.ends("old", session.StatusExpired); !strings.Contains(o.Error, "expired") {
 					t.Errorf("old: %s", o.Error)
 				}
-				r.ends("broken", sq.StatusFailed)
+				r.ends("broken", session.StatusFailed)
 				r.archivedAs("old")
 				r.archivedAs("broken")
 			}
@@ -104,7 +102,7 @@ func TestCollectedTurnOfBadMessagesOnly(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	s := newStage()
-	r.worker(s, line(followup.Settings{Mode: session.ModeCollect, Debounce: followup.Millis(time.Millisecond)}))
+	r.worker(s, line(session.QueueSettings{Mode: session.ModeCollect, Debounce: session.Millis(time.Millisecond)}))
 	r.say("m1", "hello")
 	a := s.next(t, "m1")
 	for i := range 3 {
@@ -112,7 +110,7 @@ func TestCollectedTurnOfBadMessagesOnly(t *testing.T) {
 	}
 	a.reply("ok")
 	for i := range 3 {
-		r.ends(fmt.Sprint("old", i), sq.StatusExpired)
+		r.ends(fmt.Sprint("old", i), session.StatusExpired)
 	}
 	await(t, "the session to be free", func() bool { return r.token() == "" })
 	s.empty(t)
@@ -137,7 +135,7 @@ func TestInterruptAndRollback(t *testing.T) {
 			await(t, "a checkpoint", func() bool { return r.rdb.Exists(r.ctx, r.k.Partial()).Val() == 1 })
 			r.say("m3", "behind")
 			equal(t, "position", r.say("m2", "now", mode).Position, 2)
-			o := r.ends("m1", sq.StatusInterrupted)
+			o := r.ends("m1", session.StatusInterrupted)
 			b := s.next(t, "m2")
 			equal(t, "a partial is left", r.rdb.Exists(r.ctx, r.k.Partial()).Val(), 0)
 			state := r.rdb.HGet(r.ctx, r.k.Task(session.TaskID(r.key, "m1")), "state").Val()
@@ -174,8 +172,8 @@ func TestInterruptedWorkerIsKilled(t *testing.T) {
 			equal(t, "position", r.say("m2", "now", mode).Position, 2)
 			one.kill()
 			r.process("two", j)
-			r.ends("m1", sq.StatusInterrupted)
-			r.ends("m2", sq.StatusDone)
+			r.ends("m1", session.StatusInterrupted)
+			r.ends("m2", session.StatusDone)
 			equalList(t, "turns", r.starts(r.key), "m1", "m2")
 			equalList(t, "transcript", r.transcript(r.key), want...)
 		})
@@ -188,14 +186,14 @@ func TestDroppedAreToldInTheNote(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	s := newStage()
-	r.worker(s, line(followup.Settings{Cap: 1, Drop: followup.DropSummarize}))
+	r.worker(s, line(session.QueueSettings{Cap: 1, Drop: session.DropSummarize}))
 	r.say("m1", "hello")
 	a := s.next(t, "m1")
 	for i := 2; i <= 4; i++ {
 		r.say(fmt.Sprint("m", i), fmt.Sprint("text ", i))
 	}
-	r.ends("m2", sq.StatusDropped)
-	r.ends("m3", sq.StatusDropped)
+	r.ends("m2", session.StatusDropped)
+	r.ends("m3", session.StatusDropped)
 	equal(t, "note", a.Note, "")
 	a.reply("ok")
 	lines := func(note string) (lines []string) {
@@ -217,7 +215,7 @@ func TestDroppedAreToldInTheNote(t *testing.T) {
 	c := s.next(t, "m5")
 	equal(t, "the next turn's note", c.Note, "")
 	c.reply("ok")
-	r.ends("m5", sq.StatusDone)
+	r.ends("m5", session.StatusDone)
 	r.say("m6", "on")
 	d := s.next(t, "m6")
 	equal(t, "the note of the turn after", d.Note, "")
@@ -234,7 +232,7 @@ func TestSignalsWhileMessagesAreDismissed(t *testing.T) {
 	var f redistest.Faults
 	gate := f.GateReply(func(cmd redis.Cmder) bool { return slices.Contains(cmd.Args(), any("old")) })
 	s := steerStage{newStage()}
-	w := r.worker(s, faulty(&f), sentinelTTL(time.Minute), line(followup.Settings{Mode: session.ModeCollect, Debounce: followup.Millis(time.Millisecond)}),
+	w := r.worker(s, faulty(&f), sentinelTTL(time.Minute), line(session.QueueSettings{Mode: session.ModeCollect, Debounce: session.Millis(time.Millisecond)}),
 		with(func(o *engine.Options) { o.DrainTimeout = time.Minute }))
 	r.say("m1", "hello")
 	a := s.next(t, "m1")
@@ -250,7 +248,7 @@ func TestSignalsWhileMessagesAreDismissed(t *testing.T) {
 	b := s.next(t, "m2")
 	b.steer(t, "m3").Accept()
 	b.reply("two")
-	r.ends("m3", sq.StatusDone)
+	r.ends("m3", session.StatusDone)
 	<-drained
 	cancel()
 }

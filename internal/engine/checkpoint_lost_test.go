@@ -9,7 +9,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
@@ -23,7 +22,7 @@ func TestB64_SurvivesKill(t *testing.T) {
 	r := newRig(t)
 	one := r.process("one", job{TTL: time.Second, Checkpoint: 50 * time.Millisecond})
 	r.say("m0", "hi")
-	first := r.ends("m0", sq.StatusDone)
+	first := r.ends("m0", session.StatusDone)
 	r.say("m1", "tool=search stream=100 tick=50ms abcdefghijklmnopqrstuvwxyz")
 	r.awaitPartial("echo: abc")
 	running := r.info()
@@ -51,7 +50,7 @@ func TestB64_SurvivesKill(t *testing.T) {
 		t.Errorf("note %q", a.Note)
 	}
 	a.reply("the rest")
-	r.ends("m1", sq.StatusDone)
+	r.ends("m1", session.StatusDone)
 	equalList(t, "transcript", r.transcript(r.key), "user hi", "assistant echo: hi",
 		"user "+a.Messages[0].Text, "tool search", "assistant "+half+" (interrupted)", "assistant the rest")
 }
@@ -77,7 +76,7 @@ func TestB70_LostWorkersCheckpoint(t *testing.T) {
 	b := two.next(t, "m1")
 	b.text("mine")
 	b.reply("mine")
-	r.ends("m1", sq.StatusDone)
+	r.ends("m1", session.StatusDone)
 	before := r.sessionDump()
 	gate.Release()
 	if err := a.cause(t); !errors.Is(err, agent.ErrLeaseLost) {
@@ -117,7 +116,7 @@ func TestB70_StoppedBeforeACheckpoint(t *testing.T) {
 		t.Errorf("the stopped worker wrote:\nbefore\n%s\nafter\n%s", before, after)
 	}
 	a.reply("mine")
-	r.ends("m1", sq.StatusDone)
+	r.ends("m1", session.StatusDone)
 	one.end()
 	if strings.Contains(one.log.String(), "ERROR") {
 		t.Errorf("the stopped worker said %s", one.log.String())

@@ -14,7 +14,6 @@ import (
 	"go.uber.org/goleak"
 
 	"turnstile/internal/engine"
-	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
@@ -93,14 +92,14 @@ func TestB54_SaveWritesTheRecord(t *testing.T) {
 	r.say("m1", "hello")
 	a := s.next(t, "m1")
 	a.reply("one")
-	r.ends("m1", sq.StatusDone)
+	r.ends("m1", session.StatusDone)
 	first := record()
 	equal(t, "version", first["v"], "1")
 	equal(t, "session id", first["session_id"], a.SessionID)
 	r.free("after the turn")
 	r.say("m2", "again")
 	s.next(t, "m2").reply("two")
-	r.ends("m2", sq.StatusDone)
+	r.ends("m2", session.StatusDone)
 	second := record()
 	equal(t, "created at", second["created_at"], first["created_at"])
 	if first["updated_at"] < first["created_at"] || second["updated_at"] <= first["updated_at"] {
@@ -142,7 +141,7 @@ func TestB59_ACheckpointPerBurst(t *testing.T) {
 				t.Errorf("%d checkpoints of three bursts", n)
 			}
 			a.reply("done")
-			r.ends("m1", sq.StatusDone)
+			r.ends("m1", session.StatusDone)
 			_, kept := r.partial()
 			equal(t, "a partial after the end", kept, false)
 		})
@@ -172,7 +171,7 @@ func TestB60_WhatCountsAsActivity(t *testing.T) {
 	receive(t, "the checkpoint of more text", sent)
 	r.awaitPartial("I found it")
 	a.reply("I found it")
-	r.ends("m1", sq.StatusDone)
+	r.ends("m1", session.StatusDone)
 }
 
 func TestB61_NoActivityNoWrite(t *testing.T) {
@@ -184,7 +183,7 @@ func TestB61_NoActivityNoWrite(t *testing.T) {
 	r.worker(s, faulty(&f), checkpointEvery(time.Millisecond), sentinelTTL(600*time.Millisecond))
 	r.say("m0", "before") // there is a transcript
 	s.next(t, "m0").reply("ok")
-	r.ends("m0", sq.StatusDone)
+	r.ends("m0", session.StatusDone)
 	r.say("m1", "hello")
 	a := s.next(t, "m1")
 	quietly := func(after string) {
@@ -208,7 +207,7 @@ func TestB61_NoActivityNoWrite(t *testing.T) {
 	}
 	quietly("a checkpoint")
 	a.reply("ok")
-	r.ends("m1", sq.StatusDone)
+	r.ends("m1", session.StatusDone)
 }
 
 // However a turn ends, its checkpoints end with it. This test runs alone: it
@@ -275,13 +274,13 @@ func TestB66_CheckpointThenFinish(t *testing.T) {
 	equal(t, "phase", r.info().Phase, "running")
 	gate.Release()
 	receive(t, "the finish", finishes)
-	r.ends("m1", sq.StatusDone)
+	r.ends("m1", session.StatusDone)
 	b := s.next(t, "m2")
 	equal(t, "sentinel", r.token(), token)
 	_, kept := r.partial()
 	equal(t, "a partial of the turn before", kept, false)
 	b.reply("two")
-	r.ends("m2", sq.StatusDone)
+	r.ends("m2", session.StatusDone)
 	equalList(t, "transcript", r.transcript(r.key), "user hello", "assistant something", "user behind", "assistant two")
 }
 
@@ -289,16 +288,16 @@ func TestB67_EmptyAnswer(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		end        func(*rig, *act)
-		status     sq.Status
+		status     session.Status
 		transcript []string
 	}{
-		"nothing at all":   {func(_ *rig, a *act) { a.reply("") }, sq.StatusDone, []string{"user hello"}},
-		"a tool only":      {func(_ *rig, a *act) { a.toolStart("1"); a.toolEnd("1"); a.reply("") }, sq.StatusDone, []string{"user hello", "tool search"}},
-		"an error":         {func(_ *rig, a *act) { a.fail(errors.New("no")) }, sq.StatusFailed, nil},
-		"a stop":           {func(r *rig, _ *act) { r.say("", "/stop") }, sq.StatusStopped, nil},
-		"an interruption":  {func(r *rig, _ *act) { r.say("m2", "now", session.ModeInterrupt) }, sq.StatusInterrupted, []string{"user hello (interrupted)"}},
-		"a rollback":       {func(r *rig, _ *act) { r.say("m2", "now", session.ModeRollback) }, sq.StatusInterrupted, nil},
-		"a text of blanks": {func(_ *rig, a *act) { a.text(""); a.reply("") }, sq.StatusDone, []string{"user hello"}},
+		"nothing at all":   {func(_ *rig, a *act) { a.reply("") }, session.StatusDone, []string{"user hello"}},
+		"a tool only":      {func(_ *rig, a *act) { a.toolStart("1"); a.toolEnd("1"); a.reply("") }, session.StatusDone, []string{"user hello", "tool search"}},
+		"an error":         {func(_ *rig, a *act) { a.fail(errors.New("no")) }, session.StatusFailed, nil},
+		"a stop":           {func(r *rig, _ *act) { r.say("", "/stop") }, session.StatusStopped, nil},
+		"an interruption":  {func(r *rig, _ *act) { r.say("m2", "now", session.ModeInterrupt) }, session.StatusInterrupted, []string{"user hello (interrupted)"}},
+		"a rollback":       {func(r *rig, _ *act) { r.say("m2", "now", session.ModeRollback) }, session.StatusInterrupted, nil},
+		"a text of blanks": {func(_ *rig, a *act) { a.text(""); a.reply("") }, session.StatusDone, []string{"user hello"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

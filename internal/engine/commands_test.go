@@ -12,7 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	sq "turnstile/internal/protocol"
+	"turnstile"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 )
@@ -21,7 +21,7 @@ import (
 func (r *rig) command(text, want string) {
 	r.Helper()
 	receipt := r.say("", text)
-	equal(r, "status of "+text, receipt.Status, sq.Answered)
+	equal(r, "status of "+text, receipt.Status, turnstile.Answered)
 	if !strings.Contains(receipt.Reply, want) {
 		r.Errorf("%s answers %q, want something with %q", text, receipt.Reply, want)
 	}
@@ -62,7 +62,7 @@ func TestB71_TitleRace(t *testing.T) {
 	for s := range sessions {
 		key := fmt.Sprint(r.key, s)
 		for i := range turns {
-			equal(t, "end", r.outcomeIn(key, fmt.Sprint("m", i)).Status, sq.StatusDone)
+			equal(t, "end", r.outcomeIn(key, fmt.Sprint("m", i)).Status, session.StatusDone)
 		}
 		for _, e := range r.events(key) {
 			if e.Type == string(agent.EventTitle) {
@@ -87,14 +87,14 @@ func TestB71_TitleOfTheAgent(t *testing.T) {
 	a := s.next(t, "m1")
 	a.emit(title(" The\nbuild "))
 	a.reply("ok")
-	r.ends("m1", sq.StatusDone)
+	r.ends("m1", session.StatusDone)
 	equal(t, "title", r.info().Title+" by "+r.info().TitleBy, "The build by agent")
 	r.say("m2", "hello")
 	a = s.next(t, "m2")
 	r.command("/title Mine", "Mine")
 	a.emit(title("Its own"))
 	a.reply("ok")
-	r.ends("m2", sq.StatusDone)
+	r.ends("m2", session.StatusDone)
 	equal(t, "title", r.info().Title+" by "+r.info().TitleBy, "Mine by user")
 }
 
@@ -120,9 +120,9 @@ func TestB75_B76_UndoRace(t *testing.T) {
 			switch {
 			case err == nil:
 				count[name]++
-			case errors.Is(err, sq.ErrBusy):
+			case errors.Is(err, session.ErrBusy):
 				count["refused"]++
-			case !errors.Is(err, sq.ErrNothing):
+			case !errors.Is(err, session.ErrNoTurn):
 				t.Errorf("%s: %v", name, err)
 			}
 		}
@@ -136,7 +136,7 @@ func TestB75_B76_UndoRace(t *testing.T) {
 	for i := range turns {
 		id := fmt.Sprint("m", i)
 		r.say(id, "tool=look:3ms stream=2 tick=3ms hello")
-		r.ends(id, sq.StatusDone)
+		r.ends(id, session.StatusDone)
 	}
 	over()
 	others.Wait()
@@ -189,13 +189,13 @@ func TestB75_UndoOfATurnThatWasCutOff(t *testing.T) {
 	j := job{TTL: time.Second, Checkpoint: time.Millisecond}
 	one := r.process("one", j)
 	r.say("m0", "before")
-	r.ends("m0", sq.StatusDone)
+	r.ends("m0", session.StatusDone)
 	r.say("m1", "linger")
 	await(t, "a checkpoint", func() bool { return r.rdb.Exists(r.ctx, r.k.Partial()).Val() == 1 })
 	one.kill()
 	r.command("/history", "echo: before")
 	r.process("two", j)
-	r.ends("m1", sq.StatusDone)
+	r.ends("m1", session.StatusDone)
 	equalList(t, "transcript", r.transcript(r.key), "user before", "assistant echo: before",
 		"user linger", "tool look (interrupted)", "assistant echo: linger")
 	await(t, "the session to be free", func() bool { return r.token() == "" })
@@ -216,7 +216,7 @@ func TestB75_RetryRunsAgain(t *testing.T) {
 	r.command("/undo", "A turn is running")
 	r.command("/retry", "A turn is running")
 	a.reply("poor")
-	r.ends("m1", sq.StatusDone)
+	r.ends("m1", session.StatusDone)
 	await(t, "the session to be free", func() bool { return r.token() == "" })
 	r.command("/retry", "Running again: hello")
 	b := receive(t, "the second run", s.acts)
@@ -224,6 +224,6 @@ func TestB75_RetryRunsAgain(t *testing.T) {
 	equal(t, "history", len(b.History), 0)
 	equal(t, "its id is new", b.Messages[0].ID != "m1", true)
 	b.reply("good")
-	r.ends(b.Messages[0].ID, sq.StatusDone)
+	r.ends(b.Messages[0].ID, session.StatusDone)
 	equalList(t, "transcript", r.transcript(r.key), "user hello", "assistant good")
 }

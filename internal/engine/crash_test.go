@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	sq "turnstile/internal/protocol"
+	"turnstile"
 	"turnstile/pkg/session"
 )
 
@@ -17,7 +17,7 @@ import (
 func (r *rig) started(id string) (at []time.Time) {
 	r.Helper()
 	for _, e := range r.events(r.key) {
-		if e.Type == sq.EventTurnStarted && e.Messages[0] == id {
+		if e.Type == session.EventTurnStarted && e.Messages[0] == id {
 			at = append(at, e.At)
 		}
 	}
@@ -37,8 +37,8 @@ func TestCrashIsRecoveredWithinTheTTL(t *testing.T) {
 			r.process("two", job{TTL: ttl})
 			one.kill()
 			killed := time.Now()
-			r.ends("m1", sq.StatusDone)
-			r.ends("m2", sq.StatusDone)
+			r.ends("m1", session.StatusDone)
+			r.ends("m2", session.StatusDone)
 			equalList(t, "turns", r.starts(r.key), "m1", "m1", "m2")
 			took := r.started("m1")[1].Sub(killed)
 			t.Logf("the message was started again %s after kill -9, the TTL being %s", took, ttl)
@@ -57,7 +57,7 @@ func TestDeadlyMessageIsGivenUp(t *testing.T) {
 	start := func(i int) *process { return r.process(fmt.Sprint("w", i), job{TTL: time.Second}) }
 	p := start(0)
 	r.say("m0", "hello")
-	old := r.ends("m0", sq.StatusDone).SessionID
+	old := r.ends("m0", session.StatusDone).SessionID
 	r.say("m1", "die")
 	r.say("m2", "on")
 	// The first death is not counted: the worker was not heard of, so that the reply
@@ -68,12 +68,12 @@ func TestDeadlyMessageIsGivenUp(t *testing.T) {
 		equal(t, "turns of the deadly message told so far", len(r.started("m1")), i-1)
 		p = start(i)
 	}
-	o := r.ends("m1", sq.StatusFailed)
+	o := r.ends("m1", session.StatusFailed)
 	if !strings.Contains(o.Error, "its worker died in 3 turns in a row") {
 		t.Errorf("error %q", o.Error)
 	}
 	r.archivedAs("m1")
-	next := r.ends("m2", sq.StatusDone)
+	next := r.ends("m2", session.StatusDone)
 	if next.SessionID == old {
 		t.Error("the session was not suspended: the next message has the old session id")
 	}
@@ -83,7 +83,7 @@ func TestDeadlyMessageIsGivenUp(t *testing.T) {
 	must(t, err)
 	equal(t, "entries of the old transcript", len(entries), 2)
 	r.say("m3", "and on")
-	equal(t, "session id of the message after", r.ends("m3", sq.StatusDone).SessionID, next.SessionID)
+	equal(t, "session id of the message after", r.ends("m3", session.StatusDone).SessionID, next.SessionID)
 	p.end()
 }
 
@@ -120,8 +120,8 @@ func TestStoppedWorkerWritesNothing(t *testing.T) {
 			await(t, "the first turn", func() bool { return len(r.started("m1")) == 1 })
 			r.process("two", job{TTL: ttl})
 			one.signal(syscall.SIGSTOP)
-			r.ends("m1", sq.StatusDone)
-			r.ends("m2", sq.StatusDone)
+			r.ends("m1", session.StatusDone)
+			r.ends("m2", session.StatusDone)
 			await(t, "the session to be free", func() bool { return r.token() == "" })
 			before := r.sessionDump()
 			one.signal(syscall.SIGCONT)
@@ -134,7 +134,7 @@ func TestStoppedWorkerWritesNothing(t *testing.T) {
 
 			// It is as good as new.
 			r.say("m3", "sleep=50ms on")
-			r.ends("m3", sq.StatusDone)
+			r.ends("m3", session.StatusDone)
 			one.end()
 			if strings.Contains(one.log.String(), "ERROR") {
 				t.Errorf("the stopped worker said %s", one.log.String())
@@ -161,7 +161,7 @@ func TestB79_FollowUpsSurvive(t *testing.T) {
 			for i := 1; i <= 10; i++ {
 				id := fmt.Sprint("m", i)
 				receipt := r.submit(r.key, session.Message{ID: id, Text: "follow-up " + id})
-				equal(t, "status", receipt.Status, sq.Queued)
+				equal(t, "status", receipt.Status, turnstile.Queued)
 				equal(t, "position", receipt.Position, i+1)
 				want = append(want, id)
 			}
@@ -169,7 +169,7 @@ func TestB79_FollowUpsSurvive(t *testing.T) {
 			equal(t, "waiting messages", r.info().Pending+int(r.rdb.LLen(r.ctx, r.k.Active()).Val()), 11)
 			r.process("two", j)
 			for i := range 11 {
-				r.ends(fmt.Sprint("m", i), sq.StatusDone)
+				r.ends(fmt.Sprint("m", i), session.StatusDone)
 			}
 			equalList(t, "turns", r.starts(r.key), want...)
 			equal(t, "entries", len(r.transcript(r.key)), 22)

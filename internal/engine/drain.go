@@ -122,7 +122,7 @@ const markPatience = time.Second
 // it is interrupted; one that has no agent yet is kept from starting instead.
 func (w *Worker) cutOff(reason Reason) {
 	sessions := w.snapshot()
-	holds := make([]*protocol.Hold, len(sessions))
+	holds := make([]*protocol.Claim, len(sessions))
 	for i, s := range sessions {
 		holds[i] = s.hold
 	}

@@ -11,7 +11,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/engine"
-	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/resume"
@@ -105,7 +104,7 @@ func TestB36_SignalledProcess(t *testing.T) {
 		t.Errorf("note %q, history %q", a.Note, told(a.History))
 	}
 	a.reply("ok")
-	r.ends("m1", sq.StatusDone)
+	r.ends("m1", session.StatusDone)
 }
 
 func TestB39_CleanDrain(t *testing.T) {
@@ -118,13 +117,13 @@ func TestB39_CleanDrain(t *testing.T) {
 	r.say("m1", "hello")
 	a := s.next(t, "m1")
 	drained := drain(w)
-	r.awaitEvent("the notice", func(e sq.Event) bool { return e.Type == sq.EventNotice })
+	r.awaitEvent("the notice", func(e session.Event) bool { return e.Type == session.EventNotice })
 	if a.ctx.Err() != nil {
 		t.Error("the turn was interrupted")
 	}
 	a.reply("ok")
 	receive(t, "the end of the drain", drained)
-	r.ends("m1", sq.StatusDone)
+	r.ends("m1", session.StatusDone)
 	equal(t, "marks", len(marks), 0)
 	r.unmarked(r.key, "after the drain")
 	equal(t, "keys of the mark and the partial", r.rdb.Exists(r.ctx, r.k.Resume(), r.k.Partial()).Val(), 0)
@@ -149,7 +148,7 @@ func TestB40_FinishedDuringTheDrain(t *testing.T) {
 	}()
 	await(t, "the drain", w.Draining)
 	a.reply("ok")
-	equal(t, "its status", r.outcomeIn(ends, "m1").Status, sq.StatusDone)
+	equal(t, "its status", r.outcomeIn(ends, "m1").Status, session.StatusDone)
 	await(t, "its end on the worker", func() bool { return w.Running() == 1 })
 	timeIsUp()
 	if err := b.cause(t); !strings.Contains(err.Error(), "drains") {
@@ -173,7 +172,7 @@ func TestB40_FinishedInSpiteOfTheInterrupt(t *testing.T) {
 	r.say("m1", "hello")
 	receive(t, "the turn", up)
 	receive(t, "the end of the drain", drain(w))
-	equal(t, "reply", r.ends("m1", sq.StatusDone).Reply, "just in time")
+	equal(t, "reply", r.ends("m1", session.StatusDone).Reply, "just in time")
 	r.unmarked(r.key, "after the drain")
 }
 
@@ -201,7 +200,7 @@ func TestB41_StartingDuringTheDrain(t *testing.T) {
 			receive(t, "the drain's verdict", marks.Arrived())
 			gate.Release()
 			if name == "asks for its promotion" {
-				e := r.awaitEvent("a requeued turn", func(e sq.Event) bool { return e.Type == sq.EventTurnRequeued })
+				e := r.awaitEvent("a requeued turn", func(e session.Event) bool { return e.Type == session.EventTurnRequeued })
 				equal(t, "reason", e.Reason, resume.ReasonRestart)
 			}
 			marks.Release()
@@ -217,7 +216,7 @@ func TestB41_StartingDuringTheDrain(t *testing.T) {
 			equal(t, "note", a.Note, "")
 			equal(t, "recovered", next.Recovered(), engine.Recovered{})
 			a.reply("ok")
-			r.ends("m1", sq.StatusDone)
+			r.ends("m1", session.StatusDone)
 		})
 	}
 }
@@ -250,17 +249,17 @@ func TestB42_Banner(t *testing.T) {
 				var texts, types []string
 				for _, e := range r.events(key) {
 					types = append(types, e.Type)
-					if e.Type == sq.EventNotice {
+					if e.Type == session.EventNotice {
 						texts = append(texts, e.Text)
 					}
 				}
 				if len(texts) != 1 || !strings.Contains(texts[0], want) || !strings.Contains(texts[0], "try to resume") {
 					t.Errorf("notices to %s: %q", key, texts)
 				}
-				equalList(t, "events", types, sq.EventTurnStarted, sq.EventNotice, sq.EventTurnRequeued, sq.EventTurnStarted, sq.EventTurnEnded)
+				equalList(t, "events", types, session.EventTurnStarted, session.EventNotice, session.EventTurnRequeued, session.EventTurnStarted, session.EventTurnEnded)
 			}
 			for _, e := range r.events(r.key + "-idle") {
-				if e.Type == sq.EventNotice {
+				if e.Type == session.EventNotice {
 					t.Error("a session in which nothing runs was told")
 				}
 			}
@@ -319,7 +318,7 @@ func TestB79_DrainWhileRedisIsAway(t *testing.T) {
 			for i := 1; i <= 10; i++ {
 				two.next(t, fmt.Sprint("m", i)).reply("ok")
 			}
-			r.ends("m10", sq.StatusDone)
+			r.ends("m10", session.StatusDone)
 			equalList(t, "turns", r.starts(r.key), want...)
 			equal(t, "entries", len(r.transcript(r.key)), 23)
 		})

@@ -12,7 +12,6 @@ import (
 	"github.com/hibiken/asynq"
 
 	"turnstile/internal/engine"
-	sq "turnstile/internal/protocol"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/agent/echo"
 	"turnstile/pkg/session"
@@ -52,9 +51,9 @@ func TestDrainHandsOver(t *testing.T) {
 			var requeued, again time.Time
 			for _, e := range events {
 				switch e.Type {
-				case sq.EventTurnRequeued:
+				case session.EventTurnRequeued:
 					requeued = e.At
-				case sq.EventTurnStarted:
+				case session.EventTurnStarted:
 					again = e.At
 				}
 			}
@@ -63,7 +62,7 @@ func TestDrainHandsOver(t *testing.T) {
 			}
 			b.reply("one")
 			two.next(t, "m2").reply("two")
-			r.ends("m2", sq.StatusDone)
+			r.ends("m2", session.StatusDone)
 			equalList(t, "transcript", r.transcript(r.key), "user hello", "assistant one", "user behind", "assistant two")
 			one.empty(t)
 		})
@@ -79,15 +78,15 @@ func TestDrainLetsTurnsEnd(t *testing.T) {
 	a := s.next(t, "m1")
 	r.say("m2", "behind")
 	drained := drain(w)
-	r.awaitEvent("the notice", func(e sq.Event) bool { return e.Type == sq.EventNotice })
+	r.awaitEvent("the notice", func(e session.Event) bool { return e.Type == session.EventNotice })
 	a.reply("ok")
 	receive(t, "the end of the drain", drained)
-	equal(t, "reply", r.ends("m1", sq.StatusDone).Reply, "ok")
+	equal(t, "reply", r.ends("m1", session.StatusDone).Reply, "ok")
 	s.empty(t)
 	r.free("after the drain")
 	equal(t, "waiting messages", r.info().Pending, 1)
 	for _, e := range r.events(r.key) {
-		if e.Type == sq.EventTurnRequeued {
+		if e.Type == session.EventTurnRequeued {
 			t.Error("the turn was given back")
 		}
 	}
@@ -119,7 +118,7 @@ func TestDrainTellsEachActiveSessionOnce(t *testing.T) {
 			}
 			notices := func(key string) (texts []string) {
 				for _, e := range r.events(key) {
-					if e.Type == sq.EventNotice {
+					if e.Type == session.EventNotice {
 						texts = append(texts, e.Text)
 					}
 				}
@@ -155,7 +154,7 @@ func TestDrainOfAnEphemeralWorker(t *testing.T) {
 	r.say("m1", "hello")
 	a := s.next(t, "m1")
 	drained := drain(w)
-	notice := r.awaitEvent("the notice", func(e sq.Event) bool { return e.Type == sq.EventNotice }).Text
+	notice := r.awaitEvent("the notice", func(e session.Event) bool { return e.Type == session.EventNotice }).Text
 	equal(t, "notice", notice, "This worker is shutting down, and nothing is kept. If the current task does not end in time it will be cut off.")
 	a.reply("ok")
 	receive(t, "the end of the drain", drained)
@@ -178,7 +177,7 @@ func TestDrainTellsATurnThatIsStarting(t *testing.T) {
 	receive(t, "the end of the drain", drained)
 	n := 0
 	for _, e := range r.events(r.key) {
-		if e.Type == sq.EventNotice {
+		if e.Type == session.EventNotice {
 			n++
 		}
 	}
@@ -207,7 +206,7 @@ func TestStartTwice(t *testing.T) {
 		t.Error("a worker was started twice")
 	}
 	r.say("m1", "hello")
-	r.ends("m1", sq.StatusDone)
+	r.ends("m1", session.StatusDone)
 }
 
 // What a draining worker pops it gives back, and it pops no more.
@@ -232,7 +231,7 @@ func TestDrainPopsNoMore(t *testing.T) {
 			s.empty(t)
 			r.free("after the drain")
 			r.worker(echo.New())
-			r.ends("m1", sq.StatusDone)
+			r.ends("m1", session.StatusDone)
 			equalList(t, "turns", r.starts(r.key), "m1")
 		})
 	}
@@ -252,10 +251,10 @@ func TestDrainCutShort(t *testing.T) {
 		w.Drain(ctx, engine.ReasonRestart)
 		done <- true
 	}()
-	r.awaitEvent("the notice", func(e sq.Event) bool { return e.Type == sq.EventNotice })
+	r.awaitEvent("the notice", func(e session.Event) bool { return e.Type == session.EventNotice })
 	cancel()
 	receive(t, "the end of the drain", done)
-	e := r.awaitEvent("a requeued turn", func(e sq.Event) bool { return e.Type == sq.EventTurnRequeued })
+	e := r.awaitEvent("a requeued turn", func(e session.Event) bool { return e.Type == session.EventTurnRequeued })
 	equal(t, "reason", e.Reason, string(engine.ReasonRestart))
 }
 
@@ -281,7 +280,7 @@ func TestDrainSpendsNoAttempt(t *testing.T) {
 		receive(t, "the end of the drain", drain(w))
 	}
 	r.worker(echo.New())
-	r.ends("m1", sq.StatusDone)
+	r.ends("m1", session.StatusDone)
 	equalList(t, "transcript", r.transcript(r.key), "user hello", "assistant echo: hello")
 }
 

@@ -10,8 +10,8 @@ import (
 
 	"github.com/hibiken/asynq"
 
+	"turnstile"
 	"turnstile/internal/engine"
-	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/agent/echo"
@@ -42,23 +42,23 @@ func TestB04_FreedOnEarlyReturns(t *testing.T) {
 	const limit = 20 * time.Millisecond
 	for name, c := range map[string]struct {
 		put    func(r *rig)
-		status sq.Status
+		status session.Status
 		want   string
 		change change
 	}{
 		"expired": {func(r *rig) {
 			r.submit(r.key, session.Message{ID: "m1", Text: "hello", ExpiresIn: session.Duration(limit)})
 			r.awaitAge("m1", limit)
-		}, sq.StatusExpired, "expired: it waited", nil},
+		}, session.StatusExpired, "expired: it waited", nil},
 		"too old": {func(r *rig) {
 			r.say("m1", "hello")
 			r.awaitAge("m1", 300*time.Millisecond)
-		}, sq.StatusExpired, "at most 300ms was allowed", with(func(o *engine.Options) { o.MessageMaxAge = 300 * time.Millisecond })},
-		"undecodable": {func(r *rig) { r.foreignTask("m1", session.TaskType, []byte("{nonsense")) }, sq.StatusFailed, "not a message in JSON", nil},
-		"no text":     {func(r *rig) { r.foreignTask("m1", session.TaskType, []byte(`{"v":1,"text":" "}`)) }, sq.StatusFailed, "its text is empty", nil},
+		}, session.StatusExpired, "at most 300ms was allowed", with(func(o *engine.Options) { o.MessageMaxAge = 300 * time.Millisecond })},
+		"undecodable": {func(r *rig) { r.foreignTask("m1", session.TaskType, []byte("{nonsense")) }, session.StatusFailed, "not a message in JSON", nil},
+		"no text":     {func(r *rig) { r.foreignTask("m1", session.TaskType, []byte(`{"v":1,"text":" "}`)) }, session.StatusFailed, "its text is empty", nil},
 		"other version": {func(r *rig) { r.foreignTask("m1", session.TaskType, []byte(`{"v":9,"text":"x"}`)) },
-			sq.StatusFailed, "version 9", nil},
-		"wrong type": {func(r *rig) { r.foreignTask("m1", "mail:send", []byte(`{}`)) }, sq.StatusFailed, `task type "mail:send"`, nil},
+			session.StatusFailed, "version 9", nil},
+		"wrong type": {func(r *rig) { r.foreignTask("m1", "mail:send", []byte(`{}`)) }, session.StatusFailed, `task type "mail:send"`, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -81,7 +81,7 @@ func TestB04_FreedOnEarlyReturns(t *testing.T) {
 			s.empty(t)
 			r.say("m2", "on")
 			s.next(t, "m2").reply("ok")
-			r.ends("m2", sq.StatusDone)
+			r.ends("m2", session.StatusDone)
 			equalList(t, "transcript", r.transcript(r.key), "user on", "assistant ok")
 		})
 	}
@@ -98,10 +98,10 @@ func TestB81_StaleMessages(t *testing.T) {
 	r.awaitAge("old4", limit)
 	r.say("fresh", "hello")
 	r.worker(echo.New(), with(func(o *engine.Options) { o.MessageMaxAge = limit }))
-	equal(t, "reply", r.ends("fresh", sq.StatusDone).Reply, "echo: hello")
+	equal(t, "reply", r.ends("fresh", session.StatusDone).Reply, "echo: hello")
 	for i := range 5 {
 		id := fmt.Sprint("old", i)
-		r.ends(id, sq.StatusExpired)
+		r.ends(id, session.StatusExpired)
 		if why := r.archivedAs(id); !strings.Contains(why, "at most 500ms was allowed") {
 			t.Errorf("the archive says %q of %s", why, id)
 		}
@@ -109,7 +109,7 @@ func TestB81_StaleMessages(t *testing.T) {
 	equalList(t, "transcript", r.transcript(r.key), "user hello", "assistant echo: hello")
 	told := 0
 	for _, e := range r.events(r.key) {
-		if e.Status == sq.StatusExpired {
+		if e.Status == session.StatusExpired {
 			told++
 		}
 	}
@@ -125,13 +125,13 @@ func TestB04_RefusedLeavesNothing(t *testing.T) {
 	a := s.next(t, "m1")
 	token := r.token()
 	receipt := r.say("m2", "busy?", session.ModeReject)
-	equal(t, "status", receipt.Status, sq.Refused)
+	equal(t, "status", receipt.Status, turnstile.Refused)
 	equal(t, "reason", receipt.Reason, "busy")
 	equal(t, "sentinel", r.token(), token)
 	a.reply("ok")
-	r.ends("m1", sq.StatusDone)
+	r.ends("m1", session.StatusDone)
 	r.free("after the turn")
-	if _, _, err := r.client.Result(r.ctx, r.key, "m2"); !errors.Is(err, sq.ErrUnknown) {
+	if _, _, err := r.client.Result(r.ctx, r.key, "m2"); !errors.Is(err, turnstile.ErrUnknown) {
 		t.Errorf("the refused message is still known: %v", err)
 	}
 	s.empty(t)
@@ -145,11 +145,11 @@ func TestB68_EarlyErrorSurfaces(t *testing.T) {
 	w := r.worker(s, with(func(o *engine.Options) { o.MaxAttempts = 1 }))
 	r.say("m1", "hello")
 	s.next(t, "m1").reply("ok")
-	r.ends("m1", sq.StatusDone)
+	r.ends("m1", session.StatusDone)
 	must(t, r.rdb.RPush(r.ctx, r.k.Partial(), "of a wrong type").Err())
 
 	r.say("m2", "hello again")
-	o := r.ends("m2", sq.StatusFailed)
+	o := r.ends("m2", session.StatusFailed)
 	if !strings.Contains(o.Error, "read what came before turn") || !strings.Contains(o.Error, "WRONGTYPE") {
 		t.Errorf("error %q", o.Error)
 	}
@@ -157,7 +157,7 @@ func TestB68_EarlyErrorSurfaces(t *testing.T) {
 	s.empty(t)
 	r.say("m3", "on")
 	s.next(t, "m3").reply("ok")
-	r.ends("m3", sq.StatusDone)
+	r.ends("m3", session.StatusDone)
 	await(t, "the worker to be idle", func() bool { return w.Running() == 0 })
 }
 
@@ -171,7 +171,7 @@ func TestUnreadablePastSpendsNoAttempt(t *testing.T) {
 	r.worker(s, faulty(faults), with(func(o *engine.Options) { o.MaxAttempts = 1 }))
 	r.say("m1", "hello")
 	s.next(t, "m1").reply("ok")
-	r.ends("m1", sq.StatusDone)
+	r.ends("m1", session.StatusDone)
 	faults.LoseReply(history, 2)
 	faults.FailBefore(history, 2, redistest.AnswerError("LOADING Redis is loading the dataset in memory"))
 	r.say("m2", "hello again")
@@ -180,7 +180,7 @@ func TestUnreadablePastSpendsNoAttempt(t *testing.T) {
 	equal(t, "redelivered", a.Redelivered, false)
 	equalList(t, "history", told(a.History), "user hello", "assistant ok")
 	a.reply("ok")
-	r.ends("m2", sq.StatusDone)
+	r.ends("m2", session.StatusDone)
 }
 
 // An entry that cannot be read is shown as such, and stops nobody.
@@ -191,7 +191,7 @@ func TestBrokenEntry(t *testing.T) {
 	r.worker(s)
 	r.say("m1", "hello")
 	s.next(t, "m1").reply("ok")
-	r.ends("m1", sq.StatusDone)
+	r.ends("m1", session.StatusDone)
 	must(t, r.rdb.RPush(r.ctx, r.k.Transcript(r.info().SessionID), "{broken").Err())
 
 	r.say("m2", "hello again")
@@ -200,7 +200,7 @@ func TestBrokenEntry(t *testing.T) {
 		t.Errorf("the broken entry: %+v", last)
 	}
 	a.reply("ok")
-	r.ends("m2", sq.StatusDone)
+	r.ends("m2", session.StatusDone)
 }
 
 // An error of the claim itself: nobody owns anything, and the message is there.
@@ -211,7 +211,7 @@ func TestB69_ClaimFails(t *testing.T) {
 	f.FailBefore(claiming, 1, errors.New("no such luck"))
 	w := r.worker(echo.New(), faulty(&f), sentinelTTL(time.Second))
 	r.say("m1", "hello")
-	r.ends("m1", sq.StatusDone)
+	r.ends("m1", session.StatusDone)
 	equalList(t, "turns", r.starts(r.key), "m1")
 	await(t, "the worker to be idle", func() bool { return w.Running() == 0 })
 	r.free("after the turn")
@@ -242,7 +242,7 @@ func TestLateClaimStartsNoAgent(t *testing.T) {
 				t.Error("the agent was started under a lease that was over")
 			}
 			again.reply("ok")
-			r.ends("m1", sq.StatusDone)
+			r.ends("m1", session.StatusDone)
 			s.empty(t)
 		})
 	}

@@ -9,14 +9,13 @@ import (
 	"testing"
 	"time"
 
-	sq "turnstile/internal/protocol"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/agent/echo"
 	"turnstile/pkg/session"
 )
 
 // texts joins the text events and counts them.
-func texts(events []sq.Event) (joined string, n int) {
+func texts(events []session.Event) (joined string, n int) {
 	for _, e := range events {
 		if e.Type == string(agent.EventText) {
 			joined += e.Text
@@ -40,14 +39,14 @@ func TestFollowSeesEachPieceOnce(t *testing.T) {
 			r := newRig(t)
 			r.say("m1", text)
 			var mu sync.Mutex
-			var seen []sq.Event
+			var seen []session.Event
 			type end struct {
-				o   sq.Outcome
+				o   session.Outcome
 				err error
 			}
 			done := make(chan end, 1)
 			go func() {
-				o, err := r.client.Follow(r.ctx, r.key, "m1", func(e sq.Event) {
+				o, err := r.client.Follow(r.ctx, r.key, "m1", func(e session.Event) {
 					mu.Lock()
 					defer mu.Unlock()
 					seen = append(seen, e)
@@ -64,8 +63,8 @@ func TestFollowSeesEachPieceOnce(t *testing.T) {
 				t.Errorf("%d text events were written, they are to be coalesced", written)
 			}
 			// Afterwards the same is to be had again.
-			var late []sq.Event
-			_, err := r.client.Follow(r.ctx, r.key, "m1", func(e sq.Event) { late = append(late, e) })
+			var late []session.Event
+			_, err := r.client.Follow(r.ctx, r.key, "m1", func(e session.Event) { late = append(late, e) })
 			must(t, err)
 			joined, again := texts(late)
 			equal(t, "what is followed afterwards", joined, got.o.Reply)
@@ -91,7 +90,7 @@ func TestEventsInOrder(t *testing.T) {
 		want = append(want, "thought "+id, "tool_start "+id, "tool_end "+id, "text "+id)
 	}
 	a.reply("")
-	o := r.ends("m1", sq.StatusDone)
+	o := r.ends("m1", session.StatusDone)
 	equal(t, "the reply is the text after the last tool", o.Reply, "c199")
 	want = append(want, "turn_ended")
 	var got []string
@@ -143,7 +142,7 @@ func TestEventsNeverFollowTheEnd(t *testing.T) {
 			if ended[e.Turn] {
 				t.Errorf("%s after the turn's end", e.Type)
 			}
-			ended[e.Turn] = e.Type == sq.EventTurnEnded
+			ended[e.Turn] = e.Type == session.EventTurnEnded
 			if e.Type == string(agent.EventThought) {
 				thoughts[e.Turn]++
 			}
@@ -177,9 +176,9 @@ func TestAgentEmitsAfterItsEnd(t *testing.T) {
 		return agent.Result{Text: "the reply"}, nil
 	}))
 	r.say("m1", "hello")
-	equal(t, "reply", r.ends("m1", sq.StatusDone).Reply, "the reply")
+	equal(t, "reply", r.ends("m1", session.StatusDone).Reply, "the reply")
 	r.say("m2", "on")
-	equal(t, "reply", r.ends("m2", sq.StatusDone).Reply, "the reply")
+	equal(t, "reply", r.ends("m2", session.StatusDone).Reply, "the reply")
 	close(stop)
 	late.Wait()
 	equalList(t, "transcript", r.transcript(r.key), "user hello", "assistant the reply", "user on", "assistant the reply")
@@ -188,7 +187,7 @@ func TestAgentEmitsAfterItsEnd(t *testing.T) {
 		if ended[e.Turn] {
 			t.Errorf("%s after the turn's end", e.Type)
 		}
-		ended[e.Turn] = ended[e.Turn] || e.Type == sq.EventTurnEnded
+		ended[e.Turn] = ended[e.Turn] || e.Type == session.EventTurnEnded
 	}
 }
 
@@ -203,7 +202,7 @@ func TestPanicKillsOnlyItsTurn(t *testing.T) {
 		r.say(fmt.Sprint("p", i), "panic=1 x")
 	}
 	for i := range 10 {
-		r.ends(fmt.Sprint("p", i), sq.StatusFailed)
+		r.ends(fmt.Sprint("p", i), session.StatusFailed)
 	}
-	equal(t, "the other session", r.outcomeIn(other, "m1").Status, sq.StatusDone)
+	equal(t, "the other session", r.outcomeIn(other, "m1").Status, session.StatusDone)
 }

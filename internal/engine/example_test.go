@@ -14,6 +14,7 @@ import (
 	"turnstile/internal/protocol"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 )
 
 // shout is a Go program's own agent.
@@ -48,7 +49,7 @@ func Example() {
 	}
 	defer w.Drain(ctx, engine.ReasonShutdown)
 
-	client := protocol.NewClient(rdb)
+	client := actors.NewClient(rdb)
 	for _, text := range []string{"good morning", "how are you?"} {
 		receipt, err := client.Submit(ctx, "web:42", session.Message{Text: text})
 		if err != nil {

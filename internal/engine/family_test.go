@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	sq "turnstile/internal/protocol"
+	"turnstile/pkg/session"
 )
 
 // deaf is an agent that ignores every request to stop, with descendants in and
@@ -36,7 +36,7 @@ func family(session, turn string) (pids []string) {
 func (r *rig) deafTurn(id string) (turn string) {
 	r.Helper()
 	r.say(id, "hello")
-	r.awaitEvent("the agent's first word", func(e sq.Event) bool { return e.Text != "" })
+	r.awaitEvent("the agent's first word", func(e session.Event) bool { return e.Text != "" })
 	turn = r.info().Turn
 	await(r, "the agent's family", func() bool { return len(family(r.key, turn)) >= 3 })
 	return turn
@@ -91,7 +91,7 @@ func TestB86_NoAgentSurvivesItsTurn(t *testing.T) {
 			// or the next turn has begun.
 			await(t, "the end of the turn's hold", func() bool {
 				s := r.info()
-				return r.token() != token || s.Phase != sq.PhaseIdle && s.Turn != turn
+				return r.token() != token || s.Phase != session.PhaseIdle && s.Turn != turn
 			})
 			slack := time.Duration(0)
 			if name == "loss" { // by another's hand, so it is for the next renewal to find out

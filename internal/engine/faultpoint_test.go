@@ -14,9 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/engine"
-	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
-	"turnstile/pkg/followup"
 	"turnstile/pkg/resume"
 	"turnstile/pkg/session"
 )
@@ -38,12 +36,12 @@ type course struct {
 
 type end struct {
 	id       string
-	statuses []sq.Status
+	statuses []session.Status
 }
 
 func done(ids ...string) (ends []end) {
 	for _, id := range ids {
-		ends = append(ends, end{id, []sq.Status{sq.StatusDone}})
+		ends = append(ends, end{id, []session.Status{session.StatusDone}})
 	}
 	return ends
 }
@@ -84,7 +82,7 @@ func courses() []course {
 			r.say("m0", asks+" hello")
 			r.say("m1", asks+" sleep=500ms hello")
 		},
-			ends: append(append(done("m0"), end{"m1", []sq.Status{sq.StatusInterrupted, sq.StatusDone}}), done("m2", "m3")...),
+			ends: append(append(done("m0"), end{"m1", []session.Status{session.StatusInterrupted, session.StatusDone}}), done("m2", "m3")...),
 			during: func(r *rig, p *process) {
 				r.allowAll()
 				var mode session.Mode // of a worker that died before, it would take back m0
@@ -102,24 +100,24 @@ func courses() []course {
 			during: onceRunning(func(_ *rig, p *process) { _ = p.cmd.Process.Signal(syscall.SIGTERM) })},
 		{name: "a failure that is tried again", immediate: true, ends: done("m1", "m2"), before: two("fail=retry:1 hello")},
 		{name: "a failure", immediate: true, before: two("fail=final hello"),
-			ends: append([]end{{"m1", []sq.Status{sq.StatusFailed}}}, done("m2")...)},
+			ends: append([]end{{"m1", []session.Status{session.StatusFailed}}}, done("m2")...)},
 		{name: "stop", before: two("sleep=20s hello"),
-			ends: []end{{"m1", []sq.Status{sq.StatusStopped}}, {"m2", []sq.Status{sq.StatusStopped}}},
+			ends: []end{{"m1", []session.Status{session.StatusStopped}}, {"m2", []session.Status{session.StatusStopped}}},
 			during: onceRunning(func(r *rig, _ *process) {
 				_, err := r.client.Stop(r.ctx, r.key)
 				must(r, err)
 			})},
 		{name: "interrupt", before: say("m1", "sleep=500ms hello"),
-			ends:   append([]end{{"m1", []sq.Status{sq.StatusInterrupted, sq.StatusDone}}}, done("m2")...),
+			ends:   append([]end{{"m1", []session.Status{session.StatusInterrupted, session.StatusDone}}}, done("m2")...),
 			during: onceRunning(func(r *rig, _ *process) { r.say("m2", "hello", session.ModeInterrupt) })},
 		{name: "rollback", before: say("m1", "sleep=500ms hello"),
-			ends:   append([]end{{"m1", []sq.Status{sq.StatusInterrupted, sq.StatusDone}}}, done("m2")...),
+			ends:   append([]end{{"m1", []session.Status{session.StatusInterrupted, session.StatusDone}}}, done("m2")...),
 			during: onceRunning(func(r *rig, _ *process) { r.say("m2", "hello", session.ModeRollback) })},
 		{name: "steer", before: say("m1", "sleep=300ms hello"), ends: done("m1", "m2"),
 			during: onceRunning(func(r *rig, _ *process) { r.say("m2", "hello", session.ModeSteer) })},
 		{name: "collect", before: say("m1", "sleep=200ms hello"), ends: done("m1", "m2", "m3"),
 			during: onceRunning(func(r *rig, _ *process) {
-				must(r, r.client.Configure(r.ctx, r.key, followup.Settings{Debounce: followup.Millis(20 * time.Millisecond)}))
+				must(r, r.client.Configure(r.ctx, r.key, session.QueueSettings{Debounce: session.Millis(20 * time.Millisecond)}))
 				r.say("m2", "hello", session.ModeCollect)
 				r.say("m3", "hello", session.ModeCollect)
 			})},
@@ -142,7 +140,7 @@ func (r *rig) allowAll() {
 				tick.Stop()
 				return
 			case <-tick.C:
-				_, _ = r.client.Answer(ctx, r.key, 0, sq.Allow) // mostly nothing is asked
+				_, _ = r.client.Answer(ctx, r.key, 0, session.Allow) // mostly nothing is asked
 			}
 		}
 	}()
@@ -240,13 +238,13 @@ func (c course) check(r *rig, log string) {
 		if !slices.Contains(e.statuses, o.Status) {
 			r.Errorf("message %s ended as %s (%s), want one of %s\n%s", e.id, o.Status, o.Error, e.statuses, r.story(r.key))
 		}
-		if o.Status == sq.StatusDone {
+		if o.Status == session.StatusDone {
 			answered = append(answered, e.id)
 		}
 	}
 	await(r, "the session to be free", func() bool { return r.token() == "" })
 	s := r.info()
-	if s.Phase != sq.PhaseIdle || s.Pending+s.Scheduled > 0 || r.rdb.LLen(r.ctx, r.k.Active()).Val() > 0 {
+	if s.Phase != session.PhaseIdle || s.Pending+s.Scheduled > 0 || r.rdb.LLen(r.ctx, r.k.Active()).Val() > 0 {
 		r.Errorf("the session is left as %+v", s)
 	}
 	if r.rdb.Exists(r.ctx, r.k.Partial()).Val() > 0 {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"turnstile"
 	"turnstile/internal/engine"
 	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
@@ -85,7 +86,7 @@ func TestB01_SentinelFirst(t *testing.T) {
 		a := s.next(t, "m1")
 		equal(t, "the sentinel while the agent runs", r.token(), token)
 		a.reply("ok")
-		r.ends("m1", sq.StatusDone)
+		r.ends("m1", session.StatusDone)
 	})
 }
 
@@ -94,11 +95,11 @@ func TestB02_FreedOnReturn(t *testing.T) {
 	r := newRig(t)
 	r.worker(echo.New())
 	r.say("m1", "hello")
-	o := r.ends("m1", sq.StatusDone)
+	o := r.ends("m1", session.StatusDone)
 	r.free("after the turn")
 	equal(t, "reply", o.Reply, "echo: hello")
 	equalList(t, "transcript", r.transcript(r.key), "user hello", "assistant echo: hello")
-	equal(t, "phase", r.info().Phase, sq.PhaseIdle)
+	equal(t, "phase", r.info().Phase, session.PhaseIdle)
 }
 
 func TestB03_FreedOnErrorAndPanic(t *testing.T) {
@@ -112,12 +113,12 @@ func TestB03_FreedOnErrorAndPanic(t *testing.T) {
 			r := newRig(t)
 			w := r.worker(echo.New())
 			r.say("m1", c.text)
-			o := r.ends("m1", sq.StatusFailed)
+			o := r.ends("m1", session.StatusFailed)
 			r.free("after the failure")
 			equal(t, "the error that the sender sees", o.Error, c.want)
 			equal(t, "the reason in the archive", r.archivedAs("m1"), c.want)
 			r.say("m2", "on")
-			r.ends("m2", sq.StatusDone)
+			r.ends("m2", session.StatusDone)
 			await(t, "the worker to be idle", func() bool { return w.Running() == 0 })
 		})
 	}
@@ -144,12 +145,12 @@ func TestB06_RunningUnderTheSameToken(t *testing.T) {
 	equal(t, "fence", after.Fence, before.Fence)
 	equal(t, "the agent's fence", a.Fence, before.Fence)
 	r.say("m2", "now", session.ModeInterrupt)
-	if err := a.cause(t); !errors.Is(err, sq.ErrInterruptAsked) {
+	if err := a.cause(t); !errors.Is(err, sq.ErrInterruptRequested) {
 		t.Errorf("the running agent ended with %v", err)
 	}
-	r.ends("m1", sq.StatusInterrupted)
+	r.ends("m1", session.StatusInterrupted)
 	s.next(t, "m2").reply("ok")
-	r.ends("m2", sq.StatusDone)
+	r.ends("m2", session.StatusDone)
 }
 
 func TestB07_StartingIsNeverInterrupted(t *testing.T) {
@@ -162,7 +163,7 @@ func TestB07_StartingIsNeverInterrupted(t *testing.T) {
 	r.say("m1", "hello")
 	receive(t, "the reading of the history", gate.Arrived())
 	receipt := r.say("m2", "now", session.ModeInterrupt)
-	equal(t, "status", receipt.Status, sq.Queued)
+	equal(t, "status", receipt.Status, turnstile.Queued)
 	equal(t, "position", receipt.Position, 2)
 	gate.Release()
 	a := s.next(t, "m1")
@@ -170,9 +171,9 @@ func TestB07_StartingIsNeverInterrupted(t *testing.T) {
 		t.Errorf("the turn was interrupted: %v", context.Cause(a.ctx))
 	}
 	a.reply("one")
-	r.ends("m1", sq.StatusDone)
+	r.ends("m1", session.StatusDone)
 	s.next(t, "m2").reply("two")
-	r.ends("m2", sq.StatusDone)
+	r.ends("m2", session.StatusDone)
 }
 
 func TestB08_CommandsTakeNoSentinel(t *testing.T) {
@@ -181,7 +182,7 @@ func TestB08_CommandsTakeNoSentinel(t *testing.T) {
 	command := func(text, want string) {
 		t.Helper()
 		receipt := r.say("", text)
-		equal(t, text+": status", receipt.Status, sq.Answered)
+		equal(t, text+": status", receipt.Status, turnstile.Answered)
 		if !strings.Contains(receipt.Reply, want) {
 			t.Errorf("%s answers %q, want something with %q", text, receipt.Reply, want)
 		}
@@ -201,7 +202,7 @@ func TestB08_CommandsTakeNoSentinel(t *testing.T) {
 	equal(t, "the sentinel", r.token(), token)
 	equal(t, "waiting messages", r.info().Pending, 0)
 	a.reply("ok")
-	r.ends("m1", sq.StatusDone)
+	r.ends("m1", session.StatusDone)
 	r.free("after the turn")
 	equalList(t, "turns", r.starts(r.key), "m1")
 }
@@ -220,13 +221,13 @@ func TestB09_StopWhileStarting(t *testing.T) {
 			r.say("m2", "behind")
 			receive(t, "the start", gate.Arrived())
 			receipt := r.say("", "/stop")
-			equal(t, "status", receipt.Status, sq.Answered)
+			equal(t, "status", receipt.Status, turnstile.Answered)
 			if !strings.Contains(receipt.Reply, "starting up") {
 				t.Errorf("/stop answers %q", receipt.Reply)
 			}
 			gate.Release()
-			equal(t, "error", r.ends("m1", sq.StatusStopped).Error, "stopped by user")
-			r.ends("m2", sq.StatusStopped)
+			equal(t, "error", r.ends("m1", session.StatusStopped).Error, "stopped by user")
+			r.ends("m2", session.StatusStopped)
 			await(t, "the session to be free", func() bool { return r.token() == "" })
 			s.empty(t)
 			equal(t, "reason in the archive", r.archivedAs("m1"), "stopped by user")
@@ -250,7 +251,7 @@ func TestB10_StartingIsSkippedByTheDrain(t *testing.T) {
 	receive(t, "the end of the drain", drained)
 	s.empty(t)
 	r.free("after the drain")
-	e := r.awaitEvent("a requeued turn", func(e sq.Event) bool { return e.Type == sq.EventTurnRequeued })
+	e := r.awaitEvent("a requeued turn", func(e session.Event) bool { return e.Type == session.EventTurnRequeued })
 	equal(t, "reason", e.Reason, string(engine.ReasonShutdown))
 	equal(t, "error", e.Error, "")
 	equal(t, "waiting messages", r.info().Pending, 1)
@@ -280,7 +281,7 @@ func TestB10_RunningIsInterruptedOnce(t *testing.T) {
 	must(t, err)
 	w := r.worker(a, with(func(o *engine.Options) { o.DrainTimeout = 0 }))
 	r.say("m1", "hello")
-	r.awaitEvent("the agent's first word", func(e sq.Event) bool { return strings.Contains(e.Text, "up") })
+	r.awaitEvent("the agent's first word", func(e session.Event) bool { return strings.Contains(e.Text, "up") })
 	receive(t, "the end of the drain", drain(w))
 	got, err := os.ReadFile(file)
 	must(t, err)

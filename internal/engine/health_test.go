@@ -9,9 +9,9 @@ import (
 
 	"turnstile/internal/engine"
 	"turnstile/internal/httpd"
-	sq "turnstile/internal/protocol"
 	"turnstile/internal/redisconn"
 	"turnstile/pkg/agent/echo"
+	"turnstile/pkg/session"
 	"turnstile/test/redistest"
 )
 
@@ -109,7 +109,7 @@ func TestWaitingIsHealthy(t *testing.T) {
 		stays(t, w)
 		server.Start()
 		s.next(t, "m1").reply("done")
-		r.ends("m1", sq.StatusDone)
+		r.ends("m1", session.StatusDone)
 	})
 	t.Run("before it starts, and when it has ended", func(t *testing.T) {
 		t.Parallel()

@@ -28,8 +28,8 @@ func (w *Worker) keep() {
 		w.keeping.step()
 		next = interval
 		sessions := w.snapshot()
-		holds := make([]*protocol.Hold, 0, len(sessions))
-		byHold := make(map[*protocol.Hold]*served, len(sessions))
+		holds := make([]*protocol.Claim, 0, len(sessions))
+		byHold := make(map[*protocol.Claim]*served, len(sessions))
 		for _, s := range sessions {
 			// Those that are lost already get no further renewal.
 			if s.hold.Lease().Held() == nil {

@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"time"
 
-	"turnstile/internal/protocol"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 )
@@ -90,28 +89,28 @@ func (r *recorder) state() (keep, kept json.RawMessage) {
 
 // asked, answered and cancelled tell of a question to the user.
 func (r *recorder) asked(number int, q agent.Question, timeout time.Duration) {
-	r.tell(protocol.Event{
-		Type: protocol.EventPermissionAsked, CallID: strconv.Itoa(number), Name: q.Name, Text: q.Text, Input: q.Input,
+	r.tell(session.Event{
+		Type: session.EventPermissionAsked, CallID: strconv.Itoa(number), Name: q.Name, Text: q.Text, Input: q.Input,
 		TimeoutMS: timeout.Milliseconds(),
 	})
 }
 
-func (r *recorder) answered(number int, d protocol.Decision) {
-	decision := protocol.DecisionDenied
-	if d == protocol.Allow || d == protocol.Always {
-		decision = protocol.DecisionAllowed
+func (r *recorder) answered(number int, d session.Decision) {
+	decision := session.DecisionDenied
+	if d == session.Allow || d == session.Always {
+		decision = session.DecisionAllowed
 	}
 	r.ended(number, decision)
 }
 
-func (r *recorder) cancelled(number int) { r.ended(number, protocol.DecisionCancelled) }
+func (r *recorder) cancelled(number int) { r.ended(number, session.DecisionCancelled) }
 
 func (r *recorder) ended(number int, decision string) {
-	r.tell(protocol.Event{Type: protocol.EventPermissionAnswered, CallID: strconv.Itoa(number), Decision: decision})
+	r.tell(session.Event{Type: session.EventPermissionAnswered, CallID: strconv.Itoa(number), Decision: decision})
 }
 
 // tell sends an event of the turn that is not the agent's. False: it is too late.
-func (r *recorder) tell(e protocol.Event) bool {
+func (r *recorder) tell(e session.Event) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.over {

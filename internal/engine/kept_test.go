@@ -9,9 +9,7 @@ import (
 	"time"
 
 	"turnstile/internal/engine"
-	sq "turnstile/internal/protocol"
 	"turnstile/pkg/agent"
-	"turnstile/pkg/followup"
 	"turnstile/pkg/session"
 )
 
@@ -30,11 +28,11 @@ func TestState(t *testing.T) {
 		next string // the message whose turn comes next, if it is no new one
 		want string
 	}{
-		"done":   {end: func(r *rig, _ *engine.Worker, a *act) { a.reply("ok"); r.ends("m1", sq.StatusDone) }, want: `{"id":1}`},
-		"failed": {end: func(r *rig, _ *engine.Worker, a *act) { a.fail(errors.New("x")); r.ends("m1", sq.StatusFailed) }, want: `{"id":1}`},
+		"done":   {end: func(r *rig, _ *engine.Worker, a *act) { a.reply("ok"); r.ends("m1", session.StatusDone) }, want: `{"id":1}`},
+		"failed": {end: func(r *rig, _ *engine.Worker, a *act) { a.fail(errors.New("x")); r.ends("m1", session.StatusFailed) }, want: `{"id":1}`},
 		"stopped": {end: func(r *rig, _ *engine.Worker, _ *act) {
 			r.say("", "/stop")
-			r.ends("m1", sq.StatusStopped)
+			r.ends("m1", session.StatusStopped)
 		}, want: `{"id":1}`},
 		"drained": {end: func(r *rig, w *engine.Worker, _ *act) {
 			w.Drain(ended(), engine.ReasonShutdown)
@@ -43,21 +41,21 @@ func TestState(t *testing.T) {
 		"interrupted": {end: func(r *rig, _ *engine.Worker, a *act) {
 			a.text("so far")
 			r.say("m2", "now", session.ModeInterrupt)
-			r.ends("m1", sq.StatusInterrupted)
+			r.ends("m1", session.StatusInterrupted)
 		}, next: "m2", want: `{"id":1}`},
 		"rolled back": {end: func(r *rig, _ *engine.Worker, _ *act) {
 			r.say("m2", "now", session.ModeRollback)
-			r.ends("m1", sq.StatusInterrupted)
+			r.ends("m1", session.StatusInterrupted)
 		}, next: "m2", want: ``},
 		"undone": {end: func(r *rig, _ *engine.Worker, a *act) {
 			a.reply("ok")
-			r.ends("m1", sq.StatusDone)
+			r.ends("m1", session.StatusDone)
 			r.free("undo")
 			r.say("", "/undo")
 		}, want: ``},
 		"anew": {end: func(r *rig, _ *engine.Worker, a *act) {
 			a.reply("ok")
-			r.ends("m1", sq.StatusDone)
+			r.ends("m1", session.StatusDone)
 			r.say("", "/new")
 		}, want: ``},
 	} {
@@ -79,7 +77,7 @@ func TestState(t *testing.T) {
 			b := r.stage.next(t, c.next)
 			equal(t, "state", string(b.State), c.want)
 			b.reply("ok")
-			r.ends(c.next, sq.StatusDone)
+			r.ends(c.next, session.StatusDone)
 			// It has kept nothing: an agent that knows this transcript is none.
 			r.say("m10", "once more")
 			equal(t, "state after a turn that kept nothing", string(r.stage.next(t, "m10").State), "")
@@ -99,11 +97,11 @@ func TestStateBeforeARollback(t *testing.T) {
 	r, s, a := inTurn(t)
 	a.keep(`{"id":1}`)
 	a.reply("ok")
-	r.ends("m1", sq.StatusDone)
+	r.ends("m1", session.StatusDone)
 	r.say("m2", "again")
 	equal(t, "state", string(s.next(t, "m2").State), `{"id":1}`)
 	r.say("m3", "instead", session.ModeRollback)
-	r.ends("m2", sq.StatusInterrupted)
+	r.ends("m2", session.StatusInterrupted)
 	b := s.next(t, "m3")
 	equal(t, "state after the rollback", string(b.State), "")
 	equal(t, "history", len(b.History), 2)
@@ -116,7 +114,7 @@ func TestStateIsHandedOn(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	s := steerStage{newStage()}
-	r.worker(s, line(followup.Settings{Debounce: followup.Millis(time.Millisecond)}))
+	r.worker(s, line(session.QueueSettings{Debounce: session.Millis(time.Millisecond)}))
 	r.say("m1", "hello")
 	a := s.next(t, "m1")
 	a.keep(`1`)
@@ -145,7 +143,7 @@ func TestStateIsHandedOn(t *testing.T) {
 	d := s.next(t, "m6")
 	equal(t, "at last", string(d.State), `3`)
 	d.reply("ok")
-	r.ends("m6", sq.StatusDone)
+	r.ends("m6", session.StatusDone)
 }
 
 // It is stored while the turn runs, should its worker die.
@@ -166,7 +164,7 @@ func TestUsage(t *testing.T) {
 	a.use(session.Usage{InputTokens: 20, OutputTokens: 3, CachedTokens: 5, CostUSD: 0.25, ContextTokens: 23, ContextLimit: 100})
 	a.reply("")
 	want := session.Usage{Model: "m", InputTokens: 30, CachedTokens: 5, OutputTokens: 5, CostUSD: 0.75, ContextTokens: 23, ContextLimit: 100}
-	o := r.ends("m1", sq.StatusDone)
+	o := r.ends("m1", session.StatusDone)
 	if o.Usage == nil || *o.Usage != want {
 		t.Errorf("outcome: %+v", o.Usage)
 	}
@@ -177,7 +175,7 @@ func TestUsage(t *testing.T) {
 	}
 	r.say("m2", "again")
 	s.next(t, "m2").reply("ok")
-	if u := r.ends("m2", sq.StatusDone).Usage; u != nil {
+	if u := r.ends("m2", session.StatusDone).Usage; u != nil {
 		t.Errorf("an agent that tells none: %+v", u)
 	}
 }
@@ -189,12 +187,12 @@ func TestRawEvents(t *testing.T) {
 	a.emit(agent.Event{Type: agent.EventRaw, Name: "plan", Data: json.RawMessage(`{"a":1}`)})
 	a.emit(agent.Event{Type: agent.EventRaw, Name: "big", Data: json.RawMessage(fmt.Sprintf("%q", strings.Repeat("x", 100_000)))})
 	a.emit(agent.Event{Type: agent.EventNotice, Text: "mind the gap"})
-	plan := r.awaitEvent("plan", func(e sq.Event) bool { return e.Name == "plan" })
+	plan := r.awaitEvent("plan", func(e session.Event) bool { return e.Name == "plan" })
 	equal(t, "plan", string(plan.Data), `{"a":1}`)
-	big := r.awaitEvent("big", func(e sq.Event) bool { return e.Name == "big" })
+	big := r.awaitEvent("big", func(e session.Event) bool { return e.Name == "big" })
 	equal(t, "big", big.Text+string(big.Data), "100002 bytes are left out")
-	r.awaitEvent("notice", func(e sq.Event) bool { return e.Type == sq.EventNotice && e.Text == "mind the gap" })
+	r.awaitEvent("notice", func(e session.Event) bool { return e.Type == session.EventNotice && e.Text == "mind the gap" })
 	a.reply("ok")
-	r.ends("m1", sq.StatusDone)
+	r.ends("m1", session.StatusDone)
 	equalList(t, "transcript", r.transcript(r.key), "user hello", "assistant ok")
 }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/hibiken/asynq"
 
-	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
@@ -43,11 +42,11 @@ func TestMessagesOverALimitAreArchived(t *testing.T) {
 	must(t, err)
 	o, err := r.client.Wait(r.ctx, r.key, "good")
 	must(t, err)
-	equal(t, "the next", o.Status, sq.StatusDone)
+	equal(t, "the next", o.Status, session.StatusDone)
 	for id, reason := range reasons {
 		o, err := r.client.Wait(r.ctx, r.key, id)
 		must(t, err)
-		if o.Status != sq.StatusFailed || !strings.Contains(o.Error, reason) {
+		if o.Status != session.StatusFailed || !strings.Contains(o.Error, reason) {
 			t.Errorf("%s: %+v", id, o)
 		}
 	}

@@ -38,18 +38,18 @@ func TestRetryAtTheHeadOfTheLine(t *testing.T) {
 	equal(t, "redelivered", first.Redelivered, false)
 	first.reply("at last")
 	s.next(t, "m2").reply("two")
-	equal(t, "reply", r.ends("m1", sq.StatusDone).Reply, "at last")
-	r.ends("m2", sq.StatusDone)
+	equal(t, "reply", r.ends("m1", session.StatusDone).Reply, "at last")
+	r.ends("m2", session.StatusDone)
 	equalList(t, "turns", r.starts(r.key), "m1", "m1", "m1", "m2")
 	equalList(t, "transcript", r.transcript(r.key), "user hello", "assistant at last", "user behind", "assistant two")
 
 	// Each wait is as the event says, and it doubles.
-	var retries, starts []sq.Event
+	var retries, starts []session.Event
 	for _, e := range r.events(r.key) {
 		switch e.Type {
-		case sq.EventTurnRetry:
+		case session.EventTurnRetry:
 			retries = append(retries, e)
-		case sq.EventTurnStarted:
+		case session.EventTurnStarted:
 			starts = append(starts, e)
 		}
 	}
@@ -72,10 +72,10 @@ func TestArchivedAfterMaxAttempts(t *testing.T) {
 	r.worker(echo.New(), with(func(o *engine.Options) { o.MaxAttempts = 2 }))
 	r.say("m1", "fail=retry hello")
 	r.say("m2", "on")
-	o := r.ends("m1", sq.StatusFailed)
+	o := r.ends("m1", session.StatusFailed)
 	equal(t, "error", o.Error, "echo: told to fail, may be tried again")
 	r.archivedAs("m1")
-	r.ends("m2", sq.StatusDone)
+	r.ends("m2", session.StatusDone)
 	equalList(t, "turns", r.starts(r.key), "m1", "m1", "m2")
 	task, err := asynq.NewInspectorFromRedisClient(r.rdb).GetTaskInfo(rediskey.Queue(r.key), session.TaskID(r.key, "m1"))
 	must(t, err)
@@ -90,8 +90,8 @@ func TestFinalFailureIsNotRetried(t *testing.T) {
 	r.worker(echo.New())
 	r.say("m1", "fail=final hello")
 	r.say("m2", "on")
-	r.ends("m1", sq.StatusFailed)
-	r.ends("m2", sq.StatusDone)
+	r.ends("m1", session.StatusFailed)
+	r.ends("m2", session.StatusDone)
 	equalList(t, "turns", r.starts(r.key), "m1", "m2")
 }
 
@@ -107,17 +107,17 @@ func TestInspectorCancelStopsThatTurnOnly(t *testing.T) {
 	b := s.next(t, "m1")
 	r.say("m2", "behind")
 	must(t, asynq.NewInspectorFromRedisClient(r.rdb).CancelProcessing(session.TaskID(r.key, "m1")))
-	if err := a.cause(t); !errors.Is(err, sq.ErrStopAsked) {
+	if err := a.cause(t); !errors.Is(err, sq.ErrStopRequested) {
 		t.Errorf("the turn ended with %v", err)
 	}
-	equal(t, "error", r.ends("m1", sq.StatusStopped).Error, "stopped by user")
+	equal(t, "error", r.ends("m1", session.StatusStopped).Error, "stopped by user")
 	s.next(t, "m2").reply("two")
-	r.ends("m2", sq.StatusDone)
+	r.ends("m2", session.StatusDone)
 	if b.ctx.Err() != nil {
 		t.Errorf("the other session's turn ended: %v", context.Cause(b.ctx))
 	}
 	b.reply("ok")
-	equal(t, "the other session's turn", r.outcomeIn(other, "m1").Status, sq.StatusDone)
+	equal(t, "the other session's turn", r.outcomeIn(other, "m1").Status, session.StatusDone)
 }
 
 func TestInterruptMode(t *testing.T) {
@@ -132,10 +132,10 @@ func TestInterruptMode(t *testing.T) {
 	a.emit(agent.Event{Type: agent.EventToolStart, Name: "search", CallID: "c1"})
 	receipt := r.say("m3", "now!", session.ModeInterrupt)
 	equal(t, "position", receipt.Position, 2)
-	if err := a.cause(t); !errors.Is(err, sq.ErrInterruptAsked) {
+	if err := a.cause(t); !errors.Is(err, sq.ErrInterruptRequested) {
 		t.Errorf("the turn ended with %v", err)
 	}
-	r.ends("m1", sq.StatusInterrupted)
+	r.ends("m1", session.StatusInterrupted)
 	b := s.next(t, "m3")
 	texts := make([]string, 0, 4)
 	for _, e := range b.History {
@@ -144,8 +144,8 @@ func TestInterruptMode(t *testing.T) {
 	equalList(t, "the next turn's history", texts, "user hellofalse", "assistant half a repfalse", "tool true")
 	b.reply("three")
 	s.next(t, "m2").reply("two")
-	r.ends("m2", sq.StatusDone)
-	r.ends("m3", sq.StatusDone)
+	r.ends("m2", session.StatusDone)
+	r.ends("m3", session.StatusDone)
 	equalList(t, "transcript", r.transcript(r.key),
 		"user hello", "assistant half a rep", "tool search (interrupted)", "user now!", "assistant three", "user behind", "assistant two")
 	equal(t, "dead letters", r.info().Archived, 0)
@@ -166,14 +166,14 @@ func TestStop(t *testing.T) {
 	if !strings.Contains(receipt.Reply, "Stopping the running turn. 5 waiting") {
 		t.Errorf("/stop answers %q", receipt.Reply)
 	}
-	if err := a.cause(t); !errors.Is(err, sq.ErrStopAsked) {
+	if err := a.cause(t); !errors.Is(err, sq.ErrStopRequested) {
 		t.Errorf("the turn ended with %v", err)
 	}
-	equal(t, "reply so far", r.ends("m1", sq.StatusStopped).Reply, "half")
+	equal(t, "reply so far", r.ends("m1", session.StatusStopped).Reply, "half")
 	equal(t, "reason", r.archivedAs("m1"), "stopped by user")
 	for i := range 5 {
 		id := fmt.Sprintf("f%d", i)
-		r.ends(id, sq.StatusStopped)
+		r.ends(id, session.StatusStopped)
 		equal(t, "reason", r.archivedAs(id), "stopped by user")
 	}
 	r.free("after the stop")
@@ -182,7 +182,7 @@ func TestStop(t *testing.T) {
 	equal(t, "follow-ups", len(list), 0)
 	r.say("m2", "on")
 	s.next(t, "m2").reply("ok")
-	r.ends("m2", sq.StatusDone)
+	r.ends("m2", session.StatusDone)
 }
 
 // The signal got lost: the renewal tells.
@@ -194,10 +194,10 @@ func TestStopIsLearntByTheRenewal(t *testing.T) {
 	r.say("m1", "hello")
 	a := s.next(t, "m1")
 	must(t, r.rdb.HSet(r.ctx, r.k.Run(), "stop", a.Fence).Err())
-	if err := a.cause(t); !errors.Is(err, sq.ErrStopAsked) {
+	if err := a.cause(t); !errors.Is(err, sq.ErrStopRequested) {
 		t.Errorf("the turn ended with %v", err)
 	}
-	r.ends("m1", sq.StatusStopped)
+	r.ends("m1", session.StatusStopped)
 }
 
 func TestB83_RunTimeout(t *testing.T) {
@@ -207,11 +207,11 @@ func TestB83_RunTimeout(t *testing.T) {
 	r.say("m1", "sleep=1h hello")
 	r.say("m2", "on")
 	r.say("m3", "and on")
-	o := r.ends("m1", sq.StatusFailed)
+	o := r.ends("m1", session.StatusFailed)
 	equal(t, "error", o.Error, "the agent took too long: ended after 100ms")
 	r.archivedAs("m1")
-	r.ends("m2", sq.StatusDone)
-	r.ends("m3", sq.StatusDone)
+	r.ends("m2", session.StatusDone)
+	r.ends("m3", session.StatusDone)
 	equalList(t, "turns", r.starts(r.key), "m1", "m2", "m3")
 }
 
@@ -268,7 +268,7 @@ func TestShareIsOnlyForOthers(t *testing.T) {
 		tokens <- r.rdb.Get(ctx, r.k.Sentinel()).Val()
 		return agent.Result{Text: "ok"}, nil
 	}}, with(func(o *engine.Options) { o.ShareTurns = 1 }))
-	r.ends("29", sq.StatusDone)
+	r.ends("29", session.StatusDone)
 	close(tokens)
 	claims := map[string]bool{}
 	for token := range tokens {
@@ -280,7 +280,7 @@ func TestShareIsOnlyForOthers(t *testing.T) {
 	}
 	var fences []int64
 	for _, e := range r.events(r.key) {
-		if e.Type == sq.EventTurnStarted {
+		if e.Type == session.EventTurnStarted {
 			fences = append(fences, e.Fence)
 		}
 	}

@@ -27,22 +27,22 @@ const jobTimeout = 10 * time.Minute
 type job struct {
 	name  string
 	every time.Duration
-	run   func(*protocol.Consumer, context.Context) (int, error)
+	run   func(w *Worker, ctx context.Context) (int, error)
 	paced bool // it takes its time, and is cut short when the worker drains
 }
 
 var jobs = []job{
-	{"turnstile:purge", 5 * time.Minute, (*protocol.Consumer).Purge, false},
-	{"turnstile:unregister", 20 * time.Second, (*protocol.Consumer).Unregister, true},
-	{"turnstile:trim", 20 * time.Second, (*protocol.Consumer).Trim, true},
-	{"turnstile:forget", time.Hour, (*protocol.Consumer).Forget, false},
-	{"turnstile:find", time.Minute, (*protocol.Consumer).Find, true},
+	{"turnstile:purge", 5 * time.Minute, func(w *Worker, ctx context.Context) (int, error) { return w.upkeep.Purge(ctx) }, false},
+	{"turnstile:unregister", 20 * time.Second, func(w *Worker, ctx context.Context) (int, error) { return w.upkeep.Unregister(ctx) }, true},
+	{"turnstile:trim", 20 * time.Second, func(w *Worker, ctx context.Context) (int, error) { return w.upkeep.Trim(ctx) }, true},
+	{"turnstile:forget", time.Hour, func(w *Worker, ctx context.Context) (int, error) { return w.upkeep.Forget(ctx) }, false},
+	{"turnstile:find", time.Minute, func(w *Worker, ctx context.Context) (int, error) { return w.recovery.Find(ctx) }, true},
 }
 
-// maintenance is an asynq.Server and what feeds it. Every worker has one; a job's
+// jobServer is an asynq.Server and what feeds it. Every worker has one; a job's
 // task id holds its time slot, so that one worker runs it. Its heartbeat is the
 // worker's, for asynqmon's Servers page.
-type maintenance struct {
+type jobServer struct {
 	server *asynq.Server
 	client *asynq.Client
 	log    *slog.Logger
@@ -51,14 +51,14 @@ type maintenance struct {
 }
 
 // startMaintenance runs every job at its own interval, or all at the one of tests.
-func (w *Worker) startMaintenance() (*maintenance, error) {
+func (w *Worker) startMaintenance() (*jobServer, error) {
 	feeding, cancel := context.WithCancel(context.Background())
-	m := &maintenance{
+	m := &jobServer{
 		client: asynq.NewClientFromRedisClient(w.rdb),
 		log:    w.log.With("component", "maintenance"),
 		cancel: cancel,
 	}
-	rdb := w.queue.ServerRedis(w.opts.Concurrency, w.opts.AgentTimeout, w.runningHolds)
+	rdb := w.upkeep.ServerRedis(w.opts.Concurrency, w.opts.AgentTimeout, w.runningHolds)
 	m.server = asynq.NewServerFromRedisClient(rdb, asynq.Config{
 		Concurrency:       len(jobs), // none waits for another: find takes a quarter of a minute
 		Queues:            map[string]int{maintenanceQueue: 1},
@@ -76,7 +76,7 @@ func (w *Worker) startMaintenance() (*maintenance, error) {
 				defer cancel()
 				defer context.AfterFunc(feeding, cancel)()
 			}
-			n, err := j.run(w.queue, ctx)
+			n, err := j.run(w, ctx)
 			if n > 0 {
 				m.log.Info("maintenance done", "job", j.name, "count", n)
 			}
@@ -103,7 +103,7 @@ func (w *Worker) startMaintenance() (*maintenance, error) {
 // feed enqueues a job at the beginning of each of its time slots, if no other
 // worker has. Not at the worker's start, when there is other work to do. The slot
 // is by this machine's clock: at worst a job runs twice, which is harmless.
-func (m *maintenance) feed(ctx context.Context, j job) {
+func (m *jobServer) feed(ctx context.Context, j job) {
 	for {
 		slot := time.Now().UnixNano()/int64(j.every) + 1
 		select {
@@ -120,7 +120,7 @@ func (m *maintenance) feed(ctx context.Context, j job) {
 }
 
 // stop begins no further job. The heartbeat goes on: the drain's turns may run for long.
-func (m *maintenance) stop() {
+func (m *jobServer) stop() {
 	m.cancel()
 	m.done.Wait()
 	m.server.Stop()
@@ -128,7 +128,7 @@ func (m *maintenance) stop() {
 
 // end comes behind stop, when no turn runs any more. It does not wait for a Redis that
 // hangs: what the heartbeat has left there ends by itself in 10 s.
-func (m *maintenance) end() {
+func (m *jobServer) end() {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -144,8 +144,8 @@ func (m *maintenance) end() {
 }
 
 // runningHolds are those of the turns that run.
-func (w *Worker) runningHolds() []*protocol.Hold {
-	var holds []*protocol.Hold
+func (w *Worker) runningHolds() []*protocol.Claim {
+	var holds []*protocol.Claim
 	for _, s := range w.snapshot() {
 		if s.runs() {
 			holds = append(holds, s.hold)

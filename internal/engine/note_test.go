@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"turnstile/internal/engine"
-	sq "turnstile/internal/protocol"
+	"turnstile/pkg/session"
 )
 
 // What an agent reads: the words of a turn that a worker runs.
@@ -30,7 +30,7 @@ func TestB31_Layout(t *testing.T) {
 			}
 			equal(t, "what the agent reads", a.Text(), a.Note+"\n\n"+words)
 			a.reply("ok")
-			r.ends("m1", sq.StatusDone)
+			r.ends("m1", session.StatusDone)
 		})
 	}
 }
@@ -54,7 +54,7 @@ func TestB35_NothingToResume(t *testing.T) {
 				equal(t, "note "+id, a.Note, "")
 				equal(t, "what the agent reads "+id, a.Text(), text)
 				a.reply("ok")
-				r.ends(id, sq.StatusDone)
+				r.ends(id, session.StatusDone)
 			}
 		})
 	}

@@ -6,8 +6,8 @@ import (
 	"log/slog"
 	"time"
 
-	"turnstile/internal/protocol"
 	"turnstile/pkg/lockguard"
+	"turnstile/pkg/session"
 )
 
 // Observer is told what a worker does, for metrics and the like. Its methods are
@@ -31,7 +31,7 @@ type TurnEnd struct {
 	Session, Turn string
 	Message       string // that began the turn; others may have joined it
 	Attempt       int    // from 1
-	Status        protocol.Status
+	Status        session.Status
 	Ran           bool          // its agent was started
 	Wait          time.Duration // of the message, until the turn was taken; since it was first seen, also in a retry
 	Duration      time.Duration // from then to the end
@@ -41,16 +41,16 @@ type TurnEnd struct {
 // The statuses of turns that ended here, but not for their messages: these are run
 // again.
 const (
-	StatusRequeued protocol.Status = "requeued" // cut off, by a drain or the agent's guardian
-	StatusRetried  protocol.Status = "retried"  // it failed, and has attempts left
-	StatusLost     protocol.Status = "lost"     // its end could not be written, mostly for a lost lease
+	StatusRequeued session.Status = "requeued" // cut off, by a drain or the agent's guardian
+	StatusRetried  session.Status = "retried"  // it failed, and has attempts left
+	StatusLost     session.Status = "lost"     // its end could not be written, mostly for a lost lease
 )
 
 // Statuses are all that a TurnEnd may have.
-func Statuses() []protocol.Status {
-	return []protocol.Status{
-		protocol.StatusDone, protocol.StatusFailed, protocol.StatusInterrupted, protocol.StatusStopped,
-		protocol.StatusExpired, StatusRequeued, StatusRetried, StatusLost,
+func Statuses() []session.Status {
+	return []session.Status{
+		session.StatusDone, session.StatusFailed, session.StatusInterrupted, session.StatusStopped,
+		session.StatusExpired, StatusRequeued, StatusRetried, StatusLost,
 	}
 }
 
@@ -102,7 +102,7 @@ func (t *turn) ended(lost error) {
 	switch {
 	case lost != nil && !errors.Is(lost, lockguard.ErrLost):
 		level = slog.LevelError // its sentinel runs out
-	case lost != nil, end.Status == protocol.StatusFailed:
+	case lost != nil, end.Status == session.StatusFailed:
 		level = slog.LevelWarn
 	}
 	if ctx := context.Background(); t.log.Enabled(ctx, level) {

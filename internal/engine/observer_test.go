@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"turnstile/internal/engine"
-	sq "turnstile/internal/protocol"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/lockguard"
 	"turnstile/pkg/session"
@@ -108,7 +107,7 @@ func TestTurnsEndsAreTold(t *testing.T) {
 	st := newStage()
 	r.worker(st, observes(o), with(func(o *engine.Options) { o.MaxAttempts = 2 }))
 	n := 0
-	check := func(id string, status sq.Status, attempt int, level, why string) engine.TurnEnd {
+	check := func(id string, status session.Status, attempt int, level, why string) engine.TurnEnd {
 		t.Helper()
 		end := o.next(t, n)
 		n++
@@ -137,7 +136,7 @@ func TestTurnsEndsAreTold(t *testing.T) {
 	waits := time.Now()
 	await(t, "some waiting", func() bool { return time.Since(waits) > 30*time.Millisecond })
 	a.reply("one")
-	if end := check("done", sq.StatusDone, 1, "INFO", ""); !end.Ran || end.Duration < 20*time.Millisecond {
+	if end := check("done", session.StatusDone, 1, "INFO", ""); !end.Ran || end.Duration < 20*time.Millisecond {
 		t.Errorf("%+v", end)
 	}
 
@@ -150,19 +149,19 @@ func TestTurnsEndsAreTold(t *testing.T) {
 		t.Errorf("the line does not say when it is tried again: %s", line)
 	}
 	st.next(t, "failed").fail(agent.Retryable(errors.New("busy again")))
-	check("failed", sq.StatusFailed, 2, "WARN", "busy again")
+	check("failed", session.StatusFailed, 2, "WARN", "busy again")
 
 	r.say("stopped", "hello")
 	st.next(t, "stopped")
 	r.say("", "/stop")
-	check("stopped", sq.StatusStopped, 1, "INFO", "stopped by user")
+	check("stopped", session.StatusStopped, 1, "INFO", "stopped by user")
 
 	r.say("interrupted", "hello")
 	st.next(t, "interrupted")
 	r.say("newer", "hello", session.ModeInterrupt)
-	check("interrupted", sq.StatusInterrupted, 1, "INFO", "newer message")
+	check("interrupted", session.StatusInterrupted, 1, "INFO", "newer message")
 	st.next(t, "newer").reply("yes")
-	check("newer", sq.StatusDone, 1, "INFO", "")
+	check("newer", session.StatusDone, 1, "INFO", "")
 
 	r.say("first", "hello")
 	last := st.next(t, "first")
@@ -170,8 +169,8 @@ func TestTurnsEndsAreTold(t *testing.T) {
 	waits = time.Now()
 	await(t, "more than the millisecond that ages are counted in", func() bool { return time.Since(waits) > 10*time.Millisecond })
 	last.reply("ok")
-	check("first", sq.StatusDone, 1, "INFO", "")
-	if end := check("expired", sq.StatusExpired, 1, "INFO", "expired"); end.Ran {
+	check("first", session.StatusDone, 1, "INFO", "")
+	if end := check("expired", session.StatusExpired, 1, "INFO", "expired"); end.Ran {
 		t.Error("an agent was started for an expired message")
 	}
 	// done, failed once, stopped, interrupted, newer, first.
@@ -222,7 +221,7 @@ func TestRedisFailuresAreTold(t *testing.T) {
 	equal(t, "failed claims", o.failures("claim"), 2)
 	await(t, "a failed renewal", func() bool { return o.failures("renew") == 1 })
 	a.reply("ok")
-	r.ends("m1", sq.StatusDone)
+	r.ends("m1", session.StatusDone)
 	equal(t, "failed renewals", o.failures("renew"), 1)
 	w.Drain(ended(), engine.ReasonShutdown)
 	for _, duty := range []string{"due", "reap", "sweep"} {

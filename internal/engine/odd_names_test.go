@@ -10,7 +10,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/engine"
-	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/agent/echo"
 	"turnstile/pkg/session"
@@ -41,7 +40,7 @@ func TestOddQueueNames(t *testing.T) {
 		o.JobsEvery(100 * time.Millisecond)
 		o.Logger = slog.New(slog.NewTextHandler(&log, nil))
 	}))
-	r.ends("m1", sq.StatusDone)
+	r.ends("m1", session.StatusDone)
 	await(t, "the log to tell of all", func() bool { return strings.Count(log.String(), "a queue is left alone") >= len(odd) })
 	await(t, "the indexes to be without them", func() bool {
 		for _, index := range []string{rediskey.Ready, rediskey.Owned, rediskey.Due, rediskey.Sessions} {

@@ -12,7 +12,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/engine"
-	sq "turnstile/internal/protocol"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/agent/echo"
 	"turnstile/pkg/session"
@@ -47,12 +46,12 @@ func TestRedisRestartsWithinTheLease(t *testing.T) {
 			a.text("while it was away, ")
 			a.reply("while it was away, it went on")
 			server.Start()
-			equal(t, "reply", r.ends("m1", sq.StatusDone).Reply, "while it was away, it went on")
+			equal(t, "reply", r.ends("m1", session.StatusDone).Reply, "while it was away, it went on")
 			s.next(t, "m2").reply("two")
-			r.ends("m2", sq.StatusDone)
+			r.ends("m2", session.StatusDone)
 			r.say("m3", "afterwards")
 			s.next(t, "m3").reply("three")
-			r.ends("m3", sq.StatusDone)
+			r.ends("m3", session.StatusDone)
 			equalList(t, "turns", r.starts(r.key), "m1", "m2", "m3")
 			equal(t, "entries", len(r.transcript(r.key)), 6)
 		})
@@ -66,17 +65,17 @@ func TestIdleWorkerOutlivesARestart(t *testing.T) {
 	r := rigOn(t, server.URL(), server.Client())
 	w := r.worker(echo.New())
 	r.say("m1", "hello")
-	r.ends("m1", sq.StatusDone)
+	r.ends("m1", session.StatusDone)
 	await(t, "the worker to be idle", func() bool { return w.Running() == 0 })
 	server.Stop()
 	server.Start()
 	r.say("m2", "on")
-	r.ends("m2", sq.StatusDone)
+	r.ends("m2", session.StatusDone)
 	// It hears signals again, too.
 	r.say("m3", "sleep=1h x")
 	await(t, "the turn", func() bool { return len(r.started("m3")) == 1 })
 	r.say("", "/stop")
-	r.ends("m3", sq.StatusStopped)
+	r.ends("m3", session.StatusStopped)
 }
 
 // The lease runs out while Redis does not answer: the turn is abandoned and
@@ -113,9 +112,9 @@ func TestLeaseRunsOutWhileRedisIsAway(t *testing.T) {
 			equal(t, "history", len(b.History), 0)
 			b.reply("one")
 			s.next(t, "m2").reply("two")
-			r.ends("m2", sq.StatusDone)
+			r.ends("m2", session.StatusDone)
 			equalList(t, "transcript", r.transcript(r.key), "user hello", "assistant one", "user behind", "assistant two")
-			equal(t, "the turn that answered", r.ends("m1", sq.StatusDone).Turn, b.ID)
+			equal(t, "the turn that answered", r.ends("m1", session.StatusDone).Turn, b.ID)
 			await(t, "the worker to be idle", func() bool { return w.Running() == 0 })
 		})
 	}
@@ -147,8 +146,8 @@ func TestFinishAtTheLastMoment(t *testing.T) {
 			}
 		}
 	}()
-	r.ends("m1", sq.StatusDone)
-	r.ends("m2", sq.StatusDone)
+	r.ends("m1", session.StatusDone)
+	r.ends("m2", session.StatusDone)
 	<-done
 	equalList(t, "transcript", r.transcript(r.key), "user hello", "assistant one", "user behind", "assistant two")
 }
@@ -221,7 +220,7 @@ func TestRenewalsFail(t *testing.T) {
 	b := s.next(t, "m1")
 	equal(t, "redelivered", b.Redelivered, true)
 	b.reply("ok")
-	r.ends("m1", sq.StatusDone)
+	r.ends("m1", session.StatusDone)
 	equalList(t, "transcript", r.transcript(r.key), "user hello", "assistant ok")
 }
 
@@ -265,12 +264,12 @@ func TestFinishIsSentTwice(t *testing.T) {
 		r.say(fmt.Sprint(i), "hello")
 	}
 	r.worker(echo.New(), faulty(&f), with(func(o *engine.Options) { o.ShareTurns = 2 }))
-	r.ends("4", sq.StatusDone)
+	r.ends("4", session.StatusDone)
 	equal(t, "entries", len(r.transcript(r.key)), 10)
 	equalList(t, "turns", r.starts(r.key), "0", "1", "2", "3", "4")
 	ends := 0
 	for _, e := range r.events(r.key) {
-		if e.Type == sq.EventTurnEnded {
+		if e.Type == session.EventTurnEnded {
 			ends++
 		}
 	}
@@ -288,7 +287,7 @@ func TestFinishReplyIsLost(t *testing.T) {
 		r.say(fmt.Sprint(i), "hello")
 	}
 	r.worker(echo.New(), faulty(&f))
-	r.ends("2", sq.StatusDone)
+	r.ends("2", session.StatusDone)
 	equal(t, "entries", len(r.transcript(r.key)), 6)
 	equalList(t, "turns", r.starts(r.key), "0", "1", "2")
 	await(t, "the session to be free", func() bool { return r.token() == "" })
@@ -303,8 +302,8 @@ func TestRequeueReplyIsLost(t *testing.T) {
 	r.worker(echo.New(), faulty(&f))
 	r.say("m1", "fail=retry:1 hello")
 	r.say("m2", "behind")
-	r.ends("m1", sq.StatusDone)
-	r.ends("m2", sq.StatusDone)
+	r.ends("m1", session.StatusDone)
+	r.ends("m2", session.StatusDone)
 	equalList(t, "turns", r.starts(r.key), "m1", "m1", "m2")
 	equal(t, "entries", len(r.transcript(r.key)), 4)
 }

@@ -14,7 +14,6 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"turnstile/internal/engine"
-	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/agent/echo"
@@ -46,10 +45,10 @@ func TestAttemptsThatNobodyCanHaveMade(t *testing.T) {
 				runs <- turn.Attempt
 				return agent.Result{}, agent.Retryable(errors.New("try again"))
 			}), with(func(o *engine.Options) { o.RetryBackoff = time.Millisecond }))
-			r.ends("m1", sq.StatusFailed)
+			r.ends("m1", session.StatusFailed)
 			equal(t, "runs", len(runs), c.runs)
 			r.say("m2", "the session goes on")
-			r.ends("m2", sq.StatusFailed)
+			r.ends("m2", session.StatusFailed)
 		})
 	}
 }
@@ -123,12 +122,12 @@ func TestPanicBesideTheAgent(t *testing.T) {
 				return script(c.fails)(cmd) && strings.Contains(fmt.Sprint(cmd.Args()...), rediskey.Queue(r.key)+"}")
 			}, 1, redistest.AnswerError("ERR no"))
 			c.do(r, a)
-			o := r.ends("m1", sq.StatusFailed)
+			o := r.ends("m1", session.StatusFailed)
 			if !strings.Contains(o.Error, "panicked: the logger panics at: "+c.at) {
 				t.Errorf("it failed with %q", o.Error)
 			}
 			beside.over <- verdict{result: agent.Result{Text: "well"}}
-			equal(t, "the other session", r.outcomeIn(other, "o1").Status, sq.StatusDone)
+			equal(t, "the other session", r.outcomeIn(other, "o1").Status, session.StatusDone)
 			r.say("m3", "and on")
 			for next := range s.acts { // m2 may be before it
 				next.over <- verdict{}
@@ -136,7 +135,7 @@ func TestPanicBesideTheAgent(t *testing.T) {
 					break
 				}
 			}
-			r.ends("m3", sq.StatusDone)
+			r.ends("m3", session.StatusDone)
 		})
 	}
 }
@@ -155,12 +154,12 @@ func TestPanicOfAQuestion(t *testing.T) {
 	if got.err == nil || got.Allowed {
 		t.Errorf("it is answered %+v", got)
 	}
-	if o := r.ends("m1", sq.StatusFailed); !strings.Contains(o.Error, "a question panicked: the logger panics") {
+	if o := r.ends("m1", session.StatusFailed); !strings.Contains(o.Error, "a question panicked: the logger panics") {
 		t.Errorf("it failed with %q", o.Error)
 	}
 	r.say("m2", "and on")
 	s.next(t, "m2").reply("ok")
-	r.ends("m2", sq.StatusDone)
+	r.ends("m2", session.StatusDone)
 }
 
 // moody is an observer that panics.
@@ -178,7 +177,7 @@ func (o moody) panicAt(where string) {
 
 func TestPanicOfTheObserver(t *testing.T) {
 	t.Parallel()
-	for at, status := range map[string]sq.Status{"start": sq.StatusFailed, "end": sq.StatusDone} {
+	for at, status := range map[string]session.Status{"start": session.StatusFailed, "end": session.StatusDone} {
 		t.Run(at, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)

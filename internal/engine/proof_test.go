@@ -12,7 +12,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
 	"turnstile/test/redistest"
@@ -125,7 +124,7 @@ func (r *rig) runs(p *process) bool {
 	r.Helper()
 	busy, err := r.client.Busy(r.ctx)
 	must(r, err)
-	return slices.ContainsFunc(busy, func(s sq.SessionInfo) bool { return s.Worker == p.id })
+	return slices.ContainsFunc(busy, func(s session.Info) bool { return s.Worker == p.id })
 }
 
 // answered counts the messages that are done.
@@ -156,12 +155,12 @@ func (r *rig) proved(key string) (again int) {
 		want = append(want, "user sleep=20ms stream=2 "+text, "assistant echo: "+text)
 		ends = append(ends, fmt.Sprint(i))
 		o := r.outcomeIn(key, fmt.Sprint(i))
-		if o.Status != sq.StatusDone || o.Reply != "echo: "+text {
+		if o.Status != session.StatusDone || o.Reply != "echo: "+text {
 			r.Errorf("%s: message %d ended as %s with %q (%s)", key, i, o.Status, o.Reply, o.Error)
 		}
 	}
 	for _, e := range r.events(key) {
-		if e.Type == sq.EventTurnEnded {
+		if e.Type == session.EventTurnEnded {
 			ended = append(ended, e.Messages...)
 		}
 	}
@@ -171,7 +170,7 @@ func (r *rig) proved(key string) (again int) {
 	equalList(r, key+": turns", slices.Compact(slices.Clone(starts)), ends...)
 	s, err := r.client.Session(r.ctx, key)
 	must(r, err)
-	if s.Phase != sq.PhaseIdle || s.Pending+s.Scheduled+s.Archived > 0 || r.rdb.LLen(r.ctx, rediskey.For(key).Active()).Val() > 0 {
+	if s.Phase != session.PhaseIdle || s.Pending+s.Scheduled+s.Archived > 0 || r.rdb.LLen(r.ctx, rediskey.For(key).Active()).Val() > 0 {
 		r.Errorf("%s is left as %+v", key, s)
 	}
 	return len(starts) - len(slices.Compact(starts))

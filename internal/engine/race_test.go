@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"turnstile"
 	"turnstile/internal/engine"
-	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/agent/echo"
@@ -23,12 +23,12 @@ func (r *rig) alternates(key string) {
 	running := ""
 	for _, e := range r.events(key) {
 		switch e.Type {
-		case sq.EventTurnStarted:
+		case session.EventTurnStarted:
 			if running != "" {
 				r.Errorf("%s: turn %s began while %s ran", key, e.Turn, running)
 			}
 			running = e.Turn
-		case sq.EventTurnEnded, sq.EventTurnRequeued, sq.EventTurnRetry:
+		case session.EventTurnEnded, session.EventTurnRequeued, session.EventTurnRetry:
 			if running != e.Turn {
 				r.Errorf("%s: turn %s ended, but %q ran", key, e.Turn, running)
 			}
@@ -43,10 +43,10 @@ func TestB05_SecondMessageWaits(t *testing.T) {
 	r.process("one", job{})
 	r.process("two", job{})
 	r.say("m1", "sleep=700ms hello")
-	r.awaitEvent("the first turn", func(e sq.Event) bool { return e.Type == sq.EventTurnStarted })
+	r.awaitEvent("the first turn", func(e session.Event) bool { return e.Type == session.EventTurnStarted })
 	owner := r.info().Worker
 	receipt := r.say("m2", "the very same message")
-	equal(t, "status", receipt.Status, sq.Queued)
+	equal(t, "status", receipt.Status, turnstile.Queued)
 	equal(t, "position", receipt.Position, 2)
 	list, err := r.client.Followups(r.ctx, r.key)
 	must(t, err)
@@ -55,8 +55,8 @@ func TestB05_SecondMessageWaits(t *testing.T) {
 	}
 	equalList(t, "turns so far", r.starts(r.key), "m1")
 	equal(t, "owner", r.info().Worker, owner)
-	r.ends("m1", sq.StatusDone)
-	r.ends("m2", sq.StatusDone)
+	r.ends("m1", session.StatusDone)
+	r.ends("m2", session.StatusDone)
 	equalList(t, "turns", r.starts(r.key), "m1", "m2")
 	r.alternates(r.key)
 	equalList(t, "transcript", r.transcript(r.key), "user sleep=700ms hello", "assistant echo: hello",
@@ -89,7 +89,7 @@ func TestB05_NoOverlap(t *testing.T) {
 		key := fmt.Sprint(r.key, s)
 		next := [senders]int{}
 		for n := range senders {
-			equal(t, "status", r.outcomeIn(key, fmt.Sprintf("%d-%d", n, each-1)).Status, sq.StatusDone)
+			equal(t, "status", r.outcomeIn(key, fmt.Sprintf("%d-%d", n, each-1)).Status, session.StatusDone)
 		}
 		for _, id := range r.starts(key) {
 			var n, i int
@@ -113,7 +113,7 @@ func TestB82_DuplicateDelivery(t *testing.T) {
 	r.worker(s)
 	m := session.Message{ID: "m1", Text: "hello"}
 	var all sync.WaitGroup
-	receipts := make([]sq.Receipt, 16)
+	receipts := make([]turnstile.Receipt, 16)
 	for i := range receipts {
 		all.Go(func() {
 			var err error
@@ -125,28 +125,28 @@ func TestB82_DuplicateDelivery(t *testing.T) {
 	all.Wait()
 	first := 0
 	for _, receipt := range receipts {
-		if receipt.Status != sq.Duplicate {
+		if receipt.Status != turnstile.Duplicate {
 			first++
 		}
 	}
 	equal(t, "accepted", first, 1)
 	a := s.next(t, "m1")
 	again := r.submit(r.key, m)
-	equal(t, "status while it runs", again.Status, sq.Duplicate)
+	equal(t, "status while it runs", again.Status, turnstile.Duplicate)
 	equal(t, "state while it runs", again.State, "running")
 	r.say("m2", "behind")
 	equal(t, "state while it waits", r.say("m2", "behind").State, "pending")
 	a.reply("ok")
 	s.next(t, "m2").reply("two")
-	r.ends("m2", sq.StatusDone)
+	r.ends("m2", session.StatusDone)
 	again = r.submit(r.key, m)
 	equal(t, "state afterwards", again.State, "completed")
 	r.say("m3", "last")
 	s.next(t, "m3").reply("three")
-	r.ends("m3", sq.StatusDone)
+	r.ends("m3", session.StatusDone)
 	s.empty(t)
 	equalList(t, "turns", r.starts(r.key), "m1", "m2", "m3")
-	equal(t, "reply", r.ends("m1", sq.StatusDone).Reply, "ok")
+	equal(t, "reply", r.ends("m1", session.StatusDone).Reply, "ok")
 }
 
 // Keys that could be mistaken for another's transcript, or for each other.
@@ -219,7 +219,7 @@ func TestB85_NothingAcknowledgedIsDropped(t *testing.T) {
 					return
 				}
 				mu.Lock()
-				if receipt.Status == sq.Refused {
+				if receipt.Status == turnstile.Refused {
 					refused++
 				} else {
 					taken[key] = append(taken[key], m.ID)
@@ -234,23 +234,23 @@ func TestB85_NothingAcknowledgedIsDropped(t *testing.T) {
 		})
 	}
 	all.Wait()
-	count := map[sq.Status]int{}
+	count := map[session.Status]int{}
 	for key, ids := range taken {
 		for _, id := range ids {
 			o := r.outcomeIn(key, id)
 			count[o.Status]++
-			if o.Status != sq.StatusDone && o.Error == "" {
+			if o.Status != session.StatusDone && o.Error == "" {
 				t.Errorf("%s of %s ended as %s without a reason", id, key, o.Status)
 			}
 			archived := r.rdb.ZScore(r.ctx, rediskey.For(key).Archived(), session.TaskID(key, id)).Err() == nil
-			if want := !slices.Contains([]sq.Status{sq.StatusDone, sq.StatusInterrupted}, o.Status); archived != want {
+			if want := !slices.Contains([]session.Status{session.StatusDone, session.StatusInterrupted}, o.Status); archived != want {
 				t.Errorf("%s of %s ended as %s; in the archive: %v", id, key, o.Status, archived)
 			}
 		}
 		await(t, "the session to be free", func() bool { return r.rdb.Exists(r.ctx, rediskey.For(key).Sentinel()).Val() == 0 })
 	}
 	t.Logf("%d refused, ends %v", refused, count)
-	for _, status := range []sq.Status{sq.StatusDone, sq.StatusFailed, sq.StatusExpired} {
+	for _, status := range []session.Status{session.StatusDone, session.StatusFailed, session.StatusExpired} {
 		if count[status] == 0 {
 			t.Errorf("no message ended as %s", status)
 		}

@@ -6,7 +6,8 @@ import (
 	"sync"
 	"testing"
 
-	sq "turnstile/internal/protocol"
+	"turnstile"
+	"turnstile/pkg/session"
 )
 
 // Writers of the session's record at once: it is one of theirs, and whole.
@@ -17,7 +18,7 @@ func TestB65_ConcurrentSaves(t *testing.T) {
 	r.worker(s)
 	r.say("m1", "hello")
 	s.next(t, "m1").reply("one")
-	r.ends("m1", sq.StatusDone)
+	r.ends("m1", session.StatusDone)
 	before := r.rdb.HGetAll(r.ctx, r.k.Record()).Val()
 	r.say("m2", "again")
 	a := s.next(t, "m2")
@@ -35,7 +36,7 @@ func TestB65_ConcurrentSaves(t *testing.T) {
 	}
 	all.Go(func() { a.reply("two") })
 	all.Wait()
-	r.ends("m2", sq.StatusDone)
+	r.ends("m2", session.StatusDone)
 	after := r.rdb.HGetAll(r.ctx, r.k.Record()).Val()
 	if !slices.Contains(ids, after["session_id"]) {
 		t.Errorf("the session id is %s, which nobody wrote: %q", after["session_id"], ids)
@@ -60,7 +61,7 @@ func TestB65_ConcurrentSaves(t *testing.T) {
 	equal(t, "the next turn's session id", b.SessionID, after["session_id"])
 	equal(t, "its history", len(b.History), 0)
 	b.reply("three")
-	r.ends("m3", sq.StatusDone)
+	r.ends("m3", session.StatusDone)
 }
 
 func TestB77_RotationKeepsTheLock(t *testing.T) {
@@ -79,16 +80,16 @@ func TestB77_RotationKeepsTheLock(t *testing.T) {
 	}
 	equal(t, "sentinel", r.token(), token)
 	equal(t, "phase", r.info().Phase, "running")
-	equal(t, "a third message", r.say("m3", "third").Status, sq.Queued)
+	equal(t, "a third message", r.say("m3", "third").Status, turnstile.Queued)
 	a.reply("one")
-	equal(t, "session id of the running turn", r.ends("m1", sq.StatusDone).SessionID, a.SessionID)
+	equal(t, "session id of the running turn", r.ends("m1", session.StatusDone).SessionID, a.SessionID)
 	b := s.next(t, "m2")
 	equal(t, "session id of the next turn", b.SessionID, fresh)
 	equal(t, "sentinel", r.token(), token)
 	equal(t, "its history", len(b.History), 0)
 	b.reply("two")
 	s.next(t, "m3").reply("three")
-	r.ends("m3", sq.StatusDone)
+	r.ends("m3", session.StatusDone)
 	old, err := r.client.Transcript(r.ctx, r.key, a.SessionID)
 	must(t, err)
 	equal(t, "entries of the old transcript", len(old), 2)
@@ -111,6 +112,6 @@ func TestB78_RotationOfAnIDThatIsGone(t *testing.T) {
 	equal(t, "session id", again, first)
 	equal(t, "sentinel", r.token(), token)
 	a.reply("one")
-	r.ends("m1", sq.StatusDone)
+	r.ends("m1", session.StatusDone)
 	r.free("after the turn")
 }

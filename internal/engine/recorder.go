@@ -28,7 +28,7 @@ type recorder struct {
 	turn *turn
 
 	mu     sync.Mutex
-	unsent []protocol.Event
+	unsent []session.Event
 	title  string          // proposed and not stored yet
 	before []session.Entry // what an earlier run of the turn has made
 	made   []session.Entry // assistant's, tools' and steered users' entries so far
@@ -89,7 +89,7 @@ func (r *recorder) record(e agent.Event) {
 // notice tells the user something that is not the agent's. False: it is too
 // late for this turn.
 func (r *recorder) notice(text string) bool {
-	return r.tell(protocol.Event{Type: protocol.EventNotice, Text: text})
+	return r.tell(session.Event{Type: session.EventNotice, Text: text})
 }
 
 // steered records a message that the agent has taken into its turn.
@@ -98,11 +98,11 @@ func (r *recorder) steered(m session.Message) {
 	defer r.mu.Unlock()
 	r.settle()
 	r.made = append(r.made, r.userEntry(m, r.now()))
-	r.send(protocol.Event{Type: protocol.EventSteered, Turn: r.turn.ID, Messages: []string{m.ID}})
+	r.send(session.Event{Type: session.EventSteered, Turn: r.turn.ID, Messages: []string{m.ID}})
 }
 
 // send queues an event; adjacent pieces of text become one.
-func (r *recorder) send(e protocol.Event) {
+func (r *recorder) send(e session.Event) {
 	if n := len(r.unsent); n > 0 && isText(e) && r.unsent[n-1].Type == e.Type {
 		r.unsent[n-1].Text += e.Text
 	} else {
@@ -124,7 +124,7 @@ func (r *recorder) schedule() {
 	}
 }
 
-func isText(e protocol.Event) bool {
+func isText(e session.Event) bool {
 	return e.Type == string(agent.EventText) || e.Type == string(agent.EventThought)
 }
 
@@ -148,7 +148,7 @@ func (r *recorder) flush() {
 
 // emit sends a batch. Events are a courtesy to whoever watches: one that cannot
 // be sent does not end the turn.
-func (r *recorder) emit(events []protocol.Event, title string) {
+func (r *recorder) emit(events []session.Event, title string) {
 	ctx := r.turn.hold.Lease().Context()
 	if err := r.turn.hold.Emit(ctx, events); err != nil {
 		r.turn.log.Warn("events were not sent", "events", len(events), "error", err)

@@ -19,7 +19,7 @@ func (w *Worker) Recovered() Recovered {
 
 // countRecovered counts a session that was claimed, if there was anything to
 // recover.
-func (w *Worker) countRecovered(h *protocol.Hold) {
+func (w *Worker) countRecovered(h *protocol.Claim) {
 	t := h.Turn()
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	sq "turnstile/internal/protocol"
+	"turnstile"
 	"turnstile/pkg/session"
 	"turnstile/test/redistest"
 )
@@ -30,7 +30,7 @@ func TestRedisComesBackEmpty(t *testing.T) {
 	}
 	for _, id := range []string{"m1", "m2"} {
 		ctx, cancel := context.WithTimeout(r.ctx, patience)
-		if _, err := r.client.Wait(ctx, r.key, id); !errors.Is(err, sq.ErrUnknown) {
+		if _, err := r.client.Wait(ctx, r.key, id); !errors.Is(err, turnstile.ErrUnknown) {
 			t.Errorf("waiting for %s: %v", id, err)
 		}
 		cancel()
@@ -41,7 +41,7 @@ func TestRedisComesBackEmpty(t *testing.T) {
 		t.Errorf("fence %d after %d", b.Fence, a.Fence)
 	}
 	b.reply("three")
-	r.ends("m3", sq.StatusDone)
+	r.ends("m3", session.StatusDone)
 }
 
 // The server becomes a replica in mid-turn, as an old primary does after a
@@ -60,6 +60,6 @@ func TestRedisBecomesReadOnly(t *testing.T) {
 	}
 	a.reply("one")
 	must(t, r.rdb.SlaveOf(r.ctx, "NO", "ONE").Err())
-	equal(t, "reply", r.ends("m1", sq.StatusDone).Reply, "one")
+	equal(t, "reply", r.ends("m1", session.StatusDone).Reply, "one")
 	equal(t, "refused message", r.rdb.Exists(r.ctx, r.k.Task(session.TaskID(r.key, "m2"))).Val(), 0)
 }

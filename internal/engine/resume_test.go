@@ -12,6 +12,7 @@ import (
 	sq "turnstile/internal/protocol"
 	"turnstile/pkg/resume"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 )
 
 func crashSuspends(s *setup) { s.Queue.CrashPolicy = sq.CrashSuspend }
@@ -40,16 +41,16 @@ func (r *rig) unmarked(key, when string) {
 }
 
 // started is the event of the start of the turn with an id.
-func (r *rig) startOf(turn string) sq.Event {
+func (r *rig) startOf(turn string) session.Event {
 	r.Helper()
-	return r.awaitEvent("the turn's start", func(e sq.Event) bool { return e.Type == sq.EventTurnStarted && e.Turn == turn })
+	return r.awaitEvent("the turn's start", func(e session.Event) bool { return e.Type == session.EventTurnStarted && e.Turn == turn })
 }
 
 // dies plays a worker that takes the session's next turn, does something and dies.
 // No other worker may be there. The next one looks at the session at once.
 func (r *rig) dies(texts ...string) sq.Turn {
 	r.Helper()
-	c, err := sq.NewConsumer(r.rdb, sq.Config{Worker: r.key + "/mortal", Retention: time.Hour})
+	c, err := actors.NewConsumer(r.rdb, sq.Config{Worker: r.key + "/mortal", Retention: time.Hour})
 	must(r, err)
 	holds, err := c.Claim(r.ctx, []string{r.key})
 	must(r, err)
@@ -97,7 +98,7 @@ func TestB22_PendingKeepsTheIdentity(t *testing.T) {
 	equal(t, "reset", e.Reset, "")
 	equal(t, "resume", e.Resume, resume.ReasonShutdown)
 	b.reply("ok")
-	equal(t, "session id of the end", r.ends("m1", sq.StatusDone).SessionID, a.SessionID)
+	equal(t, "session id of the end", r.ends("m1", session.StatusDone).SessionID, a.SessionID)
 }
 
 // The mark is there while the turn that was told of it runs, and still if that
@@ -132,7 +133,7 @@ func TestB23_OnlyAFinishedTurnClears(t *testing.T) {
 			equal(t, "note after a finished turn", a.Note, "")
 			r.unmarked(r.key, "after a finished turn")
 			a.reply("ok")
-			r.ends("m3", sq.StatusDone)
+			r.ends("m3", session.StatusDone)
 		})
 	}
 }
@@ -145,7 +146,7 @@ func TestB24_Suspended(t *testing.T) {
 	r.say("m1", "hello")
 	a := s.next(t, "m1")
 	a.reply("one")
-	r.ends("m1", sq.StatusDone)
+	r.ends("m1", session.StatusDone)
 	r.free("after the turn")
 	suspended, err := resume.Suspend(r.ctx, r.rdb, r.key)
 	must(t, err)
@@ -180,7 +181,7 @@ func (r *rig) begunAnew(a *act, old string) {
 	equal(r, "reset", e.Reset, "suspended")
 	equal(r, "resume", e.Resume, "")
 	a.reply("anew")
-	r.ends(a.Messages[0].ID, sq.StatusDone)
+	r.ends(a.Messages[0].ID, session.StatusDone)
 	equalList(r, "the new transcript", r.transcript(r.key), "user "+a.Messages[0].Text, "assistant anew")
 	r.unmarked(r.key, "after the turn")
 }
@@ -196,7 +197,7 @@ func TestB26_MarkedIsNotSuspended(t *testing.T) {
 	equal(t, "session id", b.SessionID, a.SessionID)
 	equal(t, "recovered", w.Recovered(), engine.Recovered{Resumed: 1})
 	b.reply("ok")
-	r.ends("m1", sq.StatusDone)
+	r.ends("m1", session.StatusDone)
 }
 
 func TestB27_UnmarkedIsSuspended(t *testing.T) {
@@ -229,7 +230,7 @@ func TestB27_UnmarkedIsSuspended(t *testing.T) {
 		}
 		equal(t, "recovered", w.Recovered(), engine.Recovered{Resumed: 1})
 		a.reply("ok")
-		r.ends("m1", sq.StatusDone)
+		r.ends("m1", session.StatusDone)
 		r.unmarked(r.key, "after the turn")
 	})
 }
@@ -265,7 +266,7 @@ func TestB43_ThirdIsACrash(t *testing.T) {
 	r.dies("three")
 	s := newStage()
 	r.worker(s)
-	o := r.ends("m1", sq.StatusFailed)
+	o := r.ends("m1", session.StatusFailed)
 	if !strings.Contains(o.Error, "3 turns in a row") {
 		t.Errorf("error %q", o.Error)
 	}
@@ -287,12 +288,12 @@ func TestB45_FinishedTurn(t *testing.T) {
 	a := s.next(t, "m1")
 	equal(t, "interruptions in the turn", r.resumeRecord(r.key).Interruptions, 2)
 	a.reply("ok")
-	r.ends("m1", sq.StatusDone)
+	r.ends("m1", session.StatusDone)
 	r.unmarked(r.key, "after the turn")
 	equal(t, "keys", r.rdb.Exists(r.ctx, r.k.Resume(), r.k.Partial()).Val(), 0)
 	r.say("m2", "again")
 	b := s.next(t, "m2")
 	equal(t, "note", b.Note, "")
 	b.reply("ok")
-	r.ends("m2", sq.StatusDone)
+	r.ends("m2", session.StatusDone)
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"turnstile/internal/engine"
-	sq "turnstile/internal/protocol"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 )
@@ -21,7 +20,7 @@ func TestResumedTurnGoesOn(t *testing.T) {
 	w := r.worker(before)
 	r.say("m0", "hi")
 	before.next(t, "m0").reply("hi yourself")
-	r.ends("m0", sq.StatusDone)
+	r.ends("m0", session.StatusDone)
 	r.drainAtOnce(w)
 
 	old := []string{"user hi", "assistant hi yourself"}
@@ -55,7 +54,7 @@ func TestResumedTurnGoesOn(t *testing.T) {
 	equal(t, "whose entries they are", b.History[3].Turn, a.ID)
 	b.text("three")
 	b.reply("three, done")
-	r.ends("m1", sq.StatusDone)
+	r.ends("m1", session.StatusDone)
 	equalAll("transcript", r.transcript(r.key), append(done, "assistant three, done")...)
 	entries, err := r.client.Transcript(r.ctx, r.key, b.SessionID)
 	must(t, err)
@@ -87,7 +86,7 @@ func TestCutOffTwice(t *testing.T) {
 			c := s.next(t, "m1")
 			equalList(t, "history", told(c.History), want...)
 			c.reply("c")
-			r.ends("m1", sq.StatusDone)
+			r.ends("m1", session.StatusDone)
 			equalList(t, "transcript", r.transcript(r.key), append(want, "assistant c")...)
 		})
 	}
@@ -109,7 +108,7 @@ func TestImmediateAgentIsTold(t *testing.T) {
 		t.Errorf("note %q", a.Note)
 	}
 	a.reply("rest")
-	r.ends("m1", sq.StatusDone)
+	r.ends("m1", session.StatusDone)
 	equalList(t, "transcript", r.transcript(r.key), "user hello", "assistant half (interrupted)", "assistant rest")
 }
 
@@ -143,7 +142,7 @@ func TestResumeFreshness(t *testing.T) {
 			equalList(t, "history", told(b.History), "user hello", "assistant half (interrupted)")
 			equal(t, "a note", b.Note != "", c.note)
 			b.reply("ok")
-			r.ends("m1", sq.StatusDone)
+			r.ends("m1", session.StatusDone)
 			r.unmarked(r.key, "after the turn")
 		})
 	}
@@ -171,7 +170,7 @@ func TestStrangePartials(t *testing.T) {
 			}
 			equal(t, "a note", a.Note != "", true)
 			a.reply("ok")
-			r.ends("m1", sq.StatusDone)
+			r.ends("m1", session.StatusDone)
 			lines := r.transcript(r.key)
 			equal(t, "the user's words", lines[0], "user hello")
 			equal(t, "the answer", lines[len(lines)-1], "assistant ok")
@@ -197,6 +196,6 @@ func TestStrangePartials(t *testing.T) {
 			t.Errorf("the next worker's history has %d entries, and not that output", len(b.History))
 		}
 		b.reply("ok")
-		r.ends("m1", sq.StatusDone)
+		r.ends("m1", session.StatusDone)
 	})
 }

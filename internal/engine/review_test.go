@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"turnstile"
 	"turnstile/internal/engine"
-	sq "turnstile/internal/protocol"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 	"turnstile/test/redistest"
@@ -29,7 +29,7 @@ func TestRetryBeginsAnew(t *testing.T) {
 	equal(t, "attempt", b.Attempt, 2)
 	equal(t, "history", len(b.History), 0)
 	b.reply("whole")
-	r.ends("m1", sq.StatusDone)
+	r.ends("m1", session.StatusDone)
 	equalList(t, "transcript", r.transcript(r.key), "user hello", "assistant whole")
 }
 
@@ -53,7 +53,7 @@ func TestRetryGoesOnFromWhatWasCutOff(t *testing.T) {
 	equal(t, "attempt", c.Attempt, 2)
 	equal(t, "history", len(c.History), 1)
 	c.reply("whole")
-	r.ends("m1", sq.StatusDone)
+	r.ends("m1", session.StatusDone)
 	equalList(t, "transcript", r.transcript(r.key), "user hello", "assistant cut off (interrupted)", "assistant whole")
 }
 
@@ -70,7 +70,7 @@ func TestSteerIntoATurnThatIsNotRun(t *testing.T) {
 	r.awaitAge("m1", time.Millisecond)
 	r.worker(steerStage{s}, faulty(&f))
 	receive(t, "the early end", finish.Arrived())
-	equal(t, "status", r.say("m3", "steer", session.ModeSteer).Status, sq.Queued)
+	equal(t, "status", r.say("m3", "steer", session.ModeSteer).Status, turnstile.Queued)
 	select {
 	case <-steered.Arrived(): // it must not be
 	case <-time.After(100 * time.Millisecond):
@@ -83,11 +83,11 @@ func TestSteerIntoATurnThatIsNotRun(t *testing.T) {
 	a := s.next(t, "m2")
 	equal(t, "redelivered", a.Redelivered, false)
 	a.reply("ok")
-	r.ends("m2", sq.StatusDone)
+	r.ends("m2", session.StatusDone)
 	b := s.next(t, "m3")
 	equal(t, "redelivered", b.Redelivered, false)
 	b.reply("taken")
-	equal(t, "reply", r.ends("m3", sq.StatusDone).Reply, "taken")
+	equal(t, "reply", r.ends("m3", session.StatusDone).Reply, "taken")
 }
 
 // A Redis that does not answer does not keep a drain from interrupting the agents
@@ -117,5 +117,5 @@ func TestDrainWhileRedisHangs(t *testing.T) {
 		t.Errorf("note %q", b.Note)
 	}
 	b.reply("ok")
-	r.ends("m1", sq.StatusDone)
+	r.ends("m1", session.StatusDone)
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"turnstile"
 	"turnstile/internal/engine"
 	sq "turnstile/internal/protocol"
 	"turnstile/internal/redisconn"
@@ -20,6 +21,7 @@ import (
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 	"turnstile/test/acl"
+	"turnstile/test/actors"
 	"turnstile/test/redistest"
 )
 
@@ -32,7 +34,7 @@ type rig struct {
 	ctx    context.Context
 	url    string
 	rdb    redis.UniversalClient
-	client *sq.Client
+	client *actors.Client
 
 	stage *stage // of tests that keep it here
 
@@ -43,13 +45,13 @@ type rig struct {
 func newRig(t *testing.T) *rig {
 	t.Helper()
 	r := rigOn(t, acl.As(t, redistest.URL(t), acl.Worker), redistest.New(t))
-	r.client = sq.NewClient(acl.Client(t, acl.Sender))
+	r.client = actors.NewClient(acl.Client(t, acl.Sender))
 	return r
 }
 
 func rigOn(t *testing.T, url string, rdb redis.UniversalClient) *rig {
 	t.Helper()
-	r := &rig{T: t, ctx: t.Context(), url: url, rdb: rdb, client: sq.NewClient(rdb)}
+	r := &rig{T: t, ctx: t.Context(), url: url, rdb: rdb, client: actors.NewClient(rdb)}
 	r.key = strings.NewReplacer("/", ".", "#", "-").Replace(t.Name())
 	r.k = rediskey.For(r.key)
 	return r
@@ -89,7 +91,7 @@ func (r *rig) idle(a agent.Agent, changes ...change) *engine.Worker {
 	rdb, err := redisconn.Open(r.url)
 	must(r, err)
 	s := setup{Options: engine.Options{
-		ID: r.key + "/" + sq.NewMessageID()[:6], RetryBackoff: 20 * time.Millisecond, SweepInterval: time.Minute,
+		ID: r.key + "/" + turnstile.NewMessageID()[:6], RetryBackoff: 20 * time.Millisecond, SweepInterval: time.Minute,
 		Queue:  sq.Config{Retention: time.Hour},
 		Logger: slog.New(slog.DiscardHandler),
 	}}
@@ -188,7 +190,7 @@ func receive[T any](t testing.TB, what string, c <-chan T) T {
 }
 
 // say submits a message to the rig's session; its id is id.
-func (r *rig) say(id, text string, mode ...session.Mode) sq.Receipt {
+func (r *rig) say(id, text string, mode ...session.Mode) turnstile.Receipt {
 	r.Helper()
 	m := session.Message{ID: id, Text: text}
 	if len(mode) > 0 {
@@ -197,7 +199,7 @@ func (r *rig) say(id, text string, mode ...session.Mode) sq.Receipt {
 	return r.submit(r.key, m)
 }
 
-func (r *rig) submit(key string, m session.Message) sq.Receipt {
+func (r *rig) submit(key string, m session.Message) turnstile.Receipt {
 	r.Helper()
 	receipt, err := r.client.Submit(r.ctx, key, m)
 	must(r, err)
@@ -205,9 +207,9 @@ func (r *rig) submit(key string, m session.Message) sq.Receipt {
 }
 
 // outcome waits for a message's end.
-func (r *rig) outcome(id string) sq.Outcome { r.Helper(); return r.outcomeIn(r.key, id) }
+func (r *rig) outcome(id string) session.Outcome { r.Helper(); return r.outcomeIn(r.key, id) }
 
-func (r *rig) outcomeIn(key, id string) sq.Outcome {
+func (r *rig) outcomeIn(key, id string) session.Outcome {
 	r.Helper()
 	ctx, cancel := context.WithTimeout(r.ctx, patience)
 	defer cancel()
@@ -219,7 +221,7 @@ func (r *rig) outcomeIn(key, id string) sq.Outcome {
 }
 
 // ends waits for a message and checks how it ended.
-func (r *rig) ends(id string, status sq.Status) sq.Outcome {
+func (r *rig) ends(id string, status session.Status) session.Outcome {
 	r.Helper()
 	o := r.outcome(id)
 	if o.Status != status {
@@ -228,7 +230,7 @@ func (r *rig) ends(id string, status sq.Status) sq.Outcome {
 	return o
 }
 
-func (r *rig) info() sq.SessionInfo {
+func (r *rig) info() session.Info {
 	r.Helper()
 	s, err := r.client.Session(r.ctx, r.key)
 	must(r, err)
@@ -259,7 +261,7 @@ func (r *rig) archivedAs(id string) string {
 
 // events are the session's stream, each event with the start of the next turn
 // behind it.
-func (r *rig) events(key string) (all []sq.Event) {
+func (r *rig) events(key string) (all []session.Event) {
 	r.Helper()
 	entries, err := r.rdb.XRange(context.WithoutCancel(r.ctx), rediskey.For(key).Events(), "-", "+").Result()
 	must(r, err)
@@ -269,7 +271,7 @@ func (r *rig) events(key string) (all []sq.Event) {
 			if !ok {
 				continue
 			}
-			var e sq.Event
+			var e session.Event
 			must(r, json.Unmarshal([]byte(text), &e))
 			var ms int64
 			_, err := fmt.Sscanf(m.ID, "%d-", &ms)
@@ -295,7 +297,7 @@ func (r *rig) story(key string) string {
 func (r *rig) starts(key string) (ids []string) {
 	r.Helper()
 	for _, e := range r.events(key) {
-		if e.Type == sq.EventTurnStarted {
+		if e.Type == session.EventTurnStarted {
 			ids = append(ids, e.Messages...)
 		}
 	}
@@ -303,7 +305,7 @@ func (r *rig) starts(key string) (ids []string) {
 }
 
 // awaitEvent waits for an event that fits, and answers the first.
-func (r *rig) awaitEvent(what string, fits func(sq.Event) bool) (found sq.Event) {
+func (r *rig) awaitEvent(what string, fits func(session.Event) bool) (found session.Event) {
 	r.Helper()
 	await(r, what, func() bool {
 		i := slices.IndexFunc(r.events(r.key), fits)

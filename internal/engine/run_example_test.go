@@ -12,6 +12,7 @@ import (
 	"turnstile/internal/engine"
 	"turnstile/internal/protocol"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 )
 
 // A program that is a worker until it is told to end. Its context would be that of
@@ -28,7 +29,7 @@ func ExampleRun() {
 	ctx, stop := context.WithCancel(context.Background())
 	go func() {
 		defer stop()
-		client := protocol.NewClient(rdb)
+		client := actors.NewClient(rdb)
 		receipt, err := client.Submit(ctx, "web:42", session.Message{Text: "good morning"})
 		if err != nil {
 			panic(err)

@@ -11,6 +11,7 @@ import (
 	sq "turnstile/internal/protocol"
 	"turnstile/internal/redisconn"
 	"turnstile/pkg/agent"
+	"turnstile/pkg/session"
 )
 
 // slow answers when it is released, unless it is interrupted.
@@ -57,16 +58,16 @@ func TestRunDrainsWhenItsContextEnds(t *testing.T) {
 			a := slow{make(chan struct{})}
 			end, ended := r.run(r.ctx, a, drain)
 			r.say("m1", "hello")
-			r.awaitEvent("the agent at work", func(e sq.Event) bool { return e.Type == string(agent.EventToolStart) })
+			r.awaitEvent("the agent at work", func(e session.Event) bool { return e.Type == string(agent.EventToolStart) })
 			end()
 			if drain > 0 {
-				r.awaitEvent("the drain", func(e sq.Event) bool { return e.Type == sq.EventNotice })
+				r.awaitEvent("the drain", func(e session.Event) bool { return e.Type == session.EventNotice })
 				close(a.release)
 			}
 			must(t, receive(t, "the end of Run", ended))
 			r.free("after Run")
 			if drain > 0 {
-				equal(t, "reply", r.ends("m1", sq.StatusDone).Reply, "done")
+				equal(t, "reply", r.ends("m1", session.StatusDone).Reply, "done")
 			} else {
 				equal(t, "waiting messages", r.info().Pending, 1)
 			}

@@ -15,7 +15,7 @@ import (
 // served is a session that this worker holds.
 type served struct {
 	w    *Worker
-	hold *protocol.Hold
+	hold *protocol.Claim
 	log  *slog.Logger
 
 	mu      sync.Mutex
@@ -28,7 +28,7 @@ type served struct {
 	outcome outcome // of the last turn; serve's own
 }
 
-func newServed(w *Worker, h *protocol.Hold) *served {
+func newServed(w *Worker, h *protocol.Claim) *served {
 	s := &served{w: w, hold: h, log: w.log.With("session", h.Session()), outcome: outcomeFinished}
 	w.mu.Lock()
 	defer w.mu.Unlock()

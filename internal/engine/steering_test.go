@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"turnstile"
 	"turnstile/internal/engine"
-	sq "turnstile/internal/protocol"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/agent/echo"
 	"turnstile/pkg/session"
@@ -18,7 +18,7 @@ import (
 // event, and with the turn's end.
 func TestSteerIsAccepted(t *testing.T) {
 	t.Parallel()
-	for end, status := range map[string]sq.Status{"done": sq.StatusDone, "failed": sq.StatusFailed, "interrupted": sq.StatusInterrupted, "stopped": sq.StatusStopped} {
+	for end, status := range map[string]session.Status{"done": session.StatusDone, "failed": session.StatusFailed, "interrupted": session.StatusInterrupted, "stopped": session.StatusStopped} {
 		t.Run(end, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
@@ -28,11 +28,11 @@ func TestSteerIsAccepted(t *testing.T) {
 			a := s.next(t, "m1")
 			r.say("m2", "behind")
 			receipt := r.say("m3", "/steer to the left")
-			equal(t, "receipt", receipt.Status, sq.Queued)
+			equal(t, "receipt", receipt.Status, turnstile.Queued)
 			a.text("one")
 			a.steer(t, "m3").Accept()
 			a.text("two")
-			e := r.awaitEvent("the steer's event", func(e sq.Event) bool { return e.Type == sq.EventSteered })
+			e := r.awaitEvent("the steer's event", func(e session.Event) bool { return e.Type == session.EventSteered })
 			equal(t, "its turn", e.Turn+strings.Join(e.Messages, " "), a.ID+"m3")
 			want := []string{"user hello", "assistant one", "user to the left", "assistant two"}
 			switch end {
@@ -70,11 +70,11 @@ func TestSteerIntoEcho(t *testing.T) {
 	r := newRig(t)
 	r.worker(echo.New())
 	r.say("m1", "sleep=1500ms hello")
-	r.awaitEvent("the turn", func(e sq.Event) bool { return e.Type == sq.EventTurnStarted })
+	r.awaitEvent("the turn", func(e session.Event) bool { return e.Type == session.EventTurnStarted })
 	r.say("m2", "to the left", session.ModeSteer)
-	o := r.ends("m2", sq.StatusDone)
+	o := r.ends("m2", session.StatusDone)
 	equal(t, "reply", o.Reply, "echo: hello\n\nsteered: to the left")
-	equal(t, "its turn", o.Turn, r.ends("m1", sq.StatusDone).Turn)
+	equal(t, "its turn", o.Turn, r.ends("m1", session.StatusDone).Turn)
 	equalList(t, "transcript", r.transcript(r.key), "user sleep=1500ms hello", "user to the left", "assistant echo: hello\n\nsteered: to the left")
 }
 
@@ -88,7 +88,7 @@ func TestSteerIsNotTaken(t *testing.T) {
 	}
 	check := func(r *rig) {
 		for _, id := range []string{"m1", "m2", "m3", "m4"} {
-			r.ends(id, sq.StatusDone)
+			r.ends(id, session.StatusDone)
 		}
 		equalList(r, "turns", r.starts(r.key), "m1", "m2", "m3", "m4")
 		equal(r, "entries", len(r.transcript(r.key)), 8)
@@ -113,7 +113,7 @@ func TestSteerIsNotTaken(t *testing.T) {
 		r := newRig(t)
 		r.worker(echo.New())
 		r.say("m1", "steer=off sleep=150ms hello")
-		r.awaitEvent("the turn", func(e sq.Event) bool { return e.Type == sq.EventTurnStarted })
+		r.awaitEvent("the turn", func(e session.Event) bool { return e.Type == session.EventTurnStarted })
 		behind(r)
 		check(r)
 	})
@@ -154,10 +154,10 @@ func TestSteerIsAcceptedTooLate(t *testing.T) {
 	r.say("m2", "steer", session.ModeSteer)
 	steer := a.steer(t, "m2")
 	a.reply("ok")
-	r.ends("m1", sq.StatusDone)
+	r.ends("m1", session.StatusDone)
 	steer.Accept()
 	s.next(t, "m2").reply("two")
-	r.ends("m2", sq.StatusDone)
+	r.ends("m2", session.StatusDone)
 	equalList(t, "transcript", r.transcript(r.key), "user hello", "assistant ok", "user steer", "assistant two")
 }
 
@@ -182,8 +182,8 @@ func TestSteerIsTakenAsTheTurnEnds(t *testing.T) {
 	}
 	gate.Release()
 	s.next(t, "m2").reply("two")
-	r.ends("m1", sq.StatusDone)
-	r.ends("m2", sq.StatusDone)
+	r.ends("m1", session.StatusDone)
+	r.ends("m2", session.StatusDone)
 	equal(t, "entries", len(r.transcript(r.key)), 4)
 }
 
@@ -199,7 +199,7 @@ func TestSteerSignalIsLost(t *testing.T) {
 	r.say("m2", "steer", session.ModeSteer)
 	a.steer(t, "m2").Accept()
 	a.reply("ok")
-	r.ends("m2", sq.StatusDone)
+	r.ends("m2", session.StatusDone)
 	equalList(t, "turns", r.starts(r.key), "m1")
 }
 
@@ -220,12 +220,12 @@ func TestSteerWhileStarting(t *testing.T) {
 			if !heard {
 				must(t, r.rdb.HSet(r.ctx, r.k.Run(), "worker", "nobody").Err())
 			}
-			equal(t, "receipt", r.say("m2", "steer", session.ModeSteer).Status, sq.Queued)
+			equal(t, "receipt", r.say("m2", "steer", session.ModeSteer).Status, turnstile.Queued)
 			gate.Release()
 			a := s.next(t, "m1")
 			a.steer(t, "m2").Accept()
 			a.reply("ok")
-			r.ends("m2", sq.StatusDone)
+			r.ends("m2", session.StatusDone)
 			equalList(t, "transcript", r.transcript(r.key), "user hello", "user steer", "assistant ok")
 		})
 	}
@@ -239,14 +239,14 @@ func TestSteeredTurnIsKilled(t *testing.T) {
 	j := job{TTL: time.Second, Checkpoint: time.Millisecond}
 	one := r.process("one", j)
 	r.say("m1", "linger")
-	r.awaitEvent("the turn", func(e sq.Event) bool { return e.Type == string(agent.EventToolEnd) })
+	r.awaitEvent("the turn", func(e session.Event) bool { return e.Type == string(agent.EventToolEnd) })
 	r.say("m2", "behind")
 	r.say("m3", "to the left", session.ModeSteer)
-	r.awaitEvent("the steer", func(e sq.Event) bool { return e.Type == sq.EventSteered })
+	r.awaitEvent("the steer", func(e session.Event) bool { return e.Type == session.EventSteered })
 	one.kill()
 	r.process("two", j)
 	for _, id := range []string{"m1", "m2", "m3"} {
-		r.ends(id, sq.StatusDone)
+		r.ends(id, session.StatusDone)
 	}
 	equalList(t, "turns", r.starts(r.key), "m1", "m1", "m3", "m2")
 	var users []string
@@ -282,6 +282,6 @@ func TestSteerGoesOnInALongLine(t *testing.T) {
 	a.steer(t, "m2").Accept()
 	must(t, r.rdb.Del(r.ctx, r.k.Pending()).Err())
 	a.reply("ok")
-	r.ends("m2", sq.StatusDone)
-	r.ends("m3", sq.StatusDone)
+	r.ends("m2", session.StatusDone)
+	r.ends("m3", session.StatusDone)
 }

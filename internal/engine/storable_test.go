@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"turnstile/internal/engine"
-	sq "turnstile/internal/protocol"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 )
@@ -27,7 +26,7 @@ func TestWhatIsNoJSONIsStoredAsText(t *testing.T) {
 		a.emit(e)
 	}
 	a.reply("done")
-	r.ends("m1", sq.StatusDone)
+	r.ends("m1", session.StatusDone)
 	entries, err := r.client.Transcript(r.ctx, r.key, a.SessionID)
 	must(t, err)
 	equal(t, "entries", len(entries), 3)
@@ -38,7 +37,7 @@ func TestWhatIsNoJSONIsStoredAsText(t *testing.T) {
 	next := s.next(t, "m2")
 	equal(t, "state", string(next.State), `"["`)
 	next.reply("done")
-	r.ends("m2", sq.StatusDone)
+	r.ends("m2", session.StatusDone)
 }
 
 // A turn whose end Redis refuses for good is not run again and again: it fails, and
@@ -65,7 +64,7 @@ func TestAnEndThatCannotBeStored(t *testing.T) {
 			transcript := r.k.Transcript(a.SessionID)
 			must(t, r.rdb.Set(r.ctx, transcript, "of a wrong type", 0).Err())
 			a.reply("one")
-			r.ends("m1", sq.StatusFailed)
+			r.ends("m1", session.StatusFailed)
 			if why := r.archivedAs("m1"); !strings.Contains(why, "what the turn did could not be stored") || !strings.Contains(why, "WRONGTYPE") {
 				t.Errorf("archived as %q", why)
 			}
@@ -75,7 +74,7 @@ func TestAnEndThatCannotBeStored(t *testing.T) {
 			equal(t, "attempt", a.Attempt, 1)
 			equal(t, "history", len(a.History), 0)
 			a.reply("two")
-			r.ends("m2", sq.StatusDone)
+			r.ends("m2", session.StatusDone)
 		})
 	}
 }

@@ -26,10 +26,10 @@ func (w *Worker) every(name string, job func(context.Context) (time.Duration, er
 	}
 }
 
-func (w *Worker) due(ctx context.Context) (time.Duration, error) { return w.queue.Due(ctx) }
+func (w *Worker) due(ctx context.Context) (time.Duration, error) { return w.recovery.Due(ctx) }
 
 func (w *Worker) reap(ctx context.Context) (time.Duration, error) {
-	n, next, err := w.queue.Reap(ctx)
+	n, next, err := w.recovery.Reap(ctx)
 	if n > 0 {
 		w.log.Info("late sessions were put to work", "sessions", n)
 	}
@@ -37,7 +37,7 @@ func (w *Worker) reap(ctx context.Context) (time.Duration, error) {
 }
 
 func (w *Worker) sweep(ctx context.Context) (time.Duration, error) {
-	n, next, err := w.queue.Sweep(ctx, w.opts.SweepInterval)
+	n, next, err := w.recovery.Sweep(ctx, w.opts.SweepInterval)
 	if n > 0 {
 		w.log.Info("sessions were found that nobody had announced", "sessions", n)
 	}

@@ -27,7 +27,7 @@ var (
 type turn struct {
 	protocol.Turn
 	served   *served
-	hold     *protocol.Hold
+	hold     *protocol.Claim
 	log      *slog.Logger
 	recorder *recorder
 	steering *steering  // nil where the agent takes no steers
@@ -38,7 +38,7 @@ type turn struct {
 
 	// For the log and the observer, of turns whose end was written.
 	ran     bool // the agent was started
-	status  protocol.Status
+	status  session.Status
 	failure error         // why it did not end well
 	retryIn time.Duration // of one that is retried
 
@@ -90,7 +90,7 @@ func (t *turn) run(release func() bool) (more bool, err error) {
 func (t *turn) speakUp() {
 	if slices.ContainsFunc(t.Messages(), func(m protocol.Taken) bool { return m.Redelivered > 0 }) {
 		// On an error the next renewal is in time for all others.
-		t.served.w.queue.Renew(t.hold.Lease().Context(), []*protocol.Hold{t.hold})
+		t.served.w.queue.Renew(t.hold.Lease().Context(), []*protocol.Claim{t.hold})
 	}
 }
 
@@ -122,7 +122,7 @@ func (t *turn) early() (end protocol.End, all bool, err error) {
 
 func (t *turn) verdict(m protocol.Taken) (end protocol.End, bad bool) {
 	if m.Err != nil {
-		return protocol.End{Status: protocol.StatusFailed, Error: m.Err.Error()}, true
+		return protocol.End{Status: session.StatusFailed, Error: m.Err.Error()}, true
 	}
 	limit := time.Duration(m.Message.ExpiresIn)
 	if most := t.served.w.opts.MessageMaxAge; most > 0 && (limit == 0 || most < limit) {
@@ -130,7 +130,7 @@ func (t *turn) verdict(m protocol.Taken) (end protocol.End, bad bool) {
 	}
 	if limit > 0 && m.Age > limit {
 		return protocol.End{
-			Status: protocol.StatusExpired,
+			Status: session.StatusExpired,
 			Error:  fmt.Sprintf("expired: it waited %s, at most %s was allowed", m.Age.Round(time.Millisecond), limit),
 		}, true
 	}
@@ -203,7 +203,7 @@ func (t *turn) hasPast() bool { return t.wasCut() || len(t.Dropped) > 0 }
 // recall gives the agent what came before: the transcript, what an earlier run of
 // this message had done when it was cut off, and a note about it.
 func (t *turn) recall(in *agent.Turn) error {
-	past, err := t.hold.Past(t.hold.Lease().Context())
+	past, err := t.hold.History(t.hold.Lease().Context())
 	if err != nil {
 		return err
 	}
@@ -247,7 +247,7 @@ func (t *turn) settle(result agent.Result, err error, release func() bool) (more
 		entries := t.recorder.entries(result, false)
 		t.keepAgent(len(entries))
 		more, err := t.finish(protocol.End{
-			Status: protocol.StatusDone, Reply: t.recorder.reply(result), Entries: entries,
+			Status: session.StatusDone, Reply: t.recorder.reply(result), Entries: entries,
 		}, release)
 		if err != nil {
 			t.dropAgent()
@@ -265,11 +265,11 @@ func (t *turn) settle(result agent.Result, err error, release func() bool) (more
 			return false, err
 		}
 		return t.giveBack(drainError{reasonLease}, release)
-	case errors.Is(cause, protocol.ErrStopAsked), errors.Is(err, protocol.ErrStopAsked):
+	case errors.Is(cause, protocol.ErrStopRequested), errors.Is(err, protocol.ErrStopRequested):
 		return t.stopped(release)
-	case errors.Is(cause, protocol.ErrInterruptAsked), errors.Is(err, protocol.ErrInterruptAsked):
+	case errors.Is(cause, protocol.ErrInterruptRequested), errors.Is(err, protocol.ErrInterruptRequested):
 		return t.interrupted(release)
-	case errors.Is(cause, protocol.ErrRollbackAsked), errors.Is(err, protocol.ErrRollbackAsked):
+	case errors.Is(cause, protocol.ErrRollbackRequested), errors.Is(err, protocol.ErrRollbackRequested):
 		return t.rolledBack(release)
 	case errors.Is(cause, errDrain), errors.Is(err, protocol.ErrDraining):
 		return t.giveBack(cause, release)
@@ -285,10 +285,10 @@ func (t *turn) settle(result agent.Result, err error, release func() bool) (more
 
 func (t *turn) finish(end protocol.End, release func() bool) (more bool, err error) {
 	end.Release = release()
-	if end.Status != protocol.StatusStopped { // that ends what was offered as well
+	if end.Status != session.StatusStopped { // that ends what was offered as well
 		end.Untaken = t.steering.untaken()
 	}
-	if end.Status == protocol.StatusDone {
+	if end.Status == session.StatusDone {
 		end.Told = t.told
 	}
 	end.Usage = t.recorder.used()
@@ -334,23 +334,23 @@ func (t *turn) keepState(end protocol.End) {
 }
 
 func (t *turn) failed(err error, release func() bool) (bool, error) {
-	return t.finish(protocol.End{Status: protocol.StatusFailed, Reply: t.recorder.reply(agent.Result{}), Error: err.Error()}, release)
+	return t.finish(protocol.End{Status: session.StatusFailed, Reply: t.recorder.reply(agent.Result{}), Error: err.Error()}, release)
 }
 
 func (t *turn) stopped(release func() bool) (bool, error) {
-	return t.finish(protocol.End{Status: protocol.StatusStopped, Reply: t.recorder.reply(agent.Result{}), Error: "stopped by user"}, release)
+	return t.finish(protocol.End{Status: session.StatusStopped, Reply: t.recorder.reply(agent.Result{}), Error: "stopped by user"}, release)
 }
 
 func (t *turn) interrupted(release func() bool) (bool, error) {
 	return t.finish(protocol.End{
-		Status: protocol.StatusInterrupted, Reply: t.recorder.reply(agent.Result{}),
+		Status: session.StatusInterrupted, Reply: t.recorder.reply(agent.Result{}),
 		Error: "interrupted by a newer message", Entries: t.recorder.entries(agent.Result{}, true),
 	}, release)
 }
 
 func (t *turn) rolledBack(release func() bool) (bool, error) {
 	return t.finish(protocol.End{
-		Status: protocol.StatusInterrupted, Error: "rolled back by a newer message", Rollback: true,
+		Status: session.StatusInterrupted, Error: "rolled back by a newer message", Rollback: true,
 	}, release)
 }
 
@@ -379,11 +379,11 @@ func (t *turn) retry(err error, release func() bool) (bool, error) {
 // asked for its end.
 func (t *turn) orAsked(err error, release func() bool) (bool, error) {
 	switch {
-	case errors.Is(err, protocol.ErrStopAsked):
+	case errors.Is(err, protocol.ErrStopRequested):
 		return t.stopped(release)
-	case errors.Is(err, protocol.ErrInterruptAsked):
+	case errors.Is(err, protocol.ErrInterruptRequested):
 		return t.interrupted(release)
-	case errors.Is(err, protocol.ErrRollbackAsked):
+	case errors.Is(err, protocol.ErrRollbackRequested):
 		return t.rolledBack(release)
 	}
 	return false, err

@@ -6,6 +6,7 @@ import (
 	"runtime/debug"
 
 	"turnstile/internal/protocol"
+	"turnstile/pkg/session"
 )
 
 // errPanicked ends a turn in which something panicked.
@@ -58,10 +59,10 @@ func (t *turn) endPanicked(cause error) (err error) {
 		return cause // its end is written, and the next turn is not run here
 	}
 	_, err = t.hold.Finish(t.hold.Lease().Context(), protocol.End{
-		Status: protocol.StatusFailed, Error: cause.Error(), Untaken: t.steering.untaken(), Release: true,
+		Status: session.StatusFailed, Error: cause.Error(), Untaken: t.steering.untaken(), Release: true,
 	})
 	if err = t.stored(err); err == nil {
-		t.status, t.failure = protocol.StatusFailed, cause
+		t.status, t.failure = session.StatusFailed, cause
 	}
 	return err
 }

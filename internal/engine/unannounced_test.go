@@ -9,7 +9,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/engine"
-	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
@@ -42,11 +41,11 @@ func TestWakeUpBehindAStoredEndFails(t *testing.T) {
 		faults.FailBefore(wakesOf(rediskey.Ready), 3, errFull)
 		first.reply("one")
 		end := o.next(t, 0)
-		equal(t, "status", end.Status, sq.StatusDone)
+		equal(t, "status", end.Status, session.StatusDone)
 		equal(t, "error", end.Err, nil)
 		st.next(t, "b1").reply("other")
 		st.next(t, "a2").reply("two")
-		r.ends("a2", sq.StatusDone)
+		r.ends("a2", session.StatusDone)
 		o.told(t, r.key)
 	})
 	t.Run("retry", func(t *testing.T) {
@@ -58,7 +57,7 @@ func TestWakeUpBehindAStoredEndFails(t *testing.T) {
 		st.next(t, "a1").fail(agent.Retryable(errors.New("not now")))
 		equal(t, "status", o.next(t, 0).Status, engine.StatusRetried)
 		st.next(t, "a1").reply("one")
-		r.ends("a1", sq.StatusDone)
+		r.ends("a1", session.StatusDone)
 		o.told(t, r.key)
 	})
 }

@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
-	sq "turnstile/internal/protocol"
 	"turnstile/pkg/agent/echo"
+	"turnstile/pkg/session"
 	"turnstile/test/redistest"
 )
 
@@ -17,7 +17,7 @@ func TestAClaimWithoutAReplyIsTakenBackByTheWorker(t *testing.T) {
 	f.LoseReply(claiming, 3)
 	r.worker(echo.New(), faulty(&f), sentinelTTL(time.Hour))
 	r.say("m1", "hello")
-	r.ends("m1", sq.StatusDone)
+	r.ends("m1", session.StatusDone)
 	equal(t, "turns told", len(r.started("m1")), 1)
 	equalList(t, "transcript", r.transcript(r.key), "user hello", "assistant echo: hello")
 	record, err := r.client.ResumeRecord(r.ctx, r.key)

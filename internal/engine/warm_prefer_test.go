@@ -3,10 +3,10 @@ package engine_test
 import (
 	"testing"
 
-	sq "turnstile/internal/protocol"
 	"turnstile/internal/redisconn"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 	"turnstile/test/redistest"
 )
 
@@ -29,11 +29,11 @@ func TestTheWorkerWithTheWarmAgentIsToldFirst(t *testing.T) {
 	gate := faults.Gate(wakesOf(rediskey.Ready))
 	sent := make(chan error, 1)
 	go func() {
-		_, err := sq.NewClient(rdb).Submit(r.ctx, r.key, session.Message{ID: "m2", Text: "hi"})
+		_, err := actors.NewClient(rdb).Submit(r.ctx, r.key, session.Message{ID: "m2", Text: "hi"})
 		sent <- err
 	}()
 	warm.nextBy(t, "m2", 1).reply("ok")
-	r.ends("m2", sq.StatusDone)
+	r.ends("m2", session.StatusDone)
 	gate.Release()
 	must(t, receive(t, "the sender's end", sent))
 	await(t, "what was announced late to be found done", func() bool { return r.rdb.ZCard(r.ctx, rediskey.Ready).Val() == 0 })
@@ -52,6 +52,6 @@ func TestABusyWorkerWithTheWarmAgentIsNotWaitedFor(t *testing.T) {
 	r.worker(cold)
 	r.say("m2", "hi")
 	cold.next(t, "m2").reply("ok")
-	r.ends("m2", sq.StatusDone)
+	r.ends("m2", session.StatusDone)
 	free()
 }

@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	sq "turnstile/internal/protocol"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 )
@@ -72,7 +71,7 @@ func TestB50_TwoProcessesWriteInTurns(t *testing.T) {
 			r.say(ids[i], "about "+ids[i])
 		}
 		for _, id := range ids {
-			said := strings.Fields(r.ends(id, sq.StatusDone).Reply)
+			said := strings.Fields(r.ends(id, session.StatusDone).Reply)
 			if len(said) != 4 || said[3] != "fresh" {
 				t.Fatalf("message %s is answered by %q", id, said)
 			}

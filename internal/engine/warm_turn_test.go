@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"turnstile"
 	"turnstile/internal/engine"
-	sq "turnstile/internal/protocol"
 	"turnstile/pkg/session"
 )
 
@@ -20,7 +20,7 @@ func (r *rig) turn(s *warmStage, id string, by int) *act {
 	r.say(id, "about "+id)
 	a := s.nextBy(r, id, by)
 	a.reply("ok " + id)
-	r.ends(id, sq.StatusDone)
+	r.ends(id, session.StatusDone)
 	return a
 }
 
@@ -32,14 +32,14 @@ func (r *rig) elsewhere(id string) {
 	w := r.worker(s)
 	r.say(id, "about "+id)
 	s.next(r, id).reply("ok " + id)
-	r.ends(id, sq.StatusDone)
+	r.ends(id, session.StatusDone)
 	receive(r, "the end of the other worker", drain(w))
 }
 
 // busy occupies a slot of the worker that has the stage until free is called.
 func (r *rig) busy(s *warmStage) (free func()) {
 	r.Helper()
-	key, id := r.key+".busy", sq.NewMessageID()
+	key, id := r.key+".busy", turnstile.NewMessageID()
 	r.submit(key, session.Message{ID: id, Text: "busy"})
 	a := s.next(r, id)
 	return func() {
@@ -88,7 +88,7 @@ func TestB47_Entry(t *testing.T) {
 		t.Error("the agent can be evicted from under its turn")
 	}
 	a.reply("ok")
-	r.ends("m1", sq.StatusDone)
+	r.ends("m1", session.StatusDone)
 	kept, ok := w.Kept(r.key)
 	equal(t, "kept", ok, true)
 	equal(t, "entry", kept, engine.Kept{Signature: "model 1", SessionID: a.SessionID, Entries: 2})
@@ -109,7 +109,7 @@ func TestB48_RotationInMidTurn(t *testing.T) {
 	fresh, err := r.client.Rotate(r.ctx, r.key, a.SessionID)
 	must(t, err)
 	a.reply("ok")
-	r.ends("m1", sq.StatusDone)
+	r.ends("m1", session.StatusDone)
 	kept, _ := w.Kept(r.key)
 	equal(t, "entry", kept, engine.Kept{SessionID: a.SessionID, Entries: 2})
 	b := r.turn(s, "m2", 1)
@@ -141,7 +141,7 @@ func TestB49_OwnTurns(t *testing.T) {
 		for i := range 5 {
 			s.nextBy(t, fmt.Sprint("m", i), 1).reply("ok")
 		}
-		r.ends("m4", sq.StatusDone)
+		r.ends("m4", session.StatusDone)
 	})
 }
 
@@ -183,7 +183,7 @@ func TestB51_StartingIsLeftAlone(t *testing.T) {
 	s.happened(t, "build 1")
 	must(t, r.rdb.Del(r.ctx, r.k.Sentinel()).Err())
 	s.nextBy(t, "m1", 2).reply("ok")
-	r.ends("m1", sq.StatusDone)
+	r.ends("m1", session.StatusDone)
 	before, _ := w.Kept(r.key)
 	s.canceled(t, 1)
 	close(gate)
@@ -200,16 +200,16 @@ func TestATurnThatEndsBadlyClosesItsAgent(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		end    func(r *rig, a *act)
-		status sq.Status
+		status session.Status
 		change change
 	}{
-		"error":   {func(_ *rig, a *act) { a.fail(errors.New("no")) }, sq.StatusFailed, nil},
-		"panic":   {func(_ *rig, a *act) { a.reply("panic") }, sq.StatusFailed, nil},
-		"stop":    {func(r *rig, _ *act) { r.say("", "/stop") }, sq.StatusStopped, nil},
-		"timeout": {func(*rig, *act) {}, sq.StatusFailed, with(func(o *engine.Options) { o.AgentTimeout = time.Second })},
+		"error":   {func(_ *rig, a *act) { a.fail(errors.New("no")) }, session.StatusFailed, nil},
+		"panic":   {func(_ *rig, a *act) { a.reply("panic") }, session.StatusFailed, nil},
+		"stop":    {func(r *rig, _ *act) { r.say("", "/stop") }, session.StatusStopped, nil},
+		"timeout": {func(*rig, *act) {}, session.StatusFailed, with(func(o *engine.Options) { o.AgentTimeout = time.Second })},
 		"interrupt": {func(r *rig, _ *act) {
 			r.submit(r.key, session.Message{ID: "m3", Text: "now", Mode: session.ModeInterrupt})
-		}, sq.StatusInterrupted, nil},
+		}, session.StatusInterrupted, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -237,7 +237,7 @@ func TestATurnThatEndsBadlyClosesItsAgent(t *testing.T) {
 				r.say("m3", "again")
 			}
 			s.nextBy(t, "m3", 2).reply("ok")
-			r.ends("m3", sq.StatusDone)
+			r.ends("m3", session.StatusDone)
 		})
 	}
 }
@@ -288,9 +288,9 @@ func TestAnInterruptThatComesTooLate(t *testing.T) {
 	r.say("m2", "now", session.ModeInterrupt)
 	_ = a.cause(t)
 	a.reply("ok")
-	r.ends("m1", sq.StatusDone)
+	r.ends("m1", session.StatusDone)
 	s.nextBy(t, "m2", 1).reply("ok")
-	r.ends("m2", sq.StatusDone)
+	r.ends("m2", session.StatusDone)
 }
 
 func TestNoWarmAgents(t *testing.T) {
@@ -306,7 +306,7 @@ func TestNoWarmAgents(t *testing.T) {
 		t.Error("the sentinel was given up before the agent had ended")
 	}
 	close(gate)
-	r.ends("m1", sq.StatusDone)
+	r.ends("m1", session.StatusDone)
 	r.turn(s, "m2", 2)
 }
 
@@ -344,7 +344,7 @@ func TestACloseThatHangsBeforeARebuild(t *testing.T) {
 	r.turn(s, "m1", 1)
 	s.sign("other")
 	r.say("m2", "hello")
-	r.ends("m2", sq.StatusFailed)
+	r.ends("m2", session.StatusFailed)
 	r.turn(s, "m3", 2)
 	close(gate)
 }
@@ -362,7 +362,7 @@ func TestDrainClosesWarmAgents(t *testing.T) {
 		w.Drain(context.Background(), engine.ReasonRestart)
 		done <- true
 	}()
-	r.awaitEvent("the notice", func(e sq.Event) bool { return e.Type == sq.EventNotice })
+	r.awaitEvent("the notice", func(e session.Event) bool { return e.Type == session.EventNotice })
 	a.reply("ok")
 	receive(t, "the end of the drain", done)
 	equalList(t, "story", s.lines(), "build 1", "run 1", "run 1", "close 1", "closed 1")

@@ -8,17 +8,21 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"turnstile/internal/maintenance"
 	"turnstile/internal/protocol"
+	"turnstile/internal/recovery"
 	"turnstile/pkg/agent"
 )
 
 // Worker runs turns until it is drained. It is started once.
 type Worker struct {
-	opts  Options
-	agent agent.Agent
-	queue *protocol.Consumer
-	rdb   redis.UniversalClient
-	log   *slog.Logger
+	opts     Options
+	agent    agent.Agent
+	queue    *protocol.Consumer
+	recovery *recovery.Recovery
+	upkeep   *maintenance.Maintenance
+	rdb      redis.UniversalClient
+	log      *slog.Logger
 
 	// ctx is that of everything this worker does; it ends after the last turn.
 	ctx    context.Context
@@ -46,7 +50,7 @@ type Worker struct {
 	recovered Recovered
 	left      chan struct{} // during a drain: a session has ended
 
-	maintenance *maintenance
+	maintenance *jobServer
 	steerable   bool        // the agent takes messages into a running turn
 	warm        *warmAgents // nil: the agent keeps nothing
 }
@@ -68,7 +72,7 @@ func New(rdb redis.UniversalClient, a agent.Agent, opts Options) (*Worker, error
 		return nil, err
 	}
 	w := &Worker{
-		opts: opts, agent: a, queue: queue, rdb: rdb, log: opts.Logger,
+		opts: opts, agent: a, queue: queue, recovery: recovery.New(rdb, queue), upkeep: maintenance.New(rdb, queue), rdb: rdb, log: opts.Logger,
 		begun: make(chan struct{}), draining: make(chan struct{}), popping: make(chan struct{}),
 		slots:    make(chan struct{}, opts.Concurrency),
 		sessions: map[*served]struct{}{}, left: make(chan struct{}, 1),

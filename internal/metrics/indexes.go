@@ -6,7 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"turnstile/internal/protocol"
+	"turnstile/pkg/admin"
 )
 
 // readTimeout bounds how long a scrape waits for Redis.
@@ -15,11 +15,11 @@ const readTimeout = time.Second
 // indexes reads the sessions' indexes for each scrape. Where Redis does not answer
 // it says so, and nothing of them: old numbers would look like true ones.
 type indexes struct {
-	read                 func(context.Context) (protocol.Backlog, error)
+	read                 func(context.Context) (admin.Backlog, error)
 	up, sessions, oldest *prometheus.Desc
 }
 
-func newIndexes(read func(context.Context) (protocol.Backlog, error)) *indexes {
+func newIndexes(read func(context.Context) (admin.Backlog, error)) *indexes {
 	return &indexes{
 		read: read,
 		up:   prometheus.NewDesc("turnstile_redis_up", "1: Redis has answered this scrape within a second.", nil, nil),

@@ -16,9 +16,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"turnstile/internal/engine"
-	"turnstile/internal/protocol"
 	"turnstile/internal/version"
+	"turnstile/pkg/admin"
 	"turnstile/pkg/lockguard"
+	"turnstile/pkg/session"
 )
 
 // The buckets' bounds, in seconds.
@@ -32,7 +33,7 @@ type Metrics struct{ registry *prometheus.Registry }
 
 // New tells of the process, of the version and of the sessions' indexes, which are
 // read through client when somebody asks.
-func New(client *protocol.Client) *Metrics {
+func New(admin *admin.Client) *Metrics {
 	m := &Metrics{prometheus.NewRegistry()}
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name:        "turnstile_build_info",
@@ -42,7 +43,7 @@ func New(client *protocol.Client) *Metrics {
 	build.Set(1)
 	m.registry.MustRegister(
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		build, newIndexes(client.Backlog),
+		build, newIndexes(admin.Backlog),
 	)
 	return m
 }
@@ -93,7 +94,7 @@ func (m *Metrics) Watch(w *engine.Worker) {
 
 // observer implements engine.Observer.
 type observer struct {
-	ended          counters[protocol.Status]
+	ended          counters[session.Status]
 	failed         counters[string]
 	duration, wait prometheus.Histogram
 	lost           prometheus.Counter

@@ -18,12 +18,14 @@ import (
 	"github.com/prometheus/common/model"
 	"go.uber.org/goleak"
 
+	"turnstile"
 	"turnstile/internal/engine"
 	"turnstile/internal/httpd"
-	"turnstile/internal/protocol"
 	"turnstile/internal/redisconn"
+	"turnstile/pkg/admin"
 	"turnstile/pkg/agent/echo"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 	"turnstile/test/redistest"
 )
 
@@ -40,7 +42,7 @@ const (
 // rig is a worker with its pages, and a sender.
 type rig struct {
 	*testing.T
-	client *protocol.Client
+	client *actors.Client
 	worker *engine.Worker
 	url    string // of /metrics
 }
@@ -50,7 +52,7 @@ func newRig(t *testing.T, url string, change func(*engine.Options)) *rig {
 	t.Helper()
 	rdb, err := redisconn.Open(url)
 	must(t, err)
-	m := New(protocol.NewClient(rdb))
+	m := New(admin.New(rdb, admin.Config{}))
 	o := engine.Options{Logger: slog.New(slog.DiscardHandler), RetryBackoff: time.Millisecond, Observer: m.Observer()}
 	o.Queue.Retention = time.Hour
 	change(&o)
@@ -70,7 +72,7 @@ func newRig(t *testing.T, url string, change func(*engine.Options)) *rig {
 		must(t, s.Stop(context.Background()))
 		_ = rdb.Close()
 	})
-	return &rig{t, protocol.NewClient(rdb), w, "http://" + s.Addr() + "/metrics"}
+	return &rig{t, actors.NewClient(rdb), w, "http://" + s.Addr() + "/metrics"}
 }
 
 func must(t testing.TB, err error) {
@@ -85,7 +87,7 @@ func (r *rig) say(key, id, text string) {
 	r.submit(key, session.Message{ID: id, Text: text})
 }
 
-func (r *rig) submit(key string, m session.Message, opts ...protocol.SubmitOption) {
+func (r *rig) submit(key string, m session.Message, opts ...turnstile.SubmitOption) {
 	r.Helper()
 	_, err := r.client.Submit(r.Context(), key, m, opts...)
 	must(r, err)
@@ -209,7 +211,7 @@ func TestNumbersOfRealTurns(t *testing.T) {
 	r.runs("e")
 	r.say("f", "waits", "hello")
 	r.say("g", "waits", "hello")
-	r.submit("h", session.Message{ID: "later", Text: "hello"}, protocol.Delay(time.Hour))
+	r.submit("h", session.Message{ID: "later", Text: "hello"}, turnstile.Delay(time.Hour))
 	r.await("some waiting", func() bool { return r.scrape().values()["turnstile_ready_oldest_age_seconds"] > 0.05 })
 	r.await("the end of the other turns", func() bool { return r.worker.Running() == 2 }) // which is known before it is counted
 	p := r.scrape()
@@ -376,8 +378,8 @@ func TestDocsNameTheMetrics(t *testing.T) {
 // What an observer adds to a turn is counted, not timed. AllocsPerRun wants no test
 // beside it.
 func TestObserverAllocatesNothing(t *testing.T) {
-	o := New(protocol.NewClient(nil)).Observer()
-	end := engine.TurnEnd{Session: "s", Turn: "t", Message: "m", Attempt: 1, Status: protocol.StatusDone, Ran: true, Duration: time.Second}
+	o := New(admin.New(nil, admin.Config{})).Observer()
+	end := engine.TurnEnd{Session: "s", Turn: "t", Message: "m", Attempt: 1, Status: session.StatusDone, Ran: true, Duration: time.Second}
 	if n := testing.AllocsPerRun(1000, func() {
 		o.MessageStarted(time.Second)
 		o.TurnEnded(end)

@@ -10,6 +10,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
+	"turnstile"
 	sq "turnstile/internal/protocol"
 	"turnstile/internal/redisconn"
 	"turnstile/internal/rediskey"
@@ -45,7 +46,7 @@ func core(t *testing.T, start func(*testing.T) string) {
 
 	// Submit, claim, finish, next, release.
 	for _, id := range []string{"a", "b", "c"} {
-		equal(t, "status", b.say(id).Status, sq.Accepted)
+		equal(t, "status", b.say(id).Status, turnstile.Accepted)
 	}
 	backlog, err := b.client.Backlog(b.ctx)
 	must(t, err)
@@ -56,10 +57,10 @@ func core(t *testing.T, start func(*testing.T) string) {
 	h := b.start()
 	sid := h.Turn().SessionID
 	equal(t, "queued", b.say("d").Position, 4)
-	equal(t, "duplicate", b.say("d").Status, sq.Duplicate)
-	equal(t, "refused", b.say("no", session.ModeReject).Status, sq.Refused)
-	must(t, h.Emit(b.ctx, []sq.Event{{Type: sq.EventNotice, Turn: h.Turn().ID, Text: "hi"}}))
-	must(t, b.c.Renew(b.ctx, []*sq.Hold{h})[0].Err)
+	equal(t, "duplicate", b.say("d").Status, turnstile.Duplicate)
+	equal(t, "refused", b.say("no", session.ModeReject).Status, turnstile.Refused)
+	must(t, h.Emit(b.ctx, []session.Event{{Type: session.EventNotice, Turn: h.Turn().ID, Text: "hi"}}))
+	must(t, b.c.Renew(b.ctx, []*sq.Claim{h})[0].Err)
 	got := b.waitFor("d")
 	fence := h.Turn().Fence
 	equal(t, "goes on", b.finish(h), true)
@@ -91,10 +92,10 @@ func core(t *testing.T, start func(*testing.T) string) {
 
 	// Interrupt, stop.
 	equal(t, "urgent", b.say("urgent", session.ModeInterrupt).Position, 2)
-	if r := b.c.Renew(b.ctx, []*sq.Hold{h})[0]; !errors.Is(r.Asked, sq.ErrInterruptAsked) {
+	if r := b.c.Renew(b.ctx, []*sq.Claim{h})[0]; !errors.Is(r.Asked, sq.ErrInterruptRequested) {
 		t.Errorf("asked: %v", r.Asked)
 	}
-	_, err = h.Finish(b.ctx, sq.End{Status: sq.StatusInterrupted})
+	_, err = h.Finish(b.ctx, sq.End{Status: session.StatusInterrupted})
 	must(t, err)
 	equal(t, "next", h.Turn().Message.ID, "urgent")
 	for _, id := range []string{"urgent", "c", "d"} {
@@ -109,9 +110,9 @@ func core(t *testing.T, start func(*testing.T) string) {
 	s, err := b.client.Stop(b.ctx, key)
 	must(t, err)
 	equal(t, "dropped", s.Dropped, 2)
-	_, err = h.Finish(b.ctx, sq.End{Status: sq.StatusStopped})
+	_, err = h.Finish(b.ctx, sq.End{Status: session.StatusStopped})
 	must(t, err)
-	equal(t, "stopped", b.outcome("g").Status, sq.StatusStopped)
+	equal(t, "stopped", b.outcome("g").Status, session.StatusStopped)
 	b.nothingLeft("stopped")
 	again, err := b.client.Rerun(b.ctx, key)
 	must(t, err)
@@ -136,7 +137,7 @@ func core(t *testing.T, start func(*testing.T) string) {
 		b.die()
 	}
 	b.claimNothing("it was given up")
-	equal(t, "given up", b.outcome("plain").Status, sq.StatusFailed)
+	equal(t, "given up", b.outcome("plain").Status, session.StatusFailed)
 	b.say("anew")
 	h = b.claim()
 	equal(t, "reset", h.Turn().Reset, "suspended")

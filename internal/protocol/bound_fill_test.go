@@ -12,7 +12,6 @@ import (
 
 	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
-	"turnstile/pkg/followup"
 	"turnstile/pkg/session"
 	"turnstile/test/redistest"
 )
@@ -53,9 +52,9 @@ func newFiller(t *testing.T) *filler {
 	b := f.bench(t)
 	for _, kind := range []string{doneTask, deadTask, "C", "D"} {
 		f.submit(b, kind, "")
-		status := sq.StatusDone
+		status := session.StatusDone
 		if strings.EqualFold(kind, deadTask) {
-			status = sq.StatusFailed
+			status = session.StatusFailed
 		}
 		must(t, finishMove(b, b.start(), status, true)())
 	}
@@ -86,7 +85,7 @@ func newFiller(t *testing.T) *filler {
 func (f *filler) bench(t *testing.T, changes ...setup) *bench {
 	t.Helper()
 	unlimited := func(c *sq.Config) {
-		c.Line = followup.Settings{Cap: 1 << 20}
+		c.Line = session.QueueSettings{Cap: 1 << 20}
 		c.TranscriptCap = 1 << 20
 	}
 	return benchOn(t, f.rdb, append([]setup{unlimited}, changes...)...)

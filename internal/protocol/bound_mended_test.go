@@ -7,7 +7,6 @@ import (
 
 	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
-	"turnstile/pkg/followup"
 	"turnstile/pkg/session"
 )
 
@@ -29,7 +28,7 @@ func TestManyIDsWithoutTasks(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBench(t, line(followup.Settings{Cap: 10_000}))
+			b := newBench(t, line(session.QueueSettings{Cap: 10_000}))
 			then(b)
 			for b.rdb.LLen(b.ctx, b.k.Pending()).Val() > 500 {
 				b.rdb.Del(b.ctx, rediskey.Ready)
@@ -48,9 +47,9 @@ func TestInterruptedWithALargePartial(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		entries int // of 1 MiB
-		want    sq.Status
+		want    session.Status
 		left    int
-	}{"small enough": {3, sq.StatusInterrupted, 4}, "too large": {5, sq.StatusInterrupted, 0}} {
+	}{"small enough": {3, session.StatusInterrupted, 4}, "too large": {5, session.StatusInterrupted, 0}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
@@ -75,7 +74,7 @@ func TestInterruptedWithALargePartial(t *testing.T) {
 // A lower cap of a transcript takes effect in several turns, plain ones or not.
 func TestTranscriptCapIsLoweredByAndBy(t *testing.T) {
 	t.Parallel()
-	for name, status := range map[string]sq.Status{"plain": sq.StatusDone, "not plain": sq.StatusInterrupted} {
+	for name, status := range map[string]session.Status{"plain": session.StatusDone, "not plain": session.StatusInterrupted} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t, func(c *sq.Config) { c.TranscriptCap = 10 })

@@ -5,10 +5,11 @@ import (
 	"fmt"
 	"time"
 
+	"turnstile"
 	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
-	"turnstile/pkg/followup"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 )
 
 // size is how much there is of what a situation is about, in two measurements.
@@ -35,7 +36,7 @@ func wideSituations() []wide {
 		return func(b *bench, f *filler, n int) func() error {
 			b.say("now")
 			b.start()
-			must(b, b.client.Configure(b.ctx, key, followup.Settings{Cap: 5, Drop: followup.Drop(drop)}))
+			must(b, b.client.Configure(b.ctx, key, session.QueueSettings{Cap: 5, Drop: session.DropPolicy(drop)}))
 			move := ringMove(b, "new", "")
 			f.line(kind, n)
 			return move
@@ -53,7 +54,7 @@ func wideSituations() []wide {
 		{"ring/summarizes a long line", lines, dropping("summarize", lineTask)},
 		{"ring/refuses behind a long line", lines, dropping("new", lineTask)},
 		{"ring/summarizes with a long note", lines, withNote(func(b *bench) func() error {
-			must(b, b.client.Configure(b.ctx, key, followup.Settings{Cap: 1, Drop: "summarize"}))
+			must(b, b.client.Configure(b.ctx, key, session.QueueSettings{Cap: 1, Drop: "summarize"}))
 			b.say("now")
 			b.start()
 			b.say("old")
@@ -83,7 +84,7 @@ func wideSituations() []wide {
 			b.say("now")
 			h := b.start()
 			return func() error {
-				_, err := h.Finish(b.ctx, sq.End{Status: sq.StatusDone, Told: n / 2})
+				_, err := h.Finish(b.ctx, sq.End{Status: session.StatusDone, Told: n / 2})
 				return err
 			}
 		}},
@@ -102,7 +103,7 @@ func wideSituations() []wide {
 			b.say("now")
 			h := b.start()
 			f.line(collectTask, n)
-			return finishMove(b, h, sq.StatusDone, false)
+			return finishMove(b, h, session.StatusDone, false)
 		}},
 		{"claim/ids without tasks", lines, func(b *bench, f *filler, n int) func() error {
 			b.say("now")
@@ -115,7 +116,7 @@ func wideSituations() []wide {
 			b.say("now")
 			h := b.start()
 			f.put(f.template("list", "g", n, 0, f.idPrefix), b.k.Pending())
-			return finishMove(b, h, sq.StatusDone, false)
+			return finishMove(b, h, session.StatusDone, false)
 		}},
 		{"claim/many due", lines, func(b *bench, f *filler, n int) func() error {
 			b.delayed("now")
@@ -127,32 +128,32 @@ func wideSituations() []wide {
 			h := b.start()
 			b.delayed("later")
 			f.due(n)
-			return finishMove(b, h, sq.StatusDone, false)
+			return finishMove(b, h, session.StatusDone, false)
 		}},
 
-		{"claim/of a dead turn of many messages", turns, withActive(func(b *bench, _ *sq.Hold) func() error { b.die(); return claimMove(b) })},
-		{"look/at a dead turn of many messages", turns, withActive(func(b *bench, _ *sq.Hold) func() error {
+		{"claim/of a dead turn of many messages", turns, withActive(func(b *bench, _ *sq.Claim) func() error { b.die(); return claimMove(b) })},
+		{"look/at a dead turn of many messages", turns, withActive(func(b *bench, _ *sq.Claim) func() error {
 			b.die()
 			return func() error {
 				return sq.Scripts["look"].Run(b.ctx, b.rdb, sq.KeysOf(key, ""), b.k.TaskPrefix()).Err()
 			}
 		})},
-		{"renew/a turn of many messages", turns, withActive(func(b *bench, h *sq.Hold) func() error {
-			return func() error { return b.c.Renew(b.ctx, []*sq.Hold{h})[0].Err }
+		{"renew/a turn of many messages", turns, withActive(func(b *bench, h *sq.Claim) func() error {
+			return func() error { return b.c.Renew(b.ctx, []*sq.Claim{h})[0].Err }
 		})},
-		{"finish/a turn of many messages", turns, withActive(func(b *bench, h *sq.Hold) func() error {
+		{"finish/a turn of many messages", turns, withActive(func(b *bench, h *sq.Claim) func() error {
 			must(b, steered(b, h))
-			return finishMove(b, h, sq.StatusDone, false)
+			return finishMove(b, h, session.StatusDone, false)
 		})},
-		{"fail/a turn of many messages", turns, withActive(func(b *bench, h *sq.Hold) func() error {
+		{"fail/a turn of many messages", turns, withActive(func(b *bench, h *sq.Claim) func() error {
 			must(b, steered(b, h))
-			return finishMove(b, h, sq.StatusFailed, false)
+			return finishMove(b, h, session.StatusFailed, false)
 		})},
-		{"requeue/a turn of many messages", turns, withActive(func(b *bench, h *sq.Hold) func() error {
+		{"requeue/a turn of many messages", turns, withActive(func(b *bench, h *sq.Claim) func() error {
 			must(b, steered(b, h))
 			return func() error { return h.Requeue(b.ctx, "drain") }
 		})},
-		{"erase/of a dead turn of many messages", turns, withActive(func(b *bench, _ *sq.Hold) func() error {
+		{"erase/of a dead turn of many messages", turns, withActive(func(b *bench, _ *sq.Claim) func() error {
 			b.die()
 			fence := b.rdb.HGet(b.ctx, b.k.Run(), "fence").Val()
 			return func() error {
@@ -160,19 +161,19 @@ func wideSituations() []wide {
 			}
 		})},
 
-		{"claim/interrupted with a large partial", parts, partials(func(b *bench, _ *sq.Hold) func() error {
+		{"claim/interrupted with a large partial", parts, partials(func(b *bench, _ *sq.Claim) func() error {
 			b.say("next", session.ModeInterrupt)
 			b.die()
 			return claimMove(b)
 		})},
-		{"requeue/failed with a large partial", parts, partials(func(b *bench, h *sq.Hold) func() error {
+		{"requeue/failed with a large partial", parts, partials(func(b *bench, h *sq.Claim) func() error {
 			return func() error { return h.Retry(b.ctx, errors.New("no"), time.Hour) }
 		})},
 		{"undo/a turn of many entries", size{500, 10_000}, undoing("e")}, // no more at once
 		{"undo/a turn of large entries", texts, undoing("E")},
 		{"admit/beside a long line", lines, func(b *bench, f *filler, n int) func() error {
 			f.line(lineTask, n)
-			b.client = sq.NewClientWith(b.rdb, sq.ClientConfig{LineCap: 1 << 20, MessagesCap: 1 << 20})
+			b.client = actors.NewClientWith(b.rdb, turnstile.ClientConfig{LineCap: 1 << 20, MessagesCap: 1 << 20})
 			return func() error {
 				_, err := b.client.Submit(b.ctx, key, session.Message{Text: "new"})
 				return err
@@ -195,7 +196,7 @@ func wideSituations() []wide {
 			b.sayAll("now", "next")
 			h := b.start()
 			f.past("e", n)
-			return finishMove(b, h, sq.StatusDone, false)
+			return finishMove(b, h, session.StatusDone, false)
 		}},
 
 		{"rerun/many", lines, func(b *bench, f *filler, n int) func() error {
@@ -252,7 +253,7 @@ func wideSituations() []wide {
 			b.say("now")
 			h := b.start()
 			f.put(f.template("zset", "i", n, 0, ""), rediskey.Owned)
-			return func() error { return b.c.Renew(b.ctx, []*sq.Hold{h})[0].Err }
+			return func() error { return b.c.Renew(b.ctx, []*sq.Claim{h})[0].Err }
 		}},
 		{"index_due/due", lines, func(b *bench, f *filler, n int) func() error {
 			f.put(f.template("zset", "i", n, 0, ""), rediskey.Due)

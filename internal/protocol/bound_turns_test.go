@@ -89,7 +89,7 @@ func undoing(kind string) func(*bench, *filler, int) func() error {
 func pastMove(b *bench) func() error {
 	b.say("now")
 	h := b.start()
-	return func() error { _, err := h.Past(b.ctx); return err }
+	return func() error { _, err := h.History(b.ctx); return err }
 }
 
 // reading reads a page of a stream whose events are as large.
@@ -107,7 +107,7 @@ func reading(bytes int) func(*bench, *filler, int) func() error {
 }
 
 // partials are of a turn that has said n texts.
-func partials(then func(*bench, *sq.Hold) func() error) func(*bench, *filler, int) func() error {
+func partials(then func(*bench, *sq.Claim) func() error) func(*bench, *filler, int) func() error {
 	return func(b *bench, f *filler, n int) func() error {
 		b.say("now")
 		h := b.start()
@@ -121,7 +121,7 @@ func partials(then func(*bench, *sq.Hold) func() error) func(*bench, *filler, in
 }
 
 // withActive is a turn into which n messages were steered.
-func withActive(then func(*bench, *sq.Hold) func() error) func(*bench, *filler, int) func() error {
+func withActive(then func(*bench, *sq.Claim) func() error) func(*bench, *filler, int) func() error {
 	return func(b *bench, f *filler, n int) func() error {
 		b.say("now")
 		h := b.start()
@@ -140,7 +140,7 @@ func withActive(then func(*bench, *sq.Hold) func() error) func(*bench, *filler, 
 }
 
 // steered has the owner hear of what was steered in.
-func steered(b *bench, h *sq.Hold) error {
+func steered(b *bench, h *sq.Claim) error {
 	_, err := h.Steer(b.ctx)
 	return err
 }

@@ -2,102 +2,44 @@ package protocol
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/rediskey"
-	"turnstile/pkg/followup"
 	"turnstile/pkg/session"
 )
 
-// index makes a session known before its record is written, so that Forget finds a
-// record that no message has come to.
-func (c *Client) index(ctx context.Context, sessionKey string) error {
-	now, err := c.tasks.now(ctx)
-	if err != nil {
-		return unchanged(err)
-	}
-	return unchanged(c.rdb.ZAdd(ctx, rediskey.Sessions, redis.Z{Score: float64(now), Member: sessionKey}).Err())
+// Rotate gives a session another session id. lua/rotate.lua.
+type Rotate struct {
+	Session string
+	Old     string // the one that it replaces; "": whichever
+	Until   int64  // ms: after that nothing is done
 }
 
-// Rotate gives the session another session id: the next message begins another
-// transcript under the same key, queue and lock, and a turn that is running
-// finishes into the old one. Only the session id old is replaced; if it is empty, the
-// one that holds now. It answers the session id that holds then.
-func (c *Client) Rotate(ctx context.Context, sessionKey, old string) (sessionID string, err error) {
-	if err := session.ValidateKey(sessionKey); err != nil {
-		return "", err
-	}
-	if sessionID, err = c.rotate(ctx, sessionKey, old); err != nil {
-		return "", fmt.Errorf("rotate %s: %w", sessionKey, unchanged(err))
-	}
-	return sessionID, nil
+// Do returns the session id that holds now. late: the request came after Until.
+func (r Rotate) Do(ctx context.Context, rdb redis.Scripter) (sessionID string, late bool, err error) {
+	a, err := run(ctx, rdb, rotateScript(), Keys(r.Session, "", time.Now()), rediskey.For(r.Session).TaskPrefix(), newSessionID(), r.Old, r.Until)
+	return a.Str(0), a.int(1) < 0, err
 }
 
-func (c *Client) rotate(ctx context.Context, sessionKey, old string) (string, error) {
-	_, until, err := c.giveUpAt(ctx, sessionKey)
-	if err != nil {
-		return "", err
-	}
-	if old == "" { // else there is a record, or nothing is written
-		if old, err = c.rdb.HGet(ctx, rediskey.For(sessionKey).Record(), "session_id").Result(); err != nil && !errors.Is(err, redis.Nil) {
-			return "", err
-		}
-		if err := c.index(ctx, sessionKey); err != nil {
-			return "", err
-		}
-	}
-	reply, err := run(ctx, c.rdb, rotateScript(), keys(sessionKey, "", time.Now()), rediskey.For(sessionKey).TaskPrefix(), newSessionID(), old, until)
-	if err != nil {
-		return "", err
-	}
-	if reply.int(1) < 0 {
-		return "", errLate
-	}
-	return reply.str(0), nil
+// SetTitle gives the conversation a user's title; "" removes it. lua/title.lua.
+func SetTitle(ctx context.Context, rdb redis.Scripter, sessionKey, title string) error {
+	_, err := run(ctx, rdb, titleScript(), Keys(sessionKey, "", time.Now()), rediskey.For(sessionKey).TaskPrefix(), "", "", title)
+	return err
 }
 
-// SetTitle gives the conversation a title that no agent overwrites; an empty one
-// takes it away. Errors about the title wrap session.ErrInvalid.
-func (c *Client) SetTitle(ctx context.Context, sessionKey, title string) error {
-	if err := session.ValidateKey(sessionKey); err != nil {
-		return err
-	}
-	if err := session.ValidateTitle(title); err != nil {
-		return err
-	}
-	if err := c.index(ctx, sessionKey); err != nil {
-		return fmt.Errorf("title of %s: %w", sessionKey, err)
-	}
-	_, err := run(ctx, c.rdb, titleScript(), keys(sessionKey, "", time.Now()), rediskey.For(sessionKey).TaskPrefix(), "", "", title)
-	if err != nil {
-		return fmt.Errorf("title of %s: %w", sessionKey, unchanged(err))
-	}
-	return nil
-}
-
-// Configure says what messages do that find the session busy and name no mode.
-// The zero Settings are those of the worker.
-func (c *Client) Configure(ctx context.Context, sessionKey string, s followup.Settings) error {
-	if err := session.ValidateKey(sessionKey); err != nil {
-		return err
-	}
+// Configure stores a session's queue settings; the zero Settings remove them.
+// lua/configure.lua.
+func Configure(ctx context.Context, rdb redis.Scripter, sessionKey string, s session.QueueSettings) error {
 	var text string
-	if s != (followup.Settings{}) {
+	if s != (session.QueueSettings{}) {
 		var err error
 		if text, err = marshal(s); err != nil {
 			return fmt.Errorf("encode settings: %w", err)
 		}
 	}
-	if err := c.index(ctx, sessionKey); err != nil {
-		return fmt.Errorf("configure %s: %w", sessionKey, err)
-	}
-	_, err := run(ctx, c.rdb, configureScript(), keys(sessionKey, "", time.Now()), rediskey.For(sessionKey).TaskPrefix(), text)
-	if err != nil {
-		return fmt.Errorf("configure %s: %w", sessionKey, unchanged(err))
-	}
-	return nil
+	_, err := run(ctx, rdb, configureScript(), Keys(sessionKey, "", time.Now()), rediskey.For(sessionKey).TaskPrefix(), text)
+	return err
 }

@@ -14,7 +14,6 @@ import (
 	"turnstile/internal/combine"
 	"turnstile/internal/redisconn"
 	"turnstile/internal/rediskey"
-	"turnstile/pkg/followup"
 	"turnstile/pkg/lockguard"
 	"turnstile/pkg/session"
 )
@@ -37,7 +36,7 @@ type Config struct {
 
 	// Line is what messages do that find their session busy, where neither they
 	// nor their session say. Defaults to followup.DefaultSettings.
-	Line followup.Settings
+	Line session.QueueSettings
 
 	// StuckLimit is how many interruptions in a row, without a finished turn
 	// between them, suspend the session. If the last one was a worker's death, the
@@ -123,11 +122,11 @@ const (
 
 func (c Config) withDefaults() Config {
 	setDefault(&c.SentinelTTL, 15*time.Second)
-	c.Line = c.Line.Over(followup.DefaultSettings())
+	c.Line = c.Line.Over(session.DefaultQueueSettings())
 	setDefault(&c.StuckLimit, 3)
 	setDefault(&c.CrashPolicy, CrashResume)
 	c.Limits = c.Limits.WithDefaults()
-	setDefault(&c.LineCap, lineCap)
+	setDefault(&c.LineCap, DefaultLineCap)
 	setDefault(&c.TurnMessages, 500)
 	setDefault(&c.TurnBytes, 4<<20)
 	setDefault(&c.EventsCap, 1000)
@@ -142,8 +141,8 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// lineCap is the default of LineCap, the sender's and the worker's.
-const lineCap = 10_000
+// DefaultLineCap is the default of LineCap, for senders and workers.
+const DefaultLineCap = 10_000
 
 func setDefault[T comparable](v *T, def T) {
 	var zero T
@@ -160,7 +159,7 @@ const flights = 3
 // Consumer takes messages out of the sessions' queues, for one worker. Its
 // methods may be called concurrently.
 type Consumer struct {
-	walker // and the Redis that all moves go to
+	Walker // and the Redis that all moves go to
 	cfg    Config
 	moves  *combine.Combiner // of all holds
 	limits string            // of what a turn leaves, as finish takes them
@@ -169,8 +168,8 @@ type Consumer struct {
 	plainShared []any // the same, and the phase, as the plain one does
 
 	unheardMu  sync.Mutex
-	unheard    []*Hold // claims of which no reply came
-	takingBack bool    // a TakeBack is at work
+	unheard    []*Claim // claims of which no reply came
+	takingBack bool     // a TakeBack is at work
 }
 
 // NewConsumer makes a consumer that shares rdb, which stays the caller's to close.
@@ -180,13 +179,13 @@ func NewConsumer(rdb redis.UniversalClient, cfg Config) (*Consumer, error) {
 		return nil, errors.New("sessionqueue: Config.Worker is empty")
 	}
 	cfg = cfg.withDefaults()
-	c := &Consumer{walker: walker{rdb: rdb}, cfg: cfg, moves: combine.New(rdb, flights)}
+	c := &Consumer{Walker: Walker{rdb: rdb}, cfg: cfg, moves: combine.New(rdb, flights)}
 	if cfg.LeftAlone != nil {
 		c.odd = once(maxLeftAlone, func(name string) { cfg.LeftAlone(rediskey.Queue(name)) })
 	}
 	short, large := cfg.eventBytes()
 	c.limits = fmt.Sprint(cfg.EventsCap, cfg.TranscriptCap, cfg.TranscriptTTL.Milliseconds(), cfg.TurnMessages, cfg.TurnBytes, cfg.Limits.Task(), cfg.TranscriptBytes, short, large)
-	c.events = fmt.Sprint(cfg.EventsCap, short, large)
+	c.events = cfg.eventLimits()
 	c.plainShared = []any{c.events, cfg.TranscriptCap, cfg.TranscriptTTL.Milliseconds(), c.phase(), cfg.Limits.Task(), cfg.TranscriptBytes}
 	return c, nil
 }
@@ -201,8 +200,18 @@ func (c Config) eventBytes() (short, large int) {
 	return short, c.EventsBytes - short*n
 }
 
-// grace is how long a session that was woken may go unclaimed.
-func (c *Consumer) grace() time.Duration { return min(claimGrace, c.cfg.SentinelTTL) }
+// Grace is how long a session that was woken may go unclaimed.
+func (c Config) Grace() time.Duration { return min(ClaimGrace, c.SentinelTTL) }
+
+// LineMost is how many messages may wait in a line, and how many delayed ones, before the
+// rest is archived. Senders stop at LineCap; what a turn requeues comes on top.
+func (c Config) LineMost() int64 { return int64(c.LineCap + c.TurnMessages) }
+
+// eventLimits are the limits of the event stream, as scripts take them.
+func (c Config) eventLimits() string {
+	short, large := c.eventBytes()
+	return fmt.Sprint(c.EventsCap, short, large)
+}
 
 // Config is the configuration with its defaults filled in.
 func (c *Consumer) Config() Config { return c.cfg }
@@ -218,7 +227,7 @@ func (c *Consumer) Pop(ctx context.Context, n int) ([]string, error) {
 	for i, z := range popped {
 		sessions[i], _ = z.Member.(string)
 	}
-	return c.named(sessions), nil
+	return c.Named(sessions), nil
 }
 
 // Await is Pop for one session that waits for it, up to block. It does not look at
@@ -232,7 +241,7 @@ func (c *Consumer) Await(ctx context.Context, block time.Duration) ([]string, er
 		return nil, err
 	}
 	session, _ := one.Member.(string)
-	return c.named([]string{session}), nil
+	return c.Named([]string{session}), nil
 }
 
 // maxLeftAlone is of how many queues Config.LeftAlone is told.
@@ -264,11 +273,11 @@ func (c *Consumer) PutBack(ctx context.Context, sessions []string) error {
 	if err != nil {
 		return err
 	}
-	ups := make([]wakeUp, len(sessions))
+	ups := make([]WakeUp, len(sessions))
 	for i, s := range sessions {
-		ups[i].session = s
+		ups[i].Session = s
 	}
-	return wake(ctx, c.rdb, now.UnixMilli(), c.grace(), ups...)
+	return Wake(ctx, c.rdb, now.UnixMilli(), c.cfg.Grace(), ups...)
 }
 
 // OthersWait reports whether sessions wait for a free worker.
@@ -284,20 +293,20 @@ func (c *Consumer) OthersWait(ctx context.Context) (bool, error) {
 // renewed. On an error, the sessions without a hold are put back, but for those that
 // Redis refuses to look at (ErrBroken): reap finds them in time. Call TakeBack then:
 // Redis may have carried out a claim whose reply was lost.
-func (c *Consumer) Claim(parent context.Context, sessions []string) ([]*Hold, error) {
+func (c *Consumer) Claim(parent context.Context, sessions []string) ([]*Claim, error) {
 	sent := time.Now()
-	attempts := make([]*Hold, len(sessions))
+	attempts := make([]*Claim, len(sessions))
 	for i, s := range sessions {
-		attempts[i] = &Hold{
-			consumer: c, session: s, token: rand.Text(), prefix: session.IDPrefix(s), keys: keys(s, "", sent),
+		attempts[i] = &Claim{
+			consumer: c, session: s, token: rand.Text(), prefix: session.IDPrefix(s), keys: Keys(s, "", sent),
 			claimedBy: sent.Add(2 * c.cfg.SentinelTTL),
 		}
 	}
-	var holds, special []*Hold
-	var waiting []wakeUp
+	var holds, special []*Claim
+	var waiting []WakeUp
 	var failed error
 	var again []string
-	settle := func(attempts []*Hold, replies []reply) {
+	settle := func(attempts []*Claim, replies []reply) {
 		for i, a := range replies {
 			h := attempts[i]
 			if a.err != nil {
@@ -313,19 +322,19 @@ func (c *Consumer) Claim(parent context.Context, sessions []string) ([]*Hold, er
 				failed = errors.Join(failed, err)
 				continue
 			}
-			switch a.str(0) {
+			switch a.Str(0) {
 			case "special":
 				special = append(special, h)
 			case "turn":
 				h.lease = lockguard.NewLease(parent, sent, c.cfg.SentinelTTL)
-				h.begin(sent, a.answer)
-				h.turn.Reset = a.str(7)
-				if reason := a.str(8); reason != "" {
+				h.begin(sent, a.Result)
+				h.turn.Reset = a.Str(7)
+				if reason := a.Str(8); reason != "" {
 					h.turn.Resume, h.turn.ResumeAge = reason, a.ms(9)
 				}
 				holds = append(holds, h)
 			case "wait":
-				waiting = append(waiting, wakeUp{h.session, a.int(1)})
+				waiting = append(waiting, WakeUp{h.session, a.int(1)})
 			case "again":
 				again = append(again, h.session)
 			}
@@ -343,12 +352,12 @@ func (c *Consumer) Claim(parent context.Context, sessions []string) ([]*Hold, er
 	if rest := special; len(rest) > 0 {
 		// It may be the first script that has set the sentinel, and its reply was lost:
 		// the lease counts from before that one.
-		settle(rest, c.pipeline(parent, claimScript(), len(rest), func(i int) ([]string, []any) {
+		settle(rest, pipeline(parent, c.rdb, claimScript(), len(rest), func(i int) ([]string, []any) {
 			return rest[i].keys, rest[i].claimArgs()
 		}))
 	}
 	if len(waiting) > 0 {
-		if err := wake(parent, c.rdb, 0, 0, waiting...); err != nil {
+		if err := Wake(parent, c.rdb, 0, 0, waiting...); err != nil {
 			failed = errors.Join(failed, err)
 		}
 	}
@@ -367,7 +376,7 @@ func broken(err error) bool {
 	return redisconn.Refused(err) && (redis.HasErrorPrefix(err, "WRONGTYPE") || strings.HasPrefix(err.Error(), "ERR "))
 }
 
-func (h *Hold) claimArgs() []any {
+func (h *Claim) claimArgs() []any {
 	c := h.consumer.cfg
 	return []any{
 		rediskey.For(h.session).TaskPrefix(), h.token, c.SentinelTTL.Milliseconds(), c.Worker, h.consumer.phase(), h.prefix,
@@ -382,14 +391,9 @@ func newSessionID() string {
 	return time.Now().UTC().Format("20060102-150405-") + strings.ToLower(rand.Text()[:10])
 }
 
-const (
-	phaseStarting = "starting"
-	phaseRunning  = "running"
-)
-
 func (c *Consumer) phase() string {
 	if c.cfg.Immediate {
-		return phaseRunning
+		return session.PhaseRunning
 	}
-	return phaseStarting
+	return session.PhaseStarting
 }

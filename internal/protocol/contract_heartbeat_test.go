@@ -16,7 +16,7 @@ import (
 )
 
 // workerServer starts the asynq.Server of a worker, whose heartbeat tells of holds.
-func (b *bench) workerServer(h asynq.HandlerFunc, holds func() []*sq.Hold) *asynq.Server {
+func (b *bench) workerServer(h asynq.HandlerFunc, holds func() []*sq.Claim) *asynq.Server {
 	b.Helper()
 	s := asynq.NewServerFromRedisClient(b.c.ServerRedis(10, time.Hour, holds), asynq.Config{
 		Queues: map[string]int{"jobs": 1}, Concurrency: 2, LogLevel: asynq.FatalLevel, TaskCheckInterval: 5 * time.Millisecond,
@@ -49,7 +49,7 @@ func TestContract_Heartbeat(t *testing.T) {
 	must(t, err)
 	holds, err := b.c.Claim(b.ctx, []string{key, "other"})
 	must(t, err)
-	server := b.workerServer(func(context.Context, *asynq.Task) error { return nil }, func() []*sq.Hold { return holds })
+	server := b.workerServer(func(context.Context, *asynq.Task) error { return nil }, func() []*sq.Claim { return holds })
 
 	all := b.servers()
 	equal(t, "servers", len(all), 1)
@@ -98,10 +98,10 @@ func TestContract_HeartbeatIsBounded(t *testing.T) {
 	must(t, err)
 	holds, err := b.c.Claim(b.ctx, []string{"other"})
 	must(t, err)
-	running := append([]*sq.Hold{long}, slices.Repeat(holds, 5000)...)
+	running := append([]*sq.Claim{long}, slices.Repeat(holds, 5000)...)
 	script := &longest{name: "evalsha"}
 	b.rdb.AddHook(script)
-	b.workerServer(func(context.Context, *asynq.Task) error { return nil }, func() []*sq.Hold { return running })
+	b.workerServer(func(context.Context, *asynq.Task) error { return nil }, func() []*sq.Claim { return running })
 	s := b.servers()[0]
 	if most := 2 * 1010; script.args > most || script.args < 1000 {
 		t.Errorf("a heartbeat of %d arguments, want about %d", script.args, most)
@@ -118,7 +118,7 @@ func TestContract_HeartbeatServerStillWorks(t *testing.T) {
 	b.workerServer(func(_ context.Context, task *asynq.Task) error {
 		ran <- task.Type()
 		return nil
-	}, func() []*sq.Hold { return nil })
+	}, func() []*sq.Claim { return nil })
 	_, err := asynq.NewClientFromRedisClient(b.rdb).Enqueue(asynq.NewTask("job", nil), asynq.Queue("jobs"))
 	must(t, err)
 	equal(t, "runs", <-ran, "job")

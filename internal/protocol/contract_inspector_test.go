@@ -10,6 +10,7 @@ import (
 
 	"github.com/hibiken/asynq"
 
+	"turnstile"
 	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
@@ -61,13 +62,13 @@ func TestContract_StatesReadBack(t *testing.T) {
 	equal(t, "retention", info.Retention, time.Hour)
 	equal(t, "last error", info.LastErr, "")
 	recent(t, "completed at", info.CompletedAt)
-	var e sq.Event
+	var e session.Event
 	must(t, json.Unmarshal(info.Result, &e))
 	equal(t, "result's reply", e.Reply, "re: done")
 	equal(t, "payload", string(info.Payload), `{"v":1,"text":"done"}`)
 
 	must(t, h.Promote(b.ctx))
-	_, err = h.Finish(b.ctx, sq.End{Status: sq.StatusFailed, Error: "exit status 7"})
+	_, err = h.Finish(b.ctx, sq.End{Status: session.StatusFailed, Error: "exit status 7"})
 	must(t, err)
 	info = b.inspect("failed")
 	equal(t, "state", info.State, asynq.TaskStateArchived)
@@ -94,7 +95,7 @@ func TestContract_StatesReadBack(t *testing.T) {
 	info = b.inspect("drained")
 	equal(t, "state", info.State, asynq.TaskStatePending)
 	equal(t, "retried", info.Retried, 0)
-	_, err = b.client.Submit(b.ctx, key, session.Message{ID: "later", Text: "later"}, sq.Delay(time.Hour))
+	_, err = b.client.Submit(b.ctx, key, session.Message{ID: "later", Text: "later"}, turnstile.Delay(time.Hour))
 	must(t, err)
 	info = b.inspect("later")
 	equal(t, "state", info.State, asynq.TaskStateScheduled)
@@ -155,7 +156,7 @@ func TestContract_ErrorsOfAnyBytes(t *testing.T) {
 			if _, err := b.inspector().GetTaskInfo(queue, b.task("a")); err != nil {
 				t.Errorf("after a retry: %v", err)
 			}
-			_, err := b.start().Finish(b.ctx, sq.End{Status: sq.StatusFailed, Error: text})
+			_, err := b.start().Finish(b.ctx, sq.End{Status: session.StatusFailed, Error: text})
 			must(t, err)
 			if _, err := b.inspector().GetTaskInfo(queue, b.task("a")); err != nil {
 				t.Errorf("archived: %v", err)
@@ -174,16 +175,16 @@ func TestContract_RunOfADeadLetter(t *testing.T) {
 	b.say("a")
 	h := b.start()
 	first := h.Turn()
-	_, err := h.Finish(b.ctx, sq.End{Status: sq.StatusExpired, Error: "too old"})
+	_, err := h.Finish(b.ctx, sq.End{Status: session.StatusExpired, Error: "too old"})
 	must(t, err)
 	must(t, b.inspector().RunTask(queue, b.task("a")))
 	equal(t, "state", b.state("a"), "pending")
 	if _, ended, err := b.client.Result(b.ctx, key, "a"); ended || err != nil {
 		t.Errorf("the result of a message that waits again: %v, %v", ended, err)
 	}
-	got, followed := b.waitFor("a"), make(chan sq.Status, 1)
+	got, followed := b.waitFor("a"), make(chan session.Status, 1)
 	go func() {
-		o, _ := b.client.Follow(b.ctx, key, "a", func(sq.Event) {})
+		o, _ := b.client.Follow(b.ctx, key, "a", func(session.Event) {})
 		followed <- o.Status
 	}()
 	b.sweep()
@@ -192,8 +193,8 @@ func TestContract_RunOfADeadLetter(t *testing.T) {
 		t.Errorf("turn: %+v", h.Turn())
 	}
 	b.finish(h)
-	equal(t, "status", (<-got).Status, sq.StatusDone)
-	equal(t, "status to a follower", <-followed, sq.StatusDone)
+	equal(t, "status", (<-got).Status, session.StatusDone)
+	equal(t, "status to a follower", <-followed, session.StatusDone)
 }
 
 // The operator's buttons at every point of a turn. The session survives each of
@@ -222,7 +223,7 @@ func TestContract_ButtonsInMidTurn(t *testing.T) {
 				t.Parallel()
 				b := newBench(t)
 				b.sayAll("a", "b")
-				var h *sq.Hold
+				var h *sq.Claim
 				switch point {
 				case "starting":
 					h = b.claim()
@@ -238,14 +239,14 @@ func TestContract_ButtonsInMidTurn(t *testing.T) {
 				}
 				press(b, b.inspector())
 				if h != nil {
-					if _, err := h.Finish(b.ctx, sq.End{Status: sq.StatusDone, Reply: "r", Entries: []session.Entry{{Text: "t"}}, Release: true}); err != nil {
+					if _, err := h.Finish(b.ctx, sq.End{Status: session.StatusDone, Reply: "r", Entries: []session.Entry{{Text: "t"}}, Release: true}); err != nil {
 						t.Errorf("finish: %v", err)
 					}
 				}
 				_ = b.inspector().UnpauseQueue(queue)
 				b.say("c")
 				b.drain()
-				equal(t, "the next message", b.outcome("c").Status, sq.StatusDone)
+				equal(t, "the next message", b.outcome("c").Status, session.StatusDone)
 				noHalves(b)
 			})
 		}
@@ -305,7 +306,7 @@ func TestContract_DeleteQueueAndTheSameIDAgain(t *testing.T) {
 	b.say("a")
 	h := b.start()
 	b.deleteQueue(b.inspector())
-	equal(t, "again", b.say("a").Status, sq.Queued)
+	equal(t, "again", b.say("a").Status, turnstile.Queued)
 	equal(t, "goes on", b.finish(h), true)
 	equal(t, "with", h.Turn().Message.ID, "a")
 	equal(t, "state", b.state("a"), "active")

@@ -101,7 +101,7 @@ func TestContract_UniqueLocks(t *testing.T) {
 	t.Parallel()
 	ends := map[string]func(b *bench){
 		"done":   func(b *bench) { b.drain() },
-		"failed": func(b *bench) { _, err := b.start().Finish(b.ctx, sq.End{Status: sq.StatusFailed}); must(b, err) },
+		"failed": func(b *bench) { _, err := b.start().Finish(b.ctx, sq.End{Status: session.StatusFailed}); must(b, err) },
 		"stopped": func(b *bench) {
 			_, err := b.client.Stop(b.ctx, key)
 			must(b, err)

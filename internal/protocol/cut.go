@@ -11,7 +11,7 @@ import (
 
 // partial is the entries of a turn so far, as they are stored beside it; "" if
 // there are none.
-func (h *Hold) partial(entries []session.Entry) (string, error) {
+func (h *Claim) partial(entries []session.Entry) (string, error) {
 	if len(entries) == 0 {
 		return "", nil
 	}
@@ -24,7 +24,7 @@ func (h *Hold) partial(entries []session.Entry) (string, error) {
 
 // Checkpoint stores what the running turn has done so far. The next claim finds
 // it if the turn is cut off; its end removes it.
-func (h *Hold) Checkpoint(ctx context.Context, entries []session.Entry) error {
+func (h *Claim) Checkpoint(ctx context.Context, entries []session.Entry) error {
 	p, err := h.partial(entries)
 	if err != nil {
 		return err
@@ -35,9 +35,9 @@ func (h *Hold) Checkpoint(ctx context.Context, entries []session.Entry) error {
 	return err
 }
 
-// Marked is what became of a hold's resume mark.
-type Marked struct {
-	Hold *Hold
+// MarkResult is what became of a hold's resume mark.
+type MarkResult struct {
+	Hold *Claim
 	Err  error // wraps lockguard.ErrLost when the session is another's
 
 	// Starting: there was no agent to cut off. The turn is not marked, and Promote
@@ -48,9 +48,9 @@ type Marked struct {
 // Mark is called when a drain's time is up, before the turns are interrupted: it
 // marks those that run to be resumed, and keeps the others from starting. What
 // counts is what runs at this moment.
-func (c *Consumer) Mark(ctx context.Context, holds []*Hold, reason string) []Marked {
-	marks := make([]Marked, len(holds))
-	replies := c.pipeline(ctx, markScript(), len(holds), func(i int) ([]string, []any) {
+func (c *Consumer) Mark(ctx context.Context, holds []*Claim, reason string) []MarkResult {
+	marks := make([]MarkResult, len(holds))
+	replies := pipeline(ctx, c.rdb, markScript(), len(holds), func(i int) ([]string, []any) {
 		h := holds[i]
 		h.mu.Lock()
 		defer h.mu.Unlock()
@@ -59,10 +59,10 @@ func (c *Consumer) Mark(ctx context.Context, holds []*Hold, reason string) []Mar
 		}
 	})
 	for i, r := range replies {
-		marks[i] = Marked{Hold: holds[i], Err: r.err, Starting: r.str(0) == "starting"}
+		marks[i] = MarkResult{Hold: holds[i], Err: r.err, Starting: r.Str(0) == "starting"}
 		// A turn that ended just now, or went on to the next, is no loss: renewals
 		// see what is.
-		if r.err == nil && r.str(0) == "lost" {
+		if r.err == nil && r.Str(0) == "lost" {
 			marks[i].Err = fmt.Errorf("mark %s: %w", holds[i].session, lockguard.ErrLost)
 		}
 	}

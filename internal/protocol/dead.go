@@ -1,12 +1,7 @@
 package protocol
 
 import (
-	"cmp"
 	"context"
-	"errors"
-	"fmt"
-	"iter"
-	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -15,157 +10,93 @@ import (
 	"turnstile/pkg/session"
 )
 
-// deadBatch is how many dead letters are read in a round trip: a text may have a
-// megabyte.
-const deadBatch = 20
-
-// DeadLetter is a message that was put aside, in asynq's words archived.
-type DeadLetter struct {
+// Rerun puts dead letters back at the end of the line. lua/rerun.lua.
+type Rerun struct {
 	Session string
-	ID      string
-	Text    string // "" of what is no message
-	Outcome Outcome
-	At      time.Time     // when it was put aside, by Redis' clock, in whole seconds
-	Age     time.Duration // since then
+	Call    string // names this call, so that a repetition is known
+	LineCap int
+	Letters []DeadTask // in the order in which they are to run
 }
 
-// DeadLetters visits a session's dead letters, the oldest first: those that were put
-// aside in the same second in the order of their arrival. An error is the last.
-func (c *Client) DeadLetters(ctx context.Context, sessionKey string) iter.Seq2[DeadLetter, error] {
-	return func(yield func(DeadLetter, error) bool) {
-		err := session.ValidateKey(sessionKey)
-		if err == nil {
-			err = c.eachDead(ctx, sessionKey, func(d DeadLetter) bool { return yield(d, nil) })
-		}
-		if err != nil {
-			yield(DeadLetter{}, err)
-		}
+// DeadTask names a dead letter as its caller has seen it.
+type DeadTask struct{ ID, Arrived string }
+
+// Do returns how many went back, and Redis' clock, ms.
+func (r Rerun) Do(ctx context.Context, rdb redis.Scripter) (n int, now int64, err error) {
+	k := rediskey.For(r.Session)
+	args := []any{k.TaskPrefix(), string(session.StatusStopped) + " " + string(session.StatusFailed), r.LineCap}
+	for _, d := range r.Letters {
+		args = append(args, d.ID, d.Arrived)
 	}
+	a, err := run(ctx, rdb, rerunScript(), append(Keys(r.Session, "", time.Now()), k.Call(r.Call)), args...)
+	return int(a.int(0)), a.int(1), err
 }
 
-func (c *Client) eachDead(ctx context.Context, sessionKey string, visit func(DeadLetter) bool) error {
+// Discard deletes those of the tasks that are dead letters, and returns how many.
+// lua/discard.lua.
+func Discard(ctx context.Context, rdb redis.Scripter, sessionKey string, taskIDs []string) (n int, err error) {
+	args := make([]any, 0, 1+len(taskIDs))
+	args = append(args, rediskey.For(sessionKey).TaskPrefix())
+	for _, id := range taskIDs {
+		args = append(args, id)
+	}
+	a, err := run(ctx, rdb, discardScript(), Keys(sessionKey, "", time.Now()), args...)
+	return int(a.int(0)), err
+}
+
+// Erase deletes a batch of a session's messages, and in the end all of its keys.
+// lua/erase.lua.
+type Erase struct {
+	Session string
+	Fence   string   // of the last turn when the keys were looked up, "": none
+	Batch   int      // messages
+	Others  []string // keys, beside those of Keys
+	Last    bool     // no other key of the session is left
+}
+
+// Do returns gone, held (somebody owns the session), changed (a turn has run since the
+// keys were looked up) or batch (call again).
+func (e Erase) Do(ctx context.Context, rdb redis.Scripter) (state string, err error) {
+	a, err := run(ctx, rdb, eraseScript(), append(Keys(e.Session, "", time.Now()), e.Others...),
+		rediskey.For(e.Session).TaskPrefix(), e.Fence, e.Batch, flag(e.Last))
+	return a.Str(0), err
+}
+
+// Purge deletes a batch of results and dead letters that are too old, in each of the
+// sessions. lua/purge.lua.
+func Purge(ctx context.Context, rdb redis.UniversalClient, sessions []string, batch int, archiveTTL time.Duration) []Batch {
+	at := time.Now()
+	return batches(pipeline(ctx, rdb, purgeScript(), len(sessions), func(i int) ([]string, []any) {
+		return Keys(sessions[i], "", at), []any{rediskey.For(sessions[i]).TaskPrefix(), batch, int64(archiveTTL / time.Second)}
+	}))
+}
+
+// Trim archives a batch of what is over the cap of each session's line. lua/trim.lua.
+func (c Config) Trim(ctx context.Context, rdb redis.UniversalClient, sessions []string) []Batch {
+	at := time.Now()
+	return batches(pipeline(ctx, rdb, trimScript(), len(sessions), func(i int) ([]string, []any) {
+		s := sessions[i]
+		return Keys(s, "", at), []any{rediskey.For(s).TaskPrefix(), session.IDPrefix(s), c.LineMost(), c.eventLimits(), c.Limits.Task()}
+	}))
+}
+
+// Batch is what one call has done in one session.
+type Batch struct {
+	N    int
+	More bool // call again
+	Err  error
+}
+
+func batches(replies []reply) []Batch {
+	all := make([]Batch, len(replies))
+	for i, r := range replies {
+		all[i] = Batch{int(r.int(0)), r.int(1) == 1, r.err}
+	}
+	return all
+}
+
+// Forget deletes the record of a session that was not used for ttl. lua/forget.lua.
+func Forget(ctx context.Context, rdb redis.Scripter, sessionKey, sessionID string, now time.Time, ttl time.Duration) (gone bool, err error) {
 	k := rediskey.For(sessionKey)
-	all, err := c.deadPlaces(ctx, k, nil)
-	slices.SortFunc(all, func(a, b deadPlace) int { // those of a second as /resume runs them
-		return cmp.Or(cmp.Compare(a.second, b.second), byArrival(a, b))
-	})
-	all = slices.CompactFunc(all, func(a, b deadPlace) bool { return a.id == b.id && a.second == b.second }) // read twice
-	for err == nil && len(all) > 0 {
-		batch := all[:min(len(all), deadBatch)]
-		all = all[len(batch):]
-		tasks := make([]*redis.SliceCmd, len(batch))
-		var now *redis.TimeCmd
-		_, err = c.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-			now = p.Time(ctx)
-			for i, place := range batch {
-				tasks[i] = p.HMGet(ctx, k.Task(place.id), "msg", "state", "result")
-			}
-			return nil
-		})
-		if err != nil {
-			break
-		}
-		for i, place := range batch {
-			t := answer(tasks[i].Val())
-			if t.str(1) != "archived" {
-				continue // run again or deleted meanwhile
-			}
-			d := deadLetter(sessionKey, place.id, t, c.cfg.Limits)
-			d.At = time.Unix(place.second, 0)
-			d.Age = max(now.Val().Sub(d.At), 0)
-			if !visit(d) {
-				return nil
-			}
-		}
-	}
-	if err != nil {
-		return fmt.Errorf("read dead letters of %s: %w", sessionKey, err)
-	}
-	return nil
-}
-
-// deadLetter reads {msg, state, result} of a task.
-func deadLetter(sessionKey, taskID string, t answer, limits session.Limits) DeadLetter {
-	d := DeadLetter{Session: sessionKey, ID: messageID(session.IDPrefix(sessionKey), taskID)}
-	task, err := parseTaskMessage([]byte(t.str(0)))
-	if err == nil {
-		var m session.Message
-		m, err = task.message(limits)
-		d.Text = m.Text
-	}
-	d.Outcome = storedOutcome(sessionKey, d.ID, t.str(1), t.str(2))
-	if d.Outcome.Error == archivedByHand && task.failure != "" {
-		d.Outcome.Error = task.failure // a stock asynq.Server's
-	}
-	if err != nil && d.Outcome.Error == "" {
-		d.Outcome.Error = err.Error()
-	}
-	return d
-}
-
-// errEnough ends a walk whose caller has seen enough.
-var errEnough = errors.New("enough")
-
-// WithDeadLetters visits the sessions that have dead letters, each once and in no
-// order. It looks at every session that is known, in batches. An error is the
-// last.
-func (c *Client) WithDeadLetters(ctx context.Context) iter.Seq2[string, error] {
-	return func(yield func(string, error) bool) {
-		w, seen := walker{rdb: c.rdb}, map[string]bool{} // a scan may come by twice
-		visit := func(sessions []string) error {
-			dead, err := w.withTasks(ctx, sessions, rediskey.Session.Archived)
-			for _, s := range dead {
-				if !seen[s] && !yield(s, nil) {
-					return errEnough
-				}
-				seen[s] = true
-			}
-			return err
-		}
-		err := w.everySession(ctx, visit)
-		if err != nil && !errors.Is(err, errEnough) {
-			yield("", fmt.Errorf("look for dead letters: %w", err))
-		}
-	}
-}
-
-// DropDeadLetters deletes the dead letters with these ids, or without ids all of
-// a session's, and answers how many there were. They are gone for good: their
-// senders find no outcome any more. An id that names none is passed over.
-func (c *Client) DropDeadLetters(ctx context.Context, sessionKey string, ids ...string) (n int, err error) {
-	if err := session.ValidateKey(sessionKey); err != nil {
-		return 0, err
-	}
-	if n, err = c.dropDead(ctx, sessionKey, ids); err != nil {
-		return n, fmt.Errorf("drop dead letters of %s: %w", sessionKey, err)
-	}
-	return n, nil
-}
-
-func (c *Client) dropDead(ctx context.Context, sessionKey string, ids []string) (n int, err error) {
-	k := rediskey.For(sessionKey)
-	discard := func(taskIDs []string) error {
-		args := make([]any, 0, 1+len(taskIDs))
-		args = append(args, k.TaskPrefix())
-		for _, id := range taskIDs {
-			args = append(args, id)
-		}
-		reply, err := run(ctx, c.rdb, discardScript(), keys(sessionKey, "", time.Now()), args...)
-		n += int(reply.int(0))
-		return err
-	}
-	if len(ids) == 0 {
-		err = c.deadPages(ctx, k, func(taskIDs []string, _ []int64) error { return discard(taskIDs) })
-		return n, err
-	}
-	for part := range slices.Chunk(ids, deadPage) {
-		taskIDs := make([]string, len(part))
-		for i, id := range part {
-			taskIDs[i] = session.TaskID(sessionKey, id)
-		}
-		if err := discard(taskIDs); err != nil {
-			return n, err
-		}
-	}
-	return n, nil
+	return forgetScript().Run(ctx, rdb, append(Keys(sessionKey, sessionID, now), k.State()), k.TaskPrefix(), ttl.Milliseconds()).Bool()
 }

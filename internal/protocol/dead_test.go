@@ -37,7 +37,7 @@ func TestDeadLetters(t *testing.T) {
 			if id == "stopped" {
 				break
 			}
-			_, err := b.start().Finish(b.ctx, sq.End{Status: sq.Status(id), Error: id + " it is"})
+			_, err := b.start().Finish(b.ctx, sq.End{Status: session.Status(id), Error: id + " it is"})
 			must(b, err)
 		}
 		_, err := b.client.Stop(b.ctx, key)
@@ -45,7 +45,7 @@ func TestDeadLetters(t *testing.T) {
 		b.say("by-hand")
 		must(b, b.inspector().ArchiveTask(rediskey.Queue(key), b.task("by-hand")))
 		b.enqueueRaw("other", "x", "foreign")
-		_, err = b.start().Finish(b.ctx, sq.End{Status: sq.StatusFailed, Error: "no message"})
+		_, err = b.start().Finish(b.ctx, sq.End{Status: session.StatusFailed, Error: "no message"})
 		must(b, err)
 		b.say("goes-on")
 
@@ -116,7 +116,7 @@ func TestDeadLettersInOrder(t *testing.T) {
 	_, err := b.client.Stop(b.ctx, key)
 	must(t, err)
 	b.say("later")
-	_, err = b.start().Finish(b.ctx, sq.End{Status: sq.StatusFailed, Error: "no"})
+	_, err = b.start().Finish(b.ctx, sq.End{Status: session.StatusFailed, Error: "no"})
 	must(t, err)
 	archive := b.k.Archived()
 	for _, id := range want { // one second, whatever the clock did

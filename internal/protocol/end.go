@@ -13,7 +13,7 @@ import (
 
 // End is how a turn ended.
 type End struct {
-	Status  Status
+	Status  session.Status
 	Reply   string
 	Error   string          // why it did not end well
 	Entries []session.Entry // what goes into the transcript
@@ -38,13 +38,13 @@ type End struct {
 
 // archives reports whether the turn's message becomes a dead letter.
 func (e End) archives() bool {
-	return e.Status != StatusDone && (e.Status != StatusInterrupted || e.Rollback)
+	return e.Status != session.StatusDone && (e.Status != session.StatusInterrupted || e.Rollback)
 }
 
 // Finish ends the turn: ack or archive, transcript, reply and statistics in one
 // script. Then either the next message is taken under the same sentinel and a
 // new fence (more is true, and Turn tells what), or the hold is over.
-func (h *Hold) Finish(ctx context.Context, end End) (more bool, err error) {
+func (h *Claim) Finish(ctx context.Context, end End) (more bool, err error) {
 	defer h.ends()() // also between the two scripts: the first may have released it, unheard
 	w, err := h.written(end)
 	if err != nil {
@@ -68,11 +68,11 @@ func (h *Hold) Finish(ctx context.Context, end End) (more bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if reply.str(0) == "released" {
+	if reply.Str(0) == "released" {
 		return false, h.released(ctx, reply)
 	}
 	h.begin(sent, reply)
-	if end.Status != StatusDone {
+	if end.Status != session.StatusDone {
 		h.keep(last)
 	}
 	return true, nil
@@ -80,7 +80,7 @@ func (h *Hold) Finish(ctx context.Context, end End) (more bool, err error) {
 
 // keep tells the next turn of the resume mark that the last one's claim has found.
 // That was not finished, so it is still there, as a claim would see.
-func (h *Hold) keep(last Turn) {
+func (h *Claim) keep(last Turn) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if last.Resume != "" && last.SessionID == h.turn.SessionID {
@@ -114,7 +114,7 @@ const (
 // shortResult is the result of the messages of a turn behind the first one: "" if it is
 // the turn's end as it is announced, else without their names and, if it is still too
 // long, without the reply.
-func (e Event) shortResult(outcome string) (string, error) {
+func shortResult(e session.Event, outcome string) (string, error) {
 	n := len(e.Messages)
 	if n == 1 || n*len(outcome) <= resultsNamed {
 		return "", nil
@@ -128,12 +128,12 @@ func (e Event) shortResult(outcome string) (string, error) {
 	return short, err
 }
 
-func (h *Hold) finishArgs(end End, w written) ([]any, error) {
+func (h *Claim) finishArgs(end End, w written) ([]any, error) {
 	c := h.consumer.cfg
 	turn := h.Turn()
 	ending, back := h.split(end.Untaken)
 	rest := finishRest{
-		TTL: c.SentinelTTL.Milliseconds(), Retention: int64(c.Retention / time.Second), Done: end.Status == StatusDone, SID: turn.SessionID,
+		TTL: c.SentinelTTL.Milliseconds(), Retention: int64(c.Retention / time.Second), Done: end.Status == session.StatusDone, SID: turn.SessionID,
 		Noted: len(turn.Dropped) > 0, Told: turn.told(end.Told), Omitted: turn.notes.omitted, Ending: len(ending), Back: len(back), Prefix: h.prefix, Result: w.result,
 	}
 	if end.archives() {
@@ -157,23 +157,23 @@ func (h *Hold) finishArgs(end End, w written) ([]any, error) {
 // written is what a turn's end leaves, as JSON.
 type written struct {
 	outcome, start string // start is "" if it was announced already
-	result         string // see Event.shortResult
+	result         string // see shortResult
 	entries        []any
 }
 
-func (h *Hold) written(end End) (w written, err error) {
+func (h *Claim) written(end End) (w written, err error) {
 	turn := h.Turn()
 	ending, _ := h.split(end.Untaken)
 	if w.start, err = h.unannounced(); err != nil {
 		return w, err
 	}
-	outcome := Event{
-		Type: EventTurnEnded, SessionID: turn.SessionID, Turn: turn.ID, Fence: turn.Fence, Messages: ids(ending),
+	outcome := session.Event{
+		Type: session.EventTurnEnded, SessionID: turn.SessionID, Turn: turn.ID, Fence: turn.Fence, Messages: ids(ending),
 		Status: end.Status, Reply: end.Reply, Error: text(end.Error), DurationMS: time.Since(turn.Started).Milliseconds(),
 		Usage: end.Usage,
 	}
 	if w.outcome, err = marshal(outcome); err == nil {
-		w.result, err = outcome.shortResult(w.outcome)
+		w.result, err = shortResult(outcome, w.outcome)
 	}
 	if err != nil {
 		return w, fmt.Errorf("encode outcome: %w", err)
@@ -192,28 +192,28 @@ func (h *Hold) written(end End) (w written, err error) {
 // taken again after wait. The error's text is kept with the message. The next
 // attempt begins anew, as this one has: inherited are the entries that it was to
 // go on from, of an earlier run that was cut off.
-func (h *Hold) Retry(ctx context.Context, cause error, wait time.Duration, inherited ...session.Entry) error {
+func (h *Claim) Retry(ctx context.Context, cause error, wait time.Duration, inherited ...session.Entry) error {
 	partial, err := h.partial(inherited)
 	if err != nil {
 		return err
 	}
 	turn, why := h.Turn(), text(cause.Error())
-	e := Event{Type: EventTurnRetry, Error: why, Attempt: turn.Attempt, RetryInMS: wait.Milliseconds()}
-	return h.requeue(ctx, e, wait, fmt.Sprint(turn.Attempt), cutText(why, failureMost), partial)
+	e := session.Event{Type: session.EventTurnRetry, Error: why, Attempt: turn.Attempt, RetryInMS: wait.Milliseconds()}
+	return h.requeue(ctx, e, wait, fmt.Sprint(turn.Attempt), CutText(why, failureMost), partial)
 }
 
 // Requeue gives the turn back to the head of the line, to be taken again at
 // once, and spends no attempt: it was cut off, for the reason that its resume
 // mark then has. entries are what it has done so far.
-func (h *Hold) Requeue(ctx context.Context, reason string, entries ...session.Entry) error {
+func (h *Claim) Requeue(ctx context.Context, reason string, entries ...session.Entry) error {
 	partial, err := h.partial(entries)
 	if err != nil {
 		return err
 	}
-	return h.requeue(ctx, Event{Type: EventTurnRequeued, Reason: reason}, 0, "", "", partial)
+	return h.requeue(ctx, session.Event{Type: session.EventTurnRequeued, Reason: reason}, 0, "", "", partial)
 }
 
-func (h *Hold) requeue(ctx context.Context, e Event, wait time.Duration, attempts, failure, partial string) error {
+func (h *Claim) requeue(ctx context.Context, e session.Event, wait time.Duration, attempts, failure, partial string) error {
 	c, turn := h.consumer.cfg, h.Turn()
 	parts, _ := h.split(nil)
 	e.Turn, e.Fence, e.Messages = turn.ID, turn.Fence, ids(parts)
@@ -234,8 +234,8 @@ func (h *Hold) requeue(ctx context.Context, e Event, wait time.Duration, attempt
 	if err != nil {
 		return err
 	}
-	if reply.str(0) == "asked" {
-		return asked(reply.str(1))
+	if reply.Str(0) == "asked" {
+		return asked(reply.Str(1))
 	}
 	return h.released(ctx, reply)
 }
@@ -248,7 +248,7 @@ var ErrUnannounced = errors.New("the waiting messages were not announced")
 
 // released ends the hold and, where more can be claimed, now or later, tells the
 // workers.
-func (h *Hold) released(ctx context.Context, reply answer) error {
+func (h *Claim) released(ctx context.Context, reply Result) error {
 	h.lease.End()
 	at, now := reply.int(1), reply.int(2)
 	if at == 0 {
@@ -256,7 +256,7 @@ func (h *Hold) released(ctx context.Context, reply answer) error {
 	}
 	// The lease's own context has just ended.
 	ctx = context.WithoutCancel(ctx)
-	if err := wake(ctx, h.consumer.rdb, now, h.consumer.grace(), wakeUp{h.session, at}); err != nil {
+	if err := Wake(ctx, h.consumer.rdb, now, h.consumer.cfg.Grace(), WakeUp{h.session, at}); err != nil {
 		return fmt.Errorf("released %s: %w: %w", h.session, ErrUnannounced, err)
 	}
 	return nil
@@ -271,10 +271,10 @@ const (
 
 // text is s as protobuf's strings have to be: an agent's stderr may hold any
 // bytes, and asynq could not read the task any more.
-func text(s string) string { return strings.ToValidUTF8(cutText(s, errorMost), "\uFFFD") }
+func text(s string) string { return strings.ToValidUTF8(CutText(s, errorMost), "\uFFFD") }
 
-// cutText is the beginning of a text that has more than so many bytes.
-func cutText(s string, most int) string {
+// CutText is the beginning of a text that has more than so many bytes.
+func CutText(s string, most int) string {
 	if len(s) <= most {
 		return s
 	}

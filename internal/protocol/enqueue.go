@@ -14,14 +14,22 @@ import (
 	"turnstile/pkg/session"
 )
 
+// nonceHeader marks a task with the Submit that made it: only that Submit may
+// take it back.
+const nonceHeader = "turnstile-nonce"
+
+// maxRetry is what asynqmon shows as a task's retries, and what a stock
+// asynq.Server would do. The worker's own limit decides here.
+const maxRetry = 2
+
 // enqueuesPerClient is how many messages one asynq.Client puts in. It remembers the
 // names of all queues that it has put anything into, so another one takes its place:
 // that costs nothing, for they share the connections.
 const enqueuesPerClient = 10_000
 
-// enqueuer puts tasks into sessions' queues. A session is in the indexes before its
+// Enqueuer puts tasks into sessions' queues. A session is in the indexes before its
 // task is in the queue: a sender may die behind that.
-type enqueuer struct {
+type Enqueuer struct {
 	rdb    indexing
 	limits session.Limits
 	most   int
@@ -32,12 +40,13 @@ type enqueuer struct {
 	clock  clock
 }
 
-func newEnqueuer(rdb redis.UniversalClient, limits session.Limits) *enqueuer {
-	return &enqueuer{rdb: indexing{rdb}, limits: limits, most: enqueuesPerClient}
+// NewEnqueuer makes one that shares rdb.
+func NewEnqueuer(rdb redis.UniversalClient, limits session.Limits) *Enqueuer {
+	return &Enqueuer{rdb: indexing{rdb}, limits: limits, most: enqueuesPerClient}
 }
 
 // next is the client for one message.
-func (e *enqueuer) next() *asynq.Client {
+func (e *Enqueuer) next() *asynq.Client {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.left == 0 {
@@ -47,15 +56,15 @@ func (e *enqueuer) next() *asynq.Client {
 	return e.client
 }
 
-// told takes note of Redis' clock, ms.
-func (e *enqueuer) told(now int64) {
+// Told takes note of Redis' clock, ms.
+func (e *Enqueuer) Told(now int64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.clock = clock{now, time.Now()}
 }
 
-// now is Redis' clock in ms, as the last answer has told it.
-func (e *enqueuer) now(ctx context.Context) (int64, error) {
+// Now is Redis' clock in ms, as the last answer has told it.
+func (e *Enqueuer) Now(ctx context.Context) (int64, error) {
 	e.mu.Lock()
 	last := e.clock
 	e.mu.Unlock()
@@ -66,12 +75,12 @@ func (e *enqueuer) now(ctx context.Context) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	e.told(now.UnixMilli())
+	e.Told(now.UnixMilli())
 	return now.UnixMilli(), nil
 }
 
-// enqueue puts the task in; known says that its id was taken.
-func (e *enqueuer) enqueue(ctx context.Context, sessionKey string, m session.Message, nonce string, delay time.Duration) (known bool, err error) {
+// Enqueue puts the task in; known says that its id was taken.
+func (e *Enqueuer) Enqueue(ctx context.Context, sessionKey string, m session.Message, nonce string, delay time.Duration) (known bool, err error) {
 	payload, err := e.limits.EncodePayload(m)
 	if err != nil {
 		return false, err
@@ -85,7 +94,7 @@ func (e *enqueuer) enqueue(ctx context.Context, sessionKey string, m session.Mes
 		opts = append(opts, asynq.ProcessIn(delay))
 	}
 	task := asynq.NewTaskWithHeaders(session.TaskType, payload, map[string]string{nonceHeader: nonce})
-	now, err := e.now(ctx)
+	now, err := e.Now(ctx)
 	if err == nil {
 		ctx = context.WithValue(ctx, indexKey{}, indexEntry{sessionKey, now})
 		_, err = e.next().EnqueueContext(ctx, task, opts...)
@@ -94,7 +103,7 @@ func (e *enqueuer) enqueue(ctx context.Context, sessionKey string, m session.Mes
 		return true, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("enqueue message %s of %s: %w", m.ID, sessionKey, unchanged(err))
+		return false, fmt.Errorf("enqueue message %s of %s: %w", m.ID, sessionKey, Unchanged(err, false))
 	}
 	return false, nil
 }
@@ -134,7 +143,7 @@ func (r indexing) EvalSha(ctx context.Context, sha string, keys []string, args .
 		return r.UniversalClient.EvalSha(ctx, sha, keys, args...)
 	}
 	var enqueued *redis.Cmd
-	failed := inOrder(ctx, r.UniversalClient,
+	failed := InOrder(ctx, r.UniversalClient,
 		func(p redis.Pipeliner) { entry.add(ctx, p) },
 		func(p redis.Pipeliner) { enqueued = p.EvalSha(ctx, sha, keys, args...) })
 	if enqueued == nil {

@@ -68,5 +68,5 @@ func leaveOut(text string, most int) string {
 	if len(text) <= most {
 		return text
 	}
-	return fmt.Sprintf("%s %d bytes are left out", cutText(text, most), len(text)-most)
+	return fmt.Sprintf("%s %d bytes are left out", CutText(text, most), len(text)-most)
 }

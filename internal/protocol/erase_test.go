@@ -13,10 +13,12 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
+	"turnstile"
 	sq "turnstile/internal/protocol"
 	"turnstile/internal/redisconn"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 	"turnstile/test/redistest"
 )
 
@@ -79,7 +81,7 @@ func (b *bench) live() {
 	must(b, err)
 	b.drain()
 	must(b, b.client.SetTitle(b.ctx, key, "A title"))
-	_, err = b.client.Submit(b.ctx, key, session.Message{ID: "delayed", Text: "x"}, sq.Delay(1e12))
+	_, err = b.client.Submit(b.ctx, key, session.Message{ID: "delayed", Text: "x"}, turnstile.Delay(1e12))
 	must(b, err)
 	b.sayAll("waits")
 	for _, counter := range []string{b.k.Processed(), b.k.Failed()} {
@@ -105,7 +107,7 @@ func TestErase(t *testing.T) {
 
 		h := b.start()
 		before := b.traces()
-		if err := b.client.Erase(b.ctx, key); !errors.Is(err, sq.ErrBusy) {
+		if err := b.client.Erase(b.ctx, key); !errors.Is(err, session.ErrBusy) {
 			b.Errorf("while a turn runs: %v", err)
 		}
 		equalList(b, "after a refusal", b.traces(), before...)
@@ -212,7 +214,7 @@ func TestEraseWhileASenderSubmits(t *testing.T) {
 			t.Parallel()
 			eachKind(t, func(b *bench) {
 				b.live()
-				sender := sq.NewClient(b.rdb)
+				sender := actors.NewClient(b.rdb)
 				var once sync.Once
 				b.rdb.AddHook(before(c.match, func() {
 					once.Do(func() {
@@ -243,7 +245,7 @@ func (b *bench) newOrNothing(there bool) {
 		}
 	}
 	equalList(b, "drained", b.drain(), "new")
-	equal(b, "status", b.outcome("new").Status, sq.StatusDone)
+	equal(b, "status", b.outcome("new").Status, session.StatusDone)
 	equal(b, "entries", len(b.transcript(b.info().SessionID)), 2)
 }
 
@@ -301,7 +303,7 @@ func TestEraseInBatches(t *testing.T) {
 			b.claim()
 		}
 	}})
-	if err := b.client.Erase(b.ctx, key); !errors.Is(err, sq.ErrBusy) {
+	if err := b.client.Erase(b.ctx, key); !errors.Is(err, session.ErrBusy) {
 		t.Errorf("a turn has begun: %v", err)
 	}
 	s := b.info()

@@ -11,7 +11,6 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
-	sq "turnstile/internal/protocol"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 )
@@ -62,7 +61,7 @@ func (s eventSchema) check(t testing.TB, text string) {
 	if err != nil {
 		t.Errorf("event %s: %v", text, err)
 	}
-	var e sq.Event
+	var e session.Event
 	strict := json.NewDecoder(strings.NewReader(text))
 	strict.DisallowUnknownFields()
 	if err := strict.Decode(&e); err != nil {
@@ -81,7 +80,7 @@ func TestEventSchema(t *testing.T) {
 		documented = append(documented, name)
 	}
 	slices.Sort(documented)
-	for _, f := range reflect.VisibleFields(reflect.TypeFor[sq.Event]()) {
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[session.Event]()) {
 		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "-" {
 			have = append(have, name)
 		}
@@ -89,12 +88,12 @@ func TestEventSchema(t *testing.T) {
 	slices.Sort(have)
 	equalList(t, "fields", documented, have...)
 	sorted := func(list ...string) []string { return slices.Sorted(slices.Values(list)) }
-	types := sorted(sq.EventQueued, sq.EventTurnStarted, string(agent.EventText), string(agent.EventThought), string(agent.EventToolStart),
-		string(agent.EventToolEnd), string(agent.EventTitle), string(agent.EventUsage), string(agent.EventRaw), sq.EventSteered,
-		sq.EventPermissionAsked, sq.EventPermissionAnswered, sq.EventNotice, sq.EventTurnRetry, sq.EventTurnRequeued, sq.EventTurnEnded)
+	types := sorted(session.EventQueued, session.EventTurnStarted, string(agent.EventText), string(agent.EventThought), string(agent.EventToolStart),
+		string(agent.EventToolEnd), string(agent.EventTitle), string(agent.EventUsage), string(agent.EventRaw), session.EventSteered,
+		session.EventPermissionAsked, session.EventPermissionAnswered, session.EventNotice, session.EventTurnRetry, session.EventTurnRequeued, session.EventTurnEnded)
 	equalList(t, "types", sorted(s.Properties["type"].Enum...), types...)
-	equalList(t, "statuses", sorted(s.Properties["status"].Enum...), sorted(string(sq.StatusDone), string(sq.StatusFailed),
-		string(sq.StatusInterrupted), string(sq.StatusExpired), string(sq.StatusStopped), string(sq.StatusDropped))...)
+	equalList(t, "statuses", sorted(s.Properties["status"].Enum...), sorted(string(session.StatusDone), string(session.StatusFailed),
+		string(session.StatusInterrupted), string(session.StatusExpired), string(session.StatusStopped), string(session.StatusDropped))...)
 	equalList(t, "modes", sorted(s.Properties["mode"].Enum...), sorted(string(session.ModeQueue), string(session.ModeCollect),
 		string(session.ModeSteer), string(session.ModeInterrupt), string(session.ModeRollback), string(session.ModeReject))...)
 	table, _, _ := strings.Cut(s.page, "```jsonl stream")
@@ -108,7 +107,7 @@ func TestEventSchema(t *testing.T) {
 		example, _ := eventsBlock(t, info)
 		for line := range strings.Lines(example) {
 			s.check(t, strings.TrimSpace(line))
-			var e sq.Event
+			var e session.Event
 			must(t, json.Unmarshal([]byte(line), &e))
 			shown[e.Type] = true
 		}

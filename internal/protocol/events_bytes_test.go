@@ -34,9 +34,9 @@ func (b *bench) streamed() (bytes, large, small int) {
 }
 
 // notice emits an event of about n bytes.
-func (b *bench) notice(h *sq.Hold, n int) {
+func (b *bench) notice(h *sq.Claim, n int) {
 	b.Helper()
-	must(b, h.Emit(b.ctx, []sq.Event{{Type: sq.EventNotice, Turn: h.Turn().ID, Text: strings.Repeat("x", n)}}))
+	must(b, h.Emit(b.ctx, []session.Event{{Type: session.EventNotice, Turn: h.Turn().ID, Text: strings.Repeat("x", n)}}))
 }
 
 func eventsBytes(n int) setup { return func(c *sq.Config) { c.EventsBytes = n } }
@@ -47,7 +47,7 @@ func eventsBytes(n int) setup { return func(c *sq.Config) { c.EventsBytes = n } 
 func TestStreamIsBoundedInBytes(t *testing.T) {
 	t.Parallel()
 	const limit = 1 << 20
-	ends := func(end func(b *bench, h *sq.Hold, text string)) func(b *bench, i int) {
+	ends := func(end func(b *bench, h *sq.Claim, text string)) func(b *bench, i int) {
 		return func(b *bench, i int) {
 			b.say(fmt.Sprint("m", i))
 			h := b.claim()
@@ -56,20 +56,20 @@ func TestStreamIsBoundedInBytes(t *testing.T) {
 		}
 	}
 	for name, tell := range map[string]func(b *bench, i int){
-		"emit": ends(func(b *bench, h *sq.Hold, text string) {
+		"emit": ends(func(b *bench, h *sq.Claim, text string) {
 			b.notice(h, len(text))
 			b.finish(h)
 		}),
-		"finish": ends(func(b *bench, h *sq.Hold, text string) {
-			must(b, b.c.Renew(b.ctx, []*sq.Hold{h})[0].Err) // so it is not plain
-			_, err := h.Finish(b.ctx, sq.End{Status: sq.StatusDone, Reply: text})
+		"finish": ends(func(b *bench, h *sq.Claim, text string) {
+			must(b, b.c.Renew(b.ctx, []*sq.Claim{h})[0].Err) // so it is not plain
+			_, err := h.Finish(b.ctx, sq.End{Status: session.StatusDone, Reply: text})
 			must(b, err)
 		}),
-		"finish, plain": ends(func(b *bench, h *sq.Hold, text string) {
-			_, err := h.Finish(b.ctx, sq.End{Status: sq.StatusDone, Reply: text})
+		"finish, plain": ends(func(b *bench, h *sq.Claim, text string) {
+			_, err := h.Finish(b.ctx, sq.End{Status: session.StatusDone, Reply: text})
 			must(b, err)
 		}),
-		"requeue": ends(func(b *bench, h *sq.Hold, text string) {
+		"requeue": ends(func(b *bench, h *sq.Claim, text string) {
 			must(b, h.Requeue(b.ctx, text))
 			b.drain()
 		}),
@@ -163,12 +163,12 @@ func TestFollowOfAStreamThatHasLostBytes(t *testing.T) {
 	for i := range 20 {
 		text := fmt.Sprintf("%04d %s", i, strings.Repeat("x", 10_000))
 		reply.WriteString(text)
-		must(t, h.Emit(b.ctx, []sq.Event{{Type: "text", Turn: h.Turn().ID, Text: text}}))
+		must(t, h.Emit(b.ctx, []session.Event{{Type: "text", Turn: h.Turn().ID, Text: text}}))
 	}
-	_, err := h.Finish(b.ctx, sq.End{Status: sq.StatusDone, Reply: reply.String(), Entries: []session.Entry{{Role: session.RoleUser, Text: "a"}}})
+	_, err := h.Finish(b.ctx, sq.End{Status: session.StatusDone, Reply: reply.String(), Entries: []session.Entry{{Role: session.RoleUser, Text: "a"}}})
 	must(t, err)
 	var seen strings.Builder
-	o, err := b.client.Follow(b.ctx, key, "a", func(e sq.Event) {
+	o, err := b.client.Follow(b.ctx, key, "a", func(e session.Event) {
 		if e.Type == "text" {
 			seen.WriteString(e.Text)
 		}
@@ -189,7 +189,7 @@ func TestCommandsOfAPlainEnd(t *testing.T) {
 		b := f.bench(t)
 		b.sayAll("a", "b")
 		h := b.start()
-		end := sq.End{Status: sq.StatusDone, Reply: strings.Repeat("x", reply), Entries: []session.Entry{{Text: "x"}}}
+		end := sq.End{Status: session.StatusDone, Reply: strings.Repeat("x", reply), Entries: []session.Entry{{Text: "x"}}}
 		works, err := f.count(func() error { _, err := h.Finish(b.ctx, end); return err })
 		must(t, err)
 		equal(t, fmt.Sprintf("commands for %d bytes (%v)", reply, works), works["finish_plain"].calls, commands)

@@ -11,9 +11,11 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"turnstile"
 	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 	"turnstile/test/redistest"
 )
 
@@ -45,7 +47,7 @@ func (m *measured) Read(b []byte) (int, error) {
 }
 
 // measuredClient is a client with so many connections on the test's database.
-func measuredClient(t *testing.T, connections int, hooks ...redis.Hook) (*sq.Client, *replies) {
+func measuredClient(t *testing.T, connections int, hooks ...redis.Hook) (*actors.Client, *replies) {
 	t.Helper()
 	options, err := redis.ParseURL(redistest.URL(t))
 	must(t, err)
@@ -60,7 +62,7 @@ func measuredClient(t *testing.T, connections int, hooks ...redis.Hook) (*sq.Cli
 	for _, hook := range hooks {
 		rdb.AddHook(hook)
 	}
-	return sq.NewClient(rdb), r
+	return actors.NewClient(rdb), r
 }
 
 // atMost checks the largest reply: a page of 2 MiB, its last event and what little
@@ -84,21 +86,21 @@ const (
 func longEvent(i int) string { return fmt.Sprintf("%04d ", i) + strings.Repeat("x", longText-5) }
 
 // longTurn emits longCount events of longText bytes, and many short ones behind them.
-func (b *bench) longTurn(h *sq.Hold) (all []string) {
+func (b *bench) longTurn(h *sq.Claim) (all []string) {
 	b.Helper()
 	turn := h.Turn().ID
 	for i := 0; i < longCount; i += 20 {
-		var batch []sq.Event
+		var batch []session.Event
 		for j := range 20 {
 			text := longEvent(i + j)
-			batch, all = append(batch, sq.Event{Type: "thought", Turn: turn, Text: text}), append(all, text)
+			batch, all = append(batch, session.Event{Type: "thought", Turn: turn, Text: text}), append(all, text)
 		}
 		must(b, h.Emit(b.ctx, batch))
 	}
-	var short []sq.Event
+	var short []session.Event
 	for i := range 3000 {
 		text := fmt.Sprint("short ", i)
-		short, all = append(short, sq.Event{Type: "thought", Turn: turn, Text: text}), append(all, text)
+		short, all = append(short, session.Event{Type: "thought", Turn: turn, Text: text}), append(all, text)
 	}
 	must(b, h.Emit(b.ctx, short))
 	return all
@@ -125,7 +127,7 @@ func TestFollowReadsInPages(t *testing.T) {
 			began := make(chan struct{}, 1)
 			go func() {
 				var texts []string
-				_, err := client.Follow(b.ctx, key, "m", func(e sq.Event) {
+				_, err := client.Follow(b.ctx, key, "m", func(e session.Event) {
 					if e.Type == "thought" {
 						texts = append(texts, e.Text)
 						select {
@@ -145,7 +147,7 @@ func TestFollowReadsInPages(t *testing.T) {
 			sizes.atMost(t, longPage)
 
 			var texts, ids []string
-			o, err := client.Follow(b.ctx, key, "m", func(e sq.Event) {
+			o, err := client.Follow(b.ctx, key, "m", func(e session.Event) {
 				if e.Type == "thought" {
 					texts, ids = append(texts, e.Text), append(ids, e.ID)
 				}
@@ -156,7 +158,7 @@ func TestFollowReadsInPages(t *testing.T) {
 			sizes.atMost(t, longPage)
 
 			var rest []string
-			_, err = client.FollowFrom(b.ctx, key, "m", ids[49], func(e sq.Event) {
+			_, err = client.FollowFrom(b.ctx, key, "m", ids[49], func(e session.Event) {
 				if e.Type == "thought" {
 					rest = append(rest, e.Text)
 				}
@@ -169,7 +171,7 @@ func TestFollowReadsInPages(t *testing.T) {
 			if _, err = client.Wait(b.ctx, key, "m"); err != nil {
 				t.Error(err)
 			}
-			if _, err = client.Wait(b.ctx, key, "other"); !errors.Is(err, sq.ErrUnknown) {
+			if _, err = client.Wait(b.ctx, key, "other"); !errors.Is(err, turnstile.ErrUnknown) {
 				t.Errorf("of a message that never was: %v", err)
 			}
 			sizes.atMost(t, longPage)
@@ -213,7 +215,7 @@ func TestManyWaitsReadInPages(t *testing.T) {
 	heard := make([]int, n)
 	for i, s := range keys {
 		waits.Go(func() {
-			_, err := client.Follow(b.ctx, s, "m", func(e sq.Event) { heard[i] += len(e.Text) })
+			_, err := client.Follow(b.ctx, s, "m", func(e session.Event) { heard[i] += len(e.Text) })
 			if err != nil {
 				t.Errorf("%s: %v", s, err)
 			}
@@ -229,7 +231,7 @@ func TestManyWaitsReadInPages(t *testing.T) {
 	})
 	must(t, err)
 	for _, h := range holds {
-		_, err := h.Finish(b.ctx, sq.End{Status: sq.StatusDone})
+		_, err := h.Finish(b.ctx, sq.End{Status: session.StatusDone})
 		must(t, err)
 	}
 	waits.Wait()

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	sq "turnstile/internal/protocol"
+	"turnstile/pkg/session"
 )
 
 // All events of a stream together, short and long ones, have no more bytes than the limit.
@@ -19,13 +20,13 @@ func TestAllEventsAreBoundedInBytes(t *testing.T) {
 			h := b.start()
 			most := 0
 			for i := range 200 {
-				var events []sq.Event
+				var events []session.Event
 				for j := range 20 {
 					n := 1800 // a short one, as far as the number of these allows
 					if j%10 == 0 {
 						n = 10_000 + 100*i
 					}
-					events = append(events, sq.Event{Type: sq.EventNotice, Turn: h.Turn().ID, Text: strings.Repeat("x", n)})
+					events = append(events, session.Event{Type: session.EventNotice, Turn: h.Turn().ID, Text: strings.Repeat("x", n)})
 				}
 				must(t, h.Emit(b.ctx, events))
 				if i%10 == 9 {

@@ -10,6 +10,7 @@ import (
 
 	"turnstile/internal/protocol"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 )
 
 func redisForExample() (rdb redis.UniversalClient, done func()) {
@@ -30,7 +31,7 @@ func ExampleClient_Submit() {
 	rdb, done := redisForExample()
 	defer done()
 	ctx := context.Background()
-	client := protocol.NewClient(rdb)
+	client := actors.NewClient(rdb)
 	for range 2 {
 		r, err := client.Submit(ctx, "agent:main:telegram:dm:42", session.Message{ID: "update-1001", Text: "hello"})
 		if err != nil {
@@ -55,13 +56,13 @@ func ExampleConsumer_Claim() {
 	rdb, done := redisForExample()
 	defer done()
 	ctx := context.Background()
-	client := protocol.NewClient(rdb)
+	client := actors.NewClient(rdb)
 	for _, text := range []string{"one", "two"} {
 		if _, err := client.Submit(ctx, "web:42", session.Message{Text: text}); err != nil {
 			panic(err)
 		}
 	}
-	consumer, err := protocol.NewConsumer(rdb, protocol.Config{Worker: "example", Retention: time.Hour})
+	consumer, err := actors.NewConsumer(rdb, protocol.Config{Worker: "example", Retention: time.Hour})
 	if err != nil {
 		panic(err)
 	}
@@ -80,7 +81,7 @@ func ExampleConsumer_Claim() {
 			}
 			turn := hold.Turn()
 			more, err = hold.Finish(ctx, protocol.End{
-				Status: protocol.StatusDone, Reply: "heard " + turn.Message.Text,
+				Status: session.StatusDone, Reply: "heard " + turn.Message.Text,
 				Entries: []session.Entry{{Role: session.RoleUser, Text: turn.Message.Text, Turn: turn.ID}},
 			})
 			if err != nil {

@@ -20,34 +20,10 @@ var Scripts = map[string]*redis.Script{
 }
 
 // KeysOf are the KEYS of every script of a session.
-func KeysOf(session, sessionID string) []string { return keys(session, sessionID, time.Now()) }
-
-// DecodeEvents reads one entry of a session's stream.
-var DecodeEvents = decodeEvents
-
-// Watched is how many bytes of text whoever follows a turn sees in entries of the
-// stream.
-func Watched(turn string, entries []redis.XMessage) (n int) {
-	w := &watch{turns: map[string]bool{turn: true}, see: func(e Event) { n += len(e.Text) }}
-	for _, m := range entries {
-		w.hear(m)
-	}
-	return n
-}
+func KeysOf(session, sessionID string) []string { return Keys(session, sessionID, time.Now()) }
 
 // Waiting is how many moves wait to be sent together.
 func (c *Consumer) Waiting() int { return c.moves.Waiting() }
-
-// SetEnqueuesPerClient changes after how many messages a client has another
-// asynq.Client.
-func SetEnqueuesPerClient(c *Client, n int) { c.tasks.most = n }
-
-// QueuesKnown is how many queues a client's asynq.Client remembers.
-func QueuesKnown(c *Client) (n int) {
-	names := reflect.ValueOf(c.tasks.client).Elem().FieldByName("broker").Elem().Elem().FieldByName("queuesPublished")
-	(*sync.Map)(names.Addr().UnsafePointer()).Range(func(any, any) bool { n++; return true })
-	return n
-}
 
 // Unheard counts the claims that are to be taken back.
 func Unheard(c *Consumer) int {
@@ -58,5 +34,16 @@ func Unheard(c *Consumer) int {
 
 // HeardNothing leaves a claim to TakeBack whose sentinel has ended long ago.
 func HeardNothing(c *Consumer, session string) {
-	c.heardNothing(&Hold{consumer: c, session: session, keys: keys(session, "", time.Now())})
+	c.heardNothing(&Claim{consumer: c, session: session, keys: Keys(session, "", time.Now())})
+}
+
+// SetEnqueuesPerClient changes after how many messages a client has another
+// asynq.Client.
+func SetEnqueuesPerClient(e *Enqueuer, n int) { e.most = n }
+
+// QueuesKnown is how many queues a client's asynq.Client remembers.
+func QueuesKnown(e *Enqueuer) (n int) {
+	names := reflect.ValueOf(e.client).Elem().FieldByName("broker").Elem().Elem().FieldByName("queuesPublished")
+	(*sync.Map)(names.Addr().UnsafePointer()).Range(func(any, any) bool { n++; return true })
+	return n
 }

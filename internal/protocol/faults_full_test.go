@@ -78,8 +78,8 @@ func TestFullRedis(t *testing.T) {
 		full(true)
 		defer full(false)
 		must(t, h.Promote(b.ctx))
-		must(t, b.c.Renew(b.ctx, []*sq.Hold{h})[0].Err)
-		must(t, h.Emit(b.ctx, []sq.Event{{Type: sq.EventNotice, Text: "hi"}}))
+		must(t, b.c.Renew(b.ctx, []*sq.Claim{h})[0].Err)
+		must(t, h.Emit(b.ctx, []session.Event{{Type: session.EventNotice, Text: "hi"}}))
 		equal(t, "goes on to the next", b.finish(h), true)
 		if b.finish(h) {
 			t.Error("a third turn")

@@ -12,9 +12,11 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"turnstile"
 	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 	"turnstile/test/redistest"
 )
 
@@ -179,10 +181,10 @@ func TestTurnOfCommandsSentTwice(t *testing.T) {
 	b.rdb.AddHook(faults)
 	faults.RunTwice(redistest.Named("evalsha", "eval", "zadd", "sadd"), -1)
 
-	equal(t, "first receipt", b.say("a").Status, sq.Accepted)
+	equal(t, "first receipt", b.say("a").Status, turnstile.Accepted)
 	h := b.start()
-	equal(t, "second receipt", b.say("b").Status, sq.Queued)
-	must(t, h.Emit(b.ctx, []sq.Event{{Type: sq.EventNotice, Text: "once", Turn: h.Turn().ID}}))
+	equal(t, "second receipt", b.say("b").Status, turnstile.Queued)
+	must(t, h.Emit(b.ctx, []session.Event{{Type: session.EventNotice, Text: "once", Turn: h.Turn().ID}}))
 	first := h.Turn()
 	if !b.finish(h) {
 		t.Fatal("no next turn")
@@ -218,7 +220,7 @@ func TestLostReplies(t *testing.T) {
 	lose("promote")
 	must(t, h.Promote(b.ctx))
 	lose("emit")
-	must(t, h.Emit(b.ctx, []sq.Event{{Type: sq.EventNotice, Text: "once"}}))
+	must(t, h.Emit(b.ctx, []session.Event{{Type: session.EventNotice, Text: "once"}}))
 	lose("finish")
 	if !b.finish(h) || h.Turn().Message.ID != "b" {
 		t.Fatalf("after a finish whose reply was lost the turn is of %q", h.Turn().Message.ID)
@@ -247,7 +249,7 @@ func TestB77_RotationBetweenClaimAndItsResend(t *testing.T) {
 	old := b.info().SessionID
 	b.sayAll("b", "c")
 	faults := &between{script: "claim", do: func() {
-		_, err := sq.NewClient(b.rdb).Rotate(b.ctx, key, "")
+		_, err := actors.NewClient(b.rdb).Rotate(b.ctx, key, "")
 		must(t, err)
 	}}
 	b.rdb.AddHook(faults)
@@ -318,7 +320,7 @@ func TestB82_SubmitBrokenAnywhere(t *testing.T) {
 					equal(t, "woken by the sweep", b.sweep(), 1)
 				}
 				r := b.say("m")
-				if r.Status != sq.Accepted && r.Status != sq.Duplicate {
+				if r.Status != turnstile.Accepted && r.Status != turnstile.Duplicate {
 					t.Errorf("submitted again: %s", r.Status)
 				}
 				if !b.isIn(rediskey.Ready, key) {

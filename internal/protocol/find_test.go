@@ -11,7 +11,6 @@ import (
 
 	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
-	"turnstile/pkg/followup"
 	"turnstile/pkg/session"
 	"turnstile/test/redistest"
 )
@@ -77,7 +76,7 @@ func TestFind(t *testing.T) {
 func TestFindWhatWasLeft(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, func(c *sq.Config) { c.SessionTTL = time.Hour })
-	must(t, b.client.Configure(b.ctx, key, followup.Settings{Cap: 3}))
+	must(t, b.client.Configure(b.ctx, key, session.QueueSettings{Cap: 3}))
 	b.old()
 	b.lose()
 	must(t, b.rdb.Set(b.ctx, rediskey.For("gone").Processed(), 7, 0).Err())

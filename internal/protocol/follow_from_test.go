@@ -4,19 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
-	"strings"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
 
+	"turnstile"
 	sq "turnstile/internal/protocol"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 	"turnstile/test/redistest"
 )
 
 // seenAs is an event as the tests below compare it.
-func seenAs(e sq.Event) string {
+func seenAs(e session.Event) string {
 	if what := e.Text + e.Name + e.Reason; what != "" {
 		return e.Type + " " + what
 	}
@@ -24,9 +24,9 @@ func seenAs(e sq.Event) string {
 }
 
 // followed is what a Follow behind an event sees of a message, with the ids.
-func (b *bench) followed(id, after string) (seen, ids []string, o sq.Outcome) {
+func (b *bench) followed(id, after string) (seen, ids []string, o session.Outcome) {
 	b.Helper()
-	o, err := b.client.FollowFrom(b.ctx, key, id, after, func(e sq.Event) {
+	o, err := b.client.FollowFrom(b.ctx, key, id, after, func(e session.Event) {
 		seen, ids = append(seen, seenAs(e)), append(ids, e.ID)
 	})
 	if err != nil {
@@ -41,15 +41,15 @@ func (b *bench) life() {
 	b.Helper()
 	b.sayAll("before", "m", "behind")
 	h := b.start()
-	must(b, h.Emit(b.ctx, []sq.Event{{Type: "text", Turn: h.Turn().ID, Text: "not of m"}}))
+	must(b, h.Emit(b.ctx, []session.Event{{Type: "text", Turn: h.Turn().ID, Text: "not of m"}}))
 	b.finish(h)
 	must(b, h.Promote(b.ctx))
 	must(b, h.Requeue(b.ctx, "drain")) // one entry with two events
 	h = b.start()
 	turn := h.Turn().ID
-	must(b, h.Emit(b.ctx, []sq.Event{{Type: "thought", Turn: turn, Text: "hm"}, {Type: "text", Turn: turn, Text: "first"}}))
-	must(b, h.Emit(b.ctx, []sq.Event{{Type: "tool_start", Turn: turn, Name: "look", CallID: "1"}, {Type: "tool_end", Turn: turn, CallID: "1"}}))
-	must(b, h.Emit(b.ctx, []sq.Event{{Type: "text", Turn: turn, Text: "re: "}}))
+	must(b, h.Emit(b.ctx, []session.Event{{Type: "thought", Turn: turn, Text: "hm"}, {Type: "text", Turn: turn, Text: "first"}}))
+	must(b, h.Emit(b.ctx, []session.Event{{Type: "tool_start", Turn: turn, Name: "look", CallID: "1"}, {Type: "tool_end", Turn: turn, CallID: "1"}}))
+	must(b, h.Emit(b.ctx, []session.Event{{Type: "text", Turn: turn, Text: "re: "}}))
 	b.finish(h)
 	b.drain()
 }
@@ -75,7 +75,7 @@ func TestFollowFrom(t *testing.T) {
 					equal(t, "without an id", all[i], "turn_started")
 					continue
 				}
-				must(t, sq.ValidateEventID(id))
+				must(t, turnstile.ValidateEventID(id))
 				rest, _, again := b.followed("m", id)
 				equalList(t, "behind "+all[i], rest, all[i+1:]...)
 				equal(t, "outcome behind "+all[i], again, end)
@@ -93,10 +93,10 @@ func TestFollowFromInMidTurn(t *testing.T) {
 	b.say("m")
 	h := b.start()
 	turn := h.Turn().ID
-	must(t, h.Emit(b.ctx, []sq.Event{{Type: "text", Turn: turn, Text: "re"}}))
+	must(t, h.Emit(b.ctx, []session.Event{{Type: "text", Turn: turn, Text: "re"}}))
 	ctx, leave := context.WithCancel(b.ctx)
 	after := ""
-	_, err := b.client.Follow(ctx, key, "m", func(e sq.Event) {
+	_, err := b.client.Follow(ctx, key, "m", func(e session.Event) {
 		if after = e.ID; e.Text == "re" {
 			leave()
 		}
@@ -104,9 +104,9 @@ func TestFollowFromInMidTurn(t *testing.T) {
 	if !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
-	must(t, h.Emit(b.ctx, []sq.Event{{Type: "text", Turn: turn, Text: ": "}}))
+	must(t, h.Emit(b.ctx, []session.Event{{Type: "text", Turn: turn, Text: ": "}}))
 	var seen []string
-	o, err := b.client.FollowFrom(b.ctx, key, "m", after, func(e sq.Event) {
+	o, err := b.client.FollowFrom(b.ctx, key, "m", after, func(e session.Event) {
 		if seen = append(seen, seenAs(e)); e.Text == ": " {
 			b.finish(h)
 		}
@@ -121,10 +121,10 @@ func TestFollowFromBadID(t *testing.T) {
 	b := newBench(t)
 	b.say("m")
 	for _, id := range []string{"x", "1", "-", "1-", "-1", "1-2-3", "1-x", "+1-0", " 1-0", "$", "0x1-0", "99999999999999999999-0"} {
-		if _, err := b.client.FollowFrom(b.ctx, key, "m", id, func(sq.Event) {}); !errors.Is(err, session.ErrInvalid) {
+		if _, err := b.client.FollowFrom(b.ctx, key, "m", id, func(session.Event) {}); !errors.Is(err, session.ErrInvalid) {
 			t.Errorf("%q: %v", id, err)
 		}
-		if err := sq.ValidateEventID(id); !errors.Is(err, session.ErrInvalid) {
+		if err := turnstile.ValidateEventID(id); !errors.Is(err, session.ErrInvalid) {
 			t.Errorf("%q: %v", id, err)
 		}
 	}
@@ -149,7 +149,7 @@ func followTrimmed(t *testing.T, kept int64, ended bool) {
 	b.say("m")
 	h := b.start()
 	turn := h.Turn().ID
-	must(t, h.Emit(b.ctx, []sq.Event{
+	must(t, h.Emit(b.ctx, []session.Event{
 		{Type: "text", Turn: turn, Text: "lost"}, {Type: "tool_start", Turn: turn, Name: "look", CallID: "1"}, {Type: "text", Turn: turn, Text: "re"},
 	}))
 	want := []string{"tool_start look", "text re", "text : m"}
@@ -189,10 +189,10 @@ func TestFollowALongReply(t *testing.T) {
 			h := b.start()
 			turn := h.Turn().ID
 			for _, text := range []string{"one ", "two ", "three "} {
-				must(t, h.Emit(b.ctx, []sq.Event{{Type: "text", Turn: turn, Text: text}}))
+				must(t, h.Emit(b.ctx, []session.Event{{Type: "text", Turn: turn, Text: text}}))
 			}
 			finish := func() {
-				_, err := h.Finish(b.ctx, sq.End{Status: sq.StatusDone, Reply: "one two three four"})
+				_, err := h.Finish(b.ctx, sq.End{Status: session.StatusDone, Reply: "one two three four"})
 				must(t, err)
 			}
 			kept := int64(2)
@@ -202,7 +202,7 @@ func TestFollowALongReply(t *testing.T) {
 			}
 			must(t, b.rdb.XTrimMaxLen(b.ctx, b.k.Events(), kept).Err())
 			var seen []string
-			_, err := b.client.Follow(b.ctx, key, "m", func(e sq.Event) {
+			_, err := b.client.Follow(b.ctx, key, "m", func(e session.Event) {
 				if seen = append(seen, seenAs(e)); e.Text == "three " && !ended {
 					finish()
 				}
@@ -213,43 +213,24 @@ func TestFollowALongReply(t *testing.T) {
 	}
 }
 
-// Following a reply in many pieces copies each of them a few times, not the whole
-// reply with each: a sender may have many to follow.
-func TestFollowCopiesLittle(t *testing.T) { //nolint:paralleltest // it counts what is allocated
-	const pieces, size = 2000, 1000
-	piece := strings.Repeat("x", size)
-	events := make([]redis.XMessage, pieces)
-	for i := range events {
-		events[i] = redis.XMessage{ID: fmt.Sprintf("%d-0", i+1), Values: map[string]any{"e": `{"type":"text","turn":"t","text":"` + piece + `"}`}}
-	}
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	n := sq.Watched("t", events)
-	runtime.ReadMemStats(&after)
-	equal(t, "text", n, pieces*size)
-	if copied := (after.TotalAlloc - before.TotalAlloc) / (pieces * size); copied > 50 {
-		t.Errorf("the reply was copied %d times", copied)
-	}
-}
-
 // A message that is deleted in mid-turn: what was seen is not seen again.
 func TestFollowADeletedMessage(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.say("m")
 	h := b.start()
-	must(t, h.Emit(b.ctx, []sq.Event{{Type: "text", Turn: h.Turn().ID, Text: "re"}}))
+	must(t, h.Emit(b.ctx, []session.Event{{Type: "text", Turn: h.Turn().ID, Text: "re"}}))
 	faults := &redistest.Faults{}
 	b.rdb.AddHook(faults)
 	var seen []string
-	_, err := b.client.Follow(b.ctx, key, "m", func(e sq.Event) {
+	_, err := b.client.Follow(b.ctx, key, "m", func(e session.Event) {
 		if seen = append(seen, seenAs(e)); e.Type == "text" {
 			// After an error it looks at the task at once.
 			faults.FailBefore(redistest.Named("xread"), 1, redistest.AnswerError("LOADING Redis is loading the dataset in memory"))
 			must(t, b.rdb.Del(b.ctx, b.k.Task(b.task("m"))).Err())
 		}
 	})
-	if !errors.Is(err, sq.ErrUnknown) {
+	if !errors.Is(err, turnstile.ErrUnknown) {
 		t.Errorf("error %v", err)
 	}
 	equalList(t, "seen", seen, "turn_started", "text re")
@@ -262,11 +243,11 @@ func TestFollowAResultThatIsNotKept(t *testing.T) {
 	b := newBench(t, func(c *sq.Config) { c.Retention = 0 })
 	b.say("m")
 	h := b.start()
-	must(t, h.Emit(b.ctx, []sq.Event{{Type: "text", Turn: h.Turn().ID, Text: "re"}}))
+	must(t, h.Emit(b.ctx, []session.Event{{Type: "text", Turn: h.Turn().ID, Text: "re"}}))
 	faults := &redistest.Faults{}
 	b.rdb.AddHook(faults)
 	var seen []string
-	o, err := b.client.Follow(b.ctx, key, "m", func(e sq.Event) {
+	o, err := b.client.Follow(b.ctx, key, "m", func(e session.Event) {
 		if seen = append(seen, seenAs(e)); e.Text == "re" {
 			// After an error it looks at the task at once.
 			faults.FailBefore(redistest.Named("xread"), 1, redistest.AnswerError("LOADING Redis is loading the dataset in memory"))
@@ -306,12 +287,12 @@ func followThroughOutages(t *testing.T, connections int) {
 	defer rdb.Close()
 	faults := &redistest.Faults{}
 	rdb.AddHook(faults)
-	seen := make(chan sq.Event)
+	seen := make(chan session.Event)
 	ended := make(chan error, 1)
-	var o sq.Outcome
+	var o session.Outcome
 	go func() {
 		var err error
-		o, err = sq.NewClient(rdb).Follow(b.ctx, key, "m", func(e sq.Event) { seen <- e })
+		o, err = actors.NewClient(rdb).Follow(b.ctx, key, "m", func(e session.Event) { seen <- e })
 		ended <- err
 		close(seen)
 	}()
@@ -322,7 +303,7 @@ func followThroughOutages(t *testing.T, connections int) {
 	say := func() {
 		t.Helper()
 		number++
-		must(t, h.Emit(b.ctx, []sq.Event{{Type: "text", Turn: turn, Text: fmt.Sprintf("%d ", number)}}))
+		must(t, h.Emit(b.ctx, []session.Event{{Type: "text", Turn: turn, Text: fmt.Sprintf("%d ", number)}}))
 	}
 	heard := 0
 	hear := func() {
@@ -352,11 +333,11 @@ func followThroughOutages(t *testing.T, connections int) {
 		say()
 		hear()
 	}
-	_, err = h.Finish(b.ctx, sq.End{Status: sq.StatusDone, Reply: "1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 at last"})
+	_, err = h.Finish(b.ctx, sq.End{Status: session.StatusDone, Reply: "1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 at last"})
 	must(t, err)
 	equal(t, "the rest of the reply", (<-seen).Text, "at last")
 	must(t, <-ended)
-	equal(t, "status", o.Status, sq.StatusDone)
+	equal(t, "status", o.Status, session.StatusDone)
 	if e, more := <-seen; more {
 		t.Errorf("seen besides: %+v", e)
 	}

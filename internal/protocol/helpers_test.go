@@ -16,11 +16,13 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
+	"turnstile"
 	sq "turnstile/internal/protocol"
 	"turnstile/internal/redisconn"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
 	"turnstile/test/acl"
+	"turnstile/test/actors"
 	"turnstile/test/redistest"
 )
 
@@ -64,8 +66,8 @@ type bench struct {
 	*testing.T
 	ctx    context.Context
 	rdb    redis.UniversalClient
-	client *sq.Client
-	c      *sq.Consumer
+	client *actors.Client
+	c      *actors.Consumer
 	k      rediskey.Session
 }
 
@@ -75,7 +77,7 @@ type setup func(*sq.Config)
 func newBench(t *testing.T, changes ...setup) *bench {
 	t.Helper()
 	b := benchOn(t, redistest.New(t), changes...)
-	b.client = sq.NewClient(acl.Client(t, acl.Sender))
+	b.client = actors.NewClient(acl.Client(t, acl.Sender))
 	b.c = newWorker(t, acl.Client(t, acl.Worker), "one", changes...)
 	return b
 }
@@ -83,20 +85,20 @@ func newBench(t *testing.T, changes ...setup) *bench {
 func benchOn(t *testing.T, rdb redis.UniversalClient, changes ...setup) *bench {
 	t.Helper()
 	return &bench{
-		T: t, ctx: t.Context(), rdb: rdb, client: sq.NewClient(rdb),
+		T: t, ctx: t.Context(), rdb: rdb, client: actors.NewClient(rdb),
 		c: newWorker(t, rdb, "one", changes...), k: rediskey.For(key),
 	}
 }
 
 // newWorker makes a consumer. Channels are common to all databases of a server,
 // hence the test's name in the worker's.
-func newWorker(t *testing.T, rdb redis.UniversalClient, name string, changes ...setup) *sq.Consumer {
+func newWorker(t *testing.T, rdb redis.UniversalClient, name string, changes ...setup) *actors.Consumer {
 	t.Helper()
 	cfg := sq.Config{Worker: t.Name() + "/" + name, Retention: time.Hour, SentinelTTL: time.Minute}
 	for _, change := range changes {
 		change(&cfg)
 	}
-	c, err := sq.NewConsumer(rdb, cfg)
+	c, err := actors.NewConsumer(rdb, cfg)
 	must(t, err)
 	return c
 }
@@ -141,7 +143,7 @@ func await(t testing.TB, what string, cond func() bool) {
 }
 
 // say submits a message whose id is its text.
-func (b *bench) say(text string, mode ...session.Mode) sq.Receipt {
+func (b *bench) say(text string, mode ...session.Mode) turnstile.Receipt {
 	b.Helper()
 	m := session.Message{ID: text, Text: text}
 	if len(mode) > 0 {
@@ -160,7 +162,7 @@ func (b *bench) sayAll(texts ...string) {
 }
 
 // claim claims the session; it has to be there.
-func (b *bench) claim() *sq.Hold {
+func (b *bench) claim() *sq.Claim {
 	b.Helper()
 	holds, err := b.c.Claim(b.ctx, []string{key})
 	must(b, err)
@@ -181,7 +183,7 @@ func (b *bench) claimNothing(why string) {
 }
 
 // start claims and promotes.
-func (b *bench) start() *sq.Hold {
+func (b *bench) start() *sq.Claim {
 	b.Helper()
 	h := b.claim()
 	must(b, h.Promote(b.ctx))
@@ -189,13 +191,13 @@ func (b *bench) start() *sq.Hold {
 }
 
 // renew is the owner's first sign of life, at the latest.
-func (b *bench) renew(h *sq.Hold) {
+func (b *bench) renew(h *sq.Claim) {
 	b.Helper()
-	must(b, b.c.Renew(b.ctx, []*sq.Hold{h})[0].Err)
+	must(b, b.c.Renew(b.ctx, []*sq.Claim{h})[0].Err)
 }
 
 // finish ends the turn well.
-func (b *bench) finish(h *sq.Hold) (more bool) {
+func (b *bench) finish(h *sq.Claim) (more bool) {
 	b.Helper()
 	more, err := h.Finish(b.ctx, b.done(h))
 	must(b, err)
@@ -204,9 +206,9 @@ func (b *bench) finish(h *sq.Hold) (more bool) {
 
 // done is the end of a turn that went well: an entry for each of its messages, and
 // one for the reply to the first.
-func (b *bench) done(h *sq.Hold) sq.End {
+func (b *bench) done(h *sq.Claim) sq.End {
 	turn := h.Turn()
-	end := sq.End{Status: sq.StatusDone, Reply: "re: " + turn.Message.Text, Told: len(turn.Dropped)}
+	end := sq.End{Status: session.StatusDone, Reply: "re: " + turn.Message.Text, Told: len(turn.Dropped)}
 	for _, m := range turn.Messages() {
 		end.Entries = append(end.Entries, session.Entry{Role: session.RoleUser, Text: m.Message.Text, Message: m.Message.ID, Turn: turn.ID})
 	}
@@ -251,7 +253,7 @@ func (b *bench) state(id string) string {
 	return b.rdb.HGet(b.ctx, b.k.Task(b.task(id)), "state").Val()
 }
 
-func (b *bench) info() sq.SessionInfo {
+func (b *bench) info() session.Info {
 	b.Helper()
 	s, err := b.client.Session(b.ctx, key)
 	must(b, err)
@@ -259,7 +261,7 @@ func (b *bench) info() sq.SessionInfo {
 }
 
 // outcome is a message's end, which must have come.
-func (b *bench) outcome(id string) sq.Outcome {
+func (b *bench) outcome(id string) session.Outcome {
 	b.Helper()
 	o, ok, err := b.client.Result(b.ctx, key, id)
 	must(b, err)

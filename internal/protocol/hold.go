@@ -75,27 +75,27 @@ func (t Turn) Messages() []Taken { return append([]Taken{t.Taken}, t.Collected..
 
 // take reads a message as scripts answer it: {id, msg, age, redeliveries, 1 if it
 // has a unique key}.
-func take(prefix string, a answer, limits session.Limits) Taken {
-	t := Taken{taskID: a.str(0), Age: max(a.ms(2), 0), Redelivered: int(a.int(3))}
-	if msg := a.str(1); len(msg) <= plainMost && a.int(4) == 0 {
+func take(prefix string, a Result, limits session.Limits) Taken {
+	t := Taken{taskID: a.Str(0), Age: max(a.ms(2), 0), Redelivered: int(a.int(3))}
+	if msg := a.Str(1); len(msg) <= plainMost && a.int(4) == 0 {
 		t.plain = msg
 	}
-	task, err := parseTaskMessage([]byte(a.str(1)))
+	task, err := ParseTaskMessage([]byte(a.Str(1)))
 	if err == nil {
-		t.Message, err = task.message(limits)
+		t.Message, err = task.Message(limits)
 	}
-	t.Message.ID = messageID(prefix, t.taskID)
+	t.Message.ID = MessageID(prefix, t.taskID)
 	t.Err, t.retried = err, task.retried
 	return t
 }
 
 var errLostToAnother = fmt.Errorf("the sentinel is another's: %w", lockguard.ErrLost)
 
-// Hold is a session that this worker owns: its sentinel, and the turn that runs
+// Claim is a session that this worker owns: its sentinel, and the turn that runs
 // under it. Every move checks token and fence in its script, and is safe to
 // repeat. A move that finds the sentinel lost returns an error that wraps
 // lockguard.ErrLost and changes nothing.
-type Hold struct {
+type Claim struct {
 	consumer *Consumer
 	session  string
 	token    string
@@ -123,25 +123,36 @@ type Hold struct {
 type part struct{ taskID, id, task string }
 
 // Turn is the one that runs now.
-func (h *Hold) Turn() Turn {
+func (h *Claim) Turn() Turn {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.turn
 }
 
+// TaskID is the asynq id of the turn's first message that is still a part of it; "": none
+// is.
+func (h *Claim) TaskID() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.part) == 0 {
+		return ""
+	}
+	return h.part[0].taskID
+}
+
 // Session is the key of the session that is held.
-func (h *Hold) Session() string { return h.session }
+func (h *Claim) Session() string { return h.session }
 
 // Lease tells how long the hold may be trusted. Its context ends with
 // lockguard.ErrLost.
-func (h *Hold) Lease() *lockguard.Lease { return h.lease }
+func (h *Claim) Lease() *lockguard.Lease { return h.lease }
 
 // Token is the sentinel's value: new for every claim.
-func (h *Hold) Token() string { return h.token }
+func (h *Claim) Token() string { return h.token }
 
 // Runs answers the fence of the turn that runs now, if it is that of an asynq
 // task.
-func (h *Hold) Runs(taskID string) (fence int64, ok bool) {
+func (h *Claim) Runs(taskID string) (fence int64, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.turn.Fence, slices.ContainsFunc(h.part, func(p part) bool { return p.taskID == taskID })
@@ -149,12 +160,12 @@ func (h *Hold) Runs(taskID string) (fence int64, ok bool) {
 
 // begin takes a turn from a script's answer: {_, now, fence, session id, entries,
 // dropped ids, messages}.
-func (h *Hold) begin(sent time.Time, a answer) {
+func (h *Claim) begin(sent time.Time, a Result) {
 	t := Turn{
-		Session: h.session, SessionID: a.str(3), Fence: a.int(2), Entries: a.int(4),
+		Session: h.session, SessionID: a.Str(3), Fence: a.int(2), Entries: a.int(4),
 		Started: sent, StartedAt: time.UnixMilli(a.int(1)),
 	}
-	t.drops(a.str(5))
+	t.drops(a.Str(5))
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.clock, h.uncounted = clock{a.int(1), time.Now()}, 0
@@ -163,7 +174,7 @@ func (h *Hold) begin(sent time.Time, a answer) {
 
 // run makes t the turn that runs, for messages as scripts answer them. h.mu is
 // held.
-func (h *Hold) run(t Turn, messages answer) {
+func (h *Claim) run(t Turn, messages Result) {
 	h.seq, h.asked, h.announced, h.steer, h.renewed, h.part = 0, 0, false, false, false, h.part[:0:0]
 	if transcript := rediskey.For(h.session).Transcript(t.SessionID); h.keys[transcriptKey] != transcript {
 		h.keys = slices.Clone(h.keys) // a renewal or a batch under way reads the old ones
@@ -194,7 +205,7 @@ func (c clock) now() int64 { return c.ms + time.Since(c.at).Milliseconds() }
 
 // wasRenewed takes note of a renewal that was answered just now: of Redis' clock, ms,
 // and of the turn that has a lease by it.
-func (h *Hold) wasRenewed(ms, fence int64) {
+func (h *Claim) wasRenewed(ms, fence int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.clock = clock{ms, time.Now()}
@@ -202,7 +213,7 @@ func (h *Hold) wasRenewed(ms, fence int64) {
 }
 
 // redisNow is Redis' clock in ms, as far as the hold knows it.
-func (h *Hold) redisNow() int64 {
+func (h *Claim) redisNow() int64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.clock.now()
@@ -210,12 +221,12 @@ func (h *Hold) redisNow() int64 {
 
 // ends begins a move that may release the sentinel, and answers what ends the move. A
 // renewal that is under way at the same time may find it released, which is no loss.
-func (h *Hold) ends() func() {
+func (h *Claim) ends() func() {
 	h.setEnding(true)
 	return func() { h.setEnding(false) }
 }
 
-func (h *Hold) setEnding(ending bool) {
+func (h *Claim) setEnding(ending bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.ending = ending
@@ -223,7 +234,7 @@ func (h *Hold) setEnding(ending bool) {
 
 // lost takes note that a renewal found the sentinel to be another's. False: the
 // hold's own end explains it, and that move's answer counts.
-func (h *Hold) lost(err error) bool {
+func (h *Claim) lost(err error) bool {
 	h.mu.Lock()
 	ending := h.ending
 	h.mu.Unlock()
@@ -235,7 +246,7 @@ func (h *Hold) lost(err error) bool {
 
 // move runs one of the owner's scripts for the present turn, and repeats it
 // while the error may pass and the lease lasts.
-func (h *Hold) move(ctx context.Context, name string, script *redis.Script, nkeys int, extend bool, rest ...any) (answer, error) {
+func (h *Claim) move(ctx context.Context, name string, script *redis.Script, nkeys int, extend bool, rest ...any) (Result, error) {
 	h.mu.Lock()
 	keys, fence := h.keys[:nkeys], h.turn.Fence
 	h.mu.Unlock()
@@ -243,25 +254,25 @@ func (h *Hold) move(ctx context.Context, name string, script *redis.Script, nkey
 }
 
 // moveOn is move for a script that also touches a key which no other script does.
-func (h *Hold) moveOn(ctx context.Context, name string, script *redis.Script, key string, rest ...any) (answer, error) {
+func (h *Claim) moveOn(ctx context.Context, name string, script *redis.Script, key string, rest ...any) (Result, error) {
 	h.mu.Lock()
 	keys, fence := append(slices.Clone(h.keys[:keysToEvents]), key), h.turn.Fence
 	h.mu.Unlock()
 	return h.moveWith(ctx, name, script, keys, fence, true, rest)
 }
 
-func (h *Hold) moveWith(ctx context.Context, name string, script *redis.Script, keys []string, fence int64, extend bool, rest []any) (answer, error) {
+func (h *Claim) moveWith(ctx context.Context, name string, script *redis.Script, keys []string, fence int64, extend bool, rest []any) (Result, error) {
 	args := append([]any{rediskey.For(h.session).TaskPrefix(), h.token, fence}, rest...)
-	var reply answer
+	var reply Result
 	err := h.persist(ctx, func() (err error) {
 		sent := time.Now()
 		reply, err = h.consumer.call(ctx, script, keys, args)
-		if err == nil && extend && reply.str(0) != "lost" {
+		if err == nil && extend && reply.Str(0) != "lost" {
 			h.lease.Extend(sent, h.consumer.cfg.SentinelTTL)
 		}
 		return err
 	})
-	if err == nil && reply.str(0) == "lost" {
+	if err == nil && reply.Str(0) == "lost" {
 		err = errLostToAnother
 		h.lease.Lose(err)
 	}
@@ -272,8 +283,8 @@ func (h *Hold) moveWith(ctx context.Context, name string, script *redis.Script, 
 }
 
 // persist repeats call while its error may pass and the lease lasts.
-func (h *Hold) persist(ctx context.Context, call func() error) error {
-	err := persist(ctx, func() error {
+func (h *Claim) persist(ctx context.Context, call func() error) error {
+	err := Persist(ctx, func() error {
 		if err := h.lease.Held(); err != nil {
 			return err
 		}

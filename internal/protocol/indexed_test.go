@@ -116,14 +116,16 @@ func TestSubmitRoundTrips(t *testing.T) {
 // A client that lives long forgets the sessions that it has written to.
 func TestClientForgetsSessions(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
+	tasks := sq.NewEnqueuer(redistest.New(t), session.Limits{}.WithDefaults())
 	const n = 300
-	sq.SetEnqueuesPerClient(b.client, 100)
+	sq.SetEnqueuesPerClient(tasks, 100)
 	for i := range n {
-		_, err := b.client.Submit(b.ctx, fmt.Sprint("s", i), session.Message{Text: "x"})
-		must(t, err)
+		_, err := tasks.Enqueue(t.Context(), fmt.Sprint("s", i), session.Message{ID: "m", Text: "x"}, "nonce", 0)
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
-	if known := sq.QueuesKnown(b.client); known > 100 {
+	if known := sq.QueuesKnown(tasks); known > 100 {
 		t.Errorf("%d queues are remembered", known)
 	}
 }

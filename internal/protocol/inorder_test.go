@@ -59,7 +59,7 @@ func TestOwnedBeforeReadyOnACluster(t *testing.T) {
 			holds, err := broken.c.Claim(b.ctx, []string{key})
 			must(b, err)
 			must(b, holds[0].Promote(b.ctx))
-			_, err = holds[0].Finish(b.ctx, sq.End{Status: sq.StatusDone, Release: true})
+			_, err = holds[0].Finish(b.ctx, sq.End{Status: session.StatusDone, Release: true})
 			return err
 		},
 		"what is put back": func(b, broken *bench) error {

@@ -12,7 +12,7 @@ import (
 // turns, and replaces what it had kept; nil: nothing is kept any more. entries is
 // how many the turn will write if it ends well, all of them under its own id. What
 // another writes to the transcript makes it void, and so does the transcript's end.
-func (h *Hold) Keep(ctx context.Context, data json.RawMessage, entries int) error {
+func (h *Claim) Keep(ctx context.Context, data json.RawMessage, entries int) error {
 	c, turn, text := h.consumer.cfg, h.Turn(), ""
 	if data != nil {
 		var err error

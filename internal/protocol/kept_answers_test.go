@@ -9,8 +9,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	sq "turnstile/internal/protocol"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 )
 
 // What a sender was told is told again when its request is sent again, and nothing
@@ -50,7 +50,7 @@ func (b *bench) goOn() {
 	b.Helper()
 	other := *b
 	other.rdb = b.bare()
-	other.client = sq.NewClient(other.rdb)
+	other.client = actors.NewClient(other.rdb)
 	other.c = newWorker(b.T, other.rdb, "other")
 	other.die()
 	other.drain()

@@ -13,6 +13,7 @@ import (
 	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/lockguard"
+	"turnstile/pkg/session"
 	"turnstile/test/redistest"
 )
 
@@ -20,13 +21,13 @@ import (
 // the next owner. Each move that extends the one has to extend the other.
 func TestLeaseEndsBeforeTheSentinel(t *testing.T) {
 	t.Parallel()
-	moves := map[string]func(b *bench, h *sq.Hold) error{
-		"promote": func(b *bench, h *sq.Hold) error { return h.Promote(b.ctx) },
-		"renew":   func(b *bench, h *sq.Hold) error { return b.c.Renew(b.ctx, []*sq.Hold{h})[0].Err },
-		"emit": func(b *bench, h *sq.Hold) error {
-			return h.Emit(b.ctx, []sq.Event{{Type: sq.EventNotice, Text: "hi"}})
+	moves := map[string]func(b *bench, h *sq.Claim) error{
+		"promote": func(b *bench, h *sq.Claim) error { return h.Promote(b.ctx) },
+		"renew":   func(b *bench, h *sq.Claim) error { return b.c.Renew(b.ctx, []*sq.Claim{h})[0].Err },
+		"emit": func(b *bench, h *sq.Claim) error {
+			return h.Emit(b.ctx, []session.Event{{Type: session.EventNotice, Text: "hi"}})
 		},
-		"finish": func(b *bench, h *sq.Hold) error {
+		"finish": func(b *bench, h *sq.Claim) error {
 			if !b.finish(h) {
 				return errors.New("there was no next turn")
 			}
@@ -85,7 +86,7 @@ func TestRenewWhileAReleaseIsRepeated(t *testing.T) {
 		for range 3 {
 			renewals.Go(func() {
 				for over.Err() == nil {
-					b.c.Renew(b.ctx, []*sq.Hold{h})
+					b.c.Renew(b.ctx, []*sq.Claim{h})
 				}
 			})
 		}
@@ -98,7 +99,7 @@ func TestRenewWhileAReleaseIsRepeated(t *testing.T) {
 }
 
 // ageing is a hold of one second some of which has passed.
-func ageing(t *testing.T) (*bench, *sq.Hold) {
+func ageing(t *testing.T) (*bench, *sq.Claim) {
 	t.Helper()
 	b := newBench(t, func(c *sq.Config) { c.SentinelTTL = time.Second })
 	b.sayAll("a", "b")
@@ -115,7 +116,7 @@ func (b *bench) left(d time.Duration) {
 	})
 }
 
-func trusted(b *bench, h *sq.Hold) {
+func trusted(b *bench, h *sq.Claim) {
 	b.Helper()
 	if h.Lease().Held() != nil {
 		return
@@ -169,7 +170,7 @@ func TestRenewWhileFinishing(t *testing.T) {
 				return
 			default:
 			}
-			if r := b.c.Renew(b.ctx, []*sq.Hold{h})[0]; r.Err != nil && h.Lease().Held() == nil {
+			if r := b.c.Renew(b.ctx, []*sq.Claim{h})[0]; r.Err != nil && h.Lease().Held() == nil {
 				t.Errorf("renew: %v", r.Err)
 			}
 		}
@@ -195,7 +196,7 @@ func TestRenew(t *testing.T) {
 	if len(active) != 1 || active[0].IsOrphaned {
 		t.Errorf("active in asynqmon: %+v", active)
 	}
-	r := b.c.Renew(b.ctx, []*sq.Hold{h})[0]
+	r := b.c.Renew(b.ctx, []*sq.Claim{h})[0]
 	must(t, r.Err)
 	equal(t, "waiting", r.Waiting, 2)
 	equal(t, "asked", r.Asked, nil)
@@ -208,11 +209,11 @@ func TestRenew(t *testing.T) {
 	}
 	_, err = b.client.Stop(b.ctx, key)
 	must(t, err)
-	if r := b.c.Renew(b.ctx, []*sq.Hold{h})[0]; !errors.Is(r.Asked, sq.ErrStopAsked) {
+	if r := b.c.Renew(b.ctx, []*sq.Claim{h})[0]; !errors.Is(r.Asked, sq.ErrStopRequested) {
 		t.Errorf("after a stop it is asked %v", r.Asked)
 	}
 	b.die()
-	r = b.c.Renew(b.ctx, []*sq.Hold{h})[0]
+	r = b.c.Renew(b.ctx, []*sq.Claim{h})[0]
 	if !errors.Is(r.Err, lockguard.ErrLost) || !errors.Is(h.Lease().Held(), lockguard.ErrLost) {
 		t.Errorf("without a sentinel: %v, lease %v", r.Err, h.Lease().Held())
 	}

@@ -10,7 +10,7 @@ import (
 
 	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
-	"turnstile/pkg/followup"
+	"turnstile/pkg/session"
 	"turnstile/test/redistest"
 )
 
@@ -47,12 +47,12 @@ func TestForgetLeavesNothing(t *testing.T) {
 		},
 		"a failure": func(b *bench) {
 			b.say("a")
-			_, err := b.start().Finish(b.ctx, sq.End{Status: sq.StatusFailed})
+			_, err := b.start().Finish(b.ctx, sq.End{Status: session.StatusFailed})
 			must(b, err)
 			must(b, b.inspector().DeleteTask(rediskey.Queue(key), b.task("a")))
 		},
 		"only /title": func(b *bench) { must(b, b.client.SetTitle(b.ctx, key, "a title")) },
-		"only /queue": func(b *bench) { must(b, b.client.Configure(b.ctx, key, followup.Settings{Cap: 3})) },
+		"only /queue": func(b *bench) { must(b, b.client.Configure(b.ctx, key, session.QueueSettings{Cap: 3})) },
 		"only /new": func(b *bench) {
 			_, err := b.client.Rotate(b.ctx, key, "")
 			must(b, err)

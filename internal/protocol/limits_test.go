@@ -6,6 +6,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"turnstile"
 	sq "turnstile/internal/protocol"
 	"turnstile/pkg/session"
 )
@@ -21,14 +22,14 @@ func TestPartialOutlivesItsWorker(t *testing.T) {
 	must(t, h.Checkpoint(b.ctx, []session.Entry{{Role: session.RoleAssistant, Text: "half", Turn: first.ID}}))
 	b.die()
 	h = b.start()
-	past, err := h.Past(b.ctx)
+	past, err := h.History(b.ctx)
 	must(t, err)
 	if past.Partial == nil || len(past.Partial.Entries) != 1 || past.Partial.Entries[0].Text != "half" || past.Partial.Fence != first.Fence {
 		t.Errorf("partial: %+v", past.Partial)
 	}
 	equal(t, "entries of the transcript", len(past.Entries), 0)
 	b.finish(h)
-	past, err = h.Past(b.ctx)
+	past, err = h.History(b.ctx)
 	must(t, err)
 	if past.Partial != nil {
 		t.Errorf("the next message has a partial: %+v", past.Partial)
@@ -96,14 +97,14 @@ func TestRecordsOfOtherVersions(t *testing.T) {
 	b.say("b")
 	h := b.start()
 	equal(t, "resume", h.Turn().Resume, "restart_timeout")
-	past, err := h.Past(b.ctx)
+	past, err := h.History(b.ctx)
 	must(t, err)
 	equal(t, "entries", len(past.Entries), 4)
 	equal(t, "role of one that cannot be read", past.Entries[3].Role, session.RoleSystem)
-	equal(t, "waits", b.say("c").Status, sq.Queued)
+	equal(t, "waits", b.say("c").Status, turnstile.Queued)
 	equal(t, "goes on", b.finish(h), true)
 	b.finish(h)
-	equal(t, "status", b.outcome("c").Status, sq.StatusDone)
+	equal(t, "status", b.outcome("c").Status, session.StatusDone)
 }
 
 // A message that no Go sender announced waits in line, whatever its mode: modes
@@ -119,7 +120,7 @@ func TestModeOfAMessageThatWasNotRung(t *testing.T) {
 		b.enqueueRaw(session.TaskType, `{"v":1,"text":"x","mode":"`+string(mode)+`"}`, id)
 		want = append(want, id)
 	}
-	r := b.c.Renew(b.ctx, []*sq.Hold{h})[0]
+	r := b.c.Renew(b.ctx, []*sq.Claim{h})[0]
 	if r.Asked != nil || r.Steer || r.Waiting != len(want) {
 		t.Errorf("renewal: %+v", r)
 	}

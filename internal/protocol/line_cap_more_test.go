@@ -8,15 +8,17 @@ import (
 
 	"github.com/hibiken/asynq"
 
+	"turnstile"
 	sq "turnstile/internal/protocol"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 )
 
 // narrow is a bench whose senders and worker have a line of that length.
 func narrow(t *testing.T, n int, changes ...setup) *bench {
 	t.Helper()
 	b := newBench(t, append(changes, func(c *sq.Config) { c.LineCap, c.TurnMessages = n, 1 })...)
-	b.client = sq.NewClientWith(b.rdb, sq.ClientConfig{LineCap: n})
+	b.client = actors.NewClientWith(b.rdb, turnstile.ClientConfig{LineCap: n})
 	return b
 }
 
@@ -31,14 +33,14 @@ func TestLineCapOfARunningSession(t *testing.T) {
 	for _, mode := range []session.Mode{session.ModeQueue, session.ModeCollect, session.ModeSteer, session.ModeInterrupt, session.ModeRollback} {
 		r := b.say("over", mode)
 		equal(t, string(mode), string(r.Status)+" "+r.Reason, "refused line")
-		equal(t, "as an error", errors.Is(r.Err(), sq.ErrLineFull), true)
+		equal(t, "as an error", errors.Is(r.Err(), turnstile.ErrLineFull), true)
 	}
-	if r := b.c.Renew(b.ctx, []*sq.Hold{h})[0]; r.Asked != nil {
+	if r := b.c.Renew(b.ctx, []*sq.Claim{h})[0]; r.Asked != nil {
 		t.Errorf("the turn is asked %v", r.Asked)
 	}
-	equal(t, "a rejected one", b.say("r", session.ModeReject).Reason, sq.ReasonBusy)
+	equal(t, "a rejected one", b.say("r", session.ModeReject).Reason, turnstile.ReasonBusy)
 	b.finish(h)
-	equal(t, "there is room again", b.say("d").Status, sq.Queued)
+	equal(t, "there is room again", b.say("d").Status, turnstile.Queued)
 	equal(t, "no error", b.say("d").Err(), nil)
 }
 
@@ -57,7 +59,7 @@ func TestDelayedMessagesCount(t *testing.T) {
 	t.Parallel()
 	b := narrow(t, 4)
 	delayed := func(id string) string {
-		r, err := b.client.Submit(b.ctx, key, session.Message{ID: id, Text: id}, sq.Delay(time.Hour))
+		r, err := b.client.Submit(b.ctx, key, session.Message{ID: id, Text: id}, turnstile.Delay(time.Hour))
 		must(t, err)
 		return string(r.Status) + " " + r.Reason
 	}
@@ -67,20 +69,20 @@ func TestDelayedMessagesCount(t *testing.T) {
 	equal(t, "stored", b.state("d3"), "")
 	equal(t, "waiting", b.rdb.ZCard(b.ctx, b.k.Scheduled()).Val(), 2)
 	b.sayAll("a", "b")
-	equal(t, "a third", b.say("c").Reason, sq.ReasonLine)
+	equal(t, "a third", b.say("c").Reason, turnstile.ReasonLine)
 	b.backdate("d1")
-	equal(t, "once it has joined", b.say("c").Reason, sq.ReasonLine)
+	equal(t, "once it has joined", b.say("c").Reason, turnstile.ReasonLine)
 }
 
 // A repeated ring is no second message: it is told what the first was.
 func TestLineCapOfARepetition(t *testing.T) {
 	t.Parallel()
 	onceAndTwice(t, func(t *testing.T, b *bench) {
-		b.client = sq.NewClientWith(b.rdb, sq.ClientConfig{LineCap: 2})
-		equal(t, "first", b.say("a").Status, sq.Accepted)
-		equal(t, "second", b.say("b").Status, sq.Accepted)
-		equal(t, "third", b.say("c").Reason, sq.ReasonLine)
-		equal(t, "delayed", b.say("c").Reason, sq.ReasonLine)
+		b.client = actors.NewClientWith(b.rdb, turnstile.ClientConfig{LineCap: 2})
+		equal(t, "first", b.say("a").Status, turnstile.Accepted)
+		equal(t, "second", b.say("b").Status, turnstile.Accepted)
+		equal(t, "third", b.say("c").Reason, turnstile.ReasonLine)
+		equal(t, "delayed", b.say("c").Reason, turnstile.ReasonLine)
 		equalList(t, "the line", b.waiting(), "a", "b")
 	})
 }
@@ -98,7 +100,7 @@ func TestTrimLeavesWhatATurnGivesBack(t *testing.T) {
 	b.enqueue("plain")
 	b.trimAll()
 	equalList(t, "the line", b.waiting(), "a", "b", "c")
-	equal(t, "plain", b.outcome("plain").Status, sq.StatusDropped)
+	equal(t, "plain", b.outcome("plain").Status, session.StatusDropped)
 }
 
 // Messages that are run again go in as far as there is room.

@@ -6,7 +6,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	sq "turnstile/internal/protocol"
+	"turnstile"
 	"turnstile/internal/rediskey"
 )
 
@@ -30,7 +30,7 @@ func TestSubmitIntoAFullLine(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.flood(9_999)
-	equal(t, "the last", b.say("last").Status, sq.Accepted)
+	equal(t, "the last", b.say("last").Status, turnstile.Accepted)
 	before := b.rdb.DBSize(b.ctx).Val()
 	r := b.say("over")
 	equal(t, "one more", string(r.Status)+" "+r.Reason, "refused line")
@@ -38,7 +38,7 @@ func TestSubmitIntoAFullLine(t *testing.T) {
 	equal(t, "in the line", b.rdb.LLen(b.ctx, b.k.Pending()).Val(), 10_000)
 	// The refusal is kept for a repetition.
 	equal(t, "keys", b.rdb.DBSize(b.ctx).Val()-before, 1)
-	equal(t, "what is in stays", b.say("last").Status, sq.Duplicate)
+	equal(t, "what is in stays", b.say("last").Status, turnstile.Duplicate)
 }
 
 // What plain producers have put in beyond that is archived by the sweep, a turn's worth

@@ -12,6 +12,7 @@ import (
 	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 	"turnstile/test/redistest"
 )
 
@@ -45,7 +46,7 @@ func (b *bench) plain(id string) {
 // fail runs the session's next message, which fails for good.
 func (b *bench) fail() {
 	b.Helper()
-	_, err := b.start().Finish(b.ctx, sq.End{Status: sq.StatusFailed, Error: "exit status 7", Release: true})
+	_, err := b.start().Finish(b.ctx, sq.End{Status: session.StatusFailed, Error: "exit status 7", Release: true})
 	must(b, err)
 }
 
@@ -224,7 +225,7 @@ func TestUnregisterRace(t *testing.T) {
 }
 
 // gatedAt is a worker that is held up behind each command by a name.
-func (b *bench) gatedAt(name string) (*redistest.Gate, *sq.Consumer) {
+func (b *bench) gatedAt(name string) (*redistest.Gate, *actors.Consumer) {
 	b.Helper()
 	options, err := redis.ParseURL(redistest.URL(b.T))
 	must(b, err)

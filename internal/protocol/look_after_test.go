@@ -85,7 +85,7 @@ func TestRenewalsRepairTheIndex(t *testing.T) {
 				at := b.rdb.Time(b.ctx).Val().Add(c.ahead)
 				b.rdb.ZAdd(b.ctx, rediskey.Owned, redis.Z{Score: float64(at.UnixMilli()), Member: key})
 			}
-			must(t, b.c.Renew(b.ctx, []*sq.Hold{h})[0].Err)
+			must(t, b.c.Renew(b.ctx, []*sq.Claim{h})[0].Err)
 			if in := b.looksIn(); in > c.in || in < c.least {
 				t.Errorf("reap looks after it in %s", in)
 			}

@@ -10,6 +10,7 @@ import (
 
 	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
+	"turnstile/pkg/session"
 )
 
 func TestPurge(t *testing.T) {
@@ -33,7 +34,7 @@ func TestPurge(t *testing.T) {
 	b.finish(h)
 	for range 2 {
 		must(t, h.Promote(b.ctx))
-		_, err := h.Finish(b.ctx, sq.End{Status: sq.StatusFailed})
+		_, err := h.Finish(b.ctx, sq.End{Status: session.StatusFailed})
 		must(t, err)
 	}
 	b.rdb.ZAdd(b.ctx, b.k.Archived(), redis.Z{Score: float64(time.Now().Add(-91 * 24 * time.Hour).Unix()), Member: b.task("old")})

@@ -14,6 +14,7 @@ import (
 
 	sq "turnstile/internal/protocol"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 	"turnstile/test/redistest"
 )
 
@@ -88,7 +89,7 @@ func (r *reads) forget() {
 }
 
 // clientOf is a client with so many connections on the bench's database.
-func clientOf(t *testing.T, url string, connections int, hook redis.Hook) *sq.Client {
+func clientOf(t *testing.T, url string, connections int, hook redis.Hook) *actors.Client {
 	t.Helper()
 	options, err := redis.ParseURL(url)
 	must(t, err)
@@ -96,7 +97,7 @@ func clientOf(t *testing.T, url string, connections int, hook redis.Hook) *sq.Cl
 	rdb := redis.NewClient(options)
 	t.Cleanup(func() { rdb.Close() })
 	rdb.AddHook(hook)
-	return sq.NewClient(rdb)
+	return actors.NewClient(rdb)
 }
 
 // However many waits share a client, they leave half of its connections to the others,
@@ -123,8 +124,8 @@ func TestManyWaitsLeaveConnections(t *testing.T) {
 					wait := client.Wait
 					if i%2 == 0 {
 						said = ""
-						wait = func(ctx context.Context, s, id string) (sq.Outcome, error) {
-							return client.Follow(ctx, s, id, func(e sq.Event) { said += e.Text })
+						wait = func(ctx context.Context, s, id string) (session.Outcome, error) {
+							return client.Follow(ctx, s, id, func(e session.Event) { said += e.Text })
 						}
 					}
 					o, err := wait(b.ctx, s, "m")
@@ -146,7 +147,7 @@ func TestManyWaitsLeaveConnections(t *testing.T) {
 			equal(t, "holds", len(holds), n)
 			for _, h := range holds {
 				must(t, h.Promote(b.ctx))
-				must(t, h.Emit(b.ctx, []sq.Event{{Type: "text", Turn: h.Turn().ID, Text: "re"}}))
+				must(t, h.Emit(b.ctx, []session.Event{{Type: "text", Turn: h.Turn().ID, Text: "re"}}))
 				b.finish(h)
 			}
 			waits.Wait()
@@ -225,7 +226,7 @@ func TestFollowWithoutAConnection(t *testing.T) {
 	h := b.start()
 	seen, ended := make(chan string), make(chan error, 1)
 	go func() {
-		_, err := client.Follow(b.ctx, key, "a", func(e sq.Event) {
+		_, err := client.Follow(b.ctx, key, "a", func(e session.Event) {
 			if e.Text != "" {
 				seen <- e.Text
 			}
@@ -237,13 +238,13 @@ func TestFollowWithoutAConnection(t *testing.T) {
 	for i := range n {
 		hook.forget()
 		await(t, "the next look", func() bool { return hook.waiting() == 1 })
-		must(t, h.Emit(b.ctx, []sq.Event{{Type: "thought", Turn: h.Turn().ID, Text: fmt.Sprint(i)}}))
+		must(t, h.Emit(b.ctx, []session.Event{{Type: "thought", Turn: h.Turn().ID, Text: fmt.Sprint(i)}}))
 		equal(t, "seen", <-seen, fmt.Sprint(i))
 	}
 	if took := time.Since(begin); took > 15*time.Second { // each by itself would take 5 s
 		t.Errorf("%d events took %s", n, took)
 	}
-	_, err := h.Finish(b.ctx, sq.End{Status: sq.StatusDone})
+	_, err := h.Finish(b.ctx, sq.End{Status: session.StatusDone})
 	must(t, err)
 	must(t, <-ended)
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"turnstile"
 	sq "turnstile/internal/protocol"
 	"turnstile/pkg/session"
 )
@@ -82,7 +83,7 @@ func TestTooLongToBeRead(t *testing.T) {
 			t.Errorf("%d bytes are kept", n)
 		}
 		o := b.outcome(id)
-		equal(t, "status", o.Status, sq.StatusFailed)
+		equal(t, "status", o.Status, session.StatusFailed)
 		if !strings.Contains(o.Error, "bytes, at most 2359296 are allowed; its content was not kept") {
 			t.Errorf("error: %s", o.Error)
 		}
@@ -119,11 +120,11 @@ func TestTooLongElsewhere(t *testing.T) {
 		b.say("a")
 		h := b.start()
 		put(b, "s")
-		equal(t, "another Submit of it", b.say("s", session.ModeSteer).Status, sq.Duplicate)
+		equal(t, "another Submit of it", b.say("s", session.ModeSteer).Status, turnstile.Duplicate)
 		steered, err := h.Steer(b.ctx)
 		must(t, err)
 		equal(t, "steered", len(steered), 0)
-		more, err := h.Finish(b.ctx, sq.End{Status: sq.StatusDone})
+		more, err := h.Finish(b.ctx, sq.End{Status: session.StatusDone})
 		must(t, err)
 		equal(t, "the next turn takes it", more, false)
 		b.claimNothing("it is archived")
@@ -174,7 +175,7 @@ func TestLongErrors(t *testing.T) {
 	if n := b.rdb.HStrLen(b.ctx, b.k.Task(b.task("a")), "msg").Val(); n > 4000 {
 		t.Errorf("the task has %d bytes", n)
 	}
-	_, err := b.start().Finish(b.ctx, sq.End{Status: sq.StatusFailed, Error: long.Error()})
+	_, err := b.start().Finish(b.ctx, sq.End{Status: session.StatusFailed, Error: long.Error()})
 	must(t, err)
 	if n := len(b.outcome("a").Error); n < 16<<10 || n > 17<<10 {
 		t.Errorf("the error has %d bytes", n)

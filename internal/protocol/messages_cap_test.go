@@ -6,16 +6,18 @@ import (
 	"testing"
 	"time"
 
+	"turnstile"
 	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 )
 
 // capped is a bench whose sender lets in so many messages in all.
 func capped(t *testing.T, n int) *bench {
 	t.Helper()
 	b := newBench(t)
-	b.client = sq.NewClientWith(b.rdb, sq.ClientConfig{MessagesCap: n})
+	b.client = actors.NewClientWith(b.rdb, turnstile.ClientConfig{MessagesCap: n})
 	return b
 }
 
@@ -40,7 +42,7 @@ func TestMessagesCap(t *testing.T) {
 	equal(t, "known", b.isIn(rediskey.Sessions, "s3"), false)
 	r, err := b.client.Submit(b.ctx, "s3", session.Message{Text: "a"})
 	must(t, err)
-	equal(t, "as an error", errors.Is(r.Err(), sq.ErrMessagesFull), true)
+	equal(t, "as an error", errors.Is(r.Err(), turnstile.ErrMessagesFull), true)
 
 	equal(t, "a repetition", b.submit("s0", "a"), "duplicate ")
 	b.trimAll()
@@ -51,9 +53,9 @@ func TestMessagesCap(t *testing.T) {
 	holds, err := b.c.Claim(b.ctx, []string{"s0"})
 	must(t, err)
 	equal(t, "a follow-up", b.submit("s0", "b"), "queued ")
-	_, err = holds[0].Finish(b.ctx, sq.End{Status: sq.StatusDone})
+	_, err = holds[0].Finish(b.ctx, sq.End{Status: session.StatusDone})
 	must(t, err)
-	_, err = holds[0].Finish(b.ctx, sq.End{Status: sq.StatusDone})
+	_, err = holds[0].Finish(b.ctx, sq.End{Status: session.StatusDone})
 	must(t, err)
 	must(t, b.rdb.Del(b.ctx, rediskey.Timer("sweep")).Err())
 	b.trimAll()

@@ -4,14 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"turnstile/pkg/session"
 )
 
 // What somebody asked of a turn. Errors of Promote and Requeue wrap one of them:
 // the turn is to be finished with that status instead.
 var (
-	ErrStopAsked      = errors.New("stop was asked for")
-	ErrInterruptAsked = errors.New("an interrupting message has arrived")
-	ErrRollbackAsked  = errors.New("a message has arrived that takes the turn back")
+	ErrStopRequested      = errors.New("stop was asked for")
+	ErrInterruptRequested = errors.New("an interrupting message has arrived")
+	ErrRollbackRequested  = errors.New("a message has arrived that takes the turn back")
 )
 
 // ErrDraining is Promote's answer when a drain has come first: the turn is to be
@@ -21,11 +23,11 @@ var ErrDraining = errors.New("the worker's drain has begun to end turns")
 func asked(what string) error {
 	switch what {
 	case "stop":
-		return ErrStopAsked
+		return ErrStopRequested
 	case "interrupt":
-		return ErrInterruptAsked
+		return ErrInterruptRequested
 	case "rollback":
-		return ErrRollbackAsked
+		return ErrRollbackRequested
 	case "drain":
 		return ErrDraining
 	}
@@ -35,7 +37,7 @@ func asked(what string) error {
 // Promote brings the turn from starting to running. It comes before the agent is
 // started; on an error the agent must not be. ErrStopAsked: somebody has stopped
 // the turn meanwhile; ErrDraining: a drain has.
-func (h *Hold) Promote(ctx context.Context) error {
+func (h *Claim) Promote(ctx context.Context) error {
 	if h.consumer.cfg.Immediate {
 		return nil
 	}
@@ -43,8 +45,8 @@ func (h *Hold) Promote(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if reply.str(0) == "refused" {
-		return asked(reply.str(1))
+	if reply.Str(0) == "refused" {
+		return asked(reply.Str(1))
 	}
 	h.mu.Lock()
 	h.steer = reply.int(1) == 1
@@ -54,7 +56,7 @@ func (h *Hold) Promote(ctx context.Context) error {
 
 // SteerWaits reports whether Promote found a message that is to be steered into
 // the turn, or Steer left some behind. For later ones there are signals and renewals.
-func (h *Hold) SteerWaits() bool {
+func (h *Claim) SteerWaits() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.steer
@@ -62,10 +64,10 @@ func (h *Hold) SteerWaits() bool {
 
 // Emit appends events to the session's stream, after the turn's start if that
 // was not announced before. Calls must not overlap.
-func (h *Hold) Emit(ctx context.Context, events []Event) error {
+func (h *Claim) Emit(ctx context.Context, events []session.Event) error {
 	h.mu.Lock()
 	if !h.announced {
-		events = append([]Event{h.start()}, events...)
+		events = append([]session.Event{h.start()}, events...)
 	}
 	h.announced = true
 	h.seq++
@@ -87,8 +89,8 @@ func (h *Hold) Emit(ctx context.Context, events []Event) error {
 }
 
 // start is the event of the turn's start. h.mu is held.
-func (h *Hold) start() Event {
-	e := Event{Type: EventTurnStarted, SessionID: h.turn.SessionID, Turn: h.turn.ID, Fence: h.turn.Fence, Reset: h.turn.Reset, Resume: h.turn.Resume}
+func (h *Claim) start() session.Event {
+	e := session.Event{Type: session.EventTurnStarted, SessionID: h.turn.SessionID, Turn: h.turn.ID, Fence: h.turn.Fence, Reset: h.turn.Reset, Resume: h.turn.Resume}
 	for _, t := range h.turn.Messages() {
 		e.Messages = append(e.Messages, t.Message.ID)
 	}
@@ -97,7 +99,7 @@ func (h *Hold) start() Event {
 
 // unannounced is the turn's start as JSON, or "" if it was told already: the end
 // of a turn announces both.
-func (h *Hold) unannounced() (string, error) {
+func (h *Claim) unannounced() (string, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.announced {
@@ -112,7 +114,7 @@ func (h *Hold) unannounced() (string, error) {
 
 // Title proposes a title for the session's transcript. It is not taken where a
 // user has set one.
-func (h *Hold) Title(ctx context.Context, title string) error {
+func (h *Claim) Title(ctx context.Context, title string) error {
 	if err := h.lease.Held(); err != nil {
 		return fmt.Errorf("title of %s: %w", h.session, err)
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
+	"turnstile"
 	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
@@ -54,7 +55,7 @@ func (b *bench) backdate(id string) {
 
 func (b *bench) delayed(id string) {
 	b.Helper()
-	_, err := b.client.Submit(b.ctx, key, session.Message{ID: id, Text: id}, sq.Delay(time.Hour))
+	_, err := b.client.Submit(b.ctx, key, session.Message{ID: id, Text: id}, turnstile.Delay(time.Hour))
 	must(b, err)
 	b.backdate(id)
 }
@@ -66,7 +67,7 @@ func claimMove(b *bench) func() error {
 	}
 }
 
-func finishMove(b *bench, h *sq.Hold, status sq.Status, release bool) func() error {
+func finishMove(b *bench, h *sq.Claim, status session.Status, release bool) func() error {
 	return func() error {
 		_, err := h.Finish(b.ctx, sq.End{Status: status, Error: "why", Entries: []session.Entry{{Role: session.RoleUser, Text: "t"}}, Release: release})
 		return err

@@ -5,8 +5,10 @@ import (
 	"strings"
 	"testing"
 
+	"turnstile"
 	sq "turnstile/internal/protocol"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 )
 
 // A program may have other limits.
@@ -14,7 +16,7 @@ func TestOtherLimits(t *testing.T) {
 	t.Parallel()
 	limits := session.Limits{Text: 10, Meta: 10, Attachments: 1, Payload: 100}
 	b := newBench(t, func(c *sq.Config) { c.Limits = limits })
-	b.client = sq.NewClientWith(b.rdb, sq.ClientConfig{Limits: limits})
+	b.client = actors.NewClientWith(b.rdb, turnstile.ClientConfig{Limits: limits})
 	for _, m := range []session.Message{
 		{Text: "more than ten"}, {Text: "a", Meta: map[string]string{"name": "a value"}}, {Text: "a", Attachments: make([]session.Attachment, 2)},
 		{Text: "a", Attachments: []session.Attachment{{Name: strings.Repeat("x", 100), Path: "p"}}},
@@ -23,7 +25,7 @@ func TestOtherLimits(t *testing.T) {
 			t.Errorf("%.20v: %v", m, err)
 		}
 	}
-	equal(t, "accepted", b.say("ten").Status, sq.Accepted)
+	equal(t, "accepted", b.say("ten").Status, turnstile.Accepted)
 	b.enqueueRaw(session.TaskType, `{"v":1,"text":"more than ten"}`, b.task("plain"))
 	h := b.start()
 	equal(t, "goes on", b.finish(h), true)

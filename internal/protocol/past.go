@@ -12,9 +12,9 @@ import (
 	"turnstile/pkg/session"
 )
 
-// pastPage is how many bytes of a transcript one reply has, or one entry more: a
+// HistoryPage is how many bytes of a transcript one reply has, or one entry more: a
 // read of all of it could take longer than a reply may.
-const pastPage = 2 << 20
+const HistoryPage = 2 << 20
 
 // droppedMost is how many bytes of dropped messages a turn reads, or one message more.
 // Of each the note has no more than a line.
@@ -22,10 +22,10 @@ const droppedMost = 4 << 20
 
 // pastPage is the size of the pages by which transcripts are read: with one byte more
 // than is told it is clear what there is no room for.
-func (c *Consumer) pastPage() int { return min(pastPage, c.cfg.HistoryBytes+1) }
+func (c *Consumer) pastPage() int { return min(HistoryPage, c.cfg.HistoryBytes+1) }
 
-// Past is what came before a turn.
-type Past struct {
+// History is what came before a turn.
+type History struct {
 	// Entries are the transcript's, oldest first. Of one that has more than
 	// Config.HistoryBytes they are the newest turns that fit in, and the last turn in
 	// any case. Older is how many entries were left out.
@@ -46,10 +46,10 @@ type Past struct {
 	Omitted int
 }
 
-// Past reads what came before the turn: in one round trip, one more for every
+// History reads what came before the turn: in one round trip, one more for every
 // further 2 MiB of transcript, and one for dropped messages. An error that may pass is tried again while the lease
 // lasts.
-func (h *Hold) Past(ctx context.Context) (Past, error) {
+func (h *Claim) History(ctx context.Context) (History, error) {
 	turn, size := h.Turn(), h.consumer.pastPage()
 	var p pastReads
 	err := h.persist(ctx, func() (err error) {
@@ -70,28 +70,28 @@ func (h *Hold) Past(ctx context.Context) (Past, error) {
 		})
 	}
 	if err != nil {
-		return Past{}, fmt.Errorf("read what came before turn %s: %w", turn.ID, err)
+		return History{}, fmt.Errorf("read what came before turn %s: %w", turn.ID, err)
 	}
-	past := Past{Omitted: turn.Omitted}
+	past := History{Omitted: turn.Omitted}
 	past.Entries, past.Older = t.cut()
 	past.State = session.StateFor(p.state, turn.SessionID, turn.Entries, past.Entries)
 	if partial, ok := session.DecodePartial(p.partial); ok && partial.Messages[0] == turn.Message.ID {
 		past.Partial = &partial
 	}
 	if err := h.readDropped(ctx, &past, turn.Dropped, p.sizes); err != nil {
-		return Past{}, fmt.Errorf("read what was dropped before turn %s: %w", turn.ID, err)
+		return History{}, fmt.Errorf("read what was dropped before turn %s: %w", turn.ID, err)
 	}
 	return past, nil
 }
 
 // pastReads is what one round trip tells of the past.
 type pastReads struct {
-	page           answer // the transcript's newest
+	page           Result // the transcript's newest
 	partial, state string
 	sizes          []int64 // of the dropped tasks; 0: it is gone
 }
 
-func (h *Hold) readPast(ctx context.Context, turn Turn) (pastReads, error) {
+func (h *Claim) readPast(ctx context.Context, turn Turn) (pastReads, error) {
 	rdb, k, size := h.consumer.rdb, rediskey.For(h.session), h.consumer.pastPage()
 	var page *redis.Cmd
 	var partial, state *redis.StringCmd
@@ -124,7 +124,7 @@ func (h *Hold) readPast(ctx context.Context, turn Turn) (pastReads, error) {
 
 // readDropped reads the texts of dropped messages, the newest first, until they are
 // droppedMost bytes.
-func (h *Hold) readDropped(ctx context.Context, past *Past, ids []string, sizes []int64) error {
+func (h *Claim) readDropped(ctx context.Context, past *History, ids []string, sizes []int64) error {
 	from, room := len(ids), int64(droppedMost)
 	for from > 0 && room > 0 {
 		from--
@@ -158,8 +158,8 @@ func (h *Hold) readDropped(ctx context.Context, past *Past, ids []string, sizes 
 		return err
 	}
 	for _, cmd := range tasks {
-		if task, err := parseTaskMessage([]byte(cmd.Val())); err == nil {
-			if m, err := task.message(h.consumer.cfg.Limits); err == nil {
+		if task, err := ParseTaskMessage([]byte(cmd.Val())); err == nil {
+			if m, err := task.Message(h.consumer.cfg.Limits); err == nil {
 				past.Dropped = append(past.Dropped, m.Text)
 			}
 		}
@@ -177,10 +177,10 @@ type tail struct {
 }
 
 // add takes a page as lua/past.lua answers it.
-func (t *tail) add(page answer) {
+func (t *tail) add(page Result) {
 	t.left = page.int(0)
 	for i := 1; i < len(page); i++ {
-		line := page.str(i)
+		line := page.Str(i)
 		t.entries = append(t.entries, session.DecodeEntry(line))
 		t.sizes = append(t.sizes, len(line))
 		t.total += len(line)

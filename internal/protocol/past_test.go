@@ -14,6 +14,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"turnstile"
 	sq "turnstile/internal/protocol"
 	"turnstile/pkg/lockguard"
 	"turnstile/pkg/session"
@@ -22,9 +23,9 @@ import (
 
 // wrote puts entries into the transcript of the session's next turn, and answers
 // that turn.
-func (b *bench) wrote(lines ...string) *sq.Hold {
+func (b *bench) wrote(lines ...string) *sq.Claim {
 	b.Helper()
-	b.say(sq.NewMessageID())
+	b.say(turnstile.NewMessageID())
 	h := b.start()
 	for _, line := range lines {
 		must(b, b.rdb.RPush(b.ctx, b.k.Transcript(h.Turn().SessionID), line).Err())
@@ -254,7 +255,7 @@ func TestPastThroughFaults(t *testing.T) {
 	faults.Clear()
 	must(t, b.rdb.Del(b.ctx, b.k.State()).Err())
 	must(t, b.rdb.LPush(b.ctx, b.k.State(), "of a wrong type").Err())
-	if _, err := h.Past(b.ctx); !redis.HasErrorPrefix(errors.Unwrap(err), "WRONGTYPE") {
+	if _, err := h.History(b.ctx); !redis.HasErrorPrefix(errors.Unwrap(err), "WRONGTYPE") {
 		t.Errorf("error %v", err)
 	}
 }
@@ -266,7 +267,7 @@ func TestPastOfALostLease(t *testing.T) {
 	faults := &redistest.Faults{}
 	b.rdb.AddHook(faults)
 	faults.FailBefore(called("past"), -1, io.EOF)
-	if _, err := h.Past(h.Lease().Context()); !errors.Is(err, lockguard.ErrLost) {
+	if _, err := h.History(h.Lease().Context()); !errors.Is(err, lockguard.ErrLost) {
 		t.Errorf("error %v", err)
 	}
 }

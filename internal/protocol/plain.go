@@ -9,6 +9,7 @@ import (
 
 	"turnstile/internal/combine"
 	"turnstile/internal/rediskey"
+	"turnstile/pkg/session"
 )
 
 // Most turns are of one message, in a session about which there is nothing out of
@@ -17,10 +18,10 @@ import (
 // and the whole script is to be sent.
 
 // claimPlain sends the plain claims of sessions, in one round trip. Senders have reap
-// look at a session after claimGrace: a shorter lease is to be looked after sooner, and
+// look at a session after ClaimGrace: a shorter lease is to be looked after sooner, and
 // that is known before there is one. An error is about that; without replies nothing was
 // claimed.
-func (c *Consumer) claimPlain(ctx context.Context, attempts []*Hold) ([]reply, error) {
+func (c *Consumer) claimPlain(ctx context.Context, attempts []*Claim) ([]reply, error) {
 	shared := []any{
 		c.cfg.SentinelTTL.Milliseconds(), c.cfg.Worker, c.phase(),
 		string(c.cfg.Line.Mode), c.cfg.Line.Cap, string(c.cfg.Line.Drop), time.Duration(c.cfg.Line.Debounce).Milliseconds(), flag(c.cfg.Warm),
@@ -38,8 +39,8 @@ func (c *Consumer) claimPlain(ctx context.Context, attempts []*Hold) ([]reply, e
 		}
 	}
 	var first []*combine.Call
-	if c.cfg.SentinelTTL < claimGrace {
-		for some := range slices.Chunk(attempts, timerBatch) {
+	if c.cfg.SentinelTTL < ClaimGrace {
+		for some := range slices.Chunk(attempts, TimerBatch) {
 			first = append(first, c.lookAfter(some))
 		}
 	}
@@ -72,16 +73,16 @@ const plainEntries = 1000
 
 // mayBePlain reports whether the worker knows of nothing about a turn that its
 // plain end does not do, see lua/finish_plain.lua.
-func (h *Hold) mayBePlain(end End) bool {
+func (h *Claim) mayBePlain(end End) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return end.Status == StatusDone && len(h.turn.Dropped) == 0 && h.consumer.cfg.Retention >= time.Second &&
+	return end.Status == session.StatusDone && len(h.turn.Dropped) == 0 && h.consumer.cfg.Retention >= time.Second &&
 		!h.renewed && len(h.part) == 1 && h.part[0].task != "" && len(end.Entries) <= plainEntries
 }
 
 // finishPlain ends a turn of which mayBePlain is true. done is false if that was
 // not so plain after all.
-func (h *Hold) finishPlain(ctx context.Context, end End, w written) (done, more bool, err error) {
+func (h *Claim) finishPlain(ctx context.Context, end End, w written) (done, more bool, err error) {
 	last, sent, now := h.Turn(), time.Now(), h.redisNow()
 	h.mu.Lock()
 	p, keys, uncounted := h.part[0], h.keys, h.uncounted+1
@@ -109,7 +110,7 @@ func (h *Hold) finishPlain(ctx context.Context, end End, w written) (done, more 
 	if err != nil {
 		return false, false, fmt.Errorf("finish %s: %w", h.session, err)
 	}
-	switch a.str(0) {
+	switch a.Str(0) {
 	case "released":
 		h.lease.End()
 		return true, false, nil
@@ -117,18 +118,18 @@ func (h *Hold) finishPlain(ctx context.Context, end End, w written) (done, more 
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		h.uncounted = uncounted % countEvery
-		h.run(next, answer{[]any(a[1:])})
+		h.run(next, Result{[]any(a[1:])})
 		return true, true, nil
 	}
 	return false, false, nil
 }
 
 // endPlain sends a plain end, together with others', until there is an answer.
-func (h *Hold) endPlain(ctx context.Context, call *combine.Call) (a answer, err error) {
+func (h *Claim) endPlain(ctx context.Context, call *combine.Call) (a Result, err error) {
 	err = h.persist(ctx, func() error {
 		h.consumer.moves.Do(ctx, call)
 		r := replied(call)
-		a = r.answer
+		a = r.Result
 		return r.err
 	})
 	return a, err

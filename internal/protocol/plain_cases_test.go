@@ -90,7 +90,7 @@ func TestDroppedAfterAnInterrupt(t *testing.T) {
 		equalList(t, "dropped before c", h.Turn().Dropped, b.task("b"))
 		must(t, h.Promote(b.ctx))
 		b.enqueue("d")
-		more, err := h.Finish(b.ctx, sq.End{Status: sq.StatusInterrupted, Entries: []session.Entry{{Role: session.RoleUser, Text: "c"}}})
+		more, err := h.Finish(b.ctx, sq.End{Status: session.StatusInterrupted, Entries: []session.Entry{{Role: session.RoleUser, Text: "c"}}})
 		must(t, err)
 		equal(t, "next", fmt.Sprint(more, " ", h.Turn().Message.ID), "true d")
 		equalList(t, "dropped before d", h.Turn().Dropped, b.task("b"))

@@ -18,7 +18,6 @@ import (
 
 	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
-	"turnstile/pkg/followup"
 	"turnstile/pkg/resume"
 	"turnstile/pkg/session"
 )
@@ -137,14 +136,14 @@ func life(t *testing.T, seed int, hook redis.Hook) (moments []moment) {
 	r := rand.New(rand.NewPCG(uint64(seed), 11))
 	b := newBench(t, func(c *sq.Config) {
 		c.Worker, c.TranscriptCap, c.StuckLimit, c.Immediate = "worker", 7, 100, seed%2 == 0
-		c.Line.Debounce = followup.Millis(time.Hour) // longer than any of this
+		c.Line.Debounce = session.Millis(time.Hour) // longer than any of this
 		c.EventsBytes = 20_000
 		if seed%8 == 7 {
 			c.Retention = 0
 		}
 	})
 	b.rdb.AddHook(hook)
-	var h *sq.Hold
+	var h *sq.Claim
 	promote := func() {
 		if err := h.Promote(b.ctx); err != nil {
 			t.Logf("promote: %v", err) // stopped, interrupted: it is to be ended in some way
@@ -199,7 +198,7 @@ func life(t *testing.T, seed int, hook redis.Hook) (moments []moment) {
 			b.rdb.Del(b.ctx, b.k.Task(b.rdb.LIndex(b.ctx, b.k.Active(), 0).Val()))
 		case n == 13:
 			did = "renew"
-			must(t, b.c.Renew(b.ctx, []*sq.Hold{h})[0].Err)
+			must(t, b.c.Renew(b.ctx, []*sq.Claim{h})[0].Err)
 		case n == 14:
 			did = "mark from outside"
 			_, err := resume.Mark(b.ctx, b.rdb, key, "")
@@ -219,12 +218,12 @@ func life(t *testing.T, seed int, hook redis.Hook) (moments []moment) {
 			b.die()
 			h = nil
 		default:
-			end := sq.End{Status: sq.StatusDone, Reply: "re", Release: n == 17}
+			end := sq.End{Status: session.StatusDone, Reply: "re", Release: n == 17}
 			if i%3 == 0 {
 				end.Reply = longReply
 			}
 			if n == 18 {
-				end.Status, end.Error = sq.StatusFailed, "why"
+				end.Status, end.Error = session.StatusFailed, "why"
 			}
 			for j := range r.IntN(4) {
 				end.Entries = append(end.Entries, session.Entry{Role: session.RoleUser, Text: fmt.Sprint(i, " ", j)})

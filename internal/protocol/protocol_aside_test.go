@@ -14,6 +14,7 @@ import (
 	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 	"turnstile/test/redistest"
 )
 
@@ -74,7 +75,7 @@ func (b *bench) stopAndDie(match redistest.Match) {
 	defer cancel()
 	dying := b.bare()
 	dying.AddHook(&behind{match, cancel})
-	if _, err := sq.NewClient(dying).Stop(ctx, key); !errors.Is(err, context.Canceled) {
+	if _, err := actors.NewClient(dying).Stop(ctx, key); !errors.Is(err, context.Canceled) {
 		b.Fatalf("the stop of a sender who dies: %v", err)
 	}
 }
@@ -117,7 +118,7 @@ func TestStopWhoseSenderDies(t *testing.T) {
 			line(b)
 			b.stopAndDie(called("stop"))
 			b.sayAll(later...)
-			more, err := h.Finish(b.ctx, sq.End{Status: sq.StatusStopped})
+			more, err := h.Finish(b.ctx, sq.End{Status: session.StatusStopped})
 			must(t, err)
 			for more {
 				more = b.finish(h)
@@ -171,7 +172,7 @@ func TestStopBehindAnother(t *testing.T) {
 	b.sayAll("a", "b")
 	s, err := b.client.Stop(b.ctx, key)
 	must(t, err)
-	equal(t, "stopped", s, sq.Stopped{Phase: "running", Fence: h.Turn().Fence, Dropped: 2})
+	equal(t, "stopped", s, session.Stopped{Phase: "running", Fence: h.Turn().Fence, Dropped: 2})
 	equal(t, "archived", b.info().Archived, 1102)
 	equalList(t, "the line", b.waiting())
 }
@@ -271,7 +272,7 @@ func TestLateStop(t *testing.T) {
 	b.pass(310 * time.Millisecond)
 	equal(t, "answer", late.deliver(b), "[late]")
 	equalList(t, "the line", b.waiting(), "c")
-	if r := b.c.Renew(b.ctx, []*sq.Hold{h})[0]; r.Asked != nil {
+	if r := b.c.Renew(b.ctx, []*sq.Claim{h})[0]; r.Asked != nil {
 		t.Errorf("the turn is asked %v", r.Asked)
 	}
 }
@@ -343,7 +344,7 @@ func TestTooLateIsSaid(t *testing.T) {
 	_, stop := b.client.Stop(b.ctx, key)
 	_, rotate := b.client.Rotate(b.ctx, key, "")
 	for name, err := range map[string]error{"stop": stop, "rotate": rotate} {
-		if !errors.Is(err, sq.ErrUnchanged) || !strings.Contains(err.Error(), "too late") {
+		if !errors.Is(err, session.ErrUnchanged) || !strings.Contains(err.Error(), "too late") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -363,15 +364,15 @@ func TestStopSentAgainBehindAnother(t *testing.T) {
 	b.rdb.AddHook(&twiceWith{script: "stop", do: func() {
 		_, err := other.Stop(b.ctx, key)
 		must(t, err)
-		_, err = h.Finish(b.ctx, sq.End{Status: sq.StatusStopped})
+		_, err = h.Finish(b.ctx, sq.End{Status: session.StatusStopped})
 		must(t, err)
 		b.say("b")
 		h = b.start()
 	}})
 	s, err := b.client.Stop(b.ctx, key)
 	must(t, err)
-	equal(t, "stopped", s, sq.Stopped{Phase: "running", Fence: fence})
-	if r := b.c.Renew(b.ctx, []*sq.Hold{h})[0]; r.Asked != nil {
+	equal(t, "stopped", s, session.Stopped{Phase: "running", Fence: fence})
+	if r := b.c.Renew(b.ctx, []*sq.Claim{h})[0]; r.Asked != nil {
 		t.Errorf("the next turn is asked %v", r.Asked)
 	}
 }

@@ -15,17 +15,17 @@ import (
 )
 
 // asks has h's turn ask a question, and returns its number.
-func (b *bench) asks(h *sq.Hold, name string) int {
+func (b *bench) asks(h *sq.Claim, name string) int {
 	b.Helper()
-	number, err := h.Ask(b.ctx, sq.Question{Name: name})
+	number, err := h.Ask(b.ctx, session.Question{Name: name})
 	must(b, err)
 	return number
 }
 
 // reply is what h's next renewal hears of an answer.
-func (b *bench) reply(h *sq.Hold) sq.Reply {
+func (b *bench) reply(h *sq.Claim) sq.Decided {
 	b.Helper()
-	r := b.c.Renew(b.ctx, []*sq.Hold{h})[0]
+	r := b.c.Renew(b.ctx, []*sq.Claim{h})[0]
 	must(b, r.Err)
 	return r.Reply
 }
@@ -39,24 +39,24 @@ func TestAnswer(t *testing.T) {
 	b.say("now")
 	h := b.start()
 	equal(t, "before any question", b.command("/deny "), "Nothing is asked.")
-	equal(t, "reply before any question", b.reply(h), sq.Reply{})
+	equal(t, "reply before any question", b.reply(h), sq.Decided{})
 	equal(t, "number", b.asks(h, "run make"), 1)
-	equal(t, "question", *b.info().Question, sq.Question{Number: 1, Name: "run make"})
+	equal(t, "question", *b.info().Question, session.Question{Number: 1, Name: "run make"})
 	for _, wrong := range []string{"x", "0", "1 2", "always 1"} {
 		equal(t, wrong, b.receipt("/approve "+wrong, true).Reply, usage)
 	}
 	equal(t, "another", b.command("/deny 7"), "Question 7 is not asked any more; number 1 is: run make.")
-	equal(t, "reply so far", b.reply(h), sq.Reply{})
+	equal(t, "reply so far", b.reply(h), sq.Decided{})
 	equal(t, "answered", b.command("/approve 1 always"), "Approved question 1: run make.")
 	equal(t, "too late", b.command("/deny 1"), "That was answered already.")
-	equal(t, "reply", b.reply(h), sq.Reply{Question: 1, Decision: sq.Always})
+	equal(t, "reply", b.reply(h), sq.Decided{Question: 1, Decision: session.Always})
 	if q := b.info().Question; q != nil {
 		t.Errorf("still asked: %+v", q)
 	}
 	equal(t, "second number", b.asks(h, "rm"), 2)
 	equal(t, "the second", b.command("/deny 2"), "Denied question 2: rm.")
-	equal(t, "reply to the second", b.reply(h), sq.Reply{Question: 2, Decision: sq.Deny})
-	withdraw := func() sq.Decision {
+	equal(t, "reply to the second", b.reply(h), sq.Decided{Question: 2, Decision: session.Deny})
+	withdraw := func() session.Decision {
 		t.Helper()
 		d, err := h.Withdraw(b.ctx)
 		must(t, err)
@@ -68,7 +68,7 @@ func TestAnswer(t *testing.T) {
 	b.asks(h, "mv")
 	equal(t, "just in time", b.command("/approve 4 always"), "Approved question 4: mv.")
 	for range 2 { // sent again, it answers the same
-		equal(t, "said before the withdrawal", withdraw(), sq.Always)
+		equal(t, "said before the withdrawal", withdraw(), session.Always)
 	}
 	equal(t, "answered and withdrawn", b.command("/deny"), "Nothing is asked.")
 }
@@ -87,13 +87,13 @@ func TestAnAnswerIsForOneQuestion(t *testing.T) {
 	equal(t, "a question of the turn before", b.command("/approve 1"), "Nothing is asked.")
 	equal(t, "number in the next turn", b.asks(h, "drop the tables"), 2)
 	equal(t, "late", b.command("/approve 1"), "Question 1 is not asked any more; number 2 is: drop the tables.")
-	equal(t, "reply", b.reply(h), sq.Reply{})
+	equal(t, "reply", b.reply(h), sq.Decided{})
 	b.die()
 	equal(t, "a dead worker's", b.command("/approve 2"), "Nothing is asked.")
 	again := b.start()
 	equal(t, "number on another worker", b.asks(again, "drop the tables"), 3)
 	equal(t, "too late", b.command("/approve 2"), "Question 2 is not asked any more; number 3 is: drop the tables.")
-	if _, err := h.Ask(b.ctx, sq.Question{Name: "me too"}); !errors.Is(err, lockguard.ErrLost) {
+	if _, err := h.Ask(b.ctx, session.Question{Name: "me too"}); !errors.Is(err, lockguard.ErrLost) {
 		t.Errorf("%v, want ErrLost", err)
 	}
 	b.command("/new")
@@ -116,7 +116,7 @@ func TestBareAnswer(t *testing.T) {
 	const refused = "Nothing was answered: question 2 has just come, delete_production. /approve 2 or /deny 2"
 	equal(t, "too soon", b.command("/approve"), refused)
 	equal(t, "too soon", b.command("/deny"), refused)
-	equal(t, "reply", b.reply(h), sq.Reply{Question: 1, Decision: sq.Allow})
+	equal(t, "reply", b.reply(h), sq.Decided{Question: 1, Decision: session.Allow})
 	b.askedBefore(time.Minute)
 	equal(t, "in time", b.command("/approve"), "Approved question 2: delete_production.")
 	b.asks(h, "x")
@@ -156,7 +156,7 @@ func TestAnswerIsADecision(t *testing.T) {
 	b.say("now")
 	h := b.start()
 	b.asks(h, "run make")
-	for _, d := range []sq.Decision{"", "yes", "allow ", `deny","x":"`} {
+	for _, d := range []session.Decision{"", "yes", "allow ", `deny","x":"`} {
 		if _, err := b.client.Answer(b.ctx, key, 1, d); !errors.Is(err, session.ErrInvalid) {
 			t.Errorf("%q: %v, want ErrInvalid", d, err)
 		}

@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"turnstile"
 	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
-	"turnstile/pkg/followup"
 	"turnstile/pkg/session"
 	"turnstile/test/redistest"
 )
@@ -32,10 +32,10 @@ func onceAndTwice(t *testing.T, story func(t *testing.T, b *bench), changes ...s
 	})
 }
 
-func line(s followup.Settings) setup { return func(c *sq.Config) { c.Line = s } }
+func line(s session.QueueSettings) setup { return func(c *sq.Config) { c.Line = s } }
 
 // group are the ids of a turn's messages.
-func group(h *sq.Hold) (ids []string) {
+func group(h *sq.Claim) (ids []string) {
 	for _, m := range h.Turn().Messages() {
 		ids = append(ids, m.Message.ID)
 	}
@@ -54,7 +54,7 @@ func (b *bench) windowsEnd(ids ...string) {
 }
 
 // told are the events of one type that name a message.
-func (b *bench) told(kind, id string) (events []sq.Event) {
+func (b *bench) told(kind, id string) (events []session.Event) {
 	b.Helper()
 	for _, m := range b.rdb.XRange(b.ctx, b.k.Events(), "-", "+").Val() {
 		for _, e := range sq.DecodeEvents(m) {
@@ -66,7 +66,7 @@ func (b *bench) told(kind, id string) (events []sq.Event) {
 	return events
 }
 
-const long = followup.Millis(time.Hour)
+const long = session.Millis(time.Hour)
 
 // Those next to each other in the line are one turn, whose end is each one's.
 func TestCollect(t *testing.T) {
@@ -82,8 +82,8 @@ func TestCollect(t *testing.T) {
 		b.say("e", session.ModeCollect)
 		list, err := b.client.Followups(b.ctx, key)
 		must(t, err)
-		equal(t, "b's state", list[0].State, followup.StateCollected)
-		equal(t, "d's state", list[2].State, followup.StateQueued)
+		equal(t, "b's state", list[0].State, session.FollowupCollected)
+		equal(t, "d's state", list[2].State, session.FollowupQueued)
 		b.rdb.Del(b.ctx, rediskey.Ready, rediskey.Due)
 		equal(t, "goes on", b.finish(h), false)
 		equal(t, "is due later", b.isIn(rediskey.Due, key) && !b.isIn(rediskey.Ready, key), true)
@@ -99,7 +99,7 @@ func TestCollect(t *testing.T) {
 		turn := h.Turn().ID
 		waited := b.waitFor("c")
 		equal(t, "goes on", b.finish(h), true)
-		for _, o := range []sq.Outcome{b.outcome("b"), b.outcome("c"), <-waited} {
+		for _, o := range []session.Outcome{b.outcome("b"), b.outcome("c"), <-waited} {
 			equal(t, "its end", string(o.Status)+" "+o.Reply+" "+o.Turn, "done re: b "+turn)
 		}
 		equalList(t, "then", group(h), "d")
@@ -110,15 +110,15 @@ func TestCollect(t *testing.T) {
 		b.finish(h)
 		equalList(t, "transcript", b.transcript(sid), "a", "re: a", "b", "c", "re: b", "d", "re: d", "e", "re: e")
 		b.nothingLeft("at the end")
-	}, line(followup.Settings{Debounce: long}))
+	}, line(session.QueueSettings{Debounce: long}))
 }
 
 // The window begins anew with every message, also when nobody owns the session.
 func TestCollectWaitsForQuiet(t *testing.T) {
 	t.Parallel()
 	const quiet = 500 * time.Millisecond
-	b := newBench(t, line(followup.Settings{Mode: session.ModeCollect, Debounce: followup.Millis(quiet)}))
-	equal(t, "with nothing to wait for", b.say("a").Status, sq.Accepted)
+	b := newBench(t, line(session.QueueSettings{Mode: session.ModeCollect, Debounce: session.Millis(quiet)}))
+	equal(t, "with nothing to wait for", b.say("a").Status, turnstile.Accepted)
 	h := b.start()
 	equalList(t, "the turn", group(h), "a")
 	b.say("b")
@@ -126,7 +126,7 @@ func TestCollectWaitsForQuiet(t *testing.T) {
 	b.rdb.Del(b.ctx, rediskey.Ready)
 	b.finish(h)
 	last := b.rdb.Time(b.ctx).Val()
-	equal(t, "status", b.say("d").Status, sq.Accepted)
+	equal(t, "status", b.say("d").Status, turnstile.Accepted)
 	await(t, "the window's end", func() bool {
 		b.due()
 		if !b.isIn(rediskey.Ready, key) {
@@ -151,7 +151,7 @@ func TestCollectUpToTheCap(t *testing.T) {
 	t.Parallel()
 	t.Run("owned", func(t *testing.T) {
 		t.Parallel()
-		b := newBench(t, line(followup.Settings{Debounce: long, Cap: 2}))
+		b := newBench(t, line(session.QueueSettings{Debounce: long, Cap: 2}))
 		b.say("a")
 		h := b.start()
 		b.say("b", session.ModeCollect)
@@ -161,7 +161,7 @@ func TestCollectUpToTheCap(t *testing.T) {
 	})
 	t.Run("free", func(t *testing.T) {
 		t.Parallel()
-		b := newBench(t, line(followup.Settings{Debounce: long, Cap: 3}))
+		b := newBench(t, line(session.QueueSettings{Debounce: long, Cap: 3}))
 		b.say("a")
 		h := b.start()
 		b.say("b", session.ModeCollect)
@@ -180,17 +180,17 @@ func TestCollectUpToTheCap(t *testing.T) {
 // A message says what it does, else its session, else the worker.
 func TestBusyModeIsSaidByMessageSessionWorker(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, line(followup.Settings{Mode: session.ModeCollect, Debounce: long}))
+	b := newBench(t, line(session.QueueSettings{Mode: session.ModeCollect, Debounce: long}))
 	b.say("a")
 	b.start()
 	b.say("b")
-	must(t, b.client.Configure(b.ctx, key, followup.Settings{Mode: session.ModeSteer}))
+	must(t, b.client.Configure(b.ctx, key, session.QueueSettings{Mode: session.ModeSteer}))
 	b.say("c")
 	b.say("d", session.ModeQueue)
-	must(t, b.client.Configure(b.ctx, key, followup.Settings{Mode: session.ModeReject}))
-	equal(t, "by the session's settings", b.say("e").Status, sq.Refused)
-	equal(t, "the message's own", b.say("f", session.ModeQueue).Status, sq.Queued)
-	must(t, b.client.Configure(b.ctx, key, followup.Settings{}))
+	must(t, b.client.Configure(b.ctx, key, session.QueueSettings{Mode: session.ModeReject}))
+	equal(t, "by the session's settings", b.say("e").Status, turnstile.Refused)
+	equal(t, "the message's own", b.say("f", session.ModeQueue).Status, turnstile.Queued)
+	must(t, b.client.Configure(b.ctx, key, session.QueueSettings{}))
 	b.say("g")
 	list, err := b.client.Followups(b.ctx, key)
 	must(t, err)
@@ -204,13 +204,13 @@ func TestBusyModeIsSaidByMessageSessionWorker(t *testing.T) {
 // A dead turn of several messages comes back one message a turn.
 func TestCollectedTurnDies(t *testing.T) {
 	t.Parallel()
-	ends := map[string]func(b *bench, h *sq.Hold){
-		"crash": func(b *bench, h *sq.Hold) {
+	ends := map[string]func(b *bench, h *sq.Claim){
+		"crash": func(b *bench, h *sq.Claim) {
 			must(b, h.Checkpoint(b.ctx, b.done(h).Entries))
 			b.die()
 		},
-		"drain": func(b *bench, h *sq.Hold) { must(b, h.Requeue(b.ctx, "drain", b.done(h).Entries...)) },
-		"retry": func(b *bench, h *sq.Hold) { must(b, h.Retry(b.ctx, errors.New("flaky"), 0)) },
+		"drain": func(b *bench, h *sq.Claim) { must(b, h.Requeue(b.ctx, "drain", b.done(h).Entries...)) },
+		"retry": func(b *bench, h *sq.Claim) { must(b, h.Retry(b.ctx, errors.New("flaky"), 0)) },
 	}
 	for name, end := range ends {
 		t.Run(name, func(t *testing.T) {
@@ -229,7 +229,7 @@ func TestCollectedTurnDies(t *testing.T) {
 				for _, id := range []string{"b", "c", "d", "e"} {
 					equalList(t, "the turn", group(h), id)
 					equal(t, "redelivered", h.Turn().Redelivered > 0, name != "retry" && id != "e")
-					past, err := h.Past(b.ctx)
+					past, err := h.History(b.ctx)
 					must(t, err)
 					equal(t, id+" has the partial", past.Partial != nil, name != "retry" && id == "b")
 					b.finish(h)
@@ -271,11 +271,11 @@ func TestInterruptedOwnerDies(t *testing.T) {
 				equalList(t, "the turn", group(h), "now")
 				equal(t, "mark", h.Turn().Resume, "")
 				equal(t, "entries so far", h.Turn().Entries, c.entries)
-				for _, o := range []sq.Outcome{b.outcome("a"), <-waited} {
+				for _, o := range []session.Outcome{b.outcome("a"), <-waited} {
 					equal(t, "its end", string(o.Status)+" "+o.Error, "interrupted "+c.reason)
 				}
 				equal(t, "its state", b.state("a"), c.state)
-				past, err := h.Past(b.ctx)
+				past, err := h.History(b.ctx)
 				must(t, err)
 				equal(t, "a partial is left", past.Partial != nil, false)
 				equalList(t, "transcript", b.transcript(h.Turn().SessionID), c.kept...)
@@ -305,20 +305,20 @@ func TestDismiss(t *testing.T) {
 				waited := b.waitFor(gone)
 				for _, m := range h.Turn().Messages() {
 					if m.Message.ID == gone {
-						must(t, h.Dismiss(b.ctx, m, sq.StatusExpired, "too old"))
+						must(t, h.Dismiss(b.ctx, m, session.StatusExpired, "too old"))
 					}
 				}
 				rest := slices.DeleteFunc([]string{"b", "c", "d"}, func(id string) bool { return id == gone })
 				equalList(t, "the turn", group(h), rest...)
-				for _, o := range []sq.Outcome{b.outcome(gone), <-waited} {
+				for _, o := range []session.Outcome{b.outcome(gone), <-waited} {
 					equal(t, "its end", string(o.Status)+" "+o.Error, "expired too old")
 				}
 				must(t, h.Promote(b.ctx))
 				b.finish(h)
 				for _, id := range rest {
-					equal(t, "end of "+id, b.outcome(id).Status, sq.StatusDone)
+					equal(t, "end of "+id, b.outcome(id).Status, session.StatusDone)
 				}
-				equal(t, "end of "+gone, b.outcome(gone).Status, sq.StatusExpired)
+				equal(t, "end of "+gone, b.outcome(gone).Status, session.StatusExpired)
 				b.nothingLeft("at the end")
 			})
 		})

@@ -93,14 +93,14 @@ func TestB58_TimeIsNotTouched(t *testing.T) {
 		do   func() error
 	}{
 		{"promote", func() error { return h.Promote(b.ctx) }},
-		{"renew", func() error { return b.c.Renew(b.ctx, []*sq.Hold{h})[0].Err }},
-		{"emit", func() error { return h.Emit(b.ctx, []sq.Event{{Type: "text", Text: "x"}}) }},
+		{"renew", func() error { return b.c.Renew(b.ctx, []*sq.Claim{h})[0].Err }},
+		{"emit", func() error { return h.Emit(b.ctx, []session.Event{{Type: "text", Text: "x"}}) }},
 		{"a follow-up", func() error { return submit("b") }},
 		{"/queue default", func() error { return submit("/queue default") }},
 		{"no title", func() error { return b.client.SetTitle(b.ctx, key, "") }},
 		{"a mark by hand", func() error { _, err := resume.Mark(b.ctx, b.rdb, key, ""); return err }},
 		{"its clear", func() error { _, err := resume.Clear(b.ctx, b.rdb, key); return err }},
-		{"a drain's mark", func() error { return b.c.Mark(b.ctx, []*sq.Hold{h}, resume.ReasonShutdown)[0].Err }},
+		{"a drain's mark", func() error { return b.c.Mark(b.ctx, []*sq.Claim{h}, resume.ReasonShutdown)[0].Err }},
 	} {
 		b.tick()
 		must(t, step.do())
@@ -127,18 +127,18 @@ func TestB63_CheckpointAdvancesTheTime(t *testing.T) {
 
 func TestB70_LostCheckpointWritesNothing(t *testing.T) {
 	t.Parallel()
-	for name, lose := range map[string]func(*bench, *sq.Hold){
-		"the sentinel ran out": func(b *bench, _ *sq.Hold) { b.die() },
-		"another's turn":       func(b *bench, _ *sq.Hold) { b.die(); b.start() },
-		"another's turn, with more": func(b *bench, _ *sq.Hold) {
+	for name, lose := range map[string]func(*bench, *sq.Claim){
+		"the sentinel ran out": func(b *bench, _ *sq.Claim) { b.die() },
+		"another's turn":       func(b *bench, _ *sq.Claim) { b.die(); b.start() },
+		"another's turn, with more": func(b *bench, _ *sq.Claim) {
 			b.die()
 			h := b.start()
 			must(b, h.Checkpoint(b.ctx, did(h.Turn(), "newer")))
 		},
-		"another has finished":       func(b *bench, _ *sq.Hold) { b.die(); b.finish(b.start()) },
-		"another has given it back":  func(b *bench, _ *sq.Hold) { b.die(); must(b, b.start().Requeue(b.ctx, "x")) },
-		"the conversation is erased": func(b *bench, _ *sq.Hold) { b.die(); must(b, b.client.Erase(b.ctx, key)) },
-		"the same sentinel, and a later fence": func(b *bench, _ *sq.Hold) {
+		"another has finished":       func(b *bench, _ *sq.Claim) { b.die(); b.finish(b.start()) },
+		"another has given it back":  func(b *bench, _ *sq.Claim) { b.die(); must(b, b.start().Requeue(b.ctx, "x")) },
+		"the conversation is erased": func(b *bench, _ *sq.Claim) { b.die(); must(b, b.client.Erase(b.ctx, key)) },
+		"the same sentinel, and a later fence": func(b *bench, _ *sq.Claim) {
 			must(b, b.rdb.HIncrBy(b.ctx, b.k.Run(), "fence", 1).Err())
 		},
 	} {
@@ -208,7 +208,7 @@ func TestLargePartial(t *testing.T) {
 	t.Parallel()
 	output, err := json.Marshal(strings.Repeat("0123456789abcde\n", 3<<16)) // 3 MiB
 	must(t, err)
-	fill := func(b *bench, h *sq.Hold) []session.Entry {
+	fill := func(b *bench, h *sq.Claim) []session.Entry {
 		entries := append(did(h.Turn()), session.Entry{
 			Role: session.RoleTool, Turn: h.Turn().ID, Interrupted: true, Tool: &session.ToolUse{Name: "cat", CallID: "1", Output: output},
 		})

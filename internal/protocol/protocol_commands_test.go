@@ -11,9 +11,9 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
+	"turnstile"
 	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
-	"turnstile/pkg/followup"
 	"turnstile/pkg/session"
 )
 
@@ -23,8 +23,8 @@ func TestCommandQueue(t *testing.T) {
 		b.answers("/queue", "nothing else is set here")
 		const said = "collect debounce:500ms cap:25 drop:summarize"
 		b.answers("/queue collect debounce:0.5s cap:25 drop:summarize", said)
-		want := followup.Settings{
-			Mode: session.ModeCollect, Debounce: followup.Millis(500 * time.Millisecond), Cap: 25, Drop: followup.DropSummarize,
+		want := session.QueueSettings{
+			Mode: session.ModeCollect, Debounce: session.Millis(500 * time.Millisecond), Cap: 25, Drop: session.DropSummarize,
 		}
 		equal(t, "settings", b.info().Settings, want)
 		b.answers("/queue", said)
@@ -42,7 +42,7 @@ func TestCommandQueue(t *testing.T) {
 		}
 		same(t, "a wrong /queue", before, b.dump())
 		b.answers("/queue reset", "what its worker says")
-		equal(t, "settings", b.info().Settings, followup.Settings{})
+		equal(t, "settings", b.info().Settings, session.QueueSettings{})
 		b.answers("/queue", "nothing else is set here")
 	})
 }
@@ -58,7 +58,7 @@ func TestBrokenSettingsSayNothing(t *testing.T) {
 			b.say("a")
 			b.start()
 			b.rdb.HSet(b.ctx, b.k.Record(), "queue", text)
-			equal(t, "status", b.say("b").Status, sq.Queued)
+			equal(t, "status", b.say("b").Status, turnstile.Queued)
 		})
 	}
 }
@@ -68,13 +68,13 @@ func TestCommandSteer(t *testing.T) {
 	b := newBench(t)
 	b.refuses("/steer", "Say what the running turn is to be told: /steer TEXT.")
 	equal(t, "database", b.dump(), "")
-	say := func(text string) sq.Receipt {
+	say := func(text string) turnstile.Receipt {
 		t.Helper()
 		r, err := b.client.Submit(b.ctx, key, session.Message{ID: "s", Text: text, Mode: session.ModeReject})
 		must(t, err)
 		return r
 	}
-	equal(t, "with nothing to steer it is a message", say("/steer  to the left ").Status, sq.Accepted)
+	equal(t, "with nothing to steer it is a message", say("/steer  to the left ").Status, turnstile.Accepted)
 	h := b.start()
 	equal(t, "text", h.Turn().Message.Text, "to the left")
 	b.finish(h)
@@ -82,7 +82,7 @@ func TestCommandSteer(t *testing.T) {
 	h = b.start()
 	r, err := b.client.Submit(b.ctx, key, session.Message{ID: "s2", Text: "/steer to the left"})
 	must(t, err)
-	equal(t, "status", r.Status, sq.Queued)
+	equal(t, "status", r.Status, turnstile.Queued)
 	taken, err := h.Steer(b.ctx)
 	must(t, err)
 	equal(t, "taken", taken[0].Message.Text, "to the left")
@@ -98,12 +98,12 @@ func TestCommandEscape(t *testing.T) {
 	} {
 		r, err := b.client.Submit(b.ctx, key, session.Message{Text: text})
 		must(t, err)
-		equal(t, "status of "+text, r.Status, sq.Queued)
+		equal(t, "status of "+text, r.Status, turnstile.Queued)
 		b.finish(h)
 		equal(t, "text of "+text, h.Turn().Message.Text, want)
 	}
 	b.refuses("/help now", "To send it as a message, write //help")
-	if _, err := b.client.Submit(b.ctx, key, session.Message{Text: "/new"}, sq.Delay(time.Hour)); err == nil {
+	if _, err := b.client.Submit(b.ctx, key, session.Message{Text: "/new"}, turnstile.Delay(time.Hour)); err == nil {
 		t.Error("a delayed command has no error")
 	}
 }
@@ -183,10 +183,10 @@ func TestB71_TitleRace(t *testing.T) {
 // the new one, whatever ends the turn.
 func TestCommandNewInMidTurn(t *testing.T) {
 	t.Parallel()
-	for name, end := range map[string]func(b *bench, h *sq.Hold) *sq.Hold{
-		"/new":   func(b *bench, h *sq.Hold) *sq.Hold { b.finish(h); return h },
-		"/reset": func(b *bench, h *sq.Hold) *sq.Hold { b.finish(h); return h },
-		"/new and a release": func(b *bench, h *sq.Hold) *sq.Hold {
+	for name, end := range map[string]func(b *bench, h *sq.Claim) *sq.Claim{
+		"/new":   func(b *bench, h *sq.Claim) *sq.Claim { b.finish(h); return h },
+		"/reset": func(b *bench, h *sq.Claim) *sq.Claim { b.finish(h); return h },
+		"/new and a release": func(b *bench, h *sq.Claim) *sq.Claim {
 			end := b.done(h)
 			end.Release = true
 			_, err := h.Finish(b.ctx, end)
@@ -233,7 +233,7 @@ func TestCommandHistory(t *testing.T) {
 	tool := func(use session.ToolUse) session.Entry {
 		return session.Entry{Role: session.RoleTool, Tool: &use, Turn: h.Turn().ID}
 	}
-	_, err := h.Finish(b.ctx, sq.End{Status: sq.StatusDone, Entries: []session.Entry{
+	_, err := h.Finish(b.ctx, sq.End{Status: session.StatusDone, Entries: []session.Entry{
 		{Role: session.RoleUser, Text: "a", Turn: h.Turn().ID},
 		tool(session.ToolUse{Name: "look", Output: json.RawMessage(`1`)}),
 		tool(session.ToolUse{Name: "find", Error: "none"}),
@@ -268,19 +268,19 @@ func TestCommandResume(t *testing.T) {
 			_, err := h.Finish(b.ctx, e)
 			must(t, err)
 		}
-		end(sq.End{Status: sq.StatusFailed, Error: "no"})
-		end(sq.End{Status: sq.StatusExpired, Error: "too old"})
-		end(sq.End{Status: sq.StatusInterrupted, Rollback: true, Error: "rolled back"})
+		end(sq.End{Status: session.StatusFailed, Error: "no"})
+		end(sq.End{Status: session.StatusExpired, Error: "too old"})
+		end(sq.End{Status: session.StatusInterrupted, Rollback: true, Error: "rolled back"})
 		must(t, h.Requeue(b.ctx, "drain"))
 		operator := asynq.NewInspectorFromRedisClient(b.bare())
 		must(t, operator.ArchiveTask(rediskey.Queue(key), b.task("operators")))
 		h = b.start()
 		equal(t, "the turn", h.Turn().Message.ID, "running")
 		must(t, operator.DeleteTask(rediskey.Queue(key), b.task("x")))
-		b.c = newWorker(t, b.rdb, "small", func(c *sq.Config) { c.Line.Cap, c.Line.Drop = 2, followup.DropOld })
-		must(t, b.client.Configure(b.ctx, key, followup.Settings{Cap: 3, Drop: followup.DropOld}))
+		b.c = newWorker(t, b.rdb, "small", func(c *sq.Config) { c.Line.Cap, c.Line.Drop = 2, session.DropOld })
+		must(t, b.client.Configure(b.ctx, key, session.QueueSettings{Cap: 3, Drop: session.DropOld}))
 		b.say("third")
-		equal(t, "dropped", b.outcome("dropped").Status, sq.StatusDropped)
+		equal(t, "dropped", b.outcome("dropped").Status, session.StatusDropped)
 		must(t, h.Requeue(b.ctx, "drain"))
 		_, err := b.client.Stop(b.ctx, key)
 		must(t, err)
@@ -289,9 +289,9 @@ func TestCommandResume(t *testing.T) {
 		b.answers("/resume", "5 messages are run again.")
 		equal(t, "the workers are told", b.isIn(rediskey.Ready, key), true)
 		equalList(t, "runs", b.drain(), "new", "failed", "running", "first", "second", "third")
-		for id, want := range map[string]sq.Status{
-			"failed": sq.StatusDone, "third": sq.StatusDone, "expired": sq.StatusExpired,
-			"rolled-back": sq.StatusInterrupted, "dropped": sq.StatusDropped, "operators": sq.StatusFailed,
+		for id, want := range map[string]session.Status{
+			"failed": session.StatusDone, "third": session.StatusDone, "expired": session.StatusExpired,
+			"rolled-back": session.StatusInterrupted, "dropped": session.StatusDropped, "operators": session.StatusFailed,
 		} {
 			equal(t, "end of "+id, b.outcome(id).Status, want)
 		}
@@ -331,7 +331,7 @@ func TestB72_B73_B74_CancelIsAtomic(t *testing.T) {
 				}
 			}
 		})
-		_, err = h.Finish(b.ctx, sq.End{Status: sq.StatusStopped, Error: "stopped by user"})
+		_, err = h.Finish(b.ctx, sq.End{Status: session.StatusStopped, Error: "stopped by user"})
 		must(t, err)
 		close(over)
 		reader.Wait()
@@ -341,7 +341,7 @@ func TestB72_B73_B74_CancelIsAtomic(t *testing.T) {
 		s := b.info()
 		equal(t, "after cancel", s.Phase+s.Turn+s.Worker+strings.Join(s.Messages, " "), "idle")
 		equal(t, "start time", s.StartedAt.IsZero(), true)
-		equal(t, "the message", b.outcome(id).Status, sq.StatusStopped)
+		equal(t, "the message", b.outcome(id).Status, session.StatusStopped)
 		equalList(t, "transcript", b.transcript(sid), "before", "re: before")
 	}
 	b.say("after")
@@ -354,7 +354,7 @@ func (b *bench) wholeOrGone(id string) string {
 	b.Helper()
 	s, err := b.client.Session(b.ctx, key)
 	must(b, err)
-	if (s.Turn == "") != (len(s.Messages) == 0) || (s.Turn == "") != s.StartedAt.IsZero() || (s.Turn == "") != (s.Phase == sq.PhaseIdle) {
+	if (s.Turn == "") != (len(s.Messages) == 0) || (s.Turn == "") != s.StartedAt.IsZero() || (s.Turn == "") != (s.Phase == session.PhaseIdle) {
 		b.Errorf("half a turn: %+v", s)
 	}
 	var parts []int64

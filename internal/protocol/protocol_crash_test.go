@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"turnstile"
 	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/resume"
@@ -37,7 +38,7 @@ func TestCrashWhileRunningIsMarked(t *testing.T) {
 	}
 	// Only a finished turn clears it.
 	must(t, h.Promote(b.ctx))
-	more, err := h.Finish(b.ctx, sq.End{Status: sq.StatusFailed, Error: "no"})
+	more, err := h.Finish(b.ctx, sq.End{Status: session.StatusFailed, Error: "no"})
 	must(t, err)
 	equal(t, "goes on", more, true)
 	equal(t, "interruptions after a failed turn", b.resume().Interruptions, 1)
@@ -91,10 +92,10 @@ func TestStopAskedOfADeadTurn(t *testing.T) {
 			b.say("c")
 			equalList(t, "runs", b.drain(), "c")
 			o := b.outcome("a")
-			equal(t, "status", o.Status, sq.StatusStopped)
+			equal(t, "status", o.Status, session.StatusStopped)
 			equal(t, "error", o.Error, "stopped by user")
 			equal(t, "turn", o.Turn, h.Turn().ID)
-			equal(t, "b", b.outcome("b").Status, sq.StatusStopped)
+			equal(t, "b", b.outcome("b").Status, session.StatusStopped)
 			equal(t, "record", b.resume(), resume.Record{})
 		})
 	}
@@ -110,7 +111,7 @@ func TestStopAskedOfADeadTurnAlone(t *testing.T) {
 	must(t, err)
 	b.die()
 	b.claimNothing("its only message was stopped")
-	equal(t, "status", b.outcome("a").Status, sq.StatusStopped)
+	equal(t, "status", b.outcome("a").Status, session.StatusStopped)
 	equal(t, "sentinels", b.rdb.Exists(b.ctx, b.k.Sentinel(), b.k.Active(), b.k.Lease()).Val(), 0)
 	equal(t, "phase", b.rdb.HGet(b.ctx, b.k.Run(), "phase").Val(), "idle")
 	b.say("b")
@@ -128,14 +129,14 @@ func TestInterruptAskedOfADeadTurn(t *testing.T) {
 			must(t, h.Checkpoint(b.ctx, []session.Entry{{Role: session.RoleUser, Text: "a"}}))
 			b.say("urgent", session.ModeInterrupt)
 			b.die()
-			wait := make(chan sq.Outcome, 1)
+			wait := make(chan session.Outcome, 1)
 			go func() {
 				o, _ := b.client.Wait(b.ctx, key, "a")
 				wait <- o
 			}()
 			equalList(t, "runs", b.drain(), "urgent", "b")
 			o := <-wait
-			equal(t, "status", o.Status, sq.StatusInterrupted)
+			equal(t, "status", o.Status, session.StatusInterrupted)
 			equal(t, "record", b.resume(), resume.Record{})
 			if retention == 0 {
 				equal(t, "kept", b.state("a"), "")
@@ -153,7 +154,7 @@ func TestInterruptAskedOfADeadTurn(t *testing.T) {
 		b.say("urgent", session.ModeInterrupt)
 		b.die()
 		equalList(t, "runs", b.drain(), "urgent")
-		equal(t, "status", b.outcome("a").Status, sq.StatusInterrupted)
+		equal(t, "status", b.outcome("a").Status, session.StatusInterrupted)
 		equal(t, "it can be seen", b.state("a"), "archived")
 	})
 }
@@ -168,7 +169,7 @@ func TestInterruptIntoAFullLine(t *testing.T) {
 			b.say("a")
 			b.start()
 			b.say("b")
-			equal(t, "a further one", b.say("c").Status, sq.Refused)
+			equal(t, "a further one", b.say("c").Status, turnstile.Refused)
 			equal(t, "an urgent one", b.say("d", mode).Position, 2)
 			equalList(t, "the line", b.waiting(), "d", "b")
 		})
@@ -210,7 +211,7 @@ func TestStuckSession(t *testing.T) {
 				t.Error("the session id is the old one")
 			}
 			o := b.outcome("poison")
-			equal(t, "status", o.Status, sq.StatusFailed)
+			equal(t, "status", o.Status, session.StatusFailed)
 			if !strings.Contains(o.Error, "3 turns in a row") {
 				t.Errorf("error: %q", o.Error)
 			}
@@ -279,7 +280,7 @@ func TestRenewalsKeepTheSessionOwned(t *testing.T) {
 	b.say("a")
 	h := b.start()
 	b.rdb.Del(b.ctx, rediskey.Owned)
-	must(t, b.c.Renew(b.ctx, []*sq.Hold{h})[0].Err)
+	must(t, b.c.Renew(b.ctx, []*sq.Claim{h})[0].Err)
 	if !b.isIn(rediskey.Owned, key) {
 		t.Error("an owned session is not in the owned index: when its worker dies only a sweep finds it")
 	}

@@ -28,17 +28,17 @@ func did(turn sq.Turn, texts ...string) []session.Entry {
 }
 
 // mark is a drain whose time is up, while the turn runs.
-func (b *bench) mark(h *sq.Hold, reason string) {
+func (b *bench) mark(h *sq.Claim, reason string) {
 	b.Helper()
-	m := b.c.Mark(b.ctx, []*sq.Hold{h}, reason)[0]
+	m := b.c.Mark(b.ctx, []*sq.Claim{h}, reason)[0]
 	must(b, m.Err)
 	equal(b, "starting", m.Starting, false)
 }
 
 // past is what the turn's agent would be told.
-func (b *bench) past(h *sq.Hold) sq.Past {
+func (b *bench) past(h *sq.Claim) sq.History {
 	b.Helper()
-	p, err := h.Past(b.ctx)
+	p, err := h.History(b.ctx)
 	must(b, err)
 	return p
 }
@@ -107,7 +107,7 @@ func TestB27_UnmarkedIsSuspended(t *testing.T) {
 			b.die()
 		}
 		equal(t, "next message", b.claim().Turn().Message.ID, "b")
-		equal(t, "status", b.outcome("a").Status, sq.StatusFailed)
+		equal(t, "status", b.outcome("a").Status, session.StatusFailed)
 	})
 	t.Run("a death before the agent's start is none of its doing", func(t *testing.T) {
 		t.Parallel()
@@ -125,11 +125,11 @@ func TestB27_UnmarkedIsSuspended(t *testing.T) {
 func TestB23_OnlyAFinishedTurnClears(t *testing.T) {
 	t.Parallel()
 	for _, end := range []sq.End{
-		{Status: sq.StatusFailed, Error: "no"},
-		{Status: sq.StatusInterrupted},
-		{Status: sq.StatusInterrupted, Rollback: true},
-		{Status: sq.StatusStopped},
-		{Status: sq.StatusExpired},
+		{Status: session.StatusFailed, Error: "no"},
+		{Status: session.StatusInterrupted},
+		{Status: session.StatusInterrupted, Rollback: true},
+		{Status: session.StatusStopped},
+		{Status: session.StatusExpired},
 	} {
 		for _, released := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s rollback=%v released=%v", end.Status, end.Rollback, released), func(t *testing.T) {
@@ -169,7 +169,7 @@ func TestB40_FinishedIsNotMarked(t *testing.T) {
 	h := b.start()
 	b.finish(h)
 	before := b.dump()
-	if m := b.c.Mark(b.ctx, []*sq.Hold{h}, resume.ReasonShutdown)[0]; !errors.Is(m.Err, lockguard.ErrLost) {
+	if m := b.c.Mark(b.ctx, []*sq.Claim{h}, resume.ReasonShutdown)[0]; !errors.Is(m.Err, lockguard.ErrLost) {
 		t.Errorf("mark of a finished turn: %v", m.Err)
 	}
 	same(t, "a mark of a finished turn", before, b.dump())
@@ -180,7 +180,7 @@ func TestB41_StartingIsNotMarked(t *testing.T) {
 	b := newBench(t)
 	b.sayAll("a", "b")
 	h := b.claim()
-	m := b.c.Mark(b.ctx, []*sq.Hold{h}, resume.ReasonShutdown)[0]
+	m := b.c.Mark(b.ctx, []*sq.Claim{h}, resume.ReasonShutdown)[0]
 	must(t, m.Err)
 	equal(t, "starting", m.Starting, true)
 	if err := h.Promote(b.ctx); !errors.Is(err, sq.ErrDraining) {
@@ -226,7 +226,7 @@ func TestB43_ThreeOfAnyKind(t *testing.T) {
 					}
 					if three == "crash" { // it is given up
 						equal(t, "message", turn.Message.ID, "b")
-						equal(t, "status", b.outcome("a").Status, sq.StatusFailed)
+						equal(t, "status", b.outcome("a").Status, session.StatusFailed)
 					} else {
 						equal(t, "message", turn.Message.ID, "a")
 					}
@@ -238,7 +238,7 @@ func TestB43_ThreeOfAnyKind(t *testing.T) {
 }
 
 // interrupt cuts a running turn off.
-func (b *bench) interrupt(h *sq.Hold, kind string) {
+func (b *bench) interrupt(h *sq.Claim, kind string) {
 	b.Helper()
 	entries := did(h.Turn(), "half")
 	switch kind {
@@ -286,7 +286,7 @@ func TestB43_DeadlyBeforeTheStart(t *testing.T) {
 			equal(t, "session id", turn.SessionID, id)
 			equal(t, "resume", turn.Resume, "")
 			o := b.outcome("a")
-			equal(t, "status", o.Status, sq.StatusFailed)
+			equal(t, "status", o.Status, session.StatusFailed)
 			if want := fmt.Sprintf("its worker died %d times", deaths); !strings.Contains(o.Error, want) {
 				t.Errorf("error %q, want %q in it", o.Error, want)
 			}
@@ -303,7 +303,7 @@ func TestB43_DrainsBeforeTheStart(t *testing.T) {
 	b.say("a")
 	for range 5 {
 		h := b.claim()
-		must(t, b.c.Mark(b.ctx, []*sq.Hold{h}, resume.ReasonShutdown)[0].Err)
+		must(t, b.c.Mark(b.ctx, []*sq.Claim{h}, resume.ReasonShutdown)[0].Err)
 		must(t, h.Requeue(b.ctx, resume.ReasonShutdown))
 	}
 	equalList(t, "runs", b.drain(), "a")

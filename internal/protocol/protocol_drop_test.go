@@ -6,7 +6,6 @@ import (
 
 	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
-	"turnstile/pkg/followup"
 	"turnstile/pkg/session"
 )
 
@@ -14,7 +13,7 @@ import (
 // whoever waits for it hears of it.
 func TestDrops(t *testing.T) {
 	t.Parallel()
-	for _, drop := range []followup.Drop{followup.DropOld, followup.DropSummarize} {
+	for _, drop := range []session.DropPolicy{session.DropOld, session.DropSummarize} {
 		t.Run(string(drop), func(t *testing.T) {
 			t.Parallel()
 			onceAndTwice(t, func(t *testing.T, b *bench) {
@@ -27,13 +26,13 @@ func TestDrops(t *testing.T) {
 				equal(t, "position", r.Position, 3)
 				equalList(t, "the line", b.waiting(), "c", "d")
 				const why = "dropped: more than 2 messages were waiting"
-				for _, o := range []sq.Outcome{b.outcome("b"), <-waited} {
+				for _, o := range []session.Outcome{b.outcome("b"), <-waited} {
 					equal(t, "its end", string(o.Status)+" "+o.Error, "dropped "+why)
 				}
 				info, err := b.inspector().GetTaskInfo(rediskey.Queue(key), b.task("b"))
 				must(t, err)
 				equal(t, "asynq's archive", info.State.String()+" "+info.LastErr, "archived "+why)
-				events := b.told(sq.EventTurnEnded, "b")
+				events := b.told(session.EventTurnEnded, "b")
 				equal(t, "events", len(events), 1)
 				equal(t, "event's reason", events[0].Reason, string(drop))
 				list, err := b.client.Followups(b.ctx, key)
@@ -44,13 +43,13 @@ func TestDrops(t *testing.T) {
 				must(t, err)
 				equal(t, "run again by /resume", n, 0)
 				want := 0
-				if drop == followup.DropSummarize {
+				if drop == session.DropSummarize {
 					want = 1
 				}
 				equal(t, "lines for the next turn", b.info().Dropped, want)
 				b.finish(h)
 				equal(t, "lines for this turn", len(h.Turn().Dropped), want)
-			}, line(followup.Settings{Cap: 2, Drop: drop}))
+			}, line(session.QueueSettings{Cap: 2, Drop: drop}))
 		})
 	}
 	t.Run("new", func(t *testing.T) {
@@ -62,21 +61,21 @@ func TestDrops(t *testing.T) {
 			equal(t, "receipt", string(r.Status)+" "+r.Reason, "refused full")
 			equal(t, "stored", b.state("d"), "")
 			equalList(t, "the line", b.waiting(), "b", "c")
-		}, line(followup.Settings{Cap: 2}))
+		}, line(session.QueueSettings{Cap: 2}))
 	})
 }
 
 // What goes first by definition is not what goes.
 func TestDropsSpareInterrupts(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, line(followup.Settings{Cap: 2, Drop: followup.DropOld}))
+	b := newBench(t, line(session.QueueSettings{Cap: 2, Drop: session.DropOld}))
 	b.say("a")
 	b.start()
 	b.say("b")
 	b.say("now", session.ModeInterrupt)
 	b.say("c")
 	equalList(t, "the line", b.waiting(), "now", "c")
-	equal(t, "b", b.outcome("b").Status, sq.StatusDropped)
+	equal(t, "b", b.outcome("b").Status, session.StatusDropped)
 }
 
 // The lines of what was dropped are told until a turn that was told is done, and
@@ -84,9 +83,9 @@ func TestDropsSpareInterrupts(t *testing.T) {
 func TestSummariesAreToldOnce(t *testing.T) {
 	t.Parallel()
 	onceAndTwice(t, func(t *testing.T, b *bench) {
-		dropped := func(h *sq.Hold) string {
+		dropped := func(h *sq.Claim) string {
 			t.Helper()
-			past, err := h.Past(b.ctx)
+			past, err := h.History(b.ctx)
 			must(t, err)
 			return strings.Join(past.Dropped, " ")
 		}
@@ -107,7 +106,7 @@ func TestSummariesAreToldOnce(t *testing.T) {
 		equal(t, "and after a drain", dropped(h), "b c")
 		b.say("e")
 		b.say("f")
-		_, err := h.Finish(b.ctx, sq.End{Status: sq.StatusFailed, Error: "no"})
+		_, err := h.Finish(b.ctx, sq.End{Status: session.StatusFailed, Error: "no"})
 		must(t, err)
 		equalList(t, "the turn", group(h), "f")
 		equal(t, "and after a failure, with what was dropped meanwhile", dropped(h), "b c e")
@@ -117,13 +116,13 @@ func TestSummariesAreToldOnce(t *testing.T) {
 		b.say("g")
 		h = b.start()
 		equal(t, "told to the turn after", dropped(h), "")
-	}, line(followup.Settings{Cap: 1, Drop: followup.DropSummarize}), func(c *sq.Config) { c.StuckLimit = 10 })
+	}, line(session.QueueSettings{Cap: 1, Drop: session.DropSummarize}), func(c *sq.Config) { c.StuckLimit = 10 })
 }
 
 // Lines that come while a turn is told of others are the next turn's.
 func TestSummariesMeanwhile(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, line(followup.Settings{Cap: 1, Drop: followup.DropSummarize}))
+	b := newBench(t, line(session.QueueSettings{Cap: 1, Drop: session.DropSummarize}))
 	b.say("a")
 	h := b.start()
 	b.sayAll("b", "c")
@@ -132,7 +131,7 @@ func TestSummariesMeanwhile(t *testing.T) {
 	b.sayAll("d", "e")
 	b.finish(h)
 	equalList(t, "the turn", group(h), "e")
-	past, err := h.Past(b.ctx)
+	past, err := h.History(b.ctx)
 	must(t, err)
 	equalList(t, "told", past.Dropped, "d")
 	b.finish(h)

@@ -16,20 +16,20 @@ import (
 // changes nothing.
 func TestLostHoldersWriteNothing(t *testing.T) {
 	t.Parallel()
-	moves := map[string]func(b *bench, h *sq.Hold) error{
-		"promote": func(b *bench, h *sq.Hold) error { return h.Promote(b.ctx) },
-		"emit":    func(b *bench, h *sq.Hold) error { return h.Emit(b.ctx, []sq.Event{{Type: sq.EventNotice}}) },
-		"finish": func(b *bench, h *sq.Hold) error {
-			_, err := h.Finish(b.ctx, sq.End{Status: sq.StatusDone, Entries: []session.Entry{{Text: "late"}}})
+	moves := map[string]func(b *bench, h *sq.Claim) error{
+		"promote": func(b *bench, h *sq.Claim) error { return h.Promote(b.ctx) },
+		"emit":    func(b *bench, h *sq.Claim) error { return h.Emit(b.ctx, []session.Event{{Type: session.EventNotice}}) },
+		"finish": func(b *bench, h *sq.Claim) error {
+			_, err := h.Finish(b.ctx, sq.End{Status: session.StatusDone, Entries: []session.Entry{{Text: "late"}}})
 			return err
 		},
-		"archive": func(b *bench, h *sq.Hold) error {
-			_, err := h.Finish(b.ctx, sq.End{Status: sq.StatusFailed, Error: "late"})
+		"archive": func(b *bench, h *sq.Claim) error {
+			_, err := h.Finish(b.ctx, sq.End{Status: session.StatusFailed, Error: "late"})
 			return err
 		},
-		"retry":   func(b *bench, h *sq.Hold) error { return h.Retry(b.ctx, errors.New("late"), time.Second) },
-		"requeue": func(b *bench, h *sq.Hold) error { return h.Requeue(b.ctx, "late") },
-		"renew":   func(b *bench, h *sq.Hold) error { return b.c.Renew(b.ctx, []*sq.Hold{h})[0].Err },
+		"retry":   func(b *bench, h *sq.Claim) error { return h.Retry(b.ctx, errors.New("late"), time.Second) },
+		"requeue": func(b *bench, h *sq.Claim) error { return h.Requeue(b.ctx, "late") },
+		"renew":   func(b *bench, h *sq.Claim) error { return b.c.Renew(b.ctx, []*sq.Claim{h})[0].Err },
 	}
 	losses := map[string]func(b *bench){
 		"expired":             func(b *bench) { b.die() },
@@ -77,7 +77,7 @@ func TestFenceRises(t *testing.T) {
 	}
 	b.sayAll(ids...)
 	var last int64
-	rises := func(how string, h *sq.Hold) {
+	rises := func(how string, h *sq.Claim) {
 		t.Helper()
 		f := h.Turn().Fence
 		if f <= last {
@@ -125,7 +125,7 @@ func TestEmit(t *testing.T) {
 	h := b.start()
 	say := func(text string) {
 		t.Helper()
-		must(t, h.Emit(b.ctx, []sq.Event{{Type: sq.EventNotice, Turn: h.Turn().ID, Text: text}, {Type: sq.EventNotice, Turn: h.Turn().ID, Text: text + "!"}}))
+		must(t, h.Emit(b.ctx, []session.Event{{Type: session.EventNotice, Turn: h.Turn().ID, Text: text}, {Type: session.EventNotice, Turn: h.Turn().ID, Text: text + "!"}}))
 	}
 	must(t, h.Emit(b.ctx, nil))
 	say("1")
@@ -136,8 +136,8 @@ func TestEmit(t *testing.T) {
 	b.finish(h)
 	var heard []string
 	for _, id := range []string{"a", "b"} {
-		_, err := b.client.Follow(b.ctx, key, id, func(e sq.Event) {
-			if e.Type == sq.EventNotice {
+		_, err := b.client.Follow(b.ctx, key, id, func(e session.Event) {
+			if e.Type == session.EventNotice {
 				heard = append(heard, e.Text)
 			}
 		})
@@ -153,7 +153,7 @@ func TestReleaseThoughMoreWaits(t *testing.T) {
 	b.sayAll("a", "b")
 	h := b.start()
 	b.rdb.Del(b.ctx, rediskey.Ready)
-	more, err := h.Finish(b.ctx, sq.End{Status: sq.StatusDone, Release: true})
+	more, err := h.Finish(b.ctx, sq.End{Status: session.StatusDone, Release: true})
 	must(t, err)
 	equal(t, "more", more, false)
 	equalList(t, "the line", b.waiting(), "b")
@@ -182,7 +182,7 @@ func TestForeignTasks(t *testing.T) {
 				t.Errorf("err: %v", h.Turn().Err)
 			}
 			equal(t, "id", h.Turn().Message.ID, id)
-			_, err := h.Finish(b.ctx, sq.End{Status: sq.StatusFailed, Error: h.Turn().Err.Error()})
+			_, err := h.Finish(b.ctx, sq.End{Status: session.StatusFailed, Error: h.Turn().Err.Error()})
 			must(t, err)
 			equal(t, "state", b.rdb.HGet(b.ctx, b.k.Task(id), "state").Val(), "archived")
 		})
@@ -203,7 +203,7 @@ func TestBrokenTask(t *testing.T) {
 	if h.Turn().Err == nil {
 		t.Error("no error")
 	}
-	more, err := h.Finish(b.ctx, sq.End{Status: sq.StatusFailed, Error: h.Turn().Err.Error()})
+	more, err := h.Finish(b.ctx, sq.End{Status: session.StatusFailed, Error: h.Turn().Err.Error()})
 	must(t, err)
 	equal(t, "goes on", more, true)
 }

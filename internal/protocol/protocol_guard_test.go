@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"turnstile"
 	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/lockguard"
@@ -39,7 +40,7 @@ func TestB02_FreedOnReturn(t *testing.T) {
 	h := b.start()
 	equal(t, "more", b.finish(h), false)
 	equal(t, "sentinels", b.rdb.Exists(b.ctx, b.k.Sentinel()).Val(), 0)
-	equal(t, "phase", b.info().Phase, sq.PhaseIdle)
+	equal(t, "phase", b.info().Phase, session.PhaseIdle)
 	if err := h.Lease().Context().Err(); err == nil {
 		t.Error("the lease of a released hold goes on")
 	}
@@ -52,21 +53,21 @@ func TestB02_FreedOnReturn(t *testing.T) {
 // in one of these, also from the starting phase.
 func TestB03_B04_B68_FreedHoweverItEnds(t *testing.T) {
 	t.Parallel()
-	ends := map[string]func(b *bench, h *sq.Hold) error{
-		"failed": func(b *bench, h *sq.Hold) error {
-			_, err := h.Finish(b.ctx, sq.End{Status: sq.StatusFailed, Error: "panic: boom"})
+	ends := map[string]func(b *bench, h *sq.Claim) error{
+		"failed": func(b *bench, h *sq.Claim) error {
+			_, err := h.Finish(b.ctx, sq.End{Status: session.StatusFailed, Error: "panic: boom"})
 			return err
 		},
-		"expired": func(b *bench, h *sq.Hold) error {
-			_, err := h.Finish(b.ctx, sq.End{Status: sq.StatusExpired, Error: "too old"})
+		"expired": func(b *bench, h *sq.Claim) error {
+			_, err := h.Finish(b.ctx, sq.End{Status: session.StatusExpired, Error: "too old"})
 			return err
 		},
-		"stopped": func(b *bench, h *sq.Hold) error {
-			_, err := h.Finish(b.ctx, sq.End{Status: sq.StatusStopped})
+		"stopped": func(b *bench, h *sq.Claim) error {
+			_, err := h.Finish(b.ctx, sq.End{Status: session.StatusStopped})
 			return err
 		},
-		"retry":   func(b *bench, h *sq.Hold) error { return h.Retry(b.ctx, errors.New("boom"), time.Hour) },
-		"requeue": func(b *bench, h *sq.Hold) error { return h.Requeue(b.ctx, "drain") },
+		"retry":   func(b *bench, h *sq.Claim) error { return h.Retry(b.ctx, errors.New("boom"), time.Hour) },
+		"requeue": func(b *bench, h *sq.Claim) error { return h.Requeue(b.ctx, "drain") },
 	}
 	for name, end := range ends {
 		for _, phase := range []string{"starting", "running"} {
@@ -100,7 +101,7 @@ func TestB05_SecondMessageIsAFollowup(t *testing.T) {
 	h := b.start()
 	for i, id := range []string{"b", "c"} {
 		r := b.say(id)
-		equal(t, "status", r.Status, sq.Queued)
+		equal(t, "status", r.Status, turnstile.Queued)
 		equal(t, "position", r.Position, i+2)
 	}
 	b.claimNothing("it is owned")
@@ -133,7 +134,7 @@ func TestB06_PromoteKeepsTheToken(t *testing.T) {
 	equal(t, "sentinel", b.rdb.Get(b.ctx, b.k.Sentinel()).Val(), token)
 	equal(t, "fence", b.info().Fence, fence)
 	b.say("b", session.ModeInterrupt)
-	if r := b.c.Renew(b.ctx, []*sq.Hold{h})[0]; !errors.Is(r.Asked, sq.ErrInterruptAsked) {
+	if r := b.c.Renew(b.ctx, []*sq.Claim{h})[0]; !errors.Is(r.Asked, sq.ErrInterruptRequested) {
 		t.Errorf("asked: %v", r.Asked)
 	}
 }
@@ -144,10 +145,10 @@ func TestB07_AStartingTurnIsNotInterrupted(t *testing.T) {
 	b.sayAll("a", "b")
 	h := b.claim()
 	r := b.say("c", session.ModeInterrupt)
-	equal(t, "status", r.Status, sq.Queued)
+	equal(t, "status", r.Status, turnstile.Queued)
 	equal(t, "position", r.Position, 3)
 	must(t, h.Promote(b.ctx))
-	if r := b.c.Renew(b.ctx, []*sq.Hold{h})[0]; r.Asked != nil {
+	if r := b.c.Renew(b.ctx, []*sq.Claim{h})[0]; r.Asked != nil {
 		t.Errorf("asked: %v", r.Asked)
 	}
 	equalList(t, "the line", b.waiting(), "b", "c")
@@ -159,7 +160,7 @@ func TestB08_CommandsTakeNoSentinel(t *testing.T) {
 	for _, text := range []string{"/help", "/status", " /status now ", "/stop"} {
 		r, err := b.client.Submit(b.ctx, key, session.Message{Text: text})
 		must(t, err)
-		equal(t, "status", r.Status, sq.Answered)
+		equal(t, "status", r.Status, turnstile.Answered)
 		if r.Reply == "" {
 			t.Errorf("%s answers nothing", text)
 		}
@@ -168,7 +169,7 @@ func TestB08_CommandsTakeNoSentinel(t *testing.T) {
 	for text, want := range map[string]string{"//status": "/status", "/unknown": "/unknown", "/stop\nnow": "/stop\nnow"} {
 		r, err := b.client.Submit(b.ctx, key, session.Message{Text: text})
 		must(t, err)
-		equal(t, "status of "+text, r.Status, sq.Accepted)
+		equal(t, "status of "+text, r.Status, turnstile.Accepted)
 		h := b.claim()
 		equal(t, "text", h.Turn().Message.Text, want)
 		b.finish(h)
@@ -186,16 +187,16 @@ func TestB09_StopWhileStarting(t *testing.T) {
 		t.Errorf("reply: %q", r.Reply)
 	}
 	equalList(t, "the line", b.waiting())
-	if err := h.Promote(b.ctx); !errors.Is(err, sq.ErrStopAsked) {
+	if err := h.Promote(b.ctx); !errors.Is(err, sq.ErrStopRequested) {
 		t.Errorf("promote: %v", err)
 	}
 	equal(t, "phase", b.info().Phase, "starting")
-	if err := h.Requeue(b.ctx, "drain"); !errors.Is(err, sq.ErrStopAsked) {
+	if err := h.Requeue(b.ctx, "drain"); !errors.Is(err, sq.ErrStopRequested) {
 		t.Errorf("requeue: %v", err)
 	}
-	_, err = h.Finish(b.ctx, sq.End{Status: sq.StatusStopped, Error: "stopped by user"})
+	_, err = h.Finish(b.ctx, sq.End{Status: session.StatusStopped, Error: "stopped by user"})
 	must(t, err)
-	equal(t, "status", b.outcome("a").Status, sq.StatusStopped)
+	equal(t, "status", b.outcome("a").Status, session.StatusStopped)
 }
 
 // B65 and the first invariant: of many that claim at once one wins, and each
@@ -229,7 +230,7 @@ func TestB65_ConcurrentClaims(t *testing.T) {
 					ran = append(ran, h.Turn().Message.ID)
 					inside--
 					mu.Unlock()
-					if _, err := h.Finish(b.ctx, sq.End{Status: sq.StatusDone, Release: true}); err != nil {
+					if _, err := h.Finish(b.ctx, sq.End{Status: session.StatusDone, Release: true}); err != nil {
 						t.Error(err)
 					}
 				}
@@ -261,7 +262,7 @@ func TestB69_ClaimOfWhatIsNotThere(t *testing.T) {
 			t.Errorf("message %+v: %v", m, err)
 		}
 	}
-	if _, err := b.client.Submit(ctx, key, session.Message{Text: "x"}, sq.Delay(-time.Second)); !errors.Is(err, session.ErrInvalid) {
+	if _, err := b.client.Submit(ctx, key, session.Message{Text: "x"}, turnstile.Delay(-time.Second)); !errors.Is(err, session.ErrInvalid) {
 		t.Errorf("negative delay: %v", err)
 	}
 	equal(t, "database", b.dump(), "")
@@ -279,7 +280,7 @@ func TestB77_RotationKeepsTheLock(t *testing.T) {
 		t.Fatal("not rotated")
 	}
 	equal(t, "sentinel", b.rdb.Get(b.ctx, b.k.Sentinel()).Val(), before)
-	must(t, h.Emit(b.ctx, []sq.Event{{Type: sq.EventNotice, Text: "still mine"}}))
+	must(t, h.Emit(b.ctx, []session.Event{{Type: session.EventNotice, Text: "still mine"}}))
 	equal(t, "goes on", b.finish(h), true)
 	equal(t, "next session id", h.Turn().SessionID, fresh)
 	equal(t, "its entries", h.Turn().Entries, 0)
@@ -335,7 +336,7 @@ func TestB84_SessionsShareNoKey(t *testing.T) {
 	equal(t, "holds", len(holds), 2)
 	for _, h := range holds {
 		equal(t, "message", h.Turn().Message.Text, h.Session())
-		_, err := h.Finish(b.ctx, sq.End{Status: sq.StatusDone, Entries: []session.Entry{{Text: h.Session()}}})
+		_, err := h.Finish(b.ctx, sq.End{Status: session.StatusDone, Entries: []session.Entry{{Text: h.Session()}}})
 		must(t, err)
 		entries, err := b.client.Transcript(b.ctx, h.Session(), h.Turn().SessionID)
 		must(t, err)

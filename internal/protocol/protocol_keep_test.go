@@ -10,9 +10,9 @@ import (
 )
 
 // kept is what the turn of a hold finds of an earlier one's state.
-func (b *bench) kept(h *sq.Hold) string {
+func (b *bench) kept(h *sq.Claim) string {
 	b.Helper()
-	past, err := h.Past(b.ctx)
+	past, err := h.History(b.ctx)
 	must(b, err)
 	return string(past.State)
 }
@@ -23,66 +23,66 @@ func TestKeep(t *testing.T) {
 	t.Parallel()
 	const data = `{"id":"x"}`
 	for name, c := range map[string]struct {
-		between func(b *bench, h *sq.Hold)
+		between func(b *bench, h *sq.Claim)
 		want    string
 	}{
-		"a turn that ended well": {func(b *bench, h *sq.Hold) {
+		"a turn that ended well": {func(b *bench, h *sq.Claim) {
 			must(b, h.Keep(b.ctx, []byte(data), 2))
 			b.finish(h) // two entries
 		}, data},
-		"a turn that failed": {func(b *bench, h *sq.Hold) {
+		"a turn that failed": {func(b *bench, h *sq.Claim) {
 			must(b, h.Keep(b.ctx, []byte(data), 0))
-			_, err := h.Finish(b.ctx, sq.End{Status: sq.StatusFailed, Error: "why", Release: true})
+			_, err := h.Finish(b.ctx, sq.End{Status: session.StatusFailed, Error: "why", Release: true})
 			must(b, err)
 		}, data},
-		"a turn whose worker died": {func(b *bench, h *sq.Hold) {
+		"a turn whose worker died": {func(b *bench, h *sq.Claim) {
 			must(b, h.Keep(b.ctx, []byte(data), 0))
 			b.die()
 		}, data},
-		"a turn whose worker died between keep and finish": {func(b *bench, h *sq.Hold) {
+		"a turn whose worker died between keep and finish": {func(b *bench, h *sq.Claim) {
 			must(b, h.Keep(b.ctx, []byte(data), 2))
 			b.die()
 		}, data},
-		"a turn that was undone": {func(b *bench, h *sq.Hold) {
+		"a turn that was undone": {func(b *bench, h *sq.Claim) {
 			must(b, h.Keep(b.ctx, []byte(data), 2))
 			b.finish(h)
 			_, err := b.client.Undo(b.ctx, key)
 			must(b, err)
 		}, ""},
-		"a turn of an agent that keeps nothing": {func(b *bench, h *sq.Hold) {
+		"a turn of an agent that keeps nothing": {func(b *bench, h *sq.Claim) {
 			must(b, h.Keep(b.ctx, []byte(data), 2))
 			b.finish(h)
 			b.say("other")
 			b.finish(b.start())
 		}, ""},
-		"a turn whose worker died, and another agent has run the message": {func(b *bench, h *sq.Hold) {
+		"a turn whose worker died, and another agent has run the message": {func(b *bench, h *sq.Claim) {
 			must(b, h.Keep(b.ctx, []byte(data), 2))
 			b.die()
 			b.finish(b.start()) // two entries as well
 		}, ""},
-		"a turn that was taken back after its worker's death": {func(b *bench, h *sq.Hold) {
+		"a turn that was taken back after its worker's death": {func(b *bench, h *sq.Claim) {
 			must(b, h.Keep(b.ctx, []byte(data), 0))
 			b.say("urgent", session.ModeRollback)
 			b.die()
 		}, ""},
-		"a turn that was stopped after its worker's death": {func(b *bench, h *sq.Hold) {
+		"a turn that was stopped after its worker's death": {func(b *bench, h *sq.Claim) {
 			must(b, h.Keep(b.ctx, []byte(data), 0))
 			b.command("/stop")
 			b.die()
 		}, data},
-		"a transcript that has expired": {func(b *bench, h *sq.Hold) {
+		"a transcript that has expired": {func(b *bench, h *sq.Claim) {
 			must(b, h.Keep(b.ctx, []byte(data), 2))
 			id := h.Turn().SessionID
 			b.finish(h)
 			must(b, b.rdb.Del(b.ctx, b.k.Transcript(id)).Err())
 		}, ""},
-		"another conversation": {func(b *bench, h *sq.Hold) {
+		"another conversation": {func(b *bench, h *sq.Claim) {
 			must(b, h.Keep(b.ctx, []byte(data), 2))
 			b.finish(h)
 			_, err := b.client.Rotate(b.ctx, key, "")
 			must(b, err)
 		}, ""},
-		"nothing kept any more": {func(b *bench, h *sq.Hold) {
+		"nothing kept any more": {func(b *bench, h *sq.Claim) {
 			must(b, h.Keep(b.ctx, []byte(data), 2))
 			must(b, h.Keep(b.ctx, nil, 2))
 			b.finish(h)

@@ -17,18 +17,18 @@ import (
 
 // cuts are the ways in which a running turn is cut off; each leaves the session to
 // the next claim. A death has a reason of its own.
-var cuts = map[string]func(b *bench, h *sq.Hold, reason string){
-	"marked, given back": func(b *bench, h *sq.Hold, reason string) {
+var cuts = map[string]func(b *bench, h *sq.Claim, reason string){
+	"marked, given back": func(b *bench, h *sq.Claim, reason string) {
 		b.mark(h, reason)
 		must(b, h.Requeue(b.ctx, "another reason"))
 	},
-	"given back":   func(b *bench, h *sq.Hold, reason string) { must(b, h.Requeue(b.ctx, reason)) },
-	"marked, dead": func(b *bench, h *sq.Hold, reason string) { b.mark(h, reason); b.die() },
-	"dead":         func(b *bench, _ *sq.Hold, _ string) { b.die() },
+	"given back":   func(b *bench, h *sq.Claim, reason string) { must(b, h.Requeue(b.ctx, reason)) },
+	"marked, dead": func(b *bench, h *sq.Claim, reason string) { b.mark(h, reason); b.die() },
+	"dead":         func(b *bench, _ *sq.Claim, _ string) { b.die() },
 }
 
 // eachCut runs a test for each of them.
-func eachCut(t *testing.T, test func(t *testing.T, name string, cut func(*bench, *sq.Hold, string))) {
+func eachCut(t *testing.T, test func(t *testing.T, name string, cut func(*bench, *sq.Claim, string))) {
 	t.Helper()
 	for name, cut := range cuts {
 		t.Run(name, func(t *testing.T) {
@@ -46,13 +46,13 @@ func (b *bench) clock() time.Time {
 }
 
 // cutOnce is what the record has of one turn that was cut off, but for the time.
-func cutOnce(h *sq.Hold, reason string) resume.Record {
+func cutOnce(h *sq.Claim, reason string) resume.Record {
 	return resume.Record{Pending: true, Reason: reason, Interruptions: 1, Fence: h.Turn().Fence}
 }
 
 func TestB15_CutTurnsAreMarked(t *testing.T) {
 	t.Parallel()
-	eachCut(t, func(t *testing.T, name string, cut func(*bench, *sq.Hold, string)) {
+	eachCut(t, func(t *testing.T, name string, cut func(*bench, *sq.Claim, string)) {
 		b := newBench(t)
 		b.say("a")
 		h, reason := b.start(), resume.ReasonShutdown
@@ -83,7 +83,7 @@ func TestB15_CutTurnsAreMarked(t *testing.T) {
 // The first reason stays: whatever ends the turn behind its mark is not another cut.
 func TestB16_ReasonOfOnesOwn(t *testing.T) {
 	t.Parallel()
-	eachCut(t, func(t *testing.T, name string, cut func(*bench, *sq.Hold, string)) {
+	eachCut(t, func(t *testing.T, name string, cut func(*bench, *sq.Claim, string)) {
 		b := newBench(t)
 		b.say("a")
 		h, reason := b.start(), "it rained"
@@ -105,7 +105,7 @@ func TestB17_UnknownSessionGetsNoMark(t *testing.T) {
 	b.die()
 	must(t, b.client.Erase(b.ctx, key))
 	before := b.dump()
-	if m := b.c.Mark(b.ctx, []*sq.Hold{h}, resume.ReasonShutdown)[0]; !errors.Is(m.Err, lockguard.ErrLost) || m.Starting {
+	if m := b.c.Mark(b.ctx, []*sq.Claim{h}, resume.ReasonShutdown)[0]; !errors.Is(m.Err, lockguard.ErrLost) || m.Starting {
 		t.Errorf("mark: %+v", m)
 	}
 	same(t, "a mark", before, b.dump())
@@ -122,7 +122,7 @@ func TestB18_SuspensionOutlastsTheCut(t *testing.T) {
 	for before, marked := range map[string]bool{"unmarked": false, "marked": true} {
 		t.Run(before, func(t *testing.T) {
 			t.Parallel()
-			eachCut(t, func(t *testing.T, name string, cut func(*bench, *sq.Hold, string)) {
+			eachCut(t, func(t *testing.T, name string, cut func(*bench, *sq.Claim, string)) {
 				b := newBench(t)
 				b.say("a")
 				h := b.start()
@@ -155,7 +155,7 @@ func (b *bench) resumeFields() string {
 
 func TestB19_MarkOutlivesRedis(t *testing.T) {
 	t.Parallel()
-	eachCut(t, func(t *testing.T, name string, cut func(*bench, *sq.Hold, string)) {
+	eachCut(t, func(t *testing.T, name string, cut func(*bench, *sq.Claim, string)) {
 		server := redistest.StartServer(t, "--appendonly", "yes", "--appendfsync", "always")
 		b := benchOn(t, server.Client())
 		b.say("a")
@@ -190,7 +190,7 @@ var clears = map[string]func(b *bench){
 	"a turn that ends in a new one": func(b *bench) {
 		h := b.start()
 		b.answers("/new", "new conversation")
-		_, err := h.Finish(b.ctx, sq.End{Status: sq.StatusFailed, Error: "no", Release: true})
+		_, err := h.Finish(b.ctx, sq.End{Status: session.StatusFailed, Error: "no", Release: true})
 		must(b, err)
 	},
 	"a turn that is given back into a new one": func(b *bench) {

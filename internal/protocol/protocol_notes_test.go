@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	sq "turnstile/internal/protocol"
-	"turnstile/pkg/followup"
 	"turnstile/pkg/resume"
 	"turnstile/pkg/session"
 )
@@ -15,7 +14,7 @@ import (
 // summarizing is a line of one, of which the next turn is told what was dropped.
 func summarizing(t *testing.T, changes ...setup) *bench {
 	t.Helper()
-	return newBench(t, append([]setup{line(followup.Settings{Cap: 1, Drop: followup.DropSummarize})}, changes...)...)
+	return newBench(t, append([]setup{line(session.QueueSettings{Cap: 1, Drop: session.DropSummarize})}, changes...)...)
 }
 
 // drops has messages dropped until one waits.
@@ -29,9 +28,9 @@ func (b *bench) drops(name string, n int) {
 
 // toldOf is what a turn is told of dropped messages: the first, the last, how many, and how
 // many more.
-func toldOf(b *bench, h *sq.Hold) string {
+func toldOf(b *bench, h *sq.Claim) string {
 	b.Helper()
-	past, err := h.Past(b.ctx)
+	past, err := h.History(b.ctx)
 	must(b, err)
 	turn := h.Turn()
 	if len(turn.Dropped) != len(past.Dropped) || turn.Omitted != past.Omitted {
@@ -71,7 +70,7 @@ func TestSummariesAreBounded(t *testing.T) {
 		equal(t, "left", b.info().Dropped, 0)
 		b.say("later")
 		equal(t, "later", toldOf(b, b.start()), "nothing and 0")
-	}, line(followup.Settings{Cap: 1, Drop: followup.DropSummarize}))
+	}, line(session.QueueSettings{Cap: 1, Drop: session.DropSummarize}))
 }
 
 // An agent that fails is told again, with the same bound.
@@ -85,7 +84,7 @@ func TestSummariesOfFailedTurns(t *testing.T) {
 	for _, name := range []string{"b", "c"} {
 		must(t, h.Promote(b.ctx))
 		b.drops(name, 30)
-		_, err := h.Finish(b.ctx, sq.End{Status: sq.StatusFailed, Error: "no"})
+		_, err := h.Finish(b.ctx, sq.End{Status: session.StatusFailed, Error: "no"})
 		must(t, err)
 	}
 	equal(t, "told", toldOf(b, h), "b10 to c29, 50 and 70")
@@ -94,7 +93,7 @@ func TestSummariesOfFailedTurns(t *testing.T) {
 // A turn that did not tell leaves them to the next, whatever else there is.
 func TestSummariesThatWereNotTold(t *testing.T) {
 	t.Parallel()
-	for _, status := range []sq.Status{sq.StatusDone, sq.StatusFailed} {
+	for _, status := range []session.Status{session.StatusDone, session.StatusFailed} {
 		t.Run(string(status), func(t *testing.T) {
 			t.Parallel()
 			b := summarizing(t)
@@ -135,7 +134,7 @@ func TestSummariesStayInTheirConversation(t *testing.T) {
 			b.say("now")
 			h := b.start()
 			b.drops("a", 60)
-			_, err := h.Finish(b.ctx, sq.End{Status: sq.StatusDone, Release: true})
+			_, err := h.Finish(b.ctx, sq.End{Status: session.StatusDone, Release: true})
 			must(t, err)
 			leave(b)
 			b.say("next")
@@ -212,7 +211,7 @@ func TestSummariesAreBoundedInBytes(t *testing.T) {
 		must(t, err)
 	}
 	b.finish(h)
-	past, err := h.Past(b.ctx)
+	past, err := h.History(b.ctx)
 	must(t, err)
 	equal(t, "texts", len(past.Dropped), 4)
 	equal(t, "more", past.Omitted, 3)

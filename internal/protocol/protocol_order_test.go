@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"turnstile"
 	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
@@ -16,16 +17,16 @@ import (
 // Second invariant: retries, drains and crashes keep the order.
 func TestOrder(t *testing.T) {
 	t.Parallel()
-	back := map[string]func(b *bench, h *sq.Hold){
-		"retry": func(b *bench, h *sq.Hold) { must(b, h.Retry(b.ctx, errors.New("flaky"), 0)) },
-		"retry and wait": func(b *bench, h *sq.Hold) {
+	back := map[string]func(b *bench, h *sq.Claim){
+		"retry": func(b *bench, h *sq.Claim) { must(b, h.Retry(b.ctx, errors.New("flaky"), 0)) },
+		"retry and wait": func(b *bench, h *sq.Claim) {
 			must(b, h.Retry(b.ctx, errors.New("flaky"), 20*time.Millisecond))
 			b.rdb.Del(b.ctx, rediskey.Ready)
 			b.claimNothing("the head has to wait")
 			await(b, "the wait's end", func() bool { b.due(); return b.isIn(rediskey.Ready, key) })
 		},
-		"requeue": func(b *bench, h *sq.Hold) { must(b, h.Requeue(b.ctx, "drain")) },
-		"crash":   func(b *bench, _ *sq.Hold) { b.die() },
+		"requeue": func(b *bench, h *sq.Claim) { must(b, h.Requeue(b.ctx, "drain")) },
+		"crash":   func(b *bench, _ *sq.Claim) { b.die() },
 	}
 	for name, f := range back {
 		t.Run(name, func(t *testing.T) {
@@ -63,9 +64,9 @@ func TestOrderOfDelayedMessages(t *testing.T) {
 	b := newBench(t)
 	delayed := []string{"z", "m", "a", "k"}
 	for _, id := range delayed {
-		r, err := b.client.Submit(b.ctx, key, session.Message{ID: id, Text: id}, sq.Delay(time.Hour))
+		r, err := b.client.Submit(b.ctx, key, session.Message{ID: id, Text: id}, turnstile.Delay(time.Hour))
 		must(t, err)
-		equal(t, "status", r.Status, sq.Scheduled)
+		equal(t, "status", r.Status, turnstile.Scheduled)
 		if until := time.Until(r.At); until < 59*time.Minute || until > 61*time.Minute {
 			t.Errorf("due in %s", until)
 		}
@@ -74,7 +75,7 @@ func TestOrderOfDelayedMessages(t *testing.T) {
 	if !b.isIn(rediskey.Due, key) || b.isIn(rediskey.Ready, key) {
 		t.Error("a delayed message's session belongs into due, not into ready")
 	}
-	_, err := b.client.Submit(b.ctx, key, session.Message{ID: "first", Text: "x"}, sq.Delay(2*time.Hour))
+	_, err := b.client.Submit(b.ctx, key, session.Message{ID: "first", Text: "x"}, turnstile.Delay(2*time.Hour))
 	must(t, err)
 	at := float64(time.Now().Unix() - 10)
 	for _, id := range append(delayed, "first") {
@@ -109,15 +110,15 @@ func TestInterruptGoesFirst(t *testing.T) {
 	equal(t, "duplicate's position", b.say("urgent", session.ModeInterrupt).Position, 2)
 	// A second one: the newest comes first.
 	equal(t, "position of another", b.say("more-urgent", session.ModeInterrupt).Position, 2)
-	if err := h.Requeue(b.ctx, "drain"); !errors.Is(err, sq.ErrInterruptAsked) {
+	if err := h.Requeue(b.ctx, "drain"); !errors.Is(err, sq.ErrInterruptRequested) {
 		t.Errorf("requeue of an interrupted turn: %v", err)
 	}
-	more, err := h.Finish(b.ctx, sq.End{Status: sq.StatusInterrupted, Entries: []session.Entry{{Text: "half", Interrupted: true}}})
+	more, err := h.Finish(b.ctx, sq.End{Status: session.StatusInterrupted, Entries: []session.Entry{{Text: "half", Interrupted: true}}})
 	must(t, err)
 	equal(t, "goes on", more, true)
 	equal(t, "with", h.Turn().Message.ID, "more-urgent")
-	equal(t, "status", b.outcome("a").Status, sq.StatusInterrupted)
-	if r := b.c.Renew(b.ctx, []*sq.Hold{h})[0]; r.Asked != nil {
+	equal(t, "status", b.outcome("a").Status, session.StatusInterrupted)
+	if r := b.c.Renew(b.ctx, []*sq.Claim{h})[0]; r.Asked != nil {
 		t.Errorf("the next turn is asked %v", r.Asked)
 	}
 	b.finish(h)
@@ -131,7 +132,7 @@ func TestInterruptOfAnIdleSessionIsAMessage(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.say("a")
-	equal(t, "status", b.say("b", session.ModeInterrupt).Status, sq.Accepted)
+	equal(t, "status", b.say("b", session.ModeInterrupt).Status, turnstile.Accepted)
 	equalList(t, "order", b.drain(), "a", "b")
 }
 
@@ -142,13 +143,13 @@ func TestRefusals(t *testing.T) {
 	b.say("a")
 	h := b.start()
 	r := b.say("no", session.ModeReject)
-	equal(t, "status", r.Status, sq.Refused)
+	equal(t, "status", r.Status, turnstile.Refused)
 	equal(t, "reason", r.Reason, "busy")
 	equal(t, "stored", b.state("no"), "")
 
 	b.sayAll("b", "c")
 	r = b.say("d")
-	equal(t, "status", r.Status, sq.Refused)
+	equal(t, "status", r.Status, turnstile.Refused)
 	equal(t, "reason", r.Reason, "full")
 	equal(t, "stored", b.state("d"), "")
 	equalList(t, "the line", b.waiting(), "b", "c")
@@ -156,7 +157,7 @@ func TestRefusals(t *testing.T) {
 	// Another sender's message under the same id stays, although it is over the cap.
 	b.enqueue("e")
 	r = b.say("e", session.ModeReject)
-	equal(t, "status", r.Status, sq.Duplicate)
+	equal(t, "status", r.Status, turnstile.Duplicate)
 	equalList(t, "the line", b.waiting(), "b", "c", "e")
 
 	list, err := b.client.Followups(b.ctx, key)
@@ -164,7 +165,7 @@ func TestRefusals(t *testing.T) {
 	equal(t, "follow-ups", len(list), 3)
 	for b.finish(h) {
 	}
-	equal(t, "now", b.say("no", session.ModeReject).Status, sq.Accepted)
+	equal(t, "now", b.say("no", session.ModeReject).Status, turnstile.Accepted)
 }
 
 // What is refused leaves nothing behind that grows, however long the turn.
@@ -194,14 +195,14 @@ func TestBusyModeOfTheWorker(t *testing.T) {
 			h := b.start()
 			r := b.say("c")
 			if mode == session.ModeReject {
-				equal(t, "status", r.Status, sq.Refused)
+				equal(t, "status", r.Status, turnstile.Refused)
 			} else {
 				equal(t, "position", r.Position, 2)
-				if r := b.c.Renew(b.ctx, []*sq.Hold{h})[0]; !errors.Is(r.Asked, sq.ErrInterruptAsked) {
+				if r := b.c.Renew(b.ctx, []*sq.Claim{h})[0]; !errors.Is(r.Asked, sq.ErrInterruptRequested) {
 					t.Errorf("asked: %v", r.Asked)
 				}
 			}
-			equal(t, "a message's own mode", b.say("d", session.ModeQueue).Status, sq.Queued)
+			equal(t, "a message's own mode", b.say("d", session.ModeQueue).Status, turnstile.Queued)
 		})
 	}
 }
@@ -234,7 +235,7 @@ func TestHeadOfTheLineIsGone(t *testing.T) {
 				}
 				b.drain()
 				if others > 0 {
-					equal(t, "status", b.outcome("there").Status, sq.StatusDone)
+					equal(t, "status", b.outcome("there").Status, session.StatusDone)
 				}
 				equalList(t, "what is left in the line", b.waiting())
 				b.rdb.Del(b.ctx, rediskey.Ready, rediskey.Due)

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"turnstile"
 	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
@@ -33,7 +34,7 @@ func randomLife(t *testing.T, r *rand.Rand) {
 	faults := &redistest.Faults{}
 	b.rdb.AddHook(faults)
 	var taken, plain []string // acknowledged; of these, in mode queue
-	var h *sq.Hold
+	var h *sq.Claim
 	var turns []string // session ids, in the order of their making
 	began := func() {
 		if sid := h.Turn().SessionID; !slices.Contains(turns, sid) {
@@ -56,22 +57,22 @@ func randomLife(t *testing.T, r *rand.Rand) {
 		}
 		h = holds[0]
 		began()
-		if err := h.Promote(b.ctx); errors.Is(err, sq.ErrStopAsked) {
-			_, err := h.Finish(b.ctx, sq.End{Status: sq.StatusStopped})
+		if err := h.Promote(b.ctx); errors.Is(err, sq.ErrStopRequested) {
+			_, err := h.Finish(b.ctx, sq.End{Status: session.StatusStopped})
 			must(t, err)
 		}
 	}
-	end := func(status sq.Status, release bool) {
+	end := func(status session.Status, release bool) {
 		turn := h.Turn()
 		e := sq.End{Status: status, Release: release}
-		if status == sq.StatusDone {
+		if status == session.StatusDone {
 			e.Entries = []session.Entry{{Text: turn.Message.ID}}
 		}
 		more, err := h.Finish(b.ctx, e)
 		must(t, err)
 		if more {
 			began()
-			if errors.Is(h.Promote(b.ctx), sq.ErrStopAsked) {
+			if errors.Is(h.Promote(b.ctx), sq.ErrStopRequested) {
 				t.Error("a new turn is asked to stop")
 			}
 		} else {
@@ -88,12 +89,12 @@ func randomLife(t *testing.T, r *rand.Rand) {
 			mode := []session.Mode{"", "", "", session.ModeInterrupt, session.ModeReject}[r.IntN(5)]
 			receipt := b.say(id, mode)
 			switch receipt.Status {
-			case sq.Accepted, sq.Queued:
+			case turnstile.Accepted, turnstile.Queued:
 				taken = append(taken, id)
 				if mode == "" {
 					plain = append(plain, id)
 				}
-			case sq.Refused:
+			case turnstile.Refused:
 				equal(t, "stored though refused", b.state(id), "")
 			default:
 				t.Errorf("receipt %+v", receipt)
@@ -104,18 +105,18 @@ func randomLife(t *testing.T, r *rand.Rand) {
 				h = nil
 			}
 		case n < 8:
-			end(sq.StatusDone, r.IntN(3) == 0)
+			end(session.StatusDone, r.IntN(3) == 0)
 		case n == 8:
 			if err := h.Retry(b.ctx, errors.New("flaky"), time.Duration(r.IntN(2))); err == nil {
 				h = nil
 			} else {
-				end(sq.StatusInterrupted, false)
+				end(session.StatusInterrupted, false)
 			}
 		case n == 9:
 			if err := h.Requeue(b.ctx, "drain"); err == nil {
 				h = nil
 			} else {
-				end(sq.StatusInterrupted, false)
+				end(session.StatusInterrupted, false)
 			}
 		case n == 10:
 			b.die()
@@ -132,7 +133,7 @@ func randomLife(t *testing.T, r *rand.Rand) {
 		} else if h.Lease().Held() != nil {
 			h = nil
 		} else {
-			end(sq.StatusDone, false)
+			end(session.StatusDone, false)
 		}
 		if h == nil && b.rdb.Exists(b.ctx, b.k.Pending(), b.k.Active()).Val() == 0 {
 			break
@@ -151,8 +152,8 @@ func randomLife(t *testing.T, r *rand.Rand) {
 				done++
 			}
 		}
-		equal(t, fmt.Sprintf("effects of %s, which is %s", id, o.Status), done, map[bool]int{true: 1}[o.Status == sq.StatusDone])
-		if o.Status == sq.StatusDone && slices.Contains(plain, id) {
+		equal(t, fmt.Sprintf("effects of %s, which is %s", id, o.Status), done, map[bool]int{true: 1}[o.Status == session.StatusDone])
+		if o.Status == session.StatusDone && slices.Contains(plain, id) {
 			order = append(order, id)
 		}
 	}

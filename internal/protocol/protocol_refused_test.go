@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	sq "turnstile/internal/protocol"
+	"turnstile"
 	"turnstile/pkg/session"
 	"turnstile/test/redistest"
 )
@@ -22,7 +22,7 @@ func TestRefusalOutlivesTheTurn(t *testing.T) {
 	heard := first.GateReply(called("ring"))
 	b.rdb.AddHook(again)
 	b.rdb.AddHook(first)
-	receipts := make(chan sq.Receipt, 1)
+	receipts := make(chan turnstile.Receipt, 1)
 	go func() {
 		r, err := b.client.Submit(b.ctx, key, session.Message{ID: "new", Text: "new", Mode: session.ModeReject})
 		if err != nil {
@@ -37,7 +37,7 @@ func TestRefusalOutlivesTheTurn(t *testing.T) {
 	equal(t, "receipt", string(r.Status)+" "+r.Reason, "refused busy")
 	equal(t, "state of the message", b.state("new"), "")
 
-	equal(t, "another sender with this id", b.say("new", session.ModeReject).Status, sq.Accepted)
+	equal(t, "another sender with this id", b.say("new", session.ModeReject).Status, turnstile.Accepted)
 }
 
 // A refusal is no follow-up: none is left behind, and none has to be searched for.
@@ -47,7 +47,7 @@ func TestRefusalsGoByThemselves(t *testing.T) {
 	b.say("now")
 	b.start()
 	for range 3 {
-		equal(t, "receipt", b.say("new", session.ModeReject).Status, sq.Refused)
+		equal(t, "receipt", b.say("new", session.ModeReject).Status, turnstile.Refused)
 	}
 	equal(t, "follow-ups", b.rdb.HLen(b.ctx, b.k.Followups()).Val(), 0)
 	calls := b.rdb.Keys(b.ctx, b.k.Call("*")).Val()

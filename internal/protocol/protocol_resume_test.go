@@ -45,7 +45,7 @@ func TestResumeInBatches(t *testing.T) {
 		calls++
 		h := b.claim()
 		for range 20 {
-			more, err := h.Finish(b.ctx, sq.End{Status: sq.StatusFailed, Error: "again"})
+			more, err := h.Finish(b.ctx, sq.End{Status: session.StatusFailed, Error: "again"})
 			must(t, err)
 			equal(t, "goes on", more, true)
 		}
@@ -104,7 +104,7 @@ func TestResumeBesideAnother(t *testing.T) {
 		equal(t, "run again by the other", n, 600)
 		h := b.claim()
 		for more := true; more; {
-			more, err = h.Finish(b.ctx, sq.End{Status: sq.StatusFailed, Error: "again"})
+			more, err = h.Finish(b.ctx, sq.End{Status: session.StatusFailed, Error: "again"})
 			must(t, err)
 		}
 	}})

@@ -10,6 +10,7 @@ import (
 
 	sq "turnstile/internal/protocol"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 	"turnstile/test/redistest"
 )
 
@@ -35,7 +36,7 @@ func TestEraseFindsATurnThatBeganMeanwhile(t *testing.T) {
 	b := newBench(t)
 	b.say("a")
 	b.drain()
-	other := sq.NewClient(b.rdb)
+	other := actors.NewClient(b.rdb)
 	done := false
 	b.rdb.AddHook(&onScript{name: "erase", do: func() {
 		if done {
@@ -46,7 +47,7 @@ func TestEraseFindsATurnThatBeganMeanwhile(t *testing.T) {
 		must(t, err)
 		b.claim()
 	}})
-	if err := b.client.Erase(b.ctx, key); err != nil && !errors.Is(err, sq.ErrBusy) {
+	if err := b.client.Erase(b.ctx, key); err != nil && !errors.Is(err, session.ErrBusy) {
 		t.Fatalf("erased: %v", err)
 	}
 	b.die() // before its first renewal
@@ -85,16 +86,16 @@ func TestSteerAfterStop(t *testing.T) {
 func TestAnsweredMovesExtend(t *testing.T) {
 	t.Parallel()
 	const short = 10 * time.Second
-	for name, move := range map[string]func(b *bench, h *sq.Hold){
-		"dismiss, sent twice": func(b *bench, h *sq.Hold) {
+	for name, move := range map[string]func(b *bench, h *sq.Claim){
+		"dismiss, sent twice": func(b *bench, h *sq.Claim) {
 			b.rdb.AddHook(&twiceWith{script: "dismiss", do: func() { b.rdb.PExpire(b.ctx, b.k.Sentinel(), short) }})
-			must(b, h.Dismiss(b.ctx, h.Turn().Collected[0], sq.StatusExpired, "too old"))
+			must(b, h.Dismiss(b.ctx, h.Turn().Collected[0], session.StatusExpired, "too old"))
 		},
-		"promote, refused": func(b *bench, h *sq.Hold) {
+		"promote, refused": func(b *bench, h *sq.Claim) {
 			_, err := b.client.Stop(b.ctx, key)
 			must(b, err)
 			b.rdb.PExpire(b.ctx, b.k.Sentinel(), short)
-			if err := h.Promote(b.ctx); !errors.Is(err, sq.ErrStopAsked) {
+			if err := h.Promote(b.ctx); !errors.Is(err, sq.ErrStopRequested) {
 				b.Errorf("promote: %v", err)
 			}
 		},
@@ -148,17 +149,17 @@ func TestStopSentTwiceCountsOnce(t *testing.T) {
 	b.sayAll("b", "c")
 	fence := h.Turn().Fence
 	b.rdb.AddHook(&twiceWith{script: "stop", do: func() {
-		_, err := h.Finish(b.ctx, sq.End{Status: sq.StatusStopped})
+		_, err := h.Finish(b.ctx, sq.End{Status: session.StatusStopped})
 		must(t, err)
 	}})
 	s, err := b.client.Stop(b.ctx, key)
 	must(t, err)
-	equal(t, "stopped", s, sq.Stopped{Phase: "running", Fence: fence, Dropped: 2})
+	equal(t, "stopped", s, session.Stopped{Phase: "running", Fence: fence, Dropped: 2})
 	// Another one is another's.
 	b.sayAll("d", "e", "f")
 	s, err = b.client.Stop(b.ctx, key)
 	must(t, err)
-	equal(t, "stopped again", s, sq.Stopped{Phase: "idle", Fence: fence, Dropped: 3})
+	equal(t, "stopped again", s, session.Stopped{Phase: "idle", Fence: fence, Dropped: 3})
 }
 
 // A retry begins anew: what the failed attempt had done is not the next one's.
@@ -169,7 +170,7 @@ func TestRetryForgetsTheFailedAttempt(t *testing.T) {
 	h := b.start()
 	must(t, h.Checkpoint(b.ctx, []session.Entry{{Role: session.RoleAssistant, Text: "half"}}))
 	must(t, h.Retry(b.ctx, errors.New("flaky"), 0))
-	past, err := b.start().Past(b.ctx)
+	past, err := b.start().History(b.ctx)
 	must(t, err)
 	if past.Partial != nil {
 		t.Errorf("the second attempt goes on from %+v", past.Partial.Entries)
@@ -186,7 +187,7 @@ func TestRetryKeepsWhatWasInherited(t *testing.T) {
 	must(t, h.Requeue(b.ctx, "drain", session.Entry{Role: session.RoleAssistant, Text: "half"}))
 	h = b.start()
 	must(t, h.Retry(b.ctx, errors.New("flaky"), 0))
-	past, err := b.start().Past(b.ctx)
+	past, err := b.start().History(b.ctx)
 	must(t, err)
 	if past.Partial == nil || past.Partial.Entries[0].Text != "half" {
 		t.Errorf("inherited: %+v", past.Partial)
@@ -212,7 +213,7 @@ func TestMarkOfATurnThatIsToEnd(t *testing.T) {
 			if err := h.Requeue(b.ctx, "shutdown_timeout"); err == nil {
 				t.Error("the turn was given back")
 			}
-			_, err := h.Finish(b.ctx, sq.End{Status: sq.StatusStopped, Release: true})
+			_, err := h.Finish(b.ctx, sq.End{Status: session.StatusStopped, Release: true})
 			must(t, err)
 			b.say("next")
 			equal(t, "resume reason of the next turn", b.claim().Turn().Resume, "")
@@ -238,7 +239,7 @@ func TestPassingRefusals(t *testing.T) {
 			b.rdb.AddHook(faults)
 			faults.FailBefore(called("finish"), 2, redistest.AnswerError(text))
 			b.finish(h)
-			equal(t, "end", b.outcome("a").Status, sq.StatusDone)
+			equal(t, "end", b.outcome("a").Status, session.StatusDone)
 		})
 	}
 }
@@ -247,13 +248,13 @@ func TestPassingRefusals(t *testing.T) {
 // mid-turn leaves it behind, however the turn ends.
 func TestNewConversationHasNoOldMark(t *testing.T) {
 	t.Parallel()
-	for name, end := range map[string]func(b *bench, h *sq.Hold){
-		"failed": func(b *bench, h *sq.Hold) {
-			_, err := h.Finish(b.ctx, sq.End{Status: sq.StatusFailed, Error: "no", Release: true})
+	for name, end := range map[string]func(b *bench, h *sq.Claim){
+		"failed": func(b *bench, h *sq.Claim) {
+			_, err := h.Finish(b.ctx, sq.End{Status: session.StatusFailed, Error: "no", Release: true})
 			must(b, err)
 		},
-		"given back": func(b *bench, h *sq.Hold) {
-			b.c.Mark(b.ctx, []*sq.Hold{h}, "drain")
+		"given back": func(b *bench, h *sq.Claim) {
+			b.c.Mark(b.ctx, []*sq.Claim{h}, "drain")
 			must(b, h.Requeue(b.ctx, "drain", session.Entry{Role: session.RoleUser, Text: "a"}))
 		},
 	} {
@@ -270,7 +271,7 @@ func TestNewConversationHasNoOldMark(t *testing.T) {
 			end(b, h)
 			next := b.start()
 			equal(t, "mark of the new conversation", next.Turn().Resume, "")
-			past, err := next.Past(b.ctx)
+			past, err := next.History(b.ctx)
 			must(t, err)
 			if past.Partial != nil || len(past.Entries) > 0 {
 				t.Errorf("the new conversation has %+v", past)
@@ -293,7 +294,7 @@ func TestDroppedAreToldAfterAFailure(t *testing.T) {
 	b.say("c")
 	must(t, h.Promote(b.ctx))
 	b.rdb.Del(b.ctx, b.k.Followups()) // nothing is special about the end of b's turn
-	more, err := h.Finish(b.ctx, sq.End{Status: sq.StatusFailed, Error: "no"})
+	more, err := h.Finish(b.ctx, sq.End{Status: session.StatusFailed, Error: "no"})
 	must(t, err)
 	equal(t, "goes on", more, true)
 	equal(t, "dropped, as c is told", len(h.Turn().Dropped), 1)

@@ -5,13 +5,13 @@ import (
 	"strings"
 	"testing"
 
+	"turnstile"
 	sq "turnstile/internal/protocol"
-	"turnstile/pkg/followup"
 	"turnstile/pkg/session"
 )
 
 // filled is a session in mid-turn with a line of n, far beyond the cap that it has now.
-func filled(t *testing.T, n int, s followup.Settings) *bench {
+func filled(t *testing.T, n int, s session.QueueSettings) *bench {
 	t.Helper()
 	b := newBench(t)
 	b.say("now")
@@ -27,10 +27,10 @@ func filled(t *testing.T, n int, s followup.Settings) *bench {
 // end, and asynq counts each. The next ones drop the rest.
 func TestDropsInBatches(t *testing.T) {
 	t.Parallel()
-	b := filled(t, 230, followup.Settings{Cap: 10, Drop: followup.DropOld})
+	b := filled(t, 230, session.QueueSettings{Cap: 10, Drop: session.DropOld})
 	for _, c := range []struct{ left, oldest int }{{131, 100}, {32, 200}, {10, 224}} {
 		r := b.say(fmt.Sprint("new", c.left))
-		equal(t, "receipt", r.Status, sq.Queued)
+		equal(t, "receipt", r.Status, turnstile.Queued)
 		equal(t, "position", r.Position, c.left+1)
 		waiting := b.waiting()
 		equal(t, "wait", len(waiting), c.left)
@@ -56,7 +56,7 @@ func TestDropsInBatchesOfBytes(t *testing.T) {
 		must(t, err)
 	}
 	b.start()
-	must(t, b.client.Configure(b.ctx, key, followup.Settings{Cap: 1, Drop: followup.DropSummarize}))
+	must(t, b.client.Configure(b.ctx, key, session.QueueSettings{Cap: 1, Drop: session.DropSummarize}))
 	b.say("new")
 	equalList(t, "the line", b.waiting(), "m4", "m5", "m6", "m7", "m8", "m9", "new")
 }
@@ -75,17 +75,17 @@ func TestDropsLookNoFurther(t *testing.T) {
 		b.say(fmt.Sprint("first", i), session.ModeInterrupt)
 	}
 	must(t, b.rdb.HDel(b.ctx, b.k.Task(b.task("first8")), "first").Err())
-	must(t, b.client.Configure(b.ctx, key, followup.Settings{Cap: 1, Drop: followup.DropOld}))
+	must(t, b.client.Configure(b.ctx, key, session.QueueSettings{Cap: 1, Drop: session.DropOld}))
 	equal(t, "position", b.say("new").Position, 1+urgent+3)
 	equal(t, "dead letters", b.info().Archived, 0)
-	must(t, b.client.Configure(b.ctx, key, followup.Settings{Cap: urgent, Drop: followup.DropOld}))
+	must(t, b.client.Configure(b.ctx, key, session.QueueSettings{Cap: urgent, Drop: session.DropOld}))
 	equal(t, "position", b.say("newer").Position, 1+urgent+4)
 
 	// With fewer of them it reaches what can go.
 	for i := range 4 {
 		must(t, b.inspector().DeleteTask("session:"+key, b.task(fmt.Sprint("first", 101-i))))
 	}
-	must(t, b.client.Configure(b.ctx, key, followup.Settings{Cap: 1, Drop: followup.DropOld}))
+	must(t, b.client.Configure(b.ctx, key, session.QueueSettings{Cap: 1, Drop: session.DropOld}))
 	b.say("newest")
 	equalList(t, "behind them", b.waiting()[urgent-4:], "newer", "newest")
 	equal(t, "dead letters", b.info().Archived, 3)
@@ -94,11 +94,11 @@ func TestDropsLookNoFurther(t *testing.T) {
 // What went first has no such right any more when it comes back from a turn.
 func TestDropsWhatCameBack(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, line(followup.Settings{Cap: 1, Drop: followup.DropOld}))
+	b := newBench(t, line(session.QueueSettings{Cap: 1, Drop: session.DropOld}))
 	b.say("now")
 	h := b.start()
 	b.say("first", session.ModeInterrupt)
-	_, err := h.Finish(b.ctx, sq.End{Status: sq.StatusInterrupted, Release: true})
+	_, err := h.Finish(b.ctx, sq.End{Status: session.StatusInterrupted, Release: true})
 	must(t, err)
 	must(t, b.start().Requeue(b.ctx, "drain"))
 	equal(t, "says so", b.rdb.HExists(b.ctx, b.k.Task(b.task("first")), "first").Val(), false)
@@ -119,7 +119,7 @@ func TestRingOfAMessageThatIsPutAside(t *testing.T) {
 	equalList(t, "the line", b.waiting())
 	_, err := b.client.Stop(b.ctx, key)
 	must(t, err)
-	equal(t, "its end", b.outcome("new").Status, sq.StatusStopped)
+	equal(t, "its end", b.outcome("new").Status, session.StatusStopped)
 	equal(t, "asked of the turn", b.rdb.HGet(b.ctx, b.k.Run(), "interrupt").Val(), "")
 }
 
@@ -131,7 +131,7 @@ func TestRingOfAMessageLongAgo(t *testing.T) {
 	b.say("now")
 	b.sayAll("m1", "m2")
 	b.start()
-	must(t, b.client.Configure(b.ctx, key, followup.Settings{Cap: 10_000}))
+	must(t, b.client.Configure(b.ctx, key, session.QueueSettings{Cap: 10_000}))
 	equal(t, "position", b.say("old").Position, 4)
 	must(t, b.inspector().DeleteTask("session:"+key, b.task("m1")))
 	equal(t, "again", b.say("old").Position, 3)

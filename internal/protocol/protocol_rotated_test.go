@@ -12,12 +12,14 @@ import (
 // told nothing of it: no mark, no partial, no count.
 func TestRotatedInMidTurn(t *testing.T) {
 	t.Parallel()
-	ends := map[string]func(b *bench, h *sq.Hold){
-		"crash":          func(b *bench, _ *sq.Hold) { b.die() },
-		"drain":          func(b *bench, h *sq.Hold) { must(b, h.Requeue(b.ctx, resume.ReasonShutdown, did(h.Turn(), "half")...)) },
-		"marked drain":   func(b *bench, h *sq.Hold) { b.mark(h, resume.ReasonShutdown); must(b, h.Requeue(b.ctx, "")) },
-		"marked crash":   func(b *bench, h *sq.Hold) { b.mark(h, resume.ReasonShutdown); b.die() },
-		"failed attempt": func(b *bench, h *sq.Hold) { must(b, h.Retry(b.ctx, errFlaky, 0, did(h.Turn(), "half")...)) },
+	ends := map[string]func(b *bench, h *sq.Claim){
+		"crash": func(b *bench, _ *sq.Claim) { b.die() },
+		"drain": func(b *bench, h *sq.Claim) {
+			must(b, h.Requeue(b.ctx, resume.ReasonShutdown, did(h.Turn(), "half")...))
+		},
+		"marked drain":   func(b *bench, h *sq.Claim) { b.mark(h, resume.ReasonShutdown); must(b, h.Requeue(b.ctx, "")) },
+		"marked crash":   func(b *bench, h *sq.Claim) { b.mark(h, resume.ReasonShutdown); b.die() },
+		"failed attempt": func(b *bench, h *sq.Claim) { must(b, h.Retry(b.ctx, errFlaky, 0, did(h.Turn(), "half")...)) },
 	}
 	for name, end := range ends {
 		for _, earlier := range []string{"first run", "marked before"} {
@@ -70,11 +72,11 @@ func TestInterruptOfATurnThatIsRunAgain(t *testing.T) {
 			if dies {
 				b.die()
 			} else {
-				_, err := h.Finish(b.ctx, sq.End{Status: sq.StatusInterrupted, Entries: b.past(h).Partial.Entries, Release: true})
+				_, err := h.Finish(b.ctx, sq.End{Status: session.StatusInterrupted, Entries: b.past(h).Partial.Entries, Release: true})
 				must(t, err)
 			}
 			equalList(t, "runs", b.drain(), "urgent")
-			equal(t, "status", b.outcome("a").Status, sq.StatusInterrupted)
+			equal(t, "status", b.outcome("a").Status, session.StatusInterrupted)
 			equal(t, "it is", b.state("a"), "completed")
 			equalList(t, "transcript", b.transcript(sid), "a", "half", "urgent", "re: urgent")
 		})

@@ -3,9 +3,8 @@ package protocol_test
 import (
 	"testing"
 
-	sq "turnstile/internal/protocol"
+	"turnstile"
 	"turnstile/internal/rediskey"
-	"turnstile/pkg/followup"
 	"turnstile/pkg/session"
 )
 
@@ -15,22 +14,22 @@ func TestFollowUpOfADeletedMessage(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		mode session.Mode
-		want func(t *testing.T, b *bench, r sq.Receipt)
+		want func(t *testing.T, b *bench, r turnstile.Receipt)
 	}{
-		"interrupts": {session.ModeInterrupt, func(t *testing.T, b *bench, r sq.Receipt) {
+		"interrupts": {session.ModeInterrupt, func(t *testing.T, b *bench, r turnstile.Receipt) {
 			equal(t, "position", r.Position, 2)
 			equal(t, "asked of the turn", b.rdb.HGet(b.ctx, b.k.Run(), "interrupt").Val(), b.rdb.HGet(b.ctx, b.k.Run(), "fence").Val())
 		}},
-		"is refused": {session.ModeReject, func(t *testing.T, b *bench, r sq.Receipt) {
+		"is refused": {session.ModeReject, func(t *testing.T, b *bench, r turnstile.Receipt) {
 			equal(t, "receipt", string(r.Status)+" "+r.Reason, "refused busy")
 		}},
-		"finds the line full": {session.ModeQueue, func(t *testing.T, b *bench, r sq.Receipt) {
+		"finds the line full": {session.ModeQueue, func(t *testing.T, b *bench, r turnstile.Receipt) {
 			equal(t, "receipt", string(r.Status)+" "+r.Reason, "refused full")
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBench(t, line(followup.Settings{Cap: 2}))
+			b := newBench(t, line(session.QueueSettings{Cap: 2}))
 			b.say("now")
 			b.start()
 			b.sayAll("one", "again")

@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	sq "turnstile/internal/protocol"
-	"turnstile/pkg/followup"
 	"turnstile/pkg/session"
 	"turnstile/test/redistest"
 )
@@ -20,15 +19,15 @@ func TestSteerIsToldOf(t *testing.T) {
 	b.say("b", session.ModeSteer)
 	must(t, h.Promote(b.ctx))
 	equal(t, "told by the promotion", h.SteerWaits(), true)
-	equal(t, "told by a renewal", b.c.Renew(b.ctx, []*sq.Hold{h})[0].Steer, true)
+	equal(t, "told by a renewal", b.c.Renew(b.ctx, []*sq.Claim{h})[0].Steer, true)
 	taken, err := h.Steer(b.ctx)
 	must(t, err)
 	equal(t, "taken", len(taken), 1)
-	equal(t, "told by a renewal", b.c.Renew(b.ctx, []*sq.Hold{h})[0].Steer, false)
+	equal(t, "told by a renewal", b.c.Renew(b.ctx, []*sq.Claim{h})[0].Steer, false)
 	b.say("c", session.ModeSteer)
-	equal(t, "told by a renewal", b.c.Renew(b.ctx, []*sq.Hold{h})[0].Steer, true)
+	equal(t, "told by a renewal", b.c.Renew(b.ctx, []*sq.Claim{h})[0].Steer, true)
 	b.finish(h)
-	equal(t, "told of the next turn", b.c.Renew(b.ctx, []*sq.Hold{h})[0].Steer, false)
+	equal(t, "told of the next turn", b.c.Renew(b.ctx, []*sq.Claim{h})[0].Steer, false)
 	must(t, h.Promote(b.ctx))
 	equal(t, "told by its promotion", h.SteerWaits(), false)
 }
@@ -52,10 +51,10 @@ func TestSteeredEndsWithItsTurn(t *testing.T) {
 		equal(t, "taken again", len(again), 0)
 		list, err := b.client.Followups(b.ctx, key)
 		must(t, err)
-		equal(t, "c's state", list[1].State, followup.StateSteered)
+		equal(t, "c's state", list[1].State, session.FollowupSteered)
 		waited := b.waitFor("d")
 		equal(t, "goes on", b.finish(h), true)
-		for _, o := range []sq.Outcome{b.outcome("c"), b.outcome("d"), <-waited} {
+		for _, o := range []session.Outcome{b.outcome("c"), b.outcome("d"), <-waited} {
 			equal(t, "its end", string(o.Status)+" "+o.Reply, "done re: a")
 		}
 		equalList(t, "then", group(h), "b")
@@ -78,7 +77,7 @@ func TestSteerWithoutItsAnswer(t *testing.T) {
 	must(t, err)
 	equal(t, "taken by the repetition", len(taken), 1)
 	b.finish(h)
-	equal(t, "its end", b.outcome("b").Status, sq.StatusDone)
+	equal(t, "its end", b.outcome("b").Status, session.StatusDone)
 }
 
 // What the agent did not take has its old place in the line, as if it had never
@@ -119,7 +118,7 @@ func TestUntakenSteerKeepsItsPlace(t *testing.T) {
 				end.Untaken = untaken
 				more, err := h.Finish(b.ctx, end)
 				must(t, err)
-				equalList(t, "what a's end names", b.told(sq.EventTurnEnded, "a")[0].Messages, "a")
+				equalList(t, "what a's end names", b.told(session.EventTurnEnded, "a")[0].Messages, "a")
 				var ran []string
 				for more {
 					ran = append(ran, group(h)...)

@@ -29,8 +29,8 @@ func TestStopOfAnIdleSession(t *testing.T) {
 	b.sayAll("a", "b")
 	s, err := b.client.Stop(b.ctx, key)
 	must(t, err)
-	equal(t, "found", s, sq.Stopped{Phase: sq.PhaseIdle, Dropped: 2})
-	equal(t, "a", b.outcome("a").Status, sq.StatusStopped)
+	equal(t, "found", s, session.Stopped{Phase: session.PhaseIdle, Dropped: 2})
+	equal(t, "a", b.outcome("a").Status, session.StatusStopped)
 	b.claimNothing("all was stopped")
 	b.say("c")
 	equalList(t, "runs", b.drain(), "c")
@@ -44,19 +44,19 @@ func TestStopOfARunningTurn(t *testing.T) {
 	b.sayAll("b", "c")
 	s, err := b.client.Stop(b.ctx, key)
 	must(t, err)
-	equal(t, "found", s, sq.Stopped{Phase: "running", Fence: h.Turn().Fence, Dropped: 2})
+	equal(t, "found", s, session.Stopped{Phase: "running", Fence: h.Turn().Fence, Dropped: 2})
 	b.say("d")
-	if r := b.c.Renew(b.ctx, []*sq.Hold{h})[0]; !errors.Is(r.Asked, sq.ErrStopAsked) || r.Fence != h.Turn().Fence {
+	if r := b.c.Renew(b.ctx, []*sq.Claim{h})[0]; !errors.Is(r.Asked, sq.ErrStopRequested) || r.Fence != h.Turn().Fence {
 		t.Errorf("renewal: %+v", r)
 	}
-	if err := h.Requeue(b.ctx, "drain"); !errors.Is(err, sq.ErrStopAsked) {
+	if err := h.Requeue(b.ctx, "drain"); !errors.Is(err, sq.ErrStopRequested) {
 		t.Errorf("requeue: %v", err)
 	}
-	more, err := h.Finish(b.ctx, sq.End{Status: sq.StatusStopped, Error: "stopped by user"})
+	more, err := h.Finish(b.ctx, sq.End{Status: session.StatusStopped, Error: "stopped by user"})
 	must(t, err)
 	equal(t, "goes on", more, true)
 	equal(t, "with what came afterwards", h.Turn().Message.ID, "d")
-	if r := b.c.Renew(b.ctx, []*sq.Hold{h})[0]; r.Asked != nil {
+	if r := b.c.Renew(b.ctx, []*sq.Claim{h})[0]; r.Asked != nil {
 		t.Errorf("the next turn is asked %v", r.Asked)
 	}
 	must(t, h.Promote(b.ctx))
@@ -84,7 +84,7 @@ func TestStopInBatches(t *testing.T) {
 	equal(t, "calls", calls, 3)
 	equalList(t, "the line", b.waiting(), "meanwhile")
 	equal(t, "archived", b.info().Archived, n)
-	equal(t, "last", b.outcome(fmt.Sprint("m", n-1)).Status, sq.StatusStopped)
+	equal(t, "last", b.outcome(fmt.Sprint("m", n-1)).Status, session.StatusStopped)
 }
 
 // Whoever waits for a stopped message hears of it.
@@ -97,12 +97,12 @@ func TestStoppedWhileWaiting(t *testing.T) {
 	got := b.waitFor("b")
 	_, err := b.client.Stop(b.ctx, key)
 	must(t, err)
-	equal(t, "status", (<-got).Status, sq.StatusStopped)
+	equal(t, "status", (<-got).Status, session.StatusStopped)
 }
 
 // waitFor waits for a message's end in the background, from now on.
-func (b *bench) waitFor(id string) <-chan sq.Outcome {
-	got := make(chan sq.Outcome, 1)
+func (b *bench) waitFor(id string) <-chan session.Outcome {
+	got := make(chan session.Outcome, 1)
 	go func() {
 		defer close(got)
 		o, err := b.client.Wait(b.ctx, key, id)
@@ -137,19 +137,19 @@ func TestSignals(t *testing.T) {
 	h := b.start()
 	b.say("b", session.ModeInterrupt)
 	s := next("")
-	if !errors.Is(s.Asked, sq.ErrInterruptAsked) || s.Token != h.Token() || s.Fence != h.Turn().Fence {
+	if !errors.Is(s.Asked, sq.ErrInterruptRequested) || s.Token != h.Token() || s.Fence != h.Turn().Fence {
 		t.Errorf("interrupt: %+v", s)
 	}
 	_, err := b.client.Stop(b.ctx, key)
 	must(t, err)
 	s = next("")
-	if !errors.Is(s.Asked, sq.ErrStopAsked) || s.Token != h.Token() || s.Fence != h.Turn().Fence {
+	if !errors.Is(s.Asked, sq.ErrStopRequested) || s.Token != h.Token() || s.Fence != h.Turn().Fence {
 		t.Errorf("stop: %+v", s)
 	}
 	must(t, b.inspector().CancelProcessing(b.task("a")))
 	s = next(b.task("a"))
 	fence, runs := h.Runs(s.TaskID)
-	if !errors.Is(s.Asked, sq.ErrStopAsked) || !runs || fence != h.Turn().Fence {
+	if !errors.Is(s.Asked, sq.ErrStopRequested) || !runs || fence != h.Turn().Fence {
 		t.Errorf("asynqmon's Cancel: %+v", s)
 	}
 	cancel()

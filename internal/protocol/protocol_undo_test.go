@@ -13,9 +13,11 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
+	"turnstile"
 	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 	"turnstile/test/redistest"
 )
 
@@ -26,11 +28,11 @@ func (b *bench) command(text string) string {
 }
 
 // receipt is that of a command; invalid is what it is to say of its arguments.
-func (b *bench) receipt(text string, invalid bool) sq.Receipt {
+func (b *bench) receipt(text string, invalid bool) turnstile.Receipt {
 	b.Helper()
 	r, err := b.client.Submit(b.ctx, key, session.Message{Text: text})
 	must(b, err)
-	equal(b, "status of "+text, r.Status, sq.Answered)
+	equal(b, "status of "+text, r.Status, turnstile.Answered)
 	equal(b, "invalid: "+text, r.Invalid, invalid)
 	return r
 }
@@ -87,7 +89,7 @@ func (b *bench) bare() *redis.Client {
 }
 
 // another is another sender.
-func (b *bench) another() *sq.Client { b.Helper(); return sq.NewClient(b.bare()) }
+func (b *bench) another() *actors.Client { b.Helper(); return actors.NewClient(b.bare()) }
 
 func TestB75_Undo(t *testing.T) {
 	t.Parallel()
@@ -121,7 +123,7 @@ func TestB75_Retry(t *testing.T) {
 		h := b.start()
 		b.finish(h)
 		must(t, h.Promote(b.ctx))
-		_, err := h.Finish(b.ctx, sq.End{Status: sq.StatusDone, Release: true, Entries: []session.Entry{
+		_, err := h.Finish(b.ctx, sq.End{Status: session.StatusDone, Release: true, Entries: []session.Entry{
 			{
 				Role: session.RoleUser, Text: "b", Message: "b", Turn: h.Turn().ID, Meta: map[string]string{"from": "ann"},
 				Attachments: []session.Attachment{{Name: "x", URL: "http://x"}},
@@ -143,7 +145,7 @@ func TestB75_Retry(t *testing.T) {
 		equal(t, "its id is new", m.ID != "b", true)
 		b.finish(h)
 		equal(t, "then", h.Turn().Message.ID, "later")
-		equal(t, "its end", b.outcome(m.ID).Status, sq.StatusDone)
+		equal(t, "its end", b.outcome(m.ID).Status, session.StatusDone)
 		b.finish(h)
 		equalList(t, "transcript", b.transcript(sid), "a", "re: a", "b", "re: b", "later", "re: later")
 		b.nothingLeft("at the end")
@@ -182,11 +184,11 @@ func TestB75_RefusedWhileOwned(t *testing.T) {
 // Two that mean the same turn: it goes once, and is run again once if anybody said so.
 func TestB75_TwoAtOnce(t *testing.T) {
 	t.Parallel()
-	type command func(context.Context, string) (sq.Undone, error)
-	undo := func(c *sq.Client) command { return c.Undo }
-	retry := func(c *sq.Client) command { return c.Retry }
+	type command func(context.Context, string) (session.Undone, error)
+	undo := func(c *actors.Client) command { return c.Undo }
+	retry := func(c *actors.Client) command { return c.Retry }
 	for name, c := range map[string]struct {
-		first, second func(*sq.Client) command
+		first, second func(*actors.Client) command
 		again         int
 	}{
 		"undo, undo":   {undo, undo, 0},
@@ -307,7 +309,7 @@ func TestB75_CollectedAndSteered(t *testing.T) {
 		b.say("a")
 		h := b.start()
 		half := strings.Repeat("x", session.MaxTextLen/2)
-		_, err := h.Finish(b.ctx, sq.End{Status: sq.StatusDone, Entries: []session.Entry{
+		_, err := h.Finish(b.ctx, sq.End{Status: session.StatusDone, Entries: []session.Entry{
 			{Role: session.RoleUser, Text: half, Turn: h.Turn().ID}, {Role: session.RoleUser, Text: half, Turn: h.Turn().ID},
 		}})
 		must(t, err)
@@ -341,7 +343,7 @@ func TestB76_UndoRace(t *testing.T) {
 			switch {
 			case err == nil:
 				undone++
-			case !errors.Is(err, sq.ErrBusy) && !errors.Is(err, sq.ErrNothing):
+			case !errors.Is(err, session.ErrBusy) && !errors.Is(err, session.ErrNoTurn):
 				t.Error(err)
 			}
 		}
@@ -362,7 +364,7 @@ func TestB76_UndoRace(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			_, err := h.Finish(b.ctx, sq.End{Status: sq.StatusDone, Release: true, Entries: []session.Entry{
+			_, err := h.Finish(b.ctx, sq.End{Status: session.StatusDone, Release: true, Entries: []session.Entry{
 				{Role: session.RoleUser, Text: "u", Turn: h.Turn().ID}, {Role: session.RoleAssistant, Text: "a", Turn: h.Turn().ID},
 			}})
 			if err != nil {

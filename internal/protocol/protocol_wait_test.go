@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"turnstile"
 	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
@@ -30,7 +31,7 @@ func TestWait(t *testing.T) {
 	h = b.start()
 	b.finish(h)
 	o := <-got
-	equal(t, "status", o.Status, sq.StatusDone)
+	equal(t, "status", o.Status, session.StatusDone)
 	equal(t, "reply", o.Reply, "re: a")
 	equal(t, "turn", o.Turn, h.Turn().ID)
 	equal(t, "session id", o.SessionID, h.Turn().SessionID)
@@ -70,13 +71,13 @@ func TestUnknownMessage(t *testing.T) {
 	b := newBench(t)
 	began := time.Now()
 	for range 2 { // without events, and with
-		if _, _, err := b.client.Result(b.ctx, key, "nope"); !errors.Is(err, sq.ErrUnknown) {
+		if _, _, err := b.client.Result(b.ctx, key, "nope"); !errors.Is(err, turnstile.ErrUnknown) {
 			t.Errorf("result: %v", err)
 		}
-		if _, err := b.client.Wait(b.ctx, key, "nope"); !errors.Is(err, sq.ErrUnknown) {
+		if _, err := b.client.Wait(b.ctx, key, "nope"); !errors.Is(err, turnstile.ErrUnknown) {
 			t.Errorf("wait: %v", err)
 		}
-		if _, err := b.client.Follow(b.ctx, key, "nope", func(sq.Event) {}); !errors.Is(err, sq.ErrUnknown) {
+		if _, err := b.client.Follow(b.ctx, key, "nope", func(session.Event) {}); !errors.Is(err, turnstile.ErrUnknown) {
 			t.Errorf("follow: %v", err)
 		}
 		b.say("a")
@@ -96,17 +97,17 @@ func TestWaitWithoutRetention(t *testing.T) {
 	b.drain()
 	equal(t, "reply", (<-got).Reply, "re: b")
 	equal(t, "kept", b.state("a")+b.state("b"), "")
-	if _, _, err := b.client.Result(b.ctx, key, "a"); !errors.Is(err, sq.ErrUnknown) {
+	if _, _, err := b.client.Result(b.ctx, key, "a"); !errors.Is(err, turnstile.ErrUnknown) {
 		t.Errorf("result: %v", err)
 	}
 	o, err := b.client.Wait(b.ctx, key, "a")
 	must(t, err)
 	equal(t, "wait after the end", o.Reply, "re: a")
 	b.rdb.Del(b.ctx, b.k.Events())
-	if _, err := b.client.Wait(b.ctx, key, "a"); !errors.Is(err, sq.ErrUnknown) {
+	if _, err := b.client.Wait(b.ctx, key, "a"); !errors.Is(err, turnstile.ErrUnknown) {
 		t.Errorf("wait after the events were trimmed: %v", err)
 	}
-	equal(t, "the same id again", b.say("a").Status, sq.Accepted)
+	equal(t, "the same id again", b.say("a").Status, turnstile.Accepted)
 }
 
 // The stored result answers when the events are trimmed, also those that a wait
@@ -125,7 +126,7 @@ func TestWaitWithTrimmedEvents(t *testing.T) {
 	b.rdb.XTrimMaxLen(b.ctx, b.k.Events(), 0)
 	reads.Release()
 	equal(t, "reply", (<-got).Reply, "re: a")
-	o, err := b.client.Follow(b.ctx, key, "a", func(sq.Event) {})
+	o, err := b.client.Follow(b.ctx, key, "a", func(session.Event) {})
 	must(t, err)
 	equal(t, "reply", o.Reply, "re: a")
 }
@@ -146,7 +147,7 @@ func TestWaitForADeletedMessage(t *testing.T) {
 	<-reads.Arrived()
 	must(t, b.inspector().DeleteTask(rediskey.Queue(key), b.task("a")))
 	reads.Release()
-	if err := <-ended; !errors.Is(err, sq.ErrUnknown) {
+	if err := <-ended; !errors.Is(err, turnstile.ErrUnknown) {
 		t.Errorf("error: %v", err)
 	}
 }
@@ -168,7 +169,7 @@ func follow(t *testing.T, late bool) {
 	run := func() {
 		h := b.start()
 		for _, id := range []string{"a", "b"} {
-			must(t, h.Emit(b.ctx, []sq.Event{
+			must(t, h.Emit(b.ctx, []session.Event{
 				{Type: "tool_start", Turn: h.Turn().ID, Name: "look " + id},
 				{Type: "text", Turn: h.Turn().ID, Text: "re: " + id},
 			}))
@@ -183,10 +184,10 @@ func follow(t *testing.T, late bool) {
 	}
 	var types []string
 	seen := make(chan error, 1)
-	var o sq.Outcome
+	var o session.Outcome
 	go func() {
 		var err error
-		o, err = b.client.Follow(b.ctx, key, "b", func(e sq.Event) {
+		o, err = b.client.Follow(b.ctx, key, "b", func(e session.Event) {
 			types = append(types, e.Type+" "+e.Name+e.Text)
 			if e.At.IsZero() {
 				t.Error("an event without a time")
@@ -209,7 +210,7 @@ func TestOutcomesOfOthers(t *testing.T) {
 	b.sayAll("a", "b")
 	must(t, b.inspector().ArchiveTask(rediskey.Queue(key), b.task("a")))
 	o := b.outcome("a")
-	equal(t, "status", o.Status, sq.StatusFailed)
+	equal(t, "status", o.Status, session.StatusFailed)
 	equal(t, "error", o.Error, "archived by an operator")
 	b.rdb.HSet(b.ctx, b.k.Task(b.task("b")), "state", "completed", "result", "plain")
 	equal(t, "reply of a stock asynq.Server", b.outcome("b").Reply, "plain")
@@ -222,10 +223,10 @@ func TestB82_Duplicates(t *testing.T) {
 	dup := func(state string) {
 		t.Helper()
 		r := b.say("a")
-		equal(t, "status", r.Status, sq.Duplicate)
+		equal(t, "status", r.Status, turnstile.Duplicate)
 		equal(t, "state", r.State, state)
 	}
-	equal(t, "first", b.say("a").Status, sq.Accepted)
+	equal(t, "first", b.say("a").Status, turnstile.Accepted)
 	dup("pending")
 	h := b.claim()
 	dup("running")
@@ -237,10 +238,10 @@ func TestB82_Duplicates(t *testing.T) {
 	b.finish(h)
 	dup("completed")
 	must(t, h.Promote(b.ctx))
-	_, err := h.Finish(b.ctx, sq.End{Status: sq.StatusFailed, Error: "no"})
+	_, err := h.Finish(b.ctx, sq.End{Status: session.StatusFailed, Error: "no"})
 	must(t, err)
 	equal(t, "b archived", b.say("b").State, "archived")
-	_, err = b.client.Submit(b.ctx, key, session.Message{ID: "c", Text: "c"}, sq.Delay(time.Hour))
+	_, err = b.client.Submit(b.ctx, key, session.Message{ID: "c", Text: "c"}, turnstile.Delay(time.Hour))
 	must(t, err)
 	r := b.say("c")
 	equal(t, "c", string(r.Status)+" "+r.State, "duplicate scheduled")
@@ -252,7 +253,7 @@ func TestB82_Duplicates(t *testing.T) {
 	n, err := b.c.Purge(b.ctx)
 	must(t, err)
 	equal(t, "purged", n, 1)
-	equal(t, "again", b.say("a").Status, sq.Accepted)
+	equal(t, "again", b.say("a").Status, turnstile.Accepted)
 }
 
 // Whoever follows a message sees each piece of the reply once, also where a
@@ -269,15 +270,15 @@ func TestFollowASteeredTurn(t *testing.T) {
 			_, err := h.Steer(b.ctx)
 			must(t, err)
 			turn := h.Turn().ID
-			must(t, h.Emit(b.ctx, []sq.Event{
-				{Type: "text", Turn: turn, Text: "Before, "}, {Type: sq.EventSteered, Turn: turn, Messages: []string{"b"}},
+			must(t, h.Emit(b.ctx, []session.Event{
+				{Type: "text", Turn: turn, Text: "Before, "}, {Type: session.EventSteered, Turn: turn, Messages: []string{"b"}},
 				{Type: "text", Turn: turn, Text: "and after"},
 			}))
-			_, err = h.Finish(b.ctx, sq.End{Status: sq.StatusDone, Reply: reply})
+			_, err = h.Finish(b.ctx, sq.End{Status: session.StatusDone, Reply: reply})
 			must(t, err)
 			for id, want := range map[string]string{"a": "Before, and after it.", "b": "and after it."} {
 				said := ""
-				_, err := b.client.Follow(b.ctx, key, id, func(e sq.Event) { said += e.Text })
+				_, err := b.client.Follow(b.ctx, key, id, func(e session.Event) { said += e.Text })
 				must(t, err)
 				// The one that was steered in was not there at the beginning.
 				if id == "b" && reply != "and after it." {

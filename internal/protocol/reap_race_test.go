@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"turnstile"
 	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
@@ -94,7 +95,7 @@ func TestWakeUpReplacesALateLook(t *testing.T) {
 		h := b.start()
 		b.overdue(rediskey.Owned)
 		b.gatedReap(afterTheLook, func() {
-			_, err := h.Finish(b.ctx, sq.End{Status: sq.StatusDone, Release: true})
+			_, err := h.Finish(b.ctx, sq.End{Status: session.StatusDone, Release: true})
 			must(t, err)
 			equalList(t, "popped, by a worker that dies", b.pop(), key)
 		})
@@ -120,7 +121,7 @@ func TestWakeUpReplacesALateLook(t *testing.T) {
 func TestDueKeepsWhatAClaimEnters(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	_, err := b.client.Submit(b.ctx, key, session.Message{ID: "a", Text: "a"}, sq.Delay(time.Hour))
+	_, err := b.client.Submit(b.ctx, key, session.Message{ID: "a", Text: "a"}, turnstile.Delay(time.Hour))
 	must(t, err)
 	b.rdb.ZAdd(b.ctx, rediskey.Due, redis.Z{Score: float64(time.Now().UnixMilli()), Member: key}) // of a message that is gone
 	b.rdb.AddHook(&afterPipeline{key: rediskey.Ready, do: func() {

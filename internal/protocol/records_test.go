@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
+	"turnstile"
 	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
-	"turnstile/pkg/followup"
 	"turnstile/pkg/session"
 )
 
@@ -21,7 +21,7 @@ func TestRecords(t *testing.T) {
 			for _, r := range records {
 				t.Run(moment+"/"+kind+"/"+r, func(t *testing.T) {
 					t.Parallel()
-					b := newBench(t, func(c *sq.Config) { c.Line.Debounce = followup.Millis(time.Millisecond) })
+					b := newBench(t, func(c *sq.Config) { c.Line.Debounce = session.Millis(time.Millisecond) })
 					live(b, moment, func() { damaged[kind](b, r) })
 				})
 			}
@@ -145,7 +145,7 @@ func live(b *bench, moment string, spoil func()) {
 	at(idle)
 	var sent []string
 	say := func(id string, mode session.Mode) {
-		if b.say(id, mode).Status != sq.Refused { // as by a cap that can be read
+		if b.say(id, mode).Status != turnstile.Refused { // as by a cap that can be read
 			sent = append(sent, id)
 		}
 	}
@@ -158,7 +158,7 @@ func live(b *bench, moment string, spoil func()) {
 	say("steered", session.ModeSteer)
 	_, err := h.Steer(b.ctx)
 	must(b, err)
-	for _, r := range b.c.Renew(b.ctx, []*sq.Hold{h}) {
+	for _, r := range b.c.Renew(b.ctx, []*sq.Claim{h}) {
 		must(b, r.Err)
 	}
 	if moment == interrupted {
@@ -193,7 +193,7 @@ func live(b *bench, moment string, spoil func()) {
 		return false
 	})
 	for _, id := range sent {
-		if s := b.outcome(id).Status; s != sq.StatusDone && (moment != interrupted || s != sq.StatusInterrupted) {
+		if s := b.outcome(id).Status; s != session.StatusDone && (moment != interrupted || s != session.StatusInterrupted) {
 			b.Errorf("message %s ended as %s", id, s)
 		}
 	}
@@ -223,13 +223,13 @@ func TestForgetOfAnOddRecord(t *testing.T) {
 }
 
 // runs does what a worker does in a turn.
-func runs(b *bench, h *sq.Hold) {
+func runs(b *bench, h *sq.Claim) {
 	b.Helper()
-	past, err := h.Past(b.ctx)
+	past, err := h.History(b.ctx)
 	must(b, err)
 	must(b, h.Checkpoint(b.ctx, append(past.Entries, session.Entry{Role: session.RoleUser, Text: h.Turn().Message.Text})))
 	must(b, h.Title(b.ctx, "a title"))
-	must(b, h.Emit(b.ctx, []sq.Event{{Type: sq.EventNotice, Text: "x"}}))
+	must(b, h.Emit(b.ctx, []session.Event{{Type: session.EventNotice, Text: "x"}}))
 }
 
 // looks is all that somebody may ask of a session.

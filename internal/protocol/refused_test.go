@@ -4,8 +4,9 @@ import (
 	"errors"
 	"testing"
 
-	sq "turnstile/internal/protocol"
+	"turnstile"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 	"turnstile/test/redistest"
 )
 
@@ -24,10 +25,10 @@ func TestWhatRedisRefusesChangesNothing(t *testing.T) {
 	must(t, server.Client().ReplicaOf(b.ctx, "127.0.0.1", "1").Err())
 	for _, text := range []string{"hello", "/steer there", "/stop", "/new", "/title x", "/queue collect", "/undo", "/retry", "/resume"} {
 		r, err := b.client.Submit(b.ctx, key, session.Message{ID: "m", Text: text})
-		if !errors.Is(err, sq.ErrUnchanged) {
+		if !errors.Is(err, session.ErrUnchanged) {
 			t.Errorf("%s: %+v, %v", text, r, err)
 		}
-		if is := text[0] == '/' && text != "/steer there"; is != (r.Status == sq.Answered) {
+		if is := text[0] == '/' && text != "/steer there"; is != (r.Status == turnstile.Answered) {
 			t.Errorf("%s: %+v", text, r)
 		}
 	}
@@ -42,8 +43,8 @@ func TestWhatRedisRefusesChangesNothing(t *testing.T) {
 	rdb := server.Client()
 	rdb.AddHook(faults)
 	faults.FailBefore(called("ring"), 1, errors.New("OOM command not allowed"))
-	_, err := sq.NewClient(rdb).Submit(b.ctx, key, session.Message{ID: "m", Text: "hello"})
-	if err == nil || errors.Is(err, sq.ErrUnchanged) {
+	_, err := actors.NewClient(rdb).Submit(b.ctx, key, session.Message{ID: "m", Text: "hello"})
+	if err == nil || errors.Is(err, session.ErrUnchanged) {
 		t.Errorf("refused in the middle: %v", err)
 	}
 	equal(t, "state", b.state("m"), "pending")
@@ -60,7 +61,7 @@ func TestWhatFailsAtItsFirstLookChangesNothing(t *testing.T) {
 	b.rdb.AddHook(faults)
 	for _, text := range []string{"/stop", "/undo", "/retry"} {
 		_, err := b.client.Submit(b.ctx, key, session.Message{Text: text})
-		if !errors.Is(err, sq.ErrUnchanged) || !errors.Is(err, redistest.ErrLostReply) {
+		if !errors.Is(err, session.ErrUnchanged) || !errors.Is(err, redistest.ErrLostReply) {
 			t.Errorf("%s: %v", text, err)
 		}
 	}

@@ -6,25 +6,26 @@ import (
 	"time"
 
 	"turnstile/internal/rediskey"
+	"turnstile/pkg/session"
 )
 
 // Renewal is what a renewal found.
 type Renewal struct {
-	Hold    *Hold
+	Hold    *Claim
 	Err     error // wraps lockguard.ErrLost when the session is another's
 	Asked   error // ErrStopAsked, ErrInterruptAsked, ErrRollbackAsked or nil, of the turn with Fence
 	Fence   int64
 	Waiting int  // messages behind the turn
 	Steer   bool // one of them is to be steered into it
-	Reply   Reply
+	Reply   Decided
 }
 
 // Renew extends the sentinels of holds, in one round trip.
-func (c *Consumer) Renew(ctx context.Context, holds []*Hold) []Renewal {
+func (c *Consumer) Renew(ctx context.Context, holds []*Claim) []Renewal {
 	sent := time.Now()
 	renewals := make([]Renewal, len(holds))
-	var held []*Hold
-	replies := c.pipeline(ctx, renewScript(), len(holds), func(i int) ([]string, []any) {
+	var held []*Claim
+	replies := pipeline(ctx, c.rdb, renewScript(), len(holds), func(i int) ([]string, []any) {
 		h := holds[i]
 		h.mu.Lock()
 		defer h.mu.Unlock()
@@ -34,16 +35,16 @@ func (c *Consumer) Renew(ctx context.Context, holds []*Hold) []Renewal {
 		r := Renewal{Hold: holds[i], Err: reply.err}
 		switch {
 		case r.Err != nil:
-		case reply.str(0) == "lost":
+		case reply.Str(0) == "lost":
 			if holds[i].lost(errLostToAnother) {
 				r.Err = errLostToAnother
 			}
 		default:
 			holds[i].lease.Extend(sent, c.cfg.SentinelTTL)
 			holds[i].wasRenewed(reply.int(7), reply.int(1))
-			r.Fence, r.Asked, r.Waiting = reply.int(1), asked(reply.str(2)), int(reply.int(3))
+			r.Fence, r.Asked, r.Waiting = reply.int(1), asked(reply.Str(2)), int(reply.int(3))
 			r.Steer = reply.int(4) == 1
-			r.Reply = Reply{int(reply.int(5)), Decision(reply.str(6))}
+			r.Reply = Decided{int(reply.int(5)), session.Decision(reply.Str(6))}
 			held = append(held, holds[i])
 		}
 		renewals[i] = r
@@ -52,7 +53,7 @@ func (c *Consumer) Renew(ctx context.Context, holds []*Hold) []Renewal {
 	// of, or is to look at too late: its entry failed, or a wake-up of a claim that had
 	// come already has replaced it. On an error the next renewal, or a sweep, puts it
 	// right.
-	for some := range slices.Chunk(held, timerBatch) {
+	for some := range slices.Chunk(held, TimerBatch) {
 		call := c.lookAfter(some)
 		_ = lookAfterScript().Run(ctx, c.rdb, call.Keys, append(call.Shared, call.Args...)...).Err()
 	}

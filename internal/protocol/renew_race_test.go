@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	sq "turnstile/internal/protocol"
+	"turnstile/pkg/session"
 	"turnstile/test/redistest"
 )
 
@@ -22,12 +23,12 @@ func TestRenewalDuringARelease(t *testing.T) {
 	gate := faults.GateReply(called("finish"))
 	ended := make(chan error, 1)
 	go func() {
-		_, err := h.Finish(b.ctx, sq.End{Status: sq.StatusDone, Reply: "re: a"})
+		_, err := h.Finish(b.ctx, sq.End{Status: session.StatusDone, Reply: "re: a"})
 		ended <- err
 	}()
 	<-gate.Arrived()
 	equal(t, "sentinels", b.rdb.Exists(b.ctx, b.k.Sentinel()).Val(), 0)
-	for _, r := range b.c.Renew(b.ctx, []*sq.Hold{h}) {
+	for _, r := range b.c.Renew(b.ctx, []*sq.Claim{h}) {
 		must(t, r.Err)
 	}
 	gate.Release()

@@ -60,7 +60,7 @@ var (
 	pastScript       = load("past")
 	eventsPageScript = load("events_page")
 	indexDueScript   = load("index_due")
-	rescoreScript    = load("rescore")
+	RescoreScript    = load("rescore")
 	lookAfterScript  = load("look_after")
 )
 
@@ -108,9 +108,9 @@ const (
 	allKeys         = 21
 )
 
-// keys are the KEYS of every script of a session, in the order of
+// Keys are the KEYS of every script of a session, in the order of
 // lua/session.lua.
-func keys(session, sessionID string, now time.Time) []string {
+func Keys(session, sessionID string, now time.Time) []string {
 	k := rediskey.For(session)
 	day := now.UTC().Format(":2006-01-02") // asynq's daily counters
 	return []string{
@@ -120,10 +120,11 @@ func keys(session, sessionID string, now time.Time) []string {
 	}
 }
 
-// answer is what a script replied.
-type answer []any
+// Result is what a script replied.
+type Result []any
 
-func (a answer) str(i int) string {
+// Str is the text at place i; "": there is none.
+func (a Result) Str(i int) string {
 	if i < len(a) {
 		if s, ok := a[i].(string); ok {
 			return s
@@ -132,7 +133,7 @@ func (a answer) str(i int) string {
 	return ""
 }
 
-func (a answer) int(i int) int64 {
+func (a Result) int(i int) int64 {
 	if i < len(a) {
 		if n, ok := a[i].(int64); ok {
 			return n
@@ -141,7 +142,7 @@ func (a answer) int(i int) int64 {
 	return 0
 }
 
-func (a answer) list(i int) answer {
+func (a Result) list(i int) Result {
 	if i < len(a) {
 		if l, ok := a[i].([]any); ok {
 			return l
@@ -150,10 +151,10 @@ func (a answer) list(i int) answer {
 	return nil
 }
 
-func (a answer) ms(i int) time.Duration { return time.Duration(a.int(i)) * time.Millisecond }
+func (a Result) ms(i int) time.Duration { return time.Duration(a.int(i)) * time.Millisecond }
 
 // run calls a script once; go-redis itself repeats a call whose reply was lost.
-func run(ctx context.Context, rdb redis.Scripter, s *redis.Script, keys []string, args ...any) (answer, error) {
+func run(ctx context.Context, rdb redis.Scripter, s *redis.Script, keys []string, args ...any) (Result, error) {
 	reply, err := s.Run(ctx, rdb, keys, args...).Slice()
 	if err != nil {
 		return nil, err
@@ -163,16 +164,16 @@ func run(ctx context.Context, rdb redis.Scripter, s *redis.Script, keys []string
 
 // reply is one answer of a pipeline, or its error.
 type reply struct {
-	answer
+	Result
 	err error
 }
 
 // pipeline runs a script for n sessions in one round trip. Each call is atomic,
 // the pipeline is not.
-func (c *Consumer) pipeline(ctx context.Context, s *redis.Script, n int, call func(i int) ([]string, []any)) []reply {
+func pipeline(ctx context.Context, rdb redis.UniversalClient, s *redis.Script, n int, call func(i int) ([]string, []any)) []reply {
 	cmds := make([]*redis.Cmd, n)
 	// The error of the whole is also that of the commands it befell.
-	_, _ = c.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+	_, _ = rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i := range cmds {
 			keys, args := call(i)
 			cmds[i] = s.EvalSha(ctx, p, keys, args...)
@@ -184,7 +185,7 @@ func (c *Consumer) pipeline(ctx context.Context, s *redis.Script, n int, call fu
 		a, err := cmd.Slice()
 		if redis.HasErrorPrefix(err, "NOSCRIPT") {
 			keys, args := call(i)
-			a, err = s.Eval(ctx, c.rdb, keys, args...).Slice()
+			a, err = s.Eval(ctx, rdb, keys, args...).Slice()
 		}
 		replies[i] = reply{a, err}
 	}
@@ -192,7 +193,7 @@ func (c *Consumer) pipeline(ctx context.Context, s *redis.Script, n int, call fu
 }
 
 // call runs a script for one of the holds, together with others' calls.
-func (c *Consumer) call(ctx context.Context, s *redis.Script, keys []string, args []any) (answer, error) {
+func (c *Consumer) call(ctx context.Context, s *redis.Script, keys []string, args []any) (Result, error) {
 	cmd := combine.EvalSha(ctx, s, keys, args)
 	c.moves.Process(ctx, cmd)
 	a, err := cmd.Slice()
@@ -202,9 +203,9 @@ func (c *Consumer) call(ctx context.Context, s *redis.Script, keys []string, arg
 	return a, err
 }
 
-// persist repeats call, with a growing pause, while its error may pass and ctx
+// Persist repeats call, with a growing pause, while its error may pass and ctx
 // lasts: an owner has until the end of its lease.
-func persist(ctx context.Context, call func() error) error {
+func Persist(ctx context.Context, call func() error) error {
 	pause := 10 * time.Millisecond
 	for {
 		err := call()

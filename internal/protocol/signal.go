@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/rediskey"
+	"turnstile/pkg/session"
 )
 
 // Signal tells a worker what is asked of a turn. It is a courtesy: the same is
@@ -18,7 +19,7 @@ type Signal struct {
 	// the user has answered the agent's question.
 	Asked error
 	Steer bool
-	Reply Reply
+	Reply Decided
 
 	// Token and Fence name the turn that is meant. A stop by asynqmon's Cancel
 	// names TaskID instead, and is published to every worker.
@@ -63,13 +64,13 @@ func (c *Consumer) Signals(ctx context.Context, ready func(), hear func(Signal))
 
 func parseSignal(m *redis.Message, own string) (Signal, bool) {
 	if m.Channel != own {
-		return Signal{Asked: ErrStopAsked, TaskID: m.Payload}, true
+		return Signal{Asked: ErrStopRequested, TaskID: m.Payload}, true
 	}
 	var wire struct {
 		Kind, Token, Session string
 		Fence                int64
 		Question             int
-		Answer               Decision
+		Answer               session.Decision
 	}
 	if json.Unmarshal([]byte(m.Payload), &wire) != nil {
 		return Signal{}, false
@@ -79,7 +80,7 @@ func parseSignal(m *redis.Message, own string) (Signal, bool) {
 		s.Session = wire.Session
 	}
 	if wire.Kind == "answer" {
-		s.Reply = Reply{wire.Question, wire.Answer}
+		s.Reply = Decided{wire.Question, wire.Answer}
 	}
 	return s, s.Asked != nil || s.Reply.Question != 0 || s.Steer || s.Session != ""
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	sq "turnstile/internal/protocol"
-	"turnstile/pkg/followup"
 	"turnstile/pkg/session"
 )
 
@@ -144,18 +143,18 @@ func situations() []situation {
 		{"renew", "", func(b *bench) func() error {
 			b.sayAll("now", "next")
 			h := b.start()
-			return func() error { return b.c.Renew(b.ctx, []*sq.Hold{h})[0].Err }
+			return func() error { return b.c.Renew(b.ctx, []*sq.Claim{h})[0].Err }
 		}},
 		{"emit", "", func(b *bench) func() error {
 			b.say("now")
 			h := b.start()
-			return func() error { return h.Emit(b.ctx, []sq.Event{{Type: sq.EventNotice, Text: "hi"}}) }
+			return func() error { return h.Emit(b.ctx, []session.Event{{Type: session.EventNotice, Text: "hi"}}) }
 		}},
 		{"emit", "longer than the stream may be", func(b *bench) func() error {
 			b.c = newWorker(b.T, b.rdb, "brief", func(c *sq.Config) { c.EventsBytes = 10_000 })
 			b.say("now")
 			h := b.start()
-			long := []sq.Event{{Type: sq.EventNotice, Text: strings.Repeat("x", 11_000)}}
+			long := []session.Event{{Type: session.EventNotice, Text: strings.Repeat("x", 11_000)}}
 			must(b, h.Emit(b.ctx, long))
 			return func() error { return h.Emit(b.ctx, long) }
 		}},
@@ -164,23 +163,23 @@ func situations() []situation {
 			h := b.start()
 			b.say("next")
 			b.delayed("later")
-			return finishMove(b, h, sq.StatusDone, false)
+			return finishMove(b, h, session.StatusDone, false)
 		}},
 		{"finish", "with a plain next", func(b *bench) func() error {
 			b.sayAll("now", "next")
-			return finishMove(b, b.start(), sq.StatusDone, false)
+			return finishMove(b, b.start(), session.StatusDone, false)
 		}},
 		{"finish", "with a next that is not plain", func(b *bench) func() error {
 			b.sayAll("now", "next")
 			h := b.start()
 			b.rdb.HSet(b.ctx, b.k.Task(b.task("next")), "quiet", "1 100")
-			return finishMove(b, h, sq.StatusDone, false)
+			return finishMove(b, h, session.StatusDone, false)
 		}},
 		{"finish", "with a next that is gone", func(b *bench) func() error {
 			b.sayAll("now", "next")
 			h := b.start()
 			b.rdb.Del(b.ctx, b.k.Task(b.task("next")))
-			return finishMove(b, h, sq.StatusDone, false)
+			return finishMove(b, h, session.StatusDone, false)
 		}},
 		{"claim", "of what is gone", func(b *bench) func() error {
 			b.sayAll("now", "next")
@@ -191,21 +190,21 @@ func situations() []situation {
 			b.say("now")
 			h := b.start()
 			b.delayed("next")
-			return finishMove(b, h, sq.StatusDone, false)
+			return finishMove(b, h, session.StatusDone, false)
 		}},
 		{"finish", "the last", func(b *bench) func() error {
 			b.say("now")
-			return finishMove(b, b.start(), sq.StatusDone, false)
+			return finishMove(b, b.start(), session.StatusDone, false)
 		}},
 		{"finish", "released", func(b *bench) func() error {
 			b.sayAll("now", "next")
 			h := b.start()
 			b.delayed("later")
-			return finishMove(b, h, sq.StatusDone, true)
+			return finishMove(b, h, session.StatusDone, true)
 		}},
 		{"fail", "", func(b *bench) func() error {
 			b.sayAll("now", "next")
-			return finishMove(b, b.start(), sq.StatusFailed, false)
+			return finishMove(b, b.start(), session.StatusFailed, false)
 		}},
 		{"requeue", "drained", func(b *bench) func() error {
 			b.sayAll("now", "next")
@@ -227,12 +226,12 @@ func situations() []situation {
 		{"mark", "", func(b *bench) func() error {
 			b.say("now")
 			h := b.start()
-			return func() error { return b.c.Mark(b.ctx, []*sq.Hold{h}, "drain")[0].Err }
+			return func() error { return b.c.Mark(b.ctx, []*sq.Claim{h}, "drain")[0].Err }
 		}},
 		{"mark", "starting", func(b *bench) func() error {
 			b.say("now")
 			h := b.claim()
-			return func() error { return b.c.Mark(b.ctx, []*sq.Hold{h}, "drain")[0].Err }
+			return func() error { return b.c.Mark(b.ctx, []*sq.Claim{h}, "drain")[0].Err }
 		}},
 		{"checkpoint", "", func(b *bench) func() error {
 			b.say("now")
@@ -254,7 +253,7 @@ func situations() []situation {
 			b.say("now")
 			h := b.start()
 			return func() error {
-				_, err := h.Ask(b.ctx, sq.Question{Name: "run make"})
+				_, err := h.Ask(b.ctx, session.Question{Name: "run make"})
 				return err
 			}
 		}},
@@ -272,7 +271,7 @@ func situations() []situation {
 			h := b.start()
 			b.asks(h, "run make")
 			return func() error {
-				_, err := b.client.Answer(b.ctx, key, 1, sq.Always)
+				_, err := b.client.Answer(b.ctx, key, 1, session.Always)
 				return err
 			}
 		}},
@@ -295,7 +294,7 @@ func situations() []situation {
 			_, err := h.Steer(b.ctx)
 			must(b, err)
 			return func() error {
-				_, err := h.Finish(b.ctx, sq.End{Status: sq.StatusDone, Untaken: []string{"untaken"}, Entries: []session.Entry{{Role: session.RoleUser, Text: "t"}}})
+				_, err := h.Finish(b.ctx, sq.End{Status: session.StatusDone, Untaken: []string{"untaken"}, Entries: []session.Entry{{Role: session.RoleUser, Text: "t"}}})
 				return err
 			}
 		}},
@@ -310,7 +309,7 @@ func situations() []situation {
 			must(b, err)
 			b.say("next")
 			return func() error {
-				_, err := h.Finish(b.ctx, sq.End{Status: sq.StatusDone, Untaken: []string{"untaken"}, Entries: []session.Entry{{Role: session.RoleUser, Text: "t"}}})
+				_, err := h.Finish(b.ctx, sq.End{Status: session.StatusDone, Untaken: []string{"untaken"}, Entries: []session.Entry{{Role: session.RoleUser, Text: "t"}}})
 				return err
 			}
 		}},
@@ -318,13 +317,13 @@ func situations() []situation {
 			b.say("now")
 			h := b.start()
 			b.collected("one", "two")
-			return finishMove(b, h, sq.StatusDone, false)
+			return finishMove(b, h, session.StatusDone, false)
 		}},
 		{"claim", "collected", func(b *bench) func() error {
 			b.say("now")
 			h := b.start()
 			b.collected("one", "two")
-			_, err := h.Finish(b.ctx, sq.End{Status: sq.StatusDone, Release: true})
+			_, err := h.Finish(b.ctx, sq.End{Status: session.StatusDone, Release: true})
 			must(b, err)
 			return claimMove(b)
 		}},
@@ -335,7 +334,7 @@ func situations() []situation {
 			b.finish(h)
 			must(b, h.Promote(b.ctx))
 			return func() error {
-				return h.Dismiss(b.ctx, h.Turn().Collected[0], sq.StatusExpired, "too old")
+				return h.Dismiss(b.ctx, h.Turn().Collected[0], session.StatusExpired, "too old")
 			}
 		}},
 		{"ring", "dropping the oldest", func(b *bench) func() error {
@@ -380,7 +379,7 @@ func situations() []situation {
 			return func() error { return h.Title(b.ctx, "its") }
 		}},
 		{"configure", "", func(b *bench) func() error {
-			return func() error { return b.client.Configure(b.ctx, key, followup.Settings{Mode: session.ModeCollect}) }
+			return func() error { return b.client.Configure(b.ctx, key, session.QueueSettings{Mode: session.ModeCollect}) }
 		}},
 		{"undo", "", func(b *bench) func() error {
 			b.sayAll("one", "two")
@@ -458,7 +457,7 @@ func situations() []situation {
 			h := b.start()
 			b.finish(h)
 			must(b, h.Promote(b.ctx))
-			_, err := h.Finish(b.ctx, sq.End{Status: sq.StatusFailed})
+			_, err := h.Finish(b.ctx, sq.End{Status: session.StatusFailed})
 			must(b, err)
 			b.rdb.ZAdd(b.ctx, b.k.Completed(), redis.Z{Score: 1, Member: b.task("good")})
 			return func() error {

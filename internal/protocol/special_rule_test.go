@@ -146,7 +146,7 @@ func aside() []situation {
 
 // vanished are turns whose message an operator deletes while they run.
 func vanished() []situation {
-	turn := func(then func(b *bench, h *sq.Hold) func() error, keys ...string) func(b *bench) func() error {
+	turn := func(then func(b *bench, h *sq.Claim) func() error, keys ...string) func(b *bench) func() error {
 		return func(b *bench) func() error {
 			b.say("now")
 			h := b.start()
@@ -156,9 +156,9 @@ func vanished() []situation {
 		}
 	}
 	active := rediskey.For(key).Active()
-	die := func(b *bench, _ *sq.Hold) func() error { b.die(); return claimMove(b) }
-	done := func(b *bench, h *sq.Hold) func() error { return finishMove(b, h, sq.StatusDone, false) }
-	back := func(b *bench, h *sq.Hold) func() error {
+	die := func(b *bench, _ *sq.Claim) func() error { b.die(); return claimMove(b) }
+	done := func(b *bench, h *sq.Claim) func() error { return finishMove(b, h, session.StatusDone, false) }
+	back := func(b *bench, h *sq.Claim) func() error {
 		return func() error {
 			return h.Requeue(b.ctx, "drain", session.Entry{Role: session.RoleUser, Text: "now"})
 		}

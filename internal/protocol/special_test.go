@@ -71,7 +71,7 @@ func TestPlainAgainAfterARenewal(t *testing.T) {
 	b.sayAll("a", "b", "c")
 	seen := &answers{}
 	h := b.start()
-	must(t, b.c.Renew(b.ctx, []*sq.Hold{h})[0].Err)
+	must(t, b.c.Renew(b.ctx, []*sq.Claim{h})[0].Err)
 	b.rdb.AddHook(seen)
 	b.finish(h)
 	equal(t, "leases", b.rdb.ZCard(b.ctx, b.k.Lease()).Val(), 0)

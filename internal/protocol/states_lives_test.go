@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"turnstile"
 	sq "turnstile/internal/protocol"
 	"turnstile/pkg/resume"
 	"turnstile/pkg/session"
@@ -15,7 +16,7 @@ import (
 // lives are what the situations of the scripts leave out.
 func lives() map[string]func(b *bench) {
 	later := func(b *bench, id string) { // a delayed message that is not due
-		_, err := b.client.Submit(b.ctx, key, session.Message{ID: id, Text: id}, sq.Delay(time.Hour))
+		_, err := b.client.Submit(b.ctx, key, session.Message{ID: id, Text: id}, turnstile.Delay(time.Hour))
 		must(b, err)
 	}
 	forgetful := func(c *sq.Config) { c.Retention = 0 }
@@ -25,9 +26,9 @@ func lives() map[string]func(b *bench) {
 	limit := func(b *bench, n int) {
 		with(b, func(c *sq.Config) { c.StuckLimit = n })
 	}
-	end := func(b *bench, h *sq.Hold, e sq.End) { _, err := h.Finish(b.ctx, e); must(b, err) }
+	end := func(b *bench, h *sq.Claim, e sq.End) { _, err := h.Finish(b.ctx, e); must(b, err) }
 	stop := func(b *bench) { _, err := b.client.Stop(b.ctx, key); must(b, err) }
-	mark := func(b *bench, h *sq.Hold) { must(b, b.c.Mark(b.ctx, []*sq.Hold{h}, "drain")[0].Err) }
+	mark := func(b *bench, h *sq.Claim) { must(b, b.c.Mark(b.ctx, []*sq.Claim{h}, "drain")[0].Err) }
 	erase := func(b *bench) { must(b, b.client.Erase(b.ctx, key)) }
 	rotate := func(b *bench) { _, err := b.client.Rotate(b.ctx, key, ""); must(b, err) }
 	forget := func(b *bench) {
@@ -44,7 +45,7 @@ func lives() map[string]func(b *bench) {
 			then(b)
 		}
 	}
-	steered := func(b *bench) *sq.Hold { // a turn with a message that was steered in
+	steered := func(b *bench) *sq.Claim { // a turn with a message that was steered in
 		b.say("a")
 		h := b.start()
 		b.say("b", session.ModeSteer)
@@ -162,7 +163,7 @@ func lives() map[string]func(b *bench) {
 			b.say("a")
 			h := b.start()
 			b.say("b", session.ModeCollect)
-			end(b, h, sq.End{Status: sq.StatusDone, Release: true})
+			end(b, h, sq.End{Status: session.StatusDone, Release: true})
 			erase(b)
 		},
 		"several that cannot be read": func(b *bench) {
@@ -170,12 +171,12 @@ func lives() map[string]func(b *bench) {
 			h := b.start()
 			b.collected("b", "c")
 			b.finish(h)
-			must(b, h.Dismiss(b.ctx, h.Turn().Collected[0], sq.StatusFailed, "broken"))
+			must(b, h.Dismiss(b.ctx, h.Turn().Collected[0], session.StatusFailed, "broken"))
 		},
 		"a steered turn is given back": func(b *bench) { must(b, steered(b).Requeue(b.ctx, "x")) },
 		"a steered turn is erased":     func(b *bench) { steered(b); b.die(); erase(b) },
 		"a steered turn that did not take it": func(b *bench) {
-			end(b, steered(b), sq.End{Status: sq.StatusDone, Untaken: []string{"b"}, Release: true})
+			end(b, steered(b), sq.End{Status: session.StatusDone, Untaken: []string{"b"}, Release: true})
 		},
 		"a collected turn dies": func(b *bench) {
 			b.say("a")
@@ -189,30 +190,38 @@ func lives() map[string]func(b *bench) {
 		"dead letters are run again": func(b *bench) {
 			b.sayAll("a", "b")
 			h := b.start()
-			end(b, h, sq.End{Status: sq.StatusFailed, Error: "x"})
-			end(b, h, sq.End{Status: sq.StatusStopped, Error: "x"})
+			end(b, h, sq.End{Status: session.StatusFailed, Error: "x"})
+			end(b, h, sq.End{Status: session.StatusStopped, Error: "x"})
 			_, err := b.client.Rerun(b.ctx, key)
 			must(b, err)
 		},
 	}
 	// What a turn in each phase may end in, and what comes behind it.
-	for name, phase := range map[string]func(b *bench) *sq.Hold{
+	for name, phase := range map[string]func(b *bench) *sq.Claim{
 		"starting": (*bench).claim,
 		"running":  (*bench).start,
-		"cut off":  func(b *bench) *sq.Hold { h := b.start(); mark(b, h); return h },
+		"cut off":  func(b *bench) *sq.Claim { h := b.start(); mark(b, h); return h },
 	} {
-		all[name+", the last"] = func(b *bench) { b.say("a"); end(b, phase(b), sq.End{Status: sq.StatusExpired, Error: "x"}) }
-		all[name+", released"] = func(b *bench) { b.sayAll("a", "b"); end(b, phase(b), sq.End{Status: sq.StatusDone, Release: true}) }
-		all[name+", a delayed one"] = func(b *bench) { b.say("a"); h := phase(b); later(b, "b"); end(b, h, sq.End{Status: sq.StatusDone}) }
+		all[name+", the last"] = func(b *bench) { b.say("a"); end(b, phase(b), sq.End{Status: session.StatusExpired, Error: "x"}) }
+		all[name+", released"] = func(b *bench) {
+			b.sayAll("a", "b")
+			end(b, phase(b), sq.End{Status: session.StatusDone, Release: true})
+		}
+		all[name+", a delayed one"] = func(b *bench) {
+			b.say("a")
+			h := phase(b)
+			later(b, "b")
+			end(b, h, sq.End{Status: session.StatusDone})
+		}
 	}
 	// The ends of a turn into which a message was steered, by its owner and by the
 	// claim that finds it dead.
-	for status, rollback := range map[sq.Status]bool{sq.StatusDone: false, sq.StatusFailed: false, sq.StatusStopped: false, sq.StatusInterrupted: true} {
+	for status, rollback := range map[session.Status]bool{session.StatusDone: false, session.StatusFailed: false, session.StatusStopped: false, session.StatusInterrupted: true} {
 		all["steered, "+string(status)] = func(b *bench) {
 			end(b, steered(b), sq.End{Status: status, Error: "x", Rollback: rollback})
 		}
 	}
-	all["steered, cut short"] = func(b *bench) { end(b, steered(b), sq.End{Status: sq.StatusInterrupted}) }
+	all["steered, cut short"] = func(b *bench) { end(b, steered(b), sq.End{Status: session.StatusInterrupted}) }
 	for name, asked := range map[string]func(b *bench){
 		"redelivered": func(*bench) {},
 		"given up":    func(b *bench) { limit(b, 1) },
@@ -246,8 +255,8 @@ func lives() map[string]func(b *bench) {
 			h := b.start()
 			b.say("dropping")
 			for _, e := range []sq.End{
-				{Status: sq.StatusDone}, {Status: sq.StatusInterrupted}, {Status: sq.StatusFailed}, {Status: sq.StatusExpired},
-				{Status: sq.StatusInterrupted, Rollback: true, Release: true},
+				{Status: session.StatusDone}, {Status: session.StatusInterrupted}, {Status: session.StatusFailed}, {Status: session.StatusExpired},
+				{Status: session.StatusInterrupted, Rollback: true, Release: true},
 			} {
 				end(b, h, e)
 			}

@@ -218,7 +218,7 @@ func (o *observer) states() map[string]string {
 		id := strings.TrimPrefix(name, k.TaskPrefix())
 		task := rdb.HGetAll(ctx, name).Val()
 		state := task["state"]
-		var end sq.Event
+		var end session.Event
 		_ = json.Unmarshal([]byte(task["result"]), &end)
 		switch {
 		case state == "pending" && isHeld(id):
@@ -227,7 +227,7 @@ func (o *observer) states() map[string]string {
 			state = "collected"
 		case state == "active" && strings.Contains(rdb.HGet(ctx, k.Followups(), strings.TrimPrefix(id, session.IDPrefix(key))).Val(), `"state":"steered"`):
 			state = "steered"
-		case state == "archived" && end.Status == sq.StatusInterrupted:
+		case state == "archived" && end.Status == session.StatusInterrupted:
 			state = "rolled_back"
 		case state == "archived" || state == "completed":
 			state = string(end.Status)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"slices"
+
+	"turnstile/pkg/session"
 )
 
 // Steer makes the waiting messages that are to be steered a part of the running
@@ -11,7 +13,7 @@ import (
 // as End.Untaken, put back where they stood in the line. It looks at the first and the
 // last 500 that wait; SteerWaits tells whether there may be more. What a turn has no
 // room for, see Config.TurnMessages, waits for a turn of its own.
-func (h *Hold) Steer(ctx context.Context) ([]Taken, error) {
+func (h *Claim) Steer(ctx context.Context) ([]Taken, error) {
 	h.mu.Lock()
 	c := h.consumer.cfg
 	args := []any{c.SentinelTTL.Milliseconds(), h.prefix, c.TurnMessages, c.TurnBytes, c.Limits.Task()}
@@ -37,9 +39,9 @@ func (h *Hold) Steer(ctx context.Context) ([]Taken, error) {
 
 // Dismiss archives one of several messages that the turn was taken for; the turn
 // goes on with the others.
-func (h *Hold) Dismiss(ctx context.Context, m Taken, status Status, why string) error {
+func (h *Claim) Dismiss(ctx context.Context, m Taken, status session.Status, why string) error {
 	why = text(why)
-	outcome, err := marshal(Event{Type: EventTurnEnded, Status: status, Messages: []string{m.Message.ID}, Error: why})
+	outcome, err := marshal(session.Event{Type: session.EventTurnEnded, Status: status, Messages: []string{m.Message.ID}, Error: why})
 	if err != nil {
 		return fmt.Errorf("encode outcome: %w", err)
 	}
@@ -58,7 +60,7 @@ func (h *Hold) Dismiss(ctx context.Context, m Taken, status Status, why string) 
 
 // split divides the turn's messages into those that end with it and those that
 // it has not taken, which were steered in too late.
-func (h *Hold) split(untaken []string) (ending, back []part) {
+func (h *Claim) split(untaken []string) (ending, back []part) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for i, p := range h.part {

@@ -9,6 +9,7 @@ import (
 	"github.com/hibiken/asynq"
 
 	sq "turnstile/internal/protocol"
+	"turnstile/pkg/session"
 )
 
 // A message that fails and is run again, however often, does not become too long to be
@@ -23,7 +24,7 @@ func TestTaskDoesNotGrowWithFailures(t *testing.T) {
 		for range 3 {
 			must(t, b.start().Retry(b.ctx, errors.New(long), 0))
 		}
-		_, err := b.start().Finish(b.ctx, sq.End{Status: sq.StatusFailed, Error: long})
+		_, err := b.start().Finish(b.ctx, sq.End{Status: session.StatusFailed, Error: long})
 		must(t, err)
 		info := b.inspect("a")
 		equal(t, "asynqmon: retried", info.Retried, 3)

@@ -29,19 +29,19 @@ const (
 	fieldCompletedAt = 13
 )
 
-// taskMessage is what Turnstile reads of asynq's TaskMessage.
-type taskMessage struct {
+// TaskMessage is what Turnstile reads of asynq's TaskMessage.
+type TaskMessage struct {
 	taskType string
 	payload  []byte
 	retried  int
-	failure  string // the last one
+	Failure  string // the last one
 }
 
 var errTaskMessage = errors.New("not an asynq task message")
 
-// parseTaskMessage reads the fields that matter here. Of a field that occurs
+// ParseTaskMessage reads the fields that matter here. Of a field that occurs
 // twice the last counts, as everywhere in proto3.
-func parseTaskMessage(b []byte) (m taskMessage, err error) {
+func ParseTaskMessage(b []byte) (m TaskMessage, err error) {
 	for len(b) > 0 {
 		num, typ, n := protowire.ConsumeTag(b)
 		if n < 0 {
@@ -58,7 +58,7 @@ func parseTaskMessage(b []byte) (m taskMessage, err error) {
 		case num == fieldError && typ == protowire.BytesType:
 			var v []byte
 			v, n = protowire.ConsumeBytes(b)
-			m.failure = string(v)
+			m.Failure = string(v)
 		case num == fieldRetried && typ == protowire.VarintType:
 			var v uint64
 			v, n = protowire.ConsumeVarint(b)
@@ -79,16 +79,16 @@ func parseTaskMessage(b []byte) (m taskMessage, err error) {
 // highest leaves room for one more.
 func attempts(v uint64) int { return min(max(int(int32(v)), 0), math.MaxInt32-1) }
 
-// message is the user's message in the task, or why there is none.
-func (m taskMessage) message(limits session.Limits) (session.Message, error) {
+// Message is the user's message in the task, or why there is none.
+func (m TaskMessage) Message(limits session.Limits) (session.Message, error) {
 	if m.taskType != session.TaskType {
 		return session.Message{}, fmt.Errorf("%w task type %q: a session's queue takes %q", session.ErrInvalid, m.taskType, session.TaskType)
 	}
 	return limits.DecodePayload(m.payload)
 }
 
-// messageID is the id by which its sender knows a task.
-func messageID(prefix, taskID string) string {
+// MessageID is the id by which its sender knows a task.
+func MessageID(prefix, taskID string) string {
 	id, _ := strings.CutPrefix(taskID, prefix)
 	return id
 }

@@ -9,9 +9,11 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"turnstile"
 	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 )
 
 // pop takes what is ready, and does not wait: go-redis blocks no less than a second.
@@ -65,7 +67,7 @@ func TestReapFindsADeadClaimer(t *testing.T) {
 func TestReapPutsWhatHasToWaitIntoDue(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	_, err := b.client.Submit(b.ctx, key, session.Message{ID: "a", Text: "a"}, sq.Delay(time.Hour))
+	_, err := b.client.Submit(b.ctx, key, session.Message{ID: "a", Text: "a"}, turnstile.Delay(time.Hour))
 	must(t, err)
 	b.rdb.Del(b.ctx, rediskey.Due)
 	b.rdb.ZAdd(b.ctx, rediskey.Owned, redis.Z{Score: 1, Member: key})
@@ -99,7 +101,7 @@ func TestReapIsPaced(t *testing.T) {
 	recovered, runs := 0, 0
 	other := newWorker(t, b.rdb, "two", func(c *sq.Config) { c.RecoveryRate = 30 })
 	await(t, "all to be recovered", func() bool {
-		for _, c := range []*sq.Consumer{b.c, other} {
+		for _, c := range []*actors.Consumer{b.c, other} {
 			r, pause, err := c.Reap(b.ctx)
 			must(t, err)
 			if pause <= 0 || pause > time.Second {
@@ -308,7 +310,7 @@ func TestSweepHandsOver(t *testing.T) {
 	equal(t, "woken when dead", b.sweep(), 0)
 	equal(t, "recovered", b.reap(), 1)
 	b.drain()
-	_, err := b.client.Submit(b.ctx, key, session.Message{Text: "later"}, sq.Delay(time.Hour))
+	_, err := b.client.Submit(b.ctx, key, session.Message{Text: "later"}, turnstile.Delay(time.Hour))
 	must(t, err)
 	b.rdb.Del(b.ctx, rediskey.Due, rediskey.Ready)
 	equal(t, "woken when delayed", b.sweep(), 0)

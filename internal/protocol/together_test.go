@@ -41,7 +41,7 @@ func gatherOn(t *testing.T, rdb redis.UniversalClient, n int) *gathering {
 
 // finishAll ends all turns at once, so that they share commands: the first few
 // calls are kept until the others wait behind them.
-func (c *gathering) finishAll(holds []*sq.Hold) (more []bool, errs []error) {
+func (c *gathering) finishAll(holds []*sq.Claim) (more []bool, errs []error) {
 	c.Helper()
 	faults := &redistest.Faults{}
 	c.rdb.AddHook(faults)
@@ -194,7 +194,7 @@ func TestManyEndTogetherInBadWeather(t *testing.T) {
 				more, errs := c.finishAll(holds)
 				must(t, errors.Join(errs...))
 				i := -1
-				holds = slices.DeleteFunc(holds, func(*sq.Hold) bool { i++; return !more[i] })
+				holds = slices.DeleteFunc(holds, func(*sq.Claim) bool { i++; return !more[i] })
 			}
 			var want []string
 			for j := range 3 {

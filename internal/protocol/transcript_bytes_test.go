@@ -22,10 +22,10 @@ func (b *bench) wroteLong(i, n int, plain bool) {
 	b.say(fmt.Sprint("m", i))
 	h := b.start()
 	if !plain {
-		must(b, b.c.Renew(b.ctx, []*sq.Hold{h})[0].Err)
+		must(b, b.c.Renew(b.ctx, []*sq.Claim{h})[0].Err)
 	}
 	entry := session.Entry{Role: session.RoleAssistant, Text: fmt.Sprintf("%04d", i) + strings.Repeat("x", n), Turn: h.Turn().ID}
-	_, err := h.Finish(b.ctx, sq.End{Status: sq.StatusDone, Entries: []session.Entry{entry}})
+	_, err := h.Finish(b.ctx, sq.End{Status: session.StatusDone, Entries: []session.Entry{entry}})
 	must(b, err)
 }
 
@@ -54,7 +54,7 @@ func TestTranscriptOfLongTurnsIsBounded(t *testing.T) {
 	for i := range 4 {
 		b.say(fmt.Sprint("m", i))
 		h := b.start()
-		end := sq.End{Status: sq.StatusDone}
+		end := sq.End{Status: session.StatusDone}
 		for range 25 {
 			end.Entries = append(end.Entries, session.Entry{Role: session.RoleAssistant, Text: strings.Repeat("x", 1_100_000), Turn: h.Turn().ID})
 		}
@@ -83,7 +83,7 @@ func TestEntryIsBounded(t *testing.T) {
 	if n := b.rdb.StrLen(b.ctx, b.k.Partial()).Val(); n > 16<<20 {
 		t.Errorf("the checkpoint has %d bytes", n)
 	}
-	_, err := h.Finish(b.ctx, sq.End{Status: sq.StatusDone, Entries: entries})
+	_, err := h.Finish(b.ctx, sq.End{Status: session.StatusDone, Entries: entries})
 	must(t, err)
 	equal(t, "the caller's own", len(entries[1].Text), len(long))
 	stored, err := b.rdb.LRange(b.ctx, b.k.Transcript(h.Turn().SessionID), 0, -1).Result()

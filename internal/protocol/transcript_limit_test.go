@@ -74,7 +74,7 @@ func TestWhatATrimmedTranscriptKeeps(t *testing.T) {
 	h := b.start()
 	entries := h.Turn().Entries
 	must(t, h.Keep(b.ctx, []byte(`"kept"`), 2))
-	_, err := h.Finish(b.ctx, sq.End{Status: sq.StatusDone, Entries: []session.Entry{
+	_, err := h.Finish(b.ctx, sq.End{Status: session.StatusDone, Entries: []session.Entry{
 		{Role: session.RoleUser, Text: "b", Turn: h.Turn().ID}, {Role: session.RoleAssistant, Text: strings.Repeat("x", 3<<20), Turn: h.Turn().ID},
 	}})
 	must(t, err)
@@ -83,7 +83,7 @@ func TestWhatATrimmedTranscriptKeeps(t *testing.T) {
 	b.say("c")
 	h = b.start()
 	equal(t, "written so far", h.Turn().Entries, entries+2)
-	past, err := h.Past(b.ctx)
+	past, err := h.History(b.ctx)
 	must(t, err)
 	equal(t, "kept", string(past.State), `"kept"`)
 	b.finish(h)

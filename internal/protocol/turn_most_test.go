@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	sq "turnstile/internal/protocol"
-	"turnstile/pkg/followup"
 	"turnstile/pkg/session"
 )
 
@@ -46,16 +45,16 @@ func TestCollectedTurnHasItsLimits(t *testing.T) {
 				}
 				equal(t, "turns", strings.Join(ran, " "), c.want)
 				b.nothingLeft("at the end")
-			}, c.limits, line(followup.Settings{Cap: 100}))
+			}, c.limits, line(session.QueueSettings{Cap: 100}))
 		})
 	}
 	t.Run("a full turn waits for no more", func(t *testing.T) {
 		t.Parallel()
-		b := newBench(t, turnOf(2, 1<<20), line(followup.Settings{Cap: 100}))
+		b := newBench(t, turnOf(2, 1<<20), line(session.QueueSettings{Cap: 100}))
 		b.say("a")
 		h := b.start()
 		b.say("b", session.ModeCollect)
-		_, err := h.Finish(b.ctx, sq.End{Status: sq.StatusDone, Release: true})
+		_, err := h.Finish(b.ctx, sq.End{Status: session.StatusDone, Release: true})
 		must(t, err)
 		b.claimNothing("its window is open")
 		b.say("c", session.ModeCollect)
@@ -97,14 +96,14 @@ func TestSteeredTurnHasItsLimits(t *testing.T) {
 				again, err := h.Steer(b.ctx)
 				must(t, err)
 				equal(t, "taken again", len(again), 0)
-				equal(t, "told by a renewal", b.c.Renew(b.ctx, []*sq.Hold{h})[0].Steer, false)
+				equal(t, "told by a renewal", b.c.Renew(b.ctx, []*sq.Claim{h})[0].Steer, false)
 				var ran []string
 				for more := b.finish(h); more; more = b.finish(h) {
 					ran = append(ran, group(h)...)
 				}
 				equalList(t, "turns of their own", ran, left...)
 				b.nothingLeft("at the end")
-			}, c.limits, line(followup.Settings{Cap: 100}))
+			}, c.limits, line(session.QueueSettings{Cap: 100}))
 		})
 	}
 }
@@ -123,7 +122,7 @@ func (b *bench) between(n int) {
 // what stands before it has been steered, or waits for its turn.
 func TestSteerOfALongLine(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, line(followup.Settings{Cap: 10_000}))
+	b := newBench(t, line(session.QueueSettings{Cap: 10_000}))
 	b.say("a")
 	h := b.start()
 	b.say("first", session.ModeSteer)
@@ -145,10 +144,10 @@ func TestSteerOfALongLine(t *testing.T) {
 		if !h.SteerWaits() {
 			break
 		}
-		equal(t, "told by a renewal", b.c.Renew(b.ctx, []*sq.Hold{h})[0].Steer, true)
+		equal(t, "told by a renewal", b.c.Renew(b.ctx, []*sq.Claim{h})[0].Steer, true)
 	}
 	equal(t, "taken", fmt.Sprint(got), "[[first mid last] []]")
-	equal(t, "told by a renewal", b.c.Renew(b.ctx, []*sq.Hold{h})[0].Steer, false)
+	equal(t, "told by a renewal", b.c.Renew(b.ctx, []*sq.Claim{h})[0].Steer, false)
 	equal(t, "what is in the midst", b.state("deep"), "pending")
 }
 
@@ -186,7 +185,7 @@ func TestResultsOfALargeTurn(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBench(t, line(followup.Settings{Cap: 100}))
+			b := newBench(t, line(session.QueueSettings{Cap: 100}))
 			b.say("a")
 			h := b.start()
 			var ids []string
@@ -197,13 +196,13 @@ func TestResultsOfALargeTurn(t *testing.T) {
 			b.windowsEnd(ids...)
 			b.finish(h)
 			equal(t, "collected", len(group(h)), 60)
-			_, err := h.Finish(b.ctx, sq.End{Status: sq.StatusDone, Reply: c.reply})
+			_, err := h.Finish(b.ctx, sq.End{Status: session.StatusDone, Reply: c.reply})
 			must(t, err)
-			equal(t, "named by the event", len(b.told(sq.EventTurnEnded, ids[59])[0].Messages), 60)
+			equal(t, "named by the event", len(b.told(session.EventTurnEnded, ids[59])[0].Messages), 60)
 			for i, id := range ids {
 				result := b.rdb.HGet(b.ctx, b.k.Task(b.task(id)), "result").Val()
 				o := b.outcome(id)
-				equal(t, "status", o.Status, sq.StatusDone)
+				equal(t, "status", o.Status, session.StatusDone)
 				equal(t, id+" names them all", strings.Contains(result, `"messages"`), i == 0)
 				equal(t, id+" has the reply", o.Reply == c.reply, i == 0 || c.replies)
 			}

@@ -21,7 +21,7 @@ func (c *Consumer) TakeBack(ctx context.Context) error {
 }
 
 // heardNothing remembers the claims of which no reply came.
-func (c *Consumer) heardNothing(holds ...*Hold) {
+func (c *Consumer) heardNothing(holds ...*Claim) {
 	c.unheardMu.Lock()
 	defer c.unheardMu.Unlock()
 	c.unheard = append(c.unheard, holds...)
@@ -29,7 +29,7 @@ func (c *Consumer) heardNothing(holds ...*Hold) {
 
 // nextUnheard is the next claim for a TakeBack, which begins with its first; nil: there
 // is none, or another one is at work, which comes to all of them before it ends.
-func (c *Consumer) nextUnheard(begins bool) *Hold {
+func (c *Consumer) nextUnheard(begins bool) *Claim {
 	c.unheardMu.Lock()
 	defer c.unheardMu.Unlock()
 	if begins && c.takingBack {
@@ -44,12 +44,12 @@ func (c *Consumer) nextUnheard(begins bool) *Hold {
 }
 
 // takeBack releases what the hold's claim has taken, while its sentinel may last.
-func (h *Hold) takeBack(parent context.Context) error {
+func (h *Claim) takeBack(parent context.Context) error {
 	c := h.consumer
 	ctx, cancel := context.WithDeadline(parent, h.claimedBy)
 	defer cancel()
-	var reply answer
-	err := persist(ctx, func() (err error) {
+	var reply Result
+	err := Persist(ctx, func() (err error) {
 		reply, err = run(ctx, c.rdb, unclaimScript(), h.keys[:keysToProcessed], rediskey.For(h.session).TaskPrefix(), h.token, h.prefix)
 		return err
 	})
@@ -58,12 +58,12 @@ func (h *Hold) takeBack(parent context.Context) error {
 	}
 	// Whoever claims in vain loses nothing, and an earlier reply may have been lost.
 	// If this fails, reap and sweep find the session.
-	_ = persist(ctx, func() error {
+	_ = Persist(ctx, func() error {
 		now, err := c.rdb.Time(ctx).Result()
 		if err != nil {
 			return err
 		}
-		return wake(ctx, c.rdb, now.UnixMilli(), c.grace(), wakeUp{h.session, reply.int(1)})
+		return Wake(ctx, c.rdb, now.UnixMilli(), c.cfg.Grace(), WakeUp{h.session, reply.int(1)})
 	})
 	return nil
 }

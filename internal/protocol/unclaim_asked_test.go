@@ -22,7 +22,7 @@ func TestStopBeforeAClaimIsTakenBack(t *testing.T) {
 	must(t, b.c.TakeBack(b.ctx))
 	equal(t, "workers are told", b.isIn(rediskey.Ready, key), true)
 	equalList(t, "runs", b.drain(), "c")
-	equal(t, "a", b.outcome("a").Status, sq.StatusStopped)
+	equal(t, "a", b.outcome("a").Status, session.StatusStopped)
 }
 
 // An operator deletes the message of a claim that is taken back: the workers hear of
@@ -58,7 +58,7 @@ func TestTakeBackOfACollectedTurn(t *testing.T) {
 	h := b.start()
 	b.collected("a", "b", "c")
 	b.done(h)
-	_, err := h.Finish(b.ctx, sq.End{Status: sq.StatusDone, Release: true})
+	_, err := h.Finish(b.ctx, sq.End{Status: session.StatusDone, Release: true})
 	must(t, err)
 	b.loseClaim("claim")
 	must(t, b.c.TakeBack(b.ctx))

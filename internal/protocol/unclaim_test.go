@@ -9,6 +9,7 @@ import (
 	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/resume"
+	"turnstile/pkg/session"
 	"turnstile/test/redistest"
 )
 
@@ -88,7 +89,7 @@ func TestUnheardClaimIsNoDeath(t *testing.T) {
 			equal(t, "record", b.resume(), resume.Record{})
 			// It is heard of by its first event, too.
 			h := b.claim()
-			must(t, h.Emit(b.ctx, []sq.Event{{Type: sq.EventNotice, Text: "hi"}}))
+			must(t, h.Emit(b.ctx, []session.Event{{Type: session.EventNotice, Text: "hi"}}))
 			b.die()
 			b.claim()
 			equal(t, "deaths", b.rdb.HGet(b.ctx, b.k.Task(b.task("a")), "deaths").Val(), "1")
@@ -166,12 +167,12 @@ func TestNoUnheardClaimIsLeft(t *testing.T) {
 		var all sync.WaitGroup
 		for range 4 {
 			all.Go(func() {
-				sq.HeardNothing(b.c, key)
+				sq.HeardNothing(b.c.Consumer, key)
 				_ = b.c.TakeBack(b.ctx)
 			})
 		}
 		all.Wait()
-		if n := sq.Unheard(b.c); n > 0 {
+		if n := sq.Unheard(b.c.Consumer); n > 0 {
 			t.Fatalf("%d claims are left when every TakeBack is over", n)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	sq "turnstile/internal/protocol"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 	"turnstile/test/redistest"
 )
 
@@ -17,10 +18,10 @@ import (
 // meanwhile: it takes no other turn out.
 func TestUndoIsRepeatedBehindAnother(t *testing.T) {
 	t.Parallel()
-	undo := func(ctx context.Context, c *sq.Client) (sq.Undone, error) { return c.Undo(ctx, key) }
-	retry := func(ctx context.Context, c *sq.Client) (sq.Undone, error) { return c.Retry(ctx, key) }
+	undo := func(ctx context.Context, c *actors.Client) (session.Undone, error) { return c.Undo(ctx, key) }
+	retry := func(ctx context.Context, c *actors.Client) (session.Undone, error) { return c.Retry(ctx, key) }
 	for name, c := range map[string]struct {
-		first, other func(context.Context, *sq.Client) (sq.Undone, error)
+		first, other func(context.Context, *actors.Client) (session.Undone, error)
 		then         []string
 	}{
 		"undo, undo":   {undo, undo, []string{"a", "re: a"}},
@@ -98,7 +99,7 @@ func TestUndoOfALargeTurn(t *testing.T) {
 	b.say("b")
 	h := b.start()
 	large := strings.Repeat("x", 900<<10)
-	end := sq.End{Status: sq.StatusDone, Entries: []session.Entry{{Role: session.RoleUser, Text: "b", Message: "b", Turn: h.Turn().ID}}}
+	end := sq.End{Status: session.StatusDone, Entries: []session.Entry{{Role: session.RoleUser, Text: "b", Message: "b", Turn: h.Turn().ID}}}
 	for range 5 {
 		end.Entries = append(end.Entries, session.Entry{Role: session.RoleAssistant, Text: large, Turn: h.Turn().ID})
 	}
@@ -118,7 +119,7 @@ func TestUndoOfALargeTurn(t *testing.T) {
 	_, err = h.Finish(b.ctx, end)
 	must(t, err)
 	before := b.dump()
-	if _, err = b.client.Undo(b.ctx, key); err == nil || !strings.Contains(err.Error(), "more than 10000 entries") || !errors.Is(err, sq.ErrUnchanged) {
+	if _, err = b.client.Undo(b.ctx, key); err == nil || !strings.Contains(err.Error(), "more than 10000 entries") || !errors.Is(err, session.ErrUnchanged) {
 		t.Errorf("error: %v", err)
 	}
 	same(t, "undo", before, b.dump())
@@ -136,7 +137,7 @@ func TestUndoOfWhatKeepsChanging(t *testing.T) {
 		looks++
 		b.rdb.RPush(b.ctx, b.k.Transcript(b.info().SessionID), "another program's")
 	}})
-	if _, err := b.client.Undo(b.ctx, key); !errors.Is(err, sq.ErrBusy) {
+	if _, err := b.client.Undo(b.ctx, key); !errors.Is(err, session.ErrBusy) {
 		t.Errorf("error: %v", err)
 	}
 	equal(t, "looks", looks, 10)

@@ -9,7 +9,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	sq "turnstile/internal/protocol"
-	"turnstile/pkg/followup"
 	"turnstile/pkg/session"
 )
 
@@ -49,7 +48,7 @@ func TestUntakenSteersOfALongLine(t *testing.T) {
 				equal(t, "second", slices.Index(got, "s2"), c.place+1)
 				others := slices.DeleteFunc(got, func(id string) bool { return strings.HasPrefix(id, "s") })
 				equal(t, "the others are in order", slices.IsSorted(others[:c.before]) && slices.IsSorted(others[c.before:]), true)
-			}, line(followup.Settings{Cap: 10_000}))
+			}, line(session.QueueSettings{Cap: 10_000}))
 		})
 	}
 }
@@ -86,14 +85,14 @@ func TestUntakenMessageThatHasLeftTheTurn(t *testing.T) {
 			must(t, b.rdb.LRem(b.ctx, b.k.Active(), 1, b.task("s")).Err())
 			must(t, b.rdb.ZAdd(b.ctx, b.k.Archived(), redis.Z{Score: 1, Member: b.task("s")}).Err())
 			must(t, b.rdb.HSet(b.ctx, b.k.Task(b.task("s")), "state", "archived").Err())
-			more, err := h.Finish(b.ctx, sq.End{Status: sq.StatusDone, Untaken: []string{"s"}})
+			more, err := h.Finish(b.ctx, sq.End{Status: session.StatusDone, Untaken: []string{"s"}})
 			must(t, err)
 			equal(t, "goes on", more, len(others) > 0)
 			if more {
 				equal(t, "message", h.Turn().Message.ID, "other")
 				equal(t, "in the turn", b.state("other"), "active")
 			}
-			equal(t, "reply to now", b.outcome("now").Status, sq.StatusDone)
+			equal(t, "reply to now", b.outcome("now").Status, session.StatusDone)
 		})
 	}
 }
@@ -110,10 +109,10 @@ func TestStopOfAnUntakenMessage(t *testing.T) {
 	_, err = b.client.Stop(b.ctx, key)
 	must(t, err)
 	b.say("later")
-	more, err := h.Finish(b.ctx, sq.End{Status: sq.StatusDone, Untaken: []string{"s"}})
+	more, err := h.Finish(b.ctx, sq.End{Status: session.StatusDone, Untaken: []string{"s"}})
 	must(t, err)
 	equal(t, "goes on", more, true)
 	equal(t, "message", h.Turn().Message.ID, "later")
-	equal(t, "s", b.outcome("s").Status, sq.StatusStopped)
+	equal(t, "s", b.outcome("s").Status, session.StatusStopped)
 	b.finish(h)
 }

@@ -10,19 +10,23 @@ import (
 	"turnstile/pkg/session"
 )
 
-const walkBatch = 500
+// WalkBatch is about how many sessions a visit gets.
+const WalkBatch = 500
 
-// walker visits sessions, for those who look after all of them.
-type walker struct {
+// Walker visits sessions, for those who look after all of them.
+type Walker struct {
 	rdb redis.UniversalClient
 	odd func(name string) // is told of names that are no session's; nil: nobody is
 }
 
-// named keeps the names that sessions may have. An asynq.Client takes any queue name,
+// NewWalker visits the sessions of rdb.
+func NewWalker(rdb redis.UniversalClient) Walker { return Walker{rdb: rdb} }
+
+// Named keeps the names that sessions may have. An asynq.Client takes any queue name,
 // and so there may be queues whose names begin as a session's does and go on with what
 // breaks a hash tag, or a terminal. They are left as they are: whoever made them knows
 // what they are for.
-func (w walker) named(names []string) []string {
+func (w Walker) Named(names []string) []string {
 	return slices.DeleteFunc(names, func(name string) bool {
 		if session.ValidateKey(name) == nil {
 			return false
@@ -34,40 +38,40 @@ func (w walker) named(names []string) []string {
 	})
 }
 
-// eachQueue visits the sessions whose queues asynq lists, in batches.
-func (w walker) eachQueue(ctx context.Context, visit func(sessions []string) error) error {
-	return w.each(ctx, visit, func(cursor uint64) ([]string, uint64, error) {
-		names, next, err := w.rdb.SScan(ctx, rediskey.AllQueues, cursor, rediskey.Queue("*"), walkBatch).Result()
+// EachQueue visits the sessions whose queues asynq lists, in batches.
+func (w Walker) EachQueue(ctx context.Context, visit func(sessions []string) error) error {
+	return w.Each(ctx, visit, func(cursor uint64) ([]string, uint64, error) {
+		names, next, err := w.rdb.SScan(ctx, rediskey.AllQueues, cursor, rediskey.Queue("*"), WalkBatch).Result()
 		sessions := names[:0]
 		for _, name := range names {
 			if s, ok := rediskey.SessionOf(name); ok {
 				sessions = append(sessions, s)
 			}
 		}
-		return w.named(sessions), next, err
+		return w.Named(sessions), next, err
 	})
 }
 
 // eachSession visits every session that was not forgotten, in batches.
-func (w walker) eachSession(ctx context.Context, visit func(sessions []string) error) error {
-	return w.each(ctx, visit, func(cursor uint64) ([]string, uint64, error) {
-		pairs, next, err := w.rdb.ZScan(ctx, rediskey.Sessions, cursor, "", walkBatch).Result()
+func (w Walker) eachSession(ctx context.Context, visit func(sessions []string) error) error {
+	return w.Each(ctx, visit, func(cursor uint64) ([]string, uint64, error) {
+		pairs, next, err := w.rdb.ZScan(ctx, rediskey.Sessions, cursor, "", WalkBatch).Result()
 		sessions := make([]string, 0, len(pairs)/2)
 		for i := 0; i < len(pairs); i += 2 {
 			sessions = append(sessions, pairs[i])
 		}
-		return w.named(sessions), next, err
+		return w.Named(sessions), next, err
 	})
 }
 
-// everySession visits every session that is known or listed, each once, give or take
+// EverySession visits every session that is known or listed, each once, give or take
 // what a SCAN repeats: nothing is kept in memory of those that were seen.
-func (w walker) everySession(ctx context.Context, visit func(sessions []string) error) error {
+func (w Walker) EverySession(ctx context.Context, visit func(sessions []string) error) error {
 	if err := w.eachSession(ctx, visit); err != nil {
 		return err
 	}
-	return w.eachQueue(ctx, func(sessions []string) error {
-		sessions, err := w.absent(ctx, rediskey.Sessions, sessions)
+	return w.EachQueue(ctx, func(sessions []string) error {
+		sessions, err := w.Absent(ctx, rediskey.Sessions, sessions)
 		if err != nil {
 			return err
 		}
@@ -75,7 +79,8 @@ func (w walker) everySession(ctx context.Context, visit func(sessions []string) 
 	})
 }
 
-func (w walker) each(ctx context.Context, visit func([]string) error, scan func(cursor uint64) ([]string, uint64, error)) error {
+// Each visits what scan finds, page by page.
+func (w Walker) Each(ctx context.Context, visit func([]string) error, scan func(cursor uint64) ([]string, uint64, error)) error {
 	for cursor := uint64(0); ; {
 		sessions, next, err := scan(cursor)
 		if err != nil {
@@ -93,20 +98,20 @@ func (w walker) each(ctx context.Context, visit func([]string) error, scan func(
 // existsGroup is how many sessions one EXISTS asks for.
 const existsGroup = 50
 
-// withTasks keeps the sessions that have any of the named keys. Most have none, so it
+// WithTasks keeps the sessions that have any of the named keys. Most have none, so it
 // asks for groups first.
-func (w walker) withTasks(ctx context.Context, sessions []string, names ...func(rediskey.Session) string) (found []string, err error) {
-	found, err = w.nearTasks(ctx, sessions, names...)
+func (w Walker) WithTasks(ctx context.Context, sessions []string, names ...func(rediskey.Session) string) (found []string, err error) {
+	found, err = w.NearTasks(ctx, sessions, names...)
 	if err != nil {
 		return nil, err
 	}
 	return w.groupsWith(ctx, found, 1, names)
 }
 
-// nearTasks keeps the groups of sessions of which one has any of the named keys, for
+// NearTasks keeps the groups of sessions of which one has any of the named keys, for
 // callers who find the others out for less. On a Cluster a command cannot ask for two
 // sessions, whose keys are in two slots: there all are kept.
-func (w walker) nearTasks(ctx context.Context, sessions []string, names ...func(rediskey.Session) string) (found []string, err error) {
+func (w Walker) NearTasks(ctx context.Context, sessions []string, names ...func(rediskey.Session) string) (found []string, err error) {
 	if _, single := w.rdb.(*redis.Client); !single {
 		return sessions, nil
 	}
@@ -114,7 +119,7 @@ func (w walker) nearTasks(ctx context.Context, sessions []string, names ...func(
 }
 
 // groupsWith keeps the groups of sessions that have any of the named keys.
-func (w walker) groupsWith(ctx context.Context, sessions []string, size int, names []func(rediskey.Session) string) (found []string, err error) {
+func (w Walker) groupsWith(ctx context.Context, sessions []string, size int, names []func(rediskey.Session) string) (found []string, err error) {
 	groups := slices.Collect(slices.Chunk(sessions, size))
 	cmds := make([]*redis.IntCmd, len(groups))
 	_, err = w.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
@@ -141,8 +146,8 @@ func (w walker) groupsWith(ctx context.Context, sessions []string, size int, nam
 	return found, nil
 }
 
-// absent keeps the sessions that are not in an index.
-func (w walker) absent(ctx context.Context, index string, sessions []string) (rest []string, err error) {
+// Absent keeps the sessions that are not in an index.
+func (w Walker) Absent(ctx context.Context, index string, sessions []string) (rest []string, err error) {
 	if len(sessions) == 0 {
 		return nil, nil
 	}
@@ -158,8 +163,8 @@ func (w walker) absent(ctx context.Context, index string, sessions []string) (re
 	return rest, nil
 }
 
-// without keeps what of all is not in some.
-func without(all, some []string) []string {
+// Without keeps what of all is not in some.
+func Without(all, some []string) []string {
 	in := make(map[string]bool, len(some))
 	for _, s := range some {
 		in[s] = true
@@ -171,4 +176,16 @@ func without(all, some []string) []string {
 		}
 	}
 	return rest
+}
+
+// EachMaster calls visit with the Redis itself, or with each master of a Cluster at the
+// same time. node is its address there, else "".
+func EachMaster(ctx context.Context, rdb redis.UniversalClient, visit func(ctx context.Context, node string, rdb redis.Cmdable) error) error {
+	cluster, ok := rdb.(*redis.ClusterClient)
+	if !ok {
+		return visit(ctx, "", rdb)
+	}
+	return cluster.ForEachMaster(ctx, func(ctx context.Context, master *redis.Client) error {
+		return visit(ctx, master.Options().Addr, master)
+	})
 }

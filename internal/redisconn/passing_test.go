@@ -8,9 +8,9 @@ import (
 	"net"
 	"testing"
 
-	"turnstile/test/redistest"
-
 	"github.com/redis/go-redis/v9"
+
+	"turnstile/test/redistest"
 )
 
 func TestMayPass(t *testing.T) {

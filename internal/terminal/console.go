@@ -11,7 +11,7 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"turnstile/internal/protocol"
+	"turnstile"
 	"turnstile/internal/redisconn"
 	"turnstile/pkg/session"
 )
@@ -21,7 +21,7 @@ const unanswered = 1000
 
 // Console is one person's conversation.
 type Console struct {
-	Client  *protocol.Client
+	Client  *turnstile.Client
 	Session string
 	In      io.Reader
 	Screen  *Screen
@@ -102,17 +102,17 @@ func (c *Console) say(ctx context.Context, line string, messages chan<- string) 
 	if text == "" {
 		return
 	}
-	r, err := c.Client.Submit(ctx, c.Session, session.Message{ID: protocol.NewMessageID(), Text: text})
+	r, err := c.Client.Submit(ctx, c.Session, session.Message{ID: turnstile.NewMessageID(), Text: text})
 	switch {
 	case err != nil && ctx.Err() != nil:
 	case err != nil:
 		c.alert(redisconn.Explain(err))
-	case r.Status == protocol.Answered:
+	case r.Status == turnstile.Answered:
 		c.Screen.Line(r.Reply)
-	case r.Status == protocol.Refused:
+	case r.Status == turnstile.Refused:
 		c.alert("refused: " + r.Reason)
 	default:
-		if r.Status == protocol.Queued {
+		if r.Status == turnstile.Queued {
 			c.note(fmt.Sprintf("waits in line, position %d", r.Position))
 		}
 		c.waiting.Add(1)
@@ -127,10 +127,10 @@ func (c *Console) say(ctx context.Context, line string, messages chan<- string) 
 // other anyway.
 func (c *Console) follow(ctx context.Context, id string) {
 	t := Teller{Story: Story{Message: id, Mine: true, Ephemeral: c.Ephemeral, Allow: "/approve", Deny: "/deny"}, Screen: c.Screen}
-	end, err := c.Client.Follow(ctx, c.Session, id, func(e protocol.Event) {
+	end, err := c.Client.Follow(ctx, c.Session, id, func(e session.Event) {
 		switch {
 		case e.Turn != "" && e.Turn == c.shown: // several messages may be one turn, which is shown once
-		case e.Type == protocol.EventQueued: // the receipt has told
+		case e.Type == session.EventQueued: // the receipt has told
 		default:
 			t.See(e)
 		}
@@ -149,7 +149,7 @@ func (c *Console) follow(ctx context.Context, id string) {
 		return
 	case err != nil:
 		c.alert(redisconn.Explain(err))
-	case end.Status != protocol.StatusDone && !shown:
+	case end.Status != session.StatusDone && !shown:
 		c.alert(Ending(end))
 	}
 	c.shown = end.Turn

@@ -16,9 +16,9 @@ import (
 	"go.uber.org/goleak"
 
 	"turnstile/internal/engine"
-	"turnstile/internal/protocol"
 	"turnstile/internal/redisconn"
 	"turnstile/pkg/agent/echo"
+	"turnstile/test/actors"
 	"turnstile/test/redistest"
 )
 
@@ -70,7 +70,7 @@ func talk(t *testing.T, rdb redis.UniversalClient) (in *io.PipeWriter, out *pape
 	out = &paper{changed: make(chan struct{})}
 	ended = make(chan error, 1)
 	c := &Console{
-		Client: protocol.NewClient(rdb), Session: "s", In: r, Screen: NewScreen(out, false),
+		Client: actors.NewClient(rdb).Client, Session: "s", In: r, Screen: NewScreen(out, false),
 		Ended: func(err error) { ended <- err },
 	}
 	ctx, cancel := context.WithCancel(context.Background())

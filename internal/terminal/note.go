@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"turnstile/internal/printable"
-	"turnstile/internal/protocol"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/resume"
 	"turnstile/pkg/session"
@@ -16,33 +15,33 @@ import (
 // the event's messages are that person's. alert: it is otherwise than expected. The
 // text is empty for what a person sees in another way, as the reply, or need not
 // see.
-func note(e protocol.Event, own bool) (text string, alert bool) {
+func note(e session.Event, own bool) (text string, alert bool) {
 	switch e.Type {
 	case string(agent.EventTitle):
 		text = "title: " + e.Text
-	case protocol.EventQueued:
+	case session.EventQueued:
 		text = fmt.Sprintf("waits in line, position %d", e.Position)
 		if e.Mode != "" && e.Mode != session.ModeQueue {
 			text += fmt.Sprintf(" (%s)", e.Mode)
 		}
-	case protocol.EventSteered:
+	case session.EventSteered:
 		text = "handed to the running turn"
 		if !own {
 			text = "the turn took in message " + strings.Join(e.Messages, ", ")
 		}
-	case protocol.EventTurnStarted:
+	case session.EventTurnStarted:
 		switch {
 		case e.Reset != "":
 			text, alert = "a new conversation begins: the last one was cut off too often", true
 		case e.Resume != "":
 			text = "the turn is resumed after " + cutOff(e.Resume)
 		}
-	case protocol.EventTurnRetry:
+	case session.EventTurnRetry:
 		text = fmt.Sprintf("attempt %d failed: %s; again in %s", e.Attempt, e.Error, time.Duration(e.RetryInMS)*time.Millisecond)
 		alert = true
-	case protocol.EventTurnRequeued:
+	case session.EventTurnRequeued:
 		text, alert = "the turn was cut off by "+cutOff(e.Reason)+"; its message stays", true
-	case protocol.EventNotice:
+	case session.EventNotice:
 		text = e.Text
 	}
 	return printable.Line(text), alert
@@ -62,7 +61,7 @@ func cutOff(reason string) string {
 }
 
 // Ending is how a message ended that was not done, in one line.
-func Ending(end protocol.Outcome) string {
+func Ending(end session.Outcome) string {
 	status := string(end.Status)
 	switch {
 	case end.Error == "":

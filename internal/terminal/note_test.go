@@ -3,34 +3,34 @@ package terminal
 import (
 	"testing"
 
-	"turnstile/internal/protocol"
+	"turnstile/pkg/session"
 )
 
 func TestNote(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		e     protocol.Event
+		e     session.Event
 		own   bool
 		want  string
 		alert bool
 	}{
-		{e: protocol.Event{Type: "text", Text: "x"}},
-		{e: protocol.Event{Type: "thought", Text: "x"}},
-		{e: protocol.Event{Type: "turn_started"}},
-		{e: protocol.Event{Type: "notice", Text: "no\nmatch\x1b[31m \u009b\u202eabc"}, want: "no match\uFFFD[31m \uFFFDabc"},
-		{e: protocol.Event{Type: "title", Text: "The build"}, want: "title: The build"},
-		{e: protocol.Event{Type: "queued", Mode: "queue", Position: 2}, own: true, want: "waits in line, position 2"},
-		{e: protocol.Event{Type: "queued", Mode: "collect", Position: 3}, own: true, want: "waits in line, position 3 (collect)"},
-		{e: protocol.Event{Type: "steered", Messages: []string{"m2"}}, own: true, want: "handed to the running turn"},
-		{e: protocol.Event{Type: "steered", Messages: []string{"m2"}}, want: "the turn took in message m2"},
-		{e: protocol.Event{Type: "turn_started", Resume: "crash"}, want: "the turn is resumed after its worker's death"},
-		{e: protocol.Event{Type: "turn_started", Resume: "restart_timeout"}, want: "the turn is resumed after its worker's restart"},
-		{e: protocol.Event{Type: "turn_started", Reset: "suspended"}, want: "a new conversation begins: the last one was cut off too often", alert: true},
-		{e: protocol.Event{Type: "turn_requeued", Reason: "shutdown_timeout"}, want: "the turn was cut off by its worker's shutdown; its message stays", alert: true},
-		{e: protocol.Event{Type: "turn_requeued", Reason: "lease_lost"}, want: "the turn was cut off by an interruption (lease_lost); its message stays", alert: true},
-		{e: protocol.Event{Type: "turn_retry", Attempt: 2, Error: "flaky", RetryInMS: 1500}, want: "attempt 2 failed: flaky; again in 1.5s", alert: true},
-		{e: protocol.Event{Type: "notice", Text: "This worker drains.\n"}, want: "This worker drains."},
-		{e: protocol.Event{Type: "of another version", Text: "x"}},
+		{e: session.Event{Type: "text", Text: "x"}},
+		{e: session.Event{Type: "thought", Text: "x"}},
+		{e: session.Event{Type: "turn_started"}},
+		{e: session.Event{Type: "notice", Text: "no\nmatch\x1b[31m \u009b\u202eabc"}, want: "no match\uFFFD[31m \uFFFDabc"},
+		{e: session.Event{Type: "title", Text: "The build"}, want: "title: The build"},
+		{e: session.Event{Type: "queued", Mode: "queue", Position: 2}, own: true, want: "waits in line, position 2"},
+		{e: session.Event{Type: "queued", Mode: "collect", Position: 3}, own: true, want: "waits in line, position 3 (collect)"},
+		{e: session.Event{Type: "steered", Messages: []string{"m2"}}, own: true, want: "handed to the running turn"},
+		{e: session.Event{Type: "steered", Messages: []string{"m2"}}, want: "the turn took in message m2"},
+		{e: session.Event{Type: "turn_started", Resume: "crash"}, want: "the turn is resumed after its worker's death"},
+		{e: session.Event{Type: "turn_started", Resume: "restart_timeout"}, want: "the turn is resumed after its worker's restart"},
+		{e: session.Event{Type: "turn_started", Reset: "suspended"}, want: "a new conversation begins: the last one was cut off too often", alert: true},
+		{e: session.Event{Type: "turn_requeued", Reason: "shutdown_timeout"}, want: "the turn was cut off by its worker's shutdown; its message stays", alert: true},
+		{e: session.Event{Type: "turn_requeued", Reason: "lease_lost"}, want: "the turn was cut off by an interruption (lease_lost); its message stays", alert: true},
+		{e: session.Event{Type: "turn_retry", Attempt: 2, Error: "flaky", RetryInMS: 1500}, want: "attempt 2 failed: flaky; again in 1.5s", alert: true},
+		{e: session.Event{Type: "notice", Text: "This worker drains.\n"}, want: "This worker drains."},
+		{e: session.Event{Type: "of another version", Text: "x"}},
 	} {
 		if text, alert := note(c.e, c.own); text != c.want || alert != c.alert {
 			t.Errorf("%+v: %q, %v; want %q", c.e, text, alert, c.want)
@@ -40,7 +40,7 @@ func TestNote(t *testing.T) {
 
 func TestEnding(t *testing.T) {
 	t.Parallel()
-	for want, end := range map[string]protocol.Outcome{
+	for want, end := range map[string]session.Outcome{
 		"failed":                         {Status: "failed"},
 		"failed: exit status 2 and more": {Status: "failed", Error: "exit status 2\nand more"},
 		"stopped by user":                {Status: "stopped", Error: "stopped by user"},

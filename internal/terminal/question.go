@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"turnstile/internal/printable"
-	"turnstile/internal/protocol"
+	"turnstile/pkg/session"
 )
 
 // questionLen is how long a question may be, in characters: whoever allows
@@ -14,7 +14,7 @@ import (
 const questionLen = 2000
 
 // question is what the agent asks the user, and how that is answered.
-func (s *Story) question(e protocol.Event) []Line {
+func (s *Story) question(e session.Event) []Line {
 	text := "permission asked (" + printable.Line(e.CallID) + "): " + printable.Line(e.Name)
 	if more := printable.Line(e.Text); more != "" && more != printable.Line(e.Name) {
 		text += ": " + more
@@ -35,7 +35,7 @@ func (s *Story) question(e protocol.Event) []Line {
 }
 
 func decision(d string) string {
-	if d == protocol.DecisionCancelled {
+	if d == session.DecisionCancelled {
 		return "not asked any more"
 	}
 	return printable.Line(d)

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"turnstile/internal/printable"
-	"turnstile/internal/protocol"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 )
@@ -54,7 +53,7 @@ type tool struct {
 
 // See answers what there is to say of an event. Text, thoughts and raw events say
 // nothing here.
-func (s *Story) See(e protocol.Event) (lines []Line) {
+func (s *Story) See(e session.Event) (lines []Line) {
 	switch e.Type {
 	case string(agent.EventToolStart):
 		s.tools = append(s.tools, tool{callID: e.CallID, name: toolName(e.Name), input: brief(e.Input, inputLen), began: e.At})
@@ -64,17 +63,17 @@ func (s *Story) See(e protocol.Event) (lines []Line) {
 		if e.Usage != nil {
 			s.usage, s.used = s.usage.Plus(*e.Usage), true
 		}
-	case protocol.EventPermissionAsked:
+	case session.EventPermissionAsked:
 		s.asked++
 		return s.question(e)
-	case protocol.EventPermissionAnswered:
+	case session.EventPermissionAnswered:
 		s.asked = max(0, s.asked-1)
 		return []Line{{Text: "permission " + printable.Line(e.CallID) + ": " + decision(e.Decision)}}
-	case protocol.EventTurnStarted, protocol.EventTurnRetry, protocol.EventTurnRequeued:
+	case session.EventTurnStarted, session.EventTurnRetry, session.EventTurnRequeued:
 		lines = s.unfinished("did not end", Trouble) // they are of an earlier run
 		fallthrough
 	default:
-		if s.Ephemeral && e.Type == protocol.EventTurnRequeued {
+		if s.Ephemeral && e.Type == session.EventTurnRequeued {
 			return append(lines, Line{"the turn was cut off; nothing is kept", Alert})
 		}
 		if text, alert := note(e, s.Mine || slices.Contains(e.Messages, s.Message)); alert {
@@ -88,7 +87,7 @@ func (s *Story) See(e protocol.Event) (lines []Line) {
 
 // End answers what there is to say when the message has ended: of tools that never
 // did, and of what it has cost.
-func (s *Story) End(end protocol.Outcome) []Line {
+func (s *Story) End(end session.Outcome) []Line {
 	lines := s.unfinished("did not end", Trouble)
 	usage := s.usage
 	if end.Usage != nil {
@@ -123,7 +122,7 @@ func (s *Story) Doing() string {
 }
 
 // ended takes a tool out and tells how it went.
-func (s *Story) ended(e protocol.Event) Line {
+func (s *Story) ended(e session.Event) Line {
 	t := tool{name: toolName(cmp.Or(e.Name, e.CallID))} // it began before we looked
 	if i := slices.IndexFunc(s.tools, func(t tool) bool { return t.callID == e.CallID }); i >= 0 {
 		t = s.tools[i]

@@ -7,12 +7,11 @@ import (
 	"testing"
 	"time"
 
-	"turnstile/internal/protocol"
 	"turnstile/pkg/session"
 )
 
 // event is one of JSON, ms after the first.
-func event(t *testing.T, ms int64, text string) (e protocol.Event) {
+func event(t *testing.T, ms int64, text string) (e session.Event) {
 	t.Helper()
 	if err := json.Unmarshal([]byte(text), &e); err != nil {
 		t.Fatal(text, err)
@@ -74,14 +73,14 @@ func TestStory(t *testing.T) {
 		t.Errorf("left: %+v, want %+v", got, want)
 	}
 	again := s
-	if got, want := again.End(protocol.Outcome{}), []Line{{"tool a did not end", Trouble}, {Text: "used: 7 tokens in, 3 out, m"}}; !slices.Equal(got, want) {
+	if got, want := again.End(session.Outcome{}), []Line{{"tool a did not end", Trouble}, {Text: "used: 7 tokens in, 3 out, m"}}; !slices.Equal(got, want) {
 		t.Errorf("ended: %+v, want %+v", got, want)
 	}
-	end := protocol.Outcome{Usage: &session.Usage{InputTokens: 8}} // which knows better
+	end := session.Outcome{Usage: &session.Usage{InputTokens: 8}} // which knows better
 	if got, want := s.End(end), []Line{{"tool a did not end", Trouble}, {Text: "used: 8 tokens in"}}; !slices.Equal(got, want) {
 		t.Errorf("ended: %+v, want %+v", got, want)
 	}
-	if got := (&Story{}).End(protocol.Outcome{Usage: &session.Usage{}}); got != nil {
+	if got := (&Story{}).End(session.Outcome{Usage: &session.Usage{}}); got != nil {
 		t.Errorf("without usage: %+v", got)
 	}
 }

@@ -1,8 +1,8 @@
 package terminal
 
 import (
-	"turnstile/internal/protocol"
 	"turnstile/pkg/agent"
+	"turnstile/pkg/session"
 )
 
 // Teller shows the events of one message's turns on a screen as they come: the reply
@@ -13,7 +13,7 @@ type Teller struct {
 }
 
 // See shows an event.
-func (t *Teller) See(e protocol.Event) {
+func (t *Teller) See(e session.Event) {
 	switch e.Type {
 	case string(agent.EventText):
 		t.Screen.Text(e.Text)
@@ -29,7 +29,7 @@ func (t *Teller) See(e protocol.Event) {
 }
 
 // End shows what there is to say when the message has ended.
-func (t *Teller) End(end protocol.Outcome) {
+func (t *Teller) End(end session.Outcome) {
 	t.Screen.EndText()
 	t.tell(t.Story.End(end))
 }
@@ -49,10 +49,10 @@ func (t *Teller) tell(lines []Line) {
 
 // Breaks tells whether the text before an event and that behind it are on lines of
 // their own: they are two replies, or what was said before a tool and after.
-func Breaks(e protocol.Event) bool {
+func Breaks(e session.Event) bool {
 	switch e.Type {
-	case string(agent.EventToolStart), protocol.EventTurnStarted, protocol.EventTurnRetry,
-		protocol.EventTurnRequeued, protocol.EventPermissionAsked:
+	case string(agent.EventToolStart), session.EventTurnStarted, session.EventTurnRetry,
+		session.EventTurnRequeued, session.EventPermissionAsked:
 		return true
 	}
 	return false

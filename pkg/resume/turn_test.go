@@ -9,6 +9,7 @@ import (
 	"turnstile/internal/protocol"
 	"turnstile/pkg/resume"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 	"turnstile/test/redistest"
 )
 
@@ -17,16 +18,16 @@ import (
 type queue struct {
 	*testing.T
 	rdb      redis.UniversalClient
-	client   *protocol.Client
-	consumer *protocol.Consumer
+	client   *actors.Client
+	consumer *actors.Consumer
 }
 
 func newQueue(t *testing.T) *queue {
 	t.Helper()
 	rdb := redistest.New(t)
-	consumer, err := protocol.NewConsumer(rdb, protocol.Config{Worker: t.Name(), Retention: time.Hour, SentinelTTL: time.Minute})
+	consumer, err := actors.NewConsumer(rdb, protocol.Config{Worker: t.Name(), Retention: time.Hour, SentinelTTL: time.Minute})
 	must(t, err)
-	q := &queue{t, rdb, protocol.NewClient(rdb), consumer}
+	q := &queue{t, rdb, actors.NewClient(rdb), consumer}
 	q.say("first")
 	q.finish(q.claim())
 	return q
@@ -39,7 +40,7 @@ func (q *queue) say(text string) {
 }
 
 // claim takes the chat's next turn; nil if there is none.
-func (q *queue) claim() *protocol.Hold {
+func (q *queue) claim() *protocol.Claim {
 	q.Helper()
 	holds, err := q.consumer.Claim(q.Context(), []string{chat})
 	must(q, err)
@@ -50,9 +51,9 @@ func (q *queue) claim() *protocol.Hold {
 	return holds[0]
 }
 
-func (q *queue) finish(h *protocol.Hold) {
+func (q *queue) finish(h *protocol.Claim) {
 	q.Helper()
-	_, err := h.Finish(q.Context(), protocol.End{Status: protocol.StatusDone})
+	_, err := h.Finish(q.Context(), protocol.End{Status: session.StatusDone})
 	must(q, err)
 }
 

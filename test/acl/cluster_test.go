@@ -17,6 +17,7 @@ import (
 	"turnstile/pkg/agent/echo"
 	"turnstile/pkg/session"
 	"turnstile/test/acl"
+	"turnstile/test/actors"
 	"turnstile/test/redistest"
 )
 
@@ -37,11 +38,11 @@ func TestOnACluster(t *testing.T) {
 			acl.Set(t, node.Client(), user, append(strings.Fields(strings.ReplaceAll(string(found[1]), "'", "")), "-select")...)
 		}
 	}
-	client := func(user string) *sq.Client {
+	client := func(user string) *actors.Client {
 		rdb, err := redisconn.Open(acl.URL(t, cluster.URL(), user))
 		must(t, err)
 		t.Cleanup(func() { _ = rdb.Close() })
-		return sq.NewClient(rdb)
+		return actors.NewClient(rdb)
 	}
 	rdb, err := redisconn.Open(acl.URL(t, cluster.URL(), acl.Worker))
 	must(t, err)
@@ -65,7 +66,7 @@ func TestOnACluster(t *testing.T) {
 }
 
 // turns runs some under a worker of its own.
-func turns(t *testing.T, rdb redis.UniversalClient, sender *sq.Client) {
+func turns(t *testing.T, rdb redis.UniversalClient, sender *actors.Client) {
 	t.Helper()
 	w, err := engine.New(rdb, echo.New(), engine.Options{ID: "w", Queue: sq.Config{Retention: time.Hour}, Logger: slog.New(slog.DiscardHandler)})
 	must(t, err)
@@ -75,7 +76,7 @@ func turns(t *testing.T, rdb redis.UniversalClient, sender *sq.Client) {
 		_, err := sender.Submit(t.Context(), key, session.Message{ID: "m1", Text: "hello"})
 		must(t, err)
 		o, err := sender.Wait(t.Context(), key, "m1")
-		if err != nil || o.Status != sq.StatusDone {
+		if err != nil || o.Status != session.StatusDone {
 			t.Fatalf("%+v, %v", o, err)
 		}
 	}
@@ -97,7 +98,7 @@ func TestWithSentinel(t *testing.T) {
 		t.Cleanup(func() { _ = rdb.Close() })
 		return rdb
 	}
-	turns(t, open(acl.Worker), sq.NewClient(open(acl.Sender)))
+	turns(t, open(acl.Worker), actors.NewClient(open(acl.Sender)))
 	acl.NothingRefused(t, f.Master)
 	refused(t, open(acl.Sender), "FLUSHALL")
 	log, err := sentinel.ACLLog(t.Context(), 100).Result()

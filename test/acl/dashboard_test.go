@@ -9,15 +9,18 @@ import (
 	"testing"
 	"time"
 
+	"turnstile"
 	"turnstile/internal/engine"
 	"turnstile/internal/httpd"
 	"turnstile/internal/metrics"
 	sq "turnstile/internal/protocol"
 	"turnstile/internal/redisconn"
 	"turnstile/internal/rediskey"
+	"turnstile/pkg/admin"
 	"turnstile/pkg/agent/echo"
 	"turnstile/pkg/session"
 	"turnstile/test/acl"
+	"turnstile/test/actors"
 	"turnstile/test/redistest"
 )
 
@@ -38,7 +41,7 @@ func dashboard(t *testing.T, server *redistest.Server, user string, write bool) 
 	must(t, err)
 	s, err := httpd.New(httpd.Config{
 		Addr: "127.0.0.1:0", Redis: conn, Write: write, Ping: func(ctx context.Context) error { return rdb.Ping(ctx).Err() },
-		Metrics: metrics.New(sq.NewClient(rdb)).Handler(), Logger: slog.New(slog.DiscardHandler),
+		Metrics: metrics.New(admin.New(rdb, admin.Config{})).Handler(), Logger: slog.New(slog.DiscardHandler),
 	})
 	must(t, err)
 	must(t, s.Start(t.Context()))
@@ -76,8 +79,8 @@ func fill(t *testing.T, server *redistest.Server) {
 	must(t, err)
 	must(t, w.Start(ctx))
 	t.Cleanup(func() { w.Drain(context.Background(), engine.ReasonShutdown) })
-	client := sq.NewClient(as(t, server, acl.Sender))
-	say := func(key, id, text string, opts ...sq.SubmitOption) {
+	client := actors.NewClient(as(t, server, acl.Sender))
+	say := func(key, id, text string, opts ...turnstile.SubmitOption) {
 		t.Helper()
 		_, err := client.Submit(ctx, key, session.Message{ID: id, Text: text}, opts...)
 		must(t, err)
@@ -93,7 +96,7 @@ func fill(t *testing.T, server *redistest.Server) {
 		must(t, err)
 	}
 	for _, id := range []string{"later", "later2", "later3"} {
-		say(waits, id, "later", sq.Delay(time.Hour))
+		say(waits, id, "later", turnstile.Delay(time.Hour))
 	}
 	must(t, server.Client().Set(ctx, rediskey.For(waits).Paused(), 1, 0).Err())
 	for _, id := range []string{"next", "next2", "next3"} {
@@ -102,8 +105,8 @@ func fill(t *testing.T, server *redistest.Server) {
 	say(runs, "now", "sleep=1h now")
 	started, stop := context.WithCancel(ctx)
 	defer stop()
-	_, err = client.Follow(started, runs, "now", func(e sq.Event) {
-		if e.Type == sq.EventTurnStarted {
+	_, err = client.Follow(started, runs, "now", func(e session.Event) {
+		if e.Type == session.EventTurnStarted {
 			stop()
 		}
 	})
@@ -183,8 +186,8 @@ func TestDashboardWrites(t *testing.T) {
 	} {
 		ask(t, b.method, b.url, b.body)
 	}
-	end, err := sq.NewClient(as(t, server, acl.Sender)).Wait(t.Context(), runs, "now")
-	if err != nil || end.Status != sq.StatusStopped {
+	end, err := actors.NewClient(as(t, server, acl.Sender)).Wait(t.Context(), runs, "now")
+	if err != nil || end.Status != session.StatusStopped {
 		t.Errorf("after Cancel: %+v, %v", end, err)
 	}
 	acl.NothingRefused(t, server)

@@ -15,6 +15,7 @@ import (
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
 	"turnstile/test/acl"
+	"turnstile/test/actors"
 	"turnstile/test/redistest"
 )
 
@@ -35,9 +36,9 @@ func as(t *testing.T, server *redistest.Server, user string) redis.UniversalClie
 }
 
 // consumer is a worker's, which holds a lease for long enough for a test.
-func consumer(t *testing.T, server *redistest.Server) *sq.Consumer {
+func consumer(t *testing.T, server *redistest.Server) *actors.Consumer {
 	t.Helper()
-	c, err := sq.NewConsumer(as(t, server, acl.Worker), sq.Config{Worker: "w", Retention: time.Hour, SentinelTTL: time.Minute})
+	c, err := actors.NewConsumer(as(t, server, acl.Worker), sq.Config{Worker: "w", Retention: time.Hour, SentinelTTL: time.Minute})
 	must(t, err)
 	return c
 }
@@ -104,9 +105,9 @@ func TestTenantsSenderIsKeptApart(t *testing.T) {
 	t.Parallel()
 	server := acl.Server(t)
 	worker := consumer(t, server)
-	tenant := sq.NewClient(as(t, server, acl.TenantSender))
-	others := sq.NewClient(as(t, server, acl.Sender))
-	run := func(c *sq.Client, key string) {
+	tenant := actors.NewClient(as(t, server, acl.TenantSender))
+	others := actors.NewClient(as(t, server, acl.Sender))
+	run := func(c *actors.Client, key string) {
 		t.Helper()
 		r, err := c.Submit(t.Context(), key, session.Message{ID: "m1", Text: "a secret of " + key})
 		must(t, err)
@@ -114,7 +115,7 @@ func TestTenantsSenderIsKeptApart(t *testing.T) {
 		if err != nil || len(holds) != 1 {
 			t.Fatalf("claim: %v, %v", holds, err)
 		}
-		_, err = holds[0].Finish(t.Context(), sq.End{Status: sq.StatusDone, Reply: "secret"})
+		_, err = holds[0].Finish(t.Context(), sq.End{Status: session.StatusDone, Reply: "secret"})
 		must(t, err)
 		o, err := c.Wait(t.Context(), key, r.ID)
 		if err != nil || o.Reply != "secret" {
@@ -141,7 +142,7 @@ func TestTenantsSenderIsKeptApart(t *testing.T) {
 		denied("/history of "+key, err)
 		_, err = tenant.Wait(t.Context(), key, "m1")
 		denied("wait in "+key, err)
-		_, err = tenant.Follow(t.Context(), key, "m1", func(sq.Event) { t.Error("an event of " + key) })
+		_, err = tenant.Follow(t.Context(), key, "m1", func(session.Event) { t.Error("an event of " + key) })
 		denied("follow in "+key, err)
 	}
 	rdb := as(t, server, acl.TenantSender)
@@ -163,7 +164,7 @@ func TestTenantsSenderDelaysAtMost(t *testing.T) {
 	t.Parallel()
 	server := acl.Server(t)
 	worker := consumer(t, server)
-	others := sq.NewClient(as(t, server, acl.Sender))
+	others := actors.NewClient(as(t, server, acl.Sender))
 	tenant := as(t, server, acl.TenantSender)
 	const other = "bravo:chat:1"
 	_, err := others.Submit(t.Context(), other, session.Message{ID: "m1", Text: "hello"})
@@ -201,7 +202,7 @@ func TestTenantsSenderDelaysAtMost(t *testing.T) {
 	}
 	stop()
 	must(t, <-ended)
-	if _, err := holds[0].Finish(t.Context(), sq.End{Status: sq.StatusDone, Reply: "hi"}); err != nil {
+	if _, err := holds[0].Finish(t.Context(), sq.End{Status: session.StatusDone, Reply: "hi"}); err != nil {
 		t.Error(err)
 	}
 	if o, err := others.Wait(t.Context(), other, "m1"); err != nil || o.Reply != "hi" {

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	sq "turnstile/internal/protocol"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 	"turnstile/test/redistest"
 )
 
@@ -30,7 +30,7 @@ func TestTheUserIsAsked(t *testing.T) {
 	for name := range says {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			client := sq.NewClient(redistest.New(t))
+			client := actors.NewClient(redistest.New(t))
 			startWorker(t, settings[name])
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
@@ -44,13 +44,13 @@ func TestTheUserIsAsked(t *testing.T) {
 				}
 				command, args, _ := strings.Cut(said, " ")
 				decided := ""
-				outcome, err := client.Follow(ctx, key, receipt.ID, func(e sq.Event) {
+				outcome, err := client.Follow(ctx, key, receipt.ID, func(e session.Event) {
 					switch e.Type {
-					case sq.EventPermissionAsked:
+					case session.EventPermissionAsked:
 						if answer, err := client.Command(ctx, key, command, args); err != nil || !strings.HasSuffix(answer, ": "+e.Name+".") {
 							t.Errorf("%s: %q, %v", said, answer, err)
 						}
-					case sq.EventPermissionAnswered:
+					case session.EventPermissionAnswered:
 						decided = e.Decision
 					}
 				})

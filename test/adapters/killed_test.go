@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
-	sq "turnstile/internal/protocol"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 	"turnstile/test/modelserver"
 	"turnstile/test/redistest"
 )
@@ -67,7 +67,7 @@ func TestWorkerIsGoneInMidTurn(t *testing.T) {
 }
 
 func goneInMidTurn(t *testing.T, a adapter, signal syscall.Signal) {
-	client, dir := sq.NewClient(redistest.New(t)), t.TempDir()
+	client, dir := actors.NewClient(redistest.New(t)), t.TempDir()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -82,21 +82,21 @@ func goneInMidTurn(t *testing.T, a adapter, signal syscall.Signal) {
 	defer cancel()
 	var resumes []string
 	gone := false
-	outcome, err := client.Follow(ctx, key, id, func(e sq.Event) {
+	outcome, err := client.Follow(ctx, key, id, func(e session.Event) {
 		if !gone && e.Type == "text" && strings.Contains(e.Text, begun) {
 			awaitRun(t, dir)
 			gone = true
 			_ = first.Process.Signal(signal)
 			startWorker(t, settings)
 		}
-		if e.Type == sq.EventTurnStarted {
+		if e.Type == session.EventTurnStarted {
 			resumes = append(resumes, e.Resume)
 		}
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if outcome.Status != sq.StatusDone || len(resumes) != 2 || resumes[1] != "crash" {
+	if outcome.Status != session.StatusDone || len(resumes) != 2 || resumes[1] != "crash" {
 		t.Errorf("%+v after starts %q", outcome, resumes)
 	}
 	if a.tells && (!strings.Contains(outcome.Reply, ending) || !strings.Contains(outcome.Reply, "interrupted") || !strings.Contains(outcome.Reply, a.again)) {

@@ -21,6 +21,7 @@ import (
 	"turnstile/pkg/agent"
 	"turnstile/pkg/agent/exec"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 	"turnstile/test/redistest"
 )
 
@@ -45,7 +46,7 @@ func newAgent(t *testing.T, config exec.Config) *exec.Agent {
 type badSession struct {
 	*testing.T
 	ctx    context.Context
-	client *protocol.Client
+	client *actors.Client
 	key    string
 }
 
@@ -69,11 +70,11 @@ func newBadSession(t *testing.T, a agent.Agent, timeout time.Duration) badSessio
 	}
 	// Channels are common to all databases, so it is a key of this test alone.
 	key := regexp.MustCompile(`\W+`).ReplaceAllString(t.Name(), "-")
-	return badSession{t, ctx, protocol.NewClient(rdb), key}
+	return badSession{t, ctx, actors.NewClient(rdb), key}
 }
 
 // says submits a message and waits for its end.
-func (s badSession) says(text string, see func(protocol.Event)) protocol.Outcome {
+func (s badSession) says(text string, see func(session.Event)) session.Outcome {
 	s.Helper()
 	receipt, err := s.client.Submit(s.ctx, s.key, session.Message{Text: text})
 	if err != nil {
@@ -89,7 +90,7 @@ func (s badSession) says(text string, see func(protocol.Event)) protocol.Outcome
 // goesOn checks that the session answers its next message.
 func (s badSession) goesOn() {
 	s.Helper()
-	if end := s.says("good", func(protocol.Event) {}); end.Status != protocol.StatusDone || end.Reply != "fine" {
+	if end := s.says("good", func(session.Event) {}); end.Status != session.StatusDone || end.Reply != "fine" {
 		s.Errorf("the next message ended as %s (%s): %q", end.Status, end.Error, end.Reply)
 	}
 }
@@ -141,8 +142,8 @@ func TestBadAgentsLeaveNoStuckSession(t *testing.T) {
 			t.Parallel()
 			a := newAgent(t, exec.Config{Command: moody(c.format, c.script), Format: c.format, Grace: 50 * time.Millisecond})
 			s := newBadSession(t, a, c.timeout)
-			end := s.says("be bad", func(protocol.Event) {})
-			if end.Status != protocol.StatusFailed || end.Error != c.want && (c.timeout == 0 || !strings.HasPrefix(end.Error, c.want)) {
+			end := s.says("be bad", func(session.Event) {})
+			if end.Status != session.StatusFailed || end.Error != c.want && (c.timeout == 0 || !strings.HasPrefix(end.Error, c.want)) {
 				t.Errorf("it ended as %s: %.300s; want %s", end.Status, end.Error, c.want)
 			}
 			s.goesOn()
@@ -156,8 +157,8 @@ func TestMissingProgramLeavesNoStuckSession(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "sh")
 	a := newAgent(t, exec.Config{Command: append([]string{program}, moody(exec.Text, "exit 9")[1:]...)})
 	s := newBadSession(t, a, 0)
-	end := s.says("hello", func(protocol.Event) {})
-	if want := "could not start the agent: "; end.Status != protocol.StatusFailed || !strings.HasPrefix(end.Error, want) || !strings.HasSuffix(end.Error, "no such file or directory") {
+	end := s.says("hello", func(session.Event) {})
+	if want := "could not start the agent: "; end.Status != session.StatusFailed || !strings.HasPrefix(end.Error, want) || !strings.HasSuffix(end.Error, "no such file or directory") {
 		t.Errorf("it ended as %s: %s; want %s", end.Status, end.Error, want)
 	}
 	shell, err := osexec.LookPath("sh")
@@ -182,7 +183,7 @@ func TestStopOfADeafAgent(t *testing.T) {
 			a := newAgent(t, exec.Config{Command: moody(format, script), Format: format, Grace: 50 * time.Millisecond})
 			s := newBadSession(t, a, 0)
 			said := false
-			end := s.says("be bad", func(e protocol.Event) {
+			end := s.says("be bad", func(e session.Event) {
 				if said || e.Type != string(agent.EventText) {
 					return
 				}
@@ -191,7 +192,7 @@ func TestStopOfADeafAgent(t *testing.T) {
 					t.Error(err)
 				}
 			})
-			if end.Status != protocol.StatusStopped || !strings.HasPrefix(end.Reply, "up") {
+			if end.Status != session.StatusStopped || !strings.HasPrefix(end.Reply, "up") {
 				t.Errorf("it ended as %s (%s): %q", end.Status, end.Error, end.Reply)
 			}
 			s.goesOn()

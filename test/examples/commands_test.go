@@ -24,6 +24,7 @@ import (
 	"turnstile/pkg/agent"
 	"turnstile/pkg/agent/exec"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 	"turnstile/test/redistest"
 )
 
@@ -176,8 +177,8 @@ func TestCommandsUnderAWorker(t *testing.T) {
 					Queue: protocol.Config{Retention: time.Hour}, Logger: slog.New(slog.DiscardHandler),
 				})
 			}()
-			reply, err := ask(ctx, protocol.NewClient(rdb), "examples-"+name, "hello")
-			if err != nil || reply.Status != protocol.StatusDone || reply.Reply != c.want {
+			reply, err := ask(ctx, actors.NewClient(rdb), "examples-"+name, "hello")
+			if err != nil || reply.Status != session.StatusDone || reply.Reply != c.want {
 				t.Errorf("%+v, %v; want %q", reply, err, c.want)
 			}
 			stop()
@@ -189,10 +190,10 @@ func TestCommandsUnderAWorker(t *testing.T) {
 }
 
 // ask submits a message and waits for its end.
-func ask(ctx context.Context, client *protocol.Client, key, text string) (protocol.Outcome, error) {
+func ask(ctx context.Context, client *actors.Client, key, text string) (session.Outcome, error) {
 	receipt, err := client.Submit(ctx, key, session.Message{Text: text})
 	if err != nil {
-		return protocol.Outcome{}, err
+		return session.Outcome{}, err
 	}
 	return client.Wait(ctx, key, receipt.ID)
 }

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"turnstile/internal/protocol"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 	"turnstile/test/redistest"
 )
 
@@ -20,7 +20,7 @@ type program struct {
 	*testing.T
 	ctx    context.Context
 	cmd    *osexec.Cmd
-	client *protocol.Client
+	client *actors.Client
 	key    string
 	output bytes.Buffer // to be read when it has ended
 	ended  chan error
@@ -37,7 +37,7 @@ func startProgram(t *testing.T) *program {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
 	p := &program{
-		T: t, ctx: ctx, client: protocol.NewClient(redistest.New(t)), key: t.Name(),
+		T: t, ctx: ctx, client: actors.NewClient(redistest.New(t)), key: t.Name(),
 		cmd: osexec.CommandContext(ctx, binary), ended: make(chan error, 1),
 	}
 	p.cmd.Env = []string{"REDIS_URL=" + redistest.URL(t)}
@@ -59,7 +59,7 @@ func (p *program) asks(text, want string) {
 	if err != nil {
 		p.Fatal(err)
 	}
-	if end.Status != protocol.StatusDone || end.Reply != want {
+	if end.Status != session.StatusDone || end.Reply != want {
 		p.Errorf("%s: %s %q (%s), want %q", text, end.Status, end.Reply, end.Error, want)
 	}
 }
@@ -78,10 +78,10 @@ func (p *program) say(text string, mode session.Mode) string {
 func long() string { return strings.TrimSuffix(strings.Repeat("add sugar\n", 40), "\n") }
 
 // follow waits for a message's end, and calls f once its reply has begun.
-func (p *program) follow(id string, f func()) protocol.Outcome {
+func (p *program) follow(id string, f func()) session.Outcome {
 	p.Helper()
 	begun := false
-	end, err := p.client.Follow(p.ctx, p.key, id, func(e protocol.Event) {
+	end, err := p.client.Follow(p.ctx, p.key, id, func(e session.Event) {
 		if !begun && e.Type == "text" {
 			begun = true
 			f()
@@ -122,7 +122,7 @@ func TestCustomAgent(t *testing.T) {
 		if _, err := p.client.Command(p.ctx, p.key, "/stop", ""); err != nil {
 			t.Error(err)
 		}
-	}); end.Status != protocol.StatusStopped {
+	}); end.Status != session.StatusStopped {
 		t.Errorf("after /stop it ended as %s", end.Status)
 	}
 	end, err := ask(p.ctx, p.client, p.key, "list")
@@ -140,7 +140,7 @@ func TestCustomAgentDrains(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	if end.Status != protocol.StatusDone || !strings.HasSuffix(end.Reply, "40. [ ] sugar") {
+	if end.Status != session.StatusDone || !strings.HasSuffix(end.Reply, "40. [ ] sugar") {
 		t.Errorf("%+v", end)
 	}
 	err := <-p.ended

@@ -3,9 +3,9 @@ package explore_test
 import (
 	"slices"
 
-	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 	"turnstile/test/explore"
 )
 
@@ -61,7 +61,7 @@ func askedOnes() []configuration {
 		{Configuration: explore.Configuration{
 			Name: "stop-flood", Purpose: "/stop in batches beside messages that are refused", AtLeast: 50,
 			Before: append(before(text("m1")), func(l *explore.Life) {
-				if c, err := sq.NewConsumer(l.Redis, named("worker0")); err == nil {
+				if c, err := actors.NewConsumer(l.Redis, named("worker0")); err == nil {
 					_, _ = c.Claim(l.Context, []string{main})
 				}
 			}, before(text("m2"), text("m3"))[0]),

@@ -5,10 +5,10 @@ import (
 	"strings"
 	"time"
 
-	sq "turnstile/internal/protocol"
+	"turnstile"
 	"turnstile/internal/rediskey"
-	"turnstile/pkg/followup"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 	"turnstile/test/explore"
 )
 
@@ -76,7 +76,7 @@ func faultyOnes() []configuration {
 				Name: "sender2", Until: func(v explore.View) bool { return v.Due(rediskey.Owned) || !v.Has(rediskey.Owned) },
 				Run: func(l *explore.Life) {
 					l.Pause()
-					submit(l, sq.NewClient(l.Redis), main, text("m2"))
+					submit(l, actors.NewClient(l.Redis), main, text("m2"))
 				},
 			}, working("worker1", behaviour{}), reaper()),
 			Settled: func(v explore.View) bool { return v.Told("accepted s m2") && !waits(v, main) },
@@ -85,8 +85,8 @@ func faultyOnes() []configuration {
 			Name: "due-and-reap", Purpose: "the mover of the due index dies half-way: reap finds what it moved, without the sweep", AtLeast: 5_000,
 			Kinds: explore.Crash | explore.ClockJump, Faults: 2, Horizon: 20 * time.Second,
 			Processes: list(explore.Process{Name: "sender1", Run: func(l *explore.Life) {
-				c := sq.NewClient(l.Redis)
-				submit(l, c, main, text("m1"), sq.Delay(3*time.Second))
+				c := actors.NewClient(l.Redis)
+				submit(l, c, main, text("m1"), turnstile.Delay(3*time.Second))
 				submit(l, c, main, text("m2"))
 			}}, working("worker1", behaviour{}), duer(), reaper()),
 		}},
@@ -177,7 +177,7 @@ func drainer(name string) explore.Process {
 // before submits messages before the search begins.
 func before(messages ...session.Message) []func(*explore.Life) {
 	return []func(*explore.Life){func(l *explore.Life) {
-		c := sq.NewClient(l.Redis)
+		c := actors.NewClient(l.Redis)
 		for _, m := range messages {
 			submit(l, c, main, m)
 		}
@@ -185,9 +185,9 @@ func before(messages ...session.Message) []func(*explore.Life) {
 }
 
 // settings configures the session before the search begins.
-func settings(s followup.Settings) func(*explore.Life) {
+func settings(s session.QueueSettings) func(*explore.Life) {
 	return func(l *explore.Life) {
-		if err := sq.NewClient(l.Redis).Configure(l.Context, main, s); err != nil {
+		if err := actors.NewClient(l.Redis).Configure(l.Context, main, s); err != nil {
 			panic(err)
 		}
 	}

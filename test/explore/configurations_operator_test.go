@@ -6,9 +6,9 @@ import (
 
 	"github.com/hibiken/asynq"
 
-	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 	"turnstile/test/explore"
 )
 
@@ -58,7 +58,7 @@ func cleaningOnes() []configuration {
 	// returning is a sender who comes back then.
 	returning := func() explore.Process {
 		return explore.Process{Name: "sender1", Crashes: true, Until: purged, Run: func(l *explore.Life) {
-			c := sq.NewClient(l.Redis)
+			c := actors.NewClient(l.Redis)
 			submit(l, c, main, text("m1"))
 			l.Pause()
 			submit(l, c, main, text("m2"))
@@ -75,7 +75,7 @@ func cleaningOnes() []configuration {
 		clean("forgotten-title", "nor does one that saw a title only", explore.Configuration{
 			AtLeast: 5,
 			Processes: with(list(once("title", func(l *explore.Life) error {
-				return sq.NewClient(l.Redis).SetTitle(l.Context, main, "title")
+				return actors.NewClient(l.Redis).SetTitle(l.Context, main, "title")
 			})), timers(), cleaners()),
 		}),
 		// No index has such a message until Find comes by: it must, and that is all.

@@ -3,9 +3,10 @@ package explore_test
 import (
 	"time"
 
-	sq "turnstile/internal/protocol"
+	"turnstile"
 	"turnstile/internal/rediskey"
-	"turnstile/pkg/followup"
+	"turnstile/pkg/session"
+	"turnstile/test/actors"
 	"turnstile/test/explore"
 )
 
@@ -54,7 +55,7 @@ func plainOnes() []configuration {
 			Sessions: []string{main, other}, Ordered: []string{"m1", "m2", "m3"}, AtLeast: 1_000,
 			Before: before(text("m1"), text("m2")),
 			Processes: list(explore.Process{Name: "sender3", Run: func(l *explore.Life) {
-				submit(l, sq.NewClient(l.Redis), other, text("m3"))
+				submit(l, actors.NewClient(l.Redis), other, text("m3"))
 			}}, working("worker1", behaviour{makesWay: true}), working("worker2", behaviour{makesWay: true})),
 		}},
 		{Configuration: explore.Configuration{
@@ -68,7 +69,7 @@ func plainOnes() []configuration {
 			Kinds: explore.AllFaults, Faults: 1,
 			Processes: with(list(
 				explore.Process{Name: "sender1", Run: func(l *explore.Life) {
-					c := sq.NewClient(l.Redis)
+					c := actors.NewClient(l.Redis)
 					submit(l, c, main, text("m1"))
 					submit(l, c, other, text("m2"))
 					submit(l, c, other, text("m3"))
@@ -78,7 +79,7 @@ func plainOnes() []configuration {
 		{Configuration: explore.Configuration{
 			Name: "delayed-without-sweep", Purpose: "the mover of the due index alone finds what is due", AtLeast: 15,
 			Processes: list(explore.Process{Name: "sender1", Run: func(l *explore.Life) {
-				submit(l, sq.NewClient(l.Redis), main, text("m1"), sq.Delay(3*time.Second))
+				submit(l, actors.NewClient(l.Redis), main, text("m1"), turnstile.Delay(3*time.Second))
 			}}, working("worker1", behaviour{}), duer()),
 		}},
 		{Configuration: explore.Configuration{
@@ -86,8 +87,8 @@ func plainOnes() []configuration {
 			Ordered: []string{"m1", "m2"}, AtLeast: 300, Kinds: explore.Crash | explore.NetFaults, Faults: 1,
 			Processes: with(list(
 				explore.Process{Name: "sender1", Run: func(l *explore.Life) {
-					c := sq.NewClient(l.Redis)
-					submit(l, c, main, text("m2"), sq.Delay(3*time.Second))
+					c := actors.NewClient(l.Redis)
+					submit(l, c, main, text("m2"), turnstile.Delay(3*time.Second))
 					submit(l, c, main, text("m1"))
 				}},
 				working("worker1", behaviour{})), timers()),
@@ -96,24 +97,24 @@ func plainOnes() []configuration {
 }
 
 func lineOnes() []configuration {
-	full := func(name string, drop followup.Drop, least int) configuration {
+	full := func(name string, drop session.DropPolicy, least int) configuration {
 		return configuration{Configuration: explore.Configuration{
 			Name: name, Purpose: "a full line refuses or drops, visibly", AtLeast: least, Kinds: explore.Crash | explore.NetFaults, Faults: 1,
-			Before:    append([]func(*explore.Life){settings(followup.Settings{Cap: 1, Drop: drop})}, before(text("m1"))...),
+			Before:    append([]func(*explore.Life){settings(session.QueueSettings{Cap: 1, Drop: drop})}, before(text("m1"))...),
 			Processes: with(list(sender("sender1", text("m2"), text("m3")), working("worker1", behaviour{})), timers()),
 		}, Deep: true}
 	}
 	return []configuration{
-		full("full-new", followup.DropNew, 2_000),
-		full("full-old", followup.DropOld, 2_000),
-		full("full-summarize", followup.DropSummarize, 2_000),
+		full("full-new", session.DropNew, 2_000),
+		full("full-old", session.DropOld, 2_000),
+		full("full-summarize", session.DropSummarize, 2_000),
 		{Configuration: explore.Configuration{
 			Name: "undo-retry", Purpose: "/undo and /retry of one turn at once take it out once", AtLeast: 1_000,
 			Kinds: explore.NetFaults | explore.Crash, Faults: 1, Removed: []string{"m1"},
 			Before: append(before(text("m1")), func(l *explore.Life) { work(l, "worker0", behaviour{}) }),
 			Processes: with(list(
-				once("undo", func(l *explore.Life) error { _, err := sq.NewClient(l.Redis).Undo(l.Context, main); return err }),
-				once("retry", func(l *explore.Life) error { _, err := sq.NewClient(l.Redis).Retry(l.Context, main); return err }),
+				once("undo", func(l *explore.Life) error { _, err := actors.NewClient(l.Redis).Undo(l.Context, main); return err }),
+				once("retry", func(l *explore.Life) error { _, err := actors.NewClient(l.Redis).Retry(l.Context, main); return err }),
 				working("worker1", behaviour{})), timers()),
 		}, Deep: true},
 		{Configuration: explore.Configuration{
@@ -126,7 +127,7 @@ func lineOnes() []configuration {
 }
 
 func undoer(name string) explore.Process {
-	return once(name, func(l *explore.Life) error { _, err := sq.NewClient(l.Redis).Undo(l.Context, main); return err })
+	return once(name, func(l *explore.Life) error { _, err := actors.NewClient(l.Redis).Undo(l.Context, main); return err })
 }
 
 // undoneTooMuch finds a conversation of which two calls of /undo have taken three turns.

@@ -7,9 +7,11 @@ import (
 
 	"github.com/hibiken/asynq"
 
+	"turnstile"
 	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 	"turnstile/test/explore"
 )
 
@@ -33,21 +35,21 @@ func named(name string) sq.Config {
 // sender submits messages, one after the other, over one client.
 func sender(name string, messages ...session.Message) explore.Process {
 	return explore.Process{Name: name, Crashes: true, Run: func(l *explore.Life) {
-		c := sq.NewClient(l.Redis)
+		c := actors.NewClient(l.Redis)
 		for _, m := range messages {
 			submit(l, c, main, m)
 		}
 	}}
 }
 
-func submit(l *explore.Life, c *sq.Client, key string, m session.Message, opts ...sq.SubmitOption) {
+func submit(l *explore.Life, c *actors.Client, key string, m session.Message, opts ...turnstile.SubmitOption) {
 	r, err := c.Submit(l.Context, key, m, opts...)
 	switch {
 	case err != nil:
 		l.Report("failed", key, m.ID)
-	case r.Status == sq.Refused:
+	case r.Status == turnstile.Refused:
 		l.Report("refused", key, m.ID)
-	case r.Status != sq.Duplicate:
+	case r.Status != turnstile.Duplicate:
 		l.Report("accepted", key, m.ID)
 	}
 }
@@ -105,7 +107,7 @@ func working(name string, a behaviour) explore.Process {
 func work(l *explore.Life, name string, a behaviour) {
 	cfg := named(name)
 	cfg.Immediate, cfg.SentinelTTL = a.immediate, a.ttl
-	c, err := sq.NewConsumer(l.Redis, cfg)
+	c, err := actors.NewConsumer(l.Redis, cfg)
 	if err != nil {
 		panic(err)
 	}
@@ -129,17 +131,17 @@ func work(l *explore.Life, name string, a behaviour) {
 }
 
 // turn is one turn as internal/engine runs it, see TestTrace.
-func turn(l *explore.Life, c *sq.Consumer, h *sq.Hold, a behaviour) (more bool, err error) {
+func turn(l *explore.Life, c *actors.Consumer, h *sq.Claim, a behaviour) (more bool, err error) {
 	t, ctx := h.Turn(), h.Lease().Context()
 	if t.Redelivered > 0 {
-		c.Renew(ctx, []*sq.Hold{h})
+		c.Renew(ctx, []*sq.Claim{h})
 	}
 	if a.tells && t.Resume != "" {
 		l.Report("note", t.ID, t.SessionID)
 	}
 	var before []session.Entry
 	if !a.immediate || t.Resume != "" || t.Redelivered > 0 || len(t.Dropped) > 0 {
-		past, err := h.Past(ctx)
+		past, err := h.History(ctx)
 		if err != nil {
 			return false, h.Retry(ctx, err, 0)
 		}
@@ -160,11 +162,11 @@ func turn(l *explore.Life, c *sq.Consumer, h *sq.Hold, a behaviour) (more bool, 
 		}
 	}
 	if a.drains {
-		c.Mark(l.Context, []*sq.Hold{h}, "shutdown_timeout")
+		c.Mark(l.Context, []*sq.Claim{h}, "shutdown_timeout")
 		return settle(h, h.Requeue(ctx, "shutdown_timeout", entries...), entries)
 	}
 	if a.renews {
-		for _, r := range c.Renew(l.Context, []*sq.Hold{h}) {
+		for _, r := range c.Renew(l.Context, []*sq.Claim{h}) {
 			if r.Asked != nil && r.Fence == t.Fence {
 				return settle(h, r.Asked, entries)
 			}
@@ -186,20 +188,20 @@ func turn(l *explore.Life, c *sq.Consumer, h *sq.Hold, a behaviour) (more bool, 
 	if t.Attempt <= a.fails {
 		return settle(h, h.Retry(ctx, errors.New("it did not work"), time.Second), entries)
 	}
-	end := sq.End{Status: sq.StatusDone, Reply: "done", Entries: entries, Told: len(t.Dropped), Untaken: untaken, Release: a.makesWay}
+	end := sq.End{Status: session.StatusDone, Reply: "done", Entries: entries, Told: len(t.Dropped), Untaken: untaken, Release: a.makesWay}
 	return h.Finish(ctx, end)
 }
 
 // settle ends a turn as it was asked, and hands on other errors.
-func settle(h *sq.Hold, err error, entries []session.Entry) (more bool, _ error) {
+func settle(h *sq.Claim, err error, entries []session.Entry) (more bool, _ error) {
 	ctx := h.Lease().Context()
 	switch {
-	case errors.Is(err, sq.ErrStopAsked):
-		return h.Finish(ctx, sq.End{Status: sq.StatusStopped, Error: "stopped by user"})
-	case errors.Is(err, sq.ErrInterruptAsked):
-		return h.Finish(ctx, sq.End{Status: sq.StatusInterrupted, Error: "interrupted by a newer message", Entries: entries})
-	case errors.Is(err, sq.ErrRollbackAsked):
-		return h.Finish(ctx, sq.End{Status: sq.StatusInterrupted, Error: "rolled back by a newer message", Rollback: true})
+	case errors.Is(err, sq.ErrStopRequested):
+		return h.Finish(ctx, sq.End{Status: session.StatusStopped, Error: "stopped by user"})
+	case errors.Is(err, sq.ErrInterruptRequested):
+		return h.Finish(ctx, sq.End{Status: session.StatusInterrupted, Error: "interrupted by a newer message", Entries: entries})
+	case errors.Is(err, sq.ErrRollbackRequested):
+		return h.Finish(ctx, sq.End{Status: session.StatusInterrupted, Error: "rolled back by a newer message", Rollback: true})
 	case errors.Is(err, sq.ErrDraining):
 		return settle(h, h.Requeue(ctx, "shutdown_timeout"), nil)
 	}
@@ -221,11 +223,11 @@ func entriesOf(t sq.Turn, before []session.Entry) (all []session.Entry) {
 }
 
 // job is one of a worker's timers.
-func job(name string, run func(l *explore.Life, c *sq.Consumer), when func(explore.View) bool) explore.Process {
+func job(name string, run func(l *explore.Life, c *actors.Consumer), when func(explore.View) bool) explore.Process {
 	return explore.Process{Name: name, Loops: true, Crashes: true, When: when, Run: func(l *explore.Life) {
 		cfg := named(name)
 		cfg.SessionTTL, cfg.ArchiveTTL = time.Hour, time.Hour
-		c, err := sq.NewConsumer(l.Redis, cfg)
+		c, err := actors.NewConsumer(l.Redis, cfg)
 		if err != nil {
 			panic(err)
 		}
@@ -236,17 +238,17 @@ func job(name string, run func(l *explore.Life, c *sq.Consumer), when func(explo
 func free(v explore.View, timer string) bool { return !v.Has(rediskey.Timer(timer)) }
 
 func reaper() explore.Process {
-	return job("reap", func(l *explore.Life, c *sq.Consumer) { _, _, _ = c.Reap(l.Context) },
+	return job("reap", func(l *explore.Life, c *actors.Consumer) { _, _, _ = c.Reap(l.Context) },
 		func(v explore.View) bool { return v.Due(rediskey.Owned) && free(v, "reap") })
 }
 
 func duer() explore.Process {
-	return job("due", func(l *explore.Life, c *sq.Consumer) { _, _ = c.Due(l.Context) },
+	return job("due", func(l *explore.Life, c *actors.Consumer) { _, _ = c.Due(l.Context) },
 		func(v explore.View) bool { return v.Due(rediskey.Due) && free(v, "due") })
 }
 
 func sweeper() explore.Process {
-	return job("sweep", func(l *explore.Life, c *sq.Consumer) { _, _, _ = c.Sweep(l.Context, sweepInterval) },
+	return job("sweep", func(l *explore.Life, c *actors.Consumer) { _, _, _ = c.Sweep(l.Context, sweepInterval) },
 		func(v explore.View) bool { return free(v, "sweep") && (waits(v, main) || waits(v, other)) })
 }
 
@@ -258,14 +260,14 @@ func waits(v explore.View, key string) bool {
 
 func purger() explore.Process {
 	k := rediskey.For(main)
-	return job("purge", func(l *explore.Life, c *sq.Consumer) { _, _ = c.Purge(l.Context) },
+	return job("purge", func(l *explore.Life, c *actors.Consumer) { _, _ = c.Purge(l.Context) },
 		func(v explore.View) bool {
 			return v.DueSeconds(k.Completed()) || len(v.Members(k.Archived())) > 0
 		})
 }
 
 func unregisterer() explore.Process {
-	return job("unregister", func(l *explore.Life, c *sq.Consumer) { _, _ = c.Unregister(l.Context) },
+	return job("unregister", func(l *explore.Life, c *actors.Consumer) { _, _ = c.Unregister(l.Context) },
 		func(v explore.View) bool {
 			k := rediskey.For(main)
 			idle := v.Has(rediskey.AllQueues) && !v.Has(k.Archived()) && !waits(v, main)
@@ -274,7 +276,7 @@ func unregisterer() explore.Process {
 }
 
 func forgetter() explore.Process {
-	return job("forget", func(l *explore.Life, c *sq.Consumer) { _, _ = c.Forget(l.Context) },
+	return job("forget", func(l *explore.Life, c *actors.Consumer) { _, _ = c.Forget(l.Context) },
 		func(v explore.View) bool {
 			at, ok := v.Score(rediskey.Sessions, main)
 			return ok && at <= v.Now()-time.Hour.Milliseconds()
@@ -284,7 +286,7 @@ func forgetter() explore.Process {
 // finder looks through all keys, where there is a message or a record of which no
 // index knows.
 func finder() explore.Process {
-	return job("find", func(l *explore.Life, c *sq.Consumer) { _, _ = c.Find(l.Context) },
+	return job("find", func(l *explore.Life, c *actors.Consumer) { _, _ = c.Find(l.Context) },
 		func(v explore.View) bool {
 			k := rediskey.For(main)
 			_, known := v.Score(rediskey.Sessions, main)
@@ -319,7 +321,7 @@ func once(name string, run func(*explore.Life) error) explore.Process {
 // turnStopper tells whether its /stop found a turn.
 func turnStopper() explore.Process {
 	return explore.Process{Name: "stop", Crashes: true, Run: func(l *explore.Life) {
-		if s, err := sq.NewClient(l.Redis).Stop(l.Context, main); err == nil && s.Phase != sq.PhaseIdle {
+		if s, err := actors.NewClient(l.Redis).Stop(l.Context, main); err == nil && s.Phase != session.PhaseIdle {
 			l.Report("stopped", "turn")
 		}
 	}}
@@ -327,14 +329,14 @@ func turnStopper() explore.Process {
 
 func stopper(name string) explore.Process {
 	return once(name, func(l *explore.Life) error {
-		_, err := sq.NewClient(l.Redis).Stop(l.Context, main)
+		_, err := actors.NewClient(l.Redis).Stop(l.Context, main)
 		return err
 	})
 }
 
 func rotator() explore.Process {
 	return once("new", func(l *explore.Life) error {
-		_, err := sq.NewClient(l.Redis).Rotate(l.Context, main, "")
+		_, err := actors.NewClient(l.Redis).Rotate(l.Context, main, "")
 		return err
 	})
 }

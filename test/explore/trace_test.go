@@ -20,6 +20,7 @@ import (
 	"turnstile/internal/script"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 	"turnstile/test/explore"
 	"turnstile/test/redistest"
 )
@@ -117,7 +118,7 @@ func TestTrace(t *testing.T) {
 			}
 			sending.AddHook(sent)
 			rdb.AddHook(done)
-			client := sq.NewClient(sending)
+			client := actors.NewClient(sending)
 			var messages []session.Message
 			for _, id := range ids {
 				messages = append(messages, text(id))

@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
 )
@@ -98,7 +97,7 @@ func TestLongTurns(t *testing.T) {
 	}
 	for i := range 2 * each {
 		key := sessionKey(i)
-		if o := s.ends(key, "long"); o.Status != sq.StatusDone || o.DurationMS < 2500 {
+		if o := s.ends(key, "long"); o.Status != session.StatusDone || o.DurationMS < 2500 {
 			t.Errorf("the message of %s: %+v", key, o)
 		}
 		s.oneSet(key, []string{"long"}, func(string) string { return "echo: long" })
@@ -155,7 +154,7 @@ func (s *stage) answered(out string, first int) {
 	ends := map[string]int{}
 	for line := range strings.Lines(out) {
 		var o struct {
-			sq.Outcome
+			session.Outcome
 			Reply *string `json:"reply"`
 		}
 		s.must(json.Unmarshal([]byte(line), &o))
@@ -163,7 +162,7 @@ func (s *stage) answered(out string, first int) {
 			continue // a receipt
 		}
 		ends[o.Session+" "+o.ID]++
-		if o.Status != sq.StatusDone || *o.Reply != reply(o.Session, o.ID) {
+		if o.Status != session.StatusDone || *o.Reply != reply(o.Session, o.ID) {
 			s.Errorf("message %s of %s: %s %q %s", o.ID, o.Session, o.Status, *o.Reply, o.Error)
 		}
 	}
@@ -208,10 +207,10 @@ func (s *stage) ended(key string) (ids []string) {
 	entries, err := s.rdb.XRange(s.ctx, rediskey.For(key).Events(), "-", "+").Result()
 	s.must(err)
 	for _, entry := range entries {
-		var e sq.Event
+		var e session.Event
 		text, _ := entry.Values["e"].(string)
 		s.must(json.Unmarshal([]byte(text), &e))
-		if e.Type == sq.EventTurnEnded {
+		if e.Type == session.EventTurnEnded {
 			ids = append(ids, e.Messages...)
 		}
 	}
@@ -248,7 +247,7 @@ func (s *stage) nothingLeft(key string) {
 	info := s.info(key)
 	active, err := s.rdb.LLen(s.ctx, rediskey.For(key).Active()).Result()
 	s.must(err)
-	if info.Phase != sq.PhaseIdle || info.Left > 0 || info.Pending+info.Scheduled+info.Archived > 0 || active > 0 {
+	if info.Phase != session.PhaseIdle || info.Left > 0 || info.Pending+info.Scheduled+info.Archived > 0 || active > 0 {
 		s.Errorf("left of %s: %+v, %d active", key, info, active)
 	}
 }

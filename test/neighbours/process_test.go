@@ -14,8 +14,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	sq "turnstile/internal/protocol"
+	"turnstile"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 	"turnstile/test/redistest"
 )
 
@@ -32,13 +33,13 @@ type stage struct {
 	ctx    context.Context
 	url    string
 	rdb    redis.UniversalClient
-	client *sq.Client // this version's
+	client *actors.Client // this version's
 }
 
 func newStage(t *testing.T) *stage {
 	t.Helper()
 	rdb := redistest.New(t)
-	return &stage{T: t, ctx: t.Context(), url: redistest.URL(t), rdb: rdb, client: sq.NewClient(rdb)}
+	return &stage{T: t, ctx: t.Context(), url: redistest.URL(t), rdb: rdb, client: actors.NewClient(rdb)}
 }
 
 // environ is that of every program.
@@ -206,7 +207,7 @@ func (s *stage) must(err error) {
 	}
 }
 
-func (s *stage) info(key string) sq.SessionInfo {
+func (s *stage) info(key string) session.Info {
 	s.Helper()
 	info, err := s.client.Session(s.ctx, key)
 	s.must(err)
@@ -214,7 +215,7 @@ func (s *stage) info(key string) sq.SessionInfo {
 }
 
 // say submits a message whose id is given.
-func (s *stage) say(key, id, text string, mode ...session.Mode) sq.Receipt {
+func (s *stage) say(key, id, text string, mode ...session.Mode) turnstile.Receipt {
 	s.Helper()
 	m := session.Message{ID: id, Text: text}
 	if len(mode) > 0 {
@@ -226,7 +227,7 @@ func (s *stage) say(key, id, text string, mode ...session.Mode) sq.Receipt {
 }
 
 // ends waits for a message's end.
-func (s *stage) ends(key, id string) sq.Outcome {
+func (s *stage) ends(key, id string) session.Outcome {
 	s.Helper()
 	ctx, cancel := context.WithTimeout(s.ctx, patience)
 	defer cancel()

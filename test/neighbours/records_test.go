@@ -13,9 +13,9 @@ import (
 
 	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
-	"turnstile/pkg/followup"
 	"turnstile/pkg/resume"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 )
 
 // What this version alone writes does not stop a worker of the one before: each
@@ -37,7 +37,7 @@ func TestOldWorkerWithNewRecords(t *testing.T) {
 			}
 			old := r.worker(before)
 			for _, id := range c.runs {
-				if o := r.ends(r.key, id); o.Status != sq.StatusDone || o.Reply != "echo: "+id {
+				if o := r.ends(r.key, id); o.Status != session.StatusDone || o.Reply != "echo: "+id {
 					t.Errorf("message %s: %+v", id, o)
 				}
 			}
@@ -76,18 +76,18 @@ func situations() []situation {
 		{
 			name: "settings, title and dropped ones",
 			change: func(c *sq.Config) {
-				c.Line = followup.Settings{Mode: session.ModeCollect, Cap: 1, Drop: followup.DropSummarize, Debounce: followup.Millis(time.Hour)}
+				c.Line = session.QueueSettings{Mode: session.ModeCollect, Cap: 1, Drop: session.DropSummarize, Debounce: session.Millis(time.Hour)}
 			},
 			prepare: func(r *records) {
 				r.must(r.client.SetTitle(r.ctx, r.key, "A title"))
-				r.must(r.client.Configure(r.ctx, r.key, followup.Settings{Mode: session.ModeSteer, Cap: 1, Drop: followup.DropSummarize}))
+				r.must(r.client.Configure(r.ctx, r.key, session.QueueSettings{Mode: session.ModeSteer, Cap: 1, Drop: session.DropSummarize}))
 				r.says("now")
 				r.claim()
 				r.says("lost", "next")
 			},
 			runs: []string{"now", "next"},
 			after: func(r *records) {
-				if o := r.ends(r.key, "lost"); o.Status != sq.StatusDropped {
+				if o := r.ends(r.key, "lost"); o.Status != session.StatusDropped {
 					r.Errorf("the dropped message: %+v", o)
 				}
 				info := r.info(r.key)
@@ -122,7 +122,7 @@ func situations() []situation {
 			prepare: func(r *records) {
 				r.says("now")
 				h := r.claim()
-				if m := r.consumer.Mark(r.ctx, []*sq.Hold{h}, resume.ReasonShutdown); m[0].Err != nil || !m[0].Starting {
+				if m := r.consumer.Mark(r.ctx, []*sq.Claim{h}, resume.ReasonShutdown); m[0].Err != nil || !m[0].Starting {
 					r.Fatalf("marked: %+v", m)
 				}
 			},
@@ -136,7 +136,7 @@ func situations() []situation {
 				r.must(h.Checkpoint(r.ctx, []session.Entry{
 					{Role: session.RoleUser, Text: "now", Message: "now"}, {Role: session.RoleAssistant, Text: "half", Interrupted: true},
 				}))
-				if m := r.consumer.Mark(r.ctx, []*sq.Hold{h}, resume.ReasonRestart); m[0].Err != nil {
+				if m := r.consumer.Mark(r.ctx, []*sq.Claim{h}, resume.ReasonRestart); m[0].Err != nil {
 					r.Fatal(m[0].Err)
 				}
 			},
@@ -145,7 +145,7 @@ func situations() []situation {
 				// The old worker leaves the partial, which is no other message's.
 				r.says("later")
 				h := r.start()
-				past, err := h.Past(r.ctx)
+				past, err := h.History(r.ctx)
 				r.must(err)
 				if past.Partial != nil || len(past.Entries) != 2 || h.Turn().Resume != "" {
 					r.Errorf("the next turn of this version begins with %+v", past)
@@ -163,19 +163,19 @@ func situations() []situation {
 				h := r.start()
 				r.must(h.Keep(r.ctx, []byte(`{"agent":"x"}`), 2))
 				r.asks(h, "run make")
-				if _, err := r.client.Answer(r.ctx, r.key, 1, sq.Allow); err != nil {
+				if _, err := r.client.Answer(r.ctx, r.key, 1, session.Allow); err != nil {
 					r.Fatal(err)
 				}
 				r.asks(h, "run rm")
 			},
 			runs: []string{"one", "two"},
 			after: func(r *records) {
-				if _, err := r.client.Answer(r.ctx, r.key, 0, sq.Allow); !errors.Is(err, sq.ErrNothingAsked) {
+				if _, err := r.client.Answer(r.ctx, r.key, 0, session.Allow); !errors.Is(err, session.ErrNoQuestion) {
 					r.Errorf("the question of a turn that is over: %v", err)
 				}
 				// The old worker has written as many entries as the dead turn was to write.
 				r.says("three")
-				past, err := r.start().Past(r.ctx)
+				past, err := r.start().History(r.ctx)
 				r.must(err)
 				if past.State != nil || len(past.Entries) != 4 {
 					r.Errorf("%d entries, and of an agent that knows none of them: %s", len(past.Entries), past.State)
@@ -191,7 +191,7 @@ func situations() []situation {
 			runs: []string{"one"},
 			after: func(r *records) {
 				r.says("two")
-				past, err := r.start().Past(r.ctx)
+				past, err := r.start().History(r.ctx)
 				r.must(err)
 				if past.State != nil || len(past.Entries) != 2 {
 					r.Errorf("%d entries, and of an agent that knows none of them: %s", len(past.Entries), past.State)
@@ -200,7 +200,7 @@ func situations() []situation {
 		},
 		{
 			name:   "a turn of several messages",
-			change: func(c *sq.Config) { c.Line.Debounce = followup.Millis(time.Millisecond) },
+			change: func(c *sq.Config) { c.Line.Debounce = session.Millis(time.Millisecond) },
 			prepare: func(r *records) {
 				r.says("first")
 				h := r.start()
@@ -219,7 +219,7 @@ func situations() []situation {
 		},
 		{
 			name:   "messages that wait for more",
-			change: func(c *sq.Config) { c.Line.Debounce = followup.Millis(time.Hour) },
+			change: func(c *sq.Config) { c.Line.Debounce = session.Millis(time.Hour) },
 			prepare: func(r *records) {
 				r.says("first")
 				h := r.start()
@@ -240,7 +240,7 @@ func situations() []situation {
 				r.finish(r.start())
 				r.says("now")
 				h := r.start()
-				if m := r.consumer.Mark(r.ctx, []*sq.Hold{h}, resume.ReasonRestart); m[0].Err != nil {
+				if m := r.consumer.Mark(r.ctx, []*sq.Claim{h}, resume.ReasonRestart); m[0].Err != nil {
 					r.Fatal(m[0].Err)
 				}
 				r.must(h.Requeue(r.ctx, resume.ReasonRestart, session.Entry{Role: session.RoleUser, Text: "now", Message: "now"}))
@@ -259,22 +259,22 @@ func TestNewWorkerWithOldRecords(t *testing.T) {
 	for name, c := range map[string]struct {
 		ask  func(r *records) // while the old worker hangs
 		runs []string
-		long sq.Status // what becomes of the turn that died
+		long session.Status // what becomes of the turn that died
 	}{
-		"redelivered": {func(*records) {}, []string{"long", "next"}, sq.StatusDone},
+		"redelivered": {func(*records) {}, []string{"long", "next"}, session.StatusDone},
 		"interrupted": {func(r *records) {
 			r.enqueue(before, "-s", r.key, "--id", "urgent", "--mode", "interrupt", "urgent")
-		}, []string{"urgent", "next"}, sq.StatusInterrupted},
+		}, []string{"urgent", "next"}, session.StatusInterrupted},
 		"stopped": {func(r *records) {
 			r.enqueue(before, "-s", r.key, "/stop")
 			r.enqueue(before, "-s", r.key, "--id", "after", "after")
-		}, []string{"after"}, sq.StatusStopped},
+		}, []string{"after"}, session.StatusStopped},
 		"rolled back by this version": {func(r *records) {
 			r.say(r.key, "urgent", "urgent", session.ModeRollback)
-		}, []string{"urgent", "next"}, sq.StatusInterrupted},
+		}, []string{"urgent", "next"}, session.StatusInterrupted},
 		"with a steer of this version": {func(r *records) {
 			r.say(r.key, "steer", "steer", session.ModeSteer)
-		}, []string{"long", "next", "steer"}, sq.StatusDone},
+		}, []string{"long", "next", "steer"}, session.StatusDone},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -326,7 +326,7 @@ func TestNewWorkerWithOldRecords(t *testing.T) {
 type records struct {
 	*stage
 	key      string
-	consumer *sq.Consumer
+	consumer *actors.Consumer
 }
 
 func newRecords(s *stage, change func(*sq.Config)) *records {
@@ -336,7 +336,7 @@ func newRecords(s *stage, change func(*sq.Config)) *records {
 	if change != nil {
 		change(&cfg)
 	}
-	c, err := sq.NewConsumer(s.rdb, cfg)
+	c, err := actors.NewConsumer(s.rdb, cfg)
 	s.must(err)
 	return &records{s, "agent:records", c}
 }
@@ -350,7 +350,7 @@ func (r *records) says(ids ...string) {
 }
 
 // claim claims the session; it has to be there.
-func (r *records) claim() *sq.Hold {
+func (r *records) claim() *sq.Claim {
 	r.Helper()
 	holds, err := r.consumer.Claim(r.ctx, []string{r.key})
 	r.must(err)
@@ -360,7 +360,7 @@ func (r *records) claim() *sq.Hold {
 	return holds[0]
 }
 
-func (r *records) start() *sq.Hold {
+func (r *records) start() *sq.Claim {
 	r.Helper()
 	h := r.claim()
 	r.must(h.Promote(r.ctx))
@@ -368,18 +368,18 @@ func (r *records) start() *sq.Hold {
 }
 
 // asks has h's turn ask the user.
-func (r *records) asks(h *sq.Hold, name string) {
+func (r *records) asks(h *sq.Claim, name string) {
 	r.Helper()
-	_, err := h.Ask(r.ctx, sq.Question{Name: name})
+	_, err := h.Ask(r.ctx, session.Question{Name: name})
 	r.must(err)
 }
 
 // finish ends the turn as the agent echo does.
-func (r *records) finish(h *sq.Hold) (more bool) {
+func (r *records) finish(h *sq.Claim) (more bool) {
 	r.Helper()
 	turn := h.Turn()
 	reply := "echo: " + turn.Message.ID
-	more, err := h.Finish(r.ctx, sq.End{Status: sq.StatusDone, Reply: reply, Entries: []session.Entry{
+	more, err := h.Finish(r.ctx, sq.End{Status: session.StatusDone, Reply: reply, Entries: []session.Entry{
 		{Role: session.RoleUser, Text: turn.Message.Text, Message: turn.Message.ID, Turn: turn.ID},
 		{Role: session.RoleAssistant, Text: reply, Turn: turn.ID},
 	}})
@@ -411,6 +411,6 @@ func (r *records) done() []string {
 	return slices.DeleteFunc(r.ended(r.key), func(id string) bool {
 		o, over, err := r.client.Result(r.ctx, r.key, id)
 		r.must(err)
-		return !over || o.Status != sq.StatusDone
+		return !over || o.Status != session.StatusDone
 	})
 }

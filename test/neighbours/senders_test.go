@@ -98,23 +98,23 @@ func (e exchange) follow(t *testing.T) {
 	}
 	var types []string
 	var text string
-	var end sq.Outcome
+	var end session.Outcome
 	for line := range strings.Lines(r.out) {
-		var e sq.Event
+		var e session.Event
 		if err := json.Unmarshal([]byte(line), &e); err != nil {
 			t.Fatal(err)
 		}
 		types = append(types, e.Type)
 		text += e.Text
-		end = sq.Outcome{} // the last line counts
+		end = session.Outcome{} // the last line counts
 		if err := json.Unmarshal([]byte(line), &end); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if end.Status != sq.StatusDone || end.Reply != "echo: the second" || text != end.Reply {
+	if end.Status != session.StatusDone || end.Reply != "echo: the second" || text != end.Reply {
 		t.Errorf("the end is %+v, the text was %q", end, text)
 	}
-	for _, want := range []string{sq.EventTurnStarted, string(agent.EventToolStart), string(agent.EventToolEnd), string(agent.EventText)} {
+	for _, want := range []string{session.EventTurnStarted, string(agent.EventToolStart), string(agent.EventToolEnd), string(agent.EventText)} {
 		if !slices.Contains(types, want) {
 			t.Errorf("no %s was seen: %s", want, r.out)
 		}
@@ -133,12 +133,12 @@ func TestOldSenderWithNewEvents(t *testing.T) {
 			r.await("the message", func() bool { return r.info(r.key).Pending == 1 })
 			h := r.start()
 			turn := h.Turn().ID
-			r.must(h.Emit(r.ctx, []sq.Event{
+			r.must(h.Emit(r.ctx, []session.Event{
 				{Type: string(agent.EventThought), Turn: turn, Text: "hm"},
 				sq.AgentEvent(turn, agent.Event{Type: agent.EventUsage, Usage: &session.Usage{InputTokens: 1}}),
 				sq.AgentEvent(turn, agent.Event{Type: agent.EventRaw, Name: "x", Data: []byte(`{"y":[1]}`)}),
-				{Type: sq.EventPermissionAsked, Turn: turn, CallID: "1", Name: "rm", Input: []byte(`{"x":1}`)},
-				{Type: sq.EventPermissionAnswered, Turn: turn, CallID: "1", Decision: sq.DecisionDenied},
+				{Type: session.EventPermissionAsked, Turn: turn, CallID: "1", Name: "rm", Input: []byte(`{"x":1}`)},
+				{Type: session.EventPermissionAnswered, Turn: turn, CallID: "1", Decision: session.DecisionDenied},
 			}))
 			r.finish(h)
 			if said := follow(); said.code != 0 || !strings.Contains(said.out, "echo: one") {
@@ -162,7 +162,7 @@ func (e exchange) interrupt(t *testing.T) {
 	e.enqueue("-s", "interrupt", "--id", "long", "sleep=1m", "long")
 	e.starts("interrupt", "long")
 	e.wants("the interrupting message", e.enqueue("-s", "interrupt", "--mode", "interrupt", "--wait", "now"), said{out: "echo: now\n"})
-	if o := e.stage.ends("interrupt", "long"); o.Status != sq.StatusInterrupted {
+	if o := e.stage.ends("interrupt", "long"); o.Status != session.StatusInterrupted {
 		t.Errorf("the interrupted message: %+v", o)
 	}
 }
@@ -176,7 +176,7 @@ func (e exchange) stop(t *testing.T) {
 		t.Errorf("/stop: %+v", r)
 	}
 	for _, id := range []string{"long", "behind"} {
-		if o := e.stage.ends("stop", id); o.Status != sq.StatusStopped {
+		if o := e.stage.ends("stop", id); o.Status != session.StatusStopped {
 			t.Errorf("%s: %+v", id, o)
 		}
 	}
@@ -212,7 +212,7 @@ func (e exchange) newerModes(t *testing.T) {
 		e.enqueue("-s", key, "--id", "first", "sleep=500ms", "first")
 		e.starts(key, "first")
 		e.wants("a message of mode "+key, e.enqueue("-s", key, "--mode", key, "--wait", "hello"), said{out: "echo: hello\n"})
-		if o := e.stage.ends(key, "first"); o.Status != sq.StatusDone {
+		if o := e.stage.ends(key, "first"); o.Status != session.StatusDone {
 			t.Errorf("the message before one of mode %s: %+v", key, o)
 		}
 		e.nothingLeft(key)

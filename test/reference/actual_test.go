@@ -12,11 +12,12 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
+	"turnstile"
 	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
-	"turnstile/pkg/followup"
 	"turnstile/pkg/lockguard"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 	"turnstile/test/redistest"
 	"turnstile/test/reference"
 )
@@ -59,10 +60,10 @@ type actual struct {
 	ctx       context.Context
 	end       context.CancelFunc
 	k         rediskey.Session
-	client    *sq.Client
+	client    *actors.Client
 	plain     *asynq.Client
 	inspector *asynq.Inspector
-	workers   [2]*sq.Consumer
+	workers   [2]*actors.Consumer
 	start     int64
 	names     names
 	heard     string // the last event that was seen
@@ -72,12 +73,12 @@ func (r *redisOf) begin(c reference.Config, now int64) *actual {
 	r.empty()
 	b := &actual{
 		redisOf: r, k: rediskey.For(key), start: now, heard: "-", names: newNames(),
-		client: sq.NewClientWith(r.rdb, sq.ClientConfig{Limits: messageLimits, LineCap: c.LineCap}), plain: asynq.NewClientFromRedisClient(r.rdb), inspector: asynq.NewInspectorFromRedisClient(r.rdb),
+		client: actors.NewClientWith(r.rdb, turnstile.ClientConfig{Limits: messageLimits, LineCap: c.LineCap}), plain: asynq.NewClientFromRedisClient(r.rdb), inspector: asynq.NewInspectorFromRedisClient(r.rdb),
 	}
 	b.ctx, b.end = context.WithCancel(context.Background())
 	for i := range b.workers {
 		var err error
-		b.workers[i], err = sq.NewConsumer(r.rdb, configOf(c, i))
+		b.workers[i], err = actors.NewConsumer(r.rdb, configOf(c, i))
 		if err != nil {
 			r.Fatal(err)
 		}
@@ -100,9 +101,9 @@ func configOf(c reference.Config, worker int) sq.Config {
 	}
 }
 
-func settingsOf(s reference.Settings) followup.Settings {
-	return followup.Settings{
-		Mode: session.Mode(s.Mode), Cap: s.Cap, Drop: followup.Drop(s.Drop), Debounce: followup.Millis(s.Debounce * int64(time.Millisecond)),
+func settingsOf(s reference.Settings) session.QueueSettings {
+	return session.QueueSettings{
+		Mode: session.Mode(s.Mode), Cap: s.Cap, Drop: session.DropPolicy(s.Drop), Debounce: session.Millis(s.Debounce * int64(time.Millisecond)),
 	}
 }
 
@@ -122,14 +123,14 @@ func (b *actual) must(err error) {
 // word is what an error says, as the model says it.
 func word(err error) string {
 	for e, word := range map[error]string{
-		lockguard.ErrLost: reference.Lost, sq.ErrStopAsked: "stop", sq.ErrInterruptAsked: "interrupt", sq.ErrRollbackAsked: "rollback",
+		lockguard.ErrLost: reference.Lost, sq.ErrStopRequested: "stop", sq.ErrInterruptRequested: "interrupt", sq.ErrRollbackRequested: "rollback",
 		sq.ErrDraining: "drain", redistest.ErrLostReply: "reply lost", session.ErrInvalid: "invalid",
 	} {
 		if errors.Is(err, e) {
 			return word
 		}
 	}
-	for _, e := range []error{sq.ErrBusy, sq.ErrNothing, sq.ErrNothingAsked, sq.ErrOtherAsked, sq.ErrJustAsked, sq.ErrAnswered} {
+	for _, e := range []error{session.ErrBusy, session.ErrNoTurn, session.ErrNoQuestion, session.ErrOtherQuestion, session.ErrJustAsked, session.ErrAnswered} {
 		if errors.Is(err, e) {
 			return e.Error()
 		}
@@ -144,9 +145,9 @@ func word(err error) string {
 func allowed(err error) string { return fmt.Sprint(err == nil) }
 
 func (b *actual) submit(id, mode string, due int64) string {
-	var opts []sq.SubmitOption
+	var opts []turnstile.SubmitOption
 	if due > 0 {
-		opts = append(opts, sq.Delay(time.Until(time.UnixMilli(due+500))))
+		opts = append(opts, turnstile.Delay(time.Until(time.UnixMilli(due+500))))
 	}
 	r, err := b.client.Submit(b.ctx, key, session.Message{ID: id, Text: id, Mode: session.Mode(mode)}, opts...)
 	if err != nil {
@@ -194,7 +195,7 @@ func (b *actual) enqueue(id string, due int64, long bool) string {
 }
 
 // claim answers the hold, if there is one, and its turn.
-func (b *actual) claim(worker int) (*sq.Hold, string) {
+func (b *actual) claim(worker int) (*sq.Claim, string) {
 	holds, err := b.workers[worker].Claim(b.ctx, []string{key})
 	if err != nil || len(holds) == 0 {
 		return nil, word(err)
@@ -203,7 +204,7 @@ func (b *actual) claim(worker int) (*sq.Hold, string) {
 }
 
 // turn is what a worker knows of the turn that it has.
-func (b *actual) turn(h *sq.Hold) string {
+func (b *actual) turn(h *sq.Claim) string {
 	t := h.Turn()
 	var messages, dropped []string
 	for _, m := range t.Messages() {
@@ -221,9 +222,9 @@ func turnText(turn, sessionID, reset, resume string, messages, dropped []string,
 }
 
 // finish answers what comes next.
-func (b *actual) finish(h *sq.Hold, e reference.End, steered []string) string {
+func (b *actual) finish(h *sq.Claim, e reference.End, steered []string) string {
 	turn := h.Turn()
-	end := sq.End{Status: sq.Status(e.Status), Error: e.Error, Rollback: e.Rollback, Release: e.Release, Entries: entriesOf(e.Entries, turn.ID)}
+	end := sq.End{Status: session.Status(e.Status), Error: e.Error, Rollback: e.Rollback, Release: e.Release, Entries: entriesOf(e.Entries, turn.ID)}
 	if e.Untaken {
 		end.Untaken = b.names.ids(steered)
 	}
@@ -261,7 +262,7 @@ func entriesOf(entries []reference.Entry, turn string) []session.Entry {
 }
 
 // undo answers as the model does.
-func (b *actual) undo(u sq.Undone, err error) string {
+func (b *actual) undo(u session.Undone, err error) string {
 	if err != nil {
 		return word(err)
 	}

@@ -68,7 +68,7 @@ func configured(head [header]byte) reference.Config {
 // pair is a hold on both sides.
 type pair struct {
 	model  *reference.Hold
-	actual *sq.Hold
+	actual *sq.Claim
 }
 
 // life is one that is being lived.

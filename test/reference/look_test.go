@@ -11,10 +11,9 @@ import (
 	"github.com/redis/go-redis/v9"
 	"google.golang.org/protobuf/encoding/protowire"
 
-	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
-	"turnstile/pkg/followup"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 	"turnstile/test/reference"
 )
 
@@ -185,7 +184,7 @@ func readTask(h map[string]string, start int64) task {
 	if till, most, ok := strings.Cut(h["quiet"], " "); ok {
 		t.quiet = fmt.Sprintf("quiet till %s or %s", reference.At(number(till), start), most)
 	}
-	var end sq.Event
+	var end session.Event
 	if json.Unmarshal([]byte(h["result"]), &end) == nil {
 		t.status, t.why = string(end.Status), reason(end.Error)
 	}
@@ -283,7 +282,7 @@ func (b *actual) entries(lines []string) []reference.Entry {
 
 // followUps are those that are listed.
 func (b *actual) followUps() string {
-	list, err := followup.List(b.ctx, b.rdb, key)
+	list, err := actors.NewClient(b.rdb).Followups(b.ctx, key)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -304,7 +303,7 @@ func (b *actual) list(text string) []string {
 }
 
 func settings(text string) reference.Settings {
-	var s followup.Settings
+	var s session.QueueSettings
 	_ = json.Unmarshal([]byte(text), &s) // "" is none
 	return reference.Settings{Mode: string(s.Mode), Cap: s.Cap, Drop: string(s.Drop), Debounce: int64(s.Debounce) / 1e6}
 }
@@ -319,7 +318,7 @@ func (b *actual) eventsOf(stream []redis.XMessage) string {
 			if !ok {
 				continue
 			}
-			var e sq.Event
+			var e session.Event
 			b.must(json.Unmarshal([]byte(text), &e))
 			told = append(told, b.event(e))
 		}
@@ -327,7 +326,7 @@ func (b *actual) eventsOf(stream []redis.XMessage) string {
 	return reference.Events(told)
 }
 
-func (b *actual) event(e sq.Event) string {
+func (b *actual) event(e session.Event) string {
 	ids := make([]string, len(e.Messages))
 	for i, id := range e.Messages {
 		ids[i] = b.names.message(id)
@@ -337,15 +336,15 @@ func (b *actual) event(e sq.Event) string {
 		turn = b.names.turnID(e.Turn)
 	}
 	switch e.Type {
-	case sq.EventTurnStarted:
+	case session.EventTurnStarted:
 		return reference.Started(turn, b.names.session(e.SessionID), ids)
-	case sq.EventTurnEnded:
+	case session.EventTurnEnded:
 		return reference.Ended(string(e.Status), turn, ids, reason(e.Error))
-	case sq.EventTurnRetry:
+	case session.EventTurnRetry:
 		return fmt.Sprintf("turn_retry %d %s", e.Attempt, e.Error)
-	case sq.EventTurnRequeued:
+	case session.EventTurnRequeued:
 		return "turn_requeued " + e.Reason
-	case sq.EventQueued:
+	case session.EventQueued:
 		return fmt.Sprintf("queued %v %s at %d", ids, e.Mode, e.Position)
 	}
 	return e.Type + " " + e.Text

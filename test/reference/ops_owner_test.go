@@ -6,6 +6,7 @@ import (
 	"time"
 
 	sq "turnstile/internal/protocol"
+	"turnstile/pkg/session"
 	"turnstile/test/reference"
 )
 
@@ -54,7 +55,7 @@ func told(t reference.Turn) string {
 }
 
 func promote(l *life, _, _, c int) step {
-	return l.move(c, "promotes", l.model.Promote, func(h *sq.Hold) string {
+	return l.move(c, "promotes", l.model.Promote, func(h *sq.Claim) string {
 		answer := word(h.Promote(l.actual.ctx))
 		if answer == reference.OK && h.SteerWaits() && !l.model.Config.Immediate {
 			answer += ", steer"
@@ -64,8 +65,8 @@ func promote(l *life, _, _, c int) step {
 }
 
 func renew(l *life, _, _, c int) step {
-	return l.moveOf(retrier, c, "renews", l.model.Renew, func(h *sq.Hold) string {
-		r := l.actual.workers[0].Renew(l.actual.ctx, []*sq.Hold{h})[0]
+	return l.moveOf(retrier, c, "renews", l.model.Renew, func(h *sq.Claim) string {
+		r := l.actual.workers[0].Renew(l.actual.ctx, []*sq.Claim{h})[0]
 		if r.Err != nil {
 			return word(r.Err)
 		}
@@ -82,7 +83,7 @@ func renew(l *life, _, _, c int) step {
 }
 
 func steer(l *life, _, _, c int) step {
-	return l.move(c, "steers", l.model.Steer, func(h *sq.Hold) string {
+	return l.move(c, "steers", l.model.Steer, func(h *sq.Claim) string {
 		taken, err := h.Steer(l.actual.ctx)
 		if err != nil {
 			return word(err)
@@ -118,14 +119,16 @@ func (l *life) some(h *reference.Hold) []reference.Entry {
 func checkpoint(l *life, _, _, c int) step {
 	entries := l.some(l.holder(c).model)
 	return l.move(c, "checkpoints", func(h *reference.Hold) string { return l.model.Checkpoint(h, entries) },
-		func(h *sq.Hold) string { return word(h.Checkpoint(l.actual.ctx, entriesOf(entries, h.Turn().ID))) })
+		func(h *sq.Claim) string { return word(h.Checkpoint(l.actual.ctx, entriesOf(entries, h.Turn().ID))) })
 }
 
 func emit(l *life, _, _, c int) step {
 	l.said++
 	text := fmt.Sprint("event ", l.said)
 	return l.move(c, "emits "+text, func(h *reference.Hold) string { return l.model.Emit(h, text) },
-		func(h *sq.Hold) string { return word(h.Emit(l.actual.ctx, []sq.Event{{Type: "text", Text: text}})) })
+		func(h *sq.Claim) string {
+			return word(h.Emit(l.actual.ctx, []session.Event{{Type: "text", Text: text}}))
+		})
 }
 
 func keep(l *life, a, _, c int) step {
@@ -133,7 +136,7 @@ func keep(l *life, a, _, c int) step {
 	if a%4 == 0 {
 		data = ""
 	}
-	return l.move(c, "keeps "+data, func(h *reference.Hold) string { return l.model.Keep(h, data) }, func(h *sq.Hold) string {
+	return l.move(c, "keeps "+data, func(h *reference.Hold) string { return l.model.Keep(h, data) }, func(h *sq.Claim) string {
 		var raw []byte
 		if data != "" {
 			raw = []byte(data)
@@ -143,8 +146,8 @@ func keep(l *life, a, _, c int) step {
 }
 
 func ask(l *life, _, _, c int) step {
-	return l.move(c, "asks", l.model.Ask, func(h *sq.Hold) string {
-		n, err := h.Ask(l.actual.ctx, sq.Question{Name: "may I"})
+	return l.move(c, "asks", l.model.Ask, func(h *sq.Claim) string {
+		n, err := h.Ask(l.actual.ctx, session.Question{Name: "may I"})
 		if err != nil {
 			return word(err)
 		}
@@ -153,7 +156,7 @@ func ask(l *life, _, _, c int) step {
 }
 
 func withdraw(l *life, _, _, c int) step {
-	return l.move(c, "withdraws", l.model.Withdraw, func(h *sq.Hold) string {
+	return l.move(c, "withdraws", l.model.Withdraw, func(h *sq.Claim) string {
 		said, err := h.Withdraw(l.actual.ctx)
 		if err != nil {
 			return word(err)
@@ -167,7 +170,7 @@ func proposeTitle(l *life, a, _, c int) step {
 	return l.moveOf(sender, c, "proposes a title", func(h *reference.Hold) string { // a courtesy: it is not repeated
 		l.model.ProposeTitle(h, title)
 		return reference.OK
-	}, func(h *sq.Hold) string { return word(h.Title(l.actual.ctx, title)) })
+	}, func(h *sq.Claim) string { return word(h.Title(l.actual.ctx, title)) })
 }
 
 func dismiss(l *life, a, b, c int) step {
@@ -177,8 +180,8 @@ func dismiss(l *life, a, b, c int) step {
 	}
 	n := a % len(p.model.Turn.Messages)
 	m := p.model.Turn.Messages[n]
-	return l.move(c, "dismisses "+m, func(h *reference.Hold) string { return l.model.Dismiss(h, m, "too old") }, func(h *sq.Hold) string {
-		return word(h.Dismiss(l.actual.ctx, h.Turn().Messages()[n], sq.StatusExpired, "too old"))
+	return l.move(c, "dismisses "+m, func(h *reference.Hold) string { return l.model.Dismiss(h, m, "too old") }, func(h *sq.Claim) string {
+		return word(h.Dismiss(l.actual.ctx, h.Turn().Messages()[n], session.StatusExpired, "too old"))
 	})
 }
 
@@ -205,7 +208,7 @@ func finish(l *life, a, b, c int) step {
 			answer += ": " + told(h.Turn)
 		}
 		return answer
-	}, func(h *sq.Hold) string { return l.actual.finish(h, e, p.model.Steered()) })
+	}, func(h *sq.Claim) string { return l.actual.finish(h, e, p.model.Steered()) })
 }
 
 func retryTurn(l *life, a, b, c int) step {
@@ -215,7 +218,7 @@ func retryTurn(l *life, a, b, c int) step {
 	}
 	return l.move(c, fmt.Sprintf("retries in %s, inherits %v", wait, inherited),
 		func(h *reference.Hold) string { return l.model.Retry(h, "flaky", wait.Milliseconds(), inherited) },
-		func(h *sq.Hold) string {
+		func(h *sq.Claim) string {
 			return released(h.Retry(l.actual.ctx, errors.New("flaky"), wait, entriesOf(inherited, h.Turn().ID)...))
 		})
 }
@@ -227,14 +230,14 @@ func requeue(l *life, _, b, c int) step {
 	}
 	return l.move(c, fmt.Sprintf("requeues with %v", done),
 		func(h *reference.Hold) string { return l.model.Requeue(h, "shutdown_timeout", done) },
-		func(h *sq.Hold) string {
+		func(h *sq.Claim) string {
 			return released(h.Requeue(l.actual.ctx, "shutdown_timeout", entriesOf(done, h.Turn().ID)...))
 		})
 }
 
 func mark(l *life, _, _, c int) step {
-	return l.moveOf(retrier, c, "is marked", func(h *reference.Hold) string { return l.model.Mark(h, "shutdown_timeout") }, func(h *sq.Hold) string {
-		m := l.actual.workers[0].Mark(l.actual.ctx, []*sq.Hold{h}, "shutdown_timeout")[0]
+	return l.moveOf(retrier, c, "is marked", func(h *reference.Hold) string { return l.model.Mark(h, "shutdown_timeout") }, func(h *sq.Claim) string {
+		m := l.actual.workers[0].Mark(l.actual.ctx, []*sq.Claim{h}, "shutdown_timeout")[0]
 		if m.Starting {
 			return "starting"
 		}
@@ -244,8 +247,8 @@ func mark(l *life, _, _, c int) step {
 
 // past has the worker read what came before its turn.
 func past(l *life, _, _, c int) step {
-	return l.move(c, "reads the past", l.model.Past, func(h *sq.Hold) string {
-		p, err := h.Past(l.actual.ctx)
+	return l.move(c, "reads the past", l.model.Past, func(h *sq.Claim) string {
+		p, err := h.History(l.actual.ctx)
 		if err != nil {
 			return word(err)
 		}

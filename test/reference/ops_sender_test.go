@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 
-	sq "turnstile/internal/protocol"
+	"turnstile/pkg/session"
 	"turnstile/test/redistest"
 	"turnstile/test/reference"
 )
@@ -74,7 +74,7 @@ func answer(l *life, a, b, c int) step {
 	if l.model.Run.Question == 0 && c%4 > 0 {
 		return l.instead(a, b, c)
 	}
-	n, d := 0, []sq.Decision{sq.Allow, sq.Always, sq.Deny}[b%3]
+	n, d := 0, []session.Decision{session.Allow, session.Always, session.Deny}[b%3]
 	if a%3 > 0 { // the one that is asked, or the one before it
 		n = max(l.model.Run.Question+1-a%3, 0)
 	}
@@ -86,7 +86,7 @@ func answer(l *life, a, b, c int) step {
 			switch {
 			case err == nil:
 				return fmt.Sprint("ok ", q.Number)
-			case errors.Is(err, sq.ErrOtherAsked), errors.Is(err, sq.ErrJustAsked):
+			case errors.Is(err, session.ErrOtherQuestion), errors.Is(err, session.ErrJustAsked):
 				return fmt.Sprint(err, ": ", q.Number)
 			}
 			return word(err)

@@ -102,11 +102,11 @@ func (l *life) holder(c int) *pair {
 }
 
 // move is a step of an owner. What finds itself lost, or gives up, holds no more.
-func (l *life) move(c int, name string, model func(h *reference.Hold) string, actual func(h *sq.Hold) string) step {
+func (l *life) move(c int, name string, model func(h *reference.Hold) string, actual func(h *sq.Claim) string) step {
 	return l.moveOf(owner, c, name, model, actual)
 }
 
-func (l *life) moveOf(whose caller, c int, name string, model func(h *reference.Hold) string, actual func(h *sq.Hold) string) step {
+func (l *life) moveOf(whose caller, c int, name string, model func(h *reference.Hold) string, actual func(h *sq.Claim) string) step {
 	p := l.holder(c)
 	h := p.model
 	name = fmt.Sprintf("worker %d (T%d): %s", h.Worker, h.Turn.Number, name)

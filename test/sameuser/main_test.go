@@ -16,9 +16,10 @@ import (
 	"testing"
 	"time"
 
+	"turnstile"
 	_ "turnstile/internal/process/command" // part of the worker: with a change there no cached result of the tests holds
-	sq "turnstile/internal/protocol"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 	"turnstile/test/redistest"
 )
 
@@ -132,7 +133,7 @@ type rig struct {
 	*testing.T
 	user
 	ctx    context.Context
-	client *sq.Client
+	client *actors.Client
 	worker *exec.Cmd
 }
 
@@ -148,7 +149,7 @@ func newRigOf(t *testing.T, path, role string, settings ...string) rig {
 
 func rigOf(t *testing.T, u user, path, role string, settings ...string) rig {
 	t.Helper()
-	client := sq.NewClient(redistest.New(t))
+	client := actors.NewClient(redistest.New(t))
 	worker, _ := u.start(t, path, append([]string{
 		"REDIS_URL=" + redistest.URL(t), "SECRET=" + secret, "TURNSTILE_LOG_LEVEL=debug",
 		"TURNSTILE_AGENT=exec", fmt.Sprintf("TURNSTILE_AGENT_COMMAND=%s role=%s %s", agentPath, role, u.dir),
@@ -196,7 +197,7 @@ func (u user) killAll() {
 }
 
 // says submits a message and waits for its end.
-func (r rig) says(text string, see func(sq.Event)) sq.Outcome {
+func (r rig) says(text string, see func(session.Event)) session.Outcome {
 	r.Helper()
 	receipt := r.submit(text)
 	end, err := r.client.Follow(r.ctx, r.key(), receipt.ID, see)
@@ -206,7 +207,7 @@ func (r rig) says(text string, see func(sq.Event)) sq.Outcome {
 	return end
 }
 
-func (r rig) submit(text string) sq.Receipt {
+func (r rig) submit(text string) turnstile.Receipt {
 	r.Helper()
 	receipt, err := r.client.Submit(r.ctx, r.key(), session.Message{Text: text})
 	if err != nil {
@@ -217,12 +218,12 @@ func (r rig) submit(text string) sq.Receipt {
 
 func (r rig) key() string { return strings.ReplaceAll(r.Name(), "/", "-") }
 
-func ignore(sq.Event) {}
+func ignore(session.Event) {}
 
 // goesOn checks that the session answers its next message.
 func (r rig) goesOn() {
 	r.Helper()
-	if end := r.says("good", ignore); end.Status != sq.StatusDone || end.Reply != "fine" {
+	if end := r.says("good", ignore); end.Status != session.StatusDone || end.Reply != "fine" {
 		r.Errorf("the next message ended as %s (%s): %q", end.Status, end.Error, end.Reply)
 	}
 }

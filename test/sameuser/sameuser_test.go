@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	sq "turnstile/internal/protocol"
+	"turnstile/pkg/session"
 )
 
 // An agent finds nothing of its guardian and its worker in /proc: no environment
@@ -34,7 +34,7 @@ func TestAgentCannotTakeItsLeaseAway(t *testing.T) {
 	ctx, cancel := context.WithCancel(r.ctx)
 	defer cancel()
 	receipt := r.submit("be bad")
-	_, _ = r.client.Follow(ctx, r.key(), receipt.ID, func(e sq.Event) {
+	_, _ = r.client.Follow(ctx, r.key(), receipt.ID, func(e session.Event) {
 		if word, _, found := strings.Cut(e.Text, " "); found && agent == 0 {
 			agent, _ = strconv.Atoi(word)
 			cancel()
@@ -62,7 +62,7 @@ func TestForgedReportBlocksNothing(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "forge", "TURNSTILE_AGENT_TIMEOUT=3s", "TURNSTILE_MAX_ATTEMPTS=1")
 	end := r.says("be bad", ignore)
-	if end.Status != sq.StatusFailed || !strings.Contains(end.Error, "guardian was killed") {
+	if end.Status != session.StatusFailed || !strings.Contains(end.Error, "guardian was killed") {
 		t.Errorf("it ended as %s (%s): %q", end.Status, end.Error, end.Reply)
 	}
 	r.goesOn()
@@ -73,7 +73,7 @@ func TestHinderedGuardianBlocksNothing(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "hinder", "TURNSTILE_AGENT_TIMEOUT=3s")
 	end := r.says("be bad", ignore)
-	if end.Status != sq.StatusFailed || !strings.HasPrefix(end.Error, "the agent took too long") {
+	if end.Status != session.StatusFailed || !strings.HasPrefix(end.Error, "the agent took too long") {
 		t.Errorf("it ended as %s (%s): %q", end.Status, end.Error, end.Reply)
 	}
 	r.goesOn()
@@ -89,7 +89,7 @@ func TestHinderedGuardianBlocksNothing(t *testing.T) {
 func TestKilledGuardiansAgentIsGoneBeforeTheRetry(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "flee")
-	if end := r.says("flee", ignore); end.Status != sq.StatusDone || end.Reply != "looked" {
+	if end := r.says("flee", ignore); end.Status != session.StatusDone || end.Reply != "looked" {
 		t.Errorf("it ended as %s (%s): %q", end.Status, end.Error, end.Reply)
 	}
 	pids := strings.Fields(r.noted("pids"))
@@ -112,7 +112,7 @@ func TestUnsureEndIsNotRetried(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "starve")
 	end := r.says("be bad", ignore)
-	if end.Status != sq.StatusFailed || !strings.Contains(end.Error, "may be alive") || r.noted("runs") != "one" {
+	if end.Status != session.StatusFailed || !strings.Contains(end.Error, "may be alive") || r.noted("runs") != "one" {
 		t.Errorf("it ended as %s (%s) after the runs %q", end.Status, end.Error, r.noted("runs"))
 	}
 }

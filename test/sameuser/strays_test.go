@@ -15,9 +15,9 @@ import (
 	"testing"
 	"time"
 
-	sq "turnstile/internal/protocol"
 	"turnstile/internal/redisconn"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 	"turnstile/test/redistest"
 )
 
@@ -106,7 +106,7 @@ func TestDevsRedisIsLeftAlone(t *testing.T) {
 	defer rdb.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	r := rig{T: t, user: u, ctx: ctx, client: sq.NewClient(rdb), worker: worker}
+	r := rig{T: t, user: u, ctx: ctx, client: actors.NewClient(rdb), worker: worker}
 	if end := r.says("flee", ignore); end.Reply != "looked" || u.noted("pids") == "" || u.noted("alive") != "" {
 		t.Errorf("it ended as %s (%s): %q, with %q alive", end.Status, end.Error, end.Reply, u.noted("alive"))
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"turnstile"
 	"turnstile/internal/engine"
 	"turnstile/internal/protocol"
 	"turnstile/pkg/agent"
@@ -50,7 +51,7 @@ func (l Load) Messages() int { return l.Sessions * l.Each }
 
 // Fill submits a load. The names of its sessions begin with prefix.
 func (l Load) Fill(ctx context.Context, rdb redis.UniversalClient, prefix, text string) error {
-	client := protocol.NewClient(rdb)
+	client := turnstile.NewClient(rdb)
 	return Parallel(l.Messages(), func(i int) error {
 		_, err := client.Submit(ctx, fmt.Sprintf("%s:%d", prefix, i%l.Sessions), session.Message{Text: text})
 		return err

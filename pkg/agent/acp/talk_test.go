@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"turnstile/internal/engine"
-	sq "turnstile/internal/protocol"
+	"turnstile/pkg/session"
 )
 
 // talking is a turn that ends well, after which the agent writes without end.
@@ -95,7 +95,7 @@ func TestATurnAfterTheTalk(t *testing.T) {
 	}
 	taken(t, path)
 	o := say(t, client, "pid")
-	if o.Status != sq.StatusDone || o.Reply == fmt.Sprint(first) || alive(first) {
+	if o.Status != session.StatusDone || o.Reply == fmt.Sprint(first) || alive(first) {
 		t.Errorf("%+v after process %d, which is alive: %v", o, first, alive(first))
 	}
 }

@@ -13,11 +13,12 @@ import (
 	"turnstile/internal/redisconn"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 	"turnstile/test/redistest"
 )
 
 // startWorker starts a real worker, and answers a client of it. stop drains it.
-func startWorker(t *testing.T, a agent.Agent, options engine.Options) (client *sq.Client, stop func()) {
+func startWorker(t *testing.T, a agent.Agent, options engine.Options) (client *actors.Client, stop func()) {
 	t.Helper()
 	rdb, err := redisconn.Open(redistest.URL(t))
 	must(t, err)
@@ -40,11 +41,11 @@ func startWorker(t *testing.T, a agent.Agent, options engine.Options) (client *s
 		_ = rdb.Close()
 	}
 	t.Cleanup(stop)
-	return sq.NewClient(rdb), stop
+	return actors.NewClient(rdb), stop
 }
 
 // say has a message run to its end.
-func say(t *testing.T, c *sq.Client, text string) sq.Outcome {
+func say(t *testing.T, c *actors.Client, text string) session.Outcome {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -55,10 +56,10 @@ func say(t *testing.T, c *sq.Client, text string) sq.Outcome {
 	return outcome
 }
 
-func pidOf(t *testing.T, o sq.Outcome) int {
+func pidOf(t *testing.T, o session.Outcome) int {
 	t.Helper()
 	pid, err := strconv.Atoi(o.Reply)
-	if err != nil || o.Status != sq.StatusDone {
+	if err != nil || o.Status != session.StatusDone {
 		t.Fatalf("%+v", o)
 	}
 	return pid
@@ -72,7 +73,7 @@ func TestTwoTurnsOfAWorker(t *testing.T) {
 		t.Errorf("two turns in two processes, %d and %d", first, second)
 	}
 	// A failure ends the process; the next turn has another.
-	if o := say(t, client, "text a\nend refusal"); o.Status != sq.StatusFailed || !strings.Contains(o.Error, "refuses") {
+	if o := say(t, client, "text a\nend refusal"); o.Status != session.StatusFailed || !strings.Contains(o.Error, "refuses") {
 		t.Errorf("%+v", o)
 	}
 	third := pidOf(t, say(t, client, "pid"))
@@ -80,7 +81,7 @@ func TestTwoTurnsOfAWorker(t *testing.T) {
 		t.Errorf("after a failure: process %d, and the old one is alive: %v", third, alive(first))
 	}
 	// Nothing had come out of the turn: it is tried again, with another process.
-	if o := say(t, client, "exit 3"); o.Status != sq.StatusFailed || !strings.Contains(o.Error, "exit status 3") {
+	if o := say(t, client, "exit 3"); o.Status != session.StatusFailed || !strings.Contains(o.Error, "exit status 3") {
 		t.Errorf("%+v", o)
 	}
 	last := pidOf(t, say(t, client, "pid"))
@@ -98,7 +99,7 @@ func TestStopOfAWorkersTurn(t *testing.T) {
 	receipt, err := client.Submit(ctx, t.Name(), session.Message{Text: "pid\ncancelled\ntext  obeyed\nend cancelled"})
 	must(t, err)
 	said := ""
-	outcome, err := client.Follow(ctx, t.Name(), receipt.ID, func(e sq.Event) {
+	outcome, err := client.Follow(ctx, t.Name(), receipt.ID, func(e session.Event) {
 		if e.Type == string(agent.EventText) && said == "" {
 			said = e.Text
 			_, err := client.Stop(ctx, t.Name())
@@ -108,7 +109,7 @@ func TestStopOfAWorkersTurn(t *testing.T) {
 	must(t, err)
 	pid, err := strconv.Atoi(said)
 	must(t, err)
-	if outcome.Status != sq.StatusStopped || alive(pid) {
+	if outcome.Status != session.StatusStopped || alive(pid) {
 		t.Errorf("%+v, process %d is alive: %v", outcome, pid, alive(pid))
 	}
 	// The session goes on.
@@ -122,7 +123,7 @@ func TestTimeoutOfAWorkersTurn(t *testing.T) {
 	t.Parallel()
 	a := newAgent(t, Config{Command: actorCommand(t, "deaf"), Grace: 300 * time.Millisecond})
 	client, _ := startWorker(t, a, engine.Options{AgentTimeout: time.Second})
-	if o := say(t, client, "text a\nhang"); o.Status != sq.StatusFailed {
+	if o := say(t, client, "text a\nhang"); o.Status != session.StatusFailed {
 		t.Errorf("%+v", o)
 	}
 }

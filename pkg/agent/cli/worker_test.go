@@ -13,11 +13,12 @@ import (
 	"turnstile/internal/redisconn"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 	"turnstile/test/redistest"
 )
 
 // say has a worker of its own run one message's turn, and ends the worker.
-func say(t *testing.T, a agent.Agent, key, text string) protocol.Outcome {
+func say(t *testing.T, a agent.Agent, key, text string) session.Outcome {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -37,7 +38,7 @@ func say(t *testing.T, a agent.Agent, key, text string) protocol.Outcome {
 		t.Fatal(err)
 	}
 	defer w.Drain(ctx, engine.ReasonShutdown)
-	client := protocol.NewClient(rdb)
+	client := actors.NewClient(rdb)
 	receipt, err := client.Submit(ctx, key, session.Message{Text: text})
 	if err != nil {
 		t.Fatal(err)
@@ -58,9 +59,9 @@ func TestTwoWorkers(t *testing.T) {
 			t.Parallel()
 			begun, _, _ := strings.Cut(sayings[kind], "\n")
 			command, listen := fakeProgram(t, play{Out: sayings[kind]}, play{Out: begun + "\n", Exit: 1}, play{Out: sayings[kind]})
-			for i, want := range []protocol.Status{protocol.StatusDone, protocol.StatusFailed, protocol.StatusDone} {
+			for i, want := range []session.Status{session.StatusDone, session.StatusFailed, session.StatusDone} {
 				got := say(t, newAgent(t, kind, Config{Command: command}), "web:1", "hello")
-				if got.Status != want || want == protocol.StatusDone && got.Reply != "ok" {
+				if got.Status != want || want == session.StatusDone && got.Reply != "ok" {
 					t.Errorf("turn %d: %+v", i, got)
 				}
 			}
@@ -86,7 +87,7 @@ func TestRealWithTwoWorkers(t *testing.T) {
 			g := r.start(t)
 			for _, want := range []string{"Heard 1: first", "Heard 2: first | second"} {
 				got := say(t, newAgent(t, r.kind, g.config), "web:1", want[strings.LastIndexByte(want, ' ')+1:])
-				if got.Status != protocol.StatusDone || got.Reply != want {
+				if got.Status != session.StatusDone || got.Reply != want {
 					t.Errorf("%+v, want %q", got, want)
 				}
 				if got.Usage == nil || got.Usage.InputTokens < 18 || got.Usage.InputTokens > 36 {

@@ -14,6 +14,7 @@ import (
 	"turnstile/internal/redisconn"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 	"turnstile/test/modelserver"
 	"turnstile/test/redistest"
 )
@@ -21,7 +22,7 @@ import (
 const patience = 30 * time.Second
 
 // work starts a worker with the agent, and is a sender to it.
-func work(r *rig, a agent.Agent) *sq.Client {
+func work(r *rig, a agent.Agent) *actors.Client {
 	r.Helper()
 	rdb, err := redisconn.Open(redistest.URL(r.T))
 	if err != nil {
@@ -44,10 +45,10 @@ func work(r *rig, a agent.Agent) *sq.Client {
 		w.Drain(ctx, engine.ReasonShutdown)
 		_ = rdb.Close()
 	})
-	return sq.NewClient(redistest.New(r.T))
+	return actors.NewClient(redistest.New(r.T))
 }
 
-func say(r *rig, c *sq.Client, m session.Message) string {
+func say(r *rig, c *actors.Client, m session.Message) string {
 	r.Helper()
 	receipt, err := c.Submit(r.Context(), r.Name(), m)
 	if err != nil {
@@ -56,7 +57,7 @@ func say(r *rig, c *sq.Client, m session.Message) string {
 	return receipt.ID
 }
 
-func ends(r *rig, c *sq.Client, id string, status sq.Status) sq.Outcome {
+func ends(r *rig, c *actors.Client, id string, status session.Status) session.Outcome {
 	r.Helper()
 	ctx, cancel := context.WithTimeout(r.Context(), patience)
 	defer cancel()
@@ -68,7 +69,7 @@ func ends(r *rig, c *sq.Client, id string, status sq.Status) sq.Outcome {
 }
 
 // transcript is the session's entries, a line each.
-func transcript(r *rig, c *sq.Client) (text string, entries []session.Entry) {
+func transcript(r *rig, c *actors.Client) (text string, entries []session.Entry) {
 	r.Helper()
 	info, err := c.Session(r.Context(), r.Name())
 	if err != nil {
@@ -97,7 +98,7 @@ func TestThroughAWorker(t *testing.T) {
 		modelserver.Stream(modelserver.Text("It ", "is 3."), modelserver.UseCached(20, 10, 5)),
 		text("Again 3."))
 	c := work(r, r.agent)
-	if o := ends(r, c, say(r, c, session.Message{Text: "1+2?"}), sq.StatusDone); o.Reply != "It is 3." {
+	if o := ends(r, c, say(r, c, session.Message{Text: "1+2?"}), session.StatusDone); o.Reply != "It is 3." {
 		t.Errorf("reply %q", o.Reply)
 	}
 	got, entries := transcript(r, c)
@@ -110,7 +111,7 @@ assistant: It is 3.`; got != want {
 	if u := entries[len(entries)-1].Usage; u == nil || u.InputTokens != 30 || u.CachedTokens != 10 || u.OutputTokens != 10 || u.ContextTokens != 25 || u.Model != "m" {
 		t.Errorf("usage %+v", u)
 	}
-	if o := ends(r, c, say(r, c, session.Message{Text: "sure?"}), sq.StatusDone); o.Reply != "Again 3." {
+	if o := ends(r, c, say(r, c, session.Message{Text: "sure?"}), session.StatusDone); o.Reply != "Again 3." {
 		t.Errorf("reply %q", o.Reply)
 	}
 	r.wasAsked(4, `
@@ -155,7 +156,7 @@ func TestSteerThroughAWorker(t *testing.T) {
 	m1 := say(r, c, session.Message{Text: "go"})
 	<-speaks
 	m2 := say(r, c, session.Message{Text: "and this", Mode: session.ModeSteer})
-	first, second := ends(r, c, m1, sq.StatusDone), ends(r, c, m2, sq.StatusDone)
+	first, second := ends(r, c, m1, session.StatusDone), ends(r, c, m2, session.StatusDone)
 	if first.Reply != "second" || second.Turn != first.Turn {
 		t.Errorf("%+v, %+v", first, second)
 	}
@@ -170,11 +171,11 @@ func TestFailuresThroughAWorker(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, Config{MaxRetries: -1}, modelserver.Error(503, "", "down"), text("up again"), modelserver.ContextTooLong())
 	c := work(r, r.agent)
-	if o := ends(r, c, say(r, c, session.Message{Text: "go"}), sq.StatusDone); o.Reply != "up again" {
+	if o := ends(r, c, say(r, c, session.Message{Text: "go"}), session.StatusDone); o.Reply != "up again" {
 		t.Errorf("%+v", o)
 	}
 	r.requests(2)
-	if o := ends(r, c, say(r, c, session.Message{Text: "and"}), sq.StatusFailed); !strings.Contains(o.Error, "/new begins a new one") {
+	if o := ends(r, c, say(r, c, session.Message{Text: "and"}), session.StatusFailed); !strings.Contains(o.Error, "/new begins a new one") {
 		t.Errorf("%+v", o)
 	}
 	r.requests(3)

@@ -1,0 +1,23 @@
+package turnstile
+
+import (
+	"context"
+	"fmt"
+
+	"turnstile/internal/protocol"
+	"turnstile/pkg/session"
+)
+
+// admit reports whether a message may join those that wait in all sessions. A repetition
+// of one that is there already may, and so may one for a session with an owner: its line
+// has limits of its own. The round trip is made only if there is a cap.
+func (c *Client) admit(ctx context.Context, sessionKey, id string) (bool, error) {
+	if c.cfg.MessagesCap == 0 {
+		return true, nil
+	}
+	ok, err := protocol.Admit(ctx, c.rdb, sessionKey, session.TaskID(sessionKey, id), c.cfg.MessagesCap)
+	if err != nil {
+		err = fmt.Errorf("count the messages that wait before message %s of %s: %w", id, sessionKey, err)
+	}
+	return ok, err
+}

@@ -1,0 +1,21 @@
+package maintenance
+
+import (
+	"github.com/redis/go-redis/v9"
+
+	"turnstile/internal/protocol"
+)
+
+// Maintenance does what is in no hurry: it deletes what is too old, archives what is over
+// a cap, and keeps asynqmon's list short.
+type Maintenance struct {
+	protocol.Walker
+	rdb   redis.UniversalClient
+	cfg   protocol.Config
+	alone protocol.Alone
+}
+
+// New makes one for the consumer's worker.
+func New(rdb redis.UniversalClient, c *protocol.Consumer) *Maintenance {
+	return &Maintenance{Walker: c.Walker, rdb: rdb, cfg: c.Config(), alone: c.Alone()}
+}

@@ -1,0 +1,145 @@
+package maintenance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"turnstile/internal/protocol"
+	"turnstile/internal/redisconn"
+	"turnstile/internal/rediskey"
+)
+
+const purgeBatch = 200
+
+// Purge deletes completed tasks whose retention is over and dead letters older
+// than ArchiveTTL. asynq's own janitor does so only for queues that an
+// asynq.Server serves.
+func (c *Maintenance) Purge(ctx context.Context) (deleted int, err error) {
+	now, err := c.rdb.Time(ctx).Result()
+	if err != nil {
+		return 0, err
+	}
+	var failed error // of single sessions, which keep nobody from the rest
+	visit := func(sessions []string) error {
+		sessions, err := c.WithTasks(ctx, sessions, rediskey.Session.Completed, rediskey.Session.Archived)
+		if err == nil {
+			sessions, err = c.withOld(ctx, sessions, now)
+		}
+		if err != nil {
+			return err
+		}
+		for len(sessions) > 0 {
+			var again []string
+			for i, r := range protocol.Purge(ctx, c.rdb, sessions, purgeBatch, c.cfg.ArchiveTTL) {
+				if r.Err != nil {
+					failed = errors.Join(failed, fmt.Errorf("purge %s: %w", sessions[i], r.Err))
+					continue
+				}
+				deleted += r.N
+				if r.More {
+					again = append(again, sessions[i])
+				}
+			}
+			sessions = again
+		}
+		return nil
+	}
+	err = c.EverySession(ctx, visit)
+	return deleted, errors.Join(err, failed)
+}
+
+// withOld keeps the sessions that have something to purge: most have not, and a
+// count is cheaper than a script.
+func (c *Maintenance) withOld(ctx context.Context, sessions []string, now time.Time) ([]string, error) {
+	completed, archived := make([]*redis.IntCmd, len(sessions)), make([]*redis.IntCmd, len(sessions))
+	_, err := c.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i, s := range sessions {
+			k := rediskey.For(s)
+			completed[i] = p.ZCount(ctx, k.Completed(), "-inf", fmt.Sprint(now.Unix()))
+			archived[i] = p.ZCount(ctx, k.Archived(), "-inf", fmt.Sprint(now.Add(-c.cfg.ArchiveTTL).Unix()))
+		}
+		return nil
+	})
+	if err != nil && !redis.HasErrorPrefix(err, "WRONGTYPE") { // which the script tells of one session
+		return nil, err
+	}
+	var old []string
+	for i, s := range sessions {
+		if completed[i].Val()+archived[i].Val() > 0 || completed[i].Err() != nil || archived[i].Err() != nil {
+			old = append(old, s)
+		}
+	}
+	return old, nil
+}
+
+// Forget deletes the records of sessions that nobody has used for SessionTTL and
+// that hold no task.
+func (c *Maintenance) Forget(ctx context.Context) (forgotten int, err error) {
+	now, err := c.rdb.Time(ctx).Result()
+	if err != nil {
+		return 0, err
+	}
+	var failed error
+	for broken := 0; ; { // those stay in the index, before the others
+		old, err := c.rdb.ZRangeArgsWithScores(ctx, redis.ZRangeArgs{
+			Key: rediskey.Sessions, ByScore: true, Start: "-inf", Stop: now.Add(-c.cfg.SessionTTL).UnixMilli(),
+			Offset: int64(broken), Count: protocol.TimerBatch,
+		}).Result()
+		if err != nil {
+			return forgotten, errors.Join(failed, err)
+		}
+		n, bad, err := c.forgetAll(ctx, old, now)
+		forgotten += n
+		broken += len(bad)
+		failed = errors.Join(append(bad, failed)...)
+		if err != nil || len(old) < protocol.TimerBatch {
+			return forgotten, errors.Join(failed, err)
+		}
+	}
+}
+
+// forgetAll forgets those of a batch that can be. Those that are still of use leave
+// the front of the index; for each that is broken there is an error in bad.
+func (c *Maintenance) forgetAll(ctx context.Context, old []redis.Z, now time.Time) (forgotten int, bad []error, err error) {
+	sessions, scores := make([]string, len(old)), make(map[string]string, len(old))
+	for i, z := range old {
+		sessions[i], _ = z.Member.(string)
+		scores[sessions[i]] = fmt.Sprintf("%.0f", z.Score)
+	}
+	var gone []string
+	var kept []redis.Z
+	gone = append(gone, protocol.Without(sessions, c.Named(slices.Clone(sessions)))...) // out of the index, no more
+	for _, s := range protocol.Without(sessions, gone) {
+		ok, err := c.forget(ctx, s, now)
+		switch {
+		case err != nil && !redisconn.Refused(err):
+			return 0, bad, err
+		case err != nil:
+			bad = append(bad, fmt.Errorf("forget %s: %w", s, err))
+		case ok:
+			gone = append(gone, s)
+		default:
+			kept = append(kept, redis.Z{Score: float64(now.UnixMilli()), Member: s})
+		}
+	}
+	if len(kept) > 0 {
+		if err := c.rdb.ZAddXX(ctx, rediskey.Sessions, kept...).Err(); err != nil {
+			return 0, bad, err
+		}
+	}
+	return len(gone), bad, protocol.RemoveUnchanged(ctx, c.rdb, rediskey.Sessions, gone, scores)
+}
+
+func (c *Maintenance) forget(ctx context.Context, session string, now time.Time) (gone bool, err error) {
+	k := rediskey.For(session)
+	id, err := c.rdb.HGet(ctx, k.Record(), "session_id").Result()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return false, err
+	}
+	return protocol.Forget(ctx, c.rdb, session, id, now, c.cfg.SessionTTL)
+}

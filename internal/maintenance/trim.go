@@ -1,0 +1,100 @@
+package maintenance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"turnstile/internal/rediskey"
+)
+
+// trimTime is how long Trim archives what is over the cap in one batch of sessions; the
+// next call goes on.
+const trimTime = 2 * time.Second
+
+// Trim archives what waits beyond lineMost, session by session: it is of producers that
+// know no cap. It counts what waits in all of them, for senders with a MessagesCap, and
+// answers how many messages it archived. Only one worker does so at a time; the others'
+// calls answer 0.
+//
+// When ctx ends it stops, without an error.
+func (c *Maintenance) Trim(ctx context.Context) (archived int, err error) {
+	err = c.alone.Run(ctx, "trim", func(goOn func() error) error {
+		archived, err = c.trimAll(ctx, goOn)
+		return err
+	})
+	return archived, err
+}
+
+func (c *Maintenance) trimAll(ctx context.Context, goOn func() error) (archived int, err error) {
+	now, err := c.rdb.Time(ctx).Result()
+	if err != nil {
+		return 0, err
+	}
+	var waiting int64
+	var failed error // of single sessions, which keep nobody from the rest
+	err = c.EverySession(ctx, func(sessions []string) error {
+		sessions, err := c.NearTasks(ctx, sessions, rediskey.Session.Pending, rediskey.Session.Scheduled)
+		if err != nil || len(sessions) == 0 {
+			return err
+		}
+		n, over, err := c.waiting(ctx, sessions)
+		if err != nil {
+			return err
+		}
+		trimmed, err := c.trim(ctx, over)
+		archived += trimmed
+		waiting += n - int64(trimmed)
+		failed = errors.Join(failed, err)
+		return goOn()
+	})
+	if err == nil {
+		err = c.rdb.HSet(ctx, rediskey.Waiting, "count", waiting, "at", now.UnixMilli()).Err()
+	}
+	return archived, errors.Join(err, failed)
+}
+
+// waiting counts the messages that wait in sessions, and names the sessions where they
+// are more than lineMost.
+func (c *Maintenance) waiting(ctx context.Context, sessions []string) (n int64, over []string, err error) {
+	line, delayed := make([]*redis.IntCmd, len(sessions)), make([]*redis.IntCmd, len(sessions))
+	_, err = c.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i, s := range sessions {
+			k := rediskey.For(s)
+			line[i], delayed[i] = p.LLen(ctx, k.Pending()), p.ZCard(ctx, k.Scheduled())
+		}
+		return nil
+	})
+	if err != nil && !redis.HasErrorPrefix(err, "WRONGTYPE") { // which is one session's affair
+		return 0, nil, err
+	}
+	for i, s := range sessions {
+		n += line[i].Val() + delayed[i].Val()
+		if max(line[i].Val(), delayed[i].Val()) > c.cfg.LineMost() {
+			over = append(over, s)
+		}
+	}
+	return n, over, nil
+}
+
+// trim archives what is over the cap in these sessions, for as long as trimTime.
+func (c *Maintenance) trim(ctx context.Context, sessions []string) (trimmed int, failed error) {
+	for began := time.Now(); len(sessions) > 0 && time.Since(began) < trimTime && ctx.Err() == nil; {
+		var again []string
+		for i, r := range c.cfg.Trim(ctx, c.rdb, sessions) {
+			if r.Err != nil {
+				failed = errors.Join(failed, fmt.Errorf("archive what is over the line's cap of %s: %w", sessions[i], r.Err))
+				continue
+			}
+			trimmed += r.N
+			if r.More {
+				again = append(again, sessions[i])
+			}
+		}
+		sessions = again
+	}
+	return trimmed, failed
+}

@@ -1,0 +1,72 @@
+package protocol
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"turnstile/internal/rediskey"
+	"turnstile/pkg/session"
+)
+
+// SenderEvents is the cap of the event stream for the events of senders, who do not know
+// Config.EventsCap. It bounds the stream of a session without an owner. The owner's next
+// event cuts the stream to EventsCap.
+const SenderEvents = 100_000
+
+// Notify tells the session's owner of a message that asynq has stored, or finds out that
+// there is no owner. lua/ring.lua.
+type Notify struct {
+	Session string
+	Message session.Message
+	Nonce   string // of this Submit, as in the task's header
+	Known   bool   // asynq knew a task with the message's id
+	Limits  session.Limits
+	LineCap int
+}
+
+// Notified is what Notify found.
+type Notified struct {
+	Now   int64  // Redis' clock, ms
+	State string // of the message, or why it was refused: see lua/ring.lua
+	N     int64  // its position, its time (ms), or the cap
+	Own   bool   // the task is this Submit's
+}
+
+func (n Notify) encode() (keys []string, args []any, err error) {
+	entry, err := followupEntry(n.Message)
+	if err != nil {
+		return nil, nil, err
+	}
+	k := rediskey.For(n.Session)
+	return append(Keys(n.Session, "", time.Now()), k.Call(n.Nonce)), []any{
+		k.TaskPrefix(), session.TaskID(n.Session, n.Message.ID), n.Nonce, entry, string(n.Message.Mode), session.IDPrefix(n.Session),
+		SenderEvents, n.Session, flag(n.Known), n.Limits.Task(), n.LineCap,
+	}, nil
+}
+
+// Do carries it out.
+func (n Notify) Do(ctx context.Context, rdb redis.Scripter) (Notified, error) {
+	keys, args, err := n.encode()
+	if err != nil {
+		return Notified{}, err
+	}
+	a, err := run(ctx, rdb, ringScript(), keys, args...)
+	return Notified{Now: a.int(0), State: a.Str(1), N: a.int(2), Own: a.int(3) == 1}, err
+}
+
+// followupEntry is the part of a follow-up that a sender knows, as a JSON object; the
+// script puts mode, state, order and arrived_at before it.
+func followupEntry(m session.Message) (string, error) {
+	text, err := json.Marshal(struct {
+		ID   string `json:"id"`
+		Text string `json:"text"`
+	}{m.ID, m.Text})
+	if err != nil {
+		return "", fmt.Errorf("encode follow-up: %w", err)
+	}
+	return string(text), nil
+}

@@ -1,0 +1,21 @@
+package recovery
+
+import (
+	"github.com/redis/go-redis/v9"
+
+	"turnstile/internal/protocol"
+)
+
+// Recovery finds sessions that can be claimed and that nobody has announced, or whose
+// owner or claimer died.
+type Recovery struct {
+	protocol.Walker
+	rdb   redis.UniversalClient
+	cfg   protocol.Config
+	alone protocol.Alone
+}
+
+// New makes one for the consumer's worker.
+func New(rdb redis.UniversalClient, c *protocol.Consumer) *Recovery {
+	return &Recovery{Walker: c.Walker, rdb: rdb, cfg: c.Config(), alone: c.Alone()}
+}

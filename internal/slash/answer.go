@@ -1,0 +1,50 @@
+package slash
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"turnstile/pkg/session"
+)
+
+// approve and deny are commands: [NUMBER], and for approve [always].
+func approve(ctx context.Context, c Operations, sessionKey, args string) (string, error) {
+	d, words := session.Allow, strings.Fields(args)
+	if n := len(words); n > 0 && words[n-1] == "always" {
+		d, words = session.Always, words[:n-1]
+	}
+	return decide(ctx, c, sessionKey, "/approve [NUMBER] [always]", words, d)
+}
+
+func deny(ctx context.Context, c Operations, sessionKey, args string) (string, error) {
+	return decide(ctx, c, sessionKey, "/deny [NUMBER]", strings.Fields(args), session.Deny)
+}
+
+func decide(ctx context.Context, c Operations, sessionKey, usage string, words []string, d session.Decision) (string, error) {
+	number := 0
+	if len(words) > 0 {
+		number, _ = strconv.Atoi(words[0])
+		if number < 1 || len(words) > 1 {
+			return "", argsError("Write it as " + usage + ". Nothing was answered.")
+		}
+	}
+	q, err := c.Answer(ctx, sessionKey, number, d)
+	switch {
+	case errors.Is(err, session.ErrNoQuestion):
+		return "Nothing is asked.", nil
+	case errors.Is(err, session.ErrAnswered):
+		return "That was answered already.", nil
+	case errors.Is(err, session.ErrOtherQuestion):
+		return fmt.Sprintf("Question %d is not asked any more; number %d is: %s.", number, q.Number, q.Name), nil
+	case errors.Is(err, session.ErrJustAsked):
+		return fmt.Sprintf("Nothing was answered: question %d has just come, %s. /approve %[1]d or /deny %[1]d", q.Number, q.Name), nil
+	case err != nil:
+		return "", err
+	case d == session.Deny:
+		return fmt.Sprintf("Denied question %d: %s.", q.Number, q.Name), nil
+	}
+	return fmt.Sprintf("Approved question %d: %s.", q.Number, q.Name), nil
+}

@@ -1,0 +1,64 @@
+package slash
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"turnstile/internal/protocol"
+	"turnstile/pkg/session"
+)
+
+const (
+	historyEntries = 20   // that /history shows
+	historyMost    = 1000 // that it can be asked for
+	historyText    = 2000 // bytes of each that it shows
+)
+
+func history(ctx context.Context, c Operations, sessionKey, args string) (string, error) {
+	n := historyEntries
+	if args != "" {
+		n, _ = strconv.Atoi(args)
+		if n < 1 || n > historyMost {
+			return "", argsError(fmt.Sprintf("Say how many entries, from 1 to %d: /history 50.", historyMost))
+		}
+	}
+	entries, err := c.Tail(ctx, sessionKey, n)
+	if err != nil {
+		return "", err
+	}
+	if len(entries) == 0 {
+		return "The conversation has no entry yet.", nil
+	}
+	var b strings.Builder
+	for i, e := range entries {
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		b.WriteString(line(e))
+	}
+	return b.String(), nil
+}
+
+// line shows an entry to a person.
+func line(e session.Entry) string {
+	switch {
+	case e.Tool != nil && e.Tool.Error != "":
+		return fmt.Sprintf("tool: %s failed: %s", e.Tool.Name, shorten(e.Tool.Error))
+	case e.Tool != nil && e.Tool.Output == nil:
+		return fmt.Sprintf("tool: %s, cut off", e.Tool.Name)
+	case e.Tool != nil:
+		return "tool: " + e.Tool.Name
+	case e.Interrupted:
+		return fmt.Sprintf("%s: %s [interrupted]", e.Role, shorten(e.Text))
+	}
+	return fmt.Sprintf("%s: %s", e.Role, shorten(e.Text))
+}
+
+func shorten(text string) string { return protocol.CutText(text, historyText) }
+
+func firstLine(text string) string {
+	text, _, _ = strings.Cut(text, "\n")
+	return shorten(text)
+}

@@ -1,0 +1,167 @@
+package admin
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"turnstile/internal/protocol"
+	"turnstile/internal/rediskey"
+	"turnstile/pkg/session"
+)
+
+// deadBatch is how many dead letters are read in a round trip: a text may have a
+// megabyte.
+const deadBatch = 20
+
+// DeadLetter is a message that was put aside, in asynq's words archived.
+type DeadLetter struct {
+	Session string
+	ID      string
+	Text    string // "" of what is no message
+	Outcome session.Outcome
+	At      time.Time     // when it was put aside, by Redis' clock, in whole seconds
+	Age     time.Duration // since then
+}
+
+// DeadLetters visits a session's dead letters, the oldest first: those that were put
+// aside in the same second in the order of their arrival. An error is the last.
+func (a *Client) DeadLetters(ctx context.Context, sessionKey string) iter.Seq2[DeadLetter, error] {
+	return func(yield func(DeadLetter, error) bool) {
+		err := session.ValidateKey(sessionKey)
+		if err == nil {
+			err = a.eachDead(ctx, sessionKey, func(d DeadLetter) bool { return yield(d, nil) })
+		}
+		if err != nil {
+			yield(DeadLetter{}, err)
+		}
+	}
+}
+
+func (a *Client) eachDead(ctx context.Context, sessionKey string, visit func(DeadLetter) bool) error {
+	k := rediskey.For(sessionKey)
+	all, err := a.deadPlaces(ctx, k, nil)
+	slices.SortFunc(all, func(x, y deadPlace) int { // those of a second as /resume runs them
+		return cmp.Or(cmp.Compare(x.second, y.second), byArrival(x, y))
+	})
+	all = slices.CompactFunc(all, func(x, y deadPlace) bool { return x.id == y.id && x.second == y.second }) // read twice
+	for err == nil && len(all) > 0 {
+		batch := all[:min(len(all), deadBatch)]
+		all = all[len(batch):]
+		tasks := make([]*redis.SliceCmd, len(batch))
+		var now *redis.TimeCmd
+		_, err = a.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+			now = p.Time(ctx)
+			for i, place := range batch {
+				tasks[i] = p.HMGet(ctx, k.Task(place.id), "msg", "state", "result")
+			}
+			return nil
+		})
+		if err != nil {
+			break
+		}
+		for i, place := range batch {
+			t := protocol.Result(tasks[i].Val())
+			if t.Str(1) != "archived" {
+				continue // run again or deleted meanwhile
+			}
+			d := deadLetter(sessionKey, place.id, t, a.cfg.Limits)
+			d.At = time.Unix(place.second, 0)
+			d.Age = max(now.Val().Sub(d.At), 0)
+			if !visit(d) {
+				return nil
+			}
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("read dead letters of %s: %w", sessionKey, err)
+	}
+	return nil
+}
+
+// deadLetter reads {msg, state, result} of a task.
+func deadLetter(sessionKey, taskID string, t protocol.Result, limits session.Limits) DeadLetter {
+	d := DeadLetter{Session: sessionKey, ID: protocol.MessageID(session.IDPrefix(sessionKey), taskID)}
+	task, err := protocol.ParseTaskMessage([]byte(t.Str(0)))
+	if err == nil {
+		var m session.Message
+		m, err = task.Message(limits)
+		d.Text = m.Text
+	}
+	d.Outcome = protocol.StoredOutcome(sessionKey, d.ID, t.Str(1), t.Str(2))
+	if d.Outcome.Error == protocol.ArchivedByHand && task.Failure != "" {
+		d.Outcome.Error = task.Failure // a stock asynq.Server's
+	}
+	if err != nil && d.Outcome.Error == "" {
+		d.Outcome.Error = err.Error()
+	}
+	return d
+}
+
+// errEnough ends a walk whose caller has seen enough.
+var errEnough = errors.New("enough")
+
+// WithDeadLetters visits the sessions that have dead letters, each once and in no
+// order. It looks at every session that is known, in batches. An error is the
+// last.
+func (a *Client) WithDeadLetters(ctx context.Context) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		w, seen := protocol.NewWalker(a.rdb), map[string]bool{} // a scan may come by twice
+		visit := func(sessions []string) error {
+			dead, err := w.WithTasks(ctx, sessions, rediskey.Session.Archived)
+			for _, s := range dead {
+				if !seen[s] && !yield(s, nil) {
+					return errEnough
+				}
+				seen[s] = true
+			}
+			return err
+		}
+		err := w.EverySession(ctx, visit)
+		if err != nil && !errors.Is(err, errEnough) {
+			yield("", fmt.Errorf("look for dead letters: %w", err))
+		}
+	}
+}
+
+// DropDeadLetters deletes the dead letters with these ids, or without ids all of
+// a session's, and answers how many there were. They are gone for good: their
+// senders find no outcome any more. An id that names none is passed over.
+func (a *Client) DropDeadLetters(ctx context.Context, sessionKey string, ids ...string) (n int, err error) {
+	if err := session.ValidateKey(sessionKey); err != nil {
+		return 0, err
+	}
+	if n, err = a.dropDead(ctx, sessionKey, ids); err != nil {
+		return n, fmt.Errorf("drop dead letters of %s: %w", sessionKey, err)
+	}
+	return n, nil
+}
+
+func (a *Client) dropDead(ctx context.Context, sessionKey string, ids []string) (n int, err error) {
+	k := rediskey.For(sessionKey)
+	discard := func(taskIDs []string) error {
+		gone, err := protocol.Discard(ctx, a.rdb, sessionKey, taskIDs)
+		n += gone
+		return err
+	}
+	if len(ids) == 0 {
+		err = a.deadPages(ctx, k, func(taskIDs []string, _ []int64) error { return discard(taskIDs) })
+		return n, err
+	}
+	for part := range slices.Chunk(ids, deadPage) {
+		taskIDs := make([]string, len(part))
+		for i, id := range part {
+			taskIDs[i] = session.TaskID(sessionKey, id)
+		}
+		if err := discard(taskIDs); err != nil {
+			return n, err
+		}
+	}
+	return n, nil
+}

@@ -1,0 +1,172 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"turnstile/internal/protocol"
+	"turnstile/internal/rediskey"
+	"turnstile/pkg/session"
+)
+
+// eraseBatch is how many messages, and how many other keys, a script erases, so that it
+// does not hold up Redis.
+const eraseBatch = 500
+
+// Erase removes every key of a conversation: messages, results, dead letters,
+// transcripts, events. ErrBusy: a turn is running, and nothing was removed, but of
+// more than 500 messages some, if the turn has begun meanwhile. It looks at every key
+// of the database, to find transcripts of earlier session ids.
+//
+// A message that comes in meanwhile is erased with the rest, or begins the
+// conversation anew. Of one that is erased while its Submit is still under way the
+// session's name may stay in an index, until the workers find nothing behind it.
+func (a *Client) Erase(ctx context.Context, sessionKey string) error {
+	if err := session.ValidateKey(sessionKey); err != nil {
+		return err
+	}
+	err := a.erase(ctx, sessionKey)
+	switch {
+	case errors.Is(err, session.ErrBusy):
+		return fmt.Errorf("%w in session %s", session.ErrBusy, sessionKey)
+	case err != nil:
+		return fmt.Errorf("erase %s: %w", sessionKey, err)
+	}
+	return nil
+}
+
+func (a *Client) erase(ctx context.Context, sessionKey string) error {
+	k := rediskey.For(sessionKey)
+	for {
+		fence, many, err := a.eraseWhat(ctx, k)
+		if err != nil {
+			return err
+		}
+		// Messages first, and only then the keys, which are few then.
+		var found []string
+		if !many {
+			if found, err = a.scan(ctx, k.Any()); err != nil {
+				return err
+			}
+		}
+		gone, err := a.eraseBatches(ctx, sessionKey, fence, found, !many)
+		if err != nil {
+			return err
+		}
+		if gone {
+			return a.unlist(ctx, sessionKey)
+		}
+	}
+}
+
+// eraseBatches erases a batch of messages; and, if all keys were found, these as well.
+// gone: nothing is left.
+func (a *Client) eraseBatches(ctx context.Context, sessionKey, fence string, found []string, all bool) (gone bool, err error) {
+	own := protocol.Keys(sessionKey, "", time.Now())
+	// Transcripts of earlier session ids, say: nobody uses them any more.
+	others := slices.DeleteFunc(slices.Clone(found), func(key string) bool { return slices.Contains(own, key) })
+	for {
+		part := others[:min(len(others), eraseBatch)]
+		others = others[len(part):]
+		state, err := protocol.Erase{
+			Session: sessionKey, Fence: fence, Batch: eraseBatch, Others: part, Last: all && len(others) == 0,
+		}.Do(ctx, a.rdb)
+		switch {
+		case err != nil:
+			return false, err
+		case state == "held":
+			return false, session.ErrBusy
+		case state != "batch" || len(others) == 0:
+			return state == "gone", nil
+		}
+	}
+}
+
+// eraseWhat is the fence of the last turn, "" if there was none, and whether there are
+// more messages than a script is to erase at once.
+func (a *Client) eraseWhat(ctx context.Context, k rediskey.Session) (fence string, many bool, err error) {
+	var last *redis.StringCmd
+	var counts []*redis.IntCmd
+	_, err = a.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		last = p.HGet(ctx, k.Run(), "fence")
+		counts = append(counts, p.LLen(ctx, k.Pending()), p.LLen(ctx, k.Stopped()))
+		for _, zset := range []string{k.Archived(), k.Completed(), k.Retry(), k.Scheduled()} {
+			counts = append(counts, p.ZCard(ctx, zset))
+		}
+		return nil
+	})
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return "", false, err
+	}
+	var n int64
+	for _, count := range counts {
+		n += count.Val()
+	}
+	return last.Val(), n > eraseBatch, nil
+}
+
+// unlist takes an erased session out of the indexes. A message that has come in
+// since is announced again, for its sender may have done so before. The list of
+// sessions comes last, and only if no message has touched it: should this end
+// half-way, the sweep finds what there is by that.
+func (a *Client) unlist(ctx context.Context, sessionKey string) error {
+	var seen *redis.FloatCmd
+	var now *redis.TimeCmd
+	_, err := a.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for _, index := range []string{rediskey.Ready, rediskey.Due, rediskey.Owned, rediskey.Unlisted} {
+			p.ZRem(ctx, index, sessionKey)
+		}
+		p.SRem(ctx, rediskey.AllQueues, rediskey.Queue(sessionKey))
+		now = p.Time(ctx)
+		seen = p.ZScore(ctx, rediskey.Sessions, sessionKey)
+		return nil
+	})
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return err
+	}
+	// A second look, behind the last removal: a message may come between the first and
+	// that. Its sender has told of it before both.
+	for _, last := range []bool{false, true} {
+		k := rediskey.For(sessionKey)
+		anew, err := a.rdb.Exists(ctx, k.Pending(), k.Active(), k.Scheduled(), k.Retry(), k.Completed(), k.Archived(), k.Stopped()).Result()
+		switch {
+		case err != nil:
+			return err
+		case anew > 0:
+			return protocol.Announce(ctx, a.rdb, sessionKey, now.Val().UnixMilli(), 0)
+		case last:
+			return nil
+		}
+		score := fmt.Sprintf("%.0f", seen.Val())
+		if err := protocol.RemoveUnchanged(ctx, a.rdb, rediskey.Sessions, []string{sessionKey}, map[string]string{sessionKey: score}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// scan finds keys by pattern, on each master of a cluster.
+func (a *Client) scan(ctx context.Context, pattern string) (found []string, err error) {
+	var mu sync.Mutex
+	err = protocol.EachMaster(ctx, a.rdb, func(ctx context.Context, _ string, rdb redis.Cmdable) error {
+		for cursor := uint64(0); ; {
+			keys, next, err := rdb.Scan(ctx, cursor, pattern, 1000).Result()
+			if err != nil {
+				return err
+			}
+			mu.Lock()
+			found = append(found, keys...)
+			mu.Unlock()
+			if cursor = next; cursor == 0 {
+				return nil
+			}
+		}
+	})
+	return found, err
+}

@@ -1,0 +1,71 @@
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sort"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"turnstile/internal/rediskey"
+	"turnstile/pkg/session"
+)
+
+// Followups reads what waits behind the running turn, oldest first.
+func (a *Client) Followups(ctx context.Context, key string) ([]session.Followup, error) {
+	return listFollowups(ctx, a.rdb, key)
+}
+
+// listFollowups reads a session's follow-ups, oldest first: of messages that wait or run, for an
+// operator may have deleted or archived others.
+func listFollowups(ctx context.Context, rdb redis.Cmdable, sessionKey string) ([]session.Followup, error) {
+	k := rediskey.For(sessionKey)
+	values, err := rdb.HGetAll(ctx, k.Followups()).Result()
+	if err != nil {
+		return nil, fmt.Errorf("read follow-ups of %s: %w", sessionKey, err)
+	}
+	list := make([]session.Followup, 0, len(values))
+	for id, v := range values {
+		var f session.Followup
+		// Senders of an older version keep refusals here. What cannot be read is no
+		// reason to hide the others: the task itself waits in asynq.
+		if !strings.HasPrefix(v, `{"refused":`) && json.Unmarshal([]byte(v), &f) == nil {
+			f.ID = id
+			list = append(list, f)
+		}
+	}
+	if list, err = present(ctx, rdb, sessionKey, list); err != nil {
+		return nil, fmt.Errorf("read follow-ups of %s: %w", sessionKey, err)
+	}
+	sort.Slice(list, func(i, j int) bool {
+		if list[i].ArrivedAt != list[j].ArrivedAt {
+			return list[i].ArrivedAt < list[j].ArrivedAt
+		}
+		return list[i].Order < list[j].Order
+	})
+	return list, nil
+}
+
+// present keeps those whose task waits or runs. One that was not announced has its id
+// from another one, which is gone.
+func present(ctx context.Context, rdb redis.Cmdable, sessionKey string, list []session.Followup) ([]session.Followup, error) {
+	tasks := make([]*redis.SliceCmd, len(list))
+	_, err := rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i, f := range list {
+			tasks[i] = p.HMGet(ctx, rediskey.For(sessionKey).Task(session.TaskID(sessionKey, f.ID)), "state", "seen", "seq")
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	kept := list[:0]
+	for i, f := range list {
+		if t := tasks[i].Val(); (t[0] == "pending" || t[0] == "active") && (t[1] != nil || t[2] != nil) {
+			kept = append(kept, f)
+		}
+	}
+	return kept, nil
+}

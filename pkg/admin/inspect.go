@@ -1,0 +1,135 @@
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"turnstile/internal/protocol"
+	"turnstile/internal/rediskey"
+	"turnstile/pkg/resume"
+	"turnstile/pkg/session"
+)
+
+// Session reads one session. One that was never heard of reads as idle and empty.
+func (a *Client) Session(ctx context.Context, key string) (session.Info, error) {
+	if err := session.ValidateKey(key); err != nil {
+		return session.Info{}, err
+	}
+	infos, err := a.sessions(ctx, []string{key})
+	if err != nil {
+		return session.Info{}, fmt.Errorf("read session %s: %w", key, err)
+	}
+	return infos[0], nil
+}
+
+// Busy lists the sessions in which something runs or waits, among those of the
+// indexes, which are bounded by what goes on.
+func (a *Client) Busy(ctx context.Context) ([]session.Info, error) {
+	seen := map[string]bool{}
+	var keys []string
+	for _, index := range []string{rediskey.Owned, rediskey.Ready, rediskey.Due} {
+		members, err := a.rdb.ZRange(ctx, index, 0, -1).Result()
+		if err != nil {
+			return nil, fmt.Errorf("list sessions: %w", err)
+		}
+		for _, m := range protocol.NewWalker(a.rdb).Named(members) {
+			if !seen[m] {
+				seen[m] = true
+				keys = append(keys, m)
+			}
+		}
+	}
+	var busy []session.Info
+	for len(keys) > 0 {
+		n := min(len(keys), protocol.WalkBatch)
+		infos, err := a.sessions(ctx, keys[:n])
+		if err != nil {
+			return nil, fmt.Errorf("list sessions: %w", err)
+		}
+		for _, s := range infos {
+			if s.Phase != session.PhaseIdle || s.Pending+s.Scheduled > 0 {
+				busy = append(busy, s)
+			}
+		}
+		keys = keys[n:]
+	}
+	return busy, nil
+}
+
+func (a *Client) sessions(ctx context.Context, keys []string) ([]session.Info, error) {
+	type reads struct {
+		run, record                           *redis.SliceCmd
+		sentinel                              *redis.StringCmd
+		ttl                                   *redis.DurationCmd
+		pending, scheduled, retried, archived *redis.IntCmd
+	}
+	all := make([]reads, len(keys))
+	var now *redis.TimeCmd
+	_, err := a.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		now = p.Time(ctx)
+		for i, key := range keys {
+			k := rediskey.For(key)
+			all[i] = reads{
+				run:      p.HMGet(ctx, k.Run(), "token", "worker", "fence", "phase", "started_at", "ids", "mode", "sid", "entries", "question", "answered"),
+				record:   p.HMGet(ctx, k.Record(), "session_id", "title", "title_by", "queue", "dropped", "omitted", "omitted_told"),
+				sentinel: p.Get(ctx, k.Sentinel()),
+				ttl:      p.PTTL(ctx, k.Sentinel()),
+				pending:  p.LLen(ctx, k.Pending()), scheduled: p.ZCard(ctx, k.Scheduled()),
+				retried: p.ZCard(ctx, k.Retry()), archived: p.ZCard(ctx, k.Archived()),
+			}
+		}
+		return nil
+	})
+	if err != nil && err != redis.Nil { //nolint:errorlint // the pipeline answers a free sentinel's Nil as it is
+		return nil, err
+	}
+	infos := make([]session.Info, len(keys))
+	for i, key := range keys {
+		r, rec := protocol.Result(all[i].run.Val()), protocol.Result(all[i].record.Val())
+		s := session.Info{
+			Session: key, Phase: session.PhaseIdle, SessionID: rec.Str(0), Fence: protocol.Number(r.Str(2)),
+			Pending: int(all[i].pending.Val()), Scheduled: int(all[i].scheduled.Val() + all[i].retried.Val()),
+			Archived: int(all[i].archived.Val()),
+		}
+		s.Title, s.TitleBy = rec.Str(1), rec.Str(2)
+		_ = json.Unmarshal([]byte(rec.Str(3)), &s.Settings) // what cannot be read says nothing
+		var dropped []string
+		_ = json.Unmarshal([]byte(rec.Str(4)), &dropped)
+		if len(dropped) > 0 {
+			s.Dropped = len(dropped) + int(max(protocol.Number(rec.Str(5))-protocol.Number(rec.Str(6)), 0))
+		}
+		if r.Str(7) == s.SessionID { // else it has begun anew since the last turn
+			s.Entries = protocol.Number(r.Str(8))
+		}
+		if token := all[i].sentinel.Val(); token != "" && token == r.Str(0) {
+			prefix := session.IDPrefix(key)
+			s.Phase, s.Worker, s.Left = r.Str(3), r.Str(1), all[i].ttl.Val()
+			s.Turn = prefix + r.Str(2)
+			s.StartedAt = time.UnixMilli(protocol.Number(r.Str(4)))
+			s.Since = now.Val().Sub(s.StartedAt)
+			s.Mode = session.Mode(r.Str(6))
+			s.Question = protocol.OpenQuestion(r.Str(2), r.Str(9), r.Str(10))
+			var ids []string
+			_ = json.Unmarshal([]byte(r.Str(5)), &ids) // as above: one record is not to hide all the others
+			for _, id := range ids {
+				s.Messages = append(s.Messages, protocol.MessageID(prefix, id))
+			}
+		}
+		infos[i] = s
+	}
+	return infos, nil
+}
+
+// Transcript reads a transcript, oldest entry first.
+func (a *Client) Transcript(ctx context.Context, key, sessionID string) ([]session.Entry, error) {
+	return session.ReadTranscript(ctx, a.rdb, key, sessionID)
+}
+
+// ResumeRecord reads the session's resume record.
+func (a *Client) ResumeRecord(ctx context.Context, key string) (resume.Record, error) {
+	return resume.Read(ctx, a.rdb, key)
+}

@@ -1,0 +1,90 @@
+package admin
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strconv"
+
+	"github.com/redis/go-redis/v9"
+
+	"turnstile/internal/protocol"
+	"turnstile/internal/rediskey"
+)
+
+// deadPage is about how many dead letters' places are read in a round trip. No
+// command reads all of them: of 50,000 that would hold up Redis for 30 ms.
+const deadPage = 200
+
+// deadPlace is where a dead letter stands among the others. There is one in memory
+// for each: it has no text.
+type deadPlace struct {
+	id      string // of the task
+	second  int64  // in which it was put aside, Unix time
+	arrived string // ms, as it is stored; "" of what another program has put aside
+	seq     int64
+	size    int // bytes that a script has to read of it, if that was asked for
+}
+
+// byArrival is the order in which the messages came.
+func byArrival(a, b deadPlace) int {
+	return cmp.Or(cmp.Compare(protocol.Number(a.arrived), protocol.Number(b.arrived)), cmp.Compare(a.seq, b.seq), cmp.Compare(a.id, b.id))
+}
+
+// deadPages visits the ids of a session's dead letters, and the seconds in which they
+// were put aside, a page at a time and in no order. Each that is there all the while is
+// visited, some twice.
+func (a *Client) deadPages(ctx context.Context, k rediskey.Session, visit func(ids []string, seconds []int64) error) error {
+	page := func(pairs []string) error {
+		for part := range slices.Chunk(pairs, 2*deadPage) { // the embedded server answers all at once
+			var ids []string
+			var seconds []int64
+			for i := 0; i+1 < len(part); i += 2 {
+				score, _ := strconv.ParseFloat(part[i+1], 64) // Redis' own words
+				ids, seconds = append(ids, part[i]), append(seconds, int64(score))
+			}
+			if err := visit(ids, seconds); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return protocol.NewWalker(a.rdb).Each(ctx, page, func(cursor uint64) ([]string, uint64, error) {
+		return a.rdb.ZScan(ctx, k.Archived(), cursor, "", deadPage).Result()
+	})
+}
+
+// deadPlaces reads the places of a session's dead letters, in no order. With wanted
+// these are only those whose result, as it is stored, is wanted, and their sizes too.
+func (a *Client) deadPlaces(ctx context.Context, k rediskey.Session, wanted func(result string) bool) (all []deadPlace, err error) {
+	err = a.deadPages(ctx, k, func(ids []string, seconds []int64) error {
+		tasks, sizes := make([]*redis.SliceCmd, len(ids)), make([]*redis.IntCmd, len(ids))
+		_, err := a.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+			for i, id := range ids {
+				if wanted == nil {
+					tasks[i] = p.HMGet(ctx, k.Task(id), "arrived", "seq")
+					continue
+				}
+				tasks[i] = p.HMGet(ctx, k.Task(id), "arrived", "seq", "result")
+				sizes[i] = p.HStrLen(ctx, k.Task(id), "msg")
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		for i, id := range ids {
+			t := protocol.Result(tasks[i].Val())
+			d := deadPlace{id: id, second: seconds[i], arrived: t.Str(0), seq: protocol.Number(t.Str(1))}
+			if wanted != nil {
+				if !wanted(t.Str(2)) {
+					continue
+				}
+				d.size = int(sizes[i].Val()) + len(t.Str(2))
+			}
+			all = append(all, d)
+		}
+		return nil
+	})
+	return all, err
+}

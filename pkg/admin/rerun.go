@@ -1,0 +1,76 @@
+package admin
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"turnstile/internal/protocol"
+	"turnstile/internal/rediskey"
+	"turnstile/pkg/session"
+)
+
+// What one call of the script moves at most, but one message whatever its size.
+const (
+	rerunBatch = 500
+	rerunBytes = 4 << 20
+)
+
+// Rerun puts the dead letters that a stop or a failure has made back in line,
+// oldest first, and answers how many. Expired, dropped and taken-back ones stay, and
+// so do those that are put aside while it is at work, and those for which the line has no
+// room.
+func (a *Client) Rerun(ctx context.Context, sessionKey string) (n int, err error) {
+	if err := session.ValidateKey(sessionKey); err != nil {
+		return 0, err
+	}
+	if n, err = a.rerun(ctx, sessionKey); err != nil {
+		return n, fmt.Errorf("run again what was put aside in %s: %w", sessionKey, err)
+	}
+	return n, nil
+}
+
+func (a *Client) rerun(ctx context.Context, sessionKey string) (n int, err error) {
+	k, name := rediskey.For(sessionKey), rand.Text()
+	all, err := a.deadPlaces(ctx, k, func(result string) bool {
+		var end struct{ Status session.Status }
+		return json.Unmarshal([]byte(result), &end) == nil && (end.Status == session.StatusStopped || end.Status == session.StatusFailed)
+	})
+	if err != nil {
+		return 0, protocol.Unchanged(err, false)
+	}
+	slices.SortFunc(all, byArrival)
+	all = slices.CompactFunc(all, func(a, b deadPlace) bool { return a.id == b.id && a.arrived == b.arrived }) // read twice
+	for batch := 1; len(all) > 0; batch++ {
+		m := rerunCount(all)
+		letters := make([]protocol.DeadTask, m)
+		for i, d := range all[:m] {
+			letters[i] = protocol.DeadTask{ID: d.id, Arrived: d.arrived}
+		}
+		all = all[m:]
+		moved, now, err := protocol.Rerun{Session: sessionKey, Call: fmt.Sprint(name, "-", batch), LineCap: a.cfg.LineCap, Letters: letters}.Do(ctx, a.rdb)
+		if batch == 1 {
+			err = protocol.Unchanged(err, false)
+		}
+		if err == nil && moved > 0 {
+			err = protocol.Announce(ctx, a.rdb, sessionKey, now, 0)
+		}
+		if err != nil {
+			return n, err
+		}
+		n += moved
+	}
+	return n, nil
+}
+
+// rerunCount is how many of the first go into one batch.
+func rerunCount(all []deadPlace) int {
+	for i, size := 0, 0; i < min(len(all), rerunBatch); i++ {
+		if size += all[i].size; size > rerunBytes && i > 0 {
+			return i
+		}
+	}
+	return min(len(all), rerunBatch)
+}

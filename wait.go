@@ -1,0 +1,209 @@
+package turnstile
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"turnstile/internal/protocol"
+	"turnstile/internal/redisconn"
+	"turnstile/internal/rediskey"
+	"turnstile/pkg/session"
+)
+
+const (
+	// readBlock is how long one read waits for events on its connection: as long as it
+	// may take until a cancelled Wait returns.
+	readBlock = time.Second
+
+	// recheck is how often a wait looks at the task itself, in case its last
+	// event was trimmed or an operator removed the task.
+	recheck = 5 * time.Second
+)
+
+// ErrUnknown says that no message of that id is stored: there never was one, its
+// result is not kept any more, or an operator deleted it.
+var ErrUnknown = errors.New("unknown message")
+
+// Result answers how a message ended; ok is false while it has not.
+func (c *Client) Result(ctx context.Context, sessionKey, id string) (o session.Outcome, ok bool, err error) {
+	t, err := c.rdb.HMGet(ctx, rediskey.For(sessionKey).Task(session.TaskID(sessionKey, id)), "state", "result").Result()
+	if err != nil {
+		return session.Outcome{}, false, fmt.Errorf("read message %s of %s: %w", id, sessionKey, err)
+	}
+	a := protocol.Result(t)
+	switch a.Str(0) {
+	case "":
+		return session.Outcome{}, false, fmt.Errorf("%w %s of session %s", ErrUnknown, id, sessionKey)
+	case "completed", "archived":
+		return protocol.StoredOutcome(sessionKey, id, a.Str(0), a.Str(1)), true, nil
+	}
+	return session.Outcome{}, false, nil
+}
+
+// Wait waits until a message has ended, through drains, crashes, retries and a
+// Redis that is away, for as long as ctx lasts. The message goes on without it.
+func (c *Client) Wait(ctx context.Context, sessionKey, id string) (session.Outcome, error) {
+	var last []redis.XMessage
+	err := protocol.Persist(ctx, func() (err error) {
+		last, err = c.rdb.XRevRangeN(ctx, rediskey.For(sessionKey).Events(), "+", "-", 1).Result()
+		return err
+	})
+	if err != nil {
+		return session.Outcome{}, fmt.Errorf("read events of %s: %w", sessionKey, err)
+	}
+	from := "0"
+	if len(last) > 0 {
+		from = last[0].ID
+	}
+	return c.follow(ctx, sessionKey, from, &watch{id: id, turns: map[string]bool{}})
+}
+
+// Follow is Wait that also calls see for each event of the message's turns, those
+// of before the call included as far as the stream still has them.
+//
+// Whatever happens to the connection meanwhile, see is called once for each event and
+// in their order. Of an event that the stream has lost (it is capped, and a Redis that
+// comes back may have forgotten some) nothing is seen; the outcome tells the end.
+func (c *Client) Follow(ctx context.Context, sessionKey, id string, see func(session.Event)) (session.Outcome, error) {
+	return c.FollowFrom(ctx, sessionKey, id, "", see)
+}
+
+// FollowFrom is a Follow that another one left off: see is not called for the events
+// up to that with the id after, the last one that was seen. An empty id is none. One
+// that cannot be an event's id is an error that wraps session.ErrInvalid.
+func (c *Client) FollowFrom(ctx context.Context, sessionKey, id, after string, see func(session.Event)) (session.Outcome, error) {
+	w := &watch{id: id, turns: map[string]bool{}, see: see}
+	if after != "" {
+		var err error
+		if w.shown, err = parseEventID(after); err != nil {
+			return session.Outcome{}, err
+		}
+	}
+	// From the beginning all the same: the earlier events tell which turns are the
+	// message's, and how much of the reply was seen.
+	return c.follow(ctx, sessionKey, "0", w)
+}
+
+func (c *Client) follow(ctx context.Context, sessionKey, from string, w *watch) (session.Outcome, error) {
+	id := w.id
+	r := &reader{waits: c.waits, stream: rediskey.For(sessionKey).Events(), from: from, behind: from == "0"}
+	var looked time.Time
+	rescanned, learnt := false, w.see == nil
+	pause := 50 * time.Millisecond
+	for ctx.Err() == nil {
+		var err error
+		if time.Since(looked) >= recheck {
+			var o session.Outcome
+			var ended bool
+			if o, ended, err = c.Result(ctx, sessionKey, id); err == nil && ended {
+				replay(ctx, r, o, w)
+				return o, nil
+			}
+			if err == nil && !learnt {
+				w.orphan, err = c.turnOf(ctx, sessionKey, id)
+				learnt = err == nil
+			}
+			looked = time.Now()
+			if errors.Is(err, ErrUnknown) && !rescanned {
+				// Its result may not have been kept, but the event may be there.
+				w.learnt, _ = parseEventID(r.from) // none was, if that is the beginning
+				r.rewind()
+				rescanned = true
+			}
+		}
+		var events []redis.XMessage
+		unknown := errors.Is(err, ErrUnknown)
+		if err == nil || unknown {
+			var readErr error
+			if unknown {
+				events, readErr = r.page(ctx)
+			} else {
+				events, readErr = r.next(ctx, time.Until(looked.Add(recheck)))
+			}
+			if readErr != nil {
+				err = fmt.Errorf("read events: %w", readErr)
+			} else if len(events) > 0 {
+				err = nil
+			}
+		}
+		switch {
+		case err == nil:
+			pause = 50 * time.Millisecond
+		case redisconn.MayPass(err):
+			looked = time.Time{}
+			select {
+			case <-ctx.Done():
+			case <-time.After(pause):
+			}
+			pause = min(2*pause, 2*time.Second)
+		case ctx.Err() == nil:
+			return session.Outcome{}, err
+		}
+		for _, m := range events {
+			if end, ended := w.hear(m); ended {
+				// The task knows better than an event: the message may have been run
+				// again since.
+				o, over, err := c.Result(ctx, sessionKey, id)
+				if err == nil && !over {
+					continue
+				}
+				if err == nil && o.Turn != end.Turn {
+					looked = time.Time{} // there is more to see
+					continue
+				}
+				if err == nil {
+					return o, nil
+				}
+				return protocol.OutcomeOf(sessionKey, id, end), nil
+			}
+		}
+		if unknown {
+			looked = time.Time{} // nothing can come any more
+		}
+	}
+	return session.Outcome{}, context.Cause(ctx)
+}
+
+// replay shows what the stream still has of a message that has already ended, and
+// of its reply what the stream has lost.
+func replay(ctx context.Context, r *reader, end session.Outcome, w *watch) {
+	if w.see == nil {
+		return
+	}
+	w.orphan = end.Turn
+	// The outcome is known, but whoever follows has not seen the reply.
+	_ = protocol.Persist(ctx, func() error {
+		for r.behind = true; r.behind; {
+			events, err := r.page(ctx)
+			if err != nil {
+				return err
+			}
+			for _, m := range events {
+				w.hear(m)
+			}
+		}
+		return nil
+	})
+	w.text.rest(session.Event{Turn: end.Turn, Reply: end.Reply, At: w.at}, w.see)
+}
+
+// turnOf is the session's last turn, if the message is a part of it.
+func (c *Client) turnOf(ctx context.Context, sessionKey, id string) (turn string, err error) {
+	run, err := c.rdb.HMGet(ctx, rediskey.For(sessionKey).Run(), "fence", "ids").Result()
+	if err != nil {
+		return "", fmt.Errorf("read session %s: %w", sessionKey, err)
+	}
+	r := protocol.Result(run)
+	var tasks []string
+	_ = json.Unmarshal([]byte(r.Str(1)), &tasks) // what cannot be read says nothing
+	if !slices.Contains(tasks, session.TaskID(sessionKey, id)) {
+		return "", nil
+	}
+	return session.IDPrefix(sessionKey) + r.Str(0), nil
+}
