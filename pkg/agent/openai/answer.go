@@ -46,17 +46,24 @@ func (r *run) stream(ctx context.Context) (*answer, error) {
 	a := &answer{open: map[int64]int{}}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream := r.begin(ctx, r.request())
-	defer func() { _ = stream.Close() }() // the request is over, whatever becomes of this
-	for stream.Next() {
-		if err := r.chunk(a, stream.Current()); err != nil {
+	stream, err := r.post(ctx, r.next())
+	if err != nil {
+		return a, err
+	}
+	defer stream.Close()
+	for c, broken := range chunks(stream) {
+		if broken != nil {
+			err = broken
+			break
+		}
+		if err := r.chunk(a, c); err != nil {
 			return a, err
 		}
 	}
 	if a.usage != nil {
 		r.emit(agent.Event{Type: agent.EventUsage, Usage: a.usage})
 	}
-	switch err := stream.Err(); {
+	switch {
 	case a.finish != "": // all has come; what broke then is not missed
 		return a, nil
 	case err != nil:

@@ -2,22 +2,17 @@ package openai
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
-	"net/http"
-
-	sdk "github.com/openai/openai-go/v3"
-	"github.com/openai/openai-go/v3/option"
-	"github.com/openai/openai-go/v3/packages/ssestream"
+	"io"
+	"iter"
 )
 
-// chunk is what of a streamed chunk is looked at. There is one for each of the model's
-// tokens, and the SDK's own type, which keeps every field as it came, takes several
-// times as long to decode.
+// chunk has those fields of a streamed chunk that the agent uses.
 type chunk struct {
-	Model   string   `json:"model"`
-	Choices []choice `json:"choices"`
-	Usage   *usage   `json:"usage"`
+	Model   string          `json:"model"`
+	Choices []choice        `json:"choices"`
+	Usage   *usage          `json:"usage"`
+	Error   json.RawMessage `json:"error"` // there is one: the chunk is an error
 }
 
 type choice struct {
@@ -62,9 +57,25 @@ func (w *words) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, (*string)(w))
 }
 
-// begin sends the request. The stream has its error, too.
-func (a *Agent) begin(ctx context.Context, params sdk.ChatCompletionNewParams) *ssestream.Stream[chunk] {
-	var raw *http.Response
-	err := a.client.Post(ctx, "chat/completions", params, &raw, option.WithJSONSet("stream", true))
-	return ssestream.NewStream[chunk](ssestream.NewDecoder(raw), err)
+// chunks yields a stream's chunks until [DONE] or its end, or the error that ended it.
+func chunks(r io.Reader) iter.Seq2[chunk, error] {
+	return func(yield func(chunk, error) bool) {
+		for data, err := range events(r, maxEvent) {
+			if err != nil {
+				yield(chunk{}, err)
+				return
+			}
+			if bytes.HasPrefix(data, []byte("[DONE]")) {
+				return
+			}
+			var c chunk
+			err := json.Unmarshal(data, &c)
+			if c.Error != nil { // of whatever form the rest is
+				err = newStatusError(0, nil, data)
+			}
+			if !yield(c, err) || err != nil {
+				return
+			}
+		}
+	}
 }

@@ -1,17 +1,15 @@
 package openai
 
 import (
-	"encoding/json"
+	"bytes"
+	"context"
+	"errors"
 	"io"
 	"mime"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
-
-	sdk "github.com/openai/openai-go/v3"
-	"github.com/openai/openai-go/v3/option"
-	"github.com/openai/openai-go/v3/packages/param"
-	"github.com/openai/openai-go/v3/shared"
 
 	"turnstile/internal/process/gulp"
 )
@@ -22,82 +20,83 @@ const headerTimeout = 10 * time.Minute
 // maxErrorBody is how much is read of an error's body.
 const maxErrorBody = 64 << 10
 
-// connect makes the client, without sdk.NewClient, which reads OPENAI_* from the
-// environment.
+// maxRedirects is how many redirects one request follows.
+const maxRedirects = 10
+
+// connect makes the client.
 func (a *Agent) connect() {
-	a.http = &http.Client{} // of http.DefaultTransport, if a program has put another in its place
+	a.endpoint = endpoint(*a.base)
+	a.http = &http.Client{CheckRedirect: a.redirect}
+	// A program may have put another kind of transport in the default's place.
 	if transport, ok := http.DefaultTransport.(*http.Transport); ok {
 		transport = transport.Clone()
 		transport.ResponseHeaderTimeout = headerTimeout
 		a.http.Transport = transport
 	}
-	options := []option.RequestOption{
-		option.WithBaseURL(a.base.String()),
-		option.WithHTTPClient(a.http),
-		option.WithMaxRetries(0), // see retry.go
-		option.WithMiddleware(refuse),
-	}
-	if a.config.Key != "" {
-		options = append(options, option.WithAPIKey(a.config.Key))
-	}
-	a.client = sdk.Client{Options: options}
 }
 
-// refuse makes an error of every answer that is no stream. The SDK would keep only
-// those in OpenAI's own form, and read them whole.
-func refuse(req *http.Request, next option.MiddlewareNext) (*http.Response, error) {
-	resp, err := next(req)
+// endpoint is where requests go. The base's path stays as it is written: some proxies
+// have a whole URL in it, which JoinPath would change.
+func endpoint(base url.URL) string {
+	base.ForceQuery = false
+	return strings.TrimSuffix(base.String(), "/") + "/chat/completions"
+}
+
+// redirect keeps the conversation at the server of the base URL.
+func (a *Agent) redirect(req *http.Request, via []*http.Request) error {
+	switch {
+	case !sameServer(req.URL, a.base):
+		return errors.New("it redirects to another server")
+	case len(via) >= maxRedirects:
+		return errors.New("it redirects again and again")
+	}
+	return nil
+}
+
+// sameServer reports whether two URLs have the same scheme, host and port.
+func sameServer(a, b *url.URL) bool {
+	return a.Scheme == b.Scheme && strings.EqualFold(a.Hostname(), b.Hostname()) && port(a) == port(b)
+}
+
+func port(u *url.URL) string {
+	switch {
+	case u.Port() != "":
+		return u.Port()
+	case u.Scheme == "https":
+		return "443"
+	}
+	return "80"
+}
+
+// post sends a request and returns the stream with which the server responds. Every
+// other response is an error.
+func (a *Agent) post(ctx context.Context, body request) (io.ReadCloser, error) {
+	data, err := encode(body)
+	if err != nil {
+		return nil, err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, a.endpoint, bytes.NewReader(data))
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "application/json") // as OpenAI's own clients do for streams
+	req.Header.Set("User-Agent", "turnstile")
+	if a.config.Key != "" {
+		req.Header.Set("Authorization", "Bearer "+a.config.Key)
+	}
+	resp, err := a.http.Do(req)
 	if err != nil {
 		return nil, err
 	}
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	if resp.StatusCode < 300 && kind != "application/json" && kind != "text/html" {
-		resp.Body = struct {
+		return struct {
 			io.Reader
 			io.Closer
-		}{gulp.New(resp.Body, req.Context().Done()), resp.Body}
-		return resp, nil
+		}{gulp.New(resp.Body, ctx.Done()), resp.Body}, nil
 	}
 	defer resp.Body.Close()
-	body, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody)) // some of it is enough
-	return nil, newStatusError(resp.StatusCode, resp.Header, body)
-}
-
-// prepare makes what is the same in all requests.
-func (a *Agent) prepare() {
-	a.params = sdk.ChatCompletionNewParams{
-		Model:         a.config.Model,
-		StreamOptions: sdk.ChatCompletionStreamOptionsParam{IncludeUsage: param.NewOpt(true)},
-	}
-	if a.config.Temperature != nil {
-		a.params.Temperature = param.NewOpt(*a.config.Temperature)
-	}
-	switch limit := param.NewOpt(int64(a.config.MaxTokens)); {
-	case a.config.MaxTokens == 0:
-	case newerLimit(a.base.Hostname()):
-		a.params.MaxCompletionTokens = limit
-	default:
-		a.params.MaxTokens = limit
-	}
-	a.fixed = message{role: roleSystem, text: a.config.SystemPrompt}.tokens()
-	for _, t := range a.config.Tools {
-		var schema shared.FunctionParameters
-		_ = json.Unmarshal(t.schema(), &schema) // checked before
-		f := shared.FunctionDefinitionParam{Name: t.Name, Parameters: schema}
-		if t.Description != "" {
-			f.Description = param.NewOpt(t.Description)
-		}
-		a.params.Tools = append(a.params.Tools, sdk.ChatCompletionFunctionTool(f))
-		a.fixed += messageTokens + (len(t.Name)+len(t.Description)+len(t.schema()))/bytesPerToken
-	}
-}
-
-// newerLimit reports whether a host knows max_completion_tokens for sure.
-func newerLimit(host string) bool {
-	for _, of := range []string{"openai.com", "azure.com"} {
-		if host == of || strings.HasSuffix(host, "."+of) {
-			return true
-		}
-	}
-	return false
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody)) // some of it is enough
+	return nil, newStatusError(resp.StatusCode, resp.Header, text)
 }

@@ -40,8 +40,8 @@ func TestConfig(t *testing.T) {
 	}
 	for host, newer := range map[string]bool{"https://api.openai.com/v1": true, "https://x.openai.azure.com/v1": true, "https://notopenai.com": false, "http://localhost:1": false} {
 		a, err := New(Config{BaseURL: host, Model: "m", MaxTokens: 7})
-		if err != nil || a.params.MaxCompletionTokens.Valid() != newer || a.params.MaxTokens.Valid() == newer {
-			t.Errorf("%s: %v, %v", host, a.params.MaxCompletionTokens, err)
+		if err != nil || (a.request.MaxCompletionTokens == 7) != newer || (a.request.MaxTokens == 7) == newer {
+			t.Errorf("%s: %+v, %v", host, a.request, err)
 		}
 	}
 	for _, at := range []string{"", "/"} {

@@ -10,8 +10,6 @@ import (
 	"net/url"
 	"strings"
 	"time"
-
-	"github.com/openai/openai-go/v3/packages/ssestream"
 )
 
 // failure is why there was no answer.
@@ -24,7 +22,7 @@ type failure struct {
 
 // statusError is an answer that is none: an HTTP status with what the server says.
 type statusError struct {
-	status  int // 0: it came in the stream
+	status  int // 0: it came in the stream, and only its words tell what it is
 	header  http.Header
 	code    string // and the type, both as they are
 	message string // at most maxMessage bytes
@@ -119,15 +117,11 @@ func (r *run) explain(err error) failure {
 
 func (r *run) cause(err error) failure {
 	var status *statusError
-	var inStream *ssestream.StreamError
 	switch {
 	case errors.Is(err, errTooMuch):
 		return failure{why: err}
 	case errors.As(err, &status):
 		return r.refused(status)
-	case errors.As(err, &inStream):
-		// The status was 200 already, so only the words tell what it is.
-		return r.refused(newStatusError(0, nil, inStream.Event.Data))
 	case errors.Is(err, errEnded):
 		return failure{why: err, passing: true}
 	}

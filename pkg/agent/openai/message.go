@@ -6,8 +6,6 @@ import (
 	"net/url"
 	"strings"
 
-	sdk "github.com/openai/openai-go/v3"
-
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 )
@@ -60,38 +58,6 @@ func (m message) tokens() int {
 		bytes += len(c.id) + len(c.name) + len(c.args)
 	}
 	return messageTokens*(1+len(m.calls)) + imageTokens*len(m.images) + (bytes+bytesPerToken-1)/bytesPerToken
-}
-
-// param is the message as the SDK has it.
-func (m message) param() sdk.ChatCompletionMessageParamUnion {
-	switch m.role {
-	case roleSystem:
-		return sdk.SystemMessage(m.text)
-	case roleTool:
-		return sdk.ToolMessage(m.text, m.callID)
-	case roleAssistant:
-		var p sdk.ChatCompletionAssistantMessageParam
-		if m.text != "" || len(m.calls) == 0 {
-			p = *sdk.AssistantMessage(m.text).OfAssistant
-		}
-		for _, c := range m.calls {
-			f := sdk.ChatCompletionMessageFunctionToolCallParam{ID: c.id}
-			f.Function.Name, f.Function.Arguments = fittingName(c.name), c.args
-			p.ToolCalls = append(p.ToolCalls, sdk.ChatCompletionMessageToolCallUnionParam{OfFunction: &f})
-		}
-		if m.reasoning != "" {
-			p.SetExtraFields(map[string]any{"reasoning_content": m.reasoning})
-		}
-		return sdk.ChatCompletionMessageParamUnion{OfAssistant: &p}
-	}
-	if len(m.images) == 0 {
-		return sdk.UserMessage(m.text)
-	}
-	parts := []sdk.ChatCompletionContentPartUnionParam{sdk.TextContentPart(m.text)}
-	for _, i := range m.images {
-		parts = append(parts, sdk.ImageContentPart(sdk.ChatCompletionContentPartImageImageURLParam{URL: i.url}))
-	}
-	return sdk.UserMessage(parts)
 }
 
 // userMessage is what a user said. Images that the server can fetch are shown, all

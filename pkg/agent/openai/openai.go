@@ -10,8 +10,6 @@ import (
 	"strings"
 	"time"
 
-	sdk "github.com/openai/openai-go/v3"
-
 	"turnstile/internal/process/command"
 	"turnstile/internal/process/guardian"
 )
@@ -88,13 +86,13 @@ type Config struct {
 
 // Agent asks the model of a Config.
 type Agent struct {
-	config Config
-	base   *url.URL
-	http   *http.Client
-	client sdk.Client
-	tools  map[string]tool
-	params sdk.ChatCompletionNewParams // of all requests
-	fixed  int                         // estimated tokens of what every request has
+	config   Config
+	base     *url.URL
+	endpoint string
+	http     *http.Client
+	tools    map[string]tool
+	request  request // what all requests have in common
+	fixed    int     // its estimated tokens, with the system prompt
 
 	maxAnswer int
 	sleep     func(ctx context.Context, d time.Duration) error // tests do not wait

@@ -7,8 +7,6 @@ import (
 	"log/slog"
 	"time"
 
-	sdk "github.com/openai/openai-go/v3"
-
 	"turnstile/internal/process/command"
 	"turnstile/pkg/agent"
 )
@@ -110,8 +108,8 @@ func (r *run) steer() (taken bool) {
 	}
 }
 
-// request is what the model is asked now.
-func (r *run) request() sdk.ChatCompletionNewParams {
+// next returns the next request.
+func (r *run) next() request {
 	left := r.config.ContextTokens - r.fixed - newBlock(r.present...).tokens
 	kept, dropped := fit(r.history, left)
 	if dropped > r.dropped {
@@ -129,11 +127,11 @@ func (r *run) request() sdk.ChatCompletionNewParams {
 	for _, b := range kept {
 		messages = append(messages, b.messages...)
 	}
-	params := r.params
+	next := r.request
 	for _, m := range append(messages, r.present...) {
-		params.Messages = append(params.Messages, m.param())
+		next.Messages = append(next.Messages, m.wire())
 	}
-	return params
+	return next
 }
 
 // blind makes the history do without images, and reports whether there were any.

@@ -147,9 +147,6 @@ func (r *result) json() json.RawMessage {
 
 // quoted is a text as JSON.
 func quoted(text string) json.RawMessage {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	_ = enc.Encode(strings.ToValidUTF8(text, "\uFFFD")) //nolint:errchkjson // a string can be encoded
-	return bytes.TrimRight(b.Bytes(), "\n")
+	data, _ := encode(strings.ToValidUTF8(text, "\uFFFD")) // a string can be encoded
+	return data
 }
