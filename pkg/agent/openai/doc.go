@@ -21,6 +21,8 @@
 //     the model; the content filter; more rounds than allowed: a final error.
 //
 // Nothing is read from OPENAI_* in the environment. Errors never contain the key.
+// Redirects to another server are refused. One event of a stream may have 32 MiB, one
+// answer 16 MiB.
 //
 // Tools run under a guardian, as the commands of pkg/agent/exec do, so main must call
 // Init first thing if there are any.

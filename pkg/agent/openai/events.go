@@ -7,16 +7,16 @@ import (
 	"iter"
 )
 
-// maxEvent limits the data of one event, and each line of a stream.
+// maxEvent limits one event, in bytes.
 const maxEvent = 32 << 20
 
-// events yields the data of a stream's server-sent events, or the error that ended it.
-// The data is valid until the next event. A line break stands at its end. An event
-// that the stream's end interrupts is dropped.
+// events yields the data of each server-sent event of a stream, with a line break at its
+// end, and then the error that ended the stream, if one did. The data is valid until the
+// next event. An event that the stream's end interrupts is dropped. An event longer
+// than limit is an error.
 //
-// It is not a library because those measured cost more than decoding the events
-// does, read lines without a limit, or leave a goroutine behind. A test compares it with
-// the reader in OpenAI's SDK.
+// No library does this: the ones measured read lines of any length, or take 20 times as
+// long. A test compares it with the reader in OpenAI's SDK.
 func events(r io.Reader, limit int) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		lines := bufio.NewScanner(r)
