@@ -35,7 +35,7 @@ func TestNewAgent(t *testing.T) {
 		"echo":             {map[string]string{"TURNSTILE_AGENT": "echo"}, "*echo.Agent"},
 		"exec":             {map[string]string{"TURNSTILE_AGENT": "exec", "TURNSTILE_AGENT_COMMAND": "cat"}, "*exec.Agent"},
 		"acp":              {map[string]string{"TURNSTILE_AGENT": "acp", "TURNSTILE_AGENT_COMMAND": "cat --acp"}, "*acp.Agent"},
-		"claude":           {map[string]string{"TURNSTILE_AGENT": "claude", "TURNSTILE_AGENT_COMMAND": "cat"}, "*preset.Agent"},
+		"claude":           {map[string]string{"TURNSTILE_AGENT": "claude", "TURNSTILE_AGENT_COMMAND": "cat"}, "*cli.Agent"},
 		"openai":           {model, "*openai.Agent"},
 		"no prompt there":  {with(model, "TURNSTILE_SYSTEM_PROMPT_FILE", dir+"/none"), "setting TURNSTILE_SYSTEM_PROMPT_FILE: open "},
 		"no tools there":   {with(model, "TURNSTILE_TOOLS_FILE", dir+"/none"), "setting TURNSTILE_TOOLS_FILE: "},

@@ -9,6 +9,7 @@ import (
 	"turnstile/internal/engine"
 	"turnstile/internal/httpd"
 	"turnstile/internal/metrics"
+	"turnstile/internal/service"
 	"turnstile/pkg/admin"
 )
 
@@ -23,25 +24,25 @@ func (p *program) dashboard(ctx context.Context, flags map[string]string) error 
 	if err != nil {
 		return err
 	}
-	token := makeToken(&s)
-	log := newLogger(p.raw.stderr, s)
-	end, release := watchSignals(ctx, engine.ReasonShutdown)
+	token := service.MakeToken(&s)
+	log := service.NewLogger(p.raw.stderr, s)
+	end, release := service.WatchSignals(ctx, engine.ReasonShutdown)
 	defer release()
-	rdb, err := connect(end.asked, s.RedisURL, log)
+	rdb, err := service.Connect(end.Asked, s.RedisURL, log)
 	if err != nil {
-		return end.unlessAsked(err)
+		return end.Unless(err)
 	}
 	defer rdb.Close()
-	c, err := httpConfig(s, rdb, log)
+	c, err := service.HTTPConfig(s, rdb, log)
 	if err != nil {
 		return err
 	}
 	c.Metrics = metrics.New(admin.New(rdb, admin.Config{})).Handler()
-	server, err := startHTTP(end.asked, c, false)
+	server, err := service.StartHTTP(end.Asked, c, false)
 	if err != nil {
-		return end.unlessAsked(err)
+		return end.Unless(err)
 	}
-	defer stopHTTP(end.cut, server, log)
+	defer service.StopHTTP(end.Cut, server, log)
 	if token != "" {
 		err = errors.Join(p.say("asynqmon: %s", asynqmonURL(server, token)),
 			p.say("No TURNSTILE_HTTP_TOKEN is set, so this address has a password that was made for this run."))
@@ -49,7 +50,7 @@ func (p *program) dashboard(ctx context.Context, flags map[string]string) error 
 			return fmt.Errorf("tell the address of asynqmon: %w", err)
 		}
 	}
-	<-end.asked.Done()
+	<-end.Asked.Done()
 	return nil
 }
 

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"turnstile/internal/engine"
-	"turnstile/internal/httpd"
+	"turnstile/internal/service"
 	"turnstile/internal/terminal"
 )
 
@@ -15,7 +15,7 @@ const viewEvery = 200 * time.Millisecond
 
 // showDrain keeps a line on a terminal that counts down, until the function that
 // it answers is called. Without a terminal it shows nothing.
-func showDrain(screen *terminal.Screen, w *engine.Worker, end ending) (stop func()) {
+func showDrain(screen *terminal.Screen, w *engine.Worker, end service.Ending) (stop func()) {
 	if screen == nil {
 		return func() {}
 	}
@@ -26,7 +26,7 @@ func showDrain(screen *terminal.Screen, w *engine.Worker, end ending) (stop func
 		tick := time.NewTicker(viewEvery)
 		defer tick.Stop()
 		for {
-			screen.Status(drainLine(w.DrainProgress(), end.cut.Err() != nil))
+			screen.Status(drainLine(w.DrainProgress(), end.Cut.Err() != nil))
 			select {
 			case <-over:
 				return
@@ -57,16 +57,5 @@ func drainLine(p engine.DrainProgress, cut bool) string {
 	case p.Left == 0:
 		return turns + ", being interrupted (Ctrl-C twice: end at once)"
 	}
-	return fmt.Sprintf("%s, %s left (Ctrl-C again: interrupt them now)", turns, time.Duration(seconds(p.Left))*time.Second)
+	return fmt.Sprintf("%s, %s left (Ctrl-C again: interrupt them now)", turns, time.Duration(service.Seconds(p.Left))*time.Second)
 }
-
-// readiness is what /readyz tells of a drain.
-func readiness(w *engine.Worker) func() (httpd.Drain, bool) {
-	return func() (httpd.Drain, bool) {
-		p := w.DrainProgress()
-		return httpd.Drain{Reason: p.Reason.Name(), Running: p.Running, SecondsLeft: seconds(p.Left)}, p.Draining
-	}
-}
-
-// seconds are those that have begun: 0 only when nothing is left.
-func seconds(d time.Duration) int { return int((d + time.Second - 1) / time.Second) }

@@ -11,6 +11,7 @@ import (
 
 	"turnstile/internal/config"
 	"turnstile/internal/printable"
+	"turnstile/internal/service"
 	"turnstile/pkg/agent/exec"
 	"turnstile/pkg/session"
 )
@@ -67,7 +68,7 @@ func (p *program) report(err error, command string) int {
 	switch {
 	case err == nil:
 		return exitOK
-	case errors.Is(err, errRestart):
+	case errors.Is(err, service.ErrRestart):
 		return exitRestart
 	case !p.called:
 		p.complain(err.Error() + "; see " + command + " --help")

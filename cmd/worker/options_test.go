@@ -11,6 +11,7 @@ import (
 	"turnstile/internal/config"
 	"turnstile/internal/engine"
 	"turnstile/internal/protocol"
+	"turnstile/internal/service"
 	"turnstile/pkg/agent/exec"
 	"turnstile/pkg/session"
 )
@@ -56,7 +57,7 @@ func TestEverySettingReachesAPart(t *testing.T) {
 	t.Parallel()
 	parts := func(vars map[string]string) string {
 		s := load(t, vars)
-		h, err := httpConfig(s, nil, nil)
+		h, err := service.HTTPConfig(s, nil, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -65,7 +66,7 @@ func TestEverySettingReachesAPart(t *testing.T) {
 			model.ToolTimeout += time.Duration(1000 * *model.Temperature) // the pointer tells nothing
 			model.Temperature = nil
 		}
-		return fmt.Sprintf("%+v\n%+v\n%+v\n%+v\n%+v\n%v %v %v %v", clientConfig(s), options(s, nil), execConfig(s, nil), acpConfig(s, nil), presetConfig(s, nil), model, h.Addr, h.Token, h.Write)
+		return fmt.Sprintf("%+v\n%+v\n%+v\n%+v\n%+v\n%v %v %v %v", clientConfig(s), service.Options(s, nil), execConfig(s, nil), acpConfig(s, nil), presetConfig(s, nil), model, h.Addr, h.Token, h.Write)
 	}
 	usual := parts(nil)
 	for _, s := range config.WorkerSettings() {
@@ -96,7 +97,7 @@ func TestOptions(t *testing.T) {
 		RetryBackoff: 9 * time.Second, SweepInterval: 12 * time.Second, ShareTurns: 13, ShareTime: 14 * time.Second,
 		MessageMaxAge: 15 * time.Second, CheckpointInterval: 23 * time.Second, ResumeFreshness: 24 * time.Second, WarmAgents: 25, WarmTTL: 26 * time.Second, Maintenance: true, Logger: log,
 	}
-	got := options(s, log)
+	got := service.Options(s, log)
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
@@ -121,7 +122,7 @@ func zero(t *testing.T, v reflect.Value, but ...string) {
 // 0 is the worker's word for its default.
 func TestNoWarmAgents(t *testing.T) {
 	t.Parallel()
-	if o := options(load(t, map[string]string{"TURNSTILE_WARM_AGENTS": "0"}), nil); o.WarmAgents != -1 {
+	if o := service.Options(load(t, map[string]string{"TURNSTILE_WARM_AGENTS": "0"}), nil); o.WarmAgents != -1 {
 		t.Errorf("%d warm agents", o.WarmAgents)
 	}
 }
@@ -129,7 +130,7 @@ func TestNoWarmAgents(t *testing.T) {
 // 0 is the worker's word for its default here, too.
 func TestNoAskTimeout(t *testing.T) {
 	t.Parallel()
-	if o := options(load(t, map[string]string{"TURNSTILE_ASK_TIMEOUT": "0"}), nil); o.AskTimeout != -1 {
+	if o := service.Options(load(t, map[string]string{"TURNSTILE_ASK_TIMEOUT": "0"}), nil); o.AskTimeout != -1 {
 		t.Errorf("an ask timeout of %s", o.AskTimeout)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"log/slog"
 	"sync"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 	"turnstile/internal/devredis"
 	"turnstile/internal/httpd"
 	"turnstile/internal/redisconn"
+	"turnstile/internal/service"
 	"turnstile/internal/terminal"
 )
 
@@ -41,7 +41,7 @@ func (p *program) startTrial(ctx context.Context, flags map[string]string, s *co
 	t := &trial{
 		style: terminal.StyleFor(terminal.IsTerminal(p.raw.stdout), p.environ),
 		any:   p.given(flags, "TURNSTILE_HTTP_ADDR") == "",
-		token: makeToken(s),
+		token: service.MakeToken(s),
 		drain: s.DrainTimeout,
 		gone:  make(chan struct{}),
 		end:   func() {},
@@ -134,19 +134,11 @@ func (t *trial) redisEnded() <-chan struct{} {
 // lost cleans up behind a Redis that has ended.
 func (t *trial) lost() error {
 	t.redis.Stop()
-	return fmt.Errorf("%w: the Redis that --dev had started is gone, and with it all messages", errAbandoned)
+	return fmt.Errorf("%w: the Redis that --dev had started is gone, and with it all messages", service.ErrAbandoned)
 }
 
 // ownsRedis tells whether Redis, and all that is in it, ends with this program.
 func (t *trial) ownsRedis() bool { return t != nil && t.redis != nil }
-
-// quiet drops the warnings about a Redis that is meant to keep nothing.
-func (t *trial) quiet(log *slog.Logger) *slog.Logger {
-	if t.ownsRedis() {
-		return slog.New(slog.DiscardHandler)
-	}
-	return log
-}
 
 // anyPort tells that the dashboard may be on another port.
 func (t *trial) anyPort() bool { return t != nil && t.any }

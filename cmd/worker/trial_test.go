@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"turnstile/internal/redisconn"
+	"turnstile/internal/service"
 	"turnstile/test/redistest"
 )
 
@@ -109,20 +110,20 @@ func TestNextPort(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := load(t, map[string]string{"TURNSTILE_HTTP_ADDR": l.Addr().String()})
-	c, err := httpConfig(s, nil, slog.New(slog.DiscardHandler))
+	c, err := service.HTTPConfig(s, nil, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
 	c.Redis = conn
-	server, err := startHTTP(limited(t), c, true)
+	server, err := service.StartHTTP(limited(t), c, true)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer stopHTTP(limited(t), server, c.Logger)
+	defer service.StopHTTP(limited(t), server, c.Logger)
 	_, taken, _ := net.SplitHostPort(l.Addr().String())
 	_, got, _ := net.SplitHostPort(server.Addr())
 	from, _ := strconv.Atoi(taken)
-	if port, _ := strconv.Atoi(got); port <= from || port >= from+portsTried {
+	if port, _ := strconv.Atoi(got); port <= from || port >= from+service.PortsTried {
 		t.Errorf("port %s is taken, and it is on %s", taken, got)
 	}
 }

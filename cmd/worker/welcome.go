@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"net"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -125,4 +126,13 @@ func same(a, b string) bool {
 	}
 	y, err := os.Stat(b)
 	return err == nil && os.SameFile(x, y)
+}
+
+// asynqmonURL is where a browser finds asynqmon. With a token, it logs in there.
+func asynqmonURL(server *httpd.Server, token string) string {
+	u := url.URL{Scheme: "http", Host: server.Addr(), Path: "/asynqmon"}
+	if token != "" {
+		u.User = url.UserPassword("turnstile", token)
+	}
+	return u.String()
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -12,9 +11,7 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 
-	"turnstile/internal/redisconn"
 	"turnstile/pkg/session"
-	"turnstile/test/redistest"
 )
 
 func freeAddr(t *testing.T) string {
@@ -189,29 +186,5 @@ func TestRedisStaysAway(t *testing.T) {
 	r := call(t, away).want(t, exitOther)
 	if strings.Count(r.err, "\n") != 1 || !strings.Contains(r.err, "refuses the connection: is it running, and is REDIS_URL right?") {
 		t.Errorf("stderr %q", r.err)
-	}
-}
-
-func TestMayPass(t *testing.T) {
-	t.Parallel()
-	for err, want := range map[error]bool{
-		redistest.AnswerError("LOADING Redis is loading the dataset in memory"): true,
-		redistest.AnswerError("WRONGPASS invalid username-password pair"):       false,
-		redisconn.ErrTooOld: false,
-		net.ErrClosed:       true,
-		errors.New("x"):     true,
-	} {
-		if mayPass(err) != want {
-			t.Errorf("%v: %v", err, !want)
-		}
-	}
-}
-
-func TestPoolSize(t *testing.T) {
-	t.Parallel()
-	for concurrency, want := range map[string]int{"1": 16, "50": 58, "10000": 128} {
-		if got := poolSize(load(t, map[string]string{"TURNSTILE_CONCURRENCY": concurrency})); got != want {
-			t.Errorf("%s turns: %d connections, want %d", concurrency, got, want)
-		}
 	}
 }

@@ -7,44 +7,16 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
-	"turnstile/internal/engine"
-	"turnstile/internal/protocol"
+	"turnstile"
 )
 
 func main() {
-	if err := run(); err != nil {
-		fmt.Fprintln(os.Stderr, "custom-agent:", err)
-		os.Exit(1)
-	}
-}
-
-func run() error {
-	url := os.Getenv("REDIS_URL")
-	if url == "" {
-		url = "redis://localhost:6379/0"
-	}
-	redisOptions, err := redis.ParseURL(url)
+	turnstile.Init()
+	err := turnstile.RunWorker(context.Background(), todoAgent{pause: 30 * time.Millisecond})
 	if err != nil {
-		return err
+		fmt.Fprintln(os.Stderr, "custom-agent:", err)
 	}
-	rdb := redis.NewClient(redisOptions)
-	defer rdb.Close()
-
-	// The first SIGTERM or Ctrl-C drains; a second one ends the program at once.
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
-	defer context.AfterFunc(ctx, stop)()
-
-	if err := rdb.Ping(ctx).Err(); err != nil {
-		return fmt.Errorf("no Redis at %s (set REDIS_URL): %w", redisOptions.Addr, err)
-	}
-	return engine.Run(ctx, rdb, todoAgent{pause: 30 * time.Millisecond}, engine.Options{
-		Queue:        protocol.Config{Retention: 24 * time.Hour}, // how long results can be asked for
-		DrainTimeout: 30 * time.Second,                           // what a turn that runs may still take
-	})
+	os.Exit(turnstile.ExitCode(err))
 }

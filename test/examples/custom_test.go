@@ -1,8 +1,12 @@
 package examples
 
 import (
+	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
+	"io"
+	"net/http"
 	osexec "os/exec"
 	"path/filepath"
 	"strings"
@@ -23,29 +27,49 @@ type program struct {
 	client *actors.Client
 	key    string
 	output bytes.Buffer // to be read when it has ended
+	lines  chan string  // of its log
 	ended  chan error
 }
 
-func startProgram(t *testing.T) *program {
+// buildProgram builds the example.
+func buildProgram(t *testing.T) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	t.Cleanup(cancel)
 	binary := filepath.Join(t.TempDir(), "custom-agent")
-	build := osexec.CommandContext(ctx, "go", "build", "-o", binary, "./examples/custom-agent")
+	build := osexec.CommandContext(t.Context(), "go", "build", "-o", binary, "./examples/custom-agent")
 	build.Dir = example(t, "..")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
+	return binary
+}
+
+func startProgram(t *testing.T, environ ...string) *program {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	t.Cleanup(cancel)
+	binary := buildProgram(t)
 	p := &program{
 		T: t, ctx: ctx, client: actors.NewClient(redistest.New(t)), key: t.Name(),
 		cmd: osexec.CommandContext(ctx, binary), ended: make(chan error, 1),
 	}
-	p.cmd.Env = []string{"REDIS_URL=" + redistest.URL(t)}
-	p.cmd.Stdout, p.cmd.Stderr = &p.output, &p.output
+	p.cmd.Env = append([]string{"REDIS_URL=" + redistest.URL(t)}, environ...)
+	reader, writer := io.Pipe()
+	p.cmd.Stdout = io.MultiWriter(&p.output, writer)
+	p.cmd.Stderr = p.cmd.Stdout
+	p.lines = make(chan string, 1000)
+	go func() {
+		for lines := bufio.NewScanner(reader); lines.Scan(); {
+			p.lines <- lines.Text()
+		}
+	}()
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	go func() { p.ended <- p.cmd.Wait() }()
+	go func() {
+		err := p.cmd.Wait()
+		_ = writer.Close()
+		p.ended <- err
+	}()
 	t.Cleanup(func() {
 		_ = p.cmd.Process.Kill()
 		p.ended <- <-p.ended // put back: a test may have taken it
@@ -150,14 +174,77 @@ func TestCustomAgentDrains(t *testing.T) {
 	}
 }
 
-func TestCustomAgentWithoutRedis(t *testing.T) {
+// What is wrong at the start is told in one line, with the exit codes of cmd/worker.
+func TestCustomAgentThatCannotStart(t *testing.T) {
 	t.Parallel()
-	for url, want := range map[string]string{"redis://127.0.0.1:1": "set REDIS_URL", "http://x": "invalid URL scheme"} {
-		cmd := osexec.CommandContext(t.Context(), "go", "run", "./examples/custom-agent")
-		cmd.Dir = example(t, "..")
-		cmd.Env = append(cmd.Environ(), "REDIS_URL="+url)
-		if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), want) {
-			t.Errorf("%s: %v, %s; want %q", url, err, out, want)
+	binary := buildProgram(t)
+	for setting, want := range map[string]struct {
+		code int
+		says string
+	}{
+		"REDIS_URL=redis://127.0.0.1:1":  {1, "is REDIS_URL right?"},
+		"REDIS_URL=http://x":             {2, "setting REDIS_URL cannot be used"},
+		"TURNSTILE_CONCURRENCY=a lot":    {2, "TURNSTILE_CONCURRENCY"},
+		"TURNSTILE_HTTP_ADDR=no address": {2, "TURNSTILE_HTTP_ADDR"},
+	} {
+		cmd := osexec.CommandContext(t.Context(), binary)
+		cmd.Env = []string{setting}
+		out, err := cmd.CombinedOutput()
+		if err == nil || cmd.ProcessState.ExitCode() != want.code || !strings.Contains(string(out), want.says) {
+			t.Errorf("%s: %v\n%s\nwant exit code %d and %q", setting, err, out, want.code, want.says)
 		}
+	}
+}
+
+// A program that calls turnstile.RunWorker has the worker's settings, pages and signals.
+func TestCustomAgentIsAWorker(t *testing.T) {
+	t.Parallel()
+	p := startProgram(t, "TURNSTILE_HTTP_ADDR=127.0.0.1:0", "TURNSTILE_LOG_FORMAT=json", "TURNSTILE_DRAIN_TIMEOUT=0")
+	var addr string
+	for addr == "" {
+		select {
+		case line := <-p.lines:
+			var said struct{ Msg, Addr string }
+			if err := json.Unmarshal([]byte(line), &said); err != nil {
+				t.Fatalf("%q is not JSON: %v", line, err)
+			}
+			if said.Msg == "serving HTTP" {
+				addr = said.Addr
+			}
+		case <-p.ctx.Done():
+			t.Fatal("it serves no HTTP")
+		}
+	}
+	for page, want := range map[string]string{"/healthz": "ok", "/readyz": "ok", "/metrics": "turnstile_build_info"} {
+		r, err := http.Get("http://" + addr + page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(r.Body)
+		_ = r.Body.Close()
+		if err != nil || r.StatusCode != http.StatusOK || !strings.Contains(string(body), want) {
+			t.Errorf("%s: %s, %v\n%.200s", page, r.Status, err, body)
+		}
+	}
+	// SIGHUP: the supervisor is to start it again, and the turn that runs goes to the next.
+	id := p.say(long(), "")
+	followed := make(chan struct{})
+	ctx, stop := context.WithCancel(p.ctx)
+	go func() {
+		defer close(followed)
+		_, _ = p.client.Follow(ctx, p.key, id, func(e session.Event) {
+			switch e.Type {
+			case "text":
+				_ = p.cmd.Process.Signal(syscall.SIGHUP)
+			case session.EventTurnRequeued:
+				stop()
+			}
+		})
+	}()
+	<-followed
+	err := <-p.ended
+	p.ended <- err
+	if code := p.cmd.ProcessState.ExitCode(); code != 75 {
+		t.Errorf("it ended with %d (%v), want 75", code, err)
 	}
 }

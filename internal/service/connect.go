@@ -1,4 +1,4 @@
-package main
+package service
 
 import (
 	"context"
@@ -9,16 +9,14 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"turnstile/internal/config"
 	"turnstile/internal/redisconn"
-	"turnstile/pkg/admin"
 )
 
-// redisError is an error of a Redis client, in words that say what to do.
-type redisError struct{ error }
+// RedisError is an error of a Redis client, in words that say what to do.
+type RedisError struct{ Err error }
 
-func (e redisError) Error() string { return redisconn.Explain(e.error) }
-func (e redisError) Unwrap() error { return e.error }
+func (e RedisError) Error() string { return redisconn.Explain(e.Err) }
+func (e RedisError) Unwrap() error { return e.Err }
 
 const (
 	// patience is how long a Redis may take to come up: whatever starts the worker
@@ -26,12 +24,10 @@ const (
 	patience = 5 * time.Second
 
 	retryPause = 200 * time.Millisecond
-
-	askTimeout = 5 * time.Second // for ps and show, until Redis has answered once
 )
 
-// connect answers a client of a Redis that is there and fit for use.
-func connect(ctx context.Context, url string, log *slog.Logger, o ...redisconn.Option) (redis.UniversalClient, error) {
+// Connect returns a client of a Redis that is there and fit for use.
+func Connect(ctx context.Context, url string, log *slog.Logger, o ...redisconn.Option) (redis.UniversalClient, error) {
 	rdb, err := redisconn.Open(url, o...)
 	if err != nil {
 		return nil, err
@@ -41,7 +37,7 @@ func connect(ctx context.Context, url string, log *slog.Logger, o ...redisconn.O
 	warnings, err := check(limited, rdb, log)
 	if err != nil {
 		_ = rdb.Close()
-		return nil, redisError{err}
+		return nil, RedisError{err}
 	}
 	for _, w := range warnings {
 		log.Warn(w) //nolint:sloglint // a sentence for the operator
@@ -82,27 +78,4 @@ func mayPass(err error) bool {
 	}
 	var certificate *tls.CertificateVerificationError
 	return !redisconn.Refused(err) && !errors.As(err, &certificate)
-}
-
-// ask calls f with a client of the sessions, for the commands that only look.
-func (p *program) ask(ctx context.Context, flags map[string]string, f func(*admin.Client) error) error {
-	s, err := config.LoadSender(p.environ, config.Options{Overrides: flags})
-	if err != nil {
-		return err
-	}
-	newLogger(p.raw.stderr, config.Worker{LogLevel: s.LogLevel, LogFormat: s.LogFormat})
-	rdb, err := redisconn.Open(s.RedisURL)
-	if err != nil {
-		return err
-	}
-	defer rdb.Close()
-	limited, cancel := context.WithTimeout(ctx, askTimeout)
-	defer cancel()
-	if err = rdb.Ping(limited).Err(); err == nil {
-		err = f(admin.New(rdb, admin.Config{}))
-	}
-	if err != nil {
-		return redisError{err}
-	}
-	return nil
 }

@@ -1,23 +1,16 @@
-package main
+package service
 
 import (
 	"log/slog"
 
-	"turnstile"
 	"turnstile/internal/config"
 	"turnstile/internal/engine"
 	"turnstile/internal/protocol"
 	"turnstile/pkg/session"
 )
 
-// clientConfig is what this program's own senders accept: the console's, and those of
-// commands for operators.
-func clientConfig(s config.Worker) turnstile.ClientConfig {
-	return turnstile.ClientConfig{Limits: s.Limits(), LineCap: s.LineCap, MessagesCap: s.MessagesCap}
-}
-
-// options are the settings in the worker's own terms.
-func options(s config.Worker, log *slog.Logger) engine.Options {
+// Options are the settings in the worker's own terms.
+func Options(s config.Worker, log *slog.Logger) engine.Options {
 	o := engine.Options{
 		Queue: protocol.Config{
 			SentinelTTL: s.SentinelTTL,

@@ -1,4 +1,4 @@
-package main
+package service
 
 import (
 	"context"
@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/url"
 	"strconv"
 	"syscall"
 	"time"
@@ -25,11 +24,12 @@ const (
 	// httpStop is how long requests under way may take when all else has ended.
 	httpStop = 3 * time.Second
 
-	portsTried = 100
+	// PortsTried is how many ports StartHTTP tries.
+	PortsTried = 100
 )
 
-// httpConfig is what the settings say about HTTP.
-func httpConfig(s config.Worker, rdb redis.UniversalClient, log *slog.Logger) (httpd.Config, error) {
+// HTTPConfig is what the settings say about HTTP.
+func HTTPConfig(s config.Worker, rdb redis.UniversalClient, log *slog.Logger) (httpd.Config, error) {
 	conn, err := redisconn.ConnOpt(s.RedisURL)
 	return httpd.Config{
 		Addr: s.HTTPAddr, Token: s.HTTPToken, Programs: s.RunsPrograms(), Write: s.DashboardWrite,
@@ -45,34 +45,25 @@ func tellOf(w *engine.Worker, m *metrics.Metrics, c *httpd.Config) {
 	c.Metrics, c.Draining, c.Healthy = m.Handler(), readiness(w), w.Healthy
 }
 
-// closed tells whether asynqmon answers nobody: the agent's programs would reach it
+// Closed tells whether asynqmon answers nobody: the agent's programs would reach it
 // as well, and there is no token that keeps them out.
-func closed(s config.Worker) bool {
+func Closed(s config.Worker) bool {
 	return s.HTTPAddr != "" && s.HTTPToken == "" && s.RunsPrograms()
 }
 
-// makeToken gives asynqmon a token where it would be closed without one, for commands
+// MakeToken gives asynqmon a token where it would be closed without one, for commands
 // that show it to a person. It answers the token, or "" where none is needed.
-func makeToken(s *config.Worker) string {
-	if !closed(*s) {
+func MakeToken(s *config.Worker) string {
+	if !Closed(*s) {
 		return ""
 	}
 	s.HTTPToken = rand.Text()
 	return s.HTTPToken
 }
 
-// asynqmonURL is where a browser finds asynqmon. With a token, it logs in there.
-func asynqmonURL(server *httpd.Server, token string) string {
-	u := url.URL{Scheme: "http", Host: server.Addr(), Path: "/asynqmon"}
-	if token != "" {
-		u.User = url.UserPassword("turnstile", token)
-	}
-	return u.String()
-}
-
-// startHTTP serves on c.Addr, or with next on one of the ports after it should
+// StartHTTP serves on c.Addr, or with next on one of the ports after it should
 // that be taken.
-func startHTTP(ctx context.Context, c httpd.Config, next bool) (*httpd.Server, error) {
+func StartHTTP(ctx context.Context, c httpd.Config, next bool) (*httpd.Server, error) {
 	for tries := 1; ; tries++ {
 		server, err := httpd.New(c)
 		if err != nil {
@@ -85,7 +76,7 @@ func startHTTP(ctx context.Context, c httpd.Config, next bool) (*httpd.Server, e
 		_ = server.Stop(ctx) // it has not served
 		taken := errors.Is(err, syscall.EADDRINUSE)
 		switch {
-		case taken && next && tries < portsTried:
+		case taken && next && tries < PortsTried:
 			c.Addr = following(c.Addr)
 		case taken:
 			return nil, fmt.Errorf("%w: set TURNSTILE_HTTP_ADDR to another port", err)
@@ -102,11 +93,22 @@ func following(addr string) string {
 	return net.JoinHostPort(host, strconv.Itoa(n+1))
 }
 
-// stopHTTP lets requests under way end, but not if hurry has ended.
-func stopHTTP(hurry context.Context, server *httpd.Server, log *slog.Logger) {
+// StopHTTP lets requests under way end, but not if hurry has ended.
+func StopHTTP(hurry context.Context, server *httpd.Server, log *slog.Logger) {
 	ctx, cancel := context.WithTimeout(hurry, httpStop)
 	defer cancel()
 	if err := server.Stop(ctx); err != nil {
 		log.Debug("stopping HTTP", "error", err)
 	}
 }
+
+// readiness is what /readyz tells of a drain.
+func readiness(w *engine.Worker) func() (httpd.Drain, bool) {
+	return func() (httpd.Drain, bool) {
+		p := w.DrainProgress()
+		return httpd.Drain{Reason: p.Reason.Name(), Running: p.Running, SecondsLeft: Seconds(p.Left)}, p.Draining
+	}
+}
+
+// Seconds are those that have begun: 0 only when nothing is left.
+func Seconds(d time.Duration) int { return int((d + time.Second - 1) / time.Second) }

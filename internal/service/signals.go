@@ -1,4 +1,4 @@
-package main
+package service
 
 import (
 	"context"
@@ -10,28 +10,32 @@ import (
 	"turnstile/internal/engine"
 )
 
-// errRestart is how a run ends that is to be followed by another.
-var errRestart = errors.New("told to restart")
+// ErrRestart is how a run ends that is to be followed by another: after a SIGHUP.
+var ErrRestart = errors.New("told to restart")
+
+// ErrAbandoned is wrapped where the worker is left as it is, for the process to end: what
+// it uses must not be taken from under it.
+var ErrAbandoned = errors.New("ended at once")
 
 // askedError is the cause with which a first signal ends what it ends.
 type askedError struct{ reason engine.Reason }
 
 func (s askedError) Error() string { return "told to end: " + s.reason.Name() }
 
-// ending is what signals ask of the process, one after the other.
-type ending struct {
-	asked context.Context // ends with the first: drain; the cause is askedError
-	cut   context.Context // ends with the second: wait no longer
-	now   context.Context // ends with the third: at once
+// Ending is what signals ask of the process, one after the other.
+type Ending struct {
+	Asked context.Context // ends with the first: drain; the cause is askedError
+	Cut   context.Context // ends with the second: wait no longer
+	Now   context.Context // ends with the third: at once
 
-	ask func(engine.Reason) // does what a first signal does
+	Ask func(engine.Reason) // does what a first signal does
 }
 
-// watchSignals turns signals, and the end of ctx, into an ending. hup is what
+// WatchSignals turns signals, and the end of ctx, into an Ending. hup is what
 // SIGHUP means: a supervisor's service is to be started again; what somebody runs
 // by hand has lost its terminal. The function that it answers gives the signals
 // back to the system.
-func watchSignals(ctx context.Context, hup engine.Reason) (ending, func()) {
+func WatchSignals(ctx context.Context, hup engine.Reason) (Ending, func()) {
 	base := context.WithoutCancel(ctx)
 	asked, end := context.WithCancelCause(base)
 	ask := func(r engine.Reason) { end(askedError{r}) }
@@ -65,7 +69,7 @@ func watchSignals(ctx context.Context, hup engine.Reason) (ending, func()) {
 			}
 		}
 	}()
-	return ending{asked, cut, now, ask}, func() {
+	return Ending{asked, cut, now, ask}, func() {
 		signal.Stop(signals)
 		signal.Stop(broken)
 		close(done)
@@ -76,27 +80,27 @@ func watchSignals(ctx context.Context, hup engine.Reason) (ending, func()) {
 	}
 }
 
-// reason is why the process was told to end: the first signal decides.
-func (e ending) reason() engine.Reason {
+// Reason is why the process was told to end: the first signal decides.
+func (e Ending) Reason() engine.Reason {
 	var s askedError
-	if errors.As(context.Cause(e.asked), &s) {
+	if errors.As(context.Cause(e.Asked), &s) {
 		return s.reason
 	}
 	return engine.ReasonShutdown
 }
 
-// done is how a run ends that did as it was told: with nil or errRestart.
-func (e ending) done() error {
-	if e.reason() == engine.ReasonRestart {
-		return errRestart
+// Done is how a run ends that did as it was told: with nil or ErrRestart.
+func (e Ending) Done() error {
+	if e.Reason() == engine.ReasonRestart {
+		return ErrRestart
 	}
 	return nil
 }
 
-// unlessAsked is err, or done where what failed was ended by a signal.
-func (e ending) unlessAsked(err error) error {
-	if e.asked.Err() == nil {
+// Unless is err, or Done where what failed was ended by a signal.
+func (e Ending) Unless(err error) error {
+	if e.Asked.Err() == nil {
 		return err
 	}
-	return e.done()
+	return e.Done()
 }

@@ -1,4 +1,4 @@
-package main
+package service
 
 import (
 	"io"
@@ -10,9 +10,9 @@ import (
 	"turnstile/internal/redisconn"
 )
 
-// newLogger also takes over what the Redis client library and the guardians' keeper
+// NewLogger makes the log that the settings ask for. It also takes over what the Redis client library and the guardians' keeper
 // have to say. Whatever is logged, a terminal can show it.
-func newLogger(w io.Writer, s config.Worker) *slog.Logger {
+func NewLogger(w io.Writer, s config.Worker) *slog.Logger {
 	o := &slog.HandlerOptions{Level: s.LogLevel}
 	var handler slog.Handler = slog.NewTextHandler(printable.NewWriter(w), o)
 	if s.LogFormat == config.LogJSON {

@@ -1,0 +1,44 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"turnstile"
+	"turnstile/internal/config"
+	"turnstile/internal/redisconn"
+	"turnstile/internal/service"
+	"turnstile/pkg/admin"
+)
+
+// askTimeout is for ps and show, until Redis has answered once.
+const askTimeout = 5 * time.Second
+
+// ask calls f with a client of the sessions, for the commands that only look.
+func (p *program) ask(ctx context.Context, flags map[string]string, f func(*admin.Client) error) error {
+	s, err := config.LoadSender(p.environ, config.Options{Overrides: flags})
+	if err != nil {
+		return err
+	}
+	service.NewLogger(p.raw.stderr, config.Worker{LogLevel: s.LogLevel, LogFormat: s.LogFormat})
+	rdb, err := redisconn.Open(s.RedisURL)
+	if err != nil {
+		return err
+	}
+	defer rdb.Close()
+	limited, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	if err = rdb.Ping(limited).Err(); err == nil {
+		err = f(admin.New(rdb, admin.Config{}))
+	}
+	if err != nil {
+		return service.RedisError{Err: err}
+	}
+	return nil
+}
+
+// clientConfig is what this program's own senders accept: the console's, and those of
+// commands for operators.
+func clientConfig(s config.Worker) turnstile.ClientConfig {
+	return turnstile.ClientConfig{Limits: s.Limits(), LineCap: s.LineCap, MessagesCap: s.MessagesCap}
+}
