@@ -6,8 +6,8 @@ import (
 	"turnstile/internal/protocol"
 )
 
-// Maintenance does what is in no hurry: it deletes what is too old, archives what is over
-// a cap, and keeps asynqmon's list short.
+// Maintenance deletes what is too old, archives what is over a cap, and keeps asynqmon's
+// list short.
 type Maintenance struct {
 	protocol.Walker
 	rdb   redis.UniversalClient

@@ -11,16 +11,16 @@ import (
 	"turnstile/internal/rediskey"
 )
 
-// trimTime is how long Trim archives what is over the cap in one batch of sessions; the
-// next call goes on.
+// trimTime is how long Trim archives messages in one batch of sessions. The next call
+// continues.
 const trimTime = 2 * time.Second
 
-// Trim archives what waits beyond lineMost, session by session: it is of producers that
-// know no cap. It counts what waits in all of them, for senders with a MessagesCap, and
-// answers how many messages it archived. Only one worker does so at a time; the others'
-// calls answer 0.
+// Trim archives messages that wait beyond Config.LineMost, which producers other than
+// Turnstile's senders may have stored. It also counts the messages that wait in all
+// sessions, for senders with a MessagesCap. It returns how many it archived. One worker
+// does this at a time; the calls of the others return 0.
 //
-// When ctx ends it stops, without an error.
+// It stops without an error when ctx ends.
 func (c *Maintenance) Trim(ctx context.Context) (archived int, err error) {
 	err = c.alone.Run(ctx, "trim", func(goOn func() error) error {
 		archived, err = c.trimAll(ctx, goOn)
@@ -35,7 +35,7 @@ func (c *Maintenance) trimAll(ctx context.Context, goOn func() error) (archived 
 		return 0, err
 	}
 	var waiting int64
-	var failed error // of single sessions, which keep nobody from the rest
+	var failed error // of single sessions; the others go on
 	err = c.EverySession(ctx, func(sessions []string) error {
 		sessions, err := c.NearTasks(ctx, sessions, rediskey.Session.Pending, rediskey.Session.Scheduled)
 		if err != nil || len(sessions) == 0 {
@@ -57,8 +57,8 @@ func (c *Maintenance) trimAll(ctx context.Context, goOn func() error) (archived 
 	return archived, errors.Join(err, failed)
 }
 
-// waiting counts the messages that wait in sessions, and names the sessions where they
-// are more than lineMost.
+// waiting counts the messages that wait in sessions, and returns the sessions that have
+// more than Config.LineMost.
 func (c *Maintenance) waiting(ctx context.Context, sessions []string) (n int64, over []string, err error) {
 	line, delayed := make([]*redis.IntCmd, len(sessions)), make([]*redis.IntCmd, len(sessions))
 	_, err = c.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
@@ -68,7 +68,7 @@ func (c *Maintenance) waiting(ctx context.Context, sessions []string) (n int64, 
 		}
 		return nil
 	})
-	if err != nil && !redis.HasErrorPrefix(err, "WRONGTYPE") { // which is one session's affair
+	if err != nil && !redis.HasErrorPrefix(err, "WRONGTYPE") { // of one session
 		return 0, nil, err
 	}
 	for i, s := range sessions {
@@ -80,7 +80,7 @@ func (c *Maintenance) waiting(ctx context.Context, sessions []string) (n int64, 
 	return n, over, nil
 }
 
-// trim archives what is over the cap in these sessions, for as long as trimTime.
+// trim archives what is over the cap in these sessions, for at most trimTime.
 func (c *Maintenance) trim(ctx context.Context, sessions []string) (trimmed int, failed error) {
 	for began := time.Now(); len(sessions) > 0 && time.Since(began) < trimTime && ctx.Err() == nil; {
 		var again []string

@@ -11,26 +11,25 @@ import (
 	"turnstile/internal/rediskey"
 )
 
-// lookAgainAfter is when a name that was taken off the list is looked at once more.
+// lookAgainAfter is after how long an unlisted session is checked once more.
 const lookAgainAfter = 10 * time.Second
 
-// toLookAt are the keys that a session has that is to be on asynqmon's list.
+// toLookAt are the keys of which one puts a session on asynqmon's list.
 var toLookAt = []func(rediskey.Session) string{
 	rediskey.Session.Pending, rediskey.Session.Active, rediskey.Session.Scheduled, rediskey.Session.Retry,
 	rediskey.Session.Archived, rediskey.Session.Stopped, rediskey.Session.Paused,
 }
 
-// Unregister takes the names of sessions off the list that asynqmon reads that have
-// nothing to look at: no message but results, and no pause. asynqmon asks Redis for
-// every listed queue, one after the other. With Config.ListIdle only those leave
-// that were forgotten. Only one worker does so at a time; the others' calls answer 0.
+// Unregister removes sessions with nothing to look at from asynqmon's list: those that have
+// only results and are not paused. asynqmon reads the listed queues one after the other, so
+// a long list makes it slow. With Config.ListIdle only forgotten sessions are removed. One
+// worker does this at a time; the calls of the others return 0.
 //
-// A message may come while its session's name is being taken off. This call looks
-// again behind the removal, and lists it. Should the worker die before that, or the
-// sender be slow, a later call does: each name is noted before it is taken off, and
-// looked at once more.
+// A message may arrive while its session is being removed. Unregister checks again after
+// the removal and lists the session. If the worker dies before that, or the sender is slow,
+// a later call does it: each name is noted before it is removed, and checked once more.
 //
-// When ctx ends it stops, without an error: what is left is the next call's.
+// It stops without an error when ctx ends. The next call continues.
 func (c *Maintenance) Unregister(ctx context.Context) (names int, err error) {
 	err = c.alone.Run(ctx, "unregister", func(goOn func() error) error {
 		names, err = c.unregisterAll(ctx, goOn)
@@ -44,7 +43,7 @@ func (c *Maintenance) unregisterAll(ctx context.Context, goOn func() error) (nam
 		return 0, err
 	}
 	err = c.EachQueue(ctx, func(sessions []string) error {
-		for len(sessions) > 0 { // a server may answer all at once
+		for len(sessions) > 0 { // the embedded server returns all at once
 			n := min(len(sessions), protocol.TimerBatch)
 			gone, err := c.unregister(ctx, sessions[:n])
 			names += gone
@@ -90,7 +89,7 @@ func (c *Maintenance) unregister(ctx context.Context, sessions []string) (names 
 	return len(idle) - again, err
 }
 
-// listLate lists those again that have got a message since their names were taken off.
+// listLate lists the noted sessions that have something to look at by now.
 func (c *Maintenance) listLate(ctx context.Context) error {
 	for {
 		_, _, sessions, scores, err := protocol.ReadDue(ctx, c.rdb, rediskey.Unlisted, protocol.TimerBatch)

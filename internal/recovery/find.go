@@ -21,10 +21,10 @@ const (
 	findRun   = 300_000
 )
 
-// findCursorTTL is how long a pass that was left off is gone on with.
+// findCursorTTL is for how long a later call continues a pass.
 const findCursorTTL = time.Hour
 
-// found is what a key of a session tells Find.
+// found is what a key says about its session.
 type found int
 
 const (
@@ -33,29 +33,29 @@ const (
 	foundMessages              // messages to look at: asynqmon lists the session
 )
 
-// foundWith are the names of a session's keys by which Find knows it.
+// foundWith are the keys of a session by which Find recognizes it.
 var foundWith = map[string]found{
 	"pending": foundMessages, "active": foundMessages, "scheduled": foundMessages, "retry": foundMessages,
 	"archived": foundMessages, "stopped": foundMessages, "completed": foundResults,
 	"session": foundRecord, "run": foundRecord, "resume": foundRecord, "processed": foundRecord,
 }
 
-// Find looks through the keys of the database for sessions that no index knows of, at
-// most 20,000 keys a second and 300,000 in a call; the next one goes on from there. An
-// asynq.Client tells a queue's name once in its life: what it puts into one that was
-// forgotten since, nobody else finds. Sessions with messages are entered for Sweep and
-// Purge, and listed for asynqmon, if not all have ended; those with no more than a record
-// are entered for Forget. It answers how many it entered.
+// Find scans the keys of the database for sessions that are in no index: at most 20,000
+// keys a second and 300,000 in a call; the next call continues there. It is needed because
+// an asynq.Client registers a queue's name once in its life, and Forget may have removed
+// that name since. Sessions with messages enter the list of sessions, for Sweep and Purge,
+// and asynqmon's list if some have not ended. Sessions with a record alone enter it for
+// Forget. Find returns how many sessions it entered.
 //
-// When ctx ends it stops, without an error.
-func (c *Recovery) Find(ctx context.Context) (entered int, err error) {
-	now, err := c.rdb.Time(ctx).Result()
+// It stops without an error when ctx ends.
+func (r *Recovery) Find(ctx context.Context) (entered int, err error) {
+	now, err := r.rdb.Time(ctx).Result()
 	if err != nil {
 		return 0, err
 	}
 	var sum atomic.Int64
-	err = protocol.EachMaster(ctx, c.rdb, func(ctx context.Context, node string, rdb redis.Cmdable) error {
-		n, err := c.findOn(ctx, node, rdb, now.UnixMilli())
+	err = protocol.EachMaster(ctx, r.rdb, func(ctx context.Context, node string, rdb redis.Cmdable) error {
+		n, err := r.findOn(ctx, node, rdb, now.UnixMilli())
 		sum.Add(int64(n))
 		return err
 	})
@@ -65,18 +65,18 @@ func (c *Recovery) Find(ctx context.Context) (entered int, err error) {
 	return int(sum.Load()), err
 }
 
-// findOn goes on with the pass over the keys of one node.
-func (c *Recovery) findOn(ctx context.Context, node string, rdb redis.Cmdable, now int64) (entered int, err error) {
-	text, err := c.rdb.HGet(ctx, rediskey.Scan, node).Result()
+// findOn continues the pass over the keys of one node.
+func (r *Recovery) findOn(ctx context.Context, node string, rdb redis.Cmdable, now int64) (entered int, err error) {
+	text, err := r.rdb.HGet(ctx, rediskey.Scan, node).Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return 0, err
 	}
 	cursor, _ := strconv.ParseUint(text, 10, 64) // what cannot be read: from the beginning
 	defer func() {
-		// Also of a run that is cut short.
+		// Also when the run is interrupted.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
-		_, saveErr := c.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		_, saveErr := r.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 			p.HSet(ctx, rediskey.Scan, node, strconv.FormatUint(cursor, 10))
 			p.Expire(ctx, rediskey.Scan, findCursorTTL)
 			return nil
@@ -90,7 +90,7 @@ func (c *Recovery) findOn(ctx context.Context, node string, rdb redis.Cmdable, n
 		if err != nil {
 			return entered, err
 		}
-		n, err := c.enter(ctx, now, keys)
+		n, err := r.enter(ctx, now, keys)
 		entered += n
 		if err != nil {
 			return entered, err
@@ -107,13 +107,13 @@ func (c *Recovery) findOn(ctx context.Context, node string, rdb redis.Cmdable, n
 	return entered, nil
 }
 
-// enter gives the indexes those of the keys' sessions that they do not have.
-func (c *Recovery) enter(ctx context.Context, now int64, keys []string) (entered int, err error) {
+// enter adds the keys' sessions to the indexes that lack them.
+func (r *Recovery) enter(ctx context.Context, now int64, keys []string) (entered int, err error) {
 	most, sessions := map[string]found{}, []string(nil)
 	for _, key := range keys {
 		s, name, ok := rediskey.Parse(key)
 		what, known := foundWith[name]
-		if !ok || !known || len(c.Named([]string{s})) == 0 {
+		if !ok || !known || len(r.Named([]string{s})) == 0 {
 			continue
 		}
 		if _, seen := most[s]; !seen {
@@ -121,12 +121,12 @@ func (c *Recovery) enter(ctx context.Context, now int64, keys []string) (entered
 		}
 		most[s] = max(most[s], what)
 	}
-	unknown, err := c.Absent(ctx, rediskey.Sessions, sessions)
+	unknown, err := r.Absent(ctx, rediskey.Sessions, sessions)
 	if err != nil {
 		return 0, err
 	}
 	busy, least := sessions[:0:0], foundMessages
-	if c.cfg.ListIdle {
+	if r.cfg.ListIdle {
 		least = foundResults
 	}
 	for _, s := range sessions {
@@ -134,14 +134,14 @@ func (c *Recovery) enter(ctx context.Context, now int64, keys []string) (entered
 			busy = append(busy, s)
 		}
 	}
-	unlisted, err := c.unlisted(ctx, busy)
+	unlisted, err := r.unlisted(ctx, busy)
 	if err != nil || len(unknown)+len(unlisted) == 0 {
 		return 0, err
 	}
 	members := make([]redis.Z, len(unknown))
 	fresh := map[string]bool{}
 	for i, s := range unknown {
-		members[i] = redis.Z{Score: 1, Member: s} // Forget looks at it at once
+		members[i] = redis.Z{Score: 1, Member: s} // the next Forget looks at it
 		if most[s] > foundRecord {
 			members[i].Score = float64(now)
 		}
@@ -153,7 +153,7 @@ func (c *Recovery) enter(ctx context.Context, now int64, keys []string) (entered
 			entered++
 		}
 	}
-	_, err = c.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+	_, err = r.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		if len(members) > 0 {
 			p.ZAddNX(ctx, rediskey.Sessions, members...)
 		}
@@ -165,12 +165,12 @@ func (c *Recovery) enter(ctx context.Context, now int64, keys []string) (entered
 	return entered, err
 }
 
-// unlisted keeps the sessions whose queues asynq does not list.
-func (c *Recovery) unlisted(ctx context.Context, sessions []string) (rest []string, err error) {
+// unlisted keeps the sessions whose queues are not on asynq's list.
+func (r *Recovery) unlisted(ctx context.Context, sessions []string) (rest []string, err error) {
 	if len(sessions) == 0 {
 		return nil, nil
 	}
-	listed, err := c.rdb.SMIsMember(ctx, rediskey.AllQueues, protocol.QueueNames(sessions)...).Result()
+	listed, err := r.rdb.SMIsMember(ctx, rediskey.AllQueues, protocol.QueueNames(sessions)...).Result()
 	if err != nil {
 		return nil, err
 	}

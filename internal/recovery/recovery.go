@@ -6,8 +6,8 @@ import (
 	"turnstile/internal/protocol"
 )
 
-// Recovery finds sessions that can be claimed and that nobody has announced, or whose
-// owner or claimer died.
+// Recovery finds sessions whose wake-up was lost, whose time has come, or whose owner or
+// claimer died.
 type Recovery struct {
 	protocol.Walker
 	rdb   redis.UniversalClient
