@@ -323,7 +323,7 @@ func TestAnswersOfSeveralLines(t *testing.T) {
 		t.Errorf("%q", r.out)
 	}
 	for command, want := range map[string]string{
-		"/title My talk": "The conversation's title is now: My talk\n", "/undo": "The conversation has no turn yet.\n", "/deny": "Nothing is asked.\n",
+		"/title My talk": "The conversation's title is now: My talk\n", "/undo": "The conversation has no turn yet.\n", "/deny": "There is no open question.\n",
 	} {
 		if r := enqueue(t, bg(t), url, "", "-s", "b", command).want(t, exitOK); r.out != want || r.err != "" {
 			t.Errorf("%s: %+v", command, r)
@@ -337,9 +337,9 @@ func TestCommandsThatAreWrong(t *testing.T) {
 	url, rdb := newRedis(t)
 	for command, want := range map[string]string{
 		"/queue cap:0": "Nothing was changed: invalid cap \"0\": write a number from 1 to 10000.",
-		"/steer":       "Say what the running turn is to be told: /steer TEXT.",
-		"/help me":     "/help takes no words behind it. To send it as a message, write //help.",
-		"/history zz":  "Say how many entries, from 1 to 1000: /history 50.",
+		"/steer":       "Say what to tell the running turn: /steer TEXT.",
+		"/help me":     "/help takes no arguments. To send it as a message, write //help.",
+		"/history zz":  "Write how many entries, from 1 to 1000: /history 50.",
 		"/deny x":      "Write it as /deny [NUMBER]. Nothing was answered.",
 	} {
 		if r := enqueue(t, bg(t), url, "", "-s", "b", command).want(t, exitUsage); r.out != "" || r.err != "enqueue: "+want+"\n" {
@@ -351,7 +351,7 @@ func TestCommandsThatAreWrong(t *testing.T) {
 		}
 	}
 	r := enqueue(t, bg(t), url, `{"text":"/deny x"}`+"\n"+`{"text":"/deny"}`, "--file", "-", "-s", "b").want(t, exitUsage)
-	if r.err != "enqueue: line 1: Write it as /deny [NUMBER]. Nothing was answered.\n" || r.out != "b: Nothing is asked.\n0 put in, 1 command, 1 bad line\n" {
+	if r.err != "enqueue: line 1: Write it as /deny [NUMBER]. Nothing was answered.\n" || r.out != "b: There is no open question.\n0 put in, 1 command, 1 bad line\n" {
 		t.Errorf("%+v", r)
 	}
 	empty(t, rdb)

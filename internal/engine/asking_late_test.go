@@ -48,7 +48,7 @@ func TestNobodyAnswers(t *testing.T) {
 		const late = "Nobody answered in 200ms, so it was denied: run make"
 		equal(t, "the last notice", r.notices()[len(r.notices())-1], late)
 		equal(t, "still asked", r.info().Question == nil, true)
-		r.command("/approve", "Nothing is asked.")
+		r.command("/approve", "There is no open question.")
 	}
 	a.reply("ok")
 	r.ends("m1", session.StatusDone)
@@ -89,7 +89,7 @@ func TestAnswerAtTheLastMoment(t *testing.T) {
 		notices  int
 	}{
 		"just before": {(*redistest.Faults).Gate, "Approved question 1: run make.", true, "allowed", 0},
-		"just after":  {(*redistest.Faults).GateReply, "Nothing is asked.", false, "denied", 1},
+		"just after":  {(*redistest.Faults).GateReply, "There is no open question.", false, "denied", 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -51,19 +51,19 @@ func TestAsk(t *testing.T) {
 	equal(t, "the question", e.Name+string(e.Input)+e.Turn, `run make{"x":1}`+a.ID)
 	two := a.ask(a.ctx, r, "run rm")
 	r.command("/status", "The agent asks for permission: run make. /approve 1 or /deny 1")
-	r.command("/deny 2", "Question 2 is not asked any more; number 1 is: run make.")
+	r.command("/deny 2", "Question 2 is no longer open; question 1 is: run make.")
 	r.command("/approve 1 always", "Approved question 1: run make.")
 	equal(t, "the answer", receive(t, "the answer", one), answered{agent.Answer{Allowed: true, Remember: true}, nil})
 	equal(t, "decision", r.decided("1"), "allowed")
 	r.asked("2")
-	r.command("/deny", "Nothing was answered: question 2 has just come, run rm. /approve 2 or /deny 2")
+	r.command("/deny", "Nothing was answered: question 2 is new, run rm. Write /approve 2 or /deny 2")
 	r.command("/deny 2", "Denied question 2: run rm.")
 	equal(t, "the second answer", receive(t, "the answer", two), answered{})
 	equal(t, "second decision", r.decided("2"), "denied")
-	r.command("/approve", "That was answered already.")
+	r.command("/approve", "That question was already answered.")
 	a.reply("ok")
 	r.ends("m1", session.StatusDone)
-	r.command("/approve", "Nothing is asked.")
+	r.command("/approve", "There is no open question.")
 }
 
 // An answer whose signal got lost comes with the next renewal.
@@ -90,7 +90,7 @@ func TestQuestionsEnd(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 		r.ends("m1", session.StatusStopped)
-		r.command("/approve", "Nothing is asked.")
+		r.command("/approve", "There is no open question.")
 	})
 	t.Run("the agent gives up", func(t *testing.T) {
 		t.Parallel()
@@ -104,7 +104,7 @@ func TestQuestionsEnd(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 		equal(t, "decision", r.decided("1"), "cancelled")
-		r.command("/approve 1", "Nothing is asked.")
+		r.command("/approve 1", "There is no open question.")
 		again := a.ask(a.ctx, r, "run rm")
 		r.asked("2")
 		r.command("/approve 2", "Approved question 2: run rm.")
@@ -124,7 +124,7 @@ func TestQuestionsEnd(t *testing.T) {
 		if receive(t, "the end", got).err == nil {
 			t.Error("an answer")
 		}
-		r.command("/approve", "Nothing is asked.")
+		r.command("/approve", "There is no open question.")
 		r.worker(s)
 		again := s.next(t, "m1")
 		got = again.ask(again.ctx, r, "run make")
@@ -174,7 +174,7 @@ func TestQuestionsStayInTheirTurn(t *testing.T) {
 			t.Error("an answer")
 		}
 	}
-	r.command("/approve 1", "Question 1 is not asked any more; number 2 is: run rm.")
+	r.command("/approve 1", "Question 1 is no longer open; question 2 is: run rm.")
 	r.command("/approve 2", "Approved question 2: run rm.")
 	equal(t, "the answer", receive(t, "the answer", got).Allowed, true)
 	b.reply("ok")
@@ -196,7 +196,7 @@ func TestQuestionOfATurnThatIsToEnd(t *testing.T) {
 	if receive(t, "the end", got).err == nil {
 		t.Error("an answer")
 	}
-	r.command("/approve", "Nothing is asked.")
+	r.command("/approve", "There is no open question.")
 	equal(t, "decision", r.decided("1"), "cancelled")
 	a.fail(context.Cause(a.ctx))
 	r.ends("m1", session.StatusStopped)
@@ -215,7 +215,7 @@ func TestLateAnswerApprovesNothingElse(t *testing.T) {
 	b := s.next(t, "m2")
 	b.ask(b.ctx, r, "delete_production")
 	await(t, "the next turn's question", func() bool { q := r.info().Question; return q != nil && q.Name == "delete_production" })
-	r.command("/approve 1", "Question 1 is not asked any more; number 2 is: delete_production.")
-	r.command("/approve", "Nothing was answered: question 2 has just come, delete_production. /approve 2 or /deny 2")
+	r.command("/approve 1", "Question 1 is no longer open; question 2 is: delete_production.")
+	r.command("/approve", "Nothing was answered: question 2 is new, delete_production. Write /approve 2 or /deny 2")
 	b.reply("ok")
 }

@@ -35,20 +35,20 @@ func TestAnswer(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	const usage = "Write it as /approve [NUMBER] [always]. Nothing was answered."
-	equal(t, "before any turn", b.command("/approve "), "Nothing is asked.")
+	equal(t, "before any turn", b.command("/approve "), "There is no open question.")
 	b.say("now")
 	h := b.start()
-	equal(t, "before any question", b.command("/deny "), "Nothing is asked.")
+	equal(t, "before any question", b.command("/deny "), "There is no open question.")
 	equal(t, "reply before any question", b.reply(h), sq.Decided{})
 	equal(t, "number", b.asks(h, "run make"), 1)
 	equal(t, "question", *b.info().Question, session.Question{Number: 1, Name: "run make"})
 	for _, wrong := range []string{"x", "0", "1 2", "always 1"} {
 		equal(t, wrong, b.receipt("/approve "+wrong, true).Reply, usage)
 	}
-	equal(t, "another", b.command("/deny 7"), "Question 7 is not asked any more; number 1 is: run make.")
+	equal(t, "another", b.command("/deny 7"), "Question 7 is no longer open; question 1 is: run make.")
 	equal(t, "reply so far", b.reply(h), sq.Decided{})
 	equal(t, "answered", b.command("/approve 1 always"), "Approved question 1: run make.")
-	equal(t, "too late", b.command("/deny 1"), "That was answered already.")
+	equal(t, "too late", b.command("/deny 1"), "That question was already answered.")
 	equal(t, "reply", b.reply(h), sq.Decided{Question: 1, Decision: session.Always})
 	if q := b.info().Question; q != nil {
 		t.Errorf("still asked: %+v", q)
@@ -64,13 +64,13 @@ func TestAnswer(t *testing.T) {
 	}
 	b.asks(h, "mv")
 	equal(t, "said before the withdrawal", withdraw(), "")
-	equal(t, "withdrawn", b.command("/approve 3"), "Nothing is asked.")
+	equal(t, "withdrawn", b.command("/approve 3"), "There is no open question.")
 	b.asks(h, "mv")
 	equal(t, "just in time", b.command("/approve 4 always"), "Approved question 4: mv.")
 	for range 2 { // sent again, it answers the same
 		equal(t, "said before the withdrawal", withdraw(), session.Always)
 	}
-	equal(t, "answered and withdrawn", b.command("/deny"), "Nothing is asked.")
+	equal(t, "answered and withdrawn", b.command("/deny"), "There is no open question.")
 }
 
 // A number is one question's for as long as the session is known: what was said to an
@@ -84,15 +84,15 @@ func TestAnAnswerIsForOneQuestion(t *testing.T) {
 	b.say("next")
 	equal(t, "next turn", b.finish(h), true)
 	must(t, h.Promote(b.ctx))
-	equal(t, "a question of the turn before", b.command("/approve 1"), "Nothing is asked.")
+	equal(t, "a question of the turn before", b.command("/approve 1"), "There is no open question.")
 	equal(t, "number in the next turn", b.asks(h, "drop the tables"), 2)
-	equal(t, "late", b.command("/approve 1"), "Question 1 is not asked any more; number 2 is: drop the tables.")
+	equal(t, "late", b.command("/approve 1"), "Question 1 is no longer open; question 2 is: drop the tables.")
 	equal(t, "reply", b.reply(h), sq.Decided{})
 	b.die()
-	equal(t, "a dead worker's", b.command("/approve 2"), "Nothing is asked.")
+	equal(t, "a dead worker's", b.command("/approve 2"), "There is no open question.")
 	again := b.start()
 	equal(t, "number on another worker", b.asks(again, "drop the tables"), 3)
-	equal(t, "too late", b.command("/approve 2"), "Question 2 is not asked any more; number 3 is: drop the tables.")
+	equal(t, "too late", b.command("/approve 2"), "Question 2 is no longer open; question 3 is: drop the tables.")
 	if _, err := h.Ask(b.ctx, session.Question{Name: "me too"}); !errors.Is(err, lockguard.ErrLost) {
 		t.Errorf("%v, want ErrLost", err)
 	}
@@ -103,7 +103,7 @@ func TestAnAnswerIsForOneQuestion(t *testing.T) {
 	equal(t, "number in another conversation", b.asks(h, "list"), 4)
 }
 
-// A bare answer is for the question that the user sees. One that has just come the user
+// A bare answer is for the question that the user sees. One that is new the user
 // may not have seen, unless there was none before it.
 func TestBareAnswer(t *testing.T) {
 	t.Parallel()
@@ -113,7 +113,7 @@ func TestBareAnswer(t *testing.T) {
 	b.asks(h, "list")
 	equal(t, "the first ever", b.command("/approve"), "Approved question 1: list.")
 	b.asks(h, "delete_production")
-	const refused = "Nothing was answered: question 2 has just come, delete_production. /approve 2 or /deny 2"
+	const refused = "Nothing was answered: question 2 is new, delete_production. Write /approve 2 or /deny 2"
 	equal(t, "too soon", b.command("/approve"), refused)
 	equal(t, "too soon", b.command("/deny"), refused)
 	equal(t, "reply", b.reply(h), sq.Decided{Question: 1, Decision: session.Allow})
@@ -121,7 +121,7 @@ func TestBareAnswer(t *testing.T) {
 	equal(t, "in time", b.command("/approve"), "Approved question 2: delete_production.")
 	b.asks(h, "x")
 	equal(t, "answered at once, by its number", b.command("/deny 3"), "Denied question 3: x.")
-	equal(t, "and again", b.command("/deny"), "That was answered already.")
+	equal(t, "and again", b.command("/deny"), "That question was already answered.")
 }
 
 // askedBefore makes the session's last question as old as d.

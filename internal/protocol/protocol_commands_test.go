@@ -20,7 +20,7 @@ import (
 func TestCommandQueue(t *testing.T) {
 	t.Parallel()
 	onceAndTwice(t, func(t *testing.T, b *bench) {
-		b.answers("/queue", "nothing else is set here")
+		b.answers("/queue", "nothing is set here")
 		const said = "collect debounce:500ms cap:25 drop:summarize"
 		b.answers("/queue collect debounce:0.5s cap:25 drop:summarize", said)
 		want := session.QueueSettings{
@@ -41,9 +41,9 @@ func TestCommandQueue(t *testing.T) {
 			b.refuses(text, answer)
 		}
 		same(t, "a wrong /queue", before, b.dump())
-		b.answers("/queue reset", "what its worker says")
+		b.answers("/queue reset", "as the worker is configured")
 		equal(t, "settings", b.info().Settings, session.QueueSettings{})
-		b.answers("/queue", "nothing else is set here")
+		b.answers("/queue", "nothing is set here")
 	})
 }
 
@@ -66,7 +66,7 @@ func TestBrokenSettingsSayNothing(t *testing.T) {
 func TestCommandSteer(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.refuses("/steer", "Say what the running turn is to be told: /steer TEXT.")
+	b.refuses("/steer", "Say what to tell the running turn: /steer TEXT.")
 	equal(t, "database", b.dump(), "")
 	say := func(text string) turnstile.Receipt {
 		t.Helper()
@@ -137,7 +137,7 @@ func TestB71_TitleOfTheUserStays(t *testing.T) {
 		b.answers("/title mine", "mine")
 		must(t, h.Title(b.ctx, "its third"))
 		equal(t, "title", b.info().Title+" "+b.info().TitleBy, "mine user")
-		b.answers("/new", "What runs now still ends in the old one")
+		b.answers("/new", "The running turn ends in the old one")
 		equal(t, "title after /new", b.info().Title, "")
 		must(t, h.Title(b.ctx, "of the old conversation"))
 		equal(t, "title after /new", b.info().Title, "")
@@ -206,7 +206,7 @@ func TestCommandNewInMidTurn(t *testing.T) {
 				_, err := h.Steer(b.ctx)
 				must(t, err)
 				command, _, _ := strings.Cut(name, " ")
-				b.answers(command, "What runs now still ends in the old one")
+				b.answers(command, "The running turn ends in the old one")
 				fresh := b.info().SessionID
 				equal(t, "session id changed", fresh != old, true)
 				h = end(b, h)
@@ -243,14 +243,14 @@ func TestCommandHistory(t *testing.T) {
 	must(t, err)
 	b.rdb.RPush(b.ctx, b.k.Transcript(b.info().SessionID), "not JSON")
 	lines := strings.Split(b.command("/history"), "\n")
-	equalList(t, "the beginning", lines[:4], "user: a", "tool: look", "tool: find failed: none", "tool: wait, cut off")
+	equalList(t, "the beginning", lines[:4], "user: a", "tool: look", "tool: find failed: none", "tool: wait, interrupted")
 	equal(t, "a long text", lines[4], "assistant: "+strings.Repeat("ä", 1000)+" [...] [interrupted]")
 	if !strings.HasPrefix(lines[5], "system: [an entry of 8 bytes that cannot be read:") {
 		t.Errorf("an entry that cannot be read is shown as %q", lines[5])
 	}
 	equal(t, "the last two", len(strings.Split(b.command("/history 2"), "\n")), 2)
 	for _, bad := range []string{"0", "-1", "1001", "all", "2 3"} {
-		b.refuses("/history "+bad, "Say how many entries, from 1 to 1000")
+		b.refuses("/history "+bad, "Write how many entries, from 1 to 1000")
 	}
 	b.answers("/new", "new conversation")
 	b.answers("/history", "no entry yet")
@@ -260,7 +260,7 @@ func TestCommandHistory(t *testing.T) {
 func TestCommandResume(t *testing.T) {
 	t.Parallel()
 	onceAndTwice(t, func(t *testing.T, b *bench) {
-		b.answers("/resume", "nothing to run again")
+		b.answers("/resume", "nothing to rerun")
 		b.sayAll("failed", "expired", "rolled-back", "operators", "running", "x", "dropped", "first", "second")
 		h := b.start()
 		end := func(e sq.End) {
@@ -286,7 +286,7 @@ func TestCommandResume(t *testing.T) {
 		must(t, err)
 		b.say("new")
 		b.rdb.Del(b.ctx, rediskey.Ready)
-		b.answers("/resume", "5 messages are run again.")
+		b.answers("/resume", "Rerunning 5 messages.")
 		equal(t, "the workers are told", b.isIn(rediskey.Ready, key), true)
 		equalList(t, "runs", b.drain(), "new", "failed", "running", "first", "second", "third")
 		for id, want := range map[string]session.Status{
@@ -295,7 +295,7 @@ func TestCommandResume(t *testing.T) {
 		} {
 			equal(t, "end of "+id, b.outcome(id).Status, want)
 		}
-		b.answers("/resume", "nothing to run again")
+		b.answers("/resume", "nothing to rerun")
 	})
 }
 

@@ -145,7 +145,7 @@ func TestResumeReadsEachOnce(t *testing.T) {
 	b := benchOn(t, rdb)
 	const n = 3000
 	b.putAside(n)
-	b.answers("/resume", "3000 messages are run again.") // the scripts are known now
+	b.answers("/resume", "Rerunning 3000 messages.") // the scripts are known now
 	_, err := b.client.Stop(b.ctx, key)
 	must(t, err)
 	must(t, rdb.ConfigResetStat(b.ctx).Err())

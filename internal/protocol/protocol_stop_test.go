@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 
 	sq "turnstile/internal/protocol"
@@ -16,16 +15,16 @@ func TestStopOfAnIdleSession(t *testing.T) {
 	b := newBench(t)
 	reply, err := b.client.Command(b.ctx, key, "/stop", "")
 	must(t, err)
-	if !strings.Contains(reply, "nothing to stop") {
+	if reply != "Nothing is running." {
 		t.Errorf("reply: %q", reply)
 	}
 	b.say("alone")
-	b.answers("/stop", "Nothing is running. 1 waiting message was stopped and archived; /resume runs it again.")
-	b.answers("/status", "1 message was put aside")
-	b.answers("/resume", "1 message is run again.")
+	b.answers("/stop", "Nothing is running. 1 waiting message was archived; /resume reruns it.")
+	b.answers("/status", "1 message is archived")
+	b.answers("/resume", "Rerunning 1 message.")
 	b.say("together")
-	b.answers("/stop", "Nothing is running. 2 waiting messages were stopped and archived; /resume runs them again.")
-	b.answers("/status", "2 messages were put aside")
+	b.answers("/stop", "Nothing is running. 2 waiting messages were archived; /resume reruns them.")
+	b.answers("/status", "2 messages are archived")
 	b.sayAll("a", "b")
 	s, err := b.client.Stop(b.ctx, key)
 	must(t, err)

@@ -34,13 +34,13 @@ func decide(ctx context.Context, c Operations, sessionKey, usage string, words [
 	q, err := c.Answer(ctx, sessionKey, number, d)
 	switch {
 	case errors.Is(err, session.ErrNoQuestion):
-		return "Nothing is asked.", nil
+		return "There is no open question.", nil
 	case errors.Is(err, session.ErrAnswered):
-		return "That was answered already.", nil
+		return "That question was already answered.", nil
 	case errors.Is(err, session.ErrOtherQuestion):
-		return fmt.Sprintf("Question %d is not asked any more; number %d is: %s.", number, q.Number, q.Name), nil
+		return fmt.Sprintf("Question %d is no longer open; question %d is: %s.", number, q.Number, q.Name), nil
 	case errors.Is(err, session.ErrJustAsked):
-		return fmt.Sprintf("Nothing was answered: question %d has just come, %s. /approve %[1]d or /deny %[1]d", q.Number, q.Name), nil
+		return fmt.Sprintf("Nothing was answered: question %d is new, %s. Write /approve %[1]d or /deny %[1]d", q.Number, q.Name), nil
 	case err != nil:
 		return "", err
 	case d == session.Deny:

@@ -21,7 +21,7 @@ func history(ctx context.Context, c Operations, sessionKey, args string) (string
 	if args != "" {
 		n, _ = strconv.Atoi(args)
 		if n < 1 || n > historyMost {
-			return "", argsError(fmt.Sprintf("Say how many entries, from 1 to %d: /history 50.", historyMost))
+			return "", argsError(fmt.Sprintf("Write how many entries, from 1 to %d: /history 50.", historyMost))
 		}
 	}
 	entries, err := c.Tail(ctx, sessionKey, n)
@@ -47,7 +47,7 @@ func line(e session.Entry) string {
 	case e.Tool != nil && e.Tool.Error != "":
 		return fmt.Sprintf("tool: %s failed: %s", e.Tool.Name, shorten(e.Tool.Error))
 	case e.Tool != nil && e.Tool.Output == nil:
-		return fmt.Sprintf("tool: %s, cut off", e.Tool.Name)
+		return fmt.Sprintf("tool: %s, interrupted", e.Tool.Name)
 	case e.Tool != nil:
 		return "tool: " + e.Tool.Name
 	case e.Interrupted:

@@ -27,7 +27,7 @@ type Operations interface {
 	Rerun(ctx context.Context, sessionKey string) (n int, err error)
 }
 
-// Command is a slash command. The sender's library carries it out: it takes no sentinel.
+// Command is a slash command. The sender carries it out at once, without owning the session.
 type Command struct {
 	Name       string
 	args, help string
@@ -37,23 +37,23 @@ type Command struct {
 func commands() []Command {
 	return []Command{
 		{"/help", "", "lists the commands", help},
-		{"/status", "", "tells what the session does", status},
-		{"/stop", "", "ends the running turn and archives what waits behind it", stop},
-		{"/new", "", "begins a new conversation; /reset is the same", renew},
+		{"/status", "", "shows what the session is doing", status},
+		{"/stop", "", "ends the running turn and archives the waiting messages", stop},
+		{"/new", "", "begins a new conversation (also /reset)", renew},
 		{"/reset", "", "", renew},
-		{"/queue", "[MODE] [debounce:0.5s] [cap:25] [drop:new|old|summarize] | reset", "says what messages do while a turn runs", queue},
-		{"/approve", "[NUMBER] [always]", "allows what the agent asks for", approve},
-		{"/deny", "[NUMBER]", "refuses it", deny},
+		{"/queue", "[MODE] [debounce:0.5s] [cap:25] [drop:new|old|summarize] | reset", "sets what messages do while a turn runs", queue},
+		{"/approve", "[NUMBER] [always]", "allows what the agent asks permission for", approve},
+		{"/deny", "[NUMBER]", "denies it", deny},
 		{"/steer", "TEXT", "hands TEXT to the running turn", nil},
-		{"/retry", "", "runs the last turn again, as if it had not been", again},
-		{"/undo", "", "takes the last turn out of the conversation", undo},
-		{"/title", "[TEXT]", "gives the conversation a title, or tells it", title},
-		{"/history", "[ENTRIES]", "shows the end of the conversation", history},
-		{"/resume", "", "runs again what a /stop or a failure has put aside", rerun},
+		{"/retry", "", "removes the last turn and runs its message again", again},
+		{"/undo", "", "removes the last turn from the conversation", undo},
+		{"/title", "[TEXT]", "sets or shows the title of the conversation", title},
+		{"/history", "[ENTRIES]", "shows the last entries of the conversation", history},
+		{"/resume", "", "reruns messages that a /stop or a failure archived", rerun},
 	}
 }
 
-// Named is the command of that name, with its slash.
+// Named finds a command by its name with the slash.
 func Named(name string) (Command, bool) {
 	all := commands()
 	i := slices.IndexFunc(all, func(c Command) bool { return c.Name == name })
@@ -63,7 +63,7 @@ func Named(name string) (Command, bool) {
 	return all[i], true
 }
 
-// Parse finds a command: the first word of a one-line text.
+// Parse finds the command in a text: the first word, if the text has one line.
 func Parse(text string) (cmd Command, args string, ok bool) {
 	text = strings.TrimSpace(text)
 	if strings.Contains(text, "\n") {
@@ -74,20 +74,20 @@ func Parse(text string) (cmd Command, args string, ok bool) {
 	return cmd, strings.TrimSpace(args), ok
 }
 
-// argsError is the answer to a command whose arguments are wrong: it was not carried
-// out. Commands return it as an error, which their caller takes out.
+// argsError tells the user what is wrong with a command's arguments. The command was not
+// carried out. Commands return it as an error, and Run makes a reply of it.
 type argsError string
 
 func (b argsError) Error() string { return string(b) }
 
-// Run carries the command out, and returns what the user is to read. invalid: that says
-// what is wrong with args, and nothing was done. A command that IsMessage is not run.
+// Run carries out the command and returns the reply to the user. With invalid the reply
+// says what is wrong with args, and nothing was done.
 func (cmd Command) Run(ctx context.Context, c Operations, sessionKey, args string) (reply string, invalid bool, err error) {
 	switch {
 	case args != "" && cmd.args == "":
-		err = argsError(fmt.Sprintf("%s takes no words behind it. To send it as a message, write /%[1]s.", cmd.Name))
+		err = argsError(fmt.Sprintf("%s takes no arguments. To send it as a message, write /%[1]s.", cmd.Name))
 	case cmd.run == nil:
-		err = argsError("Say what the running turn is to be told: " + cmd.Name + " " + cmd.args + ".")
+		err = argsError("Say what to tell the running turn: " + cmd.Name + " " + cmd.args + ".")
 	default:
 		reply, err = cmd.run(ctx, c, sessionKey, args)
 	}
@@ -97,11 +97,11 @@ func (cmd Command) Run(ctx context.Context, c Operations, sessionKey, args strin
 	return reply, false, err
 }
 
-// IsMessage reports whether the command with args is a message for the running turn, to
-// be steered into it.
+// IsMessage reports whether the command with args is a message to steer into the running
+// turn.
 func (cmd Command) IsMessage(args string) bool { return cmd.run == nil && args != "" }
 
-// MayRun reports whether the command is one that is carried out, and no message.
+// MayRun reports whether Run does more than explain: /steer is a message.
 func (cmd Command) MayRun() bool { return cmd.run != nil }
 
 func help(context.Context, Operations, string, string) (string, error) {
@@ -114,7 +114,7 @@ func help(context.Context, Operations, string, string) (string, error) {
 			fmt.Fprintf(&b, "%-8s  %s %s\n", "", cmd.Name, cmd.args)
 		}
 	}
-	b.WriteString("A message that is to begin with a slash is written with two.")
+	b.WriteString("To send a message that begins with a slash, write two slashes.")
 	return b.String(), nil
 }
 
@@ -131,7 +131,7 @@ func status(ctx context.Context, c Operations, sessionKey, _ string) (string, er
 		lines = append(lines, "Title: "+s.Title)
 	}
 	if s.Settings != (session.QueueSettings{}) {
-		lines = append(lines, "Messages that find it busy: "+s.Settings.String())
+		lines = append(lines, "Messages while it is busy: "+s.Settings.String())
 	}
 	r, err := c.ResumeRecord(ctx, sessionKey)
 	if err != nil {
@@ -139,12 +139,12 @@ func status(ctx context.Context, c Operations, sessionKey, _ string) (string, er
 	}
 	switch {
 	case r.Suspended:
-		lines = append(lines, "It was cut off too often: the next message begins a new conversation.")
+		lines = append(lines, "It was interrupted too often: the next message begins a new conversation.")
 	case r.Pending:
-		lines = append(lines, "Its last turn was cut off; the next one will be told.")
+		lines = append(lines, "Its last turn was interrupted; the next one will be told.")
 	}
 	if s.Archived > 0 {
-		lines = append(lines, counted(s.Archived, "message was", "messages were")+" put aside; /resume runs those again that a /stop or a failure ended.")
+		lines = append(lines, counted(s.Archived, "message is", "messages are")+" archived; /resume reruns those that a /stop or a failure ended.")
 	}
 	return strings.Join(lines, "\n"), nil
 }
@@ -171,9 +171,9 @@ func stop(ctx context.Context, c Operations, sessionKey, _ string) (string, erro
 	var stopped string
 	switch {
 	case s.Dropped == 1:
-		stopped = " 1 waiting message was stopped and archived; /resume runs it again."
+		stopped = " 1 waiting message was archived; /resume reruns it."
 	case s.Dropped > 1:
-		stopped = fmt.Sprintf(" %d waiting messages were stopped and archived; /resume runs them again.", s.Dropped)
+		stopped = fmt.Sprintf(" %d waiting messages were archived; /resume reruns them.", s.Dropped)
 	}
 	switch s.Phase {
 	case session.PhaseStarting:
@@ -184,7 +184,7 @@ func stop(ctx context.Context, c Operations, sessionKey, _ string) (string, erro
 	if s.Dropped > 0 {
 		return "Nothing is running." + stopped, nil
 	}
-	return "Nothing is running, there is nothing to stop.", nil
+	return "Nothing is running.", nil
 }
 
 func renew(ctx context.Context, c Operations, sessionKey, _ string) (string, error) {
@@ -196,7 +196,7 @@ func renew(ctx context.Context, c Operations, sessionKey, _ string) (string, err
 		return "", err
 	}
 	if s.Phase != session.PhaseIdle {
-		return "The next message begins a new conversation. What runs now still ends in the old one.", nil
+		return "The next message begins a new conversation. The running turn ends in the old one.", nil
 	}
 	return "The next message begins a new conversation.", nil
 }
@@ -209,11 +209,11 @@ func queue(ctx context.Context, c Operations, sessionKey, args string) (string, 
 			return "", err
 		}
 		if s.Settings == (session.QueueSettings{}) {
-			return "Messages that find the session busy do what its worker says; nothing else is set here.", nil
+			return "Messages while the session is busy: as the worker is configured; nothing is set here.", nil
 		}
-		return "Messages that find the session busy: " + s.Settings.String(), nil
+		return "Messages while the session is busy: " + s.Settings.String(), nil
 	case "reset":
-		return "Messages that find the session busy do what its worker says.", c.Configure(ctx, sessionKey, session.QueueSettings{})
+		return "Messages while the session is busy: as the worker is configured.", c.Configure(ctx, sessionKey, session.QueueSettings{})
 	}
 	set, err := session.ParseQueueSettings(args)
 	if err != nil {
@@ -222,10 +222,10 @@ func queue(ctx context.Context, c Operations, sessionKey, args string) (string, 
 	if err := c.Configure(ctx, sessionKey, set); err != nil {
 		return "", err
 	}
-	return "Messages that find the session busy: " + set.String(), nil
+	return "Messages while the session is busy: " + set.String(), nil
 }
 
-// refusal is err as argsError, if it is about what the user has written.
+// refusal makes an argsError of an error about the user's words.
 func refusal(err error) error {
 	if errors.Is(err, session.ErrInvalid) {
 		return argsError(nothingChanged(err))
@@ -256,7 +256,7 @@ func undo(ctx context.Context, c Operations, sessionKey, _ string) (string, erro
 	if err != nil {
 		return undoRefusal(err)
 	}
-	return fmt.Sprintf("Taken out of the conversation (%s): %s", counted(u.Entries, "entry", "entries"), firstLine(u.Text)), nil
+	return fmt.Sprintf("Removed from the conversation (%s): %s", counted(u.Entries, "entry", "entries"), firstLine(u.Text)), nil
 }
 
 func again(ctx context.Context, c Operations, sessionKey, _ string) (string, error) {
@@ -270,10 +270,10 @@ func again(ctx context.Context, c Operations, sessionKey, _ string) (string, err
 func undoRefusal(err error) (string, error) {
 	switch {
 	case errors.Is(err, session.ErrBusy):
-		return "A turn is running. Wait for its end, or say /stop first.", nil
+		return "A turn is running. Wait for its end, or write /stop first.", nil
 	case errors.Is(err, session.ErrNoTurn):
 		return "The conversation has no turn yet.", nil
-	case errors.Is(err, session.ErrInvalid): // the conversation, not what was written
+	case errors.Is(err, session.ErrInvalid): // about the conversation
 		return nothingChanged(err), nil
 	}
 	return "", err
@@ -285,12 +285,12 @@ func rerun(ctx context.Context, c Operations, sessionKey, _ string) (string, err
 	case err != nil:
 		return "", err
 	case n == 0:
-		return "There is nothing to run again.", nil
+		return "There is nothing to rerun.", nil
 	}
-	return counted(n, "message is", "messages are") + " run again.", nil
+	return "Rerunning " + counted(n, "message", "messages") + ".", nil
 }
 
-// counted is a number with what it counts.
+// counted is a number with its noun.
 func counted(n int, one, several string) string {
 	if n == 1 {
 		return "1 " + one
