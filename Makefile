@@ -12,7 +12,7 @@ REPEAT   ?= 10
 FUZZTIME ?= 60s
 
 .DEFAULT_GOAL := help
-.PHONY: help test lint build bench explore neighbours real-agents fuzz proof ci pin vulnerabilities fmt clean
+.PHONY: help test lint build bench explore neighbours real-agents fuzz proof recording ci pin vulnerabilities fmt clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -56,6 +56,9 @@ proof: ## the tests REPEAT times in random order, with the long ones, then the o
 	$(MAKE) build
 	.ci/outside.sh $(BIN)
 
+recording: ## docs/recording.svg anew, from a real run (the ports 6379 and 8080 must be free)
+	go run ./docs/recording -o docs/recording.svg
+
 ci: ## what CI runs
 	.ci/run
 
@@ -66,7 +69,7 @@ pin: ## the images' digests, into docker-compose.yml and Dockerfile
 	.ci/pin.sh docker-compose.yml Dockerfile
 
 fmt: ## format the Go files and sort their imports
-	$(TOOL) goimports -local turnstile -w bench cmd examples internal pkg test
+	$(TOOL) goimports -local turnstile -w bench cmd docs examples internal pkg test
 
 clean: ## remove what build made
 	rm -rf bin
