@@ -3,6 +3,7 @@
 package main
 
 import (
+	"os"
 	"slices"
 	"sync"
 	"time"
@@ -13,6 +14,7 @@ type pane struct {
 	title string
 	rows  int
 	clock func() time.Duration
+	host  string // what must not be drawn
 
 	mu      sync.Mutex
 	screen  *screen
@@ -28,8 +30,12 @@ type version struct {
 }
 
 func newPane(title string, rows int, clock func() time.Duration) *pane {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "" // then no worker is named after it
+	}
 	return &pane{
-		title: title, rows: rows, clock: clock,
+		title: title, rows: rows, clock: clock, host: host,
 		screen: newScreen(rows), history: make([][]version, rows), next: make(chan struct{}),
 	}
 }

@@ -125,3 +125,12 @@ func TestDraw(t *testing.T) {
 		}
 	}
 }
+
+func TestTheMachinesNameIsNotDrawn(t *testing.T) {
+	t.Parallel()
+	for host, want := range map[string]string{"": "a box-1 b", "box": "a vm0-1 b", "b": "a box-1 b", "other": "a box-1 b"} {
+		if got := withoutHost("a box-1 b", host); got != want {
+			t.Errorf("%q: %q, want %q", host, got, want)
+		}
+	}
+}

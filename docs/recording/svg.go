@@ -54,7 +54,7 @@ func draw(length time.Duration, panes ...*pane) string {
 				drawn++
 				keyframes.WriteString(shown(name, v.from, until, length))
 				fmt.Fprintf(&body, `<text class="%s" style="animation-name:%s" x="%d" y="%g"%s>%s</text>`+"\n",
-					class, name, margin, baseline, fit(v.cells), spans(v.cells))
+					class, name, margin, baseline, fit(v.cells), spans(v.cells, p.host))
 			}
 		}
 		top += height + margin/2
@@ -82,13 +82,14 @@ func fit(cells []cell) string {
 	return fmt.Sprintf(` textLength="%.1f"`, float64(len(cells))*charWidth)
 }
 
-func spans(cells []cell) string {
+func spans(cells []cell, host string) string {
 	var b strings.Builder
 	for i := 0; i < len(cells); {
 		class, text := cells[i].class, ""
 		for ; i < len(cells) && cells[i].class == class; i++ {
 			text += string(cells[i].char)
 		}
+		text = withoutHost(text, host)
 		if class == "" {
 			b.WriteString(escaped(text))
 			continue
@@ -96,6 +97,16 @@ func spans(cells []cell) string {
 		fmt.Fprintf(&b, `<tspan class="%s">%s</tspan>`, class, escaped(text))
 	}
 	return b.String()
+}
+
+// withoutHost takes the name of the recording machine out of the names of workers,
+// and leaves the columns where they are.
+func withoutHost(text, host string) string {
+	if host == "" {
+		return text
+	}
+	other := ("vm" + strings.Repeat("0", len(host)))[:len(host)]
+	return strings.ReplaceAll(text, host+"-", other+"-")
 }
 
 func escaped(text string) string {
