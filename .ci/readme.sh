@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# Runs every command of README's sh blocks, as a reader would, in the folder it
-# is started in (a clone). What starts a worker runs in the background until the
-# next one; `make test` is .ci/run's own step; what needs containers is parsed
-# only: its services and its programs must exist.
+# Runs every command of the sh blocks of README and of the pages below, as a reader
+# would, in the folder it is started in (a clone). What starts a worker runs in the
+# background until the next one or the page's end; `make test` is .ci/run's own step;
+# what needs containers is parsed only: its services and its programs must exist.
 set -euo pipefail
+
+pages=(README.md docs/commands.md docs/deploy.md)
 
 passed=0 failed=0
 worker=
@@ -75,16 +77,26 @@ parse_containers() {
 	ok "$1 (parsed)"
 }
 
-while IFS= read -r line; do
-	case "$line" in
+run_line() {
+	local output
+	case "$1" in
 	"" | "#"*) ;;
-	"make test") if grep -q '^make test$' .ci/run; then ok "$line (run by .ci/run)"; else bad "$line" ".ci/run does not run it"; fi ;;
-	*"./cmd/worker --dev") start_worker "$line" ;;
-	"docker compose "*) parse_containers "$line" ;;
-	*" || echo "*) fails "$line" ;;
-	*) if output=$(bash -c "$line" </dev/null 2>&1); then ok "$line"; else bad "$line" "$output"; fi ;;
+	"make test") if grep -q '^make test$' .ci/run; then ok "$1 (run by .ci/run)"; else bad "$1" ".ci/run does not run it"; fi ;;
+	*"./cmd/worker --dev") start_worker "$1" ;;
+	"docker compose "*) parse_containers "$1" ;;
+	*" || echo "*) fails "$1" ;;
+	*) if output=$(bash -c "$1" </dev/null 2>&1); then ok "$1"; else bad "$1" "$output"; fi ;;
 	esac
-done < <(awk '/^```sh$/ { on = 1; next } /^```/ { on = 0 } on' README.md)
+}
+
+for page in "${pages[@]}"; do
+	before=$((passed + failed))
+	while IFS= read -r line; do
+		run_line "$line"
+	done < <(awk '/^```sh$/ { on = 1; next } /^```/ { on = 0 } on' "$page")
+	stop_worker
+	[ "$((passed + failed))" -gt "$before" ] || bad "$page" "it has no commands"
+done
 
 echo "$passed passed, $failed failed"
-[ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
+[ "$failed" -eq 0 ]

@@ -125,10 +125,10 @@ func TestHelpAndVersion(t *testing.T) {
 	}
 }
 
-// README tells of every command and every mode.
-func TestREADMEIsComplete(t *testing.T) {
+// docs/commands.md has a row and an example for every command and every mode.
+func TestCommandsPageIsComplete(t *testing.T) {
 	t.Parallel()
-	readme, err := os.ReadFile("../../README.md")
+	page, err := os.ReadFile("../../docs/commands.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,15 +143,15 @@ func TestREADMEIsComplete(t *testing.T) {
 		t.Fatalf("/help lists only %q", names)
 	}
 	for _, name := range names {
-		if !bytes.Contains(readme, []byte("\n| `"+name)) {
-			t.Errorf("README has no row for %s", name)
+		if !bytes.Contains(page, []byte("\n| `"+name)) {
+			t.Errorf("docs/commands.md has no row for %s", name)
 		}
 		example := " --mode " + name + " "
 		if strings.HasPrefix(name, "/") {
 			example = " " + name
 		}
-		if !regexp.MustCompile(`(?m)^go run ./cmd/enqueue .*` + regexp.QuoteMeta(example)).Match(readme) {
-			t.Errorf("README has no example for %s", name)
+		if !regexp.MustCompile(`(?m)^go run ./cmd/enqueue .*` + regexp.QuoteMeta(example)).Match(page) {
+			t.Errorf("docs/commands.md has no example for %s", name)
 		}
 	}
 }

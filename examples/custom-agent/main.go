@@ -1,6 +1,6 @@
 // Command custom-agent is a worker with an agent of its own, written in Go: a to-do
 // list for each conversation. The agent is in todo.go; this is all that it takes to
-// run it. README.md tells how.
+// run it. The README.md beside it tells how.
 package main
 
 import (

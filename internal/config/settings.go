@@ -75,7 +75,7 @@ func WriteHelp(w io.Writer, settings []Setting) error {
 	return err
 }
 
-// Markdown is the settings as README's table.
+// Markdown is the settings as the table of docs/settings.md.
 func Markdown(settings []Setting) string {
 	var b strings.Builder
 	b.WriteString("| variable | default | unit | meaning |\n|---|---|---|---|\n")

@@ -8,32 +8,32 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "write README's table of settings")
+var update = flag.Bool("update", false, "write the table of docs/settings.md")
 
 const (
-	readme     = "../../README.md"
+	page       = "../../docs/settings.md"
 	tableBegin = "<!-- settings: made by go test ./internal/config -update -->\n"
 	tableEnd   = "<!-- end of settings -->\n"
 )
 
-func TestReadmeHasTheSettings(t *testing.T) {
-	text, err := os.ReadFile(readme)
+func TestPageHasTheSettings(t *testing.T) {
+	text, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
 	}
 	before, rest, ok := strings.Cut(string(text), tableBegin)
 	table, after, ok2 := strings.Cut(rest, tableEnd)
 	if !ok || !ok2 {
-		t.Fatalf("README.md has no lines %q and %q around its table of settings", tableBegin, tableEnd)
+		t.Fatalf("docs/settings.md has no lines %q and %q around its table", tableBegin, tableEnd)
 	}
 	want := "\n" + Markdown(WorkerSettings()) + "\n"
 	if table == want {
 		return
 	}
 	if !*update {
-		t.Fatal("README's table of settings is out of date: run go test ./internal/config -update")
+		t.Fatal("docs/settings.md is out of date: run go test ./internal/config -update")
 	}
-	if err := os.WriteFile(readme, []byte(before+tableBegin+want+tableEnd+after), 0o644); err != nil {
+	if err := os.WriteFile(page, []byte(before+tableBegin+want+tableEnd+after), 0o644); err != nil {
 		t.Fatal(err)
 	}
 }

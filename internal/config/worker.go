@@ -12,7 +12,7 @@ import (
 
 // Worker is the worker's settings. The tags are their documentation: help says
 // what a setting means, unit what it is measured or written in, envDefault what
-// holds when it is not set or empty. `worker --help` and README's table are made
+// holds when it is not set or empty. `worker --help` and docs/settings.md are made
 // from them. A setting tagged secret is never repeated in an error. One tagged file is
 // also read from the file that NAME_FILE names: a password, token or key. The agent's
 // command is secret only: its words are on the agent's own command line anyway.

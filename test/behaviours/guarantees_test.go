@@ -18,18 +18,21 @@ var (
 // stands without a test or a figure.
 func TestPagesNameTestsThatExist(t *testing.T) {
 	t.Parallel()
-	pages, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
-	if err != nil {
-		t.Fatal(err)
+	pages := []string{filepath.Join(root, "README.md"), filepath.Join(root, "CONTRIBUTING.md")}
+	for _, pattern := range []string{"docs/*.md", "docs/*/*.md"} {
+		found, err := filepath.Glob(filepath.Join(root, pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		pages = append(pages, found...)
 	}
-	pages = append(pages, filepath.Join(root, "README.md"))
 	for _, page := range pages {
 		text, err := os.ReadFile(page)
 		if err != nil {
 			t.Fatal(err)
 		}
-		name := filepath.Base(page)
-		if name == "behaviours.md" {
+		name := strings.TrimPrefix(filepath.ToSlash(page), root+"/")
+		if name == "docs/behaviours.md" {
 			continue // TestPageNamesTheTests
 		}
 		for _, m := range namedTests.FindAllStringSubmatch(string(text), -1) {
@@ -44,9 +47,9 @@ func TestPagesNameTestsThatExist(t *testing.T) {
 			t.Errorf("%s names %s without its package before it", name, left)
 		}
 		switch name {
-		case "guarantees.md":
+		case "docs/guarantees.md":
 			promises(t, string(text), "tests")
-		case "README.md":
+		case "docs/agents/tested.md":
 			promises(t, string(text), "run here")
 		}
 	}
