@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"turnstile/internal/version"
 )
 
 // nowhere is a Redis that is not there: who gets to connect exits with 1.
@@ -120,7 +122,7 @@ func TestHelpAndVersion(t *testing.T) {
 			t.Errorf("help lacks %q", word)
 		}
 	}
-	if r := enqueue(t, context.Background(), nowhere, "", "--version").want(t, exitOK); !strings.HasPrefix(r.out, "enqueue ") {
+	if r := enqueue(t, context.Background(), nowhere, "", "--version").want(t, exitOK); !strings.HasPrefix(r.out, "enqueue version "+version.Number) {
 		t.Errorf("version: %q", r.out)
 	}
 }
