@@ -22,13 +22,14 @@ test: ## all tests, with the race detector, on a real redis-server
 		echo "make test: NO redis-server ON PATH: the embedded server stands in, and what needs a real one is SKIPPED" >&2
 	go test -race -timeout 20m ./...
 
-lint: ## go vet, gofmt, golangci-lint, shellcheck
+lint: ## go vet, gofmt, golangci-lint, shellcheck, actionlint
 	go vet ./...
 	cd bench && go vet ./...
 	@unformatted=$$(gofmt -l $$(git ls-files --cached --others --exclude-standard '*.go')); \
 		[ -z "$$unformatted" ] || { echo "not formatted (make fmt):"; echo "$$unformatted"; exit 1; }
 	$(TOOL) golangci-lint run ./...
 	shellcheck -x $(SCRIPTS)
+	$(TOOL) actionlint .github/workflows/*.yml
 
 build: ## worker and enqueue into BIN (bin)
 	@mkdir -p $(BIN)
