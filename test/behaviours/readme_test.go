@@ -15,9 +15,11 @@ const (
 )
 
 var (
-	ownWord   = regexp.MustCompile(`(?i)\b(?:sentinels?|fences?|fencing|rings?)\b`)
-	goBlock   = regexp.MustCompile("(?s)```go\n(.*?)```")
-	isExample = regexp.MustCompile(`(?:^|/)example\w*_test\.go$|(?:^|/)examples/.*\.go$`)
+	ownWord    = regexp.MustCompile(`(?i)\b(?:sentinels?|fences?|fencing|rings?)\b`)
+	goBlock    = regexp.MustCompile("(?s)```go\n(.*?)```")
+	inCode     = regexp.MustCompile("`([^`]*)`")
+	makeTarget = regexp.MustCompile("(?m)(?:^|`)make ([a-z-]+)")
+	isExample  = regexp.MustCompile(`(?:^|/)example\w*_test\.go$|(?:^|/)examples/.*\.go$`)
 )
 
 func page(t *testing.T, name string) string {
@@ -101,4 +103,33 @@ func exampleSources(t *testing.T) string {
 		t.Fatal(err)
 	}
 	return all.String()
+}
+
+// The folders of CONTRIBUTING's table are there, and so are the targets of make that
+// the pages name.
+func TestPagesNameWhatIsThere(t *testing.T) {
+	t.Parallel()
+	_, table, _ := strings.Cut(page(t, "CONTRIBUTING.md"), "| folder | holds |\n")
+	table, _, _ = strings.Cut(table, "\n\n")
+	rows := 0
+	for line := range strings.Lines(table) {
+		first, _, _ := strings.Cut(strings.TrimPrefix(line, "|"), "|")
+		for _, m := range inCode.FindAllStringSubmatch(first, -1) {
+			rows++
+			if info, err := os.Stat(filepath.Join(root, m[1])); err != nil || !info.IsDir() {
+				t.Errorf("CONTRIBUTING.md has a row for %s, which is no folder", m[1])
+			}
+		}
+	}
+	if rows == 0 {
+		t.Error("CONTRIBUTING.md has no table of folders")
+	}
+	makefile := page(t, "Makefile")
+	for _, name := range []string{"README.md", "CONTRIBUTING.md", "docs/README.md", "docs/commands.md", "docs/agents/tested.md"} {
+		for _, m := range makeTarget.FindAllStringSubmatch(page(t, name), -1) {
+			if !strings.Contains(makefile, "\n"+m[1]+":") {
+				t.Errorf("%s names make %s, which is no target", name, m[1])
+			}
+		}
+	}
 }
