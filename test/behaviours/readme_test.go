@@ -17,6 +17,7 @@ const (
 var (
 	ownWord    = regexp.MustCompile(`(?i)\b(?:sentinels?|fences?|fencing|rings?)\b`)
 	goBlock    = regexp.MustCompile("(?s)```go\n(.*?)```")
+	figure     = regexp.MustCompile(`(?m)\| (?:at most )?([\d.,]+(?: (?:ms|s|KiB|KB)\b)?)[^|]*\|$`)
 	inCode     = regexp.MustCompile("`([^`]*)`")
 	makeTarget = regexp.MustCompile("(?m)(?:^|`)make ([a-z-]+)")
 	isExample  = regexp.MustCompile(`(?:^|/)example\w*_test\.go$|(?:^|/)examples/.*\.go$`)
@@ -130,6 +131,23 @@ func TestPagesNameWhatIsThere(t *testing.T) {
 			if !strings.Contains(makefile, "\n"+m[1]+":") {
 				t.Errorf("%s names make %s, which is no target", name, m[1])
 			}
+		}
+	}
+}
+
+// The figures of README are those of bench/README.md.
+func TestReadmeHasTheFiguresOfTheBenchmarks(t *testing.T) {
+	t.Parallel()
+	_, table, found := strings.Cut(page(t, "README.md"), "\n| measured on ")
+	table, _, _ = strings.Cut(table, "\n\n")
+	figures := figure.FindAllStringSubmatch(table, -1)
+	if rows := strings.Count(table, "\n") - 1; !found || len(figures) != rows {
+		t.Fatalf("README.md has %d figures in %d rows", len(figures), rows)
+	}
+	bench := page(t, "bench/README.md")
+	for _, f := range figures {
+		if !strings.Contains(bench, f[1]) {
+			t.Errorf("README.md says %s, which is no figure of bench/README.md", f[1])
 		}
 	}
 }
