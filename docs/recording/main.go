@@ -85,7 +85,7 @@ func film(ctx context.Context, environ []string, above, below *pane) error {
 		return err
 	}
 	for _, usual := range []string{"redis://127.0.0.1:6379/0", "http://127.0.0.1:8080/"} {
-		if !above.screen.contains(usual) {
+		if !above.shows(usual) {
 			return fmt.Errorf("the worker did not get %s: another program has the port", usual)
 		}
 	}
@@ -105,5 +105,5 @@ func film(ctx context.Context, environ []string, above, below *pane) error {
 		}
 		below.prompt()
 	}
-	return errors.Join(above.screen.err, below.screen.err)
+	return errors.Join(above.problem(), below.problem())
 }

@@ -74,6 +74,13 @@ func (p *pane) shows(text string) bool {
 	return p.screen.contains(text)
 }
 
+// problem is what the programs printed that cannot be drawn.
+func (p *pane) problem() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.screen.err
+}
+
 // close keeps the pane as it is.
 func (p *pane) close() {
 	p.mu.Lock()

@@ -115,8 +115,8 @@ func TestDraw(t *testing.T) {
 		t.Errorf("texts: %q", got)
 	}
 	for _, want := range []string{
-		"@keyframes k0{10.000%{visibility:visible}30.000%{visibility:hidden}}",
-		"@keyframes k1{30.000%{visibility:visible}}",
+		"@keyframes k0{0%{visibility:hidden}10.000%{visibility:visible}30.000%{visibility:hidden}}",
+		"@keyframes k1{0%{visibility:hidden}30.000%{visibility:visible}}",
 		`<tspan class="faint">&gt;</tspan>`,
 		"animation-duration:10.00s",
 	} {

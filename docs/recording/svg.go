@@ -17,12 +17,13 @@ const (
 	bar        = 30 // the height of a pane's title bar
 	width      = 2*margin + columns*charWidth
 
-	// A reader who asked for less motion sees the last picture.
+	// Who cannot see motion, or asked for less of it, sees the last picture.
 	style = `text{font:14px ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono","Liberation Mono",monospace;fill:#d0d7de;white-space:pre}
 .bold{font-weight:700}.faint{fill:#8b949e}.red{fill:#ff7b72}.green{fill:#7ee787}.yellow{fill:#e3b341}.cyan{fill:#79c0ff}
 .title{font-size:12px;fill:#8b949e}
-.v{visibility:hidden;animation-duration:%.2fs;animation-timing-function:step-end;animation-iteration-count:infinite}
-@media (prefers-reduced-motion:reduce){.v{animation:none!important}.last{visibility:visible}}
+.v{visibility:hidden}.last{visibility:visible}
+.v{animation-duration:%.2fs;animation-timing-function:step-end;animation-iteration-count:infinite}
+@media (prefers-reduced-motion:reduce){.v{animation:none!important}}
 `
 )
 
@@ -74,7 +75,7 @@ func shown(name string, from, until, length time.Duration) string {
 	if until < length {
 		end = percent(until) + "{visibility:hidden}"
 	}
-	return fmt.Sprintf("@keyframes %s{%s{visibility:visible}%s}\n", name, percent(from), end)
+	return fmt.Sprintf("@keyframes %s{0%%{visibility:hidden}%s{visibility:visible}%s}\n", name, percent(from), end)
 }
 
 // fit keeps columns in their places where the reader's font is wider or narrower.
