@@ -151,3 +151,27 @@ func TestReadmeHasTheFiguresOfTheBenchmarks(t *testing.T) {
 		}
 	}
 }
+
+// Each page below docs is in the index, or in the page that its folder is named after.
+func TestIndexHasEveryPage(t *testing.T) {
+	t.Parallel()
+	const index = "docs/README.md"
+	found := 0
+	err := fs.WalkDir(os.DirFS(filepath.Join(root, "docs")), ".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".md") || path == "README.md" {
+			return err
+		}
+		found++
+		lists := page(t, index)
+		if folder, _, ok := strings.Cut(path, "/"); ok {
+			lists += page(t, "docs/"+folder+".md")
+		}
+		if !strings.Contains(lists, "]("+path) {
+			t.Errorf("%s does not list docs/%s", index, path)
+		}
+		return nil
+	})
+	if err != nil || found == 0 {
+		t.Errorf("%d pages: %v", found, err)
+	}
+}
