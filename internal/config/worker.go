@@ -19,79 +19,79 @@ import (
 type Worker struct {
 	RedisURL string `env:"REDIS_URL" envDefault:"redis://127.0.0.1:6379/0" unit:"URL" secret:"true" file:"true" help:"The Redis to use: redis://, rediss://, redis-socket://, redis-sentinel:// or redis-cluster://. Each installation needs a database of its own."`
 
-	Concurrency  int           `env:"TURNSTILE_CONCURRENCY" envDefault:"10" unit:"turns" help:"How many turns the worker runs at the same time, each of another session."`
-	Agent        AgentKind     `env:"TURNSTILE_AGENT" unit:"echo, exec, acp, openai, claude, codex, gemini" help:"Which agent runs the turns. Must be set, except with --dev, where it is echo."`
-	Command      Command       `env:"TURNSTILE_AGENT_COMMAND" unit:"command" secret:"true" help:"The command of the agent, split into words as a shell would and never run by one. exec runs it once per turn, acp keeps it running per session. claude, codex and gemini take it instead of the command of that name, with further options of it."`
-	AgentEnv     Names         `env:"TURNSTILE_AGENT_ENV" unit:"names" help:"Further environment variables that the command gets, separated by commas; a name may end in *. It always gets PATH, HOME and the like, never REDIS_URL."`
-	AgentFormat  AgentFormat   `env:"TURNSTILE_AGENT_FORMAT" envDefault:"text" unit:"text, jsonl" help:"How the command of exec is talked to: the message on stdin and the reply on stdout, or the turn and its events as JSON by the line."`
-	AgentTimeout time.Duration `env:"TURNSTILE_AGENT_TIMEOUT" envDefault:"10m" unit:"duration" help:"How long one turn may take. Then the agent is stopped and the turn has failed; messages that wait are kept."`
-	AskTimeout   time.Duration `env:"TURNSTILE_ASK_TIMEOUT" envDefault:"5m" unit:"duration" help:"How long an agent's question waits for the user's answer. Then it counts as denied, and the user is told. 0: as long as the turn may last."`
+	Concurrency  int           `env:"TURNSTILE_CONCURRENCY" envDefault:"10" unit:"turns" help:"The number of turns that the worker runs at the same time, each of another session."`
+	Agent        AgentKind     `env:"TURNSTILE_AGENT" unit:"echo, exec, acp, openai, claude, codex, gemini" help:"The agent that runs the turns. Required, except with --dev, where it is echo."`
+	Command      Command       `env:"TURNSTILE_AGENT_COMMAND" unit:"command" secret:"true" help:"The agent's command. It is split into words as a shell would, but no shell runs it. exec runs it once per turn, acp keeps it running per session. claude, codex and gemini run it instead of the command of that name, with further options."`
+	AgentEnv     Names         `env:"TURNSTILE_AGENT_ENV" unit:"names" help:"Further environment variables for the agent's command, separated by commas; a name may end in *. The command always gets PATH, HOME and the like, and never REDIS_URL."`
+	AgentFormat  AgentFormat   `env:"TURNSTILE_AGENT_FORMAT" envDefault:"text" unit:"text, jsonl" help:"What exec's command reads and writes. text: the message on stdin and the reply on stdout. jsonl: the turn and its events, one JSON object a line."`
+	AgentTimeout time.Duration `env:"TURNSTILE_AGENT_TIMEOUT" envDefault:"10m" unit:"duration" help:"The longest that a turn may take. Then the agent is stopped and the turn fails. Waiting messages are kept."`
+	AskTimeout   time.Duration `env:"TURNSTILE_ASK_TIMEOUT" envDefault:"5m" unit:"duration" help:"How long an agent's question waits for the user's decision. Then it counts as denied, and the user gets a notice. 0: as long as the turn may last."`
 
-	Model            string         `env:"TURNSTILE_MODEL" unit:"text" help:"The model. openai needs it; claude, codex and gemini take their own default without it."`
-	OpenAIBaseURL    string         `env:"TURNSTILE_OPENAI_BASE_URL" envDefault:"https://api.openai.com/v1" unit:"URL" help:"Where openai finds Chat Completions: any server that is compatible. OPENAI_BASE_URL is read where this is not set."`
-	OpenAIKey        string         `env:"TURNSTILE_OPENAI_API_KEY" unit:"text" secret:"true" file:"true" help:"The key for it. OPENAI_API_KEY is read where this is not set. Empty: none is sent."`
-	SystemPrompt     string         `env:"TURNSTILE_SYSTEM_PROMPT" unit:"text" help:"What openai tells the model before everything else."`
-	SystemPromptFile string         `env:"TURNSTILE_SYSTEM_PROMPT_FILE" unit:"path" help:"A file with that text, read at the start. Only one of the two may be set."`
-	MaxTokens        int            `env:"TURNSTILE_MAX_TOKENS" envDefault:"0" unit:"tokens" help:"How long one answer of openai's model may be. 0: as the server likes."`
-	Temperature      Temperature    `env:"TURNSTILE_TEMPERATURE" unit:"0 to 2" help:"How freely openai's model chooses its words. Empty: as the server likes."`
-	ContextTokens    int            `env:"TURNSTILE_CONTEXT_TOKENS" envDefault:"32000" unit:"tokens" help:"How much openai sends of the conversation with a turn, as estimated; the oldest goes first."`
-	ToolsFile        string         `env:"TURNSTILE_TOOLS_FILE" unit:"path" help:"A JSON file with commands that openai's model may use as tools: docs/agents.md has its form. Read at the start."`
+	Model            string         `env:"TURNSTILE_MODEL" unit:"text" help:"The model. openai needs it; claude, codex and gemini have a default of their own."`
+	OpenAIBaseURL    string         `env:"TURNSTILE_OPENAI_BASE_URL" envDefault:"https://api.openai.com/v1" unit:"URL" help:"The server that openai calls: any that is compatible with Chat Completions. If unset, OPENAI_BASE_URL is read."`
+	OpenAIKey        string         `env:"TURNSTILE_OPENAI_API_KEY" unit:"text" secret:"true" file:"true" help:"The key for that server. If unset, OPENAI_API_KEY is read. Empty: no key is sent."`
+	SystemPrompt     string         `env:"TURNSTILE_SYSTEM_PROMPT" unit:"text" help:"The system prompt of openai's model."`
+	SystemPromptFile string         `env:"TURNSTILE_SYSTEM_PROMPT_FILE" unit:"path" help:"A file with the system prompt, read at the start. Only one of the two may be set."`
+	MaxTokens        int            `env:"TURNSTILE_MAX_TOKENS" envDefault:"0" unit:"tokens" help:"The longest reply of openai's model. 0: the server decides."`
+	Temperature      Temperature    `env:"TURNSTILE_TEMPERATURE" unit:"0 to 2" help:"The temperature of openai's model. Empty: the server decides."`
+	ContextTokens    int            `env:"TURNSTILE_CONTEXT_TOKENS" envDefault:"32000" unit:"tokens" help:"How much of the conversation openai sends with a turn, as an estimate. The oldest entries are left out."`
+	ToolsFile        string         `env:"TURNSTILE_TOOLS_FILE" unit:"path" help:"A JSON file with commands that openai's model may use as tools, read at the start. docs/agents.md has its form."`
 	ToolRounds       int            `env:"TURNSTILE_TOOL_ROUNDS" envDefault:"25" unit:"rounds" help:"How often openai's model may use tools in one turn before the turn fails."`
-	ToolTimeout      time.Duration  `env:"TURNSTILE_TOOL_TIMEOUT" envDefault:"1m" unit:"duration" help:"How long one such tool may take. Then it is killed, and the model is told."`
-	ACPPermissions   ACPPermissions `env:"TURNSTILE_ACP_PERMISSIONS" envDefault:"ask" unit:"allow, deny, ask" help:"What acp answers an agent that asks for permission. ask: the user is asked, and answers with /approve or /deny."`
-	WorkspaceDir     string         `env:"TURNSTILE_WORKSPACE_DIR" unit:"path" help:"Where acp, claude, codex and gemini work: each session in a directory of its own below it, made when it is needed. Empty: all in the worker's own."`
-	WorkspaceGroup   Group          `env:"TURNSTILE_WORKSPACE_GROUP" unit:"group's number" help:"The group that may write to directories on the way to TURNSTILE_WORKSPACE_DIR: Kubernetes' fsGroup. Empty: they may be writable for root and the worker's user only, or have the sticky bit."`
+	ToolTimeout      time.Duration  `env:"TURNSTILE_TOOL_TIMEOUT" envDefault:"1m" unit:"duration" help:"The longest that one tool of openai may take. Then it is killed, and the model gets an error."`
+	ACPPermissions   ACPPermissions `env:"TURNSTILE_ACP_PERMISSIONS" envDefault:"ask" unit:"allow, deny, ask" help:"What acp does when an agent asks for a permission. ask: the user decides, with /approve or /deny."`
+	WorkspaceDir     string         `env:"TURNSTILE_WORKSPACE_DIR" unit:"path" help:"Where acp, claude, codex and gemini work. Each session gets a directory of its own in it, made when it is needed. Empty: all work in the worker's directory."`
+	WorkspaceGroup   Group          `env:"TURNSTILE_WORKSPACE_GROUP" unit:"group's number" help:"The group that may write to the directories above TURNSTILE_WORKSPACE_DIR, such as Kubernetes' fsGroup. Empty: only root and the worker's user may, or the directory has the sticky bit."`
 	ACPFiles         bool           `env:"TURNSTILE_ACP_FILES" envDefault:"false" unit:"true, false" help:"Whether acp reads and writes files for an agent that asks it to, in the session's directory only. Needs TURNSTILE_WORKSPACE_DIR."`
 	ACPTerminal      bool           `env:"TURNSTILE_ACP_TERMINAL" envDefault:"false" unit:"true, false" help:"Whether acp runs commands for an agent that asks it to, in the session's directory. Needs TURNSTILE_WORKSPACE_DIR."`
 
-	SentinelTTL    time.Duration `env:"TURNSTILE_SENTINEL_TTL" envDefault:"15s" unit:"duration" help:"How long a session stays taken after its worker died. It is renewed three times in that time. At least 1s."`
-	DrainTimeout   time.Duration `env:"TURNSTILE_DRAIN_TIMEOUT" envDefault:"60s" unit:"duration" help:"How long a worker that is told to end lets running turns finish. 0: not at all."`
-	InterruptGrace time.Duration `env:"TURNSTILE_INTERRUPT_GRACE" envDefault:"5s" unit:"duration" help:"How long an interrupted agent may take to stop before it is killed. 0: killed at once."`
-	StopTimeout    time.Duration `env:"TURNSTILE_STOP_TIMEOUT" envDefault:"0" unit:"duration" help:"How long the supervisor waits before it kills the worker (stop_grace_period, TimeoutStopSec). Only checked: DRAIN_TIMEOUT + INTERRUPT_GRACE + 5s must fit. 0: unknown."`
+	SentinelTTL    time.Duration `env:"TURNSTILE_SENTINEL_TTL" envDefault:"15s" unit:"duration" help:"The lease: how long a session stays owned after its worker died. It is renewed three times in that time. At least 1s."`
+	DrainTimeout   time.Duration `env:"TURNSTILE_DRAIN_TIMEOUT" envDefault:"60s" unit:"duration" help:"How long a draining worker lets running turns finish. 0: it interrupts them at once."`
+	InterruptGrace time.Duration `env:"TURNSTILE_INTERRUPT_GRACE" envDefault:"5s" unit:"duration" help:"How long an interrupted agent may take to stop before it is killed. 0: it is killed at once."`
+	StopTimeout    time.Duration `env:"TURNSTILE_STOP_TIMEOUT" envDefault:"0" unit:"duration" help:"How long the supervisor waits before it kills the worker (stop_grace_period, TimeoutStopSec). It is only checked: DRAIN_TIMEOUT + INTERRUPT_GRACE + 5s must fit into it. 0: unknown."`
 
-	WarmAgents int           `env:"TURNSTILE_WARM_AGENTS" unit:"agents" help:"How many agents are kept between turns, of agents that can be. Those that run a turn are not counted; the longest idle is closed first. 0: none. Empty: as many as TURNSTILE_CONCURRENCY."`
-	WarmTTL    time.Duration `env:"TURNSTILE_WARM_TTL" envDefault:"1h" unit:"duration" help:"How long an agent is kept whose session has no turn. At least 1s."`
+	WarmAgents int           `env:"TURNSTILE_WARM_AGENTS" unit:"agents" help:"The number of warm agents: those kept between turns. Agents with a running turn are not counted. The longest idle is closed first. 0: none. Empty: as many as TURNSTILE_CONCURRENCY."`
+	WarmTTL    time.Duration `env:"TURNSTILE_WARM_TTL" envDefault:"1h" unit:"duration" help:"How long an idle agent is kept warm. At least 1s."`
 
-	MaxAttempts   int                `env:"TURNSTILE_MAX_ATTEMPTS" envDefault:"3" unit:"attempts" help:"How often a message is tried whose turn fails in a way that may be retried. Then it is archived."`
-	RetryBackoff  time.Duration      `env:"TURNSTILE_RETRY_BACKOFF" envDefault:"1s" unit:"duration" help:"How long the first retry waits. It doubles with every further one, with jitter."`
-	Retention     time.Duration      `env:"TURNSTILE_RETENTION" envDefault:"1h" unit:"duration" help:"How long the result of a finished message is kept, and so how long the same message id is a duplicate. 0: not kept, and enqueue --wait on a duplicate finds nothing."`
-	BusyMode      session.Mode       `env:"TURNSTILE_BUSY_MODE" envDefault:"queue" unit:"queue, collect, steer, interrupt, rollback, reject" help:"What a message does that finds its session busy, if neither it nor its session says."`
-	FollowupCap   int                `env:"TURNSTILE_FOLLOWUP_CAP" envDefault:"100" unit:"messages" help:"How many messages may wait in one session while a turn runs."`
-	FollowupDrop  session.DropPolicy `env:"TURNSTILE_FOLLOWUP_DROP" envDefault:"new" unit:"new, old, summarize" help:"What goes when more would wait. new: the new message is refused; old: the oldest is archived; summarize: the oldest is archived and the next turn is told of it."`
-	CollectWindow time.Duration      `env:"TURNSTILE_COLLECT_WINDOW" envDefault:"1s" unit:"duration" help:"How long messages of the busy mode collect wait for another one, before they are one turn."`
+	MaxAttempts   int                `env:"TURNSTILE_MAX_ATTEMPTS" envDefault:"3" unit:"attempts" help:"How often a message is tried if its turn fails in a way that may be retried. Then it is archived."`
+	RetryBackoff  time.Duration      `env:"TURNSTILE_RETRY_BACKOFF" envDefault:"1s" unit:"duration" help:"How long the first retry waits. Each further one waits twice as long, with jitter."`
+	Retention     time.Duration      `env:"TURNSTILE_RETENTION" envDefault:"1h" unit:"duration" help:"How long the result of a finished message is kept. The same message id is a duplicate for that time. 0: not at all, and enqueue --wait on a duplicate finds nothing."`
+	BusyMode      session.Mode       `env:"TURNSTILE_BUSY_MODE" envDefault:"queue" unit:"queue, collect, steer, interrupt, rollback, reject" help:"What a message does when its session is busy, if neither the message nor its session has a mode."`
+	FollowupCap   int                `env:"TURNSTILE_FOLLOWUP_CAP" envDefault:"100" unit:"messages" help:"The number of messages that may wait in one session while a turn runs."`
+	FollowupDrop  session.DropPolicy `env:"TURNSTILE_FOLLOWUP_DROP" envDefault:"new" unit:"new, old, summarize" help:"What happens over that cap. new: the new message is refused. old: the oldest is archived. summarize: the oldest is archived, and the next turn gets a note."`
+	CollectWindow time.Duration      `env:"TURNSTILE_COLLECT_WINDOW" envDefault:"1s" unit:"duration" help:"How long messages of the busy mode collect wait for another one before they share a turn."`
 
-	MessageTextBytes   int `env:"TURNSTILE_MESSAGE_TEXT_BYTES" envDefault:"1048576" unit:"bytes" help:"How many bytes of UTF-8 a message's text may have. This limit and those up to TURNSTILE_MESSAGES_CAP are for workers and senders: give both the same."`
-	MessageMetaBytes   int `env:"TURNSTILE_MESSAGE_META_BYTES" envDefault:"65536" unit:"bytes" help:"How many bytes the names and values of its meta may have together."`
-	MessageAttachments int `env:"TURNSTILE_MESSAGE_ATTACHMENTS" envDefault:"100" unit:"attachments" help:"How many attachments it may have."`
-	MessageBytes       int `env:"TURNSTILE_MESSAGE_BYTES" envDefault:"2097152" unit:"bytes" help:"How many bytes the whole message may have in JSON. A sender refuses a message that breaks a limit, and a worker archives one with the reason."`
-	LineCap            int `env:"TURNSTILE_LINE_CAP" envDefault:"10000" unit:"messages" help:"How many messages may wait in one session, whether a turn runs or not; at most half of them may be delayed ones. Senders are refused; what others put in beyond it is archived."`
-	MessagesCap        int `env:"TURNSTILE_MESSAGES_CAP" envDefault:"0" unit:"messages" help:"How many messages may wait in all sessions together, as the workers have last counted them. Senders are refused then, except to sessions with a running turn. 0: as many as come."`
+	MessageTextBytes   int `env:"TURNSTILE_MESSAGE_TEXT_BYTES" envDefault:"1048576" unit:"bytes" help:"The longest text of a message, in UTF-8. Give workers and senders the same of this limit and those up to TURNSTILE_MESSAGES_CAP."`
+	MessageMetaBytes   int `env:"TURNSTILE_MESSAGE_META_BYTES" envDefault:"65536" unit:"bytes" help:"The most bytes of the names and values of a message's meta together."`
+	MessageAttachments int `env:"TURNSTILE_MESSAGE_ATTACHMENTS" envDefault:"100" unit:"attachments" help:"The most attachments of a message."`
+	MessageBytes       int `env:"TURNSTILE_MESSAGE_BYTES" envDefault:"2097152" unit:"bytes" help:"The largest message, in JSON. A sender refuses a message over a limit. A worker archives it, with the reason."`
+	LineCap            int `env:"TURNSTILE_LINE_CAP" envDefault:"10000" unit:"messages" help:"The number of messages that may wait in one session, whether a turn runs or not. At most half of them may be delayed. Senders are refused over it; messages of other producers are archived."`
+	MessagesCap        int `env:"TURNSTILE_MESSAGES_CAP" envDefault:"0" unit:"messages" help:"The number of messages that may wait in all sessions together, as last counted by the workers. Senders are refused over it, except to sessions with a running turn. 0: no limit."`
 
-	CheckpointInterval time.Duration `env:"TURNSTILE_CHECKPOINT_INTERVAL" envDefault:"15s" unit:"duration" help:"How often a turn that does something is stored, to go on from there if it is cut off."`
-	CrashPolicy        CrashPolicy   `env:"TURNSTILE_CRASH_POLICY" envDefault:"resume" unit:"resume, suspend" help:"What a worker's death in mid-turn does: the turn is run again in the same conversation, with a note, or in a fresh one."`
-	StuckLimit         int           `env:"TURNSTILE_STUCK_LIMIT" envDefault:"3" unit:"interruptions" help:"How many interruptions in a row, without a finished turn between them, make the session begin a fresh conversation. If the last was a worker's death, the message is archived."`
-	ResumeFreshness    time.Duration `env:"TURNSTILE_RESUME_FRESHNESS" envDefault:"1h" unit:"duration" help:"How old an interruption may be for the agent to be told of it. 0: always."`
+	CheckpointInterval time.Duration `env:"TURNSTILE_CHECKPOINT_INTERVAL" envDefault:"15s" unit:"duration" help:"How often the entries of a running turn are stored, to resume from if it is interrupted."`
+	CrashPolicy        CrashPolicy   `env:"TURNSTILE_CRASH_POLICY" envDefault:"resume" unit:"resume, suspend" help:"What happens to a turn whose worker died. resume: it runs again in the same conversation, with a note. suspend: it runs again in a new one."`
+	StuckLimit         int           `env:"TURNSTILE_STUCK_LIMIT" envDefault:"3" unit:"interruptions" help:"How many interruptions in a row make the session begin a new conversation. If the last one was a worker's death, the message is archived."`
+	ResumeFreshness    time.Duration `env:"TURNSTILE_RESUME_FRESHNESS" envDefault:"1h" unit:"duration" help:"The oldest interruption that the agent gets a note about. 0: any."`
 
 	SweepInterval time.Duration `env:"TURNSTILE_SWEEP_INTERVAL" envDefault:"15s" unit:"duration" help:"How often the workers look for sessions whose wake-up was lost."`
-	RecoveryRate  Rate          `env:"TURNSTILE_RECOVERY_RATE" envDefault:"50/s" unit:"sessions/s" help:"How many sessions are taken up per second, over all workers, that are late after a crash or an outage."`
+	RecoveryRate  Rate          `env:"TURNSTILE_RECOVERY_RATE" envDefault:"50/s" unit:"sessions/s" help:"How many overdue sessions are recovered per second after a crash or an outage, by all workers together."`
 	TurnShare     TurnShare     `env:"TURNSTILE_TURN_SHARE" envDefault:"10,60s" unit:"messages,duration" help:"After how many messages or how much time a session makes room for others that wait. One of the two may be left out."`
-	MessageMaxAge time.Duration `env:"TURNSTILE_MESSAGE_MAX_AGE" envDefault:"0" unit:"duration" help:"Messages that waited longer are archived as expired and not run. 0: none is too old."`
+	MessageMaxAge time.Duration `env:"TURNSTILE_MESSAGE_MAX_AGE" envDefault:"0" unit:"duration" help:"Messages that waited longer are archived as expired and do not run. 0: no limit."`
 
-	TranscriptCap   int           `env:"TURNSTILE_TRANSCRIPT_CAP" envDefault:"2000" unit:"entries" help:"How many entries a transcript keeps at most; the oldest go first."`
-	TranscriptBytes int           `env:"TURNSTILE_TRANSCRIPT_BYTES" envDefault:"67108864" unit:"bytes" help:"How much of Redis' memory a transcript takes at most; the oldest entries go first. One entry has at most a sixteenth of it, but always as much as a message may."`
+	TranscriptCap   int           `env:"TURNSTILE_TRANSCRIPT_CAP" envDefault:"2000" unit:"entries" help:"The most entries of a transcript. The oldest are deleted first."`
+	TranscriptBytes int           `env:"TURNSTILE_TRANSCRIPT_BYTES" envDefault:"67108864" unit:"bytes" help:"The most memory of Redis for a transcript. The oldest entries are deleted first. One entry may have a sixteenth of it, and always as much as a message may have."`
 	TranscriptTTL   time.Duration `env:"TURNSTILE_TRANSCRIPT_TTL" envDefault:"30d" unit:"duration" help:"How long a transcript is kept after its last entry."`
 	SessionTTL      time.Duration `env:"TURNSTILE_SESSION_TTL" envDefault:"30d" unit:"duration" help:"How long a session's record is kept after its last activity."`
-	EventsCap       int           `env:"TURNSTILE_EVENTS_CAP" envDefault:"1000" unit:"events" help:"How many events of a session are kept for those who follow it, approximately."`
-	EventsBytes     int           `env:"TURNSTILE_EVENTS_BYTES" envDefault:"8388608" unit:"bytes" help:"How many bytes they have at most; the oldest go first."`
+	EventsCap       int           `env:"TURNSTILE_EVENTS_CAP" envDefault:"1000" unit:"events" help:"The number of events of a session that are kept for followers, approximately."`
+	EventsBytes     int           `env:"TURNSTILE_EVENTS_BYTES" envDefault:"8388608" unit:"bytes" help:"The most bytes of a session's events. The oldest are deleted first."`
 	ArchiveTTL      time.Duration `env:"TURNSTILE_ARCHIVE_TTL" envDefault:"90d" unit:"duration" help:"How long archived messages are kept."`
-	ListIdle        bool          `env:"TURNSTILE_LIST_IDLE" envDefault:"false" unit:"true, false" help:"Whether asynqmon lists every session that is known. Without it, it lists those with messages that run, wait, are delayed or are archived; the others are off its list within a minute. Set it alike on all workers."`
+	ListIdle        bool          `env:"TURNSTILE_LIST_IDLE" envDefault:"false" unit:"true, false" help:"Whether asynqmon lists every known session. If not, it lists sessions with messages that run, wait, are delayed or are archived; the others leave its list within a minute. Set it alike on all workers."`
 
-	HTTPAddr       string `env:"TURNSTILE_HTTP_ADDR" unit:"HOST:PORT" help:"Where /healthz, /readyz, /metrics and /asynqmon are served. Empty: nowhere; with --dev 127.0.0.1:8080. On another address than loopback TURNSTILE_HTTP_TOKEN is needed."`
-	HTTPToken      string `env:"TURNSTILE_HTTP_TOKEN" unit:"text" secret:"true" file:"true" help:"The token that /asynqmon and /metrics ask for, as a bearer token or as the password of any user. Empty: none is asked for, and /asynqmon is closed where the agent runs programs, for they reach it too; --dev makes one then."`
+	HTTPAddr       string `env:"TURNSTILE_HTTP_ADDR" unit:"HOST:PORT" help:"Where /healthz, /readyz, /metrics and /asynqmon are served. Empty: nowhere; with --dev 127.0.0.1:8080. Any address but loopback needs TURNSTILE_HTTP_TOKEN."`
+	HTTPToken      string `env:"TURNSTILE_HTTP_TOKEN" unit:"text" secret:"true" file:"true" help:"The token that /asynqmon and /metrics ask for, as a bearer token or as the password of any user. Empty: they ask for none, and /asynqmon is closed if the agent runs programs, which could reach it; --dev makes a token then."`
 	DashboardWrite bool   `env:"TURNSTILE_DASHBOARD_WRITE" envDefault:"false" unit:"true, false" help:"Whether asynqmon may change anything: run, archive, delete, cancel, pause."`
 
-	LogLevel  slog.Level `env:"TURNSTILE_LOG_LEVEL" envDefault:"info" unit:"debug, info, warn, error" help:"The least important messages that are logged, to stderr. With --dev warn."`
-	LogFormat LogFormat  `env:"TURNSTILE_LOG_FORMAT" envDefault:"text" unit:"text, json" help:"How they are written."`
+	LogLevel  slog.Level `env:"TURNSTILE_LOG_LEVEL" envDefault:"info" unit:"debug, info, warn, error" help:"The lowest level that is logged, to stderr. With --dev warn."`
+	LogFormat LogFormat  `env:"TURNSTILE_LOG_FORMAT" envDefault:"text" unit:"text, json" help:"The format of the log."`
 
 	// RedisURLSet tells that REDIS_URL came from outside, so that --dev uses it
 	// instead of a Redis of its own.
@@ -102,17 +102,17 @@ type Worker struct {
 // for the worker may be set beside them.
 type Sender struct {
 	RedisURL  string        `env:"REDIS_URL" envDefault:"redis://127.0.0.1:6379/0" unit:"URL" secret:"true" file:"true" help:"The Redis that the workers use."`
-	Retention time.Duration `env:"TURNSTILE_RETENTION" envDefault:"1h" unit:"duration" help:"How long the result of a finished message is kept, and so how long the same message id is a duplicate."`
+	Retention time.Duration `env:"TURNSTILE_RETENTION" envDefault:"1h" unit:"duration" help:"How long the result of a finished message is kept. The same message id is a duplicate for that time."`
 
-	MessageTextBytes   int `env:"TURNSTILE_MESSAGE_TEXT_BYTES" envDefault:"1048576" unit:"bytes" help:"How many bytes of UTF-8 a message's text may have. This limit and those up to TURNSTILE_MESSAGES_CAP are for workers and senders: give both the same."`
-	MessageMetaBytes   int `env:"TURNSTILE_MESSAGE_META_BYTES" envDefault:"65536" unit:"bytes" help:"How many bytes the names and values of its meta may have together."`
-	MessageAttachments int `env:"TURNSTILE_MESSAGE_ATTACHMENTS" envDefault:"100" unit:"attachments" help:"How many attachments it may have."`
-	MessageBytes       int `env:"TURNSTILE_MESSAGE_BYTES" envDefault:"2097152" unit:"bytes" help:"How many bytes the whole message may have in JSON. A sender refuses a message that breaks a limit, and a worker archives one with the reason."`
-	LineCap            int `env:"TURNSTILE_LINE_CAP" envDefault:"10000" unit:"messages" help:"How many messages may wait in one session, whether a turn runs or not; at most half of them may be delayed ones. Senders are refused; what others put in beyond it is archived."`
-	MessagesCap        int `env:"TURNSTILE_MESSAGES_CAP" envDefault:"0" unit:"messages" help:"How many messages may wait in all sessions together, as the workers have last counted them. Senders are refused then, except to sessions with a running turn. 0: as many as come."`
+	MessageTextBytes   int `env:"TURNSTILE_MESSAGE_TEXT_BYTES" envDefault:"1048576" unit:"bytes" help:"The longest text of a message, in UTF-8. Give workers and senders the same of this limit and those up to TURNSTILE_MESSAGES_CAP."`
+	MessageMetaBytes   int `env:"TURNSTILE_MESSAGE_META_BYTES" envDefault:"65536" unit:"bytes" help:"The most bytes of the names and values of a message's meta together."`
+	MessageAttachments int `env:"TURNSTILE_MESSAGE_ATTACHMENTS" envDefault:"100" unit:"attachments" help:"The most attachments of a message."`
+	MessageBytes       int `env:"TURNSTILE_MESSAGE_BYTES" envDefault:"2097152" unit:"bytes" help:"The largest message, in JSON. A sender refuses a message over a limit. A worker archives it, with the reason."`
+	LineCap            int `env:"TURNSTILE_LINE_CAP" envDefault:"10000" unit:"messages" help:"The number of messages that may wait in one session, whether a turn runs or not. At most half of them may be delayed. Senders are refused over it; messages of other producers are archived."`
+	MessagesCap        int `env:"TURNSTILE_MESSAGES_CAP" envDefault:"0" unit:"messages" help:"The number of messages that may wait in all sessions together, as last counted by the workers. Senders are refused over it, except to sessions with a running turn. 0: no limit."`
 
-	LogLevel  slog.Level `env:"TURNSTILE_LOG_LEVEL" envDefault:"info" unit:"debug, info, warn, error" help:"The least important messages that are logged, to stderr."`
-	LogFormat LogFormat  `env:"TURNSTILE_LOG_FORMAT" envDefault:"text" unit:"text, json" help:"How they are written."`
+	LogLevel  slog.Level `env:"TURNSTILE_LOG_LEVEL" envDefault:"info" unit:"debug, info, warn, error" help:"The lowest level that is logged, to stderr."`
+	LogFormat LogFormat  `env:"TURNSTILE_LOG_FORMAT" envDefault:"text" unit:"text, json" help:"The format of the log."`
 }
 
 // DevDefaults are what `worker --dev` assumes where nothing is set.
