@@ -12,6 +12,7 @@ FROM golang:1.26.8 AS build
 WORKDIR /src
 COPY go.mod go.sum ./
 RUN go mod download
+COPY *.go ./
 COPY cmd ./cmd
 COPY internal ./internal
 COPY pkg ./pkg

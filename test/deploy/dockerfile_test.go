@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"go/version"
 	"os"
+	"os/exec"
 	"path"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -87,13 +89,13 @@ func TestDockerfileBuilds(t *testing.T) {
 	for _, c := range build.all("COPY") {
 		words := strings.Fields(c)
 		for _, source := range words[:len(words)-1] {
-			if _, err := os.Stat(path.Join(root, source)); err != nil {
-				t.Errorf("COPY %s: %v", c, err)
+			if found, err := filepath.Glob(path.Join(root, source)); err != nil || len(found) == 0 {
+				t.Errorf("COPY %s: nothing is called %s (%v)", c, source, err)
 			}
 			copied = append(copied, source)
 		}
 	}
-	for _, need := range []string{"go.mod", "go.sum", "cmd", "internal", "pkg"} {
+	for _, need := range append([]string{"go.mod", "go.sum"}, sources(t)...) {
 		if !slices.Contains(copied, need) {
 			t.Errorf("%s is not copied", need)
 		}
@@ -113,6 +115,29 @@ func TestDockerfileBuilds(t *testing.T) {
 			t.Errorf(".dockerignore keeps %s away", source)
 		}
 	}
+}
+
+// sources are what the programs are built from, as COPY names it.
+func sources(t *testing.T) []string {
+	t.Helper()
+	list := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", "{{with .Module}}{{if .Main}}{{$.ImportPath}}{{end}}{{end}}", "./cmd/...")
+	list.Dir = root
+	out, err := list.Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	var found []string
+	for path := range strings.FieldsSeq(string(out)) {
+		_, below, _ := strings.Cut(path, "/")
+		folder, _, _ := strings.Cut(below, "/")
+		if below == "" {
+			folder = "*.go"
+		}
+		if !slices.Contains(found, folder) {
+			found = append(found, folder)
+		}
+	}
+	return found
 }
 
 func TestDockerfileImage(t *testing.T) {
