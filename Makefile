@@ -70,7 +70,7 @@ pin: ## the images' digests, into docker-compose.yml and Dockerfile
 	.ci/pin.sh docker-compose.yml Dockerfile
 
 fmt: ## format the Go files and sort their imports
-	$(TOOL) goimports -local turnstile -w bench cmd docs examples internal pkg test
+	$(TOOL) goimports -local turnstile -w *.go bench cmd docs examples internal pkg test
 
 clean: ## remove what build made
 	rm -rf bin

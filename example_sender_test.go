@@ -1,22 +1,32 @@
-package engine_test
+package turnstile_test
 
 import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
+	"turnstile"
 	"turnstile/internal/engine"
 	"turnstile/internal/protocol"
+	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 )
 
+// shout is an agent that a worker runs somewhere else.
+type shout struct{}
+
+func (shout) Run(_ context.Context, turn agent.Turn, _ func(agent.Event)) (agent.Result, error) {
+	return agent.Result{Text: strings.ToUpper(turn.Text())}, nil
+}
+
 // send is the code of README and docs/library.md.
 func send(ctx context.Context, rdb redis.UniversalClient) error {
-	client := protocol.NewClient(rdb) // rdb is a go-redis v9 client
+	client := turnstile.NewClient(rdb) // rdb is a go-redis v9 client
 	receipt, err := client.Submit(ctx, "web:42", session.Message{ID: "update-1001", Text: "hello"})
 	if err != nil {
 		return err // send it again with the same ID: it runs once
