@@ -3,7 +3,7 @@
 // In the format Text the command finds the message on its stdin and writes the
 // reply to its stdout. In the format JSONL it finds the turn as one JSON object
 // on its stdin and writes one event a line; docs/events.md specifies both. What
-// it writes is passed on while it runs. docs/agents.md has examples.
+// it writes is passed on while it runs. docs/agents/exec.md has examples.
 //
 // A JSONL command that announces it is also given the turn's steers, by the
 // line, and acknowledges each; only that counts as agent.Steer's Accept. What

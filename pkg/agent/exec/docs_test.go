@@ -254,12 +254,12 @@ func TestDocsPythonAgentThatTakesSteers(t *testing.T) {
 	}
 }
 
-// script writes the only block of docs/agents.md in that language to a file, and
+// script writes the only block of docs/agents/exec.md in that language to a file, and
 // answers the command to run it. Not by its #!: a parallel test that forks may
 // have it open for writing a little longer.
 func script(t *testing.T, language, interpreter string) []string {
 	t.Helper()
-	found := blocks(t, "agents.md", language)
+	found := blocks(t, "agents/exec.md", language)
 	if len(found) != 1 {
 		t.Fatalf("%d blocks in %s", len(found), language)
 	}
