@@ -185,7 +185,7 @@ func (o *observer) states() map[string]string {
 	owner, phase := rdb.Get(ctx, k.Sentinel()).Val(), run["phase"]
 	switch {
 	case owner != "" && (run["nostart"] == run["fence"] || resumes["pending"] == "1" && resumes["fence"] == run["fence"]):
-		states["session"] = "cut_off"
+		states["session"] = "interrupting"
 	case owner != "":
 		states["session"] = phase
 	case phase == "starting" || phase == "running":
