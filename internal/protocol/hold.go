@@ -29,7 +29,7 @@ type Turn struct {
 	Collected []Taken
 
 	Attempt int   // from 1; failures raise it
-	Entries int64 // entries written to this session id before, and once more for each undo, see docs/design.md
+	Entries int64 // entries written to this session id before, and once more for each undo, see docs/keys.md
 
 	Reset     string        // "suspended": the session id is new for that reason
 	Resume    string        // reason of the resume mark that the claim found, if any

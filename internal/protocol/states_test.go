@@ -107,7 +107,7 @@ func TestStatesPageNamesTheScripts(t *testing.T) {
 			t.Errorf("%s.lua: named in docs/states.md %v, changes a state %q", name, named[name], what)
 		}
 	}
-	equalList(t, "docs/design.md's scripts", slices.Sorted(slices.Values(designPage(t, "script")["Scripts"])), scripts...)
+	equalList(t, "docs/design.md's scripts", slices.Sorted(slices.Values(designPage(t, "design.md", "script")["Scripts"])), scripts...)
 	for name := range named {
 		if !slices.Contains(scripts, name) {
 			t.Errorf("docs/states.md names %q, which is no script", name)
@@ -238,7 +238,7 @@ func (o *observer) states() map[string]string {
 }
 
 // fields tells of every field of the session's hashes and JSON values, by the
-// tables of docs/design.md.
+// tables of docs/keys.md.
 func (o *observer) fields() {
 	ctx, rdb, k := context.Background(), o.bare, o.b.k
 	for table, key := range map[string]string{"run": k.Run(), "session": k.Record(), "resume": k.Resume()} {
@@ -265,11 +265,11 @@ func (o *observer) fields() {
 	}
 }
 
-// designPage reads the tables of docs/design.md whose first column is headed as
+// designPage reads the tables of a page of docs/ whose first column is headed as
 // wanted: the names in it, by the heading above.
-func designPage(t *testing.T, first string) map[string][]string {
+func designPage(t *testing.T, name, first string) map[string][]string {
 	t.Helper()
-	page, err := os.ReadFile("../../docs/design.md")
+	page, err := os.ReadFile("../../docs/" + name)
 	must(t, err)
 	names := map[string][]string{}
 	var heading string
@@ -298,7 +298,7 @@ func ms(text string) int64 {
 }
 
 // TestStatesPage compares what the scripts do with docs/states.md, and what they
-// write with the tables of docs/design.md, both ways; and events with the schema of
+// write with the tables of docs/keys.md, both ways; and events with the schema of
 // docs/events.md.
 func TestStatesPage(t *testing.T) {
 	t.Parallel()
@@ -357,11 +357,11 @@ func TestStatesPage(t *testing.T) {
 			t.Errorf("docs/states.md has %s, which no script did", s)
 		}
 	}
-	tables := designPage(t, "field")
+	tables := designPage(t, "keys.md", "field")
 	for _, table := range slices.Sorted(maps.Keys(fields)) {
 		written := slices.Sorted(maps.Keys(fields[table]))
 		documented := slices.Sorted(slices.Values(tables[table]))
-		equalList(t, "docs/design.md's fields of "+table, documented, written...)
+		equalList(t, "docs/keys.md's fields of "+table, documented, written...)
 	}
-	equal(t, "tables of fields in docs/design.md", len(tables), len(fields))
+	equal(t, "tables of fields in docs/keys.md", len(tables), len(fields))
 }

@@ -1,5 +1,5 @@
 // Package rediskey names every Redis key that Turnstile touches, asynq's
-// included. It is the schema; docs/design.md tells how the keys are used.
+// included. It is the schema; docs/keys.md tells what the keys hold.
 //
 // Every key of one session carries the hash tag {session:KEY}, so that one
 // script may touch them all on a Redis Cluster as well. The indexes have no

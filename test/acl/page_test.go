@@ -7,11 +7,11 @@ import (
 	"testing"
 )
 
-// Every key of a session, as docs/design.md lists them, is among those of which
+// Every key of a session, as docs/keys.md lists them, is among those of which
 // docs/security.md says how long they are kept.
 func TestPageSaysHowLongEachKeyIsKept(t *testing.T) {
 	t.Parallel()
-	design, err := os.ReadFile("../../docs/design.md")
+	keys, err := os.ReadFile("../../docs/keys.md")
 	must(t, err)
 	page, err := os.ReadFile("../../docs/security.md")
 	must(t, err)
@@ -20,9 +20,9 @@ func TestPageSaysHowLongEachKeyIsKept(t *testing.T) {
 	if !ok {
 		t.Fatal("the page has no such section")
 	}
-	rows := regexp.MustCompile("(?m)^\\| `turnstile:\\{S\\}:([a-zA-Z:]+)` \\|").FindAllStringSubmatch(string(design), -1)
+	rows := regexp.MustCompile("(?m)^\\| `turnstile:\\{S\\}:([a-zA-Z:]+)` \\|").FindAllStringSubmatch(string(keys), -1)
 	if len(rows) < 10 {
-		t.Fatalf("docs/design.md has %d keys of a session", len(rows))
+		t.Fatalf("docs/keys.md has %d keys of a session", len(rows))
 	}
 	for _, row := range rows {
 		if !regexp.MustCompile("`(turnstile:\\{S\\}:)?" + row[1] + "`").MatchString(kept) {

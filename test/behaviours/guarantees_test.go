@@ -10,7 +10,8 @@ import (
 
 var (
 	anyTest    = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
-	namedTests = regexp.MustCompile("`((?:pkg|internal|cmd|test)/[\\w/]+)` (Test\\w+(?:, Test\\w+)*)")
+	namedTests = regexp.MustCompile("`((?:pkg|internal|cmd|test)/[\\w/]+)`\\s+(Test\\w+(?:,\\s+Test\\w+)*)")
+	testName   = regexp.MustCompile(`\w+`)
 	looseTest  = regexp.MustCompile(`\bTest[A-LN-Z]\w+|\bTestM[^a]\w+`) // TestMain is nobody's promise
 )
 
@@ -29,7 +30,7 @@ func TestPagesNameTestsThatExist(t *testing.T) {
 		}
 		for _, m := range namedTests.FindAllStringSubmatch(string(text), -1) {
 			known := testsIn(t, m[1])
-			for _, test := range strings.Split(m[2], ", ") {
+			for _, test := range testName.FindAllString(m[2], -1) {
 				if !known[test] {
 					t.Errorf("%s names %s of %s, which is not there", name, test, m[1])
 				}
