@@ -51,7 +51,7 @@ func followups(ctx context.Context, srv *lab.Server, report *lab.Report) error {
 		report.Reach(figure, all.lost == 0, "0", "%d of %d messages", all.lost, all.messages)
 		report.Reach("  out of order", all.astray == 0, "0", "%d", all.astray)
 		report.Reach("  twice in the transcript", all.doubled == 0, "0", "%d", all.doubled)
-		report.Add(fmt.Sprintf("  signal to the last answer, with %s, and the turn's %s again", how.holding, turnTakes),
+		report.Add(fmt.Sprintf("  signal to the last reply, with %s, and the turn's %s again", how.holding, turnTakes),
 			"longest %s, median %s (%d sessions)", lab.Short(lab.Quantile(all.took, 1)), lab.Short(lab.Median(all.took)), len(all.took))
 	}
 	return nil
@@ -61,7 +61,7 @@ func followups(ctx context.Context, srv *lab.Server, report *lab.Report) error {
 type tally struct {
 	mu                              sync.Mutex
 	messages, lost, astray, doubled int
-	took                            []time.Duration // from the signal to each session's last answer
+	took                            []time.Duration // from the signal to each session's last reply
 }
 
 func (t *tally) round(ctx context.Context, srv *lab.Server, signal os.Signal) error {
