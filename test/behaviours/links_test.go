@@ -12,7 +12,7 @@ import (
 var (
 	link    = regexp.MustCompile(`\]\(([^)\s]*)\)`)
 	heading = regexp.MustCompile(`(?m)^#+ (.*)$`)
-	notSlug = regexp.MustCompile("[^\\p{L}\\p{N} _-]")
+	notSlug = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 )
 
 // pages are the Markdown files of the repository that a reader of it sees.
