@@ -1,0 +1,194 @@
+package behaviours
+
+import (
+	"fmt"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// dropped are words that docs/glossary.md replaced, with the word to write.
+// Each pattern has one meaning in this repository, so a match is always a mistake.
+var dropped = []struct {
+	word  *regexp.Regexp
+	write string
+}{
+	{dropWord(`cut[- ]off`), "interrupted, or truncated"},
+	{dropWord(`put(s|ting)? aside`), "archived, dead letter"},
+	{dropWord(`rings?|rung|rang|ringing`), "notify"},
+	{dropWord(`passengers?`), "a command of the batch"},
+	{dropWord(`flights|(a|the|one|its|each|next|every) flight`), "batch; in flight is right"},
+	{dropWord(`joint|joints|jointly`), "shared"},
+	{dropWord(`(is|are|was|were|be|been|being) told`), "receives, is given, learns"},
+	{dropWord(`(tell|tells|told) of`), "report, record, log"},
+	{dropWord(`answers`), "returns; reply, result or decision"},
+	{dropWord(`answered (true|false|nil|by|with)`), "returned"},
+	{dropWord(`look(s|ed|ing)? after`), "recover, check, poll"},
+	{dropWord(`left alone`), "skipped, not touched"},
+	{dropWord(`g(ive|ives|iven|ave|iving) back`), "requeued, released"},
+	{dropWord(`kept agents?`), "warm agent"},
+	{dropWord(`plain (claims?|finish|ends?|scripts?|variants?)`), "fast path"},
+	{dropWord(`whole scripts?`), "full path"},
+	{dropWord(`unannounced`), "a lost wake-up"},
+	{dropWord(`late (sessions?|ones)`), "overdue"},
+	{dropWord(`odd names?`), "invalid name"},
+	{dropWord(`by and by`), "step by step"},
+	{dropWord(`be it (that|a|an|the|by)`), "whether ... or"},
+	{dropWord(`no walls?`), "not a boundary"},
+	{dropWord(`asks? back`), "asks for confirmation"},
+}
+
+func dropWord(words string) *regexp.Regexp {
+	return regexp.MustCompile(`(?i)\b(` + strings.ReplaceAll(words, " ", `\s+`) + `)\b`)
+}
+
+// texts are the files whose words are checked: those of a kind in a folder and
+// below it, or a single file. A folder of Go or Lua can be added once it follows.
+var texts = []struct{ from, kind string }{
+	{"docs", ".md"},
+	{"bench/README.md", ".md"},
+}
+
+// prose blanks what is not prose in a file, so that lines stay where they are.
+var prose = map[string]func(src string) (string, error){
+	".md":  markdownProse,
+	".go":  goComments,
+	".lua": luaComments,
+}
+
+func TestDroppedWordsStayAway(t *testing.T) {
+	t.Parallel()
+	read := 0
+	for _, set := range texts {
+		err := filepath.WalkDir(filepath.Join(root, set.from), func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() || filepath.Ext(path) != set.kind {
+				return err
+			}
+			src, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			text, err := prose[set.kind](string(src))
+			if err != nil {
+				return err
+			}
+			read++
+			for _, found := range droppedIn(text) {
+				t.Errorf("%s:%s; see docs/glossary.md", strings.TrimPrefix(path, root+"/"), found)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if read < 10 {
+		t.Fatalf("%d files read", read)
+	}
+}
+
+// droppedIn returns each dropped word of a text with its line and what to write.
+func droppedIn(text string) (found []string) {
+	for _, d := range dropped {
+		for _, at := range d.word.FindAllStringIndex(text, -1) {
+			line := 1 + strings.Count(text[:at[0]], "\n")
+			found = append(found, fmt.Sprintf("%d: %q, write: %s", line, text[at[0]:at[1]], d.write))
+		}
+	}
+	return found
+}
+
+var notProse = regexp.MustCompile("(?s)\n```.*?\n```|\n {4,}[^\n]*|`[^`]*`|\\]\\([^)]*\\)|<!--.*?-->")
+
+// markdownProse is a page without code blocks, code spans, link targets and HTML comments.
+func markdownProse(src string) (string, error) {
+	return notProse.ReplaceAllStringFunc(src, blank), nil
+}
+
+var quoted = regexp.MustCompile("`[^`\n]*`|\"[^\"\n]*\"")
+
+// goComments is a Go file with nothing but its comments, without what they quote.
+func goComments(src string) (string, error) {
+	set := token.NewFileSet()
+	file, err := parser.ParseFile(set, "", src, parser.ParseComments)
+	if err != nil {
+		return "", err
+	}
+	text := []byte(blank(src))
+	for _, group := range file.Comments {
+		for _, c := range group.List {
+			at := set.Position(c.Pos()).Offset
+			copy(text[at:], "  "+c.Text[2:])
+		}
+	}
+	return quoted.ReplaceAllStringFunc(string(text), blank), nil
+}
+
+var luaComment = regexp.MustCompile(`^(.*?)--`)
+
+// luaComments is a Lua file with nothing but its comments, without what they quote.
+func luaComments(src string) (string, error) {
+	var text strings.Builder
+	for line := range strings.Lines(src) {
+		before := luaComment.FindString(line)
+		if before == "" {
+			before = strings.TrimSuffix(line, "\n")
+		}
+		code, dashes := strings.CutSuffix(before, "--")
+		text.WriteString(blank(code))
+		if dashes {
+			text.WriteString("  ")
+		}
+		text.WriteString(quoted.ReplaceAllStringFunc(line[len(before):], blank))
+	}
+	return text.String(), nil
+}
+
+// blank is a text of the same length that no pattern matches: neither its words
+// nor, as a gap, what stands around it.
+func blank(text string) string {
+	b := []byte(text)
+	for i := range b {
+		if b[i] != '\n' && b[i] != ' ' && b[i] != '\t' {
+			b[i] = 0
+		}
+	}
+	return string(b)
+}
+
+// Each word is found where it is prose, and only there.
+func TestDroppedWordsAreFound(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		kind, src string
+		lines     []string
+	}{
+		{".md", "It was cut\noff.\n", []string{"1"}},
+		{".md", "Write `cut off`, [x](a/ring.md).\n\n    ring me\n\n```\nring\n```\nIt rings.\n", []string{"8"}},
+		{".md", "A batch is in flight; a string, spring and bring. It is `a` told.\n", nil},
+		{".go", "package x\n\n// It is\n// told.\n\n// It is\nvar a int // told\n", []string{"3"}},
+		{".lua", "-- It is\n  -- told.\ncall() -- is\ncall() -- told\n", []string{"1"}},
+		{".go", "package x // it answers true\n\nvar rings = \"cut off\" // not \"cut off\"\n", []string{"1"}},
+		{".lua", "local ring = 1 -- the ring\nring() -- \"ring\"\n", []string{"1"}},
+	} {
+		text, err := prose[c.kind](c.src)
+		if err != nil || len(text) != len(c.src) {
+			t.Fatalf("%q: %q, %v", c.src, text, err)
+		}
+		found := droppedIn(text)
+		if len(found) != len(c.lines) {
+			t.Errorf("%q: found %q", c.src, found)
+			continue
+		}
+		for i, line := range c.lines {
+			if !strings.HasPrefix(found[i], line+":") {
+				t.Errorf("%q: found %q, not in line %s", c.src, found, line)
+			}
+		}
+	}
+}
