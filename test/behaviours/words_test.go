@@ -52,6 +52,8 @@ func dropWord(words string) *regexp.Regexp {
 var texts = []struct{ from, kind string }{
 	{"docs", ".md"},
 	{"bench/README.md", ".md"},
+	{"README.md", ".md"},
+	{"CONTRIBUTING.md", ".md"},
 }
 
 // prose blanks what is not prose in a file, so that lines stay where they are.
