@@ -35,7 +35,7 @@ type Worker struct {
 	MaxTokens        int            `env:"TURNSTILE_MAX_TOKENS" envDefault:"0" unit:"tokens" help:"The longest reply of openai's model. 0: the server decides."`
 	Temperature      Temperature    `env:"TURNSTILE_TEMPERATURE" unit:"0 to 2" help:"The temperature of openai's model. Empty: the server decides."`
 	ContextTokens    int            `env:"TURNSTILE_CONTEXT_TOKENS" envDefault:"32000" unit:"tokens" help:"How much of the conversation openai sends with a turn, as an estimate. The oldest entries are left out."`
-	ToolsFile        string         `env:"TURNSTILE_TOOLS_FILE" unit:"path" help:"A JSON file with commands that openai's model may use as tools, read at the start. docs/agents.md has its form."`
+	ToolsFile        string         `env:"TURNSTILE_TOOLS_FILE" unit:"path" help:"A JSON file with commands that openai's model may use as tools, read at the start. docs/agents/openai.md has its form."`
 	ToolRounds       int            `env:"TURNSTILE_TOOL_ROUNDS" envDefault:"25" unit:"rounds" help:"How often openai's model may use tools in one turn before the turn fails."`
 	ToolTimeout      time.Duration  `env:"TURNSTILE_TOOL_TIMEOUT" envDefault:"1m" unit:"duration" help:"The longest that one tool of openai may take. Then it is killed, and the model gets an error."`
 	ACPPermissions   ACPPermissions `env:"TURNSTILE_ACP_PERMISSIONS" envDefault:"ask" unit:"allow, deny, ask" help:"What acp does when an agent asks for a permission. ask: the user decides, with /approve or /deny."`
