@@ -89,7 +89,7 @@ func load(names ...string) func() *redis.Script {
 			src.Write(text)
 		}
 		return src.String()
-	})
+	}).Redis
 }
 
 // transcriptKey is the index of the transcript's key, the only one that changes

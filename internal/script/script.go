@@ -1,5 +1,3 @@
-// Package script names Turnstile's Lua scripts. A server shows a script by its SHA-1
-// only; whoever watches one, or replaces a script in a test, looks it up here.
 package script
 
 import (
@@ -8,49 +6,71 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Script is a Lua script with its name.
-type Script struct {
-	*redis.Script
+// Script is a Lua script. Its text is composed when it is first used: a guardian is the
+// worker's program once more, one for each turn, and uses none of them.
+type Script struct{ load func() *loaded }
+
+// loaded is a composed script. hash and source are boxed once for all calls.
+type loaded struct {
+	text         Text
+	hash, source any
+	redis        *redis.Script
+}
+
+// Text is a script as it is sent to Redis.
+type Text struct {
 	Name   string // of the move: "claim", "finish"
 	Source string
+	hash   string
 }
 
-// all make the scripts. Packages add theirs when they are initialized, one after the
-// other, so nothing guards it.
-var all []func() Script
+// Hash is the SHA-1 by which MONITOR and SLOWLOG show the script.
+func (t Text) Hash() string { return t.hash }
 
-// New is a script that is put together when it is first used, and remembered. A
-// guardian is the worker's program once more, one for each turn, and uses none of them.
-// Call it for package-level variables only.
-func New(name string, source func() string) func() *redis.Script {
-	made := sync.OnceValue(func() Script {
+// all are the scripts of the packages that the program imports. Packages add theirs
+// while they are initialized, one after the other, so nothing guards it.
+var all []*Script
+
+// New makes a script of a name and a function that composes its text. Call it for
+// package-level variables only.
+func New(name string, source func() string) *Script {
+	s := &Script{load: sync.OnceValue(func() *loaded {
 		text := source()
-		return Script{redis.NewScript(text), name, text}
-	})
-	all = append(all, made)
-	return func() *redis.Script { return made().Script }
+		r := redis.NewScript(text)
+		return &loaded{Text{name, text, r.Hash()}, r.Hash(), text, r}
+	})}
+	all = append(all, s)
+	return s
 }
 
-var bySHA = sync.OnceValue(func() map[string]Script {
-	found := make(map[string]Script, len(all))
-	for _, s := range All() {
-		found[s.Hash()] = s
+// Text is the script's text and name.
+func (s *Script) Text() Text { return s.load().text }
+
+// Hash is the script's SHA-1.
+func (s *Script) Hash() string { return s.load().text.hash }
+
+// Redis is the script for go-redis.
+func (s *Script) Redis() *redis.Script { return s.load().redis }
+
+var bySHA = sync.OnceValue(func() map[string]Text {
+	found := make(map[string]Text, len(all))
+	for _, text := range All() {
+		found[text.hash] = text
 	}
 	return found
 })
 
-// BySHA finds a script by its SHA-1, as MONITOR and SLOWLOG show it. ok is false for
-// somebody else's.
-func BySHA(sha string) (s Script, ok bool) {
-	s, ok = bySHA()[sha]
-	return s, ok
+// BySHA finds a script by its SHA-1. ok is false for another program's.
+func BySHA(sha string) (t Text, ok bool) {
+	t, ok = bySHA()[sha]
+	return t, ok
 }
 
 // All are the scripts of the packages that the program imports.
-func All() []Script {
-	list := make([]Script, len(all))
-	for i, made := range all {
-		list[i] = made()
+func All() []Text {
+	list := make([]Text, len(all))
+	for i, s := range all {
+		list[i] = s.Text()
 	}
 	return list
 }

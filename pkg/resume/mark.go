@@ -22,9 +22,9 @@ var clearLua string
 var suspendLua string
 
 var (
-	markScript    = script.New("resume mark", func() string { return lockguard.Prelude() + markLua })
-	clearScript   = script.New("resume clear", func() string { return clearLua })
-	suspendScript = script.New("resume suspend", func() string { return suspendLua })
+	markScript    = script.New("resume mark", func() string { return lockguard.Prelude() + markLua }).Redis
+	clearScript   = script.New("resume clear", func() string { return clearLua }).Redis
+	suspendScript = script.New("resume suspend", func() string { return suspendLua }).Redis
 )
 
 // Mark says that the session's last turn was cut off, now; an empty reason means

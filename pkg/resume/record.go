@@ -17,7 +17,7 @@ import (
 //go:embed read.lua
 var readLua string
 
-var readScript = script.New("resume read", func() string { return lockguard.Prelude() + readLua })
+var readScript = script.New("resume read", func() string { return lockguard.Prelude() + readLua }).Redis
 
 // Why a turn was cut off. Any other text is a reason as well.
 const (

@@ -1,0 +1,145 @@
+package script
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/redis/go-redis/v9"
+
+	"turnstile/internal/redisconn"
+)
+
+// Call is a call of a script, with its result.
+//
+// By [Batcher.Do] calls of a script share commands, so the script must be made for it:
+// its KEYS are those of all calls, one call's behind the other's, and so is what follows
+// Shared in ARGV; it returns a list with one result for each call. To Redis a call in
+// company costs little more than the commands that it makes; alone, a third of its cost
+// is the script itself (bench/README.md).
+type Call struct {
+	Script *Script
+	Shared []any // comes first in ARGV; the same in all calls of the script by one Batcher
+	Keys   []string
+	Args   []any
+
+	Result Result // of this call alone
+	Err    error
+}
+
+// mostShared and sharedBytes bound the calls that share a command, and their text: Redis
+// does nothing else meanwhile, and keeps all of it at once. More save little.
+const (
+	mostShared  = 32
+	sharedBytes = 256 << 10
+)
+
+// Pipeline sends calls in one round trip, each in a command of its own, behind the
+// commands that beside puts into the pipeline; beside may be nil. Calls have their
+// errors. The error that is returned is the first of the commands beside them, where
+// redis.Nil is none.
+func Pipeline(ctx context.Context, client redis.UniversalClient, calls []*Call, beside func(redis.Pipeliner)) error {
+	commands := make([]command, len(calls))
+	others := 0
+	cmds, _ := client.Pipelined(ctx, func(p redis.Pipeliner) error { // its error is also the commands' that it befell
+		if beside != nil {
+			beside(p)
+		}
+		others = p.Len()
+		for i := range calls {
+			commands[i] = newShared(ctx, calls[i:i+1])
+			_ = p.Process(ctx, commands[i].cmd)
+		}
+		return nil
+	})
+	sendUnknown(ctx, client, commands)
+	for i, call := range calls {
+		call.Result, call.Err = commands[i].result()
+	}
+	for _, cmd := range cmds[:min(others, len(cmds))] {
+		if err := cmd.Err(); err != nil && err != redis.Nil { //nolint:errorlint // go-redis returns it as it is
+			return err
+		}
+	}
+	return nil
+}
+
+// newShared makes the command that calls share.
+func newShared(ctx context.Context, calls []*Call) command {
+	first := calls[0]
+	keys, args := 0, len(first.Shared)
+	for _, call := range calls {
+		keys += len(call.Keys)
+		args += len(call.Args)
+	}
+	w := words(first.Script, keys, args)
+	for _, call := range calls {
+		for _, key := range call.Keys {
+			w = append(w, key)
+		}
+	}
+	w = append(w, first.Shared...)
+	for _, call := range calls {
+		w = append(w, call.Args...)
+	}
+	return command{script: first.Script, cmd: newCmd(ctx, w), calls: calls}
+}
+
+// share makes commands of calls: on a Redis Cluster, where a script may touch the keys of
+// one session only, one of each.
+func (b *Batcher) share(ctx context.Context, calls []*Call) (commands []command) {
+	most := mostShared
+	if !b.single {
+		most = 1
+	}
+	open, size := map[*Script][]*Call{}, map[*Script]int{}
+	closeGroup := func(s *Script) {
+		commands = append(commands, newShared(ctx, open[s]))
+		delete(open, s)
+		delete(size, s)
+	}
+	for _, call := range calls {
+		s := call.Script
+		open[s] = append(open[s], call)
+		if size[s] += call.bytes(); len(open[s]) == most || size[s] >= sharedBytes {
+			closeGroup(s)
+		}
+	}
+	for s := range open {
+		closeGroup(s)
+	}
+	return commands
+}
+
+// bytes is how much text a call has in its arguments.
+func (c *Call) bytes() (n int) {
+	for _, a := range c.Args {
+		if s, ok := a.(string); ok {
+			n += len(s)
+		}
+	}
+	return n
+}
+
+// settle hands the results of a command to its calls. What Redis refuses of a shared
+// command is sent call by call: a proxy may take no script for several sessions, and
+// nobody's error is another's. An error that may pass is all calls': one by one they
+// would wait for it to pass, each in turn.
+func (b *Batcher) settle(ctx context.Context, c *command) {
+	results, err := c.cmd.Slice()
+	if redisconn.Refused(err) && len(c.calls) > 1 {
+		for i := range c.calls {
+			alone := newShared(ctx, c.calls[i:i+1])
+			alone.alone(ctx, b.client)
+			b.settle(ctx, &alone)
+		}
+		return
+	}
+	if err == nil && len(results) != len(c.calls) {
+		err = fmt.Errorf("a script returned %d results for %d calls", len(results), len(c.calls))
+	}
+	for i, call := range c.calls {
+		if call.Err = err; err == nil {
+			call.Result = resultOf(results[i])
+		}
+	}
+}

@@ -1,0 +1,13 @@
+// Package script runs Turnstile's Lua scripts, each by its hash. Redis may not know a
+// script yet, or any more: it replies NOSCRIPT, and then the call is sent again with
+// the script's text. This package alone deals with that.
+//
+//   - [Script.Run] sends one call.
+//   - [Pipeline] sends many calls in one round trip, beside other commands.
+//   - [Batcher] lets the calls of many goroutines share round trips, and calls of some
+//     scripts share a command.
+//   - [Repeat] tries again what failed with an error that may pass.
+//
+// Errors are Redis' and go-redis' own. go-redis repeats a call whose reply was lost, so
+// every script is safe to be carried out twice.
+package script

@@ -1,0 +1,68 @@
+package script_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"testing"
+
+	"turnstile/internal/script"
+	"turnstile/test/redistest"
+)
+
+// Calls that may share a command and calls that may not wait for the same request, and
+// go in one round trip; each gets its own result, though Redis knows neither script.
+func TestCallsThatWaitGoTogether(t *testing.T) {
+	t.Parallel()
+	client, shared, own, faults := redistest.New(t), each(t), named(t), &redistest.Faults{}
+	client.AddHook(faults)
+	b := script.NewBatcher(client, 1)
+	gate := faults.Gate(redistest.Named("evalsha"))
+	var wg sync.WaitGroup
+	run := func(i int) {
+		if i%2 == 0 {
+			r, err := b.Run(t.Context(), own, []string{fmt.Sprint("key", i)}, i)
+			if err != nil || r.Text(0) != fmt.Sprint("key", i) || r.Int(1) != int64(i) {
+				t.Errorf("%d: %v, %v", i, r, err)
+			}
+			return
+		}
+		call := &script.Call{Script: shared, Shared: []any{""}, Keys: []string{fmt.Sprint("key", i)}, Args: []any{i}}
+		b.Do(t.Context(), call)
+		if want := fmt.Sprintf("key%d %d", i, i); call.Err != nil || call.Result.Text(0) != want {
+			t.Errorf("%v, %v, want %s", call.Result, call.Err, want)
+		}
+	}
+	wg.Go(func() { run(0) })
+	<-gate.Arrived()
+	const n = 20
+	for i := range n {
+		wg.Go(func() { run(i) })
+	}
+	for b.Waiting() < n {
+		runtime.Gosched()
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancelled := make(chan error, 1)
+	wg.Go(func() {
+		_, err := b.Run(ctx, own, []string{"cancelled"}, 1)
+		cancelled <- err
+	})
+	for b.Waiting() < n+1 {
+		runtime.Gosched()
+	}
+	cancel()
+	if err := <-cancelled; !errors.Is(err, context.Canceled) || b.Waiting() != n {
+		t.Errorf("%v with %d waiting, want context.Canceled with %d", err, b.Waiting(), n)
+	}
+	faults.ResetCounts()
+	gate.Release()
+	wg.Wait()
+	// The text of the first one's script; then ten calls, and a command for the ten
+	// others, again with its text.
+	if got := faults.CountCommands(); got > 14 {
+		t.Errorf("%d commands, want 14 at most", got)
+	}
+}
