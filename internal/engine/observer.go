@@ -6,7 +6,7 @@ import (
 	"log/slog"
 	"time"
 
-	"turnstile/pkg/lockguard"
+	"turnstile/internal/lease"
 	"turnstile/pkg/session"
 )
 
@@ -35,7 +35,7 @@ type TurnEnd struct {
 	Ran           bool          // its agent was started
 	Wait          time.Duration // of the message, until the turn was taken; since it was first seen, also in a retry
 	Duration      time.Duration // from then to the end
-	Err           error         // why it did not end well; wraps lockguard.ErrLost if the lease was lost
+	Err           error         // why it did not end well; wraps lease.ErrLost if the lease was lost
 }
 
 // The statuses of turns that ended here, but not for their messages: these are run
@@ -100,7 +100,7 @@ func (t *turn) ended(lost error) {
 	}
 	level := slog.LevelInfo
 	switch {
-	case lost != nil && !errors.Is(lost, lockguard.ErrLost):
+	case lost != nil && !errors.Is(lost, lease.ErrLost):
 		level = slog.LevelError // its sentinel runs out
 	case lost != nil, end.Status == session.StatusFailed:
 		level = slog.LevelWarn

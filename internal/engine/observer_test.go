@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"turnstile/internal/engine"
+	"turnstile/internal/lease"
 	"turnstile/pkg/agent"
-	"turnstile/pkg/lockguard"
 	"turnstile/pkg/session"
 	"turnstile/test/redistest"
 )
@@ -189,7 +189,7 @@ func TestTurnsThatComeBackAreTold(t *testing.T) {
 	_ = a.cause(t)
 	lost := o.next(t, 0)
 	equal(t, "status", lost.Status, engine.StatusLost)
-	if !errors.Is(lost.Err, lockguard.ErrLost) {
+	if !errors.Is(lost.Err, lease.ErrLost) {
 		t.Errorf("it ended because of %v", lost.Err)
 	}
 	if line := o.line(t, lost); !strings.Contains(line, "level=WARN") || !strings.Contains(line, "status=lost") {

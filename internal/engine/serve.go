@@ -7,9 +7,9 @@ import (
 	"sync"
 	"time"
 
+	"turnstile/internal/lease"
 	"turnstile/internal/protocol"
 	"turnstile/pkg/agent"
-	"turnstile/pkg/lockguard"
 )
 
 // served is a session that this worker holds.
@@ -137,7 +137,7 @@ func (s *served) notify(text string) {
 }
 
 // turnContext ends with the lease, as agents expect it: with agent.ErrLeaseLost.
-func turnContext(lease *lockguard.Lease) (context.Context, context.CancelCauseFunc) {
+func turnContext(lease *lease.Lease) (context.Context, context.CancelCauseFunc) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	held := lease.Context()
 	stop := context.AfterFunc(held, func() {

@@ -16,9 +16,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"turnstile/internal/engine"
+	"turnstile/internal/lease"
 	"turnstile/internal/version"
 	"turnstile/pkg/admin"
-	"turnstile/pkg/lockguard"
 	"turnstile/pkg/session"
 )
 
@@ -105,7 +105,7 @@ func (o *observer) MessageStarted(wait time.Duration) { o.wait.Observe(wait.Seco
 func (o *observer) TurnEnded(end engine.TurnEnd) {
 	o.ended.inc(end.Status)
 	if end.Status == engine.StatusLost {
-		if errors.Is(end.Err, lockguard.ErrLost) {
+		if errors.Is(end.Err, lease.ErrLost) {
 			o.lost.Inc()
 		}
 		return

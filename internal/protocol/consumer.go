@@ -12,9 +12,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/combine"
+	"turnstile/internal/lease"
 	"turnstile/internal/redisconn"
 	"turnstile/internal/rediskey"
-	"turnstile/pkg/lockguard"
 	"turnstile/pkg/session"
 )
 
@@ -326,7 +326,7 @@ func (c *Consumer) Claim(parent context.Context, sessions []string) ([]*Claim, e
 			case "special":
 				special = append(special, h)
 			case "turn":
-				h.lease = lockguard.NewLease(parent, sent, c.cfg.SentinelTTL)
+				h.lease = lease.New(parent, sent, c.cfg.SentinelTTL)
 				h.begin(sent, a.Result)
 				h.turn.Reset = a.Str(7)
 				if reason := a.Str(8); reason != "" {

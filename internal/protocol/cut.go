@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	"turnstile/internal/lease"
 	"turnstile/internal/rediskey"
-	"turnstile/pkg/lockguard"
 	"turnstile/pkg/session"
 )
 
@@ -38,7 +38,7 @@ func (h *Claim) Checkpoint(ctx context.Context, entries []session.Entry) error {
 // MarkResult is what became of a hold's resume mark.
 type MarkResult struct {
 	Hold *Claim
-	Err  error // wraps lockguard.ErrLost when the session is another's
+	Err  error // wraps lease.ErrLost when the session is another's
 
 	// Starting: there was no agent to cut off. The turn is not marked, and Promote
 	// refuses to start it.
@@ -63,7 +63,7 @@ func (c *Consumer) Mark(ctx context.Context, holds []*Claim, reason string) []Ma
 		// A turn that ended just now, or went on to the next, is no loss: renewals
 		// see what is.
 		if r.err == nil && r.Str(0) == "lost" {
-			marks[i].Err = fmt.Errorf("mark %s: %w", holds[i].session, lockguard.ErrLost)
+			marks[i].Err = fmt.Errorf("mark %s: %w", holds[i].session, lease.ErrLost)
 		}
 	}
 	return marks

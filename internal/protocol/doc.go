@@ -5,7 +5,7 @@
 // arguments and decodes its result. The senders' moves (Notify, Stop, Undo, ...) need no
 // ownership. A [Consumer] claims sessions, and a [Claim] makes the owner's moves: each of
 // their scripts checks the claim's token and fencing token, and writes nothing for a claim
-// that was lost (lockguard.ErrLost). Every move may be sent again after a lost reply.
+// that was lost (lease.ErrLost). Every move may be sent again after a lost reply.
 //
 // The package also holds what all moves share: the KEYS of a session, the indexes that
 // wake workers, and the walk over all sessions. docs/design.md describes the protocol,

@@ -11,8 +11,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"turnstile/internal/lease"
 	"turnstile/internal/rediskey"
-	"turnstile/pkg/lockguard"
 	"turnstile/pkg/session"
 )
 
@@ -89,18 +89,18 @@ func take(prefix string, a Result, limits session.Limits) Taken {
 	return t
 }
 
-var errLostToAnother = fmt.Errorf("the sentinel is another's: %w", lockguard.ErrLost)
+var errLostToAnother = fmt.Errorf("the sentinel is another's: %w", lease.ErrLost)
 
 // Claim is a session that this worker owns: its sentinel, and the turn that runs
 // under it. Every move checks token and fence in its script, and is safe to
 // repeat. A move that finds the sentinel lost returns an error that wraps
-// lockguard.ErrLost and changes nothing.
+// lease.ErrLost and changes nothing.
 type Claim struct {
 	consumer *Consumer
 	session  string
 	token    string
 	prefix   string
-	lease    *lockguard.Lease
+	lease    *lease.Lease
 
 	claimedBy time.Time // the sentinel has ended by then if nobody heard of the claim
 
@@ -144,8 +144,8 @@ func (h *Claim) TaskID() string {
 func (h *Claim) Session() string { return h.session }
 
 // Lease tells how long the hold may be trusted. Its context ends with
-// lockguard.ErrLost.
-func (h *Claim) Lease() *lockguard.Lease { return h.lease }
+// lease.ErrLost.
+func (h *Claim) Lease() *lease.Lease { return h.lease }
 
 // Token is the sentinel's value: new for every claim.
 func (h *Claim) Token() string { return h.token }
@@ -292,7 +292,7 @@ func (h *Claim) persist(ctx context.Context, call func() error) error {
 	})
 	// A command that still waited when the lease ended says only that it was
 	// cancelled.
-	if lost := h.lease.Held(); errors.Is(err, context.Canceled) && errors.Is(lost, lockguard.ErrLost) {
+	if lost := h.lease.Held(); errors.Is(err, context.Canceled) && errors.Is(lost, lease.ErrLost) {
 		err = lost
 	}
 	return err

@@ -10,9 +10,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"turnstile/internal/lease"
 	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
-	"turnstile/pkg/lockguard"
 	"turnstile/pkg/session"
 	"turnstile/test/redistest"
 )
@@ -48,7 +48,7 @@ func TestLeaseEndsBeforeTheSentinel(t *testing.T) {
 			t.Parallel()
 			b, h := ageing(t)
 			b.rdb.AddHook(&slowLoss{script: name, passed: func() { b.left(700 * time.Millisecond) }})
-			if err := move(b, h); err != nil && !errors.Is(err, lockguard.ErrLost) {
+			if err := move(b, h); err != nil && !errors.Is(err, lease.ErrLost) {
 				t.Fatal(err)
 			}
 			trusted(b, h)
@@ -214,7 +214,7 @@ func TestRenew(t *testing.T) {
 	}
 	b.die()
 	r = b.c.Renew(b.ctx, []*sq.Claim{h})[0]
-	if !errors.Is(r.Err, lockguard.ErrLost) || !errors.Is(h.Lease().Held(), lockguard.ErrLost) {
+	if !errors.Is(r.Err, lease.ErrLost) || !errors.Is(h.Lease().Held(), lease.ErrLost) {
 		t.Errorf("without a sentinel: %v, lease %v", r.Err, h.Lease().Held())
 	}
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile"
+	"turnstile/internal/lease"
 	sq "turnstile/internal/protocol"
-	"turnstile/pkg/lockguard"
 	"turnstile/pkg/session"
 	"turnstile/test/redistest"
 )
@@ -267,7 +267,7 @@ func TestPastOfALostLease(t *testing.T) {
 	faults := &redistest.Faults{}
 	b.rdb.AddHook(faults)
 	faults.FailBefore(called("past"), -1, io.EOF)
-	if _, err := h.History(h.Lease().Context()); !errors.Is(err, lockguard.ErrLost) {
+	if _, err := h.History(h.Lease().Context()); !errors.Is(err, lease.ErrLost) {
 		t.Errorf("error %v", err)
 	}
 }

@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"turnstile/internal/lease"
 	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
-	"turnstile/pkg/lockguard"
 	"turnstile/pkg/session"
 )
 
@@ -93,7 +93,7 @@ func TestAnAnswerIsForOneQuestion(t *testing.T) {
 	again := b.start()
 	equal(t, "number on another worker", b.asks(again, "drop the tables"), 3)
 	equal(t, "too late", b.command("/approve 2"), "Question 2 is no longer open; question 3 is: drop the tables.")
-	if _, err := h.Ask(b.ctx, session.Question{Name: "me too"}); !errors.Is(err, lockguard.ErrLost) {
+	if _, err := h.Ask(b.ctx, session.Question{Name: "me too"}); !errors.Is(err, lease.ErrLost) {
 		t.Errorf("%v, want ErrLost", err)
 	}
 	b.command("/new")

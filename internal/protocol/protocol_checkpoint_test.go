@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"turnstile/internal/lease"
 	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
-	"turnstile/pkg/lockguard"
 	"turnstile/pkg/resume"
 	"turnstile/pkg/session"
 )
@@ -154,14 +154,14 @@ func TestB70_LostCheckpointWritesNothing(t *testing.T) {
 				must(t, b.rdb.PExpire(b.ctx, b.k.Sentinel(), 30*time.Second).Err())
 			}
 			before := b.dump()
-			if err := h.Checkpoint(b.ctx, did(h.Turn(), "never")); !errors.Is(err, lockguard.ErrLost) {
+			if err := h.Checkpoint(b.ctx, did(h.Turn(), "never")); !errors.Is(err, lease.ErrLost) {
 				t.Errorf("checkpoint: %v", err)
 			}
 			same(t, "a lost owner's checkpoint", before, b.dump())
 			if left := b.rdb.PTTL(b.ctx, b.k.Sentinel()).Val(); left > 30*time.Second {
 				t.Errorf("it extended the sentinel to %s", left)
 			}
-			if err := h.Lease().Held(); !errors.Is(err, lockguard.ErrLost) {
+			if err := h.Lease().Held(); !errors.Is(err, lease.ErrLost) {
 				t.Errorf("the hold does not know that it is lost: %v", err)
 			}
 		})

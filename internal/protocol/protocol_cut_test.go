@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"turnstile/internal/lease"
 	sq "turnstile/internal/protocol"
-	"turnstile/pkg/lockguard"
 	"turnstile/pkg/resume"
 	"turnstile/pkg/session"
 )
@@ -169,7 +169,7 @@ func TestB40_FinishedIsNotMarked(t *testing.T) {
 	h := b.start()
 	b.finish(h)
 	before := b.dump()
-	if m := b.c.Mark(b.ctx, []*sq.Claim{h}, resume.ReasonShutdown)[0]; !errors.Is(m.Err, lockguard.ErrLost) {
+	if m := b.c.Mark(b.ctx, []*sq.Claim{h}, resume.ReasonShutdown)[0]; !errors.Is(m.Err, lease.ErrLost) {
 		t.Errorf("mark of a finished turn: %v", m.Err)
 	}
 	same(t, "a mark of a finished turn", before, b.dump())

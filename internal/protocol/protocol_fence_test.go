@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"turnstile/internal/lease"
 	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
-	"turnstile/pkg/lockguard"
 	"turnstile/pkg/session"
 )
 
@@ -54,11 +54,11 @@ func TestLostHoldersWriteNothing(t *testing.T) {
 				lose(b)
 				before := b.dump()
 				err := move(b, h)
-				if !errors.Is(err, lockguard.ErrLost) {
+				if !errors.Is(err, lease.ErrLost) {
 					t.Errorf("%s: %v", name, err)
 				}
 				same(t, "a lost holder's "+name, before, b.dump())
-				if !errors.Is(h.Lease().Held(), lockguard.ErrLost) {
+				if !errors.Is(h.Lease().Held(), lease.ErrLost) {
 					t.Error("the lease goes on")
 				}
 			})

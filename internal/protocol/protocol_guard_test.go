@@ -10,9 +10,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile"
+	"turnstile/internal/lease"
 	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
-	"turnstile/pkg/lockguard"
 	"turnstile/pkg/session"
 )
 
@@ -44,7 +44,7 @@ func TestB02_FreedOnReturn(t *testing.T) {
 	if err := h.Lease().Context().Err(); err == nil {
 		t.Error("the lease of a released hold goes on")
 	}
-	if errors.Is(h.Lease().Held(), lockguard.ErrLost) {
+	if errors.Is(h.Lease().Held(), lease.ErrLost) {
 		t.Error("a release is not a loss")
 	}
 }

@@ -4,8 +4,8 @@ import (
 	"errors"
 	"testing"
 
+	"turnstile/internal/lease"
 	sq "turnstile/internal/protocol"
-	"turnstile/pkg/lockguard"
 	"turnstile/pkg/session"
 )
 
@@ -111,7 +111,7 @@ func TestKeepOfALostTurn(t *testing.T) {
 	b.die()
 	h := b.start()
 	must(t, h.Keep(b.ctx, []byte(`2`), 2))
-	if err := old.Keep(b.ctx, []byte(`3`), 2); !errors.Is(err, lockguard.ErrLost) {
+	if err := old.Keep(b.ctx, []byte(`3`), 2); !errors.Is(err, lease.ErrLost) {
 		t.Errorf("%v, want ErrLost", err)
 	}
 	equal(t, "kept", b.kept(h), `2`)

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"turnstile/internal/lease"
 	sq "turnstile/internal/protocol"
-	"turnstile/pkg/lockguard"
 	"turnstile/pkg/resume"
 	"turnstile/pkg/session"
 	"turnstile/test/redistest"
@@ -105,11 +105,11 @@ func TestB17_UnknownSessionGetsNoMark(t *testing.T) {
 	b.die()
 	must(t, b.client.Erase(b.ctx, key))
 	before := b.dump()
-	if m := b.c.Mark(b.ctx, []*sq.Claim{h}, resume.ReasonShutdown)[0]; !errors.Is(m.Err, lockguard.ErrLost) || m.Starting {
+	if m := b.c.Mark(b.ctx, []*sq.Claim{h}, resume.ReasonShutdown)[0]; !errors.Is(m.Err, lease.ErrLost) || m.Starting {
 		t.Errorf("mark: %+v", m)
 	}
 	same(t, "a mark", before, b.dump())
-	if err := h.Requeue(b.ctx, resume.ReasonShutdown); !errors.Is(err, lockguard.ErrLost) {
+	if err := h.Requeue(b.ctx, resume.ReasonShutdown); !errors.Is(err, lease.ErrLost) {
 		t.Errorf("requeue: %v", err)
 	}
 	b.claimNothing("the session is unknown")

@@ -12,7 +12,7 @@ import (
 // Renewal is what a renewal found.
 type Renewal struct {
 	Hold    *Claim
-	Err     error // wraps lockguard.ErrLost when the session is another's
+	Err     error // wraps lease.ErrLost when the session is another's
 	Asked   error // ErrStopAsked, ErrInterruptAsked, ErrRollbackAsked or nil, of the turn with Fence
 	Fence   int64
 	Waiting int  // messages behind the turn

@@ -13,7 +13,6 @@ import (
 	"turnstile/internal/redisconn"
 	"turnstile/internal/rediskey"
 	"turnstile/internal/script"
-	"turnstile/pkg/lockguard"
 )
 
 //go:embed lua/*.lua
@@ -79,7 +78,7 @@ func move(names ...string) func() *redis.Script {
 func load(names ...string) func() *redis.Script {
 	return script.New(names[len(names)-1], func() string {
 		var src strings.Builder
-		src.WriteString(lockguard.Prelude())
+		src.WriteString(script.Prelude())
 		for _, name := range names {
 			text, err := sources.ReadFile("lua/" + name + ".lua")
 			if err != nil {

@@ -10,9 +10,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"turnstile/internal/lease"
 	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
-	"turnstile/pkg/lockguard"
 	"turnstile/pkg/session"
 	"turnstile/test/redistest"
 )
@@ -128,12 +128,12 @@ func TestManyEndTogether(t *testing.T) {
 		want := "1"
 		switch h {
 		case spoilt:
-			if errs[i] == nil || errors.Is(errs[i], lockguard.ErrLost) {
+			if errs[i] == nil || errors.Is(errs[i], lease.ErrLost) {
 				t.Errorf("with a transcript of a wrong type: %v", errs[i])
 			}
 			continue
 		case lost:
-			if !errors.Is(errs[i], lockguard.ErrLost) {
+			if !errors.Is(errs[i], lease.ErrLost) {
 				t.Errorf("without a sentinel: %v", errs[i])
 			}
 			continue

@@ -126,7 +126,7 @@ func (c *Call) bytes() (n int) {
 // would wait for it to pass, each in turn.
 func (b *Batcher) settle(ctx context.Context, c *command) {
 	results, err := c.cmd.Slice()
-	if redisconn.Refused(err) && len(c.calls) > 1 {
+	if err != nil && len(c.calls) > 1 && redisconn.Refused(err) {
 		for i := range c.calls {
 			alone := newShared(ctx, c.calls[i:i+1])
 			alone.alone(ctx, b.client)

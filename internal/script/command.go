@@ -35,7 +35,10 @@ func newCmd(ctx context.Context, words []any) *redis.Cmd {
 }
 
 // unknown reports whether the server does not know the script.
-func (c *command) unknown() bool { return redis.HasErrorPrefix(c.cmd.Err(), "NOSCRIPT") }
+func (c *command) unknown() bool {
+	err := c.cmd.Err()
+	return err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") // which allocates, also for no error
+}
 
 // again makes the command anew, in full (with the script's text) or by the hash.
 func (c *command) again(ctx context.Context, full bool) {

@@ -7,7 +7,7 @@ import (
 )
 
 // Lease is how long the worker may still trust that the session is its own.
-// pkg/lockguard's Lease is one.
+// The worker's own lease is one.
 type Lease interface {
 	// Deadline is when the lease ends unless it is renewed, read on the
 	// monotonic clock. It moves forward with every renewal. The zero time means

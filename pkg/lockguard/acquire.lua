@@ -1,5 +1,5 @@
 -- Takes the lock if it is free and nobody waits for it; else may join the line.
--- Repeated under the token that has the lock or is in the line it answers the
+-- Repeated under the token that has the lock or is in the line it returns the
 -- same; a repetition in the line also renews the registration.
 --
 -- KEYS 1 sentinel, 2 run, 3 waiters, 4 waiting
@@ -9,17 +9,17 @@
 --      and only to join the line:
 --      5 channel to be told on
 --      6 counted, see line.lua
---      7 place that an earlier answer gave, 0 at first
--- answer fence: the lock is the token's, for a full ttl
---        {fence, ms left}: it was the token's already
---        {fence, ms left (negative: for ever), owner, since us, phase, place, how many are ahead}:
---        it is another's; owner, since and phase are empty if unknown, the fence
---        is then the last known one; place is 0 if not in the line
+--      7 place that an earlier call returned, 0 at first
+-- returns fence: the lock is the token's, for a full ttl
+--         {fence, ms left}: it was the token's already
+--         {fence, ms left (negative: for ever), owner, since us, place, how many are ahead}:
+--         it is another's; owner and since are empty if unknown, the fence is then
+--         the last known one; place is 0 if not in the line
 local channel = ARGV[5]
 local fence = fence_after(record, now)
 
 local holder = redis.call('GET', sentinel)
-local last, since, phase, held_by, holders_owner = string.match(record or '', '^(%d+) (%d+) (%a+) (%S+) (.*)$')
+local last, since, held_by, holders_owner = string.match(record or '', '^(%d+) (%d+) %a+ (%S+) (.*)$')
 if holder == token then
   return {last or '0', redis.call('PTTL', sentinel)}
 end
@@ -39,9 +39,9 @@ if not holder then
   if chosen == token then
     return fence
   end
-  last, since, phase = fence, now, 'starting'
+  last, since = fence, now
 elseif held_by ~= holder then
-  last, since, phase, holders_owner = last or '0', '', '', ''
+  last, since, holders_owner = last or '0', '', ''
 end
 
 local place, ahead = 0, 0
@@ -60,4 +60,4 @@ if channel then
   redis.call('PEXPIRE', waiting, keep)
   ahead = redis.call('ZRANK', waiters, token)
 end
-return {last, redis.call('PTTL', sentinel), holders_owner, since, phase, int(place), ahead}
+return {last, redis.call('PTTL', sentinel), holders_owner, since, int(place), ahead}

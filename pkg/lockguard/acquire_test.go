@@ -100,44 +100,62 @@ func TestTryAcquireTellsWhoHolds(t *testing.T) {
 	mustBeFree(t, a, "n")
 	before := time.Now().Add(-time.Minute) // whatever little the clocks differ
 	lock := acquire(t, a, "n")
-	if err := lock.Promote(t.Context()); err != nil {
-		t.Fatal(err)
-	}
 	_, err := b.TryAcquire(t.Context(), "n")
 	var held *lockguard.HeldError
 	if !errors.Is(err, lockguard.ErrHeld) || !errors.As(err, &held) {
 		t.Fatalf("%v, want a HeldError", err)
 	}
 	h := held.Holder
-	if h.Owner != "worker one" || h.Phase != lockguard.Running || h.Fence != lock.Fence() ||
+	if h.Owner != "worker one" || h.Fence != lock.Fence() ||
 		h.Since.Before(before) || h.Left <= 0 || h.Left > 15*time.Second {
 		t.Errorf("holder %+v", h)
 	}
-	if text := err.Error(); !strings.Contains(text, "held by worker one since 20") || !strings.Contains(text, "(running)") {
+	if text := err.Error(); !strings.Contains(text, "held by worker one since 20") {
 		t.Errorf("text %q", text)
 	}
 	release(t, lock)
 	mustBeFree(t, a, "n")
 }
 
-func TestPhases(t *testing.T) {
+func TestRenew(t *testing.T) {
 	t.Parallel()
-	g := newGuard(t, redistest.New(t), lockguard.WithOwner("o"))
+	g := newGuard(t, redistest.New(t), lockguard.WithOwner("o"), lockguard.WithTTL(time.Hour))
 	lock := acquire(t, g, "n")
-	if h := holder(t, g, "n"); h.Phase != lockguard.Starting {
-		t.Errorf("phase %q, want starting", h.Phase)
-	}
+	before := holder(t, g, "n")
 	for range 2 {
-		if err := lock.Promote(t.Context()); err != nil {
+		deadline := lock.Deadline()
+		if err := lock.Renew(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if h := holder(t, g, "n"); h.Phase != lockguard.Running || h.Owner != "o" || h.Fence != lock.Fence() {
-			t.Errorf("%+v, want running", h)
+		if !lock.Deadline().After(deadline) {
+			t.Error("renewed, and the deadline stays")
+		}
+		h := holder(t, g, "n")
+		if h.Left = before.Left; h != before {
+			t.Errorf("%+v became %+v", before, h)
 		}
 	}
 	release(t, lock)
-	if err := lock.Promote(t.Context()); !errors.Is(err, lockguard.ErrLost) {
-		t.Errorf("promote after release: %v, want ErrLost", err)
+	if err := lock.Renew(t.Context()); !errors.Is(err, lockguard.ErrLost) {
+		t.Errorf("renew after release: %v, want ErrLost", err)
+	}
+}
+
+// The record of a version that told a phase in it.
+func TestRecordOfAnEarlierVersion(t *testing.T) {
+	t.Parallel()
+	client := redistest.New(t)
+	g := newGuard(t, client)
+	k := rediskey.ForLock("n")
+	client.Set(t.Context(), k.Sentinel(), "token", time.Minute)
+	client.Set(t.Context(), k.Run(), "1795227266293000 1795227266293000 running token its owner", time.Minute)
+	_, err := g.TryAcquire(t.Context(), "n")
+	var held *lockguard.HeldError
+	if !errors.As(err, &held) || held.Holder.Owner != "its owner" || held.Holder.Fence != 1795227266293000 {
+		t.Errorf("%v, want a HeldError", err)
+	}
+	if h := holder(t, g, "n"); h.Owner != "its owner" || !h.Since.Equal(time.UnixMicro(1795227266293000)) {
+		t.Errorf("holder %+v", h)
 	}
 }
 

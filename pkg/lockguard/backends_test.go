@@ -22,7 +22,7 @@ func TestCluster(t *testing.T) {
 		for _, name := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {
 			lock := acquire(t, g, name)
 			next := got(t, releaseTo(t, g, lock), soon)
-			if err := next.Promote(t.Context()); err != nil {
+			if err := next.Renew(t.Context()); err != nil {
 				t.Error(err)
 			}
 			release(t, next)
@@ -47,10 +47,10 @@ func TestEmbeddedServer(t *testing.T) {
 
 	g := newGuard(t, client, lockguard.WithTTL(time.Minute), lockguard.WithOwner("o"))
 	lock := acquire(t, g, "m")
-	if err := lock.Promote(t.Context()); err != nil {
+	if err := lock.Renew(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if h := holder(t, g, "m"); h.Owner != "o" || h.Phase != lockguard.Running || h.Fence != lock.Fence() {
+	if h := holder(t, g, "m"); h.Owner != "o" || h.Fence != lock.Fence() {
 		t.Errorf("%+v", h)
 	}
 	if _, err := g.TryAcquire(t.Context(), "m"); !errors.Is(err, lockguard.ErrHeld) {

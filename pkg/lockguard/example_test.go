@@ -26,6 +26,28 @@ func redisForExample() (client *redis.Client, stop func()) {
 	}
 }
 
+// guardForExample is a guard on such a Redis.
+func guardForExample(options ...lockguard.Option) (guard *lockguard.Guard, stop func()) {
+	client, stopRedis := redisForExample()
+	guard, err := lockguard.New(client, options...)
+	if err != nil {
+		log.Fatal(err)
+	}
+	return guard, func() {
+		_ = guard.Close()
+		stopRedis()
+	}
+}
+
+// acquireForExample takes a lock that is free.
+func acquireForExample(guard *lockguard.Guard, name string) *lockguard.Lock {
+	lock, err := guard.Acquire(context.Background(), name)
+	if err != nil {
+		log.Fatal(err)
+	}
+	return lock
+}
+
 func Example() {
 	client, stop := redisForExample()
 	defer stop()
@@ -46,63 +68,31 @@ func Example() {
 		}
 	}()
 
-	// Work under lock.Context(), and send lock.Fence() along with what is
-	// written elsewhere.
+	// Work under lock.Context(), and send lock.Fence() along with what is written
+	// elsewhere.
 	fmt.Println(lock.Context().Err(), lock.Fence() > 0)
 	// Output: <nil> true
 }
 
-func ExampleGuard_TryAcquire() {
+func ExampleNew() {
 	client, stop := redisForExample()
 	defer stop()
-	guard, err := lockguard.New(client, lockguard.WithOwner("worker-1"))
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer guard.Close()
-
-	ctx := context.Background()
-	lock, err := guard.TryAcquire(ctx, "invoices")
-	if err != nil {
-		log.Fatal(err)
-	}
-	_, err = guard.TryAcquire(ctx, "invoices")
-	var held *lockguard.HeldError
-	if errors.As(err, &held) {
-		fmt.Println("held by", held.Holder.Owner, held.Holder.Phase)
-	}
-	if err := lock.Release(ctx); err != nil {
-		log.Fatal(err)
-	}
-	_, err = guard.Holder(ctx, "invoices")
-	fmt.Println(errors.Is(err, lockguard.ErrFree))
-	// Output:
-	// held by worker-1 starting
-	// true
+	_, err := lockguard.New(client, lockguard.WithTTL(time.Millisecond))
+	fmt.Println(err)
+	// Output: lock guard: TTL 1ms is under 50ms
 }
 
-// The holders come in the order in which they asked, each with a greater fence.
+// The holders come in the order in which they called Acquire, each with a greater
+// fencing token.
 func ExampleGuard_Acquire() {
-	client, stop := redisForExample()
+	guard, stop := guardForExample()
 	defer stop()
-	guard, err := lockguard.New(client)
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer guard.Close()
-
 	ctx := context.Background()
-	first, err := guard.Acquire(ctx, "invoices")
-	if err != nil {
-		log.Fatal(err)
-	}
+	first := acquireForExample(guard, "invoices")
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		second, err := guard.Acquire(ctx, "invoices") // waits for the first
-		if err != nil {
-			log.Fatal(err)
-		}
+		second := acquireForExample(guard, "invoices") // waits for the first
 		fmt.Println("second", second.Fence() > first.Fence())
 		_ = second.Release(ctx)
 	}()
@@ -114,22 +104,115 @@ func ExampleGuard_Acquire() {
 	// second true
 }
 
+func ExampleGuard_TryAcquire() {
+	guard, stop := guardForExample(lockguard.WithOwner("worker-1"))
+	defer stop()
+	acquireForExample(guard, "invoices")
+
+	_, err := guard.TryAcquire(context.Background(), "invoices")
+	var held *lockguard.HeldError
+	if errors.As(err, &held) {
+		fmt.Println("held by", held.Holder.Owner)
+	}
+	fmt.Println(errors.Is(err, lockguard.ErrHeld))
+	// Output:
+	// held by worker-1
+	// true
+}
+
+func ExampleGuard_Holder() {
+	guard, stop := guardForExample(lockguard.WithOwner("worker-1"))
+	defer stop()
+	ctx := context.Background()
+	_, err := guard.Holder(ctx, "invoices")
+	fmt.Println(errors.Is(err, lockguard.ErrFree))
+
+	lock := acquireForExample(guard, "invoices")
+	holder, err := guard.Holder(ctx, "invoices")
+	fmt.Println(holder.Owner, holder.Fence == lock.Fence(), holder.Waiting, err)
+	// Output:
+	// true
+	// worker-1 true 0 <nil>
+}
+
+func ExampleGuard_Close() {
+	guard, stop := guardForExample()
+	defer stop()
+	acquireForExample(guard, "invoices")
+	waited := make(chan error)
+	go func() {
+		_, err := guard.Acquire(context.Background(), "invoices")
+		waited <- err
+	}()
+	_ = guard.Close()
+	fmt.Println(errors.Is(<-waited, lockguard.ErrClosed))
+	// Output: true
+}
+
+// A wait is bounded by an option: a context's timeout would end the lock, too.
+func ExampleWithMaxWait() {
+	guard, stop := guardForExample(lockguard.WithMaxWait(10 * time.Millisecond))
+	defer stop()
+	acquireForExample(guard, "invoices")
+	_, err := guard.Acquire(context.Background(), "invoices")
+	fmt.Println(errors.Is(err, lockguard.ErrHeld))
+	// Output: true
+}
+
 // Work ends with the lock's context, and its cause tells why.
 func ExampleLock_Context() {
-	client, stop := redisForExample()
+	guard, stop := guardForExample(lockguard.WithTTL(100*time.Millisecond), lockguard.WithoutRenewal())
 	defer stop()
-	guard, err := lockguard.New(client, lockguard.WithTTL(100*time.Millisecond), lockguard.WithoutRenewal())
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer guard.Close()
-
-	lock, err := guard.Acquire(context.Background(), "invoices")
-	if err != nil {
-		log.Fatal(err)
-	}
+	lock := acquireForExample(guard, "invoices")
 	<-lock.Context().Done() // nobody renews it
 	cause := context.Cause(lock.Context())
 	fmt.Println(errors.Is(cause, lockguard.ErrLost), cause)
 	// Output: true lock lost: not renewed in time
+}
+
+// A store that remembers the greatest fencing token refuses a holder that lost the lock
+// without knowing it yet.
+func ExampleLock_Fence() {
+	guard, stop := guardForExample()
+	defer stop()
+	var greatest int64
+	write := func(fence int64) string {
+		if fence < greatest {
+			return "refused"
+		}
+		greatest = fence
+		return "written"
+	}
+	first := acquireForExample(guard, "invoices")
+	_ = first.Release(context.Background())
+	second := acquireForExample(guard, "invoices")
+	fmt.Println(write(second.Fence()), write(first.Fence()))
+	// Output: written refused
+}
+
+func ExampleLock_Renew() {
+	guard, stop := guardForExample(lockguard.WithTTL(time.Minute), lockguard.WithoutRenewal())
+	defer stop()
+	lock := acquireForExample(guard, "invoices")
+	before := lock.Deadline()
+	err := lock.Renew(context.Background())
+	fmt.Println(err, lock.Deadline().After(before))
+	// Output: <nil> true
+}
+
+// A released lock may be released again, and is not held any more.
+func ExampleLock_Release() {
+	guard, stop := guardForExample()
+	defer stop()
+	lock := acquireForExample(guard, "invoices")
+	fmt.Println(lock.Name(), lock.Held())
+	for range 2 {
+		fmt.Println(lock.Release(context.Background()))
+	}
+	fmt.Println(errors.Is(lock.Held(), lockguard.ErrLost))
+	// Output:
+	// invoices <nil>
+	// <nil>
+	// <nil>
+	// true
 }

@@ -25,17 +25,14 @@ func TestScriptsRunTwice(t *testing.T) {
 	faults.RunTwice(redistest.Named("evalsha", "eval"), -1)
 
 	lock := acquire(t, g, "n")
-	if h := holder(t, g, "n"); h.Fence != lock.Fence() || h.Phase != lockguard.Starting {
+	if h := holder(t, g, "n"); h.Fence != lock.Fence() {
 		t.Errorf("after acquire: %+v, want fence %d", h, lock.Fence())
-	}
-	if err := lock.Promote(t.Context()); err != nil {
-		t.Error(err)
 	}
 	if err := lock.Renew(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if h := holder(t, g, "n"); h.Fence != lock.Fence() || h.Phase != lockguard.Running || h.Owner != "o" {
-		t.Errorf("after promote and renew: %+v", h)
+	if h := holder(t, g, "n"); h.Fence != lock.Fence() || h.Owner != "o" {
+		t.Errorf("after renew: %+v", h)
 	}
 	if _, err := g.TryAcquire(t.Context(), "n"); !errors.Is(err, lockguard.ErrHeld) {
 		t.Errorf("%v, want ErrHeld", err)
@@ -104,10 +101,10 @@ func TestLostReplies(t *testing.T) {
 	release(t, next)
 	lock = acquire(t, g, "n")
 	faults.LoseReply(redistest.Named("evalsha", "eval"), 1)
-	if err := lock.Promote(t.Context()); !errors.Is(err, redistest.ErrLostReply) {
+	if err := lock.Renew(t.Context()); !errors.Is(err, redistest.ErrLostReply) {
 		t.Fatalf("%v, want the network's error", err)
 	}
-	if err := lock.Promote(t.Context()); err != nil {
+	if err := lock.Renew(t.Context()); err != nil {
 		t.Error(err)
 	}
 	release(t, lock)
@@ -170,9 +167,6 @@ func TestFullRedis(t *testing.T) {
 	full(err)
 	_, err = g.Acquire(t.Context(), "n") // may not even wait
 	full(err)
-	if err := lock.Promote(t.Context()); err != nil {
-		t.Errorf("promote: %v", err)
-	}
 	if err := lock.Renew(t.Context()); err != nil {
 		t.Errorf("renew: %v", err)
 	}
@@ -211,7 +205,7 @@ func TestWrongTypes(t *testing.T) {
 			_, err := g.Acquire(ctx, "n")
 			return err
 		},
-		"Promote": func(ctx context.Context, _ *lockguard.Guard, lock *lockguard.Lock) error { return lock.Promote(ctx) },
+		"Renew":   func(ctx context.Context, _ *lockguard.Guard, lock *lockguard.Lock) error { return lock.Renew(ctx) },
 		"Release": func(ctx context.Context, _ *lockguard.Guard, lock *lockguard.Lock) error { return lock.Release(ctx) },
 		"Holder": func(ctx context.Context, g *lockguard.Guard, _ *lockguard.Lock) error {
 			_, err := g.Holder(ctx, "n")

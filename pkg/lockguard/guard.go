@@ -9,12 +9,11 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
-	"turnstile/internal/combine"
 	"turnstile/internal/rediskey"
+	"turnstile/internal/script"
 )
 
 var (
@@ -34,24 +33,23 @@ const maxName = 512
 type Guard struct {
 	client redis.UniversalClient
 	settings
-	line   *line
-	keeper keeper
-
-	combiner *combine.Combiner
+	line    *line
+	keeper  keeper
+	batcher *script.Batcher
 
 	id     string // starts every token of this guard
 	tokens atomic.Uint64
 
-	// What every script is told; strings.
+	// Arguments of every script; strings.
 	ownerArg, ttlArg, keepArg, countedArg any
 }
 
-// flights is how many requests of one guard are on their way at once before
-// further ones are combined.
-const flights = 4
+// inFlight is how many requests of one guard are in flight before further ones share a
+// round trip.
+const inFlight = 4
 
-// New makes a Guard. It does not talk to Redis. The client stays the caller's,
-// and must outlive the Guard and its locks.
+// New makes a Guard. It does not connect. The client stays the caller's, and must outlive
+// the Guard and its locks.
 func New(client redis.UniversalClient, options ...Option) (*Guard, error) {
 	s := settings{ttl: defaultTTL}
 	for _, option := range options {
@@ -72,12 +70,12 @@ func New(client redis.UniversalClient, options ...Option) (*Guard, error) {
 		client:     client,
 		settings:   s,
 		line:       newLine(client, rediskey.Grants(id)),
+		batcher:    script.NewBatcher(client, inFlight),
 		id:         id,
 		ownerArg:   s.owner,
 		ttlArg:     milliseconds(s.ttl),
 		keepArg:    milliseconds(keep + s.ttl),
 		countedArg: "0",
-		combiner:   combine.New(client, flights),
 	}
 	// Elsewhere PUBLISH counts only the subscribers of one node of several.
 	if _, single := client.(*redis.Client); single {
@@ -86,22 +84,23 @@ func New(client redis.UniversalClient, options ...Option) (*Guard, error) {
 	return g, nil
 }
 
-// Close ends every Acquire of this guard that waits, with [ErrClosed], and
-// waits until they left their lines. Locks that are held stay held and renewed
-// until they are released.
+// Close ends every Acquire of this guard that waits, with [ErrClosed], and returns when
+// they have left their lines. Locks that are held stay held and renewed until they are
+// released. Close may be called twice.
 func (g *Guard) Close() error {
 	g.line.close()
 	return nil
 }
 
-// TryAcquire takes the lock if it is free and nobody waits for it; else it
-// answers [ErrHeld] at once. The lock's context is derived from ctx.
+// TryAcquire takes the lock if it is free and nobody waits for it. Otherwise it returns
+// [ErrHeld] at once. The lock's context is derived from ctx.
 func (g *Guard) TryAcquire(ctx context.Context, name string) (*Lock, error) {
 	c, err := g.newClaim(ctx, name)
 	if err != nil {
 		return nil, err
 	}
-	return c.try(ctx)
+	a, err := c.acquire(ctx, "")
+	return c.tried(ctx, a, err)
 }
 
 func (g *Guard) newClaim(ctx context.Context, name string) (*claim, error) {
@@ -112,43 +111,30 @@ func (g *Guard) newClaim(ctx context.Context, name string) (*claim, error) {
 		return nil, fmt.Errorf("lock %q: %w", name, err)
 	}
 	token := g.id + "." + strconv.FormatUint(g.tokens.Add(1), 36)
-	return &claim{guard: g, name: name, token: token, keys: keysOf(name)}, nil
+	return &claim{guard: g, name: name, token: token, arg: token, keys: keysOf(name)}, nil
 }
 
-// try asks once, without joining the line.
-func (c *claim) try(ctx context.Context) (*Lock, error) {
-	ans, err := c.acquire(ctx, "")
-	return c.tried(ctx, ans, err)
-}
-
-// tried makes of an answer what the caller gets.
-func (c *claim) tried(ctx context.Context, ans answer, err error) (*Lock, error) {
+// tried turns an attempt outside the line into what the caller gets.
+func (c *claim) tried(ctx context.Context, a attempt, err error) (*Lock, error) {
 	if err != nil {
-		c.giveUp(err)
+		c.releaseUnheard(err)
 		return nil, fmt.Errorf("lock %q: %w", c.name, err)
 	}
-	if !ans.ours {
-		return nil, c.held(ans)
+	if !a.ours {
+		return nil, c.held(a)
 	}
-	return c.hold(ctx, ans.sent, ans.fence, ans.left), nil
+	return c.lock(ctx, a.sent, a.fence, a.left), nil
 }
 
-func (c *claim) held(ans answer) error {
-	return &HeldError{Name: c.name, Holder: ans.other}
-}
+func (c *claim) held(a attempt) error { return &HeldError{Name: c.name, Holder: a.other} }
 
-// giveUp releases in the background what the claim may have got although its
-// script's answer did not come. An answer that is an error took nothing.
-func (c *claim) giveUp(err error) {
-	if !answered(err) {
+// releaseUnheard releases in the background what the claim may have got although the
+// script's reply was lost. An error that Redis replied took nothing.
+func (c *claim) releaseUnheard(err error) {
+	var reply redis.Error
+	if !errors.As(err, &reply) {
 		c.guard.line.spawn(func(ctx context.Context) { _, _ = c.release(ctx, true) })
 	}
-}
-
-// answered tells whether an error is Redis' own answer.
-func answered(err error) bool {
-	var reply redis.Error
-	return errors.As(err, &reply)
 }
 
 func checkName(name string) error {
@@ -160,5 +146,3 @@ func checkName(name string) error {
 	}
 	return nil
 }
-
-func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }

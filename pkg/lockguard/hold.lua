@@ -1,14 +1,15 @@
--- What a hold leaves in Redis; stands between the prelude and the scripts that
+-- What a holder leaves in Redis. It comes between the prelude and the scripts that
 -- give the lock to somebody.
 --
 -- sentinel  STRING token, with the TTL
--- run       STRING 'fence since phase token owner', since in Redis' us. It
---           outlives the last hold by an hour, and keeps the fence.
+-- run       STRING 'fence since held token owner', since in Redis' us; earlier
+--           versions wrote another word for held. It outlives the last holder by
+--           an hour, and keeps the fence.
 --
 -- Fences and times are microseconds here: a loop can take one lock several
 -- times in a millisecond, and would leave a clock in milliseconds behind. They
 -- are handled as text of 16 digits. That, and one STRING instead of a HASH, is
--- what makes a hold cost half.
+-- what halves the cost of the scripts.
 
 -- Redis' clock in microseconds, as text.
 local function clock()
@@ -25,5 +26,5 @@ end
 -- comes first: a full Redis refuses it.
 local function give(sentinel, run, token, owner, fence, now, ttl, keep)
   redis.call('SET', sentinel, token, 'PX', ttl)
-  redis.call('SET', run, fence .. ' ' .. now .. ' starting ' .. token .. ' ' .. owner, 'PX', keep)
+  redis.call('SET', run, fence .. ' ' .. now .. ' held ' .. token .. ' ' .. owner, 'PX', keep)
 end

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// keeper watches the holds of one guard: it renews them and ends those whose
+// keeper watches the locks of one guard: it renews them and ends those whose
 // time is up. It has one timer for all of them, which a lock that is released
 // soon never touches.
 type keeper struct {

@@ -5,19 +5,19 @@
 -- waiting  HASH token -> registration: 'until ttl counted channel owner'
 --          until    Redis' us after which the waiter counts as dead
 --          ttl      ms that its hold will get
---          counted  1: PUBLISH answers rightly how many listen on the channel;
+--          counted  1: PUBLISH returns rightly how many listen on the channel;
 --                   0: it cannot know (Redis Cluster)
 --          channel  where the waiter's process listens
 
 -- How much longer than a hold its record lasts, ms.
 local keep_longer = 3600000
 -- How long a waiter that nobody listens for keeps its place, us. If it lives it
--- connects again, and then asks again.
+-- connects again, and then calls acquire again.
 local grace = 3000000
 
--- Gives the lock to the first waiter that lives and is listening, and answers
+-- Gives the lock to the first waiter that lives and is listening, and returns
 -- its token and owner; nil when there is none. asker is the token of a waiter
--- that need not listen, since this script's answer tells it. The caller has
+-- that need not listen, since this script's result tells it. The caller has
 -- read from all four keys, so that none is of a wrong type, and has made a
 -- write, so that a server that takes none fails the script before a waiter is
 -- told anything.

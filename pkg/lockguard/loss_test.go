@@ -19,8 +19,8 @@ func TestLostWhenTheSentinelIsDeleted(t *testing.T) {
 	lock := acquire(t, g, "n")
 	client.Del(t.Context(), rediskey.ForLock("n").Sentinel())
 	awaitLost(t, lock, ttl*2/3) // the renewal finds out, long before the trust ends
-	if err := lock.Promote(t.Context()); !errors.Is(err, lockguard.ErrLost) {
-		t.Errorf("promote: %v, want ErrLost", err)
+	if err := lock.Renew(t.Context()); !errors.Is(err, lockguard.ErrLost) {
+		t.Errorf("renew: %v, want ErrLost", err)
 	}
 	other := acquire(t, g, "n")
 	for range 2 {
@@ -41,8 +41,8 @@ func TestLostWhenTheSentinelIsStolen(t *testing.T) {
 	lock := acquire(t, g, "n")
 	k := rediskey.ForLock("n")
 	client.Set(t.Context(), k.Sentinel(), "thief", 0)
-	if err := lock.Promote(t.Context()); !errors.Is(err, lockguard.ErrLost) {
-		t.Errorf("promote: %v, want ErrLost", err)
+	if err := lock.Renew(t.Context()); !errors.Is(err, lockguard.ErrLost) {
+		t.Errorf("renew: %v, want ErrLost", err)
 	}
 	awaitLost(t, lock, soon)
 	if h := holder(t, g, "n"); h.Owner != "" || h.Left >= 0 {
@@ -107,7 +107,7 @@ func TestHolderIsStoppedPastItsTTL(t *testing.T) {
 	if got := c.says(t, "lost"); got != "true true true true" {
 		t.Errorf("held, context, promote, release see ErrLost: %s", got)
 	}
-	if h := holder(t, g, "n"); h.Fence != lock.Fence() || h.Phase != lockguard.Starting || h.Owner == "child" {
+	if h := holder(t, g, "n"); h.Fence != lock.Fence() || h.Owner == "child" {
 		t.Errorf("the stopped holder wrote: %+v", h)
 	}
 	release(t, lock)

@@ -68,7 +68,7 @@ func beChild(task string) error {
 	fmt.Println("lost",
 		errors.Is(held, lockguard.ErrLost),
 		errors.Is(context.Cause(lock.Context()), lockguard.ErrLost),
-		errors.Is(lock.Promote(ctx), lockguard.ErrLost),
+		errors.Is(lock.Renew(ctx), lockguard.ErrLost),
 		errors.Is(lock.Release(ctx), lockguard.ErrLost))
 	return nil
 }

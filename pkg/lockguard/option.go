@@ -3,16 +3,19 @@ package lockguard
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 )
 
 const (
 	defaultTTL = 15 * time.Second
 	minTTL     = 50 * time.Millisecond
+
 	// renewals is how many renewals fit into one TTL.
 	renewals = 3
-	// keep is how long the record of a hold, and with it the fence, outlives
-	// its last use, in addition to the TTL.
+
+	// keep is how long the record of a lock, and with it the fence, outlives its last
+	// use, in addition to the TTL.
 	keep = time.Hour
 )
 
@@ -26,27 +29,27 @@ type settings struct {
 // Option changes a Guard's settings.
 type Option func(*settings)
 
-// WithTTL sets how long a hold lasts without a renewal: how long others wait
+// WithTTL sets for how long a lock is held without a renewal, and so how long others wait
 // after a holder died. At least 50 ms. Defaults to 15 s.
 func WithTTL(ttl time.Duration) Option {
 	return func(s *settings) { s.ttl = ttl }
 }
 
-// WithOwner sets the name under which others see this guard's holds. Defaults
-// to HOSTNAME:PID.
+// WithOwner sets the name under which others see this guard's locks. Defaults to
+// HOSTNAME:PID.
 func WithOwner(owner string) Option {
 	return func(s *settings) { s.owner = owner }
 }
 
-// WithMaxWait limits how long Acquire waits; after that it fails with
-// [ErrHeld]. 0, the default, waits as long as its context lives. (A timeout of
-// that context would end the hold, too.)
+// WithMaxWait limits how long Acquire waits; after that it returns [ErrHeld]. Defaults to
+// 0: it waits as long as its context lasts. A timeout of that context would end the lock,
+// too.
 func WithMaxWait(d time.Duration) Option {
 	return func(s *settings) { s.maxWait = d }
 }
 
-// WithoutRenewal leaves the renewals to the caller, see [Lock.Renew]. By
-// default a hold is renewed every third of its TTL.
+// WithoutRenewal leaves the renewals to the caller, see [Lock.Renew]. By default a lock is
+// renewed every third of its TTL.
 func WithoutRenewal() Option {
 	return func(s *settings) { s.manual = true }
 }
@@ -61,3 +64,5 @@ func (s settings) check() error {
 	}
 	return errors.Join(problems...)
 }
+
+func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }

@@ -6,8 +6,8 @@
 -- KEYS 1 sentinel, 2 run, 3 waiters, 4 waiting, 5 released
 -- ARGV 1 token
 --      2 1: the token may be in the line
--- answer 1: the token's hold ended with this script, or did when it was sent before;
---        0: the token did not hold the lock
+-- returns 1: this script released the lock, or did when it was sent before;
+--         0: the token did not have the lock
 if not mine then
   local before = redis.call('GET', released) == token
   if ARGV[2] == '1' and redis.call('HEXISTS', waiting, token) == 1 then

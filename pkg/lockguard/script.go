@@ -3,13 +3,12 @@ package lockguard
 import (
 	"context"
 	_ "embed"
+	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"turnstile/internal/rediskey"
+	"turnstile/internal/script"
 )
 
 //go:embed hold.lua
@@ -37,182 +36,109 @@ var renewLua string
 var holderLua string
 
 var (
-	// The usual case stands first, and returns before the rest is set up.
-	acquireScript = newScript(takeLua + prelude + holdLua + lineLua + acquireLua)
-	releaseScript = newScript(freeLua + prelude + holdLua + lineLua + releaseLua)
-	renewScript   = newScript(prelude + renewLua)
-	holderScript  = newScript(holderLua)
+	// The usual case comes first, and returns before the rest is set up.
+	acquireScript = newScript("acquire", func() string { return takeLua + script.Prelude() + holdLua + lineLua + acquireLua })
+	releaseScript = newScript("release", func() string { return freeLua + script.Prelude() + holdLua + lineLua + releaseLua })
+	renewScript   = newScript("renew", func() string { return script.Prelude() + renewLua })
+	holderScript  = newScript("holder", func() string { return holderLua })
 )
 
-// script is a redis.Script whose callers have their arguments boxed already:
-// that halves what a call allocates.
-type script struct {
-	*redis.Script
-	hash, text any
+func newScript(name string, source func() string) *script.Script {
+	return script.New("lock "+name, source)
 }
 
-func newScript(text string) *script {
-	s := redis.NewScript(text)
-	return &script{Script: s, hash: s.Hash(), text: text}
+// How many of a lock's keys a script takes; they are in the order of keysOf.
+const (
+	keysToRun     = 2
+	keysToWaiters = 3
+	keysToWaiting = 4
+)
+
+// keysOf are the KEYS of a lock's scripts.
+func keysOf(name string) [5]string {
+	k := rediskey.ForLock(name)
+	return [5]string{k.Sentinel(), k.Run(), k.Waiters(), k.Waiting(), k.Released()}
 }
 
-// run calls the script with args, of which the first keys are its KEYS.
-func (s *script) run(ctx context.Context, send sender, keys int, args ...any) *redis.Cmd {
-	words := make([]any, 0, 3+len(args))
-	words = append(append(words, "evalsha", s.hash, keys), args...)
-	cmd := redis.NewCmd(ctx, words...)
-	cmd.SetFirstKeyPos(3)
-	send(ctx, cmd)
-	if redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") {
-		words[0], words[1] = "eval", s.text
-		cmd = redis.NewCmd(ctx, words...)
-		cmd.SetFirstKeyPos(3)
-		send(ctx, cmd)
-	}
-	return cmd
-}
-
-// sender carries out a command; the command has the error.
-type sender func(ctx context.Context, cmd *redis.Cmd)
-
-// direct sends a command by itself.
-func (g *Guard) direct(ctx context.Context, cmd *redis.Cmd) { _ = g.client.Process(ctx, cmd) }
-
-// claim is one token's way to one lock: what its scripts need.
+// claim is one token's way to one lock.
 type claim struct {
 	guard *Guard
 	name  string
 	token string
-	keys  lockKeys
+	arg   any // the token, as every script's first argument
+	keys  [5]string
 	place int64 // in the line, 0 before it was given one
 }
 
-// lockKeys are the keys of a lock, boxed.
-type lockKeys struct{ sentinel, run, waiters, waiting, released any }
-
-func keysOf(name string) lockKeys {
-	keys := rediskey.ForLock(name)
-	return lockKeys{keys.Sentinel(), keys.Run(), keys.Waiters(), keys.Waiting(), keys.Released()}
-}
-
-// answer is what acquire says.
-type answer struct {
+// attempt is what acquire.lua returned.
+type attempt struct {
 	sent  time.Time // from before the script was sent
 	ours  bool
 	fence int64
-	left  time.Duration // of whoever's hold it is
+	left  time.Duration // of whoever has the lock
 	ahead int64         // waiters before this one
 	other Holder        // when it is not ours
 }
 
-// acquire runs the script once. With a channel it joins the line when the lock
-// is taken.
-func (c *claim) acquire(ctx context.Context, channel string) (answer, error) {
+// errResult says that a script returned something else than its header says.
+var errResult = errors.New("unexpected result of a script")
+
+// acquire runs the script once. With a channel it joins the line when the lock is taken.
+func (c *claim) acquire(ctx context.Context, channel string) (attempt, error) {
 	g := c.guard
-	ans := answer{sent: time.Now()}
-	k := &c.keys
-	var cmd *redis.Cmd
+	a := attempt{sent: time.Now()}
+	var r script.Result
+	var err error
 	if channel == "" {
-		cmd = acquireScript.run(ctx, g.combiner.Process, 4, k.sentinel, k.run, k.waiters, k.waiting,
-			c.token, g.ownerArg, g.ttlArg, g.keepArg)
+		r, err = g.batcher.Run(ctx, acquireScript, c.keys[:keysToWaiting], c.arg, g.ownerArg, g.ttlArg, g.keepArg)
 	} else {
-		cmd = acquireScript.run(ctx, g.direct, 4, k.sentinel, k.run, k.waiters, k.waiting,
-			c.token, g.ownerArg, g.ttlArg, g.keepArg, channel, g.countedArg, c.place)
+		r, err = acquireScript.Run(ctx, g.client, c.keys[:keysToWaiting],
+			c.arg, g.ownerArg, g.ttlArg, g.keepArg, channel, g.countedArg, c.place)
 	}
-	reply, err := cmd.Result()
 	if err != nil {
-		return ans, err
+		return a, err
 	}
-	values, isArray := reply.([]any)
-	if !isArray { // the fence alone
-		values = []any{reply}
+	a.fence = r.Int(0)
+	a.ours = len(r) <= 2
+	if a.ours && a.fence == 0 {
+		return a, fmt.Errorf("%w: acquire returned %v", errResult, r)
 	}
-	fields := fields{values: values}
-	ans.fence = fields.number(0)
-	ans.ours = len(values) <= 2
-	ans.left = g.ttl
-	if len(values) >= 2 {
-		ans.left = time.Duration(fields.number(1)) * time.Millisecond
+	a.left = g.ttl
+	if len(r) >= 2 {
+		a.left = r.Millis(1)
 	}
-	if ans.ours && ans.left < 0 { // somebody took the TTL away; a renewal sets it again
-		ans.left = g.ttl
+	if a.ours && a.left < 0 { // somebody took the TTL away; a renewal sets it again
+		a.left = g.ttl
 	}
-	if !ans.ours {
-		ans.other = fields.holder(0)
-		c.place = fields.number(5)
-		ans.ahead = fields.number(6)
+	if !a.ours {
+		a.other = holderOf(r)
+		c.place, a.ahead = r.Int(4), r.Int(5)
 	}
-	return ans, fields.err
+	return a, nil
 }
 
-// release frees the lock or leaves the line; false: the token did not hold it.
+// holderOf reads {fence, ms left, owner, since us}.
+func holderOf(r script.Result) Holder {
+	h := Holder{Fence: r.Int(0), Left: r.Millis(1), Owner: r.Text(2)}
+	if since := r.Int(3); since > 0 {
+		h.Since = time.UnixMicro(since)
+	}
+	return h
+}
+
+// release frees the lock or leaves the line; false: the token did not have it.
 func (c *claim) release(ctx context.Context, waited bool) (bool, error) {
 	flag := "0"
 	if waited {
 		flag = "1"
 	}
-	k := &c.keys
-	n, err := releaseScript.run(ctx, c.guard.combiner.Process, 5, k.sentinel, k.run, k.waiters, k.waiting, k.released,
-		c.token, flag).Int64()
-	return n == 1, err
+	r, err := c.guard.batcher.Run(ctx, releaseScript, c.keys[:], c.arg, flag)
+	return r.Bool(0), err
 }
 
-// renew extends the hold; false: the token does not hold the lock.
-func (c *claim) renew(ctx context.Context, phase Phase) (bool, error) {
+// renew renews the lease; false: the token does not have the lock.
+func (c *claim) renew(ctx context.Context) (bool, error) {
 	g := c.guard
-	n, err := renewScript.run(ctx, g.direct, 2, c.keys.sentinel, c.keys.run,
-		c.token, g.ttlArg, g.keepArg, string(phase)).Int64()
-	return n == 1, err
-}
-
-// fields reads a script's answer; the first field that is not what it should be
-// is kept as the error.
-type fields struct {
-	values []any
-	err    error
-}
-
-// holder reads fence, ms left, owner, since and phase from at on.
-func (f *fields) holder(at int) Holder {
-	h := Holder{
-		Fence: f.number(at),
-		Left:  time.Duration(f.number(at+1)) * time.Millisecond,
-		Owner: f.text(at + 2),
-		Phase: Phase(f.text(at + 4)),
-	}
-	if f.text(at+3) != "" {
-		h.Since = time.UnixMicro(f.number(at + 3))
-	}
-	return h
-}
-
-func (f *fields) text(at int) string {
-	if at < len(f.values) {
-		if s, ok := f.values[at].(string); ok {
-			return s
-		}
-	}
-	f.fail(at)
-	return ""
-}
-
-func (f *fields) number(at int) int64 {
-	if at < len(f.values) {
-		switch v := f.values[at].(type) {
-		case int64:
-			return v
-		case string:
-			if n, err := strconv.ParseInt(v, 10, 64); err == nil {
-				return n
-			}
-		}
-	}
-	f.fail(at)
-	return 0
-}
-
-func (f *fields) fail(at int) {
-	if f.err == nil {
-		f.err = fmt.Errorf("script answered %v: field %d is not as expected", f.values, at)
-	}
+	r, err := renewScript.Run(ctx, g.client, c.keys[:keysToRun], c.arg, g.ttlArg, g.keepArg)
+	return r.Bool(0), err
 }

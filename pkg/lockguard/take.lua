@@ -9,6 +9,6 @@ local time = redis.call('TIME')
 local now = time[1] .. string.sub('00000' .. time[2], -6)
 if redis.call('EXISTS', sentinel, waiters) == 0 and (not record or string.sub(record, 1, 16) < now) then
   redis.call('SET', sentinel, token, 'PX', ttl)
-  redis.call('SET', run, now .. ' ' .. now .. ' starting ' .. token .. ' ' .. owner, 'PX', keep)
+  redis.call('SET', run, now .. ' ' .. now .. ' held ' .. token .. ' ' .. owner, 'PX', keep)
   return now
 end

@@ -173,7 +173,7 @@ func TestCloseEndsWaiting(t *testing.T) {
 	if _, err := b.Acquire(t.Context(), "n"); !errors.Is(err, lockguard.ErrClosed) {
 		t.Errorf("acquire: %v, want ErrClosed", err)
 	}
-	if err := lock.Promote(t.Context()); err != nil {
+	if err := lock.Renew(t.Context()); err != nil {
 		t.Errorf("Close ended a hold: %v", err)
 	}
 	release(t, lock)

@@ -9,7 +9,6 @@ import (
 
 	"turnstile/internal/rediskey"
 	"turnstile/internal/script"
-	"turnstile/pkg/lockguard"
 )
 
 //go:embed mark.lua
@@ -22,7 +21,7 @@ var clearLua string
 var suspendLua string
 
 var (
-	markScript    = script.New("resume mark", func() string { return lockguard.Prelude() + markLua }).Redis
+	markScript    = script.New("resume mark", func() string { return script.Prelude() + markLua }).Redis
 	clearScript   = script.New("resume clear", func() string { return clearLua }).Redis
 	suspendScript = script.New("resume suspend", func() string { return suspendLua }).Redis
 )

@@ -11,13 +11,12 @@ import (
 
 	"turnstile/internal/rediskey"
 	"turnstile/internal/script"
-	"turnstile/pkg/lockguard"
 )
 
 //go:embed read.lua
 var readLua string
 
-var readScript = script.New("resume read", func() string { return lockguard.Prelude() + readLua }).Redis
+var readScript = script.New("resume read", func() string { return script.Prelude() + readLua }).Redis
 
 // Why a turn was cut off. Any other text is a reason as well.
 const (

@@ -130,7 +130,7 @@ func find(name string) (string, error) {
 		}
 		root = filepath.Dir(root)
 	}
-	for _, dir := range []string{"internal/protocol/lua", "pkg/lockguard"} {
+	for _, dir := range []string{"internal/protocol/lua", "internal/script"} {
 		file := filepath.Join(root, dir, name)
 		if _, err := os.Stat(file); err == nil {
 			return file, nil

@@ -13,9 +13,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile"
+	"turnstile/internal/lease"
 	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
-	"turnstile/pkg/lockguard"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/redistest"
@@ -123,7 +123,7 @@ func (b *actual) must(err error) {
 // word is what an error says, as the model says it.
 func word(err error) string {
 	for e, word := range map[error]string{
-		lockguard.ErrLost: reference.Lost, sq.ErrStopRequested: "stop", sq.ErrInterruptRequested: "interrupt", sq.ErrRollbackRequested: "rollback",
+		lease.ErrLost: reference.Lost, sq.ErrStopRequested: "stop", sq.ErrInterruptRequested: "interrupt", sq.ErrRollbackRequested: "rollback",
 		sq.ErrDraining: "drain", redistest.ErrLostReply: "reply lost", session.ErrInvalid: "invalid",
 	} {
 		if errors.Is(err, e) {

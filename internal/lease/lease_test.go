@@ -1,4 +1,4 @@
-package lockguard
+package lease
 
 import (
 	"context"
@@ -13,7 +13,7 @@ func TestLeaseTrustEndsBeforeTheTTL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sent := time.Now()
 		time.Sleep(2 * time.Second) // the answer took its time
-		l := NewLease(t.Context(), sent, 10*time.Second)
+		l := New(t.Context(), sent, 10*time.Second)
 		<-l.Context().Done()
 		if got := time.Since(sent); got != 9*time.Second {
 			t.Errorf("trust ended after %v, want 9s", got)
@@ -32,7 +32,7 @@ func TestLeaseOfAnAnswerThatCameTooLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sent := time.Now()
 		time.Sleep(time.Minute)
-		l := NewLease(t.Context(), sent, 10*time.Second)
+		l := New(t.Context(), sent, 10*time.Second)
 		if err := l.Held(); !errors.Is(err, ErrLost) {
 			t.Errorf("Held: %v, want ErrLost", err)
 		}
@@ -46,7 +46,7 @@ func TestLeaseExtend(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
-		l := NewLease(t.Context(), start, 10*time.Second)
+		l := New(t.Context(), start, 10*time.Second)
 		time.Sleep(5 * time.Second)
 		l.Extend(time.Now(), 10*time.Second)
 		l.Extend(time.Now(), time.Second) // never shortens
@@ -67,7 +67,7 @@ func TestLeaseExtend(t *testing.T) {
 func TestLeaseLose(t *testing.T) {
 	t.Parallel()
 	reason := errors.New("stolen")
-	l := NewLease(t.Context(), time.Now(), time.Hour)
+	l := New(t.Context(), time.Now(), time.Hour)
 	l.Lose(reason)
 	l.Lose(nil)
 	l.End()
@@ -81,7 +81,7 @@ func TestLeaseLose(t *testing.T) {
 func TestLeaseEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		l := NewLease(t.Context(), time.Now(), time.Second)
+		l := New(t.Context(), time.Now(), time.Second)
 		l.End()
 		time.Sleep(time.Minute)
 		l.Lose(nil)
@@ -96,7 +96,7 @@ func TestLeaseEnd(t *testing.T) {
 func TestLeaseParentEnds(t *testing.T) {
 	t.Parallel()
 	parent, cancel := context.WithCancelCause(t.Context())
-	l := NewLease(parent, time.Now(), time.Hour)
+	l := New(parent, time.Now(), time.Hour)
 	defer l.End()
 	reason := errors.New("draining")
 	cancel(reason)

@@ -12,23 +12,23 @@ import (
 // maxRecheck bounds the time after which a waiter renews its registration.
 const maxRecheck = 10 * time.Minute
 
-// Acquire takes the lock, and waits for it if it is another's: first come,
-// first served. It does not poll: the holder's Release hands the lock over. A
-// waiter asks again only when the hold that it waits for would end without a
-// renewal, and every half TTL, which keeps it in the line.
+// Acquire takes the lock, and waits for it while another holds it: first come, first
+// served. It does not poll: the holder's Release hands the lock over. A waiter asks Redis
+// again only when the lock would end without a renewal, and every half TTL, which keeps
+// its place in line.
 //
-// When ctx ends, Acquire returns at once with an error that wraps ctx.Err(),
-// leaves the line and passes on what it was given meanwhile. The lock's context
-// is derived from ctx, too: bound the wait with [WithMaxWait], not with ctx.
+// When ctx ends, Acquire returns at once with an error that wraps ctx.Err(), leaves the
+// line, and passes on what it was given meanwhile. The lock's context is derived from ctx,
+// too: bound the wait with [WithMaxWait], not with ctx.
 func (g *Guard) Acquire(ctx context.Context, name string) (*Lock, error) {
 	c, err := g.newClaim(ctx, name)
 	if err != nil {
 		return nil, err
 	}
-	// The line is joined only by who can be told of its turn: without a
-	// subscription look first whether there is anything to wait for.
+	// Only who can be notified joins the line: without a subscription look first whether
+	// there is anything to wait for.
 	if !g.line.subscribed() {
-		ans, inFlight, err := c.ask(ctx, "")
+		a, inFlight, err := c.attempt(ctx, "")
 		switch {
 		case inFlight != nil:
 			g.line.spawn(func(ctx context.Context) {
@@ -36,8 +36,8 @@ func (g *Guard) Acquire(ctx context.Context, name string) (*Lock, error) {
 				_, _ = c.release(ctx, false)
 			})
 			return nil, fmt.Errorf("lock %q: %w", name, err)
-		case err != nil || ans.ours:
-			return c.tried(ctx, ans, err)
+		case err != nil || a.ours:
+			return c.tried(ctx, a, err)
 		}
 	}
 	limited := ctx
@@ -60,8 +60,8 @@ type queued struct {
 	*waiter
 	ctx      context.Context // the caller's
 	limited  context.Context // the same, with the limit on the wait
-	last     answer          // the last one that came
-	inFlight <-chan struct{} // closed when a script that was given up has ended
+	last     attempt         // the last one that returned
+	inFlight <-chan struct{} // closed when an abandoned script has ended
 }
 
 func (q *queued) acquire() (*Lock, error) {
@@ -69,10 +69,10 @@ func (q *queued) acquire() (*Lock, error) {
 	defer alarm.Stop()
 	failures := 0
 	for {
-		ans, inFlight, err := q.ask(q.limited, q.guard.line.channel)
+		a, inFlight, err := q.attempt(q.limited, q.guard.line.channel)
 		q.inFlight = inFlight
 		if err == nil {
-			q.last = ans
+			q.last = a
 		}
 		switch {
 		case err == nil && q.last.ours:
@@ -91,9 +91,8 @@ func (q *queued) acquire() (*Lock, error) {
 		}
 		select {
 		case fence := <-q.granted:
-			// A grant from before the last answer is none any more. One from
-			// after it was given after that script was sent, and lasts at
-			// least a TTL from then.
+			// A grant from before the last result is void. One from after it was given
+			// after that script was sent, and lasts at least a TTL from then.
 			if err == nil && fence > q.last.fence {
 				if lock := q.take(fence, q.guard.ttl); lock != nil {
 					return lock, nil
@@ -109,15 +108,15 @@ func (q *queued) acquire() (*Lock, error) {
 	}
 }
 
-// ask is acquire, but returns when ctx ends or the guard is closed. Then
-// inFlight is closed when the script has ended.
-func (c *claim) ask(ctx context.Context, channel string) (ans answer, inFlight <-chan struct{}, err error) {
+// attempt is acquire, but returns when ctx ends or the guard is closed. Then inFlight is
+// closed when the script has ended.
+func (c *claim) attempt(ctx context.Context, channel string) (a attempt, inFlight <-chan struct{}, err error) {
 	if ctx.Done() == nil && channel == "" { // nobody cancels it
-		ans, err = c.acquire(ctx, channel)
-		return ans, nil, err
+		a, err = c.acquire(ctx, channel)
+		return a, nil, err
 	}
 	ended := make(chan struct{})
-	var late answer
+	var late attempt
 	var lateErr error
 	go func() {
 		defer close(ended)
@@ -127,18 +126,18 @@ func (c *claim) ask(ctx context.Context, channel string) (ans answer, inFlight <
 	case <-ended:
 		return late, nil, lateErr
 	case <-ctx.Done():
-		return answer{}, ended, ctx.Err()
+		return attempt{}, ended, ctx.Err()
 	case <-c.guard.line.closing:
-		return answer{}, ended, ErrClosed
+		return attempt{}, ended, ErrClosed
 	}
 }
 
-// recheck is when to ask again if nothing is heard.
+// recheck is when to ask Redis again if nothing is heard.
 func (q *queued) recheck() time.Duration {
 	d := min(q.guard.ttl/2, maxRecheck)
 	if q.last.left >= 0 {
-		// The hold's end, one after the other: who is first takes the lock, and
-		// the others learn of its hold.
+		// At the end of the holder's TTL, one after the other: the first takes the lock,
+		// and the others learn of its holder.
 		d = min(d, q.last.left+time.Duration(2+min(q.last.ahead, 100))*time.Millisecond)
 	}
 	return d
@@ -146,7 +145,7 @@ func (q *queued) recheck() time.Duration {
 
 // take makes the lock, if it can still be trusted.
 func (q *queued) take(fence int64, left time.Duration) *Lock {
-	lock := q.hold(q.ctx, q.last.sent, fence, left)
+	lock := q.lock(q.ctx, q.last.sent, fence, left)
 	if time.Until(lock.Deadline()) < q.guard.ttl/renewals {
 		_ = lock.Renew(q.limited) // what counts is whether it is held
 	}
@@ -158,8 +157,8 @@ func (q *queued) take(fence int64, left time.Duration) *Lock {
 	return lock
 }
 
-// leave gives up the place in the line, or the lock if it came, in the
-// background, and answers the error for the caller.
+// leave releases the place in line, or the lock if it came, in the background, and
+// returns the error for the caller.
 func (q *queued) leave(err error) error {
 	go func() {
 		defer q.guard.line.part(q.token)
