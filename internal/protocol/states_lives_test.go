@@ -34,7 +34,7 @@ func lives() map[string]func(b *bench) {
 	forget := func(b *bench) {
 		must(b, sq.Scripts["forget"].Run(b.ctx, b.rdb, sq.KeysOf(key, b.info().SessionID), b.k.TaskPrefix(), -1).Err())
 	}
-	noted := func(note func(context.Context, redis.Scripter, string) (bool, error), then func(*bench)) func(*bench) {
+	noted := func(note func(context.Context, redis.UniversalClient, string) (bool, error), then func(*bench)) func(*bench) {
 		return func(b *bench) {
 			with(b, forgetful)
 			b.say("a")
@@ -53,7 +53,7 @@ func lives() map[string]func(b *bench) {
 		must(b, err)
 		return h
 	}
-	marked := func(ctx context.Context, rdb redis.Scripter, s string) (bool, error) {
+	marked := func(ctx context.Context, rdb redis.UniversalClient, s string) (bool, error) {
 		return resume.Mark(ctx, rdb, s, "")
 	}
 

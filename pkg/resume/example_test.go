@@ -33,32 +33,87 @@ func redisForExample(sessions ...string) (rdb *redis.Client, done func()) {
 	}
 }
 
-// A session is marked, and what its next turn begins with.
+// A session is marked. This is what its next turn begins with.
 func Example() {
 	rdb, done := redisForExample("web:42")
 	defer done()
 	ctx := context.Background()
 
-	marked, err := resume.Mark(ctx, rdb, "web:42", resume.ReasonShutdown)
-	if err != nil {
+	if _, err := resume.Mark(ctx, rdb, "web:42", resume.ReasonShutdown); err != nil {
 		panic(err)
 	}
-	fmt.Println("marked:", marked)
-
 	record, err := resume.Read(ctx, rdb, "web:42")
 	if err != nil {
 		panic(err)
 	}
-	fmt.Println(record.Pending, record.Reason)
-
-	note := resume.Note(resume.Facts{Record: record, Freshness: time.Hour})
-	fmt.Println(resume.Prepend(note, "Is it done?"))
+	fmt.Println(resume.Note(resume.Facts{Record: record, Freshness: time.Hour}))
 	// Output:
-	// marked: true
-	// true shutdown_timeout
 	// [System note: Your previous turn was cut off by a gateway shutdown. The conversation history is intact. If it holds tool results that were not dealt with, deal with them first and summarise what was done; then turn to the new message below, which may be the one that the interrupted turn was about.]
-	//
-	// Is it done?
+}
+
+// A session that never had a turn is not marked.
+func ExampleMark() {
+	rdb, done := redisForExample("web:42")
+	defer done()
+	for _, session := range []string{"web:42", "web:unknown"} {
+		marked, err := resume.Mark(context.Background(), rdb, session, "it rained")
+		fmt.Println(session, marked, err)
+	}
+	// Output:
+	// web:42 true <nil>
+	// web:unknown false <nil>
+}
+
+func ExampleRead() {
+	rdb, done := redisForExample("web:42")
+	defer done()
+	ctx := context.Background()
+	if _, err := resume.Mark(ctx, rdb, "web:42", ""); err != nil {
+		panic(err)
+	}
+	record, err := resume.Read(ctx, rdb, "web:42")
+	fmt.Println(record.Pending, record.Reason, record.Interruptions, err)
+	// Output: true restart_timeout 0 <nil>
+}
+
+func ExampleClear() {
+	rdb, done := redisForExample("web:42")
+	defer done()
+	ctx := context.Background()
+	if _, err := resume.Mark(ctx, rdb, "web:42", ""); err != nil {
+		panic(err)
+	}
+	for range 2 {
+		cleared, err := resume.Clear(ctx, rdb, "web:42")
+		fmt.Println(cleared, err)
+	}
+	// Output:
+	// true <nil>
+	// false <nil>
+}
+
+// A suspension outweighs a mark: the next message begins another transcript.
+func ExampleSuspend() {
+	rdb, done := redisForExample("web:42")
+	defer done()
+	ctx := context.Background()
+	if _, err := resume.Mark(ctx, rdb, "web:42", ""); err != nil {
+		panic(err)
+	}
+	suspended, err := resume.Suspend(ctx, rdb, "web:42")
+	if err != nil {
+		panic(err)
+	}
+	record, err := resume.Read(ctx, rdb, "web:42")
+	fmt.Println(suspended, record.Pending, record.Fresh(time.Hour), err)
+	// Output: true true false <nil>
+}
+
+// A mark is worth a note up to an age, in a session that is not suspended.
+func ExampleRecord_Fresh() {
+	record := resume.Record{Pending: true, Age: 2 * time.Hour}
+	fmt.Println(record.Fresh(time.Hour), record.Fresh(24*time.Hour), record.Fresh(0))
+	// Output: false true true
 }
 
 func ExampleNote() {

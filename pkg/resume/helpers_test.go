@@ -40,7 +40,7 @@ func record(t *testing.T, rdb redis.UniversalClient, fields ...any) {
 	}
 }
 
-func read(t *testing.T, rdb redis.Cmdable) resume.Record {
+func read(t *testing.T, rdb redis.UniversalClient) resume.Record {
 	t.Helper()
 	r, err := resume.Read(t.Context(), rdb, chat)
 	must(t, err)

@@ -20,12 +20,12 @@ type Listed struct {
 	Record
 }
 
-// List visits the sessions with a mark or a suspension, each once and in no
-// order. It looks at every session that was not forgotten, in batches.
+// List visits the sessions with a mark or a suspension, each once and in no order. It
+// reads every session that was not forgotten, in batches.
 //
-// An error that comes with a Session concerns that record alone, and the next
-// ones follow; any other error is the last.
-func List(ctx context.Context, rdb redis.Cmdable) iter.Seq2[Listed, error] {
+// An error with a Session is of that record alone, and the next ones follow. Any other
+// error is the last.
+func List(ctx context.Context, rdb redis.UniversalClient) iter.Seq2[Listed, error] {
 	return func(yield func(Listed, error) bool) {
 		seen := map[string]bool{} // a scan may come by twice
 		for cursor := uint64(0); ; {
@@ -38,12 +38,12 @@ func List(ctx context.Context, rdb redis.Cmdable) iter.Seq2[Listed, error] {
 			for i := 0; i < len(pairs); i += 2 {
 				sessions = append(sessions, pairs[i])
 			}
-			for i, cmd := range readEach(ctx, rdb, sessions) {
-				r, err := record(sessions[i], cmd)
+			for i, read := range readEach(ctx, rdb, sessions) {
+				r, err := record(sessions[i], read)
 				switch {
 				case seen[sessions[i]] || err == nil && !r.Pending && !r.Suspended:
 					continue
-				case err != nil && !answered(err):
+				case err != nil && !replied(err):
 					yield(Listed{}, err)
 					return
 				}
@@ -59,9 +59,9 @@ func List(ctx context.Context, rdb redis.Cmdable) iter.Seq2[Listed, error] {
 	}
 }
 
-// answered reports whether an error is Redis' answer about one key. Else Redis
-// could not be asked, or not in time.
-func answered(err error) bool {
-	var answer redis.Error
-	return errors.As(err, &answer)
+// replied reports whether an error is Redis' reply about one key. Otherwise Redis could
+// not be reached, or not in time.
+func replied(err error) bool {
+	var reply redis.Error
+	return errors.As(err, &reply)
 }

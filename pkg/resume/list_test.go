@@ -17,7 +17,7 @@ import (
 )
 
 // listed collects what List yields; broken are the sessions with an error.
-func listed(t *testing.T, rdb redis.Cmdable) (found map[string]resume.Record, broken []string) {
+func listed(t *testing.T, rdb redis.UniversalClient) (found map[string]resume.Record, broken []string) {
 	t.Helper()
 	found = map[string]resume.Record{}
 	for s, err := range resume.List(t.Context(), rdb) {

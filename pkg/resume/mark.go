@@ -21,46 +21,45 @@ var clearLua string
 var suspendLua string
 
 var (
-	markScript    = script.New("resume mark", func() string { return script.Prelude() + markLua }).Redis
-	clearScript   = script.New("resume clear", func() string { return clearLua }).Redis
-	suspendScript = script.New("resume suspend", func() string { return suspendLua }).Redis
+	markScript    = script.New("resume mark", func() string { return script.Prelude() + markLua })
+	clearScript   = script.New("resume clear", func() string { return clearLua })
+	suspendScript = script.New("resume suspend", func() string { return suspendLua })
 )
 
-// Mark says that the session's last turn was cut off, now; an empty reason means
-// ReasonRestart. A mark that is there already gets the new reason and time. It
-// counts no interruption. False: the session is unknown or suspended, and
-// nothing has changed.
-func Mark(ctx context.Context, rdb redis.Scripter, session, reason string) (bool, error) {
+// Mark marks the session: its last turn was interrupted, now. An empty reason means
+// ReasonRestart. A mark that is there already gets the new reason and time. The counter of
+// interruptions stays. False: the session is unknown or suspended, and nothing has
+// changed.
+func Mark(ctx context.Context, rdb redis.UniversalClient, session, reason string) (bool, error) {
 	if reason == "" {
 		reason = ReasonRestart
 	}
 	k := rediskey.For(session)
-	marked, err := markScript().Run(ctx, rdb, []string{k.Record(), k.Resume(), k.Run()}, reason).Bool()
+	r, err := markScript.Run(ctx, rdb, []string{k.Record(), k.Resume(), k.Run()}, reason)
 	if err != nil {
 		return false, fmt.Errorf("mark %s: %w", session, err)
 	}
-	return marked, nil
+	return r.Bool(0), nil
 }
 
-// Clear takes the session's mark away; the counter of interruptions and a
-// suspension stay. False: there was no mark.
-func Clear(ctx context.Context, rdb redis.Scripter, session string) (bool, error) {
-	cleared, err := clearScript().Run(ctx, rdb, []string{rediskey.For(session).Resume()}).Bool()
+// Clear removes the session's mark. The counter of interruptions and a suspension stay.
+// False: there was no mark.
+func Clear(ctx context.Context, rdb redis.UniversalClient, session string) (bool, error) {
+	r, err := clearScript.Run(ctx, rdb, []string{rediskey.For(session).Resume()})
 	if err != nil {
 		return false, fmt.Errorf("clear the mark of %s: %w", session, err)
 	}
-	return cleared, nil
+	return r.Bool(0), nil
 }
 
-// Suspend makes the session's next message begin another transcript, under the
-// same key and queue. A mark stays in the record and is not heeded. True: the
-// session is suspended, whether or not it was before. False: it is unknown, and
-// nothing has changed.
-func Suspend(ctx context.Context, rdb redis.Scripter, session string) (bool, error) {
+// Suspend makes the session's next message begin another transcript, under the same key
+// and queue. A mark stays in the record and has no effect. True: the session is suspended,
+// whether or not it was before. False: it is unknown, and nothing has changed.
+func Suspend(ctx context.Context, rdb redis.UniversalClient, session string) (bool, error) {
 	k := rediskey.For(session)
-	suspended, err := suspendScript().Run(ctx, rdb, []string{k.Record(), k.Resume(), k.Run()}).Bool()
+	r, err := suspendScript.Run(ctx, rdb, []string{k.Record(), k.Resume(), k.Run()})
 	if err != nil {
 		return false, fmt.Errorf("suspend %s: %w", session, err)
 	}
-	return suspended, nil
+	return r.Bool(0), nil
 }

@@ -1,11 +1,11 @@
--- mark: the session's last turn was cut off. The counter of interruptions is
--- raised by whoever cuts a turn off, not here.
+-- mark: the session's last turn was interrupted. The counter of interruptions is
+-- raised by who interrupts a turn, not here.
 --
 -- KEYS[1] the session's own record      ARGV[1] reason
 -- KEYS[2] its resume record
--- KEYS[3] its run record, which tells plain turns that there is the other one
+-- KEYS[3] its run record, by which the fast path knows that there is the other one
 --
--- Answers 1, or 0 where nothing is written: the session is unknown or suspended.
+-- Returns 1, or 0 where nothing is written: the session is unknown or suspended.
 
 if redis.call('EXISTS', KEYS[1]) == 0 or redis.call('HGET', KEYS[2], 'suspended') == '1' then return 0 end
 redis.call('HSET', KEYS[3], 'special', '1')

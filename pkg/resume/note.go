@@ -30,10 +30,10 @@ type Facts struct {
 	Omitted int
 }
 
-// Note is the system note with which an agent's turn begins, in one pair of
-// brackets, or empty if there is nothing to tell. A mark outweighs a history
-// that ends in a tool result; a mark that is too old to mention silences that as
-// well, for it is of the same old turn.
+// Note is the system note with which an agent's turn begins, in one pair of brackets, or
+// empty if there is nothing to tell. A mark outweighs a history that ends in a tool
+// result. A mark that is too old to mention silences that as well: it is of the same old
+// turn.
 //
 // The note is for the agent. It is not stored as the user's words.
 func Note(f Facts) string {
@@ -57,15 +57,6 @@ func Note(f Facts) string {
 		return ""
 	}
 	return "[System note: " + strings.Join(says, " ") + "]"
-}
-
-// Prepend puts a note before a text, with a blank line between. With no note it
-// is the text, byte for byte.
-func Prepend(note, text string) string {
-	if note == "" {
-		return text
-	}
-	return note + "\n\n" + text
 }
 
 // cause is a reason in the words of the gateways whose transcripts Turnstile

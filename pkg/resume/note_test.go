@@ -40,12 +40,6 @@ func TestB28_RestartNote(t *testing.T) {
 	t.Parallel()
 	note := resume.Note(marked(resume.ReasonRestart))
 	contains(t, note, "gateway restart", "history is intact", "tool results", "summarise what was done", "new message")
-	text := resume.Prepend(note, "what now?")
-	for _, part := range []string{opening, "gateway restart", "what now?"} {
-		if !strings.Contains(text, part) {
-			t.Errorf("no %q in %s", part, text)
-		}
-	}
 }
 
 func TestB29_ShutdownNote(t *testing.T) {
@@ -59,12 +53,6 @@ func TestB30_OtherReasons(t *testing.T) {
 		contains(t, resume.Note(marked(reason)), "a gateway interruption")
 	}
 	contains(t, resume.Note(marked("")), "gateway restart")
-}
-
-func TestB31_Layout(t *testing.T) {
-	t.Parallel()
-	note := resume.Note(marked(""))
-	equal(t, "text", resume.Prepend(note, " what\n\nnow?\n"), note+"\n\n what\n\nnow?\n")
 }
 
 func TestB32_WhateverTheLastRole(t *testing.T) {
@@ -82,8 +70,8 @@ func TestB33_BothConditions(t *testing.T) {
 	f.History = toolTail
 	note := resume.Note(f)
 	contains(t, note, "gateway restart")
-	if text := resume.Prepend(note, "hi"); strings.Count(text, opening) != 1 || strings.Contains(text, "haven't responded to yet") {
-		t.Error(text)
+	if strings.Contains(note, "haven't responded to yet") {
+		t.Error(note)
 	}
 }
 
@@ -100,11 +88,7 @@ func TestB35_NothingToResume(t *testing.T) {
 		"assistant tail": {History: assistantTail},
 		"only counted":   {Record: resume.Record{Interruptions: 2, Reason: "crash", Fence: 7}},
 	} {
-		note := resume.Note(f)
-		equal(t, name, note, "")
-		for _, text := range []string{"", " hi\r\n", "[System note: mine]\n\n", "a\xff"} {
-			equal(t, name, resume.Prepend(note, text), text)
-		}
+		equal(t, name, resume.Note(f), "")
 	}
 }
 

@@ -2,6 +2,6 @@
 --
 -- KEYS[1] the record
 --
--- Answers {now, ms; {field, value, ...}}.
+-- Returns {now, ms; {field, value, ...}}.
 
 return {now_ms(), redis.call('HGETALL', KEYS[1])}

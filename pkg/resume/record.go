@@ -16,9 +16,9 @@ import (
 //go:embed read.lua
 var readLua string
 
-var readScript = script.New("resume read", func() string { return script.Prelude() + readLua }).Redis
+var readScript = script.New("resume read", func() string { return script.Prelude() + readLua })
 
-// Why a turn was cut off. Any other text is a reason as well.
+// Why a turn was interrupted. Any other text is a reason as well.
 const (
 	ReasonRestart  = "restart_timeout"  // its worker restarted
 	ReasonShutdown = "shutdown_timeout" // its worker shut down
@@ -28,11 +28,11 @@ const (
 // Record is a session's resume record. The zero value is that of a session whose
 // last turn ended well.
 type Record struct {
-	Pending       bool          // marked: the last turn was cut off
+	Pending       bool          // marked: the last turn was interrupted
 	Reason        string        // why
 	MarkedAt      time.Time     // when, by Redis' clock; zero if unknown
 	Age           time.Duration // of the mark when it was read, by Redis' clock; 0 if unknown
-	Interruptions int           // cut-off turns since the last finished one
+	Interruptions int           // interrupted turns since the last finished one
 	Fence         int64         // of the turn that was counted last; 0 if unknown
 	Suspended     bool          // the next message begins another transcript
 }
@@ -44,49 +44,33 @@ func (r Record) Fresh(limit time.Duration) bool {
 	return r.Pending && !r.Suspended && (limit <= 0 || r.Age <= limit)
 }
 
-// Read reads a session's record. Missing fields read as zero, and so does a time
-// that is none.
-func Read(ctx context.Context, rdb redis.Cmdable, session string) (Record, error) {
+// Read reads a session's record. A missing field reads as zero, and so does a time that
+// is none.
+func Read(ctx context.Context, rdb redis.UniversalClient, session string) (Record, error) {
 	return record(session, readEach(ctx, rdb, []string{session})[0])
 }
 
-// readEach reads the records of sessions in one round trip, two where a server
-// does not know the script yet.
-func readEach(ctx context.Context, rdb redis.Cmdable, sessions []string) []*redis.Cmd {
-	cmds := make([]*redis.Cmd, len(sessions))
-	keys := func(i int) []string { return []string{rediskey.For(sessions[i]).Resume()} }
-	// A pipeline's error is also that of the commands it befell.
-	_, _ = rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		for i := range cmds {
-			cmds[i] = readScript().EvalSha(ctx, p, keys(i))
-		}
-		return nil
-	})
-	_, _ = rdb.Pipelined(ctx, func(p redis.Pipeliner) error { // sends nothing if it stays empty
-		for i, cmd := range cmds {
-			if redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") {
-				cmds[i] = readScript().Eval(ctx, p, keys(i))
-			}
-		}
-		return nil
-	})
-	return cmds
+// readEach reads the records of sessions in one round trip.
+func readEach(ctx context.Context, rdb redis.UniversalClient, sessions []string) []*script.Call {
+	calls := make([]*script.Call, len(sessions))
+	for i, s := range sessions {
+		calls[i] = &script.Call{Script: readScript, Keys: []string{rediskey.For(s).Resume()}}
+	}
+	_ = script.Pipeline(ctx, rdb, calls, nil) // each call has its error
+	return calls
 }
 
-// record is what read.lua answered: Redis' time and the hash.
-func record(session string, cmd *redis.Cmd) (Record, error) {
-	answer, err := cmd.Slice()
-	if err != nil {
-		return Record{}, fmt.Errorf("read resume record of %s: %w", session, err)
+// record is what read.lua returned: Redis' time and the hash.
+func record(session string, read *script.Call) (Record, error) {
+	if read.Err != nil {
+		return Record{}, fmt.Errorf("read resume record of %s: %w", session, read.Err)
 	}
-	now, _ := answer[0].(int64)
-	pairs, _ := answer[1].([]any)
+	pairs := read.Result.List(1)
 	fields := make(map[string]string, len(pairs)/2)
 	for i := 0; i+1 < len(pairs); i += 2 {
-		name, _ := pairs[i].(string)
-		fields[name], _ = pairs[i+1].(string)
+		fields[pairs.Text(i)] = pairs.Text(i + 1)
 	}
-	return parse(fields, now), nil
+	return parse(fields, read.Result.Int(0)), nil
 }
 
 func parse(fields map[string]string, now int64) Record {

@@ -74,7 +74,7 @@ func deleteQueue(l *life, a, _, c int) step {
 }
 
 // outside is a call of pkg/resume.
-func outside(l *life, name string, model func() bool, actual func(context.Context, redis.Scripter, string) (bool, error)) step {
+func outside(l *life, name string, model func() bool, actual func(context.Context, redis.UniversalClient, string) (bool, error)) step {
 	return step{name + " from outside", func() string { return fmt.Sprint(model()) }, func() string {
 		done, err := actual(l.actual.ctx, l.actual.rdb, key)
 		l.actual.must(err)
@@ -85,7 +85,7 @@ func outside(l *life, name string, model func() bool, actual func(context.Contex
 func markOutside(l *life, a, _, _ int) step {
 	reason := []string{"", "lease_lost"}[a%2]
 	return outside(l, fmt.Sprintf("mark %q", reason), func() bool { return l.model.MarkOutside(reason) },
-		func(ctx context.Context, rdb redis.Scripter, key string) (bool, error) {
+		func(ctx context.Context, rdb redis.UniversalClient, key string) (bool, error) {
 			return resume.Mark(ctx, rdb, key, reason)
 		})
 }

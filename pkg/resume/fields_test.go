@@ -1,0 +1,72 @@
+package resume_test
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var (
+	ofTheRecord = regexp.MustCompile(`'H[A-Z]+', (?:s\.)?(?:resume|KEYS\[[12]\]),`)
+	quoted      = regexp.MustCompile(`'([a-z_]+)'`)
+	documented  = regexp.MustCompile(`(?m)^//\t([a-z_]+) +\S`)
+)
+
+// The package doc lists the record's fields. No script writes or reads another one.
+func TestFieldsAreDocumented(t *testing.T) {
+	t.Parallel()
+	doc, err := os.ReadFile("doc.go")
+	must(t, err)
+	_, table, _ := strings.Cut(string(doc), "# In Redis")
+	var want []string
+	for _, m := range documented.FindAllStringSubmatch(table, -1) {
+		want = append(want, m[1])
+	}
+	var used []string
+	for _, dir := range []string{".", "../../internal/protocol"} {
+		must(t, filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+			if err != nil || filepath.Ext(path) != ".lua" {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			for _, at := range ofTheRecord.FindAllIndex(text, -1) {
+				if dir != "." && strings.Contains(string(text[at[0]:at[1]]), "KEYS") {
+					continue // of another record
+				}
+				for _, m := range quoted.FindAllSubmatch(arguments(text[at[1]:]), -1) {
+					used = append(used, string(m[1]))
+				}
+			}
+			return nil
+		}))
+	}
+	slices.Sort(want)
+	slices.Sort(used)
+	used = slices.DeleteFunc(slices.Compact(used), func(field string) bool { return field == "special" }) // the run record's
+	if !slices.Equal(used, want) {
+		t.Errorf("scripts use %q, the package doc lists %q", used, want)
+	}
+}
+
+// arguments are the rest of a call, to its closing parenthesis.
+func arguments(text []byte) []byte {
+	depth := 1
+	for i, c := range text {
+		switch c {
+		case '(':
+			depth++
+		case ')':
+			if depth--; depth == 0 {
+				return text[:i]
+			}
+		}
+	}
+	return text
+}
