@@ -13,6 +13,7 @@ import (
 	"turnstile/internal/protocol"
 	"turnstile/internal/redisconn"
 	"turnstile/internal/rediskey"
+	"turnstile/internal/script"
 	"turnstile/pkg/session"
 )
 
@@ -36,12 +37,12 @@ func (c *Client) Result(ctx context.Context, sessionKey, id string) (o session.O
 	if err != nil {
 		return session.Outcome{}, false, fmt.Errorf("read message %s of %s: %w", id, sessionKey, err)
 	}
-	a := protocol.Result(t)
-	switch a.Str(0) {
+	a := script.Result(t)
+	switch a.Text(0) {
 	case "":
 		return session.Outcome{}, false, fmt.Errorf("%w %s of session %s", ErrUnknown, id, sessionKey)
 	case "completed", "archived":
-		return protocol.StoredOutcome(sessionKey, id, a.Str(0), a.Str(1)), true, nil
+		return protocol.StoredOutcome(sessionKey, id, a.Text(0), a.Text(1)), true, nil
 	}
 	return session.Outcome{}, false, nil
 }
@@ -50,7 +51,7 @@ func (c *Client) Result(ctx context.Context, sessionKey, id string) (o session.O
 // Redis that is away, for as long as ctx lasts. The message goes on without it.
 func (c *Client) Wait(ctx context.Context, sessionKey, id string) (session.Outcome, error) {
 	var last []redis.XMessage
-	err := protocol.Persist(ctx, func() (err error) {
+	err := script.Repeat(ctx, func() (err error) {
 		last, err = c.rdb.XRevRangeN(ctx, rediskey.For(sessionKey).Events(), "+", "-", 1).Result()
 		return err
 	})
@@ -178,7 +179,7 @@ func replay(ctx context.Context, r *reader, end session.Outcome, w *watch) {
 	}
 	w.orphan = end.Turn
 	// The outcome is known, but whoever follows has not seen the reply.
-	_ = protocol.Persist(ctx, func() error {
+	_ = script.Repeat(ctx, func() error {
 		for r.behind = true; r.behind; {
 			events, err := r.page(ctx)
 			if err != nil {
@@ -199,11 +200,11 @@ func (c *Client) turnOf(ctx context.Context, sessionKey, id string) (turn string
 	if err != nil {
 		return "", fmt.Errorf("read session %s: %w", sessionKey, err)
 	}
-	r := protocol.Result(run)
+	r := script.Result(run)
 	var tasks []string
-	_ = json.Unmarshal([]byte(r.Str(1)), &tasks) // what cannot be read says nothing
+	_ = json.Unmarshal([]byte(r.Text(1)), &tasks) // what cannot be read says nothing
 	if !slices.Contains(tasks, session.TaskID(sessionKey, id)) {
 		return "", nil
 	}
-	return session.IDPrefix(sessionKey) + r.Str(0), nil
+	return session.IDPrefix(sessionKey) + r.Text(0), nil
 }

@@ -10,14 +10,14 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/bench/internal/lab"
-	"turnstile/internal/combine"
 	"turnstile/internal/rediskey"
+	"turnstile/internal/script"
 )
 
 //go:embed floor.lua
 var floorSource string
 
-var floorScript = redis.NewScript(floorSource)
+var floorScript = script.New("floor", func() string { return floorSource })
 
 // sample is what one drained message left.
 type sample struct {
@@ -80,16 +80,16 @@ func drainFloor(ctx context.Context, srv *lab.Server, l lab.Load, slots int, s s
 		return measure{}, err
 	}
 	return timed(ctx, srv, l.Messages(), func(rdb redis.UniversalClient, each func()) (func(), error) {
-		if err := floorScript.Load(ctx, rdb).Err(); err != nil {
+		if err := rdb.ScriptLoad(ctx, floorScript.Text().Source).Err(); err != nil {
 			return nil, err
 		}
-		together := combine.New(rdb, flights)
+		batcher := script.NewBatcher(rdb, inFlight)
 		var wg sync.WaitGroup
 		errs := make([]error, slots)
 		for slot := range slots {
 			wg.Go(func() {
 				for i := slot; i < l.Sessions && errs[slot] == nil; i += slots {
-					errs[slot] = floor(ctx, together, fmt.Sprint("bench:", i), heads[i], s, each)
+					errs[slot] = floor(ctx, batcher, fmt.Sprint("bench:", i), heads[i], s, each)
 				}
 			})
 		}
@@ -103,23 +103,22 @@ func drainFloor(ctx context.Context, srv *lab.Server, l lab.Load, slots int, s s
 	})
 }
 
-// flights is as in internal/protocol.
-const flights = 3
+// inFlight is as in internal/protocol.
+const inFlight = 3
 
 // floor ends all the turns of one session, each together with those of others.
-func floor(ctx context.Context, together *combine.Combiner, session, id string, s sample, each func()) error {
+func floor(ctx context.Context, batcher *script.Batcher, session, id string, s sample, each func()) error {
 	k := rediskey.For(session)
 	names := []string{k.Sentinel(), k.Run(), k.Pending(), k.Active(), k.Completed(), k.Transcript("bench"), k.Events()}
 	for fence := time.Now().UnixMilli(); ; fence++ {
-		call := &combine.Call{Script: floorScript, Keys: names, Args: []any{
+		call := &script.Call{Script: floorScript, Keys: names, Args: []any{
 			k.TaskPrefix(), "token", id, s.msg, s.result, s.event, fence, fence, fence/1000 + 3600, s.entries[0], s.entries[1],
 		}}
-		together.Do(ctx, call)
+		batcher.Do(ctx, call)
 		each()
-		following, more := call.Answer.([]any)
-		if call.Err != nil || !more {
+		if call.Err != nil || len(call.Result) < 2 { // no message follows
 			return call.Err
 		}
-		id, _ = following[0].(string)
+		id = call.Result.Text(0)
 	}
 }

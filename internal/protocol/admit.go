@@ -6,30 +6,23 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/rediskey"
+	"turnstile/internal/script"
 )
 
 // Admit counts a message among those that wait in all sessions, at most so many.
 // lua/admit.lua.
 func Admit(ctx context.Context, rdb redis.UniversalClient, sessionKey, taskID string, most int) (ok bool, err error) {
 	k := rediskey.For(sessionKey)
-	var room *redis.Cmd
+	call := &script.Call{Script: admitScript, Keys: []string{rediskey.Waiting}, Args: []any{most}}
 	var owned, known *redis.IntCmd
-	ask := func(eval func(p redis.Pipeliner) *redis.Cmd) error {
-		_, err := rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-			owned, known = p.Exists(ctx, k.Sentinel()), p.Exists(ctx, k.Task(taskID))
-			room = eval(p)
-			return nil
-		})
-		return err
-	}
-	keys := []string{rediskey.Waiting}
-	err = ask(func(p redis.Pipeliner) *redis.Cmd { return admitScript().EvalSha(ctx, p, keys, most) })
-	if redis.HasErrorPrefix(err, "NOSCRIPT") {
-		err = ask(func(p redis.Pipeliner) *redis.Cmd { return admitScript().Eval(ctx, p, keys, most) })
+	err = script.Pipeline(ctx, rdb, []*script.Call{call}, func(p redis.Pipeliner) {
+		owned, known = p.Exists(ctx, k.Sentinel()), p.Exists(ctx, k.Task(taskID))
+	})
+	if err == nil {
+		err = call.Err
 	}
 	if err != nil {
 		return false, Unchanged(err, true)
 	}
-	n, err := room.Int()
-	return n == 1 || owned.Val() > 0 || known.Val() > 0, err
+	return call.Result.Bool(0) || owned.Val() > 0 || known.Val() > 0, nil
 }

@@ -5,9 +5,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"turnstile/internal/rediskey"
+	"turnstile/internal/script"
 	"turnstile/pkg/session"
 )
 
@@ -23,14 +22,14 @@ type Decide struct {
 }
 
 // Do returns ok, none, other, new or answered, and the question that is open.
-func (d Decide) Do(ctx context.Context, rdb redis.Scripter) (state string, q session.Question, err error) {
+func (d Decide) Do(ctx context.Context, rdb script.Client) (state string, q session.Question, err error) {
 	which := ""
 	if d.Question != 0 {
 		which = strconv.Itoa(d.Question)
 	}
-	a, err := run(ctx, rdb, answerScript(), Keys(d.Session, "", time.Now())[:keysToEvents],
+	a, err := answerScript.Run(ctx, rdb, Keys(d.Session, "", time.Now())[:keysToEvents],
 		rediskey.For(d.Session).TaskPrefix(), which, string(d.Decision), d.Call, d.Fresh.Milliseconds())
-	q = readQuestion(a.Str(2))
-	q.Number = int(a.int(1))
-	return a.Str(0), q, err
+	q = readQuestion(a.Text(2))
+	q.Number = int(a.Int(1))
+	return a.Text(0), q, err
 }

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"turnstile/internal/script"
 	"turnstile/pkg/session"
 )
 
@@ -28,7 +29,7 @@ func (h *Claim) Ask(ctx context.Context, q session.Question) (number int, err er
 	h.asked++
 	h.mu.Unlock()
 	reply, err := h.ask(ctx, data)
-	return int(reply.int(2)), err
+	return int(reply.Int(2)), err
 }
 
 // Withdraw says that the agent does not wait any more for the answer to the turn's
@@ -36,14 +37,14 @@ func (h *Claim) Ask(ctx context.Context, q session.Question) (number int, err er
 // before, and was told that it counts; "": nobody did.
 func (h *Claim) Withdraw(ctx context.Context) (session.Decision, error) {
 	reply, err := h.ask(ctx, "")
-	return session.Decision(reply.Str(1)), err
+	return session.Decision(reply.Text(1)), err
 }
 
-func (h *Claim) ask(ctx context.Context, question string) (Result, error) {
+func (h *Claim) ask(ctx context.Context, question string) (script.Result, error) {
 	h.mu.Lock()
 	nth := h.asked
 	h.mu.Unlock()
-	return h.move(ctx, "ask", askScript(), keysToEvents, true, h.consumer.cfg.SentinelTTL.Milliseconds(), nth, question)
+	return h.move(ctx, "ask", askScript, keysToEvents, true, h.consumer.cfg.SentinelTTL.Milliseconds(), nth, question)
 }
 
 func readQuestion(text string) (q session.Question) {

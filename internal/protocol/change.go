@@ -5,9 +5,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"turnstile/internal/rediskey"
+	"turnstile/internal/script"
 	"turnstile/pkg/session"
 )
 
@@ -19,20 +18,20 @@ type Rotate struct {
 }
 
 // Do returns the session id that holds now. late: the request came after Until.
-func (r Rotate) Do(ctx context.Context, rdb redis.Scripter) (sessionID string, late bool, err error) {
-	a, err := run(ctx, rdb, rotateScript(), Keys(r.Session, "", time.Now()), rediskey.For(r.Session).TaskPrefix(), newSessionID(), r.Old, r.Until)
-	return a.Str(0), a.int(1) < 0, err
+func (r Rotate) Do(ctx context.Context, rdb script.Client) (sessionID string, late bool, err error) {
+	a, err := rotateScript.Run(ctx, rdb, Keys(r.Session, "", time.Now()), rediskey.For(r.Session).TaskPrefix(), newSessionID(), r.Old, r.Until)
+	return a.Text(0), a.Int(1) < 0, err
 }
 
 // SetTitle gives the conversation a user's title; "" removes it. lua/title.lua.
-func SetTitle(ctx context.Context, rdb redis.Scripter, sessionKey, title string) error {
-	_, err := run(ctx, rdb, titleScript(), Keys(sessionKey, "", time.Now()), rediskey.For(sessionKey).TaskPrefix(), "", "", title)
+func SetTitle(ctx context.Context, rdb script.Client, sessionKey, title string) error {
+	_, err := titleScript.Run(ctx, rdb, Keys(sessionKey, "", time.Now()), rediskey.For(sessionKey).TaskPrefix(), "", "", title)
 	return err
 }
 
 // Configure stores a session's queue settings; the zero Settings remove them.
 // lua/configure.lua.
-func Configure(ctx context.Context, rdb redis.Scripter, sessionKey string, s session.QueueSettings) error {
+func Configure(ctx context.Context, rdb script.Client, sessionKey string, s session.QueueSettings) error {
 	var text string
 	if s != (session.QueueSettings{}) {
 		var err error
@@ -40,6 +39,6 @@ func Configure(ctx context.Context, rdb redis.Scripter, sessionKey string, s ses
 			return fmt.Errorf("encode settings: %w", err)
 		}
 	}
-	_, err := run(ctx, rdb, configureScript(), Keys(sessionKey, "", time.Now()), rediskey.For(sessionKey).TaskPrefix(), text)
+	_, err := configureScript.Run(ctx, rdb, Keys(sessionKey, "", time.Now()), rediskey.For(sessionKey).TaskPrefix(), text)
 	return err
 }

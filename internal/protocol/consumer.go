@@ -11,10 +11,10 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"turnstile/internal/combine"
 	"turnstile/internal/lease"
 	"turnstile/internal/redisconn"
 	"turnstile/internal/rediskey"
+	"turnstile/internal/script"
 	"turnstile/pkg/session"
 )
 
@@ -151,19 +151,19 @@ func setDefault[T comparable](v *T, def T) {
 	}
 }
 
-// flights is how many requests the moves of all holds have on their way at once
-// before further ones share a round trip. So many keep Redis busy while answers
-// travel, and the batches large.
-const flights = 3
+// inFlight is how many requests the moves of all claims have in flight before further
+// ones share a round trip. So many keep Redis busy while replies travel, and the batches
+// large.
+const inFlight = 3
 
 // Consumer takes messages out of the sessions' queues, for one worker. Its
 // methods may be called concurrently.
 type Consumer struct {
 	Walker // and the Redis that all moves go to
 	cfg    Config
-	moves  *combine.Combiner // of all holds
-	limits string            // of what a turn leaves, as finish takes them
-	events string            // limits of the event stream, as the other scripts do
+	moves  *script.Batcher // of all holds
+	limits string          // of what a turn leaves, as finish takes them
+	events string          // limits of the event stream, as the other scripts do
 
 	plainShared []any // the same, and the phase, as the plain one does
 
@@ -179,7 +179,7 @@ func NewConsumer(rdb redis.UniversalClient, cfg Config) (*Consumer, error) {
 		return nil, errors.New("sessionqueue: Config.Worker is empty")
 	}
 	cfg = cfg.withDefaults()
-	c := &Consumer{Walker: Walker{rdb: rdb}, cfg: cfg, moves: combine.New(rdb, flights)}
+	c := &Consumer{Walker: Walker{rdb: rdb}, cfg: cfg, moves: script.NewBatcher(rdb, inFlight)}
 	if cfg.LeftAlone != nil {
 		c.odd = once(maxLeftAlone, func(name string) { cfg.LeftAlone(rediskey.Queue(name)) })
 	}
@@ -306,35 +306,35 @@ func (c *Consumer) Claim(parent context.Context, sessions []string) ([]*Claim, e
 	var waiting []WakeUp
 	var failed error
 	var again []string
-	settle := func(attempts []*Claim, replies []reply) {
+	settle := func(attempts []*Claim, replies []*script.Call) {
 		for i, a := range replies {
 			h := attempts[i]
-			if a.err != nil {
-				err := fmt.Errorf("claim %s: %w", h.session, a.err)
-				if broken(a.err) {
+			if a.Err != nil {
+				err := fmt.Errorf("claim %s: %w", h.session, a.Err)
+				if broken(a.Err) {
 					err = fmt.Errorf("%w: %w", ErrBroken, err)
 				} else {
 					again = append(again, h.session)
 				}
-				if mayHaveClaimed(a.err) {
+				if mayHaveClaimed(a.Err) {
 					c.heardNothing(h)
 				}
 				failed = errors.Join(failed, err)
 				continue
 			}
-			switch a.Str(0) {
+			switch a.Result.Text(0) {
 			case "special":
 				special = append(special, h)
 			case "turn":
 				h.lease = lease.New(parent, sent, c.cfg.SentinelTTL)
 				h.begin(sent, a.Result)
-				h.turn.Reset = a.Str(7)
-				if reason := a.Str(8); reason != "" {
-					h.turn.Resume, h.turn.ResumeAge = reason, a.ms(9)
+				h.turn.Reset = a.Result.Text(7)
+				if reason := a.Result.Text(8); reason != "" {
+					h.turn.Resume, h.turn.ResumeAge = reason, a.Result.Millis(9)
 				}
 				holds = append(holds, h)
 			case "wait":
-				waiting = append(waiting, WakeUp{h.session, a.int(1)})
+				waiting = append(waiting, WakeUp{h.session, a.Result.Int(1)})
 			case "again":
 				again = append(again, h.session)
 			}
@@ -352,7 +352,7 @@ func (c *Consumer) Claim(parent context.Context, sessions []string) ([]*Claim, e
 	if rest := special; len(rest) > 0 {
 		// It may be the first script that has set the sentinel, and its reply was lost:
 		// the lease counts from before that one.
-		settle(rest, pipeline(parent, c.rdb, claimScript(), len(rest), func(i int) ([]string, []any) {
+		settle(rest, claimScript.Each(parent, c.rdb, len(rest), func(i int) ([]string, []any) {
 			return rest[i].keys, rest[i].claimArgs()
 		}))
 	}

@@ -30,7 +30,7 @@ func (h *Claim) Checkpoint(ctx context.Context, entries []session.Entry) error {
 		return err
 	}
 	c := h.consumer.cfg
-	_, err = h.move(ctx, "checkpoint", checkpointScript(), keysToLease, true,
+	_, err = h.move(ctx, "checkpoint", checkpointScript, keysToLease, true,
 		c.SentinelTTL.Milliseconds(), p, c.TranscriptTTL.Milliseconds())
 	return err
 }
@@ -50,7 +50,7 @@ type MarkResult struct {
 // counts is what runs at this moment.
 func (c *Consumer) Mark(ctx context.Context, holds []*Claim, reason string) []MarkResult {
 	marks := make([]MarkResult, len(holds))
-	replies := pipeline(ctx, c.rdb, markScript(), len(holds), func(i int) ([]string, []any) {
+	replies := markScript.Each(ctx, c.rdb, len(holds), func(i int) ([]string, []any) {
 		h := holds[i]
 		h.mu.Lock()
 		defer h.mu.Unlock()
@@ -59,10 +59,10 @@ func (c *Consumer) Mark(ctx context.Context, holds []*Claim, reason string) []Ma
 		}
 	})
 	for i, r := range replies {
-		marks[i] = MarkResult{Hold: holds[i], Err: r.err, Starting: r.Str(0) == "starting"}
+		marks[i] = MarkResult{Hold: holds[i], Err: r.Err, Starting: r.Result.Text(0) == "starting"}
 		// A turn that ended just now, or went on to the next, is no loss: renewals
 		// see what is.
-		if r.err == nil && r.Str(0) == "lost" {
+		if r.Err == nil && r.Result.Text(0) == "lost" {
 			marks[i].Err = fmt.Errorf("mark %s: %w", holds[i].session, lease.ErrLost)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/rediskey"
+	"turnstile/internal/script"
 	"turnstile/pkg/session"
 )
 
@@ -22,26 +23,26 @@ type Rerun struct {
 type DeadTask struct{ ID, Arrived string }
 
 // Do returns how many went back, and Redis' clock, ms.
-func (r Rerun) Do(ctx context.Context, rdb redis.Scripter) (n int, now int64, err error) {
+func (r Rerun) Do(ctx context.Context, rdb script.Client) (n int, now int64, err error) {
 	k := rediskey.For(r.Session)
 	args := []any{k.TaskPrefix(), string(session.StatusStopped) + " " + string(session.StatusFailed), r.LineCap}
 	for _, d := range r.Letters {
 		args = append(args, d.ID, d.Arrived)
 	}
-	a, err := run(ctx, rdb, rerunScript(), append(Keys(r.Session, "", time.Now()), k.Call(r.Call)), args...)
-	return int(a.int(0)), a.int(1), err
+	a, err := rerunScript.Run(ctx, rdb, append(Keys(r.Session, "", time.Now()), k.Call(r.Call)), args...)
+	return int(a.Int(0)), a.Int(1), err
 }
 
 // Discard deletes those of the tasks that are dead letters, and returns how many.
 // lua/discard.lua.
-func Discard(ctx context.Context, rdb redis.Scripter, sessionKey string, taskIDs []string) (n int, err error) {
+func Discard(ctx context.Context, rdb script.Client, sessionKey string, taskIDs []string) (n int, err error) {
 	args := make([]any, 0, 1+len(taskIDs))
 	args = append(args, rediskey.For(sessionKey).TaskPrefix())
 	for _, id := range taskIDs {
 		args = append(args, id)
 	}
-	a, err := run(ctx, rdb, discardScript(), Keys(sessionKey, "", time.Now()), args...)
-	return int(a.int(0)), err
+	a, err := discardScript.Run(ctx, rdb, Keys(sessionKey, "", time.Now()), args...)
+	return int(a.Int(0)), err
 }
 
 // Erase deletes a batch of a session's messages, and in the end all of its keys.
@@ -56,17 +57,17 @@ type Erase struct {
 
 // Do returns gone, held (somebody owns the session), changed (a turn has run since the
 // keys were looked up) or batch (call again).
-func (e Erase) Do(ctx context.Context, rdb redis.Scripter) (state string, err error) {
-	a, err := run(ctx, rdb, eraseScript(), append(Keys(e.Session, "", time.Now()), e.Others...),
+func (e Erase) Do(ctx context.Context, rdb script.Client) (state string, err error) {
+	a, err := eraseScript.Run(ctx, rdb, append(Keys(e.Session, "", time.Now()), e.Others...),
 		rediskey.For(e.Session).TaskPrefix(), e.Fence, e.Batch, flag(e.Last))
-	return a.Str(0), err
+	return a.Text(0), err
 }
 
 // Purge deletes a batch of results and dead letters that are too old, in each of the
 // sessions. lua/purge.lua.
 func Purge(ctx context.Context, rdb redis.UniversalClient, sessions []string, batch int, archiveTTL time.Duration) []Batch {
 	at := time.Now()
-	return batches(pipeline(ctx, rdb, purgeScript(), len(sessions), func(i int) ([]string, []any) {
+	return batches(purgeScript.Each(ctx, rdb, len(sessions), func(i int) ([]string, []any) {
 		return Keys(sessions[i], "", at), []any{rediskey.For(sessions[i]).TaskPrefix(), batch, int64(archiveTTL / time.Second)}
 	}))
 }
@@ -74,7 +75,7 @@ func Purge(ctx context.Context, rdb redis.UniversalClient, sessions []string, ba
 // Trim archives a batch of what is over the cap of each session's line. lua/trim.lua.
 func (c Config) Trim(ctx context.Context, rdb redis.UniversalClient, sessions []string) []Batch {
 	at := time.Now()
-	return batches(pipeline(ctx, rdb, trimScript(), len(sessions), func(i int) ([]string, []any) {
+	return batches(trimScript.Each(ctx, rdb, len(sessions), func(i int) ([]string, []any) {
 		s := sessions[i]
 		return Keys(s, "", at), []any{rediskey.For(s).TaskPrefix(), session.IDPrefix(s), c.LineMost(), c.eventLimits(), c.Limits.Task()}
 	}))
@@ -87,16 +88,17 @@ type Batch struct {
 	Err  error
 }
 
-func batches(replies []reply) []Batch {
+func batches(replies []*script.Call) []Batch {
 	all := make([]Batch, len(replies))
 	for i, r := range replies {
-		all[i] = Batch{int(r.int(0)), r.int(1) == 1, r.err}
+		all[i] = Batch{int(r.Result.Int(0)), r.Result.Int(1) == 1, r.Err}
 	}
 	return all
 }
 
 // Forget deletes the record of a session that was not used for ttl. lua/forget.lua.
-func Forget(ctx context.Context, rdb redis.Scripter, sessionKey, sessionID string, now time.Time, ttl time.Duration) (gone bool, err error) {
+func Forget(ctx context.Context, rdb script.Client, sessionKey, sessionID string, now time.Time, ttl time.Duration) (gone bool, err error) {
 	k := rediskey.For(sessionKey)
-	return forgetScript().Run(ctx, rdb, append(Keys(sessionKey, sessionID, now), k.State()), k.TaskPrefix(), ttl.Milliseconds()).Bool()
+	a, err := forgetScript.Run(ctx, rdb, append(Keys(sessionKey, sessionID, now), k.State()), k.TaskPrefix(), ttl.Milliseconds())
+	return a.Bool(0), err
 }

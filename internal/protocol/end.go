@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"turnstile/internal/script"
 	"turnstile/pkg/session"
 )
 
@@ -60,15 +61,15 @@ func (h *Claim) Finish(ctx context.Context, end End) (more bool, err error) {
 		return false, err
 	}
 	last, sent := h.Turn(), time.Now()
-	script, nkeys := finishScript(), keysToProcessed
+	s, nkeys := finishScript, keysToProcessed
 	if end.archives() || len(end.Untaken) > 0 { // which a /stop may have been meant for
-		script, nkeys = failScript(), allKeys
+		s, nkeys = failScript, allKeys
 	}
-	reply, err := h.move(ctx, "finish", script, nkeys, false, args...)
+	reply, err := h.move(ctx, "finish", s, nkeys, false, args...)
 	if err != nil {
 		return false, err
 	}
-	if reply.Str(0) == "released" {
+	if reply.Text(0) == "released" {
 		return false, h.released(ctx, reply)
 	}
 	h.begin(sent, reply)
@@ -230,12 +231,12 @@ func (h *Claim) requeue(ctx context.Context, e session.Event, wait time.Duration
 		args = append(args, p.taskID)
 	}
 	defer h.ends()()
-	reply, err := h.move(ctx, "requeue", requeueScript(), keysToProcessed, false, args...)
+	reply, err := h.move(ctx, "requeue", requeueScript, keysToProcessed, false, args...)
 	if err != nil {
 		return err
 	}
-	if reply.Str(0) == "asked" {
-		return asked(reply.Str(1))
+	if reply.Text(0) == "asked" {
+		return asked(reply.Text(1))
 	}
 	return h.released(ctx, reply)
 }
@@ -248,9 +249,9 @@ var ErrUnannounced = errors.New("the waiting messages were not announced")
 
 // released ends the hold and, where more can be claimed, now or later, tells the
 // workers.
-func (h *Claim) released(ctx context.Context, reply Result) error {
+func (h *Claim) released(ctx context.Context, reply script.Result) error {
 	h.lease.End()
-	at, now := reply.int(1), reply.int(2)
+	at, now := reply.Int(1), reply.Int(2)
 	if at == 0 {
 		return nil
 	}

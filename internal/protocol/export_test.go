@@ -6,17 +6,22 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"turnstile/internal/script"
 )
+
+// of is a script for tests that call it by hand.
+func of(s *script.Script) *redis.Script { return redis.NewScript(s.Text().Source) }
 
 // Scripts are the package's scripts by name, for tests that break their calls.
 var Scripts = map[string]*redis.Script{
-	"ring": ringScript(), "stop": stopScript(), "rotate": rotateScript(), "claim": claimScript(), "claim plain": claimPlainScript(), "finish plain": finishPlainScript(), "promote": promoteScript(), "unclaim": unclaimScript(),
-	"renew": renewScript(), "emit": emitScript(), "finish": finishScript(), "requeue": requeueScript(), "look": lookScript(),
-	"purge": purgeScript(), "forget": forgetScript(), "fail": failScript(), "mark": markScript(), "checkpoint": checkpointScript(),
-	"steer": steerScript(), "dismiss": dismissScript(), "title": titleScript(), "configure": configureScript(),
-	"undo": undoScript(), "rerun": rerunScript(), "erase": eraseScript(), "discard": discardScript(),
-	"keep": keepScript(), "ask": askScript(), "answer": answerScript(), "past": pastScript(),
-	"events page": eventsPageScript(), "trim": trimScript(), "admit": admitScript(), "look after": lookAfterScript(),
+	"ring": of(ringScript), "stop": of(stopScript), "rotate": of(rotateScript), "claim": of(claimScript), "claim plain": of(claimPlainScript), "finish plain": of(finishPlainScript), "promote": of(promoteScript), "unclaim": of(unclaimScript),
+	"renew": of(renewScript), "emit": of(emitScript), "finish": of(finishScript), "requeue": of(requeueScript), "look": of(lookScript),
+	"purge": of(purgeScript), "forget": of(forgetScript), "fail": of(failScript), "mark": of(markScript), "checkpoint": of(checkpointScript),
+	"steer": of(steerScript), "dismiss": of(dismissScript), "title": of(titleScript), "configure": of(configureScript),
+	"undo": of(undoScript), "rerun": of(rerunScript), "erase": of(eraseScript), "discard": of(discardScript),
+	"keep": of(keepScript), "ask": of(askScript), "answer": of(answerScript), "past": of(pastScript),
+	"events page": of(eventsPageScript), "trim": of(trimScript), "admit": of(admitScript), "look after": of(lookAfterScript),
 }
 
 // KeysOf are the KEYS of every script of a session.

@@ -9,10 +9,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"turnstile/internal/lease"
 	"turnstile/internal/rediskey"
+	"turnstile/internal/script"
 	"turnstile/pkg/session"
 )
 
@@ -75,12 +74,12 @@ func (t Turn) Messages() []Taken { return append([]Taken{t.Taken}, t.Collected..
 
 // take reads a message as scripts answer it: {id, msg, age, redeliveries, 1 if it
 // has a unique key}.
-func take(prefix string, a Result, limits session.Limits) Taken {
-	t := Taken{taskID: a.Str(0), Age: max(a.ms(2), 0), Redelivered: int(a.int(3))}
-	if msg := a.Str(1); len(msg) <= plainMost && a.int(4) == 0 {
+func take(prefix string, a script.Result, limits session.Limits) Taken {
+	t := Taken{taskID: a.Text(0), Age: max(a.Millis(2), 0), Redelivered: int(a.Int(3))}
+	if msg := a.Text(1); len(msg) <= plainMost && a.Int(4) == 0 {
 		t.plain = msg
 	}
-	task, err := ParseTaskMessage([]byte(a.Str(1)))
+	task, err := ParseTaskMessage([]byte(a.Text(1)))
 	if err == nil {
 		t.Message, err = task.Message(limits)
 	}
@@ -160,21 +159,21 @@ func (h *Claim) Runs(taskID string) (fence int64, ok bool) {
 
 // begin takes a turn from a script's answer: {_, now, fence, session id, entries,
 // dropped ids, messages}.
-func (h *Claim) begin(sent time.Time, a Result) {
+func (h *Claim) begin(sent time.Time, a script.Result) {
 	t := Turn{
-		Session: h.session, SessionID: a.Str(3), Fence: a.int(2), Entries: a.int(4),
-		Started: sent, StartedAt: time.UnixMilli(a.int(1)),
+		Session: h.session, SessionID: a.Text(3), Fence: a.Int(2), Entries: a.Int(4),
+		Started: sent, StartedAt: time.UnixMilli(a.Int(1)),
 	}
-	t.drops(a.Str(5))
+	t.drops(a.Text(5))
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.clock, h.uncounted = clock{a.int(1), time.Now()}, 0
-	h.run(t, a.list(6))
+	h.clock, h.uncounted = clock{a.Int(1), time.Now()}, 0
+	h.run(t, a.List(6))
 }
 
 // run makes t the turn that runs, for messages as scripts answer them. h.mu is
 // held.
-func (h *Claim) run(t Turn, messages Result) {
+func (h *Claim) run(t Turn, messages script.Result) {
 	h.seq, h.asked, h.announced, h.steer, h.renewed, h.part = 0, 0, false, false, false, h.part[:0:0]
 	if transcript := rediskey.For(h.session).Transcript(t.SessionID); h.keys[transcriptKey] != transcript {
 		h.keys = slices.Clone(h.keys) // a renewal or a batch under way reads the old ones
@@ -182,7 +181,7 @@ func (h *Claim) run(t Turn, messages Result) {
 	}
 	t.ID = h.prefix + strconv.FormatInt(t.Fence, 10)
 	for i := range messages {
-		m := take(h.prefix, messages.list(i), h.consumer.cfg.Limits)
+		m := take(h.prefix, messages.List(i), h.consumer.cfg.Limits)
 		h.part = append(h.part, part{m.taskID, m.Message.ID, m.plain})
 		if i == 0 {
 			t.Taken, t.Attempt = m, m.retried+1
@@ -246,33 +245,33 @@ func (h *Claim) lost(err error) bool {
 
 // move runs one of the owner's scripts for the present turn, and repeats it
 // while the error may pass and the lease lasts.
-func (h *Claim) move(ctx context.Context, name string, script *redis.Script, nkeys int, extend bool, rest ...any) (Result, error) {
+func (h *Claim) move(ctx context.Context, name string, s *script.Script, nkeys int, extend bool, rest ...any) (script.Result, error) {
 	h.mu.Lock()
 	keys, fence := h.keys[:nkeys], h.turn.Fence
 	h.mu.Unlock()
-	return h.moveWith(ctx, name, script, keys, fence, extend, rest)
+	return h.moveWith(ctx, name, s, keys, fence, extend, rest)
 }
 
 // moveOn is move for a script that also touches a key which no other script does.
-func (h *Claim) moveOn(ctx context.Context, name string, script *redis.Script, key string, rest ...any) (Result, error) {
+func (h *Claim) moveOn(ctx context.Context, name string, s *script.Script, key string, rest ...any) (script.Result, error) {
 	h.mu.Lock()
 	keys, fence := append(slices.Clone(h.keys[:keysToEvents]), key), h.turn.Fence
 	h.mu.Unlock()
-	return h.moveWith(ctx, name, script, keys, fence, true, rest)
+	return h.moveWith(ctx, name, s, keys, fence, true, rest)
 }
 
-func (h *Claim) moveWith(ctx context.Context, name string, script *redis.Script, keys []string, fence int64, extend bool, rest []any) (Result, error) {
+func (h *Claim) moveWith(ctx context.Context, name string, s *script.Script, keys []string, fence int64, extend bool, rest []any) (script.Result, error) {
 	args := append([]any{rediskey.For(h.session).TaskPrefix(), h.token, fence}, rest...)
-	var reply Result
+	var reply script.Result
 	err := h.persist(ctx, func() (err error) {
 		sent := time.Now()
-		reply, err = h.consumer.call(ctx, script, keys, args)
-		if err == nil && extend && reply.Str(0) != "lost" {
+		reply, err = h.consumer.moves.Run(ctx, s, keys, args...)
+		if err == nil && extend && reply.Text(0) != "lost" {
 			h.lease.Extend(sent, h.consumer.cfg.SentinelTTL)
 		}
 		return err
 	})
-	if err == nil && reply.Str(0) == "lost" {
+	if err == nil && reply.Text(0) == "lost" {
 		err = errLostToAnother
 		h.lease.Lose(err)
 	}
@@ -284,7 +283,7 @@ func (h *Claim) moveWith(ctx context.Context, name string, script *redis.Script,
 
 // persist repeats call while its error may pass and the lease lasts.
 func (h *Claim) persist(ctx context.Context, call func() error) error {
-	err := Persist(ctx, func() error {
+	err := script.Repeat(ctx, func() error {
 		if err := h.lease.Held(); err != nil {
 			return err
 		}

@@ -7,8 +7,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"turnstile/internal/combine"
 	"turnstile/internal/rediskey"
+	"turnstile/internal/script"
 )
 
 // TimerBatch is how many members of an index one run reads.
@@ -79,42 +79,42 @@ func QueueRecovery(ctx context.Context, p redis.Pipeliner, late ...redis.Z) {
 
 // lookAfter has reap look at holds in a TTL's time at the latest, up to timerBatch of
 // them.
-func (c *Consumer) lookAfter(holds []*Claim) *combine.Call {
+func (c *Consumer) lookAfter(holds []*Claim) *script.Call {
 	args := make([]any, len(holds))
 	for i, h := range holds {
 		args[i] = h.session
 	}
-	return &combine.Call{
-		Script: lookAfterScript(), Shared: []any{c.cfg.SentinelTTL.Milliseconds()}, Keys: []string{rediskey.Owned}, Args: args,
+	return &script.Call{
+		Script: lookAfterScript, Shared: []any{c.cfg.SentinelTTL.Milliseconds()}, Keys: []string{rediskey.Owned}, Args: args,
 	}
 }
 
 // ReadDue reads the members of an index whose time has come.
-func ReadDue(ctx context.Context, rdb redis.Scripter, index string, batch int) (now, next int64, members []string, scores map[string]string, err error) {
-	reply, err := run(ctx, rdb, indexDueScript(), []string{index}, batch)
+func ReadDue(ctx context.Context, rdb script.Client, index string, batch int) (now, next int64, members []string, scores map[string]string, err error) {
+	reply, err := indexDueScript.Run(ctx, rdb, []string{index}, batch)
 	if err != nil {
 		return 0, 0, nil, nil, err
 	}
-	list := reply.list(2)
+	list := reply.List(2)
 	scores = make(map[string]string, len(list)/2)
 	for i := 0; i+1 < len(list); i += 2 {
-		members = append(members, list.Str(i))
-		scores[list.Str(i)] = list.Str(i + 1)
+		members = append(members, list.Text(i))
+		scores[list.Text(i)] = list.Text(i + 1)
 	}
-	return reply.int(0), reply.int(1), members, scores, nil
+	return reply.Int(0), reply.Int(1), members, scores, nil
 }
 
 // RemoveUnchanged takes members out of an index, except those whose score is not
 // the one that was read.
-func RemoveUnchanged(ctx context.Context, rdb redis.Scripter, index string, members []string, scores map[string]string) error {
+func RemoveUnchanged(ctx context.Context, rdb script.Client, index string, members []string, scores map[string]string) error {
 	return RescoreUnchanged(ctx, rdb, index, members, scores, nil)
 }
 
 // RescoreUnchanged is removeUnchanged that gives a member the score that it has in to,
 // if it has one.
-func RescoreUnchanged(ctx context.Context, rdb redis.Scripter, index string, members []string, scores, to map[string]string) error {
+func RescoreUnchanged(ctx context.Context, rdb script.Client, index string, members []string, scores, to map[string]string) error {
 	for batch := range slices.Chunk(members, TimerBatch) {
-		if err := RescoreScript().Run(ctx, rdb, []string{index}, RescoreArgs(batch, scores, to)...).Err(); err != nil {
+		if _, err := RescoreScript.Run(ctx, rdb, []string{index}, RescoreArgs(batch, scores, to)...); err != nil {
 			return err
 		}
 	}

@@ -23,7 +23,7 @@ func (h *Claim) Keep(ctx context.Context, data json.RawMessage, entries int) err
 			return err
 		}
 	}
-	_, err := h.moveOn(ctx, "keep", keepScript(), rediskey.For(h.session).State(),
+	_, err := h.moveOn(ctx, "keep", keepScript, rediskey.For(h.session).State(),
 		c.SentinelTTL.Milliseconds(), text, c.TranscriptTTL.Milliseconds())
 	return err
 }

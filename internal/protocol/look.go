@@ -7,6 +7,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/rediskey"
+	"turnstile/internal/script"
 )
 
 // What Looked.What may be.
@@ -28,17 +29,17 @@ type Looked struct {
 func Look(ctx context.Context, rdb redis.UniversalClient, sessions []string) []Looked {
 	found := make([]Looked, len(sessions))
 	at := time.Now()
-	replies := pipeline(ctx, rdb, lookScript(), len(sessions), func(i int) ([]string, []any) {
+	replies := lookScript.Each(ctx, rdb, len(sessions), func(i int) ([]string, []any) {
 		return Keys(sessions[i], "", at), []any{rediskey.For(sessions[i]).TaskPrefix()}
 	})
 	for i, r := range replies {
-		found[i] = Looked{What: r.Str(1), Now: r.int(0), N: r.int(2), Err: r.err}
+		found[i] = Looked{What: r.Result.Text(1), Now: r.Result.Int(0), N: r.Result.Int(2), Err: r.Err}
 	}
 	return found
 }
 
 // Now is the clock of a session's Redis, ms.
-func Now(ctx context.Context, rdb redis.Scripter, sessionKey string) (int64, error) {
-	a, err := run(ctx, rdb, lookScript(), Keys(sessionKey, "", time.Now()), rediskey.For(sessionKey).TaskPrefix())
-	return a.int(0), err
+func Now(ctx context.Context, rdb script.Client, sessionKey string) (int64, error) {
+	a, err := lookScript.Run(ctx, rdb, Keys(sessionKey, "", time.Now()), rediskey.For(sessionKey).TaskPrefix())
+	return a.Int(0), err
 }

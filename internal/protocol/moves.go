@@ -41,15 +41,15 @@ func (h *Claim) Promote(ctx context.Context) error {
 	if h.consumer.cfg.Immediate {
 		return nil
 	}
-	reply, err := h.move(ctx, "promote", promoteScript(), keysToEvents, true, h.consumer.cfg.SentinelTTL.Milliseconds())
+	reply, err := h.move(ctx, "promote", promoteScript, keysToEvents, true, h.consumer.cfg.SentinelTTL.Milliseconds())
 	if err != nil {
 		return err
 	}
-	if reply.Str(0) == "refused" {
-		return asked(reply.Str(1))
+	if reply.Text(0) == "refused" {
+		return asked(reply.Text(1))
 	}
 	h.mu.Lock()
-	h.steer = reply.int(1) == 1
+	h.steer = reply.Int(1) == 1
 	h.mu.Unlock()
 	return nil
 }
@@ -84,7 +84,7 @@ func (h *Claim) Emit(ctx context.Context, events []session.Event) error {
 		}
 		args = append(args, event)
 	}
-	_, err := h.move(ctx, "emit", emitScript(), keysToEvents, true, args...)
+	_, err := h.move(ctx, "emit", emitScript, keysToEvents, true, args...)
 	return err
 }
 
@@ -121,7 +121,7 @@ func (h *Claim) Title(ctx context.Context, title string) error {
 	h.mu.Lock()
 	keys, fence := h.keys, h.turn.Fence
 	h.mu.Unlock()
-	_, err := h.consumer.call(ctx, titleScript(), keys[:keysToEvents], []any{"", h.token, fence, text(title)})
+	_, err := h.consumer.moves.Run(ctx, titleScript, keys[:keysToEvents], "", h.token, fence, text(title))
 	if err != nil {
 		return fmt.Errorf("title of %s: %w", h.session, err)
 	}

@@ -6,9 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"turnstile/internal/rediskey"
+	"turnstile/internal/script"
 	"turnstile/pkg/session"
 )
 
@@ -49,13 +48,13 @@ func (n Notify) encode() (keys []string, args []any, err error) {
 }
 
 // Do carries it out.
-func (n Notify) Do(ctx context.Context, rdb redis.Scripter) (Notified, error) {
+func (n Notify) Do(ctx context.Context, rdb script.Client) (Notified, error) {
 	keys, args, err := n.encode()
 	if err != nil {
 		return Notified{}, err
 	}
-	a, err := run(ctx, rdb, ringScript(), keys, args...)
-	return Notified{Now: a.int(0), State: a.Str(1), N: a.int(2), Own: a.int(3) == 1}, err
+	a, err := ringScript.Run(ctx, rdb, keys, args...)
+	return Notified{Now: a.Int(0), State: a.Text(1), N: a.Int(2), Own: a.Int(3) == 1}, err
 }
 
 // followupEntry is the part of a follow-up that a sender knows, as a JSON object; the

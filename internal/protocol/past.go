@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/rediskey"
+	"turnstile/internal/script"
 	"turnstile/pkg/session"
 )
 
@@ -65,7 +66,7 @@ func (h *Claim) History(ctx context.Context) (History, error) {
 		// Nobody else writes to it meanwhile: what takes entries out or trims is the
 		// owner's, or needs the sentinel to be free.
 		err = h.persist(ctx, func() (err error) {
-			page, err = run(ctx, h.consumer.rdb, pastScript(), []string{rediskey.For(h.session).Transcript(turn.SessionID)}, t.left, size)
+			page, err = pastScript.Run(ctx, h.consumer.rdb, []string{rediskey.For(h.session).Transcript(turn.SessionID)}, t.left, size)
 			return err
 		})
 	}
@@ -86,36 +87,27 @@ func (h *Claim) History(ctx context.Context) (History, error) {
 
 // pastReads is what one round trip tells of the past.
 type pastReads struct {
-	page           Result // the transcript's newest
+	page           script.Result // the transcript's newest
 	partial, state string
 	sizes          []int64 // of the dropped tasks; 0: it is gone
 }
 
 func (h *Claim) readPast(ctx context.Context, turn Turn) (pastReads, error) {
-	rdb, k, size := h.consumer.rdb, rediskey.For(h.session), h.consumer.pastPage()
-	var page *redis.Cmd
+	k := rediskey.For(h.session)
+	page := &script.Call{Script: pastScript, Keys: []string{k.Transcript(turn.SessionID)}, Args: []any{"", h.consumer.pastPage()}}
 	var partial, state *redis.StringCmd
 	sizes := make([]*redis.IntCmd, len(turn.Dropped))
-	transcript := []string{k.Transcript(turn.SessionID)}
-	cmds, _ := rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		page = pastScript().EvalSha(ctx, p, transcript, "", size)
+	err := script.Pipeline(ctx, h.consumer.rdb, []*script.Call{page}, func(p redis.Pipeliner) {
 		partial = p.Get(ctx, k.Partial())
 		state = p.Get(ctx, k.State())
 		for i, id := range turn.Dropped {
 			sizes[i] = p.HStrLen(ctx, k.Task(id), "msg")
 		}
-		return nil
 	})
-	for _, cmd := range cmds[1:] {
-		if err := cmd.Err(); err != nil && !errors.Is(err, redis.Nil) {
-			return pastReads{}, err
-		}
+	if err == nil {
+		err = page.Err
 	}
-	newest, err := page.Slice()
-	if redis.HasErrorPrefix(err, "NOSCRIPT") {
-		newest, err = pastScript().Eval(ctx, rdb, transcript, "", size).Slice()
-	}
-	p := pastReads{page: newest, partial: partial.Val(), state: state.Val()}
+	p := pastReads{page: page.Result, partial: partial.Val(), state: state.Val()}
 	for _, cmd := range sizes {
 		p.sizes = append(p.sizes, cmd.Val())
 	}
@@ -177,10 +169,10 @@ type tail struct {
 }
 
 // add takes a page as lua/past.lua answers it.
-func (t *tail) add(page Result) {
-	t.left = page.int(0)
+func (t *tail) add(page script.Result) {
+	t.left = page.Int(0)
 	for i := 1; i < len(page); i++ {
-		line := page.Str(i)
+		line := page.Text(i)
 		t.entries = append(t.entries, session.DecodeEntry(line))
 		t.sizes = append(t.sizes, len(line))
 		t.total += len(line)

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"time"
 
-	"turnstile/internal/combine"
 	"turnstile/internal/rediskey"
+	"turnstile/internal/script"
 	"turnstile/pkg/session"
 )
 
@@ -21,30 +21,30 @@ import (
 // look at a session after ClaimGrace: a shorter lease is to be looked after sooner, and
 // that is known before there is one. An error is about that; without replies nothing was
 // claimed.
-func (c *Consumer) claimPlain(ctx context.Context, attempts []*Claim) ([]reply, error) {
+func (c *Consumer) claimPlain(ctx context.Context, attempts []*Claim) ([]*script.Call, error) {
 	shared := []any{
 		c.cfg.SentinelTTL.Milliseconds(), c.cfg.Worker, c.phase(),
 		string(c.cfg.Line.Mode), c.cfg.Line.Cap, string(c.cfg.Line.Drop), time.Duration(c.cfg.Line.Debounce).Milliseconds(), flag(c.cfg.Warm),
 		c.cfg.Limits.Task(),
 	}
-	calls := make([]*combine.Call, len(attempts))
+	calls := make([]*script.Call, len(attempts))
 	for i, h := range attempts {
 		k := rediskey.For(h.session)
-		calls[i] = &combine.Call{
-			Script: claimPlainScript(), Shared: shared,
+		calls[i] = &script.Call{
+			Script: claimPlainScript, Shared: shared,
 			Keys: []string{
 				k.Sentinel(), k.Run(), k.Followups(), k.Resume(), k.Partial(), k.Paused(), k.Scheduled(), k.Active(), k.Record(), k.Pending(),
 			},
 			Args: []any{k.TaskPrefix(), h.token, newSessionID()},
 		}
 	}
-	var first []*combine.Call
+	var first []*script.Call
 	if c.cfg.SentinelTTL < ClaimGrace {
 		for some := range slices.Chunk(attempts, TimerBatch) {
 			first = append(first, c.lookAfter(some))
 		}
 	}
-	sent := c.moves.DoBehind(ctx, first, calls)
+	sent := c.moves.DoAfter(ctx, first, calls)
 	var failed error
 	for _, call := range first {
 		failed = errors.Join(failed, call.Err)
@@ -52,19 +52,7 @@ func (c *Consumer) claimPlain(ctx context.Context, attempts []*Claim) ([]reply, 
 	if !sent {
 		return nil, failed
 	}
-	replies := make([]reply, len(calls))
-	for i, call := range calls {
-		replies[i] = replied(call)
-	}
-	return replies, failed
-}
-
-func replied(call *combine.Call) reply {
-	list, ok := call.Answer.([]any)
-	if call.Err == nil && !ok {
-		return reply{err: fmt.Errorf("a script answered %v", call.Answer)}
-	}
-	return reply{list, call.Err}
+	return calls, failed
 }
 
 // plainEntries is how many entries a plain end of a turn has at most: Lua hands no
@@ -96,8 +84,8 @@ func (h *Claim) finishPlain(ctx context.Context, end End, w written) (done, more
 		fence = ""
 	}
 	k, seconds, retention := rediskey.For(h.session), now/1000, int64(h.consumer.cfg.Retention/time.Second)
-	a, err := h.endPlain(ctx, &combine.Call{
-		Script: finishPlainScript(), Shared: h.consumer.plainShared,
+	a, err := h.endPlain(ctx, &script.Call{
+		Script: finishPlainScript, Shared: h.consumer.plainShared,
 		Keys: []string{
 			k.Sentinel(), k.Run(), k.Followups(), k.Paused(), k.Scheduled(), k.Retry(), k.Events(), keys[transcriptKey],
 			k.Pending(), k.Active(), k.Completed(), k.Processed(), keys[processedDayKey],
@@ -110,7 +98,7 @@ func (h *Claim) finishPlain(ctx context.Context, end End, w written) (done, more
 	if err != nil {
 		return false, false, fmt.Errorf("finish %s: %w", h.session, err)
 	}
-	switch a.Str(0) {
+	switch a.Text(0) {
 	case "released":
 		h.lease.End()
 		return true, false, nil
@@ -118,21 +106,19 @@ func (h *Claim) finishPlain(ctx context.Context, end End, w written) (done, more
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		h.uncounted = uncounted % countEvery
-		h.run(next, Result{[]any(a[1:])})
+		h.run(next, script.Result{[]any(a[1:])})
 		return true, true, nil
 	}
 	return false, false, nil
 }
 
-// endPlain sends a plain end, together with others', until there is an answer.
-func (h *Claim) endPlain(ctx context.Context, call *combine.Call) (a Result, err error) {
-	err = h.persist(ctx, func() error {
+// endPlain sends a plain end, together with others', until there is a reply.
+func (h *Claim) endPlain(ctx context.Context, call *script.Call) (script.Result, error) {
+	err := h.persist(ctx, func() error {
 		h.consumer.moves.Do(ctx, call)
-		r := replied(call)
-		a = r.Result
-		return r.err
+		return call.Err
 	})
-	return a, err
+	return call.Result, err
 }
 
 // countEvery is how many ended messages are counted at once in asynq's statistics,

@@ -25,26 +25,26 @@ func (c *Consumer) Renew(ctx context.Context, holds []*Claim) []Renewal {
 	sent := time.Now()
 	renewals := make([]Renewal, len(holds))
 	var held []*Claim
-	replies := pipeline(ctx, c.rdb, renewScript(), len(holds), func(i int) ([]string, []any) {
+	replies := renewScript.Each(ctx, c.rdb, len(holds), func(i int) ([]string, []any) {
 		h := holds[i]
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		return h.keys[:keysToLease], []any{rediskey.For(h.session).TaskPrefix(), h.token, h.turn.Fence, c.cfg.SentinelTTL.Milliseconds()}
 	})
 	for i, reply := range replies {
-		r := Renewal{Hold: holds[i], Err: reply.err}
+		r := Renewal{Hold: holds[i], Err: reply.Err}
 		switch {
 		case r.Err != nil:
-		case reply.Str(0) == "lost":
+		case reply.Result.Text(0) == "lost":
 			if holds[i].lost(errLostToAnother) {
 				r.Err = errLostToAnother
 			}
 		default:
 			holds[i].lease.Extend(sent, c.cfg.SentinelTTL)
-			holds[i].wasRenewed(reply.int(7), reply.int(1))
-			r.Fence, r.Asked, r.Waiting = reply.int(1), asked(reply.Str(2)), int(reply.int(3))
-			r.Steer = reply.int(4) == 1
-			r.Reply = Decided{int(reply.int(5)), session.Decision(reply.Str(6))}
+			holds[i].wasRenewed(reply.Result.Int(7), reply.Result.Int(1))
+			r.Fence, r.Asked, r.Waiting = reply.Result.Int(1), asked(reply.Result.Text(2)), int(reply.Result.Int(3))
+			r.Steer = reply.Result.Int(4) == 1
+			r.Reply = Decided{int(reply.Result.Int(5)), session.Decision(reply.Result.Text(6))}
 			held = append(held, holds[i])
 		}
 		renewals[i] = r
@@ -55,7 +55,7 @@ func (c *Consumer) Renew(ctx context.Context, holds []*Claim) []Renewal {
 	// right.
 	for some := range slices.Chunk(held, TimerBatch) {
 		call := c.lookAfter(some)
-		_ = lookAfterScript().Run(ctx, c.rdb, call.Keys, append(call.Shared, call.Args...)...).Err()
+		_, _ = lookAfterScript.Run(ctx, c.rdb, call.Keys, append(call.Shared, call.Args...)...)
 	}
 	return renewals
 }

@@ -1,16 +1,10 @@
 package protocol
 
 import (
-	"context"
 	"embed"
-	"fmt"
 	"strings"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
-	"turnstile/internal/combine"
-	"turnstile/internal/redisconn"
 	"turnstile/internal/rediskey"
 	"turnstile/internal/script"
 )
@@ -71,11 +65,11 @@ func ScriptName(sha string) string {
 }
 
 // move is a script of a session.
-func move(names ...string) func() *redis.Script {
+func move(names ...string) *script.Script {
 	return load(append([]string{"keys"}, names...)...)
 }
 
-func load(names ...string) func() *redis.Script {
+func load(names ...string) *script.Script {
 	return script.New(names[len(names)-1], func() string {
 		var src strings.Builder
 		src.WriteString(script.Prelude())
@@ -88,7 +82,7 @@ func load(names ...string) func() *redis.Script {
 			src.Write(text)
 		}
 		return src.String()
-	}).Redis
+	})
 }
 
 // transcriptKey is the index of the transcript's key, the only one that changes
@@ -116,106 +110,5 @@ func Keys(session, sessionID string, now time.Time) []string {
 		k.Sentinel(), k.Run(), k.Record(), k.Followups(), k.Resume(), k.Events(), k.Transcript(sessionID), k.Partial(),
 		k.Pending(), k.Active(), k.Lease(), k.Paused(), k.Scheduled(), k.Retry(), k.Completed(),
 		k.Processed(), k.Processed() + day, k.Archived(), k.Failed(), k.Failed() + day, k.Stopped(),
-	}
-}
-
-// Result is what a script replied.
-type Result []any
-
-// Str is the text at place i; "": there is none.
-func (a Result) Str(i int) string {
-	if i < len(a) {
-		if s, ok := a[i].(string); ok {
-			return s
-		}
-	}
-	return ""
-}
-
-func (a Result) int(i int) int64 {
-	if i < len(a) {
-		if n, ok := a[i].(int64); ok {
-			return n
-		}
-	}
-	return 0
-}
-
-func (a Result) list(i int) Result {
-	if i < len(a) {
-		if l, ok := a[i].([]any); ok {
-			return l
-		}
-	}
-	return nil
-}
-
-func (a Result) ms(i int) time.Duration { return time.Duration(a.int(i)) * time.Millisecond }
-
-// run calls a script once; go-redis itself repeats a call whose reply was lost.
-func run(ctx context.Context, rdb redis.Scripter, s *redis.Script, keys []string, args ...any) (Result, error) {
-	reply, err := s.Run(ctx, rdb, keys, args...).Slice()
-	if err != nil {
-		return nil, err
-	}
-	return reply, nil
-}
-
-// reply is one answer of a pipeline, or its error.
-type reply struct {
-	Result
-	err error
-}
-
-// pipeline runs a script for n sessions in one round trip. Each call is atomic,
-// the pipeline is not.
-func pipeline(ctx context.Context, rdb redis.UniversalClient, s *redis.Script, n int, call func(i int) ([]string, []any)) []reply {
-	cmds := make([]*redis.Cmd, n)
-	// The error of the whole is also that of the commands it befell.
-	_, _ = rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		for i := range cmds {
-			keys, args := call(i)
-			cmds[i] = s.EvalSha(ctx, p, keys, args...)
-		}
-		return nil
-	})
-	replies := make([]reply, n)
-	for i, cmd := range cmds {
-		a, err := cmd.Slice()
-		if redis.HasErrorPrefix(err, "NOSCRIPT") {
-			keys, args := call(i)
-			a, err = s.Eval(ctx, rdb, keys, args...).Slice()
-		}
-		replies[i] = reply{a, err}
-	}
-	return replies
-}
-
-// call runs a script for one of the holds, together with others' calls.
-func (c *Consumer) call(ctx context.Context, s *redis.Script, keys []string, args []any) (Result, error) {
-	cmd := combine.EvalSha(ctx, s, keys, args)
-	c.moves.Process(ctx, cmd)
-	a, err := cmd.Slice()
-	if redis.HasErrorPrefix(err, "NOSCRIPT") {
-		a, err = s.Eval(ctx, c.rdb, keys, args...).Slice()
-	}
-	return a, err
-}
-
-// Persist repeats call, with a growing pause, while its error may pass and ctx
-// lasts: an owner has until the end of its lease.
-func Persist(ctx context.Context, call func() error) error {
-	pause := 10 * time.Millisecond
-	for {
-		err := call()
-		if err == nil || !redisconn.MayPass(err) {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("%w (last error: %w)", context.Cause(ctx), err)
-		case <-time.After(pause):
-		}
-		pause = min(2*pause, 500*time.Millisecond)
 	}
 }

@@ -21,17 +21,17 @@ func (h *Claim) Steer(ctx context.Context) ([]Taken, error) {
 		args = append(args, p.taskID)
 	}
 	h.mu.Unlock()
-	reply, err := h.move(ctx, "steer", steerScript(), keysToLease, true, args...)
+	reply, err := h.move(ctx, "steer", steerScript, keysToLease, true, args...)
 	if err != nil {
 		return nil, err
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.steer = reply.int(2) == 1
-	messages := reply.list(1)
+	h.steer = reply.Int(2) == 1
+	messages := reply.List(1)
 	steered := make([]Taken, len(messages))
 	for i := range messages {
-		steered[i] = take(h.prefix, messages.list(i), c.Limits)
+		steered[i] = take(h.prefix, messages.List(i), c.Limits)
 		h.part = append(h.part, part{steered[i].taskID, steered[i].Message.ID, steered[i].plain})
 	}
 	return steered, nil
@@ -45,7 +45,7 @@ func (h *Claim) Dismiss(ctx context.Context, m Taken, status session.Status, why
 	if err != nil {
 		return fmt.Errorf("encode outcome: %w", err)
 	}
-	_, err = h.move(ctx, "dismiss", dismissScript(), allKeys, true,
+	_, err = h.move(ctx, "dismiss", dismissScript, allKeys, true,
 		h.consumer.cfg.SentinelTTL.Milliseconds(), m.taskID, why, outcome, h.consumer.events, m.Message.ID)
 	if err != nil {
 		return err

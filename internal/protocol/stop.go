@@ -4,9 +4,8 @@ import (
 	"context"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"turnstile/internal/rediskey"
+	"turnstile/internal/script"
 	"turnstile/pkg/session"
 )
 
@@ -34,15 +33,15 @@ type StopResult struct {
 }
 
 // Do carries it out.
-func (s Stop) Do(ctx context.Context, rdb redis.Scripter) (StopResult, error) {
+func (s Stop) Do(ctx context.Context, rdb script.Client) (StopResult, error) {
 	k := rediskey.For(s.Session)
-	a, err := run(ctx, rdb, stopScript(), append(Keys(s.Session, "", time.Now()), k.Call(s.Name)),
+	a, err := stopScript.Run(ctx, rdb, append(Keys(s.Session, "", time.Now()), k.Call(s.Name)),
 		k.TaskPrefix(), session.IDPrefix(s.Session), stopBatch, s.Number, SenderEvents, s.Until, s.Limits.Task())
 	if err != nil {
 		return StopResult{}, err
 	}
 	return StopResult{
-		Late: a.Str(0) == "late", Earlier: a.Str(0) == "earlier",
-		Phase: a.Str(0), Fence: a.int(1), Dropped: int(a.int(2)), More: a.int(3) != 0,
+		Late: a.Text(0) == "late", Earlier: a.Text(0) == "earlier",
+		Phase: a.Text(0), Fence: a.Int(1), Dropped: int(a.Int(2)), More: a.Int(3) != 0,
 	}, nil
 }

@@ -6,6 +6,7 @@ import (
 
 	"turnstile/internal/redisconn"
 	"turnstile/internal/rediskey"
+	"turnstile/internal/script"
 )
 
 // TakeBack releases the sessions that a failed Claim may have taken: its reply was
@@ -48,9 +49,9 @@ func (h *Claim) takeBack(parent context.Context) error {
 	c := h.consumer
 	ctx, cancel := context.WithDeadline(parent, h.claimedBy)
 	defer cancel()
-	var reply Result
-	err := Persist(ctx, func() (err error) {
-		reply, err = run(ctx, c.rdb, unclaimScript(), h.keys[:keysToProcessed], rediskey.For(h.session).TaskPrefix(), h.token, h.prefix)
+	var reply script.Result
+	err := script.Repeat(ctx, func() (err error) {
+		reply, err = unclaimScript.Run(ctx, c.rdb, h.keys[:keysToProcessed], rediskey.For(h.session).TaskPrefix(), h.token, h.prefix)
 		return err
 	})
 	if err != nil {
@@ -58,12 +59,12 @@ func (h *Claim) takeBack(parent context.Context) error {
 	}
 	// Whoever claims in vain loses nothing, and an earlier reply may have been lost.
 	// If this fails, reap and sweep find the session.
-	_ = Persist(ctx, func() error {
+	_ = script.Repeat(ctx, func() error {
 		now, err := c.rdb.Time(ctx).Result()
 		if err != nil {
 			return err
 		}
-		return Wake(ctx, c.rdb, now.UnixMilli(), c.cfg.Grace(), WakeUp{h.session, reply.int(1)})
+		return Wake(ctx, c.rdb, now.UnixMilli(), c.cfg.Grace(), WakeUp{h.session, reply.Int(1)})
 	})
 	return nil
 }

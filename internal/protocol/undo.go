@@ -4,9 +4,8 @@ import (
 	"context"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"turnstile/internal/rediskey"
+	"turnstile/internal/script"
 	"turnstile/pkg/session"
 )
 
@@ -30,7 +29,7 @@ type UndoResult struct {
 }
 
 // Do carries it out.
-func (u Undo) Do(ctx context.Context, rdb redis.Scripter) (UndoResult, error) {
+func (u Undo) Do(ctx context.Context, rdb script.Client) (UndoResult, error) {
 	k := rediskey.For(u.Session)
 	id, task := "", []byte(nil)
 	if u.Again != nil {
@@ -40,7 +39,7 @@ func (u Undo) Do(ctx context.Context, rdb redis.Scripter) (UndoResult, error) {
 		}
 		id = session.TaskID(u.Session, u.Again.ID)
 	}
-	a, err := run(ctx, rdb, undoScript(), append(Keys(u.Session, u.SessionID, time.Now()), k.Call("undo-"+u.Turn)),
+	a, err := undoScript.Run(ctx, rdb, append(Keys(u.Session, u.SessionID, time.Now()), k.Call("undo-"+u.Turn)),
 		k.TaskPrefix(), u.Turn, id, string(task), u.SessionID, u.Entries, u.Length, u.Written)
-	return UndoResult{State: a.Str(0), Entries: int(a.int(1)), Now: a.int(2)}, err
+	return UndoResult{State: a.Text(0), Entries: int(a.Int(1)), Now: a.Int(2)}, err
 }

@@ -64,7 +64,7 @@ func (r *Recovery) Due(ctx context.Context) (pause time.Duration, err error) {
 		if err == nil {
 			err = protocol.InOrder(ctx, r.rdb,
 				func(p redis.Pipeliner) {
-					protocol.RescoreScript().Eval(ctx, p, []string{rediskey.Due}, protocol.RescoreArgs(sessions, scores, nil)...)
+					protocol.RescoreScript.Full(ctx, p, []string{rediskey.Due}, protocol.RescoreArgs(sessions, scores, nil)...)
 				},
 				func(p redis.Pipeliner) { w.Ready(ctx, p) })
 		}

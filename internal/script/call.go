@@ -63,6 +63,18 @@ func Pipeline(ctx context.Context, client redis.UniversalClient, calls []*Call, 
 	return nil
 }
 
+// Each calls the script n times in one round trip, as Pipeline does. args returns the KEYS
+// and ARGV of call i.
+func (s *Script) Each(ctx context.Context, client redis.UniversalClient, n int, args func(i int) ([]string, []any)) []*Call {
+	calls := make([]*Call, n)
+	for i := range calls {
+		calls[i] = &Call{Script: s}
+		calls[i].Keys, calls[i].Args = args(i)
+	}
+	_ = Pipeline(ctx, client, calls, nil) // each call has its error
+	return calls
+}
+
 // newShared makes the command that calls share.
 func newShared(ctx context.Context, calls []*Call) command {
 	first := calls[0]

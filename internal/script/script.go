@@ -14,7 +14,6 @@ type Script struct{ load func() *loaded }
 type loaded struct {
 	text         Text
 	hash, source any
-	redis        *redis.Script
 }
 
 // Text is a script as it is sent to Redis.
@@ -36,8 +35,8 @@ var all []*Script
 func New(name string, source func() string) *Script {
 	s := &Script{load: sync.OnceValue(func() *loaded {
 		text := source()
-		r := redis.NewScript(text)
-		return &loaded{Text{name, text, r.Hash()}, r.Hash(), text, r}
+		hash := redis.NewScript(text).Hash()
+		return &loaded{Text{name, text, hash}, hash, text}
 	})}
 	all = append(all, s)
 	return s
@@ -48,9 +47,6 @@ func (s *Script) Text() Text { return s.load().text }
 
 // Hash is the script's SHA-1.
 func (s *Script) Hash() string { return s.load().text.hash }
-
-// Redis is the script for go-redis.
-func (s *Script) Redis() *redis.Script { return s.load().redis }
 
 var bySHA = sync.OnceValue(func() map[string]Text {
 	found := make(map[string]Text, len(all))

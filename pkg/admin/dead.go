@@ -13,6 +13,7 @@ import (
 
 	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
+	"turnstile/internal/script"
 	"turnstile/pkg/session"
 )
 
@@ -67,8 +68,8 @@ func (a *Client) eachDead(ctx context.Context, sessionKey string, visit func(Dea
 			break
 		}
 		for i, place := range batch {
-			t := protocol.Result(tasks[i].Val())
-			if t.Str(1) != "archived" {
+			t := script.Result(tasks[i].Val())
+			if t.Text(1) != "archived" {
 				continue // run again or deleted meanwhile
 			}
 			d := deadLetter(sessionKey, place.id, t, a.cfg.Limits)
@@ -86,15 +87,15 @@ func (a *Client) eachDead(ctx context.Context, sessionKey string, visit func(Dea
 }
 
 // deadLetter reads {msg, state, result} of a task.
-func deadLetter(sessionKey, taskID string, t protocol.Result, limits session.Limits) DeadLetter {
+func deadLetter(sessionKey, taskID string, t script.Result, limits session.Limits) DeadLetter {
 	d := DeadLetter{Session: sessionKey, ID: protocol.MessageID(session.IDPrefix(sessionKey), taskID)}
-	task, err := protocol.ParseTaskMessage([]byte(t.Str(0)))
+	task, err := protocol.ParseTaskMessage([]byte(t.Text(0)))
 	if err == nil {
 		var m session.Message
 		m, err = task.Message(limits)
 		d.Text = m.Text
 	}
-	d.Outcome = protocol.StoredOutcome(sessionKey, d.ID, t.Str(1), t.Str(2))
+	d.Outcome = protocol.StoredOutcome(sessionKey, d.ID, t.Text(1), t.Text(2))
 	if d.Outcome.Error == protocol.ArchivedByHand && task.Failure != "" {
 		d.Outcome.Error = task.Failure // a stock asynq.Server's
 	}

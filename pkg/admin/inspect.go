@@ -10,6 +10,7 @@ import (
 
 	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
+	"turnstile/internal/script"
 	"turnstile/pkg/resume"
 	"turnstile/pkg/session"
 )
@@ -89,32 +90,32 @@ func (a *Client) sessions(ctx context.Context, keys []string) ([]session.Info, e
 	}
 	infos := make([]session.Info, len(keys))
 	for i, key := range keys {
-		r, rec := protocol.Result(all[i].run.Val()), protocol.Result(all[i].record.Val())
+		r, rec := script.Result(all[i].run.Val()), script.Result(all[i].record.Val())
 		s := session.Info{
-			Session: key, Phase: session.PhaseIdle, SessionID: rec.Str(0), Fence: protocol.Number(r.Str(2)),
+			Session: key, Phase: session.PhaseIdle, SessionID: rec.Text(0), Fence: protocol.Number(r.Text(2)),
 			Pending: int(all[i].pending.Val()), Scheduled: int(all[i].scheduled.Val() + all[i].retried.Val()),
 			Archived: int(all[i].archived.Val()),
 		}
-		s.Title, s.TitleBy = rec.Str(1), rec.Str(2)
-		_ = json.Unmarshal([]byte(rec.Str(3)), &s.Settings) // what cannot be read says nothing
+		s.Title, s.TitleBy = rec.Text(1), rec.Text(2)
+		_ = json.Unmarshal([]byte(rec.Text(3)), &s.Settings) // what cannot be read says nothing
 		var dropped []string
-		_ = json.Unmarshal([]byte(rec.Str(4)), &dropped)
+		_ = json.Unmarshal([]byte(rec.Text(4)), &dropped)
 		if len(dropped) > 0 {
-			s.Dropped = len(dropped) + int(max(protocol.Number(rec.Str(5))-protocol.Number(rec.Str(6)), 0))
+			s.Dropped = len(dropped) + int(max(protocol.Number(rec.Text(5))-protocol.Number(rec.Text(6)), 0))
 		}
-		if r.Str(7) == s.SessionID { // else it has begun anew since the last turn
-			s.Entries = protocol.Number(r.Str(8))
+		if r.Text(7) == s.SessionID { // else it has begun anew since the last turn
+			s.Entries = protocol.Number(r.Text(8))
 		}
-		if token := all[i].sentinel.Val(); token != "" && token == r.Str(0) {
+		if token := all[i].sentinel.Val(); token != "" && token == r.Text(0) {
 			prefix := session.IDPrefix(key)
-			s.Phase, s.Worker, s.Left = r.Str(3), r.Str(1), all[i].ttl.Val()
-			s.Turn = prefix + r.Str(2)
-			s.StartedAt = time.UnixMilli(protocol.Number(r.Str(4)))
+			s.Phase, s.Worker, s.Left = r.Text(3), r.Text(1), all[i].ttl.Val()
+			s.Turn = prefix + r.Text(2)
+			s.StartedAt = time.UnixMilli(protocol.Number(r.Text(4)))
 			s.Since = now.Val().Sub(s.StartedAt)
-			s.Mode = session.Mode(r.Str(6))
-			s.Question = protocol.OpenQuestion(r.Str(2), r.Str(9), r.Str(10))
+			s.Mode = session.Mode(r.Text(6))
+			s.Question = protocol.OpenQuestion(r.Text(2), r.Text(9), r.Text(10))
 			var ids []string
-			_ = json.Unmarshal([]byte(r.Str(5)), &ids) // as above: one record is not to hide all the others
+			_ = json.Unmarshal([]byte(r.Text(5)), &ids) // as above: one record is not to hide all the others
 			for _, id := range ids {
 				s.Messages = append(s.Messages, protocol.MessageID(prefix, id))
 			}

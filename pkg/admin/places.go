@@ -10,6 +10,7 @@ import (
 
 	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
+	"turnstile/internal/script"
 )
 
 // deadPage is about how many dead letters' places are read in a round trip. No
@@ -74,13 +75,13 @@ func (a *Client) deadPlaces(ctx context.Context, k rediskey.Session, wanted func
 			return err
 		}
 		for i, id := range ids {
-			t := protocol.Result(tasks[i].Val())
-			d := deadPlace{id: id, second: seconds[i], arrived: t.Str(0), seq: protocol.Number(t.Str(1))}
+			t := script.Result(tasks[i].Val())
+			d := deadPlace{id: id, second: seconds[i], arrived: t.Text(0), seq: protocol.Number(t.Text(1))}
 			if wanted != nil {
-				if !wanted(t.Str(2)) {
+				if !wanted(t.Text(2)) {
 					continue
 				}
-				d.size = int(sizes[i].Val()) + len(t.Str(2))
+				d.size = int(sizes[i].Val()) + len(t.Text(2))
 			}
 			all = append(all, d)
 		}
