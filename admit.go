@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"turnstile/internal/protocol"
-	"turnstile/pkg/session"
+	"turnstile/internal/rediskey"
 )
 
 // admit reports whether a message may join those that wait in all sessions. A repetition
@@ -15,7 +15,7 @@ func (c *Client) admit(ctx context.Context, sessionKey, id string) (bool, error)
 	if c.cfg.MessagesCap == 0 {
 		return true, nil
 	}
-	ok, err := protocol.Admit(ctx, c.rdb, sessionKey, session.TaskID(sessionKey, id), c.cfg.MessagesCap)
+	ok, err := protocol.Admit(ctx, c.rdb, sessionKey, rediskey.TaskID(sessionKey, id), c.cfg.MessagesCap)
 	if err != nil {
 		err = fmt.Errorf("count the messages that wait before message %s of %s: %w", id, sessionKey, err)
 	}

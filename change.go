@@ -9,6 +9,7 @@ import (
 
 	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
+	"turnstile/internal/titles"
 	"turnstile/pkg/session"
 )
 
@@ -62,7 +63,7 @@ func (c *Client) SetTitle(ctx context.Context, sessionKey, title string) error {
 	if err := session.ValidateKey(sessionKey); err != nil {
 		return err
 	}
-	if err := session.ValidateTitle(title); err != nil {
+	if err := titles.Validate(title); err != nil {
 		return err
 	}
 	if err := c.index(ctx, sessionKey); err != nil {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"turnstile/internal/protocol"
+	"turnstile/internal/stored"
 	"turnstile/pkg/session"
 )
 
@@ -100,7 +101,7 @@ func (c *Client) lastTurn(ctx context.Context, sessionKey, sessionID string) (en
 			end.length = older + int64(len(page))
 		}
 		for _, entry := range page {
-			if !end.add(session.DecodeEntry(entry)) {
+			if !end.add(stored.DecodeEntry(entry)) {
 				left = 0
 				break
 			}

@@ -33,7 +33,7 @@ var ErrUnknown = errors.New("unknown message")
 
 // Result answers how a message ended; ok is false while it has not.
 func (c *Client) Result(ctx context.Context, sessionKey, id string) (o session.Outcome, ok bool, err error) {
-	t, err := c.rdb.HMGet(ctx, rediskey.For(sessionKey).Task(session.TaskID(sessionKey, id)), "state", "result").Result()
+	t, err := c.rdb.HMGet(ctx, rediskey.For(sessionKey).Task(rediskey.TaskID(sessionKey, id)), "state", "result").Result()
 	if err != nil {
 		return session.Outcome{}, false, fmt.Errorf("read message %s of %s: %w", id, sessionKey, err)
 	}
@@ -203,8 +203,8 @@ func (c *Client) turnOf(ctx context.Context, sessionKey, id string) (turn string
 	r := script.Result(run)
 	var tasks []string
 	_ = json.Unmarshal([]byte(r.Text(1)), &tasks) // what cannot be read says nothing
-	if !slices.Contains(tasks, session.TaskID(sessionKey, id)) {
+	if !slices.Contains(tasks, rediskey.TaskID(sessionKey, id)) {
 		return "", nil
 	}
-	return session.IDPrefix(sessionKey) + r.Text(0), nil
+	return rediskey.IDPrefix(sessionKey) + r.Text(0), nil
 }

@@ -74,7 +74,7 @@ func overdue(ctx context.Context, srv *lab.Server, report *lab.Report, n int) er
 	if _, err := rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		due := time.Now().Add(-time.Minute)
 		for i := range n {
-			k, task := rediskey.For(late(i)), session.TaskID(late(i), "m")
+			k, task := rediskey.For(late(i)), rediskey.TaskID(late(i), "m")
 			p.ZAddXX(ctx, k.Scheduled(), redis.Z{Score: float64(due.Unix()), Member: task})
 			p.ZAddXX(ctx, rediskey.Due, redis.Z{Score: float64(due.UnixMilli()), Member: late(i)})
 		}

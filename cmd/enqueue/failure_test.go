@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"turnstile/internal/protocol"
+	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
 	"turnstile/test/redistest"
 )
@@ -82,7 +83,7 @@ func TestAResultThatIsNotKept(t *testing.T) {
 		list, err := rdb.Do(context.Background(), "CLIENT", "LIST").Text()
 		return err == nil && hasWaiter(list, url)
 	})
-	for _, key := range []string{"asynq:{session:a}:t:" + session.TaskID("a", "m"), "asynq:{session:a}:scheduled"} {
+	for _, key := range []string{"asynq:{session:a}:t:" + rediskey.TaskID("a", "m"), "asynq:{session:a}:scheduled"} {
 		if err := rdb.Del(context.Background(), key).Err(); err != nil {
 			t.Fatal(err)
 		}

@@ -14,7 +14,6 @@ import (
 	"turnstile"
 	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
-	"turnstile/pkg/session"
 	"turnstile/test/redistest"
 )
 
@@ -131,7 +130,7 @@ func TestBadLinesAreReportedAndTheOthersGoIn(t *testing.T) {
 	}
 	ids, err := rdb.LRange(context.Background(), rediskey.For("a").Pending(), 0, -1).Result()
 	slices.Reverse(ids)
-	if want := []string{session.TaskID("a", "ok1"), session.TaskID("a", "ok2"), session.TaskID("a", "ok3")}; err != nil || !slices.Equal(ids, want) {
+	if want := []string{rediskey.TaskID("a", "ok1"), rediskey.TaskID("a", "ok2"), rediskey.TaskID("a", "ok3")}; err != nil || !slices.Equal(ids, want) {
 		t.Errorf("pending %v, want %v", ids, want)
 	}
 	r = enqueue(t, bg(t), url, strings.Join(lines, "\n"), "--file", "-").want(t, exitUsage)
@@ -151,7 +150,7 @@ func TestFlagsAreTheDefaultsOfLines(t *testing.T) {
 		"a": {"1", `{"v":1,"text":"plain","mode":"reject","meta":{"k":"flag","l":"flag"},"expires_in":"3h0m0s"}`},
 		"b": {"2", `{"v":1,"text":"own","mode":"queue","meta":{"k":"own","l":"flag"},"attachments":[{"name":"a","url":"https://example.org/a","size":3}],"expires_in":"49h0m0s"}`},
 	} {
-		info, err := inspector.GetTaskInfo(rediskey.Queue(key), session.TaskID(key, c.id))
+		info, err := inspector.GetTaskInfo(rediskey.Queue(key), rediskey.TaskID(key, c.id))
 		if err != nil || string(info.Payload) != c.want {
 			t.Errorf("%s: %v\ngot  %s\nwant %s", key, err, info.Payload, c.want)
 		}
@@ -297,7 +296,7 @@ func TestCtrlCInAFile(t *testing.T) {
 		slices.Reverse(ids)
 		for i, id := range ids {
 			stored++
-			if id != session.TaskID(key, fmt.Sprintf("m%d", i)) {
+			if id != rediskey.TaskID(key, fmt.Sprintf("m%d", i)) {
 				t.Fatalf("session %s has %v", key, ids)
 			}
 			if !known[key+fmt.Sprintf(" m%d", i)] {
@@ -342,7 +341,7 @@ func checkAcknowledged(t *testing.T, url string, r result) (states map[asynq.Tas
 		}
 		n++
 		key, id := text(o, "session"), text(o, "id")
-		info, err := inspector.GetTaskInfo(rediskey.Queue(key), session.TaskID(key, id))
+		info, err := inspector.GetTaskInfo(rediskey.Queue(key), rediskey.TaskID(key, id))
 		if err != nil {
 			t.Errorf("%s of %s was acknowledged: %v", id, key, err)
 			continue

@@ -12,6 +12,7 @@ import (
 
 	"turnstile/internal/engine"
 	"turnstile/internal/protocol"
+	"turnstile/internal/rediskey"
 	echoagent "turnstile/pkg/agent/echo"
 	"turnstile/pkg/session"
 	"turnstile/test/acl"
@@ -178,7 +179,7 @@ func replace(t *testing.T, rdb redis.UniversalClient, key, id, text string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	name := "asynq:{session:" + key + "}:t:" + session.TaskID(key, id)
+	name := "asynq:{session:" + key + "}:t:" + rediskey.TaskID(key, id)
 	msg, err := rdb.HGet(bg(t), name, "msg").Result()
 	if err != nil {
 		t.Fatal(err)

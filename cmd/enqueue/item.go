@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"turnstile"
+	"turnstile/internal/strictjson"
 	"turnstile/pkg/session"
 )
 
@@ -77,7 +78,7 @@ func (o options) item(text []byte) (item, error) {
 	if !utf8.Valid(text) {
 		return item{}, fmt.Errorf("%w JSON: it is not UTF-8", session.ErrInvalid)
 	}
-	if err := session.DecodeStrict(text, &line); err != nil {
+	if err := strictjson.Decode(text, &line); err != nil {
 		return item{}, wrongType(err)
 	}
 	it := item{

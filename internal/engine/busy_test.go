@@ -62,9 +62,9 @@ func TestCollectedTurn(t *testing.T) {
 				r.submit(r.key, session.Message{ID: "old", Text: "old", ExpiresIn: 1})
 				const id = "broken"
 				_, err := asynq.NewClientFromRedisClient(r.rdb).EnqueueContext(r.ctx, asynq.NewTask(session.TaskType, []byte("{")),
-					asynq.Queue(rediskey.Queue(r.key)), asynq.TaskID(session.TaskID(r.key, id)))
+					asynq.Queue(rediskey.Queue(r.key)), asynq.TaskID(rediskey.TaskID(r.key, id)))
 				must(t, err)
-				must(t, r.rdb.HSet(r.ctx, r.k.Task(session.TaskID(r.key, id)), "quiet", "1 100").Err())
+				must(t, r.rdb.HSet(r.ctx, r.k.Task(rediskey.TaskID(r.key, id)), "quiet", "1 100").Err())
 			}
 			if put == "first" {
 				bad()
@@ -138,7 +138,7 @@ func TestInterruptAndRollback(t *testing.T) {
 			o := r.ends("m1", session.StatusInterrupted)
 			b := s.next(t, "m2")
 			equal(t, "a partial is left", r.rdb.Exists(r.ctx, r.k.Partial()).Val(), 0)
-			state := r.rdb.HGet(r.ctx, r.k.Task(session.TaskID(r.key, "m1")), "state").Val()
+			state := r.rdb.HGet(r.ctx, r.k.Task(rediskey.TaskID(r.key, "m1")), "state").Val()
 			if mode == session.ModeInterrupt {
 				equal(t, "error", o.Error, "interrupted by a newer message")
 				equal(t, "state", state, "completed")

@@ -32,7 +32,7 @@ func TestB64_SurvivesKill(t *testing.T) {
 	equal(t, "turn of the partial", p.Turn, running.Turn)
 	equalList(t, "messages of the partial", p.Messages, "m1")
 	equal(t, "active messages", r.rdb.LLen(r.ctx, r.k.Active()).Val(), 1)
-	equal(t, "the running turn", session.IDPrefix(r.key)+r.rdb.HGet(r.ctx, r.k.Run(), "fence").Val(), running.Turn)
+	equal(t, "the running turn", rediskey.IDPrefix(r.key)+r.rdb.HGet(r.ctx, r.k.Run(), "fence").Val(), running.Turn)
 	equalList(t, "the earlier transcript", r.transcript(r.key), "user hi", "assistant echo: hi")
 	if len(p.Entries) != 3 {
 		t.Fatalf("the partial has %q", told(p.Entries))

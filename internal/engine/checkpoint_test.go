@@ -15,6 +15,7 @@ import (
 
 	"turnstile/internal/engine"
 	"turnstile/internal/rediskey"
+	"turnstile/internal/stored"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 	"turnstile/test/redistest"
@@ -37,21 +38,21 @@ func watch(f *redistest.Faults, match redistest.Match) <-chan redis.Cmder {
 }
 
 // partial is what is stored of the session's running turn.
-func (r *rig) partial() (p session.Partial, ok bool) {
+func (r *rig) partial() (p stored.Partial, ok bool) {
 	r.Helper()
 	text, err := r.rdb.Get(r.ctx, r.k.Partial()).Result()
 	if errors.Is(err, redis.Nil) {
 		return p, false
 	}
 	must(r, err)
-	if p, ok = session.DecodePartial(text); !ok {
+	if p, ok = stored.DecodePartial(text); !ok {
 		r.Fatalf("the partial cannot be read: %s", text)
 	}
 	return p, true
 }
 
 // awaitPartial waits until a text is part of what is stored.
-func (r *rig) awaitPartial(text string) (p session.Partial) {
+func (r *rig) awaitPartial(text string) (p stored.Partial) {
 	r.Helper()
 	await(r, "a checkpoint with "+text, func() bool {
 		return strings.Contains(r.rdb.Get(r.ctx, r.k.Partial()).Val(), text)

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile"
+	"turnstile/internal/stored"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 )
@@ -166,7 +167,7 @@ func (r *rig) wholeTurns() {
 	})
 	var turns, roles []string
 	for _, l := range lines.Val() {
-		e := session.DecodeEntry(l)
+		e := stored.DecodeEntry(l)
 		turns, roles = append(turns, e.Turn), append(roles, string(e.Role))
 	}
 	for i := 0; i < len(turns); i += 3 {

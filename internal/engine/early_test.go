@@ -23,7 +23,7 @@ import (
 func (r *rig) foreignTask(id, kind string, payload []byte) {
 	r.Helper()
 	_, err := asynq.NewClientFromRedisClient(r.rdb).EnqueueContext(r.ctx, asynq.NewTask(kind, payload),
-		asynq.Queue(rediskey.Queue(r.key)), asynq.TaskID(session.TaskID(r.key, id)))
+		asynq.Queue(rediskey.Queue(r.key)), asynq.TaskID(rediskey.TaskID(r.key, id)))
 	must(r, err)
 }
 
@@ -31,7 +31,7 @@ func (r *rig) foreignTask(id, kind string, payload []byte) {
 func (r *rig) awaitAge(id string, d time.Duration) {
 	r.Helper()
 	await(r, "the message to be old", func() bool {
-		seen, err := r.rdb.HGet(r.ctx, r.k.Task(session.TaskID(r.key, id)), "seen").Int64()
+		seen, err := r.rdb.HGet(r.ctx, r.k.Task(rediskey.TaskID(r.key, id)), "seen").Int64()
 		must(r, err)
 		return r.rdb.Time(r.ctx).Val().UnixMilli() > seen+d.Milliseconds()
 	})

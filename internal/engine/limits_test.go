@@ -23,7 +23,7 @@ func TestMessagesOverALimitAreArchived(t *testing.T) {
 	put := func(id string, m session.Message) {
 		payload, err := m.EncodePayload()
 		must(t, err)
-		_, err = client.Enqueue(asynq.NewTask(session.TaskType, payload), asynq.Queue(rediskey.Queue(r.key)), asynq.TaskID(session.TaskID(r.key, id)))
+		_, err = client.Enqueue(asynq.NewTask(session.TaskType, payload), asynq.Queue(rediskey.Queue(r.key)), asynq.TaskID(rediskey.TaskID(r.key, id)))
 		must(t, err)
 	}
 	reasons := map[string]string{

@@ -77,7 +77,7 @@ func TestArchivedAfterMaxAttempts(t *testing.T) {
 	r.archivedAs("m1")
 	r.ends("m2", session.StatusDone)
 	equalList(t, "turns", r.starts(r.key), "m1", "m1", "m2")
-	task, err := asynq.NewInspectorFromRedisClient(r.rdb).GetTaskInfo(rediskey.Queue(r.key), session.TaskID(r.key, "m1"))
+	task, err := asynq.NewInspectorFromRedisClient(r.rdb).GetTaskInfo(rediskey.Queue(r.key), rediskey.TaskID(r.key, "m1"))
 	must(t, err)
 	equal(t, "asynq's state", task.State, asynq.TaskStateArchived)
 	equal(t, "asynq's error", task.LastErr, o.Error)
@@ -106,7 +106,7 @@ func TestInspectorCancelStopsThatTurnOnly(t *testing.T) {
 	r.submit(other, session.Message{ID: "m1", Text: "hello"})
 	b := s.next(t, "m1")
 	r.say("m2", "behind")
-	must(t, asynq.NewInspectorFromRedisClient(r.rdb).CancelProcessing(session.TaskID(r.key, "m1")))
+	must(t, asynq.NewInspectorFromRedisClient(r.rdb).CancelProcessing(rediskey.TaskID(r.key, "m1")))
 	if err := a.cause(t); !errors.Is(err, sq.ErrStopRequested) {
 		t.Errorf("the turn ended with %v", err)
 	}

@@ -59,7 +59,7 @@ func (r *rig) retriedTask(id string, retried int64) {
 	r.Helper()
 	payload, err := session.Message{Text: "hello"}.EncodePayload()
 	must(r, err)
-	queue, task := rediskey.Queue(r.key), session.TaskID(r.key, id)
+	queue, task := rediskey.Queue(r.key), rediskey.TaskID(r.key, id)
 	_, err = asynq.NewClientFromRedisClient(r.rdb).EnqueueContext(r.ctx, asynq.NewTask(session.TaskType, payload),
 		asynq.Queue(queue), asynq.TaskID(task))
 	must(r, err)

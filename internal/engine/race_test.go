@@ -163,7 +163,7 @@ func TestB84_OneTranscriptEach(t *testing.T) {
 		}
 		ids[turn.SessionID] = turn.Session
 		for _, e := range turn.History {
-			if !strings.HasPrefix(e.Turn, session.IDPrefix(turn.Session)) {
+			if !strings.HasPrefix(e.Turn, rediskey.IDPrefix(turn.Session)) {
 				t.Errorf("%s reads what turn %s wrote", turn.Session, e.Turn)
 			}
 		}
@@ -242,7 +242,7 @@ func TestB85_NothingAcknowledgedIsDropped(t *testing.T) {
 			if o.Status != session.StatusDone && o.Error == "" {
 				t.Errorf("%s of %s ended as %s without a reason", id, key, o.Status)
 			}
-			archived := r.rdb.ZScore(r.ctx, rediskey.For(key).Archived(), session.TaskID(key, id)).Err() == nil
+			archived := r.rdb.ZScore(r.ctx, rediskey.For(key).Archived(), rediskey.TaskID(key, id)).Err() == nil
 			if want := !slices.Contains([]session.Status{session.StatusDone, session.StatusInterrupted}, o.Status); archived != want {
 				t.Errorf("%s of %s ended as %s; in the archive: %v", id, key, o.Status, archived)
 			}

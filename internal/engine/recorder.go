@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"turnstile/internal/protocol"
+	"turnstile/internal/titles"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 )
@@ -70,7 +71,7 @@ func (r *recorder) record(e agent.Event) {
 	e = storable(e)
 	switch e.Type {
 	case agent.EventTitle:
-		r.title = session.CleanTitle(e.Text)
+		r.title = titles.Clean(e.Text)
 	case agent.EventUsage:
 		if e.Usage == nil {
 			return

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"turnstile"
+	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
 	"turnstile/test/redistest"
 )
@@ -61,5 +62,5 @@ func TestRedisBecomesReadOnly(t *testing.T) {
 	a.reply("one")
 	must(t, r.rdb.SlaveOf(r.ctx, "NO", "ONE").Err())
 	equal(t, "reply", r.ends("m1", session.StatusDone).Reply, "one")
-	equal(t, "refused message", r.rdb.Exists(r.ctx, r.k.Task(session.TaskID(r.key, "m2"))).Val(), 0)
+	equal(t, "refused message", r.rdb.Exists(r.ctx, r.k.Task(rediskey.TaskID(r.key, "m2"))).Val(), 0)
 }

@@ -8,6 +8,7 @@ import (
 
 	"turnstile"
 	"turnstile/internal/engine"
+	"turnstile/internal/rediskey"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 	"turnstile/test/redistest"
@@ -77,7 +78,7 @@ func TestSteerIntoATurnThatIsNotRun(t *testing.T) {
 	}
 	finish.Release()
 	await(t, "the next turn", func() bool {
-		return r.rdb.HGet(r.ctx, r.k.Task(session.TaskID(r.key, "m2")), "state").Val() == "active"
+		return r.rdb.HGet(r.ctx, r.k.Task(rediskey.TaskID(r.key, "m2")), "state").Val() == "active"
 	})
 	steered.Release()
 	a := s.next(t, "m2")

@@ -250,7 +250,7 @@ func (r *rig) token() string { return r.rdb.Get(r.ctx, r.k.Sentinel()).Val() }
 // archivedAs answers why a message is in the archive; it must be there.
 func (r *rig) archivedAs(id string) string {
 	r.Helper()
-	task := session.TaskID(r.key, id)
+	task := rediskey.TaskID(r.key, id)
 	if err := r.rdb.ZScore(r.ctx, r.k.Archived(), task).Err(); err != nil {
 		r.Errorf("message %s is not in the archive: %v", id, err)
 	}

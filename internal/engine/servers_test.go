@@ -34,7 +34,7 @@ func TestServersPage(t *testing.T) {
 	for i := range turns {
 		key := fmt.Sprint(r.key, "-", i)
 		r.submit(key, session.Message{ID: "m1", Text: "a secret"})
-		want[session.TaskID(key, "m1")] = rediskey.Queue(key)
+		want[rediskey.TaskID(key, "m1")] = rediskey.Queue(key)
 		acts = append(acts, s.next(t, "m1"))
 	}
 	var row *asynq.ServerInfo

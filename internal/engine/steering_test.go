@@ -8,6 +8,7 @@ import (
 
 	"turnstile"
 	"turnstile/internal/engine"
+	"turnstile/internal/rediskey"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/agent/echo"
 	"turnstile/pkg/session"
@@ -167,7 +168,7 @@ func TestSteerIsTakenAsTheTurnEnds(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	var f redistest.Faults
-	gate := f.GateReply(steering(session.TaskID(r.key, "m1")))
+	gate := f.GateReply(steering(rediskey.TaskID(r.key, "m1")))
 	s := steerStage{newStage()}
 	r.worker(s, faulty(&f), sentinelTTL(time.Minute))
 	r.say("m1", "hello")
@@ -270,10 +271,10 @@ func TestSteerGoesOnInALongLine(t *testing.T) {
 	r.say("m2", "deep")
 	entry := r.rdb.HGet(r.ctx, r.k.Followups(), "m2").Val()
 	must(t, r.rdb.HSet(r.ctx, r.k.Followups(), "m2", strings.Replace(entry, `"mode":"queue"`, `"mode":"steer"`, 1)).Err())
-	must(t, r.rdb.HSet(r.ctx, r.k.Task(session.TaskID(r.key, "m2")), "steer", "1").Err())
+	must(t, r.rdb.HSet(r.ctx, r.k.Task(rediskey.TaskID(r.key, "m2")), "steer", "1").Err())
 	var gone []any
 	for i := range 500 {
-		gone = append(gone, session.TaskID(r.key, fmt.Sprint("gone", i)))
+		gone = append(gone, rediskey.TaskID(r.key, fmt.Sprint("gone", i)))
 	}
 	must(t, r.rdb.RPush(r.ctx, r.k.Pending(), gone...).Err())
 	must(t, r.rdb.LPush(r.ctx, r.k.Pending(), gone[:499]...).Err())

@@ -44,7 +44,7 @@ func newFiller(t *testing.T) *filler {
 	f := &filler{
 		t: t, rdb: redistest.StartServer(t).Client(), k: k, have: map[string]int{}, made: map[string]bool{},
 		counter: &counter{
-			tag: strings.TrimSuffix(strings.TrimPrefix(k.Sentinel(), "turnstile:"), "sentinel"), taskPrefix: k.TaskPrefix(), idPrefix: session.IDPrefix(key),
+			tag: strings.TrimSuffix(strings.TrimPrefix(k.Sentinel(), "turnstile:"), "sentinel"), taskPrefix: k.TaskPrefix(), idPrefix: rediskey.IDPrefix(key),
 			seen: map[string]bool{}, works: map[string]work{}, calls: map[string]int{},
 		},
 	}
@@ -123,7 +123,7 @@ func (f *filler) tasks(kind string, n int) {
 
 func (f *filler) copies(kind string, numbers []int) {
 	for len(numbers) > 0 {
-		args := []any{f.k.TaskPrefix() + session.IDPrefix(key), kind}
+		args := []any{f.k.TaskPrefix() + rediskey.IDPrefix(key), kind}
 		part := numbers[:min(len(numbers), 5000)]
 		numbers = numbers[len(part):]
 		for _, i := range part {

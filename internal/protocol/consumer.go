@@ -298,7 +298,7 @@ func (c *Consumer) Claim(parent context.Context, sessions []string) ([]*Claim, e
 	attempts := make([]*Claim, len(sessions))
 	for i, s := range sessions {
 		attempts[i] = &Claim{
-			consumer: c, session: s, token: rand.Text(), prefix: session.IDPrefix(s), keys: Keys(s, "", sent),
+			consumer: c, session: s, token: rand.Text(), prefix: rediskey.IDPrefix(s), keys: Keys(s, "", sent),
 			claimedBy: sent.Add(2 * c.cfg.SentinelTTL),
 		}
 	}

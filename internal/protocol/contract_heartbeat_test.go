@@ -70,7 +70,7 @@ func TestContract_Heartbeat(t *testing.T) {
 	equal(t, "queue", w.Queue, queue)
 	equal(t, "started", w.Started.UnixMilli(), turn.StartedAt.UnixMilli())
 	equal(t, "deadline", w.Deadline.Sub(w.Started), time.Hour)
-	equal(t, "the other's task id", s.ActiveWorkers[1].TaskID, session.TaskID("other", "b"))
+	equal(t, "the other's task id", s.ActiveWorkers[1].TaskID, rediskey.TaskID("other", "b"))
 
 	for _, name := range b.rdb.Keys(b.ctx, "asynq:*rs:{*").Val() {
 		if ttl := b.rdb.TTL(b.ctx, name).Val(); ttl <= 0 || ttl > 10*time.Second {
@@ -107,7 +107,7 @@ func TestContract_HeartbeatIsBounded(t *testing.T) {
 		t.Errorf("a heartbeat of %d arguments, want about %d", script.args, most)
 	}
 	equal(t, "turns", len(s.ActiveWorkers), 1) // all of one session
-	equal(t, "task id", s.ActiveWorkers[0].TaskID, session.TaskID("other", "b"))
+	equal(t, "task id", s.ActiveWorkers[0].TaskID, rediskey.TaskID("other", "b"))
 }
 
 // What the server runs itself goes as ever, and is not on the page.

@@ -6,6 +6,7 @@ import (
 
 	"turnstile/internal/lease"
 	"turnstile/internal/rediskey"
+	"turnstile/internal/stored"
 	"turnstile/pkg/session"
 )
 
@@ -17,7 +18,7 @@ func (h *Claim) partial(entries []session.Entry) (string, error) {
 	}
 	entries = h.consumer.bounded(entries)
 	h.mu.Lock()
-	p := session.Partial{Fence: h.turn.Fence, Turn: h.turn.ID, Messages: ids(h.part), Entries: entries}
+	p := stored.Partial{Fence: h.turn.Fence, Turn: h.turn.ID, Messages: ids(h.part), Entries: entries}
 	h.mu.Unlock()
 	return p.Encode()
 }

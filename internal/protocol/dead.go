@@ -77,7 +77,7 @@ func (c Config) Trim(ctx context.Context, rdb redis.UniversalClient, sessions []
 	at := time.Now()
 	return batches(trimScript.Each(ctx, rdb, len(sessions), func(i int) ([]string, []any) {
 		s := sessions[i]
-		return Keys(s, "", at), []any{rediskey.For(s).TaskPrefix(), session.IDPrefix(s), c.LineMost(), c.eventLimits(), c.Limits.Task()}
+		return Keys(s, "", at), []any{rediskey.For(s).TaskPrefix(), rediskey.IDPrefix(s), c.LineMost(), c.eventLimits(), c.Limits.Task()}
 	}))
 }
 

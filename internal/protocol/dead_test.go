@@ -97,7 +97,7 @@ func TestDeadLetters(t *testing.T) {
 		n, err = b.client.DropDeadLetters(b.ctx, "none")
 		must(b, err)
 		equal(b, "dropped of none", n, 0)
-		if _, err := b.inspector().GetTaskInfo(rediskey.Queue("many"), session.TaskID("many", "m00")); err == nil {
+		if _, err := b.inspector().GetTaskInfo(rediskey.Queue("many"), rediskey.TaskID("many", "m00")); err == nil {
 			b.Error("the task is still there")
 		}
 	})

@@ -87,7 +87,7 @@ func (e *Enqueuer) Enqueue(ctx context.Context, sessionKey string, m session.Mes
 	}
 	opts := []asynq.Option{
 		asynq.Queue(rediskey.Queue(sessionKey)),
-		asynq.TaskID(session.TaskID(sessionKey, m.ID)),
+		asynq.TaskID(rediskey.TaskID(sessionKey, m.ID)),
 		asynq.MaxRetry(maxRetry),
 	}
 	if delay > 0 {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"turnstile/internal/stored"
 	"turnstile/pkg/session"
 )
 
@@ -18,7 +19,7 @@ func (c *Consumer) bounded(entries []session.Entry) []session.Entry {
 		if atMost(e) <= most {
 			continue
 		}
-		if stored, err := e.Encode(); err == nil && len(stored) <= most {
+		if text, err := stored.EncodeEntry(e); err == nil && len(text) <= most {
 			continue
 		}
 		if &short[0] == &entries[0] { // which are the caller's

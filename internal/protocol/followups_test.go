@@ -15,7 +15,7 @@ func TestFollowups(t *testing.T) {
 	rdb := redistest.New(t)
 	key := rediskey.For("s").Followups()
 	waits := func(id string) {
-		if err := rdb.HSet(t.Context(), rediskey.For("s").Task(session.TaskID("s", id)), "state", "pending", "seq", 1).Err(); err != nil {
+		if err := rdb.HSet(t.Context(), rediskey.For("s").Task(rediskey.TaskID("s", id)), "state", "pending", "seq", 1).Err(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -37,7 +37,7 @@ func TestFollowups(t *testing.T) {
 	}
 	waits("third")
 	for id, state := range map[string]string{"fourth": "archived", "fifth": "pending"} { // not announced; the sixth is gone
-		if err := rdb.HSet(t.Context(), rediskey.For("s").Task(session.TaskID("s", id)), "state", state).Err(); err != nil {
+		if err := rdb.HSet(t.Context(), rediskey.For("s").Task(rediskey.TaskID("s", id)), "state", state).Err(); err != nil {
 			t.Fatal(err)
 		}
 	}

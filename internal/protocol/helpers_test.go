@@ -235,7 +235,7 @@ func (b *bench) drain() (ids []string) {
 // die is a worker's death, TTL included.
 func (b *bench) die() { must(b, b.rdb.Del(b.ctx, b.k.Sentinel()).Err()) }
 
-func (b *bench) task(id string) string { return session.TaskID(key, id) }
+func (b *bench) task(id string) string { return rediskey.TaskID(key, id) }
 
 // waiting are the ids in pending, the next one first.
 func (b *bench) waiting() []string {
@@ -244,7 +244,7 @@ func (b *bench) waiting() []string {
 	must(b, err)
 	slices.Reverse(ids)
 	for i := range ids {
-		ids[i] = strings.TrimPrefix(ids[i], session.IDPrefix(key))
+		ids[i] = strings.TrimPrefix(ids[i], rediskey.IDPrefix(key))
 	}
 	return ids
 }

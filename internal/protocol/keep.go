@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 
 	"turnstile/internal/rediskey"
-	"turnstile/pkg/session"
+	"turnstile/internal/stored"
 )
 
 // Keep stores what the turn's agent wants to find again in the session's next
@@ -16,7 +16,7 @@ func (h *Claim) Keep(ctx context.Context, data json.RawMessage, entries int) err
 	c, turn, text := h.consumer.cfg, h.Turn(), ""
 	if data != nil {
 		var err error
-		s := session.State{
+		s := stored.State{
 			SessionID: turn.SessionID, Turn: turn.ID, Entries: turn.Entries, After: turn.Entries + int64(entries), Data: data,
 		}
 		if text, err = s.Encode(); err != nil {

@@ -38,7 +38,7 @@ func TestMessagesCap(t *testing.T) {
 		want := map[bool]string{true: "accepted ", false: "refused messages"}[i < 3]
 		equal(t, fmt.Sprint(i), b.submit(fmt.Sprint("s", i), "a"), want)
 	}
-	equal(t, "stored", b.rdb.Exists(b.ctx, rediskey.For("s3").Pending(), rediskey.For("s3").Task(session.TaskID("s3", "a"))).Val(), 0)
+	equal(t, "stored", b.rdb.Exists(b.ctx, rediskey.For("s3").Pending(), rediskey.For("s3").Task(rediskey.TaskID("s3", "a"))).Val(), 0)
 	equal(t, "known", b.isIn(rediskey.Sessions, "s3"), false)
 	r, err := b.client.Submit(b.ctx, "s3", session.Message{Text: "a"})
 	must(t, err)

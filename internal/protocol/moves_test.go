@@ -37,14 +37,14 @@ func (b *bench) ring(id string, mode session.Mode) error { return b.ringAs(id, m
 // ringAs is ring with another cap of the line.
 func (b *bench) ringAs(id string, mode session.Mode, lineCap int) error {
 	return sq.Scripts["ring"].Run(b.ctx, b.rdb, append(sq.KeysOf(key, ""), b.k.Call("nonce-"+id)), b.k.TaskPrefix(), b.task(id), "nonce-"+id,
-		fmt.Sprintf(`{"id":%q,"text":%q}`, id, id), string(mode), session.IDPrefix(key), 1000, key,
+		fmt.Sprintf(`{"id":%q,"text":%q}`, id, id), string(mode), rediskey.IDPrefix(key), 1000, key,
 		"0", 4<<20, lineCap).Err()
 }
 
 // trim archives a batch of what is over the cap.
 func (b *bench) trim(most int) func() error {
 	return func() error {
-		return sq.Scripts["trim"].Run(b.ctx, b.rdb, sq.KeysOf(key, ""), b.k.TaskPrefix(), session.IDPrefix(key), most, "1000", 4<<20).Err()
+		return sq.Scripts["trim"].Run(b.ctx, b.rdb, sq.KeysOf(key, ""), b.k.TaskPrefix(), rediskey.IDPrefix(key), most, "1000", 4<<20).Err()
 	}
 }
 
@@ -77,7 +77,7 @@ func finishMove(b *bench, h *sq.Claim, status session.Status, release bool) func
 // stopInPart stops with one message as a batch, once.
 func (b *bench) stopInPart() error {
 	until := b.redisTime().Add(time.Minute).UnixMilli()
-	return sq.Scripts["stop"].Run(b.ctx, b.rdb, append(sq.KeysOf(key, ""), b.k.Call("in part")), b.k.TaskPrefix(), session.IDPrefix(key),
+	return sq.Scripts["stop"].Run(b.ctx, b.rdb, append(sq.KeysOf(key, ""), b.k.Call("in part")), b.k.TaskPrefix(), rediskey.IDPrefix(key),
 		"1 1", 1, 1000, until, 4<<20).Err()
 }
 

@@ -42,7 +42,7 @@ func (n Notify) encode() (keys []string, args []any, err error) {
 	}
 	k := rediskey.For(n.Session)
 	return append(Keys(n.Session, "", time.Now()), k.Call(n.Nonce)), []any{
-		k.TaskPrefix(), session.TaskID(n.Session, n.Message.ID), n.Nonce, entry, string(n.Message.Mode), session.IDPrefix(n.Session),
+		k.TaskPrefix(), rediskey.TaskID(n.Session, n.Message.ID), n.Nonce, entry, string(n.Message.Mode), rediskey.IDPrefix(n.Session),
 		SenderEvents, n.Session, flag(n.Known), n.Limits.Task(), n.LineCap,
 	}, nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"turnstile/internal/rediskey"
 	"turnstile/internal/script"
+	"turnstile/internal/stored"
 	"turnstile/pkg/session"
 )
 
@@ -35,7 +36,7 @@ type History struct {
 
 	// Partial is what an earlier run of the same message had done when it was cut
 	// off; nil if there was none.
-	Partial *session.Partial
+	Partial *stored.Partial
 
 	// State is what the agent has kept, see Keep. Nil: nothing, or it does not fit
 	// this transcript any more.
@@ -75,8 +76,8 @@ func (h *Claim) History(ctx context.Context) (History, error) {
 	}
 	past := History{Omitted: turn.Omitted}
 	past.Entries, past.Older = t.cut()
-	past.State = session.StateFor(p.state, turn.SessionID, turn.Entries, past.Entries)
-	if partial, ok := session.DecodePartial(p.partial); ok && partial.Messages[0] == turn.Message.ID {
+	past.State = stored.StateFor(p.state, turn.SessionID, turn.Entries, past.Entries)
+	if partial, ok := stored.DecodePartial(p.partial); ok && partial.Messages[0] == turn.Message.ID {
 		past.Partial = &partial
 	}
 	if err := h.readDropped(ctx, &past, turn.Dropped, p.sizes); err != nil {
@@ -173,7 +174,7 @@ func (t *tail) add(page script.Result) {
 	t.left = page.Int(0)
 	for i := 1; i < len(page); i++ {
 		line := page.Text(i)
-		t.entries = append(t.entries, session.DecodeEntry(line))
+		t.entries = append(t.entries, stored.DecodeEntry(line))
 		t.sizes = append(t.sizes, len(line))
 		t.total += len(line)
 	}

@@ -17,6 +17,7 @@ import (
 	"turnstile"
 	"turnstile/internal/lease"
 	sq "turnstile/internal/protocol"
+	"turnstile/internal/stored"
 	"turnstile/pkg/session"
 	"turnstile/test/redistest"
 )
@@ -33,17 +34,17 @@ func (b *bench) wrote(lines ...string) *sq.Claim {
 	return h
 }
 
-// stored is an entry of so many bytes, of a turn, as a transcript has it.
-func stored(t testing.TB, turn, text string, bytes int) string {
+// storedEntry is an entry of so many bytes, of a turn, as a transcript has it.
+func storedEntry(t testing.TB, turn, text string, bytes int) string {
 	t.Helper()
 	e := session.Entry{Role: session.RoleTool, Turn: turn, Text: text + " ", Tool: &session.ToolUse{Name: "t"}}
-	line, err := e.Encode()
+	line, err := stored.EncodeEntry(e)
 	must(t, err)
 	if len(line) > bytes {
 		t.Fatalf("an entry has %d bytes at least", len(line))
 	}
 	e.Text += strings.Repeat("x", bytes-len(line))
-	line, err = e.Encode()
+	line, err = stored.EncodeEntry(e)
 	must(t, err)
 	return line
 }
@@ -85,7 +86,7 @@ func TestPastIsBounded(t *testing.T) {
 				var size int
 				_, err := fmt.Sscan(e[1:], &size)
 				must(t, err)
-				lines, all = append(lines, stored(t, e[:1], fmt.Sprint(i), size)), append(all, fmt.Sprint(i))
+				lines, all = append(lines, storedEntry(t, e[:1], fmt.Sprint(i), size)), append(all, fmt.Sprint(i))
 			}
 			past := b.past(b.wrote(lines...))
 			for len(all) > 0 && all[0] != c.want {
@@ -102,7 +103,7 @@ func TestPastWithBrokenEntries(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, func(c *sq.Config) { c.HistoryBytes = 500 })
 	broken := strings.Repeat("?", 100)
-	past := b.past(b.wrote(stored(t, "a", "0", 200), broken, stored(t, "b", "1", 200), broken, stored(t, "b", "2", 100)))
+	past := b.past(b.wrote(storedEntry(t, "a", "0", 200), broken, storedEntry(t, "b", "1", 200), broken, storedEntry(t, "b", "2", 100)))
 	equalList(t, "told", names(past.Entries), "1", "[an", "2")
 	equal(t, "left out", past.Older, 2)
 }
@@ -123,7 +124,7 @@ func TestPastOfRandomTranscripts(t *testing.T) {
 				turn++
 				starts = append(starts, i)
 			}
-			lines = append(lines, stored(t, fmt.Sprint(turn), fmt.Sprint(i), 100+random.IntN(300)))
+			lines = append(lines, storedEntry(t, fmt.Sprint(turn), fmt.Sprint(i), 100+random.IntN(300)))
 		}
 		begin := len(lines) // of what is to be told
 		for i := len(starts) - 1; i >= 0; i-- {
@@ -192,7 +193,7 @@ func TestPastInPages(t *testing.T) {
 	b := newBench(t)
 	var short []string
 	for i := range 200 {
-		short = append(short, stored(t, fmt.Sprint(i/4), fmt.Sprint(i), 1000))
+		short = append(short, storedEntry(t, fmt.Sprint(i/4), fmt.Sprint(i), 1000))
 	}
 	h := b.wrote(short...)
 	b.past(h) // Redis learns the script
@@ -207,7 +208,7 @@ func TestPastInPages(t *testing.T) {
 	const page, most, size = 2 << 20, 16 << 20, 256 << 10
 	var long []string
 	for i := range 120 { // 30 MiB, twelve entries a turn
-		long = append(long, stored(t, fmt.Sprint(i/12), fmt.Sprint(i), size))
+		long = append(long, storedEntry(t, fmt.Sprint(i/12), fmt.Sprint(i), size))
 	}
 	h = b.wrote(long...)
 	count.n.Store(0)
@@ -227,7 +228,7 @@ func TestPastInPages(t *testing.T) {
 func TestPastThroughFaults(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, func(c *sq.Config) { c.HistoryBytes = 1000 })
-	h := b.wrote(stored(t, "a", "0", 600), stored(t, "b", "1", 600), stored(t, "b", "2", 600))
+	h := b.wrote(storedEntry(t, "a", "0", 600), storedEntry(t, "b", "1", 600), storedEntry(t, "b", "2", 600))
 	faults := &redistest.Faults{}
 	b.rdb.AddHook(faults)
 	for name, err := range map[string]error{
@@ -263,7 +264,7 @@ func TestPastThroughFaults(t *testing.T) {
 func TestPastOfALostLease(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, func(c *sq.Config) { c.SentinelTTL = 500 * time.Millisecond })
-	h := b.wrote(stored(t, "a", "0", 100))
+	h := b.wrote(storedEntry(t, "a", "0", 100))
 	faults := &redistest.Faults{}
 	b.rdb.AddHook(faults)
 	faults.FailBefore(called("past"), -1, io.EOF)

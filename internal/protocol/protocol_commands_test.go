@@ -14,6 +14,7 @@ import (
 	"turnstile"
 	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
+	"turnstile/internal/titles"
 	"turnstile/pkg/session"
 )
 
@@ -112,7 +113,7 @@ func TestCommandTitle(t *testing.T) {
 	t.Parallel()
 	onceAndTwice(t, func(t *testing.T, b *bench) {
 		b.answers("/title", "no title")
-		long := strings.Repeat("ä", session.MaxTitle)
+		long := strings.Repeat("ä", titles.Max)
 		b.answers("/title "+long, long)
 		equal(t, "title", b.info().Title+" "+b.info().TitleBy, long+" user")
 		before := b.dump()

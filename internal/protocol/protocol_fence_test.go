@@ -83,7 +83,7 @@ func TestFenceRises(t *testing.T) {
 		if f <= last {
 			t.Errorf("%s: the fence fell from %d to %d", how, last, f)
 		}
-		equal(t, how+": turn id", h.Turn().ID, fmt.Sprint(session.IDPrefix(key), f))
+		equal(t, how+": turn id", h.Turn().ID, fmt.Sprint(rediskey.IDPrefix(key), f))
 		last = f
 	}
 	h := b.claim()

@@ -318,7 +318,7 @@ func TestB84_SessionsShareNoKey(t *testing.T) {
 	for _, s := range []string{"a", "a:session", "a:transcript:x", "session:a", "a:t:x", "A", "a.", "a:pending", "lock:a"} {
 		must(t, session.ValidateKey(s))
 		names := sq.KeysOf(s, "x")
-		names = append(names, rediskey.For(s).Task(session.TaskID(s, "m")), rediskey.For(s).Partial())
+		names = append(names, rediskey.For(s).Task(rediskey.TaskID(s, "m")), rediskey.For(s).Partial())
 		for _, name := range names {
 			if other := owner[name]; other != "" && other != s {
 				t.Errorf("%s and %s share %s", s, other, name)

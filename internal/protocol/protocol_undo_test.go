@@ -16,6 +16,7 @@ import (
 	"turnstile"
 	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
+	"turnstile/internal/stored"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/redistest"
@@ -395,7 +396,7 @@ func (b *bench) wholeTurns() string {
 	})
 	var turns []string
 	for _, l := range lines.Val() {
-		turns = append(turns, session.DecodeEntry(l).Turn)
+		turns = append(turns, stored.DecodeEntry(l).Turn)
 	}
 	for i, turn := range turns {
 		if turn != turns[i^1] || i >= 2 && i%2 == 0 && turn <= turns[i-1] {
@@ -410,7 +411,7 @@ func (b *bench) wholeTurns() string {
 			b.Errorf("a partial of turn %s beside %v and the sentinel %q", p.Fence, run.Val(), sentinel.Val())
 		}
 	}
-	if slices.Contains(turns, session.IDPrefix(key)+fmt.Sprint(run.Val()[0])) && sentinel.Val() != "" {
+	if slices.Contains(turns, rediskey.IDPrefix(key)+fmt.Sprint(run.Val()[0])) && sentinel.Val() != "" {
 		b.Errorf("the turn that runs has entries already: %q, %v", turns, run.Val())
 	}
 	return fmt.Sprint(len(turns), " entries, ", run.Val()[1])

@@ -10,7 +10,6 @@ import (
 
 	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
-	"turnstile/pkg/session"
 	"turnstile/test/redistest"
 )
 
@@ -60,7 +59,7 @@ func (b *bench) leave(prefix string, n int, l left) (sessions []string) {
 		_, err := b.rdb.Pipelined(b.ctx, func(p redis.Pipeliner) error {
 			for range min(batch, n-len(sessions)) {
 				name := fmt.Sprint(prefix, len(sessions))
-				m := member{name, rediskey.For(name), session.TaskID(name, "m")}
+				m := member{name, rediskey.For(name), rediskey.TaskID(name, "m")}
 				p.HSet(b.ctx, m.k.Task(m.task), "msg", msg, "state", "pending")
 				l(b, p, m)
 				sessions = append(sessions, name)
@@ -275,7 +274,7 @@ func TestSweepOfIdleSessions(t *testing.T) {
 	if n := faults.CountCommands(); n > 200 {
 		t.Errorf("a sweep of %d idle sessions takes %d commands", idle, n)
 	}
-	b.rdb.LPush(b.ctx, rediskey.For("s4321").Pending(), session.TaskID("s4321", "m"))
+	b.rdb.LPush(b.ctx, rediskey.For("s4321").Pending(), rediskey.TaskID("s4321", "m"))
 	equal(t, "found", b.sweep(), 1)
 	equalList(t, "ready", b.pop(), "s4321")
 }

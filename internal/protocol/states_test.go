@@ -17,6 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	sq "turnstile/internal/protocol"
+	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
 	"turnstile/test/redistest"
 )
@@ -225,7 +226,7 @@ func (o *observer) states() map[string]string {
 			state = "retried"
 		case state == "pending" && task["quiet"] != "":
 			state = "collected"
-		case state == "active" && strings.Contains(rdb.HGet(ctx, k.Followups(), strings.TrimPrefix(id, session.IDPrefix(key))).Val(), `"state":"steered"`):
+		case state == "active" && strings.Contains(rdb.HGet(ctx, k.Followups(), strings.TrimPrefix(id, rediskey.IDPrefix(key))).Val(), `"state":"steered"`):
 			state = "steered"
 		case state == "archived" && end.Status == session.StatusInterrupted:
 			state = "rolled_back"

@@ -36,7 +36,7 @@ type StopResult struct {
 func (s Stop) Do(ctx context.Context, rdb script.Client) (StopResult, error) {
 	k := rediskey.For(s.Session)
 	a, err := stopScript.Run(ctx, rdb, append(Keys(s.Session, "", time.Now()), k.Call(s.Name)),
-		k.TaskPrefix(), session.IDPrefix(s.Session), stopBatch, s.Number, SenderEvents, s.Until, s.Limits.Task())
+		k.TaskPrefix(), rediskey.IDPrefix(s.Session), stopBatch, s.Number, SenderEvents, s.Until, s.Limits.Task())
 	if err != nil {
 		return StopResult{}, err
 	}

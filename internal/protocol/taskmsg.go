@@ -114,7 +114,7 @@ func encodeTask(sessionKey string, m session.Message, limits session.Limits) ([]
 	b = protowire.AppendTag(b, fieldPayload, protowire.BytesType)
 	b = protowire.AppendBytes(b, payload)
 	b = protowire.AppendTag(b, fieldID, protowire.BytesType)
-	b = protowire.AppendString(b, session.TaskID(sessionKey, m.ID))
+	b = protowire.AppendString(b, rediskey.TaskID(sessionKey, m.ID))
 	b = protowire.AppendTag(b, fieldQueue, protowire.BytesType)
 	b = protowire.AppendString(b, rediskey.Queue(sessionKey))
 	b = protowire.AppendTag(b, fieldRetry, protowire.VarintType)

@@ -116,7 +116,7 @@ func TestManyEndTogether(t *testing.T) {
 	spoil(c.bench, rediskey.For(spoilt.Session()).Transcript(spoilt.Turn().SessionID))
 	must(t, c.rdb.Del(c.ctx, rediskey.For(lost.Session()).Sentinel()).Err())
 	must(t, c.inspector().PauseQueue(rediskey.Queue(paused.Session())))
-	must(t, c.rdb.Del(c.ctx, rediskey.For(gone.Session()).Task(session.TaskID(gone.Session(), "1"))).Err())
+	must(t, c.rdb.Del(c.ctx, rediskey.For(gone.Session()).Task(rediskey.TaskID(gone.Session(), "1"))).Err())
 	watch := &ends{}
 	c.rdb.AddHook(watch)
 

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	sq "turnstile/internal/protocol"
+	"turnstile/internal/stored"
 	"turnstile/pkg/session"
 )
 
@@ -86,11 +87,11 @@ func TestEntryIsBounded(t *testing.T) {
 	_, err := h.Finish(b.ctx, sq.End{Status: session.StatusDone, Entries: entries})
 	must(t, err)
 	equal(t, "the caller's own", len(entries[1].Text), len(long))
-	stored, err := b.rdb.LRange(b.ctx, b.k.Transcript(h.Turn().SessionID), 0, -1).Result()
+	lines, err := b.rdb.LRange(b.ctx, b.k.Transcript(h.Turn().SessionID), 0, -1).Result()
 	must(t, err)
-	equal(t, "entries", len(stored), 4)
-	for i, line := range stored {
-		e := session.DecodeEntry(line)
+	equal(t, "entries", len(lines), 4)
+	for i, line := range lines {
+		e := stored.DecodeEntry(line)
 		equal(t, "role", e.Role, entries[i].Role)
 		if len(line) > 4<<20 || i > 0 && !strings.Contains(line, "bytes are left out") {
 			t.Errorf("%d: %d bytes: %.100s", i, len(line), line)

@@ -46,7 +46,7 @@ func TestTakeBackIsRepeatedLater(t *testing.T) {
 	must(t, b.c.TakeBack(b.ctx))
 	b.claim()
 	keys := sq.KeysOf(key, "")
-	_, err := sq.Scripts["unclaim"].Run(b.ctx, b.rdb, keys[:17], b.k.TaskPrefix(), token, session.IDPrefix(key)).Slice()
+	_, err := sq.Scripts["unclaim"].Run(b.ctx, b.rdb, keys[:17], b.k.TaskPrefix(), token, rediskey.IDPrefix(key)).Slice()
 	must(t, err)
 }
 

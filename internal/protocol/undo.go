@@ -37,7 +37,7 @@ func (u Undo) Do(ctx context.Context, rdb script.Client) (UndoResult, error) {
 		if task, err = encodeTask(u.Session, *u.Again, u.Limits); err != nil {
 			return UndoResult{}, err
 		}
-		id = session.TaskID(u.Session, u.Again.ID)
+		id = rediskey.TaskID(u.Session, u.Again.ID)
 	}
 	a, err := undoScript.Run(ctx, rdb, append(Keys(u.Session, u.SessionID, time.Now()), k.Call("undo-"+u.Turn)),
 		k.TaskPrefix(), u.Turn, id, string(task), u.SessionID, u.Entries, u.Length, u.Written)

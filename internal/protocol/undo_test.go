@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	sq "turnstile/internal/protocol"
+	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/redistest"
@@ -76,7 +77,7 @@ func TestUndoBesideTheVersionBefore(t *testing.T) {
 	b.sayAll("a", "b")
 	b.drain()
 	sid, run := b.info().SessionID, b.rdb.HGet(b.ctx, b.k.Run(), "fence").Val()
-	turn := session.IDPrefix(key) + run
+	turn := rediskey.IDPrefix(key) + run
 	b.rdb.AddHook(&beforeScript{name: "undo", do: func() {
 		b.rdb.LTrim(b.ctx, b.k.Transcript(sid), 0, -3)
 		b.rdb.HSet(b.ctx, b.k.Record(), "undone", "2 "+turn+" ")

@@ -88,7 +88,7 @@ func (a *Client) eachDead(ctx context.Context, sessionKey string, visit func(Dea
 
 // deadLetter reads {msg, state, result} of a task.
 func deadLetter(sessionKey, taskID string, t script.Result, limits session.Limits) DeadLetter {
-	d := DeadLetter{Session: sessionKey, ID: protocol.MessageID(session.IDPrefix(sessionKey), taskID)}
+	d := DeadLetter{Session: sessionKey, ID: protocol.MessageID(rediskey.IDPrefix(sessionKey), taskID)}
 	task, err := protocol.ParseTaskMessage([]byte(t.Text(0)))
 	if err == nil {
 		var m session.Message
@@ -158,7 +158,7 @@ func (a *Client) dropDead(ctx context.Context, sessionKey string, ids []string) 
 	for part := range slices.Chunk(ids, deadPage) {
 		taskIDs := make([]string, len(part))
 		for i, id := range part {
-			taskIDs[i] = session.TaskID(sessionKey, id)
+			taskIDs[i] = rediskey.TaskID(sessionKey, id)
 		}
 		if err := discard(taskIDs); err != nil {
 			return n, err

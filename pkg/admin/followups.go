@@ -54,7 +54,7 @@ func present(ctx context.Context, rdb redis.Cmdable, sessionKey string, list []s
 	tasks := make([]*redis.SliceCmd, len(list))
 	_, err := rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i, f := range list {
-			tasks[i] = p.HMGet(ctx, rediskey.For(sessionKey).Task(session.TaskID(sessionKey, f.ID)), "state", "seen", "seq")
+			tasks[i] = p.HMGet(ctx, rediskey.For(sessionKey).Task(rediskey.TaskID(sessionKey, f.ID)), "state", "seen", "seq")
 		}
 		return nil
 	})

@@ -107,7 +107,7 @@ func (a *Client) sessions(ctx context.Context, keys []string) ([]session.Info, e
 			s.Entries = protocol.Number(r.Text(8))
 		}
 		if token := all[i].sentinel.Val(); token != "" && token == r.Text(0) {
-			prefix := session.IDPrefix(key)
+			prefix := rediskey.IDPrefix(key)
 			s.Phase, s.Worker, s.Left = r.Text(3), r.Text(1), all[i].ttl.Val()
 			s.Turn = prefix + r.Text(2)
 			s.StartedAt = time.UnixMilli(protocol.Number(r.Text(4)))
@@ -123,11 +123,6 @@ func (a *Client) sessions(ctx context.Context, keys []string) ([]session.Info, e
 		infos[i] = s
 	}
 	return infos, nil
-}
-
-// Transcript reads a transcript, oldest entry first.
-func (a *Client) Transcript(ctx context.Context, key, sessionID string) ([]session.Entry, error) {
-	return session.ReadTranscript(ctx, a.rdb, key, sessionID)
 }
 
 // ResumeRecord reads the session's resume record.

@@ -17,7 +17,7 @@ const (
 	EventToolStart EventType = "tool_start" // Name, CallID, Input
 	EventToolEnd   EventType = "tool_end"   // CallID, Output or Error
 
-	// EventTitle proposes a title for the session: Text, see CleanTitle. It never
+	// EventTitle proposes a title for the session: Text, one line. It never
 	// overwrites one that a user set.
 	EventTitle EventType = "title"
 

@@ -1,10 +1,6 @@
 package session
 
-import (
-	"bytes"
-	"encoding/json"
-	"fmt"
-)
+import "encoding/json"
 
 // Role says whose entry it is.
 type Role string
@@ -34,39 +30,6 @@ type Entry struct {
 	Turn        string `json:"turn"`                  // the turn's id
 	At          int64  `json:"at"`                    // ms since 1970, by Redis' clock
 	Interrupted bool   `json:"interrupted,omitempty"` // the turn was cut off here
-}
-
-// DecodeEntry reads a stored entry. One that cannot be read is shown as such, for
-// it must never stop a session: as an entry of RoleSystem with the reason.
-func DecodeEntry(line string) Entry {
-	var e Entry
-	if err := json.Unmarshal([]byte(line), &e); err != nil {
-		return Entry{Role: RoleSystem, Text: fmt.Sprintf("[an entry of %d bytes that cannot be read: %v]", len(line), err)}
-	}
-	return e
-}
-
-// DecodeEntries is DecodeEntry for each line.
-func DecodeEntries(lines []string) []Entry {
-	entries := make([]Entry, len(lines))
-	for i, line := range lines {
-		entries[i] = DecodeEntry(line)
-	}
-	return entries
-}
-
-// Encode is the entry as it is stored.
-func (e Entry) Encode() (string, error) { return encode(e) }
-
-// encode is JSON without the escapes that json.Marshal puts in for HTML.
-func encode(v any) (string, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return "", fmt.Errorf("encode: %w", err)
-	}
-	return string(bytes.TrimRight(b.Bytes(), "\n")), nil
 }
 
 // ToolUse is a tool that an agent used in a turn.

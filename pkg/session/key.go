@@ -1,8 +1,6 @@
 package session
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"strings"
@@ -10,8 +8,8 @@ import (
 
 // Limits of what names a conversation and its messages.
 const (
-	MaxKeyLen = 256 // characters of a session key
-	MaxIDLen  = 128 // characters of a message id
+	maxKeyLen = 256 // characters of a session key
+	maxIDLen  = 128 // characters of a message id
 )
 
 // ErrInvalid is wrapped by every error about input that breaks a rule of this
@@ -36,11 +34,11 @@ func isName(name string) bool {
 
 // ValidateKey reports whether key may name a conversation: 1-256 characters of
 // A-Za-z0-9._:@+=~-, the first a letter or digit. The error wraps ErrInvalid.
-func ValidateKey(key string) error { return validateName("session key", key, MaxKeyLen) }
+func ValidateKey(key string) error { return validateName("session key", key, maxKeyLen) }
 
 // ValidateID reports whether id may name a message: the same characters as a
 // session key, at most 128. The error wraps ErrInvalid.
-func ValidateID(id string) error { return validateName("message id", id, MaxIDLen) }
+func ValidateID(id string) error { return validateName("message id", id, maxIDLen) }
 
 func validateName(what, name string, limit int) error {
 	switch {
@@ -53,14 +51,3 @@ func validateName(what, name string, limit int) error {
 	}
 	return nil
 }
-
-// IDPrefix is what every asynq task id and turn id of a session begins with: 8
-// hex digits of the key's hash and a dash. asynqmon's Cancel publishes a bare
-// task id to every worker, so an id must tell its session.
-func IDPrefix(key string) string {
-	sum := sha256.Sum256([]byte(key))
-	return hex.EncodeToString(sum[:4]) + "-"
-}
-
-// TaskID is the asynq task id of a message.
-func TaskID(key, messageID string) string { return IDPrefix(key) + messageID }

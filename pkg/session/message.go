@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
 	"math"
 	"strconv"
 	"strings"
@@ -130,20 +129,6 @@ func (m Message) EncodePayload() ([]byte, error) {
 // Unknown fields are ignored, and an unknown mode counts as none, so that a newer sender
 // can talk to an older worker within one version. Errors wrap ErrInvalid.
 func DecodePayload(data []byte) (Message, error) { return Limits{}.DecodePayload(data) }
-
-// DecodeStrict reads one JSON value and refuses unknown fields and anything
-// after it. Errors wrap ErrInvalid.
-func DecodeStrict(data []byte, into any) error {
-	dec := json.NewDecoder(bytes.NewReader(data))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(into); err != nil {
-		return fmt.Errorf("%w JSON: %w", ErrInvalid, err)
-	}
-	if _, err := dec.Token(); err != io.EOF {
-		return fmt.Errorf("%w JSON: more than one value", ErrInvalid)
-	}
-	return nil
-}
 
 // Duration is a time.Duration that reads and writes as "1h30m" in JSON; it reads "30d",
 // too.

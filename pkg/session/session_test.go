@@ -29,10 +29,6 @@ func TestNames(t *testing.T) {
 	if err := session.ValidateID(strings.Repeat("x", 129)); !errors.Is(err, session.ErrInvalid) {
 		t.Errorf("an id of 129 characters: %v", err)
 	}
-	// asynqmon's Cancel publishes the bare task id: it must tell the session.
-	if a, b := session.TaskID("one", "m"), session.TaskID("two", "m"); a == b || !strings.HasSuffix(a, "-m") || len(a) != 10 {
-		t.Errorf("task ids %q, %q", a, b)
-	}
 }
 
 func TestPayload(t *testing.T) {
@@ -81,18 +77,5 @@ func TestPayload(t *testing.T) {
 	}
 	if err := (session.Message{Text: "a\xff"}).Validate(); !errors.Is(err, session.ErrInvalid) {
 		t.Errorf("text that is not UTF-8: %v", err)
-	}
-}
-
-func TestDecodeStrict(t *testing.T) {
-	t.Parallel()
-	var into struct{ A int }
-	if err := session.DecodeStrict([]byte(`{"a":1}`), &into); err != nil || into.A != 1 {
-		t.Errorf("%+v, %v", into, err)
-	}
-	for _, bad := range []string{`{"a":1,"b":2}`, `{"a":1} {"a":2}`, `{"a":1}x`, ``} {
-		if err := session.DecodeStrict([]byte(bad), &into); !errors.Is(err, session.ErrInvalid) {
-			t.Errorf("%s: %v", bad, err)
-		}
 	}
 }

@@ -141,7 +141,7 @@ func reads(t *testing.T, addr string) {
 		addr + "/readyz", addr + "/metrics", addr + "/asynqmon", addr + "/asynqmon/api/queues", addr + "/asynqmon/api/queue_stats",
 		addr + "/asynqmon/api/servers", addr + "/asynqmon/api/scheduler_entries", addr + "/asynqmon/api/redis_info",
 		queue, queue + "/active_tasks", queue + "/pending_tasks", queue + "/scheduled_tasks", queue + "/retry_tasks",
-		queue + "/archived_tasks", queue + "/completed_tasks", queue + "/groups", queue + "/tasks/" + session.TaskID(waits, "dead"),
+		queue + "/archived_tasks", queue + "/completed_tasks", queue + "/groups", queue + "/tasks/" + rediskey.TaskID(waits, "dead"),
 		addr + "/asynqmon/api/queues/" + rediskey.Queue(runs) + "/active_tasks",
 	} {
 		ask(t, http.MethodGet, page, "")
@@ -155,10 +155,10 @@ func TestDashboardWrites(t *testing.T) {
 	fill(t, server)
 	addr := dashboard(t, server, acl.DashboardWrite, true)
 	queue := addr + "/asynqmon/api/queues/" + rediskey.Queue(waits)
-	task := func(id string) string { return "/" + session.TaskID(waits, id) }
+	task := func(id string) string { return "/" + rediskey.TaskID(waits, id) }
 	ids := func(list ...string) string {
 		for i, id := range list {
-			list[i] = `"` + session.TaskID(waits, id) + `"`
+			list[i] = `"` + rediskey.TaskID(waits, id) + `"`
 		}
 		return `{"task_ids":[` + strings.Join(list, ",") + `]}`
 	}
@@ -181,7 +181,7 @@ func TestDashboardWrites(t *testing.T) {
 		{"DELETE", queue + "/pending_tasks:delete_all", ""}, {"DELETE", queue + "/scheduled_tasks:delete_all", ""},
 		{"POST", queue + "/scheduled_tasks:run_all", ""}, {"POST", queue + "/retry_tasks:run_all", ""},
 		{"POST", queue + "/retry_tasks:archive_all", ""}, {"DELETE", queue + "/retry_tasks:delete_all", ""},
-		{"POST", addr + "/asynqmon/api/queues/" + rediskey.Queue(runs) + "/active_tasks/" + session.TaskID(runs, "now") + ":cancel", ""},
+		{"POST", addr + "/asynqmon/api/queues/" + rediskey.Queue(runs) + "/active_tasks/" + rediskey.TaskID(runs, "now") + ":cancel", ""},
 		{"DELETE", queue, ""},
 	} {
 		ask(t, b.method, b.url, b.body)

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"turnstile/internal/rediskey"
-	"turnstile/pkg/session"
 )
 
 // The checks. A finding begins with the name of its check, so that a configuration
@@ -143,7 +142,7 @@ func (s *Search) followups(v View, key string, k rediskey.Session) string {
 	}
 	if f := v.get(k.Followups()); f != nil {
 		for i := 0; i < len(f.text); i += 2 {
-			task := k.Task(session.TaskID(key, f.text[i]))
+			task := k.Task(rediskey.TaskID(key, f.text[i]))
 			if state := v.Field(task, "state"); state == "pending" || state == "active" {
 				return fmt.Sprintf("%s: %s is said to wait, and nothing does", checkFollowup, f.text[i])
 			}
@@ -179,7 +178,7 @@ func (s *Search) transcripts(v View, key string, k rediskey.Session, t *told) st
 				return fmt.Sprintf("%s: message %s has two entries", checkOnce, id)
 			}
 			seen[id] = true
-			at := slices.Index(t.order, session.TaskID(key, id))
+			at := slices.Index(t.order, rediskey.TaskID(key, id))
 			if at < 0 || s.leftOut(checkOrder) {
 				continue
 			}
@@ -222,7 +221,7 @@ func (s *Search) lost(v View, key string, k rediskey.Session, t *told) string {
 		if !ok || slices.Contains(s.Config.Removed, id) || t.has("ended "+key+" "+id) || ended(v, key, k, id) {
 			continue
 		}
-		task := session.TaskID(key, id)
+		task := rediskey.TaskID(key, id)
 		if !slices.ContainsFunc(line(k), func(list string) bool { return slices.Contains(v.Members(list), task) }) || !v.Has(k.Task(task)) {
 			return fmt.Sprintf("%s: message %s was accepted and is nowhere", checkLost, id)
 		}
@@ -232,7 +231,7 @@ func (s *Search) lost(v View, key string, k rediskey.Session, t *told) string {
 
 // ended reports whether a message is a result, a dead letter or an entry.
 func ended(v View, key string, k rediskey.Session, id string) bool {
-	task := session.TaskID(key, id)
+	task := rediskey.TaskID(key, id)
 	if slices.Contains(v.Members(k.Completed()), task) || slices.Contains(v.Members(k.Archived()), task) {
 		return true
 	}

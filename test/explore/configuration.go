@@ -7,7 +7,6 @@ import (
 
 	"turnstile/internal/rediskey"
 	"turnstile/internal/script"
-	"turnstile/pkg/session"
 )
 
 // Fault is what may befall a process or the database.
@@ -234,7 +233,7 @@ func (c *Configuration) next(v View) int64 {
 func taskIDs(key string, ids []string) []string {
 	all := make([]string, len(ids))
 	for i, id := range ids {
-		all[i] = session.TaskID(key, id)
+		all[i] = rediskey.TaskID(key, id)
 	}
 	return all
 }

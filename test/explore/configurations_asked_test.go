@@ -69,8 +69,8 @@ func askedOnes() []configuration {
 			Filter:    inBatchesOfOne, Settled: func(v explore.View) bool { return v.Told("stop done") },
 			Check: func(v explore.View) string {
 				k := rediskey.For(main)
-				if id := session.TaskID(main, "m2"); v.Told("stop done") && slices.Contains(v.Members(k.Pending()), id) ||
-					v.Told("stop done") && slices.Contains(v.Members(k.Pending()), session.TaskID(main, "m3")) {
+				if id := rediskey.TaskID(main, "m2"); v.Told("stop done") && slices.Contains(v.Members(k.Pending()), id) ||
+					v.Told("stop done") && slices.Contains(v.Members(k.Pending()), rediskey.TaskID(main, "m3")) {
 					return "left: stop is done, and a message that waited before it waits"
 				}
 				return ""

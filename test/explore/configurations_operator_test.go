@@ -7,13 +7,12 @@ import (
 	"github.com/hibiken/asynq"
 
 	"turnstile/internal/rediskey"
-	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/explore"
 )
 
 func operatorOnes() []configuration {
-	id := session.TaskID(main, "m2")
+	id := rediskey.TaskID(main, "m2")
 	press := func(name string, button func(i *asynq.Inspector, queue string) error, removed ...string) configuration {
 		return configuration{Configuration: explore.Configuration{
 			Name: "asynqmon-" + name, Purpose: "asynqmon's button at any point of a turn", AtLeast: 300, Removed: removed,

@@ -74,7 +74,7 @@ func plainSender(name string, ids ...string) explore.Process {
 				panic(err)
 			}
 			_, err = c.EnqueueContext(l.Context, asynq.NewTask(session.TaskType, payload),
-				asynq.Queue(rediskey.Queue(main)), asynq.TaskID(session.TaskID(main, id)))
+				asynq.Queue(rediskey.Queue(main)), asynq.TaskID(rediskey.TaskID(main, id)))
 			if err == nil {
 				l.Report("accepted", main, id)
 			}

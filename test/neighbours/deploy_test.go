@@ -197,7 +197,7 @@ func (s *stage) inOrder(key string) (redelivered int) {
 
 // redelivered is how often a message came back without a failure.
 func (s *stage) redelivered(key, id string) int {
-	n, _ := s.rdb.HGet(s.ctx, rediskey.For(key).Task(session.TaskID(key, id)), "redelivered").Int() // absent: never
+	n, _ := s.rdb.HGet(s.ctx, rediskey.For(key).Task(rediskey.TaskID(key, id)), "redelivered").Int() // absent: never
 	return n
 }
 

@@ -177,7 +177,7 @@ const (
 )
 
 func (b *actual) enqueue(id string, due int64, long bool) string {
-	opts := []asynq.Option{asynq.Queue(rediskey.Queue(key)), asynq.TaskID(session.TaskID(key, id))}
+	opts := []asynq.Option{asynq.Queue(rediskey.Queue(key)), asynq.TaskID(rediskey.TaskID(key, id))}
 	if due > 0 {
 		opts = append(opts, asynq.ProcessAt(time.UnixMilli(due)))
 	}
@@ -211,7 +211,7 @@ func (b *actual) turn(h *sq.Claim) string {
 		messages = append(messages, b.names.message(m.Message.ID))
 	}
 	for _, id := range t.Dropped {
-		dropped = append(dropped, b.names.message(strings.TrimPrefix(id, session.IDPrefix(key))))
+		dropped = append(dropped, b.names.message(strings.TrimPrefix(id, rediskey.IDPrefix(key))))
 	}
 	return turnText(b.names.turn(t.Fence), b.names.session(t.SessionID), t.Reset, t.Resume, messages, dropped, t.Attempt, int(t.Entries), t.Redelivered)
 }
@@ -362,7 +362,7 @@ func (n *names) turn(fence int64) string {
 
 func (n *names) turnID(id string) string {
 	var fence int64
-	if _, err := fmt.Sscan(strings.TrimPrefix(id, session.IDPrefix(key)), &fence); err != nil {
+	if _, err := fmt.Sscan(strings.TrimPrefix(id, rediskey.IDPrefix(key)), &fence); err != nil {
 		return id
 	}
 	return n.turn(fence)

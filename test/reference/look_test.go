@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"turnstile/internal/rediskey"
+	"turnstile/internal/stored"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/reference"
@@ -104,7 +105,7 @@ func (b *actual) tasks(p reference.Picture, f found) {
 	all := slices.Concat(lists["line"], lists["active"], lists["scheduled"], lists["retry"], lists["completed"], lists["archived"])
 	known := slices.Clone(all)
 	for i := range messages {
-		known = append(known, session.TaskID(key, id(i)))
+		known = append(known, rediskey.TaskID(key, id(i)))
 	}
 	tasks := map[string]*redis.MapStringStringCmd{}
 	transcripts := map[string]*redis.StringSliceCmd{}
@@ -171,7 +172,7 @@ func (b *actual) tasks(p reference.Picture, f found) {
 }
 
 func (b *actual) message(taskID string) string {
-	return b.names.message(strings.TrimPrefix(taskID, session.IDPrefix(key)))
+	return b.names.message(strings.TrimPrefix(taskID, rediskey.IDPrefix(key)))
 }
 
 func backwards(ids []string) []string {
@@ -243,7 +244,7 @@ func (b *actual) partialOf(text string) string {
 	if text == "" {
 		return ""
 	}
-	p, ok := session.DecodePartial(text)
+	p, ok := stored.DecodePartial(text)
 	if !ok {
 		return "unreadable"
 	}
@@ -259,7 +260,7 @@ func (b *actual) partialOf(text string) string {
 }
 
 func kept(text string) string {
-	var s session.State
+	var s stored.State
 	if text == "" || json.Unmarshal([]byte(text), &s) != nil {
 		return text
 	}
@@ -275,7 +276,7 @@ func (b *actual) entry(e session.Entry) reference.Entry {
 func (b *actual) entries(lines []string) []reference.Entry {
 	var list []reference.Entry
 	for _, line := range lines {
-		list = append(list, b.entry(session.DecodeEntry(line)))
+		list = append(list, b.entry(stored.DecodeEntry(line)))
 	}
 	return list
 }

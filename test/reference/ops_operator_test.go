@@ -9,7 +9,6 @@ import (
 
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/resume"
-	"turnstile/pkg/session"
 	"turnstile/test/reference"
 )
 
@@ -35,7 +34,7 @@ func button(l *life, a int, name string, model func(id string) bool, actual func
 	}
 	which := l.one(a)
 	return step{"operator " + name + " " + which, func() string { return fmt.Sprint(model(which)) }, func() string {
-		return allowed(actual(rediskey.Queue(key), session.TaskID(key, l.actual.names.ids([]string{which})[0])))
+		return allowed(actual(rediskey.Queue(key), rediskey.TaskID(key, l.actual.names.ids([]string{which})[0])))
 	}}
 }
 

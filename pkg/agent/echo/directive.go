@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"turnstile/internal/titles"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 )
@@ -97,7 +98,7 @@ func (p *play) do(ctx context.Context, name, value string) error {
 		}
 		p.tick = d
 	case "title":
-		title := session.CleanTitle(strings.ReplaceAll(value, "_", " "))
+		title := titles.Clean(strings.ReplaceAll(value, "_", " "))
 		if title == "" {
 			return bad("a title, with _ for its blanks")
 		}

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"turnstile/internal/titles"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 )
@@ -262,7 +263,7 @@ func TestTitle(t *testing.T) {
 	if err != nil || reply != "echo: hi" || len(events) != 3 {
 		t.Fatalf("reply %q, events %+v, error %v", reply, events, err)
 	}
-	if events[0].Type != agent.EventTitle || events[0].Text != "The build" || len(events[1].Text) != session.MaxTitle {
+	if events[0].Type != agent.EventTitle || events[0].Text != "The build" || len(events[1].Text) != titles.Max {
 		t.Errorf("%+v", events)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"testing"
 
+	"turnstile/internal/strictjson"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 )
@@ -64,7 +65,7 @@ func TestDocsExampleOfTurn(t *testing.T) {
 		t.Fatalf("%d examples", len(found))
 	}
 	var turn agent.Turn
-	if err := session.DecodeStrict([]byte(found[0]), &turn); err != nil {
+	if err := strictjson.Decode([]byte(found[0]), &turn); err != nil {
 		t.Error(err)
 	}
 	if len(turn.Messages) != 1 || len(turn.Messages[0].Attachments) != 1 || len(turn.History) != 3 {
@@ -82,7 +83,7 @@ func TestDocsExampleOfSteers(t *testing.T) {
 	steers := newSteering(nil)
 	for l := range strings.Lines(in[0]) {
 		var steer steerLine
-		if err := session.DecodeStrict([]byte(l), &steer); err != nil || steer.Type != "steer" {
+		if err := strictjson.Decode([]byte(l), &steer); err != nil || steer.Type != "steer" {
 			t.Fatal(l, err)
 		}
 		var written strings.Builder

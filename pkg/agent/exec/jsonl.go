@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"turnstile/internal/process/command"
+	"turnstile/internal/titles"
 	"turnstile/pkg/agent"
-	"turnstile/pkg/session"
 )
 
 // The lines beside the events of package agent.
@@ -136,7 +136,7 @@ func (e *eventLines) line(data []byte) error {
 	case agent.EventState:
 		e.emit(agent.Event{Type: l.Type, Data: noNull(l.Data)})
 	case agent.EventTitle:
-		if title := session.CleanTitle(l.Text); title != "" {
+		if title := titles.Clean(l.Text); title != "" {
 			e.emit(agent.Event{Type: l.Type, Text: title})
 		}
 	case lineReady:

@@ -14,8 +14,8 @@ import (
 	"syscall"
 	"time"
 
+	"turnstile/internal/strictjson"
 	"turnstile/pkg/agent"
-	"turnstile/pkg/session"
 )
 
 // roles are what the test binary can be beside a test.
@@ -146,7 +146,7 @@ func steersRole(args []string) int {
 		case "read": // one steer, and say so
 			line, err := in.ReadBytes('\n')
 			if err == nil {
-				err = session.DecodeStrict(line, &steer)
+				err = strictjson.Decode(line, &steer)
 			}
 			if err != nil || steer.Type != "steer" {
 				fmt.Fprintf(os.Stderr, "read a steer: %.80q: %v\n", line, err)

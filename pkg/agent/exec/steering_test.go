@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"turnstile/internal/titles"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 )
@@ -356,7 +357,7 @@ func TestJSONLTitle(t *testing.T) {
 	}
 	want := []agent.Event{
 		{Type: agent.EventTitle, Text: "The build"},
-		{Type: agent.EventTitle, Text: strings.Repeat("ä", session.MaxTitle)},
+		{Type: agent.EventTitle, Text: strings.Repeat("ä", titles.Max)},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v", got)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"turnstile/internal/process/command"
+	"turnstile/internal/strictjson"
 	"turnstile/pkg/session"
 )
 
@@ -99,7 +100,7 @@ func LoadTools(path string) ([]Tool, error) {
 		return nil, fmt.Errorf("find the tools' directory: %w", err)
 	}
 	var raw []json.RawMessage
-	if err := session.DecodeStrict(data, &raw); err != nil {
+	if err := strictjson.Decode(data, &raw); err != nil {
 		return nil, fmt.Errorf("tools file %s: it is not a JSON array of tools: %w", path, err)
 	}
 	var problems []error
@@ -108,7 +109,7 @@ func LoadTools(path string) ([]Tool, error) {
 	for i, one := range raw {
 		t := &tools[i]
 		var its []error
-		if err := session.DecodeStrict(one, t); err != nil {
+		if err := strictjson.Decode(one, t); err != nil {
 			its = append(its, err)
 		} else {
 			its = t.check()

@@ -1,8 +1,10 @@
-package session
+package stored
 
 import (
 	"encoding/json"
 	"testing"
+
+	"turnstile/pkg/session"
 )
 
 func TestStateIsOfOneTranscript(t *testing.T) {
@@ -11,16 +13,16 @@ func TestStateIsOfOneTranscript(t *testing.T) {
 	if err != nil || text != `{"v":1,"session_id":"a","turn":"t4","entries":4,"after":7,"data":{"id":"<x>"}}` {
 		t.Fatal(text, err)
 	}
-	of := func(turns ...string) (entries []Entry) {
+	of := func(turns ...string) (entries []session.Entry) {
 		for _, turn := range turns {
-			entries = append(entries, Entry{Turn: turn})
+			entries = append(entries, session.Entry{Turn: turn})
 		}
 		return entries
 	}
 	for _, c := range []struct {
 		text, sessionID string
 		entries         int64
-		history         []Entry
+		history         []session.Entry
 		found           bool
 	}{
 		{text, "a", 4, of("t3"), true},        // the turn was cut off, or failed

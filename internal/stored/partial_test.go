@@ -1,16 +1,17 @@
-package session_test
+package stored_test
 
 import (
 	"reflect"
 	"strings"
 	"testing"
 
+	"turnstile/internal/stored"
 	"turnstile/pkg/session"
 )
 
 func TestPartialRoundTrip(t *testing.T) {
 	t.Parallel()
-	p := session.Partial{Fence: 1795227266293, Turn: "7c4a8d09-1795227266293", Messages: []string{"m1", "m2"}, Entries: []session.Entry{
+	p := stored.Partial{Fence: 1795227266293, Turn: "7c4a8d09-1795227266293", Messages: []string{"m1", "m2"}, Entries: []session.Entry{
 		{Role: session.RoleUser, Text: "a < b", Message: "m1"},
 		{Role: session.RoleTool, Tool: &session.ToolUse{Name: "search", CallID: "1"}, Interrupted: true},
 	}}
@@ -18,7 +19,7 @@ func TestPartialRoundTrip(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, ok := session.DecodePartial(text)
+	got, ok := stored.DecodePartial(text)
 	if !ok || !reflect.DeepEqual(got, p) {
 		t.Errorf("got %+v, %v", got, ok)
 	}
@@ -34,7 +35,7 @@ func TestPartialThatIsNone(t *testing.T) {
 		"", "x", "[]", `{"v":1}`, `{"v":2,"messages":["m"],"entries":["{}"]}`, `{"v":1,"messages":[],"entries":["{}"]}`,
 		`{"v":1,"messages":["m"],"entries":[]}`, `{"v":1,"messages":["m"],"entries":[{}]}`,
 	} {
-		if p, ok := session.DecodePartial(text); ok {
+		if p, ok := stored.DecodePartial(text); ok {
 			t.Errorf("%q is read as %+v", text, p)
 		}
 	}

@@ -1,15 +1,15 @@
-package session_test
+package titles_test
 
 import (
 	"strings"
 	"testing"
 
-	"turnstile/pkg/session"
+	"turnstile/internal/titles"
 )
 
-func TestCleanTitle(t *testing.T) {
+func TestClean(t *testing.T) {
 	t.Parallel()
-	long := strings.Repeat("ä", session.MaxTitle)
+	long := strings.Repeat("ä", titles.Max)
 	for text, want := range map[string]string{
 		"The build":                "The build",
 		" The\n build\t":           "The build",
@@ -18,8 +18,8 @@ func TestCleanTitle(t *testing.T) {
 		long + "x":                 long,
 		long[:len(long)-2] + " xy": long[:len(long)-2],
 	} {
-		got := session.CleanTitle(text)
-		if got != want || session.CleanTitle(got) != got {
+		got := titles.Clean(text)
+		if got != want || titles.Clean(got) != got {
 			t.Errorf("%q: %q, want %q", text, got, want)
 		}
 	}

@@ -1,6 +1,10 @@
-package session
+package stored
 
-import "encoding/json"
+import (
+	"encoding/json"
+
+	"turnstile/pkg/session"
+)
 
 // partialVersion is the schema version of a Partial. lua/claim.lua of
 // internal/protocol knows it, too.
@@ -9,10 +13,10 @@ const partialVersion = 1
 // Partial is what a running turn has done so far, stored beside its session should
 // the turn be cut off. The turn's end removes it.
 type Partial struct {
-	Fence    int64    // of the turn
-	Turn     string   // its id
-	Messages []string // ids of the messages that it was taken for, the first one first
-	Entries  []Entry  // what it would have added to the transcript by now
+	Fence    int64           // of the turn
+	Turn     string          // its id
+	Messages []string        // ids of the messages that it was taken for, the first one first
+	Entries  []session.Entry // what it would have added to the transcript by now
 }
 
 // storedPartial has its entries as text, which the claim script can append to a
@@ -30,11 +34,11 @@ func (p Partial) Encode() (string, error) {
 	s := storedPartial{V: partialVersion, Fence: p.Fence, Turn: p.Turn, Messages: p.Messages, Entries: make([]string, len(p.Entries))}
 	for i, e := range p.Entries {
 		var err error
-		if s.Entries[i], err = e.Encode(); err != nil {
+		if s.Entries[i], err = EncodeEntry(e); err != nil {
 			return "", err
 		}
 	}
-	return encode(s)
+	return Encode(s)
 }
 
 // DecodePartial reads a stored partial. What cannot be read, is of another version

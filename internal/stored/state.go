@@ -1,6 +1,10 @@
-package session
+package stored
 
-import "encoding/json"
+import (
+	"encoding/json"
+
+	"turnstile/pkg/session"
+)
 
 // stateVersion is the schema version of a State.
 const stateVersion = 1
@@ -25,13 +29,13 @@ type State struct {
 // Encode is the state as it is stored.
 func (s State) Encode() (string, error) {
 	s.V = stateVersion
-	return encode(s)
+	return Encode(s)
 }
 
 // StateFor reads a stored state for a turn that finds history in the transcript,
 // to which so many entries were written. Nil: there is none, it cannot be read, or it
 // is of another conversation or of another state of this one.
-func StateFor(text, sessionID string, entries int64, history []Entry) json.RawMessage {
+func StateFor(text, sessionID string, entries int64, history []session.Entry) json.RawMessage {
 	var s State
 	if json.Unmarshal([]byte(text), &s) != nil || s.V != stateVersion || s.SessionID != sessionID || string(s.Data) == "null" {
 		return nil

@@ -1,0 +1,40 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/redis/go-redis/v9"
+
+	"turnstile/internal/rediskey"
+	"turnstile/internal/stored"
+	"turnstile/pkg/session"
+)
+
+// Transcript reads a transcript, oldest entry first. One that does not exist, or has
+// expired, is empty. An entry that cannot be read is one of session.RoleSystem.
+func (a *Client) Transcript(ctx context.Context, key, sessionID string) ([]session.Entry, error) {
+	return a.transcript(ctx, key, sessionID, 0)
+}
+
+// Tail reads the last n entries of the session's present transcript.
+func (a *Client) Tail(ctx context.Context, sessionKey string, n int) ([]session.Entry, error) {
+	k := rediskey.For(sessionKey)
+	id, err := a.rdb.HGet(ctx, k.Record(), "session_id").Result()
+	if errors.Is(err, redis.Nil) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read session %s: %w", sessionKey, err)
+	}
+	return a.transcript(ctx, sessionKey, id, int64(-n))
+}
+
+func (a *Client) transcript(ctx context.Context, key, sessionID string, from int64) ([]session.Entry, error) {
+	lines, err := a.rdb.LRange(ctx, rediskey.For(key).Transcript(sessionID), from, -1).Result()
+	if err != nil {
+		return nil, fmt.Errorf("read transcript of %s: %w", key, err)
+	}
+	return stored.DecodeEntries(lines), nil
+}
