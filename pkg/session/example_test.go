@@ -1,0 +1,127 @@
+package session_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"turnstile/pkg/session"
+)
+
+func ExampleValidateKey() {
+	fmt.Println(session.ValidateKey("agent:main:telegram:dm:42"))
+	err := session.ValidateKey("telegram/42")
+	fmt.Println(errors.Is(err, session.ErrInvalid), err)
+	// Output:
+	// <nil>
+	// true invalid session key "telegram/42": use letters, digits and ._:@+=~- only, the first a letter or digit
+}
+
+func ExampleValidateID() {
+	fmt.Println(session.ValidateID(""))
+	// Output: invalid message id: it is empty
+}
+
+func ExampleParseMode() {
+	mode, err := session.ParseMode("steer")
+	fmt.Println(mode, err)
+	_, err = session.ParseMode("stear")
+	fmt.Println(err)
+	// Output:
+	// steer <nil>
+	// invalid mode "stear": use queue, collect, steer, interrupt, rollback or reject
+}
+
+func ExampleParseDropPolicy() {
+	policy, err := session.ParseDropPolicy("summarize")
+	fmt.Println(policy, err)
+	// Output: summarize <nil>
+}
+
+func ExampleParseDuration() {
+	d, err := session.ParseDuration("1d12h")
+	fmt.Println(d, err)
+	// Output: 36h0m0s <nil>
+}
+
+func ExampleParseQueueSettings() {
+	s, err := session.ParseQueueSettings("collect debounce:2s cap:25")
+	fmt.Println(s.Mode, time.Duration(s.Debounce), s.Cap, err)
+	// Output: collect 2s 25 <nil>
+}
+
+func ExampleDefaultQueueSettings() {
+	fmt.Println(session.DefaultQueueSettings())
+	// Output: queue debounce:1s cap:100 drop:new
+}
+
+// Settings of a session are laid over those of the worker.
+func ExampleQueueSettings_Over() {
+	s := session.QueueSettings{Mode: session.ModeCollect}.Over(session.DefaultQueueSettings())
+	fmt.Println(s.Mode, s.Cap)
+	// Output: collect 100
+}
+
+// The payload is what a program without the library puts into the asynq task.
+func ExampleMessage_EncodePayload() {
+	payload, err := session.Message{Text: "Is it done?", ExpiresIn: session.Duration(time.Hour)}.EncodePayload()
+	fmt.Println(string(payload), err)
+	// Output: {"v":1,"text":"Is it done?","expires_in":"1h0m0s"} <nil>
+}
+
+func ExampleDecodePayload() {
+	m, err := session.DecodePayload([]byte(`{"v":1,"text":"Is it done?","mode":"interrupt"}`))
+	fmt.Println(m.Text, m.Mode, err)
+	_, err = session.DecodePayload([]byte(`{"v":1,"text":""}`))
+	fmt.Println(err)
+	// Output:
+	// Is it done? interrupt <nil>
+	// invalid message: its text is empty
+}
+
+func ExampleMessage_Validate() {
+	m := session.Message{Text: "Look at this.", Attachments: []session.Attachment{{Name: "a.png"}}}
+	fmt.Println(m.Validate())
+	// Output: invalid attachment "a.png": give it a url or a path, one of the two
+}
+
+func ExampleLimits_Validate() {
+	err := session.Limits{Text: 4}.Validate(session.Message{Text: "hello"})
+	fmt.Println(errors.Is(err, session.ErrTooLarge), err)
+	// Output: true invalid message: its text has 5 bytes, at most 4 are allowed; attach a file instead
+}
+
+// A worker takes limits of zero as the defaults. A task has room for more than its payload:
+// names, headers and the errors of its attempts.
+func ExampleLimits_WithDefaults() {
+	l := session.Limits{Attachments: 3}.WithDefaults()
+	fmt.Println(l.Text, l.Meta, l.Attachments, l.Payload, l.Task())
+	// Output: 1048576 65536 3 2097152 2359296
+}
+
+// Limits bound the payload, too.
+func ExampleLimits_EncodePayload() {
+	l := session.Limits{Payload: 64}
+	_, err := l.EncodePayload(session.Message{Text: strings.Repeat("x", 64)})
+	fmt.Println(err)
+	_, err = l.DecodePayload([]byte(`{"v":1,"text":"short"}`))
+	fmt.Println(err)
+	// Output:
+	// invalid message: it has 81 bytes in JSON, at most 64 are allowed; attach files instead
+	// <nil>
+}
+
+func ExampleDuration() {
+	var m session.Message
+	err := json.Unmarshal([]byte(`{"text":"a","expires_in":"30d"}`), &m)
+	fmt.Println(time.Duration(m.ExpiresIn), err)
+	// Output: 720h0m0s <nil>
+}
+
+func ExampleUsage_Plus() {
+	first := session.Usage{InputTokens: 100, OutputTokens: 20}
+	fmt.Printf("%+v\n", first.Plus(session.Usage{Model: "m", InputTokens: 10, OutputTokens: 1}).OutputTokens)
+	// Output: 21
+}
