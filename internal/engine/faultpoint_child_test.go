@@ -181,7 +181,7 @@ func (l *logged) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event
 	return result, err
 }
 
-// asks is in the text of a message whose turn keeps state and asks for permission.
+// asks ends the text of a message whose turn keeps state and asks for permission.
 const asks = "asks"
 
 // remember does so. The state is the messages that the agent's own session knows of:

@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -74,13 +75,13 @@ func courses() []course {
 		}},
 		{name: "start and tools and text and a checkpoint", ends: done("m1"), before: say("m1", "tool=a:30ms stream=3 tick=60ms hello again")},
 		{name: "state and a question", ends: done("m1", "m2", "m3"), before: func(r *rig) {
-			r.say("m1", asks+" tool=a:30ms tick=60ms stream=2 hello again")
-			r.say("m2", asks+" hello")
-			r.say("m3", asks+" hello")
+			r.say("m1", "tool=a:30ms tick=60ms stream=2 hello again "+asks)
+			r.say("m2", "sleep=400ms hello "+asks) // longer than a third of the TTL: renewed
+			r.say("m3", "hello "+asks)
 		}, during: func(r *rig, _ *process) { r.allowAll() }},
 		{name: "state of a turn that is taken back", before: func(r *rig) {
-			r.say("m0", asks+" hello")
-			r.say("m1", asks+" sleep=500ms hello")
+			r.say("m0", "hello "+asks)
+			r.say("m1", "sleep=500ms hello "+asks)
 		},
 			ends: append(append(done("m0"), end{"m1", []session.Status{session.StatusInterrupted, session.StatusDone}}), done("m2", "m3")...),
 			during: func(r *rig, p *process) {
@@ -93,8 +94,8 @@ func courses() []course {
 					}
 					return p.dead() || mode != ""
 				})
-				r.say("m2", asks+" hello", mode)
-				r.say("m3", asks+" hello")
+				r.say("m2", "hello "+asks, mode)
+				r.say("m3", "hello "+asks)
 			}},
 		{name: "given back by a drain", ends: done("m1", "m2"), before: two("stream=16 tick=100ms hello again"),
 			during: onceRunning(func(_ *rig, p *process) { _ = p.cmd.Process.Signal(syscall.SIGTERM) })},
@@ -124,7 +125,8 @@ func courses() []course {
 	}
 }
 
-// allowAll allows whatever is asked, until the test ends.
+// allowAll allows whatever is asked, until the test ends. A question that has just come
+// is answered by its number: a bare answer to it is refused for 3 s.
 func (r *rig) allowAll() {
 	ctx, cancel := context.WithCancel(r.ctx)
 	gone := make(chan struct{})
@@ -140,7 +142,10 @@ func (r *rig) allowAll() {
 				tick.Stop()
 				return
 			case <-tick.C:
-				_, _ = r.client.Answer(ctx, r.key, 0, session.Allow) // mostly nothing is asked
+				q, err := r.client.Answer(ctx, r.key, 0, session.Allow) // mostly nothing is asked
+				if errors.Is(err, session.ErrJustAsked) {
+					_, _ = r.client.Answer(ctx, r.key, q.Number, session.Allow)
+				}
 			}
 		}
 	}()
