@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -167,8 +166,10 @@ func TestInterruptedWorkerIsKilled(t *testing.T) {
 			j := job{TTL: 2 * time.Second, Checkpoint: time.Millisecond}
 			one := r.process("one", j)
 			r.say("m1", "tool=look sleep=1h hello")
-			await(t, "a checkpoint", func() bool { return r.rdb.Exists(r.ctx, r.k.Partial()).Val() == 1 })
-			one.signal(syscall.SIGSTOP)
+			await(t, "a checkpoint, and the turn's start to be told", func() bool {
+				return r.rdb.Exists(r.ctx, r.k.Partial()).Val() == 1 && len(r.started("m1")) == 1
+			})
+			one.stop()
 			equal(t, "position", r.say("m2", "now", mode).Position, 2)
 			one.kill()
 			r.process("two", j)

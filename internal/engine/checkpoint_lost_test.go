@@ -101,9 +101,9 @@ func TestB70_StoppedBeforeACheckpoint(t *testing.T) {
 	r := newRig(t)
 	const ttl = time.Second
 	one := r.process("one", job{TTL: ttl, Checkpoint: 100 * time.Millisecond})
-	r.say("m1", "stream=26 tick=20ms abcdefghijklmnopqrstuvwxyz")
+	r.say("m1", "stream=26 tick=100ms abcdefghijklmnopqrstuvwxyz")
 	r.awaitPartial("echo: ")
-	one.signal(syscall.SIGSTOP) // the next checkpoint is due: it writes all the time
+	one.stop() // the next checkpoint is due: it writes all the time
 	s := newStage()
 	r.worker(s, sentinelTTL(ttl))
 	a := s.next(t, "m1")

@@ -107,19 +107,19 @@ func (r *rig) sessionDump() string {
 func TestStoppedWorkerWritesNothing(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{
-		"sleep":  "sleep=600ms hello",
-		"stream": "tool=search stream=6 tick=100ms hello",
+		"sleep":  "sleep=2s hello",
+		"stream": "tool=search stream=6 tick=300ms hello",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
-			const ttl = time.Second
+			const ttl = 2 * time.Second // the other worker takes this long, and the turn again: its time is over then
 			one := r.process("one", job{TTL: ttl})
 			r.say("m1", text)
 			r.say("m2", "behind")
 			await(t, "the first turn", func() bool { return len(r.started("m1")) == 1 })
+			one.stop()
 			r.process("two", job{TTL: ttl})
-			one.signal(syscall.SIGSTOP)
 			r.ends("m1", session.StatusDone)
 			r.ends("m2", session.StatusDone)
 			await(t, "the session to be free", func() bool { return r.token() == "" })

@@ -87,6 +87,25 @@ func (p *process) signal(s syscall.Signal) {
 	must(p.t, p.cmd.Process.Signal(s))
 }
 
+// stop stops the process with SIGSTOP and waits until none of its threads runs any
+// more: kill(2) returns before that.
+func (p *process) stop() {
+	p.t.Helper()
+	p.signal(syscall.SIGSTOP)
+	var status syscall.WaitStatus
+	for {
+		_, err := syscall.Wait4(p.cmd.Process.Pid, &status, syscall.WUNTRACED, nil)
+		if errors.Is(err, syscall.EINTR) {
+			continue
+		}
+		must(p.t, err)
+		if !status.Stopped() {
+			p.t.Fatalf("%s ended instead of stopping: %v", p.id, status)
+		}
+		return
+	}
+}
+
 // kill is kill -9. Again it does nothing.
 func (p *process) kill() {
 	_ = p.cmd.Process.Kill()

@@ -66,7 +66,7 @@ func prove(r *rig, sessions int, strike func(*process)) {
 	sent := r.sendAll(keys)
 	await(r, "a third of the answers", func() bool { return r.answered(keys) >= sessions*proofMessages/3 })
 	await(r, "a moment at which the first worker runs turns", func() bool {
-		one.signal(syscall.SIGSTOP)
+		one.stop()
 		running := r.runs(one)
 		if running {
 			running = r.runs(one) // the first look may have met a finish on its way
