@@ -16,10 +16,20 @@ func NewLogger(w io.Writer, s config.Worker) *slog.Logger {
 	o := &slog.HandlerOptions{Level: s.LogLevel}
 	var handler slog.Handler = slog.NewTextHandler(printable.NewWriter(w), o)
 	if s.LogFormat == config.LogJSON {
+		o.ReplaceAttr = durationsInSeconds
 		handler = slog.NewJSONHandler(printable.NewJSONWriter(w), o)
 	}
 	log := slog.New(handler)
 	redisconn.LogTo(log)
 	guardian.LogTo(log)
 	return log
+}
+
+// durationsInSeconds makes numbers of a JSON log's durations: of seconds, with a
+// fraction. slog's own are nanoseconds. A text log has them as Go writes them, 2.013s.
+func durationsInSeconds(_ []string, a slog.Attr) slog.Attr {
+	if a.Value.Kind() == slog.KindDuration {
+		a.Value = slog.Float64Value(a.Value.Duration().Seconds())
+	}
+	return a
 }
