@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -19,40 +20,74 @@ const (
 	claimBatch = 8
 )
 
-// dispatch claims sessions for free slots until the worker drains. While it waits
-// for a session it holds no slot, so that prefer finds one. Claims are made beside
-// the next pop: with Redis busy each of the two waits its turn there.
-func (w *Worker) dispatch() {
-	defer close(w.popping)
-	defer w.dispatching.rest()
+// dispatcher claims sessions for free slots, and runs them.
+type dispatcher struct {
+	queue  *protocol.Consumer
+	roster *roster
+	pool   *warmPool
+	life   *lifecycle
+	duties duties
+	log    *slog.Logger
+
+	slots slots
+	pulse pulse // of the loop, see Healthy
+	loop  sync.WaitGroup
+
+	mu       sync.Mutex
+	closed   bool           // by a drain: prefer claims nothing more
+	claiming sync.WaitGroup // claims on their way
+	sessions sync.WaitGroup
+}
+
+// start begins to claim, until the intake ends.
+func (d *dispatcher) start() { d.loop.Go(d.run) }
+
+// close ends what the loop's end does not.
+func (d *dispatcher) close() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.closed = true
+}
+
+// wait waits until nothing is claimed any more and no session runs. The intake has ended.
+func (d *dispatcher) wait() {
+	d.loop.Wait()
+	d.claiming.Wait()
+	d.sessions.Wait()
+}
+
+// run is the loop. While it waits for a session it holds no slot, so that prefer finds
+// one. Claims are made beside the next pop: with Redis busy each of the two waits its
+// turn there.
+func (d *dispatcher) run() {
+	defer d.pulse.rest()
 	pause, claimed := newPause(), make(chan error, 1)
 	for {
-		w.dispatching.rest()
-		free := w.takeSlots()
+		d.pulse.rest()
+		free := d.slots.take(d.life.intake, claimBatch)
 		if free == 0 {
 			return
 		}
-		w.dispatching.step()
-		sessions, err := w.queue.Pop(w.ctx, free)
+		d.pulse.step()
+		sessions, err := d.queue.Pop(d.life.work, free)
 		if err == nil && len(sessions) == 0 {
-			w.freeSlots(free)
-			w.dispatching.step()
-			sessions, err = w.queue.Await(w.ctx, popBlock)
-			free = w.trySlots(len(sessions))
+			d.slots.free(free)
+			d.pulse.step()
+			sessions, err = d.queue.Await(d.life.work, popBlock)
+			free = d.slots.try(len(sessions))
 		}
-		if err == nil && (w.Draining() || free < len(sessions)) {
-			w.dispatching.step()
-			err = w.queue.PutBack(w.ctx, sessions)
+		if err == nil && (d.life.draining() || free < len(sessions)) {
+			d.pulse.step()
+			err = d.queue.PutBack(d.life.work, sessions)
 			sessions = nil
 		}
-		w.freeSlots(free - len(sessions))
+		d.slots.free(free - len(sessions))
 		if len(sessions) > 0 {
-			w.claiming.Go(func() {
-				taken, err := w.claim(sessions)
-				w.freeSlots(len(sessions) - taken)
+			d.claiming.Go(func() {
+				err := d.claim(sessions)
 				select {
 				case claimed <- err:
-				default: // dispatch has another claim's to look at
+				default: // the loop has another claim's to look at
 				}
 			})
 		}
@@ -68,80 +103,80 @@ func (w *Worker) dispatch() {
 			}
 		}
 		if err != nil {
-			w.log.Warn("claiming sessions failed, trying again", "error", err)
-			w.redisFailed(dutyClaim, err)
-			pause.wait(w.draining)
+			d.log.Warn("claiming sessions failed, trying again", "error", err)
+			d.duties.failed(dutyClaim, err)
+			pause.wait(d.life.intake.Done())
 		}
 	}
 }
 
-// prefer claims a session whose agent is kept here, if there is a free slot, ahead
+// prefer claims a session whose warm agent is here, if there is a free slot, ahead
 // of the workers that learn of it by the ready index.
-func (w *Worker) prefer(session string) {
-	if !w.warm.holds(session) || w.trySlots(1) == 0 {
+func (d *dispatcher) prefer(session string) {
+	if !d.pool.has(session) || d.slots.try(1) == 0 {
 		return
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.ended {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
 		return // the slots are of no use any more
 	}
-	w.claiming.Go(func() {
-		taken, err := w.claim([]string{session})
-		w.freeSlots(1 - taken)
-		if err != nil {
-			w.log.Debug("the session with a warm agent was not claimed", "session", session, "error", err)
-			w.redisFailed(dutyClaim, err)
+	d.claiming.Go(func() {
+		if err := d.claim([]string{session}); err != nil {
+			d.log.Debug("the session with a warm agent was not claimed", "session", session, "error", err)
+			d.duties.failed(dutyClaim, err)
 		}
 	})
 }
 
-func (w *Worker) claim(sessions []string) (taken int, err error) {
-	holds, err := w.queue.Claim(w.ctx, sessions)
+// claim claims sessions for slots that were taken for them, and runs those that it gets.
+func (d *dispatcher) claim(sessions []string) error {
+	claims, err := d.queue.Claim(d.life.work, sessions)
 	if err != nil { // its reply may be what was lost
-		w.loop(func() {
-			if err := w.queue.TakeBack(w.ctx); err != nil && w.ctx.Err() == nil {
-				w.log.Warn("claims without a reply were not taken back: their sessions wait for the sentinels' end", "error", err)
+		d.life.run(func() {
+			if err := d.queue.TakeBack(d.life.work); err != nil && d.life.work.Err() == nil {
+				d.log.Warn("claims without a reply were not taken back: their sessions wait for the sentinels' end", "error", err)
 			}
 		})
 	}
 	if errors.Is(err, protocol.ErrBroken) { // which is no reason to wait with others
-		w.log.Error("a session cannot be claimed; it is looked at again in a while", "error", err)
-		w.redisFailed(dutyClaim, err)
+		d.log.Error("a session cannot be claimed; it is looked at again in a while", "error", err)
+		d.duties.failed(dutyClaim, err)
 		err = nil
 	}
-	for _, h := range holds {
-		w.countRecovered(h)
-		s := newServed(w, h)
-		w.served.Add(1)
-		go func() {
-			defer w.served.Done()
-			defer w.freeSlots(1)
-			s.serve()
-		}()
+	for _, c := range claims {
+		s := d.roster.join(c)
+		d.sessions.Go(func() {
+			defer d.slots.free(1)
+			s.run()
+		})
 	}
-	return len(holds), err
+	d.slots.free(len(sessions) - len(claims))
+	return err
 }
 
-// takeSlots waits for a free slot and takes all that are free, up to claimBatch.
-// 0: the worker drains.
-func (w *Worker) takeSlots() (n int) {
-	if w.Draining() {
+// slots bound how many sessions run at once: each takes a token.
+type slots chan struct{}
+
+// take waits for a free slot and takes all that are free, up to most.
+// 0: ctx has ended.
+func (s slots) take(ctx context.Context, most int) int {
+	if ctx.Err() != nil {
 		return 0 // a select would take either, and another pop takes its time
 	}
 	select {
-	case <-w.draining:
+	case <-ctx.Done():
 		return 0
-	case w.slots <- struct{}{}:
+	case s <- struct{}{}:
 	}
-	return 1 + w.trySlots(claimBatch-1)
+	return 1 + s.try(most-1)
 }
 
-// trySlots takes up to n slots, as far as they are free now.
-func (w *Worker) trySlots(n int) (taken int) {
+// try takes up to n slots, as far as they are free now.
+func (s slots) try(n int) (taken int) {
 	for taken < n {
 		select {
-		case w.slots <- struct{}{}:
+		case s <- struct{}{}:
 			taken++
 		default:
 			return taken
@@ -150,9 +185,9 @@ func (w *Worker) trySlots(n int) (taken int) {
 	return taken
 }
 
-func (w *Worker) freeSlots(n int) {
+func (s slots) free(n int) {
 	for range n {
-		<-w.slots
+		<-s
 	}
 }
 
@@ -171,26 +206,27 @@ func (p *pause) wait(done <-chan struct{}) {
 	p.next = min(2*p.next, 2*time.Second)
 }
 
-// waiters asks whether other sessions wait for a worker, at most every 20 ms for
+// waiters looks whether other sessions wait for a worker, at most every 20 ms for
 // all turns together.
 type waiters struct {
-	ask func(context.Context) (bool, error)
+	look func(context.Context) (bool, error)
 
-	mu    sync.Mutex
-	asked time.Time
-	wait  bool
+	mu     sync.Mutex
+	looked time.Time
+	found  bool
 }
 
-func (o *waiters) any(ctx context.Context) bool {
+// wait reports whether others wait.
+func (o *waiters) wait(ctx context.Context) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if time.Since(o.asked) < 20*time.Millisecond {
-		return o.wait
+	if time.Since(o.looked) < 20*time.Millisecond {
+		return o.found
 	}
-	wait, err := o.ask(ctx)
+	found, err := o.look(ctx)
 	if err != nil {
 		return false // the session goes on: it has the sentinel
 	}
-	o.asked, o.wait = time.Now(), wait
-	return wait
+	o.looked, o.found = time.Now(), found
+	return found
 }

@@ -18,29 +18,29 @@ const (
 	ReasonRestart  Reason = "restart_timeout"
 )
 
-// Name is the reason as it is told before any time is over: shutdown or restart.
-func (r Reason) Name() string { return strings.TrimSuffix(string(r), "_timeout") }
-
 // reasonLease is why a turn is given back whose agent was killed by its guardian.
 const reasonLease Reason = "lease_lost"
 
-// notice is what the sessions that are active when a drain begins are told.
-func (w *Worker) notice(r Reason) string {
-	what := "shutting down"
-	if r == ReasonRestart {
-		what = "restarting"
-	}
-	if w.opts.Ephemeral {
-		return "This worker is " + what + ", and nothing is kept. If the current task does not end in time it will be cut off."
-	}
-	return "This worker is " + what + ". If the current task does not end in time it will be interrupted, and another worker will try to resume it."
-}
+// Name is the reason as it is told before any time is over: shutdown or restart.
+func (r Reason) Name() string { return strings.TrimSuffix(string(r), "_timeout") }
 
 // drainError is the cause with which a drain ends turns.
 type drainError struct{ reason Reason }
 
 func (e drainError) Error() string { return errDrain.Error() + ": " + string(e.reason) }
 func (e drainError) Unwrap() error { return errDrain }
+
+// notice is what the sessions that run when a drain begins are told.
+func (o Options) notice(r Reason) string {
+	what := "shutting down"
+	if r == ReasonRestart {
+		what = "restarting"
+	}
+	if o.Ephemeral {
+		return "This worker is " + what + ", and nothing is kept. If the current task does not end in time it will be cut off."
+	}
+	return "This worker is " + what + ". If the current task does not end in time it will be interrupted, and another worker will try to resume it."
+}
 
 // Drain ends the worker: it claims nothing more, lets the running turns go on for
 // DrainTimeout, then interrupts those that still run and puts their messages back
@@ -52,56 +52,50 @@ func (e drainError) Unwrap() error { return errDrain }
 // A second call waits for the first. Drain before Start is legal.
 func (w *Worker) Drain(ctx context.Context, reason Reason) {
 	w.mu.Lock()
-	first, active, started := !w.ended, w.active(), w.started
-	w.ended = true
-	if first {
-		w.drain = drain{reason: reason, until: time.Now().Add(w.opts.DrainTimeout), ends: map[outcome]int{}}
-		close(w.draining)
-		if !started {
-			close(w.popping)
-		}
-	}
+	was := w.state
+	w.state = drained
 	w.mu.Unlock()
-	if !first {
-		<-w.ctx.Done()
-		w.loops.Wait()
+	if was == drained {
+		<-w.life.work.Done()
+		w.life.stop()
 		return
 	}
-	if started {
-		<-w.begun // it gives up now, or its loops end by themselves
+	running := w.roster.beginDrain(reason, w.opts.DrainTimeout)
+	w.dispatcher.close()
+	w.life.endIntake()
+	if was == started {
+		<-w.begun // Start gives up now, or its actors end by themselves
 	}
 	w.log.Info("draining", "reason", reason.Name(), "running", w.Running(), "timeout", w.opts.DrainTimeout)
 	idle := make(chan struct{})
 	var beside sync.WaitGroup
-	beside.Go(func() { w.report(idle) })
-	if w.maintenance != nil {
-		beside.Go(w.maintenance.stop) // takes its time: beside the turns, not behind them
+	beside.Go(func() { w.reportDrain(idle) })
+	if w.jobs != nil {
+		beside.Go(w.jobs.stop) // takes its time: beside the turns, not behind them
 	}
-	for _, s := range active { // those whose claim is under way hear it at their begin
-		s.notify(w.notice(reason))
+	for _, s := range running { // those whose claim is on its way hear it when they join
+		s.notify(w.opts.notice(reason))
 	}
 	go func() {
-		<-w.popping
-		w.claiming.Wait()
-		w.served.Wait()
+		w.dispatcher.wait()
 		close(idle)
 	}()
-	w.await(ctx, idle)
-	w.cutOff(reason)
+	w.letRun(ctx, idle)
+	w.interrupt(reason)
 	<-idle
-	w.warm.end()
+	w.pool.end()
 	beside.Wait()
-	if w.maintenance != nil {
-		w.maintenance.end()
+	if w.jobs != nil {
+		w.jobs.end()
 	}
-	w.cancel()
-	w.loops.Wait()
-	w.log.Info("drained", "reason", reason.Name(), "finished", w.drain.ends[outcomeFinished],
-		"given_back", w.drain.ends[outcomeGivenBack], "lost", w.drain.ends[outcomeLost])
+	w.life.stop()
+	ends := w.roster.drain.ends
+	w.log.Info("drained", "reason", reason.Name(), "finished", ends[outcomeFinished],
+		"given_back", ends[outcomeGivenBack], "lost", ends[outcomeLost])
 }
 
-// await waits until no turn runs any more, the drain's time is over, or ctx ends.
-func (w *Worker) await(ctx context.Context, idle <-chan struct{}) {
+// letRun waits until no turn runs any more, the drain's time is over, or ctx ends.
+func (w *Worker) letRun(ctx context.Context, idle <-chan struct{}) {
 	over := time.NewTimer(w.DrainProgress().Left)
 	defer over.Stop()
 	select {
@@ -109,28 +103,26 @@ func (w *Worker) await(ctx context.Context, idle <-chan struct{}) {
 	case <-over.C:
 	case <-ctx.Done():
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.drain.until, w.drain.over = time.Now(), true
+	w.roster.timeIsUp()
 }
 
 // markPatience is how long the interrupts wait for the marks. Turns that are not
 // marked by then are marked when they are given back.
 const markPatience = time.Second
 
-// cutOff ends the turns that still run now. Each is marked to be resumed before
+// interrupt ends the turns that still run now. Each is marked to be resumed before
 // it is interrupted; one that has no agent yet is kept from starting instead.
-func (w *Worker) cutOff(reason Reason) {
-	sessions := w.snapshot()
-	holds := make([]*protocol.Claim, len(sessions))
+func (w *Worker) interrupt(reason Reason) {
+	sessions := w.roster.all()
+	claims := make([]*protocol.Claim, len(sessions))
 	for i, s := range sessions {
-		holds[i] = s.hold
+		claims[i] = s.claim
 	}
 	marked := make(chan struct{})
-	w.loop(func() {
+	w.life.run(func() {
 		defer close(marked)
-		for i, m := range w.queue.Mark(w.ctx, holds, string(reason)) {
-			if m.Err != nil && holds[i].Lease().Held() == nil {
+		for i, m := range w.queue.Mark(w.life.work, claims, string(reason)) {
+			if m.Err != nil && claims[i].Lease().Held() == nil {
 				sessions[i].log.Debug("no mark: the turn has ended, or its requeue will mark it", "error", m.Err)
 			}
 		}
@@ -141,6 +133,58 @@ func (w *Worker) cutOff(reason Reason) {
 		w.log.Warn("turns are interrupted before they are marked: Redis does not answer")
 	}
 	for _, s := range sessions {
-		s.drain(drainError{reason})
+		s.interrupt(drainError{reason})
+	}
+}
+
+// DrainProgress is how far a drain is.
+type DrainProgress struct {
+	// Draining is true from the moment that Drain was called, for good.
+	Draining bool
+
+	// Reason is that of the first call of Drain; "" before it.
+	Reason Reason
+
+	// Running counts the sessions whose turns have not ended, as Worker.Running does.
+	Running int
+
+	// Left is how long they may go on before they are interrupted. 0 in a drain:
+	// those that still run are being interrupted.
+	Left time.Duration
+}
+
+// DrainProgress returns how far a drain is. It costs no more than a lock.
+func (w *Worker) DrainProgress() DrainProgress {
+	r := w.roster
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p := DrainProgress{Draining: r.drain.phase != notDraining, Running: len(r.sessions)}
+	if p.Draining {
+		p.Reason, p.Left = r.drain.reason, max(0, time.Until(r.drain.until))
+	}
+	return p
+}
+
+// reportEvery is how often at most the log tells how many turns a drain still
+// waits for.
+const reportEvery = time.Second
+
+// reportDrain logs how many turns still run whenever that has changed, until all have
+// ended.
+func (w *Worker) reportDrain(idle <-chan struct{}) {
+	for {
+		select { // the drain's begin was logged, too
+		case <-idle:
+			return
+		case <-time.After(reportEvery):
+		}
+		select {
+		case <-idle:
+			return
+		case <-w.roster.left:
+		}
+		if p := w.DrainProgress(); p.Running > 0 {
+			w.log.Info("still draining", "reason", p.Reason.Name(), "running", p.Running, "left", p.Left.Round(time.Second))
+		}
 	}
 }

@@ -10,12 +10,12 @@ type Kept struct {
 
 // Kept looks at a session's warm agent between two turns.
 func (w *Worker) Kept(session string) (k Kept, ok bool) {
-	if !w.warm.holds(session) {
+	if !w.pool.has(session) {
 		return k, false
 	}
-	w.warm.mu.Lock()
-	defer w.warm.mu.Unlock()
-	a, ok := w.warm.kept.Peek(session)
+	w.pool.mu.Lock()
+	defer w.pool.mu.Unlock()
+	a, ok := w.pool.idle.Peek(session)
 	if !ok {
 		return k, false
 	}
@@ -30,7 +30,7 @@ func (o *Options) StuckAfter(d time.Duration) { o.stuckAfter = d }
 
 // Interrupted counts the sessions whose turn a drain has told to end.
 func (w *Worker) Interrupted() (n int) {
-	for _, s := range w.snapshot() {
+	for _, s := range w.roster.all() {
 		s.mu.Lock()
 		if s.drained != nil {
 			n++

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// stuckAfter is how long one step of dispatch or keep may take. The longest that
+// stuckAfter is how long one step of the dispatcher or the renewer may take. The longest that
 // ends by itself is a call of a Redis that accepts connections and never answers: the
 // client gives up after its timeouts, four times over, which was 33 s at most. A
 // worker that only waits for Redis is not to be restarted.
@@ -30,7 +30,7 @@ func (p *pulse) since() time.Duration {
 	return time.Since(birth) - time.Duration(at)
 }
 
-// Healthy answers an error when the worker is stuck and its process is to be started
+// Healthy returns an error when the worker is stuck and its process is to be started
 // again: the loop that claims sessions, or the one that renews what is held, has not
 // moved for 5 min. A worker that drains, whose slots are all taken, or whose Redis is
 // away is healthy, as long as the Redis client's timeouts end its calls in that time.
@@ -40,7 +40,7 @@ func (w *Worker) Healthy() error {
 	for _, loop := range []struct {
 		name  string
 		pulse *pulse
-	}{{"the claiming of sessions", &w.dispatching}, {"the renewal of sentinels", &w.keeping}} {
+	}{{"the claiming of sessions", &w.dispatcher.pulse}, {"the renewal of sentinels", &w.renewer.pulse}} {
 		if since := loop.pulse.since(); since > limit {
 			return fmt.Errorf("%s has not moved for %s", loop.name, since.Round(time.Second))
 		}

@@ -67,43 +67,55 @@ const (
 // Duties are all that Observer.RedisFailed may be told of.
 func Duties() []string { return []string{dutyClaim, dutyRenew, dutyDue, dutyReap, dutySweep, dutyWake} }
 
-// started tells the observer of the messages that begin their first turn.
-func (t *turn) started() {
-	t.ran = true
-	o := t.served.w.opts.Observer
-	if o == nil {
+// duties tells an observer of failures of the worker's own duties.
+type duties struct {
+	observer Observer
+	life     *lifecycle
+}
+
+// failed tells of one, unless it is the worker's own end that cut the duty off.
+func (d duties) failed(duty string, err error) {
+	if d.observer != nil && d.life.work.Err() == nil {
+		d.observer.RedisFailed(duty, err)
+	}
+}
+
+// tellStart tells the observer of the messages that begin their first turn.
+func (t *turnRun) tellStart() {
+	if t.opts.Observer == nil {
 		return
 	}
-	if t.Taken.First() {
-		o.MessageStarted(t.Age)
-	}
-	for i := range t.Collected {
-		if t.Collected[i].First() {
-			o.MessageStarted(t.Collected[i].Age)
+	for _, m := range t.Messages() {
+		if m.First() {
+			t.opts.Observer.MessageStarted(m.Age)
 		}
 	}
 }
 
-// ended tells the observer of the turn's end, and writes the log's line. lost is
+// tellEnd tells the observer of the turn's end, and writes the log's line. lost is
 // why the end could not be written, if it could not.
-func (t *turn) ended(lost error) {
+func (t *turnRun) tellEnd(lost error) (last outcome) {
 	defer t.contain("telling of its end")
 	end := TurnEnd{
-		Session: t.Session, Turn: t.ID, Message: t.Message.ID, Attempt: t.Attempt, Status: t.status, Ran: t.ran,
-		Wait: t.Age, Duration: time.Since(t.Started), Err: t.failure,
+		Session: t.Session, Turn: t.ID, Message: t.Message.ID, Attempt: t.Attempt, Status: t.end.status, Ran: t.ran,
+		Wait: t.Age, Duration: time.Since(t.Started), Err: t.end.why,
 	}
-	if lost != nil {
-		end.Status, end.Err = StatusLost, lost
-	}
-	if o := t.served.w.opts.Observer; o != nil {
-		o.TurnEnded(end)
-	}
+	last = outcomeFinished
 	level := slog.LevelInfo
 	switch {
-	case lost != nil && !errors.Is(lost, lease.ErrLost):
-		level = slog.LevelError // its sentinel runs out
-	case lost != nil, end.Status == session.StatusFailed:
+	case lost != nil:
+		end.Status, end.Err, last = StatusLost, lost, outcomeLost
 		level = slog.LevelWarn
+		if !errors.Is(lost, lease.ErrLost) {
+			level = slog.LevelError // its sentinel runs out
+		}
+	case end.Status == StatusRequeued:
+		last = outcomeGivenBack
+	case end.Status == session.StatusFailed:
+		level = slog.LevelWarn
+	}
+	if o := t.opts.Observer; o != nil {
+		o.TurnEnded(end)
 	}
 	if ctx := context.Background(); t.log.Enabled(ctx, level) {
 		line := []slog.Attr{
@@ -111,19 +123,12 @@ func (t *turn) ended(lost error) {
 			slog.Duration("duration", end.Duration.Round(time.Millisecond)), slog.Duration("wait", end.Wait.Round(time.Millisecond)),
 		}
 		if end.Status == StatusRetried {
-			line = append(line, slog.Duration("retry_in", t.retryIn.Round(time.Millisecond)))
+			line = append(line, slog.Duration("retry_in", t.end.retryIn.Round(time.Millisecond)))
 		}
 		if end.Err != nil {
 			line = append(line, slog.Any("error", end.Err))
 		}
 		t.log.LogAttrs(ctx, level, "turn ended", line...)
 	}
-}
-
-// redisFailed tells the observer, unless it is the worker's own end that cut a duty
-// off.
-func (w *Worker) redisFailed(duty string, err error) {
-	if w.opts.Observer != nil && w.ctx.Err() == nil {
-		w.opts.Observer.RedisFailed(duty, err)
-	}
+	return last
 }

@@ -2,7 +2,7 @@ package engine
 
 import (
 	"encoding/json"
-	"strings"
+	"slices"
 	"sync"
 	"time"
 
@@ -22,43 +22,44 @@ const (
 	emitFirst = 5 * time.Millisecond
 )
 
-// recorder takes an agent's events: to the session's stream, in batches, into the
-// entries of the transcript, and from time to time into a checkpoint, should the
-// turn be cut off.
+// recorder takes the events of a turn's agent, on their way to four places:
+//
+//	the session's stream       batches of events, below
+//	the transcript             recorder_entries.go; written by the turn's end
+//	the turn's checkpoints     recorder_checkpoints.go
+//	the session's agent state  recorder_state.go
+//
+// recorder_event.go makes an event storable first.
 type recorder struct {
-	turn *turn
+	turn  *protocol.Turn
+	claim *protocol.Claim
+	containment
 
-	mu     sync.Mutex
+	mu      sync.Mutex
+	over    bool
+	entries entries
+	usage   *session.Usage // of the turn so far; nil: the agent does not tell
+	state   agentState
+
 	unsent []session.Event
-	title  string          // proposed and not stored yet
-	before []session.Entry // what an earlier run of the turn has made
-	made   []session.Entry // assistant's, tools' and steered users' entries so far
-	words  strings.Builder // text of the last of them that is not in it yet
-	sent   time.Time       // the last batch; zero: there was none
-	due    time.Time       // the next one; zero: none is due
-	timer  *time.Timer
-	over   bool
-
-	usage *session.Usage  // of the turn so far; nil: the agent does not tell
-	kept  json.RawMessage // what the agent has stored for later turns
-	keep  json.RawMessage // what it wants stored; nil: it has not said
-
-	checkpoints checkpoints
+	title  string      // proposed and not stored yet
+	sent   time.Time   // the last batch; zero: there was none
+	due    time.Time   // the next one; zero: none is due
+	timer  *time.Timer // sends it
 
 	sending sync.Mutex // one batch at a time, in order
+
+	checkpoints checkpoints
 }
 
 // newRecorder begins a recording. The turn's start is told after a while even if
 // the agent says nothing.
-func newRecorder(t *turn) *recorder {
-	r := &recorder{turn: t, due: time.Now().Add(emitEvery)}
+func newRecorder(turn *protocol.Turn, claim *protocol.Claim, checkpointEvery time.Duration, c containment) *recorder {
+	r := &recorder{turn: turn, claim: claim, containment: c, due: time.Now().Add(emitEvery)}
+	r.entries.turn = turn
+	r.checkpoints = checkpoints{interval: checkpointEvery, began: turn.Started, store: r.storeCheckpoint, containment: c}
 	r.timer = time.AfterFunc(emitEvery, r.flush)
 	return r
-}
-
-// now is Redis' clock, as far as this worker knows it.
-func (r *recorder) now() int64 {
-	return r.turn.StartedAt.Add(time.Since(r.turn.Started)).UnixMilli()
 }
 
 // record is the agent's emit.
@@ -76,15 +77,30 @@ func (r *recorder) record(e agent.Event) {
 		if e.Usage == nil {
 			return
 		}
-		r.use(*e.Usage)
+		u := *e.Usage
+		if r.usage != nil {
+			u = r.usage.Plus(u)
+		}
+		r.usage = &u
 	case agent.EventState:
-		r.keepSoon(e.Data)
+		r.state.want(e.Data)
+		if r.state.unsaved() != nil {
+			r.schedule()
+		}
 		return
-	case agent.EventRaw:
-		e = bounded(e)
 	}
-	r.remember(e)
+	if did := r.entries.add(e, r.redisNow()); did != nothing {
+		r.checkpoints.after(did)
+	}
 	r.send(protocol.AgentEvent(r.turn.ID, e))
+}
+
+// steered records a message that the agent has taken into its turn.
+func (r *recorder) steered(m session.Message) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.entries.addUser(m, r.redisNow())
+	r.send(session.Event{Type: session.EventSteered, Turn: r.turn.ID, Messages: []string{m.ID}})
 }
 
 // notice tells the user something that is not the agent's. False: it is too
@@ -93,16 +109,24 @@ func (r *recorder) notice(text string) bool {
 	return r.tell(session.Event{Type: session.EventNotice, Text: text})
 }
 
-// steered records a message that the agent has taken into its turn.
-func (r *recorder) steered(m session.Message) {
+// tell sends an event of the turn that is not the agent's. False: it is too late.
+func (r *recorder) tell(e session.Event) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.settle()
-	r.made = append(r.made, r.userEntry(m, r.now()))
-	r.send(session.Event{Type: session.EventSteered, Turn: r.turn.ID, Messages: []string{m.ID}})
+	if r.over {
+		return false
+	}
+	e.Turn = r.turn.ID
+	r.send(e)
+	return true
 }
 
-// send queues an event; adjacent pieces of text become one.
+// redisNow is Redis' clock in ms, as far as this worker knows it.
+func (r *recorder) redisNow() int64 {
+	return r.turn.StartedAt.Add(time.Since(r.turn.Started)).UnixMilli()
+}
+
+// send queues an event; adjacent pieces of text become one. r.mu is held.
 func (r *recorder) send(e session.Event) {
 	if n := len(r.unsent); n > 0 && isText(e) && r.unsent[n-1].Type == e.Type {
 		r.unsent[n-1].Text += e.Text
@@ -130,9 +154,9 @@ func isText(e session.Event) bool {
 }
 
 // flush is the timer's: it sends what is unsent. After the end that is stop's
-// affair, for by then the hold may be at its next turn.
+// affair, for by then the claim may be at its next turn.
 func (r *recorder) flush() {
-	defer r.turn.contain("its events")
+	defer r.contain("its events")
 	r.sending.Lock()
 	defer r.sending.Unlock()
 	r.mu.Lock()
@@ -140,25 +164,25 @@ func (r *recorder) flush() {
 		r.mu.Unlock()
 		return
 	}
-	events, title, state := r.unsent, r.title, r.unkept()
+	events, title, state := r.unsent, r.title, r.state.unsaved()
 	r.unsent, r.title, r.due, r.sent = nil, "", time.Time{}, time.Now()
 	r.mu.Unlock()
-	r.store(state) // first: who hears of the agent's words may rely on it
+	r.saveState(state) // first: who hears of the agent's words may rely on it
 	r.emit(events, title)
 }
 
 // emit sends a batch. Events are a courtesy to whoever watches: one that cannot
 // be sent does not end the turn.
 func (r *recorder) emit(events []session.Event, title string) {
-	ctx := r.turn.hold.Lease().Context()
-	if err := r.turn.hold.Emit(ctx, events); err != nil {
-		r.turn.log.Warn("events were not sent", "events", len(events), "error", err)
+	ctx := r.claim.Lease().Context()
+	if err := r.claim.Emit(ctx, events); err != nil {
+		r.log.Warn("events were not sent", "events", len(events), "error", err)
 	}
 	if title == "" {
 		return
 	}
-	if err := r.turn.hold.Title(ctx, title); err != nil {
-		r.turn.log.Warn("the title was not stored", "error", err)
+	if err := r.claim.Title(ctx, title); err != nil {
+		r.log.Warn("the title was not stored", "error", err)
 	}
 }
 
@@ -174,7 +198,7 @@ func (r *recorder) silence() {
 // the turn's end repeats anyway. A checkpoint that is under way is waited for.
 func (r *recorder) stop() {
 	r.silence()
-	r.stopCheckpoints()
+	r.checkpoints.stop()
 	r.sending.Lock() // a batch that is under way
 	defer r.sending.Unlock()
 	r.mu.Lock()
@@ -184,4 +208,56 @@ func (r *recorder) stop() {
 	if len(rest) > 1 || len(rest) == 1 && rest[0].Type != string(agent.EventText) {
 		r.emit(rest, title)
 	}
+}
+
+// recording is what a turn's end takes over from its recorder.
+type recording struct {
+	reply   string
+	entries []session.Entry
+	usage   *session.Usage
+}
+
+// finished is the recording of a turn that ended well, with the agent's result.
+func (r *recorder) finished(result agent.Result) recording {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	reply := result.Text
+	if reply == "" {
+		reply = r.entries.reply()
+	}
+	return recording{reply, marked(r.entries.with(result.Text, r.redisNow()), false, r.usage), r.usage}
+}
+
+// cutOff is that of a turn that was interrupted or failed.
+func (r *recorder) cutOff() recording {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return recording{r.entries.reply(), marked(r.entries.all(), true, r.usage), r.usage}
+}
+
+// soFar are the entries of a turn that is to be resumed, or nil where the agent has not
+// done anything yet: what an earlier run had done is still stored.
+func (r *recorder) soFar() []session.Entry {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.entries.made) == 0 {
+		return nil
+	}
+	return marked(r.entries.all(), true, r.usage)
+}
+
+// inherited are the entries that the turn was resumed from, of an earlier run.
+func (r *recorder) inherited() []session.Entry {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.entries.before)
+}
+
+// resume takes over what is stored of the session: the agent's state, and the entries of
+// an earlier run of this turn.
+func (r *recorder) resume(state json.RawMessage, partial []session.Entry) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.state.saved = state
+	r.entries.resume(partial)
 }

@@ -1,30 +1,37 @@
 package engine
 
-import "turnstile/internal/protocol"
+import (
+	"log/slog"
 
-// listen hears what is asked of this worker's turns.
-func (w *Worker) listen(ready func()) {
-	err := w.queue.Signals(w.ctx, ready, func(sig protocol.Signal) {
-		if sig.Session != "" {
-			w.prefer(sig.Session)
-			return
+	"turnstile/internal/protocol"
+)
+
+// listener passes on to the turns what senders request of them.
+type listener struct {
+	queue  *protocol.Consumer
+	roster *roster
+	prefer func(session string) // of a session that may have its warm agent here
+	life   *lifecycle
+	log    *slog.Logger
+}
+
+// run calls ready when signals are heard, and hears them until the worker has ended.
+func (l *listener) run(ready func()) {
+	if err := l.queue.Signals(l.life.work, ready, l.hear); err != nil {
+		l.log.Error("listening for signals ended; renewals still learn of them", "error", err)
+	}
+}
+
+func (l *listener) hear(sig protocol.Signal) {
+	if sig.Session != "" {
+		l.prefer(sig.Session)
+		return
+	}
+	for _, s := range l.roster.all() {
+		if fence, runs := s.claim.Runs(sig.TaskID); runs {
+			s.hear(fence, sig.Asked, false, protocol.Decided{})
+		} else if sig.Token != "" && s.claim.Token() == sig.Token {
+			s.hear(sig.Fence, sig.Asked, sig.Steer, sig.Reply)
 		}
-		for _, s := range w.snapshot() {
-			fence, runs := s.hold.Runs(sig.TaskID)
-			switch {
-			case runs:
-				s.ask(fence, sig.Asked)
-			case sig.Token == "" || s.hold.Token() != sig.Token:
-			case sig.Reply.Question != 0:
-				s.reply(sig.Fence, sig.Reply)
-			case sig.Steer:
-				s.steer(sig.Fence)
-			default:
-				s.ask(sig.Fence, sig.Asked)
-			}
-		}
-	})
-	if err != nil {
-		w.log.Error("listening for signals ended; renewals still learn of them", "error", err)
 	}
 }

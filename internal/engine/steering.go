@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 
+	"turnstile/internal/protocol"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 )
@@ -13,22 +14,36 @@ import (
 // turn before the agent is offered them; those that it has not accepted when it
 // ends are put back. A nil steering is that of an agent that takes none.
 type steering struct {
-	turn   *turn
+	claim    *protocol.Claim
+	recorder *recorder
+	refused  func(protocol.Taken) bool // messages that are to be no part of a turn
+	containment
+
 	offers chan agent.Steer
 	ctx    context.Context
 	cancel context.CancelFunc
 
 	mu      sync.Mutex
-	over    bool // no message is accepted any more
-	asked   bool // there is something to take
-	running bool
+	state   steeringState
+	again   bool // a message has come since the last look
 	done    sync.WaitGroup
 	offered []string // ids that were taken and are not accepted yet
 }
 
-func newSteering(t *turn) *steering {
-	s := &steering{turn: t, offers: make(chan agent.Steer)}
-	s.ctx, s.cancel = context.WithCancel(t.hold.Lease().Context())
+// steeringState is what a steering does.
+type steeringState int
+
+const (
+	steerIdle    steeringState = iota
+	steerOffers                // a goroutine takes messages and offers them
+	steerStopped               // nothing is taken or accepted any more
+)
+
+func newSteering(r *recorder, refused func(protocol.Taken) bool) *steering {
+	s := &steering{
+		claim: r.claim, recorder: r, refused: refused, containment: r.containment, offers: make(chan agent.Steer),
+	}
+	s.ctx, s.cancel = context.WithCancel(r.claim.Lease().Context())
 	return s
 }
 
@@ -46,41 +61,42 @@ func (s *steering) wake() {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.asked = true
-	if s.over || s.running {
-		return
+	s.again = true
+	if s.state == steerIdle {
+		s.state = steerOffers
+		s.done.Go(s.run)
 	}
-	s.running = true
-	s.done.Add(1)
-	go s.run()
+}
+
+// more reports whether there is something to take, and ends the run if not.
+func (s *steering) more() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	more := s.again && s.state == steerOffers
+	s.again = false
+	if !more && s.state == steerOffers {
+		s.state = steerIdle
+	}
+	return more
 }
 
 func (s *steering) run() {
-	defer s.done.Done()
-	defer s.turn.contain("steering it")
-	for {
-		s.mu.Lock()
-		if !s.asked || s.over {
-			s.running = false
-			s.mu.Unlock()
-			return
-		}
-		s.asked = false
-		s.mu.Unlock()
+	defer s.contain("steering it")
+	for s.more() {
 		// Not s.ctx: the turn's end has to know what Redis counts among its messages.
-		messages, err := s.turn.hold.Steer(s.turn.hold.Lease().Context())
+		messages, err := s.claim.Steer(s.claim.Lease().Context())
 		if err != nil {
-			s.turn.log.Warn("steering failed, the message waits for its turn", "error", err)
+			s.log.Warn("steering failed, the message waits for its turn", "error", err)
 			continue
 		}
 		s.mu.Lock()
 		for _, m := range messages {
 			s.offered = append(s.offered, m.Message.ID)
 		}
-		s.asked = s.asked || s.turn.hold.SteerWaits()
+		s.again = s.again || s.claim.SteerWaits()
 		s.mu.Unlock()
 		for _, m := range messages {
-			if _, bad := s.turn.verdict(m); bad {
+			if s.refused(m) {
 				continue // put back, and judged as a turn of its own
 			}
 			select {
@@ -96,11 +112,11 @@ func (s *steering) run() {
 func (s *steering) accept(m session.Message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.over {
+	if s.state == steerStopped {
 		return
 	}
 	s.offered = slices.DeleteFunc(s.offered, func(id string) bool { return id == m.ID })
-	s.turn.recorder.steered(m)
+	s.recorder.steered(m)
 }
 
 // stop ends the steering and waits for it; it may be called twice.
@@ -109,7 +125,7 @@ func (s *steering) stop() {
 		return
 	}
 	s.mu.Lock()
-	s.over = true
+	s.state = steerStopped
 	s.mu.Unlock()
 	s.cancel()
 	s.done.Wait()
@@ -123,13 +139,4 @@ func (s *steering) untaken() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.offered
-}
-
-// steer asks for a steer into the turn with a fence.
-func (s *served) steer(fence int64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.turn != nil && s.turn.Fence == fence {
-		s.turn.steering.wake()
-	}
 }

@@ -2,44 +2,62 @@ package engine
 
 import (
 	"context"
+	"log/slog"
 	"time"
+
+	"turnstile/internal/recovery"
 )
 
-// every runs a periodic job until the worker drains. Failures are logged, and
+// timers look for sessions that nobody has woken. Every worker has them; Redis lets one
+// at a time do each job.
+type timers struct {
+	recovery   *recovery.Recovery
+	sweepEvery time.Duration
+	life       *lifecycle
+	duties     duties
+	log        *slog.Logger
+}
+
+// start begins all jobs, until the intake ends.
+func (t *timers) start() {
+	t.life.run(func() { t.every(dutyDue, t.recovery.Due) })
+	t.life.run(func() { t.every(dutyReap, t.reap) })
+	t.life.run(func() { t.every(dutySweep, t.sweep) })
+}
+
+// every runs a periodic job. Failures are logged, and
 // tried again with a pause that grows.
-func (w *Worker) every(name string, job func(context.Context) (time.Duration, error)) {
-	pause := newPause()
+func (t *timers) every(name string, job func(context.Context) (time.Duration, error)) {
+	pause, over := newPause(), t.life.intake.Done()
 	for {
-		next, err := job(w.ctx)
+		next, err := job(t.life.work)
 		if err != nil {
-			w.log.Warn("a periodic job failed, trying again", "job", name, "error", err)
-			w.redisFailed(name, err)
-			pause.wait(w.draining)
+			t.log.Warn("a periodic job failed, trying again", "job", name, "error", err)
+			t.duties.failed(name, err)
+			pause.wait(over)
 		} else {
 			pause.reset()
 		}
 		select {
-		case <-w.draining:
+		case <-over:
 			return
 		case <-time.After(next):
 		}
 	}
 }
 
-func (w *Worker) due(ctx context.Context) (time.Duration, error) { return w.recovery.Due(ctx) }
-
-func (w *Worker) reap(ctx context.Context) (time.Duration, error) {
-	n, next, err := w.recovery.Reap(ctx)
+func (t *timers) reap(ctx context.Context) (time.Duration, error) {
+	n, next, err := t.recovery.Reap(ctx)
 	if n > 0 {
-		w.log.Info("late sessions were put to work", "sessions", n)
+		t.log.Info("late sessions were put to work", "sessions", n)
 	}
 	return next, err
 }
 
-func (w *Worker) sweep(ctx context.Context) (time.Duration, error) {
-	n, next, err := w.recovery.Sweep(ctx, w.opts.SweepInterval)
+func (t *timers) sweep(ctx context.Context) (time.Duration, error) {
+	n, next, err := t.recovery.Sweep(ctx, t.sweepEvery)
 	if n > 0 {
-		w.log.Info("sessions were found that nobody had announced", "sessions", n)
+		t.log.Info("sessions were found that nobody had announced", "sessions", n)
 	}
 	return next, err
 }

@@ -51,17 +51,17 @@ const (
 	otherWriter   verdict = "somebody else has written to the transcript"
 )
 
-// judge decides between a warm agent and a new one. kept may be nil. What cannot
+// judge decides between a warm agent and a new one. had may be nil. What cannot
 // be compared speaks for the agent.
-func judge(kept *warmAgent, signature string, now seen) verdict {
+func judge(had *warmAgent, signature string, now seen) verdict {
 	switch {
-	case kept == nil:
+	case had == nil:
 		return buildFirst
-	case ended(kept.Warm):
+	case ended(had.Warm):
 		return hasEnded
-	case kept.signature != signature:
+	case had.signature != signature:
 		return otherSettings
-	case kept.seen.comparableTo(now) && kept.seen.entries != now.entries:
+	case had.seen.comparableTo(now) && had.seen.entries != now.entries:
 		return otherWriter
 	}
 	return reuse

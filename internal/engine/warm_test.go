@@ -32,18 +32,18 @@ func (noTurns) Run(context.Context, agent.Turn, func(agent.Event)) (agent.Result
 
 // shelf is a cache, and what it has closed.
 type shelf struct {
-	*warmAgents
+	*warmPool
 	mu     sync.Mutex
 	closed []string
 }
 
 func newShelf(most int, ttl time.Duration) *shelf {
-	return &shelf{warmAgents: newWarmAgents(noTurns{}, Options{WarmAgents: most, WarmTTL: ttl, Logger: slog.New(slog.DiscardHandler)})}
+	return &shelf{warmPool: newWarmPool(noTurns{}, Options{WarmAgents: most, WarmTTL: ttl, Logger: slog.New(slog.DiscardHandler)})}
 }
 
-func (s *shelf) put(sessions ...string) {
+func (s *shelf) fill(sessions ...string) {
 	for _, session := range sessions {
-		s.keep(&warmAgent{session: session, Warm: closer{tell: func() {
+		s.put(&warmAgent{session: session, Warm: closer{tell: func() {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.closed = append(s.closed, session)
@@ -62,7 +62,7 @@ func (s *shelf) gone(t *testing.T, want ...string) {
 		t.Errorf("closed %q, want %q", s.closed, want)
 	}
 	for _, session := range want {
-		if s.holds(session) {
+		if s.has(session) {
 			t.Errorf("%s is still held", session)
 		}
 	}
@@ -72,17 +72,17 @@ func TestTheLongestIdleGoesFirst(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newShelf(2, time.Hour)
-		s.put("a", "b")
+		s.fill("a", "b")
 		s.gone(t)
 		a := s.take("a")
-		if s.holds("a") || !s.holds("b") {
+		if s.has("a") || !s.has("b") {
 			t.Error("an agent is held that runs a turn, or an idle one is not")
 		}
-		s.put("c", "d") // a is in a turn, which no eviction touches
+		s.fill("c", "d") // a is in a turn, which no eviction touches
 		s.gone(t, "b")
-		s.keep(a)
+		s.put(a)
 		s.gone(t, "b", "c")
-		if !s.holds("a") || !s.holds("d") {
+		if !s.has("a") || !s.has("d") {
 			t.Error("the two latest are not held")
 		}
 		s.end()
@@ -94,15 +94,15 @@ func TestIdleAgentsExpire(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newShelf(9, time.Hour)
-		s.put("a")
+		s.fill("a")
 		time.Sleep(30 * time.Minute)
-		s.put("b", "c")
+		s.fill("b", "c")
 		b := s.take("b")
 		time.Sleep(30*time.Minute - time.Nanosecond)
 		s.gone(t)
 		time.Sleep(time.Nanosecond)
 		s.gone(t, "a")
-		s.keep(b) // its hour begins anew
+		s.put(b) // its hour begins anew
 		time.Sleep(30 * time.Minute)
 		s.gone(t, "a", "c")
 		time.Sleep(30 * time.Minute)
@@ -116,9 +116,9 @@ func TestASecondAgentOfASessionReplacesTheFirst(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newShelf(2, time.Hour)
-		s.put("a", "b")
-		first, _ := s.kept.Peek("a")
-		s.put("a")
+		s.fill("a", "b")
+		first, _ := s.idle.Peek("a")
+		s.fill("a")
 		synctest.Wait()
 		if !slices.Equal(s.closed, []string{"a"}) {
 			t.Errorf("closed %q", s.closed)
@@ -126,7 +126,7 @@ func TestASecondAgentOfASessionReplacesTheFirst(t *testing.T) {
 		if s.takeBack(first) {
 			t.Error("an agent was taken back that is another's")
 		}
-		if !s.holds("a") || !s.holds("b") {
+		if !s.has("a") || !s.has("b") {
 			t.Error("the others are not held")
 		}
 		s.end()
@@ -139,10 +139,10 @@ func TestAfterTheEndNothingIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newShelf(2, time.Hour)
 		s.end()
-		s.put("a")
+		s.fill("a")
 		s.gone(t, "a")
 		none := newShelf(-1, time.Hour)
-		none.put("a")
+		none.fill("a")
 		none.gone(t, "a")
 	})
 }
@@ -151,8 +151,8 @@ func TestAClosePanics(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newShelf(2, time.Hour)
-		s.keep(&warmAgent{session: "a", Warm: closer{tell: func() { panic("closed in anger") }}})
-		s.put("b")
+		s.put(&warmAgent{session: "a", Warm: closer{tell: func() { panic("closed in anger") }}})
+		s.fill("b")
 		s.end()
 		s.gone(t, "b")
 	})

@@ -2,81 +2,99 @@ package engine
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
+	"turnstile/internal/protocol"
 	"turnstile/pkg/agent"
 )
 
-// warmUp gets the turn a warm agent: the session's, or a new one.
-func (t *turn) warmUp(ctx context.Context, in agent.Turn) error {
-	warm := t.served.w.warm
-	now, signature := seen{t.SessionID, t.Entries}, warm.warmer.Signature()
-	kept := warm.take(t.Session)
-	v := judge(kept, signature, now)
+// warmTurn is one turn's use of a warm agent. A nil one is that of an agent that is not
+// kept warm.
+type warmTurn struct {
+	pool  *warmPool
+	turn  *protocol.Turn
+	lease context.Context // the session's
+	most  time.Duration   // the longest wait for an agent that closes
+	log   *slog.Logger
+
+	agent *warmAgent // that runs the turn; nil: none, or it was closed
+	kept  bool       // it is in the pool again: another turn may have it
+}
+
+// get takes the session's warm agent, or builds one.
+func (t *warmTurn) get(ctx context.Context, in agent.Turn) (agent.Warm, error) {
+	now, signature := seen{t.turn.SessionID, t.turn.Entries}, t.pool.warmer.Signature()
+	had := t.pool.take(t.turn.Session)
+	v := judge(had, signature, now)
 	switch v {
 	case reuse:
-		kept.seen = kept.seen.entering(now)
-		t.warm = kept
+		had.seen = had.seen.entering(now)
+		t.agent = had
 		t.log.Debug("the warm agent is used again")
-		return nil
+		return had, nil
 	case buildFirst:
 	default:
 		select {
-		case <-warm.close(kept):
+		case <-t.pool.close(had):
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return nil, context.Cause(ctx)
 		}
 	}
 	t.log.Debug("a warm agent is built", "why", v)
-	if warm.stateless {
+	if t.pool.stateless {
 		now.entries = uncounted
 	}
-	built, err := warm.warmer.Warm(ctx, in)
+	built, err := t.pool.warmer.Warm(ctx, in)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	t.warm = &warmAgent{Warm: built, session: t.Session, signature: signature, seen: now}
-	return t.mayStart()
+	t.agent = &warmAgent{Warm: built, session: t.turn.Session, signature: signature, seen: now}
+	return t.agent, nil
 }
 
-// keepAgent puts by the warm agent of a turn that ended well and writes so many
-// entries. It comes before the end is written: by the time that the end is known,
-// the session's next turn may have begun on another slot.
-func (t *turn) keepAgent(entries int) {
-	if t.warm == nil {
+// keep puts the agent of a turn that ended well, and writes so many entries, back into
+// the pool. It comes before the end is written: by the time that the end is known, the
+// session's next turn may have begun on another slot.
+func (t *warmTurn) keep(entries int) {
+	if t == nil || t.agent == nil {
 		return
 	}
-	if t.served.w.warm.most == 0 {
-		t.endAgent()
+	if t.pool.most == 0 {
+		t.close()
 		return
 	}
-	t.warm.seen = t.warm.seen.rebased(seen{t.SessionID, t.Entries + int64(entries)})
+	t.agent.seen = t.agent.seen.rebased(seen{t.turn.SessionID, t.turn.Entries + int64(entries)})
 	t.kept = true
-	t.served.w.warm.keep(t.warm)
+	t.pool.put(t.agent)
 }
 
-// dropAgent takes back what keepAgent gave: the turn's end could not be written.
-// An agent that the session's next turn here has got already was judged there.
-func (t *turn) dropAgent() {
-	if t.warm != nil && t.served.w.warm.takeBack(t.warm) {
-		t.served.w.warm.close(t.warm)
+// drop ends the agent of a turn whose end was not written, wherever it is by then. One
+// that the session's next turn here has got already was judged there.
+func (t *warmTurn) drop() {
+	switch {
+	case t == nil || t.agent == nil:
+	case !t.kept:
+		t.close()
+	case t.pool.takeBack(t.agent):
+		t.pool.close(t.agent)
 	}
 }
 
-// endAgent closes the warm agent of a turn that did not end well. It waits, since
-// the sentinel is given up only after nothing of the agent is left: but not for a
-// session that is another's already, nor for longer than a turn may take.
-func (t *turn) endAgent() {
-	if t.warm == nil {
+// close ends the agent of a turn that did not end well. It waits, since the sentinel is
+// released only after nothing of the agent is left: but not for a session that is
+// another's already, nor for longer than a turn may take.
+func (t *warmTurn) close() {
+	if t == nil || t.agent == nil {
 		return
 	}
-	closed := t.served.w.warm.close(t.warm)
-	t.warm = nil
-	patience := time.NewTimer(t.served.w.opts.AgentTimeout)
+	closed := t.pool.close(t.agent)
+	t.agent = nil
+	patience := time.NewTimer(t.most)
 	defer patience.Stop()
 	select {
 	case <-closed:
-	case <-t.hold.Lease().Context().Done():
+	case <-t.lease.Done():
 	case <-patience.C:
 		t.log.Error("the warm agent does not close; its session goes on without it")
 	}

@@ -14,46 +14,39 @@ import (
 	"turnstile/pkg/agent"
 )
 
-// Worker runs turns until it is drained. It is started once.
+// Worker runs turns until it is drained. It is started once. It wires the actors that
+// doc.go names, and has their one lifecycle.
 type Worker struct {
-	opts     Options
-	agent    agent.Agent
-	queue    *protocol.Consumer
-	recovery *recovery.Recovery
-	upkeep   *maintenance.Maintenance
-	rdb      redis.UniversalClient
-	log      *slog.Logger
+	opts  Options
+	queue *protocol.Consumer
+	rdb   redis.UniversalClient
+	log   *slog.Logger
+	life  *lifecycle
 
-	// ctx is that of everything this worker does; it ends after the last turn.
-	ctx    context.Context
-	cancel context.CancelFunc
-	loops  sync.WaitGroup // dispatch, keeper, signals, timers
-	served sync.WaitGroup // sessions
+	dispatcher *dispatcher
+	roster     *roster
+	renewer    *renewer
+	listener   *listener
+	timers     *timers
+	wakeUps    *lostWakeUps
+	pool       *warmPool // nil: the agent is not kept warm
+	recovery   *recovery.Recovery
+	upkeep     *maintenance.Maintenance
+	jobs       *jobServer // nil: not wanted, or not started
 
-	begun    chan struct{}  // closed: Start is over
-	draining chan struct{}  // closed: claim nothing more
-	popping  chan struct{}  // closed: dispatch has ended
-	claiming sync.WaitGroup // claims under way
-	slots    chan struct{}  // a token for each session that is served
-	others   waiters
-	open     *openQuestions
-
-	unannounced *unannounced
-
-	dispatching, keeping pulse // see Healthy
-
-	mu        sync.Mutex
-	started   bool
-	ended     bool // draining has begun
-	sessions  map[*served]struct{}
-	drain     drain
-	recovered Recovered
-	left      chan struct{} // during a drain: a session has ended
-
-	maintenance *jobServer
-	steerable   bool        // the agent takes messages into a running turn
-	warm        *warmAgents // nil: the agent keeps nothing
+	mu    sync.Mutex
+	state workerState
+	begun chan struct{} // closed: Start is over
 }
+
+// workerState is how far a worker's life is.
+type workerState int
+
+const (
+	unstarted workerState = iota
+	started               // Start was called
+	drained               // Drain was called
+)
 
 // New checks the options; it does not connect.
 func New(rdb redis.UniversalClient, a agent.Agent, opts Options) (*Worker, error) {
@@ -71,94 +64,81 @@ func New(rdb redis.UniversalClient, a agent.Agent, opts Options) (*Worker, error
 	if err != nil {
 		return nil, err
 	}
+	log, life := opts.Logger, newLifecycle()
+	d := duties{observer: opts.Observer, life: life}
 	w := &Worker{
-		opts: opts, agent: a, queue: queue, recovery: recovery.New(rdb, queue), upkeep: maintenance.New(rdb, queue), rdb: rdb, log: opts.Logger,
-		begun: make(chan struct{}), draining: make(chan struct{}), popping: make(chan struct{}),
-		slots:    make(chan struct{}, opts.Concurrency),
-		sessions: map[*served]struct{}{}, left: make(chan struct{}, 1),
+		opts: opts, queue: queue, rdb: rdb, log: log, life: life, begun: make(chan struct{}),
+		pool:    newWarmPool(a, opts),
+		wakeUps: newLostWakeUps(queue, life, d),
+
+		recovery: recovery.New(rdb, queue), upkeep: maintenance.New(rdb, queue),
 	}
-	w.others.ask = queue.OthersWait
-	w.unannounced = newUnannounced()
-	w.open = &openQuestions{slots: opts.Concurrency, log: w.log}
+	w.timers = &timers{recovery: w.recovery, sweepEvery: opts.SweepInterval, life: life, duties: d, log: log}
+	deps := &turnDeps{
+		opts: opts, agent: a, pool: w.pool, queue: queue, wakeUps: w.wakeUps,
+		open: &openQuestions{slots: opts.Concurrency, log: log},
+	}
 	if s, ok := a.(agent.Steerable); ok {
-		w.steerable = s.Steerable()
+		deps.steerable = s.Steerable()
 	}
-	w.warm = newWarmAgents(a, opts)
-	w.ctx, w.cancel = context.WithCancel(context.Background())
+	w.roster = newRoster(deps, life)
+	deps.drainReason = w.roster.drainReason
+	w.dispatcher = &dispatcher{
+		queue: queue, roster: w.roster, pool: w.pool, life: life, duties: d, log: log, slots: make(slots, opts.Concurrency),
+	}
+	w.renewer = &renewer{queue: queue, roster: w.roster, life: life, duties: d, log: log}
+	w.listener = &listener{queue: queue, roster: w.roster, prefer: w.dispatcher.prefer, life: life, log: log}
 	return w, nil
 }
 
 // ID names the worker, as in `worker ps`.
 func (w *Worker) ID() string { return w.opts.ID }
 
-// Start begins to claim sessions, and to look for work that nobody announced. It
+// Start begins to claim sessions, and to look for work that nobody has announced. It
 // returns once the worker listens for signals. ctx bounds Start only.
-// After an error there is still a Drain to be called.
-func (w *Worker) Start(ctx context.Context) (err error) {
+// After an error Drain must still be called.
+func (w *Worker) Start(ctx context.Context) error {
 	w.mu.Lock()
-	if w.started || w.ended {
-		w.mu.Unlock()
+	was := w.state
+	if was == unstarted {
+		w.state = started
+	}
+	w.mu.Unlock()
+	if was != unstarted {
 		return errors.New("worker: started or drained before")
 	}
-	w.started = true
-	w.mu.Unlock()
 	defer close(w.begun)
-	defer func() {
-		if err != nil {
-			close(w.popping) // which a drain waits for
-		}
-	}()
 
 	if w.opts.Maintenance {
-		m, err := w.startMaintenance()
+		server := w.upkeep.ServerRedis(w.opts.Concurrency, w.opts.AgentTimeout, w.roster.running)
+		j, err := startJobs(w.rdb, server, jobs(w.recovery, w.upkeep), w.opts)
 		if err != nil {
 			return err
 		}
-		w.maintenance = m
+		w.jobs = j
 	}
 	listening := make(chan struct{})
-	w.loop(func() { w.listen(func() { close(listening) }) })
+	w.life.run(func() { w.listener.run(func() { close(listening) }) })
 	select {
 	case <-listening:
-	case <-w.draining:
+	case <-w.life.intake.Done():
 		return errors.New("worker: drained before it had started")
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	w.loop(w.keep)
-	w.loop(func() { w.every(dutyDue, w.due) })
-	w.loop(func() { w.every(dutyReap, w.reap) })
-	w.loop(func() { w.every(dutySweep, w.sweep) })
-	w.loop(w.announce)
-	w.loop(w.dispatch)
+	w.life.run(w.renewer.run)
+	w.life.run(w.wakeUps.run)
+	w.timers.start()
+	w.dispatcher.start()
 	w.log.Info("worker started", "concurrency", w.opts.Concurrency)
 	return nil
 }
 
-func (w *Worker) loop(f func()) {
-	w.loops.Add(1)
-	go func() {
-		defer w.loops.Done()
-		f()
-	}()
-}
-
 // Draining reports whether the worker has been told to end.
-func (w *Worker) Draining() bool {
-	select {
-	case <-w.draining:
-		return true
-	default:
-		return false
-	}
-}
+func (w *Worker) Draining() bool { return w.life.draining() }
 
 // Slots is how many turns the worker runs at most at the same time.
 func (w *Worker) Slots() int { return w.opts.Concurrency }
 
-// Running counts the sessions that are served now.
-func (w *Worker) Running() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return len(w.sessions)
-}
+// Running counts the sessions that run now: each takes a slot.
+func (w *Worker) Running() int { return w.roster.size() }

@@ -53,7 +53,7 @@ func TestWakeUpBehindAStoredEndFails(t *testing.T) {
 		r, o, faults, st := newRig(t), &seen{}, &redistest.Faults{}, newStage()
 		r.worker(st, observes(o), faulty(faults))
 		r.say("a1", "one")
-		faults.FailBefore(wakesOf(rediskey.Due), 1, errFull)
+		faults.FailBefore(wakesOf(rediskey.Due), 2, errFull) // the first sweep may meet one of them
 		st.next(t, "a1").fail(agent.Retryable(errors.New("not now")))
 		equal(t, "status", o.next(t, 0).Status, engine.StatusRetried)
 		st.next(t, "a1").reply("one")

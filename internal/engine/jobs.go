@@ -9,8 +9,10 @@ import (
 	"time"
 
 	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
 
-	"turnstile/internal/protocol"
+	"turnstile/internal/maintenance"
+	"turnstile/internal/recovery"
 )
 
 // maintenanceQueue is the asynq queue of the jobs that need no order and no
@@ -27,16 +29,19 @@ const jobTimeout = 10 * time.Minute
 type job struct {
 	name  string
 	every time.Duration
-	run   func(w *Worker, ctx context.Context) (int, error)
+	run   func(context.Context) (int, error)
 	paced bool // it takes its time, and is cut short when the worker drains
 }
 
-var jobs = []job{
-	{"turnstile:purge", 5 * time.Minute, func(w *Worker, ctx context.Context) (int, error) { return w.upkeep.Purge(ctx) }, false},
-	{"turnstile:unregister", 20 * time.Second, func(w *Worker, ctx context.Context) (int, error) { return w.upkeep.Unregister(ctx) }, true},
-	{"turnstile:trim", 20 * time.Second, func(w *Worker, ctx context.Context) (int, error) { return w.upkeep.Trim(ctx) }, true},
-	{"turnstile:forget", time.Hour, func(w *Worker, ctx context.Context) (int, error) { return w.upkeep.Forget(ctx) }, false},
-	{"turnstile:find", time.Minute, func(w *Worker, ctx context.Context) (int, error) { return w.recovery.Find(ctx) }, true},
+// jobs are all of them.
+func jobs(r *recovery.Recovery, m *maintenance.Maintenance) []job {
+	return []job{
+		{"turnstile:purge", 5 * time.Minute, m.Purge, false},
+		{"turnstile:unregister", 20 * time.Second, m.Unregister, true},
+		{"turnstile:trim", 20 * time.Second, m.Trim, true},
+		{"turnstile:forget", time.Hour, m.Forget, false},
+		{"turnstile:find", time.Minute, r.Find, true},
+	}
 }
 
 // jobServer is an asynq.Server and what feeds it. Every worker has one; a job's
@@ -50,17 +55,17 @@ type jobServer struct {
 	done   sync.WaitGroup
 }
 
-// startMaintenance runs every job at its own interval, or all at the one of tests.
-func (w *Worker) startMaintenance() (*jobServer, error) {
+// startJobs runs every job at its own interval, or all at the one of tests.
+// server is the Redis of the server, whose heartbeat shows the running turns.
+func startJobs(rdb, server redis.UniversalClient, all []job, o Options) (*jobServer, error) {
 	feeding, cancel := context.WithCancel(context.Background())
 	m := &jobServer{
-		client: asynq.NewClientFromRedisClient(w.rdb),
-		log:    w.log.With("component", "maintenance"),
+		client: asynq.NewClientFromRedisClient(rdb),
+		log:    o.Logger.With("component", "maintenance"),
 		cancel: cancel,
 	}
-	rdb := w.upkeep.ServerRedis(w.opts.Concurrency, w.opts.AgentTimeout, w.runningHolds)
-	m.server = asynq.NewServerFromRedisClient(rdb, asynq.Config{
-		Concurrency:       len(jobs), // none waits for another: find takes a quarter of a minute
+	m.server = asynq.NewServerFromRedisClient(server, asynq.Config{
+		Concurrency:       len(all), // none waits for another: find takes a quarter of a minute
 		Queues:            map[string]int{maintenanceQueue: 1},
 		TaskCheckInterval: time.Second, // Stop waits for up to one and a half of it
 		ShutdownTimeout:   2 * time.Second,
@@ -68,7 +73,7 @@ func (w *Worker) startMaintenance() (*jobServer, error) {
 		LogLevel:          asynq.InfoLevel,
 	})
 	mux := asynq.NewServeMux()
-	for _, j := range jobs {
+	for _, j := range all {
 		mux.HandleFunc(j.name, func(ctx context.Context, _ *asynq.Task) error {
 			if j.paced {
 				var cancel context.CancelFunc
@@ -76,7 +81,7 @@ func (w *Worker) startMaintenance() (*jobServer, error) {
 				defer cancel()
 				defer context.AfterFunc(feeding, cancel)()
 			}
-			n, err := j.run(w, ctx)
+			n, err := j.run(ctx)
 			if n > 0 {
 				m.log.Info("maintenance done", "job", j.name, "count", n)
 			}
@@ -87,9 +92,9 @@ func (w *Worker) startMaintenance() (*jobServer, error) {
 		cancel()
 		return nil, fmt.Errorf("start maintenance: %w", err)
 	}
-	for _, j := range jobs {
-		if w.opts.jobsEvery > 0 {
-			j.every = w.opts.jobsEvery
+	for _, j := range all {
+		if o.jobsEvery > 0 {
+			j.every = o.jobsEvery
 		}
 		m.done.Add(1)
 		go func() {
@@ -141,17 +146,6 @@ func (m *jobServer) end() {
 	case <-patience.C:
 		m.log.Warn("the maintenance server has not ended in time", "waited", endPatience)
 	}
-}
-
-// runningHolds are those of the turns that run.
-func (w *Worker) runningHolds() []*protocol.Claim {
-	var holds []*protocol.Claim
-	for _, s := range w.snapshot() {
-		if s.runs() {
-			holds = append(holds, s.hold)
-		}
-	}
-	return holds
 }
 
 // asynqLogger writes asynq's own log, one level quieter: what it tells is of

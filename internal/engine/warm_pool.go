@@ -17,16 +17,16 @@ type warmAgent struct {
 	session   string
 	signature string
 	seen      seen
-	idle      time.Time // since when, while it is kept
+	idle      time.Time // since when, while it is in the pool
 }
 
-// warmAgents keeps the agents of a worker's sessions between their turns. An
-// agent that runs a turn is not among them: take hands it out and keep brings it
+// warmPool has the warm agents of a worker's sessions between their turns. An
+// agent that runs a turn is not in it: take hands it out and put brings it
 // back, so none is ever evicted from under its turn.
 //
 // Agents are closed on goroutines of their own: one that does not end holds up
 // nobody who does not ask to wait for it.
-type warmAgents struct {
+type warmPool struct {
 	warmer    agent.Warmer
 	stateless bool
 	most      int
@@ -34,70 +34,69 @@ type warmAgents struct {
 	log       *slog.Logger
 
 	mu     sync.Mutex
-	kept   *simplelru.LRU[string, *warmAgent] // by session; in the order of idle
+	idle   *simplelru.LRU[string, *warmAgent] // by session; the longest idle first
 	expiry *time.Timer                        // of the longest idle; nil: there is none
 	ended  bool
 
 	closing sync.WaitGroup
 }
 
-// newWarmAgents answers nil for an agent that keeps nothing.
-func newWarmAgents(a agent.Agent, o Options) *warmAgents {
+// newWarmPool returns nil for an agent that is not kept warm.
+func newWarmPool(a agent.Agent, o Options) *warmPool {
 	warmer, ok := a.(agent.Warmer)
 	if !ok {
 		return nil
 	}
-	c := &warmAgents{warmer: warmer, most: max(o.WarmAgents, 0), ttl: o.WarmTTL, log: o.Logger}
+	c := &warmPool{warmer: warmer, most: max(o.WarmAgents, 0), ttl: o.WarmTTL, log: o.Logger}
 	if s, ok := a.(agent.Stateless); ok {
 		c.stateless = s.Stateless()
 	}
 	var err error
-	if c.kept, err = simplelru.NewLRU[string, *warmAgent](max(c.most, 1), nil); err != nil {
+	if c.idle, err = simplelru.NewLRU[string, *warmAgent](max(c.most, 1), nil); err != nil {
 		panic(err) // only a size below 1 is refused
 	}
 	return c
 }
 
-// holds reports whether a session's agent is kept here. While the agent runs a
-// turn it is not.
-func (c *warmAgents) holds(session string) bool {
+// has reports whether a session's agent is in the pool. While it runs a turn it is not.
+func (c *warmPool) has(session string) bool {
 	if c == nil {
 		return false
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.kept.Contains(session)
+	return c.idle.Contains(session)
 }
 
-// take hands out a session's agent, or nil. It belongs to the caller, who keeps
+// take hands out a session's agent, or nil. It belongs to the caller, who puts it back
 // or closes it.
-func (c *warmAgents) take(session string) *warmAgent {
+func (c *warmPool) take(session string) *warmAgent {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	a, ok := c.kept.Peek(session)
+	a, ok := c.idle.Peek(session)
 	if !ok {
 		return nil
 	}
-	c.kept.Remove(session)
+	c.idle.Remove(session)
 	c.schedule()
 	return a
 }
 
 // takeBack is take for one certain agent, and reports whether it was still there.
-func (c *warmAgents) takeBack(a *warmAgent) bool {
+func (c *warmPool) takeBack(a *warmAgent) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if kept, ok := c.kept.Peek(a.session); !ok || kept != a {
+	if idle, ok := c.idle.Peek(a.session); !ok || idle != a {
 		return false
 	}
-	c.kept.Remove(a.session)
+	c.idle.Remove(a.session)
 	c.schedule()
 	return true
 }
 
-// keep takes an agent whose turn is over. The longest idle goes if there are too
+// put takes an agent whose turn is over. The longest idle goes if there are too
 // many.
-func (c *warmAgents) keep(a *warmAgent) {
+func (c *warmPool) put(a *warmAgent) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ended || c.most == 0 {
@@ -105,21 +104,21 @@ func (c *warmAgents) keep(a *warmAgent) {
 		return
 	}
 	// A session that was lost and claimed again may have left another.
-	if old, ok := c.kept.Peek(a.session); ok {
-		c.kept.Remove(a.session)
+	if old, ok := c.idle.Peek(a.session); ok {
+		c.idle.Remove(a.session)
 		c.close(old)
-	} else if c.kept.Len() == c.most {
-		_, oldest, _ := c.kept.RemoveOldest()
+	} else if c.idle.Len() == c.most {
+		_, oldest, _ := c.idle.RemoveOldest()
 		c.close(oldest)
 	}
 	a.idle = time.Now()
-	c.kept.Add(a.session, a)
+	c.idle.Add(a.session, a)
 	c.schedule()
 }
 
 // schedule sets the timer for the longest idle, if there is one. c.mu is held.
-func (c *warmAgents) schedule() {
-	_, oldest, ok := c.kept.GetOldest()
+func (c *warmPool) schedule() {
+	_, oldest, ok := c.idle.GetOldest()
 	switch {
 	case !ok && c.expiry != nil:
 		c.expiry.Stop()
@@ -132,15 +131,15 @@ func (c *warmAgents) schedule() {
 }
 
 // expire closes those that were idle for too long.
-func (c *warmAgents) expire() {
+func (c *warmPool) expire() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for {
-		_, oldest, ok := c.kept.GetOldest()
+		_, oldest, ok := c.idle.GetOldest()
 		if !ok || time.Since(oldest.idle) < c.ttl {
 			break
 		}
-		c.kept.RemoveOldest()
+		c.idle.RemoveOldest()
 		c.close(oldest)
 	}
 	c.schedule()
@@ -148,14 +147,14 @@ func (c *warmAgents) expire() {
 
 // end closes all and waits until every agent that was ever to be closed is. No
 // turn runs any more.
-func (c *warmAgents) end() {
+func (c *warmPool) end() {
 	if c == nil {
 		return
 	}
 	c.mu.Lock()
 	c.ended = true
-	for c.kept.Len() > 0 {
-		_, a, _ := c.kept.RemoveOldest()
+	for c.idle.Len() > 0 {
+		_, a, _ := c.idle.RemoveOldest()
 		c.close(a)
 	}
 	c.schedule()
@@ -164,7 +163,7 @@ func (c *warmAgents) end() {
 }
 
 // close ends an agent that is nobody's any more, and tells when it has ended.
-func (c *warmAgents) close(a *warmAgent) (closed <-chan struct{}) {
+func (c *warmPool) close(a *warmAgent) (closed <-chan struct{}) {
 	done := make(chan struct{})
 	log := c.log.With("session", a.session)
 	c.closing.Go(func() {

@@ -2,13 +2,18 @@ package engine
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 
 	"turnstile/pkg/agent"
 )
 
-// storable is an event as it can be stored. An agent that takes a tool's output for
-// JSON which is none must not lose its turn by it: that is kept as a JSON string.
+// maxRaw is how many bytes of an agent's own event are passed on.
+const maxRaw = 64 << 10
+
+// storable is an event as it can be stored. A tool's output that should be JSON and is
+// not becomes a JSON string, which costs the agent nothing. A raw event loses data
+// that is too long for the stream.
 func storable(e agent.Event) agent.Event {
 	for _, raw := range []*json.RawMessage{&e.Input, &e.Output, &e.Data} {
 		if len(*raw) == 0 {
@@ -21,6 +26,9 @@ func storable(e agent.Event) agent.Event {
 		known := *u
 		known.CostUSD = 0
 		e.Usage = &known
+	}
+	if e.Type == agent.EventRaw && len(e.Data) > maxRaw {
+		e.Text, e.Data = fmt.Sprintf("%d bytes are left out", len(e.Data)), nil
 	}
 	return e
 }

@@ -1,0 +1,33 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+)
+
+// errPanicked ends a turn in which something panicked.
+var errPanicked = errors.New("panicked")
+
+// containment fails a turn in which something panics. The process must not end by it: it
+// runs the turns of others, and the message that caused it would end the next worker,
+// too.
+type containment struct {
+	log  *slog.Logger
+	fail context.CancelCauseFunc // ends the turn
+}
+
+// contain is deferred by what runs beside the turn's own goroutine.
+func (c containment) contain(what string) {
+	if p := recover(); p != nil {
+		c.fail(c.panicked(what, p))
+	}
+}
+
+// panicked logs a panic with its stack, and returns the error that the turn fails with.
+func (c containment) panicked(what string, p any) error {
+	c.log.Error("a turn panicked and fails", "in", what, "panic", p, "stack", string(debug.Stack()))
+	return fmt.Errorf("%s %w: %v", what, errPanicked, p)
+}

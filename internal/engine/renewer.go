@@ -1,0 +1,88 @@
+package engine
+
+import (
+	"log/slog"
+	"time"
+
+	"turnstile/internal/protocol"
+)
+
+// renewRetry is the pause after a renewal that failed: the lease runs on.
+const renewRetry = 100 * time.Millisecond
+
+// renewer renews the sentinels of all sessions every third of their TTL, in
+// one round trip, until the worker has ended. It also learns what is requested of
+// the turns, should a signal have got lost.
+type renewer struct {
+	queue  *protocol.Consumer
+	roster *roster
+	life   *lifecycle
+	duties duties
+	log    *slog.Logger
+	pulse  pulse // see Healthy
+
+	outage outage
+}
+
+func (r *renewer) run() {
+	interval := r.queue.Config().SentinelTTL / 3
+	next := interval
+	defer r.pulse.rest()
+	for {
+		r.pulse.rest()
+		select {
+		case <-r.life.work.Done():
+			return
+		case <-time.After(next):
+		}
+		r.pulse.step()
+		next = interval
+		if failed := r.renew(); failed {
+			next = renewRetry
+		}
+	}
+}
+
+// renew renews once, and reports whether it failed for a session that is not lost.
+func (r *renewer) renew() bool {
+	sessions := map[*protocol.Claim]*sessionRun{}
+	var claims []*protocol.Claim
+	for _, s := range r.roster.all() {
+		// Those that are lost already get no further renewal.
+		if s.claim.Lease().Held() == nil {
+			claims = append(claims, s.claim)
+			sessions[s.claim] = s
+		}
+	}
+	if len(claims) == 0 {
+		r.outage = outage{} // nobody learns here when it is over
+		return false
+	}
+	failed, why := 0, error(nil)
+	for _, n := range r.queue.Renew(r.life.work, claims) {
+		if n.Err != nil && n.Hold.Lease().Held() == nil {
+			failed, why = failed+1, n.Err
+		}
+		sessions[n.Hold].hear(n.Fence, n.Asked, n.Steer, n.Reply)
+	}
+	if failed > 0 {
+		r.duties.failed(dutyRenew, why)
+	}
+	r.outage.tell(r.log, failed, why)
+	return failed > 0
+}
+
+// outage is a time in which renewals fail. It is logged when it begins and when it
+// is over: they are tried several times a second, for each session.
+type outage struct{ since time.Time }
+
+func (o *outage) tell(log *slog.Logger, failed int, why error) {
+	switch {
+	case failed > 0 && o.since.IsZero():
+		o.since = time.Now()
+		log.Warn("renewals fail, trying again", "sessions", failed, "error", why)
+	case failed == 0 && !o.since.IsZero():
+		log.Info("renewals succeed again", "after", time.Since(o.since).Round(time.Millisecond))
+		o.since = time.Time{}
+	}
+}

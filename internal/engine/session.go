@@ -1,0 +1,121 @@
+package engine
+
+import (
+	"log/slog"
+	"sync"
+	"time"
+
+	"turnstile/internal/protocol"
+)
+
+// sessionRun runs the turns of a claimed session, and passes on to the running one what
+// comes from elsewhere.
+type sessionRun struct {
+	claim  *protocol.Claim
+	deps   *turnDeps
+	roster *roster
+	log    *slog.Logger
+
+	mu        sync.Mutex
+	turn      *turnRun // that runs, or nil between two
+	requested request  // of a turn that had not begun by then
+	drained   error    // set by a drain whose time is up
+	notice    string   // for the user, from when there was no turn to tell it in
+}
+
+// request is a stop, interrupt or rollback of the turn with a fence.
+type request struct {
+	fence int64
+	cause error
+}
+
+// run runs the session's turns until there is none left, it has had its share,
+// or it is lost. However it ends, the sentinel is released exactly once: by the
+// last turn's finish or requeue, or by not being renewed any more.
+func (s *sessionRun) run() {
+	last := outcomeLost
+	defer func() {
+		s.roster.leave(s, last)
+		s.claim.Lease().End()
+	}()
+	began := time.Now()
+	for turns := 1; ; turns++ {
+		t := newTurnRun(s.deps, s.claim, s.log, func() bool { return s.roster.shareOver(turns, began) })
+		s.begin(t)
+		more, err := t.run()
+		s.end()
+		last = t.tellEnd(err)
+		if err != nil || !more {
+			return
+		}
+	}
+}
+
+// begin lets what comes from elsewhere reach a turn.
+func (s *sessionRun) begin(t *turnRun) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.turn = t
+	if s.notice != "" && t.recorder.notice(s.notice) {
+		s.notice = ""
+	}
+	if s.requested.cause != nil && s.requested.fence == t.Fence {
+		t.cancel(s.requested.cause)
+	}
+	if s.drained != nil {
+		t.cancel(s.drained)
+	}
+}
+
+func (s *sessionRun) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.turn = nil
+}
+
+// runs reports whether a turn runs.
+func (s *sessionRun) runs() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.turn != nil
+}
+
+// hear takes what is said to the turn with a fence, by a signal or a renewal: a request
+// that ends it, now or when it begins, a steer that waits for it, a decision on its
+// question.
+func (s *sessionRun) hear(fence int64, cause error, steer bool, r protocol.Decided) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	runs := s.turn != nil && s.turn.Fence == fence
+	switch {
+	case cause != nil && runs:
+		s.turn.cancel(cause)
+	case cause != nil:
+		s.requested = request{fence, cause}
+	case steer && runs:
+		s.turn.steering.wake()
+	}
+	if r.Question != 0 && runs {
+		s.turn.questions.hear(r)
+	}
+}
+
+// interrupt ends whatever turn runs, for a drain.
+func (s *sessionRun) interrupt(reason error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.drained = reason
+	if s.turn != nil {
+		s.turn.cancel(reason)
+		s.turn.recorder.checkpoints.now() // the agent may need its whole grace, or more
+	}
+}
+
+// notify tells the session's user something.
+func (s *sessionRun) notify(text string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.turn == nil || !s.turn.recorder.notice(text) {
+		s.notice = text
+	}
+}

@@ -1,0 +1,116 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"turnstile/pkg/agent"
+	"turnstile/pkg/resume"
+	"turnstile/pkg/session"
+)
+
+// runAgent starts the agent and waits for it. Promotion comes before the start:
+// a turn that was stopped meanwhile never runs.
+func (t *turnRun) runAgent() (result agent.Result, err error) {
+	in := agent.Turn{
+		Session: t.Session, SessionID: t.SessionID, ID: t.ID, Fence: t.Fence,
+		Messages:    make([]agent.Message, 0, 1),
+		Redelivered: t.Redelivered > 0, Attempt: t.Attempt, Steers: t.steering.channel(), Ask: t.questions.ask,
+	}
+	for _, m := range t.Messages() {
+		in.Messages = append(in.Messages, agentMessage(m.Message))
+	}
+	immediate := t.queue.Config().Immediate
+	if !immediate || t.wasCutOff() || len(t.Dropped) > 0 {
+		if err := t.recall(&in); err != nil {
+			return result, agent.Retryable(err)
+		}
+	}
+	if !immediate {
+		if err := t.mayStart(); err != nil {
+			return result, err
+		}
+		if err := t.claim.Promote(t.claim.Lease().Context()); err != nil {
+			return result, err
+		}
+		if t.claim.SteerWaits() {
+			t.steering.wake()
+		}
+	}
+	if err := t.mayStart(); err != nil {
+		return result, err
+	}
+	t.ran = true
+	t.tellStart()
+	timeout := time.AfterFunc(t.opts.AgentTimeout, func() {
+		t.cancel(fmt.Errorf("%w: ended after %s", errTimeout, t.opts.AgentTimeout))
+	})
+	defer timeout.Stop()
+	defer func() {
+		if p := recover(); p != nil {
+			err = t.panicked("the agent", p)
+		}
+	}()
+	ctx, run := agent.WithLease(t.ctx, t.claim.Lease()), t.agent.Run
+	if t.warm != nil {
+		warm, err := t.warm.get(ctx, in)
+		if err == nil {
+			err = t.mayStart()
+		}
+		if err != nil {
+			return result, err
+		}
+		run = warm.Run
+	}
+	return run(ctx, in, t.recorder.record)
+}
+
+func agentMessage(m session.Message) agent.Message {
+	return agent.Message{ID: m.ID, Text: m.Text, Meta: m.Meta, Attachments: m.Attachments}
+}
+
+// wasCutOff reports whether an earlier run of the turn, or of the one before it, was
+// interrupted.
+func (t *turnRun) wasCutOff() bool { return t.Resume != "" || t.Redelivered > 0 }
+
+// recall gives the agent the history: the transcript, what an earlier run of this
+// message had done when it was interrupted, and a note about it.
+func (t *turnRun) recall(in *agent.Turn) error {
+	past, err := t.claim.History(t.claim.Lease().Context())
+	if err != nil {
+		return err
+	}
+	if past.Older > 0 {
+		t.log.Info("the transcript is long: its oldest entries are not told", "told", len(past.Entries), "older", past.Older)
+	}
+	in.History, in.State = past.Entries, past.State
+	var partial []session.Entry
+	if past.Partial != nil {
+		partial = past.Partial.Entries
+		in.History = append(in.History, partial...)
+	}
+	t.recorder.resume(past.State, partial)
+	in.Note = resume.Note(resume.Facts{
+		Record:    resume.Record{Pending: t.Resume != "", Reason: t.Resume, Age: t.ResumeAge, MarkedAt: t.StartedAt.Add(-t.ResumeAge)},
+		Freshness: t.opts.ResumeFreshness,
+		History:   in.History,
+		Dropped:   past.Dropped,
+		Omitted:   past.Omitted,
+	})
+	t.noted = len(t.Dropped)
+	if t.wasCutOff() {
+		t.log.Info("turn goes on from where it was cut off", "message", t.Message.ID, "reason", t.Resume, "entries", len(t.recorder.inherited()))
+	}
+	return nil
+}
+
+// mayStart returns why no agent is to be started any more, or nil. It asks the lease
+// itself: the context learns of its end a little later, and a worker that
+// was stopped may come here long after.
+func (t *turnRun) mayStart() error {
+	if err := t.claim.Lease().Held(); err != nil {
+		return err
+	}
+	return context.Cause(t.ctx)
+}

@@ -1,0 +1,192 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"turnstile/internal/protocol"
+	"turnstile/pkg/agent"
+	"turnstile/pkg/session"
+)
+
+// ending is how a turn ended here, for the log and the observer.
+type ending struct {
+	status  session.Status
+	why     error         // it did not end well
+	retryIn time.Duration // of one that is retried
+}
+
+// settle decides how the turn ends, and writes it. An agent that returned
+// without an error has finished, whatever was requested of it meanwhile.
+func (t *turnRun) settle(result agent.Result, err error) (more bool, _ error) {
+	if err == nil {
+		r := t.recorder.finished(result)
+		t.warm.keep(len(r.entries))
+		more, err := t.finish(protocol.End{Status: session.StatusDone, Reply: r.reply, Entries: r.entries, Usage: r.usage})
+		if err != nil {
+			t.warm.drop()
+		}
+		return more, err
+	}
+	if lost := t.claim.Lease().Held(); lost != nil {
+		return false, lost
+	}
+	cause := context.Cause(t.ctx)
+	if errors.Is(err, agent.ErrLeaseLost) {
+		// The agent's guardian did not hear of a renewal in time, and killed it.
+		if err := t.claim.Lease().Held(); err != nil {
+			return false, err
+		}
+		return t.requeue(drainError{reasonLease})
+	}
+	if end, ok := t.requested(errors.Join(cause, err)); ok {
+		return t.finish(end)
+	}
+	switch {
+	case errors.Is(cause, errDrain), errors.Is(err, protocol.ErrDraining):
+		return t.requeue(cause)
+	case errors.Is(cause, errPanicked):
+		return t.failed(cause)
+	case errors.Is(cause, errTimeout):
+		return t.failed(timedOut(cause, err))
+	case agent.IsRetryable(err) && t.Attempt < t.opts.MaxAttempts:
+		return t.retry(err)
+	}
+	return t.failed(err)
+}
+
+// requested is the end of a turn that somebody has stopped, interrupted or rolled back;
+// false: nobody has.
+func (t *turnRun) requested(cause error) (end protocol.End, ok bool) {
+	r := t.recorder.cutOff()
+	end.Reply, end.Usage = r.reply, r.usage
+	switch {
+	case errors.Is(cause, protocol.ErrStopRequested):
+		end.Status, end.Error = session.StatusStopped, "stopped by user"
+	case errors.Is(cause, protocol.ErrInterruptRequested):
+		end.Status, end.Error, end.Entries = session.StatusInterrupted, "interrupted by a newer message", r.entries
+	case errors.Is(cause, protocol.ErrRollbackRequested):
+		end.Status, end.Error, end.Reply, end.Rollback = session.StatusInterrupted, "rolled back by a newer message", "", true
+	default:
+		return protocol.End{}, false
+	}
+	return end, true
+}
+
+func (t *turnRun) failed(err error) (more bool, _ error) {
+	r := t.recorder.cutOff()
+	return t.finish(protocol.End{Status: session.StatusFailed, Reply: r.reply, Usage: r.usage, Error: err.Error()})
+}
+
+// timedOut is why a turn ended that took too long, with what the agent has to say
+// about it: its last words.
+func timedOut(cause, err error) error {
+	if _, words, ok := strings.Cut(err.Error(), cause.Error()); ok {
+		return fmt.Errorf("%w%s", cause, words)
+	}
+	return cause
+}
+
+// finish writes the end of a turn that is not run again.
+func (t *turnRun) finish(end protocol.End) (more bool, err error) {
+	end.Release = t.release()
+	if end.Status != session.StatusStopped { // that ends what was offered as well
+		end.Untaken = t.steering.untaken()
+	}
+	if end.Status == session.StatusDone {
+		end.Told = t.noted
+	}
+	t.recorder.endState(len(end.Entries), end.Rollback)
+	t.end = ending{status: end.Status}
+	if end.Error != "" {
+		t.end.why = errors.New(end.Error)
+	}
+	more, err = t.claim.Finish(t.claim.Lease().Context(), end)
+	err = t.written(err)
+	if err != nil && len(end.Entries) > 0 && t.claim.Lease().Held() == nil {
+		// Neither lost nor away: what is to be stored cannot be. Run again, it would
+		// come to the same; without its entries the session goes on.
+		t.warm.drop()
+		return t.failed(fmt.Errorf("what the turn did could not be stored: %w", err))
+	}
+	return more, err
+}
+
+// requeue gives back a turn that was interrupted: what it did goes with it.
+func (t *turnRun) requeue(cause error) (more bool, _ error) {
+	// Promote may have heard of the drain before the turn's context did.
+	d := drainError{t.drainReason()}
+	errors.As(cause, &d)
+	t.end = ending{status: StatusRequeued, why: fmt.Errorf("given back: %s", d.reason)}
+	t.recorder.endState(0, false)
+	return t.givenBack(t.claim.Requeue(t.claim.Lease().Context(), string(d.reason), t.recorder.soFar()...))
+}
+
+// retry gives back a turn that failed and has attempts left.
+func (t *turnRun) retry(err error) (more bool, _ error) {
+	t.end = ending{status: StatusRetried, why: err, retryIn: backoff(t.opts.RetryBackoff, t.Attempt)}
+	t.recorder.endState(0, false)
+	return t.givenBack(t.claim.Retry(t.claim.Lease().Context(), err, t.end.retryIn, t.recorder.inherited()...))
+}
+
+// givenBack is the end of a turn that was given back with this error: one that is
+// refused because somebody has requested the turn's end is finished so.
+func (t *turnRun) givenBack(err error) (more bool, _ error) {
+	err = t.written(err)
+	if end, ok := t.requested(err); ok {
+		return t.finish(end)
+	}
+	return false, err
+}
+
+// written is the error of a turn's end, or nil if that was written: what failed behind
+// it is the session's next turn's affair, and not this one's.
+func (t *turnRun) written(err error) error {
+	if !errors.Is(err, protocol.ErrUnannounced) {
+		return err
+	}
+	t.log.Warn("the session's next messages were not announced, trying again", "error", err)
+	t.wakeUps.add(err, t.Session)
+	return nil
+}
+
+// endPanicked writes the end of a turn whose own goroutine has panicked, and gives the
+// session to the next worker: what else of this turn may still run here is unknown. If
+// it cannot, the sentinel runs out, and the message comes back as after a crash: a few
+// times.
+func (t *turnRun) endPanicked(cause error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = t.panicked("the end of a turn that had panicked", p)
+		}
+	}()
+	t.cancel(cause)
+	t.recorder.silence()
+	t.steering.stop()
+	t.warm.drop()
+	if t.claim.Turn().Fence != t.Fence {
+		return cause // its end is written, and the next turn is not run here
+	}
+	_, err = t.claim.Finish(t.claim.Lease().Context(), protocol.End{
+		Status: session.StatusFailed, Error: cause.Error(), Untaken: t.steering.untaken(), Release: true,
+	})
+	if err = t.written(err); err == nil {
+		t.end = ending{status: session.StatusFailed, why: cause}
+	}
+	return err
+}
+
+// longestBackoff is how long a retry waits at most, but for the jitter.
+const longestBackoff = time.Minute
+
+// backoff is the wait after the n-th attempt. The jitter keeps sessions that
+// failed together from coming back together.
+func backoff(base time.Duration, n int) time.Duration {
+	wait := min(base, longestBackoff) << min(max(n-1, 0), 20)
+	wait = min(wait, longestBackoff)
+	return time.Duration(float64(wait) * (0.75 + rand.Float64()/2))
+}
