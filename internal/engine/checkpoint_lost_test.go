@@ -134,3 +134,20 @@ func (r *rig) steady() string {
 	}
 	return strings.Join(lines, "\n")
 }
+
+// The end of a tool is stored at once, however long the interval is: it may have changed
+// something, and is not to be run again.
+func TestCheckpointAtAToolsEnd(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	s := newStage()
+	r.worker(s, checkpointEvery(time.Hour))
+	r.say("m1", "hello")
+	a := s.next(t, "m1")
+	a.toolStart("1")
+	a.toolEnd("1")
+	p := r.awaitPartial("found")
+	equalList(t, "stored", told(p.Entries), "user hello", "tool search (interrupted)")
+	a.reply("done")
+	r.ends("m1", session.StatusDone)
+}

@@ -63,8 +63,9 @@ type Options struct {
 	// 0: never.
 	MessageMaxAge time.Duration
 
-	// CheckpointInterval is how often a turn that does something is stored, so that
-	// it can go on from there if it is cut off. Defaults to 15 s.
+	// CheckpointInterval is how often a turn that writes text is stored, so that it can be
+	// resumed from there if its worker dies. The end of a tool is stored at once, but at
+	// most ten times an interval. Defaults to 15 s.
 	CheckpointInterval time.Duration
 
 	// ResumeFreshness is how old a resume mark may be for the agent to be told of

@@ -14,8 +14,17 @@ const (
 	toolEnded                 // it may have changed the world, and is not to be run again
 )
 
-// checkpoints stores what a turn has done while it runs, an interval behind the last
-// checkpoint or the turn's begin. It costs nothing while the agent does nothing: the timer is armed by the first
+// toolsPerInterval bounds what tools add to the checkpoints: at most so many in one
+// interval.
+const toolsPerInterval = 10
+
+// checkpoints stores what a turn has done while it runs:
+//
+//   - after text, when an interval is over since the last checkpoint or the turn's begin;
+//   - after a tool's end at once, unless the last checkpoint is younger than a tenth of
+//     the interval: then when that is over.
+//
+// It costs nothing while the agent does nothing: the timer is armed by the first
 // activity after the last checkpoint.
 type checkpoints struct {
 	interval time.Duration
@@ -34,15 +43,20 @@ type checkpoints struct {
 }
 
 // after notes an activity.
-func (c *checkpoints) after(activity) {
+func (c *checkpoints) after(a activity) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ended {
 		return
 	}
-	if c.last.IsZero() {
+	switch {
+	case a == toolEnded && c.last.IsZero():
+		c.armFor(time.Now())
+	case a == toolEnded:
+		c.armFor(c.last.Add(c.interval / toolsPerInterval))
+	case c.last.IsZero():
 		c.armFor(c.began.Add(c.interval))
-	} else {
+	default:
 		c.armFor(c.last.Add(c.interval))
 	}
 }
