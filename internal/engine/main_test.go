@@ -16,7 +16,7 @@ import (
 
 // atOnce is how many tests run at once, unless -parallel says otherwise: they
 // wait more than they work.
-const atOnce = "8"
+const atOnce = "12"
 
 // The test binary is also the guardian of agents, and the workers that are killed.
 func TestMain(m *testing.M) {
