@@ -2,14 +2,10 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"runtime/debug"
 )
-
-// errPanicked ends a turn in which something panicked.
-var errPanicked = errors.New("panicked")
 
 // containment fails a turn in which something panics. The process must not end by it: it
 // runs the turns of others, and the message that caused it would end the next worker,

@@ -147,8 +147,10 @@ func (d *dispatcher) claim(sessions []string) error {
 	for _, c := range claims {
 		s := d.roster.join(c)
 		d.sessions.Go(func() {
-			defer d.slots.free(1)
-			s.run()
+			last := s.run()
+			d.roster.leave(s, last)
+			c.Lease().End()
+			d.slots.free(1)
 		})
 	}
 	d.slots.free(len(sessions) - len(claims))
@@ -189,44 +191,4 @@ func (s slots) free(n int) {
 	for range n {
 		<-s
 	}
-}
-
-// pause is a wait that grows from one failure to the next.
-type pause struct{ next time.Duration }
-
-func newPause() *pause { return &pause{next: 50 * time.Millisecond} }
-
-func (p *pause) reset() { p.next = 50 * time.Millisecond }
-
-func (p *pause) wait(done <-chan struct{}) {
-	select {
-	case <-done:
-	case <-time.After(p.next):
-	}
-	p.next = min(2*p.next, 2*time.Second)
-}
-
-// waiters looks whether other sessions wait for a worker, at most every 20 ms for
-// all turns together.
-type waiters struct {
-	look func(context.Context) (bool, error)
-
-	mu     sync.Mutex
-	looked time.Time
-	found  bool
-}
-
-// wait reports whether others wait.
-func (o *waiters) wait(ctx context.Context) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if time.Since(o.looked) < 20*time.Millisecond {
-		return o.found
-	}
-	found, err := o.look(ctx)
-	if err != nil {
-		return false // the session goes on: it has the sentinel
-	}
-	o.looked, o.found = time.Now(), found
-	return found
 }

@@ -11,18 +11,20 @@
 //	turn_agent.go  history, note, promotion, the agent's run
 //	recorder.go    recorder: what the agent emits, on its way to stream and transcript
 //	turn_end.go    how the turn ends, and what is written of it
-//	observer.go    what is told of its end: a line of the log, metrics
+//	turn_report.go what is told of its end: a line of the log, the Observer's metrics
 //
 // Beside the turn, for its agent:
 //
 //	steering.go    steering: messages for the running turn
 //	questions.go   questions: permissions that the user is asked for
 //	warm_turn.go   warmTurn: its use of a warm agent (warm_pool.go, warm_guard.go)
+//	causes.go      why the turn's context ends
 //	containment.go a panic fails the turn, and not the process
 //
 // Beside the turns, for all sessions:
 //
 //	roster.go        roster: the sessions that run, and what a drain tells them
+//	share.go         share: when a session makes way for others
 //	renewer.go       renewer: renews all sentinels
 //	signals.go       listener: stops, steers and decisions from elsewhere
 //	timers.go        timers: reap, due, sweep find sessions that nobody has woken

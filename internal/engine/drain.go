@@ -18,17 +18,8 @@ const (
 	ReasonRestart  Reason = "restart_timeout"
 )
 
-// reasonLease is why a turn is given back whose agent was killed by its guardian.
-const reasonLease Reason = "lease_lost"
-
 // Name is the reason as it is told before any time is over: shutdown or restart.
 func (r Reason) Name() string { return strings.TrimSuffix(string(r), "_timeout") }
-
-// drainError is the cause with which a drain ends turns.
-type drainError struct{ reason Reason }
-
-func (e drainError) Error() string { return errDrain.Error() + ": " + string(e.reason) }
-func (e drainError) Unwrap() error { return errDrain }
 
 // notice is what the sessions that run when a drain begins are told.
 func (o Options) notice(r Reason) string {

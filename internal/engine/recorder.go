@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"encoding/json"
 	"slices"
 	"sync"
 	"time"
@@ -35,11 +34,12 @@ type recorder struct {
 	claim *protocol.Claim
 	containment
 
+	state       agentState
+	checkpoints checkpoints
+
 	mu      sync.Mutex
 	over    bool
 	entries entries
-	usage   *session.Usage // of the turn so far; nil: the agent does not tell
-	state   agentState
 
 	unsent []session.Event
 	title  string      // proposed and not stored yet
@@ -48,8 +48,6 @@ type recorder struct {
 	timer  *time.Timer // sends it
 
 	sending sync.Mutex // one batch at a time, in order
-
-	checkpoints checkpoints
 }
 
 // newRecorder begins a recording. The turn's start is told after a while even if
@@ -57,6 +55,7 @@ type recorder struct {
 func newRecorder(turn *protocol.Turn, claim *protocol.Claim, checkpointEvery time.Duration, c containment) *recorder {
 	r := &recorder{turn: turn, claim: claim, containment: c, due: time.Now().Add(emitEvery)}
 	r.entries.turn = turn
+	r.state.claim, r.state.log = claim, c.log
 	r.checkpoints = checkpoints{interval: checkpointEvery, began: turn.Started, store: r.storeCheckpoint, containment: c}
 	r.timer = time.AfterFunc(emitEvery, r.flush)
 	return r
@@ -77,14 +76,8 @@ func (r *recorder) record(e agent.Event) {
 		if e.Usage == nil {
 			return
 		}
-		u := *e.Usage
-		if r.usage != nil {
-			u = r.usage.Plus(u)
-		}
-		r.usage = &u
 	case agent.EventState:
-		r.state.want(e.Data)
-		if r.state.unsaved() != nil {
+		if r.state.want(e.Data) {
 			r.schedule()
 		}
 		return
@@ -164,10 +157,10 @@ func (r *recorder) flush() {
 		r.mu.Unlock()
 		return
 	}
-	events, title, state := r.unsent, r.title, r.state.unsaved()
+	events, title := r.unsent, r.title
 	r.unsent, r.title, r.due, r.sent = nil, "", time.Time{}, time.Now()
 	r.mu.Unlock()
-	r.saveState(state) // first: who hears of the agent's words may rely on it
+	r.state.save() // first: who hears of the agent's words may rely on it
 	r.emit(events, title)
 }
 
@@ -210,6 +203,17 @@ func (r *recorder) stop() {
 	}
 }
 
+// storeCheckpoint stores the entries so far beside the turn.
+func (r *recorder) storeCheckpoint() {
+	entries := r.soFar()
+	if len(entries) == 0 {
+		return
+	}
+	if err := r.claim.Checkpoint(r.claim.Lease().Context(), entries); err != nil {
+		r.log.Warn("the turn's checkpoint was not stored", "error", err)
+	}
+}
+
 // recording is what a turn's end takes over from its recorder.
 type recording struct {
 	reply   string
@@ -225,14 +229,14 @@ func (r *recorder) finished(result agent.Result) recording {
 	if reply == "" {
 		reply = r.entries.reply()
 	}
-	return recording{reply, marked(r.entries.with(result.Text, r.redisNow()), false, r.usage), r.usage}
+	return recording{reply, r.entries.all(result.Text, r.redisNow(), false), r.entries.usage}
 }
 
 // cutOff is that of a turn that was interrupted or failed.
 func (r *recorder) cutOff() recording {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return recording{r.entries.reply(), marked(r.entries.all(), true, r.usage), r.usage}
+	return recording{r.entries.reply(), r.entries.all("", 0, true), r.entries.usage}
 }
 
 // soFar are the entries of a turn that is to be resumed, or nil where the agent has not
@@ -243,7 +247,7 @@ func (r *recorder) soFar() []session.Entry {
 	if len(r.entries.made) == 0 {
 		return nil
 	}
-	return marked(r.entries.all(), true, r.usage)
+	return r.entries.all("", 0, true)
 }
 
 // inherited are the entries that the turn was resumed from, of an earlier run.
@@ -253,11 +257,9 @@ func (r *recorder) inherited() []session.Entry {
 	return slices.Clone(r.entries.before)
 }
 
-// resume takes over what is stored of the session: the agent's state, and the entries of
-// an earlier run of this turn.
-func (r *recorder) resume(state json.RawMessage, partial []session.Entry) {
+// resume takes over the entries of an earlier run of this turn.
+func (r *recorder) resume(partial []session.Entry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.state.saved = state
 	r.entries.resume(partial)
 }

@@ -105,14 +105,3 @@ func (c *checkpoints) stop() {
 	c.mu.Unlock()
 	c.under.Wait()
 }
-
-// storeCheckpoint stores the entries so far beside the turn.
-func (r *recorder) storeCheckpoint() {
-	entries := r.soFar()
-	if len(entries) == 0 {
-		return
-	}
-	if err := r.claim.Checkpoint(r.claim.Lease().Context(), entries); err != nil {
-		r.log.Warn("the turn's checkpoint was not stored", "error", err)
-	}
-}

@@ -14,6 +14,7 @@ type entries struct {
 	before []session.Entry // what an earlier run of the turn has made
 	made   []session.Entry // assistant's, tools' and steered users'
 	words  strings.Builder // text of the last of them that is not in it yet
+	usage  *session.Usage  // nil: the agent does not tell
 }
 
 // resume takes over what an earlier run of the turn had made when it was interrupted: it
@@ -62,6 +63,12 @@ func (s *entries) add(e agent.Event, at int64) activity {
 			}
 		}
 		return toolEnded
+	case agent.EventUsage:
+		u := *e.Usage
+		if s.usage != nil {
+			u = s.usage.Plus(u)
+		}
+		s.usage = &u
 	}
 	return nothing
 }
@@ -96,35 +103,26 @@ func (s *entries) reply() string {
 	return ""
 }
 
-// all copies the entries: the user's words, then what the agent did.
-func (s *entries) all() []session.Entry {
+// all copies the entries: the user's words, then what the agent did. reply is the agent's
+// own final text, in the place of its last words; "": these stand. The last entry tells
+// what the turn used, and whether it was interrupted.
+func (s *entries) all(reply string, at int64, interrupted bool) []session.Entry {
 	s.settle()
 	all := make([]session.Entry, 0, len(s.turn.Collected)+len(s.before)+len(s.made)+2)
 	for _, m := range s.turn.Messages() {
 		all = append(all, s.userEntry(m.Message, s.turn.StartedAt.UnixMilli()))
 	}
-	return append(append(all, s.before...), s.made...)
-}
-
-// with is all, with the agent's own final text in the place of its last words; "": these
-// stand.
-func (s *entries) with(reply string, at int64) []session.Entry {
-	all := s.all()
-	last := len(all) - 1
+	all = append(append(all, s.before...), s.made...)
+	last := &all[len(all)-1]
 	switch {
 	case reply == "":
-	case len(s.made) > 0 && all[last].Role == session.RoleAssistant:
-		all[last].Text = reply
+	case len(s.made) > 0 && last.Role == session.RoleAssistant:
+		last.Text = reply
 	default:
 		all = append(all, session.Entry{Role: session.RoleAssistant, Text: reply, Turn: s.turn.ID, At: at})
+		last = &all[len(all)-1]
 	}
-	return all
-}
-
-// marked writes onto the last entry how the turn ended and what it used.
-func marked(all []session.Entry, interrupted bool, usage *session.Usage) []session.Entry {
-	last := &all[len(all)-1]
 	last.Interrupted = last.Interrupted || interrupted
-	last.Usage = usage
+	last.Usage = s.usage
 	return all
 }

@@ -10,9 +10,7 @@ import (
 // roster is the sessions that a worker runs. It is where a drain reaches them: a session
 // whose claim was on its way hears of the drain when it joins.
 type roster struct {
-	deps   *turnDeps
-	life   *lifecycle
-	others *waiters
+	deps *turnDeps
 
 	mu        sync.Mutex
 	sessions  map[*sessionRun]struct{}
@@ -47,16 +45,13 @@ const (
 	outcomeLost      outcome = "lost"
 )
 
-func newRoster(deps *turnDeps, life *lifecycle) *roster {
-	return &roster{
-		deps: deps, life: life, others: &waiters{look: deps.queue.OthersWait},
-		sessions: map[*sessionRun]struct{}{}, left: make(chan struct{}, 1),
-	}
+func newRoster(deps *turnDeps) *roster {
+	return &roster{deps: deps, sessions: map[*sessionRun]struct{}{}, left: make(chan struct{}, 1)}
 }
 
 // join adds a session that was claimed just now.
 func (r *roster) join(claim *protocol.Claim) *sessionRun {
-	s := &sessionRun{claim: claim, deps: r.deps, roster: r, log: r.deps.opts.Logger.With("session", claim.Session())}
+	s := &sessionRun{claim: claim, deps: r.deps, log: r.deps.opts.Logger.With("session", claim.Session())}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.sessions[s] = struct{}{}
@@ -145,16 +140,11 @@ func (r *roster) drainReason() Reason {
 	return r.drain.reason
 }
 
-// shareOver reports whether a session that has run so many turns since it was claimed
-// should make way for others.
-func (r *roster) shareOver(turns int, began time.Time) bool {
-	if r.life.draining() {
-		return true
-	}
-	if turns < r.deps.opts.ShareTurns && time.Since(began) < r.deps.opts.ShareTime {
-		return false
-	}
-	return r.others.wait(r.life.work)
+// counted is how many sessions were recovered so far.
+func (r *roster) counted() Recovered {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.recovered
 }
 
 // Recovered counts the sessions that a worker has claimed after turns of theirs
@@ -162,12 +152,4 @@ func (r *roster) shareOver(turns int, began time.Time) bool {
 type Recovered struct {
 	Resumed   int // marked: they went on in the same transcript
 	Suspended int // they began anew, in a fresh one
-}
-
-// Recovered is the count since the worker's start. A message that was given up is
-// not in it: that its turn ended so is an event of its session.
-func (w *Worker) Recovered() Recovered {
-	w.roster.mu.Lock()
-	defer w.roster.mu.Unlock()
-	return w.roster.recovered
 }

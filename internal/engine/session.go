@@ -11,10 +11,9 @@ import (
 // sessionRun runs the turns of a claimed session, and passes on to the running one what
 // comes from elsewhere.
 type sessionRun struct {
-	claim  *protocol.Claim
-	deps   *turnDeps
-	roster *roster
-	log    *slog.Logger
+	claim *protocol.Claim
+	deps  *turnDeps
+	log   *slog.Logger
 
 	mu        sync.Mutex
 	turn      *turnRun // that runs, or nil between two
@@ -32,21 +31,16 @@ type request struct {
 // run runs the session's turns until there is none left, it has had its share,
 // or it is lost. However it ends, the sentinel is released exactly once: by the
 // last turn's finish or requeue, or by not being renewed any more.
-func (s *sessionRun) run() {
-	last := outcomeLost
-	defer func() {
-		s.roster.leave(s, last)
-		s.claim.Lease().End()
-	}()
-	began := time.Now()
+func (s *sessionRun) run() (last outcome) {
+	claimed := time.Now()
 	for turns := 1; ; turns++ {
-		t := newTurnRun(s.deps, s.claim, s.log, func() bool { return s.roster.shareOver(turns, began) })
+		t := newTurnRun(s.deps, s.claim, s.log, func() bool { return s.deps.share.over(turns, claimed) })
 		s.begin(t)
 		more, err := t.run()
 		s.end()
 		last = t.tellEnd(err)
 		if err != nil || !more {
-			return
+			return last
 		}
 	}
 }

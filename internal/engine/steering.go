@@ -140,3 +140,8 @@ func (s *steering) untaken() []string {
 	defer s.mu.Unlock()
 	return s.offered
 }
+
+// agentMessage is a message as agents get it.
+func agentMessage(m session.Message) agent.Message {
+	return agent.Message{ID: m.ID, Text: m.Text, Meta: m.Meta, Attachments: m.Attachments}
+}

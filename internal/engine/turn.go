@@ -2,23 +2,14 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
 	"time"
 
-	"turnstile/internal/lease"
 	"turnstile/internal/protocol"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
-)
-
-// Why a turn's context ends, besides agent.ErrLeaseLost and what senders request.
-var (
-	errTimeout = errors.New("the agent took too long")
-	errDrain   = errors.New("the worker drains")
-	errOver    = errors.New("the turn is over")
 )
 
 // turnDeps is what a worker hands to its turns.
@@ -28,6 +19,7 @@ type turnDeps struct {
 	steerable   bool      // it takes messages into a running turn
 	pool        *warmPool // nil: it is not kept warm
 	queue       *protocol.Consumer
+	share       *share
 	open        *openQuestions
 	wakeUps     *lostWakeUps
 	drainReason func() Reason
@@ -71,19 +63,6 @@ func newTurnRun(d *turnDeps, claim *protocol.Claim, log *slog.Logger, release fu
 		t.warm = &warmTurn{pool: d.pool, turn: &t.Turn, lease: claim.Lease().Context(), most: d.opts.AgentTimeout, log: t.log}
 	}
 	return t
-}
-
-// turnContext ends with the lease, as agents expect it: with agent.ErrLeaseLost.
-func turnContext(l *lease.Lease) (context.Context, context.CancelCauseFunc) {
-	ctx, cancel := context.WithCancelCause(context.Background())
-	held := l.Context()
-	stop := context.AfterFunc(held, func() {
-		cancel(fmt.Errorf("%w: %w", agent.ErrLeaseLost, context.Cause(held)))
-	})
-	return ctx, func(cause error) {
-		stop()
-		cancel(cause)
-	}
 }
 
 // run takes the turn to its end, and writes it. more: the next turn runs under the same

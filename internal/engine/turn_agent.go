@@ -7,7 +7,6 @@ import (
 
 	"turnstile/pkg/agent"
 	"turnstile/pkg/resume"
-	"turnstile/pkg/session"
 )
 
 // runAgent starts the agent and waits for it. Promotion comes before the start:
@@ -66,10 +65,6 @@ func (t *turnRun) runAgent() (result agent.Result, err error) {
 	return run(ctx, in, t.recorder.record)
 }
 
-func agentMessage(m session.Message) agent.Message {
-	return agent.Message{ID: m.ID, Text: m.Text, Meta: m.Meta, Attachments: m.Attachments}
-}
-
 // wasCutOff reports whether an earlier run of the turn, or of the one before it, was
 // interrupted.
 func (t *turnRun) wasCutOff() bool { return t.Resume != "" || t.Redelivered > 0 }
@@ -77,26 +72,25 @@ func (t *turnRun) wasCutOff() bool { return t.Resume != "" || t.Redelivered > 0 
 // recall gives the agent the history: the transcript, what an earlier run of this
 // message had done when it was interrupted, and a note about it.
 func (t *turnRun) recall(in *agent.Turn) error {
-	past, err := t.claim.History(t.claim.Lease().Context())
+	stored, err := t.claim.History(t.claim.Lease().Context())
 	if err != nil {
 		return err
 	}
-	if past.Older > 0 {
-		t.log.Info("the transcript is long: its oldest entries are not told", "told", len(past.Entries), "older", past.Older)
+	if stored.Older > 0 {
+		t.log.Info("the transcript is long: its oldest entries are not told", "told", len(stored.Entries), "older", stored.Older)
 	}
-	in.History, in.State = past.Entries, past.State
-	var partial []session.Entry
-	if past.Partial != nil {
-		partial = past.Partial.Entries
-		in.History = append(in.History, partial...)
+	in.History, in.State = stored.Entries, stored.State
+	t.recorder.state.found(stored.State)
+	if stored.Partial != nil {
+		in.History = append(in.History, stored.Partial.Entries...)
+		t.recorder.resume(stored.Partial.Entries)
 	}
-	t.recorder.resume(past.State, partial)
 	in.Note = resume.Note(resume.Facts{
 		Record:    resume.Record{Pending: t.Resume != "", Reason: t.Resume, Age: t.ResumeAge, MarkedAt: t.StartedAt.Add(-t.ResumeAge)},
 		Freshness: t.opts.ResumeFreshness,
 		History:   in.History,
-		Dropped:   past.Dropped,
-		Omitted:   past.Omitted,
+		Dropped:   stored.Dropped,
+		Omitted:   stored.Omitted,
 	})
 	t.noted = len(t.Dropped)
 	if t.wasCutOff() {

@@ -100,7 +100,7 @@ func (t *turnRun) finish(end protocol.End) (more bool, err error) {
 	if end.Status == session.StatusDone {
 		end.Told = t.noted
 	}
-	t.recorder.endState(len(end.Entries), end.Rollback)
+	t.recorder.state.end(len(end.Entries), end.Rollback)
 	t.end = ending{status: end.Status}
 	if end.Error != "" {
 		t.end.why = errors.New(end.Error)
@@ -122,14 +122,14 @@ func (t *turnRun) requeue(cause error) (more bool, _ error) {
 	d := drainError{t.drainReason()}
 	errors.As(cause, &d)
 	t.end = ending{status: StatusRequeued, why: fmt.Errorf("given back: %s", d.reason)}
-	t.recorder.endState(0, false)
+	t.recorder.state.end(0, false)
 	return t.givenBack(t.claim.Requeue(t.claim.Lease().Context(), string(d.reason), t.recorder.soFar()...))
 }
 
 // retry gives back a turn that failed and has attempts left.
 func (t *turnRun) retry(err error) (more bool, _ error) {
 	t.end = ending{status: StatusRetried, why: err, retryIn: backoff(t.opts.RetryBackoff, t.Attempt)}
-	t.recorder.endState(0, false)
+	t.recorder.state.end(0, false)
 	return t.givenBack(t.claim.Retry(t.claim.Lease().Context(), err, t.end.retryIn, t.recorder.inherited()...))
 }
 

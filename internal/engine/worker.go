@@ -76,12 +76,13 @@ func New(rdb redis.UniversalClient, a agent.Agent, opts Options) (*Worker, error
 	w.timers = &timers{recovery: w.recovery, sweepEvery: opts.SweepInterval, life: life, duties: d, log: log}
 	deps := &turnDeps{
 		opts: opts, agent: a, pool: w.pool, queue: queue, wakeUps: w.wakeUps,
-		open: &openQuestions{slots: opts.Concurrency, log: log},
+		share: &share{turns: opts.ShareTurns, time: opts.ShareTime, others: waiters{look: queue.OthersWait}, life: life},
+		open:  &openQuestions{slots: opts.Concurrency, log: log},
 	}
 	if s, ok := a.(agent.Steerable); ok {
 		deps.steerable = s.Steerable()
 	}
-	w.roster = newRoster(deps, life)
+	w.roster = newRoster(deps)
 	deps.drainReason = w.roster.drainReason
 	w.dispatcher = &dispatcher{
 		queue: queue, roster: w.roster, pool: w.pool, life: life, duties: d, log: log, slots: make(slots, opts.Concurrency),
@@ -142,3 +143,7 @@ func (w *Worker) Slots() int { return w.opts.Concurrency }
 
 // Running counts the sessions that run now: each takes a slot.
 func (w *Worker) Running() int { return w.roster.size() }
+
+// Recovered is the count since the worker's start. A message that was given up is
+// not in it: that its turn ended so is an event of its session.
+func (w *Worker) Recovered() Recovered { return w.roster.counted() }
