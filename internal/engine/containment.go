@@ -7,9 +7,8 @@ import (
 	"runtime/debug"
 )
 
-// containment fails a turn in which something panics. The process must not end by it: it
-// runs the turns of others, and the message that caused it would end the next worker,
-// too.
+// containment fails a turn in which something panics. The panic must not end the process,
+// which runs other turns: the message that caused it would end the next worker, too.
 type containment struct {
 	log  *slog.Logger
 	fail context.CancelCauseFunc // ends the turn

@@ -18,7 +18,7 @@ const (
 	ReasonRestart  Reason = "restart_timeout"
 )
 
-// Name is the reason as it is told before any time is over: shutdown or restart.
+// Name is the reason before the drain's time is up: shutdown or restart.
 func (r Reason) Name() string { return strings.TrimSuffix(string(r), "_timeout") }
 
 // notice is what the sessions that run when a drain begins are told.
@@ -36,9 +36,9 @@ func (o Options) notice(r Reason) string {
 // Drain ends the worker: it claims nothing more, lets the running turns go on for
 // DrainTimeout, then interrupts those that still run and puts their messages back
 // at the head of the line, where another worker takes them at once. It returns
-// when nothing of this worker is left. When ctx ends the rest of the wait is cut
-// short; the interrupts still take the agents' grace. A Redis that hangs does not
-// put them off. DrainProgress tells how far it is, and so does the log.
+// when nothing of this worker is left. The end of ctx ends the wait for the turns; the
+// interrupts still take the agents' grace. A Redis that hangs does not delay them.
+// DrainProgress and the log tell how far it is.
 //
 // A second call waits for the first. Drain before Start is legal.
 func (w *Worker) Drain(ctx context.Context, reason Reason) {
@@ -121,7 +121,7 @@ func (w *Worker) interrupt(reason Reason) {
 	select {
 	case <-marked:
 	case <-time.After(markPatience):
-		w.log.Warn("turns are interrupted before they are marked: Redis does not answer")
+		w.log.Warn("turns are interrupted before they are marked: Redis does not reply")
 	}
 	for _, s := range sessions {
 		s.interrupt(drainError{reason})

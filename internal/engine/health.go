@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// stuckAfter is how long one step of the dispatcher or the renewer may take. The longest that
-// ends by itself is a call of a Redis that accepts connections and never answers: the
-// client gives up after its timeouts, four times over, which was 33 s at most. A
-// worker that only waits for Redis is not to be restarted.
+// stuckAfter is how long one step of the dispatcher or the renewer may take. The longest
+// one that ends by itself is a call to a Redis that accepts connections and never replies:
+// the client's timeouts, four times over, took 33 s at most. A worker that only waits for
+// Redis is not to be restarted.
 const stuckAfter = 5 * time.Minute
 
 // pulse tells how long a loop has been at its present step. A loop that waits for
@@ -31,7 +31,7 @@ func (p *pulse) since() time.Duration {
 }
 
 // Healthy returns an error when the worker is stuck and its process is to be started
-// again: the loop that claims sessions, or the one that renews what is held, has not
+// again: the loop that claims sessions, or the one that renews the claims, has not
 // moved for 5 min. A worker that drains, whose slots are all taken, or whose Redis is
 // away is healthy, as long as the Redis client's timeouts end its calls in that time.
 // It costs two atomic loads.

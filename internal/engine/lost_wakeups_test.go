@@ -72,7 +72,7 @@ func (s *seen) told(t *testing.T, key string) {
 		t.Error("no failure is counted")
 	}
 	for l := range strings.Lines(s.log.String()) {
-		if strings.Contains(l, "level=WARN") && strings.Contains(l, "not announced") && strings.Contains(l, "session="+key) {
+		if strings.Contains(l, "level=WARN") && strings.Contains(l, "could not be woken") && strings.Contains(l, "session="+key) {
 			return
 		}
 	}

@@ -6,19 +6,18 @@ import (
 	"turnstile/pkg/session"
 )
 
-// Observer is told what a worker does, for metrics and the like. Its methods are
-// called by several goroutines at once, among them those that run the turns: they
-// must not wait for anything. No argument outlives what it tells of.
+// Observer hears what a worker does, for metrics and the like. Several goroutines call
+// its methods at once, among them those that run the turns: they must not block. No
+// argument may be used after the call.
 type Observer interface {
 	// MessageStarted tells that an agent is started for a message that was in no turn
-	// before. It had waited so long in line, from when it was first seen or was due.
+	// before, and how long it has waited since it was first seen or due.
 	MessageStarted(wait time.Duration)
 
 	// TurnEnded tells that a turn is over on this worker, once for each that it took.
 	TurnEnded(TurnEnd)
 
-	// RedisFailed tells that something has failed which is the worker's own affair and
-	// no turn's, and which it does again: one of the Duties.
+	// RedisFailed tells that one of the worker's own Duties has failed. It tries again.
 	RedisFailed(duty string, err error)
 }
 
@@ -31,15 +30,14 @@ type TurnEnd struct {
 	Ran           bool          // its agent was started
 	Wait          time.Duration // of the message, until the turn was taken; since it was first seen, also in a retry
 	Duration      time.Duration // from then to the end
-	Err           error         // why it did not end well; wraps lease.ErrLost if the lease was lost
+	Err           error         // why it did not succeed; wraps lease.ErrLost if the lease was lost
 }
 
-// The statuses of turns that ended here, but not for their messages: these are run
-// again.
+// The statuses of turns that ended on this worker, and whose messages run again.
 const (
-	StatusRequeued session.Status = "requeued" // cut off, by a drain or the agent's guardian
+	StatusRequeued session.Status = "requeued" // interrupted, by a drain or the agent's guardian
 	StatusRetried  session.Status = "retried"  // it failed, and has attempts left
-	StatusLost     session.Status = "lost"     // its end could not be written, mostly for a lost lease
+	StatusLost     session.Status = "lost"     // its end could not be written, mostly because the lease was lost
 )
 
 // Statuses are all that a TurnEnd may have.
@@ -60,7 +58,7 @@ const (
 	dutyWake  = "wake"
 )
 
-// Duties are all that Observer.RedisFailed may be told of.
+// Duties are all that Observer.RedisFailed may name.
 func Duties() []string { return []string{dutyClaim, dutyRenew, dutyDue, dutyReap, dutySweep, dutyWake} }
 
 // duties tells an observer of failures of the worker's own duties.

@@ -201,7 +201,7 @@ func TestTurnsThatComeBackAreTold(t *testing.T) {
 	w.Drain(ended(), engine.ReasonRestart)
 	back := o.next(t, 1)
 	equal(t, "status", back.Status, engine.StatusRequeued)
-	if line := o.line(t, back); !strings.Contains(line, "level=INFO") || !strings.Contains(line, "given back: restart_timeout") {
+	if line := o.line(t, back); !strings.Contains(line, "level=INFO") || !strings.Contains(line, "requeued: restart_timeout") {
 		t.Error(line)
 	}
 }

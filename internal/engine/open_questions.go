@@ -5,9 +5,9 @@ import (
 	"sync"
 )
 
-// openQuestions counts the questions of all turns that wait for an answer. Each keeps
-// its turn's slot: once they have all of them nobody else is served, which the log
-// tells, and when that is over.
+// openQuestions counts the questions that wait for a decision, of all turns. Each holds
+// its turn's slot. The log tells when they hold all slots, so that no other session runs,
+// and when that is over.
 type openQuestions struct {
 	slots int
 	log   *slog.Logger
@@ -20,7 +20,7 @@ func (o *openQuestions) begin() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.open++; o.open == o.slots {
-		o.log.Warn("every slot waits for a user's answer, nobody else is served: answer with /approve or /deny, or raise the concurrency", "slots", o.slots)
+		o.log.Warn("every slot waits for a user's decision, no other session runs: decide with /approve or /deny, or raise the concurrency", "slots", o.slots)
 	}
 }
 
@@ -28,7 +28,7 @@ func (o *openQuestions) end() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.open == o.slots {
-		o.log.Info("no longer does every slot wait for a user's answer", "slots", o.slots)
+		o.log.Info("not every slot waits for a user's decision any more", "slots", o.slots)
 	}
 	o.open--
 }

@@ -12,8 +12,8 @@ import (
 	"turnstile/internal/protocol"
 )
 
-// Options are the rules by which a Worker runs turns. Zero values mean the
-// defaults that are named.
+// Options are the settings of a Worker. A zero value means the default that the field
+// names.
 type Options struct {
 	// Queue are the rules of the sessions. Its Worker is set to ID, and its
 	// Immediate by the agent.
@@ -28,39 +28,39 @@ type Options struct {
 	// AgentTimeout ends a turn that runs longer. Defaults to 10 min.
 	AgentTimeout time.Duration
 
-	// AskTimeout is how long a question waits for the user's answer before it counts as
-	// denied. Defaults to 5 min. -1: as long as the turn may last.
+	// AskTimeout is how long an agent's question waits for the user's decision before it
+	// is denied. Defaults to 5 min. -1: as long as the turn may take.
 	AskTimeout time.Duration
 
 	// DrainTimeout is how long Drain lets turns run on. 0: not at all.
 	DrainTimeout time.Duration
 
-	// MaxAttempts is how often a message is tried before it is archived, if its
-	// failures are retryable. Defaults to 3.
+	// MaxAttempts is how often a message is tried whose failures are retryable, before
+	// it is archived. Defaults to 3.
 	MaxAttempts int
 
-	// RetryBackoff is the wait before the second attempt; it doubles with every
-	// further one, up to a minute, give or take a quarter. Defaults to 1 s.
+	// RetryBackoff is the wait before the second attempt. It doubles with every
+	// further one, up to a minute, plus or minus a quarter. Defaults to 1 s.
 	RetryBackoff time.Duration
 
 	// SweepInterval is how often lost wake-ups are searched for. Defaults to 15 s.
 	SweepInterval time.Duration
 
-	// ShareTurns and ShareTime are how many turns, or how long, a session may run
+	// ShareTurns and ShareTime are how many turns, and for how long, a session may run
 	// under one claim while other sessions wait. Default to 10 and 60 s.
 	ShareTurns int
 	ShareTime  time.Duration
 
-	// WarmAgents is how many agents are kept between their sessions' turns, if the
-	// agent is an agent.Warmer; those that run a turn are not counted. Defaults to
+	// WarmAgents is how many agents are kept warm between their sessions' turns, if the
+	// agent is an agent.Warmer. Agents that run a turn are not counted. Defaults to
 	// Concurrency. -1: none.
 	WarmAgents int
 
-	// WarmTTL is how long one is kept that has no turn. Defaults to 1 h.
+	// WarmTTL is how long a warm agent is kept without a turn. Defaults to 1 h.
 	WarmTTL time.Duration
 
-	// MessageMaxAge archives messages that are older when they would be run.
-	// 0: never.
+	// MessageMaxAge is how old a message may be when it is run; an older one is
+	// archived. 0: as old as it gets.
 	MessageMaxAge time.Duration
 
 	// CheckpointInterval is how often a turn that writes text is stored, so that it can be
@@ -69,18 +69,18 @@ type Options struct {
 	CheckpointInterval time.Duration
 
 	// ResumeFreshness is how old a resume mark may be for the agent to be told of
-	// it. 0: always.
+	// it. 0: as old as it gets.
 	ResumeFreshness time.Duration
 
-	// Ephemeral says that Redis ends with this worker: users are not told that
-	// another one goes on with what a drain interrupts.
+	// Ephemeral says that Redis ends with this worker: a drain does not promise users
+	// that another worker resumes their turns.
 	Ephemeral bool
 
-	// Maintenance runs an asynq.Server for the jobs that are in no hurry. Its
+	// Maintenance runs an asynq.Server for the jobs that need no hurry. Its
 	// heartbeat shows the worker and its turns on asynqmon's Servers page.
 	Maintenance bool
 
-	// Observer is told of what happens, for metrics. Nil: nobody is, at no cost.
+	// Observer hears what happens, for metrics. Nil: nobody does, at no cost.
 	Observer Observer
 
 	jobsEvery  time.Duration // tests do not wait for an hour
@@ -113,7 +113,7 @@ func (o Options) withDefaults() Options {
 	o.Logger = o.Logger.With("worker", o.ID)
 	if o.Queue.LeftAlone == nil {
 		o.Queue.LeftAlone = func(queue string) {
-			o.Logger.Warn("a queue is left alone: its name is no session's, nothing in it is run; see docs/wire.md for names", "queue", queue)
+			o.Logger.Warn("a queue is skipped: its name is no session's, nothing in it is run; see docs/wire.md for names", "queue", queue)
 		}
 	}
 	return o

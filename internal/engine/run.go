@@ -8,21 +8,20 @@ import (
 	"turnstile/pkg/agent"
 )
 
-// Run is a worker's whole life: it runs the agent's turns until ctx ends, then drains
+// Run is a worker's whole life: it runs the agent's turns until ctx ends, drains
 // as Drain does, and returns when nothing of the worker is left. The running turns may
-// go on for opts.DrainTimeout, which is not at all by default; what is cut off goes to
-// the next worker. The drain itself is not bounded by ctx, and its reason is
-// ReasonShutdown.
+// go on for opts.DrainTimeout, by default not at all; an interrupted one is resumed by
+// the next worker. ctx does not bound the drain, whose reason is ReasonShutdown.
 //
-// A Redis that is away is waited for. The error is that of options that are wrong, or
-// of a start that failed; the worker is drained then, too. nil: it ran, or ctx ended
-// before it could. The caller closes rdb, after Run.
+// Run waits for a Redis that is away. Its error is that of wrong options, or of a start
+// that failed, after which the worker was drained as well. nil: it ran, or ctx ended
+// before it could. The caller closes rdb after Run.
 //
 // A program that does nothing else calls exec.InitWorker first thing in main: it keeps
 // agents that are programs out of this process.
 //
-// Programs that want a second signal to cut the drain short, or to see how far it is,
-// call New, Start and Drain.
+// A program that wants a second signal to cut the drain short, or to show how far it is,
+// calls New, Start and Drain.
 func Run(ctx context.Context, rdb redis.UniversalClient, a agent.Agent, opts Options) error {
 	w, err := New(rdb, a, opts)
 	if err != nil {

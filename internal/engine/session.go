@@ -8,8 +8,8 @@ import (
 	"turnstile/internal/protocol"
 )
 
-// sessionRun runs the turns of a claimed session, and passes on to the running one what
-// comes from elsewhere.
+// sessionRun runs the turns of a claimed session, and passes requests, steers and
+// decisions on to the running one.
 type sessionRun struct {
 	claim *protocol.Claim
 	deps  *turnDeps
@@ -19,7 +19,7 @@ type sessionRun struct {
 	turn      *turnRun // that runs, or nil between two
 	requested request  // of a turn that had not begun by then
 	drained   error    // set by a drain whose time is up
-	notice    string   // for the user, from when there was no turn to tell it in
+	notice    string   // for the user, until a turn can tell it
 }
 
 // request is a stop, interrupt or rollback of the turn with a fence.
@@ -45,7 +45,7 @@ func (s *sessionRun) run() (last outcome) {
 	}
 }
 
-// begin lets what comes from elsewhere reach a turn.
+// begin lets requests, steers and decisions reach a turn.
 func (s *sessionRun) begin(t *turnRun) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -74,8 +74,8 @@ func (s *sessionRun) runs() bool {
 	return s.turn != nil
 }
 
-// hear takes what is said to the turn with a fence, by a signal or a renewal: a request
-// that ends it, now or when it begins, a steer that waits for it, a decision on its
+// hear takes what a signal or a renewal brings for the turn with a fence: a request
+// that ends it, now or when it begins; a steer that waits for it; a decision on its
 // question.
 func (s *sessionRun) hear(fence int64, cause error, steer bool, r protocol.Decided) {
 	s.mu.Lock()

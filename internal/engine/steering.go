@@ -12,7 +12,7 @@ import (
 
 // steering hands messages to a running agent. In Redis they become a part of the
 // turn before the agent is offered them; those that it has not accepted when it
-// ends are put back. A nil steering is that of an agent that takes none.
+// ends are put back. It is nil where the agent takes none.
 type steering struct {
 	claim    *protocol.Claim
 	recorder *recorder

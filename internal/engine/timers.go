@@ -8,8 +8,8 @@ import (
 	"turnstile/internal/recovery"
 )
 
-// timers look for sessions that nobody has woken. Every worker has them; Redis lets one
-// at a time do each job.
+// timers run the jobs that wake sessions: those that are due, those whose owner died,
+// those whose wake-up was lost. Every worker has them, and one at a time does each job.
 type timers struct {
 	recovery   *recovery.Recovery
 	sweepEvery time.Duration
@@ -25,8 +25,8 @@ func (t *timers) start() {
 	t.life.run(func() { t.every(dutySweep, t.sweep) })
 }
 
-// every runs a periodic job. Failures are logged, and
-// tried again with a pause that grows.
+// every runs a periodic job. A failed one is logged and tried again, with a pause that
+// grows.
 func (t *timers) every(name string, job func(context.Context) (time.Duration, error)) {
 	pause, over := newPause(), t.life.intake.Done()
 	for {
@@ -49,7 +49,7 @@ func (t *timers) every(name string, job func(context.Context) (time.Duration, er
 func (t *timers) reap(ctx context.Context) (time.Duration, error) {
 	n, next, err := t.recovery.Reap(ctx)
 	if n > 0 {
-		t.log.Info("late sessions were put to work", "sessions", n)
+		t.log.Info("overdue sessions were woken", "sessions", n)
 	}
 	return next, err
 }
@@ -57,7 +57,7 @@ func (t *timers) reap(ctx context.Context) (time.Duration, error) {
 func (t *timers) sweep(ctx context.Context) (time.Duration, error) {
 	n, next, err := t.recovery.Sweep(ctx, t.sweepEvery)
 	if n > 0 {
-		t.log.Info("sessions were found that nobody had announced", "sessions", n)
+		t.log.Info("lost wake-ups were found", "sessions", n)
 	}
 	return next, err
 }

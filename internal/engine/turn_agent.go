@@ -77,7 +77,7 @@ func (t *turnRun) recall(in *agent.Turn) error {
 		return err
 	}
 	if stored.Older > 0 {
-		t.log.Info("the transcript is long: its oldest entries are not told", "told", len(stored.Entries), "older", stored.Older)
+		t.log.Info("the transcript is long: the agent does not get its oldest entries", "given", len(stored.Entries), "older", stored.Older)
 	}
 	in.History, in.State = stored.Entries, stored.State
 	t.recorder.state.found(stored.State)
@@ -94,13 +94,13 @@ func (t *turnRun) recall(in *agent.Turn) error {
 	})
 	t.noted = len(t.Dropped)
 	if t.wasCutOff() {
-		t.log.Info("turn goes on from where it was cut off", "message", t.Message.ID, "reason", t.Resume, "entries", len(t.recorder.inherited()))
+		t.log.Info("the turn is resumed", "message", t.Message.ID, "reason", t.Resume, "entries", len(t.recorder.inherited()))
 	}
 	return nil
 }
 
-// mayStart returns why no agent is to be started any more, or nil. It asks the lease
-// itself: the context learns of its end a little later, and a worker that
+// mayStart returns why no agent may be started any more, or nil. It asks the lease
+// itself, for the context learns of its end a little later: a worker that
 // was stopped may come here long after.
 func (t *turnRun) mayStart() error {
 	if err := t.claim.Lease().Held(); err != nil {

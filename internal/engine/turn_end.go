@@ -91,7 +91,7 @@ func timedOut(cause, err error) error {
 	return cause
 }
 
-// finish writes the end of a turn that is not run again.
+// finish writes the end of a turn that is not to run again.
 func (t *turnRun) finish(end protocol.End) (more bool, err error) {
 	end.Release = t.release()
 	if end.Status != session.StatusStopped { // that ends what was offered as well
@@ -108,34 +108,34 @@ func (t *turnRun) finish(end protocol.End) (more bool, err error) {
 	more, err = t.claim.Finish(t.claim.Lease().Context(), end)
 	err = t.written(err)
 	if err != nil && len(end.Entries) > 0 && t.claim.Lease().Held() == nil {
-		// Neither lost nor away: what is to be stored cannot be. Run again, it would
-		// come to the same; without its entries the session goes on.
+		// The lease is held and Redis there: these entries cannot be stored. Another run
+		// would end the same, so the turn fails, without entries, and the session goes on.
 		t.warm.drop()
 		return t.failed(fmt.Errorf("what the turn did could not be stored: %w", err))
 	}
 	return more, err
 }
 
-// requeue gives back a turn that was interrupted: what it did goes with it.
+// requeue puts the turn back at the head of the line, with what it has done.
 func (t *turnRun) requeue(cause error) (more bool, _ error) {
 	// Promote may have heard of the drain before the turn's context did.
 	d := drainError{t.drainReason()}
 	errors.As(cause, &d)
-	t.end = ending{status: StatusRequeued, why: fmt.Errorf("given back: %s", d.reason)}
+	t.end = ending{status: StatusRequeued, why: fmt.Errorf("requeued: %s", d.reason)}
 	t.recorder.state.end(0, false)
-	return t.givenBack(t.claim.Requeue(t.claim.Lease().Context(), string(d.reason), t.recorder.soFar()...))
+	return t.putBack(t.claim.Requeue(t.claim.Lease().Context(), string(d.reason), t.recorder.soFar()...))
 }
 
-// retry gives back a turn that failed and has attempts left.
+// retry puts a failed turn back at the head of the line, for its next attempt.
 func (t *turnRun) retry(err error) (more bool, _ error) {
 	t.end = ending{status: StatusRetried, why: err, retryIn: backoff(t.opts.RetryBackoff, t.Attempt)}
 	t.recorder.state.end(0, false)
-	return t.givenBack(t.claim.Retry(t.claim.Lease().Context(), err, t.end.retryIn, t.recorder.inherited()...))
+	return t.putBack(t.claim.Retry(t.claim.Lease().Context(), err, t.end.retryIn, t.recorder.inherited()...))
 }
 
-// givenBack is the end of a turn that was given back with this error: one that is
-// refused because somebody has requested the turn's end is finished so.
-func (t *turnRun) givenBack(err error) (more bool, _ error) {
+// putBack ends a turn that was put back with this error. Redis refuses it where somebody
+// has requested the turn's end: then that is written.
+func (t *turnRun) putBack(err error) (more bool, _ error) {
 	err = t.written(err)
 	if end, ok := t.requested(err); ok {
 		return t.finish(end)
@@ -143,20 +143,20 @@ func (t *turnRun) givenBack(err error) (more bool, _ error) {
 	return false, err
 }
 
-// written is the error of a turn's end, or nil if that was written: what failed behind
-// it is the session's next turn's affair, and not this one's.
+// written is nil if the turn's end was written, be it that the session could not be woken
+// for its next messages: lostWakeUps tries that again.
 func (t *turnRun) written(err error) error {
 	if !errors.Is(err, protocol.ErrUnannounced) {
 		return err
 	}
-	t.log.Warn("the session's next messages were not announced, trying again", "error", err)
+	t.log.Warn("the session could not be woken for its next messages, trying again", "error", err)
 	t.wakeUps.add(err, t.Session)
 	return nil
 }
 
-// endPanicked writes the end of a turn whose own goroutine has panicked, and gives the
-// session to the next worker: what else of this turn may still run here is unknown. If
-// it cannot, the sentinel runs out, and the message comes back as after a crash: a few
+// endPanicked writes the end of a turn whose own goroutine has panicked, and releases the
+// session for the next worker: what else of this turn still runs here is unknown. If that
+// fails the sentinel expires, and the message is redelivered as after a crash: a few
 // times.
 func (t *turnRun) endPanicked(cause error) (err error) {
 	defer func() {

@@ -9,8 +9,7 @@ import (
 	"turnstile/pkg/agent"
 )
 
-// warmTurn is one turn's use of a warm agent. A nil one is that of an agent that is not
-// kept warm.
+// warmTurn is one turn's use of a warm agent. It is nil where agents are not kept warm.
 type warmTurn struct {
 	pool  *warmPool
 	turn  *protocol.Turn
@@ -53,9 +52,9 @@ func (t *warmTurn) get(ctx context.Context, in agent.Turn) (agent.Warm, error) {
 	return t.agent, nil
 }
 
-// keep puts the agent of a turn that ended well, and writes so many entries, back into
-// the pool. It comes before the end is written: by the time that the end is known, the
-// session's next turn may have begun on another slot.
+// keep puts the agent of a turn that succeeded, and writes so many entries, back into
+// the pool. It comes before the end is written: once the end is known, the session's next
+// turn may have begun on another slot.
 func (t *warmTurn) keep(entries int) {
 	if t == nil || t.agent == nil {
 		return
@@ -81,8 +80,8 @@ func (t *warmTurn) drop() {
 	}
 }
 
-// close ends the agent of a turn that did not end well. It waits, since the sentinel is
-// released only after nothing of the agent is left: but not for a session that is
+// close ends the agent of a turn that did not succeed. It waits, since the sentinel is
+// released only after nothing of the agent is left; but not if the session is
 // another's already, nor for longer than a turn may take.
 func (t *warmTurn) close() {
 	if t == nil || t.agent == nil {

@@ -95,7 +95,7 @@ func New(rdb redis.UniversalClient, a agent.Agent, opts Options) (*Worker, error
 // ID names the worker, as in `worker ps`.
 func (w *Worker) ID() string { return w.opts.ID }
 
-// Start begins to claim sessions, and to look for work that nobody has announced. It
+// Start begins to claim sessions, and to look for overdue ones and lost wake-ups. It
 // returns once the worker listens for signals. ctx bounds Start only.
 // After an error Drain must still be called.
 func (w *Worker) Start(ctx context.Context) error {
@@ -144,6 +144,6 @@ func (w *Worker) Slots() int { return w.opts.Concurrency }
 // Running counts the sessions that run now: each takes a slot.
 func (w *Worker) Running() int { return w.roster.size() }
 
-// Recovered is the count since the worker's start. A message that was given up is
-// not in it: that its turn ended so is an event of its session.
+// Recovered is the count since the worker's start. It does not count messages that were
+// archived because they kept killing their worker.
 func (w *Worker) Recovered() Recovered { return w.roster.counted() }
