@@ -34,9 +34,9 @@ func TestCrashIsRecoveredWithinTheTTL(t *testing.T) {
 			r.say("m1", "sleep=900ms hello")
 			r.say("m2", "behind")
 			await(t, "the first turn", func() bool { return len(r.started("m1")) == 1 })
-			r.process("two", job{TTL: ttl})
 			one.kill()
-			killed := time.Now()
+			r.process("two", job{TTL: ttl})
+			killed := time.Now() // as long as there is nobody to recover it, nothing can
 			r.ends("m1", session.StatusDone)
 			r.ends("m2", session.StatusDone)
 			equalList(t, "turns", r.starts(r.key), "m1", "m1", "m2")
@@ -64,8 +64,10 @@ func TestDeadlyMessageIsGivenUp(t *testing.T) {
 	// to its claim may have been lost. Those after it speak up first.
 	for i := 1; i <= 4; i++ {
 		p.wait()
-		// It died before it could tell of its turn: the claim that finds it does.
-		equal(t, "turns of the deadly message told so far", len(r.started("m1")), i-1)
+		// The last turn is told by the claim that finds it, unless the worker was slow to die.
+		if told := len(r.started("m1")); told != i-1 && told != i {
+			t.Errorf("%d turns of the deadly message were told after death %d", told, i)
+		}
 		p = start(i)
 	}
 	o := r.ends("m1", session.StatusFailed)
