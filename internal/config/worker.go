@@ -67,7 +67,7 @@ type Worker struct {
 	LineCap            int `env:"TURNSTILE_LINE_CAP" envDefault:"10000" unit:"messages" help:"The number of messages that may wait in one session, whether a turn runs or not. At most half of them may be delayed. Senders are refused over it; messages of other producers are archived."`
 	MessagesCap        int `env:"TURNSTILE_MESSAGES_CAP" envDefault:"0" unit:"messages" help:"The number of messages that may wait in all sessions together, as last counted by the workers. Senders are refused over it, except to sessions with a running turn. 0: no limit."`
 
-	CheckpointInterval time.Duration `env:"TURNSTILE_CHECKPOINT_INTERVAL" envDefault:"15s" unit:"duration" help:"How often the entries of a running turn are stored, to resume from if it is interrupted."`
+	CheckpointInterval time.Duration `env:"TURNSTILE_CHECKPOINT_INTERVAL" envDefault:"15s" unit:"duration" help:"How often the entries of a running turn are stored, to resume from if it is interrupted. The end of a tool is stored at once."`
 	CrashPolicy        CrashPolicy   `env:"TURNSTILE_CRASH_POLICY" envDefault:"resume" unit:"resume, suspend" help:"What happens to a turn whose worker died. resume: it runs again in the same conversation, with a note. suspend: it runs again in a new one."`
 	StuckLimit         int           `env:"TURNSTILE_STUCK_LIMIT" envDefault:"3" unit:"interruptions" help:"How many interruptions in a row make the session begin a new conversation. If the last one was a worker's death, the message is archived."`
 	ResumeFreshness    time.Duration `env:"TURNSTILE_RESUME_FRESHNESS" envDefault:"1h" unit:"duration" help:"The oldest interruption that the agent gets a note about. 0: any."`

@@ -77,20 +77,14 @@ func (s *sessionRun) runs() bool {
 // hear takes what a signal or a renewal brings for the turn with a fence: a request
 // that ends it, now or when it begins; a steer that waits for it; a decision on its
 // question.
-func (s *sessionRun) hear(fence int64, cause error, steer bool, r protocol.Decided) {
+func (s *sessionRun) hear(fence int64, cause error, steer bool, d protocol.Decided) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	runs := s.turn != nil && s.turn.Fence == fence
 	switch {
-	case cause != nil && runs:
-		s.turn.cancel(cause)
+	case s.turn != nil && s.turn.Fence == fence:
+		s.turn.hear(cause, steer, d)
 	case cause != nil:
 		s.requested = request{fence, cause}
-	case steer && runs:
-		s.turn.steering.wake()
-	}
-	if r.Question != 0 && runs {
-		s.turn.questions.hear(r)
 	}
 }
 
@@ -100,8 +94,7 @@ func (s *sessionRun) interrupt(reason error) {
 	defer s.mu.Unlock()
 	s.drained = reason
 	if s.turn != nil {
-		s.turn.cancel(reason)
-		s.turn.recorder.checkpoints.now() // the agent may need its whole grace, or more
+		s.turn.interrupt(reason)
 	}
 }
 

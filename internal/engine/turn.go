@@ -60,7 +60,7 @@ func newTurnRun(d *turnDeps, claim *protocol.Claim, log *slog.Logger, release fu
 		})
 	}
 	if d.pool != nil {
-		t.warm = &warmTurn{pool: d.pool, turn: &t.Turn, lease: claim.Lease().Context(), most: d.opts.AgentTimeout, log: t.log}
+		t.warm = &warmTurn{pool: d.pool, turn: &t.Turn, lease: claim.Lease().Context(), patience: d.opts.AgentTimeout, log: t.log}
 	}
 	return t
 }
@@ -92,6 +92,26 @@ func (t *turnRun) run() (more bool, err error) {
 	}
 	t.recorder.stop()
 	return t.settle(result, err)
+}
+
+// hear takes what a signal or a renewal brings for this turn.
+func (t *turnRun) hear(request error, steer bool, d protocol.Decided) {
+	switch {
+	case request != nil:
+		t.cancel(request)
+	case steer:
+		t.steering.wake()
+	}
+	if d.Question != 0 {
+		t.questions.hear(d)
+	}
+}
+
+// interrupt ends the agent's run for a drain. What it has done is stored at once: it may
+// need its whole grace, or more.
+func (t *turnRun) interrupt(reason error) {
+	t.cancel(reason)
+	t.recorder.checkpoints.now()
 }
 
 // speakUp renews at once where a message comes back: it may be what killed its last

@@ -11,11 +11,11 @@ import (
 
 // warmTurn is one turn's use of a warm agent. It is nil where agents are not kept warm.
 type warmTurn struct {
-	pool  *warmPool
-	turn  *protocol.Turn
-	lease context.Context // the session's
-	most  time.Duration   // the longest wait for an agent that closes
-	log   *slog.Logger
+	pool     *warmPool
+	turn     *protocol.Turn
+	lease    context.Context // the session's
+	patience time.Duration   // with an agent that closes
+	log      *slog.Logger
 
 	agent *warmAgent // that runs the turn; nil: none, or it was closed
 	kept  bool       // it is in the pool again: another turn may have it
@@ -89,12 +89,12 @@ func (t *warmTurn) close() {
 	}
 	closed := t.pool.close(t.agent)
 	t.agent = nil
-	patience := time.NewTimer(t.most)
-	defer patience.Stop()
+	over := time.NewTimer(t.patience)
+	defer over.Stop()
 	select {
 	case <-closed:
 	case <-t.lease.Done():
-	case <-patience.C:
+	case <-over.C:
 		t.log.Error("the warm agent does not close; its session goes on without it")
 	}
 }
