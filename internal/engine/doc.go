@@ -8,7 +8,7 @@
 //	dispatch.go    dispatcher: claims a session for a free slot
 //	session.go     sessionRun: the session's turns, one after the other, under one claim
 //	turn.go        turnRun: one turn, from the checks to its end
-//	turn_agent.go  history, note, promotion, the agent's run
+//	turn_agent.go  what the agent is given, promotion, the agent's run
 //	recorder.go    recorder: what the agent emits, on its way to stream and transcript
 //	turn_end.go    how the turn ends, and what is written of it
 //	turn_report.go what is told of its end: a line of the log, the Observer's metrics

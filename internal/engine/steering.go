@@ -47,13 +47,6 @@ func newSteering(r *recorder, refused func(protocol.Taken) bool) *steering {
 	return s
 }
 
-func (s *steering) channel() <-chan agent.Steer {
-	if s == nil {
-		return nil
-	}
-	return s.offers
-}
-
 // wake says that a message waits that is to be steered in.
 func (s *steering) wake() {
 	if s == nil {

@@ -75,7 +75,12 @@ func (t *turnRun) run() (more bool, err error) {
 	}()
 	defer t.cancel(errOver)
 	defer t.steering.stop()
-	t.speakUp()
+	if slices.ContainsFunc(t.Messages(), func(m protocol.Taken) bool { return m.Redelivered > 0 }) {
+		// The message may be what killed its last worker. A death counts only if the owner
+		// was heard of, for a lost reply is none: renew at once, or one that kills at once
+		// would never be counted. On an error the next renewal is in time for all others.
+		t.queue.Renew(t.claim.Lease().Context(), []*protocol.Claim{t.claim})
+	}
 	if end, refused, err := t.dismiss(); refused || err != nil {
 		t.steering.stop() // a steer after the end would be into the next turn
 		t.recorder.stop()
@@ -84,7 +89,11 @@ func (t *turnRun) run() (more bool, err error) {
 		}
 		return t.finish(end)
 	}
-	result, err := t.runAgent()
+	var result agent.Result
+	in, err := t.prepare()
+	if err == nil {
+		result, err = t.runAgent(in)
+	}
 	t.steering.stop()
 	t.questions.stop()
 	if err != nil {
@@ -112,16 +121,6 @@ func (t *turnRun) hear(request error, steer bool, d protocol.Decided) {
 func (t *turnRun) interrupt(reason error) {
 	t.cancel(reason)
 	t.recorder.checkpoints.now()
-}
-
-// speakUp renews at once where a message comes back: it may be what killed its last
-// worker. A death counts only if the owner was heard of, so that a lost reply is not
-// taken for one; without this a message that kills at once would never be counted.
-func (t *turnRun) speakUp() {
-	if slices.ContainsFunc(t.Messages(), func(m protocol.Taken) bool { return m.Redelivered > 0 }) {
-		// On an error the next renewal is in time for all others.
-		t.queue.Renew(t.claim.Lease().Context(), []*protocol.Claim{t.claim})
-	}
 }
 
 // dismiss archives messages that are not to be run, and lets the turn go on without

@@ -9,37 +9,45 @@ import (
 	"turnstile/pkg/resume"
 )
 
-// runAgent starts the agent and waits for it. Promotion comes before the start:
-// a turn that was stopped meanwhile never runs.
-func (t *turnRun) runAgent() (result agent.Result, err error) {
-	in := agent.Turn{
+// prepare makes what the agent is given, and promotes the turn from starting to running.
+// On an error the agent must not be started: the turn may have been stopped meanwhile.
+func (t *turnRun) prepare() (in agent.Turn, err error) {
+	in = agent.Turn{
 		Session: t.Session, SessionID: t.SessionID, ID: t.ID, Fence: t.Fence,
 		Messages:    make([]agent.Message, 0, 1),
-		Redelivered: t.Redelivered > 0, Attempt: t.Attempt, Steers: t.steering.channel(), Ask: t.questions.ask,
+		Redelivered: t.Redelivered > 0, Attempt: t.Attempt, Ask: t.questions.ask,
 	}
 	for _, m := range t.Messages() {
 		in.Messages = append(in.Messages, agentMessage(m.Message))
 	}
+	if t.steering != nil {
+		in.Steers = t.steering.offers
+	}
+	// An earlier run of the turn, or of the one before it, was interrupted.
+	resumed := t.Resume != "" || t.Redelivered > 0
 	immediate := t.queue.Config().Immediate
-	if !immediate || t.wasCutOff() || len(t.Dropped) > 0 {
-		if err := t.recall(&in); err != nil {
-			return result, agent.Retryable(err)
+	if !immediate || resumed || len(t.Dropped) > 0 {
+		if err := t.recall(&in, resumed); err != nil {
+			return in, agent.Retryable(err)
 		}
 	}
-	if !immediate {
-		if err := t.mayStart(); err != nil {
-			return result, err
-		}
-		if err := t.claim.Promote(t.claim.Lease().Context()); err != nil {
-			return result, err
-		}
-		if t.claim.SteerWaits() {
-			t.steering.wake()
-		}
+	if immediate {
+		return in, t.mayStart()
 	}
 	if err := t.mayStart(); err != nil {
-		return result, err
+		return in, err
 	}
+	if err := t.claim.Promote(t.claim.Lease().Context()); err != nil {
+		return in, err
+	}
+	if t.claim.SteerWaits() {
+		t.steering.wake()
+	}
+	return in, t.mayStart()
+}
+
+// runAgent starts the agent and waits for it.
+func (t *turnRun) runAgent(in agent.Turn) (result agent.Result, err error) {
 	t.ran = true
 	t.tellStart()
 	timeout := time.AfterFunc(t.opts.AgentTimeout, func() {
@@ -65,13 +73,9 @@ func (t *turnRun) runAgent() (result agent.Result, err error) {
 	return run(ctx, in, t.recorder.record)
 }
 
-// wasCutOff reports whether an earlier run of the turn, or of the one before it, was
-// interrupted.
-func (t *turnRun) wasCutOff() bool { return t.Resume != "" || t.Redelivered > 0 }
-
 // recall gives the agent the history: the transcript, what an earlier run of this
 // message had done when it was interrupted, and a note about it.
-func (t *turnRun) recall(in *agent.Turn) error {
+func (t *turnRun) recall(in *agent.Turn, resumed bool) error {
 	stored, err := t.claim.History(t.claim.Lease().Context())
 	if err != nil {
 		return err
@@ -93,7 +97,7 @@ func (t *turnRun) recall(in *agent.Turn) error {
 		Omitted:   stored.Omitted,
 	})
 	t.noted = len(t.Dropped)
-	if t.wasCutOff() {
+	if resumed {
 		t.log.Info("the turn is resumed", "message", t.Message.ID, "reason", t.Resume, "entries", len(t.recorder.inherited()))
 	}
 	return nil
