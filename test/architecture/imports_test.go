@@ -1,0 +1,199 @@
+package architecture
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os/exec"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// room is one place of the tree: the packages that its pattern names, and the
+// rooms that they may import. A pattern ends in /... for a folder with all
+// below it.
+type room struct {
+	name    string
+	imports string
+}
+
+// rooms stand from the bottom to the top: a room imports only rooms that stand
+// before it. Tests may import what they like.
+var rooms = []room{
+	{"internal/listenaddr", ""},
+	{"internal/printable", ""},
+	{"internal/process/guardian", ""},
+	{"internal/process/gulp", ""},
+	{"internal/rediskey", ""},
+	{"internal/script", ""},
+	{"internal/version", ""},
+	{"internal/redisconn", ""},
+	{"internal/combine", "internal/redisconn"},
+
+	{"pkg/session", "internal/rediskey"},
+	{"pkg/followup", "internal/rediskey pkg/session"},
+	{"pkg/lockguard", "internal/combine internal/redisconn internal/rediskey"},
+	{"pkg/resume", "internal/rediskey internal/script pkg/lockguard pkg/session"},
+
+	{"pkg/agent", "pkg/session"},
+	{"internal/process/command", "internal/process/guardian pkg/agent"},
+	{"internal/workspace", "pkg/agent"},
+	{"pkg/agent/...", "internal/process/command internal/process/guardian internal/process/gulp internal/version internal/workspace pkg/agent pkg/session"},
+
+	{"internal/protocol", "internal/combine internal/redisconn internal/rediskey internal/script pkg/agent pkg/followup pkg/lockguard pkg/resume pkg/session"},
+	{"internal/engine", "internal/protocol pkg/agent pkg/lockguard pkg/resume pkg/session"},
+
+	{"internal/config", "internal/listenaddr internal/redisconn pkg/agent/... pkg/followup pkg/session"},
+	{"internal/devredis", "internal/redisconn"},
+	{"internal/httpd", "internal/listenaddr internal/printable internal/redisconn"},
+	{"internal/metrics", "internal/engine internal/protocol internal/version pkg/lockguard"},
+	{"internal/terminal", "internal/printable internal/protocol internal/redisconn pkg/agent pkg/resume pkg/session"},
+
+	{"cmd/enqueue", "internal/config internal/printable internal/process/guardian internal/protocol internal/redisconn internal/terminal internal/version pkg/agent pkg/session"},
+	{"cmd/worker", "internal/config internal/devredis internal/engine internal/httpd internal/metrics internal/printable internal/process/guardian internal/protocol internal/redisconn internal/terminal internal/version internal/workspace pkg/agent pkg/agent/... pkg/followup pkg/resume pkg/session"},
+	{"examples/custom-agent", "internal/engine internal/protocol pkg/agent pkg/session"},
+}
+
+func TestImports(t *testing.T) {
+	t.Parallel()
+	used := map[string]bool{}
+	for _, p := range packages(t) {
+		if strings.HasPrefix(p.folder(), "test/") {
+			continue
+		}
+		at := roomOf(p.folder())
+		if at < 0 {
+			t.Errorf("%s is in no room: say in rooms what it may import", p.ImportPath)
+			continue
+		}
+		used[rooms[at].name] = true
+		for _, folder := range p.ours() {
+			to := roomOf(folder)
+			if to == at && strings.HasSuffix(rooms[at].name, "/...") {
+				t.Errorf("%s imports %s, its neighbour in one room", p.ImportPath, folder)
+				continue
+			}
+			if to < 0 || !slices.Contains(strings.Fields(rooms[at].imports), rooms[to].name) {
+				t.Errorf("%s may not import %s", p.ImportPath, folder)
+				continue
+			}
+			used[rooms[at].name+" -> "+rooms[to].name] = true
+		}
+	}
+	for i, r := range rooms {
+		if !used[r.name] {
+			t.Errorf("room %s is empty", r.name)
+		}
+		for _, name := range strings.Fields(r.imports) {
+			if to := slices.IndexFunc(rooms, func(r room) bool { return r.name == name }); to < 0 || to >= i {
+				t.Errorf("room %s: %s does not stand before it", r.name, name)
+			}
+			if !used[r.name+" -> "+name] {
+				t.Errorf("room %s imports nothing of %s: take it from the list", r.name, name)
+			}
+		}
+	}
+}
+
+// TestReach follows imports to their end: what a program links.
+func TestReach(t *testing.T) {
+	t.Parallel()
+	all := map[string]pkg{}
+	for _, p := range list(t, "-deps", "./cmd/...", "./examples/...") {
+		all[p.ImportPath] = p
+	}
+	for _, c := range []struct{ what, from string }{
+		{"testing", "cmd/enqueue cmd/worker examples/custom-agent"},
+		{"turnstile/test", "cmd/enqueue cmd/worker examples/custom-agent"},
+		{"github.com/prometheus", "cmd/enqueue internal/engine internal/protocol"},
+	} {
+		for from := range strings.FieldsSeq(c.from) {
+			if way := reach(all, "turnstile/"+from, c.what); way != nil {
+				t.Errorf("%s reaches %s: %s", from, c.what, strings.Join(way, " -> "))
+			}
+		}
+	}
+}
+
+// reach returns a way from a package to one that is what or below it, or nil.
+func reach(all map[string]pkg, from, what string) []string {
+	seen := map[string]bool{}
+	var walk func(at string) []string
+	walk = func(at string) []string {
+		if at == what || strings.HasPrefix(at, what+"/") {
+			return []string{at}
+		}
+		if seen[at] {
+			return nil
+		}
+		seen[at] = true
+		for _, next := range all[at].Imports {
+			if way := walk(next); way != nil {
+				return append([]string{at}, way...)
+			}
+		}
+		return nil
+	}
+	return walk(from)
+}
+
+// roomOf returns the index of a folder's room: the one that names it, else the
+// one whose pattern holds it, else -1.
+func roomOf(folder string) int {
+	if i := slices.IndexFunc(rooms, func(r room) bool { return r.name == folder }); i >= 0 {
+		return i
+	}
+	return slices.IndexFunc(rooms, func(r room) bool {
+		above, ok := strings.CutSuffix(r.name, "...")
+		return ok && strings.HasPrefix(folder, above)
+	})
+}
+
+// pkg is what go list says of a package.
+type pkg struct {
+	ImportPath string
+	Imports    []string
+}
+
+// folder is the package's folder below the module's root; the root is ".".
+func (p pkg) folder() string { return folderOf(p.ImportPath) }
+
+func folderOf(importPath string) string {
+	return path.Clean("." + strings.TrimPrefix(importPath, "turnstile"))
+}
+
+// ours are the folders of the module that p imports.
+func (p pkg) ours() (folders []string) {
+	for _, i := range p.Imports {
+		if i == "turnstile" || strings.HasPrefix(i, "turnstile/") {
+			folders = append(folders, folderOf(i))
+		}
+	}
+	return folders
+}
+
+// packages are all packages of the module.
+func packages(t *testing.T) []pkg {
+	t.Helper()
+	return list(t, "./...")
+}
+
+func list(t *testing.T, args ...string) (found []pkg) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", append([]string{"list", "-json=ImportPath,Imports"}, args...)...)
+	cmd.Dir = root
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal("go list: ", err)
+	}
+	for read := json.NewDecoder(bytes.NewReader(out)); read.More(); {
+		var p pkg
+		if err := read.Decode(&p); err != nil {
+			t.Fatal(fmt.Errorf("go list: %w", err))
+		}
+		found = append(found, p)
+	}
+	return found
+}
