@@ -10,6 +10,8 @@ import (
 	"net"
 	"os/exec"
 	"strconv"
+
+	"turnstile/internal/redisserver"
 )
 
 // Kind says what serves.
@@ -29,9 +31,6 @@ const (
 
 // ErrNoPort is returned when every port that was tried is taken.
 var ErrNoPort = errors.New("no free port")
-
-// errPortTaken: another process was faster.
-var errPortTaken = errors.New("the port is taken")
 
 // Options changes what Start does. The zero value is what --dev needs.
 type Options struct {
@@ -71,7 +70,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 		}
 	}
 	s, err := startKind(ctx, kind, o.Port)
-	if o.Kind == "" && errors.Is(err, errUnfit) {
+	if o.Kind == "" && errors.Is(err, redisserver.ErrUnfit) {
 		return startKind(ctx, KindEmbedded, o.Port)
 	}
 	return s, err
@@ -87,7 +86,7 @@ func startKind(ctx context.Context, kind Kind, first int) (*Server, error) {
 			continue
 		}
 		b, err := start(ctx, port)
-		if errors.Is(err, errPortTaken) {
+		if errors.Is(err, redisserver.ErrPortTaken) {
 			continue
 		}
 		if err != nil {

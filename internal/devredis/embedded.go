@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
+
+	"turnstile/internal/redisserver"
 )
 
 // tick is how often keys age in the embedded server.
@@ -24,7 +26,7 @@ type embedded struct {
 func startEmbedded(_ context.Context, port int) (backend, error) {
 	server := miniredis.NewMiniRedis()
 	if err := server.StartAddr(address(port)); err != nil {
-		return nil, errPortTaken
+		return nil, redisserver.ErrPortTaken
 	}
 	e := &embedded{server: server, quit: make(chan struct{}), stopped: make(chan struct{})}
 	go e.age()

@@ -27,6 +27,7 @@ var rooms = []room{
 	{"internal/process/guardian", ""},
 	{"internal/process/gulp", ""},
 	{"internal/rediskey", ""},
+	{"internal/redisserver", ""},
 	{"internal/script", ""},
 	{"internal/version", ""},
 	{"internal/redisconn", ""},
@@ -46,7 +47,7 @@ var rooms = []room{
 	{"internal/engine", "internal/protocol pkg/agent pkg/lockguard pkg/resume pkg/session"},
 
 	{"internal/config", "internal/listenaddr internal/redisconn pkg/agent/... pkg/followup pkg/session"},
-	{"internal/devredis", "internal/redisconn"},
+	{"internal/devredis", "internal/redisconn internal/redisserver"},
 	{"internal/httpd", "internal/listenaddr internal/printable internal/redisconn"},
 	{"internal/metrics", "internal/engine internal/protocol internal/version pkg/lockguard"},
 	{"internal/terminal", "internal/printable internal/protocol internal/redisconn pkg/agent pkg/resume pkg/session"},

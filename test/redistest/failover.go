@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"turnstile/internal/redisserver"
 )
 
 const (
@@ -86,7 +88,7 @@ func startSentinel(masterPort int) (*Server, error) {
 		if err = s.launch(); err == nil {
 			return s, nil
 		}
-		if !errors.Is(err, errPortTaken) {
+		if !errors.Is(err, redisserver.ErrPortTaken) {
 			break
 		}
 	}

@@ -1,19 +1,26 @@
 package redistest
 
 import (
+	"context"
 	"errors"
 	"net/url"
 	"os"
 	"path/filepath"
-	"strconv"
+	"slices"
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"turnstile/internal/redisserver"
 )
 
-const logName = "redis.log"
+const (
+	startTimeout = 20 * time.Second
+	stopTimeout  = 10 * time.Second
+)
 
 // Server is a redis-server that belongs to one test. It ends with the test.
 // Its methods fail the test when they cannot do what they say, so they are to
@@ -24,7 +31,7 @@ type Server struct {
 	port     int
 	password string
 	args     []string
-	process  *process
+	process  *redisserver.Server
 
 	once   sync.Once
 	client *redis.Client
@@ -61,7 +68,7 @@ func newServer(args []string) (*Server, error) {
 		if err = s.launch(); err == nil {
 			return s, nil
 		}
-		if !errors.Is(err, errPortTaken) {
+		if !errors.Is(err, redisserver.ErrPortTaken) {
 			break
 		}
 	}
@@ -70,18 +77,15 @@ func newServer(args []string) (*Server, error) {
 }
 
 func (s *Server) launch() (err error) {
-	var args []string
+	args := redisserver.Args(s.dir, s.port)
 	if len(s.args) > 0 && s.args[0] == sentinelConfig {
-		args = append(args, filepath.Join(s.dir, sentinelConfig), "--sentinel")
-		args = append(args, s.args[1:]...)
+		args = slices.Concat([]string{filepath.Join(s.dir, sentinelConfig), "--sentinel"}, s.args[1:], args)
+	} else {
+		args = slices.Concat(args, []string{"--save", "", "--appendonly", "no", "--enable-debug-command", "yes"}, s.args)
 	}
-	args = append(args, "--port", strconv.Itoa(s.port), "--bind", "127.0.0.1", "--dir", s.dir,
-		"--logfile", filepath.Join(s.dir, logName), "--daemonize", "no")
-	if len(s.args) == 0 || s.args[0] != sentinelConfig {
-		args = append(args, "--save", "", "--appendonly", "no", "--enable-debug-command", "yes")
-		args = append(args, s.args...)
-	}
-	s.process, err = launch(s.dir, s.port, s.password, args)
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	s.process, err = redisserver.Launch(ctx, s.dir, s.port, s.password, args)
 	return err
 }
 
@@ -111,20 +115,20 @@ func (s *Server) Client() *redis.Client {
 
 // Stop ends the server as its supervisor would, with SIGTERM: what its
 // settings say is saved. It returns when the server has ended.
-func (s *Server) Stop() { s.process.stop() }
+func (s *Server) Stop() { s.process.Stop(stopTimeout) }
 
 // Kill ends the server with SIGKILL and returns when it has ended.
-func (s *Server) Kill() { s.process.kill() }
+func (s *Server) Kill() { s.process.Kill() }
 
 // Start starts the server again, after Stop or Kill, on the same port and in
 // the same directory, and returns when it serves.
 func (s *Server) Start() {
 	s.t.Helper()
-	if !s.process.exited() {
+	if !s.process.Ended() {
 		s.t.Fatalf("testredis: the server at %s is running", s.Addr())
 	}
 	// After a crash the watchdog of the dead server is still there.
-	s.process.kill()
+	s.process.Kill()
 	if err := s.launch(); err != nil {
 		s.t.Fatalf("testredis: restart at %s: %v", s.Addr(), err)
 	}
@@ -144,7 +148,7 @@ func (s *Server) Resume() {
 
 func (s *Server) signal(sig syscall.Signal) {
 	s.t.Helper()
-	if err := s.process.signal(sig); err != nil {
+	if err := s.process.Signal(sig); err != nil {
 		s.t.Fatalf("testredis: signal %v to the server at %s: %v", sig, s.Addr(), err)
 	}
 }
@@ -153,7 +157,7 @@ func (s *Server) remove() {
 	if s.client != nil {
 		_ = s.client.Close()
 	}
-	s.process.kill()
+	s.process.Kill()
 	_ = os.RemoveAll(s.dir)
 }
 

@@ -1,0 +1,223 @@
+// Package redisserver runs a redis-server as a child of this process. The child
+// dies with this process, however this process dies, and is deaf to the Ctrl-C
+// of its terminal.
+package redisserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	host         = "127.0.0.1"
+	program      = "redis-server"
+	logName      = "redis.log"
+	logLines     = 5 // of the log's end, in an error
+	pollInterval = 2 * time.Millisecond
+)
+
+// ErrPortTaken is returned when another process took the port first.
+var ErrPortTaken = errors.New("the port is taken")
+
+// ErrUnfit is returned when the redis-server on PATH cannot be started, or ends
+// at once.
+var ErrUnfit = errors.New("unfit redis-server")
+
+// watchdogScript kills the server and removes its directory when its stdin
+// closes, which is when this process has died. It needs no cooperation of this
+// process, so it also works after kill -9, and on every Unix.
+const watchdogScript = `read -r _; kill -9 "$1" 2>/dev/null
+for try in 1 2 3 4 5; do rm -rf "$2" && exit; sleep 1; done`
+
+// Server is a redis-server with its watchdog. It starts no goroutine: its owner
+// calls Wait in one, or Ended from time to time. Its methods are not for several
+// goroutines at once, but for Signal beside Wait.
+type Server struct {
+	server   *exec.Cmd
+	watchdog *exec.Cmd
+	pipe     *os.File // its closing wakes the watchdog
+	dir      string
+	pid      int
+	ended    bool
+}
+
+// Args are what every server gets: it listens on loopback and has its files and
+// its log in dir.
+func Args(dir string, port int) []string {
+	return []string{
+		"--port", strconv.Itoa(port), "--bind", host, "--dir", dir,
+		"--logfile", filepath.Join(dir, logName), "--daemonize", "no",
+	}
+}
+
+// Launch starts a redis-server with args, Args among them, and returns when it
+// serves at port; ctx bounds only that. The owner removes dir when the server has
+// ended; if this process dies first, the watchdog does.
+func Launch(ctx context.Context, dir string, port int, password string, args []string) (*Server, error) {
+	s := &Server{dir: dir}
+	// Its life ends with Signal, or with this process.
+	s.server = ownGroup(exec.CommandContext(context.WithoutCancel(ctx), program, args...))
+	s.server.Dir = dir
+	if err := s.server.Start(); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnfit, err)
+	}
+	s.pid = s.server.Process.Pid
+	err := s.watch(context.WithoutCancel(ctx))
+	if err == nil {
+		err = s.serves(ctx, port, password)
+	}
+	if err == nil {
+		return s, nil
+	}
+	log := s.log()
+	s.Kill()
+	switch {
+	case strings.Contains(log, "Address already in use"):
+		return nil, ErrPortTaken
+	case log != "":
+		return nil, fmt.Errorf("%w; its log ends: %s", err, log)
+	}
+	return nil, err
+}
+
+// ownGroup keeps a Ctrl-C on the terminal from the command.
+func ownGroup(cmd *exec.Cmd) *exec.Cmd {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	return cmd
+}
+
+func (s *Server) watch(ctx context.Context) error {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	watchdog := ownGroup(exec.CommandContext(ctx, "/bin/sh", "-c", watchdogScript, "sh", strconv.Itoa(s.pid), s.dir))
+	watchdog.Stdin = r
+	if err := watchdog.Start(); err != nil {
+		_ = w.Close()
+		return fmt.Errorf("watch over the redis-server: %w", err)
+	}
+	s.watchdog, s.pipe = watchdog, w
+	return nil
+}
+
+// serves returns when the server answers at port, and is ours and not one that
+// took the port in the same instant.
+func (s *Server) serves(ctx context.Context, port int, password string) error {
+	addr := net.JoinHostPort(host, strconv.Itoa(port))
+	client := redis.NewClient(&redis.Options{Addr: addr, Password: password, MaxRetries: -1, PoolSize: 1, DialerRetries: 1, ReadTimeout: time.Second})
+	defer client.Close()
+	another := false // had the port, and is gone
+	for {
+		if listens(ctx, addr) { // a plain dial first: go-redis logs each refused one
+			info, err := client.Info(ctx, "server").Result()
+			if err == nil && !strings.Contains(info, fmt.Sprintf("process_id:%d\r\n", s.pid)) {
+				return ErrPortTaken
+			}
+			if err == nil && client.Ping(ctx).Err() == nil {
+				return nil
+			}
+			another = err != nil
+		}
+		if s.Ended() {
+			if another {
+				return ErrPortTaken
+			}
+			return fmt.Errorf("%w: it ended at once", ErrUnfit)
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("redis-server does not answer: %w", ctx.Err())
+		case <-time.After(pollInterval):
+		}
+	}
+}
+
+func listens(ctx context.Context, addr string) bool {
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "tcp", addr)
+	return err == nil && conn.Close() == nil
+}
+
+// log is the end of the server's log, on one line.
+func (s *Server) log() string {
+	text, _ := os.ReadFile(filepath.Join(s.dir, logName))
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	return strings.Join(lines[max(0, len(lines)-logLines):], "; ")
+}
+
+// PID is the server's process id.
+func (s *Server) PID() int { return s.pid }
+
+// Signal sends the server a signal; it fails when the server has ended.
+func (s *Server) Signal(sig syscall.Signal) error { return s.server.Process.Signal(sig) }
+
+// Wait returns when the server has ended. The watchdog ends with it, lest it kill
+// another process that got the same number.
+func (s *Server) Wait() {
+	if !s.ended {
+		_ = s.server.Wait()
+		s.ended = true
+	}
+	s.unwatch()
+}
+
+// Ended tells whether the server has ended. It does not wait.
+func (s *Server) Ended() bool {
+	for !s.ended {
+		var status syscall.WaitStatus
+		got, err := syscall.Wait4(s.pid, &status, syscall.WNOHANG, nil)
+		if errors.Is(err, syscall.EINTR) {
+			continue
+		}
+		// ECHILD: somebody else in this process has reaped it.
+		if got != s.pid && err == nil {
+			break
+		}
+		s.ended = true
+		_ = s.server.Process.Release()
+	}
+	return s.ended
+}
+
+// Stop asks the server to end, kills it when it has not done so in time, and
+// returns when it has ended.
+func (s *Server) Stop(timeout time.Duration) {
+	if !s.Ended() && s.Signal(syscall.SIGTERM) == nil {
+		for end := time.Now().Add(timeout); !s.Ended() && time.Now().Before(end); {
+			time.Sleep(pollInterval)
+		}
+	}
+	s.Kill()
+}
+
+// Kill kills the server and returns when it has ended.
+func (s *Server) Kill() {
+	if !s.Ended() {
+		_ = s.Signal(syscall.SIGKILL)
+	}
+	s.Wait()
+}
+
+func (s *Server) unwatch() {
+	if s.watchdog == nil {
+		return
+	}
+	// First the watchdog, then the pipe: it must not see the pipe's end.
+	_ = s.watchdog.Process.Kill()
+	_ = s.watchdog.Wait()
+	_ = s.pipe.Close()
+	s.watchdog = nil
+}

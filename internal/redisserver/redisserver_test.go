@@ -1,0 +1,89 @@
+package redisserver_test
+
+import (
+	"errors"
+	"net"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"turnstile/internal/redisserver"
+	"turnstile/test/redistest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func launch(t *testing.T, port int) (*redisserver.Server, error) {
+	t.Helper()
+	dir := t.TempDir()
+	return redisserver.Launch(t.Context(), dir, port, "", append(redisserver.Args(dir, port), "--save", ""))
+}
+
+func TestPortIsTaken(t *testing.T) {
+	t.Parallel()
+	redistest.Real(t)
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	for what, addr := range map[string]string{
+		"another program": silent.Addr().String(),
+		"another Redis":   redistest.StartServer(t).Addr(),
+	} {
+		_, text, _ := net.SplitHostPort(addr)
+		port, _ := strconv.Atoi(text)
+		if _, err := launch(t, port); !errors.Is(err, redisserver.ErrPortTaken) {
+			t.Errorf("by %s: %v", what, err)
+		}
+	}
+}
+
+func TestEnds(t *testing.T) {
+	t.Parallel()
+	redistest.Real(t)
+	for how, end := range map[string]func(*redisserver.Server){
+		"Stop": func(s *redisserver.Server) { s.Stop(10 * time.Second) },
+		"Kill": (*redisserver.Server).Kill,
+		"itself": func(s *redisserver.Server) {
+			if p, err := os.FindProcess(s.PID()); err != nil || p.Kill() != nil {
+				t.Error("it does not run")
+			}
+			s.Wait()
+		},
+	} {
+		s := somewhere(t)
+		if s.Ended() {
+			t.Errorf("%s: it has ended before", how)
+		}
+		end(s)
+		if !s.Ended() || s.Signal(0) == nil {
+			t.Errorf("%s: it runs", how)
+		}
+		s.Kill()
+		s.Stop(0)
+	}
+}
+
+// somewhere launches a server at a free port.
+func somewhere(t *testing.T) *redisserver.Server {
+	t.Helper()
+	for {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		port := l.Addr().(*net.TCPAddr).Port
+		_ = l.Close()
+		s, err := launch(t, port)
+		if err == nil {
+			return s
+		}
+		if !errors.Is(err, redisserver.ErrPortTaken) {
+			t.Fatal(err)
+		}
+	}
+}

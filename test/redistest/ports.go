@@ -1,0 +1,48 @@
+package redistest
+
+import (
+	"errors"
+	"math/rand/v2"
+	"net"
+	"strconv"
+	"sync"
+)
+
+func loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
+
+// The ports lie below the range that systems hand out for outgoing
+// connections, and so do the cluster's bus ports, which are 10,000 higher.
+const (
+	firstPort = 11000
+	lastPort  = 21999
+	busOffset = 10000
+)
+
+var ports = struct {
+	sync.Mutex
+	given map[int]bool
+}{given: map[int]bool{}}
+
+// freePort answers a port that nobody listens on and that it has not answered
+// before; its bus port is free too.
+func freePort() (int, error) {
+	ports.Lock()
+	defer ports.Unlock()
+	for range 2000 {
+		port := firstPort + rand.IntN(lastPort-firstPort+1)
+		if ports.given[port] || !bindable(port) || !bindable(port+busOffset) {
+			continue
+		}
+		ports.given[port] = true
+		return port, nil
+	}
+	return 0, errors.New("no free port on 127.0.0.1")
+}
+
+func bindable(port int) bool {
+	l, err := net.Listen("tcp", loopback(port))
+	if err != nil {
+		return false
+	}
+	return l.Close() == nil
+}
