@@ -9,6 +9,7 @@ import (
 
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
+	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
@@ -32,7 +33,7 @@ func TestTheUserIsAsked(t *testing.T) {
 			t.Parallel()
 			client := actors.NewClient(redistest.New(t))
 			startWorker(t, settings[name])
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			ctx, cancel := context.WithTimeout(t.Context(), expect.Patience)
 			defer cancel()
 			n := 0
 			for said, heard := range says[name] {

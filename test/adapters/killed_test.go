@@ -1,27 +1,22 @@
 package adapters
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
+	"turnstile/test/expect"
 	"turnstile/test/modelserver"
+	"turnstile/test/program"
 	"turnstile/test/redistest"
 )
-
-// patience is how long anything may take before it counts as broken.
-const patience = time.Minute
 
 // adapter is one way of running an agent.
 type adapter struct {
@@ -78,15 +73,18 @@ func goneInMidTurn(t *testing.T, a adapter, signal syscall.Signal) {
 	if _, err := client.Submit(t.Context(), key, session.Message{ID: id, Text: "do it"}); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), expect.Patience)
 	defer cancel()
 	var resumes []string
 	gone := false
 	outcome, err := client.Follow(ctx, key, id, func(e session.Event) {
 		if !gone && e.Type == "text" && strings.Contains(e.Text, begun) {
-			awaitRun(t, dir)
+			expect.Soon(t, "the first run, which writes down what it has started", func() bool {
+				_, err := os.Stat(filepath.Join(dir, "pids"))
+				return err == nil
+			})
 			gone = true
-			_ = first.Process.Signal(signal)
+			first.Signal(signal)
 			startWorker(t, settings)
 		}
 		if e.Type == session.EventTurnStarted {
@@ -110,7 +108,7 @@ func goneInMidTurn(t *testing.T, a adapter, signal syscall.Signal) {
 	if pids, _ := os.ReadFile(filepath.Join(dir, "pids")); len(strings.Fields(string(pids))) != 4 {
 		t.Errorf("two runs with a child each, not %q", pids)
 	}
-	_ = first.Process.Signal(syscall.SIGCONT)
+	first.Signal(syscall.SIGCONT)
 	entries, err := client.Transcript(ctx, key, outcome.SessionID)
 	if err != nil || len(entries) < 2 || entries[0].Text != "do it" {
 		t.Errorf("%+v, %v", entries, err)
@@ -122,56 +120,13 @@ func goneInMidTurn(t *testing.T, a adapter, signal syscall.Signal) {
 	}
 }
 
-// awaitRun waits until the first run has written down what it has started.
-func awaitRun(t *testing.T, dir string) {
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		if _, err := os.Stat(filepath.Join(dir, "pids")); err == nil {
-			return
-		}
-	}
-	t.Error("the agent's program was not started")
-}
-
 // startWorker starts the worker's program.
-func startWorker(t *testing.T, settings []string) *exec.Cmd {
-	var log said
-	cmd := exec.Command(workerPath)
-	cmd.Env = append([]string{
-		"REDIS_URL=" + redistest.URL(t), "PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "TURNSTILE_LOG_LEVEL=debug",
+func startWorker(t *testing.T, settings []string) *program.Process {
+	t.Helper()
+	return program.Start(t, program.Command(t, program.Build(t, "turnstile/cmd/worker"), append([]string{
+		"REDIS_URL=" + redistest.URL(t), "TURNSTILE_LOG_LEVEL=debug",
 		"TURNSTILE_SENTINEL_TTL=1s", "TURNSTILE_DRAIN_TIMEOUT=0", "TURNSTILE_INTERRUPT_GRACE=0",
-	}, settings...)
-	cmd.Stdout, cmd.Stderr = &log, &log
-	if err := cmd.Start(); err != nil {
-		t.Error(err)
-		return cmd
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Signal(syscall.SIGCONT)
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-		if t.Failed() {
-			t.Logf("worker %d:\n%s", cmd.Process.Pid, log.String())
-		}
-	})
-	return cmd
-}
-
-// said is what a worker has said.
-type said struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (s *said) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.text.Write(p)
-}
-
-func (s *said) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.text.String()
+	}, settings...)))
 }
 
 // openai is a model that says something and then uses a tool; with the tool's output

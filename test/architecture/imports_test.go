@@ -55,7 +55,8 @@ var rooms = []room{
 	{"internal/httpd", "internal/listenaddr internal/printable internal/redisconn"},
 	{"internal/metrics", "internal/engine internal/version pkg/admin pkg/lockguard pkg/session"},
 	// The library, and the programs.
-	{".", "internal/protocol internal/redisconn internal/rediskey internal/slash pkg/admin pkg/agent pkg/session"},
+	{"internal/service", "internal/config internal/engine internal/httpd internal/metrics internal/printable internal/process/guardian internal/protocol internal/redisconn pkg/admin pkg/agent pkg/session"},
+	{".", "internal/config internal/engine internal/process/guardian internal/protocol internal/redisconn internal/rediskey internal/service internal/slash pkg/admin pkg/agent pkg/session"},
 	{"internal/terminal", ". internal/printable internal/redisconn pkg/agent pkg/resume pkg/session"},
 	{"cmd/...", "*"},
 	{"docs/...", "*"},
@@ -123,7 +124,7 @@ func TestReach(t *testing.T) {
 	for _, c := range []struct{ what, from string }{
 		{"testing", "cmd/enqueue cmd/worker examples/custom-agent"},
 		{"turnstile/test", "cmd/enqueue cmd/worker examples/custom-agent"},
-		{"github.com/prometheus", "cmd/enqueue internal/engine internal/protocol"},
+		{"github.com/prometheus", "internal/engine internal/protocol internal/slash pkg/admin"},
 	} {
 		for from := range strings.FieldsSeq(c.from) {
 			if way := reach(all, "turnstile/"+from, c.what); way != nil {

@@ -6,14 +6,14 @@ import (
 	"errors"
 	"net"
 	"net/http"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"syscall"
 	"testing"
 	"time"
 
+	"turnstile/test/expect"
+	"turnstile/test/program"
 	"turnstile/test/redistest"
 )
 
@@ -27,16 +27,8 @@ func TestComposeCommandsExist(t *testing.T) {
 	if entry := final.all("ENTRYPOINT"); !slices.Equal(entry, []string{`["/usr/local/bin/worker"]`}) {
 		t.Fatalf("this test runs worker, the image %v", entry)
 	}
-	bin := t.TempDir()
-	build := exec.CommandContext(ctx, "go", "build", "-o", bin+"/", "./cmd/worker")
-	build.Dir = root
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
 	run := func(s service, args ...string) *exec.Cmd {
-		cmd := exec.CommandContext(ctx, filepath.Join(bin, "worker"), args...)
-		cmd.Env = append(environ(s), "PATH="+os.Getenv("PATH"), "HOME="+t.TempDir())
-		return cmd
+		return program.Command(t, program.Build(t, "turnstile/cmd/worker"), environ(s), args...)
 	}
 	check := func(s service) error {
 		test := s.Healthcheck.Test
@@ -60,22 +52,8 @@ func TestComposeCommandsExist(t *testing.T) {
 		t.Fatal("the health check succeeds where nothing runs")
 	}
 
-	cmd := run(dashboard, dashboard.Command...)
-	var output bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &output, &output
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	for healthy := false; !healthy; {
-		select {
-		case err := <-ended:
-			t.Fatalf("the dashboard ended: %v\n%s", err, &output)
-		default:
-			healthy = check(dashboard) == nil
-		}
-	}
+	p := program.Start(t, run(dashboard, dashboard.Command...))
+	expect.Soon(t, "the dashboard's health", func() bool { return check(dashboard) == nil })
 	// The worker's health check differs in its environment alone.
 	worker := services["worker"]
 	worker.Environment["TURNSTILE_HTTP_ADDR"] = addr
@@ -100,12 +78,8 @@ func TestComposeCommandsExist(t *testing.T) {
 	}
 	http.DefaultClient.CloseIdleConnections()
 
-	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-ended; err != nil {
-		t.Errorf("after SIGTERM: %v\n%s", err, &output)
-	}
+	p.Signal(syscall.SIGTERM)
+	expect.Equal(t, "exit code after SIGTERM", p.ExitCode(), 0)
 }
 
 func freeAddr(t *testing.T) string {

@@ -1,14 +1,10 @@
 package examples
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"io"
 	"net/http"
-	osexec "os/exec"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -16,68 +12,36 @@ import (
 
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
+	"turnstile/test/expect"
+	"turnstile/test/program"
 	"turnstile/test/redistest"
 )
 
-// program is the Go example as a process of its own.
-type program struct {
+// running is the Go example as a process of its own.
+type running struct {
 	*testing.T
+	*program.Process
 	ctx    context.Context
-	cmd    *osexec.Cmd
 	client *actors.Client
 	key    string
-	output bytes.Buffer // to be read when it has ended
-	lines  chan string  // of its log
-	ended  chan error
 }
 
-// buildProgram builds the example.
-func buildProgram(t *testing.T) string {
+// path builds the example.
+func path(t *testing.T) string {
 	t.Helper()
-	binary := filepath.Join(t.TempDir(), "custom-agent")
-	build := osexec.CommandContext(t.Context(), "go", "build", "-o", binary, "./examples/custom-agent")
-	build.Dir = example(t, "..")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
-	return binary
+	return program.Build(t, "turnstile/examples/custom-agent")
 }
 
-func startProgram(t *testing.T, environ ...string) *program {
+func startProgram(t *testing.T, environ ...string) *running {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	t.Cleanup(cancel)
-	binary := buildProgram(t)
-	p := &program{
-		T: t, ctx: ctx, client: actors.NewClient(redistest.New(t)), key: t.Name(),
-		cmd: osexec.CommandContext(ctx, binary), ended: make(chan error, 1),
-	}
-	p.cmd.Env = append([]string{"REDIS_URL=" + redistest.URL(t)}, environ...)
-	reader, writer := io.Pipe()
-	p.cmd.Stdout = io.MultiWriter(&p.output, writer)
-	p.cmd.Stderr = p.cmd.Stdout
-	p.lines = make(chan string, 1000)
-	go func() {
-		for lines := bufio.NewScanner(reader); lines.Scan(); {
-			p.lines <- lines.Text()
-		}
-	}()
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	go func() {
-		err := p.cmd.Wait()
-		_ = writer.Close()
-		p.ended <- err
-	}()
-	t.Cleanup(func() {
-		_ = p.cmd.Process.Kill()
-		p.ended <- <-p.ended // put back: a test may have taken it
-	})
-	return p
+	client := actors.NewClient(redistest.New(t))
+	p := program.Start(t, program.Command(t, path(t), append([]string{"REDIS_URL=" + redistest.URL(t)}, environ...)))
+	return &running{t, p, ctx, client, t.Name()}
 }
 
-func (p *program) asks(text, want string) {
+func (p *running) asks(text, want string) {
 	p.Helper()
 	end, err := ask(p.ctx, p.client, p.key, text)
 	if err != nil {
@@ -89,7 +53,7 @@ func (p *program) asks(text, want string) {
 }
 
 // say submits a message.
-func (p *program) say(text string, mode session.Mode) string {
+func (p *running) say(text string, mode session.Mode) string {
 	p.Helper()
 	receipt, err := p.client.Submit(p.ctx, p.key, session.Message{Text: text, Mode: mode})
 	if err != nil {
@@ -102,7 +66,7 @@ func (p *program) say(text string, mode session.Mode) string {
 func long() string { return strings.TrimSuffix(strings.Repeat("add sugar\n", 40), "\n") }
 
 // follow waits for a message's end, and calls f once its reply has begun.
-func (p *program) follow(id string, f func()) session.Outcome {
+func (p *running) follow(id string, f func()) session.Outcome {
 	p.Helper()
 	begun := false
 	end, err := p.client.Follow(p.ctx, p.key, id, func(e session.Event) {
@@ -160,24 +124,19 @@ func TestCustomAgentDrains(t *testing.T) {
 	t.Parallel()
 	p := startProgram(t)
 	end := p.follow(p.say(long(), ""), func() {
-		if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-			t.Error(err)
-		}
+		p.Signal(syscall.SIGTERM)
 	})
 	if end.Status != session.StatusDone || !strings.HasSuffix(end.Reply, "40. [ ] sugar") {
 		t.Errorf("%+v", end)
 	}
-	err := <-p.ended
-	p.ended <- err
-	if err != nil || !strings.Contains(p.output.String(), "drained") {
-		t.Errorf("%v\n%s", err, &p.output)
+	if code := p.ExitCode(); code != 0 || !strings.Contains(p.Output.String(), "drained") {
+		t.Errorf("exit code %d\n%s", code, p.Output)
 	}
 }
 
 // What is wrong at the start is told in one line, with the exit codes of cmd/worker.
 func TestCustomAgentThatCannotStart(t *testing.T) {
 	t.Parallel()
-	binary := buildProgram(t)
 	for setting, want := range map[string]struct {
 		code int
 		says string
@@ -187,8 +146,7 @@ func TestCustomAgentThatCannotStart(t *testing.T) {
 		"TURNSTILE_CONCURRENCY=a lot":    {2, "TURNSTILE_CONCURRENCY"},
 		"TURNSTILE_HTTP_ADDR=no address": {2, "TURNSTILE_HTTP_ADDR"},
 	} {
-		cmd := osexec.CommandContext(t.Context(), binary)
-		cmd.Env = []string{setting}
+		cmd := program.Command(t, path(t), []string{setting})
 		out, err := cmd.CombinedOutput()
 		if err == nil || cmd.ProcessState.ExitCode() != want.code || !strings.Contains(string(out), want.says) {
 			t.Errorf("%s: %v\n%s\nwant exit code %d and %q", setting, err, out, want.code, want.says)
@@ -201,20 +159,18 @@ func TestCustomAgentIsAWorker(t *testing.T) {
 	t.Parallel()
 	p := startProgram(t, "TURNSTILE_HTTP_ADDR=127.0.0.1:0", "TURNSTILE_LOG_FORMAT=json", "TURNSTILE_DRAIN_TIMEOUT=0")
 	var addr string
-	for addr == "" {
-		select {
-		case line := <-p.lines:
+	expect.Soon(t, "HTTP to be served", func() bool {
+		for line := range strings.Lines(p.Output.String()) {
 			var said struct{ Msg, Addr string }
-			if err := json.Unmarshal([]byte(line), &said); err != nil {
+			if err := json.Unmarshal([]byte(line), &said); err != nil && strings.HasSuffix(line, "\n") {
 				t.Fatalf("%q is not JSON: %v", line, err)
 			}
 			if said.Msg == "serving HTTP" {
 				addr = said.Addr
 			}
-		case <-p.ctx.Done():
-			t.Fatal("it serves no HTTP")
 		}
-	}
+		return addr != ""
+	})
 	for page, want := range map[string]string{"/healthz": "ok", "/readyz": "ok", "/metrics": "turnstile_build_info"} {
 		r, err := http.Get("http://" + addr + page)
 		if err != nil {
@@ -228,23 +184,15 @@ func TestCustomAgentIsAWorker(t *testing.T) {
 	}
 	// SIGHUP: the supervisor is to start it again, and the turn that runs goes to the next.
 	id := p.say(long(), "")
-	followed := make(chan struct{})
 	ctx, stop := context.WithCancel(p.ctx)
-	go func() {
-		defer close(followed)
-		_, _ = p.client.Follow(ctx, p.key, id, func(e session.Event) {
-			switch e.Type {
-			case "text":
-				_ = p.cmd.Process.Signal(syscall.SIGHUP)
-			case session.EventTurnRequeued:
-				stop()
-			}
-		})
-	}()
-	<-followed
-	err := <-p.ended
-	p.ended <- err
-	if code := p.cmd.ProcessState.ExitCode(); code != 75 {
-		t.Errorf("it ended with %d (%v), want 75", code, err)
-	}
+	defer stop()
+	_, _ = p.client.Follow(ctx, p.key, id, func(e session.Event) { // ends with ctx
+		switch e.Type {
+		case "text":
+			p.Signal(syscall.SIGHUP)
+		case session.EventTurnRequeued:
+			stop()
+		}
+	})
+	expect.Equal(t, "exit code", p.ExitCode(), 75)
 }

@@ -10,6 +10,7 @@ import (
 
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 )
 
 const (
@@ -38,22 +39,22 @@ func deploy(t *testing.T, from, to version) {
 	leaving := []*process{s.worker(from), s.worker(from)}
 	var ended atomic.Int64
 	senders := []func() said{s.send(from, 0, &ended), s.send(to, sessions/2, &ended)}
-	s.await("a tenth of the answers", func() bool { return ended.Load() > sessions*messages/10 })
+	expect.Soon(s, "a tenth of the answers", func() bool { return ended.Load() > sessions*messages/10 })
 
 	coming := []*process{s.worker(to), s.worker(to)}
 	var cut []string // the sessions of killed workers
 	for _, p := range []*process{coming[0], leaving[0]} {
-		s.await("turns of the "+p.name, func() bool { return len(s.heldBy(p)) > 2 })
-		p.kill()
+		expect.Soon(s, "turns of the "+p.name, func() bool { return len(s.heldBy(p)) > 2 })
+		p.Kill()
 		held := s.heldBy(p)
 		if len(held) == 0 {
 			t.Errorf("the %s was not killed in mid-turn", p.name)
 		}
 		cut = append(cut, held...)
 	}
-	s.await("turns of the other "+leaving[1].name, func() bool { return len(s.heldBy(leaving[1])) > 2 })
+	expect.Soon(s, "turns of the other "+leaving[1].name, func() bool { return len(s.heldBy(leaving[1])) > 2 })
 	leaving[1].drain()
-	log := leaving[1].log.String()
+	log := leaving[1].Output.String()
 	// In the words of the version before, and in today's.
 	given := strings.Count(log, `"msg":"turn given back"`) + strings.Count(log, `"status":"requeued"`)
 	if given == 0 {
@@ -93,7 +94,7 @@ func TestLongTurns(t *testing.T) {
 		s.say(sessionKey(i), "long", "sleep=2500ms long")
 	}
 	for _, p := range workers {
-		s.await("turns of the "+p.name, func() bool { return len(s.heldBy(p)) == each })
+		expect.Soon(s, "turns of the "+p.name, func() bool { return len(s.heldBy(p)) == each })
 	}
 	for i := range 2 * each {
 		key := sessionKey(i)
@@ -124,7 +125,7 @@ func (s *stage) send(v version, first int, ended *atomic.Int64) (finish func() s
 				does = "tool=search:100ms sleep=200ms"
 			}
 			line, err := json.Marshal(map[string]string{"session": key, "id": id, "text": does + " " + id + " of " + key})
-			s.must(err)
+			expect.OK(s, err)
 			file.Write(append(line, '\n'))
 		}
 	}
@@ -139,7 +140,7 @@ func (s *stage) send(v version, first int, ended *atomic.Int64) (finish func() s
 func (s *stage) heldBy(p *process) (held []string) {
 	s.Helper()
 	busy, err := s.client.Busy(s.ctx)
-	s.must(err)
+	expect.OK(s, err)
 	for _, info := range busy {
 		if info.Worker == p.worker() && info.Phase == "running" {
 			held = append(held, info.Session)
@@ -157,7 +158,7 @@ func (s *stage) answered(out string, first int) {
 			session.Outcome
 			Reply *string `json:"reply"`
 		}
-		s.must(json.Unmarshal([]byte(line), &o))
+		expect.OK(s, json.Unmarshal([]byte(line), &o))
 		if o.Reply == nil {
 			continue // a receipt
 		}
@@ -205,11 +206,11 @@ func (s *stage) redelivered(key, id string) int {
 func (s *stage) ended(key string) (ids []string) {
 	s.Helper()
 	entries, err := s.rdb.XRange(s.ctx, rediskey.For(key).Events(), "-", "+").Result()
-	s.must(err)
+	expect.OK(s, err)
 	for _, entry := range entries {
 		var e session.Event
 		text, _ := entry.Values["e"].(string)
-		s.must(json.Unmarshal([]byte(text), &e))
+		expect.OK(s, json.Unmarshal([]byte(text), &e))
 		if e.Type == session.EventTurnEnded {
 			ids = append(ids, e.Messages...)
 		}
@@ -222,7 +223,7 @@ func (s *stage) ended(key string) (ids []string) {
 func (s *stage) oneSet(key string, ids []string, reply func(id string) string) {
 	s.Helper()
 	entries, err := s.client.Transcript(s.ctx, key, s.info(key).SessionID)
-	s.must(err)
+	expect.OK(s, err)
 	var got, want []string
 	for _, e := range entries {
 		switch e.Role {
@@ -246,7 +247,7 @@ func (s *stage) nothingLeft(key string) {
 	s.Helper()
 	info := s.info(key)
 	active, err := s.rdb.LLen(s.ctx, rediskey.For(key).Active()).Result()
-	s.must(err)
+	expect.OK(s, err)
 	if info.Phase != session.PhaseIdle || info.Left > 0 || info.Pending+info.Scheduled+info.Archived > 0 || active > 0 {
 		s.Errorf("left of %s: %+v, %d active", key, info, active)
 	}

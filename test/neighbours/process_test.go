@@ -4,10 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"os"
-	"os/exec"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -17,15 +14,14 @@ import (
 	"turnstile"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
+	"turnstile/test/expect"
+	"turnstile/test/program"
 	"turnstile/test/redistest"
 )
 
 // sentinelTTL is that of the workers here: the time until a dead one's sessions
 // are taken up.
 const sentinelTTL = 2 * time.Second
-
-// patience is how long anything may take before it counts as broken.
-const patience = time.Minute
 
 // stage is one Redis and who uses it.
 type stage struct {
@@ -44,16 +40,14 @@ func newStage(t *testing.T) *stage {
 
 // environ is that of every program.
 func (s *stage) environ(settings ...string) []string {
-	return append([]string{"REDIS_URL=" + s.url, "PATH=" + os.Getenv("PATH"), "HOME=" + s.TempDir()}, settings...)
+	return append([]string{"REDIS_URL=" + s.url}, settings...)
 }
 
-// process is a program that runs.
+// process is a worker that runs.
 type process struct {
+	*program.Process
 	stage *stage
-	cmd   *exec.Cmd
 	name  string
-	ended chan struct{}
-	log   output
 }
 
 // worker starts a worker with the agent echo, and returns when it is at work.
@@ -63,31 +57,14 @@ func (s *stage) worker(v version, settings ...string) *process {
 		"TURNSTILE_AGENT=echo", "TURNSTILE_LOG_FORMAT=json", "TURNSTILE_SWEEP_INTERVAL=2s",
 		"TURNSTILE_SENTINEL_TTL=" + sentinelTTL.String(), "TURNSTILE_DRAIN_TIMEOUT=20ms",
 	}, settings...)
-	p := &process{stage: s, cmd: exec.Command(v.program("worker")), name: v.name + " worker", ended: make(chan struct{})}
-	p.cmd.Env, p.cmd.Stdout, p.cmd.Stderr = s.environ(settings...), &p.log, &p.log
-	if err := p.cmd.Start(); err != nil {
-		s.Fatal(err)
-	}
-	go func() {
-		defer close(p.ended)
-		_ = p.cmd.Wait() // the exit code tells
-	}()
-	s.Cleanup(func() {
-		p.signal(syscall.SIGKILL)
-		<-p.ended
-		if s.Failed() {
-			s.Logf("%s %d said:\n%s", p.name, p.cmd.Process.Pid, p.log.String())
-		}
-	})
-	s.await("the start of the "+p.name, func() bool { return strings.Contains(p.log.String(), "worker started") })
-	return p
+	p := program.Start(s, program.Command(s, v.program("worker"), s.environ(settings...)))
+	p.Output.Await(s, "worker started")
+	return &process{p, s, v.name + " worker"}
 }
-
-func (p *process) signal(sig syscall.Signal) { _ = p.cmd.Process.Signal(sig) } // an error: it has ended
 
 // worker is the name by which Redis knows a worker.
 func (p *process) worker() string {
-	for line := range strings.Lines(p.log.String()) {
+	for line := range strings.Lines(p.Output.String()) {
 		var said struct{ Worker string }
 		if json.Unmarshal([]byte(line), &said) == nil && said.Worker != "" {
 			return said.Worker
@@ -96,22 +73,11 @@ func (p *process) worker() string {
 	return ""
 }
 
-// kill is the worker's sudden death.
-func (p *process) kill() {
-	p.signal(syscall.SIGKILL)
-	<-p.ended
-}
-
 // drain ends the worker as its supervisor does.
 func (p *process) drain() {
 	p.stage.Helper()
-	p.signal(syscall.SIGTERM)
-	select {
-	case <-p.ended:
-	case <-time.After(patience):
-		p.stage.Fatalf("the %s does not end", p.name)
-	}
-	if code := p.cmd.ProcessState.ExitCode(); code != 0 {
+	p.Signal(syscall.SIGTERM)
+	if code := p.ExitCode(); code != 0 {
 		p.stage.Errorf("exit code %d of the %s after SIGTERM", code, p.name)
 	}
 }
@@ -130,87 +96,47 @@ func (s *stage) enqueue(v version, args ...string) said {
 
 // launch starts a program that ends by itself; line, if any, is called with each
 // line of its stdout.
-func (s *stage) launch(v version, program, stdin string, line func(string), args ...string) (finish func() said) {
+func (s *stage) launch(v version, name, stdin string, line func(string), args ...string) (finish func() said) {
 	s.Helper()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), patience)
-	cmd := exec.CommandContext(ctx, v.program(program), args...)
-	var out, stderr output
-	out.line = line
-	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = s.environ(), strings.NewReader(stdin), &out, &stderr
-	if err := cmd.Start(); err != nil {
-		s.Fatal(err)
-	}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		_ = cmd.Wait()
-	}()
-	s.Cleanup(func() {
-		cancel()
-		<-ended
-	})
+	cmd := program.Command(s, v.program(name), s.environ(), args...)
+	out, stderr := &lines{Output: program.NewOutput(), see: line}, program.NewOutput()
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), out, stderr
+	p := program.Start(s, cmd)
 	return func() said {
-		<-ended
-		r := said{cmd.ProcessState.ExitCode(), out.String(), stderr.String()}
+		r := said{p.ExitCode(), out.String(), stderr.String()}
 		if stdin == "" {
-			s.Logf("%s %s %q: %+v", v.name, program, args, r)
+			s.Logf("%s %s %q: %+v", v.name, name, args, r)
 		}
 		return r
 	}
 }
 
-// output is what a program writes.
-type output struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-	line func(string)
+// lines is an output of which each line is seen as it comes.
+type lines struct {
+	*program.Output
+	see  func(string)
 	rest []byte
 }
 
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.line != nil {
-		o.rest = append(o.rest, p...)
+func (l *lines) Write(p []byte) (int, error) {
+	if l.see != nil {
+		l.rest = append(l.rest, p...)
 		for {
-			line, rest, whole := bytes.Cut(o.rest, []byte("\n"))
+			line, rest, whole := bytes.Cut(l.rest, []byte("\n"))
 			if !whole {
 				break
 			}
-			o.line(string(line))
-			o.rest = rest
+			l.see(string(line))
+			l.rest = rest
 		}
 	}
-	return o.text.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.String()
-}
-
-// await waits until cond holds: for another process' doing.
-func (s *stage) await(what string, cond func() bool) {
-	s.Helper()
-	for end := time.Now().Add(patience); !cond(); time.Sleep(3 * time.Millisecond) {
-		if time.Now().After(end) {
-			s.Fatalf("waited in vain for %s", what)
-		}
-	}
-}
-
-func (s *stage) must(err error) {
-	s.Helper()
-	if err != nil {
-		s.Fatal(err)
-	}
+	return l.Output.Write(p)
 }
 
 func (s *stage) info(key string) session.Info {
 	s.Helper()
 	info, err := s.client.Session(s.ctx, key)
-	s.must(err)
+	expect.OK(s, err)
 	return info
 }
 
@@ -222,14 +148,14 @@ func (s *stage) say(key, id, text string, mode ...session.Mode) turnstile.Receip
 		m.Mode = mode[0]
 	}
 	r, err := s.client.Submit(s.ctx, key, m)
-	s.must(err)
+	expect.OK(s, err)
 	return r
 }
 
 // ends waits for a message's end.
 func (s *stage) ends(key, id string) session.Outcome {
 	s.Helper()
-	ctx, cancel := context.WithTimeout(s.ctx, patience)
+	ctx, cancel := context.WithTimeout(s.ctx, expect.Patience)
 	defer cancel()
 	o, err := s.client.Wait(ctx, key, id)
 	if err != nil {

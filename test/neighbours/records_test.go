@@ -16,6 +16,7 @@ import (
 	"turnstile/pkg/resume"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
+	"turnstile/test/expect"
 )
 
 // What this version alone writes does not stop a worker of the one before: each
@@ -79,8 +80,8 @@ func situations() []situation {
 				c.Line = session.QueueSettings{Mode: session.ModeCollect, Cap: 1, Drop: session.DropSummarize, Debounce: session.Millis(time.Hour)}
 			},
 			prepare: func(r *records) {
-				r.must(r.client.SetTitle(r.ctx, r.key, "A title"))
-				r.must(r.client.Configure(r.ctx, r.key, session.QueueSettings{Mode: session.ModeSteer, Cap: 1, Drop: session.DropSummarize}))
+				expect.OK(r, r.client.SetTitle(r.ctx, r.key, "A title"))
+				expect.OK(r, r.client.Configure(r.ctx, r.key, session.QueueSettings{Mode: session.ModeSteer, Cap: 1, Drop: session.DropSummarize}))
 				r.says("now")
 				r.claim()
 				r.says("lost", "next")
@@ -107,7 +108,7 @@ func situations() []situation {
 				h := r.start()
 				r.say(r.key, "steered", "steered", session.ModeSteer)
 				steered, err := h.Steer(r.ctx)
-				r.must(err)
+				expect.OK(r, err)
 				if len(steered) != 1 {
 					r.Fatalf("%d messages were steered in", len(steered))
 				}
@@ -133,7 +134,7 @@ func situations() []situation {
 			prepare: func(r *records) {
 				r.says("now")
 				h := r.start()
-				r.must(h.Checkpoint(r.ctx, []session.Entry{
+				expect.OK(r, h.Checkpoint(r.ctx, []session.Entry{
 					{Role: session.RoleUser, Text: "now", Message: "now"}, {Role: session.RoleAssistant, Text: "half", Interrupted: true},
 				}))
 				if m := r.consumer.Mark(r.ctx, []*sq.Claim{h}, resume.ReasonRestart); m[0].Err != nil {
@@ -146,7 +147,7 @@ func situations() []situation {
 				r.says("later")
 				h := r.start()
 				past, err := h.History(r.ctx)
-				r.must(err)
+				expect.OK(r, err)
 				if past.Partial != nil || len(past.Entries) != 2 || h.Turn().Resume != "" {
 					r.Errorf("the next turn of this version begins with %+v", past)
 				}
@@ -161,7 +162,7 @@ func situations() []situation {
 			prepare: func(r *records) {
 				r.says("one", "two")
 				h := r.start()
-				r.must(h.Keep(r.ctx, []byte(`{"agent":"x"}`), 2))
+				expect.OK(r, h.Keep(r.ctx, []byte(`{"agent":"x"}`), 2))
 				r.asks(h, "run make")
 				if _, err := r.client.Answer(r.ctx, r.key, 1, session.Allow); err != nil {
 					r.Fatal(err)
@@ -176,7 +177,7 @@ func situations() []situation {
 				// The old worker has written as many entries as the dead turn was to write.
 				r.says("three")
 				past, err := r.start().History(r.ctx)
-				r.must(err)
+				expect.OK(r, err)
 				if past.State != nil || len(past.Entries) != 4 {
 					r.Errorf("%d entries, and of an agent that knows none of them: %s", len(past.Entries), past.State)
 				}
@@ -186,13 +187,13 @@ func situations() []situation {
 			name: "what an agent keeps, of which the old worker runs the first turn only",
 			prepare: func(r *records) {
 				r.says("one")
-				r.must(r.start().Keep(r.ctx, []byte(`{"agent":"x"}`), 2))
+				expect.OK(r, r.start().Keep(r.ctx, []byte(`{"agent":"x"}`), 2))
 			},
 			runs: []string{"one"},
 			after: func(r *records) {
 				r.says("two")
 				past, err := r.start().History(r.ctx)
-				r.must(err)
+				expect.OK(r, err)
 				if past.State != nil || len(past.Entries) != 2 {
 					r.Errorf("%d entries, and of an agent that knows none of them: %s", len(past.Entries), past.State)
 				}
@@ -211,8 +212,8 @@ func situations() []situation {
 				if !r.finish(h) || len(h.Turn().Collected) != 2 {
 					r.Fatalf("the next turn is of %+v", h.Turn())
 				}
-				r.must(h.Promote(r.ctx))
-				r.must(h.Checkpoint(r.ctx, []session.Entry{{Role: session.RoleUser, Text: "one", Message: "one"}}))
+				expect.OK(r, h.Promote(r.ctx))
+				expect.OK(r, h.Checkpoint(r.ctx, []session.Entry{{Role: session.RoleUser, Text: "one", Message: "one"}}))
 			},
 			before: []string{"first"},
 			runs:   []string{"one", "two", "three"},
@@ -243,7 +244,7 @@ func situations() []situation {
 				if m := r.consumer.Mark(r.ctx, []*sq.Claim{h}, resume.ReasonRestart); m[0].Err != nil {
 					r.Fatal(m[0].Err)
 				}
-				r.must(h.Requeue(r.ctx, resume.ReasonRestart, session.Entry{Role: session.RoleUser, Text: "now", Message: "now"}))
+				expect.OK(r, h.Requeue(r.ctx, resume.ReasonRestart, session.Entry{Role: session.RoleUser, Text: "now", Message: "now"}))
 			},
 			before: []string{"first"},
 			runs:   []string{"now"},
@@ -282,17 +283,17 @@ func TestNewWorkerWithOldRecords(t *testing.T) {
 			p := s.worker(before)
 			r := newRecords(s, nil)
 			s.enqueue(before, "-s", r.key, "--id", "long", "tool=search", "sleep=1m", "long")
-			r.await("the turn of the old worker", func() bool { return r.info(r.key).Phase == "running" })
+			expect.Soon(r, "the turn of the old worker", func() bool { return r.info(r.key).Phase == "running" })
 			s.enqueue(before, "-s", r.key, "--id", "next", "next")
 			// Its death counts only if it was heard of.
-			r.await("its first events", func() bool {
+			expect.Soon(r, "its first events", func() bool {
 				return strings.HasPrefix(r.rdb.HGet(r.ctx, rediskey.For(r.key).Run(), "seq").Val(), fmt.Sprint(r.info(r.key).Fence, " "))
 			})
 			// It hangs, so that it cannot do itself what is asked of it.
-			p.signal(syscall.SIGSTOP)
+			p.Signal(syscall.SIGSTOP)
 			c.ask(r)
 			fence := r.info(r.key).Fence
-			p.kill()
+			p.Kill()
 			r.die()
 
 			var got []string
@@ -304,7 +305,7 @@ func TestNewWorkerWithOldRecords(t *testing.T) {
 						t.Errorf("the first turn is %+v", turn)
 					}
 				} else {
-					r.must(h.Promote(r.ctx))
+					expect.OK(r, h.Promote(r.ctx))
 				}
 				got = append(got, turn.Message.ID)
 			}
@@ -337,7 +338,7 @@ func newRecords(s *stage, change func(*sq.Config)) *records {
 		change(&cfg)
 	}
 	c, err := actors.NewConsumer(s.rdb, cfg)
-	s.must(err)
+	expect.OK(s, err)
 	return &records{s, "agent:records", c}
 }
 
@@ -353,7 +354,7 @@ func (r *records) says(ids ...string) {
 func (r *records) claim() *sq.Claim {
 	r.Helper()
 	holds, err := r.consumer.Claim(r.ctx, []string{r.key})
-	r.must(err)
+	expect.OK(r, err)
 	if len(holds) != 1 {
 		r.Fatalf("the session was not claimed: %+v", r.info(r.key))
 	}
@@ -363,7 +364,7 @@ func (r *records) claim() *sq.Claim {
 func (r *records) start() *sq.Claim {
 	r.Helper()
 	h := r.claim()
-	r.must(h.Promote(r.ctx))
+	expect.OK(r, h.Promote(r.ctx))
 	return h
 }
 
@@ -371,7 +372,7 @@ func (r *records) start() *sq.Claim {
 func (r *records) asks(h *sq.Claim, name string) {
 	r.Helper()
 	_, err := h.Ask(r.ctx, session.Question{Name: name})
-	r.must(err)
+	expect.OK(r, err)
 }
 
 // finish ends the turn as the agent echo does.
@@ -383,7 +384,7 @@ func (r *records) finish(h *sq.Claim) (more bool) {
 		{Role: session.RoleUser, Text: turn.Message.Text, Message: turn.Message.ID, Turn: turn.ID},
 		{Role: session.RoleAssistant, Text: reply, Turn: turn.ID},
 	}})
-	r.must(err)
+	expect.OK(r, err)
 	return more
 }
 
@@ -393,16 +394,16 @@ func (r *records) die() {
 	r.Helper()
 	// The sentinel's time is over, and that of asynq's lease with it.
 	k := rediskey.For(r.key)
-	r.must(r.rdb.Del(r.ctx, k.Sentinel(), k.Lease()).Err())
-	r.must(r.rdb.ZAddNX(r.ctx, rediskey.Ready, redis.Z{Score: 1, Member: r.key}).Err())
+	expect.OK(r, r.rdb.Del(r.ctx, k.Sentinel(), k.Lease()).Err())
+	expect.OK(r, r.rdb.ZAddNX(r.ctx, rediskey.Ready, redis.Z{Score: 1, Member: r.key}).Err())
 }
 
 // passes waits for Redis' time to pass.
 func (r *records) passes(d time.Duration) {
 	r.Helper()
 	begin, err := r.rdb.Time(r.ctx).Result()
-	r.must(err)
-	r.await("Redis' clock", func() bool { return r.rdb.Time(r.ctx).Val().Sub(begin) > d })
+	expect.OK(r, err)
+	expect.Soon(r, "Redis' clock", func() bool { return r.rdb.Time(r.ctx).Val().Sub(begin) > d })
 }
 
 // done are the messages whose turns ended well, in their order.
@@ -410,7 +411,7 @@ func (r *records) done() []string {
 	r.Helper()
 	return slices.DeleteFunc(r.ended(r.key), func(id string) bool {
 		o, over, err := r.client.Result(r.ctx, r.key, id)
-		r.must(err)
+		expect.OK(r, err)
 		return !over || o.Status != session.StatusDone
 	})
 }

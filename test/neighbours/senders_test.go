@@ -9,6 +9,7 @@ import (
 	sq "turnstile/internal/protocol"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 )
 
 // A sender of one version is answered by a worker of the other.
@@ -66,7 +67,7 @@ func (e exchange) wants(what string, got, want said) {
 // starts waits until a message's turn runs.
 func (e exchange) starts(key, id string) {
 	e.Helper()
-	e.await("the start of "+id, func() bool {
+	expect.Soon(e, "the start of "+id, func() bool {
 		info := e.info(key)
 		return info.Phase == "running" && slices.Contains(info.Messages, id)
 	})
@@ -88,7 +89,7 @@ func (e exchange) follow(t *testing.T) {
 	e.starts("follow", "first")
 	follow := e.launch(e.sender, "enqueue", "", nil, "-s", "follow", "--id", "second", "--follow", "--json",
 		"tool=search:200ms", "stream=3", "tick=150ms", "the", "second")
-	e.await("the second message", func() bool { return e.info("follow").Pending == 1 })
+	expect.Soon(e, "the second message", func() bool { return e.info("follow").Pending == 1 })
 	if r := e.enqueue("-s", "follow", "--id", "third", "--follow", "third"); r.code != 0 || r.out != "echo: third\n" {
 		t.Errorf("the third message: %+v", r)
 	}
@@ -130,10 +131,10 @@ func TestOldSenderWithNewEvents(t *testing.T) {
 			t.Parallel()
 			r := newRecords(newStage(t), nil)
 			follow := r.launch(before, "enqueue", "", nil, append(form, "-s", r.key, "--id", "one", "one")...)
-			r.await("the message", func() bool { return r.info(r.key).Pending == 1 })
+			expect.Soon(r, "the message", func() bool { return r.info(r.key).Pending == 1 })
 			h := r.start()
 			turn := h.Turn().ID
-			r.must(h.Emit(r.ctx, []session.Event{
+			expect.OK(r, h.Emit(r.ctx, []session.Event{
 				{Type: string(agent.EventThought), Turn: turn, Text: "hm"},
 				sq.AgentEvent(turn, agent.Event{Type: agent.EventUsage, Usage: &session.Usage{InputTokens: 1}}),
 				sq.AgentEvent(turn, agent.Event{Type: agent.EventRaw, Name: "x", Data: []byte(`{"y":[1]}`)}),
@@ -199,7 +200,7 @@ func (e exchange) rotate(t *testing.T) {
 	e.enqueue("-s", "new", "--id", "first", "sleep=500ms", "first")
 	e.starts("new", "first")
 	_, err := e.client.Rotate(e.ctx, "new", "") // the old sender has no /new
-	e.must(err)
+	expect.OK(e, err)
 	e.wants("the next message", e.enqueue("-s", "new", "--id", "second", "--wait", "second"), said{out: "echo: second\n"})
 	e.oneSet("new", []string{"second"}, func(id string) string { return "echo: " + id })
 }
@@ -234,6 +235,6 @@ func (e exchange) newerCommands(t *testing.T) {
 			t.Errorf("%s: %+v", command, r)
 		}
 	}
-	e.await("the end of the retry", func() bool { return len(e.ended("commands")) == 3 })
+	expect.Soon(e, "the end of the retry", func() bool { return len(e.ended("commands")) == 3 })
 	e.nothingLeft("commands")
 }

@@ -4,10 +4,11 @@ package sameuser
 
 import (
 	"net"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"testing"
+
+	"turnstile/test/program"
 )
 
 // An enqueue that runs beside agents, by `docker exec` for example, keeps its environment
@@ -15,8 +16,8 @@ import (
 func TestEnqueueIsConcealed(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(filepath.Dir(workerPath), "enqueue")
-	if out, err := exec.Command("go", "build", "-o", path, "turnstile/cmd/enqueue").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	if err := copyFile(path, program.Build(t, "turnstile/cmd/enqueue"), 0o755); err != nil {
+		t.Fatal(err)
 	}
 	redis, err := net.Listen("tcp", "127.0.0.1:0") // which does not answer
 	if err != nil {

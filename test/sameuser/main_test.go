@@ -14,17 +14,15 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"time"
 
 	"turnstile"
 	_ "turnstile/internal/process/command" // part of the worker: with a change there no cached result of the tests holds
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
+	"turnstile/test/expect"
+	"turnstile/test/program"
 	"turnstile/test/redistest"
 )
-
-// patience is how long anything may take before it counts as stuck.
-const patience = 40 * time.Second
 
 // Both programs as they are installed: owned by whoever runs the tests, and
 // readable for all.
@@ -52,8 +50,12 @@ func run(m *testing.M) int {
 
 func install(dir string) error {
 	workerPath, agentPath = filepath.Join(dir, "worker"), filepath.Join(dir, "agent")
-	if out, err := exec.Command("go", "build", "-o", workerPath, "turnstile/cmd/worker").CombinedOutput(); err != nil {
-		return fmt.Errorf("%w\n%s", err, out)
+	built, err := program.Path("turnstile/cmd/worker")
+	if err != nil {
+		return err
+	}
+	if err := copyFile(workerPath, built, 0o755); err != nil {
+		return err
 	}
 	self, err := os.Executable()
 	if err != nil {
@@ -134,7 +136,7 @@ type rig struct {
 	user
 	ctx    context.Context
 	client *actors.Client
-	worker *exec.Cmd
+	worker *program.Process
 }
 
 func newRig(t *testing.T, role string, settings ...string) rig {
@@ -150,41 +152,24 @@ func newRigOf(t *testing.T, path, role string, settings ...string) rig {
 func rigOf(t *testing.T, u user, path, role string, settings ...string) rig {
 	t.Helper()
 	client := actors.NewClient(redistest.New(t))
-	worker, _ := u.start(t, path, append([]string{
+	worker := u.start(t, path, append([]string{
 		"REDIS_URL=" + redistest.URL(t), "SECRET=" + secret, "TURNSTILE_LOG_LEVEL=debug",
 		"TURNSTILE_AGENT=exec", fmt.Sprintf("TURNSTILE_AGENT_COMMAND=%s role=%s %s", agentPath, role, u.dir),
 		"TURNSTILE_CONCURRENCY=1", "TURNSTILE_SENTINEL_TTL=1s", "TURNSTILE_DRAIN_TIMEOUT=0", "TURNSTILE_INTERRUPT_GRACE=0",
 		"TURNSTILE_RETRY_BACKOFF=10ms",
 	}, settings...))
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), expect.Patience)
 	t.Cleanup(cancel)
 	return rig{t, u, ctx, client, worker}
 }
 
-func (u user) start(t *testing.T, path string, settings []string, args ...string) (worker *exec.Cmd, log string) {
+// start starts a program of the user's.
+func (u user) start(t *testing.T, path string, settings []string, args ...string) *program.Process {
 	t.Helper()
-	log = filepath.Join(t.TempDir(), "log")
-	to, err := os.Create(log)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer to.Close()
+	t.Cleanup(u.killAll)
 	cmd := u.command(path, args...)
 	cmd.Env = append(cmd.Env, settings...)
-	cmd.Stdout, cmd.Stderr = to, to
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Signal(syscall.SIGCONT)
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-		u.killAll()
-		if t.Failed() {
-			t.Logf("worker %d:\n%s", cmd.Process.Pid, read(log))
-		}
-	})
-	return cmd, log
+	return program.Start(t, cmd)
 }
 
 // killAll ends what escaped in a test that failed.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 )
 
 // An agent finds nothing of its guardian and its worker in /proc: no environment
@@ -43,16 +44,12 @@ func TestAgentCannotTakeItsLeaseAway(t *testing.T) {
 	if agent == 0 {
 		t.Fatal("the agent did not begin")
 	}
-	if err := r.worker.Process.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	r.worker.Signal(syscall.SIGSTOP)
 	const lease = time.Second // TURNSTILE_SENTINEL_TTL
 	stopped := time.Now()
-	for alive(agent) {
-		if time.Since(stopped) > 5*lease {
-			t.Fatalf("the agent lives %s after its worker was stopped, its lease was %s", time.Since(stopped), lease)
-		}
-		time.Sleep(5 * time.Millisecond) // nothing tells of the end of a stranger's process
+	expect.Soon(t, "the agent's end", func() bool { return !alive(agent) })
+	if lived := time.Since(stopped); lived > 5*lease {
+		t.Errorf("the agent lived %s after its worker was stopped, its lease was %s", lived, lease)
 	}
 }
 
@@ -159,9 +156,9 @@ func TestUnreadableBinaryIsNeverOpen(t *testing.T) {
 		if err := idle.Start(); err != nil {
 			t.Fatal(err)
 		}
-		for !strings.HasPrefix(cmdline(idle.Process.Pid), path) { // it is another program's yet
-			time.Sleep(time.Millisecond)
-		}
+		expect.Soon(t, "the program, which the process is yet to become", func() bool {
+			return strings.HasPrefix(cmdline(idle.Process.Pid), path)
+		})
 		out, err := u.command(agentPath, "role=peek", strconv.Itoa(idle.Process.Pid)).Output()
 		if err != nil || len(out) > 0 != open {
 			t.Errorf("mode %o: %v, and it was found:\n%s", mode, err, out)

@@ -13,11 +13,11 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"turnstile/internal/redisconn"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
+	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
@@ -68,9 +68,7 @@ func TestEarlierChildrenAreLeftAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := rigOf(t, u, entry, "flee")
-	for r.noted("sidecar") == "" && r.ctx.Err() == nil {
-		time.Sleep(time.Millisecond) // it writes when it is ready
-	}
+	expect.Soon(t, "the sidecar", func() bool { return r.noted("sidecar") != "" })
 	if end := r.says("flee", ignore); end.Reply != "looked" || r.noted("alive") != "" {
 		t.Errorf("it ended as %s (%s): %q, with %q alive", end.Status, end.Error, end.Reply, r.noted("alive"))
 	}
@@ -86,25 +84,25 @@ func TestDevsRedisIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	redistest.New(t) // skips, or fails in CI, where there is no redis-server
 	u := newUser(t)
-	worker, log := u.start(t, workerPath, []string{
+	worker := u.start(t, workerPath, []string{
 		"TURNSTILE_AGENT=exec", fmt.Sprintf("TURNSTILE_AGENT_COMMAND=%s role=flee %s", agentPath, u.dir),
 		"TURNSTILE_HTTP_ADDR=127.0.0.1:0", "TURNSTILE_RETRY_BACKOFF=10ms", "TURNSTILE_LOG_LEVEL=debug",
 	}, "--dev")
 	said := regexp.MustCompile(`(redis://\S+), a redis-server of its own`)
 	var url string
-	for end := time.Now().Add(patience); url == ""; time.Sleep(10 * time.Millisecond) {
-		if found := said.FindStringSubmatch(read(log)); found != nil {
+	expect.Soon(t, "the Redis of --dev", func() bool {
+		found := said.FindStringSubmatch(worker.Output.String())
+		if found != nil {
 			url = found[1]
-		} else if time.Now().After(end) {
-			t.Fatal("--dev has not begun")
 		}
-	}
+		return found != nil
+	})
 	rdb, err := redisconn.Open(url)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer rdb.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), expect.Patience)
 	defer cancel()
 	r := rig{T: t, user: u, ctx: ctx, client: actors.NewClient(rdb), worker: worker}
 	if end := r.says("flee", ignore); end.Reply != "looked" || u.noted("pids") == "" || u.noted("alive") != "" {

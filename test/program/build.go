@@ -1,0 +1,50 @@
+// Package program builds programs for tests and runs them as child processes.
+package program
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+)
+
+var built sync.Map // import path -> func() (string, error)
+
+// Build builds a program for a test, as Path does.
+func Build(t testing.TB, importPath string) string {
+	t.Helper()
+	path, err := Path(importPath)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// Path builds a program and returns its path, which is in go's build cache: all
+// test binaries use the same one, and nobody links it again or removes it.
+func Path(importPath string) (string, error) {
+	once, _ := built.LoadOrStore(importPath, sync.OnceValues(func() (string, error) { return build(importPath) }))
+	return once.(func() (string, error))()
+}
+
+// build has `go run` say what it would run. When it has to build it first it
+// names a temporary file, and the next time the copy in the cache.
+func build(importPath string) (path string, err error) {
+	for range 3 {
+		var said strings.Builder
+		cmd := exec.CommandContext(context.Background(), "go", "run", "-exec=echo", importPath)
+		cmd.Stderr = &said
+		out, err := cmd.Output()
+		if err != nil {
+			return "", fmt.Errorf("build %s: %w\n%s", importPath, err, said.String())
+		}
+		path = strings.TrimSpace(string(out))
+		if _, err := os.Stat(path); err == nil {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("build %s: go run does not keep it: %s is gone", importPath, path)
+}
