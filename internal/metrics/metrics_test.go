@@ -27,6 +27,7 @@ import (
 	"turnstile/pkg/agent/echo"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
+	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
@@ -52,35 +53,28 @@ type rig struct {
 func newRig(t *testing.T, url string, change func(*engine.Options)) *rig {
 	t.Helper()
 	rdb, err := redisconn.Open(url)
-	must(t, err)
+	expect.OK(t, err)
 	m := metrics.New(admin.New(rdb, admin.Config{}))
 	o := engine.Options{Logger: slog.New(slog.DiscardHandler), RetryBackoff: time.Millisecond, Observer: m.Observer()}
 	o.Queue.Retention = time.Hour
 	change(&o)
 	w, err := engine.New(rdb, echo.New(), o)
-	must(t, err)
+	expect.OK(t, err)
 	m.Watch(w)
 	conn, err := redisconn.ConnOpt(url)
-	must(t, err)
+	expect.OK(t, err)
 	s, err := httpd.New(httpd.Config{Addr: "127.0.0.1:0", Token: token, Redis: conn, Metrics: m.Handler()})
-	must(t, err)
-	must(t, s.Start(t.Context()))
-	must(t, w.Start(t.Context()))
+	expect.OK(t, err)
+	expect.OK(t, s.Start(t.Context()))
+	expect.OK(t, w.Start(t.Context()))
 	t.Cleanup(func() {
 		over, cancel := context.WithCancel(context.Background())
 		cancel()
 		w.Drain(over, engine.ReasonShutdown)
-		must(t, s.Stop(context.Background()))
+		expect.OK(t, s.Stop(context.Background()))
 		_ = rdb.Close()
 	})
 	return &rig{t, actors.NewClient(rdb), w, "http://" + s.Addr() + "/metrics"}
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 func (r *rig) say(key, id, text string) {
@@ -91,7 +85,7 @@ func (r *rig) say(key, id, text string) {
 func (r *rig) submit(key string, m session.Message, opts ...turnstile.SubmitOption) {
 	r.Helper()
 	_, err := r.client.Submit(r.Context(), key, m, opts...)
-	must(r, err)
+	expect.OK(r, err)
 }
 
 func (r *rig) ends(key, id string) {
@@ -99,38 +93,29 @@ func (r *rig) ends(key, id string) {
 	ctx, cancel := context.WithTimeout(r.Context(), patience)
 	defer cancel()
 	_, err := r.client.Wait(ctx, key, id)
-	must(r, err)
+	expect.OK(r, err)
 }
 
 // runs waits until a message's turn runs.
 func (r *rig) runs(key string) {
 	r.Helper()
-	r.await("the turn of "+key, func() bool {
+	expect.Soon(r, "the turn of "+key, func() bool {
 		s, err := r.client.Session(r.Context(), key)
-		must(r, err)
+		expect.OK(r, err)
 		return s.Phase == "running"
 	})
-}
-
-func (r *rig) await(what string, cond func() bool) {
-	r.Helper()
-	for end := time.Now().Add(patience); !cond(); time.Sleep(3 * time.Millisecond) {
-		if time.Now().After(end) {
-			r.Fatalf("waited in vain for %s", what)
-		}
-	}
 }
 
 // get asks for the page.
 func (r *rig) get(token string) *http.Response {
 	r.Helper()
 	request, err := http.NewRequestWithContext(r.Context(), http.MethodGet, r.url, nil)
-	must(r, err)
+	expect.OK(r, err)
 	if token != "" {
 		request.Header.Set("Authorization", "Bearer "+token)
 	}
 	response, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(request)
-	must(r, err)
+	expect.OK(r, err)
 	r.Cleanup(func() { _ = response.Body.Close() })
 	return response
 }
@@ -146,7 +131,7 @@ func (r *rig) scrape() page {
 	}
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	families, err := parser.TextToMetricFamilies(response.Body)
-	must(r, err)
+	expect.OK(r, err)
 	return families
 }
 
@@ -213,8 +198,8 @@ func TestNumbersOfRealTurns(t *testing.T) {
 	r.say("f", "waits", "hello")
 	r.say("g", "waits", "hello")
 	r.submit("h", session.Message{ID: "later", Text: "hello"}, turnstile.Delay(time.Hour))
-	r.await("some waiting", func() bool { return r.scrape().values()["turnstile_ready_oldest_age_seconds"] > 0.05 })
-	r.await("the end of the other turns", func() bool { return r.worker.Running() == 2 }) // which is known before it is counted
+	expect.Soon(r, "some waiting", func() bool { return r.scrape().values()["turnstile_ready_oldest_age_seconds"] > 0.05 })
+	expect.Soon(r, "the end of the other turns", func() bool { return r.worker.Running() == 2 }) // which is known before it is counted
 	p := r.scrape()
 	p.has(t, map[string]float64{
 		"turnstile_turns_running": 2, "turnstile_sessions{ready}": 2, "turnstile_sessions{due}": 1,
@@ -230,7 +215,7 @@ func TestNumbersOfRealTurns(t *testing.T) {
 	r.ends("e", "newer")
 	r.ends("f", "waits")
 	r.ends("g", "waits")
-	r.await("the end of all turns", func() bool { return r.worker.Running() == 0 })
+	expect.Soon(r, "the end of all turns", func() bool { return r.worker.Running() == 0 })
 	p = r.scrape()
 	p.has(t, map[string]float64{
 		// done0 to done2, slow, behind, again, newer, and f's and g's.
@@ -268,8 +253,8 @@ func TestLostLease(t *testing.T) {
 	r := newRig(t, redistest.URL(t), func(o *engine.Options) { o.Queue.SentinelTTL = time.Second })
 	r.say("a", "m", "sleep=1h hello")
 	r.runs("a")
-	must(t, redistest.New(t).Set(t.Context(), "turnstile:{session:a}:sentinel", "another's", time.Minute).Err())
-	r.await("the loss", func() bool { return r.scrape().values()["turnstile_leases_lost_total"] > 0 })
+	expect.OK(t, redistest.New(t).Set(t.Context(), "turnstile:{session:a}:sentinel", "another's", time.Minute).Err())
+	expect.Soon(r, "the loss", func() bool { return r.scrape().values()["turnstile_leases_lost_total"] > 0 })
 	r.scrape().has(t, map[string]float64{"turnstile_leases_lost_total": 1, "turnstile_turns_ended_total{lost}": 1, "turnstile_turn_duration_seconds count": 0})
 }
 
@@ -280,12 +265,12 @@ func TestScrapeWithoutRedis(t *testing.T) {
 	r := newRig(t, server.URL(), func(o *engine.Options) { o.Concurrency = 3 })
 	r.say("a", "m", "hello")
 	r.ends("a", "m")
-	r.await("the turn's end to be counted", func() bool { return r.worker.Running() == 0 })
+	expect.Soon(r, "the turn's end to be counted", func() bool { return r.worker.Running() == 0 })
 	for name, c := range map[string]struct{ away, back func() }{
 		"hangs": {server.Pause, server.Resume},
 		"gone":  {server.Kill, server.Start},
 	} {
-		r.await("a scrape with Redis", func() bool { return r.scrape().values()["turnstile_redis_up"] == 1 })
+		expect.Soon(r, "a scrape with Redis", func() bool { return r.scrape().values()["turnstile_redis_up"] == 1 })
 		c.away()
 		begin := time.Now()
 		p := r.scrape()
@@ -300,7 +285,7 @@ func TestScrapeWithoutRedis(t *testing.T) {
 		}
 		c.back()
 	}
-	r.await("a scrape with Redis", func() bool { return r.scrape().values()["turnstile_redis_up"] == 1 })
+	expect.Soon(r, "a scrape with Redis", func() bool { return r.scrape().values()["turnstile_redis_up"] == 1 })
 }
 
 func TestTokenIsAskedFor(t *testing.T) {
@@ -355,7 +340,7 @@ func TestDocsNameTheMetrics(t *testing.T) {
 		t.Errorf("besides turnstile_ there is %v", others)
 	}
 	text, err := os.ReadFile("../../docs/operations.md")
-	must(t, err)
+	expect.OK(t, err)
 	for _, name := range word.FindAllString(string(text), -1) {
 		if _, ok := there[name]; !ok {
 			t.Errorf("docs/operations.md names %s, which is not there", name)

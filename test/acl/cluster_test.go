@@ -18,6 +18,7 @@ import (
 	"turnstile/pkg/session"
 	"turnstile/test/acl"
 	"turnstile/test/actors"
+	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
@@ -26,7 +27,7 @@ func TestOnACluster(t *testing.T) {
 	t.Parallel()
 	redistest.Real(t)
 	text, err := os.ReadFile("../../docs/security.md")
-	must(t, err)
+	expect.OK(t, err)
 	found := regexp.MustCompile("On a Redis Cluster add\\s+`([^`]+)`").FindSubmatch(text)
 	if found == nil {
 		t.Fatal("the page does not say what to add on a Cluster")
@@ -40,12 +41,12 @@ func TestOnACluster(t *testing.T) {
 	}
 	client := func(user string) *actors.Client {
 		rdb, err := redisconn.Open(acl.URL(t, cluster.URL(), user))
-		must(t, err)
+		expect.OK(t, err)
 		t.Cleanup(func() { _ = rdb.Close() })
 		return actors.NewClient(rdb)
 	}
 	rdb, err := redisconn.Open(acl.URL(t, cluster.URL(), acl.Worker))
-	must(t, err)
+	expect.OK(t, err)
 	t.Cleanup(func() { _ = rdb.Close() })
 	if _, err := redisconn.Check(t.Context(), rdb); err != nil {
 		t.Fatal(err)
@@ -53,8 +54,8 @@ func TestOnACluster(t *testing.T) {
 	sender, operator := client(acl.Sender), client(acl.Operator)
 	turns(t, rdb, sender)
 	_, err = operator.Busy(t.Context())
-	must(t, err)
-	must(t, operator.Erase(t.Context(), "a"))
+	expect.OK(t, err)
+	expect.OK(t, operator.Erase(t.Context(), "a"))
 	for _, node := range cluster.Nodes {
 		for _, r := range acl.Refused(t, node) {
 			// The first look asks for save points where there is no append-only file.
@@ -69,12 +70,12 @@ func TestOnACluster(t *testing.T) {
 func turns(t *testing.T, rdb redis.UniversalClient, sender *actors.Client) {
 	t.Helper()
 	w, err := engine.New(rdb, echo.New(), engine.Options{ID: "w", Queue: sq.Config{Retention: time.Hour}, Logger: slog.New(slog.DiscardHandler)})
-	must(t, err)
-	must(t, w.Start(t.Context()))
+	expect.OK(t, err)
+	expect.OK(t, w.Start(t.Context()))
 	t.Cleanup(func() { w.Drain(context.Background(), engine.ReasonShutdown) })
 	for _, key := range []string{"a", "b", "c", "d"} {
 		_, err := sender.Submit(t.Context(), key, session.Message{ID: "m1", Text: "hello"})
-		must(t, err)
+		expect.OK(t, err)
 		o, err := sender.Wait(t.Context(), key, "m1")
 		if err != nil || o.Status != session.StatusDone {
 			t.Fatalf("%+v, %v", o, err)
@@ -94,7 +95,7 @@ func TestWithSentinel(t *testing.T) {
 	acl.Set(t, sentinel, acl.Sentinel, acl.Rules(t)[acl.Sentinel]...)
 	open := func(user string) redis.UniversalClient {
 		rdb, err := redisconn.Open(acl.URL(t, f.URL(), user) + "&sentinel_username=" + acl.Sentinel + "&sentinel_password=" + acl.Password())
-		must(t, err)
+		expect.OK(t, err)
 		t.Cleanup(func() { _ = rdb.Close() })
 		return rdb
 	}
@@ -102,7 +103,7 @@ func TestWithSentinel(t *testing.T) {
 	acl.NothingRefused(t, f.Master)
 	refused(t, open(acl.Sender), "FLUSHALL")
 	log, err := sentinel.ACLLog(t.Context(), 100).Result()
-	must(t, err)
+	expect.OK(t, err)
 	for _, entry := range log {
 		t.Errorf("the sentinel refused %s %s", entry.Username, entry.Object)
 	}

@@ -21,6 +21,7 @@ import (
 	"turnstile/pkg/session"
 	"turnstile/test/acl"
 	"turnstile/test/actors"
+	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
@@ -38,13 +39,13 @@ func dashboard(t *testing.T, server *redistest.Server, user string, write bool) 
 		t.Fatalf("the first look: %q, %v", warnings, err)
 	}
 	conn, err := redisconn.ConnOpt(acl.URL(t, server.URL(), user))
-	must(t, err)
+	expect.OK(t, err)
 	s, err := httpd.New(httpd.Config{
 		Addr: "127.0.0.1:0", Redis: conn, Write: write, Ping: func(ctx context.Context) error { return rdb.Ping(ctx).Err() },
 		Metrics: metrics.New(admin.New(rdb, admin.Config{})).Handler(), Logger: slog.New(slog.DiscardHandler),
 	})
-	must(t, err)
-	must(t, s.Start(t.Context()))
+	expect.OK(t, err)
+	expect.OK(t, s.Start(t.Context()))
 	t.Cleanup(func() {
 		http.DefaultClient.CloseIdleConnections()
 		_ = s.Stop(context.Background())
@@ -56,12 +57,12 @@ func dashboard(t *testing.T, server *redistest.Server, user string, write bool) 
 func ask(t *testing.T, method, url, body string) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
-	must(t, err)
+	expect.OK(t, err)
 	response, err := http.DefaultClient.Do(request)
-	must(t, err)
+	expect.OK(t, err)
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
-	must(t, err)
+	expect.OK(t, err)
 	if response.StatusCode/100 != 2 {
 		t.Errorf("%s %s: %s %s", method, url, response.Status, text)
 	}
@@ -76,29 +77,29 @@ func fill(t *testing.T, server *redistest.Server) {
 	w, err := engine.New(rdb, echo.New(), engine.Options{
 		ID: "w", Maintenance: true, Queue: sq.Config{Retention: time.Hour}, Logger: slog.New(slog.DiscardHandler),
 	})
-	must(t, err)
-	must(t, w.Start(ctx))
+	expect.OK(t, err)
+	expect.OK(t, w.Start(ctx))
 	t.Cleanup(func() { w.Drain(context.Background(), engine.ReasonShutdown) })
 	client := actors.NewClient(as(t, server, acl.Sender))
 	say := func(key, id, text string, opts ...turnstile.SubmitOption) {
 		t.Helper()
 		_, err := client.Submit(ctx, key, session.Message{ID: id, Text: text}, opts...)
-		must(t, err)
+		expect.OK(t, err)
 	}
 	for _, id := range []string{"done", "done2"} {
 		say(waits, id, "hello")
 		_, err = client.Wait(ctx, waits, id)
-		must(t, err)
+		expect.OK(t, err)
 	}
 	for _, id := range []string{"dead", "dead2", "dead3"} {
 		say(waits, id, "fail")
 		_, err = client.Wait(ctx, waits, id)
-		must(t, err)
+		expect.OK(t, err)
 	}
 	for _, id := range []string{"later", "later2", "later3"} {
 		say(waits, id, "later", turnstile.Delay(time.Hour))
 	}
-	must(t, server.Client().Set(ctx, rediskey.For(waits).Paused(), 1, 0).Err())
+	expect.OK(t, server.Client().Set(ctx, rediskey.For(waits).Paused(), 1, 0).Err())
 	for _, id := range []string{"next", "next2", "next3"} {
 		say(waits, id, "next")
 	}

@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"turnstile/test/expect"
 )
 
 // Every key of a session, as docs/keys.md lists them, is among those of which
@@ -12,9 +14,9 @@ import (
 func TestPageSaysHowLongEachKeyIsKept(t *testing.T) {
 	t.Parallel()
 	keys, err := os.ReadFile("../../docs/keys.md")
-	must(t, err)
+	expect.OK(t, err)
 	page, err := os.ReadFile("../../docs/security.md")
-	must(t, err)
+	expect.OK(t, err)
 	_, kept, _ := strings.Cut(string(page), "\n## Where texts are kept\n")
 	kept, _, ok := strings.Cut(kept, "\n## ")
 	if !ok {

@@ -16,21 +16,15 @@ import (
 	"turnstile/pkg/session"
 	"turnstile/test/acl"
 	"turnstile/test/actors"
+	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 // as opens a client of a server under one of the page's users.
 func as(t *testing.T, server *redistest.Server, user string) redis.UniversalClient {
 	t.Helper()
 	rdb, err := redisconn.Open(acl.URL(t, server.URL(), user))
-	must(t, err)
+	expect.OK(t, err)
 	t.Cleanup(func() { _ = rdb.Close() })
 	return rdb
 }
@@ -39,7 +33,7 @@ func as(t *testing.T, server *redistest.Server, user string) redis.UniversalClie
 func consumer(t *testing.T, server *redistest.Server) *actors.Consumer {
 	t.Helper()
 	c, err := actors.NewConsumer(as(t, server, acl.Worker), sq.Config{Worker: "w", Retention: time.Hour, SentinelTTL: time.Minute})
-	must(t, err)
+	expect.OK(t, err)
 	return c
 }
 
@@ -110,13 +104,13 @@ func TestTenantsSenderIsKeptApart(t *testing.T) {
 	run := func(c *actors.Client, key string) {
 		t.Helper()
 		r, err := c.Submit(t.Context(), key, session.Message{ID: "m1", Text: "a secret of " + key})
-		must(t, err)
+		expect.OK(t, err)
 		holds, err := worker.Claim(t.Context(), []string{key})
 		if err != nil || len(holds) != 1 {
 			t.Fatalf("claim: %v, %v", holds, err)
 		}
 		_, err = holds[0].Finish(t.Context(), sq.End{Status: session.StatusDone, Reply: "secret"})
-		must(t, err)
+		expect.OK(t, err)
 		o, err := c.Wait(t.Context(), key, r.ID)
 		if err != nil || o.Reply != "secret" {
 			t.Fatalf("%+v, %v", o, err)
@@ -168,7 +162,7 @@ func TestTenantsSenderDelaysAtMost(t *testing.T) {
 	tenant := as(t, server, acl.TenantSender)
 	const other = "bravo:chat:1"
 	_, err := others.Submit(t.Context(), other, session.Message{ID: "m1", Text: "hello"})
-	must(t, err)
+	expect.OK(t, err)
 	popped, err := worker.Await(t.Context(), time.Second)
 	if err != nil || !slices.Contains(popped, other) {
 		t.Fatalf("awaited %v, %v", popped, err)
@@ -176,7 +170,7 @@ func TestTenantsSenderDelaysAtMost(t *testing.T) {
 	// The worker that has popped the name dies, and the tenant puts off the look after it.
 	late := time.Now().Add(24 * time.Hour).UnixMilli()
 	for _, index := range []string{rediskey.Owned, rediskey.Due, rediskey.Sessions} {
-		must(t, tenant.ZAdd(t.Context(), index, redis.Z{Score: float64(late), Member: other}).Err())
+		expect.OK(t, tenant.ZAdd(t.Context(), index, redis.Z{Score: float64(late), Member: other}).Err())
 	}
 	if n, _, err := worker.Sweep(t.Context(), time.Second); n != 1 || err != nil {
 		t.Fatalf("the sweep found %d, %v", n, err)
@@ -195,13 +189,13 @@ func TestTenantsSenderDelaysAtMost(t *testing.T) {
 	go func() { ended <- worker.Signals(ctx, func() { close(listening) }, func(s sq.Signal) { heard <- s }) }()
 	<-listening
 	forged, err := json.Marshal(map[string]any{"kind": "stop", "token": "guessed", "fence": holds[0].Turn().Fence})
-	must(t, err)
-	must(t, tenant.Publish(t.Context(), rediskey.Signal("w"), forged).Err())
+	expect.OK(t, err)
+	expect.OK(t, tenant.Publish(t.Context(), rediskey.Signal("w"), forged).Err())
 	if s := <-heard; s.Token == holds[0].Token() || s.TaskID != "" {
 		t.Errorf("a forged signal %+v is believed", s)
 	}
 	stop()
-	must(t, <-ended)
+	expect.OK(t, <-ended)
 	if _, err := holds[0].Finish(t.Context(), sq.End{Status: session.StatusDone, Reply: "hi"}); err != nil {
 		t.Error(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"turnstile/internal/process/guardian"
+	"turnstile/test/expect"
 )
 
 // confined is an agent with a workspace, and the directory of the test's session.
@@ -21,7 +22,7 @@ func confined(t *testing.T, args ...string) (*Agent, string) {
 		Command: actorCommand(t, args...), Workspace: filepath.Join(t.TempDir(), "made", "here"), Files: true, Terminal: true, Env: []string{"ACP_TEST_*"},
 	})
 	dir, err := a.directory(t.Name())
-	must(t, err)
+	expect.OK(t, err)
 	return a, dir
 }
 
@@ -34,7 +35,7 @@ func calls(t *testing.T, a *Agent, requests ...string) []string {
 		lines = append(lines, "call "+method+` {"sessionId":"SESSION",`+params[1:])
 	}
 	h, err := play(t.Context(), a, turnOf(t, lines...))
-	must(t, err)
+	expect.OK(t, err)
 	answers := strings.Split(strings.TrimSuffix(h.text(), "\n"), "\n")
 	if len(answers) != len(requests) {
 		t.Fatalf("%d answers to %d requests: %q", len(answers), len(requests), answers)
@@ -46,16 +47,16 @@ func TestFiles(t *testing.T) {
 	t.Parallel()
 	a, dir := confined(t)
 	secret := filepath.Join(filepath.Dir(dir), "secret")
-	must(t, os.WriteFile(secret, []byte("do not read"), 0o600))
-	write := func(name, text string) { must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600)) }
+	expect.OK(t, os.WriteFile(secret, []byte("do not read"), 0o600))
+	write := func(name, text string) { expect.OK(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600)) }
 	write("lines", "one\ntwo\nthree")
 	write("binary", "a\xff")
 	write("huge", strings.Repeat("0123456789\n", maxFile/10))
-	must(t, os.Symlink(secret, filepath.Join(dir, "link")))
-	must(t, os.Symlink("../secret", filepath.Join(dir, "up")))
-	must(t, os.Symlink("lines", filepath.Join(dir, "inner")))
-	must(t, os.Symlink(filepath.Dir(dir), filepath.Join(dir, "outer")))
-	must(t, syscall.Mkfifo(filepath.Join(dir, "fifo"), 0o600))
+	expect.OK(t, os.Symlink(secret, filepath.Join(dir, "link")))
+	expect.OK(t, os.Symlink("../secret", filepath.Join(dir, "up")))
+	expect.OK(t, os.Symlink("lines", filepath.Join(dir, "inner")))
+	expect.OK(t, os.Symlink(filepath.Dir(dir), filepath.Join(dir, "outer")))
+	expect.OK(t, syscall.Mkfifo(filepath.Join(dir, "fifo"), 0o600))
 
 	read := func(path, more string) string { return fmt.Sprintf(`fs/read_text_file {"path":%q%s}`, path, more) }
 	put := func(path string) string { return fmt.Sprintf(`fs/write_text_file {"path":%q,"content":"new"}`, path) }
@@ -138,8 +139,8 @@ func TestExitOfATerminal(t *testing.T) {
 func TestALinkForADirectory(t *testing.T) {
 	t.Parallel()
 	a, dir := confined(t)
-	must(t, os.Remove(dir))
-	must(t, os.Symlink("/", dir))
+	expect.OK(t, os.Remove(dir))
+	expect.OK(t, os.Symlink("/", dir))
 	_, err := play(t.Context(), a, turnOf(t, "text a"))
 	failed(t, err, false, "is no directory")
 }
@@ -147,12 +148,12 @@ func TestALinkForADirectory(t *testing.T) {
 func TestTerminals(t *testing.T) {
 	t.Parallel()
 	a, dir := confined(t)
-	must(t, os.Mkdir(filepath.Join(dir, "sub"), 0o700))
-	must(t, os.WriteFile(filepath.Join(dir, "sub", "hello"), []byte("#!/bin/sh\necho hello from $PWD\n"), 0o700))
-	must(t, os.Symlink("/", filepath.Join(dir, "out")))
+	expect.OK(t, os.Mkdir(filepath.Join(dir, "sub"), 0o700))
+	expect.OK(t, os.WriteFile(filepath.Join(dir, "sub", "hello"), []byte("#!/bin/sh\necho hello from $PWD\n"), 0o700))
+	expect.OK(t, os.Symlink("/", filepath.Join(dir, "out")))
 	create := func(more, command string, args ...string) string {
 		list, err := json.Marshal(args)
-		must(t, err)
+		expect.OK(t, err)
 		return fmt.Sprintf(`terminal/create {"command":%q,"args":%s%s}`, command, list, more)
 	}
 	wait := `terminal/wait_for_exit {"terminalId":"terminal-1"}`
@@ -215,7 +216,7 @@ func TestTerminalsEndWithTheTurn(t *testing.T) {
 		`ask terminal/wait_for_exit {"sessionId":"SESSION","terminalId":"terminal-1"}`,
 		`ask terminal/wait_for_exit {"sessionId":"SESSION","terminalId":"terminal-2"}`,
 	))
-	must(t, err)
+	expect.OK(t, err)
 	if n := strings.Count(h.text(), "terminalId"); n != 2 {
 		t.Fatal(h.text())
 	}
@@ -224,7 +225,7 @@ func TestTerminalsEndWithTheTurn(t *testing.T) {
 	}
 	// The agent lives on, and asks while no turn runs.
 	h, err = runWarm(t, w, turnOf(t, "text still here"))
-	must(t, err)
+	expect.OK(t, err)
 	if h.text() != "still here" {
 		t.Error(h.text())
 	}
@@ -241,7 +242,7 @@ func TestTooMuchAtOnce(t *testing.T) {
 		lines = append(lines, `ask terminal/wait_for_exit {"sessionId":"SESSION","terminalId":"terminal-1"}`)
 	}
 	h, err := play(t.Context(), a, turnOf(t, append(lines, "answers 1")...))
-	must(t, err)
+	expect.OK(t, err)
 	if !strings.Contains(h.text(), "release one first") || !strings.Contains(h.text(), "asks for too much at once") {
 		t.Errorf("%s", h.text())
 	}
@@ -251,7 +252,7 @@ func TestEnvironment(t *testing.T) {
 	t.Parallel()
 	a, dir := confined(t)
 	h, err := play(t.Context(), a, turnOf(t, "env"))
-	must(t, err)
+	expect.OK(t, err)
 	for text, want := range map[string]bool{
 		"TURNSTILE_SESSION=" + t.Name(): true, "ACP_TEST_ONE=1": true, "REDIS_URL": false, "TURNSTILE_TEST_SECRET": false, "TURNSTILE_TURN_ID": false,
 	} {
@@ -268,7 +269,7 @@ func TestEnvironment(t *testing.T) {
 func processesWith(t *testing.T, env string) (pids []string) {
 	t.Helper()
 	all, err := filepath.Glob("/proc/[0-9]*/environ")
-	must(t, err)
+	expect.OK(t, err)
 	for _, path := range all {
 		if data, err := os.ReadFile(path); err == nil && strings.Contains("\x00"+string(data), "\x00"+env+"\x00") {
 			pids = append(pids, path)

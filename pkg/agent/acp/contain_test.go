@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"turnstile/pkg/agent"
+	"turnstile/test/expect"
 )
 
 // brittle is a peer that panics at what it is told.
@@ -83,7 +84,7 @@ func TestAPanicLeavesNothingLocked(t *testing.T) {
 			go func() { ended <- w.Close() }()
 			select {
 			case err := <-ended:
-				must(t, err)
+				expect.OK(t, err)
 			case <-time.After(10 * time.Second):
 				t.Fatal("the agent does not end")
 			}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"turnstile/pkg/agent"
+	"turnstile/test/expect"
 )
 
 // built is the example agent of the SDK: somebody else's notion of the protocol. Its
@@ -36,7 +37,7 @@ func (b *buildError) Error() string { return b.error.Error() + ": " + b.out }
 func TestTheSDKsExampleAgent(t *testing.T) {
 	t.Parallel()
 	path, err := built()
-	must(t, err)
+	expect.OK(t, err)
 	for _, c := range []struct {
 		allowed bool
 		said    string
@@ -57,7 +58,7 @@ func TestTheSDKsExampleAgent(t *testing.T) {
 			w := warmed(t, a, turn)
 			h := &heard{}
 			_, err := w.Run(t.Context(), turn, h.emit)
-			must(t, err)
+			expect.OK(t, err)
 			if asked.CallID != "call_2" || asked.Name != "Modifying critical configuration file" || !strings.Contains(string(asked.Input), "new-host") || asked.CanRemember {
 				t.Errorf("asked %+v", asked)
 			}

@@ -14,6 +14,7 @@ import (
 
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 )
 
 // patience is how long a test waits for what must come.
@@ -22,15 +23,8 @@ const patience = 30 * time.Second
 func actorCommand(t testing.TB, args ...string) []string {
 	t.Helper()
 	self, err := os.Executable()
-	must(t, err)
+	expect.OK(t, err)
 	return append([]string{self, "test-agent"}, args...)
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // newAgent makes an agent of the config, quiet unless the tests are verbose.
@@ -41,7 +35,7 @@ func newAgent(t testing.TB, c Config) *Agent {
 		c.Logger = slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
 	a, err := New(c)
-	must(t, err)
+	expect.OK(t, err)
 	return a
 }
 
@@ -146,10 +140,10 @@ func play(ctx context.Context, a *Agent, turn agent.Turn) (*heard, error) {
 func warmed(t testing.TB, a *Agent, turn agent.Turn) *warm {
 	t.Helper()
 	w, err := a.Warm(t.Context(), turn)
-	must(t, err)
+	expect.OK(t, err)
 	t.Cleanup(func() {
 		begun := time.Now()
-		must(t, w.Close())
+		expect.OK(t, w.Close())
 		if took := time.Since(begun); took > a.config.Grace+5*time.Second {
 			t.Errorf("closing took %s", took)
 		}
@@ -198,7 +192,7 @@ func failed(t testing.TB, err error, retryable bool, want ...string) {
 func logOf(t testing.TB, path string) (lines []string) {
 	t.Helper()
 	data, err := os.ReadFile(path)
-	must(t, err)
+	expect.OK(t, err)
 	for line := range strings.Lines(string(data)) {
 		_, line, _ = strings.Cut(strings.TrimSpace(line), " ")
 		lines = append(lines, line)

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	acpsdk "github.com/coder/acp-go-sdk"
+
+	"turnstile/test/expect"
 )
 
 // holes is a file of so many zeros, and counts those that were read.
@@ -33,8 +35,8 @@ func TestReadOfASparseFile(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	f, err := os.Create(filepath.Join(dir, "sparse"))
-	must(t, err)
-	defer func() { must(t, f.Close()) }()
+	expect.OK(t, err)
+	defer func() { expect.OK(t, f.Close()) }()
 	if err := f.Truncate(1 << 40); err != nil {
 		t.Skip("this file system has no files of 1 TiB: ", err)
 	}
@@ -65,9 +67,9 @@ func TestWriteToAHardLink(t *testing.T) {
 	t.Parallel()
 	a, dir := confined(t)
 	outside, in := filepath.Join(filepath.Dir(dir), "outside"), filepath.Join(dir, "in")
-	must(t, os.WriteFile(outside, []byte("precious"), 0o600))
-	must(t, os.Link(outside, in))
-	must(t, os.Symlink("in", filepath.Join(dir, "alias")))
+	expect.OK(t, os.WriteFile(outside, []byte("precious"), 0o600))
+	expect.OK(t, os.Link(outside, in))
+	expect.OK(t, os.Symlink("in", filepath.Join(dir, "alias")))
 	for _, name := range []string{"in", in, "alias"} {
 		got := calls(t, a, fmt.Sprintf(`fs/write_text_file {"path":%q,"content":"new"}`, name))[0]
 		if !strings.Contains(got, `"error"`) || !strings.Contains(got, "has another hard link") {
@@ -81,7 +83,7 @@ func TestWriteToAHardLink(t *testing.T) {
 	if got := calls(t, a, `fs/read_text_file {"path":"in"}`)[0]; !strings.Contains(got, "precious") {
 		t.Error(got)
 	}
-	must(t, os.Remove(outside))
+	expect.OK(t, os.Remove(outside))
 	if got := calls(t, a, `fs/write_text_file {"path":"in","content":"new"}`)[0]; got != `{"result":{}}` {
 		t.Errorf("with one link left: %s", got)
 	}
@@ -94,8 +96,8 @@ func TestWriteToAHardLinkThatComesAndGoes(t *testing.T) {
 	top := t.TempDir()
 	dir, outside := filepath.Join(top, "dir"), filepath.Join(top, "outside")
 	in := filepath.Join(dir, "in")
-	must(t, os.Mkdir(dir, 0o700))
-	must(t, os.WriteFile(outside, []byte("precious"), 0o600))
+	expect.OK(t, os.Mkdir(dir, 0o700))
+	expect.OK(t, os.WriteFile(outside, []byte("precious"), 0o600))
 	var stop atomic.Bool
 	var other sync.WaitGroup
 	other.Go(func() {
@@ -119,22 +121,22 @@ func TestWriteToAHardLinkThatComesAndGoes(t *testing.T) {
 func TestWriteOverAFile(t *testing.T) {
 	t.Parallel()
 	a, dir := confined(t)
-	must(t, os.MkdirAll(filepath.Join(dir, "deep", "er"), 0o700))
+	expect.OK(t, os.MkdirAll(filepath.Join(dir, "deep", "er"), 0o700))
 	script := filepath.Join(dir, "deep", "script")
-	must(t, os.WriteFile(script, []byte("old"), 0o600))
-	must(t, os.Chmod(script, 0o741))
+	expect.OK(t, os.WriteFile(script, []byte("old"), 0o600))
+	expect.OK(t, os.Chmod(script, 0o741))
 	if os.Geteuid() == 0 {
-		must(t, os.Chown(script, 61001, 61002))
+		expect.OK(t, os.Chown(script, 61001, 61002))
 	}
-	must(t, os.Symlink("deep/er", filepath.Join(dir, "far")))
-	must(t, os.Symlink("../script", filepath.Join(dir, "deep", "er", "link")))
+	expect.OK(t, os.Symlink("deep/er", filepath.Join(dir, "far")))
+	expect.OK(t, os.Symlink("../script", filepath.Join(dir, "deep", "er", "link")))
 	before, err := os.Stat(script)
-	must(t, err)
+	expect.OK(t, err)
 	if got := calls(t, a, `fs/write_text_file {"path":"far/link","content":"new"}`)[0]; got != `{"result":{}}` {
 		t.Fatal(got)
 	}
 	after, err := os.Lstat(script)
-	must(t, err)
+	expect.OK(t, err)
 	if text, err := os.ReadFile(script); err != nil || string(text) != "new" || after.Mode() != before.Mode() {
 		t.Errorf("%q, %v, %v", text, after.Mode(), err)
 	}
@@ -146,7 +148,7 @@ func TestWriteOverAFile(t *testing.T) {
 		t.Errorf("the link is now %v, %v", info, err)
 	}
 	// Where it cannot be put, nothing is left of it.
-	must(t, os.Mkdir(filepath.Join(dir, "taken"), 0o700))
+	expect.OK(t, os.Mkdir(filepath.Join(dir, "taken"), 0o700))
 	if got := calls(t, a, `fs/write_text_file {"path":"taken","content":"new"}`)[0]; !strings.Contains(got, `"error"`) {
 		t.Error(got)
 	}
@@ -161,7 +163,7 @@ func TestWriteOverAFile(t *testing.T) {
 func TestAWriteShowsNobodyWhatTheFileHides(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	must(t, os.WriteFile(filepath.Join(dir, "secret"), nil, 0o600))
+	expect.OK(t, os.WriteFile(filepath.Join(dir, "secret"), nil, 0o600))
 	content := strings.Repeat("x", maxFile)
 	var stop atomic.Bool
 	var other sync.WaitGroup
@@ -178,7 +180,7 @@ func TestAWriteShowsNobodyWhatTheFileHides(t *testing.T) {
 	})
 	for range 30 {
 		_, err := writeFile(dir, acpsdk.WriteTextFileRequest{Path: "secret", Content: content})
-		must(t, err)
+		expect.OK(t, err)
 	}
 	stop.Store(true)
 	other.Wait()
@@ -198,10 +200,10 @@ func TestPipesInTheWorkspace(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "pipe")
-	must(t, syscall.Mkfifo(path, 0o600))
+	expect.OK(t, syscall.Mkfifo(path, 0o600))
 	both, err := os.OpenFile(path, os.O_RDWR, 0)
-	must(t, err)
-	defer func() { must(t, both.Close()) }()
+	expect.OK(t, err)
+	defer func() { expect.OK(t, both.Close()) }()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	_, err = readFile(ctx, dir, acpsdk.ReadTextFileRequest{Path: "pipe"})
@@ -223,9 +225,9 @@ func TestFilesOneAtATime(t *testing.T) {
 		failed(t, err, false, "the turn was cancelled")
 		return nil, nil
 	})
-	must(t, err)
+	expect.OK(t, err)
 	_, err = turn.file(t.Context(), nothing)
-	must(t, err)
+	expect.OK(t, err)
 }
 
 // cancelling is a file that is cancelled while it is read.

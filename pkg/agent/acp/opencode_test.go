@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"turnstile/pkg/agent"
+	"turnstile/test/expect"
 	"turnstile/test/modelserver"
 )
 
@@ -43,7 +44,7 @@ func opencode(t *testing.T, model *modelserver.Server) *Agent {
 			"models":  map[string]any{"m": map[string]any{"name": "M", "limit": map[string]any{"context": 32000, "output": 4000}}},
 		}},
 	})
-	must(t, err)
+	expect.OK(t, err)
 	return newAgent(t, Config{
 		Command: []string{
 			"env", "HOME=" + home, "OPENCODE_CONFIG_CONTENT=" + string(config), "OPENCODE_DISABLE_AUTOUPDATE=1",
@@ -94,7 +95,7 @@ func TestOpencode(t *testing.T) {
 	first := turnOf(t, "I am Ann")
 	w := warmed(t, a, first)
 	h, err := runWarm(t, w, first)
-	must(t, err)
+	expect.OK(t, err)
 	if h.text() != "Hello Ann." {
 		t.Errorf("said\n%s", h.story())
 	}
@@ -115,7 +116,7 @@ func TestOpencode(t *testing.T) {
 		return agent.Answer{Allowed: true}, nil
 	}
 	h, err = runWarm(t, w, turn)
-	must(t, err)
+	expect.OK(t, err)
 	t.Logf("the tool's events:\n%s\nasked %+v %s", h.story(), asked, asked.Input)
 	if h.text() != "It printed marzipan" || asked.CallID == "" || !asked.CanRemember {
 		t.Errorf("said %q, asked %+v", h.text(), asked)

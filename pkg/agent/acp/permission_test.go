@@ -10,6 +10,7 @@ import (
 	acpsdk "github.com/coder/acp-go-sdk"
 
 	"turnstile/pkg/agent"
+	"turnstile/test/expect"
 )
 
 func TestChoose(t *testing.T) {
@@ -95,7 +96,7 @@ func TestPolicies(t *testing.T) {
 		turn := turnOf(t, "call "+wantsPermission, `update {"sessionUpdate":"tool_call_update","toolCallId":"a","status":"completed"}`)
 		turn.Ask = c.ask
 		h, err := play(t.Context(), a, turn)
-		must(t, err)
+		expect.OK(t, err)
 		if h.text() != c.want || len(h.of(agent.EventNotice)) != c.notices {
 			t.Errorf("%s: %s", c.policy, h.story())
 		}
@@ -132,7 +133,7 @@ func TestRefusedToolsFail(t *testing.T) {
 	} {
 		a := newAgent(t, Config{Command: actorCommand(t), Permissions: c.policy})
 		h, err := play(t.Context(), a, turnOf(t, append(c.prompt, "text done")...))
-		must(t, err)
+		expect.OK(t, err)
 		if !strings.Contains(h.story(), c.want) {
 			t.Errorf("%s, %q:\n%s\nwant %s", c.policy, c.prompt, h.story(), c.want)
 		}
@@ -157,7 +158,7 @@ func TestQuestions(t *testing.T) {
 		return agent.Answer{}, context.Cause(ctx)
 	}
 	h, err := play(t.Context(), a, turn)
-	must(t, err)
+	expect.OK(t, err)
 	if n := strings.Count(h.text(), `{"result":{"outcome":{"outcome":"cancelled"}}}`); n != 2 {
 		t.Errorf("%s", h.text())
 	}

@@ -12,6 +12,7 @@ import (
 
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 )
 
 func TestUpdatesAreEvents(t *testing.T) {
@@ -37,7 +38,7 @@ func TestUpdatesAreEvents(t *testing.T) {
 		`text two`,
 		`result {"stopReason":"max_tokens","usage":{"inputTokens":5,"outputTokens":6,"cachedReadTokens":100,"thoughtTokens":3,"totalTokens":114}}`,
 	))
-	must(t, err)
+	expect.OK(t, err)
 	want := `thought hm
 text one 
 tool_start Read x a {"big":12345678901234567890}
@@ -80,7 +81,7 @@ func TestAToolsIDComesAgain(t *testing.T) {
 		`update {"sessionUpdate":"tool_call_update","toolCallId":"c","status":"failed","rawOutput":"no"}`,
 		"text done",
 	))
-	must(t, err)
+	expect.OK(t, err)
 	if want := "tool_start first c\ntool_end c 1\ntool_start second c\ntool_end c no\ntext done"; h.story() != want {
 		t.Errorf("%s\nwant\n%s", h.story(), want)
 	}
@@ -159,7 +160,7 @@ func TestOddOutput(t *testing.T) {
 		`raw {"jsonrpc":"2.0","method":"session/update","params":[]}`,
 		`bytes a\xffb`, `text `, `long 7000000`, `many 5000`,
 	))
-	must(t, err)
+	expect.OK(t, err)
 	text := h.text()
 	if !strings.HasPrefix(text, "a\uFFFDbxxx") || len(text) != len("a\uFFFDb")+7_000_000+5000 {
 		t.Errorf("%d bytes: %.20q", len(text), text)
@@ -218,7 +219,7 @@ func TestAnAgentThatAnswersAndDies(t *testing.T) {
 	a := acting(t)
 	w := warmed(t, a, turnOf(t, ""))
 	h, err := runWarm(t, w, turnOf(t, "text fine", `raw {"jsonrpc":"2.0","id":3,"result":{"stopReason":"end_turn"}}`, "exit 4"))
-	must(t, err)
+	expect.OK(t, err)
 	if h.text() != "fine" {
 		t.Errorf("%q", h.text())
 	}
@@ -275,7 +276,7 @@ func TestPromptHasNoteHistoryAndAttachments(t *testing.T) {
 		{Name: "a b.txt", Path: "/srv/a b.txt", Mime: "text/plain", Size: 5}, {Name: "page", URL: "https://example.org/"},
 	}
 	h, err := play(t.Context(), acting(t, "echo", "log="+log), turn)
-	must(t, err)
+	expect.OK(t, err)
 	want := agent.Recap(someHistory, 1<<20) + "\n\n[System note: x]\n\nand now?"
 	if h.text() != want {
 		t.Errorf("told %q, want %q", h.text(), want)
@@ -301,7 +302,7 @@ func TestNoUndeclaredAbilities(t *testing.T) {
 		`call terminal/output {"sessionId":"SESSION","terminalId":"terminal-1"}`,
 		`call elicitation/create {}`,
 	))
-	must(t, err)
+	expect.OK(t, err)
 	if n := strings.Count(h.text(), `"code":-32601`); n != 5 {
 		t.Errorf("%d of 5 refused: %s", n, h.text())
 	}

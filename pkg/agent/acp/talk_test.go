@@ -14,6 +14,7 @@ import (
 
 	"turnstile/internal/engine"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 )
 
 // talking is a turn that ends well, after which the agent writes without end.
@@ -26,9 +27,9 @@ func taken(t *testing.T, path string) {
 	t.Helper()
 	const slack = 2 << 20 // what the pipe holds, a read of it, and what came before the turn was over here
 	text, err := os.ReadFile(path)
-	must(t, err)
+	expect.OK(t, err)
 	n, err := strconv.Atoi(string(text))
-	must(t, err)
+	expect.OK(t, err)
 	if n < 4<<20 || n > 4<<20+slack {
 		t.Errorf("%d bytes were taken, want 4 MiB and at most %d more", n, slack)
 	}
@@ -63,7 +64,7 @@ func TestAnAgentThatTalksBetweenTurns(t *testing.T) {
 			a.config.Logger = slog.New(slog.NewTextHandler(log, nil))
 			w := warmed(t, a, turnOf(t))
 			_, err := runWarm(t, w, turnOf(t, talking(stream, path)))
-			must(t, err)
+			expect.OK(t, err)
 			select {
 			case <-w.Done():
 			case <-time.After(patience):

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"turnstile/pkg/agent"
+	"turnstile/test/expect"
 )
 
 func TestTurnsOfOneProcess(t *testing.T) {
@@ -21,9 +22,9 @@ func TestTurnsOfOneProcess(t *testing.T) {
 	a := acting(t, "log="+log, "can-close")
 	w := warmed(t, a, turnOf(t))
 	first, err := runWarm(t, w, turnOf(t, "pid"))
-	must(t, err)
+	expect.OK(t, err)
 	second, err := runWarm(t, w, turnOf(t, "pid"))
-	must(t, err)
+	expect.OK(t, err)
 	if first.text() != second.text() || string(first.state(t)) != string(second.state(t)) {
 		t.Errorf("%s and %s, %s and %s", first.text(), second.text(), first.state(t), second.state(t))
 	}
@@ -31,7 +32,7 @@ func TestTurnsOfOneProcess(t *testing.T) {
 	other := turnOf(t, "pid")
 	other.SessionID = "id-2"
 	third, err := runWarm(t, w, other)
-	must(t, err)
+	expect.OK(t, err)
 	if third.text() != first.text() || string(third.state(t)) == string(first.state(t)) {
 		t.Errorf("%s and %s, %s and %s", first.text(), third.text(), first.state(t), third.state(t))
 	}
@@ -62,7 +63,7 @@ func TestAnotherWorkersSession(t *testing.T) {
 			turn.State = json.RawMessage(c.state)
 		}
 		h, err := play(t.Context(), acting(t, append(strings.Fields(c.args), "echo", "log="+log)...), turn)
-		must(t, err)
+		expect.OK(t, err)
 		if got := methodsOf(t, log); got != c.methods {
 			t.Errorf("%s: told %s, want %s", c.args, got, c.methods)
 		}
@@ -106,7 +107,7 @@ func TestARecapIsOwedUntilATurnHasEndedWell(t *testing.T) {
 	other.SessionID, other.History = "id-2", someHistory
 	for i := range 2 {
 		h, err := runWarm(t, w, other)
-		must(t, err)
+		expect.OK(t, err)
 		if told := strings.HasPrefix(h.text(), "recap "); told != (i == 0) || strings.Contains(string(h.state(t)), "recap") || !strings.Contains(string(h.state(t)), `"cost":3`) {
 			t.Errorf("turn %d says %q, keeps %s", i, h.text(), h.state(t))
 		}
@@ -122,7 +123,7 @@ func TestCostIsCountedOnce(t *testing.T) {
 	turn := turnOf(t, "text a", cost("2.5"), cost("2.5"), cost("1"), cost("-1"), cost("1.5"))
 	turn.State = json.RawMessage(`{"agent":"acp","id":"old","cost":2}`)
 	h, err := play(t.Context(), acting(t, "can-resume"), turn)
-	must(t, err)
+	expect.OK(t, err)
 	got := ""
 	for _, e := range h.of(agent.EventUsage) {
 		got += fmt.Sprint(e.Usage.CostUSD, " ")
@@ -136,10 +137,10 @@ func TestDeathBetweenTwoTurns(t *testing.T) {
 	t.Parallel()
 	w := warmed(t, acting(t), turnOf(t))
 	h, err := runWarm(t, w, turnOf(t, "pid"))
-	must(t, err)
+	expect.OK(t, err)
 	pid, err := strconv.Atoi(h.text())
-	must(t, err)
-	must(t, syscall.Kill(pid, syscall.SIGKILL))
+	expect.OK(t, err)
+	expect.OK(t, syscall.Kill(pid, syscall.SIGKILL))
 	<-w.Done()
 	_, err = runWarm(t, w, turnOf(t, "pid"))
 	failed(t, err, true, "the agent ended between two turns: killed by signal: killed")
@@ -149,7 +150,7 @@ func TestDeathBetweenTwoTurns(t *testing.T) {
 func stopping(t *testing.T, a *Agent, cause error, lines ...string) (took, closed time.Duration, h *heard, w *warm) {
 	t.Helper()
 	built, err := a.Warm(t.Context(), turnOf(t))
-	must(t, err)
+	expect.OK(t, err)
 	w = built.(*warm)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	var begun time.Time
@@ -164,7 +165,7 @@ func stopping(t *testing.T, a *Agent, cause error, lines ...string) (took, close
 	if !errors.Is(err, cause) {
 		t.Errorf("error %v, want %v", err, cause)
 	}
-	must(t, w.Close())
+	expect.OK(t, w.Close())
 	assertGone(t, w)
 	return took, time.Since(begun), h, w
 }
@@ -247,7 +248,7 @@ func TestBetweenTurns(t *testing.T) {
 	// The turn ends, and the agent goes on for a while.
 	h, err := runWarm(t, w, turnOf(t, "text a", `raw {"jsonrpc":"2.0","id":3,"result":{"stopReason":"end_turn"}}`,
 		"text late", "ask "+wantsPermission, `ask fs/read_text_file {"sessionId":"SESSION","path":"x"}`, "answers 2"))
-	must(t, err)
+	expect.OK(t, err)
 	if !strings.HasPrefix(h.text(), "a") { // and what came until the turn was closed
 		t.Errorf("said %q", h.text())
 	}
@@ -281,7 +282,7 @@ func TestLeaseHoldsForTurnsOnly(t *testing.T) {
 	w := warmed(t, a, turnOf(t))
 	ctx := agent.WithLease(t.Context(), movingLease{time.Now().Add(time.Hour)})
 	_, err := w.Run(ctx, turnOf(t, "text a"), func(agent.Event) {})
-	must(t, err)
+	expect.OK(t, err)
 	ctx = agent.WithLease(t.Context(), movingLease{time.Now().Add(300 * time.Millisecond)})
 	_, err = w.Run(ctx, turnOf(t, "text a", "hang"), func(agent.Event) {})
 	if !errors.Is(err, agent.ErrLeaseLost) || !agent.IsRetryable(err) {

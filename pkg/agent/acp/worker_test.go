@@ -14,6 +14,7 @@ import (
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
+	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
@@ -21,7 +22,7 @@ import (
 func startWorker(t *testing.T, a agent.Agent, options engine.Options) (client *actors.Client, stop func()) {
 	t.Helper()
 	rdb, err := redisconn.Open(redistest.URL(t))
-	must(t, err)
+	expect.OK(t, err)
 	options.Queue = sq.Config{Retention: time.Hour}
 	options.RetryBackoff = 20 * time.Millisecond
 	options.Logger = slog.New(slog.DiscardHandler)
@@ -29,8 +30,8 @@ func startWorker(t *testing.T, a agent.Agent, options engine.Options) (client *a
 		options.Logger = slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
 	w, err := engine.New(rdb, a, options)
-	must(t, err)
-	must(t, w.Start(t.Context()))
+	expect.OK(t, err)
+	expect.OK(t, w.Start(t.Context()))
 	stopped := false
 	stop = func() {
 		if stopped {
@@ -50,9 +51,9 @@ func say(t *testing.T, c *actors.Client, text string) session.Outcome {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	receipt, err := c.Submit(ctx, t.Name(), session.Message{Text: text})
-	must(t, err)
+	expect.OK(t, err)
 	outcome, err := c.Wait(ctx, t.Name(), receipt.ID)
-	must(t, err)
+	expect.OK(t, err)
 	return outcome
 }
 
@@ -97,18 +98,18 @@ func TestStopOfAWorkersTurn(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	receipt, err := client.Submit(ctx, t.Name(), session.Message{Text: "pid\ncancelled\ntext  obeyed\nend cancelled"})
-	must(t, err)
+	expect.OK(t, err)
 	said := ""
 	outcome, err := client.Follow(ctx, t.Name(), receipt.ID, func(e session.Event) {
 		if e.Type == string(agent.EventText) && said == "" {
 			said = e.Text
 			_, err := client.Stop(ctx, t.Name())
-			must(t, err)
+			expect.OK(t, err)
 		}
 	})
-	must(t, err)
+	expect.OK(t, err)
 	pid, err := strconv.Atoi(said)
-	must(t, err)
+	expect.OK(t, err)
 	if outcome.Status != session.StatusStopped || alive(pid) {
 		t.Errorf("%+v, process %d is alive: %v", outcome, pid, alive(pid))
 	}
