@@ -10,17 +10,27 @@ import (
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
+	"turnstile/test/expect"
 )
 
 // size is how much there is of what a situation is about, in two measurements.
 type size struct{ small, large int }
 
 var (
-	lines = size{500, 50_000} // messages, tasks, entries
-	texts = size{5, 20}       // of 1 MiB
-	turns = size{250, 499}    // messages of one turn behind the first: no script makes a larger one
-	parts = size{15, 60}      // of 256 KiB, the first still of what is taken up
+	lines = size{500, manyLines()} // messages, tasks, entries
+	texts = size{5, 20}            // of 1 MiB
+	turns = size{250, 499}         // messages of one turn behind the first: no script makes a larger one
+	parts = size{15, 60}           // of 256 KiB, the first still of what is taken up
 )
+
+// manyLines are twenty times as many as there are in the smaller measurement, and
+// in a proof a hundred times as many.
+func manyLines() int {
+	if expect.Proof() {
+		return 50_000
+	}
+	return 10_000
+}
 
 // wide is a situation with n of something.
 type wide struct {

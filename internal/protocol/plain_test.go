@@ -20,6 +20,7 @@ import (
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/resume"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 )
 
 // whole keeps a client from the plain variants of claim and finish, and counts what
@@ -80,10 +81,12 @@ func (a *answers) count(cmd redis.Cmder) {
 // take the same turns, whatever else there is about the session.
 func TestPlainIsTheSame(t *testing.T) {
 	t.Parallel()
-	const seeds = 16
-	var lives, plainly [seeds][]moment
-	var seen [seeds]answers
-	var kept [seeds]whole
+	seeds := 8
+	if expect.Proof() {
+		seeds = 32
+	}
+	lives, plainly := make([][]moment, seeds), make([][]moment, seeds)
+	seen, kept := make([]answers, seeds), make([]whole, seeds)
 	t.Run("lives", func(t *testing.T) {
 		for seed := range seeds {
 			t.Run(fmt.Sprint("whole ", seed), func(t *testing.T) {
@@ -109,7 +112,8 @@ func TestPlainIsTheSame(t *testing.T) {
 			plain := plainly[seed][i]
 			equal(t, fmt.Sprint("step of seed ", seed), plain.did, whole.did)
 			equal(t, fmt.Sprintf("seed %d, after %q: the turn", seed, did), plain.turn, whole.turn)
-			same(t, fmt.Sprintf("seed %d, after %q, plain against whole", seed, did), whole.left, plain.left)
+			left, plainLeft := sameStart(whole.left, plain.left)
+			same(t, fmt.Sprintf("seed %d, after %q, plain against whole", seed, did), left, plainLeft)
 		}
 	}
 	var sum answers
@@ -117,16 +121,36 @@ func TestPlainIsTheSame(t *testing.T) {
 		sum.plain, sum.special, sum.released = sum.plain+a.plain, sum.special+a.special, sum.released+a.released
 	}
 	t.Logf("%d plain claims and ends with a next turn, %d with a release, %d that were not plain", sum.plain, sum.released, sum.special)
-	if sum.plain < 100 || sum.released < 20 || sum.special < 50 {
+	if sum.plain < 6*seeds || sum.released < seeds || sum.special < 3*seeds {
 		t.Error("these lives do not show much")
 	}
 	var without whole
 	for _, w := range kept {
 		without.kept, without.plain = without.kept+w.kept, without.plain+w.plain+w.released
 	}
-	if without.kept < 100 || without.plain > 0 {
+	if without.kept < 6*seeds || without.plain > 0 {
 		t.Errorf("kept from %d plain moves, and %d went through", without.kept, without.plain)
 	}
+}
+
+// sameStart cuts the older events of that stream which begins earlier. Redis cuts a
+// stream by its bytes, and how many those are depends on the digits of the turns'
+// durations.
+func sameStart(one, other string) (string, string) {
+	a, b := eventsOf(one), eventsOf(other)
+	const node = 40 // a cut takes a whole node of the stream, of 4 KiB: so many parts at most
+	n := min(len(a), len(b))
+	if n == 0 || max(len(a), len(b))-n > node {
+		return one, other
+	}
+	return strings.Replace(one, strings.Join(a[:len(a)-n], ""), "", 1), strings.Replace(other, strings.Join(b[:len(b)-n], ""), "", 1)
+}
+
+// eventsOf are the parts of the events in a picture.
+func eventsOf(picture string) []string {
+	_, behind, _ := strings.Cut(picture, ":events stream expires=false [")
+	line, _, _ := strings.Cut(behind, "\n")
+	return strings.SplitAfter(line, "} ")
 }
 
 // moment is what a step of a life did, and what there was after it.

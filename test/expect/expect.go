@@ -1,8 +1,9 @@
 // Package expect compares what a test gets with what it wants, and waits for
-// what must come.
+// what must come. It says how much of either a test is to do.
 package expect
 
 import (
+	"os"
 	"slices"
 	"testing"
 	"time"
@@ -14,6 +15,10 @@ const Patience = time.Minute
 
 // tick is how often a condition is looked at: nothing tells of it.
 const tick = 3 * time.Millisecond
+
+// Proof tells whether the tests are to go through all of their many cases, as
+// `make proof` does by TURNSTILE_PROOF=true, and not only through some of each kind.
+func Proof() bool { return os.Getenv("TURNSTILE_PROOF") == "true" }
 
 // OK ends the test if there is an error.
 func OK(t testing.TB, err error) {
