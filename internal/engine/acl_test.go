@@ -13,7 +13,7 @@ func TestSuiteUnderACL(t *testing.T) {
 		"TestB05_SecondMessageWaits", "TestCollectedTurn", "TestInterruptAndRollback", "TestInterruptMode",
 		"TestDroppedAreToldInTheNote", "TestStop", "TestInspectorCancelStopsThatTurnOnly",
 		"TestSteerIsAccepted", "TestSteerIsNotTaken", "TestSteeredTurnIsKilled", "TestAnswerInTime",
-		"TestEventsInOrder", "TestState", "TestUsage", "TestB54_SaveWritesTheRecord",
+		"TestEventsInOrder", "TestAgentStateReachesTheNextWorker", "TestUsage", "TestB54_SaveWritesTheRecord",
 		"TestB71_TitleOfTheAgent", "TestB75_RetryRunsAgain", "TestB75_B76_UndoRace",
 		"TestB77_RotationKeepsTheLock", "TestB81_StaleMessages", "TestB82_DuplicateDelivery", "TestTurnShare",
 		"TestTheWorkerWithTheWarmAgentIsToldFirst", "TestRetryAtTheHeadOfTheLine",

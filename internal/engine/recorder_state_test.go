@@ -21,7 +21,7 @@ func (a *act) use(u session.Usage) { a.emit(agent.Event{Type: agent.EventUsage, 
 
 // What an agent keeps comes back with the session's next turn, on another worker
 // too, and after ends of all kinds; not where the transcript is another.
-func TestState(t *testing.T) {
+func TestAgentStateReachesTheNextWorker(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		end  func(r *rig, w *engine.Worker, a *act)

@@ -21,7 +21,7 @@ func TestB46_CountsOfTwoTranscripts(t *testing.T) {
 	judged(t, "back in the old transcript", in, seen{"a", 9}, reuse)
 }
 
-func TestB47_OtherSignature(t *testing.T) {
+func TestB47_ChangedSettingsCloseAWarmAgent(t *testing.T) {
 	t.Parallel()
 	kept := &warmAgent{signature: "s", seen: seen{"a", 4}}
 	if got := judge(kept, "other", seen{"a", 4}); got != otherSettings {
@@ -45,7 +45,7 @@ func TestB49_Rebase(t *testing.T) {
 	}
 }
 
-func TestB50_AnyOtherCount(t *testing.T) {
+func TestB50_ForeignWritesCloseAWarmAgent(t *testing.T) {
 	t.Parallel()
 	judged(t, "more", seen{"a", 4}, seen{"a", 6}, otherWriter)
 	judged(t, "less", seen{"a", 4}, seen{"a", 2}, otherWriter)

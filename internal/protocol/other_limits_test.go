@@ -12,7 +12,7 @@ import (
 )
 
 // A program may have other limits.
-func TestOtherLimits(t *testing.T) {
+func TestProgramMaySetOtherLimits(t *testing.T) {
 	t.Parallel()
 	limits := session.Limits{Text: 10, Meta: 10, Attachments: 1, Payload: 100}
 	b := newBench(t, func(c *sq.Config) { c.Limits = limits })

@@ -31,7 +31,7 @@ func (b *bench) reply(h *sq.Claim) sq.Decided {
 }
 
 // A question is answered once, by whoever is first, and only while it is asked.
-func TestAnswer(t *testing.T) {
+func TestQuestionIsAnsweredOnce(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	const usage = "Write it as /approve [NUMBER] [always]. Nothing was answered."

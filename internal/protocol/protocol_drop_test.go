@@ -11,7 +11,7 @@ import (
 
 // A full line: what goes is in the archive with the reason, in an event, and
 // whoever waits for it hears of it.
-func TestDrops(t *testing.T) {
+func TestDroppedMessagesAreTold(t *testing.T) {
 	t.Parallel()
 	for _, drop := range []session.DropPolicy{session.DropOld, session.DropSummarize} {
 		t.Run(string(drop), func(t *testing.T) {

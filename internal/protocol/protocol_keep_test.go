@@ -19,7 +19,7 @@ func (b *bench) kept(h *sq.Claim) string {
 
 // What an agent keeps is there for the session's next turn, whoever runs it, as
 // long as nobody else has touched the transcript.
-func TestKeep(t *testing.T) {
+func TestAgentStateReachesTheNextTurn(t *testing.T) {
 	t.Parallel()
 	const data = `{"id":"x"}`
 	for name, c := range map[string]struct {

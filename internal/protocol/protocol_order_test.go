@@ -15,7 +15,7 @@ import (
 )
 
 // Second invariant: retries, drains and crashes keep the order.
-func TestOrder(t *testing.T) {
+func TestRetriesDrainsAndCrashesKeepTheOrder(t *testing.T) {
 	t.Parallel()
 	back := map[string]func(b *bench, h *sq.Claim){
 		"retry": func(b *bench, h *sq.Claim) { must(b, h.Retry(b.ctx, errors.New("flaky"), 0)) },

@@ -8,7 +8,7 @@ import (
 )
 
 // Each step is what one writer does; want is all that the terminal gets.
-func TestScreen(t *testing.T) {
+func TestWritersShareTheScreen(t *testing.T) {
 	t.Parallel()
 	line := func(s string) func(*Screen) { return func(c *Screen) { c.Line(s) } }
 	text := func(s string) func(*Screen) { return func(c *Screen) { c.Text(s) } }

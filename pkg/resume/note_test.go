@@ -47,7 +47,7 @@ func TestB29_ShutdownNote(t *testing.T) {
 	contains(t, resume.Note(marked(resume.ReasonShutdown)), "gateway shutdown")
 }
 
-func TestB30_OtherReasons(t *testing.T) {
+func TestB30_NoteOfACrashAndOfUnknownReasons(t *testing.T) {
 	t.Parallel()
 	for _, reason := range []string{resume.ReasonCrash, "it rained"} {
 		contains(t, resume.Note(marked(reason)), "a gateway interruption")

@@ -68,7 +68,7 @@ func TestWhatCannotBeStartedMayBeRetried(t *testing.T) {
 }
 
 // A program that is lent to one lease after the other dies with the one it has.
-func TestLend(t *testing.T) {
+func TestLentProgramDiesWithItsLease(t *testing.T) {
 	t.Parallel()
 	c := start(t, leaseUntil(time.Now().Add(time.Hour)), "while read line; do echo $line; done")
 	lines := bufio.NewReader(c.Stdout)

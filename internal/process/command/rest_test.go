@@ -10,7 +10,7 @@ import (
 )
 
 // A program that rests is read up to a bound, whichever stream it writes to.
-func TestRest(t *testing.T) {
+func TestRestingProgramIsReadUpToABound(t *testing.T) {
 	t.Parallel()
 	for stream, script := range map[string]string{"stdout": "read go; exec yes", "stderr": "read go; exec yes >&2", "both": "read go; yes >&2 & exec yes"} {
 		t.Run(stream, func(t *testing.T) {

@@ -96,7 +96,7 @@ func TestReader(t *testing.T) {
 }
 
 // Nothing waits for a pause after the stream's writer is gone.
-func TestDone(t *testing.T) {
+func TestNoPauseAfterTheWriter(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		done := make(chan struct{})
@@ -108,7 +108,7 @@ func TestDone(t *testing.T) {
 }
 
 // Who is in a hurry is not paused for a while.
-func TestHurry(t *testing.T) {
+func TestHurryIsNotPaused(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &said{pieces: make(chan string, 1)}
