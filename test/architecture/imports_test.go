@@ -27,36 +27,40 @@ var rooms = []room{
 	{"internal/process/guardian", ""},
 	{"internal/process/gulp", ""},
 	{"internal/version", ""},
-	// Redis: its keys, its scripts, connections, commands that share a round trip.
+	// The leaves that users see.
+	{"pkg/session", ""},
+	{"internal/strictjson", "pkg/session"},
+	{"internal/titles", "pkg/session"},
+	// Redis: its keys and what is stored, its scripts, connections, leases.
 	{"internal/rediskey", ""},
 	{"internal/redisserver", ""},
 	{"internal/redisconn", ""},
-	{"internal/script", ""},
-	{"internal/combine", "internal/redisconn"},
-	// The leaves that users see, the lock and the marks.
-	{"pkg/session", "internal/rediskey"},
-	{"pkg/lockguard", "internal/combine internal/redisconn internal/rediskey"},
-	{"pkg/resume", "internal/rediskey internal/script pkg/lockguard pkg/session"},
+	{"internal/lease", ""},
+	{"internal/stored", "pkg/session"},
+	{"internal/script", "internal/redisconn"},
+	// The lock and the marks.
+	{"pkg/lockguard", "internal/lease internal/redisconn internal/rediskey internal/script"},
+	{"pkg/resume", "internal/rediskey internal/script pkg/session"},
 	// Agents: what they are, their processes and folders, and each kind.
 	{"pkg/agent", "pkg/session"},
 	{"internal/process/command", "internal/process/guardian pkg/agent"},
 	{"internal/workspace", "pkg/agent"},
-	{"pkg/agent/...", "internal/process/command internal/process/guardian internal/process/gulp internal/version internal/workspace pkg/agent pkg/session"},
+	{"pkg/agent/...", "internal/process/command internal/process/guardian internal/process/gulp internal/strictjson internal/titles internal/version internal/workspace pkg/agent pkg/session"},
 	// The moves, and what is built of them.
-	{"internal/protocol", "internal/combine internal/redisconn internal/rediskey internal/script pkg/agent pkg/lockguard pkg/session"},
+	{"internal/protocol", "internal/lease internal/redisconn internal/rediskey internal/script internal/stored pkg/agent pkg/session"},
 	{"internal/recovery", "internal/protocol internal/rediskey"},
 	{"internal/maintenance", "internal/protocol internal/redisconn internal/rediskey pkg/session"},
 	{"internal/slash", "internal/protocol pkg/resume pkg/session"},
-	{"internal/engine", "internal/maintenance internal/protocol internal/recovery pkg/agent pkg/lockguard pkg/resume pkg/session"},
-	{"pkg/admin", "internal/protocol internal/rediskey pkg/resume pkg/session"},
+	{"internal/engine", "internal/lease internal/maintenance internal/protocol internal/recovery internal/titles pkg/agent pkg/resume pkg/session"},
+	{"pkg/admin", "internal/protocol internal/rediskey internal/script internal/stored pkg/resume pkg/session"},
 	// What a worker has around its engine.
 	{"internal/config", "internal/listenaddr internal/redisconn pkg/agent/... pkg/session"},
 	{"internal/devredis", "internal/redisconn internal/redisserver"},
 	{"internal/httpd", "internal/listenaddr internal/printable internal/redisconn"},
-	{"internal/metrics", "internal/engine internal/version pkg/admin pkg/lockguard pkg/session"},
+	{"internal/metrics", "internal/engine internal/lease internal/version pkg/admin pkg/session"},
 	// The library, and the programs.
 	{"internal/service", "internal/config internal/engine internal/httpd internal/metrics internal/printable internal/process/guardian internal/protocol internal/redisconn pkg/admin pkg/agent pkg/session"},
-	{".", "internal/config internal/engine internal/process/guardian internal/protocol internal/redisconn internal/rediskey internal/service internal/slash pkg/admin pkg/agent pkg/session"},
+	{".", "internal/config internal/engine internal/process/guardian internal/protocol internal/redisconn internal/rediskey internal/script internal/service internal/slash internal/stored internal/titles pkg/admin pkg/agent pkg/session"},
 	{"internal/terminal", ". internal/printable internal/redisconn pkg/agent pkg/resume pkg/session"},
 	{"cmd/...", "*"},
 	{"docs/...", "*"},
