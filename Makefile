@@ -12,7 +12,7 @@ REPEAT   ?= 10
 FUZZTIME ?= 60s
 
 .DEFAULT_GOAL := help
-.PHONY: help test lint build bench explore neighbours real-agents fuzz proof recording ci pin vulnerabilities fmt clean
+.PHONY: help test lint build bench explore walk neighbours real-agents fuzz proof recording ci pin vulnerabilities fmt clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,6 +43,9 @@ neighbours: ## earlier versions (.ci/previous) beside this one, as during a depl
 
 explore: ## every order of the protocol's steps in small configurations (EXPLORE=long: with more faults)
 	EXPLORE="$${EXPLORE:-ci}" go test -count=1 -timeout 60m -v ./test/explore
+
+walk: ## one message through a build with coverage, beside the walk of docs/architecture.md
+	.ci/walk.sh
 
 real-agents: ## installs agents of the npm registry into AGENTS and runs them, their models scripted
 	npm install --no-fund --no-audit --prefix "$(AGENTS)" $(NPM)
