@@ -12,7 +12,8 @@ if not owned then return {'lost'} end
 local a = call('HMGET', run, 'questions', 'question', 'answered')
 local last, of, nth, at = string.match(a[1] or '', '^(%d+) (%d+) (%d+) (%d+)$')
 -- Workers of an older version count from 1 in each turn, and leave no last number.
-last = math.max(tonumber(last) or 0, tonumber(string.match(a[2] or '', '^%d+ (%d+) ')) or 0)
+-- (In brackets, as the embedded server's match returns no value instead of nil.)
+last = math.max(tonumber(last) or 0, tonumber((string.match(a[2] or '', '^%d+ (%d+) '))) or 0)
 nth = of == fence and tonumber(nth) or 0
 local mine = tonumber(ARGV[5])
 local number = 0
