@@ -10,13 +10,13 @@ import (
 // internal/protocol knows it, too.
 const partialVersion = 1
 
-// Partial is what a running turn has done so far, stored beside its session should
-// the turn be cut off. The turn's end removes it.
+// Partial is the checkpoint of a running turn: what it has done so far, in case that it is
+// interrupted. The turn's end deletes it.
 type Partial struct {
-	Fence    int64           // of the turn
-	Turn     string          // its id
-	Messages []string        // ids of the messages that it was taken for, the first one first
-	Entries  []session.Entry // what it would have added to the transcript by now
+	Fence    int64           // the turn's fencing token
+	Turn     string          // the turn's id
+	Messages []string        // the ids of its messages, oldest first
+	Entries  []session.Entry // what it would add to the transcript if it ended now
 }
 
 // storedPartial has its entries as text, which the claim script can append to a
@@ -29,7 +29,7 @@ type storedPartial struct {
 	Entries  []string `json:"entries"`
 }
 
-// Encode is the partial as it is stored.
+// Encode returns the partial as it is stored.
 func (p Partial) Encode() (string, error) {
 	s := storedPartial{V: partialVersion, Fence: p.Fence, Turn: p.Turn, Messages: p.Messages, Entries: make([]string, len(p.Entries))}
 	for i, e := range p.Entries {
@@ -41,8 +41,8 @@ func (p Partial) Encode() (string, error) {
 	return Encode(s)
 }
 
-// DecodePartial reads a stored partial. What cannot be read, is of another version
-// or is empty must not stop a session: ok is false, as if there were none.
+// DecodePartial reads a stored partial. ok is false if it cannot be read, has another
+// version or is empty.
 func DecodePartial(text string) (p Partial, ok bool) {
 	var s storedPartial
 	if json.Unmarshal([]byte(text), &s) != nil || s.V != partialVersion || len(s.Entries) == 0 || len(s.Messages) == 0 {

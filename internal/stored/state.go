@@ -9,32 +9,30 @@ import (
 // stateVersion is the schema version of a State.
 const stateVersion = 1
 
-// State is what an agent has asked to keep between its turns, stored beside its
-// session. It is of use only as long as the transcript is the one that the agent
-// knows: counts of entries tell, as they tell for warm agents, and whose the last
-// entry is.
+// State is the data that an agent stores for its next turns. It holds while the transcript
+// is the one that the agent knows, which the counts of entries and the last turn tell.
 type State struct {
-	V         int    `json:"v"`
+	V         int    `json:"v"` // set by Encode
 	SessionID string `json:"session_id"`
-	Turn      string `json:"turn"` // the turn that kept it
+	Turn      string `json:"turn"` // the turn that stored it
 
-	// Entries is how many the transcript had when the turn began that kept it, and
-	// After how many it has once that turn has ended well.
+	// Entries is the length of the transcript when that turn started, After its length when
+	// the turn has ended well.
 	Entries int64 `json:"entries"`
 	After   int64 `json:"after"`
 
 	Data json.RawMessage `json:"data"`
 }
 
-// Encode is the state as it is stored.
+// Encode returns the state as it is stored.
 func (s State) Encode() (string, error) {
 	s.V = stateVersion
 	return Encode(s)
 }
 
-// StateFor reads a stored state for a turn that finds history in the transcript,
-// to which so many entries were written. Nil: there is none, it cannot be read, or it
-// is of another conversation or of another state of this one.
+// StateFor returns the data of a stored state for a turn of sessionID. history is the
+// transcript before the turn, entries how many were written to it. It returns nil if there
+// is no state, it cannot be read, or the transcript has changed since.
 func StateFor(text, sessionID string, entries int64, history []session.Entry) json.RawMessage {
 	var s State
 	if json.Unmarshal([]byte(text), &s) != nil || s.V != stateVersion || s.SessionID != sessionID || string(s.Data) == "null" {

@@ -2,21 +2,32 @@ package session
 
 import "errors"
 
-// Errors that more than one package returns.
+// Errors of the clients of packages turnstile and admin.
 var (
-	// ErrUnchanged marks an error of a call whose first write Redis refused, or that failed
-	// before it: nothing was stored and nothing was done. An error without it leaves that
-	// open, for a reply may have been lost.
+	// ErrUnchanged is wrapped by the error of a call that changed nothing: Redis refused
+	// its first write, or it failed before. After an error that does not wrap it the change
+	// may have been made, for Redis' reply may have been lost.
 	ErrUnchanged = errors.New("nothing was changed")
 
-	ErrBusy   = errors.New("a turn is running")
+	// ErrBusy: a turn is running in the session.
+	ErrBusy = errors.New("a turn is running")
+
+	// ErrNoTurn: the session's transcript has no turn to undo.
 	ErrNoTurn = errors.New("the conversation has no turn")
 )
 
-// Errors of an answer to a question.
+// Errors of a decision. Each changes nothing.
 var (
-	ErrNoQuestion    = errors.New("nothing is asked")
+	// ErrNoQuestion: no question is open.
+	ErrNoQuestion = errors.New("nothing is asked")
+
+	// ErrOtherQuestion: the open question has another number.
 	ErrOtherQuestion = errors.New("another question is asked")
-	ErrAnswered      = errors.New("it was answered already")
-	ErrJustAsked     = errors.New("the question was asked just now")
+
+	// ErrAnswered: the question was decided before.
+	ErrAnswered = errors.New("it was answered already")
+
+	// ErrJustAsked: the open question is so new that the decision may be meant for the one
+	// before it. Decide by its number.
+	ErrJustAsked = errors.New("the question was asked just now")
 )

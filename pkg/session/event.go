@@ -5,34 +5,33 @@ import (
 	"time"
 )
 
-// Types of the events that a session's stream carries besides those of an agent
-// (agent.EventType). docs/events.md specifies them.
+// The types of a session's events, beside those of an agent (agent.EventType).
+// docs/events.md specifies them.
 const (
 	EventTurnStarted  = "turn_started"  // a turn was claimed for Messages
-	EventTurnEnded    = "turn_ended"    // Status tells how; for each of Messages it is the end
-	EventTurnRetry    = "turn_retry"    // it failed and is tried again in RetryIn
-	EventTurnRequeued = "turn_requeued" // its worker gave it back; Reason tells why
-	EventQueued       = "queued"        // Messages came while a turn ran; Mode tells what they do
-	EventSteered      = "steered"       // the running turn's agent has taken Messages
+	EventTurnEnded    = "turn_ended"    // the turn and its Messages ended with Status
+	EventTurnRetry    = "turn_retry"    // the turn failed and runs again in RetryInMS
+	EventTurnRequeued = "turn_requeued" // the worker requeued the turn's messages for Reason
+	EventQueued       = "queued"        // Messages arrived while a turn ran; they do what Mode says
+	EventSteered      = "steered"       // the running turn's agent took Messages in
 	EventNotice       = "notice"        // Text is for the user
 
-	// EventPermissionAsked is a question to the user that the agent waits with: may it
-	// do Name? Text and Input say more, CallID is the question's short id, by which it
-	// is answered.
+	// EventPermissionAsked: the agent asks the user whether it may do Name, and waits for
+	// the decision. Text and Input say more. CallID is the question's number.
 	EventPermissionAsked = "permission_asked"
 
-	// EventPermissionAnswered is how question CallID ended: Decision.
+	// EventPermissionAnswered: question CallID ended with Decision.
 	EventPermissionAnswered = "permission_answered"
 )
 
-// The decisions of a permission_answered.
+// The decisions of an EventPermissionAnswered.
 const (
 	DecisionAllowed   = "allowed"
 	DecisionDenied    = "denied"
-	DecisionCancelled = "cancelled" // nobody answered, and nobody needs to any more
+	DecisionCancelled = "cancelled" // the turn ended or the agent withdrew the question
 )
 
-// Event is one entry of a session's stream.
+// Event is one event of a session. Which fields it has depends on its Type.
 type Event struct {
 	Type      string   `json:"type"`
 	SessionID string   `json:"session_id,omitempty"`
@@ -40,7 +39,7 @@ type Event struct {
 	Fence     int64    `json:"fence,omitempty"`
 	Messages  []string `json:"messages,omitempty"` // message ids
 
-	// Of an agent's event.
+	// In an agent's event.
 	Text   string          `json:"text,omitempty"`
 	Name   string          `json:"name,omitempty"`
 	CallID string          `json:"call_id,omitempty"`
@@ -48,17 +47,16 @@ type Event struct {
 	Output json.RawMessage `json:"output,omitempty"`
 	Data   json.RawMessage `json:"data,omitempty"`
 
-	// Of an agent's usage event; of a turn's end: the whole turn's.
+	// In an agent's usage event, and, summed up, in the end of a turn.
 	Usage *Usage `json:"usage,omitempty"`
 
-	// Of the answer to a question, see DecisionAllowed.
+	// In an EventPermissionAnswered: DecisionAllowed, DecisionDenied or DecisionCancelled.
 	Decision string `json:"decision,omitempty"`
 
-	// Of a question: after how long without an answer it counts as denied; 0: it waits
-	// as long as its turn may last.
+	// In a question: after so many ms it counts as denied. 0: it waits until its turn ends.
 	TimeoutMS int64 `json:"timeout_ms,omitempty"`
 
-	// Of a turn's end, retry or requeue.
+	// In a turn's end, retry or requeue.
 	Status     Status `json:"status,omitempty"`
 	Reply      string `json:"reply,omitempty"`
 	Error      string `json:"error,omitempty"`
@@ -67,20 +65,19 @@ type Event struct {
 	RetryInMS  int64  `json:"retry_in_ms,omitempty"`
 	Reason     string `json:"reason,omitempty"`
 
-	// Of a turn's start: why its session id is new, and why an earlier run of it was
-	// cut off.
+	// In a turn's start: why its session id is new, and why an earlier run of its messages
+	// was interrupted.
 	Reset  string `json:"reset,omitempty"`
 	Resume string `json:"resume,omitempty"`
 
-	// Of a message that was queued.
+	// In an EventQueued.
 	Mode     Mode `json:"mode,omitempty"`
 	Position int  `json:"position,omitempty"`
 
-	// ID is its place in the stream, from which Client.FollowFrom goes on. It is no part
-	// of the JSON. An event without one comes with the next one: of the two, only the
-	// last has it.
+	// ID is the event's place in the stream: Client.FollowFrom continues behind it. Of
+	// events that were stored together only the last has one. It is not in the JSON.
 	ID string `json:"-"`
 
-	// At is when it happened, by Redis' clock, in ms. It is in ID, too.
+	// At is when the event was stored, by Redis' clock, in whole ms. It is not in the JSON.
 	At time.Time `json:"-"`
 }

@@ -1,21 +1,21 @@
 package session
 
-// FollowupState is what became of a follow-up so far.
+// FollowupState is the state of a follow-up.
 type FollowupState string
 
 // The states of a follow-up.
 const (
-	FollowupQueued    FollowupState = "queued"    // it waits for a turn of its own, or to be steered in
-	FollowupSteered   FollowupState = "steered"   // it was handed to the running turn
-	FollowupCollected FollowupState = "collected" // it waits for more, to be one turn with them
+	FollowupQueued    FollowupState = "queued"    // it waits for its own turn, or to be steered in
+	FollowupSteered   FollowupState = "steered"   // the running turn's agent has it
+	FollowupCollected FollowupState = "collected" // it waits to be one turn with later messages
 )
 
-// Followup is one entry of a session's follow-ups.
+// Followup is a message that arrived while a turn was running.
 type Followup struct {
 	ID        string        `json:"id"`
 	Text      string        `json:"text"`
-	Mode      Mode          `json:"mode,omitempty"` // what it does, be it that it says so or its session
+	Mode      Mode          `json:"mode,omitempty"` // its own, or the session's
 	State     FollowupState `json:"state"`
-	Order     int           `json:"order"`      // place in the line when it came, the running turn counted
+	Order     int           `json:"order"`      // place in the line at its arrival; the running turn is 1
 	ArrivedAt int64         `json:"arrived_at"` // ms since 1970, by Redis' clock
 }

@@ -1,39 +1,38 @@
 package session
 
-import (
-	"time"
-)
+import "time"
 
 // The phases of a session.
 const (
-	PhaseIdle     = "idle"     // nobody owns it
-	PhaseStarting = "starting" // a turn was claimed; its agent does not run yet
+	PhaseIdle     = "idle"     // it has no owner
+	PhaseStarting = "starting" // a worker has claimed a turn; the agent does not run yet
 	PhaseRunning  = "running"  // the turn's agent runs
 )
 
-// Info is what is known of a session.
+// Info is what a session does, and its settings.
 type Info struct {
 	Session   string
-	SessionID string // "" before its first turn
-	Phase     string // idle, starting or running
-	Worker    string // the owner's, "" if idle
-	Fence     int64  // of the turn that runs, or of the last one
-	Turn      string // the id of the turn that runs
-	Messages  []string
+	SessionID string // names the current transcript; "" before the first turn
+	Phase     string // PhaseIdle, PhaseStarting or PhaseRunning
+	Fence     int64  // the fencing token of the running or the last turn
 
-	Question *Question // what the turn's agent asks the user, nil: nothing
+	// The running turn. Zero if the session is idle.
+	Worker    string        // the owner's name
+	Turn      string        // the turn's id
+	Messages  []string      // the ids of its messages
+	Question  *Question     // the open question, nil if there is none
+	StartedAt time.Time     // when it was claimed, by Redis' clock
+	Since     time.Duration // since StartedAt
+	Mode      Mode          // the mode of a message that arrives without one
+	Left      time.Duration // the rest of the owner's lease
 
-	StartedAt time.Time     // when the turn was claimed, by Redis' clock
-	Since     time.Duration // how long it has been running
-	Mode      Mode          // what a message does that names no mode, while the turn runs
-	Left      time.Duration // how long the sentinel lives without renewal
-	Pending   int           // messages that wait in line
-	Scheduled int           // messages that wait for their time
-	Archived  int           // dead letters
-	Entries   int64         // of the transcript
+	Pending   int   // messages in the line
+	Scheduled int   // messages that wait for their time
+	Archived  int   // dead letters
+	Entries   int64 // entries of the current transcript
 
-	Title    string        // of the session id, "" if it has none
-	TitleBy  string        // who gave it: user or agent
-	Settings QueueSettings // of /queue; zero fields mean the worker's
-	Dropped  int           // messages dropped from a full line, of which the next turn is told, with a line or as a number
+	Title    string        // "" if there is none
+	TitleBy  string        // "user" or "agent"
+	Settings QueueSettings // of /queue; a zero field means the worker's
+	Dropped  int           // messages dropped from a full line, which the next turn's note tells of
 }

@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// Limits of what names a conversation and its messages.
+// The longest names.
 const (
 	maxKeyLen = 256 // characters of a session key
 	maxIDLen  = 128 // characters of a message id
 )
 
-// ErrInvalid is wrapped by every error about input that breaks a rule of this
-// package. Its text says which rule.
+// ErrInvalid is wrapped by every error about input that breaks a rule. The error's text says
+// which rule.
 var ErrInvalid = errors.New("invalid")
 
 // isName reports whether a name has the characters that it may have. asynqmon does not
@@ -32,12 +32,12 @@ func isName(name string) bool {
 	return name != ""
 }
 
-// ValidateKey reports whether key may name a conversation: 1-256 characters of
+// ValidateKey reports whether key may name a session: it has 1 to 256 characters of
 // A-Za-z0-9._:@+=~-, the first a letter or digit. The error wraps ErrInvalid.
 func ValidateKey(key string) error { return validateName("session key", key, maxKeyLen) }
 
-// ValidateID reports whether id may name a message: the same characters as a
-// session key, at most 128. The error wraps ErrInvalid.
+// ValidateID reports whether id may name a message: it has the characters of a session key,
+// at most 128. The error wraps ErrInvalid.
 func ValidateID(id string) error { return validateName("message id", id, maxIDLen) }
 
 func validateName(what, name string, limit int) error {

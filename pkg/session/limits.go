@@ -5,29 +5,27 @@ import (
 	"fmt"
 )
 
-// ErrTooLarge is wrapped by errors about a message that has more of something than
-// its Limits allow. It is an ErrInvalid, too.
+// ErrTooLarge is wrapped by errors about a message beyond its Limits. It wraps ErrInvalid.
 var ErrTooLarge = fmt.Errorf("%w", ErrInvalid)
 
-// Limits bound one message. Zero values mean the defaults. A sender checks them before it
-// stores a message, and a worker when it takes one: a message that breaks them is archived
-// with the reason.
+// Limits bound the size of one message. A zero field means its default. A sender checks them
+// before it stores a message. A worker checks them when it takes one, and archives a message
+// beyond them.
 type Limits struct {
-	// Text is how many bytes of UTF-8 a text may have. Defaults to MaxTextLen.
+	// Text is the most bytes of UTF-8 in a text. Defaults to MaxTextLen, 1 MiB.
 	Text int
 
-	// Meta is how many bytes the names and values of meta may have together. Defaults
-	// to 64 KiB.
+	// Meta is the most bytes in the names and values of meta together. Defaults to 64 KiB.
 	Meta int
 
-	// Attachments is how many there may be. Defaults to 100.
+	// Attachments is the most attachments. Defaults to 100.
 	Attachments int
 
-	// Payload is how many bytes the message may have in JSON. Defaults to 2 MiB.
+	// Payload is the most bytes of the message in JSON. Defaults to 2 MiB.
 	Payload int
 }
 
-// WithDefaults fills in what is zero.
+// WithDefaults returns l with the defaults in place of its zero fields.
 func (l Limits) WithDefaults() Limits {
 	for _, d := range []struct {
 		v   *int
@@ -44,12 +42,12 @@ func (l Limits) WithDefaults() Limits {
 // headers, and the errors of the attempts so far.
 const taskRest = 256 << 10
 
-// Task is how many bytes a message's task may have in Redis. Workers do not read one that
-// has more: they keep its length, and archive it.
+// Task returns the most bytes of a message's task in Redis. Workers do not read a larger
+// one: they archive it with its length in place of its content.
 func (l Limits) Task() int { return l.WithDefaults().Payload + taskRest }
 
-// Validate checks everything about a message but its id and its size in JSON. Errors wrap
-// ErrInvalid, those about a size ErrTooLarge.
+// Validate checks a message, except for its id and its size in JSON. Errors wrap ErrInvalid,
+// those about a size ErrTooLarge.
 func (l Limits) Validate(m Message) error {
 	l = l.WithDefaults()
 	meta := 0
@@ -67,8 +65,8 @@ func (l Limits) Validate(m Message) error {
 	return m.valid()
 }
 
-// EncodePayload is Message.EncodePayload, and an error that wraps ErrTooLarge if that is
-// too large.
+// EncodePayload is Message.EncodePayload with these limits: the error wraps ErrTooLarge if
+// the payload is too large.
 func (l Limits) EncodePayload(m Message) ([]byte, error) {
 	data, err := m.EncodePayload()
 	if err == nil {
@@ -87,8 +85,8 @@ func (l Limits) payload(n int) error {
 	return nil
 }
 
-// DecodePayload is the function of that name, with these limits. A payload that is too
-// large is not looked at.
+// DecodePayload is the function DecodePayload with these limits. It does not parse a payload
+// that is too large.
 func (l Limits) DecodePayload(data []byte) (Message, error) {
 	if err := l.payload(len(data)); err != nil {
 		return Message{}, err

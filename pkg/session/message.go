@@ -12,30 +12,29 @@ import (
 )
 
 const (
-	// TaskType is the asynq task type of a message.
+	// TaskType is the type of a message's asynq task.
 	TaskType = "turnstile:message"
 
-	// MaxTextLen limits a message's text, in bytes, where Limits do not say otherwise.
+	// MaxTextLen is the default of Limits.Text, in bytes.
 	MaxTextLen = 1 << 20
 
 	payloadVersion = 1
 )
 
-// Mode says what a message does that finds its session busy.
+// Mode is what a message does while a turn runs in its session.
 type Mode string
 
-// The busy modes. The empty mode means the session's, else the worker's default.
+// The modes. The empty mode means the session's (see QueueSettings), else the worker's.
 const (
 	ModeQueue     Mode = "queue"     // wait in line
-	ModeCollect   Mode = "collect"   // wait in line, and be one turn with others that do
-	ModeSteer     Mode = "steer"     // join the running turn, if its agent takes it; else wait in line
-	ModeInterrupt Mode = "interrupt" // cancel the running turn and go next; what it did is kept
-	ModeRollback  Mode = "rollback"  // the same, and nothing of it is kept
+	ModeCollect   Mode = "collect"   // wait in line, and run in one turn with other collected ones
+	ModeSteer     Mode = "steer"     // join the running turn if its agent can take it, else wait in line
+	ModeInterrupt Mode = "interrupt" // cancel the running turn and run next; its entries stay
+	ModeRollback  Mode = "rollback"  // cancel the running turn and run next; its entries are dropped
 	ModeReject    Mode = "reject"    // be refused
 )
 
-// ParseMode reads a busy mode; the empty string is legal and stays empty. The
-// error wraps ErrInvalid.
+// ParseMode reads a mode. The empty string is the empty mode. The error wraps ErrInvalid.
 func ParseMode(s string) (Mode, error) {
 	switch m := Mode(s); m {
 	case "", ModeQueue, ModeCollect, ModeSteer, ModeInterrupt, ModeRollback, ModeReject:
@@ -45,11 +44,10 @@ func ParseMode(s string) (Mode, error) {
 		ModeQueue, ModeCollect, ModeSteer, ModeInterrupt, ModeRollback, ModeReject)
 }
 
-// Message is one thing that a user said. Its JSON form is the payload of the
-// asynq task, specified in docs/wire.md for senders in other languages.
+// Message is what a user says. Its JSON is the payload of an asynq task, which docs/wire.md
+// specifies for senders in other languages.
 type Message struct {
-	// ID is unique within its session. It travels as the task's id and not in
-	// the payload.
+	// ID is unique within its session. It is the task's id, and not in the payload.
 	ID string `json:"-"`
 
 	Text        string            `json:"text"`
@@ -57,13 +55,13 @@ type Message struct {
 	Meta        map[string]string `json:"meta,omitempty"`
 	Attachments []Attachment      `json:"attachments,omitempty"`
 
-	// ExpiresIn is how long after its arrival (for a delayed message: after its
-	// time) the message may still be run. 0: for ever.
+	// ExpiresIn is for how long after its arrival the message may start to run; for a
+	// delayed message, after its time. Defaults to 0: for ever.
 	ExpiresIn Duration `json:"expires_in,omitempty"`
 }
 
-// Attachment points at a file that came with a message. Turnstile passes it on
-// to the agent and never opens it.
+// Attachment is a reference to a file. The agent gets it as it is; Turnstile does not open
+// the file. Name and either URL or Path are required.
 type Attachment struct {
 	Name string `json:"name"`
 	Mime string `json:"mime,omitempty"`
@@ -72,7 +70,7 @@ type Attachment struct {
 	Size int64  `json:"size,omitempty"` // bytes
 }
 
-// Validate checks everything but the id, with the default Limits. Errors wrap ErrInvalid.
+// Validate is Limits.Validate with the default limits.
 func (m Message) Validate() error { return Limits{}.Validate(m) }
 
 // valid checks what has no limit.
@@ -108,9 +106,8 @@ type payload struct {
 	TooLong int64 `json:"too_long,omitempty"`
 }
 
-// EncodePayload is the message as an asynq task's payload. A mode is a sender's
-// affair, which the payload only repeats; workers of the first version refuse
-// messages whose mode they do not know, so those modes are left out.
+// EncodePayload returns the message as an asynq task's payload. It leaves out the modes that
+// workers of the first version refuse: the sender's script acts on them.
 func (m Message) EncodePayload() ([]byte, error) {
 	switch m.Mode {
 	case ModeCollect, ModeSteer, ModeRollback:
@@ -125,13 +122,12 @@ func (m Message) EncodePayload() ([]byte, error) {
 	return bytes.TrimRight(b.Bytes(), "\n"), nil
 }
 
-// DecodePayload reads an asynq task's payload and validates it with the default Limits.
-// Unknown fields are ignored, and an unknown mode counts as none, so that a newer sender
-// can talk to an older worker within one version. Errors wrap ErrInvalid.
+// DecodePayload reads an asynq task's payload and validates it with the default limits. It
+// ignores unknown fields and modes, which a newer sender may use. Errors wrap ErrInvalid.
 func DecodePayload(data []byte) (Message, error) { return Limits{}.DecodePayload(data) }
 
-// Duration is a time.Duration that reads and writes as "1h30m" in JSON; it reads "30d",
-// too.
+// Duration is a time.Duration that is a text in JSON, as "1h30m0s". It also reads days, as
+// 30d or 1d12h.
 type Duration time.Duration
 
 // MarshalText implements encoding.TextMarshaler.
@@ -149,8 +145,8 @@ func (d *Duration) UnmarshalText(text []byte) error {
 
 const day = 24 * time.Hour
 
-// ParseDuration is time.ParseDuration that also knows days, at the front: 30d,
-// 1d12h. The error wraps ErrInvalid.
+// ParseDuration is time.ParseDuration with days at the front, as 30d or 1d12h. The error
+// wraps ErrInvalid.
 func ParseDuration(text string) (time.Duration, error) {
 	invalid := fmt.Errorf("%w duration %q: write it as 500ms, 90s, 10m, 1h30m or 30d", ErrInvalid, text)
 	var days time.Duration

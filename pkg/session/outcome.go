@@ -1,19 +1,20 @@
 package session
 
-// Status is how a turn ended, as its messages' senders see it.
+// Status is how a message ended.
 type Status string
 
-// The ends of a turn.
+// The statuses of an Outcome. Every status but StatusDone and StatusInterrupted makes the
+// message a dead letter; StatusInterrupted does after ModeRollback.
 const (
-	StatusDone        Status = "done"        // the reply is there
-	StatusFailed      Status = "failed"      // archived with the error
-	StatusInterrupted Status = "interrupted" // a newer message took its place; what it did is kept, or archived if it was rolled back
-	StatusExpired     Status = "expired"     // archived: too old to be run
-	StatusStopped     Status = "stopped"     // archived: somebody said /stop
-	StatusDropped     Status = "dropped"     // archived: too many were waiting
+	StatusDone        Status = "done"        // Reply is there
+	StatusFailed      Status = "failed"      // Error tells why
+	StatusInterrupted Status = "interrupted" // a newer message cancelled the turn
+	StatusExpired     Status = "expired"     // it waited too long
+	StatusStopped     Status = "stopped"     // by Stop or /stop
+	StatusDropped     Status = "dropped"     // from a full line
 )
 
-// Outcome is the end of a message.
+// Outcome is how a message ended.
 type Outcome struct {
 	Session   string `json:"session"`
 	SessionID string `json:"session_id,omitempty"`
@@ -23,6 +24,6 @@ type Outcome struct {
 	Reply     string `json:"reply"`
 	Error     string `json:"error,omitempty"`
 
-	DurationMS int64  `json:"duration_ms"`     // the turn's, from its claim
-	Usage      *Usage `json:"usage,omitempty"` // the turn's; nil: the agent did not tell
+	DurationMS int64  `json:"duration_ms"`     // of the turn, from its claim
+	Usage      *Usage `json:"usage,omitempty"` // of the turn; nil if the agent reports none
 }

@@ -1,18 +1,18 @@
 package session
 
-// Question is what a turn's agent asks the user: may it do this?
+// Question is an agent's request for a permission of the user.
 type Question struct {
-	Number int    `json:"-"`              // rises over the session's life
-	Name   string `json:"name"`           // what is to be done
-	Text   string `json:"text,omitempty"` // more about it
+	Number int    `json:"-"`              // rises with every question of the session
+	Name   string `json:"name"`           // what the agent wants to do
+	Text   string `json:"text,omitempty"` // details
 }
 
-// Decision is what the user says to a question.
+// Decision is what the user decides about a question.
 type Decision string
 
 // The decisions.
 const (
 	Allow  Decision = "allow"
-	Always Decision = "always" // allow it, and the like without asking again
+	Always Decision = "always" // allow this and everything like it, without another question
 	Deny   Decision = "deny"
 )

@@ -9,18 +9,18 @@ import (
 	"time"
 )
 
-// DropPolicy says what goes when a message comes to a line that is full.
+// DropPolicy is what happens to messages when a line is full.
 type DropPolicy string
 
 // The drop policies.
 const (
-	DropNew       DropPolicy = "new"       // the message that comes is refused
-	DropOld       DropPolicy = "old"       // the oldest that waits is archived
-	DropSummarize DropPolicy = "summarize" // the same, and the next turn's note has a line of it
+	DropNew       DropPolicy = "new"       // the new message is refused
+	DropOld       DropPolicy = "old"       // the oldest waiting message is archived
+	DropSummarize DropPolicy = "summarize" // as DropOld, and the next turn's note has a line of it
 )
 
-// ParseDropPolicy reads a drop policy; the empty string is legal and stays empty. The
-// error wraps ErrInvalid.
+// ParseDropPolicy reads a drop policy. The empty string is the empty policy. The error wraps
+// ErrInvalid.
 func ParseDropPolicy(s string) (DropPolicy, error) {
 	switch d := DropPolicy(s); d {
 	case "", DropNew, DropOld, DropSummarize:
@@ -29,32 +29,36 @@ func ParseDropPolicy(s string) (DropPolicy, error) {
 	return "", fmt.Errorf("%w drop policy %q: use %s, %s or %s", ErrInvalid, s, DropNew, DropOld, DropSummarize)
 }
 
-// Limits of Settings.
+// The highest QueueSettings.
 const (
 	MaxDebounce = time.Hour
 	MaxQueueCap = 10_000
 )
 
-// QueueSettings say what a message does that finds its session busy. Zero fields mean
-// those of the worker.
+// QueueSettings are a session's rules for messages that arrive while a turn runs. A zero
+// field means the worker's setting.
 type QueueSettings struct {
+	// Mode is the mode of a message that has none.
 	Mode Mode `json:"mode,omitempty"`
 
-	// Debounce is how long collected messages wait for another one, as JSON in ms.
+	// Debounce is for how long collected messages wait for another one. In JSON it is in ms.
 	Debounce Millis `json:"debounce_ms,omitempty"`
 
-	// Cap is how many messages may wait. As many collected ones wait no longer.
+	// Cap is how many messages may wait for the running turn. Collected messages stop
+	// waiting for more when there are so many.
 	Cap int `json:"cap,omitempty"`
 
+	// Drop is what happens beyond Cap.
 	Drop DropPolicy `json:"drop,omitempty"`
 }
 
-// DefaultQueueSettings hold where nothing is said.
+// DefaultQueueSettings returns the worker's defaults: ModeQueue, a debounce of 1 s, a cap of
+// 100, DropNew.
 func DefaultQueueSettings() QueueSettings {
 	return QueueSettings{Mode: ModeQueue, Debounce: Millis(time.Second), Cap: 100, Drop: DropNew}
 }
 
-// Over is s with what it leaves open taken from base.
+// Over returns s with base's values in place of its zero fields.
 func (s QueueSettings) Over(base QueueSettings) QueueSettings {
 	if s.Mode != "" {
 		base.Mode = s.Mode
@@ -71,9 +75,9 @@ func (s QueueSettings) Over(base QueueSettings) QueueSettings {
 	return base
 }
 
-// ParseQueueSettings reads the words behind /queue: a busy mode first, if any, then
-// debounce:DURATION, cap:NUMBER and drop:POLICY in any order. Errors wrap
-// ErrInvalid and tell of every word that is wrong.
+// ParseQueueSettings reads the arguments of /queue: a mode first, if any, then
+// debounce:DURATION, cap:NUMBER and drop:POLICY in any order. The error wraps ErrInvalid and
+// names every wrong word.
 func ParseQueueSettings(words string) (s QueueSettings, err error) {
 	var errs []error
 	seen := map[string]bool{}
@@ -126,7 +130,7 @@ func parseCap(value string) (int, error) {
 	return n, nil
 }
 
-// String is how /queue would say it.
+// String returns the settings as arguments of /queue.
 func (s QueueSettings) String() string {
 	var words []string
 	if s.Mode != "" {
@@ -144,8 +148,7 @@ func (s QueueSettings) String() string {
 	return strings.Join(words, " ")
 }
 
-// Millis is a time.Duration that is a number of milliseconds in JSON, which is
-// what the scripts calculate with.
+// Millis is a time.Duration that is a number of milliseconds in JSON.
 type Millis time.Duration
 
 // MarshalJSON implements json.Marshaler.

@@ -1,15 +1,15 @@
 package session
 
-// Stopped is what Stop found.
+// Stopped is the result of Client.Stop.
 type Stopped struct {
-	Phase   string // of the turn that was told to end: idle, starting or running
-	Fence   int64  // that turn
-	Dropped int    // messages that waited and are archived as "stopped by user", by whomever
+	Phase   string // of the session when Stop came: PhaseIdle, PhaseStarting or PhaseRunning
+	Fence   int64  // the fencing token of the turn that Stop ends, 0 if idle
+	Dropped int    // messages that were waiting and are archived
 }
 
-// Undone is what Undo or Retry has taken out.
+// Undone is the turn that Client.Undo or Client.Retry took out of the transcript.
 type Undone struct {
-	Turn    string
-	Text    string // what the user had said
-	Entries int    // how many
+	Turn    string // its id
+	Text    string // what the user said, messages joined by a blank line
+	Entries int    // how many entries it had
 }

@@ -1,21 +1,20 @@
 package session
 
-// Usage is what an agent's turn has cost, as far as the agent tells. A zero means
-// that it did not.
+// Usage is what an agent's turn cost, as the agent reports it. A zero field means that the
+// agent did not report it.
 type Usage struct {
 	Model        string  `json:"model,omitempty"`
-	InputTokens  int64   `json:"input_tokens,omitempty"`  // read, the cached ones among them
-	CachedTokens int64   `json:"cached_tokens,omitempty"` // of the input, those read from a cache
-	OutputTokens int64   `json:"output_tokens,omitempty"` // written, those of its thinking among them
+	InputTokens  int64   `json:"input_tokens,omitempty"`  // including the cached ones
+	CachedTokens int64   `json:"cached_tokens,omitempty"` // input tokens that came from a cache
+	OutputTokens int64   `json:"output_tokens,omitempty"` // including those of its thinking
 	CostUSD      float64 `json:"cost_usd,omitempty"`
 
-	// How full the model's context is now, of how much.
-	ContextTokens int64 `json:"context_tokens,omitempty"`
-	ContextLimit  int64 `json:"context_limit,omitempty"`
+	ContextTokens int64 `json:"context_tokens,omitempty"` // in the model's context now
+	ContextLimit  int64 `json:"context_limit,omitempty"`  // the context's size
 }
 
-// Plus is the usage of both: tokens and cost are added up, of the rest the later
-// one counts.
+// Plus returns the sum of tokens and cost. The other fields are later's, or u's where later
+// has none.
 func (u Usage) Plus(later Usage) Usage {
 	later.InputTokens += u.InputTokens
 	later.CachedTokens += u.CachedTokens
