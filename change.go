@@ -13,8 +13,8 @@ import (
 	"turnstile/pkg/session"
 )
 
-// index makes a session known before its record is written, so that Forget finds a
-// record that no message has come to.
+// index lists a session before its record is written, so that Forget finds the record of a
+// session without messages.
 func (c *Client) index(ctx context.Context, sessionKey string) error {
 	now, err := c.tasks.Now(ctx)
 	if err != nil {
@@ -23,10 +23,13 @@ func (c *Client) index(ctx context.Context, sessionKey string) error {
 	return protocol.Unchanged(c.rdb.ZAdd(ctx, rediskey.Sessions, redis.Z{Score: float64(now), Member: sessionKey}).Err(), false)
 }
 
-// Rotate gives the session another session id: the next message begins another
-// transcript under the same key, queue and lock, and a turn that is running
-// finishes into the old one. Only the session id old is replaced; if it is empty, the
-// one that holds now. It answers the session id that holds then.
+// Rotate starts a new transcript: it gives the session a new session id, which the next turn
+// uses. A running turn still ends in the old transcript. Waiting messages stay in line.
+//
+// Rotate replaces the session id old only, so that a repeated call changes nothing; an empty
+// old means the current one. It returns the session id that is current then. The error
+// wraps session.ErrInvalid if the session key is wrong, and session.ErrUnchanged if nothing
+// was changed.
 func (c *Client) Rotate(ctx context.Context, sessionKey, old string) (sessionID string, err error) {
 	if err := session.ValidateKey(sessionKey); err != nil {
 		return "", err
@@ -57,8 +60,9 @@ func (c *Client) rotate(ctx context.Context, sessionKey, old string) (string, er
 	return sessionID, err
 }
 
-// SetTitle gives the conversation a title that no agent overwrites; an empty one
-// takes it away. Errors about the title wrap session.ErrInvalid.
+// SetTitle sets the title of the current transcript. No agent overwrites it. An empty title
+// removes it. The error wraps session.ErrInvalid if the session key is wrong or the title is
+// not one line of at most 200 characters, and session.ErrUnchanged if nothing was changed.
 func (c *Client) SetTitle(ctx context.Context, sessionKey, title string) error {
 	if err := session.ValidateKey(sessionKey); err != nil {
 		return err
@@ -76,8 +80,9 @@ func (c *Client) SetTitle(ctx context.Context, sessionKey, title string) error {
 	return nil
 }
 
-// Configure says what messages do that find the session busy and name no mode.
-// The zero Settings are those of the worker.
+// Configure sets a session's rules for messages that arrive while a turn runs. It replaces
+// all of them; zero settings are the worker's. The error wraps session.ErrInvalid if the
+// session key is wrong, and session.ErrUnchanged if nothing was changed.
 func (c *Client) Configure(ctx context.Context, sessionKey string, s session.QueueSettings) error {
 	if err := session.ValidateKey(sessionKey); err != nil {
 		return err

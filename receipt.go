@@ -3,33 +3,80 @@ package turnstile
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"turnstile/pkg/session"
 )
 
-// Why a message was refused, in a Receipt.
+// ReceiptStatus is what Submit did with a message.
+type ReceiptStatus string
+
+// The statuses of a Receipt.
 const (
-	ReasonBusy     = "busy"     // a turn is running, and the mode is reject
-	ReasonFull     = "full"     // behind a turn as many wait as may, and the drop policy is new
-	ReasonLine     = "line"     // as many wait in the session as may at all, see ClientConfig
-	ReasonMessages = "messages" // as many wait in all sessions together
+	Accepted  ReceiptStatus = "accepted"  // stored; no turn is running
+	Queued    ReceiptStatus = "queued"    // stored behind the running turn, see Position
+	Scheduled ReceiptStatus = "scheduled" // stored for later, see At
+	Duplicate ReceiptStatus = "duplicate" // a message with this id was stored before, see State
+	Refused   ReceiptStatus = "refused"   // not stored, see Err
+	Answered  ReceiptStatus = "answered"  // a slash command was carried out, see Reply
 )
 
-// What Receipt.Err wraps, beside ErrBusy.
+// Receipt is the result of Submit.
+type Receipt struct {
+	Session string        `json:"session"`
+	ID      string        `json:"id,omitempty"` // the message's
+	Status  ReceiptStatus `json:"status"`
+
+	// Position is the place in the session's line. The running turn is 1.
+	Position int `json:"position,omitempty"`
+
+	// At is when a scheduled message joins the line, by Redis' clock.
+	At time.Time `json:"at,omitzero"`
+
+	// State is where the message of a duplicate is now: pending, scheduled, running,
+	// completed, archived, or gone (deleted).
+	State string `json:"state,omitempty"`
+
+	// Reason is the cause of a refusal: busy, full, line or messages. Err has it as an
+	// error.
+	Reason string `json:"reason,omitempty"`
+
+	// Reply is what a slash command tells the user. Invalid says that its arguments were
+	// wrong and that it changed nothing; Reply then explains them.
+	Reply   string `json:"reply,omitempty"`
+	Invalid bool   `json:"invalid,omitempty"`
+}
+
+// The reasons of a refusal, as Receipt.Reason has them.
+const (
+	reasonBusy     = "busy"
+	reasonFull     = "full"
+	reasonLine     = "line"
+	reasonMessages = "messages"
+)
+
+// Errors of Receipt.Err, beside session.ErrBusy.
 var (
+	// ErrFollowupsFull: as many messages wait for the running turn as the session's queue
+	// settings allow (session.QueueSettings.Cap), and its drop policy is session.DropNew.
 	ErrFollowupsFull = errors.New("too many messages wait for the running turn")
-	ErrLineFull      = errors.New("too many messages wait in the session")
-	ErrMessagesFull  = errors.New("too many messages wait in all sessions")
+
+	// ErrLineFull: ClientConfig.LineCap is reached.
+	ErrLineFull = errors.New("too many messages wait in the session")
+
+	// ErrMessagesFull: ClientConfig.MessagesCap is reached.
+	ErrMessagesFull = errors.New("too many messages wait in all sessions")
 )
 
-// Err is why a message was refused, as an error: it wraps ErrBusy, ErrFollowupsFull,
-// ErrLineFull or ErrMessagesFull. Nil: it was not refused.
+// Err returns why a message was refused: an error that wraps session.ErrBusy (a turn is
+// running, and the message's mode is session.ModeReject), ErrFollowupsFull, ErrLineFull or
+// ErrMessagesFull. It returns nil for every other status.
 func (r Receipt) Err() error {
 	if r.Status != Refused {
 		return nil
 	}
 	err := map[string]error{
-		ReasonBusy: session.ErrBusy, ReasonFull: ErrFollowupsFull, ReasonLine: ErrLineFull, ReasonMessages: ErrMessagesFull,
+		reasonBusy: session.ErrBusy, reasonFull: ErrFollowupsFull, reasonLine: ErrLineFull, reasonMessages: ErrMessagesFull,
 	}[r.Reason]
 	return fmt.Errorf("message %s of %s was refused: %w", r.ID, r.Session, err)
 }

@@ -12,10 +12,14 @@ import (
 	"turnstile/pkg/session"
 )
 
-// Stop ends the turn that runs now, and archives the messages that wait now: these
-// two in one instant, so that no message that waits then is run. A message that comes
-// later is not meant, nor is a turn. Of a long line the rest is archived by further
-// calls; should ctx end before, a worker does that.
+// Stop cancels the running turn and archives the messages that wait, both in one script:
+// none of these messages runs. Later messages are not affected. A long line is archived in
+// batches; if ctx ends before the last one, a worker archives the rest. admin.Client.Rerun
+// puts the messages back in line. An idle session is no error.
+//
+// The error wraps session.ErrInvalid if the session key is wrong, and session.ErrUnchanged
+// if nothing was stopped: also when the request reached Redis after ctx's deadline, or more
+// than 10 s late.
 func (c *Client) Stop(ctx context.Context, sessionKey string) (session.Stopped, error) {
 	if err := session.ValidateKey(sessionKey); err != nil {
 		return session.Stopped{}, err

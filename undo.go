@@ -12,25 +12,28 @@ import (
 )
 
 const (
-	// undoMost is the most entries that are taken out at once. Redis frees so many of a
-	// list in a tenth of a millisecond. A turn has as many only where TRANSCRIPT_CAP is
-	// far above its default.
+	// undoMost is the most entries that one script takes out. Redis frees so many of a list
+	// in 0.1 ms. A turn has as many only if TURNSTILE_TRANSCRIPT_CAP is far above its default.
 	undoMost = 10_000
 
-	// undoTries is how often a conversation is looked at that changes meanwhile.
+	// undoTries is how often Undo reads a transcript that changes meanwhile.
 	undoTries = 10
 )
 
-// Undo takes the last turn's entries out of the transcript, at most 10,000. ErrBusy: a
-// turn is running. ErrNothing: there is no turn. Of several calls at once that mean the
-// same turn, of Retry's too, the first takes it out, and all succeed.
+// Undo takes the last turn's entries out of the transcript and returns that turn. Concurrent
+// calls of Undo and Retry that mean the same turn take it out once, and all succeed.
+//
+// The error wraps session.ErrBusy if a turn is running, session.ErrNoTurn if the transcript
+// has no turn, and session.ErrInvalid if the session key is wrong. A turn of more than
+// 10,000 entries is an error, too. None of these changes anything, and neither does an error
+// that wraps session.ErrUnchanged.
 func (c *Client) Undo(ctx context.Context, sessionKey string) (session.Undone, error) {
 	return c.retract(ctx, sessionKey, false)
 }
 
-// Retry is Undo that also puts what the user had said at the head of the line,
-// as one new message. It wraps session.ErrInvalid, and changes nothing, where that
-// would be none: too long, or not in the transcript any more.
+// Retry is Undo that also puts what the user said in that turn back at the head of the line,
+// as one message with a new id. The error also wraps session.ErrInvalid, and nothing is
+// changed, if that is no valid message: its text is too long or no longer in the transcript.
 func (c *Client) Retry(ctx context.Context, sessionKey string) (session.Undone, error) {
 	return c.retract(ctx, sessionKey, true)
 }
@@ -81,15 +84,15 @@ func (c *Client) retract(ctx context.Context, sessionKey string, again bool) (se
 	return u, fmt.Errorf("%w in session %s", session.ErrBusy, sessionKey)
 }
 
-// turnEnd is a transcript's last turn.
+// turnEnd is the last turn of a transcript.
 type turnEnd struct {
 	session.Undone
 	length int64           // of the transcript
 	said   []session.Entry // by the user, the newest first
 }
 
-// lastTurn reads the transcript's last turn, by pages from its end. An entry that cannot
-// be read goes with the turn before it.
+// lastTurn reads the transcript's last turn, by pages from its end. An entry that cannot be
+// read belongs to the turn before it.
 func (c *Client) lastTurn(ctx context.Context, sessionKey, sessionID string) (end turnEnd, err error) {
 	for left, first := int64(-1), true; first || left > 0; first = false {
 		older, page, err := protocol.TranscriptPage(ctx, c.rdb, sessionKey, sessionID, left, protocol.HistoryPage)
@@ -121,7 +124,8 @@ func (c *Client) lastTurn(ctx context.Context, sessionKey, sessionID string) (en
 	return end, nil
 }
 
-// add takes the entry before the last one that was added. False: it is another turn's.
+// add adds the entry before those that were added. It returns false if the entry is another
+// turn's.
 func (t *turnEnd) add(e session.Entry) bool {
 	if e.Turn != "" && t.Turn != "" && e.Turn != t.Turn {
 		return false
@@ -135,7 +139,7 @@ func (t *turnEnd) add(e session.Entry) bool {
 	return true
 }
 
-// message is what the turn's user had said, as one.
+// message is what the user said in the turn, as one message.
 func (t *turnEnd) message() session.Message {
 	m := session.Message{ID: NewMessageID(), Text: t.Text}
 	for _, e := range slices.Backward(t.said) {

@@ -18,20 +18,21 @@ import (
 )
 
 const (
-	// readBlock is how long one read waits for events on its connection: as long as it
-	// may take until a cancelled Wait returns.
+	// readBlock is how long one read waits for events on its connection. A cancelled Wait
+	// returns after so long at the latest.
 	readBlock = time.Second
 
-	// recheck is how often a wait looks at the task itself, in case its last
-	// event was trimmed or an operator removed the task.
+	// recheck is how often a wait reads the task itself, in case its last event was trimmed
+	// or an operator deleted the task.
 	recheck = 5 * time.Second
 )
 
-// ErrUnknown says that no message of that id is stored: there never was one, its
-// result is not kept any more, or an operator deleted it.
-var ErrUnknown = errors.New("unknown message")
+// ErrUnknownMessage is wrapped by the error about a message that is not stored: it was never
+// submitted, its result has expired (TURNSTILE_RETENTION), or an operator deleted it.
+var ErrUnknownMessage = errors.New("unknown message")
 
-// Result answers how a message ended; ok is false while it has not.
+// Result returns how a message ended. ok is false while it waits or runs. The error wraps
+// ErrUnknownMessage if it is not stored.
 func (c *Client) Result(ctx context.Context, sessionKey, id string) (o session.Outcome, ok bool, err error) {
 	t, err := c.rdb.HMGet(ctx, rediskey.For(sessionKey).Task(rediskey.TaskID(sessionKey, id)), "state", "result").Result()
 	if err != nil {
@@ -40,15 +41,16 @@ func (c *Client) Result(ctx context.Context, sessionKey, id string) (o session.O
 	a := script.Result(t)
 	switch a.Text(0) {
 	case "":
-		return session.Outcome{}, false, fmt.Errorf("%w %s of session %s", ErrUnknown, id, sessionKey)
+		return session.Outcome{}, false, fmt.Errorf("%w %s of session %s", ErrUnknownMessage, id, sessionKey)
 	case "completed", "archived":
 		return protocol.StoredOutcome(sessionKey, id, a.Text(0), a.Text(1)), true, nil
 	}
 	return session.Outcome{}, false, nil
 }
 
-// Wait waits until a message has ended, through drains, crashes, retries and a
-// Redis that is away, for as long as ctx lasts. The message goes on without it.
+// Wait waits until a message has ended and returns its outcome. It lasts through drains,
+// crashes, retries and outages of Redis. If ctx ends first, it returns ctx's cause; the
+// message still runs. The error wraps ErrUnknownMessage if the message is not stored.
 func (c *Client) Wait(ctx context.Context, sessionKey, id string) (session.Outcome, error) {
 	var last []redis.XMessage
 	err := script.Repeat(ctx, func() (err error) {
@@ -65,24 +67,24 @@ func (c *Client) Wait(ctx context.Context, sessionKey, id string) (session.Outco
 	return c.follow(ctx, sessionKey, from, &watch{id: id, turns: map[string]bool{}})
 }
 
-// Follow is Wait that also calls see for each event of the message's turns, those
-// of before the call included as far as the stream still has them.
+// Follow is Wait that also calls see for each event of the message's turns, from the first
+// one that the session's stream still has.
 //
-// Whatever happens to the connection meanwhile, see is called once for each event and
-// in their order. Of an event that the stream has lost (it is capped, and a Redis that
-// comes back may have forgotten some) nothing is seen; the outcome tells the end.
+// It calls see once for each event, in their order, in the goroutine of the call, through
+// lost connections too. Events that the stream has lost (it is capped, and a crash of Redis
+// can lose some) are not seen; the missing end of a reply comes as one text event.
 func (c *Client) Follow(ctx context.Context, sessionKey, id string, see func(session.Event)) (session.Outcome, error) {
 	return c.FollowFrom(ctx, sessionKey, id, "", see)
 }
 
-// FollowFrom is a Follow that another one left off: see is not called for the events
-// up to that with the id after, the last one that was seen. An empty id is none. One
-// that cannot be an event's id is an error that wraps session.ErrInvalid.
+// FollowFrom continues a Follow: it calls see for the events behind the one with the id
+// after (session.Event.ID). An empty id means all events. The error wraps
+// session.ErrInvalid if after cannot be an event's id.
 func (c *Client) FollowFrom(ctx context.Context, sessionKey, id, after string, see func(session.Event)) (session.Outcome, error) {
 	w := &watch{id: id, turns: map[string]bool{}, see: see}
 	if after != "" {
 		var err error
-		if w.shown, err = parseEventID(after); err != nil {
+		if w.shown, err = protocol.ParseEventID(after); err != nil {
 			return session.Outcome{}, err
 		}
 	}
@@ -111,15 +113,15 @@ func (c *Client) follow(ctx context.Context, sessionKey, from string, w *watch) 
 				learnt = err == nil
 			}
 			looked = time.Now()
-			if errors.Is(err, ErrUnknown) && !rescanned {
+			if errors.Is(err, ErrUnknownMessage) && !rescanned {
 				// Its result may not have been kept, but the event may be there.
-				w.learnt, _ = parseEventID(r.from) // none was, if that is the beginning
+				w.learnt, _ = protocol.ParseEventID(r.from) // none was, if that is the beginning
 				r.rewind()
 				rescanned = true
 			}
 		}
 		var events []redis.XMessage
-		unknown := errors.Is(err, ErrUnknown)
+		unknown := errors.Is(err, ErrUnknownMessage)
 		if err == nil || unknown {
 			var readErr error
 			if unknown {
@@ -171,8 +173,8 @@ func (c *Client) follow(ctx context.Context, sessionKey, from string, w *watch) 
 	return session.Outcome{}, context.Cause(ctx)
 }
 
-// replay shows what the stream still has of a message that has already ended, and
-// of its reply what the stream has lost.
+// replay shows the events that the stream still has of a message that has ended, and the
+// part of its reply that the stream has lost.
 func replay(ctx context.Context, r *reader, end session.Outcome, w *watch) {
 	if w.see == nil {
 		return
@@ -194,7 +196,7 @@ func replay(ctx context.Context, r *reader, end session.Outcome, w *watch) {
 	w.text.rest(session.Event{Turn: end.Turn, Reply: end.Reply, At: w.at}, w.see)
 }
 
-// turnOf is the session's last turn, if the message is a part of it.
+// turnOf returns the session's last turn if the message is a part of it, else "".
 func (c *Client) turnOf(ctx context.Context, sessionKey, id string) (turn string, err error) {
 	run, err := c.rdb.HMGet(ctx, rediskey.For(sessionKey).Run(), "fence", "ids").Result()
 	if err != nil {

@@ -1,10 +1,7 @@
 package turnstile
 
 import (
-	"fmt"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -18,25 +15,25 @@ import (
 // watch follows one message's turns through a session's events.
 type watch struct {
 	id    string
-	turns map[string]bool // of the message, learnt from their starts
+	turns map[string]bool // the message's, known from their starts
 	text  streamed
-	see   func(session.Event) // nil: nobody looks
+	see   func(session.Event) // nil: for Wait
 
-	shown  eventID   // events up to here are learnt from, and not shown again
-	learnt eventID   // nor are those up to here learnt from again
-	at     time.Time // of the last event
+	shown  protocol.EventID // events up to here are read, but not shown again
+	learnt protocol.EventID // events up to here are not read again either
+	at     time.Time        // of the last event
 
-	// orphan is a turn of the message whose start the stream may have lost. It has, if
-	// what is heard first of that turn is something else.
+	// orphan is a turn of the message whose start the stream may have lost. It is lost if
+	// the first event of that turn is another one.
 	orphan string
 }
 
-// hear takes one entry of the stream, and answers the message's end if it is in it.
+// hear takes one entry of the stream, and returns the message's end if the entry has it.
 func (w *watch) hear(m redis.XMessage) (end session.Event, ended bool) {
 	see := func(session.Event) {}
-	id, err := parseEventID(m.ID)
-	again := err == nil && !id.behind(w.learnt)
-	if err == nil && id.behind(w.shown) {
+	id, err := protocol.ParseEventID(m.ID)
+	again := err == nil && !id.After(w.learnt)
+	if err == nil && id.After(w.shown) {
 		w.shown = id
 		if w.see != nil {
 			see = w.see
@@ -116,33 +113,4 @@ func (s *streamed) unseen(reply string) string {
 		return reply[i+len(text):]
 	}
 	return ""
-}
-
-// eventID is the id of a stream's entry: the time, and a number within it.
-type eventID struct{ ms, seq uint64 }
-
-func (id eventID) behind(other eventID) bool {
-	return id.ms > other.ms || id.ms == other.ms && id.seq > other.seq
-}
-
-var eventIDPattern = regexp.MustCompile(`^[0-9]{1,20}-[0-9]{1,20}$`)
-
-func parseEventID(text string) (id eventID, err error) {
-	if eventIDPattern.MatchString(text) {
-		ms, seq, _ := strings.Cut(text, "-")
-		if id.ms, err = strconv.ParseUint(ms, 10, 64); err == nil {
-			id.seq, err = strconv.ParseUint(seq, 10, 64)
-		}
-		if err == nil {
-			return id, nil
-		}
-	}
-	return eventID{}, fmt.Errorf("%w event id %q: it is two numbers, as 1795227266293-0", session.ErrInvalid, text)
-}
-
-// ValidateEventID reports whether text may be the ID of an Event. The error wraps
-// session.ErrInvalid.
-func ValidateEventID(text string) error {
-	_, err := parseEventID(text)
-	return err
 }

@@ -12,25 +12,25 @@ import (
 	"turnstile/pkg/agent"
 )
 
-// Init does what a worker's process has to do before anything else. Call it first in main.
-// A worker starts programs of an agent through its own executable, as their guardian: in
-// such a process Init does the guardian's work and does not return. On Linux it also keeps
-// other programs of the same user from reading this one's memory and environment.
+// Init prepares a worker's process. Call it first in main. A worker starts the programs of an
+// agent through its own executable, which is then their guardian: there Init does the
+// guardian's work and does not return. On Linux it also keeps other programs of the same
+// user from reading this process's memory and environment.
 func Init() { guardian.InitWorker() }
 
-// RunWorker runs an agent's turns until a signal or the end of ctx tells it to stop. It has
-// all that the program cmd/worker has, but for the choice of the agent:
+// RunWorker runs an agent's turns until a signal or the end of ctx, then drains. It has all
+// that the program cmd/worker has, except for the choice of the agent:
 //
 //   - settings from the environment (docs/settings.md): REDIS_URL, TURNSTILE_CONCURRENCY,
-//     TURNSTILE_DRAIN_TIMEOUT and the others; TURNSTILE_AGENT is not read,
-//   - /healthz, /readyz, /metrics and asynqmon, if TURNSTILE_HTTP_ADDR is set,
-//   - a log on stderr,
-//   - signals: the first SIGTERM, SIGINT or SIGHUP drains, a second one cuts the drain
-//     short, a third one returns at once. The end of ctx is a first SIGTERM.
+//     TURNSTILE_DRAIN_TIMEOUT and the others, but not TURNSTILE_AGENT
+//   - /healthz, /readyz, /metrics and asynqmon, if TURNSTILE_HTTP_ADDR is set
+//   - a log on stderr
+//   - signals: the first SIGTERM, SIGINT or SIGHUP drains, the second ends the drain early,
+//     the third returns at once. The end of ctx is a first SIGTERM
 //
-// The error is nil after a drain, ErrRestart after the drain of a SIGHUP, and ErrAbandoned
-// after a third signal. Anything else is a wrong setting or a start that failed; ExitCode
-// tells them apart.
+// It returns nil after a drain, ErrRestart after the drain of a SIGHUP, and ErrAbandoned
+// after a third signal. Any other error is a wrong setting or a failed start, which ExitCode
+// tells apart.
 func RunWorker(ctx context.Context, a agent.Agent) error {
 	settings, err := config.LoadWorker(os.Environ(), config.Options{NoAgent: true})
 	if err != nil {
@@ -58,19 +58,19 @@ func RunWorker(ctx context.Context, a agent.Agent) error {
 	}
 }
 
-// How RunWorker returns after a signal.
+// Errors of RunWorker after a signal.
 var (
-	// ErrRestart is returned after the drain of a SIGHUP: the supervisor is to start the
-	// process again.
+	// ErrRestart: the worker has drained after a SIGHUP. The supervisor is to start it
+	// again.
 	ErrRestart = service.ErrRestart
 
-	// ErrAbandoned is returned after a third signal. The worker is left as it is, for the
-	// process to end: its turns run again when their leases have expired.
+	// ErrAbandoned: a third signal came. Turns may still be running; end the process. They
+	// run again elsewhere when their leases have expired.
 	ErrAbandoned = service.ErrAbandoned
 )
 
-// ExitCode is the exit code that cmd/worker has for an error of RunWorker: 0 for nil, 2 for
-// a wrong setting, 75 for ErrRestart, and 1 for everything else.
+// ExitCode returns the exit code of cmd/worker for an error of RunWorker: 0 for nil, 2 for a
+// wrong setting, 75 for ErrRestart, 1 for every other error.
 func ExitCode(err error) int {
 	switch {
 	case err == nil:

@@ -70,7 +70,7 @@ func (t *tally) round(ctx context.Context, srv *lab.Server, signal os.Signal) er
 	}
 	rdb := srv.Client()
 	defer rdb.Close()
-	client, admin := turnstile.NewClient(rdb), admin.New(rdb, admin.Config{})
+	client, admin := turnstile.NewClient(rdb), admin.NewClient(rdb)
 	j := job{Addr: srv.Addr(), Slots: *sessions, TTL: *ttl, Drain: drainTakes}
 	owner, err := j.start(ctx)
 	if err != nil {
@@ -130,7 +130,7 @@ func (t *tally) count(ctx context.Context, client *turnstile.Client, admin *admi
 	done := make([]bool, behind+1)
 	for place := range done {
 		o, err := client.Wait(patient, key, message(place))
-		if err != nil && patient.Err() == nil && !errors.Is(err, turnstile.ErrUnknown) {
+		if err != nil && patient.Err() == nil && !errors.Is(err, turnstile.ErrUnknownMessage) {
 			return err
 		}
 		done[place] = err == nil && o.Status == session.StatusDone

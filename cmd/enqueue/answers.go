@@ -174,7 +174,7 @@ func (a *answers) failed(m awaited, err error) {
 	switch {
 	case errors.Is(err, errTimeout):
 		f.code, f.text = exitTimeout, a.b.o.noAnswer(fmt.Sprintf("message %s of %s", m.m.ID, m.session), a.b.link)
-	case errors.Is(err, turnstile.ErrUnknown):
+	case errors.Is(err, turnstile.ErrUnknownMessage):
 		f.text = unknownText(m.m.ID)
 	default:
 		f.text = fmt.Sprintf("%s; message %s stays", redisconn.Explain(err), m.m.ID)

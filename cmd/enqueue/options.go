@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"turnstile"
+	"turnstile/internal/protocol"
 	"turnstile/internal/version"
 	"turnstile/pkg/session"
 )
@@ -132,7 +132,7 @@ func (o *options) validate(words []string) error {
 		}
 	}
 	if o.given("after") {
-		if err := turnstile.ValidateEventID(o.after); err != nil {
+		if _, err := protocol.ParseEventID(o.after); err != nil {
 			return usage(err)
 		}
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -157,14 +158,14 @@ func receiptText(r turnstile.Receipt) string {
 
 // refusal says why a message was not taken.
 func refusal(r turnstile.Receipt) string {
-	switch r.Reason {
-	case turnstile.ReasonBusy:
+	switch err := r.Err(); {
+	case errors.Is(err, session.ErrBusy):
 		return "refused: session " + r.Session + " is running a turn; nothing was stored"
-	case turnstile.ReasonFull:
+	case errors.Is(err, turnstile.ErrFollowupsFull):
 		return "refused: the line of session " + r.Session + " is full; nothing was stored"
-	case turnstile.ReasonLine:
+	case errors.Is(err, turnstile.ErrLineFull):
 		return "refused: too many messages wait in session " + r.Session + " (TURNSTILE_LINE_CAP); nothing was stored"
-	case turnstile.ReasonMessages:
+	case errors.Is(err, turnstile.ErrMessagesFull):
 		return "refused: too many messages wait in all sessions (TURNSTILE_MESSAGES_CAP); nothing was stored"
 	}
 	return "refused: " + r.Reason

@@ -176,7 +176,7 @@ func (s *single) waitFailed(err error) failure {
 		f.code, f.text = exitTimeout, s.o.noAnswer("message "+s.m.ID, s.link)+again
 	case s.ctx.Err() != nil:
 		f.code, f.text = exitInterrupted, fmt.Sprintf("interrupted; message %s stays", s.m.ID)+again
-	case errors.Is(err, turnstile.ErrUnknown):
+	case errors.Is(err, turnstile.ErrUnknownMessage):
 		f.code, f.text = exitOther, unknownText(s.m.ID)
 	default:
 		f.code, f.text = exitOther, fmt.Sprintf("%s; message %s stays", redisconn.Explain(err), s.m.ID)+again

@@ -29,7 +29,7 @@ func (p *program) ask(ctx context.Context, flags map[string]string, f func(*admi
 	limited, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	if err = rdb.Ping(limited).Err(); err == nil {
-		err = f(admin.New(rdb, admin.Config{}))
+		err = f(admin.NewClient(rdb))
 	}
 	if err != nil {
 		return service.RedisError{Err: err}

@@ -37,7 +37,7 @@ func (p *program) dashboard(ctx context.Context, flags map[string]string) error 
 	if err != nil {
 		return err
 	}
-	c.Metrics = metrics.New(admin.New(rdb, admin.Config{})).Handler()
+	c.Metrics = metrics.New(admin.NewClient(rdb)).Handler()
 	server, err := service.StartHTTP(end.Asked, c, false)
 	if err != nil {
 		return end.Unless(err)

@@ -67,7 +67,7 @@ func (p *program) deadDropCommand() *cobra.Command {
 	return p.deadChange("drop", "SESSION [ID...] | --all", "Delete dead letters", -1, change{
 		field: "dropped", done: "deleted", of: "dead letters",
 		do: func(ctx context.Context, c *admin.Client, key string, ids []string) (int, error) {
-			return c.DropDeadLetters(ctx, key, ids...)
+			return c.DeleteDeadLetters(ctx, key, ids...)
 		},
 	})
 }
@@ -163,7 +163,7 @@ func (p *program) deadList(ctx context.Context, flags map[string]string, session
 // withDead are the sessions that were named, or all that have dead letters.
 func withDead(ctx context.Context, client *admin.Client, sessions []string) iter.Seq2[string, error] {
 	if len(sessions) == 0 {
-		return client.WithDeadLetters(ctx)
+		return client.SessionsWithDeadLetters(ctx)
 	}
 	return func(yield func(string, error) bool) { yield(sessions[0], nil) }
 }
@@ -211,7 +211,7 @@ func (p *program) changeOne(ctx context.Context, flags map[string]string, ch cha
 func (p *program) changeAll(ctx context.Context, flags map[string]string, ch change, asJSON bool) error {
 	total, sessions := 0, 0
 	err := p.ask(ctx, flags, func(client *admin.Client) error {
-		for key, err := range client.WithDeadLetters(ctx) {
+		for key, err := range client.SessionsWithDeadLetters(ctx) {
 			if err != nil {
 				return err
 			}

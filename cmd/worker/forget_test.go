@@ -173,7 +173,7 @@ func beside(t *testing.T, environ []string, rdb redis.UniversalClient, c *actors
 			end, err := c.Wait(ctx, "a", r.ID)
 			cancel()
 			switch {
-			case errors.Is(err, turnstile.ErrUnknown):
+			case errors.Is(err, turnstile.ErrUnknownMessage):
 				gone++
 			case err != nil || end.Reply != "echo: hello":
 				t.Errorf("%+v, %v", end, err)

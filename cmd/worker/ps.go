@@ -30,7 +30,7 @@ type listed struct {
 func (p *program) ps(ctx context.Context, flags map[string]string, asJSON bool) error {
 	list := []listed{}
 	err := p.ask(ctx, flags, func(client *admin.Client) error {
-		busy, err := client.Busy(ctx)
+		busy, err := client.BusySessions(ctx)
 		for _, s := range busy {
 			l := listed{
 				Session: s.Session, SessionID: s.SessionID, Phase: s.Phase, Worker: s.Worker, Fence: s.Fence, Turn: s.Turn,

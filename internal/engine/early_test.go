@@ -132,7 +132,7 @@ func TestB04_RefusedLeavesNothing(t *testing.T) {
 	a.reply("ok")
 	r.ends("m1", session.StatusDone)
 	r.free("after the turn")
-	if _, _, err := r.client.Result(r.ctx, r.key, "m2"); !errors.Is(err, turnstile.ErrUnknown) {
+	if _, _, err := r.client.Result(r.ctx, r.key, "m2"); !errors.Is(err, turnstile.ErrUnknownMessage) {
 		t.Errorf("the refused message is still known: %v", err)
 	}
 	s.empty(t)

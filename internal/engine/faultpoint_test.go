@@ -142,9 +142,9 @@ func (r *rig) allowAll() {
 				tick.Stop()
 				return
 			case <-tick.C:
-				q, err := r.client.Answer(ctx, r.key, 0, session.Allow) // mostly nothing is asked
+				q, err := r.client.Decide(ctx, r.key, 0, session.Allow) // mostly nothing is asked
 				if errors.Is(err, session.ErrJustAsked) {
-					_, _ = r.client.Answer(ctx, r.key, q.Number, session.Allow)
+					_, _ = r.client.Decide(ctx, r.key, q.Number, session.Allow)
 				}
 			}
 		}

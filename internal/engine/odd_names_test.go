@@ -62,7 +62,7 @@ func TestOddQueueNames(t *testing.T) {
 		}
 	}
 	equal(t, "lines of the log about them", strings.Count(log.String(), "a queue is skipped"), len(odd))
-	if infos, err := r.client.Busy(r.ctx); err != nil || len(infos) != 0 {
+	if infos, err := r.client.BusySessions(r.ctx); err != nil || len(infos) != 0 {
 		t.Errorf("busy: %+v, %v", infos, err)
 	}
 }

@@ -122,7 +122,7 @@ func (r *rig) sendAll(keys []string) *sync.WaitGroup {
 // runs reports whether a worker owns any session.
 func (r *rig) runs(p *process) bool {
 	r.Helper()
-	busy, err := r.client.Busy(r.ctx)
+	busy, err := r.client.BusySessions(r.ctx)
 	must(r, err)
 	return slices.ContainsFunc(busy, func(s session.Info) bool { return s.Worker == p.id })
 }

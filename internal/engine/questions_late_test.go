@@ -119,7 +119,7 @@ func TestAnswersRaceTheTimeout(t *testing.T) {
 		got := a.ask(a.ctx, r, "run make")
 		await(t, "the question", func() bool { return r.info().Question != nil || len(got) > 0 })
 		time.Sleep(rand.N(timeout)) // the race is the test
-		_, err := r.client.Answer(r.ctx, r.key, i, session.Allow)
+		_, err := r.client.Decide(r.ctx, r.key, i, session.Allow)
 		end := receive(t, "the answer", got)
 		must(t, end.err)
 		if end.Allowed != (err == nil) {

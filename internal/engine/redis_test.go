@@ -31,7 +31,7 @@ func TestRedisComesBackEmpty(t *testing.T) {
 	}
 	for _, id := range []string{"m1", "m2"} {
 		ctx, cancel := context.WithTimeout(r.ctx, patience)
-		if _, err := r.client.Wait(ctx, r.key, id); !errors.Is(err, turnstile.ErrUnknown) {
+		if _, err := r.client.Wait(ctx, r.key, id); !errors.Is(err, turnstile.ErrUnknownMessage) {
 			t.Errorf("waiting for %s: %v", id, err)
 		}
 		cancel()

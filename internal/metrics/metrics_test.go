@@ -54,7 +54,7 @@ func newRig(t *testing.T, url string, change func(*engine.Options)) *rig {
 	t.Helper()
 	rdb, err := redisconn.Open(url)
 	expect.OK(t, err)
-	m := metrics.New(admin.New(rdb, admin.Config{}))
+	m := metrics.New(admin.NewClient(rdb))
 	o := engine.Options{Logger: slog.New(slog.DiscardHandler), RetryBackoff: time.Millisecond, Observer: m.Observer()}
 	o.Queue.Retention = time.Hour
 	change(&o)
@@ -364,7 +364,7 @@ func TestDocsNameTheMetrics(t *testing.T) {
 // What an observer adds to a turn is counted, not timed. AllocsPerRun wants no test
 // beside it.
 func TestObserverAllocatesNothing(t *testing.T) {
-	o := metrics.New(admin.New(nil, admin.Config{})).Observer()
+	o := metrics.New(admin.NewClient(nil)).Observer()
 	end := engine.TurnEnd{Session: "s", Turn: "t", Message: "m", Attempt: 1, Status: session.StatusDone, Ran: true, Duration: time.Second}
 	if n := testing.AllocsPerRun(1000, func() {
 		o.MessageStarted(time.Second)

@@ -121,7 +121,7 @@ func core(t *testing.T, start func(*testing.T) string) {
 	b.say("h")
 	_, err = b.client.Stop(b.ctx, key)
 	must(t, err)
-	gone, err := b.client.DropDeadLetters(b.ctx, key)
+	gone, err := b.client.DeleteDeadLetters(b.ctx, key)
 	must(t, err)
 	equal(t, "dropped for good", gone, 1)
 
@@ -167,7 +167,7 @@ func core(t *testing.T, start func(*testing.T) string) {
 	for _, r := range b.c.Renew(b.ctx, holds) {
 		must(t, r.Err)
 	}
-	busy, err := b.client.Busy(b.ctx)
+	busy, err := b.client.BusySessions(b.ctx)
 	must(t, err)
 	equal(t, "busy", len(busy), 40)
 	var waits sync.WaitGroup

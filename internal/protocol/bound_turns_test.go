@@ -50,7 +50,7 @@ func collecting(kind string) func(*bench, *filler, int) func() error {
 func discarding(kind string) func(*bench, *filler, int) func() error {
 	return func(b *bench, f *filler, n int) func() error {
 		f.ended(kind, n, 0)
-		return func() error { _, err := b.client.DropDeadLetters(b.ctx, key); return err }
+		return func() error { _, err := b.client.DeleteDeadLetters(b.ctx, key); return err }
 	}
 }
 

@@ -67,19 +67,19 @@ func TestDeadLetters(t *testing.T) {
 		_, err = b.client.Submit(b.ctx, "none", session.Message{Text: "x"})
 		must(b, err)
 		var sessions []string
-		for s, err := range b.client.WithDeadLetters(b.ctx) {
+		for s, err := range b.client.SessionsWithDeadLetters(b.ctx) {
 			must(b, err)
 			sessions = append(sessions, s)
 		}
 		slices.Sort(sessions)
 		equalList(b, "with dead letters", sessions, key, "many")
-		for _, err := range b.client.WithDeadLetters(b.ctx) {
+		for _, err := range b.client.SessionsWithDeadLetters(b.ctx) {
 			must(b, err)
 			break // it does not go on
 		}
 
 		// By id, and only what is dead.
-		n, err := b.client.DropDeadLetters(b.ctx, key, "by-hand", "goes-on", "unknown")
+		n, err := b.client.DeleteDeadLetters(b.ctx, key, "by-hand", "goes-on", "unknown")
 		must(b, err)
 		equal(b, "dropped by id", n, 1)
 		equalList(b, "in line", b.waiting(), "goes-on")
@@ -90,11 +90,11 @@ func TestDeadLetters(t *testing.T) {
 
 		// All, also of a queue whose name is not listed.
 		must(b, b.rdb.SRem(b.ctx, rediskey.AllQueues, rediskey.Queue("many")).Err())
-		n, err = b.client.DropDeadLetters(b.ctx, "many")
+		n, err = b.client.DeleteDeadLetters(b.ctx, "many")
 		must(b, err)
 		equal(b, "dropped", n, 45)
 		equal(b, "dead letters of many", len(b.dead("many")), 0)
-		n, err = b.client.DropDeadLetters(b.ctx, "none")
+		n, err = b.client.DeleteDeadLetters(b.ctx, "none")
 		must(b, err)
 		equal(b, "dropped of none", n, 0)
 		if _, err := b.inspector().GetTaskInfo(rediskey.Queue("many"), rediskey.TaskID("many", "m00")); err == nil {

@@ -171,7 +171,7 @@ func TestFollowReadsInPages(t *testing.T) {
 			if _, err = client.Wait(b.ctx, key, "m"); err != nil {
 				t.Error(err)
 			}
-			if _, err = client.Wait(b.ctx, key, "other"); !errors.Is(err, turnstile.ErrUnknown) {
+			if _, err = client.Wait(b.ctx, key, "other"); !errors.Is(err, turnstile.ErrUnknownMessage) {
 				t.Errorf("of a message that never was: %v", err)
 			}
 			sizes.atMost(t, longPage)

@@ -75,7 +75,8 @@ func TestFollowFrom(t *testing.T) {
 					equal(t, "without an id", all[i], "turn_started")
 					continue
 				}
-				must(t, turnstile.ValidateEventID(id))
+				_, err := sq.ParseEventID(id)
+				must(t, err)
 				rest, _, again := b.followed("m", id)
 				equalList(t, "behind "+all[i], rest, all[i+1:]...)
 				equal(t, "outcome behind "+all[i], again, end)
@@ -124,7 +125,7 @@ func TestFollowFromBadID(t *testing.T) {
 		if _, err := b.client.FollowFrom(b.ctx, key, "m", id, func(session.Event) {}); !errors.Is(err, session.ErrInvalid) {
 			t.Errorf("%q: %v", id, err)
 		}
-		if err := turnstile.ValidateEventID(id); !errors.Is(err, session.ErrInvalid) {
+		if _, err := sq.ParseEventID(id); !errors.Is(err, session.ErrInvalid) {
 			t.Errorf("%q: %v", id, err)
 		}
 	}
@@ -230,7 +231,7 @@ func TestFollowADeletedMessage(t *testing.T) {
 			must(t, b.rdb.Del(b.ctx, b.k.Task(b.task("m"))).Err())
 		}
 	})
-	if !errors.Is(err, turnstile.ErrUnknown) {
+	if !errors.Is(err, turnstile.ErrUnknownMessage) {
 		t.Errorf("error %v", err)
 	}
 	equalList(t, "seen", seen, "turn_started", "text re")

@@ -38,7 +38,7 @@ func TestLineCapOfARunningSession(t *testing.T) {
 	if r := b.c.Renew(b.ctx, []*sq.Claim{h})[0]; r.Asked != nil {
 		t.Errorf("the turn is asked %v", r.Asked)
 	}
-	equal(t, "a rejected one", b.say("r", session.ModeReject).Reason, turnstile.ReasonBusy)
+	equal(t, "a rejected one", b.say("r", session.ModeReject).Reason, "busy")
 	b.finish(h)
 	equal(t, "there is room again", b.say("d").Status, turnstile.Queued)
 	equal(t, "no error", b.say("d").Err(), nil)
@@ -69,9 +69,9 @@ func TestDelayedMessagesCount(t *testing.T) {
 	equal(t, "stored", b.state("d3"), "")
 	equal(t, "waiting", b.rdb.ZCard(b.ctx, b.k.Scheduled()).Val(), 2)
 	b.sayAll("a", "b")
-	equal(t, "a third", b.say("c").Reason, turnstile.ReasonLine)
+	equal(t, "a third", b.say("c").Reason, "line")
 	b.backdate("d1")
-	equal(t, "once it has joined", b.say("c").Reason, turnstile.ReasonLine)
+	equal(t, "once it has joined", b.say("c").Reason, "line")
 }
 
 // A repeated ring is no second message: it is told what the first was.
@@ -81,8 +81,8 @@ func TestLineCapOfARepetition(t *testing.T) {
 		b.client = actors.NewClientWith(b.rdb, turnstile.ClientConfig{LineCap: 2})
 		equal(t, "first", b.say("a").Status, turnstile.Accepted)
 		equal(t, "second", b.say("b").Status, turnstile.Accepted)
-		equal(t, "third", b.say("c").Reason, turnstile.ReasonLine)
-		equal(t, "delayed", b.say("c").Reason, turnstile.ReasonLine)
+		equal(t, "third", b.say("c").Reason, "line")
+		equal(t, "delayed", b.say("c").Reason, "line")
 		equalList(t, "the line", b.waiting(), "a", "b")
 	})
 }

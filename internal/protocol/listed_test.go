@@ -181,7 +181,7 @@ func TestUnlistedIsFound(t *testing.T) {
 		b.plain("c")
 		b.fail()
 		var found []string
-		for s, err := range b.client.WithDeadLetters(b.ctx) {
+		for s, err := range b.client.SessionsWithDeadLetters(b.ctx) {
 			must(t, err)
 			found = append(found, s)
 		}
@@ -194,7 +194,7 @@ func TestUnlistedIsFound(t *testing.T) {
 		b.plain("c")
 		b.sweep()
 		must(t, b.rdb.SRem(b.ctx, rediskey.AllQueues, queue).Err())
-		busy, err := b.client.Busy(b.ctx)
+		busy, err := b.client.BusySessions(b.ctx)
 		must(t, err)
 		if len(busy) != 1 || busy[0].Session != key {
 			t.Errorf("busy: %v", busy)

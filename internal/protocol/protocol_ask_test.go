@@ -157,7 +157,7 @@ func TestAnswerIsADecision(t *testing.T) {
 	h := b.start()
 	b.asks(h, "run make")
 	for _, d := range []session.Decision{"", "yes", "allow ", `deny","x":"`} {
-		if _, err := b.client.Answer(b.ctx, key, 1, d); !errors.Is(err, session.ErrInvalid) {
+		if _, err := b.client.Decide(b.ctx, key, 1, d); !errors.Is(err, session.ErrInvalid) {
 			t.Errorf("%q: %v, want ErrInvalid", d, err)
 		}
 	}

@@ -75,7 +75,7 @@ func TestResumeInOrder(t *testing.T) {
 	faults.RunTwice(called("rerun"), -1)
 	b.rdb.AddHook(faults)
 	b.rdb.AddHook(&onScript{name: "rerun", do: sync.OnceFunc(func() {
-		n, err := b.client.DropDeadLetters(b.ctx, key, ids[3], ids[500], ids[700])
+		n, err := b.client.DeleteDeadLetters(b.ctx, key, ids[3], ids[500], ids[700])
 		must(t, err)
 		equal(t, "deleted: the first of them is in line again", n, 2)
 	})})

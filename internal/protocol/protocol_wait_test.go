@@ -71,13 +71,13 @@ func TestUnknownMessage(t *testing.T) {
 	b := newBench(t)
 	began := time.Now()
 	for range 2 { // without events, and with
-		if _, _, err := b.client.Result(b.ctx, key, "nope"); !errors.Is(err, turnstile.ErrUnknown) {
+		if _, _, err := b.client.Result(b.ctx, key, "nope"); !errors.Is(err, turnstile.ErrUnknownMessage) {
 			t.Errorf("result: %v", err)
 		}
-		if _, err := b.client.Wait(b.ctx, key, "nope"); !errors.Is(err, turnstile.ErrUnknown) {
+		if _, err := b.client.Wait(b.ctx, key, "nope"); !errors.Is(err, turnstile.ErrUnknownMessage) {
 			t.Errorf("wait: %v", err)
 		}
-		if _, err := b.client.Follow(b.ctx, key, "nope", func(session.Event) {}); !errors.Is(err, turnstile.ErrUnknown) {
+		if _, err := b.client.Follow(b.ctx, key, "nope", func(session.Event) {}); !errors.Is(err, turnstile.ErrUnknownMessage) {
 			t.Errorf("follow: %v", err)
 		}
 		b.say("a")
@@ -97,14 +97,14 @@ func TestWaitWithoutRetention(t *testing.T) {
 	b.drain()
 	equal(t, "reply", (<-got).Reply, "re: b")
 	equal(t, "kept", b.state("a")+b.state("b"), "")
-	if _, _, err := b.client.Result(b.ctx, key, "a"); !errors.Is(err, turnstile.ErrUnknown) {
+	if _, _, err := b.client.Result(b.ctx, key, "a"); !errors.Is(err, turnstile.ErrUnknownMessage) {
 		t.Errorf("result: %v", err)
 	}
 	o, err := b.client.Wait(b.ctx, key, "a")
 	must(t, err)
 	equal(t, "wait after the end", o.Reply, "re: a")
 	b.rdb.Del(b.ctx, b.k.Events())
-	if _, err := b.client.Wait(b.ctx, key, "a"); !errors.Is(err, turnstile.ErrUnknown) {
+	if _, err := b.client.Wait(b.ctx, key, "a"); !errors.Is(err, turnstile.ErrUnknownMessage) {
 		t.Errorf("wait after the events were trimmed: %v", err)
 	}
 	equal(t, "the same id again", b.say("a").Status, turnstile.Accepted)
@@ -147,7 +147,7 @@ func TestWaitForADeletedMessage(t *testing.T) {
 	<-reads.Arrived()
 	must(t, b.inspector().DeleteTask(rediskey.Queue(key), b.task("a")))
 	reads.Release()
-	if err := <-ended; !errors.Is(err, turnstile.ErrUnknown) {
+	if err := <-ended; !errors.Is(err, turnstile.ErrUnknownMessage) {
 		t.Errorf("error: %v", err)
 	}
 }

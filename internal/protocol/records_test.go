@@ -236,7 +236,7 @@ func runs(b *bench, h *sq.Claim) {
 func looks(b *bench) {
 	b.Helper()
 	info := b.info()
-	_, err := b.client.Busy(b.ctx)
+	_, err := b.client.BusySessions(b.ctx)
 	must(b, err)
 	_, err = b.client.Followups(b.ctx, key)
 	must(b, err)

@@ -271,7 +271,7 @@ func situations() []situation {
 			h := b.start()
 			b.asks(h, "run make")
 			return func() error {
-				_, err := b.client.Answer(b.ctx, key, 1, session.Always)
+				_, err := b.client.Decide(b.ctx, key, 1, session.Always)
 				return err
 			}
 		}},

@@ -248,7 +248,7 @@ func lives() map[string]func(b *bench) {
 			b.rdb.ZAdd(b.ctx, b.k.Completed(), redis.Z{Score: 1, Member: id})
 		}
 		must(b, sq.Scripts["purge"].Run(b.ctx, b.rdb, sq.KeysOf(key, ""), b.k.TaskPrefix(), 100, -7200).Err())
-	}, "discarded": func(b *bench) { _, err := b.client.DropDeadLetters(b.ctx, key); must(b, err) }} {
+	}, "discarded": func(b *bench) { _, err := b.client.DeleteDeadLetters(b.ctx, key); must(b, err) }} {
 		all["everything, "+name] = func(b *bench) {
 			with(b, func(c *sq.Config) { c.Line.Cap = 6; c.Line.Drop = "old" })
 			b.sayAll("done", "dropped", "interrupted", "failed", "expired", "rolled-back", "stopped")

@@ -55,7 +55,7 @@ func Start(ctx context.Context, c Config) (_ *Service, err error) {
 		return nil, err
 	}
 	s.stops = append(s.stops, func(context.Context) { _ = rdb.Close() })
-	m := metrics.New(admin.New(rdb, admin.Config{}))
+	m := metrics.New(admin.NewClient(rdb))
 	o := Options(c.Settings, c.Logger)
 	o.Ephemeral = c.Ephemeral
 	if c.Settings.HTTPAddr != "" {

@@ -31,7 +31,7 @@ func decide(ctx context.Context, c Operations, sessionKey, usage string, words [
 			return "", argsError("Write it as " + usage + ". Nothing was answered.")
 		}
 	}
-	q, err := c.Answer(ctx, sessionKey, number, d)
+	q, err := c.Decide(ctx, sessionKey, number, d)
 	switch {
 	case errors.Is(err, session.ErrNoQuestion):
 		return "There is no open question.", nil

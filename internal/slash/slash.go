@@ -20,7 +20,7 @@ type Operations interface {
 	Stop(ctx context.Context, sessionKey string) (session.Stopped, error)
 	Rotate(ctx context.Context, sessionKey, old string) (sessionID string, err error)
 	Configure(ctx context.Context, sessionKey string, s session.QueueSettings) error
-	Answer(ctx context.Context, sessionKey string, number int, d session.Decision) (session.Question, error)
+	Decide(ctx context.Context, sessionKey string, number int, d session.Decision) (session.Question, error)
 	Undo(ctx context.Context, sessionKey string) (session.Undone, error)
 	Retry(ctx context.Context, sessionKey string) (session.Undone, error)
 	SetTitle(ctx context.Context, sessionKey, title string) error
@@ -53,8 +53,8 @@ func commands() []Command {
 	}
 }
 
-// Named finds a command by its name with the slash.
-func Named(name string) (Command, bool) {
+// named finds a command by its name with the slash.
+func named(name string) (Command, bool) {
 	all := commands()
 	i := slices.IndexFunc(all, func(c Command) bool { return c.Name == name })
 	if i < 0 {
@@ -70,7 +70,7 @@ func Parse(text string) (cmd Command, args string, ok bool) {
 		return Command{}, "", false
 	}
 	name, args, _ := strings.Cut(text, " ")
-	cmd, ok = Named(name)
+	cmd, ok = named(name)
 	return cmd, strings.TrimSpace(args), ok
 }
 
@@ -100,9 +100,6 @@ func (cmd Command) Run(ctx context.Context, c Operations, sessionKey, args strin
 // IsMessage reports whether the command with args is a message to steer into the running
 // turn.
 func (cmd Command) IsMessage(args string) bool { return cmd.run == nil && args != "" }
-
-// MayRun reports whether Run does more than explain: /steer is a message.
-func (cmd Command) MayRun() bool { return cmd.run != nil }
 
 func help(context.Context, Operations, string, string) (string, error) {
 	var b strings.Builder

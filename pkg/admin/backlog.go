@@ -10,17 +10,18 @@ import (
 	"turnstile/internal/rediskey"
 )
 
-// Backlog is what the indexes hold, in sessions.
+// Backlog counts the sessions in each index.
 type Backlog struct {
-	Ready int64 // wait for a free slot of any worker
-	Due   int64 // wait for their time: a delay, a retry, a quiet window
-	Owned int64 // are run, or were a moment ago, or wait for their recovery
+	Ready int64 // sessions that wait for a free slot of a worker
+	Due   int64 // sessions that wait for their time: a delay, a retry, a quiet window
+	Owned int64 // sessions that recovery checks: those of Ready, with an owner, or whose owner died
 
-	// Oldest is how long the first of Ready has been there. 0: there is none.
+	// Oldest is for how long the first session of Ready has waited, by Redis' clock. 0 if
+	// none waits.
 	Oldest time.Duration
 }
 
-// Backlog reads them, in one round trip.
+// Backlog reads the counts in one round trip.
 func (a *Client) Backlog(ctx context.Context) (Backlog, error) {
 	var ready, due, owned *redis.IntCmd
 	var first *redis.ZSliceCmd

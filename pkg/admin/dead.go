@@ -17,22 +17,23 @@ import (
 	"turnstile/pkg/session"
 )
 
-// deadBatch is how many dead letters are read in a round trip: a text may have a
-// megabyte.
+// deadBatch is how many dead letters a round trip reads: a text may have 1 MiB.
 const deadBatch = 20
 
-// DeadLetter is a message that was put aside, in asynq's words archived.
+// DeadLetter is a message that will not run again by itself. asynq calls it archived.
 type DeadLetter struct {
 	Session string
-	ID      string
-	Text    string // "" of what is no message
-	Outcome session.Outcome
-	At      time.Time     // when it was put aside, by Redis' clock, in whole seconds
-	Age     time.Duration // since then
+	ID      string          // the message's
+	Text    string          // "" if it cannot be read as a message
+	Outcome session.Outcome // why it is here: Status and Error
+	At      time.Time       // when it was archived, by Redis' clock, in whole seconds
+	Age     time.Duration   // since At
 }
 
-// DeadLetters visits a session's dead letters, the oldest first: those that were put
-// aside in the same second in the order of their arrival. An error is the last.
+// DeadLetters visits a session's dead letters in the order in which they were archived,
+// within one second in the order of their arrival. It reads 20 of them at a time. An error
+// comes last, with a zero DeadLetter; it wraps session.ErrInvalid if the session key is
+// wrong.
 func (a *Client) DeadLetters(ctx context.Context, sessionKey string) iter.Seq2[DeadLetter, error] {
 	return func(yield func(DeadLetter, error) bool) {
 		err := session.ValidateKey(sessionKey)
@@ -48,7 +49,7 @@ func (a *Client) DeadLetters(ctx context.Context, sessionKey string) iter.Seq2[D
 func (a *Client) eachDead(ctx context.Context, sessionKey string, visit func(DeadLetter) bool) error {
 	k := rediskey.For(sessionKey)
 	all, err := a.deadPlaces(ctx, k, nil)
-	slices.SortFunc(all, func(x, y deadPlace) int { // those of a second as /resume runs them
+	slices.SortFunc(all, func(x, y deadPlace) int { // within a second as Rerun does
 		return cmp.Or(cmp.Compare(x.second, y.second), byArrival(x, y))
 	})
 	all = slices.CompactFunc(all, func(x, y deadPlace) bool { return x.id == y.id && x.second == y.second }) // read twice
@@ -70,7 +71,7 @@ func (a *Client) eachDead(ctx context.Context, sessionKey string, visit func(Dea
 		for i, place := range batch {
 			t := script.Result(tasks[i].Val())
 			if t.Text(1) != "archived" {
-				continue // run again or deleted meanwhile
+				continue // rerun or deleted meanwhile
 			}
 			d := deadLetter(sessionKey, place.id, t, a.cfg.Limits)
 			d.At = time.Unix(place.second, 0)
@@ -105,13 +106,13 @@ func deadLetter(sessionKey, taskID string, t script.Result, limits session.Limit
 	return d
 }
 
-// errEnough ends a walk whose caller has seen enough.
+// errEnough ends a walk whose caller needs no more.
 var errEnough = errors.New("enough")
 
-// WithDeadLetters visits the sessions that have dead letters, each once and in no
-// order. It looks at every session that is known, in batches. An error is the
-// last.
-func (a *Client) WithDeadLetters(ctx context.Context) iter.Seq2[string, error] {
+// SessionsWithDeadLetters visits the keys of the sessions that have dead letters, each once
+// and in no order. It looks at every known session, in batches. An error comes last, with
+// an empty key.
+func (a *Client) SessionsWithDeadLetters(ctx context.Context) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		w, seen := protocol.NewWalker(a.rdb), map[string]bool{} // a scan may come by twice
 		visit := func(sessions []string) error {
@@ -131,10 +132,14 @@ func (a *Client) WithDeadLetters(ctx context.Context) iter.Seq2[string, error] {
 	}
 }
 
-// DropDeadLetters deletes the dead letters with these ids, or without ids all of
-// a session's, and answers how many there were. They are gone for good: their
-// senders find no outcome any more. An id that names none is passed over.
-func (a *Client) DropDeadLetters(ctx context.Context, sessionKey string, ids ...string) (n int, err error) {
+// DeleteDeadLetters deletes the dead letters with these message ids, or all of a session's
+// if it is given no ids, and returns how many it deleted. It ignores an id that is no dead
+// letter. A sender that asks for the outcome of a deleted one gets
+// turnstile.ErrUnknownMessage.
+//
+// The error wraps session.ErrInvalid if the session key is wrong. After another error some
+// may be deleted, as many as the number says or a few more.
+func (a *Client) DeleteDeadLetters(ctx context.Context, sessionKey string, ids ...string) (n int, err error) {
 	if err := session.ValidateKey(sessionKey); err != nil {
 		return 0, err
 	}

@@ -15,18 +15,21 @@ import (
 	"turnstile/pkg/session"
 )
 
-// eraseBatch is how many messages, and how many other keys, a script erases, so that it
-// does not hold up Redis.
+// eraseBatch is the most messages, and the most other keys, that one script deletes. More
+// would block Redis.
 const eraseBatch = 500
 
-// Erase removes every key of a conversation: messages, results, dead letters,
-// transcripts, events. ErrBusy: a turn is running, and nothing was removed, but of
-// more than 500 messages some, if the turn has begun meanwhile. It looks at every key
-// of the database, to find transcripts of earlier session ids.
+// Erase deletes every key of a session: messages, results, dead letters, transcripts,
+// events, title and settings. To find the transcripts of earlier session ids it scans all
+// keys of the database. An unknown session is no error.
 //
-// A message that comes in meanwhile is erased with the rest, or begins the
-// conversation anew. Of one that is erased while its Submit is still under way the
-// session's name may stay in an index, until the workers find nothing behind it.
+// The error wraps session.ErrBusy if a turn is running: then nothing is deleted, except
+// that a turn that starts during the call can leave a session of more than 500 messages
+// half deleted. It wraps session.ErrInvalid if the session key is wrong. After an error,
+// call it again.
+//
+// A message that arrives during the call is deleted with the rest, or starts the session
+// anew.
 func (a *Client) Erase(ctx context.Context, sessionKey string) error {
 	if err := session.ValidateKey(sessionKey); err != nil {
 		return err
@@ -48,7 +51,7 @@ func (a *Client) erase(ctx context.Context, sessionKey string) error {
 		if err != nil {
 			return err
 		}
-		// Messages first, and only then the keys, which are few then.
+		// Messages go first: few keys are left then.
 		var found []string
 		if !many {
 			if found, err = a.scan(ctx, k.Any()); err != nil {
@@ -65,11 +68,11 @@ func (a *Client) erase(ctx context.Context, sessionKey string) error {
 	}
 }
 
-// eraseBatches erases a batch of messages; and, if all keys were found, these as well.
-// gone: nothing is left.
+// eraseBatches deletes a batch of messages, and the other keys if all of them were found.
+// gone says that nothing is left.
 func (a *Client) eraseBatches(ctx context.Context, sessionKey, fence string, found []string, all bool) (gone bool, err error) {
 	own := protocol.Keys(sessionKey, "", time.Now())
-	// Transcripts of earlier session ids, say: nobody uses them any more.
+	// Transcripts of earlier session ids, for example: nobody uses them any more.
 	others := slices.DeleteFunc(slices.Clone(found), func(key string) bool { return slices.Contains(own, key) })
 	for {
 		part := others[:min(len(others), eraseBatch)]
@@ -88,8 +91,8 @@ func (a *Client) eraseBatches(ctx context.Context, sessionKey, fence string, fou
 	}
 }
 
-// eraseWhat is the fence of the last turn, "" if there was none, and whether there are
-// more messages than a script is to erase at once.
+// eraseWhat returns the fence of the last turn, "" if there was none, and whether the session
+// has more messages than one script deletes.
 func (a *Client) eraseWhat(ctx context.Context, k rediskey.Session) (fence string, many bool, err error) {
 	var last *redis.StringCmd
 	var counts []*redis.IntCmd
@@ -111,10 +114,10 @@ func (a *Client) eraseWhat(ctx context.Context, k rediskey.Session) (fence strin
 	return last.Val(), n > eraseBatch, nil
 }
 
-// unlist takes an erased session out of the indexes. A message that has come in
-// since is announced again, for its sender may have done so before. The list of
-// sessions comes last, and only if no message has touched it: should this end
-// half-way, the sweep finds what there is by that.
+// unlist takes an erased session out of the indexes. If a message has arrived meanwhile, it
+// wakes the session again, for the sender may have done so before the removal. The list of
+// sessions comes last, and only if no message has touched it, so that the sweep finds the
+// session if unlist ends half-way.
 func (a *Client) unlist(ctx context.Context, sessionKey string) error {
 	var seen *redis.FloatCmd
 	var now *redis.TimeCmd
@@ -130,8 +133,8 @@ func (a *Client) unlist(ctx context.Context, sessionKey string) error {
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return err
 	}
-	// A second look, behind the last removal: a message may come between the first and
-	// that. Its sender has told of it before both.
+	// It checks again after the last removal, for a message may arrive after the first
+	// check; its sender has woken the session before both.
 	for _, last := range []bool{false, true} {
 		k := rediskey.For(sessionKey)
 		anew, err := a.rdb.Exists(ctx, k.Pending(), k.Active(), k.Scheduled(), k.Retry(), k.Completed(), k.Archived(), k.Stopped()).Result()
@@ -151,7 +154,7 @@ func (a *Client) unlist(ctx context.Context, sessionKey string) error {
 	return nil
 }
 
-// scan finds keys by pattern, on each master of a cluster.
+// scan finds keys by pattern, on each master of a Cluster.
 func (a *Client) scan(ctx context.Context, pattern string) (found []string, err error) {
 	var mu sync.Mutex
 	err = protocol.EachMaster(ctx, a.rdb, func(ctx context.Context, _ string, rdb redis.Cmdable) error {

@@ -13,9 +13,10 @@ import (
 	"turnstile/pkg/session"
 )
 
-// Followups reads what waits behind the running turn, oldest first.
-func (a *Client) Followups(ctx context.Context, key string) ([]session.Followup, error) {
-	return listFollowups(ctx, a.rdb, key)
+// Followups returns the messages that arrived while the session's turn was running and have
+// not ended, oldest first. An unknown session has none.
+func (a *Client) Followups(ctx context.Context, sessionKey string) ([]session.Followup, error) {
+	return listFollowups(ctx, a.rdb, sessionKey)
 }
 
 // listFollowups reads a session's follow-ups, oldest first: of messages that wait or run, for an

@@ -15,21 +15,22 @@ import (
 	"turnstile/pkg/session"
 )
 
-// Session reads one session. One that was never heard of reads as idle and empty.
-func (a *Client) Session(ctx context.Context, key string) (session.Info, error) {
-	if err := session.ValidateKey(key); err != nil {
+// Session returns what one session does, read in one round trip. An unknown session is idle
+// and empty. The error wraps session.ErrInvalid if the session key is wrong.
+func (a *Client) Session(ctx context.Context, sessionKey string) (session.Info, error) {
+	if err := session.ValidateKey(sessionKey); err != nil {
 		return session.Info{}, err
 	}
-	infos, err := a.sessions(ctx, []string{key})
+	infos, err := a.sessions(ctx, []string{sessionKey})
 	if err != nil {
-		return session.Info{}, fmt.Errorf("read session %s: %w", key, err)
+		return session.Info{}, fmt.Errorf("read session %s: %w", sessionKey, err)
 	}
 	return infos[0], nil
 }
 
-// Busy lists the sessions in which something runs or waits, among those of the
-// indexes, which are bounded by what goes on.
-func (a *Client) Busy(ctx context.Context) ([]session.Info, error) {
+// BusySessions returns the sessions in which a turn runs or messages wait, in no order. It
+// reads the indexes of such sessions, so that idle ones cost nothing.
+func (a *Client) BusySessions(ctx context.Context) ([]session.Info, error) {
 	seen := map[string]bool{}
 	var keys []string
 	for _, index := range []string{rediskey.Owned, rediskey.Ready, rediskey.Due} {
@@ -85,7 +86,7 @@ func (a *Client) sessions(ctx context.Context, keys []string) ([]session.Info, e
 		}
 		return nil
 	})
-	if err != nil && err != redis.Nil { //nolint:errorlint // the pipeline answers a free sentinel's Nil as it is
+	if err != nil && err != redis.Nil { //nolint:errorlint // the pipeline returns the Nil of a free sentinel as it is
 		return nil, err
 	}
 	infos := make([]session.Info, len(keys))
@@ -125,7 +126,8 @@ func (a *Client) sessions(ctx context.Context, keys []string) ([]session.Info, e
 	return infos, nil
 }
 
-// ResumeRecord reads the session's resume record.
-func (a *Client) ResumeRecord(ctx context.Context, key string) (resume.Record, error) {
-	return resume.Read(ctx, a.rdb, key)
+// ResumeRecord returns a session's resume record, which says whether its next turn resumes an
+// interrupted one. The record is zero if the last turn ended well.
+func (a *Client) ResumeRecord(ctx context.Context, sessionKey string) (resume.Record, error) {
+	return resume.Read(ctx, a.rdb, sessionKey)
 }

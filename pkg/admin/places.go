@@ -13,35 +13,35 @@ import (
 	"turnstile/internal/script"
 )
 
-// deadPage is about how many dead letters' places are read in a round trip. No
-// command reads all of them: of 50,000 that would hold up Redis for 30 ms.
+// deadPage is about how many dead letters' places a round trip reads. No command reads all:
+// 50,000 of them would block Redis for 30 ms.
 const deadPage = 200
 
-// deadPlace is where a dead letter stands among the others. There is one in memory
-// for each: it has no text.
+// deadPlace is the place of a dead letter among the others. It has no text: all of a
+// session's are in memory at once.
 type deadPlace struct {
 	id      string // of the task
-	second  int64  // in which it was put aside, Unix time
-	arrived string // ms, as it is stored; "" of what another program has put aside
+	second  int64  // in which it was archived, Unix time
+	arrived string // ms, as it is stored; "" if another program archived it
 	seq     int64
-	size    int // bytes that a script has to read of it, if that was asked for
+	size    int // bytes that a script has to read of it; 0 if deadPlaces had no filter
 }
 
-// byArrival is the order in which the messages came.
+// byArrival compares places by the order in which the messages arrived.
 func byArrival(a, b deadPlace) int {
 	return cmp.Or(cmp.Compare(protocol.Number(a.arrived), protocol.Number(b.arrived)), cmp.Compare(a.seq, b.seq), cmp.Compare(a.id, b.id))
 }
 
-// deadPages visits the ids of a session's dead letters, and the seconds in which they
-// were put aside, a page at a time and in no order. Each that is there all the while is
-// visited, some twice.
+// deadPages visits the ids of a session's dead letters, and the seconds in which they were
+// archived, a page at a time and in no order. It visits each that exists for the whole call,
+// some of them twice.
 func (a *Client) deadPages(ctx context.Context, k rediskey.Session, visit func(ids []string, seconds []int64) error) error {
 	page := func(pairs []string) error {
-		for part := range slices.Chunk(pairs, 2*deadPage) { // the embedded server answers all at once
+		for part := range slices.Chunk(pairs, 2*deadPage) { // the embedded server returns all at once
 			var ids []string
 			var seconds []int64
 			for i := 0; i+1 < len(part); i += 2 {
-				score, _ := strconv.ParseFloat(part[i+1], 64) // Redis' own words
+				score, _ := strconv.ParseFloat(part[i+1], 64) // Redis formats it
 				ids, seconds = append(ids, part[i]), append(seconds, int64(score))
 			}
 			if err := visit(ids, seconds); err != nil {
@@ -55,8 +55,8 @@ func (a *Client) deadPages(ctx context.Context, k rediskey.Session, visit func(i
 	})
 }
 
-// deadPlaces reads the places of a session's dead letters, in no order. With wanted
-// these are only those whose result, as it is stored, is wanted, and their sizes too.
+// deadPlaces reads the places of a session's dead letters, in no order. If wanted is set, it
+// reads only those whose stored result is wanted, with their sizes.
 func (a *Client) deadPlaces(ctx context.Context, k rediskey.Session, wanted func(result string) bool) (all []deadPlace, err error) {
 	err = a.deadPages(ctx, k, func(ids []string, seconds []int64) error {
 		tasks, sizes := make([]*redis.SliceCmd, len(ids)), make([]*redis.IntCmd, len(ids))

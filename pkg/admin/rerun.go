@@ -12,22 +12,26 @@ import (
 	"turnstile/pkg/session"
 )
 
-// What one call of the script moves at most, but one message whatever its size.
+// The most that one call of the script moves; it moves one message of any size.
 const (
 	rerunBatch = 500
 	rerunBytes = 4 << 20
 )
 
-// Rerun puts the dead letters that a stop or a failure has made back in line,
-// oldest first, and answers how many. Expired, dropped and taken-back ones stay, and
-// so do those that are put aside while it is at work, and those for which the line has no
-// room.
+// Rerun puts a session's stopped and failed dead letters back at the end of its line, in the
+// order in which they first arrived, and returns how many. Expired, dropped and interrupted
+// ones stay dead letters. So do those that are archived during the call, and those for which
+// the line has no room (ClientConfig.LineCap).
+//
+// The error wraps session.ErrInvalid if the session key is wrong, and session.ErrUnchanged
+// if nothing was changed. After another error some messages may be back in line; a second
+// call reruns the rest.
 func (a *Client) Rerun(ctx context.Context, sessionKey string) (n int, err error) {
 	if err := session.ValidateKey(sessionKey); err != nil {
 		return 0, err
 	}
 	if n, err = a.rerun(ctx, sessionKey); err != nil {
-		return n, fmt.Errorf("run again what was put aside in %s: %w", sessionKey, err)
+		return n, fmt.Errorf("rerun dead letters of %s: %w", sessionKey, err)
 	}
 	return n, nil
 }
@@ -65,7 +69,7 @@ func (a *Client) rerun(ctx context.Context, sessionKey string) (n int, err error
 	return n, nil
 }
 
-// rerunCount is how many of the first go into one batch.
+// rerunCount returns how many of the first go into one batch.
 func rerunCount(all []deadPlace) int {
 	for i, size := 0, 0; i < min(len(all), rerunBatch); i++ {
 		if size += all[i].size; size > rerunBytes && i > 0 {

@@ -12,13 +12,15 @@ import (
 	"turnstile/pkg/session"
 )
 
-// Transcript reads a transcript, oldest entry first. One that does not exist, or has
-// expired, is empty. An entry that cannot be read is one of session.RoleSystem.
+// Transcript returns a transcript, oldest entry first. sessionID names it: session.Info has
+// the current one. A transcript that does not exist or has expired is empty. An entry that
+// cannot be read has the role session.RoleSystem, and the reason as its text.
 func (a *Client) Transcript(ctx context.Context, key, sessionID string) ([]session.Entry, error) {
 	return a.transcript(ctx, key, sessionID, 0)
 }
 
-// Tail reads the last n entries of the session's present transcript.
+// Tail returns the last n entries of a session's current transcript, oldest first; n is at
+// least 1. A session without a transcript has none.
 func (a *Client) Tail(ctx context.Context, sessionKey string, n int) ([]session.Entry, error) {
 	k := rediskey.For(sessionKey)
 	id, err := a.rdb.HGet(ctx, k.Record(), "session_id").Result()

@@ -53,7 +53,7 @@ func TestOnACluster(t *testing.T) {
 	}
 	sender, operator := client(acl.Sender), client(acl.Operator)
 	turns(t, rdb, sender)
-	_, err = operator.Busy(t.Context())
+	_, err = operator.BusySessions(t.Context())
 	expect.OK(t, err)
 	expect.OK(t, operator.Erase(t.Context(), "a"))
 	for _, node := range cluster.Nodes {

@@ -42,7 +42,7 @@ func dashboard(t *testing.T, server *redistest.Server, user string, write bool) 
 	expect.OK(t, err)
 	s, err := httpd.New(httpd.Config{
 		Addr: "127.0.0.1:0", Redis: conn, Write: write, Ping: func(ctx context.Context) error { return rdb.Ping(ctx).Err() },
-		Metrics: metrics.New(admin.New(rdb, admin.Config{})).Handler(), Logger: slog.New(slog.DiscardHandler),
+		Metrics: metrics.New(admin.NewClient(rdb)).Handler(), Logger: slog.New(slog.DiscardHandler),
 	})
 	expect.OK(t, err)
 	expect.OK(t, s.Start(t.Context()))

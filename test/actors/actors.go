@@ -3,6 +3,10 @@
 package actors
 
 import (
+	"context"
+	"fmt"
+	"strings"
+
 	"github.com/redis/go-redis/v9"
 
 	"turnstile"
@@ -10,6 +14,7 @@ import (
 	"turnstile/internal/protocol"
 	"turnstile/internal/recovery"
 	"turnstile/pkg/admin"
+	"turnstile/pkg/session"
 )
 
 // Client sends, and looks at what became of it.
@@ -30,8 +35,17 @@ func NewClient(rdb redis.UniversalClient) *Client {
 func NewClientWith(rdb redis.UniversalClient, cfg turnstile.ClientConfig) *Client {
 	return &Client{
 		turnstile.NewClientWith(rdb, cfg),
-		admin.New(rdb, admin.Config{Limits: cfg.Limits, LineCap: cfg.LineCap}),
+		admin.NewClientWith(rdb, admin.ClientConfig{Limits: cfg.Limits, LineCap: cfg.LineCap}),
 	}
+}
+
+// Command carries out a slash command and returns its reply.
+func (c *Client) Command(ctx context.Context, sessionKey, name, args string) (string, error) {
+	r, err := c.Submit(ctx, sessionKey, session.Message{Text: strings.TrimSpace(name + " " + args)})
+	if err == nil && r.Status != turnstile.Answered {
+		err = fmt.Errorf("%s is no command: its receipt is %+v", name, r)
+	}
+	return r.Reply, err
 }
 
 // Consumer takes messages, recovers sessions and keeps Redis tidy.

@@ -139,7 +139,7 @@ func (s *stage) send(v version, first int, ended *atomic.Int64) (finish func() s
 // heldBy are the sessions in which a worker runs a turn, by what Redis says.
 func (s *stage) heldBy(p *process) (held []string) {
 	s.Helper()
-	busy, err := s.client.Busy(s.ctx)
+	busy, err := s.client.BusySessions(s.ctx)
 	expect.OK(s, err)
 	for _, info := range busy {
 		if info.Worker == p.worker() && info.Phase == "running" {

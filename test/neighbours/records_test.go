@@ -164,14 +164,14 @@ func situations() []situation {
 				h := r.start()
 				expect.OK(r, h.Keep(r.ctx, []byte(`{"agent":"x"}`), 2))
 				r.asks(h, "run make")
-				if _, err := r.client.Answer(r.ctx, r.key, 1, session.Allow); err != nil {
+				if _, err := r.client.Decide(r.ctx, r.key, 1, session.Allow); err != nil {
 					r.Fatal(err)
 				}
 				r.asks(h, "run rm")
 			},
 			runs: []string{"one", "two"},
 			after: func(r *records) {
-				if _, err := r.client.Answer(r.ctx, r.key, 0, session.Allow); !errors.Is(err, session.ErrNoQuestion) {
+				if _, err := r.client.Decide(r.ctx, r.key, 0, session.Allow); !errors.Is(err, session.ErrNoQuestion) {
 					r.Errorf("the question of a turn that is over: %v", err)
 				}
 				// The old worker has written as many entries as the dead turn was to write.

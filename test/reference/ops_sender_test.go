@@ -82,7 +82,7 @@ func answer(l *life, a, b, c int) step {
 		fmt.Sprintf("answer %d: %s", n, d),
 		func() string { return l.model.Answer(n, string(d)) },
 		func() string {
-			q, err := l.actual.client.Answer(l.actual.ctx, key, n, d)
+			q, err := l.actual.client.Decide(l.actual.ctx, key, n, d)
 			switch {
 			case err == nil:
 				return fmt.Sprint("ok ", q.Number)
@@ -193,7 +193,7 @@ func dropDead(l *life, a, _, c int) step {
 		if which != "" {
 			ids = l.actual.names.ids([]string{which})
 		}
-		n, err := l.actual.client.DropDeadLetters(l.actual.ctx, key, ids...)
+		n, err := l.actual.client.DeleteDeadLetters(l.actual.ctx, key, ids...)
 		l.actual.must(err)
 		return fmt.Sprint(n)
 	}}
