@@ -3,26 +3,13 @@ package turnstile_test
 import (
 	"context"
 	"fmt"
-	"log/slog"
-	"strings"
-	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
 	"turnstile"
-	"turnstile/internal/engine"
-	"turnstile/internal/protocol"
-	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
+	"turnstile/test/demo"
 )
-
-// shout is an agent that a worker runs somewhere else.
-type shout struct{}
-
-func (shout) Run(_ context.Context, turn agent.Turn, _ func(agent.Event)) (agent.Result, error) {
-	return agent.Result{Text: strings.ToUpper(turn.Text())}, nil
-}
 
 // send is the code of README and docs/library.md.
 func send(ctx context.Context, rdb redis.UniversalClient) error {
@@ -36,40 +23,16 @@ func send(ctx context.Context, rdb redis.UniversalClient) error {
 	return err
 }
 
-// A program that sends a message and waits for the reply. A repeated message is run
-// once.
+// A program that sends a message and waits for the reply. A repeated message runs once.
 func Example_sender() {
-	ctx := context.Background()
-	rdb, stop := startWorker(ctx)
+	rdb, stop := demo.Worker(demo.Shout())
 	defer stop()
 	for range 2 {
-		if err := send(ctx, rdb); err != nil {
+		if err := send(context.Background(), rdb); err != nil {
 			panic(err)
 		}
 	}
 	// Output:
 	// done HELLO
 	// done HELLO
-}
-
-// startWorker stands for the worker that a sender has somewhere else.
-func startWorker(ctx context.Context) (rdb redis.UniversalClient, stop func()) {
-	server, err := miniredis.Run()
-	if err != nil {
-		panic(err)
-	}
-	rdb = redis.NewClient(&redis.Options{Addr: server.Addr()})
-	options := engine.Options{Queue: protocol.Config{Retention: time.Hour}, Logger: slog.New(slog.DiscardHandler)}
-	w, err := engine.New(rdb, shout{}, options)
-	if err != nil {
-		panic(err)
-	}
-	if err := w.Start(ctx); err != nil {
-		panic(err)
-	}
-	return rdb, func() {
-		w.Drain(ctx, engine.ReasonShutdown)
-		_ = rdb.Close()
-		server.Close()
-	}
 }

@@ -1,0 +1,152 @@
+package turnstile_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"turnstile"
+	"turnstile/pkg/admin"
+	"turnstile/pkg/agent"
+	"turnstile/pkg/session"
+	"turnstile/test/demo"
+)
+
+// Stop ends the running turn and archives the messages that wait behind it.
+func ExampleClient_Stop() {
+	started := make(chan struct{})
+	rdb, stop := demo.Worker(demo.Endless(started))
+	defer stop()
+	ctx, client := context.Background(), turnstile.NewClient(rdb)
+	for _, id := range []string{"one", "two"} {
+		_, err := client.Submit(ctx, "web:42", session.Message{ID: id, Text: "count to infinity"})
+		demo.Check(err)
+		if id == "one" {
+			<-started
+		}
+	}
+	stopped, err := client.Stop(ctx, "web:42")
+	demo.Check(err)
+	fmt.Println(stopped.Phase, stopped.Dropped)
+	for _, id := range []string{"one", "two"} {
+		outcome, err := client.Wait(ctx, "web:42", id)
+		demo.Check(err)
+		fmt.Println(id, outcome.Status)
+	}
+	// Output:
+	// running 1
+	// one stopped
+	// two stopped
+}
+
+func ExampleClient_Undo() {
+	rdb, stop := demo.Worker(demo.Shout())
+	defer stop()
+	ctx, client := context.Background(), turnstile.NewClient(rdb)
+	say(ctx, client, "hello")
+	undone, err := client.Undo(ctx, "web:42")
+	demo.Check(err)
+	fmt.Println(undone.Text, undone.Entries)
+	_, err = client.Undo(ctx, "web:42")
+	fmt.Println(errors.Is(err, session.ErrNoTurn))
+	// Output:
+	// hello 2
+	// true
+}
+
+// say sends a message and waits for its end.
+func say(ctx context.Context, client *turnstile.Client, text string) session.Outcome {
+	receipt, err := client.Submit(ctx, "web:42", session.Message{Text: text})
+	demo.Check(err)
+	outcome, err := client.Wait(ctx, "web:42", receipt.ID)
+	demo.Check(err)
+	return outcome
+}
+
+// Retry takes the last turn back and runs its message again.
+func ExampleClient_Retry() {
+	replies := make(chan string, 2)
+	replies <- "a poor reply"
+	replies <- "a better reply"
+	ended := make(chan string, 2)
+	rdb, stop := demo.Worker(demo.Agent(func(context.Context, agent.Turn, func(agent.Event)) (agent.Result, error) {
+		reply := <-replies
+		ended <- reply
+		return agent.Result{Text: reply}, nil
+	}))
+	defer stop()
+	ctx, client := context.Background(), turnstile.NewClient(rdb)
+	say(ctx, client, "hello")
+	fmt.Println(<-ended)
+	undone, err := client.Retry(ctx, "web:42")
+	demo.Check(err)
+	fmt.Println(undone.Text)
+	fmt.Println(<-ended)
+	// Output:
+	// a poor reply
+	// hello
+	// a better reply
+}
+
+// Rotate with the id that was seen replaces it once, however often it is called.
+func ExampleClient_Rotate() {
+	rdb, stop := demo.Redis()
+	defer stop()
+	ctx, client := context.Background(), turnstile.NewClient(rdb)
+	first, err := client.Rotate(ctx, "web:42", "")
+	demo.Check(err)
+	second, err := client.Rotate(ctx, "web:42", first)
+	demo.Check(err)
+	again, err := client.Rotate(ctx, "web:42", first)
+	demo.Check(err)
+	fmt.Println(second == first, again == second)
+	// Output: false true
+}
+
+func ExampleClient_SetTitle() {
+	rdb, stop := demo.Redis()
+	defer stop()
+	ctx, client := context.Background(), turnstile.NewClient(rdb)
+	demo.Check(client.SetTitle(ctx, "web:42", "Holidays"))
+	info, err := admin.NewClient(rdb).Session(ctx, "web:42")
+	demo.Check(err)
+	fmt.Println(info.Title, "by the", info.TitleBy)
+	// Output: Holidays by the user
+}
+
+// Messages that arrive while a turn runs are collected into one turn, 2 s after the last.
+func ExampleClient_Configure() {
+	rdb, stop := demo.Redis()
+	defer stop()
+	ctx, client := context.Background(), turnstile.NewClient(rdb)
+	demo.Check(client.Configure(ctx, "web:42", session.QueueSettings{Mode: session.ModeCollect, Debounce: session.Millis(2 * time.Second)}))
+	info, err := admin.NewClient(rdb).Session(ctx, "web:42")
+	demo.Check(err)
+	fmt.Println(info.Settings)
+	// Output: collect debounce:2s
+}
+
+// The agent asks before it does something, and the user allows it.
+func ExampleClient_Decide() {
+	rdb, stop := demo.Worker(demo.Agent(func(ctx context.Context, turn agent.Turn, _ func(agent.Event)) (agent.Result, error) {
+		answer, err := turn.Ask(ctx, agent.Question{Name: "deploy", Text: "to production"})
+		return agent.Result{Text: fmt.Sprint("deployed: ", answer.Allowed)}, err
+	}))
+	defer stop()
+	ctx, client := context.Background(), turnstile.NewClient(rdb)
+	receipt, err := client.Submit(ctx, "web:42", session.Message{Text: "go live"})
+	demo.Check(err)
+	outcome, err := client.Follow(ctx, "web:42", receipt.ID, func(e session.Event) {
+		if e.Type == session.EventPermissionAsked {
+			question, err := client.Decide(ctx, "web:42", 0, session.Allow)
+			demo.Check(err)
+			fmt.Println(question.Name, question.Text)
+		}
+	})
+	demo.Check(err)
+	fmt.Println(outcome.Reply)
+	// Output:
+	// deploy to production
+	// deployed: true
+}

@@ -1,0 +1,60 @@
+package turnstile_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"turnstile"
+	"turnstile/test/demo"
+)
+
+// A worker with an agent of its own. Its settings are environment variables.
+func ExampleRunWorker() {
+	rdb, stop := demo.Redis()
+	defer stop()
+	defer setenv("REDIS_URL", demo.URL(rdb))()
+	defer setenv("TURNSTILE_LOG_LEVEL", "error")()
+
+	ctx, end := context.WithCancel(context.Background()) // the end of ctx is a SIGTERM
+	go func() {
+		defer end()
+		fmt.Println(say(ctx, turnstile.NewClient(rdb), "good morning").Reply)
+	}()
+	err := turnstile.RunWorker(ctx, demo.Shout())
+	fmt.Println(err)
+	// Output:
+	// GOOD MORNING
+	// <nil>
+}
+
+// setenv sets an environment variable, which a worker's supervisor would do.
+func setenv(name, value string) (restore func()) {
+	old, found := os.LookupEnv(name)
+	demo.Check(os.Setenv(name, value))
+	return func() {
+		if found {
+			demo.Check(os.Setenv(name, old))
+		} else {
+			demo.Check(os.Unsetenv(name))
+		}
+	}
+}
+
+// A wrong setting is told apart from a failure, and a restart from an end.
+func ExampleExitCode() {
+	defer setenv("TURNSTILE_CONCURRENCY", "many")()
+	err := turnstile.RunWorker(context.Background(), demo.Shout())
+	fmt.Println(turnstile.ExitCode(err), turnstile.ExitCode(turnstile.ErrRestart), turnstile.ExitCode(nil))
+	// Output: 2 75 0
+}
+
+// The whole main of a worker. It is not run: Init and os.Exit are for a process of its own.
+func ExampleInit() {
+	turnstile.Init()
+	err := turnstile.RunWorker(context.Background(), demo.Shout())
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "my-worker:", err)
+	}
+	os.Exit(turnstile.ExitCode(err))
+}

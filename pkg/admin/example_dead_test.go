@@ -1,0 +1,98 @@
+package admin_test
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/redis/go-redis/v9"
+
+	"turnstile"
+	"turnstile/pkg/admin"
+	"turnstile/pkg/session"
+	"turnstile/test/demo"
+)
+
+// stopped makes dead letters of two messages that wait: Stop archives them.
+func stopped(ctx context.Context, rdb redis.UniversalClient) {
+	client := turnstile.NewClient(rdb)
+	for _, id := range []string{"one", "two"} {
+		_, err := client.Submit(ctx, "web:42", session.Message{ID: id, Text: "hello " + id})
+		demo.Check(err)
+	}
+	_, err := client.Stop(ctx, "web:42")
+	demo.Check(err)
+}
+
+func ExampleClient_DeadLetters() {
+	rdb, stop := demo.Redis()
+	defer stop()
+	ctx := context.Background()
+	stopped(ctx, rdb)
+	for letter, err := range admin.NewClient(rdb).DeadLetters(ctx, "web:42") {
+		demo.Check(err)
+		fmt.Println(letter.ID, letter.Text, letter.Outcome.Status)
+	}
+	// Output:
+	// one hello one stopped
+	// two hello two stopped
+}
+
+func ExampleClient_SessionsWithDeadLetters() {
+	rdb, stop := demo.Redis()
+	defer stop()
+	ctx := context.Background()
+	stopped(ctx, rdb)
+	for key, err := range admin.NewClient(rdb).SessionsWithDeadLetters(ctx) {
+		demo.Check(err)
+		fmt.Println(key)
+	}
+	// Output: web:42
+}
+
+func ExampleClient_Rerun() {
+	rdb, stop := demo.Redis()
+	defer stop()
+	ctx, operator := context.Background(), admin.NewClient(rdb)
+	stopped(ctx, rdb)
+	n, err := operator.Rerun(ctx, "web:42")
+	demo.Check(err)
+	info, err := operator.Session(ctx, "web:42")
+	demo.Check(err)
+	fmt.Println(n, info.Pending, info.Archived)
+	// Output: 2 2 0
+}
+
+// The limit of the line is that of senders and workers.
+func ExampleNewClientWith() {
+	rdb, stop := demo.Redis()
+	defer stop()
+	ctx := context.Background()
+	stopped(ctx, rdb)
+	n, err := admin.NewClientWith(rdb, admin.ClientConfig{LineCap: 1}).Rerun(ctx, "web:42")
+	fmt.Println(n, err)
+	// Output: 1 <nil>
+}
+
+func ExampleClient_DeleteDeadLetters() {
+	rdb, stop := demo.Redis()
+	defer stop()
+	ctx, operator := context.Background(), admin.NewClient(rdb)
+	stopped(ctx, rdb)
+	n, err := operator.DeleteDeadLetters(ctx, "web:42", "one")
+	fmt.Println(n, err)
+	n, err = operator.DeleteDeadLetters(ctx, "web:42")
+	fmt.Println(n, err)
+	// Output:
+	// 1 <nil>
+	// 1 <nil>
+}
+
+func ExampleClient_Erase() {
+	rdb, stop := demo.Redis()
+	defer stop()
+	ctx := context.Background()
+	stopped(ctx, rdb)
+	demo.Check(admin.NewClient(rdb).Erase(ctx, "web:42"))
+	fmt.Println(rdb.DBSize(ctx).Val(), "keys")
+	// Output: 0 keys
+}

@@ -1,0 +1,84 @@
+package admin_test
+
+import (
+	"context"
+	"fmt"
+
+	"turnstile"
+	"turnstile/pkg/admin"
+	"turnstile/pkg/session"
+	"turnstile/test/demo"
+)
+
+func ExampleNewClient() {
+	rdb, stop := demo.Redis()
+	defer stop()
+	operator := admin.NewClient(rdb)
+	info, err := operator.Session(context.Background(), "web:42")
+	fmt.Println(info.Phase, err)
+	// Output: idle <nil>
+}
+
+func ExampleClient_Session() {
+	started := make(chan struct{})
+	rdb, stop := demo.Worker(demo.Endless(started))
+	defer stop()
+	ctx := context.Background()
+	_, err := turnstile.NewClient(rdb).Submit(ctx, "web:42", session.Message{ID: "one", Text: "count to infinity"})
+	demo.Check(err)
+	<-started
+	info, err := admin.NewClient(rdb).Session(ctx, "web:42")
+	demo.Check(err)
+	fmt.Println(info.Phase, info.Messages, info.Pending)
+	// Output: running [one] 0
+}
+
+// No worker runs here, so that each message waits.
+func ExampleClient_BusySessions() {
+	rdb, stop := demo.Redis()
+	defer stop()
+	ctx, client := context.Background(), turnstile.NewClient(rdb)
+	for range 2 {
+		_, err := client.Submit(ctx, "web:42", session.Message{Text: "hello"})
+		demo.Check(err)
+	}
+	busy, err := admin.NewClient(rdb).BusySessions(ctx)
+	demo.Check(err)
+	for _, info := range busy {
+		fmt.Println(info.Session, info.Phase, info.Pending)
+	}
+	// Output: web:42 idle 2
+}
+
+func ExampleClient_Followups() {
+	started := make(chan struct{})
+	rdb, stop := demo.Worker(demo.Endless(started))
+	defer stop()
+	ctx, client := context.Background(), turnstile.NewClient(rdb)
+	_, err := client.Submit(ctx, "web:42", session.Message{Text: "count to infinity"})
+	demo.Check(err)
+	<-started
+	_, err = client.Submit(ctx, "web:42", session.Message{ID: "two", Text: "by twos"})
+	demo.Check(err)
+	followups, err := admin.NewClient(rdb).Followups(ctx, "web:42")
+	demo.Check(err)
+	for _, f := range followups {
+		fmt.Println(f.ID, f.Text, f.State)
+	}
+	// Output: two by twos queued
+}
+
+// The sessions that wait for a worker's free slot tell whether there are too few workers.
+func ExampleClient_Backlog() {
+	rdb, stop := demo.Redis()
+	defer stop()
+	ctx, client := context.Background(), turnstile.NewClient(rdb)
+	for _, key := range []string{"web:1", "web:2"} {
+		_, err := client.Submit(ctx, key, session.Message{Text: "hello"})
+		demo.Check(err)
+	}
+	backlog, err := admin.NewClient(rdb).Backlog(ctx)
+	demo.Check(err)
+	fmt.Println(backlog.Ready, backlog.Due)
+	// Output: 2 0
+}

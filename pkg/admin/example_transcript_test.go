@@ -1,0 +1,65 @@
+package admin_test
+
+import (
+	"context"
+	"fmt"
+
+	"turnstile"
+	"turnstile/pkg/admin"
+	"turnstile/pkg/resume"
+	"turnstile/pkg/session"
+	"turnstile/test/demo"
+)
+
+func ExampleClient_Transcript() {
+	rdb, stop := demo.Worker(demo.Shout())
+	defer stop()
+	ctx, operator := context.Background(), admin.NewClient(rdb)
+	say(ctx, turnstile.NewClient(rdb), "hello")
+	info, err := operator.Session(ctx, "web:42")
+	demo.Check(err)
+	entries, err := operator.Transcript(ctx, "web:42", info.SessionID)
+	demo.Check(err)
+	for _, e := range entries {
+		fmt.Println(e.Role, e.Text)
+	}
+	// Output:
+	// user hello
+	// assistant HELLO
+}
+
+// say sends a message and waits for its end.
+func say(ctx context.Context, client *turnstile.Client, text string) {
+	receipt, err := client.Submit(ctx, "web:42", session.Message{Text: text})
+	demo.Check(err)
+	_, err = client.Wait(ctx, "web:42", receipt.ID)
+	demo.Check(err)
+}
+
+func ExampleClient_Tail() {
+	rdb, stop := demo.Worker(demo.Shout())
+	defer stop()
+	ctx := context.Background()
+	for _, text := range []string{"hello", "how are you?"} {
+		say(ctx, turnstile.NewClient(rdb), text)
+	}
+	entries, err := admin.NewClient(rdb).Tail(ctx, "web:42", 1)
+	demo.Check(err)
+	fmt.Println(len(entries), entries[0].Text)
+	// Output: 1 HOW ARE YOU?
+}
+
+// The next turn is told that the last one was interrupted.
+func ExampleClient_ResumeRecord() {
+	rdb, stop := demo.Redis()
+	defer stop()
+	ctx := context.Background()
+	_, err := turnstile.NewClient(rdb).Submit(ctx, "web:42", session.Message{Text: "hello"})
+	demo.Check(err)
+	_, err = resume.Mark(ctx, rdb, "web:42", resume.ReasonRestart)
+	demo.Check(err)
+	record, err := admin.NewClient(rdb).ResumeRecord(ctx, "web:42")
+	demo.Check(err)
+	fmt.Println(record.Pending, record.Reason)
+	// Output: true restart_timeout
+}

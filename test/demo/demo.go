@@ -1,0 +1,80 @@
+// Package demo has what the runnable examples need beside the code that they show: an
+// embedded Redis, a worker, and small agents.
+package demo
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"turnstile/internal/engine"
+	"turnstile/internal/protocol"
+	"turnstile/pkg/agent"
+)
+
+// Redis starts an embedded Redis. A program connects to its own one.
+func Redis() (rdb redis.UniversalClient, stop func()) {
+	server, err := miniredis.Run()
+	Check(err)
+	rdb = redis.NewClient(&redis.Options{Addr: server.Addr()})
+	return rdb, func() {
+		Check(rdb.Close())
+		server.Close()
+	}
+}
+
+// URL is the address of a Redis that Redis has started.
+func URL(rdb redis.UniversalClient) string {
+	return "redis://" + rdb.(*redis.Client).Options().Addr //nolint:forcetypeassert // it is this one
+}
+
+// Worker starts a Redis and a worker that runs an agent's turns. In production it is
+// another process.
+func Worker(a agent.Agent) (rdb redis.UniversalClient, stop func()) {
+	rdb, stopRedis := Redis()
+	w, err := engine.New(rdb, a, engine.Options{
+		Queue:  protocol.Config{Retention: time.Hour},
+		Logger: slog.New(slog.DiscardHandler),
+	})
+	Check(err)
+	Check(w.Start(context.Background()))
+	return rdb, func() {
+		w.Drain(context.Background(), engine.ReasonShutdown)
+		stopRedis()
+	}
+}
+
+// Check panics on an error: an example has nobody to return it to.
+func Check(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+// Agent is a function that runs a turn.
+type Agent func(ctx context.Context, turn agent.Turn, emit func(agent.Event)) (agent.Result, error)
+
+// Run implements agent.Agent.
+func (a Agent) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)) (agent.Result, error) {
+	return a(ctx, turn, emit)
+}
+
+// Shout replies with the message in capitals.
+func Shout() Agent {
+	return func(_ context.Context, turn agent.Turn, _ func(agent.Event)) (agent.Result, error) {
+		return agent.Result{Text: strings.ToUpper(turn.Text())}, nil
+	}
+}
+
+// Endless runs until its turn is cancelled. It sends to started when it runs.
+func Endless(started chan<- struct{}) Agent {
+	return func(ctx context.Context, _ agent.Turn, _ func(agent.Event)) (agent.Result, error) {
+		started <- struct{}{}
+		<-ctx.Done()
+		return agent.Result{}, context.Cause(ctx)
+	}
+}
