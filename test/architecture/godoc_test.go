@@ -16,8 +16,8 @@ import (
 // library are the packages that programs import, from this directory.
 var library = []string{"../..", "../../pkg/session", "../../pkg/agent", "../../pkg/admin", "../../pkg/lockguard", "../../pkg/resume"}
 
-// tried are those of which each exported function is called in an example that runs. A
-// Client and a Worker need a running worker: test/examples has theirs.
+// tried are those of which each exported function is called in an example that runs. The
+// others are in TestPublicFunctionsHaveExamples.
 var tried = []string{"../../pkg/session", "../../pkg/agent", "../../pkg/lockguard", "../../pkg/resume"}
 
 // twoScreens is how many lines of `go doc` a reader takes in.

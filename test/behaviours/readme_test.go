@@ -11,6 +11,7 @@ import (
 
 const (
 	mostWords  = 1000
+	mostGo     = 8 // lines
 	theLibrary = "docs/library.md"
 )
 
@@ -62,7 +63,10 @@ func TestGoOfThePagesIsRun(t *testing.T) {
 	for _, name := range []string{"README.md", theLibrary} {
 		blocks := goBlock.FindAllStringSubmatch(page(t, name), -1)
 		if len(blocks) == 0 {
-			t.Errorf("%s has no Go code", name)
+			t.Fatalf("%s has no Go code", name)
+		}
+		if n := strings.Count(blocks[0][1], "\n"); name == "README.md" && n > mostGo {
+			t.Errorf("README.md has %d lines of Go, at most %d are allowed", n, mostGo)
 		}
 		for _, block := range blocks {
 			if !strings.Contains(sources, "\n"+indented(block[1])) {

@@ -1,0 +1,98 @@
+package architecture
+
+import (
+	"go/ast"
+	"go/doc"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"testing"
+)
+
+// public are the packages in which each function has an example of its own. untried has
+// those without an example that runs, and the reason of each.
+var public = []struct {
+	folder  string
+	untried map[string]string
+}{
+	{".", map[string]string{
+		"Init": "it is for a process of its own; its example compiles, and examples/custom-agent is tested",
+	}},
+	{"pkg/admin", nil},
+}
+
+// Each exported function and method has an example whose output is compared, and each
+// exported identifier a comment.
+func TestPublicFunctionsHaveExamples(t *testing.T) {
+	t.Parallel()
+	for _, p := range public {
+		t.Run(p.folder, func(t *testing.T) {
+			t.Parallel()
+			pkg := documented(t, p.folder)
+			names := map[string]bool{}
+			check := func(prefix string, all []*doc.Func) {
+				for _, f := range all {
+					name := prefix + f.Name
+					names[name] = true
+					_, untried := p.untried[name]
+					switch runs := anyRuns(f.Examples); {
+					case f.Doc == "":
+						t.Errorf("%s has no comment", name)
+					case !runs && !untried:
+						t.Errorf("%s has no example with output", name)
+					case runs && untried:
+						t.Errorf("%s has an example with output: take it from untried", name)
+					}
+				}
+			}
+			check("", pkg.Funcs)
+			for _, typ := range pkg.Types {
+				if typ.Doc == "" {
+					t.Errorf("type %s has no comment", typ.Name)
+				}
+				check("", typ.Funcs)
+				check(typ.Name+".", typ.Methods)
+			}
+			for name := range p.untried {
+				if !names[name] {
+					t.Errorf("untried names %s, which is not there", name)
+				}
+			}
+			if len(names) == 0 {
+				t.Error("no function was found")
+			}
+		})
+	}
+}
+
+func anyRuns(examples []*doc.Example) bool {
+	for _, e := range examples {
+		if e.Output != "" || e.EmptyOutput {
+			return true
+		}
+	}
+	return false
+}
+
+// documented parses a package with its tests.
+func documented(t *testing.T, folder string) *doc.Package {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join("../..", folder, "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := token.NewFileSet()
+	var files []*ast.File
+	for _, path := range paths {
+		file, err := parser.ParseFile(set, path, nil, parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, file)
+	}
+	pkg, err := doc.NewFromFiles(set, files, "turnstile/"+folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pkg
+}
