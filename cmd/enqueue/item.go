@@ -3,11 +3,9 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"reflect"
 	"unicode/utf8"
 
 	"turnstile"
@@ -79,7 +77,7 @@ func (o options) item(text []byte) (item, error) {
 		return item{}, fmt.Errorf("%w JSON: it is not UTF-8", session.ErrInvalid)
 	}
 	if err := strictjson.Decode(text, &line); err != nil {
-		return item{}, wrongType(err)
+		return item{}, wrongType(text, err)
 	}
 	it := item{
 		session: or(line.Session, o.session),
@@ -116,27 +114,6 @@ func (o options) item(text []byte) (item, error) {
 		return it, fmt.Errorf("%w message: in is negative", session.ErrInvalid)
 	}
 	return it, o.limits.Validate(it.m)
-}
-
-// wrongType puts into the terms of the file what the decoder says about a field that
-// is written as something else; other errors stay as they are.
-func wrongType(err error) error {
-	var wrong *json.UnmarshalTypeError
-	if !errors.As(err, &wrong) || wrong.Field == "" {
-		return err
-	}
-	is := "a text"
-	switch {
-	case wrong.Type == reflect.TypeFor[session.Duration](), wrong.Type == reflect.TypeFor[*session.Duration]():
-		is = `a text, such as "10s"`
-	case wrong.Type.Kind() == reflect.Map, wrong.Type.Kind() == reflect.Struct:
-		is = "an object"
-	case wrong.Type.Kind() == reflect.Slice:
-		is = "a list"
-	case wrong.Type.Kind() == reflect.Int64:
-		is = "a whole number"
-	}
-	return fmt.Errorf("%w JSON: %q is %s", session.ErrInvalid, wrong.Field, is)
 }
 
 func or[T any](v *T, fallback T) T {
