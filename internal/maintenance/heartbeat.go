@@ -17,9 +17,16 @@ import (
 // Field numbers of asynq's ServerInfo and WorkerInfo (asynq v0.26.0, internal/proto),
 // pinned by the contract tests. Both begin with the same three: host, pid, server id.
 const (
+	serverHost        = 1
+	serverPID         = 2
 	serverConcurrency = 4
 	serverQueues      = 5
+	serverStatus      = 7
+	serverStart       = 8
 	serverActive      = 9
+
+	// serverWorker is a field of ours, with the worker's name: asynq reads past it.
+	serverWorker = 1000
 
 	workerTaskID   = 4
 	workerTaskType = 5
@@ -48,11 +55,12 @@ const (
 //
 // The heartbeat is asynq's: every 5 s, for 10 s, and gone with the server's Shutdown.
 func (c *Maintenance) ServerRedis(slots int, most time.Duration, running func() []*protocol.Claim) redis.UniversalClient {
-	return serverRedis{c.rdb, slots, most, running}
+	return serverRedis{c.rdb, c.cfg.Worker, slots, most, running}
 }
 
 type serverRedis struct {
 	redis.UniversalClient
+	worker  string
 	slots   int
 	most    time.Duration
 	running func() []*protocol.Claim
@@ -90,8 +98,8 @@ func (r serverRedis) heartbeat(keys []string, args []any) []any {
 	return changed
 }
 
-// server is a ServerInfo with the worker's slots and the number of its turns, and the
-// fields that name the server. It names no queue: the sessions' are too many.
+// server is a ServerInfo with the worker's name, its slots and the number of its turns,
+// and the fields that name the server. It names no queue: the sessions' are too many.
 func (r serverRedis) server(info []byte, turns int) (identity, server []byte, ok bool) {
 	for len(info) > 0 {
 		num, _, n := protowire.ConsumeField(info)
@@ -108,7 +116,8 @@ func (r serverRedis) server(info []byte, turns int) (identity, server []byte, ok
 		info = info[n:]
 	}
 	server = appendNumber(server, serverConcurrency, int64(r.slots))
-	return identity, appendNumber(server, serverActive, int64(turns)), true
+	server = appendNumber(server, serverActive, int64(turns))
+	return identity, appendText(server, serverWorker, r.worker), true
 }
 
 // workerInfo is what a heartbeat tells of the turn that runs: its first message's id

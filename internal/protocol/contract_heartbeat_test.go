@@ -12,6 +12,7 @@ import (
 
 	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
+	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
 )
 
@@ -80,10 +81,27 @@ func TestContract_Heartbeat(t *testing.T) {
 			t.Errorf("%s is %q", name, b.rdb.Get(b.ctx, name).Val())
 		}
 	}
+	// Our own list has the worker's name, and not another program's asynq.Server.
+	other := asynq.NewServerFromRedisClient(b.rdb, asynq.Config{Queues: map[string]int{"jobs": 1}, LogLevel: asynq.FatalLevel})
+	must(t, other.Start(asynq.HandlerFunc(func(context.Context, *asynq.Task) error { return nil })))
+	defer other.Shutdown()
+	await(t, "the other server's heartbeat", func() bool { return len(b.servers()) == 2 })
+	operator := admin.New(b.rdb, admin.Config{})
+	workers, err := operator.Workers(b.ctx)
+	must(t, err)
+	equal(t, "workers", len(workers), 1)
+	equal(t, "worker", workers[0], admin.WorkerInfo{Name: t.Name() + "/one", Host: s.Host, PID: s.PID, Slots: 10, Turns: 2, Started: workers[0].Started})
+	equal(t, "started", workers[0].Started.UTC(), s.Started.UTC())
+	equal(t, "no worker", operator.NoWorker(b.ctx), false)
+	other.Shutdown()
+
 	server.Shutdown()
 	all, err = b.inspector().Servers()
 	must(t, err)
 	equal(t, "servers after the end", len(all), 0)
+	workers, err = operator.Workers(b.ctx)
+	must(t, err)
+	equal(t, "workers after the end", len(workers), 0)
 	equal(t, "keys after the end", len(b.rdb.Keys(b.ctx, "asynq:*rs:{*").Val()), 0)
 }
 

@@ -25,9 +25,10 @@ const (
 
 	Unlisted = "turnstile:unlisted" // ZSET session key -> ms: whether its queue's name is to be listed again is looked at then
 
-	AllQueues    = "asynq:queues" // SET of queue names that asynqmon lists
-	AsynqCancel  = "asynq:cancel" // PUBSUB channel of asynqmon's Cancel: a task id
-	asynqServer  = "asynq:servers:{"
+	AllQueues    = "asynq:queues"  // SET of queue names that asynqmon lists
+	AsynqCancel  = "asynq:cancel"  // PUBSUB channel of asynqmon's Cancel: a task id
+	Servers      = "asynq:servers" // ZSET key of a server's heartbeat -> unix seconds of its end
+	asynqServer  = Servers + ":{"
 	timerPrefix  = "turnstile:timer:"
 	signalPrefix = "turnstile:signal:"
 )

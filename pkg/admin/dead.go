@@ -56,26 +56,9 @@ func (a *Client) eachDead(ctx context.Context, sessionKey string, visit func(Dea
 	for err == nil && len(all) > 0 {
 		batch := all[:min(len(all), deadBatch)]
 		all = all[len(batch):]
-		tasks := make([]*redis.SliceCmd, len(batch))
-		var now *redis.TimeCmd
-		_, err = a.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-			now = p.Time(ctx)
-			for i, place := range batch {
-				tasks[i] = p.HMGet(ctx, k.Task(place.id), "msg", "state", "result")
-			}
-			return nil
-		})
-		if err != nil {
-			break
-		}
-		for i, place := range batch {
-			t := script.Result(tasks[i].Val())
-			if t.Text(1) != "archived" {
-				continue // rerun or deleted meanwhile
-			}
-			d := deadLetter(sessionKey, place.id, t, a.cfg.Limits)
-			d.At = time.Unix(place.second, 0)
-			d.Age = max(now.Val().Sub(d.At), 0)
+		var list []DeadLetter
+		list, err = a.readDead(ctx, sessionKey, batch)
+		for _, d := range list {
 			if !visit(d) {
 				return nil
 			}
@@ -85,6 +68,34 @@ func (a *Client) eachDead(ctx context.Context, sessionKey string, visit func(Dea
 		return fmt.Errorf("read dead letters of %s: %w", sessionKey, err)
 	}
 	return nil
+}
+
+// readDead reads the dead letters of some places, in one round trip.
+func (a *Client) readDead(ctx context.Context, sessionKey string, places []deadPlace) ([]DeadLetter, error) {
+	tasks := make([]*redis.SliceCmd, len(places))
+	var now *redis.TimeCmd
+	_, err := a.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		now = p.Time(ctx)
+		for i, place := range places {
+			tasks[i] = p.HMGet(ctx, rediskey.For(sessionKey).Task(place.id), "msg", "state", "result")
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	var list []DeadLetter
+	for i, place := range places {
+		t := script.Result(tasks[i].Val())
+		if t.Text(1) != "archived" {
+			continue // rerun or deleted meanwhile
+		}
+		d := deadLetter(sessionKey, place.id, t, a.cfg.Limits)
+		d.At = time.Unix(place.second, 0)
+		d.Age = max(now.Val().Sub(d.At), 0)
+		list = append(list, d)
+	}
+	return list, nil
 }
 
 // deadLetter reads {msg, state, result} of a task.

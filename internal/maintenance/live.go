@@ -1,0 +1,129 @@
+package maintenance
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"turnstile/internal/rediskey"
+)
+
+// Heartbeat is what a live worker tells of itself.
+type Heartbeat struct {
+	Name     string // "" of a worker of the version before
+	Host     string
+	PID      int
+	Slots    int
+	Turns    int // that run
+	Draining bool
+	Started  time.Time // by the worker's clock
+}
+
+// CountHeartbeats counts them, and those of other programs' asynq.Servers with them.
+func CountHeartbeats(ctx context.Context, rdb redis.UniversalClient) (int64, error) {
+	now, err := rdb.Time(ctx).Result()
+	if err != nil {
+		return 0, err
+	}
+	return rdb.ZCount(ctx, rediskey.Servers, strconv.FormatInt(now.Unix(), 10), "+inf").Result()
+}
+
+// Heartbeats reads those of all live workers, as asynqmon's Servers page does.
+func Heartbeats(ctx context.Context, rdb redis.UniversalClient) ([]Heartbeat, error) {
+	now, err := rdb.Time(ctx).Result()
+	if err != nil {
+		return nil, err
+	}
+	names, err := rdb.ZRangeArgs(ctx, redis.ZRangeArgs{Key: rediskey.Servers, Start: now.Unix(), Stop: "+inf", ByScore: true}).Result()
+	if err != nil {
+		return nil, err
+	}
+	names = slices.DeleteFunc(names, func(name string) bool { return !rediskey.IsServer(name) })
+	infos := make([]*redis.StringCmd, len(names))
+	_, err = rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i, name := range names {
+			infos[i] = p.Get(ctx, name)
+		}
+		return nil
+	})
+	if err != nil && err != redis.Nil { //nolint:errorlint // the pipeline returns the Nil of one that has just ended as it is
+		return nil, err
+	}
+	var list []Heartbeat
+	for _, info := range infos {
+		if w, ok := parseServer([]byte(info.Val())); ok {
+			list = append(list, w)
+		}
+	}
+	return list, nil
+}
+
+// parseServer reads asynq's ServerInfo; false: it is none, or that of another program's
+// asynq.Server.
+func parseServer(info []byte) (w Heartbeat, ok bool) {
+	for len(info) > 0 {
+		num, kind, n := protowire.ConsumeTag(info)
+		if n < 0 {
+			return w, false
+		}
+		info = info[n:]
+		var text []byte
+		var number uint64
+		switch kind {
+		case protowire.BytesType:
+			text, n = protowire.ConsumeBytes(info)
+		case protowire.VarintType:
+			number, n = protowire.ConsumeVarint(info)
+		case protowire.Fixed32Type, protowire.Fixed64Type, protowire.StartGroupType, protowire.EndGroupType:
+			n = protowire.ConsumeFieldValue(num, kind, info)
+		}
+		if n < 0 || num == serverQueues {
+			return w, false
+		}
+		info = info[n:]
+		switch num {
+		case serverHost:
+			w.Host = string(text)
+		case serverPID:
+			w.PID = int(int32(number))
+		case serverConcurrency:
+			w.Slots = int(int32(number))
+		case serverStatus:
+			w.Draining = string(text) == "stopped" // it takes nothing new
+		case serverStart:
+			w.Started = parseTime(text)
+		case serverActive:
+			w.Turns = int(int32(number))
+		case serverWorker:
+			w.Name = string(text)
+		}
+	}
+	return w, !w.Started.IsZero()
+}
+
+// parseTime reads a protobuf Timestamp.
+func parseTime(stamp []byte) time.Time {
+	var seconds, nanos uint64
+	for len(stamp) > 0 {
+		num, kind, n := protowire.ConsumeTag(stamp)
+		if n < 0 || kind != protowire.VarintType {
+			return time.Time{}
+		}
+		v, m := protowire.ConsumeVarint(stamp[n:])
+		if m < 0 {
+			return time.Time{}
+		}
+		switch num {
+		case timestampSeconds:
+			seconds = v
+		case timestampNanos:
+			nanos = v
+		}
+		stamp = stamp[n+m:]
+	}
+	return time.Unix(int64(seconds), int64(nanos))
+}

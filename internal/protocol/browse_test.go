@@ -1,0 +1,262 @@
+package protocol_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"turnstile"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
+	sq "turnstile/internal/protocol"
+	"turnstile/internal/rediskey"
+	"turnstile/pkg/admin"
+	"turnstile/pkg/agent"
+	"turnstile/pkg/session"
+	"turnstile/test/actors"
+	"turnstile/test/redistest"
+)
+
+// onAll runs a test on one Redis, on a Cluster and on the embedded server.
+func onAll(t *testing.T, test func(*bench)) {
+	t.Helper()
+	for name, open := range map[string]func(t testing.TB) redis.UniversalClient{
+		"one Redis": redistest.New,
+		"Cluster": func(t testing.TB) redis.UniversalClient {
+			redistest.Real(t)
+			return redistest.StartCluster(t).Client()
+		},
+		"embedded": func(t testing.TB) redis.UniversalClient {
+			rdb := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr()})
+			t.Cleanup(func() { _ = rdb.Close() })
+			return rdb
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(benchOn(t, open(t)))
+		})
+	}
+}
+
+func (b *bench) browse(pattern string) (found []string) {
+	b.Helper()
+	for s, err := range b.client.Browse(b.ctx, pattern) {
+		must(b, err)
+		found = append(found, s.Session)
+	}
+	return found
+}
+
+// Each state has its sign, wherever Redis is.
+func TestStandings(t *testing.T) {
+	t.Parallel()
+	onAll(t, func(b *bench) {
+		submit := func(key string, opts ...turnstile.SubmitOption) {
+			_, err := b.client.Submit(b.ctx, key, session.Message{ID: "m", Text: "x"}, opts...)
+			must(b, err)
+		}
+		for _, key := range []string{"idle", "running", "starting", "asking", "waiting", "paused", "suspended"} {
+			submit(key)
+		}
+		submit("delayed", turnstile.Delay(time.Hour))
+		holds, err := b.c.Claim(b.ctx, []string{"idle", "suspended", "running", "starting", "asking"})
+		must(b, err)
+		for _, h := range holds {
+			if h.Session() != "starting" {
+				must(b, h.Promote(b.ctx))
+			}
+			switch h.Session() {
+			case "idle", "suspended":
+				_, err = h.Finish(b.ctx, sq.End{Status: session.StatusDone, Reply: "done"})
+			case "asking":
+				_, err = h.Ask(b.ctx, session.Question{Name: "deploy"})
+			}
+			must(b, err)
+		}
+		must(b, b.rdb.HSet(b.ctx, rediskey.For("suspended").Resume(), "suspended", "1").Err())
+		for _, key := range []string{"paused", "running"} {
+			must(b, b.rdb.Set(b.ctx, rediskey.For(key).Paused(), 1, 0).Err())
+		}
+		n := 0
+		for s, err := range b.client.Browse(b.ctx, "") {
+			must(b, err)
+			n++
+			equal(b, "state of "+s.Session, string(s.State), s.Session)
+			equal(b, "paused: "+s.Session, s.Paused, s.Session == "paused" || s.Session == "running")
+			equal(b, "suspended: "+s.Session, s.Suspended, s.Session == "suspended")
+			if s.LastActive.IsZero() {
+				b.Errorf("%s was never active", s.Session)
+			}
+		}
+		equal(b, "sessions", n, 8)
+		equalList(b, "matching", b.browse("*a[tr]*ing"), "starting")
+		equalList(b, "matching nothing", b.browse("start"))
+		none, err := b.client.Standings(b.ctx, nil)
+		must(b, err)
+		equal(b, "of none", len(none), 0)
+	})
+}
+
+// The list has each session, in the order of their activity, whatever their number is
+// and however many were active in one moment; and one that is used meanwhile too.
+func TestBrowseByThePage(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.client = actors.NewClient(b.rdb)
+	var want []string
+	for i := range 1700 {
+		want = append(want, fmt.Sprintf("s%04d", i))
+	}
+	at := func(i int) float64 { return float64(1 + max(0, i-1200)) } // 1,201 in the same moment
+	members := make([]redis.Z, len(want))
+	for i, key := range want {
+		members[i] = redis.Z{Score: at(i), Member: key}
+	}
+	must(t, b.rdb.ZAdd(b.ctx, rediskey.Sessions, members...).Err())
+	must(t, b.rdb.ZAdd(b.ctx, rediskey.Sessions, redis.Z{Score: 3, Member: "no session's\nname"}).Err())
+	_, err := asynq.NewClientFromRedisClient(b.rdb).Enqueue(asynq.NewTask(rediskey.TaskType, []byte(`{"v":1,"text":"x"}`)), asynq.Queue(rediskey.Queue("plain")))
+	must(t, err)
+	got := b.browse("")
+	equalList(t, "the list", got, append(want, "plain")...)
+
+	seen := map[string]int{}
+	for s, err := range b.client.Browse(b.ctx, "") {
+		must(t, err)
+		if len(seen) == 0 { // one before and one behind move to the end
+			must(t, b.rdb.ZAdd(b.ctx, rediskey.Sessions, redis.Z{Score: 9000, Member: want[0]}, redis.Z{Score: 9001, Member: want[1650]}).Err())
+		}
+		seen[s.Session]++
+	}
+	equal(t, "sessions", len(seen), 1701)
+	equal(t, "the one that was listed and used", seen[want[0]], 2)
+	equal(t, "the one that was used before", seen[want[1650]], 1)
+
+	for s, err := range b.client.Browse(b.ctx, "") {
+		must(t, err)
+		equal(t, "the first", s.Session, want[1])
+		break
+	}
+	for _, pattern := range []string{"", "a/b", "[", "a\x1b", "{a}"} {
+		if err := admin.ValidateGlob(pattern); err == nil {
+			t.Errorf("%q is a pattern", pattern)
+		}
+	}
+}
+
+func TestRunningTurn(t *testing.T) {
+	t.Parallel()
+	onAll(t, func(b *bench) {
+		b.say("first")
+		h := b.start()
+		must(b, h.Emit(b.ctx, []session.Event{sq.AgentEvent(h.Turn().ID, agent.Event{Type: agent.EventText, Text: "of the turn before"})}))
+		b.finish(h)
+		_, err := b.client.Submit(b.ctx, key, session.Message{ID: "m", Text: "the text"})
+		must(b, err)
+		h = b.start()
+		for range 300 { // more than a page
+			must(b, h.Emit(b.ctx, []session.Event{sq.AgentEvent(h.Turn().ID, agent.Event{Type: agent.EventText, Text: "."})}))
+		}
+		for _, e := range []agent.Event{{Type: agent.EventToolStart, Name: "grep", CallID: "1"}, {Type: agent.EventText, Text: "so "}, {Type: agent.EventText, Text: "far"}} {
+			must(b, h.Emit(b.ctx, []session.Event{sq.AgentEvent(h.Turn().ID, e)}))
+		}
+		turn, err := b.client.RunningTurn(b.ctx, b.info())
+		must(b, err)
+		equal(b, "messages", len(turn.Messages), 1)
+		equal(b, "message", turn.Messages[0], admin.TurnMessage{ID: "m", Text: "the text"})
+		equal(b, "reply so far", turn.Reply, "so far")
+		texts := 0
+		for _, e := range turn.Events {
+			if e.Turn != h.Turn().ID {
+				b.Errorf("of another turn: %+v", e)
+			}
+			texts += len(e.Text)
+		}
+		equal(b, "text", texts, 306)
+		equal(b, "the last event", turn.Events[len(turn.Events)-1].Text, "far")
+		b.finish(h)
+		turn, err = b.client.RunningTurn(b.ctx, b.info())
+		must(b, err)
+		equal(b, "messages of no turn", len(turn.Messages)+len(turn.Events), 0)
+
+		b.say("next")
+		id, err := b.client.NextMessage(b.ctx, key)
+		must(b, err)
+		equal(b, "next message", id, "next")
+		id, err = b.client.NextMessage(b.ctx, "unknown")
+		must(b, err)
+		equal(b, "next message of nothing", id, "")
+	})
+}
+
+func TestLastDeadLetters(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for _, id := range []string{"a", "b", "c"} {
+		b.say(id)
+		_, err := b.start().Finish(b.ctx, sq.End{Status: session.StatusFailed, Error: "why " + id})
+		must(t, err)
+	}
+	client := actors.NewClient(b.rdb)
+	list, err := client.LastDeadLetters(b.ctx, key, 2)
+	must(t, err)
+	var got []string
+	for _, d := range list {
+		got = append(got, d.ID+" "+string(d.Outcome.Status)+" "+d.Outcome.Error)
+		recent(t, "archived", d.At)
+	}
+	slices.Sort(got) // of one second
+	equalList(t, "the last two", got, "b failed why b", "c failed why c")
+	list, err = client.LastDeadLetters(b.ctx, "unknown", 2)
+	must(t, err)
+	equal(t, "of an unknown session", len(list), 0)
+}
+
+// No worker: no heartbeat, and no timer in a second and a half. A worker without
+// maintenance has timers only.
+func TestNoWorker(t *testing.T) {
+	t.Parallel()
+	onAll(t, func(b *bench) {
+		if !b.client.NoWorker(b.ctx) {
+			b.Error("there is one")
+		}
+		ctx, cancel := context.WithCancel(b.ctx)
+		defer cancel()
+		if cancel(); b.client.NoWorker(ctx) {
+			b.Error("not known, and said")
+		}
+		ctx, stop := context.WithCancel(b.ctx)
+		defer stop()
+		beats := make(chan struct{})
+		go func() { // as an idle worker does
+			defer close(beats)
+			for ctx.Err() == nil {
+				pause, err := b.c.Due(ctx)
+				if err != nil && ctx.Err() == nil {
+					b.Error(err)
+				}
+				select {
+				case <-ctx.Done():
+				case <-time.After(pause):
+				}
+			}
+		}()
+		for range 3 {
+			if b.client.NoWorker(b.ctx) {
+				b.Error("there is none")
+			}
+		}
+		stop()
+		<-beats
+		list, err := b.client.Workers(b.ctx)
+		must(b, err)
+		if len(list) > 1 || len(list) == 1 && list[0].Name != b.Name()+"/one" {
+			b.Errorf("%+v", list)
+		}
+	})
+}

@@ -1,0 +1,113 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"path"
+	"regexp"
+	"strconv"
+
+	"github.com/redis/go-redis/v9"
+
+	"turnstile/internal/protocol"
+	"turnstile/internal/rediskey"
+	"turnstile/pkg/session"
+)
+
+// browsePage is how many sessions a round trip reads.
+const browsePage = 500
+
+// globPattern is what the pattern of Browse may have: the characters of a session's key
+// and the wildcards.
+var globPattern = regexp.MustCompile(`^[A-Za-z0-9._:@+=~*?\[\]^-]{1,256}$`)
+
+// ValidateGlob reports whether a pattern can match sessions' keys: * is any characters,
+// ? is one, [a-z] is one of them. The error wraps session.ErrInvalid.
+func ValidateGlob(pattern string) error {
+	if _, err := path.Match(pattern, ""); err != nil || !globPattern.MatchString(pattern) {
+		return fmt.Errorf("%w pattern %q: it has the characters of a session's key, and * ? [a-z] for any of them", session.ErrInvalid, pattern)
+	}
+	return nil
+}
+
+// Browse visits the sessions whose keys match the pattern, "" for all, the one that was
+// active longest ago first; behind those that a plain asynq.Client has just put its first
+// messages into. It reads them by the page and keeps one in memory. A session that is
+// used meanwhile may come twice. An error is the last.
+func (a *Client) Browse(ctx context.Context, pattern string) iter.Seq2[Standing, error] {
+	return func(yield func(Standing, error) bool) {
+		visit := func(keys []string) error {
+			infos, err := a.sessions(ctx, matching(pattern, keys))
+			if err != nil {
+				return err
+			}
+			standings, err := a.Standings(ctx, infos)
+			for _, s := range standings {
+				if !yield(s, nil) {
+					return errEnough
+				}
+			}
+			return err
+		}
+		err := byActivity(ctx, a.rdb, visit)
+		if err == nil {
+			w := protocol.NewWalker(a.rdb)
+			err = w.EachQueue(ctx, func(sessions []string) error {
+				sessions, err := w.Absent(ctx, rediskey.Sessions, sessions)
+				if err != nil {
+					return err
+				}
+				return visit(sessions)
+			})
+		}
+		if err != nil && !errors.Is(err, errEnough) {
+			yield(Standing{}, fmt.Errorf("list sessions: %w", err))
+		}
+	}
+}
+
+func matching(pattern string, keys []string) []string {
+	if pattern == "" {
+		return keys
+	}
+	var found []string
+	for _, key := range keys {
+		if ok, err := path.Match(pattern, key); ok && err == nil {
+			found = append(found, key)
+		}
+	}
+	return found
+}
+
+// byActivity visits the known sessions by the time of their last activity. That only
+// rises: who is active meanwhile is found again further behind, and not passed by.
+func byActivity(ctx context.Context, rdb redis.UniversalClient, visit func(keys []string) error) error {
+	from, seen := "-inf", map[string]bool{} // those at from that were visited
+	for {
+		page, err := rdb.ZRangeArgsWithScores(ctx, redis.ZRangeArgs{
+			Key: rediskey.Sessions, Start: from, Stop: "+inf", ByScore: true, Count: int64(browsePage + len(seen)),
+		}).Result()
+		if err != nil {
+			return err
+		}
+		var keys []string
+		for _, z := range page {
+			at := strconv.FormatFloat(z.Score, 'f', -1, 64)
+			if at != from {
+				from, seen = at, map[string]bool{}
+			}
+			if key, _ := z.Member.(string); !seen[key] {
+				seen[key] = true
+				keys = append(keys, key)
+			}
+		}
+		if len(keys) == 0 {
+			return nil
+		}
+		if err := visit(protocol.Walker{}.Named(keys)); err != nil {
+			return err
+		}
+	}
+}

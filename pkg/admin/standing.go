@@ -1,0 +1,92 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"turnstile/internal/rediskey"
+	"turnstile/pkg/session"
+)
+
+// State is what a session does, in one word.
+type State string
+
+// The states of a session, for an operator.
+const (
+	StateStarting  State = "starting"  // claimed, its agent is not running yet
+	StateRunning   State = "running"   // a turn runs
+	StateAsking    State = "asking"    // a turn runs and waits for a decision: a question is open
+	StatePaused    State = "paused"    // an operator has paused it, nothing of it is claimed
+	StateWaiting   State = "waiting"   // messages wait for a slot of a worker
+	StateDelayed   State = "delayed"   // messages wait for their time: a delay, a retry, a quiet window
+	StateSuspended State = "suspended" // nothing runs or waits; the next message begins a new transcript
+	StateIdle      State = "idle"      // nothing runs or waits
+)
+
+// Standing is a session and what it does.
+type Standing struct {
+	session.Info
+	State      State
+	Paused     bool
+	Suspended  bool
+	LastActive time.Time // zero: unknown
+}
+
+// Standings tells what sessions do. It reads the indexes, which senders may not.
+func (a *Client) Standings(ctx context.Context, infos []session.Info) ([]Standing, error) {
+	if len(infos) == 0 {
+		return nil, nil
+	}
+	keys := make([]string, len(infos))
+	for i, s := range infos {
+		keys[i] = s.Session
+	}
+	var ready, due, active *redis.FloatSliceCmd
+	paused, suspended := make([]*redis.IntCmd, len(keys)), make([]*redis.StringCmd, len(keys))
+	_, err := a.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		ready, due = p.ZMScore(ctx, rediskey.Ready, keys...), p.ZMScore(ctx, rediskey.Due, keys...)
+		active = p.ZMScore(ctx, rediskey.Sessions, keys...)
+		for i, key := range keys {
+			k := rediskey.For(key)
+			paused[i], suspended[i] = p.Exists(ctx, k.Paused()), p.HGet(ctx, k.Resume(), "suspended")
+		}
+		return nil
+	})
+	if err != nil && err != redis.Nil { //nolint:errorlint // the pipeline returns the Nil of a missing field as it is
+		return nil, fmt.Errorf("read what sessions do: %w", err)
+	}
+	list := make([]Standing, len(infos))
+	for i, info := range infos {
+		s := Standing{Info: info, Paused: paused[i].Val() > 0, Suspended: suspended[i].Val() == "1"}
+		if at := int64(active.Val()[i]); at > 0 {
+			s.LastActive = time.UnixMilli(at)
+		}
+		s.State = s.state(ready.Val()[i] > 0, due.Val()[i] > 0)
+		list[i] = s
+	}
+	return list, nil
+}
+
+// state is what the session does, given which indexes it is in.
+func (s Standing) state(ready, due bool) State {
+	switch {
+	case s.Phase == session.PhaseStarting:
+		return StateStarting
+	case s.Phase != session.PhaseIdle && s.Question != nil:
+		return StateAsking
+	case s.Phase != session.PhaseIdle:
+		return StateRunning
+	case s.Paused:
+		return StatePaused
+	case s.Pending+s.Scheduled > 0 && ready, s.Pending > 0 && !due:
+		return StateWaiting
+	case s.Pending+s.Scheduled > 0:
+		return StateDelayed
+	case s.Suspended:
+		return StateSuspended
+	}
+	return StateIdle
+}
