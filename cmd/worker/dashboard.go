@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"turnstile/internal/engine"
@@ -54,7 +55,8 @@ func (p *program) dashboard(ctx context.Context, flags map[string]string) error 
 	return nil
 }
 
-// health asks whoever serves on TURNSTILE_HTTP_ADDR.
+// health asks whoever serves on TURNSTILE_HTTP_ADDR. Without that it asks all who serve
+// where --dev may, which takes the next port if one is taken.
 func (p *program) health(ctx context.Context, flags map[string]string) error {
 	s, err := p.served(flags, nil)
 	if err != nil {
@@ -62,5 +64,12 @@ func (p *program) health(ctx context.Context, flags map[string]string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
 	defer cancel()
-	return httpd.HealthCheck(ctx, s.HTTPAddr)
+	if s.HTTPAddr != "" {
+		return httpd.HealthCheck(ctx, s.HTTPAddr)
+	}
+	found, err := httpd.HealthCheckNearby(ctx, dashboardAddr, service.PortsTried)
+	if err != nil {
+		return err
+	}
+	return p.say("well: %s", strings.Join(found, ", "))
 }

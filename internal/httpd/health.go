@@ -23,6 +23,10 @@ const (
 	statusNoRedis  = "redis unreachable"
 )
 
+// serverName tells these pages from those of other programs, some of which have a /healthz
+// of the same form.
+const serverName = "turnstile"
+
 // pingTimeout bounds how long /readyz waits for Redis.
 const pingTimeout = 2 * time.Second
 
@@ -76,6 +80,7 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 
 // answer tells the error only on loopback: it names hosts and ports.
 func (s *Server) answer(w http.ResponseWriter, is status) {
+	w.Header().Set("Server", serverName)
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	if is.Status != statusOK {
@@ -105,30 +110,38 @@ func check(ctx context.Context, addr, path string) error {
 	if err != nil {
 		return err
 	}
+	_, err = probe(ctx, addr, path)
+	return err
+}
+
+// probe is the health of what answers on addr; ours tells whether that is Turnstile, of this
+// version or a later one.
+func probe(ctx context.Context, addr, path string) (ours bool, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+path, nil)
 	if err != nil {
-		return fmt.Errorf("health check: %w", err)
+		return false, fmt.Errorf("health check: %w", err)
 	}
 	// No proxy of the environment stands between a machine and itself.
 	transport := &http.Transport{DisableKeepAlives: true}
 	defer transport.CloseIdleConnections()
 	response, err := (&http.Client{Transport: transport}).Do(request)
 	if err != nil {
-		return fmt.Errorf("health check: no worker answers on %s: %w", addr, err)
+		return false, fmt.Errorf("health check: no worker answers on %s: %w", addr, err)
 	}
 	defer response.Body.Close()
+	ours = response.Header.Get("Server") == serverName
 	body, err := io.ReadAll(io.LimitReader(response.Body, 4<<10))
 	if err != nil {
-		return fmt.Errorf("health check: %w", err)
+		return ours, fmt.Errorf("health check: %w", err)
 	}
 	var is status
 	if json.Unmarshal(body, &is) != nil || is.Status == "" {
-		return fmt.Errorf("health check: what answers on %s is no worker (%s)", addr, response.Status)
+		return ours, fmt.Errorf("health check: what answers on %s is no worker (%s)", addr, response.Status)
 	}
 	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("%w: %s", ErrUnhealthy, is)
+		return ours, fmt.Errorf("%w: %s", ErrUnhealthy, is)
 	}
-	return nil
+	return ours, nil
 }
 
 // reachable turns an address to listen on into one to connect to: "all
