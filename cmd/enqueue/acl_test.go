@@ -15,5 +15,6 @@ func TestSuiteUnderACL(t *testing.T) {
 		"TestFollowStreams", "TestWaitGoesOnThroughARetryAndARequeue", "TestB08_CommandsAreAnsweredAtOnce",
 		"TestAllModes", "TestAFileWithAnswers", "TestFollowASteer", "TestFollowThroughADrain", "TestRefused",
 		"TestWireMessageIsAnswered", "TestWireDelayedMessage", "TestWireBadPayload",
+		"TestWaitTellsThatNoWorkerRuns",
 	)
 }

@@ -18,7 +18,7 @@ func TestAfter(t *testing.T) {
 	first := follow(t, url, "-s", "a", "--id", "m", "--json", "hello").until(`"tool_end"`)
 	var seen []string
 	var ids []string
-	for _, o := range (result{out: first.before}).objects(t)[1:] {
+	for _, o := range (result{out: first.out.String()}).objects(t)[1:] {
 		seen, ids = append(seen, text(o, "type")+" "+text(o, "text")), append(ids, text(o, "event_id"))
 	}
 	if want := []string{"turn_started ", "text Let me ", "text look.\n", "thought hm", "tool_start ", "tool_end "}; !slices.Equal(seen, want) {

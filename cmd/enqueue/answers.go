@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"turnstile"
+
 	"turnstile/internal/redisconn"
 	"turnstile/pkg/session"
 )
@@ -95,6 +96,7 @@ func (a *answers) add(it item) {
 	if a.b.o.timeout > 0 {
 		m.until = time.Now().Add(a.b.o.timeout)
 	}
+	a.b.progress.wait()
 	a.waiting <- m
 }
 
@@ -179,6 +181,7 @@ func (a *answers) failed(m awaited, err error) {
 	default:
 		f.text = fmt.Sprintf("%s; message %s stays", redisconn.Explain(err), m.m.ID)
 	}
+	a.b.progress.leave()
 	a.release()
 	a.b.fail(f)
 }
@@ -196,8 +199,15 @@ func (a *answers) end(m awaited, end session.Outcome) {
 	if end.Status != session.StatusDone {
 		a.b.fail(failure{code: exitEnded, text: endText(end), line: m.line, said: true})
 	}
-	a.b.out.answerDone()
+	a.b.progress.result()
 	a.release()
+}
+
+// none reports whether none has ended so far.
+func (a *answers) none() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.statuses) == 0
 }
 
 // name is what stands before each line of a message's reply.

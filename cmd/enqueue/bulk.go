@@ -11,6 +11,9 @@ import (
 	"time"
 
 	"turnstile"
+
+	"github.com/redis/go-redis/v9"
+
 	"turnstile/internal/printable"
 )
 
@@ -40,7 +43,8 @@ type bulk struct {
 	out   *output
 	link  *away
 
-	answers *answers // nil: nobody waits
+	progress *progress
+	answers  *answers // nil: nobody waits
 
 	mu       sync.Mutex
 	codes    map[int]bool
@@ -56,36 +60,42 @@ func newBulk(ctx context.Context, o options, in *lines, out *output, link *away)
 	return b
 }
 
-func (b *bulk) run(client *turnstile.Client, conn io.Closer) (int, error) {
+func (b *bulk) run(client *turnstile.Client, rdb redis.UniversalClient) (int, error) {
 	defer b.stop(nil)
 	if b.out.onTTY {
-		b.out.progress = newProgress(b.out.stderr, b.in.size, b.o.wait || b.o.follow)
-		defer b.out.finish()
+		b.progress = newProgress(b.out.screen, b.in.size, b.o.wait || b.o.follow)
+		defer b.progress.end()
 	}
 	if b.o.wait || b.o.follow {
 		b.answers = newAnswers(b, client)
 		b.answers.start()
 		b.link.wait()
+		defer hintNoWorker(b.outer, rdb, func() {
+			if b.answers.none() {
+				b.out.note("enqueue: no worker is running: messages wait until one is started")
+			}
+		})()
 	}
-	whole := b.submitAll(client, conn)
+	whole := b.submitAll(client, rdb)
 	if b.answers != nil {
 		// What is in is waited for even if the rest of the file could not go in.
 		// Closing the connections is what ends waits at once.
-		stop := context.AfterFunc(b.outer, func() { _ = conn.Close() })
+		stop := context.AfterFunc(b.outer, func() { _ = rdb.Close() })
+		b.progress.submitted()
 		b.answers.drain()
 		stop()
 	}
-	b.out.finish()
+	b.progress.end()
 	b.report(whole)
 	return worst(b.codes), nil
 }
 
 // submitAll puts the file's messages in; whole is false if it was not read to
 // its end.
-func (b *bulk) submitAll(client *turnstile.Client, conn io.Closer) (whole bool) {
+func (b *bulk) submitAll(client *turnstile.Client, rdb redis.UniversalClient) (whole bool) {
 	sending, cancel := context.WithCancel(context.WithoutCancel(b.ctx))
 	defer cancel()
-	grace := time.AfterFunc(time.Hour, func() { cancel(); _ = conn.Close() })
+	grace := time.AfterFunc(time.Hour, func() { cancel(); _ = rdb.Close() })
 	grace.Stop()
 	defer grace.Stop()
 	defer context.AfterFunc(b.outer, func() { grace.Reset(submitGrace) })()
@@ -126,6 +136,7 @@ func (b *bulk) dispatch(shards *[submitters]chan item) (whole bool) {
 		}
 		b.last = e.line
 		if e.err != nil {
+			b.progress.skip(e.bytes)
 			b.badLine(e.line, failure{code: exitUsage, text: e.err.Error()})
 			if e.broken {
 				return false
@@ -148,7 +159,7 @@ func (b *bulk) submit(ctx context.Context, client *turnstile.Client, it item) {
 		return
 	}
 	r, err := client.Submit(ctx, it.session, it.m, delays(time.Duration(it.delay))...)
-	b.out.lineDone(it.bytes)
+	b.progress.line(it.bytes)
 	waits := err == nil && r.Status != turnstile.Refused && r.Status != turnstile.Answered
 	if b.answers != nil && !waits {
 		b.answers.release()

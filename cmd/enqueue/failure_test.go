@@ -11,6 +11,7 @@ import (
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
 	"turnstile/test/redistest"
+	"turnstile/test/watched"
 )
 
 func TestRefused(t *testing.T) {
@@ -76,6 +77,7 @@ func TestAResultThatIsNotKept(t *testing.T) {
 	t.Parallel()
 	redistest.Real(t) // for CLIENT LIST
 	url, rdb := newRedis(t)
+	turns(t, url, hour, echo)
 	enqueue(t, bg(t), url, "", "-s", "a", "--id", "m", "--in", "1h", "x").want(t, exitOK)
 	finish := make(chan result, 1)
 	go func() { finish <- enqueue(t, bg(t), url, "", "-s", "a", "--id", "m", "--wait", "--json", "x") }()
@@ -258,22 +260,14 @@ func TestWaitTellsThatRedisIsAway(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := redistest.StartServer(t)
-			stdout, stderr := &watched{seen: make(chan string, 10)}, &strings.Builder{}
+			stdout, stderr := watched.NewOutput(), &strings.Builder{}
 			code := make(chan int)
 			go func() {
 				code <- run(bg(t), append(c.args, "--json", "--wait", "--timeout", "6s"), strings.NewReader(`{"session":"a","text":"x"}`+"\n"+`{"session":"b","text":"x"}`),
 					stdout, stderr, []string{"REDIS_URL=" + server.URL()})
 			}()
-			for range c.messages { // each was accepted, and is waited for
-				select {
-				case line := <-stdout.seen:
-					if !strings.Contains(line, `"status":"accepted"`) {
-						t.Errorf("stdout %q", line)
-					}
-				case got := <-code:
-					t.Fatalf("it did not wait: exit code %d, stderr %q", got, stderr)
-				}
-			}
+			accepted := `"status":"accepted"` // each is, and is waited for
+			stdout.Until(t, accepted, func(text string) bool { return strings.Count(text, accepted) == c.messages })
 			server.Kill()
 			if got := <-code; got != exitTimeout {
 				t.Errorf("exit code %d", got)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"sync"
@@ -15,6 +16,7 @@ import (
 	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/test/redistest"
+	"turnstile/test/watched"
 )
 
 // manyLines is a file of n messages for each of some sessions, interleaved.
@@ -98,7 +100,7 @@ func TestBadLinesAreReportedAndTheOthersGoIn(t *testing.T) {
 		`{"session":"a","text":"no break at the end","id":"ok3"}`,
 	}
 	says := map[int]string{
-		5: `it has no session: write "session", or give -s`, 13: `"in" is a text, such as "10s"`, 15: `"meta" is a text`,
+		5: `it has no session: write "session", or give -s`, 13: `"in" must be a string, such as "10s"`, 15: `"meta.k" must be a string`,
 		14: `invalid duration "soon": write it as 500ms, 90s, 10m, 1h30m or 30d`,
 	}
 	bad := []int{2, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19}
@@ -197,28 +199,34 @@ func TestAnswersComeAsTheyEnd(t *testing.T) {
 		}
 		return echo(h)
 	})
-	stdout := &watched{seen: make(chan string, 10_000)}
+	stdout := watched.NewOutput()
 	code := make(chan int, 1)
 	go func() {
-		code <- run(bg(t), []string{"--file", "-", "--wait", "--json"}, strings.NewReader(manyLines(3, 100)), stdout, &watched{}, []string{"REDIS_URL=" + url})
-		close(stdout.seen) // after the exit code: what was printed is still read
+		code <- run(bg(t), []string{"--file", "-", "--wait", "--json"}, strings.NewReader(manyLines(3, 100)), stdout, io.Discard, []string{"REDIS_URL=" + url})
 	}()
-	done := 0
-	for line := range stdout.seen {
-		var o map[string]any
-		if err := json.Unmarshal([]byte(line), &o); err != nil {
-			t.Fatal(err)
+	ended := func(text string) (all, hanging int) {
+		for line := range strings.Lines(text) {
+			var o struct{ Session, Status string }
+			if err := json.Unmarshal([]byte(line), &o); err == nil && o.Status == "done" {
+				all++
+				if o.Session == "s0" {
+					hanging++
+				}
+			}
 		}
-		if text(o, "status") != "done" {
-			continue
-		}
-		if done++; done == 200 { // all but those of s0
-			unhang()
-		} else if done < 200 && text(o, "session") == "s0" {
+		return all, hanging
+	}
+	stdout.Until(t, "200 that are done", func(text string) bool { // all but those of s0
+		all, hanging := ended(text)
+		if hanging > 0 {
 			t.Error("s0 was to hang")
 		}
-	}
-	if c := <-code; c != exitOK || done != 300 {
+		return all >= 200
+	})
+	unhang()
+	c := <-code
+	done, _ := ended(stdout.String())
+	if c != exitOK || done != 300 {
 		t.Errorf("exit code %d after %d answers", c, done)
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"turnstile/test/acl"
 	"turnstile/test/actors"
 	"turnstile/test/redistest"
+	"turnstile/test/watched"
 )
 
 // echoWorker is a whole worker with the agent echo. It drains at once.
@@ -39,19 +40,17 @@ func echoWorker(t *testing.T, url string) *engine.Worker {
 
 // following is the program at work in this process, until it ends by itself.
 type following struct {
-	t      *testing.T
-	seen   chan string
-	ended  chan int
-	before string
+	t     *testing.T
+	out   *watched.Output
+	ended chan int
 }
 
 // follow starts the program with --follow; what it writes is seen as it comes.
 func follow(t *testing.T, url string, args ...string) *following {
 	t.Helper()
-	f := &following{t: t, seen: make(chan string, 1000), ended: make(chan int, 1)}
+	f := &following{t: t, out: watched.NewOutput(), ended: make(chan int, 1)}
 	go func() {
-		w := &watched{seen: f.seen}
-		f.ended <- run(bg(t), append([]string{"--follow"}, args...), nil, w, w, []string{"REDIS_URL=" + url})
+		f.ended <- run(bg(t), append([]string{"--follow"}, args...), nil, f.out, f.out, []string{"REDIS_URL=" + url})
 	}()
 	return f
 }
@@ -59,31 +58,17 @@ func follow(t *testing.T, url string, args ...string) *following {
 // until waits until part was written.
 func (f *following) until(part string) *following {
 	f.t.Helper()
-	for deadline := time.After(time.Minute); !strings.Contains(f.before, part); {
-		select {
-		case text := <-f.seen:
-			f.before += text
-		case <-deadline:
-			f.t.Fatalf("%q was never written: %q", part, f.before)
-		}
-	}
+	f.out.Await(f.t, part)
 	return f
 }
 
-// all waits for the end and answers what was written.
+// all waits for the end and returns what was written.
 func (f *following) all(code int) string {
 	f.t.Helper()
 	if got := <-f.ended; got != code {
 		f.t.Errorf("exit code %d, want %d", got, code)
 	}
-	for {
-		select {
-		case text := <-f.seen:
-			f.before += text
-		default:
-			return f.before
-		}
-	}
+	return f.out.String()
 }
 
 // durations are those of tools, which are not exact.
@@ -144,7 +129,7 @@ func TestFollowEnds(t *testing.T) {
 		t.Errorf("%v", list)
 	}
 	r = enqueue(t, bg(t), url, "", "-s", "full", "/stop").want(t, exitOK)
-	if !strings.Contains(r.out, "Stopping the running turn. 1 waiting message was stopped and archived") {
+	if !strings.Contains(r.out, "Stopping the running turn. 1 waiting message was archived") {
 		t.Errorf("%q", r.out)
 	}
 	m1.wants(exitEnded, "echo:\nenqueue: message m1 stopped by user\n")

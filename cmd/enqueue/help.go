@@ -20,7 +20,8 @@ session's /queue says, or else the worker:
 --file reads a message from each line, as
   {"session":"s1","text":"hello","id":"m1","mode":"queue","meta":{"k":"v"},
    "attachments":[{"name":"a.png","url":"https://..."}],"in":"10s","expires_in":"1h"}
-where only text is required if -s names the session. Other fields are errors.
+where only text is required if -s names the session. Other fields are errors; the
+values of meta are strings.
 Flags are the defaults of lines that do not say otherwise. The messages of one
 session go in in the order of the file, those of several at the same time. A bad
 line is reported with its number, and the others still go in. With --wait answers
@@ -30,6 +31,8 @@ on as they are answered.
 
 A message without an id is given one. To repeat a message whose fate is unknown,
 repeat it with its id: it is run once.
+
+Whoever waits is told on stderr after 3 seconds if no worker is running.
 
 --follow prints the reply as it comes. On stderr are a line for each tool once it has
 ended, notices, the agent's questions with how to answer them, and what the turn has

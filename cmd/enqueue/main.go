@@ -12,6 +12,9 @@ import (
 	"syscall"
 
 	"turnstile"
+
+	"github.com/redis/go-redis/v9"
+
 	"turnstile/internal/config"
 	"turnstile/internal/printable"
 	"turnstile/internal/process/guardian"
@@ -70,7 +73,7 @@ func execute(ctx context.Context, o options, words []string, stdin io.Reader, ou
 		return 0, usage(err)
 	}
 	o.limits = settings.Limits()
-	var work func(*turnstile.Client, io.Closer) (int, error)
+	var work func(*turnstile.Client, redis.UniversalClient) (int, error)
 	link := &away{note: out.note}
 	if o.file != "" {
 		in, err := openLines(o.file, stdin)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"sync"
 	"time"
 
 	"turnstile"
@@ -20,17 +19,13 @@ import (
 // several goroutines.
 type output struct {
 	json   bool
-	stderr io.Writer // as it is, for the progress
-	onTTY  bool      // stderr is a terminal
+	onTTY  bool // stderr is a terminal
 	screen *terminal.Screen
-
-	mu       sync.Mutex
-	progress *progress // nil: none is shown
-	err      error     // the first of stdout
+	err    error // the first of stdout
 }
 
 func newOutput(stdout, stderr io.Writer, environ []string) *output {
-	o := &output{stderr: stderr, onTTY: terminal.IsTerminal(stderr), screen: terminal.NewSplitScreen(stdout, stderr, environ)}
+	o := &output{onTTY: terminal.IsTerminal(stderr), screen: terminal.NewSplitScreen(stdout, stderr, environ)}
 	o.screen.Failed = func(err error) {
 		if o.err == nil {
 			o.err = err
@@ -41,12 +36,7 @@ func newOutput(stdout, stderr io.Writer, environ []string) *output {
 }
 
 // text writes to stdout.
-func (o *output) text(s string) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.progress.hide()
-	o.screen.Text(s)
-}
+func (o *output) text(s string) { o.screen.Text(s) }
 
 // endLine ends a line that text left open.
 func (o *output) endLine() { o.screen.EndText() }
@@ -60,27 +50,14 @@ func (o *output) object(v any) {
 		o.note("enqueue: " + err.Error()) // of no type that is written here
 		return
 	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.progress.hide()
 	o.screen.JSON(b.String())
 }
 
 // note writes one line to stderr.
-func (o *output) note(line string) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.progress.hide()
-	o.screen.Line(printable.Line(line))
-}
+func (o *output) note(line string) { o.screen.Line(printable.Line(line)) }
 
 // remark writes what happens beside a reply to stderr.
-func (o *output) remark(l terminal.Line) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.progress.hide()
-	o.screen.Tell(l)
-}
+func (o *output) remark(l terminal.Line) { o.screen.Tell(l) }
 
 // fail tells of an error, on stderr always and as an object if asked for.
 func (o *output) fail(f failure) {

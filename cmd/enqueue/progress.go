@@ -2,77 +2,135 @@ package main
 
 import (
 	"fmt"
-	"io"
+	"strings"
+	"sync"
 	"time"
 
-	"github.com/schollz/progressbar/v3"
+	"turnstile/internal/terminal"
 )
 
-// progress shows on a terminal how far a file is. A nil progress shows nothing.
+const (
+	// redrawEvery is how often the progress is drawn at most.
+	redrawEvery = 100 * time.Millisecond
+
+	barWidth = 30
+
+	// estimateAfter is for how long the work goes on before its end is estimated.
+	estimateAfter = 2 * time.Second
+)
+
+// progress is a line on a terminal that tells how far a file is: while it is read, by
+// its bytes; once it is read, by the results of its messages. It may be used from
+// several goroutines. A nil progress shows nothing.
 type progress struct {
-	bar          *progressbar.ProgressBar
-	in, answered int
-	waits        bool
+	screen *terminal.Screen
+	size   int64 // of the file in bytes, -1: unknown
+	waits  bool  // for results
+
+	mu      sync.Mutex
+	read    int64 // bytes
+	in      int   // messages that were submitted
+	waited  int   // of these: those whose result is waited for
+	results int
+	left    int  // messages that are waited for no more, without a result
+	whole   bool // the file is read: only results are missing
+	began   time.Time
+
+	drawn   time.Time
+	pending *time.Timer // draws what changed since then; nil: nothing did
+	over    bool
 }
 
-// newProgress counts the bytes of a file; size -1: it is not known.
-func newProgress(w io.Writer, size int64, waits bool) *progress {
-	return &progress{
-		waits: waits,
-		bar: progressbar.NewOptions64(size,
-			progressbar.OptionSetWriter(w),
-			progressbar.OptionSetDescription("0 in"),
-			progressbar.OptionSetWidth(30),
-			progressbar.OptionThrottle(100*time.Millisecond),
-			progressbar.OptionSetPredictTime(true),
-			progressbar.OptionSetSpinnerChangeInterval(0), // no goroutine that writes when it likes
-			progressbar.OptionClearOnFinish(),
-		),
+func newProgress(screen *terminal.Screen, size int64, waits bool) *progress {
+	return &progress{screen: screen, size: size, waits: waits, began: time.Now()}
+}
+
+// skip counts a line of the file that has no message.
+func (p *progress) skip(bytes int) { p.update(func() { p.read += int64(bytes) }) }
+
+// line counts a line of the file whose message was submitted.
+func (p *progress) line(bytes int) {
+	p.update(func() { p.read += int64(bytes); p.in++ })
+}
+
+// wait counts a message whose result is waited for.
+func (p *progress) wait() { p.update(func() { p.waited++ }) }
+
+// result counts a message that has ended.
+func (p *progress) result() { p.update(func() { p.results++ }) }
+
+// leave counts a message that is waited for no more.
+func (p *progress) leave() { p.update(func() { p.left++ }) }
+
+// submitted tells that the file is read: from now on results are counted.
+func (p *progress) submitted() {
+	p.update(func() { p.whole, p.began = true, time.Now() })
+}
+
+// end takes the line off the screen.
+func (p *progress) end() {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.pending != nil {
+		p.pending.Stop()
+	}
+	p.over = true
+	p.screen.Doing("")
+}
+
+func (p *progress) update(count func()) {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	count()
+	switch rest := redrawEvery - time.Since(p.drawn); {
+	case p.over, p.pending != nil:
+	case rest <= 0:
+		p.draw()
+	default:
+		p.pending = time.AfterFunc(rest, func() {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			if p.pending = nil; !p.over {
+				p.draw()
+			}
+		})
 	}
 }
 
-// hide takes it off the screen until something is shown again, so that lines can
-// be written.
-func (p *progress) hide() {
-	if p != nil {
-		_ = p.bar.Clear()
-	}
+func (p *progress) draw() {
+	p.drawn = time.Now()
+	p.screen.Doing(p.text(p.drawn.Sub(p.began)))
 }
 
-func (p *progress) describe() {
-	text := fmt.Sprintf("%d in", p.in)
-	if p.waits {
-		text += fmt.Sprintf(", %d answered", p.answered)
+// text is the line, so long after the work has begun.
+func (p *progress) text(took time.Duration) string {
+	part, of := float64(p.read), float64(p.size)
+	count := fmt.Sprintf("%d in", p.in)
+	switch {
+	case p.whole:
+		part, of = float64(p.results+p.left), float64(p.waited)
+		count = fmt.Sprintf("%d of %d results", p.results, p.waited)
+		if p.left > 0 {
+			count += fmt.Sprintf(", %d given up", p.left)
+		}
+	case p.waits:
+		count += fmt.Sprintf(", %d results", p.results)
 	}
-	p.bar.Describe(text)
-}
-
-// lineDone, answerDone and finish tell how the work goes on.
-func (o *output) lineDone(bytes int) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.progress != nil {
-		o.progress.in++
-		o.progress.describe()
-		_ = o.progress.bar.Add(bytes)
+	if of <= 0 {
+		return count
 	}
-}
-
-func (o *output) answerDone() {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.progress != nil {
-		o.progress.answered++
-		o.progress.describe()
+	share := min(part/of, 1)
+	full := int(share * barWidth)
+	text := fmt.Sprintf("[%s%s] %3d%% %s", strings.Repeat("=", full), strings.Repeat(" ", barWidth-full), int(share*100), count)
+	if took >= estimateAfter && share > 0 && share < 1 {
+		rest := time.Duration(float64(took) * (1 - share) / share).Round(time.Second)
+		text += fmt.Sprintf(", about %s left", max(rest, time.Second))
 	}
-}
-
-func (o *output) finish() {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.progress != nil {
-		_ = o.progress.bar.Exit()
-		_ = o.progress.bar.Clear()
-		o.progress = nil
-	}
+	return text
 }

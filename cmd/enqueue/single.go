@@ -5,12 +5,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	"turnstile"
+
+	"github.com/redis/go-redis/v9"
+
 	"turnstile/internal/redisconn"
 	"turnstile/internal/terminal"
+	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
 )
 
@@ -36,15 +39,15 @@ func newSingle(ctx context.Context, o options, m session.Message, out *output, l
 	}
 }
 
-func (s *single) run(client *turnstile.Client, conn io.Closer) (int, error) {
+func (s *single) run(client *turnstile.Client, rdb redis.UniversalClient) (int, error) {
 	// Closing the connection is what ends a read at once.
-	defer context.AfterFunc(s.ctx, func() { _ = conn.Close() })()
+	defer context.AfterFunc(s.ctx, func() { _ = rdb.Close() })()
 	if s.o.after == "" {
 		if over, err := s.submit(client); over || err != nil {
 			return exitOK, err
 		}
 	}
-	end, err := s.await(client)
+	end, err := s.await(client, rdb)
 	if err != nil {
 		return 0, s.waitFailed(err)
 	}
@@ -128,7 +131,7 @@ func badCommand(r turnstile.Receipt) failure {
 }
 
 // await waits for the end of the message.
-func (s *single) await(client *turnstile.Client) (session.Outcome, error) {
+func (s *single) await(client *turnstile.Client, rdb redis.UniversalClient) (session.Outcome, error) {
 	ctx := s.ctx
 	if s.o.timeout > 0 {
 		var cancel context.CancelFunc
@@ -138,6 +141,12 @@ func (s *single) await(client *turnstile.Client) (session.Outcome, error) {
 	var end session.Outcome
 	var err error
 	s.link.wait()
+	defer hintNoWorker(ctx, rdb, func() {
+		// A worker without maintenance that drains gives no sign, but by its turn.
+		if info, err := admin.New(rdb, admin.Config{}).Session(ctx, s.o.session); err == nil && info.Phase == session.PhaseIdle {
+			s.out.note("enqueue: no worker is running: the message waits until one is started")
+		}
+	})()
 	if s.o.follow {
 		end, err = client.FollowFrom(ctx, s.o.session, s.m.ID, s.o.after, s.see)
 		switch {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"io"
 	"maps"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
+	"turnstile/test/watched"
 )
 
 func TestReceipts(t *testing.T) {
@@ -170,27 +172,16 @@ func TestFollowShowsTextAsItComes(t *testing.T) {
 	url, _ := newRedis(t)
 	goOn := make(chan struct{})
 	turns(t, url, hour, streaming(t, goOn))
-	stdout := &watched{seen: make(chan string, 10)}
+	stdout := watched.NewOutput()
 	code := make(chan int)
 	go func() {
-		code <- run(bg(t), []string{"-s", "a", "--follow", "hello"}, nil, stdout, &watched{}, []string{"REDIS_URL=" + url})
+		code <- run(bg(t), []string{"-s", "a", "--follow", "hello"}, nil, stdout, io.Discard, []string{"REDIS_URL=" + url})
 	}()
-	if first := <-stdout.seen; first != "Let me " {
-		t.Errorf("first text %q", first)
-	}
+	stdout.Await(t, "Let me ")
 	close(goOn)
 	if c := <-code; c != exitOK {
 		t.Errorf("exit code %d", c)
 	}
-}
-
-type watched struct{ seen chan string }
-
-func (w *watched) Write(p []byte) (int, error) {
-	if w.seen != nil {
-		w.seen <- string(p)
-	}
-	return len(p), nil
 }
 
 func TestWaitGoesOnThroughARetryAndARequeue(t *testing.T) {

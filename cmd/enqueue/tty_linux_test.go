@@ -6,52 +6,23 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"testing"
 	"unicode"
-
-	"golang.org/x/sys/unix"
 
 	"turnstile/internal/protocol"
 	"turnstile/internal/terminal"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 	"turnstile/test/hostile"
+	"turnstile/test/watched"
 )
 
-// openTerminal makes a pseudo-terminal: what is written to tty is read back with
-// screen, which closes it.
-func openTerminal(t *testing.T) (tty *os.File, screen func() string) {
-	t.Helper()
-	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = master.Close() })
-	if err := unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0); err != nil {
-		t.Fatal(err)
-	}
-	n, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
-	if err != nil {
-		t.Fatal(err)
-	}
-	tty, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	read := make(chan string, 1)
-	go func() {
-		var b bytes.Buffer
-		_, _ = io.Copy(&b, master) // ends with EIO when the last writer has gone
-		read <- b.String()
-	}()
-	return tty, func() string {
-		_ = tty.Close()
-		return <-read
-	}
-}
+// eraseLine takes a line of progress away.
+const eraseLine = "\r\x1b[K"
 
+// A line on the terminal counts what is submitted, and with --wait the results. It is
+// gone in the end, and never on stdout.
 func TestProgressOnATerminalOnly(t *testing.T) {
 	t.Parallel()
 	url, _ := newRedis(t)
@@ -61,24 +32,23 @@ func TestProgressOnATerminalOnly(t *testing.T) {
 		for _, wait := range []bool{false, true} {
 			args, shown := []string{"--file", name}, " in"
 			if wait {
-				args, shown = append(args, "--wait"), " answered"
+				args, shown = append(args, "--wait"), " results"
 			}
-			tty, screen := openTerminal(t)
+			s := watched.NewTerminal(t)
 			var out bytes.Buffer
-			code := run(bg(t), args, strings.NewReader(file), &out, tty, []string{"REDIS_URL=" + url})
+			code := run(bg(t), args, strings.NewReader(file), &out, s.TTY, []string{"REDIS_URL=" + url})
 			if code != exitOK {
 				t.Errorf("%v: exit code %d", args, code)
 			}
-			seen := screen()
-			if !strings.Contains(seen, "\r") || !strings.Contains(seen, shown) {
+			seen := s.Close()
+			if !strings.Contains(seen, eraseLine) || !strings.Contains(seen, shown) {
 				t.Errorf("%v: no progress on the terminal: %q", args, seen)
 			}
 			if name != "-" && !strings.Contains(seen, "%") {
 				t.Errorf("%v: no part of the whole: %q", args, seen)
 			}
-			// The bar is gone in the end, and never on stdout.
-			if last := seen[strings.LastIndex(strings.TrimRight(seen, "\r"), "\r")+1:]; strings.TrimSpace(last) != "" {
-				t.Errorf("%v: left on the terminal: %q", args, last)
+			if !strings.HasSuffix(seen, eraseLine) {
+				t.Errorf("%v: left on the terminal: %q", args, seen)
 			}
 			if strings.Contains(out.String(), "\r") || !strings.Contains(out.String(), "400 put in (") && !strings.Contains(out.String(), "0 put in, 400 duplicates") {
 				t.Errorf("%v: stdout %q", args, out.String())
@@ -87,14 +57,42 @@ func TestProgressOnATerminalOnly(t *testing.T) {
 	}
 }
 
+// While results are waited for they are counted, and the count comes back behind every
+// line that is printed meanwhile.
+func TestProgressCountsResults(t *testing.T) {
+	t.Parallel()
+	url, _ := newRedis(t)
+	goOn := make(chan struct{})
+	turns(t, url, hour, func(h *protocol.Claim) *protocol.End {
+		if h.Turn().Message.Text == "late" {
+			<-goOn
+		}
+		return echo(h)
+	})
+	name := writeFile(t, `{"session":"a","text":"soon"}`+"\n"+`{"session":"b","text":"late"}`+"\n")
+	s := watched.NewTerminal(t)
+	ended := make(chan int)
+	go func() {
+		ended <- run(bg(t), []string{"--file", name, "--wait", "--timeout", "1h"}, nil, io.Discard, s.TTY, []string{"REDIS_URL=" + url, "NO_COLOR=1"})
+	}()
+	s.Await(t, "[===============               ]  50% 1 of 2 results")
+	close(goOn)
+	if code := <-ended; code != exitOK {
+		t.Errorf("exit code %d", code)
+	}
+	if seen := s.Close(); !strings.HasSuffix(seen, eraseLine) {
+		t.Errorf("left on the terminal: %q", seen)
+	}
+}
+
 func TestATerminalIsToldWhatIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	url, _ := newRedis(t)
 	turns(t, url, hour, echo)
-	tty, screen := openTerminal(t)
+	s := watched.NewTerminal(t)
 	var out bytes.Buffer
-	code := run(bg(t), []string{"-s", "a", "--id", "m", "--wait", "hello"}, nil, &out, tty, []string{"REDIS_URL=" + url})
-	if seen := screen(); code != exitOK || out.String() != "echo: hello\n" || seen != "accepted as m\r\n" {
+	code := run(bg(t), []string{"-s", "a", "--id", "m", "--wait", "hello"}, nil, &out, s.TTY, []string{"REDIS_URL=" + url})
+	if seen := s.Close(); code != exitOK || out.String() != "echo: hello\n" || seen != "accepted as m\r\n" {
 		t.Errorf("exit code %d, stdout %q, terminal %q", code, out.String(), seen)
 	}
 }
@@ -102,14 +100,14 @@ func TestATerminalIsToldWhatIsWaitedFor(t *testing.T) {
 // With both on one screen, a note does not end up behind a half line of text.
 func TestFollowOnATerminal(t *testing.T) {
 	t.Parallel()
-	tty, screen := openTerminal(t)
-	out := newOutput(tty, tty, nil)
+	s := watched.NewTerminal(t)
+	out := newOutput(s.TTY, s.TTY, nil)
 	out.text("half a line")
 	out.note("tool grep")
 	out.text("another")
 	out.endLine()
 	out.endLine()
-	if seen := screen(); seen != "half a line\r\ntool grep\r\nanother\r\n" {
+	if seen := s.Close(); seen != "half a line\r\ntool grep\r\nanother\r\n" {
 		t.Errorf("%q", seen)
 	}
 }
@@ -168,10 +166,10 @@ func TestATurnOnATerminal(t *testing.T) {
 		"NO_COLOR=1": none.Replace(golden),
 		"TERM=dumb":  none.Replace(strings.ReplaceAll(golden, "{faint}tool grep: x ...{off}"+erase, "")),
 	} {
-		tty, screen := openTerminal(t)
+		s := watched.NewTerminal(t)
 		id := "m" + term[len(term)-1:]
-		code := run(bg(t), []string{"-s", "a~b", "--id", id, "--follow", "hello"}, nil, tty, tty, []string{"REDIS_URL=" + url, term})
-		seen := strings.ReplaceAll(screen(), "\r\n", "\n")
+		code := run(bg(t), []string{"-s", "a~b", "--id", id, "--follow", "hello"}, nil, s.TTY, s.TTY, []string{"REDIS_URL=" + url, term})
+		seen := strings.ReplaceAll(s.Close(), "\r\n", "\n")
 		want = strings.Replace(want, "as m", "as "+id, 1)
 		if code != exitOK || seen != want {
 			t.Errorf("%s: exit code %d\ngot  %q\nwant %q", term, code, seen, want)
@@ -182,15 +180,15 @@ func TestATurnOnATerminal(t *testing.T) {
 // JSON leaves some of what steers a terminal as it is: here it is escaped, too.
 func TestObjectsDoNotSteer(t *testing.T) {
 	t.Parallel()
-	tty, screen := openTerminal(t)
-	out := newOutput(tty, tty, nil)
+	s := watched.NewTerminal(t)
+	out := newOutput(s.TTY, s.TTY, nil)
 	const said = "\x1b[2J\u009b2J\x7f\u2028é"
 	raw, err := json.Marshal(said)
 	if err != nil {
 		t.Fatal(err)
 	}
 	out.event("a", "m", session.Event{Type: "raw", Text: said, Data: append(raw[:len(raw)-1], "\x9b\""...)}, 0)
-	seen := strings.TrimSuffix(screen(), "\r\n")
+	seen := strings.TrimSuffix(s.Close(), "\r\n")
 	if i := strings.IndexFunc(seen, unicode.IsControl); i >= 0 || strings.Contains(seen, "\x9b") {
 		t.Errorf("%q", seen)
 	}
@@ -212,11 +210,11 @@ func TestColoursAreForTerminals(t *testing.T) {
 		{[]string{"TERM=xterm", "NO_COLOR=1"}, "tool grep\ncut off\n"},
 		{[]string{"TERM=dumb"}, "tool grep\ncut off\n"},
 	} {
-		tty, screen := openTerminal(t)
-		out := newOutput(io.Discard, tty, c.environ)
+		s := watched.NewTerminal(t)
+		out := newOutput(io.Discard, s.TTY, c.environ)
 		out.remark(terminal.Line{Text: "tool grep"})
 		out.remark(terminal.Line{Text: "cut off", Tone: terminal.Alert})
-		if seen := strings.ReplaceAll(screen(), "\r\n", "\n"); seen != c.want {
+		if seen := strings.ReplaceAll(s.Close(), "\r\n", "\n"); seen != c.want {
 			t.Errorf("%v: %q", c.environ, seen)
 		}
 	}
@@ -230,8 +228,8 @@ func TestNothingSteersATerminal(t *testing.T) {
 	for _, args := range [][]string{
 		{"--wait", hostile.Text}, {"--follow", "hello"}, {"--follow", "please fail"}, {"--follow", "please ask"}, {"/history"}, {"/status"},
 	} {
-		tty, screen := openTerminal(t)
-		code := run(bg(t), append([]string{"-s", "a"}, args...), nil, tty, tty, []string{"REDIS_URL=" + url, "TERM=xterm"})
-		hostile.CheckTerminal(t, fmt.Sprintf("%q (exit code %d)", args, code), screen())
+		s := watched.NewTerminal(t)
+		code := run(bg(t), append([]string{"-s", "a"}, args...), nil, s.TTY, s.TTY, []string{"REDIS_URL=" + url, "TERM=xterm"})
+		hostile.CheckTerminal(t, fmt.Sprintf("%q (exit code %d)", args, code), s.Close())
 	}
 }

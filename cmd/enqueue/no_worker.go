@@ -1,0 +1,36 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"turnstile/pkg/admin"
+)
+
+// noWorkerAfter is when it is looked whether a worker is running, which takes another
+// second and a half if none is: whoever waits is told after 3 s.
+const noWorkerAfter = 1500 * time.Millisecond
+
+// hintNoWorker calls say if somebody still waits when it is known that no worker is
+// running. stop ends the looking, and waits for it.
+func hintNoWorker(ctx context.Context, rdb redis.UniversalClient, say func()) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(noWorkerAfter):
+		}
+		if admin.New(rdb, admin.Config{}).NoWorker(ctx) && ctx.Err() == nil {
+			say()
+		}
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
+}
