@@ -25,7 +25,7 @@ func hintNoWorker(ctx context.Context, rdb redis.UniversalClient, say func()) (s
 			return
 		case <-time.After(noWorkerAfter):
 		}
-		if admin.New(rdb, admin.Config{}).NoWorker(ctx) && ctx.Err() == nil {
+		if admin.NewClient(rdb).NoWorker(ctx) && ctx.Err() == nil {
 			say()
 		}
 	}()

@@ -143,7 +143,7 @@ func (s *single) await(client *turnstile.Client, rdb redis.UniversalClient) (ses
 	s.link.wait()
 	defer hintNoWorker(ctx, rdb, func() {
 		// A worker without maintenance that drains gives no sign, but by its turn.
-		if info, err := admin.New(rdb, admin.Config{}).Session(ctx, s.o.session); err == nil && info.Phase == session.PhaseIdle {
+		if info, err := admin.NewClient(rdb).Session(ctx, s.o.session); err == nil && info.Phase == session.PhaseIdle {
 			s.out.note("enqueue: no worker is running: the message waits until one is started")
 		}
 	})()

@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"turnstile"
 	"turnstile/internal/config"
 	"turnstile/internal/redisconn"
@@ -16,6 +18,11 @@ const askTimeout = 5 * time.Second
 
 // ask calls f with a client of the sessions, for the commands that only look.
 func (p *program) ask(ctx context.Context, flags map[string]string, f func(*admin.Client) error) error {
+	return p.withRedis(ctx, flags, func(rdb redis.UniversalClient) error { return f(admin.NewClient(rdb)) })
+}
+
+// withRedis calls f with a connection to a Redis that answers.
+func (p *program) withRedis(ctx context.Context, flags map[string]string, f func(redis.UniversalClient) error) error {
 	s, err := config.LoadSender(p.environ, config.Options{Overrides: flags})
 	if err != nil {
 		return err
@@ -29,7 +36,7 @@ func (p *program) ask(ctx context.Context, flags map[string]string, f func(*admi
 	limited, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	if err = rdb.Ping(limited).Err(); err == nil {
-		err = f(admin.NewClient(rdb))
+		err = f(rdb)
 	}
 	if err != nil {
 		return service.RedisError{Err: err}

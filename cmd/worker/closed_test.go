@@ -21,7 +21,7 @@ func TestAsynqmonIsClosedToPrograms(t *testing.T) {
 			url, c := newRedis(t)
 			addr := freeAddr(t)
 			w := start(t, append(reading(t, addr, path), "REDIS_URL="+url))
-			w.err.await(t, "worker started")
+			w.err.Await(t, "worker started")
 			if got := strings.TrimSpace(reply(t, c, "a", "what do others say?")); got != want {
 				t.Errorf("the agent read: %s, want %s", got, want)
 			}
@@ -43,7 +43,7 @@ func TestDevMakesAToken(t *testing.T) {
 	url, c := newRedis(t)
 	addr := freeAddr(t)
 	w := start(t, append(reading(t, addr, "/asynqmon"), "REDIS_URL="+url), "--dev")
-	w.out.await(t, "a worker")
+	w.out.Await(t, "a worker")
 	if got := strings.TrimSpace(reply(t, c, "a", "what do others say?")); got != "401 false" {
 		t.Errorf("the agent read: %s", got)
 	}
@@ -60,7 +60,7 @@ func TestDevMakesAToken(t *testing.T) {
 
 	// One of the user's own is not shown.
 	w = start(t, append(reading(t, addr, "/asynqmon"), "REDIS_URL="+url, "TURNSTILE_HTTP_TOKEN=mine"), "--dev")
-	w.out.await(t, "http://"+addr+"/asynqmon\n")
+	w.out.Await(t, "http://"+addr+"/asynqmon\n")
 	w.stop(t)
 	if strings.Contains(w.out.String(), "mine") {
 		t.Errorf("it shows the user's own token:\n%s", w.out)
@@ -94,14 +94,14 @@ func TestDashboardMakesAToken(t *testing.T) {
 		addr := freeAddr(t)
 		d := start(t, append(c.environ, "REDIS_URL="+url), "dashboard", "--http-addr", addr)
 		if c.open {
-			d.err.await(t, "serving HTTP")
+			d.err.Await(t, "serving HTTP")
 			if got := status(t, addr, "/asynqmon"); got != 200 {
 				t.Errorf("%v: %d", c.environ, got)
 			}
 			d.stop(t)
 			continue
 		}
-		d.out.await(t, "made for this run")
+		d.out.Await(t, "made for this run")
 		token := shownToken(t, d.out.String(), addr)
 		if got := status(t, addr, "/asynqmon"); got != 401 {
 			t.Errorf("%v: without the token %d", c.environ, got)
@@ -114,7 +114,7 @@ func TestDashboardMakesAToken(t *testing.T) {
 	const own = "a-token-of-the-users-own"
 	addr := freeAddr(t)
 	d := start(t, []string{"REDIS_URL=" + url, "TURNSTILE_HTTP_TOKEN=" + own}, "dashboard", "--http-addr", addr)
-	d.err.await(t, "serving HTTP")
+	d.err.Await(t, "serving HTTP")
 	if got := status(t, "turnstile:"+own+"@"+addr, "/asynqmon"); got != 200 {
 		t.Errorf("with a token of the user's own: %d", got)
 	}

@@ -41,7 +41,7 @@ func (p *program) command() *cobra.Command {
 		}
 	})
 	root.SetHelpCommand(helpCommand(root))
-	root.AddCommand(p.psCommand(), p.showCommand(), p.deadCommand(), p.forgetCommand(), p.dashboardCommand(), p.healthCommand())
+	root.AddCommand(p.psCommand(), p.lsCommand(), p.showCommand(), p.deadCommand(), p.forgetCommand(), p.dashboardCommand(), p.healthCommand())
 	return root
 }
 
@@ -84,22 +84,31 @@ func helpCommand(root *cobra.Command) *cobra.Command {
 }
 
 func (p *program) psCommand() *cobra.Command {
-	var asJSON bool
+	var asJSON, workers bool
 	c := &cobra.Command{
-		Use: "ps", Short: "List the sessions in which something runs or waits", Long: psHelp, Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return p.ps(c.Context(), flagged(c), asJSON) },
+		Use: "ps", Short: "List the sessions in which something runs or waits, or the workers", Long: psHelp, Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if workers {
+				return p.workers(c.Context(), flagged(c), asJSON)
+			}
+			return p.ps(c.Context(), flagged(c), asJSON)
+		},
 	}
+	c.Flags().BoolVar(&workers, "workers", false, "list the workers that are running instead")
 	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON array")
 	addSettings(c, "REDIS_URL")
 	return c
 }
 
 func (p *program) showCommand() *cobra.Command {
-	var asJSON bool
+	var asJSON, follow bool
 	c := &cobra.Command{
-		Use: "show SESSION", Short: "Show one session with its transcript", Long: showHelp, Args: oneSession,
-		RunE: func(c *cobra.Command, args []string) error { return p.show(c.Context(), flagged(c), args[0], asJSON) },
+		Use: "show SESSION", Short: "Show one session with its transcript and its running turn", Long: showHelp, Args: oneSession,
+		RunE: func(c *cobra.Command, args []string) error {
+			return p.show(c.Context(), flagged(c), args[0], asJSON, follow)
+		},
 	}
+	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on with the running turn as it comes, until its end or Ctrl-C")
 	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	addSettings(c, "REDIS_URL")
 	return c

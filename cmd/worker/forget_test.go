@@ -74,7 +74,7 @@ func forgetOn(t *testing.T, url string) {
 	rdb := newClient(t, url)
 	c := actors.NewClient(rdb)
 	worker, log := process(t, environ)
-	log.await(t, "worker started")
+	log.Await(t, "worker started")
 
 	reply(t, c, "a", "title=A_title hello")
 	reply(t, c, "b", "another session")

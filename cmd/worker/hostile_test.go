@@ -109,8 +109,9 @@ func TestNoCommandPrintsWhatSteers(t *testing.T) {
 		{"worker help", [][]string{{"help", words}}},
 		{"worker dashboard", [][]string{{"dashboard", words}, {"dashboard", "--http-addr", words}}},
 		{"worker health", [][]string{{"health", "--http-addr", sickAddr}, {"health", words}}},
-		{"worker ps", [][]string{{"ps"}, {"ps", words}}},
-		{"worker show", [][]string{{"show", "a"}, {"show", "b"}, {"show", "c"}, {"show", "z"}, {"show", words}}},
+		{"worker ps", [][]string{{"ps"}, {"ps", "--workers"}, {"ps", words}}},
+		{"worker ls", [][]string{{"ls", words}, {"ls"}, {"ls", "a*"}, {"ls", hostile.Text}}},
+		{"worker show", [][]string{{"show", "a"}, {"show", "b"}, {"show", "c"}, {"show", "z"}, {"show", words}, {"show", "b", "--follow"}, {"show", words, "--follow"}}},
 		{"worker dead", [][]string{{"dead", "b"}, {"dead"}, {"dead", words}}},
 		{"worker dead list", [][]string{{"dead", "list", "b"}, {"dead", "list"}, {"dead", "list", words}}},
 		{"worker dead rerun", [][]string{{"dead", "rerun", words}, {"dead", "rerun", "--all"}}},
@@ -133,7 +134,7 @@ func TestNoCommandPrintsWhatSteers(t *testing.T) {
 	if len(uncalled) > 0 {
 		t.Errorf("%q are not called here", uncalled)
 	}
-	for _, args := range [][]string{{"ps"}, {"show", "a"}, {"show", "z"}} {
+	for _, args := range [][]string{{"ps"}, {"show", "a"}, {"show", "z"}, {"show", "b"}} {
 		r := call(t, environ, append(args, "--json")...).want(t, exitOK)
 		hostile.CheckJSON(t, fmt.Sprintf("%q", append(args, "--json")), r.out)
 	}
@@ -164,7 +165,7 @@ func TestDevPrintsNothingThatSteers(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := start(t, []string{"REDIS_URL=" + url, "TURNSTILE_AGENT=exec", "TURNSTILE_AGENT_COMMAND='" + name + "'", "TURNSTILE_HTTP_ADDR=" + freeAddr(t)}, "--dev")
-	w.out.await(t, "a worker")
+	w.out.Await(t, "a worker")
 	w.stop(t)
 	hostile.CheckSeen(t, "--dev", w.out.String())
 	hostile.Check(t, "--dev on stderr", w.err.String())

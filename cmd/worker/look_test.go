@@ -84,10 +84,11 @@ func TestLook(t *testing.T) {
 		t.Fatalf("ps lists %v", list)
 	}
 	for i, want := range []map[string]any{
-		{"session": "a", "phase": "running", "followups": 2., "pending": 2., "scheduled": 0.},
-		{"session": "b", "session_id": "", "phase": "idle", "worker": "", "fence": 0., "turn": "", "since": nil, "followups": 0., "pending": 1., "scheduled": 0.},
-		{"session": "c", "session_id": "", "phase": "idle", "worker": "", "fence": 0., "turn": "", "since": nil, "followups": 0., "pending": 0., "scheduled": 1.},
+		{"session": "a", "phase": "running", "state": "running", "followups": 2., "pending": 2., "scheduled": 0.},
+		{"session": "b", "session_id": "", "phase": "idle", "state": "waiting", "worker": "", "fence": 0., "turn": "", "since": nil, "followups": 0., "pending": 1., "scheduled": 0.},
+		{"session": "c", "session_id": "", "phase": "idle", "state": "delayed", "worker": "", "fence": 0., "turn": "", "since": nil, "followups": 0., "pending": 0., "scheduled": 1.},
 	} {
+		want["paused"], want["suspended"] = false, false
 		got, _ := list[i].(map[string]any)
 		if i == 0 {
 			take(t, got, "session_id", "worker", "fence", "turn", "since")
@@ -98,7 +99,7 @@ func TestLook(t *testing.T) {
 	}
 	table := call(t, environ, "ps").want(t, exitOK).out
 	for i, line := range strings.Split(strings.TrimSpace(table), "\n") {
-		want := []string{"SESSION PHASE WORKER FENCE SINCE FOLLOW-UPS PENDING SCHEDULED", "a running ", "b idle - 0 - 0 1 0", "c idle - 0 - 0 0 1"}[i]
+		want := []string{"SESSION STATE WORKER FENCE SINCE FOLLOW-UPS PENDING SCHEDULED", "a running ", "b waits for a slot - 0 - 0 1 0", "c waits for its time - 0 - 0 0 1"}[i]
 		if got := strings.Join(strings.Fields(line), " "); !strings.HasPrefix(got, want) {
 			t.Errorf("ps: got  %q\nwant %q", got, want)
 		}
@@ -113,7 +114,8 @@ func TestLook(t *testing.T) {
 		delete(entry, "message")
 	}
 	if want := map[string]any{
-		"session": "a", "phase": "running", "pending": 2., "scheduled": 0., "archived": 0., "messages": []any{"m2"}, "question": nil,
+		"session": "a", "phase": "running", "state": "running", "paused": false, "pending": 2., "scheduled": 0., "archived": 0., "messages": []any{"m2"}, "question": nil,
+		"turn_messages": []any{map[string]any{"id": "m2", "text": "sleep=1h second"}}, "reply": "", "dead": []any{},
 		"followups": shown["followups"],
 		"resume":    map[string]any{"pending": false, "reason": "", "interruptions": 0., "suspended": false, "marked_at": nil},
 		"title":     "", "title_by": "", "queue": map[string]any{}, "dropped": 0.,

@@ -28,6 +28,8 @@ const (
 	exitUsage   = 2  // wrong settings, flags or arguments
 	exitRefused = 3  // a turn is running in the session
 	exitRestart = 75 // after the drain of a restart: EX_TEMPFAIL, "try again"
+
+	exitInterrupted = 130 // show --follow was ended by Ctrl-C
 )
 
 // run is the whole program; it answers the exit code. The end of ctx is what a
@@ -78,6 +80,9 @@ func (p *program) report(err error, command string) int {
 		}
 	case errors.Is(err, session.ErrInvalid):
 		p.complain(err.Error())
+	case errors.Is(err, errInterrupted):
+		p.complain(err.Error())
+		return exitInterrupted
 	case errors.Is(err, session.ErrBusy):
 		p.complain("refused: " + err.Error() + "; say /stop first, or wait. Nothing was deleted")
 		return exitRefused

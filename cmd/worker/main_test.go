@@ -20,6 +20,7 @@ import (
 	"turnstile/test/acl"
 	"turnstile/test/actors"
 	"turnstile/test/redistest"
+	"turnstile/test/watched"
 )
 
 func TestMain(m *testing.M) {
@@ -64,51 +65,9 @@ func (r result) want(t *testing.T, code int) result {
 	return r
 }
 
-// said is what a program writes, while it runs.
-type said struct {
-	mu      sync.Mutex
-	text    strings.Builder
-	changed chan struct{}
-}
-
-func newSaid() *said { return &said{changed: make(chan struct{})} }
-
-func (s *said) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	close(s.changed)
-	s.changed = make(chan struct{})
-	return s.text.Write(p)
-}
-
-func (s *said) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.text.String()
-}
-
-// await waits until part was written, and answers what came behind it so far.
-func (s *said) await(t *testing.T, part string) string {
-	t.Helper()
-	deadline := time.After(waits)
-	for {
-		s.mu.Lock()
-		text, changed := s.text.String(), s.changed
-		s.mu.Unlock()
-		if _, behind, ok := strings.Cut(text, part); ok {
-			return behind
-		}
-		select {
-		case <-changed:
-		case <-deadline:
-			t.Fatalf("%q was never written:\n%s", part, text)
-		}
-	}
-}
-
 // running is the program at work in this process.
 type running struct {
-	out, err *said
+	out, err *watched.Output
 	cancel   context.CancelFunc
 	ended    chan int
 }
@@ -117,7 +76,7 @@ type running struct {
 func start(t *testing.T, environ []string, args ...string) *running {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	r := &running{out: newSaid(), err: newSaid(), cancel: cancel, ended: make(chan int, 1)}
+	r := &running{out: watched.NewOutput(), err: watched.NewOutput(), cancel: cancel, ended: make(chan int, 1)}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -154,7 +113,7 @@ func echoWorker(t *testing.T, url string, settings ...string) *running {
 	t.Helper()
 	url = acl.As(t, url, acl.Worker)
 	r := start(t, append([]string{"REDIS_URL=" + url, "TURNSTILE_AGENT=echo"}, settings...))
-	r.err.await(t, "worker started")
+	r.err.Await(t, "worker started")
 	return r
 }
 
@@ -246,10 +205,10 @@ func newCommand(t *testing.T, environ []string, args ...string) *osexec.Cmd {
 }
 
 // process starts the built program.
-func process(t *testing.T, environ []string, args ...string) (*osexec.Cmd, *said) {
+func process(t *testing.T, environ []string, args ...string) (*osexec.Cmd, *watched.Output) {
 	t.Helper()
 	cmd := newCommand(t, environ, args...)
-	s := newSaid()
+	s := watched.NewOutput()
 	cmd.Stdout, cmd.Stderr = s, s
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -262,7 +221,7 @@ func process(t *testing.T, environ []string, args ...string) (*osexec.Cmd, *said
 }
 
 // exits waits for the end of a process and checks its code.
-func exits(t *testing.T, cmd *osexec.Cmd, s *said, code int) {
+func exits(t *testing.T, cmd *osexec.Cmd, s *watched.Output, code int) {
 	t.Helper()
 	timer := time.AfterFunc(waits, func() { _ = cmd.Process.Kill() })
 	defer timer.Stop()

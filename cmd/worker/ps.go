@@ -12,16 +12,19 @@ import (
 
 // listed is one session in the list.
 type listed struct {
-	Session   string     `json:"session"`
-	SessionID string     `json:"session_id"`
-	Phase     string     `json:"phase"`
-	Worker    string     `json:"worker"`
-	Fence     int64      `json:"fence"`
-	Turn      string     `json:"turn"`
-	Since     *time.Time `json:"since"` // null: no turn runs
-	Followups int        `json:"followups"`
-	Pending   int        `json:"pending"`
-	Scheduled int        `json:"scheduled"`
+	Session   string      `json:"session"`
+	SessionID string      `json:"session_id"`
+	Phase     string      `json:"phase"`
+	State     admin.State `json:"state"`
+	Paused    bool        `json:"paused"`
+	Suspended bool        `json:"suspended"`
+	Worker    string      `json:"worker"`
+	Fence     int64       `json:"fence"`
+	Turn      string      `json:"turn"`
+	Since     *time.Time  `json:"since"` // null: no turn runs
+	Followups int         `json:"followups"`
+	Pending   int         `json:"pending"`
+	Scheduled int         `json:"scheduled"`
 
 	running time.Duration
 }
@@ -29,23 +32,31 @@ type listed struct {
 // ps lists what runs and what waits.
 func (p *program) ps(ctx context.Context, flags map[string]string, asJSON bool) error {
 	list := []listed{}
+	idle := false // no worker is running
 	err := p.ask(ctx, flags, func(client *admin.Client) error {
 		busy, err := client.BusySessions(ctx)
-		for _, s := range busy {
-			l := listed{
-				Session: s.Session, SessionID: s.SessionID, Phase: s.Phase, Worker: s.Worker, Fence: s.Fence, Turn: s.Turn,
-				Since: startOf(s), Pending: s.Pending, Scheduled: s.Scheduled, running: s.Since,
-			}
-			if s.Phase != session.PhaseIdle {
-				followups, err := client.Followups(ctx, s.Session)
-				if err != nil {
-					return err
-				}
-				l.Followups = len(followups)
-			}
-			list = append(list, l)
+		if err != nil {
+			return err
 		}
-		return err
+		for some := range slices.Chunk(busy, standingsAtOnce) {
+			standings, err := client.Standings(ctx, some)
+			if err != nil {
+				return err
+			}
+			for _, s := range standings {
+				l := listedOf(s)
+				if s.Phase != session.PhaseIdle {
+					followups, err := client.Followups(ctx, s.Session)
+					if err != nil {
+						return err
+					}
+					l.Followups = len(followups)
+				}
+				list = append(list, l)
+			}
+		}
+		idle = client.NoWorker(ctx)
+		return nil
 	})
 	if err != nil {
 		return err
@@ -54,21 +65,67 @@ func (p *program) ps(ctx context.Context, flags map[string]string, asJSON bool) 
 		return cmp.Or(cmp.Compare(b.running, a.running), cmp.Compare(a.Session, b.Session))
 	})
 	if asJSON {
-		return p.printJSON(list)
+		err = p.printJSON(list)
+	} else {
+		err = p.printListed(list)
 	}
+	if idle {
+		p.complain(noWorker)
+	}
+	return err
+}
+
+const (
+	// standingsAtOnce is how many sessions' states a round trip reads.
+	standingsAtOnce = 500
+
+	noWorker = "no worker is running: messages wait until one is started"
+)
+
+func listedOf(s admin.Standing) listed {
+	return listed{
+		Session: s.Session, SessionID: s.SessionID, Phase: s.Phase, State: s.State, Paused: s.Paused, Suspended: s.Suspended,
+		Worker: s.Worker, Fence: s.Fence, Turn: s.Turn, Since: startOf(s.Info), Pending: s.Pending, Scheduled: s.Scheduled,
+		running: s.Since,
+	}
+}
+
+func (p *program) printListed(list []listed) error {
 	if len(list) == 0 {
 		return p.say("Nothing runs, nothing waits.")
 	}
 	t := p.table()
-	t.row("SESSION", "PHASE", "WORKER", "FENCE", "SINCE", "FOLLOW-UPS", "PENDING", "SCHEDULED")
+	t.row("SESSION", "STATE", "WORKER", "FENCE", "SINCE", "FOLLOW-UPS", "PENDING", "SCHEDULED")
 	for _, l := range list {
 		since := "-"
 		if l.Since != nil {
 			since = l.running.Round(100 * time.Millisecond).String()
 		}
-		t.row(l.Session, l.Phase, cmp.Or(l.Worker, "-"), l.Fence, since, l.Followups, l.Pending, l.Scheduled)
+		t.row(l.Session, stateText(l.State, l.Paused, l.Suspended), cmp.Or(l.Worker, "-"), l.Fence, since, l.Followups, l.Pending, l.Scheduled)
 	}
 	return t.end()
+}
+
+// stateText is a session's state in words. A turn goes on in a session that was paused
+// meanwhile.
+func stateText(state admin.State, paused, suspended bool) string {
+	text := string(state)
+	switch state {
+	case admin.StateAsking:
+		text = "waits for a decision"
+	case admin.StateWaiting:
+		text = "waits for a slot"
+	case admin.StateDelayed:
+		text = "waits for its time"
+	case admin.StateRunning, admin.StateStarting, admin.StatePaused, admin.StateSuspended, admin.StateIdle:
+	}
+	if paused && state != admin.StatePaused {
+		text += ", paused"
+	}
+	if suspended && state != admin.StateSuspended {
+		text += ", suspended"
+	}
+	return text
 }
 
 // startOf is when the session's turn began, or nil.

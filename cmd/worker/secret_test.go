@@ -42,7 +42,7 @@ func TestSecretsInFlagsWarn(t *testing.T) {
 		t.Errorf("--redis without a password: stderr %q", r.err)
 	}
 	w := start(t, []string{"REDIS_URL=" + open, "TURNSTILE_AGENT=echo", "TURNSTILE_LOG_LEVEL=error"}, "--http-token", "hunter2", "--openai-api-key", "hunter3", "--http-addr", freeAddr(t))
-	w.err.await(t, "--openai-api-key can be read by other users of this machine")
+	w.err.Await(t, "--openai-api-key can be read by other users of this machine")
 	w.stop(t)
 	if said := w.err.String(); strings.Count(said, "\n") != 2 || !strings.HasPrefix(said, "worker: --http-token can be read") || strings.Contains(said, "hunter") {
 		t.Errorf("stderr %q", said)

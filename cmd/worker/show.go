@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"turnstile/pkg/admin"
 	"turnstile/pkg/resume"
 	"turnstile/pkg/session"
@@ -16,6 +18,8 @@ type shown struct {
 	Session    string          `json:"session"`
 	SessionID  string          `json:"session_id"`
 	Phase      string          `json:"phase"`
+	State      admin.State     `json:"state"`
+	Paused     bool            `json:"paused"`
 	Worker     string          `json:"worker"`
 	Fence      int64           `json:"fence"`
 	Pending    int             `json:"pending"`
@@ -37,8 +41,33 @@ type shown struct {
 	// What the agent asks the user: its number, name and text; null: nothing.
 	Question *shownQuestion `json:"question"`
 
+	// Of the running turn.
+	TurnMessages []shownMessage `json:"turn_messages"`
+	Reply        string         `json:"reply"` // so far: the text since the last tool
+
+	Dead []shownDead `json:"dead"` // the last ones, the last one first
+
 	running time.Duration
+	events  []session.Event // of the running turn
 }
+
+type shownMessage struct {
+	ID   string `json:"id"`
+	Text string `json:"text"`
+}
+
+// shownDead is a dead letter and why it is one.
+type shownDead struct {
+	ID     string         `json:"id"`
+	Status session.Status `json:"status"`
+	Error  string         `json:"error"`
+	At     time.Time      `json:"at"`
+
+	age time.Duration
+}
+
+// deadShown is how many dead letters show tells of.
+const deadShown = 10
 
 type shownQuestion struct {
 	Number int    `json:"number"`
@@ -62,23 +91,30 @@ type shownResume struct {
 	MarkedAt *time.Time `json:"marked_at"` // null: no mark
 }
 
-// show prints one session.
-func (p *program) show(ctx context.Context, flags map[string]string, key string, asJSON bool) error {
+// show prints one session, and with follow what its turn does from then on.
+func (p *program) show(ctx context.Context, flags map[string]string, key string, asJSON, follow bool) error {
 	if err := session.ValidateKey(key); err != nil {
 		return err
 	}
-	var s shown
-	err := p.ask(ctx, flags, func(client *admin.Client) (err error) {
-		s, err = look(ctx, client, key)
-		return err
+	return p.withRedis(ctx, flags, func(rdb redis.UniversalClient) error {
+		client := admin.NewClient(rdb)
+		s, err := look(ctx, client, key)
+		if err != nil {
+			return err
+		}
+		if follow {
+			s.events = nil // they are told by following
+		}
+		if asJSON {
+			err = p.printJSON(s)
+		} else {
+			err = s.print(p.stdout)
+		}
+		if err != nil || !follow {
+			return err
+		}
+		return p.followTurn(ctx, rdb, s, asJSON)
 	})
-	switch {
-	case err != nil:
-		return err
-	case asJSON:
-		return p.printJSON(s)
-	}
-	return s.print(p.stdout)
 }
 
 // look reads a session part by part, so that one part may be newer than another.
@@ -102,8 +138,13 @@ func look(ctx context.Context, client *admin.Client, key string) (shown, error) 
 	if err != nil {
 		return shown{}, err
 	}
+	standings, err := client.Standings(ctx, []session.Info{info})
+	if err != nil {
+		return shown{}, err
+	}
 	s := shown{
-		Session: key, SessionID: info.SessionID, Phase: info.Phase, Worker: info.Worker, Fence: info.Fence,
+		Session: key, SessionID: info.SessionID, Phase: info.Phase, State: standings[0].State, Paused: standings[0].Paused,
+		Worker: info.Worker, Fence: info.Fence,
 		Pending: info.Pending, Followups: []shownFollowup{}, Resume: resumeOf(record),
 		Transcript: append([]session.Entry{}, transcript...),
 		Turn:       info.Turn, Messages: append([]string{}, info.Messages...), Since: startOf(info),
@@ -116,7 +157,28 @@ func look(ctx context.Context, client *admin.Client, key string) (shown, error) 
 	for _, f := range followups {
 		s.Followups = append(s.Followups, shownFollowup{f.ID, f.Text, cmp.Or(f.Mode, info.Mode, session.ModeQueue), f.State})
 	}
-	return s, nil
+	return s, s.lookFurther(ctx, client, info)
+}
+
+// lookFurther reads the running turn, and why the last dead letters are dead.
+func (s *shown) lookFurther(ctx context.Context, client *admin.Client, info session.Info) error {
+	turn, err := client.RunningTurn(ctx, info)
+	if err != nil {
+		return err
+	}
+	s.TurnMessages, s.Reply, s.events = []shownMessage{}, turn.Reply, turn.Events
+	for _, m := range turn.Messages {
+		s.TurnMessages = append(s.TurnMessages, shownMessage{m.ID, m.Text})
+	}
+	s.Dead = []shownDead{}
+	if info.Archived == 0 {
+		return nil
+	}
+	dead, err := client.LastDeadLetters(ctx, info.Session, deadShown)
+	for _, d := range dead {
+		s.Dead = append(s.Dead, shownDead{d.ID, d.Outcome.Status, d.Outcome.Error, d.At.UTC(), d.Age})
+	}
+	return err
 }
 
 // unknown reports whether nothing was ever put into a session or said about it.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"turnstile/internal/printable"
+	"turnstile/internal/terminal"
 	"turnstile/pkg/session"
 )
 
@@ -31,6 +32,9 @@ func (s shown) print(w io.Writer) error {
 		row("worker", "%s", s.Worker)
 		row("turn", "%s for message %s", s.Turn, strings.Join(s.Messages, ", "))
 	}
+	if string(s.State) != s.Phase || s.Paused {
+		row("state", "%s", stateText(s.State, s.Paused, false))
+	}
 	if q := s.Question; q != nil {
 		row("asks", "%s: /approve %d or /deny %[2]d", q.Name, q.Number)
 	}
@@ -50,6 +54,7 @@ func (s shown) print(w io.Writer) error {
 			fmt.Fprintf(&b, "  %s: %s\n", head, continued(f.Text, 4))
 		}
 	}
+	s.printDead(&b)
 	fmt.Fprintf(&b, "\ntranscript (%d)\n", len(s.Transcript))
 	for _, e := range s.Transcript {
 		mark := ""
@@ -59,8 +64,52 @@ func (s shown) print(w io.Writer) error {
 		head := fmt.Sprintf("  %s  %-9s  ", clock(time.UnixMilli(e.At)), printable.Line(string(e.Role)))
 		fmt.Fprintf(&b, "%s%s%s\n", head, continued(entryText(e), len(head)), mark)
 	}
+	s.printTurn(&b)
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// printDead says why messages were archived.
+func (s shown) printDead(b *strings.Builder) {
+	if len(s.Dead) == 0 {
+		return
+	}
+	fmt.Fprintf(b, "\narchived (%d)\n", s.Archived)
+	for _, d := range s.Dead {
+		why := strings.TrimPrefix(d.Error, string(d.Status)+": ")
+		if why != "" && why != string(d.Status) {
+			why = ": " + glimpse(why)
+		}
+		fmt.Fprintf(b, "  %s, %s ago, %s%s\n", printable.Line(d.ID), age(d.age), printable.Line(string(d.Status)), why)
+	}
+	if more := s.Archived - len(s.Dead); more > 0 {
+		fmt.Fprintf(b, "  and %d more: worker dead %s\n", more, printable.Line(s.Session))
+	}
+}
+
+// printTurn tells what the running turn was told, and what it has done so far.
+func (s shown) printTurn(b *strings.Builder) {
+	if len(s.TurnMessages) == 0 {
+		return
+	}
+	b.WriteString("\nrunning turn\n")
+	for _, m := range s.TurnMessages {
+		fmt.Fprintf(b, "  %s: %s\n", printable.Line(m.ID), continued(m.Text, 4))
+	}
+	if done := story(s.TurnMessages[0].ID, s.events); done != "" {
+		fmt.Fprintf(b, "  so far\n    %s\n", continued(done, 4))
+	}
+}
+
+// story is what a turn has done, as it is shown to who follows it.
+func story(message string, events []session.Event) string {
+	var b strings.Builder
+	t := terminal.Teller{Story: terminal.Story{Message: message}, Screen: terminal.NewSplitScreen(&b, &b, nil)}
+	for _, e := range events {
+		t.See(e)
+	}
+	t.Leave()
+	return strings.TrimRight(b.String(), "\n")
 }
 
 // String is the record in words.

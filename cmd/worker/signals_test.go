@@ -12,6 +12,7 @@ import (
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
+	"turnstile/test/watched"
 )
 
 func send(t *testing.T, p *os.Process, signals ...os.Signal) {
@@ -58,8 +59,8 @@ func TestSignalDrains(t *testing.T) {
 			send(t, cmd.Process, c.signal)
 			exits(t, cmd, s, c.code)
 			givenBack(t, client, id, c.reason)
-			s.await(t, "msg=drained")
-			s.await(t, "reason="+strings.TrimSuffix(c.reason, "_timeout")+" finished=0 given_back=1 lost=0\n")
+			s.Await(t, "msg=drained")
+			s.Await(t, "reason="+strings.TrimSuffix(c.reason, "_timeout")+" finished=0 given_back=1 lost=0\n")
 			if strings.Contains(s.String(), "\r") || strings.Contains(s.String(), "draining: ") {
 				t.Errorf("a countdown without a terminal: %q", s)
 			}
@@ -90,7 +91,7 @@ func TestSecondSignal(t *testing.T) {
 			untilEvent(t, client, "a", id, session.EventNotice)
 			send(t, cmd.Process, c.second)
 			exits(t, cmd, s, c.code)
-			s.await(t, "the drain is cut short")
+			s.Await(t, "the drain is cut short")
 			givenBack(t, client, id, c.reason)
 		})
 	}
@@ -101,7 +102,7 @@ func TestSignalBeforeTheStart(t *testing.T) {
 	t.Parallel()
 	for signal, code := range map[os.Signal]int{syscall.SIGTERM: exitOK, syscall.SIGHUP: exitRestart} {
 		cmd, s := process(t, []string{"REDIS_URL=redis://" + freeAddr(t), "TURNSTILE_AGENT=echo"})
-		s.await(t, "Redis is not there yet")
+		s.Await(t, "Redis is not there yet")
 		send(t, cmd.Process, signal)
 		exits(t, cmd, s, code)
 	}
@@ -122,12 +123,12 @@ func TestThirdSignal(t *testing.T) {
 		t.Fatal(err)
 	}
 	send(t, cmd.Process, syscall.SIGTERM)
-	s.await(t, "msg=draining")
+	s.Await(t, "msg=draining")
 	send(t, cmd.Process, syscall.SIGTERM)
 	untilText(t, c, "a", id, "interrupted")
 	send(t, cmd.Process, syscall.SIGTERM)
 	exits(t, cmd, s, exitOther)
-	s.await(t, "worker: ended at once")
+	s.Await(t, "worker: ended at once")
 	gone(t, child)
 }
 
@@ -182,7 +183,7 @@ func TestLogReaderIsGone(t *testing.T) {
 	untilEvent(t, c, "a", id, session.EventTurnStarted)
 	_ = r.Close()
 	send(t, cmd.Process, syscall.SIGINT)
-	exits(t, cmd, newSaid(), exitOK)
+	exits(t, cmd, watched.NewOutput(), exitOK)
 	if end, err := c.Wait(limited(t), "a", id); err != nil || end.Reply != "echo: hello" {
 		t.Errorf("the turn that was under way: %+v, %v", end, err)
 	}

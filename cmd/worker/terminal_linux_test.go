@@ -1,8 +1,6 @@
 package main
 
 import (
-	"fmt"
-	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -11,74 +9,26 @@ import (
 
 	"turnstile/pkg/session"
 	"turnstile/test/hostile"
+	"turnstile/test/watched"
 )
 
 // onTerminal starts the built program on a terminal of its own, as a shell would.
-// It answers what the program writes, where the user types, and a function that
-// waits for the exit code.
-func onTerminal(t *testing.T, environ []string, args ...string) (s *said, user *os.File, code func(want int)) {
+// It returns the terminal, and a function that waits for the exit code.
+func onTerminal(t *testing.T, environ []string, args ...string) (s *watched.Terminal, code func(want int)) {
 	t.Helper()
-	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
-		t.Skipf("no terminals here: %v", err)
-	}
-	t.Cleanup(func() { _ = master.Close() })
-	var n int
-	control(t, master, func(fd int) (err error) {
-		if n, err = unix.IoctlGetInt(fd, unix.TIOCGPTN); err == nil {
-			err = unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0)
-		}
-		return err
-	})
-	slave, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s = watched.NewTerminal(t)
 	c := newCommand(t, append(environ, "TERM=xterm"), args...)
-	c.Stdin, c.Stdout, c.Stderr = slave, slave, slave
+	c.Stdin, c.Stdout, c.Stderr = s.TTY, s.TTY, s.TTY
 	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
-	_ = slave.Close()
-	s = newSaid()
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		buffer := make([]byte, 4096)
-		for {
-			n, err := master.Read(buffer)
-			if _, _ = s.Write(buffer[:n]); err != nil {
-				return // the program has ended
-			}
-		}
-	}()
+	_ = s.TTY.Close()
 	t.Cleanup(func() {
 		_ = c.Process.Kill()
 		_ = c.Wait()
-		<-done
 	})
-	return s, master, func(want int) { exits(t, c, s, want) }
-}
-
-// control does something to a terminal. (*os.File).Fd would let nobody close it
-// while it is read.
-func control(t *testing.T, f *os.File, do func(fd int) error) {
-	t.Helper()
-	raw, err := f.SyscallConn()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if cannot := raw.Control(func(fd uintptr) { err = do(int(fd)) }); cannot != nil || err != nil {
-		t.Fatal(cannot, err)
-	}
-}
-
-func typed(t *testing.T, user *os.File, text string) {
-	t.Helper()
-	if _, err := user.WriteString(text); err != nil {
-		t.Fatal(err)
-	}
+	return s, func(want int) { exits(t, c, s.Output, want) }
 }
 
 const (
@@ -89,33 +39,33 @@ const (
 func TestConsole(t *testing.T) {
 	t.Parallel()
 	url, _ := newRedis(t)
-	s, user, code := onTerminal(t, []string{"REDIS_URL=" + url}, "--dev")
-	s.await(t, "\x1b[1m> \x1b[0m") // asks
-	typed(t, user, "hello\n")
-	s.await(t, "echo: hello\r\n")
-	typed(t, user, "tool=search fail=final it\n")
-	behind := s.await(t, "tool search")
-	s.await(t, "failed: echo: told to fail")
+	s, code := onTerminal(t, []string{"REDIS_URL=" + url}, "--dev")
+	s.Await(t, "\x1b[1m> \x1b[0m") // asks
+	s.Type(t, "hello\n")
+	s.Await(t, "echo: hello\r\n")
+	s.Type(t, "tool=search fail=final it\n")
+	behind := s.Await(t, "tool search")
+	s.Await(t, "failed: echo: told to fail")
 	if strings.Contains(behind, "echo: it") {
 		t.Errorf("%s", s)
 	}
-	typed(t, user, "/status\n")
-	s.await(t, "Idle: nothing runs, nothing waits.")
-	typed(t, user, ctrlD)
-	s.await(t, "Ending.")
+	s.Type(t, "/status\n")
+	s.Await(t, "Idle: nothing runs, nothing waits.")
+	s.Type(t, ctrlD)
+	s.Await(t, "Ending.")
 	code(exitOK)
 }
 
 // What ends with its own Redis says so, and not that another worker goes on.
 func TestConsoleCtrlCKeepsNothing(t *testing.T) {
 	t.Parallel()
-	s, user, code := onTerminal(t, []string{"NO_COLOR=1", "TURNSTILE_DRAIN_TIMEOUT=1h"}, "--dev")
-	s.await(t, "\n> ")
-	typed(t, user, "stream=2 tick=1h long\n")
-	s.await(t, "\necho") // half of it
-	typed(t, user, ctrlC)
-	s.await(t, "This worker is shutting down, and nothing is kept.")
-	typed(t, user, ctrlC)
+	s, code := onTerminal(t, []string{"NO_COLOR=1", "TURNSTILE_DRAIN_TIMEOUT=1h"}, "--dev")
+	s.Await(t, "\n> ")
+	s.Type(t, "stream=2 tick=1h long\n")
+	s.Await(t, "\necho") // half of it
+	s.Type(t, ctrlC)
+	s.Await(t, "This worker is shutting down, and nothing is kept.")
+	s.Type(t, ctrlC)
 	code(exitOK)
 	for _, wrong := range []string{"another worker", "stays", "resume"} {
 		if strings.Contains(s.String(), wrong) {
@@ -127,17 +77,17 @@ func TestConsoleCtrlCKeepsNothing(t *testing.T) {
 func TestConsoleCtrlC(t *testing.T) {
 	t.Parallel()
 	url, c := newRedis(t)
-	s, user, code := onTerminal(t, []string{"REDIS_URL=" + url, "NO_COLOR=1", "TURNSTILE_DRAIN_TIMEOUT=1h"}, "--dev")
-	s.await(t, "\n> ")
-	typed(t, user, "stream=2 tick=1h long\n")
-	s.await(t, "\necho") // half of it
-	typed(t, user, "behind\n")
-	s.await(t, "waits in line, position 2")
-	typed(t, user, ctrlC)
-	s.await(t, "Ending.")
-	s.await(t, "draining: 1 turn running, ")
-	s.await(t, "This worker is shutting down.")
-	typed(t, user, ctrlC)
+	s, code := onTerminal(t, []string{"REDIS_URL=" + url, "NO_COLOR=1", "TURNSTILE_DRAIN_TIMEOUT=1h"}, "--dev")
+	s.Await(t, "\n> ")
+	s.Type(t, "stream=2 tick=1h long\n")
+	s.Await(t, "\necho") // half of it
+	s.Type(t, "behind\n")
+	s.Await(t, "waits in line, position 2")
+	s.Type(t, ctrlC)
+	s.Await(t, "Ending.")
+	s.Await(t, "draining: 1 turn running, ")
+	s.Await(t, "This worker is shutting down.")
+	s.Type(t, ctrlC)
 	code(exitOK)
 	if strings.Contains(s.String(), "\x1b[1") {
 		t.Errorf("colours in spite of NO_COLOR: %q", s)
@@ -152,21 +102,21 @@ func TestConsoleCtrlC(t *testing.T) {
 func TestCountdown(t *testing.T) {
 	t.Parallel()
 	url, c := newRedis(t)
-	s, user, code := onTerminal(t, []string{
+	s, code := onTerminal(t, []string{
 		"REDIS_URL=" + url, "NO_COLOR=1", "TURNSTILE_AGENT=exec", "TURNSTILE_DRAIN_TIMEOUT=1h", "TURNSTILE_INTERRUPT_GRACE=1h",
 		`TURNSTILE_AGENT_COMMAND=sh -c 'trap "echo interrupted" INT; echo up .; while :; do sleep 1; done'`,
 	})
 	id := submit(t, c, "a", "hello")
 	untilText(t, c, "a", id, " .")
-	typed(t, user, ctrlC)
-	s.await(t, "draining: 1 turn running, 1h0m0s left (Ctrl-C again: interrupt them now)")
-	s.await(t, "\r\x1b[Kdraining: 1 turn running, 59m59s left (Ctrl-C again: interrupt them now)")
-	typed(t, user, ctrlC)
-	s.await(t, "\r\x1b[Kdraining: 1 turn running, being interrupted (Ctrl-C again: end at once)")
-	s.await(t, "\r\x1b[Ktime=") // the log takes its place
+	s.Type(t, ctrlC)
+	s.Await(t, "draining: 1 turn running, 1h0m0s left (Ctrl-C again: interrupt them now)")
+	s.Await(t, "\r\x1b[Kdraining: 1 turn running, 59m59s left (Ctrl-C again: interrupt them now)")
+	s.Type(t, ctrlC)
+	s.Await(t, "\r\x1b[Kdraining: 1 turn running, being interrupted (Ctrl-C again: end at once)")
+	s.Await(t, "\r\x1b[Ktime=") // the log takes its place
 	untilText(t, c, "a", id, "interrupted")
-	typed(t, user, ctrlC)
-	s.await(t, "\r\x1b[Kworker: ended at once")
+	s.Type(t, ctrlC)
+	s.Await(t, "\r\x1b[Kworker: ended at once")
 	code(exitOther)
 }
 
@@ -174,17 +124,17 @@ func TestCountdown(t *testing.T) {
 func TestCountdownOnANarrowTerminal(t *testing.T) {
 	t.Parallel()
 	url, c := newRedis(t)
-	s, user, code := onTerminal(t, []string{"REDIS_URL=" + url, "TURNSTILE_AGENT=echo", "TURNSTILE_DRAIN_TIMEOUT=1h"})
-	control(t, user, func(fd int) error {
+	s, code := onTerminal(t, []string{"REDIS_URL=" + url, "TURNSTILE_AGENT=echo", "TURNSTILE_DRAIN_TIMEOUT=1h"})
+	s.Control(t, func(fd int) error {
 		return unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: 30})
 	})
 	id := submit(t, c, "a", "sleep=1h hello")
 	untilEvent(t, c, "a", id, session.EventTurnStarted)
-	typed(t, user, ctrlC)
-	s.await(t, "draining: 1 turn running, 59m\r\x1b[K") // 29 columns
-	typed(t, user, ctrlC)
+	s.Type(t, ctrlC)
+	s.Await(t, "draining: 1 turn running, 59m\r\x1b[K") // 29 columns
+	s.Type(t, ctrlC)
 	code(exitOK)
-	s.await(t, "msg=drained")
+	s.Await(t, "msg=drained")
 	if screen := s.String(); strings.Contains(screen, " left (") {
 		t.Errorf("%q", screen)
 	}
@@ -195,13 +145,13 @@ func TestCountdownOnANarrowTerminal(t *testing.T) {
 func TestCtrlCAfterCtrlD(t *testing.T) {
 	t.Parallel()
 	url, c := newRedis(t)
-	s, user, code := onTerminal(t, []string{"REDIS_URL=" + url, "TURNSTILE_DRAIN_TIMEOUT=1h"}, "--dev")
-	s.await(t, "> ")
+	s, code := onTerminal(t, []string{"REDIS_URL=" + url, "TURNSTILE_DRAIN_TIMEOUT=1h"}, "--dev")
+	s.Await(t, "> ")
 	id := submit(t, c, "a", "sleep=1h hello")
 	untilEvent(t, c, "a", id, session.EventTurnStarted)
-	typed(t, user, ctrlD)
-	s.await(t, "(Ctrl-C again: interrupt them now)")
-	typed(t, user, ctrlC)
+	s.Type(t, ctrlD)
+	s.Await(t, "(Ctrl-C again: interrupt them now)")
+	s.Type(t, ctrlC)
 	code(exitOK)
 	givenBack(t, c, id, "shutdown_timeout")
 }
@@ -210,13 +160,11 @@ func TestCtrlCAfterCtrlD(t *testing.T) {
 func TestHangUp(t *testing.T) {
 	t.Parallel()
 	url, c := newRedis(t)
-	s, user, code := onTerminal(t, []string{"REDIS_URL=" + url, "TURNSTILE_DRAIN_TIMEOUT=0"}, "--dev")
-	s.await(t, "> ")
+	s, code := onTerminal(t, []string{"REDIS_URL=" + url, "TURNSTILE_DRAIN_TIMEOUT=0"}, "--dev")
+	s.Await(t, "> ")
 	id := submit(t, c, "a", "sleep=1h hello")
 	untilEvent(t, c, "a", id, session.EventTurnStarted)
-	if err := user.Close(); err != nil {
-		t.Fatal(err)
-	}
+	s.HangUp(t)
 	code(exitOK)
 	givenBack(t, c, id, "shutdown_timeout")
 }
@@ -225,23 +173,23 @@ func TestHangUp(t *testing.T) {
 func TestConsolePrintsNothingThatSteers(t *testing.T) {
 	t.Parallel()
 	url, _ := newRedis(t)
-	s, user, code := onTerminal(t, []string{
+	s, code := onTerminal(t, []string{
 		"REDIS_URL=" + url, "TURNSTILE_AGENT=exec", "TURNSTILE_AGENT_FORMAT=jsonl", playing(t, "speak-hostilely"),
 		"TURNSTILE_HTTP_ADDR=" + freeAddr(t), "TURNSTILE_LOG_LEVEL=debug",
 	}, "--dev")
-	s.await(t, "\x1b[1m> \x1b[0m") // asks
-	typed(t, user, "please ask\n")
-	s.await(t, "permission asked")
-	typed(t, user, "/status\n")
-	s.await(t, "0 waiting.")
-	typed(t, user, "/approve\n")
-	s.await(t, "used: ")
-	typed(t, user, "please fail\n")
-	s.await(t, "\x1b[1;33mfailed: ")
-	typed(t, user, "/history\n")
-	s.await(t, "user: please ask")
-	typed(t, user, ctrlD)
-	s.await(t, "Ending.")
+	s.Await(t, "\x1b[1m> \x1b[0m") // asks
+	s.Type(t, "please ask\n")
+	s.Await(t, "permission asked")
+	s.Type(t, "/status\n")
+	s.Await(t, "0 waiting.")
+	s.Type(t, "/approve\n")
+	s.Await(t, "used: ")
+	s.Type(t, "please fail\n")
+	s.Await(t, "\x1b[1;33mfailed: ")
+	s.Type(t, "/history\n")
+	s.Await(t, "user: please ask")
+	s.Type(t, ctrlD)
+	s.Await(t, "Ending.")
 	code(exitOK)
 	hostile.CheckTerminal(t, "the console", s.String())
 }

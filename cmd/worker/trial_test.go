@@ -22,7 +22,7 @@ var (
 func TestDev(t *testing.T) {
 	t.Parallel()
 	w := start(t, nil, "--dev")
-	w.out.await(t, "a worker")
+	w.out.Await(t, "a worker")
 	said := w.out.String()
 	url := redisShown.FindString(said)
 	addr := dashboardShown.FindStringSubmatch(said)
@@ -35,6 +35,9 @@ func TestDev(t *testing.T) {
 	}
 	if got := status(t, addr[1], "/asynqmon"); got != 200 {
 		t.Errorf("asynqmon: %d", got)
+	}
+	if r := call(t, nil, "health").want(t, exitOK); !strings.HasPrefix(r.out, "well: ") || !strings.Contains(r.out, addr[1]) {
+		t.Errorf("health beside --dev at %s: %q", addr[1], r.out)
 	}
 	for _, want := range []string{" -s demo --wait hello\n", "echo: ", "REDIS_URL=" + url + " "} {
 		if !strings.Contains(said, want) {
@@ -62,8 +65,8 @@ func TestDevHonoursSettings(t *testing.T) {
 	url, c := newRedis(t)
 	addr := freeAddr(t)
 	w := start(t, []string{"REDIS_URL=" + url, "TURNSTILE_AGENT=exec", "TURNSTILE_AGENT_COMMAND=tr a-z A-Z", "TURNSTILE_LOG_LEVEL=info"}, "--dev", "--http-addr", addr)
-	w.err.await(t, "worker started")
-	w.out.await(t, "@"+addr+"/asynqmon\n")
+	w.err.Await(t, "worker started")
+	w.out.Await(t, "@"+addr+"/asynqmon\n")
 	if got := reply(t, c, "demo", "hello"); got != "HELLO" {
 		t.Errorf("reply %q", got)
 	}
@@ -133,7 +136,7 @@ func TestDevRedisDies(t *testing.T) {
 	t.Parallel()
 	redistest.Real(t)
 	cmd, s := process(t, []string{"HOME=" + t.TempDir()}, "--dev")
-	s.await(t, "a worker")
+	s.Await(t, "a worker")
 	rdb, err := redisconn.Open(redisShown.FindString(s.String()))
 	if err != nil {
 		t.Fatal(err)
@@ -151,5 +154,5 @@ func TestDevRedisDies(t *testing.T) {
 		t.Fatal(err)
 	}
 	exits(t, cmd, s, exitOther)
-	s.await(t, "the Redis that --dev had started is gone")
+	s.Await(t, "the Redis that --dev had started is gone")
 }

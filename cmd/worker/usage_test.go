@@ -31,7 +31,6 @@ func TestUsage(t *testing.T) {
 		"all at once":       {[]string{echo, "TURNSTILE_SENTINEL_TTL=1ms", "TURNSTILE_CONCURENCY=1"}, []string{"--turn-share", "0"}, exitUsage, "worker: setting TURNSTILE_TURN_SHARE=\"0\" is not a share: write it as 10 (messages), 60s or 10,60s, each above 0\nworker: setting TURNSTILE_CONCURENCY is unknown: did you mean TURNSTILE_CONCURRENCY?\nworker: setting TURNSTILE_SENTINEL_TTL=\"1ms\" is too small: use at least 1s\n"},
 		"no such command":   {nil, []string{"--agent", "exec", "--agent-command", "/no/such/agent"}, exitUsage, "worker: setting TURNSTILE_AGENT_COMMAND: exec: \"/no/such/agent\": stat /no/such/agent: no such file or directory\n"},
 		"dashboard address": {nil, []string{"dashboard", "--http-addr", "8080"}, exitUsage, "worker: setting TURNSTILE_HTTP_ADDR=\"8080\" cannot be used: it is not HOST:PORT, such as 127.0.0.1:8080\n"},
-		"no health address": {nil, []string{"health"}, exitOther, "worker: health check: TURNSTILE_HTTP_ADDR is empty, so the worker serves no health; set it to 127.0.0.1:8080\n"},
 		"ps, no Redis":      {nil, []string{"ps", "--redis", "redis://127.0.0.1:1/0"}, exitOther, "worker: Redis at 127.0.0.1:1 refuses the connection: is it running, and is REDIS_URL right? (dial tcp 127.0.0.1:1: connect: connection refused)\n"},
 	} {
 		t.Run(name, func(t *testing.T) {

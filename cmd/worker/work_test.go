@@ -60,7 +60,7 @@ func TestWork(t *testing.T) {
 			t.Errorf("%s: %d, want %d", path, got, want)
 		}
 	}
-	w.err.await(t, `"msg":"turn ended"`)
+	w.err.Await(t, `"msg":"turn ended"`)
 	code, body := page(t, addr, "/metrics")
 	for _, line := range []string{`turnstile_turns_ended_total{status="done"} 1`, "turnstile_turn_slots 10", "turnstile_draining 0", "turnstile_redis_up 1"} {
 		if code != 200 || !strings.Contains(body, "\n"+line+"\n") {
@@ -91,7 +91,7 @@ func TestReadyWhileDraining(t *testing.T) {
 	short := submit(t, c, "b", "sleep=1s hello")
 	untilEvent(t, c, "b", short, session.EventTurnStarted)
 	send(t, cmd.Process, syscall.SIGHUP)
-	s.await(t, "msg=draining")
+	s.Await(t, "msg=draining")
 	if code, body := page(t, addr, "/readyz"); code != 503 || !strings.HasPrefix(body, `{"status":"draining","reason":"restart","running":`) {
 		t.Errorf("while it drains /readyz says %d %s", code, body)
 	}
@@ -101,7 +101,7 @@ func TestReadyWhileDraining(t *testing.T) {
 	if end, err := c.Wait(limited(t), "b", short); err != nil || end.Reply != "echo: hello" {
 		t.Errorf("the turn that was let end: %+v, %v", end, err)
 	}
-	s.await(t, `msg="still draining"`)
+	s.Await(t, `msg="still draining"`)
 	var ready struct {
 		Status, Reason string
 		Running        int
@@ -113,7 +113,7 @@ func TestReadyWhileDraining(t *testing.T) {
 	}
 	send(t, cmd.Process, syscall.SIGHUP)
 	exits(t, cmd, s, exitRestart)
-	s.await(t, "finished=1 given_back=1 lost=0")
+	s.Await(t, "finished=1 given_back=1 lost=0")
 	givenBack(t, c, long, "restart_timeout")
 }
 
@@ -150,7 +150,7 @@ func TestDashboard(t *testing.T) {
 	url, _ := newRedis(t)
 	addr := freeAddr(t)
 	d := start(t, []string{"REDIS_URL=" + url, "TURNSTILE_AGENT=echo"}, "dashboard", "--http-addr", addr)
-	d.err.await(t, "serving HTTP")
+	d.err.Await(t, "serving HTTP")
 	for _, path := range []string{"/asynqmon", "/asynqmon/api/queues", "/healthz", "/readyz", "/metrics"} {
 		if got := status(t, addr, path); got != 200 {
 			t.Errorf("%s: %d", path, got)
@@ -164,13 +164,13 @@ func TestRedisComesUp(t *testing.T) {
 	t.Parallel()
 	addr := freeAddr(t)
 	w := start(t, []string{"REDIS_URL=redis://" + addr, "TURNSTILE_AGENT=echo"})
-	w.err.await(t, "Redis is not there yet")
+	w.err.Await(t, "Redis is not there yet")
 	server := miniredis.NewMiniRedis()
 	if err := server.StartAddr(addr); err != nil {
 		t.Fatal(err)
 	}
 	defer server.Close()
-	w.err.await(t, "worker started")
+	w.err.Await(t, "worker started")
 	w.stop(t)
 }
 
@@ -180,7 +180,7 @@ func TestRedisStaysAway(t *testing.T) {
 	t.Parallel()
 	away := []string{"REDIS_URL=redis://" + freeAddr(t), "TURNSTILE_AGENT=echo", "TURNSTILE_LOG_LEVEL=error"}
 	asked := start(t, append(away[:2:2], "TURNSTILE_LOG_LEVEL=info"))
-	asked.err.await(t, "Redis is not there yet")
+	asked.err.Await(t, "Redis is not there yet")
 	asked.stop(t)
 
 	r := call(t, away).want(t, exitOther)

@@ -86,7 +86,7 @@ func TestContract_Heartbeat(t *testing.T) {
 	must(t, other.Start(asynq.HandlerFunc(func(context.Context, *asynq.Task) error { return nil })))
 	defer other.Shutdown()
 	await(t, "the other server's heartbeat", func() bool { return len(b.servers()) == 2 })
-	operator := admin.New(b.rdb, admin.Config{})
+	operator := admin.NewClientWith(b.rdb, admin.ClientConfig{})
 	workers, err := operator.Workers(b.ctx)
 	must(t, err)
 	equal(t, "workers", len(workers), 1)

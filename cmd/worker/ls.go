@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"turnstile/pkg/admin"
+)
+
+const lsHelp = `ls lists the sessions that are known, idle ones too, the one that was active longest
+ago first. PATTERN leaves only those whose key it matches as a whole: * stands for any
+characters, ? for one, [a-z] for one of them. Quote it for the shell.
+
+It reads the sessions by the page and prints each page at once, so that a list of any
+length takes little memory. A session that is used meanwhile may come twice.
+
+STATE is as in ps, or idle. ACTIVE is how long ago the session was used last. PENDING
+messages wait in line, SCHEDULED ones for a later time, ARCHIVED are dead letters.
+
+With --json there is one object a line, and errors are plain text on stderr:
+  {"session","session_id","phase","state","paused","suspended","worker","turn","since",
+   "pending","scheduled","archived","title","active_at"}
+where since and active_at are times (RFC 3339) or null.`
+
+func (p *program) lsCommand() *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use: "ls [PATTERN]", Short: "List all sessions, or those whose key matches", Long: lsHelp, Args: cobra.MaximumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			pattern := ""
+			if len(args) > 0 {
+				pattern = args[0]
+				if err := admin.ValidateGlob(pattern); err != nil {
+					return err
+				}
+			}
+			return p.ls(c.Context(), flagged(c), pattern, asJSON)
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object a line")
+	addSettings(c, "REDIS_URL")
+	return c
+}
+
+// known is one session in the list.
+type known struct {
+	Session   string      `json:"session"`
+	SessionID string      `json:"session_id"`
+	Phase     string      `json:"phase"`
+	State     admin.State `json:"state"`
+	Paused    bool        `json:"paused"`
+	Suspended bool        `json:"suspended"`
+	Worker    string      `json:"worker"`
+	Turn      string      `json:"turn"`
+	Since     *time.Time  `json:"since"` // null: no turn runs
+	Pending   int         `json:"pending"`
+	Scheduled int         `json:"scheduled"`
+	Archived  int         `json:"archived"`
+	Title     string      `json:"title"`
+	ActiveAt  *time.Time  `json:"active_at"` // null: unknown
+}
+
+// tablePage is how many rows of a table are laid out together.
+const tablePage = 500
+
+// ls lists the sessions whose keys match, "" for all.
+func (p *program) ls(ctx context.Context, flags map[string]string, pattern string, asJSON bool) error {
+	t := p.table()
+	n := 0
+	err := p.ask(ctx, flags, func(client *admin.Client) error {
+		for s, err := range client.Browse(ctx, pattern) {
+			if err != nil {
+				return err
+			}
+			if n++; asJSON {
+				err = p.printJSON(knownOf(s))
+			} else {
+				if n == 1 {
+					t.row("SESSION", "STATE", "ACTIVE", "PENDING", "SCHEDULED", "ARCHIVED", "TITLE")
+				}
+				t.row(s.Session, stateText(s.State, s.Paused, s.Suspended), lastActive(s), s.Pending, s.Scheduled, s.Archived, orDash(glimpse(s.Title)))
+				if n%tablePage == 0 {
+					err = t.end()
+				}
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	switch {
+	case err != nil:
+		_ = t.end() // what was read is shown
+		return err
+	case n == 0 && !asJSON && pattern != "":
+		return p.say("No session's key matches %s.", pattern)
+	case n == 0 && !asJSON:
+		return p.say("No session is known.")
+	}
+	return t.end()
+}
+
+func knownOf(s admin.Standing) known {
+	k := known{
+		Session: s.Session, SessionID: s.SessionID, Phase: s.Phase, State: s.State, Paused: s.Paused, Suspended: s.Suspended,
+		Worker: s.Worker, Turn: s.Turn, Since: startOf(s.Info), Pending: s.Pending, Scheduled: s.Scheduled, Archived: s.Archived,
+		Title: s.Title,
+	}
+	if at := s.LastActive.UTC(); !s.LastActive.IsZero() {
+		k.ActiveAt = &at
+	}
+	return k
+}
+
+// lastActive is how long ago a session was used, by this machine's clock.
+func lastActive(s admin.Standing) string {
+	if s.LastActive.IsZero() {
+		return "-"
+	}
+	return age(max(time.Since(s.LastActive), 0)) + " ago"
+}

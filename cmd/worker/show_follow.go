@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/redis/go-redis/v9"
+
+	"turnstile"
+	"turnstile/internal/printable"
+	"turnstile/internal/terminal"
+	"turnstile/pkg/admin"
+	"turnstile/pkg/session"
+)
+
+// errInterrupted is the end of a command by Ctrl-C.
+var errInterrupted = errors.New("interrupted: the session is not followed any more, and its turn goes on")
+
+// followTurn tells what the running turn does, or the next one if none runs yet, until
+// its message has ended.
+func (p *program) followTurn(ctx context.Context, rdb redis.UniversalClient, s shown, asJSON bool) error {
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	context.AfterFunc(ctx, stop)                               // a second Ctrl-C ends the process at once
+	defer context.AfterFunc(ctx, func() { _ = rdb.Close() })() // ends a read that blocks
+	id, err := s.followed(ctx, admin.NewClient(rdb))
+	if err != nil {
+		return err
+	}
+	if id == "" {
+		p.complain(fmt.Sprintf("session %s is not followed: nothing runs, nothing waits for a slot", s.Session))
+		return nil
+	}
+	end, err := p.tell(ctx, turnstile.NewClient(rdb), s.Session, id, asJSON)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return errInterrupted
+	case errors.Is(err, turnstile.ErrUnknownMessage):
+		return fmt.Errorf("follow message %s: how it ended is not known: its result is not kept any more, or it was deleted", id)
+	case err != nil:
+		return fmt.Errorf("follow message %s: %w", id, err)
+	}
+	how := terminal.Ending(end)
+	p.complain(fmt.Sprintf("the turn has ended: message %s %s", id, how))
+	return nil
+}
+
+// followed is the message whose turn is followed, "" if there is none.
+func (s shown) followed(ctx context.Context, client *admin.Client) (id string, err error) {
+	if len(s.Messages) > 0 {
+		return s.Messages[0], nil
+	}
+	return client.NextMessage(ctx, s.Session)
+}
+
+// tell shows the events of a message's turns, those of before included, until it has
+// ended.
+func (p *program) tell(ctx context.Context, client *turnstile.Client, key, id string, asJSON bool) (session.Outcome, error) {
+	if asJSON {
+		var failed error
+		end, err := client.Follow(ctx, key, id, func(e session.Event) {
+			failed = errors.Join(failed, p.printJSON(struct {
+				Session string `json:"session"`
+				ID      string `json:"id"`
+				EventID string `json:"event_id,omitempty"`
+				session.Event
+			}{key, id, e.ID, e}))
+		})
+		if err == nil {
+			err = errors.Join(failed, p.printJSON(end))
+		}
+		return end, err
+	}
+	if _, err := fmt.Fprintf(p.stdout, "\nfollowing message %s\n", printable.Line(id)); err != nil {
+		return session.Outcome{}, err
+	}
+	screen := terminal.NewSplitScreen(p.raw.stdout, p.raw.stderr, p.environ)
+	call := "enqueue -s " + terminal.Quoted(key)
+	t := terminal.Teller{Story: terminal.Story{Message: printable.Line(id), Allow: call + " /approve", Deny: call + " /deny"}, Screen: screen}
+	end, err := client.Follow(ctx, key, id, t.See)
+	if err != nil {
+		t.Leave()
+		return end, err
+	}
+	t.End(end)
+	return end, nil
+}
