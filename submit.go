@@ -36,8 +36,9 @@ func NewMessageID() string { return strings.ToLower(rand.Text()) }
 //
 // A text of one line that begins with a slash command, as /status, is carried out at once
 // and needs no worker: the receipt's status is Answered, also beside an error. /steer TEXT
-// is a message with session.ModeSteer. A text that begins with // loses one slash and is a
-// message.
+// is a message with session.ModeSteer. A text that is probably a mistyped command, as
+// /stpo, is not stored: the receipt suggests the command. A text that begins with // loses
+// one slash and is a message; so is any other text that begins with a slash.
 func (c *Client) Submit(ctx context.Context, sessionKey string, m session.Message, opts ...SubmitOption) (Receipt, error) {
 	var s submission
 	for _, o := range opts {
@@ -60,6 +61,8 @@ func (c *Client) Submit(ctx context.Context, sessionKey string, m session.Messag
 			return r, err
 		}
 		m.Text, m.Mode = args, session.ModeSteer
+	} else if reply, ok := slash.Suggest(m.Text); ok && len(m.Attachments) == 0 {
+		return Receipt{Session: sessionKey, Status: Answered, Reply: reply, Invalid: true}, nil
 	} else if strings.HasPrefix(m.Text, "//") {
 		m.Text = m.Text[1:]
 	}

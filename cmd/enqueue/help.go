@@ -5,8 +5,9 @@ time per session, in the order of their arrival.
 
 The words of TEXT are joined with blanks; - reads the text from stdin, without
 its last line break. A one-line text whose first word is a command, as /status or
-/stop, is carried out at once and its answer printed; /help lists them. A text that
-is to begin with a slash is written with two.
+/stop, is carried out at once and its answer printed; /help lists them. One with a
+typing error, as /stpo, is refused with a suggestion (exit code 2). A text that is to
+begin with a slash is written with two.
 
 --mode says what the message does if a turn runs in its session; without it the
 session's /queue says, or else the worker:

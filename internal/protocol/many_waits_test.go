@@ -138,9 +138,9 @@ func TestManyWaitsLeaveConnections(t *testing.T) {
 			for i := range 20 {
 				_, err := client.Submit(b.ctx, fmt.Sprint("other", i), session.Message{Text: "x"})
 				must(t, err)
-				r, err := client.Submit(b.ctx, keys[i], session.Message{Text: "/status"})
+				r, err := client.Submit(b.ctx, keys[i], session.Message{Text: "/title"})
 				must(t, err)
-				equal(t, "status", r.Reply, "Nothing runs yet, 1 waiting.")
+				equal(t, "title", r.Reply, "The conversation has no title. /title TEXT gives it one.")
 			}
 			holds, err := b.c.Claim(b.ctx, keys)
 			must(t, err)

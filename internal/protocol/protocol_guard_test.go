@@ -165,8 +165,16 @@ func TestB08_CommandsTakeNoSentinel(t *testing.T) {
 			t.Errorf("%s answers nothing", text)
 		}
 	}
+	for _, text := range []string{"/stpo", "/Status", " /titel My talk"} { // a typing error is no message
+		r, err := b.client.Submit(b.ctx, key, session.Message{Text: text})
+		must(t, err)
+		equal(t, "status of "+text, r.Status, turnstile.Answered)
+		if !r.Invalid || !strings.HasPrefix(r.Reply, "Unknown command ") {
+			t.Errorf("%s: %+v", text, r)
+		}
+	}
 	equal(t, "database", b.dump(), "")
-	for text, want := range map[string]string{"//status": "/status", "/unknown": "/unknown", "/stop\nnow": "/stop\nnow"} {
+	for text, want := range map[string]string{"//status": "/status", "//stpo": "/stpo", "/compact": "/compact", "/stpo now": "/stpo now", "/unknown": "/unknown", "/stop\nnow": "/stop\nnow"} {
 		r, err := b.client.Submit(b.ctx, key, session.Message{Text: text})
 		must(t, err)
 		equal(t, "status of "+text, r.Status, turnstile.Accepted)

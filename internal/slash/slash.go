@@ -25,6 +25,7 @@ type Operations interface {
 	Retry(ctx context.Context, sessionKey string) (session.Undone, error)
 	SetTitle(ctx context.Context, sessionKey, title string) error
 	Rerun(ctx context.Context, sessionKey string) (n int, err error)
+	NoWorker(ctx context.Context) bool
 }
 
 // Command is a slash command. The sender carries it out at once, without owning the session.
@@ -121,6 +122,9 @@ func status(ctx context.Context, c Operations, sessionKey, _ string) (string, er
 		return "", err
 	}
 	lines := []string{statusLine(s)}
+	if s.Phase == session.PhaseIdle && c.NoWorker(ctx) {
+		lines = append(lines, "No worker is running: messages wait until one is started.")
+	}
 	if q := s.Question; q != nil {
 		lines = append(lines, fmt.Sprintf("The agent asks for permission: %s. /approve %d or /deny %[2]d", q.Name, q.Number))
 	}

@@ -1,0 +1,75 @@
+package slash
+
+import (
+	"fmt"
+	"strings"
+)
+
+// agentCommands are commands of agents that look like one of ours with a typing error.
+var agentCommands = map[string]bool{
+	"/stats": true, // Gemini CLI
+}
+
+// surest is how long a command's name must be, with its slash, for one wrong letter to be
+// taken for a typing error: "/now" and "/net" are no "/new".
+const surest = 5
+
+// Suggest returns the reply to a text that is probably a command with a typing error:
+// its first word is no command, but has one letter too many, too few or wrong, two
+// exchanged, or another case, and what follows fits the command. Any other text that
+// begins with a slash is a message: agents have commands of their own.
+func Suggest(text string) (reply string, ok bool) {
+	text = strings.TrimSpace(text)
+	name, args, _ := strings.Cut(text, " ")
+	if !strings.HasPrefix(name, "/") || strings.HasPrefix(name, "//") || strings.Contains(text, "\n") || agentCommands[name] {
+		return "", false
+	}
+	if _, known := named(name); known {
+		return "", false
+	}
+	for _, c := range commands() {
+		if strings.TrimSpace(args) != "" && c.args == "" || !mistyped(strings.ToLower(name), c.Name) {
+			continue
+		}
+		return fmt.Sprintf("Unknown command %s: did you mean %s? To send it as a message, write /%[1]s.", name, c.Name), true
+	}
+	return "", false
+}
+
+// mistyped reports whether a word is a command with at most one typing error.
+func mistyped(word, command string) bool {
+	if swapped(word, command) {
+		return true
+	}
+	w, c := []rune(word), []rune(command)
+	if word != command && (len(c) < surest || len(w)-len(c) > 1 || len(c)-len(w) > 1) {
+		return false
+	}
+	i := 0 // where they part
+	for i < len(w) && i < len(c) && w[i] == c[i] {
+		i++
+	}
+	rest, want := w[i:], c[i:]
+	switch {
+	case len(w) > len(c):
+		rest = rest[1:]
+	case len(w) < len(c):
+		want = want[1:]
+	case len(rest) > 0:
+		rest, want = rest[1:], want[1:]
+	}
+	return string(rest) == string(want)
+}
+
+// swapped reports whether two letters next to each other are exchanged.
+func swapped(word, command string) bool {
+	if len(word) != len(command) {
+		return false
+	}
+	for i := 1; i+1 < len(word); i++ {
+		if word[i] != command[i] {
+			return word[:i] == command[:i] && word[i] == command[i+1] && word[i+1] == command[i] && word[i+2:] == command[i+2:]
+		}
+	}
+	return false
+}
