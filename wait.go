@@ -93,88 +93,141 @@ func (c *Client) FollowFrom(ctx context.Context, sessionKey, id, after string, s
 	return c.follow(ctx, sessionKey, "0", w)
 }
 
+// following is one Wait or Follow: its place in the stream, and what is known of the
+// message's task.
+type following struct {
+	c       *Client
+	session string
+	w       *watch
+	r       *reader
+
+	looked    time.Time // when the task was read last; zero: it is to be read now
+	unknown   bool      // then it did not exist, so that no event can come any more
+	rescanned bool      // the stream was read anew, as the task did not exist
+	learnt    bool      // the session's last turn was read, for the orphan of w
+	pause     time.Duration
+}
+
+// firstPause and lastPause bound the pauses between attempts while Redis is away.
+const (
+	firstPause = 50 * time.Millisecond
+	lastPause  = 2 * time.Second
+)
+
 func (c *Client) follow(ctx context.Context, sessionKey, from string, w *watch) (session.Outcome, error) {
-	id := w.id
-	r := &reader{waits: c.waits, stream: rediskey.For(sessionKey).Events(), from: from, behind: from == "0"}
-	var looked time.Time
-	rescanned, learnt := false, w.see == nil
-	pause := 50 * time.Millisecond
+	f := &following{
+		c: c, session: sessionKey, w: w, learnt: w.see == nil, pause: firstPause,
+		r: &reader{waits: c.waits, stream: rediskey.For(sessionKey).Events(), from: from, behind: from == "0"},
+	}
 	for ctx.Err() == nil {
-		var err error
-		if time.Since(looked) >= recheck {
-			var o session.Outcome
-			var ended bool
-			if o, ended, err = c.Result(ctx, sessionKey, id); err == nil && ended {
-				replay(ctx, r, o, w)
-				return o, nil
-			}
-			if err == nil && !learnt {
-				w.orphan, err = c.turnOf(ctx, sessionKey, id)
-				learnt = err == nil
-			}
-			looked = time.Now()
-			if errors.Is(err, ErrUnknownMessage) && !rescanned {
-				// Its result may not have been kept, but the event may be there.
-				w.learnt, _ = protocol.ParseEventID(r.from) // none was, if that is the beginning
-				r.rewind()
-				rescanned = true
-			}
-		}
-		var events []redis.XMessage
-		unknown := errors.Is(err, ErrUnknownMessage)
-		if err == nil || unknown {
-			var readErr error
-			if unknown {
-				events, readErr = r.page(ctx)
-			} else {
-				events, readErr = r.next(ctx, time.Until(looked.Add(recheck)))
-			}
-			if readErr != nil {
-				err = fmt.Errorf("read events: %w", readErr)
-			} else if len(events) > 0 {
-				err = nil
-			}
-		}
+		end, ended, err := f.step(ctx)
 		switch {
+		case ended:
+			return end, nil
 		case err == nil:
-			pause = 50 * time.Millisecond
+			f.pause = firstPause
 		case redisconn.MayPass(err):
-			looked = time.Time{}
-			select {
-			case <-ctx.Done():
-			case <-time.After(pause):
-			}
-			pause = min(2*pause, 2*time.Second)
+			f.wait(ctx)
 		case ctx.Err() == nil:
 			return session.Outcome{}, err
-		}
-		for _, m := range events {
-			if end, ended := w.hear(m); ended {
-				// The task knows better than an event: the message may have been run
-				// again since.
-				o, over, err := c.Result(ctx, sessionKey, id)
-				if err == nil && !over {
-					continue
-				}
-				if err == nil && o.Turn != end.Turn {
-					looked = time.Time{} // there is more to see
-					continue
-				}
-				if err == nil {
-					return o, nil
-				}
-				return protocol.OutcomeOf(sessionKey, id, end), nil
-			}
-		}
-		if unknown {
-			looked = time.Time{} // nothing can come any more
 		}
 	}
 	return session.Outcome{}, context.Cause(ctx)
 }
 
-// replay shows the events that the stream still has of a message that has ended, and the
-// part of its reply that the stream has lost.
+// step reads the task if it is time for that, and the next events.
+func (f *following) step(ctx context.Context) (end session.Outcome, ended bool, err error) {
+	if time.Since(f.looked) >= recheck {
+		if end, ended, err = f.look(ctx); ended || err != nil {
+			return end, ended, err
+		}
+	}
+	events, err := f.events(ctx)
+	if err != nil {
+		return end, false, err
+	}
+	for _, m := range events {
+		if end, ended = f.hear(ctx, m); ended {
+			return end, true, nil
+		}
+	}
+	if f.unknown {
+		f.looked = time.Time{}
+	}
+	return end, false, nil
+}
+
+// look reads the message's task, which knows its end whatever the stream has lost.
+func (f *following) look(ctx context.Context) (end session.Outcome, ended bool, err error) {
+	end, ended, err = f.c.Result(ctx, f.session, f.w.id)
+	f.unknown = errors.Is(err, ErrUnknownMessage)
+	switch {
+	case err == nil && ended:
+		replay(ctx, f.r, end, f.w)
+		return end, true, nil
+	case err == nil && !f.learnt:
+		f.w.orphan, err = f.c.turnOf(ctx, f.session, f.w.id)
+		f.learnt = err == nil
+	case f.unknown && !f.rescanned:
+		// Its result may not have been kept, but the event may be there.
+		f.w.learnt, _ = protocol.ParseEventID(f.r.from) // none was, if that is the beginning
+		f.r.rewind()
+		f.rescanned = true
+	}
+	f.looked = time.Now()
+	if f.unknown {
+		return end, false, nil // events decides
+	}
+	return end, false, err
+}
+
+// events reads the next ones, and waits for them. Of a message that does not exist it reads
+// what there is, and then fails with ErrUnknownMessage.
+func (f *following) events(ctx context.Context) (events []redis.XMessage, err error) {
+	if f.unknown {
+		events, err = f.r.page(ctx)
+	} else {
+		events, err = f.r.next(ctx, time.Until(f.looked.Add(recheck)))
+	}
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("read events: %w", err)
+	case f.unknown && len(events) == 0:
+		return nil, fmt.Errorf("%w %s of session %s", ErrUnknownMessage, f.w.id, f.session)
+	}
+	return events, nil
+}
+
+// hear takes in an entry of the stream. If it has the message's end the task is asked,
+// which knows better: the message may have been run again since.
+func (f *following) hear(ctx context.Context, m redis.XMessage) (end session.Outcome, ended bool) {
+	event, over := f.w.hear(m)
+	if !over {
+		return end, false
+	}
+	end, ended, err := f.c.Result(ctx, f.session, f.w.id)
+	switch {
+	case err != nil:
+		return protocol.OutcomeOf(f.session, f.w.id, event), true
+	case ended && end.Turn != event.Turn:
+		f.looked = time.Time{} // there is more to see
+		return end, false
+	}
+	return end, ended
+}
+
+// wait lets some time pass while Redis is away, and has the task read then.
+func (f *following) wait(ctx context.Context) {
+	f.looked = time.Time{}
+	select {
+	case <-ctx.Done():
+	case <-time.After(f.pause):
+	}
+	f.pause = min(2*f.pause, lastPause)
+}
+
+// replay shows what the stream still has of a message that has already ended, and
+// of its reply what the stream has lost.
 func replay(ctx context.Context, r *reader, end session.Outcome, w *watch) {
 	if w.see == nil {
 		return

@@ -251,8 +251,8 @@ func TestB08_CommandsAreAnsweredAtOnce(t *testing.T) {
 	if len(list) != 1 || text(list[0], "status") != "answered" || text(list[0], "session") != "a" || !strings.Contains(text(list[0], "reply"), "Idle") {
 		t.Errorf("%+v", r)
 	}
-	r = enqueue(t, bg(t), url, "", "-s", "a", "--wait", "/stpo").want(t, exitUsage)
-	if r.err != "enqueue: Unknown command /stpo: did you mean /stop? To send it as a message, write //stpo.\n" || r.out != "" {
+	r = enqueue(t, bg(t), url, "", "-s", "a", "--wait", "/stp").want(t, exitUsage)
+	if r.err != "enqueue: Unknown command /stp: did you mean /stop? To send it as a message, write //stp.\n" || r.out != "" {
 		t.Errorf("%+v", r)
 	}
 	empty(t, rdb)

@@ -8,12 +8,12 @@ import (
 func TestSuggest(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"/stpo": "/stop", "/sto": "/stop", "/stopp": "/stop", "/stip": "/stop", "/tsop": "/stop", " /Stop ": "/stop", "/STOP": "/stop",
+		"/sotp": "/stop", "/sto": "/stop", "/stopp": "/stop", "/stip": "/stop", "/tsop": "/stop", " /Stop ": "/stop", "/STOP": "/stop",
 		"/statsu": "/status", "/histroy 5": "/history", "/titel My talk": "/title", "/aprove 1 always": "/approve", "/nwe": "/new",
 		"/NEW": "/new", "/ster go on": "/steer", "/undo!": "/undo", "/rest": "/reset",
 
-		"/stop": "", "/new": "", "/stop now": "", "/stpo now": "", "/rest api?": "", "/now": "", "/net": "", "/ne": "", "/news": "",
-		"//stpo": "", "//stop": "", "/stpo\nnow": "", "stpo": "", "stop": "", "/": "", "": "", "/stpoo": "", "/stats": "", "/compact": "", "/clear": "",
+		"/stop": "", "/new": "", "/stop now": "", "/sotp now": "", "/rest api?": "", "/now": "", "/net": "", "/ne": "", "/news": "",
+		"//sotp": "", "//stop": "", "/sotp\nnow": "", "sotp": "", "stop": "", "/": "", "": "", "/stopoo": "", "/stats": "", "/compact": "", "/clear": "",
 		"/init": "", "/model": "", "/review": "", "/etc/stop": "", "/unknown": "", "/redo": "", "/restart": "", "/st\u00f6p": "/stop",
 	} {
 		reply, ok := Suggest(text)
