@@ -13,7 +13,7 @@ import (
 // caller waiting before anything was sent to it.
 const connectTimeout = 5 * time.Second
 
-// connect answers a client of a Redis that answers.
+// connect returns a client of a Redis that answers.
 func connect(ctx context.Context, url string) (redis.UniversalClient, error) {
 	// Waits are given half of the connections.
 	rdb, err := redisconn.Open(url, redisconn.WithPoolSize(max(submitters, waiters)+waiters+2), redisconn.WithClientName("turnstile-enqueue"))

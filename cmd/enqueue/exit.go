@@ -11,7 +11,7 @@ const (
 	exitInterrupted = 130 // Ctrl-C; what was put in stays
 )
 
-// worst answers the code of several: what did not go in counts before what went
+// worst returns the code of several: what did not go in counts before what went
 // in and was not answered well.
 func worst(codes map[int]bool) int {
 	for _, code := range []int{exitInterrupted, exitOther, exitRefused, exitUsage, exitEnded, exitTimeout} {

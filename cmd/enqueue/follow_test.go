@@ -151,7 +151,7 @@ func TestFollowThroughADrain(t *testing.T) {
 	replace(t, rdb, "a", "m1", "hi there")
 	echoWorker(t, url)
 	f.wants(exitOK, "echo: h\nThis worker is restarting. If the current task does not end in time it will be interrupted, and another worker will try to resume it.\n"+
-		"the turn was cut off by its worker's restart; its message stays\nthe turn is resumed after its worker's restart\necho: hi there\n")
+		"the turn was interrupted by its worker's restart; its message stays\nthe turn is resumed after its worker's restart\necho: hi there\n")
 	if r := (<-waiting).want(t, exitOK); r.out != "echo: hi there\n" {
 		t.Errorf("%+v", r)
 	}

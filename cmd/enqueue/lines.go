@@ -49,8 +49,8 @@ func openLines(name string, stdin io.Reader) (*lines, error) {
 
 var errLongLine = fmt.Errorf("the line has more than %d bytes", maxLine)
 
-// next answers the next line without its break, and how many bytes it took. After
-// the last it answers io.EOF. A line that is too long is skipped and answered as
+// next returns the next line without its break, and how many bytes it took. After
+// the last it returns io.EOF. A line that is too long is skipped and returned as
 // errLongLine.
 func (l *lines) next() (line []byte, n int, err error) {
 	long := false

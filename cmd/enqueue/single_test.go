@@ -205,7 +205,7 @@ func TestWaitGoesOnThroughARetryAndARequeue(t *testing.T) {
 	})
 	r := enqueue(t, bg(t), url, "", "-s", "a", "--follow", "hello").want(t, exitOK)
 	if r.out != "echo: hello\n" || !strings.Contains(r.err, "attempt 1 failed: context deadline exceeded; again in 10ms") ||
-		!strings.Contains(r.err, "the turn was cut off by an interruption (drain); its message stays") {
+		!strings.Contains(r.err, "the turn was interrupted by an interruption (drain); its message stays") {
 		t.Errorf("%+v", r)
 	}
 }

@@ -140,7 +140,7 @@ func (p *program) healthCommand() *cobra.Command {
 }
 
 // addSettings gives a command a flag for each of the named settings, or for all.
-// It answers the flags' names.
+// It returns the flags' names.
 func addSettings(c *cobra.Command, names ...string) (flags []string) {
 	wanted := map[string]bool{}
 	for _, name := range names {

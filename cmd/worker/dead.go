@@ -14,7 +14,7 @@ import (
 	"turnstile/pkg/session"
 )
 
-const deadHelp = `dead shows and disposes of dead letters: messages that were put aside, because they
+const deadHelp = `dead shows and disposes of dead letters: messages that were archived, because they
 failed, were stopped, expired, were dropped from a full line, or were taken back by a
 newer message. They are what asynqmon shows under Archived.
 
@@ -32,7 +32,7 @@ are plain text on stderr:
 
 func (p *program) deadCommand() *cobra.Command {
 	c := p.deadListCommand("dead")
-	c.Use, c.Short, c.Long = "dead [list|rerun|drop] [SESSION]", "List, run again or delete messages that were put aside", deadHelp
+	c.Use, c.Short, c.Long = "dead [list|rerun|drop] [SESSION]", "List, rerun or delete dead letters", deadHelp
 	c.AddCommand(p.deadListCommand("list"), p.deadRerunCommand(), p.deadDropCommand())
 	return c
 }

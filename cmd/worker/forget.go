@@ -84,7 +84,7 @@ func (p *program) forget(ctx context.Context, flags map[string]string, key strin
 	return p.say("%s.", text)
 }
 
-// erase deletes a session, and answers what there was just before.
+// erase deletes a session, and returns what there was just before.
 func erase(ctx context.Context, client *admin.Client, key string) (forgotten, error) {
 	info, err := client.Session(ctx, key)
 	if err != nil {

@@ -244,7 +244,7 @@ func TestShowContinuity(t *testing.T) {
 	text := call(t, environ, "show", "a").want(t, exitOK).out
 	for _, want := range []string{
 		"queue       collect debounce:1m0s cap:3 drop:summarize\n", "dropped     1 message from the full line; the next turn is told\n",
-		"resume      to be resumed (shutdown_timeout at ", "), cut off 1 time\n", " (interrupted)\n",
+		"resume      to be resumed (shutdown_timeout at ", "), interrupted 1 time\n", " (interrupted)\n",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("show lacks %q:\n%s", want, text)
@@ -257,7 +257,7 @@ func TestResumeInWords(t *testing.T) {
 	at := time.Date(2026, 11, 21, 5, 0, 0, 0, time.Local)
 	for want, r := range map[string]shownResume{
 		"-": {},
-		"to be resumed (crash), cut off 2 times in a row":     {Pending: true, Reason: "crash", Interruptions: 2},
+		"to be resumed (crash), interrupted 2 times in a row": {Pending: true, Reason: "crash", Interruptions: 2},
 		"to be resumed (crash at 2026-11-21 05:00:00)":        {Pending: true, Reason: "crash", MarkedAt: &at},
 		"suspended: the next message begins a new transcript": {Suspended: true},
 	} {

@@ -32,7 +32,7 @@ const (
 	exitInterrupted = 130 // show --follow was ended by Ctrl-C
 )
 
-// run is the whole program; it answers the exit code. The end of ctx is what a
+// run is the whole program; it returns the exit code. The end of ctx is what a
 // first SIGTERM is.
 func run(ctx context.Context, args, environ []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	p := &program{
@@ -64,7 +64,7 @@ type program struct {
 	called bool // flags and arguments were in order
 }
 
-// report says what went wrong with a command, a problem a line, and answers the exit
+// report says what went wrong with a command, a problem a line, and returns the exit
 // code.
 func (p *program) report(err error, command string) int {
 	switch {

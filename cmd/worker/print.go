@@ -44,5 +44,5 @@ func (t *table) row(cells ...any) {
 	t.err = cmp.Or(t.err, err)
 }
 
-// end writes the table, and answers what went wrong with it.
+// end writes the table, and returns what went wrong with it.
 func (t *table) end() error { return cmp.Or(t.err, t.w.Flush()) }

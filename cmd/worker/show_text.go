@@ -123,7 +123,7 @@ func (r shownResume) String() string {
 		parts = append(parts, part+")")
 	}
 	if r.Interruptions > 0 {
-		parts = append(parts, "cut off "+count(r.Interruptions, "time", "times in a row"))
+		parts = append(parts, "interrupted "+count(r.Interruptions, "time", "times in a row"))
 	}
 	if r.Suspended {
 		parts = append(parts, "suspended: the next message begins a new transcript")

@@ -225,7 +225,7 @@ func TestCutOffIsShown(t *testing.T) {
 	typed(t, in, "stream=2 tick=1h long\n")
 	out.await(t, "> echo:")
 	w.Drain(t.Context(), engine.ReasonShutdown)
-	out.awaitEnd(t, "> echo:", "the turn was cut off by its worker's shutdown; its message stays\n")
+	out.awaitEnd(t, "> echo:", "the turn was interrupted by its worker's shutdown; its message stays\n")
 }
 
 // A Redis that is away is said, and does not end the console.

@@ -32,23 +32,23 @@ func note(e session.Event, own bool) (text string, alert bool) {
 	case session.EventTurnStarted:
 		switch {
 		case e.Reset != "":
-			text, alert = "a new conversation begins: the last one was cut off too often", true
+			text, alert = "a new conversation begins: the last one was interrupted too often", true
 		case e.Resume != "":
-			text = "the turn is resumed after " + cutOff(e.Resume)
+			text = "the turn is resumed after " + interruption(e.Resume)
 		}
 	case session.EventTurnRetry:
 		text = fmt.Sprintf("attempt %d failed: %s; again in %s", e.Attempt, e.Error, time.Duration(e.RetryInMS)*time.Millisecond)
 		alert = true
 	case session.EventTurnRequeued:
-		text, alert = "the turn was cut off by "+cutOff(e.Reason)+"; its message stays", true
+		text, alert = "the turn was interrupted by "+interruption(e.Reason)+"; its message stays", true
 	case session.EventNotice:
 		text = e.Text
 	}
 	return printable.Line(text), alert
 }
 
-// cutOff is why a turn was cut off, in words.
-func cutOff(reason string) string {
+// interruption is why a turn was interrupted, in words.
+func interruption(reason string) string {
 	switch reason {
 	case resume.ReasonRestart:
 		return "its worker's restart"

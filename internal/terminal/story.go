@@ -34,7 +34,7 @@ type Story struct {
 	Message string // its id
 	Mine    bool   // all of the session's messages are the person's
 
-	Ephemeral bool // what is cut off is lost
+	Ephemeral bool // what is interrupted is lost
 
 	// Allow and Deny are what the person enters to answer a question, less its id.
 	Allow, Deny string
@@ -51,7 +51,7 @@ type tool struct {
 	began               time.Time
 }
 
-// See answers what there is to say of an event. Text, thoughts and raw events say
+// See returns what there is to say of an event. Text, thoughts and raw events say
 // nothing here.
 func (s *Story) See(e session.Event) (lines []Line) {
 	switch e.Type {
@@ -74,7 +74,7 @@ func (s *Story) See(e session.Event) (lines []Line) {
 		fallthrough
 	default:
 		if s.Ephemeral && e.Type == session.EventTurnRequeued {
-			return append(lines, Line{"the turn was cut off; nothing is kept", Alert})
+			return append(lines, Line{"the turn was interrupted; nothing is kept", Alert})
 		}
 		if text, alert := note(e, s.Mine || slices.Contains(e.Messages, s.Message)); alert {
 			lines = append(lines, Line{text, Alert})
@@ -85,7 +85,7 @@ func (s *Story) See(e session.Event) (lines []Line) {
 	return lines
 }
 
-// End answers what there is to say when the message has ended: of tools that never
+// End returns what there is to say when the message has ended: of tools that never
 // did, and of what it has cost.
 func (s *Story) End(end session.Outcome) []Line {
 	lines := s.unfinished("did not end", Trouble)
@@ -99,7 +99,7 @@ func (s *Story) End(end session.Outcome) []Line {
 	return lines
 }
 
-// Leave answers what there is to say when the message is followed no more before its
+// Leave returns what there is to say when the message is followed no more before its
 // end.
 func (s *Story) Leave() []Line { return s.unfinished("still runs", Aside) }
 

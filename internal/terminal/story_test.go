@@ -50,7 +50,7 @@ func TestEventsAreToldInLines(t *testing.T) {
 		{2500, `{"type":"steered","messages":["m1"]}`, "", []Line{{Text: "handed to the running turn"}}},
 		{2500, `{"type":"tool_start","call_id":"4","name":"wait"}`, "tool wait ...", nil},
 		{2500, `{"type":"turn_requeued","reason":"shutdown_timeout"}`, "",
-			[]Line{{"tool wait did not end", Trouble}, {"the turn was cut off by its worker's shutdown; its message stays", Alert}}},
+			[]Line{{"tool wait did not end", Trouble}, {"the turn was interrupted by its worker's shutdown; its message stays", Alert}}},
 		{2600, `{"type":"turn_started","messages":["m1"],"resume":"shutdown_timeout"}`, "", []Line{{Text: "the turn is resumed after its worker's shutdown"}}},
 		{2600, `{"type":"permission_asked","call_id":"5","name":"go on","timeout_ms":300000}`, "",
 			[]Line{{"permission asked (5): go on", Alert}, {"answer with: /approve 5   or: /deny 5   within 5m0s", Alert}}},
@@ -65,7 +65,7 @@ func TestEventsAreToldInLines(t *testing.T) {
 		}
 	}
 	lost := Story{Message: "m1", Ephemeral: true}
-	if got, want := lost.See(event(t, 0, `{"type":"turn_requeued","reason":"shutdown_timeout"}`)), []Line{{"the turn was cut off; nothing is kept", Alert}}; !slices.Equal(got, want) {
+	if got, want := lost.See(event(t, 0, `{"type":"turn_requeued","reason":"shutdown_timeout"}`)), []Line{{"the turn was interrupted; nothing is kept", Alert}}; !slices.Equal(got, want) {
 		t.Errorf("lost: %+v, want %+v", got, want)
 	}
 	left := s
