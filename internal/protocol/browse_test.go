@@ -120,7 +120,7 @@ func TestBrowseByThePage(t *testing.T) {
 	}
 	must(t, b.rdb.ZAdd(b.ctx, rediskey.Sessions, members...).Err())
 	must(t, b.rdb.ZAdd(b.ctx, rediskey.Sessions, redis.Z{Score: 3, Member: "no session's\nname"}).Err())
-	_, err := asynq.NewClientFromRedisClient(b.rdb).Enqueue(asynq.NewTask(rediskey.TaskType, []byte(`{"v":1,"text":"x"}`)), asynq.Queue(rediskey.Queue("plain")))
+	_, err := asynq.NewClientFromRedisClient(b.rdb).Enqueue(asynq.NewTask(session.TaskType, []byte(`{"v":1,"text":"x"}`)), asynq.Queue(rediskey.Queue("plain")))
 	must(t, err)
 	got := b.browse("")
 	equalList(t, "the list", got, append(want, "plain")...)

@@ -165,7 +165,7 @@ func TestB08_CommandsTakeNoSentinel(t *testing.T) {
 			t.Errorf("%s answers nothing", text)
 		}
 	}
-	for _, text := range []string{"/stpo", "/Status", " /titel My talk"} { // a typing error is no message
+	for _, text := range []string{"/sotp", "/Status", " /titel My talk"} { // a typing error is no message
 		r, err := b.client.Submit(b.ctx, key, session.Message{Text: text})
 		must(t, err)
 		equal(t, "status of "+text, r.Status, turnstile.Answered)
@@ -174,7 +174,7 @@ func TestB08_CommandsTakeNoSentinel(t *testing.T) {
 		}
 	}
 	equal(t, "database", b.dump(), "")
-	for text, want := range map[string]string{"//status": "/status", "//stpo": "/stpo", "/compact": "/compact", "/stpo now": "/stpo now", "/unknown": "/unknown", "/stop\nnow": "/stop\nnow"} {
+	for text, want := range map[string]string{"//status": "/status", "//sotp": "/sotp", "/compact": "/compact", "/sotp now": "/sotp now", "/unknown": "/unknown", "/stop\nnow": "/stop\nnow"} {
 		r, err := b.client.Submit(b.ctx, key, session.Message{Text: text})
 		must(t, err)
 		equal(t, "status of "+text, r.Status, turnstile.Accepted)
