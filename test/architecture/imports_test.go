@@ -52,7 +52,7 @@ var rooms = []room{
 	{"internal/maintenance", "internal/protocol internal/redisconn internal/rediskey pkg/session"},
 	{"internal/slash", "internal/protocol pkg/resume pkg/session"},
 	{"internal/engine", "internal/lease internal/maintenance internal/protocol internal/recovery internal/titles pkg/agent pkg/resume pkg/session"},
-	{"pkg/admin", "internal/protocol internal/rediskey internal/script internal/stored pkg/resume pkg/session"},
+	{"pkg/admin", "internal/maintenance internal/protocol internal/rediskey internal/script internal/stored pkg/agent pkg/resume pkg/session"},
 	// What a worker has around its engine.
 	{"internal/config", "internal/listenaddr internal/redisconn pkg/agent/... pkg/session"},
 	{"internal/devredis", "internal/redisconn internal/redisserver"},
