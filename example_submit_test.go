@@ -38,7 +38,7 @@ func ExampleClient_Submit_command() {
 	}
 	// Output:
 	// accepted ""
-	// answered "Nothing runs yet, 1 waiting."
+	// answered "Nothing runs yet, 1 waiting.\nNo worker is running: messages wait until one is started."
 }
 
 func ExampleDelay() {

@@ -24,9 +24,9 @@ func TestSecretsInFlagsWarn(t *testing.T) {
 		environ, args []string
 		warnings      []string // a part of each line on stderr
 	}{
-		"a password in --redis": {nil, []string{"ps", "--redis", secret}, []string{"worker: --redis has a password that other users"}},
-		"in the environment":    {[]string{"REDIS_URL=" + secret}, []string{"ps"}, nil},
-		"in a file":             {[]string{"REDIS_URL_FILE=" + path}, []string{"ps"}, nil},
+		"a password in --redis": {nil, []string{"ls", "--redis", secret}, []string{"worker: --redis has a password that other users"}},
+		"in the environment":    {[]string{"REDIS_URL=" + secret}, []string{"ls"}, nil},
+		"in a file":             {[]string{"REDIS_URL_FILE=" + path}, []string{"ls"}, nil},
 	} {
 		r := call(t, c.environ, c.args...).want(t, exitOK)
 		if lines := strings.Split(strings.TrimSuffix(r.err, "\n"), "\n"); c.warnings == nil && r.err != "" || c.warnings != nil && (len(lines) != 1 || !strings.HasPrefix(lines[0], c.warnings[0])) {
@@ -38,7 +38,7 @@ func TestSecretsInFlagsWarn(t *testing.T) {
 	}
 
 	open := redistest.URL(t)
-	if r := call(t, nil, "ps", "--redis", open).want(t, exitOK); r.err != "" {
+	if r := call(t, nil, "ls", "--redis", open).want(t, exitOK); r.err != "" {
 		t.Errorf("--redis without a password: stderr %q", r.err)
 	}
 	w := start(t, []string{"REDIS_URL=" + open, "TURNSTILE_AGENT=echo", "TURNSTILE_LOG_LEVEL=error"}, "--http-token", "hunter2", "--openai-api-key", "hunter3", "--http-addr", freeAddr(t))

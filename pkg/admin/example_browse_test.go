@@ -1,0 +1,101 @@
+package admin_test
+
+import (
+	"context"
+	"fmt"
+
+	"turnstile"
+	"turnstile/pkg/admin"
+	"turnstile/pkg/session"
+	"turnstile/test/demo"
+)
+
+// waiting is a Redis without a worker, in which a message waits in each of the sessions.
+func waiting(sessions ...string) (operator *admin.Client, stop func()) {
+	rdb, stop := demo.Redis()
+	client := turnstile.NewClient(rdb)
+	for _, s := range sessions {
+		_, err := client.Submit(context.Background(), s, session.Message{ID: "one", Text: "hello"})
+		demo.Check(err)
+	}
+	return admin.NewClient(rdb), stop
+}
+
+func ExampleValidateGlob() {
+	fmt.Println(admin.ValidateGlob("web:*") == nil, admin.ValidateGlob("no session") == nil)
+	// Output: true false
+}
+
+func ExampleClient_Browse() {
+	operator, stop := waiting("web:42", "telegram:7")
+	defer stop()
+	for standing, err := range operator.Browse(context.Background(), "web:*") {
+		demo.Check(err)
+		fmt.Println(standing.Session, standing.State, standing.Pending)
+	}
+	// Output: web:42 waiting 1
+}
+
+func ExampleClient_Standings() {
+	operator, stop := waiting("web:42")
+	defer stop()
+	ctx := context.Background()
+	busy, err := operator.BusySessions(ctx)
+	demo.Check(err)
+	standings, err := operator.Standings(ctx, busy)
+	demo.Check(err)
+	for _, s := range standings {
+		fmt.Println(s.Session, s.State, s.Paused)
+	}
+	// Output: web:42 waiting false
+}
+
+func ExampleClient_NextMessage() {
+	operator, stop := waiting("web:42")
+	defer stop()
+	id, err := operator.NextMessage(context.Background(), "web:42")
+	fmt.Println(id, err)
+	// Output: one <nil>
+}
+
+func ExampleClient_NoWorker() {
+	operator, stop := waiting("web:42")
+	defer stop()
+	fmt.Println(operator.NoWorker(context.Background()))
+	// Output: true
+}
+
+func ExampleClient_Workers() {
+	operator, stop := waiting()
+	defer stop()
+	workers, err := operator.Workers(context.Background())
+	fmt.Println(len(workers), err)
+	// Output: 0 <nil>
+}
+
+func ExampleClient_RunningTurn() {
+	started := make(chan struct{})
+	rdb, stop := demo.Worker(demo.Endless(started))
+	defer stop()
+	ctx, operator := context.Background(), admin.NewClient(rdb)
+	_, err := turnstile.NewClient(rdb).Submit(ctx, "web:42", session.Message{ID: "one", Text: "count to infinity"})
+	demo.Check(err)
+	<-started
+	info, err := operator.Session(ctx, "web:42")
+	demo.Check(err)
+	turn, err := operator.RunningTurn(ctx, info)
+	demo.Check(err)
+	for _, m := range turn.Messages {
+		fmt.Println(m.ID, m.Text)
+	}
+	// Output: one count to infinity
+}
+
+func ExampleClient_LastDeadLetters() {
+	operator, stop := waiting("web:42")
+	defer stop()
+	ctx := context.Background()
+	letters, err := operator.LastDeadLetters(ctx, "web:42", 10)
+	fmt.Println(len(letters), err)
+	// Output: 0 <nil>
+}
