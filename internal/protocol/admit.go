@@ -13,7 +13,7 @@ import (
 // lua/admit.lua.
 func Admit(ctx context.Context, rdb redis.UniversalClient, sessionKey, taskID string, most int) (ok bool, err error) {
 	k := rediskey.For(sessionKey)
-	call := &script.Call{Script: admitScript, Keys: []string{rediskey.Waiting}, Args: []any{most}}
+	call := &script.Call{Script: admitMove.Script, Keys: []string{rediskey.Waiting}, Args: admitMove.args("most", most)}
 	var owned, known *redis.IntCmd
 	err = script.Pipeline(ctx, rdb, []*script.Call{call}, func(p redis.Pipeliner) {
 		owned, known = p.Exists(ctx, k.Sentinel()), p.Exists(ctx, k.Task(taskID))
@@ -24,5 +24,5 @@ func Admit(ctx context.Context, rdb redis.UniversalClient, sessionKey, taskID st
 	if err != nil {
 		return false, Unchanged(err, true)
 	}
-	return call.Result.Bool(0) || owned.Val() > 0 || known.Val() > 0, nil
+	return admitMove.returned(call.Result).is("may") || owned.Val() > 0 || known.Val() > 0, nil
 }

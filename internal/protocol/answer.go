@@ -5,7 +5,6 @@ import (
 	"strconv"
 	"time"
 
-	"turnstile/internal/rediskey"
 	"turnstile/internal/script"
 	"turnstile/pkg/session"
 )
@@ -27,9 +26,10 @@ func (d Decide) Do(ctx context.Context, rdb script.Client) (state string, q sess
 	if d.Question != 0 {
 		which = strconv.Itoa(d.Question)
 	}
-	a, err := answerScript.Run(ctx, rdb, Keys(d.Session, "", time.Now())[:keysToEvents],
-		rediskey.For(d.Session).TaskPrefix(), which, string(d.Decision), d.Call, d.Fresh.Milliseconds())
-	q = readQuestion(a.Text(2))
-	q.Number = int(a.Int(1))
-	return a.Text(0), q, err
+	r, err := answerMove.run(ctx, rdb, answerMove.keys(Keys(d.Session, "", time.Now())), answerMove.args(
+		"number", which, "decision", string(d.Decision), "name", d.Call, "settle", d.Fresh.Milliseconds(),
+	))
+	q = readQuestion(r.text("question"))
+	q.Number = int(r.int("number"))
+	return r.status(), q, err
 }

@@ -21,7 +21,7 @@ func TestEraseOfWhatAStopHasPutAside(t *testing.T) {
 	b.stopAndDie(called("stop"))
 	fence := b.rdb.HGet(b.ctx, b.k.Run(), "fence").Val()
 	for range 2 {
-		must(t, sq.Scripts["erase"].Run(b.ctx, b.rdb, sq.KeysOf(key, ""), b.k.TaskPrefix(), fence, 500, "0").Err())
+		must(t, sq.Do(b.ctx, b.rdb, "erase", sq.KeysOf(key, ""), nil, "fence", fence, "size", 500, "last", false).Err())
 	}
 	equal(t, "aside", b.rdb.LLen(b.ctx, b.k.Stopped()).Val(), 0)
 	b.say("later")

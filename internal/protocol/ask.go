@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 
-	"turnstile/internal/script"
 	"turnstile/pkg/session"
 )
 
@@ -28,23 +27,23 @@ func (h *Claim) Ask(ctx context.Context, q session.Question) (number int, err er
 	h.mu.Lock()
 	h.asked++
 	h.mu.Unlock()
-	reply, err := h.ask(ctx, data)
-	return int(reply.Int(2)), err
+	r, err := h.ask(ctx, data)
+	return int(r.int("number")), err
 }
 
 // Withdraw says that the agent does not wait any more for the answer to the turn's
 // last question: nobody can answer it behind this. The Decision is what somebody said
 // before, and was told that it counts; "": nobody did.
 func (h *Claim) Withdraw(ctx context.Context) (session.Decision, error) {
-	reply, err := h.ask(ctx, "")
-	return session.Decision(reply.Text(1)), err
+	r, err := h.ask(ctx, "")
+	return session.Decision(r.text("decision")), err
 }
 
-func (h *Claim) ask(ctx context.Context, question string) (script.Result, error) {
+func (h *Claim) ask(ctx context.Context, question string) (returned, error) {
 	h.mu.Lock()
 	nth := h.asked
 	h.mu.Unlock()
-	return h.move(ctx, "ask", askScript, keysToEvents, true, h.consumer.cfg.SentinelTTL.Milliseconds(), nth, question)
+	return h.move(ctx, askMove, true, "nth", nth, "question", question)
 }
 
 func readQuestion(text string) (q session.Question) {

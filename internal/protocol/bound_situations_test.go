@@ -59,25 +59,25 @@ func wideSituations() []wide {
 		}
 	}
 	return []wide{
-		{"ring/drops the oldest of a long line", lines, dropping("old", lineTask)},
-		{"ring/drops the oldest of large texts", size{10, 40}, dropping("old", "L")},
-		{"ring/summarizes a long line", lines, dropping("summarize", lineTask)},
-		{"ring/refuses behind a long line", lines, dropping("new", lineTask)},
-		{"ring/summarizes with a long note", lines, withNote(func(b *bench) func() error {
+		{"notify/drops the oldest of a long line", lines, dropping("old", lineTask)},
+		{"notify/drops the oldest of large texts", size{10, 40}, dropping("old", "L")},
+		{"notify/summarizes a long line", lines, dropping("summarize", lineTask)},
+		{"notify/refuses behind a long line", lines, dropping("new", lineTask)},
+		{"notify/summarizes with a long note", lines, withNote(func(b *bench) func() error {
 			must(b, b.client.Configure(b.ctx, key, session.QueueSettings{Cap: 1, Drop: "summarize"}))
 			b.say("now")
 			b.start()
 			b.say("old")
 			return ringMove(b, "new", "")
 		})},
-		{"ring/again, of the oldest", lines, func(b *bench, f *filler, n int) func() error {
+		{"notify/again, of the oldest", lines, func(b *bench, f *filler, n int) func() error {
 			b.say("now")
 			b.start()
 			b.say("old")
 			f.line(lineTask, n)
 			return func() error { return b.ring("old", "") }
 		}},
-		{"ring/refuses and has refused many", lines, func(b *bench, f *filler, n int) func() error {
+		{"notify/refuses and has refused many", lines, func(b *bench, f *filler, n int) func() error {
 			b.say("now")
 			b.start()
 			b.say("next")
@@ -145,7 +145,7 @@ func wideSituations() []wide {
 		{"look/at a dead turn of many messages", turns, withActive(func(b *bench, _ *sq.Claim) func() error {
 			b.die()
 			return func() error {
-				return sq.Scripts["look"].Run(b.ctx, b.rdb, sq.KeysOf(key, ""), b.k.TaskPrefix()).Err()
+				return sq.Do(b.ctx, b.rdb, "look", sq.KeysOf(key, ""), nil).Err()
 			}
 		})},
 		{"renew/a turn of many messages", turns, withActive(func(b *bench, h *sq.Claim) func() error {
@@ -155,7 +155,7 @@ func wideSituations() []wide {
 			must(b, steered(b, h))
 			return finishMove(b, h, session.StatusDone, false)
 		})},
-		{"fail/a turn of many messages", turns, withActive(func(b *bench, h *sq.Claim) func() error {
+		{"finish/a failed turn of many messages", turns, withActive(func(b *bench, h *sq.Claim) func() error {
 			must(b, steered(b, h))
 			return finishMove(b, h, session.StatusFailed, false)
 		})},
@@ -167,7 +167,7 @@ func wideSituations() []wide {
 			b.die()
 			fence := b.rdb.HGet(b.ctx, b.k.Run(), "fence").Val()
 			return func() error {
-				return sq.Scripts["erase"].Run(b.ctx, b.rdb, sq.KeysOf(key, ""), b.k.TaskPrefix(), fence, 500, "1").Err()
+				return sq.Do(b.ctx, b.rdb, "erase", sq.KeysOf(key, ""), nil, "fence", fence, "size", 500, "last", true).Err()
 			}
 		})},
 
@@ -241,7 +241,7 @@ func wideSituations() []wide {
 			f.ended(deadTask, n, 4*time.Hour)
 			f.ended(doneTask, n, 4*time.Hour)
 			return func() error {
-				return sq.Scripts["purge"].Run(b.ctx, b.rdb, sq.KeysOf(key, ""), b.k.TaskPrefix(), 200, 3600).Err()
+				return sq.Do(b.ctx, b.rdb, "purge", sq.KeysOf(key, ""), nil, "batch", 200, "archive_ttl", 3600).Err()
 			}
 		}},
 		{"forget/a long past", lines, func(b *bench, f *filler, n int) func() error {
@@ -250,7 +250,7 @@ func wideSituations() []wide {
 			b.drain()
 			keys := sq.KeysOf(key, b.info().SessionID)
 			f.past("e", n)
-			return func() error { return sq.Scripts["forget"].Run(b.ctx, b.rdb, keys, b.k.TaskPrefix(), -1).Err() }
+			return func() error { return sq.Do(b.ctx, b.rdb, "forget", keys, nil, "age", -1).Err() }
 		}},
 		{"events_page/of a long stream", lines, reading(0)},
 		{"events_page/of large events", size{100, 200}, reading(100 << 10)},

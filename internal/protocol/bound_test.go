@@ -39,9 +39,7 @@ func TestScriptsAreBounded(t *testing.T) {
 // script is the one that the situation is of.
 func (s wide) script() string {
 	name, _, _ := strings.Cut(s.name, "/")
-	if name, _, _ = strings.Cut(name, " ("); name == "fail" {
-		return "finish" // with archive.lua before it
-	}
+	name, _, _ = strings.Cut(name, " (")
 	return name
 }
 
@@ -73,7 +71,7 @@ func (f *filler) measure(t *testing.T, s wide, n int) map[string]work {
 	works, err := f.count(move)
 	must(t, err)
 	_, whole := works[s.script()]
-	if _, plain := works[s.script()+"_plain"]; !whole && !plain {
+	if _, plain := works[s.script()+"_fast"]; !whole && !plain {
 		t.Errorf("with %d it does not run %s", n, s.script())
 	}
 	for name, w := range works {
@@ -86,7 +84,7 @@ func (f *filler) measure(t *testing.T, s wide, n int) map[string]work {
 func (f *filler) countsAsRedis(t *testing.T) {
 	for _, s := range wideSituations() {
 		switch s.script() {
-		case "ring", "look": // nothing but their script is sent
+		case "notify", "look": // nothing but their script is sent
 		default:
 			continue
 		}

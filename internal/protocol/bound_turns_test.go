@@ -59,11 +59,11 @@ func erasing(fill func(f *filler, n int)) func(*bench, *filler, int) func() erro
 		b.say("one")
 		b.drain()
 		fill(f, n)
-		names := append(sq.KeysOf(key, b.info().SessionID), sq.KeysOf(key, b.info().SessionID)[6])
+		keys := sq.KeysOf(key, b.info().SessionID)
 		return func() error { // not Erase: that looks for keys among all of the filling's
 			fence := b.rdb.HGet(b.ctx, b.k.Run(), "fence").Val()
 			for range 2 { // it may have been looked up before all came that is there
-				if err := sq.Scripts["erase"].Run(b.ctx, b.rdb, names, b.k.TaskPrefix(), fence, 500, "1").Err(); err != nil {
+				if err := sq.Do(b.ctx, b.rdb, "erase", keys, keys[6:7], "fence", fence, "size", 500, "last", true).Err(); err != nil {
 					return err
 				}
 			}
@@ -80,8 +80,8 @@ func undoing(kind string) func(*bench, *filler, int) func() error {
 		b.rdb.Del(b.ctx, b.k.Transcript(id))
 		f.past(kind, n) // all of the turn "old"
 		return func() error {
-			return sq.Scripts["undo"].Run(b.ctx, b.rdb, append(sq.KeysOf(key, id), b.k.Call("undo-old")), b.k.TaskPrefix(), "old", "", "", id,
-				n, n, b.info().Entries).Err()
+			return sq.Do(b.ctx, b.rdb, "undo", sq.KeysOf(key, id), []string{b.k.Call("undo-old")}, "turn", "old", "id", "", "msg", "", "sid", id,
+				"entries", n, "length", n, "written", b.info().Entries).Err()
 		}
 	}
 }
@@ -101,7 +101,7 @@ func reading(bytes int) func(*bench, *filler, int) func() error {
 			must(b, b.rdb.XAdd(b.ctx, &redis.XAddArgs{Stream: b.k.Events(), Values: []string{"e", strings.Repeat("x", bytes)}}).Err())
 		}
 		return func() error {
-			return sq.Scripts["events page"].Run(b.ctx, b.rdb, []string{b.k.Events()}, "0", 2<<20).Err()
+			return sq.Do(b.ctx, b.rdb, "events_page", sq.KeysOf(key, ""), nil, "after", "0", "room", 2<<20).Err()
 		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"turnstile/internal/rediskey"
 	"turnstile/internal/script"
 	"turnstile/pkg/session"
 )
@@ -19,13 +18,14 @@ type Rotate struct {
 
 // Do returns the session id that holds now. late: the request came after Until.
 func (r Rotate) Do(ctx context.Context, rdb script.Client) (sessionID string, late bool, err error) {
-	a, err := rotateScript.Run(ctx, rdb, Keys(r.Session, "", time.Now()), rediskey.For(r.Session).TaskPrefix(), newSessionID(), r.Old, r.Until)
-	return a.Text(0), a.Int(1) < 0, err
+	now, err := rotateMove.run(ctx, rdb, rotateMove.keys(Keys(r.Session, "", time.Now())),
+		rotateMove.args("fresh_sid", newSessionID(), "sid", r.Old, "deadline", r.Until))
+	return now.text("sid"), now.int("changed") < 0, err
 }
 
 // SetTitle gives the conversation a user's title; "" removes it. lua/title.lua.
 func SetTitle(ctx context.Context, rdb script.Client, sessionKey, title string) error {
-	_, err := titleScript.Run(ctx, rdb, Keys(sessionKey, "", time.Now()), rediskey.For(sessionKey).TaskPrefix(), "", "", title)
+	_, err := titleMove.run(ctx, rdb, titleMove.keys(Keys(sessionKey, "", time.Now())), titleMove.args("token", "", "fence", "", "title", title))
 	return err
 }
 
@@ -39,6 +39,6 @@ func Configure(ctx context.Context, rdb script.Client, sessionKey string, s sess
 			return fmt.Errorf("encode settings: %w", err)
 		}
 	}
-	_, err := configureScript.Run(ctx, rdb, Keys(sessionKey, "", time.Now()), rediskey.For(sessionKey).TaskPrefix(), text)
+	_, err := configureMove.run(ctx, rdb, configureMove.keys(Keys(sessionKey, "", time.Now())), configureMove.args("settings", text))
 	return err
 }

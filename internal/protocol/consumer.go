@@ -11,8 +11,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"turnstile/internal/lease"
-	"turnstile/internal/redisconn"
 	"turnstile/internal/rediskey"
 	"turnstile/internal/script"
 	"turnstile/pkg/session"
@@ -162,10 +160,9 @@ type Consumer struct {
 	Walker // and the Redis that all moves go to
 	cfg    Config
 	moves  *script.Batcher // of all holds
-	limits string          // of what a turn leaves, as finish takes them
-	events string          // limits of the event stream, as the other scripts do
+	events string          // limits of the event stream, as scripts take them
 
-	plainShared []any // the same, and the phase, as the plain one does
+	claimShared, finishShared []any // what the fast paths' calls have in common
 
 	unheardMu  sync.Mutex
 	unheard    []*Claim // claims of which no reply came
@@ -183,10 +180,8 @@ func NewConsumer(rdb redis.UniversalClient, cfg Config) (*Consumer, error) {
 	if cfg.LeftAlone != nil {
 		c.odd = once(maxLeftAlone, func(name string) { cfg.LeftAlone(rediskey.Queue(name)) })
 	}
-	short, large := cfg.eventBytes()
-	c.limits = fmt.Sprint(cfg.EventsCap, cfg.TranscriptCap, cfg.TranscriptTTL.Milliseconds(), cfg.TurnMessages, cfg.TurnBytes, cfg.Limits.Task(), cfg.TranscriptBytes, short, large)
 	c.events = cfg.eventLimits()
-	c.plainShared = []any{c.events, cfg.TranscriptCap, cfg.TranscriptTTL.Milliseconds(), c.phase(), cfg.Limits.Task(), cfg.TranscriptBytes}
+	c.claimShared, c.finishShared = claimFast.args(c.claimPairs()...), finishFast.args(c.finishPairs()...)
 	return c, nil
 }
 
@@ -284,106 +279,6 @@ func (c *Consumer) PutBack(ctx context.Context, sessions []string) error {
 func (c *Consumer) OthersWait(ctx context.Context) (bool, error) {
 	n, err := c.rdb.ZCard(ctx, rediskey.Ready).Result()
 	return n > 0, err
-}
-
-// Claim takes the sentinels and next messages of sessions, in one round trip, and
-// one more if there is something out of the ordinary about any of them.
-// Those that are held by others, paused or empty are left out; those that have
-// to wait go into the due index. The holds last while parent does and they are
-// renewed. On an error, the sessions without a hold are put back, but for those that
-// Redis refuses to look at (ErrBroken): reap finds them in time. Call TakeBack then:
-// Redis may have carried out a claim whose reply was lost.
-func (c *Consumer) Claim(parent context.Context, sessions []string) ([]*Claim, error) {
-	sent := time.Now()
-	attempts := make([]*Claim, len(sessions))
-	for i, s := range sessions {
-		attempts[i] = &Claim{
-			consumer: c, session: s, token: rand.Text(), prefix: rediskey.IDPrefix(s), keys: Keys(s, "", sent),
-			claimedBy: sent.Add(2 * c.cfg.SentinelTTL),
-		}
-	}
-	var holds, special []*Claim
-	var waiting []WakeUp
-	var failed error
-	var again []string
-	settle := func(attempts []*Claim, replies []*script.Call) {
-		for i, a := range replies {
-			h := attempts[i]
-			if a.Err != nil {
-				err := fmt.Errorf("claim %s: %w", h.session, a.Err)
-				if broken(a.Err) {
-					err = fmt.Errorf("%w: %w", ErrBroken, err)
-				} else {
-					again = append(again, h.session)
-				}
-				if mayHaveClaimed(a.Err) {
-					c.heardNothing(h)
-				}
-				failed = errors.Join(failed, err)
-				continue
-			}
-			switch a.Result.Text(0) {
-			case "special":
-				special = append(special, h)
-			case "turn":
-				h.lease = lease.New(parent, sent, c.cfg.SentinelTTL)
-				h.begin(sent, a.Result)
-				h.turn.Reset = a.Result.Text(7)
-				if reason := a.Result.Text(8); reason != "" {
-					h.turn.Resume, h.turn.ResumeAge = reason, a.Result.Millis(9)
-				}
-				holds = append(holds, h)
-			case "wait":
-				waiting = append(waiting, WakeUp{h.session, a.Result.Int(1)})
-			case "again":
-				again = append(again, h.session)
-			}
-		}
-	}
-	replies, err := c.claimPlain(parent, attempts)
-	if err != nil {
-		failed = fmt.Errorf("have sessions looked after that are to be claimed: %w", err)
-	}
-	if replies == nil && err != nil {
-		_ = c.PutBack(parent, sessions) // else reap finds them
-		return nil, failed
-	}
-	settle(attempts, replies)
-	if rest := special; len(rest) > 0 {
-		// It may be the first script that has set the sentinel, and its reply was lost:
-		// the lease counts from before that one.
-		settle(rest, claimScript.Each(parent, c.rdb, len(rest), func(i int) ([]string, []any) {
-			return rest[i].keys, rest[i].claimArgs()
-		}))
-	}
-	if len(waiting) > 0 {
-		if err := Wake(parent, c.rdb, 0, 0, waiting...); err != nil {
-			failed = errors.Join(failed, err)
-		}
-	}
-	if len(again) > 0 {
-		_ = c.PutBack(parent, again) // if Redis is away it fails as well
-	}
-	return holds, failed
-}
-
-// ErrBroken is wrapped by Claim's error about a session of which Redis refuses to
-// read or write a key: one of a wrong type, say. It is that session's alone.
-var ErrBroken = errors.New("the session is broken")
-
-// broken reports whether an error is about the keys that a script was given.
-func broken(err error) bool {
-	return redisconn.Refused(err) && (redis.HasErrorPrefix(err, "WRONGTYPE") || strings.HasPrefix(err.Error(), "ERR "))
-}
-
-func (h *Claim) claimArgs() []any {
-	c := h.consumer.cfg
-	return []any{
-		rediskey.For(h.session).TaskPrefix(), h.token, c.SentinelTTL.Milliseconds(), c.Worker, h.consumer.phase(), h.prefix,
-		string(c.Line.Mode), c.Line.Cap, c.StuckLimit, newSessionID(), h.consumer.events, int64(c.Retention / time.Second),
-		string(c.Line.Drop), time.Duration(c.Line.Debounce).Milliseconds(), flag(c.CrashPolicy == CrashSuspend),
-		flag(c.Warm), stopBatch, fmt.Sprint(c.TurnMessages, c.TurnBytes), c.Limits.Task(),
-	}
 }
 
 // newSessionID names a transcript. It sorts by the time of its making.

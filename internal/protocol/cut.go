@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"turnstile/internal/lease"
-	"turnstile/internal/rediskey"
 	"turnstile/internal/stored"
 	"turnstile/pkg/session"
 )
@@ -31,8 +30,7 @@ func (h *Claim) Checkpoint(ctx context.Context, entries []session.Entry) error {
 		return err
 	}
 	c := h.consumer.cfg
-	_, err = h.move(ctx, "checkpoint", checkpointScript, keysToLease, true,
-		c.SentinelTTL.Milliseconds(), p, c.TranscriptTTL.Milliseconds())
+	_, err = h.move(ctx, checkpointMove, true, "content", p, "partial_ttl", c.TranscriptTTL.Milliseconds())
 	return err
 }
 
@@ -51,19 +49,18 @@ type MarkResult struct {
 // counts is what runs at this moment.
 func (c *Consumer) Mark(ctx context.Context, holds []*Claim, reason string) []MarkResult {
 	marks := make([]MarkResult, len(holds))
-	replies := markScript.Each(ctx, c.rdb, len(holds), func(i int) ([]string, []any) {
+	calls := markMove.Each(ctx, c.rdb, len(holds), func(i int) ([]string, []any) {
 		h := holds[i]
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		return h.keys[:keysToEvents], []any{
-			rediskey.For(h.session).TaskPrefix(), h.token, h.turn.Fence, c.cfg.SentinelTTL.Milliseconds(), reason, c.cfg.StuckLimit,
-		}
+		return markMove.keys(h.keys), h.args(markMove, h.turn.Fence, "reason", reason)
 	})
-	for i, r := range replies {
-		marks[i] = MarkResult{Hold: holds[i], Err: r.Err, Starting: r.Result.Text(0) == "starting"}
+	for i, call := range calls {
+		status := markMove.returned(call.Result).status()
+		marks[i] = MarkResult{Hold: holds[i], Err: call.Err, Starting: status == "starting"}
 		// A turn that ended just now, or went on to the next, is no loss: renewals
 		// see what is.
-		if r.Err == nil && r.Result.Text(0) == "lost" {
+		if call.Err == nil && status == "lost" {
 			marks[i].Err = fmt.Errorf("mark %s: %w", holds[i].session, lease.ErrLost)
 		}
 	}

@@ -1,27 +1,46 @@
 package protocol
 
 import (
+	"context"
 	"reflect"
 	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
-	"turnstile/internal/script"
+	"turnstile/internal/rediskey"
 )
 
-// of is a script for tests that call it by hand.
-func of(s *script.Script) *redis.Script { return redis.NewScript(s.Text().Source) }
-
 // Scripts are the package's scripts by name, for tests that break their calls.
-var Scripts = map[string]*redis.Script{
-	"ring": of(ringScript), "stop": of(stopScript), "rotate": of(rotateScript), "claim": of(claimScript), "claim plain": of(claimPlainScript), "finish plain": of(finishPlainScript), "promote": of(promoteScript), "unclaim": of(unclaimScript),
-	"renew": of(renewScript), "emit": of(emitScript), "finish": of(finishScript), "requeue": of(requeueScript), "look": of(lookScript),
-	"purge": of(purgeScript), "forget": of(forgetScript), "fail": of(failScript), "mark": of(markScript), "checkpoint": of(checkpointScript),
-	"steer": of(steerScript), "dismiss": of(dismissScript), "title": of(titleScript), "configure": of(configureScript),
-	"undo": of(undoScript), "rerun": of(rerunScript), "erase": of(eraseScript), "discard": of(discardScript),
-	"keep": of(keepScript), "ask": of(askScript), "answer": of(answerScript), "past": of(pastScript),
-	"events page": of(eventsPageScript), "trim": of(trimScript), "admit": of(admitScript), "look after": of(lookAfterScript),
+var Scripts = func() map[string]*redis.Script {
+	all := map[string]*redis.Script{}
+	for name, m := range moves {
+		all[name] = redis.NewScript(m.Text().Source)
+	}
+	return all
+}()
+
+// Do calls a script by hand: with a session's keys, those of the call, and names and
+// values of arguments. What the session knows of itself need not be named.
+func Do(ctx context.Context, rdb redis.Scripter, name string, keys, own []string, pairs ...any) *redis.Cmd {
+	m := moves[name]
+	sessionKey, _, _ := rediskey.Parse(keys[0])
+	for _, arg := range m.made().Args {
+		switch arg.Name {
+		case "task":
+			pairs = append(pairs, arg.Name, rediskey.For(sessionKey).TaskPrefix())
+		case "prefix":
+			pairs = append(pairs, arg.Name, rediskey.IDPrefix(sessionKey))
+		}
+	}
+	return Scripts[name].Run(ctx, rdb, m.keys(keys, own...), m.args(pairs...)...)
+}
+
+// ClaimFast sends the fast path of a claim of one session.
+func ClaimFast(ctx context.Context, rdb redis.Scripter, sessionKey string) *redis.Cmd {
+	args := append(claimFast.args("ttl", 60_000, "worker", "w", "phase", "starting", "mode", "queue", "cap", 5, "drop", "new",
+		"debounce", 0, "warm", "0", "longest", 4<<20), claimFast.each("task", rediskey.For(sessionKey).TaskPrefix(), "token", "token", "fresh_sid", "sid")...)
+	return Scripts[claimFast.name].Run(ctx, rdb, claimFast.keys(Keys(sessionKey, "", time.Now())), args...)
 }
 
 // KeysOf are the KEYS of every script of a session.

@@ -100,7 +100,7 @@ func timeless(script string, v any) string {
 	switch script {
 	case "trim":
 		blank(a, 0) // how many have left the line: nobody counts on it
-	case "ring":
+	case "notify":
 		blank(a, 0)
 		if a[1] == "idle" {
 			blank(a, 2)
@@ -114,7 +114,7 @@ func timeless(script string, v any) string {
 		blank(a, 9)
 	case "steer":
 		messages(1)
-	case "finish", "fail":
+	case "finish":
 		switch a[0] {
 		case "next":
 			if _, plain := a[1].(string); plain {

@@ -163,7 +163,7 @@ func followTrimmed(t *testing.T, kept int64, ended bool) {
 	}
 	must(t, b.rdb.XTrimMaxLen(b.ctx, b.k.Events(), kept).Err())
 	reading := &redistest.Faults{}
-	reads := reading.Gate(called("events page"))
+	reads := reading.Gate(called("events_page"))
 	b.rdb.AddHook(reading)
 	got := make(chan []string, 1)
 	go func() {

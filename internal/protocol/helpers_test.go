@@ -40,8 +40,11 @@ func TestMain(m *testing.M) {
 
 // variantsOf are a script and its plain variant, if it has one.
 func variantsOf(name string) []*redis.Script {
-	if plain, ok := sq.Scripts[name+" plain"]; ok {
+	if plain, ok := sq.Scripts[name+"_fast"]; ok {
 		return []*redis.Script{sq.Scripts[name], plain}
+	}
+	if sq.Scripts[name] == nil {
+		panic("no script " + name)
 	}
 	return []*redis.Script{sq.Scripts[name]}
 }
@@ -55,7 +58,7 @@ func called(name string) redistest.Match {
 
 // isPlain chooses the calls of plain variants, which answer a list of answers.
 func isPlain(cmd redis.Cmder) bool {
-	return redistest.Script(sq.Scripts["claim plain"].Hash())(cmd) || redistest.Script(sq.Scripts["finish plain"].Hash())(cmd)
+	return redistest.Script(sq.Scripts["claim_fast"].Hash())(cmd) || redistest.Script(sq.Scripts["finish_fast"].Hash())(cmd)
 }
 
 // key is the session of most tests.

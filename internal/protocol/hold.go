@@ -72,14 +72,14 @@ const plainMost = 16 << 10
 // Messages are all that the turn was taken for.
 func (t Turn) Messages() []Taken { return append([]Taken{t.Taken}, t.Collected...) }
 
-// take reads a message as scripts answer it: {id, msg, age, redeliveries, 1 if it
-// has a unique key}.
-func take(prefix string, a script.Result, limits session.Limits) Taken {
-	t := Taken{taskID: a.Text(0), Age: max(a.Millis(2), 0), Redelivered: int(a.Int(3))}
-	if msg := a.Text(1); len(msg) <= plainMost && a.Int(4) == 0 {
+// take reads a message as scripts return it.
+func take(prefix string, r returned, limits session.Limits) Taken {
+	t := Taken{taskID: r.text("id"), Age: max(r.ms("age"), 0), Redelivered: int(r.int("redelivered"))}
+	msg := r.text("msg")
+	if len(msg) <= plainMost && !r.is("unique") {
 		t.plain = msg
 	}
-	task, err := ParseTaskMessage([]byte(a.Text(1)))
+	task, err := ParseTaskMessage([]byte(msg))
 	if err == nil {
 		t.Message, err = task.Message(limits)
 	}
@@ -157,31 +157,30 @@ func (h *Claim) Runs(taskID string) (fence int64, ok bool) {
 	return h.turn.Fence, slices.ContainsFunc(h.part, func(p part) bool { return p.taskID == taskID })
 }
 
-// begin takes a turn from a script's answer: {_, now, fence, session id, entries,
-// dropped ids, messages}.
-func (h *Claim) begin(sent time.Time, a script.Result) {
+// begin takes a turn from a script's result.
+func (h *Claim) begin(sent time.Time, r returned) {
 	t := Turn{
-		Session: h.session, SessionID: a.Text(3), Fence: a.Int(2), Entries: a.Int(4),
-		Started: sent, StartedAt: time.UnixMilli(a.Int(1)),
+		Session: h.session, SessionID: r.text("sid"), Fence: r.int("fence"), Entries: r.int("entries"),
+		Started: sent, StartedAt: time.UnixMilli(r.int("now")),
 	}
-	t.drops(a.Text(5))
+	t.drops(r.text("dropped"))
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.clock, h.uncounted = clock{a.Int(1), time.Now()}, 0
-	h.run(t, a.List(6))
+	h.clock, h.uncounted = clock{r.int("now"), time.Now()}, 0
+	h.run(t, r.records("messages", "message")...)
 }
 
-// run makes t the turn that runs, for messages as scripts answer them. h.mu is
+// run makes t the turn that runs, for messages as scripts return them. h.mu is
 // held.
-func (h *Claim) run(t Turn, messages script.Result) {
+func (h *Claim) run(t Turn, messages ...returned) {
 	h.seq, h.asked, h.announced, h.steer, h.renewed, h.part = 0, 0, false, false, false, h.part[:0:0]
 	if transcript := rediskey.For(h.session).Transcript(t.SessionID); h.keys[transcriptKey] != transcript {
 		h.keys = slices.Clone(h.keys) // a renewal or a batch under way reads the old ones
 		h.keys[transcriptKey] = transcript
 	}
 	t.ID = h.prefix + strconv.FormatInt(t.Fence, 10)
-	for i := range messages {
-		m := take(h.prefix, messages.List(i), h.consumer.cfg.Limits)
+	for i, message := range messages {
+		m := take(h.prefix, message, h.consumer.cfg.Limits)
 		h.part = append(h.part, part{m.taskID, m.Message.ID, m.plain})
 		if i == 0 {
 			t.Taken, t.Attempt = m, m.retried+1
@@ -243,42 +242,61 @@ func (h *Claim) lost(err error) bool {
 	return !ending
 }
 
-// move runs one of the owner's scripts for the present turn, and repeats it
-// while the error may pass and the lease lasts.
-func (h *Claim) move(ctx context.Context, name string, s *script.Script, nkeys int, extend bool, rest ...any) (script.Result, error) {
+// move calls one of the owner's scripts for the present turn, and repeats it while the
+// error may pass and the lease lasts. pairs are what the claim does not know by itself.
+func (h *Claim) move(ctx context.Context, m *move, extend bool, pairs ...any) (returned, error) {
 	h.mu.Lock()
-	keys, fence := h.keys[:nkeys], h.turn.Fence
+	keys, fence := m.keys(h.keys), h.turn.Fence
 	h.mu.Unlock()
-	return h.moveWith(ctx, name, s, keys, fence, extend, rest)
-}
-
-// moveOn is move for a script that also touches a key which no other script does.
-func (h *Claim) moveOn(ctx context.Context, name string, s *script.Script, key string, rest ...any) (script.Result, error) {
-	h.mu.Lock()
-	keys, fence := append(slices.Clone(h.keys[:keysToEvents]), key), h.turn.Fence
-	h.mu.Unlock()
-	return h.moveWith(ctx, name, s, keys, fence, true, rest)
-}
-
-func (h *Claim) moveWith(ctx context.Context, name string, s *script.Script, keys []string, fence int64, extend bool, rest []any) (script.Result, error) {
-	args := append([]any{rediskey.For(h.session).TaskPrefix(), h.token, fence}, rest...)
-	var reply script.Result
-	err := h.persist(ctx, func() (err error) {
+	args := h.args(m, fence, pairs...)
+	var r returned
+	err := h.persist(ctx, func() error {
 		sent := time.Now()
-		reply, err = h.consumer.moves.Run(ctx, s, keys, args...)
-		if err == nil && extend && reply.Text(0) != "lost" {
+		result, err := h.consumer.moves.Run(ctx, m.Script, keys, args...)
+		r = m.returned(result)
+		if err == nil && extend && r.status() != "lost" {
 			h.lease.Extend(sent, h.consumer.cfg.SentinelTTL)
 		}
 		return err
 	})
-	if err == nil && reply.Text(0) == "lost" {
+	if err == nil && r.status() == "lost" {
 		err = errLostToAnother
 		h.lease.Lose(err)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s %s: %w", name, h.session, err)
+		return returned{}, fmt.Errorf("%s %s: %w", m.name, h.session, err)
 	}
-	return reply, nil
+	return r, nil
+}
+
+// args are pairs, and what the script declares of what each claim knows.
+func (h *Claim) args(m *move, fence int64, pairs ...any) []any {
+	c := h.consumer
+	for _, arg := range m.made().Args {
+		switch arg.Name {
+		case "task":
+			pairs = append(pairs, arg.Name, rediskey.For(h.session).TaskPrefix())
+		case "prefix":
+			pairs = append(pairs, arg.Name, h.prefix)
+		case "token":
+			pairs = append(pairs, arg.Name, h.token)
+		case "fence":
+			pairs = append(pairs, arg.Name, fence)
+		case "ttl":
+			pairs = append(pairs, arg.Name, c.cfg.SentinelTTL.Milliseconds())
+		case "event_limits":
+			pairs = append(pairs, arg.Name, c.events)
+		case "longest":
+			pairs = append(pairs, arg.Name, c.cfg.Limits.Task())
+		case "stuck_limit":
+			pairs = append(pairs, arg.Name, c.cfg.StuckLimit)
+		case "turn_limits":
+			pairs = append(pairs, arg.Name, c.cfg.turnLimits())
+		case "retention":
+			pairs = append(pairs, arg.Name, int64(c.cfg.Retention/time.Second))
+		}
+	}
+	return m.args(pairs...)
 }
 
 // persist repeats call while its error may pass and the lease lasts.

@@ -80,28 +80,29 @@ func QueueRecovery(ctx context.Context, p redis.Pipeliner, late ...redis.Z) {
 // lookAfter has reap look at holds in a TTL's time at the latest, up to timerBatch of
 // them.
 func (c *Consumer) lookAfter(holds []*Claim) *script.Call {
-	args := make([]any, len(holds))
+	sessions := make([]string, len(holds))
 	for i, h := range holds {
-		args[i] = h.session
+		sessions[i] = h.session
 	}
 	return &script.Call{
-		Script: lookAfterScript, Shared: []any{c.cfg.SentinelTTL.Milliseconds()}, Keys: []string{rediskey.Owned}, Args: args,
+		Script: lookAfterMove.Script, Keys: []string{rediskey.Owned},
+		Args: lookAfterMove.args("ttl", c.cfg.SentinelTTL.Milliseconds(), "sessions", sessions),
 	}
 }
 
 // ReadDue reads the members of an index whose time has come.
 func ReadDue(ctx context.Context, rdb script.Client, index string, batch int) (now, next int64, members []string, scores map[string]string, err error) {
-	reply, err := indexDueScript.Run(ctx, rdb, []string{index}, batch)
+	r, err := indexDueMove.run(ctx, rdb, []string{index}, indexDueMove.args("batch", batch))
 	if err != nil {
 		return 0, 0, nil, nil, err
 	}
-	list := reply.List(2)
+	list := r.list("due")
 	scores = make(map[string]string, len(list)/2)
 	for i := 0; i+1 < len(list); i += 2 {
 		members = append(members, list.Text(i))
 		scores[list.Text(i)] = list.Text(i + 1)
 	}
-	return reply.Int(0), reply.Int(1), members, scores, nil
+	return r.int("now"), r.int("next"), members, scores, nil
 }
 
 // RemoveUnchanged takes members out of an index, except those whose score is not
@@ -114,21 +115,25 @@ func RemoveUnchanged(ctx context.Context, rdb script.Client, index string, membe
 // if it has one.
 func RescoreUnchanged(ctx context.Context, rdb script.Client, index string, members []string, scores, to map[string]string) error {
 	for batch := range slices.Chunk(members, TimerBatch) {
-		if _, err := RescoreScript.Run(ctx, rdb, []string{index}, RescoreArgs(batch, scores, to)...); err != nil {
+		call := Rescore(index, batch, scores, to)
+		if _, err := call.Script.Run(ctx, rdb, call.Keys, call.Args...); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// RescoreArgs are the ARGV of lua/rescore.lua.
-func RescoreArgs(members []string, scores, to map[string]string) []any {
-	n := len(members)
-	args := make([]any, 3*n)
+// Rescore gives members of an index the scores in to, or takes those out that have none
+// there, unless their score is not the one in scores any more. lua/rescore.lua.
+func Rescore(index string, members []string, scores, to map[string]string) *script.Call {
+	were, next := make([]string, len(members)), make([]string, len(members))
 	for i, m := range members {
-		args[i], args[n+i], args[2*n+i] = m, scores[m], to[m]
+		were[i], next[i] = scores[m], to[m]
 	}
-	return args
+	return &script.Call{
+		Script: rescoreMove.Script, Keys: []string{index},
+		Args: rescoreMove.args("members", members, "were", were, "to", next),
+	}
 }
 
 // ListAgain lists sessions that are to be claimed.

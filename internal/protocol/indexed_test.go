@@ -59,7 +59,7 @@ func TestSubmitIndexesBeforeItEnqueues(t *testing.T) {
 	b.lose()
 	faults := &redistest.Faults{}
 	b.rdb.AddHook(faults)
-	faults.FailBefore(called("ring"), -1, io.ErrClosedPipe)
+	faults.FailBefore(called("notify"), -1, io.ErrClosedPipe)
 	if _, err := b.client.Submit(b.ctx, key, session.Message{ID: "b", Text: "b"}); !errors.Is(err, io.ErrClosedPipe) {
 		t.Fatalf("error: %v", err)
 	}

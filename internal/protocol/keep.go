@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 
-	"turnstile/internal/rediskey"
 	"turnstile/internal/stored"
 )
 
@@ -23,7 +22,6 @@ func (h *Claim) Keep(ctx context.Context, data json.RawMessage, entries int) err
 			return err
 		}
 	}
-	_, err := h.moveOn(ctx, "keep", keepScript, rediskey.For(h.session).State(),
-		c.SentinelTTL.Milliseconds(), text, c.TranscriptTTL.Milliseconds())
+	_, err := h.move(ctx, keepMove, true, "content", text, "state_ttl", c.TranscriptTTL.Milliseconds())
 	return err
 }

@@ -19,7 +19,7 @@ import (
 // begun.
 func TestAnswersOutliveWhatTheyWereAbout(t *testing.T) {
 	t.Parallel()
-	kept := []string{"ring/rejected", "stop/", "undo/", "undo/to try again", "rerun/"}
+	kept := []string{"notify/rejected", "stop/", "undo/", "undo/to try again", "rerun/"}
 	seen := map[string]bool{}
 	for _, s := range situations() {
 		name := s.script + "/" + s.name

@@ -29,17 +29,21 @@ type Looked struct {
 func Look(ctx context.Context, rdb redis.UniversalClient, sessions []string) []Looked {
 	found := make([]Looked, len(sessions))
 	at := time.Now()
-	replies := lookScript.Each(ctx, rdb, len(sessions), func(i int) ([]string, []any) {
-		return Keys(sessions[i], "", at), []any{rediskey.For(sessions[i]).TaskPrefix()}
-	})
-	for i, r := range replies {
-		found[i] = Looked{What: r.Result.Text(1), Now: r.Result.Int(0), N: r.Result.Int(2), Err: r.Err}
+	calls := lookMove.Each(ctx, rdb, len(sessions), func(i int) ([]string, []any) { return look(sessions[i], at) })
+	for i, call := range calls {
+		r := lookMove.returned(call.Result)
+		found[i] = Looked{What: r.text("state"), Now: r.int("now"), N: r.int("n"), Err: call.Err}
 	}
 	return found
 }
 
+func look(sessionKey string, at time.Time) (keys []string, args []any) {
+	return lookMove.keys(Keys(sessionKey, "", at)), lookMove.args("task", rediskey.For(sessionKey).TaskPrefix())
+}
+
 // Now is the clock of a session's Redis, ms.
 func Now(ctx context.Context, rdb script.Client, sessionKey string) (int64, error) {
-	a, err := lookScript.Run(ctx, rdb, Keys(sessionKey, "", time.Now()), rediskey.For(sessionKey).TaskPrefix())
-	return a.Int(0), err
+	keys, args := look(sessionKey, time.Now())
+	r, err := lookMove.run(ctx, rdb, keys, args)
+	return r.int("now"), err
 }

@@ -106,7 +106,7 @@ func TestNothingIsClaimedWithoutAnEntryOnACluster(t *testing.T) {
 	b, broken := benchOn(t, whole, shortLease), benchOn(t, rdb, shortLease)
 	b.say("a")
 	b.pop()
-	faults.FailBefore(called("look after"), 1, refused)
+	faults.FailBefore(called("look_after"), 1, refused)
 	holds, err := broken.c.Claim(broken.ctx, []string{key})
 	if !errors.Is(err, refused) || len(holds) > 0 {
 		t.Fatalf("%d holds, error: %v", len(holds), err)

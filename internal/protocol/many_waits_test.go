@@ -44,7 +44,7 @@ func (r *reads) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		r.mu.Lock()
 		for _, cmd := range cmds {
-			if called("events page")(cmd) {
+			if called("events_page")(cmd) {
 				r.note(cmd)
 				r.longest = max(r.longest, len(cmds))
 			}

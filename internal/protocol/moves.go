@@ -20,7 +20,7 @@ var (
 // requeued.
 var ErrDraining = errors.New("the worker's drain has begun to end turns")
 
-func asked(what string) error {
+func requested(what string) error {
 	switch what {
 	case "stop":
 		return ErrStopRequested
@@ -41,15 +41,15 @@ func (h *Claim) Promote(ctx context.Context) error {
 	if h.consumer.cfg.Immediate {
 		return nil
 	}
-	reply, err := h.move(ctx, "promote", promoteScript, keysToEvents, true, h.consumer.cfg.SentinelTTL.Milliseconds())
+	r, err := h.move(ctx, promoteMove, true)
 	if err != nil {
 		return err
 	}
-	if reply.Text(0) == "refused" {
-		return asked(reply.Text(1))
+	if r.status() == "refused" {
+		return requested(r.text("by"))
 	}
 	h.mu.Lock()
-	h.steer = reply.Int(1) == 1
+	h.steer = r.is("steer")
 	h.mu.Unlock()
 	return nil
 }
@@ -76,15 +76,14 @@ func (h *Claim) Emit(ctx context.Context, events []session.Event) error {
 	if len(events) == 0 {
 		return nil
 	}
-	args := []any{h.consumer.cfg.SentinelTTL.Milliseconds(), seq, h.consumer.events}
-	for _, e := range events {
-		event, err := marshal(e)
-		if err != nil {
+	batch := make([]string, len(events))
+	for i, e := range events {
+		var err error
+		if batch[i], err = marshal(e); err != nil {
 			return fmt.Errorf("encode event: %w", err)
 		}
-		args = append(args, event)
 	}
-	_, err := h.move(ctx, "emit", emitScript, keysToEvents, true, args...)
+	_, err := h.move(ctx, emitMove, true, "number", seq, "batch", batch)
 	return err
 }
 
@@ -121,7 +120,7 @@ func (h *Claim) Title(ctx context.Context, title string) error {
 	h.mu.Lock()
 	keys, fence := h.keys, h.turn.Fence
 	h.mu.Unlock()
-	_, err := h.consumer.moves.Run(ctx, titleScript, keys[:keysToEvents], "", h.token, fence, text(title))
+	_, err := h.consumer.moves.Run(ctx, titleMove.Script, titleMove.keys(keys), h.args(titleMove, fence, "title", text(title))...)
 	if err != nil {
 		return fmt.Errorf("title of %s: %w", h.session, err)
 	}

@@ -36,15 +36,15 @@ func (b *bench) ring(id string, mode session.Mode) error { return b.ringAs(id, m
 
 // ringAs is ring with another cap of the line.
 func (b *bench) ringAs(id string, mode session.Mode, lineCap int) error {
-	return sq.Scripts["ring"].Run(b.ctx, b.rdb, append(sq.KeysOf(key, ""), b.k.Call("nonce-"+id)), b.k.TaskPrefix(), b.task(id), "nonce-"+id,
-		fmt.Sprintf(`{"id":%q,"text":%q}`, id, id), string(mode), rediskey.IDPrefix(key), 1000, key,
-		"0", 4<<20, lineCap).Err()
+	return sq.Do(b.ctx, b.rdb, "notify", sq.KeysOf(key, ""), []string{b.k.Call("nonce-" + id)}, "event_limits", 1000, "longest", 4<<20,
+		"session", key, "id", b.task(id), "nonce", "nonce-"+id, "followup", fmt.Sprintf(`{"id":%q,"text":%q}`, id, id),
+		"mode", string(mode), "found", false, "line_cap", lineCap).Err()
 }
 
 // trim archives a batch of what is over the cap.
 func (b *bench) trim(most int) func() error {
 	return func() error {
-		return sq.Scripts["trim"].Run(b.ctx, b.rdb, sq.KeysOf(key, ""), b.k.TaskPrefix(), rediskey.IDPrefix(key), most, "1000", 4<<20).Err()
+		return sq.Do(b.ctx, b.rdb, "trim", sq.KeysOf(key, ""), nil, "line_cap", most, "event_limits", "1000", "longest", 4<<20).Err()
 	}
 }
 
@@ -77,8 +77,8 @@ func finishMove(b *bench, h *sq.Claim, status session.Status, release bool) func
 // stopInPart stops with one message as a batch, once.
 func (b *bench) stopInPart() error {
 	until := b.redisTime().Add(time.Minute).UnixMilli()
-	return sq.Scripts["stop"].Run(b.ctx, b.rdb, append(sq.KeysOf(key, ""), b.k.Call("in part")), b.k.TaskPrefix(), rediskey.IDPrefix(key),
-		"1 1", 1, 1000, until, 4<<20).Err()
+	return sq.Do(b.ctx, b.rdb, "stop", sq.KeysOf(key, ""), []string{b.k.Call("in part")},
+		"batch_limits", "1 1", "number", 1, "event_limits", 1000, "deadline", until, "longest", 4<<20).Err()
 }
 
 func ringMove(b *bench, id string, mode session.Mode) func() error {
@@ -110,8 +110,7 @@ func (b *bench) retract(task, msg string) func() error {
 		n++
 	}
 	return func() error {
-		keys := append(sq.KeysOf(key, s.SessionID), b.k.Call("undo-"+turn))
-		return sq.Scripts["undo"].Run(b.ctx, b.rdb, keys, b.k.TaskPrefix(), turn, task, msg, s.SessionID,
-			n, b.rdb.LLen(b.ctx, b.k.Transcript(s.SessionID)).Val(), s.Entries).Err()
+		return sq.Do(b.ctx, b.rdb, "undo", sq.KeysOf(key, s.SessionID), []string{b.k.Call("undo-" + turn)}, "turn", turn, "id", task, "msg", msg,
+			"sid", s.SessionID, "entries", n, "length", b.rdb.LLen(b.ctx, b.k.Transcript(s.SessionID)).Val(), "written", s.Entries).Err()
 	}
 }

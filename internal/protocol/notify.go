@@ -17,7 +17,7 @@ import (
 const SenderEvents = 100_000
 
 // Notify tells the session's owner of a message that asynq has stored, or finds out that
-// there is no owner. lua/ring.lua.
+// there is no owner. lua/notify.lua.
 type Notify struct {
 	Session string
 	Message session.Message
@@ -30,7 +30,7 @@ type Notify struct {
 // Notified is what Notify found.
 type Notified struct {
 	Now   int64  // Redis' clock, ms
-	State string // of the message, or why it was refused: see lua/ring.lua
+	State string // of the message, or why it was refused: see lua/notify.lua
 	N     int64  // its position, its time (ms), or the cap
 	Own   bool   // the task is this Submit's
 }
@@ -41,10 +41,11 @@ func (n Notify) encode() (keys []string, args []any, err error) {
 		return nil, nil, err
 	}
 	k := rediskey.For(n.Session)
-	return append(Keys(n.Session, "", time.Now()), k.Call(n.Nonce)), []any{
-		k.TaskPrefix(), rediskey.TaskID(n.Session, n.Message.ID), n.Nonce, entry, string(n.Message.Mode), rediskey.IDPrefix(n.Session),
-		SenderEvents, n.Session, flag(n.Known), n.Limits.Task(), n.LineCap,
-	}, nil
+	return notifyMove.keys(Keys(n.Session, "", time.Now()), k.Call(n.Nonce)), notifyMove.args(
+		"task", k.TaskPrefix(), "prefix", rediskey.IDPrefix(n.Session), "event_limits", SenderEvents, "longest", n.Limits.Task(),
+		"session", n.Session, "id", rediskey.TaskID(n.Session, n.Message.ID), "nonce", n.Nonce, "followup", entry,
+		"mode", string(n.Message.Mode), "found", n.Known, "line_cap", n.LineCap,
+	), nil
 }
 
 // Do carries it out.
@@ -53,8 +54,8 @@ func (n Notify) Do(ctx context.Context, rdb script.Client) (Notified, error) {
 	if err != nil {
 		return Notified{}, err
 	}
-	a, err := ringScript.Run(ctx, rdb, keys, args...)
-	return Notified{Now: a.Int(0), State: a.Text(1), N: a.Int(2), Own: a.Int(3) == 1}, err
+	r, err := notifyMove.run(ctx, rdb, keys, args)
+	return Notified{Now: r.int("now"), State: r.text("status"), N: r.int("n"), Own: r.is("mine")}, err
 }
 
 // followupEntry is the part of a follow-up that a sender knows, as a JSON object; the

@@ -17,33 +17,44 @@ func TranscriptPage(ctx context.Context, rdb script.Client, sessionKey, sessionI
 	if left >= 0 {
 		which = left
 	}
-	a, err := pastScript.Run(ctx, rdb, []string{rediskey.For(sessionKey).Transcript(sessionID)}, which, bytes)
+	call := pageOf(sessionKey, sessionID, which, bytes)
+	r, err := pastMove.run(ctx, rdb, call.Keys, call.Args)
 	if err != nil {
 		return 0, nil, err
 	}
-	for i := 1; i < len(a); i++ {
-		entries = append(entries, a.Text(i))
+	page := r.behind()
+	for i := range page {
+		entries = append(entries, page.Text(i))
 	}
-	return a.Int(0), entries, nil
+	return r.int("left"), entries, nil
+}
+
+// pageOf reads a page of a transcript: of so many of the oldest entries, "" for all.
+func pageOf(sessionKey, sessionID string, oldest any, bytes int) *script.Call {
+	return &script.Call{
+		Script: pastMove.Script, Keys: []string{rediskey.For(sessionKey).Transcript(sessionID)},
+		Args: pastMove.args("oldest", oldest, "room", bytes),
+	}
 }
 
 // EventsPage reads the events of a stream behind from, about so many bytes of them. more:
 // there may be others behind these. lua/events_page.lua.
 func EventsPage(ctx context.Context, rdb script.Client, stream, from string, bytes int) (events []redis.XMessage, more bool, err error) {
-	a, err := eventsPageScript.Run(ctx, rdb, []string{stream}, from, bytes)
+	r, err := eventsPageMove.run(ctx, rdb, []string{stream}, eventsPageMove.args("after", from, "room", bytes))
 	if err != nil {
 		return nil, false, err
 	}
-	events = make([]redis.XMessage, len(a)-1)
+	page := r.behind()
+	events = make([]redis.XMessage, len(page))
 	for i := range events {
-		entry := a.List(i + 1)
+		entry := page.List(i)
 		fields := entry.List(1)
 		events[i] = redis.XMessage{ID: entry.Text(0), Values: make(map[string]any, len(fields)/2)}
 		for j := 0; j+1 < len(fields); j += 2 {
 			events[i].Values[fields.Text(j)] = fields[j+1]
 		}
 	}
-	return events, a.Int(0) == 1, nil
+	return events, r.is("more"), nil
 }
 
 // Place is a place in a stream.
@@ -52,12 +63,12 @@ type Place struct{ Stream, From string }
 // HaveEvents reports which of the places have events behind them, in one round trip. Where
 // Redis has refused to tell, it says yes: whoever reads there sees the error.
 func HaveEvents(ctx context.Context, rdb redis.UniversalClient, places []Place) []bool {
-	looks := eventsPageScript.Each(ctx, rdb, len(places), func(i int) ([]string, []any) {
-		return []string{places[i].Stream}, []any{places[i].From, 0}
+	looks := eventsPageMove.Each(ctx, rdb, len(places), func(i int) ([]string, []any) {
+		return []string{places[i].Stream}, eventsPageMove.args("after", places[i].From, "room", 0)
 	})
 	have := make([]bool, len(places))
 	for i, look := range looks {
-		have[i] = look.Err != nil || look.Result.Int(0) != 0
+		have[i] = look.Err != nil || eventsPageMove.returned(look.Result).is("more")
 	}
 	return have
 }

@@ -67,7 +67,8 @@ func (h *Claim) History(ctx context.Context) (History, error) {
 		// Nobody else writes to it meanwhile: what takes entries out or trims is the
 		// owner's, or needs the sentinel to be free.
 		err = h.persist(ctx, func() (err error) {
-			page, err = pastScript.Run(ctx, h.consumer.rdb, []string{rediskey.For(h.session).Transcript(turn.SessionID)}, t.left, size)
+			call := pageOf(h.session, turn.SessionID, t.left, size)
+			page, err = pastMove.run(ctx, h.consumer.rdb, call.Keys, call.Args)
 			return err
 		})
 	}
@@ -88,14 +89,14 @@ func (h *Claim) History(ctx context.Context) (History, error) {
 
 // pastReads is what one round trip tells of the past.
 type pastReads struct {
-	page           script.Result // the transcript's newest
+	page           returned // the transcript's newest
 	partial, state string
 	sizes          []int64 // of the dropped tasks; 0: it is gone
 }
 
 func (h *Claim) readPast(ctx context.Context, turn Turn) (pastReads, error) {
 	k := rediskey.For(h.session)
-	page := &script.Call{Script: pastScript, Keys: []string{k.Transcript(turn.SessionID)}, Args: []any{"", h.consumer.pastPage()}}
+	page := pageOf(h.session, turn.SessionID, "", h.consumer.pastPage())
 	var partial, state *redis.StringCmd
 	sizes := make([]*redis.IntCmd, len(turn.Dropped))
 	err := script.Pipeline(ctx, h.consumer.rdb, []*script.Call{page}, func(p redis.Pipeliner) {
@@ -108,7 +109,7 @@ func (h *Claim) readPast(ctx context.Context, turn Turn) (pastReads, error) {
 	if err == nil {
 		err = page.Err
 	}
-	p := pastReads{page: page.Result, partial: partial.Val(), state: state.Val()}
+	p := pastReads{page: pastMove.returned(page.Result), partial: partial.Val(), state: state.Val()}
 	for _, cmd := range sizes {
 		p.sizes = append(p.sizes, cmd.Val())
 	}
@@ -170,10 +171,11 @@ type tail struct {
 }
 
 // add takes a page as lua/past.lua answers it.
-func (t *tail) add(page script.Result) {
-	t.left = page.Int(0)
-	for i := 1; i < len(page); i++ {
-		line := page.Text(i)
+func (t *tail) add(page returned) {
+	t.left = page.int("left")
+	lines := page.behind()
+	for i := range lines {
+		line := lines.Text(i)
 		t.entries = append(t.entries, stored.DecodeEntry(line))
 		t.sizes = append(t.sizes, len(line))
 		t.total += len(line)

@@ -18,8 +18,8 @@ func TestRefusalOutlivesTheTurn(t *testing.T) {
 	h := b.start()
 
 	again, first := &redistest.Faults{}, &redistest.Faults{}
-	again.RunTwice(called("ring"), 1)
-	heard := first.GateReply(called("ring"))
+	again.RunTwice(called("notify"), 1)
+	heard := first.GateReply(called("notify"))
 	b.rdb.AddHook(again)
 	b.rdb.AddHook(first)
 	receipts := make(chan turnstile.Receipt, 1)

@@ -311,7 +311,7 @@ func TestLookAtASentinelsLastMillisecond(t *testing.T) {
 		must(t, b.rdb.PExpire(b.ctx, b.k.Sentinel(), 3*time.Millisecond).Err())
 		what := "held"
 		for what == "held" {
-			reply, err := sq.Scripts["look"].Run(b.ctx, b.rdb, sq.KeysOf(key, ""), b.k.TaskPrefix()).Slice()
+			reply, err := sq.Do(b.ctx, b.rdb, "look", sq.KeysOf(key, ""), nil).Slice()
 			must(t, err)
 			what, _ = reply[1].(string)
 		}

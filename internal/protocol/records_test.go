@@ -1,6 +1,7 @@
 package protocol_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -203,9 +204,10 @@ func live(b *bench, moment string, spoil func()) {
 		must(b, err)
 	}
 	b.drain()
-	for _, name := range []string{"purge", "forget", "erase"} {
-		must(b, sq.Scripts[name].Run(b.ctx, b.rdb, sq.KeysOf(key, ""), b.k.TaskPrefix(), 100, 0).Err())
-	}
+	keys := sq.KeysOf(key, "")
+	must(b, sq.Do(b.ctx, b.rdb, "purge", keys, nil, "batch", 100, "archive_ttl", 0).Err())
+	must(b, sq.Do(b.ctx, b.rdb, "forget", keys, nil, "age", 100).Err())
+	must(b, sq.Do(b.ctx, b.rdb, "erase", keys, nil, "fence", "100", "size", 0, "last", false).Err())
 }
 
 // A session that nobody uses is forgotten although its record cannot be read.
@@ -216,9 +218,9 @@ func TestForgetOfAnOddRecord(t *testing.T) {
 		b.say("one")
 		b.drain()
 		setFields(b, b.k.Record(), fields)
-		gone, err := sq.Scripts["forget"].Run(b.ctx, b.rdb, sq.KeysOf(key, ""), b.k.TaskPrefix(), -1).Bool()
+		gone, err := sq.Do(b.ctx, b.rdb, "forget", sq.KeysOf(key, ""), nil, "age", -1).Slice()
 		must(t, err)
-		equal(t, "forgotten with "+fields, gone, true)
+		equal(t, "forgotten with "+fields, fmt.Sprint(gone), "[1]")
 	}
 }
 

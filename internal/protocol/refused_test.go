@@ -42,7 +42,7 @@ func TestWhatRedisRefusesChangesNothing(t *testing.T) {
 	faults := &redistest.Faults{}
 	rdb := server.Client()
 	rdb.AddHook(faults)
-	faults.FailBefore(called("ring"), 1, errors.New("OOM command not allowed"))
+	faults.FailBefore(called("notify"), 1, errors.New("OOM command not allowed"))
 	_, err := actors.NewClient(rdb).Submit(b.ctx, key, session.Message{ID: "m", Text: "hello"})
 	if err == nil || errors.Is(err, session.ErrUnchanged) {
 		t.Errorf("refused in the middle: %v", err)

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
 )
 
@@ -25,26 +24,26 @@ func (c *Consumer) Renew(ctx context.Context, holds []*Claim) []Renewal {
 	sent := time.Now()
 	renewals := make([]Renewal, len(holds))
 	var held []*Claim
-	replies := renewScript.Each(ctx, c.rdb, len(holds), func(i int) ([]string, []any) {
+	calls := renewMove.Each(ctx, c.rdb, len(holds), func(i int) ([]string, []any) {
 		h := holds[i]
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		return h.keys[:keysToLease], []any{rediskey.For(h.session).TaskPrefix(), h.token, h.turn.Fence, c.cfg.SentinelTTL.Milliseconds()}
+		return renewMove.keys(h.keys), renewMove.args("token", h.token, "fence", h.turn.Fence, "ttl", c.cfg.SentinelTTL.Milliseconds())
 	})
-	for i, reply := range replies {
-		r := Renewal{Hold: holds[i], Err: reply.Err}
+	for i, call := range calls {
+		r, found := Renewal{Hold: holds[i], Err: call.Err}, renewMove.returned(call.Result)
 		switch {
 		case r.Err != nil:
-		case reply.Result.Text(0) == "lost":
+		case found.status() == "lost":
 			if holds[i].lost(errLostToAnother) {
 				r.Err = errLostToAnother
 			}
 		default:
 			holds[i].lease.Extend(sent, c.cfg.SentinelTTL)
-			holds[i].wasRenewed(reply.Result.Int(7), reply.Result.Int(1))
-			r.Fence, r.Asked, r.Waiting = reply.Result.Int(1), asked(reply.Result.Text(2)), int(reply.Result.Int(3))
-			r.Steer = reply.Result.Int(4) == 1
-			r.Reply = Decided{int(reply.Result.Int(5)), session.Decision(reply.Result.Text(6))}
+			holds[i].wasRenewed(found.int("now"), found.int("fence"))
+			r.Fence, r.Asked, r.Waiting = found.int("fence"), requested(found.text("request")), int(found.int("waiting"))
+			r.Steer = found.is("steer")
+			r.Reply = Decided{int(found.int("question")), session.Decision(found.text("decision"))}
 			held = append(held, holds[i])
 		}
 		renewals[i] = r
@@ -55,7 +54,7 @@ func (c *Consumer) Renew(ctx context.Context, holds []*Claim) []Renewal {
 	// right.
 	for some := range slices.Chunk(held, TimerBatch) {
 		call := c.lookAfter(some)
-		_, _ = lookAfterScript.Run(ctx, c.rdb, call.Keys, append(call.Shared, call.Args...)...)
+		_, _ = call.Script.Run(ctx, c.rdb, call.Keys, call.Args...)
 	}
 	return renewals
 }

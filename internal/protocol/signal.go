@@ -75,7 +75,7 @@ func parseSignal(m *redis.Message, own string) (Signal, bool) {
 	if json.Unmarshal([]byte(m.Payload), &wire) != nil {
 		return Signal{}, false
 	}
-	s := Signal{Asked: asked(wire.Kind), Steer: wire.Kind == "steer", Token: wire.Token, Fence: wire.Fence}
+	s := Signal{Asked: requested(wire.Kind), Steer: wire.Kind == "steer", Token: wire.Token, Fence: wire.Fence}
 	if wire.Kind == "ready" {
 		s.Session = wire.Session
 	}

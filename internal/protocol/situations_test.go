@@ -23,32 +23,32 @@ type situation struct {
 
 func situations() []situation {
 	return []situation{
-		{"ring", "idle", func(b *bench) func() error { return ringMove(b, "new", "") }},
-		{"ring", "queued", func(b *bench) func() error {
+		{"notify", "idle", func(b *bench) func() error { return ringMove(b, "new", "") }},
+		{"notify", "queued", func(b *bench) func() error {
 			b.say("now")
 			b.start()
 			return ringMove(b, "new", "")
 		}},
-		{"ring", "rejected", func(b *bench) func() error {
+		{"notify", "rejected", func(b *bench) func() error {
 			b.say("now")
 			b.start()
 			return ringMove(b, "new", session.ModeReject)
 		}},
-		{"ring", "interrupting", func(b *bench) func() error {
+		{"notify", "interrupting", func(b *bench) func() error {
 			b.sayAll("now", "next")
 			b.start()
 			return ringMove(b, "new", session.ModeInterrupt)
 		}},
-		{"ring", "scheduled", func(b *bench) func() error {
+		{"notify", "scheduled", func(b *bench) func() error {
 			b.enqueue("new", asynq.ProcessIn(time.Hour))
 			return func() error { return b.ring("new", "") }
 		}},
-		{"ring", "no room", func(b *bench) func() error {
+		{"notify", "no room", func(b *bench) func() error {
 			b.sayAll("now", "next")
 			b.enqueue("new")
 			return func() error { return b.ringAs("new", "", 2) }
 		}},
-		{"ring", "no room for a delayed one", func(b *bench) func() error {
+		{"notify", "no room for a delayed one", func(b *bench) func() error {
 			b.enqueue("now", asynq.ProcessIn(time.Hour))
 			b.enqueue("new", asynq.ProcessIn(time.Hour))
 			return func() error { return b.ringAs("new", "", 1) }
@@ -125,12 +125,12 @@ func situations() []situation {
 		}},
 		{"unclaim", "", func(b *bench) func() error {
 			b.sayAll("now", "next")
-			b.loseClaim("claim plain")
+			b.loseClaim("claim_fast")
 			return func() error { return b.c.TakeBack(b.ctx) }
 		}},
 		{"unclaim", "asked to stop", func(b *bench) func() error {
 			b.sayAll("now", "next")
-			b.loseClaim("claim plain")
+			b.loseClaim("claim_fast")
 			_, err := b.client.Stop(b.ctx, key)
 			must(b, err)
 			return func() error { return b.c.TakeBack(b.ctx) }
@@ -202,7 +202,7 @@ func situations() []situation {
 			b.delayed("later")
 			return finishMove(b, h, session.StatusDone, true)
 		}},
-		{"fail", "", func(b *bench) func() error {
+		{"finish", "failed", func(b *bench) func() error {
 			b.sayAll("now", "next")
 			return finishMove(b, b.start(), session.StatusFailed, false)
 		}},
@@ -286,7 +286,7 @@ func situations() []situation {
 				return err
 			}
 		}},
-		{"fail", "with an untaken steer", func(b *bench) func() error {
+		{"finish", "failed, with an untaken steer", func(b *bench) func() error {
 			b.say("now")
 			h := b.start()
 			b.say("taken", session.ModeSteer)
@@ -298,7 +298,7 @@ func situations() []situation {
 				return err
 			}
 		}},
-		{"fail", "with an untaken steer, asked to stop", func(b *bench) func() error {
+		{"finish", "failed, with an untaken steer, asked to stop", func(b *bench) func() error {
 			b.say("now")
 			h := b.start()
 			b.say("taken", session.ModeSteer)
@@ -337,19 +337,19 @@ func situations() []situation {
 				return h.Dismiss(b.ctx, h.Turn().Collected[0], session.StatusExpired, "too old")
 			}
 		}},
-		{"ring", "dropping the oldest", func(b *bench) func() error {
+		{"notify", "dropping the oldest", func(b *bench) func() error {
 			b.c = newWorker(b.T, b.rdb, "small", func(c *sq.Config) { c.Line.Cap = 1; c.Line.Drop = "summarize" })
 			b.say("now")
 			b.start()
 			b.say("old")
 			return ringMove(b, "new", "")
 		}},
-		{"ring", "collected", func(b *bench) func() error {
+		{"notify", "collected", func(b *bench) func() error {
 			b.say("now")
 			b.start()
 			return ringMove(b, "new", session.ModeCollect)
 		}},
-		{"ring", "to be steered", func(b *bench) func() error {
+		{"notify", "to be steered", func(b *bench) func() error {
 			b.say("now")
 			b.start()
 			return ringMove(b, "new", session.ModeSteer)
@@ -395,12 +395,13 @@ func situations() []situation {
 			b.sayAll("one", "two")
 			_, err := b.client.Stop(b.ctx, key)
 			must(b, err)
-			args := []any{b.k.TaskPrefix(), "failed stopped", 10_000}
+			var ids, arrived []string
 			for _, id := range []string{"one", "two"} {
-				args = append(args, b.task(id), b.rdb.HGet(b.ctx, b.k.Task(b.task(id)), "arrived").Val())
+				ids, arrived = append(ids, b.task(id)), append(arrived, b.rdb.HGet(b.ctx, b.k.Task(b.task(id)), "arrived").Val())
 			}
 			return func() error {
-				return sq.Scripts["rerun"].Run(b.ctx, b.rdb, append(sq.KeysOf(key, ""), b.k.Call("name")), args...).Err()
+				return sq.Do(b.ctx, b.rdb, "rerun", sq.KeysOf(key, ""), []string{b.k.Call("name")},
+					"statuses", "failed stopped", "line_cap", 10_000, "ids", ids, "arrived", arrived).Err()
 			}
 		}},
 		{"discard", "", func(b *bench) func() error {
@@ -408,7 +409,7 @@ func situations() []situation {
 			_, err := b.client.Stop(b.ctx, key)
 			must(b, err)
 			return func() error {
-				return sq.Scripts["discard"].Run(b.ctx, b.rdb, sq.KeysOf(key, ""), b.k.TaskPrefix(), b.task("one"), b.task("two")).Err()
+				return sq.Do(b.ctx, b.rdb, "discard", sq.KeysOf(key, ""), nil, "ids", []string{b.task("one"), b.task("two")}).Err()
 			}
 		}},
 		{"erase", "", func(b *bench) func() error {
@@ -419,7 +420,7 @@ func situations() []situation {
 			fence := b.info().Fence
 			b.pass(5 * time.Millisecond) // the fence is not to lie ahead
 			return func() error {
-				return sq.Scripts["erase"].Run(b.ctx, b.rdb, keys, b.k.TaskPrefix(), fence, 500, "1").Err()
+				return sq.Do(b.ctx, b.rdb, "erase", keys, nil, "fence", fence, "size", 500, "last", true).Err()
 			}
 		}},
 		{"stop", "", func(b *bench) func() error {
@@ -449,7 +450,7 @@ func situations() []situation {
 			b.start()
 			b.die()
 			return func() error {
-				return sq.Scripts["look"].Run(b.ctx, b.rdb, sq.KeysOf(key, ""), b.k.TaskPrefix()).Err()
+				return sq.Do(b.ctx, b.rdb, "look", sq.KeysOf(key, ""), nil).Err()
 			}
 		}},
 		{"purge", "", func(b *bench) func() error {
@@ -461,7 +462,7 @@ func situations() []situation {
 			must(b, err)
 			b.rdb.ZAdd(b.ctx, b.k.Completed(), redis.Z{Score: 1, Member: b.task("good")})
 			return func() error {
-				return sq.Scripts["purge"].Run(b.ctx, b.rdb, sq.KeysOf(key, ""), b.k.TaskPrefix(), 100, -7200).Err()
+				return sq.Do(b.ctx, b.rdb, "purge", sq.KeysOf(key, ""), nil, "batch", 100, "archive_ttl", -7200).Err()
 			}
 		}},
 		{"forget", "", func(b *bench) func() error {
@@ -470,7 +471,7 @@ func situations() []situation {
 			b.drain()
 			keys := sq.KeysOf(key, b.info().SessionID)
 			return func() error {
-				return sq.Scripts["forget"].Run(b.ctx, b.rdb, keys, b.k.TaskPrefix(), -1).Err()
+				return sq.Do(b.ctx, b.rdb, "forget", keys, nil, "age", -1).Err()
 			}
 		}},
 	}

@@ -78,8 +78,7 @@ func (b *bench) renewAsOwner() {
 	if r[0] == nil || r[0] == "" || b.rdb.Get(b.ctx, b.k.Sentinel()).Val() != r[0] {
 		return
 	}
-	keys := sq.KeysOf(key, b.info().SessionID)
-	must(b, sq.Scripts["renew"].Run(b.ctx, b.rdb, keys, b.k.TaskPrefix(), r[0], r[1], 60_000).Err())
+	must(b, sq.Do(b.ctx, b.rdb, "renew", sq.KeysOf(key, b.info().SessionID), nil, "token", r[0], "fence", r[1], "ttl", 60_000).Err())
 }
 
 // special fails the test if the session has what its special does not tell of.
@@ -112,9 +111,7 @@ func (b *bench) claimPlainly() string {
 	if b.rdb.Exists(b.ctx, b.k.Sentinel()).Val() == 1 {
 		return ""
 	}
-	k := rediskey.For(key)
-	keys := []string{k.Sentinel(), k.Run(), k.Followups(), k.Resume(), k.Partial(), k.Paused(), k.Scheduled(), k.Active(), k.Record(), k.Pending()}
-	cmd := sq.Scripts["claim plain"].Run(b.ctx, b.rdb, keys, 60_000, "w", "starting", "queue", 5, "new", 0, "0", k.TaskPrefix(), "token", "sid")
+	cmd := sq.ClaimFast(b.ctx, b.rdb, key)
 	must(b, cmd.Err())
 	return first(cmd)
 }

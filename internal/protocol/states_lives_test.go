@@ -32,7 +32,7 @@ func lives() map[string]func(b *bench) {
 	erase := func(b *bench) { must(b, b.client.Erase(b.ctx, key)) }
 	rotate := func(b *bench) { _, err := b.client.Rotate(b.ctx, key, ""); must(b, err) }
 	forget := func(b *bench) {
-		must(b, sq.Scripts["forget"].Run(b.ctx, b.rdb, sq.KeysOf(key, b.info().SessionID), b.k.TaskPrefix(), -1).Err())
+		must(b, sq.Do(b.ctx, b.rdb, "forget", sq.KeysOf(key, b.info().SessionID), nil, "age", -1).Err())
 	}
 	noted := func(note func(context.Context, redis.UniversalClient, string) (bool, error), then func(*bench)) func(*bench) {
 		return func(b *bench) {
@@ -78,7 +78,7 @@ func lives() map[string]func(b *bench) {
 		"immediate, unheard": func(b *bench) {
 			with(b, func(c *sq.Config) { c.Immediate = true })
 			b.say("a")
-			b.loseClaim("claim plain")
+			b.loseClaim("claim_fast")
 			must(b, b.c.TakeBack(b.ctx))
 		},
 		"suspended, unheard": func(b *bench) {
@@ -247,7 +247,7 @@ func lives() map[string]func(b *bench) {
 		for _, id := range b.rdb.ZRange(b.ctx, b.k.Completed(), 0, -1).Val() {
 			b.rdb.ZAdd(b.ctx, b.k.Completed(), redis.Z{Score: 1, Member: id})
 		}
-		must(b, sq.Scripts["purge"].Run(b.ctx, b.rdb, sq.KeysOf(key, ""), b.k.TaskPrefix(), 100, -7200).Err())
+		must(b, sq.Do(b.ctx, b.rdb, "purge", sq.KeysOf(key, ""), nil, "batch", 100, "archive_ttl", -7200).Err())
 	}, "discarded": func(b *bench) { _, err := b.client.DeleteDeadLetters(b.ctx, key); must(b, err) }} {
 		all["everything, "+name] = func(b *bench) {
 			with(b, func(c *sq.Config) { c.Line.Cap = 6; c.Line.Drop = "old" })

@@ -16,23 +16,20 @@ import (
 func (h *Claim) Steer(ctx context.Context) ([]Taken, error) {
 	h.mu.Lock()
 	c := h.consumer.cfg
-	args := []any{c.SentinelTTL.Milliseconds(), h.prefix, c.TurnMessages, c.TurnBytes, c.Limits.Task()}
-	for _, p := range h.part {
-		args = append(args, p.taskID)
-	}
+	known := taskIDs(h.part)
 	h.mu.Unlock()
-	reply, err := h.move(ctx, "steer", steerScript, keysToLease, true, args...)
+	r, err := h.move(ctx, steerMove, true, "most", c.TurnMessages, "room", c.TurnBytes, "known", known)
 	if err != nil {
 		return nil, err
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.steer = reply.Int(2) == 1
-	messages := reply.List(1)
-	steered := make([]Taken, len(messages))
-	for i := range messages {
-		steered[i] = take(h.prefix, messages.List(i), c.Limits)
-		h.part = append(h.part, part{steered[i].taskID, steered[i].Message.ID, steered[i].plain})
+	h.steer = r.is("more")
+	var steered []Taken
+	for _, message := range r.records("messages", "message") {
+		m := take(h.prefix, message, c.Limits)
+		steered = append(steered, m)
+		h.part = append(h.part, part{m.taskID, m.Message.ID, m.plain})
 	}
 	return steered, nil
 }
@@ -45,8 +42,7 @@ func (h *Claim) Dismiss(ctx context.Context, m Taken, status session.Status, why
 	if err != nil {
 		return fmt.Errorf("encode outcome: %w", err)
 	}
-	_, err = h.move(ctx, "dismiss", dismissScript, allKeys, true,
-		h.consumer.cfg.SentinelTTL.Milliseconds(), m.taskID, why, outcome, h.consumer.events, m.Message.ID)
+	_, err = h.move(ctx, dismissMove, true, "id", m.taskID, "own", m.Message.ID, "why", why, "outcome", outcome)
 	if err != nil {
 		return err
 	}
@@ -77,6 +73,14 @@ func ids(parts []part) []string {
 	list := make([]string, len(parts))
 	for i, p := range parts {
 		list[i] = p.id
+	}
+	return list
+}
+
+func taskIDs(parts []part) []string {
+	list := make([]string, len(parts))
+	for i, p := range parts {
+		list[i] = p.taskID
 	}
 	return list
 }

@@ -35,13 +35,15 @@ type StopResult struct {
 // Do carries it out.
 func (s Stop) Do(ctx context.Context, rdb script.Client) (StopResult, error) {
 	k := rediskey.For(s.Session)
-	a, err := stopScript.Run(ctx, rdb, append(Keys(s.Session, "", time.Now()), k.Call(s.Name)),
-		k.TaskPrefix(), rediskey.IDPrefix(s.Session), stopBatch, s.Number, SenderEvents, s.Until, s.Limits.Task())
+	r, err := stopMove.run(ctx, rdb, stopMove.keys(Keys(s.Session, "", time.Now()), k.Call(s.Name)), stopMove.args(
+		"task", k.TaskPrefix(), "prefix", rediskey.IDPrefix(s.Session), "event_limits", SenderEvents, "longest", s.Limits.Task(),
+		"batch_limits", stopBatch, "number", s.Number, "deadline", s.Until,
+	))
 	if err != nil {
 		return StopResult{}, err
 	}
 	return StopResult{
-		Late: a.Text(0) == "late", Earlier: a.Text(0) == "earlier",
-		Phase: a.Text(0), Fence: a.Int(1), Dropped: int(a.Int(2)), More: a.Int(3) != 0,
+		Late: r.status() == "late", Earlier: r.status() == "earlier",
+		Phase: r.text("phase"), Fence: r.int("fence"), Dropped: int(r.int("meant")), More: r.is("more"),
 	}, nil
 }

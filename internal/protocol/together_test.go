@@ -84,7 +84,7 @@ func (e *ends) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 }
 
 func (e *ends) around(cmds []redis.Cmder, err error) error {
-	is := redistest.Script(sq.Scripts["finish plain"].Hash())
+	is := redistest.Script(sq.Scripts["finish_fast"].Hash())
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, cmd := range cmds {
@@ -230,7 +230,7 @@ func (f *forgetful) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pr
 }
 
 func (f *forgetful) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	is := redistest.Script(sq.Scripts["finish plain"].Hash())
+	is := redistest.Script(sq.Scripts["finish_fast"].Hash())
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		if is(cmd) && cmd.Args()[2].(int) > 10*13 { // one that several share
 			f.once.Do(func() { cmd.Args()[1] = "0000000000000000000000000000000000000000" })

@@ -5,7 +5,6 @@ import (
 	"errors"
 
 	"turnstile/internal/redisconn"
-	"turnstile/internal/rediskey"
 	"turnstile/internal/script"
 )
 
@@ -49,9 +48,9 @@ func (h *Claim) takeBack(parent context.Context) error {
 	c := h.consumer
 	ctx, cancel := context.WithDeadline(parent, h.claimedBy)
 	defer cancel()
-	var reply script.Result
+	var r returned
 	err := script.Repeat(ctx, func() (err error) {
-		reply, err = unclaimScript.Run(ctx, c.rdb, h.keys[:keysToProcessed], rediskey.For(h.session).TaskPrefix(), h.token, h.prefix)
+		r, err = unclaimMove.run(ctx, c.rdb, unclaimMove.keys(h.keys), h.args(unclaimMove, 0))
 		return err
 	})
 	if err != nil {
@@ -64,7 +63,7 @@ func (h *Claim) takeBack(parent context.Context) error {
 		if err != nil {
 			return err
 		}
-		return Wake(ctx, c.rdb, now.UnixMilli(), c.cfg.Grace(), WakeUp{h.session, reply.Int(1)})
+		return Wake(ctx, c.rdb, now.UnixMilli(), c.cfg.Grace(), WakeUp{h.session, r.int("at")})
 	})
 	return nil
 }

@@ -13,7 +13,7 @@ func TestStopBeforeAClaimIsTakenBack(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.sayAll("a", "b")
-	b.loseClaim("claim plain")
+	b.loseClaim("claim_fast")
 	s, err := b.client.Stop(b.ctx, key)
 	must(t, err)
 	equal(t, "phase", s.Phase, "starting")
@@ -31,7 +31,7 @@ func TestTakeBackOfADeletedMessage(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.say("a")
-	b.loseClaim("claim plain")
+	b.loseClaim("claim_fast")
 	b.rdb.Del(b.ctx, b.k.Task(b.task("a")))
 	must(t, b.c.TakeBack(b.ctx))
 }
@@ -41,12 +41,11 @@ func TestTakeBackIsRepeatedLater(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.say("a")
-	b.loseClaim("claim plain")
+	b.loseClaim("claim_fast")
 	token := b.rdb.HGet(b.ctx, b.k.Run(), "token").Val()
 	must(t, b.c.TakeBack(b.ctx))
 	b.claim()
-	keys := sq.KeysOf(key, "")
-	_, err := sq.Scripts["unclaim"].Run(b.ctx, b.rdb, keys[:17], b.k.TaskPrefix(), token, rediskey.IDPrefix(key)).Slice()
+	_, err := sq.Do(b.ctx, b.rdb, "unclaim", sq.KeysOf(key, ""), nil, "token", token).Slice()
 	must(t, err)
 }
 

@@ -37,7 +37,7 @@ func TestClaimWithoutAReplyIsTakenBack(t *testing.T) {
 			b.sayAll("a", "b")
 			for range 4 { // as often as would be a death too many
 				b.rdb.Del(b.ctx, rediskey.Ready)
-				b.loseClaim("claim plain")
+				b.loseClaim("claim_fast")
 				b.rdb.Del(b.ctx, rediskey.Ready)
 				must(t, b.c.TakeBack(b.ctx))
 				equal(t, "workers are told", b.isIn(rediskey.Ready, key), true)
@@ -58,7 +58,7 @@ func TestTakeBackOfAnothersClaim(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.say("a")
-	b.loseClaim("claim plain")
+	b.loseClaim("claim_fast")
 	b.die()
 	h := b.claim()
 	before := b.rdb.HGetAll(b.ctx, b.k.Run()).Val()

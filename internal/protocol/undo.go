@@ -39,7 +39,9 @@ func (u Undo) Do(ctx context.Context, rdb script.Client) (UndoResult, error) {
 		}
 		id = rediskey.TaskID(u.Session, u.Again.ID)
 	}
-	a, err := undoScript.Run(ctx, rdb, append(Keys(u.Session, u.SessionID, time.Now()), k.Call("undo-"+u.Turn)),
-		k.TaskPrefix(), u.Turn, id, string(task), u.SessionID, u.Entries, u.Length, u.Written)
-	return UndoResult{State: a.Text(0), Entries: int(a.Int(1)), Now: a.Int(2)}, err
+	r, err := undoMove.run(ctx, rdb, undoMove.keys(Keys(u.Session, u.SessionID, time.Now()), k.Call("undo-"+u.Turn)), undoMove.args(
+		"task", k.TaskPrefix(), "turn", u.Turn, "id", id, "msg", string(task), "sid", u.SessionID,
+		"entries", u.Entries, "length", u.Length, "written", u.Written,
+	))
+	return UndoResult{State: r.status(), Entries: int(r.int("removed")), Now: r.int("now")}, err
 }

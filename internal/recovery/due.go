@@ -64,7 +64,8 @@ func (r *Recovery) Due(ctx context.Context) (pause time.Duration, err error) {
 		if err == nil {
 			err = protocol.InOrder(ctx, r.rdb,
 				func(p redis.Pipeliner) {
-					protocol.RescoreScript.Full(ctx, p, []string{rediskey.Due}, protocol.RescoreArgs(sessions, scores, nil)...)
+					call := protocol.Rescore(rediskey.Due, sessions, scores, nil)
+					call.Script.Full(ctx, p, call.Keys, call.Args...)
 				},
 				func(p redis.Pipeliner) { w.Ready(ctx, p) })
 		}

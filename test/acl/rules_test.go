@@ -31,7 +31,7 @@ var parents = []string{"MEMORY"}
 // who calls each script. What a script's text has, its user may do: also what only a
 // rare case needs, which no test of the suites happens to run.
 var who = map[string][]string{
-	acl.Sender:   {"ring", "stop", "rotate", "title", "configure", "undo", "rerun", "answer", "past", "events_page", "admit"},
+	acl.Sender:   {"notify", "stop", "rotate", "title", "configure", "undo", "rerun", "answer", "past", "events_page", "admit"},
 	acl.Operator: {"erase", "discard", "rerun", "look", "past"},
 }
 

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"turnstile/internal/protocol/lua"
 	"turnstile/internal/rediskey"
 )
 
@@ -68,25 +69,23 @@ func first(ids string) string {
 	return id
 }
 
-// owner finds what an owner's script says of itself: sentinel and run are its first
-// keys. ok is false of other scripts, and of those for several sessions at once.
+// owner finds what an owner's script says of itself. ok is false of other scripts, and of those for several sessions at once.
 func (s *scripts) owner(cmd []string) (sentinel, run, token, fence string, ok bool) {
 	n := int(whole(cmd[2]))
-	argv := cmd[3+n:]
-	at := 1
-	switch s.name(cmd[1]) {
-	case "promote", "emit", "checkpoint", "keep", "ask", "steer", "dismiss", "finish", "mark", "requeue":
-	case "renew":
-		return cmd[3], cmd[4], argv[1], "", true // it goes on to whatever turn runs
-	case "finish_plain":
-		if n != 13 {
-			return "", "", "", "", false
-		}
-		at = 8
+	keys, argv, name := cmd[3:3+n], cmd[3+n:], s.name(cmd[1])
+	switch name {
+	case "promote", "renew", "emit", "checkpoint", "keep", "ask", "steer", "dismiss", "finish", "finish" + lua.FastSuffix, "mark", "requeue":
 	default:
 		return "", "", "", "", false
 	}
-	return cmd[3], cmd[4], argv[at], argv[at+1], true
+	move, err := lua.Compose(name)
+	if err != nil || n != len(move.Keys) {
+		return "", "", "", "", false
+	}
+	if fence = move.Word(argv, "fence"); name == "renew" {
+		fence = "" // it goes on to whatever turn runs
+	}
+	return move.Key(keys, "sentinel"), move.Key(keys, "run"), move.Word(argv, "token"), fence, true
 }
 
 // current reports whether a turn is the one that runs.

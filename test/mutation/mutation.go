@@ -4,16 +4,19 @@
 //
 //	lua: finish.lua
 //
-// then an empty line and one hunk as diff -u writes it, without its line numbers.
-// What the hunk removes has to be in that file once.
+// of internal/protocol/lua, then an empty line and one hunk as diff -u writes it, without
+// its line numbers. What the hunk removes has to be in that file once.
 package mutation
 
 import (
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+	"testing/fstest"
 
+	"turnstile/internal/protocol/lua"
 	"turnstile/internal/script"
 )
 
@@ -88,53 +91,72 @@ func parse(text string) (Mutation, error) {
 	return m, nil
 }
 
-// Apply answers the sources of the scripts that the mutation changes, by the SHA-1 of
+// Apply returns the sources of the scripts that the mutation changes, by the SHA-1 of
 // what they were.
 func (m Mutation) Apply() (map[string]string, error) {
-	file, err := find(m.Head["lua"])
+	changed, err := Change(m.Head["lua"], m.old, m.new)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("mutation %s: %w", m.Name, err)
 	}
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return nil, err
-	}
-	if n := strings.Count(string(text), m.old); n != 1 {
-		return nil, fmt.Errorf("mutation %s: what it changes is %d times in %s, want once: adapt its hunk", m.Name, n, m.Head["lua"])
-	}
-	mutated := strings.Replace(string(text), m.old, m.new, 1)
 	sources := map[string]string{}
 	for _, s := range script.All() {
-		if strings.Contains(s.Source, string(text)) {
-			sources[s.Hash()] = strings.Replace(s.Source, string(text), mutated, 1)
+		if source, ok := changed[s.Source]; ok {
+			sources[s.Hash()] = source
 		}
-	}
-	if len(sources) == 0 {
-		return nil, fmt.Errorf("mutation %s: no script is made of %s", m.Name, m.Head["lua"])
 	}
 	return sources, nil
 }
 
-// find is a Lua file of this module, by its name.
-func find(name string) (string, error) {
-	root, err := os.Getwd()
+// Change returns what becomes of the protocol's scripts, by their sources, when a text
+// that is once in one of their files is replaced.
+func Change(name, old, replacement string) (map[string]string, error) {
+	before, err := lua.Sources(lua.Files())
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	for {
-		if _, err := os.Stat(filepath.Join(root, "go.mod")); err == nil {
-			break
-		}
-		if filepath.Dir(root) == root {
-			return "", fmt.Errorf("no go.mod above the working directory")
-		}
-		root = filepath.Dir(root)
+	files, err := edited(name, old, replacement)
+	if err != nil {
+		return nil, err
 	}
-	for _, dir := range []string{"internal/protocol/lua", "internal/script"} {
-		file := filepath.Join(root, dir, name)
-		if _, err := os.Stat(file); err == nil {
-			return file, nil
+	after, err := lua.Sources(files)
+	if err != nil {
+		return nil, err
+	}
+	changed := map[string]string{}
+	for script, was := range before {
+		if is := after[script]; is.Source != was.Source {
+			changed[was.Source] = is.Source
 		}
 	}
-	return "", fmt.Errorf("there is no Lua file %s", name)
+	if len(changed) == 0 {
+		return nil, fmt.Errorf("no script is made of %s", name)
+	}
+	return changed, nil
+}
+
+// edited are the protocol's Lua files with one of them changed.
+func edited(name, old, replacement string) (fs.FS, error) {
+	all, found := fstest.MapFS{}, false
+	err := fs.WalkDir(lua.Files(), ".", func(file string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		data, err := fs.ReadFile(lua.Files(), file)
+		if err != nil {
+			return err
+		}
+		if file == name {
+			found = true
+			if n := strings.Count(string(data), old); n != 1 {
+				return fmt.Errorf("what it changes is %d times in %s, want once: adapt its hunk", n, name)
+			}
+			data = []byte(strings.Replace(string(data), old, replacement, 1))
+		}
+		all[file] = &fstest.MapFile{Data: data}
+		return nil
+	})
+	if err == nil && !found {
+		err = fmt.Errorf("there is no Lua file %s", name)
+	}
+	return all, err
 }

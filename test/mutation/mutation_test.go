@@ -13,12 +13,12 @@ import (
 
 func TestApply(t *testing.T) {
 	for name, c := range map[string]struct{ patch, failure string }{
-		"one line":        {"lua: promote.lua\n\n-if nostart then return {'refused', 'drain'} end\n", ""},
+		"one line":        {"lua: promote.lua\n\n-if run.nostart == s.fence then return refused{by = 'drain'} end\n", ""},
 		"not there":       {"lua: promote.lua\n\n-if nobody then return end\n", "0 times"},
 		"twice":           {"lua: finish.lua\n\n-  end\n", "times"},
 		"of no file":      {"lua: nothing.lua\n\n-x\n", "no Lua file"},
 		"names no file":   {"why: so\n\n-x\n", "no lua file"},
-		"changes nothing": {"lua: promote.lua\n\n if nostart then return {'refused', 'drain'} end\n", "changes nothing"},
+		"changes nothing": {"lua: promote.lua\n\n if run.nostart == s.fence then return refused{by = 'drain'} end\n", "changes nothing"},
 		"no hunk":         {"lua: promote.lua\n", "no empty line"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -42,7 +42,7 @@ func TestApply(t *testing.T) {
 			}
 			for hash, source := range sources {
 				s, _ := script.BySHA(hash)
-				if s.Name != "promote" || strings.Contains(source, "if nostart") || !strings.Contains(s.Source, "if nostart") {
+				if s.Name != "promote" || strings.Contains(source, "run.nostart ==") || !strings.Contains(s.Source, "run.nostart ==") {
 					t.Errorf("%s became\n%s", s.Name, source)
 				}
 			}

@@ -2,6 +2,7 @@ package reference_test
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"turnstile/internal/protocol/lua"
 	"turnstile/internal/rediskey"
 	"turnstile/internal/script"
 	"turnstile/test/redistest"
@@ -28,7 +30,6 @@ type standIns struct {
 // newStandIns loads the scripts. mutate may change a source.
 func newStandIns(t testing.TB, rdb redis.UniversalClient, mutate func(source string) string) *standIns {
 	t.Helper()
-	const clock = "local time = redis.call('TIME')"
 	s := &standIns{hashes: map[string]string{}}
 	_, err := rdb.Pipelined(t.Context(), func(p redis.Pipeliner) error {
 		for _, one := range script.All() {
@@ -36,8 +37,7 @@ func newStandIns(t testing.TB, rdb redis.UniversalClient, mutate func(source str
 			if mutate != nil {
 				source = mutate(source)
 			}
-			source = strings.Replace(source, clock,
-				"local time = redis.call('GET', '"+clockKey+"')\n  time = {math.floor(time / 1000), time % 1000 * 1000}", 1)
+			source = standIn(source)
 			s.hashes[one.Hash()] = redis.NewScript(source).Hash()
 			p.ScriptLoad(t.Context(), source)
 		}
@@ -47,6 +47,12 @@ func newStandIns(t testing.TB, rdb redis.UniversalClient, mutate func(source str
 		t.Fatal(err)
 	}
 	return s
+}
+
+// standIn is a script with the clock of a life.
+func standIn(source string) string {
+	return strings.Replace(source, "local time = redis.call('TIME')",
+		"local time = redis.call('GET', '"+clockKey+"')\n  time = {math.floor(time / 1000), time % 1000 * 1000}", 1)
 }
 
 // DialHook leaves dialling alone.
@@ -88,17 +94,21 @@ func (s *standIns) replace(cmd redis.Cmder) {
 		return
 	}
 	args[1] = s.hashes[hash]
-	if one.Name == "finish_plain" {
+	if one.Name == "finish"+lua.FastSuffix {
 		s.tellWorker(args)
 	}
 }
 
 // tellWorker corrects Redis' clock as a worker knows it, by its monotonic one, which
-// goes on while that of a life stands still. See lua/finish_plain.lua.
+// goes on while that of a life stands still. See lua/finish.lua.
 func (s *standIns) tellWorker(args []any) {
-	const shared, at = 6, 8
+	header, err := lua.Compose("finish" + lua.FastSuffix)
+	if err != nil {
+		panic(err)
+	}
 	keys, _ := args[2].(int)
-	args[3+keys+shared+at] = strconv.FormatInt(s.now, 10)
+	at := slices.IndexFunc(header.Each, func(a lua.Arg) bool { return a.Name == "now" })
+	args[3+keys+len(header.Args)+at] = strconv.FormatInt(s.now, 10)
 }
 
 // tellSender does so for a sender, which goes on from its last answer by its own clock

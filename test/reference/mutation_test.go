@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"turnstile/internal/script"
+	"turnstile/test/mutation"
 )
 
 // TestMutations shows that the model can fail the scripts: each of the mutations, one
@@ -56,7 +56,6 @@ func readMutation(t *testing.T, name string) func(source string) string {
 	if !named {
 		t.Fatalf("%s does not begin with lua: and a file's name", name)
 	}
-	text := luaFile(t, file)
 	var before, after strings.Builder
 	for line := range strings.Lines(hunk) {
 		switch rest := line[1:]; line[0] {
@@ -71,26 +70,25 @@ func readMutation(t *testing.T, name string) func(source string) string {
 			t.Fatalf("%s: a line begins with neither a blank, - nor +: %q", name, line)
 		}
 	}
-	if n := strings.Count(text, before.String()); n != 1 {
-		t.Fatalf("%s: its old text occurs %d times in %s, not once: adapt the mutation to the script", name, n, file)
+	if strings.HasPrefix(file, "resume/") {
+		text := read(t, filepath.Join("../../pkg", file))
+		if n := strings.Count(text, before.String()); n != 1 {
+			t.Fatalf("%s: its old text occurs %d times in %s, not once: adapt the mutation to the script", name, n, file)
+		}
+		return func(source string) string {
+			return strings.Replace(source, text, strings.Replace(text, before.String(), after.String(), 1), 1)
+		}
 	}
-	mutant := strings.Replace(text, before.String(), after.String(), 1)
-	uses := 0
-	for _, s := range script.All() {
-		uses += strings.Count(s.Source, text)
+	changed, err := mutation.Change(file, before.String(), after.String())
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
 	}
-	if uses == 0 {
-		t.Fatalf("%s: no script has %s", name, file)
+	return func(source string) string {
+		if mutant, ok := changed[source]; ok {
+			return mutant
+		}
+		return source
 	}
-	return func(source string) string { return strings.Replace(source, text, mutant, 1) }
-}
-
-func luaFile(t *testing.T, name string) string {
-	t.Helper()
-	if strings.HasPrefix(name, "resume/") {
-		return read(t, filepath.Join("../../pkg", name))
-	}
-	return read(t, filepath.Join("../../internal/protocol/lua", name))
 }
 
 func read(t *testing.T, name string) string {

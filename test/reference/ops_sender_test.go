@@ -32,7 +32,7 @@ func submit(l *life, a, b, c int) step {
 	case lost:
 		s.name += " (reply lost)"
 		s.actual = func() string {
-			l.actual.faults.LoseReply(named("ring"), 1)
+			l.actual.faults.LoseReply(named("notify"), 1)
 			return l.actual.submit(m, mode, due)
 		}
 	case c/4%4 == 3:

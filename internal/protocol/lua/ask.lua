@@ -1,36 +1,40 @@
--- ask: the turn's agent asks the user for a permission, or does not any more.
+-- ask: the turn's agent asks the user for a permission, or does not any more. Numbers of questions rise
+-- over the session's life: a decision that comes late fits no later question.
 --
--- ARGV[4] sentinel's TTL, ms
--- ARGV[5] which of the turn's questions, from 1
--- ARGV[6] the question, JSON; '': it is withdrawn
---
--- Answers {'ok', what the user has said to that question already, or '', the
--- question's number (0: it was never asked)} or {'lost'}. Numbers rise over the
--- session's life: an answer that comes late fits no later question.
+-- KEYS sentinel run
+-- ARGS
+--   s.token
+--   s.fence
+--   ttl               the sentinel's, ms
+--   nth number        which of the turn's questions, from 1
+--   question          JSON; '': it is withdrawn
+-- RETURNS
+--   'ok' decision number     decision: the user's on that question already, or ''; number: the
+--     question's, 0: it was never asked
+--   'lost'
 
-if not owned then return {'lost'} end
-local a = call('HMGET', run, 'questions', 'question', 'answered')
-local last, of, nth, at = string.match(a[1] or '', '^(%d+) (%d+) (%d+) (%d+)$')
+local run = fields(s.run, 'token', 'fence', 'questions', 'question', 'answered')
+if not owned(s, run) then return lost{} end
+local last, of, asked, at = string.match(run.questions or '', '^(%d+) (%d+) (%d+) (%d+)$')
 -- Workers of an older version count from 1 in each turn, and leave no last number.
 -- (In brackets, as the embedded server's match returns no value instead of nil.)
-last = math.max(tonumber(last) or 0, tonumber((string.match(a[2] or '', '^%d+ (%d+) '))) or 0)
-nth = of == fence and tonumber(nth) or 0
-local mine = tonumber(ARGV[5])
+last = math.max(tonumber(last) or 0, tonumber((string.match(run.question or '', '^%d+ (%d+) '))) or 0)
+asked = of == s.fence and tonumber(asked) or 0
 local number = 0
-if mine == nth then
+if nth == asked then
   number = last -- sent again, or withdrawn
-elseif mine > nth and ARGV[6] ~= '' then
+elseif nth > asked and question ~= '' then
   number, at = last + 1, int(now_ms())
 end
-local by, to, said = string.match(a[3] or '', '^(%d+) (%d+) (%S+)')
-if by ~= fence or tonumber(to) ~= number then said = '' end
+local by, to, decision = string.match(run.answered or '', '^(%d+) (%d+) (%S+)')
+if by ~= s.fence or tonumber(to) ~= number then decision = '' end
 
-call('PEXPIRE', sentinel, ARGV[4])
-if mine < nth then return {'ok', '', 0} end -- a later question was asked since
-if ARGV[6] == '' then
-  call('HDEL', run, 'question')
+call('PEXPIRE', s.sentinel, ttl)
+if nth < asked then return ok{decision = '', number = 0} end -- a later question was asked since
+if question == '' then
+  call('HDEL', s.run, 'question')
 else
-  call('HSET', run, 'question', fence .. ' ' .. int(number) .. ' ' .. ARGV[6],
-    'questions', int(number) .. ' ' .. fence .. ' ' .. ARGV[5] .. ' ' .. at)
+  call('HSET', s.run, 'question', s.fence .. ' ' .. int(number) .. ' ' .. question,
+    'questions', int(number) .. ' ' .. s.fence .. ' ' .. int(nth) .. ' ' .. at)
 end
-return {'ok', said, number}
+return ok{decision = decision, number = number}

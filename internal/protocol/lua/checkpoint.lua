@@ -1,15 +1,21 @@
--- checkpoint: what the running turn has done so far, should it be cut off.
+-- checkpoint: what the running turn has done so far, should it be interrupted.
 --
--- ARGV[4] sentinel's TTL, ms
--- ARGV[5] the partial, JSON
--- ARGV[6] its TTL, ms
---
--- Answers {'ok'} or {'lost'}.
+-- KEYS sentinel run record partial
+-- ARGS
+--   s.token
+--   s.fence
+--   ttl             the sentinel's, ms
+--   content         the partial, JSON
+--   partial_ttl     ms
+-- RETURNS
+--   'ok'
+--   'lost'
 
-if not owned then return {'lost'} end
-call('PEXPIRE', sentinel, ARGV[4])
-call('HSET', run, 'special', '1')
-hear_of_owner() -- else a crash would leave this without a mark
-call('SET', partial, ARGV[5], 'PX', ARGV[6])
-pcall('HSET', record, 'updated_at', int(now_ms()))
-return {'ok'}
+local run = fields(s.run, 'token', 'fence', 'seq')
+if not owned(s, run) then return lost{} end
+call('PEXPIRE', s.sentinel, ttl)
+call('HSET', s.run, 'special', '1')
+hear_of_owner(s, run) -- else a crash would leave this without a mark
+call('SET', s.partial, content, 'PX', partial_ttl)
+pcall('HSET', s.record, 'updated_at', int(now_ms()))
+return ok{}

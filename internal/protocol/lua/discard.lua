@@ -1,18 +1,19 @@
 -- discard: dead letters that are named are deleted. What is none any more stays.
 --
--- ARGV[2...] their ids
---
--- Answers {how many}.
+-- KEYS archived
+-- ARGS
+--   s.task       prefix of the session's task hashes
+--   ids list
+-- RETURNS
+--   result: discarded
 
 local found = {}
-for i = 2, #ARGV do
-  if call('ZSCORE', archived, ARGV[i]) then
-    found[#found + 1] = {ARGV[i], lock_of(ARGV[i])}
-  end
+for _, id in ipairs(ids) do
+  if call('ZSCORE', s.archived, id) then found[#found + 1] = {id = id, unique = lock_of(s, id)} end
 end
 for _, t in ipairs(found) do
-  call('UNLINK', task .. t[1])
-  call('ZREM', archived, t[1])
-  if t[2] then call('DEL', t[2]) end
+  call('UNLINK', s.task .. t.id)
+  call('ZREM', s.archived, t.id)
+  if t.unique then call('DEL', t.unique) end
 end
-return {#found}
+return result{discarded = #found}

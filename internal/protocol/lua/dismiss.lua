@@ -1,27 +1,40 @@
--- dismiss: one of several messages of a turn is not to be run: it becomes a dead
--- letter, and the turn goes on without it.
+-- dismiss: one of several messages of a turn is not to be run: it becomes a dead letter, and the turn goes
+-- on without it.
 --
--- ARGV[4] sentinel's TTL, ms       ARGV[7] outcome, JSON
--- ARGV[5] task id                  ARGV[8] limits of the event stream
--- ARGV[6] the reason               ARGV[9] its message id
---
--- Answers {'ok'} or {'lost'}.
+-- KEYS sentinel run followups events active lease processed processed_day archived failed failed_day
+-- ARGS
+--   s.task             prefix of the session's task hashes
+--   s.token
+--   s.fence
+--   s.event_limits     of the event stream, see announce
+--   ttl                the sentinel's, ms
+--   id                 of the task
+--   own                the message's own id
+--   why
+--   outcome            JSON
+-- RETURNS
+--   'ok'
+--   'lost'
 
-if not owned then return {'lost'} end
-local now, ids, rest = now_ms(), cjson.decode(call('HGET', run, 'ids')), {}
-for _, id in ipairs(ids) do
-  if id ~= ARGV[5] then rest[#rest + 1] = id end
+local run = fields(s.run, 'token', 'fence', 'ids')
+if not owned(s, run) then return lost{} end
+local now, ids, rest = now_ms(), cjson.decode(run.ids), {}
+for _, other in ipairs(ids) do
+  if other ~= id then rest[#rest + 1] = other end
 end
-local msg, unique = load(ARGV[5])
-call('ZCARD', archived)
-call('LLEN', active)
+local msg, unique = load_msg(s, id)
+call('ZCARD', s.archived)
+call('LLEN', s.active)
 
-call('PEXPIRE', sentinel, ARGV[4])
-if #rest == #ids then return {'ok'} end -- a repetition
-call('HSET', run, 'ids', cjson.encode(rest))
-call('LREM', active, -1, ARGV[5])
-pcall('ZREM', lease, ARGV[5])
-pcall('HDEL', followups, ARGV[9])
-if msg then archive(ARGV[5], msg, unique, ARGV[6], ARGV[7], now) end
-announce(run, events, ARGV[8], ARGV[7])
-return {'ok'}
+call('PEXPIRE', s.sentinel, ttl)
+if #rest == #ids then return ok{} end -- a repetition
+call('HSET', s.run, 'ids', cjson.encode(rest))
+call('LREM', s.active, -1, id)
+pcall('ZREM', s.lease, id)
+pcall('HDEL', s.followups, own)
+if msg then
+  archive(s, id, msg, unique, why, outcome, now)
+  count_archived(s, 1)
+end
+announce(s, outcome)
+return ok{}

@@ -1,17 +1,23 @@
--- emit: the next events of a turn.
+-- emit: the next events of a turn. A batch that was written is not written again.
 --
--- ARGV[4] sentinel's TTL, ms
--- ARGV[5] number of this batch within the turn, from 1
--- ARGV[6] limits of the event stream
--- ARGV[7...] events, JSON
---
--- Answers {'ok'} or {'lost'}. A batch that was written is not written again.
+-- KEYS sentinel run events
+-- ARGS
+--   s.token
+--   s.fence
+--   s.event_limits     of the event stream, see announce
+--   ttl                the sentinel's, ms
+--   number             of this batch within the turn, from 1
+--   batch list         events, JSON
+-- RETURNS
+--   'ok'
+--   'lost'
 
-if not owned then return {'lost'} end
-local at, seq = string.match(call('HGET', run, 'seq') or '', '^(%d+) (%d+)$') -- of which turn
-call('XLEN', events)
-call('PEXPIRE', sentinel, ARGV[4])
-if at == fence and tonumber(seq) >= tonumber(ARGV[5]) then return {'ok'} end
-call('HSET', run, 'seq', fence .. ' ' .. ARGV[5])
-for i = 7, #ARGV do announce(run, events, ARGV[6], ARGV[i]) end
-return {'ok'}
+local run = fields(s.run, 'token', 'fence', 'seq')
+if not owned(s, run) then return lost{} end
+local at, last = string.match(run.seq or '', '^(%d+) (%d+)$') -- of which turn
+call('XLEN', s.events)
+call('PEXPIRE', s.sentinel, ttl)
+if at == s.fence and tonumber(last) >= tonumber(number) then return ok{} end
+call('HSET', s.run, 'seq', s.fence .. ' ' .. number)
+for _, event in ipairs(batch) do announce(s, event) end
+return ok{}

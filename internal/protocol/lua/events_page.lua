@@ -1,20 +1,18 @@
 -- events_page: a page of a session's events. Reads only.
 --
--- KEYS[1] the stream
--- ARGV[1] id of the event before the first
--- ARGV[2] how many bytes a page has. Its last event may exceed that: each page has
---         one, however long. '0': no event, only whether there is one
---
--- Answers {1 if there may be more, events as XRANGE answers them}.
+-- KEYS events
+-- ARGS
+--   after           id of the event before the first
+--   room number     how many bytes a page has. Its last event may exceed that: each page has one, however
+--     long. 0: no event, only whether there is one
+-- RETURNS
+--   result: more    1 if there may be more; behind it the events as XRANGE returns them
 
 local MOST = 1000 -- events of a page
-local after, room = ARGV[1], tonumber(ARGV[2])
-if room == 0 then
-  return {#redis.call('XRANGE', KEYS[1], '(' .. after, '+', 'COUNT', 1)}
-end
-local page, total, n = {0}, 0, 1
+if room == 0 then return result{more = #call('XRANGE', s.events, '(' .. after, '+', 'COUNT', 1)} end
+local page, total, n = result{more = 0}, 0, 1
 repeat
-  local some = redis.call('XRANGE', KEYS[1], '(' .. after, '+', 'COUNT', n)
+  local some = call('XRANGE', s.events, '(' .. after, '+', 'COUNT', n)
   for _, event in ipairs(some) do
     if total >= room then break end
     page[#page + 1], after = event, event[1]

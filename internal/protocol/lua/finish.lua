@@ -1,218 +1,315 @@
--- finish: a turn has ended. Its messages are acked or archived, its entries
--- appended, its reply is announced; then the next message is taken under the
--- same sentinel and a new fence, or the sentinel is released. All or nothing.
--- The script that archives, or that is given messages to put back, is this one with
--- archive.lua before it: what is not defined costs nothing.
+-- finish: a turn has ended. Its messages are acked or archived, its entries appended, its reply is
+-- announced; then the next message is taken under the same sentinel and a new fence, or the sentinel
+-- is released. All or nothing.
 --
--- ARGV[4] outcome, JSON: the event and the tasks' result
--- ARGV[5] the turn's start, JSON, if it was not announced yet, or ''
--- ARGV[6] caps of the event stream and of the transcript, a transcript's TTL, ms, how
---         many messages a turn has at most and how many bytes their tasks have, how many
---         bytes one task's msg may have, how much memory a transcript may take, and of the
---         event stream which events are large and how many bytes these have, see
---         events.lua, separated by spaces
--- ARGV[7] phase of the next turn; '': release, take no other
--- ARGV[8] JSON object:
---   ttl        the sentinel's, ms
---   archive    the reason, if the messages are archived
---   retention  seconds
---   done       a finished turn: clears mark and interruptions
---   sid        the turn's session id
---   noted      it was told of dropped messages at its beginning, or was to be: there
---              may be more
---   told       of how many ids it has told its agent, of those that were dropped
---   omitted    the record's omitted when it was told of them
---   ending     number of messages that end
---   back       number of steered messages that go back to their places in the line, or
---              are archived if a /stop was meant for this turn
---   prefix     of turn ids
---   result     JSON, of a turn of many messages: what those behind the first one get
---              as their result, in place of the outcome
--- ARGV[9...] the ids of both, then entries
+-- The fast path takes the ends of many turns, of one message each, which is done, where there is
+-- nothing out of the ordinary about the session. Most turns are so, and it does no more than they
+-- need. What it meets that is not plain it puts back, and the full path is sent.
 --
--- Answers {'next', now, fence, session id, entries so far, what was dropped and
--- messages as in claim}, {'released', when it can be claimed again (ms,
--- 0: never), now}, or {'lost'}.
+-- KEYS fast: sentinel run followups paused scheduled retry events transcript pending active completed processed processed_day
+-- KEYS full: sentinel run record followups resume events transcript partial pending active lease paused scheduled retry completed
+-- KEYS full: processed processed_day archived failed failed_day
+-- ARGS
+--   s.event_limits             of the event stream, see announce
+--   transcript_cap number      entries
+--   transcript_ttl             ms
+--   transcript_bytes number    how much of Redis' memory a transcript may take
+--   phase                      of a next turn
+--   s.longest number           how many bytes a task's msg may have
+-- ARGS full
+--   ttl                        the sentinel's, ms
+--   turn_limits                "messages bytes" that a turn has at most
+--   retention number           seconds
+-- EACH
+--   s.task                     prefix of the task hashes
+--   s.token
+--   s.fence
+--   outcome                    JSON: the event and the tasks' result
+--   start                      the turn's start, JSON, if it was not announced, or ''
+-- EACH fast
+--   id                         of the task
+--   msg                        its message, completed
+--   following_fence                of the next turn; '': take none
+--   now                        Redis' clock, ms, as far as the worker can tell
+--   score                      of a completed task, seconds
+--   total                      entries of the transcript with these
+--   done                       ended messages that are not counted yet, with this
+-- EACH full
+--   s.prefix                   of turn ids
+--   release flag               take no other
+--   why                        the reason, if the messages are archived, else ''
+--   well flag                  a finished turn: clears mark and interruptions
+--   sid                        the turn's session id
+--   noted flag                 it was told of dropped messages at its beginning, or was to be
+--   told_ids number                of how many ids it has told its agent, of those that were dropped
+--   omitted number             the record's omitted when it was told of them
+--   short_outcome              JSON, of a turn of many messages: what those behind the first one get
+--     as their result, in place of the outcome; '' for the outcome
+--   ending list                ids of the messages that end
+--   untaken list               ids of steered messages that go back to their places in the line, or
+--     are archived if a /stop was meant for this turn
+-- EACH
+--   entries range              JSON
+-- RETURNS
+--   'next' now fence sid entries dropped messages    as in claim
+--   'released' at now                                at: when it can be claimed again, ms; 0: never
+--   'following' id msg age redelivered unique       of the fast path, whose caller knows the rest
+--   'lost'
+--   'special'                                        the fast path has done nothing
+--   message: id msg age redelivered unique           as in claim
 --
--- Plain ends write statistics every few turns; until then run counts them, and a
--- dead owner's are written by the next claim.
+-- A repetition returns the same, or on the fast path that it is special. Fast ends write statistics
+-- every few turns; until then run counts them, and a dead owner's are written by the next claim.
 
-local now = now_ms()
-local _, most, ttl, turn, msg_most, memory = string.match(ARGV[6], '(%d+) (%d+) (%d+) (%d+ %d+) (%d+) (%d+)')
-longest = tonumber(msg_most)
-
-if not owned then
-  local answer = answered()
-  if answer == 'released' then return {'released', next_at(r[5], now) or 0, now} end
-  if answer == 'next' and r[1] == token and owns(sentinel, token) then
-    local t = call('HMGET', run, 'ids', 'sid')
-    return {'next', now, tonumber(r[2]), t[2], tonumber(r[3]) or 0, told_notes(call('HGET', record, 'dropped')), taken(cjson.decode(t[1]), now)}
+-- append(s, first, last): a turn's entries, from ARGV[first] to ARGV[last], join the transcript. Returns
+-- its length, or an error.
+local function append(s, first, last)
+  local len = 0
+  for i = first, last, 1000 do -- unpack has a limit
+    len = pcall('RPUSH', s.transcript, unpack(ARGV, i, math.min(i + 999, last)))
+    if type(len) == 'table' then return len end
   end
-  return {'lost'}
+  return len
 end
 
-local rest = cjson.decode(ARGV[8])
-local release, prefix, seconds = ARGV[7] == '', rest.prefix, math.floor(now / 1000)
-local nids, nback, keep, complete = rest.ending, rest.back, rest.retention, not rest.archive
-local entry, last = 9 + nids + nback, #ARGV
-local nentries = last - entry + 1
+-- bound(s, first, last, len, total, more): the transcript's limits, when entries were appended. more:
+-- another turn follows.
+local function bound(s, first, last, len, total, more)
+  local count, size = last - first + 1, 0
+  if len > transcript_cap then -- a lower cap than before takes effect by and by
+    call('LTRIM', s.transcript, int(math.min(len - transcript_cap, count + 1000)), '-1')
+  end
+  if count == 0 then return end
+  for i = first, last do size = size + #ARGV[i] end
+  bound_transcript(s, math.min(len, transcript_cap), transcript_bytes, total, count, size)
+  if len == count or not more then call('PEXPIRE', s.transcript, transcript_ttl) end
+end
 
-local acks, lost = {}, {}
-for i = 9, 8 + nids do
-  local msg, unique = load(ARGV[i])
+-- follow(now, id, msg, seen, redelivered, unique_key): what told returns, as a result: a table within a
+-- table costs as much as all its fields.
+local function follow(now, id, msg, seen, redelivered, unique_key)
+  local age = now - (tonumber(seen) or now)
+  if redelivered or unique_key then
+    return following{id = id, msg = msg, age = age, redelivered = tonumber(redelivered) or 0, unique = unique_key and 1 or 0}
+  end
+  return following{id = id, msg = msg, age = age}
+end
+-- FAST
+local run = fields(s.run, 'fence', 'special', 'rotated', 'hold')
+if call('GET', s.sentinel) ~= s.token then return false end
+if run.fence ~= s.fence then
+  if run.fence ~= following_fence then return false end
+  local again = string.match(call('HGET', s.run, 'ids') or '', '^%["(.*)"%]$') -- a repetition
+  local t = again and fields(s.task .. again, 'msg', 'seen', 'redelivered', 'unique_key')
+  return t and t.msg and follow(now, again, t.msg, t.seen, t.redelivered, t.unique_key)
+end
+if (run.special or '') ~= '' or (run.rotated or '') ~= '' or call('EXISTS', s.followups, s.paused, s.scheduled, s.retry) ~= 0
+  or following_fence == '' and call('EXISTS', s.pending) ~= 0
+  or call('LREM', s.active, '1', id) ~= 1 then
+  return false
+end
+
+local added, len, plain = false, 0, true
+local head, head_msg, seen, redelivered, unique_key = false, false, false, false, false
+if following_fence ~= '' then
+  head, head_msg, seen, redelivered, unique_key = plain_head(s, run.hold)
+  if head_msg and not head then plain = false end
+end
+if plain then
+  added = call('ZADD', s.completed, score, id)
+  plain = type(added) == 'number'
+end
+if plain then
+  len = append(s, entries_first, entries_last)
+  plain = type(len) == 'number'
+end
+local set = plain and end_message(s, id, 'completed', outcome, msg)
+if type(set) ~= 'number' or set == 3 then -- 3: there was no such task
+  if set == 3 then call('DEL', s.task .. id) end
+  if type(len) == 'number' and len > 0 then call('RPOP', s.transcript, entries_last - entries_first + 1) end
+  if added == 1 then call('ZREM', s.completed, id) end
+  if head then call('LMOVE', s.active, s.pending, 'LEFT', 'RIGHT') end
+  call('RPUSH', s.active, id)
+  return false
+end
+
+bound(s, entries_first, entries_last, len, tonumber(total), head)
+announce(s, outcome, start)
+if not head or done == '10' then
+  if not call('SET', s.processed_day, done, 'NX', 'EX', '7776000') then call('INCRBY', s.processed_day, done) end
+  call('INCRBY', s.processed, done)
+  done = '0'
+end
+if not head then
+  call('DEL', s.sentinel)
+  call('HSET', s.run, 'token', '', 'phase', 'idle', 'last', s.token .. ' ' .. s.fence .. ' released',
+    'entries', total, 'done', '0', 'ended_at', now)
+  return released{}
+end
+activate(s, head, seen, now)
+if phase == 'running' then
+  begin_turn(s, following_fence, '["' .. head .. '"]', now, 'entries', total, 'done', done)
+else
+  begin_turn(s, following_fence, '["' .. head .. '"]', now, 'entries', total, 'done', done, 'phase', phase)
+end
+return follow(now, head, head_msg, seen, redelivered, unique_key)
+-- FULL
+local now = now_ms()
+local run = fields(s.run, 'token', 'fence', 'entries', 'done', 'hold', 'rotated', 'stopping', 'stop', 'last')
+
+if not owned(s, run) then
+  local before = returned(s, run)
+  if before == 'released' then return released{at = next_at(s, run.hold, now) or 0, now = now} end
+  if before == 'next' and run.token == s.token and owns(s.sentinel, s.token) then
+    local t = fields(s.run, 'ids', 'sid')
+    return next{now = now, fence = tonumber(run.fence), sid = t.sid, entries = tonumber(run.entries) or 0,
+      dropped = told_notes(s, call('HGET', s.record, 'dropped')), messages = told_again(s, cjson.decode(t.ids), now)}
+  end
+  return lost{}
+end
+
+local seconds, archives = math.floor(now / 1000), why ~= ''
+local acks, gone_tasks = {}, {}
+for i, id in ipairs(ending) do
+  local msg, unique = load_msg(s, id)
   if msg then
-    acks[#acks + 1] = {ARGV[i], msg, unique, i > 9 and rest.result or ARGV[4]}
+    acks[#acks + 1] = {id = id, msg = msg, unique = unique, outcome = i > 1 and short_outcome ~= '' and short_outcome or outcome}
   else -- somebody has deleted the task
-    lost[#lost + 1] = ARGV[i]
+    gone_tasks[#gone_tasks + 1] = id
   end
 end
 
 -- In most turns there is none of these.
-local special = rest.noted or call('EXISTS', paused, scheduled, retry, followups, resume, partial) > 0
-local due = special and due_tasks(now) or {}
-local h, gone, group, dropped = false, 0, {}, ''
-local back = false -- see untaken.lua
+local special = noted or call('EXISTS', s.paused, s.scheduled, s.retry, s.followups, s.resume, s.partial) > 0
+local due = special and due_tasks(s, now) or {}
+local first, gone, group, dropped = false, 0, {}, ''
+local back = false -- see places
 local stopped_too = {} -- the turn has ended before it heard of the /stop, but these have not begun
-if nback > 0 and call('HGET', run, 'stop') == fence then
-  for i = 9 + nids, 8 + nids + nback do
-    local msg, unique = load(ARGV[i])
-    stopped_too[#stopped_too + 1] = {ARGV[i], msg, unique}
+if #untaken > 0 and run.stop == s.fence then
+  for _, id in ipairs(untaken) do
+    local msg, unique = load_msg(s, id)
+    stopped_too[#stopped_too + 1] = {id = id, msg = msg, unique = unique}
   end
-  nback = 0
-  call('ZCARD', archived)
+  untaken = {}
+  call('ZCARD', s.archived)
 end
-if nback > 0 then
-  back = places(ARGV, 9 + nids, 8 + nids + nback, prefix)
-  if back.head and not release and call('EXISTS', paused) == 0 then
-    h = look_at(back.head)
+if #untaken > 0 then
+  back = places(s, untaken)
+  if back.head and not release and call('EXISTS', s.paused) == 0 then
+    first = look_at(s, back.head)
     -- What is collected is gathered when all are back: by the next claim.
-    if not h[2] or h[5] or h[7] or held(h[1], r[5], now) then h = false end
-    group[1] = h
+    if not first.msg or first.quiet or first.too_long or held_back(first.id, run.hold, now) then first = false end
+    group[1] = first
   end
-elseif release or special and call('EXISTS', paused) == 1 then
-  call('LLEN', pending)
+elseif release or special and call('EXISTS', s.paused) == 1 then
+  call('LLEN', s.pending)
 else
-  h, gone = head(due)
-  if h and h[7] then h = false end -- too long: the next claim archives it
-  if h then
-    local wait
-    group, wait = gather(h, gone, now, turn)
-    if wait or held(h[1], r[5], now) then h = false end
+  first, gone = head(s, due)
+  if first and first.too_long then first = false end -- the next claim archives it
+  if first then
+    local waits
+    group, waits = gather(s, first, gone, now, turn_limits)
+    if waits or held_back(first.id, run.hold, now) then first = false end
   end
 end
-if special then dropped = call('HGET', record, 'dropped') or '' end
+if special then dropped = call('HGET', s.record, 'dropped') or '' end
 local untold, omitted_told = false, 0 -- what stays of them for later turns
-if rest.told > 0 and dropped ~= '' then untold, omitted_told = untold_notes(dropped, rest.told, rest.omitted) end
+if told_ids > 0 and dropped ~= '' then untold, omitted_told = untold_notes(s, dropped, told_ids, omitted) end
 
 -- The first writes free; those that a wrong type may still fail are undone.
-local bin, score = completed, int(seconds + keep)
-if not complete then bin, score = archived, int(seconds) end
+local bin, score = s.completed, int(seconds + retention)
+if archives then bin, score = s.archived, int(seconds) end
 local done, broken = {}, false
-if #acks == 0 then call('PEXPIRE', sentinel, rest.ttl) end
+if #acks == 0 then call('PEXPIRE', s.sentinel, ttl) end
 for _, a in ipairs(acks) do
-  if call('LREM', active, '-1', a[1]) == 1 then -- the oldest is the last
+  if call('LREM', s.active, '-1', a.id) == 1 then -- the oldest is the last
     done[#done + 1] = a
-    broken = keep > 0 or not complete
-    broken = broken and pcall('ZADD', bin, score, a[1])
+    broken = retention > 0 or archives
+    broken = broken and pcall('ZADD', bin, score, a.id)
     if broken and type(broken) == 'table' and broken.err then break end
     broken = false
   end
 end
 local len = 0
-for i = entry, last, 1000 do -- unpack has a limit
-  if broken then break end
-  len = pcall('RPUSH', transcript, unpack(ARGV, i, math.min(i + 999, last)))
+if not broken then
+  len = append(s, entries_first, entries_last)
   if type(len) == 'table' then broken = len end
 end
 if broken then
   for i = #done, 1, -1 do
-    pcall('ZREM', bin, done[i][1])
-    call('RPUSH', active, done[i][1])
+    pcall('ZREM', bin, done[i].id)
+    call('RPUSH', s.active, done[i].id)
   end
   return broken
 end
 
-for _, id in ipairs(lost) do
-  call('LREM', active, '-1', id)
-  pcall('ZREM', lease, id)
-  pcall('HDEL', followups, own_id(prefix, id))
+for _, id in ipairs(gone_tasks) do
+  call('LREM', s.active, '-1', id)
+  pcall('ZREM', s.lease, id)
+  pcall('HDEL', s.followups, own_id(s, id))
 end
 if #done < #acks then -- somebody has taken them out of active
-  for _, a in ipairs(acks) do pcall('ZREM', lease, a[1]) end
+  for _, a in ipairs(acks) do pcall('ZREM', s.lease, a.id) end
 end
 for _, a in ipairs(done) do
-  local id = a[1]
-  pcall('ZREM', lease, id)
-  if special then pcall('HDEL', followups, own_id(prefix, id)) end
-  if not complete then
-    archive(id, a[2], a[3], rest.archive, a[4], now)
+  pcall('ZREM', s.lease, a.id)
+  if special then pcall('HDEL', s.followups, own_id(s, a.id)) end
+  if archives then
+    archive(s, a.id, a.msg, a.unique, why, a.outcome, now)
+    count_archived(s, 1)
   else
-    if keep > 0 then
-      call('HSET', task .. id, 'state', 'completed', 'result', a[4], 'msg', completed_msg(a[2], keep, seconds))
-    else
-      call('DEL', task .. id)
-    end
-    if a[3] then call('DEL', a[3]) end
+    complete(s, a.id, a.msg, a.unique, a.outcome, retention, seconds)
   end
 end
-if gone > 0 then call('LTRIM', pending, 0, -1 - gone) end -- ids without a task
-if back then return_untaken(back, prefix) end
-local rotated = r[6] and r[6] ~= ''
+if gone > 0 then call('LTRIM', s.pending, 0, -1 - gone) end -- ids without a task
+if back then return_untaken(s, back) end
+local rotated = run.rotated and run.rotated ~= ''
 if special then
-  call('DEL', partial)
-  if rest.done then
-    call('DEL', resume)
+  call('DEL', s.partial)
+  if well then
+    call('DEL', s.resume)
   elseif rotated then -- the mark was the old conversation's
-    call('HDEL', resume, 'pending', 'reason', 'marked_at')
+    call('HDEL', s.resume, 'pending', 'reason', 'marked_at')
   end
   if untold then
     dropped = untold
-    pcall('HSET', record, 'dropped', dropped, 'omitted_told', int(omitted_told))
+    pcall('HSET', s.record, 'dropped', dropped, 'omitted_told', int(omitted_told))
   end
 end
-if rest.done then call('HSET', run, 'special', r[7] or '') end -- the leases are gone, too
-if len > tonumber(most) then -- a lower cap than before takes effect by and by
-  call('LTRIM', transcript, int(math.min(len - most, nentries + 1000)), '-1')
-end
-if nentries > 0 then
-  local size = 0
-  for i = entry, last do size = size + #ARGV[i] end
-  bound_transcript(transcript, math.min(len, tonumber(most)), tonumber(memory), (tonumber(r[3]) or 0) + nentries, nentries, size)
-end
-if nentries > 0 and (len == nentries or not h) then call('PEXPIRE', transcript, ttl) end
-forward(due, now)
+if well then call('HSET', s.run, 'special', run.stopping or '') end -- the leases are gone, too
+local total = (tonumber(run.entries) or 0) + entries_last - entries_first + 1
+bound(s, entries_first, entries_last, len, total, first)
+forward(s, due, now)
 
--- The count is that of the session id which the next turn has: a rotation in
--- mid-turn takes effect now.
-local sid, entries = rest.sid, (tonumber(r[3]) or 0) + nentries
-if rotated then sid, entries = r[6], 0 end
-add(processed, processed_day, (tonumber(r[4]) or 0) + (complete and #done or 0))
+-- The count is that of the session id which the next turn has: a rotation in mid-turn takes effect
+-- now.
+if rotated then sid, total = run.rotated, 0 end
+count_processed(s, (tonumber(run.done) or 0) + (archives and 0 or #done))
 
-announce(run, events, ARGV[6], ARGV[4], ARGV[5])
+announce(s, outcome, start)
 for _, t in ipairs(stopped_too) do
-  pcall('ZREM', lease, t[1])
-  if call('LREM', active, '1', t[1]) == 1 then
-    archive_as_stopped(t, prefix, ARGV[6], now)
+  pcall('ZREM', s.lease, t.id)
+  if call('LREM', s.active, '1', t.id) == 1 then
+    archive_as_stopped(s, t, now)
   else
-    pcall('HDEL', followups, own_id(prefix, t[1]))
+    pcall('HDEL', s.followups, own_id(s, t.id))
   end
 end
 
-if not h then
-  call('DEL', sentinel)
-  if special and call('EXISTS', pending) == 0 then call('UNLINK', followups) end
-  call('HSET', run, 'token', '', 'phase', 'idle', 'last', token .. ' ' .. fence .. ' released',
-    'sid', sid, 'entries', int(entries), 'done', '0', 'ended_at', int(now))
-  return {'released', next_at(r[5], now) or 0, now}
+if not first then
+  call('DEL', s.sentinel)
+  if special and call('EXISTS', s.pending) == 0 then call('UNLINK', s.followups) end
+  call('HSET', s.run, 'token', '', 'phase', 'idle', 'last', s.token .. ' ' .. s.fence .. ' released',
+    'sid', sid, 'entries', int(total), 'done', '0', 'ended_at', int(now))
+  return released{at = next_at(s, run.hold, now) or 0, now = now}
 end
 
-local following = int(next_fence(fence, now))
-local ids, told = take(group, now)
+local fence = int(next_fence(s.fence, now))
+local ids, messages = take(s, group, now)
 if special then
-  for _, t in ipairs(group) do pcall('HDEL', followups, own_id(prefix, t[1])) end
+  for _, t in ipairs(group) do pcall('HDEL', s.followups, own_id(s, t.id)) end
 end
-call('HSET', run, 'fence', following, 'entries', int(entries), 'done', '0', 'ids', ids,
-  'last', token .. ' ' .. fence .. ' next', 'started_at', int(now))
-if ARGV[7] ~= 'running' then call('HSET', run, 'phase', ARGV[7]) end
-if rotated then call('HSET', run, 'sid', sid, 'rotated', '') end
-return {'next', now, tonumber(following), sid, entries, told_notes(dropped), told}
+begin_turn(s, fence, ids, int(now), 'entries', int(total), 'done', '0', 'last', s.token .. ' ' .. s.fence .. ' next')
+if phase ~= 'running' then call('HSET', s.run, 'phase', phase) end
+if rotated then call('HSET', s.run, 'sid', sid, 'rotated', '') end
+return next{now = now, fence = tonumber(fence), sid = sid, entries = total, dropped = told_notes(s, dropped), messages = messages}

@@ -1,14 +1,17 @@
--- forget: a session that nobody has used for long leaves no record behind, and none
--- of asynq's counters that have no TTL. Not while it holds a task or an owner.
+-- forget: a session that nobody has used for long leaves no record behind, and none of asynq's counters that
+-- have no TTL. Not while it holds a task or an owner.
 --
--- KEYS[last] the session's state
--- ARGV[2] age at which it goes, ms
---
--- Answers 1 if it is gone.
+-- KEYS sentinel run record followups resume events transcript partial pending active lease scheduled retry completed
+-- KEYS processed archived failed stopped state
+-- ARGS
+--   age number     at which it goes, ms
+-- RETURNS
+--   result: gone   1 if it is
 
-if call('EXISTS', sentinel, pending, active, scheduled, retry, completed, archived, stopped) > 0 then return 0 end
-local updated = tonumber(call('HGET', record, 'updated_at')) or tonumber(call('HGET', record, 'created_at')) or 0
-local ended = tonumber(call('HGET', run, 'ended_at')) or 0
-if now_ms() - math.max(updated, ended) < tonumber(ARGV[2]) then return 0 end
-call('UNLINK', run, record, followups, resume, events, transcript, partial, lease, processed, failed, KEYS[#KEYS])
-return 1
+if call('EXISTS', s.sentinel, s.pending, s.active, s.scheduled, s.retry, s.completed, s.archived, s.stopped) > 0 then return result{gone = 0} end
+local record = fields(s.record, 'updated_at', 'created_at')
+local used = tonumber(record.updated_at) or tonumber(record.created_at) or 0
+local ended = tonumber(call('HGET', s.run, 'ended_at')) or 0
+if now_ms() - math.max(used, ended) < age then return result{gone = 0} end
+call('UNLINK', s.run, s.record, s.followups, s.resume, s.events, s.transcript, s.partial, s.lease, s.processed, s.failed, s.state)
+return result{gone = 1}

@@ -1,11 +1,12 @@
 -- index_due: the members of an index whose time has come. Reads only.
 --
--- KEYS[1] the index
--- ARGV[1] batch
---
--- Answers {now, score of the first that is not due yet or 0, {member, score ...}}.
+-- KEYS index
+-- ARGS
+--   batch        how many at most
+-- RETURNS
+--   result: now next due     next: score of the first that is not due yet, or 0; due: member, score ...
 
 local now = now_ms()
-local due = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', int(now), 'WITHSCORES', 'LIMIT', 0, ARGV[1])
-local later = redis.call('ZRANGEBYSCORE', KEYS[1], '(' .. int(now), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
-return {now, tonumber(later[2] or 0), due}
+local due = call('ZRANGEBYSCORE', s.index, '-inf', int(now), 'WITHSCORES', 'LIMIT', 0, batch)
+local later = call('ZRANGEBYSCORE', s.index, '(' .. int(now), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+return result{now = now, next = tonumber(later[2] or 0), due = due}

@@ -1,17 +1,22 @@
 -- keep: what the turn's agent wants to find again in the session's next turns.
 --
--- KEYS[last] the session's state
--- ARGV[4] sentinel's TTL, ms
--- ARGV[5] the state, JSON; '': there is none any more
--- ARGV[6] its TTL, ms
---
--- Answers {'ok'} or {'lost'}.
+-- KEYS sentinel run state
+-- ARGS
+--   s.token
+--   s.fence
+--   ttl           the sentinel's, ms
+--   content       the state, JSON; '': there is none any more
+--   state_ttl     ms
+-- RETURNS
+--   'ok'
+--   'lost'
 
-if not owned then return {'lost'} end
-call('PEXPIRE', sentinel, ARGV[4])
-if ARGV[5] == '' then
-  call('DEL', KEYS[#KEYS])
+local run = fields(s.run, 'token', 'fence')
+if not owned(s, run) then return lost{} end
+call('PEXPIRE', s.sentinel, ttl)
+if content == '' then
+  call('DEL', s.state)
 else
-  call('SET', KEYS[#KEYS], ARGV[5], 'PX', ARGV[6])
+  call('SET', s.state, content, 'PX', state_ttl)
 end
-return {'ok'}
+return ok{}

@@ -1,22 +1,27 @@
 -- look: may this session be claimed? Reads only.
 --
--- Answers {now, what, n}: 'held' (n = ms left), 'paused', 'ready' (n = 1 after a
--- dead owner, else 0), 'wait' (n = until, ms), or 'empty'.
+-- KEYS sentinel run pending active lease paused scheduled retry stopped
+-- ARGS
+--   s.task       prefix of the session's task hashes
+-- RETURNS
+--   result: now state n
+--     state: 'held' (n = ms left), 'paused', 'ready' (n = 1 after a dead owner, else 0), 'wait' (n = until,
+--     ms) or 'empty'
 
 local now = now_ms()
-if call('EXISTS', sentinel, pending, active, scheduled, retry, stopped) == 0 then return {now, 'empty', 0} end
-local left = call('PTTL', sentinel)
-if left >= 0 then return {now, 'held', left} end
-if call('EXISTS', paused) == 1 then return {now, 'paused', 0} end
-if call('EXISTS', active) == 1 then
-  for _, id in ipairs(call('LRANGE', active, 0, -1)) do
-    local theirs = leased(id, now)
-    if theirs then return {now, 'wait', theirs} end
+if call('EXISTS', s.sentinel, s.pending, s.active, s.scheduled, s.retry, s.stopped) == 0 then return result{now = now, state = 'empty', n = 0} end
+local left = call('PTTL', s.sentinel)
+if left >= 0 then return result{now = now, state = 'held', n = left} end
+if call('EXISTS', s.paused) == 1 then return result{now = now, state = 'paused', n = 0} end
+if call('EXISTS', s.active) == 1 then
+  for _, id in ipairs(call('LRANGE', s.active, 0, -1)) do
+    local theirs = leased(s, id, now)
+    if theirs then return result{now = now, state = 'wait', n = theirs} end
   end
-  return {now, 'ready', 1}
+  return result{now = now, state = 'ready', n = 1}
 end
-local at = next_at(call('HGET', run, 'hold'), now)
-if not at and call('EXISTS', stopped) == 1 then at = now end -- whatever became of run's stopping
-if not at then return {now, 'empty', 0} end
-if at > now then return {now, 'wait', at} end
-return {now, 'ready', 0}
+local at = next_at(s, call('HGET', s.run, 'hold'), now)
+if not at and call('EXISTS', s.stopped) == 1 then at = now end -- whatever became of run's stopping
+if not at then return result{now = now, state = 'empty', n = 0} end
+if at > now then return result{now = now, state = 'wait', n = at} end
+return result{now = now, state = 'ready', n = 0}

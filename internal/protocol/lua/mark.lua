@@ -1,26 +1,31 @@
--- mark: a drain's time is up, the turn is about to be cut off. One that runs is
--- marked to be resumed, before it is interrupted; one that has no agent yet is
--- kept from starting and needs no mark; nor does one that somebody has asked to
--- end, which is not given back.
+-- mark: a drain's time is up, the turn is about to be interrupted. One that runs is marked to be resumed,
+-- before it is interrupted; one that has no agent yet is kept from starting and needs no mark; nor
+-- does one whose end was requested, which is not requeued.
 --
--- ARGV[4] sentinel's TTL, ms
--- ARGV[5] reason
--- ARGV[6] interruptions in a row that suspend the session
---
--- Answers {'marked'}, {'suspended'} (it was already), {'starting'}, {'asked'} or
--- {'lost'}.
+-- KEYS sentinel run resume
+-- ARGS
+--   s.token
+--   s.fence
+--   ttl                    the sentinel's, ms
+--   reason
+--   stuck_limit number     interruptions in a row that suspend the session
+-- RETURNS
+--   'marked'
+--   'suspended'            it was already
+--   'starting'
+--   'requested'            its end
+--   'lost'
 
-if not owned then return {'lost'} end
-local now, phase = now_ms(), call('HGET', run, 'phase')
-local m, rotated = resume_record(), (r[6] or '') ~= ''
-local asking = asked()
-
-call('PEXPIRE', sentinel, ARGV[4])
-if asking ~= '' then return {'asked'} end
-if phase ~= 'running' then
-  call('HSET', run, 'nostart', fence)
-  return {'starting'}
+local run = fields(s.run, 'token', 'fence', 'phase', 'rotated', 'stop', 'rollback', 'interrupt')
+if not owned(s, run) then return lost{} end
+local now, mark = now_ms(), load_mark(s)
+call('PEXPIRE', s.sentinel, ttl)
+if requested(run, s.fence) ~= '' then return requested{} end
+if run.phase ~= 'running' then
+  call('HSET', s.run, 'nostart', s.fence)
+  return starting{}
 end
-if m.suspended and m.fence ~= fence then return {'suspended'} end
-if interrupt(m, fence, ARGV[5], rotated, now, tonumber(ARGV[6])) then store_interruption(m) end -- else a repetition
-return {'marked'}
+if mark.suspended and mark.fence ~= s.fence then return suspended{} end
+-- Else it is a repetition.
+if interrupt(mark, s.fence, reason, (run.rotated or '') ~= '', now, stuck_limit) then store_interruption(s, mark) end
+return marked{}

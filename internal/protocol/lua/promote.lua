@@ -1,16 +1,21 @@
 -- promote: from starting to running, before the agent is started.
 --
--- ARGV[4] sentinel's TTL, ms
---
--- Answers {'ok', 1 if a message waits that is to be steered in}, {'refused',
--- 'stop', 'rollback', 'interrupt' or 'drain'} or {'lost'}.
+-- KEYS sentinel run
+-- ARGS
+--   s.token
+--   s.fence
+--   ttl             the sentinel's, ms
+-- RETURNS
+--   'ok' steer      1 if a message waits that is to be steered in
+--   'refused' by    'stop', 'rollback', 'interrupt' or 'drain'
+--   'lost'
 
-if not owned then return {'lost'} end
-local asking, steer = asked()
-local nostart = call('HGET', run, 'nostart') == fence
-call('PEXPIRE', sentinel, ARGV[4])
-if asking ~= '' then return {'refused', asking} end
-if nostart then return {'refused', 'drain'} end
-call('HSET', run, 'phase', 'running')
-hear_of_owner()
-return {'ok', steer and 1 or 0}
+local run = fields(s.run, 'token', 'fence', 'stop', 'rollback', 'interrupt', 'steer', 'nostart', 'seq')
+if not owned(s, run) then return lost{} end
+local request = requested(run, s.fence)
+call('PEXPIRE', s.sentinel, ttl)
+if request ~= '' then return refused{by = request} end
+if run.nostart == s.fence then return refused{by = 'drain'} end
+call('HSET', s.run, 'phase', 'running')
+hear_of_owner(s, run)
+return ok{steer = run.steer == s.fence and 1 or 0}

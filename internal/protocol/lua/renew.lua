@@ -1,23 +1,28 @@
--- renew: the sentinel and asynq's lease of the whole turn. Needs the token only:
--- the owner may have gone on to the next turn meanwhile.
+-- renew: the sentinel and asynq's lease of the whole turn. Needs the token only: the owner may have gone
+-- on to the next turn meanwhile.
 --
--- ARGV[4] sentinel's TTL, ms
---
--- Answers {'ok', fence, what is asked of that fence, messages waiting, 1 if one of
--- them is to be steered in, number of the last question that was answered, the
--- answer, now} or {'lost'}.
+-- KEYS sentinel run pending lease
+-- ARGS
+--   s.token
+--   s.fence          of the turn that the owner knows of
+--   ttl number       the sentinel's, ms
+-- RETURNS
+--   'ok' fence request waiting steer question decision now
+--     of the turn that runs: its fence, what is requested of it, messages waiting, 1 if one of them is to
+--     be steered in, number of the last question that was answered, the decision
+--   'lost'
 
-if r[1] ~= token or not owns(sentinel, token) then return {'lost'} end
-local now, ids = now_ms(), cjson.decode(call('HGET', run, 'ids'))
-local ends, waiting = lease_end(now, tonumber(ARGV[4])), call('LLEN', pending)
-local heard = fence == r[2] -- else it knows of the turn before
-fence = r[2]
-local asking, steer = asked()
-local of, question, answer = string.match(call('HGET', run, 'answered') or '', '^(%d+) (%d+) (%S+)')
-if of ~= fence then question, answer = 0, '' end
+local run = fields(s.run, 'token', 'fence', 'ids', 'stop', 'rollback', 'interrupt', 'steer', 'answered', 'seq')
+if run.token ~= s.token or not owns(s.sentinel, s.token) then return lost{} end
+local now, ids = now_ms(), cjson.decode(run.ids)
+local ends, waiting = lease_end(now, ttl), call('LLEN', s.pending)
+local heard = s.fence == run.fence -- else it knows of the turn before
+local of, question, decision = string.match(run.answered or '', '^(%d+) (%d+) (%S+)')
+if of ~= run.fence then question, decision = 0, '' end
 
-call('PEXPIRE', sentinel, ARGV[4])
-call('HSET', run, 'special', '1')
-if heard then hear_of_owner() end
-for _, id in ipairs(ids) do pcall('ZADD', lease, ends, id) end
-return {'ok', tonumber(fence), asking, waiting, steer and 1 or 0, tonumber(question), answer, now}
+call('PEXPIRE', s.sentinel, ttl)
+call('HSET', s.run, 'special', '1')
+if heard then hear_of_owner(s, run) end
+for _, id in ipairs(ids) do pcall('ZADD', s.lease, ends, id) end
+return ok{fence = tonumber(run.fence), request = requested(run, run.fence), waiting = waiting, steer = run.steer == run.fence and 1 or 0,
+  question = tonumber(question), decision = decision, now = now}

@@ -1,56 +1,60 @@
--- stop: the turn that runs now is to end, and what waits behind it is put aside in
--- one go, and archived a batch a call. It names the turn that it found.
+-- stop: the turn that runs now is to end, and what waits behind it is put aside in one go, and
+-- archived a batch a call. It names the turn that it found.
 --
--- ARGV[2] prefix of task ids        ARGV[4] this call's number: 1, 2 ...
--- ARGV[3] "messages bytes" that     ARGV[5] cap of the event stream
---         a call archives           ARGV[6] do nothing after this ms: the sender
---                                           has given up, and what came since is
---                                           not what it meant
--- ARGV[7] how many bytes a task's msg may have
---
--- Answers {'idle', 'starting' or 'running', fence, how many messages it means, 1 if
--- more is to be archived: call again with the next number}; {'earlier'}: nothing of this
--- stop, but a batch of one before it: call again with the same number; or {'late'}.
+-- KEYS sentinel run record followups events pending processed processed_day archived failed failed_day stopped call
+-- ARGS
+--   s.task               prefix of the session's task hashes
+--   s.prefix             of task ids
+--   s.event_limits       of the event stream, see announce
+--   s.longest number     how many bytes a task's msg may have
+--   batch_limits         "messages bytes" that a call archives
+--   number number        this call's: 1, 2 ...
+--   deadline number      do nothing after this ms: the sender has given up, and what came since is
+--     not what it meant
+-- RETURNS
+--   result: phase fence meant more
+--     phase: 'idle', 'starting' or 'running'; meant: how many messages; more: 1 if more is to be
+--     archived: call again with the next number
+--   'earlier'            nothing of this stop, but a batch of one before it: call again with the
+--     same number
+--   'late'
 
-local prefix, cap, number = ARGV[2], ARGV[5], tonumber(ARGV[4])
 local now = now_ms()
 
--- Others may archive of it as well, a claim or another stop: so what it means is counted
--- when it is put aside, less ids without a task as they are met.
-local of, state, fence, meant, rest = string.match(call('GET', answer_key) or '', '^(%d+) (%S+) (%d+) (%d+) (%d)$')
-if of and tonumber(of) >= number then return {state, tonumber(fence), tonumber(meant), tonumber(rest)} end
+-- Others may archive of it as well, a claim or another stop: so what it means is counted when it
+-- is put aside, less ids without a task as they are met.
+local of, phase, fence, meant, rest = string.match(call('GET', s.call) or '', '^(%d+) (%S+) (%d+) (%d+) (%d)$')
+if of and tonumber(of) >= number then return result{phase = phase, fence = tonumber(fence), meant = tonumber(meant), more = tonumber(rest)} end
 local first = not of and number == 1
-if first and now > tonumber(ARGV[6]) then return {'late'} end
+if first and now > deadline then return late{} end
 
-local earlier = first and call('EXISTS', stopped) == 1
-local asks = first and not earlier
-local r = call('HMGET', run, 'token', 'worker', 'fence', 'phase', 'stop')
-local owner = call('GET', sentinel)
-if asks then -- also of a dead owner: the next claim reads what was asked
-  state, fence, meant = r[4] or 'idle', r[3] or '0', call('LLEN', pending)
+local before = first and call('EXISTS', s.stopped) == 1
+local requests = first and not before
+local run = fields(s.run, 'token', 'worker', 'fence', 'phase', 'stop')
+local owner = call('GET', s.sentinel)
+if requests then -- also of a dead owner: the next claim reads it
+  phase, fence, meant = run.phase or 'idle', run.fence or '0', call('LLEN', s.pending)
 end
-local batch, more = stopped_batch(asks and pending or stopped, ARGV[3], tonumber(ARGV[7]))
-if not asks and not of then -- the answer's time is over
-  state, fence, meant = 'idle', '0', #batch
+local batch, more = stopped_batch(s, requests and s.pending or s.stopped, batch_limits)
+if not requests and not of then -- the kept result's time is over
+  phase, fence, meant = 'idle', '0', #batch
 end
-call('ZCARD', archived)
-call('HLEN', followups)
-call('HLEN', record)
+call('ZCARD', s.archived)
+call('HLEN', s.followups)
+call('HLEN', s.record)
 
 -- A full Redis refuses a script until its first write, so that one frees.
-call('HDEL', followups, '')
-if asks and #batch > 0 then call('RENAMENX', pending, stopped) end
-if asks then forget_notes() end
-local n = archive_stopped(batch, prefix, cap, now)
-mark_stopping(more)
-if earlier then return {'earlier'} end
-if asks and state ~= 'idle' and r[5] ~= fence then
-  call('HSET', run, 'stop', fence)
-  if owner then call('PUBLISH', 'turnstile:signal:' .. r[2], '{"kind":"stop","token":"' .. owner .. '","fence":' .. fence .. '}') end
+call('HDEL', s.followups, '')
+if requests and #batch > 0 then call('RENAMENX', s.pending, s.stopped) end
+if requests then forget_notes(s) end
+local n = archive_stopped(s, batch, now)
+mark_stopping(s, more)
+if before then return earlier{} end
+if requests and phase ~= 'idle' and run.stop ~= fence then
+  call('HSET', s.run, 'stop', fence)
+  if owner then call('PUBLISH', 'turnstile:signal:' .. run.worker, '{"kind":"stop","token":"' .. owner .. '","fence":' .. fence .. '}') end
 end
 n = math.max(tonumber(meant) - #batch + n, 0)
 rest = more and 1 or 0
-if n > 0 or rest > 0 or state ~= 'idle' then
-  keep_answer(number, state, fence, n, rest)
-end
-return {state, tonumber(fence), n, rest}
+if n > 0 or rest > 0 or phase ~= 'idle' then keep_result(s, number, phase, fence, n, rest) end
+return result{phase = phase, fence = tonumber(fence), meant = n, more = rest}

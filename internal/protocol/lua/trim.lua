@@ -1,39 +1,44 @@
--- trim: what waits in a line beyond its cap is archived, the newest first, and delayed
--- messages beyond it as well, the last to be due first. These are of producers that know
--- no cap. A call archives at most 100 messages or about 4 MiB.
+-- trim: what waits in a line beyond its cap is archived, the newest first, and delayed messages beyond it as
+-- well, the last to be due first. These are of producers that know no cap. A call archives at most 100
+-- messages or about 4 MiB.
 --
--- ARGV[2] prefix of task ids        ARGV[4] limits of the event stream
--- ARGV[3] how many may wait         ARGV[5] how many bytes a task's msg may have
---
--- Answers {how many left the line, 1 if there are more: call again}.
+-- KEYS run followups events pending scheduled processed processed_day archived failed failed_day
+-- ARGS
+--   s.task               prefix of the session's task hashes
+--   s.prefix             of task ids
+--   s.event_limits       of the event stream, see announce
+--   s.longest number     how many bytes a task's msg may have
+--   line_cap number      how many may wait
+-- RETURNS
+--   result: left more     how many left the line; 1 if there are more: call again
 
 local MOST, BYTES = 100, 4 * 1024 * 1024
-local prefix, cap, longest, now = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[5]), now_ms()
-local over, list = call('LLEN', pending) - cap, pending
-if over <= 0 then over, list = call('ZCARD', scheduled) - cap, scheduled end
+local now = now_ms()
+local over, list = call('LLEN', s.pending) - line_cap, s.pending
+if over <= 0 then over, list = call('ZCARD', s.scheduled) - line_cap, s.scheduled end
 local ids, batch, size = {}, {}, 0
-if over > 0 and list == pending then ids = call('LRANGE', pending, 0, math.min(over, MOST) - 1) end
-if over > 0 and list == scheduled then ids = call('ZREVRANGE', scheduled, 0, math.min(over, MOST) - 1) end
+if over > 0 and list == s.pending then ids = call('LRANGE', s.pending, 0, math.min(over, MOST) - 1) end
+if over > 0 and list == s.scheduled then ids = call('ZREVRANGE', s.scheduled, 0, math.min(over, MOST) - 1) end
 for _, id in ipairs(ids) do
   if size >= BYTES then break end
-  local msg, unique = load_short(id, longest)
-  batch[#batch + 1] = {id, msg, unique}
+  local msg, unique = load_short(s, id)
+  batch[#batch + 1] = {id = id, msg = msg, unique = unique}
   size = size + #(msg or '')
 end
-call('ZCARD', archived)
+call('ZCARD', s.archived)
 
-if #batch > 0 and list == pending then call('LTRIM', pending, #batch, -1) end
-local n, why = 0, 'dropped: more than ' .. int(cap) .. ' messages were waiting'
+if #batch > 0 and list == s.pending then call('LTRIM', s.pending, #batch, -1) end
+local n, why = 0, 'dropped: more than ' .. int(line_cap) .. ' messages were waiting'
 for _, t in ipairs(batch) do
-  local own = own_id(prefix, t[1])
-  if list == scheduled then call('ZREM', scheduled, t[1]) end
-  pcall('HDEL', followups, own)
-  if t[2] then
+  local own = own_id(s, t.id)
+  if list == s.scheduled then call('ZREM', s.scheduled, t.id) end
+  pcall('HDEL', s.followups, own)
+  if t.msg then
     local outcome = '{"type":"turn_ended","status":"dropped","messages":[' .. quote(own) .. '],"error":"' .. why .. '","reason":"line"}'
-    move_to_archive(t[1], t[2], t[3], why, outcome, now)
-    announce(run, events, ARGV[4], outcome)
+    archive(s, t.id, t.msg, t.unique, why, outcome, now)
+    announce(s, outcome)
     n = n + 1
   end
 end
-count_archived(n)
-return {#batch, over > #batch and 1 or 0}
+count_archived(s, n)
+return result{left = #batch, more = over > #batch and 1 or 0}

@@ -1,52 +1,55 @@
--- undo: the last turn's entries leave the transcript; to try again, the same
--- words become a message at the head of the line. Refused while somebody owns the
--- session. Its caller has read the transcript's end, and nobody has written to it since.
+-- undo: the last turn's entries leave the transcript; to try again, the same words become a message
+-- at the head of the line. Refused while somebody owns the session. Its caller has read the
+-- transcript's end, and nobody has written to it since.
 --
--- KEYS[22] see call.lua: it is named after the turn
--- ARGV[2] the turn that is meant
--- ARGV[3] task id of the message to put in, or ''
--- ARGV[4] its msg
--- ARGV[5] the transcript's session id
--- ARGV[6] how many entries the turn has, at most 10,000
--- ARGV[7] how many the transcript had when it was read, and
--- ARGV[8] how many were written to it by then (run's entries; '0': of another session id)
---
--- Answers {'ok', entries removed, now}, {'held'} or {'changed'} (look again: nothing is
--- written).
+-- KEYS sentinel run record transcript pending call
+-- ARGS
+--   s.task             prefix of the session's task hashes
+--   turn               that is meant; call is named after it
+--   id                 of the task to put in, or ''
+--   msg                its
+--   sid                the transcript's session id
+--   entries number     how many the turn has, at most 10,000
+--   length number      how many the transcript had when it was read, and
+--   written number     how many were written to it by then (run's entries; 0: of another session id)
+-- RETURNS
+--   'ok' removed now
+--   'held'
+--   'changed'          look again: nothing is written
 
-local now, again = now_ms(), ARGV[3] ~= ''
--- Of a turn that is out already it is "entries task": a repetition, or another's who
--- meant the same turn. Its message is put in if nobody has done so. A sender of the
--- version before leaves and reads "entries turn task" of the last one, in the record.
-local rec = call('HMGET', record, 'session_id', 'undone')
-local n, task_id = string.match(call('GET', answer_key) or '', '^(%d+) (.*)$')
+local now, again = now_ms(), id ~= ''
+-- Of a turn that is out already it is "entries task": a repetition, or another's who meant the same
+-- turn. Its message is put in if nobody has done so. A sender of the version before leaves and reads
+-- "entries turn task" of the last one, in the record.
+local record = fields(s.record, 'session_id', 'undone')
+local n, put_in = string.match(call('GET', s.call) or '', '^(%d+) (.*)$')
 if not n then
-  local of, turn, message = string.match(rec[2] or '', '^(%d+) (%S+) ?(.*)$')
-  if turn == ARGV[2] then n, task_id = of, message end
+  local of, last, message = string.match(record.undone or '', '^(%d+) (%S+) ?(.*)$')
+  if last == turn then n, put_in = of, message end
 end
 n = tonumber(n)
-if n and (not again or task_id ~= '') then return {'ok', n, now} end
-if call('EXISTS', sentinel) == 1 then return {'held'} end
-if (rec[1] or '') ~= ARGV[5] then return {'changed'} end
+if n and (not again or put_in ~= '') then return ok{removed = n, now = now} end
+if call('EXISTS', s.sentinel) == 1 then return held{} end
+if (record.session_id or '') ~= sid then return changed{} end
 
-local r, out = call('HMGET', run, 'sid', 'entries'), n
-local counted = r[1] == ARGV[5]
+local run, out = fields(s.run, 'sid', 'entries'), n
+local counted = run.sid == sid
 if not out then
-  local entries = counted and tonumber(r[2]) or 0
-  if call('LLEN', transcript) ~= tonumber(ARGV[7]) or entries ~= tonumber(ARGV[8]) then return {'changed'} end
-  n = tonumber(ARGV[6])
+  local so_far = counted and tonumber(run.entries) or 0
+  if call('LLEN', s.transcript) ~= length or so_far ~= written then return changed{} end
+  n = entries
 end
-call('LLEN', pending)
+call('LLEN', s.pending)
 
 if not out then
-  call('LTRIM', transcript, 0, -1 - n)
+  call('LTRIM', s.transcript, 0, -1 - n)
   -- The count tells warm agents that the transcript has changed: it only rises.
-  if counted then call('HINCRBY', run, 'entries', 1) end
+  if counted then call('HINCRBY', s.run, 'entries', 1) end
 end
-call('HSET', record, 'updated_at', int(now), 'undone', n .. ' ' .. ARGV[2] .. ' ' .. ARGV[3])
-keep_answer(n, ARGV[3])
+call('HSET', s.record, 'updated_at', int(now), 'undone', n .. ' ' .. turn .. ' ' .. id)
+keep_result(s, n, id)
 if again then
-  call('HSET', task .. ARGV[3], 'msg', ARGV[4], 'state', 'pending', 'pending_since', int(now) .. '000000', 'seen', int(now))
-  call('RPUSH', pending, ARGV[3])
+  call('HSET', s.task .. id, 'msg', msg, 'state', 'pending', 'pending_since', int(now) .. '000000', 'seen', int(now))
+  call('RPUSH', s.pending, id)
 end
-return {'ok', n, now}
+return ok{removed = n, now = now}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"turnstile/internal/rediskey"
 	"turnstile/internal/script"
 	"turnstile/pkg/session"
 )
@@ -51,28 +52,20 @@ func (h *Claim) Finish(ctx context.Context, end End) (more bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if h.mayBePlain(end) {
-		if done, more, err := h.finishPlain(ctx, end, w); done || err != nil {
+	if h.mayBeFast(end) {
+		if done, more, err := h.finishFast(ctx, end, w); done || err != nil {
 			return more, err
 		}
 	}
-	args, err := h.finishArgs(end, w)
-	if err != nil {
-		return false, err
-	}
 	last, sent := h.Turn(), time.Now()
-	s, nkeys := finishScript, keysToProcessed
-	if end.archives() || len(end.Untaken) > 0 { // which a /stop may have been meant for
-		s, nkeys = failScript, allKeys
-	}
-	reply, err := h.move(ctx, "finish", s, nkeys, false, args...)
+	r, err := h.move(ctx, finishMove, false, h.finishRest(end, w)...)
 	if err != nil {
 		return false, err
 	}
-	if reply.Text(0) == "released" {
-		return false, h.released(ctx, reply)
+	if r.status() == "released" {
+		return false, h.released(ctx, r)
 	}
-	h.begin(sent, reply)
+	h.begin(sent, r)
 	if end.Status != session.StatusDone {
 		h.keep(last)
 	}
@@ -87,22 +80,6 @@ func (h *Claim) keep(last Turn) {
 	if last.Resume != "" && last.SessionID == h.turn.SessionID {
 		h.turn.Resume, h.turn.ResumeAge = last.Resume, last.ResumeAge+h.turn.Started.Sub(last.Started)
 	}
-}
-
-// finishRest is what only some turns' ends need, see lua/finish.lua.
-type finishRest struct {
-	TTL       int64  `json:"ttl"`
-	Archive   string `json:"archive,omitempty"`
-	Retention int64  `json:"retention"`
-	Done      bool   `json:"done"`
-	SID       string `json:"sid"`
-	Noted     bool   `json:"noted"`
-	Told      int    `json:"told"`
-	Omitted   int64  `json:"omitted"`
-	Ending    int    `json:"ending"`
-	Back      int    `json:"back"`
-	Prefix    string `json:"prefix"`
-	Result    string `json:"result,omitempty"`
 }
 
 // The most that the results of one turn's messages may have together, in bytes: for
@@ -129,37 +106,34 @@ func shortResult(e session.Event, outcome string) (string, error) {
 	return short, err
 }
 
-func (h *Claim) finishArgs(end End, w written) ([]any, error) {
-	c := h.consumer.cfg
-	turn := h.Turn()
-	ending, back := h.split(end.Untaken)
-	rest := finishRest{
-		TTL: c.SentinelTTL.Milliseconds(), Retention: int64(c.Retention / time.Second), Done: end.Status == session.StatusDone, SID: turn.SessionID,
-		Noted: len(turn.Dropped) > 0, Told: turn.told(end.Told), Omitted: turn.notes.omitted, Ending: len(ending), Back: len(back), Prefix: h.prefix, Result: w.result,
+// finishPairs are what both paths of finish get of the worker.
+func (c *Consumer) finishPairs() []any {
+	return []any{
+		"event_limits", c.events, "transcript_cap", c.cfg.TranscriptCap, "transcript_ttl", c.cfg.TranscriptTTL.Milliseconds(),
+		"transcript_bytes", c.cfg.TranscriptBytes, "phase", c.phase(), "longest", c.cfg.Limits.Task(),
 	}
+}
+
+// finishRest is what the full path gets beside what each claim knows.
+func (h *Claim) finishRest(end End, w written) []any {
+	c, turn, why := h.consumer, h.Turn(), ""
+	ending, untaken := h.split(end.Untaken)
 	if end.archives() {
-		rest.Archive = cmp.Or(text(end.Error), string(end.Status))
+		why = cmp.Or(text(end.Error), string(end.Status))
 	}
-	others, err := marshal(rest)
-	if err != nil {
-		return nil, fmt.Errorf("encode %+v: %w", rest, err)
+	return []any{
+		"transcript_cap", c.cfg.TranscriptCap, "transcript_ttl", c.cfg.TranscriptTTL.Milliseconds(), "transcript_bytes", c.cfg.TranscriptBytes,
+		"phase", c.phase(), "outcome", w.outcome, "start", w.start, "release", end.Release, "why", why, "well", end.Status == session.StatusDone,
+		"sid", turn.SessionID, "noted", len(turn.Dropped) > 0, "told_ids", turn.told(end.Told), "omitted", turn.notes.omitted,
+		"short_outcome", w.result, "ending", taskIDs(ending), "untaken", taskIDs(untaken), "entries", w.entries,
 	}
-	phase := h.consumer.phase()
-	if end.Release {
-		phase = ""
-	}
-	args := []any{w.outcome, w.start, h.consumer.limits, phase, others}
-	for _, p := range append(ending, back...) {
-		args = append(args, p.taskID)
-	}
-	return append(args, w.entries...), nil
 }
 
 // written is what a turn's end leaves, as JSON.
 type written struct {
 	outcome, start string // start is "" if it was announced already
 	result         string // see shortResult
-	entries        []any
+	entries        []string
 }
 
 func (h *Claim) written(end End) (w written, err error) {
@@ -189,58 +163,6 @@ func (h *Claim) written(end End) (w written, err error) {
 	return w, nil
 }
 
-// Retry gives the turn back to the head of the line after a failure. It may be
-// taken again after wait. The error's text is kept with the message. The next
-// attempt begins anew, as this one has: inherited are the entries that it was to
-// go on from, of an earlier run that was cut off.
-func (h *Claim) Retry(ctx context.Context, cause error, wait time.Duration, inherited ...session.Entry) error {
-	partial, err := h.partial(inherited)
-	if err != nil {
-		return err
-	}
-	turn, why := h.Turn(), text(cause.Error())
-	e := session.Event{Type: session.EventTurnRetry, Error: why, Attempt: turn.Attempt, RetryInMS: wait.Milliseconds()}
-	return h.requeue(ctx, e, wait, fmt.Sprint(turn.Attempt), CutText(why, failureMost), partial)
-}
-
-// Requeue gives the turn back to the head of the line, to be taken again at
-// once, and spends no attempt: it was cut off, for the reason that its resume
-// mark then has. entries are what it has done so far.
-func (h *Claim) Requeue(ctx context.Context, reason string, entries ...session.Entry) error {
-	partial, err := h.partial(entries)
-	if err != nil {
-		return err
-	}
-	return h.requeue(ctx, session.Event{Type: session.EventTurnRequeued, Reason: reason}, 0, "", "", partial)
-}
-
-func (h *Claim) requeue(ctx context.Context, e session.Event, wait time.Duration, attempts, failure, partial string) error {
-	c, turn := h.consumer.cfg, h.Turn()
-	parts, _ := h.split(nil)
-	e.Turn, e.Fence, e.Messages = turn.ID, turn.Fence, ids(parts)
-	start, err := h.unannounced()
-	if err != nil {
-		return err
-	}
-	event, err := marshal(e)
-	if err != nil {
-		return fmt.Errorf("encode event: %w", err)
-	}
-	args := []any{h.prefix, wait.Milliseconds(), attempts, failure, event, h.consumer.events, start, partial, c.TranscriptTTL.Milliseconds(), e.Reason, c.StuckLimit}
-	for _, p := range parts {
-		args = append(args, p.taskID)
-	}
-	defer h.ends()()
-	reply, err := h.move(ctx, "requeue", requeueScript, keysToProcessed, false, args...)
-	if err != nil {
-		return err
-	}
-	if reply.Text(0) == "asked" {
-		return asked(reply.Text(1))
-	}
-	return h.released(ctx, reply)
-}
-
 // ErrUnannounced is wrapped by an error of Finish, Requeue or Retry whose move was
 // carried out: the turn has ended and the sentinel is released. Only the workers could
 // not be told of the messages that wait. PutBack does so; else reap or sweep find the
@@ -249,9 +171,9 @@ var ErrUnannounced = errors.New("the waiting messages were not announced")
 
 // released ends the hold and, where more can be claimed, now or later, tells the
 // workers.
-func (h *Claim) released(ctx context.Context, reply script.Result) error {
+func (h *Claim) released(ctx context.Context, r returned) error {
 	h.lease.End()
-	at, now := reply.Int(1), reply.Int(2)
+	at, now := r.int("at"), r.int("now")
 	if at == 0 {
 		return nil
 	}
@@ -282,9 +204,69 @@ func CutText(s string, most int) string {
 	return strings.ToValidUTF8(s[:most], "") + " [...]"
 }
 
-func flag(b bool) string {
-	if b {
-		return "1"
-	}
-	return "0"
+// fastEntries is how many entries the fast path has at most: Lua hands no
+// more than some thousands to a command.
+const fastEntries = 1000
+
+// mayBeFast reports whether the worker knows of nothing about a turn that its
+// fast path does not do, see lua/finish.lua.
+func (h *Claim) mayBeFast(end End) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return end.Status == session.StatusDone && len(h.turn.Dropped) == 0 && h.consumer.cfg.Retention >= time.Second &&
+		!h.renewed && len(h.part) == 1 && h.part[0].task != "" && len(end.Entries) <= fastEntries
 }
+
+// finishFast ends a turn of which mayBeFast is true. done is false if that was
+// not so after all.
+func (h *Claim) finishFast(ctx context.Context, end End, w written) (done, more bool, err error) {
+	last, sent, now := h.Turn(), time.Now(), h.redisNow()
+	h.mu.Lock()
+	p, keys, uncounted := h.part[0], h.keys, h.uncounted+1
+	h.mu.Unlock()
+	next := Turn{
+		Session: h.session, SessionID: last.SessionID, Fence: max(now, last.Fence+1), Entries: last.Entries + int64(len(end.Entries)),
+		Started: sent, StartedAt: time.UnixMilli(now),
+	}
+	following := any(next.Fence)
+	if end.Release {
+		following = ""
+	}
+	seconds, retention := now/1000, int64(h.consumer.cfg.Retention/time.Second)
+	r, err := h.endFast(ctx, &script.Call{
+		Script: finishFast.Script, Shared: h.consumer.finishShared, Keys: finishFast.keys(keys),
+		Args: finishFast.each(
+			"task", rediskey.For(h.session).TaskPrefix(), "token", h.token, "fence", last.Fence, "outcome", w.outcome, "start", w.start,
+			"id", p.taskID, "msg", p.task+completion(retention, seconds), "following_fence", following, "now", now,
+			"score", seconds+retention, "total", next.Entries, "done", uncounted, "entries", w.entries,
+		),
+	})
+	if err != nil {
+		return false, false, fmt.Errorf("finish %s: %w", h.session, err)
+	}
+	switch r.status() {
+	case "released":
+		h.lease.End()
+		return true, false, nil
+	case "following":
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.uncounted = uncounted % countEvery
+		h.run(next, r)
+		return true, true, nil
+	}
+	return false, false, nil
+}
+
+// endFast sends the fast path, together with others', until there is a reply.
+func (h *Claim) endFast(ctx context.Context, call *script.Call) (returned, error) {
+	err := h.persist(ctx, func() error {
+		h.consumer.moves.Do(ctx, call)
+		return call.Err
+	})
+	return finishFast.returned(call.Result), err
+}
+
+// countEvery is how many ended messages are counted at once in asynq's statistics,
+// as lua/finish.lua does.
+const countEvery = 10

@@ -1,0 +1,104 @@
+package lua
+
+import (
+	"fmt"
+	"strings"
+)
+
+// value is how the word at an index of ARGV is read.
+func (a Arg) value(word string) string {
+	switch a.Kind {
+	case Number:
+		return "tonumber(" + word + ")"
+	case Flag:
+		return word + " == '1'"
+	}
+	return word
+}
+
+// session declares the session's locals, before the library's functions that use them. Of
+// several sessions they are set for one after the other.
+func (h Header) session(fast bool) string {
+	var names, values []string
+	var out strings.Builder
+	for i, name := range h.Keys {
+		if list, all := strings.CutSuffix(name, "..."); all {
+			fmt.Fprintf(&out, "local %s = {}\nfor i = %d, #KEYS do %s[i - %d] = KEYS[i] end\n", list, i+1, list, i)
+			continue
+		}
+		names, values = append(names, "s_"+name), append(values, fmt.Sprintf("KEYS[%d]", i+1))
+	}
+	for i, arg := range h.Args {
+		if arg.Field {
+			names, values = append(names, "s_"+arg.Name), append(values, arg.value(fmt.Sprintf("ARGV[%d]", i+1)))
+		}
+	}
+	if !fast {
+		return out.String() + assignment("local ", names, values)
+	}
+	for i, arg := range h.Args {
+		if arg.Field {
+			fmt.Fprintf(&out, "local s_%s = %s\n", arg.Name, arg.value(fmt.Sprintf("ARGV[%d]", i+1)))
+		}
+	}
+	return out.String()
+}
+
+func assignment(local string, names, values []string) string {
+	if len(names) == 0 {
+		return ""
+	}
+	return local + strings.Join(names, ", ") + " = " + strings.Join(values, ", ") + "\n"
+}
+
+// bindings name the arguments that are not the session's. The words of ARGV before them
+// are so many.
+func bindings(args []Arg, before int) string {
+	var names, values []string
+	var lists strings.Builder
+	for i, arg := range args {
+		if arg.Kind == List {
+			if lists.Len() == 0 {
+				fmt.Fprintf(&lists, "local at = %d\nlocal function list()\n  local l, n = {}, tonumber(ARGV[at])\n"+
+					"  for i = 1, n do l[i] = ARGV[at + i] end\n  at = at + n + 1\n  return l\nend\n", before+i+1)
+			}
+			fmt.Fprintf(&lists, "local %s = list()\n", arg.Name)
+		} else if arg.Kind == Range && lists.Len() > 0 { // the last one
+			fmt.Fprintf(&lists, "local %s_first, %s_last = at + 1, at + ARGV[at]\n", arg.Name, arg.Name)
+		} else if !arg.Field {
+			names, values = append(names, arg.Name), append(values, arg.value(fmt.Sprintf("ARGV[%d]", before+i+1)))
+		}
+	}
+	return assignment("local ", names, values) + lists.String()
+}
+
+// eachSession carries out body for one session after the other.
+func (h Header) eachSession(both, body string) string {
+	var out strings.Builder
+	out.WriteString(bindings(h.Args, 0))
+	out.WriteString(both)
+	out.WriteString("local function one(k, a)\n")
+	var keys, fields, values, names, words []string
+	for _, key := range h.Keys {
+		keys = append(keys, "s_"+key)
+	}
+	fmt.Fprintf(&out, "  local %s = unpack(KEYS, k + 1, k + %d)\n", strings.Join(keys, ", "), len(keys))
+	size := fmt.Sprint(len(h.Each))
+	for i, arg := range h.Each {
+		word := fmt.Sprintf("ARGV[a + %d]", i+1)
+		switch {
+		case arg.Kind == Range: // the last one
+			names = append(names, arg.Name+"_first", arg.Name+"_last")
+			words = append(words, fmt.Sprintf("a + %d", i+2), fmt.Sprintf("a + %d + %s", i+1, word))
+			size += " + " + word
+		case arg.Field:
+			fields, values = append(fields, "s_"+arg.Name), append(values, arg.value(word))
+		default:
+			names, words = append(names, arg.Name), append(words, arg.value(word))
+		}
+	}
+	out.WriteString(assignment("  local ", fields, values) + assignment("  local ", names, words))
+	fmt.Fprintf(&out, "%send\nlocal results, k, a = {}, 0, %d\nwhile KEYS[k + 1] do\n  results[#results + 1] = one(k, a) or {'special'}\n"+
+		"  k, a = k + %d, a + %s\nend\nreturn results\n", body, len(h.Args), len(h.Keys), size)
+	return out.String()
+}

@@ -1,0 +1,206 @@
+// Package lua has the scripts of the session protocol: a file for each move, and in lib
+// the functions that they share. Compose makes a script of them.
+//
+// A move declares its KEYS, ARGS and RETURNS by name in the comment at its beginning. In
+// its text
+//
+//   - s is the session: a table of its keys, and of those arguments that are declared
+//     as s.NAME. Other arguments are locals;
+//   - fields(key, 'a', 'b') reads fields of a hash, as a table with these names. A field
+//     that is not there is false; all are nil where the key is of a wrong type;
+//   - turn{now = now, fence = fence} is the result 'turn', in the order of RETURNS;
+//   - a function or a constant of the library needs no declaration: a script has those
+//     that it uses, and no other, for each costs time in every call;
+//   - a move may have two paths, each a script: what stands below -- FAST is the one for the
+//     usual case, carried out for many sessions in one call, and below -- FULL the one for
+//     every case. Functions above are of both.
+//
+// What a script pays for names is paid here: its text has locals in place of the session's
+// table and of records, and lists in place of results.
+package lua
+
+import (
+	"embed"
+	"fmt"
+	"io/fs"
+	"strings"
+	"sync"
+)
+
+//go:embed *.lua lib/*.lua
+var files embed.FS
+
+// Files are the sources.
+func Files() fs.FS { return files }
+
+// Script is a composed script.
+type Script struct {
+	Header
+	Name   string
+	Source string
+}
+
+// FastSuffix ends the name of a move's fast path.
+const FastSuffix = "_fast"
+
+var composed sync.Map // Script by name
+
+var embedded = sync.OnceValues(func() (*library, error) { return load(files) })
+
+// Compose makes a script of the embedded files. A name that ends with FastSuffix is that of
+// a move's fast path.
+func Compose(name string) (Script, error) {
+	l, err := embedded()
+	if err != nil {
+		return Script{}, err
+	}
+	if known, ok := composed.Load(name); ok {
+		return known.(Script), nil
+	}
+	s, err := l.compose(name)
+	if err == nil {
+		composed.Store(name, s)
+	}
+	return s, err
+}
+
+// Sources are the scripts of some files, by name.
+func Sources(files fs.FS) (map[string]Script, error) {
+	l, err := load(files)
+	if err != nil {
+		return nil, err
+	}
+	moves, err := fs.Glob(files, "*.lua")
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]Script{}
+	for _, file := range moves {
+		text, err := fs.ReadFile(files, file)
+		if err != nil {
+			return nil, err
+		}
+		name := strings.TrimSuffix(file, ".lua")
+		list := []string{name}
+		if strings.Contains(string(text), fastMark) {
+			list = append(list, name+FastSuffix)
+		}
+		for _, name := range list {
+			if all[name], err = l.compose(name); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return all, nil
+}
+
+// compose puts a script together.
+func (l *library) compose(name string) (s Script, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("compose %s: %w", name, err)
+		}
+	}()
+	file, fast := strings.CutSuffix(name, FastSuffix)
+	path := "full"
+	if fast {
+		path = "fast"
+	}
+	text, err := fs.ReadFile(l.files, file+".lua")
+	if err != nil {
+		return s, err
+	}
+	header, body, err := parseMove(string(text), path)
+	if err != nil {
+		return s, err
+	}
+	both, body := sections(body, path)
+	functions, err := definitions(both)
+	if err != nil {
+		return s, err
+	}
+	p := &parts{header: header, functions: append(l.used(both+body), functions...), own: len(functions), body: body}
+	for _, step := range []func() error{p.construct, p.scalars, p.readers, p.lift} {
+		if err := step(); err != nil {
+			return s, err
+		}
+	}
+	return Script{p.header, name, p.source(fast)}, nil
+}
+
+// parts are a script while it is put together.
+type parts struct {
+	header    Header
+	functions []definition // of the library, then the move's own
+	own       int          // so many of them
+	body      string
+	read      string // the functions that read fields
+}
+
+// each changes every text of the script.
+func (p *parts) each(change func(code string) (string, error)) (err error) {
+	for i := range p.functions {
+		if p.functions[i].text, err = change(p.functions[i].text); err != nil {
+			return err
+		}
+	}
+	p.body, err = change(p.body)
+	return err
+}
+
+// source is the whole script.
+func (p *parts) source(fast bool) string {
+	var out, own strings.Builder
+	if fast {
+		// An error of one session's keys must not end the script: others' calls are in it.
+		out.WriteString("local call, pcall, try = redis.pcall, redis.pcall, pcall\n")
+	} else {
+		// Of redis' pcall an error is the result: a table with err. Lua's own is try.
+		out.WriteString("local call, pcall, try = redis.call, redis.pcall, pcall\n")
+		p.header.Args, p.header.Each = append(p.header.Args, p.header.Each...), nil
+	}
+	out.WriteString("local KEYS, ARGV = KEYS, ARGV\n")
+	out.WriteString(p.header.session(fast))
+	out.WriteString(p.read)
+	library := len(p.functions) - p.own
+	for i, f := range p.functions {
+		if i < library {
+			out.WriteString(f.text)
+		} else {
+			own.WriteString(f.text)
+		}
+	}
+	if fast {
+		out.WriteString(p.header.eachSession(own.String(), p.body))
+	} else {
+		out.WriteString(bindings(p.header.Args, 0))
+		out.WriteString(own.String())
+		out.WriteString(p.body)
+	}
+	return out.String()
+}
+
+const fastMark = "\n-- FAST\n"
+
+// sections are a move's text for one path: what stands below -- FAST or -- FULL is that
+// path's. What stands above are functions of both.
+func sections(body, path string) (both, own string) {
+	var texts [2]strings.Builder
+	here, at := true, 0
+	if !strings.Contains(body, fastMark) {
+		at = 1
+	}
+	for line := range strings.Lines(body) {
+		switch strings.TrimSpace(line) {
+		case "-- FAST":
+			here, at = path == "fast", 1
+		case "-- FULL":
+			here, at = path == "full", 1
+		default:
+			if here {
+				texts[at].WriteString(line)
+			}
+		}
+	}
+	return texts[0].String(), texts[1].String()
+}

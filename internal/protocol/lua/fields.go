@@ -1,0 +1,67 @@
+package lua
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+var fieldsCall = regexp.MustCompile(`\bfields\(([^,()]+|[^,()]*\([^()]*\)[^,()]*), ('[a-z_]+'(?:, '[a-z_]+')*)\)`)
+
+// readers gives each list of fields that is read a function of its own, which makes the
+// table with its names.
+func (p *parts) readers() error {
+	var out strings.Builder
+	known := map[string]string{}
+	err := p.each(func(code string) (string, error) {
+		return fieldsCall.ReplaceAllStringFunc(code, func(m string) string {
+			sub := fieldsCall.FindStringSubmatch(m)
+			list := sub[2]
+			if known[list] == "" {
+				known[list] = fmt.Sprintf("fields_%d", len(known)+1)
+				var table []string
+				for i, quoted := range strings.Split(list, ", ") {
+					table = append(table, fmt.Sprintf("%s = v[%d]", strings.Trim(quoted, "'"), i+1))
+				}
+				fmt.Fprintf(&out, "local function %s(key)\n  local v = call('HMGET', key, %s)\n  return {%s}\nend\n",
+					known[list], list, strings.Join(table, ", "))
+			}
+			return known[list] + "(" + sub[1] + ")"
+		}), nil
+	})
+	p.read = out.String()
+	return err
+}
+
+var readOnce = regexp.MustCompile(`(?m)^( *)local ([a-z]+) = fields\(([^,()]+), ('[a-z_]+'(?:, '[a-z_]+')*)\)$`)
+
+// scalars has a script pay nothing for the table of a hash that is read by fields only: they
+// are locals. In a function that reads one hash, and for run and record of a move.
+func (p *parts) scalars() error {
+	for i, f := range p.functions {
+		if strings.Count(f.text, "= fields(") == 1 {
+			p.functions[i].text = scalars(f.text, func(string, string) bool { return true })
+		}
+	}
+	p.body = scalars(p.body, func(indent, name string) bool { return indent == "" && (name == "run" || name == "record") })
+	return nil
+}
+
+func scalars(code string, chosen func(indent, name string) bool) string {
+	for _, m := range readOnce.FindAllStringSubmatch(code, -1) {
+		indent, name, key, list := m[1], m[2], m[3], m[4]
+		alone := regexp.MustCompile(`(^|[^.\w])` + name + `([^.\w]|$)`)
+		if !chosen(indent, name) || alone.MatchString(bare(strings.Replace(code, m[0], "", 1))) {
+			continue
+		}
+		var locals, values []string
+		for i, field := range strings.Split(list, ", ") {
+			locals = append(locals, name+"_"+strings.Trim(field, "'"))
+			values = append(values, fmt.Sprintf("v[%d]", i+1))
+		}
+		read := fmt.Sprintf("%slocal v = call('HMGET', %s, %s)\n%slocal %s = %s", indent, key, list,
+			indent, strings.Join(locals, ", "), strings.Join(values, ", "))
+		code = regexp.MustCompile(`(^|[^.\w])`+name+`\.([a-z_]+)`).ReplaceAllString(strings.Replace(code, m[0], read, 1), "${1}"+name+"_$2")
+	}
+	return code
+}

@@ -1,0 +1,138 @@
+package lua
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Header is what a script's comment declares: its KEYS, ARGS and RETURNS.
+type Header struct {
+	Keys []string // names; the last one ends with ... where it stands for any number
+	Args []Arg    // of a call, or shared by the calls of a command
+	Each []Arg    // of each session, where several calls share a command
+
+	// Results are the tables that the script returns, by the name of their
+	// constructor: their fields, in order.
+	Results map[string]Result
+}
+
+// Arg is one word of ARGV, or a list of them behind its length.
+type Arg struct {
+	Name  string
+	Kind  Kind
+	Field bool // of the session's table, else a local
+}
+
+// Kind is what an argument is to the script.
+type Kind string
+
+// The kinds. A text goes on to Redis as it came.
+const (
+	Text   Kind = "text"
+	Number Kind = "number"
+	Flag   Kind = "flag"
+	List   Kind = "list"
+	Range  Kind = "range" // a list that stays where it is: ARGV[NAME_first] to ARGV[NAME_last]
+)
+
+// Result is a table that a script returns. Status is its first element, if it has one.
+type Result struct {
+	Status string
+	Fields []string
+}
+
+// Key is the key of that name in a call's KEYS, of its first session.
+func (h Header) Key(keys []string, name string) string {
+	if i := slices.Index(h.Keys, name); i >= 0 && i < len(keys) {
+		return keys[i]
+	}
+	return ""
+}
+
+// Word is the argument of that name in a call's ARGV, of its first session.
+func (h Header) Word(argv []string, name string) string {
+	at := 0
+	for _, arg := range slices.Concat(h.Args, h.Each) {
+		switch {
+		case at >= len(argv):
+			return ""
+		case arg.Name == name:
+			return argv[at]
+		case arg.Kind == List || arg.Kind == Range:
+			n, _ := strconv.Atoi(argv[at])
+			at += n
+		}
+		at++
+	}
+	return ""
+}
+
+var (
+	headline   = regexp.MustCompile(`^-- (KEYS|ARGS|EACH|RETURNS)(?: (fast|full):?)?( .*)?$`)
+	argLine    = regexp.MustCompile(`^--   (s\.)?([a-z_]+)(?: (number|flag|list|range))?(?:  .*)?$`)
+	statusLine = regexp.MustCompile(`^--   '([a-z]+)'((?: [a-z_]+)*)(?:  .*)?$`)
+	recordLine = regexp.MustCompile(`^--   ([a-z_]+):((?: [a-z_]+)*)(?:  .*)?$`)
+)
+
+// parseMove reads the comment at the beginning of a move: what it says of all paths and of
+// this one. In a block, lines that are indented by more than three blanks are prose.
+func parseMove(text, path string) (h Header, body string, err error) {
+	h.Results = map[string]Result{}
+	block := ""
+	for line := range strings.Lines(text) {
+		if !strings.HasPrefix(line, "--") {
+			return h, body, err
+		}
+		body = strings.TrimPrefix(text, line)
+		text = body
+		line = strings.TrimRight(line, "\n")
+		if m := headline.FindStringSubmatch(line); m != nil {
+			if block = m[1]; m[2] != "" && m[2] != path {
+				block = ""
+			}
+			if block == "KEYS" {
+				h.Keys = append(h.Keys, strings.Fields(m[3])...)
+			}
+		} else if !strings.HasPrefix(line, "--   ") {
+			block = ""
+		} else if !strings.HasPrefix(line, "--    ") && !h.declare(block, line) {
+			return h, "", fmt.Errorf("%s has a line that declares nothing: %q", block, line)
+		}
+	}
+	return h, "", fmt.Errorf("there is a comment only")
+}
+
+// declare reads a line of a block.
+func (h *Header) declare(block, line string) bool {
+	switch block {
+	case "ARGS", "EACH":
+		m := argLine.FindStringSubmatch(line)
+		if m == nil {
+			return false
+		}
+		arg := Arg{Name: m[2], Kind: Kind(cmp.Or(m[3], string(Text))), Field: m[1] != ""}
+		if block == "ARGS" {
+			h.Args = append(h.Args, arg)
+		} else {
+			h.Each = append(h.Each, arg)
+		}
+	case "RETURNS":
+		m, status := statusLine.FindStringSubmatch(line), true
+		if m == nil {
+			m, status = recordLine.FindStringSubmatch(line), false
+		}
+		if m == nil {
+			return false
+		}
+		result := Result{Fields: strings.Fields(m[2])}
+		if status {
+			result.Status = m[1]
+		}
+		h.Results[m[1]] = result
+	}
+	return true
+}

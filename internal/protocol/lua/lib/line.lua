@@ -1,0 +1,139 @@
+-- The session's line, and the turn that takes its head.
+
+-- NEAR is how many ids at either end of the line are looked at, where all would be too many.
+local NEAR = 500
+
+-- held_back(id, hold, now): until when (ms) the head of the line has to wait after a failure, or
+-- false. hold is the run record's "ms id".
+local function held_back(id, hold, now)
+  if not hold or hold == '' then return false end
+  local at, who = string.match(hold, '^(%d+) (.*)$')
+  at = tonumber(at)
+  if who == id and at > now then return at end
+  return false
+end
+
+-- next_at(s, hold, now): when something can be taken: now or earlier, a later ms, or false
+-- for never. It may be too early for messages that are collected: the claim finds the end
+-- of their quiet window.
+local function next_at(s, hold, now)
+  local id = call('LINDEX', s.pending, '-1')
+  if id then
+    local at, quiet = held_back(id, hold, now), pcall('HGET', s.task .. id, 'quiet')
+    if at or type(quiet) ~= 'string' then return at or now end
+    return tonumber(string.match(quiet, '^%d+')) or now
+  end
+  if call('HGET', s.run, 'stopping') == '1' then return now end -- for the claim to archive
+  if call('EXISTS', s.scheduled, s.retry) == 0 then return false end
+  local at = false
+  for _, zset in ipairs({s.scheduled, s.retry}) do
+    local z = call('ZRANGE', zset, 0, 0, 'WITHSCORES')
+    if z[2] and (not at or tonumber(z[2]) * 1000 < at) then at = tonumber(z[2]) * 1000 end
+  end
+  return at
+end
+
+-- due_tasks(s, now): delayed tasks whose time has come, by time and then by order of
+-- enqueueing: {id, score, seq, zset, state}. state is false if the task is gone.
+local function due_tasks(s, now)
+  local due = {}
+  for _, zset in ipairs({s.scheduled, s.retry}) do
+    local z = call('ZRANGEBYSCORE', zset, '-inf', int(math.floor(now / 1000)), 'WITHSCORES', 'LIMIT', 0, 1000)
+    for i = 1, #z, 2 do
+      local t = fields(s.task .. z[i], 'seq', 'state')
+      due[#due + 1] = {id = z[i], score = tonumber(z[i + 1]), seq = tonumber(t.seq) or 0, zset = zset, state = t.state}
+    end
+  end
+  table.sort(due, function(a, b)
+    if a.score ~= b.score then return a.score < b.score end
+    if a.seq ~= b.seq then return a.seq < b.seq end
+    return a.id < b.id
+  end)
+  return due
+end
+
+-- forward(s, due, now): they join the end of the line.
+local function forward(s, due, now)
+  for _, t in ipairs(due) do
+    call('ZREM', t.zset, t.id)
+    if t.state then
+      call('LPUSH', s.pending, t.id)
+      call('HSET', s.task .. t.id, 'state', 'pending', 'pending_since', int(now) .. '000000')
+    end
+  end
+end
+
+-- head(s, due): the head of the line once due is forwarded; and how many ids without a task
+-- stand before it. False: the line is empty, or so many ids are without a task that the
+-- rest is left to the next call.
+local function head(s, due)
+  local gone, most, behind = 0, 500, {}
+  while gone < most do
+    if gone == 1 then behind = call('LRANGE', s.pending, -most, -2) end -- newest first
+    local id
+    if gone == 0 then id = call('LINDEX', s.pending, '-1') else id = behind[#behind + 1 - gone] end
+    if not id then
+      for _, t in ipairs(due) do
+        if t.state then return look_at(s, t.id), gone end
+      end
+      return false, gone
+    end
+    local t = look_at(s, id)
+    if t.msg then return t, gone end
+    gone = gone + 1
+  end
+  return false, gone
+end
+
+-- gather(s, first, gone, now, limits): the messages that one turn takes: the head of the line,
+-- and behind one that is to be collected those next to it that are as well, as far as limits
+-- go: "messages bytes". And until when (ms) they wait for more, or false. A task's quiet is
+-- "ms cap": the end of its quiet window, and with how many the wait is over.
+local function gather(s, first, gone, now, limits)
+  if not first.quiet then return {first}, false end
+  local till, cap = string.match(first.quiet, '^(%d+) (%d+)$')
+  local most, room = string.match(limits, '^(%d+) (%d+)$')
+  till, cap = tonumber(till) or 0, math.min(tonumber(cap) or 1, tonumber(most))
+  local group, behind = {first}, call('LRANGE', s.pending, -cap - gone, -2 - gone) -- newest first
+  room = tonumber(room) - #first.msg
+  for i = #behind, 1, -1 do
+    local t = look_at(s, behind[i])
+    if not t.msg or not t.quiet then break end
+    room = room - #t.msg
+    if room < 0 then break end
+    group[#group + 1] = t
+    till = math.max(till, tonumber(string.match(t.quiet, '^%d+')) or 0)
+  end
+  if #group >= cap or room < 0 or till <= now then till = false end
+  return group, till
+end
+
+-- take(s, group, now): the group leaves the line and becomes active. Returns its ids, as
+-- JSON, and what the worker gets of each.
+local function take(s, group, now)
+  local messages, ids = {}, ''
+  for i, t in ipairs(group) do
+    call('RPOPLPUSH', s.pending, s.active)
+    activate(s, t.id, t.seen, int(now))
+    messages[i] = told(now, t.id, t.msg, t.seen, t.redelivered, t.unique_key)
+    ids = ids .. (i > 1 and ',' or '') .. quote(t.id)
+  end
+  return '[' .. ids .. ']', messages
+end
+
+-- plain_head(s, hold): the head of the line, if it is an ordinary message: it waits for nothing and can
+-- be read. It is in active now. hold is the run record's. Returns its id, msg, seen, redelivered and
+-- unique_key; else false and what there was at the head, which is back in its place: an id, or false.
+local function plain_head(s, hold)
+  local id = call('RPOPLPUSH', s.pending, s.active)
+  if type(id) ~= 'string' then return false, id end
+  local bytes = call('HSTRLEN', s.task .. id, 'msg')
+  if type(bytes) == 'number' and bytes <= s.longest then
+    local t = fields(s.task .. id, 'msg', 'seen', 'redelivered', 'quiet', 'unique_key')
+    if t.msg and not t.quiet and not (hold and string.find(hold, id, 1, true)) and string.find(id, '^[%w%-._:@+=~]*$') then
+      return id, t.msg, t.seen, t.redelivered, t.unique_key
+    end
+  end
+  call('LMOVE', s.active, s.pending, 'LEFT', 'RIGHT')
+  return false, id
+end

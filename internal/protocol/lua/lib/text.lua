@@ -1,0 +1,78 @@
+-- Texts that scripts write: JSON, and protobuf as asynq's TaskMessage is.
+
+-- quote(text): a JSON string.
+local function quote(text)
+  if string.find(text, '^[%w%-._:@+=~]*$') then return '"' .. text .. '"' end
+  return cjson.encode(text)
+end
+
+-- varint(n): n as protobuf writes it.
+local function varint(n)
+  local text = ''
+  while n >= 128 do
+    text = text .. string.char(n % 128 + 128)
+    n = math.floor(n / 128)
+  end
+  return text .. string.char(n)
+end
+
+-- varint_at(msg, at): the number at that place, and where it ends; false: there is none.
+local function varint_at(msg, at)
+  local n, factor = 0, 1
+  for i = at, at + 9 do
+    local b = string.byte(msg, i)
+    if not b then return false end
+    n = n + b % 128 * factor
+    if b < 128 then return n, i end
+    factor = factor * 128
+  end
+  return false
+end
+
+-- without(msg, numbers): a TaskMessage without the fields of these numbers. What is behind
+-- its first thousand fields, or cannot be read, stays as it is.
+local function without(msg, numbers)
+  local kept, from, at = {}, 1, 1
+  for _ = 1, 1000 do
+    local tag, last = varint_at(msg, at)
+    local kind, n = tag and tag % 8, false
+    if kind == 0 then
+      n, last = varint_at(msg, last + 1)
+    elseif kind == 1 then
+      n, last = true, last + 8
+    elseif kind == 2 then
+      n, last = varint_at(msg, last + 1)
+      if n then last = last + n end
+    elseif kind == 5 then
+      n, last = true, last + 4
+    end
+    if not n or last > #msg then break end
+    if numbers[math.floor(tag / 8)] then
+      kept[#kept + 1] = string.sub(msg, from, at - 1)
+      from = last + 1
+    end
+    at = last + 1
+  end
+  return table.concat(kept) .. string.sub(msg, from)
+end
+
+-- with_completion(msg, retention, seconds): a TaskMessage after a good end, kept for so many
+-- seconds. The last one of a repeated field counts, so a change is an append: 12 retention,
+-- 13 completed_at.
+local function with_completion(msg, retention, seconds)
+  return msg .. '\96' .. varint(retention) .. '\104' .. varint(seconds)
+end
+
+-- with_error(msg, why, seconds): a TaskMessage after a failure: 7 error_msg, 11
+-- last_failed_at. Those of earlier failures go, or the task would grow with each.
+local function with_error(msg, why, seconds)
+  return without(msg, {[7] = true, [11] = true}) .. '\58' .. varint(#why) .. why .. '\88' .. varint(seconds)
+end
+
+-- tombstone(s, id, bytes): the TaskMessage that takes the place of one that is too long to
+-- be read. 1 type, 2 payload, 3 id, 4 queue; Limits.DecodePayload reads too_long.
+local function tombstone(s, id, bytes)
+  local payload, queue = '{"v":1,"text":"","too_long":' .. int(bytes) .. '}', string.match(s.task, '{(.*)}')
+  return '\10' .. varint(17) .. 'turnstile:message' .. '\18' .. varint(#payload) .. payload ..
+    '\26' .. varint(#id) .. id .. '\34' .. varint(#queue) .. queue
+end

@@ -1,0 +1,86 @@
+-- Steered messages that the agent has not taken, which go back to their places in the line.
+
+-- places(s, ids): their places, by the order of arrival; and head, the id at the head of
+-- the line when they are back, if there is any. A message whose place is in the
+-- midst of a long line goes ahead, behind so many at its head as are looked at.
+local function places(s, ids)
+  local room = 4 * 1024 * 1024 -- bytes of follow-ups that are read
+  local oldest = call('LRANGE', s.pending, -NEAR, -1) -- newest first
+  local others = math.min(call('LLEN', s.pending) - #oldest, NEAR)
+  local newest = others > 0 and call('LRANGE', s.pending, 0, others - 1) or {}
+  local tasks, ahead = {}, {} -- by id
+
+  -- later(id, seq): whether it came after, and is none that goes to the front.
+  local function later(id, seq)
+    local t = tasks[id] or fields(s.task .. id, 'seq', 'first', 'seen')
+    tasks[id] = t
+    if (tonumber(t.seq) or 0) <= seq then return false end
+    if ahead[id] == nil then
+      local read = 0
+      ahead[id] = false
+      if room > 0 then ahead[id], read = goes_first(s, own_id(s, id), t) end
+      room = room - read
+    end
+    return not ahead[id]
+  end
+
+  -- Of each its id, and how many of the oldest stand before it or how many of the newest
+  -- behind it.
+  local back = {oldest = oldest, newest = newest}
+  local before, last_seq = 0, 0 -- they come in the order of arrival, as a rule
+  for _, id in ipairs(ids) do
+    local t = fields(s.task .. id, 'seq', 'state')
+    local seq, behind = tonumber(t.seq) or 0, false
+    if seq < last_seq then before = 0 end
+    last_seq = seq
+    while before < #oldest and not later(oldest[#oldest - before], seq) do before = before + 1 end
+    if before == #oldest and #newest > 0 then
+      behind = 0
+      while behind < #newest and later(newest[behind + 1], seq) do behind = behind + 1 end
+      if behind == #newest then behind = false end
+    end
+    back[#back + 1] = {id = id, before = not behind and before, behind = behind}
+    -- One that asynq or an operator has taken out of the turn does not come back.
+    if before == 0 and not back.head and t.state == 'active' then back.head = id end
+  end
+  back.head = back.head or oldest[#oldest]
+  return back
+end
+
+-- return_untaken(s, back): they leave the turn for their places. Of those with
+-- the same place the first is nearer to the head.
+local function return_untaken(s, back)
+  local ahead, behind, nahead, nbehind = {}, {}, 0, 0
+  for i = #back, 1, -1 do -- newest first, as they stand in active
+    local id, b = back[i].id, back[i]
+    if call('LREM', s.active, '1', id) == 1 and call('EXISTS', s.task .. id) == 1 then
+      call('HSET', s.task .. id, 'state', 'pending')
+      local there = b.before and ahead or behind
+      local n = b.before or b.behind
+      there[n] = there[n] or {}
+      table.insert(there[n], id)
+      if b.before then nahead = math.max(nahead, n) else nbehind = math.max(nbehind, n) end
+    end
+    pcall('ZREM', s.lease, id)
+    pcall('HDEL', s.followups, own_id(s, id))
+  end
+  local line = {} -- from the middle to the head
+  for n = nahead, 0, -1 do
+    for _, id in ipairs(ahead[n] or {}) do line[#line + 1] = id end
+    if n > 0 then line[#line + 1] = back.oldest[#back.oldest - n + 1] end
+  end
+  if next(ahead) then
+    call('LTRIM', s.pending, 0, -1 - nahead)
+    call('RPUSH', s.pending, unpack(line))
+  end
+  line = {} -- from the middle to the end
+  for n = nbehind, 0, -1 do
+    local there = behind[n] or {} -- newest first
+    for i = #there, 1, -1 do line[#line + 1] = there[i] end
+    if n > 0 then line[#line + 1] = back.newest[n] end
+  end
+  if next(behind) then
+    call('LTRIM', s.pending, nbehind, -1)
+    call('LPUSH', s.pending, unpack(line))
+  end
+end

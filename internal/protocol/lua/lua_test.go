@@ -1,0 +1,189 @@
+package lua
+
+import (
+	"io/fs"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"turnstile/test/redistest"
+)
+
+// scripts are all of them, with the library that they are made of.
+func scripts(t *testing.T) (*library, map[string]Script) {
+	t.Helper()
+	l, err := embedded()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := Sources(Files())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l, all
+}
+
+// parsed is a script's own text, and what it uses of the library.
+func parsed(t *testing.T, l *library, name string) (code string) {
+	t.Helper()
+	file, fast := strings.CutSuffix(name, FastSuffix)
+	text, err := fs.ReadFile(l.files, file+".lua")
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := "full"
+	if fast {
+		path = "fast"
+	}
+	_, body, err := parseMove(string(text), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	both, own := sections(body, path)
+	code = both + own
+	for _, d := range l.used(code) {
+		code += d.text
+	}
+	return code
+}
+
+// Redis compiles each script.
+func TestScriptsCompile(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.New(t)
+	_, all := scripts(t)
+	for name, s := range all {
+		if err := rdb.ScriptLoad(t.Context(), s.Source).Err(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+var (
+	usedField = regexp.MustCompile(`(?:^|[^.\w])s\.([a-z_]+)`)
+	runField  = regexp.MustCompile(`(?:^|[^.\w])run\.([a-z_]+)`)
+	runRead   = regexp.MustCompile(`fields\(s\.run, ([^)]*)\)`)
+)
+
+// A script declares the keys and arguments that it uses, and uses those that it declares.
+func TestScriptsDeclareWhatTheyUse(t *testing.T) {
+	t.Parallel()
+	l, all := scripts(t)
+	for name, s := range all {
+		code := parsed(t, l, name)
+		declared, used := map[string]bool{}, map[string]bool{}
+		for _, m := range usedField.FindAllStringSubmatch(bare(code), -1) {
+			used[m[1]] = true
+		}
+		for _, key := range s.Keys {
+			if !strings.HasSuffix(key, "...") {
+				declared[key] = true
+			}
+		}
+		known := names(code)
+		for _, arg := range slices.Concat(s.Args, s.Each) {
+			if arg.Field {
+				declared[arg.Name] = true
+			} else if !known[arg.Name] && !known[arg.Name+"_first"] {
+				t.Errorf("%s does not use its argument %s", name, arg.Name)
+			}
+		}
+		for field := range used {
+			if !declared[field] {
+				t.Errorf("%s uses s.%s and does not declare it", name, field)
+			}
+		}
+		for field := range declared {
+			if !used[field] && name != "erase" { // which deletes them all
+				t.Errorf("%s does not use s.%s", name, field)
+			}
+		}
+	}
+}
+
+// A script reads the fields of the run record that it, or a function that it uses, looks
+// at: what was not read would be nil.
+func TestScriptsReadTheFieldsTheyUse(t *testing.T) {
+	t.Parallel()
+	l, all := scripts(t)
+	for name := range all {
+		code, read := parsed(t, l, name), map[string]bool{}
+		for _, m := range runRead.FindAllStringSubmatch(code, -1) {
+			for _, field := range strings.Split(m[1], ", ") {
+				read[strings.Trim(field, "'")] = true
+			}
+		}
+		for _, m := range runField.FindAllStringSubmatch(bare(code), -1) {
+			if !read[m[1]] {
+				t.Errorf("%s looks at run.%s and does not read it", name, m[1])
+			}
+		}
+	}
+}
+
+// Keys, arguments and results have names. What stands by its place is a key that is erased
+// with the others, and an entry.
+func TestScriptsHaveNoNumbers(t *testing.T) {
+	t.Parallel()
+	placed := regexp.MustCompile(`\b(?:KEYS|ARGV)\[(\w+)\]`)
+	for _, pattern := range []string{"*.lua", "lib/*.lua"} {
+		files, err := fs.Glob(Files(), pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			text, err := fs.ReadFile(Files(), file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range placed.FindAllStringSubmatch(bare(string(text)), -1) {
+				if m[1] != "i" {
+					t.Errorf("%s has %s", file, m[0])
+				}
+			}
+		}
+	}
+}
+
+// Each function of the library is used.
+func TestLibraryIsUsed(t *testing.T) {
+	t.Parallel()
+	l, all := scripts(t)
+	used := map[string]bool{}
+	for name := range all {
+		maps.Copy(used, names(parsed(t, l, name)))
+	}
+	for name := range l.defined {
+		if !used[name] {
+			t.Errorf("no script uses %s", name)
+		}
+	}
+}
+
+func TestMistakesInHeaders(t *testing.T) {
+	t.Parallel()
+	for name, text := range map[string]string{
+		"declares nothing": "-- x\n--\n-- ARGS\n--   two words\nreturn 1\n",
+		"comment only":     "-- x\n",
+	} {
+		if _, _, err := parseMove(text, "full"); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	h := Header{Results: map[string]Result{"ok": {"ok", []string{"a", "b"}}}}
+	for code, want := range map[string]string{
+		"return ok{a = f({1, 'x, y'}), b = g(',')}": "return {'ok', f({1, 'x, y'}), g(',')}",
+		"return ok{b = 1, a = ok{a = 2}}":           "return {'ok', {'ok', 2}, 1}",
+		"return ok{}":                               "return {'ok'}",
+		"return ok{b = 1}":                          "",
+		"return ok{c = 1}":                          "",
+		"return ok{1}":                              "",
+	} {
+		got, err := h.construct(code)
+		if got != want && want != "" || (err == nil) != (want != "") {
+			t.Errorf("%s becomes %s, %v", code, got, err)
+		}
+	}
+}

@@ -1,0 +1,110 @@
+package lua
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// construct puts the elements of results in their order.
+func (p *parts) construct() error { return p.each(p.header.construct) }
+
+func (h Header) construct(code string) (string, error) {
+	for {
+		at, name := h.constructor(code)
+		if at < 0 {
+			return code, nil
+		}
+		open := at + len(name)
+		list, end, err := elements(code, open)
+		if err != nil {
+			return "", err
+		}
+		text, err := h.Results[name].table(list)
+		if err != nil {
+			return "", fmt.Errorf("%s: %w", name, err)
+		}
+		code = code[:at] + text + code[end:]
+	}
+}
+
+var constructed = regexp.MustCompile(`(^|[^.\w])([a-z_]+)\{`)
+
+func (h Header) constructor(code string) (at int, name string) {
+	for _, m := range constructed.FindAllStringSubmatchIndex(code, -1) {
+		name := code[m[4]:m[5]]
+		if _, ours := h.Results[name]; ours {
+			return m[4], name
+		}
+	}
+	return -1, ""
+}
+
+// elements are the name = value pairs of the table that opens at code[open], and where it
+// ends.
+func elements(code string, open int) (list map[string]string, end int, err error) {
+	list = map[string]string{}
+	depth, from := 0, open+1
+	add := func(to int) error {
+		text := strings.TrimSpace(code[from:to])
+		if from = to + 1; text == "" {
+			return nil
+		}
+		name, value, ok := strings.Cut(text, "=")
+		name = strings.TrimSpace(name)
+		if !ok || !regexp.MustCompile(`^[a-z_]+$`).MatchString(name) || strings.HasPrefix(value, "=") {
+			return fmt.Errorf("no name = value: %q", text)
+		}
+		list[name] = strings.TrimSpace(value)
+		return nil
+	}
+	for i := open; i < len(code); i++ {
+		switch c := code[i]; c {
+		case '\'', '"':
+			for i++; i < len(code) && code[i] != c; i++ {
+				if code[i] == '\\' {
+					i++
+				}
+			}
+		case '{', '(', '[':
+			depth++
+		case '}', ')', ']':
+			if depth--; depth == 0 {
+				return list, i + 1, add(i)
+			}
+		case ',':
+			if depth == 1 {
+				if err := add(i); err != nil {
+					return nil, 0, err
+				}
+			}
+		}
+	}
+	return nil, 0, errors.New("a table has no end")
+}
+
+// table is a result as Lua writes it. Fields at its end may be missing.
+func (r Result) table(list map[string]string) (string, error) {
+	var values []string
+	if r.Status != "" {
+		values = append(values, "'"+r.Status+"'")
+	}
+	missing := ""
+	for _, name := range r.Fields {
+		value, given := list[name]
+		if !given {
+			missing = name
+			continue
+		}
+		if missing != "" {
+			return "", fmt.Errorf("%s is missing before %s", missing, name)
+		}
+		values = append(values, value)
+		delete(list, name)
+	}
+	for name := range list {
+		return "", fmt.Errorf("there is no field %s", name)
+	}
+	return "{" + strings.Join(values, ", ") + "}", nil
+}

@@ -1,0 +1,205 @@
+package protocol
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"turnstile/internal/protocol/lua"
+	"turnstile/internal/rediskey"
+	"turnstile/internal/script"
+)
+
+// move is a script with its KEYS, ARGV and results by name, as the header of its file in
+// lua declares them.
+type move struct {
+	*script.Script
+	name string
+	made func() composed
+}
+
+// composed is a script with what its calls need of its header.
+type composed struct {
+	lua.Script
+	keys []int // of each of KEYS its place in keyNames, -1: the next that a call adds
+	rest bool  // the last of KEYS stands for all that a call adds
+}
+
+// moves are all of them, by name.
+var moves = map[string]*move{}
+
+// named is the move whose script has that name in lua.
+func named(name string) *move {
+	m := &move{name: name, made: sync.OnceValue(func() composed {
+		s, err := lua.Compose(name)
+		if err != nil {
+			panic(err) // the files are embedded: the first test sees it
+		}
+		c := composed{Script: s}
+		for _, key := range s.Keys {
+			if strings.HasSuffix(key, "...") {
+				c.rest = true
+			} else {
+				c.keys = append(c.keys, slices.Index(keyNames, key))
+			}
+		}
+		return c
+	})}
+	m.Script = script.New(name, func() string { return m.made().Source })
+	moves[name] = m
+	return m
+}
+
+// keyNames are the keys of a session as the scripts name them, in the order of Keys.
+var keyNames = []string{
+	"sentinel", "run", "record", "followups", "resume", "events", "transcript", "partial",
+	"pending", "active", "lease", "paused", "scheduled", "retry", "completed",
+	"processed", "processed_day", "archived", "failed", "failed_day", "stopped", "state",
+}
+
+// transcriptKey is the index of the transcript's key, the only one that changes
+// while a session is owned.
+const transcriptKey = 6
+
+// Keys are a session's keys, in the order of keyNames. A script is given those that its
+// header names.
+func Keys(session, sessionID string, now time.Time) []string {
+	k := rediskey.For(session)
+	day := now.UTC().Format(":2006-01-02") // asynq's daily counters
+	return []string{
+		k.Sentinel(), k.Run(), k.Record(), k.Followups(), k.Resume(), k.Events(), k.Transcript(sessionID), k.Partial(),
+		k.Pending(), k.Active(), k.Lease(), k.Paused(), k.Scheduled(), k.Retry(), k.Completed(),
+		k.Processed(), k.Processed() + day, k.Archived(), k.Failed(), k.Failed() + day, k.Stopped(), k.State(),
+	}
+}
+
+// keys are the KEYS of a call, by the session's keys and those that are the call's own.
+func (m *move) keys(session []string, own ...string) []string {
+	c := m.made()
+	keys := make([]string, 0, len(c.keys)+len(own))
+	for _, at := range c.keys {
+		if at < 0 {
+			keys, own = append(keys, own[0]), own[1:]
+		} else {
+			keys = append(keys, session[at])
+		}
+	}
+	if c.rest {
+		keys = append(keys, own...)
+	}
+	return keys
+}
+
+// args are the ARGV of a call: names and values by turns, in any order. A missing or an
+// unknown name is a mistake of the program.
+func (m *move) args(pairs ...any) []any { return m.words(m.made().Args, pairs) }
+
+// each is what a session of several adds to the shared args.
+func (m *move) each(pairs ...any) []any { return m.words(m.made().Each, pairs) }
+
+func (m *move) words(declared []lua.Arg, pairs []any) []any {
+	if len(pairs) != 2*len(declared) {
+		panic(fmt.Sprintf("%s: %d names and values for %d arguments", m.name, len(pairs), len(declared)))
+	}
+	words := make([]any, 0, len(declared)+8)
+	for i, arg := range declared {
+		at := 2 * i
+		if pairs[at] != arg.Name {
+			at = 0
+			for at < len(pairs) && pairs[at] != arg.Name {
+				at += 2
+			}
+		}
+		if at >= len(pairs) {
+			panic(m.name + ": no argument " + arg.Name)
+		}
+		switch value := pairs[at+1].(type) {
+		case bool:
+			words = append(words, flag(value))
+		case []string:
+			words = slices.Grow(append(words, len(value)), len(value))
+			for _, v := range value {
+				words = append(words, v)
+			}
+		default:
+			words = append(words, value)
+		}
+	}
+	return words
+}
+
+func flag(b bool) string {
+	if b {
+		return "1"
+	}
+	return "0"
+}
+
+// run calls the script once.
+func (m *move) run(ctx context.Context, rdb script.Client, keys []string, args []any) (returned, error) {
+	r, err := m.Run(ctx, rdb, keys, args...)
+	return m.returned(r), err
+}
+
+// returned is what a script has returned, by the names of its header. What it has left out
+// is zero.
+type returned struct {
+	script.Result
+	move   *move
+	fields []string // of Result, from its element on
+	from   int
+}
+
+func (m *move) returned(list script.Result) returned {
+	r := returned{Result: list, move: m}
+	results := m.made().Results
+	if whole, ok := results["result"]; ok {
+		r.fields = whole.Fields
+	} else if of, ok := results[r.status()]; ok {
+		r.fields, r.from = of.Fields, 1
+	}
+	return r
+}
+
+// status is the first word of a result that has one.
+func (r returned) status() string { return r.Text(0) }
+
+// at is the place of a field; beyond the end if the result has none of that name.
+func (r returned) at(name string) int {
+	if i := slices.Index(r.fields, name); i >= 0 {
+		return r.from + i
+	}
+	return len(r.Result)
+}
+
+func (r returned) text(name string) string        { return r.Text(r.at(name)) }
+func (r returned) int(name string) int64          { return r.Int(r.at(name)) }
+func (r returned) is(name string) bool            { return r.Bool(r.at(name)) }
+func (r returned) ms(name string) time.Duration   { return r.Millis(r.at(name)) }
+func (r returned) list(name string) script.Result { return r.List(r.at(name)) }
+
+// record is a table within a result, of a kind that the header declares.
+func (r returned) record(kind string, list script.Result) returned {
+	return returned{Result: list, move: r.move, fields: r.move.made().Results[kind].Fields}
+}
+
+// records are the tables in a field.
+func (r returned) records(name, kind string) []returned {
+	list := r.list(name)
+	all := make([]returned, len(list))
+	for i := range list {
+		all[i] = r.record(kind, list.List(i))
+	}
+	return all
+}
+
+// behind is what the result has behind its fields.
+func (r returned) behind() script.Result {
+	if n := r.from + len(r.fields); n < len(r.Result) {
+		return r.Result[n:]
+	}
+	return nil
+}

@@ -1,0 +1,30 @@
+-- events_page: a page of a session's events. Reads only.
+--
+-- KEYS[1] the stream
+-- ARGV[1] id of the event before the first
+-- ARGV[2] how many bytes a page has. Its last event may exceed that: each page has
+--         one, however long. '0': no event, only whether there is one
+--
+-- Answers {1 if there may be more, events as XRANGE answers them}.
+
+local MOST = 1000 -- events of a page
+local after, room = ARGV[1], tonumber(ARGV[2])
+if room == 0 then
+  return {#redis.call('XRANGE', KEYS[1], '(' .. after, '+', 'COUNT', 1)}
+end
+local page, total, n = {0}, 0, 1
+repeat
+  local some = redis.call('XRANGE', KEYS[1], '(' .. after, '+', 'COUNT', n)
+  for _, event in ipairs(some) do
+    if total >= room then break end
+    page[#page + 1], after = event, event[1]
+    total = total + 32 -- the id, and what a reply has around it
+    for _, text in ipairs(event[2]) do total = total + #text end
+  end
+  if #some < n then return page end
+  -- As many more as would fit if they were as long as these: any may be longer.
+  n = math.floor((room - total) / (total / (#page - 1)))
+  n = math.max(math.min(n, 64, MOST - #page + 1), 1)
+until total >= room or #page > MOST
+page[1] = 1
+return page
