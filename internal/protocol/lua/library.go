@@ -57,7 +57,7 @@ func (l *library) used(code string) (list []definition) {
 			return
 		}
 		done[name] = true
-		for _, used := range d.uses {
+		for _, used := range slices.Sorted(maps.Keys(names(d.text))) {
 			need(used)
 		}
 		list = append(list, d)
@@ -72,32 +72,72 @@ func (l *library) used(code string) (list []definition) {
 // those of fields.
 func names(code string) map[string]bool {
 	found := map[string]bool{}
-	for _, m := range identifier.FindAllStringSubmatch(bare(code), -1) {
-		found[m[2]] = true
+	for i := 0; i < len(code); i++ {
+		switch c := code[i]; {
+		case c == '-' && strings.HasPrefix(code[i:], "--"):
+			i += comment(code[i:]) - 1
+		case c == '\'' || c == '"':
+			i += quoted(code[i:]) - 1
+		case word(c):
+			end := i + 1
+			for end < len(code) && word(code[end]) {
+				end++
+			}
+			if i == 0 || code[i-1] != '.' {
+				found[code[i:end]] = true
+			}
+			i = end - 1
+		}
 	}
 	return found
 }
 
-var (
-	identifier = regexp.MustCompile(`(^|[^.\w])([A-Za-z_]\w*)`)
-	noise      = regexp.MustCompile(`'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*"|--[^\n]*`)
-)
+func word(c byte) bool {
+	return c == '_' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
+}
 
-// bare is code without comments and strings.
-func bare(code string) string {
-	return noise.ReplaceAllStringFunc(code, func(m string) string {
-		if strings.HasPrefix(m, "--") {
-			return ""
+// comment is how long the comment is that a text begins with.
+func comment(code string) int {
+	if end := strings.IndexByte(code, '\n'); end >= 0 {
+		return end
+	}
+	return len(code)
+}
+
+// quoted is how long the string is that a text begins with.
+func quoted(code string) int {
+	for i := 1; i < len(code); i++ {
+		switch code[i] {
+		case '\\':
+			i++
+		case code[0]:
+			return i + 1
 		}
-		return "''"
-	})
+	}
+	return len(code)
+}
+
+// bare is code without comments, and with empty strings.
+func bare(code string) string {
+	var out strings.Builder
+	for i := 0; i < len(code); i++ {
+		switch c := code[i]; {
+		case c == '-' && strings.HasPrefix(code[i:], "--"):
+			i += comment(code[i:]) - 1
+		case c == '\'' || c == '"':
+			out.WriteString("''")
+			i += quoted(code[i:]) - 1
+		default:
+			out.WriteByte(c)
+		}
+	}
+	return out.String()
 }
 
 // definition is a function or a constant of the library.
 type definition struct {
 	name string
 	text string
-	uses []string // names
 }
 
 var defined = regexp.MustCompile(`^local (?:function )?([A-Za-z_]\w*)`)
@@ -131,14 +171,6 @@ func definitions(text string) (all []definition, err error) {
 	}
 	if open != nil {
 		return nil, fmt.Errorf("%s has no end", open.name)
-	}
-	for i := range all {
-		for name := range names(all[i].text) {
-			if name != all[i].name {
-				all[i].uses = append(all[i].uses, name)
-			}
-		}
-		slices.Sort(all[i].uses)
 	}
 	return all, nil
 }

@@ -10,27 +10,29 @@ import (
 
 var (
 	sessionField = regexp.MustCompile(`(^|[^.\w])s\.([a-z_]+)`)
-	sessionCall  = regexp.MustCompile(`\b()([a-z_]+)\(s(, |\))`)
+	sessionCall  = regexp.MustCompile(`\b([a-z_]+)\(s(, |\))`)
 )
 
 // lift has a script pay nothing for the session's table: its fields are locals, and a
 // function that takes it is given those fields that it needs.
 func (p *parts) lift() error {
-	needs := map[string]map[string]bool{}
+	needs, calls := map[string]map[string]bool{}, map[string][]string{}
 	for _, f := range p.functions {
-		needs[f.name] = map[string]bool{}
+		need := map[string]bool{}
+		for _, m := range sessionField.FindAllStringSubmatch(f.text, -1) {
+			need[m[2]] = true
+		}
+		for _, m := range sessionCall.FindAllStringSubmatch(f.text, -1) {
+			calls[f.name] = append(calls[f.name], m[1])
+		}
+		needs[f.name] = need
 	}
 	for grown := true; grown; {
 		grown = false
-		for _, f := range p.functions {
-			need, before := needs[f.name], len(needs[f.name])
-			for _, m := range sessionField.FindAllStringSubmatch(f.text, -1) {
-				need[m[2]] = true
-			}
-			for _, m := range sessionCall.FindAllStringSubmatch(f.text, -1) {
-				for field := range needs[m[2]] {
-					need[field] = true
-				}
+		for name, need := range needs {
+			before := len(need)
+			for _, called := range calls[name] {
+				maps.Copy(need, needs[called])
 			}
 			grown = grown || len(need) > before
 		}
@@ -39,20 +41,20 @@ func (p *parts) lift() error {
 		var unknown error
 		code = sessionCall.ReplaceAllStringFunc(code, func(m string) string {
 			sub := sessionCall.FindStringSubmatch(m)
-			need, ours := needs[sub[2]]
+			need, ours := needs[sub[1]]
 			if !ours {
-				unknown = fmt.Errorf("%s gets the session and is no function of the library", sub[2])
+				unknown = fmt.Errorf("%s gets the session and is no function of the library", sub[1])
 				return m
 			}
 			given := make([]string, 0, len(need))
 			for _, field := range slices.Sorted(maps.Keys(need)) {
 				given = append(given, "s_"+field)
 			}
-			end := sub[3]
+			end := sub[2]
 			if len(given) == 0 && end == ", " {
 				end = ""
 			}
-			return sub[1] + sub[2] + "(" + strings.Join(given, ", ") + end
+			return sub[1] + "(" + strings.Join(given, ", ") + end
 		})
 		return sessionField.ReplaceAllString(code, "${1}s_$2"), unknown
 	})

@@ -11,35 +11,42 @@ import (
 func (p *parts) construct() error { return p.each(p.header.construct) }
 
 func (h Header) construct(code string) (string, error) {
+	var out strings.Builder
 	for {
-		at, name := h.constructor(code)
-		if at < 0 {
-			return code, nil
+		m := constructed.FindStringSubmatchIndex(code)
+		if m == nil {
+			out.WriteString(code)
+			return out.String(), nil
 		}
-		open := at + len(name)
+		name, open := code[m[4]:m[5]], m[5]
+		result, ours := h.Results[name]
+		if !ours {
+			out.WriteString(code[:open+1])
+			code = code[open+1:]
+			continue
+		}
 		list, end, err := elements(code, open)
+		for field, value := range list {
+			if err == nil {
+				list[field], err = h.construct(value)
+			}
+		}
 		if err != nil {
 			return "", err
 		}
-		text, err := h.Results[name].table(list)
+		text, err := result.table(list)
 		if err != nil {
 			return "", fmt.Errorf("%s: %w", name, err)
 		}
-		code = code[:at] + text + code[end:]
+		out.WriteString(code[:m[4]] + text)
+		code = code[end:]
 	}
 }
 
-var constructed = regexp.MustCompile(`(^|[^.\w])([a-z_]+)\{`)
-
-func (h Header) constructor(code string) (at int, name string) {
-	for _, m := range constructed.FindAllStringSubmatchIndex(code, -1) {
-		name := code[m[4]:m[5]]
-		if _, ours := h.Results[name]; ours {
-			return m[4], name
-		}
-	}
-	return -1, ""
-}
+var (
+	constructed = regexp.MustCompile(`(^|[^.\w])([a-z_]+)\{`)
+	fieldName   = regexp.MustCompile(`^[a-z_]+$`)
+)
 
 // elements are the name = value pairs of the table that opens at code[open], and where it
 // ends.
@@ -53,7 +60,7 @@ func elements(code string, open int) (list map[string]string, end int, err error
 		}
 		name, value, ok := strings.Cut(text, "=")
 		name = strings.TrimSpace(name)
-		if !ok || !regexp.MustCompile(`^[a-z_]+$`).MatchString(name) || strings.HasPrefix(value, "=") {
+		if !ok || !fieldName.MatchString(name) || strings.HasPrefix(value, "=") {
 			return fmt.Errorf("no name = value: %q", text)
 		}
 		list[name] = strings.TrimSpace(value)
