@@ -1,0 +1,31 @@
+package protocol
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"turnstile/internal/script"
+)
+
+// SetTitle gives the conversation a user's title; "" removes it. lua/title.lua.
+func SetTitle(ctx context.Context, rdb script.Client, sessionKey, title string) error {
+	_, err := titleMove.run(ctx, rdb, titleMove.keys(Keys(sessionKey, "", time.Now())), titleMove.args("token", "", "fence", "", "title", title))
+	return err
+}
+
+// Title proposes a title for the session's transcript. It is not taken where a
+// user has set one.
+func (h *Claim) Title(ctx context.Context, title string) error {
+	if err := h.lease.Held(); err != nil {
+		return fmt.Errorf("title of %s: %w", h.session, err)
+	}
+	h.mu.Lock()
+	keys, fence := h.keys, h.turn.Fence
+	h.mu.Unlock()
+	_, err := h.consumer.moves.Run(ctx, titleMove.Script, titleMove.keys(keys), h.args(titleMove, fence, "title", text(title))...)
+	if err != nil {
+		return fmt.Errorf("title of %s: %w", h.session, err)
+	}
+	return nil
+}
