@@ -95,7 +95,7 @@ func TestCommandEscape(t *testing.T) {
 	b.say("a")
 	h := b.start()
 	for text, want := range map[string]string{
-		"//stop": "/stop", "///stop": "//stop", "/stopp": "/stopp", "/ stop": "/ stop", "/STOP": "/STOP", "/new\nline": "/new\nline", "say /stop": "say /stop",
+		"//stop": "/stop", "///stop": "//stop", "/compact": "/compact", "/ stop": "/ stop", "/Weather": "/Weather", "/new\nline": "/new\nline", "say /stop": "say /stop",
 	} {
 		r, err := b.client.Submit(b.ctx, key, session.Message{Text: text})
 		must(t, err)

@@ -47,7 +47,8 @@ var rooms = []room{
 	{"internal/workspace", "pkg/agent"},
 	{"pkg/agent/...", "internal/process/command internal/process/guardian internal/process/gulp internal/strictjson internal/titles internal/version internal/workspace pkg/agent pkg/session"},
 	// The moves, and what is built of them.
-	{"internal/protocol", "internal/lease internal/redisconn internal/rediskey internal/script internal/stored pkg/agent pkg/session"},
+	{"internal/protocol/lua", "internal/script"},
+	{"internal/protocol", "internal/lease internal/protocol/lua internal/redisconn internal/rediskey internal/script internal/stored pkg/agent pkg/session"},
 	{"internal/recovery", "internal/protocol internal/rediskey"},
 	{"internal/maintenance", "internal/protocol internal/redisconn internal/rediskey pkg/session"},
 	{"internal/slash", "internal/protocol pkg/resume pkg/session"},
