@@ -19,6 +19,7 @@ import (
 	"turnstile/internal/redisconn"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 	"turnstile/test/hostile"
 )
 
@@ -86,7 +87,7 @@ func commands(c *cobra.Command) (list []string) {
 // on a terminal. With --json they are as they were.
 func TestNoCommandPrintsWhatSteers(t *testing.T) {
 	t.Parallel()
-	url, _ := newRedis(t)
+	url, sessions := newRedis(t)
 	environ := []string{"REDIS_URL=" + url}
 	w := hostileWorker(t, url)
 	hostileRecords(t, url)
@@ -134,6 +135,10 @@ func TestNoCommandPrintsWhatSteers(t *testing.T) {
 	if len(uncalled) > 0 {
 		t.Errorf("%q are not called here", uncalled)
 	}
+	expect.Soon(t, "b's message, which was rerun, to end", func() bool {
+		b, err := sessions.Session(t.Context(), "b")
+		return err == nil && b.Phase == session.PhaseIdle && b.Pending == 0
+	})
 	for _, args := range [][]string{{"ps"}, {"show", "a"}, {"show", "z"}, {"show", "b"}} {
 		r := call(t, environ, append(args, "--json")...).want(t, exitOK)
 		hostile.CheckJSON(t, fmt.Sprintf("%q", append(args, "--json")), r.out)

@@ -31,7 +31,7 @@ func rows(text string) map[string]string {
 func everyState(t *testing.T) (environ []string, c *actors.Client) {
 	t.Helper()
 	url, c := newRedis(t)
-	w := echoWorker(t, url, "TURNSTILE_CONCURRENCY=2")
+	w := echoWorker(t, url, "TURNSTILE_CONCURRENCY=2", "TURNSTILE_DRAIN_TIMEOUT=0")
 	reply(t, c, "idle", "title=Done hello")
 	reply(t, c, "suspended", "hello")
 	asking := submit(t, c, "asking", "ask=deploy hello")
@@ -131,7 +131,7 @@ func TestWorkers(t *testing.T) {
 	if r := call(t, environ, "ps", "--workers", "--json").want(t, exitOK); r.out != "[]\n" {
 		t.Errorf("%q", r.out)
 	}
-	w := echoWorker(t, url, "TURNSTILE_CONCURRENCY=3")
+	w := echoWorker(t, url, "TURNSTILE_CONCURRENCY=3", "TURNSTILE_DRAIN_TIMEOUT=0")
 	submit(t, c, "a", "sleep=1h hello")
 	var got map[string]any
 	for deadline := time.Now().Add(waits); got["turns"] != 1.; { // the next heartbeat comes in 5 s at most
