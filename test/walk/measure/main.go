@@ -6,7 +6,7 @@ package main
 import (
 	"bufio"
 	"bytes"
-	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -69,7 +69,7 @@ func run(args []string) error {
 	}
 	var functions int
 	fmt.Printf("%-24s %9s %5s\n", "package", "functions", "hops")
-	for _, p := range slices.SortedFunc(maps.Keys(counts), func(a, b string) int { return cmp.Compare(a, b) }) {
+	for _, p := range slices.Sorted(maps.Keys(counts)) {
 		c := counts[p]
 		functions += c.functions
 		fmt.Printf("%-24s %9d %5d\n", p, c.functions, c.hops)
@@ -83,7 +83,7 @@ var funcLine = regexp.MustCompile(`^turnstile/(\S+\.go):[0-9]+:\s+(\S+)\s+([0-9.
 
 // covered are the functions that a folder's counters know to have run.
 func covered(dir string) (map[walk.Hop]bool, error) {
-	out, err := exec.Command("go", "tool", "covdata", "func", "-i", dir).Output()
+	out, err := exec.CommandContext(context.Background(), "go", "tool", "covdata", "func", "-i", dir).Output()
 	if err != nil {
 		return nil, fmt.Errorf("read the coverage in %s: %w", dir, err)
 	}
