@@ -333,7 +333,7 @@ check_slash_commands() {
 	enqueued -s talk /undo
 	same "the users' part after /undo" one "$(show talk "$said_by_users")"
 	enqueued -s talk /retry
-	eventually "the turn that is run again" shows talk "$said_by_agents" "reply to one"
+	eventually "the turn that runs again" shows talk "$said_by_agents" "reply to one"
 	enqueued -s talk --id g1 "gate one"
 	eventually "the turn" turn_started g1
 	enqueued -s talk --id b1 behind
@@ -345,7 +345,7 @@ check_slash_commands() {
 	same "archived" 2 "$(show talk .archived)"
 	open_gate
 	enqueued -s talk /resume
-	holds "/resume" "2 messages are run again" "$out"
+	holds "/resume" "Rerunning 2 messages" "$out"
 	enqueued -s talk --id b1 --wait behind
 	same "the reply of what was stopped" "reply to behind" "$out"
 	local before
