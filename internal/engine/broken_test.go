@@ -11,6 +11,7 @@ import (
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/agent/echo"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
@@ -20,12 +21,12 @@ func TestBrokenSessionHidesNoLostClaim(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	broken := r.key + ".broken"
-	must(t, r.rdb.Set(r.ctx, rediskey.For(broken).Pending(), "no list", 0).Err())
+	expect.OK(t, r.rdb.Set(r.ctx, rediskey.For(broken).Pending(), "no list", 0).Err())
 	r.say("m1", "hello")
 	// Neither is a plain one (it has 21 keys), and each is sent by itself, as where Redis
 	// has forgotten the script.
-	must(t, r.rdb.HSet(r.ctx, r.k.Run(), "special", "1").Err())
-	must(t, r.rdb.ZAdd(r.ctx, rediskey.Ready, redis.Z{Score: 1, Member: broken}).Err())
+	expect.OK(t, r.rdb.HSet(r.ctx, r.k.Run(), "special", "1").Err())
+	expect.OK(t, r.rdb.ZAdd(r.ctx, rediskey.Ready, redis.Z{Score: 1, Member: broken}).Err())
 	var f redistest.Faults
 	claims := func(command string) redistest.Match {
 		return func(cmd redis.Cmder) bool {

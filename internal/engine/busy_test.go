@@ -15,6 +15,7 @@ import (
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
@@ -38,7 +39,7 @@ func steering(task string) redistest.Match {
 // steer waits for a steer that the turn is offered.
 func (a *act) steer(t testing.TB, id string) agent.Steer {
 	t.Helper()
-	s := receive(t, "the steer "+id, a.Steers)
+	s := expect.Received(t, "the steer "+id, a.Steers)
 	if s.Message.ID != id {
 		t.Fatalf("the turn is offered %s, want %s", s.Message.ID, id)
 	}
@@ -62,8 +63,8 @@ func TestCollectedTurn(t *testing.T) {
 				const id = "broken"
 				_, err := asynq.NewClientFromRedisClient(r.rdb).EnqueueContext(r.ctx, asynq.NewTask(session.TaskType, []byte("{")),
 					asynq.Queue(rediskey.Queue(r.key)), asynq.TaskID(rediskey.TaskID(r.key, id)))
-				must(t, err)
-				must(t, r.rdb.HSet(r.ctx, r.k.Task(rediskey.TaskID(r.key, id)), "quiet", "1 100").Err())
+				expect.OK(t, err)
+				expect.OK(t, r.rdb.HSet(r.ctx, r.k.Task(rediskey.TaskID(r.key, id)), "quiet", "1 100").Err())
 			}
 			if put == "first" {
 				bad()
@@ -75,12 +76,12 @@ func TestCollectedTurn(t *testing.T) {
 			}
 			a.reply("ok")
 			b := s.next(t, "m2")
-			equal(t, "messages", len(b.Messages), 2)
-			equal(t, "text", b.Text(), "one\n\ntwo")
+			expect.Equal(t, "messages", len(b.Messages), 2)
+			expect.Equal(t, "text", b.Text(), "one\n\ntwo")
 			b.reply("both")
 			for _, id := range []string{"m2", "m3"} {
 				o := r.ends(id, session.StatusDone)
-				equal(t, "its reply", o.Reply+" "+o.Turn, "both "+b.ID)
+				expect.Equal(t, "its reply", o.Reply+" "+o.Turn, "both "+b.ID)
 			}
 			want := []string{"m1", "m2", "m3"}
 			if put != "" {
@@ -93,8 +94,8 @@ func TestCollectedTurn(t *testing.T) {
 			}
 			// On a slow machine a turn's start is told before its bad messages are dismissed.
 			starts := slices.DeleteFunc(r.starts(r.key), func(id string) bool { return id == "old" || id == "broken" })
-			equalList(t, "turns", starts, want...)
-			equalList(t, "transcript", r.transcript(r.key), "user hello", "assistant ok", "user one", "user two", "assistant both")
+			expect.List(t, "turns", starts, want...)
+			expect.List(t, "transcript", r.transcript(r.key), "user hello", "assistant ok", "user one", "user two", "assistant both")
 		})
 	}
 }
@@ -113,9 +114,9 @@ func TestCollectedTurnOfBadMessagesOnly(t *testing.T) {
 	for i := range 3 {
 		r.ends(fmt.Sprint("old", i), session.StatusExpired)
 	}
-	await(t, "the session to be free", func() bool { return r.token() == "" })
+	expect.Soon(t, "the session to be free", func() bool { return r.token() == "" })
 	s.empty(t)
-	equal(t, "waiting messages", r.info().Pending, 0)
+	expect.Equal(t, "waiting messages", r.info().Pending, 0)
 }
 
 // Interrupt keeps what was done, rollback nothing.
@@ -133,24 +134,24 @@ func TestInterruptAndRollback(t *testing.T) {
 			r.say("m1", "hello")
 			a := s.next(t, "m1")
 			a.text("half")
-			await(t, "a checkpoint", func() bool { return r.rdb.Exists(r.ctx, r.k.Partial()).Val() == 1 })
+			expect.Soon(t, "a checkpoint", func() bool { return r.rdb.Exists(r.ctx, r.k.Partial()).Val() == 1 })
 			r.say("m3", "behind")
-			equal(t, "position", r.say("m2", "now", mode).Position, 2)
+			expect.Equal(t, "position", r.say("m2", "now", mode).Position, 2)
 			o := r.ends("m1", session.StatusInterrupted)
 			b := s.next(t, "m2")
-			equal(t, "a partial is left", r.rdb.Exists(r.ctx, r.k.Partial()).Val(), 0)
+			expect.Equal(t, "a partial is left", r.rdb.Exists(r.ctx, r.k.Partial()).Val(), 0)
 			state := r.rdb.HGet(r.ctx, r.k.Task(rediskey.TaskID(r.key, "m1")), "state").Val()
 			if mode == session.ModeInterrupt {
-				equal(t, "error", o.Error, "interrupted by a newer message")
-				equal(t, "state", state, "completed")
+				expect.Equal(t, "error", o.Error, "interrupted by a newer message")
+				expect.Equal(t, "state", state, "completed")
 			} else {
-				equal(t, "error", o.Error, "rolled back by a newer message")
-				equal(t, "reason in the archive", r.archivedAs("m1"), o.Error)
-				equal(t, "history", len(b.History), 0)
+				expect.Equal(t, "error", o.Error, "rolled back by a newer message")
+				expect.Equal(t, "reason in the archive", r.archivedAs("m1"), o.Error)
+				expect.Equal(t, "history", len(b.History), 0)
 			}
 			b.reply("two")
 			s.next(t, "m3")
-			equalList(t, "transcript", r.transcript(r.key), want...)
+			expect.List(t, "transcript", r.transcript(r.key), want...)
 		})
 	}
 }
@@ -168,17 +169,17 @@ func TestInterruptedWorkerIsKilled(t *testing.T) {
 			j := job{TTL: 2 * time.Second, Checkpoint: time.Millisecond}
 			one := r.process("one", j)
 			r.say("m1", "tool=look sleep=1h hello")
-			await(t, "a checkpoint, and the turn's start to be told", func() bool {
+			expect.Soon(t, "a checkpoint, and the turn's start to be told", func() bool {
 				return r.rdb.Exists(r.ctx, r.k.Partial()).Val() == 1 && len(r.started("m1")) == 1
 			})
 			one.stop()
-			equal(t, "position", r.say("m2", "now", mode).Position, 2)
+			expect.Equal(t, "position", r.say("m2", "now", mode).Position, 2)
 			one.kill()
 			r.process("two", j)
 			r.ends("m1", session.StatusInterrupted)
 			r.ends("m2", session.StatusDone)
-			equalList(t, "turns", r.starts(r.key), "m1", "m2")
-			equalList(t, "transcript", r.transcript(r.key), want...)
+			expect.List(t, "turns", r.starts(r.key), "m1", "m2")
+			expect.List(t, "transcript", r.transcript(r.key), want...)
 		})
 	}
 }
@@ -197,7 +198,7 @@ func TestDroppedAreToldInTheNote(t *testing.T) {
 	}
 	r.ends("m2", session.StatusDropped)
 	r.ends("m3", session.StatusDropped)
-	equal(t, "note", a.Note, "")
+	expect.Equal(t, "note", a.Note, "")
 	a.reply("ok")
 	lines := func(note string) (lines []string) {
 		for l := range strings.SplitSeq(strings.Trim(note, "[]"), "\n") {
@@ -209,19 +210,19 @@ func TestDroppedAreToldInTheNote(t *testing.T) {
 	}
 	want := []string{`- "text 2"`, `- "text 3"`}
 	b := s.next(t, "m4")
-	equalList(t, "lines of the note", lines(b.Note), want...)
+	expect.List(t, "lines of the note", lines(b.Note), want...)
 	b.fail(agent.Retryable(fmt.Errorf("flaky")))
 	b = s.next(t, "m4")
-	equalList(t, "lines of the second attempt's note", lines(b.Note), want...)
+	expect.List(t, "lines of the second attempt's note", lines(b.Note), want...)
 	r.say("m5", "on")
 	b.reply("ok")
 	c := s.next(t, "m5")
-	equal(t, "the next turn's note", c.Note, "")
+	expect.Equal(t, "the next turn's note", c.Note, "")
 	c.reply("ok")
 	r.ends("m5", session.StatusDone)
 	r.say("m6", "on")
 	d := s.next(t, "m6")
-	equal(t, "the note of the turn after", d.Note, "")
+	expect.Equal(t, "the note of the turn after", d.Note, "")
 	d.reply("ok")
 	if texts := r.transcript(r.key); slices.ContainsFunc(texts, func(l string) bool { return strings.Contains(l, "System note") }) {
 		t.Errorf("the note is in the transcript: %q", texts)
@@ -242,7 +243,7 @@ func TestSignalsWhileMessagesAreDismissed(t *testing.T) {
 	r.submit(r.key, session.Message{ID: "old", Text: "old", ExpiresIn: 1})
 	r.say("m2", "one")
 	a.reply("ok")
-	receive(t, "the dismissal", gate.Arrived())
+	expect.Received(t, "the dismissal", gate.Arrived())
 	r.say("m3", "steer", session.ModeSteer)
 	gate.Release()
 	ctx, cancel := context.WithCancel(r.ctx)

@@ -12,6 +12,7 @@ import (
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
@@ -29,11 +30,11 @@ func TestB64_SurvivesKill(t *testing.T) {
 	one.kill()
 
 	p, _ := r.partial()
-	equal(t, "turn of the partial", p.Turn, running.Turn)
-	equalList(t, "messages of the partial", p.Messages, "m1")
-	equal(t, "active messages", r.rdb.LLen(r.ctx, r.k.Active()).Val(), 1)
-	equal(t, "the running turn", rediskey.IDPrefix(r.key)+r.rdb.HGet(r.ctx, r.k.Run(), "fence").Val(), running.Turn)
-	equalList(t, "the earlier transcript", r.transcript(r.key), "user hi", "assistant echo: hi")
+	expect.Equal(t, "turn of the partial", p.Turn, running.Turn)
+	expect.List(t, "messages of the partial", p.Messages, "m1")
+	expect.Equal(t, "active messages", r.rdb.LLen(r.ctx, r.k.Active()).Val(), 1)
+	expect.Equal(t, "the running turn", rediskey.IDPrefix(r.key)+r.rdb.HGet(r.ctx, r.k.Run(), "fence").Val(), running.Turn)
+	expect.List(t, "the earlier transcript", r.transcript(r.key), "user hi", "assistant echo: hi")
 	if len(p.Entries) != 3 {
 		t.Fatalf("the partial has %q", told(p.Entries))
 	}
@@ -42,16 +43,16 @@ func TestB64_SurvivesKill(t *testing.T) {
 	s := newStage()
 	r.worker(s, sentinelTTL(time.Second))
 	a := s.next(t, "m1")
-	equal(t, "session id", a.SessionID, first.SessionID)
-	equal(t, "redelivered", a.Redelivered, true)
-	equalList(t, "history", told(a.History), "user hi", "assistant echo: hi",
+	expect.Equal(t, "session id", a.SessionID, first.SessionID)
+	expect.Equal(t, "redelivered", a.Redelivered, true)
+	expect.List(t, "history", told(a.History), "user hi", "assistant echo: hi",
 		"user "+a.Messages[0].Text, "tool search", "assistant "+half+" (interrupted)")
 	if !strings.Contains(a.Note, "a gateway interruption") {
 		t.Errorf("note %q", a.Note)
 	}
 	a.reply("the rest")
 	r.ends("m1", session.StatusDone)
-	equalList(t, "transcript", r.transcript(r.key), "user hi", "assistant echo: hi",
+	expect.List(t, "transcript", r.transcript(r.key), "user hi", "assistant echo: hi",
 		"user "+a.Messages[0].Text, "tool search", "assistant "+half+" (interrupted)", "assistant the rest")
 }
 
@@ -67,10 +68,10 @@ func TestB70_LostWorkersCheckpoint(t *testing.T) {
 	r.say("m1", "hello")
 	a := one.next(t, "m1")
 	a.text("never seen")
-	receive(t, "the checkpoint", gate.Arrived())
+	expect.Received(t, "the checkpoint", gate.Arrived())
 	// Or these would tell the worker that it has lost the session.
-	await(t, "the events", func() bool { return strings.Contains(r.story(r.key), "never seen") })
-	must(t, r.rdb.Del(r.ctx, r.k.Sentinel()).Err()) // as if its time were over
+	expect.Soon(t, "the events", func() bool { return strings.Contains(r.story(r.key), "never seen") })
+	expect.OK(t, r.rdb.Del(r.ctx, r.k.Sentinel()).Err()) // as if its time were over
 	r.worker(two, sentinelTTL(time.Minute))
 	r.announce()
 	b := two.next(t, "m1")
@@ -82,7 +83,7 @@ func TestB70_LostWorkersCheckpoint(t *testing.T) {
 	if err := a.cause(t); !errors.Is(err, agent.ErrLeaseLost) {
 		t.Errorf("the turn ended with %v", err)
 	}
-	await(t, "the worker to be idle", func() bool { return w.Running() == 0 })
+	expect.Soon(t, "the worker to be idle", func() bool { return w.Running() == 0 })
 	if after := r.sessionDump(); after != before {
 		t.Errorf("the lost worker wrote:\nbefore\n%s\nafter\n%s", before, after)
 	}
@@ -91,7 +92,7 @@ func TestB70_LostWorkersCheckpoint(t *testing.T) {
 // announce makes workers look at the session.
 func (r *rig) announce() {
 	r.Helper()
-	must(r, r.rdb.ZAdd(r.ctx, rediskey.Ready, redis.Z{Score: 1, Member: r.key}).Err())
+	expect.OK(r, r.rdb.ZAdd(r.ctx, rediskey.Ready, redis.Z{Score: 1, Member: r.key}).Err())
 }
 
 // A worker that was stopped past its TTL while a checkpoint was due writes nothing
@@ -108,10 +109,10 @@ func TestB70_StoppedBeforeACheckpoint(t *testing.T) {
 	r.worker(s, sentinelTTL(ttl))
 	a := s.next(t, "m1")
 	a.text("mine")
-	await(t, "the events", func() bool { return strings.Contains(r.story(r.key), "mine") })
+	expect.Soon(t, "the events", func() bool { return strings.Contains(r.story(r.key), "mine") })
 	before := r.steady()
 	one.signal(syscall.SIGCONT)
-	await(t, "the stopped worker to notice", func() bool { return strings.Contains(one.log.String(), "status=lost") })
+	expect.Soon(t, "the stopped worker to notice", func() bool { return strings.Contains(one.log.String(), "status=lost") })
 	if after := r.steady(); after != before {
 		t.Errorf("the stopped worker wrote:\nbefore\n%s\nafter\n%s", before, after)
 	}
@@ -147,7 +148,7 @@ func TestCheckpointAtAToolsEnd(t *testing.T) {
 	a.toolStart("1")
 	a.toolEnd("1")
 	p := r.awaitPartial("found")
-	equalList(t, "stored", told(p.Entries), "user hello", "tool search (interrupted)")
+	expect.List(t, "stored", told(p.Entries), "user hello", "tool search (interrupted)")
 	a.reply("done")
 	r.ends("m1", session.StatusDone)
 }

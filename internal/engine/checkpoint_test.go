@@ -18,6 +18,7 @@ import (
 	"turnstile/internal/stored"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
@@ -44,7 +45,7 @@ func (r *rig) partial() (p stored.Partial, ok bool) {
 	if errors.Is(err, redis.Nil) {
 		return p, false
 	}
-	must(r, err)
+	expect.OK(r, err)
 	if p, ok = stored.DecodePartial(text); !ok {
 		r.Fatalf("the partial cannot be read: %s", text)
 	}
@@ -54,7 +55,7 @@ func (r *rig) partial() (p stored.Partial, ok bool) {
 // awaitPartial waits until a text is part of what is stored.
 func (r *rig) awaitPartial(text string) (p stored.Partial) {
 	r.Helper()
-	await(r, "a checkpoint with "+text, func() bool {
+	expect.Soon(r, "a checkpoint with "+text, func() bool {
 		return strings.Contains(r.rdb.Get(r.ctx, r.k.Partial()).Val(), text)
 	})
 	p, _ = r.partial()
@@ -95,18 +96,18 @@ func TestB54_SaveWritesTheRecord(t *testing.T) {
 	a.reply("one")
 	r.ends("m1", session.StatusDone)
 	first := record()
-	equal(t, "version", first["v"], "1")
-	equal(t, "session id", first["session_id"], a.SessionID)
+	expect.Equal(t, "version", first["v"], "1")
+	expect.Equal(t, "session id", first["session_id"], a.SessionID)
 	r.free("after the turn")
 	r.say("m2", "again")
 	s.next(t, "m2").reply("two")
 	r.ends("m2", session.StatusDone)
 	second := record()
-	equal(t, "created at", second["created_at"], first["created_at"])
+	expect.Equal(t, "created at", second["created_at"], first["created_at"])
 	if first["updated_at"] < first["created_at"] || second["updated_at"] <= first["updated_at"] {
 		t.Errorf("updated at %s, then %s", first["updated_at"], second["updated_at"])
 	}
-	equal(t, "entries", r.info().Entries, 4)
+	expect.Equal(t, "entries", r.info().Entries, 4)
 }
 
 func TestB59_ACheckpointPerBurst(t *testing.T) {
@@ -129,22 +130,22 @@ func TestB59_ACheckpointPerBurst(t *testing.T) {
 					a.text(fmt.Sprintf("%d.%d ", burst, i))
 				}
 				p := r.awaitPartial(fmt.Sprintf("%d.19 ", burst))
-				equal(t, "turn", p.Turn, a.ID)
-				equal(t, "fence", p.Fence, a.Fence)
-				equalList(t, "messages", p.Messages, "m1")
-				equal(t, "entries", len(p.Entries), 2)
-				equal(t, "the user's words", p.Entries[0].Text, "hello")
-				equal(t, "cut off", p.Entries[1].Interrupted, true)
+				expect.Equal(t, "turn", p.Turn, a.ID)
+				expect.Equal(t, "fence", p.Fence, a.Fence)
+				expect.List(t, "messages", p.Messages, "m1")
+				expect.Equal(t, "entries", len(p.Entries), 2)
+				expect.Equal(t, "the user's words", p.Entries[0].Text, "hello")
+				expect.Equal(t, "cut off", p.Entries[1].Interrupted, true)
 			}
-			equalList(t, "the running message", r.info().Messages, "m1")
-			equal(t, "the running turn", r.info().Turn, a.ID)
+			expect.List(t, "the running message", r.info().Messages, "m1")
+			expect.Equal(t, "the running turn", r.info().Turn, a.ID)
 			if n := len(sent); n < 3 || n > 6 { // three, unless the test itself was held up
 				t.Errorf("%d checkpoints of three bursts", n)
 			}
 			a.reply("done")
 			r.ends("m1", session.StatusDone)
 			_, kept := r.partial()
-			equal(t, "a partial after the end", kept, false)
+			expect.Equal(t, "a partial after the end", kept, false)
 		})
 	}
 }
@@ -161,15 +162,15 @@ func TestB60_WhatCountsAsActivity(t *testing.T) {
 
 	a.toolStart("1")
 	a.toolEnd("1")
-	receive(t, "the checkpoint of a tool that has ended", sent)
+	expect.Received(t, "the checkpoint of a tool that has ended", sent)
 	p := r.awaitPartial("found")
-	equalList(t, "stored", told(p.Entries), "user hello", "tool search (interrupted)")
+	expect.List(t, "stored", told(p.Entries), "user hello", "tool search (interrupted)")
 	a.text("I found ")
-	receive(t, "the checkpoint of a text", sent)
+	expect.Received(t, "the checkpoint of a text", sent)
 	p = r.awaitPartial("I found ")
-	equalList(t, "stored", told(p.Entries), "user hello", "tool search", "assistant I found  (interrupted)")
+	expect.List(t, "stored", told(p.Entries), "user hello", "tool search", "assistant I found  (interrupted)")
 	a.text("it") // the same entry: what counts is what happens, not how long it all is
-	receive(t, "the checkpoint of more text", sent)
+	expect.Received(t, "the checkpoint of more text", sent)
 	r.awaitPartial("I found it")
 	a.reply("I found it")
 	r.ends("m1", session.StatusDone)
@@ -190,18 +191,18 @@ func TestB61_NoActivityNoWrite(t *testing.T) {
 	quietly := func(after string) {
 		t.Helper()
 		was := r.rdb.HGet(r.ctx, r.k.Record(), "updated_at").Val()
-		receive(t, "a renewal", renewals)
-		equal(t, "checkpoints after "+after, len(sent), 0)
-		equal(t, "updated at after "+after, r.rdb.HGet(r.ctx, r.k.Record(), "updated_at").Val(), was)
+		expect.Received(t, "a renewal", renewals)
+		expect.Equal(t, "checkpoints after "+after, len(sent), 0)
+		expect.Equal(t, "updated at after "+after, r.rdb.HGet(r.ctx, r.k.Record(), "updated_at").Val(), was)
 	}
 	quietly("the start")
 	a.toolStart("1")
 	a.emit(agent.Event{Type: agent.EventThought, Text: "hm"})
 	quietly("a tool's start and a thought")
 	_, stored := r.partial()
-	equal(t, "a partial", stored, false)
+	expect.Equal(t, "a partial", stored, false)
 	a.toolEnd("1")
-	receive(t, "the checkpoint", sent)
+	expect.Received(t, "the checkpoint", sent)
 	r.awaitPartial("found")
 	for len(renewals) > 0 {
 		<-renewals
@@ -264,25 +265,25 @@ func TestB66_CheckpointThenFinish(t *testing.T) {
 	r.say("m2", "behind")
 	a := s.next(t, "m1")
 	a.text("some")
-	receive(t, "the checkpoint", gate.Arrived())
+	expect.Received(t, "the checkpoint", gate.Arrived())
 	token := r.token()
 	a.reply("something")
 	for len(renewals) > 0 {
 		<-renewals
 	}
-	receive(t, "a renewal", renewals) // so long it has been waiting
-	equal(t, "finishes while the checkpoint is under way", len(finishes), 0)
-	equal(t, "phase", r.info().Phase, "running")
+	expect.Received(t, "a renewal", renewals) // so long it has been waiting
+	expect.Equal(t, "finishes while the checkpoint is under way", len(finishes), 0)
+	expect.Equal(t, "phase", r.info().Phase, "running")
 	gate.Release()
-	receive(t, "the finish", finishes)
+	expect.Received(t, "the finish", finishes)
 	r.ends("m1", session.StatusDone)
 	b := s.next(t, "m2")
-	equal(t, "sentinel", r.token(), token)
+	expect.Equal(t, "sentinel", r.token(), token)
 	_, kept := r.partial()
-	equal(t, "a partial of the turn before", kept, false)
+	expect.Equal(t, "a partial of the turn before", kept, false)
 	b.reply("two")
 	r.ends("m2", session.StatusDone)
-	equalList(t, "transcript", r.transcript(r.key), "user hello", "assistant something", "user behind", "assistant two")
+	expect.List(t, "transcript", r.transcript(r.key), "user hello", "assistant something", "user behind", "assistant two")
 }
 
 func TestB67_EmptyAnswer(t *testing.T) {
@@ -307,12 +308,12 @@ func TestB67_EmptyAnswer(t *testing.T) {
 			r.worker(s, checkpointEvery(time.Millisecond))
 			r.say("m1", "hello")
 			c.end(r, s.next(t, "m1"))
-			equal(t, "reply", r.ends("m1", c.status).Reply, "")
+			expect.Equal(t, "reply", r.ends("m1", c.status).Reply, "")
 			for _, line := range c.transcript {
-				equal(t, "an entry", r.transcript(r.key)[0], line)
+				expect.Equal(t, "an entry", r.transcript(r.key)[0], line)
 				break
 			}
-			equal(t, "entries", len(r.transcript(r.key)), len(c.transcript))
+			expect.Equal(t, "entries", len(r.transcript(r.key)), len(c.transcript))
 		})
 	}
 }
@@ -333,17 +334,17 @@ func TestB59_CheckpointAtTheInterrupt(t *testing.T) {
 	release := sync.OnceFunc(func() { close(stop) })
 	t.Cleanup(release)
 	r.say("m1", "hello")
-	ctx := receive(t, "the turn", up)
+	ctx := expect.Received(t, "the turn", up)
 	_, stored := r.partial()
-	equal(t, "a partial before the drain", stored, false)
+	expect.Equal(t, "a partial before the drain", stored, false)
 	drained := drain(w)
 	p := r.awaitPartial("half")
-	equalList(t, "stored", told(p.Entries), "user hello", "assistant half (interrupted)")
+	expect.List(t, "stored", told(p.Entries), "user hello", "assistant half (interrupted)")
 	<-ctx.Done()
 	release()
-	receive(t, "the end of the drain", drained)
+	expect.Received(t, "the end of the drain", drained)
 	p, _ = r.partial()
-	equalList(t, "given back", told(p.Entries), "user hello", "assistant half, and more (interrupted)")
+	expect.List(t, "given back", told(p.Entries), "user hello", "assistant half, and more (interrupted)")
 }
 
 // One checkpoint at a time: an older one that Redis gets late does not take the
@@ -364,17 +365,17 @@ func TestCheckpointsAreInOrder(t *testing.T) {
 	r.say("m1", "hello")
 	a := s.next(t, "m1")
 	a.text("older, ")
-	receive(t, "the first checkpoint", gate.Arrived())
+	expect.Received(t, "the first checkpoint", gate.Arrived())
 	a.text("newer")
 	drained := drain(w)
-	await(t, "the interrupt", func() bool { return w.Interrupted() == 1 })
+	expect.Soon(t, "the interrupt", func() bool { return w.Interrupted() == 1 })
 	gate.Release()
 	a.reply("")
-	receive(t, "the turn's end, behind its checkpoints", end.Arrived())
+	expect.Received(t, "the turn's end, behind its checkpoints", end.Arrived())
 	p, _ := r.partial()
-	equalList(t, "stored", told(p.Entries), "user hello", "assistant older, newer (interrupted)")
+	expect.List(t, "stored", told(p.Entries), "user hello", "assistant older, newer (interrupted)")
 	end.Release()
-	receive(t, "the end of the drain", drained)
+	expect.Received(t, "the end of the drain", drained)
 }
 
 // An activity of which nothing is kept leaves what an earlier run had done.
@@ -385,11 +386,11 @@ func TestCheckpointOfNothing(t *testing.T) {
 	w := r.worker(s, drainTimeout(0), slots(1))
 	r.say("m1", "hello")
 	s.next(t, "m1").text("half")
-	receive(t, "the end of the drain", drain(w))
+	expect.Received(t, "the end of the drain", drain(w))
 	w = r.worker(s, drainTimeout(0), slots(1), checkpointEvery(time.Millisecond))
 	s.next(t, "m1").toolEnd("of no start")
-	await(t, "the tool's event", func() bool { return strings.Contains(r.story(r.key), string(agent.EventToolEnd)) })
-	receive(t, "the end of the drain", drain(w))
+	expect.Soon(t, "the tool's event", func() bool { return strings.Contains(r.story(r.key), string(agent.EventToolEnd)) })
+	expect.Received(t, "the end of the drain", drain(w))
 	p, _ := r.partial()
-	equalList(t, "stored", told(p.Entries), "user hello", "assistant half (interrupted)")
+	expect.List(t, "stored", told(p.Entries), "user hello", "assistant half (interrupted)")
 }

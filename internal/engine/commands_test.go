@@ -16,13 +16,14 @@ import (
 	"turnstile/internal/stored"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 )
 
 // command says a slash command, whose answer must have a text in it.
 func (r *rig) command(text, want string) {
 	r.Helper()
 	receipt := r.say("", text)
-	equal(r, "status of "+text, receipt.Status, turnstile.Answered)
+	expect.Equal(r, "status of "+text, receipt.Status, turnstile.Answered)
 	if !strings.Contains(receipt.Reply, want) {
 		r.Errorf("%s answers %q, want something with %q", text, receipt.Reply, want)
 	}
@@ -63,7 +64,7 @@ func TestB71_TitleRace(t *testing.T) {
 	for s := range sessions {
 		key := fmt.Sprint(r.key, s)
 		for i := range turns {
-			equal(t, "end", r.outcomeIn(key, fmt.Sprint("m", i)).Status, session.StatusDone)
+			expect.Equal(t, "end", r.outcomeIn(key, fmt.Sprint("m", i)).Status, session.StatusDone)
 		}
 		for _, e := range r.events(key) {
 			if e.Type == string(agent.EventTitle) {
@@ -71,10 +72,10 @@ func TestB71_TitleRace(t *testing.T) {
 			}
 		}
 		got, err := r.client.Session(r.ctx, key)
-		must(t, err)
-		equal(t, "title", got.Title, fmt.Sprint("mine ", 2*turns-1))
+		expect.OK(t, err)
+		expect.Equal(t, "title", got.Title, fmt.Sprint("mine ", 2*turns-1))
 	}
-	equal(t, "titles proposed", proposed, 2*sessions*turns)
+	expect.Equal(t, "titles proposed", proposed, 2*sessions*turns)
 }
 
 // An agent's title is the session's until the user says another.
@@ -89,14 +90,14 @@ func TestB71_TitleOfTheAgent(t *testing.T) {
 	a.emit(title(" The\nbuild "))
 	a.reply("ok")
 	r.ends("m1", session.StatusDone)
-	equal(t, "title", r.info().Title+" by "+r.info().TitleBy, "The build by agent")
+	expect.Equal(t, "title", r.info().Title+" by "+r.info().TitleBy, "The build by agent")
 	r.say("m2", "hello")
 	a = s.next(t, "m2")
 	r.command("/title Mine", "Mine")
 	a.emit(title("Its own"))
 	a.reply("ok")
 	r.ends("m2", session.StatusDone)
-	equal(t, "title", r.info().Title+" by "+r.info().TitleBy, "Mine by user")
+	expect.Equal(t, "title", r.info().Title+" by "+r.info().TitleBy, "Mine by user")
 }
 
 // Turns in two worker processes, checkpoints, /undo, /retry and readers at once:
@@ -142,14 +143,14 @@ func TestB75_B76_UndoRace(t *testing.T) {
 	over()
 	others.Wait()
 	t.Logf("%v, %d states seen", count, states)
-	await(t, "the session to be free", func() bool { i := r.info(); return i.Phase == "idle" && i.Pending == 0 && r.token() == "" })
+	expect.Soon(t, "the session to be free", func() bool { i := r.info(); return i.Phase == "idle" && i.Pending == 0 && r.token() == "" })
 	r.wholeTurns()
 	r.alternates(r.key)
 	if count["undo"] == 0 || count["retry"] == 0 {
 		t.Errorf("nothing was raced: %v", count)
 	}
-	equal(t, "turns left", len(r.transcript(r.key))/3, turns-count["undo"])
-	equal(t, "turns", len(r.starts(r.key)), turns+count["retry"])
+	expect.Equal(t, "turns left", len(r.transcript(r.key))/3, turns-count["undo"])
+	expect.Equal(t, "turns", len(r.starts(r.key)), turns+count["retry"])
 }
 
 // wholeTurns reads the transcript and what runs at one moment.
@@ -192,16 +193,16 @@ func TestB75_UndoOfATurnThatWasCutOff(t *testing.T) {
 	r.say("m0", "before")
 	r.ends("m0", session.StatusDone)
 	r.say("m1", "linger")
-	await(t, "a checkpoint", func() bool { return r.rdb.Exists(r.ctx, r.k.Partial()).Val() == 1 })
+	expect.Soon(t, "a checkpoint", func() bool { return r.rdb.Exists(r.ctx, r.k.Partial()).Val() == 1 })
 	one.kill()
 	r.command("/history", "echo: before")
 	r.process("two", j)
 	r.ends("m1", session.StatusDone)
-	equalList(t, "transcript", r.transcript(r.key), "user before", "assistant echo: before",
+	expect.List(t, "transcript", r.transcript(r.key), "user before", "assistant echo: before",
 		"user linger", "tool look (interrupted)", "assistant echo: linger")
-	await(t, "the session to be free", func() bool { return r.token() == "" })
+	expect.Soon(t, "the session to be free", func() bool { return r.token() == "" })
 	r.command("/undo", "(3 entries)")
-	equalList(t, "transcript", r.transcript(r.key), "user before", "assistant echo: before")
+	expect.List(t, "transcript", r.transcript(r.key), "user before", "assistant echo: before")
 }
 
 // /undo and /retry in mid-turn are refused; afterwards the words are run again, by
@@ -218,13 +219,13 @@ func TestB75_RetryRunsAgain(t *testing.T) {
 	r.command("/retry", "A turn is running")
 	a.reply("poor")
 	r.ends("m1", session.StatusDone)
-	await(t, "the session to be free", func() bool { return r.token() == "" })
+	expect.Soon(t, "the session to be free", func() bool { return r.token() == "" })
 	r.command("/retry", "Running again: hello")
-	b := receive(t, "the second run", s.acts)
-	equal(t, "text", b.Messages[0].Text, "hello")
-	equal(t, "history", len(b.History), 0)
-	equal(t, "its id is new", b.Messages[0].ID != "m1", true)
+	b := expect.Received(t, "the second run", s.acts)
+	expect.Equal(t, "text", b.Messages[0].Text, "hello")
+	expect.Equal(t, "history", len(b.History), 0)
+	expect.Equal(t, "its id is new", b.Messages[0].ID != "m1", true)
 	b.reply("good")
 	r.ends(b.Messages[0].ID, session.StatusDone)
-	equalList(t, "transcript", r.transcript(r.key), "user hello", "assistant good")
+	expect.List(t, "transcript", r.transcript(r.key), "user hello", "assistant good")
 }

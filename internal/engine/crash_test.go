@@ -11,6 +11,7 @@ import (
 
 	"turnstile"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 )
 
 // started are the times at which a message's turns began, by Redis' clock.
@@ -33,19 +34,19 @@ func TestCrashIsRecoveredWithinTheTTL(t *testing.T) {
 			one := r.process("one", job{TTL: ttl})
 			r.say("m1", "sleep=900ms hello")
 			r.say("m2", "behind")
-			await(t, "the first turn", func() bool { return len(r.started("m1")) == 1 })
+			expect.Soon(t, "the first turn", func() bool { return len(r.started("m1")) == 1 })
 			one.kill()
 			r.process("two", job{TTL: ttl})
 			killed := time.Now() // as long as there is nobody to recover it, nothing can
 			r.ends("m1", session.StatusDone)
 			r.ends("m2", session.StatusDone)
-			equalList(t, "turns", r.starts(r.key), "m1", "m1", "m2")
+			expect.List(t, "turns", r.starts(r.key), "m1", "m1", "m2")
 			took := r.started("m1")[1].Sub(killed)
 			t.Logf("the message was started again %s after kill -9, the TTL being %s", took, ttl)
 			if took > ttl+3*time.Second {
 				t.Errorf("recovery took %s, the TTL is %s", took, ttl)
 			}
-			equalList(t, "transcript", r.transcript(r.key), "user sleep=900ms hello", "assistant echo: hello", "user behind", "assistant echo: behind")
+			expect.List(t, "transcript", r.transcript(r.key), "user sleep=900ms hello", "assistant echo: hello", "user behind", "assistant echo: behind")
 		})
 	}
 }
@@ -79,13 +80,13 @@ func TestDeadlyMessageIsGivenUp(t *testing.T) {
 	if next.SessionID == old {
 		t.Error("the session was not suspended: the next message has the old session id")
 	}
-	equal(t, "turns of the deadly message", len(r.started("m1")), 4)
-	equalList(t, "the new transcript", r.transcript(r.key), "user on", "assistant echo: on")
+	expect.Equal(t, "turns of the deadly message", len(r.started("m1")), 4)
+	expect.List(t, "the new transcript", r.transcript(r.key), "user on", "assistant echo: on")
 	entries, err := r.client.Transcript(r.ctx, r.key, old)
-	must(t, err)
-	equal(t, "entries of the old transcript", len(entries), 2)
+	expect.OK(t, err)
+	expect.Equal(t, "entries of the old transcript", len(entries), 2)
 	r.say("m3", "and on")
-	equal(t, "session id of the message after", r.ends("m3", session.StatusDone).SessionID, next.SessionID)
+	expect.Equal(t, "session id of the message after", r.ends("m3", session.StatusDone).SessionID, next.SessionID)
 	p.end()
 }
 
@@ -98,7 +99,7 @@ func (r *rig) sessionDump() string {
 	var out strings.Builder
 	for _, name := range names {
 		dump, err := r.rdb.Dump(ctx, name).Result()
-		must(r, err)
+		expect.OK(r, err)
 		fmt.Fprintf(&out, "%s %q\n", name, dump)
 	}
 	return out.String()
@@ -119,20 +120,20 @@ func TestStoppedWorkerWritesNothing(t *testing.T) {
 			one := r.process("one", job{TTL: ttl})
 			r.say("m1", text)
 			r.say("m2", "behind")
-			await(t, "the first turn", func() bool { return len(r.started("m1")) == 1 })
+			expect.Soon(t, "the first turn", func() bool { return len(r.started("m1")) == 1 })
 			one.stop()
 			r.process("two", job{TTL: ttl})
 			r.ends("m1", session.StatusDone)
 			r.ends("m2", session.StatusDone)
-			await(t, "the session to be free", func() bool { return r.token() == "" })
+			expect.Soon(t, "the session to be free", func() bool { return r.token() == "" })
 			before := r.sessionDump()
 			one.signal(syscall.SIGCONT)
-			await(t, "the stopped worker to notice", func() bool { return strings.Contains(one.log.String(), "status=lost") })
+			expect.Soon(t, "the stopped worker to notice", func() bool { return strings.Contains(one.log.String(), "status=lost") })
 			if after := r.sessionDump(); after != before {
 				t.Errorf("the stopped worker wrote:\nbefore\n%s\nafter\n%s", before, after)
 			}
-			equalList(t, "turns", r.starts(r.key), "m1", "m1", "m2")
-			equal(t, "entries", len(r.transcript(r.key)), 4)
+			expect.List(t, "turns", r.starts(r.key), "m1", "m1", "m2")
+			expect.Equal(t, "entries", len(r.transcript(r.key)), 4)
 
 			// It is as good as new.
 			r.say("m3", "sleep=50ms on")
@@ -158,24 +159,24 @@ func TestB79_FollowUpsSurvive(t *testing.T) {
 			j := job{TTL: time.Second, Drain: 100 * time.Millisecond}
 			one := r.process("one", j)
 			r.say("m0", "linger")
-			await(t, "the turn", func() bool { return len(r.started("m0")) == 1 })
+			expect.Soon(t, "the turn", func() bool { return len(r.started("m0")) == 1 })
 			r.awaitPartial("look")
 			want := []string{"m0", "m0"}
 			for i := 1; i <= 10; i++ {
 				id := fmt.Sprint("m", i)
 				receipt := r.submit(r.key, session.Message{ID: id, Text: "follow-up " + id})
-				equal(t, "status", receipt.Status, turnstile.Queued)
-				equal(t, "position", receipt.Position, i+1)
+				expect.Equal(t, "status", receipt.Status, turnstile.Queued)
+				expect.Equal(t, "position", receipt.Position, i+1)
 				want = append(want, id)
 			}
 			end(one)
-			equal(t, "waiting messages", r.info().Pending+int(r.rdb.LLen(r.ctx, r.k.Active()).Val()), 11)
+			expect.Equal(t, "waiting messages", r.info().Pending+int(r.rdb.LLen(r.ctx, r.k.Active()).Val()), 11)
 			r.process("two", j)
 			for i := range 11 {
 				r.ends(fmt.Sprint("m", i), session.StatusDone)
 			}
-			equalList(t, "turns", r.starts(r.key), want...)
-			equal(t, "entries", len(r.transcript(r.key)), 23) // with the tool of the first
+			expect.List(t, "turns", r.starts(r.key), want...)
+			expect.Equal(t, "entries", len(r.transcript(r.key)), 23) // with the tool of the first
 		})
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"turnstile/pkg/agent"
 	"turnstile/pkg/resume"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
@@ -36,7 +37,7 @@ func testMarks(r *rig, reason engine.Reason, want string) {
 		r.submit(fmt.Sprint(r.key, "-", i), session.Message{ID: "m1", Text: "hello"})
 		acts = append(acts, s.next(r, "m1"))
 	}
-	receive(r, "the end of the drain", drainFor(w, reason))
+	expect.Received(r, "the end of the drain", drainFor(w, reason))
 	for _, a := range acts {
 		rec := r.resumeRecord(a.Session)
 		if !rec.Pending || rec.Reason != want || rec.Interruptions != 1 || rec.Fence != a.Fence || rec.MarkedAt.IsZero() {
@@ -68,7 +69,7 @@ func TestB38_MarkedBeforeTheInterrupt(t *testing.T) {
 				acts = append(acts, s.next(t, "m1"))
 			}
 			drained := drainFor(w, reason)
-			receive(t, "the marks", gate.Arrived())
+			expect.Received(t, "the marks", gate.Arrived())
 			for _, a := range acts {
 				if a.ctx.Err() != nil {
 					t.Errorf("%s was interrupted before it was marked", a.Session)
@@ -76,12 +77,12 @@ func TestB38_MarkedBeforeTheInterrupt(t *testing.T) {
 			}
 			gate.Release()
 			for range acts {
-				rec := receive(t, "what the agent found", found)
+				rec := expect.Received(t, "what the agent found", found)
 				if !rec.Pending || rec.Reason != string(reason) || rec.Interruptions != 1 || rec.MarkedAt.IsZero() {
 					t.Errorf("the interrupted agent found %+v", rec)
 				}
 			}
-			receive(t, "the end of the drain", drained)
+			expect.Received(t, "the end of the drain", drained)
 		})
 	}
 }
@@ -94,7 +95,7 @@ func TestB36_SignalledProcess(t *testing.T) {
 	r.say("m1", "stream=100 tick=50ms abcdefghijklmnopqrstuvwxyz")
 	r.awaitPartial("echo: a")
 	one.end()
-	equal(t, "reason", r.resumeRecord(r.key).Reason, resume.ReasonShutdown)
+	expect.Equal(t, "reason", r.resumeRecord(r.key).Reason, resume.ReasonShutdown)
 	s := newStage()
 	r.worker(s)
 	a := s.next(t, "m1")
@@ -120,11 +121,11 @@ func TestB39_CleanDrain(t *testing.T) {
 		t.Error("the turn was interrupted")
 	}
 	a.reply("ok")
-	receive(t, "the end of the drain", drained)
+	expect.Received(t, "the end of the drain", drained)
 	r.ends("m1", session.StatusDone)
-	equal(t, "marks", len(marks), 0)
+	expect.Equal(t, "marks", len(marks), 0)
 	r.unmarked(r.key, "after the drain")
-	equal(t, "keys of the mark and the partial", r.rdb.Exists(r.ctx, r.k.Resume(), r.k.Partial()).Val(), 0)
+	expect.Equal(t, "keys of the mark and the partial", r.rdb.Exists(r.ctx, r.k.Resume(), r.k.Partial()).Val(), 0)
 }
 
 // What counts is what runs when the time is up, not what ran at the drain's begin.
@@ -144,17 +145,17 @@ func TestB40_FinishedDuringTheDrain(t *testing.T) {
 		w.Drain(ctx, engine.ReasonShutdown)
 		done <- true
 	}()
-	await(t, "the drain", w.Draining)
+	expect.Soon(t, "the drain", w.Draining)
 	a.reply("ok")
-	equal(t, "its status", r.outcomeIn(ends, "m1").Status, session.StatusDone)
-	await(t, "its end on the worker", func() bool { return w.Running() == 1 })
+	expect.Equal(t, "its status", r.outcomeIn(ends, "m1").Status, session.StatusDone)
+	expect.Soon(t, "its end on the worker", func() bool { return w.Running() == 1 })
 	timeIsUp()
 	if err := b.cause(t); !strings.Contains(err.Error(), "drains") {
 		t.Errorf("the other one ended with %v", err)
 	}
-	receive(t, "the end of the drain", done)
+	expect.Received(t, "the end of the drain", done)
 	r.unmarked(ends, "of what finished")
-	equal(t, "mark of what still ran", r.resumeRecord(stays).Reason, resume.ReasonShutdown)
+	expect.Equal(t, "mark of what still ran", r.resumeRecord(stays).Reason, resume.ReasonShutdown)
 }
 
 // An agent that ends well although it was interrupted has finished.
@@ -168,9 +169,9 @@ func TestB40_FinishedInSpiteOfTheInterrupt(t *testing.T) {
 		return agent.Result{Text: "just in time"}, nil
 	}), drainTimeout(0), slots(1))
 	r.say("m1", "hello")
-	receive(t, "the turn", up)
-	receive(t, "the end of the drain", drain(w))
-	equal(t, "reply", r.ends("m1", session.StatusDone).Reply, "just in time")
+	expect.Received(t, "the turn", up)
+	expect.Received(t, "the end of the drain", drain(w))
+	expect.Equal(t, "reply", r.ends("m1", session.StatusDone).Reply, "just in time")
 	r.unmarked(r.key, "after the drain")
 }
 
@@ -190,27 +191,27 @@ func TestB41_StartingDuringTheDrain(t *testing.T) {
 			s := newStage()
 			w := r.worker(s, faulty(&f), drainTimeout(0), sentinelTTL(time.Minute), slots(1))
 			r.say("m1", "hello")
-			receive(t, "the start", gate.Arrived())
+			expect.Received(t, "the start", gate.Arrived())
 			drained := drainFor(w, engine.ReasonRestart)
 			// The drain has told Redis, and not yet the turn.
-			receive(t, "the drain's verdict", marks.Arrived())
+			expect.Received(t, "the drain's verdict", marks.Arrived())
 			gate.Release()
 			if name == "asks for its promotion" {
 				e := r.awaitEvent("a requeued turn", func(e session.Event) bool { return e.Type == session.EventTurnRequeued })
-				equal(t, "reason", e.Reason, resume.ReasonRestart)
+				expect.Equal(t, "reason", e.Reason, resume.ReasonRestart)
 			}
 			marks.Release()
-			receive(t, "the end of the drain", drained)
+			expect.Received(t, "the end of the drain", drained)
 			s.empty(t)
 			r.unmarked(r.key, "after the drain")
-			equal(t, "waiting messages", r.info().Pending, 1)
+			expect.Equal(t, "waiting messages", r.info().Pending, 1)
 
 			two := newStage()
 			next := r.worker(two)
 			a := two.next(t, "m1")
-			equal(t, "redelivered", a.Redelivered, true)
-			equal(t, "note", a.Note, "")
-			equal(t, "recovered", next.Recovered(), engine.Recovered{})
+			expect.Equal(t, "redelivered", a.Redelivered, true)
+			expect.Equal(t, "note", a.Note, "")
+			expect.Equal(t, "recovered", next.Recovered(), engine.Recovered{})
 			a.reply("ok")
 			r.ends("m1", session.StatusDone)
 		})
@@ -235,7 +236,7 @@ func TestB42_Banner(t *testing.T) {
 				r.submit(key, session.Message{ID: "m1", Text: "hello"})
 				s.next(t, "m1")
 			}
-			receive(t, "the end of the drain", drainFor(w, reason))
+			expect.Received(t, "the end of the drain", drainFor(w, reason))
 			r.worker(two)
 			for range keys {
 				two.next(t, "m1").reply("ok")
@@ -252,7 +253,7 @@ func TestB42_Banner(t *testing.T) {
 				if len(texts) != 1 || !strings.Contains(texts[0], want) || !strings.Contains(texts[0], "try to resume") {
 					t.Errorf("notices to %s: %q", key, texts)
 				}
-				equalList(t, "events", types, session.EventTurnStarted, session.EventNotice, session.EventTurnRequeued, session.EventTurnStarted, session.EventTurnEnded)
+				expect.List(t, "events", types, session.EventTurnStarted, session.EventNotice, session.EventTurnRequeued, session.EventTurnStarted, session.EventTurnEnded)
 			}
 			for _, e := range r.events(r.key + "-idle") {
 				if e.Type == session.EventNotice {
@@ -290,7 +291,7 @@ func TestB79_DrainWhileRedisIsAway(t *testing.T) {
 				server.Stop()
 			}
 			drained := drainFor(w, engine.ReasonRestart)
-			await(t, "the drain", w.Draining)
+			expect.Soon(t, "the drain", w.Draining)
 			if pause {
 				server.Resume()
 			} else {
@@ -299,24 +300,24 @@ func TestB79_DrainWhileRedisIsAway(t *testing.T) {
 				}
 				server.Start()
 			}
-			receive(t, "the end of the drain", drained)
+			expect.Received(t, "the end of the drain", drained)
 			rec := r.resumeRecord(r.key)
 			if !rec.Pending || rec.Reason != resume.ReasonRestart || rec.Interruptions != 1 {
 				t.Errorf("after the drain: %+v", rec)
 			}
-			equal(t, "waiting messages", r.info().Pending, 11)
+			expect.Equal(t, "waiting messages", r.info().Pending, 11)
 
 			two := newStage()
 			r.worker(two, slots(1), with(func(o *engine.Options) { o.ShareTurns = 100 }))
 			b := two.next(t, "m0")
-			equalList(t, "history", told(b.History), "user hello", "assistant half (interrupted)")
+			expect.List(t, "history", told(b.History), "user hello", "assistant half (interrupted)")
 			b.reply("whole")
 			for i := 1; i <= 10; i++ {
 				two.next(t, fmt.Sprint("m", i)).reply("ok")
 			}
 			r.ends("m10", session.StatusDone)
-			equalList(t, "turns", r.starts(r.key), want...)
-			equal(t, "entries", len(r.transcript(r.key)), 23)
+			expect.List(t, "turns", r.starts(r.key), want...)
+			expect.Equal(t, "entries", len(r.transcript(r.key)), 23)
 		})
 	}
 }
@@ -341,12 +342,12 @@ func TestMarkReplyIsLost(t *testing.T) {
 			w := r.worker(s, faulty(&f), drainTimeout(0), slots(1))
 			r.say("m1", "hello")
 			s.next(t, "m1").text("half")
-			receive(t, "the end of the drain", drain(w))
+			expect.Received(t, "the end of the drain", drain(w))
 			rec := r.resumeRecord(r.key)
 			if !rec.Pending || rec.Reason != resume.ReasonShutdown || rec.Interruptions != 1 {
 				t.Errorf("after the drain: %+v", rec)
 			}
-			equal(t, "waiting", r.rdb.ZScore(r.ctx, rediskey.Ready, r.key).Err() == nil, true)
+			expect.Equal(t, "waiting", r.rdb.ZScore(r.ctx, rediskey.Ready, r.key).Err() == nil, true)
 		})
 	}
 }

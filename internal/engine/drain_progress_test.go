@@ -11,6 +11,7 @@ import (
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 )
 
 // journal is a log of which a test reads the lines with a word in them.
@@ -36,11 +37,11 @@ func (j *journal) Handle(_ context.Context, r slog.Record) error {
 // next waits for the next line, which must have a message and these attributes.
 func (j *journal) next(t *testing.T, message string, want map[string]string) slog.Record {
 	t.Helper()
-	line := receive(t, message, j.lines)
-	equal(t, "the log's line", line.Message, message)
+	line := expect.Received(t, message, j.lines)
+	expect.Equal(t, "the log's line", line.Message, message)
 	line.Attrs(func(a slog.Attr) bool {
 		if v, ok := want[a.Key]; ok {
-			equal(t, a.Key, a.Value.String(), v)
+			expect.Equal(t, a.Key, a.Value.String(), v)
 			delete(want, a.Key)
 		}
 		return true
@@ -59,13 +60,13 @@ func TestDrainProgress(t *testing.T) {
 	s := newStage()
 	j := newJournal("drain")
 	w := r.worker(s, drainTimeout(time.Hour), sentinelTTL(3*time.Second), with(func(o *engine.Options) { o.Logger = slog.New(j) }))
-	equal(t, "before", w.DrainProgress(), engine.DrainProgress{})
+	expect.Equal(t, "before", w.DrainProgress(), engine.DrainProgress{})
 	acts := map[string]*act{}
 	for _, name := range []string{"one", "two", "three", "cut", "stolen"} {
 		r.submit(r.key+"-"+name, session.Message{ID: name, Text: "hello"})
 		acts[name] = s.next(t, name)
 	}
-	equal(t, "while it works", w.DrainProgress(), engine.DrainProgress{Running: 5})
+	expect.Equal(t, "while it works", w.DrainProgress(), engine.DrainProgress{Running: 5})
 
 	ctx, cut := context.WithCancel(r.ctx)
 	defer cut()
@@ -80,7 +81,7 @@ func TestDrainProgress(t *testing.T) {
 		t.Errorf("at the begin %s are left", p.Left)
 	}
 	p.Left = 0
-	equal(t, "at the begin", p, engine.DrainProgress{Draining: true, Reason: engine.ReasonRestart, Running: 5})
+	expect.Equal(t, "at the begin", p, engine.DrainProgress{Draining: true, Reason: engine.ReasonRestart, Running: 5})
 
 	acts["one"].reply("ok")
 	first := j.next(t, "still draining", map[string]string{"running": "4"})
@@ -90,14 +91,14 @@ func TestDrainProgress(t *testing.T) {
 	if apart := second.Time.Sub(first.Time); apart < time.Second {
 		t.Errorf("two lines within %s", apart)
 	}
-	equal(t, "later", w.DrainProgress().Running, 2)
+	expect.Equal(t, "later", w.DrainProgress().Running, 2)
 
-	must(t, r.rdb.Del(r.ctx, rediskey.For(r.key+"-stolen").Sentinel()).Err())
+	expect.OK(t, r.rdb.Del(r.ctx, rediskey.For(r.key+"-stolen").Sentinel()).Err())
 	_ = acts["stolen"].cause(t)
-	await(t, "the end of the lost turn", func() bool { return w.DrainProgress().Running == 1 })
+	expect.Soon(t, "the end of the lost turn", func() bool { return w.DrainProgress().Running == 1 })
 	cut()
 	_ = acts["cut"].cause(t)
-	receive(t, "the end of the drain", done)
+	expect.Received(t, "the end of the drain", done)
 	for line := range j.lines { // of the lost turn, if a second had passed
 		if line.Message == "drained" {
 			j.lines <- line
@@ -105,9 +106,9 @@ func TestDrainProgress(t *testing.T) {
 		}
 	}
 	j.next(t, "drained", map[string]string{"reason": "restart", "finished": "3", "given_back": "1", "lost": "1"})
-	equal(t, "after it", w.DrainProgress(), engine.DrainProgress{Draining: true, Reason: engine.ReasonRestart})
+	expect.Equal(t, "after it", w.DrainProgress(), engine.DrainProgress{Draining: true, Reason: engine.ReasonRestart})
 	w.Drain(r.ctx, engine.ReasonShutdown)
-	equal(t, "the reason after a second call", w.DrainProgress().Reason, engine.ReasonRestart)
+	expect.Equal(t, "the reason after a second call", w.DrainProgress().Reason, engine.ReasonRestart)
 }
 
 // While agents are being interrupted no time is left, and they still count.
@@ -117,12 +118,12 @@ func TestDrainProgressAfterTheTimeout(t *testing.T) {
 	up, let := make(chan bool, 1), make(chan bool)
 	w := r.worker(silent(up, let), drainTimeout(10*time.Millisecond))
 	r.say("m1", "hello")
-	receive(t, "the turn", up)
+	expect.Received(t, "the turn", up)
 	drained := drain(w)
-	await(t, "the interrupt", func() bool { return w.Interrupted() == 1 })
-	equal(t, "progress", w.DrainProgress(), engine.DrainProgress{Draining: true, Reason: engine.ReasonShutdown, Running: 1})
+	expect.Soon(t, "the interrupt", func() bool { return w.Interrupted() == 1 })
+	expect.Equal(t, "progress", w.DrainProgress(), engine.DrainProgress{Draining: true, Reason: engine.ReasonShutdown, Running: 1})
 	close(let)
-	receive(t, "the end of the drain", drained)
+	expect.Received(t, "the end of the drain", drained)
 }
 
 // silent is an agent that ends only when the test lets it, however it is asked.

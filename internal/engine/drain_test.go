@@ -15,6 +15,7 @@ import (
 	"turnstile/pkg/agent"
 	"turnstile/pkg/agent/echo"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
@@ -40,10 +41,10 @@ func TestDrainHandsOver(t *testing.T) {
 				t.Errorf("the turn ended with %v", err)
 			}
 			b := two.next(t, "m1")
-			receive(t, "the end of the drain", drained)
-			equal(t, "redelivered", b.Redelivered, true)
-			equal(t, "attempt", b.Attempt, 1)
-			equal(t, "session id", b.SessionID, a.SessionID)
+			expect.Received(t, "the end of the drain", drained)
+			expect.Equal(t, "redelivered", b.Redelivered, true)
+			expect.Equal(t, "attempt", b.Attempt, 1)
+			expect.Equal(t, "session id", b.SessionID, a.SessionID)
 			if b.Fence <= a.Fence {
 				t.Errorf("fence %d after %d", b.Fence, a.Fence)
 			}
@@ -63,7 +64,7 @@ func TestDrainHandsOver(t *testing.T) {
 			b.reply("one")
 			two.next(t, "m2").reply("two")
 			r.ends("m2", session.StatusDone)
-			equalList(t, "transcript", r.transcript(r.key), "user hello", "assistant one", "user behind", "assistant two")
+			expect.List(t, "transcript", r.transcript(r.key), "user hello", "assistant one", "user behind", "assistant two")
 			one.empty(t)
 		})
 	}
@@ -80,19 +81,19 @@ func TestDrainLetsTurnsEnd(t *testing.T) {
 	drained := drain(w)
 	r.awaitEvent("the notice", func(e session.Event) bool { return e.Type == session.EventNotice })
 	a.reply("ok")
-	receive(t, "the end of the drain", drained)
-	equal(t, "reply", r.ends("m1", session.StatusDone).Reply, "ok")
+	expect.Received(t, "the end of the drain", drained)
+	expect.Equal(t, "reply", r.ends("m1", session.StatusDone).Reply, "ok")
 	s.empty(t)
 	r.free("after the drain")
-	equal(t, "waiting messages", r.info().Pending, 1)
+	expect.Equal(t, "waiting messages", r.info().Pending, 1)
 	for _, e := range r.events(r.key) {
 		if e.Type == session.EventTurnRequeued {
 			t.Error("the turn was given back")
 		}
 	}
 	resume, err := r.client.ResumeRecord(r.ctx, r.key)
-	must(t, err)
-	equal(t, "a mark", resume.Pending, false)
+	expect.OK(t, err)
+	expect.Equal(t, "a mark", resume.Pending, false)
 }
 
 func TestDrainTellsEachActiveSessionOnce(t *testing.T) {
@@ -125,7 +126,7 @@ func TestDrainTellsEachActiveSessionOnce(t *testing.T) {
 				return texts
 			}
 			for _, key := range keys {
-				await(t, "the notice", func() bool { return len(notices(key)) > 0 })
+				expect.Soon(t, "the notice", func() bool { return len(notices(key)) > 0 })
 			}
 			if len(done) > 0 {
 				t.Error("Drain returned while turns ran")
@@ -133,8 +134,8 @@ func TestDrainTellsEachActiveSessionOnce(t *testing.T) {
 			for _, a := range acts {
 				a.reply("ok")
 			}
-			receive(t, "the end of the drain", done)
-			receive(t, "the end of the second drain", done)
+			expect.Received(t, "the end of the drain", done)
+			expect.Received(t, "the end of the second drain", done)
 			for _, key := range keys {
 				texts := notices(key)
 				if len(texts) != 1 || !strings.Contains(texts[0], want) || !strings.Contains(texts[0], "try to resume") {
@@ -155,9 +156,9 @@ func TestDrainOfAnEphemeralWorker(t *testing.T) {
 	a := s.next(t, "m1")
 	drained := drain(w)
 	notice := r.awaitEvent("the notice", func(e session.Event) bool { return e.Type == session.EventNotice }).Text
-	equal(t, "notice", notice, "This worker is shutting down, and nothing is kept. If the current task does not end in time it will be cut off.")
+	expect.Equal(t, "notice", notice, "This worker is shutting down, and nothing is kept. If the current task does not end in time it will be cut off.")
 	a.reply("ok")
-	receive(t, "the end of the drain", drained)
+	expect.Received(t, "the end of the drain", drained)
 }
 
 // A drain that begins while a turn is not quite there yet tells it too.
@@ -169,19 +170,19 @@ func TestDrainTellsATurnThatIsStarting(t *testing.T) {
 	s := newStage()
 	w := r.worker(s, faulty(&f), drainTimeout(time.Minute))
 	r.say("m1", "hello")
-	receive(t, "the claim", gate.Arrived())
+	expect.Received(t, "the claim", gate.Arrived())
 	drained := drain(w)
-	await(t, "the drain", w.Draining)
+	expect.Soon(t, "the drain", w.Draining)
 	gate.Release()
 	s.next(t, "m1").reply("ok")
-	receive(t, "the end of the drain", drained)
+	expect.Received(t, "the end of the drain", drained)
 	n := 0
 	for _, e := range r.events(r.key) {
 		if e.Type == session.EventNotice {
 			n++
 		}
 	}
-	equal(t, "notices", n, 1)
+	expect.Equal(t, "notices", n, 1)
 }
 
 func TestDrainBeforeStart(t *testing.T) {
@@ -189,7 +190,7 @@ func TestDrainBeforeStart(t *testing.T) {
 	r := newRig(t)
 	w := r.idle(echo.New())
 	for range 2 {
-		receive(t, "the end of the drain", drain(w))
+		expect.Received(t, "the end of the drain", drain(w))
 	}
 	if err := w.Start(r.ctx); err == nil {
 		t.Error("a drained worker was started")
@@ -220,19 +221,19 @@ func TestDrainPopsNoMore(t *testing.T) {
 			gate := f.GateReply(redistest.Named("bzpopmin"))
 			s := newStage()
 			w := r.worker(s, faulty(&f), drainTimeout(0))
-			await(t, "the pop", func() bool { return f.CountNamed("bzpopmin") == 1 })
+			expect.Soon(t, "the pop", func() bool { return f.CountNamed("bzpopmin") == 1 })
 			r.say("m1", "hello")
-			receive(t, "the pop's answer", gate.Arrived())
+			expect.Received(t, "the pop's answer", gate.Arrived())
 			drained := drain(w)
-			await(t, "the drain", w.Draining)
+			expect.Soon(t, "the drain", w.Draining)
 			gate.Release()
-			receive(t, "the end of the drain", drained)
-			equal(t, "pops", f.CountNamed("zpopmin"), 1)
+			expect.Received(t, "the end of the drain", drained)
+			expect.Equal(t, "pops", f.CountNamed("zpopmin"), 1)
 			s.empty(t)
 			r.free("after the drain")
 			r.worker(echo.New())
 			r.ends("m1", session.StatusDone)
-			equalList(t, "turns", r.starts(r.key), "m1")
+			expect.List(t, "turns", r.starts(r.key), "m1")
 		})
 	}
 }
@@ -253,9 +254,9 @@ func TestDrainCutShort(t *testing.T) {
 	}()
 	r.awaitEvent("the notice", func(e session.Event) bool { return e.Type == session.EventNotice })
 	cancel()
-	receive(t, "the end of the drain", done)
+	expect.Received(t, "the end of the drain", done)
 	e := r.awaitEvent("a requeued turn", func(e session.Event) bool { return e.Type == session.EventTurnRequeued })
-	equal(t, "reason", e.Reason, string(engine.ReasonRestart))
+	expect.Equal(t, "reason", e.Reason, string(engine.ReasonRestart))
 }
 
 // A drain spends no attempt, however often, and an agent that failed for its own
@@ -274,14 +275,14 @@ func TestDrainSpendsNoAttempt(t *testing.T) {
 	for i := range 4 {
 		up := make(chan agent.Turn, 1)
 		w := r.worker(stubborn(up), drainTimeout(0), with(func(o *engine.Options) { o.MaxAttempts = 1 }))
-		turn := receive(t, "the turn", up)
-		equal(t, "attempt", turn.Attempt, 1)
-		equal(t, "redelivered", turn.Redelivered, i > 0)
-		receive(t, "the end of the drain", drain(w))
+		turn := expect.Received(t, "the turn", up)
+		expect.Equal(t, "attempt", turn.Attempt, 1)
+		expect.Equal(t, "redelivered", turn.Redelivered, i > 0)
+		expect.Received(t, "the end of the drain", drain(w))
 	}
 	r.worker(echo.New())
 	r.ends("m1", session.StatusDone)
-	equalList(t, "transcript", r.transcript(r.key), "user hello", "assistant echo: hello")
+	expect.List(t, "transcript", r.transcript(r.key), "user hello", "assistant echo: hello")
 }
 
 // A signal may come while the worker still starts: whichever is first, nothing of it
@@ -299,10 +300,10 @@ func TestDrainBesideStart(t *testing.T) {
 				runtime.Gosched()
 			}
 			w.Drain(r.ctx, engine.ReasonShutdown)
-			_ = receive(t, "the end of Start", started)
+			_ = expect.Received(t, "the end of Start", started)
 			servers, err := asynq.NewInspectorFromRedisClient(r.rdb).Servers()
-			must(t, err)
-			equal(t, "asynq servers that are left", len(servers), 0)
+			expect.OK(t, err)
+			expect.Equal(t, "asynq servers that are left", len(servers), 0)
 		})
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"turnstile/pkg/agent"
 	"turnstile/pkg/agent/echo"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
@@ -24,15 +25,15 @@ func (r *rig) foreignTask(id, kind string, payload []byte) {
 	r.Helper()
 	_, err := asynq.NewClientFromRedisClient(r.rdb).EnqueueContext(r.ctx, asynq.NewTask(kind, payload),
 		asynq.Queue(rediskey.Queue(r.key)), asynq.TaskID(rediskey.TaskID(r.key, id)))
-	must(r, err)
+	expect.OK(r, err)
 }
 
 // awaitAge waits until a message is older than d by Redis' clock.
 func (r *rig) awaitAge(id string, d time.Duration) {
 	r.Helper()
-	await(r, "the message to be old", func() bool {
+	expect.Soon(r, "the message to be old", func() bool {
 		seen, err := r.rdb.HGet(r.ctx, r.k.Task(rediskey.TaskID(r.key, id)), "seen").Int64()
-		must(r, err)
+		expect.OK(r, err)
 		return r.rdb.Time(r.ctx).Val().UnixMilli() > seen+d.Milliseconds()
 	})
 }
@@ -82,7 +83,7 @@ func TestB04_FreedOnEarlyReturns(t *testing.T) {
 			r.say("m2", "on")
 			s.next(t, "m2").reply("ok")
 			r.ends("m2", session.StatusDone)
-			equalList(t, "transcript", r.transcript(r.key), "user on", "assistant ok")
+			expect.List(t, "transcript", r.transcript(r.key), "user on", "assistant ok")
 		})
 	}
 }
@@ -95,11 +96,11 @@ func TestB81_StaleMessages(t *testing.T) {
 	for i := range 5 {
 		id := fmt.Sprint("old", i)
 		r.say(id, "hello")
-		must(t, r.rdb.HIncrBy(r.ctx, r.k.Task(rediskey.TaskID(r.key, id)), "seen", -2*limit.Milliseconds()).Err())
+		expect.OK(t, r.rdb.HIncrBy(r.ctx, r.k.Task(rediskey.TaskID(r.key, id)), "seen", -2*limit.Milliseconds()).Err())
 	}
 	r.say("fresh", "hello")
 	r.worker(echo.New(), with(func(o *engine.Options) { o.MessageMaxAge = limit }))
-	equal(t, "reply", r.ends("fresh", session.StatusDone).Reply, "echo: hello")
+	expect.Equal(t, "reply", r.ends("fresh", session.StatusDone).Reply, "echo: hello")
 	for i := range 5 {
 		id := fmt.Sprint("old", i)
 		r.ends(id, session.StatusExpired)
@@ -107,14 +108,14 @@ func TestB81_StaleMessages(t *testing.T) {
 			t.Errorf("the archive says %q of %s", why, id)
 		}
 	}
-	equalList(t, "transcript", r.transcript(r.key), "user hello", "assistant echo: hello")
+	expect.List(t, "transcript", r.transcript(r.key), "user hello", "assistant echo: hello")
 	told := 0
 	for _, e := range r.events(r.key) {
 		if e.Status == session.StatusExpired {
 			told++
 		}
 	}
-	equal(t, "events that say so", told, 5)
+	expect.Equal(t, "events that say so", told, 5)
 }
 
 func TestB04_RefusedLeavesNothing(t *testing.T) {
@@ -126,9 +127,9 @@ func TestB04_RefusedLeavesNothing(t *testing.T) {
 	a := s.next(t, "m1")
 	token := r.token()
 	receipt := r.say("m2", "busy?", session.ModeReject)
-	equal(t, "status", receipt.Status, turnstile.Refused)
-	equal(t, "reason", receipt.Reason, "busy")
-	equal(t, "sentinel", r.token(), token)
+	expect.Equal(t, "status", receipt.Status, turnstile.Refused)
+	expect.Equal(t, "reason", receipt.Reason, "busy")
+	expect.Equal(t, "sentinel", r.token(), token)
 	a.reply("ok")
 	r.ends("m1", session.StatusDone)
 	r.free("after the turn")
@@ -147,7 +148,7 @@ func TestB68_EarlyErrorSurfaces(t *testing.T) {
 	r.say("m1", "hello")
 	s.next(t, "m1").reply("ok")
 	r.ends("m1", session.StatusDone)
-	must(t, r.rdb.RPush(r.ctx, r.k.Partial(), "of a wrong type").Err())
+	expect.OK(t, r.rdb.RPush(r.ctx, r.k.Partial(), "of a wrong type").Err())
 
 	r.say("m2", "hello again")
 	o := r.ends("m2", session.StatusFailed)
@@ -159,7 +160,7 @@ func TestB68_EarlyErrorSurfaces(t *testing.T) {
 	r.say("m3", "on")
 	s.next(t, "m3").reply("ok")
 	r.ends("m3", session.StatusDone)
-	await(t, "the worker to be idle", func() bool { return w.Running() == 0 })
+	expect.Soon(t, "the worker to be idle", func() bool { return w.Running() == 0 })
 }
 
 // What came before cannot be read for a while: no agent has run, so no attempt is
@@ -177,9 +178,9 @@ func TestUnreadablePastSpendsNoAttempt(t *testing.T) {
 	faults.FailBefore(history, 2, redistest.AnswerError("LOADING Redis is loading the dataset in memory"))
 	r.say("m2", "hello again")
 	a := s.next(t, "m2")
-	equal(t, "attempt", a.Attempt, 1)
-	equal(t, "redelivered", a.Redelivered, false)
-	equalList(t, "history", told(a.History), "user hello", "assistant ok")
+	expect.Equal(t, "attempt", a.Attempt, 1)
+	expect.Equal(t, "redelivered", a.Redelivered, false)
+	expect.List(t, "history", told(a.History), "user hello", "assistant ok")
 	a.reply("ok")
 	r.ends("m2", session.StatusDone)
 }
@@ -193,7 +194,7 @@ func TestBrokenEntry(t *testing.T) {
 	r.say("m1", "hello")
 	s.next(t, "m1").reply("ok")
 	r.ends("m1", session.StatusDone)
-	must(t, r.rdb.RPush(r.ctx, r.k.Transcript(r.info().SessionID), "{broken").Err())
+	expect.OK(t, r.rdb.RPush(r.ctx, r.k.Transcript(r.info().SessionID), "{broken").Err())
 
 	r.say("m2", "hello again")
 	a := s.next(t, "m2")
@@ -213,8 +214,8 @@ func TestB69_ClaimFails(t *testing.T) {
 	w := r.worker(echo.New(), faulty(&f), sentinelTTL(time.Second))
 	r.say("m1", "hello")
 	r.ends("m1", session.StatusDone)
-	equalList(t, "turns", r.starts(r.key), "m1")
-	await(t, "the worker to be idle", func() bool { return w.Running() == 0 })
+	expect.List(t, "turns", r.starts(r.key), "m1")
+	expect.Soon(t, "the worker to be idle", func() bool { return w.Running() == 0 })
 	r.free("after the turn")
 }
 
@@ -234,9 +235,9 @@ func TestLateClaimStartsNoAgent(t *testing.T) {
 			}
 			r.worker(a, faulty(&f), sentinelTTL(time.Second))
 			r.say("m1", "hello")
-			receive(t, "the claim", gate.Arrived())
+			expect.Received(t, "the claim", gate.Arrived())
 			first := r.info().Fence
-			await(t, "the sentinel's end", func() bool { return r.token() == "" })
+			expect.Soon(t, "the sentinel's end", func() bool { return r.token() == "" })
 			gate.Release()
 			again := s.next(t, "m1")
 			if again.Fence == first {
@@ -263,5 +264,5 @@ func TestDrainAfterFailedStart(t *testing.T) {
 	if !errors.Is(err, context.Canceled) {
 		t.Fatalf("Start under a context that is over: %v", err)
 	}
-	receive(t, "the end of the drain", drain(w))
+	expect.Received(t, "the end of the drain", drain(w))
 }

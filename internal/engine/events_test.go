@@ -12,6 +12,7 @@ import (
 	"turnstile/pkg/agent"
 	"turnstile/pkg/agent/echo"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 )
 
 // texts joins the text events and counts them.
@@ -54,10 +55,10 @@ func TestFollowSeesEachPieceOnce(t *testing.T) {
 				done <- end{o, err}
 			}()
 			r.worker(echo.New())
-			got := receive(t, "the end", done)
-			must(t, got.err)
+			got := expect.Received(t, "the end", done)
+			expect.OK(t, got.err)
 			joined, n := texts(seen)
-			equal(t, "what was followed", joined, got.o.Reply)
+			expect.Equal(t, "what was followed", joined, got.o.Reply)
 			_, written := texts(r.events(r.key))
 			if written > 40 {
 				t.Errorf("%d text events were written, they are to be coalesced", written)
@@ -65,10 +66,10 @@ func TestFollowSeesEachPieceOnce(t *testing.T) {
 			// Afterwards the same is to be had again.
 			var late []session.Event
 			_, err := r.client.Follow(r.ctx, r.key, "m1", func(e session.Event) { late = append(late, e) })
-			must(t, err)
+			expect.OK(t, err)
 			joined, again := texts(late)
-			equal(t, "what is followed afterwards", joined, got.o.Reply)
-			equal(t, "pieces", again, n)
+			expect.Equal(t, "what is followed afterwards", joined, got.o.Reply)
+			expect.Equal(t, "pieces", again, n)
 		})
 	}
 }
@@ -91,7 +92,7 @@ func TestEventsInOrder(t *testing.T) {
 	}
 	a.reply("")
 	o := r.ends("m1", session.StatusDone)
-	equal(t, "the reply is the text after the last tool", o.Reply, "c199")
+	expect.Equal(t, "the reply is the text after the last tool", o.Reply, "c199")
 	want = append(want, "turn_ended")
 	var got []string
 	for _, e := range r.events(r.key) {
@@ -104,8 +105,8 @@ func TestEventsInOrder(t *testing.T) {
 			t.Errorf("a tool's input came as %s", e.Input)
 		}
 	}
-	equalList(t, "events", got, want...)
-	equal(t, "entries", len(r.transcript(r.key)), 1+2*200)
+	expect.List(t, "events", got, want...)
+	expect.Equal(t, "entries", len(r.transcript(r.key)), 1+2*200)
 }
 
 // The timer that sends may fire while a turn ends. What it sends must not come
@@ -135,7 +136,7 @@ func TestEventsNeverFollowTheEnd(t *testing.T) {
 	r.worker(a, slots(sessions))
 	for i := range sessions {
 		key := fmt.Sprint(r.key, "-", i)
-		equal(t, "reply", r.outcomeIn(key, fmt.Sprint(turns-1)).Reply, "first second")
+		expect.Equal(t, "reply", r.outcomeIn(key, fmt.Sprint(turns-1)).Reply, "first second")
 		ended := map[string]bool{}
 		thoughts := map[string]int{}
 		for _, e := range r.events(key) {
@@ -148,7 +149,7 @@ func TestEventsNeverFollowTheEnd(t *testing.T) {
 			}
 		}
 		for turn := range ended {
-			equal(t, "thoughts of a turn", thoughts[turn], 1)
+			expect.Equal(t, "thoughts of a turn", thoughts[turn], 1)
 		}
 	}
 }
@@ -176,12 +177,12 @@ func TestAgentEmitsAfterItsEnd(t *testing.T) {
 		return agent.Result{Text: "the reply"}, nil
 	}))
 	r.say("m1", "hello")
-	equal(t, "reply", r.ends("m1", session.StatusDone).Reply, "the reply")
+	expect.Equal(t, "reply", r.ends("m1", session.StatusDone).Reply, "the reply")
 	r.say("m2", "on")
-	equal(t, "reply", r.ends("m2", session.StatusDone).Reply, "the reply")
+	expect.Equal(t, "reply", r.ends("m2", session.StatusDone).Reply, "the reply")
 	close(stop)
 	late.Wait()
-	equalList(t, "transcript", r.transcript(r.key), "user hello", "assistant the reply", "user on", "assistant the reply")
+	expect.List(t, "transcript", r.transcript(r.key), "user hello", "assistant the reply", "user on", "assistant the reply")
 	ended := map[string]bool{}
 	for _, e := range r.events(r.key) {
 		if ended[e.Turn] {
@@ -204,5 +205,5 @@ func TestPanicKillsOnlyItsTurn(t *testing.T) {
 	for i := range 10 {
 		r.ends(fmt.Sprint("p", i), session.StatusFailed)
 	}
-	equal(t, "the other session", r.outcomeIn(other, "m1").Status, session.StatusDone)
+	expect.Equal(t, "the other session", r.outcomeIn(other, "m1").Status, session.StatusDone)
 }

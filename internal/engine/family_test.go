@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 )
 
 // deaf is an agent that ignores every request to stop, with descendants in and
@@ -38,7 +39,7 @@ func (r *rig) deafTurn(id string) (turn string) {
 	r.say(id, "hello")
 	r.awaitEvent("the agent's first word", func(e session.Event) bool { return e.Text != "" })
 	turn = r.info().Turn
-	await(r, "the agent's family", func() bool { return len(family(r.key, turn)) >= 3 })
+	expect.Soon(r, "the agent's family", func() bool { return len(family(r.key, turn)) >= 3 })
 	return turn
 }
 
@@ -46,7 +47,7 @@ func (r *rig) deafTurn(id string) (turn string) {
 func (r *rig) goneBy(turn string, since time.Time, slack time.Duration) {
 	r.Helper()
 	seen := since
-	await(r, "the end of the agent's family", func() bool {
+	expect.Soon(r, "the end of the agent's family", func() bool {
 		now := time.Now() // to look takes a while where many processes run
 		if len(family(r.key, turn)) == 0 {
 			return true
@@ -73,7 +74,7 @@ func TestB86_NoAgentSurvivesItsTurn(t *testing.T) {
 	// A worker that lives gives the session up behind its agent's end.
 	gaveUp := func(r *rig, turn, token string) {
 		// The session can be claimed again when the sentinel is free, or the next turn has begun.
-		await(r, "the end of the turn's claim", func() bool {
+		expect.Soon(r, "the end of the turn's claim", func() bool {
 			s := r.info()
 			return r.token() != token || s.Phase != session.PhaseIdle && s.Turn != turn
 		})
@@ -83,7 +84,7 @@ func TestB86_NoAgentSurvivesItsTurn(t *testing.T) {
 	}
 	// One that is dead or stopped cannot: the guardian ends the agent by the sentinel's end.
 	outlived := func(r *rig, turn, token string) {
-		await(r, "the end of the agent's family", func() bool { return r.token() != token || len(family(r.key, turn)) == 0 })
+		expect.Soon(r, "the end of the agent's family", func() bool { return r.token() != token || len(family(r.key, turn)) == 0 })
 		r.goneBy(turn, time.Now(), time.Second)
 	}
 	for name, c := range map[string]struct {
@@ -97,11 +98,11 @@ func TestB86_NoAgentSurvivesItsTurn(t *testing.T) {
 		"drain":     {job{TTL: time.Minute}, func(_ *rig, p *process) { p.signal(syscall.SIGTERM) }, gaveUp},
 		"kill": {job{TTL: time.Minute}, func(_ *rig, p *process) { p.kill() }, func(r *rig, turn, token string) {
 			r.goneBy(turn, time.Now(), patience) // whenever: long before the sentinel ends
-			equal(r, "the sentinel behind the agent's end", r.token(), token)
+			expect.Equal(r, "the sentinel behind the agent's end", r.token(), token)
 		}},
 		"stopped": {job{TTL: short}, func(_ *rig, p *process) { p.stop() }, outlived},
 		"loss": {job{TTL: short}, func(r *rig, _ *process) {
-			must(r, r.rdb.Set(r.ctx, r.k.Sentinel(), "a thief's", time.Hour).Err())
+			expect.OK(r, r.rdb.Set(r.ctx, r.k.Sentinel(), "a thief's", time.Hour).Err())
 		}, func(r *rig, turn, _ string) {
 			r.goneBy(turn, time.Now(), short/3+time.Second) // it is for the next renewal to find out
 		}},

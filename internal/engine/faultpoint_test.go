@@ -18,6 +18,7 @@ import (
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/resume"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 )
 
 // course is what happens to a session while its worker is to die.
@@ -54,7 +55,7 @@ func say(id, text string, mode ...session.Mode) func(*rig) {
 // onceRunning does something as soon as m1's agent runs, or cannot any more.
 func onceRunning(f func(*rig, *process)) func(*rig, *process) {
 	return func(r *rig, p *process) {
-		await(r, "the first turn or the worker's death", func() bool {
+		expect.Soon(r, "the first turn or the worker's death", func() bool {
 			return p.dead() || r.info().Phase == "running"
 		})
 		f(r, p)
@@ -87,7 +88,7 @@ func courses() []course {
 			during: func(r *rig, p *process) {
 				r.allowAll()
 				var mode session.Mode // of a worker that died before, it would take back m0
-				await(r, "the second turn or the worker's death", func() bool {
+				expect.Soon(r, "the second turn or the worker's death", func() bool {
 					s := r.info()
 					if s.Phase == "running" && slices.Contains(s.Messages, "m1") {
 						mode = session.ModeRollback
@@ -106,7 +107,7 @@ func courses() []course {
 			ends: []end{{"m1", []session.Status{session.StatusStopped}}, {"m2", []session.Status{session.StatusStopped}}},
 			during: onceRunning(func(r *rig, _ *process) {
 				_, err := r.client.Stop(r.ctx, r.key)
-				must(r, err)
+				expect.OK(r, err)
 			})},
 		{name: "interrupt", before: say("m1", "sleep=500ms hello"),
 			ends:   append([]end{{"m1", []session.Status{session.StatusInterrupted, session.StatusDone}}}, done("m2")...),
@@ -118,7 +119,7 @@ func courses() []course {
 			during: onceRunning(func(r *rig, _ *process) { r.say("m2", "hello", session.ModeSteer) })},
 		{name: "collect", before: say("m1", "sleep=200ms hello"), ends: done("m1", "m2", "m3"),
 			during: onceRunning(func(r *rig, _ *process) {
-				must(r, r.client.Configure(r.ctx, r.key, session.QueueSettings{Debounce: session.Millis(20 * time.Millisecond)}))
+				expect.OK(r, r.client.Configure(r.ctx, r.key, session.QueueSettings{Debounce: session.Millis(20 * time.Millisecond)}))
 				r.say("m2", "hello", session.ModeCollect)
 				r.say("m3", "hello", session.ModeCollect)
 			})},
@@ -201,19 +202,19 @@ func (c course) run(t *testing.T, step int, before bool) (steps []string) {
 	if c.during != nil {
 		c.during(r, p)
 	}
-	await(t, "the worker's death, or all its work to be done", func() bool { return p.dead() || c.over(r) })
+	expect.Soon(t, "the worker's death, or all its work to be done", func() bool { return p.dead() || c.over(r) })
 	died := time.Now()
 	p.kill()
 	// A sender allows 15 s for the claim of what it has announced, whatever the
 	// worker's TTL: that time is over.
 	soon := redis.Z{Score: float64(died.Add(time.Second).UnixMilli()), Member: r.key}
-	must(t, r.rdb.ZAddArgs(r.ctx, rediskey.Owned, redis.ZAddArgs{XX: true, LT: true, Members: []redis.Z{soon}}).Err())
+	expect.OK(t, r.rdb.ZAddArgs(r.ctx, rediskey.Owned, redis.ZAddArgs{XX: true, LT: true, Members: []redis.Z{soon}}).Err())
 	heir, err := newLogged(j.Log, c.immediate)
-	must(t, err)
+	expect.OK(t, err)
 	r.worker(heir, sentinelTTL(time.Second), with(func(o *engine.Options) { o.Queue.RecoveryRate = 1000 }))
 	c.check(r, j.Log)
 	text, err := os.ReadFile(j.Steps)
-	must(t, err)
+	expect.OK(t, err)
 	steps = strings.FieldsFunc(string(text), func(r rune) bool { return r == '\n' })
 	switch {
 	case step > len(steps):
@@ -247,7 +248,7 @@ func (c course) check(r *rig, log string) {
 			answered = append(answered, e.id)
 		}
 	}
-	await(r, "the session to be free", func() bool { return r.token() == "" })
+	expect.Soon(r, "the session to be free", func() bool { return r.token() == "" })
 	s := r.info()
 	if s.Phase != session.PhaseIdle || s.Pending+s.Scheduled > 0 || r.rdb.LLen(r.ctx, r.k.Active()).Val() > 0 {
 		r.Errorf("the session is left as %+v", s)
@@ -259,7 +260,7 @@ func (c course) check(r *rig, log string) {
 	c.turns(r, log)        // 1, 2
 	// 6: what was cut off is counted until a turn is finished, and only then.
 	record, err := resume.Read(r.ctx, r.rdb, r.key)
-	must(r, err)
+	expect.OK(r, err)
 	if len(answered) > 0 && slices.Contains(answered, c.ends[len(c.ends)-1].id) && record.Pending {
 		r.Errorf("the last turn was finished, and the mark is still there: %+v", record)
 	}
@@ -273,7 +274,7 @@ func (c course) check(r *rig, log string) {
 func (c course) effects(r *rig, answered []string) {
 	r.Helper()
 	entries, err := r.client.Transcript(r.ctx, r.key, r.info().SessionID)
-	must(r, err)
+	expect.OK(r, err)
 	var said []string
 	for _, e := range entries {
 		if e.Role == session.RoleUser {
@@ -281,7 +282,7 @@ func (c course) effects(r *rig, answered []string) {
 		}
 	}
 	kept := slices.DeleteFunc(slices.Clone(said), func(id string) bool { return !slices.Contains(answered, id) })
-	equalList(r, "the words of what is done", kept, answered...)
+	expect.List(r, "the words of what is done", kept, answered...)
 	if len(said) > len(answered)+1 {
 		r.Errorf("the transcript has %q", said)
 	}
@@ -293,7 +294,7 @@ func (c course) effects(r *rig, answered []string) {
 func (c course) turns(r *rig, log string) {
 	r.Helper()
 	text, err := os.ReadFile(log)
-	must(r, err)
+	expect.OK(r, err)
 	var fence int64
 	running, place := 0, -1 // the process whose turn has not ended, the last message
 	for line := range strings.Lines(string(text)) {
@@ -301,7 +302,7 @@ func (c course) turns(r *rig, log string) {
 		var f int64
 		var pid int
 		_, err := fmt.Sscan(line, &what, &f, &pid, &id)
-		must(r, err)
+		expect.OK(r, err)
 		if what == "end" {
 			running = 0
 			continue

@@ -21,6 +21,7 @@ import (
 	"turnstile/pkg/agent/echo"
 	"turnstile/pkg/agent/exec"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
@@ -64,7 +65,7 @@ func TestB01_SentinelFirst(t *testing.T) {
 			return agent.Result{Text: "ok"}, nil
 		}})
 		r.say("m1", "hello")
-		if receive(t, "the agent", seen) == "" {
+		if expect.Received(t, "the agent", seen) == "" {
 			t.Error("no sentinel while the agent ran")
 		}
 	})
@@ -76,15 +77,15 @@ func TestB01_SentinelFirst(t *testing.T) {
 		s := newStage()
 		r.worker(s, faulty(&f))
 		r.say("m1", "hello")
-		receive(t, "the reading of the history", gate.Arrived())
+		expect.Received(t, "the reading of the history", gate.Arrived())
 		token := r.token()
 		if token == "" {
 			t.Error("the history is read before the sentinel is up")
 		}
-		equal(t, "phase", r.info().Phase, "starting")
+		expect.Equal(t, "phase", r.info().Phase, "starting")
 		gate.Release()
 		a := s.next(t, "m1")
-		equal(t, "the sentinel while the agent runs", r.token(), token)
+		expect.Equal(t, "the sentinel while the agent runs", r.token(), token)
 		a.reply("ok")
 		r.ends("m1", session.StatusDone)
 	})
@@ -97,9 +98,9 @@ func TestB02_FreedOnReturn(t *testing.T) {
 	r.say("m1", "hello")
 	o := r.ends("m1", session.StatusDone)
 	r.free("after the turn")
-	equal(t, "reply", o.Reply, "echo: hello")
-	equalList(t, "transcript", r.transcript(r.key), "user hello", "assistant echo: hello")
-	equal(t, "phase", r.info().Phase, session.PhaseIdle)
+	expect.Equal(t, "reply", o.Reply, "echo: hello")
+	expect.List(t, "transcript", r.transcript(r.key), "user hello", "assistant echo: hello")
+	expect.Equal(t, "phase", r.info().Phase, session.PhaseIdle)
 }
 
 func TestB03_FreedOnErrorAndPanic(t *testing.T) {
@@ -115,11 +116,11 @@ func TestB03_FreedOnErrorAndPanic(t *testing.T) {
 			r.say("m1", c.text)
 			o := r.ends("m1", session.StatusFailed)
 			r.free("after the failure")
-			equal(t, "the error that the sender sees", o.Error, c.want)
-			equal(t, "the reason in the archive", r.archivedAs("m1"), c.want)
+			expect.Equal(t, "the error that the sender sees", o.Error, c.want)
+			expect.Equal(t, "the reason in the archive", r.archivedAs("m1"), c.want)
 			r.say("m2", "on")
 			r.ends("m2", session.StatusDone)
-			await(t, "the worker to be idle", func() bool { return w.Running() == 0 })
+			expect.Soon(t, "the worker to be idle", func() bool { return w.Running() == 0 })
 		})
 	}
 }
@@ -132,18 +133,18 @@ func TestB06_RunningUnderTheSameToken(t *testing.T) {
 	s := newStage()
 	r.worker(s, faulty(&f), sentinelTTL(time.Minute))
 	r.say("m1", "hello")
-	receive(t, "promote", gate.Arrived())
+	expect.Received(t, "promote", gate.Arrived())
 	before := r.info()
 	token := r.token()
-	equal(t, "phase before", before.Phase, "starting")
+	expect.Equal(t, "phase before", before.Phase, "starting")
 	s.empty(t)
 	gate.Release()
 	a := s.next(t, "m1")
 	after := r.info()
-	equal(t, "phase after", after.Phase, "running")
-	equal(t, "token", r.token(), token)
-	equal(t, "fence", after.Fence, before.Fence)
-	equal(t, "the agent's fence", a.Fence, before.Fence)
+	expect.Equal(t, "phase after", after.Phase, "running")
+	expect.Equal(t, "token", r.token(), token)
+	expect.Equal(t, "fence", after.Fence, before.Fence)
+	expect.Equal(t, "the agent's fence", a.Fence, before.Fence)
 	r.say("m2", "now", session.ModeInterrupt)
 	if err := a.cause(t); !errors.Is(err, sq.ErrInterruptRequested) {
 		t.Errorf("the running agent ended with %v", err)
@@ -161,10 +162,10 @@ func TestB07_StartingIsNeverInterrupted(t *testing.T) {
 	s := newStage()
 	r.worker(s, faulty(&f))
 	r.say("m1", "hello")
-	receive(t, "the reading of the history", gate.Arrived())
+	expect.Received(t, "the reading of the history", gate.Arrived())
 	receipt := r.say("m2", "now", session.ModeInterrupt)
-	equal(t, "status", receipt.Status, turnstile.Queued)
-	equal(t, "position", receipt.Position, 2)
+	expect.Equal(t, "status", receipt.Status, turnstile.Queued)
+	expect.Equal(t, "position", receipt.Position, 2)
 	gate.Release()
 	a := s.next(t, "m1")
 	if err := a.ctx.Err(); err != nil {
@@ -182,7 +183,7 @@ func TestB08_CommandsTakeNoSentinel(t *testing.T) {
 	command := func(text, want string) {
 		t.Helper()
 		receipt := r.say("", text)
-		equal(t, text+": status", receipt.Status, turnstile.Answered)
+		expect.Equal(t, text+": status", receipt.Status, turnstile.Answered)
 		if !strings.Contains(receipt.Reply, want) {
 			t.Errorf("%s answers %q, want something with %q", text, receipt.Reply, want)
 		}
@@ -199,12 +200,12 @@ func TestB08_CommandsTakeNoSentinel(t *testing.T) {
 	token := r.token()
 	command("/help", "/stop")
 	command("/status", "A turn has been running")
-	equal(t, "the sentinel", r.token(), token)
-	equal(t, "waiting messages", r.info().Pending, 0)
+	expect.Equal(t, "the sentinel", r.token(), token)
+	expect.Equal(t, "waiting messages", r.info().Pending, 0)
 	a.reply("ok")
 	r.ends("m1", session.StatusDone)
 	r.free("after the turn")
-	equalList(t, "turns", r.starts(r.key), "m1")
+	expect.List(t, "turns", r.starts(r.key), "m1")
 }
 
 func TestB09_StopWhileStarting(t *testing.T) {
@@ -219,19 +220,19 @@ func TestB09_StopWhileStarting(t *testing.T) {
 			r.worker(s, faulty(&f), sentinelTTL(time.Minute))
 			r.say("m1", "hello")
 			r.say("m2", "behind")
-			receive(t, "the start", gate.Arrived())
+			expect.Received(t, "the start", gate.Arrived())
 			receipt := r.say("", "/stop")
-			equal(t, "status", receipt.Status, turnstile.Answered)
+			expect.Equal(t, "status", receipt.Status, turnstile.Answered)
 			if !strings.Contains(receipt.Reply, "starting up") {
 				t.Errorf("/stop answers %q", receipt.Reply)
 			}
 			gate.Release()
-			equal(t, "error", r.ends("m1", session.StatusStopped).Error, "stopped by user")
+			expect.Equal(t, "error", r.ends("m1", session.StatusStopped).Error, "stopped by user")
 			r.ends("m2", session.StatusStopped)
-			await(t, "the session to be free", func() bool { return r.token() == "" })
+			expect.Soon(t, "the session to be free", func() bool { return r.token() == "" })
 			s.empty(t)
-			equal(t, "reason in the archive", r.archivedAs("m1"), "stopped by user")
-			equal(t, "waiting messages", r.info().Pending, 0)
+			expect.Equal(t, "reason in the archive", r.archivedAs("m1"), "stopped by user")
+			expect.Equal(t, "waiting messages", r.info().Pending, 0)
 		})
 	}
 }
@@ -244,17 +245,17 @@ func TestB10_StartingIsSkippedByTheDrain(t *testing.T) {
 	s := newStage()
 	w := r.worker(s, faulty(&f))
 	r.say("m1", "hello")
-	receive(t, "the reading of the history", gate.Arrived())
+	expect.Received(t, "the reading of the history", gate.Arrived())
 	drained := drain(w)
-	await(t, "the drain's interrupts", func() bool { return w.Interrupted() == 1 })
+	expect.Soon(t, "the drain's interrupts", func() bool { return w.Interrupted() == 1 })
 	gate.Release()
-	receive(t, "the end of the drain", drained)
+	expect.Received(t, "the end of the drain", drained)
 	s.empty(t)
 	r.free("after the drain")
 	e := r.awaitEvent("a requeued turn", func(e session.Event) bool { return e.Type == session.EventTurnRequeued })
-	equal(t, "reason", e.Reason, string(engine.ReasonShutdown))
-	equal(t, "error", e.Error, "")
-	equal(t, "waiting messages", r.info().Pending, 1)
+	expect.Equal(t, "reason", e.Reason, string(engine.ReasonShutdown))
+	expect.Equal(t, "error", e.Error, "")
+	expect.Equal(t, "waiting messages", r.info().Pending, 1)
 	if r.rdb.ZScore(r.ctx, rediskey.Ready, r.key).Err() != nil {
 		t.Error("the session is not ready for another worker")
 	}
@@ -278,14 +279,14 @@ func TestB10_RunningIsInterruptedOnce(t *testing.T) {
 		Command: []string{"sh", "-c", `trap 'echo INT >> "$0"' INT; trap 'echo TERM >> "$0"' TERM; echo up; while :; do sleep 0.05; done`, file},
 		Grace:   500 * time.Millisecond,
 	})
-	must(t, err)
+	expect.OK(t, err)
 	w := r.worker(a, with(func(o *engine.Options) { o.DrainTimeout = 0 }))
 	r.say("m1", "hello")
 	r.awaitEvent("the agent's first word", func(e session.Event) bool { return strings.Contains(e.Text, "up") })
-	receive(t, "the end of the drain", drain(w))
+	expect.Received(t, "the end of the drain", drain(w))
 	got, err := os.ReadFile(file)
-	must(t, err)
-	equal(t, "signals to the agent", string(got), "INT\n")
-	equal(t, "waiting messages", r.info().Pending, 1)
+	expect.OK(t, err)
+	expect.Equal(t, "signals to the agent", string(got), "INT\n")
+	expect.Equal(t, "waiting messages", r.info().Pending, 1)
 	r.free("after the drain")
 }

@@ -12,6 +12,7 @@ import (
 	"turnstile/internal/redisconn"
 	"turnstile/pkg/agent/echo"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
@@ -25,11 +26,11 @@ func steps() change { return with(func(o *engine.Options) { o.StuckAfter(step) }
 func (r *rig) health(w *engine.Worker) (check func() error) {
 	r.Helper()
 	conn, err := redisconn.ConnOpt(r.url)
-	must(r, err)
+	expect.OK(r, err)
 	s, err := httpd.New(httpd.Config{Addr: "127.0.0.1:0", Redis: conn, Healthy: w.Healthy})
-	must(r, err)
-	must(r, s.Start(r.ctx))
-	r.Cleanup(func() { must(r, s.Stop(context.Background())) })
+	expect.OK(r, err)
+	expect.OK(r, s.Start(r.ctx))
+	r.Cleanup(func() { expect.OK(r, s.Stop(context.Background())) })
 	return func() error { return httpd.HealthCheck(r.ctx, s.Addr()) }
 }
 
@@ -51,13 +52,13 @@ func TestStuckLoopIsUnhealthy(t *testing.T) {
 			check := r.health(w)
 			r.say("m1", "hello")
 			s.next(t, "m1")
-			must(t, check())
+			expect.OK(t, check())
 			gate := f.Gate(c.hangs)
 			r.Cleanup(gate.Release)
-			receive(t, "the call that hangs", gate.Arrived())
+			expect.Received(t, "the call that hangs", gate.Arrived())
 			hangs := time.Now()
 			var err error
-			await(t, "/healthz to tell", func() bool { err = check(); return err != nil })
+			expect.Soon(t, "/healthz to tell", func() bool { err = check(); return err != nil })
 			if !errors.Is(err, httpd.ErrUnhealthy) || !strings.Contains(err.Error(), c.why) {
 				t.Errorf("/healthz says %v", err)
 			}
@@ -66,7 +67,7 @@ func TestStuckLoopIsUnhealthy(t *testing.T) {
 			}
 			gate.Release()
 			f.Clear()
-			await(t, "the loop to move on", func() bool { return check() == nil })
+			expect.Soon(t, "the loop to move on", func() bool { return check() == nil })
 		})
 	}
 }
@@ -77,7 +78,7 @@ func TestWaitingIsHealthy(t *testing.T) {
 	stays := func(t *testing.T, w *engine.Worker) {
 		t.Helper()
 		begin := time.Now()
-		await(t, "the time after which it would be stuck", func() bool {
+		expect.Soon(t, "the time after which it would be stuck", func() bool {
 			if err := w.Healthy(); err != nil {
 				t.Fatal(err)
 			}
@@ -115,8 +116,8 @@ func TestWaitingIsHealthy(t *testing.T) {
 		t.Parallel()
 		r := newRig(t)
 		w := r.idle(echo.New(), steps())
-		must(t, w.Healthy())
-		must(t, w.Start(r.ctx))
+		expect.OK(t, w.Healthy())
+		expect.OK(t, w.Start(r.ctx))
 		r.drainAtOnce(w)
 		stays(t, w)
 	})

@@ -10,6 +10,7 @@ import (
 
 	"turnstile/internal/engine"
 	"turnstile/pkg/agent/echo"
+	"turnstile/test/expect"
 )
 
 // Two workers: each is on asynqmon's Servers page, and each job runs once.
@@ -20,24 +21,24 @@ func TestMaintenance(t *testing.T) {
 	one, two := r.worker(echo.New(), on), r.worker(echo.New(), on)
 	inspector := asynq.NewInspectorFromRedisClient(r.rdb)
 	const queue, jobs = "turnstile:maintenance", 5
-	await(t, "the jobs", func() bool {
+	expect.Soon(t, "the jobs", func() bool {
 		queues, err := inspector.Queues()
-		must(t, err)
+		expect.OK(t, err)
 		if !slices.Contains(queues, queue) {
 			return false
 		}
 		info, err := inspector.GetQueueInfo(queue)
-		must(t, err)
+		expect.OK(t, err)
 		return info.Completed >= jobs
 	})
 	servers, err := inspector.Servers()
-	must(t, err)
-	equal(t, "servers", len(servers), 2)
+	expect.OK(t, err)
+	expect.Equal(t, "servers", len(servers), 2)
 	first, second := drain(one), drain(two)
-	receive(t, "the end of a drain", first)
-	receive(t, "the end of a drain", second)
+	expect.Received(t, "the end of a drain", first)
+	expect.Received(t, "the end of a drain", second)
 	tasks, err := inspector.ListCompletedTasks(queue)
-	must(t, err)
+	expect.OK(t, err)
 	slots := map[string]bool{}
 	for _, task := range tasks {
 		slots[task.ID[strings.LastIndex(task.ID, "-"):]] = true
@@ -46,8 +47,8 @@ func TestMaintenance(t *testing.T) {
 		t.Errorf("%d tasks for %d jobs in %d time slots of two workers", len(tasks), jobs, len(slots))
 	}
 	info, err := inspector.GetQueueInfo(queue)
-	must(t, err)
-	equal(t, "failures", info.Failed, 0)
+	expect.OK(t, err)
+	expect.Equal(t, "failures", info.Failed, 0)
 	if servers, err = inspector.Servers(); err != nil || len(servers) != 0 {
 		t.Errorf("%d servers are left, %v", len(servers), err)
 	}

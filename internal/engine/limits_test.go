@@ -12,6 +12,7 @@ import (
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 )
 
 // What a plain asynq.Client has put in beyond a limit is run by no worker: it is a dead letter
@@ -22,9 +23,9 @@ func TestMessagesOverALimitAreArchived(t *testing.T) {
 	client := asynq.NewClientFromRedisClient(r.rdb)
 	put := func(id string, m session.Message) {
 		payload, err := m.EncodePayload()
-		must(t, err)
+		expect.OK(t, err)
 		_, err = client.Enqueue(asynq.NewTask(session.TaskType, payload), asynq.Queue(rediskey.Queue(r.key)), asynq.TaskID(rediskey.TaskID(r.key, id)))
-		must(t, err)
+		expect.OK(t, err)
 	}
 	reasons := map[string]string{
 		"meta": "its meta has 65537 bytes, at most 65536", "attachments": "101 attachments, at most 100",
@@ -39,24 +40,24 @@ func TestMessagesOverALimitAreArchived(t *testing.T) {
 		return agent.Result{}, nil
 	}))
 	_, err := r.client.Submit(r.ctx, r.key, session.Message{ID: "good", Text: "good"})
-	must(t, err)
+	expect.OK(t, err)
 	o, err := r.client.Wait(r.ctx, r.key, "good")
-	must(t, err)
-	equal(t, "the next", o.Status, session.StatusDone)
+	expect.OK(t, err)
+	expect.Equal(t, "the next", o.Status, session.StatusDone)
 	for id, reason := range reasons {
 		o, err := r.client.Wait(r.ctx, r.key, id)
-		must(t, err)
+		expect.OK(t, err)
 		if o.Status != session.StatusFailed || !strings.Contains(o.Error, reason) {
 			t.Errorf("%s: %+v", id, o)
 		}
 	}
 	n := 0
 	for d, err := range r.client.DeadLetters(r.ctx, r.key) {
-		must(t, err)
+		expect.OK(t, err)
 		if n++; !strings.Contains(d.Outcome.Error, reasons[d.ID]) {
 			t.Errorf("%+v", d)
 		}
 	}
-	equal(t, "dead letters", n, 3)
-	equal(t, "turns", fmt.Sprintln(len(ran), <-ran), "1 good\n")
+	expect.Equal(t, "dead letters", n, 3)
+	expect.Equal(t, "turns", fmt.Sprintln(len(ran), <-ran), "1 good\n")
 }

@@ -18,6 +18,7 @@ import (
 	"turnstile/pkg/agent"
 	"turnstile/pkg/agent/echo"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 )
 
 func TestRetryAtTheHeadOfTheLine(t *testing.T) {
@@ -30,18 +31,18 @@ func TestRetryAtTheHeadOfTheLine(t *testing.T) {
 	first := s.next(t, "m1")
 	r.say("m2", "behind")
 	for attempt := 1; attempt <= 2; attempt++ {
-		equal(t, "attempt", first.Attempt, attempt)
+		expect.Equal(t, "attempt", first.Attempt, attempt)
 		first.fail(agent.Retryable(fmt.Errorf("failure %d", attempt)))
 		first = s.next(t, "m1")
 	}
-	equal(t, "attempt", first.Attempt, 3)
-	equal(t, "redelivered", first.Redelivered, false)
+	expect.Equal(t, "attempt", first.Attempt, 3)
+	expect.Equal(t, "redelivered", first.Redelivered, false)
 	first.reply("at last")
 	s.next(t, "m2").reply("two")
-	equal(t, "reply", r.ends("m1", session.StatusDone).Reply, "at last")
+	expect.Equal(t, "reply", r.ends("m1", session.StatusDone).Reply, "at last")
 	r.ends("m2", session.StatusDone)
-	equalList(t, "turns", r.starts(r.key), "m1", "m1", "m1", "m2")
-	equalList(t, "transcript", r.transcript(r.key), "user hello", "assistant at last", "user behind", "assistant two")
+	expect.List(t, "turns", r.starts(r.key), "m1", "m1", "m1", "m2")
+	expect.List(t, "transcript", r.transcript(r.key), "user hello", "assistant at last", "user behind", "assistant two")
 
 	// Each wait is as the event says, and it doubles.
 	var retries, starts []session.Event
@@ -53,7 +54,7 @@ func TestRetryAtTheHeadOfTheLine(t *testing.T) {
 			starts = append(starts, e)
 		}
 	}
-	equal(t, "retries", len(retries), 2)
+	expect.Equal(t, "retries", len(retries), 2)
 	for i, e := range retries {
 		wait, usual := time.Duration(e.RetryInMS)*time.Millisecond, base<<i
 		if wait < usual*3/4-time.Millisecond || wait > usual*5/4 {
@@ -62,7 +63,7 @@ func TestRetryAtTheHeadOfTheLine(t *testing.T) {
 		if waited := starts[i+1].At.Sub(e.At); waited < wait {
 			t.Errorf("the next attempt came after %s, want %s", waited, wait)
 		}
-		equal(t, "the error in the event", e.Error, fmt.Sprintf("failure %d", i+1))
+		expect.Equal(t, "the error in the event", e.Error, fmt.Sprintf("failure %d", i+1))
 	}
 }
 
@@ -73,15 +74,15 @@ func TestArchivedAfterMaxAttempts(t *testing.T) {
 	r.say("m1", "fail=retry hello")
 	r.say("m2", "on")
 	o := r.ends("m1", session.StatusFailed)
-	equal(t, "error", o.Error, "echo: told to fail, may be tried again")
+	expect.Equal(t, "error", o.Error, "echo: told to fail, may be tried again")
 	r.archivedAs("m1")
 	r.ends("m2", session.StatusDone)
-	equalList(t, "turns", r.starts(r.key), "m1", "m1", "m2")
+	expect.List(t, "turns", r.starts(r.key), "m1", "m1", "m2")
 	task, err := asynq.NewInspectorFromRedisClient(r.rdb).GetTaskInfo(rediskey.Queue(r.key), rediskey.TaskID(r.key, "m1"))
-	must(t, err)
-	equal(t, "asynq's state", task.State, asynq.TaskStateArchived)
-	equal(t, "asynq's error", task.LastErr, o.Error)
-	equal(t, "asynq's retries", task.Retried, 1)
+	expect.OK(t, err)
+	expect.Equal(t, "asynq's state", task.State, asynq.TaskStateArchived)
+	expect.Equal(t, "asynq's error", task.LastErr, o.Error)
+	expect.Equal(t, "asynq's retries", task.Retried, 1)
 }
 
 func TestFinalFailureIsNotRetried(t *testing.T) {
@@ -92,7 +93,7 @@ func TestFinalFailureIsNotRetried(t *testing.T) {
 	r.say("m2", "on")
 	r.ends("m1", session.StatusFailed)
 	r.ends("m2", session.StatusDone)
-	equalList(t, "turns", r.starts(r.key), "m1", "m2")
+	expect.List(t, "turns", r.starts(r.key), "m1", "m2")
 }
 
 func TestInspectorCancelStopsThatTurnOnly(t *testing.T) {
@@ -106,18 +107,18 @@ func TestInspectorCancelStopsThatTurnOnly(t *testing.T) {
 	r.submit(other, session.Message{ID: "m1", Text: "hello"})
 	b := s.next(t, "m1")
 	r.say("m2", "behind")
-	must(t, asynq.NewInspectorFromRedisClient(r.rdb).CancelProcessing(rediskey.TaskID(r.key, "m1")))
+	expect.OK(t, asynq.NewInspectorFromRedisClient(r.rdb).CancelProcessing(rediskey.TaskID(r.key, "m1")))
 	if err := a.cause(t); !errors.Is(err, sq.ErrStopRequested) {
 		t.Errorf("the turn ended with %v", err)
 	}
-	equal(t, "error", r.ends("m1", session.StatusStopped).Error, "stopped by user")
+	expect.Equal(t, "error", r.ends("m1", session.StatusStopped).Error, "stopped by user")
 	s.next(t, "m2").reply("two")
 	r.ends("m2", session.StatusDone)
 	if b.ctx.Err() != nil {
 		t.Errorf("the other session's turn ended: %v", context.Cause(b.ctx))
 	}
 	b.reply("ok")
-	equal(t, "the other session's turn", r.outcomeIn(other, "m1").Status, session.StatusDone)
+	expect.Equal(t, "the other session's turn", r.outcomeIn(other, "m1").Status, session.StatusDone)
 }
 
 func TestInterruptMode(t *testing.T) {
@@ -131,7 +132,7 @@ func TestInterruptMode(t *testing.T) {
 	a.text("half a rep")
 	a.emit(agent.Event{Type: agent.EventToolStart, Name: "search", CallID: "c1"})
 	receipt := r.say("m3", "now!", session.ModeInterrupt)
-	equal(t, "position", receipt.Position, 2)
+	expect.Equal(t, "position", receipt.Position, 2)
 	if err := a.cause(t); !errors.Is(err, sq.ErrInterruptRequested) {
 		t.Errorf("the turn ended with %v", err)
 	}
@@ -141,14 +142,14 @@ func TestInterruptMode(t *testing.T) {
 	for _, e := range b.History {
 		texts = append(texts, fmt.Sprint(e.Role, " ", e.Text, e.Interrupted))
 	}
-	equalList(t, "the next turn's history", texts, "user hellofalse", "assistant half a repfalse", "tool true")
+	expect.List(t, "the next turn's history", texts, "user hellofalse", "assistant half a repfalse", "tool true")
 	b.reply("three")
 	s.next(t, "m2").reply("two")
 	r.ends("m2", session.StatusDone)
 	r.ends("m3", session.StatusDone)
-	equalList(t, "transcript", r.transcript(r.key),
+	expect.List(t, "transcript", r.transcript(r.key),
 		"user hello", "assistant half a rep", "tool search (interrupted)", "user now!", "assistant three", "user behind", "assistant two")
-	equal(t, "dead letters", r.info().Archived, 0)
+	expect.Equal(t, "dead letters", r.info().Archived, 0)
 }
 
 func TestStop(t *testing.T) {
@@ -169,17 +170,17 @@ func TestStop(t *testing.T) {
 	if err := a.cause(t); !errors.Is(err, sq.ErrStopRequested) {
 		t.Errorf("the turn ended with %v", err)
 	}
-	equal(t, "reply so far", r.ends("m1", session.StatusStopped).Reply, "half")
-	equal(t, "reason", r.archivedAs("m1"), "stopped by user")
+	expect.Equal(t, "reply so far", r.ends("m1", session.StatusStopped).Reply, "half")
+	expect.Equal(t, "reason", r.archivedAs("m1"), "stopped by user")
 	for i := range 5 {
 		id := fmt.Sprintf("f%d", i)
 		r.ends(id, session.StatusStopped)
-		equal(t, "reason", r.archivedAs(id), "stopped by user")
+		expect.Equal(t, "reason", r.archivedAs(id), "stopped by user")
 	}
 	r.free("after the stop")
 	list, err := r.client.Followups(r.ctx, r.key)
-	must(t, err)
-	equal(t, "follow-ups", len(list), 0)
+	expect.OK(t, err)
+	expect.Equal(t, "follow-ups", len(list), 0)
 	r.say("m2", "on")
 	s.next(t, "m2").reply("ok")
 	r.ends("m2", session.StatusDone)
@@ -193,7 +194,7 @@ func TestStopIsLearntByTheRenewal(t *testing.T) {
 	r.worker(s, sentinelTTL(time.Second))
 	r.say("m1", "hello")
 	a := s.next(t, "m1")
-	must(t, r.rdb.HSet(r.ctx, r.k.Run(), "stop", a.Fence).Err())
+	expect.OK(t, r.rdb.HSet(r.ctx, r.k.Run(), "stop", a.Fence).Err())
 	if err := a.cause(t); !errors.Is(err, sq.ErrStopRequested) {
 		t.Errorf("the turn ended with %v", err)
 	}
@@ -208,11 +209,11 @@ func TestB83_RunTimeout(t *testing.T) {
 	r.say("m2", "on")
 	r.say("m3", "and on")
 	o := r.ends("m1", session.StatusFailed)
-	equal(t, "error", o.Error, "the agent took too long: ended after 100ms")
+	expect.Equal(t, "error", o.Error, "the agent took too long: ended after 100ms")
 	r.archivedAs("m1")
 	r.ends("m2", session.StatusDone)
 	r.ends("m3", session.StatusDone)
-	equalList(t, "turns", r.starts(r.key), "m1", "m2", "m3")
+	expect.List(t, "turns", r.starts(r.key), "m1", "m2", "m3")
 }
 
 // Two sessions and one slot: each has its share.
@@ -240,7 +241,7 @@ func TestTurnShare(t *testing.T) {
 	}
 	mu.Lock()
 	defer mu.Unlock()
-	equal(t, "turns", len(order), 2*messages)
+	expect.Equal(t, "turns", len(order), 2*messages)
 	longest, run := 0, 0
 	for i := range order {
 		if i > 0 && order[i] != order[i-1] {
@@ -284,7 +285,7 @@ func TestShareIsOnlyForOthers(t *testing.T) {
 			fences = append(fences, e.Fence)
 		}
 	}
-	equal(t, "turns", len(fences), 30)
+	expect.Equal(t, "turns", len(fences), 30)
 	if !slices.IsSorted(fences) || len(slices.Compact(fences)) != 30 {
 		t.Errorf("the fences do not rise: %v", fences)
 	}

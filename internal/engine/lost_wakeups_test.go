@@ -13,6 +13,7 @@ import (
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
@@ -42,8 +43,8 @@ func TestWakeUpBehindAStoredEndFails(t *testing.T) {
 		faults.FailBefore(wakesOf(rediskey.Ready), 3, errFull)
 		first.reply("one")
 		end := o.next(t, 0)
-		equal(t, "status", end.Status, session.StatusDone)
-		equal(t, "error", end.Err, nil)
+		expect.Equal(t, "status", end.Status, session.StatusDone)
+		expect.Equal(t, "error", end.Err, nil)
 		st.next(t, "b1").reply("other")
 		st.next(t, "a2").reply("two")
 		r.ends("a2", session.StatusDone)
@@ -52,12 +53,12 @@ func TestWakeUpBehindAStoredEndFails(t *testing.T) {
 	t.Run("retry", func(t *testing.T) {
 		t.Parallel()
 		r, o, faults, st := newRig(t), &seen{}, &redistest.Faults{}, newStage()
-		must(t, r.rdb.Set(r.ctx, rediskey.Timer("sweep"), "nobody", time.Hour).Err()) // the first sweep wakes it, too
+		expect.OK(t, r.rdb.Set(r.ctx, rediskey.Timer("sweep"), "nobody", time.Hour).Err()) // the first sweep wakes it, too
 		r.worker(st, observes(o), faulty(faults))
 		r.say("a1", "one")
 		faults.FailBefore(wakesOf(rediskey.Due), 1, errFull)
 		st.next(t, "a1").fail(agent.Retryable(errors.New("not now")))
-		equal(t, "status", o.next(t, 0).Status, engine.StatusRetried)
+		expect.Equal(t, "status", o.next(t, 0).Status, engine.StatusRetried)
 		st.next(t, "a1").reply("one")
 		r.ends("a1", session.StatusDone)
 		o.told(t, r.key)

@@ -6,6 +6,7 @@ import (
 
 	"turnstile/internal/engine"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 )
 
 // What an agent reads: the words of a turn that a worker runs.
@@ -28,7 +29,7 @@ func TestB31_Layout(t *testing.T) {
 			if !strings.HasPrefix(a.Note, "[System note:") || strings.Count(a.Text(), "[System note:") != 1 {
 				t.Errorf("note %q", a.Note)
 			}
-			equal(t, "what the agent reads", a.Text(), a.Note+"\n\n"+words)
+			expect.Equal(t, "what the agent reads", a.Text(), a.Note+"\n\n"+words)
 			a.reply("ok")
 			r.ends("m1", session.StatusDone)
 		})
@@ -47,12 +48,12 @@ func TestB35_NothingToResume(t *testing.T) {
 			r.worker(s)
 			for _, id := range []string{"first", "after-a-reply", "once-cut-off"} {
 				if id == "once-cut-off" { // its mark is gone, the count is not
-					must(t, r.rdb.HSet(r.ctx, r.k.Resume(), "interruptions", 2, "fence", 7, "reason", "crash").Err())
+					expect.OK(t, r.rdb.HSet(r.ctx, r.k.Resume(), "interruptions", 2, "fence", 7, "reason", "crash").Err())
 				}
 				r.say(id, text)
 				a := s.next(t, id)
-				equal(t, "note "+id, a.Note, "")
-				equal(t, "what the agent reads "+id, a.Text(), text)
+				expect.Equal(t, "note "+id, a.Note, "")
+				expect.Equal(t, "what the agent reads "+id, a.Text(), text)
 				a.reply("ok")
 				r.ends(id, session.StatusDone)
 			}

@@ -13,6 +13,7 @@ import (
 	"turnstile/internal/lease"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
@@ -65,7 +66,7 @@ func observes(s *seen) change {
 // next waits for the n-th turn's end, from 0.
 func (s *seen) next(t *testing.T, n int) (end engine.TurnEnd) {
 	t.Helper()
-	await(t, fmt.Sprint("end ", n), func() bool {
+	expect.Soon(t, fmt.Sprint("end ", n), func() bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if len(s.ends) <= n {
@@ -87,7 +88,7 @@ func (s *seen) messages() int {
 func (s *seen) line(t *testing.T, end engine.TurnEnd) (line string) {
 	t.Helper()
 	var found []string
-	await(t, "the line about "+end.Turn, func() bool {
+	expect.Soon(t, "the line about "+end.Turn, func() bool {
 		found = nil
 		for l := range strings.Lines(s.log.String()) {
 			if strings.Contains(l, `msg="turn ended"`) && strings.Contains(l, "turn="+end.Turn+" ") {
@@ -96,7 +97,7 @@ func (s *seen) line(t *testing.T, end engine.TurnEnd) (line string) {
 		}
 		return len(found) > 0
 	})
-	equal(t, "lines about a turn's end", len(found), 1)
+	expect.Equal(t, "lines about a turn's end", len(found), 1)
 	return found[0]
 }
 
@@ -111,10 +112,10 @@ func TestTurnsEndsAreTold(t *testing.T) {
 		t.Helper()
 		end := o.next(t, n)
 		n++
-		equal(t, "session", end.Session, r.key)
-		equal(t, "message", end.Message, id)
-		equal(t, "status of "+id, end.Status, status)
-		equal(t, "attempt of "+id, end.Attempt, attempt)
+		expect.Equal(t, "session", end.Session, r.key)
+		expect.Equal(t, "message", end.Message, id)
+		expect.Equal(t, "status of "+id, end.Status, status)
+		expect.Equal(t, "attempt of "+id, end.Attempt, attempt)
 		if (end.Err == nil) != (why == "") || end.Err != nil && !strings.Contains(end.Err.Error(), why) {
 			t.Errorf("%s ended because of %v, want %q", id, end.Err, why)
 		}
@@ -134,7 +135,7 @@ func TestTurnsEndsAreTold(t *testing.T) {
 	a := st.next(t, "done")
 	r.say("failed", "behind")
 	waits := time.Now()
-	await(t, "some waiting", func() bool { return time.Since(waits) > 30*time.Millisecond })
+	expect.Soon(t, "some waiting", func() bool { return time.Since(waits) > 30*time.Millisecond })
 	a.reply("one")
 	if end := check("done", session.StatusDone, 1, "INFO", ""); !end.Ran || end.Duration < 20*time.Millisecond {
 		t.Errorf("%+v", end)
@@ -167,14 +168,14 @@ func TestTurnsEndsAreTold(t *testing.T) {
 	last := st.next(t, "first")
 	r.submit(r.key, session.Message{ID: "expired", Text: "hello", ExpiresIn: 1})
 	waits = time.Now()
-	await(t, "more than the millisecond that ages are counted in", func() bool { return time.Since(waits) > 10*time.Millisecond })
+	expect.Soon(t, "more than the millisecond that ages are counted in", func() bool { return time.Since(waits) > 10*time.Millisecond })
 	last.reply("ok")
 	check("first", session.StatusDone, 1, "INFO", "")
 	if end := check("expired", session.StatusExpired, 1, "INFO", "expired"); end.Ran {
 		t.Error("an agent was started for an expired message")
 	}
 	// done, failed once, stopped, interrupted, newer, first.
-	equal(t, "messages that were started", o.messages(), 6)
+	expect.Equal(t, "messages that were started", o.messages(), 6)
 }
 
 // A drain gives turns back, a lost lease ends them.
@@ -185,10 +186,10 @@ func TestTurnsThatComeBackAreTold(t *testing.T) {
 	w := r.worker(s, observes(o), sentinelTTL(time.Second))
 	r.say("m1", "hello")
 	a := s.next(t, "m1")
-	must(t, r.rdb.Set(r.ctx, r.k.Sentinel(), "another's", time.Second).Err())
+	expect.OK(t, r.rdb.Set(r.ctx, r.k.Sentinel(), "another's", time.Second).Err())
 	_ = a.cause(t)
 	lost := o.next(t, 0)
-	equal(t, "status", lost.Status, engine.StatusLost)
+	expect.Equal(t, "status", lost.Status, engine.StatusLost)
 	if !errors.Is(lost.Err, lease.ErrLost) {
 		t.Errorf("it ended because of %v", lost.Err)
 	}
@@ -197,10 +198,10 @@ func TestTurnsThatComeBackAreTold(t *testing.T) {
 	}
 
 	s.next(t, "m1")
-	equal(t, "messages that were started", o.messages(), 1) // it comes back, and counts once
+	expect.Equal(t, "messages that were started", o.messages(), 1) // it comes back, and counts once
 	w.Drain(ended(), engine.ReasonRestart)
 	back := o.next(t, 1)
-	equal(t, "status", back.Status, engine.StatusRequeued)
+	expect.Equal(t, "status", back.Status, engine.StatusRequeued)
 	if line := o.line(t, back); !strings.Contains(line, "level=INFO") || !strings.Contains(line, "requeued: restart_timeout") {
 		t.Error(line)
 	}
@@ -218,14 +219,14 @@ func TestRedisFailuresAreTold(t *testing.T) {
 	w := r.worker(s, observes(o), faulty(&f), sentinelTTL(time.Second))
 	r.say("m1", "hello")
 	a := s.next(t, "m1")
-	equal(t, "failed claims", o.failures("claim"), 2)
-	await(t, "a failed renewal", func() bool { return o.failures("renew") == 1 })
+	expect.Equal(t, "failed claims", o.failures("claim"), 2)
+	expect.Soon(t, "a failed renewal", func() bool { return o.failures("renew") == 1 })
 	a.reply("ok")
 	r.ends("m1", session.StatusDone)
-	equal(t, "failed renewals", o.failures("renew"), 1)
+	expect.Equal(t, "failed renewals", o.failures("renew"), 1)
 	w.Drain(ended(), engine.ReasonShutdown)
 	for _, duty := range []string{"due", "reap", "sweep"} {
-		equal(t, "failures of "+duty, o.failures(duty), 0)
+		expect.Equal(t, "failures of "+duty, o.failures(duty), 0)
 	}
-	equal(t, "failed claims", o.failures("claim"), 2)
+	expect.Equal(t, "failed claims", o.failures("claim"), 2)
 }

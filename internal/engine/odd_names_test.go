@@ -13,6 +13,7 @@ import (
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/agent/echo"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 )
 
 // Queues of plain producers whose names are no session's are left alone, and the log
@@ -24,15 +25,15 @@ func TestOddQueueNames(t *testing.T) {
 	odd := []string{"", "a}b", "\x1b[31mred\x1b[0m", "a b", "ü", "-a", "a\nlevel=ERROR msg=forged", strings.Repeat("x", 257)}
 	client := asynq.NewClientFromRedisClient(r.rdb)
 	payload, err := session.Message{Text: "hello"}.EncodePayload()
-	must(t, err)
+	expect.OK(t, err)
 	for _, name := range odd {
 		_, err := client.EnqueueContext(r.ctx, asynq.NewTask(session.TaskType, payload), asynq.Queue(rediskey.Queue(name)), asynq.TaskID("task"))
-		must(t, err)
+		expect.OK(t, err)
 	}
 	r.foreignTask("m1", session.TaskType, payload)
 	for i, name := range odd {
 		index := []string{rediskey.Ready, rediskey.Owned, rediskey.Due, rediskey.Sessions}[i%4]
-		must(t, r.rdb.ZAdd(r.ctx, index, redis.Z{Score: 1, Member: name}).Err())
+		expect.OK(t, r.rdb.ZAdd(r.ctx, index, redis.Z{Score: 1, Member: name}).Err())
 	}
 	var log lockedBuffer
 	r.worker(echo.New(), with(func(o *engine.Options) {
@@ -41,8 +42,8 @@ func TestOddQueueNames(t *testing.T) {
 		o.Logger = slog.New(slog.NewTextHandler(&log, nil))
 	}))
 	r.ends("m1", session.StatusDone)
-	await(t, "the log to tell of all", func() bool { return strings.Count(log.String(), "a queue is skipped") >= len(odd) })
-	await(t, "the indexes to be without them", func() bool {
+	expect.Soon(t, "the log to tell of all", func() bool { return strings.Count(log.String(), "a queue is skipped") >= len(odd) })
+	expect.Soon(t, "the indexes to be without them", func() bool {
 		for _, index := range []string{rediskey.Ready, rediskey.Owned, rediskey.Due, rediskey.Sessions} {
 			for _, name := range odd {
 				if r.rdb.ZScore(r.ctx, index, name).Err() == nil {
@@ -61,7 +62,7 @@ func TestOddQueueNames(t *testing.T) {
 			t.Errorf("%q was run", name)
 		}
 	}
-	equal(t, "lines of the log about them", strings.Count(log.String(), "a queue is skipped"), len(odd))
+	expect.Equal(t, "lines of the log about them", strings.Count(log.String(), "a queue is skipped"), len(odd))
 	if infos, err := r.client.BusySessions(r.ctx); err != nil || len(infos) != 0 {
 		t.Errorf("busy: %+v, %v", infos, err)
 	}

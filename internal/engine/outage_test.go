@@ -15,6 +15,7 @@ import (
 	"turnstile/pkg/agent"
 	"turnstile/pkg/agent/echo"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
@@ -46,14 +47,14 @@ func TestRedisRestartsWithinTheLease(t *testing.T) {
 			a.text("while it was away, ")
 			a.reply("while it was away, it went on")
 			server.Start()
-			equal(t, "reply", r.ends("m1", session.StatusDone).Reply, "while it was away, it went on")
+			expect.Equal(t, "reply", r.ends("m1", session.StatusDone).Reply, "while it was away, it went on")
 			s.next(t, "m2").reply("two")
 			r.ends("m2", session.StatusDone)
 			r.say("m3", "afterwards")
 			s.next(t, "m3").reply("three")
 			r.ends("m3", session.StatusDone)
-			equalList(t, "turns", r.starts(r.key), "m1", "m2", "m3")
-			equal(t, "entries", len(r.transcript(r.key)), 6)
+			expect.List(t, "turns", r.starts(r.key), "m1", "m2", "m3")
+			expect.Equal(t, "entries", len(r.transcript(r.key)), 6)
 		})
 	}
 }
@@ -66,14 +67,14 @@ func TestIdleWorkerOutlivesARestart(t *testing.T) {
 	w := r.worker(echo.New())
 	r.say("m1", "hello")
 	r.ends("m1", session.StatusDone)
-	await(t, "the worker to be idle", func() bool { return w.Running() == 0 })
+	expect.Soon(t, "the worker to be idle", func() bool { return w.Running() == 0 })
 	server.Stop()
 	server.Start()
 	r.say("m2", "on")
 	r.ends("m2", session.StatusDone)
 	// It hears signals again, too.
 	r.say("m3", "sleep=1h x")
-	await(t, "the turn", func() bool { return len(r.started("m3")) == 1 })
+	expect.Soon(t, "the turn", func() bool { return len(r.started("m3")) == 1 })
 	r.say("", "/stop")
 	r.ends("m3", session.StatusStopped)
 }
@@ -101,21 +102,21 @@ func TestLeaseRunsOutWhileRedisIsAway(t *testing.T) {
 			if err := a.cause(t); !errors.Is(err, agent.ErrLeaseLost) {
 				t.Errorf("the turn ended with %v", err)
 			}
-			await(t, "the sentinel's end", func() bool { return time.Since(paused) > ttl+50*time.Millisecond })
+			expect.Soon(t, "the sentinel's end", func() bool { return time.Since(paused) > ttl+50*time.Millisecond })
 			server.Resume()
 			b := s.next(t, "m1")
 			if b.Fence <= a.Fence {
 				t.Errorf("fence %d after %d", b.Fence, a.Fence)
 			}
-			equal(t, "redelivered", b.Redelivered, true)
-			equal(t, "attempt", b.Attempt, 1)
-			equal(t, "history", len(b.History), 0)
+			expect.Equal(t, "redelivered", b.Redelivered, true)
+			expect.Equal(t, "attempt", b.Attempt, 1)
+			expect.Equal(t, "history", len(b.History), 0)
 			b.reply("one")
 			s.next(t, "m2").reply("two")
 			r.ends("m2", session.StatusDone)
-			equalList(t, "transcript", r.transcript(r.key), "user hello", "assistant one", "user behind", "assistant two")
-			equal(t, "the turn that answered", r.ends("m1", session.StatusDone).Turn, b.ID)
-			await(t, "the worker to be idle", func() bool { return w.Running() == 0 })
+			expect.List(t, "transcript", r.transcript(r.key), "user hello", "assistant one", "user behind", "assistant two")
+			expect.Equal(t, "the turn that answered", r.ends("m1", session.StatusDone).Turn, b.ID)
+			expect.Soon(t, "the worker to be idle", func() bool { return w.Running() == 0 })
 		})
 	}
 }
@@ -149,7 +150,7 @@ func TestFinishAtTheLastMoment(t *testing.T) {
 	r.ends("m1", session.StatusDone)
 	r.ends("m2", session.StatusDone)
 	<-done
-	equalList(t, "transcript", r.transcript(r.key), "user hello", "assistant one", "user behind", "assistant two")
+	expect.List(t, "transcript", r.transcript(r.key), "user hello", "assistant one", "user behind", "assistant two")
 }
 
 func TestSlowRedis(t *testing.T) {
@@ -169,9 +170,9 @@ func TestSlowRedis(t *testing.T) {
 	}
 	for s := range 3 {
 		key := fmt.Sprint(r.key, s)
-		equal(t, "reply", r.outcomeIn(key, "3").Reply, "re: 3")
-		equalList(t, "turns", r.starts(key), "0", "1", "2", "3")
-		equal(t, "entries", len(r.transcript(key)), 8)
+		expect.Equal(t, "reply", r.outcomeIn(key, "3").Reply, "re: 3")
+		expect.List(t, "turns", r.starts(key), "0", "1", "2", "3")
+		expect.Equal(t, "entries", len(r.transcript(key)), 8)
 	}
 }
 
@@ -204,11 +205,11 @@ func TestRenewalsFail(t *testing.T) {
 	r.say("m1", "hello")
 	a := s.next(t, "m1")
 	f.failing.Store(true)
-	await(t, "two failures", func() bool { return f.failed.Load() >= 2 })
+	expect.Soon(t, "two failures", func() bool { return f.failed.Load() >= 2 })
 	f.failing.Store(false)
 	token := r.token()
-	await(t, "a renewal", func() bool { return r.info().Left > 1200*time.Millisecond })
-	equal(t, "sentinel", r.token(), token)
+	expect.Soon(t, "a renewal", func() bool { return r.info().Left > 1200*time.Millisecond })
+	expect.Equal(t, "sentinel", r.token(), token)
 	if a.ctx.Err() != nil {
 		t.Fatalf("the turn ended: %v", context.Cause(a.ctx))
 	}
@@ -218,10 +219,10 @@ func TestRenewalsFail(t *testing.T) {
 	}
 	f.failing.Store(false)
 	b := s.next(t, "m1")
-	equal(t, "redelivered", b.Redelivered, true)
+	expect.Equal(t, "redelivered", b.Redelivered, true)
 	b.reply("ok")
 	r.ends("m1", session.StatusDone)
-	equalList(t, "transcript", r.transcript(r.key), "user hello", "assistant ok")
+	expect.List(t, "transcript", r.transcript(r.key), "user hello", "assistant ok")
 }
 
 // The log tells of failing renewals once, however many sessions there are and however
@@ -242,7 +243,7 @@ func TestFailingRenewalsAreLoggedOnce(t *testing.T) {
 		f.failed.Store(0)
 		f.failing.Store(true)
 		j.next(t, "renewals fail, trying again", map[string]string{"sessions": "3", "error": "no such luck"})
-		await(t, "more failures", func() bool { return f.failed.Load() >= 3 })
+		expect.Soon(t, "more failures", func() bool { return f.failed.Load() >= 3 })
 		f.failing.Store(false)
 		j.next(t, "renewals succeed again", nil)
 	}
@@ -265,16 +266,16 @@ func TestFinishIsSentTwice(t *testing.T) {
 	}
 	r.worker(echo.New(), faulty(&f), with(func(o *engine.Options) { o.ShareTurns = 2 }))
 	r.ends("4", session.StatusDone)
-	equal(t, "entries", len(r.transcript(r.key)), 10)
-	equalList(t, "turns", r.starts(r.key), "0", "1", "2", "3", "4")
+	expect.Equal(t, "entries", len(r.transcript(r.key)), 10)
+	expect.List(t, "turns", r.starts(r.key), "0", "1", "2", "3", "4")
 	ends := 0
 	for _, e := range r.events(r.key) {
 		if e.Type == session.EventTurnEnded {
 			ends++
 		}
 	}
-	equal(t, "ends", ends, 5)
-	equal(t, "processed", r.rdb.Get(r.ctx, r.k.Processed()).Val(), "5")
+	expect.Equal(t, "ends", ends, 5)
+	expect.Equal(t, "processed", r.rdb.Get(r.ctx, r.k.Processed()).Val(), "5")
 }
 
 // The reply is lost for good: the worker itself sends again.
@@ -288,9 +289,9 @@ func TestFinishReplyIsLost(t *testing.T) {
 	}
 	r.worker(echo.New(), faulty(&f))
 	r.ends("2", session.StatusDone)
-	equal(t, "entries", len(r.transcript(r.key)), 6)
-	equalList(t, "turns", r.starts(r.key), "0", "1", "2")
-	await(t, "the session to be free", func() bool { return r.token() == "" })
+	expect.Equal(t, "entries", len(r.transcript(r.key)), 6)
+	expect.List(t, "turns", r.starts(r.key), "0", "1", "2")
+	expect.Soon(t, "the session to be free", func() bool { return r.token() == "" })
 }
 
 // The same for a requeue: the message is there once.
@@ -304,6 +305,6 @@ func TestRequeueReplyIsLost(t *testing.T) {
 	r.say("m2", "behind")
 	r.ends("m1", session.StatusDone)
 	r.ends("m2", session.StatusDone)
-	equalList(t, "turns", r.starts(r.key), "m1", "m1", "m2")
-	equal(t, "entries", len(r.transcript(r.key)), 4)
+	expect.List(t, "turns", r.starts(r.key), "m1", "m1", "m2")
+	expect.Equal(t, "entries", len(r.transcript(r.key)), 4)
 }

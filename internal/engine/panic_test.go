@@ -18,6 +18,7 @@ import (
 	"turnstile/pkg/agent"
 	"turnstile/pkg/agent/echo"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
@@ -46,7 +47,7 @@ func TestAttemptsThatNobodyCanHaveMade(t *testing.T) {
 				return agent.Result{}, agent.Retryable(errors.New("try again"))
 			}), with(func(o *engine.Options) { o.RetryBackoff = time.Millisecond }))
 			r.ends("m1", session.StatusFailed)
-			equal(t, "runs", len(runs), c.runs)
+			expect.Equal(t, "runs", len(runs), c.runs)
 			r.say("m2", "the session goes on")
 			r.ends("m2", session.StatusFailed)
 		})
@@ -58,15 +59,15 @@ func TestAttemptsThatNobodyCanHaveMade(t *testing.T) {
 func (r *rig) retriedTask(id string, retried int64) {
 	r.Helper()
 	payload, err := session.Message{Text: "hello"}.EncodePayload()
-	must(r, err)
+	expect.OK(r, err)
 	queue, task := rediskey.Queue(r.key), rediskey.TaskID(r.key, id)
 	_, err = asynq.NewClientFromRedisClient(r.rdb).EnqueueContext(r.ctx, asynq.NewTask(session.TaskType, payload),
 		asynq.Queue(queue), asynq.TaskID(task))
-	must(r, err)
+	expect.OK(r, err)
 	msg := r.rdb.HGet(r.ctx, r.k.Task(task), "msg").Val()
 	const fieldRetried = 6 // of asynq's TaskMessage; of a field that occurs twice the last counts
 	field := protowire.AppendVarint(protowire.AppendTag(nil, fieldRetried, protowire.VarintType), uint64(retried))
-	must(r, r.rdb.HSet(r.ctx, r.k.Task(task), "msg", msg+string(field)).Err())
+	expect.OK(r, r.rdb.HSet(r.ctx, r.k.Task(task), "msg", msg+string(field)).Err())
 }
 
 // touchy is a logger's handler that panics at a message.
@@ -127,7 +128,7 @@ func TestPanicBesideTheAgent(t *testing.T) {
 				t.Errorf("it failed with %q", o.Error)
 			}
 			beside.over <- verdict{result: agent.Result{Text: "well"}}
-			equal(t, "the other session", r.outcomeIn(other, "o1").Status, session.StatusDone)
+			expect.Equal(t, "the other session", r.outcomeIn(other, "o1").Status, session.StatusDone)
 			r.say("m3", "and on")
 			for next := range s.acts { // m2 may be before it
 				next.over <- verdict{}
@@ -150,7 +151,7 @@ func TestPanicOfAQuestion(t *testing.T) {
 	}))
 	r.say("m1", "hello")
 	a := s.next(t, "m1")
-	got := receive(t, "the answer", a.ask(a.ctx, r, "run make"))
+	got := expect.Received(t, "the answer", a.ask(a.ctx, r, "run make"))
 	if got.err == nil || got.Allowed {
 		t.Errorf("it is answered %+v", got)
 	}

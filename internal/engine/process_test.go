@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
@@ -53,19 +54,19 @@ func (r *rig) process(name string, j job) *process {
 	redistest.Real(r)
 	j.URL, j.ID, j.Verbose = r.url, r.key+"/"+name, testing.Verbose()
 	text, err := json.Marshal(j)
-	must(r, err)
+	expect.OK(r, err)
 	self, err := os.Executable()
-	must(r, err)
+	expect.OK(r, err)
 	p := &process{t: r.T, id: j.ID, cmd: osexec.Command(self)}
 	p.cmd.Env = append(os.Environ(), childVariable+"="+string(text))
 	p.cmd.Stderr = &p.log
 	// Its own group: Ctrl-C is the test's.
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	p.pipe, err = p.cmd.StdinPipe()
-	must(r, err)
+	expect.OK(r, err)
 	out, err := p.cmd.StdoutPipe()
-	must(r, err)
-	must(r, p.cmd.Start())
+	expect.OK(r, err)
+	expect.OK(r, p.cmd.Start())
 	r.Cleanup(func() {
 		p.kill()
 		if r.Failed() {
@@ -84,7 +85,7 @@ func (r *rig) process(name string, j job) *process {
 
 func (p *process) signal(s syscall.Signal) {
 	p.t.Helper()
-	must(p.t, p.cmd.Process.Signal(s))
+	expect.OK(p.t, p.cmd.Process.Signal(s))
 }
 
 // stop stops the process with SIGSTOP and waits until none of its threads runs any
@@ -98,7 +99,7 @@ func (p *process) stop() {
 		if errors.Is(err, syscall.EINTR) {
 			continue
 		}
-		must(p.t, err)
+		expect.OK(p.t, err)
 		if !status.Stopped() {
 			p.t.Fatalf("%s ended instead of stopping: %v", p.id, status)
 		}

@@ -14,6 +14,7 @@ import (
 
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
@@ -64,8 +65,8 @@ func prove(r *rig, sessions int, strike func(*process)) {
 		keys[i] = fmt.Sprintf("%s-%d", r.key, i)
 	}
 	sent := r.sendAll(keys)
-	await(r, "a third of the answers", func() bool { return r.answered(keys) >= sessions*proofMessages/3 })
-	await(r, "a moment at which the first worker runs turns", func() bool {
+	expect.Soon(r, "a third of the answers", func() bool { return r.answered(keys) >= sessions*proofMessages/3 })
+	expect.Soon(r, "a moment at which the first worker runs turns", func() bool {
 		one.stop()
 		running := r.runs(one)
 		if running {
@@ -87,7 +88,7 @@ func prove(r *rig, sessions int, strike func(*process)) {
 	}
 	if one.cmd.ProcessState == nil { // stopped, not killed: now it goes on, past its TTL
 		one.signal(syscall.SIGCONT)
-		await(r, "the stopped worker to notice", func() bool { return strings.Contains(one.log.String(), "status=lost") })
+		expect.Soon(r, "the stopped worker to notice", func() bool { return strings.Contains(one.log.String(), "status=lost") })
 	}
 	again := 0
 	for _, key := range keys {
@@ -123,7 +124,7 @@ func (r *rig) sendAll(keys []string) *sync.WaitGroup {
 func (r *rig) runs(p *process) bool {
 	r.Helper()
 	busy, err := r.client.BusySessions(r.ctx)
-	must(r, err)
+	expect.OK(r, err)
 	return slices.ContainsFunc(busy, func(s session.Info) bool { return s.Worker == p.id })
 }
 
@@ -137,7 +138,7 @@ func (r *rig) answered(keys []string) (n int) {
 		}
 		return nil
 	})
-	must(r, err)
+	expect.OK(r, err)
 	for _, c := range counts {
 		n += int(c.Val())
 	}
@@ -164,12 +165,12 @@ func (r *rig) proved(key string) (again int) {
 			ended = append(ended, e.Messages...)
 		}
 	}
-	equalList(r, key+": answers", ended, ends...)
-	equalList(r, key+": transcript", r.transcript(key), want...)
+	expect.List(r, key+": answers", ended, ends...)
+	expect.List(r, key+": transcript", r.transcript(key), want...)
 	starts := r.starts(key)
-	equalList(r, key+": turns", slices.Compact(slices.Clone(starts)), ends...)
+	expect.List(r, key+": turns", slices.Compact(slices.Clone(starts)), ends...)
 	s, err := r.client.Session(r.ctx, key)
-	must(r, err)
+	expect.OK(r, err)
 	if s.Phase != session.PhaseIdle || s.Pending+s.Scheduled+s.Archived > 0 || r.rdb.LLen(r.ctx, rediskey.For(key).Active()).Val() > 0 {
 		r.Errorf("%s is left as %+v", key, s)
 	}

@@ -12,6 +12,7 @@ import (
 	"turnstile/internal/engine"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
@@ -42,18 +43,18 @@ func TestNobodyAnswers(t *testing.T) {
 	r.submit(other, session.Message{ID: "m2", Text: "hello"})
 	for _, number := range []string{"1", "2"} { // and so is the next one
 		got := a.ask(a.ctx, r, "run make")
-		equal(t, "timeout_ms", r.asked(number).TimeoutMS, 200)
-		equal(t, "the answer", receive(t, "the denial", got), answered{})
-		equal(t, "decision", r.decided(number), "denied")
+		expect.Equal(t, "timeout_ms", r.asked(number).TimeoutMS, 200)
+		expect.Equal(t, "the answer", expect.Received(t, "the denial", got), answered{})
+		expect.Equal(t, "decision", r.decided(number), "denied")
 		const late = "Nobody answered in 200ms, so it was denied: run make"
-		equal(t, "the last notice", r.notices()[len(r.notices())-1], late)
-		equal(t, "still asked", r.info().Question == nil, true)
+		expect.Equal(t, "the last notice", r.notices()[len(r.notices())-1], late)
+		expect.Equal(t, "still asked", r.info().Question == nil, true)
 		r.command("/approve", "There is no open question.")
 	}
 	a.reply("ok")
 	r.ends("m1", session.StatusDone)
 	s.next(t, "m2").reply("ok")
-	equal(t, "who waited for the slot", r.outcomeIn(other, "m2").Status, session.StatusDone)
+	expect.Equal(t, "who waited for the slot", r.outcomeIn(other, "m2").Status, session.StatusDone)
 }
 
 // An answer in time is the answer, however long the turn goes on.
@@ -66,13 +67,13 @@ func TestAnswerInTime(t *testing.T) {
 			t.Parallel()
 			r, _, a := inTurn(t, askTimeout(c.timeout))
 			got := a.ask(a.ctx, r, "run make")
-			equal(t, "timeout_ms", r.asked("1").TimeoutMS, c.told.Milliseconds())
+			expect.Equal(t, "timeout_ms", r.asked("1").TimeoutMS, c.told.Milliseconds())
 			r.command("/approve", "Approved question 1: run make.")
-			equal(t, "the answer", receive(t, "the answer", got), answered{agent.Answer{Allowed: true}, nil})
-			equal(t, "decision", r.decided("1"), "allowed")
+			expect.Equal(t, "the answer", expect.Received(t, "the answer", got), answered{agent.Answer{Allowed: true}, nil})
+			expect.Equal(t, "decision", r.decided("1"), "allowed")
 			a.reply("ok")
 			r.ends("m1", session.StatusDone)
-			equalList(t, "notices", r.notices())
+			expect.List(t, "notices", r.notices())
 		})
 	}
 }
@@ -97,14 +98,14 @@ func TestAnswerAtTheLastMoment(t *testing.T) {
 			gate := c.gate(&f, withdrawing)
 			r, _, a := inTurn(t, askTimeout(20*time.Millisecond), faulty(&f))
 			got := a.ask(a.ctx, r, "run make")
-			receive(t, "the withdrawal", gate.Arrived())
+			expect.Received(t, "the withdrawal", gate.Arrived())
 			r.command("/approve", c.says)
 			gate.Release()
-			equal(t, "the answer", receive(t, "the answer", got), answered{agent.Answer{Allowed: c.allowed}, nil})
-			equal(t, "decision", r.decided("1"), c.decision)
+			expect.Equal(t, "the answer", expect.Received(t, "the answer", got), answered{agent.Answer{Allowed: c.allowed}, nil})
+			expect.Equal(t, "decision", r.decided("1"), c.decision)
 			a.reply("ok")
 			r.ends("m1", session.StatusDone)
-			equal(t, "notices", len(r.notices()), c.notices)
+			expect.Equal(t, "notices", len(r.notices()), c.notices)
 		})
 	}
 }
@@ -117,11 +118,11 @@ func TestAnswersRaceTheTimeout(t *testing.T) {
 	ends := map[string]int{}
 	for i := 1; i <= 100; i++ {
 		got := a.ask(a.ctx, r, "run make")
-		await(t, "the question", func() bool { return r.info().Question != nil || len(got) > 0 })
+		expect.Soon(t, "the question", func() bool { return r.info().Question != nil || len(got) > 0 })
 		time.Sleep(rand.N(timeout)) // the race is the test
 		_, err := r.client.Decide(r.ctx, r.key, i, session.Allow)
-		end := receive(t, "the answer", got)
-		must(t, end.err)
+		end := expect.Received(t, "the answer", got)
+		expect.OK(t, end.err)
 		if end.Allowed != (err == nil) {
 			t.Fatalf("the user was told %v, and the agent %v", err, end.Answer)
 		}
@@ -143,18 +144,18 @@ func TestEverySlotWaitsForAnAnswer(t *testing.T) {
 	}
 	full := func(level slog.Level) {
 		t.Helper()
-		line := receive(t, "the log's line", j.lines)
-		equal(t, "level", line.Level, level)
-		line.Attrs(func(attr slog.Attr) bool { equal(t, attr.Key, attr.Value.String(), "2"); return true })
+		line := expect.Received(t, "the log's line", j.lines)
+		expect.Equal(t, "level", line.Level, level)
+		line.Attrs(func(attr slog.Attr) bool { expect.Equal(t, attr.Key, attr.Value.String(), "2"); return true })
 	}
 	one, two := say(r.key, "m1"), say(r.key+"-two", "m2")
 	first := one.ask(one.ctx, r, "run make")
 	r.asked("1")
-	equal(t, "lines while a slot is not asked for", len(j.lines), 0)
+	expect.Equal(t, "lines while a slot is not asked for", len(j.lines), 0)
 	two.ask(two.ctx, r, "run rm")
 	full(slog.LevelWarn)
 	r.command("/approve", "Approved question 1: run make.")
-	receive(t, "the answer", first)
+	expect.Received(t, "the answer", first)
 	full(slog.LevelInfo)
 	one.ask(one.ctx, r, "run again")
 	full(slog.LevelWarn)
@@ -162,6 +163,6 @@ func TestEverySlotWaitsForAnAnswer(t *testing.T) {
 	full(slog.LevelInfo)
 	one.reply("ok")
 	r.ends("m1", session.StatusDone)
-	equal(t, "further lines", len(j.lines), 0)
-	equal(t, "the other one", r.outcomeIn(r.key+"-two", "m2").Status, session.StatusDone)
+	expect.Equal(t, "further lines", len(j.lines), 0)
+	expect.Equal(t, "the other one", r.outcomeIn(r.key+"-two", "m2").Status, session.StatusDone)
 }

@@ -12,6 +12,7 @@ import (
 	sq "turnstile/internal/protocol"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 )
 
 // answered is how a question ended.
@@ -48,18 +49,18 @@ func TestAsk(t *testing.T) {
 	r, _, a := inTurn(t)
 	one := a.ask(a.ctx, r, "run make")
 	e := r.asked("1")
-	equal(t, "the question", e.Name+string(e.Input)+e.Turn, `run make{"x":1}`+a.ID)
+	expect.Equal(t, "the question", e.Name+string(e.Input)+e.Turn, `run make{"x":1}`+a.ID)
 	two := a.ask(a.ctx, r, "run rm")
 	r.command("/status", "The agent asks for permission: run make. /approve 1 or /deny 1")
 	r.command("/deny 2", "Question 2 is no longer open; question 1 is: run make.")
 	r.command("/approve 1 always", "Approved question 1: run make.")
-	equal(t, "the answer", receive(t, "the answer", one), answered{agent.Answer{Allowed: true, Remember: true}, nil})
-	equal(t, "decision", r.decided("1"), "allowed")
+	expect.Equal(t, "the answer", expect.Received(t, "the answer", one), answered{agent.Answer{Allowed: true, Remember: true}, nil})
+	expect.Equal(t, "decision", r.decided("1"), "allowed")
 	r.asked("2")
 	r.command("/deny", "Nothing was answered: question 2 is new, run rm. Write /approve 2 or /deny 2")
 	r.command("/deny 2", "Denied question 2: run rm.")
-	equal(t, "the second answer", receive(t, "the answer", two), answered{})
-	equal(t, "second decision", r.decided("2"), "denied")
+	expect.Equal(t, "the second answer", expect.Received(t, "the answer", two), answered{})
+	expect.Equal(t, "second decision", r.decided("2"), "denied")
 	r.command("/approve", "That question was already answered.")
 	a.reply("ok")
 	r.ends("m1", session.StatusDone)
@@ -72,8 +73,8 @@ func TestAnswerWithoutASignal(t *testing.T) {
 	r, _, a := inTurn(t, sentinelTTL(time.Second))
 	got := a.ask(a.ctx, r, "run make")
 	r.asked("1")
-	must(t, r.rdb.HSet(r.ctx, r.k.Run(), "answered", fmt.Sprintf("%d 1 allow call", a.Fence)).Err())
-	equal(t, "the answer", receive(t, "the answer", got), answered{agent.Answer{Allowed: true}, nil})
+	expect.OK(t, r.rdb.HSet(r.ctx, r.k.Run(), "answered", fmt.Sprintf("%d 1 allow call", a.Fence)).Err())
+	expect.Equal(t, "the answer", expect.Received(t, "the answer", got), answered{agent.Answer{Allowed: true}, nil})
 	a.reply("ok")
 }
 
@@ -86,7 +87,7 @@ func TestQuestionsEnd(t *testing.T) {
 		got := a.ask(context.Background(), r, "run make")
 		r.asked("1")
 		r.command("/stop", "Stopping the running turn.")
-		if err := receive(t, "the end", got).err; !errors.Is(err, sq.ErrStopRequested) {
+		if err := expect.Received(t, "the end", got).err; !errors.Is(err, sq.ErrStopRequested) {
 			t.Errorf("%v", err)
 		}
 		r.ends("m1", session.StatusStopped)
@@ -100,15 +101,15 @@ func TestQuestionsEnd(t *testing.T) {
 		r.asked("1")
 		enough := errors.New("enough")
 		cancel(enough)
-		if err := receive(t, "the end", got).err; !errors.Is(err, enough) {
+		if err := expect.Received(t, "the end", got).err; !errors.Is(err, enough) {
 			t.Errorf("%v", err)
 		}
-		equal(t, "decision", r.decided("1"), "cancelled")
+		expect.Equal(t, "decision", r.decided("1"), "cancelled")
 		r.command("/approve 1", "There is no open question.")
 		again := a.ask(a.ctx, r, "run rm")
 		r.asked("2")
 		r.command("/approve 2", "Approved question 2: run rm.")
-		equal(t, "the next answer", receive(t, "the answer", again).Allowed, true)
+		expect.Equal(t, "the next answer", expect.Received(t, "the answer", again).Allowed, true)
 		a.reply("ok")
 	})
 	t.Run("the worker drains", func(t *testing.T) {
@@ -121,16 +122,16 @@ func TestQuestionsEnd(t *testing.T) {
 		got := a.ask(a.ctx, r, "run make")
 		r.asked("1")
 		w.Drain(ended(), engine.ReasonShutdown)
-		if receive(t, "the end", got).err == nil {
+		if expect.Received(t, "the end", got).err == nil {
 			t.Error("an answer")
 		}
 		r.command("/approve", "There is no open question.")
 		r.worker(s)
 		again := s.next(t, "m1")
 		got = again.ask(again.ctx, r, "run make")
-		await(t, "the question to be asked again", func() bool { return r.info().Question != nil })
+		expect.Soon(t, "the question to be asked again", func() bool { return r.info().Question != nil })
 		r.command("/approve 2", "Approved question 2: run make.")
-		equal(t, "the answer", receive(t, "the answer", got).Allowed, true)
+		expect.Equal(t, "the answer", expect.Received(t, "the answer", got).Allowed, true)
 		again.reply("ok")
 		r.ends("m1", session.StatusDone)
 	})
@@ -142,9 +143,9 @@ func TestUnknownDecision(t *testing.T) {
 	r, _, a := inTurn(t, sentinelTTL(time.Second))
 	got := a.ask(a.ctx, r, "run make")
 	r.asked("1")
-	must(t, r.rdb.HSet(r.ctx, r.k.Run(), "answered", fmt.Sprintf("%d 1 perhaps call", a.Fence)).Err())
-	equal(t, "the answer", receive(t, "the answer", got), answered{})
-	equal(t, "decision", r.decided("1"), "denied")
+	expect.OK(t, r.rdb.HSet(r.ctx, r.k.Run(), "answered", fmt.Sprintf("%d 1 perhaps call", a.Fence)).Err())
+	expect.Equal(t, "the answer", expect.Received(t, "the answer", got), answered{})
+	expect.Equal(t, "decision", r.decided("1"), "denied")
 	a.reply("ok")
 }
 
@@ -162,21 +163,21 @@ func TestQuestionsStayInTheirTurn(t *testing.T) {
 	r.say("m2", "again")
 	a.reply("ok")
 	r.ends("m1", session.StatusDone)
-	equal(t, "decision", r.decided("1"), "cancelled")
+	expect.Equal(t, "decision", r.decided("1"), "cancelled")
 	b := s.next(t, "m2")
 	got := b.ask(b.ctx, r, "run rm")
-	await(t, "the next turn's question", func() bool { q := r.info().Question; return q != nil && q.Name == "run rm" })
+	expect.Soon(t, "the next turn's question", func() bool { q := r.info().Question; return q != nil && q.Name == "run rm" })
 	for range 20 {
 		waiting = append(waiting, a.ask(context.Background(), r, "run late"))
 	}
 	for _, c := range append(waiting, open) {
-		if receive(t, "the end of an old question", c).err == nil {
+		if expect.Received(t, "the end of an old question", c).err == nil {
 			t.Error("an answer")
 		}
 	}
 	r.command("/approve 1", "Question 1 is no longer open; question 2 is: run rm.")
 	r.command("/approve 2", "Approved question 2: run rm.")
-	equal(t, "the answer", receive(t, "the answer", got).Allowed, true)
+	expect.Equal(t, "the answer", expect.Received(t, "the answer", got).Allowed, true)
 	b.reply("ok")
 	r.ends("m2", session.StatusDone)
 }
@@ -193,11 +194,11 @@ func TestQuestionOfATurnThatIsToEnd(t *testing.T) {
 	got := a.ask(a.ctx, r, "run make")
 	r.asked("1")
 	r.command("/stop", "Stopping the running turn.")
-	if receive(t, "the end", got).err == nil {
+	if expect.Received(t, "the end", got).err == nil {
 		t.Error("an answer")
 	}
 	r.command("/approve", "There is no open question.")
-	equal(t, "decision", r.decided("1"), "cancelled")
+	expect.Equal(t, "decision", r.decided("1"), "cancelled")
 	a.fail(context.Cause(a.ctx))
 	r.ends("m1", session.StatusStopped)
 }
@@ -211,10 +212,10 @@ func TestLateAnswerApprovesNothingElse(t *testing.T) {
 	r.asked("1")
 	r.say("m2", "again")
 	a.reply("ok")
-	receive(t, "the question's end", got)
+	expect.Received(t, "the question's end", got)
 	b := s.next(t, "m2")
 	b.ask(b.ctx, r, "delete_production")
-	await(t, "the next turn's question", func() bool { q := r.info().Question; return q != nil && q.Name == "delete_production" })
+	expect.Soon(t, "the next turn's question", func() bool { q := r.info().Question; return q != nil && q.Name == "delete_production" })
 	r.command("/approve 1", "Question 1 is no longer open; question 2 is: delete_production.")
 	r.command("/approve", "Nothing was answered: question 2 is new, delete_production. Write /approve 2 or /deny 2")
 	b.reply("ok")

@@ -15,6 +15,7 @@ import (
 	"turnstile/pkg/agent"
 	"turnstile/pkg/agent/echo"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 )
 
 // alternates checks that a session's turns never overlapped: start and end take turns.
@@ -46,20 +47,20 @@ func TestB05_SecondMessageWaits(t *testing.T) {
 	r.awaitEvent("the first turn", func(e session.Event) bool { return e.Type == session.EventTurnStarted })
 	owner := r.info().Worker
 	receipt := r.say("m2", "the very same message")
-	equal(t, "status", receipt.Status, turnstile.Queued)
-	equal(t, "position", receipt.Position, 2)
+	expect.Equal(t, "status", receipt.Status, turnstile.Queued)
+	expect.Equal(t, "position", receipt.Position, 2)
 	list, err := r.client.Followups(r.ctx, r.key)
-	must(t, err)
+	expect.OK(t, err)
 	if len(list) != 1 || list[0].ID != "m2" || list[0].Text != "the very same message" {
 		t.Errorf("follow-ups: %+v", list)
 	}
-	equalList(t, "turns so far", r.starts(r.key), "m1")
-	equal(t, "owner", r.info().Worker, owner)
+	expect.List(t, "turns so far", r.starts(r.key), "m1")
+	expect.Equal(t, "owner", r.info().Worker, owner)
 	r.ends("m1", session.StatusDone)
 	r.ends("m2", session.StatusDone)
-	equalList(t, "turns", r.starts(r.key), "m1", "m2")
+	expect.List(t, "turns", r.starts(r.key), "m1", "m2")
 	r.alternates(r.key)
-	equalList(t, "transcript", r.transcript(r.key), "user sleep=700ms hello", "assistant echo: hello",
+	expect.List(t, "transcript", r.transcript(r.key), "user sleep=700ms hello", "assistant echo: hello",
 		"user the very same message", "assistant echo: the very same message")
 }
 
@@ -89,18 +90,18 @@ func TestB05_NoOverlap(t *testing.T) {
 		key := fmt.Sprint(r.key, s)
 		next := [senders]int{}
 		for n := range senders {
-			equal(t, "status", r.outcomeIn(key, fmt.Sprintf("%d-%d", n, each-1)).Status, session.StatusDone)
+			expect.Equal(t, "status", r.outcomeIn(key, fmt.Sprintf("%d-%d", n, each-1)).Status, session.StatusDone)
 		}
 		for _, id := range r.starts(key) {
 			var n, i int
 			_, err := fmt.Sscanf(id, "%d-%d", &n, &i)
-			must(t, err)
+			expect.OK(t, err)
 			if i != next[n] {
 				t.Errorf("%s: sender %d's message %d ran, want %d", key, n, i, next[n])
 			}
 			next[n] = i + 1
 		}
-		equal(t, "turns", len(r.starts(key)), senders*each)
+		expect.Equal(t, "turns", len(r.starts(key)), senders*each)
 		r.alternates(key)
 	}
 }
@@ -129,24 +130,24 @@ func TestB82_DuplicateDelivery(t *testing.T) {
 			first++
 		}
 	}
-	equal(t, "accepted", first, 1)
+	expect.Equal(t, "accepted", first, 1)
 	a := s.next(t, "m1")
 	again := r.submit(r.key, m)
-	equal(t, "status while it runs", again.Status, turnstile.Duplicate)
-	equal(t, "state while it runs", again.State, "running")
+	expect.Equal(t, "status while it runs", again.Status, turnstile.Duplicate)
+	expect.Equal(t, "state while it runs", again.State, "running")
 	r.say("m2", "behind")
-	equal(t, "state while it waits", r.say("m2", "behind").State, "pending")
+	expect.Equal(t, "state while it waits", r.say("m2", "behind").State, "pending")
 	a.reply("ok")
 	s.next(t, "m2").reply("two")
 	r.ends("m2", session.StatusDone)
 	again = r.submit(r.key, m)
-	equal(t, "state afterwards", again.State, "completed")
+	expect.Equal(t, "state afterwards", again.State, "completed")
 	r.say("m3", "last")
 	s.next(t, "m3").reply("three")
 	r.ends("m3", session.StatusDone)
 	s.empty(t)
-	equalList(t, "turns", r.starts(r.key), "m1", "m2", "m3")
-	equal(t, "reply", r.ends("m1", session.StatusDone).Reply, "ok")
+	expect.List(t, "turns", r.starts(r.key), "m1", "m2", "m3")
+	expect.Equal(t, "reply", r.ends("m1", session.StatusDone).Reply, "ok")
 }
 
 // Keys that could be mistaken for another's transcript, or for each other.
@@ -180,14 +181,14 @@ func TestB84_OneTranscriptEach(t *testing.T) {
 		r.outcomeIn(key, "m2")
 		for i, line := range r.transcript(key) {
 			want := []string{"user from ", "assistant to "}[i%2] + key
-			equal(t, "entry", line, want)
+			expect.Equal(t, "entry", line, want)
 		}
-		equal(t, "entries", len(r.transcript(key)), 6)
+		expect.Equal(t, "entries", len(r.transcript(key)), 6)
 	}
 	for _, name := range r.rdb.Keys(r.ctx, "turnstile:{session:*}:transcript:*").Val() {
 		seen[name] = true
 	}
-	equal(t, "transcripts", len(seen), len(keys))
+	expect.Equal(t, "transcripts", len(seen), len(keys))
 }
 
 // Whatever was called accepted, queued or scheduled has an end that can be read:
@@ -247,7 +248,7 @@ func TestB85_NothingAcknowledgedIsDropped(t *testing.T) {
 				t.Errorf("%s of %s ended as %s; in the archive: %v", id, key, o.Status, archived)
 			}
 		}
-		await(t, "the session to be free", func() bool { return r.rdb.Exists(r.ctx, rediskey.For(key).Sentinel()).Val() == 0 })
+		expect.Soon(t, "the session to be free", func() bool { return r.rdb.Exists(r.ctx, rediskey.For(key).Sentinel()).Val() == 0 })
 	}
 	t.Logf("%d refused, ends %v", refused, count)
 	for _, status := range []session.Status{session.StatusDone, session.StatusFailed, session.StatusExpired} {

@@ -8,6 +8,7 @@ import (
 
 	"turnstile"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 )
 
 // Writers of the session's record at once: it is one of theirs, and whole.
@@ -42,7 +43,7 @@ func TestB65_ConcurrentSaves(t *testing.T) {
 		t.Errorf("the session id is %s, which nobody wrote: %q", after["session_id"], ids)
 	}
 	for _, field := range []string{"v", "created_at"} {
-		equal(t, field, after[field], before[field])
+		expect.Equal(t, field, after[field], before[field])
 	}
 	for field := range before {
 		if after[field] == "" {
@@ -50,16 +51,16 @@ func TestB65_ConcurrentSaves(t *testing.T) {
 		}
 	}
 	was, err := strconv.ParseInt(before["updated_at"], 10, 64)
-	must(t, err)
+	expect.OK(t, err)
 	is, err := strconv.ParseInt(after["updated_at"], 10, 64)
-	must(t, err)
+	expect.OK(t, err)
 	if is < was {
 		t.Errorf("updated_at went from %d to %d", was, is)
 	}
 	r.say("m3", "third")
 	b := s.next(t, "m3")
-	equal(t, "the next turn's session id", b.SessionID, after["session_id"])
-	equal(t, "its history", len(b.History), 0)
+	expect.Equal(t, "the next turn's session id", b.SessionID, after["session_id"])
+	expect.Equal(t, "its history", len(b.History), 0)
 	b.reply("three")
 	r.ends("m3", session.StatusDone)
 }
@@ -74,26 +75,26 @@ func TestB77_RotationKeepsTheLock(t *testing.T) {
 	r.say("m2", "behind")
 	token := r.token()
 	fresh, err := r.client.Rotate(r.ctx, r.key, a.SessionID)
-	must(t, err)
+	expect.OK(t, err)
 	if fresh == a.SessionID {
 		t.Error("the session id was not rotated")
 	}
-	equal(t, "sentinel", r.token(), token)
-	equal(t, "phase", r.info().Phase, "running")
-	equal(t, "a third message", r.say("m3", "third").Status, turnstile.Queued)
+	expect.Equal(t, "sentinel", r.token(), token)
+	expect.Equal(t, "phase", r.info().Phase, "running")
+	expect.Equal(t, "a third message", r.say("m3", "third").Status, turnstile.Queued)
 	a.reply("one")
-	equal(t, "session id of the running turn", r.ends("m1", session.StatusDone).SessionID, a.SessionID)
+	expect.Equal(t, "session id of the running turn", r.ends("m1", session.StatusDone).SessionID, a.SessionID)
 	b := s.next(t, "m2")
-	equal(t, "session id of the next turn", b.SessionID, fresh)
-	equal(t, "sentinel", r.token(), token)
-	equal(t, "its history", len(b.History), 0)
+	expect.Equal(t, "session id of the next turn", b.SessionID, fresh)
+	expect.Equal(t, "sentinel", r.token(), token)
+	expect.Equal(t, "its history", len(b.History), 0)
 	b.reply("two")
 	s.next(t, "m3").reply("three")
 	r.ends("m3", session.StatusDone)
 	old, err := r.client.Transcript(r.ctx, r.key, a.SessionID)
-	must(t, err)
-	equal(t, "entries of the old transcript", len(old), 2)
-	equalList(t, "the new transcript", r.transcript(r.key), "user behind", "assistant two", "user third", "assistant three")
+	expect.OK(t, err)
+	expect.Equal(t, "entries of the old transcript", len(old), 2)
+	expect.List(t, "the new transcript", r.transcript(r.key), "user behind", "assistant two", "user third", "assistant three")
 }
 
 func TestB78_RotationOfAnIDThatIsGone(t *testing.T) {
@@ -105,12 +106,12 @@ func TestB78_RotationOfAnIDThatIsGone(t *testing.T) {
 	a := s.next(t, "m1")
 	token := r.token()
 	first, err := r.client.Rotate(r.ctx, r.key, a.SessionID)
-	must(t, err)
-	must(t, r.rdb.Del(r.ctx, r.k.Transcript(a.SessionID)).Err())
+	expect.OK(t, err)
+	expect.OK(t, r.rdb.Del(r.ctx, r.k.Transcript(a.SessionID)).Err())
 	again, err := r.client.Rotate(r.ctx, r.key, a.SessionID)
-	must(t, err)
-	equal(t, "session id", again, first)
-	equal(t, "sentinel", r.token(), token)
+	expect.OK(t, err)
+	expect.Equal(t, "session id", again, first)
+	expect.Equal(t, "sentinel", r.token(), token)
 	a.reply("one")
 	r.ends("m1", session.StatusDone)
 	r.free("after the turn")

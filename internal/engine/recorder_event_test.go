@@ -9,6 +9,7 @@ import (
 	"turnstile/internal/engine"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 )
 
 // What an agent says is JSON and is none costs it nothing.
@@ -28,14 +29,14 @@ func TestWhatIsNoJSONIsStoredAsText(t *testing.T) {
 	a.reply("done")
 	r.ends("m1", session.StatusDone)
 	entries, err := r.client.Transcript(r.ctx, r.key, a.SessionID)
-	must(t, err)
-	equal(t, "entries", len(entries), 3)
-	equal(t, "input", string(entries[1].Tool.Input), `"{\"cut off"`)
-	equal(t, "output", string(entries[1].Tool.Output), `"plain \ufffd text"`)
-	equal(t, "usage", *entries[2].Usage, session.Usage{InputTokens: 3})
+	expect.OK(t, err)
+	expect.Equal(t, "entries", len(entries), 3)
+	expect.Equal(t, "input", string(entries[1].Tool.Input), `"{\"cut off"`)
+	expect.Equal(t, "output", string(entries[1].Tool.Output), `"plain \ufffd text"`)
+	expect.Equal(t, "usage", *entries[2].Usage, session.Usage{InputTokens: 3})
 	r.say("m2", "again")
 	next := s.next(t, "m2")
-	equal(t, "state", string(next.State), `"["`)
+	expect.Equal(t, "state", string(next.State), `"["`)
 	next.reply("done")
 	r.ends("m2", session.StatusDone)
 }
@@ -62,17 +63,17 @@ func TestAnEndThatCannotBeStored(t *testing.T) {
 			r.say("m1", "hello")
 			a := next("m1")
 			transcript := r.k.Transcript(a.SessionID)
-			must(t, r.rdb.Set(r.ctx, transcript, "of a wrong type", 0).Err())
+			expect.OK(t, r.rdb.Set(r.ctx, transcript, "of a wrong type", 0).Err())
 			a.reply("one")
 			r.ends("m1", session.StatusFailed)
 			if why := r.archivedAs("m1"); !strings.Contains(why, "what the turn did could not be stored") || !strings.Contains(why, "WRONGTYPE") {
 				t.Errorf("archived as %q", why)
 			}
-			must(t, r.rdb.Del(r.ctx, transcript).Err())
+			expect.OK(t, r.rdb.Del(r.ctx, transcript).Err())
 			r.say("m2", "again")
 			a = next("m2")
-			equal(t, "attempt", a.Attempt, 1)
-			equal(t, "history", len(a.History), 0)
+			expect.Equal(t, "attempt", a.Attempt, 1)
+			expect.Equal(t, "history", len(a.History), 0)
 			a.reply("two")
 			r.ends("m2", session.StatusDone)
 		})

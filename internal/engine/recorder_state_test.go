@@ -11,6 +11,7 @@ import (
 	"turnstile/internal/engine"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 )
 
 func (a *act) keep(data string) {
@@ -66,7 +67,7 @@ func TestAgentStateReachesTheNextWorker(t *testing.T) {
 			w := r.worker(r.stage)
 			r.say("m1", "hello")
 			a := r.stage.next(t, "m1")
-			equal(t, "state at first", string(a.State), "")
+			expect.Equal(t, "state at first", string(a.State), "")
 			a.keep(`{"id":0}`)
 			a.keep(`{"id":1}`)
 			c.end(r, w, a)
@@ -75,12 +76,12 @@ func TestAgentStateReachesTheNextWorker(t *testing.T) {
 				c.next = "m9"
 			}
 			b := r.stage.next(t, c.next)
-			equal(t, "state", string(b.State), c.want)
+			expect.Equal(t, "state", string(b.State), c.want)
 			b.reply("ok")
 			r.ends(c.next, session.StatusDone)
 			// It has kept nothing: an agent that knows this transcript is none.
 			r.say("m10", "once more")
-			equal(t, "state after a turn that kept nothing", string(r.stage.next(t, "m10").State), "")
+			expect.Equal(t, "state after a turn that kept nothing", string(r.stage.next(t, "m10").State), "")
 			for _, e := range r.events(r.key) {
 				if e.Type == string(agent.EventState) {
 					t.Error("the state is shown")
@@ -99,12 +100,12 @@ func TestStateBeforeARollback(t *testing.T) {
 	a.reply("ok")
 	r.ends("m1", session.StatusDone)
 	r.say("m2", "again")
-	equal(t, "state", string(s.next(t, "m2").State), `{"id":1}`)
+	expect.Equal(t, "state", string(s.next(t, "m2").State), `{"id":1}`)
 	r.say("m3", "instead", session.ModeRollback)
 	r.ends("m2", session.StatusInterrupted)
 	b := s.next(t, "m3")
-	equal(t, "state after the rollback", string(b.State), "")
-	equal(t, "history", len(b.History), 2)
+	expect.Equal(t, "state after the rollback", string(b.State), "")
+	expect.Equal(t, "history", len(b.History), 2)
 	b.reply("ok")
 }
 
@@ -126,22 +127,22 @@ func TestStateIsHandedOn(t *testing.T) {
 	a.reply("two")
 
 	b := s.next(t, "m3")
-	equal(t, "messages", len(b.Messages), 2)
-	equal(t, "after a steer", string(b.State), `1`)
+	expect.Equal(t, "messages", len(b.Messages), 2)
+	expect.Equal(t, "after a steer", string(b.State), `1`)
 	b.keep(`2`)
 	r.say("m5", "then")
 	b.reply("ok")
 	c := s.next(t, "m5")
-	equal(t, "after the collected ones", string(c.State), `2`)
+	expect.Equal(t, "after the collected ones", string(c.State), `2`)
 	c.keep(`3`)
 	r.say("m6", "last")
 	c.fail(agent.Retryable(errors.New("try again")))
 	c = s.next(t, "m5")
-	equal(t, "attempt and state", fmt.Sprint(c.Attempt, " ", string(c.State)), `2 3`)
+	expect.Equal(t, "attempt and state", fmt.Sprint(c.Attempt, " ", string(c.State)), `2 3`)
 	c.keep(`3`) // the same again: it is stored for what is to come all the same
 	c.reply("ok")
 	d := s.next(t, "m6")
-	equal(t, "at last", string(d.State), `3`)
+	expect.Equal(t, "at last", string(d.State), `3`)
 	d.reply("ok")
 	r.ends("m6", session.StatusDone)
 }
@@ -151,7 +152,7 @@ func TestStateOfATurnThatGoesOn(t *testing.T) {
 	t.Parallel()
 	r, _, a := inTurn(t)
 	a.keep(`{"id":1}`)
-	await(t, "the state", func() bool { return strings.Contains(r.rdb.Get(r.ctx, r.k.State()).Val(), `{"id":1}`) })
+	expect.Soon(t, "the state", func() bool { return strings.Contains(r.rdb.Get(r.ctx, r.k.State()).Val(), `{"id":1}`) })
 	a.reply("ok")
 }
 
@@ -169,7 +170,7 @@ func TestUsage(t *testing.T) {
 		t.Errorf("outcome: %+v", o.Usage)
 	}
 	entries, err := r.client.Transcript(r.ctx, r.key, o.SessionID)
-	must(t, err)
+	expect.OK(t, err)
 	if last := entries[len(entries)-1]; last.Usage == nil || *last.Usage != want || entries[0].Usage != nil {
 		t.Errorf("entries: %+v", entries)
 	}
@@ -188,11 +189,11 @@ func TestRawEvents(t *testing.T) {
 	a.emit(agent.Event{Type: agent.EventRaw, Name: "big", Data: json.RawMessage(fmt.Sprintf("%q", strings.Repeat("x", 100_000)))})
 	a.emit(agent.Event{Type: agent.EventNotice, Text: "mind the gap"})
 	plan := r.awaitEvent("plan", func(e session.Event) bool { return e.Name == "plan" })
-	equal(t, "plan", string(plan.Data), `{"a":1}`)
+	expect.Equal(t, "plan", string(plan.Data), `{"a":1}`)
 	big := r.awaitEvent("big", func(e session.Event) bool { return e.Name == "big" })
-	equal(t, "big", big.Text+string(big.Data), "100002 bytes are left out")
+	expect.Equal(t, "big", big.Text+string(big.Data), "100002 bytes are left out")
 	r.awaitEvent("notice", func(e session.Event) bool { return e.Type == session.EventNotice && e.Text == "mind the gap" })
 	a.reply("ok")
 	r.ends("m1", session.StatusDone)
-	equalList(t, "transcript", r.transcript(r.key), "user hello", "assistant ok")
+	expect.List(t, "transcript", r.transcript(r.key), "user hello", "assistant ok")
 }

@@ -10,6 +10,7 @@ import (
 	"turnstile"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
@@ -55,12 +56,12 @@ func TestRedisBecomesReadOnly(t *testing.T) {
 	r.worker(s, sentinelTTL(time.Minute))
 	r.say("m1", "hello")
 	a := s.next(t, "m1")
-	must(t, r.rdb.SlaveOf(r.ctx, "127.0.0.1", "1").Err())
+	expect.OK(t, r.rdb.SlaveOf(r.ctx, "127.0.0.1", "1").Err())
 	if _, err := r.client.Submit(r.ctx, r.key, session.Message{ID: "m2", Text: "no"}); err == nil || !strings.Contains(err.Error(), "READONLY") {
 		t.Errorf("a read-only Redis took a message: %v", err)
 	}
 	a.reply("one")
-	must(t, r.rdb.SlaveOf(r.ctx, "NO", "ONE").Err())
-	equal(t, "reply", r.ends("m1", session.StatusDone).Reply, "one")
-	equal(t, "refused message", r.rdb.Exists(r.ctx, r.k.Task(rediskey.TaskID(r.key, "m2"))).Val(), 0)
+	expect.OK(t, r.rdb.SlaveOf(r.ctx, "NO", "ONE").Err())
+	expect.Equal(t, "reply", r.ends("m1", session.StatusDone).Reply, "one")
+	expect.Equal(t, "refused message", r.rdb.Exists(r.ctx, r.k.Task(rediskey.TaskID(r.key, "m2"))).Val(), 0)
 }

@@ -13,6 +13,7 @@ import (
 	"turnstile/pkg/resume"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
+	"turnstile/test/expect"
 )
 
 func crashSuspends(s *setup) { s.Queue.CrashPolicy = sq.CrashSuspend }
@@ -30,14 +31,14 @@ func drainFor(w *engine.Worker, reason engine.Reason) <-chan bool {
 func (r *rig) resumeRecord(key string) resume.Record {
 	r.Helper()
 	rec, err := r.client.ResumeRecord(context.WithoutCancel(r.ctx), key)
-	must(r, err)
+	expect.OK(r, err)
 	return rec
 }
 
 // unmarked checks that nothing is known of a turn that was cut off.
 func (r *rig) unmarked(key, when string) {
 	r.Helper()
-	equal(r, "the resume record "+when, r.resumeRecord(key), resume.Record{})
+	expect.Equal(r, "the resume record "+when, r.resumeRecord(key), resume.Record{})
 }
 
 // started is the event of the start of the turn with an id.
@@ -51,23 +52,23 @@ func (r *rig) startOf(turn string) session.Event {
 func (r *rig) dies(texts ...string) sq.Turn {
 	r.Helper()
 	c, err := actors.NewConsumer(r.rdb, sq.Config{Worker: r.key + "/mortal", Retention: time.Hour})
-	must(r, err)
+	expect.OK(r, err)
 	holds, err := c.Claim(r.ctx, []string{r.key})
-	must(r, err)
+	expect.OK(r, err)
 	if len(holds) != 1 {
 		r.Fatal("there was nothing to die of")
 	}
 	turn := holds[0].Turn()
-	must(r, holds[0].Promote(r.ctx))
+	expect.OK(r, holds[0].Promote(r.ctx))
 	if len(texts) > 0 {
 		entries := []session.Entry{{Role: session.RoleUser, Text: turn.Message.Text, Message: turn.Message.ID, Turn: turn.ID}}
 		for _, text := range texts {
 			entries = append(entries, session.Entry{Role: session.RoleAssistant, Text: text, Turn: turn.ID})
 		}
 		entries[len(entries)-1].Interrupted = true
-		must(r, holds[0].Checkpoint(r.ctx, entries))
+		expect.OK(r, holds[0].Checkpoint(r.ctx, entries))
 	}
-	must(r, r.rdb.Del(r.ctx, r.k.Sentinel()).Err())
+	expect.OK(r, r.rdb.Del(r.ctx, r.k.Sentinel()).Err())
 	r.announce()
 	return turn
 }
@@ -81,7 +82,7 @@ func (r *rig) cutOff(id string, reason engine.Reason, texts ...string) *act {
 	for _, text := range texts {
 		a.text(text)
 	}
-	receive(r, "the end of the drain", drainFor(w, reason))
+	expect.Received(r, "the end of the drain", drainFor(w, reason))
 	return a
 }
 
@@ -93,12 +94,12 @@ func TestB22_PendingKeepsTheIdentity(t *testing.T) {
 	s := newStage()
 	r.worker(s)
 	b := s.next(t, "m1")
-	equal(t, "session id", b.SessionID, a.SessionID)
+	expect.Equal(t, "session id", b.SessionID, a.SessionID)
 	e := r.startOf(b.ID)
-	equal(t, "reset", e.Reset, "")
-	equal(t, "resume", e.Resume, resume.ReasonShutdown)
+	expect.Equal(t, "reset", e.Reset, "")
+	expect.Equal(t, "resume", e.Resume, resume.ReasonShutdown)
 	b.reply("ok")
-	equal(t, "session id of the end", r.ends("m1", session.StatusDone).SessionID, a.SessionID)
+	expect.Equal(t, "session id of the end", r.ends("m1", session.StatusDone).SessionID, a.SessionID)
 }
 
 // The mark is there while the turn that was told of it runs, and still if that
@@ -130,7 +131,7 @@ func TestB23_OnlyAFinishedTurnClears(t *testing.T) {
 				}
 			}
 			a := s.next(t, "m3")
-			equal(t, "note after a finished turn", a.Note, "")
+			expect.Equal(t, "note after a finished turn", a.Note, "")
 			r.unmarked(r.key, "after a finished turn")
 			a.reply("ok")
 			r.ends("m3", session.StatusDone)
@@ -149,11 +150,11 @@ func TestB24_Suspended(t *testing.T) {
 	r.ends("m1", session.StatusDone)
 	r.free("after the turn")
 	suspended, err := resume.Suspend(r.ctx, r.rdb, r.key)
-	must(t, err)
-	equal(t, "suspended", suspended, true)
+	expect.OK(t, err)
+	expect.Equal(t, "suspended", suspended, true)
 	r.say("m2", "again")
 	r.begunAnew(s.next(t, "m2"), a.SessionID)
-	equal(t, "suspensions", w.Recovered().Suspended, 1)
+	expect.Equal(t, "suspensions", w.Recovered().Suspended, 1)
 }
 
 func TestB25_Both(t *testing.T) {
@@ -162,8 +163,8 @@ func TestB25_Both(t *testing.T) {
 	r.say("m1", "hello")
 	a := r.cutOff("m1", engine.ReasonShutdown, "half")
 	_, err := resume.Suspend(r.ctx, r.rdb, r.key)
-	must(t, err)
-	equal(t, "pending", r.resumeRecord(r.key).Pending, true)
+	expect.OK(t, err)
+	expect.Equal(t, "pending", r.resumeRecord(r.key).Pending, true)
 	s := newStage()
 	r.worker(s)
 	r.begunAnew(s.next(t, "m1"), a.SessionID)
@@ -175,14 +176,14 @@ func (r *rig) begunAnew(a *act, old string) {
 	if a.SessionID == old {
 		r.Error("the session id is the old one")
 	}
-	equal(r, "history", len(a.History), 0)
-	equal(r, "note", a.Note, "")
+	expect.Equal(r, "history", len(a.History), 0)
+	expect.Equal(r, "note", a.Note, "")
 	e := r.startOf(a.ID)
-	equal(r, "reset", e.Reset, "suspended")
-	equal(r, "resume", e.Resume, "")
+	expect.Equal(r, "reset", e.Reset, "suspended")
+	expect.Equal(r, "resume", e.Resume, "")
 	a.reply("anew")
 	r.ends(a.Messages[0].ID, session.StatusDone)
-	equalList(r, "the new transcript", r.transcript(r.key), "user "+a.Messages[0].Text, "assistant anew")
+	expect.List(r, "the new transcript", r.transcript(r.key), "user "+a.Messages[0].Text, "assistant anew")
 	r.unmarked(r.key, "after the turn")
 }
 
@@ -194,8 +195,8 @@ func TestB26_MarkedIsNotSuspended(t *testing.T) {
 	s := newStage()
 	w := r.worker(s, crashSuspends)
 	b := s.next(t, "m1")
-	equal(t, "session id", b.SessionID, a.SessionID)
-	equal(t, "recovered", w.Recovered(), engine.Recovered{Resumed: 1})
+	expect.Equal(t, "session id", b.SessionID, a.SessionID)
+	expect.Equal(t, "recovered", w.Recovered(), engine.Recovered{Resumed: 1})
 	b.reply("ok")
 	r.ends("m1", session.StatusDone)
 }
@@ -210,9 +211,9 @@ func TestB27_UnmarkedIsSuspended(t *testing.T) {
 		s := newStage()
 		w := r.worker(s, crashSuspends)
 		a := s.next(t, "m1")
-		equal(t, "redelivered", a.Redelivered, true)
+		expect.Equal(t, "redelivered", a.Redelivered, true)
 		r.begunAnew(a, dead.SessionID)
-		equal(t, "recovered", w.Recovered(), engine.Recovered{Suspended: 1})
+		expect.Equal(t, "recovered", w.Recovered(), engine.Recovered{Suspended: 1})
 	})
 	t.Run("resume", func(t *testing.T) {
 		t.Parallel()
@@ -222,13 +223,13 @@ func TestB27_UnmarkedIsSuspended(t *testing.T) {
 		s := newStage()
 		w := r.worker(s)
 		a := s.next(t, "m1")
-		equal(t, "session id", a.SessionID, dead.SessionID)
-		equal(t, "reason", r.resumeRecord(r.key).Reason, resume.ReasonCrash)
-		equalList(t, "history", told(a.History), "user hello", "assistant half (interrupted)")
+		expect.Equal(t, "session id", a.SessionID, dead.SessionID)
+		expect.Equal(t, "reason", r.resumeRecord(r.key).Reason, resume.ReasonCrash)
+		expect.List(t, "history", told(a.History), "user hello", "assistant half (interrupted)")
 		if !strings.Contains(a.Note, "a gateway interruption") {
 			t.Errorf("note %q", a.Note)
 		}
-		equal(t, "recovered", w.Recovered(), engine.Recovered{Resumed: 1})
+		expect.Equal(t, "recovered", w.Recovered(), engine.Recovered{Resumed: 1})
 		a.reply("ok")
 		r.ends("m1", session.StatusDone)
 		r.unmarked(r.key, "after the turn")
@@ -242,9 +243,9 @@ func TestB43_ThreeInARow(t *testing.T) {
 	r.say("m1", "hello")
 	a := r.cutOff("m1", engine.ReasonShutdown, "one")
 	dead := r.dies("two")
-	equal(t, "session id of the second turn", dead.SessionID, a.SessionID)
+	expect.Equal(t, "session id of the second turn", dead.SessionID, a.SessionID)
 	c := r.cutOff("m1", engine.ReasonRestart, "three")
-	equal(t, "session id of the third turn", c.SessionID, a.SessionID)
+	expect.Equal(t, "session id of the third turn", c.SessionID, a.SessionID)
 	rec := r.resumeRecord(r.key)
 	if !rec.Pending || !rec.Suspended || rec.Interruptions != 3 {
 		t.Errorf("after three interruptions: %+v", rec)
@@ -252,7 +253,7 @@ func TestB43_ThreeInARow(t *testing.T) {
 	s := newStage()
 	w := r.worker(s)
 	r.begunAnew(s.next(t, "m1"), a.SessionID)
-	equal(t, "recovered", w.Recovered(), engine.Recovered{Suspended: 1})
+	expect.Equal(t, "recovered", w.Recovered(), engine.Recovered{Suspended: 1})
 }
 
 // The third time its worker died: the message is given up, the next one begins
@@ -282,18 +283,18 @@ func TestB45_FinishedTurn(t *testing.T) {
 	r.say("m1", "hello")
 	r.dies("one")
 	r.cutOff("m1", engine.ReasonShutdown, "two")
-	equal(t, "interruptions", r.resumeRecord(r.key).Interruptions, 2)
+	expect.Equal(t, "interruptions", r.resumeRecord(r.key).Interruptions, 2)
 	s := newStage()
 	r.worker(s)
 	a := s.next(t, "m1")
-	equal(t, "interruptions in the turn", r.resumeRecord(r.key).Interruptions, 2)
+	expect.Equal(t, "interruptions in the turn", r.resumeRecord(r.key).Interruptions, 2)
 	a.reply("ok")
 	r.ends("m1", session.StatusDone)
 	r.unmarked(r.key, "after the turn")
-	equal(t, "keys", r.rdb.Exists(r.ctx, r.k.Resume(), r.k.Partial()).Val(), 0)
+	expect.Equal(t, "keys", r.rdb.Exists(r.ctx, r.k.Resume(), r.k.Partial()).Val(), 0)
 	r.say("m2", "again")
 	b := s.next(t, "m2")
-	equal(t, "note", b.Note, "")
+	expect.Equal(t, "note", b.Note, "")
 	b.reply("ok")
 	r.ends("m2", session.StatusDone)
 }

@@ -9,6 +9,7 @@ import (
 	"turnstile/internal/engine"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 )
 
 // Another worker goes on at once, with the note and with all that was done; in the
@@ -26,14 +27,14 @@ func TestResumedTurnGoesOn(t *testing.T) {
 	old := []string{"user hi", "assistant hi yourself"}
 	equalAll := func(what string, got []string, more ...string) {
 		t.Helper()
-		equalList(t, what, got, append(append([]string{}, old...), more...)...)
+		expect.List(t, what, got, append(append([]string{}, old...), more...)...)
 	}
 	s := newStage()
 	w = r.worker(s, drainTimeout(0), slots(1))
 	r.say("m1", "count")
 	a := s.next(t, "m1")
 	equalAll("history", told(a.History))
-	equal(t, "note", a.Note, "")
+	expect.Equal(t, "note", a.Note, "")
 	a.text("one, ")
 	a.toolStart("1")
 	a.toolEnd("1")
@@ -41,7 +42,7 @@ func TestResumedTurnGoesOn(t *testing.T) {
 	a.toolStart("2")
 	next := newStage()
 	r.worker(next, slots(1))
-	receive(t, "the end of the drain", drainFor(w, engine.ReasonRestart))
+	expect.Received(t, "the end of the drain", drainFor(w, engine.ReasonRestart))
 
 	done := []string{"user count", "assistant one, ", "tool search", "assistant two, ", "tool search (interrupted)"}
 	b := next.next(t, "m1")
@@ -49,16 +50,16 @@ func TestResumedTurnGoesOn(t *testing.T) {
 	if !strings.Contains(b.Note, "a gateway restart") || b.Messages[0].Text != "count" {
 		t.Errorf("note %q, text %q", b.Note, b.Messages[0].Text)
 	}
-	equal(t, "redelivered", b.Redelivered, true)
-	equal(t, "a tool without a result", b.History[6].Tool.Output == nil, true)
-	equal(t, "whose entries they are", b.History[3].Turn, a.ID)
+	expect.Equal(t, "redelivered", b.Redelivered, true)
+	expect.Equal(t, "a tool without a result", b.History[6].Tool.Output == nil, true)
+	expect.Equal(t, "whose entries they are", b.History[3].Turn, a.ID)
 	b.text("three")
 	b.reply("three, done")
 	r.ends("m1", session.StatusDone)
 	equalAll("transcript", r.transcript(r.key), append(done, "assistant three, done")...)
 	entries, err := r.client.Transcript(r.ctx, r.key, b.SessionID)
-	must(t, err)
-	equal(t, "whose the last entry is", entries[len(entries)-1].Turn, b.ID)
+	expect.OK(t, err)
+	expect.Equal(t, "whose the last entry is", entries[len(entries)-1].Turn, b.ID)
 	for _, line := range r.transcript(r.key) {
 		if strings.Contains(line, "System note") {
 			t.Errorf("the note was stored: %q", line)
@@ -84,10 +85,10 @@ func TestCutOffTwice(t *testing.T) {
 			s := newStage()
 			r.worker(s)
 			c := s.next(t, "m1")
-			equalList(t, "history", told(c.History), want...)
+			expect.List(t, "history", told(c.History), want...)
 			c.reply("c")
 			r.ends("m1", session.StatusDone)
-			equalList(t, "transcript", r.transcript(r.key), append(want, "assistant c")...)
+			expect.List(t, "transcript", r.transcript(r.key), append(want, "assistant c")...)
 		})
 	}
 }
@@ -100,16 +101,16 @@ func TestImmediateAgentIsTold(t *testing.T) {
 	w := r.worker(immediate{s.Run}, drainTimeout(0), slots(1))
 	r.say("m1", "hello")
 	s.next(t, "m1").text("half")
-	receive(t, "the end of the drain", drain(w))
+	expect.Received(t, "the end of the drain", drain(w))
 	r.worker(immediate{s.Run})
 	a := s.next(t, "m1")
-	equalList(t, "history", told(a.History), "user hello", "assistant half (interrupted)")
+	expect.List(t, "history", told(a.History), "user hello", "assistant half (interrupted)")
 	if !strings.Contains(a.Note, "a gateway shutdown") {
 		t.Errorf("note %q", a.Note)
 	}
 	a.reply("rest")
 	r.ends("m1", session.StatusDone)
-	equalList(t, "transcript", r.transcript(r.key), "user hello", "assistant half (interrupted)", "assistant rest")
+	expect.List(t, "transcript", r.transcript(r.key), "user hello", "assistant half (interrupted)", "assistant rest")
 }
 
 // An old mark keeps the session and what was done, and says nothing.
@@ -131,16 +132,16 @@ func TestResumeFreshness(t *testing.T) {
 			a := r.cutOff("m1", engine.ReasonShutdown, "half")
 			marked := r.rdb.Time(r.ctx).Val().Add(-c.age).UnixMilli()
 			if c.age < 0 {
-				must(t, r.rdb.HSet(r.ctx, r.k.Resume(), "marked_at", "yesterday").Err())
+				expect.OK(t, r.rdb.HSet(r.ctx, r.k.Resume(), "marked_at", "yesterday").Err())
 			} else {
-				must(t, r.rdb.HSet(r.ctx, r.k.Resume(), "marked_at", marked).Err())
+				expect.OK(t, r.rdb.HSet(r.ctx, r.k.Resume(), "marked_at", marked).Err())
 			}
 			s := newStage()
 			r.worker(s, with(func(o *engine.Options) { o.ResumeFreshness = c.limit }))
 			b := s.next(t, "m1")
-			equal(t, "session id", b.SessionID, a.SessionID)
-			equalList(t, "history", told(b.History), "user hello", "assistant half (interrupted)")
-			equal(t, "a note", b.Note != "", c.note)
+			expect.Equal(t, "session id", b.SessionID, a.SessionID)
+			expect.List(t, "history", told(b.History), "user hello", "assistant half (interrupted)")
+			expect.Equal(t, "a note", b.Note != "", c.note)
 			b.reply("ok")
 			r.ends("m1", session.StatusDone)
 			r.unmarked(r.key, "after the turn")
@@ -161,34 +162,34 @@ func TestStrangePartials(t *testing.T) {
 			r := newRig(t)
 			r.say("m1", "hello")
 			r.dies("half")
-			must(t, r.rdb.Set(r.ctx, r.k.Partial(), text, time.Hour).Err())
+			expect.OK(t, r.rdb.Set(r.ctx, r.k.Partial(), text, time.Hour).Err())
 			s := newStage()
 			r.worker(s)
 			a := s.next(t, "m1")
 			for _, e := range a.History {
-				equal(t, "role of what cannot be read", e.Role, session.RoleSystem)
+				expect.Equal(t, "role of what cannot be read", e.Role, session.RoleSystem)
 			}
-			equal(t, "a note", a.Note != "", true)
+			expect.Equal(t, "a note", a.Note != "", true)
 			a.reply("ok")
 			r.ends("m1", session.StatusDone)
 			lines := r.transcript(r.key)
-			equal(t, "the user's words", lines[0], "user hello")
-			equal(t, "the answer", lines[len(lines)-1], "assistant ok")
+			expect.Equal(t, "the user's words", lines[0], "user hello")
+			expect.Equal(t, "the answer", lines[len(lines)-1], "assistant ok")
 		})
 	}
 	t.Run("large", func(t *testing.T) {
 		t.Parallel()
 		r := newRig(t)
 		output, err := json.Marshal(strings.Repeat("<0123456789abc>\n", 2<<16)) // 2 MiB
-		must(t, err)
+		expect.OK(t, err)
 		s := newStage()
 		w := r.worker(s, drainTimeout(0), slots(1), checkpointEvery(10*time.Millisecond))
 		r.say("m1", "hello")
 		a := s.next(t, "m1")
 		a.toolStart("1")
 		a.emit(agent.Event{Type: agent.EventToolEnd, CallID: "1", Output: output})
-		await(t, "the checkpoint", func() bool { return r.rdb.StrLen(r.ctx, r.k.Partial()).Val() > 2<<20 })
-		receive(t, "the end of the drain", drain(w))
+		expect.Soon(t, "the checkpoint", func() bool { return r.rdb.StrLen(r.ctx, r.k.Partial()).Val() > 2<<20 })
+		expect.Received(t, "the end of the drain", drain(w))
 		next := newStage()
 		r.worker(next)
 		b := next.next(t, "m1")

@@ -11,6 +11,7 @@ import (
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
@@ -24,14 +25,14 @@ func TestRetryBeginsAnew(t *testing.T) {
 	r.say("m1", "hello")
 	a := s.next(t, "m1")
 	a.text("half a reply")
-	await(t, "the checkpoint", func() bool { return r.rdb.Exists(r.ctx, r.k.Partial()).Val() == 1 })
+	expect.Soon(t, "the checkpoint", func() bool { return r.rdb.Exists(r.ctx, r.k.Partial()).Val() == 1 })
 	a.fail(agent.Retryable(errors.New("flaky")))
 	b := s.next(t, "m1")
-	equal(t, "attempt", b.Attempt, 2)
-	equal(t, "history", len(b.History), 0)
+	expect.Equal(t, "attempt", b.Attempt, 2)
+	expect.Equal(t, "history", len(b.History), 0)
 	b.reply("whole")
 	r.ends("m1", session.StatusDone)
-	equalList(t, "transcript", r.transcript(r.key), "user hello", "assistant whole")
+	expect.List(t, "transcript", r.transcript(r.key), "user hello", "assistant whole")
 }
 
 // What a run had done that was cut off outlives a failed attempt to go on from it.
@@ -48,14 +49,14 @@ func TestRetryGoesOnFromWhatWasCutOff(t *testing.T) {
 	b := s.next(t, "m1")
 	before := r.rdb.Get(r.ctx, r.k.Partial()).Val()
 	b.text("failed")
-	await(t, "the checkpoint", func() bool { return r.rdb.Get(r.ctx, r.k.Partial()).Val() != before })
+	expect.Soon(t, "the checkpoint", func() bool { return r.rdb.Get(r.ctx, r.k.Partial()).Val() != before })
 	b.fail(agent.Retryable(errors.New("flaky")))
 	c := s.next(t, "m1")
-	equal(t, "attempt", c.Attempt, 2)
-	equal(t, "history", len(c.History), 1)
+	expect.Equal(t, "attempt", c.Attempt, 2)
+	expect.Equal(t, "history", len(c.History), 1)
 	c.reply("whole")
 	r.ends("m1", session.StatusDone)
-	equalList(t, "transcript", r.transcript(r.key), "user hello", "assistant cut off (interrupted)", "assistant whole")
+	expect.List(t, "transcript", r.transcript(r.key), "user hello", "assistant cut off (interrupted)", "assistant whole")
 }
 
 // A message is to be steered into a turn that never has an agent: it is run
@@ -70,25 +71,25 @@ func TestSteerIntoATurnThatIsNotRun(t *testing.T) {
 	r.say("m2", "next")
 	r.awaitAge("m1", time.Millisecond)
 	r.worker(steerStage{s}, faulty(&f))
-	receive(t, "the early end", finish.Arrived())
-	equal(t, "status", r.say("m3", "steer", session.ModeSteer).Status, turnstile.Queued)
+	expect.Received(t, "the early end", finish.Arrived())
+	expect.Equal(t, "status", r.say("m3", "steer", session.ModeSteer).Status, turnstile.Queued)
 	select {
 	case <-steered.Arrived(): // it must not be
 	case <-time.After(100 * time.Millisecond):
 	}
 	finish.Release()
-	await(t, "the next turn", func() bool {
+	expect.Soon(t, "the next turn", func() bool {
 		return r.rdb.HGet(r.ctx, r.k.Task(rediskey.TaskID(r.key, "m2")), "state").Val() == "active"
 	})
 	steered.Release()
 	a := s.next(t, "m2")
-	equal(t, "redelivered", a.Redelivered, false)
+	expect.Equal(t, "redelivered", a.Redelivered, false)
 	a.reply("ok")
 	r.ends("m2", session.StatusDone)
 	b := s.next(t, "m3")
-	equal(t, "redelivered", b.Redelivered, false)
+	expect.Equal(t, "redelivered", b.Redelivered, false)
 	b.reply("taken")
-	equal(t, "reply", r.ends("m3", session.StatusDone).Reply, "taken")
+	expect.Equal(t, "reply", r.ends("m3", session.StatusDone).Reply, "taken")
 }
 
 // A Redis that does not answer does not keep a drain from interrupting the agents
@@ -110,10 +111,10 @@ func TestDrainWhileRedisHangs(t *testing.T) {
 	if !strings.Contains(err.Error(), string(engine.ReasonShutdown)) || took > 2500*time.Millisecond {
 		t.Errorf("after %s the turn ended with %v", took, err)
 	}
-	receive(t, "the end of the drain", drained)
+	expect.Received(t, "the end of the drain", drained)
 	r.worker(two)
 	b := two.next(t, "m1")
-	equal(t, "redelivered", b.Redelivered, true)
+	expect.Equal(t, "redelivered", b.Redelivered, true)
 	if !strings.Contains(b.Note, "gateway shutdown") {
 		t.Errorf("note %q", b.Note)
 	}

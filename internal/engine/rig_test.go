@@ -22,6 +22,7 @@ import (
 	"turnstile/pkg/session"
 	"turnstile/test/acl"
 	"turnstile/test/actors"
+	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
@@ -81,7 +82,7 @@ func (r *rig) worker(a agent.Agent, changes ...change) *engine.Worker {
 	w := r.idle(a, changes...)
 	ctx, cancel := context.WithTimeout(r.ctx, patience)
 	defer cancel()
-	must(r, w.Start(ctx))
+	expect.OK(r, w.Start(ctx))
 	return w
 }
 
@@ -89,7 +90,7 @@ func (r *rig) worker(a agent.Agent, changes ...change) *engine.Worker {
 func (r *rig) idle(a agent.Agent, changes ...change) *engine.Worker {
 	r.Helper()
 	rdb, err := redisconn.Open(r.url)
-	must(r, err)
+	expect.OK(r, err)
 	s := setup{Options: engine.Options{
 		ID: r.key + "/" + turnstile.NewMessageID()[:6], RetryBackoff: 20 * time.Millisecond, SweepInterval: time.Minute,
 		Queue:  sq.Config{Retention: time.Hour},
@@ -105,7 +106,7 @@ func (r *rig) idle(a agent.Agent, changes ...change) *engine.Worker {
 		rdb.AddHook(s.faults)
 	}
 	w, err := engine.New(rdb, a, s.Options)
-	must(r, err)
+	expect.OK(r, err)
 	r.Cleanup(func() {
 		r.drainAtOnce(w)
 		_ = rdb.Close()
@@ -137,58 +138,6 @@ func ended() context.Context {
 	return ctx
 }
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-func equal[T comparable](t testing.TB, what string, got, want T) {
-	t.Helper()
-	if got != want {
-		t.Errorf("%s: got %v, want %v", what, got, want)
-	}
-}
-
-func equalList(t testing.TB, what string, got []string, want ...string) {
-	t.Helper()
-	if !slices.Equal(got, want) {
-		t.Errorf("%s:\n got %q\nwant %q", what, got, want)
-	}
-}
-
-// await waits until cond holds, where nothing tells of it.
-func await(t testing.TB, what string, cond func() bool) {
-	t.Helper()
-	end := time.NewTimer(patience)
-	defer end.Stop()
-	tick := time.NewTicker(3 * time.Millisecond)
-	defer tick.Stop()
-	for !cond() {
-		select {
-		case <-end.C:
-			t.Fatalf("waited in vain for %s", what)
-		case <-tick.C:
-		}
-	}
-}
-
-// receive waits for something on a channel.
-func receive[T any](t testing.TB, what string, c <-chan T) T {
-	t.Helper()
-	select {
-	case v, ok := <-c:
-		if !ok {
-			t.Fatalf("the channel of %s was closed", what)
-		}
-		return v
-	case <-time.After(patience):
-		t.Fatalf("waited in vain for %s", what)
-	}
-	panic("unreachable")
-}
-
 // say submits a message to the rig's session; its id is id.
 func (r *rig) say(id, text string, mode ...session.Mode) turnstile.Receipt {
 	r.Helper()
@@ -202,7 +151,7 @@ func (r *rig) say(id, text string, mode ...session.Mode) turnstile.Receipt {
 func (r *rig) submit(key string, m session.Message) turnstile.Receipt {
 	r.Helper()
 	receipt, err := r.client.Submit(r.ctx, key, m)
-	must(r, err)
+	expect.OK(r, err)
 	return receipt
 }
 
@@ -233,7 +182,7 @@ func (r *rig) ends(id string, status session.Status) session.Outcome {
 func (r *rig) info() session.Info {
 	r.Helper()
 	s, err := r.client.Session(r.ctx, r.key)
-	must(r, err)
+	expect.OK(r, err)
 	return s
 }
 
@@ -255,7 +204,7 @@ func (r *rig) archivedAs(id string) string {
 		r.Errorf("message %s is not in the archive: %v", id, err)
 	}
 	o, _, err := r.client.Result(r.ctx, r.key, id)
-	must(r, err)
+	expect.OK(r, err)
 	return o.Error
 }
 
@@ -264,7 +213,7 @@ func (r *rig) archivedAs(id string) string {
 func (r *rig) events(key string) (all []session.Event) {
 	r.Helper()
 	entries, err := r.rdb.XRange(context.WithoutCancel(r.ctx), rediskey.For(key).Events(), "-", "+").Result()
-	must(r, err)
+	expect.OK(r, err)
 	for _, m := range entries {
 		for _, field := range []string{"s", "e"} {
 			text, ok := m.Values[field].(string)
@@ -272,10 +221,10 @@ func (r *rig) events(key string) (all []session.Event) {
 				continue
 			}
 			var e session.Event
-			must(r, json.Unmarshal([]byte(text), &e))
+			expect.OK(r, json.Unmarshal([]byte(text), &e))
 			var ms int64
 			_, err := fmt.Sscanf(m.ID, "%d-", &ms)
-			must(r, err)
+			expect.OK(r, err)
 			e.At = time.UnixMilli(ms)
 			all = append(all, e)
 		}
@@ -307,7 +256,7 @@ func (r *rig) starts(key string) (ids []string) {
 // awaitEvent waits for an event that fits, and answers the first.
 func (r *rig) awaitEvent(what string, fits func(session.Event) bool) (found session.Event) {
 	r.Helper()
-	await(r, what, func() bool {
+	expect.Soon(r, what, func() bool {
 		i := slices.IndexFunc(r.events(r.key), fits)
 		if i >= 0 {
 			found = r.events(r.key)[i]
@@ -321,9 +270,9 @@ func (r *rig) awaitEvent(what string, fits func(session.Event) bool) (found sess
 func (r *rig) transcript(key string) (lines []string) {
 	r.Helper()
 	s, err := r.client.Session(r.ctx, key)
-	must(r, err)
+	expect.OK(r, err)
 	entries, err := r.client.Transcript(r.ctx, key, s.SessionID)
-	must(r, err)
+	expect.OK(r, err)
 	for _, e := range entries {
 		line := string(e.Role) + " " + e.Text
 		if e.Tool != nil {

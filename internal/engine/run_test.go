@@ -12,6 +12,7 @@ import (
 	"turnstile/internal/redisconn"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 )
 
 // slow answers when it is released, unless it is interrupted.
@@ -31,7 +32,7 @@ func (s slow) Run(ctx context.Context, _ agent.Turn, emit func(agent.Event)) (ag
 func (r *rig) run(ctx context.Context, a agent.Agent, drain time.Duration) (end func(), ended <-chan error) {
 	r.Helper()
 	rdb, err := redisconn.Open(r.url)
-	must(r, err)
+	expect.OK(r, err)
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan error, 1)
 	returned := make(chan struct{})
@@ -64,12 +65,12 @@ func TestRunDrainsWhenItsContextEnds(t *testing.T) {
 				r.awaitEvent("the drain", func(e session.Event) bool { return e.Type == session.EventNotice })
 				close(a.release)
 			}
-			must(t, receive(t, "the end of Run", ended))
+			expect.OK(t, expect.Received(t, "the end of Run", ended))
 			r.free("after Run")
 			if drain > 0 {
-				equal(t, "reply", r.ends("m1", session.StatusDone).Reply, "done")
+				expect.Equal(t, "reply", r.ends("m1", session.StatusDone).Reply, "done")
 			} else {
-				equal(t, "waiting messages", r.info().Pending, 1)
+				expect.Equal(t, "waiting messages", r.info().Pending, 1)
 			}
 		})
 	}
@@ -80,7 +81,7 @@ func TestRunWithoutATime(t *testing.T) {
 	r := newRig(t)
 	r.say("m1", "hello")
 	_, done := r.run(ended(), slow{}, time.Minute)
-	must(t, receive(t, "the end of Run", done))
+	expect.OK(t, expect.Received(t, "the end of Run", done))
 	if starts := r.starts(r.key); len(starts) > 0 {
 		t.Errorf("turns of %q were started", starts)
 	}
@@ -100,11 +101,11 @@ func TestRunWithoutRedis(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	rdb, err := redisconn.Open(r.url)
-	must(t, err)
-	must(t, rdb.Close())
+	expect.OK(t, err)
+	expect.OK(t, rdb.Close())
 	ctx, cancel := context.WithTimeout(r.ctx, 50*time.Millisecond)
 	defer cancel()
 	done := make(chan error, 1)
 	go func() { done <- engine.Run(ctx, rdb, slow{}, engine.Options{Logger: slog.New(slog.DiscardHandler)}) }()
-	must(t, receive(t, "the end of Run", done))
+	expect.OK(t, expect.Received(t, "the end of Run", done))
 }

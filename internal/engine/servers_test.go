@@ -11,13 +11,14 @@ import (
 	"turnstile/internal/engine"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 )
 
 // servers are the rows of asynqmon's Servers page.
 func (r *rig) servers() []*asynq.ServerInfo {
 	r.Helper()
 	all, err := asynq.NewInspectorFromRedisClient(r.rdb).Servers()
-	must(r, err)
+	expect.OK(r, err)
 	return all
 }
 
@@ -43,7 +44,7 @@ func TestServersPage(t *testing.T) {
 			t.Logf("the last row: %+v", row)
 		}
 	})
-	await(t, "the heartbeat behind the turns' starts", func() bool {
+	expect.Soon(t, "the heartbeat behind the turns' starts", func() bool {
 		all := r.servers()
 		if len(all) != 1 {
 			return false
@@ -51,10 +52,10 @@ func TestServersPage(t *testing.T) {
 		row = all[0]
 		return len(row.ActiveWorkers) == turns
 	})
-	equal(t, "concurrency", row.Concurrency, 12)
-	equal(t, "status", row.Status, "active")
+	expect.Equal(t, "concurrency", row.Concurrency, 12)
+	expect.Equal(t, "status", row.Status, "active")
 	for _, a := range row.ActiveWorkers {
-		equal(t, "queue of "+a.TaskID, a.Queue, want[a.TaskID])
+		expect.Equal(t, "queue of "+a.TaskID, a.Queue, want[a.TaskID])
 		delete(want, a.TaskID)
 		if strings.Contains(string(a.TaskPayload), "secret") {
 			t.Errorf("the payload: %s", a.TaskPayload)
@@ -63,17 +64,17 @@ func TestServersPage(t *testing.T) {
 			t.Errorf("the deadline is %s behind the start", took)
 		}
 	}
-	equal(t, "turns that are not shown", len(want), 0)
+	expect.Equal(t, "turns that are not shown", len(want), 0)
 
 	acts[0].reply("done")
 	drained := drain(w)
-	await(t, "the heartbeat of a worker that drains", func() bool {
+	expect.Soon(t, "the heartbeat of a worker that drains", func() bool {
 		all := r.servers()
 		return len(all) == 1 && all[0].Status == "stopped" && len(all[0].ActiveWorkers) == turns-1
 	})
 	for _, a := range acts[1:] {
 		a.reply("done")
 	}
-	receive(t, "the end of the drain", drained)
-	equal(t, "rows when it is over", len(r.servers()), 0)
+	expect.Received(t, "the end of the drain", drained)
+	expect.Equal(t, "rows when it is over", len(r.servers()), 0)
 }

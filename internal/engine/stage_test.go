@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"turnstile/pkg/agent"
+	"turnstile/test/expect"
 )
 
 // agentFunc is an agent with a start phase: it wants the history.
@@ -64,7 +65,7 @@ func (s *stage) play(a *act) (agent.Result, error) {
 // next waits for the next turn, which must be that of a message with the id.
 func (s *stage) next(t testing.TB, id string) *act {
 	t.Helper()
-	a := receive(t, "the turn of "+id, s.acts)
+	a := expect.Received(t, "the turn of "+id, s.acts)
 	if got := a.Messages[0].ID; got != id {
 		t.Fatalf("the turn is that of %s, want %s", got, id)
 	}

@@ -12,6 +12,7 @@ import (
 	"turnstile/pkg/agent"
 	"turnstile/pkg/agent/echo"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
@@ -29,12 +30,12 @@ func TestSteerIsAccepted(t *testing.T) {
 			a := s.next(t, "m1")
 			r.say("m2", "behind")
 			receipt := r.say("m3", "/steer to the left")
-			equal(t, "receipt", receipt.Status, turnstile.Queued)
+			expect.Equal(t, "receipt", receipt.Status, turnstile.Queued)
 			a.text("one")
 			a.steer(t, "m3").Accept()
 			a.text("two")
 			e := r.awaitEvent("the steer's event", func(e session.Event) bool { return e.Type == session.EventSteered })
-			equal(t, "its turn", e.Turn+strings.Join(e.Messages, " "), a.ID+"m3")
+			expect.Equal(t, "its turn", e.Turn+strings.Join(e.Messages, " "), a.ID+"m3")
 			want := []string{"user hello", "assistant one", "user to the left", "assistant two"}
 			switch end {
 			case "done":
@@ -49,10 +50,10 @@ func TestSteerIsAccepted(t *testing.T) {
 				r.say("", "/stop")
 				want = nil
 			}
-			equal(t, "its turn", r.ends("m3", status).Turn, a.ID)
-			equal(t, "reply", r.ends("m1", status).Reply, "two")
+			expect.Equal(t, "its turn", r.ends("m3", status).Turn, a.ID)
+			expect.Equal(t, "reply", r.ends("m1", status).Reply, "two")
 			if end == "stopped" {
-				await(t, "the session to be free", func() bool { return r.token() == "" })
+				expect.Soon(t, "the session to be free", func() bool { return r.token() == "" })
 			} else {
 				next := "m2"
 				if end == "interrupted" {
@@ -60,7 +61,7 @@ func TestSteerIsAccepted(t *testing.T) {
 				}
 				s.next(t, next)
 			}
-			equalList(t, "transcript", r.transcript(r.key), want...)
+			expect.List(t, "transcript", r.transcript(r.key), want...)
 		})
 	}
 }
@@ -74,9 +75,9 @@ func TestSteerIntoEcho(t *testing.T) {
 	r.awaitEvent("the turn", func(e session.Event) bool { return e.Type == session.EventTurnStarted })
 	r.say("m2", "to the left", session.ModeSteer)
 	o := r.ends("m2", session.StatusDone)
-	equal(t, "reply", o.Reply, "echo: hello\n\nsteered: to the left")
-	equal(t, "its turn", o.Turn, r.ends("m1", session.StatusDone).Turn)
-	equalList(t, "transcript", r.transcript(r.key), "user sleep=1500ms hello", "user to the left", "assistant echo: hello\n\nsteered: to the left")
+	expect.Equal(t, "reply", o.Reply, "echo: hello\n\nsteered: to the left")
+	expect.Equal(t, "its turn", o.Turn, r.ends("m1", session.StatusDone).Turn)
+	expect.List(t, "transcript", r.transcript(r.key), "user sleep=1500ms hello", "user to the left", "assistant echo: hello\n\nsteered: to the left")
 }
 
 // A steer that the agent does not take is a turn of its own, in its old place.
@@ -91,8 +92,8 @@ func TestSteerIsNotTaken(t *testing.T) {
 		for _, id := range []string{"m1", "m2", "m3", "m4"} {
 			r.ends(id, session.StatusDone)
 		}
-		equalList(r, "turns", r.starts(r.key), "m1", "m2", "m3", "m4")
-		equal(r, "entries", len(r.transcript(r.key)), 8)
+		expect.List(r, "turns", r.starts(r.key), "m1", "m2", "m3", "m4")
+		expect.Equal(r, "entries", len(r.transcript(r.key)), 8)
 	}
 	t.Run("the agent takes none", func(t *testing.T) {
 		t.Parallel()
@@ -102,7 +103,7 @@ func TestSteerIsNotTaken(t *testing.T) {
 		r.say("m1", "hello")
 		a := s.next(t, "m1")
 		behind(r)
-		equal(t, "it has a channel", a.Steers != nil, false)
+		expect.Equal(t, "it has a channel", a.Steers != nil, false)
 		a.reply("ok")
 		for _, id := range []string{"m2", "m3", "m4"} {
 			s.next(t, id).reply("ok")
@@ -130,13 +131,13 @@ func TestSteerIsNotTaken(t *testing.T) {
 			r.say("m1", "hello")
 			a := s.next(t, "m1")
 			behind(r)
-			await(t, "the steer to be offered", func() bool { return r.info().Pending == 2 })
+			expect.Soon(t, "the steer to be offered", func() bool { return r.info().Pending == 2 })
 			take(t, a)
 			a.reply("ok")
 			for _, id := range []string{"m2", "m3", "m4"} {
 				b := s.next(t, id)
-				equal(t, "attempt", b.Attempt, 1)
-				equal(t, "redelivered", b.Redelivered, false)
+				expect.Equal(t, "attempt", b.Attempt, 1)
+				expect.Equal(t, "redelivered", b.Redelivered, false)
 				b.reply("ok")
 			}
 			check(r)
@@ -159,7 +160,7 @@ func TestSteerIsAcceptedTooLate(t *testing.T) {
 	steer.Accept()
 	s.next(t, "m2").reply("two")
 	r.ends("m2", session.StatusDone)
-	equalList(t, "transcript", r.transcript(r.key), "user hello", "assistant ok", "user steer", "assistant two")
+	expect.List(t, "transcript", r.transcript(r.key), "user hello", "assistant ok", "user steer", "assistant two")
 }
 
 // The turn ends while the answer to a steer is on its way: the message is not
@@ -174,7 +175,7 @@ func TestSteerIsTakenAsTheTurnEnds(t *testing.T) {
 	r.say("m1", "hello")
 	a := s.next(t, "m1")
 	r.say("m2", "steer", session.ModeSteer)
-	receive(t, "the steer's answer", gate.Arrived())
+	expect.Received(t, "the steer's answer", gate.Arrived())
 	a.reply("ok")
 	// Nothing tells that the turn's end waits, so this is a matter of time.
 	<-time.After(100 * time.Millisecond)
@@ -185,7 +186,7 @@ func TestSteerIsTakenAsTheTurnEnds(t *testing.T) {
 	s.next(t, "m2").reply("two")
 	r.ends("m1", session.StatusDone)
 	r.ends("m2", session.StatusDone)
-	equal(t, "entries", len(r.transcript(r.key)), 4)
+	expect.Equal(t, "entries", len(r.transcript(r.key)), 4)
 }
 
 // The signal got lost: the next renewal finds the steer.
@@ -196,12 +197,12 @@ func TestSteerSignalIsLost(t *testing.T) {
 	r.worker(s, sentinelTTL(1500*time.Millisecond))
 	r.say("m1", "hello")
 	a := s.next(t, "m1")
-	must(t, r.rdb.HSet(r.ctx, r.k.Run(), "worker", "nobody").Err())
+	expect.OK(t, r.rdb.HSet(r.ctx, r.k.Run(), "worker", "nobody").Err())
 	r.say("m2", "steer", session.ModeSteer)
 	a.steer(t, "m2").Accept()
 	a.reply("ok")
 	r.ends("m2", session.StatusDone)
-	equalList(t, "turns", r.starts(r.key), "m1")
+	expect.List(t, "turns", r.starts(r.key), "m1")
 }
 
 // A steer that finds the turn starting is handed over when the agent runs, be it
@@ -217,17 +218,17 @@ func TestSteerWhileStarting(t *testing.T) {
 			s := steerStage{newStage()}
 			r.worker(s, faulty(&f), sentinelTTL(time.Minute))
 			r.say("m1", "hello")
-			receive(t, "the reading of the history", gate.Arrived())
+			expect.Received(t, "the reading of the history", gate.Arrived())
 			if !heard {
-				must(t, r.rdb.HSet(r.ctx, r.k.Run(), "worker", "nobody").Err())
+				expect.OK(t, r.rdb.HSet(r.ctx, r.k.Run(), "worker", "nobody").Err())
 			}
-			equal(t, "receipt", r.say("m2", "steer", session.ModeSteer).Status, turnstile.Queued)
+			expect.Equal(t, "receipt", r.say("m2", "steer", session.ModeSteer).Status, turnstile.Queued)
 			gate.Release()
 			a := s.next(t, "m1")
 			a.steer(t, "m2").Accept()
 			a.reply("ok")
 			r.ends("m2", session.StatusDone)
-			equalList(t, "transcript", r.transcript(r.key), "user hello", "user steer", "assistant ok")
+			expect.List(t, "transcript", r.transcript(r.key), "user hello", "user steer", "assistant ok")
 		})
 	}
 }
@@ -249,14 +250,14 @@ func TestSteeredTurnIsKilled(t *testing.T) {
 	for _, id := range []string{"m1", "m2", "m3"} {
 		r.ends(id, session.StatusDone)
 	}
-	equalList(t, "turns", r.starts(r.key), "m1", "m1", "m3", "m2")
+	expect.List(t, "turns", r.starts(r.key), "m1", "m1", "m3", "m2")
 	var users []string
 	for _, l := range r.transcript(r.key) {
 		if strings.HasPrefix(l, "user") {
 			users = append(users, l)
 		}
 	}
-	equalList(t, "what the users said", users, "user linger", "user to the left", "user behind")
+	expect.List(t, "what the users said", users, "user linger", "user to the left", "user behind")
 }
 
 // A steer looks at both ends of a long line: what comes into sight there when others
@@ -270,18 +271,18 @@ func TestSteerGoesOnInALongLine(t *testing.T) {
 	a := s.next(t, "m1")
 	r.say("m2", "deep")
 	entry := r.rdb.HGet(r.ctx, r.k.Followups(), "m2").Val()
-	must(t, r.rdb.HSet(r.ctx, r.k.Followups(), "m2", strings.Replace(entry, `"mode":"queue"`, `"mode":"steer"`, 1)).Err())
-	must(t, r.rdb.HSet(r.ctx, r.k.Task(rediskey.TaskID(r.key, "m2")), "steer", "1").Err())
+	expect.OK(t, r.rdb.HSet(r.ctx, r.k.Followups(), "m2", strings.Replace(entry, `"mode":"queue"`, `"mode":"steer"`, 1)).Err())
+	expect.OK(t, r.rdb.HSet(r.ctx, r.k.Task(rediskey.TaskID(r.key, "m2")), "steer", "1").Err())
 	var gone []any
 	for i := range 500 {
 		gone = append(gone, rediskey.TaskID(r.key, fmt.Sprint("gone", i)))
 	}
-	must(t, r.rdb.RPush(r.ctx, r.k.Pending(), gone...).Err())
-	must(t, r.rdb.LPush(r.ctx, r.k.Pending(), gone[:499]...).Err())
+	expect.OK(t, r.rdb.RPush(r.ctx, r.k.Pending(), gone...).Err())
+	expect.OK(t, r.rdb.LPush(r.ctx, r.k.Pending(), gone[:499]...).Err())
 	r.say("m3", "last", session.ModeSteer)
 	a.steer(t, "m3").Accept()
 	a.steer(t, "m2").Accept()
-	must(t, r.rdb.Del(r.ctx, r.k.Pending()).Err())
+	expect.OK(t, r.rdb.Del(r.ctx, r.k.Pending()).Err())
 	a.reply("ok")
 	r.ends("m2", session.StatusDone)
 	r.ends("m3", session.StatusDone)

@@ -6,6 +6,7 @@ import (
 
 	"turnstile/pkg/agent/echo"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
@@ -18,9 +19,9 @@ func TestAClaimWithoutAReplyIsTakenBackByTheWorker(t *testing.T) {
 	r.worker(echo.New(), faulty(&f), sentinelTTL(time.Hour))
 	r.say("m1", "hello")
 	r.ends("m1", session.StatusDone)
-	equal(t, "turns told", len(r.started("m1")), 1)
-	equalList(t, "transcript", r.transcript(r.key), "user hello", "assistant echo: hello")
+	expect.Equal(t, "turns told", len(r.started("m1")), 1)
+	expect.List(t, "transcript", r.transcript(r.key), "user hello", "assistant echo: hello")
 	record, err := r.client.ResumeRecord(r.ctx, r.key)
-	must(t, err)
-	equal(t, "interruptions", record.Interruptions, 0)
+	expect.OK(t, err)
+	expect.Equal(t, "interruptions", record.Interruptions, 0)
 }

@@ -7,6 +7,7 @@ import (
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
+	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
@@ -22,7 +23,7 @@ func TestTheWorkerWithTheWarmAgentIsToldFirst(t *testing.T) {
 	r.worker(cold)
 
 	rdb, err := redisconn.Open(r.url)
-	must(t, err)
+	expect.OK(t, err)
 	defer rdb.Close()
 	var faults redistest.Faults
 	rdb.AddHook(&faults)
@@ -35,8 +36,8 @@ func TestTheWorkerWithTheWarmAgentIsToldFirst(t *testing.T) {
 	warm.nextBy(t, "m2", 1).reply("ok")
 	r.ends("m2", session.StatusDone)
 	gate.Release()
-	must(t, receive(t, "the sender's end", sent))
-	await(t, "what was announced late to be found done", func() bool { return r.rdb.ZCard(r.ctx, rediskey.Ready).Val() == 0 })
+	expect.OK(t, expect.Received(t, "the sender's end", sent))
+	expect.Soon(t, "what was announced late to be found done", func() bool { return r.rdb.ZCard(r.ctx, rediskey.Ready).Val() == 0 })
 	cold.empty(t)
 }
 

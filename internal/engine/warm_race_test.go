@@ -10,6 +10,7 @@ import (
 
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 )
 
 // remembering is an agent that knows the conversation by heart: it is given the
@@ -64,7 +65,7 @@ func TestB50_TwoProcessesWriteInTurns(t *testing.T) {
 	pids, again, rebuilt := map[string]bool{}, 0, 0
 	for burst := range 15 {
 		// Without the preference for the worker that has the agent.
-		must(t, r.rdb.HDel(r.ctx, r.k.Run(), "warm").Err())
+		expect.OK(t, r.rdb.HDel(r.ctx, r.k.Run(), "warm").Err())
 		ids := make([]string, 1+burst%3)
 		for i := range ids {
 			ids[i] = fmt.Sprint("m", burst, ".", i)
@@ -83,7 +84,7 @@ func TestB50_TwoProcessesWriteInTurns(t *testing.T) {
 			pids[said[0]] = true
 		}
 	}
-	equal(t, "processes that took part", len(pids), 2)
+	expect.Equal(t, "processes that took part", len(pids), 2)
 	if again == 0 || rebuilt == 0 {
 		t.Errorf("%d turns had a warm agent, %d one that was built again: want some of each", again, rebuilt)
 	}

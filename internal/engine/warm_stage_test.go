@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"turnstile/pkg/agent"
+	"turnstile/test/expect"
 )
 
 // warmStage is a stage whose agents are kept between turns. They are numbered in
@@ -66,7 +67,7 @@ func (s *warmStage) canceled(t testing.TB, n int) {
 	s.mu.Lock()
 	turn := s.turns[n-1]
 	s.mu.Unlock()
-	await(t, "the turn of agent "+fmt.Sprint(n)+" to be called off", func() bool { return turn.Err() != nil })
+	expect.Soon(t, "the turn of agent "+fmt.Sprint(n)+" to be called off", func() bool { return turn.Err() != nil })
 }
 
 // tell adds to the story, then waits for the gate.
@@ -92,7 +93,7 @@ func (s *warmStage) dies(n int) {
 // happened waits for a line of the story.
 func (s *warmStage) happened(t testing.TB, line string) {
 	t.Helper()
-	await(t, line, func() bool { return slices.Contains(s.lines(), line) })
+	expect.Soon(t, line, func() bool { return slices.Contains(s.lines(), line) })
 }
 
 func (s *warmStage) lines() []string {
@@ -114,7 +115,7 @@ func (s *warmStage) gate(of map[int]chan struct{}, n int) chan struct{} {
 func (s *warmStage) nextBy(t testing.TB, id string, by int) *act {
 	t.Helper()
 	a := s.next(t, id)
-	equal(t, "the agent of "+id, a.by, by)
+	expect.Equal(t, "the agent of "+id, a.by, by)
 	return a
 }
 

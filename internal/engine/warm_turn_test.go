@@ -10,6 +10,7 @@ import (
 	"turnstile"
 	"turnstile/internal/engine"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 )
 
 func warmAgents(n int) change { return with(func(o *engine.Options) { o.WarmAgents = n }) }
@@ -33,7 +34,7 @@ func (r *rig) elsewhere(id string) {
 	r.say(id, "about "+id)
 	s.next(r, id).reply("ok " + id)
 	r.ends(id, session.StatusDone)
-	receive(r, "the end of the other worker", drain(w))
+	expect.Received(r, "the end of the other worker", drain(w))
 }
 
 // busy occupies a slot of the worker that has the stage until free is called.
@@ -66,7 +67,7 @@ func TestB46_AnotherSessionIDReusesTheAgent(t *testing.T) {
 	first := r.turn(s, "m1", 1)
 	r.turn(s, "m2", 1)
 	fresh, err := r.client.Rotate(r.ctx, r.key, "")
-	must(t, err)
+	expect.OK(t, err)
 	a := r.turn(s, "m3", 1)
 	if a.SessionID != fresh || a.SessionID == first.SessionID || len(a.History) != 0 {
 		t.Errorf("session id %s after %s, %d entries of history", a.SessionID, first.SessionID, len(a.History))
@@ -90,11 +91,11 @@ func TestB47_Entry(t *testing.T) {
 	a.reply("ok")
 	r.ends("m1", session.StatusDone)
 	kept, ok := w.Kept(r.key)
-	equal(t, "kept", ok, true)
-	equal(t, "entry", kept, engine.Kept{Signature: "model 1", SessionID: a.SessionID, Entries: 2})
+	expect.Equal(t, "kept", ok, true)
+	expect.Equal(t, "entry", kept, engine.Kept{Signature: "model 1", SessionID: a.SessionID, Entries: 2})
 	s.sign("model 2")
 	r.turn(s, "m2", 2)
-	equalList(t, "story", s.lines(), "build 1", "run 1", "close 1", "closed 1", "build 2", "run 2")
+	expect.List(t, "story", s.lines(), "build 1", "run 1", "close 1", "closed 1", "build 2", "run 2")
 }
 
 // A rotation in mid-turn: the turn ends in the old transcript, and its count is
@@ -107,15 +108,15 @@ func TestB48_RotationInMidTurn(t *testing.T) {
 	r.say("m1", "hello")
 	a := s.next(t, "m1")
 	fresh, err := r.client.Rotate(r.ctx, r.key, a.SessionID)
-	must(t, err)
+	expect.OK(t, err)
 	a.reply("ok")
 	r.ends("m1", session.StatusDone)
 	kept, _ := w.Kept(r.key)
-	equal(t, "entry", kept, engine.Kept{SessionID: a.SessionID, Entries: 2})
+	expect.Equal(t, "entry", kept, engine.Kept{SessionID: a.SessionID, Entries: 2})
 	b := r.turn(s, "m2", 1)
-	equal(t, "session id", b.SessionID, fresh)
+	expect.Equal(t, "session id", b.SessionID, fresh)
 	kept, _ = w.Kept(r.key)
-	equal(t, "entry in the new transcript", kept, engine.Kept{SessionID: fresh, Entries: 2})
+	expect.Equal(t, "entry in the new transcript", kept, engine.Kept{SessionID: fresh, Entries: 2})
 }
 
 func TestB49_OwnTurns(t *testing.T) {
@@ -153,9 +154,9 @@ func TestB50_ForeignWriteRebuilds(t *testing.T) {
 	r.turn(s, "m1", 1)
 	r.foreign(s, "m2")
 	a := r.turn(s, "m3", 3)
-	equal(t, "entries that the new agent is given", len(a.History), 4)
+	expect.Equal(t, "entries that the new agent is given", len(a.History), 4)
 	r.turn(s, "m4", 3)
-	equalList(t, "story", s.lines(), "build 1", "run 1", "build 2", "run 2", "close 1", "closed 1", "build 3", "run 3", "run 3")
+	expect.List(t, "story", s.lines(), "build 1", "run 1", "build 2", "run 2", "close 1", "closed 1", "build 3", "run 3", "run 3")
 }
 
 func TestB51_StatelessIsLeftAlone(t *testing.T) {
@@ -168,7 +169,7 @@ func TestB51_StatelessIsLeftAlone(t *testing.T) {
 	r.foreign(s, "m2")
 	r.turn(s, "m3", 1)
 	kept, _ := w.Kept(r.key)
-	equal(t, "count", kept.Entries, -1)
+	expect.Equal(t, "count", kept.Entries, -1)
 }
 
 // An agent is built while its worker loses the session and claims it again: the
@@ -181,7 +182,7 @@ func TestB51_StartingIsLeftAlone(t *testing.T) {
 	w := r.worker(s, sentinelTTL(time.Second))
 	r.say("m1", "hello")
 	s.happened(t, "build 1")
-	must(t, r.rdb.Del(r.ctx, r.k.Sentinel()).Err())
+	expect.OK(t, r.rdb.Del(r.ctx, r.k.Sentinel()).Err())
 	s.nextBy(t, "m1", 2).reply("ok")
 	r.ends("m1", session.StatusDone)
 	before, _ := w.Kept(r.key)
@@ -193,7 +194,7 @@ func TestB51_StartingIsLeftAlone(t *testing.T) {
 		t.Errorf("%+v became %+v", before, after)
 	}
 	r.turn(s, "m2", 2)
-	equalList(t, "story", s.lines(), "build 1", "build 2", "run 2", "close 1", "closed 1", "run 2")
+	expect.List(t, "story", s.lines(), "build 1", "build 2", "run 2", "close 1", "closed 1", "run 2")
 }
 
 func TestATurnThatEndsBadlyClosesItsAgent(t *testing.T) {
@@ -251,10 +252,10 @@ func TestALostTurnClosesItsAgent(t *testing.T) {
 	r.turn(s, "m1", 1)
 	r.say("m2", "hello")
 	a := s.nextBy(t, "m2", 1)
-	must(t, r.rdb.Set(r.ctx, r.k.Sentinel(), "a thief's", time.Hour).Err())
+	expect.OK(t, r.rdb.Set(r.ctx, r.k.Sentinel(), "a thief's", time.Hour).Err())
 	_ = a.cause(t)
 	s.happened(t, "closed 1")
-	await(t, "the end of the turn", func() bool { return w.Running() == 0 })
+	expect.Soon(t, "the end of the turn", func() bool { return w.Running() == 0 })
 	if _, ok := w.Kept(r.key); ok {
 		t.Error("an agent is kept")
 	}
@@ -268,7 +269,7 @@ func TestAnUnwrittenEndClosesItsAgent(t *testing.T) {
 	w := r.worker(s, sentinelTTL(time.Minute))
 	r.say("m1", "hello")
 	a := s.nextBy(t, "m1", 1)
-	must(t, r.rdb.Set(r.ctx, r.k.Sentinel(), "a thief's", time.Hour).Err())
+	expect.OK(t, r.rdb.Set(r.ctx, r.k.Sentinel(), "a thief's", time.Hour).Err())
 	a.reply("ok")
 	s.happened(t, "closed 1")
 	if _, ok := w.Kept(r.key); ok {
@@ -331,7 +332,7 @@ func TestACloseThatHangs(t *testing.T) {
 	default:
 	}
 	close(gate)
-	receive(t, "the end of the drain", drained)
+	expect.Received(t, "the end of the drain", drained)
 }
 
 // The old agent of a session may take as long as a turn to close, no longer.
@@ -364,8 +365,8 @@ func TestDrainClosesWarmAgents(t *testing.T) {
 	}()
 	r.awaitEvent("the notice", func(e session.Event) bool { return e.Type == session.EventNotice })
 	a.reply("ok")
-	receive(t, "the end of the drain", done)
-	equalList(t, "story", s.lines(), "build 1", "run 1", "run 1", "close 1", "closed 1")
+	expect.Received(t, "the end of the drain", done)
+	expect.List(t, "story", s.lines(), "build 1", "run 1", "run 1", "close 1", "closed 1")
 }
 
 // An agent that ended between two turns is built anew, and the message has its first
@@ -382,5 +383,5 @@ func TestAnAgentThatEndedBetweenTurns(t *testing.T) {
 		t.Errorf("attempt %d, %d entries of history", a.Attempt, len(a.History))
 	}
 	r.turn(s, "m3", 2)
-	equalList(t, "story", s.lines(), "build 1", "run 1", "close 1", "closed 1", "build 2", "run 2", "run 2")
+	expect.List(t, "story", s.lines(), "build 1", "run 1", "close 1", "closed 1", "build 2", "run 2", "run 2")
 }

@@ -6,6 +6,7 @@ import (
 
 	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
+	"turnstile/test/expect"
 )
 
 // An Erase that ends half-way may have erased all that a stop had put aside: no worker
@@ -21,15 +22,15 @@ func TestEraseOfWhatAStopHasPutAside(t *testing.T) {
 	b.stopAndDie(called("stop"))
 	fence := b.rdb.HGet(b.ctx, b.k.Run(), "fence").Val()
 	for range 2 {
-		must(t, sq.Do(b.ctx, b.rdb, "erase", sq.KeysOf(key, ""), nil, "fence", fence, "size", 500, "last", false).Err())
+		expect.OK(t, sq.Do(b.ctx, b.rdb, "erase", sq.KeysOf(key, ""), nil, "fence", fence, "size", 500, "last", false).Err())
 	}
-	equal(t, "aside", b.rdb.LLen(b.ctx, b.k.Stopped()).Val(), 0)
+	expect.Equal(t, "aside", b.rdb.LLen(b.ctx, b.k.Stopped()).Val(), 0)
 	b.say("later")
 	b.drain()
 	b.rdb.Del(b.ctx, rediskey.Due)
 	b.claimNothing("nothing is left")
-	equal(t, "is claimed again", b.isIn(rediskey.Due, key), false)
-	equal(t, "stopping", b.rdb.HGet(b.ctx, b.k.Run(), "stopping").Val(), "")
+	expect.Equal(t, "is claimed again", b.isIn(rediskey.Due, key), false)
+	expect.Equal(t, "stopping", b.rdb.HGet(b.ctx, b.k.Run(), "stopping").Val(), "")
 }
 
 // What a dead sender's stop has put aside is found although the run record is gone, as
@@ -43,6 +44,6 @@ func TestPutAsideWithoutARecord(t *testing.T) {
 	b.stopAndDie(called("stop"))
 	b.rdb.Del(b.ctx, b.k.Run(), b.k.Record())
 	b.sweep()
-	equalList(t, "runs", b.work())
+	expect.List(t, "runs", b.work())
 	b.nothingAside(600)
 }

@@ -13,6 +13,7 @@ import (
 	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
@@ -56,7 +57,7 @@ func newFiller(t *testing.T) *filler {
 		if strings.EqualFold(kind, deadTask) {
 			status = session.StatusFailed
 		}
-		must(t, finishMove(b, b.start(), status, true)())
+		expect.OK(t, finishMove(b, b.start(), status, true)())
 	}
 	f.submit(b, activeTask, "")
 	b.start()
@@ -66,16 +67,16 @@ func newFiller(t *testing.T) *filler {
 		f.submit(b, kind, mode)
 	}
 	for _, kind := range []string{doneTask, deadTask, activeTask, lineTask, steerTask, collectTask, "C", "D", "L", "S", "Q"} {
-		must(t, f.rdb.Copy(b.ctx, k.Task(b.task(kind+"000000")), "model:"+kind, 0, true).Err())
+		expect.OK(t, f.rdb.Copy(b.ctx, k.Task(b.task(kind+"000000")), "model:"+kind, 0, true).Err())
 		if entry, err := f.rdb.HGet(b.ctx, k.Followups(), kind+"000000").Result(); err == nil {
-			must(t, f.rdb.Set(b.ctx, "follow:"+kind, entry, 0).Err())
+			expect.OK(t, f.rdb.Set(b.ctx, "follow:"+kind, entry, 0).Err())
 		}
 	}
 	for _, kind := range []string{lineTask, steerTask, collectTask, activeTask, "L", "S", "Q"} {
-		must(t, f.rdb.HSet(b.ctx, "model:"+kind, "seq", 0).Err()) // all came before whoever is asked about
+		expect.OK(t, f.rdb.HSet(b.ctx, "model:"+kind, "seq", 0).Err()) // all came before whoever is asked about
 	}
 	for _, kind := range []string{collectTask, "Q"} {
-		must(t, f.rdb.HSet(b.ctx, "model:"+kind, "quiet", "1 1000000").Err()) // their window is over
+		expect.OK(t, f.rdb.HSet(b.ctx, "model:"+kind, "quiet", "1 1000000").Err()) // their window is over
 	}
 	f.clean()
 	return f
@@ -97,7 +98,7 @@ func (f *filler) submit(b *bench, kind string, mode session.Mode) {
 		text = strings.Repeat("x", session.MaxTextLen)
 	}
 	_, err := b.client.Submit(b.ctx, key, session.Message{ID: kind + "000000", Text: text, Mode: mode})
-	must(b, err)
+	expect.OK(b, err)
 }
 
 var copyLua = redis.NewScript(`
@@ -129,7 +130,7 @@ func (f *filler) copies(kind string, numbers []int) {
 		for _, i := range part {
 			args = append(args, i)
 		}
-		must(f.t, copyLua.Run(f.t.Context(), f.rdb, nil, args...).Err())
+		expect.OK(f.t, copyLua.Run(f.t.Context(), f.rdb, nil, args...).Err())
 	}
 }
 
@@ -157,7 +158,7 @@ func (f *filler) template(shape, kind string, n int, score int64, prefix string)
 	name := fmt.Sprintf("template:%s:%s:%d:%s:%d", shape, kind, n, prefix, score)
 	if !f.made[name] {
 		for from := 0; from < n; from += 5000 {
-			must(f.t, templateLua.Run(f.t.Context(), f.rdb, []string{name}, shape, prefix, kind, from, min(from+5000, n), score).Err())
+			expect.OK(f.t, templateLua.Run(f.t.Context(), f.rdb, []string{name}, shape, prefix, kind, from, min(from+5000, n), score).Err())
 		}
 		f.made[name] = true
 	}
@@ -189,7 +190,7 @@ return 1`)
 // put adds a template's members to a key: before the older ones of a list, whose
 // newest stays so if it is called "new".
 func (f *filler) put(template, key string) {
-	must(f.t, mergeLua.Run(f.t.Context(), f.rdb, []string{template, key}, f.idPrefix+"new").Err())
+	expect.OK(f.t, mergeLua.Run(f.t.Context(), f.rdb, []string{template, key}, f.idPrefix+"new").Err())
 }
 
 func (f *filler) exists(key string) bool { return f.rdb.Exists(f.t.Context(), key).Val() == 1 }
@@ -223,7 +224,7 @@ func (f *filler) past(kind string, n int) {
 			break
 		}
 	}
-	must(f.t, f.rdb.Copy(ctx, f.template("stream", "", n, 0, ""), f.k.Events(), 0, true).Err())
+	expect.OK(f.t, f.rdb.Copy(ctx, f.template("stream", "", n, 0, ""), f.k.Events(), 0, true).Err())
 }
 
 // surround adds n of everything that a session may have much of. Delayed tasks come
@@ -266,12 +267,12 @@ func (f *filler) clean() {
 	f.mu.Unlock()
 	names = append(names, sq.KeysOf(key, "")...)
 	names = append(names, f.k.State(), rediskey.Ready, rediskey.Due, rediskey.Owned, rediskey.Sessions, rediskey.AllQueues)
-	must(f.t, f.rdb.Unlink(ctx, names...).Err())
+	expect.OK(f.t, f.rdb.Unlink(ctx, names...).Err())
 	again := map[string][]int{}
 	for _, name := range touched {
 		if m := filling.FindStringSubmatch(name); m != nil {
 			i, err := strconv.Atoi(m[2])
-			must(f.t, err)
+			expect.OK(f.t, err)
 			again[m[1]] = append(again[m[1]], i)
 		}
 	}

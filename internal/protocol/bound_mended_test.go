@@ -8,6 +8,7 @@ import (
 	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 )
 
 // A call passes by so many ids without a task, and the next one goes on.
@@ -23,7 +24,7 @@ func TestManyIDsWithoutTasks(t *testing.T) {
 			h := b.start()
 			b.between(1200)
 			b.say("now")
-			equal(b, "the next turn is taken", b.finish(h), false)
+			expect.Equal(b, "the next turn is taken", b.finish(h), false)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -33,9 +34,9 @@ func TestManyIDsWithoutTasks(t *testing.T) {
 			for b.rdb.LLen(b.ctx, b.k.Pending()).Val() > 500 {
 				b.rdb.Del(b.ctx, rediskey.Ready)
 				b.claimNothing("the rest is another call's")
-				equal(t, "workers are told", b.isIn(rediskey.Ready, key), true)
+				expect.Equal(t, "workers are told", b.isIn(rediskey.Ready, key), true)
 			}
-			equalList(t, "then", b.drain(), "now")
+			expect.List(t, "then", b.drain(), "now")
 			b.nothingLeft("at the end")
 		})
 	}
@@ -59,14 +60,14 @@ func TestInterruptedWithALargePartial(t *testing.T) {
 			for range c.entries {
 				entries = append(entries, session.Entry{Role: session.RoleAssistant, Text: strings.Repeat("x", 1<<20)})
 			}
-			must(t, h.Checkpoint(b.ctx, entries))
+			expect.OK(t, h.Checkpoint(b.ctx, entries))
 			b.say("b", session.ModeInterrupt)
 			b.die()
-			equalList(t, "next", group(b.claim()), "b")
-			equal(t, "entries", b.rdb.LLen(b.ctx, b.k.Transcript(b.info().SessionID)).Val(), int64(c.left))
-			equal(t, "partial", b.rdb.Exists(b.ctx, b.k.Partial()).Val(), 0)
-			equal(t, "its end", b.outcome("a").Status, c.want)
-			equal(t, "is a dead letter", len(b.dead(key)), map[bool]int{true: 1}[c.left == 0])
+			expect.List(t, "next", group(b.claim()), "b")
+			expect.Equal(t, "entries", b.rdb.LLen(b.ctx, b.k.Transcript(b.info().SessionID)).Val(), int64(c.left))
+			expect.Equal(t, "partial", b.rdb.Exists(b.ctx, b.k.Partial()).Val(), 0)
+			expect.Equal(t, "its end", b.outcome("a").Status, c.want)
+			expect.Equal(t, "is a dead letter", len(b.dead(key)), map[bool]int{true: 1}[c.left == 0])
 		})
 	}
 }
@@ -85,17 +86,17 @@ func TestTranscriptCapIsLoweredByAndBy(t *testing.T) {
 				entries[i] = "{}"
 			}
 			transcript := b.k.Transcript(h.Turn().SessionID)
-			must(t, b.rdb.RPush(b.ctx, transcript, entries...).Err())
+			expect.OK(t, b.rdb.RPush(b.ctx, transcript, entries...).Err())
 			var lengths []int64
 			for more := true; more; {
 				end := b.done(h) // of two entries
 				end.Status = status
 				var err error
 				more, err = h.Finish(b.ctx, end)
-				must(t, err)
+				expect.OK(t, err)
 				lengths = append(lengths, b.rdb.LLen(b.ctx, transcript).Val())
 			}
-			equal(t, "lengths", fmt.Sprint(lengths), "[1500 500 10 10]")
+			expect.Equal(t, "lengths", fmt.Sprint(lengths), "[1500 500 10 10]")
 		})
 	}
 }

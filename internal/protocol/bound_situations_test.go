@@ -46,7 +46,7 @@ func wideSituations() []wide {
 		return func(b *bench, f *filler, n int) func() error {
 			b.say("now")
 			b.start()
-			must(b, b.client.Configure(b.ctx, key, session.QueueSettings{Cap: 5, Drop: session.DropPolicy(drop)}))
+			expect.OK(b, b.client.Configure(b.ctx, key, session.QueueSettings{Cap: 5, Drop: session.DropPolicy(drop)}))
 			move := ringMove(b, "new", "")
 			f.line(kind, n)
 			return move
@@ -64,7 +64,7 @@ func wideSituations() []wide {
 		{"notify/summarizes a long line", lines, dropping("summarize", lineTask)},
 		{"notify/refuses behind a long line", lines, dropping("new", lineTask)},
 		{"notify/summarizes with a long note", lines, withNote(func(b *bench) func() error {
-			must(b, b.client.Configure(b.ctx, key, session.QueueSettings{Cap: 1, Drop: "summarize"}))
+			expect.OK(b, b.client.Configure(b.ctx, key, session.QueueSettings{Cap: 1, Drop: "summarize"}))
 			b.say("now")
 			b.start()
 			b.say("old")
@@ -152,15 +152,15 @@ func wideSituations() []wide {
 			return func() error { return b.c.Renew(b.ctx, []*sq.Claim{h})[0].Err }
 		})},
 		{"finish/a turn of many messages", turns, withActive(func(b *bench, h *sq.Claim) func() error {
-			must(b, steered(b, h))
+			expect.OK(b, steered(b, h))
 			return finishMove(b, h, session.StatusDone, false)
 		})},
 		{"finish/a failed turn of many messages", turns, withActive(func(b *bench, h *sq.Claim) func() error {
-			must(b, steered(b, h))
+			expect.OK(b, steered(b, h))
 			return finishMove(b, h, session.StatusFailed, false)
 		})},
 		{"requeue/a turn of many messages", turns, withActive(func(b *bench, h *sq.Claim) func() error {
-			must(b, steered(b, h))
+			expect.OK(b, steered(b, h))
 			return func() error { return h.Requeue(b.ctx, "drain") }
 		})},
 		{"erase/of a dead turn of many messages", turns, withActive(func(b *bench, _ *sq.Claim) func() error {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"turnstile/internal/script"
+	"turnstile/test/expect"
 )
 
 // Every script has a bound: what it does grows neither with the line, nor with what
@@ -69,7 +70,7 @@ func (f *filler) measure(t *testing.T, s wide, n int) map[string]work {
 	move := s.prepare(b, f, n)
 	at := time.Now()
 	works, err := f.count(move)
-	must(t, err)
+	expect.OK(t, err)
 	_, whole := works[s.script()]
 	if _, plain := works[s.script()+"_fast"]; !whole && !plain {
 		t.Errorf("with %d it does not run %s", n, s.script())
@@ -90,21 +91,21 @@ func (f *filler) countsAsRedis(t *testing.T) {
 		}
 		b := f.bench(t)
 		move := s.prepare(b, f, 20)
-		must(t, f.rdb.ConfigResetStat(b.ctx).Err())
+		expect.OK(t, f.rdb.ConfigResetStat(b.ctx).Err())
 		_, err := f.count(move)
-		must(t, err)
+		expect.OK(t, err)
 		stats, err := f.rdb.Info(b.ctx, "commandstats").Result()
-		must(t, err)
+		expect.OK(t, err)
 		for _, line := range strings.Split(stats, "\r\n") {
 			name, calls, ok := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":calls=")
 			if name = strings.ToUpper(name); !ok || strings.ContainsAny(name, "|") || name == "EVAL" || name == "INFO" {
 				continue
 			}
 			calls, _, _ = strings.Cut(calls, ",")
-			equal(t, s.name+": calls of "+name, calls, fmt.Sprint(f.commands[name]))
+			expect.Equal(t, s.name+": calls of "+name, calls, fmt.Sprint(f.commands[name]))
 			delete(f.commands, name)
 		}
-		equal(t, s.name+": calls that Redis does not know", fmt.Sprint(f.commands), "map[]")
+		expect.Equal(t, s.name+": calls that Redis does not know", fmt.Sprint(f.commands), "map[]")
 		f.clean()
 	}
 }

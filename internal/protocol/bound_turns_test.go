@@ -10,6 +10,7 @@ import (
 	sq "turnstile/internal/protocol"
 	"turnstile/pkg/resume"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 )
 
 // resumeSituations are those of pkg/resume's scripts.
@@ -98,7 +99,7 @@ func reading(bytes int) func(*bench, *filler, int) func() error {
 		f.past("e", n)
 		f.seen[b.k.Events()] = true
 		for i := 0; bytes > 0 && i < n; i++ {
-			must(b, b.rdb.XAdd(b.ctx, &redis.XAddArgs{Stream: b.k.Events(), Values: []string{"e", strings.Repeat("x", bytes)}}).Err())
+			expect.OK(b, b.rdb.XAdd(b.ctx, &redis.XAddArgs{Stream: b.k.Events(), Values: []string{"e", strings.Repeat("x", bytes)}}).Err())
 		}
 		return func() error {
 			return sq.Do(b.ctx, b.rdb, "events_page", sq.KeysOf(key, ""), nil, "after", "0", "room", 2<<20).Err()
@@ -115,7 +116,7 @@ func partials(then func(*bench, *sq.Claim) func() error) func(*bench, *filler, i
 		for i := range entries {
 			entries[i] = session.Entry{Role: session.RoleAssistant, Text: strings.Repeat("x", session.MaxTextLen/4)}
 		}
-		must(b, h.Checkpoint(b.ctx, entries))
+		expect.OK(b, h.Checkpoint(b.ctx, entries))
 		return then(b, h)
 	}
 }
@@ -128,13 +129,13 @@ func withActive(then func(*bench, *sq.Claim) func() error) func(*bench, *filler,
 		f.tasks(activeTask, n)
 		f.put(f.template("list", activeTask, n, 0, f.idPrefix), b.k.Active())
 		var ids []string
-		must(b, json.Unmarshal([]byte(b.rdb.HGet(b.ctx, b.k.Run(), "ids").Val()), &ids))
+		expect.OK(b, json.Unmarshal([]byte(b.rdb.HGet(b.ctx, b.k.Run(), "ids").Val()), &ids))
 		for i := range n {
 			ids = append(ids, b.task(fmt.Sprintf("%s%06d", activeTask, i)))
 		}
 		text, err := json.Marshal(ids)
-		must(b, err)
-		must(b, b.rdb.HSet(b.ctx, b.k.Run(), "ids", text).Err())
+		expect.OK(b, err)
+		expect.OK(b, b.rdb.HSet(b.ctx, b.k.Run(), "ids", text).Err())
 		return then(b, h)
 	}
 }
@@ -153,8 +154,8 @@ func (f *filler) note(n int) {
 		ids[i] = fmt.Sprintf("%s%s%06d", f.idPrefix, lineTask, i)
 	}
 	text, err := json.Marshal(ids)
-	must(f.t, err)
-	must(f.t, f.rdb.HSet(f.t.Context(), f.k.Record(), "v", "1", "created_at", 1, "dropped", text, "omitted", n-len(ids), "omitted_told", 0).Err())
+	expect.OK(f.t, err)
+	expect.OK(f.t, f.rdb.HSet(f.t.Context(), f.k.Record(), "v", "1", "created_at", 1, "dropped", text, "omitted", n-len(ids), "omitted_told", 0).Err())
 }
 
 // due are n tasks in each of asynq's lists of delayed ones, whose time has come.
@@ -162,7 +163,7 @@ func (f *filler) due(n int) {
 	f.tasks(lineTask, n)
 	for _, zset := range []string{f.k.Scheduled(), f.k.Retry()} {
 		for _, z := range []redis.Z{{Score: 1, Member: f.idPrefix + lineTask + "000000"}} {
-			must(f.t, f.rdb.ZAdd(f.t.Context(), zset, z).Err())
+			expect.OK(f.t, f.rdb.ZAdd(f.t.Context(), zset, z).Err())
 		}
 		f.put(f.template("zset", lineTask, n, 1000, f.idPrefix), zset)
 	}

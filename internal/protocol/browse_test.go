@@ -7,18 +7,18 @@ import (
 	"testing"
 	"time"
 
-	"turnstile"
-
 	"github.com/alicebob/miniredis/v2"
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
+	"turnstile"
 	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/admin"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
+	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
@@ -47,7 +47,7 @@ func onAll(t *testing.T, test func(*bench)) {
 func (b *bench) browse(pattern string) (found []string) {
 	b.Helper()
 	for s, err := range b.client.Browse(b.ctx, pattern) {
-		must(b, err)
+		expect.OK(b, err)
 		found = append(found, s.Session)
 	}
 	return found
@@ -59,17 +59,17 @@ func TestStandings(t *testing.T) {
 	onAll(t, func(b *bench) {
 		submit := func(key string, opts ...turnstile.SubmitOption) {
 			_, err := b.client.Submit(b.ctx, key, session.Message{ID: "m", Text: "x"}, opts...)
-			must(b, err)
+			expect.OK(b, err)
 		}
 		for _, key := range []string{"idle", "running", "starting", "asking", "waiting", "paused", "suspended"} {
 			submit(key)
 		}
 		submit("delayed", turnstile.Delay(time.Hour))
 		holds, err := b.c.Claim(b.ctx, []string{"idle", "suspended", "running", "starting", "asking"})
-		must(b, err)
+		expect.OK(b, err)
 		for _, h := range holds {
 			if h.Session() != "starting" {
-				must(b, h.Promote(b.ctx))
+				expect.OK(b, h.Promote(b.ctx))
 			}
 			switch h.Session() {
 			case "idle", "suspended":
@@ -77,29 +77,29 @@ func TestStandings(t *testing.T) {
 			case "asking":
 				_, err = h.Ask(b.ctx, session.Question{Name: "deploy"})
 			}
-			must(b, err)
+			expect.OK(b, err)
 		}
-		must(b, b.rdb.HSet(b.ctx, rediskey.For("suspended").Resume(), "suspended", "1").Err())
+		expect.OK(b, b.rdb.HSet(b.ctx, rediskey.For("suspended").Resume(), "suspended", "1").Err())
 		for _, key := range []string{"paused", "running"} {
-			must(b, b.rdb.Set(b.ctx, rediskey.For(key).Paused(), 1, 0).Err())
+			expect.OK(b, b.rdb.Set(b.ctx, rediskey.For(key).Paused(), 1, 0).Err())
 		}
 		n := 0
 		for s, err := range b.client.Browse(b.ctx, "") {
-			must(b, err)
+			expect.OK(b, err)
 			n++
-			equal(b, "state of "+s.Session, string(s.State), s.Session)
-			equal(b, "paused: "+s.Session, s.Paused, s.Session == "paused" || s.Session == "running")
-			equal(b, "suspended: "+s.Session, s.Suspended, s.Session == "suspended")
+			expect.Equal(b, "state of "+s.Session, string(s.State), s.Session)
+			expect.Equal(b, "paused: "+s.Session, s.Paused, s.Session == "paused" || s.Session == "running")
+			expect.Equal(b, "suspended: "+s.Session, s.Suspended, s.Session == "suspended")
 			if s.LastActive.IsZero() {
 				b.Errorf("%s was never active", s.Session)
 			}
 		}
-		equal(b, "sessions", n, 8)
-		equalList(b, "matching", b.browse("*a[tr]*ing"), "starting")
-		equalList(b, "matching nothing", b.browse("start"))
+		expect.Equal(b, "sessions", n, 8)
+		expect.List(b, "matching", b.browse("*a[tr]*ing"), "starting")
+		expect.List(b, "matching nothing", b.browse("start"))
 		none, err := b.client.Standings(b.ctx, nil)
-		must(b, err)
-		equal(b, "of none", len(none), 0)
+		expect.OK(b, err)
+		expect.Equal(b, "of none", len(none), 0)
 	})
 }
 
@@ -118,28 +118,28 @@ func TestBrowseByThePage(t *testing.T) {
 	for i, key := range want {
 		members[i] = redis.Z{Score: at(i), Member: key}
 	}
-	must(t, b.rdb.ZAdd(b.ctx, rediskey.Sessions, members...).Err())
-	must(t, b.rdb.ZAdd(b.ctx, rediskey.Sessions, redis.Z{Score: 3, Member: "no session's\nname"}).Err())
+	expect.OK(t, b.rdb.ZAdd(b.ctx, rediskey.Sessions, members...).Err())
+	expect.OK(t, b.rdb.ZAdd(b.ctx, rediskey.Sessions, redis.Z{Score: 3, Member: "no session's\nname"}).Err())
 	_, err := asynq.NewClientFromRedisClient(b.rdb).Enqueue(asynq.NewTask(session.TaskType, []byte(`{"v":1,"text":"x"}`)), asynq.Queue(rediskey.Queue("plain")))
-	must(t, err)
+	expect.OK(t, err)
 	got := b.browse("")
-	equalList(t, "the list", got, append(want, "plain")...)
+	expect.List(t, "the list", got, append(want, "plain")...)
 
 	seen := map[string]int{}
 	for s, err := range b.client.Browse(b.ctx, "") {
-		must(t, err)
+		expect.OK(t, err)
 		if len(seen) == 0 { // one before and one behind move to the end
-			must(t, b.rdb.ZAdd(b.ctx, rediskey.Sessions, redis.Z{Score: 9000, Member: want[0]}, redis.Z{Score: 9001, Member: want[1650]}).Err())
+			expect.OK(t, b.rdb.ZAdd(b.ctx, rediskey.Sessions, redis.Z{Score: 9000, Member: want[0]}, redis.Z{Score: 9001, Member: want[1650]}).Err())
 		}
 		seen[s.Session]++
 	}
-	equal(t, "sessions", len(seen), 1701)
-	equal(t, "the one that was listed and used", seen[want[0]], 2)
-	equal(t, "the one that was used before", seen[want[1650]], 1)
+	expect.Equal(t, "sessions", len(seen), 1701)
+	expect.Equal(t, "the one that was listed and used", seen[want[0]], 2)
+	expect.Equal(t, "the one that was used before", seen[want[1650]], 1)
 
 	for s, err := range b.client.Browse(b.ctx, "") {
-		must(t, err)
-		equal(t, "the first", s.Session, want[1])
+		expect.OK(t, err)
+		expect.Equal(t, "the first", s.Session, want[1])
 		break
 	}
 	for _, pattern := range []string{"", "a/b", "[", "a\x1b", "{a}"} {
@@ -154,22 +154,22 @@ func TestRunningTurn(t *testing.T) {
 	onAll(t, func(b *bench) {
 		b.say("first")
 		h := b.start()
-		must(b, h.Emit(b.ctx, []session.Event{sq.AgentEvent(h.Turn().ID, agent.Event{Type: agent.EventText, Text: "of the turn before"})}))
+		expect.OK(b, h.Emit(b.ctx, []session.Event{sq.AgentEvent(h.Turn().ID, agent.Event{Type: agent.EventText, Text: "of the turn before"})}))
 		b.finish(h)
 		_, err := b.client.Submit(b.ctx, key, session.Message{ID: "m", Text: "the text"})
-		must(b, err)
+		expect.OK(b, err)
 		h = b.start()
 		for range 300 { // more than a page
-			must(b, h.Emit(b.ctx, []session.Event{sq.AgentEvent(h.Turn().ID, agent.Event{Type: agent.EventText, Text: "."})}))
+			expect.OK(b, h.Emit(b.ctx, []session.Event{sq.AgentEvent(h.Turn().ID, agent.Event{Type: agent.EventText, Text: "."})}))
 		}
 		for _, e := range []agent.Event{{Type: agent.EventToolStart, Name: "grep", CallID: "1"}, {Type: agent.EventText, Text: "so "}, {Type: agent.EventText, Text: "far"}} {
-			must(b, h.Emit(b.ctx, []session.Event{sq.AgentEvent(h.Turn().ID, e)}))
+			expect.OK(b, h.Emit(b.ctx, []session.Event{sq.AgentEvent(h.Turn().ID, e)}))
 		}
 		turn, err := b.client.RunningTurn(b.ctx, b.info())
-		must(b, err)
-		equal(b, "messages", len(turn.Messages), 1)
-		equal(b, "message", turn.Messages[0], admin.TurnMessage{ID: "m", Text: "the text"})
-		equal(b, "reply so far", turn.Reply, "so far")
+		expect.OK(b, err)
+		expect.Equal(b, "messages", len(turn.Messages), 1)
+		expect.Equal(b, "message", turn.Messages[0], admin.TurnMessage{ID: "m", Text: "the text"})
+		expect.Equal(b, "reply so far", turn.Reply, "so far")
 		texts := 0
 		for _, e := range turn.Events {
 			if e.Turn != h.Turn().ID {
@@ -177,20 +177,20 @@ func TestRunningTurn(t *testing.T) {
 			}
 			texts += len(e.Text)
 		}
-		equal(b, "text", texts, 306)
-		equal(b, "the last event", turn.Events[len(turn.Events)-1].Text, "far")
+		expect.Equal(b, "text", texts, 306)
+		expect.Equal(b, "the last event", turn.Events[len(turn.Events)-1].Text, "far")
 		b.finish(h)
 		turn, err = b.client.RunningTurn(b.ctx, b.info())
-		must(b, err)
-		equal(b, "messages of no turn", len(turn.Messages)+len(turn.Events), 0)
+		expect.OK(b, err)
+		expect.Equal(b, "messages of no turn", len(turn.Messages)+len(turn.Events), 0)
 
 		b.say("next")
 		id, err := b.client.NextMessage(b.ctx, key)
-		must(b, err)
-		equal(b, "next message", id, "next")
+		expect.OK(b, err)
+		expect.Equal(b, "next message", id, "next")
 		id, err = b.client.NextMessage(b.ctx, "unknown")
-		must(b, err)
-		equal(b, "next message of nothing", id, "")
+		expect.OK(b, err)
+		expect.Equal(b, "next message of nothing", id, "")
 	})
 }
 
@@ -200,21 +200,21 @@ func TestLastDeadLetters(t *testing.T) {
 	for _, id := range []string{"a", "b", "c"} {
 		b.say(id)
 		_, err := b.start().Finish(b.ctx, sq.End{Status: session.StatusFailed, Error: "why " + id})
-		must(t, err)
+		expect.OK(t, err)
 	}
 	client := actors.NewClient(b.rdb)
 	list, err := client.LastDeadLetters(b.ctx, key, 2)
-	must(t, err)
+	expect.OK(t, err)
 	var got []string
 	for _, d := range list {
 		got = append(got, d.ID+" "+string(d.Outcome.Status)+" "+d.Outcome.Error)
 		recent(t, "archived", d.At)
 	}
 	slices.Sort(got) // of one second
-	equalList(t, "the last two", got, "b failed why b", "c failed why c")
+	expect.List(t, "the last two", got, "b failed why b", "c failed why c")
 	list, err = client.LastDeadLetters(b.ctx, "unknown", 2)
-	must(t, err)
-	equal(t, "of an unknown session", len(list), 0)
+	expect.OK(t, err)
+	expect.Equal(t, "of an unknown session", len(list), 0)
 }
 
 // No worker: no heartbeat, and no timer in a second and a half. A worker without
@@ -254,7 +254,7 @@ func TestNoWorker(t *testing.T) {
 		stop()
 		<-beats
 		list, err := b.client.Workers(b.ctx)
-		must(b, err)
+		expect.OK(b, err)
 		if len(list) > 1 || len(list) == 1 && list[0].Name != b.Name()+"/one" {
 			b.Errorf("%+v", list)
 		}

@@ -14,6 +14,7 @@ import (
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 )
 
 // workerServer starts the asynq.Server of a worker, whose heartbeat tells of holds.
@@ -22,7 +23,7 @@ func (b *bench) workerServer(h asynq.HandlerFunc, holds func() []*sq.Claim) *asy
 	s := asynq.NewServerFromRedisClient(b.c.ServerRedis(10, time.Hour, holds), asynq.Config{
 		Queues: map[string]int{"jobs": 1}, Concurrency: 2, LogLevel: asynq.FatalLevel, TaskCheckInterval: 5 * time.Millisecond,
 	})
-	must(b, s.Start(h))
+	expect.OK(b, s.Start(h))
 	b.Cleanup(s.Shutdown)
 	return s
 }
@@ -30,10 +31,10 @@ func (b *bench) workerServer(h asynq.HandlerFunc, holds func() []*sq.Claim) *asy
 // servers are what asynqmon's Servers page shows; it waits for the first heartbeat.
 func (b *bench) servers() (all []*asynq.ServerInfo) {
 	b.Helper()
-	await(b, "the heartbeat", func() bool {
+	expect.Soon(b, "the heartbeat", func() bool {
 		var err error
 		all, err = b.inspector().Servers()
-		must(b, err)
+		expect.OK(b, err)
 		return len(all) > 0
 	})
 	return all
@@ -45,33 +46,33 @@ func TestContract_Heartbeat(t *testing.T) {
 	b := newBench(t)
 	secret := strings.Repeat("secret ", 1000)
 	_, err := b.client.Submit(b.ctx, key, session.Message{ID: "a", Text: secret})
-	must(t, err)
+	expect.OK(t, err)
 	_, err = b.client.Submit(b.ctx, "other", session.Message{ID: "b", Text: "b"})
-	must(t, err)
+	expect.OK(t, err)
 	holds, err := b.c.Claim(b.ctx, []string{key, "other"})
-	must(t, err)
+	expect.OK(t, err)
 	server := b.workerServer(func(context.Context, *asynq.Task) error { return nil }, func() []*sq.Claim { return holds })
 
 	all := b.servers()
-	equal(t, "servers", len(all), 1)
+	expect.Equal(t, "servers", len(all), 1)
 	s := all[0]
-	equal(t, "concurrency", s.Concurrency, 10)
-	equal(t, "status", s.Status, "active")
-	equal(t, "queues", len(s.Queues), 0)
+	expect.Equal(t, "concurrency", s.Concurrency, 10)
+	expect.Equal(t, "status", s.Status, "active")
+	expect.Equal(t, "queues", len(s.Queues), 0)
 	recent(t, "started", s.Started)
 	if s.Host == "" || s.PID == 0 || s.ID == "" {
 		t.Errorf("it is not named: %+v", s)
 	}
 	slices.SortFunc(s.ActiveWorkers, func(a, b *asynq.WorkerInfo) int { return cmp.Compare(a.Queue, b.Queue) })
-	equal(t, "turns", len(s.ActiveWorkers), 2)
+	expect.Equal(t, "turns", len(s.ActiveWorkers), 2)
 	w, turn := s.ActiveWorkers[0], holds[0].Turn()
-	equal(t, "task id", w.TaskID, b.task("a"))
-	equal(t, "task type", w.TaskType, session.TaskType)
-	equal(t, "payload", string(w.TaskPayload), `{"turn":"`+turn.ID+`"}`)
-	equal(t, "queue", w.Queue, queue)
-	equal(t, "started", w.Started.UnixMilli(), turn.StartedAt.UnixMilli())
-	equal(t, "deadline", w.Deadline.Sub(w.Started), time.Hour)
-	equal(t, "the other's task id", s.ActiveWorkers[1].TaskID, rediskey.TaskID("other", "b"))
+	expect.Equal(t, "task id", w.TaskID, b.task("a"))
+	expect.Equal(t, "task type", w.TaskType, session.TaskType)
+	expect.Equal(t, "payload", string(w.TaskPayload), `{"turn":"`+turn.ID+`"}`)
+	expect.Equal(t, "queue", w.Queue, queue)
+	expect.Equal(t, "started", w.Started.UnixMilli(), turn.StartedAt.UnixMilli())
+	expect.Equal(t, "deadline", w.Deadline.Sub(w.Started), time.Hour)
+	expect.Equal(t, "the other's task id", s.ActiveWorkers[1].TaskID, rediskey.TaskID("other", "b"))
 
 	for _, name := range b.rdb.Keys(b.ctx, "asynq:*rs:{*").Val() {
 		if ttl := b.rdb.TTL(b.ctx, name).Val(); ttl <= 0 || ttl > 10*time.Second {
@@ -83,26 +84,26 @@ func TestContract_Heartbeat(t *testing.T) {
 	}
 	// Our own list has the worker's name, and not another program's asynq.Server.
 	other := asynq.NewServerFromRedisClient(b.rdb, asynq.Config{Queues: map[string]int{"jobs": 1}, LogLevel: asynq.FatalLevel})
-	must(t, other.Start(asynq.HandlerFunc(func(context.Context, *asynq.Task) error { return nil })))
+	expect.OK(t, other.Start(asynq.HandlerFunc(func(context.Context, *asynq.Task) error { return nil })))
 	defer other.Shutdown()
-	await(t, "the other server's heartbeat", func() bool { return len(b.servers()) == 2 })
+	expect.Soon(t, "the other server's heartbeat", func() bool { return len(b.servers()) == 2 })
 	operator := admin.NewClientWith(b.rdb, admin.ClientConfig{})
 	workers, err := operator.Workers(b.ctx)
-	must(t, err)
-	equal(t, "workers", len(workers), 1)
-	equal(t, "worker", workers[0], admin.WorkerInfo{Name: t.Name() + "/one", Host: s.Host, PID: s.PID, Slots: 10, Turns: 2, Started: workers[0].Started})
-	equal(t, "started", workers[0].Started.UTC(), s.Started.UTC())
-	equal(t, "no worker", operator.NoWorker(b.ctx), false)
+	expect.OK(t, err)
+	expect.Equal(t, "workers", len(workers), 1)
+	expect.Equal(t, "worker", workers[0], admin.WorkerInfo{Name: t.Name() + "/one", Host: s.Host, PID: s.PID, Slots: 10, Turns: 2, Started: workers[0].Started})
+	expect.Equal(t, "started", workers[0].Started.UTC(), s.Started.UTC())
+	expect.Equal(t, "no worker", operator.NoWorker(b.ctx), false)
 	other.Shutdown()
 
 	server.Shutdown()
 	all, err = b.inspector().Servers()
-	must(t, err)
-	equal(t, "servers after the end", len(all), 0)
+	expect.OK(t, err)
+	expect.Equal(t, "servers after the end", len(all), 0)
 	workers, err = operator.Workers(b.ctx)
-	must(t, err)
-	equal(t, "workers after the end", len(workers), 0)
-	equal(t, "keys after the end", len(b.rdb.Keys(b.ctx, "asynq:*rs:{*").Val()), 0)
+	expect.OK(t, err)
+	expect.Equal(t, "workers after the end", len(workers), 0)
+	expect.Equal(t, "keys after the end", len(b.rdb.Keys(b.ctx, "asynq:*rs:{*").Val()), 0)
 }
 
 // A worker of thousands of turns writes the first thousand; an id of any length, which
@@ -113,9 +114,9 @@ func TestContract_HeartbeatIsBounded(t *testing.T) {
 	b.enqueueRaw(session.TaskType, `{"v":1,"text":"x"}`, strings.Repeat("x", 100_000))
 	long := b.claim()
 	_, err := b.client.Submit(b.ctx, "other", session.Message{ID: "b", Text: "b"})
-	must(t, err)
+	expect.OK(t, err)
 	holds, err := b.c.Claim(b.ctx, []string{"other"})
-	must(t, err)
+	expect.OK(t, err)
 	running := append([]*sq.Claim{long}, slices.Repeat(holds, 5000)...)
 	script := &longest{name: "evalsha"}
 	b.rdb.AddHook(script)
@@ -124,8 +125,8 @@ func TestContract_HeartbeatIsBounded(t *testing.T) {
 	if most := 2 * 1010; script.args > most || script.args < 1000 {
 		t.Errorf("a heartbeat of %d arguments, want about %d", script.args, most)
 	}
-	equal(t, "turns", len(s.ActiveWorkers), 1) // all of one session
-	equal(t, "task id", s.ActiveWorkers[0].TaskID, rediskey.TaskID("other", "b"))
+	expect.Equal(t, "turns", len(s.ActiveWorkers), 1) // all of one session
+	expect.Equal(t, "task id", s.ActiveWorkers[0].TaskID, rediskey.TaskID("other", "b"))
 }
 
 // What the server runs itself goes as ever, and is not on the page.
@@ -138,7 +139,7 @@ func TestContract_HeartbeatServerStillWorks(t *testing.T) {
 		return nil
 	}, func() []*sq.Claim { return nil })
 	_, err := asynq.NewClientFromRedisClient(b.rdb).Enqueue(asynq.NewTask("job", nil), asynq.Queue("jobs"))
-	must(t, err)
-	equal(t, "runs", <-ran, "job")
-	equal(t, "turns", len(b.servers()[0].ActiveWorkers), 0)
+	expect.OK(t, err)
+	expect.Equal(t, "runs", <-ran, "job")
+	expect.Equal(t, "turns", len(b.servers()[0].ActiveWorkers), 0)
 }

@@ -14,6 +14,7 @@ import (
 	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 )
 
 func unmarshal(v any, into any) error {
@@ -24,14 +25,14 @@ func unmarshal(v any, into any) error {
 func (b *bench) inspect(id string) *asynq.TaskInfo {
 	b.Helper()
 	info, err := b.inspector().GetTaskInfo(queue, b.task(id))
-	must(b, err)
+	expect.OK(b, err)
 	return info
 }
 
 func (b *bench) counts() *asynq.QueueInfo {
 	b.Helper()
 	info, err := b.inspector().GetQueueInfo(queue)
-	must(b, err)
+	expect.OK(b, err)
 	return info
 }
 
@@ -50,63 +51,63 @@ func TestContract_StatesReadBack(t *testing.T) {
 	h := b.start()
 
 	info := b.inspect("done")
-	equal(t, "state", info.State, asynq.TaskStateActive)
+	expect.Equal(t, "state", info.State, asynq.TaskStateActive)
 	active, err := b.inspector().ListActiveTasks(queue)
-	must(t, err)
+	expect.OK(t, err)
 	if len(active) != 1 || active[0].IsOrphaned || active[0].ID != b.task("done") {
 		t.Errorf("active: %+v", active[0])
 	}
 	b.finish(h)
 	info = b.inspect("done")
-	equal(t, "state", info.State, asynq.TaskStateCompleted)
-	equal(t, "retention", info.Retention, time.Hour)
-	equal(t, "last error", info.LastErr, "")
+	expect.Equal(t, "state", info.State, asynq.TaskStateCompleted)
+	expect.Equal(t, "retention", info.Retention, time.Hour)
+	expect.Equal(t, "last error", info.LastErr, "")
 	recent(t, "completed at", info.CompletedAt)
 	var e session.Event
-	must(t, json.Unmarshal(info.Result, &e))
-	equal(t, "result's reply", e.Reply, "re: done")
-	equal(t, "payload", string(info.Payload), `{"v":1,"text":"done"}`)
+	expect.OK(t, json.Unmarshal(info.Result, &e))
+	expect.Equal(t, "result's reply", e.Reply, "re: done")
+	expect.Equal(t, "payload", string(info.Payload), `{"v":1,"text":"done"}`)
 
-	must(t, h.Promote(b.ctx))
+	expect.OK(t, h.Promote(b.ctx))
 	_, err = h.Finish(b.ctx, sq.End{Status: session.StatusFailed, Error: "exit status 7"})
-	must(t, err)
+	expect.OK(t, err)
 	info = b.inspect("failed")
-	equal(t, "state", info.State, asynq.TaskStateArchived)
-	equal(t, "last error", info.LastErr, "exit status 7")
+	expect.Equal(t, "state", info.State, asynq.TaskStateArchived)
+	expect.Equal(t, "last error", info.LastErr, "exit status 7")
 	recent(t, "last failed at", info.LastFailedAt)
-	equal(t, "retried", info.Retried, 0)
+	expect.Equal(t, "retried", info.Retried, 0)
 
 	for n := 1; n <= 2; n++ {
-		must(t, h.Promote(b.ctx))
-		must(t, h.Retry(b.ctx, fmt.Errorf("flaky %d", n), 0))
+		expect.OK(t, h.Promote(b.ctx))
+		expect.OK(t, h.Retry(b.ctx, fmt.Errorf("flaky %d", n), 0))
 		info = b.inspect("retried")
-		equal(t, "state", info.State, asynq.TaskStatePending)
-		equal(t, "retried", info.Retried, n)
-		equal(t, "last error", info.LastErr, fmt.Sprint("flaky ", n))
+		expect.Equal(t, "state", info.State, asynq.TaskStatePending)
+		expect.Equal(t, "retried", info.Retried, n)
+		expect.Equal(t, "last error", info.LastErr, fmt.Sprint("flaky ", n))
 		recent(t, "last failed at", info.LastFailedAt)
 		h = b.claim()
-		equal(t, "attempt", h.Turn().Attempt, n+1)
+		expect.Equal(t, "attempt", h.Turn().Attempt, n+1)
 	}
-	must(t, h.Promote(b.ctx))
+	expect.OK(t, h.Promote(b.ctx))
 	b.finish(h)
-	equal(t, "retried after the end", b.inspect("retried").Retried, 2)
+	expect.Equal(t, "retried after the end", b.inspect("retried").Retried, 2)
 
-	must(t, h.Requeue(b.ctx, "drain"))
+	expect.OK(t, h.Requeue(b.ctx, "drain"))
 	info = b.inspect("drained")
-	equal(t, "state", info.State, asynq.TaskStatePending)
-	equal(t, "retried", info.Retried, 0)
+	expect.Equal(t, "state", info.State, asynq.TaskStatePending)
+	expect.Equal(t, "retried", info.Retried, 0)
 	_, err = b.client.Submit(b.ctx, key, session.Message{ID: "later", Text: "later"}, turnstile.Delay(time.Hour))
-	must(t, err)
+	expect.OK(t, err)
 	info = b.inspect("later")
-	equal(t, "state", info.State, asynq.TaskStateScheduled)
+	expect.Equal(t, "state", info.State, asynq.TaskStateScheduled)
 	if in := time.Until(info.NextProcessAt); in < 59*time.Minute || in > time.Hour {
 		t.Errorf("next process in %s", in)
 	}
 
 	q := b.counts()
-	equal(t, "pending active scheduled retry archived completed", fmt.Sprint(q.Pending, q.Active, q.Scheduled, q.Retry, q.Archived, q.Completed), "1 0 1 0 1 2")
-	equal(t, "processed failed", fmt.Sprint(q.Processed, q.Failed, q.ProcessedTotal, q.FailedTotal), "3 1 3 1")
-	equal(t, "size", q.Size, 5)
+	expect.Equal(t, "pending active scheduled retry archived completed", fmt.Sprint(q.Pending, q.Active, q.Scheduled, q.Retry, q.Archived, q.Completed), "1 0 1 0 1 2")
+	expect.Equal(t, "processed failed", fmt.Sprint(q.Processed, q.Failed, q.ProcessedTotal, q.FailedTotal), "3 1 3 1")
+	expect.Equal(t, "size", q.Size, 5)
 	for name, list := range map[string]func(string, ...asynq.ListOption) ([]*asynq.TaskInfo, error){
 		"pending": b.inspector().ListPendingTasks, "scheduled": b.inspector().ListScheduledTasks,
 		"archived": b.inspector().ListArchivedTasks, "completed": b.inspector().ListCompletedTasks,
@@ -137,8 +138,8 @@ func TestContract_Counters(t *testing.T) {
 	h = b.claim()
 	for b.finish(h) {
 	}
-	equal(t, "processed", fmt.Sprint(b.counts().Processed, b.counts().ProcessedTotal), "25 25")
-	equal(t, "failed", b.counts().Failed, 0)
+	expect.Equal(t, "processed", fmt.Sprint(b.counts().Processed, b.counts().ProcessedTotal), "25 25")
+	expect.Equal(t, "failed", b.counts().Failed, 0)
 }
 
 // An agent's error may hold any bytes; asynq reads only UTF-8.
@@ -149,7 +150,7 @@ func TestContract_ErrorsOfAnyBytes(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
 			b.say("a")
-			must(t, b.start().Retry(b.ctx, errors.New(text), 0))
+			expect.OK(t, b.start().Retry(b.ctx, errors.New(text), 0))
 			if _, err := b.inspector().ListPendingTasks(queue); err != nil {
 				t.Errorf("pending tasks: %v", err)
 			}
@@ -157,7 +158,7 @@ func TestContract_ErrorsOfAnyBytes(t *testing.T) {
 				t.Errorf("after a retry: %v", err)
 			}
 			_, err := b.start().Finish(b.ctx, sq.End{Status: session.StatusFailed, Error: text})
-			must(t, err)
+			expect.OK(t, err)
 			if _, err := b.inspector().GetTaskInfo(queue, b.task("a")); err != nil {
 				t.Errorf("archived: %v", err)
 			}
@@ -176,9 +177,9 @@ func TestContract_RunOfADeadLetter(t *testing.T) {
 	h := b.start()
 	first := h.Turn()
 	_, err := h.Finish(b.ctx, sq.End{Status: session.StatusExpired, Error: "too old"})
-	must(t, err)
-	must(t, b.inspector().RunTask(queue, b.task("a")))
-	equal(t, "state", b.state("a"), "pending")
+	expect.OK(t, err)
+	expect.OK(t, b.inspector().RunTask(queue, b.task("a")))
+	expect.Equal(t, "state", b.state("a"), "pending")
 	if _, ended, err := b.client.Result(b.ctx, key, "a"); ended || err != nil {
 		t.Errorf("the result of a message that waits again: %v, %v", ended, err)
 	}
@@ -193,8 +194,8 @@ func TestContract_RunOfADeadLetter(t *testing.T) {
 		t.Errorf("turn: %+v", h.Turn())
 	}
 	b.finish(h)
-	equal(t, "status", (<-got).Status, session.StatusDone)
-	equal(t, "status to a follower", <-followed, session.StatusDone)
+	expect.Equal(t, "status", (<-got).Status, session.StatusDone)
+	expect.Equal(t, "status to a follower", <-followed, session.StatusDone)
 }
 
 // The operator's buttons at every point of a turn. The session survives each of
@@ -203,13 +204,13 @@ func TestContract_ButtonsInMidTurn(t *testing.T) {
 	t.Parallel()
 	points := []string{"pending", "starting", "running", "retry", "requeued", "dead"}
 	buttons := map[string]func(b *bench, i *asynq.Inspector){
-		"pause":        func(b *bench, i *asynq.Inspector) { must(b, i.PauseQueue(queue)) },
+		"pause":        func(b *bench, i *asynq.Inspector) { expect.OK(b, i.PauseQueue(queue)) },
 		"archive":      func(b *bench, i *asynq.Inspector) { _ = i.ArchiveTask(queue, b.task("a")) },
 		"archive all":  func(b *bench, i *asynq.Inspector) { _, _ = i.ArchiveAllPendingTasks(queue) },
 		"delete":       func(b *bench, i *asynq.Inspector) { _ = i.DeleteTask(queue, b.task("a")) },
 		"delete all":   func(b *bench, i *asynq.Inspector) { _, _ = i.DeleteAllPendingTasks(queue) },
 		"run":          func(b *bench, i *asynq.Inspector) { _ = i.RunTask(queue, b.task("a")) },
-		"cancel":       func(b *bench, i *asynq.Inspector) { must(b, i.CancelProcessing(b.task("a"))) },
+		"cancel":       func(b *bench, i *asynq.Inspector) { expect.OK(b, i.CancelProcessing(b.task("a"))) },
 		"delete queue": func(b *bench, i *asynq.Inspector) { b.deleteQueue(i) },
 		"archive, run": func(b *bench, i *asynq.Inspector) {
 			_ = i.ArchiveTask(queue, b.task("a"))
@@ -230,9 +231,9 @@ func TestContract_ButtonsInMidTurn(t *testing.T) {
 				case "running":
 					h = b.start()
 				case "retry":
-					must(t, b.start().Retry(b.ctx, errors.New("x"), 0))
+					expect.OK(t, b.start().Retry(b.ctx, errors.New("x"), 0))
 				case "requeued":
-					must(t, b.start().Requeue(b.ctx, "x"))
+					expect.OK(t, b.start().Requeue(b.ctx, "x"))
 				case "dead":
 					b.start()
 					b.die()
@@ -246,7 +247,7 @@ func TestContract_ButtonsInMidTurn(t *testing.T) {
 				_ = b.inspector().UnpauseQueue(queue)
 				b.say("c")
 				b.drain()
-				equal(t, "the next message", b.outcome("c").Status, session.StatusDone)
+				expect.Equal(t, "the next message", b.outcome("c").Status, session.StatusDone)
 				noHalves(b)
 			})
 		}
@@ -306,11 +307,11 @@ func TestContract_DeleteQueueAndTheSameIDAgain(t *testing.T) {
 	b.say("a")
 	h := b.start()
 	b.deleteQueue(b.inspector())
-	equal(t, "again", b.say("a").Status, turnstile.Queued)
-	equal(t, "goes on", b.finish(h), true)
-	equal(t, "with", h.Turn().Message.ID, "a")
-	equal(t, "state", b.state("a"), "active")
-	equal(t, "listed", b.rdb.SIsMember(b.ctx, rediskey.AllQueues, queue).Val(), true)
+	expect.Equal(t, "again", b.say("a").Status, turnstile.Queued)
+	expect.Equal(t, "goes on", b.finish(h), true)
+	expect.Equal(t, "with", h.Turn().Message.ID, "a")
+	expect.Equal(t, "state", b.state("a"), "active")
+	expect.Equal(t, "listed", b.rdb.SIsMember(b.ctx, rediskey.AllQueues, queue).Val(), true)
 	b.finish(h)
 	noHalves(b)
 }

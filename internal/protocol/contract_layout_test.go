@@ -13,6 +13,7 @@ import (
 
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
@@ -22,14 +23,14 @@ const queue = "session:" + key
 func (b *bench) server(h asynq.HandlerFunc) (stop func()) {
 	b.Helper()
 	options, err := redis.ParseURL(redistest.URL(b.T))
-	must(b, err)
+	expect.OK(b, err)
 	own := redis.NewClient(options)
 	s := asynq.NewServerFromRedisClient(own, asynq.Config{
 		Queues: map[string]int{queue: 1}, Concurrency: 1, LogLevel: asynq.FatalLevel, TaskCheckInterval: 5 * time.Millisecond,
 		RetryDelayFunc:  func(int, error, *asynq.Task) time.Duration { return time.Hour },
 		ShutdownTimeout: time.Second,
 	})
-	must(b, s.Start(h))
+	expect.OK(b, s.Start(h))
 	return func() {
 		s.Shutdown()
 		own.Close()
@@ -42,23 +43,23 @@ func TestContract_Layout(t *testing.T) {
 	b := newBench(t)
 	kind := func(name, want string) {
 		t.Helper()
-		equal(t, "type of "+name, b.rdb.Type(b.ctx, name).Val(), want)
+		expect.Equal(t, "type of "+name, b.rdb.Type(b.ctx, name).Val(), want)
 	}
-	equal(t, "queue's name", rediskey.Queue(key), queue)
+	expect.Equal(t, "queue's name", rediskey.Queue(key), queue)
 
 	b.enqueueRaw("x", "1", "one", asynq.Unique(time.Hour), asynq.Retention(time.Hour))
 	b.enqueueRaw("x", "2", "two")
 	kind(rediskey.AllQueues, "set")
-	equalList(t, "queues", b.rdb.SMembers(b.ctx, rediskey.AllQueues).Val(), queue)
+	expect.List(t, "queues", b.rdb.SMembers(b.ctx, rediskey.AllQueues).Val(), queue)
 	kind(b.k.Pending(), "list")
-	equalList(t, "pending, the oldest at the right", b.rdb.LRange(b.ctx, b.k.Pending(), 0, -1).Val(), "two", "one")
+	expect.List(t, "pending, the oldest at the right", b.rdb.LRange(b.ctx, b.k.Pending(), 0, -1).Val(), "two", "one")
 	kind(b.k.Task("one"), "hash")
 	f := b.rdb.HGetAll(b.ctx, b.k.Task("one")).Val()
-	equal(t, "state", f["state"], "pending")
+	expect.Equal(t, "state", f["state"], "pending")
 	if f["msg"] == "" || len(f["pending_since"]) != 19 || len(f) != 4 {
 		t.Errorf("task: %q", f)
 	}
-	equal(t, "unique lock", b.rdb.Get(b.ctx, f["unique_key"]).Val(), "one")
+	expect.Equal(t, "unique lock", b.rdb.Get(b.ctx, f["unique_key"]).Val(), "one")
 	if !strings.HasPrefix(f["unique_key"], "asynq:{"+queue+"}:unique:") {
 		t.Errorf("the unique lock %s has another hash tag", f["unique_key"])
 	}
@@ -69,12 +70,12 @@ func TestContract_Layout(t *testing.T) {
 	if in < 85 || in > 95 {
 		t.Errorf("scheduled in %v seconds", in)
 	}
-	equal(t, "state", b.rdb.HGet(b.ctx, b.k.Task("later"), "state").Val(), "scheduled")
+	expect.Equal(t, "state", b.rdb.HGet(b.ctx, b.k.Task("later"), "state").Val(), "scheduled")
 
 	inspector := b.inspector()
-	must(t, inspector.PauseQueue(queue))
+	expect.OK(t, inspector.PauseQueue(queue))
 	kind(b.k.Paused(), "string")
-	must(t, inspector.UnpauseQueue(queue))
+	expect.OK(t, inspector.UnpauseQueue(queue))
 
 	b.enqueueRaw("fail", "", "fails")
 	b.enqueueRaw("skip", "", "dies")
@@ -97,31 +98,31 @@ func TestContract_Layout(t *testing.T) {
 	})
 	<-working
 	kind(b.k.Active(), "list")
-	equalList(t, "the oldest is taken first", b.rdb.LRange(b.ctx, b.k.Active(), 0, -1).Val(), "one")
+	expect.List(t, "the oldest is taken first", b.rdb.LRange(b.ctx, b.k.Active(), 0, -1).Val(), "one")
 	kind(b.k.Lease(), "zset")
 	lease := b.rdb.ZScore(b.ctx, b.k.Lease(), "one").Val() - float64(time.Now().Unix())
 	if lease < 20 || lease > 40 {
 		t.Errorf("lease of %v seconds", lease)
 	}
-	equal(t, "state", b.rdb.HGet(b.ctx, b.k.Task("one"), "state").Val(), "active")
+	expect.Equal(t, "state", b.rdb.HGet(b.ctx, b.k.Task("one"), "state").Val(), "active")
 	// By this a claim knows a stock server's task from its own.
-	equal(t, "pending_since of a task that a server runs", b.rdb.HExists(b.ctx, b.k.Task("one"), "pending_since").Val(), false)
+	expect.Equal(t, "pending_since of a task that a server runs", b.rdb.HExists(b.ctx, b.k.Task("one"), "pending_since").Val(), false)
 	close(goOn)
-	await(t, "the queue to be drained", func() bool { return b.rdb.Exists(b.ctx, b.k.Pending(), b.k.Active()).Val() == 0 })
+	expect.Soon(t, "the queue to be drained", func() bool { return b.rdb.Exists(b.ctx, b.k.Pending(), b.k.Active()).Val() == 0 })
 	stop()
 
 	kind(b.k.Completed(), "zset")
 	f = b.rdb.HGetAll(b.ctx, b.k.Task("one")).Val()
-	equal(t, "state and result", f["state"]+" "+f["result"], "completed result")
-	equal(t, "unique lock after the end", b.rdb.Exists(b.ctx, f["unique_key"]).Val(), 0)
-	equal(t, "a task without retention", b.rdb.Exists(b.ctx, b.k.Task("two")).Val(), 0)
+	expect.Equal(t, "state and result", f["state"]+" "+f["result"], "completed result")
+	expect.Equal(t, "unique lock after the end", b.rdb.Exists(b.ctx, f["unique_key"]).Val(), 0)
+	expect.Equal(t, "a task without retention", b.rdb.Exists(b.ctx, b.k.Task("two")).Val(), 0)
 	kind(b.k.Retry(), "zset")
-	equal(t, "state", b.rdb.HGet(b.ctx, b.k.Task("fails"), "state").Val(), "retry")
+	expect.Equal(t, "state", b.rdb.HGet(b.ctx, b.k.Task("fails"), "state").Val(), "retry")
 	kind(b.k.Archived(), "zset")
-	equal(t, "state", b.rdb.HGet(b.ctx, b.k.Task("dies"), "state").Val(), "archived")
+	expect.Equal(t, "state", b.rdb.HGet(b.ctx, b.k.Task("dies"), "state").Val(), "archived")
 	day := time.Now().UTC().Format(":2006-01-02")
-	equal(t, "processed", b.rdb.Get(b.ctx, b.k.Processed()).Val()+b.rdb.Get(b.ctx, b.k.Processed()+day).Val(), "44")
-	equal(t, "failed", b.rdb.Get(b.ctx, b.k.Failed()).Val()+b.rdb.Get(b.ctx, b.k.Failed()+day).Val(), "22")
+	expect.Equal(t, "processed", b.rdb.Get(b.ctx, b.k.Processed()).Val()+b.rdb.Get(b.ctx, b.k.Processed()+day).Val(), "44")
+	expect.Equal(t, "failed", b.rdb.Get(b.ctx, b.k.Failed()).Val()+b.rdb.Get(b.ctx, b.k.Failed()+day).Val(), "22")
 	if ttl := b.rdb.TTL(b.ctx, b.k.Processed()+day).Val(); ttl < 89*24*time.Hour || ttl > 91*24*time.Hour {
 		t.Errorf("a day's counter lives %s", ttl)
 	}
@@ -129,8 +130,8 @@ func TestContract_Layout(t *testing.T) {
 	sub := b.rdb.Subscribe(b.ctx, rediskey.AsynqCancel)
 	defer sub.Close()
 	_, err := sub.Receive(b.ctx)
-	must(t, err)
-	must(t, inspector.CancelProcessing("some-"+t.Name()))
+	expect.OK(t, err)
+	expect.OK(t, inspector.CancelProcessing("some-"+t.Name()))
 	for m := range sub.Channel() {
 		if m.Payload == "some-"+t.Name() {
 			break
@@ -159,18 +160,18 @@ func TestContract_WhatTheConsumerTakes(t *testing.T) {
 			lock := b.rdb.HGet(b.ctx, b.k.Task(id), "unique_key").Val()
 			got := b.endOf(id)
 			h := b.start()
-			must(t, h.Turn().Err)
-			equal(t, "text", h.Turn().Message.Text, "hi")
-			equal(t, "id", h.Turn().Message.ID, id)
-			equal(t, "goes on", b.finish(h), true)
+			expect.OK(t, h.Turn().Err)
+			expect.Equal(t, "text", h.Turn().Message.Text, "hi")
+			expect.Equal(t, "id", h.Turn().Message.ID, id)
+			expect.Equal(t, "goes on", b.finish(h), true)
 			info, err := b.inspector().GetTaskInfo(queue, id)
-			must(t, err)
-			equal(t, "state", info.State, asynq.TaskStateCompleted)
-			equal(t, "retention", info.Retention, time.Hour)
+			expect.OK(t, err)
+			expect.Equal(t, "state", info.State, asynq.TaskStateCompleted)
+			expect.Equal(t, "retention", info.Retention, time.Hour)
 			if lock != "" {
-				equal(t, "unique locks", b.rdb.Exists(b.ctx, lock).Val(), 0)
+				expect.Equal(t, "unique locks", b.rdb.Exists(b.ctx, lock).Val(), 0)
 			}
-			equal(t, "ends", <-got, "done")
+			expect.Equal(t, "ends", <-got, "done")
 			b.finish(h)
 			if _, err := b.inspector().ListCompletedTasks(queue); err != nil {
 				t.Error(err)
@@ -215,20 +216,20 @@ func TestContract_Delayed(t *testing.T) {
 	b.enqueueRaw(session.TaskType, `{"v":1,"text":"soon"}`, "soon", asynq.ProcessIn(time.Second))
 	b.claimNothing("it is delayed")
 	info, err := b.inspector().GetTaskInfo(queue, "soon")
-	must(t, err)
-	equal(t, "state", info.State, asynq.TaskStateScheduled)
-	await(t, "its time", func() bool {
+	expect.OK(t, err)
+	expect.Equal(t, "state", info.State, asynq.TaskStateScheduled)
+	expect.Soon(t, "its time", func() bool {
 		b.due()
 		return b.isIn(rediskey.Ready, key)
 	})
-	equalList(t, "runs", b.drain(), "soon")
+	expect.List(t, "runs", b.drain(), "soon")
 
 	client := asynq.NewClientFromRedisClient(b.rdb)
 	task := asynq.NewTaskWithHeaders(session.TaskType, []byte(`{"v":1,"text":"h"}`), map[string]string{"a": "b", "turnstile-nonce": "x"})
 	_, err = client.Enqueue(task, asynq.Queue(queue), asynq.TaskID("h"))
-	must(t, err)
-	equalList(t, "runs", b.drain(), "h")
+	expect.OK(t, err)
+	expect.List(t, "runs", b.drain(), "h")
 	info, err = b.inspector().GetTaskInfo(queue, "h")
-	must(t, err)
-	equal(t, "header", info.Headers["a"], "b")
+	expect.OK(t, err)
+	expect.Equal(t, "header", info.Headers["a"], "b")
 }

@@ -11,6 +11,7 @@ import (
 	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 )
 
 // A stock asynq.Server can take over what the consumer leaves.
@@ -20,10 +21,10 @@ func TestContract_StockServerDrains(t *testing.T) {
 	b.sayAll("done", "retried", "drained", "b")
 	h := b.start()
 	b.finish(h)
-	must(t, h.Promote(b.ctx))
-	must(t, h.Retry(b.ctx, errors.New("flaky"), 0))
+	expect.OK(t, h.Promote(b.ctx))
+	expect.OK(t, h.Retry(b.ctx, errors.New("flaky"), 0))
 	h = b.start()
-	must(t, h.Requeue(b.ctx, "drain"))
+	expect.OK(t, h.Requeue(b.ctx, "drain"))
 	b.delayed("later")
 
 	ran := make(chan string, 10)
@@ -36,13 +37,13 @@ func TestContract_StockServerDrains(t *testing.T) {
 		return err
 	})
 	for _, want := range []string{"retried", "drained", "b", "later"} {
-		equal(t, "the server runs", <-ran, want)
+		expect.Equal(t, "the server runs", <-ran, want)
 	}
-	await(t, "the queue to be drained", func() bool { return b.rdb.Exists(b.ctx, b.k.Pending(), b.k.Active()).Val() == 0 })
+	expect.Soon(t, "the queue to be drained", func() bool { return b.rdb.Exists(b.ctx, b.k.Pending(), b.k.Active()).Val() == 0 })
 	stop()
 	b.claimNothing("all was run")
 	b.say("again")
-	equalList(t, "the consumer takes over again", b.drain(), "again")
+	expect.List(t, "the consumer takes over again", b.drain(), "again")
 }
 
 // While a stock asynq.Server works on a message, nobody claims the session.
@@ -58,21 +59,21 @@ func TestContract_StockServerIsWaitedFor(t *testing.T) {
 	})
 	<-working
 	b.enqueue("b")
-	must(t, b.inspector().PauseQueue(queue)) // keeps the server from b
+	expect.OK(t, b.inspector().PauseQueue(queue)) // keeps the server from b
 	b.rdb.Del(b.ctx, rediskey.Ready, rediskey.Due)
 	b.rdb.Rename(b.ctx, b.k.Paused(), "elsewhere")
 	b.claimNothing("a stock server works on a")
-	equal(t, "looked at again", b.isIn(rediskey.Due, key), true)
-	equal(t, "a", b.state("a"), "active")
+	expect.Equal(t, "looked at again", b.isIn(rediskey.Due, key), true)
+	expect.Equal(t, "a", b.state("a"), "active")
 	b.overdue(rediskey.Owned)
 	b.reap()
-	equal(t, "reap wakes it", b.isIn(rediskey.Ready, key), false)
+	expect.Equal(t, "reap wakes it", b.isIn(rediskey.Ready, key), false)
 	b.rdb.Rename(b.ctx, "elsewhere", b.k.Paused())
 	close(goOn)
-	await(t, "the server's end", func() bool { return b.state("a") == "" })
+	expect.Soon(t, "the server's end", func() bool { return b.state("a") == "" })
 	stop()
-	must(t, b.inspector().UnpauseQueue(queue))
-	equalList(t, "runs", b.drain(), "b")
+	expect.OK(t, b.inspector().UnpauseQueue(queue))
+	expect.List(t, "runs", b.drain(), "b")
 }
 
 // A stock server that died: its message comes back when its lease is over.
@@ -88,10 +89,10 @@ func TestContract_StockServerDied(t *testing.T) {
 	b.claimNothing("its lease lives")
 	b.rdb.Do(b.ctx, "ZADD", b.k.Lease(), at-10, b.task("a"))
 	h := b.start()
-	equal(t, "message", h.Turn().Message.ID, "a")
-	equal(t, "resume", h.Turn().Resume, "")
+	expect.Equal(t, "message", h.Turn().Message.ID, "a")
+	expect.Equal(t, "resume", h.Turn().Resume, "")
 	b.finish(h)
-	equal(t, "then", h.Turn().Message.ID, "b")
+	expect.Equal(t, "then", h.Turn().Message.ID, "b")
 	b.finish(h)
 	noHalves(b)
 }
@@ -100,11 +101,14 @@ func TestContract_StockServerDied(t *testing.T) {
 func TestContract_UniqueLocks(t *testing.T) {
 	t.Parallel()
 	ends := map[string]func(b *bench){
-		"done":   func(b *bench) { b.drain() },
-		"failed": func(b *bench) { _, err := b.start().Finish(b.ctx, sq.End{Status: session.StatusFailed}); must(b, err) },
+		"done": func(b *bench) { b.drain() },
+		"failed": func(b *bench) {
+			_, err := b.start().Finish(b.ctx, sq.End{Status: session.StatusFailed})
+			expect.OK(b, err)
+		},
 		"stopped": func(b *bench) {
 			_, err := b.client.Stop(b.ctx, key)
-			must(b, err)
+			expect.OK(b, err)
 		},
 		"given up": func(b *bench) {
 			for range 3 {
@@ -116,7 +120,7 @@ func TestContract_UniqueLocks(t *testing.T) {
 		"stopped, then dead": func(b *bench) {
 			b.start()
 			_, err := b.client.Stop(b.ctx, key)
-			must(b, err)
+			expect.OK(b, err)
 			b.die()
 			b.claimNothing("it was stopped")
 		},
@@ -127,9 +131,9 @@ func TestContract_UniqueLocks(t *testing.T) {
 			b := newBench(t)
 			b.enqueueRaw(session.TaskType, `{"v":1,"text":"x"}`, "x", asynq.Unique(time.Hour))
 			lock := b.rdb.HGet(b.ctx, b.k.Task("x"), "unique_key").Val()
-			equal(t, "holds its lock", b.rdb.Get(b.ctx, lock).Val(), "x")
+			expect.Equal(t, "holds its lock", b.rdb.Get(b.ctx, lock).Val(), "x")
 			end(b)
-			equal(t, "locks", b.rdb.Exists(b.ctx, lock).Val(), 0)
+			expect.Equal(t, "locks", b.rdb.Exists(b.ctx, lock).Val(), 0)
 		})
 		t.Run(name+", another's lock", func(t *testing.T) {
 			t.Parallel()
@@ -138,16 +142,16 @@ func TestContract_UniqueLocks(t *testing.T) {
 			lock := b.rdb.HGet(b.ctx, b.k.Task("x"), "unique_key").Val()
 			b.rdb.Set(b.ctx, lock, "another", time.Hour)
 			end(b)
-			equal(t, "lock", b.rdb.Get(b.ctx, lock).Val(), "another")
+			expect.Equal(t, "lock", b.rdb.Get(b.ctx, lock).Val(), "another")
 		})
 	}
 	b := newBench(t)
 	b.enqueueRaw(session.TaskType, `{"v":1,"text":"x"}`, "x", asynq.Unique(time.Hour))
 	lock := b.rdb.HGet(b.ctx, b.k.Task("x"), "unique_key").Val()
-	must(t, b.start().Retry(b.ctx, errors.New("x"), 0))
-	equal(t, "lock after a retry", b.rdb.Get(b.ctx, lock).Val(), "x")
+	expect.OK(t, b.start().Retry(b.ctx, errors.New("x"), 0))
+	expect.Equal(t, "lock after a retry", b.rdb.Get(b.ctx, lock).Val(), "x")
 	b.start()
 	b.die()
 	b.start()
-	equal(t, "lock after a crash", b.rdb.Get(b.ctx, lock).Val(), "x")
+	expect.Equal(t, "lock after a crash", b.rdb.Get(b.ctx, lock).Val(), "x")
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/rediskey"
+	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
@@ -31,14 +32,14 @@ func TestDueWhenRedisFillsUp(t *testing.T) {
 		failed <- err
 	}()
 	<-begun.Arrived()
-	must(t, b.rdb.ConfigSet(b.ctx, "maxmemory", "1").Err())
+	expect.OK(t, b.rdb.ConfigSet(b.ctx, "maxmemory", "1").Err())
 	begun.Release()
 	err := <-failed
-	must(t, b.rdb.ConfigSet(b.ctx, "maxmemory", "0").Err())
+	expect.OK(t, b.rdb.ConfigSet(b.ctx, "maxmemory", "0").Err())
 	if err == nil {
 		t.Error("no error")
 	}
-	equalList(t, "due", b.rdb.ZRange(b.ctx, rediskey.Due, 0, -1).Val(), "late", key)
+	expect.List(t, "due", b.rdb.ZRange(b.ctx, rediskey.Due, 0, -1).Val(), "late", key)
 	b.due()
-	equalList(t, "ready", b.pop(), key)
+	expect.List(t, "ready", b.pop(), key)
 }

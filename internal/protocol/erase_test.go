@@ -19,6 +19,7 @@ import (
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
+	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
@@ -31,7 +32,7 @@ func eachKind(t *testing.T, test func(b *bench)) {
 	t.Run("cluster", func(t *testing.T) {
 		t.Parallel()
 		rdb, err := redisconn.Open(redistest.StartCluster(t).URL())
-		must(t, err)
+		expect.OK(t, err)
 		t.Cleanup(func() { rdb.Close() })
 		test(benchOn(t, rdb))
 	})
@@ -49,9 +50,9 @@ func (b *bench) traces() (list []string) {
 		return err
 	}
 	if cluster, ok := b.rdb.(*redis.ClusterClient); ok {
-		must(b, cluster.ForEachMaster(b.ctx, node))
+		expect.OK(b, cluster.ForEachMaster(b.ctx, node))
 	} else {
-		must(b, node(b.ctx, b.rdb.(*redis.Client)))
+		expect.OK(b, node(b.ctx, b.rdb.(*redis.Client)))
 	}
 	for _, index := range []string{rediskey.Ready, rediskey.Due, rediskey.Owned, rediskey.Sessions, rediskey.Unlisted} {
 		if b.isIn(index, key) {
@@ -73,26 +74,26 @@ func (b *bench) live() {
 	b.sayAll("first")
 	b.drain()
 	_, err := b.client.Rotate(b.ctx, key, "")
-	must(b, err)
+	expect.OK(b, err)
 	b.sayAll("second", "stopped")
 	b.finish(b.start())
 	b.die()
 	_, err = b.client.Stop(b.ctx, key)
-	must(b, err)
+	expect.OK(b, err)
 	b.drain()
-	must(b, b.client.SetTitle(b.ctx, key, "A title"))
+	expect.OK(b, b.client.SetTitle(b.ctx, key, "A title"))
 	_, err = b.client.Submit(b.ctx, key, session.Message{ID: "delayed", Text: "x"}, turnstile.Delay(1e12))
-	must(b, err)
+	expect.OK(b, err)
 	b.sayAll("waits")
 	for _, counter := range []string{b.k.Processed(), b.k.Failed()} {
-		must(b, b.rdb.Set(b.ctx, counter+":2020-01-01", 1, 0).Err())
+		expect.OK(b, b.rdb.Set(b.ctx, counter+":2020-01-01", 1, 0).Err())
 	}
 }
 
 func TestErase(t *testing.T) {
 	t.Parallel()
 	eachKind(t, func(b *bench) {
-		must(b, b.client.Erase(b.ctx, key)) // of an unknown session there is nothing to erase
+		expect.OK(b, b.client.Erase(b.ctx, key)) // of an unknown session there is nothing to erase
 
 		b.live()
 		transcripts := 0
@@ -101,20 +102,20 @@ func TestErase(t *testing.T) {
 				transcripts++
 			}
 		}
-		equal(b, "transcripts", transcripts, 2)
+		expect.Equal(b, "transcripts", transcripts, 2)
 		other, err := b.client.Submit(b.ctx, key+"2", session.Message{Text: "another session"})
-		must(b, err)
+		expect.OK(b, err)
 
 		h := b.start()
 		before := b.traces()
 		if err := b.client.Erase(b.ctx, key); !errors.Is(err, session.ErrBusy) {
 			b.Errorf("while a turn runs: %v", err)
 		}
-		equalList(b, "after a refusal", b.traces(), before...)
+		expect.List(b, "after a refusal", b.traces(), before...)
 		b.finish(h)
 
-		must(b, b.client.Erase(b.ctx, key))
-		equalList(b, "left", b.traces())
+		expect.OK(b, b.client.Erase(b.ctx, key))
+		expect.List(b, "left", b.traces())
 		if s, err := b.client.Session(b.ctx, key+"2"); err != nil || s.Pending != 1 {
 			b.Errorf("another session's message %s: %+v, %v", other.ID, s, err)
 		}
@@ -138,9 +139,9 @@ func TestEraseLeavesNoFenceInTheFuture(t *testing.T) {
 	b.say("a")
 	b.drain()
 	ahead := b.redisTime().Add(100 * time.Millisecond).UnixMilli()
-	must(t, b.rdb.HSet(b.ctx, b.k.Run(), "fence", ahead).Err())
-	must(t, b.client.Erase(b.ctx, key))
-	equalList(t, "left", b.traces())
+	expect.OK(t, b.rdb.HSet(b.ctx, b.k.Run(), "fence", ahead).Err())
+	expect.OK(t, b.client.Erase(b.ctx, key))
+	expect.List(t, "left", b.traces())
 	b.say("b")
 	if fence := b.claim().Turn().Fence; fence <= ahead {
 		t.Errorf("fence %d behind %d", fence, ahead)
@@ -154,7 +155,7 @@ func TestEraseAfterAnotherTurn(t *testing.T) {
 	b := newBench(t)
 	b.live()
 	options, err := redis.ParseURL(redistest.URL(t))
-	must(t, err)
+	expect.OK(t, err)
 	bare := redis.NewClient(options)
 	defer bare.Close()
 	var once sync.Once
@@ -162,12 +163,12 @@ func TestEraseAfterAnotherTurn(t *testing.T) {
 		once.Do(func() {
 			other := benchOn(t, bare)
 			_, err := other.client.Rotate(b.ctx, key, "")
-			must(t, err)
+			expect.OK(t, err)
 			other.drain()
 		})
 	}))
-	must(t, b.client.Erase(b.ctx, key))
-	equalList(t, "left", b.traces())
+	expect.OK(t, b.client.Erase(b.ctx, key))
+	expect.List(t, "left", b.traces())
 }
 
 // before runs f before each matching command.
@@ -219,10 +220,10 @@ func TestEraseWhileASenderSubmits(t *testing.T) {
 				b.rdb.AddHook(before(c.match, func() {
 					once.Do(func() {
 						_, err := sender.Submit(b.ctx, key, session.Message{ID: "new", Text: "new"})
-						must(b, err)
+						expect.OK(b, err)
 					})
 				}))
-				must(b, b.client.Erase(b.ctx, key))
+				expect.OK(b, b.client.Erase(b.ctx, key))
 				b.newOrNothing(c.there)
 			})
 		})
@@ -234,19 +235,19 @@ func TestEraseWhileASenderSubmits(t *testing.T) {
 func (b *bench) newOrNothing(there bool) {
 	b.Helper()
 	if !there {
-		equalList(b, "left", b.traces())
+		expect.List(b, "left", b.traces())
 		return
 	}
-	equalList(b, "in line", b.waiting(), "new")
-	equalList(b, "popped", b.pop(), key)
+	expect.List(b, "in line", b.waiting(), "new")
+	expect.List(b, "popped", b.pop(), key)
 	for _, index := range []string{rediskey.Owned, rediskey.Sessions} {
 		if !b.isIn(index, key) {
 			b.Errorf("%s does not name the session: %s", index, b.dump())
 		}
 	}
-	equalList(b, "drained", b.drain(), "new")
-	equal(b, "status", b.outcome("new").Status, session.StatusDone)
-	equal(b, "entries", len(b.transcript(b.info().SessionID)), 2)
+	expect.List(b, "drained", b.drain(), "new")
+	expect.Equal(b, "status", b.outcome("new").Status, session.StatusDone)
+	expect.Equal(b, "entries", len(b.transcript(b.info().SessionID)), 2)
 }
 
 // The same with a real sender beside it: no interleaving leaves a message that
@@ -261,11 +262,11 @@ func TestEraseBesideSenders(t *testing.T) {
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			_, err := b.client.Submit(b.ctx, key, session.Message{ID: "new", Text: "new"})
-			must(b, err)
+			expect.OK(b, err)
 		})
 		err := b.client.Erase(b.ctx, key)
 		wg.Wait()
-		must(b, err)
+		expect.OK(b, err)
 		if len(b.waiting()) > 0 {
 			b.newOrNothing(true)
 		} else {
@@ -275,8 +276,8 @@ func TestEraseBesideSenders(t *testing.T) {
 				}
 			}
 		}
-		must(b, b.client.Erase(b.ctx, key))
-		equalList(b, "left", b.traces())
+		expect.OK(b, b.client.Erase(b.ctx, key))
+		expect.List(b, "left", b.traces())
 	}
 }
 
@@ -290,7 +291,7 @@ func TestEraseInBatches(t *testing.T) {
 			b.say(fmt.Sprint("stopped", i))
 		}
 		_, err := b.client.Stop(b.ctx, key)
-		must(t, err)
+		expect.OK(t, err)
 		for i := range 700 {
 			b.enqueue(fmt.Sprint("m", i), asynq.Unique(time.Hour))
 		}
@@ -307,16 +308,16 @@ func TestEraseInBatches(t *testing.T) {
 		t.Errorf("a turn has begun: %v", err)
 	}
 	s := b.info()
-	equal(t, "dead letters left", s.Archived, 200)
-	equal(t, "messages left in line", s.Pending, 699)
+	expect.Equal(t, "dead letters left", s.Archived, 200)
+	expect.Equal(t, "messages left in line", s.Pending, 699)
 	b.die()
 	calls = 0
-	must(t, b.client.Erase(b.ctx, key))
-	equal(t, "calls", calls, 3) // of 500 messages; of 500 other keys, locks among them; of the rest
-	equalList(t, "left", b.traces())
+	expect.OK(t, b.client.Erase(b.ctx, key))
+	expect.Equal(t, "calls", calls, 3) // of 500 messages; of 500 other keys, locks among them; of the rest
+	expect.List(t, "left", b.traces())
 	fill()
-	must(t, b.client.Erase(b.ctx, key))
-	equalList(t, "left", b.traces())
+	expect.OK(t, b.client.Erase(b.ctx, key))
+	expect.List(t, "left", b.traces())
 }
 
 // Whatever came since the keys were looked up, a script erases no more than a batch.
@@ -331,13 +332,13 @@ func TestEraseCountsWhatItErases(t *testing.T) {
 	for range 3 {
 		keys := sq.KeysOf(key, b.info().SessionID)
 		got, err := sq.Do(b.ctx, b.rdb, "erase", keys, nil, "fence", fence, "size", 500, "last", true).Slice()
-		must(t, err)
+		expect.OK(t, err)
 		answers = append(answers, fmt.Sprint(got...))
 		if got[0] == "gone" {
 			break
 		}
 	}
-	equal(t, "answers", fmt.Sprint(answers), "[batch500 gone]")
+	expect.Equal(t, "answers", fmt.Sprint(answers), "[batch500 gone]")
 }
 
 // keysSeen is the most keys that a call of the erase script has named.
@@ -370,10 +371,10 @@ func TestEraseOfManyTranscripts(t *testing.T) {
 		p.RPush(b.ctx, b.k.Transcript(fmt.Sprint("earlier", i)), "{}")
 	}
 	_, err := p.Exec(b.ctx)
-	must(t, err)
+	expect.OK(t, err)
 	seen := &keysSeen{}
 	b.rdb.AddHook(seen)
-	must(t, b.client.Erase(b.ctx, key))
-	equal(t, "keys left", len(b.traces()), 0)
-	equal(t, "the most keys of a call", seen.most, 522)
+	expect.OK(t, b.client.Erase(b.ctx, key))
+	expect.Equal(t, "keys left", len(b.traces()), 0)
+	expect.Equal(t, "the most keys of a call", seen.most, 522)
 }

@@ -13,6 +13,7 @@ import (
 
 	"turnstile/pkg/agent"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 )
 
 // eventSchema is what docs/events.md says of a session's events.
@@ -28,7 +29,7 @@ type eventSchema struct {
 func eventsBlock(t *testing.T, info string) (block, page string) {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/events.md")
-	must(t, err)
+	expect.OK(t, err)
 	parts := strings.Split(string(text), "\n```"+info+"\n")
 	if len(parts) != 2 {
 		t.Fatalf("docs/events.md has %d blocks %q", len(parts)-1, info)
@@ -40,14 +41,14 @@ func eventsBlock(t *testing.T, info string) (block, page string) {
 func readEventSchema(t *testing.T) (s eventSchema) {
 	t.Helper()
 	block, page := eventsBlock(t, "json session")
-	must(t, json.Unmarshal([]byte(block), &s))
+	expect.OK(t, json.Unmarshal([]byte(block), &s))
 	s.page = page
 	schema, err := jsonschema.UnmarshalJSON(strings.NewReader(block))
-	must(t, err)
+	expect.OK(t, err)
 	c := jsonschema.NewCompiler()
-	must(t, c.AddResource("session.json", schema))
+	expect.OK(t, c.AddResource("session.json", schema))
 	s.valid, err = c.Compile("session.json")
-	must(t, err)
+	expect.OK(t, err)
 	return s
 }
 
@@ -86,15 +87,15 @@ func TestEventSchema(t *testing.T) {
 		}
 	}
 	slices.Sort(have)
-	equalList(t, "fields", documented, have...)
+	expect.List(t, "fields", documented, have...)
 	sorted := func(list ...string) []string { return slices.Sorted(slices.Values(list)) }
 	types := sorted(session.EventQueued, session.EventTurnStarted, string(agent.EventText), string(agent.EventThought), string(agent.EventToolStart),
 		string(agent.EventToolEnd), string(agent.EventTitle), string(agent.EventUsage), string(agent.EventRaw), session.EventSteered,
 		session.EventPermissionAsked, session.EventPermissionAnswered, session.EventNotice, session.EventTurnRetry, session.EventTurnRequeued, session.EventTurnEnded)
-	equalList(t, "types", sorted(s.Properties["type"].Enum...), types...)
-	equalList(t, "statuses", sorted(s.Properties["status"].Enum...), sorted(string(session.StatusDone), string(session.StatusFailed),
+	expect.List(t, "types", sorted(s.Properties["type"].Enum...), types...)
+	expect.List(t, "statuses", sorted(s.Properties["status"].Enum...), sorted(string(session.StatusDone), string(session.StatusFailed),
 		string(session.StatusInterrupted), string(session.StatusExpired), string(session.StatusStopped), string(session.StatusDropped))...)
-	equalList(t, "modes", sorted(s.Properties["mode"].Enum...), sorted(string(session.ModeQueue), string(session.ModeCollect),
+	expect.List(t, "modes", sorted(s.Properties["mode"].Enum...), sorted(string(session.ModeQueue), string(session.ModeCollect),
 		string(session.ModeSteer), string(session.ModeInterrupt), string(session.ModeRollback), string(session.ModeReject))...)
 	table, _, _ := strings.Cut(s.page, "```jsonl stream")
 	for _, name := range append(types, s.Properties["status"].Enum...) {
@@ -108,11 +109,11 @@ func TestEventSchema(t *testing.T) {
 		for line := range strings.Lines(example) {
 			s.check(t, strings.TrimSpace(line))
 			var e session.Event
-			must(t, json.Unmarshal([]byte(line), &e))
+			expect.OK(t, json.Unmarshal([]byte(line), &e))
 			shown[e.Type] = true
 		}
 	}
-	equalList(t, "types of the examples", slices.Sorted(maps.Keys(shown)), types...)
+	expect.List(t, "types of the examples", slices.Sorted(maps.Keys(shown)), types...)
 }
 
 // The schema is not one that takes all.
@@ -128,7 +129,7 @@ func TestEventSchemaRefuses(t *testing.T) {
 		`{"type":"turn_ended","messages":["m"]}`, `{"type":"turn_ended","messages":["m"],"status":"over"}`,
 	} {
 		event, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
-		must(t, err)
+		expect.OK(t, err)
 		if s.valid.Validate(event) == nil {
 			t.Errorf("%s is valid", text)
 		}

@@ -11,6 +11,7 @@ import (
 
 	sq "turnstile/internal/protocol"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 )
 
 // streamed are the sizes of the stream's events, the oldest first: how many bytes those
@@ -18,7 +19,7 @@ import (
 func (b *bench) streamed() (bytes, large, small int) {
 	b.Helper()
 	all, err := b.rdb.XRange(b.ctx, b.k.Events(), "-", "+").Result()
-	must(b, err)
+	expect.OK(b, err)
 	for _, m := range all {
 		n := 0
 		for _, text := range m.Values {
@@ -36,7 +37,7 @@ func (b *bench) streamed() (bytes, large, small int) {
 // notice emits an event of about n bytes.
 func (b *bench) notice(h *sq.Claim, n int) {
 	b.Helper()
-	must(b, h.Emit(b.ctx, []session.Event{{Type: session.EventNotice, Turn: h.Turn().ID, Text: strings.Repeat("x", n)}}))
+	expect.OK(b, h.Emit(b.ctx, []session.Event{{Type: session.EventNotice, Turn: h.Turn().ID, Text: strings.Repeat("x", n)}}))
 }
 
 func eventsBytes(n int) setup { return func(c *sq.Config) { c.EventsBytes = n } }
@@ -51,7 +52,7 @@ func TestStreamIsBoundedInBytes(t *testing.T) {
 		return func(b *bench, i int) {
 			b.say(fmt.Sprint("m", i))
 			h := b.claim()
-			must(b, h.Promote(b.ctx))
+			expect.OK(b, h.Promote(b.ctx))
 			end(b, h, strings.Repeat("x", 60_000+1000*(i%50)))
 		}
 	}
@@ -61,16 +62,16 @@ func TestStreamIsBoundedInBytes(t *testing.T) {
 			b.finish(h)
 		}),
 		"finish": ends(func(b *bench, h *sq.Claim, text string) {
-			must(b, b.c.Renew(b.ctx, []*sq.Claim{h})[0].Err) // so it is not plain
+			expect.OK(b, b.c.Renew(b.ctx, []*sq.Claim{h})[0].Err) // so it is not plain
 			_, err := h.Finish(b.ctx, sq.End{Status: session.StatusDone, Reply: text})
-			must(b, err)
+			expect.OK(b, err)
 		}),
 		"finish, plain": ends(func(b *bench, h *sq.Claim, text string) {
 			_, err := h.Finish(b.ctx, sq.End{Status: session.StatusDone, Reply: text})
-			must(b, err)
+			expect.OK(b, err)
 		}),
 		"requeue": ends(func(b *bench, h *sq.Claim, text string) {
-			must(b, h.Requeue(b.ctx, text))
+			expect.OK(b, h.Requeue(b.ctx, text))
 			b.drain()
 		}),
 	} {
@@ -108,15 +109,15 @@ func TestEventLongerThanTheLimit(t *testing.T) {
 	for range 2 {
 		b.notice(h, 300_000)
 		bytes, large, _ := b.streamed()
-		equal(t, "large events", large, 1)
-		equal(t, "it is the long one", bytes > 300_000, true)
+		expect.Equal(t, "large events", large, 1)
+		expect.Equal(t, "it is the long one", bytes > 300_000, true)
 	}
 	b.notice(h, 30_000)
 	bytes, large, _ := b.streamed()
-	equal(t, "then", fmt.Sprint(large, bytes < 31_000), "1 true")
+	expect.Equal(t, "then", fmt.Sprint(large, bytes < 31_000), "1 true")
 	b.notice(h, 15_000)
 	_, large, _ = b.streamed()
-	equal(t, "and then", large, 2)
+	expect.Equal(t, "and then", large, 2)
 }
 
 // Short events are bounded by their number alone: they cost no command more, and no
@@ -130,8 +131,8 @@ func TestShortEventsAreNotCountedInBytes(t *testing.T) {
 		b.notice(h, 1500)
 	}
 	_, large, small := b.streamed()
-	equal(t, "large and small", fmt.Sprint(large, small >= 300), "0 true")
-	equal(t, "counted", b.rdb.HExists(b.ctx, b.k.Run(), "stream").Val(), false)
+	expect.Equal(t, "large and small", fmt.Sprint(large, small >= 300), "0 true")
+	expect.Equal(t, "counted", b.rdb.HExists(b.ctx, b.k.Run(), "stream").Val(), false)
 }
 
 // What a worker of the version before has told is not counted, and goes with the
@@ -163,18 +164,18 @@ func TestFollowOfAStreamThatHasLostBytes(t *testing.T) {
 	for i := range 20 {
 		text := fmt.Sprintf("%04d %s", i, strings.Repeat("x", 10_000))
 		reply.WriteString(text)
-		must(t, h.Emit(b.ctx, []session.Event{{Type: "text", Turn: h.Turn().ID, Text: text}}))
+		expect.OK(t, h.Emit(b.ctx, []session.Event{{Type: "text", Turn: h.Turn().ID, Text: text}}))
 	}
 	_, err := h.Finish(b.ctx, sq.End{Status: session.StatusDone, Reply: reply.String(), Entries: []session.Entry{{Role: session.RoleUser, Text: "a"}}})
-	must(t, err)
+	expect.OK(t, err)
 	var seen strings.Builder
 	o, err := b.client.Follow(b.ctx, key, "a", func(e session.Event) {
 		if e.Type == "text" {
 			seen.WriteString(e.Text)
 		}
 	})
-	must(t, err)
-	equal(t, "reply", o.Reply == reply.String(), true)
+	expect.OK(t, err)
+	expect.Equal(t, "reply", o.Reply == reply.String(), true)
 	if !strings.HasSuffix(reply.String(), seen.String()) || seen.Len() == 0 {
 		t.Errorf("%d bytes were told that are not the reply's end", seen.Len())
 	}
@@ -191,8 +192,8 @@ func TestCommandsOfAPlainEnd(t *testing.T) {
 		h := b.start()
 		end := sq.End{Status: session.StatusDone, Reply: strings.Repeat("x", reply), Entries: []session.Entry{{Text: "x"}}}
 		works, err := f.count(func() error { _, err := h.Finish(b.ctx, end); return err })
-		must(t, err)
-		equal(t, fmt.Sprintf("commands for %d bytes (%v)", reply, works), works["finish_fast"].calls, commands)
+		expect.OK(t, err)
+		expect.Equal(t, fmt.Sprintf("commands for %d bytes (%v)", reply, works), works["finish_fast"].calls, commands)
 		f.clean()
 	}
 }
@@ -201,13 +202,13 @@ func TestCommandsOfAPlainEnd(t *testing.T) {
 func TestEventsAreToldInOnePlace(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("lua/*.lua")
-	must(t, err)
+	expect.OK(t, err)
 	library, err := filepath.Glob("lua/lib/*.lua")
-	must(t, err)
+	expect.OK(t, err)
 	files = append(files, library...)
 	for _, file := range files {
 		text, err := os.ReadFile(file)
-		must(t, err)
+		expect.OK(t, err)
 		if strings.Contains(string(text), "XADD") != (file == "lua/lib/events.lua") {
 			t.Errorf("%s: XADD belongs into lib/events.lua, and nowhere else", file)
 		}

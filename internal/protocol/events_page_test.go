@@ -16,6 +16,7 @@ import (
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
+	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
@@ -50,7 +51,7 @@ func (m *measured) Read(b []byte) (int, error) {
 func measuredClient(t *testing.T, connections int, hooks ...redis.Hook) (*actors.Client, *replies) {
 	t.Helper()
 	options, err := redis.ParseURL(redistest.URL(t))
-	must(t, err)
+	expect.OK(t, err)
 	r := &replies{}
 	options.PoolSize = connections
 	options.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -95,14 +96,14 @@ func (b *bench) longTurn(h *sq.Claim) (all []string) {
 			text := longEvent(i + j)
 			batch, all = append(batch, session.Event{Type: "thought", Turn: turn, Text: text}), append(all, text)
 		}
-		must(b, h.Emit(b.ctx, batch))
+		expect.OK(b, h.Emit(b.ctx, batch))
 	}
 	var short []session.Event
 	for i := range 3000 {
 		text := fmt.Sprint("short ", i)
 		short, all = append(short, session.Event{Type: "thought", Turn: turn, Text: text}), append(all, text)
 	}
-	must(b, h.Emit(b.ctx, short))
+	expect.OK(b, h.Emit(b.ctx, short))
 	return all
 }
 
@@ -143,7 +144,7 @@ func TestFollowReadsInPages(t *testing.T) {
 			<-began
 			b.finish(h)
 			equalTexts(t, "live", <-live, all)
-			must(t, <-ends)
+			expect.OK(t, <-ends)
 			sizes.atMost(t, longPage)
 
 			var texts, ids []string
@@ -152,8 +153,8 @@ func TestFollowReadsInPages(t *testing.T) {
 					texts, ids = append(texts, e.Text), append(ids, e.ID)
 				}
 			})
-			must(t, err)
-			equal(t, "reply", o.Reply, "re: m")
+			expect.OK(t, err)
+			expect.Equal(t, "reply", o.Reply, "re: m")
 			equalTexts(t, "afterwards", texts, all)
 			sizes.atMost(t, longPage)
 
@@ -163,7 +164,7 @@ func TestFollowReadsInPages(t *testing.T) {
 					rest = append(rest, e.Text)
 				}
 			})
-			must(t, err)
+			expect.OK(t, err)
 			equalTexts(t, "behind the 50th", rest, all[50:])
 			sizes.atMost(t, longPage)
 
@@ -181,7 +182,7 @@ func TestFollowReadsInPages(t *testing.T) {
 
 func equalTexts(t *testing.T, what string, got, want []string) {
 	t.Helper()
-	equal(t, what+": how many", len(got), len(want))
+	expect.Equal(t, what+": how many", len(got), len(want))
 	for i := range min(len(got), len(want)) {
 		if got[i] != want[i] {
 			t.Fatalf("%s: event %d is %.20q, not %.20q", what, i, got[i], want[i])
@@ -202,14 +203,14 @@ func TestManyWaitsReadInPages(t *testing.T) {
 	for i := range keys {
 		keys[i] = fmt.Sprint("s", i)
 		_, err := client.Submit(b.ctx, keys[i], session.Message{ID: "m", Text: "x"})
-		must(t, err)
+		expect.OK(t, err)
 	}
 	holds, err := b.c.Claim(b.ctx, keys)
-	must(t, err)
-	equal(t, "holds", len(holds), n)
+	expect.OK(t, err)
+	expect.Equal(t, "holds", len(holds), n)
 	for _, h := range holds {
-		must(t, h.Promote(b.ctx))
-		must(t, h.Emit(b.ctx, nil)) // its start
+		expect.OK(t, h.Promote(b.ctx))
+		expect.OK(t, h.Emit(b.ctx, nil)) // its start
 	}
 	var waits sync.WaitGroup
 	heard := make([]int, n)
@@ -221,7 +222,7 @@ func TestManyWaitsReadInPages(t *testing.T) {
 			}
 		})
 	}
-	await(t, "the waits", func() bool { return hook.waiting() == n })
+	expect.Soon(t, "the waits", func() bool { return hook.waiting() == n })
 	_, err = b.rdb.TxPipelined(b.ctx, func(p redis.Pipeliner) error { // all at the same instant
 		for _, h := range holds {
 			text := fmt.Sprintf(`{"type":"thought","turn":%q,"text":%q}`, h.Turn().ID, strings.Repeat("x", longText))
@@ -229,14 +230,14 @@ func TestManyWaitsReadInPages(t *testing.T) {
 		}
 		return nil
 	})
-	must(t, err)
+	expect.OK(t, err)
 	for _, h := range holds {
 		_, err := h.Finish(b.ctx, sq.End{Status: session.StatusDone})
-		must(t, err)
+		expect.OK(t, err)
 	}
 	waits.Wait()
 	for i, n := range heard {
-		equal(t, keys[i], n, longText)
+		expect.Equal(t, keys[i], n, longText)
 	}
 	sizes.atMost(t, 10*longText)
 }

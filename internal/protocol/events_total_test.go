@@ -6,6 +6,7 @@ import (
 
 	sq "turnstile/internal/protocol"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 )
 
 // All events of a stream together, short and long ones, have no more bytes than the limit.
@@ -28,7 +29,7 @@ func TestAllEventsAreBoundedInBytes(t *testing.T) {
 					}
 					events = append(events, session.Event{Type: session.EventNotice, Turn: h.Turn().ID, Text: strings.Repeat("x", n)})
 				}
-				must(t, h.Emit(b.ctx, events))
+				expect.OK(t, h.Emit(b.ctx, events))
 				if i%10 == 9 {
 					most = max(most, b.allStreamed())
 				}
@@ -44,7 +45,7 @@ func TestAllEventsAreBoundedInBytes(t *testing.T) {
 func (b *bench) allStreamed() (n int) {
 	b.Helper()
 	all, err := b.rdb.XRange(b.ctx, b.k.Events(), "-", "+").Result()
-	must(b, err)
+	expect.OK(b, err)
 	for _, m := range all {
 		for _, text := range m.Values {
 			n += len(text.(string))

@@ -10,6 +10,7 @@ import (
 	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
@@ -22,7 +23,7 @@ func TestFullRedis(t *testing.T) {
 		if is {
 			limit = "1" // byte
 		}
-		must(t, server.Client().ConfigSet(t.Context(), "maxmemory", limit).Err())
+		expect.OK(t, server.Client().ConfigSet(t.Context(), "maxmemory", limit).Err())
 	}
 	refused := map[string]bool{"notify": true, "claim": true, "rotate": true, "title": true, "configure": true}
 	for n, s := range situations() {
@@ -37,8 +38,8 @@ func TestFullRedis(t *testing.T) {
 			full(false)
 			switch {
 			case s.name == "too long": // archiving it frees memory, so a full Redis allows that
-				must(t, err)
-				equal(t, "archived", b.state("now"), "archived")
+				expect.OK(t, err)
+				expect.Equal(t, "archived", b.state("now"), "archived")
 			case refused[s.script]:
 				if err == nil || !strings.Contains(err.Error(), "OOM") {
 					t.Errorf("a full Redis allowed %s: %v", s.script, err)
@@ -55,7 +56,7 @@ func TestFullRedis(t *testing.T) {
 				t.Errorf("a full Redis refused %s: %v", s.script, err)
 			}
 			if s.script == "finish" && rdb.Exists(b.ctx, b.k.Sentinel()).Val() == 0 {
-				equal(t, "state after a finish that released", rdb.ZCard(b.ctx, b.k.Completed()).Val()+rdb.ZCard(b.ctx, b.k.Archived()).Val(), 1)
+				expect.Equal(t, "state after a finish that released", rdb.ZCard(b.ctx, b.k.Completed()).Val()+rdb.ZCard(b.ctx, b.k.Archived()).Val(), 1)
 			}
 		})
 	}
@@ -67,7 +68,7 @@ func TestFullRedis(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "OOM") {
 			t.Errorf("submit: %v", err)
 		}
-		equal(t, "the database", b.dump(), "")
+		expect.Equal(t, "the database", b.dump(), "")
 	})
 	t.Run("whole turn", func(t *testing.T) {
 		rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), DB: 127})
@@ -77,15 +78,15 @@ func TestFullRedis(t *testing.T) {
 		h := b.claim()
 		full(true)
 		defer full(false)
-		must(t, h.Promote(b.ctx))
-		must(t, b.c.Renew(b.ctx, []*sq.Claim{h})[0].Err)
-		must(t, h.Emit(b.ctx, []session.Event{{Type: session.EventNotice, Text: "hi"}}))
-		equal(t, "goes on to the next", b.finish(h), true)
+		expect.OK(t, h.Promote(b.ctx))
+		expect.OK(t, b.c.Renew(b.ctx, []*sq.Claim{h})[0].Err)
+		expect.OK(t, h.Emit(b.ctx, []session.Event{{Type: session.EventNotice, Text: "hi"}}))
+		expect.Equal(t, "goes on to the next", b.finish(h), true)
 		if b.finish(h) {
 			t.Error("a third turn")
 		}
 		for _, id := range []string{"a", "b"} {
-			equal(t, "reply to "+id, b.outcome(id).Reply, fmt.Sprint("re: ", id))
+			expect.Equal(t, "reply to "+id, b.outcome(id).Reply, fmt.Sprint("re: ", id))
 		}
 	})
 	t.Run("finish of a message that an operator deleted", func(t *testing.T) {
@@ -97,7 +98,7 @@ func TestFullRedis(t *testing.T) {
 		rdb.Del(b.ctx, b.k.Task(b.task("a")))
 		full(true)
 		defer full(false)
-		equal(t, "goes on", b.finish(h), true)
-		equal(t, "with", h.Turn().Message.ID, "b")
+		expect.Equal(t, "goes on", b.finish(h), true)
+		expect.Equal(t, "with", h.Turn().Message.ID, "b")
 	})
 }

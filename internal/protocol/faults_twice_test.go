@@ -17,6 +17,7 @@ import (
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
+	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
@@ -160,12 +161,12 @@ func TestScriptsSentTwice(t *testing.T) {
 			b := newBench(t)
 			move := s.prepare(b)
 			options, err := redis.ParseURL(redistest.URL(t))
-			must(t, err)
+			expect.OK(t, err)
 			bare := redis.NewClient(options)
 			defer bare.Close()
 			r := &resend{t: t, bare: bare, script: s.script}
 			b.rdb.AddHook(r)
-			must(t, move())
+			expect.OK(t, move())
 			if most := len(variantsOf(s.script)); r.calls < 1 || r.calls > most { // the plain one first
 				t.Errorf("%d calls of the script", r.calls)
 			}
@@ -181,29 +182,29 @@ func TestTurnOfCommandsSentTwice(t *testing.T) {
 	b.rdb.AddHook(faults)
 	faults.RunTwice(redistest.Named("evalsha", "eval", "zadd", "sadd"), -1)
 
-	equal(t, "first receipt", b.say("a").Status, turnstile.Accepted)
+	expect.Equal(t, "first receipt", b.say("a").Status, turnstile.Accepted)
 	h := b.start()
-	equal(t, "second receipt", b.say("b").Status, turnstile.Queued)
-	must(t, h.Emit(b.ctx, []session.Event{{Type: session.EventNotice, Text: "once", Turn: h.Turn().ID}}))
+	expect.Equal(t, "second receipt", b.say("b").Status, turnstile.Queued)
+	expect.OK(t, h.Emit(b.ctx, []session.Event{{Type: session.EventNotice, Text: "once", Turn: h.Turn().ID}}))
 	first := h.Turn()
 	if !b.finish(h) {
 		t.Fatal("no next turn")
 	}
-	equal(t, "next message", h.Turn().Message.ID, "b")
-	equal(t, "entries before the second turn", h.Turn().Entries, 2)
-	must(t, h.Promote(b.ctx))
-	must(t, h.Retry(b.ctx, errors.New("flaky"), 0))
+	expect.Equal(t, "next message", h.Turn().Message.ID, "b")
+	expect.Equal(t, "entries before the second turn", h.Turn().Entries, 2)
+	expect.OK(t, h.Promote(b.ctx))
+	expect.OK(t, h.Retry(b.ctx, errors.New("flaky"), 0))
 	h = b.start()
-	equal(t, "attempt", h.Turn().Attempt, 2)
-	equal(t, "redelivered", h.Turn().Redelivered, 0)
+	expect.Equal(t, "attempt", h.Turn().Attempt, 2)
+	expect.Equal(t, "redelivered", h.Turn().Redelivered, 0)
 	if b.finish(h) {
 		t.Error("a third turn")
 	}
-	equalList(t, "transcript", b.transcript(first.SessionID), "a", "re: a", "b", "re: b")
+	expect.List(t, "transcript", b.transcript(first.SessionID), "a", "re: a", "b", "re: b")
 	info, err := b.inspector().GetQueueInfo(rediskey.Queue(key))
-	must(t, err)
-	equal(t, "processed", info.Processed, 2)
-	equal(t, "notices", strings.Count(b.dump(), `"text":"once"`), 1)
+	expect.OK(t, err)
+	expect.Equal(t, "processed", info.Processed, 2)
+	expect.Equal(t, "notices", strings.Count(b.dump(), `"text":"once"`), 1)
 }
 
 // The reply of a move is lost and not sent again by go-redis: the move itself
@@ -218,17 +219,17 @@ func TestLostReplies(t *testing.T) {
 	b.sayAll("a", "b", "c")
 	h := b.claim()
 	lose("promote")
-	must(t, h.Promote(b.ctx))
+	expect.OK(t, h.Promote(b.ctx))
 	lose("emit")
-	must(t, h.Emit(b.ctx, []session.Event{{Type: session.EventNotice, Text: "once"}}))
+	expect.OK(t, h.Emit(b.ctx, []session.Event{{Type: session.EventNotice, Text: "once"}}))
 	lose("finish")
 	if !b.finish(h) || h.Turn().Message.ID != "b" {
 		t.Fatalf("after a finish whose reply was lost the turn is of %q", h.Turn().Message.ID)
 	}
 	lose("requeue")
-	must(t, h.Requeue(b.ctx, "drain"))
-	equalList(t, "the line", b.waiting(), "b", "c")
-	equal(t, "notices", strings.Count(b.dump(), `"text":"once"`), 1)
+	expect.OK(t, h.Requeue(b.ctx, "drain"))
+	expect.List(t, "the line", b.waiting(), "b", "c")
+	expect.Equal(t, "notices", strings.Count(b.dump(), `"text":"once"`), 1)
 
 	lose("claim")
 	if holds, err := b.c.Claim(b.ctx, []string{key}); len(holds) != 0 || !errors.Is(err, redistest.ErrLostReply) {
@@ -236,7 +237,7 @@ func TestLostReplies(t *testing.T) {
 	}
 	b.claimNothing("another token holds the sentinel")
 	b.die()
-	equalList(t, "what is run afterwards", b.drain(), "b", "c")
+	expect.List(t, "what is run afterwards", b.drain(), "b", "c")
 }
 
 // A rotation gets between a claim whose reply is lost and its resend: the turn
@@ -250,15 +251,15 @@ func TestB77_RotationBetweenClaimAndItsResend(t *testing.T) {
 	b.sayAll("b", "c")
 	faults := &between{script: "claim", do: func() {
 		_, err := actors.NewClient(b.rdb).Rotate(b.ctx, key, "")
-		must(t, err)
+		expect.OK(t, err)
 	}}
 	b.rdb.AddHook(faults)
 	h := b.claim()
-	equal(t, "session id of the turn", h.Turn().SessionID, old)
-	equal(t, "run's session id", b.rdb.HGet(b.ctx, b.k.Run(), "sid").Val(), old)
+	expect.Equal(t, "session id of the turn", h.Turn().SessionID, old)
+	expect.Equal(t, "run's session id", b.rdb.HGet(b.ctx, b.k.Run(), "sid").Val(), old)
 	b.finish(h)
-	equalList(t, "the old transcript", b.transcript(old), "a", "re: a", "b", "re: b")
-	equal(t, "entries of the new session id", h.Turn().Entries, 0)
+	expect.List(t, "the old transcript", b.transcript(old), "a", "re: a", "b", "re: b")
+	expect.Equal(t, "entries of the new session id", h.Turn().Entries, 0)
 }
 
 // between runs a script's first call twice and something else in between.
@@ -317,7 +318,7 @@ func TestB82_SubmitBrokenAnywhere(t *testing.T) {
 				broke = err != nil
 				faults.Clear()
 				if stored := b.state("m") != ""; stored && !b.isIn(rediskey.Ready, key) {
-					equal(t, "woken by the sweep", b.sweep(), 1)
+					expect.Equal(t, "woken by the sweep", b.sweep(), 1)
 				}
 				r := b.say("m")
 				if r.Status != turnstile.Accepted && r.Status != turnstile.Duplicate {
@@ -326,9 +327,9 @@ func TestB82_SubmitBrokenAnywhere(t *testing.T) {
 				if !b.isIn(rediskey.Ready, key) {
 					t.Error("nobody was told")
 				}
-				equalList(t, "runs", b.drain(), "m")
-				equal(t, "submitted after the end", b.say("m").State, "completed")
-				equalList(t, "runs after the end", b.drain())
+				expect.List(t, "runs", b.drain(), "m")
+				expect.Equal(t, "submitted after the end", b.say("m").State, "completed")
+				expect.List(t, "runs after the end", b.drain())
 			})
 			if !broke {
 				break

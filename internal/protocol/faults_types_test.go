@@ -58,10 +58,10 @@ func (b *bench) ownKeys() (lines string) {
 func spoil(b *bench, name string) {
 	b.Helper()
 	list := b.rdb.Type(b.ctx, name).Val() == "string" || strings.Contains(name, "sentinel") || strings.Contains(name, "processed") || strings.Contains(name, "failed")
-	must(b, b.rdb.Del(b.ctx, name).Err())
+	expect.OK(b, b.rdb.Del(b.ctx, name).Err())
 	if list {
-		must(b, b.rdb.RPush(b.ctx, name, "spoilt").Err())
+		expect.OK(b, b.rdb.RPush(b.ctx, name, "spoilt").Err())
 	} else {
-		must(b, b.rdb.Set(b.ctx, name, "spoilt", 0).Err())
+		expect.OK(b, b.rdb.Set(b.ctx, name, "spoilt", 0).Err())
 	}
 }

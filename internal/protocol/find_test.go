@@ -12,13 +12,14 @@ import (
 	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
 func (b *bench) find() (entered int) {
 	b.Helper()
 	n, err := b.c.Find(b.ctx)
-	must(b, err)
+	expect.OK(b, err)
 	return n
 }
 
@@ -41,32 +42,32 @@ func TestFind(t *testing.T) {
 			put := func(id string, opts ...asynq.Option) {
 				t.Helper()
 				payload, err := session.Message{ID: id, Text: id}.EncodePayload()
-				must(t, err)
+				expect.OK(t, err)
 				_, err = plain.Enqueue(asynq.NewTask(session.TaskType, payload),
 					append(opts, asynq.Queue(rediskey.Queue(key)), asynq.TaskID(b.task(id)))...)
-				must(t, err)
+				expect.OK(t, err)
 			}
 			put("a")
-			equal(t, "a: woken", b.sweep(), 1)
-			equalList(t, "runs", b.drain(), "a")
+			expect.Equal(t, "a: woken", b.sweep(), 1)
+			expect.List(t, "runs", b.drain(), "a")
 			b.lose()
 			put("b")
-			equal(t, "b: the sweep alone", b.sweep(), 0)
-			equal(t, "b: entered", b.find(), 1)
-			equal(t, "b: woken", b.sweep(), 1)
-			equalList(t, "runs", b.drain(), "b")
+			expect.Equal(t, "b: the sweep alone", b.sweep(), 0)
+			expect.Equal(t, "b: entered", b.find(), 1)
+			expect.Equal(t, "b: woken", b.sweep(), 1)
+			expect.List(t, "runs", b.drain(), "b")
 			b.lose()
 			put("c", asynq.ProcessIn(time.Hour))
-			equal(t, "c: entered", b.find(), 1)
+			expect.Equal(t, "c: entered", b.find(), 1)
 			b.sweep()
-			equal(t, "c: due", b.isIn(rediskey.Due, key), true)
-			equal(t, "entered again", b.find(), 0)
-			must(t, b.inspector().DeleteTask(rediskey.Queue(key), b.task("c")))
+			expect.Equal(t, "c: due", b.isIn(rediskey.Due, key), true)
+			expect.Equal(t, "entered again", b.find(), 0)
+			expect.OK(t, b.inspector().DeleteTask(rediskey.Queue(key), b.task("c")))
 
 			b.lose()
-			equal(t, "results: entered", b.find(), 1)
-			equal(t, "known", b.isIn(rediskey.Sessions, key), true)
-			equal(t, "results alone are listed", b.listed(key), false)
+			expect.Equal(t, "results: entered", b.find(), 1)
+			expect.Equal(t, "known", b.isIn(rediskey.Sessions, key), true)
+			expect.Equal(t, "results alone are listed", b.listed(key), false)
 		})
 	}
 }
@@ -76,15 +77,15 @@ func TestFind(t *testing.T) {
 func TestFindWhatWasLeft(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, func(c *sq.Config) { c.SessionTTL = time.Hour })
-	must(t, b.client.Configure(b.ctx, key, session.QueueSettings{Cap: 3}))
+	expect.OK(t, b.client.Configure(b.ctx, key, session.QueueSettings{Cap: 3}))
 	b.old()
 	b.lose()
-	must(t, b.rdb.Set(b.ctx, rediskey.For("gone").Processed(), 7, 0).Err())
-	equal(t, "entered", b.find(), 2)
-	equal(t, "listed", b.rdb.SCard(b.ctx, rediskey.AllQueues).Val(), 0)
+	expect.OK(t, b.rdb.Set(b.ctx, rediskey.For("gone").Processed(), 7, 0).Err())
+	expect.Equal(t, "entered", b.find(), 2)
+	expect.Equal(t, "listed", b.rdb.SCard(b.ctx, rediskey.AllQueues).Val(), 0)
 	n, err := b.c.Forget(b.ctx)
-	must(t, err)
-	equal(t, "forgotten", n, 2)
+	expect.OK(t, err)
+	expect.Equal(t, "forgotten", n, 2)
 	b.rdb.Del(b.ctx, rediskey.Scan)
 	if left := b.rdb.Keys(b.ctx, "*").Val(); len(left) > 0 {
 		t.Errorf("left: %q", left)
@@ -103,7 +104,7 @@ func TestFindGoesOn(t *testing.T) {
 		}
 		return nil
 	})
-	must(t, err)
+	expect.OK(t, err)
 	ctx, cut := context.WithCancel(b.ctx)
 	faults := &redistest.Faults{}
 	b.rdb.AddHook(faults)
@@ -118,7 +119,7 @@ func TestFindGoesOn(t *testing.T) {
 	}()
 	<-scanned.Arrived()
 	scanned.Release()
-	await(t, "the first entries", func() bool { return b.rdb.ZCard(b.ctx, rediskey.Sessions).Val() > 0 })
+	expect.Soon(t, "the first entries", func() bool { return b.rdb.ZCard(b.ctx, rediskey.Sessions).Val() > 0 })
 	cut()
 	first := <-got
 	if first == 0 || first == n {
@@ -127,7 +128,7 @@ func TestFindGoesOn(t *testing.T) {
 	faults.Clear()
 	began := time.Now()
 	rest, err := newWorker(t, b.rdb, "two").Find(b.ctx)
-	must(t, err)
+	expect.OK(t, err)
 	if first+rest != n {
 		t.Errorf("entered %d, then %d of %d", first, rest, n)
 	}

@@ -12,6 +12,7 @@ import (
 	sq "turnstile/internal/protocol"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
+	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
@@ -41,15 +42,15 @@ func (b *bench) life() {
 	b.Helper()
 	b.sayAll("before", "m", "behind")
 	h := b.start()
-	must(b, h.Emit(b.ctx, []session.Event{{Type: "text", Turn: h.Turn().ID, Text: "not of m"}}))
+	expect.OK(b, h.Emit(b.ctx, []session.Event{{Type: "text", Turn: h.Turn().ID, Text: "not of m"}}))
 	b.finish(h)
-	must(b, h.Promote(b.ctx))
-	must(b, h.Requeue(b.ctx, "drain")) // one entry with two events
+	expect.OK(b, h.Promote(b.ctx))
+	expect.OK(b, h.Requeue(b.ctx, "drain")) // one entry with two events
 	h = b.start()
 	turn := h.Turn().ID
-	must(b, h.Emit(b.ctx, []session.Event{{Type: "thought", Turn: turn, Text: "hm"}, {Type: "text", Turn: turn, Text: "first"}}))
-	must(b, h.Emit(b.ctx, []session.Event{{Type: "tool_start", Turn: turn, Name: "look", CallID: "1"}, {Type: "tool_end", Turn: turn, CallID: "1"}}))
-	must(b, h.Emit(b.ctx, []session.Event{{Type: "text", Turn: turn, Text: "re: "}}))
+	expect.OK(b, h.Emit(b.ctx, []session.Event{{Type: "thought", Turn: turn, Text: "hm"}, {Type: "text", Turn: turn, Text: "first"}}))
+	expect.OK(b, h.Emit(b.ctx, []session.Event{{Type: "tool_start", Turn: turn, Name: "look", CallID: "1"}, {Type: "tool_end", Turn: turn, CallID: "1"}}))
+	expect.OK(b, h.Emit(b.ctx, []session.Event{{Type: "text", Turn: turn, Text: "re: "}}))
 	b.finish(h)
 	b.drain()
 }
@@ -68,21 +69,21 @@ func TestFollowFrom(t *testing.T) {
 			})
 			b.life()
 			all, ids, end := b.followed("m", "")
-			equalList(t, "all", all, "turn_started", "turn_requeued drain", "turn_started", "thought hm", "text first",
+			expect.List(t, "all", all, "turn_started", "turn_requeued drain", "turn_started", "thought hm", "text first",
 				"tool_start look", "tool_end", "text re: ", "text m")
 			for i, id := range ids {
 				if id == "" { // it comes with the next one
-					equal(t, "without an id", all[i], "turn_started")
+					expect.Equal(t, "without an id", all[i], "turn_started")
 					continue
 				}
 				_, err := sq.ParseEventID(id)
-				must(t, err)
+				expect.OK(t, err)
 				rest, _, again := b.followed("m", id)
-				equalList(t, "behind "+all[i], rest, all[i+1:]...)
-				equal(t, "outcome behind "+all[i], again, end)
+				expect.List(t, "behind "+all[i], rest, all[i+1:]...)
+				expect.Equal(t, "outcome behind "+all[i], again, end)
 			}
 			rest, _, _ := b.followed("m", "99999999999999-0")
-			equalList(t, "behind what is to come", rest)
+			expect.List(t, "behind what is to come", rest)
 		})
 	}
 }
@@ -94,7 +95,7 @@ func TestFollowFromInMidTurn(t *testing.T) {
 	b.say("m")
 	h := b.start()
 	turn := h.Turn().ID
-	must(t, h.Emit(b.ctx, []session.Event{{Type: "text", Turn: turn, Text: "re"}}))
+	expect.OK(t, h.Emit(b.ctx, []session.Event{{Type: "text", Turn: turn, Text: "re"}}))
 	ctx, leave := context.WithCancel(b.ctx)
 	after := ""
 	_, err := b.client.Follow(ctx, key, "m", func(e session.Event) {
@@ -105,16 +106,16 @@ func TestFollowFromInMidTurn(t *testing.T) {
 	if !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
-	must(t, h.Emit(b.ctx, []session.Event{{Type: "text", Turn: turn, Text: ": "}}))
+	expect.OK(t, h.Emit(b.ctx, []session.Event{{Type: "text", Turn: turn, Text: ": "}}))
 	var seen []string
 	o, err := b.client.FollowFrom(b.ctx, key, "m", after, func(e session.Event) {
 		if seen = append(seen, seenAs(e)); e.Text == ": " {
 			b.finish(h)
 		}
 	})
-	must(t, err)
-	equalList(t, "seen", seen, "text : ", "text m")
-	equal(t, "reply", o.Reply, "re: m")
+	expect.OK(t, err)
+	expect.List(t, "seen", seen, "text : ", "text m")
+	expect.Equal(t, "reply", o.Reply, "re: m")
 }
 
 func TestFollowFromBadID(t *testing.T) {
@@ -150,7 +151,7 @@ func followTrimmed(t *testing.T, kept int64, ended bool) {
 	b.say("m")
 	h := b.start()
 	turn := h.Turn().ID
-	must(t, h.Emit(b.ctx, []session.Event{
+	expect.OK(t, h.Emit(b.ctx, []session.Event{
 		{Type: "text", Turn: turn, Text: "lost"}, {Type: "tool_start", Turn: turn, Name: "look", CallID: "1"}, {Type: "text", Turn: turn, Text: "re"},
 	}))
 	want := []string{"tool_start look", "text re", "text : m"}
@@ -161,7 +162,7 @@ func followTrimmed(t *testing.T, kept int64, ended bool) {
 	if kept == 0 {
 		want = []string{"text re: m"}
 	}
-	must(t, b.rdb.XTrimMaxLen(b.ctx, b.k.Events(), kept).Err())
+	expect.OK(t, b.rdb.XTrimMaxLen(b.ctx, b.k.Events(), kept).Err())
 	reading := &redistest.Faults{}
 	reads := reading.Gate(called("events_page"))
 	b.rdb.AddHook(reading)
@@ -175,7 +176,7 @@ func followTrimmed(t *testing.T, kept int64, ended bool) {
 	if !ended {
 		b.finish(h)
 	}
-	equalList(t, "seen", <-got, want...)
+	expect.List(t, "seen", <-got, want...)
 }
 
 // Of a reply that is longer than the stream the end is seen, too, which no event has
@@ -190,26 +191,26 @@ func TestFollowALongReply(t *testing.T) {
 			h := b.start()
 			turn := h.Turn().ID
 			for _, text := range []string{"one ", "two ", "three "} {
-				must(t, h.Emit(b.ctx, []session.Event{{Type: "text", Turn: turn, Text: text}}))
+				expect.OK(t, h.Emit(b.ctx, []session.Event{{Type: "text", Turn: turn, Text: text}}))
 			}
 			finish := func() {
 				_, err := h.Finish(b.ctx, sq.End{Status: session.StatusDone, Reply: "one two three four"})
-				must(t, err)
+				expect.OK(t, err)
 			}
 			kept := int64(2)
 			if ended {
 				finish()
 				kept++
 			}
-			must(t, b.rdb.XTrimMaxLen(b.ctx, b.k.Events(), kept).Err())
+			expect.OK(t, b.rdb.XTrimMaxLen(b.ctx, b.k.Events(), kept).Err())
 			var seen []string
 			_, err := b.client.Follow(b.ctx, key, "m", func(e session.Event) {
 				if seen = append(seen, seenAs(e)); e.Text == "three " && !ended {
 					finish()
 				}
 			})
-			must(t, err)
-			equalList(t, "seen", seen, "text two ", "text three ", "text four")
+			expect.OK(t, err)
+			expect.List(t, "seen", seen, "text two ", "text three ", "text four")
 		})
 	}
 }
@@ -220,7 +221,7 @@ func TestFollowADeletedMessage(t *testing.T) {
 	b := newBench(t)
 	b.say("m")
 	h := b.start()
-	must(t, h.Emit(b.ctx, []session.Event{{Type: "text", Turn: h.Turn().ID, Text: "re"}}))
+	expect.OK(t, h.Emit(b.ctx, []session.Event{{Type: "text", Turn: h.Turn().ID, Text: "re"}}))
 	faults := &redistest.Faults{}
 	b.rdb.AddHook(faults)
 	var seen []string
@@ -228,13 +229,13 @@ func TestFollowADeletedMessage(t *testing.T) {
 		if seen = append(seen, seenAs(e)); e.Type == "text" {
 			// After an error it looks at the task at once.
 			faults.FailBefore(redistest.Named("xread"), 1, redistest.AnswerError("LOADING Redis is loading the dataset in memory"))
-			must(t, b.rdb.Del(b.ctx, b.k.Task(b.task("m"))).Err())
+			expect.OK(t, b.rdb.Del(b.ctx, b.k.Task(b.task("m"))).Err())
 		}
 	})
 	if !errors.Is(err, turnstile.ErrUnknownMessage) {
 		t.Errorf("error %v", err)
 	}
-	equalList(t, "seen", seen, "turn_started", "text re")
+	expect.List(t, "seen", seen, "turn_started", "text re")
 }
 
 // A message whose result is not kept ends while nobody could look, and the stream has
@@ -244,7 +245,7 @@ func TestFollowAResultThatIsNotKept(t *testing.T) {
 	b := newBench(t, func(c *sq.Config) { c.Retention = 0 })
 	b.say("m")
 	h := b.start()
-	must(t, h.Emit(b.ctx, []session.Event{{Type: "text", Turn: h.Turn().ID, Text: "re"}}))
+	expect.OK(t, h.Emit(b.ctx, []session.Event{{Type: "text", Turn: h.Turn().ID, Text: "re"}}))
 	faults := &redistest.Faults{}
 	b.rdb.AddHook(faults)
 	var seen []string
@@ -253,12 +254,12 @@ func TestFollowAResultThatIsNotKept(t *testing.T) {
 			// After an error it looks at the task at once.
 			faults.FailBefore(redistest.Named("xread"), 1, redistest.AnswerError("LOADING Redis is loading the dataset in memory"))
 			b.finish(h)
-			must(t, b.rdb.XTrimMaxLen(b.ctx, b.k.Events(), 1).Err())
+			expect.OK(t, b.rdb.XTrimMaxLen(b.ctx, b.k.Events(), 1).Err())
 		}
 	})
-	must(t, err)
-	equalList(t, "seen", seen, "turn_started", "text re", "text : m")
-	equal(t, "reply", o.Reply, "re: m")
+	expect.OK(t, err)
+	expect.List(t, "seen", seen, "turn_started", "text re", "text : m")
+	expect.Equal(t, "reply", o.Reply, "re: m")
 }
 
 // Nothing is seen twice and nothing left out when the connection goes, an answer is
@@ -282,7 +283,7 @@ func followThroughOutages(t *testing.T, connections int) {
 	turn := h.Turn().ID
 
 	options, err := redis.ParseURL(server.URL())
-	must(t, err)
+	expect.OK(t, err)
 	options.PoolSize = connections
 	rdb := redis.NewClient(options)
 	defer rdb.Close()
@@ -297,14 +298,14 @@ func followThroughOutages(t *testing.T, connections int) {
 		ended <- err
 		close(seen)
 	}()
-	must(t, h.Emit(b.ctx, nil))
-	equal(t, "first", (<-seen).Type, "turn_started")
+	expect.OK(t, h.Emit(b.ctx, nil))
+	expect.Equal(t, "first", (<-seen).Type, "turn_started")
 
 	number := 0
 	say := func() {
 		t.Helper()
 		number++
-		must(t, h.Emit(b.ctx, []session.Event{{Type: "text", Turn: turn, Text: fmt.Sprintf("%d ", number)}}))
+		expect.OK(t, h.Emit(b.ctx, []session.Event{{Type: "text", Turn: turn, Text: fmt.Sprintf("%d ", number)}}))
 	}
 	heard := 0
 	hear := func() {
@@ -318,7 +319,7 @@ func followThroughOutages(t *testing.T, connections int) {
 	}
 	for _, outage := range []func(){
 		func() {},
-		func() { must(t, b.rdb.Do(b.ctx, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes").Err()) },
+		func() { expect.OK(t, b.rdb.Do(b.ctx, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes").Err()) },
 		func() { faults.LoseReply(redistest.Named("xread"), 3) },
 		func() { faults.RunTwice(redistest.Named("xread"), 3) },
 		func() {
@@ -335,10 +336,10 @@ func followThroughOutages(t *testing.T, connections int) {
 		hear()
 	}
 	_, err = h.Finish(b.ctx, sq.End{Status: session.StatusDone, Reply: "1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 at last"})
-	must(t, err)
-	equal(t, "the rest of the reply", (<-seen).Text, "at last")
-	must(t, <-ended)
-	equal(t, "status", o.Status, session.StatusDone)
+	expect.OK(t, err)
+	expect.Equal(t, "the rest of the reply", (<-seen).Text, "at last")
+	expect.OK(t, <-ended)
+	expect.Equal(t, "status", o.Status, session.StatusDone)
 	if e, more := <-seen; more {
 		t.Errorf("seen besides: %+v", e)
 	}

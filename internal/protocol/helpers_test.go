@@ -23,6 +23,7 @@ import (
 	"turnstile/pkg/session"
 	"turnstile/test/acl"
 	"turnstile/test/actors"
+	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
@@ -102,48 +103,11 @@ func newWorker(t *testing.T, rdb redis.UniversalClient, name string, changes ...
 		change(&cfg)
 	}
 	c, err := actors.NewConsumer(rdb, cfg)
-	must(t, err)
+	expect.OK(t, err)
 	return c
 }
 
 var errFlaky = errors.New("flaky")
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-func equal[T comparable](t testing.TB, what string, got, want T) {
-	t.Helper()
-	if got != want {
-		t.Errorf("%s: got %v, want %v", what, got, want)
-	}
-}
-
-func equalList(t testing.TB, what string, got []string, want ...string) {
-	t.Helper()
-	if !slices.Equal(got, want) {
-		t.Errorf("%s: got %q, want %q", what, got, want)
-	}
-}
-
-// await waits until cond holds: for Redis' time to pass or another's doing.
-func await(t testing.TB, what string, cond func() bool) {
-	t.Helper()
-	end := time.NewTimer(15 * time.Second)
-	defer end.Stop()
-	tick := time.NewTicker(3 * time.Millisecond)
-	defer tick.Stop()
-	for !cond() {
-		select {
-		case <-end.C:
-			t.Fatalf("waited in vain for %s", what)
-		case <-tick.C:
-		}
-	}
-}
 
 // say submits a message whose id is its text.
 func (b *bench) say(text string, mode ...session.Mode) turnstile.Receipt {
@@ -153,7 +117,7 @@ func (b *bench) say(text string, mode ...session.Mode) turnstile.Receipt {
 		m.Mode = mode[0]
 	}
 	r, err := b.client.Submit(b.ctx, key, m)
-	must(b, err)
+	expect.OK(b, err)
 	return r
 }
 
@@ -168,7 +132,7 @@ func (b *bench) sayAll(texts ...string) {
 func (b *bench) claim() *sq.Claim {
 	b.Helper()
 	holds, err := b.c.Claim(b.ctx, []string{key})
-	must(b, err)
+	expect.OK(b, err)
 	if len(holds) != 1 {
 		b.Fatalf("the session was not claimed: %s", b.dump())
 	}
@@ -179,7 +143,7 @@ func (b *bench) claim() *sq.Claim {
 func (b *bench) claimNothing(why string) {
 	b.Helper()
 	holds, err := b.c.Claim(b.ctx, []string{key})
-	must(b, err)
+	expect.OK(b, err)
 	if len(holds) != 0 {
 		b.Fatalf("claimed message %q although %s", holds[0].Turn().Message.ID, why)
 	}
@@ -189,21 +153,21 @@ func (b *bench) claimNothing(why string) {
 func (b *bench) start() *sq.Claim {
 	b.Helper()
 	h := b.claim()
-	must(b, h.Promote(b.ctx))
+	expect.OK(b, h.Promote(b.ctx))
 	return h
 }
 
 // renew is the owner's first sign of life, at the latest.
 func (b *bench) renew(h *sq.Claim) {
 	b.Helper()
-	must(b, b.c.Renew(b.ctx, []*sq.Claim{h})[0].Err)
+	expect.OK(b, b.c.Renew(b.ctx, []*sq.Claim{h})[0].Err)
 }
 
 // finish ends the turn well.
 func (b *bench) finish(h *sq.Claim) (more bool) {
 	b.Helper()
 	more, err := h.Finish(b.ctx, b.done(h))
-	must(b, err)
+	expect.OK(b, err)
 	return more
 }
 
@@ -224,7 +188,7 @@ func (b *bench) drain() (ids []string) {
 	b.Helper()
 	for {
 		holds, err := b.c.Claim(b.ctx, []string{key})
-		must(b, err)
+		expect.OK(b, err)
 		if len(holds) == 0 {
 			return ids
 		}
@@ -236,7 +200,7 @@ func (b *bench) drain() (ids []string) {
 }
 
 // die is a worker's death, TTL included.
-func (b *bench) die() { must(b, b.rdb.Del(b.ctx, b.k.Sentinel()).Err()) }
+func (b *bench) die() { expect.OK(b, b.rdb.Del(b.ctx, b.k.Sentinel()).Err()) }
 
 func (b *bench) task(id string) string { return rediskey.TaskID(key, id) }
 
@@ -244,7 +208,7 @@ func (b *bench) task(id string) string { return rediskey.TaskID(key, id) }
 func (b *bench) waiting() []string {
 	b.Helper()
 	ids, err := b.rdb.LRange(b.ctx, b.k.Pending(), 0, -1).Result()
-	must(b, err)
+	expect.OK(b, err)
 	slices.Reverse(ids)
 	for i := range ids {
 		ids[i] = strings.TrimPrefix(ids[i], rediskey.IDPrefix(key))
@@ -259,7 +223,7 @@ func (b *bench) state(id string) string {
 func (b *bench) info() session.Info {
 	b.Helper()
 	s, err := b.client.Session(b.ctx, key)
-	must(b, err)
+	expect.OK(b, err)
 	return s
 }
 
@@ -267,7 +231,7 @@ func (b *bench) info() session.Info {
 func (b *bench) outcome(id string) session.Outcome {
 	b.Helper()
 	o, ok, err := b.client.Result(b.ctx, key, id)
-	must(b, err)
+	expect.OK(b, err)
 	if !ok {
 		b.Errorf("message %s has not ended, it is %q", id, b.state(id))
 	}
@@ -278,7 +242,7 @@ func (b *bench) outcome(id string) session.Outcome {
 func (b *bench) transcript(sessionID string) (texts []string) {
 	b.Helper()
 	entries, err := b.client.Transcript(b.ctx, key, sessionID)
-	must(b, err)
+	expect.OK(b, err)
 	for _, e := range entries {
 		texts = append(texts, e.Text)
 	}
@@ -293,7 +257,7 @@ func (b *bench) reap() (recovered int) {
 	b.Helper()
 	b.rdb.Del(b.ctx, rediskey.Timer("reap"))
 	n, _, err := b.c.Reap(b.ctx)
-	must(b, err)
+	expect.OK(b, err)
 	return n
 }
 
@@ -301,21 +265,21 @@ func (b *bench) due() {
 	b.Helper()
 	b.rdb.Del(b.ctx, rediskey.Timer("due"))
 	_, err := b.c.Due(b.ctx)
-	must(b, err)
+	expect.OK(b, err)
 }
 
 // trimAll archives what is beyond the lines' caps, and counts what waits.
 func (b *bench) trimAll() {
 	b.Helper()
 	_, err := b.c.Trim(b.ctx)
-	must(b, err)
+	expect.OK(b, err)
 }
 
 func (b *bench) sweep() (woken int) {
 	b.Helper()
 	b.rdb.Del(b.ctx, rediskey.Timer("sweep"))
 	n, _, err := b.c.Sweep(b.ctx, time.Minute)
-	must(b, err)
+	expect.OK(b, err)
 	return n
 }
 
@@ -338,7 +302,7 @@ func dump(t testing.TB, rdb redis.UniversalClient) string {
 	t.Helper()
 	ctx := context.Background()
 	names, err := rdb.Keys(ctx, "*").Result()
-	must(t, err)
+	expect.OK(t, err)
 	sort.Strings(names)
 	var out strings.Builder
 	for _, name := range names {

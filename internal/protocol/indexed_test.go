@@ -14,6 +14,7 @@ import (
 	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
@@ -43,9 +44,9 @@ func (r *roundTrips) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.P
 // lose takes the session out of what finds it without a ring, as Unregister and
 // Forget, an Erase, or a Redis that comes back empty do.
 func (b *bench) lose() {
-	must(b, b.rdb.SRem(b.ctx, rediskey.AllQueues, rediskey.Queue(key)).Err())
+	expect.OK(b, b.rdb.SRem(b.ctx, rediskey.AllQueues, rediskey.Queue(key)).Err())
 	for _, index := range []string{rediskey.Sessions, rediskey.Ready, rediskey.Owned, rediskey.Due} {
-		must(b, b.rdb.Del(b.ctx, index).Err())
+		expect.OK(b, b.rdb.Del(b.ctx, index).Err())
 	}
 }
 
@@ -64,11 +65,11 @@ func TestSubmitIndexesBeforeItEnqueues(t *testing.T) {
 		t.Fatalf("error: %v", err)
 	}
 	faults.Clear()
-	equal(t, "state", b.state("b"), "pending")
-	equal(t, "known", b.isIn(rediskey.Sessions, key), true)
-	equal(t, "listed", b.rdb.SIsMember(b.ctx, rediskey.AllQueues, rediskey.Queue(key)).Val(), true)
-	equal(t, "found by the sweep", b.sweep(), 1)
-	equalList(t, "runs", b.drain(), "b")
+	expect.Equal(t, "state", b.state("b"), "pending")
+	expect.Equal(t, "known", b.isIn(rediskey.Sessions, key), true)
+	expect.Equal(t, "listed", b.rdb.SIsMember(b.ctx, rediskey.AllQueues, rediskey.Queue(key)).Val(), true)
+	expect.Equal(t, "found by the sweep", b.sweep(), 1)
+	expect.List(t, "runs", b.drain(), "b")
 }
 
 // On a Cluster two nodes get their parts of a pipeline at once: there the index is
@@ -77,14 +78,14 @@ func TestSubmitIndexesFirstOnACluster(t *testing.T) {
 	t.Parallel()
 	redistest.Real(t)
 	b := benchOn(t, redistest.StartCluster(t).Client())
-	must(t, b.rdb.Set(b.ctx, rediskey.Sessions, "of a wrong type", 0).Err())
+	expect.OK(t, b.rdb.Set(b.ctx, rediskey.Sessions, "of a wrong type", 0).Err())
 	if _, err := b.client.Submit(b.ctx, key, session.Message{ID: "a", Text: "a"}); err == nil {
 		t.Error("no error")
 	}
-	equal(t, "state", b.state("a"), "")
-	must(t, b.rdb.Del(b.ctx, rediskey.Sessions).Err())
+	expect.Equal(t, "state", b.state("a"), "")
+	expect.OK(t, b.rdb.Del(b.ctx, rediskey.Sessions).Err())
 	b.say("a")
-	equalList(t, "runs", b.drain(), "a")
+	expect.List(t, "runs", b.drain(), "a")
 }
 
 // The index costs no round trip of its own.
@@ -102,7 +103,7 @@ func TestSubmitRoundTrips(t *testing.T) {
 	b.say("scripts") // which this server may not know yet
 	trips.n.Store(0)
 	_, err := b.client.Submit(b.ctx, "another", session.Message{ID: "a", Text: "a"})
-	must(t, err)
+	expect.OK(t, err)
 	most("the first of a session", 4)
 	b.say("idle")
 	most("to an idle session", 3)

@@ -11,6 +11,7 @@ import (
 	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
@@ -57,8 +58,8 @@ func TestOwnedBeforeReadyOnACluster(t *testing.T) {
 			b.sayAll("a", "b")
 			b.pop()
 			holds, err := broken.c.Claim(b.ctx, []string{key})
-			must(b, err)
-			must(b, holds[0].Promote(b.ctx))
+			expect.OK(b, err)
+			expect.OK(b, holds[0].Promote(b.ctx))
 			_, err = holds[0].Finish(b.ctx, sq.End{Status: session.StatusDone, Release: true})
 			return err
 		},
@@ -68,7 +69,7 @@ func TestOwnedBeforeReadyOnACluster(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) { //nolint:paralleltest // they share the cluster
 			for _, node := range cluster.Nodes {
-				must(t, node.Client().FlushAll(t.Context()).Err())
+				expect.OK(t, node.Client().FlushAll(t.Context()).Err())
 			}
 			b, broken := benchOn(t, whole), benchOn(t, rdb)
 			faults.FailBefore(owned, -1, refused)
@@ -77,7 +78,7 @@ func TestOwnedBeforeReadyOnACluster(t *testing.T) {
 			if err == nil {
 				t.Error("no error")
 			}
-			equal(t, "ready", b.isIn(rediskey.Ready, key), false)
+			expect.Equal(t, "ready", b.isIn(rediskey.Ready, key), false)
 		})
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
+	"turnstile/test/expect"
 )
 
 // What a sender was told is told again when its request is sent again, and nothing
@@ -33,15 +34,15 @@ func TestAnswersOutliveWhatTheyWereAbout(t *testing.T) {
 			move := s.prepare(b)
 			r := &repeated{b: b, script: s.script, between: b.goOn}
 			b.rdb.AddHook(r)
-			must(t, move())
+			expect.OK(t, move())
 			if r.first == "" {
 				t.Fatalf("%s was not called", s.script)
 			}
-			equal(t, "the second answer", r.second, r.first)
+			expect.Equal(t, "the second answer", r.second, r.first)
 			same(t, "a repetition of "+name, r.before, r.after)
 		})
 	}
-	equal(t, "situations", len(seen), len(kept))
+	expect.Equal(t, "situations", len(seen), len(kept))
 }
 
 // goOn has everybody go on with the session: its turn ends, and what waits is run, is
@@ -58,17 +59,17 @@ func (b *bench) goOn() {
 	h := other.start()
 	other.say("x4", session.ModeReject)
 	_, err := other.client.Stop(b.ctx, key)
-	must(b, err)
+	expect.OK(b, err)
 	for more := true; more; {
 		more = other.finish(h)
 	}
 	_, err = other.client.Rerun(b.ctx, key)
-	must(b, err)
+	expect.OK(b, err)
 	other.drain()
 	_, err = other.client.Undo(b.ctx, key)
-	must(b, err)
+	expect.OK(b, err)
 	_, err = other.client.Rotate(b.ctx, key, "")
-	must(b, err)
+	expect.OK(b, err)
 	other.say("x5")
 	other.drain()
 }

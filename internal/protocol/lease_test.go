@@ -14,6 +14,7 @@ import (
 	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
@@ -38,7 +39,7 @@ func TestLeaseEndsBeforeTheSentinel(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b, h := ageing(t)
-			must(t, move(b, h))
+			expect.OK(t, move(b, h))
 			trusted(b, h)
 		})
 		if name == "renew" {
@@ -94,7 +95,7 @@ func TestRenewWhileAReleaseIsRepeated(t *testing.T) {
 		end()
 		renewals.Wait()
 		faults.Clear()
-		must(t, err)
+		expect.OK(t, err)
 	}
 }
 
@@ -111,7 +112,7 @@ func ageing(t *testing.T) (*bench, *sq.Claim) {
 // left waits until the sentinel has no more than d to live.
 func (b *bench) left(d time.Duration) {
 	b.Helper()
-	await(b, "the sentinel to age", func() bool {
+	expect.Soon(b, "the sentinel to age", func() bool {
 		return b.rdb.PTTL(b.ctx, b.k.Sentinel()).Val() <= d
 	})
 }
@@ -179,7 +180,7 @@ func TestRenewWhileFinishing(t *testing.T) {
 	}
 	close(stop)
 	group.Wait()
-	equalList(t, "what waits", b.waiting())
+	expect.List(t, "what waits", b.waiting())
 }
 
 // A renewal answers what is asked of the turn, and gives it asynq's lease, with the
@@ -190,17 +191,17 @@ func TestRenew(t *testing.T) {
 	b.sayAll("a", "b", "c")
 	h := b.start()
 	b.rdb.PExpire(b.ctx, b.k.Sentinel(), 5*time.Second)
-	equal(t, "leases before the first renewal", b.rdb.ZCard(b.ctx, b.k.Lease()).Val(), 0)
+	expect.Equal(t, "leases before the first renewal", b.rdb.ZCard(b.ctx, b.k.Lease()).Val(), 0)
 	active, err := b.inspector().ListActiveTasks(rediskey.Queue(key))
-	must(t, err)
+	expect.OK(t, err)
 	if len(active) != 1 || active[0].IsOrphaned {
 		t.Errorf("active in asynqmon: %+v", active)
 	}
 	r := b.c.Renew(b.ctx, []*sq.Claim{h})[0]
-	must(t, r.Err)
-	equal(t, "waiting", r.Waiting, 2)
-	equal(t, "asked", r.Asked, nil)
-	equal(t, "fence", r.Fence, h.Turn().Fence)
+	expect.OK(t, r.Err)
+	expect.Equal(t, "waiting", r.Waiting, 2)
+	expect.Equal(t, "asked", r.Asked, nil)
+	expect.Equal(t, "fence", r.Fence, h.Turn().Fence)
 	if left := b.rdb.PTTL(b.ctx, b.k.Sentinel()).Val(); left < 50*time.Second {
 		t.Errorf("the sentinel has %s left", left)
 	}
@@ -208,7 +209,7 @@ func TestRenew(t *testing.T) {
 		t.Errorf("asynq's lease ends at %v", score)
 	}
 	_, err = b.client.Stop(b.ctx, key)
-	must(t, err)
+	expect.OK(t, err)
 	if r := b.c.Renew(b.ctx, []*sq.Claim{h})[0]; !errors.Is(r.Asked, sq.ErrStopRequested) {
 		t.Errorf("after a stop it is asked %v", r.Asked)
 	}

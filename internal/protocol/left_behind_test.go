@@ -11,6 +11,7 @@ import (
 	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
@@ -48,14 +49,14 @@ func TestForgetLeavesNothing(t *testing.T) {
 		"a failure": func(b *bench) {
 			b.say("a")
 			_, err := b.start().Finish(b.ctx, sq.End{Status: session.StatusFailed})
-			must(b, err)
-			must(b, b.inspector().DeleteTask(rediskey.Queue(key), b.task("a")))
+			expect.OK(b, err)
+			expect.OK(b, b.inspector().DeleteTask(rediskey.Queue(key), b.task("a")))
 		},
-		"only /title": func(b *bench) { must(b, b.client.SetTitle(b.ctx, key, "a title")) },
-		"only /queue": func(b *bench) { must(b, b.client.Configure(b.ctx, key, session.QueueSettings{Cap: 3})) },
+		"only /title": func(b *bench) { expect.OK(b, b.client.SetTitle(b.ctx, key, "a title")) },
+		"only /queue": func(b *bench) { expect.OK(b, b.client.Configure(b.ctx, key, session.QueueSettings{Cap: 3})) },
 		"only /new": func(b *bench) {
 			_, err := b.client.Rotate(b.ctx, key, "")
-			must(b, err)
+			expect.OK(b, err)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -67,9 +68,9 @@ func TestForgetLeavesNothing(t *testing.T) {
 			}
 			b.old()
 			n, err := b.c.Forget(b.ctx)
-			must(t, err)
-			equal(t, "forgotten", n, 1)
-			equalList(t, "left", b.forever())
+			expect.OK(t, err)
+			expect.Equal(t, "forgotten", n, 1)
+			expect.List(t, "left", b.forever())
 		})
 	}
 }
@@ -84,18 +85,18 @@ func TestPurgeOfADeletedQueue(t *testing.T) {
 			b := newBench(t, func(c *sq.Config) { c.SessionTTL = time.Hour })
 			b.say("a")
 			b.drain()
-			must(t, b.inspector().DeleteQueue(rediskey.Queue(key), force))
-			equal(t, "state", b.state("a"), "completed")
+			expect.OK(t, b.inspector().DeleteQueue(rediskey.Queue(key), force))
+			expect.Equal(t, "state", b.state("a"), "completed")
 			b.rdb.ZAdd(b.ctx, b.k.Completed(), redis.Z{Score: 1, Member: b.task("a")})
 			n, err := b.c.Purge(b.ctx)
-			must(t, err)
-			equal(t, "purged", n, 1)
-			equal(t, "state", b.state("a"), "")
+			expect.OK(t, err)
+			expect.Equal(t, "purged", n, 1)
+			expect.Equal(t, "state", b.state("a"), "")
 			b.old()
 			n, err = b.c.Forget(b.ctx)
-			must(t, err)
-			equal(t, "forgotten", n, 1)
-			equalList(t, "left", b.forever())
+			expect.OK(t, err)
+			expect.Equal(t, "forgotten", n, 1)
+			expect.List(t, "left", b.forever())
 		})
 	}
 }
@@ -110,11 +111,11 @@ func TestPurgeOfIdleSessionsIsCheap(t *testing.T) {
 	for i := range members {
 		members[i] = redis.Z{Score: 1, Member: fmt.Sprint("s", i)}
 	}
-	must(t, b.rdb.ZAdd(b.ctx, rediskey.Sessions, members...).Err())
+	expect.OK(t, b.rdb.ZAdd(b.ctx, rediskey.Sessions, members...).Err())
 	faults := &redistest.Faults{}
 	b.rdb.AddHook(faults)
 	_, err := b.c.Purge(b.ctx)
-	must(t, err)
+	expect.OK(t, err)
 	if asked := faults.CountCommands(); asked > 250 {
 		t.Errorf("%d commands for %d idle sessions", asked, n)
 	}

@@ -9,6 +9,7 @@ import (
 	"turnstile"
 	sq "turnstile/internal/protocol"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 )
 
 // What a turn had done at its last checkpoint is there for the next run of its
@@ -19,18 +20,18 @@ func TestPartialOutlivesItsWorker(t *testing.T) {
 	b.sayAll("a", "b")
 	h := b.start()
 	first := h.Turn()
-	must(t, h.Checkpoint(b.ctx, []session.Entry{{Role: session.RoleAssistant, Text: "half", Turn: first.ID}}))
+	expect.OK(t, h.Checkpoint(b.ctx, []session.Entry{{Role: session.RoleAssistant, Text: "half", Turn: first.ID}}))
 	b.die()
 	h = b.start()
 	past, err := h.History(b.ctx)
-	must(t, err)
+	expect.OK(t, err)
 	if past.Partial == nil || len(past.Partial.Entries) != 1 || past.Partial.Entries[0].Text != "half" || past.Partial.Fence != first.Fence {
 		t.Errorf("partial: %+v", past.Partial)
 	}
-	equal(t, "entries of the transcript", len(past.Entries), 0)
+	expect.Equal(t, "entries of the transcript", len(past.Entries), 0)
 	b.finish(h)
 	past, err = h.History(b.ctx)
-	must(t, err)
+	expect.OK(t, err)
 	if past.Partial != nil {
 		t.Errorf("the next message has a partial: %+v", past.Partial)
 	}
@@ -45,21 +46,21 @@ func TestMessagesOfADeadTurnComeBack(t *testing.T) {
 	h := b.start()
 	b.collected("c1", "c2")
 	b.finish(h)
-	must(t, h.Promote(b.ctx))
+	expect.OK(t, h.Promote(b.ctx))
 	b.say("behind")
 	b.say("s1", session.ModeSteer)
 	b.say("s2", session.ModeSteer)
 	steered, err := h.Steer(b.ctx)
-	must(t, err)
-	equal(t, "steered", len(steered), 2)
+	expect.OK(t, err)
+	expect.Equal(t, "steered", len(steered), 2)
 	b.die()
 	h = b.start()
-	equal(t, "messages of the next turn", len(h.Turn().Messages()), 1)
-	equal(t, "message", h.Turn().Message.ID, "c1")
+	expect.Equal(t, "messages of the next turn", len(h.Turn().Messages()), 1)
+	expect.Equal(t, "message", h.Turn().Message.ID, "c1")
 	b.finish(h)
 	for _, id := range []string{"c2", "s1", "s2", "behind"} {
-		equal(t, "message", h.Turn().Message.ID, id)
-		equal(t, "messages of its turn", len(h.Turn().Messages()), 1)
+		expect.Equal(t, "message", h.Turn().Message.ID, id)
+		expect.Equal(t, "messages of its turn", len(h.Turn().Messages()), 1)
 		b.finish(h)
 	}
 }
@@ -72,10 +73,10 @@ func TestAgeOfAMessageThatWasNotRung(t *testing.T) {
 	b.enqueue("plain")
 	b.say("rung")
 	long := time.Now().Add(-time.Hour).UnixMilli()
-	must(t, b.rdb.HSet(b.ctx, b.k.Task(b.task("plain")), "pending_since", long*1e6).Err())
-	must(t, b.rdb.HSet(b.ctx, b.k.Task(b.task("rung")), "seen", long).Err())
+	expect.OK(t, b.rdb.HSet(b.ctx, b.k.Task(b.task("plain")), "pending_since", long*1e6).Err())
+	expect.OK(t, b.rdb.HSet(b.ctx, b.k.Task(b.task("rung")), "seen", long).Err())
 	h := b.start()
-	equal(t, "age of one that was not rung", h.Turn().Age, 0)
+	expect.Equal(t, "age of one that was not rung", h.Turn().Age, 0)
 	b.finish(h)
 	if age := h.Turn().Age; age < time.Hour {
 		t.Errorf("age of one that was rung: %s", age)
@@ -89,22 +90,22 @@ func TestRecordsOfOtherVersions(t *testing.T) {
 	b := newBench(t)
 	b.say("a")
 	b.drain()
-	must(t, b.rdb.HSet(b.ctx, b.k.Record(), "queue", `{"mode":"telepathy","colour":"red"}`, "dropped", "not JSON", "new", "1").Err())
-	must(t, b.rdb.HSet(b.ctx, b.k.Resume(), "pending", "1", "colour", "red").Err())
-	must(t, b.rdb.HSet(b.ctx, b.k.Run(), "colour", "red").Err())
-	must(t, b.rdb.Set(b.ctx, b.k.Partial(), `{"v":9,"entries":7}`, 0).Err())
-	must(t, b.rdb.RPush(b.ctx, b.k.Transcript(b.info().SessionID), `{"role":"oracle","colour":"red"}`, "not JSON").Err())
+	expect.OK(t, b.rdb.HSet(b.ctx, b.k.Record(), "queue", `{"mode":"telepathy","colour":"red"}`, "dropped", "not JSON", "new", "1").Err())
+	expect.OK(t, b.rdb.HSet(b.ctx, b.k.Resume(), "pending", "1", "colour", "red").Err())
+	expect.OK(t, b.rdb.HSet(b.ctx, b.k.Run(), "colour", "red").Err())
+	expect.OK(t, b.rdb.Set(b.ctx, b.k.Partial(), `{"v":9,"entries":7}`, 0).Err())
+	expect.OK(t, b.rdb.RPush(b.ctx, b.k.Transcript(b.info().SessionID), `{"role":"oracle","colour":"red"}`, "not JSON").Err())
 	b.say("b")
 	h := b.start()
-	equal(t, "resume", h.Turn().Resume, "restart_timeout")
+	expect.Equal(t, "resume", h.Turn().Resume, "restart_timeout")
 	past, err := h.History(b.ctx)
-	must(t, err)
-	equal(t, "entries", len(past.Entries), 4)
-	equal(t, "role of one that cannot be read", past.Entries[3].Role, session.RoleSystem)
-	equal(t, "waits", b.say("c").Status, turnstile.Queued)
-	equal(t, "goes on", b.finish(h), true)
+	expect.OK(t, err)
+	expect.Equal(t, "entries", len(past.Entries), 4)
+	expect.Equal(t, "role of one that cannot be read", past.Entries[3].Role, session.RoleSystem)
+	expect.Equal(t, "waits", b.say("c").Status, turnstile.Queued)
+	expect.Equal(t, "goes on", b.finish(h), true)
 	b.finish(h)
-	equal(t, "status", b.outcome("c").Status, session.StatusDone)
+	expect.Equal(t, "status", b.outcome("c").Status, session.StatusDone)
 }
 
 // A message that no Go sender announced waits in line, whatever its mode: modes
@@ -124,12 +125,12 @@ func TestModeOfAMessageThatWasNotRung(t *testing.T) {
 	if r.Asked != nil || r.Steer || r.Waiting != len(want) {
 		t.Errorf("renewal: %+v", r)
 	}
-	equal(t, "goes on", b.finish(h), true)
+	expect.Equal(t, "goes on", b.finish(h), true)
 	for i, id := range want {
 		turn := h.Turn()
-		equal(t, "message", b.task(turn.Message.ID), id)
-		equal(t, "messages of its turn", len(turn.Messages()), 1)
-		equal(t, "goes on", b.finish(h), i < len(want)-1)
+		expect.Equal(t, "message", b.task(turn.Message.ID), id)
+		expect.Equal(t, "messages of its turn", len(turn.Messages()), 1)
+		expect.Equal(t, "goes on", b.finish(h), i < len(want)-1)
 	}
 }
 
@@ -146,7 +147,7 @@ func TestSendersLeaveTheOwnersEvents(t *testing.T) {
 		}
 		return nil
 	})
-	must(t, err)
+	expect.OK(t, err)
 	for _, text := range []string{"b", "/status", "/stop"} {
 		before := b.rdb.XLen(b.ctx, b.k.Events()).Val()
 		b.say(text)

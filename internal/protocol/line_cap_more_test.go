@@ -12,6 +12,7 @@ import (
 	sq "turnstile/internal/protocol"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
+	"turnstile/test/expect"
 )
 
 // narrow is a bench whose senders and worker have a line of that length.
@@ -32,16 +33,16 @@ func TestLineCapOfARunningSession(t *testing.T) {
 	b.sayAll("b", "c")
 	for _, mode := range []session.Mode{session.ModeQueue, session.ModeCollect, session.ModeSteer, session.ModeInterrupt, session.ModeRollback} {
 		r := b.say("over", mode)
-		equal(t, string(mode), string(r.Status)+" "+r.Reason, "refused line")
-		equal(t, "as an error", errors.Is(r.Err(), turnstile.ErrLineFull), true)
+		expect.Equal(t, string(mode), string(r.Status)+" "+r.Reason, "refused line")
+		expect.Equal(t, "as an error", errors.Is(r.Err(), turnstile.ErrLineFull), true)
 	}
 	if r := b.c.Renew(b.ctx, []*sq.Claim{h})[0]; r.Asked != nil {
 		t.Errorf("the turn is asked %v", r.Asked)
 	}
-	equal(t, "a rejected one", b.say("r", session.ModeReject).Reason, "busy")
+	expect.Equal(t, "a rejected one", b.say("r", session.ModeReject).Reason, "busy")
 	b.finish(h)
-	equal(t, "there is room again", b.say("d").Status, turnstile.Queued)
-	equal(t, "no error", b.say("d").Err(), nil)
+	expect.Equal(t, "there is room again", b.say("d").Status, turnstile.Queued)
+	expect.Equal(t, "no error", b.say("d").Err(), nil)
 }
 
 // Where the oldest are dropped there is room for the newest.
@@ -51,7 +52,7 @@ func TestLineCapBesideADropPolicy(t *testing.T) {
 	b.say("a")
 	b.start()
 	b.sayAll("b", "c", "d")
-	equalList(t, "the line", b.waiting(), "c", "d")
+	expect.List(t, "the line", b.waiting(), "c", "d")
 }
 
 // Delayed messages count, and have a half of the line at most.
@@ -60,18 +61,18 @@ func TestDelayedMessagesCount(t *testing.T) {
 	b := narrow(t, 4)
 	delayed := func(id string) string {
 		r, err := b.client.Submit(b.ctx, key, session.Message{ID: id, Text: id}, turnstile.Delay(time.Hour))
-		must(t, err)
+		expect.OK(t, err)
 		return string(r.Status) + " " + r.Reason
 	}
-	equal(t, "first", delayed("d1"), "scheduled ")
-	equal(t, "second", delayed("d2"), "scheduled ")
-	equal(t, "third", delayed("d3"), "refused line")
-	equal(t, "stored", b.state("d3"), "")
-	equal(t, "waiting", b.rdb.ZCard(b.ctx, b.k.Scheduled()).Val(), 2)
+	expect.Equal(t, "first", delayed("d1"), "scheduled ")
+	expect.Equal(t, "second", delayed("d2"), "scheduled ")
+	expect.Equal(t, "third", delayed("d3"), "refused line")
+	expect.Equal(t, "stored", b.state("d3"), "")
+	expect.Equal(t, "waiting", b.rdb.ZCard(b.ctx, b.k.Scheduled()).Val(), 2)
 	b.sayAll("a", "b")
-	equal(t, "a third", b.say("c").Reason, "line")
+	expect.Equal(t, "a third", b.say("c").Reason, "line")
 	b.backdate("d1")
-	equal(t, "once it has joined", b.say("c").Reason, "line")
+	expect.Equal(t, "once it has joined", b.say("c").Reason, "line")
 }
 
 // A repeated ring is no second message: it is told what the first was.
@@ -79,11 +80,11 @@ func TestLineCapOfARepetition(t *testing.T) {
 	t.Parallel()
 	onceAndTwice(t, func(t *testing.T, b *bench) {
 		b.client = actors.NewClientWith(b.rdb, turnstile.ClientConfig{LineCap: 2})
-		equal(t, "first", b.say("a").Status, turnstile.Accepted)
-		equal(t, "second", b.say("b").Status, turnstile.Accepted)
-		equal(t, "third", b.say("c").Reason, "line")
-		equal(t, "delayed", b.say("c").Reason, "line")
-		equalList(t, "the line", b.waiting(), "a", "b")
+		expect.Equal(t, "first", b.say("a").Status, turnstile.Accepted)
+		expect.Equal(t, "second", b.say("b").Status, turnstile.Accepted)
+		expect.Equal(t, "third", b.say("c").Reason, "line")
+		expect.Equal(t, "delayed", b.say("c").Reason, "line")
+		expect.List(t, "the line", b.waiting(), "a", "b")
 	})
 }
 
@@ -94,13 +95,13 @@ func TestTrimLeavesWhatATurnGivesBack(t *testing.T) {
 	b.say("a")
 	h := b.start()
 	b.sayAll("b", "c")
-	must(t, h.Requeue(b.ctx, "drain"))
+	expect.OK(t, h.Requeue(b.ctx, "drain"))
 	b.trimAll()
-	equalList(t, "the line", b.waiting(), "a", "b", "c")
+	expect.List(t, "the line", b.waiting(), "a", "b", "c")
 	b.enqueue("plain")
 	b.trimAll()
-	equalList(t, "the line", b.waiting(), "a", "b", "c")
-	equal(t, "plain", b.outcome("plain").Status, session.StatusDropped)
+	expect.List(t, "the line", b.waiting(), "a", "b", "c")
+	expect.Equal(t, "plain", b.outcome("plain").Status, session.StatusDropped)
 }
 
 // Messages that are run again go in as far as there is room.
@@ -109,16 +110,16 @@ func TestRerunIntoAFullLine(t *testing.T) {
 	b := narrow(t, 3)
 	b.sayAll("a", "b", "c")
 	_, err := b.client.Stop(b.ctx, key)
-	must(t, err)
+	expect.OK(t, err)
 	b.sayAll("d", "e")
 	n, err := b.client.Rerun(b.ctx, key)
-	must(t, err)
-	equal(t, "run again", n, 1)
-	equalList(t, "the line", b.waiting(), "d", "e", "a")
+	expect.OK(t, err)
+	expect.Equal(t, "run again", n, 1)
+	expect.List(t, "the line", b.waiting(), "d", "e", "a")
 	b.drain()
 	n, err = b.client.Rerun(b.ctx, key)
-	must(t, err)
-	equal(t, "then", n, 2)
+	expect.OK(t, err)
+	expect.Equal(t, "then", n, 2)
 }
 
 // Delayed messages of plain producers are archived too, those first that are due last;
@@ -132,9 +133,9 @@ func TestTrimOfDelayedMessages(t *testing.T) {
 		b.enqueue(fmt.Sprint("d", i), asynq.ProcessIn(time.Duration(i+1)*time.Hour))
 	}
 	b.trimAll()
-	equal(t, "waiting", b.rdb.ZCard(b.ctx, b.k.Scheduled()).Val(), 2)
+	expect.Equal(t, "waiting", b.rdb.ZCard(b.ctx, b.k.Scheduled()).Val(), 2)
 	for i := range 5 {
 		want := map[bool]string{true: "scheduled", false: "archived"}[i < 2]
-		equal(t, fmt.Sprint("d", i), b.state(fmt.Sprint("d", i)), want)
+		expect.Equal(t, fmt.Sprint("d", i), b.state(fmt.Sprint("d", i)), want)
 	}
 }

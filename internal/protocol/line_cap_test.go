@@ -8,6 +8,7 @@ import (
 
 	"turnstile"
 	"turnstile/internal/rediskey"
+	"turnstile/test/expect"
 )
 
 // flood puts messages in as plain asynq.Clients do, many at once.
@@ -22,7 +23,7 @@ func (b *bench) flood(n int) {
 		p.SAdd(b.ctx, rediskey.AllQueues, rediskey.Queue(key))
 		return nil
 	})
-	must(b, err)
+	expect.OK(b, err)
 }
 
 // An idle session's line ends at 10,000: whoever rings is refused, and nothing is stored.
@@ -30,15 +31,15 @@ func TestSubmitIntoAFullLine(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.flood(9_999)
-	equal(t, "the last", b.say("last").Status, turnstile.Accepted)
+	expect.Equal(t, "the last", b.say("last").Status, turnstile.Accepted)
 	before := b.rdb.DBSize(b.ctx).Val()
 	r := b.say("over")
-	equal(t, "one more", string(r.Status)+" "+r.Reason, "refused line")
-	equal(t, "stored", b.state("over"), "")
-	equal(t, "in the line", b.rdb.LLen(b.ctx, b.k.Pending()).Val(), 10_000)
+	expect.Equal(t, "one more", string(r.Status)+" "+r.Reason, "refused line")
+	expect.Equal(t, "stored", b.state("over"), "")
+	expect.Equal(t, "in the line", b.rdb.LLen(b.ctx, b.k.Pending()).Val(), 10_000)
 	// The refusal is kept for a repetition.
-	equal(t, "keys", b.rdb.DBSize(b.ctx).Val()-before, 1)
-	equal(t, "what is in stays", b.say("last").Status, turnstile.Duplicate)
+	expect.Equal(t, "keys", b.rdb.DBSize(b.ctx).Val()-before, 1)
+	expect.Equal(t, "what is in stays", b.say("last").Status, turnstile.Duplicate)
 }
 
 // What plain producers have put in beyond that is archived by the sweep, a turn's worth
@@ -48,9 +49,9 @@ func TestTrimOfALine(t *testing.T) {
 	b := newBench(t)
 	b.flood(10_800)
 	b.trimAll()
-	equal(t, "in the line", b.rdb.LLen(b.ctx, b.k.Pending()).Val(), 10_500)
-	equal(t, "archived", b.rdb.ZCard(b.ctx, b.k.Archived()).Val(), 300)
-	equal(t, "the oldest", b.rdb.LIndex(b.ctx, b.k.Pending(), -1).Val(), b.task("f0"))
+	expect.Equal(t, "in the line", b.rdb.LLen(b.ctx, b.k.Pending()).Val(), 10_500)
+	expect.Equal(t, "archived", b.rdb.ZCard(b.ctx, b.k.Archived()).Val(), 300)
+	expect.Equal(t, "the oldest", b.rdb.LIndex(b.ctx, b.k.Pending(), -1).Val(), b.task("f0"))
 	o := b.outcome("f10799")
-	equal(t, "the newest", fmt.Sprint(o.Status, " ", o.Error), "dropped dropped: more than 10500 messages were waiting")
+	expect.Equal(t, "the newest", fmt.Sprint(o.Status, " ", o.Error), "dropped dropped: more than 10500 messages were waiting")
 }

@@ -6,6 +6,7 @@ import (
 
 	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
+	"turnstile/test/expect"
 )
 
 // With ListIdle every session stays on the list until it is forgotten, and one that a
@@ -15,22 +16,22 @@ func TestListIdle(t *testing.T) {
 	b := newBench(t, func(c *sq.Config) { c.ListIdle, c.Retention, c.SessionTTL = true, 0, time.Hour })
 	b.say("a")
 	b.drain()
-	equal(t, "names", b.unregister(), 0)
-	equal(t, "listed", b.listed(key), true)
+	expect.Equal(t, "names", b.unregister(), 0)
+	expect.Equal(t, "listed", b.listed(key), true)
 
 	n, err := newWorker(t, b.rdb, "two").Unregister(b.ctx)
-	must(t, err)
-	equal(t, "names that a worker without it takes off", n, 1)
+	expect.OK(t, err)
+	expect.Equal(t, "names that a worker without it takes off", n, 1)
 	b.say("b")
 	b.drain()
-	equal(t, "listed again", b.listed(key), true)
+	expect.Equal(t, "listed again", b.listed(key), true)
 
 	b.old()
 	n, err = b.c.Forget(b.ctx)
-	must(t, err)
-	equal(t, "forgotten", n, 1)
-	equal(t, "names", b.unregister(), 1)
-	equal(t, "listed when forgotten", b.listed(key), false)
+	expect.OK(t, err)
+	expect.Equal(t, "forgotten", n, 1)
+	expect.Equal(t, "names", b.unregister(), 1)
+	expect.Equal(t, "listed when forgotten", b.listed(key), false)
 }
 
 // Results of which no index knows are listed as well.
@@ -40,8 +41,8 @@ func TestListIdleFind(t *testing.T) {
 	b.say("a")
 	b.drain()
 	b.lose()
-	equal(t, "entered", b.find(), 1)
-	equal(t, "listed", b.listed(key), true)
-	equal(t, "known", b.isIn(rediskey.Sessions, key), true)
-	equal(t, "names", b.unregister(), 0)
+	expect.Equal(t, "entered", b.find(), 1)
+	expect.Equal(t, "listed", b.listed(key), true)
+	expect.Equal(t, "known", b.isIn(rediskey.Sessions, key), true)
+	expect.Equal(t, "names", b.unregister(), 0)
 }

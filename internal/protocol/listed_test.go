@@ -13,6 +13,7 @@ import (
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
+	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
@@ -20,7 +21,7 @@ import (
 func (b *bench) listed(session string) bool {
 	b.Helper()
 	listed, err := b.rdb.SIsMember(b.ctx, rediskey.AllQueues, rediskey.Queue(session)).Result()
-	must(b, err)
+	expect.OK(b, err)
 	return listed
 }
 
@@ -28,7 +29,7 @@ func (b *bench) listed(session string) bool {
 func (b *bench) unregister() int {
 	b.Helper()
 	n, err := b.c.Unregister(b.ctx)
-	must(b, err)
+	expect.OK(b, err)
 	return n
 }
 
@@ -39,7 +40,7 @@ func (b *bench) plain(id string) {
 	listed := b.listed(key)
 	b.enqueue(id)
 	if !listed {
-		must(b, b.rdb.SRem(b.ctx, rediskey.AllQueues, rediskey.Queue(key)).Err())
+		expect.OK(b, b.rdb.SRem(b.ctx, rediskey.AllQueues, rediskey.Queue(key)).Err())
 	}
 }
 
@@ -47,7 +48,7 @@ func (b *bench) plain(id string) {
 func (b *bench) fail() {
 	b.Helper()
 	_, err := b.start().Finish(b.ctx, sq.End{Status: session.StatusFailed, Error: "exit status 7", Release: true})
-	must(b, err)
+	expect.OK(b, err)
 }
 
 // A session is on asynqmon's list as long as there is something to look at, and not
@@ -61,37 +62,37 @@ func TestListedWithSomethingToLookAt(t *testing.T) {
 		"waiting":        {func(b *bench) { b.say("a") }, true},
 		"running":        {func(b *bench) { b.say("a"); b.start() }, true},
 		"its owner died": {func(b *bench) { b.say("a"); b.start(); b.die() }, true},
-		"retried":        {func(b *bench) { b.say("a"); must(b, b.start().Retry(b.ctx, errFlaky, time.Hour)) }, true},
+		"retried":        {func(b *bench) { b.say("a"); expect.OK(b, b.start().Retry(b.ctx, errFlaky, time.Hour)) }, true},
 		"delayed":        {func(b *bench) { b.delayed("a") }, true},
 		"a dead letter":  {func(b *bench) { b.say("a"); b.fail() }, true},
 		"stopped": {func(b *bench) {
 			b.say("a")
 			_, err := b.client.Stop(b.ctx, key)
-			must(b, err)
+			expect.OK(b, err)
 		}, true},
-		"paused":        {func(b *bench) { b.say("a"); b.drain(); must(b, b.inspector().PauseQueue(queue)) }, true},
+		"paused":        {func(b *bench) { b.say("a"); b.drain(); expect.OK(b, b.inspector().PauseQueue(queue)) }, true},
 		"results alone": {func(b *bench) { b.sayAll("a", "b"); b.drain() }, false},
 		"a dead letter that was deleted": {func(b *bench) {
 			b.say("a")
 			b.fail()
-			must(b, b.inspector().DeleteTask(queue, b.task("a")))
+			expect.OK(b, b.inspector().DeleteTask(queue, b.task("a")))
 		}, false},
-		"nothing": {func(b *bench) { must(b, b.rdb.SAdd(b.ctx, rediskey.AllQueues, queue).Err()) }, false},
+		"nothing": {func(b *bench) { expect.OK(b, b.rdb.SAdd(b.ctx, rediskey.AllQueues, queue).Err()) }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
-			must(t, b.rdb.SAdd(b.ctx, rediskey.AllQueues, "someone:else").Err())
+			expect.OK(t, b.rdb.SAdd(b.ctx, rediskey.AllQueues, "someone:else").Err())
 			c.do(b)
-			equal(t, "listed before", b.listed(key), true)
+			expect.Equal(t, "listed before", b.listed(key), true)
 			taken := 1
 			if c.want {
 				taken = 0
 			}
-			equal(t, "names taken off", b.unregister(), taken)
-			equal(t, "listed", b.listed(key), c.want)
-			equal(t, "a queue of another program is listed", b.rdb.SIsMember(b.ctx, rediskey.AllQueues, "someone:else").Val(), true)
-			equal(t, "taken off again", b.unregister(), 0)
+			expect.Equal(t, "names taken off", b.unregister(), taken)
+			expect.Equal(t, "listed", b.listed(key), c.want)
+			expect.Equal(t, "a queue of another program is listed", b.rdb.SIsMember(b.ctx, rediskey.AllQueues, "someone:else").Val(), true)
+			expect.Equal(t, "taken off again", b.unregister(), 0)
 		})
 	}
 }
@@ -100,22 +101,25 @@ func TestListedWithSomethingToLookAt(t *testing.T) {
 func TestListedAgain(t *testing.T) {
 	t.Parallel()
 	for name, do := range map[string]func(b *bench){
-		"Submit":                    func(b *bench) { b.say("b") },
-		"Submit, delayed":           func(b *bench) { b.delayed("b") },
-		"retry of the last message": func(b *bench) { _, err := b.client.Submit(b.ctx, key, session.Message{Text: "/retry"}); must(b, err) },
+		"Submit":          func(b *bench) { b.say("b") },
+		"Submit, delayed": func(b *bench) { b.delayed("b") },
+		"retry of the last message": func(b *bench) {
+			_, err := b.client.Submit(b.ctx, key, session.Message{Text: "/retry"})
+			expect.OK(b, err)
+		},
 		"a plain message, found by the sweep": func(b *bench) {
 			b.plain("b")
-			equal(b, "woken", b.sweep(), 1)
+			expect.Equal(b, "woken", b.sweep(), 1)
 		},
 		"a plain message, found by reap": func(b *bench) {
 			b.plain("b")
-			must(b, b.rdb.ZAdd(b.ctx, rediskey.Owned, redis.Z{Score: 1, Member: key}).Err())
-			equal(b, "recovered", b.reap(), 1)
+			expect.OK(b, b.rdb.ZAdd(b.ctx, rediskey.Owned, redis.Z{Score: 1, Member: key}).Err())
+			expect.Equal(b, "recovered", b.reap(), 1)
 		},
 		"a plain message that has failed, found by the search": func(b *bench) {
 			b.plain("b")
 			b.fail()
-			equal(b, "entered", b.find(), 1)
+			expect.Equal(b, "entered", b.find(), 1)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -125,10 +129,10 @@ func TestListedAgain(t *testing.T) {
 			b.drain()
 			b.rdb.Del(b.ctx, rediskey.Ready, rediskey.Owned) // a worker pops it, and reap finds nothing
 			b.unregister()
-			equal(t, "listed when idle", b.listed(key), false)
+			expect.Equal(t, "listed when idle", b.listed(key), false)
 			do(b)
-			equal(t, "listed", b.listed(key), true)
-			equal(t, "names taken off", b.unregister(), 0)
+			expect.Equal(t, "listed", b.listed(key), true)
+			expect.Equal(t, "names taken off", b.unregister(), 0)
 		})
 	}
 }
@@ -143,7 +147,7 @@ func TestUnlistedIsFound(t *testing.T) {
 		b.finish(h)
 		b.finish(h)
 		b.unregister()
-		equal(t, "listed", b.listed(key), false)
+		expect.Equal(t, "listed", b.listed(key), false)
 		return b
 	}
 	t.Run("its results are purged", func(t *testing.T) {
@@ -151,29 +155,29 @@ func TestUnlistedIsFound(t *testing.T) {
 		b := unlisted(t)
 		b.rdb.ZAdd(b.ctx, b.k.Completed(), redis.Z{Score: 1, Member: b.task("a")})
 		n, err := b.c.Purge(b.ctx)
-		must(t, err)
-		equal(t, "purged", n, 1)
-		equal(t, "kept", b.state("b"), "completed")
+		expect.OK(t, err)
+		expect.Equal(t, "purged", n, 1)
+		expect.Equal(t, "kept", b.state("b"), "completed")
 	})
 	t.Run("it is forgotten", func(t *testing.T) {
 		t.Parallel()
 		b := unlisted(t, func(c *sq.Config) { c.Retention = 0; c.SessionTTL = time.Hour })
 		b.old()
 		n, err := b.c.Forget(b.ctx)
-		must(t, err)
-		equal(t, "forgotten", n, 1)
+		expect.OK(t, err)
+		expect.Equal(t, "forgotten", n, 1)
 	})
 	t.Run("it is erased", func(t *testing.T) {
 		t.Parallel()
 		b := unlisted(t)
-		must(t, b.client.Erase(b.ctx, key))
-		equal(t, "its name is kept", b.isIn(unlistedIndex, key), false)
-		equal(t, "keys", len(b.rdb.Keys(b.ctx, "*{"+queue+"}*").Val()), 0)
-		equal(t, "listed", b.listed(key), false)
+		expect.OK(t, b.client.Erase(b.ctx, key))
+		expect.Equal(t, "its name is kept", b.isIn(unlistedIndex, key), false)
+		expect.Equal(t, "keys", len(b.rdb.Keys(b.ctx, "*{"+queue+"}*").Val()), 0)
+		expect.Equal(t, "listed", b.listed(key), false)
 	})
 	t.Run("its results can be read", func(t *testing.T) {
 		t.Parallel()
-		equal(t, "reply", unlisted(t).outcome("a").Reply, "re: a")
+		expect.Equal(t, "reply", unlisted(t).outcome("a").Reply, "re: a")
 	})
 	t.Run("its dead letters are listed", func(t *testing.T) {
 		t.Parallel()
@@ -182,10 +186,10 @@ func TestUnlistedIsFound(t *testing.T) {
 		b.fail()
 		var found []string
 		for s, err := range b.client.SessionsWithDeadLetters(b.ctx) {
-			must(t, err)
+			expect.OK(t, err)
 			found = append(found, s)
 		}
-		equalList(t, "with dead letters", found, key)
+		expect.List(t, "with dead letters", found, key)
 	})
 	t.Run("it is among the busy ones", func(t *testing.T) {
 		t.Parallel()
@@ -193,9 +197,9 @@ func TestUnlistedIsFound(t *testing.T) {
 		b.rdb.Del(b.ctx, rediskey.Ready, rediskey.Owned)
 		b.plain("c")
 		b.sweep()
-		must(t, b.rdb.SRem(b.ctx, rediskey.AllQueues, queue).Err())
+		expect.OK(t, b.rdb.SRem(b.ctx, rediskey.AllQueues, queue).Err())
 		busy, err := b.client.BusySessions(b.ctx)
-		must(t, err)
+		expect.OK(t, err)
 		if len(busy) != 1 || busy[0].Session != key {
 			t.Errorf("busy: %v", busy)
 		}
@@ -220,15 +224,15 @@ func TestUnregisterRace(t *testing.T) {
 	<-gate.Arrived()
 	b.plain("a")
 	gate.Release()
-	equal(t, "names", <-names, 0)
-	equal(t, "listed", b.listed(key), true)
+	expect.Equal(t, "names", <-names, 0)
+	expect.Equal(t, "listed", b.listed(key), true)
 }
 
 // gatedAt is a worker that is held up behind each command by a name.
 func (b *bench) gatedAt(name string) (*redistest.Gate, *actors.Consumer) {
 	b.Helper()
 	options, err := redis.ParseURL(redistest.URL(b.T))
-	must(b, err)
+	expect.OK(b, err)
 	rdb := redis.NewClient(options)
 	b.Cleanup(func() { rdb.Close() })
 	faults := &redistest.Faults{}
@@ -256,28 +260,28 @@ func TestUnregisterLooksAgain(t *testing.T) {
 		}()
 		<-gate.Arrived()
 		die()
-		must(t, <-dead) // to be cut short is no failure: a drain does so
-		equal(t, "listed", b.listed(key), false)
+		expect.OK(t, <-dead) // to be cut short is no failure: a drain does so
+		expect.Equal(t, "listed", b.listed(key), false)
 		b.plain("b")
 		b.fail()
 		b.overdue(unlistedIndex)
 		b.unregister()
-		equal(t, "listed", b.listed(key), true)
-		equal(t, "names to be looked at", b.rdb.ZCard(b.ctx, unlistedIndex).Val(), 0)
+		expect.Equal(t, "listed", b.listed(key), true)
+		expect.Equal(t, "names to be looked at", b.rdb.ZCard(b.ctx, unlistedIndex).Val(), 0)
 	})
 	t.Run("the sender is slow", func(t *testing.T) {
 		t.Parallel()
 		b := newBench(t)
-		must(t, b.rdb.SAdd(b.ctx, rediskey.AllQueues, queue).Err())
-		equal(t, "names", b.unregister(), 1)
+		expect.OK(t, b.rdb.SAdd(b.ctx, rediskey.AllQueues, queue).Err())
+		expect.Equal(t, "names", b.unregister(), 1)
 		b.plain("a")
 		b.fail()
-		equal(t, "at once", b.listed(key), false)
+		expect.Equal(t, "at once", b.listed(key), false)
 		b.unregister()
-		equal(t, "before its time", b.listed(key), false)
+		expect.Equal(t, "before its time", b.listed(key), false)
 		b.overdue(unlistedIndex)
 		b.unregister()
-		equal(t, "listed", b.listed(key), true)
+		expect.Equal(t, "listed", b.listed(key), true)
 	})
 }
 
@@ -289,7 +293,7 @@ const unlistedIndex = "turnstile:unlisted"
 func TestUnregisterOnePassAtATime(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	must(t, b.rdb.SAdd(b.ctx, rediskey.AllQueues, queue).Err())
+	expect.OK(t, b.rdb.SAdd(b.ctx, rediskey.AllQueues, queue).Err())
 	gate, gated := b.gatedAt("srem")
 	ended := make(chan error, 1)
 	go func() {
@@ -297,13 +301,13 @@ func TestUnregisterOnePassAtATime(t *testing.T) {
 		ended <- err
 	}()
 	<-gate.Arrived()
-	must(t, b.rdb.SAdd(b.ctx, rediskey.AllQueues, rediskey.Queue("idle")).Err())
-	equal(t, "names, beside another's pass", b.unregister(), 0)
+	expect.OK(t, b.rdb.SAdd(b.ctx, rediskey.AllQueues, rediskey.Queue("idle")).Err())
+	expect.Equal(t, "names, beside another's pass", b.unregister(), 0)
 	if left := b.rdb.PTTL(b.ctx, rediskey.Timer("unregister")).Val(); left <= 0 || left > 5*time.Second {
 		t.Errorf("should that one die, the next pass may begin in %s", left)
 	}
 	gate.Release()
-	must(t, <-ended)
+	expect.OK(t, <-ended)
 	if b.unregister() == 0 && b.listed("idle") {
 		t.Error("no pass can begin behind the end of one")
 	}
@@ -327,14 +331,14 @@ func TestContract_UnlistedQueue(t *testing.T) {
 	if _, err := i.GetTaskInfo(queue, b.task("a")); !errors.Is(err, asynq.ErrQueueNotFound) {
 		t.Errorf("a result: %v", err)
 	}
-	must(t, i.PauseQueue(queue))
-	must(t, i.UnpauseQueue(queue))
+	expect.OK(t, i.PauseQueue(queue))
+	expect.OK(t, i.UnpauseQueue(queue))
 	b.say("b")
 	info, err := i.GetQueueInfo(queue)
-	must(t, err)
-	equal(t, "results", info.Completed, 1)
+	expect.OK(t, err)
+	expect.Equal(t, "results", info.Completed, 1)
 	tasks, err := i.ListCompletedTasks(queue)
-	must(t, err)
+	expect.OK(t, err)
 	if len(tasks) != 1 || tasks[0].ID != b.task("a") {
 		t.Errorf("results: %v", tasks)
 	}

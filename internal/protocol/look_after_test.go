@@ -11,6 +11,7 @@ import (
 	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/internal/script"
+	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
@@ -18,7 +19,7 @@ import (
 func (b *bench) looksIn() time.Duration {
 	b.Helper()
 	score, err := b.rdb.ZScore(b.ctx, rediskey.Owned, key).Result()
-	must(b, err)
+	expect.OK(b, err)
 	return time.Duration(int64(score)-b.rdb.Time(b.ctx).Val().UnixMilli()) * time.Millisecond
 }
 
@@ -39,7 +40,7 @@ func TestCrashBehindTheClaimIsFoundInTime(t *testing.T) {
 			t.Parallel()
 			b := newBench(t, shortLease)
 			for _, known := range script.All() {
-				must(t, b.rdb.ScriptLoad(b.ctx, known.Source).Err())
+				expect.OK(t, b.rdb.ScriptLoad(b.ctx, known.Source).Err())
 			}
 			c.wait(b)
 			rdb, faults := b.bare(), &redistest.Faults{}
@@ -51,7 +52,7 @@ func TestCrashBehindTheClaimIsFoundInTime(t *testing.T) {
 				_, _ = newWorker(t, rdb, "dies", shortLease).Claim(context.WithoutCancel(b.ctx), []string{key})
 			}()
 			<-dead.Arrived()
-			equal(t, "claimed", b.rdb.Exists(b.ctx, b.k.Sentinel()).Val(), 1)
+			expect.Equal(t, "claimed", b.rdb.Exists(b.ctx, b.k.Sentinel()).Val(), 1)
 			if in := b.looksIn(); in > 2*time.Second {
 				t.Errorf("reap looks after it in %s", in)
 			}
@@ -85,7 +86,7 @@ func TestRenewalsRepairTheIndex(t *testing.T) {
 				at := b.rdb.Time(b.ctx).Val().Add(c.ahead)
 				b.rdb.ZAdd(b.ctx, rediskey.Owned, redis.Z{Score: float64(at.UnixMilli()), Member: key})
 			}
-			must(t, b.c.Renew(b.ctx, []*sq.Claim{h})[0].Err)
+			expect.OK(t, b.c.Renew(b.ctx, []*sq.Claim{h})[0].Err)
 			if in := b.looksIn(); in > c.in || in < c.least {
 				t.Errorf("reap looks after it in %s", in)
 			}
@@ -111,11 +112,11 @@ func TestNothingIsClaimedWithoutAnEntryOnACluster(t *testing.T) {
 	if !errors.Is(err, refused) || len(holds) > 0 {
 		t.Fatalf("%d holds, error: %v", len(holds), err)
 	}
-	equal(t, "claimed", b.rdb.Exists(b.ctx, b.k.Sentinel()).Val(), 0)
-	equalList(t, "put back", b.pop(), key)
+	expect.Equal(t, "claimed", b.rdb.Exists(b.ctx, b.k.Sentinel()).Val(), 0)
+	expect.List(t, "put back", b.pop(), key)
 	holds, err = broken.c.Claim(broken.ctx, []string{key})
-	must(t, err)
-	equal(t, "claimed then", len(holds), 1)
+	expect.OK(t, err)
+	expect.Equal(t, "claimed then", len(holds), 1)
 	if in := b.looksIn(); in > 2*time.Second {
 		t.Errorf("reap looks after it in %s", in)
 	}

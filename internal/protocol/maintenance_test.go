@@ -11,6 +11,7 @@ import (
 	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 )
 
 func TestPurge(t *testing.T) {
@@ -28,24 +29,24 @@ func TestPurge(t *testing.T) {
 		}
 		return nil
 	})
-	must(t, err)
+	expect.OK(t, err)
 	b.sayAll("kept", "failed", "old")
 	h := b.start()
 	b.finish(h)
 	for range 2 {
-		must(t, h.Promote(b.ctx))
+		expect.OK(t, h.Promote(b.ctx))
 		_, err := h.Finish(b.ctx, sq.End{Status: session.StatusFailed})
-		must(t, err)
+		expect.OK(t, err)
 	}
 	b.rdb.ZAdd(b.ctx, b.k.Archived(), redis.Z{Score: float64(time.Now().Add(-91 * 24 * time.Hour).Unix()), Member: b.task("old")})
 	n, err := b.c.Purge(b.ctx)
-	must(t, err)
-	equal(t, "deleted", n, 451)
-	equal(t, "kept", b.state("kept")+" "+b.state("failed")+" "+b.state("old"), "completed archived ")
-	equal(t, "task hashes", len(b.rdb.Keys(b.ctx, b.k.TaskPrefix()+"*").Val()), 2)
+	expect.OK(t, err)
+	expect.Equal(t, "deleted", n, 451)
+	expect.Equal(t, "kept", b.state("kept")+" "+b.state("failed")+" "+b.state("old"), "completed archived ")
+	expect.Equal(t, "task hashes", len(b.rdb.Keys(b.ctx, b.k.TaskPrefix()+"*").Val()), 2)
 	n, err = b.c.Purge(b.ctx)
-	must(t, err)
-	equal(t, "deleted again", n, 0)
+	expect.OK(t, err)
+	expect.Equal(t, "deleted again", n, 0)
 }
 
 func TestForget(t *testing.T) {
@@ -57,12 +58,12 @@ func TestForget(t *testing.T) {
 	forget := func() int {
 		t.Helper()
 		n, err := b.c.Forget(b.ctx)
-		must(t, err)
+		expect.OK(t, err)
 		return n
 	}
-	equal(t, "while it is young", forget(), 0)
+	expect.Equal(t, "while it is young", forget(), 0)
 	b.overdue(rediskey.Sessions)
-	equal(t, "used lately, whatever the index says", forget(), 0)
+	expect.Equal(t, "used lately, whatever the index says", forget(), 0)
 	if score := b.rdb.ZScore(b.ctx, rediskey.Sessions, key).Val(); score < 2 {
 		t.Errorf("looked at again at %v", score)
 	}
@@ -71,13 +72,13 @@ func TestForget(t *testing.T) {
 	b.rdb.HSet(b.ctx, b.k.Run(), "ended_at", old)
 	b.overdue(rediskey.Sessions)
 	b.enqueue("b")
-	equal(t, "while it holds a message", forget(), 0)
-	must(t, b.inspector().DeleteTask(rediskey.Queue(key), b.task("b")))
+	expect.Equal(t, "while it holds a message", forget(), 0)
+	expect.OK(t, b.inspector().DeleteTask(rediskey.Queue(key), b.task("b")))
 	b.overdue(rediskey.Sessions)
-	equal(t, "old and empty", forget(), 1)
+	expect.Equal(t, "old and empty", forget(), 1)
 	b.rdb.Del(b.ctx, rediskey.AllQueues)
 	left := b.rdb.Keys(b.ctx, "turnstile:*").Val()
-	equalList(t, "what is left", left)
+	expect.List(t, "what is left", left)
 
 	last := time.Now().UnixMilli()
 	b.say("c")
@@ -106,11 +107,11 @@ func TestForgetMany(t *testing.T) {
 		p.ZAdd(b.ctx, rediskey.Sessions, members...)
 		return nil
 	})
-	must(t, err)
+	expect.OK(t, err)
 	gone, err := b.c.Forget(b.ctx)
 	if err == nil || strings.Count(err.Error(), "WRONGTYPE") != 3 {
 		t.Errorf("of the broken ones it says %v", err)
 	}
-	equal(t, "forgotten", gone, n-9)
-	equal(t, "left", b.rdb.ZCard(b.ctx, rediskey.Sessions).Val(), 9)
+	expect.Equal(t, "forgotten", gone, n-9)
+	expect.Equal(t, "left", b.rdb.ZCard(b.ctx, rediskey.Sessions).Val(), 9)
 }

@@ -15,6 +15,7 @@ import (
 	sq "turnstile/internal/protocol"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
+	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
@@ -92,7 +93,7 @@ func (r *reads) forget() {
 func clientOf(t *testing.T, url string, connections int, hook redis.Hook) *actors.Client {
 	t.Helper()
 	options, err := redis.ParseURL(url)
-	must(t, err)
+	expect.OK(t, err)
 	options.PoolSize, options.PoolTimeout = connections, 30*time.Second
 	rdb := redis.NewClient(options)
 	t.Cleanup(func() { rdb.Close() })
@@ -115,7 +116,7 @@ func TestManyWaitsLeaveConnections(t *testing.T) {
 			for i := range keys {
 				keys[i] = fmt.Sprint("s", i)
 				_, err := client.Submit(b.ctx, keys[i], session.Message{ID: "m", Text: keys[i]})
-				must(t, err)
+				expect.OK(t, err)
 			}
 			var waits sync.WaitGroup
 			for i, s := range keys {
@@ -134,24 +135,24 @@ func TestManyWaitsLeaveConnections(t *testing.T) {
 					}
 				})
 			}
-			await(t, "the waits", func() bool { return hook.waiting() == n })
+			expect.Soon(t, "the waits", func() bool { return hook.waiting() == n })
 			for i := range 20 {
 				_, err := client.Submit(b.ctx, fmt.Sprint("other", i), session.Message{Text: "x"})
-				must(t, err)
+				expect.OK(t, err)
 				r, err := client.Submit(b.ctx, keys[i], session.Message{Text: "/title"})
-				must(t, err)
-				equal(t, "title", r.Reply, "The conversation has no title. /title TEXT gives it one.")
+				expect.OK(t, err)
+				expect.Equal(t, "title", r.Reply, "The conversation has no title. /title TEXT gives it one.")
 			}
 			holds, err := b.c.Claim(b.ctx, keys)
-			must(t, err)
-			equal(t, "holds", len(holds), n)
+			expect.OK(t, err)
+			expect.Equal(t, "holds", len(holds), n)
 			for _, h := range holds {
-				must(t, h.Promote(b.ctx))
-				must(t, h.Emit(b.ctx, []session.Event{{Type: "text", Turn: h.Turn().ID, Text: "re"}}))
+				expect.OK(t, h.Promote(b.ctx))
+				expect.OK(t, h.Emit(b.ctx, []session.Event{{Type: "text", Turn: h.Turn().ID, Text: "re"}}))
 				b.finish(h)
 			}
 			waits.Wait()
-			equal(t, "connections that were kept at once", hook.most, connections/2)
+			expect.Equal(t, "connections that were kept at once", hook.most, connections/2)
 			if hook.longest > 50 {
 				t.Errorf("a pipeline of %d reads", hook.longest)
 			}
@@ -174,7 +175,7 @@ func TestWaitWithoutAConnectionEndsWithItsContext(t *testing.T) {
 		_, err := client.Wait(ctx, key, "a")
 		ended <- err
 	}()
-	await(t, "the wait", func() bool { return hook.waiting() == 1 })
+	expect.Soon(t, "the wait", func() bool { return hook.waiting() == 1 })
 	begin := time.Now()
 	cancel(why)
 	if err := <-ended; !errors.Is(err, why) {
@@ -183,7 +184,7 @@ func TestWaitWithoutAConnectionEndsWithItsContext(t *testing.T) {
 	if took := time.Since(begin); took > time.Second {
 		t.Errorf("it took %s", took)
 	}
-	equalList(t, "the message goes on", b.drain(), "a")
+	expect.List(t, "the message goes on", b.drain(), "a")
 }
 
 // A stream that cannot be read is the trouble of its own wait only.
@@ -200,19 +201,19 @@ func TestWaitBesideABrokenStream(t *testing.T) {
 		got <- err
 	}()
 	_, err := client.Submit(b.ctx, "broken", session.Message{ID: "m", Text: "x"})
-	must(t, err)
+	expect.OK(t, err)
 	broken := make(chan error, 1)
 	go func() {
 		_, err := client.Wait(b.ctx, "broken", "m")
 		broken <- err
 	}()
-	await(t, "the waits", func() bool { return hook.waiting() == 2 })
-	must(t, b.rdb.Set(b.ctx, strings.Replace(b.k.Events(), key, "broken", 1), "not a stream", 0).Err())
+	expect.Soon(t, "the waits", func() bool { return hook.waiting() == 2 })
+	expect.OK(t, b.rdb.Set(b.ctx, strings.Replace(b.k.Events(), key, "broken", 1), "not a stream", 0).Err())
 	if err := <-broken; err == nil || !strings.Contains(err.Error(), "WRONGTYPE") {
 		t.Errorf("error: %v", err)
 	}
-	equalList(t, "runs", b.drain(), "a")
-	must(t, <-got)
+	expect.List(t, "runs", b.drain(), "a")
+	expect.OK(t, <-got)
 }
 
 // What a follower without a connection sees comes soon, and not with the next look at
@@ -237,14 +238,14 @@ func TestFollowWithoutAConnection(t *testing.T) {
 	begin := time.Now()
 	for i := range n {
 		hook.forget()
-		await(t, "the next look", func() bool { return hook.waiting() == 1 })
-		must(t, h.Emit(b.ctx, []session.Event{{Type: "thought", Turn: h.Turn().ID, Text: fmt.Sprint(i)}}))
-		equal(t, "seen", <-seen, fmt.Sprint(i))
+		expect.Soon(t, "the next look", func() bool { return hook.waiting() == 1 })
+		expect.OK(t, h.Emit(b.ctx, []session.Event{{Type: "thought", Turn: h.Turn().ID, Text: fmt.Sprint(i)}}))
+		expect.Equal(t, "seen", <-seen, fmt.Sprint(i))
 	}
 	if took := time.Since(begin); took > 15*time.Second { // each by itself would take 5 s
 		t.Errorf("%d events took %s", n, took)
 	}
 	_, err := h.Finish(b.ctx, sq.End{Status: session.StatusDone})
-	must(t, err)
-	must(t, <-ended)
+	expect.OK(t, err)
+	expect.OK(t, <-ended)
 }

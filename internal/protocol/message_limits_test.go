@@ -9,6 +9,7 @@ import (
 	"turnstile"
 	sq "turnstile/internal/protocol"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 )
 
 // overLimits are messages that have too much of one thing, by what that is.
@@ -36,7 +37,7 @@ func TestSubmitRefusesWhatIsTooLarge(t *testing.T) {
 		if !errors.Is(err, session.ErrInvalid) || !strings.Contains(fmt.Sprint(err), what) {
 			t.Errorf("%s: %.200v", what, err)
 		}
-		equal(t, what+": keys", len(b.rdb.Keys(b.ctx, "*").Val()), 0)
+		expect.Equal(t, what+": keys", len(b.rdb.Keys(b.ctx, "*").Val()), 0)
 		b.rdb.FlushDB(b.ctx) // at the version before it is stored
 	}
 }
@@ -50,7 +51,7 @@ func TestPlainMessagesOverALimit(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
 			payload, err := m.EncodePayload()
-			must(t, err)
+			expect.OK(t, err)
 			b.enqueueRaw(session.TaskType, string(payload), b.task("large"))
 			h := b.claim()
 			if err := h.Turn().Err; !errors.Is(err, session.ErrInvalid) || !strings.Contains(fmt.Sprint(err), what) {
@@ -74,28 +75,28 @@ func TestTooLongToBeRead(t *testing.T) {
 		if holds, err := b.c.Claim(b.ctx, []string{key}); err != nil || len(holds) > 0 {
 			t.Fatalf("claimed %d: %v", len(holds), err)
 		}
-		equal(t, "is to be claimed again", b.rdb.ZScore(b.ctx, "turnstile:ready", key).Err(), nil)
+		expect.Equal(t, "is to be claimed again", b.rdb.ZScore(b.ctx, "turnstile:ready", key).Err(), nil)
 	}
 	for i := range 3 {
 		id := fmt.Sprint("large", i)
-		equal(t, "state", b.state(id), "archived")
+		expect.Equal(t, "state", b.state(id), "archived")
 		if n := b.rdb.HStrLen(b.ctx, b.k.Task(b.task(id)), "msg").Val(); n > 1000 {
 			t.Errorf("%d bytes are kept", n)
 		}
 		o := b.outcome(id)
-		equal(t, "status", o.Status, session.StatusFailed)
+		expect.Equal(t, "status", o.Status, session.StatusFailed)
 		if !strings.Contains(o.Error, "bytes, at most 2359296 are allowed; its content was not kept") {
 			t.Errorf("error: %s", o.Error)
 		}
 		info := b.inspect(id)
-		equal(t, "asynqmon: its error", info.LastErr, o.Error)
-		equal(t, "asynqmon: its queue and type", info.Queue+" "+info.Type, "session:"+key+" turnstile:message")
+		expect.Equal(t, "asynqmon: its error", info.LastErr, o.Error)
+		expect.Equal(t, "asynqmon: its queue and type", info.Queue+" "+info.Type, "session:"+key+" turnstile:message")
 	}
-	equalList(t, "runs", b.drain(), "small")
-	equal(t, "dead letters", len(b.dead(key)), 3)
+	expect.List(t, "runs", b.drain(), "small")
+	expect.Equal(t, "dead letters", len(b.dead(key)), 3)
 	n, err := b.client.Rerun(b.ctx, key)
-	must(t, err)
-	equal(t, "run again", n, 3)
+	expect.OK(t, err)
+	expect.Equal(t, "run again", n, 3)
 	if err := b.claim().Turn().Err; !errors.Is(err, session.ErrInvalid) || !strings.Contains(err.Error(), "was not kept") {
 		t.Errorf("%v", err)
 	}
@@ -109,7 +110,7 @@ func TestTooLongElsewhere(t *testing.T) {
 	put := func(b *bench, id string) { b.enqueueRaw(session.TaskType, large, b.task(id)) }
 	short := func(b *bench, id string) {
 		b.Helper()
-		equal(b, "state", b.state(id), "archived")
+		expect.Equal(b, "state", b.state(id), "archived")
 		if n := b.rdb.HStrLen(b.ctx, b.k.Task(b.task(id)), "msg").Val(); n > 1000 {
 			b.Errorf("%d bytes are kept", n)
 		}
@@ -120,13 +121,13 @@ func TestTooLongElsewhere(t *testing.T) {
 		b.say("a")
 		h := b.start()
 		put(b, "s")
-		equal(t, "another Submit of it", b.say("s", session.ModeSteer).Status, turnstile.Duplicate)
+		expect.Equal(t, "another Submit of it", b.say("s", session.ModeSteer).Status, turnstile.Duplicate)
 		steered, err := h.Steer(b.ctx)
-		must(t, err)
-		equal(t, "steered", len(steered), 0)
+		expect.OK(t, err)
+		expect.Equal(t, "steered", len(steered), 0)
 		more, err := h.Finish(b.ctx, sq.End{Status: session.StatusDone})
-		must(t, err)
-		equal(t, "the next turn takes it", more, false)
+		expect.OK(t, err)
+		expect.Equal(t, "the next turn takes it", more, false)
 		b.claimNothing("it is archived")
 		short(b, "s")
 	})
@@ -135,7 +136,7 @@ func TestTooLongElsewhere(t *testing.T) {
 		b := newBench(t)
 		put(b, "p")
 		_, err := b.client.Stop(b.ctx, key)
-		must(t, err)
+		expect.OK(t, err)
 		short(b, "p")
 	})
 	t.Run("full", func(t *testing.T) {
@@ -146,14 +147,14 @@ func TestTooLongElsewhere(t *testing.T) {
 		put(b, "p")
 		b.say("b")
 		short(b, "p")
-		equalList(t, "the line", b.waiting(), "b")
+		expect.List(t, "the line", b.waiting(), "b")
 	})
 	t.Run("a dead owner's", func(t *testing.T) {
 		t.Parallel()
 		b := newBench(t)
 		b.say("a")
 		b.start()
-		must(t, b.rdb.HSet(b.ctx, b.k.Task(b.task("a")), "msg", strings.Repeat("x", 3<<20)).Err())
+		expect.OK(t, b.rdb.HSet(b.ctx, b.k.Task(b.task("a")), "msg", strings.Repeat("x", 3<<20)).Err())
 		b.die()
 		b.claimNothing("it comes back")
 		b.claimNothing("and is archived")
@@ -170,13 +171,13 @@ func TestLongErrors(t *testing.T) {
 	long := errors.New(strings.Repeat("ä", 1<<20))
 	for range 3 {
 		h := b.start()
-		must(t, h.Retry(b.ctx, long, 0))
+		expect.OK(t, h.Retry(b.ctx, long, 0))
 	}
 	if n := b.rdb.HStrLen(b.ctx, b.k.Task(b.task("a")), "msg").Val(); n > 4000 {
 		t.Errorf("the task has %d bytes", n)
 	}
 	_, err := b.start().Finish(b.ctx, sq.End{Status: session.StatusFailed, Error: long.Error()})
-	must(t, err)
+	expect.OK(t, err)
 	if n := len(b.outcome("a").Error); n < 16<<10 || n > 17<<10 {
 		t.Errorf("the error has %d bytes", n)
 	}

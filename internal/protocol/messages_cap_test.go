@@ -11,6 +11,7 @@ import (
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
+	"turnstile/test/expect"
 )
 
 // capped is a bench whose sender lets in so many messages in all.
@@ -25,7 +26,7 @@ func capped(t *testing.T, n int) *bench {
 func (b *bench) submit(sessionKey, id string) string {
 	b.Helper()
 	r, err := b.client.Submit(b.ctx, sessionKey, session.Message{ID: id, Text: id})
-	must(b, err)
+	expect.OK(b, err)
 	return string(r.Status) + " " + r.Reason
 }
 
@@ -36,37 +37,37 @@ func TestMessagesCap(t *testing.T) {
 	b := capped(t, 3)
 	for i := range 4 { // before anybody has counted, each is counted as it comes
 		want := map[bool]string{true: "accepted ", false: "refused messages"}[i < 3]
-		equal(t, fmt.Sprint(i), b.submit(fmt.Sprint("s", i), "a"), want)
+		expect.Equal(t, fmt.Sprint(i), b.submit(fmt.Sprint("s", i), "a"), want)
 	}
-	equal(t, "stored", b.rdb.Exists(b.ctx, rediskey.For("s3").Pending(), rediskey.For("s3").Task(rediskey.TaskID("s3", "a"))).Val(), 0)
-	equal(t, "known", b.isIn(rediskey.Sessions, "s3"), false)
+	expect.Equal(t, "stored", b.rdb.Exists(b.ctx, rediskey.For("s3").Pending(), rediskey.For("s3").Task(rediskey.TaskID("s3", "a"))).Val(), 0)
+	expect.Equal(t, "known", b.isIn(rediskey.Sessions, "s3"), false)
 	r, err := b.client.Submit(b.ctx, "s3", session.Message{Text: "a"})
-	must(t, err)
-	equal(t, "as an error", errors.Is(r.Err(), turnstile.ErrMessagesFull), true)
+	expect.OK(t, err)
+	expect.Equal(t, "as an error", errors.Is(r.Err(), turnstile.ErrMessagesFull), true)
 
-	equal(t, "a repetition", b.submit("s0", "a"), "duplicate ")
+	expect.Equal(t, "a repetition", b.submit("s0", "a"), "duplicate ")
 	b.trimAll()
-	equal(t, "counted", b.rdb.HGet(b.ctx, rediskey.Waiting, "count").Val(), "3")
-	equal(t, "after the sweep", b.submit("s3", "a"), "refused messages")
+	expect.Equal(t, "counted", b.rdb.HGet(b.ctx, rediskey.Waiting, "count").Val(), "3")
+	expect.Equal(t, "after the sweep", b.submit("s3", "a"), "refused messages")
 
 	// Whoever has an owner is not kept from steering or interrupting.
 	holds, err := b.c.Claim(b.ctx, []string{"s0"})
-	must(t, err)
-	equal(t, "a follow-up", b.submit("s0", "b"), "queued ")
+	expect.OK(t, err)
+	expect.Equal(t, "a follow-up", b.submit("s0", "b"), "queued ")
 	_, err = holds[0].Finish(b.ctx, sq.End{Status: session.StatusDone})
-	must(t, err)
+	expect.OK(t, err)
 	_, err = holds[0].Finish(b.ctx, sq.End{Status: session.StatusDone})
-	must(t, err)
-	must(t, b.rdb.Del(b.ctx, rediskey.Timer("sweep")).Err())
+	expect.OK(t, err)
+	expect.OK(t, b.rdb.Del(b.ctx, rediskey.Timer("sweep")).Err())
 	b.trimAll()
-	equal(t, "counted again", b.rdb.HGet(b.ctx, rediskey.Waiting, "count").Val(), "2")
-	equal(t, "there is room", b.submit("s3", "a"), "accepted ")
+	expect.Equal(t, "counted again", b.rdb.HGet(b.ctx, rediskey.Waiting, "count").Val(), "2")
+	expect.Equal(t, "there is room", b.submit("s3", "a"), "accepted ")
 
 	// The count is as of the sweep, until no worker sweeps any more.
-	equal(t, "more, before the next count", b.submit("s4", "a"), "accepted ")
-	must(t, b.rdb.HSet(b.ctx, rediskey.Waiting, "at", b.redisTime().Add(-2*time.Minute).UnixMilli()).Err())
-	equal(t, "without a worker", b.submit("s5", "a"), "accepted ")
-	equal(t, "one too many", b.submit("s6", "a"), "refused messages")
+	expect.Equal(t, "more, before the next count", b.submit("s4", "a"), "accepted ")
+	expect.OK(t, b.rdb.HSet(b.ctx, rediskey.Waiting, "at", b.redisTime().Add(-2*time.Minute).UnixMilli()).Err())
+	expect.Equal(t, "without a worker", b.submit("s5", "a"), "accepted ")
+	expect.Equal(t, "one too many", b.submit("s6", "a"), "refused messages")
 }
 
 // Without a cap nothing is asked.
@@ -78,6 +79,6 @@ func TestMessagesCapAsksOnlyIfItIsSet(t *testing.T) {
 		trips := &roundTrips{}
 		b.rdb.AddHook(trips)
 		b.say("second")
-		equal(t, fmt.Sprint("round trips with a cap of ", set), trips.n.Load(), n)
+		expect.Equal(t, fmt.Sprint("round trips with a cap of ", set), trips.n.Load(), n)
 	}
 }

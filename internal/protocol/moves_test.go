@@ -11,6 +11,7 @@ import (
 	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 )
 
 // enqueue puts a message in without ringing, as a sender that died does.
@@ -20,7 +21,7 @@ func (b *bench) enqueue(id string, opts ...asynq.Option) {
 	task := asynq.NewTaskWithHeaders(session.TaskType, []byte(fmt.Sprintf(`{"v":1,"text":%q}`, id)), map[string]string{"turnstile-nonce": "nonce-" + id})
 	opts = append([]asynq.Option{asynq.Queue(rediskey.Queue(key)), asynq.TaskID(b.task(id))}, opts...)
 	_, err := client.EnqueueContext(b.ctx, task, opts...)
-	must(b, err)
+	expect.OK(b, err)
 }
 
 // enqueueRaw puts any task into the session's queue.
@@ -28,7 +29,7 @@ func (b *bench) enqueueRaw(kind, payload, id string, opts ...asynq.Option) {
 	b.Helper()
 	opts = append([]asynq.Option{asynq.Queue(rediskey.Queue(key)), asynq.TaskID(id)}, opts...)
 	_, err := asynq.NewClientFromRedisClient(b.rdb).EnqueueContext(b.ctx, asynq.NewTask(kind, []byte(payload)), opts...)
-	must(b, err)
+	expect.OK(b, err)
 }
 
 // ring is the sender's second half.
@@ -56,7 +57,7 @@ func (b *bench) backdate(id string) {
 func (b *bench) delayed(id string) {
 	b.Helper()
 	_, err := b.client.Submit(b.ctx, key, session.Message{ID: id, Text: id}, turnstile.Delay(time.Hour))
-	must(b, err)
+	expect.OK(b, err)
 	b.backdate(id)
 }
 
@@ -101,7 +102,7 @@ func (b *bench) retract(task, msg string) func() error {
 	b.Helper()
 	s := b.info()
 	entries, err := b.client.Transcript(b.ctx, key, s.SessionID)
-	must(b, err)
+	expect.OK(b, err)
 	turn, n := "none", 0
 	for _, e := range entries {
 		if e.Turn != turn {

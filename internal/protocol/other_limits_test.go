@@ -9,6 +9,7 @@ import (
 	sq "turnstile/internal/protocol"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
+	"turnstile/test/expect"
 )
 
 // A program may have other limits.
@@ -25,9 +26,9 @@ func TestProgramMaySetOtherLimits(t *testing.T) {
 			t.Errorf("%.20v: %v", m, err)
 		}
 	}
-	equal(t, "accepted", b.say("ten").Status, turnstile.Accepted)
+	expect.Equal(t, "accepted", b.say("ten").Status, turnstile.Accepted)
 	b.enqueueRaw(session.TaskType, `{"v":1,"text":"more than ten"}`, b.task("plain"))
 	h := b.start()
-	equal(t, "goes on", b.finish(h), true)
-	equal(t, "judged", errors.Is(h.Turn().Err, session.ErrTooLarge), true)
+	expect.Equal(t, "goes on", b.finish(h), true)
+	expect.Equal(t, "judged", errors.Is(h.Turn().Err, session.ErrTooLarge), true)
 }

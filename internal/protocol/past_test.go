@@ -19,6 +19,7 @@ import (
 	sq "turnstile/internal/protocol"
 	"turnstile/internal/stored"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
@@ -29,7 +30,7 @@ func (b *bench) wrote(lines ...string) *sq.Claim {
 	b.say(turnstile.NewMessageID())
 	h := b.start()
 	for _, line := range lines {
-		must(b, b.rdb.RPush(b.ctx, b.k.Transcript(h.Turn().SessionID), line).Err())
+		expect.OK(b, b.rdb.RPush(b.ctx, b.k.Transcript(h.Turn().SessionID), line).Err())
 	}
 	return h
 }
@@ -39,13 +40,13 @@ func storedEntry(t testing.TB, turn, text string, bytes int) string {
 	t.Helper()
 	e := session.Entry{Role: session.RoleTool, Turn: turn, Text: text + " ", Tool: &session.ToolUse{Name: "t"}}
 	line, err := stored.EncodeEntry(e)
-	must(t, err)
+	expect.OK(t, err)
 	if len(line) > bytes {
 		t.Fatalf("an entry has %d bytes at least", len(line))
 	}
 	e.Text += strings.Repeat("x", bytes-len(line))
 	line, err = stored.EncodeEntry(e)
-	must(t, err)
+	expect.OK(t, err)
 	return line
 }
 
@@ -85,15 +86,15 @@ func TestPastIsBounded(t *testing.T) {
 			for i, e := range strings.Fields(c.entries) {
 				var size int
 				_, err := fmt.Sscan(e[1:], &size)
-				must(t, err)
+				expect.OK(t, err)
 				lines, all = append(lines, storedEntry(t, e[:1], fmt.Sprint(i), size)), append(all, fmt.Sprint(i))
 			}
 			past := b.past(b.wrote(lines...))
 			for len(all) > 0 && all[0] != c.want {
 				all = all[1:]
 			}
-			equalList(t, "told", names(past.Entries), all...)
-			equal(t, "left out", past.Older, len(lines)-len(all))
+			expect.List(t, "told", names(past.Entries), all...)
+			expect.Equal(t, "left out", past.Older, len(lines)-len(all))
 		})
 	}
 }
@@ -104,8 +105,8 @@ func TestPastWithBrokenEntries(t *testing.T) {
 	b := newBench(t, func(c *sq.Config) { c.HistoryBytes = 500 })
 	broken := strings.Repeat("?", 100)
 	past := b.past(b.wrote(storedEntry(t, "a", "0", 200), broken, storedEntry(t, "b", "1", 200), broken, storedEntry(t, "b", "2", 100)))
-	equalList(t, "told", names(past.Entries), "1", "[an", "2")
-	equal(t, "left out", past.Older, 2)
+	expect.List(t, "told", names(past.Entries), "1", "[an", "2")
+	expect.Equal(t, "left out", past.Older, 2)
 }
 
 // Any transcript, against the plain rule.
@@ -140,11 +141,11 @@ func TestPastOfRandomTranscripts(t *testing.T) {
 			t.Fatalf("seed %d: %d of %d entries are told, want %d", seed, len(past.Entries), len(lines), len(lines)-begin)
 		}
 		for i, name := range names(past.Entries) {
-			equal(t, "entry", name, fmt.Sprint(begin+i))
+			expect.Equal(t, "entry", name, fmt.Sprint(begin+i))
 		}
 		b.finish(h)
 		_, err := b.client.Rotate(b.ctx, key, "")
-		must(t, err)
+		expect.OK(t, err)
 	}
 }
 
@@ -199,11 +200,11 @@ func TestPastInPages(t *testing.T) {
 	b.past(h) // Redis learns the script
 	count := &trips{}
 	b.rdb.AddHook(count)
-	equal(t, "entries", len(b.past(h).Entries), 200)
-	equal(t, "round trips", count.n.Load(), 1)
+	expect.Equal(t, "entries", len(b.past(h).Entries), 200)
+	expect.Equal(t, "round trips", count.n.Load(), 1)
 	b.finish(h)
 	_, err := b.client.Rotate(b.ctx, key, "")
-	must(t, err)
+	expect.OK(t, err)
 
 	const page, most, size = 2 << 20, 16 << 20, 256 << 10
 	var long []string
@@ -214,8 +215,8 @@ func TestPastInPages(t *testing.T) {
 	count.n.Store(0)
 	count.longest.Store(0)
 	past := b.past(h)
-	equal(t, "entries", len(past.Entries), most/size/12*12)
-	equal(t, "left out", past.Older, len(long)-most/size/12*12)
+	expect.Equal(t, "entries", len(past.Entries), most/size/12*12)
+	expect.Equal(t, "left out", past.Older, len(long)-most/size/12*12)
 	if n := count.n.Load(); n > most/page+1 {
 		t.Errorf("%d round trips", n)
 	}
@@ -244,18 +245,18 @@ func TestPastThroughFaults(t *testing.T) {
 				return pages > page
 			}
 			faults.FailBefore(match, 3, err)
-			equalList(t, fmt.Sprintf("%s at page %d", name, page), names(b.past(h).Entries), "1", "2")
+			expect.List(t, fmt.Sprintf("%s at page %d", name, page), names(b.past(h).Entries), "1", "2")
 			faults.Clear()
 		}
 	}
 	faults.LoseReply(called("past"), 2)
 	faults.RunTwice(called("past"), 2)
-	equalList(t, "told", names(b.past(h).Entries), "1", "2")
+	expect.List(t, "told", names(b.past(h).Entries), "1", "2")
 
 	// Of several commands' errors none hides another.
 	faults.Clear()
-	must(t, b.rdb.Del(b.ctx, b.k.State()).Err())
-	must(t, b.rdb.LPush(b.ctx, b.k.State(), "of a wrong type").Err())
+	expect.OK(t, b.rdb.Del(b.ctx, b.k.State()).Err())
+	expect.OK(t, b.rdb.LPush(b.ctx, b.k.State(), "of a wrong type").Err())
 	if _, err := h.History(b.ctx); !redis.HasErrorPrefix(errors.Unwrap(err), "WRONGTYPE") {
 		t.Errorf("error %v", err)
 	}

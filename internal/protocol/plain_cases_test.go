@@ -10,6 +10,7 @@ import (
 	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 )
 
 // variants runs f with and without the plain variants.
@@ -38,8 +39,8 @@ func TestFenceAheadOfTheClock(t *testing.T) {
 			t.Fatal("no next turn")
 		}
 		turn := h.Turn()
-		equal(t, "fence", turn.Fence, ahead.UnixMilli()+2)
-		equal(t, "fence of the record", b.rdb.HGet(b.ctx, b.k.Run(), "fence").Val(), fmt.Sprint(turn.Fence))
+		expect.Equal(t, "fence", turn.Fence, ahead.UnixMilli()+2)
+		expect.Equal(t, "fence of the record", b.rdb.HGet(b.ctx, b.k.Run(), "fence").Val(), fmt.Sprint(turn.Fence))
 		lease := time.Unix(int64(b.rdb.ZScore(b.ctx, b.k.Lease(), b.task("b")).Val()), 0)
 		if turn.Age > time.Minute || time.Until(turn.StartedAt) > time.Minute || time.Until(lease) > 2*time.Minute {
 			t.Errorf("age %v, started %v, lease until %v", turn.Age, turn.StartedAt, lease)
@@ -54,7 +55,7 @@ func TestDamagedSeen(t *testing.T) {
 		for _, id := range []string{"a", "b"} {
 			b.rdb.HSet(b.ctx, b.k.Task(b.task(id)), "seen", "x", "redelivered", "y")
 		}
-		equalList(t, "runs", b.drain(), "a", "b")
+		expect.List(t, "runs", b.drain(), "a", "b")
 		noHalves(b)
 	})
 }
@@ -67,15 +68,15 @@ func TestForgetAfterALongHold(t *testing.T) {
 		b.rdb.HSet(b.ctx, b.k.Record(), "updated_at", 1, "created_at", 1)
 		b.rdb.ZAdd(b.ctx, rediskey.Sessions, redis.Z{Score: 1, Member: key})
 		b.finish(h)
-		must(t, b.inspector().DeleteTask(rediskey.Queue(key), b.task("a"))) // its result would keep the session
+		expect.OK(t, b.inspector().DeleteTask(rediskey.Queue(key), b.task("a"))) // its result would keep the session
 		n, err := b.c.Forget(b.ctx)
-		must(t, err)
-		equal(t, "forgotten", n, 0)
+		expect.OK(t, err)
+		expect.Equal(t, "forgotten", n, 0)
 		b.rdb.HSet(b.ctx, b.k.Run(), "ended_at", 1)
 		b.rdb.ZAdd(b.ctx, rediskey.Sessions, redis.Z{Score: 1, Member: key})
 		n, err = b.c.Forget(b.ctx)
-		must(t, err)
-		equal(t, "forgotten an hour after its end", n, 1)
+		expect.OK(t, err)
+		expect.Equal(t, "forgotten an hour after its end", n, 1)
 	}, func(c *sq.Config) { c.SessionTTL = time.Hour })
 }
 
@@ -87,13 +88,13 @@ func TestDroppedAfterAnInterrupt(t *testing.T) {
 		h := b.start()
 		b.sayAll("b", "c")
 		b.finish(h)
-		equalList(t, "dropped before c", h.Turn().Dropped, b.task("b"))
-		must(t, h.Promote(b.ctx))
+		expect.List(t, "dropped before c", h.Turn().Dropped, b.task("b"))
+		expect.OK(t, h.Promote(b.ctx))
 		b.enqueue("d")
 		more, err := h.Finish(b.ctx, sq.End{Status: session.StatusInterrupted, Entries: []session.Entry{{Role: session.RoleUser, Text: "c"}}})
-		must(t, err)
-		equal(t, "next", fmt.Sprint(more, " ", h.Turn().Message.ID), "true d")
-		equalList(t, "dropped before d", h.Turn().Dropped, b.task("b"))
+		expect.OK(t, err)
+		expect.Equal(t, "next", fmt.Sprint(more, " ", h.Turn().Message.ID), "true d")
+		expect.List(t, "dropped before d", h.Turn().Dropped, b.task("b"))
 	})
 }
 
@@ -108,6 +109,6 @@ func TestReleaseBeforeAServersRetry(t *testing.T) {
 		b.rdb.HSet(b.ctx, b.k.Task(b.task("again")), "state", "retry")
 		b.rdb.ZAdd(b.ctx, b.k.Retry(), redis.Z{Score: float64(time.Now().Add(time.Hour).Unix()), Member: b.task("again")})
 		b.finish(h)
-		equal(t, "in the due index", b.isIn(rediskey.Due, key), true)
+		expect.Equal(t, "in the due index", b.isIn(rediskey.Due, key), true)
 	})
 }

@@ -110,8 +110,8 @@ func TestPlainIsTheSame(t *testing.T) {
 				t.Fatalf("seed %d, after %q: the plain life is over", seed, did)
 			}
 			plain := plainly[seed][i]
-			equal(t, fmt.Sprint("step of seed ", seed), plain.did, whole.did)
-			equal(t, fmt.Sprintf("seed %d, after %q: the turn", seed, did), plain.turn, whole.turn)
+			expect.Equal(t, fmt.Sprint("step of seed ", seed), plain.did, whole.did)
+			expect.Equal(t, fmt.Sprintf("seed %d, after %q: the turn", seed, did), plain.turn, whole.turn)
 			left, plainLeft := sameStart(whole.left, plain.left)
 			same(t, fmt.Sprintf("seed %d, after %q, plain against whole", seed, did), left, plainLeft)
 		}
@@ -198,21 +198,21 @@ func life(t *testing.T, seed int, hook redis.Hook) (moments []moment) {
 			_ = b.inspector().PauseQueue(rediskey.Queue(key)) // it may be paused already
 		case n == 12:
 			did = "checkpoint"
-			must(t, h.Checkpoint(b.ctx, []session.Entry{{Role: session.RoleUser, Text: "part"}}))
+			expect.OK(t, h.Checkpoint(b.ctx, []session.Entry{{Role: session.RoleUser, Text: "part"}}))
 		case n == 13 && r.IntN(2) == 0:
 			did = "the head's task is lost"
 			b.rdb.Del(b.ctx, b.k.Task(b.rdb.LIndex(b.ctx, b.k.Pending(), -1).Val()))
 		case n == 14 && h == nil:
 			did = "another session id"
 			_, err := b.client.Rotate(b.ctx, key, "")
-			must(t, err)
+			expect.OK(t, err)
 		case h == nil && n == 19:
 			did = "unpause"
 			_ = b.inspector().UnpauseQueue(rediskey.Queue(key))
 		case h == nil:
 			did = "claim"
 			holds, err := b.c.Claim(b.ctx, []string{key})
-			must(t, err)
+			expect.OK(t, err)
 			if len(holds) > 0 {
 				h = holds[0]
 				promote()
@@ -222,11 +222,11 @@ func life(t *testing.T, seed int, hook redis.Hook) (moments []moment) {
 			b.rdb.Del(b.ctx, b.k.Task(b.rdb.LIndex(b.ctx, b.k.Active(), 0).Val()))
 		case n == 13:
 			did = "renew"
-			must(t, b.c.Renew(b.ctx, []*sq.Claim{h})[0].Err)
+			expect.OK(t, b.c.Renew(b.ctx, []*sq.Claim{h})[0].Err)
 		case n == 14:
 			did = "mark from outside"
 			_, err := resume.Mark(b.ctx, b.rdb, key, "")
-			must(t, err)
+			expect.OK(t, err)
 		case n == 15:
 			did = "retry"
 			if h.Retry(b.ctx, errors.New("flaky"), time.Duration(r.IntN(2))) == nil {
@@ -254,7 +254,7 @@ func life(t *testing.T, seed int, hook redis.Hook) (moments []moment) {
 			}
 			did = fmt.Sprintf("end, %s, release %v, %d entries", end.Status, end.Release, len(end.Entries))
 			more, err := h.Finish(b.ctx, end)
-			must(t, err)
+			expect.OK(t, err)
 			if more {
 				promote()
 			} else {

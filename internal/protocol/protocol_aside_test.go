@@ -15,6 +15,7 @@ import (
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
+	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
@@ -33,13 +34,13 @@ func TestStopBesideRefusals(t *testing.T) {
 	b.rdb.AddHook(&onScript{name: "stop", do: func() {
 		if calls++; calls == 1 { // what ring does with the newest if it refuses it
 			id := b.task(fmt.Sprint("m", n-1))
-			must(t, b.rdb.LRem(b.ctx, b.k.Pending(), 1, id).Err())
-			must(t, b.rdb.Del(b.ctx, b.k.Task(id)).Err())
+			expect.OK(t, b.rdb.LRem(b.ctx, b.k.Pending(), 1, id).Err())
+			expect.OK(t, b.rdb.Del(b.ctx, b.k.Task(id)).Err())
 		}
 	}})
 	_, err := b.client.Stop(b.ctx, key)
-	must(t, err)
-	equal(t, "messages left", len(b.waiting()), 0)
+	expect.OK(t, err)
+	expect.Equal(t, "messages left", len(b.waiting()), 0)
 	if got := b.info().Archived; got < n-1 {
 		t.Errorf("%d archived, want %d", got, n-1)
 	}
@@ -104,9 +105,9 @@ func TestStopWhoseSenderDies(t *testing.T) {
 		b := newBench(t)
 		line(b)
 		b.stopAndDie(called("stop"))
-		equal(t, "archived by the sender", b.info().Archived, 500)
+		expect.Equal(t, "archived by the sender", b.info().Archived, 500)
 		b.say("later")
-		equalList(t, "runs", b.work(), "later")
+		expect.List(t, "runs", b.work(), "later")
 		b.nothingAside(n)
 	})
 	for name, later := range map[string][]string{"running": nil, "running, with more to come": {"later"}} {
@@ -119,11 +120,11 @@ func TestStopWhoseSenderDies(t *testing.T) {
 			b.stopAndDie(called("stop"))
 			b.sayAll(later...)
 			more, err := h.Finish(b.ctx, sq.End{Status: session.StatusStopped})
-			must(t, err)
+			expect.OK(t, err)
 			for more {
 				more = b.finish(h)
 			}
-			equalList(t, "runs", b.work())
+			expect.List(t, "runs", b.work())
 			b.nothingAside(n + 1)
 		})
 	}
@@ -144,7 +145,7 @@ func TestStoppedMessagesAreFound(t *testing.T) {
 				b.enqueue(fmt.Sprint("m", i))
 			}
 			look(b)
-			equalList(t, "runs", b.work())
+			expect.List(t, "runs", b.work())
 			b.nothingAside(n)
 		})
 	}
@@ -153,10 +154,10 @@ func TestStoppedMessagesAreFound(t *testing.T) {
 // nothingAside wants n messages in the archive, and none that a stop has put aside.
 func (b *bench) nothingAside(n int) {
 	b.Helper()
-	equal(b, "archived", b.info().Archived, n)
-	equal(b, "put aside", b.rdb.LLen(b.ctx, b.k.Stopped()).Val(), 0)
-	equal(b, "marked", b.rdb.HGet(b.ctx, b.k.Run(), "stopping").Val(), "")
-	equalList(b, "the line", b.waiting())
+	expect.Equal(b, "archived", b.info().Archived, n)
+	expect.Equal(b, "put aside", b.rdb.LLen(b.ctx, b.k.Stopped()).Val(), 0)
+	expect.Equal(b, "marked", b.rdb.HGet(b.ctx, b.k.Run(), "stopping").Val(), "")
+	expect.List(b, "the line", b.waiting())
 }
 
 // A stop behind one whose sender has died archives that one's messages, too.
@@ -171,10 +172,10 @@ func TestStopBehindAnother(t *testing.T) {
 	b.stopAndDie(called("stop"))
 	b.sayAll("a", "b")
 	s, err := b.client.Stop(b.ctx, key)
-	must(t, err)
-	equal(t, "stopped", s, session.Stopped{Phase: "running", Fence: h.Turn().Fence, Dropped: 2})
-	equal(t, "archived", b.info().Archived, 1102)
-	equalList(t, "the line", b.waiting())
+	expect.OK(t, err)
+	expect.Equal(t, "stopped", s, session.Stopped{Phase: "running", Fence: h.Turn().Fence, Dropped: 2})
+	expect.Equal(t, "archived", b.info().Archived, 1102)
+	expect.List(t, "the line", b.waiting())
 }
 
 // A stop tells how many messages it means, also where workers have archived some of them.
@@ -190,14 +191,14 @@ func TestStopCountsWhatWorkersArchive(t *testing.T) {
 		if calls++; calls == 2 {
 			w := newWorker(b.T, b.bare(), "two")
 			holds, err := w.Claim(b.ctx, []string{key})
-			must(t, err)
-			equal(t, "holds", len(holds), 0)
+			expect.OK(t, err)
+			expect.Equal(t, "holds", len(holds), 0)
 		}
 	}})
 	s, err := b.client.Stop(b.ctx, key)
-	must(t, err)
-	equal(t, "dropped", s.Dropped, n)
-	equal(t, "archived", b.info().Archived, n)
+	expect.OK(t, err)
+	expect.Equal(t, "dropped", s.Dropped, n)
+	expect.Equal(t, "archived", b.info().Archived, n)
 }
 
 // heldBack keeps a script's call from Redis, which its sender takes for a failure, and
@@ -231,10 +232,10 @@ func (h *heldBack) deliver(b *bench) string {
 		b.Fatal("nothing was held back")
 	}
 	if h.call[0] == "evalsha" {
-		must(b, sq.Scripts[h.script].Load(b.ctx, b.rdb).Err())
+		expect.OK(b, sq.Scripts[h.script].Load(b.ctx, b.rdb).Err())
 	}
 	reply, err := b.rdb.Do(b.ctx, h.call...).Result()
-	must(b, err)
+	expect.OK(b, err)
 	return fmt.Sprint(reply)
 }
 
@@ -242,13 +243,13 @@ func (h *heldBack) deliver(b *bench) string {
 func (b *bench) pass(d time.Duration) {
 	b.Helper()
 	end := b.redisTime().Add(d)
-	await(b, "Redis' clock", func() bool { return b.redisTime().After(end) })
+	expect.Soon(b, "Redis' clock", func() bool { return b.redisTime().After(end) })
 }
 
 func (b *bench) redisTime() time.Time {
 	b.Helper()
 	at, err := b.rdb.Time(b.ctx).Result()
-	must(b, err)
+	expect.OK(b, err)
 	return at
 }
 
@@ -270,8 +271,8 @@ func TestLateStop(t *testing.T) {
 	h := b.start()
 	b.say("c")
 	b.pass(310 * time.Millisecond)
-	equal(t, "answer", late.deliver(b), "[late]")
-	equalList(t, "the line", b.waiting(), "c")
+	expect.Equal(t, "answer", late.deliver(b), "[late]")
+	expect.List(t, "the line", b.waiting(), "c")
 	if r := b.c.Renew(b.ctx, []*sq.Claim{h})[0]; r.Asked != nil {
 		t.Errorf("the turn is asked %v", r.Asked)
 	}
@@ -298,7 +299,7 @@ func TestLateRotation(t *testing.T) {
 			}
 			if known { // what it saw is gone: no time is to pass
 				_, err := b.client.Rotate(b.ctx, key, "")
-				must(t, err)
+				expect.OK(t, err)
 			} else {
 				b.pass(310 * time.Millisecond)
 			}
@@ -306,7 +307,7 @@ func TestLateRotation(t *testing.T) {
 			b.drain()
 			id := b.info().SessionID
 			late.deliver(b)
-			equal(t, "session id", b.info().SessionID, id)
+			expect.Equal(t, "session id", b.info().SessionID, id)
 		})
 	}
 }
@@ -348,8 +349,8 @@ func TestTooLateIsSaid(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	equalList(t, "the line", b.waiting(), "b")
-	equal(t, "session id", b.info().SessionID, id)
+	expect.List(t, "the line", b.waiting(), "b")
+	expect.Equal(t, "session id", b.info().SessionID, id)
 }
 
 // A stop's answer is its own: another one's does not take its place, so that its
@@ -363,15 +364,15 @@ func TestStopSentAgainBehindAnother(t *testing.T) {
 	other := b.another()
 	b.rdb.AddHook(&twiceWith{script: "stop", do: func() {
 		_, err := other.Stop(b.ctx, key)
-		must(t, err)
+		expect.OK(t, err)
 		_, err = h.Finish(b.ctx, sq.End{Status: session.StatusStopped})
-		must(t, err)
+		expect.OK(t, err)
 		b.say("b")
 		h = b.start()
 	}})
 	s, err := b.client.Stop(b.ctx, key)
-	must(t, err)
-	equal(t, "stopped", s, session.Stopped{Phase: "running", Fence: fence})
+	expect.OK(t, err)
+	expect.Equal(t, "stopped", s, session.Stopped{Phase: "running", Fence: fence})
 	if r := b.c.Renew(b.ctx, []*sq.Claim{h})[0]; r.Asked != nil {
 		t.Errorf("the next turn is asked %v", r.Asked)
 	}
@@ -382,10 +383,10 @@ func TestStopOfNothing(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	_, err := b.client.Stop(b.ctx, key)
-	must(t, err)
+	expect.OK(t, err)
 	keys, err := b.rdb.Keys(b.ctx, "*{session:"+key+"}*").Result()
-	must(t, err)
-	equalList(t, "keys", keys)
+	expect.OK(t, err)
+	expect.List(t, "keys", keys)
 	b.say("a", session.ModeReject)
-	equalList(t, "runs", b.drain(), "a")
+	expect.List(t, "runs", b.drain(), "a")
 }

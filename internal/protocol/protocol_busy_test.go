@@ -11,6 +11,7 @@ import (
 	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
@@ -48,7 +49,7 @@ func (b *bench) windowsEnd(ids ...string) {
 	for _, id := range ids {
 		task := b.k.Task(b.task(id))
 		_, limit, ok := strings.Cut(b.rdb.HGet(b.ctx, task, "quiet").Val(), " ")
-		equal(b, id+" is collected", ok, true)
+		expect.Equal(b, id+" is collected", ok, true)
 		b.rdb.HSet(b.ctx, task, "quiet", "1 "+limit)
 	}
 }
@@ -76,39 +77,39 @@ func TestCollect(t *testing.T) {
 		h := b.start()
 		sid := h.Turn().SessionID
 		for i, id := range []string{"b", "c"} {
-			equal(t, "position", b.say(id, session.ModeCollect).Position, i+2)
+			expect.Equal(t, "position", b.say(id, session.ModeCollect).Position, i+2)
 		}
 		b.say("d")
 		b.say("e", session.ModeCollect)
 		list, err := b.client.Followups(b.ctx, key)
-		must(t, err)
-		equal(t, "b's state", list[0].State, session.FollowupCollected)
-		equal(t, "d's state", list[2].State, session.FollowupQueued)
+		expect.OK(t, err)
+		expect.Equal(t, "b's state", list[0].State, session.FollowupCollected)
+		expect.Equal(t, "d's state", list[2].State, session.FollowupQueued)
 		b.rdb.Del(b.ctx, rediskey.Ready, rediskey.Due)
-		equal(t, "goes on", b.finish(h), false)
-		equal(t, "is due later", b.isIn(rediskey.Due, key) && !b.isIn(rediskey.Ready, key), true)
+		expect.Equal(t, "goes on", b.finish(h), false)
+		expect.Equal(t, "is due later", b.isIn(rediskey.Due, key) && !b.isIn(rediskey.Ready, key), true)
 		b.claimNothing("more may come")
 
 		b.windowsEnd("b")
 		b.claimNothing("c's window is not over")
 		b.windowsEnd("c")
 		h = b.start()
-		equalList(t, "the turn", group(h), "b", "c")
-		equalList(t, "the line", b.waiting(), "d", "e")
-		equal(t, "messages of the session's turn", len(b.info().Messages), 2)
+		expect.List(t, "the turn", group(h), "b", "c")
+		expect.List(t, "the line", b.waiting(), "d", "e")
+		expect.Equal(t, "messages of the session's turn", len(b.info().Messages), 2)
 		turn := h.Turn().ID
 		waited := b.waitFor("c")
-		equal(t, "goes on", b.finish(h), true)
+		expect.Equal(t, "goes on", b.finish(h), true)
 		for _, o := range []session.Outcome{b.outcome("b"), b.outcome("c"), <-waited} {
-			equal(t, "its end", string(o.Status)+" "+o.Reply+" "+o.Turn, "done re: b "+turn)
+			expect.Equal(t, "its end", string(o.Status)+" "+o.Reply+" "+o.Turn, "done re: b "+turn)
 		}
-		equalList(t, "then", group(h), "d")
-		equal(t, "goes on", b.finish(h), false)
+		expect.List(t, "then", group(h), "d")
+		expect.Equal(t, "goes on", b.finish(h), false)
 		b.windowsEnd("e")
 		h = b.start()
-		equalList(t, "then", group(h), "e")
+		expect.List(t, "then", group(h), "e")
 		b.finish(h)
-		equalList(t, "transcript", b.transcript(sid), "a", "re: a", "b", "c", "re: b", "d", "re: d", "e", "re: e")
+		expect.List(t, "transcript", b.transcript(sid), "a", "re: a", "b", "c", "re: b", "d", "re: d", "e", "re: e")
 		b.nothingLeft("at the end")
 	}, line(session.QueueSettings{Debounce: long}))
 }
@@ -118,29 +119,29 @@ func TestCollectWaitsForQuiet(t *testing.T) {
 	t.Parallel()
 	const quiet = 500 * time.Millisecond
 	b := newBench(t, line(session.QueueSettings{Mode: session.ModeCollect, Debounce: session.Millis(quiet)}))
-	equal(t, "with nothing to wait for", b.say("a").Status, turnstile.Accepted)
+	expect.Equal(t, "with nothing to wait for", b.say("a").Status, turnstile.Accepted)
 	h := b.start()
-	equalList(t, "the turn", group(h), "a")
+	expect.List(t, "the turn", group(h), "a")
 	b.say("b")
 	b.say("c")
 	b.rdb.Del(b.ctx, rediskey.Ready)
 	b.finish(h)
 	last := b.rdb.Time(b.ctx).Val()
-	equal(t, "status", b.say("d").Status, turnstile.Accepted)
-	await(t, "the window's end", func() bool {
+	expect.Equal(t, "status", b.say("d").Status, turnstile.Accepted)
+	expect.Soon(t, "the window's end", func() bool {
 		b.due()
 		if !b.isIn(rediskey.Ready, key) {
 			return false
 		}
 		b.rdb.Del(b.ctx, rediskey.Ready)
 		holds, err := b.c.Claim(b.ctx, []string{key})
-		must(t, err)
+		expect.OK(t, err)
 		if len(holds) > 0 {
 			h = holds[0]
 		}
 		return len(holds) > 0
 	})
-	equalList(t, "the turn", group(h), "b", "c", "d")
+	expect.List(t, "the turn", group(h), "b", "c", "d")
 	if waited := h.Turn().StartedAt.Sub(last); waited < quiet-time.Millisecond {
 		t.Errorf("the turn began %s after the last message, the window is %s", waited, quiet)
 	}
@@ -156,8 +157,8 @@ func TestCollectUpToTheCap(t *testing.T) {
 		h := b.start()
 		b.say("b", session.ModeCollect)
 		b.say("c", session.ModeCollect)
-		equal(t, "goes on", b.finish(h), true)
-		equalList(t, "the turn", group(h), "b", "c")
+		expect.Equal(t, "goes on", b.finish(h), true)
+		expect.List(t, "the turn", group(h), "b", "c")
 	})
 	t.Run("free", func(t *testing.T) {
 		t.Parallel()
@@ -166,14 +167,14 @@ func TestCollectUpToTheCap(t *testing.T) {
 		h := b.start()
 		b.say("b", session.ModeCollect)
 		b.rdb.Del(b.ctx, rediskey.Ready)
-		equal(t, "goes on", b.finish(h), false)
+		expect.Equal(t, "goes on", b.finish(h), false)
 		b.say("c", session.ModeCollect)
-		equal(t, "one too few wait", b.isIn(rediskey.Ready, key), false)
+		expect.Equal(t, "one too few wait", b.isIn(rediskey.Ready, key), false)
 		b.say("d", session.ModeCollect)
-		equal(t, "enough wait", b.isIn(rediskey.Ready, key), true)
+		expect.Equal(t, "enough wait", b.isIn(rediskey.Ready, key), true)
 		b.say("e", session.ModeCollect)
 		h = b.start()
-		equalList(t, "the turn", group(h), "b", "c", "d")
+		expect.List(t, "the turn", group(h), "b", "c", "d")
 	})
 }
 
@@ -184,21 +185,21 @@ func TestBusyModeIsSaidByMessageSessionWorker(t *testing.T) {
 	b.say("a")
 	b.start()
 	b.say("b")
-	must(t, b.client.Configure(b.ctx, key, session.QueueSettings{Mode: session.ModeSteer}))
+	expect.OK(t, b.client.Configure(b.ctx, key, session.QueueSettings{Mode: session.ModeSteer}))
 	b.say("c")
 	b.say("d", session.ModeQueue)
-	must(t, b.client.Configure(b.ctx, key, session.QueueSettings{Mode: session.ModeReject}))
-	equal(t, "by the session's settings", b.say("e").Status, turnstile.Refused)
-	equal(t, "the message's own", b.say("f", session.ModeQueue).Status, turnstile.Queued)
-	must(t, b.client.Configure(b.ctx, key, session.QueueSettings{}))
+	expect.OK(t, b.client.Configure(b.ctx, key, session.QueueSettings{Mode: session.ModeReject}))
+	expect.Equal(t, "by the session's settings", b.say("e").Status, turnstile.Refused)
+	expect.Equal(t, "the message's own", b.say("f", session.ModeQueue).Status, turnstile.Queued)
+	expect.OK(t, b.client.Configure(b.ctx, key, session.QueueSettings{}))
 	b.say("g")
 	list, err := b.client.Followups(b.ctx, key)
-	must(t, err)
+	expect.OK(t, err)
 	var modes []string
 	for _, f := range list {
 		modes = append(modes, f.ID+" "+string(f.Mode))
 	}
-	equalList(t, "modes", modes, "b collect", "c steer", "d queue", "f queue", "g collect")
+	expect.List(t, "modes", modes, "b collect", "c steer", "d queue", "f queue", "g collect")
 }
 
 // A dead turn of several messages comes back one message a turn.
@@ -206,11 +207,11 @@ func TestCollectedTurnDies(t *testing.T) {
 	t.Parallel()
 	ends := map[string]func(b *bench, h *sq.Claim){
 		"crash": func(b *bench, h *sq.Claim) {
-			must(b, h.Checkpoint(b.ctx, b.done(h).Entries))
+			expect.OK(b, h.Checkpoint(b.ctx, b.done(h).Entries))
 			b.die()
 		},
-		"drain": func(b *bench, h *sq.Claim) { must(b, h.Requeue(b.ctx, "drain", b.done(h).Entries...)) },
-		"retry": func(b *bench, h *sq.Claim) { must(b, h.Retry(b.ctx, errors.New("flaky"), 0)) },
+		"drain": func(b *bench, h *sq.Claim) { expect.OK(b, h.Requeue(b.ctx, "drain", b.done(h).Entries...)) },
+		"retry": func(b *bench, h *sq.Claim) { expect.OK(b, h.Retry(b.ctx, errors.New("flaky"), 0)) },
 	}
 	for name, end := range ends {
 		t.Run(name, func(t *testing.T) {
@@ -222,19 +223,19 @@ func TestCollectedTurnDies(t *testing.T) {
 				b.collected("b", "c", "d")
 				b.say("e")
 				b.finish(h)
-				must(t, h.Promote(b.ctx))
-				equalList(t, "the turn", group(h), "b", "c", "d")
+				expect.OK(t, h.Promote(b.ctx))
+				expect.List(t, "the turn", group(h), "b", "c", "d")
 				end(b, h)
 				h = b.start()
 				for _, id := range []string{"b", "c", "d", "e"} {
-					equalList(t, "the turn", group(h), id)
-					equal(t, "redelivered", h.Turn().Redelivered > 0, name != "retry" && id != "e")
+					expect.List(t, "the turn", group(h), id)
+					expect.Equal(t, "redelivered", h.Turn().Redelivered > 0, name != "retry" && id != "e")
 					past, err := h.History(b.ctx)
-					must(t, err)
-					equal(t, id+" has the partial", past.Partial != nil, name != "retry" && id == "b")
+					expect.OK(t, err)
+					expect.Equal(t, id+" has the partial", past.Partial != nil, name != "retry" && id == "b")
 					b.finish(h)
 				}
-				equalList(t, "transcript", b.transcript(sid), "now", "re: now", "b", "re: b", "c", "re: c", "d", "re: d", "e", "re: e")
+				expect.List(t, "transcript", b.transcript(sid), "now", "re: now", "b", "re: b", "c", "re: c", "d", "re: d", "e", "re: e")
 				b.nothingLeft("at the end")
 			})
 		})
@@ -261,31 +262,31 @@ func TestInterruptedOwnerDies(t *testing.T) {
 				b.drain()
 				b.sayAll("a", "behind")
 				h := b.start()
-				must(t, h.Checkpoint(b.ctx, []session.Entry{
+				expect.OK(t, h.Checkpoint(b.ctx, []session.Entry{
 					{Role: session.RoleUser, Text: "a", Turn: h.Turn().ID}, {Role: session.RoleAssistant, Text: "half", Turn: h.Turn().ID, Interrupted: true},
 				}))
-				equal(t, "position", b.say("now", mode).Position, 2)
+				expect.Equal(t, "position", b.say("now", mode).Position, 2)
 				waited := b.waitFor("a")
 				b.die()
 				h = b.start()
-				equalList(t, "the turn", group(h), "now")
-				equal(t, "mark", h.Turn().Resume, "")
-				equal(t, "entries so far", h.Turn().Entries, c.entries)
+				expect.List(t, "the turn", group(h), "now")
+				expect.Equal(t, "mark", h.Turn().Resume, "")
+				expect.Equal(t, "entries so far", h.Turn().Entries, c.entries)
 				for _, o := range []session.Outcome{b.outcome("a"), <-waited} {
-					equal(t, "its end", string(o.Status)+" "+o.Error, "interrupted "+c.reason)
+					expect.Equal(t, "its end", string(o.Status)+" "+o.Error, "interrupted "+c.reason)
 				}
-				equal(t, "its state", b.state("a"), c.state)
+				expect.Equal(t, "its state", b.state("a"), c.state)
 				past, err := h.History(b.ctx)
-				must(t, err)
-				equal(t, "a partial is left", past.Partial != nil, false)
-				equalList(t, "transcript", b.transcript(h.Turn().SessionID), c.kept...)
+				expect.OK(t, err)
+				expect.Equal(t, "a partial is left", past.Partial != nil, false)
+				expect.List(t, "transcript", b.transcript(h.Turn().SessionID), c.kept...)
 				b.finish(h)
-				equalList(t, "runs", b.drain()) // "behind" was taken by finish
+				expect.List(t, "runs", b.drain()) // "behind" was taken by finish
 				b.die()
-				equalList(t, "runs", b.drain(), "behind")
+				expect.List(t, "runs", b.drain(), "behind")
 				n, err := b.client.Rerun(b.ctx, key)
-				must(t, err)
-				equal(t, "run again", n, 0)
+				expect.OK(t, err)
+				expect.Equal(t, "run again", n, 0)
 			})
 		})
 	}
@@ -305,20 +306,20 @@ func TestDismiss(t *testing.T) {
 				waited := b.waitFor(gone)
 				for _, m := range h.Turn().Messages() {
 					if m.Message.ID == gone {
-						must(t, h.Dismiss(b.ctx, m, session.StatusExpired, "too old"))
+						expect.OK(t, h.Dismiss(b.ctx, m, session.StatusExpired, "too old"))
 					}
 				}
 				rest := slices.DeleteFunc([]string{"b", "c", "d"}, func(id string) bool { return id == gone })
-				equalList(t, "the turn", group(h), rest...)
+				expect.List(t, "the turn", group(h), rest...)
 				for _, o := range []session.Outcome{b.outcome(gone), <-waited} {
-					equal(t, "its end", string(o.Status)+" "+o.Error, "expired too old")
+					expect.Equal(t, "its end", string(o.Status)+" "+o.Error, "expired too old")
 				}
-				must(t, h.Promote(b.ctx))
+				expect.OK(t, h.Promote(b.ctx))
 				b.finish(h)
 				for _, id := range rest {
-					equal(t, "end of "+id, b.outcome(id).Status, session.StatusDone)
+					expect.Equal(t, "end of "+id, b.outcome(id).Status, session.StatusDone)
 				}
-				equal(t, "end of "+gone, b.outcome(gone).Status, session.StatusExpired)
+				expect.Equal(t, "end of "+gone, b.outcome(gone).Status, session.StatusExpired)
 				b.nothingLeft("at the end")
 			})
 		})

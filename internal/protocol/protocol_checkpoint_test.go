@@ -14,12 +14,13 @@ import (
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/resume"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 )
 
 func (b *bench) updatedAt() int64 {
 	b.Helper()
 	ms, err := b.rdb.HGet(b.ctx, b.k.Record(), "updated_at").Int64()
-	must(b, err)
+	expect.OK(b, err)
 	return ms
 }
 
@@ -27,7 +28,7 @@ func (b *bench) updatedAt() int64 {
 func (b *bench) tick() {
 	b.Helper()
 	from := b.rdb.Time(b.ctx).Val()
-	await(b, "a millisecond", func() bool { return b.rdb.Time(b.ctx).Val().Sub(from) > 2*time.Millisecond })
+	expect.Soon(b, "a millisecond", func() bool { return b.rdb.Time(b.ctx).Val().Sub(from) > 2*time.Millisecond })
 }
 
 func TestB55_CheckpointLeavesTheIndex(t *testing.T) {
@@ -38,7 +39,7 @@ func TestB55_CheckpointLeavesTheIndex(t *testing.T) {
 	before := b.rdb.ZRangeWithScores(b.ctx, rediskey.Sessions, 0, -1).Val()
 	was := b.updatedAt()
 	b.tick()
-	must(t, h.Checkpoint(b.ctx, did(h.Turn(), "half")))
+	expect.OK(t, h.Checkpoint(b.ctx, did(h.Turn(), "half")))
 	if b.updatedAt() <= was {
 		t.Error("the record was not written")
 	}
@@ -46,19 +47,19 @@ func TestB55_CheckpointLeavesTheIndex(t *testing.T) {
 		t.Errorf("the index went from %v to %v", before, now)
 	}
 	// Nor does it make a session known that was taken out.
-	must(t, b.rdb.Del(b.ctx, rediskey.Sessions).Err())
-	must(t, h.Checkpoint(b.ctx, did(h.Turn(), "half")))
-	equal(t, "in the index", b.isIn(rediskey.Sessions, key), false)
+	expect.OK(t, b.rdb.Del(b.ctx, rediskey.Sessions).Err())
+	expect.OK(t, h.Checkpoint(b.ctx, did(h.Turn(), "half")))
+	expect.Equal(t, "in the index", b.isIn(rediskey.Sessions, key), false)
 }
 
 func TestB56_SavedIsInTheIndex(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.say("a")
-	equal(t, "in the index before its turn", b.isIn(rediskey.Sessions, key), true)
+	expect.Equal(t, "in the index before its turn", b.isIn(rediskey.Sessions, key), true)
 	b.finish(b.start())
-	equal(t, "in the index", b.isIn(rediskey.Sessions, key), true)
-	equal(t, "records", b.rdb.Exists(b.ctx, b.k.Record()).Val(), 1)
+	expect.Equal(t, "in the index", b.isIn(rediskey.Sessions, key), true)
+	expect.Equal(t, "records", b.rdb.Exists(b.ctx, b.k.Record()).Val(), 1)
 }
 
 func TestB57_CheckpointThenSave(t *testing.T) {
@@ -69,12 +70,12 @@ func TestB57_CheckpointThenSave(t *testing.T) {
 	b.say("b")
 	h := b.start()
 	id := h.Turn().SessionID
-	must(t, h.Checkpoint(b.ctx, did(h.Turn(), "half")))
-	equalList(t, "transcript before the end", b.transcript(id), "a", "re: a")
+	expect.OK(t, h.Checkpoint(b.ctx, did(h.Turn(), "half")))
+	expect.List(t, "transcript before the end", b.transcript(id), "a", "re: a")
 	b.finish(h)
-	equal(t, "in the index", b.isIn(rediskey.Sessions, key), true)
-	equalList(t, "transcript", b.transcript(id), "a", "re: a", "b", "re: b")
-	equal(t, "partials", b.rdb.Exists(b.ctx, b.k.Partial()).Val(), 0)
+	expect.Equal(t, "in the index", b.isIn(rediskey.Sessions, key), true)
+	expect.List(t, "transcript", b.transcript(id), "a", "re: a", "b", "re: b")
+	expect.Equal(t, "partials", b.rdb.Exists(b.ctx, b.k.Partial()).Val(), 0)
 }
 
 // What is no activity of the conversation does not make it younger.
@@ -103,11 +104,11 @@ func TestB58_TimeIsNotTouched(t *testing.T) {
 		{"a drain's mark", func() error { return b.c.Mark(b.ctx, []*sq.Claim{h}, resume.ReasonShutdown)[0].Err }},
 	} {
 		b.tick()
-		must(t, step.do())
-		equal(t, "updated_at after "+step.name, b.updatedAt(), was)
+		expect.OK(t, step.do())
+		expect.Equal(t, "updated_at after "+step.name, b.updatedAt(), was)
 	}
-	must(t, h.Requeue(b.ctx, resume.ReasonShutdown))
-	equal(t, "updated_at after a requeue", b.updatedAt(), was)
+	expect.OK(t, h.Requeue(b.ctx, resume.ReasonShutdown))
+	expect.Equal(t, "updated_at after a requeue", b.updatedAt(), was)
 }
 
 func TestB63_CheckpointAdvancesTheTime(t *testing.T) {
@@ -118,7 +119,7 @@ func TestB63_CheckpointAdvancesTheTime(t *testing.T) {
 	for range 3 {
 		was := b.updatedAt()
 		b.tick()
-		must(t, h.Checkpoint(b.ctx, did(h.Turn(), "half")))
+		expect.OK(t, h.Checkpoint(b.ctx, did(h.Turn(), "half")))
 		if now := b.updatedAt(); now <= was {
 			t.Errorf("updated_at went from %d to %d", was, now)
 		}
@@ -133,13 +134,13 @@ func TestB70_LostCheckpointWritesNothing(t *testing.T) {
 		"another's turn, with more": func(b *bench, _ *sq.Claim) {
 			b.die()
 			h := b.start()
-			must(b, h.Checkpoint(b.ctx, did(h.Turn(), "newer")))
+			expect.OK(b, h.Checkpoint(b.ctx, did(h.Turn(), "newer")))
 		},
 		"another has finished":       func(b *bench, _ *sq.Claim) { b.die(); b.finish(b.start()) },
-		"another has given it back":  func(b *bench, _ *sq.Claim) { b.die(); must(b, b.start().Requeue(b.ctx, "x")) },
-		"the conversation is erased": func(b *bench, _ *sq.Claim) { b.die(); must(b, b.client.Erase(b.ctx, key)) },
+		"another has given it back":  func(b *bench, _ *sq.Claim) { b.die(); expect.OK(b, b.start().Requeue(b.ctx, "x")) },
+		"the conversation is erased": func(b *bench, _ *sq.Claim) { b.die(); expect.OK(b, b.client.Erase(b.ctx, key)) },
 		"the same sentinel, and a later fence": func(b *bench, _ *sq.Claim) {
-			must(b, b.rdb.HIncrBy(b.ctx, b.k.Run(), "fence", 1).Err())
+			expect.OK(b, b.rdb.HIncrBy(b.ctx, b.k.Run(), "fence", 1).Err())
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -147,11 +148,11 @@ func TestB70_LostCheckpointWritesNothing(t *testing.T) {
 			b := newBench(t)
 			b.sayAll("a", "b")
 			h := b.start()
-			must(t, h.Checkpoint(b.ctx, did(h.Turn(), "old")))
+			expect.OK(t, h.Checkpoint(b.ctx, did(h.Turn(), "old")))
 			lose(b, h)
 			// A checkpoint that lasts would make it a minute again.
 			if b.rdb.Exists(b.ctx, b.k.Sentinel()).Val() == 1 {
-				must(t, b.rdb.PExpire(b.ctx, b.k.Sentinel(), 30*time.Second).Err())
+				expect.OK(t, b.rdb.PExpire(b.ctx, b.k.Sentinel(), 30*time.Second).Err())
 			}
 			before := b.dump()
 			if err := h.Checkpoint(b.ctx, did(h.Turn(), "never")); !errors.Is(err, lease.ErrLost) {
@@ -181,7 +182,7 @@ func TestSpoiltPartialStopsNoSession(t *testing.T) {
 				h := b.start()
 				id := h.Turn().SessionID
 				fence := strconv.FormatInt(h.Turn().Fence, 10)
-				must(t, b.rdb.Set(b.ctx, b.k.Partial(), strings.ReplaceAll(text, "F", fence), time.Hour).Err())
+				expect.OK(t, b.rdb.Set(b.ctx, b.k.Partial(), strings.ReplaceAll(text, "F", fence), time.Hour).Err())
 				runs, transcript := []string{"a", "b"}, []string{"a", "re: a", "b", "re: b"}
 				if asked != "" {
 					b.say("urgent", asked)
@@ -189,15 +190,15 @@ func TestSpoiltPartialStopsNoSession(t *testing.T) {
 				}
 				b.die()
 				h = b.claim()
-				equal(t, "message", h.Turn().Message.ID, runs[0])
-				equal(t, "a partial", b.past(h).Partial == nil, true)
-				must(t, h.Promote(b.ctx))
+				expect.Equal(t, "message", h.Turn().Message.ID, runs[0])
+				expect.Equal(t, "a partial", b.past(h).Partial == nil, true)
+				expect.OK(t, h.Promote(b.ctx))
 				b.finish(h)
-				equal(t, "next message", h.Turn().Message.ID, runs[1])
-				must(t, h.Promote(b.ctx))
+				expect.Equal(t, "next message", h.Turn().Message.ID, runs[1])
+				expect.OK(t, h.Promote(b.ctx))
 				b.finish(h)
-				equalList(t, "transcript", b.transcript(id), transcript...)
-				equal(t, "partials", b.rdb.Exists(b.ctx, b.k.Partial()).Val(), 0)
+				expect.List(t, "transcript", b.transcript(id), transcript...)
+				expect.Equal(t, "partials", b.rdb.Exists(b.ctx, b.k.Partial()).Val(), 0)
 			})
 		}
 	}
@@ -207,12 +208,12 @@ func TestSpoiltPartialStopsNoSession(t *testing.T) {
 func TestLargePartial(t *testing.T) {
 	t.Parallel()
 	output, err := json.Marshal(strings.Repeat("0123456789abcde\n", 3<<16)) // 3 MiB
-	must(t, err)
+	expect.OK(t, err)
 	fill := func(b *bench, h *sq.Claim) []session.Entry {
 		entries := append(did(h.Turn()), session.Entry{
 			Role: session.RoleTool, Turn: h.Turn().ID, Interrupted: true, Tool: &session.ToolUse{Name: "cat", CallID: "1", Output: output},
 		})
-		must(b, h.Checkpoint(b.ctx, entries))
+		expect.OK(b, h.Checkpoint(b.ctx, entries))
 		return entries
 	}
 	check := func(t *testing.T, e session.Entry) {
@@ -228,7 +229,7 @@ func TestLargePartial(t *testing.T) {
 			b.say("a")
 			h := b.start()
 			if entries := fill(b, h); kind == "drain" {
-				must(t, h.Requeue(b.ctx, resume.ReasonShutdown, entries...))
+				expect.OK(t, h.Requeue(b.ctx, resume.ReasonShutdown, entries...))
 			} else {
 				b.die()
 			}

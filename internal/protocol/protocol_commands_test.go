@@ -16,6 +16,7 @@ import (
 	"turnstile/internal/rediskey"
 	"turnstile/internal/titles"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 )
 
 func TestCommandQueue(t *testing.T) {
@@ -27,7 +28,7 @@ func TestCommandQueue(t *testing.T) {
 		want := session.QueueSettings{
 			Mode: session.ModeCollect, Debounce: session.Millis(500 * time.Millisecond), Cap: 25, Drop: session.DropSummarize,
 		}
-		equal(t, "settings", b.info().Settings, want)
+		expect.Equal(t, "settings", b.info().Settings, want)
 		b.answers("/queue", said)
 		b.answers("/status", said)
 		before := b.dump()
@@ -43,7 +44,7 @@ func TestCommandQueue(t *testing.T) {
 		}
 		same(t, "a wrong /queue", before, b.dump())
 		b.answers("/queue reset", "as the worker is configured")
-		equal(t, "settings", b.info().Settings, session.QueueSettings{})
+		expect.Equal(t, "settings", b.info().Settings, session.QueueSettings{})
 		b.answers("/queue", "nothing is set here")
 	})
 }
@@ -59,7 +60,7 @@ func TestBrokenSettingsSayNothing(t *testing.T) {
 			b.say("a")
 			b.start()
 			b.rdb.HSet(b.ctx, b.k.Record(), "queue", text)
-			equal(t, "status", b.say("b").Status, turnstile.Queued)
+			expect.Equal(t, "status", b.say("b").Status, turnstile.Queued)
 		})
 	}
 }
@@ -68,25 +69,25 @@ func TestCommandSteer(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.refuses("/steer", "Say what to tell the running turn: /steer TEXT.")
-	equal(t, "database", b.dump(), "")
+	expect.Equal(t, "database", b.dump(), "")
 	say := func(text string) turnstile.Receipt {
 		t.Helper()
 		r, err := b.client.Submit(b.ctx, key, session.Message{ID: "s", Text: text, Mode: session.ModeReject})
-		must(t, err)
+		expect.OK(t, err)
 		return r
 	}
-	equal(t, "with nothing to steer it is a message", say("/steer  to the left ").Status, turnstile.Accepted)
+	expect.Equal(t, "with nothing to steer it is a message", say("/steer  to the left ").Status, turnstile.Accepted)
 	h := b.start()
-	equal(t, "text", h.Turn().Message.Text, "to the left")
+	expect.Equal(t, "text", h.Turn().Message.Text, "to the left")
 	b.finish(h)
 	b.say("a")
 	h = b.start()
 	r, err := b.client.Submit(b.ctx, key, session.Message{ID: "s2", Text: "/steer to the left"})
-	must(t, err)
-	equal(t, "status", r.Status, turnstile.Queued)
+	expect.OK(t, err)
+	expect.Equal(t, "status", r.Status, turnstile.Queued)
 	taken, err := h.Steer(b.ctx)
-	must(t, err)
-	equal(t, "taken", taken[0].Message.Text, "to the left")
+	expect.OK(t, err)
+	expect.Equal(t, "taken", taken[0].Message.Text, "to the left")
 }
 
 func TestCommandEscape(t *testing.T) {
@@ -98,10 +99,10 @@ func TestCommandEscape(t *testing.T) {
 		"//stop": "/stop", "///stop": "//stop", "/compact": "/compact", "/ stop": "/ stop", "/Weather": "/Weather", "/new\nline": "/new\nline", "say /stop": "say /stop",
 	} {
 		r, err := b.client.Submit(b.ctx, key, session.Message{Text: text})
-		must(t, err)
-		equal(t, "status of "+text, r.Status, turnstile.Queued)
+		expect.OK(t, err)
+		expect.Equal(t, "status of "+text, r.Status, turnstile.Queued)
 		b.finish(h)
-		equal(t, "text of "+text, h.Turn().Message.Text, want)
+		expect.Equal(t, "text of "+text, h.Turn().Message.Text, want)
 	}
 	b.refuses("/help now", "To send it as a message, write //help")
 	if _, err := b.client.Submit(b.ctx, key, session.Message{Text: "/new"}, turnstile.Delay(time.Hour)); err == nil {
@@ -115,12 +116,12 @@ func TestCommandTitle(t *testing.T) {
 		b.answers("/title", "no title")
 		long := strings.Repeat("ä", titles.Max)
 		b.answers("/title "+long, long)
-		equal(t, "title", b.info().Title+" "+b.info().TitleBy, long+" user")
+		expect.Equal(t, "title", b.info().Title+" "+b.info().TitleBy, long+" user")
 		before := b.dump()
 		b.refuses("/title "+long+"x", "Nothing was changed: invalid title: it has 201 characters")
 		same(t, "a title that is too long", before, b.dump())
 		b.answers("/title  The  build ", "The  build")
-		equal(t, "/title", b.command("/title"), "The  build")
+		expect.Equal(t, "/title", b.command("/title"), "The  build")
 		b.answers("/status", "Title: The  build")
 	})
 }
@@ -132,23 +133,23 @@ func TestB71_TitleOfTheUserStays(t *testing.T) {
 	onceAndTwice(t, func(t *testing.T, b *bench) {
 		b.say("a")
 		h := b.start()
-		must(t, h.Title(b.ctx, "its"))
-		equal(t, "title", b.info().Title+" "+b.info().TitleBy, "its agent")
-		must(t, h.Title(b.ctx, "its second"))
+		expect.OK(t, h.Title(b.ctx, "its"))
+		expect.Equal(t, "title", b.info().Title+" "+b.info().TitleBy, "its agent")
+		expect.OK(t, h.Title(b.ctx, "its second"))
 		b.answers("/title mine", "mine")
-		must(t, h.Title(b.ctx, "its third"))
-		equal(t, "title", b.info().Title+" "+b.info().TitleBy, "mine user")
+		expect.OK(t, h.Title(b.ctx, "its third"))
+		expect.Equal(t, "title", b.info().Title+" "+b.info().TitleBy, "mine user")
 		b.answers("/new", "The running turn ends in the old one")
-		equal(t, "title after /new", b.info().Title, "")
-		must(t, h.Title(b.ctx, "of the old conversation"))
-		equal(t, "title after /new", b.info().Title, "")
+		expect.Equal(t, "title after /new", b.info().Title, "")
+		expect.OK(t, h.Title(b.ctx, "of the old conversation"))
+		expect.Equal(t, "title after /new", b.info().Title, "")
 		b.say("b")
 		b.finish(h)
-		must(t, h.Title(b.ctx, "of the new one"))
-		equal(t, "title", b.info().Title, "of the new one")
+		expect.OK(t, h.Title(b.ctx, "of the new one"))
+		expect.Equal(t, "title", b.info().Title, "of the new one")
 		b.die()
-		must(t, h.Title(b.ctx, "a lost owner's"))
-		equal(t, "title", b.info().Title, "of the new one")
+		expect.OK(t, h.Title(b.ctx, "a lost owner's"))
+		expect.Equal(t, "title", b.info().Title, "of the new one")
 	})
 }
 
@@ -158,7 +159,7 @@ func TestB71_TitleRace(t *testing.T) {
 	b.say("a")
 	h := b.start()
 	for i := range 40 {
-		must(t, b.client.SetTitle(b.ctx, key, ""))
+		expect.OK(t, b.client.SetTitle(b.ctx, key, ""))
 		mine := fmt.Sprint("mine ", i)
 		var both sync.WaitGroup
 		both.Go(func() {
@@ -191,7 +192,7 @@ func TestCommandNewInMidTurn(t *testing.T) {
 			end := b.done(h)
 			end.Release = true
 			_, err := h.Finish(b.ctx, end)
-			must(b, err)
+			expect.OK(b, err)
 			return b.start()
 		},
 	} {
@@ -205,20 +206,20 @@ func TestCommandNewInMidTurn(t *testing.T) {
 				b.collected("c", "d")
 				b.say("s", session.ModeSteer)
 				_, err := h.Steer(b.ctx)
-				must(t, err)
+				expect.OK(t, err)
 				command, _, _ := strings.Cut(name, " ")
 				b.answers(command, "The running turn ends in the old one")
 				fresh := b.info().SessionID
-				equal(t, "session id changed", fresh != old, true)
+				expect.Equal(t, "session id changed", fresh != old, true)
 				h = end(b, h)
-				equal(t, "session id of what waited", h.Turn().SessionID, fresh)
-				equal(t, "entries", h.Turn().Entries, 0)
+				expect.Equal(t, "session id of what waited", h.Turn().SessionID, fresh)
+				expect.Equal(t, "entries", h.Turn().Entries, 0)
 				b.finish(h)
-				equalList(t, "the turn", group(h), "c", "d")
+				expect.List(t, "the turn", group(h), "c", "d")
 				b.finish(h)
-				equalList(t, "the old transcript", b.transcript(old), "a", "re: a")
-				equalList(t, "the new transcript", b.transcript(fresh), "b", "re: b", "c", "d", "re: c")
-				equal(t, "the steered one's", b.outcome("s").SessionID, old)
+				expect.List(t, "the old transcript", b.transcript(old), "a", "re: a")
+				expect.List(t, "the new transcript", b.transcript(fresh), "b", "re: b", "c", "d", "re: c")
+				expect.Equal(t, "the steered one's", b.outcome("s").SessionID, old)
 				b.answers(command, "The next message begins a new conversation.")
 			})
 		})
@@ -241,15 +242,15 @@ func TestCommandHistory(t *testing.T) {
 		tool(session.ToolUse{Name: "wait"}),
 		{Role: session.RoleAssistant, Text: strings.Repeat("ä", 1500), Turn: h.Turn().ID, Interrupted: true},
 	}})
-	must(t, err)
+	expect.OK(t, err)
 	b.rdb.RPush(b.ctx, b.k.Transcript(b.info().SessionID), "not JSON")
 	lines := strings.Split(b.command("/history"), "\n")
-	equalList(t, "the beginning", lines[:4], "user: a", "tool: look", "tool: find failed: none", "tool: wait, interrupted")
-	equal(t, "a long text", lines[4], "assistant: "+strings.Repeat("ä", 1000)+" [...] [interrupted]")
+	expect.List(t, "the beginning", lines[:4], "user: a", "tool: look", "tool: find failed: none", "tool: wait, interrupted")
+	expect.Equal(t, "a long text", lines[4], "assistant: "+strings.Repeat("ä", 1000)+" [...] [interrupted]")
 	if !strings.HasPrefix(lines[5], "system: [an entry of 8 bytes that cannot be read:") {
 		t.Errorf("an entry that cannot be read is shown as %q", lines[5])
 	}
-	equal(t, "the last two", len(strings.Split(b.command("/history 2"), "\n")), 2)
+	expect.Equal(t, "the last two", len(strings.Split(b.command("/history 2"), "\n")), 2)
 	for _, bad := range []string{"0", "-1", "1001", "all", "2 3"} {
 		b.refuses("/history "+bad, "Write how many entries, from 1 to 1000")
 	}
@@ -267,34 +268,34 @@ func TestCommandResume(t *testing.T) {
 		end := func(e sq.End) {
 			t.Helper()
 			_, err := h.Finish(b.ctx, e)
-			must(t, err)
+			expect.OK(t, err)
 		}
 		end(sq.End{Status: session.StatusFailed, Error: "no"})
 		end(sq.End{Status: session.StatusExpired, Error: "too old"})
 		end(sq.End{Status: session.StatusInterrupted, Rollback: true, Error: "rolled back"})
-		must(t, h.Requeue(b.ctx, "drain"))
+		expect.OK(t, h.Requeue(b.ctx, "drain"))
 		operator := asynq.NewInspectorFromRedisClient(b.bare())
-		must(t, operator.ArchiveTask(rediskey.Queue(key), b.task("operators")))
+		expect.OK(t, operator.ArchiveTask(rediskey.Queue(key), b.task("operators")))
 		h = b.start()
-		equal(t, "the turn", h.Turn().Message.ID, "running")
-		must(t, operator.DeleteTask(rediskey.Queue(key), b.task("x")))
+		expect.Equal(t, "the turn", h.Turn().Message.ID, "running")
+		expect.OK(t, operator.DeleteTask(rediskey.Queue(key), b.task("x")))
 		b.c = newWorker(t, b.rdb, "small", func(c *sq.Config) { c.Line.Cap, c.Line.Drop = 2, session.DropOld })
-		must(t, b.client.Configure(b.ctx, key, session.QueueSettings{Cap: 3, Drop: session.DropOld}))
+		expect.OK(t, b.client.Configure(b.ctx, key, session.QueueSettings{Cap: 3, Drop: session.DropOld}))
 		b.say("third")
-		equal(t, "dropped", b.outcome("dropped").Status, session.StatusDropped)
-		must(t, h.Requeue(b.ctx, "drain"))
+		expect.Equal(t, "dropped", b.outcome("dropped").Status, session.StatusDropped)
+		expect.OK(t, h.Requeue(b.ctx, "drain"))
 		_, err := b.client.Stop(b.ctx, key)
-		must(t, err)
+		expect.OK(t, err)
 		b.say("new")
 		b.rdb.Del(b.ctx, rediskey.Ready)
 		b.answers("/resume", "Rerunning 5 messages.")
-		equal(t, "the workers are told", b.isIn(rediskey.Ready, key), true)
-		equalList(t, "runs", b.drain(), "new", "failed", "running", "first", "second", "third")
+		expect.Equal(t, "the workers are told", b.isIn(rediskey.Ready, key), true)
+		expect.List(t, "runs", b.drain(), "new", "failed", "running", "first", "second", "third")
 		for id, want := range map[string]session.Status{
 			"failed": session.StatusDone, "third": session.StatusDone, "expired": session.StatusExpired,
 			"rolled-back": session.StatusInterrupted, "dropped": session.StatusDropped, "operators": session.StatusFailed,
 		} {
-			equal(t, "end of "+id, b.outcome(id).Status, want)
+			expect.Equal(t, "end of "+id, b.outcome(id).Status, want)
 		}
 		b.answers("/resume", "nothing to rerun")
 	})
@@ -311,11 +312,11 @@ func TestB72_B73_B74_CancelIsAtomic(t *testing.T) {
 	for i := range 30 {
 		id := fmt.Sprint("m", i)
 		_, err := b.client.Submit(b.ctx, key, session.Message{ID: id, Text: "x", Attachments: []session.Attachment{{Name: "f", URL: "u"}}})
-		must(t, err)
+		expect.OK(t, err)
 		h := b.start()
-		must(t, h.Checkpoint(b.ctx, []session.Entry{{Role: session.RoleUser, Text: "x", Turn: h.Turn().ID}}))
+		expect.OK(t, h.Checkpoint(b.ctx, []session.Entry{{Role: session.RoleUser, Text: "x", Turn: h.Turn().ID}}))
 		_, err = b.client.Stop(b.ctx, key)
-		must(t, err)
+		expect.OK(t, err)
 		over := make(chan struct{})
 		var reader sync.WaitGroup
 		seen := map[string]int{}
@@ -333,20 +334,20 @@ func TestB72_B73_B74_CancelIsAtomic(t *testing.T) {
 			}
 		})
 		_, err = h.Finish(b.ctx, sq.End{Status: session.StatusStopped, Error: "stopped by user"})
-		must(t, err)
+		expect.OK(t, err)
 		close(over)
 		reader.Wait()
 		if seen["gone"] == 0 || len(seen) > 2 {
 			t.Errorf("states seen: %v", seen)
 		}
 		s := b.info()
-		equal(t, "after cancel", s.Phase+s.Turn+s.Worker+strings.Join(s.Messages, " "), "idle")
-		equal(t, "start time", s.StartedAt.IsZero(), true)
-		equal(t, "the message", b.outcome(id).Status, session.StatusStopped)
-		equalList(t, "transcript", b.transcript(sid), "before", "re: before")
+		expect.Equal(t, "after cancel", s.Phase+s.Turn+s.Worker+strings.Join(s.Messages, " "), "idle")
+		expect.Equal(t, "start time", s.StartedAt.IsZero(), true)
+		expect.Equal(t, "the message", b.outcome(id).Status, session.StatusStopped)
+		expect.List(t, "transcript", b.transcript(sid), "before", "re: before")
 	}
 	b.say("after")
-	equalList(t, "runs", b.drain(), "after")
+	expect.List(t, "runs", b.drain(), "after")
 }
 
 // wholeOrGone reads a session at one moment: the turn of a message is there with
@@ -354,7 +355,7 @@ func TestB72_B73_B74_CancelIsAtomic(t *testing.T) {
 func (b *bench) wholeOrGone(id string) string {
 	b.Helper()
 	s, err := b.client.Session(b.ctx, key)
-	must(b, err)
+	expect.OK(b, err)
 	if (s.Turn == "") != (len(s.Messages) == 0) || (s.Turn == "") != s.StartedAt.IsZero() || (s.Turn == "") != (s.Phase == session.PhaseIdle) {
 		b.Errorf("half a turn: %+v", s)
 	}
@@ -368,7 +369,7 @@ func (b *bench) wholeOrGone(id string) string {
 		state = p.HGet(b.ctx, b.k.Task(b.task(id)), "state")
 		return nil
 	})
-	must(b, err)
+	expect.OK(b, err)
 	sum := int64(0)
 	for _, cmd := range cmds {
 		if n, ok := cmd.(*redis.IntCmd); ok {

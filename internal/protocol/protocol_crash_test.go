@@ -11,12 +11,13 @@ import (
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/resume"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 )
 
 func (b *bench) resume() resume.Record {
 	b.Helper()
 	r, err := b.client.ResumeRecord(b.ctx, key)
-	must(b, err)
+	expect.OK(b, err)
 	return r
 }
 
@@ -28,22 +29,22 @@ func TestCrashWhileRunningIsMarked(t *testing.T) {
 	b.die()
 	h := b.claim()
 	turn := h.Turn()
-	equal(t, "message", turn.Message.ID, "a")
-	equal(t, "resume", turn.Resume, resume.ReasonCrash)
-	equal(t, "redelivered", turn.Redelivered, 1)
-	equal(t, "attempt", turn.Attempt, 1)
+	expect.Equal(t, "message", turn.Message.ID, "a")
+	expect.Equal(t, "resume", turn.Resume, resume.ReasonCrash)
+	expect.Equal(t, "redelivered", turn.Redelivered, 1)
+	expect.Equal(t, "attempt", turn.Attempt, 1)
 	r := b.resume()
 	if !r.Pending || r.Reason != resume.ReasonCrash || r.Interruptions != 1 || time.Since(r.MarkedAt) > time.Minute || r.Suspended {
 		t.Errorf("record: %+v", r)
 	}
 	// Only a finished turn clears it.
-	must(t, h.Promote(b.ctx))
+	expect.OK(t, h.Promote(b.ctx))
 	more, err := h.Finish(b.ctx, sq.End{Status: session.StatusFailed, Error: "no"})
-	must(t, err)
-	equal(t, "goes on", more, true)
-	equal(t, "interruptions after a failed turn", b.resume().Interruptions, 1)
+	expect.OK(t, err)
+	expect.Equal(t, "goes on", more, true)
+	expect.Equal(t, "interruptions after a failed turn", b.resume().Interruptions, 1)
 	b.finish(h)
-	equal(t, "record after a finished turn", b.resume(), resume.Record{})
+	expect.Equal(t, "record after a finished turn", b.resume(), resume.Record{})
 }
 
 func TestCrashWhileStartingIsNotMarked(t *testing.T) {
@@ -53,9 +54,9 @@ func TestCrashWhileStartingIsNotMarked(t *testing.T) {
 	b.claim()
 	b.die()
 	turn := b.claim().Turn()
-	equal(t, "resume", turn.Resume, "")
-	equal(t, "redelivered", turn.Redelivered, 1)
-	equal(t, "record", b.resume(), resume.Record{})
+	expect.Equal(t, "resume", turn.Resume, "")
+	expect.Equal(t, "redelivered", turn.Redelivered, 1)
+	expect.Equal(t, "record", b.resume(), resume.Record{})
 }
 
 // A worker without a starting phase is one whose every death counts, once it was heard
@@ -65,11 +66,11 @@ func TestCrashOfAnImmediateTurn(t *testing.T) {
 	b := newBench(t, func(c *sq.Config) { c.Immediate = true })
 	b.say("a")
 	h := b.claim()
-	equal(t, "phase", b.info().Phase, "running")
-	must(t, h.Promote(b.ctx))
+	expect.Equal(t, "phase", b.info().Phase, "running")
+	expect.OK(t, h.Promote(b.ctx))
 	b.renew(h)
 	b.die()
-	equal(t, "resume", b.claim().Turn().Resume, resume.ReasonCrash)
+	expect.Equal(t, "resume", b.claim().Turn().Resume, resume.ReasonCrash)
 }
 
 func TestStopAskedOfADeadTurn(t *testing.T) {
@@ -84,19 +85,19 @@ func TestStopAskedOfADeadTurn(t *testing.T) {
 				b.die()
 			}
 			s, err := b.client.Stop(b.ctx, key)
-			must(t, err)
-			equal(t, "found", s.Phase, "running")
-			equal(t, "of turn", s.Fence, h.Turn().Fence)
-			equal(t, "dropped", s.Dropped, 1)
+			expect.OK(t, err)
+			expect.Equal(t, "found", s.Phase, "running")
+			expect.Equal(t, "of turn", s.Fence, h.Turn().Fence)
+			expect.Equal(t, "dropped", s.Dropped, 1)
 			b.die()
 			b.say("c")
-			equalList(t, "runs", b.drain(), "c")
+			expect.List(t, "runs", b.drain(), "c")
 			o := b.outcome("a")
-			equal(t, "status", o.Status, session.StatusStopped)
-			equal(t, "error", o.Error, "stopped by user")
-			equal(t, "turn", o.Turn, h.Turn().ID)
-			equal(t, "b", b.outcome("b").Status, session.StatusStopped)
-			equal(t, "record", b.resume(), resume.Record{})
+			expect.Equal(t, "status", o.Status, session.StatusStopped)
+			expect.Equal(t, "error", o.Error, "stopped by user")
+			expect.Equal(t, "turn", o.Turn, h.Turn().ID)
+			expect.Equal(t, "b", b.outcome("b").Status, session.StatusStopped)
+			expect.Equal(t, "record", b.resume(), resume.Record{})
 		})
 	}
 }
@@ -108,14 +109,14 @@ func TestStopAskedOfADeadTurnAlone(t *testing.T) {
 	b.say("a")
 	b.start()
 	_, err := b.client.Stop(b.ctx, key)
-	must(t, err)
+	expect.OK(t, err)
 	b.die()
 	b.claimNothing("its only message was stopped")
-	equal(t, "status", b.outcome("a").Status, session.StatusStopped)
-	equal(t, "sentinels", b.rdb.Exists(b.ctx, b.k.Sentinel(), b.k.Active(), b.k.Lease()).Val(), 0)
-	equal(t, "phase", b.rdb.HGet(b.ctx, b.k.Run(), "phase").Val(), "idle")
+	expect.Equal(t, "status", b.outcome("a").Status, session.StatusStopped)
+	expect.Equal(t, "sentinels", b.rdb.Exists(b.ctx, b.k.Sentinel(), b.k.Active(), b.k.Lease()).Val(), 0)
+	expect.Equal(t, "phase", b.rdb.HGet(b.ctx, b.k.Run(), "phase").Val(), "idle")
 	b.say("b")
-	equalList(t, "runs", b.drain(), "b")
+	expect.List(t, "runs", b.drain(), "b")
 }
 
 func TestInterruptAskedOfADeadTurn(t *testing.T) {
@@ -126,7 +127,7 @@ func TestInterruptAskedOfADeadTurn(t *testing.T) {
 			b := newBench(t, func(c *sq.Config) { c.Retention = retention })
 			b.sayAll("a", "b")
 			h := b.start()
-			must(t, h.Checkpoint(b.ctx, []session.Entry{{Role: session.RoleUser, Text: "a"}}))
+			expect.OK(t, h.Checkpoint(b.ctx, []session.Entry{{Role: session.RoleUser, Text: "a"}}))
 			b.say("urgent", session.ModeInterrupt)
 			b.die()
 			wait := make(chan session.Outcome, 1)
@@ -134,16 +135,16 @@ func TestInterruptAskedOfADeadTurn(t *testing.T) {
 				o, _ := b.client.Wait(b.ctx, key, "a")
 				wait <- o
 			}()
-			equalList(t, "runs", b.drain(), "urgent", "b")
+			expect.List(t, "runs", b.drain(), "urgent", "b")
 			o := <-wait
-			equal(t, "status", o.Status, session.StatusInterrupted)
-			equal(t, "record", b.resume(), resume.Record{})
+			expect.Equal(t, "status", o.Status, session.StatusInterrupted)
+			expect.Equal(t, "record", b.resume(), resume.Record{})
 			if retention == 0 {
-				equal(t, "kept", b.state("a"), "")
+				expect.Equal(t, "kept", b.state("a"), "")
 			} else {
-				equal(t, "kept", b.state("a"), "completed")
+				expect.Equal(t, "kept", b.state("a"), "completed")
 			}
-			equal(t, "the transcript begins with", b.transcript(o.SessionID)[0], "a")
+			expect.Equal(t, "the transcript begins with", b.transcript(o.SessionID)[0], "a")
 		})
 	}
 	t.Run("nothing of it was stored", func(t *testing.T) {
@@ -153,9 +154,9 @@ func TestInterruptAskedOfADeadTurn(t *testing.T) {
 		b.start()
 		b.say("urgent", session.ModeInterrupt)
 		b.die()
-		equalList(t, "runs", b.drain(), "urgent")
-		equal(t, "status", b.outcome("a").Status, session.StatusInterrupted)
-		equal(t, "it can be seen", b.state("a"), "archived")
+		expect.List(t, "runs", b.drain(), "urgent")
+		expect.Equal(t, "status", b.outcome("a").Status, session.StatusInterrupted)
+		expect.Equal(t, "it can be seen", b.state("a"), "archived")
 	})
 }
 
@@ -169,9 +170,9 @@ func TestInterruptIntoAFullLine(t *testing.T) {
 			b.say("a")
 			b.start()
 			b.say("b")
-			equal(t, "a further one", b.say("c").Status, turnstile.Refused)
-			equal(t, "an urgent one", b.say("d", mode).Position, 2)
-			equalList(t, "the line", b.waiting(), "d", "b")
+			expect.Equal(t, "a further one", b.say("c").Status, turnstile.Refused)
+			expect.Equal(t, "an urgent one", b.say("d", mode).Position, 2)
+			expect.List(t, "the line", b.waiting(), "d", "b")
 		})
 	}
 }
@@ -191,38 +192,38 @@ func TestStuckSession(t *testing.T) {
 			var old string
 			for n := range 3 {
 				h := b.start()
-				equal(t, "message", h.Turn().Message.ID, "poison")
-				equal(t, "interruptions", b.resume().Interruptions, n)
+				expect.Equal(t, "message", h.Turn().Message.ID, "poison")
+				expect.Equal(t, "interruptions", b.resume().Interruptions, n)
 				old = h.Turn().SessionID
 				b.die()
 			}
 			if !waiting {
 				b.claimNothing("its only message was given up")
-				equal(t, "suspended", b.resume().Suspended, true)
+				expect.Equal(t, "suspended", b.resume().Suspended, true)
 				b.say("b")
 			}
 			h := b.claim()
 			turn := h.Turn()
-			equal(t, "next message", turn.Message.ID, "b")
-			equal(t, "reset", turn.Reset, "suspended")
-			equal(t, "resume", turn.Resume, "")
-			equal(t, "entries", turn.Entries, 0)
+			expect.Equal(t, "next message", turn.Message.ID, "b")
+			expect.Equal(t, "reset", turn.Reset, "suspended")
+			expect.Equal(t, "resume", turn.Resume, "")
+			expect.Equal(t, "entries", turn.Entries, 0)
 			if turn.SessionID == old {
 				t.Error("the session id is the old one")
 			}
 			o := b.outcome("poison")
-			equal(t, "status", o.Status, session.StatusFailed)
+			expect.Equal(t, "status", o.Status, session.StatusFailed)
 			if !strings.Contains(o.Error, "3 turns in a row") {
 				t.Errorf("error: %q", o.Error)
 			}
-			equal(t, "record", b.resume(), resume.Record{})
-			must(t, h.Promote(b.ctx))
+			expect.Equal(t, "record", b.resume(), resume.Record{})
+			expect.OK(t, h.Promote(b.ctx))
 			b.finish(h)
 			b.say("c")
 			h = b.claim()
-			equal(t, "reset of the turn after", h.Turn().Reset, "")
-			equal(t, "session id", h.Turn().SessionID, turn.SessionID)
-			equal(t, "entries", h.Turn().Entries, 2)
+			expect.Equal(t, "reset of the turn after", h.Turn().Reset, "")
+			expect.Equal(t, "session id", h.Turn().SessionID, turn.SessionID)
+			expect.Equal(t, "entries", h.Turn().Entries, 2)
 		})
 	}
 }
@@ -237,9 +238,9 @@ func TestFinishedTurnResetsTheCounter(t *testing.T) {
 			b.die()
 		}
 		h := b.start()
-		equal(t, "message", h.Turn().Message.ID, id)
+		expect.Equal(t, "message", h.Turn().Message.ID, id)
 		b.finish(h)
-		equal(t, "interruptions", b.resume().Interruptions, 0)
+		expect.Equal(t, "interruptions", b.resume().Interruptions, 0)
 	}
 }
 
@@ -253,15 +254,15 @@ func TestCrashIsNoticedInTime(t *testing.T) {
 			b := newBench(t, func(c *sq.Config) { c.SentinelTTL = 300 * time.Millisecond })
 			b.sayAll("a", "b")
 			sessions, err := b.c.Pop(b.ctx, 1)
-			must(t, err)
+			expect.OK(t, err)
 			holds, err := b.c.Claim(b.ctx, sessions)
-			must(t, err)
+			expect.OK(t, err)
 			if turn == "later" {
 				b.finish(holds[0])
 			}
 			died := time.Now()
 			const limit = 1300 * time.Millisecond
-			await(t, "the recovery", func() bool {
+			expect.Soon(t, "the recovery", func() bool {
 				b.reap()
 				return b.isIn(rediskey.Ready, key) || time.Since(died) > limit
 			})
@@ -280,7 +281,7 @@ func TestRenewalsKeepTheSessionOwned(t *testing.T) {
 	b.say("a")
 	h := b.start()
 	b.rdb.Del(b.ctx, rediskey.Owned)
-	must(t, b.c.Renew(b.ctx, []*sq.Claim{h})[0].Err)
+	expect.OK(t, b.c.Renew(b.ctx, []*sq.Claim{h})[0].Err)
 	if !b.isIn(rediskey.Owned, key) {
 		t.Error("an owned session is not in the owned index: when its worker dies only a sweep finds it")
 	}
@@ -294,14 +295,14 @@ func TestCrashesAreCountedThroughASuspension(t *testing.T) {
 	for name, between := range map[string]func(b *bench){
 		"at once": func(*bench) {},
 		"after a wait": func(b *bench) {
-			must(b, b.rdb.Del(b.ctx, b.k.Task(b.task("a")), b.k.Lease()).Err())
+			expect.OK(b, b.rdb.Del(b.ctx, b.k.Task(b.task("a")), b.k.Lease()).Err())
 			b.rdb.HSet(b.ctx, b.k.Task(b.task("b")), "quiet", fmt.Sprint(time.Now().Add(time.Hour).UnixMilli(), " 100"))
 			b.claimNothing("b waits for more")
 			b.windowsEnd("b")
 		},
 		"after a lost reply": func(b *bench) {
 			b.loseClaim("claim")
-			must(b, b.c.TakeBack(b.ctx))
+			expect.OK(b, b.c.TakeBack(b.ctx))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -314,9 +315,9 @@ func TestCrashesAreCountedThroughASuspension(t *testing.T) {
 			b.die()
 			between(b)
 			turn := b.claim().Turn()
-			equal(t, "reset", turn.Reset, "suspended")
-			equal(t, "interruptions", b.resume().Interruptions, 1)
-			equal(t, "carried", b.rdb.HExists(b.ctx, b.k.Resume(), "carried").Val(), false)
+			expect.Equal(t, "reset", turn.Reset, "suspended")
+			expect.Equal(t, "interruptions", b.resume().Interruptions, 1)
+			expect.Equal(t, "carried", b.rdb.HExists(b.ctx, b.k.Resume(), "carried").Val(), false)
 		})
 	}
 }

@@ -11,6 +11,7 @@ import (
 	sq "turnstile/internal/protocol"
 	"turnstile/pkg/resume"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 )
 
 // Turns that are cut off, in the protocol's own moves.
@@ -31,15 +32,15 @@ func did(turn sq.Turn, texts ...string) []session.Entry {
 func (b *bench) mark(h *sq.Claim, reason string) {
 	b.Helper()
 	m := b.c.Mark(b.ctx, []*sq.Claim{h}, reason)[0]
-	must(b, m.Err)
-	equal(b, "starting", m.Starting, false)
+	expect.OK(b, m.Err)
+	expect.Equal(b, "starting", m.Starting, false)
 }
 
 // past is what the turn's agent would be told.
 func (b *bench) past(h *sq.Claim) sq.History {
 	b.Helper()
 	p, err := h.History(b.ctx)
-	must(b, err)
+	expect.OK(b, err)
 	return p
 }
 
@@ -52,12 +53,12 @@ func TestB26_MarkedIsNotSuspended(t *testing.T) {
 	b.mark(h, resume.ReasonRestart)
 	b.die() // before it could give the turn back
 	turn := b.claim().Turn()
-	equal(t, "session id", turn.SessionID, id)
-	equal(t, "reset", turn.Reset, "")
-	equal(t, "resume", turn.Resume, resume.ReasonRestart)
+	expect.Equal(t, "session id", turn.SessionID, id)
+	expect.Equal(t, "reset", turn.Reset, "")
+	expect.Equal(t, "resume", turn.Resume, resume.ReasonRestart)
 	r := b.resume()
-	equal(t, "suspended", r.Suspended, false)
-	equal(t, "interruptions", r.Interruptions, 1)
+	expect.Equal(t, "suspended", r.Suspended, false)
+	expect.Equal(t, "interruptions", r.Interruptions, 1)
 }
 
 func TestB27_UnmarkedIsSuspended(t *testing.T) {
@@ -68,24 +69,24 @@ func TestB27_UnmarkedIsSuspended(t *testing.T) {
 		b.say("a")
 		h := b.start()
 		old := h.Turn()
-		must(t, h.Checkpoint(b.ctx, did(old, "half")))
+		expect.OK(t, h.Checkpoint(b.ctx, did(old, "half")))
 		b.die()
 		h = b.claim()
 		turn := h.Turn()
-		equal(t, "message", turn.Message.ID, "a")
-		equal(t, "reset", turn.Reset, "suspended")
-		equal(t, "resume", turn.Resume, "")
+		expect.Equal(t, "message", turn.Message.ID, "a")
+		expect.Equal(t, "reset", turn.Reset, "suspended")
+		expect.Equal(t, "resume", turn.Resume, "")
 		if turn.SessionID == old.SessionID {
 			t.Error("the session id is the old one")
 		}
 		past := b.past(h)
-		equal(t, "entries from before", len(past.Entries), 0)
-		equal(t, "a partial from before", past.Partial == nil, true)
+		expect.Equal(t, "entries from before", len(past.Entries), 0)
+		expect.Equal(t, "a partial from before", past.Partial == nil, true)
 		// It may still be the message that kills the workers.
-		equal(t, "interruptions", b.resume().Interruptions, 1)
-		must(t, h.Promote(b.ctx))
+		expect.Equal(t, "interruptions", b.resume().Interruptions, 1)
+		expect.OK(t, h.Promote(b.ctx))
 		b.finish(h)
-		equal(t, "record after a finished turn", b.resume(), resume.Record{})
+		expect.Equal(t, "record after a finished turn", b.resume(), resume.Record{})
 	})
 	t.Run("resume", func(t *testing.T) {
 		t.Parallel()
@@ -94,20 +95,20 @@ func TestB27_UnmarkedIsSuspended(t *testing.T) {
 		old := b.start().Turn()
 		b.die()
 		turn := b.claim().Turn()
-		equal(t, "session id", turn.SessionID, old.SessionID)
-		equal(t, "reset", turn.Reset, "")
-		equal(t, "resume", turn.Resume, resume.ReasonCrash)
+		expect.Equal(t, "session id", turn.SessionID, old.SessionID)
+		expect.Equal(t, "reset", turn.Reset, "")
+		expect.Equal(t, "resume", turn.Resume, resume.ReasonCrash)
 	})
 	t.Run("a message that kills every worker is given up all the same", func(t *testing.T) {
 		t.Parallel()
 		b := newBench(t, crashSuspends)
 		b.sayAll("a", "b")
 		for range 3 {
-			equal(t, "message", b.start().Turn().Message.ID, "a")
+			expect.Equal(t, "message", b.start().Turn().Message.ID, "a")
 			b.die()
 		}
-		equal(t, "next message", b.claim().Turn().Message.ID, "b")
-		equal(t, "status", b.outcome("a").Status, session.StatusFailed)
+		expect.Equal(t, "next message", b.claim().Turn().Message.ID, "b")
+		expect.Equal(t, "status", b.outcome("a").Status, session.StatusFailed)
 	})
 	t.Run("a death before the agent's start is none of its doing", func(t *testing.T) {
 		t.Parallel()
@@ -115,8 +116,8 @@ func TestB27_UnmarkedIsSuspended(t *testing.T) {
 		b.say("a")
 		old := b.claim().Turn()
 		b.die()
-		equal(t, "session id", b.claim().Turn().SessionID, old.SessionID)
-		equal(t, "record", b.resume(), resume.Record{})
+		expect.Equal(t, "session id", b.claim().Turn().SessionID, old.SessionID)
+		expect.Equal(t, "record", b.resume(), resume.Record{})
 	})
 }
 
@@ -142,21 +143,21 @@ func TestB23_OnlyAFinishedTurnClears(t *testing.T) {
 				end := end // the other subtest has it, too
 				end.Release = released
 				more, err := h.Finish(b.ctx, end)
-				must(t, err)
-				equal(t, "goes on", more, !released)
+				expect.OK(t, err)
+				expect.Equal(t, "goes on", more, !released)
 				if released {
 					h = b.claim()
 				}
 				turn := h.Turn()
-				equal(t, "message", turn.Message.ID, "b")
-				equal(t, "resume", turn.Resume, resume.ReasonCrash)
+				expect.Equal(t, "message", turn.Message.ID, "b")
+				expect.Equal(t, "resume", turn.Resume, resume.ReasonCrash)
 				if turn.ResumeAge < 0 || turn.ResumeAge > time.Minute {
 					t.Errorf("the mark's age is %s", turn.ResumeAge)
 				}
-				must(t, h.Promote(b.ctx))
-				equal(t, "goes on", b.finish(h), true)
-				equal(t, "resume after a finished turn", h.Turn().Resume, "")
-				equal(t, "record after a finished turn", b.resume(), resume.Record{})
+				expect.OK(t, h.Promote(b.ctx))
+				expect.Equal(t, "goes on", b.finish(h), true)
+				expect.Equal(t, "resume after a finished turn", h.Turn().Resume, "")
+				expect.Equal(t, "record after a finished turn", b.resume(), resume.Record{})
 			})
 		}
 	}
@@ -181,18 +182,18 @@ func TestB41_StartingIsNotMarked(t *testing.T) {
 	b.sayAll("a", "b")
 	h := b.claim()
 	m := b.c.Mark(b.ctx, []*sq.Claim{h}, resume.ReasonShutdown)[0]
-	must(t, m.Err)
-	equal(t, "starting", m.Starting, true)
+	expect.OK(t, m.Err)
+	expect.Equal(t, "starting", m.Starting, true)
 	if err := h.Promote(b.ctx); !errors.Is(err, sq.ErrDraining) {
 		t.Errorf("promote: %v", err)
 	}
-	must(t, h.Requeue(b.ctx, resume.ReasonShutdown))
-	equal(t, "record", b.resume(), resume.Record{})
-	equalList(t, "waiting", b.waiting(), "a", "b")
+	expect.OK(t, h.Requeue(b.ctx, resume.ReasonShutdown))
+	expect.Equal(t, "record", b.resume(), resume.Record{})
+	expect.List(t, "waiting", b.waiting(), "a", "b")
 	h = b.start() // only that turn was refused
-	equal(t, "resume", h.Turn().Resume, "")
-	equal(t, "goes on", b.finish(h), true)
-	must(t, h.Promote(b.ctx))
+	expect.Equal(t, "resume", h.Turn().Resume, "")
+	expect.Equal(t, "goes on", b.finish(h), true)
+	expect.OK(t, h.Promote(b.ctx))
 }
 
 // However three interruptions came about, the session is suspended.
@@ -209,28 +210,28 @@ func TestB43_ThreeOfAnyKind(t *testing.T) {
 					var old sq.Turn
 					for i, kind := range []string{one, two, three} {
 						h := b.start()
-						equal(t, "message", h.Turn().Message.ID, "a")
-						equal(t, "reset", h.Turn().Reset, "")
-						equal(t, "interruptions before", b.resume().Interruptions, i)
+						expect.Equal(t, "message", h.Turn().Message.ID, "a")
+						expect.Equal(t, "reset", h.Turn().Reset, "")
+						expect.Equal(t, "interruptions before", b.resume().Interruptions, i)
 						old = h.Turn()
 						b.interrupt(h, kind)
 					}
 					h := b.claim()
 					turn := h.Turn()
-					equal(t, "reset", turn.Reset, "suspended")
-					equal(t, "resume", turn.Resume, "")
-					equal(t, "past", len(b.past(h).Entries), 0)
-					equal(t, "a partial from before", b.past(h).Partial == nil, true)
+					expect.Equal(t, "reset", turn.Reset, "suspended")
+					expect.Equal(t, "resume", turn.Resume, "")
+					expect.Equal(t, "past", len(b.past(h).Entries), 0)
+					expect.Equal(t, "a partial from before", b.past(h).Partial == nil, true)
 					if turn.SessionID == old.SessionID {
 						t.Error("the session id is the old one")
 					}
 					if three == "crash" { // it is given up
-						equal(t, "message", turn.Message.ID, "b")
-						equal(t, "status", b.outcome("a").Status, session.StatusFailed)
+						expect.Equal(t, "message", turn.Message.ID, "b")
+						expect.Equal(t, "status", b.outcome("a").Status, session.StatusFailed)
 					} else {
-						equal(t, "message", turn.Message.ID, "a")
+						expect.Equal(t, "message", turn.Message.ID, "a")
 					}
-					equal(t, "record", b.resume(), resume.Record{})
+					expect.Equal(t, "record", b.resume(), resume.Record{})
 				})
 			}
 		}
@@ -245,13 +246,13 @@ func (b *bench) interrupt(h *sq.Claim, kind string) {
 	case "drain":
 		b.mark(h, resume.ReasonShutdown)
 		b.mark(h, resume.ReasonShutdown) // sent again, it counts once
-		must(b, h.Requeue(b.ctx, resume.ReasonShutdown, entries...))
+		expect.OK(b, h.Requeue(b.ctx, resume.ReasonShutdown, entries...))
 	case "crash":
-		must(b, h.Checkpoint(b.ctx, entries))
+		expect.OK(b, h.Checkpoint(b.ctx, entries))
 		b.die()
 	case "death in the drain":
 		b.mark(h, resume.ReasonShutdown)
-		must(b, h.Checkpoint(b.ctx, entries))
+		expect.OK(b, h.Checkpoint(b.ctx, entries))
 		b.die()
 	}
 }
@@ -276,22 +277,22 @@ func TestB43_DeadlyBeforeTheStart(t *testing.T) {
 			for n := range deaths {
 				h := b.claim()
 				turn := h.Turn()
-				equal(t, "message", turn.Message.ID, "a")
-				equal(t, "redelivered", turn.Redelivered, n)
+				expect.Equal(t, "message", turn.Message.ID, "a")
+				expect.Equal(t, "redelivered", turn.Redelivered, n)
 				b.renew(h)
 				b.die()
 			}
 			turn := b.claim().Turn()
-			equal(t, "next message", turn.Message.ID, "b")
-			equal(t, "session id", turn.SessionID, id)
-			equal(t, "resume", turn.Resume, "")
+			expect.Equal(t, "next message", turn.Message.ID, "b")
+			expect.Equal(t, "session id", turn.SessionID, id)
+			expect.Equal(t, "resume", turn.Resume, "")
 			o := b.outcome("a")
-			equal(t, "status", o.Status, session.StatusFailed)
+			expect.Equal(t, "status", o.Status, session.StatusFailed)
 			if want := fmt.Sprintf("its worker died %d times", deaths); !strings.Contains(o.Error, want) {
 				t.Errorf("error %q, want %q in it", o.Error, want)
 			}
-			equal(t, "state", b.state("a"), "archived")
-			equal(t, "record", b.resume(), resume.Record{})
+			expect.Equal(t, "state", b.state("a"), "archived")
+			expect.Equal(t, "record", b.resume(), resume.Record{})
 		})
 	}
 }
@@ -303,10 +304,10 @@ func TestB43_DrainsBeforeTheStart(t *testing.T) {
 	b.say("a")
 	for range 5 {
 		h := b.claim()
-		must(t, b.c.Mark(b.ctx, []*sq.Claim{h}, resume.ReasonShutdown)[0].Err)
-		must(t, h.Requeue(b.ctx, resume.ReasonShutdown))
+		expect.OK(t, b.c.Mark(b.ctx, []*sq.Claim{h}, resume.ReasonShutdown)[0].Err)
+		expect.OK(t, h.Requeue(b.ctx, resume.ReasonShutdown))
 	}
-	equalList(t, "runs", b.drain(), "a")
+	expect.List(t, "runs", b.drain(), "a")
 }
 
 // spoilt are partials that this version cannot read. F stands for the fence of

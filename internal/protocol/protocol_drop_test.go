@@ -7,6 +7,7 @@ import (
 	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 )
 
 // A full line: what goes is in the archive with the reason, in an event, and
@@ -22,33 +23,33 @@ func TestDroppedMessagesAreTold(t *testing.T) {
 				b.sayAll("b", "c")
 				waited := b.waitFor("b")
 				r := b.say("d")
-				equal(t, "receipt", string(r.Status), "queued")
-				equal(t, "position", r.Position, 3)
-				equalList(t, "the line", b.waiting(), "c", "d")
+				expect.Equal(t, "receipt", string(r.Status), "queued")
+				expect.Equal(t, "position", r.Position, 3)
+				expect.List(t, "the line", b.waiting(), "c", "d")
 				const why = "dropped: more than 2 messages were waiting"
 				for _, o := range []session.Outcome{b.outcome("b"), <-waited} {
-					equal(t, "its end", string(o.Status)+" "+o.Error, "dropped "+why)
+					expect.Equal(t, "its end", string(o.Status)+" "+o.Error, "dropped "+why)
 				}
 				info, err := b.inspector().GetTaskInfo(rediskey.Queue(key), b.task("b"))
-				must(t, err)
-				equal(t, "asynq's archive", info.State.String()+" "+info.LastErr, "archived "+why)
+				expect.OK(t, err)
+				expect.Equal(t, "asynq's archive", info.State.String()+" "+info.LastErr, "archived "+why)
 				events := b.told(session.EventTurnEnded, "b")
-				equal(t, "events", len(events), 1)
-				equal(t, "event's reason", events[0].Reason, string(drop))
+				expect.Equal(t, "events", len(events), 1)
+				expect.Equal(t, "event's reason", events[0].Reason, string(drop))
 				list, err := b.client.Followups(b.ctx, key)
-				must(t, err)
-				equal(t, "follow-ups", len(list), 2)
-				equal(t, "the same id again", b.say("b").State, "archived")
+				expect.OK(t, err)
+				expect.Equal(t, "follow-ups", len(list), 2)
+				expect.Equal(t, "the same id again", b.say("b").State, "archived")
 				n, err := b.client.Rerun(b.ctx, key)
-				must(t, err)
-				equal(t, "run again by /resume", n, 0)
+				expect.OK(t, err)
+				expect.Equal(t, "run again by /resume", n, 0)
 				want := 0
 				if drop == session.DropSummarize {
 					want = 1
 				}
-				equal(t, "lines for the next turn", b.info().Dropped, want)
+				expect.Equal(t, "lines for the next turn", b.info().Dropped, want)
 				b.finish(h)
-				equal(t, "lines for this turn", len(h.Turn().Dropped), want)
+				expect.Equal(t, "lines for this turn", len(h.Turn().Dropped), want)
 			}, line(session.QueueSettings{Cap: 2, Drop: drop}))
 		})
 	}
@@ -58,9 +59,9 @@ func TestDroppedMessagesAreTold(t *testing.T) {
 			b.sayAll("a", "b", "c")
 			b.start()
 			r := b.say("d")
-			equal(t, "receipt", string(r.Status)+" "+r.Reason, "refused full")
-			equal(t, "stored", b.state("d"), "")
-			equalList(t, "the line", b.waiting(), "b", "c")
+			expect.Equal(t, "receipt", string(r.Status)+" "+r.Reason, "refused full")
+			expect.Equal(t, "stored", b.state("d"), "")
+			expect.List(t, "the line", b.waiting(), "b", "c")
 		}, line(session.QueueSettings{Cap: 2}))
 	})
 }
@@ -74,8 +75,8 @@ func TestDropsSpareInterrupts(t *testing.T) {
 	b.say("b")
 	b.say("now", session.ModeInterrupt)
 	b.say("c")
-	equalList(t, "the line", b.waiting(), "now", "c")
-	equal(t, "b", b.outcome("b").Status, session.StatusDropped)
+	expect.List(t, "the line", b.waiting(), "now", "c")
+	expect.Equal(t, "b", b.outcome("b").Status, session.StatusDropped)
 }
 
 // The lines of what was dropped are told until a turn that was told is done, and
@@ -86,36 +87,36 @@ func TestSummariesAreToldOnce(t *testing.T) {
 		dropped := func(h *sq.Claim) string {
 			t.Helper()
 			past, err := h.History(b.ctx)
-			must(t, err)
+			expect.OK(t, err)
 			return strings.Join(past.Dropped, " ")
 		}
 		b.say("a")
 		h := b.start()
 		b.sayAll("b", "c", "d")
-		equal(t, "told while it runs", len(h.Turn().Dropped), 0)
+		expect.Equal(t, "told while it runs", len(h.Turn().Dropped), 0)
 		b.finish(h)
-		equalList(t, "the turn", group(h), "d")
-		equal(t, "told", dropped(h), "b c")
-		must(t, h.Promote(b.ctx))
+		expect.List(t, "the turn", group(h), "d")
+		expect.Equal(t, "told", dropped(h), "b c")
+		expect.OK(t, h.Promote(b.ctx))
 
 		b.die()
 		h = b.start()
-		equal(t, "told again after a crash", dropped(h), "b c")
-		must(t, h.Requeue(b.ctx, "drain"))
+		expect.Equal(t, "told again after a crash", dropped(h), "b c")
+		expect.OK(t, h.Requeue(b.ctx, "drain"))
 		h = b.start()
-		equal(t, "and after a drain", dropped(h), "b c")
+		expect.Equal(t, "and after a drain", dropped(h), "b c")
 		b.say("e")
 		b.say("f")
 		_, err := h.Finish(b.ctx, sq.End{Status: session.StatusFailed, Error: "no"})
-		must(t, err)
-		equalList(t, "the turn", group(h), "f")
-		equal(t, "and after a failure, with what was dropped meanwhile", dropped(h), "b c e")
+		expect.OK(t, err)
+		expect.List(t, "the turn", group(h), "f")
+		expect.Equal(t, "and after a failure, with what was dropped meanwhile", dropped(h), "b c e")
 
-		equal(t, "goes on", b.finish(h), false)
-		equal(t, "lines left", b.info().Dropped, 0)
+		expect.Equal(t, "goes on", b.finish(h), false)
+		expect.Equal(t, "lines left", b.info().Dropped, 0)
 		b.say("g")
 		h = b.start()
-		equal(t, "told to the turn after", dropped(h), "")
+		expect.Equal(t, "told to the turn after", dropped(h), "")
 	}, line(session.QueueSettings{Cap: 1, Drop: session.DropSummarize}), func(c *sq.Config) { c.StuckLimit = 10 })
 }
 
@@ -127,13 +128,13 @@ func TestSummariesMeanwhile(t *testing.T) {
 	h := b.start()
 	b.sayAll("b", "c")
 	b.finish(h)
-	equalList(t, "the turn", group(h), "c")
+	expect.List(t, "the turn", group(h), "c")
 	b.sayAll("d", "e")
 	b.finish(h)
-	equalList(t, "the turn", group(h), "e")
+	expect.List(t, "the turn", group(h), "e")
 	past, err := h.History(b.ctx)
-	must(t, err)
-	equalList(t, "told", past.Dropped, "d")
+	expect.OK(t, err)
+	expect.List(t, "told", past.Dropped, "d")
 	b.finish(h)
-	equal(t, "lines left", b.info().Dropped, 0)
+	expect.Equal(t, "lines left", b.info().Dropped, 0)
 }

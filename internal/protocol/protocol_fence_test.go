@@ -10,6 +10,7 @@ import (
 	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 )
 
 // First invariant: whoever lost the session, or speaks of the turn before,
@@ -83,7 +84,7 @@ func TestFenceRises(t *testing.T) {
 		if f <= last {
 			t.Errorf("%s: the fence fell from %d to %d", how, last, f)
 		}
-		equal(t, how+": turn id", h.Turn().ID, fmt.Sprint(rediskey.IDPrefix(key), f))
+		expect.Equal(t, how+": turn id", h.Turn().ID, fmt.Sprint(rediskey.IDPrefix(key), f))
 		last = f
 	}
 	h := b.claim()
@@ -92,26 +93,26 @@ func TestFenceRises(t *testing.T) {
 		b.finish(h)
 		rises("next", h)
 	}
-	must(t, h.Requeue(b.ctx, "drain"))
+	expect.OK(t, h.Requeue(b.ctx, "drain"))
 	h = b.claim()
 	rises("claim after requeue", h)
 	b.die()
 	h = b.claim()
 	rises("claim after a crash", h)
-	must(t, h.Retry(b.ctx, errors.New("x"), 0))
+	expect.OK(t, h.Retry(b.ctx, errors.New("x"), 0))
 
 	ahead := time.Now().Add(time.Hour).UnixMilli()
 	b.rdb.HSet(b.ctx, b.k.Run(), "fence", ahead)
 	last = ahead
 	h = b.claim()
 	rises("claim with the stored fence ahead of the clock", h)
-	equal(t, "by", h.Turn().Fence, ahead+1)
+	expect.Equal(t, "by", h.Turn().Fence, ahead+1)
 	b.finish(h)
 	rises("next with the stored fence ahead of the clock", h)
 	b.die()
 	h = b.claim()
 	rises("after a crash with the fence ahead", h)
-	must(t, h.Requeue(b.ctx, "x"))
+	expect.OK(t, h.Requeue(b.ctx, "x"))
 	last = time.Now().Add(-time.Second).UnixMilli()
 	b.rdb.Del(b.ctx, b.k.Run(), b.k.Record())
 	rises("after both records were lost", b.claim())
@@ -125,13 +126,13 @@ func TestEmit(t *testing.T) {
 	h := b.start()
 	say := func(text string) {
 		t.Helper()
-		must(t, h.Emit(b.ctx, []session.Event{{Type: session.EventNotice, Turn: h.Turn().ID, Text: text}, {Type: session.EventNotice, Turn: h.Turn().ID, Text: text + "!"}}))
+		expect.OK(t, h.Emit(b.ctx, []session.Event{{Type: session.EventNotice, Turn: h.Turn().ID, Text: text}, {Type: session.EventNotice, Turn: h.Turn().ID, Text: text + "!"}}))
 	}
-	must(t, h.Emit(b.ctx, nil))
+	expect.OK(t, h.Emit(b.ctx, nil))
 	say("1")
 	say("2")
 	b.finish(h)
-	must(t, h.Promote(b.ctx))
+	expect.OK(t, h.Promote(b.ctx))
 	say("3")
 	b.finish(h)
 	var heard []string
@@ -141,9 +142,9 @@ func TestEmit(t *testing.T) {
 				heard = append(heard, e.Text)
 			}
 		})
-		must(t, err)
+		expect.OK(t, err)
 	}
-	equalList(t, "heard", heard, "1", "1!", "2", "2!", "3", "3!")
+	expect.List(t, "heard", heard, "1", "1!", "2", "2!", "3", "3!")
 }
 
 // TURN_SHARE: a turn's end may give the session up although more waits.
@@ -154,19 +155,19 @@ func TestReleaseThoughMoreWaits(t *testing.T) {
 	h := b.start()
 	b.rdb.Del(b.ctx, rediskey.Ready)
 	more, err := h.Finish(b.ctx, sq.End{Status: session.StatusDone, Release: true})
-	must(t, err)
-	equal(t, "more", more, false)
-	equalList(t, "the line", b.waiting(), "b")
-	equal(t, "sentinels", b.rdb.Exists(b.ctx, b.k.Sentinel()).Val(), 0)
+	expect.OK(t, err)
+	expect.Equal(t, "more", more, false)
+	expect.List(t, "the line", b.waiting(), "b")
+	expect.Equal(t, "sentinels", b.rdb.Exists(b.ctx, b.k.Sentinel()).Val(), 0)
 	wait, err := b.c.OthersWait(b.ctx)
-	must(t, err)
-	equal(t, "announced", wait, true)
+	expect.OK(t, err)
+	expect.Equal(t, "announced", wait, true)
 	sessions, err := b.c.Pop(b.ctx, 5)
-	must(t, err)
-	equalList(t, "popped", sessions, key)
-	must(t, b.c.PutBack(b.ctx, sessions))
-	equal(t, "put back", b.isIn(rediskey.Ready, key), true)
-	equalList(t, "runs", b.drain(), "b")
+	expect.OK(t, err)
+	expect.List(t, "popped", sessions, key)
+	expect.OK(t, b.c.PutBack(b.ctx, sessions))
+	expect.Equal(t, "put back", b.isIn(rediskey.Ready, key), true)
+	expect.List(t, "runs", b.drain(), "b")
 }
 
 // Two workers of different settings: the follower judges by its own.
@@ -181,10 +182,10 @@ func TestForeignTasks(t *testing.T) {
 			if !errors.Is(h.Turn().Err, session.ErrInvalid) {
 				t.Errorf("err: %v", h.Turn().Err)
 			}
-			equal(t, "id", h.Turn().Message.ID, id)
+			expect.Equal(t, "id", h.Turn().Message.ID, id)
 			_, err := h.Finish(b.ctx, sq.End{Status: session.StatusFailed, Error: h.Turn().Err.Error()})
-			must(t, err)
-			equal(t, "state", b.rdb.HGet(b.ctx, b.k.Task(id), "state").Val(), "archived")
+			expect.OK(t, err)
+			expect.Equal(t, "state", b.rdb.HGet(b.ctx, b.k.Task(id), "state").Val(), "archived")
 		})
 	}
 	b.enqueueRaw("email:welcome", `{"v":1,"text":"x"}`, "other")
@@ -204,6 +205,6 @@ func TestBrokenTask(t *testing.T) {
 		t.Error("no error")
 	}
 	more, err := h.Finish(b.ctx, sq.End{Status: session.StatusFailed, Error: h.Turn().Err.Error()})
-	must(t, err)
-	equal(t, "goes on", more, true)
+	expect.OK(t, err)
+	expect.Equal(t, "goes on", more, true)
 }

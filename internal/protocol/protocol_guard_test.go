@@ -14,6 +14,7 @@ import (
 	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 )
 
 func TestB01_SentinelIsUpFromTheClaim(t *testing.T) {
@@ -21,13 +22,13 @@ func TestB01_SentinelIsUpFromTheClaim(t *testing.T) {
 	b := newBench(t)
 	b.say("a")
 	h := b.claim()
-	equal(t, "sentinel", b.rdb.Get(b.ctx, b.k.Sentinel()).Val(), h.Token())
+	expect.Equal(t, "sentinel", b.rdb.Get(b.ctx, b.k.Sentinel()).Val(), h.Token())
 	info := b.info()
-	equal(t, "phase", info.Phase, "starting")
-	equal(t, "worker", info.Worker, b.c.Config().Worker)
-	equal(t, "fence", info.Fence, h.Turn().Fence)
-	equal(t, "turn", info.Turn, h.Turn().ID)
-	equalList(t, "messages", info.Messages, "a")
+	expect.Equal(t, "phase", info.Phase, "starting")
+	expect.Equal(t, "worker", info.Worker, b.c.Config().Worker)
+	expect.Equal(t, "fence", info.Fence, h.Turn().Fence)
+	expect.Equal(t, "turn", info.Turn, h.Turn().ID)
+	expect.List(t, "messages", info.Messages, "a")
 	if ttl := b.rdb.PTTL(b.ctx, b.k.Sentinel()).Val(); ttl <= 0 || ttl > time.Minute {
 		t.Errorf("the sentinel lives %s", ttl)
 	}
@@ -38,9 +39,9 @@ func TestB02_FreedOnReturn(t *testing.T) {
 	b := newBench(t)
 	b.say("a")
 	h := b.start()
-	equal(t, "more", b.finish(h), false)
-	equal(t, "sentinels", b.rdb.Exists(b.ctx, b.k.Sentinel()).Val(), 0)
-	equal(t, "phase", b.info().Phase, session.PhaseIdle)
+	expect.Equal(t, "more", b.finish(h), false)
+	expect.Equal(t, "sentinels", b.rdb.Exists(b.ctx, b.k.Sentinel()).Val(), 0)
+	expect.Equal(t, "phase", b.info().Phase, session.PhaseIdle)
 	if err := h.Lease().Context().Err(); err == nil {
 		t.Error("the lease of a released hold goes on")
 	}
@@ -77,17 +78,17 @@ func TestB03_B04_B68_FreedHoweverItEnds(t *testing.T) {
 				b.say("a")
 				h := b.claim()
 				if phase == "running" {
-					must(t, h.Promote(b.ctx))
+					expect.OK(t, h.Promote(b.ctx))
 				}
-				must(t, end(b, h))
-				equal(t, "sentinels", b.rdb.Exists(b.ctx, b.k.Sentinel()).Val(), 0)
+				expect.OK(t, end(b, h))
+				expect.Equal(t, "sentinels", b.rdb.Exists(b.ctx, b.k.Sentinel()).Val(), 0)
 				switch name {
 				case "retry", "requeue":
-					equal(t, "state", b.state("a"), "pending")
+					expect.Equal(t, "state", b.state("a"), "pending")
 				default:
 					o := b.outcome("a")
-					equal(t, "status", string(o.Status), name)
-					equal(t, "state", b.state("a"), "archived")
+					expect.Equal(t, "status", string(o.Status), name)
+					expect.Equal(t, "state", b.state("a"), "archived")
 				}
 			})
 		}
@@ -101,26 +102,26 @@ func TestB05_SecondMessageIsAFollowup(t *testing.T) {
 	h := b.start()
 	for i, id := range []string{"b", "c"} {
 		r := b.say(id)
-		equal(t, "status", r.Status, turnstile.Queued)
-		equal(t, "position", r.Position, i+2)
+		expect.Equal(t, "status", r.Status, turnstile.Queued)
+		expect.Equal(t, "position", r.Position, i+2)
 	}
 	b.claimNothing("it is owned")
 	list, err := b.client.Followups(b.ctx, key)
-	must(t, err)
+	expect.OK(t, err)
 	if len(list) != 2 || list[0].ID != "b" || list[0].Text != "b" || list[1].ID != "c" || list[0].ArrivedAt == 0 {
 		t.Errorf("follow-ups: %+v", list)
 	}
-	equal(t, "goes on", b.finish(h), true)
+	expect.Equal(t, "goes on", b.finish(h), true)
 	list, err = b.client.Followups(b.ctx, key)
-	must(t, err)
+	expect.OK(t, err)
 	if len(list) != 1 || list[0].ID != "c" {
 		t.Errorf("while b runs, the follow-ups are %+v", list)
 	}
 	b.finish(h)
 	b.finish(h)
 	list, err = b.client.Followups(b.ctx, key)
-	must(t, err)
-	equal(t, "follow-ups at the end", len(list), 0)
+	expect.OK(t, err)
+	expect.Equal(t, "follow-ups at the end", len(list), 0)
 }
 
 func TestB06_PromoteKeepsTheToken(t *testing.T) {
@@ -129,10 +130,10 @@ func TestB06_PromoteKeepsTheToken(t *testing.T) {
 	b.say("a")
 	h := b.claim()
 	token, fence := h.Token(), h.Turn().Fence
-	must(t, h.Promote(b.ctx))
-	equal(t, "phase", b.info().Phase, "running")
-	equal(t, "sentinel", b.rdb.Get(b.ctx, b.k.Sentinel()).Val(), token)
-	equal(t, "fence", b.info().Fence, fence)
+	expect.OK(t, h.Promote(b.ctx))
+	expect.Equal(t, "phase", b.info().Phase, "running")
+	expect.Equal(t, "sentinel", b.rdb.Get(b.ctx, b.k.Sentinel()).Val(), token)
+	expect.Equal(t, "fence", b.info().Fence, fence)
 	b.say("b", session.ModeInterrupt)
 	if r := b.c.Renew(b.ctx, []*sq.Claim{h})[0]; !errors.Is(r.Asked, sq.ErrInterruptRequested) {
 		t.Errorf("asked: %v", r.Asked)
@@ -145,13 +146,13 @@ func TestB07_AStartingTurnIsNotInterrupted(t *testing.T) {
 	b.sayAll("a", "b")
 	h := b.claim()
 	r := b.say("c", session.ModeInterrupt)
-	equal(t, "status", r.Status, turnstile.Queued)
-	equal(t, "position", r.Position, 3)
-	must(t, h.Promote(b.ctx))
+	expect.Equal(t, "status", r.Status, turnstile.Queued)
+	expect.Equal(t, "position", r.Position, 3)
+	expect.OK(t, h.Promote(b.ctx))
 	if r := b.c.Renew(b.ctx, []*sq.Claim{h})[0]; r.Asked != nil {
 		t.Errorf("asked: %v", r.Asked)
 	}
-	equalList(t, "the line", b.waiting(), "b", "c")
+	expect.List(t, "the line", b.waiting(), "b", "c")
 }
 
 func TestB08_CommandsTakeNoSentinel(t *testing.T) {
@@ -159,27 +160,27 @@ func TestB08_CommandsTakeNoSentinel(t *testing.T) {
 	b := newBench(t)
 	for _, text := range []string{"/help", "/status", " /status now ", "/stop"} {
 		r, err := b.client.Submit(b.ctx, key, session.Message{Text: text})
-		must(t, err)
-		equal(t, "status", r.Status, turnstile.Answered)
+		expect.OK(t, err)
+		expect.Equal(t, "status", r.Status, turnstile.Answered)
 		if r.Reply == "" {
 			t.Errorf("%s answers nothing", text)
 		}
 	}
 	for _, text := range []string{"/sotp", "/Status", " /titel My talk"} { // a typing error is no message
 		r, err := b.client.Submit(b.ctx, key, session.Message{Text: text})
-		must(t, err)
-		equal(t, "status of "+text, r.Status, turnstile.Answered)
+		expect.OK(t, err)
+		expect.Equal(t, "status of "+text, r.Status, turnstile.Answered)
 		if !r.Invalid || !strings.HasPrefix(r.Reply, "Unknown command ") {
 			t.Errorf("%s: %+v", text, r)
 		}
 	}
-	equal(t, "database", b.dump(), "")
+	expect.Equal(t, "database", b.dump(), "")
 	for text, want := range map[string]string{"//status": "/status", "//sotp": "/sotp", "/compact": "/compact", "/sotp now": "/sotp now", "/unknown": "/unknown", "/stop\nnow": "/stop\nnow"} {
 		r, err := b.client.Submit(b.ctx, key, session.Message{Text: text})
-		must(t, err)
-		equal(t, "status of "+text, r.Status, turnstile.Accepted)
+		expect.OK(t, err)
+		expect.Equal(t, "status of "+text, r.Status, turnstile.Accepted)
 		h := b.claim()
-		equal(t, "text", h.Turn().Message.Text, want)
+		expect.Equal(t, "text", h.Turn().Message.Text, want)
 		b.finish(h)
 	}
 }
@@ -190,21 +191,21 @@ func TestB09_StopWhileStarting(t *testing.T) {
 	b.say("a")
 	h := b.claim()
 	r, err := b.client.Submit(b.ctx, key, session.Message{Text: "/stop"})
-	must(t, err)
+	expect.OK(t, err)
 	if !strings.Contains(r.Reply, "starting up") {
 		t.Errorf("reply: %q", r.Reply)
 	}
-	equalList(t, "the line", b.waiting())
+	expect.List(t, "the line", b.waiting())
 	if err := h.Promote(b.ctx); !errors.Is(err, sq.ErrStopRequested) {
 		t.Errorf("promote: %v", err)
 	}
-	equal(t, "phase", b.info().Phase, "starting")
+	expect.Equal(t, "phase", b.info().Phase, "starting")
 	if err := h.Requeue(b.ctx, "drain"); !errors.Is(err, sq.ErrStopRequested) {
 		t.Errorf("requeue: %v", err)
 	}
 	_, err = h.Finish(b.ctx, sq.End{Status: session.StatusStopped, Error: "stopped by user"})
-	must(t, err)
-	equal(t, "status", b.outcome("a").Status, session.StatusStopped)
+	expect.OK(t, err)
+	expect.Equal(t, "status", b.outcome("a").Status, session.StatusStopped)
 }
 
 // B65 and the first invariant: of many that claim at once one wins, and each
@@ -234,7 +235,7 @@ func TestB65_ConcurrentClaims(t *testing.T) {
 				for _, h := range holds {
 					mu.Lock()
 					inside++
-					equal(t, "owners", inside, 1)
+					expect.Equal(t, "owners", inside, 1)
 					ran = append(ran, h.Turn().Message.ID)
 					inside--
 					mu.Unlock()
@@ -246,17 +247,17 @@ func TestB65_ConcurrentClaims(t *testing.T) {
 		})
 	}
 	group.Wait()
-	equalList(t, "order", ran, want...)
+	expect.List(t, "order", ran, want...)
 }
 
 func TestB69_ClaimOfWhatIsNotThere(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.claimNothing("there is none")
-	equal(t, "database", b.dump(), "")
+	expect.Equal(t, "database", b.dump(), "")
 	ctx, gone := b.ctx, b.rdb.(*redis.Client)
 	closed := redis.NewClient(gone.Options())
-	must(t, closed.Close())
+	expect.OK(t, closed.Close())
 	if _, err := newWorker(t, closed, "cut off").Claim(ctx, []string{key}); err == nil {
 		t.Error("a claim without Redis has no error")
 	}
@@ -273,7 +274,7 @@ func TestB69_ClaimOfWhatIsNotThere(t *testing.T) {
 	if _, err := b.client.Submit(ctx, key, session.Message{Text: "x"}, turnstile.Delay(-time.Second)); !errors.Is(err, session.ErrInvalid) {
 		t.Errorf("negative delay: %v", err)
 	}
-	equal(t, "database", b.dump(), "")
+	expect.Equal(t, "database", b.dump(), "")
 }
 
 func TestB77_RotationKeepsTheLock(t *testing.T) {
@@ -283,28 +284,28 @@ func TestB77_RotationKeepsTheLock(t *testing.T) {
 	h := b.start()
 	old, before := h.Turn().SessionID, b.rdb.Get(b.ctx, b.k.Sentinel()).Val()
 	fresh, err := b.client.Rotate(b.ctx, key, old)
-	must(t, err)
+	expect.OK(t, err)
 	if fresh == old {
 		t.Fatal("not rotated")
 	}
-	equal(t, "sentinel", b.rdb.Get(b.ctx, b.k.Sentinel()).Val(), before)
-	must(t, h.Emit(b.ctx, []session.Event{{Type: session.EventNotice, Text: "still mine"}}))
-	equal(t, "goes on", b.finish(h), true)
-	equal(t, "next session id", h.Turn().SessionID, fresh)
-	equal(t, "its entries", h.Turn().Entries, 0)
-	must(t, h.Promote(b.ctx))
+	expect.Equal(t, "sentinel", b.rdb.Get(b.ctx, b.k.Sentinel()).Val(), before)
+	expect.OK(t, h.Emit(b.ctx, []session.Event{{Type: session.EventNotice, Text: "still mine"}}))
+	expect.Equal(t, "goes on", b.finish(h), true)
+	expect.Equal(t, "next session id", h.Turn().SessionID, fresh)
+	expect.Equal(t, "its entries", h.Turn().Entries, 0)
+	expect.OK(t, h.Promote(b.ctx))
 	b.finish(h)
-	equalList(t, "old transcript", b.transcript(old), "a", "re: a")
-	equalList(t, "new transcript", b.transcript(fresh), "b", "re: b")
-	equal(t, "entries counted", b.info().Entries, 2)
-	equal(t, "session id", b.info().SessionID, fresh)
+	expect.List(t, "old transcript", b.transcript(old), "a", "re: a")
+	expect.List(t, "new transcript", b.transcript(fresh), "b", "re: b")
+	expect.Equal(t, "entries counted", b.info().Entries, 2)
+	expect.Equal(t, "session id", b.info().SessionID, fresh)
 
 	again, err := b.client.Rotate(b.ctx, key, "")
-	must(t, err)
+	expect.OK(t, err)
 	b.say("c")
 	h = b.claim()
-	equal(t, "session id after an idle rotation", h.Turn().SessionID, again)
-	equal(t, "its entries", h.Turn().Entries, 0)
+	expect.Equal(t, "session id after an idle rotation", h.Turn().SessionID, again)
+	expect.Equal(t, "its entries", h.Turn().Entries, 0)
 }
 
 func TestB78_RotationOfAnIDThatIsGone(t *testing.T) {
@@ -314,8 +315,8 @@ func TestB78_RotationOfAnIDThatIsGone(t *testing.T) {
 	h := b.start()
 	before := b.dump()
 	now, err := b.client.Rotate(b.ctx, key, "long-gone")
-	must(t, err)
-	equal(t, "session id", now, h.Turn().SessionID)
+	expect.OK(t, err)
+	expect.Equal(t, "session id", now, h.Turn().SessionID)
 	same(t, "a rotation of another id", before, b.dump())
 }
 
@@ -324,7 +325,7 @@ func TestB84_SessionsShareNoKey(t *testing.T) {
 	t.Parallel()
 	owner := map[string]string{}
 	for _, s := range []string{"a", "a:session", "a:transcript:x", "session:a", "a:t:x", "A", "a.", "a:pending", "lock:a"} {
-		must(t, session.ValidateKey(s))
+		expect.OK(t, session.ValidateKey(s))
 		names := sq.KeysOf(s, "x")
 		names = append(names, rediskey.For(s).Task(rediskey.TaskID(s, "m")), rediskey.For(s).Partial())
 		for _, name := range names {
@@ -337,17 +338,17 @@ func TestB84_SessionsShareNoKey(t *testing.T) {
 	b := newBench(t)
 	for _, s := range []string{"x", "x:y"} {
 		_, err := b.client.Submit(b.ctx, s, session.Message{ID: "m", Text: s})
-		must(t, err)
+		expect.OK(t, err)
 	}
 	holds, err := b.c.Claim(b.ctx, []string{"x", "x:y"})
-	must(t, err)
-	equal(t, "holds", len(holds), 2)
+	expect.OK(t, err)
+	expect.Equal(t, "holds", len(holds), 2)
 	for _, h := range holds {
-		equal(t, "message", h.Turn().Message.Text, h.Session())
+		expect.Equal(t, "message", h.Turn().Message.Text, h.Session())
 		_, err := h.Finish(b.ctx, sq.End{Status: session.StatusDone, Entries: []session.Entry{{Text: h.Session()}}})
-		must(t, err)
+		expect.OK(t, err)
 		entries, err := b.client.Transcript(b.ctx, h.Session(), h.Turn().SessionID)
-		must(t, err)
+		expect.OK(t, err)
 		if len(entries) != 1 || entries[0].Text != h.Session() {
 			t.Errorf("transcript of %s: %+v", h.Session(), entries)
 		}

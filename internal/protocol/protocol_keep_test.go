@@ -7,13 +7,14 @@ import (
 	"turnstile/internal/lease"
 	sq "turnstile/internal/protocol"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 )
 
 // kept is what the turn of a hold finds of an earlier one's state.
 func (b *bench) kept(h *sq.Claim) string {
 	b.Helper()
 	past, err := h.History(b.ctx)
-	must(b, err)
+	expect.OK(b, err)
 	return string(past.State)
 }
 
@@ -27,64 +28,64 @@ func TestAgentStateReachesTheNextTurn(t *testing.T) {
 		want    string
 	}{
 		"a turn that ended well": {func(b *bench, h *sq.Claim) {
-			must(b, h.Keep(b.ctx, []byte(data), 2))
+			expect.OK(b, h.Keep(b.ctx, []byte(data), 2))
 			b.finish(h) // two entries
 		}, data},
 		"a turn that failed": {func(b *bench, h *sq.Claim) {
-			must(b, h.Keep(b.ctx, []byte(data), 0))
+			expect.OK(b, h.Keep(b.ctx, []byte(data), 0))
 			_, err := h.Finish(b.ctx, sq.End{Status: session.StatusFailed, Error: "why", Release: true})
-			must(b, err)
+			expect.OK(b, err)
 		}, data},
 		"a turn whose worker died": {func(b *bench, h *sq.Claim) {
-			must(b, h.Keep(b.ctx, []byte(data), 0))
+			expect.OK(b, h.Keep(b.ctx, []byte(data), 0))
 			b.die()
 		}, data},
 		"a turn whose worker died between keep and finish": {func(b *bench, h *sq.Claim) {
-			must(b, h.Keep(b.ctx, []byte(data), 2))
+			expect.OK(b, h.Keep(b.ctx, []byte(data), 2))
 			b.die()
 		}, data},
 		"a turn that was undone": {func(b *bench, h *sq.Claim) {
-			must(b, h.Keep(b.ctx, []byte(data), 2))
+			expect.OK(b, h.Keep(b.ctx, []byte(data), 2))
 			b.finish(h)
 			_, err := b.client.Undo(b.ctx, key)
-			must(b, err)
+			expect.OK(b, err)
 		}, ""},
 		"a turn of an agent that keeps nothing": {func(b *bench, h *sq.Claim) {
-			must(b, h.Keep(b.ctx, []byte(data), 2))
+			expect.OK(b, h.Keep(b.ctx, []byte(data), 2))
 			b.finish(h)
 			b.say("other")
 			b.finish(b.start())
 		}, ""},
 		"a turn whose worker died, and another agent has run the message": {func(b *bench, h *sq.Claim) {
-			must(b, h.Keep(b.ctx, []byte(data), 2))
+			expect.OK(b, h.Keep(b.ctx, []byte(data), 2))
 			b.die()
 			b.finish(b.start()) // two entries as well
 		}, ""},
 		"a turn that was taken back after its worker's death": {func(b *bench, h *sq.Claim) {
-			must(b, h.Keep(b.ctx, []byte(data), 0))
+			expect.OK(b, h.Keep(b.ctx, []byte(data), 0))
 			b.say("urgent", session.ModeRollback)
 			b.die()
 		}, ""},
 		"a turn that was stopped after its worker's death": {func(b *bench, h *sq.Claim) {
-			must(b, h.Keep(b.ctx, []byte(data), 0))
+			expect.OK(b, h.Keep(b.ctx, []byte(data), 0))
 			b.command("/stop")
 			b.die()
 		}, data},
 		"a transcript that has expired": {func(b *bench, h *sq.Claim) {
-			must(b, h.Keep(b.ctx, []byte(data), 2))
+			expect.OK(b, h.Keep(b.ctx, []byte(data), 2))
 			id := h.Turn().SessionID
 			b.finish(h)
-			must(b, b.rdb.Del(b.ctx, b.k.Transcript(id)).Err())
+			expect.OK(b, b.rdb.Del(b.ctx, b.k.Transcript(id)).Err())
 		}, ""},
 		"another conversation": {func(b *bench, h *sq.Claim) {
-			must(b, h.Keep(b.ctx, []byte(data), 2))
+			expect.OK(b, h.Keep(b.ctx, []byte(data), 2))
 			b.finish(h)
 			_, err := b.client.Rotate(b.ctx, key, "")
-			must(b, err)
+			expect.OK(b, err)
 		}, ""},
 		"nothing kept any more": {func(b *bench, h *sq.Claim) {
-			must(b, h.Keep(b.ctx, []byte(data), 2))
-			must(b, h.Keep(b.ctx, nil, 2))
+			expect.OK(b, h.Keep(b.ctx, []byte(data), 2))
+			expect.OK(b, h.Keep(b.ctx, nil, 2))
 			b.finish(h)
 		}, ""},
 	} {
@@ -93,10 +94,10 @@ func TestAgentStateReachesTheNextTurn(t *testing.T) {
 			b := newBench(t)
 			b.say("first")
 			h := b.start()
-			equal(t, "kept before", b.kept(h), "")
+			expect.Equal(t, "kept before", b.kept(h), "")
 			c.between(b, h)
 			b.say("second")
-			equal(t, "kept", b.kept(b.start()), c.want)
+			expect.Equal(t, "kept", b.kept(b.start()), c.want)
 		})
 	}
 }
@@ -107,16 +108,16 @@ func TestKeepOfALostTurn(t *testing.T) {
 	b := newBench(t)
 	b.say("first")
 	old := b.start()
-	must(t, old.Keep(b.ctx, []byte(`1`), 2))
+	expect.OK(t, old.Keep(b.ctx, []byte(`1`), 2))
 	b.die()
 	h := b.start()
-	must(t, h.Keep(b.ctx, []byte(`2`), 2))
+	expect.OK(t, h.Keep(b.ctx, []byte(`2`), 2))
 	if err := old.Keep(b.ctx, []byte(`3`), 2); !errors.Is(err, lease.ErrLost) {
 		t.Errorf("%v, want ErrLost", err)
 	}
-	equal(t, "kept", b.kept(h), `2`)
-	must(t, b.client.Erase(b.ctx, "another"))
+	expect.Equal(t, "kept", b.kept(h), `2`)
+	expect.OK(t, b.client.Erase(b.ctx, "another"))
 	b.finish(h)
-	must(t, b.client.Erase(b.ctx, key))
-	equal(t, "after erase", b.rdb.Exists(b.ctx, b.k.State()).Val(), 0)
+	expect.OK(t, b.client.Erase(b.ctx, key))
+	expect.Equal(t, "after erase", b.rdb.Exists(b.ctx, b.k.State()).Val(), 0)
 }

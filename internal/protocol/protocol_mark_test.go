@@ -10,6 +10,7 @@ import (
 	sq "turnstile/internal/protocol"
 	"turnstile/pkg/resume"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
@@ -20,9 +21,9 @@ import (
 var cuts = map[string]func(b *bench, h *sq.Claim, reason string){
 	"marked, given back": func(b *bench, h *sq.Claim, reason string) {
 		b.mark(h, reason)
-		must(b, h.Requeue(b.ctx, "another reason"))
+		expect.OK(b, h.Requeue(b.ctx, "another reason"))
 	},
-	"given back":   func(b *bench, h *sq.Claim, reason string) { must(b, h.Requeue(b.ctx, reason)) },
+	"given back":   func(b *bench, h *sq.Claim, reason string) { expect.OK(b, h.Requeue(b.ctx, reason)) },
 	"marked, dead": func(b *bench, h *sq.Claim, reason string) { b.mark(h, reason); b.die() },
 	"dead":         func(b *bench, _ *sq.Claim, _ string) { b.die() },
 }
@@ -41,7 +42,7 @@ func eachCut(t *testing.T, test func(t *testing.T, name string, cut func(*bench,
 func (b *bench) clock() time.Time {
 	b.Helper()
 	now, err := b.rdb.Time(b.ctx).Result()
-	must(b, err)
+	expect.OK(b, err)
 	return now
 }
 
@@ -67,8 +68,8 @@ func TestB15_CutTurnsAreMarked(t *testing.T) {
 			t.Errorf("marked at %s, that was from %s to %s", got.MarkedAt, before, after)
 		}
 		got.MarkedAt, got.Age = time.Time{}, 0
-		equal(t, "record", got, cutOnce(h, reason))
-		equal(t, "what the next turn is told", turn.Resume, reason)
+		expect.Equal(t, "record", got, cutOnce(h, reason))
+		expect.Equal(t, "what the next turn is told", turn.Resume, reason)
 	})
 	t.Run("without a reason", func(t *testing.T) {
 		t.Parallel()
@@ -76,7 +77,7 @@ func TestB15_CutTurnsAreMarked(t *testing.T) {
 		b.say("a")
 		b.mark(b.start(), "")
 		b.die()
-		equal(t, "what the next turn is told", b.claim().Turn().Resume, resume.ReasonRestart)
+		expect.Equal(t, "what the next turn is told", b.claim().Turn().Resume, resume.ReasonRestart)
 	})
 }
 
@@ -91,8 +92,8 @@ func TestB16_ReasonOfOnesOwn(t *testing.T) {
 		if name == "dead" {
 			reason = resume.ReasonCrash
 		}
-		equal(t, "what the next turn is told", b.claim().Turn().Resume, reason)
-		equal(t, "reason", b.resume().Reason, reason)
+		expect.Equal(t, "what the next turn is told", b.claim().Turn().Resume, reason)
+		expect.Equal(t, "reason", b.resume().Reason, reason)
 	})
 }
 
@@ -103,7 +104,7 @@ func TestB17_UnknownSessionGetsNoMark(t *testing.T) {
 	b.say("a")
 	h := b.start()
 	b.die()
-	must(t, b.client.Erase(b.ctx, key))
+	expect.OK(t, b.client.Erase(b.ctx, key))
 	before := b.dump()
 	if m := b.c.Mark(b.ctx, []*sq.Claim{h}, resume.ReasonShutdown)[0]; !errors.Is(m.Err, lease.ErrLost) || m.Starting {
 		t.Errorf("mark: %+v", m)
@@ -131,14 +132,14 @@ func TestB18_SuspensionOutlastsTheCut(t *testing.T) {
 					h = b.start()
 				}
 				_, err := resume.Suspend(b.ctx, b.rdb, key)
-				must(t, err)
+				expect.OK(t, err)
 				was := b.resumeFields()
 				cut(b, h, resume.ReasonShutdown)
-				equal(t, "record", b.resumeFields(), was)
+				expect.Equal(t, "record", b.resumeFields(), was)
 				turn := b.claim().Turn()
-				equal(t, "message", turn.Message.ID, "a")
-				equal(t, "reset", turn.Reset, "suspended")
-				equal(t, "what the next turn is told", turn.Resume, "")
+				expect.Equal(t, "message", turn.Message.ID, "a")
+				expect.Equal(t, "reset", turn.Reset, "suspended")
+				expect.Equal(t, "what the next turn is told", turn.Resume, "")
 				if turn.SessionID == h.Turn().SessionID {
 					t.Error("the session id is the old one")
 				}
@@ -174,12 +175,12 @@ func TestB19_MarkOutlivesRedis(t *testing.T) {
 		for _, end := range []func(){server.Stop, server.Kill} {
 			end()
 			server.Start()
-			equal(t, "record", b.resumeFields(), was)
+			expect.Equal(t, "record", b.resumeFields(), was)
 		}
 		b.c = newWorker(t, b.rdb, "two")
 		turn := b.claim().Turn()
-		equal(t, "session id", turn.SessionID, h.Turn().SessionID)
-		equal(t, "what the next turn is told", turn.Resume, why)
+		expect.Equal(t, "session id", turn.SessionID, h.Turn().SessionID)
+		expect.Equal(t, "what the next turn is told", turn.Resume, why)
 	})
 }
 
@@ -191,12 +192,12 @@ var clears = map[string]func(b *bench){
 		h := b.start()
 		b.answers("/new", "new conversation")
 		_, err := h.Finish(b.ctx, sq.End{Status: session.StatusFailed, Error: "no", Release: true})
-		must(b, err)
+		expect.OK(b, err)
 	},
 	"a turn that is given back into a new one": func(b *bench) {
 		h := b.start()
 		b.answers("/new", "new conversation")
-		must(b, h.Requeue(b.ctx, resume.ReasonShutdown))
+		expect.OK(b, h.Requeue(b.ctx, resume.ReasonShutdown))
 	},
 }
 
@@ -210,16 +211,16 @@ func TestB20_MarkGoesWithItsConversation(t *testing.T) {
 			h := b.start()
 			old := h.Turn()
 			b.mark(h, resume.ReasonShutdown)
-			must(t, h.Requeue(b.ctx, resume.ReasonShutdown))
-			equal(t, "marked", b.resume().Pending, true)
+			expect.OK(t, h.Requeue(b.ctx, resume.ReasonShutdown))
+			expect.Equal(t, "marked", b.resume().Pending, true)
 			clears(b)
 			for _, field := range []string{"pending", "reason", "marked_at"} {
-				equal(t, field, b.rdb.HExists(b.ctx, b.k.Resume(), field).Val(), false)
+				expect.Equal(t, field, b.rdb.HExists(b.ctx, b.k.Resume(), field).Val(), false)
 			}
-			equal(t, "what is not the mark's", b.resume(), resume.Record{Interruptions: 1, Fence: old.Fence})
+			expect.Equal(t, "what is not the mark's", b.resume(), resume.Record{Interruptions: 1, Fence: old.Fence})
 			turn := b.claim().Turn()
-			equal(t, "what the next turn is told", turn.Resume, "")
-			equal(t, "reset", turn.Reset, "")
+			expect.Equal(t, "what the next turn is told", turn.Resume, "")
+			expect.Equal(t, "reset", turn.Reset, "")
 			if turn.SessionID == old.SessionID {
 				t.Error("the session id is the old one")
 			}
@@ -229,9 +230,9 @@ func TestB20_MarkGoesWithItsConversation(t *testing.T) {
 		t.Parallel()
 		b := newBench(t)
 		b.say("a")
-		must(t, b.start().Requeue(b.ctx, resume.ReasonShutdown))
+		expect.OK(t, b.start().Requeue(b.ctx, resume.ReasonShutdown))
 		b.finish(b.start())
-		equal(t, "keys", b.rdb.Exists(b.ctx, b.k.Resume()).Val(), 0)
+		expect.Equal(t, "keys", b.rdb.Exists(b.ctx, b.k.Resume()).Val(), 0)
 	})
 }
 
@@ -242,26 +243,26 @@ func TestB21_NoMarkToGo(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
 			b.say("a")
-			must(t, b.rdb.HSet(b.ctx, b.k.Resume(), "interruptions", 2, "fence", 7).Err())
+			expect.OK(t, b.rdb.HSet(b.ctx, b.k.Resume(), "interruptions", 2, "fence", 7).Err())
 			was := b.resumeFields()
 			clears(b)
-			equal(t, "record", b.resumeFields(), was)
+			expect.Equal(t, "record", b.resumeFields(), was)
 		})
 		t.Run(name+", never cut off", func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
 			b.say("a")
 			clears(b)
-			equal(t, "keys", b.rdb.Exists(b.ctx, b.k.Resume()).Val(), 0)
+			expect.Equal(t, "keys", b.rdb.Exists(b.ctx, b.k.Resume()).Val(), 0)
 		})
 	}
 	t.Run("of an unknown session", func(t *testing.T) {
 		t.Parallel()
 		b := newBench(t)
 		b.answers("/new", "new conversation")
-		equal(t, "keys", b.rdb.Exists(b.ctx, b.k.Resume()).Val(), 0)
+		expect.Equal(t, "keys", b.rdb.Exists(b.ctx, b.k.Resume()).Val(), 0)
 		_, err := b.client.Submit(b.ctx, key, session.Message{ID: "a", Text: "a"})
-		must(t, err)
-		equal(t, "what the first turn is told", b.claim().Turn().Resume, "")
+		expect.OK(t, err)
+		expect.Equal(t, "what the first turn is told", b.claim().Turn().Resume, "")
 	})
 }

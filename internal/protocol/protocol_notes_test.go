@@ -9,6 +9,7 @@ import (
 	sq "turnstile/internal/protocol"
 	"turnstile/pkg/resume"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 )
 
 // summarizing is a line of one, of which the next turn is told what was dropped.
@@ -31,7 +32,7 @@ func (b *bench) drops(name string, n int) {
 func toldOf(b *bench, h *sq.Claim) string {
 	b.Helper()
 	past, err := h.History(b.ctx)
-	must(b, err)
+	expect.OK(b, err)
 	turn := h.Turn()
 	if len(turn.Dropped) != len(past.Dropped) || turn.Omitted != past.Omitted {
 		b.Errorf("of %d and %d more the texts are %d and %d more", len(turn.Dropped), turn.Omitted, len(past.Dropped), past.Omitted)
@@ -50,26 +51,26 @@ func TestSummariesAreBounded(t *testing.T) {
 		b.say("now")
 		h := b.start()
 		b.drops("a", 120)
-		equal(t, "all of them", b.info().Dropped, 120)
+		expect.Equal(t, "all of them", b.info().Dropped, 120)
 		if n := len(b.rdb.HGet(b.ctx, b.k.Record(), "dropped").Val()); n > 1000 {
 			t.Errorf("the record has %d bytes of them", n)
 		}
 		b.finish(h)
-		equal(t, "told", toldOf(b, h), "a70 to a119, 50 and 70")
+		expect.Equal(t, "told", toldOf(b, h), "a70 to a119, 50 and 70")
 
-		must(t, h.Promote(b.ctx))
+		expect.OK(t, h.Promote(b.ctx))
 		b.drops("b", 20)
-		equal(t, "with the new ones", b.info().Dropped, 140)
+		expect.Equal(t, "with the new ones", b.info().Dropped, 140)
 		b.finish(h)
-		equal(t, "told meanwhile", toldOf(b, h), "b0 to b19, 20 and 0")
-		must(t, h.Promote(b.ctx))
+		expect.Equal(t, "told meanwhile", toldOf(b, h), "b0 to b19, 20 and 0")
+		expect.OK(t, h.Promote(b.ctx))
 		b.drops("c", 120)
-		equal(t, "goes on", b.finish(h), true)
-		equal(t, "many meanwhile", toldOf(b, h), "c70 to c119, 50 and 70")
+		expect.Equal(t, "goes on", b.finish(h), true)
+		expect.Equal(t, "many meanwhile", toldOf(b, h), "c70 to c119, 50 and 70")
 		b.finish(h)
-		equal(t, "left", b.info().Dropped, 0)
+		expect.Equal(t, "left", b.info().Dropped, 0)
 		b.say("later")
-		equal(t, "later", toldOf(b, b.start()), "nothing and 0")
+		expect.Equal(t, "later", toldOf(b, b.start()), "nothing and 0")
 	}, line(session.QueueSettings{Cap: 1, Drop: session.DropSummarize}))
 }
 
@@ -82,12 +83,12 @@ func TestSummariesOfFailedTurns(t *testing.T) {
 	b.drops("a", 60)
 	b.finish(h)
 	for _, name := range []string{"b", "c"} {
-		must(t, h.Promote(b.ctx))
+		expect.OK(t, h.Promote(b.ctx))
 		b.drops(name, 30)
 		_, err := h.Finish(b.ctx, sq.End{Status: session.StatusFailed, Error: "no"})
-		must(t, err)
+		expect.OK(t, err)
 	}
-	equal(t, "told", toldOf(b, h), "b10 to c29, 50 and 70")
+	expect.Equal(t, "told", toldOf(b, h), "b10 to c29, 50 and 70")
 }
 
 // A turn that did not tell leaves them to the next, whatever else there is.
@@ -101,14 +102,14 @@ func TestSummariesThatWereNotTold(t *testing.T) {
 			h := b.start()
 			b.drops("a", 2)
 			b.finish(h)
-			equal(t, "told", toldOf(b, h), "a0 to a1, 2 and 0")
+			expect.Equal(t, "told", toldOf(b, h), "a0 to a1, 2 and 0")
 			b.enqueue("plain") // by a sender that rings nobody: there is no follow-up
 			_, err := h.Finish(b.ctx, sq.End{Status: status})
-			must(t, err)
-			equal(t, "told the next", toldOf(b, h), "a0 to a1, 2 and 0")
+			expect.OK(t, err)
+			expect.Equal(t, "told the next", toldOf(b, h), "a0 to a1, 2 and 0")
 			b.finish(h)
 			b.say("later")
-			equal(t, "told later", toldOf(b, b.start()), "nothing and 0")
+			expect.Equal(t, "told later", toldOf(b, b.start()), "nothing and 0")
 		})
 	}
 }
@@ -121,11 +122,11 @@ func TestSummariesStayInTheirConversation(t *testing.T) {
 		"/new": func(b *bench) { b.answers("/new", "") },
 		"/stop": func(b *bench) {
 			_, err := b.client.Stop(b.ctx, key)
-			must(b, err)
+			expect.OK(b, err)
 		},
 		"a suspension": func(b *bench) {
 			_, err := resume.Suspend(b.ctx, b.rdb, key)
-			must(b, err)
+			expect.OK(b, err)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -135,12 +136,12 @@ func TestSummariesStayInTheirConversation(t *testing.T) {
 			h := b.start()
 			b.drops("a", 60)
 			_, err := h.Finish(b.ctx, sq.End{Status: session.StatusDone, Release: true})
-			must(t, err)
+			expect.OK(t, err)
 			leave(b)
 			b.say("next")
 			h = b.start()
-			equal(t, "told", toldOf(b, h), "nothing and 0")
-			equal(t, "kept", b.info().Dropped, 0)
+			expect.Equal(t, "told", toldOf(b, h), "nothing and 0")
+			expect.Equal(t, "kept", b.info().Dropped, 0)
 			b.drops("b", 52)
 			b.finish(h)
 			if b.finish(h); h.Turn().Omitted == 0 {
@@ -159,13 +160,13 @@ func TestSummariesAfterANewInMidTurn(t *testing.T) {
 	h := b.start()
 	b.drops("a", 5)
 	b.finish(h)
-	equal(t, "told", toldOf(b, h), "a0 to a4, 5 and 0")
+	expect.Equal(t, "told", toldOf(b, h), "a0 to a4, 5 and 0")
 	b.answers("/new", "")
 	b.drops("b", 3)
 	b.finish(h)
-	equal(t, "told in the new one", toldOf(b, h), "b0 to b2, 3 and 0")
+	expect.Equal(t, "told in the new one", toldOf(b, h), "b0 to b2, 3 and 0")
 	b.finish(h)
-	equal(t, "left", b.info().Dropped, 0)
+	expect.Equal(t, "left", b.info().Dropped, 0)
 }
 
 // A sender of an older version has no bound, and a worker of one takes away what it has
@@ -178,26 +179,26 @@ func TestSummariesOfAnOlderVersion(t *testing.T) {
 	b.drops("a", 60)
 	appends := func(n int) { // as an old sender drops
 		var ids []string
-		must(t, json.Unmarshal([]byte(b.rdb.HGet(b.ctx, b.k.Record(), "dropped").Val()), &ids))
+		expect.OK(t, json.Unmarshal([]byte(b.rdb.HGet(b.ctx, b.k.Record(), "dropped").Val()), &ids))
 		for i := range n {
 			ids = append(ids, b.task(fmt.Sprint("a", i)))
 		}
 		text, err := json.Marshal(ids)
-		must(t, err)
-		must(t, b.rdb.HSet(b.ctx, b.k.Record(), "dropped", text).Err())
+		expect.OK(t, err)
+		expect.OK(t, b.rdb.HSet(b.ctx, b.k.Record(), "dropped", text).Err())
 	}
 	appends(20)
 	b.finish(h)
-	equal(t, "told", toldOf(b, h), "a30 to a19, 50 and 30")
-	must(t, h.Promote(b.ctx))
+	expect.Equal(t, "told", toldOf(b, h), "a30 to a19, 50 and 30")
+	expect.OK(t, h.Promote(b.ctx))
 	appends(3)
 	b.finish(h)
-	equal(t, "left", b.info().Dropped, 3)
+	expect.Equal(t, "left", b.info().Dropped, 3)
 
-	must(t, b.rdb.HSet(b.ctx, b.k.Record(), "dropped", "").Err()) // as an old worker ends
-	equal(t, "left of it", b.info().Dropped, 0)
+	expect.OK(t, b.rdb.HSet(b.ctx, b.k.Record(), "dropped", "").Err()) // as an old worker ends
+	expect.Equal(t, "left of it", b.info().Dropped, 0)
 	b.say("later")
-	equal(t, "told later", toldOf(b, b.start()), "nothing and 0")
+	expect.Equal(t, "told later", toldOf(b, b.start()), "nothing and 0")
 }
 
 // The texts of what was dropped are read up to some bytes, the newest.
@@ -208,14 +209,14 @@ func TestSummariesAreBoundedInBytes(t *testing.T) {
 	h := b.start()
 	for i := range 8 {
 		_, err := b.client.Submit(b.ctx, key, session.Message{ID: fmt.Sprint("m", i), Text: fmt.Sprint(i) + strings.Repeat("x", session.MaxTextLen-1)})
-		must(t, err)
+		expect.OK(t, err)
 	}
 	b.finish(h)
 	past, err := h.History(b.ctx)
-	must(t, err)
-	equal(t, "texts", len(past.Dropped), 4)
-	equal(t, "more", past.Omitted, 3)
-	equal(t, "the first of them", past.Dropped[0][:1], "3")
+	expect.OK(t, err)
+	expect.Equal(t, "texts", len(past.Dropped), 4)
+	expect.Equal(t, "more", past.Omitted, 3)
+	expect.Equal(t, "the first of them", past.Dropped[0][:1], "3")
 	b.finish(h)
-	equal(t, "left", b.info().Dropped, 0)
+	expect.Equal(t, "left", b.info().Dropped, 0)
 }

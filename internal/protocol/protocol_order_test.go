@@ -12,20 +12,21 @@ import (
 	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 )
 
 // Second invariant: retries, drains and crashes keep the order.
 func TestRetriesDrainsAndCrashesKeepTheOrder(t *testing.T) {
 	t.Parallel()
 	back := map[string]func(b *bench, h *sq.Claim){
-		"retry": func(b *bench, h *sq.Claim) { must(b, h.Retry(b.ctx, errors.New("flaky"), 0)) },
+		"retry": func(b *bench, h *sq.Claim) { expect.OK(b, h.Retry(b.ctx, errors.New("flaky"), 0)) },
 		"retry and wait": func(b *bench, h *sq.Claim) {
-			must(b, h.Retry(b.ctx, errors.New("flaky"), 20*time.Millisecond))
+			expect.OK(b, h.Retry(b.ctx, errors.New("flaky"), 20*time.Millisecond))
 			b.rdb.Del(b.ctx, rediskey.Ready)
 			b.claimNothing("the head has to wait")
-			await(b, "the wait's end", func() bool { b.due(); return b.isIn(rediskey.Ready, key) })
+			expect.Soon(b, "the wait's end", func() bool { b.due(); return b.isIn(rediskey.Ready, key) })
 		},
-		"requeue": func(b *bench, h *sq.Claim) { must(b, h.Requeue(b.ctx, "drain")) },
+		"requeue": func(b *bench, h *sq.Claim) { expect.OK(b, h.Requeue(b.ctx, "drain")) },
 		"crash":   func(b *bench, _ *sq.Claim) { b.die() },
 	}
 	for name, f := range back {
@@ -35,24 +36,24 @@ func TestRetriesDrainsAndCrashesKeepTheOrder(t *testing.T) {
 			b.sayAll("a", "b", "c")
 			h := b.start()
 			b.finish(h) // b runs
-			must(t, h.Promote(b.ctx))
+			expect.OK(t, h.Promote(b.ctx))
 			b.say("d")
 			f(b, h)
 			b.say("e")
 			h = b.claim()
-			equal(t, "comes first", h.Turn().Message.ID, "b")
+			expect.Equal(t, "comes first", h.Turn().Message.ID, "b")
 			failed := name == "retry" || name == "retry and wait"
-			equal(t, "attempt", h.Turn().Attempt, map[bool]int{true: 2, false: 1}[failed])
-			equal(t, "redelivered", h.Turn().Redelivered, map[bool]int{true: 0, false: 1}[failed])
-			equal(t, "resume mark", h.Turn().Resume, map[string]string{"crash": "crash", "requeue": "drain"}[name])
+			expect.Equal(t, "attempt", h.Turn().Attempt, map[bool]int{true: 2, false: 1}[failed])
+			expect.Equal(t, "redelivered", h.Turn().Redelivered, map[bool]int{true: 0, false: 1}[failed])
+			expect.Equal(t, "resume mark", h.Turn().Resume, map[string]string{"crash": "crash", "requeue": "drain"}[name])
 			b.finish(h)
 			for _, id := range []string{"c", "d"} {
-				equal(t, "then", h.Turn().Message.ID, id)
+				expect.Equal(t, "then", h.Turn().Message.ID, id)
 				b.finish(h)
 			}
-			equal(t, "last", h.Turn().Message.ID, "e")
-			equal(t, "more", b.finish(h), false)
-			equalList(t, "transcript", b.transcript(h.Turn().SessionID), "a", "re: a", "b", "re: b", "c", "re: c", "d", "re: d", "e", "re: e")
+			expect.Equal(t, "last", h.Turn().Message.ID, "e")
+			expect.Equal(t, "more", b.finish(h), false)
+			expect.List(t, "transcript", b.transcript(h.Turn().SessionID), "a", "re: a", "b", "re: b", "c", "re: c", "d", "re: d", "e", "re: e")
 		})
 	}
 }
@@ -65,8 +66,8 @@ func TestOrderOfDelayedMessages(t *testing.T) {
 	delayed := []string{"z", "m", "a", "k"}
 	for _, id := range delayed {
 		r, err := b.client.Submit(b.ctx, key, session.Message{ID: id, Text: id}, turnstile.Delay(time.Hour))
-		must(t, err)
-		equal(t, "status", r.Status, turnstile.Scheduled)
+		expect.OK(t, err)
+		expect.Equal(t, "status", r.Status, turnstile.Scheduled)
 		if until := time.Until(r.At); until < 59*time.Minute || until > 61*time.Minute {
 			t.Errorf("due in %s", until)
 		}
@@ -76,14 +77,14 @@ func TestOrderOfDelayedMessages(t *testing.T) {
 		t.Error("a delayed message's session belongs into due, not into ready")
 	}
 	_, err := b.client.Submit(b.ctx, key, session.Message{ID: "first", Text: "x"}, turnstile.Delay(2*time.Hour))
-	must(t, err)
+	expect.OK(t, err)
 	at := float64(time.Now().Unix() - 10)
 	for _, id := range append(delayed, "first") {
 		b.rdb.ZAddXX(b.ctx, b.k.Scheduled(), redis.Z{Score: at, Member: b.task(id)})
 	}
 	b.rdb.ZAddXX(b.ctx, b.k.Scheduled(), redis.Z{Score: at - 5, Member: b.task("first")})
 	b.say("waiting")
-	equalList(t, "order", b.drain(), "waiting", "first", "z", "m", "a", "k")
+	expect.List(t, "order", b.drain(), "waiting", "first", "z", "m", "a", "k")
 }
 
 // A delayed message that becomes due while its session runs joins the line.
@@ -93,8 +94,8 @@ func TestDelayedMessageJoinsAtFinish(t *testing.T) {
 	b.say("a")
 	h := b.start()
 	b.delayed("b")
-	equal(t, "goes on", b.finish(h), true)
-	equal(t, "with", h.Turn().Message.ID, "b")
+	expect.Equal(t, "goes on", b.finish(h), true)
+	expect.Equal(t, "with", h.Turn().Message.ID, "b")
 	if age := h.Turn().Age; age > time.Second {
 		t.Errorf("a delayed message's age counts from its time, not %s", age)
 	}
@@ -106,25 +107,25 @@ func TestInterruptGoesFirst(t *testing.T) {
 	b.sayAll("a", "b")
 	h := b.start()
 	r := b.say("urgent", session.ModeInterrupt)
-	equal(t, "position", r.Position, 2)
-	equal(t, "duplicate's position", b.say("urgent", session.ModeInterrupt).Position, 2)
+	expect.Equal(t, "position", r.Position, 2)
+	expect.Equal(t, "duplicate's position", b.say("urgent", session.ModeInterrupt).Position, 2)
 	// A second one: the newest comes first.
-	equal(t, "position of another", b.say("more-urgent", session.ModeInterrupt).Position, 2)
+	expect.Equal(t, "position of another", b.say("more-urgent", session.ModeInterrupt).Position, 2)
 	if err := h.Requeue(b.ctx, "drain"); !errors.Is(err, sq.ErrInterruptRequested) {
 		t.Errorf("requeue of an interrupted turn: %v", err)
 	}
 	more, err := h.Finish(b.ctx, sq.End{Status: session.StatusInterrupted, Entries: []session.Entry{{Text: "half", Interrupted: true}}})
-	must(t, err)
-	equal(t, "goes on", more, true)
-	equal(t, "with", h.Turn().Message.ID, "more-urgent")
-	equal(t, "status", b.outcome("a").Status, session.StatusInterrupted)
+	expect.OK(t, err)
+	expect.Equal(t, "goes on", more, true)
+	expect.Equal(t, "with", h.Turn().Message.ID, "more-urgent")
+	expect.Equal(t, "status", b.outcome("a").Status, session.StatusInterrupted)
 	if r := b.c.Renew(b.ctx, []*sq.Claim{h})[0]; r.Asked != nil {
 		t.Errorf("the next turn is asked %v", r.Asked)
 	}
 	b.finish(h)
-	equal(t, "then", h.Turn().Message.ID, "urgent")
+	expect.Equal(t, "then", h.Turn().Message.ID, "urgent")
 	b.finish(h)
-	equal(t, "then", h.Turn().Message.ID, "b")
+	expect.Equal(t, "then", h.Turn().Message.ID, "b")
 	b.finish(h)
 }
 
@@ -132,8 +133,8 @@ func TestInterruptOfAnIdleSessionIsAMessage(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.say("a")
-	equal(t, "status", b.say("b", session.ModeInterrupt).Status, turnstile.Accepted)
-	equalList(t, "order", b.drain(), "a", "b")
+	expect.Equal(t, "status", b.say("b", session.ModeInterrupt).Status, turnstile.Accepted)
+	expect.List(t, "order", b.drain(), "a", "b")
 }
 
 // What a message is refused with, and that nothing else is removed.
@@ -143,29 +144,29 @@ func TestRefusals(t *testing.T) {
 	b.say("a")
 	h := b.start()
 	r := b.say("no", session.ModeReject)
-	equal(t, "status", r.Status, turnstile.Refused)
-	equal(t, "reason", r.Reason, "busy")
-	equal(t, "stored", b.state("no"), "")
+	expect.Equal(t, "status", r.Status, turnstile.Refused)
+	expect.Equal(t, "reason", r.Reason, "busy")
+	expect.Equal(t, "stored", b.state("no"), "")
 
 	b.sayAll("b", "c")
 	r = b.say("d")
-	equal(t, "status", r.Status, turnstile.Refused)
-	equal(t, "reason", r.Reason, "full")
-	equal(t, "stored", b.state("d"), "")
-	equalList(t, "the line", b.waiting(), "b", "c")
+	expect.Equal(t, "status", r.Status, turnstile.Refused)
+	expect.Equal(t, "reason", r.Reason, "full")
+	expect.Equal(t, "stored", b.state("d"), "")
+	expect.List(t, "the line", b.waiting(), "b", "c")
 
 	// Another sender's message under the same id stays, although it is over the cap.
 	b.enqueue("e")
 	r = b.say("e", session.ModeReject)
-	equal(t, "status", r.Status, turnstile.Duplicate)
-	equalList(t, "the line", b.waiting(), "b", "c", "e")
+	expect.Equal(t, "status", r.Status, turnstile.Duplicate)
+	expect.List(t, "the line", b.waiting(), "b", "c", "e")
 
 	list, err := b.client.Followups(b.ctx, key)
-	must(t, err)
-	equal(t, "follow-ups", len(list), 3)
+	expect.OK(t, err)
+	expect.Equal(t, "follow-ups", len(list), 3)
 	for b.finish(h) {
 	}
-	equal(t, "now", b.say("no", session.ModeReject).Status, turnstile.Accepted)
+	expect.Equal(t, "now", b.say("no", session.ModeReject).Status, turnstile.Accepted)
 }
 
 // What is refused leaves nothing behind that grows, however long the turn.
@@ -195,14 +196,14 @@ func TestBusyModeOfTheWorker(t *testing.T) {
 			h := b.start()
 			r := b.say("c")
 			if mode == session.ModeReject {
-				equal(t, "status", r.Status, turnstile.Refused)
+				expect.Equal(t, "status", r.Status, turnstile.Refused)
 			} else {
-				equal(t, "position", r.Position, 2)
+				expect.Equal(t, "position", r.Position, 2)
 				if r := b.c.Renew(b.ctx, []*sq.Claim{h})[0]; !errors.Is(r.Asked, sq.ErrInterruptRequested) {
 					t.Errorf("asked: %v", r.Asked)
 				}
 			}
-			equal(t, "a message's own mode", b.say("d", session.ModeQueue).Status, turnstile.Queued)
+			expect.Equal(t, "a message's own mode", b.say("d", session.ModeQueue).Status, turnstile.Queued)
 		})
 	}
 }
@@ -224,22 +225,22 @@ func TestHeadOfTheLineIsGone(t *testing.T) {
 				}
 				b.rdb.Del(b.ctx, b.k.Task(b.task("gone1")), b.k.Task(b.task("gone2")))
 				if at == "claim" {
-					must(t, h.Requeue(b.ctx, "drain"))
+					expect.OK(t, h.Requeue(b.ctx, "drain"))
 					b.rdb.Del(b.ctx, b.k.Task(b.task("first")))
 				} else {
 					b.finish(h)
 					if others > 0 {
-						equal(t, "next", h.Turn().Message.ID, "there")
+						expect.Equal(t, "next", h.Turn().Message.ID, "there")
 						b.finish(h)
 					}
 				}
 				b.drain()
 				if others > 0 {
-					equal(t, "status", b.outcome("there").Status, session.StatusDone)
+					expect.Equal(t, "status", b.outcome("there").Status, session.StatusDone)
 				}
-				equalList(t, "what is left in the line", b.waiting())
+				expect.List(t, "what is left in the line", b.waiting())
 				b.rdb.Del(b.ctx, rediskey.Ready, rediskey.Due)
-				equal(t, "woken again", b.sweep(), 0)
+				expect.Equal(t, "woken again", b.sweep(), 0)
 			})
 		}
 	}
@@ -251,6 +252,6 @@ func TestDelayedMessageIsGone(t *testing.T) {
 	b := newBench(t)
 	b.delayed("gone")
 	b.rdb.Del(b.ctx, b.k.Task(b.task("gone")), rediskey.Due, rediskey.Ready)
-	equalList(t, "runs", b.drain())
-	equal(t, "scheduled", b.rdb.ZCard(b.ctx, b.k.Scheduled()).Val(), 0)
+	expect.List(t, "runs", b.drain())
+	expect.Equal(t, "scheduled", b.rdb.ZCard(b.ctx, b.k.Scheduled()).Val(), 0)
 }

@@ -13,6 +13,7 @@ import (
 	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
@@ -51,7 +52,7 @@ func randomLife(t *testing.T, r *rand.Rand) {
 			return
 		}
 		holds, err := b.c.Claim(b.ctx, []string{key})
-		must(t, err)
+		expect.OK(t, err)
 		if len(holds) == 0 {
 			return
 		}
@@ -59,7 +60,7 @@ func randomLife(t *testing.T, r *rand.Rand) {
 		began()
 		if err := h.Promote(b.ctx); errors.Is(err, sq.ErrStopRequested) {
 			_, err := h.Finish(b.ctx, sq.End{Status: session.StatusStopped})
-			must(t, err)
+			expect.OK(t, err)
 		}
 	}
 	end := func(status session.Status, release bool) {
@@ -69,7 +70,7 @@ func randomLife(t *testing.T, r *rand.Rand) {
 			e.Entries = []session.Entry{{Text: turn.Message.ID}}
 		}
 		more, err := h.Finish(b.ctx, e)
-		must(t, err)
+		expect.OK(t, err)
 		if more {
 			began()
 			if errors.Is(h.Promote(b.ctx), sq.ErrStopRequested) {
@@ -95,7 +96,7 @@ func randomLife(t *testing.T, r *rand.Rand) {
 					plain = append(plain, id)
 				}
 			case turnstile.Refused:
-				equal(t, "stored though refused", b.state(id), "")
+				expect.Equal(t, "stored though refused", b.state(id), "")
 			default:
 				t.Errorf("receipt %+v", receipt)
 			}
@@ -123,7 +124,7 @@ func randomLife(t *testing.T, r *rand.Rand) {
 			h = nil
 		case r.IntN(6) == 0:
 			_, err := b.client.Stop(b.ctx, key)
-			must(t, err)
+			expect.OK(t, err)
 		}
 	}
 	faults.Clear()
@@ -152,13 +153,13 @@ func randomLife(t *testing.T, r *rand.Rand) {
 				done++
 			}
 		}
-		equal(t, fmt.Sprintf("effects of %s, which is %s", id, o.Status), done, map[bool]int{true: 1}[o.Status == session.StatusDone])
+		expect.Equal(t, fmt.Sprintf("effects of %s, which is %s", id, o.Status), done, map[bool]int{true: 1}[o.Status == session.StatusDone])
 		if o.Status == session.StatusDone && slices.Contains(plain, id) {
 			order = append(order, id)
 		}
 	}
 	effects = slices.DeleteFunc(effects, func(id string) bool { return !slices.Contains(plain, id) })
-	equalList(t, "order", effects, order...)
+	expect.List(t, "order", effects, order...)
 	noHalves(b)
 	if t.Failed() {
 		t.Log(strings.Join(taken, " "))

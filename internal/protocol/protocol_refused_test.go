@@ -6,6 +6,7 @@ import (
 
 	"turnstile"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
@@ -34,10 +35,10 @@ func TestRefusalOutlivesTheTurn(t *testing.T) {
 	b.finish(h)
 	heard.Release()
 	r := <-receipts
-	equal(t, "receipt", string(r.Status)+" "+r.Reason, "refused busy")
-	equal(t, "state of the message", b.state("new"), "")
+	expect.Equal(t, "receipt", string(r.Status)+" "+r.Reason, "refused busy")
+	expect.Equal(t, "state of the message", b.state("new"), "")
 
-	equal(t, "another sender with this id", b.say("new", session.ModeReject).Status, turnstile.Accepted)
+	expect.Equal(t, "another sender with this id", b.say("new", session.ModeReject).Status, turnstile.Accepted)
 }
 
 // A refusal is no follow-up: none is left behind, and none has to be searched for.
@@ -47,11 +48,11 @@ func TestRefusalsGoByThemselves(t *testing.T) {
 	b.say("now")
 	b.start()
 	for range 3 {
-		equal(t, "receipt", b.say("new", session.ModeReject).Status, turnstile.Refused)
+		expect.Equal(t, "receipt", b.say("new", session.ModeReject).Status, turnstile.Refused)
 	}
-	equal(t, "follow-ups", b.rdb.HLen(b.ctx, b.k.Followups()).Val(), 0)
+	expect.Equal(t, "follow-ups", b.rdb.HLen(b.ctx, b.k.Followups()).Val(), 0)
 	calls := b.rdb.Keys(b.ctx, b.k.Call("*")).Val()
-	equal(t, "refusals", len(calls), 3)
+	expect.Equal(t, "refusals", len(calls), 3)
 	for _, name := range calls {
 		if ttl := b.rdb.TTL(b.ctx, name).Val(); ttl <= 0 || ttl > 5*time.Minute {
 			t.Errorf("%s is kept for %v", name, ttl)
@@ -66,10 +67,10 @@ func TestRefusalsOfAnOlderVersion(t *testing.T) {
 	b := newBench(t)
 	b.say("now")
 	b.start()
-	must(t, b.rdb.HSet(b.ctx, b.k.Followups(), "new", `{"refused":"busy","nonce":"n","cap":1}`).Err())
+	expect.OK(t, b.rdb.HSet(b.ctx, b.k.Followups(), "new", `{"refused":"busy","nonce":"n","cap":1}`).Err())
 	list, err := b.client.Followups(b.ctx, key)
-	must(t, err)
-	equal(t, "follow-ups", len(list), 0)
-	equal(t, "receipt", b.say("new", session.ModeInterrupt).Position, 2)
-	equal(t, "asked of the turn", b.rdb.HGet(b.ctx, b.k.Run(), "interrupt").Val(), b.rdb.HGet(b.ctx, b.k.Run(), "fence").Val())
+	expect.OK(t, err)
+	expect.Equal(t, "follow-ups", len(list), 0)
+	expect.Equal(t, "receipt", b.say("new", session.ModeInterrupt).Position, 2)
+	expect.Equal(t, "asked of the turn", b.rdb.HGet(b.ctx, b.k.Run(), "interrupt").Val(), b.rdb.HGet(b.ctx, b.k.Run(), "fence").Val())
 }

@@ -10,6 +10,7 @@ import (
 
 	sq "turnstile/internal/protocol"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
@@ -23,8 +24,8 @@ func (b *bench) putAside(n int) (ids []string) {
 		ids = append(ids, id)
 	}
 	_, err := b.client.Stop(b.ctx, key)
-	must(b, err)
-	equal(b, "put aside", b.info().Archived, n)
+	expect.OK(b, err)
+	expect.Equal(b, "put aside", b.info().Archived, n)
 	return ids
 }
 
@@ -38,25 +39,25 @@ func TestResumeInBatches(t *testing.T) {
 		b.say(fmt.Sprintf("m%04d", i))
 	}
 	_, err := b.client.Stop(b.ctx, key)
-	must(t, err)
-	equal(t, "put aside", b.info().Archived, n)
+	expect.OK(t, err)
+	expect.Equal(t, "put aside", b.info().Archived, n)
 	calls := 0
 	b.rdb.AddHook(&onScript{name: "rerun", do: func() {
 		calls++
 		h := b.claim()
 		for range 20 {
 			more, err := h.Finish(b.ctx, sq.End{Status: session.StatusFailed, Error: "again"})
-			must(t, err)
-			equal(t, "goes on", more, true)
+			expect.OK(t, err)
+			expect.Equal(t, "goes on", more, true)
 		}
-		must(t, h.Requeue(b.ctx, "drain"))
+		expect.OK(t, h.Requeue(b.ctx, "drain"))
 	}})
 	again, err := b.client.Rerun(b.ctx, key)
-	must(t, err)
-	equal(t, "run again", again, n)
-	equal(t, "calls", calls, 3)
+	expect.OK(t, err)
+	expect.Equal(t, "run again", again, n)
+	expect.Equal(t, "calls", calls, 3)
 	ran := b.drain()
-	equal(t, "run", len(ran), n-3*20)
+	expect.Equal(t, "run", len(ran), n-3*20)
 	for i, id := range ran {
 		if want := fmt.Sprintf("m%04d", i+60); id != want {
 			t.Fatalf("%s runs, want %s", id, want)
@@ -76,15 +77,15 @@ func TestResumeInOrder(t *testing.T) {
 	b.rdb.AddHook(faults)
 	b.rdb.AddHook(&onScript{name: "rerun", do: sync.OnceFunc(func() {
 		n, err := b.client.DeleteDeadLetters(b.ctx, key, ids[3], ids[500], ids[700])
-		must(t, err)
-		equal(t, "deleted: the first of them is in line again", n, 2)
+		expect.OK(t, err)
+		expect.Equal(t, "deleted: the first of them is in line again", n, 2)
 	})})
 	n, err := b.client.Rerun(b.ctx, key)
-	must(t, err)
-	equal(t, "run again", n, 1098)
+	expect.OK(t, err)
+	expect.Equal(t, "run again", n, 1098)
 	want := append([]string{"new"}, ids[:500]...)
 	want = append(append(want, ids[501:700]...), ids[701:]...)
-	equalList(t, "the line", b.waiting(), want...)
+	expect.List(t, "the line", b.waiting(), want...)
 }
 
 // Another /resume comes between two batches, and all that it runs fails again: this
@@ -100,22 +101,22 @@ func TestResumeBesideAnother(t *testing.T) {
 		}
 		other = true
 		n, err := b.client.Rerun(b.ctx, key)
-		must(t, err)
-		equal(t, "run again by the other", n, 600)
+		expect.OK(t, err)
+		expect.Equal(t, "run again by the other", n, 600)
 		h := b.claim()
 		for more := true; more; {
 			more, err = h.Finish(b.ctx, sq.End{Status: session.StatusFailed, Error: "again"})
-			must(t, err)
+			expect.OK(t, err)
 		}
 	}})
 	n, err := b.client.Rerun(b.ctx, key)
-	must(t, err)
-	equal(t, "run again", n, 500)
-	equalList(t, "the line", b.waiting())
-	equal(t, "put aside", b.info().Archived, 1100)
+	expect.OK(t, err)
+	expect.Equal(t, "run again", n, 500)
+	expect.List(t, "the line", b.waiting())
+	expect.Equal(t, "put aside", b.info().Archived, 1100)
 	n, err = b.client.Rerun(b.ctx, key)
-	must(t, err)
-	equal(t, "run again the next time", n, 1100)
+	expect.OK(t, err)
+	expect.Equal(t, "run again the next time", n, 1100)
 }
 
 // A batch of large messages is a small one: 4 MiB.
@@ -124,17 +125,17 @@ func TestResumeOfLargeMessages(t *testing.T) {
 	b := newBench(t)
 	for i := range 7 {
 		_, err := b.client.Submit(b.ctx, key, session.Message{ID: fmt.Sprint("m", i), Text: strings.Repeat("x", 1<<20-1000)})
-		must(t, err)
+		expect.OK(t, err)
 	}
 	_, err := b.client.Stop(b.ctx, key)
-	must(t, err)
+	expect.OK(t, err)
 	calls := 0
 	b.rdb.AddHook(&onScript{name: "rerun", do: func() { calls++ }})
 	n, err := b.client.Rerun(b.ctx, key)
-	must(t, err)
-	equal(t, "run again", n, 7)
-	equal(t, "calls", calls, 2)
-	equalList(t, "the line", b.waiting(), "m0", "m1", "m2", "m3", "m4", "m5", "m6")
+	expect.OK(t, err)
+	expect.Equal(t, "run again", n, 7)
+	expect.Equal(t, "calls", calls, 2)
+	expect.List(t, "the line", b.waiting(), "m0", "m1", "m2", "m3", "m4", "m5", "m6")
 }
 
 // Each dead letter is read twice, once to find its place and once to be moved, however
@@ -147,18 +148,18 @@ func TestResumeReadsEachOnce(t *testing.T) {
 	b.putAside(n)
 	b.answers("/resume", "Rerunning 3000 messages.") // the scripts are known now
 	_, err := b.client.Stop(b.ctx, key)
-	must(t, err)
-	must(t, rdb.ConfigResetStat(b.ctx).Err())
+	expect.OK(t, err)
+	expect.OK(t, rdb.ConfigResetStat(b.ctx).Err())
 	again, err := b.client.Rerun(b.ctx, key)
-	must(t, err)
-	equal(t, "run again", again, n)
+	expect.OK(t, err)
+	expect.Equal(t, "run again", again, n)
 	calls := map[string]int{}
 	for _, m := range regexp.MustCompile(`cmdstat_(\w+):calls=(\d+)`).FindAllStringSubmatch(rdb.Info(b.ctx, "commandstats").Val(), -1) {
 		calls[m[1]], err = strconv.Atoi(m[2])
-		must(t, err)
+		expect.OK(t, err)
 	}
-	equal(t, "reads of tasks", calls["hmget"], 2*n)
-	equal(t, "reads of the whole archive", calls["zrange"], 0)
+	expect.Equal(t, "reads of tasks", calls["hmget"], 2*n)
+	expect.Equal(t, "reads of the whole archive", calls["zrange"], 0)
 	if calls["zscan"] < n/500 || calls["evalsha"] != n/500 {
 		t.Errorf("pages and batches: %v", calls)
 	}

@@ -11,6 +11,7 @@ import (
 	sq "turnstile/internal/protocol"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
+	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
@@ -21,12 +22,12 @@ func TestEraseAfterMoreThanOneDay(t *testing.T) {
 	b := newBench(t)
 	b.say("a")
 	b.drain()
-	must(t, b.rdb.Set(b.ctx, b.k.Processed()+":2001-02-03", 7, 0).Err())
-	must(t, b.rdb.Set(b.ctx, b.k.Failed()+":2001-02-03", 7, 0).Err())
+	expect.OK(t, b.rdb.Set(b.ctx, b.k.Processed()+":2001-02-03", 7, 0).Err())
+	expect.OK(t, b.rdb.Set(b.ctx, b.k.Failed()+":2001-02-03", 7, 0).Err())
 	ctx, cancel := context.WithTimeout(b.ctx, 3*time.Second)
 	defer cancel()
-	must(t, b.client.Erase(ctx, key))
-	equalList(t, "keys that are left", b.rdb.Keys(b.ctx, b.k.Any()).Val())
+	expect.OK(t, b.client.Erase(ctx, key))
+	expect.List(t, "keys that are left", b.rdb.Keys(b.ctx, b.k.Any()).Val())
 }
 
 // Somebody goes on with a session that is being erased: it stays known to those
@@ -44,7 +45,7 @@ func TestEraseFindsATurnThatBeganMeanwhile(t *testing.T) {
 		}
 		done = true
 		_, err := other.Submit(b.ctx, key, session.Message{ID: "late", Text: "late"})
-		must(t, err)
+		expect.OK(t, err)
 		b.claim()
 	}})
 	if err := b.client.Erase(b.ctx, key); err != nil && !errors.Is(err, session.ErrBusy) {
@@ -53,7 +54,7 @@ func TestEraseFindsATurnThatBeganMeanwhile(t *testing.T) {
 	b.die() // before its first renewal
 	b.sweep()
 	b.reap()
-	equalList(t, "what is run", b.drain(), "late")
+	expect.List(t, "what is run", b.drain(), "late")
 	if !b.isIn("turnstile:sessions", key) {
 		t.Error("no sweep will find the session")
 	}
@@ -63,7 +64,7 @@ func TestEraseFindsATurnThatBeganMeanwhile(t *testing.T) {
 func TestSteerAfterStop(t *testing.T) {
 	t.Parallel()
 	for name, ask := range map[string]func(b *bench){
-		"stop":      func(b *bench) { _, err := b.client.Stop(b.ctx, key); must(b, err) },
+		"stop":      func(b *bench) { _, err := b.client.Stop(b.ctx, key); expect.OK(b, err) },
 		"interrupt": func(b *bench) { b.say("i", session.ModeInterrupt) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -74,9 +75,9 @@ func TestSteerAfterStop(t *testing.T) {
 			ask(b)
 			b.say("s", session.ModeSteer)
 			steered, err := h.Steer(b.ctx)
-			must(t, err)
-			equal(t, "steered into a turn that is to end", len(steered), 0)
-			equal(t, "state", b.state("s"), "pending")
+			expect.OK(t, err)
+			expect.Equal(t, "steered into a turn that is to end", len(steered), 0)
+			expect.Equal(t, "state", b.state("s"), "pending")
 		})
 	}
 }
@@ -89,11 +90,11 @@ func TestAnsweredMovesExtend(t *testing.T) {
 	for name, move := range map[string]func(b *bench, h *sq.Claim){
 		"dismiss, sent twice": func(b *bench, h *sq.Claim) {
 			b.rdb.AddHook(&twiceWith{script: "dismiss", do: func() { b.rdb.PExpire(b.ctx, b.k.Sentinel(), short) }})
-			must(b, h.Dismiss(b.ctx, h.Turn().Collected[0], session.StatusExpired, "too old"))
+			expect.OK(b, h.Dismiss(b.ctx, h.Turn().Collected[0], session.StatusExpired, "too old"))
 		},
 		"promote, refused": func(b *bench, h *sq.Claim) {
 			_, err := b.client.Stop(b.ctx, key)
-			must(b, err)
+			expect.OK(b, err)
 			b.rdb.PExpire(b.ctx, b.k.Sentinel(), short)
 			if err := h.Promote(b.ctx); !errors.Is(err, sq.ErrStopRequested) {
 				b.Errorf("promote: %v", err)
@@ -150,16 +151,16 @@ func TestStopSentTwiceCountsOnce(t *testing.T) {
 	fence := h.Turn().Fence
 	b.rdb.AddHook(&twiceWith{script: "stop", do: func() {
 		_, err := h.Finish(b.ctx, sq.End{Status: session.StatusStopped})
-		must(t, err)
+		expect.OK(t, err)
 	}})
 	s, err := b.client.Stop(b.ctx, key)
-	must(t, err)
-	equal(t, "stopped", s, session.Stopped{Phase: "running", Fence: fence, Dropped: 2})
+	expect.OK(t, err)
+	expect.Equal(t, "stopped", s, session.Stopped{Phase: "running", Fence: fence, Dropped: 2})
 	// Another one is another's.
 	b.sayAll("d", "e", "f")
 	s, err = b.client.Stop(b.ctx, key)
-	must(t, err)
-	equal(t, "stopped again", s, session.Stopped{Phase: "idle", Fence: fence, Dropped: 3})
+	expect.OK(t, err)
+	expect.Equal(t, "stopped again", s, session.Stopped{Phase: "idle", Fence: fence, Dropped: 3})
 }
 
 // A retry begins anew: what the failed attempt had done is not the next one's.
@@ -168,10 +169,10 @@ func TestRetryForgetsTheFailedAttempt(t *testing.T) {
 	b := newBench(t)
 	b.say("a")
 	h := b.start()
-	must(t, h.Checkpoint(b.ctx, []session.Entry{{Role: session.RoleAssistant, Text: "half"}}))
-	must(t, h.Retry(b.ctx, errors.New("flaky"), 0))
+	expect.OK(t, h.Checkpoint(b.ctx, []session.Entry{{Role: session.RoleAssistant, Text: "half"}}))
+	expect.OK(t, h.Retry(b.ctx, errors.New("flaky"), 0))
 	past, err := b.start().History(b.ctx)
-	must(t, err)
+	expect.OK(t, err)
 	if past.Partial != nil {
 		t.Errorf("the second attempt goes on from %+v", past.Partial.Entries)
 	}
@@ -184,11 +185,11 @@ func TestRetryKeepsWhatWasInherited(t *testing.T) {
 	b := newBench(t)
 	b.say("a")
 	h := b.start()
-	must(t, h.Requeue(b.ctx, "drain", session.Entry{Role: session.RoleAssistant, Text: "half"}))
+	expect.OK(t, h.Requeue(b.ctx, "drain", session.Entry{Role: session.RoleAssistant, Text: "half"}))
 	h = b.start()
-	must(t, h.Retry(b.ctx, errors.New("flaky"), 0))
+	expect.OK(t, h.Retry(b.ctx, errors.New("flaky"), 0))
 	past, err := b.start().History(b.ctx)
-	must(t, err)
+	expect.OK(t, err)
 	if past.Partial == nil || past.Partial.Entries[0].Text != "half" {
 		t.Errorf("inherited: %+v", past.Partial)
 	}
@@ -199,7 +200,7 @@ func TestRetryKeepsWhatWasInherited(t *testing.T) {
 func TestMarkOfATurnThatIsToEnd(t *testing.T) {
 	t.Parallel()
 	for name, ask := range map[string]func(b *bench){
-		"stop":      func(b *bench) { _, err := b.client.Stop(b.ctx, key); must(b, err) },
+		"stop":      func(b *bench) { _, err := b.client.Stop(b.ctx, key); expect.OK(b, err) },
 		"interrupt": func(b *bench) { b.say("i", session.ModeInterrupt) },
 		"rollback":  func(b *bench) { b.say("i", session.ModeRollback) },
 	} {
@@ -214,9 +215,9 @@ func TestMarkOfATurnThatIsToEnd(t *testing.T) {
 				t.Error("the turn was given back")
 			}
 			_, err := h.Finish(b.ctx, sq.End{Status: session.StatusStopped, Release: true})
-			must(t, err)
+			expect.OK(t, err)
 			b.say("next")
-			equal(t, "resume reason of the next turn", b.claim().Turn().Resume, "")
+			expect.Equal(t, "resume reason of the next turn", b.claim().Turn().Resume, "")
 		})
 	}
 }
@@ -239,7 +240,7 @@ func TestPassingRefusals(t *testing.T) {
 			b.rdb.AddHook(faults)
 			faults.FailBefore(called("finish"), 2, redistest.AnswerError(text))
 			b.finish(h)
-			equal(t, "end", b.outcome("a").Status, session.StatusDone)
+			expect.Equal(t, "end", b.outcome("a").Status, session.StatusDone)
 		})
 	}
 }
@@ -251,11 +252,11 @@ func TestNewConversationHasNoOldMark(t *testing.T) {
 	for name, end := range map[string]func(b *bench, h *sq.Claim){
 		"failed": func(b *bench, h *sq.Claim) {
 			_, err := h.Finish(b.ctx, sq.End{Status: session.StatusFailed, Error: "no", Release: true})
-			must(b, err)
+			expect.OK(b, err)
 		},
 		"given back": func(b *bench, h *sq.Claim) {
 			b.c.Mark(b.ctx, []*sq.Claim{h}, "drain")
-			must(b, h.Requeue(b.ctx, "drain", session.Entry{Role: session.RoleUser, Text: "a"}))
+			expect.OK(b, h.Requeue(b.ctx, "drain", session.Entry{Role: session.RoleUser, Text: "a"}))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -265,14 +266,14 @@ func TestNewConversationHasNoOldMark(t *testing.T) {
 			b.start()
 			b.die()
 			h := b.start() // marked by now
-			equal(t, "mark", h.Turn().Resume, "crash")
+			expect.Equal(t, "mark", h.Turn().Resume, "crash")
 			_, err := b.client.Rotate(b.ctx, key, "")
-			must(t, err)
+			expect.OK(t, err)
 			end(b, h)
 			next := b.start()
-			equal(t, "mark of the new conversation", next.Turn().Resume, "")
+			expect.Equal(t, "mark of the new conversation", next.Turn().Resume, "")
 			past, err := next.History(b.ctx)
-			must(t, err)
+			expect.OK(t, err)
 			if past.Partial != nil || len(past.Entries) > 0 {
 				t.Errorf("the new conversation has %+v", past)
 			}
@@ -290,14 +291,14 @@ func TestDroppedAreToldAfterAFailure(t *testing.T) {
 	b.say("lost")
 	b.say("b")
 	b.finish(h)
-	equal(t, "dropped, as b is told", len(h.Turn().Dropped), 1)
+	expect.Equal(t, "dropped, as b is told", len(h.Turn().Dropped), 1)
 	b.say("c")
-	must(t, h.Promote(b.ctx))
+	expect.OK(t, h.Promote(b.ctx))
 	b.rdb.Del(b.ctx, b.k.Followups()) // nothing is special about the end of b's turn
 	more, err := h.Finish(b.ctx, sq.End{Status: session.StatusFailed, Error: "no"})
-	must(t, err)
-	equal(t, "goes on", more, true)
-	equal(t, "dropped, as c is told", len(h.Turn().Dropped), 1)
+	expect.OK(t, err)
+	expect.Equal(t, "goes on", more, true)
+	expect.Equal(t, "dropped, as c is told", len(h.Turn().Dropped), 1)
 }
 
 // For the last millisecond of its life a sentinel's PTTL is 0, and it is there: a
@@ -308,14 +309,14 @@ func TestLookAtASentinelsLastMillisecond(t *testing.T) {
 	b.say("a")
 	for range 30 {
 		b.start() // must not be held any more
-		must(t, b.rdb.PExpire(b.ctx, b.k.Sentinel(), 3*time.Millisecond).Err())
+		expect.OK(t, b.rdb.PExpire(b.ctx, b.k.Sentinel(), 3*time.Millisecond).Err())
 		what := "held"
 		for what == "held" {
 			reply, err := sq.Do(b.ctx, b.rdb, "look", sq.KeysOf(key, ""), nil).Slice()
-			must(t, err)
+			expect.OK(t, err)
 			what, _ = reply[1].(string)
 		}
-		equal(t, "after the sentinel's end", what, "ready")
+		expect.Equal(t, "after the sentinel's end", what, "ready")
 	}
 }
 
@@ -329,9 +330,9 @@ func TestClaimBehindARunRecordWithAHole(t *testing.T) {
 				t.Parallel()
 				b := newBench(t)
 				b.say("a")
-				must(t, b.start().Checkpoint(b.ctx, []session.Entry{{Role: session.RoleUser, Text: "a"}}))
+				expect.OK(t, b.start().Checkpoint(b.ctx, []session.Entry{{Role: session.RoleUser, Text: "a"}}))
 				b.say("b", mode)
-				must(t, b.rdb.HDel(b.ctx, b.k.Run(), field).Err())
+				expect.OK(t, b.rdb.HDel(b.ctx, b.k.Run(), field).Err())
 				b.die()
 				b.drain()
 				for _, id := range []string{"a", "b"} {

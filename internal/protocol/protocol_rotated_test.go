@@ -6,6 +6,7 @@ import (
 	sq "turnstile/internal/protocol"
 	"turnstile/pkg/resume"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 )
 
 // Whatever ends a turn whose session id was rotated meanwhile, the new conversation is
@@ -15,11 +16,11 @@ func TestRotatedInMidTurn(t *testing.T) {
 	ends := map[string]func(b *bench, h *sq.Claim){
 		"crash": func(b *bench, _ *sq.Claim) { b.die() },
 		"drain": func(b *bench, h *sq.Claim) {
-			must(b, h.Requeue(b.ctx, resume.ReasonShutdown, did(h.Turn(), "half")...))
+			expect.OK(b, h.Requeue(b.ctx, resume.ReasonShutdown, did(h.Turn(), "half")...))
 		},
-		"marked drain":   func(b *bench, h *sq.Claim) { b.mark(h, resume.ReasonShutdown); must(b, h.Requeue(b.ctx, "")) },
+		"marked drain":   func(b *bench, h *sq.Claim) { b.mark(h, resume.ReasonShutdown); expect.OK(b, h.Requeue(b.ctx, "")) },
 		"marked crash":   func(b *bench, h *sq.Claim) { b.mark(h, resume.ReasonShutdown); b.die() },
-		"failed attempt": func(b *bench, h *sq.Claim) { must(b, h.Retry(b.ctx, errFlaky, 0, did(h.Turn(), "half")...)) },
+		"failed attempt": func(b *bench, h *sq.Claim) { expect.OK(b, h.Retry(b.ctx, errFlaky, 0, did(h.Turn(), "half")...)) },
 	}
 	for name, end := range ends {
 		for _, earlier := range []string{"first run", "marked before"} {
@@ -30,25 +31,25 @@ func TestRotatedInMidTurn(t *testing.T) {
 				want := resume.Record{}
 				h := b.start()
 				if earlier == "marked before" {
-					must(t, h.Checkpoint(b.ctx, did(h.Turn(), "earlier")))
+					expect.OK(t, h.Checkpoint(b.ctx, did(h.Turn(), "earlier")))
 					b.die()
 					h = b.start()
 					want = resume.Record{Interruptions: 1, Fence: b.resume().Fence}
 				}
-				must(t, h.Checkpoint(b.ctx, did(h.Turn(), "half")))
+				expect.OK(t, h.Checkpoint(b.ctx, did(h.Turn(), "half")))
 				_, err := b.client.Rotate(b.ctx, key, "")
-				must(t, err)
+				expect.OK(t, err)
 				end(b, h)
 				old := h.Turn()
 				h = b.claim()
 				turn := h.Turn()
-				equal(t, "message", turn.Message.ID, "a")
+				expect.Equal(t, "message", turn.Message.ID, "a")
 				if turn.SessionID == old.SessionID {
 					t.Error("the session id is the old one")
 				}
-				equal(t, "resume", turn.Resume, "")
-				equal(t, "a partial from before", b.past(h).Partial == nil, true)
-				equal(t, "record", b.resume(), want)
+				expect.Equal(t, "resume", turn.Resume, "")
+				expect.Equal(t, "a partial from before", b.past(h).Partial == nil, true)
+				expect.Equal(t, "record", b.resume(), want)
 			})
 		}
 	}
@@ -65,7 +66,7 @@ func TestInterruptOfATurnThatIsRunAgain(t *testing.T) {
 			b.say("a")
 			h := b.start()
 			sid := h.Turn().SessionID
-			must(t, h.Checkpoint(b.ctx, did(h.Turn(), "half")))
+			expect.OK(t, h.Checkpoint(b.ctx, did(h.Turn(), "half")))
 			b.die()
 			h = b.start()
 			b.say("urgent", session.ModeInterrupt)
@@ -73,12 +74,12 @@ func TestInterruptOfATurnThatIsRunAgain(t *testing.T) {
 				b.die()
 			} else {
 				_, err := h.Finish(b.ctx, sq.End{Status: session.StatusInterrupted, Entries: b.past(h).Partial.Entries, Release: true})
-				must(t, err)
+				expect.OK(t, err)
 			}
-			equalList(t, "runs", b.drain(), "urgent")
-			equal(t, "status", b.outcome("a").Status, session.StatusInterrupted)
-			equal(t, "it is", b.state("a"), "completed")
-			equalList(t, "transcript", b.transcript(sid), "a", "half", "urgent", "re: urgent")
+			expect.List(t, "runs", b.drain(), "urgent")
+			expect.Equal(t, "status", b.outcome("a").Status, session.StatusInterrupted)
+			expect.Equal(t, "it is", b.state("a"), "completed")
+			expect.List(t, "transcript", b.transcript(sid), "a", "half", "urgent", "re: urgent")
 		})
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"turnstile"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 )
 
 // An operator deletes a message that waits: what was told of it says nothing of another
@@ -17,14 +18,14 @@ func TestFollowUpOfADeletedMessage(t *testing.T) {
 		want func(t *testing.T, b *bench, r turnstile.Receipt)
 	}{
 		"interrupts": {session.ModeInterrupt, func(t *testing.T, b *bench, r turnstile.Receipt) {
-			equal(t, "position", r.Position, 2)
-			equal(t, "asked of the turn", b.rdb.HGet(b.ctx, b.k.Run(), "interrupt").Val(), b.rdb.HGet(b.ctx, b.k.Run(), "fence").Val())
+			expect.Equal(t, "position", r.Position, 2)
+			expect.Equal(t, "asked of the turn", b.rdb.HGet(b.ctx, b.k.Run(), "interrupt").Val(), b.rdb.HGet(b.ctx, b.k.Run(), "fence").Val())
 		}},
 		"is refused": {session.ModeReject, func(t *testing.T, b *bench, r turnstile.Receipt) {
-			equal(t, "receipt", string(r.Status)+" "+r.Reason, "refused busy")
+			expect.Equal(t, "receipt", string(r.Status)+" "+r.Reason, "refused busy")
 		}},
 		"finds the line full": {session.ModeQueue, func(t *testing.T, b *bench, r turnstile.Receipt) {
-			equal(t, "receipt", string(r.Status)+" "+r.Reason, "refused full")
+			expect.Equal(t, "receipt", string(r.Status)+" "+r.Reason, "refused full")
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -33,7 +34,7 @@ func TestFollowUpOfADeletedMessage(t *testing.T) {
 			b.say("now")
 			b.start()
 			b.sayAll("one", "again")
-			must(t, b.inspector().DeleteTask(rediskey.Queue(key), b.task("again")))
+			expect.OK(t, b.inspector().DeleteTask(rediskey.Queue(key), b.task("again")))
 			b.say("two")
 			c.want(t, b, b.say("again", c.mode))
 		})
@@ -47,29 +48,29 @@ func TestFollowUpsThatNobodyWaitsFor(t *testing.T) {
 	listed := func(want ...string) {
 		t.Helper()
 		list, err := b.client.Followups(b.ctx, key)
-		must(t, err)
+		expect.OK(t, err)
 		var ids []string
 		for _, f := range list {
 			ids = append(ids, f.ID)
 		}
-		equalList(t, "follow-ups", ids, want...)
+		expect.List(t, "follow-ups", ids, want...)
 	}
 	b.say("now")
 	h := b.start()
 	b.sayAll("deleted", "archived", "other", "same")
 	i, queue := b.inspector(), rediskey.Queue(key)
-	must(t, i.DeleteTask(queue, b.task("deleted")))
-	must(t, i.DeleteTask(queue, b.task("same")))
+	expect.OK(t, i.DeleteTask(queue, b.task("deleted")))
+	expect.OK(t, i.DeleteTask(queue, b.task("same")))
 	b.enqueue("same") // by a sender that rings nobody
 	listed("archived", "other")
-	must(t, i.PauseQueue(queue))
+	expect.OK(t, i.PauseQueue(queue))
 	b.finish(h)
 	_, err := i.ArchiveAllPendingTasks(queue)
-	must(t, err)
-	must(t, i.UnpauseQueue(queue))
+	expect.OK(t, err)
+	expect.OK(t, i.UnpauseQueue(queue))
 	listed()
-	must(t, i.RunTask(queue, b.task("archived"))) // it waits again
+	expect.OK(t, i.RunTask(queue, b.task("archived"))) // it waits again
 	listed("archived")
-	equalList(t, "run", b.drain(), "archived")
-	equal(t, "entries left", b.rdb.Exists(b.ctx, b.k.Followups()).Val(), 0)
+	expect.List(t, "run", b.drain(), "archived")
+	expect.Equal(t, "entries left", b.rdb.Exists(b.ctx, b.k.Followups()).Val(), 0)
 }

@@ -6,6 +6,7 @@ import (
 
 	sq "turnstile/internal/protocol"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
@@ -17,19 +18,19 @@ func TestSteerIsToldOf(t *testing.T) {
 	b.say("a")
 	h := b.claim()
 	b.say("b", session.ModeSteer)
-	must(t, h.Promote(b.ctx))
-	equal(t, "told by the promotion", h.SteerWaits(), true)
-	equal(t, "told by a renewal", b.c.Renew(b.ctx, []*sq.Claim{h})[0].Steer, true)
+	expect.OK(t, h.Promote(b.ctx))
+	expect.Equal(t, "told by the promotion", h.SteerWaits(), true)
+	expect.Equal(t, "told by a renewal", b.c.Renew(b.ctx, []*sq.Claim{h})[0].Steer, true)
 	taken, err := h.Steer(b.ctx)
-	must(t, err)
-	equal(t, "taken", len(taken), 1)
-	equal(t, "told by a renewal", b.c.Renew(b.ctx, []*sq.Claim{h})[0].Steer, false)
+	expect.OK(t, err)
+	expect.Equal(t, "taken", len(taken), 1)
+	expect.Equal(t, "told by a renewal", b.c.Renew(b.ctx, []*sq.Claim{h})[0].Steer, false)
 	b.say("c", session.ModeSteer)
-	equal(t, "told by a renewal", b.c.Renew(b.ctx, []*sq.Claim{h})[0].Steer, true)
+	expect.Equal(t, "told by a renewal", b.c.Renew(b.ctx, []*sq.Claim{h})[0].Steer, true)
 	b.finish(h)
-	equal(t, "told of the next turn", b.c.Renew(b.ctx, []*sq.Claim{h})[0].Steer, false)
-	must(t, h.Promote(b.ctx))
-	equal(t, "told by its promotion", h.SteerWaits(), false)
+	expect.Equal(t, "told of the next turn", b.c.Renew(b.ctx, []*sq.Claim{h})[0].Steer, false)
+	expect.OK(t, h.Promote(b.ctx))
+	expect.Equal(t, "told by its promotion", h.SteerWaits(), false)
 }
 
 // What is steered in ends with its turn, however that ends.
@@ -42,22 +43,22 @@ func TestSteeredEndsWithItsTurn(t *testing.T) {
 		b.say("c", session.ModeSteer)
 		b.say("d", session.ModeSteer)
 		taken, err := h.Steer(b.ctx)
-		must(t, err)
-		equal(t, "taken", len(taken), 2)
-		equal(t, "in order", taken[0].Message.Text+taken[1].Message.Text, "cd")
-		equalList(t, "the line", b.waiting(), "b")
+		expect.OK(t, err)
+		expect.Equal(t, "taken", len(taken), 2)
+		expect.Equal(t, "in order", taken[0].Message.Text+taken[1].Message.Text, "cd")
+		expect.List(t, "the line", b.waiting(), "b")
 		again, err := h.Steer(b.ctx)
-		must(t, err)
-		equal(t, "taken again", len(again), 0)
+		expect.OK(t, err)
+		expect.Equal(t, "taken again", len(again), 0)
 		list, err := b.client.Followups(b.ctx, key)
-		must(t, err)
-		equal(t, "c's state", list[1].State, session.FollowupSteered)
+		expect.OK(t, err)
+		expect.Equal(t, "c's state", list[1].State, session.FollowupSteered)
 		waited := b.waitFor("d")
-		equal(t, "goes on", b.finish(h), true)
+		expect.Equal(t, "goes on", b.finish(h), true)
 		for _, o := range []session.Outcome{b.outcome("c"), b.outcome("d"), <-waited} {
-			equal(t, "its end", string(o.Status)+" "+o.Reply, "done re: a")
+			expect.Equal(t, "its end", string(o.Status)+" "+o.Reply, "done re: a")
 		}
-		equalList(t, "then", group(h), "b")
+		expect.List(t, "then", group(h), "b")
 		b.finish(h)
 		b.nothingLeft("at the end")
 	})
@@ -74,10 +75,10 @@ func TestSteerWithoutItsAnswer(t *testing.T) {
 	b.say("b", session.ModeSteer)
 	faults.LoseReply(called("steer"), 1)
 	taken, err := h.Steer(b.ctx)
-	must(t, err)
-	equal(t, "taken by the repetition", len(taken), 1)
+	expect.OK(t, err)
+	expect.Equal(t, "taken by the repetition", len(taken), 1)
 	b.finish(h)
-	equal(t, "its end", b.outcome("b").Status, session.StatusDone)
+	expect.Equal(t, "its end", b.outcome("b").Status, session.StatusDone)
 }
 
 // What the agent did not take has its old place in the line, as if it had never
@@ -113,20 +114,20 @@ func TestUntakenSteerKeepsItsPlace(t *testing.T) {
 					}
 				}
 				_, err := h.Steer(b.ctx)
-				must(t, err)
+				expect.OK(t, err)
 				end := b.done(h)
 				end.Untaken = untaken
 				more, err := h.Finish(b.ctx, end)
-				must(t, err)
-				equalList(t, "what a's end names", b.told(session.EventTurnEnded, "a")[0].Messages, "a")
+				expect.OK(t, err)
+				expect.List(t, "what a's end names", b.told(session.EventTurnEnded, "a")[0].Messages, "a")
 				var ran []string
 				for more {
 					ran = append(ran, group(h)...)
-					equal(t, "redelivered", h.Turn().Redelivered, 0)
+					expect.Equal(t, "redelivered", h.Turn().Redelivered, 0)
 					more = b.finish(h)
 				}
 				ran = append(ran, b.drain()...)
-				equal(t, "order", strings.Join(ran, ""), c.want)
+				expect.Equal(t, "order", strings.Join(ran, ""), c.want)
 				b.nothingLeft("at the end")
 			})
 		})
@@ -143,13 +144,13 @@ func TestSteeredTurnDies(t *testing.T) {
 		b.say("b")
 		b.say("c", session.ModeSteer)
 		_, err := h.Steer(b.ctx)
-		must(t, err)
-		must(t, h.Checkpoint(b.ctx, []session.Entry{
+		expect.OK(t, err)
+		expect.OK(t, h.Checkpoint(b.ctx, []session.Entry{
 			{Role: session.RoleUser, Text: "a", Turn: h.Turn().ID}, {Role: session.RoleUser, Text: "c", Turn: h.Turn().ID},
 		}))
 		b.die()
-		equalList(t, "runs", b.drain(), "a", "c", "b")
-		equalList(t, "transcript", b.transcript(sid), "a", "re: a", "c", "re: c", "b", "re: b")
+		expect.List(t, "runs", b.drain(), "a", "c", "b")
+		expect.List(t, "transcript", b.transcript(sid), "a", "re: a", "c", "re: c", "b", "re: b")
 		b.nothingLeft("at the end")
 	})
 }

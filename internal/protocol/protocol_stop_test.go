@@ -8,13 +8,14 @@ import (
 
 	sq "turnstile/internal/protocol"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 )
 
 func TestStopOfAnIdleSession(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	reply, err := b.client.Command(b.ctx, key, "/stop", "")
-	must(t, err)
+	expect.OK(t, err)
 	if reply != "Nothing is running." {
 		t.Errorf("reply: %q", reply)
 	}
@@ -27,12 +28,12 @@ func TestStopOfAnIdleSession(t *testing.T) {
 	b.answers("/status", "2 messages are archived")
 	b.sayAll("a", "b")
 	s, err := b.client.Stop(b.ctx, key)
-	must(t, err)
-	equal(t, "found", s, session.Stopped{Phase: session.PhaseIdle, Dropped: 2})
-	equal(t, "a", b.outcome("a").Status, session.StatusStopped)
+	expect.OK(t, err)
+	expect.Equal(t, "found", s, session.Stopped{Phase: session.PhaseIdle, Dropped: 2})
+	expect.Equal(t, "a", b.outcome("a").Status, session.StatusStopped)
 	b.claimNothing("all was stopped")
 	b.say("c")
-	equalList(t, "runs", b.drain(), "c")
+	expect.List(t, "runs", b.drain(), "c")
 }
 
 func TestStopOfARunningTurn(t *testing.T) {
@@ -42,8 +43,8 @@ func TestStopOfARunningTurn(t *testing.T) {
 	h := b.start()
 	b.sayAll("b", "c")
 	s, err := b.client.Stop(b.ctx, key)
-	must(t, err)
-	equal(t, "found", s, session.Stopped{Phase: "running", Fence: h.Turn().Fence, Dropped: 2})
+	expect.OK(t, err)
+	expect.Equal(t, "found", s, session.Stopped{Phase: "running", Fence: h.Turn().Fence, Dropped: 2})
 	b.say("d")
 	if r := b.c.Renew(b.ctx, []*sq.Claim{h})[0]; !errors.Is(r.Asked, sq.ErrStopRequested) || r.Fence != h.Turn().Fence {
 		t.Errorf("renewal: %+v", r)
@@ -52,13 +53,13 @@ func TestStopOfARunningTurn(t *testing.T) {
 		t.Errorf("requeue: %v", err)
 	}
 	more, err := h.Finish(b.ctx, sq.End{Status: session.StatusStopped, Error: "stopped by user"})
-	must(t, err)
-	equal(t, "goes on", more, true)
-	equal(t, "with what came afterwards", h.Turn().Message.ID, "d")
+	expect.OK(t, err)
+	expect.Equal(t, "goes on", more, true)
+	expect.Equal(t, "with what came afterwards", h.Turn().Message.ID, "d")
 	if r := b.c.Renew(b.ctx, []*sq.Claim{h})[0]; r.Asked != nil {
 		t.Errorf("the next turn is asked %v", r.Asked)
 	}
-	must(t, h.Promote(b.ctx))
+	expect.OK(t, h.Promote(b.ctx))
 }
 
 // A stop is archived in batches, and what comes meanwhile is not meant.
@@ -78,12 +79,12 @@ func TestStopInBatches(t *testing.T) {
 		}
 	}})
 	s, err := b.client.Stop(b.ctx, key)
-	must(t, err)
-	equal(t, "dropped", s.Dropped, n)
-	equal(t, "calls", calls, 3)
-	equalList(t, "the line", b.waiting(), "meanwhile")
-	equal(t, "archived", b.info().Archived, n)
-	equal(t, "last", b.outcome(fmt.Sprint("m", n-1)).Status, session.StatusStopped)
+	expect.OK(t, err)
+	expect.Equal(t, "dropped", s.Dropped, n)
+	expect.Equal(t, "calls", calls, 3)
+	expect.List(t, "the line", b.waiting(), "meanwhile")
+	expect.Equal(t, "archived", b.info().Archived, n)
+	expect.Equal(t, "last", b.outcome(fmt.Sprint("m", n-1)).Status, session.StatusStopped)
 }
 
 // Whoever waits for a stopped message hears of it.
@@ -95,8 +96,8 @@ func TestStoppedWhileWaiting(t *testing.T) {
 	b.say("b")
 	got := b.waitFor("b")
 	_, err := b.client.Stop(b.ctx, key)
-	must(t, err)
-	equal(t, "status", (<-got).Status, session.StatusStopped)
+	expect.OK(t, err)
+	expect.Equal(t, "status", (<-got).Status, session.StatusStopped)
 }
 
 // waitFor waits for a message's end in the background, from now on.
@@ -140,17 +141,17 @@ func TestSignals(t *testing.T) {
 		t.Errorf("interrupt: %+v", s)
 	}
 	_, err := b.client.Stop(b.ctx, key)
-	must(t, err)
+	expect.OK(t, err)
 	s = next("")
 	if !errors.Is(s.Asked, sq.ErrStopRequested) || s.Token != h.Token() || s.Fence != h.Turn().Fence {
 		t.Errorf("stop: %+v", s)
 	}
-	must(t, b.inspector().CancelProcessing(b.task("a")))
+	expect.OK(t, b.inspector().CancelProcessing(b.task("a")))
 	s = next(b.task("a"))
 	fence, runs := h.Runs(s.TaskID)
 	if !errors.Is(s.Asked, sq.ErrStopRequested) || !runs || fence != h.Turn().Fence {
 		t.Errorf("asynqmon's Cancel: %+v", s)
 	}
 	cancel()
-	must(t, <-ended)
+	expect.OK(t, <-ended)
 }

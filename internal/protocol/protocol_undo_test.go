@@ -19,6 +19,7 @@ import (
 	"turnstile/internal/stored"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
+	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
@@ -32,9 +33,9 @@ func (b *bench) command(text string) string {
 func (b *bench) receipt(text string, invalid bool) turnstile.Receipt {
 	b.Helper()
 	r, err := b.client.Submit(b.ctx, key, session.Message{Text: text})
-	must(b, err)
-	equal(b, "status of "+text, r.Status, turnstile.Answered)
-	equal(b, "invalid: "+text, r.Invalid, invalid)
+	expect.OK(b, err)
+	expect.Equal(b, "status of "+text, r.Status, turnstile.Answered)
+	expect.Equal(b, "invalid: "+text, r.Invalid, invalid)
 	return r
 }
 
@@ -104,15 +105,15 @@ func TestB75_Undo(t *testing.T) {
 		b.rdb.RPush(b.ctx, b.k.Transcript(sid), "not JSON", `{"turn":""}`, `{"turn":7}`)
 		entries := b.info().Entries
 		b.answers("/undo", "(5 entries): b")
-		equalList(t, "transcript", b.transcript(sid), "a", "re: a")
+		expect.List(t, "transcript", b.transcript(sid), "a", "re: a")
 		if b.info().Entries <= entries {
 			t.Error("nobody sees that the transcript has changed")
 		}
-		equal(t, "session id", b.info().SessionID, sid)
+		expect.Equal(t, "session id", b.info().SessionID, sid)
 		u, err := b.client.Undo(b.ctx, key)
-		must(t, err)
-		equal(t, "undone", u.Text, "a")
-		equalList(t, "transcript", b.transcript(sid))
+		expect.OK(t, err)
+		expect.Equal(t, "undone", u.Text, "a")
+		expect.List(t, "transcript", b.transcript(sid))
 		b.answers("/undo", "no turn yet")
 	})
 }
@@ -123,7 +124,7 @@ func TestB75_Retry(t *testing.T) {
 		b.sayAll("a", "b")
 		h := b.start()
 		b.finish(h)
-		must(t, h.Promote(b.ctx))
+		expect.OK(t, h.Promote(b.ctx))
 		_, err := h.Finish(b.ctx, sq.End{Status: session.StatusDone, Release: true, Entries: []session.Entry{
 			{
 				Role: session.RoleUser, Text: "b", Message: "b", Turn: h.Turn().ID, Meta: map[string]string{"from": "ann"},
@@ -132,23 +133,23 @@ func TestB75_Retry(t *testing.T) {
 			{Role: session.RoleTool, Tool: &session.ToolUse{Name: "t"}, Turn: h.Turn().ID},
 			{Role: session.RoleAssistant, Text: "poor", Turn: h.Turn().ID},
 		}})
-		must(t, err)
+		expect.OK(t, err)
 		b.say("later")
 		sid := b.info().SessionID
 		b.rdb.Del(b.ctx, rediskey.Ready, rediskey.Due)
 		b.answers("/retry", "Running again: b")
-		equal(t, "the workers are told", b.isIn(rediskey.Ready, key), true)
-		equalList(t, "transcript", b.transcript(sid), "a", "re: a")
+		expect.Equal(t, "the workers are told", b.isIn(rediskey.Ready, key), true)
+		expect.List(t, "transcript", b.transcript(sid), "a", "re: a")
 		h = b.start()
 		m := h.Turn().Message
-		equal(t, "message", m.Text+" "+m.Meta["from"]+" "+m.Attachments[0].URL, "b ann http://x")
-		equal(t, "attempt", h.Turn().Attempt, 1)
-		equal(t, "its id is new", m.ID != "b", true)
+		expect.Equal(t, "message", m.Text+" "+m.Meta["from"]+" "+m.Attachments[0].URL, "b ann http://x")
+		expect.Equal(t, "attempt", h.Turn().Attempt, 1)
+		expect.Equal(t, "its id is new", m.ID != "b", true)
 		b.finish(h)
-		equal(t, "then", h.Turn().Message.ID, "later")
-		equal(t, "its end", b.outcome(m.ID).Status, session.StatusDone)
+		expect.Equal(t, "then", h.Turn().Message.ID, "later")
+		expect.Equal(t, "its end", b.outcome(m.ID).Status, session.StatusDone)
 		b.finish(h)
-		equalList(t, "transcript", b.transcript(sid), "a", "re: a", "b", "re: b", "later", "re: later")
+		expect.List(t, "transcript", b.transcript(sid), "a", "re: a", "b", "re: b", "later", "re: later")
 		b.nothingLeft("at the end")
 	})
 }
@@ -167,7 +168,7 @@ func TestB75_RefusedWhileOwned(t *testing.T) {
 			h := b.claim()
 			before := b.dump()
 			b.answers(command, "A turn is running")
-			must(t, h.Promote(b.ctx))
+			expect.OK(t, h.Promote(b.ctx))
 			b.answers(command, "A turn is running")
 			promoted := strings.NewReplacer(`phase="running"`, `phase="starting"`, fmt.Sprintf(` seq="%d 0"`, h.Turn().Fence), "")
 			same(t, command, before, promoted.Replace(b.dump()))
@@ -177,7 +178,7 @@ func TestB75_RefusedWhileOwned(t *testing.T) {
 			b.answers(command, "A turn is running")
 			same(t, command, before, b.dump())
 			b.finish(h)
-			equalList(t, "transcript", b.transcript(b.info().SessionID), "a", "re: a", "b", "re: b", "c", "re: c")
+			expect.List(t, "transcript", b.transcript(b.info().SessionID), "a", "re: a", "b", "re: b", "c", "re: c")
 		})
 	}
 }
@@ -206,16 +207,16 @@ func TestB75_TwoAtOnce(t *testing.T) {
 			other := b.another()
 			b.rdb.AddHook(&beforeScript{name: "undo", do: func() {
 				u, err := c.first(other)(b.ctx, key)
-				must(t, err)
-				equal(t, "the first one's", u.Text, "c")
+				expect.OK(t, err)
+				expect.Equal(t, "the first one's", u.Text, "c")
 			}})
 			u, err := c.second(b.client)(b.ctx, key)
-			must(t, err)
-			equal(t, "the second one's", u.Text, "c")
-			equal(t, "entries taken out", u.Entries, 2)
-			equalList(t, "transcript", b.transcript(sid), "a", "re: a", "b", "re: b")
-			equal(t, "runs again", len(b.drain()), c.again)
-			equal(t, "entries then", len(b.transcript(sid)), 4+2*c.again)
+			expect.OK(t, err)
+			expect.Equal(t, "the second one's", u.Text, "c")
+			expect.Equal(t, "entries taken out", u.Entries, 2)
+			expect.List(t, "transcript", b.transcript(sid), "a", "re: a", "b", "re: b")
+			expect.Equal(t, "runs again", len(b.drain()), c.again)
+			expect.Equal(t, "entries then", len(b.transcript(sid)), 4+2*c.again)
 		})
 	}
 }
@@ -229,9 +230,9 @@ func TestB75_UndoFindsANewerTurn(t *testing.T) {
 	b.rdb.AddHook(&beforeScript{name: "undo", do: func() { b.die(); b.drain() }})
 	b.die()
 	u, err := b.client.Undo(b.ctx, key)
-	must(t, err)
-	equal(t, "undone", u.Text, "b")
-	equalList(t, "transcript", b.transcript(b.info().SessionID), "a", "re: a")
+	expect.OK(t, err)
+	expect.Equal(t, "undone", u.Text, "b")
+	expect.List(t, "transcript", b.transcript(b.info().SessionID), "a", "re: a")
 }
 
 // The worker has taken the message when the lost answer of /retry is asked for
@@ -257,9 +258,9 @@ func TestB75_UndoOfAnUnreadableEnd(t *testing.T) {
 	sid := b.info().SessionID
 	b.rdb.RPush(b.ctx, b.k.Transcript(sid), `{"turn":"x","at":NaN}`, `{"turn":"\ud800"`)
 	u, err := b.client.Undo(b.ctx, key)
-	must(t, err)
-	equal(t, "undone", fmt.Sprint(u.Text, " ", u.Entries), "b 4")
-	equalList(t, "transcript", b.transcript(sid), "a", "re: a")
+	expect.OK(t, err)
+	expect.Equal(t, "undone", fmt.Sprint(u.Text, " ", u.Entries), "b 4")
+	expect.List(t, "transcript", b.transcript(sid), "a", "re: a")
 }
 
 // A turn of several messages goes as a whole, and is run again as one message.
@@ -270,25 +271,25 @@ func TestB75_CollectedAndSteered(t *testing.T) {
 		h := b.start()
 		b.collected("b", "c")
 		b.finish(h)
-		must(b, h.Promote(b.ctx))
+		expect.OK(b, h.Promote(b.ctx))
 		b.say("d", session.ModeSteer)
 		_, err := h.Steer(b.ctx)
-		must(b, err)
+		expect.OK(b, err)
 		end := b.done(h)
 		end.Entries = append(end.Entries, session.Entry{Role: session.RoleUser, Text: "d", Message: "d", Turn: h.Turn().ID})
 		_, err = h.Finish(b.ctx, end)
-		must(b, err)
-		equal(b, "entries", len(b.transcript(h.Turn().SessionID)), 6)
+		expect.OK(b, err)
+		expect.Equal(b, "entries", len(b.transcript(h.Turn().SessionID)), 6)
 	}
 	t.Run("undo", func(t *testing.T) {
 		t.Parallel()
 		onceAndTwice(t, func(t *testing.T, b *bench) {
 			prepare(b)
 			u, err := b.client.Undo(b.ctx, key)
-			must(t, err)
-			equal(t, "undone", u.Text, "b\n\nc\n\nd")
-			equal(t, "entries", u.Entries, 4)
-			equalList(t, "transcript", b.transcript(b.info().SessionID), "a", "re: a")
+			expect.OK(t, err)
+			expect.Equal(t, "undone", u.Text, "b\n\nc\n\nd")
+			expect.Equal(t, "entries", u.Entries, 4)
+			expect.List(t, "transcript", b.transcript(b.info().SessionID), "a", "re: a")
 		})
 	})
 	t.Run("retry", func(t *testing.T) {
@@ -296,12 +297,12 @@ func TestB75_CollectedAndSteered(t *testing.T) {
 		onceAndTwice(t, func(t *testing.T, b *bench) {
 			prepare(b)
 			_, err := b.client.Retry(b.ctx, key)
-			must(t, err)
+			expect.OK(t, err)
 			h := b.start()
-			equal(t, "messages", len(group(h)), 1)
-			equal(t, "text", h.Turn().Message.Text, "b\n\nc\n\nd")
+			expect.Equal(t, "messages", len(group(h)), 1)
+			expect.Equal(t, "text", h.Turn().Message.Text, "b\n\nc\n\nd")
 			b.finish(h)
-			equalList(t, "transcript", b.transcript(h.Turn().SessionID), "a", "re: a", "b\n\nc\n\nd", "re: b\n\nc\n\nd")
+			expect.List(t, "transcript", b.transcript(h.Turn().SessionID), "a", "re: a", "b\n\nc\n\nd", "re: b\n\nc\n\nd")
 		})
 	})
 	t.Run("retry of too much", func(t *testing.T) {
@@ -313,9 +314,9 @@ func TestB75_CollectedAndSteered(t *testing.T) {
 		_, err := h.Finish(b.ctx, sq.End{Status: session.StatusDone, Entries: []session.Entry{
 			{Role: session.RoleUser, Text: half, Turn: h.Turn().ID}, {Role: session.RoleUser, Text: half, Turn: h.Turn().ID},
 		}})
-		must(t, err)
+		expect.OK(t, err)
 		b.answers("/retry", "Nothing was changed: invalid message")
-		equal(t, "entries", len(b.transcript(h.Turn().SessionID)), 2)
+		expect.Equal(t, "entries", len(b.transcript(h.Turn().SessionID)), 2)
 	})
 	t.Run("retry of a trimmed turn", func(t *testing.T) {
 		t.Parallel()
@@ -323,7 +324,7 @@ func TestB75_CollectedAndSteered(t *testing.T) {
 		b.say("a")
 		b.drain()
 		b.answers("/retry", "Nothing was changed: invalid message")
-		equal(t, "entries", len(b.transcript(b.info().SessionID)), 1)
+		expect.Equal(t, "entries", len(b.transcript(b.info().SessionID)), 1)
 	})
 }
 
@@ -377,7 +378,7 @@ func TestB76_UndoRace(t *testing.T) {
 	over()
 	others.Wait()
 	t.Logf("%d of %d turns were undone, %d states were seen, the last one %s", undone, turns, seen, last)
-	equal(t, "entries left", len(b.transcript(b.info().SessionID)), 2*(turns-undone))
+	expect.Equal(t, "entries left", len(b.transcript(b.info().SessionID)), 2*(turns-undone))
 }
 
 // wholeTurns reads a session's state at one moment and checks that it is one of
@@ -406,7 +407,7 @@ func (b *bench) wholeTurns() string {
 	}
 	if text := partial.Val(); text != "" {
 		var p struct{ Fence json.Number }
-		must(b, json.Unmarshal([]byte(text), &p))
+		expect.OK(b, json.Unmarshal([]byte(text), &p))
 		if sentinel.Val() == "" || run.Val()[0] != p.Fence.String() || run.Val()[2] != sentinel.Val() {
 			b.Errorf("a partial of turn %s beside %v and the sentinel %q", p.Fence, run.Val(), sentinel.Val())
 		}
@@ -424,20 +425,20 @@ func TestContract_RetriedMessage(t *testing.T) {
 	b.say("a")
 	b.drain()
 	first, err := b.inspector().GetTaskInfo(queue, b.task("a"))
-	must(t, err)
+	expect.OK(t, err)
 	b.answers("/retry", "Running again")
 	waiting := b.waiting()
-	equal(t, "waiting", len(waiting), 1)
+	expect.Equal(t, "waiting", len(waiting), 1)
 	info, err := b.inspector().GetTaskInfo(queue, b.task(waiting[0]))
-	must(t, err)
-	equal(t, "state", info.State, asynq.TaskStatePending)
-	equal(t, "type", info.Type, first.Type)
-	equal(t, "queue", info.Queue, first.Queue)
-	equal(t, "payload", string(info.Payload), string(first.Payload))
-	equal(t, "retries", info.MaxRetry, first.MaxRetry)
-	equal(t, "retried", info.Retried, 0)
-	equal(t, "timeout", info.Timeout, first.Timeout)
-	equal(t, "deadline", info.Deadline, first.Deadline)
+	expect.OK(t, err)
+	expect.Equal(t, "state", info.State, asynq.TaskStatePending)
+	expect.Equal(t, "type", info.Type, first.Type)
+	expect.Equal(t, "queue", info.Queue, first.Queue)
+	expect.Equal(t, "payload", string(info.Payload), string(first.Payload))
+	expect.Equal(t, "retries", info.MaxRetry, first.MaxRetry)
+	expect.Equal(t, "retried", info.Retried, 0)
+	expect.Equal(t, "timeout", info.Timeout, first.Timeout)
+	expect.Equal(t, "deadline", info.Deadline, first.Deadline)
 
 	ran := make(chan string, 1)
 	stop := b.server(func(_ context.Context, task *asynq.Task) error {
@@ -445,8 +446,8 @@ func TestContract_RetriedMessage(t *testing.T) {
 		ran <- m.Text
 		return err
 	})
-	equal(t, "a stock server runs", <-ran, "a")
-	await(t, "its end", func() bool { return b.rdb.Exists(b.ctx, b.k.Pending(), b.k.Active()).Val() == 0 })
+	expect.Equal(t, "a stock server runs", <-ran, "a")
+	expect.Soon(t, "its end", func() bool { return b.rdb.Exists(b.ctx, b.k.Pending(), b.k.Active()).Val() == 0 })
 	stop()
 	b.claimNothing("all was run")
 }

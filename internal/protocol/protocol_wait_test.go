@@ -13,6 +13,7 @@ import (
 	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
@@ -25,22 +26,22 @@ func TestWait(t *testing.T) {
 	b.start()
 	b.die()
 	h := b.start()
-	must(t, h.Retry(b.ctx, errors.New("flaky"), 0))
+	expect.OK(t, h.Retry(b.ctx, errors.New("flaky"), 0))
 	h = b.start()
-	must(t, h.Requeue(b.ctx, "drain"))
+	expect.OK(t, h.Requeue(b.ctx, "drain"))
 	h = b.start()
 	b.finish(h)
 	o := <-got
-	equal(t, "status", o.Status, session.StatusDone)
-	equal(t, "reply", o.Reply, "re: a")
-	equal(t, "turn", o.Turn, h.Turn().ID)
-	equal(t, "session id", o.SessionID, h.Turn().SessionID)
-	equal(t, "session", o.Session, key)
-	equal(t, "id", o.ID, "a")
-	equal(t, "stored result", b.outcome("a"), o)
+	expect.Equal(t, "status", o.Status, session.StatusDone)
+	expect.Equal(t, "reply", o.Reply, "re: a")
+	expect.Equal(t, "turn", o.Turn, h.Turn().ID)
+	expect.Equal(t, "session id", o.SessionID, h.Turn().SessionID)
+	expect.Equal(t, "session", o.Session, key)
+	expect.Equal(t, "id", o.ID, "a")
+	expect.Equal(t, "stored result", b.outcome("a"), o)
 	again, err := b.client.Wait(b.ctx, key, "a")
-	must(t, err)
-	equal(t, "wait after the end", again, o)
+	expect.OK(t, err)
+	expect.Equal(t, "wait after the end", again, o)
 }
 
 func TestWaitEndsWithItsContext(t *testing.T) {
@@ -63,7 +64,7 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 	if err := <-ended; !errors.Is(err, why) {
 		t.Errorf("error: %v", err)
 	}
-	equalList(t, "the message goes on", b.drain(), "a")
+	expect.List(t, "the message goes on", b.drain(), "a")
 }
 
 func TestUnknownMessage(t *testing.T) {
@@ -95,19 +96,19 @@ func TestWaitWithoutRetention(t *testing.T) {
 	b.sayAll("a", "b")
 	got := b.waitFor("b")
 	b.drain()
-	equal(t, "reply", (<-got).Reply, "re: b")
-	equal(t, "kept", b.state("a")+b.state("b"), "")
+	expect.Equal(t, "reply", (<-got).Reply, "re: b")
+	expect.Equal(t, "kept", b.state("a")+b.state("b"), "")
 	if _, _, err := b.client.Result(b.ctx, key, "a"); !errors.Is(err, turnstile.ErrUnknownMessage) {
 		t.Errorf("result: %v", err)
 	}
 	o, err := b.client.Wait(b.ctx, key, "a")
-	must(t, err)
-	equal(t, "wait after the end", o.Reply, "re: a")
+	expect.OK(t, err)
+	expect.Equal(t, "wait after the end", o.Reply, "re: a")
 	b.rdb.Del(b.ctx, b.k.Events())
 	if _, err := b.client.Wait(b.ctx, key, "a"); !errors.Is(err, turnstile.ErrUnknownMessage) {
 		t.Errorf("wait after the events were trimmed: %v", err)
 	}
-	equal(t, "the same id again", b.say("a").Status, turnstile.Accepted)
+	expect.Equal(t, "the same id again", b.say("a").Status, turnstile.Accepted)
 }
 
 // The stored result answers when the events are trimmed, also those that a wait
@@ -125,10 +126,10 @@ func TestWaitWithTrimmedEvents(t *testing.T) {
 	b.finish(h)
 	b.rdb.XTrimMaxLen(b.ctx, b.k.Events(), 0)
 	reads.Release()
-	equal(t, "reply", (<-got).Reply, "re: a")
+	expect.Equal(t, "reply", (<-got).Reply, "re: a")
 	o, err := b.client.Follow(b.ctx, key, "a", func(session.Event) {})
-	must(t, err)
-	equal(t, "reply", o.Reply, "re: a")
+	expect.OK(t, err)
+	expect.Equal(t, "reply", o.Reply, "re: a")
 }
 
 // A message that an operator deletes while somebody waits is unknown then.
@@ -145,7 +146,7 @@ func TestWaitForADeletedMessage(t *testing.T) {
 		ended <- err
 	}()
 	<-reads.Arrived()
-	must(t, b.inspector().DeleteTask(rediskey.Queue(key), b.task("a")))
+	expect.OK(t, b.inspector().DeleteTask(rediskey.Queue(key), b.task("a")))
 	reads.Release()
 	if err := <-ended; !errors.Is(err, turnstile.ErrUnknownMessage) {
 		t.Errorf("error: %v", err)
@@ -169,13 +170,13 @@ func follow(t *testing.T, late bool) {
 	run := func() {
 		h := b.start()
 		for _, id := range []string{"a", "b"} {
-			must(t, h.Emit(b.ctx, []session.Event{
+			expect.OK(t, h.Emit(b.ctx, []session.Event{
 				{Type: "tool_start", Turn: h.Turn().ID, Name: "look " + id},
 				{Type: "text", Turn: h.Turn().ID, Text: "re: " + id},
 			}))
 			b.finish(h)
 			if id == "a" {
-				must(t, h.Promote(b.ctx))
+				expect.OK(t, h.Promote(b.ctx))
 			}
 		}
 	}
@@ -198,9 +199,9 @@ func follow(t *testing.T, late bool) {
 	if !late {
 		run()
 	}
-	must(t, <-seen)
-	equal(t, "reply", o.Reply, "re: b")
-	equalList(t, "seen", types, "turn_started ", "tool_start look b", "text re: b")
+	expect.OK(t, <-seen)
+	expect.Equal(t, "reply", o.Reply, "re: b")
+	expect.List(t, "seen", types, "turn_started ", "tool_start look b", "text re: b")
 }
 
 // What another program made of a session's task.
@@ -208,12 +209,12 @@ func TestOutcomesOfOthers(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.sayAll("a", "b")
-	must(t, b.inspector().ArchiveTask(rediskey.Queue(key), b.task("a")))
+	expect.OK(t, b.inspector().ArchiveTask(rediskey.Queue(key), b.task("a")))
 	o := b.outcome("a")
-	equal(t, "status", o.Status, session.StatusFailed)
-	equal(t, "error", o.Error, "archived by an operator")
+	expect.Equal(t, "status", o.Status, session.StatusFailed)
+	expect.Equal(t, "error", o.Error, "archived by an operator")
 	b.rdb.HSet(b.ctx, b.k.Task(b.task("b")), "state", "completed", "result", "plain")
-	equal(t, "reply of a stock asynq.Server", b.outcome("b").Reply, "plain")
+	expect.Equal(t, "reply of a stock asynq.Server", b.outcome("b").Reply, "plain")
 }
 
 // B82: the same id before, while and after its message runs is one turn.
@@ -223,37 +224,37 @@ func TestB82_Duplicates(t *testing.T) {
 	dup := func(state string) {
 		t.Helper()
 		r := b.say("a")
-		equal(t, "status", r.Status, turnstile.Duplicate)
-		equal(t, "state", r.State, state)
+		expect.Equal(t, "status", r.Status, turnstile.Duplicate)
+		expect.Equal(t, "state", r.State, state)
 	}
-	equal(t, "first", b.say("a").Status, turnstile.Accepted)
+	expect.Equal(t, "first", b.say("a").Status, turnstile.Accepted)
 	dup("pending")
 	h := b.claim()
 	dup("running")
-	must(t, h.Promote(b.ctx))
+	expect.OK(t, h.Promote(b.ctx))
 	dup("running")
 	b.say("b")
-	equal(t, "b again", b.say("b").State, "pending")
-	equal(t, "b's place", b.say("b").Position, 2)
+	expect.Equal(t, "b again", b.say("b").State, "pending")
+	expect.Equal(t, "b's place", b.say("b").Position, 2)
 	b.finish(h)
 	dup("completed")
-	must(t, h.Promote(b.ctx))
+	expect.OK(t, h.Promote(b.ctx))
 	_, err := h.Finish(b.ctx, sq.End{Status: session.StatusFailed, Error: "no"})
-	must(t, err)
-	equal(t, "b archived", b.say("b").State, "archived")
+	expect.OK(t, err)
+	expect.Equal(t, "b archived", b.say("b").State, "archived")
 	_, err = b.client.Submit(b.ctx, key, session.Message{ID: "c", Text: "c"}, turnstile.Delay(time.Hour))
-	must(t, err)
+	expect.OK(t, err)
 	r := b.say("c")
-	equal(t, "c", string(r.Status)+" "+r.State, "duplicate scheduled")
-	equalList(t, "runs", b.drain())
-	equalList(t, "transcript", b.transcript(h.Turn().SessionID), "a", "re: a")
+	expect.Equal(t, "c", string(r.Status)+" "+r.State, "duplicate scheduled")
+	expect.List(t, "runs", b.drain())
+	expect.List(t, "transcript", b.transcript(h.Turn().SessionID), "a", "re: a")
 
 	// Once its retention is over, the id is free.
 	b.rdb.ZAdd(b.ctx, b.k.Completed(), redis.Z{Score: 1, Member: b.task("a")})
 	n, err := b.c.Purge(b.ctx)
-	must(t, err)
-	equal(t, "purged", n, 1)
-	equal(t, "again", b.say("a").Status, turnstile.Accepted)
+	expect.OK(t, err)
+	expect.Equal(t, "purged", n, 1)
+	expect.Equal(t, "again", b.say("a").Status, turnstile.Accepted)
 }
 
 // Whoever follows a message sees each piece of the reply once, also where a
@@ -268,23 +269,23 @@ func TestFollowASteeredTurn(t *testing.T) {
 			h := b.start()
 			b.say("b", session.ModeSteer)
 			_, err := h.Steer(b.ctx)
-			must(t, err)
+			expect.OK(t, err)
 			turn := h.Turn().ID
-			must(t, h.Emit(b.ctx, []session.Event{
+			expect.OK(t, h.Emit(b.ctx, []session.Event{
 				{Type: "text", Turn: turn, Text: "Before, "}, {Type: session.EventSteered, Turn: turn, Messages: []string{"b"}},
 				{Type: "text", Turn: turn, Text: "and after"},
 			}))
 			_, err = h.Finish(b.ctx, sq.End{Status: session.StatusDone, Reply: reply})
-			must(t, err)
+			expect.OK(t, err)
 			for id, want := range map[string]string{"a": "Before, and after it.", "b": "and after it."} {
 				said := ""
 				_, err := b.client.Follow(b.ctx, key, id, func(e session.Event) { said += e.Text })
-				must(t, err)
+				expect.OK(t, err)
 				// The one that was steered in was not there at the beginning.
 				if id == "b" && reply != "and after it." {
 					want = "and after"
 				}
-				equal(t, "seen by "+id, said, want)
+				expect.Equal(t, "seen by "+id, said, want)
 			}
 		})
 	}

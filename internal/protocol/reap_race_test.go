@@ -11,6 +11,7 @@ import (
 	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
@@ -19,7 +20,7 @@ import (
 func (b *bench) gatedReap(gate func(*redistest.Faults) *redistest.Gate, meanwhile func()) {
 	b.Helper()
 	options, err := redis.ParseURL(redistest.URL(b.T))
-	must(b, err)
+	expect.OK(b, err)
 	rdb := redis.NewClient(options)
 	defer rdb.Close()
 	faults := &redistest.Faults{}
@@ -34,7 +35,7 @@ func (b *bench) gatedReap(gate func(*redistest.Faults) *redistest.Gate, meanwhil
 	<-closed.Arrived()
 	meanwhile()
 	closed.Release()
-	must(b, <-reaped)
+	expect.OK(b, <-reaped)
 }
 
 // afterTheLook has Reap stand still when it has looked at the sessions.
@@ -51,18 +52,18 @@ func TestReapKeepsWhatIsWokenMeanwhile(t *testing.T) {
 	b.rdb.ZAdd(b.ctx, rediskey.Owned, redis.Z{Score: 1, Member: key})
 	b.gatedReap(afterTheKeys, func() {
 		b.say("a")
-		equalList(t, "popped, by a worker that dies", b.pop(), key)
+		expect.List(t, "popped, by a worker that dies", b.pop(), key)
 	})
-	equal(t, "owned", b.isIn(rediskey.Owned, key), true)
+	expect.Equal(t, "owned", b.isIn(rediskey.Owned, key), true)
 	b.overdue(rediskey.Owned)
-	equal(t, "recovered", b.reap(), 1)
+	expect.Equal(t, "recovered", b.reap(), 1)
 }
 
 // lookedAtSoon checks that reap looks after the session as soon as a wake-up says.
 func (b *bench) lookedAtSoon() {
 	b.Helper()
 	score, err := b.rdb.ZScore(b.ctx, rediskey.Owned, key).Result()
-	must(b, err)
+	expect.OK(b, err)
 	now := b.rdb.Time(b.ctx).Val().UnixMilli()
 	if in := time.Duration(int64(score)-now) * time.Millisecond; in > 15*time.Second {
 		b.Errorf("reap looks after it in %s", in)
@@ -84,7 +85,7 @@ func TestWakeUpReplacesALateLook(t *testing.T) {
 		b.reap() // which looks again at the end of the sentinel
 		b.finish(h)
 		b.say("b")
-		equalList(t, "popped, by a worker that dies", b.pop(), key)
+		expect.List(t, "popped, by a worker that dies", b.pop(), key)
 		b.lookedAtSoon()
 	})
 	t.Run("a release, while reap finds it held", func(t *testing.T) {
@@ -96,8 +97,8 @@ func TestWakeUpReplacesALateLook(t *testing.T) {
 		b.overdue(rediskey.Owned)
 		b.gatedReap(afterTheLook, func() {
 			_, err := h.Finish(b.ctx, sq.End{Status: session.StatusDone, Release: true})
-			must(t, err)
-			equalList(t, "popped, by a worker that dies", b.pop(), key)
+			expect.OK(t, err)
+			expect.List(t, "popped, by a worker that dies", b.pop(), key)
 		})
 		b.lookedAtSoon()
 	})
@@ -122,12 +123,12 @@ func TestDueKeepsWhatAClaimEnters(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	_, err := b.client.Submit(b.ctx, key, session.Message{ID: "a", Text: "a"}, turnstile.Delay(time.Hour))
-	must(t, err)
+	expect.OK(t, err)
 	b.rdb.ZAdd(b.ctx, rediskey.Due, redis.Z{Score: float64(time.Now().UnixMilli()), Member: key}) // of a message that is gone
 	b.rdb.AddHook(&afterPipeline{key: rediskey.Ready, do: func() {
-		equalList(t, "popped", b.pop(), key)
+		expect.List(t, "popped", b.pop(), key)
 		b.claimNothing("it is delayed")
 	}})
 	b.due()
-	equal(t, "due", b.isIn(rediskey.Due, key), true)
+	expect.Equal(t, "due", b.isIn(rediskey.Due, key), true)
 }

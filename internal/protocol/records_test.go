@@ -10,6 +10,7 @@ import (
 	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 )
 
 // Records that cannot be read, lack what they should have, or are of a newer
@@ -121,15 +122,15 @@ var damaged = map[string]func(b *bench, value string){
 func setFields(b *bench, key, fields string) {
 	b.Helper()
 	if fields == "" {
-		must(b, b.rdb.Del(b.ctx, key).Err())
+		expect.OK(b, b.rdb.Del(b.ctx, key).Err())
 	}
 	for _, f := range strings.Fields(fields) {
 		name, value, _ := strings.Cut(f, "=")
 		if gone, ok := strings.CutPrefix(f, "-"); ok {
-			must(b, b.rdb.HDel(b.ctx, key, gone).Err())
+			expect.OK(b, b.rdb.HDel(b.ctx, key, gone).Err())
 			continue
 		}
-		must(b, b.rdb.HSet(b.ctx, key, name, value).Err())
+		expect.OK(b, b.rdb.HSet(b.ctx, key, name, value).Err())
 	}
 }
 
@@ -158,9 +159,9 @@ func live(b *bench, moment string, spoil func()) {
 	say("collected", session.ModeCollect)
 	say("steered", session.ModeSteer)
 	_, err := h.Steer(b.ctx)
-	must(b, err)
+	expect.OK(b, err)
 	for _, r := range b.c.Renew(b.ctx, []*sq.Claim{h}) {
-		must(b, r.Err)
+		expect.OK(b, r.Err)
 	}
 	if moment == interrupted {
 		say("urgent", session.ModeInterrupt)
@@ -174,22 +175,22 @@ func live(b *bench, moment string, spoil func()) {
 		h = nil
 	}
 	looks(b)
-	await(b, "the end of all messages", func() bool {
+	expect.Soon(b, "the end of all messages", func() bool {
 		if h == nil {
 			holds, err := b.c.Claim(b.ctx, []string{key})
-			must(b, err)
+			expect.OK(b, err)
 			if len(holds) == 0 {
 				return ended(b, sent)
 			}
 			h = holds[0]
-			must(b, h.Promote(b.ctx))
+			expect.OK(b, h.Promote(b.ctx))
 			runs(b, h)
 		}
 		if more := b.finish(h); !more {
 			h = nil
 			return ended(b, sent)
 		}
-		must(b, h.Promote(b.ctx))
+		expect.OK(b, h.Promote(b.ctx))
 		runs(b, h)
 		return false
 	})
@@ -201,13 +202,13 @@ func live(b *bench, moment string, spoil func()) {
 	for _, command := range []string{"/undo", "/retry", "/stop", "/resume", "/new", "/title x", "/queue reset"} {
 		name, args, _ := strings.Cut(command, " ")
 		_, err := b.client.Command(b.ctx, key, name, args)
-		must(b, err)
+		expect.OK(b, err)
 	}
 	b.drain()
 	keys := sq.KeysOf(key, "")
-	must(b, sq.Do(b.ctx, b.rdb, "purge", keys, nil, "batch", 100, "archive_ttl", 0).Err())
-	must(b, sq.Do(b.ctx, b.rdb, "forget", keys, nil, "age", 100).Err())
-	must(b, sq.Do(b.ctx, b.rdb, "erase", keys, nil, "fence", "100", "size", 0, "last", false).Err())
+	expect.OK(b, sq.Do(b.ctx, b.rdb, "purge", keys, nil, "batch", 100, "archive_ttl", 0).Err())
+	expect.OK(b, sq.Do(b.ctx, b.rdb, "forget", keys, nil, "age", 100).Err())
+	expect.OK(b, sq.Do(b.ctx, b.rdb, "erase", keys, nil, "fence", "100", "size", 0, "last", false).Err())
 }
 
 // A session that nobody uses is forgotten although its record cannot be read.
@@ -219,8 +220,8 @@ func TestForgetOfAnOddRecord(t *testing.T) {
 		b.drain()
 		setFields(b, b.k.Record(), fields)
 		gone, err := sq.Do(b.ctx, b.rdb, "forget", sq.KeysOf(key, ""), nil, "age", -1).Slice()
-		must(t, err)
-		equal(t, "forgotten with "+fields, fmt.Sprint(gone), "[1]")
+		expect.OK(t, err)
+		expect.Equal(t, "forgotten with "+fields, fmt.Sprint(gone), "[1]")
 	}
 }
 
@@ -228,10 +229,10 @@ func TestForgetOfAnOddRecord(t *testing.T) {
 func runs(b *bench, h *sq.Claim) {
 	b.Helper()
 	past, err := h.History(b.ctx)
-	must(b, err)
-	must(b, h.Checkpoint(b.ctx, append(past.Entries, session.Entry{Role: session.RoleUser, Text: h.Turn().Message.Text})))
-	must(b, h.Title(b.ctx, "a title"))
-	must(b, h.Emit(b.ctx, []session.Event{{Type: session.EventNotice, Text: "x"}}))
+	expect.OK(b, err)
+	expect.OK(b, h.Checkpoint(b.ctx, append(past.Entries, session.Entry{Role: session.RoleUser, Text: h.Turn().Message.Text})))
+	expect.OK(b, h.Title(b.ctx, "a title"))
+	expect.OK(b, h.Emit(b.ctx, []session.Event{{Type: session.EventNotice, Text: "x"}}))
 }
 
 // looks is all that somebody may ask of a session.
@@ -239,16 +240,16 @@ func looks(b *bench) {
 	b.Helper()
 	info := b.info()
 	_, err := b.client.BusySessions(b.ctx)
-	must(b, err)
+	expect.OK(b, err)
 	_, err = b.client.Followups(b.ctx, key)
-	must(b, err)
+	expect.OK(b, err)
 	_, err = b.client.ResumeRecord(b.ctx, key)
-	must(b, err)
+	expect.OK(b, err)
 	_, err = b.client.Transcript(b.ctx, key, info.SessionID)
-	must(b, err)
+	expect.OK(b, err)
 	for _, command := range []string{"/status", "/history", "/queue", "/title"} {
 		_, err := b.client.Command(b.ctx, key, command, "")
-		must(b, err)
+		expect.OK(b, err)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
+	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
@@ -52,8 +53,8 @@ func (b *bench) leave(prefix string, n int, l left) (sessions []string) {
 	b.Helper()
 	b.enqueue("template")
 	msg, err := b.rdb.HGet(b.ctx, b.k.Task(b.task("template")), "msg").Result()
-	must(b, err)
-	must(b, b.inspector().DeleteQueue(rediskey.Queue(key), true))
+	expect.OK(b, err)
+	expect.OK(b, b.inspector().DeleteQueue(rediskey.Queue(key), true))
 	const batch = 1000
 	for len(sessions) < n {
 		_, err := b.rdb.Pipelined(b.ctx, func(p redis.Pipeliner) error {
@@ -66,7 +67,7 @@ func (b *bench) leave(prefix string, n int, l left) (sessions []string) {
 			}
 			return nil
 		})
-		must(b, err)
+		expect.OK(b, err)
 	}
 	return sessions
 }
@@ -74,7 +75,7 @@ func (b *bench) leave(prefix string, n int, l left) (sessions []string) {
 func (b *bench) count(index string) int {
 	b.Helper()
 	n, err := b.rdb.ZCard(b.ctx, index).Result()
-	must(b, err)
+	expect.OK(b, err)
 	return int(n)
 }
 
@@ -93,7 +94,7 @@ func (b *bench) recover(want, burst int) {
 		}
 		ready = now
 	}
-	equal(b, "recovered when all are", b.reap(), 0)
+	expect.Equal(b, "recovered when all are", b.reap(), 0)
 }
 
 // runAll claims every ready session: want of them, with their messages.
@@ -102,14 +103,14 @@ func (b *bench) runAll(want int) {
 	ran := map[string]bool{}
 	for sessions := b.pop(); len(sessions) > 0; sessions = b.pop() {
 		holds, err := b.c.Claim(b.ctx, sessions)
-		must(b, err)
+		expect.OK(b, err)
 		for _, h := range holds {
 			if turn := h.Turn(); turn.Err == nil && turn.Message.ID == "m" {
 				ran[turn.Session] = true
 			}
 		}
 	}
-	equal(b, "sessions that run", len(ran), want)
+	expect.Equal(b, "sessions that run", len(ran), want)
 }
 
 // A rate whose burst is a twentieth of a crowd.
@@ -138,14 +139,14 @@ func TestB80_OverdueAtABoundedPace(t *testing.T) {
 	for pause := time.Duration(0); pause == 0; runs++ {
 		var err error
 		pause, err = b.c.Due(b.ctx)
-		must(t, err)
+		expect.OK(t, err)
 	}
 	if runs > crowd/1000+1 {
 		t.Errorf("those on time had to wait for %d runs", runs)
 	}
-	equal(t, "ready at once", b.count(rediskey.Ready), onTime)
-	equal(t, "of them on time", b.isIn(rediskey.Ready, "punctual0"), true)
-	equal(t, "left in due", b.count(rediskey.Due), 0)
+	expect.Equal(t, "ready at once", b.count(rediskey.Ready), onTime)
+	expect.Equal(t, "of them on time", b.isIn(rediskey.Ready, "punctual0"), true)
+	expect.Equal(t, "left in due", b.count(rediskey.Due), 0)
 	b.recover(crowd+onTime, crowdBurst)
 	b.runAll(crowd + onTime)
 }
@@ -155,10 +156,10 @@ func TestB80_UnannouncedAtABoundedPace(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, crowdRate)
 	b.leave("s", crowd, unannounced)
-	equal(t, "found", b.sweep(), crowd)
-	equal(t, "ready at once", b.count(rediskey.Ready), crowdBurst)
-	equal(t, "found again while they wait", b.sweep(), 0)
-	equal(t, "ready", b.count(rediskey.Ready), crowdBurst)
+	expect.Equal(t, "found", b.sweep(), crowd)
+	expect.Equal(t, "ready at once", b.count(rediskey.Ready), crowdBurst)
+	expect.Equal(t, "found again while they wait", b.sweep(), 0)
+	expect.Equal(t, "ready", b.count(rediskey.Ready), crowdBurst)
 	b.recover(crowd, crowdBurst)
 	b.runAll(crowd)
 }
@@ -174,15 +175,15 @@ func TestB80_AllKindsShareThePace(t *testing.T) {
 	b.sweep()
 	b.due()
 	const burst = 10
-	equal(t, "ready at once", b.count(rediskey.Ready), burst)
+	expect.Equal(t, "ready at once", b.count(rediskey.Ready), burst)
 	for _, next := range []string{"orphan", "overdue", "plain"} {
 		for range each / burst {
 			if next == "plain" && b.count(rediskey.Ready) == 3*each {
 				break // the sweep's own
 			}
-			equal(t, "recovered", b.reap(), burst)
+			expect.Equal(t, "recovered", b.reap(), burst)
 		}
-		equal(t, next+" is next", b.isIn(rediskey.Ready, next+fmt.Sprint(each-1)), true)
+		expect.Equal(t, next+" is next", b.isIn(rediskey.Ready, next+fmt.Sprint(each-1)), true)
 	}
 	b.runAll(3 * each)
 }
@@ -192,10 +193,10 @@ func TestReapStopsAtTheBudget(t *testing.T) {
 	t.Parallel()
 	b := newBench(t) // 50/s: 5 in a run
 	b.leave("s", 1000, orphan)
-	must(t, sq.Scripts["look"].Load(b.ctx, b.rdb).Err())
+	expect.OK(t, sq.Scripts["look"].Load(b.ctx, b.rdb).Err())
 	faults := &redistest.Faults{}
 	b.rdb.AddHook(faults)
-	equal(t, "recovered", b.reap(), 5)
+	expect.Equal(t, "recovered", b.reap(), 5)
 	if n := faults.CountCommands(); n > 130 {
 		t.Errorf("it took %d commands", n)
 	}
@@ -215,10 +216,10 @@ func TestReapLooksPastTheLiving(t *testing.T) {
 		p.Set(b.ctx, m.k.Sentinel(), "alive", time.Minute)
 	})
 	b.leave("orphan", 7, orphan)
-	equal(t, "recovered", b.reap(), 5)
-	equal(t, "then", b.reap(), 2)
+	expect.Equal(t, "recovered", b.reap(), 5)
+	expect.Equal(t, "then", b.reap(), 2)
 	later := b.rdb.ZCount(b.ctx, rediskey.Owned, fmt.Sprint(time.Now().Add(30*time.Second).UnixMilli()), "+inf").Val()
-	equal(t, "living, looked at again at their sentinel's end", later, living)
+	expect.Equal(t, "living, looked at again at their sentinel's end", later, living)
 }
 
 // The pace comes near the rate and never exceeds it by more than a burst.
@@ -230,7 +231,7 @@ func TestRecoveryPace(t *testing.T) {
 	began := time.Now()
 	for recovered := 0; recovered < n; {
 		got, pause, err := b.c.Reap(b.ctx)
-		must(t, err)
+		expect.OK(t, err)
 		recovered += got
 		if most := rate*time.Since(began).Seconds() + burst; float64(recovered) > most {
 			t.Fatalf("%d were recovered, at most %.1f may be", recovered, most)
@@ -250,8 +251,8 @@ func TestRecoveryPaysForTheRun(t *testing.T) {
 	b.rdb.AddHook(faults)
 	faults.Delay(called("look"), 80*time.Millisecond)
 	recovered, pause, err := b.c.Reap(b.ctx)
-	must(t, err)
-	equal(t, "recovered", recovered, 5)
+	expect.OK(t, err)
+	expect.Equal(t, "recovered", recovered, 5)
 	if pause > 25*time.Millisecond {
 		t.Errorf("a run of more than 80 ms is followed by a pause of %s", pause)
 	}
@@ -269,14 +270,14 @@ func TestSweepOfIdleSessions(t *testing.T) {
 	})
 	faults := &redistest.Faults{}
 	b.rdb.AddHook(faults)
-	equal(t, "found", b.sweep(), 0)
+	expect.Equal(t, "found", b.sweep(), 0)
 	t.Logf("%d commands, %d of them EXISTS", faults.CountCommands(), faults.CountNamed("exists"))
 	if n := faults.CountCommands(); n > 200 {
 		t.Errorf("a sweep of %d idle sessions takes %d commands", idle, n)
 	}
 	b.rdb.LPush(b.ctx, rediskey.For("s4321").Pending(), rediskey.TaskID("s4321", "m"))
-	equal(t, "found", b.sweep(), 1)
-	equalList(t, "ready", b.pop(), "s4321")
+	expect.Equal(t, "found", b.sweep(), 1)
+	expect.List(t, "ready", b.pop(), "s4321")
 }
 
 // On a Cluster no command may ask about two sessions.
@@ -285,10 +286,10 @@ func TestSweepOnCluster(t *testing.T) {
 	b := benchOn(t, redistest.StartCluster(t).Client())
 	const n = 120 // at 50/s
 	b.leave("s", n, unannounced)
-	equal(t, "found", b.sweep(), n)
-	equal(t, "ready at once", b.count(rediskey.Ready), 5)
-	equal(t, "recovered", b.reap(), 5)
+	expect.Equal(t, "found", b.sweep(), n)
+	expect.Equal(t, "ready at once", b.count(rediskey.Ready), 5)
+	expect.Equal(t, "recovered", b.reap(), 5)
 	_, err := b.c.Unregister(context.WithoutCancel(b.ctx))
-	must(t, err)
-	equal(t, "listed", b.rdb.SCard(b.ctx, rediskey.AllQueues).Val(), n)
+	expect.OK(t, err)
+	expect.Equal(t, "listed", b.rdb.SCard(b.ctx, rediskey.AllQueues).Val(), n)
 }

@@ -7,6 +7,7 @@ import (
 	"turnstile"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
+	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
@@ -22,7 +23,7 @@ func TestWhatRedisRefusesChangesNothing(t *testing.T) {
 	b.answers("/stop", "1 waiting message")
 	b.say("waits")
 	before := b.dump()
-	must(t, server.Client().ReplicaOf(b.ctx, "127.0.0.1", "1").Err())
+	expect.OK(t, server.Client().ReplicaOf(b.ctx, "127.0.0.1", "1").Err())
 	for _, text := range []string{"hello", "/steer there", "/stop", "/new", "/title x", "/queue collect", "/undo", "/retry", "/resume"} {
 		r, err := b.client.Submit(b.ctx, key, session.Message{ID: "m", Text: text})
 		if !errors.Is(err, session.ErrUnchanged) {
@@ -35,7 +36,7 @@ func TestWhatRedisRefusesChangesNothing(t *testing.T) {
 	if _, err := b.client.Submit(b.ctx, key, session.Message{Text: "/status"}); err != nil {
 		t.Errorf("/status only reads: %v", err)
 	}
-	must(t, server.Client().ReplicaOf(b.ctx, "no", "one").Err())
+	expect.OK(t, server.Client().ReplicaOf(b.ctx, "no", "one").Err())
 	same(t, "what was refused", before, b.dump())
 
 	// The message is in, and the workers are not told.
@@ -47,7 +48,7 @@ func TestWhatRedisRefusesChangesNothing(t *testing.T) {
 	if err == nil || errors.Is(err, session.ErrUnchanged) {
 		t.Errorf("refused in the middle: %v", err)
 	}
-	equal(t, "state", b.state("m"), "pending")
+	expect.Equal(t, "state", b.state("m"), "pending")
 }
 
 // What fails before its first change was sent has changed nothing, whatever the error.

@@ -5,6 +5,7 @@ import (
 
 	sq "turnstile/internal/protocol"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
@@ -18,7 +19,7 @@ func TestRenewalDuringARelease(t *testing.T) {
 	faults := &redistest.Faults{}
 	b.rdb.AddHook(faults)
 	for _, s := range variantsOf("finish") {
-		must(t, s.Load(b.ctx, b.rdb).Err())
+		expect.OK(t, s.Load(b.ctx, b.rdb).Err())
 	}
 	gate := faults.GateReply(called("finish"))
 	ended := make(chan error, 1)
@@ -27,10 +28,10 @@ func TestRenewalDuringARelease(t *testing.T) {
 		ended <- err
 	}()
 	<-gate.Arrived()
-	equal(t, "sentinels", b.rdb.Exists(b.ctx, b.k.Sentinel()).Val(), 0)
+	expect.Equal(t, "sentinels", b.rdb.Exists(b.ctx, b.k.Sentinel()).Val(), 0)
 	for _, r := range b.c.Renew(b.ctx, []*sq.Claim{h}) {
-		must(t, r.Err)
+		expect.OK(t, r.Err)
 	}
 	gate.Release()
-	must(t, <-ended)
+	expect.OK(t, <-ended)
 }

@@ -11,6 +11,7 @@ import (
 
 	sq "turnstile/internal/protocol"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 )
 
 // situation brings a session to where a script has the most to do, and answers
@@ -111,7 +112,7 @@ func situations() []situation {
 			b.say("now")
 			b.start()
 			_, err := b.client.Stop(b.ctx, key)
-			must(b, err)
+			expect.OK(b, err)
 			b.die()
 			b.say("next")
 			return claimMove(b)
@@ -132,7 +133,7 @@ func situations() []situation {
 			b.sayAll("now", "next")
 			b.loseClaim("claim_fast")
 			_, err := b.client.Stop(b.ctx, key)
-			must(b, err)
+			expect.OK(b, err)
 			return func() error { return b.c.TakeBack(b.ctx) }
 		}},
 		{"promote", "", func(b *bench) func() error {
@@ -155,7 +156,7 @@ func situations() []situation {
 			b.say("now")
 			h := b.start()
 			long := []session.Event{{Type: session.EventNotice, Text: strings.Repeat("x", 11_000)}}
-			must(b, h.Emit(b.ctx, long))
+			expect.OK(b, h.Emit(b.ctx, long))
 			return func() error { return h.Emit(b.ctx, long) }
 		}},
 		{"finish", "with a next", func(b *bench) func() error {
@@ -246,7 +247,7 @@ func situations() []situation {
 		{"keep", "nothing", func(b *bench) func() error {
 			b.say("now")
 			h := b.start()
-			must(b, h.Keep(b.ctx, []byte(`1`), 0))
+			expect.OK(b, h.Keep(b.ctx, []byte(`1`), 0))
 			return func() error { return h.Keep(b.ctx, nil, 0) }
 		}},
 		{"ask", "", func(b *bench) func() error {
@@ -292,7 +293,7 @@ func situations() []situation {
 			b.say("taken", session.ModeSteer)
 			b.say("untaken", session.ModeSteer)
 			_, err := h.Steer(b.ctx)
-			must(b, err)
+			expect.OK(b, err)
 			return func() error {
 				_, err := h.Finish(b.ctx, sq.End{Status: session.StatusDone, Untaken: []string{"untaken"}, Entries: []session.Entry{{Role: session.RoleUser, Text: "t"}}})
 				return err
@@ -304,9 +305,9 @@ func situations() []situation {
 			b.say("taken", session.ModeSteer)
 			b.say("untaken", session.ModeSteer)
 			_, err := h.Steer(b.ctx)
-			must(b, err)
+			expect.OK(b, err)
 			_, err = b.client.Stop(b.ctx, key)
-			must(b, err)
+			expect.OK(b, err)
 			b.say("next")
 			return func() error {
 				_, err := h.Finish(b.ctx, sq.End{Status: session.StatusDone, Untaken: []string{"untaken"}, Entries: []session.Entry{{Role: session.RoleUser, Text: "t"}}})
@@ -324,7 +325,7 @@ func situations() []situation {
 			h := b.start()
 			b.collected("one", "two")
 			_, err := h.Finish(b.ctx, sq.End{Status: session.StatusDone, Release: true})
-			must(b, err)
+			expect.OK(b, err)
 			return claimMove(b)
 		}},
 		{"dismiss", "", func(b *bench) func() error {
@@ -332,7 +333,7 @@ func situations() []situation {
 			h := b.start()
 			b.collected("one", "two")
 			b.finish(h)
-			must(b, h.Promote(b.ctx))
+			expect.OK(b, h.Promote(b.ctx))
 			return func() error {
 				return h.Dismiss(b.ctx, h.Turn().Collected[0], session.StatusExpired, "too old")
 			}
@@ -357,7 +358,7 @@ func situations() []situation {
 		{"claim", "rolled back", func(b *bench) func() error {
 			b.say("now")
 			h := b.start()
-			must(b, h.Checkpoint(b.ctx, []session.Entry{{Role: session.RoleUser, Text: "now"}}))
+			expect.OK(b, h.Checkpoint(b.ctx, []session.Entry{{Role: session.RoleUser, Text: "now"}}))
 			b.say("next", session.ModeRollback)
 			b.die()
 			return claimMove(b)
@@ -365,7 +366,7 @@ func situations() []situation {
 		{"claim", "interrupted with a partial", func(b *bench) func() error {
 			b.say("now")
 			h := b.start()
-			must(b, h.Checkpoint(b.ctx, []session.Entry{{Role: session.RoleUser, Text: "now"}}))
+			expect.OK(b, h.Checkpoint(b.ctx, []session.Entry{{Role: session.RoleUser, Text: "now"}}))
 			b.say("next", session.ModeInterrupt)
 			b.die()
 			return claimMove(b)
@@ -394,7 +395,7 @@ func situations() []situation {
 		{"rerun", "", func(b *bench) func() error {
 			b.sayAll("one", "two")
 			_, err := b.client.Stop(b.ctx, key)
-			must(b, err)
+			expect.OK(b, err)
 			var ids, arrived []string
 			for _, id := range []string{"one", "two"} {
 				ids, arrived = append(ids, b.task(id)), append(arrived, b.rdb.HGet(b.ctx, b.k.Task(b.task(id)), "arrived").Val())
@@ -407,7 +408,7 @@ func situations() []situation {
 		{"discard", "", func(b *bench) func() error {
 			b.sayAll("one", "two")
 			_, err := b.client.Stop(b.ctx, key)
-			must(b, err)
+			expect.OK(b, err)
 			return func() error {
 				return sq.Do(b.ctx, b.rdb, "discard", sq.KeysOf(key, ""), nil, "ids", []string{b.task("one"), b.task("two")}).Err()
 			}
@@ -457,9 +458,9 @@ func situations() []situation {
 			b.sayAll("good", "bad")
 			h := b.start()
 			b.finish(h)
-			must(b, h.Promote(b.ctx))
+			expect.OK(b, h.Promote(b.ctx))
 			_, err := h.Finish(b.ctx, sq.End{Status: session.StatusFailed})
-			must(b, err)
+			expect.OK(b, err)
 			b.rdb.ZAdd(b.ctx, b.k.Completed(), redis.Z{Score: 1, Member: b.task("good")})
 			return func() error {
 				return sq.Do(b.ctx, b.rdb, "purge", sq.KeysOf(key, ""), nil, "batch", 100, "archive_ttl", -7200).Err()

@@ -50,8 +50,8 @@ func TestSpecialTellsOfWhatThereIs(t *testing.T) {
 							b.rdb.AddHook(faults)
 							faults.RunTwice(called(s.script), -1)
 						}
-						must(t, move())
-						must(t, write(b))
+						expect.OK(t, move())
+						expect.OK(t, write(b))
 						b.special()
 					})
 				}
@@ -78,7 +78,7 @@ func (b *bench) renewAsOwner() {
 	if r[0] == nil || r[0] == "" || b.rdb.Get(b.ctx, b.k.Sentinel()).Val() != r[0] {
 		return
 	}
-	must(b, sq.Do(b.ctx, b.rdb, "renew", sq.KeysOf(key, b.info().SessionID), nil, "token", r[0], "fence", r[1], "ttl", 60_000).Err())
+	expect.OK(b, sq.Do(b.ctx, b.rdb, "renew", sq.KeysOf(key, b.info().SessionID), nil, "token", r[0], "fence", r[1], "ttl", 60_000).Err())
 }
 
 // special fails the test if the session has what its special does not tell of.
@@ -112,7 +112,7 @@ func (b *bench) claimPlainly() string {
 		return ""
 	}
 	cmd := sq.ClaimFast(b.ctx, b.rdb, key)
-	must(b, cmd.Err())
+	expect.OK(b, cmd.Err())
 	return first(cmd)
 }
 
@@ -130,7 +130,7 @@ func aside() []situation {
 		{"stop", "what another has put aside", func(b *bench) func() error {
 			b.sayAll("now", "next", "later")
 			b.start()
-			must(b, b.stopInPart())
+			expect.OK(b, b.stopInPart())
 			return func() error {
 				_, err := b.client.Stop(b.ctx, key)
 				return err
@@ -138,7 +138,7 @@ func aside() []situation {
 		}},
 		{"claim", "what a stop has put aside", func(b *bench) func() error {
 			b.sayAll("now", "next")
-			must(b, b.stopInPart())
+			expect.OK(b, b.stopInPart())
 			b.say("later")
 			return claimMove(b)
 		}},

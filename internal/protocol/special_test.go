@@ -5,6 +5,7 @@ import (
 
 	sq "turnstile/internal/protocol"
 	"turnstile/pkg/resume"
+	"turnstile/test/expect"
 )
 
 // What somebody writes from outside while a turn runs is gone with the turn, also
@@ -22,15 +23,15 @@ func TestMarkInMidTurnGoesWithIt(t *testing.T) {
 			h := b.start()
 			id := h.Turn().SessionID
 			_, err := write(b)
-			must(t, err)
-			equal(t, "more", b.finish(h), true)
-			equal(t, "record", b.resume(), resume.Record{})
-			equal(t, "more", b.finish(h), false)
+			expect.OK(t, err)
+			expect.Equal(t, "more", b.finish(h), true)
+			expect.Equal(t, "record", b.resume(), resume.Record{})
+			expect.Equal(t, "more", b.finish(h), false)
 			b.say("c")
 			turn := b.claim().Turn()
-			equal(t, "session id", turn.SessionID, id)
-			equal(t, "reset", turn.Reset, "")
-			equal(t, "mark", turn.Resume, "")
+			expect.Equal(t, "session id", turn.SessionID, id)
+			expect.Equal(t, "reset", turn.Reset, "")
+			expect.Equal(t, "mark", turn.Resume, "")
 		})
 	}
 }
@@ -48,18 +49,18 @@ func TestMarkBeforeTheFirstTurn(t *testing.T) {
 				b.drain()
 			}
 			_, err := resume.Mark(b.ctx, b.rdb, key, "")
-			must(t, err)
+			expect.OK(t, err)
 			b.say("a")
 			if !lose {
 				_, err := resume.Mark(b.ctx, b.rdb, key, "")
-				must(t, err)
+				expect.OK(t, err)
 			} else {
 				b.rdb.Del(b.ctx, b.k.Run())
 			}
 			h := b.start()
-			equal(t, "mark", h.Turn().Resume, resume.ReasonRestart)
+			expect.Equal(t, "mark", h.Turn().Resume, resume.ReasonRestart)
 			b.finish(h)
-			equal(t, "record", b.resume(), resume.Record{})
+			expect.Equal(t, "record", b.resume(), resume.Record{})
 		})
 	}
 }
@@ -71,14 +72,14 @@ func TestPlainAgainAfterARenewal(t *testing.T) {
 	b.sayAll("a", "b", "c")
 	seen := &answers{}
 	h := b.start()
-	must(t, b.c.Renew(b.ctx, []*sq.Claim{h})[0].Err)
+	expect.OK(t, b.c.Renew(b.ctx, []*sq.Claim{h})[0].Err)
 	b.rdb.AddHook(seen)
 	b.finish(h)
-	equal(t, "leases", b.rdb.ZCard(b.ctx, b.k.Lease()).Val(), 0)
-	equal(t, "plain ends that were tried", seen.plain+seen.special, 0)
-	must(t, h.Promote(b.ctx))
+	expect.Equal(t, "leases", b.rdb.ZCard(b.ctx, b.k.Lease()).Val(), 0)
+	expect.Equal(t, "plain ends that were tried", seen.plain+seen.special, 0)
+	expect.OK(t, h.Promote(b.ctx))
 	b.finish(h)
-	equal(t, "plain ends", seen.plain, 1)
+	expect.Equal(t, "plain ends", seen.plain, 1)
 }
 
 // A worker died, and its message is gone from the active ones: a stock asynq.Server's
@@ -91,7 +92,7 @@ func TestMarkOfADeadTurnWithoutItsMessage(t *testing.T) {
 	b.die()
 	b.rdb.Del(b.ctx, b.k.Active())
 	h := b.start()
-	equal(t, "mark", h.Turn().Resume, resume.ReasonCrash)
+	expect.Equal(t, "mark", h.Turn().Resume, resume.ReasonCrash)
 	b.finish(h)
-	equal(t, "record", b.resume(), resume.Record{})
+	expect.Equal(t, "record", b.resume(), resume.Record{})
 }

@@ -11,13 +11,14 @@ import (
 	sq "turnstile/internal/protocol"
 	"turnstile/pkg/resume"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 )
 
 // lives are what the situations of the scripts leave out.
 func lives() map[string]func(b *bench) {
 	later := func(b *bench, id string) { // a delayed message that is not due
 		_, err := b.client.Submit(b.ctx, key, session.Message{ID: id, Text: id}, turnstile.Delay(time.Hour))
-		must(b, err)
+		expect.OK(b, err)
 	}
 	forgetful := func(c *sq.Config) { c.Retention = 0 }
 	with := func(b *bench, change setup) {
@@ -26,13 +27,13 @@ func lives() map[string]func(b *bench) {
 	limit := func(b *bench, n int) {
 		with(b, func(c *sq.Config) { c.StuckLimit = n })
 	}
-	end := func(b *bench, h *sq.Claim, e sq.End) { _, err := h.Finish(b.ctx, e); must(b, err) }
-	stop := func(b *bench) { _, err := b.client.Stop(b.ctx, key); must(b, err) }
-	mark := func(b *bench, h *sq.Claim) { must(b, b.c.Mark(b.ctx, []*sq.Claim{h}, "drain")[0].Err) }
-	erase := func(b *bench) { must(b, b.client.Erase(b.ctx, key)) }
-	rotate := func(b *bench) { _, err := b.client.Rotate(b.ctx, key, ""); must(b, err) }
+	end := func(b *bench, h *sq.Claim, e sq.End) { _, err := h.Finish(b.ctx, e); expect.OK(b, err) }
+	stop := func(b *bench) { _, err := b.client.Stop(b.ctx, key); expect.OK(b, err) }
+	mark := func(b *bench, h *sq.Claim) { expect.OK(b, b.c.Mark(b.ctx, []*sq.Claim{h}, "drain")[0].Err) }
+	erase := func(b *bench) { expect.OK(b, b.client.Erase(b.ctx, key)) }
+	rotate := func(b *bench) { _, err := b.client.Rotate(b.ctx, key, ""); expect.OK(b, err) }
 	forget := func(b *bench) {
-		must(b, sq.Do(b.ctx, b.rdb, "forget", sq.KeysOf(key, b.info().SessionID), nil, "age", -1).Err())
+		expect.OK(b, sq.Do(b.ctx, b.rdb, "forget", sq.KeysOf(key, b.info().SessionID), nil, "age", -1).Err())
 	}
 	noted := func(note func(context.Context, redis.UniversalClient, string) (bool, error), then func(*bench)) func(*bench) {
 		return func(b *bench) {
@@ -50,7 +51,7 @@ func lives() map[string]func(b *bench) {
 		h := b.start()
 		b.say("b", session.ModeSteer)
 		_, err := h.Steer(b.ctx)
-		must(b, err)
+		expect.OK(b, err)
 		return h
 	}
 	marked := func(ctx context.Context, rdb redis.UniversalClient, s string) (bool, error) {
@@ -58,16 +59,16 @@ func lives() map[string]func(b *bench) {
 	}
 
 	all := map[string]func(b *bench){
-		"stopped while it waits": func(b *bench) { b.say("a"); must(b, b.start().Retry(b.ctx, errors.New("x"), time.Hour)); stop(b) },
+		"stopped while it waits": func(b *bench) { b.say("a"); expect.OK(b, b.start().Retry(b.ctx, errors.New("x"), time.Hour)); stop(b) },
 		"stopped in part": func(b *bench) {
 			b.sayAll("a", "b")
-			must(b, b.stopInPart())
+			expect.OK(b, b.stopInPart())
 			b.say("c")
 			b.work()
 		},
 		"erased when ready":   func(b *bench) { b.say("a"); erase(b) },
 		"erased when delayed": func(b *bench) { later(b, "a"); erase(b) },
-		"erased when retried": func(b *bench) { b.say("a"); must(b, b.start().Retry(b.ctx, errors.New("x"), time.Hour)); erase(b) },
+		"erased when retried": func(b *bench) { b.say("a"); expect.OK(b, b.start().Retry(b.ctx, errors.New("x"), time.Hour)); erase(b) },
 		"immediate, dies": func(b *bench) {
 			with(b, func(c *sq.Config) { c.Immediate = true })
 			b.say("a")
@@ -79,14 +80,14 @@ func lives() map[string]func(b *bench) {
 			with(b, func(c *sq.Config) { c.Immediate = true })
 			b.say("a")
 			b.loseClaim("claim_fast")
-			must(b, b.c.TakeBack(b.ctx))
+			expect.OK(b, b.c.TakeBack(b.ctx))
 		},
 		"suspended, unheard": func(b *bench) {
 			limit(b, 1)
 			b.say("a")
-			must(b, b.start().Requeue(b.ctx, "x"))
+			expect.OK(b, b.start().Requeue(b.ctx, "x"))
 			b.loseClaim("claim")
-			must(b, b.c.TakeBack(b.ctx))
+			expect.OK(b, b.c.TakeBack(b.ctx))
 		},
 		"stopped, dead, later": func(b *bench) {
 			b.say("a")
@@ -96,24 +97,29 @@ func lives() map[string]func(b *bench) {
 			later(b, "b")
 			b.claimNothing("it is later")
 		},
-		"starting, failed":  func(b *bench) { b.say("a"); must(b, b.claim().Retry(b.ctx, errors.New("x"), time.Hour)) },
-		"starting, drained": func(b *bench) { b.say("a"); must(b, b.claim().Requeue(b.ctx, "x")) },
+		"starting, failed":  func(b *bench) { b.say("a"); expect.OK(b, b.claim().Retry(b.ctx, errors.New("x"), time.Hour)) },
+		"starting, drained": func(b *bench) { b.say("a"); expect.OK(b, b.claim().Requeue(b.ctx, "x")) },
 		"cut off, failed": func(b *bench) {
 			b.say("a")
 			h := b.start()
 			mark(b, h)
-			must(b, h.Retry(b.ctx, errors.New("x"), time.Hour))
+			expect.OK(b, h.Retry(b.ctx, errors.New("x"), time.Hour))
 		},
-		"cut off, drained":       func(b *bench) { b.say("a"); h := b.start(); mark(b, h); must(b, h.Requeue(b.ctx, "x")) },
+		"cut off, drained":       func(b *bench) { b.say("a"); h := b.start(); mark(b, h); expect.OK(b, h.Requeue(b.ctx, "x")) },
 		"suspended by a mark":    func(b *bench) { limit(b, 1); b.say("a"); h := b.start(); mark(b, h); b.finish(h) },
-		"suspended by a requeue": func(b *bench) { limit(b, 1); b.say("a"); must(b, b.start().Requeue(b.ctx, "x")); b.claim() },
+		"suspended by a requeue": func(b *bench) { limit(b, 1); b.say("a"); expect.OK(b, b.start().Requeue(b.ctx, "x")); b.claim() },
 		"suspended by a death":   func(b *bench) { limit(b, 1); b.say("a"); b.start(); b.die(); b.claimNothing("given up") },
-		"again, by a mark":       func(b *bench) { limit(b, 2); b.say("a"); must(b, b.start().Requeue(b.ctx, "x")); mark(b, b.start()) },
+		"again, by a mark": func(b *bench) {
+			limit(b, 2)
+			b.say("a")
+			expect.OK(b, b.start().Requeue(b.ctx, "x"))
+			mark(b, b.start())
+		},
 		"again, by a requeue": func(b *bench) {
 			limit(b, 2)
 			b.say("a")
-			must(b, b.start().Requeue(b.ctx, "x"))
-			must(b, b.start().Requeue(b.ctx, "x"))
+			expect.OK(b, b.start().Requeue(b.ctx, "x"))
+			expect.OK(b, b.start().Requeue(b.ctx, "x"))
 		},
 		"again, by a death": func(b *bench) {
 			limit(b, 2)
@@ -171,9 +177,9 @@ func lives() map[string]func(b *bench) {
 			h := b.start()
 			b.collected("b", "c")
 			b.finish(h)
-			must(b, h.Dismiss(b.ctx, h.Turn().Collected[0], session.StatusFailed, "broken"))
+			expect.OK(b, h.Dismiss(b.ctx, h.Turn().Collected[0], session.StatusFailed, "broken"))
 		},
-		"a steered turn is given back": func(b *bench) { must(b, steered(b).Requeue(b.ctx, "x")) },
+		"a steered turn is given back": func(b *bench) { expect.OK(b, steered(b).Requeue(b.ctx, "x")) },
 		"a steered turn is erased":     func(b *bench) { steered(b); b.die(); erase(b) },
 		"a steered turn that did not take it": func(b *bench) {
 			end(b, steered(b), sq.End{Status: session.StatusDone, Untaken: []string{"b"}, Release: true})
@@ -193,7 +199,7 @@ func lives() map[string]func(b *bench) {
 			end(b, h, sq.End{Status: session.StatusFailed, Error: "x"})
 			end(b, h, sq.End{Status: session.StatusStopped, Error: "x"})
 			_, err := b.client.Rerun(b.ctx, key)
-			must(b, err)
+			expect.OK(b, err)
 		},
 	}
 	// What a turn in each phase may end in, and what comes behind it.
@@ -231,11 +237,11 @@ func lives() map[string]func(b *bench) {
 		"rolled back": func(b *bench) { b.say("c", session.ModeRollback) },
 	} {
 		all["steered, dead, "+name] = func(b *bench) {
-			must(b, steered(b).Checkpoint(b.ctx, []session.Entry{{Role: session.RoleUser, Text: "a"}}))
+			expect.OK(b, steered(b).Checkpoint(b.ctx, []session.Entry{{Role: session.RoleUser, Text: "a"}}))
 			asked(b)
 			b.die()
 			_, err := b.c.Claim(b.ctx, []string{key})
-			must(b, err)
+			expect.OK(b, err)
 		}
 	}
 	all["steered, not kept"] = func(b *bench) {
@@ -247,8 +253,8 @@ func lives() map[string]func(b *bench) {
 		for _, id := range b.rdb.ZRange(b.ctx, b.k.Completed(), 0, -1).Val() {
 			b.rdb.ZAdd(b.ctx, b.k.Completed(), redis.Z{Score: 1, Member: id})
 		}
-		must(b, sq.Do(b.ctx, b.rdb, "purge", sq.KeysOf(key, ""), nil, "batch", 100, "archive_ttl", -7200).Err())
-	}, "discarded": func(b *bench) { _, err := b.client.DeleteDeadLetters(b.ctx, key); must(b, err) }} {
+		expect.OK(b, sq.Do(b.ctx, b.rdb, "purge", sq.KeysOf(key, ""), nil, "batch", 100, "archive_ttl", -7200).Err())
+	}, "discarded": func(b *bench) { _, err := b.client.DeleteDeadLetters(b.ctx, key); expect.OK(b, err) }} {
 		all["everything, "+name] = func(b *bench) {
 			with(b, func(c *sq.Config) { c.Line.Cap = 6; c.Line.Drop = "old" })
 			b.sayAll("done", "dropped", "interrupted", "failed", "expired", "rolled-back", "stopped")

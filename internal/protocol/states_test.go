@@ -19,6 +19,7 @@ import (
 	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
@@ -42,7 +43,7 @@ var (
 func statesPage(t *testing.T) map[step]bool {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/states.md")
-	must(t, err)
+	expect.OK(t, err)
 	steps := map[step]bool{}
 	diagrams := strings.Split(string(page), "```mermaid\nstateDiagram-v2\n")[1:]
 	for _, d := range diagrams {
@@ -77,7 +78,7 @@ func statesPage(t *testing.T) map[step]bool {
 			}
 		}
 	}
-	equal(t, "diagrams in docs/states.md", len(diagrams), 3)
+	expect.Equal(t, "diagrams in docs/states.md", len(diagrams), 3)
 	return steps
 }
 
@@ -89,7 +90,7 @@ func TestStatesPageNamesTheScripts(t *testing.T) {
 		named[s.script] = true
 	}
 	files, err := filepath.Glob("lua/*.lua")
-	must(t, err)
+	expect.OK(t, err)
 	// What a script does that changes a state of a message, a session or its resume
 	// record; the calls are of functions of the library.
 	changes := regexp.MustCompile(`'HSET', s\.task [^)]*'(state|quiet)'|'(DEL|UNLINK)', (s\.(task|sentinel|resume|run)|KEYS)\b|'SET', s\.sentinel|` +
@@ -99,12 +100,12 @@ func TestStatesPageNamesTheScripts(t *testing.T) {
 		name := strings.TrimSuffix(filepath.Base(file), ".lua")
 		scripts = append(scripts, name)
 		text, err := os.ReadFile(file)
-		must(t, err)
+		expect.OK(t, err)
 		if what := changes.FindString(regexp.MustCompile(`(?m)^\s*--.*$`).ReplaceAllString(string(text), "")); (what != "") != named[name] {
 			t.Errorf("%s.lua: named in docs/states.md %v, changes a state %q", name, named[name], what)
 		}
 	}
-	equalList(t, "docs/design.md's scripts", slices.Sorted(slices.Values(designPage(t, "design.md", "script")["Scripts"])), scripts...)
+	expect.List(t, "docs/design.md's scripts", slices.Sorted(slices.Values(designPage(t, "design.md", "script")["Scripts"])), scripts...)
 	for name := range named {
 		if !slices.Contains(scripts, name) {
 			t.Errorf("docs/states.md names %q, which is no script", name)
@@ -265,7 +266,7 @@ func (o *observer) fields() {
 func designPage(t *testing.T, name, first string) map[string][]string {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/" + name)
-	must(t, err)
+	expect.OK(t, err)
 	names := map[string][]string{}
 	var heading string
 	within := false
@@ -307,7 +308,7 @@ func TestStatesPage(t *testing.T) {
 				t.Parallel()
 				b := newBench(t)
 				options, err := redis.ParseURL(redistest.URL(t))
-				must(t, err)
+				expect.OK(t, err)
 				bare := redis.NewClient(options)
 				defer bare.Close()
 				o := &observer{b: b, bare: bare}
@@ -341,7 +342,7 @@ func TestStatesPage(t *testing.T) {
 			})
 		}
 		for _, s := range situations() {
-			watch(s.script+"/"+s.name, func(b *bench) { must(b, s.prepare(b)()) })
+			watch(s.script+"/"+s.name, func(b *bench) { expect.OK(b, s.prepare(b)()) })
 		}
 		for name, live := range lives() {
 			watch(name, live)
@@ -356,7 +357,7 @@ func TestStatesPage(t *testing.T) {
 	for _, table := range slices.Sorted(maps.Keys(fields)) {
 		written := slices.Sorted(maps.Keys(fields[table]))
 		documented := slices.Sorted(slices.Values(tables[table]))
-		equalList(t, "docs/keys.md's fields of "+table, documented, written...)
+		expect.List(t, "docs/keys.md's fields of "+table, documented, written...)
 	}
-	equal(t, "tables of fields in docs/keys.md", len(tables), len(fields))
+	expect.Equal(t, "tables of fields in docs/keys.md", len(tables), len(fields))
 }

@@ -10,6 +10,7 @@ import (
 
 	sq "turnstile/internal/protocol"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 )
 
 // A message that fails and is run again, however often, does not become too long to be
@@ -22,24 +23,24 @@ func TestTaskDoesNotGrowWithFailures(t *testing.T) {
 	fresh, long := size(), strings.Repeat("x", 1<<20)
 	for range 30 {
 		for range 3 {
-			must(t, b.start().Retry(b.ctx, errors.New(long), 0))
+			expect.OK(t, b.start().Retry(b.ctx, errors.New(long), 0))
 		}
 		_, err := b.start().Finish(b.ctx, sq.End{Status: session.StatusFailed, Error: long})
-		must(t, err)
+		expect.OK(t, err)
 		info := b.inspect("a")
-		equal(t, "asynqmon: retried", info.Retried, 3)
-		equal(t, "asynqmon: its error", info.LastErr, b.outcome("a").Error)
+		expect.Equal(t, "asynqmon: retried", info.Retried, 3)
+		expect.Equal(t, "asynqmon: its error", info.LastErr, b.outcome("a").Error)
 		n, err := b.client.Rerun(b.ctx, key)
-		must(t, err)
-		equal(t, "run again", n, 1)
+		expect.OK(t, err)
+		expect.Equal(t, "run again", n, 1)
 		if n := size(); n > fresh {
 			t.Fatalf("the task has %d bytes, it had %d", n, fresh)
 		}
 		info = b.inspect("a")
-		equal(t, "asynqmon: retried, when it is run again", info.Retried, 0)
-		equal(t, "asynqmon: its error, when it is run again", info.LastErr, "")
+		expect.Equal(t, "asynqmon: retried, when it is run again", info.Retried, 0)
+		expect.Equal(t, "asynqmon: its error, when it is run again", info.LastErr, "")
 	}
 	h := b.start()
-	equal(t, "text", h.Turn().Message.Text, "a")
-	equal(t, "attempt", h.Turn().Attempt, 1)
+	expect.Equal(t, "text", h.Turn().Message.Text, "a")
+	expect.Equal(t, "attempt", h.Turn().Attempt, 1)
 }

@@ -13,6 +13,7 @@ import (
 
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
@@ -25,7 +26,7 @@ func TestSweepOfADeadWorker(t *testing.T) {
 	for i := range members {
 		members[i] = redis.Z{Score: 1, Member: fmt.Sprint("s", i)}
 	}
-	must(t, b.rdb.ZAdd(b.ctx, rediskey.Sessions, members...).Err())
+	expect.OK(t, b.rdb.ZAdd(b.ctx, rediskey.Sessions, members...).Err())
 	timer := rediskey.Timer("sweep")
 
 	faults := &redistest.Faults{}
@@ -47,7 +48,7 @@ func TestSweepOfADeadWorker(t *testing.T) {
 	}
 	faults.Clear()
 	_, pause, err := newWorker(t, b.rdb, "two").Sweep(b.ctx, time.Minute)
-	must(t, err)
+	expect.OK(t, err)
 	if pause > 5*time.Second {
 		t.Errorf("another worker comes again in %s", pause)
 	}
@@ -55,7 +56,7 @@ func TestSweepOfADeadWorker(t *testing.T) {
 	b.rdb.Del(b.ctx, timer)
 	faults.ResetCounts()
 	_, pause, err = b.c.Sweep(b.ctx, time.Minute)
-	must(t, err)
+	expect.OK(t, err)
 	if n := faults.CountNamed("pexpire"); n < 3 {
 		t.Errorf("it was extended %d times", n)
 	}
@@ -99,13 +100,13 @@ func TestUnregisterInBatches(t *testing.T) {
 	for i := range names {
 		names[i] = rediskey.Queue(fmt.Sprint("s", i))
 	}
-	must(t, b.rdb.SAdd(b.ctx, rediskey.AllQueues, names...).Err())
+	expect.OK(t, b.rdb.SAdd(b.ctx, rediskey.AllQueues, names...).Err())
 	srem := &longest{name: "srem"}
 	b.rdb.AddHook(srem)
 	gone, err := b.c.Unregister(b.ctx)
-	must(t, err)
-	equal(t, "names", gone, n)
-	equal(t, "left", b.rdb.SCard(b.ctx, rediskey.AllQueues).Val(), 0)
+	expect.OK(t, err)
+	expect.Equal(t, "names", gone, n)
+	expect.Equal(t, "left", b.rdb.SCard(b.ctx, rediskey.AllQueues).Val(), 0)
 	if srem.args > 1100 {
 		t.Errorf("an SREM with %d arguments", srem.args)
 	}
@@ -118,17 +119,17 @@ func TestReadyUnderAClockThatFellBack(t *testing.T) {
 	b := newBench(t)
 	b.say("a")
 	ahead := float64(b.rdb.Time(b.ctx).Val().Add(time.Hour).UnixMilli())
-	must(t, b.rdb.ZAdd(b.ctx, rediskey.Ready, redis.Z{Score: ahead, Member: key}).Err())
+	expect.OK(t, b.rdb.ZAdd(b.ctx, rediskey.Ready, redis.Z{Score: ahead, Member: key}).Err())
 	b.reap()
 	for i := range 3 {
 		_, err := b.client.Submit(b.ctx, fmt.Sprint("later", i), session.Message{Text: "x"})
-		must(t, err)
+		expect.OK(t, err)
 	}
 	sessions, err := b.c.Pop(b.ctx, 1)
-	must(t, err)
+	expect.OK(t, err)
 	if !slices.Equal(sessions, []string{key}) {
 		t.Errorf("popped %q before the one that was there", sessions)
 	}
 	b.reap()
-	equal(t, "ready again, though it was taken", b.isIn(rediskey.Ready, key), false)
+	expect.Equal(t, "ready again, though it was taken", b.isIn(rediskey.Ready, key), false)
 }

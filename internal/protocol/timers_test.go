@@ -14,17 +14,18 @@ import (
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
+	"turnstile/test/expect"
 )
 
 // pop takes what is ready, and does not wait: go-redis blocks no less than a second.
 func (b *bench) pop() []string {
 	b.Helper()
 	if others, err := b.c.OthersWait(b.ctx); err != nil || !others {
-		must(b, err)
+		expect.OK(b, err)
 		return nil
 	}
 	sessions, err := b.c.Pop(b.ctx, 1000)
-	must(b, err)
+	expect.OK(b, err)
 	return sessions
 }
 
@@ -32,22 +33,22 @@ func TestReapFindsADeadOwner(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.say("a")
-	equalList(t, "popped", b.pop(), key)
+	expect.List(t, "popped", b.pop(), key)
 	b.start()
 	b.overdue(rediskey.Owned)
-	equal(t, "while it lives", b.reap(), 0)
+	expect.Equal(t, "while it lives", b.reap(), 0)
 	if score := b.rdb.ZScore(b.ctx, rediskey.Owned, key).Val(); score < float64(time.Now().Add(50*time.Second).UnixMilli()) {
 		t.Errorf("looked at again at %v", score)
 	}
-	equal(t, "ready", b.isIn(rediskey.Ready, key), false)
+	expect.Equal(t, "ready", b.isIn(rediskey.Ready, key), false)
 	b.die()
 	b.overdue(rediskey.Owned)
-	equal(t, "when it is dead", b.reap(), 1)
-	equalList(t, "popped", b.pop(), key)
-	equalList(t, "runs", b.drain(), "a")
+	expect.Equal(t, "when it is dead", b.reap(), 1)
+	expect.List(t, "popped", b.pop(), key)
+	expect.List(t, "runs", b.drain(), "a")
 	b.overdue(rediskey.Owned)
-	equal(t, "when nothing is left", b.reap(), 0)
-	equal(t, "owned", b.isIn(rediskey.Owned, key), false)
+	expect.Equal(t, "when nothing is left", b.reap(), 0)
+	expect.Equal(t, "owned", b.isIn(rediskey.Owned, key), false)
 }
 
 // The claimer died between pop and claim.
@@ -55,25 +56,25 @@ func TestReapFindsADeadClaimer(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.say("a")
-	equalList(t, "popped", b.pop(), key)
+	expect.List(t, "popped", b.pop(), key)
 	b.reap()
-	equal(t, "at once", b.isIn(rediskey.Ready, key), false)
+	expect.Equal(t, "at once", b.isIn(rediskey.Ready, key), false)
 	b.overdue(rediskey.Owned)
 	b.reap()
-	equalList(t, "popped again", b.pop(), key)
-	equal(t, "still owned", b.isIn(rediskey.Owned, key), true)
+	expect.List(t, "popped again", b.pop(), key)
+	expect.Equal(t, "still owned", b.isIn(rediskey.Owned, key), true)
 }
 
 func TestReapPutsWhatHasToWaitIntoDue(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	_, err := b.client.Submit(b.ctx, key, session.Message{ID: "a", Text: "a"}, turnstile.Delay(time.Hour))
-	must(t, err)
+	expect.OK(t, err)
 	b.rdb.Del(b.ctx, rediskey.Due)
 	b.rdb.ZAdd(b.ctx, rediskey.Owned, redis.Z{Score: 1, Member: key})
 	b.reap()
-	equal(t, "due", b.isIn(rediskey.Due, key), true)
-	equal(t, "owned", b.isIn(rediskey.Owned, key), false)
+	expect.Equal(t, "due", b.isIn(rediskey.Due, key), true)
+	expect.Equal(t, "owned", b.isIn(rediskey.Owned, key), false)
 }
 
 // Sixth invariant: many orphans are not put to work at once; and the pauses
@@ -87,12 +88,12 @@ func TestReapIsPaced(t *testing.T) {
 		s := fmt.Sprint("s", i)
 		sessions = append(sessions, s)
 		_, err := b.client.Submit(b.ctx, s, session.Message{Text: "x"})
-		must(t, err)
+		expect.OK(t, err)
 	}
 	b.pop()
 	holds, err := b.c.Claim(b.ctx, sessions)
-	must(t, err)
-	equal(t, "holds", len(holds), n)
+	expect.OK(t, err)
+	expect.Equal(t, "holds", len(holds), n)
 	for _, s := range sessions {
 		b.rdb.Del(b.ctx, rediskey.For(s).Sentinel())
 	}
@@ -100,10 +101,10 @@ func TestReapIsPaced(t *testing.T) {
 	began := time.Now()
 	recovered, runs := 0, 0
 	other := newWorker(t, b.rdb, "two", func(c *sq.Config) { c.RecoveryRate = 30 })
-	await(t, "all to be recovered", func() bool {
+	expect.Soon(t, "all to be recovered", func() bool {
 		for _, c := range []*actors.Consumer{b.c, other} {
 			r, pause, err := c.Reap(b.ctx)
-			must(t, err)
+			expect.OK(t, err)
 			if pause <= 0 || pause > time.Second {
 				t.Fatalf("pause %s", pause)
 			}
@@ -118,8 +119,8 @@ func TestReapIsPaced(t *testing.T) {
 	if took := time.Since(began); took < 290*time.Millisecond || runs < n/3 {
 		t.Errorf("%d were recovered in %s and %d runs", recovered, took, runs)
 	}
-	equal(t, "recovered", recovered, n)
-	equal(t, "ready", b.rdb.ZCard(b.ctx, rediskey.Ready).Val(), n)
+	expect.Equal(t, "recovered", recovered, n)
+	expect.Equal(t, "ready", b.rdb.ZCard(b.ctx, rediskey.Ready).Val(), n)
 }
 
 // One broken session does not stop the others.
@@ -128,7 +129,7 @@ func TestBrokenSessionStopsNobody(t *testing.T) {
 	b := newBench(t)
 	broken := func(s string) { b.rdb.Set(b.ctx, rediskey.For(s).Pending(), "spoilt", 0) }
 	_, err := b.client.Submit(b.ctx, "good", session.Message{Text: "x"})
-	must(t, err)
+	expect.OK(t, err)
 	b.pop()
 	for _, s := range []string{"bad", "good"} {
 		b.rdb.ZAdd(b.ctx, rediskey.Owned, redis.Z{Score: 1, Member: s})
@@ -137,7 +138,7 @@ func TestBrokenSessionStopsNobody(t *testing.T) {
 	if _, _, err := b.c.Reap(b.ctx); err == nil {
 		t.Error("reap keeps quiet about a broken session")
 	}
-	equalList(t, "reaped", b.pop(), "good")
+	expect.List(t, "reaped", b.pop(), "good")
 
 	// More than one batch of a walk, so that the broken ones stand before others.
 	const n = 1600
@@ -155,7 +156,7 @@ func TestBrokenSessionStopsNobody(t *testing.T) {
 			}
 			return nil
 		})
-		must(t, err)
+		expect.OK(t, err)
 		return b
 	}
 	t.Run("sweep", func(t *testing.T) {
@@ -164,7 +165,7 @@ func TestBrokenSessionStopsNobody(t *testing.T) {
 		if err == nil {
 			t.Error("sweep keeps quiet about broken sessions")
 		}
-		equal(t, "woken", woken, n/2)
+		expect.Equal(t, "woken", woken, n/2)
 	})
 	t.Run("purge", func(t *testing.T) {
 		b := halfBroken(t, rediskey.Session.Completed, func(p redis.Pipeliner, key string) {
@@ -174,7 +175,7 @@ func TestBrokenSessionStopsNobody(t *testing.T) {
 		if err == nil {
 			t.Error("purge keeps quiet about broken sessions")
 		}
-		equal(t, "deleted", deleted, n/2)
+		expect.Equal(t, "deleted", deleted, n/2)
 	})
 	t.Run("forget", func(t *testing.T) {
 		b := newBench(t)
@@ -187,7 +188,7 @@ func TestBrokenSessionStopsNobody(t *testing.T) {
 		if err == nil {
 			t.Error("forget keeps quiet about broken sessions")
 		}
-		equal(t, "forgotten", n, 1)
+		expect.Equal(t, "forgotten", n, 1)
 	})
 }
 
@@ -201,13 +202,13 @@ func TestDue(t *testing.T) {
 	b.rdb.ZAdd(b.ctx, rediskey.Due, redis.Z{Score: float64(now.UnixMilli()), Member: key},
 		redis.Z{Score: float64(now.Add(time.Hour).UnixMilli()), Member: "later"})
 	pause, err := b.c.Due(b.ctx)
-	must(t, err)
+	expect.OK(t, err)
 	if pause <= 0 || pause > time.Second {
 		t.Errorf("pause %s", pause)
 	}
-	equal(t, "owned before ready", b.isIn(rediskey.Owned, key), true)
-	equalList(t, "ready", b.pop(), key)
-	equalList(t, "due", b.rdb.ZRange(b.ctx, rediskey.Due, 0, -1).Val(), "later")
+	expect.Equal(t, "owned before ready", b.isIn(rediskey.Owned, key), true)
+	expect.List(t, "ready", b.pop(), key)
+	expect.List(t, "due", b.rdb.ZRange(b.ctx, rediskey.Due, 0, -1).Val(), "later")
 }
 
 // A member whose time is changed while it is moved stays.
@@ -217,8 +218,8 @@ func TestDueRace(t *testing.T) {
 	b.rdb.ZAdd(b.ctx, rediskey.Due, redis.Z{Score: 5, Member: "s"})
 	b.rdb.AddHook(&afterPipeline{do: func() { b.rdb.ZAdd(b.ctx, rediskey.Due, redis.Z{Score: 3, Member: "s"}) }})
 	_, err := b.c.Due(b.ctx)
-	must(t, err)
-	equal(t, "due", b.rdb.ZScore(b.ctx, rediskey.Due, "s").Val(), 3)
+	expect.OK(t, err)
+	expect.Equal(t, "due", b.rdb.ZScore(b.ctx, rediskey.Due, "s").Val(), 3)
 }
 
 // afterPipeline calls do after the first pipeline, or the first that has a command with
@@ -261,20 +262,20 @@ func TestSweep(t *testing.T) {
 		},
 		"unpause": func(b *bench) {
 			b.say("a")
-			must(b, b.inspector().PauseQueue(rediskey.Queue(key)))
+			expect.OK(b, b.inspector().PauseQueue(rediskey.Queue(key)))
 			b.pop()
 			b.claimNothing("it is paused")
 			b.rdb.Del(b.ctx, rediskey.Owned)
-			equal(b, "woken while paused", b.sweep(), 0)
-			must(b, b.inspector().UnpauseQueue(rediskey.Queue(key)))
+			expect.Equal(b, "woken while paused", b.sweep(), 0)
+			expect.OK(b, b.inspector().UnpauseQueue(rediskey.Queue(key)))
 		},
 		"run in asynqmon": func(b *bench) {
 			b.say("a")
 			_, err := b.client.Stop(b.ctx, key)
-			must(b, err)
+			expect.OK(b, err)
 			b.pop()
 			b.rdb.Del(b.ctx, rediskey.Owned)
-			must(b, b.inspector().RunTask(rediskey.Queue(key), b.task("a")))
+			expect.OK(b, b.inspector().RunTask(rediskey.Queue(key), b.task("a")))
 		},
 	}
 	for name, lose := range lost {
@@ -282,14 +283,14 @@ func TestSweep(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
 			lose(b)
-			equal(t, "woken", b.sweep(), 1)
-			equal(t, "listed for asynqmon", b.rdb.SIsMember(b.ctx, rediskey.AllQueues, rediskey.Queue(key)).Val(), true)
-			equal(t, "known", b.isIn(rediskey.Sessions, key), true)
-			equal(t, "owned", b.isIn(rediskey.Owned, key), true)
-			equalList(t, "ready", b.pop(), key)
-			equalList(t, "runs", b.drain(), "a")
+			expect.Equal(t, "woken", b.sweep(), 1)
+			expect.Equal(t, "listed for asynqmon", b.rdb.SIsMember(b.ctx, rediskey.AllQueues, rediskey.Queue(key)).Val(), true)
+			expect.Equal(t, "known", b.isIn(rediskey.Sessions, key), true)
+			expect.Equal(t, "owned", b.isIn(rediskey.Owned, key), true)
+			expect.List(t, "ready", b.pop(), key)
+			expect.List(t, "runs", b.drain(), "a")
 			b.rdb.Del(b.ctx, rediskey.Owned)
-			equal(t, "woken when nothing is left", b.sweep(), 0)
+			expect.Equal(t, "woken when nothing is left", b.sweep(), 0)
 		})
 	}
 }
@@ -303,21 +304,21 @@ func TestSweepHandsOver(t *testing.T) {
 	b.pop()
 	b.start()
 	b.rdb.Del(b.ctx, rediskey.Owned)
-	equal(t, "woken while owned", b.sweep(), 0)
-	equal(t, "owned", b.isIn(rediskey.Owned, key), true)
+	expect.Equal(t, "woken while owned", b.sweep(), 0)
+	expect.Equal(t, "owned", b.isIn(rediskey.Owned, key), true)
 	b.rdb.Del(b.ctx, rediskey.Owned)
 	b.die()
-	equal(t, "woken when dead", b.sweep(), 0)
-	equal(t, "recovered", b.reap(), 1)
+	expect.Equal(t, "woken when dead", b.sweep(), 0)
+	expect.Equal(t, "recovered", b.reap(), 1)
 	b.drain()
 	_, err := b.client.Submit(b.ctx, key, session.Message{Text: "later"}, turnstile.Delay(time.Hour))
-	must(t, err)
+	expect.OK(t, err)
 	b.rdb.Del(b.ctx, rediskey.Due, rediskey.Ready)
-	equal(t, "woken when delayed", b.sweep(), 0)
-	equal(t, "due", b.isIn(rediskey.Due, key), true)
+	expect.Equal(t, "woken when delayed", b.sweep(), 0)
+	expect.Equal(t, "due", b.isIn(rediskey.Due, key), true)
 
 	b.enqueue("b")
 	n, _, err := newWorker(t, b.rdb, "two").Sweep(b.ctx, time.Minute)
-	must(t, err)
-	equal(t, "woken by another worker in the same interval", n, 0)
+	expect.OK(t, err)
+	expect.Equal(t, "woken by another worker in the same interval", n, 0)
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	sq "turnstile/internal/protocol"
+	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
@@ -19,7 +20,7 @@ func TestManyWhenRedisTakesNoWrites(t *testing.T) {
 		t.Run(setting, func(t *testing.T) {
 			t.Parallel()
 			server := redistest.StartServer(t)
-			set := func(value string) { must(t, server.Client().ConfigSet(t.Context(), setting, value).Err()) }
+			set := func(value string) { expect.OK(t, server.Client().ConfigSet(t.Context(), setting, value).Err()) }
 			c := gatherOn(t, server.Client(), 10)
 			before := c.dump()
 			set("1")
@@ -31,7 +32,7 @@ func TestManyWhenRedisTakesNoWrites(t *testing.T) {
 			same(t, "a refused claim", before, c.dump())
 
 			holds, err = c.c.Claim(c.ctx, c.names)
-			must(t, err)
+			expect.OK(t, err)
 			before = c.dump()
 			set("1")
 			if !endable {
@@ -46,7 +47,7 @@ func TestManyWhenRedisTakesNoWrites(t *testing.T) {
 				set("0")
 			}
 			more, errs := c.finishAll(holds)
-			must(t, errors.Join(errs...))
+			expect.OK(t, errors.Join(errs...))
 			for i, h := range holds {
 				if turn := h.Turn(); !more[i] || turn.Message.ID != "1" {
 					t.Errorf("%s goes on with %q", h.Session(), turn.Message.ID)

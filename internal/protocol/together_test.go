@@ -14,6 +14,7 @@ import (
 	sq "turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
@@ -33,7 +34,7 @@ func gatherOn(t *testing.T, rdb redis.UniversalClient, n int) *gathering {
 		c.names = append(c.names, name)
 		for j := range 3 {
 			_, err := c.client.Submit(c.ctx, name, session.Message{ID: fmt.Sprint(j), Text: fmt.Sprint(name, " ", j)})
-			must(t, err)
+			expect.OK(t, err)
 		}
 	}
 	return c
@@ -54,7 +55,7 @@ func (c *gathering) finishAll(holds []*sq.Claim) (more []bool, errs []error) {
 	for range 3 { // as many requests are on their way at once
 		<-gate.Arrived()
 	}
-	await(c, "the others to wait for a request to land", func() bool { return c.c.Waiting() == len(holds)-3 })
+	expect.Soon(c, "the others to wait for a request to land", func() bool { return c.c.Waiting() == len(holds)-3 })
 	gate.Release()
 	all.Wait()
 	faults.Clear()
@@ -110,13 +111,13 @@ func TestManyEndTogether(t *testing.T) {
 	t.Parallel()
 	c := gather(t, 50)
 	holds, err := c.c.Claim(c.ctx, c.names)
-	must(t, err)
-	equal(t, "claimed", len(holds), 50)
+	expect.OK(t, err)
+	expect.Equal(t, "claimed", len(holds), 50)
 	spoilt, lost, paused, gone := holds[10], holds[20], holds[30], holds[40]
 	spoil(c.bench, rediskey.For(spoilt.Session()).Transcript(spoilt.Turn().SessionID))
-	must(t, c.rdb.Del(c.ctx, rediskey.For(lost.Session()).Sentinel()).Err())
-	must(t, c.inspector().PauseQueue(rediskey.Queue(paused.Session())))
-	must(t, c.rdb.Del(c.ctx, rediskey.For(gone.Session()).Task(rediskey.TaskID(gone.Session(), "1"))).Err())
+	expect.OK(t, c.rdb.Del(c.ctx, rediskey.For(lost.Session()).Sentinel()).Err())
+	expect.OK(t, c.inspector().PauseQueue(rediskey.Queue(paused.Session())))
+	expect.OK(t, c.rdb.Del(c.ctx, rediskey.For(gone.Session()).Task(rediskey.TaskID(gone.Session(), "1"))).Err())
 	watch := &ends{}
 	c.rdb.AddHook(watch)
 
@@ -138,18 +139,18 @@ func TestManyEndTogether(t *testing.T) {
 			}
 			continue
 		case paused:
-			equal(t, "more of a paused session", more[i], false)
-			must(t, errs[i])
+			expect.Equal(t, "more of a paused session", more[i], false)
+			expect.OK(t, errs[i])
 			continue
 		case gone:
 			want = "2"
 		}
-		must(t, errs[i])
+		expect.OK(t, errs[i])
 		if turn := h.Turn(); !more[i] || turn.Message.ID != want || turn.Message.Text != h.Session()+" "+want {
 			t.Errorf("%s goes on with %q of %q", h.Session(), turn.Message.ID, turn.Message.Text)
 		}
 		entries, err := c.client.Transcript(c.ctx, h.Session(), h.Turn().SessionID)
-		must(t, err)
+		expect.OK(t, err)
 		if len(entries) != 2 || entries[0].Text != h.Session()+" 0" {
 			t.Errorf("%s: %v in its transcript", h.Session(), entries)
 		}
@@ -180,7 +181,7 @@ func TestManyEndTogetherInBadWeather(t *testing.T) {
 			t.Parallel()
 			c := gather(t, 20)
 			holds, err := c.c.Claim(c.ctx, c.names)
-			must(t, err)
+			expect.OK(t, err)
 			watch := &ends{after: after}
 			c.rdb.AddHook(watch)
 			if after == nil {
@@ -192,7 +193,7 @@ func TestManyEndTogetherInBadWeather(t *testing.T) {
 					ran = append(ran, h.Turn().Message.Text)
 				}
 				more, errs := c.finishAll(holds)
-				must(t, errors.Join(errs...))
+				expect.OK(t, errors.Join(errs...))
 				i := -1
 				holds = slices.DeleteFunc(holds, func(*sq.Claim) bool { i++; return !more[i] })
 			}
@@ -202,16 +203,16 @@ func TestManyEndTogetherInBadWeather(t *testing.T) {
 					want = append(want, fmt.Sprint(s, " ", j))
 				}
 			}
-			equalList(t, "turns", ran, want...)
+			expect.List(t, "turns", ran, want...)
 			for _, s := range c.names {
 				info, err := c.client.Session(c.ctx, s)
-				must(t, err)
+				expect.OK(t, err)
 				entries, err := c.client.Transcript(c.ctx, s, info.SessionID)
-				must(t, err)
-				equal(t, "entries of "+s, len(entries), 6)
+				expect.OK(t, err)
+				expect.Equal(t, "entries of "+s, len(entries), 6)
 				queue, err := c.inspector().GetQueueInfo(rediskey.Queue(s))
-				must(t, err)
-				equal(t, "processed of "+s, queue.Processed, 3)
+				expect.OK(t, err)
+				expect.Equal(t, "processed of "+s, queue.Processed, 3)
 			}
 		})
 	}
@@ -244,10 +245,10 @@ func TestManyAreClaimedTogether(t *testing.T) {
 	t.Parallel()
 	c := gather(t, 70)
 	spoil(c.bench, rediskey.For(c.names[5]).Run())
-	must(t, c.inspector().PauseQueue(rediskey.Queue(c.names[6])))
+	expect.OK(t, c.inspector().PauseQueue(rediskey.Queue(c.names[6])))
 	other := newWorker(t, c.rdb, "other")
 	_, err := other.Claim(c.ctx, c.names[7:8])
-	must(t, err)
+	expect.OK(t, err)
 	faults := &redistest.Faults{}
 	c.rdb.AddHook(faults)
 	holds, err := c.c.Claim(c.ctx, c.names)
@@ -264,5 +265,5 @@ func TestManyAreClaimedTogether(t *testing.T) {
 			t.Errorf("%s was claimed with %q", h.Session(), h.Turn().Message.Text)
 		}
 	}
-	equalList(t, "claimed", got, slices.Delete(slices.Clone(c.names), 5, 8)...)
+	expect.List(t, "claimed", got, slices.Delete(slices.Clone(c.names), 5, 8)...)
 }

@@ -8,6 +8,7 @@ import (
 	sq "turnstile/internal/protocol"
 	"turnstile/internal/stored"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 )
 
 // memory is how much of Redis' memory the transcript takes, and how many entries it has.
@@ -23,11 +24,11 @@ func (b *bench) wroteLong(i, n int, plain bool) {
 	b.say(fmt.Sprint("m", i))
 	h := b.start()
 	if !plain {
-		must(b, b.c.Renew(b.ctx, []*sq.Claim{h})[0].Err)
+		expect.OK(b, b.c.Renew(b.ctx, []*sq.Claim{h})[0].Err)
 	}
 	entry := session.Entry{Role: session.RoleAssistant, Text: fmt.Sprintf("%04d", i) + strings.Repeat("x", n), Turn: h.Turn().ID}
 	_, err := h.Finish(b.ctx, sq.End{Status: session.StatusDone, Entries: []session.Entry{entry}})
-	must(b, err)
+	expect.OK(b, err)
 }
 
 // A transcript takes 64 MiB of Redis' memory at most, whatever the number of its entries;
@@ -43,8 +44,8 @@ func TestTranscriptIsBoundedInBytes(t *testing.T) {
 		t.Errorf("%d bytes, %d entries", bytes, entries)
 	}
 	texts := b.transcript(b.info().SessionID)
-	equal(t, "the newest", texts[len(texts)-1][:4], "0039")
-	equal(t, "without a gap", texts[0][:4], fmt.Sprintf("%04d", 40-entries))
+	expect.Equal(t, "the newest", texts[len(texts)-1][:4], "0039")
+	expect.Equal(t, "without a gap", texts[0][:4], fmt.Sprintf("%04d", 40-entries))
 }
 
 // It is bounded too where each turn writes more than one call frees of what an earlier,
@@ -60,7 +61,7 @@ func TestTranscriptOfLongTurnsIsBounded(t *testing.T) {
 			end.Entries = append(end.Entries, session.Entry{Role: session.RoleAssistant, Text: strings.Repeat("x", 1_100_000), Turn: h.Turn().ID})
 		}
 		_, err := h.Finish(b.ctx, end)
-		must(t, err)
+		expect.OK(t, err)
 		if bytes, entries := b.memory(); bytes > 8<<20 {
 			t.Errorf("after %d turns: %d bytes, %d entries", i+1, bytes, entries)
 		}
@@ -80,19 +81,19 @@ func TestEntryIsBounded(t *testing.T) {
 		{Role: session.RoleTool, Tool: &session.ToolUse{Name: "read", Output: []byte(`"` + strings.Repeat("x", 6<<20) + `"`)}, Turn: h.Turn().ID},
 		{Role: session.RoleTool, Tool: &session.ToolUse{Name: long, CallID: long, Error: long}, Turn: h.Turn().ID},
 	}
-	must(t, h.Checkpoint(b.ctx, entries))
+	expect.OK(t, h.Checkpoint(b.ctx, entries))
 	if n := b.rdb.StrLen(b.ctx, b.k.Partial()).Val(); n > 16<<20 {
 		t.Errorf("the checkpoint has %d bytes", n)
 	}
 	_, err := h.Finish(b.ctx, sq.End{Status: session.StatusDone, Entries: entries})
-	must(t, err)
-	equal(t, "the caller's own", len(entries[1].Text), len(long))
+	expect.OK(t, err)
+	expect.Equal(t, "the caller's own", len(entries[1].Text), len(long))
 	lines, err := b.rdb.LRange(b.ctx, b.k.Transcript(h.Turn().SessionID), 0, -1).Result()
-	must(t, err)
-	equal(t, "entries", len(lines), 4)
+	expect.OK(t, err)
+	expect.Equal(t, "entries", len(lines), 4)
 	for i, line := range lines {
 		e := stored.DecodeEntry(line)
-		equal(t, "role", e.Role, entries[i].Role)
+		expect.Equal(t, "role", e.Role, entries[i].Role)
 		if len(line) > 4<<20 || i > 0 && !strings.Contains(line, "bytes are left out") {
 			t.Errorf("%d: %d bytes: %.100s", i, len(line), line)
 		}

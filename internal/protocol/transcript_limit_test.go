@@ -7,6 +7,7 @@ import (
 
 	sq "turnstile/internal/protocol"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 )
 
 func transcriptBytes(n int) setup { return func(c *sq.Config) { c.TranscriptBytes = n } }
@@ -23,8 +24,8 @@ func TestTranscriptOfTheVersionBefore(t *testing.T) {
 			b.wroteLong(0, 10, plain)
 			k := b.k.Transcript(b.info().SessionID)
 			for i := range 30 { // it counts nothing
-				must(t, b.rdb.RPush(b.ctx, k, `{"role":"user","text":"`+strings.Repeat("y", 50_000+i)+`"}`).Err())
-				must(t, b.rdb.HIncrBy(b.ctx, b.k.Run(), "entries", 1).Err())
+				expect.OK(t, b.rdb.RPush(b.ctx, k, `{"role":"user","text":"`+strings.Repeat("y", 50_000+i)+`"}`).Err())
+				expect.OK(t, b.rdb.HIncrBy(b.ctx, b.k.Run(), "entries", 1).Err())
 			}
 			for i := range 40 {
 				b.wroteLong(100+i, 30_000, plain)
@@ -73,22 +74,22 @@ func TestWhatATrimmedTranscriptKeeps(t *testing.T) {
 	b.say("b")
 	h := b.start()
 	entries := h.Turn().Entries
-	must(t, h.Keep(b.ctx, []byte(`"kept"`), 2))
+	expect.OK(t, h.Keep(b.ctx, []byte(`"kept"`), 2))
 	_, err := h.Finish(b.ctx, sq.End{Status: session.StatusDone, Entries: []session.Entry{
 		{Role: session.RoleUser, Text: "b", Turn: h.Turn().ID}, {Role: session.RoleAssistant, Text: strings.Repeat("x", 3<<20), Turn: h.Turn().ID},
 	}})
-	must(t, err)
+	expect.OK(t, err)
 	texts := b.transcript(b.info().SessionID)
-	equal(t, "entries", len(texts), 1)
+	expect.Equal(t, "entries", len(texts), 1)
 	b.say("c")
 	h = b.start()
-	equal(t, "written so far", h.Turn().Entries, entries+2)
+	expect.Equal(t, "written so far", h.Turn().Entries, entries+2)
 	past, err := h.History(b.ctx)
-	must(t, err)
-	equal(t, "kept", string(past.State), `"kept"`)
+	expect.OK(t, err)
+	expect.Equal(t, "kept", string(past.State), `"kept"`)
 	b.finish(h)
 	u, err := b.client.Undo(b.ctx, key)
-	must(t, err)
-	equal(t, "undone", fmt.Sprint(u.Entries, " ", u.Text), "2 c")
-	equal(t, "entries", len(b.transcript(b.info().SessionID)), 1)
+	expect.OK(t, err)
+	expect.Equal(t, "undone", fmt.Sprint(u.Entries, " ", u.Text), "2 c")
+	expect.Equal(t, "entries", len(b.transcript(b.info().SessionID)), 1)
 }

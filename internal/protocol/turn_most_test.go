@@ -7,6 +7,7 @@ import (
 
 	sq "turnstile/internal/protocol"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 )
 
 func turnOf(messages, bytes int) setup {
@@ -35,7 +36,7 @@ func TestCollectedTurnHasItsLimits(t *testing.T) {
 				h := b.start()
 				for _, id := range []string{"b", "c", "d", "e", "f"} {
 					_, err := b.client.Submit(b.ctx, key, session.Message{ID: id, Text: id + c.text, Mode: session.ModeCollect})
-					must(t, err)
+					expect.OK(t, err)
 				}
 				b.windowsEnd("b", "c", "d", "e", "f")
 				b.say("g")
@@ -43,7 +44,7 @@ func TestCollectedTurnHasItsLimits(t *testing.T) {
 				for more := b.finish(h); more; more = b.finish(h) {
 					ran = append(ran, strings.Join(group(h), ""))
 				}
-				equal(t, "turns", strings.Join(ran, " "), c.want)
+				expect.Equal(t, "turns", strings.Join(ran, " "), c.want)
 				b.nothingLeft("at the end")
 			}, c.limits, line(session.QueueSettings{Cap: 100}))
 		})
@@ -55,10 +56,10 @@ func TestCollectedTurnHasItsLimits(t *testing.T) {
 		h := b.start()
 		b.say("b", session.ModeCollect)
 		_, err := h.Finish(b.ctx, sq.End{Status: session.StatusDone, Release: true})
-		must(t, err)
+		expect.OK(t, err)
 		b.claimNothing("its window is open")
 		b.say("c", session.ModeCollect)
-		equalList(t, "the next turn", group(b.claim()), "b", "c")
+		expect.List(t, "the next turn", group(b.claim()), "b", "c")
 	})
 }
 
@@ -83,25 +84,25 @@ func TestSteeredTurnHasItsLimits(t *testing.T) {
 				for i := range 5 {
 					id := fmt.Sprint("s", i)
 					_, err := b.client.Submit(b.ctx, key, session.Message{ID: id, Text: strings.Repeat("x", 1000), Mode: session.ModeSteer})
-					must(t, err)
+					expect.OK(t, err)
 					if i >= c.want {
 						left = append(left, id)
 					}
 				}
 				taken, err := h.Steer(b.ctx)
-				must(t, err)
-				equal(t, "taken", len(taken), c.want)
-				equal(t, "there is more", h.SteerWaits(), false)
-				equalList(t, "the line", b.waiting(), left...)
+				expect.OK(t, err)
+				expect.Equal(t, "taken", len(taken), c.want)
+				expect.Equal(t, "there is more", h.SteerWaits(), false)
+				expect.List(t, "the line", b.waiting(), left...)
 				again, err := h.Steer(b.ctx)
-				must(t, err)
-				equal(t, "taken again", len(again), 0)
-				equal(t, "told by a renewal", b.c.Renew(b.ctx, []*sq.Claim{h})[0].Steer, false)
+				expect.OK(t, err)
+				expect.Equal(t, "taken again", len(again), 0)
+				expect.Equal(t, "told by a renewal", b.c.Renew(b.ctx, []*sq.Claim{h})[0].Steer, false)
 				var ran []string
 				for more := b.finish(h); more; more = b.finish(h) {
 					ran = append(ran, group(h)...)
 				}
-				equalList(t, "turns of their own", ran, left...)
+				expect.List(t, "turns of their own", ran, left...)
 				b.nothingLeft("at the end")
 			}, c.limits, line(session.QueueSettings{Cap: 100}))
 		})
@@ -115,7 +116,7 @@ func (b *bench) between(n int) {
 	for i := range ids {
 		ids[i] = b.task(fmt.Sprint("gone", i))
 	}
-	must(b, b.rdb.LPush(b.ctx, b.k.Pending(), ids...).Err())
+	expect.OK(b, b.rdb.LPush(b.ctx, b.k.Pending(), ids...).Err())
 }
 
 // A steer looks at both ends of a long line. What is in its midst comes into sight when
@@ -135,7 +136,7 @@ func TestSteerOfALongLine(t *testing.T) {
 	var got [][]string
 	for {
 		taken, err := h.Steer(b.ctx)
-		must(t, err)
+		expect.OK(t, err)
 		var ids []string
 		for _, m := range taken {
 			ids = append(ids, m.Message.ID)
@@ -144,11 +145,11 @@ func TestSteerOfALongLine(t *testing.T) {
 		if !h.SteerWaits() {
 			break
 		}
-		equal(t, "told by a renewal", b.c.Renew(b.ctx, []*sq.Claim{h})[0].Steer, true)
+		expect.Equal(t, "told by a renewal", b.c.Renew(b.ctx, []*sq.Claim{h})[0].Steer, true)
 	}
-	equal(t, "taken", fmt.Sprint(got), "[[first mid last] []]")
-	equal(t, "told by a renewal", b.c.Renew(b.ctx, []*sq.Claim{h})[0].Steer, false)
-	equal(t, "what is in the midst", b.state("deep"), "pending")
+	expect.Equal(t, "taken", fmt.Sprint(got), "[[first mid last] []]")
+	expect.Equal(t, "told by a renewal", b.c.Renew(b.ctx, []*sq.Claim{h})[0].Steer, false)
+	expect.Equal(t, "what is in the midst", b.state("deep"), "pending")
 }
 
 // A sender of the version before says only in the follow-up that its message is to be
@@ -160,16 +161,16 @@ func TestSteerOfAnEarlierSender(t *testing.T) {
 	h := b.start()
 	for id, n := range map[string]int{"short": 100, "long": 5000} {
 		_, err := b.client.Submit(b.ctx, key, session.Message{ID: id, Text: strings.Repeat("x", n), Mode: session.ModeSteer})
-		must(t, err)
-		equal(t, id+" has the field", b.rdb.HDel(b.ctx, b.k.Task(b.task(id)), "steer").Val(), 1)
+		expect.OK(t, err)
+		expect.Equal(t, id+" has the field", b.rdb.HDel(b.ctx, b.k.Task(b.task(id)), "steer").Val(), 1)
 	}
 	b.say("plain")
 	taken, err := h.Steer(b.ctx)
-	must(t, err)
-	equal(t, "taken", len(taken), 1)
-	equal(t, "the message", taken[0].Message.ID, "short")
-	equal(t, "the long one", b.state("long"), "pending")
-	equal(t, "the plain one", b.state("plain"), "pending")
+	expect.OK(t, err)
+	expect.Equal(t, "taken", len(taken), 1)
+	expect.Equal(t, "the message", taken[0].Message.ID, "short")
+	expect.Equal(t, "the long one", b.state("long"), "pending")
+	expect.Equal(t, "the plain one", b.state("plain"), "pending")
 }
 
 // The results of a large turn's messages are not a list of all its messages each, nor
@@ -195,16 +196,16 @@ func TestResultsOfALargeTurn(t *testing.T) {
 			}
 			b.windowsEnd(ids...)
 			b.finish(h)
-			equal(t, "collected", len(group(h)), 60)
+			expect.Equal(t, "collected", len(group(h)), 60)
 			_, err := h.Finish(b.ctx, sq.End{Status: session.StatusDone, Reply: c.reply})
-			must(t, err)
-			equal(t, "named by the event", len(b.told(session.EventTurnEnded, ids[59])[0].Messages), 60)
+			expect.OK(t, err)
+			expect.Equal(t, "named by the event", len(b.told(session.EventTurnEnded, ids[59])[0].Messages), 60)
 			for i, id := range ids {
 				result := b.rdb.HGet(b.ctx, b.k.Task(b.task(id)), "result").Val()
 				o := b.outcome(id)
-				equal(t, "status", o.Status, session.StatusDone)
-				equal(t, id+" names them all", strings.Contains(result, `"messages"`), i == 0)
-				equal(t, id+" has the reply", o.Reply == c.reply, i == 0 || c.replies)
+				expect.Equal(t, "status", o.Status, session.StatusDone)
+				expect.Equal(t, id+" names them all", strings.Contains(result, `"messages"`), i == 0)
+				expect.Equal(t, id+" has the reply", o.Reply == c.reply, i == 0 || c.replies)
 			}
 		})
 	}

@@ -10,6 +10,7 @@ import (
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/resume"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
@@ -39,16 +40,16 @@ func TestClaimWithoutAReplyIsTakenBack(t *testing.T) {
 				b.rdb.Del(b.ctx, rediskey.Ready)
 				b.loseClaim("claim_fast")
 				b.rdb.Del(b.ctx, rediskey.Ready)
-				must(t, b.c.TakeBack(b.ctx))
-				equal(t, "workers are told", b.isIn(rediskey.Ready, key), true)
-				equalList(t, "the line", b.waiting(), "a", "b")
-				equal(t, "sentinels", b.rdb.Exists(b.ctx, b.k.Sentinel(), b.k.Active()).Val(), 0)
+				expect.OK(t, b.c.TakeBack(b.ctx))
+				expect.Equal(t, "workers are told", b.isIn(rediskey.Ready, key), true)
+				expect.List(t, "the line", b.waiting(), "a", "b")
+				expect.Equal(t, "sentinels", b.rdb.Exists(b.ctx, b.k.Sentinel(), b.k.Active()).Val(), 0)
 			}
 			turn := b.claim().Turn()
-			equal(t, "message", turn.Message.ID, "a")
-			equal(t, "redelivered", turn.Redelivered, 0)
-			equal(t, "resume", turn.Resume, "")
-			equal(t, "record", b.resume(), resume.Record{})
+			expect.Equal(t, "message", turn.Message.ID, "a")
+			expect.Equal(t, "redelivered", turn.Redelivered, 0)
+			expect.Equal(t, "resume", turn.Resume, "")
+			expect.Equal(t, "record", b.resume(), resume.Record{})
 		})
 	}
 }
@@ -62,11 +63,11 @@ func TestTakeBackOfAnothersClaim(t *testing.T) {
 	b.die()
 	h := b.claim()
 	before := b.rdb.HGetAll(b.ctx, b.k.Run()).Val()
-	must(t, b.c.TakeBack(b.ctx))
+	expect.OK(t, b.c.TakeBack(b.ctx))
 	after := b.rdb.HGetAll(b.ctx, b.k.Run()).Val()
-	equal(t, "token", after["token"], before["token"])
-	equal(t, "phase", after["phase"], before["phase"])
-	must(t, h.Promote(b.ctx))
+	expect.Equal(t, "token", after["token"], before["token"])
+	expect.Equal(t, "phase", after["phase"], before["phase"])
+	expect.OK(t, h.Promote(b.ctx))
 	b.finish(h)
 }
 
@@ -81,20 +82,20 @@ func TestUnheardClaimIsNoDeath(t *testing.T) {
 			b.say("a")
 			for n := range 7 {
 				turn := b.claim().Turn()
-				equal(t, "message", turn.Message.ID, "a")
-				equal(t, "redelivered", turn.Redelivered, n)
-				equal(t, "resume", turn.Resume, "")
+				expect.Equal(t, "message", turn.Message.ID, "a")
+				expect.Equal(t, "redelivered", turn.Redelivered, n)
+				expect.Equal(t, "resume", turn.Resume, "")
 				b.die()
 			}
-			equal(t, "record", b.resume(), resume.Record{})
+			expect.Equal(t, "record", b.resume(), resume.Record{})
 			// It is heard of by its first event, too.
 			h := b.claim()
-			must(t, h.Emit(b.ctx, []session.Event{{Type: session.EventNotice, Text: "hi"}}))
+			expect.OK(t, h.Emit(b.ctx, []session.Event{{Type: session.EventNotice, Text: "hi"}}))
 			b.die()
 			b.claim()
-			equal(t, "deaths", b.rdb.HGet(b.ctx, b.k.Task(b.task("a")), "deaths").Val(), "1")
+			expect.Equal(t, "deaths", b.rdb.HGet(b.ctx, b.k.Task(b.task("a")), "deaths").Val(), "1")
 			if immediate {
-				equal(t, "reason", b.resume().Reason, resume.ReasonCrash)
+				expect.Equal(t, "reason", b.resume().Reason, resume.ReasonCrash)
 			}
 		})
 	}
@@ -107,11 +108,11 @@ func TestCheckpointTellsOfItsOwner(t *testing.T) {
 	b := newBench(t, func(c *sq.Config) { c.Immediate = true })
 	b.say("a")
 	h := b.claim()
-	must(t, h.Checkpoint(b.ctx, did(h.Turn(), "half")))
+	expect.OK(t, h.Checkpoint(b.ctx, did(h.Turn(), "half")))
 	b.die()
 	h = b.claim()
-	equal(t, "there is a partial", b.past(h).Partial != nil, true)
-	equal(t, "resume", h.Turn().Resume, resume.ReasonCrash)
+	expect.Equal(t, "there is a partial", b.past(h).Partial != nil, true)
+	expect.Equal(t, "resume", h.Turn().Resume, resume.ReasonCrash)
 }
 
 // A turn that was to begin a new conversation is still to begin it.
@@ -122,12 +123,12 @@ func TestTakeBackOfAFreshConversation(t *testing.T) {
 	b.drain()
 	sid := b.info().SessionID
 	_, err := resume.Suspend(b.ctx, b.rdb, key)
-	must(t, err)
+	expect.OK(t, err)
 	b.say("b")
 	b.loseClaim("claim")
-	must(t, b.c.TakeBack(b.ctx))
+	expect.OK(t, b.c.TakeBack(b.ctx))
 	turn := b.claim().Turn()
-	equal(t, "reset", turn.Reset, "suspended")
+	expect.Equal(t, "reset", turn.Reset, "suspended")
 	if turn.SessionID == sid {
 		t.Error("the session id is the old one")
 	}
@@ -155,7 +156,7 @@ func TestTakeBackWhileRedisIsAway(t *testing.T) {
 		}
 		cancel()
 	}
-	must(t, b.c.TakeBack(b.ctx)) // nothing is left to do
+	expect.OK(t, b.c.TakeBack(b.ctx)) // nothing is left to do
 }
 
 // A claim of which no reply came while another TakeBack comes to its end is taken back as

@@ -12,6 +12,7 @@ import (
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
+	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
@@ -33,7 +34,7 @@ func TestUndoIsRepeatedBehindAnother(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
-			must(t, sq.Scripts["undo"].Load(b.ctx, b.rdb).Err())
+			expect.OK(t, sq.Scripts["undo"].Load(b.ctx, b.rdb).Err())
 			for _, text := range []string{"a", "b", "c"} {
 				b.say(text)
 				b.drain()
@@ -42,16 +43,16 @@ func TestUndoIsRepeatedBehindAnother(t *testing.T) {
 			b.rdb.AddHook(faults)
 			b.rdb.AddHook(&onScript{name: "undo", do: sync.OnceFunc(func() {
 				u, err := c.other(b.ctx, other)
-				must(t, err)
-				equal(t, "the other's", u.Text, "b")
+				expect.OK(t, err)
+				expect.Equal(t, "the other's", u.Text, "b")
 			})})
 			faults.RunTwice(called("undo"), 1)
 			u, err := c.first(b.ctx, b.client)
-			must(t, err)
-			equal(t, "undone", fmt.Sprint(u.Text, " ", u.Entries), "c 2")
-			equalList(t, "transcript", b.transcript(b.info().SessionID), "a", "re: a")
+			expect.OK(t, err)
+			expect.Equal(t, "undone", fmt.Sprint(u.Text, " ", u.Entries), "c 2")
+			expect.List(t, "transcript", b.transcript(b.info().SessionID), "a", "re: a")
 			b.drain()
-			equalList(t, "transcript then", b.transcript(b.info().SessionID), c.then...)
+			expect.List(t, "transcript then", b.transcript(b.info().SessionID), c.then...)
 		})
 	}
 }
@@ -65,9 +66,9 @@ func TestUndoNoticesATurnInAFullTranscript(t *testing.T) {
 	b.drain()
 	b.rdb.AddHook(&beforeScript{name: "undo", do: func() { b.say("c"); b.drain() }})
 	u, err := b.client.Undo(b.ctx, key)
-	must(t, err)
-	equal(t, "undone", u.Text, "c")
-	equalList(t, "transcript", b.transcript(b.info().SessionID), "b", "re: b")
+	expect.OK(t, err)
+	expect.Equal(t, "undone", u.Text, "c")
+	expect.List(t, "transcript", b.transcript(b.info().SessionID), "b", "re: b")
 }
 
 // A sender of the version before has taken the turn out, or is to hear that it is out.
@@ -83,12 +84,12 @@ func TestUndoBesideTheVersionBefore(t *testing.T) {
 		b.rdb.HSet(b.ctx, b.k.Record(), "undone", "2 "+turn+" ")
 	}})
 	u, err := b.client.Undo(b.ctx, key)
-	must(t, err)
-	equal(t, "undone", fmt.Sprint(u.Text, " ", u.Entries), "b 2")
-	equalList(t, "transcript", b.transcript(sid), "a", "re: a")
+	expect.OK(t, err)
+	expect.Equal(t, "undone", fmt.Sprint(u.Text, " ", u.Entries), "b 2")
+	expect.List(t, "transcript", b.transcript(sid), "a", "re: a")
 	u, err = b.client.Undo(b.ctx, key)
-	must(t, err)
-	equal(t, "what the version before reads", b.rdb.HGet(b.ctx, b.k.Record(), "undone").Val(), "2 "+u.Turn+" ")
+	expect.OK(t, err)
+	expect.Equal(t, "what the version before reads", b.rdb.HGet(b.ctx, b.k.Record(), "undone").Val(), "2 "+u.Turn+" ")
 }
 
 // The last turn is read by pages, as far as it goes.
@@ -105,11 +106,11 @@ func TestUndoOfALargeTurn(t *testing.T) {
 		end.Entries = append(end.Entries, session.Entry{Role: session.RoleAssistant, Text: large, Turn: h.Turn().ID})
 	}
 	_, err := h.Finish(b.ctx, end)
-	must(t, err)
+	expect.OK(t, err)
 	u, err := b.client.Undo(b.ctx, key)
-	must(t, err)
-	equal(t, "undone", fmt.Sprint(u.Text, " ", u.Entries), "b 6")
-	equalList(t, "transcript", b.transcript(b.info().SessionID), "a", "re: a")
+	expect.OK(t, err)
+	expect.Equal(t, "undone", fmt.Sprint(u.Text, " ", u.Entries), "b 6")
+	expect.List(t, "transcript", b.transcript(b.info().SessionID), "a", "re: a")
 
 	b.say("c")
 	h = b.start()
@@ -118,7 +119,7 @@ func TestUndoOfALargeTurn(t *testing.T) {
 		end.Entries = append(end.Entries, session.Entry{Role: session.RoleAssistant, Text: "x", Turn: h.Turn().ID})
 	}
 	_, err = h.Finish(b.ctx, end)
-	must(t, err)
+	expect.OK(t, err)
 	before := b.dump()
 	if _, err = b.client.Undo(b.ctx, key); err == nil || !strings.Contains(err.Error(), "more than 10000 entries") || !errors.Is(err, session.ErrUnchanged) {
 		t.Errorf("error: %v", err)
@@ -130,7 +131,7 @@ func TestUndoOfALargeTurn(t *testing.T) {
 func TestUndoOfWhatKeepsChanging(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	must(t, sq.Scripts["undo"].Load(b.ctx, b.rdb).Err())
+	expect.OK(t, sq.Scripts["undo"].Load(b.ctx, b.rdb).Err())
 	b.say("a")
 	b.drain()
 	looks := 0
@@ -141,5 +142,5 @@ func TestUndoOfWhatKeepsChanging(t *testing.T) {
 	if _, err := b.client.Undo(b.ctx, key); !errors.Is(err, session.ErrBusy) {
 		t.Errorf("error: %v", err)
 	}
-	equal(t, "looks", looks, 10)
+	expect.Equal(t, "looks", looks, 10)
 }

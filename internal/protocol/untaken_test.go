@@ -10,6 +10,7 @@ import (
 
 	sq "turnstile/internal/protocol"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 )
 
 // What the agent did not take goes back near the ends of a long line to its place, and
@@ -35,19 +36,19 @@ func TestUntakenSteersOfALongLine(t *testing.T) {
 				b.say("s1", session.ModeSteer)
 				b.say("s2", session.ModeSteer)
 				taken, err := h.Steer(b.ctx)
-				must(t, err)
-				equal(t, "taken", len(taken), 2)
+				expect.OK(t, err)
+				expect.Equal(t, "taken", len(taken), 2)
 				b.numbered("new", c.behind)
 				end := b.done(h)
 				end.Untaken, end.Release = []string{"s1", "s2"}, true
 				_, err = h.Finish(b.ctx, end)
-				must(t, err)
+				expect.OK(t, err)
 				got := b.waiting()
-				equal(t, "the line", len(got), c.before+c.behind+2)
-				equal(t, "first", slices.Index(got, "s1"), c.place)
-				equal(t, "second", slices.Index(got, "s2"), c.place+1)
+				expect.Equal(t, "the line", len(got), c.before+c.behind+2)
+				expect.Equal(t, "first", slices.Index(got, "s1"), c.place)
+				expect.Equal(t, "second", slices.Index(got, "s2"), c.place+1)
 				others := slices.DeleteFunc(got, func(id string) bool { return strings.HasPrefix(id, "s") })
-				equal(t, "the others are in order", slices.IsSorted(others[:c.before]) && slices.IsSorted(others[c.before:]), true)
+				expect.Equal(t, "the others are in order", slices.IsSorted(others[:c.before]) && slices.IsSorted(others[c.before:]), true)
 			}, line(session.QueueSettings{Cap: 10_000}))
 		})
 	}
@@ -64,7 +65,7 @@ func (b *bench) numbered(name string, n int) {
 		p.HSet(b.ctx, b.k.Task(id), "msg", "m", "state", "pending", "seq", seq)
 	}
 	_, err := p.Exec(b.ctx)
-	must(b, err)
+	expect.OK(b, err)
 }
 
 // What asynq's recoverer, say, has taken out of a turn is not the next one's message,
@@ -80,19 +81,19 @@ func TestUntakenMessageThatHasLeftTheTurn(t *testing.T) {
 			b.say("s", session.ModeSteer)
 			b.sayAll(others...)
 			got, err := h.Steer(b.ctx)
-			must(t, err)
-			equal(t, "steered", len(got), 1)
-			must(t, b.rdb.LRem(b.ctx, b.k.Active(), 1, b.task("s")).Err())
-			must(t, b.rdb.ZAdd(b.ctx, b.k.Archived(), redis.Z{Score: 1, Member: b.task("s")}).Err())
-			must(t, b.rdb.HSet(b.ctx, b.k.Task(b.task("s")), "state", "archived").Err())
+			expect.OK(t, err)
+			expect.Equal(t, "steered", len(got), 1)
+			expect.OK(t, b.rdb.LRem(b.ctx, b.k.Active(), 1, b.task("s")).Err())
+			expect.OK(t, b.rdb.ZAdd(b.ctx, b.k.Archived(), redis.Z{Score: 1, Member: b.task("s")}).Err())
+			expect.OK(t, b.rdb.HSet(b.ctx, b.k.Task(b.task("s")), "state", "archived").Err())
 			more, err := h.Finish(b.ctx, sq.End{Status: session.StatusDone, Untaken: []string{"s"}})
-			must(t, err)
-			equal(t, "goes on", more, len(others) > 0)
+			expect.OK(t, err)
+			expect.Equal(t, "goes on", more, len(others) > 0)
 			if more {
-				equal(t, "message", h.Turn().Message.ID, "other")
-				equal(t, "in the turn", b.state("other"), "active")
+				expect.Equal(t, "message", h.Turn().Message.ID, "other")
+				expect.Equal(t, "in the turn", b.state("other"), "active")
 			}
-			equal(t, "reply to now", b.outcome("now").Status, session.StatusDone)
+			expect.Equal(t, "reply to now", b.outcome("now").Status, session.StatusDone)
 		})
 	}
 }
@@ -105,14 +106,14 @@ func TestStopOfAnUntakenMessage(t *testing.T) {
 	h := b.start()
 	b.say("s", session.ModeSteer)
 	_, err := h.Steer(b.ctx)
-	must(t, err)
+	expect.OK(t, err)
 	_, err = b.client.Stop(b.ctx, key)
-	must(t, err)
+	expect.OK(t, err)
 	b.say("later")
 	more, err := h.Finish(b.ctx, sq.End{Status: session.StatusDone, Untaken: []string{"s"}})
-	must(t, err)
-	equal(t, "goes on", more, true)
-	equal(t, "message", h.Turn().Message.ID, "later")
-	equal(t, "s", b.outcome("s").Status, session.StatusStopped)
+	expect.OK(t, err)
+	expect.Equal(t, "goes on", more, true)
+	expect.Equal(t, "message", h.Turn().Message.ID, "later")
+	expect.Equal(t, "s", b.outcome("s").Status, session.StatusStopped)
 	b.finish(h)
 }

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"turnstile/test/expect"
 )
 
 var (
@@ -20,7 +22,7 @@ var (
 func TestFieldsAreDocumented(t *testing.T) {
 	t.Parallel()
 	doc, err := os.ReadFile("doc.go")
-	must(t, err)
+	expect.OK(t, err)
 	_, table, _ := strings.Cut(string(doc), "# In Redis")
 	var want []string
 	for _, m := range documented.FindAllStringSubmatch(table, -1) {
@@ -28,7 +30,7 @@ func TestFieldsAreDocumented(t *testing.T) {
 	}
 	var used []string
 	for _, dir := range []string{".", "../../internal/protocol"} {
-		must(t, filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		expect.OK(t, filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
 			if err != nil || filepath.Ext(path) != ".lua" {
 				return err
 			}

@@ -8,6 +8,7 @@ import (
 
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/resume"
+	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
@@ -27,23 +28,23 @@ func known(t *testing.T) redis.UniversalClient {
 // introduce makes a session known, as its first claim does.
 func introduce(t *testing.T, rdb redis.UniversalClient, session string) {
 	t.Helper()
-	must(t, rdb.HSet(t.Context(), rediskey.For(session).Record(), "v", "1", "session_id", "s1", "fence", "7").Err())
-	must(t, rdb.ZAdd(t.Context(), rediskey.Sessions, redis.Z{Score: 1795227266293, Member: session}).Err())
+	expect.OK(t, rdb.HSet(t.Context(), rediskey.For(session).Record(), "v", "1", "session_id", "s1", "fence", "7").Err())
+	expect.OK(t, rdb.ZAdd(t.Context(), rediskey.Sessions, redis.Z{Score: 1795227266293, Member: session}).Err())
 }
 
 // record writes the chat's resume record as a script does, or another program.
 func record(t *testing.T, rdb redis.UniversalClient, fields ...any) {
 	t.Helper()
-	must(t, rdb.Del(t.Context(), keys.Resume()).Err())
+	expect.OK(t, rdb.Del(t.Context(), keys.Resume()).Err())
 	if len(fields) > 0 {
-		must(t, rdb.HSet(t.Context(), keys.Resume(), fields...).Err())
+		expect.OK(t, rdb.HSet(t.Context(), keys.Resume(), fields...).Err())
 	}
 }
 
 func read(t *testing.T, rdb redis.UniversalClient) resume.Record {
 	t.Helper()
 	r, err := resume.Read(t.Context(), rdb, chat)
-	must(t, err)
+	expect.OK(t, err)
 	return r
 }
 
@@ -53,9 +54,9 @@ func unchanged(t *testing.T, rdb redis.UniversalClient, do func()) {
 	both := func() [2]map[string]string {
 		t.Helper()
 		own, err := rdb.HGetAll(t.Context(), keys.Record()).Result()
-		must(t, err)
+		expect.OK(t, err)
 		res, err := rdb.HGetAll(t.Context(), keys.Resume()).Result()
-		must(t, err)
+		expect.OK(t, err)
 		return [2]map[string]string{own, res}
 	}
 	before := both()
@@ -68,26 +69,12 @@ func unchanged(t *testing.T, rdb redis.UniversalClient, do func()) {
 	}
 }
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-func equal[T comparable](t testing.TB, what string, got, want T) {
-	t.Helper()
-	if got != want {
-		t.Errorf("%s: got %+v, want %+v", what, got, want)
-	}
-}
-
 // answer is for calls of Mark, Clear and Suspend.
 func answer(t testing.TB, want bool) func(bool, error) {
 	t.Helper()
 	return func(got bool, err error) {
 		t.Helper()
-		must(t, err)
-		equal(t, "answer", got, want)
+		expect.OK(t, err)
+		expect.Equal(t, "answer", got, want)
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/resume"
+	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
@@ -37,7 +38,7 @@ func TestList(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.New(t)
 	found, broken := listed(t, rdb)
-	equal(t, "sessions of nothing", len(found)+len(broken), 0)
+	expect.Equal(t, "sessions of nothing", len(found)+len(broken), 0)
 
 	// More than a batch, with every seventh marked.
 	const sessions = 1500
@@ -51,11 +52,11 @@ func TestList(t *testing.T) {
 		}
 	}
 	answer(t, true)(resume.Suspend(t.Context(), rdb, "s1"))
-	must(t, rdb.HSet(t.Context(), rediskey.For("s2").Resume(), "interruptions", "2").Err())
-	must(t, rdb.Set(t.Context(), rediskey.For("s3").Resume(), "x", 0).Err())
+	expect.OK(t, rdb.HSet(t.Context(), rediskey.For("s2").Resume(), "interruptions", "2").Err())
+	expect.OK(t, rdb.Set(t.Context(), rediskey.For("s3").Resume(), "x", 0).Err())
 	found, broken = listed(t, rdb)
-	equal(t, "listed", len(found), want+1)
-	equal(t, "suspended", found["s1"], resume.Record{Suspended: true})
+	expect.Equal(t, "listed", len(found), want+1)
+	expect.Equal(t, "suspended", found["s1"], resume.Record{Suspended: true})
 	if r := found["s7"]; !r.Pending || r.Reason != resume.ReasonCrash || r.MarkedAt.IsZero() {
 		t.Errorf("marked: %+v", r)
 	}
@@ -68,7 +69,7 @@ func TestList(t *testing.T) {
 			break // as a caller may
 		}
 	}
-	equal(t, "seen until the break", seen, 3)
+	expect.Equal(t, "seen until the break", seen, 3)
 }
 
 // Without Redis there is one error, not one for each session.
@@ -92,7 +93,7 @@ func TestListWithoutRedis(t *testing.T) {
 				t.Errorf("%s: %+v, %v", name, s, err)
 			}
 		}
-		equal(t, name+": errors", errs, 1)
+		expect.Equal(t, name+": errors", errs, 1)
 	}
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()

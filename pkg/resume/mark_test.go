@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"turnstile/pkg/resume"
+	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
@@ -12,14 +13,14 @@ func TestB15_Mark(t *testing.T) {
 	t.Parallel()
 	rdb := known(t)
 	before, err := rdb.Time(t.Context()).Result()
-	must(t, err)
+	expect.OK(t, err)
 	answer(t, true)(resume.Mark(t.Context(), rdb, chat, ""))
 	got := read(t, rdb)
 	if got.MarkedAt.Before(before.Truncate(time.Millisecond)) || got.Age < 0 || got.Age > time.Minute {
 		t.Errorf("marked at %v, %v ago; it was after %v", got.MarkedAt, got.Age, before)
 	}
 	got.MarkedAt, got.Age = time.Time{}, 0
-	equal(t, "record", got, resume.Record{Pending: true, Reason: "restart_timeout"})
+	expect.Equal(t, "record", got, resume.Record{Pending: true, Reason: "restart_timeout"})
 }
 
 func TestB16_CustomReason(t *testing.T) {
@@ -27,7 +28,7 @@ func TestB16_CustomReason(t *testing.T) {
 	rdb := known(t)
 	for _, reason := range []string{"shutdown_timeout", "crash", "it rained"} { // the last one counts
 		answer(t, true)(resume.Mark(t.Context(), rdb, chat, reason))
-		equal(t, "reason", read(t, rdb).Reason, reason)
+		expect.Equal(t, "reason", read(t, rdb).Reason, reason)
 	}
 }
 
@@ -37,8 +38,8 @@ func TestB17_UnknownSession(t *testing.T) {
 	answer(t, false)(resume.Mark(t.Context(), rdb, chat, ""))
 	answer(t, false)(resume.Suspend(t.Context(), rdb, chat))
 	size, err := rdb.DBSize(t.Context()).Result()
-	must(t, err)
-	equal(t, "keys", size, 0)
+	expect.OK(t, err)
+	expect.Equal(t, "keys", size, 0)
 }
 
 func TestB18_SuspendedWins(t *testing.T) {
@@ -71,11 +72,11 @@ func TestB20_Clear(t *testing.T) {
 	rdb := known(t)
 	answer(t, true)(resume.Mark(t.Context(), rdb, chat, ""))
 	answer(t, true)(resume.Clear(t.Context(), rdb, chat))
-	equal(t, "record", read(t, rdb), resume.Record{})
+	expect.Equal(t, "record", read(t, rdb), resume.Record{})
 
 	record(t, rdb, "pending", "1", "reason", "crash", "marked_at", "1795227266293", "interruptions", "2", "fence", "7", "suspended", "1")
 	answer(t, true)(resume.Clear(t.Context(), rdb, chat))
-	equal(t, "what is not the mark's", read(t, rdb), resume.Record{Interruptions: 2, Fence: 7, Suspended: true})
+	expect.Equal(t, "what is not the mark's", read(t, rdb), resume.Record{Interruptions: 2, Fence: 7, Suspended: true})
 }
 
 func TestB21_ClearWithoutAMark(t *testing.T) {
@@ -113,15 +114,15 @@ func TestSentTwice(t *testing.T) {
 		t.Errorf("marked twice: %+v", got)
 	}
 	answer(t, false)(resume.Clear(t.Context(), rdb, chat)) // the second time there is nothing to clear
-	equal(t, "cleared twice", read(t, rdb), resume.Record{})
+	expect.Equal(t, "cleared twice", read(t, rdb), resume.Record{})
 	answer(t, true)(resume.Suspend(t.Context(), rdb, chat))
-	equal(t, "suspended twice", read(t, rdb), resume.Record{Suspended: true})
+	expect.Equal(t, "suspended twice", read(t, rdb), resume.Record{Suspended: true})
 }
 
 func TestWrongTypes(t *testing.T) {
 	t.Parallel()
 	rdb := known(t)
-	must(t, rdb.Set(t.Context(), keys.Resume(), "x", 0).Err())
+	expect.OK(t, rdb.Set(t.Context(), keys.Resume(), "x", 0).Err())
 	if ok, err := resume.Mark(t.Context(), rdb, chat, ""); ok || err == nil {
 		t.Errorf("mark: %v, %v", ok, err)
 	}
@@ -131,7 +132,7 @@ func TestWrongTypes(t *testing.T) {
 	if ok, err := resume.Suspend(t.Context(), rdb, chat); ok || err == nil {
 		t.Errorf("suspend: %v, %v", ok, err)
 	}
-	equal(t, "the key", rdb.Get(t.Context(), keys.Resume()).Val(), "x")
+	expect.Equal(t, "the key", rdb.Get(t.Context(), keys.Resume()).Val(), "x")
 }
 
 func TestFullRedis(t *testing.T) {
@@ -139,7 +140,7 @@ func TestFullRedis(t *testing.T) {
 	rdb := redistest.StartServer(t).Client()
 	introduce(t, rdb, chat)
 	record(t, rdb, "interruptions", "1")
-	must(t, rdb.ConfigSet(t.Context(), "maxmemory", "1").Err())
+	expect.OK(t, rdb.ConfigSet(t.Context(), "maxmemory", "1").Err())
 	unchanged(t, rdb, func() {
 		if ok, err := resume.Mark(t.Context(), rdb, chat, ""); ok || err == nil {
 			t.Errorf("mark: %v, %v", ok, err)
@@ -148,9 +149,9 @@ func TestFullRedis(t *testing.T) {
 			t.Errorf("suspend: %v, %v", ok, err)
 		}
 	})
-	must(t, rdb.ConfigSet(t.Context(), "maxmemory", "0").Err())
+	expect.OK(t, rdb.ConfigSet(t.Context(), "maxmemory", "0").Err())
 	answer(t, true)(resume.Mark(t.Context(), rdb, chat, ""))
-	must(t, rdb.ConfigSet(t.Context(), "maxmemory", "1").Err())
-	equal(t, "pending", read(t, rdb).Pending, true)
+	expect.OK(t, rdb.ConfigSet(t.Context(), "maxmemory", "1").Err())
+	expect.Equal(t, "pending", read(t, rdb).Pending, true)
 	answer(t, true)(resume.Clear(t.Context(), rdb, chat))
 }

@@ -8,6 +8,7 @@ import (
 
 	"turnstile/pkg/resume"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 )
 
 const opening = "[System note:"
@@ -60,7 +61,7 @@ func TestB32_WhateverTheLastRole(t *testing.T) {
 	for name, history := range map[string][]session.Entry{"none": nil, "user": userTail, "assistant": assistantTail, "tool": toolTail} {
 		f := marked("")
 		f.History = history
-		equal(t, name, resume.Note(f), resume.Note(marked("")))
+		expect.Equal(t, name, resume.Note(f), resume.Note(marked("")))
 	}
 }
 
@@ -88,7 +89,7 @@ func TestB35_NothingToResume(t *testing.T) {
 		"assistant tail": {History: assistantTail},
 		"only counted":   {Record: resume.Record{Interruptions: 2, Reason: "crash", Fence: 7}},
 	} {
-		equal(t, name, resume.Note(f), "")
+		expect.Equal(t, name, resume.Note(f), "")
 	}
 }
 
@@ -96,9 +97,9 @@ func TestStaleMarkGivesNoNote(t *testing.T) {
 	t.Parallel()
 	f := marked("")
 	f.Record.Age = f.Freshness + time.Millisecond
-	equal(t, "stale", resume.Note(f), "")
+	expect.Equal(t, "stale", resume.Note(f), "")
 	f.History = toolTail // of the same old turn
-	equal(t, "stale, tool tail", resume.Note(f), "")
+	expect.Equal(t, "stale, tool tail", resume.Note(f), "")
 	f.Freshness = 0
 	contains(t, resume.Note(f), "gateway restart")
 }
@@ -107,7 +108,7 @@ func TestSuspendedGivesNoNote(t *testing.T) {
 	t.Parallel()
 	f := marked("")
 	f.Record.Suspended, f.History = true, toolTail
-	equal(t, "note", resume.Note(f), "")
+	expect.Equal(t, "note", resume.Note(f), "")
 }
 
 func TestDropped(t *testing.T) {
@@ -128,9 +129,9 @@ func TestDropped(t *testing.T) {
 		`- "` + strings.Repeat("ä ", 79) + `ä…"`,
 	}
 	got := lines(note)
-	equal(t, "lines", len(got), len(want))
+	expect.Equal(t, "lines", len(got), len(want))
 	for i := range want {
-		equal(t, "line", got[i], want[i])
+		expect.Equal(t, "line", got[i], want[i])
 		if n := utf8.RuneCountInString(got[i]) - len(`- ""`); n > 160 {
 			t.Errorf("line %d has %d characters", i, n)
 		}

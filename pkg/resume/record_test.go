@@ -6,20 +6,21 @@ import (
 	"time"
 
 	"turnstile/pkg/resume"
+	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
 func TestB11_Defaults(t *testing.T) {
 	t.Parallel()
-	equal(t, "never heard of", read(t, redistest.New(t)), resume.Record{})
-	equal(t, "never cut off", read(t, known(t)), resume.Record{})
+	expect.Equal(t, "never heard of", read(t, redistest.New(t)), resume.Record{})
+	expect.Equal(t, "never cut off", read(t, known(t)), resume.Record{})
 }
 
 func TestB12_RoundTrip(t *testing.T) {
 	t.Parallel()
 	rdb := known(t)
 	now, err := rdb.Time(t.Context()).Result()
-	must(t, err)
+	expect.OK(t, err)
 	marked := now.Truncate(time.Millisecond).Add(-time.Minute)
 	record(t, rdb, "pending", "1", "reason", "the moon", "marked_at", strconv.FormatInt(marked.UnixMilli(), 10),
 		"interruptions", "2", "fence", "1795227266293", "suspended", "1")
@@ -31,18 +32,18 @@ func TestB12_RoundTrip(t *testing.T) {
 		t.Errorf("marked at %v, want %v", got.MarkedAt, marked)
 	}
 	got.Age, got.MarkedAt = 0, time.Time{}
-	equal(t, "record", got, resume.Record{Pending: true, Reason: "the moon", Interruptions: 2, Fence: 1795227266293, Suspended: true})
+	expect.Equal(t, "record", got, resume.Record{Pending: true, Reason: "the moon", Interruptions: 2, Fence: 1795227266293, Suspended: true})
 }
 
 func TestB13_Legacy(t *testing.T) {
 	t.Parallel()
 	rdb := known(t)
 	record(t, rdb, "pending", "1")
-	equal(t, "only the flag", read(t, rdb), resume.Record{Pending: true})
+	expect.Equal(t, "only the flag", read(t, rdb), resume.Record{Pending: true})
 	record(t, rdb, "reason", "crash")
-	equal(t, "only the reason", read(t, rdb), resume.Record{Reason: "crash"})
+	expect.Equal(t, "only the reason", read(t, rdb), resume.Record{Reason: "crash"})
 	record(t, rdb, "later", "1", "suspended", "1")
-	equal(t, "a newer writer's field", read(t, rdb), resume.Record{Suspended: true})
+	expect.Equal(t, "a newer writer's field", read(t, rdb), resume.Record{Suspended: true})
 }
 
 func TestB14_MalformedTime(t *testing.T) {
@@ -50,7 +51,7 @@ func TestB14_MalformedTime(t *testing.T) {
 	rdb := known(t)
 	for _, at := range []string{"", "yesterday", "-1", "1.7e+12", "2026-01-01T00:00:00Z", "99999999999999999999"} {
 		record(t, rdb, "pending", "1", "reason", "crash", "marked_at", at, "interruptions", "many", "fence", "-3")
-		equal(t, at, read(t, rdb), resume.Record{Pending: true, Reason: resume.ReasonCrash})
+		expect.Equal(t, at, read(t, rdb), resume.Record{Pending: true, Reason: resume.ReasonCrash})
 	}
 }
 
@@ -59,7 +60,7 @@ func TestAgeIsNeverNegative(t *testing.T) {
 	t.Parallel()
 	rdb := known(t)
 	record(t, rdb, "pending", "1", "marked_at", "9000000000000")
-	equal(t, "age", read(t, rdb).Age, 0)
+	expect.Equal(t, "age", read(t, rdb).Age, 0)
 }
 
 func TestFresh(t *testing.T) {
@@ -78,14 +79,14 @@ func TestFresh(t *testing.T) {
 		{"unknown age", resume.Record{Pending: true}, time.Millisecond, true},
 		{"suspended", resume.Record{Pending: true, Suspended: true}, 0, false},
 	} {
-		equal(t, c.name, c.record.Fresh(c.limit), c.want)
+		expect.Equal(t, c.name, c.record.Fresh(c.limit), c.want)
 	}
 }
 
 func TestReadOfAWrongType(t *testing.T) {
 	t.Parallel()
 	rdb := known(t)
-	must(t, rdb.Set(t.Context(), keys.Resume(), "x", 0).Err())
+	expect.OK(t, rdb.Set(t.Context(), keys.Resume(), "x", 0).Err())
 	if _, err := resume.Read(t.Context(), rdb, chat); err == nil {
 		t.Error("a record of a wrong type reads as none")
 	}
@@ -97,7 +98,7 @@ func TestReadAfterScriptFlush(t *testing.T) {
 	server := redistest.StartServer(t)
 	rdb := server.Client()
 	for range 2 {
-		must(t, rdb.ScriptFlush(t.Context()).Err())
-		equal(t, "record", read(t, rdb), resume.Record{})
+		expect.OK(t, rdb.ScriptFlush(t.Context()).Err())
+		expect.Equal(t, "record", read(t, rdb), resume.Record{})
 	}
 }

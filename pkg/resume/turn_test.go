@@ -10,6 +10,7 @@ import (
 	"turnstile/pkg/resume"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
+	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
@@ -26,7 +27,7 @@ func newQueue(t *testing.T) *queue {
 	t.Helper()
 	rdb := redistest.New(t)
 	consumer, err := actors.NewConsumer(rdb, protocol.Config{Worker: t.Name(), Retention: time.Hour, SentinelTTL: time.Minute})
-	must(t, err)
+	expect.OK(t, err)
 	q := &queue{t, rdb, actors.NewClient(rdb), consumer}
 	q.say("first")
 	q.finish(q.claim())
@@ -36,37 +37,37 @@ func newQueue(t *testing.T) *queue {
 func (q *queue) say(text string) {
 	q.Helper()
 	_, err := q.client.Submit(q.Context(), chat, session.Message{ID: text, Text: text})
-	must(q, err)
+	expect.OK(q, err)
 }
 
 // claim takes the chat's next turn; nil if there is none.
 func (q *queue) claim() *protocol.Claim {
 	q.Helper()
 	holds, err := q.consumer.Claim(q.Context(), []string{chat})
-	must(q, err)
+	expect.OK(q, err)
 	if len(holds) == 0 {
 		return nil
 	}
-	must(q, holds[0].Promote(q.Context()))
+	expect.OK(q, holds[0].Promote(q.Context()))
 	return holds[0]
 }
 
 func (q *queue) finish(h *protocol.Claim) {
 	q.Helper()
 	_, err := h.Finish(q.Context(), protocol.End{Status: session.StatusDone})
-	must(q, err)
+	expect.OK(q, err)
 }
 
 // die is the end of the chat's worker, and of its sentinel.
 func (q *queue) die() {
 	q.Helper()
-	must(q, q.rdb.Del(q.Context(), keys.Sentinel()).Err())
+	expect.OK(q, q.rdb.Del(q.Context(), keys.Sentinel()).Err())
 }
 
 func (q *queue) sessionID() string {
 	q.Helper()
 	s, err := q.client.Session(q.Context(), chat)
-	must(q, err)
+	expect.OK(q, err)
 	return s.SessionID
 }
 
@@ -77,9 +78,9 @@ func TestB22_PendingKeepsTheIdentity(t *testing.T) {
 	answer(t, true)(resume.Mark(t.Context(), q.rdb, chat, resume.ReasonShutdown))
 	q.say("next")
 	turn := q.claim().Turn()
-	equal(t, "session id", turn.SessionID, id)
-	equal(t, "reset", turn.Reset, "")
-	equal(t, "mark", turn.Resume, resume.ReasonShutdown)
+	expect.Equal(t, "session id", turn.SessionID, id)
+	expect.Equal(t, "reset", turn.Reset, "")
+	expect.Equal(t, "mark", turn.Resume, resume.ReasonShutdown)
 }
 
 func TestB23_ReadingDoesNotClear(t *testing.T) {
@@ -87,15 +88,15 @@ func TestB23_ReadingDoesNotClear(t *testing.T) {
 	q := newQueue(t)
 	answer(t, true)(resume.Mark(t.Context(), q.rdb, chat, ""))
 	unchanged(t, q.rdb, func() {
-		equal(t, "pending", read(t, q.rdb).Pending, true)
+		expect.Equal(t, "pending", read(t, q.rdb).Pending, true)
 		found, _ := listed(t, q.rdb)
-		equal(t, "listed", found[chat].Pending, true)
+		expect.Equal(t, "listed", found[chat].Pending, true)
 	})
 	q.say("next")
 	h := q.claim()
-	equal(t, "pending in the turn", read(t, q.rdb).Pending, true)
+	expect.Equal(t, "pending in the turn", read(t, q.rdb).Pending, true)
 	q.finish(h)
-	equal(t, "after the turn", read(t, q.rdb), resume.Record{})
+	expect.Equal(t, "after the turn", read(t, q.rdb), resume.Record{})
 }
 
 func TestB24_Suspended(t *testing.T) {
@@ -125,9 +126,9 @@ func begunAnew(t *testing.T, q *queue, old string) {
 	if turn.SessionID == old || turn.SessionID == "" {
 		t.Errorf("session id %q, it was %q", turn.SessionID, old)
 	}
-	equal(t, "reset", turn.Reset, "suspended")
-	equal(t, "mark", turn.Resume, "")
-	equal(t, "suspended", read(t, q.rdb).Suspended, false)
+	expect.Equal(t, "reset", turn.Reset, "suspended")
+	expect.Equal(t, "mark", turn.Resume, "")
+	expect.Equal(t, "suspended", read(t, q.rdb).Suspended, false)
 }
 
 func TestB43_StuckLoop(t *testing.T) {
@@ -136,7 +137,7 @@ func TestB43_StuckLoop(t *testing.T) {
 	id := q.sessionID()
 	q.say("deadly")
 	for range 3 {
-		equal(t, "suspended", read(t, q.rdb).Suspended, false)
+		expect.Equal(t, "suspended", read(t, q.rdb).Suspended, false)
 		if q.claim() == nil {
 			t.Fatal("no turn")
 		}
@@ -173,11 +174,11 @@ func TestB44_OneCounter(t *testing.T) {
 		{"a clear", func() { answer(t, true)(resume.Clear(t.Context(), q.rdb, chat)) }, 1},
 		{"another death", func() {
 			q.die()
-			equal(t, "attempt", q.claim().Turn().Attempt, 1) // it counts failures
+			expect.Equal(t, "attempt", q.claim().Turn().Attempt, 1) // it counts failures
 		}, 2},
 	} {
 		step.do()
-		equal(t, step.name, read(t, q.rdb).Interruptions, step.want)
+		expect.Equal(t, step.name, read(t, q.rdb).Interruptions, step.want)
 	}
 }
 
@@ -192,8 +193,8 @@ func TestB45_FinishedTurn(t *testing.T) {
 		t.Errorf("before: %+v", got)
 	}
 	q.finish(h)
-	equal(t, "after", read(t, q.rdb), resume.Record{})
+	expect.Equal(t, "after", read(t, q.rdb), resume.Record{})
 	exists, err := q.rdb.Exists(t.Context(), keys.Resume()).Result()
-	must(t, err)
-	equal(t, "keys", exists, 0)
+	expect.OK(t, err)
+	expect.Equal(t, "keys", exists, 0)
 }
