@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
@@ -95,7 +96,7 @@ func TestBinaryCtrlC(t *testing.T) {
 			t.Parallel()
 			url, rdb := newRedis(t)
 			cmd, finish := start(t, url, "", "-s", "a", "--id", "m", flag, "hello")
-			await(t, func() bool {
+			expect.Soon(t, "the wait to begin", func() bool {
 				list, err := rdb.Do(bg(t), "CLIENT", "LIST").Text()
 				return err == nil && hasWaiter(list, url)
 			})

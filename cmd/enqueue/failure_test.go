@@ -10,6 +10,7 @@ import (
 	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
+	"turnstile/test/expect"
 	"turnstile/test/redistest"
 	"turnstile/test/watched"
 )
@@ -81,7 +82,7 @@ func TestAResultThatIsNotKept(t *testing.T) {
 	enqueue(t, bg(t), url, "", "-s", "a", "--id", "m", "--in", "1h", "x").want(t, exitOK)
 	finish := make(chan result, 1)
 	go func() { finish <- enqueue(t, bg(t), url, "", "-s", "a", "--id", "m", "--wait", "--json", "x") }()
-	await(t, func() bool { // until it waits
+	expect.Soon(t, "the wait to begin", func() bool {
 		list, err := rdb.Do(context.Background(), "CLIENT", "LIST").Text()
 		return err == nil && hasWaiter(list, url)
 	})
@@ -94,18 +95,6 @@ func TestAResultThatIsNotKept(t *testing.T) {
 	r.want(t, exitOther).oneLine(t, "not kept", "deleted")
 }
 
-// await waits for what another goroutine or process does.
-func await(t *testing.T, done func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
-	for !done() {
-		if time.Now().After(deadline) {
-			t.Fatal("it did not happen")
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-}
-
 func TestCtrlCWhileWaiting(t *testing.T) {
 	t.Parallel()
 	for _, flag := range []string{"--wait", "--follow"} {
@@ -115,7 +104,7 @@ func TestCtrlCWhileWaiting(t *testing.T) {
 			ctx, cancel := context.WithCancel(bg(t))
 			finish := make(chan result, 1)
 			go func() { finish <- enqueue(t, ctx, url, "", "-s", "a", "--id", "m", flag, "x") }()
-			await(t, func() bool { return rdb.ZScore(context.Background(), "turnstile:ready", "a").Err() == nil })
+			expect.Soon(t, "the session in the ready index", func() bool { return rdb.ZScore(context.Background(), "turnstile:ready", "a").Err() == nil })
 			cancel()
 			r := <-finish
 			r.want(t, exitInterrupted)
@@ -142,7 +131,7 @@ func TestCtrlCBeforeTheAnswer(t *testing.T) {
 	go func() {
 		finish <- enqueue(t, ctx, server.URL(), "", "-s", "a", "--id", "m", "--json", "x")
 	}()
-	await(t, func() bool {
+	expect.Soon(t, "the blocked SADD", func() bool {
 		list, err := server.Client().Do(context.Background(), "CLIENT", "LIST").Text()
 		return err == nil && strings.Contains(list, "cmd=sadd")
 	})
@@ -237,7 +226,7 @@ func TestWaitOutlivesARestartOfRedis(t *testing.T) {
 	server := redistest.StartServer(t, "--appendonly", "yes", "--appendfsync", "always")
 	finish := make(chan result, 1)
 	go func() { finish <- enqueue(t, bg(t), server.URL(), "", "-s", "a", "--wait", "hello") }()
-	await(t, func() bool {
+	expect.Soon(t, "the blocked XREAD", func() bool {
 		list, err := server.Client().Do(context.Background(), "CLIENT", "LIST").Text()
 		return err == nil && strings.Contains(list, "cmd=xread")
 	})
@@ -301,7 +290,7 @@ func TestCommandsThatFail(t *testing.T) {
 	ctx, cancel := context.WithCancel(bg(t))
 	finish := make(chan result, 1)
 	go func() { finish <- enqueue(t, ctx, server.URL(), "", "-s", "a", "/title x") }()
-	await(t, func() bool {
+	expect.Soon(t, "the blocked ZADD", func() bool {
 		list, err := server.Client().Do(bg(t), "CLIENT", "LIST").Text()
 		return err == nil && strings.Contains(list, "cmd=zadd")
 	})

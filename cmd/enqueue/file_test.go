@@ -15,6 +15,7 @@ import (
 	"turnstile"
 	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
+	"turnstile/test/expect"
 	"turnstile/test/redistest"
 	"turnstile/test/watched"
 )
@@ -281,7 +282,7 @@ func TestCtrlCInAFile(t *testing.T) {
 	ctx, cancel := context.WithCancel(bg(t))
 	finish := make(chan result, 1)
 	go func() { finish <- enqueue(t, ctx, url, manyLines(100, 200), "--file", "-", "--json", "--wait") }()
-	await(t, func() bool { return rdb.ZCard(context.Background(), rediskey.Ready).Val() > 20 })
+	expect.Soon(t, "20 sessions in the ready index", func() bool { return rdb.ZCard(context.Background(), rediskey.Ready).Val() > 20 })
 	cancel()
 	r := <-finish
 	r.want(t, exitInterrupted)

@@ -17,6 +17,7 @@ import (
 	"turnstile/pkg/session"
 	"turnstile/test/acl"
 	"turnstile/test/actors"
+	"turnstile/test/expect"
 	"turnstile/test/redistest"
 	"turnstile/test/watched"
 )
@@ -194,7 +195,7 @@ func TestWaitSurvives(t *testing.T) {
 		ended := make(chan result, 1)
 		go func() { ended <- enqueue(t, bg(t), url, "", "-s", key, "--id", id, "--wait", "--json", text) }()
 		waits[key+" "+id] = ended
-		await(t, func() bool {
+		expect.Soon(t, "the message to be stored", func() bool {
 			_, _, err := c.Result(context.Background(), key, id)
 			return err == nil
 		})
@@ -261,7 +262,7 @@ func TestWaitReconnects(t *testing.T) {
 	waiting := make(chan result, 1)
 	go func() { waiting <- enqueue(t, bg(t), url, "", "-s", "a", "--id", "m1", "--wait", "hello") }()
 	for range 3 {
-		await(t, func() bool {
+		expect.Soon(t, "two readers of the stream", func() bool {
 			list, err := rdb.Do(bg(t), "CLIENT", "LIST").Text()
 			return err == nil && strings.Count(list, "cmd=xread") == 2
 		})
