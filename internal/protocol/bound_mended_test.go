@@ -79,14 +79,18 @@ func TestTranscriptCapIsLoweredByAndBy(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t, func(c *sq.Config) { c.TranscriptCap = 10 })
-			b.sayAll("a", "b", "c", "d")
-			h := b.start()
-			entries := make([]any, 2500)
+			b.say("first")
+			first := b.start()
+			b.finish(first) // two entries
+			entries := make([]any, 2498)
 			for i := range entries {
 				entries[i] = "{}"
 			}
-			transcript := b.k.Transcript(h.Turn().SessionID)
+			transcript := b.k.Transcript(b.info().SessionID)
 			expect.OK(t, b.rdb.RPush(b.ctx, transcript, entries...).Err())
+			expect.OK(t, b.rdb.HIncrBy(b.ctx, b.k.Run(), "entries", int64(len(entries))).Err())
+			b.sayAll("a", "b", "c", "d")
+			h := b.start()
 			var lengths []int64
 			for more := true; more; {
 				end := b.done(h) // of two entries

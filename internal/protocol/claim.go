@@ -119,8 +119,8 @@ func (c *Consumer) claimPairs() []any {
 
 func (h *Claim) claimArgs() []any {
 	c := h.consumer
-	return claimMove.args(append(c.claimPairs(),
-		"stuck_limit", c.cfg.StuckLimit, "event_limits", c.events, "retention", int64(c.cfg.Retention/time.Second),
+	return claimMove.args(append(append(c.claimPairs(), c.events...),
+		"stuck_limit", c.cfg.StuckLimit, "retention", int64(c.cfg.Retention/time.Second),
 		"crash_suspends", c.cfg.CrashPolicy == CrashSuspend, "stop_batch", stopBatch, "turn_limits", c.cfg.turnLimits(),
 		"task", rediskey.For(h.session).TaskPrefix(), "token", h.token, "fresh_sid", newSessionID(), "prefix", h.prefix,
 	)...)

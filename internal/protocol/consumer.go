@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"strings"
 	"sync"
 	"time"
@@ -160,7 +159,7 @@ type Consumer struct {
 	Walker // and the Redis that all moves go to
 	cfg    Config
 	moves  *script.Batcher // of all holds
-	events string          // limits of the event stream, as scripts take them
+	events []any           // limits of the event stream, as scripts take them
 
 	claimShared, finishShared []any // what the fast paths' calls have in common
 
@@ -180,7 +179,7 @@ func NewConsumer(rdb redis.UniversalClient, cfg Config) (*Consumer, error) {
 	if cfg.LeftAlone != nil {
 		c.odd = once(maxLeftAlone, func(name string) { cfg.LeftAlone(rediskey.Queue(name)) })
 	}
-	c.events = cfg.eventLimits()
+	c.events = cfg.eventPairs()
 	c.claimShared, c.finishShared = claimFast.args(c.claimPairs()...), finishFast.args(c.finishPairs()...)
 	return c, nil
 }
@@ -202,10 +201,10 @@ func (c Config) Grace() time.Duration { return min(ClaimGrace, c.SentinelTTL) }
 // rest is archived. Senders stop at LineCap; what a turn requeues comes on top.
 func (c Config) LineMost() int64 { return int64(c.LineCap + c.TurnMessages) }
 
-// eventLimits are the limits of the event stream, as scripts take them.
-func (c Config) eventLimits() string {
+// eventPairs are the limits of the event stream, as scripts take them.
+func (c Config) eventPairs() []any {
 	short, large := c.eventBytes()
-	return fmt.Sprint(c.EventsCap, short, large)
+	return []any{"events_cap", c.EventsCap, "short", short, "large_bytes", large}
 }
 
 // Config is the configuration with its defaults filled in.

@@ -108,10 +108,10 @@ func shortResult(e session.Event, outcome string) (string, error) {
 
 // finishPairs are what both paths of finish get of the worker.
 func (c *Consumer) finishPairs() []any {
-	return []any{
-		"event_limits", c.events, "transcript_cap", c.cfg.TranscriptCap, "transcript_ttl", c.cfg.TranscriptTTL.Milliseconds(),
-		"transcript_bytes", c.cfg.TranscriptBytes, "phase", c.phase(), "longest", c.cfg.Limits.Task(),
-	}
+	return append([]any{
+		"transcript_ttl", c.cfg.TranscriptTTL.Milliseconds(),
+		"phase", c.phase(), "longest", c.cfg.Limits.Task(),
+	}, c.events...)
 }
 
 // finishRest is what the full path gets beside what each claim knows.
@@ -122,8 +122,8 @@ func (h *Claim) finishRest(end End, w written) []any {
 		why = cmp.Or(text(end.Error), string(end.Status))
 	}
 	return []any{
-		"transcript_cap", c.cfg.TranscriptCap, "transcript_ttl", c.cfg.TranscriptTTL.Milliseconds(), "transcript_bytes", c.cfg.TranscriptBytes,
-		"phase", c.phase(), "outcome", w.outcome, "start", w.start, "release", end.Release, "why", why, "well", end.Status == session.StatusDone,
+		"transcript_ttl", c.cfg.TranscriptTTL.Milliseconds(),
+		"phase", c.phase(), "outcome", w.outcome, "start", w.start, "bounds", w.bounds, "release", end.Release, "why", why, "well", end.Status == session.StatusDone,
 		"sid", turn.SessionID, "noted", len(turn.Dropped) > 0, "told_ids", turn.told(end.Told), "omitted", turn.notes.omitted,
 		"short_outcome", w.result, "ending", taskIDs(ending), "untaken", taskIDs(untaken), "entries", w.entries,
 	}
@@ -134,6 +134,32 @@ type written struct {
 	outcome, start string // start is "" if it was announced already
 	result         string // see shortResult
 	entries        []string
+	bounds         string // of the transcript, "" if they need no look now
+}
+
+// A transcript is bounded when a turn has written boundedBytes to it, with every
+// boundedEntries that were written to it, and with every turn once it has had more entries
+// than it keeps.
+const (
+	boundedBytes   = 64 << 10
+	boundedEntries = 32
+)
+
+// bounds is the scripts' argument of that name, for a turn whose conversation had some
+// entries before.
+func (c *Consumer) bounds(before int64, entries []string) string {
+	size, count := 0, int64(len(entries))
+	for _, e := range entries {
+		size += len(e)
+	}
+	total := before + count
+	if size < boundedBytes && total%boundedEntries >= count {
+		if total <= int64(c.cfg.TranscriptCap) {
+			return ""
+		}
+		size = 0
+	}
+	return fmt.Sprint(c.cfg.TranscriptCap, c.cfg.TranscriptBytes, size)
 }
 
 func (h *Claim) written(end End) (w written, err error) {
@@ -160,6 +186,7 @@ func (h *Claim) written(end End) (w written, err error) {
 		}
 		w.entries = append(w.entries, entry)
 	}
+	w.bounds = h.consumer.bounds(turn.Entries, w.entries)
 	return w, nil
 }
 
@@ -236,7 +263,7 @@ func (h *Claim) finishFast(ctx context.Context, end End, w written) (done, more 
 	r, err := h.endFast(ctx, &script.Call{
 		Script: finishFast.Script, Shared: h.consumer.finishShared, Keys: finishFast.keys(keys),
 		Args: finishFast.each(
-			"task", rediskey.For(h.session).TaskPrefix(), "token", h.token, "fence", last.Fence, "outcome", w.outcome, "start", w.start,
+			"task", rediskey.For(h.session).TaskPrefix(), "token", h.token, "fence", last.Fence, "outcome", w.outcome, "start", w.start, "bounds", w.bounds,
 			"id", p.taskID, "msg", p.task+completion(retention, seconds), "following_fence", following, "now", now,
 			"score", seconds+retention, "total", next.Entries, "done", uncounted, "entries", w.entries,
 		),

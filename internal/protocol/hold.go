@@ -284,8 +284,8 @@ func (h *Claim) args(m *move, fence int64, pairs ...any) []any {
 			pairs = append(pairs, arg.Name, fence)
 		case "ttl":
 			pairs = append(pairs, arg.Name, c.cfg.SentinelTTL.Milliseconds())
-		case "event_limits":
-			pairs = append(pairs, arg.Name, c.events)
+		case "events_cap":
+			pairs = append(pairs, c.events...)
 		case "longest":
 			pairs = append(pairs, arg.Name, c.cfg.Limits.Task())
 		case "stuck_limit":

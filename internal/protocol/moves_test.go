@@ -37,7 +37,7 @@ func (b *bench) ring(id string, mode session.Mode) error { return b.ringAs(id, m
 
 // ringAs is ring with another cap of the line.
 func (b *bench) ringAs(id string, mode session.Mode, lineCap int) error {
-	return sq.Do(b.ctx, b.rdb, "notify", sq.KeysOf(key, ""), []string{b.k.Call("nonce-" + id)}, "event_limits", 1000, "longest", 4<<20,
+	return sq.Do(b.ctx, b.rdb, "notify", sq.KeysOf(key, ""), []string{b.k.Call("nonce-" + id)}, "events_cap", 1000, "short", 0, "large_bytes", 0, "longest", 4<<20,
 		"session", key, "id", b.task(id), "nonce", "nonce-"+id, "followup", fmt.Sprintf(`{"id":%q,"text":%q}`, id, id),
 		"mode", string(mode), "found", false, "line_cap", lineCap).Err()
 }
@@ -45,7 +45,7 @@ func (b *bench) ringAs(id string, mode session.Mode, lineCap int) error {
 // trim archives a batch of what is over the cap.
 func (b *bench) trim(most int) func() error {
 	return func() error {
-		return sq.Do(b.ctx, b.rdb, "trim", sq.KeysOf(key, ""), nil, "line_cap", most, "event_limits", "1000", "longest", 4<<20).Err()
+		return sq.Do(b.ctx, b.rdb, "trim", sq.KeysOf(key, ""), nil, "line_cap", most, "events_cap", 1000, "short", 0, "large_bytes", 0, "longest", 4<<20).Err()
 	}
 }
 
@@ -79,7 +79,7 @@ func finishMove(b *bench, h *sq.Claim, status session.Status, release bool) func
 func (b *bench) stopInPart() error {
 	until := b.redisTime().Add(time.Minute).UnixMilli()
 	return sq.Do(b.ctx, b.rdb, "stop", sq.KeysOf(key, ""), []string{b.k.Call("in part")},
-		"batch_limits", "1 1", "number", 1, "event_limits", 1000, "deadline", until, "longest", 4<<20).Err()
+		"batch_limits", "1 1", "number", 1, "events_cap", 1000, "short", 0, "large_bytes", 0, "deadline", until, "longest", 4<<20).Err()
 }
 
 func ringMove(b *bench, id string, mode session.Mode) func() error {

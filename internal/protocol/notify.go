@@ -11,10 +11,10 @@ import (
 	"turnstile/pkg/session"
 )
 
-// SenderEvents is the cap of the event stream for the events of senders, who do not know
-// Config.EventsCap. It bounds the stream of a session without an owner. The owner's next
-// event cuts the stream to EventsCap.
-const SenderEvents = 100_000
+// senderEvents are the limits of the event stream for the events of senders, who do not know
+// Config.EventsCap. The cap bounds the stream of a session without an owner; the owner's
+// next event cuts the stream to EventsCap.
+func senderEvents() []any { return []any{"events_cap", 100_000, "short", 0, "large_bytes", 0} }
 
 // Notify tells the session's owner of a message that asynq has stored, or finds out that
 // there is no owner. lua/notify.lua.
@@ -41,11 +41,11 @@ func (n Notify) encode() (keys []string, args []any, err error) {
 		return nil, nil, err
 	}
 	k := rediskey.For(n.Session)
-	return notifyMove.keys(Keys(n.Session, "", time.Now()), k.Call(n.Nonce)), notifyMove.args(
-		"task", k.TaskPrefix(), "prefix", rediskey.IDPrefix(n.Session), "event_limits", SenderEvents, "longest", n.Limits.Task(),
+	return notifyMove.keys(Keys(n.Session, "", time.Now()), k.Call(n.Nonce)), notifyMove.args(append(senderEvents(),
+		"task", k.TaskPrefix(), "prefix", rediskey.IDPrefix(n.Session), "longest", n.Limits.Task(),
 		"session", n.Session, "id", rediskey.TaskID(n.Session, n.Message.ID), "nonce", n.Nonce, "followup", entry,
 		"mode", string(n.Message.Mode), "found", n.Known, "line_cap", n.LineCap,
-	), nil
+	)...), nil
 }
 
 // Do carries it out.

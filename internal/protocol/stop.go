@@ -35,10 +35,10 @@ type StopResult struct {
 // Do carries it out.
 func (s Stop) Do(ctx context.Context, rdb script.Client) (StopResult, error) {
 	k := rediskey.For(s.Session)
-	r, err := stopMove.run(ctx, rdb, stopMove.keys(Keys(s.Session, "", time.Now()), k.Call(s.Name)), stopMove.args(
-		"task", k.TaskPrefix(), "prefix", rediskey.IDPrefix(s.Session), "event_limits", SenderEvents, "longest", s.Limits.Task(),
+	r, err := stopMove.run(ctx, rdb, stopMove.keys(Keys(s.Session, "", time.Now()), k.Call(s.Name)), stopMove.args(append(senderEvents(),
+		"task", k.TaskPrefix(), "prefix", rediskey.IDPrefix(s.Session), "longest", s.Limits.Task(),
 		"batch_limits", stopBatch, "number", s.Number, "deadline", s.Until,
-	))
+	)...))
 	if err != nil {
 		return StopResult{}, err
 	}

@@ -14,8 +14,7 @@ func (c Config) Trim(ctx context.Context, rdb redis.UniversalClient, sessions []
 	at := time.Now()
 	return trimMove.batches(ctx, rdb, "left", sessions, func(i int) ([]string, []any) {
 		s := sessions[i]
-		return trimMove.keys(Keys(s, "", at)), trimMove.args(
-			"task", rediskey.For(s).TaskPrefix(), "prefix", rediskey.IDPrefix(s), "event_limits", c.eventLimits(),
-			"longest", c.Limits.Task(), "line_cap", c.LineMost())
+		return trimMove.keys(Keys(s, "", at)), trimMove.args(append(c.eventPairs(),
+			"task", rediskey.For(s).TaskPrefix(), "prefix", rediskey.IDPrefix(s), "longest", c.Limits.Task(), "line_cap", c.LineMost())...)
 	})
 }

@@ -20,7 +20,9 @@
 --   s.longest number  how many bytes a task's msg may have
 -- ARGS full
 --   stuck_limit number     interruptions in a row that suspend
---   s.event_limits         of the event stream, see announce
+--   s.events_cap           see announce
+--   s.short number         bytes
+--   s.large_bytes
 --   retention number       seconds
 --   crash_suspends flag
 --   stop_batch             "messages bytes" of a /stop that a claim archives
@@ -58,7 +60,8 @@ local now = now_ms()
 local function begin(s, first, last, sid, ids, entries, known)
   local fence, at = int(next_fence(last, now)), int(now)
   if first and drop == 'new' and warm == '0' then
-    begin_turn(s, fence, ids, at, 'token', s.token, 'phase', phase, 'sid', sid, 'worker', worker, 'mode', mode, 'cap', cap, 'debounce', debounce)
+    begin_turn(s, fence, ids, at, 'entries', '0', 'done', '0', 'token', s.token, 'phase', phase, 'sid', sid, 'worker', worker, 'mode', mode,
+      'cap', cap, 'debounce', debounce)
   else
     begin_turn(s, fence, ids, at, 'entries', int(entries), 'done', '0', 'token', s.token, 'phase', phase, 'sid', sid,
       'worker', worker, 'mode', mode, 'cap', cap, 'drop', drop, 'debounce', debounce, 'warm', warm)

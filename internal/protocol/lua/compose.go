@@ -10,7 +10,8 @@
 //     that is not there is false; all are nil where the key is of a wrong type;
 //   - turn{now = now, fence = fence} is the result 'turn', in the order of RETURNS;
 //   - a function or a constant of the library needs no declaration: a script has those
-//     that it uses, and no other, for each costs time in every call;
+//     that it uses, and no other, for each costs time in every call. One that only returns
+//     an expression stands where it is called;
 //   - a move may have two paths, each a script: what stands below -- FAST is the one for the
 //     usual case, carried out for many sessions in one call, and below -- FULL the one for
 //     every case. Functions above are of both.
@@ -120,7 +121,7 @@ func (l *library) compose(name string) (s Script, err error) {
 		return s, err
 	}
 	p := &parts{header: header, functions: append(l.used(both+body), functions...), own: len(functions), body: body}
-	for _, step := range []func() error{p.construct, p.scalars, p.readers, p.lift} {
+	for _, step := range []func() error{p.inline, p.construct, p.scalars, p.readers, p.lift} {
 		if err := step(); err != nil {
 			return s, err
 		}

@@ -6,7 +6,9 @@
 --   s.task             prefix of the session's task hashes
 --   s.token
 --   s.fence
---   s.event_limits     of the event stream, see announce
+--   s.events_cap       see announce
+--   s.short number     bytes
+--   s.large_bytes
 --   ttl                the sentinel's, ms
 --   id                 of the task
 --   own                the message's own id

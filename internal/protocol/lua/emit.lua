@@ -4,7 +4,9 @@
 -- ARGS
 --   s.token
 --   s.fence
---   s.event_limits     of the event stream, see announce
+--   s.events_cap       see announce
+--   s.short number     bytes
+--   s.large_bytes
 --   ttl                the sentinel's, ms
 --   number             of this batch within the turn, from 1
 --   batch list         events, JSON

@@ -10,10 +10,10 @@
 -- KEYS full: sentinel run record followups resume events transcript partial pending active lease paused scheduled retry completed
 -- KEYS full: processed processed_day archived failed failed_day
 -- ARGS
---   s.event_limits             of the event stream, see announce
---   transcript_cap number      entries
+--   s.events_cap               see announce
+--   s.short number             bytes
+--   s.large_bytes
 --   transcript_ttl             ms
---   transcript_bytes number    how much of Redis' memory a transcript may take
 --   phase                      of a next turn
 --   s.longest number           how many bytes a task's msg may have
 -- ARGS full
@@ -26,10 +26,11 @@
 --   s.fence
 --   outcome                    JSON: the event and the tasks' result
 --   start                      the turn's start, JSON, if it was not announced, or ''
+--   bounds                     of the transcript, see bound_transcript, if it is to be bounded now, else ''
 -- EACH fast
 --   id                         of the task
 --   msg                        its message, completed
---   following_fence                of the next turn; '': take none
+--   following_fence            of the next turn; '': take none
 --   now                        Redis' clock, ms, as far as the worker can tell
 --   score                      of a completed task, seconds
 --   total                      entries of the transcript with these
@@ -61,30 +62,6 @@
 -- A repetition returns the same, or on the fast path that it is special. Fast ends write statistics
 -- every few turns; until then run counts them, and a dead owner's are written by the next claim.
 
--- append(s, first, last): a turn's entries, from ARGV[first] to ARGV[last], join the transcript. Returns
--- its length, or an error.
-local function append(s, first, last)
-  local len = 0
-  for i = first, last, 1000 do -- unpack has a limit
-    len = pcall('RPUSH', s.transcript, unpack(ARGV, i, math.min(i + 999, last)))
-    if type(len) == 'table' then return len end
-  end
-  return len
-end
-
--- bound(s, first, last, len, total, more): the transcript's limits, when entries were appended. more:
--- another turn follows.
-local function bound(s, first, last, len, total, more)
-  local count, size = last - first + 1, 0
-  if len > transcript_cap then -- a lower cap than before takes effect by and by
-    call('LTRIM', s.transcript, int(math.min(len - transcript_cap, count + 1000)), '-1')
-  end
-  if count == 0 then return end
-  for i = first, last do size = size + #ARGV[i] end
-  bound_transcript(s, math.min(len, transcript_cap), transcript_bytes, total, count, size)
-  if len == count or not more then call('PEXPIRE', s.transcript, transcript_ttl) end
-end
-
 -- follow(now, id, msg, seen, redelivered, unique_key): what told returns, as a result: a table within a
 -- table costs as much as all its fields.
 local function follow(now, id, msg, seen, redelivered, unique_key)
@@ -100,8 +77,8 @@ if call('GET', s.sentinel) ~= s.token then return false end
 if run.fence ~= s.fence then
   if run.fence ~= following_fence then return false end
   local again = string.match(call('HGET', s.run, 'ids') or '', '^%["(.*)"%]$') -- a repetition
-  local t = again and fields(s.task .. again, 'msg', 'seen', 'redelivered', 'unique_key')
-  return t and t.msg and follow(now, again, t.msg, t.seen, t.redelivered, t.unique_key)
+  local function of(field) return call('HGET', s.task .. again, field) end
+  return again and of('msg') and follow(now, again, of('msg'), of('seen'), of('redelivered'), of('unique_key'))
 end
 if (run.special or '') ~= '' or (run.rotated or '') ~= '' or call('EXISTS', s.followups, s.paused, s.scheduled, s.retry) ~= 0
   or following_fence == '' and call('EXISTS', s.pending) ~= 0
@@ -110,49 +87,51 @@ if (run.special or '') ~= '' or (run.rotated or '') ~= '' or call('EXISTS', s.fo
 end
 
 local added, len, plain = false, 0, true
-local head, head_msg, seen, redelivered, unique_key = false, false, false, false, false
+local next_id, next_msg, seen, redelivered, unique_key = false, false, false, false, false
 if following_fence ~= '' then
-  head, head_msg, seen, redelivered, unique_key = plain_head(s, run.hold)
-  if head_msg and not head then plain = false end
+  next_id, next_msg, seen, redelivered, unique_key = plain_head(s, run.hold)
+  if next_msg and not next_id then plain = false end
 end
 if plain then
   added = call('ZADD', s.completed, score, id)
   plain = type(added) == 'number'
 end
-if plain then
-  len = append(s, entries_first, entries_last)
+local count = entries_last - entries_first + 1
+if plain and count > 0 then
+  len = call('RPUSH', s.transcript, unpack(ARGV, entries_first, entries_last))
   plain = type(len) == 'number'
 end
 local set = plain and end_message(s, id, 'completed', outcome, msg)
 if type(set) ~= 'number' or set == 3 then -- 3: there was no such task
   if set == 3 then call('DEL', s.task .. id) end
-  if type(len) == 'number' and len > 0 then call('RPOP', s.transcript, entries_last - entries_first + 1) end
+  if type(len) == 'number' and len > 0 then call('RPOP', s.transcript, count) end
   if added == 1 then call('ZREM', s.completed, id) end
-  if head then call('LMOVE', s.active, s.pending, 'LEFT', 'RIGHT') end
+  if next_id then call('LMOVE', s.active, s.pending, 'LEFT', 'RIGHT') end
   call('RPUSH', s.active, id)
   return false
 end
 
-bound(s, entries_first, entries_last, len, tonumber(total), head)
+if bounds ~= '' then bound_transcript(s, len, count, bounds) end
+if count > 0 and (len == count or not next_id) then call('PEXPIRE', s.transcript, transcript_ttl) end
 announce(s, outcome, start)
-if not head or done == '10' then
+if not next_id or done == '10' then
   if not call('SET', s.processed_day, done, 'NX', 'EX', '7776000') then call('INCRBY', s.processed_day, done) end
   call('INCRBY', s.processed, done)
   done = '0'
 end
-if not head then
+if not next_id then
   call('DEL', s.sentinel)
   call('HSET', s.run, 'token', '', 'phase', 'idle', 'last', s.token .. ' ' .. s.fence .. ' released',
     'entries', total, 'done', '0', 'ended_at', now)
   return released{}
 end
-activate(s, head, seen, now)
+activate(s, next_id, seen, now)
 if phase == 'running' then
-  begin_turn(s, following_fence, '["' .. head .. '"]', now, 'entries', total, 'done', done)
+  begin_turn(s, following_fence, '["' .. next_id .. '"]', now, 'entries', total, 'done', done)
 else
-  begin_turn(s, following_fence, '["' .. head .. '"]', now, 'entries', total, 'done', done, 'phase', phase)
+  begin_turn(s, following_fence, '["' .. next_id .. '"]', now, 'entries', total, 'done', done, 'phase', phase)
 end
-return follow(now, head, head_msg, seen, redelivered, unique_key)
+return follow(now, next_id, next_msg, seen, redelivered, unique_key)
 -- FULL
 local now = now_ms()
 local run = fields(s.run, 'token', 'fence', 'entries', 'done', 'hold', 'rotated', 'stopping', 'stop', 'last')
@@ -230,10 +209,15 @@ for _, a in ipairs(acks) do
     broken = false
   end
 end
-local len = 0
+local len, count = 0, entries_last - entries_first + 1
 if not broken then
-  len = append(s, entries_first, entries_last)
-  if type(len) == 'table' then broken = len end
+  for i = entries_first, entries_last, 1000 do -- unpack has a limit
+    len = pcall('RPUSH', s.transcript, unpack(ARGV, i, math.min(i + 999, entries_last)))
+    if type(len) == 'table' then
+      broken = len
+      break
+    end
+  end
 end
 if broken then
   for i = #done, 1, -1 do
@@ -277,8 +261,9 @@ if special then
   end
 end
 if well then call('HSET', s.run, 'special', run.stopping or '') end -- the leases are gone, too
-local total = (tonumber(run.entries) or 0) + entries_last - entries_first + 1
-bound(s, entries_first, entries_last, len, total, first)
+local total = (tonumber(run.entries) or 0) + count
+if bounds ~= '' then bound_transcript(s, len, count, bounds) end
+if count > 0 and (len == count or not first) then call('PEXPIRE', s.transcript, transcript_ttl) end
 forward(s, due, now)
 
 -- The count is that of the session id which the next turn has: a rotation in mid-turn takes effect

@@ -3,6 +3,7 @@ package lua
 import (
 	"fmt"
 	"io/fs"
+	"iter"
 	"maps"
 	"regexp"
 	"slices"
@@ -72,24 +73,33 @@ func (l *library) used(code string) (list []definition) {
 // those of fields.
 func names(code string) map[string]bool {
 	found := map[string]bool{}
-	for i := 0; i < len(code); i++ {
-		switch c := code[i]; {
-		case c == '-' && strings.HasPrefix(code[i:], "--"):
-			i += comment(code[i:]) - 1
-		case c == '\'' || c == '"':
-			i += quoted(code[i:]) - 1
-		case word(c):
-			end := i + 1
-			for end < len(code) && word(code[end]) {
-				end++
-			}
-			if i == 0 || code[i-1] != '.' {
-				found[code[i:end]] = true
-			}
-			i = end - 1
-		}
+	for _, name := range identifiers(code) {
+		found[name] = true
 	}
 	return found
+}
+
+// identifiers are the places of those identifiers, and what stands there.
+func identifiers(code string) iter.Seq2[int, string] {
+	return func(yield func(int, string) bool) {
+		for i := 0; i < len(code); i++ {
+			switch c := code[i]; {
+			case c == '-' && strings.HasPrefix(code[i:], "--"):
+				i += comment(code[i:]) - 1
+			case c == '\'' || c == '"':
+				i += quoted(code[i:]) - 1
+			case word(c):
+				end := i + 1
+				for end < len(code) && word(code[end]) {
+					end++
+				}
+				if (i == 0 || code[i-1] != '.') && !yield(i, code[i:end]) {
+					return
+				}
+				i = end - 1
+			}
+		}
+	}
 }
 
 func word(c byte) bool {

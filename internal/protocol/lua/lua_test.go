@@ -162,6 +162,38 @@ func TestLibraryIsUsed(t *testing.T) {
 	}
 }
 
+// A function that only returns an expression stands where it is called.
+func TestExpressionsStandWhereTheyAreCalled(t *testing.T) {
+	t.Parallel()
+	for body, want := range map[string]string{
+		"twice(a)":                "(a * 2)",
+		"twice(a + 1)":            "((a + 1) * 2)",
+		"twice(f(a, 1), ')')":     "twice(f(a, 1), ')')", // more arguments than it has
+		"write(s, a)":             "call('HSET', s.run, 'a', a)",
+		"write(s, twice(a))":      "call('HSET', s.run, 'a', ((a * 2)))",
+		"more(s, 'b', a, 1)":      "call('HSET', s.run, 'b', a, 1)",
+		"more(s)":                 "more(s)", // there would be a comma before nothing
+		"both(a)":                 "both(a)", // it would be computed twice
+		"'twice(a)' -- twice(a)":  "'twice(a)' -- twice(a)",
+		"local call\nwrite(s, a)": "local call\nwrite(s, a)", // it is another call
+	} {
+		all, err := definitions("local function twice(n) return n * 2 end\nlocal function both(n) return n + n end\n" +
+			"local function write(s, a)\n  return call('HSET', s.run, 'a', a)\nend\nlocal function more(s, ...)\n  return call('HSET', s.run, ...)\nend\n")
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := &parts{functions: all, body: body}
+		if err := p.inline(); err != nil || p.body != want {
+			t.Errorf("%s becomes %s, want %s, %v", body, p.body, want, err)
+		}
+		for _, f := range p.functions {
+			if !names(bare(p.body))[f.name] && f.name != "both" {
+				t.Errorf("%s still has %s", body, f.name)
+			}
+		}
+	}
+}
+
 func TestMistakesInHeaders(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{

@@ -6,7 +6,9 @@
 -- ARGS
 --   s.task                prefix of the session's task hashes
 --   s.prefix              of task ids
---   s.event_limits        of the event stream, see announce
+--   s.events_cap          see announce
+--   s.short number        bytes
+--   s.large_bytes
 --   s.longest number      how many bytes a task's msg may have
 --   session               its key
 --   id                    of the task

@@ -7,7 +7,9 @@
 --   s.prefix               of turn ids
 --   s.token
 --   s.fence
---   s.event_limits         of the event stream, see announce
+--   s.events_cap           see announce
+--   s.short number         bytes
+--   s.large_bytes
 --   wait number            before it may be taken again, ms; 0: at once
 --   attempts               so far, for asynq's retried; '': none was spent
 --   why                    the error, if an attempt was spent

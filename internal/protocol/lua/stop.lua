@@ -5,7 +5,9 @@
 -- ARGS
 --   s.task               prefix of the session's task hashes
 --   s.prefix             of task ids
---   s.event_limits       of the event stream, see announce
+--   s.events_cap         see announce
+--   s.short number       bytes
+--   s.large_bytes
 --   s.longest number     how many bytes a task's msg may have
 --   batch_limits         "messages bytes" that a call archives
 --   number number        this call's: 1, 2 ...

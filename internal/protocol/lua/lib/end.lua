@@ -1,10 +1,9 @@
 -- The end of messages.
 
--- end_message(s, id, state, outcome, msg, ...): a message has ended: its task keeps the outcome
--- as its result. Its last arguments are further fields. Returns how many fields are new. Whatever
--- ends a message that is kept calls this.
-local function end_message(s, id, state, outcome, msg, ...)
-  return call('HSET', s.task .. id, 'state', state, 'result', outcome, 'msg', msg, ...)
+-- end_message(s, id, state, outcome, msg): a message has ended: its task keeps the outcome as its
+-- result. Returns how many fields are new. Whatever ends a message that is kept calls this.
+local function end_message(s, id, state, outcome, msg)
+  return call('HSET', s.task .. id, 'state', state, 'result', outcome, 'msg', msg)
 end
 
 -- complete(s, id, msg, unique, outcome, retention, seconds): a message that was carried out. Its
@@ -24,7 +23,8 @@ end
 local function archive(s, id, msg, unique, why, outcome, now)
   local seconds, seen = math.floor(now / 1000), call('HGET', s.task .. id, 'seen')
   call('ZADD', s.archived, int(seconds), id)
-  end_message(s, id, 'archived', outcome, with_error(msg, why, seconds), 'arrived', seen or int(now))
+  end_message(s, id, 'archived', outcome, with_error(msg, why, seconds))
+  call('HSET', s.task .. id, 'arrived', seen or int(now))
   call('HDEL', s.task .. id, 'pending_since', 'seen', 'redelivered', 'deaths', 'quiet', 'first')
   if unique then call('DEL', unique) end
 end

@@ -5,7 +5,7 @@
 -- further fields. What names a fence or an id (stop, interrupt, seq, hold) needs no clearing. A small
 -- hash is searched from its beginning: what the next end reads comes first.
 local function begin_turn(s, fence, ids, at, ...)
-  call('HSET', s.run, 'fence', fence, 'ids', ids, 'started_at', at, ...)
+  return call('HSET', s.run, 'fence', fence, 'ids', ids, 'started_at', at, ...)
 end
 
 -- owned(s, run): whether the turn is still that of this token and fence: else nothing may
