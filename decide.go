@@ -41,7 +41,7 @@ func (c *Client) Decide(ctx context.Context, sessionKey string, number int, d se
 	case "other":
 		return q, session.ErrOtherQuestion
 	case "answered":
-		return q, session.ErrAnswered
+		return q, session.ErrDecided
 	case "new":
 		return q, session.ErrJustAsked
 	}

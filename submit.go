@@ -94,7 +94,7 @@ func (c *Client) notify(ctx context.Context, sessionKey string, m session.Messag
 		return Receipt{}, fmt.Errorf("announce message %s of %s: %w", m.ID, sessionKey, err)
 	}
 	now, state, n := told.Now, told.State, told.N
-	c.tasks.Told(now)
+	c.tasks.SetClock(now)
 	r := Receipt{Session: sessionKey, ID: m.ID, Status: Accepted}
 	switch state {
 	case "queued":

@@ -77,7 +77,7 @@ func (c *Client) retract(ctx context.Context, sessionKey string, again bool) (se
 			continue // a turn has come and gone meanwhile, or another undo
 		}
 		if u.Entries = done.Entries; again {
-			return u, protocol.Announce(ctx, c.rdb, sessionKey, done.Now, 0)
+			return u, protocol.ListAndWake(ctx, c.rdb, sessionKey, done.Now, 0)
 		}
 		return u, nil
 	}

@@ -102,7 +102,7 @@ func TestOptions(t *testing.T) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
 	zero(t, reflect.ValueOf(got), "ID", "Queue", "Observer", "Ephemeral")
-	zero(t, reflect.ValueOf(got.Queue), "Worker", "Immediate", "Warm", "HistoryBytes", "TurnMessages", "TurnBytes", "LeftAlone") // the worker's own, and no settings
+	zero(t, reflect.ValueOf(got.Queue), "Worker", "Immediate", "Warm", "HistoryBytes", "TurnMessages", "TurnBytes", "SkippedQueue") // the worker's own, and no settings
 	agent := exec.Config{Command: []string{"cat", "-"}, Format: exec.JSONL, Env: []string{"A", "B_*"}, Grace: 7 * time.Second, Logger: log}
 	if got := execConfig(s, log); !reflect.DeepEqual(got, agent) {
 		t.Errorf("got  %+v\nwant %+v", got, agent)

@@ -134,7 +134,7 @@ func (d *dispatcher) claim(sessions []string) error {
 	claims, err := d.queue.Claim(d.life.work, sessions)
 	if err != nil { // its reply may be what was lost
 		d.life.run(func() {
-			if err := d.queue.TakeBack(d.life.work); err != nil && d.life.work.Err() == nil {
+			if err := d.queue.Unclaim(d.life.work); err != nil && d.life.work.Err() == nil {
 				d.log.Warn("claims without a reply were not taken back: their sessions wait for the sentinels' end", "error", err)
 			}
 		})

@@ -111,8 +111,8 @@ func (o Options) withDefaults() Options {
 		o.Logger = slog.Default()
 	}
 	o.Logger = o.Logger.With("worker", o.ID)
-	if o.Queue.LeftAlone == nil {
-		o.Queue.LeftAlone = func(queue string) {
+	if o.Queue.SkippedQueue == nil {
+		o.Queue.SkippedQueue = func(queue string) {
 			o.Logger.Warn("a queue is skipped: its name is no session's, nothing in it is run; see docs/wire.md for names", "queue", queue)
 		}
 	}

@@ -69,7 +69,7 @@ func (s *agentState) end(entries int, rolledBack bool) {
 }
 
 func (s *agentState) store(data json.RawMessage, entries int) bool {
-	err := s.claim.Keep(s.claim.Lease().Context(), data, entries)
+	err := s.claim.StoreState(s.claim.Lease().Context(), data, entries)
 	if err != nil {
 		s.log.Warn("the agent's state was not stored", "error", err)
 	}

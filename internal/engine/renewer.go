@@ -60,10 +60,10 @@ func (r *renewer) renew() bool {
 	}
 	failed, why := 0, error(nil)
 	for _, n := range r.queue.Renew(r.life.work, claims) {
-		if n.Err != nil && n.Hold.Lease().Held() == nil {
+		if n.Err != nil && n.Claim.Lease().Held() == nil {
 			failed, why = failed+1, n.Err
 		}
-		sessions[n.Hold].hear(n.Fence, n.Asked, n.Steer, n.Reply)
+		sessions[n.Claim].hear(n.Fence, n.Requested, n.Steer, n.Decided)
 	}
 	if failed > 0 {
 		r.duties.failed(dutyRenew, why)

@@ -29,9 +29,9 @@ func (l *listener) hear(sig protocol.Signal) {
 	}
 	for _, s := range l.roster.all() {
 		if fence, runs := s.claim.Runs(sig.TaskID); runs {
-			s.hear(fence, sig.Asked, false, protocol.Decided{})
+			s.hear(fence, sig.Requested, false, protocol.Decided{})
 		} else if sig.Token != "" && s.claim.Token() == sig.Token {
-			s.hear(sig.Fence, sig.Asked, sig.Steer, sig.Reply)
+			s.hear(sig.Fence, sig.Requested, sig.Steer, sig.Decided)
 		}
 	}
 }

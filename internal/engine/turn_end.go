@@ -146,7 +146,7 @@ func (t *turnRun) putBack(err error) (more bool, _ error) {
 // written is nil if the turn's end was written, be it that the session could not be woken
 // for its next messages: lostWakeUps tries that again.
 func (t *turnRun) written(err error) error {
-	if !errors.Is(err, protocol.ErrUnannounced) {
+	if !errors.Is(err, protocol.ErrNotWoken) {
 		return err
 	}
 	t.log.Warn("the session could not be woken for its next messages, trying again", "error", err)

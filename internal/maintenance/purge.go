@@ -112,7 +112,7 @@ func (c *Maintenance) forgetAll(ctx context.Context, old []redis.Z, now time.Tim
 	}
 	var gone []string
 	var kept []redis.Z
-	gone = append(gone, protocol.Without(sessions, c.Named(slices.Clone(sessions)))...) // they only leave the index
+	gone = append(gone, protocol.Without(sessions, c.ValidNames(slices.Clone(sessions)))...) // they only leave the index
 	for _, s := range protocol.Without(sessions, gone) {
 		ok, err := c.forget(ctx, s, now)
 		switch {

@@ -19,31 +19,31 @@ type Decided struct {
 
 // Ask stores the question of the turn's agent, for Answer to find, and returns its
 // number. One at a time: it replaces the last one. q's own number is not read.
-func (h *Claim) Ask(ctx context.Context, q session.Question) (number int, err error) {
+func (c *Claim) Ask(ctx context.Context, q session.Question) (number int, err error) {
 	data, err := marshal(q)
 	if err != nil {
 		return 0, fmt.Errorf("encode question: %w", err)
 	}
-	h.mu.Lock()
-	h.asked++
-	h.mu.Unlock()
-	r, err := h.ask(ctx, data)
+	c.mu.Lock()
+	c.questions++
+	c.mu.Unlock()
+	r, err := c.ask(ctx, data)
 	return int(r.int("number")), err
 }
 
 // Withdraw says that the agent does not wait any more for the answer to the turn's
 // last question: nobody can answer it behind this. The Decision is what somebody said
 // before, and was told that it counts; "": nobody did.
-func (h *Claim) Withdraw(ctx context.Context) (session.Decision, error) {
-	r, err := h.ask(ctx, "")
+func (c *Claim) Withdraw(ctx context.Context) (session.Decision, error) {
+	r, err := c.ask(ctx, "")
 	return session.Decision(r.text("decision")), err
 }
 
-func (h *Claim) ask(ctx context.Context, question string) (returned, error) {
-	h.mu.Lock()
-	nth := h.asked
-	h.mu.Unlock()
-	return h.move(ctx, askMove, true, "nth", nth, "question", question)
+func (c *Claim) ask(ctx context.Context, question string) (returned, error) {
+	c.mu.Lock()
+	nth := c.questions
+	c.mu.Unlock()
+	return c.move(ctx, askMove, true, "nth", nth, "question", question)
 }
 
 func readQuestion(text string) (q session.Question) {

@@ -93,8 +93,8 @@ func core(t *testing.T, start func(*testing.T) string) {
 
 	// Interrupt, stop.
 	expect.Equal(t, "urgent", b.say("urgent", session.ModeInterrupt).Position, 2)
-	if r := b.c.Renew(b.ctx, []*sq.Claim{h})[0]; !errors.Is(r.Asked, sq.ErrInterruptRequested) {
-		t.Errorf("asked: %v", r.Asked)
+	if r := b.c.Renew(b.ctx, []*sq.Claim{h})[0]; !errors.Is(r.Requested, sq.ErrInterruptRequested) {
+		t.Errorf("asked: %v", r.Requested)
 	}
 	_, err = h.Finish(b.ctx, sq.End{Status: session.StatusInterrupted})
 	expect.OK(t, err)

@@ -33,22 +33,22 @@ func (c *Consumer) Claim(parent context.Context, sessions []string) ([]*Claim, e
 			claimedBy: sent.Add(2 * c.cfg.SentinelTTL),
 		}
 	}
-	var holds, special []*Claim
+	var claims, special []*Claim
 	var waiting []WakeUp
 	var failed error
 	var again []string
 	settle := func(m *move, attempts []*Claim, calls []*script.Call) {
 		for i, call := range calls {
-			h := attempts[i]
+			claim := attempts[i]
 			if call.Err != nil {
-				err := fmt.Errorf("claim %s: %w", h.session, call.Err)
+				err := fmt.Errorf("claim %s: %w", claim.session, call.Err)
 				if broken(call.Err) {
 					err = fmt.Errorf("%w: %w", ErrBroken, err)
 				} else {
-					again = append(again, h.session)
+					again = append(again, claim.session)
 				}
 				if mayHaveClaimed(call.Err) {
-					c.heardNothing(h)
+					c.addUnheard(claim)
 				}
 				failed = errors.Join(failed, err)
 				continue
@@ -56,19 +56,19 @@ func (c *Consumer) Claim(parent context.Context, sessions []string) ([]*Claim, e
 			r := m.returned(call.Result)
 			switch r.status() {
 			case "special":
-				special = append(special, h)
+				special = append(special, claim)
 			case "turn":
-				h.lease = lease.New(parent, sent, c.cfg.SentinelTTL)
-				h.begin(sent, r)
-				h.turn.Reset = r.text("reset")
+				claim.lease = lease.New(parent, sent, c.cfg.SentinelTTL)
+				claim.begin(sent, r)
+				claim.turn.Reset = r.text("reset")
 				if reason := r.text("resume"); reason != "" {
-					h.turn.Resume, h.turn.ResumeAge = reason, r.ms("mark_age")
+					claim.turn.Resume, claim.turn.ResumeAge = reason, r.ms("mark_age")
 				}
-				holds = append(holds, h)
+				claims = append(claims, claim)
 			case "wait":
-				waiting = append(waiting, WakeUp{h.session, r.int("at")})
+				waiting = append(waiting, WakeUp{claim.session, r.int("at")})
 			case "again":
-				again = append(again, h.session)
+				again = append(again, claim.session)
 			}
 		}
 	}
@@ -96,7 +96,7 @@ func (c *Consumer) Claim(parent context.Context, sessions []string) ([]*Claim, e
 	if len(again) > 0 {
 		_ = c.PutBack(parent, again) // if Redis is away it fails as well
 	}
-	return holds, failed
+	return claims, failed
 }
 
 // ErrBroken is wrapped by Claim's error about a session of which Redis refuses to
@@ -117,12 +117,12 @@ func (c *Consumer) claimPairs() []any {
 	}
 }
 
-func (h *Claim) claimArgs() []any {
-	c := h.consumer
-	return claimMove.args(append(append(c.claimPairs(), c.events...),
-		"stuck_limit", c.cfg.StuckLimit, "retention", int64(c.cfg.Retention/time.Second),
-		"crash_suspends", c.cfg.CrashPolicy == CrashSuspend, "stop_batch", stopBatch, "turn_limits", c.cfg.turnLimits(),
-		"task", rediskey.For(h.session).TaskPrefix(), "token", h.token, "fresh_sid", newSessionID(), "prefix", h.prefix,
+func (c *Claim) claimArgs() []any {
+	consumer := c.consumer
+	return claimMove.args(append(append(consumer.claimPairs(), consumer.events...),
+		"stuck_limit", consumer.cfg.StuckLimit, "retention", int64(consumer.cfg.Retention/time.Second),
+		"crash_suspends", consumer.cfg.CrashPolicy == CrashSuspend, "stop_batch", stopBatch, "turn_limits", consumer.cfg.turnLimits(),
+		"task", rediskey.For(c.session).TaskPrefix(), "token", c.token, "fresh_sid", newSessionID(), "prefix", c.prefix,
 	)...)
 }
 
@@ -135,16 +135,16 @@ func (c Config) turnLimits() string { return fmt.Sprint(c.TurnMessages, c.TurnBy
 // claimed.
 func (c *Consumer) claimFast(ctx context.Context, attempts []*Claim) ([]*script.Call, error) {
 	calls := make([]*script.Call, len(attempts))
-	for i, h := range attempts {
+	for i, claim := range attempts {
 		calls[i] = &script.Call{
-			Script: claimFast.Script, Shared: c.claimShared, Keys: claimFast.keys(h.keys),
-			Args: claimFast.each("task", rediskey.For(h.session).TaskPrefix(), "token", h.token, "fresh_sid", newSessionID()),
+			Script: claimFast.Script, Shared: c.claimShared, Keys: claimFast.keys(claim.keys),
+			Args: claimFast.each("task", rediskey.For(claim.session).TaskPrefix(), "token", claim.token, "fresh_sid", newSessionID()),
 		}
 	}
 	var first []*script.Call
 	if c.cfg.SentinelTTL < ClaimGrace {
 		for some := range slices.Chunk(attempts, TimerBatch) {
-			first = append(first, c.lookAfter(some))
+			first = append(first, c.indexOwned(some))
 		}
 	}
 	sent := c.moves.DoAfter(ctx, first, calls)

@@ -95,7 +95,7 @@ type Config struct {
 	// names none: a plain asynq.Client takes any name. What is in it is not run. It is
 	// called once for each of the first 1,000 names, from several goroutines. Nil: nobody
 	// is told.
-	LeftAlone func(queue string)
+	SkippedQueue func(queue string)
 
 	// ListIdle keeps every session on asynqmon's list that was not forgotten. Without
 	// it the list has those with something to look at, see Unregister. All workers
@@ -165,7 +165,7 @@ type Consumer struct {
 
 	unheardMu  sync.Mutex
 	unheard    []*Claim // claims of which no reply came
-	takingBack bool     // a TakeBack is at work
+	unclaiming bool     // a TakeBack is at work
 }
 
 // NewConsumer makes a consumer that shares rdb, which stays the caller's to close.
@@ -175,13 +175,13 @@ func NewConsumer(rdb redis.UniversalClient, cfg Config) (*Consumer, error) {
 		return nil, errors.New("sessionqueue: Config.Worker is empty")
 	}
 	cfg = cfg.withDefaults()
-	c := &Consumer{Walker: Walker{rdb: rdb}, cfg: cfg, moves: script.NewBatcher(rdb, inFlight)}
-	if cfg.LeftAlone != nil {
-		c.odd = once(maxLeftAlone, func(name string) { cfg.LeftAlone(rediskey.Queue(name)) })
+	consumer := &Consumer{Walker: Walker{rdb: rdb}, cfg: cfg, moves: script.NewBatcher(rdb, inFlight)}
+	if cfg.SkippedQueue != nil {
+		consumer.skipped = once(maxSkipped, func(name string) { cfg.SkippedQueue(rediskey.Queue(name)) })
 	}
-	c.events = cfg.eventPairs()
-	c.claimShared, c.finishShared = claimFast.args(c.claimPairs()...), finishFast.args(c.finishPairs()...)
-	return c, nil
+	consumer.events = cfg.eventPairs()
+	consumer.claimShared, consumer.finishShared = claimFast.args(consumer.claimPairs()...), finishFast.args(consumer.finishPairs()...)
+	return consumer, nil
 }
 
 // eventBytes divides EventsBytes: short events, up to so many bytes each, are bounded by
@@ -221,7 +221,7 @@ func (c *Consumer) Pop(ctx context.Context, n int) ([]string, error) {
 	for i, z := range popped {
 		sessions[i], _ = z.Member.(string)
 	}
-	return c.Named(sessions), nil
+	return c.ValidNames(sessions), nil
 }
 
 // Await is Pop for one session that waits for it, up to block. It does not look at
@@ -235,11 +235,11 @@ func (c *Consumer) Await(ctx context.Context, block time.Duration) ([]string, er
 		return nil, err
 	}
 	session, _ := one.Member.(string)
-	return c.Named([]string{session}), nil
+	return c.ValidNames([]string{session}), nil
 }
 
 // maxLeftAlone is of how many queues Config.LeftAlone is told.
-const maxLeftAlone = 1000
+const maxSkipped = 1000
 
 // once calls f with each of the first names that it gets, once.
 func once(most int, f func(name string)) func(name string) {

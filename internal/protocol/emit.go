@@ -9,15 +9,15 @@ import (
 
 // Emit appends events to the session's stream, after the turn's start if that
 // was not announced before. Calls must not overlap.
-func (h *Claim) Emit(ctx context.Context, events []session.Event) error {
-	h.mu.Lock()
-	if !h.announced {
-		events = append([]session.Event{h.start()}, events...)
+func (c *Claim) Emit(ctx context.Context, events []session.Event) error {
+	c.mu.Lock()
+	if !c.startSent {
+		events = append([]session.Event{c.start()}, events...)
 	}
-	h.announced = true
-	h.seq++
-	seq := h.seq
-	h.mu.Unlock()
+	c.startSent = true
+	c.seq++
+	seq := c.seq
+	c.mu.Unlock()
 	if len(events) == 0 {
 		return nil
 	}
@@ -28,14 +28,14 @@ func (h *Claim) Emit(ctx context.Context, events []session.Event) error {
 			return fmt.Errorf("encode event: %w", err)
 		}
 	}
-	_, err := h.move(ctx, emitMove, true, "number", seq, "batch", batch)
+	_, err := c.move(ctx, emitMove, true, "number", seq, "batch", batch)
 	return err
 }
 
 // start is the event of the turn's start. h.mu is held.
-func (h *Claim) start() session.Event {
-	e := session.Event{Type: session.EventTurnStarted, SessionID: h.turn.SessionID, Turn: h.turn.ID, Fence: h.turn.Fence, Reset: h.turn.Reset, Resume: h.turn.Resume}
-	for _, t := range h.turn.Messages() {
+func (c *Claim) start() session.Event {
+	e := session.Event{Type: session.EventTurnStarted, SessionID: c.turn.SessionID, Turn: c.turn.ID, Fence: c.turn.Fence, Reset: c.turn.Reset, Resume: c.turn.Resume}
+	for _, t := range c.turn.Messages() {
 		e.Messages = append(e.Messages, t.Message.ID)
 	}
 	return e
@@ -43,13 +43,13 @@ func (h *Claim) start() session.Event {
 
 // unannounced is the turn's start as JSON, or "" if it was told already: the end
 // of a turn announces both.
-func (h *Claim) unannounced() (string, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.announced {
+func (c *Claim) unsentStart() (string, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.startSent {
 		return "", nil
 	}
-	text, err := marshal(h.start())
+	text, err := marshal(c.start())
 	if err != nil {
 		return "", fmt.Errorf("encode event: %w", err)
 	}

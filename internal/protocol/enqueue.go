@@ -57,7 +57,7 @@ func (e *Enqueuer) next() *asynq.Client {
 }
 
 // Told takes note of Redis' clock, ms.
-func (e *Enqueuer) Told(now int64) {
+func (e *Enqueuer) SetClock(now int64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.clock = clock{now, time.Now()}
@@ -75,7 +75,7 @@ func (e *Enqueuer) Now(ctx context.Context) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	e.Told(now.UnixMilli())
+	e.SetClock(now.UnixMilli())
 	return now.UnixMilli(), nil
 }
 

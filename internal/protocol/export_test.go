@@ -58,7 +58,7 @@ func Unheard(c *Consumer) int {
 
 // HeardNothing leaves a claim to TakeBack whose sentinel has ended long ago.
 func HeardNothing(c *Consumer, session string) {
-	c.heardNothing(&Claim{consumer: c, session: session, keys: Keys(session, "", time.Now())})
+	c.addUnheard(&Claim{consumer: c, session: session, keys: Keys(session, "", time.Now())})
 }
 
 // SetEnqueuesPerClient changes after how many messages a client has another

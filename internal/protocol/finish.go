@@ -46,39 +46,39 @@ func (e End) archives() bool {
 // Finish ends the turn: ack or archive, transcript, reply and statistics in one
 // script. Then either the next message is taken under the same sentinel and a
 // new fence (more is true, and Turn tells what), or the hold is over.
-func (h *Claim) Finish(ctx context.Context, end End) (more bool, err error) {
-	defer h.ends()() // also between the two scripts: the first may have released it, unheard
-	w, err := h.written(end)
+func (c *Claim) Finish(ctx context.Context, end End) (more bool, err error) {
+	defer c.ends()() // also between the two scripts: the first may have released it, unheard
+	w, err := c.written(end)
 	if err != nil {
 		return false, err
 	}
-	if h.mayBeFast(end) {
-		if done, more, err := h.finishFast(ctx, end, w); done || err != nil {
+	if c.mayBeFast(end) {
+		if done, more, err := c.finishFast(ctx, end, w); done || err != nil {
 			return more, err
 		}
 	}
-	last, sent := h.Turn(), time.Now()
-	r, err := h.move(ctx, finishMove, false, h.finishRest(end, w)...)
+	last, sent := c.Turn(), time.Now()
+	r, err := c.move(ctx, finishMove, false, c.finishRest(end, w)...)
 	if err != nil {
 		return false, err
 	}
 	if r.status() == "released" {
-		return false, h.released(ctx, r)
+		return false, c.released(ctx, r)
 	}
-	h.begin(sent, r)
+	c.begin(sent, r)
 	if end.Status != session.StatusDone {
-		h.keep(last)
+		c.keepMark(last)
 	}
 	return true, nil
 }
 
 // keep tells the next turn of the resume mark that the last one's claim has found.
 // That was not finished, so it is still there, as a claim would see.
-func (h *Claim) keep(last Turn) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if last.Resume != "" && last.SessionID == h.turn.SessionID {
-		h.turn.Resume, h.turn.ResumeAge = last.Resume, last.ResumeAge+h.turn.Started.Sub(last.Started)
+func (c *Claim) keepMark(last Turn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if last.Resume != "" && last.SessionID == c.turn.SessionID {
+		c.turn.Resume, c.turn.ResumeAge = last.Resume, last.ResumeAge+c.turn.Started.Sub(last.Started)
 	}
 }
 
@@ -115,15 +115,15 @@ func (c *Consumer) finishPairs() []any {
 }
 
 // finishRest is what the full path gets beside what each claim knows.
-func (h *Claim) finishRest(end End, w written) []any {
-	c, turn, why := h.consumer, h.Turn(), ""
-	ending, untaken := h.split(end.Untaken)
+func (c *Claim) finishRest(end End, w written) []any {
+	consumer, turn, why := c.consumer, c.Turn(), ""
+	ending, untaken := c.split(end.Untaken)
 	if end.archives() {
 		why = cmp.Or(text(end.Error), string(end.Status))
 	}
 	return []any{
-		"transcript_ttl", c.cfg.TranscriptTTL.Milliseconds(),
-		"phase", c.phase(), "outcome", w.outcome, "start", w.start, "bounds", w.bounds, "release", end.Release, "why", why, "well", end.Status == session.StatusDone,
+		"transcript_ttl", consumer.cfg.TranscriptTTL.Milliseconds(),
+		"phase", consumer.phase(), "outcome", w.outcome, "start", w.start, "bounds", w.bounds, "release", end.Release, "why", why, "well", end.Status == session.StatusDone,
 		"sid", turn.SessionID, "noted", len(turn.Dropped) > 0, "told_ids", turn.told(end.Told), "omitted", turn.notes.omitted,
 		"short_outcome", w.result, "ending", taskIDs(ending), "untaken", taskIDs(untaken), "entries", w.entries,
 	}
@@ -162,10 +162,10 @@ func (c *Consumer) bounds(before int64, entries []string) string {
 	return fmt.Sprint(c.cfg.TranscriptCap, c.cfg.TranscriptBytes, size)
 }
 
-func (h *Claim) written(end End) (w written, err error) {
-	turn := h.Turn()
-	ending, _ := h.split(end.Untaken)
-	if w.start, err = h.unannounced(); err != nil {
+func (c *Claim) written(end End) (w written, err error) {
+	turn := c.Turn()
+	ending, _ := c.split(end.Untaken)
+	if w.start, err = c.unsentStart(); err != nil {
 		return w, err
 	}
 	outcome := session.Event{
@@ -179,14 +179,14 @@ func (h *Claim) written(end End) (w written, err error) {
 	if err != nil {
 		return w, fmt.Errorf("encode outcome: %w", err)
 	}
-	for _, e := range h.consumer.bounded(end.Entries) {
+	for _, e := range c.consumer.bounded(end.Entries) {
 		entry, err := marshal(e)
 		if err != nil {
 			return w, fmt.Errorf("encode entry: %w", err)
 		}
 		w.entries = append(w.entries, entry)
 	}
-	w.bounds = h.consumer.bounds(turn.Entries, w.entries)
+	w.bounds = c.consumer.bounds(turn.Entries, w.entries)
 	return w, nil
 }
 
@@ -194,20 +194,20 @@ func (h *Claim) written(end End) (w written, err error) {
 // carried out: the turn has ended and the sentinel is released. Only the workers could
 // not be told of the messages that wait. PutBack does so; else reap or sweep find the
 // session.
-var ErrUnannounced = errors.New("the waiting messages were not announced")
+var ErrNotWoken = errors.New("the waiting messages were not announced")
 
 // released ends the hold and, where more can be claimed, now or later, tells the
 // workers.
-func (h *Claim) released(ctx context.Context, r returned) error {
-	h.lease.End()
+func (c *Claim) released(ctx context.Context, r returned) error {
+	c.lease.End()
 	at, now := r.int("at"), r.int("now")
 	if at == 0 {
 		return nil
 	}
 	// The lease's own context has just ended.
 	ctx = context.WithoutCancel(ctx)
-	if err := Wake(ctx, h.consumer.rdb, now, h.consumer.cfg.Grace(), WakeUp{h.session, at}); err != nil {
-		return fmt.Errorf("released %s: %w: %w", h.session, ErrUnannounced, err)
+	if err := Wake(ctx, c.consumer.rdb, now, c.consumer.cfg.Grace(), WakeUp{c.session, at}); err != nil {
+		return fmt.Errorf("released %s: %w: %w", c.session, ErrNotWoken, err)
 	}
 	return nil
 }
@@ -237,58 +237,58 @@ const fastEntries = 1000
 
 // mayBeFast reports whether the worker knows of nothing about a turn that its
 // fast path does not do, see lua/finish.lua.
-func (h *Claim) mayBeFast(end End) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return end.Status == session.StatusDone && len(h.turn.Dropped) == 0 && h.consumer.cfg.Retention >= time.Second &&
-		!h.renewed && len(h.part) == 1 && h.part[0].task != "" && len(end.Entries) <= fastEntries
+func (c *Claim) mayBeFast(end End) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return end.Status == session.StatusDone && len(c.turn.Dropped) == 0 && c.consumer.cfg.Retention >= time.Second &&
+		!c.renewed && len(c.part) == 1 && c.part[0].task != "" && len(end.Entries) <= fastEntries
 }
 
 // finishFast ends a turn of which mayBeFast is true. done is false if that was
 // not so after all.
-func (h *Claim) finishFast(ctx context.Context, end End, w written) (done, more bool, err error) {
-	last, sent, now := h.Turn(), time.Now(), h.redisNow()
-	h.mu.Lock()
-	p, keys, uncounted := h.part[0], h.keys, h.uncounted+1
-	h.mu.Unlock()
+func (c *Claim) finishFast(ctx context.Context, end End, w written) (done, more bool, err error) {
+	last, sent, now := c.Turn(), time.Now(), c.redisNow()
+	c.mu.Lock()
+	p, keys, uncounted := c.part[0], c.keys, c.uncounted+1
+	c.mu.Unlock()
 	next := Turn{
-		Session: h.session, SessionID: last.SessionID, Fence: max(now, last.Fence+1), Entries: last.Entries + int64(len(end.Entries)),
+		Session: c.session, SessionID: last.SessionID, Fence: max(now, last.Fence+1), Entries: last.Entries + int64(len(end.Entries)),
 		Started: sent, StartedAt: time.UnixMilli(now),
 	}
 	following := any(next.Fence)
 	if end.Release {
 		following = ""
 	}
-	seconds, retention := now/1000, int64(h.consumer.cfg.Retention/time.Second)
-	r, err := h.endFast(ctx, &script.Call{
-		Script: finishFast.Script, Shared: h.consumer.finishShared, Keys: finishFast.keys(keys),
+	seconds, retention := now/1000, int64(c.consumer.cfg.Retention/time.Second)
+	r, err := c.endFast(ctx, &script.Call{
+		Script: finishFast.Script, Shared: c.consumer.finishShared, Keys: finishFast.keys(keys),
 		Args: finishFast.each(
-			"task", rediskey.For(h.session).TaskPrefix(), "token", h.token, "fence", last.Fence, "outcome", w.outcome, "start", w.start, "bounds", w.bounds,
+			"task", rediskey.For(c.session).TaskPrefix(), "token", c.token, "fence", last.Fence, "outcome", w.outcome, "start", w.start, "bounds", w.bounds,
 			"id", p.taskID, "msg", p.task+completion(retention, seconds), "following_fence", following, "now", now,
 			"score", seconds+retention, "total", next.Entries, "done", uncounted, "entries", w.entries,
 		),
 	})
 	if err != nil {
-		return false, false, fmt.Errorf("finish %s: %w", h.session, err)
+		return false, false, fmt.Errorf("finish %s: %w", c.session, err)
 	}
 	switch r.status() {
 	case "released":
-		h.lease.End()
+		c.lease.End()
 		return true, false, nil
 	case "following":
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		h.uncounted = uncounted % countEvery
-		h.run(next, r)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.uncounted = uncounted % countEvery
+		c.run(next, r)
 		return true, true, nil
 	}
 	return false, false, nil
 }
 
 // endFast sends the fast path, together with others', until there is a reply.
-func (h *Claim) endFast(ctx context.Context, call *script.Call) (returned, error) {
-	err := h.persist(ctx, func() error {
-		h.consumer.moves.Do(ctx, call)
+func (c *Claim) endFast(ctx context.Context, call *script.Call) (returned, error) {
+	err := c.persist(ctx, func() error {
+		c.consumer.moves.Do(ctx, call)
 		return call.Err
 	})
 	return finishFast.returned(call.Result), err

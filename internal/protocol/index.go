@@ -36,36 +36,48 @@ func Wake(ctx context.Context, rdb redis.UniversalClient, now int64, grace time.
 		func(p redis.Pipeliner) { w.Ready(ctx, p) })
 }
 
+// Announce makes a session known to workers and to asynqmon whose messages came without
+// an enqueue.
+func ListAndWake(ctx context.Context, rdb redis.UniversalClient, sessionKey string, now, at int64) error {
+	w := Wakes(now, ClaimGrace, WakeUp{sessionKey, at})
+	return InOrder(ctx, rdb,
+		func(p redis.Pipeliner) {
+			indexEntry{sessionKey, now}.add(ctx, p)
+			w.Owned(ctx, p)
+		},
+		func(p redis.Pipeliner) { w.Ready(ctx, p) })
+}
+
 // WakeSet is what the indexes get of wakeUps, in two steps: owned, then ready.
-type WakeSet struct{ claim, announce, Wait []redis.Z }
+type WakeSet struct{ owned, ready, Due []redis.Z }
 
 // Wakes is what the indexes get of ups.
 func Wakes(now int64, grace time.Duration, ups ...WakeUp) (w WakeSet) {
 	for _, u := range ups {
 		if u.At > now {
-			w.Wait = append(w.Wait, redis.Z{Score: float64(u.At), Member: u.Session})
+			w.Due = append(w.Due, redis.Z{Score: float64(u.At), Member: u.Session})
 			continue
 		}
-		w.claim = append(w.claim, redis.Z{Score: float64(now + grace.Milliseconds()), Member: u.Session})
-		w.announce = append(w.announce, redis.Z{Score: float64(now), Member: u.Session})
+		w.owned = append(w.owned, redis.Z{Score: float64(now + grace.Milliseconds()), Member: u.Session})
+		w.ready = append(w.ready, redis.Z{Score: float64(now), Member: u.Session})
 	}
 	return w
 }
 
 // Owned adds those that can be claimed to the owned index.
 func (w WakeSet) Owned(ctx context.Context, p redis.Pipeliner) {
-	if len(w.claim) > 0 {
-		p.ZAdd(ctx, rediskey.Owned, w.claim...)
+	if len(w.owned) > 0 {
+		p.ZAdd(ctx, rediskey.Owned, w.owned...)
 	}
 }
 
 // Ready adds them to the ready index, and those that have to wait to the due index.
 func (w WakeSet) Ready(ctx context.Context, p redis.Pipeliner) {
-	if len(w.announce) > 0 {
-		p.ZAddNX(ctx, rediskey.Ready, w.announce...)
+	if len(w.ready) > 0 {
+		p.ZAddNX(ctx, rediskey.Ready, w.ready...)
 	}
-	if len(w.Wait) > 0 {
-		p.ZAddLT(ctx, rediskey.Due, w.Wait...)
+	if len(w.Due) > 0 {
+		p.ZAddLT(ctx, rediskey.Due, w.Due...)
 	}
 }
 
@@ -79,10 +91,10 @@ func QueueRecovery(ctx context.Context, p redis.Pipeliner, late ...redis.Z) {
 
 // lookAfter has reap look at holds in a TTL's time at the latest, up to timerBatch of
 // them.
-func (c *Consumer) lookAfter(holds []*Claim) *script.Call {
-	sessions := make([]string, len(holds))
-	for i, h := range holds {
-		sessions[i] = h.session
+func (c *Consumer) indexOwned(claims []*Claim) *script.Call {
+	sessions := make([]string, len(claims))
+	for i, claim := range claims {
+		sessions[i] = claim.session
 	}
 	return &script.Call{
 		Script: lookAfterMove.Script, Keys: []string{rediskey.Owned},

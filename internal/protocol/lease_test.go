@@ -200,7 +200,7 @@ func TestRenew(t *testing.T) {
 	r := b.c.Renew(b.ctx, []*sq.Claim{h})[0]
 	expect.OK(t, r.Err)
 	expect.Equal(t, "waiting", r.Waiting, 2)
-	expect.Equal(t, "asked", r.Asked, nil)
+	expect.Equal(t, "asked", r.Requested, nil)
 	expect.Equal(t, "fence", r.Fence, h.Turn().Fence)
 	if left := b.rdb.PTTL(b.ctx, b.k.Sentinel()).Val(); left < 50*time.Second {
 		t.Errorf("the sentinel has %s left", left)
@@ -210,8 +210,8 @@ func TestRenew(t *testing.T) {
 	}
 	_, err = b.client.Stop(b.ctx, key)
 	expect.OK(t, err)
-	if r := b.c.Renew(b.ctx, []*sq.Claim{h})[0]; !errors.Is(r.Asked, sq.ErrStopRequested) {
-		t.Errorf("after a stop it is asked %v", r.Asked)
+	if r := b.c.Renew(b.ctx, []*sq.Claim{h})[0]; !errors.Is(r.Requested, sq.ErrStopRequested) {
+		t.Errorf("after a stop it is asked %v", r.Requested)
 	}
 	b.die()
 	r = b.c.Renew(b.ctx, []*sq.Claim{h})[0]

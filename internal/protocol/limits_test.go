@@ -122,7 +122,7 @@ func TestModeOfAMessageThatWasNotRung(t *testing.T) {
 		want = append(want, id)
 	}
 	r := b.c.Renew(b.ctx, []*sq.Claim{h})[0]
-	if r.Asked != nil || r.Steer || r.Waiting != len(want) {
+	if r.Requested != nil || r.Steer || r.Waiting != len(want) {
 		t.Errorf("renewal: %+v", r)
 	}
 	expect.Equal(t, "goes on", b.finish(h), true)

@@ -36,8 +36,8 @@ func TestLineCapOfARunningSession(t *testing.T) {
 		expect.Equal(t, string(mode), string(r.Status)+" "+r.Reason, "refused line")
 		expect.Equal(t, "as an error", errors.Is(r.Err(), turnstile.ErrLineFull), true)
 	}
-	if r := b.c.Renew(b.ctx, []*sq.Claim{h})[0]; r.Asked != nil {
-		t.Errorf("the turn is asked %v", r.Asked)
+	if r := b.c.Renew(b.ctx, []*sq.Claim{h})[0]; r.Requested != nil {
+		t.Errorf("the turn is asked %v", r.Requested)
 	}
 	expect.Equal(t, "a rejected one", b.say("r", session.ModeReject).Reason, "busy")
 	b.finish(h)

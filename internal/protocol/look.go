@@ -12,7 +12,7 @@ import (
 
 // What Looked.What may be.
 const (
-	LookHeld  = "held"  // N: how long its sentinel lives, ms
+	LookOwned = "held"  // N: how long its sentinel lives, ms
 	LookReady = "ready" // N: 1 after a dead owner
 	LookWait  = "wait"  // N: until when, ms
 )

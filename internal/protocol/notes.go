@@ -18,7 +18,7 @@ type notes struct {
 
 // drops takes what scripts answer of dropped messages: "omitted omitted_told ids", see
 // lua/notes.lua. It is a courtesy to the agent: what cannot be read says nothing.
-func (t *Turn) drops(answer string) {
+func (t *Turn) setDropped(answer string) {
 	omitted, rest, _ := strings.Cut(answer, " ")
 	told, list, _ := strings.Cut(rest, " ")
 	var ids []string

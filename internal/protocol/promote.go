@@ -34,27 +34,27 @@ func requested(what string) error {
 // Promote brings the turn from starting to running. It comes before the agent is
 // started; on an error the agent must not be. ErrStopAsked: somebody has stopped
 // the turn meanwhile; ErrDraining: a drain has.
-func (h *Claim) Promote(ctx context.Context) error {
-	if h.consumer.cfg.Immediate {
+func (c *Claim) Promote(ctx context.Context) error {
+	if c.consumer.cfg.Immediate {
 		return nil
 	}
-	r, err := h.move(ctx, promoteMove, true)
+	r, err := c.move(ctx, promoteMove, true)
 	if err != nil {
 		return err
 	}
 	if r.status() == "refused" {
 		return requested(r.text("by"))
 	}
-	h.mu.Lock()
-	h.steer = r.is("steer")
-	h.mu.Unlock()
+	c.mu.Lock()
+	c.steer = r.is("steer")
+	c.mu.Unlock()
 	return nil
 }
 
 // SteerWaits reports whether Promote found a message that is to be steered into
 // the turn, or Steer left some behind. For later ones there are signals and renewals.
-func (h *Claim) SteerWaits() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.steer
+func (c *Claim) SteerWaits() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.steer
 }

@@ -273,8 +273,8 @@ func TestLateStop(t *testing.T) {
 	b.pass(310 * time.Millisecond)
 	expect.Equal(t, "answer", late.deliver(b), "[late]")
 	expect.List(t, "the line", b.waiting(), "c")
-	if r := b.c.Renew(b.ctx, []*sq.Claim{h})[0]; r.Asked != nil {
-		t.Errorf("the turn is asked %v", r.Asked)
+	if r := b.c.Renew(b.ctx, []*sq.Claim{h})[0]; r.Requested != nil {
+		t.Errorf("the turn is asked %v", r.Requested)
 	}
 }
 
@@ -373,8 +373,8 @@ func TestStopSentAgainBehindAnother(t *testing.T) {
 	s, err := b.client.Stop(b.ctx, key)
 	expect.OK(t, err)
 	expect.Equal(t, "stopped", s, session.Stopped{Phase: "running", Fence: fence})
-	if r := b.c.Renew(b.ctx, []*sq.Claim{h})[0]; r.Asked != nil {
-		t.Errorf("the next turn is asked %v", r.Asked)
+	if r := b.c.Renew(b.ctx, []*sq.Claim{h})[0]; r.Requested != nil {
+		t.Errorf("the next turn is asked %v", r.Requested)
 	}
 }
 

@@ -28,7 +28,7 @@ func (b *bench) reply(h *sq.Claim) sq.Decided {
 	b.Helper()
 	r := b.c.Renew(b.ctx, []*sq.Claim{h})[0]
 	expect.OK(b, r.Err)
-	return r.Reply
+	return r.Decided
 }
 
 // A question is answered once, by whoever is first, and only while it is asked.

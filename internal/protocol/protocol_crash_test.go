@@ -302,7 +302,7 @@ func TestCrashesAreCountedThroughASuspension(t *testing.T) {
 		},
 		"after a lost reply": func(b *bench) {
 			b.loseClaim("claim")
-			expect.OK(b, b.c.TakeBack(b.ctx))
+			expect.OK(b, b.c.Unclaim(b.ctx))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -135,8 +135,8 @@ func TestB06_PromoteKeepsTheToken(t *testing.T) {
 	expect.Equal(t, "sentinel", b.rdb.Get(b.ctx, b.k.Sentinel()).Val(), token)
 	expect.Equal(t, "fence", b.info().Fence, fence)
 	b.say("b", session.ModeInterrupt)
-	if r := b.c.Renew(b.ctx, []*sq.Claim{h})[0]; !errors.Is(r.Asked, sq.ErrInterruptRequested) {
-		t.Errorf("asked: %v", r.Asked)
+	if r := b.c.Renew(b.ctx, []*sq.Claim{h})[0]; !errors.Is(r.Requested, sq.ErrInterruptRequested) {
+		t.Errorf("asked: %v", r.Requested)
 	}
 }
 
@@ -149,8 +149,8 @@ func TestB07_AStartingTurnIsNotInterrupted(t *testing.T) {
 	expect.Equal(t, "status", r.Status, turnstile.Queued)
 	expect.Equal(t, "position", r.Position, 3)
 	expect.OK(t, h.Promote(b.ctx))
-	if r := b.c.Renew(b.ctx, []*sq.Claim{h})[0]; r.Asked != nil {
-		t.Errorf("asked: %v", r.Asked)
+	if r := b.c.Renew(b.ctx, []*sq.Claim{h})[0]; r.Requested != nil {
+		t.Errorf("asked: %v", r.Requested)
 	}
 	expect.List(t, "the line", b.waiting(), "b", "c")
 }

@@ -119,8 +119,8 @@ func TestInterruptGoesFirst(t *testing.T) {
 	expect.Equal(t, "goes on", more, true)
 	expect.Equal(t, "with", h.Turn().Message.ID, "more-urgent")
 	expect.Equal(t, "status", b.outcome("a").Status, session.StatusInterrupted)
-	if r := b.c.Renew(b.ctx, []*sq.Claim{h})[0]; r.Asked != nil {
-		t.Errorf("the next turn is asked %v", r.Asked)
+	if r := b.c.Renew(b.ctx, []*sq.Claim{h})[0]; r.Requested != nil {
+		t.Errorf("the next turn is asked %v", r.Requested)
 	}
 	b.finish(h)
 	expect.Equal(t, "then", h.Turn().Message.ID, "urgent")
@@ -199,8 +199,8 @@ func TestBusyModeOfTheWorker(t *testing.T) {
 				expect.Equal(t, "status", r.Status, turnstile.Refused)
 			} else {
 				expect.Equal(t, "position", r.Position, 2)
-				if r := b.c.Renew(b.ctx, []*sq.Claim{h})[0]; !errors.Is(r.Asked, sq.ErrInterruptRequested) {
-					t.Errorf("asked: %v", r.Asked)
+				if r := b.c.Renew(b.ctx, []*sq.Claim{h})[0]; !errors.Is(r.Requested, sq.ErrInterruptRequested) {
+					t.Errorf("asked: %v", r.Requested)
 				}
 			}
 			expect.Equal(t, "a message's own mode", b.say("d", session.ModeQueue).Status, turnstile.Queued)

@@ -46,7 +46,7 @@ func TestStopOfARunningTurn(t *testing.T) {
 	expect.OK(t, err)
 	expect.Equal(t, "found", s, session.Stopped{Phase: "running", Fence: h.Turn().Fence, Dropped: 2})
 	b.say("d")
-	if r := b.c.Renew(b.ctx, []*sq.Claim{h})[0]; !errors.Is(r.Asked, sq.ErrStopRequested) || r.Fence != h.Turn().Fence {
+	if r := b.c.Renew(b.ctx, []*sq.Claim{h})[0]; !errors.Is(r.Requested, sq.ErrStopRequested) || r.Fence != h.Turn().Fence {
 		t.Errorf("renewal: %+v", r)
 	}
 	if err := h.Requeue(b.ctx, "drain"); !errors.Is(err, sq.ErrStopRequested) {
@@ -56,8 +56,8 @@ func TestStopOfARunningTurn(t *testing.T) {
 	expect.OK(t, err)
 	expect.Equal(t, "goes on", more, true)
 	expect.Equal(t, "with what came afterwards", h.Turn().Message.ID, "d")
-	if r := b.c.Renew(b.ctx, []*sq.Claim{h})[0]; r.Asked != nil {
-		t.Errorf("the next turn is asked %v", r.Asked)
+	if r := b.c.Renew(b.ctx, []*sq.Claim{h})[0]; r.Requested != nil {
+		t.Errorf("the next turn is asked %v", r.Requested)
 	}
 	expect.OK(t, h.Promote(b.ctx))
 }
@@ -137,19 +137,19 @@ func TestSignals(t *testing.T) {
 	h := b.start()
 	b.say("b", session.ModeInterrupt)
 	s := next("")
-	if !errors.Is(s.Asked, sq.ErrInterruptRequested) || s.Token != h.Token() || s.Fence != h.Turn().Fence {
+	if !errors.Is(s.Requested, sq.ErrInterruptRequested) || s.Token != h.Token() || s.Fence != h.Turn().Fence {
 		t.Errorf("interrupt: %+v", s)
 	}
 	_, err := b.client.Stop(b.ctx, key)
 	expect.OK(t, err)
 	s = next("")
-	if !errors.Is(s.Asked, sq.ErrStopRequested) || s.Token != h.Token() || s.Fence != h.Turn().Fence {
+	if !errors.Is(s.Requested, sq.ErrStopRequested) || s.Token != h.Token() || s.Fence != h.Turn().Fence {
 		t.Errorf("stop: %+v", s)
 	}
 	expect.OK(t, b.inspector().CancelProcessing(b.task("a")))
 	s = next(b.task("a"))
 	fence, runs := h.Runs(s.TaskID)
-	if !errors.Is(s.Asked, sq.ErrStopRequested) || !runs || fence != h.Turn().Fence {
+	if !errors.Is(s.Requested, sq.ErrStopRequested) || !runs || fence != h.Turn().Fence {
 		t.Errorf("asynqmon's Cancel: %+v", s)
 	}
 	cancel()

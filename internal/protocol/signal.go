@@ -17,9 +17,9 @@ type Signal struct {
 	// Asked is ErrStopAsked, ErrInterruptAsked, ErrRollbackAsked, or nil where Steer
 	// is set: a message waits that is to be steered into the turn; or where Reply is:
 	// the user has answered the agent's question.
-	Asked error
-	Steer bool
-	Reply Decided
+	Requested error
+	Steer     bool
+	Decided   Decided
 
 	// Token and Fence name the turn that is meant. A stop by asynqmon's Cancel
 	// names TaskID instead, and is published to every worker.
@@ -64,7 +64,7 @@ func (c *Consumer) Signals(ctx context.Context, ready func(), hear func(Signal))
 
 func parseSignal(m *redis.Message, own string) (Signal, bool) {
 	if m.Channel != own {
-		return Signal{Asked: ErrStopRequested, TaskID: m.Payload}, true
+		return Signal{Requested: ErrStopRequested, TaskID: m.Payload}, true
 	}
 	var wire struct {
 		Kind, Token, Session string
@@ -75,12 +75,12 @@ func parseSignal(m *redis.Message, own string) (Signal, bool) {
 	if json.Unmarshal([]byte(m.Payload), &wire) != nil {
 		return Signal{}, false
 	}
-	s := Signal{Asked: requested(wire.Kind), Steer: wire.Kind == "steer", Token: wire.Token, Fence: wire.Fence}
+	s := Signal{Requested: requested(wire.Kind), Steer: wire.Kind == "steer", Token: wire.Token, Fence: wire.Fence}
 	if wire.Kind == "ready" {
 		s.Session = wire.Session
 	}
 	if wire.Kind == "answer" {
-		s.Reply = Decided{wire.Question, wire.Answer}
+		s.Decided = Decided{wire.Question, wire.Answer}
 	}
-	return s, s.Asked != nil || s.Reply.Question != 0 || s.Steer || s.Session != ""
+	return s, s.Requested != nil || s.Decided.Question != 0 || s.Steer || s.Session != ""
 }

@@ -127,14 +127,14 @@ func situations() []situation {
 		{"unclaim", "", func(b *bench) func() error {
 			b.sayAll("now", "next")
 			b.loseClaim("claim_fast")
-			return func() error { return b.c.TakeBack(b.ctx) }
+			return func() error { return b.c.Unclaim(b.ctx) }
 		}},
 		{"unclaim", "asked to stop", func(b *bench) func() error {
 			b.sayAll("now", "next")
 			b.loseClaim("claim_fast")
 			_, err := b.client.Stop(b.ctx, key)
 			expect.OK(b, err)
-			return func() error { return b.c.TakeBack(b.ctx) }
+			return func() error { return b.c.Unclaim(b.ctx) }
 		}},
 		{"promote", "", func(b *bench) func() error {
 			b.sayAll("now", "next")
@@ -242,13 +242,13 @@ func situations() []situation {
 		{"keep", "", func(b *bench) func() error {
 			b.say("now")
 			h := b.start()
-			return func() error { return h.Keep(b.ctx, []byte(`{"agent":"test"}`), 2) }
+			return func() error { return h.StoreState(b.ctx, []byte(`{"agent":"test"}`), 2) }
 		}},
 		{"keep", "nothing", func(b *bench) func() error {
 			b.say("now")
 			h := b.start()
-			expect.OK(b, h.Keep(b.ctx, []byte(`1`), 0))
-			return func() error { return h.Keep(b.ctx, nil, 0) }
+			expect.OK(b, h.StoreState(b.ctx, []byte(`1`), 0))
+			return func() error { return h.StoreState(b.ctx, nil, 0) }
 		}},
 		{"ask", "", func(b *bench) func() error {
 			b.say("now")

@@ -80,14 +80,14 @@ func lives() map[string]func(b *bench) {
 			with(b, func(c *sq.Config) { c.Immediate = true })
 			b.say("a")
 			b.loseClaim("claim_fast")
-			expect.OK(b, b.c.TakeBack(b.ctx))
+			expect.OK(b, b.c.Unclaim(b.ctx))
 		},
 		"suspended, unheard": func(b *bench) {
 			limit(b, 1)
 			b.say("a")
 			expect.OK(b, b.start().Requeue(b.ctx, "x"))
 			b.loseClaim("claim")
-			expect.OK(b, b.c.TakeBack(b.ctx))
+			expect.OK(b, b.c.Unclaim(b.ctx))
 		},
 		"stopped, dead, later": func(b *bench) {
 			b.say("a")

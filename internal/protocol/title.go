@@ -16,16 +16,16 @@ func SetTitle(ctx context.Context, rdb script.Client, sessionKey, title string) 
 
 // Title proposes a title for the session's transcript. It is not taken where a
 // user has set one.
-func (h *Claim) Title(ctx context.Context, title string) error {
-	if err := h.lease.Held(); err != nil {
-		return fmt.Errorf("title of %s: %w", h.session, err)
+func (c *Claim) Title(ctx context.Context, title string) error {
+	if err := c.lease.Held(); err != nil {
+		return fmt.Errorf("title of %s: %w", c.session, err)
 	}
-	h.mu.Lock()
-	keys, fence := h.keys, h.turn.Fence
-	h.mu.Unlock()
-	_, err := h.consumer.moves.Run(ctx, titleMove.Script, titleMove.keys(keys), h.args(titleMove, fence, "title", text(title))...)
+	c.mu.Lock()
+	keys, fence := c.keys, c.turn.Fence
+	c.mu.Unlock()
+	_, err := c.consumer.moves.Run(ctx, titleMove.Script, titleMove.keys(keys), c.args(titleMove, fence, "title", text(title))...)
 	if err != nil {
-		return fmt.Errorf("title of %s: %w", h.session, err)
+		return fmt.Errorf("title of %s: %w", c.session, err)
 	}
 	return nil
 }

@@ -74,7 +74,7 @@ func TestWhatATrimmedTranscriptKeeps(t *testing.T) {
 	b.say("b")
 	h := b.start()
 	entries := h.Turn().Entries
-	expect.OK(t, h.Keep(b.ctx, []byte(`"kept"`), 2))
+	expect.OK(t, h.StoreState(b.ctx, []byte(`"kept"`), 2))
 	_, err := h.Finish(b.ctx, sq.End{Status: session.StatusDone, Entries: []session.Entry{
 		{Role: session.RoleUser, Text: "b", Turn: h.Turn().ID}, {Role: session.RoleAssistant, Text: strings.Repeat("x", 3<<20), Turn: h.Turn().ID},
 	}})

@@ -12,19 +12,19 @@ import (
 // lost, so nobody runs what it took. It tries until Redis has answered for each of
 // them, its sentinel has ended by itself, or ctx ends. Of calls at the same time one
 // does the work and the others return at once.
-func (c *Consumer) TakeBack(ctx context.Context) error {
+func (c *Consumer) Unclaim(ctx context.Context) error {
 	var failed error
-	for h := c.nextUnheard(true); h != nil; h = c.nextUnheard(false) {
-		failed = errors.Join(failed, h.takeBack(ctx))
+	for claim := c.nextUnheard(true); claim != nil; claim = c.nextUnheard(false) {
+		failed = errors.Join(failed, claim.unclaim(ctx))
 	}
 	return failed
 }
 
 // heardNothing remembers the claims of which no reply came.
-func (c *Consumer) heardNothing(holds ...*Claim) {
+func (c *Consumer) addUnheard(claims ...*Claim) {
 	c.unheardMu.Lock()
 	defer c.unheardMu.Unlock()
-	c.unheard = append(c.unheard, holds...)
+	c.unheard = append(c.unheard, claims...)
 }
 
 // nextUnheard is the next claim for a TakeBack, which begins with its first; nil: there
@@ -32,25 +32,25 @@ func (c *Consumer) heardNothing(holds ...*Claim) {
 func (c *Consumer) nextUnheard(begins bool) *Claim {
 	c.unheardMu.Lock()
 	defer c.unheardMu.Unlock()
-	if begins && c.takingBack {
+	if begins && c.unclaiming {
 		return nil
 	}
-	if c.takingBack = len(c.unheard) > 0; !c.takingBack {
+	if c.unclaiming = len(c.unheard) > 0; !c.unclaiming {
 		return nil
 	}
-	h := c.unheard[0]
+	claim := c.unheard[0]
 	c.unheard = c.unheard[1:]
-	return h
+	return claim
 }
 
 // takeBack releases what the hold's claim has taken, while its sentinel may last.
-func (h *Claim) takeBack(parent context.Context) error {
-	c := h.consumer
-	ctx, cancel := context.WithDeadline(parent, h.claimedBy)
+func (c *Claim) unclaim(parent context.Context) error {
+	consumer := c.consumer
+	ctx, cancel := context.WithDeadline(parent, c.claimedBy)
 	defer cancel()
 	var r returned
 	err := script.Repeat(ctx, func() (err error) {
-		r, err = unclaimMove.run(ctx, c.rdb, unclaimMove.keys(h.keys), h.args(unclaimMove, 0))
+		r, err = unclaimMove.run(ctx, consumer.rdb, unclaimMove.keys(c.keys), c.args(unclaimMove, 0))
 		return err
 	})
 	if err != nil {
@@ -59,11 +59,11 @@ func (h *Claim) takeBack(parent context.Context) error {
 	// Whoever claims in vain loses nothing, and an earlier reply may have been lost.
 	// If this fails, reap and sweep find the session.
 	_ = script.Repeat(ctx, func() error {
-		now, err := c.rdb.Time(ctx).Result()
+		now, err := consumer.rdb.Time(ctx).Result()
 		if err != nil {
 			return err
 		}
-		return Wake(ctx, c.rdb, now.UnixMilli(), c.cfg.Grace(), WakeUp{h.session, r.int("at")})
+		return Wake(ctx, consumer.rdb, now.UnixMilli(), consumer.cfg.Grace(), WakeUp{c.session, r.int("at")})
 	})
 	return nil
 }

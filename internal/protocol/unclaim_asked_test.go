@@ -20,7 +20,7 @@ func TestStopBeforeAClaimIsTakenBack(t *testing.T) {
 	expect.Equal(t, "phase", s.Phase, "starting")
 	b.say("c")
 	b.rdb.Del(b.ctx, rediskey.Ready)
-	expect.OK(t, b.c.TakeBack(b.ctx))
+	expect.OK(t, b.c.Unclaim(b.ctx))
 	expect.Equal(t, "workers are told", b.isIn(rediskey.Ready, key), true)
 	expect.List(t, "runs", b.drain(), "c")
 	expect.Equal(t, "a", b.outcome("a").Status, session.StatusStopped)
@@ -34,7 +34,7 @@ func TestTakeBackOfADeletedMessage(t *testing.T) {
 	b.say("a")
 	b.loseClaim("claim_fast")
 	b.rdb.Del(b.ctx, b.k.Task(b.task("a")))
-	expect.OK(t, b.c.TakeBack(b.ctx))
+	expect.OK(t, b.c.Unclaim(b.ctx))
 }
 
 // A repetition of the taking back, when another has taken the message meanwhile.
@@ -44,7 +44,7 @@ func TestTakeBackIsRepeatedLater(t *testing.T) {
 	b.say("a")
 	b.loseClaim("claim_fast")
 	token := b.rdb.HGet(b.ctx, b.k.Run(), "token").Val()
-	expect.OK(t, b.c.TakeBack(b.ctx))
+	expect.OK(t, b.c.Unclaim(b.ctx))
 	b.claim()
 	_, err := sq.Do(b.ctx, b.rdb, "unclaim", sq.KeysOf(key, ""), nil, "token", token).Slice()
 	expect.OK(t, err)
@@ -61,6 +61,6 @@ func TestTakeBackOfACollectedTurn(t *testing.T) {
 	_, err := h.Finish(b.ctx, sq.End{Status: session.StatusDone, Release: true})
 	expect.OK(t, err)
 	b.loseClaim("claim")
-	expect.OK(t, b.c.TakeBack(b.ctx))
+	expect.OK(t, b.c.Unclaim(b.ctx))
 	expect.Equal(t, "messages", len(b.claim().Turn().Messages()), 3)
 }

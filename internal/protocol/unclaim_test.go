@@ -40,7 +40,7 @@ func TestClaimWithoutAReplyIsTakenBack(t *testing.T) {
 				b.rdb.Del(b.ctx, rediskey.Ready)
 				b.loseClaim("claim_fast")
 				b.rdb.Del(b.ctx, rediskey.Ready)
-				expect.OK(t, b.c.TakeBack(b.ctx))
+				expect.OK(t, b.c.Unclaim(b.ctx))
 				expect.Equal(t, "workers are told", b.isIn(rediskey.Ready, key), true)
 				expect.List(t, "the line", b.waiting(), "a", "b")
 				expect.Equal(t, "sentinels", b.rdb.Exists(b.ctx, b.k.Sentinel(), b.k.Active()).Val(), 0)
@@ -63,7 +63,7 @@ func TestTakeBackOfAnothersClaim(t *testing.T) {
 	b.die()
 	h := b.claim()
 	before := b.rdb.HGetAll(b.ctx, b.k.Run()).Val()
-	expect.OK(t, b.c.TakeBack(b.ctx))
+	expect.OK(t, b.c.Unclaim(b.ctx))
 	after := b.rdb.HGetAll(b.ctx, b.k.Run()).Val()
 	expect.Equal(t, "token", after["token"], before["token"])
 	expect.Equal(t, "phase", after["phase"], before["phase"])
@@ -126,7 +126,7 @@ func TestTakeBackOfAFreshConversation(t *testing.T) {
 	expect.OK(t, err)
 	b.say("b")
 	b.loseClaim("claim")
-	expect.OK(t, b.c.TakeBack(b.ctx))
+	expect.OK(t, b.c.Unclaim(b.ctx))
 	turn := b.claim().Turn()
 	expect.Equal(t, "reset", turn.Reset, "suspended")
 	if turn.SessionID == sid {
@@ -151,12 +151,12 @@ func TestTakeBackWhileRedisIsAway(t *testing.T) {
 		if ends == "context" {
 			cancel()
 		}
-		if err := b.c.TakeBack(ctx); err == nil {
+		if err := b.c.Unclaim(ctx); err == nil {
 			t.Errorf("%s: no error", ends)
 		}
 		cancel()
 	}
-	expect.OK(t, b.c.TakeBack(b.ctx)) // nothing is left to do
+	expect.OK(t, b.c.Unclaim(b.ctx)) // nothing is left to do
 }
 
 // A claim of which no reply came while another TakeBack comes to its end is taken back as
@@ -169,7 +169,7 @@ func TestNoUnheardClaimIsLeft(t *testing.T) {
 		for range 4 {
 			all.Go(func() {
 				sq.HeardNothing(b.c.Consumer, key)
-				_ = b.c.TakeBack(b.ctx)
+				_ = b.c.Unclaim(b.ctx)
 			})
 		}
 		all.Wait()

@@ -15,8 +15,8 @@ const WalkBatch = 500
 
 // Walker visits sessions, for those who look after all of them.
 type Walker struct {
-	rdb redis.UniversalClient
-	odd func(name string) // is told of names that are no session's; nil: nobody is
+	rdb     redis.UniversalClient
+	skipped func(name string) // is told of names that are no session's; nil: nobody is
 }
 
 // NewWalker visits the sessions of rdb.
@@ -26,13 +26,13 @@ func NewWalker(rdb redis.UniversalClient) Walker { return Walker{rdb: rdb} }
 // and so there may be queues whose names begin as a session's does and go on with what
 // breaks a hash tag, or a terminal. They are left as they are: whoever made them knows
 // what they are for.
-func (w Walker) Named(names []string) []string {
+func (w Walker) ValidNames(names []string) []string {
 	return slices.DeleteFunc(names, func(name string) bool {
 		if session.ValidateKey(name) == nil {
 			return false
 		}
-		if w.odd != nil {
-			w.odd(name)
+		if w.skipped != nil {
+			w.skipped(name)
 		}
 		return true
 	})
@@ -48,7 +48,7 @@ func (w Walker) EachQueue(ctx context.Context, visit func(sessions []string) err
 				sessions = append(sessions, s)
 			}
 		}
-		return w.Named(sessions), next, err
+		return w.ValidNames(sessions), next, err
 	})
 }
 
@@ -60,7 +60,7 @@ func (w Walker) eachSession(ctx context.Context, visit func(sessions []string) e
 		for i := 0; i < len(pairs); i += 2 {
 			sessions = append(sessions, pairs[i])
 		}
-		return w.Named(sessions), next, err
+		return w.ValidNames(sessions), next, err
 	})
 }
 

@@ -51,7 +51,7 @@ func (r *Recovery) Due(ctx context.Context) (pause time.Duration, err error) {
 	}
 	pause = pauseUntil(now, next)
 	if len(sessions) > 0 {
-		onTime, late := splitOverdue(now, r.Named(slices.Clone(sessions)), scores)
+		onTime, late := splitOverdue(now, r.ValidNames(slices.Clone(sessions)), scores)
 		w := protocol.Wakes(now, r.cfg.Grace(), onTime...)
 		// They leave this index after they have entered the owned one, which a full Redis
 		// refuses, and before anybody can claim them: a claim of a session that has to wait

@@ -113,7 +113,7 @@ func (r *Recovery) enter(ctx context.Context, now int64, keys []string) (entered
 	for _, key := range keys {
 		s, name, ok := rediskey.Parse(key)
 		what, known := foundWith[name]
-		if !ok || !known || len(r.Named([]string{s})) == 0 {
+		if !ok || !known || len(r.ValidNames([]string{s})) == 0 {
 			continue
 		}
 		if _, seen := most[s]; !seen {

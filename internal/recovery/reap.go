@@ -68,7 +68,7 @@ func (r *Recovery) pullForward(ctx context.Context, now int64) error {
 }
 
 func (r *Recovery) reap(ctx context.Context, now int64, sessions []string, scores map[string]string) (recovered int, err error) {
-	named := r.Named(slices.Clone(sessions))
+	named := r.ValidNames(slices.Clone(sessions))
 	unannounced, err := r.Absent(ctx, rediskey.Ready, named)
 	if err != nil {
 		return 0, err
@@ -80,7 +80,7 @@ func (r *Recovery) reap(ctx context.Context, now int64, sessions []string, score
 	}
 	failed := r.lookInto(ctx, &found, unannounced)
 	w := protocol.Wakes(now, r.cfg.Grace(), found.ready...)
-	w.Wait = protocol.Wakes(0, 0, found.waiting...).Wait
+	w.Due = protocol.Wakes(0, 0, found.waiting...).Due
 	err = protocol.InOrder(ctx, r.rdb,
 		func(p redis.Pipeliner) {
 			protocol.ListAgain(ctx, p, found.ready) // a plain producer has not listed it
@@ -144,7 +144,7 @@ func (r *round) sort(session string, l protocol.Looked) error {
 		// A broken session must not stop the others. It is tried again later.
 		r.lookAgain(session, timerCeiling.Milliseconds())
 		return fmt.Errorf("look at %s: %w", session, l.Err)
-	case l.What == protocol.LookHeld:
+	case l.What == protocol.LookOwned:
 		r.lookAgain(session, max(l.N, 1))
 	case l.What == protocol.LookReady && r.left() == 0:
 		// Stays where it is for the next run.

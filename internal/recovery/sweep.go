@@ -60,7 +60,7 @@ func (r *Recovery) sweep(ctx context.Context, now int64, sessions []string, budg
 		switch {
 		case l.Err != nil:
 			err = errors.Join(err, fmt.Errorf("look at %s: %w", s, l.Err))
-		case l.What == protocol.LookHeld:
+		case l.What == protocol.LookOwned:
 			late = append(late, redis.Z{Score: float64(l.Now + l.N), Member: s}) // its sentinel's end
 		case l.What == protocol.LookReady && l.N == 1: // a dead owner's
 			late = append(late, redis.Z{Score: float64(now), Member: s})

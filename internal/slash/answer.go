@@ -35,7 +35,7 @@ func decide(ctx context.Context, c Operations, sessionKey, usage string, words [
 	switch {
 	case errors.Is(err, session.ErrNoQuestion):
 		return "There is no open question.", nil
-	case errors.Is(err, session.ErrAnswered):
+	case errors.Is(err, session.ErrDecided):
 		return "That question was already answered.", nil
 	case errors.Is(err, session.ErrOtherQuestion):
 		return fmt.Sprintf("Question %d is no longer open; question %d is: %s.", number, q.Number, q.Name), nil

@@ -106,7 +106,7 @@ func byActivity(ctx context.Context, rdb redis.UniversalClient, visit func(keys 
 		if len(keys) == 0 {
 			return nil
 		}
-		if err := visit(protocol.Walker{}.Named(keys)); err != nil {
+		if err := visit(protocol.Walker{}.ValidNames(keys)); err != nil {
 			return err
 		}
 	}

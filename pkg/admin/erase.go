@@ -142,7 +142,7 @@ func (a *Client) unlist(ctx context.Context, sessionKey string) error {
 		case err != nil:
 			return err
 		case anew > 0:
-			return protocol.Announce(ctx, a.rdb, sessionKey, now.Val().UnixMilli(), 0)
+			return protocol.ListAndWake(ctx, a.rdb, sessionKey, now.Val().UnixMilli(), 0)
 		case last:
 			return nil
 		}

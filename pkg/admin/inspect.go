@@ -38,7 +38,7 @@ func (a *Client) BusySessions(ctx context.Context) ([]session.Info, error) {
 		if err != nil {
 			return nil, fmt.Errorf("list sessions: %w", err)
 		}
-		for _, m := range protocol.NewWalker(a.rdb).Named(members) {
+		for _, m := range protocol.NewWalker(a.rdb).ValidNames(members) {
 			if !seen[m] {
 				seen[m] = true
 				keys = append(keys, m)

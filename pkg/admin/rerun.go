@@ -59,7 +59,7 @@ func (a *Client) rerun(ctx context.Context, sessionKey string) (n int, err error
 			err = protocol.Unchanged(err, false)
 		}
 		if err == nil && moved > 0 {
-			err = protocol.Announce(ctx, a.rdb, sessionKey, now, 0)
+			err = protocol.ListAndWake(ctx, a.rdb, sessionKey, now, 0)
 		}
 		if err != nil {
 			return n, err

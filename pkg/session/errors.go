@@ -25,7 +25,7 @@ var (
 	ErrOtherQuestion = errors.New("another question is asked")
 
 	// ErrAnswered: the question was decided before.
-	ErrAnswered = errors.New("it was answered already")
+	ErrDecided = errors.New("it was answered already")
 
 	// ErrJustAsked: the open question is so new that the decision may be meant for the one
 	// before it. Decide by its number.

@@ -121,7 +121,7 @@ func work(l *explore.Life, name string, a behaviour) {
 	}
 	holds, failed := c.Claim(l.Context, sessions)
 	if failed != nil {
-		_ = c.TakeBack(l.Context)
+		_ = c.Unclaim(l.Context)
 	}
 	for _, h := range holds {
 		for more := true; more && err == nil; {
@@ -167,8 +167,8 @@ func turn(l *explore.Life, c *actors.Consumer, h *sq.Claim, a behaviour) (more b
 	}
 	if a.renews {
 		for _, r := range c.Renew(l.Context, []*sq.Claim{h}) {
-			if r.Asked != nil && r.Fence == t.Fence {
-				return settle(h, r.Asked, entries)
+			if r.Requested != nil && r.Fence == t.Fence {
+				return settle(h, r.Requested, entries)
 			}
 			if r.Steer && a.steers {
 				steered, err := h.Steer(ctx)

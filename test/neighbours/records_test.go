@@ -162,7 +162,7 @@ func situations() []situation {
 			prepare: func(r *records) {
 				r.says("one", "two")
 				h := r.start()
-				expect.OK(r, h.Keep(r.ctx, []byte(`{"agent":"x"}`), 2))
+				expect.OK(r, h.StoreState(r.ctx, []byte(`{"agent":"x"}`), 2))
 				r.asks(h, "run make")
 				if _, err := r.client.Decide(r.ctx, r.key, 1, session.Allow); err != nil {
 					r.Fatal(err)
@@ -187,7 +187,7 @@ func situations() []situation {
 			name: "what an agent keeps, of which the old worker runs the first turn only",
 			prepare: func(r *records) {
 				r.says("one")
-				expect.OK(r, r.start().Keep(r.ctx, []byte(`{"agent":"x"}`), 2))
+				expect.OK(r, r.start().StoreState(r.ctx, []byte(`{"agent":"x"}`), 2))
 			},
 			runs: []string{"one"},
 			after: func(r *records) {

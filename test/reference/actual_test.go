@@ -130,7 +130,7 @@ func word(err error) string {
 			return word
 		}
 	}
-	for _, e := range []error{session.ErrBusy, session.ErrNoTurn, session.ErrNoQuestion, session.ErrOtherQuestion, session.ErrJustAsked, session.ErrAnswered} {
+	for _, e := range []error{session.ErrBusy, session.ErrNoTurn, session.ErrNoQuestion, session.ErrOtherQuestion, session.ErrJustAsked, session.ErrDecided} {
 		if errors.Is(err, e) {
 			return e.Error()
 		}

@@ -71,12 +71,12 @@ func renew(l *life, _, _, c int) step {
 			return word(r.Err)
 		}
 		asked := ""
-		if r.Asked != nil {
-			asked = word(r.Asked)
+		if r.Requested != nil {
+			asked = word(r.Requested)
 		}
 		answer := fmt.Sprintf("asked %q, %d wait, steer %v", asked, r.Waiting, r.Steer)
-		if r.Reply.Question > 0 {
-			answer += fmt.Sprintf(", answered %d %s", r.Reply.Question, r.Reply.Decision)
+		if r.Decided.Question > 0 {
+			answer += fmt.Sprintf(", answered %d %s", r.Decided.Question, r.Decided.Decision)
 		}
 		return answer
 	})
@@ -141,7 +141,7 @@ func keep(l *life, a, _, c int) step {
 		if data != "" {
 			raw = []byte(data)
 		}
-		return word(h.Keep(l.actual.ctx, raw, 1))
+		return word(h.StoreState(l.actual.ctx, raw, 1))
 	})
 }
 

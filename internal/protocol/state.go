@@ -11,8 +11,8 @@ import (
 // turns, and replaces what it had kept; nil: nothing is kept any more. entries is
 // how many the turn will write if it ends well, all of them under its own id. What
 // another writes to the transcript makes it void, and so does the transcript's end.
-func (h *Claim) Keep(ctx context.Context, data json.RawMessage, entries int) error {
-	c, turn, text := h.consumer.cfg, h.Turn(), ""
+func (c *Claim) StoreState(ctx context.Context, data json.RawMessage, entries int) error {
+	cfg, turn, text := c.consumer.cfg, c.Turn(), ""
 	if data != nil {
 		var err error
 		s := stored.State{
@@ -22,6 +22,6 @@ func (h *Claim) Keep(ctx context.Context, data json.RawMessage, entries int) err
 			return err
 		}
 	}
-	_, err := h.move(ctx, keepMove, true, "content", text, "state_ttl", c.TranscriptTTL.Milliseconds())
+	_, err := c.move(ctx, keepMove, true, "content", text, "state_ttl", cfg.TranscriptTTL.Milliseconds())
 	return err
 }

@@ -24,7 +24,7 @@ const droppedMost = 4 << 20
 
 // pastPage is the size of the pages by which transcripts are read: with one byte more
 // than is told it is clear what there is no room for.
-func (c *Consumer) pastPage() int { return min(HistoryPage, c.cfg.HistoryBytes+1) }
+func (c *Consumer) historyPage() int { return min(HistoryPage, c.cfg.HistoryBytes+1) }
 
 // History is what came before a turn.
 type History struct {
@@ -51,14 +51,14 @@ type History struct {
 // History reads what came before the turn: in one round trip, one more for every
 // further 2 MiB of transcript, and one for dropped messages. An error that may pass is tried again while the lease
 // lasts.
-func (h *Claim) History(ctx context.Context) (History, error) {
-	turn, size := h.Turn(), h.consumer.pastPage()
-	var p pastReads
-	err := h.persist(ctx, func() (err error) {
-		p, err = h.readPast(ctx, turn)
+func (c *Claim) History(ctx context.Context) (History, error) {
+	turn, size := c.Turn(), c.consumer.historyPage()
+	var p historyReads
+	err := c.persist(ctx, func() (err error) {
+		p, err = c.readHistory(ctx, turn)
 		return err
 	})
-	t := &tail{left: -1, most: h.consumer.cfg.HistoryBytes}
+	t := &tail{left: -1, most: c.consumer.cfg.HistoryBytes}
 	for page := p.page; err == nil; {
 		t.add(page)
 		if t.enough() {
@@ -66,9 +66,9 @@ func (h *Claim) History(ctx context.Context) (History, error) {
 		}
 		// Nobody else writes to it meanwhile: what takes entries out or trims is the
 		// owner's, or needs the sentinel to be free.
-		err = h.persist(ctx, func() (err error) {
-			call := pageOf(h.session, turn.SessionID, t.left, size)
-			page, err = pastMove.run(ctx, h.consumer.rdb, call.Keys, call.Args)
+		err = c.persist(ctx, func() (err error) {
+			call := pageOf(c.session, turn.SessionID, t.left, size)
+			page, err = pastMove.run(ctx, c.consumer.rdb, call.Keys, call.Args)
 			return err
 		})
 	}
@@ -81,25 +81,25 @@ func (h *Claim) History(ctx context.Context) (History, error) {
 	if partial, ok := stored.DecodePartial(p.partial); ok && partial.Messages[0] == turn.Message.ID {
 		past.Partial = &partial
 	}
-	if err := h.readDropped(ctx, &past, turn.Dropped, p.sizes); err != nil {
+	if err := c.readDropped(ctx, &past, turn.Dropped, p.sizes); err != nil {
 		return History{}, fmt.Errorf("read what was dropped before turn %s: %w", turn.ID, err)
 	}
 	return past, nil
 }
 
 // pastReads is what one round trip tells of the past.
-type pastReads struct {
+type historyReads struct {
 	page           returned // the transcript's newest
 	partial, state string
 	sizes          []int64 // of the dropped tasks; 0: it is gone
 }
 
-func (h *Claim) readPast(ctx context.Context, turn Turn) (pastReads, error) {
-	k := rediskey.For(h.session)
-	page := pageOf(h.session, turn.SessionID, "", h.consumer.pastPage())
+func (c *Claim) readHistory(ctx context.Context, turn Turn) (historyReads, error) {
+	k := rediskey.For(c.session)
+	page := pageOf(c.session, turn.SessionID, "", c.consumer.historyPage())
 	var partial, state *redis.StringCmd
 	sizes := make([]*redis.IntCmd, len(turn.Dropped))
-	err := script.Pipeline(ctx, h.consumer.rdb, []*script.Call{page}, func(p redis.Pipeliner) {
+	err := script.Pipeline(ctx, c.consumer.rdb, []*script.Call{page}, func(p redis.Pipeliner) {
 		partial = p.Get(ctx, k.Partial())
 		state = p.Get(ctx, k.State())
 		for i, id := range turn.Dropped {
@@ -109,7 +109,7 @@ func (h *Claim) readPast(ctx context.Context, turn Turn) (pastReads, error) {
 	if err == nil {
 		err = page.Err
 	}
-	p := pastReads{page: pastMove.returned(page.Result), partial: partial.Val(), state: state.Val()}
+	p := historyReads{page: pastMove.returned(page.Result), partial: partial.Val(), state: state.Val()}
 	for _, cmd := range sizes {
 		p.sizes = append(p.sizes, cmd.Val())
 	}
@@ -118,7 +118,7 @@ func (h *Claim) readPast(ctx context.Context, turn Turn) (pastReads, error) {
 
 // readDropped reads the texts of dropped messages, the newest first, until they are
 // droppedMost bytes.
-func (h *Claim) readDropped(ctx context.Context, past *History, ids []string, sizes []int64) error {
+func (c *Claim) readDropped(ctx context.Context, past *History, ids []string, sizes []int64) error {
 	from, room := len(ids), int64(droppedMost)
 	for from > 0 && room > 0 {
 		from--
@@ -133,11 +133,11 @@ func (h *Claim) readDropped(ctx context.Context, past *History, ids []string, si
 		return nil
 	}
 	var tasks []*redis.StringCmd
-	err := h.persist(ctx, func() error {
+	err := c.persist(ctx, func() error {
 		tasks = tasks[:0]
-		_, _ = h.consumer.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		_, _ = c.consumer.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 			for _, id := range ids[from:] {
-				tasks = append(tasks, p.HGet(ctx, rediskey.For(h.session).Task(id), "msg"))
+				tasks = append(tasks, p.HGet(ctx, rediskey.For(c.session).Task(id), "msg"))
 			}
 			return nil
 		})
@@ -153,7 +153,7 @@ func (h *Claim) readDropped(ctx context.Context, past *History, ids []string, si
 	}
 	for _, cmd := range tasks {
 		if task, err := ParseTaskMessage([]byte(cmd.Val())); err == nil {
-			if m, err := task.Message(h.consumer.cfg.Limits); err == nil {
+			if m, err := task.Message(c.consumer.cfg.Limits); err == nil {
 				past.Dropped = append(past.Dropped, m.Text)
 			}
 		}
