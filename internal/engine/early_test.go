@@ -152,7 +152,7 @@ func TestB68_EarlyErrorSurfaces(t *testing.T) {
 
 	r.say("m2", "hello again")
 	o := r.ends("m2", session.StatusFailed)
-	if !strings.Contains(o.Error, "read what came before turn") || !strings.Contains(o.Error, "WRONGTYPE") {
+	if !strings.Contains(o.Error, "read the history of turn") || !strings.Contains(o.Error, "WRONGTYPE") {
 		t.Errorf("error %q", o.Error)
 	}
 	r.free("after the failure")

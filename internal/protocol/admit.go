@@ -9,8 +9,9 @@ import (
 	"turnstile/internal/script"
 )
 
-// Admit counts a message among those that wait in all sessions, at most so many.
-// lua/admit.lua.
+// Admit reports whether a message may join those that wait in all sessions, of which there may be
+// most. A message of a session with an owner may always join, and so may one that is stored
+// already. lua/admit.lua.
 func Admit(ctx context.Context, rdb redis.UniversalClient, sessionKey, taskID string, most int) (ok bool, err error) {
 	k := rediskey.For(sessionKey)
 	call := &script.Call{Script: admitMove.Script, Keys: []string{rediskey.Waiting}, Args: admitMove.args("most", most)}

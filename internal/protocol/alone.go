@@ -10,36 +10,36 @@ import (
 	"turnstile/internal/rediskey"
 )
 
-// AloneFor is how long a job is left to its worker, which extends that as it goes: should
-// it die, another one begins anew.
+// AloneFor is for how long a worker has a job. The worker extends it as it goes. If it dies,
+// another worker starts the job anew after that time.
 const AloneFor = 5 * time.Second
 
-// Alone has one worker at a time do a job for all, by a short-lived key for each job.
+// Alone lets one worker at a time do a job for all of them. Each job has a key with a short TTL.
 type Alone struct {
 	rdb    redis.UniversalClient
 	worker string
 }
 
-// Alone is of this consumer's worker.
+// Alone returns the Alone of this consumer's worker.
 func (c *Consumer) Alone() Alone { return Alone{c.rdb, c.cfg.Worker} }
 
-// Take takes the timer's key for at most hold; false: another worker has it.
-func (a Alone) Take(ctx context.Context, job string, hold time.Duration) (bool, error) {
-	err := a.rdb.SetArgs(ctx, rediskey.Timer(job), a.worker, redis.SetArgs{Mode: "NX", TTL: hold}).Err()
+// Take takes the job's key for at most ttl. It returns false if another worker has it.
+func (a Alone) Take(ctx context.Context, job string, ttl time.Duration) (bool, error) {
+	err := a.rdb.SetArgs(ctx, rediskey.Timer(job), a.worker, redis.SetArgs{Mode: "NX", TTL: ttl}).Err()
 	if errors.Is(err, redis.Nil) {
 		return false, nil
 	}
 	return err == nil, err
 }
 
-// Yield lets the next run begin after pause.
+// Yield lets another worker start the job after pause.
 func (a Alone) Yield(ctx context.Context, job string, pause time.Duration) error {
 	return a.rdb.PExpire(ctx, rediskey.Timer(job), pause).Err()
 }
 
-// Run runs a job unless another worker does. The job calls goOn after each batch, which
-// extends its time and answers an error once it is to end. When ctx ends there is no
-// error: what is left is the next run's.
+// Run does a job unless another worker does it. run calls goOn after each batch: it extends the
+// job's time, and returns an error if the job must end. The end of ctx is no error: the next run
+// does the rest.
 func (a Alone) Run(ctx context.Context, job string, run func(goOn func() error) error) error {
 	ok, err := a.Take(ctx, job, AloneFor)
 	if ok {

@@ -10,15 +10,15 @@ import (
 	"turnstile/pkg/session"
 )
 
-// Decided is a decision and the number of the question it is about; the zero Reply is
-// none.
+// Decided is a decision, and the number of the question that it is about. The zero value is no
+// decision.
 type Decided struct {
 	Question int
 	Decision session.Decision
 }
 
-// Ask stores the question of the turn's agent, for Answer to find, and returns its
-// number. One at a time: it replaces the last one. q's own number is not read.
+// Ask stores a question of the turn's agent, for Decide to find, and returns its number. A turn has
+// one open question: a new one replaces it. Ask ignores q's own number.
 func (c *Claim) Ask(ctx context.Context, q session.Question) (number int, err error) {
 	data, err := marshal(q)
 	if err != nil {
@@ -31,9 +31,8 @@ func (c *Claim) Ask(ctx context.Context, q session.Question) (number int, err er
 	return int(r.int("number")), err
 }
 
-// Withdraw says that the agent does not wait any more for the answer to the turn's
-// last question: nobody can answer it behind this. The Decision is what somebody said
-// before, and was told that it counts; "": nobody did.
+// Withdraw closes the turn's last question: the agent no longer waits, and a later decision is
+// refused. It returns the decision that came before, or "" if there was none.
 func (c *Claim) Withdraw(ctx context.Context) (session.Decision, error) {
 	r, err := c.ask(ctx, "")
 	return session.Decision(r.text("decision")), err
@@ -47,16 +46,16 @@ func (c *Claim) ask(ctx context.Context, question string) (returned, error) {
 }
 
 func readQuestion(text string) (q session.Question) {
-	_ = json.Unmarshal([]byte(text), &q) // the agent's own words are a courtesy
+	_ = json.Unmarshal([]byte(text), &q) // the number counts; a question without its words is still open
 	return q
 }
 
-// OpenQuestion is the question that a turn's agent asks now, by its run record's
-// fields; nil: none.
-func OpenQuestion(fence, question, answered string) *session.Question {
+// OpenQuestion returns the open question of the turn with that fencing token, from the fields of
+// its run record; nil if there is none.
+func OpenQuestion(fence, question, decided string) *session.Question {
 	of, rest, _ := strings.Cut(question, " ")
 	number, text, _ := strings.Cut(rest, " ")
-	if of == "" || of != fence || strings.HasPrefix(answered, of+" "+number+" ") {
+	if of == "" || of != fence || strings.HasPrefix(decided, of+" "+number+" ") {
 		return nil
 	}
 	q := readQuestion(text)

@@ -7,8 +7,7 @@ import (
 	"turnstile/pkg/session"
 )
 
-// partial is the entries of a turn so far, as they are stored beside it; "" if
-// there are none.
+// partial encodes the entries of a turn so far, as a checkpoint stores them; "" if there are none.
 func (c *Claim) partial(entries []session.Entry) (string, error) {
 	if len(entries) == 0 {
 		return "", nil
@@ -20,8 +19,8 @@ func (c *Claim) partial(entries []session.Entry) (string, error) {
 	return p.Encode()
 }
 
-// Checkpoint stores what the running turn has done so far. The next claim finds
-// it if the turn is cut off; its end removes it.
+// Checkpoint stores the entries of the running turn so far. If the turn is interrupted, the next
+// claim finds them; the turn's end deletes them.
 func (c *Claim) Checkpoint(ctx context.Context, entries []session.Entry) error {
 	p, err := c.partial(entries)
 	if err != nil {

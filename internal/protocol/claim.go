@@ -17,13 +17,15 @@ import (
 	"turnstile/internal/script"
 )
 
-// Claim takes the sentinels and next messages of sessions, in one round trip, and
-// one more if there is something out of the ordinary about any of them.
-// Those that are held by others, paused or empty are left out; those that have
-// to wait go into the due index. The holds last while parent does and they are
-// renewed. On an error, the sessions without a hold are put back, but for those that
-// Redis refuses to look at (ErrBroken): reap finds them in time. Call TakeBack then:
-// Redis may have carried out a claim whose reply was lost.
+// Claim claims sessions with their next messages. It takes one round trip, and a second one if a
+// session needs the full path.
+//
+// It leaves out sessions that are owned by others, paused or empty; those that wait for a time go
+// into the due index. A claim lasts while parent does and its lease is renewed.
+//
+// On an error, the sessions without a claim are back in the ready index, except for those that
+// Redis refuses to read (ErrBroken): reap finds these in time. Then call Unclaim: Redis may have
+// carried out a claim whose reply was lost.
 func (c *Consumer) Claim(parent context.Context, sessions []string) ([]*Claim, error) {
 	sent := time.Now()
 	attempts := make([]*Claim, len(sessions))
@@ -74,16 +76,16 @@ func (c *Consumer) Claim(parent context.Context, sessions []string) ([]*Claim, e
 	}
 	calls, err := c.claimFast(parent, attempts)
 	if err != nil {
-		failed = fmt.Errorf("have sessions looked after that are to be claimed: %w", err)
+		failed = fmt.Errorf("put sessions into the owned index before their claim: %w", err)
 	}
 	if calls == nil && err != nil {
-		_ = c.PutBack(parent, sessions) // else reap finds them
+		_ = c.PutBack(parent, sessions) // if it fails, reap finds them
 		return nil, failed
 	}
 	settle(claimFast, attempts, calls)
 	if rest := special; len(rest) > 0 {
-		// It may be the first script that has set the sentinel, and its reply was lost:
-		// the lease counts from before that one.
+		// The fast path may have set the sentinel, and its reply was lost. So the lease counts from
+		// before the fast path was sent.
 		settle(claimMove, rest, claimMove.Each(parent, c.rdb, len(rest), func(i int) ([]string, []any) {
 			return claimMove.keys(rest[i].keys), rest[i].claimArgs()
 		}))
@@ -94,21 +96,21 @@ func (c *Consumer) Claim(parent context.Context, sessions []string) ([]*Claim, e
 		}
 	}
 	if len(again) > 0 {
-		_ = c.PutBack(parent, again) // if Redis is away it fails as well
+		_ = c.PutBack(parent, again) // if it fails, reap finds them
 	}
 	return claims, failed
 }
 
-// ErrBroken is wrapped by Claim's error about a session of which Redis refuses to
-// read or write a key: one of a wrong type, say. It is that session's alone.
+// ErrBroken is wrapped by Claim's error about a session of which Redis refuses to read or write a
+// key, for example one of a wrong type. Other sessions are not affected.
 var ErrBroken = errors.New("the session is broken")
 
-// broken reports whether an error is about the keys that a script was given.
+// broken reports whether an error is about the content of the script's keys.
 func broken(err error) bool {
 	return redisconn.Refused(err) && (redis.HasErrorPrefix(err, "WRONGTYPE") || strings.HasPrefix(err.Error(), "ERR "))
 }
 
-// claimPairs are what both paths of a claim get of the worker.
+// claimPairs are the worker's arguments of both paths of a claim.
 func (c *Consumer) claimPairs() []any {
 	line := c.cfg.Line
 	return []any{
@@ -126,13 +128,15 @@ func (c *Claim) claimArgs() []any {
 	)...)
 }
 
-// turnLimits are the most messages and bytes that a turn has, as scripts take them.
+// turnLimits are the most messages and bytes of a turn, as scripts read them.
 func (c Config) turnLimits() string { return fmt.Sprint(c.TurnMessages, c.TurnBytes) }
 
-// claimFast sends the fast path of claims, in one round trip. A claim that returns special
-// has done nothing: the full path is to be sent. Senders have reap look at a session after ClaimGrace: a shorter lease is to be looked after sooner, and
-// that is known before there is one. An error is about that; without replies nothing was
-// claimed.
+// claimFast sends the fast path of claims, in one round trip. A claim that returns special has done
+// nothing, and needs the full path.
+//
+// Before a claim is sent, reap must know the session, in case this worker dies. Senders have reap
+// check it after ClaimGrace; a worker with a shorter lease has reap check it after its own TTL. An
+// error is about that. Without calls nothing was claimed.
 func (c *Consumer) claimFast(ctx context.Context, attempts []*Claim) ([]*script.Call, error) {
 	calls := make([]*script.Call, len(attempts))
 	for i, claim := range attempts {

@@ -14,12 +14,11 @@ import (
 	"turnstile/internal/script"
 )
 
-var errLostToAnother = fmt.Errorf("the sentinel is another's: %w", lease.ErrLost)
+var errLostToAnother = fmt.Errorf("another worker has the sentinel: %w", lease.ErrLost)
 
-// Claim is a session that this worker owns: its sentinel, and the turn that runs
-// under it. Every move checks token and fence in its script, and is safe to
-// repeat. A move that finds the sentinel lost returns an error that wraps
-// lease.ErrLost and changes nothing.
+// Claim is a session that this worker owns: its sentinel, and the turn that runs under it. The
+// script of every move checks token and fencing token, so a move may be repeated. A move of a lost
+// claim changes nothing and returns an error that wraps lease.ErrLost.
 type Claim struct {
 	consumer *Consumer
 	session  string
@@ -27,35 +26,34 @@ type Claim struct {
 	prefix   string
 	lease    *lease.Lease
 
-	claimedBy time.Time // the sentinel has ended by then if nobody heard of the claim
+	claimedBy time.Time // the sentinel of a claim whose reply was lost has expired by then
 
-	mu        sync.Mutex // guards what follows: Renewals look on while Finish goes on to the next turn
+	mu        sync.Mutex // guards the following: renewals read it while Finish takes the next turn
 	keys      []string
 	turn      Turn
-	part      []part // the messages of the turn, in the order of taking
-	startSent bool   // that the turn has started
-	steer     bool   // Promote found a message that is to be steered in
+	part      []part // the turn's messages, in the order in which they were taken
+	startSent bool   // Emit has appended the turn's start
+	steer     bool   // a message waits to be steered in
 	seq       int
-	questions int // how many questions this turn has asked
+	questions int // how many this turn has asked
 	clock     clock
 	ending    bool // a move that may release the sentinel is under way
-	renewed   bool // the turn has a lease of asynq's, which a plain end leaves
-	uncounted int  // messages that ended under this hold and are not in asynq's statistics
+	renewed   bool // asynq shows a lease of the turn's task, which finish's fast path does not remove
+	uncounted int  // messages that this claim ended and asynq's statistics do not count yet
 }
 
-// part is one message of the running turn. task is asynq's TaskMessage, of one
-// that a plain end of the turn may ack.
+// part is one message of the running turn. task is its asynq TaskMessage if finish's fast path may
+// ack it, else "".
 type part struct{ taskID, id, task string }
 
-// Turn is the one that runs now.
+// Turn returns the running turn.
 func (c *Claim) Turn() Turn {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.turn
 }
 
-// TaskID is the asynq id of the turn's first message that is still a part of it; "": none
-// is.
+// TaskID returns the asynq id of the first message that is still part of the turn, or "".
 func (c *Claim) TaskID() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -65,25 +63,24 @@ func (c *Claim) TaskID() string {
 	return c.part[0].taskID
 }
 
-// Session is the key of the session that is held.
+// Session returns the session's key.
 func (c *Claim) Session() string { return c.session }
 
-// Lease tells how long the hold may be trusted. Its context ends with
-// lease.ErrLost.
+// Lease returns the claim's lease. Its context ends with lease.ErrLost when the claim is lost.
 func (c *Claim) Lease() *lease.Lease { return c.lease }
 
-// Token is the sentinel's value: new for every claim.
+// Token returns the sentinel's value, which is new for every claim.
 func (c *Claim) Token() string { return c.token }
 
-// Runs answers the fence of the turn that runs now, if it is that of an asynq
-// task.
+// Runs reports whether the asynq task is part of the running turn, and returns the turn's fencing
+// token.
 func (c *Claim) Runs(taskID string) (fence int64, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.turn.Fence, slices.ContainsFunc(c.part, func(p part) bool { return p.taskID == taskID })
 }
 
-// begin takes a turn from a script's result.
+// begin makes the turn of a claim's result.
 func (c *Claim) begin(sent time.Time, r returned) {
 	t := Turn{
 		Session: c.session, SessionID: r.text("sid"), Fence: r.int("fence"), Entries: r.int("entries"),
@@ -96,12 +93,11 @@ func (c *Claim) begin(sent time.Time, r returned) {
 	c.run(t, r.records("messages", "message")...)
 }
 
-// run makes t the turn that runs, for messages as scripts return them. h.mu is
-// held.
+// run makes t the running turn, with messages as scripts return them. The caller holds c.mu.
 func (c *Claim) run(t Turn, messages ...returned) {
 	c.seq, c.questions, c.startSent, c.steer, c.renewed, c.part = 0, 0, false, false, false, c.part[:0:0]
 	if transcript := rediskey.For(c.session).Transcript(t.SessionID); c.keys[transcriptKey] != transcript {
-		c.keys = slices.Clone(c.keys) // a renewal or a batch under way reads the old ones
+		c.keys = slices.Clone(c.keys) // a renewal or a batch in flight may still read the old slice
 		c.keys[transcriptKey] = transcript
 	}
 	t.ID = c.prefix + strconv.FormatInt(t.Fence, 10)
@@ -117,8 +113,8 @@ func (c *Claim) run(t Turn, messages ...returned) {
 	c.turn = t
 }
 
-// wasRenewed takes note of a renewal that was answered just now: of Redis' clock, ms,
-// and of the turn that has a lease by it.
+// wasRenewed records a renewal that has just returned: Redis' clock in ms, and the fencing token of
+// the turn that it renewed.
 func (c *Claim) wasRenewed(ms, fence int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -126,15 +122,15 @@ func (c *Claim) wasRenewed(ms, fence int64) {
 	c.renewed = c.renewed || fence == c.turn.Fence
 }
 
-// redisNow is Redis' clock in ms, as far as the hold knows it.
+// redisNow returns Redis' clock in ms, as far as the claim knows it.
 func (c *Claim) redisNow() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.clock.now()
 }
 
-// ends begins a move that may release the sentinel, and answers what ends the move. A
-// renewal that is under way at the same time may find it released, which is no loss.
+// ends begins a move that may release the sentinel, and returns the function to call after it. A
+// renewal at the same time may find the sentinel released, which is no loss.
 func (c *Claim) ends() func() {
 	c.setEnding(true)
 	return func() { c.setEnding(false) }
@@ -146,8 +142,8 @@ func (c *Claim) setEnding(ending bool) {
 	c.ending = ending
 }
 
-// lost takes note that a renewal found the sentinel to be another's. False: the
-// hold's own end explains it, and that move's answer counts.
+// lost handles a renewal that found another's sentinel, and reports whether the claim is lost. It
+// is not while a move that may release the sentinel is under way: that move's own result counts.
 func (c *Claim) lost(err error) bool {
 	c.mu.Lock()
 	ending := c.ending
@@ -158,8 +154,8 @@ func (c *Claim) lost(err error) bool {
 	return !ending
 }
 
-// move calls one of the owner's scripts for the present turn, and repeats it while the
-// error may pass and the lease lasts. pairs are what the claim does not know by itself.
+// move runs one of the owner's scripts for the running turn. It repeats the script while the error
+// may pass and the lease lasts. pairs are the arguments that args does not add.
 func (c *Claim) move(ctx context.Context, m *move, extend bool, pairs ...any) (returned, error) {
 	c.mu.Lock()
 	keys, fence := m.keys(c.keys), c.turn.Fence
@@ -185,7 +181,7 @@ func (c *Claim) move(ctx context.Context, m *move, extend bool, pairs ...any) (r
 	return r, nil
 }
 
-// args are pairs, and what the script declares of what each claim knows.
+// args returns pairs and those of the script's arguments that the claim itself knows.
 func (c *Claim) args(m *move, fence int64, pairs ...any) []any {
 	consumer := c.consumer
 	for _, arg := range m.made().Args {
@@ -223,8 +219,7 @@ func (c *Claim) persist(ctx context.Context, call func() error) error {
 		}
 		return call()
 	})
-	// A command that still waited when the lease ended says only that it was
-	// cancelled.
+	// A command that still waited when the lease ended returns only that it was cancelled.
 	if lost := c.lease.Held(); errors.Is(err, context.Canceled) && errors.Is(lost, lease.ErrLost) {
 		err = lost
 	}

@@ -2,12 +2,12 @@ package protocol
 
 import "time"
 
-// clock is Redis' clock as an answer has told it: ms, and when that came.
+// clock is Redis' clock in ms as a result has shown it, and when the result came.
 type clock struct {
 	ms int64
 	at time.Time
 }
 
-// now may be late by the time that the answer took, and by what the clocks' rates
-// differ.
+// now may be behind Redis by the time that the result took to arrive, and by the drift of the two
+// clocks.
 func (c clock) now() int64 { return c.ms + time.Since(c.at).Milliseconds() }

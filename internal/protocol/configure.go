@@ -9,8 +9,7 @@ import (
 	"turnstile/pkg/session"
 )
 
-// Configure stores a session's queue settings; the zero Settings remove them.
-// lua/configure.lua.
+// Configure stores a session's queue settings. Zero settings remove them. lua/configure.lua.
 func Configure(ctx context.Context, rdb script.Client, sessionKey string, s session.QueueSettings) error {
 	var text string
 	if s != (session.QueueSettings{}) {

@@ -15,106 +15,103 @@ import (
 	"turnstile/pkg/session"
 )
 
-// Config are the rules by which a Consumer owns sessions. Zero values mean the
-// defaults of New.
+// Config are the rules by which a Consumer owns sessions. A zero field means its default.
 type Config struct {
-	// Worker names the owner in the run record and its signal channel. Required.
+	// Worker is the owner's name in run records, and the name of its signal channel. Required.
 	Worker string
 
-	// SentinelTTL is how long a sentinel lives without renewal. Defaults to 15 s.
+	// SentinelTTL is the lease: how long a sentinel lives without renewal. Defaults to 15 s.
 	SentinelTTL time.Duration
 
-	// Immediate claims turns as running: the agent has no start of its own.
+	// Immediate claims turns in the phase running: the agent has no start of its own.
 	Immediate bool
 
-	// Warm says that the worker keeps sessions' agents between turns: it is told
-	// first of messages for sessions that it had.
+	// Warm says that the worker keeps warm agents: messages for their sessions are offered to it
+	// first.
 	Warm bool
 
-	// Line is what messages do that find their session busy, where neither they
-	// nor their session say. Defaults to followup.DefaultSettings.
+	// Line are the queue settings of a session that has none of its own. Defaults to
+	// session.DefaultQueueSettings.
 	Line session.QueueSettings
 
-	// StuckLimit is how many interruptions in a row, without a finished turn
-	// between them, suspend the session. If the last one was a worker's death, the
-	// message is archived as well. Defaults to 3.
+	// StuckLimit is how many interruptions in a row, without a finished turn between them, suspend
+	// the session. If the last one was the death of a worker, the message becomes a dead letter as
+	// well. Defaults to 3.
 	StuckLimit int
 
-	// CrashPolicy is what a worker's death in mid-turn does. Defaults to
-	// CrashResume.
+	// CrashPolicy is what happens to a turn whose worker died. Defaults to CrashResume.
 	CrashPolicy CrashPolicy
 
-	// Limits bound one message. One that breaks them is archived with the reason.
+	// Limits bound one message. A message beyond them becomes a dead letter, with the reason.
 	Limits session.Limits
 
-	// LineCap is how many messages may wait in one session; delayed ones are counted by
-	// themselves. Senders refuse more, see ClientConfig. Of others' messages those that
-	// came last are archived, see Trim: but TurnMessages above the cap are left, which a
-	// turn may have given back. Defaults to 10,000.
+	// LineCap is how many messages may wait in one session; delayed ones are counted by themselves.
+	// Senders refuse more, see turnstile.ClientConfig. Of the messages of other producers the
+	// newest are archived, see Trim, which leaves TurnMessages above the cap: a turn may have
+	// requeued so many. Defaults to 10,000.
 	LineCap int
 
-	// TurnMessages is how many messages a turn has at most, collected and steered in.
-	// What is beyond that waits for the next turn. Defaults to 500.
+	// TurnMessages is the most messages of a turn, collected and steered in. The rest waits for the
+	// next turn. Defaults to 500.
 	TurnMessages int
 
-	// TurnBytes is how much they have, in bytes as their tasks are stored. A turn has
-	// one message, however long. Defaults to 4 MiB.
+	// TurnBytes is the most bytes of a turn's messages, as their tasks are stored. One message may
+	// be longer. Defaults to 4 MiB.
 	TurnBytes int
 
-	// Retention is how long an ended message's result is kept, in whole seconds.
-	// 0 keeps none.
+	// Retention is how long the result of an ended message is kept, in whole seconds. 0 keeps none.
 	Retention time.Duration
 
 	// EventsCap is about how many events a session's stream keeps. Defaults to 1,000.
 	EventsCap int
 
-	// EventsBytes is how many bytes the events of a stream have at most, the oldest go
-	// first. An event that alone is longer stays until the next one. Defaults to 8 MiB.
+	// EventsBytes is the most bytes of a stream's events; the oldest go first. One event that is
+	// longer stays until the next one. Defaults to 8 MiB.
 	EventsBytes int
 
-	// TranscriptCap is how many entries a transcript keeps. Defaults to 2,000.
+	// TranscriptCap is the most entries of a transcript; the oldest go first. Defaults to 2,000.
 	TranscriptCap int
 
-	// TranscriptBytes is how much of Redis' memory a transcript takes at most, the oldest
-	// entries go first. One entry has at most a sixteenth of it in bytes, but always as
-	// much as a message may. Defaults to 64 MiB.
+	// TranscriptBytes is the most of Redis' memory that a transcript takes; the oldest entries go
+	// first. One entry has at most a sixteenth of it, or as much as a message may have if that is
+	// more. Defaults to 64 MiB.
 	TranscriptBytes int
 
-	// HistoryBytes is how much of a transcript, in bytes as it is stored, a turn is
-	// told at most: its newest turns, see Past. Defaults to 16 MiB.
+	// HistoryBytes is the most bytes of a transcript, as it is stored, that a turn is given: its
+	// newest turns, see History. Defaults to 16 MiB.
 	HistoryBytes int
 
-	// TranscriptTTL and SessionTTL are how long a transcript and a session's
-	// record outlive their last use. Default to 30 days.
+	// TranscriptTTL and SessionTTL are for how long a transcript and a session's record outlive
+	// their last use. Default to 30 days.
 	TranscriptTTL, SessionTTL time.Duration
 
 	// ArchiveTTL is how long dead letters are kept. Defaults to 90 days.
 	ArchiveTTL time.Duration
 
-	// LeftAlone is called with the name of a queue that begins as a session's does, but
-	// names none: a plain asynq.Client takes any name. What is in it is not run. It is
-	// called once for each of the first 1,000 names, from several goroutines. Nil: nobody
-	// is told.
+	// SkippedQueue is called with the name of a queue whose name begins as a session's does, but is
+	// not a valid session's: a plain asynq.Client takes any name. Nothing in such a queue runs. It
+	// is called once for each of the first 1,000 names, from several goroutines. Nil: nothing is
+	// called.
 	SkippedQueue func(queue string)
 
-	// ListIdle keeps every session on asynqmon's list that was not forgotten. Without
-	// it the list has those with something to look at, see Unregister. All workers
-	// should be of one mind.
+	// ListIdle keeps idle sessions on asynqmon's list until they are forgotten. Without it,
+	// sessions that have nothing but results leave the list, see maintenance.Unregister. Set it
+	// alike on all workers.
 	ListIdle bool
 
-	// RecoveryRate is how many late sessions are put to work in a second, by all
-	// workers together: those of dead owners, those that became due while there was
-	// no worker, and those that nobody had announced. Defaults to 50.
+	// RecoveryRate is how many sessions recovery wakes in a second, all workers together: those
+	// whose owner died, those that became due while no worker ran, and lost wake-ups. Defaults to
+	// 50.
 	RecoveryRate float64
 }
 
-// CrashPolicy says what becomes of a session whose worker died in mid-turn.
+// CrashPolicy is what happens to a session whose worker died during a turn.
 type CrashPolicy string
 
 // The crash policies.
 const (
-	CrashResume  CrashPolicy = "resume"  // the turn is run again in the same transcript, with a note
-	CrashSuspend CrashPolicy = "suspend" // the turn is run again in a fresh one
+	CrashResume  CrashPolicy = "resume"  // run the turn again in the same transcript, with a note
+	CrashSuspend CrashPolicy = "suspend" // run the turn again in a new transcript
 )
 
 func (c Config) withDefaults() Config {
@@ -148,31 +145,28 @@ func setDefault[T comparable](v *T, def T) {
 	}
 }
 
-// inFlight is how many requests the moves of all claims have in flight before further
-// ones share a round trip. So many keep Redis busy while replies travel, and the batches
-// large.
+// inFlight is how many requests of all claims together are in flight before further ones share a
+// round trip. Three keep Redis busy while replies travel, and the batches large.
 const inFlight = 3
 
-// Consumer takes messages out of the sessions' queues, for one worker. Its
-// methods may be called concurrently.
+// Consumer claims sessions for one worker. It is safe for concurrent use.
 type Consumer struct {
-	Walker // and the Redis that all moves go to
+	Walker // with the Redis of all moves
 	cfg    Config
-	moves  *script.Batcher // of all holds
+	moves  *script.Batcher // of all claims
 	events []any           // limits of the event stream, as scripts take them
 
-	claimShared, finishShared []any // what the fast paths' calls have in common
+	claimShared, finishShared []any // the same arguments of all calls of the fast paths
 
 	unheardMu  sync.Mutex
-	unheard    []*Claim // claims of which no reply came
-	unclaiming bool     // a TakeBack is at work
+	unheard    []*Claim // claims whose reply was lost
+	unclaiming bool     // an Unclaim is at work
 }
 
-// NewConsumer makes a consumer that shares rdb, which stays the caller's to close.
-// It does not connect.
+// NewConsumer returns a consumer that shares rdb, which the caller closes. It does not connect.
 func NewConsumer(rdb redis.UniversalClient, cfg Config) (*Consumer, error) {
 	if cfg.Worker == "" {
-		return nil, errors.New("sessionqueue: Config.Worker is empty")
+		return nil, errors.New("make a consumer: Config.Worker is empty")
 	}
 	cfg = cfg.withDefaults()
 	consumer := &Consumer{Walker: Walker{rdb: rdb}, cfg: cfg, moves: script.NewBatcher(rdb, inFlight)}
@@ -184,9 +178,9 @@ func NewConsumer(rdb redis.UniversalClient, cfg Config) (*Consumer, error) {
 	return consumer, nil
 }
 
-// eventBytes divides EventsBytes: short events, up to so many bytes each, are bounded by
-// their number, which Redis exceeds by less than eventsOver, and have a quarter of it at
-// most. The large ones are counted, and have the rest.
+// eventBytes divides EventsBytes. Short events, of up to short bytes each, are bounded by their
+// number, which Redis exceeds by less than eventsOver; they get at most a quarter. The scripts
+// count the bytes of longer events, which get the rest.
 func (c Config) eventBytes() (short, large int) {
 	const eventsOver = 100
 	n := c.EventsCap + eventsOver
@@ -197,21 +191,20 @@ func (c Config) eventBytes() (short, large int) {
 // Grace is how long a session that was woken may go unclaimed.
 func (c Config) Grace() time.Duration { return min(ClaimGrace, c.SentinelTTL) }
 
-// LineMost is how many messages may wait in a line, and how many delayed ones, before the
-// rest is archived. Senders stop at LineCap; what a turn requeues comes on top.
+// LineMost is how many messages may wait in a line, and how many delayed ones, before the rest is
+// archived. Senders stop at LineCap. What a turn requeues comes on top.
 func (c Config) LineMost() int64 { return int64(c.LineCap + c.TurnMessages) }
 
-// eventPairs are the limits of the event stream, as scripts take them.
+// eventPairs are the limits of the event stream, as scripts read them.
 func (c Config) eventPairs() []any {
 	short, large := c.eventBytes()
 	return []any{"events_cap", c.EventsCap, "short", short, "large_bytes", large}
 }
 
-// Config is the configuration with its defaults filled in.
+// Config returns the configuration with its defaults filled in.
 func (c *Consumer) Config() Config { return c.cfg }
 
-// Pop takes up to n sessions that can be claimed off the ready index. What is
-// popped must be claimed or put back.
+// Pop takes up to n sessions off the ready index. The caller must claim them or put them back.
 func (c *Consumer) Pop(ctx context.Context, n int) ([]string, error) {
 	popped, err := c.rdb.ZPopMin(ctx, rediskey.Ready, int64(n)).Result()
 	if err != nil {
@@ -224,8 +217,8 @@ func (c *Consumer) Pop(ctx context.Context, n int) ([]string, error) {
 	return c.ValidNames(sessions), nil
 }
 
-// Await is Pop for one session that waits for it, up to block. It does not look at
-// ctx while it waits: a pop that Redis has carried out must not be dropped.
+// Await is Pop for one session, and waits for it up to block. It ignores ctx while it waits,
+// because a session that Redis has popped must not be lost.
 func (c *Consumer) Await(ctx context.Context, block time.Duration) ([]string, error) {
 	one, err := c.rdb.BZPopMin(ctx, block, rediskey.Ready).Result()
 	if errors.Is(err, redis.Nil) {
@@ -238,18 +231,18 @@ func (c *Consumer) Await(ctx context.Context, block time.Duration) ([]string, er
 	return c.ValidNames([]string{session}), nil
 }
 
-// maxLeftAlone is of how many queues Config.LeftAlone is told.
+// maxSkipped is how many queues Config.SkippedQueue is called for.
 const maxSkipped = 1000
 
-// once calls f with each of the first names that it gets, once.
+// once returns a function that calls f once with each of the first most names.
 func once(most int, f func(name string)) func(name string) {
 	var mu sync.Mutex
-	told := map[string]bool{}
+	seen := map[string]bool{}
 	return func(name string) {
 		mu.Lock()
-		known := told[name] || len(told) == most
+		known := seen[name] || len(seen) == most
 		if !known {
-			told[name] = true
+			seen[name] = true
 		}
 		mu.Unlock()
 		if !known {
@@ -258,7 +251,7 @@ func once(most int, f func(name string)) func(name string) {
 	}
 }
 
-// PutBack returns popped sessions that this worker will not claim.
+// PutBack returns popped sessions to the ready index.
 func (c *Consumer) PutBack(ctx context.Context, sessions []string) error {
 	if len(sessions) == 0 {
 		return nil
@@ -280,7 +273,7 @@ func (c *Consumer) OthersWait(ctx context.Context) (bool, error) {
 	return n > 0, err
 }
 
-// newSessionID names a transcript. It sorts by the time of its making.
+// newSessionID returns a new session id. Ids sort by the time of their making.
 func newSessionID() string {
 	return time.Now().UTC().Format("20060102-150405-") + strings.ToLower(rand.Text()[:10])
 }

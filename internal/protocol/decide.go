@@ -9,18 +9,19 @@ import (
 	"turnstile/pkg/session"
 )
 
-// Decide answers the question of the turn that runs. lua/answer.lua.
+// Decide is the user's decision about a question of the running turn. lua/answer.lua.
 type Decide struct {
 	Session  string
-	Question int // its number; 0: the one that the user sees
+	Question int // its number; 0: the open one
 	Decision session.Decision
-	Call     string // names this call, so that a repetition is known
+	Call     string // names this call, so that the script recognizes a repetition
 
-	// Fresh is for how long after a question the user may still see the one before it.
+	// Fresh is for how long after a question the user may still see the one before it. For so long
+	// a decision without a number is refused.
 	Fresh time.Duration
 }
 
-// Do returns ok, none, other, new or answered, and the question that is open.
+// Do returns ok, none, other, new or answered, and the open question.
 func (d Decide) Do(ctx context.Context, rdb script.Client) (state string, q session.Question, err error) {
 	which := ""
 	if d.Question != 0 {

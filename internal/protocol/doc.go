@@ -1,13 +1,13 @@
-// Package protocol is the session protocol: per-session asynq queues whose messages are
-// taken one turn at a time, by the holder of the session's sentinel.
+// Package protocol is the session protocol: sessions have asynq queues, and the owner of a session
+// runs its messages one turn at a time.
 //
-// Each move is one Lua script (lua/*.lua) with a Go function beside it that encodes its
-// arguments and decodes its result. The senders' moves (Notify, Stop, Undo, ...) need no
-// ownership. A [Consumer] claims sessions, and a [Claim] makes the owner's moves: each of
-// their scripts checks the claim's token and fencing token, and writes nothing for a claim
-// that was lost (lease.ErrLost). Every move may be sent again after a lost reply.
+// Each move is one Lua script (lua/*.lua) with a Go function beside it that encodes its arguments
+// and decodes its result. The senders' moves (Notify, Stop, Undo, ...) need no ownership. A
+// [Consumer] claims sessions, and a [Claim] makes the owner's moves: each of their scripts checks
+// the claim's token and fencing token, and writes nothing for a claim that was lost
+// (lease.ErrLost). Every move may be sent again after a lost reply.
 //
-// The package also holds what all moves share: the KEYS of a session, the indexes that
-// wake workers, and the walk over all sessions. docs/design.md describes the protocol,
-// docs/states.md the keys.
+// The package also holds what all moves share: the KEYS of a session, the indexes that wake
+// workers, and the walk over all sessions. docs/design.md describes the protocol, docs/states.md
+// the keys.
 package protocol

@@ -7,8 +7,8 @@ import (
 	"turnstile/pkg/session"
 )
 
-// Emit appends events to the session's stream, after the turn's start if that
-// was not announced before. Calls must not overlap.
+// Emit appends events to the session's stream. The turn's first call also appends the turn's start.
+// Calls must not overlap.
 func (c *Claim) Emit(ctx context.Context, events []session.Event) error {
 	c.mu.Lock()
 	if !c.startSent {
@@ -32,7 +32,7 @@ func (c *Claim) Emit(ctx context.Context, events []session.Event) error {
 	return err
 }
 
-// start is the event of the turn's start. h.mu is held.
+// start returns the event of the turn's start. The caller holds c.mu.
 func (c *Claim) start() session.Event {
 	e := session.Event{Type: session.EventTurnStarted, SessionID: c.turn.SessionID, Turn: c.turn.ID, Fence: c.turn.Fence, Reset: c.turn.Reset, Resume: c.turn.Resume}
 	for _, t := range c.turn.Messages() {
@@ -41,8 +41,8 @@ func (c *Claim) start() session.Event {
 	return e
 }
 
-// unannounced is the turn's start as JSON, or "" if it was told already: the end
-// of a turn announces both.
+// unsentStart returns the turn's start as JSON, for the script that ends the turn to append; "" if
+// Emit has appended it.
 func (c *Claim) unsentStart() (string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

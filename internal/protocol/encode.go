@@ -8,7 +8,7 @@ import (
 	"turnstile/pkg/session"
 )
 
-// AgentEvent is an agent's event as the stream carries it.
+// AgentEvent returns an agent's event as the session's stream has it.
 func AgentEvent(turn string, e agent.Event) session.Event {
 	return session.Event{
 		Type: string(e.Type), Turn: turn, Text: e.Text, Name: e.Name, CallID: e.CallID,
@@ -16,7 +16,7 @@ func AgentEvent(turn string, e agent.Event) session.Event {
 	}
 }
 
-// marshal is JSON without the escapes that json.Marshal puts in for HTML.
+// marshal is json.Marshal without the escapes for HTML.
 func marshal(v any) (string, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)

@@ -10,16 +10,16 @@ import (
 	"turnstile/pkg/session"
 )
 
-// ArchivedByHand is the error of a dead letter without an outcome.
+// ArchivedByHand is the error of a dead letter that has no outcome stored.
 const ArchivedByHand = "archived by an operator"
 
-// StoredOutcome is how a task ended that is completed or archived.
+// StoredOutcome returns the outcome of a completed or archived task.
 func StoredOutcome(sessionKey, id, state, result string) session.Outcome {
 	var e session.Event
 	if json.Unmarshal([]byte(result), &e) == nil && e.Type == session.EventTurnEnded {
 		return OutcomeOf(sessionKey, id, e)
 	}
-	// Another program's doing: asynqmon's Archive, or a stock asynq.Server.
+	// Another program ended it: asynqmon's Archive, or a stock asynq.Server.
 	o := session.Outcome{Session: sessionKey, ID: id, Status: session.StatusDone, Reply: result}
 	if state == "archived" {
 		o.Status, o.Error = session.StatusFailed, ArchivedByHand
@@ -27,7 +27,7 @@ func StoredOutcome(sessionKey, id, state, result string) session.Outcome {
 	return o
 }
 
-// OutcomeOf is the outcome of a message, by the end of its turn.
+// OutcomeOf returns the outcome of a message whose turn ended with e.
 func OutcomeOf(sessionKey, id string, e session.Event) session.Outcome {
 	return session.Outcome{
 		Session: sessionKey, SessionID: e.SessionID, ID: id, Turn: e.Turn, Status: e.Status,
@@ -36,10 +36,10 @@ func OutcomeOf(sessionKey, id string, e session.Event) session.Outcome {
 	}
 }
 
-// DecodeEvents reads one entry of a session's stream: an event, and in the field s
-// the start of its turn if that was not told before. (In n a worker of the version
-// before has the start of the turn that came next.) What is no event is passed over.
-// Only the last has the entry's id: who goes on behind it has seen them all.
+// DecodeEvents reads one entry of a session's stream. The field e has an event, and the field s the
+// start of its turn if it was not sent before. (In the field n, workers of the version before have
+// the start of the next turn.) It skips what is not an event. Only the last event has the entry's
+// id, so that a reader which continues behind that id has seen all of them.
 func DecodeEvents(m redis.XMessage) []session.Event {
 	ms, _, _ := strings.Cut(m.ID, "-")
 	var events []session.Event

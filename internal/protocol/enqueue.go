@@ -14,21 +14,19 @@ import (
 	"turnstile/pkg/session"
 )
 
-// nonceHeader marks a task with the Submit that made it: only that Submit may
-// take it back.
+// nonceHeader marks a task with the Submit that stored it: only that Submit may remove it.
 const nonceHeader = "turnstile-nonce"
 
-// maxRetry is what asynqmon shows as a task's retries, and what a stock
-// asynq.Server would do. The worker's own limit decides here.
+// maxRetry is what asynqmon shows as a task's retries, and what a stock asynq.Server would do.
+// Turnstile's workers have a limit of their own.
 const maxRetry = 2
 
-// enqueuesPerClient is how many messages one asynq.Client puts in. It remembers the
-// names of all queues that it has put anything into, so another one takes its place:
-// that costs nothing, for they share the connections.
+// enqueuesPerClient is how many messages one asynq.Client enqueues. It remembers the names of all
+// its queues, so another one replaces it. That costs nothing, because they share the connections.
 const enqueuesPerClient = 10_000
 
-// Enqueuer puts tasks into sessions' queues. A session is in the indexes before its
-// task is in the queue: a sender may die behind that.
+// Enqueuer enqueues tasks into sessions' queues. It lists the session in the indexes before it
+// enqueues the task, because the sender may die right after that.
 type Enqueuer struct {
 	rdb    indexing
 	limits session.Limits
@@ -40,12 +38,12 @@ type Enqueuer struct {
 	clock  clock
 }
 
-// NewEnqueuer makes one that shares rdb.
+// NewEnqueuer returns an enqueuer that shares rdb.
 func NewEnqueuer(rdb redis.UniversalClient, limits session.Limits) *Enqueuer {
 	return &Enqueuer{rdb: indexing{rdb}, limits: limits, most: enqueuesPerClient}
 }
 
-// next is the client for one message.
+// next returns the asynq.Client for one message.
 func (e *Enqueuer) next() *asynq.Client {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -56,14 +54,14 @@ func (e *Enqueuer) next() *asynq.Client {
 	return e.client
 }
 
-// Told takes note of Redis' clock, ms.
+// SetClock sets Redis' clock, in ms, as a result has just shown it.
 func (e *Enqueuer) SetClock(now int64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.clock = clock{now, time.Now()}
 }
 
-// Now is Redis' clock in ms, as the last answer has told it.
+// Now returns Redis' clock in ms. It asks Redis only if no result has shown the clock yet.
 func (e *Enqueuer) Now(ctx context.Context) (int64, error) {
 	e.mu.Lock()
 	last := e.clock
@@ -79,7 +77,7 @@ func (e *Enqueuer) Now(ctx context.Context) (int64, error) {
 	return now.UnixMilli(), nil
 }
 
-// Enqueue puts the task in; known says that its id was taken.
+// Enqueue enqueues the message. known reports that a task with its id exists.
 func (e *Enqueuer) Enqueue(ctx context.Context, sessionKey string, m session.Message, nonce string, delay time.Duration) (known bool, err error) {
 	payload, err := e.limits.EncodePayload(m)
 	if err != nil {
@@ -111,7 +109,7 @@ func (e *Enqueuer) Enqueue(ctx context.Context, sessionKey string, m session.Mes
 // indexKey is the context's key of an indexEntry.
 type indexKey struct{}
 
-// indexEntry is what the indexes are to have when a session's task is put in.
+// indexEntry is what the indexes get when a session's task is enqueued.
 type indexEntry struct {
 	session string
 	now     int64
@@ -122,12 +120,13 @@ func (e indexEntry) add(ctx context.Context, p redis.Pipeliner) {
 	p.ZAdd(ctx, rediskey.Sessions, redis.Z{Score: float64(e.now), Member: e.session})
 }
 
-// indexing is the Redis of an asynq.Client. With the script that puts a task in, it
-// sends what the indexes are to have, ahead of it and in the same round trip; on a
-// Cluster, of which go-redis sends the nodes' parts at once, in one before that.
+// indexing is the Redis of an asynq.Client. It sends the entries of the indexes ahead of the script
+// that enqueues a task, in the same round trip. On a Cluster go-redis sends the parts of a pipeline
+// to their nodes at once, so there the entries take a round trip of their own.
 type indexing struct{ redis.UniversalClient }
 
-// SAdd is how asynq.Client tells the queue's name, once: it goes with each task.
+// SAdd is how asynq.Client adds a queue's name, once. It is skipped here: indexEntry adds it with
+// each task.
 func (r indexing) SAdd(ctx context.Context, key string, members ...any) *redis.IntCmd {
 	if _, ok := ctx.Value(indexKey{}).(indexEntry); ok && key == rediskey.AllQueues {
 		return redis.NewIntResult(0, nil)
@@ -135,8 +134,8 @@ func (r indexing) SAdd(ctx context.Context, key string, members ...any) *redis.I
 	return r.UniversalClient.SAdd(ctx, key, members...)
 }
 
-// EvalSha sends a script of asynq's. One that Redis does not know comes again by Eval,
-// when the indexes have their entries.
+// EvalSha sends a script of asynq's. If Redis does not know it, asynq sends it again by Eval; the
+// indexes have their entries then.
 func (r indexing) EvalSha(ctx context.Context, sha string, keys []string, args ...any) *redis.Cmd {
 	entry, ok := ctx.Value(indexKey{}).(indexEntry)
 	if !ok {

@@ -8,11 +8,11 @@ import (
 	"turnstile/pkg/session"
 )
 
-// entryMost is how many bytes one entry of a transcript has at most, as it is stored: a
-// sixteenth of what a transcript takes, but always as much as a message.
+// entryMost is the most bytes of one stored transcript entry: a sixteenth of TranscriptBytes, or as
+// much as a message may have if that is more.
 func (c *Consumer) entryMost() int { return max(c.cfg.TranscriptBytes/16, c.cfg.Limits.Task()) }
 
-// bounded shortens entries that are too long.
+// bounded shortens the entries that are too long.
 func (c *Consumer) bounded(entries []session.Entry) []session.Entry {
 	short, most := entries, c.entryMost()
 	for i, e := range entries {
@@ -22,7 +22,7 @@ func (c *Consumer) bounded(entries []session.Entry) []session.Entry {
 		if text, err := stored.EncodeEntry(e); err == nil && len(text) <= most {
 			continue
 		}
-		if &short[0] == &entries[0] { // which are the caller's
+		if &short[0] == &entries[0] { // the caller keeps its own
 			short = append([]session.Entry(nil), entries...)
 		}
 		short[i] = shortened(e, most)
@@ -30,8 +30,7 @@ func (c *Consumer) bounded(entries []session.Entry) []session.Entry {
 	return short
 }
 
-// atMost is how many bytes an entry may have as it is stored: JSON writes a byte with six
-// at most.
+// atMost is an upper bound of an entry's stored length: JSON writes a byte with at most six.
 func atMost(e session.Entry) int {
 	n := 1024 + 6*len(e.Text)
 	if t := e.Tool; t != nil {
@@ -46,8 +45,8 @@ func atMost(e session.Entry) int {
 	return n
 }
 
-// shortened is an entry that says how much of it is left out. What a user said is not
-// too long: its message has limits.
+// shortened returns an entry that says how much of it was left out. It does not shorten what a user
+// said, which the limits of a message bound.
 func shortened(e session.Entry, most int) session.Entry {
 	part := most / 32
 	e.Text = leaveOut(e.Text, 3*part)
@@ -64,7 +63,7 @@ func shortened(e session.Entry, most int) session.Entry {
 	return e
 }
 
-// leaveOut is the beginning of a text, and how much is left out.
+// leaveOut returns the beginning of a text, and how much was left out.
 func leaveOut(text string, most int) string {
 	if len(text) <= most {
 		return text

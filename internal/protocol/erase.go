@@ -8,18 +8,18 @@ import (
 	"turnstile/internal/script"
 )
 
-// Erase deletes a batch of a session's messages, and in the end all of its keys.
+// Erase deletes a batch of a session's messages. The last batch deletes all other keys as well.
 // lua/erase.lua.
 type Erase struct {
 	Session string
-	Fence   string   // of the last turn when the keys were looked up, "": none
-	Batch   int      // messages
-	Others  []string // keys, beside those of Keys
-	Last    bool     // no other key of the session is left
+	Fence   string   // fencing token of the last turn when the keys were listed; "": there was none
+	Batch   int      // the most messages of a batch
+	Others  []string // further keys to delete, not among Keys
+	Last    bool     // the session has no other key left
 }
 
-// Do returns gone, held (somebody owns the session), changed (a turn has run since the
-// keys were looked up) or batch (call again).
+// Do returns gone, held (the session has an owner), changed (a turn has run since the keys were
+// listed) or batch (call it again).
 func (e Erase) Do(ctx context.Context, rdb script.Client) (state string, err error) {
 	r, err := eraseMove.run(ctx, rdb, eraseMove.keys(Keys(e.Session, "", time.Now()), e.Others...), eraseMove.args(
 		"task", rediskey.For(e.Session).TaskPrefix(), "fence", e.Fence, "size", e.Batch, "last", e.Last,

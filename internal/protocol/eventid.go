@@ -9,13 +9,13 @@ import (
 	"turnstile/pkg/session"
 )
 
-// EventID is the id of an entry in a session's stream: Redis' clock in ms, and a number
-// within that ms.
+// EventID is the id of an entry in a session's stream: Redis' clock in ms, and a number within that
+// millisecond.
 type EventID struct{ ms, seq uint64 }
 
 var eventIDPattern = regexp.MustCompile(`^[0-9]{1,20}-[0-9]{1,20}$`)
 
-// ParseEventID reads an id of the form 1795227266293-0. The error wraps session.ErrInvalid.
+// ParseEventID reads an id such as 1795227266293-0. The error wraps session.ErrInvalid.
 func ParseEventID(text string) (id EventID, err error) {
 	if eventIDPattern.MatchString(text) {
 		ms, seq, _ := strings.Cut(text, "-")
@@ -29,7 +29,7 @@ func ParseEventID(text string) (id EventID, err error) {
 	return EventID{}, fmt.Errorf("%w event id %q: it is two numbers, as 1795227266293-0", session.ErrInvalid, text)
 }
 
-// After reports whether id stands after other in the stream.
+// After reports whether id is behind other in the stream.
 func (id EventID) After(other EventID) bool {
 	return id.ms > other.ms || id.ms == other.ms && id.seq > other.seq
 }

@@ -17,37 +17,37 @@ import (
 type End struct {
 	Status  session.Status
 	Reply   string
-	Error   string          // why it did not end well
-	Entries []session.Entry // what goes into the transcript
-	Usage   *session.Usage  // of the turn, nil: not known
+	Error   string          // why the status is not done
+	Entries []session.Entry // for the transcript
+	Usage   *session.Usage  // of the turn; nil if unknown
 
-	// Rollback: the turn is taken back. Its messages are archived, although its
-	// status is StatusInterrupted.
+	// Rollback undoes the turn: its messages are archived, although its status is
+	// StatusInterrupted.
 	Rollback bool
 
-	// Untaken are the ids of messages that Steer had answered and the agent has not
-	// taken: they go back to their places in the line, or are archived if a /stop has
-	// come before this.
+	// Untaken are the ids of messages that Steer returned and the agent did not take. They go back
+	// to their places in the line, or are archived if a /stop came first.
 	Untaken []string
 
-	// Told is how many of Turn.Dropped the agent was told of, and of Turn.Omitted too
-	// if it is not 0.
+	// Told is how many of Turn.Dropped the agent's note named. If it is not 0, the note counted
+	// Turn.Omitted too.
 	Told int
 
-	// Release gives the sentinel up even if more messages wait.
+	// Release ends ownership even if more messages wait.
 	Release bool
 }
 
-// archives reports whether the turn's message becomes a dead letter.
+// archives reports whether the turn's messages become dead letters.
 func (e End) archives() bool {
 	return e.Status != session.StatusDone && (e.Status != session.StatusInterrupted || e.Rollback)
 }
 
-// Finish ends the turn: ack or archive, transcript, reply and statistics in one
-// script. Then either the next message is taken under the same sentinel and a
-// new fence (more is true, and Turn tells what), or the hold is over.
+// Finish ends the turn in one script: it acks or archives the messages, appends to the transcript,
+// publishes the reply and counts. The same script either takes the next message under the same
+// sentinel with a new fencing token (more is true, and Turn returns the new turn), or ends the
+// claim.
 func (c *Claim) Finish(ctx context.Context, end End) (more bool, err error) {
-	defer c.ends()() // also between the two scripts: the first may have released it, unheard
+	defer c.ends()() // for both scripts: the first may have released the sentinel, and its reply was lost
 	w, err := c.written(end)
 	if err != nil {
 		return false, err
@@ -72,8 +72,8 @@ func (c *Claim) Finish(ctx context.Context, end End) (more bool, err error) {
 	return true, nil
 }
 
-// keep tells the next turn of the resume mark that the last one's claim has found.
-// That was not finished, so it is still there, as a claim would see.
+// keepMark gives the next turn the resume mark that the last one's claim found. The last turn did
+// not finish, so the mark is still there, and a new claim would find it.
 func (c *Claim) keepMark(last Turn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -82,16 +82,16 @@ func (c *Claim) keepMark(last Turn) {
 	}
 }
 
-// The most that the results of one turn's messages may have together, in bytes: for
-// each to name all messages, and for each to have the reply.
+// The most bytes of the results of one turn's messages together. Beyond resultsNamed only the first
+// result names all messages, and beyond resultsReplied only the first has the reply.
 const (
 	resultsNamed   = 256 << 10
 	resultsReplied = 4 << 20
 )
 
-// shortResult is the result of the messages of a turn behind the first one: "" if it is
-// the turn's end as it is announced, else without their names and, if it is still too
-// long, without the reply.
+// shortResult returns the result of the turn's messages behind the first one. "" means the turn's
+// end as it was published. Otherwise it leaves out the messages' names, and if it is still too
+// long, the reply.
 func shortResult(e session.Event, outcome string) (string, error) {
 	n := len(e.Messages)
 	if n == 1 || n*len(outcome) <= resultsNamed {
@@ -106,7 +106,7 @@ func shortResult(e session.Event, outcome string) (string, error) {
 	return short, err
 }
 
-// finishPairs are what both paths of finish get of the worker.
+// finishPairs are the worker's arguments of both paths of finish.
 func (c *Consumer) finishPairs() []any {
 	return append([]any{
 		"transcript_ttl", c.cfg.TranscriptTTL.Milliseconds(),
@@ -114,7 +114,7 @@ func (c *Consumer) finishPairs() []any {
 	}, c.events...)
 }
 
-// finishRest is what the full path gets beside what each claim knows.
+// finishRest are the arguments of the full path, beside those that args adds.
 func (c *Claim) finishRest(end End, w written) []any {
 	consumer, turn, why := c.consumer, c.Turn(), ""
 	ending, untaken := c.split(end.Untaken)
@@ -129,9 +129,9 @@ func (c *Claim) finishRest(end End, w written) []any {
 	}
 }
 
-// written is what a turn's end leaves, as JSON.
+// written is what a turn's end stores, as JSON.
 type written struct {
-	outcome, start string // start is "" if it was announced already
+	outcome, start string // start is "" if it was sent before
 	result         string // see shortResult
 	entries        []string
 	bounds         string // of the transcript, "" if they need no look now
@@ -190,14 +190,12 @@ func (c *Claim) written(end End) (w written, err error) {
 	return w, nil
 }
 
-// ErrUnannounced is wrapped by an error of Finish, Requeue or Retry whose move was
-// carried out: the turn has ended and the sentinel is released. Only the workers could
-// not be told of the messages that wait. PutBack does so; else reap or sweep find the
-// session.
-var ErrNotWoken = errors.New("the waiting messages were not announced")
+// ErrNotWoken is wrapped by an error of Finish, Requeue or Retry that carried out its move: the
+// turn has ended and the sentinel is released, but the session has waiting messages and could not
+// be woken. PutBack wakes it; otherwise reap or the sweep finds it.
+var ErrNotWoken = errors.New("the session was not woken for its waiting messages")
 
-// released ends the hold and, where more can be claimed, now or later, tells the
-// workers.
+// released ends the claim, and wakes the session if it can be claimed again, now or later.
 func (c *Claim) released(ctx context.Context, r returned) error {
 	c.lease.End()
 	at, now := r.int("at"), r.int("now")
@@ -212,18 +210,18 @@ func (c *Claim) released(ctx context.Context, r returned) error {
 	return nil
 }
 
-// How much of an error is kept, in bytes: with the turn's end, and in the task of a message
-// that is tried again.
+// The most bytes of an error that are stored: with the turn's end, and in the task of a message
+// that is retried.
 const (
 	errorMost   = 16 << 10
 	failureMost = 1 << 10
 )
 
-// text is s as protobuf's strings have to be: an agent's stderr may hold any
+// text returns s as valid UTF-8, which protobuf's strings must be: an agent's stderr may hold any
 // bytes, and asynq could not read the task any more.
 func text(s string) string { return strings.ToValidUTF8(CutText(s, errorMost), "\uFFFD") }
 
-// CutText is the beginning of a text that has more than so many bytes.
+// CutText returns the first most bytes of a longer text, and marks the cut.
 func CutText(s string, most int) string {
 	if len(s) <= most {
 		return s
@@ -231,12 +229,12 @@ func CutText(s string, most int) string {
 	return strings.ToValidUTF8(s[:most], "") + " [...]"
 }
 
-// fastEntries is how many entries the fast path has at most: Lua hands no
-// more than some thousands to a command.
+// fastEntries is the most entries of the fast path: Lua can pass only some thousands to one
+// command.
 const fastEntries = 1000
 
-// mayBeFast reports whether the worker knows of nothing about a turn that its
-// fast path does not do, see lua/finish.lua.
+// mayBeFast reports whether the fast path can end the turn, as far as the worker knows. See
+// lua/finish.lua.
 func (c *Claim) mayBeFast(end End) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -244,8 +242,8 @@ func (c *Claim) mayBeFast(end End) bool {
 		!c.renewed && len(c.part) == 1 && c.part[0].task != "" && len(end.Entries) <= fastEntries
 }
 
-// finishFast ends a turn of which mayBeFast is true. done is false if that was
-// not so after all.
+// finishFast ends a turn of which mayBeFast is true. done is false if the session needs the full
+// path after all.
 func (c *Claim) finishFast(ctx context.Context, end End, w written) (done, more bool, err error) {
 	last, sent, now := c.Turn(), time.Now(), c.redisNow()
 	c.mu.Lock()
@@ -285,7 +283,7 @@ func (c *Claim) finishFast(ctx context.Context, end End, w written) (done, more 
 	return false, false, nil
 }
 
-// endFast sends the fast path, together with others', until there is a reply.
+// endFast sends the fast path, in one round trip with other claims', until there is a reply.
 func (c *Claim) endFast(ctx context.Context, call *script.Call) (returned, error) {
 	err := c.persist(ctx, func() error {
 		c.consumer.moves.Do(ctx, call)
@@ -294,6 +292,6 @@ func (c *Claim) endFast(ctx context.Context, call *script.Call) (returned, error
 	return finishFast.returned(call.Result), err
 }
 
-// countEvery is how many ended messages are counted at once in asynq's statistics,
-// as lua/finish.lua does.
+// countEvery is how many ended messages are counted at once in asynq's statistics, as
+// lua/finish.lua does it.
 const countEvery = 10

@@ -14,43 +14,43 @@ import (
 	"turnstile/pkg/session"
 )
 
-// HistoryPage is how many bytes of a transcript one reply has, or one entry more: a
-// read of all of it could take longer than a reply may.
+// HistoryPage is how many bytes of a transcript one reply has, or one longer entry. A reply with
+// the whole transcript could take longer than the read timeout.
 const HistoryPage = 2 << 20
 
-// droppedMost is how many bytes of dropped messages a turn reads, or one message more.
-// Of each the note has no more than a line.
+// droppedMost is how many bytes of dropped messages a turn reads, or one longer message. The note
+// has one line of each.
 const droppedMost = 4 << 20
 
-// pastPage is the size of the pages by which transcripts are read: with one byte more
-// than is told it is clear what there is no room for.
+// historyPage is the size of the pages that History reads. One byte more than HistoryBytes shows
+// that something does not fit.
 func (c *Consumer) historyPage() int { return min(HistoryPage, c.cfg.HistoryBytes+1) }
 
-// History is what came before a turn.
+// History is what a turn is given of the session so far.
 type History struct {
-	// Entries are the transcript's, oldest first. Of one that has more than
-	// Config.HistoryBytes they are the newest turns that fit in, and the last turn in
-	// any case. Older is how many entries were left out.
+	// Entries are the transcript's, oldest first. If it has more than Config.HistoryBytes, they are
+	// the newest turns that fit, and at least the last turn. Older counts the entries that were
+	// left out.
 	Entries []session.Entry
 	Older   int
 
-	// Partial is what an earlier run of the same message had done when it was cut
-	// off; nil if there was none.
+	// Partial is what an earlier run of the same message had done when it was interrupted; nil if
+	// there was none.
 	Partial *stored.Partial
 
-	// State is what the agent has kept, see Keep. Nil: nothing, or it does not fit
-	// this transcript any more.
+	// State is the agent state, see StoreState. It is nil if there is none, or if it does not fit
+	// the transcript any more.
 	State json.RawMessage
 
-	// Dropped are the texts of Turn.Dropped, as far as they are still there: the
-	// newest, 4 MiB of them or one more. Omitted is how many older ones there were.
+	// Dropped are the texts of those of Turn.Dropped that still exist: the newest, 4 MiB of them or
+	// one longer. Omitted counts the older ones.
 	Dropped []string
 	Omitted int
 }
 
-// History reads what came before the turn: in one round trip, one more for every
-// further 2 MiB of transcript, and one for dropped messages. An error that may pass is tried again while the lease
-// lasts.
+// History reads the turn's history. It takes one round trip, one more for every further 2 MiB of
+// transcript, and one for dropped messages. It repeats a read while the error may pass and the
+// lease lasts.
 func (c *Claim) History(ctx context.Context) (History, error) {
 	turn, size := c.Turn(), c.consumer.historyPage()
 	var p historyReads
@@ -64,8 +64,8 @@ func (c *Claim) History(ctx context.Context) (History, error) {
 		if t.enough() {
 			break
 		}
-		// Nobody else writes to it meanwhile: what takes entries out or trims is the
-		// owner's, or needs the sentinel to be free.
+		// Nobody else changes the transcript meanwhile: only the owner appends and trims, and Undo
+		// needs a free sentinel.
 		err = c.persist(ctx, func() (err error) {
 			call := pageOf(c.session, turn.SessionID, t.left, size)
 			page, err = pastMove.run(ctx, c.consumer.rdb, call.Keys, call.Args)
@@ -73,25 +73,25 @@ func (c *Claim) History(ctx context.Context) (History, error) {
 		})
 	}
 	if err != nil {
-		return History{}, fmt.Errorf("read what came before turn %s: %w", turn.ID, err)
+		return History{}, fmt.Errorf("read the history of turn %s: %w", turn.ID, err)
 	}
-	past := History{Omitted: turn.Omitted}
-	past.Entries, past.Older = t.cut()
-	past.State = stored.StateFor(p.state, turn.SessionID, turn.Entries, past.Entries)
+	history := History{Omitted: turn.Omitted}
+	history.Entries, history.Older = t.cut()
+	history.State = stored.StateFor(p.state, turn.SessionID, turn.Entries, history.Entries)
 	if partial, ok := stored.DecodePartial(p.partial); ok && partial.Messages[0] == turn.Message.ID {
-		past.Partial = &partial
+		history.Partial = &partial
 	}
-	if err := c.readDropped(ctx, &past, turn.Dropped, p.sizes); err != nil {
-		return History{}, fmt.Errorf("read what was dropped before turn %s: %w", turn.ID, err)
+	if err := c.readDropped(ctx, &history, turn.Dropped, p.sizes); err != nil {
+		return History{}, fmt.Errorf("read the dropped messages of turn %s: %w", turn.ID, err)
 	}
-	return past, nil
+	return history, nil
 }
 
-// pastReads is what one round trip tells of the past.
+// historyReads is the result of the first round trip.
 type historyReads struct {
-	page           returned // the transcript's newest
+	page           returned // the newest of the transcript
 	partial, state string
-	sizes          []int64 // of the dropped tasks; 0: it is gone
+	sizes          []int64 // bytes of the dropped tasks; 0: it is gone
 }
 
 func (c *Claim) readHistory(ctx context.Context, turn Turn) (historyReads, error) {
@@ -116,9 +116,8 @@ func (c *Claim) readHistory(ctx context.Context, turn Turn) (historyReads, error
 	return p, err
 }
 
-// readDropped reads the texts of dropped messages, the newest first, until they are
-// droppedMost bytes.
-func (c *Claim) readDropped(ctx context.Context, past *History, ids []string, sizes []int64) error {
+// readDropped reads the texts of dropped messages, the newest first, up to droppedMost bytes.
+func (c *Claim) readDropped(ctx context.Context, history *History, ids []string, sizes []int64) error {
 	from, room := len(ids), int64(droppedMost)
 	for from > 0 && room > 0 {
 		from--
@@ -126,7 +125,7 @@ func (c *Claim) readDropped(ctx context.Context, past *History, ids []string, si
 	}
 	for _, size := range sizes[:from] {
 		if size > 0 {
-			past.Omitted++
+			history.Omitted++
 		}
 	}
 	if len(ids) == 0 {
@@ -154,23 +153,23 @@ func (c *Claim) readDropped(ctx context.Context, past *History, ids []string, si
 	for _, cmd := range tasks {
 		if task, err := ParseTaskMessage([]byte(cmd.Val())); err == nil {
 			if m, err := task.Message(c.consumer.cfg.Limits); err == nil {
-				past.Dropped = append(past.Dropped, m.Text)
+				history.Dropped = append(history.Dropped, m.Text)
 			}
 		}
 	}
 	return nil
 }
 
-// tail is the end of a transcript, read from the end on.
+// tail is the end of a transcript, read backwards.
 type tail struct {
 	entries []session.Entry // the newest first
-	sizes   []int           // of each, as it is stored
+	sizes   []int           // bytes of each, as it is stored
 	total   int             // bytes
-	left    int64           // older entries that were not read
-	most    int             // bytes
+	left    int64           // older entries that are not read yet
+	most    int             // bytes that fit
 }
 
-// add takes a page as lua/past.lua answers it.
+// add appends a page, as lua/past.lua returns it.
 func (t *tail) add(page returned) {
 	t.left = page.int("left")
 	lines := page.behind()
@@ -182,14 +181,14 @@ func (t *tail) add(page returned) {
 	}
 }
 
-// enough reports whether the turns that fit, and the last one, are all there.
+// enough reports whether all turns that fit, and at least the last one, are read completely.
 func (t *tail) enough() bool {
 	return t.left == 0 || t.total > t.most && t.whole() > 0
 }
 
-// whole is how many of the newest entries are the turns that fit, or the last turn if
-// none does; 0: that one's beginning was not read. A turn's messages, and what it did,
-// are kept or left out together.
+// whole returns how many of the newest entries form the turns that fit, or the last turn if none
+// fits. It returns 0 if the beginning of the last turn is not read yet. A turn's entries stay
+// together.
 func (t *tail) whole() int {
 	fits, size := 0, 0
 	for i := range t.entries {
@@ -203,8 +202,8 @@ func (t *tail) whole() int {
 	return fits
 }
 
-// begins reports whether a turn begins with entry i. An entry that cannot be read goes
-// with the one before it.
+// begins reports whether a turn begins with entry i. An entry that cannot be read belongs to the
+// turn before it.
 func (t *tail) begins(i int) bool {
 	turn := t.entries[i].Turn
 	for _, before := range t.entries[i+1:] {
@@ -215,7 +214,7 @@ func (t *tail) begins(i int) bool {
 	return t.left == 0 && i == len(t.entries)-1
 }
 
-// cut is the entries to be told, oldest first, and how many older ones there are.
+// cut returns the entries that fit, oldest first, and how many older ones there are.
 func (t *tail) cut() (entries []session.Entry, older int) {
 	n := len(t.entries)
 	if t.total > t.most {

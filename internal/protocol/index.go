@@ -11,24 +11,25 @@ import (
 	"turnstile/internal/script"
 )
 
-// TimerBatch is how many members of an index one run reads.
+// TimerBatch is the most members of an index that one script reads or writes.
 const TimerBatch = 1000
 
-// ClaimGrace is how long a session that was put into the ready index may go
-// unclaimed before reap looks whether its claimer has died. A worker whose
-// sentinels live shorter uses their TTL.
+// ClaimGrace is for how long a session in the ready index may go unclaimed before reap checks
+// whether its claimer has died. A worker with a shorter SentinelTTL uses that.
 const ClaimGrace = 15 * time.Second
 
-// WakeUp is a session that can be claimed at a time, ms by Redis' clock.
+// WakeUp is a session, and when it can be claimed, in ms by Redis' clock.
 type WakeUp struct {
 	Session string
 	At      int64
 }
 
-// Wake tells the workers of sessions to claim. A session enters the owned index
-// before the ready index, so that one that was popped by a worker that then died
-// is found again. Its score there is of this wake-up, whatever it was: an earlier one
-// may be what reap has just read, and takes out; a later one would hide the session.
+// Wake wakes sessions: it enters them into the ready index, or into the due index if their time has
+// not come.
+//
+// A session enters the owned index first, so that reap finds it if a worker pops it and dies. Wake
+// replaces the session's score there: an earlier one may be what reap has just read and will
+// remove, and a later one would hide the session.
 func Wake(ctx context.Context, rdb redis.UniversalClient, now int64, grace time.Duration, ups ...WakeUp) error {
 	w := Wakes(now, grace, ups...)
 	return InOrder(ctx, rdb,
@@ -36,8 +37,8 @@ func Wake(ctx context.Context, rdb redis.UniversalClient, now int64, grace time.
 		func(p redis.Pipeliner) { w.Ready(ctx, p) })
 }
 
-// Announce makes a session known to workers and to asynqmon whose messages came without
-// an enqueue.
+// ListAndWake wakes a session whose messages came without an enqueue, and lists it for the sweep
+// and for asynqmon.
 func ListAndWake(ctx context.Context, rdb redis.UniversalClient, sessionKey string, now, at int64) error {
 	w := Wakes(now, ClaimGrace, WakeUp{sessionKey, at})
 	return InOrder(ctx, rdb,
@@ -48,10 +49,10 @@ func ListAndWake(ctx context.Context, rdb redis.UniversalClient, sessionKey stri
 		func(p redis.Pipeliner) { w.Ready(ctx, p) })
 }
 
-// WakeSet is what the indexes get of wakeUps, in two steps: owned, then ready.
+// WakeSet are the entries that wake-ups add to the owned, ready and due indexes.
 type WakeSet struct{ owned, ready, Due []redis.Z }
 
-// Wakes is what the indexes get of ups.
+// Wakes returns the entries of wake-ups. now is Redis' clock in ms.
 func Wakes(now int64, grace time.Duration, ups ...WakeUp) (w WakeSet) {
 	for _, u := range ups {
 		if u.At > now {
@@ -64,14 +65,14 @@ func Wakes(now int64, grace time.Duration, ups ...WakeUp) (w WakeSet) {
 	return w
 }
 
-// Owned adds those that can be claimed to the owned index.
+// Owned adds the sessions that can be claimed to the owned index.
 func (w WakeSet) Owned(ctx context.Context, p redis.Pipeliner) {
 	if len(w.owned) > 0 {
 		p.ZAdd(ctx, rediskey.Owned, w.owned...)
 	}
 }
 
-// Ready adds them to the ready index, and those that have to wait to the due index.
+// Ready adds them to the ready index, and the sessions that wait for a time to the due index.
 func (w WakeSet) Ready(ctx context.Context, p redis.Pipeliner) {
 	if len(w.ready) > 0 {
 		p.ZAddNX(ctx, rediskey.Ready, w.ready...)
@@ -81,16 +82,16 @@ func (w WakeSet) Ready(ctx context.Context, p redis.Pipeliner) {
 	}
 }
 
-// QueueRecovery leaves late sessions to reap, which takes the one of the lowest
-// score first. One that it was to look after later is moved forward.
-func QueueRecovery(ctx context.Context, p redis.Pipeliner, late ...redis.Z) {
-	if len(late) > 0 {
-		p.ZAddLT(ctx, rediskey.Owned, late...)
+// QueueRecovery leaves overdue sessions to reap, which takes the lowest score first. A session that
+// reap was to check later is moved forward.
+func QueueRecovery(ctx context.Context, p redis.Pipeliner, overdue ...redis.Z) {
+	if len(overdue) > 0 {
+		p.ZAddLT(ctx, rediskey.Owned, overdue...)
 	}
 }
 
-// lookAfter has reap look at holds in a TTL's time at the latest, up to timerBatch of
-// them.
+// indexOwned has reap check the sessions of claims after a TTL at the latest. It takes up to
+// TimerBatch claims.
 func (c *Consumer) indexOwned(claims []*Claim) *script.Call {
 	sessions := make([]string, len(claims))
 	for i, claim := range claims {
@@ -102,7 +103,9 @@ func (c *Consumer) indexOwned(claims []*Claim) *script.Call {
 	}
 }
 
-// ReadDue reads the members of an index whose time has come.
+// ReadDue returns the members of an index whose time has come, with their scores as Redis formats
+// them. now is Redis' clock, next the score of the first member whose time has not come, both in
+// ms.
 func ReadDue(ctx context.Context, rdb script.Client, index string, batch int) (now, next int64, members []string, scores map[string]string, err error) {
 	r, err := indexDueMove.run(ctx, rdb, []string{index}, indexDueMove.args("batch", batch))
 	if err != nil {
@@ -117,14 +120,13 @@ func ReadDue(ctx context.Context, rdb script.Client, index string, batch int) (n
 	return r.int("now"), r.int("next"), members, scores, nil
 }
 
-// RemoveUnchanged takes members out of an index, except those whose score is not
-// the one that was read.
+// RemoveUnchanged removes members from an index, except those whose score is no longer the one that
+// was read.
 func RemoveUnchanged(ctx context.Context, rdb script.Client, index string, members []string, scores map[string]string) error {
 	return RescoreUnchanged(ctx, rdb, index, members, scores, nil)
 }
 
-// RescoreUnchanged is removeUnchanged that gives a member the score that it has in to,
-// if it has one.
+// RescoreUnchanged is RemoveUnchanged, but a member with a score in to gets that score instead.
 func RescoreUnchanged(ctx context.Context, rdb script.Client, index string, members []string, scores, to map[string]string) error {
 	for batch := range slices.Chunk(members, TimerBatch) {
 		call := Rescore(index, batch, scores, to)
@@ -135,8 +137,8 @@ func RescoreUnchanged(ctx context.Context, rdb script.Client, index string, memb
 	return nil
 }
 
-// Rescore gives members of an index the scores in to, or takes those out that have none
-// there, unless their score is not the one in scores any more. lua/rescore.lua.
+// Rescore gives members of an index their scores in to, and removes those without one. A member
+// whose score is no longer the one in scores stays as it is. lua/rescore.lua.
 func Rescore(index string, members []string, scores, to map[string]string) *script.Call {
 	were, next := make([]string, len(members)), make([]string, len(members))
 	for i, m := range members {
@@ -148,7 +150,7 @@ func Rescore(index string, members []string, scores, to map[string]string) *scri
 	}
 }
 
-// ListAgain lists sessions that are to be claimed.
+// ListAgain puts the queues of sessions back on asynq's list.
 func ListAgain(ctx context.Context, p redis.Pipeliner, ups []WakeUp) {
 	if len(ups) == 0 {
 		return
@@ -160,7 +162,7 @@ func ListAgain(ctx context.Context, p redis.Pipeliner, ups []WakeUp) {
 	p.SAdd(ctx, rediskey.AllQueues, names...)
 }
 
-// QueueNames are the names of the sessions' queues.
+// QueueNames returns the names of the sessions' queues.
 func QueueNames(sessions []string) []any {
 	names := make([]any, len(sessions))
 	for i, s := range sessions {

@@ -6,10 +6,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// InOrder sends commands, those of a step before those of the next. One Redis gets
-// all of them in one pipeline. The parts of a pipeline that go to several nodes of a
-// Cluster are sent at once, so there each step is waited for, and none follows one
-// that failed.
+// InOrder sends the commands of each step before those of the next. A single Redis gets all steps
+// in one pipeline. On a Cluster the parts of a pipeline go to their nodes at once, so InOrder waits
+// for each step, and returns at the first error.
 func InOrder(ctx context.Context, rdb redis.Cmdable, steps ...func(redis.Pipeliner)) error {
 	_, single := rdb.(*redis.Client)
 	for i := range steps {

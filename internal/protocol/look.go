@@ -10,14 +10,14 @@ import (
 	"turnstile/internal/script"
 )
 
-// What Looked.What may be.
+// Values of Looked.What. The others are paused and empty.
 const (
-	LookOwned = "held"  // N: how long its sentinel lives, ms
-	LookReady = "ready" // N: 1 after a dead owner
+	LookOwned = "held"  // N: how long its sentinel still lives, ms
+	LookReady = "ready" // N: 1 if its owner died
 	LookWait  = "wait"  // N: until when, ms
 )
 
-// Looked tells whether a session may be claimed.
+// Looked says whether a session can be claimed.
 type Looked struct {
 	What string
 	Now  int64 // Redis' clock, ms
@@ -25,7 +25,7 @@ type Looked struct {
 	Err  error
 }
 
-// Look asks of each session whether it may be claimed. lua/look.lua.
+// Look reads of each session whether it can be claimed. lua/look.lua.
 func Look(ctx context.Context, rdb redis.UniversalClient, sessions []string) []Looked {
 	found := make([]Looked, len(sessions))
 	at := time.Now()
@@ -41,7 +41,7 @@ func look(sessionKey string, at time.Time) (keys []string, args []any) {
 	return lookMove.keys(Keys(sessionKey, "", at)), lookMove.args("task", rediskey.For(sessionKey).TaskPrefix())
 }
 
-// Now is the clock of a session's Redis, ms.
+// Now returns the clock of the session's Redis, in ms.
 func Now(ctx context.Context, rdb script.Client, sessionKey string) (int64, error) {
 	keys, args := look(sessionKey, time.Now())
 	r, err := lookMove.run(ctx, rdb, keys, args)

@@ -7,19 +7,19 @@ import (
 	"turnstile/internal/lease"
 )
 
-// MarkResult is what became of a hold's resume mark.
+// MarkResult is the result of Mark for one claim.
 type MarkResult struct {
 	Claim *Claim
-	Err   error // wraps lease.ErrLost when the session is another's
+	Err   error // wraps lease.ErrLost if another worker owns the session
 
-	// Starting: there was no agent to cut off. The turn is not marked, and Promote
-	// refuses to start it.
+	// Starting: the agent has not started, so there is nothing to interrupt. The turn is not
+	// marked, and Promote refuses to start it.
 	Starting bool
 }
 
-// Mark is called when a drain's time is up, before the turns are interrupted: it
-// marks those that run to be resumed, and keeps the others from starting. What
-// counts is what runs at this moment.
+// Mark is called when a drain's time is up, before the turns are interrupted. It sets the resume
+// mark of turns that run, and keeps the others from starting. It decides by the phase at that
+// moment.
 func (c *Consumer) Mark(ctx context.Context, claims []*Claim, reason string) []MarkResult {
 	marks := make([]MarkResult, len(claims))
 	calls := markMove.Each(ctx, c.rdb, len(claims), func(i int) ([]string, []any) {
@@ -31,8 +31,7 @@ func (c *Consumer) Mark(ctx context.Context, claims []*Claim, reason string) []M
 	for i, call := range calls {
 		status := markMove.returned(call.Result).status()
 		marks[i] = MarkResult{Claim: claims[i], Err: call.Err, Starting: status == "starting"}
-		// A turn that ended just now, or went on to the next, is no loss: renewals
-		// see what is.
+		// It may be that the turn has just ended, which is no loss. Renewals find out.
 		if call.Err == nil && status == "lost" {
 			marks[i].Err = fmt.Errorf("mark %s: %w", claims[i].session, lease.ErrLost)
 		}

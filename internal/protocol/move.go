@@ -13,30 +13,30 @@ import (
 	"turnstile/internal/script"
 )
 
-// move is a script with its KEYS, ARGV and results by name, as the header of its file in
-// lua declares them.
+// move is a script with its KEYS, ARGV and results by name, as the header of its file in lua
+// declares them.
 type move struct {
 	*script.Script
 	name string
 	made func() composed
 }
 
-// composed is a script with what its calls need of its header.
+// composed is a script with the parts of its header that calls need.
 type composed struct {
 	lua.Script
-	keys []int // of each of KEYS its place in keyNames, -1: the next that a call adds
-	rest bool  // the last of KEYS stands for all that a call adds
+	keys []int // the place of each of KEYS in keyNames; -1: the next one that the call adds
+	rest bool  // the last of KEYS stands for all further keys of the call
 }
 
-// moves are all of them, by name.
+// moves are all moves, by name.
 var moves = map[string]*move{}
 
-// named is the move whose script has that name in lua.
+// named returns the move of the script with that name in lua.
 func named(name string) *move {
 	m := &move{name: name, made: sync.OnceValue(func() composed {
 		s, err := lua.Compose(name)
 		if err != nil {
-			panic(err) // the files are embedded: the first test sees it
+			panic(err) // the files are embedded: the first test fails
 		}
 		c := composed{Script: s}
 		for _, key := range s.Keys {
@@ -60,12 +60,12 @@ var keyNames = []string{
 	"processed", "processed_day", "archived", "failed", "failed_day", "stopped", "state",
 }
 
-// transcriptKey is the index of the transcript's key, the only one that changes
-// while a session is owned.
+// transcriptKey is the index of the transcript's key, the only one that changes while a session is
+// owned.
 const transcriptKey = 6
 
-// Keys are a session's keys, in the order of keyNames. A script is given those that its
-// header names.
+// Keys returns a session's keys, in the order of keyNames. Each script gets those that its header
+// names.
 func Keys(session, sessionID string, now time.Time) []string {
 	k := rediskey.For(session)
 	day := now.UTC().Format(":2006-01-02") // asynq's daily counters
@@ -76,7 +76,7 @@ func Keys(session, sessionID string, now time.Time) []string {
 	}
 }
 
-// keys are the KEYS of a call, by the session's keys and those that are the call's own.
+// keys returns the KEYS of a call: those of the session that the header names, and the call's own.
 func (m *move) keys(session []string, own ...string) []string {
 	c := m.made()
 	keys := make([]string, 0, len(c.keys)+len(own))
@@ -93,11 +93,11 @@ func (m *move) keys(session []string, own ...string) []string {
 	return keys
 }
 
-// args are the ARGV of a call: names and values by turns, in any order. A missing or an
-// unknown name is a mistake of the program.
+// args returns the ARGV of a call, from pairs of name and value in any order. It panics if a name
+// is missing or unknown.
 func (m *move) args(pairs ...any) []any { return m.words(m.made().Args, pairs) }
 
-// each is what a session of several adds to the shared args.
+// each returns the ARGV that one session adds to the shared args of a batch.
 func (m *move) each(pairs ...any) []any { return m.words(m.made().Each, pairs) }
 
 func (m *move) words(declared []lua.Arg, pairs []any) []any {
@@ -144,12 +144,12 @@ func (m *move) run(ctx context.Context, rdb script.Client, keys []string, args [
 	return m.returned(r), err
 }
 
-// returned is what a script has returned, by the names of its header. What it has left out
+// returned is a script's result, read by the names of its header. A field that the script left out
 // is zero.
 type returned struct {
 	script.Result
 	move   *move
-	fields []string // of Result, from its element on
+	fields []string // names of the elements of Result, starting at from
 	from   int
 }
 
@@ -164,10 +164,10 @@ func (m *move) returned(list script.Result) returned {
 	return r
 }
 
-// status is the first word of a result that has one.
+// status returns the first word of a result that has one.
 func (r returned) status() string { return r.Text(0) }
 
-// at is the place of a field; beyond the end if the result has none of that name.
+// at returns the place of a field, or a place beyond the end if the result has no such field.
 func (r returned) at(name string) int {
 	if i := slices.Index(r.fields, name); i >= 0 {
 		return r.from + i
@@ -181,12 +181,12 @@ func (r returned) is(name string) bool            { return r.Bool(r.at(name)) }
 func (r returned) ms(name string) time.Duration   { return r.Millis(r.at(name)) }
 func (r returned) list(name string) script.Result { return r.List(r.at(name)) }
 
-// record is a table within a result, of a kind that the header declares.
+// record reads a table within the result, of a kind that the header declares.
 func (r returned) record(kind string, list script.Result) returned {
 	return returned{Result: list, move: r.move, fields: r.move.made().Results[kind].Fields}
 }
 
-// records are the tables in a field.
+// records reads the tables in a field.
 func (r returned) records(name, kind string) []returned {
 	list := r.list(name)
 	all := make([]returned, len(list))
@@ -196,7 +196,7 @@ func (r returned) records(name, kind string) []returned {
 	return all
 }
 
-// behind is what the result has behind its fields.
+// behind returns what follows the named fields.
 func (r returned) behind() script.Result {
 	if n := r.from + len(r.fields); n < len(r.Result) {
 		return r.Result[n:]

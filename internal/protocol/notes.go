@@ -6,20 +6,20 @@ import (
 	"strings"
 )
 
-// notesMost is how many dropped messages a turn is told of, each with a line. What
-// rings is told the same, see lua/notes.lua.
+// notesMost is the most dropped messages that a note names, each in a line. The senders' scripts
+// store as many, see lua/lib/notes.lua.
 const notesMost = 50
 
-// notes is what was stored of dropped messages when a turn was taken.
+// notes are the stored counts of dropped messages when a turn was claimed.
 type notes struct {
-	ids     int   // how many are named; a sender of an older version keeps them all
-	omitted int64 // how many older ones there have ever been that nobody was told of
+	ids     int   // how many are stored by id; a sender of an older version stores all
+	omitted int64 // how many older ones there have been in all that no note named
 }
 
-// drops takes what scripts answer of dropped messages: "omitted omitted_told ids", see
-// lua/notes.lua. It is a courtesy to the agent: what cannot be read says nothing.
-func (t *Turn) setDropped(answer string) {
-	omitted, rest, _ := strings.Cut(answer, " ")
+// setDropped reads what scripts return of dropped messages: "omitted omitted_told ids", see
+// lua/lib/notes.lua. If it cannot be read, the turn has no note of them.
+func (t *Turn) setDropped(result string) {
+	omitted, rest, _ := strings.Cut(result, " ")
 	told, list, _ := strings.Cut(rest, " ")
 	var ids []string
 	if json.Unmarshal([]byte(list), &ids) != nil || len(ids) == 0 {
@@ -32,8 +32,7 @@ func (t *Turn) setDropped(answer string) {
 	t.Dropped, t.Omitted = ids[older:], int(max(out-known, 0))+older
 }
 
-// told is of how many stored ids the agent knows that was told of the first n of
-// Dropped.
+// told returns how many of the stored ids are done with when the note named the first n of Dropped.
 func (t *Turn) told(n int) int {
 	if n <= 0 || len(t.Dropped) == 0 {
 		return 0

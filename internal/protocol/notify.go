@@ -11,28 +11,28 @@ import (
 	"turnstile/pkg/session"
 )
 
-// senderEvents are the limits of the event stream for the events of senders, who do not know
-// Config.EventsCap. The cap bounds the stream of a session without an owner; the owner's
-// next event cuts the stream to EventsCap.
+// senderEvents are the limits of the event stream for events of senders, which do not know
+// Config.EventsCap. The cap bounds the stream of a session without an owner; the owner's next
+// event trims the stream to EventsCap.
 func senderEvents() []any { return []any{"events_cap", 100_000, "short", 0, "large_bytes", 0} }
 
-// Notify tells the session's owner of a message that asynq has stored, or finds out that
-// there is no owner. lua/notify.lua.
+// Notify notifies the session's owner of a message that asynq has stored, or finds that there is no
+// owner. lua/notify.lua.
 type Notify struct {
 	Session string
 	Message session.Message
-	Nonce   string // of this Submit, as in the task's header
-	Known   bool   // asynq knew a task with the message's id
+	Nonce   string // of this Submit, also in the task's header
+	Known   bool   // asynq found a task with the message's id
 	Limits  session.Limits
 	LineCap int
 }
 
-// Notified is what Notify found.
+// Notified is the result of Notify.
 type Notified struct {
 	Now   int64  // Redis' clock, ms
 	State string // of the message, or why it was refused: see lua/notify.lua
 	N     int64  // its position, its time (ms), or the cap
-	Own   bool   // the task is this Submit's
+	Own   bool   // the task was stored by this Submit
 }
 
 func (n Notify) encode() (keys []string, args []any, err error) {
@@ -48,7 +48,7 @@ func (n Notify) encode() (keys []string, args []any, err error) {
 	)...), nil
 }
 
-// Do carries it out.
+// Do calls the script.
 func (n Notify) Do(ctx context.Context, rdb script.Client) (Notified, error) {
 	keys, args, err := n.encode()
 	if err != nil {
@@ -58,8 +58,8 @@ func (n Notify) Do(ctx context.Context, rdb script.Client) (Notified, error) {
 	return Notified{Now: r.int("now"), State: r.text("status"), N: r.int("n"), Own: r.is("mine")}, err
 }
 
-// followupEntry is the part of a follow-up that a sender knows, as a JSON object; the
-// script puts mode, state, order and arrived_at before it.
+// followupEntry returns the sender's part of a follow-up, as a JSON object. The script adds mode,
+// state, order and arrived_at.
 func followupEntry(m session.Message) (string, error) {
 	text, err := json.Marshal(struct {
 		ID   string `json:"id"`

@@ -9,9 +9,9 @@ import (
 	"turnstile/internal/script"
 )
 
-// TranscriptPage reads a page of a transcript, from its end towards its beginning. left is
-// how many of the oldest entries are meant, -1: all. It returns how many older ones are
-// left, and the entries as they are stored, the newest first. lua/past.lua.
+// TranscriptPage reads one page of about so many bytes of a transcript, towards its beginning. left
+// is how many of the oldest entries it is about, -1 for all. It returns how many older entries are
+// left, and the stored entries of the page, newest first. lua/past.lua.
 func TranscriptPage(ctx context.Context, rdb script.Client, sessionKey, sessionID string, left int64, bytes int) (older int64, entries []string, err error) {
 	which := any("")
 	if left >= 0 {
@@ -29,7 +29,8 @@ func TranscriptPage(ctx context.Context, rdb script.Client, sessionKey, sessionI
 	return r.int("left"), entries, nil
 }
 
-// pageOf reads a page of a transcript: of so many of the oldest entries, "" for all.
+// pageOf returns the call that reads a page of the oldest entries of a transcript, so many of them
+// or all ("").
 func pageOf(sessionKey, sessionID string, oldest any, bytes int) *script.Call {
 	return &script.Call{
 		Script: pastMove.Script, Keys: []string{rediskey.For(sessionKey).Transcript(sessionID)},
@@ -37,8 +38,8 @@ func pageOf(sessionKey, sessionID string, oldest any, bytes int) *script.Call {
 	}
 }
 
-// EventsPage reads the events of a stream behind from, about so many bytes of them. more:
-// there may be others behind these. lua/events_page.lua.
+// EventsPage reads events of a stream behind from, about so many bytes of them. more reports that
+// there may be further ones. lua/events_page.lua.
 func EventsPage(ctx context.Context, rdb script.Client, stream, from string, bytes int) (events []redis.XMessage, more bool, err error) {
 	r, err := eventsPageMove.run(ctx, rdb, []string{stream}, eventsPageMove.args("after", from, "room", bytes))
 	if err != nil {
@@ -60,8 +61,8 @@ func EventsPage(ctx context.Context, rdb script.Client, stream, from string, byt
 // Place is a place in a stream.
 type Place struct{ Stream, From string }
 
-// HaveEvents reports which of the places have events behind them, in one round trip. Where
-// Redis has refused to tell, it says yes: whoever reads there sees the error.
+// HaveEvents reports which of the places have events behind them, in one round trip. It reports
+// true where Redis refused the read: the caller's own read returns that error.
 func HaveEvents(ctx context.Context, rdb redis.UniversalClient, places []Place) []bool {
 	looks := eventsPageMove.Each(ctx, rdb, len(places), func(i int) ([]string, []any) {
 		return []string{places[i].Stream}, eventsPageMove.args("after", places[i].From, "room", 0)

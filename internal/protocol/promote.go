@@ -5,16 +5,15 @@ import (
 	"errors"
 )
 
-// What somebody asked of a turn. Errors of Promote and Requeue wrap one of them:
-// the turn is to be finished with that status instead.
+// What was requested of a turn. Promote and Requeue return one of these errors: finish the turn
+// with that status instead.
 var (
-	ErrStopRequested      = errors.New("stop was asked for")
+	ErrStopRequested      = errors.New("stop was requested")
 	ErrInterruptRequested = errors.New("an interrupting message has arrived")
 	ErrRollbackRequested  = errors.New("a message has arrived that takes the turn back")
 )
 
-// ErrDraining is Promote's answer when a drain has come first: the turn is to be
-// requeued.
+// ErrDraining is Promote's error if a drain came first: requeue the turn.
 var ErrDraining = errors.New("the worker's drain has begun to end turns")
 
 func requested(what string) error {
@@ -31,9 +30,10 @@ func requested(what string) error {
 	return nil
 }
 
-// Promote brings the turn from starting to running. It comes before the agent is
-// started; on an error the agent must not be. ErrStopAsked: somebody has stopped
-// the turn meanwhile; ErrDraining: a drain has.
+// Promote moves the turn from starting to running. Call it before the agent is started, and do not
+// start the agent on an error. The error is ErrStopRequested, ErrInterruptRequested or
+// ErrRollbackRequested if that was requested of the turn meanwhile, ErrDraining if a drain came
+// first.
 func (c *Claim) Promote(ctx context.Context) error {
 	if c.consumer.cfg.Immediate {
 		return nil
@@ -51,8 +51,8 @@ func (c *Claim) Promote(ctx context.Context) error {
 	return nil
 }
 
-// SteerWaits reports whether Promote found a message that is to be steered into
-// the turn, or Steer left some behind. For later ones there are signals and renewals.
+// SteerWaits reports whether Promote found a message to be steered into the turn, or Steer left
+// some behind. Later ones are reported by signals and renewals.
 func (c *Claim) SteerWaits() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 	"turnstile/internal/rediskey"
 )
 
-// Purge deletes a batch of results and dead letters that are too old, in each of the
-// sessions. lua/purge.lua.
+// Purge deletes a batch of the results and dead letters of each session whose time is over.
+// lua/purge.lua.
 func Purge(ctx context.Context, rdb redis.UniversalClient, sessions []string, batch int, archiveTTL time.Duration) []Batch {
 	at := time.Now()
 	return purgeMove.batches(ctx, rdb, "deleted", sessions, func(i int) ([]string, []any) {
@@ -19,14 +19,14 @@ func Purge(ctx context.Context, rdb redis.UniversalClient, sessions []string, ba
 	})
 }
 
-// Batch is what one call has done in one session.
+// Batch is what one call did in one session.
 type Batch struct {
 	N    int
-	More bool // call again
+	More bool // there is more to do: call again
 	Err  error
 }
 
-// batches calls a move for each of the sessions. n is the field of how much it has done.
+// batches calls a move for each of the sessions. n names the result's field that counts.
 func (m *move) batches(ctx context.Context, rdb redis.UniversalClient, n string, sessions []string, call func(i int) ([]string, []any)) []Batch {
 	all := make([]Batch, len(sessions))
 	for i, c := range m.Each(ctx, rdb, len(sessions), call) {

@@ -8,18 +8,18 @@ import (
 	"turnstile/pkg/session"
 )
 
-// Renewal is what a renewal found.
+// Renewal is the result of Renew for one claim.
 type Renewal struct {
 	Claim     *Claim
-	Err       error // wraps lease.ErrLost when the session is another's
-	Requested error // ErrStopAsked, ErrInterruptAsked, ErrRollbackAsked or nil, of the turn with Fence
+	Err       error // wraps lease.ErrLost if another worker owns the session
+	Requested error // ErrStopRequested, ErrInterruptRequested, ErrRollbackRequested or nil, of the turn with Fence
 	Fence     int64
-	Waiting   int  // messages behind the turn
-	Steer     bool // one of them is to be steered into it
-	Decided   Decided
+	Waiting   int     // messages behind the turn
+	Steer     bool    // one of them is to be steered in
+	Decided   Decided // the last decision
 }
 
-// Renew extends the sentinels of holds, in one round trip.
+// Renew extends the leases of claims, in one round trip.
 func (c *Consumer) Renew(ctx context.Context, claims []*Claim) []Renewal {
 	sent := time.Now()
 	renewals := make([]Renewal, len(claims))
@@ -48,10 +48,9 @@ func (c *Consumer) Renew(ctx context.Context, claims []*Claim) []Renewal {
 		}
 		renewals[i] = r
 	}
-	// Reap follows the sentinels by itself; this is for a session that it does not know
-	// of, or is to look at too late: its entry failed, or a wake-up of a claim that had
-	// come already has replaced it. On an error the next renewal, or a sweep, puts it
-	// right.
+	// Reap finds most expired sentinels by the owned index. This repairs the index for a session
+	// that is missing there or has too late a time: its entry failed, or a wake-up replaced it
+	// after the claim. On an error the next renewal or the sweep repairs it.
 	for some := range slices.Chunk(held, TimerBatch) {
 		call := c.indexOwned(some)
 		_, _ = call.Script.Run(ctx, c.rdb, call.Keys, call.Args...)

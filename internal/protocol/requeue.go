@@ -8,10 +8,9 @@ import (
 	"turnstile/pkg/session"
 )
 
-// Retry gives the turn back to the head of the line after a failure. It may be
-// taken again after wait. The error's text is kept with the message. The next
-// attempt begins anew, as this one has: inherited are the entries that it was to
-// go on from, of an earlier run that was cut off.
+// Retry requeues the turn after a failure, to be claimed again after wait. It stores the error's
+// text with the message. The next attempt starts from where this one did: inherited are the entries
+// of an earlier, interrupted run that this attempt continued.
 func (c *Claim) Retry(ctx context.Context, cause error, wait time.Duration, inherited ...session.Entry) error {
 	partial, err := c.partial(inherited)
 	if err != nil {
@@ -22,9 +21,8 @@ func (c *Claim) Retry(ctx context.Context, cause error, wait time.Duration, inhe
 	return c.requeue(ctx, e, wait, fmt.Sprint(turn.Attempt), CutText(why, failureMost), partial)
 }
 
-// Requeue gives the turn back to the head of the line, to be taken again at
-// once, and spends no attempt: it was cut off, for the reason that its resume
-// mark then has. entries are what it has done so far.
+// Requeue requeues an interrupted turn, to be claimed again at once. It does not count as an
+// attempt. reason becomes the reason of the resume mark. entries are what the turn has done so far.
 func (c *Claim) Requeue(ctx context.Context, reason string, entries ...session.Entry) error {
 	partial, err := c.partial(entries)
 	if err != nil {

@@ -12,15 +12,16 @@ import (
 // Rerun puts dead letters back at the end of the line. lua/rerun.lua.
 type Rerun struct {
 	Session string
-	Call    string // names this call, so that a repetition is known
+	Call    string // names this call, so that the script recognizes a repetition
 	LineCap int
-	Letters []DeadTask // in the order in which they are to run
+	Letters []DeadTask // in the order in which they run
 }
 
-// DeadTask names a dead letter as its caller has seen it.
+// DeadTask names a dead letter by its task id and, as stored, its time of arrival. A task that has
+// another time by now is skipped.
 type DeadTask struct{ ID, Arrived string }
 
-// Do returns how many went back, and Redis' clock, ms.
+// Do returns how many it put back, and Redis' clock in ms.
 func (r Rerun) Do(ctx context.Context, rdb script.Client) (n int, now int64, err error) {
 	k := rediskey.For(r.Session)
 	ids, arrived := make([]string, len(r.Letters)), make([]string, len(r.Letters))

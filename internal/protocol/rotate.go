@@ -7,14 +7,14 @@ import (
 	"turnstile/internal/script"
 )
 
-// Rotate gives a session another session id. lua/rotate.lua.
+// Rotate gives a session a new session id. lua/rotate.lua.
 type Rotate struct {
 	Session string
-	Old     string // the one that it replaces; "": whichever
-	Until   int64  // ms: after that nothing is done
+	Old     string // the one to replace; "": any
+	Until   int64  // ms; after that the script does nothing
 }
 
-// Do returns the session id that holds now. late: the request came after Until.
+// Do returns the session id that is current then. late reports that the call came after Until.
 func (r Rotate) Do(ctx context.Context, rdb script.Client) (sessionID string, late bool, err error) {
 	now, err := rotateMove.run(ctx, rdb, rotateMove.keys(Keys(r.Session, "", time.Now())),
 		rotateMove.args("fresh_sid", newSessionID(), "sid", r.Old, "deadline", r.Until))

@@ -50,8 +50,8 @@ var (
 	lookAfterMove  = named("look_after")
 )
 
-// ScriptName tells which move a script's SHA-1 stands for, as MONITOR and SLOWLOG
-// show it: "claim", "finish". It is "" for a script of somebody else.
+// ScriptName returns the move of a script's SHA-1, which MONITOR and SLOWLOG show: "claim",
+// "finish". It returns "" for a script of another program.
 func ScriptName(sha string) string {
 	s, _ := script.BySHA(sha)
 	return strings.TrimSuffix(s.Name, lua.FastSuffix)

@@ -11,33 +11,31 @@ import (
 	"turnstile/pkg/session"
 )
 
-// Signal tells a worker what is asked of a turn. It is a courtesy: the same is
-// answered by the next renewal, or found in the ready index.
+// Signal notifies a worker of what is requested of its turn. Signals may get lost: the next
+// renewal, or the ready index, has the same.
 type Signal struct {
-	// Asked is ErrStopAsked, ErrInterruptAsked, ErrRollbackAsked, or nil where Steer
-	// is set: a message waits that is to be steered into the turn; or where Reply is:
-	// the user has answered the agent's question.
+	// Requested is ErrStopRequested, ErrInterruptRequested or ErrRollbackRequested. It is nil if
+	// Steer is set (a message waits to be steered into the turn), Decided (the user has decided
+	// about the agent's question) or Session.
 	Requested error
 	Steer     bool
 	Decided   Decided
 
-	// Token and Fence name the turn that is meant. A stop by asynqmon's Cancel
-	// names TaskID instead, and is published to every worker.
+	// Token and Fence name the turn. A stop by asynqmon's Cancel has TaskID instead, and goes to
+	// every worker.
 	Token  string
 	Fence  int64
 	TaskID string
 
-	// Session is set where nothing runs: a message has come for a session that this
-	// worker had last.
+	// Session is set if no turn runs: a message arrived for a session that this worker ran last.
 	Session string
 }
 
-// subscribeTimeout bounds the wait for the subscription at the start, should Redis
-// hang.
+// subscribeTimeout bounds the wait for the subscription at the start, in case Redis hangs.
 const subscribeTimeout = 5 * time.Second
 
-// Signals passes on what is asked of this worker's turns, until ctx ends. ready
-// is called once the subscription stands.
+// Signals calls hear for each signal to this worker, until ctx ends. It calls ready once it is
+// subscribed.
 func (c *Consumer) Signals(ctx context.Context, ready func(), hear func(Signal)) error {
 	own := rediskey.Signal(c.cfg.Worker)
 	sub := c.rdb.Subscribe(ctx, own, rediskey.AsynqCancel)
@@ -45,7 +43,7 @@ func (c *Consumer) Signals(ctx context.Context, ready func(), hear func(Signal))
 	if _, err := sub.ReceiveTimeout(ctx, subscribeTimeout); err != nil && ctx.Err() != nil {
 		return nil
 	}
-	ready() // even on an error: go-redis subscribes again by itself
+	ready() // on an error too: go-redis subscribes again by itself
 	messages := sub.Channel()
 	for {
 		select {

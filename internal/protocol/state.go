@@ -7,10 +7,9 @@ import (
 	"turnstile/internal/stored"
 )
 
-// Keep stores what the turn's agent wants to find again in the session's next
-// turns, and replaces what it had kept; nil: nothing is kept any more. entries is
-// how many the turn will write if it ends well, all of them under its own id. What
-// another writes to the transcript makes it void, and so does the transcript's end.
+// StoreState stores the agent state for the session's next turns and replaces the one before; nil
+// removes it. entries is how many entries the turn will append if it ends well. The state becomes
+// void if another turn appends to the transcript, or with the transcript's end.
 func (c *Claim) StoreState(ctx context.Context, data json.RawMessage, entries int) error {
 	cfg, turn, text := c.consumer.cfg, c.Turn(), ""
 	if data != nil {

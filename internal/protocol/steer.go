@@ -8,11 +8,12 @@ import (
 	"turnstile/pkg/session"
 )
 
-// Steer makes the waiting messages that are to be steered a part of the running
-// turn, and answers them. They are acked with it, redelivered with it, or, named
-// as End.Untaken, put back where they stood in the line. It looks at the first and the
-// last 500 that wait; SteerWaits tells whether there may be more. What a turn has no
-// room for, see Config.TurnMessages, waits for a turn of its own.
+// Steer makes waiting messages with the mode steer a part of the running turn, and returns them.
+// They are acked or redelivered with it, or go back to their places in the line if End.Untaken
+// names them.
+//
+// It reads the first and the last 500 waiting messages; SteerWaits reports whether there may be
+// more. A message that exceeds Config.TurnMessages or TurnBytes waits for its own turn.
 func (c *Claim) Steer(ctx context.Context) ([]Taken, error) {
 	c.mu.Lock()
 	cfg := c.consumer.cfg
@@ -34,8 +35,7 @@ func (c *Claim) Steer(ctx context.Context) ([]Taken, error) {
 	return steered, nil
 }
 
-// Dismiss archives one of several messages that the turn was taken for; the turn
-// goes on with the others.
+// Dismiss archives one of several messages of the turn. The turn continues with the others.
 func (c *Claim) Dismiss(ctx context.Context, m Taken, status session.Status, why string) error {
 	why = text(why)
 	outcome, err := marshal(session.Event{Type: session.EventTurnEnded, Status: status, Messages: []string{m.Message.ID}, Error: why})
@@ -54,8 +54,8 @@ func (c *Claim) Dismiss(ctx context.Context, m Taken, status session.Status, why
 	return nil
 }
 
-// split divides the turn's messages into those that end with it and those that
-// it has not taken, which were steered in too late.
+// split divides the turn's messages into those that end with it, and those that were steered in but
+// that the agent did not take.
 func (c *Claim) split(untaken []string) (ending, back []part) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

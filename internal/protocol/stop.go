@@ -9,22 +9,22 @@ import (
 	"turnstile/pkg/session"
 )
 
-// stopBatch bounds what one call of Stop archives: messages, and their bytes.
+// stopBatch bounds what one call of Stop archives: messages, and bytes.
 const stopBatch = "500 4194304"
 
-// Stop requests the end of the running turn and archives the messages that wait, a batch
-// a call. lua/stop.lua.
+// Stop requests the end of the running turn and archives the waiting messages, a batch with each
+// call. lua/stop.lua.
 type Stop struct {
 	Session string
 	Name    string // of this stop, the same for all its calls
 	Number  int    // of the call, from 1
-	Until   int64  // ms: after that the first call does nothing
+	Until   int64  // ms; after that the first call does nothing
 	Limits  session.Limits
 }
 
-// StopResult is what a call of Stop has done.
+// StopResult is what one call of Stop did.
 type StopResult struct {
-	Late    bool // nothing was done: the call came after Until
+	Late    bool // it did nothing: the call came after Until
 	Earlier bool // it archived messages of an earlier stop: call again with the same number
 	Phase   string
 	Fence   int64
@@ -32,7 +32,7 @@ type StopResult struct {
 	More    bool // call again with the next number
 }
 
-// Do carries it out.
+// Do makes one call.
 func (s Stop) Do(ctx context.Context, rdb script.Client) (StopResult, error) {
 	k := rediskey.For(s.Session)
 	r, err := stopMove.run(ctx, rdb, stopMove.keys(Keys(s.Session, "", time.Now()), k.Call(s.Name)), stopMove.args(append(senderEvents(),

@@ -13,8 +13,8 @@ import (
 	"turnstile/pkg/session"
 )
 
-// Field numbers of asynq's TaskMessage (asynq v0.26.0, internal/proto), pinned
-// by the contract tests.
+// Field numbers of asynq's TaskMessage (asynq v0.26.0, internal/proto). The contract tests check
+// them.
 const (
 	fieldType    = 1
 	fieldPayload = 2
@@ -29,18 +29,18 @@ const (
 	fieldCompletedAt = 13
 )
 
-// TaskMessage is what Turnstile reads of asynq's TaskMessage.
+// TaskMessage has the fields of asynq's TaskMessage that Turnstile reads.
 type TaskMessage struct {
 	taskType string
 	payload  []byte
 	retried  int
-	Failure  string // the last one
+	Failure  string // the error of the last attempt
 }
 
 var errTaskMessage = errors.New("not an asynq task message")
 
-// ParseTaskMessage reads the fields that matter here. Of a field that occurs
-// twice the last counts, as everywhere in proto3.
+// ParseTaskMessage reads these fields. If a field occurs twice, the last one counts, as everywhere
+// in proto3.
 func ParseTaskMessage(b []byte) (m TaskMessage, err error) {
 	for len(b) > 0 {
 		num, typ, n := protowire.ConsumeTag(b)
@@ -74,12 +74,11 @@ func ParseTaskMessage(b []byte) (m TaskMessage, err error) {
 	return m, nil
 }
 
-// attempts is how often a task has failed. asynq keeps it in 32 bits, and reads no
-// less from what another program has written there: a negative number is none, and the
-// highest leaves room for one more.
+// attempts returns how often a task has failed. asynq stores 32 bits, and other programs may write
+// any number: a negative one counts as 0, and the highest leaves room for one more.
 func attempts(v uint64) int { return min(max(int(int32(v)), 0), math.MaxInt32-1) }
 
-// Message is the user's message in the task, or why there is none.
+// Message returns the user's message in the task. The error wraps session.ErrInvalid.
 func (m TaskMessage) Message(limits session.Limits) (session.Message, error) {
 	if m.taskType != session.TaskType {
 		return session.Message{}, fmt.Errorf("%w task type %q: a session's queue takes %q", session.ErrInvalid, m.taskType, session.TaskType)
@@ -87,13 +86,13 @@ func (m TaskMessage) Message(limits session.Limits) (session.Message, error) {
 	return limits.DecodePayload(m.payload)
 }
 
-// MessageID is the id by which its sender knows a task.
+// MessageID returns the message id of a task, which its sender knows.
 func MessageID(prefix, taskID string) string {
 	id, _ := strings.CutPrefix(taskID, prefix)
 	return id
 }
 
-// completion are the fields that a completed task's message gains: how long it is
+// completion returns the fields that a completed task's message gains: for how long its result is
 // kept, and since when, both in seconds.
 func completion(retention, at int64) string {
 	b := protowire.AppendTag(nil, fieldRetention, protowire.VarintType)
@@ -102,8 +101,8 @@ func completion(retention, at int64) string {
 	return string(protowire.AppendVarint(b, uint64(at)))
 }
 
-// encodeTask is a message as asynq's Client would store it. Only /retry needs it,
-// which must take the old turn out and put the message in with one script.
+// encodeTask encodes a message as asynq.Client does. Only /retry needs it: one script must remove
+// the old turn and put its message back.
 func encodeTask(sessionKey string, m session.Message, limits session.Limits) ([]byte, error) {
 	payload, err := limits.EncodePayload(m)
 	if err != nil {
@@ -123,6 +122,6 @@ func encodeTask(sessionKey string, m session.Message, limits session.Limits) ([]
 	return protowire.AppendVarint(b, uint64(defaultTimeout/time.Second)), nil
 }
 
-// defaultTimeout is what asynq.Client gives a task that names none, for a stock
-// asynq.Server.
+// defaultTimeout is what asynq.Client gives a task without a timeout. Only a stock asynq.Server
+// uses it.
 const defaultTimeout = 30 * time.Minute

@@ -8,14 +8,13 @@ import (
 	"turnstile/internal/script"
 )
 
-// SetTitle gives the conversation a user's title; "" removes it. lua/title.lua.
+// SetTitle sets the user's title of the current transcript; "" removes it. lua/title.lua.
 func SetTitle(ctx context.Context, rdb script.Client, sessionKey, title string) error {
 	_, err := titleMove.run(ctx, rdb, titleMove.keys(Keys(sessionKey, "", time.Now())), titleMove.args("token", "", "fence", "", "title", title))
 	return err
 }
 
-// Title proposes a title for the session's transcript. It is not taken where a
-// user has set one.
+// Title proposes a title for the current transcript. It does not replace a user's title.
 func (c *Claim) Title(ctx context.Context, title string) error {
 	if err := c.lease.Held(); err != nil {
 		return fmt.Errorf("title of %s: %w", c.session, err)

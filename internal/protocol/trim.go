@@ -9,7 +9,7 @@ import (
 	"turnstile/internal/rediskey"
 )
 
-// Trim archives a batch of what is over the cap of each session's line. lua/trim.lua.
+// Trim archives a batch of the messages beyond the cap of each session's line. lua/trim.lua.
 func (c Config) Trim(ctx context.Context, rdb redis.UniversalClient, sessions []string) []Batch {
 	at := time.Now()
 	return trimMove.batches(ctx, rdb, "left", sessions, func(i int) ([]string, []any) {

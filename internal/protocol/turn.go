@@ -6,45 +6,44 @@ import (
 	"turnstile/pkg/session"
 )
 
-// Turn is one run of an agent: what was taken, and under which fence.
+// Turn is one run of an agent: its messages and its fencing token.
 type Turn struct {
 	Session   string
 	SessionID string // the transcript that this turn's entries go to
 	ID        string
 	Fence     int64
 
-	// Taken is the message that began the turn, and Collected are those behind it
-	// that the same turn takes.
+	// Taken is the turn's first message, Collected are the ones that were collected behind it.
 	Taken
 	Collected []Taken
 
-	Attempt int   // from 1; failures raise it
-	Entries int64 // entries written to this session id before, and once more for each undo, see docs/keys.md
+	Attempt int   // from 1; a failure raises it
+	Entries int64 // entries written to this session id before, plus one for each undo, see docs/keys.md
 
-	Reset     string        // "suspended": the session id is new for that reason
-	Resume    string        // reason of the resume mark that the claim found, if any
-	ResumeAge time.Duration // how old that mark is, by Redis' clock
+	Reset     string        // "suspended" if the session id is new because of a suspension
+	Resume    string        // the reason of the resume mark that the claim found, if any
+	ResumeAge time.Duration // the age of that mark, by Redis' clock
 
-	// Dropped are the task ids of messages that a full line has dropped, of which
-	// this turn's agent is to be told: the newest, at most 50. Omitted is how many
-	// older ones there were.
+	// Dropped are the task ids of messages that were dropped from a full line and that the turn's
+	// note names: the newest, at most 50. Omitted counts the older ones.
 	Dropped []string
 	Omitted int
 	notes   notes
 
-	// Started is the claim, by the worker's monotonic clock; StartedAt by Redis'.
+	// Started is when the turn was claimed, by the worker's monotonic clock; StartedAt by Redis'
+	// clock.
 	Started   time.Time
 	StartedAt time.Time
 }
 
-// Taken is a message that became part of a turn.
+// Taken is a message that is part of a turn.
 type Taken struct {
-	// Message is what the user said. Err tells why there is none: another
-	// program's task in a session's queue.
+	// Message is what the user said. Err says why it cannot be read, for example because it is
+	// another program's task.
 	Message session.Message
 	Err     error
 
-	Redelivered int           // how often it came back without a failure: crashes and drains
+	Redelivered int           // how often it was requeued without a failure, by crashes and drains
 	Age         time.Duration // since it was first seen
 
 	taskID   string
@@ -52,18 +51,17 @@ type Taken struct {
 	fastTask string // see part.task
 }
 
-// First reports whether the message was in no turn before: it is neither retried
-// nor redelivered.
+// First reports whether the message was in no turn before: it is neither retried nor redelivered.
 func (t Taken) First() bool { return t.retried == 0 && t.Redelivered == 0 }
 
-// plainMost is how long a task is that is sent back whole with the end of its
-// turn, which saves Redis from looking at it.
+// fastTaskMost is the largest task, in bytes, that finish's fast path sends back. The script then
+// need not read the task.
 const fastTaskMost = 16 << 10
 
-// Messages are all that the turn was taken for.
+// Messages are the messages that the turn was claimed for.
 func (t Turn) Messages() []Taken { return append([]Taken{t.Taken}, t.Collected...) }
 
-// take reads a message as scripts return it.
+// take decodes a message from a script's result.
 func take(prefix string, r returned, limits session.Limits) Taken {
 	t := Taken{taskID: r.text("id"), Age: max(r.ms("age"), 0), Redelivered: int(r.int("redelivered"))}
 	msg := r.text("msg")

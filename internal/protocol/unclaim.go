@@ -8,10 +8,9 @@ import (
 	"turnstile/internal/script"
 )
 
-// TakeBack releases the sessions that a failed Claim may have taken: its reply was
-// lost, so nobody runs what it took. It tries until Redis has answered for each of
-// them, its sentinel has ended by itself, or ctx ends. Of calls at the same time one
-// does the work and the others return at once.
+// Unclaim releases the sessions that a failed Claim may have claimed: its reply was lost, so nobody
+// runs their turns. It tries until Redis has replied about each of them, its sentinel has expired,
+// or ctx ends. Of concurrent calls one does the work and the others return at once.
 func (c *Consumer) Unclaim(ctx context.Context) error {
 	var failed error
 	for claim := c.nextUnheard(true); claim != nil; claim = c.nextUnheard(false) {
@@ -20,15 +19,15 @@ func (c *Consumer) Unclaim(ctx context.Context) error {
 	return failed
 }
 
-// heardNothing remembers the claims of which no reply came.
+// addUnheard records claims whose reply was lost.
 func (c *Consumer) addUnheard(claims ...*Claim) {
 	c.unheardMu.Lock()
 	defer c.unheardMu.Unlock()
 	c.unheard = append(c.unheard, claims...)
 }
 
-// nextUnheard is the next claim for a TakeBack, which begins with its first; nil: there
-// is none, or another one is at work, which comes to all of them before it ends.
+// nextUnheard returns the next claim for an Unclaim, which begins with its first call. It returns
+// nil if there is none, or if another Unclaim is at work, which handles all claims before it ends.
 func (c *Consumer) nextUnheard(begins bool) *Claim {
 	c.unheardMu.Lock()
 	defer c.unheardMu.Unlock()
@@ -43,7 +42,7 @@ func (c *Consumer) nextUnheard(begins bool) *Claim {
 	return claim
 }
 
-// takeBack releases what the hold's claim has taken, while its sentinel may last.
+// unclaim releases what the claim has taken, while its sentinel may still live.
 func (c *Claim) unclaim(parent context.Context) error {
 	consumer := c.consumer
 	ctx, cancel := context.WithDeadline(parent, c.claimedBy)
@@ -56,8 +55,8 @@ func (c *Claim) unclaim(parent context.Context) error {
 	if err != nil {
 		return err
 	}
-	// Whoever claims in vain loses nothing, and an earlier reply may have been lost.
-	// If this fails, reap and sweep find the session.
+	// It wakes the session even if nothing was released: an earlier reply may have been lost, and a
+	// needless wake-up does no harm. If this fails, reap and the sweep find the session.
 	_ = script.Repeat(ctx, func() error {
 		now, err := consumer.rdb.Time(ctx).Result()
 		if err != nil {
@@ -68,6 +67,6 @@ func (c *Claim) unclaim(parent context.Context) error {
 	return nil
 }
 
-// mayHaveClaimed reports whether a claim may have been carried out although it
-// failed: an error that is no answer of Redis says nothing.
+// mayHaveClaimed reports whether a claim may have been carried out although it failed. Only an
+// error that Redis replied says that it was not.
 func mayHaveClaimed(err error) bool { return err != nil && !redisconn.Refused(err) }

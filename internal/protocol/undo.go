@@ -9,26 +9,26 @@ import (
 	"turnstile/pkg/session"
 )
 
-// Undo takes a session's last turn out of its transcript. lua/undo.lua.
+// Undo removes a session's last turn from its transcript. lua/undo.lua.
 type Undo struct {
 	Session   string
 	SessionID string
-	Turn      string           // the turn that is meant
-	Entries   int              // that it has
+	Turn      string           // the id of that turn
+	Entries   int              // how many it has
 	Length    int64            // of the transcript when it was read
 	Written   int64            // entries written to the session id by then
-	Again     *session.Message // goes to the head of the line; nil: none
+	Again     *session.Message // a message to put at the head of the line; nil: none
 	Limits    session.Limits
 }
 
-// UndoResult is what Undo has done.
+// UndoResult is what Undo did.
 type UndoResult struct {
-	State   string // ok, held (somebody owns the session) or changed (read the transcript again)
+	State   string // ok, held (the session has an owner) or changed (read the transcript again)
 	Entries int    // removed
 	Now     int64  // Redis' clock, ms
 }
 
-// Do carries it out.
+// Do calls the script.
 func (u Undo) Do(ctx context.Context, rdb script.Client) (UndoResult, error) {
 	k := rediskey.For(u.Session)
 	id, task := "", []byte(nil)

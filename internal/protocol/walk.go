@@ -10,22 +10,21 @@ import (
 	"turnstile/pkg/session"
 )
 
-// WalkBatch is about how many sessions a visit gets.
+// WalkBatch is about how many sessions one visit gets.
 const WalkBatch = 500
 
-// Walker visits sessions, for those who look after all of them.
+// Walker visits all sessions, in batches.
 type Walker struct {
 	rdb     redis.UniversalClient
-	skipped func(name string) // is told of names that are no session's; nil: nobody is
+	skipped func(name string) // is called with invalid names; nil: nothing is called
 }
 
-// NewWalker visits the sessions of rdb.
+// NewWalker returns a Walker of the sessions in rdb.
 func NewWalker(rdb redis.UniversalClient) Walker { return Walker{rdb: rdb} }
 
-// Named keeps the names that sessions may have. An asynq.Client takes any queue name,
-// and so there may be queues whose names begin as a session's does and go on with what
-// breaks a hash tag, or a terminal. They are left as they are: whoever made them knows
-// what they are for.
+// ValidNames keeps the names that are valid session keys. A plain asynq.Client takes any queue
+// name, so the name of a queue may begin as a session's does and continue with characters that
+// break a hash tag or a terminal. Such queues are not touched.
 func (w Walker) ValidNames(names []string) []string {
 	return slices.DeleteFunc(names, func(name string) bool {
 		if session.ValidateKey(name) == nil {
@@ -64,8 +63,8 @@ func (w Walker) eachSession(ctx context.Context, visit func(sessions []string) e
 	})
 }
 
-// EverySession visits every session that is known or listed, each once, give or take
-// what a SCAN repeats: nothing is kept in memory of those that were seen.
+// EverySession visits every session that is known or that asynq lists, each once unless SCAN
+// repeats it. It does not keep in memory which ones it has seen.
 func (w Walker) EverySession(ctx context.Context, visit func(sessions []string) error) error {
 	if err := w.eachSession(ctx, visit); err != nil {
 		return err
@@ -79,7 +78,7 @@ func (w Walker) EverySession(ctx context.Context, visit func(sessions []string) 
 	})
 }
 
-// Each visits what scan finds, page by page.
+// Each visits what scan returns, page by page.
 func (w Walker) Each(ctx context.Context, visit func([]string) error, scan func(cursor uint64) ([]string, uint64, error)) error {
 	for cursor := uint64(0); ; {
 		sessions, next, err := scan(cursor)
@@ -95,11 +94,11 @@ func (w Walker) Each(ctx context.Context, visit func([]string) error, scan func(
 	}
 }
 
-// existsGroup is how many sessions one EXISTS asks for.
+// existsGroup is how many sessions one EXISTS checks.
 const existsGroup = 50
 
-// WithTasks keeps the sessions that have any of the named keys. Most have none, so it
-// asks for groups first.
+// WithTasks keeps the sessions that have any of the named keys. Most have none, so it checks groups
+// first.
 func (w Walker) WithTasks(ctx context.Context, sessions []string, names ...func(rediskey.Session) string) (found []string, err error) {
 	found, err = w.NearTasks(ctx, sessions, names...)
 	if err != nil {
@@ -108,9 +107,9 @@ func (w Walker) WithTasks(ctx context.Context, sessions []string, names ...func(
 	return w.groupsWith(ctx, found, 1, names)
 }
 
-// NearTasks keeps the groups of sessions of which one has any of the named keys, for
-// callers who find the others out for less. On a Cluster a command cannot ask for two
-// sessions, whose keys are in two slots: there all are kept.
+// NearTasks keeps the groups of sessions in which one has any of the named keys, for callers that
+// check each session anyway. On a Cluster it keeps all sessions: a command cannot check keys of two
+// slots.
 func (w Walker) NearTasks(ctx context.Context, sessions []string, names ...func(rediskey.Session) string) (found []string, err error) {
 	if _, single := w.rdb.(*redis.Client); !single {
 		return sessions, nil
@@ -163,7 +162,7 @@ func (w Walker) Absent(ctx context.Context, index string, sessions []string) (re
 	return rest, nil
 }
 
-// Without keeps what of all is not in some.
+// Without returns the elements of all that are not in some.
 func Without(all, some []string) []string {
 	in := make(map[string]bool, len(some))
 	for _, s := range some {
@@ -178,8 +177,8 @@ func Without(all, some []string) []string {
 	return rest
 }
 
-// EachMaster calls visit with the Redis itself, or with each master of a Cluster at the
-// same time. node is its address there, else "".
+// EachMaster calls visit with the single Redis, or with all masters of a Cluster at the same time.
+// node is the master's address, "" for a single Redis.
 func EachMaster(ctx context.Context, rdb redis.UniversalClient, visit func(ctx context.Context, node string, rdb redis.Cmdable) error) error {
 	cluster, ok := rdb.(*redis.ClusterClient)
 	if !ok {

@@ -19,13 +19,13 @@ var (
 // Errors of a decision. Each changes nothing.
 var (
 	// ErrNoQuestion: no question is open.
-	ErrNoQuestion = errors.New("nothing is asked")
+	ErrNoQuestion = errors.New("no question is open")
 
 	// ErrOtherQuestion: the open question has another number.
-	ErrOtherQuestion = errors.New("another question is asked")
+	ErrOtherQuestion = errors.New("another question is open")
 
-	// ErrAnswered: the question was decided before.
-	ErrDecided = errors.New("it was answered already")
+	// ErrDecided: the question was decided before.
+	ErrDecided = errors.New("the question was decided before")
 
 	// ErrJustAsked: the open question is so new that the decision may be meant for the one
 	// before it. Decide by its number.

@@ -140,7 +140,7 @@ func failedAt(msg string) string {
 	if !failed {
 		return msg
 	}
-	return before[:strings.LastIndex(before, "read what came before")-1]
+	return before[:strings.LastIndex(before, "read the history of")-1]
 }
 
 var number = regexp.MustCompile(`[0-9]{9,19}`)

@@ -266,11 +266,11 @@ func (s *Session) Answer(number int, decision string) string {
 	asked := s.Run.Question
 	switch {
 	case s.Owner == 0 || asked == 0:
-		return "nothing is asked"
+		return "no question is open"
 	case number != 0 && number != asked:
-		return fmt.Sprintf("another question is asked: %d", asked)
+		return fmt.Sprintf("another question is open: %d", asked)
 	case s.Run.Answered == asked:
-		return "it was answered already"
+		return "the question was decided before"
 	case number == 0 && asked > 1 && s.Now-s.asked.at < justAsked:
 		return fmt.Sprintf("the question was asked just now: %d", asked)
 	}
