@@ -8,9 +8,9 @@ import (
 	"turnstile/internal/rediskey"
 )
 
-// admit reports whether a message may join those that wait in all sessions. A repetition
-// of one that is there already may, and so may one for a session with an owner: its line
-// has limits of its own. The round trip is made only if there is a cap.
+// admit reports whether a message may join those that wait in all sessions. A message that is
+// stored already may, and so may one for a session with an owner: LineCap bounds its line. It makes
+// a round trip only if there is a cap.
 func (c *Client) admit(ctx context.Context, sessionKey, id string) (bool, error) {
 	if c.cfg.MessagesCap == 0 {
 		return true, nil

@@ -13,8 +13,8 @@ import (
 	"turnstile/pkg/session"
 )
 
-// index lists a session before its record is written, so that Forget finds the record of a
-// session without messages.
+// index lists a session before its record is written. Without that, Forget would not find the
+// record of a session without messages.
 func (c *Client) index(ctx context.Context, sessionKey string) error {
 	now, err := c.tasks.Now(ctx)
 	if err != nil {
@@ -23,13 +23,16 @@ func (c *Client) index(ctx context.Context, sessionKey string) error {
 	return protocol.Unchanged(c.rdb.ZAdd(ctx, rediskey.Sessions, redis.Z{Score: float64(now), Member: sessionKey}).Err(), false)
 }
 
-// Rotate starts a new transcript: it gives the session a new session id, which the next turn
-// uses. A running turn still ends in the old transcript. Waiting messages stay in line.
+// Rotate starts a new transcript: it gives the session a new session id, which the next turn uses.
+// A running turn still ends in the old transcript. Waiting messages stay in line.
 //
-// Rotate replaces the session id old only, so that a repeated call changes nothing; an empty
-// old means the current one. It returns the session id that is current then. The error
-// wraps session.ErrInvalid if the session key is wrong, and session.ErrUnchanged if nothing
-// was changed.
+// old is the session id to replace. If the session has another one by now, Rotate changes nothing,
+// so a call may be repeated. An empty old replaces the current one. Rotate returns the session id
+// that is current afterwards.
+//
+// The error wraps session.ErrInvalid if the session key is wrong, and session.ErrUnchanged if
+// nothing was changed: also when the request reached Redis after ctx's deadline, or more than 10 s
+// late.
 func (c *Client) Rotate(ctx context.Context, sessionKey, old string) (sessionID string, err error) {
 	if err := session.ValidateKey(sessionKey); err != nil {
 		return "", err
@@ -45,7 +48,7 @@ func (c *Client) rotate(ctx context.Context, sessionKey, old string) (string, er
 	if err != nil {
 		return "", err
 	}
-	if old == "" { // else there is a record, or nothing is written
+	if old == "" { // a session that has an id has a record, and is listed
 		if old, err = c.rdb.HGet(ctx, rediskey.For(sessionKey).Record(), "session_id").Result(); err != nil && !errors.Is(err, redis.Nil) {
 			return "", err
 		}
@@ -60,9 +63,9 @@ func (c *Client) rotate(ctx context.Context, sessionKey, old string) (string, er
 	return sessionID, err
 }
 
-// SetTitle sets the title of the current transcript. No agent overwrites it. An empty title
-// removes it. The error wraps session.ErrInvalid if the session key is wrong or the title is
-// not one line of at most 200 characters, and session.ErrUnchanged if nothing was changed.
+// SetTitle sets the title of the current transcript. No agent replaces it. An empty title removes
+// it. The error wraps session.ErrInvalid if the session key is wrong or the title is not one line
+// of at most 200 characters, and session.ErrUnchanged if nothing was changed.
 func (c *Client) SetTitle(ctx context.Context, sessionKey, title string) error {
 	if err := session.ValidateKey(sessionKey); err != nil {
 		return err
@@ -80,9 +83,9 @@ func (c *Client) SetTitle(ctx context.Context, sessionKey, title string) error {
 	return nil
 }
 
-// Configure sets a session's rules for messages that arrive while a turn runs. It replaces
-// all of them; zero settings are the worker's. The error wraps session.ErrInvalid if the
-// session key is wrong, and session.ErrUnchanged if nothing was changed.
+// Configure sets a session's rules for messages that arrive while a turn runs. It replaces all of
+// them; a zero field means the worker's setting. The error wraps session.ErrInvalid if the session
+// key is wrong, and session.ErrUnchanged if nothing was changed.
 func (c *Client) Configure(ctx context.Context, sessionKey string, s session.QueueSettings) error {
 	if err := session.ValidateKey(sessionKey); err != nil {
 		return err

@@ -11,8 +11,8 @@ import (
 	"turnstile"
 )
 
-// Following a reply in many pieces copies each of them a few times, not the whole
-// reply with each: a sender may have many to follow.
+// A Follow copies each piece of a long reply a few times. It does not copy the whole reply with
+// each piece.
 func TestFollowCopiesLittle(t *testing.T) { //nolint:paralleltest // it counts what is allocated
 	const pieces, size = 2000, 1000
 	piece := strings.Repeat("x", size)

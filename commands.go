@@ -2,10 +2,11 @@ package turnstile
 
 import "turnstile/pkg/admin"
 
-// operator is admin.Client by a name that does not hide Client in operations.
+// operator is admin.Client under another name: embedded as Client, it would collide with
+// turnstile.Client.
 type operator = admin.Client
 
-// operations are what slash commands may call: the methods of both clients.
+// operations are the methods that slash commands may call: those of both clients.
 type operations struct {
 	*Client
 	*operator

@@ -10,20 +10,22 @@ import (
 	"turnstile/pkg/session"
 )
 
-// justAsked is how old a question is before a decision without a number is taken as meant
-// for it: the user has to see it first, and the decision is under way for a while.
+// justAsked is how old a question must be for a decision without a number to mean it. The user
+// needs time to see the question, and the decision takes time to arrive.
 const justAsked = 3 * time.Second
 
-// Decide answers the question that the running turn's agent asks the user. number is the
-// question's, from session.Question or its event; 0 means the question that is open. It
-// returns the question that was decided.
+// Decide decides the open question of the running turn's agent. number is the question's, from
+// session.Question or its event; 0 means the open one. Decide returns the question that it decided.
 //
-// These errors change nothing: session.ErrNoQuestion (no question is open),
-// session.ErrOtherQuestion (another one is open, which is returned), session.ErrAnswered
-// (it was decided before), session.ErrJustAsked (number is 0, and the open question, which
-// is returned, came less than 3 s ago behind another one: the user may have meant that), and
-// session.ErrInvalid (a wrong session key or decision). An error that wraps
-// session.ErrUnchanged changed nothing either.
+// These errors change nothing:
+//
+//   - session.ErrNoQuestion: no question is open.
+//   - session.ErrOtherQuestion: another question is open, which Decide returns.
+//   - session.ErrDecided: the question was decided before.
+//   - session.ErrJustAsked: number is 0, and the open question, which Decide returns, replaced
+//     another one less than 3 s ago. The user may have meant that one.
+//   - session.ErrInvalid: the session key or the decision is wrong.
+//   - session.ErrUnchanged: Redis refused the call.
 func (c *Client) Decide(ctx context.Context, sessionKey string, number int, d session.Decision) (session.Question, error) {
 	if err := session.ValidateKey(sessionKey); err != nil {
 		return session.Question{}, err
@@ -33,7 +35,7 @@ func (c *Client) Decide(ctx context.Context, sessionKey string, number int, d se
 	}
 	state, q, err := protocol.Decide{Session: sessionKey, Question: number, Decision: d, Call: rand.Text(), Fresh: justAsked}.Do(ctx, c.rdb)
 	if err != nil {
-		return session.Question{}, fmt.Errorf("answer %s: %w", sessionKey, protocol.Unchanged(err, false))
+		return session.Question{}, fmt.Errorf("decide the question of %s: %w", sessionKey, protocol.Unchanged(err, false))
 	}
 	switch state {
 	case "none":

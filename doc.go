@@ -1,33 +1,33 @@
-// Package turnstile runs AI agents one turn at a time per chat session, across any number
-// of worker processes, and loses no message.
+// Package turnstile runs AI agents one turn at a time per chat session, across any number of worker
+// processes, and loses no message.
 //
-// A [Client] sends: Submit stores a message, Wait and Follow return how it ended. Stop,
-// Undo, Decide and the others do what the slash commands of a chat do. [RunWorker] runs an
-// agent's turns, with all that the program cmd/worker has. Package turnstile/pkg/admin lists
-// sessions, reruns dead letters and erases conversations.
+// A [Client] sends: Submit stores a message, Wait and Follow return how it ended. Stop, Undo,
+// Decide and the others do what the slash commands of a chat do. [RunWorker] runs an agent's turns,
+// with all that the program cmd/worker has. Package turnstile/pkg/admin lists sessions, reruns dead
+// letters and erases conversations.
 //
 // # Guarantees
 //
 //   - Exclusive: a session has one owner and runs one turn at a time.
-//   - In order: a session's messages run in the order in which they were stored. Retries,
-//     crashes and drains put a message back at the head of the line.
-//   - Nothing lost: a message whose Submit returned no error waits, runs, is a dead letter,
-//     or is in the transcript.
-//   - At-least-once execution, exactly-once transcript: after a crash an agent may run
-//     again for the same message. One script writes a turn's entries and acknowledges its
-//     messages.
+//   - In order: a session's messages run in the order in which they were stored. Retries, crashes
+//     and drains put a message back at the head of the line.
+//   - Nothing lost: a message whose Submit returned no error waits, runs, is a dead letter, or is
+//     in the transcript.
+//   - At-least-once execution, exactly-once transcript: after a crash an agent may run again for
+//     the same message, but the transcript has its entries once. One script appends a turn's
+//     entries and acknowledges its messages.
 //
 // # Not guaranteed
 //
-//   - That an agent runs once. It gets a fencing token and a turn id for its side effects:
-//     let their receiver reject lower tokens.
-//   - What Redis itself loses: see docs/guarantees.md.
+//   - That an agent runs once for a message. Protect its side effects: pass the turn's fencing
+//     token along, and let the receiver reject a token lower than the highest it has seen.
+//   - Writes that Redis itself loses. See docs/guarantees.md.
 //
 // # What a wait costs
 //
-// A Wait or Follow keeps a connection of the redis client's pool, on which it hears of an
-// event at once. The waits of one Client together keep at most half of the pool (PoolSize;
-// on a Cluster, of each node's). The rest share one poller, which looks at each stream
-// every 20 ms, and at no more than 5,000 streams a second. So any number of waits can share
-// a Client with Submit. Make one Client for each redis client.
+// A Wait or Follow blocks on a connection of the redis client's pool and gets an event at once. The
+// waits of one Client use at most half of the pool (PoolSize; on a Cluster, of each node's).
+// Further waits share one poller, which reads each stream every 20 ms, but no more than 5,000
+// streams a second. So any number of waits can share a Client with Submit. Make one Client for each
+// redis client.
 package turnstile

@@ -51,8 +51,8 @@ func ExampleClient_Follow() {
 	// done
 }
 
-// A page that was reloaded shows the rest of a reply: it keeps the id of the last event
-// that it has shown.
+// A page that was reloaded shows the rest of a reply: it keeps the id of the last event that it has
+// shown.
 func ExampleClient_FollowFrom() {
 	reloaded := make(chan struct{})
 	rdb, stop := demo.Worker(demo.Agent(func(_ context.Context, _ agent.Turn, emit func(agent.Event)) (agent.Result, error) {

@@ -6,8 +6,7 @@ import (
 	"turnstile/pkg/session"
 )
 
-// Watched is how many bytes of text whoever follows a turn sees in entries of the
-// stream.
+// Watched returns how many bytes of text a Follow of the turn shows of these entries.
 func Watched(turn string, entries []redis.XMessage) (n int) {
 	w := &watch{turns: map[string]bool{turn: true}, see: func(e session.Event) { n += len(e.Text) }}
 	for _, m := range entries {

@@ -8,15 +8,15 @@ import (
 	"turnstile/internal/protocol"
 )
 
-// latest is how old a request may be that changes what is there now. What a network has
-// held back for longer is not what the user means by then.
+// latest is how old a request may be that changes the present state, as Stop does. If a network
+// delays it longer, the user no longer means it.
 const latest = 10 * time.Second
 
-// errLate: the request reached Redis when its sender had given it up.
+// errLate: the sender had given the request up when it reached Redis.
 var errLate = protocol.Unchanged(errors.New("the request reached Redis too late and was not carried out; try again"), true)
 
-// giveUpAt returns the clock of the session's Redis and the time after which a request of
-// now is void, in ms: ctx's deadline, but no later than latest.
+// giveUpAt returns the clock of the session's Redis, and the time after which a request sent now is
+// void, both in ms: ctx's deadline, but no later than latest from now.
 func (c *Client) giveUpAt(ctx context.Context, sessionKey string) (now, until int64, err error) {
 	now, err = protocol.Now(ctx, c.rdb, sessionKey)
 	if err != nil {

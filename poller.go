@@ -13,46 +13,44 @@ import (
 )
 
 const (
-	// pollEvery is how often a wait's stream is looked at that has no connection to
-	// wait on, and pollCost the least time from one such look to the next where there
-	// are many: 5,000 looks a second are some hundredths of a Redis.
+	// pollEvery is how often the poller reads each stream. pollCost is the least time per stream,
+	// so with many streams a round takes longer: 5,000 reads a second cost Redis some hundredths of
+	// its time.
 	pollEvery = 20 * time.Millisecond
 	pollCost  = 200 * time.Microsecond
 
-	// pollBatch is how many streams one pipeline looks at.
+	// pollBatch is how many streams one pipeline reads.
 	pollBatch = 50
 
-	// eventsPage is how many bytes of a stream one reply has, or one event more.
+	// eventsPage is how many bytes of a stream one reply has, or one longer event.
 	eventsPage = 2 << 20
 )
 
-// waits are the waits of a client. A wait that blocks keeps a connection from
-// everybody else who shares the pool, so only so many do that as leave half of the
-// pool. The streams of all others are looked at by one goroutine, in pipelines, for
-// as long as there are any.
+// waits are the waits of a client. Some block, each on a connection of the pool, up to half of the
+// pool, so that other users of the pool keep the rest. One goroutine, the poller, reads the streams
+// of the others in pipelines. It runs while there are any.
 type waits struct {
 	rdb      redis.UniversalClient
-	blocking chan struct{} // one for each wait that blocks
+	blocking chan struct{} // has one element for each wait that blocks
 
 	mu   sync.Mutex
 	rest map[*polled]struct{}
-	stop context.CancelFunc // of the goroutine; nil: there is none
+	stop context.CancelFunc // stops the poller; nil: it does not run
 }
 
-// polled is a wait without a connection.
+// polled is a wait that the poller serves.
 type polled struct {
 	stream, from string
-	look         chan struct{} // there is something behind from, or an error
+	look         chan struct{} // receives when events are behind from, or after an error
 }
 
 func newWaits(rdb redis.UniversalClient) *waits {
 	return &waits{rdb: rdb, blocking: make(chan struct{}, poolSize(rdb)/2), rest: map[*polled]struct{}{}}
 }
 
-// poolSize is how many connections a client has for ordinary commands, on a Cluster
-// to each node.
+// poolSize is how many connections a client has for commands, on a Cluster to each node.
 func poolSize(rdb redis.UniversalClient) int {
-	size, active := 10, 0 // another kind's: what go-redis gives to one CPU
+	size, active := 10, 0 // for another kind of client: go-redis' default for one CPU
 	switch c := rdb.(type) {
 	case *redis.Client:
 		size, active = c.Options().PoolSize, c.Options().MaxActiveConns
@@ -65,19 +63,19 @@ func poolSize(rdb redis.UniversalClient) int {
 	return size
 }
 
-// reader reads a session's stream forwards, a page at a time.
+// reader reads a session's stream forwards, page by page.
 type reader struct {
 	waits  *waits
 	stream string
-	from   string // the last event that was read
-	behind bool   // there may be more behind it, to be read without waiting
+	from   string // id of the last event that was read
+	behind bool   // more events may be stored behind it: read without waiting
 }
 
-// rewind has the reader begin anew.
+// rewind makes the reader begin anew.
 func (r *reader) rewind() { r.from, r.behind = "0", true }
 
-// next reads the next events. It waits for the first up to readBlock, or up to
-// patience if all the connections are taken that waits may have.
+// next reads the next events. It waits for the first one up to readBlock on a connection, or up to
+// patience in the poller.
 func (r *reader) next(ctx context.Context, patience time.Duration) ([]redis.XMessage, error) {
 	if r.behind {
 		if events, err := r.page(ctx); err != nil || len(events) > 0 {
@@ -97,7 +95,7 @@ func (r *reader) next(ctx context.Context, patience time.Duration) ([]redis.XMes
 	return r.page(ctx)
 }
 
-// page reads what is there now, as much as one reply may have.
+// page reads stored events, up to eventsPage bytes.
 func (r *reader) page(ctx context.Context) ([]redis.XMessage, error) {
 	events, more, err := protocol.EventsPage(ctx, r.waits.rdb, r.stream, r.from, eventsPage)
 	if err != nil {
@@ -107,8 +105,8 @@ func (r *reader) page(ctx context.Context) ([]redis.XMessage, error) {
 	return events, nil
 }
 
-// block waits for one event. XREAD can count events, not bytes: what else has come
-// is for the next page.
+// block waits for one event. XREAD can limit the number of events but not their bytes, so the next
+// page reads the rest.
 func (r *reader) block(ctx context.Context) ([]redis.XMessage, error) {
 	streams, err := r.waits.rdb.XRead(ctx, &redis.XReadArgs{Streams: []string{r.stream, r.from}, Count: 1, Block: readBlock}).Result()
 	if errors.Is(err, redis.Nil) {
@@ -128,7 +126,8 @@ func (r *reader) read(events []redis.XMessage, behind bool) {
 	}
 }
 
-// poll waits until there may be something in a stream behind from.
+// poll waits until a stream may have events behind from. It returns false if patience or ctx ends
+// first.
 func (w *waits) poll(ctx context.Context, stream, from string, patience time.Duration) bool {
 	p := &polled{stream: stream, from: from, look: make(chan struct{}, 1)}
 	w.join(p)
@@ -155,7 +154,7 @@ func (w *waits) join(p *polled) {
 	}
 }
 
-// leave ends the goroutine with its last wait.
+// leave removes a wait. The last one stops the poller.
 func (w *waits) leave(p *polled) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -166,7 +165,7 @@ func (w *waits) leave(p *polled) {
 	}
 }
 
-// run looks at the streams until ctx ends.
+// run is the poller: it reads the streams until ctx ends.
 func (w *waits) run(ctx context.Context) {
 	for pause := pollEvery; ; {
 		select {
@@ -192,8 +191,8 @@ func (w *waits) all() []*polled {
 	return all
 }
 
-// lookAt wakes those of the waits for which there is something, which they read
-// themselves. An error wakes them, too, for they know what to do about it.
+// lookAt wakes the waits whose streams have new events, which they read themselves. An error wakes
+// them too: they handle it.
 func (w *waits) lookAt(ctx context.Context, some []*polled) {
 	places := make([]protocol.Place, len(some))
 	for i, p := range some {

@@ -14,9 +14,9 @@ type ReceiptStatus string
 // The statuses of a Receipt.
 const (
 	Accepted  ReceiptStatus = "accepted"  // stored; no turn is running
-	Queued    ReceiptStatus = "queued"    // stored behind the running turn, see Position
-	Scheduled ReceiptStatus = "scheduled" // stored for later, see At
-	Duplicate ReceiptStatus = "duplicate" // a message with this id was stored before, see State
+	Queued    ReceiptStatus = "queued"    // stored behind a running turn, see Position
+	Scheduled ReceiptStatus = "scheduled" // stored as a delayed message, see At
+	Duplicate ReceiptStatus = "duplicate" // a message with this id is stored, see State
 	Refused   ReceiptStatus = "refused"   // not stored, see Err
 	Answered  ReceiptStatus = "answered"  // a slash command was carried out, see Reply
 )
@@ -27,27 +27,28 @@ type Receipt struct {
 	ID      string        `json:"id,omitempty"` // the message's
 	Status  ReceiptStatus `json:"status"`
 
-	// Position is the place in the session's line. The running turn is 1.
+	// Position is the message's place in the session's line, if Status is Queued. The running turn
+	// is 1.
 	Position int `json:"position,omitempty"`
 
-	// At is when a scheduled message joins the line, by Redis' clock.
+	// At is when a delayed message joins the line, by Redis' clock.
 	At time.Time `json:"at,omitzero"`
 
-	// State is where the message of a duplicate is now: pending, scheduled, running,
-	// completed, archived, or gone (deleted).
+	// State is the state of a duplicate's message: pending, scheduled, running, completed,
+	// archived, or gone (deleted).
 	State string `json:"state,omitempty"`
 
-	// Reason is the cause of a refusal: busy, full, line or messages. Err has it as an
+	// Reason says why the message was refused: busy, full, line or messages. Err returns it as an
 	// error.
 	Reason string `json:"reason,omitempty"`
 
-	// Reply is what a slash command tells the user. Invalid says that its arguments were
-	// wrong and that it changed nothing; Reply then explains them.
+	// Reply is what a slash command tells the user. Invalid says that its arguments were wrong and
+	// that it changed nothing; then Reply explains them.
 	Reply   string `json:"reply,omitempty"`
 	Invalid bool   `json:"invalid,omitempty"`
 }
 
-// The reasons of a refusal, as Receipt.Reason has them.
+// Values of Receipt.Reason.
 const (
 	reasonBusy     = "busy"
 	reasonFull     = "full"
@@ -55,10 +56,10 @@ const (
 	reasonMessages = "messages"
 )
 
-// Errors of Receipt.Err, beside session.ErrBusy.
+// Errors of Receipt.Err, besides session.ErrBusy.
 var (
-	// ErrFollowupsFull: as many messages wait for the running turn as the session's queue
-	// settings allow (session.QueueSettings.Cap), and its drop policy is session.DropNew.
+	// ErrFollowupsFull: the session's cap of follow-ups is reached (session.QueueSettings.Cap), and
+	// its drop policy is session.DropNew.
 	ErrFollowupsFull = errors.New("too many messages wait for the running turn")
 
 	// ErrLineFull: ClientConfig.LineCap is reached.
@@ -68,9 +69,9 @@ var (
 	ErrMessagesFull = errors.New("too many messages wait in all sessions")
 )
 
-// Err returns why a message was refused: an error that wraps session.ErrBusy (a turn is
-// running, and the message's mode is session.ModeReject), ErrFollowupsFull, ErrLineFull or
-// ErrMessagesFull. It returns nil for every other status.
+// Err returns why a message was refused, and nil if it was not. The error wraps session.ErrBusy (a
+// turn is running, and the message's mode is session.ModeReject), ErrFollowupsFull, ErrLineFull or
+// ErrMessagesFull.
 func (r Receipt) Err() error {
 	if r.Status != Refused {
 		return nil

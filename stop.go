@@ -12,14 +12,14 @@ import (
 	"turnstile/pkg/session"
 )
 
-// Stop cancels the running turn and archives the messages that wait, both in one script:
-// none of these messages runs. Later messages are not affected. A long line is archived in
-// batches; if ctx ends before the last one, a worker archives the rest. admin.Client.Rerun
-// puts the messages back in line. An idle session is no error.
+// Stop cancels the running turn and archives the waiting messages. One script does both, so none of
+// these messages runs. Later messages are not affected. A long line is archived in batches; if ctx
+// ends before the last one, a worker archives the rest. An idle session is no error.
+// admin.Client.Rerun puts the messages back in line.
 //
-// The error wraps session.ErrInvalid if the session key is wrong, and session.ErrUnchanged
-// if nothing was stopped: also when the request reached Redis after ctx's deadline, or more
-// than 10 s late.
+// The error wraps session.ErrInvalid if the session key is wrong, and session.ErrUnchanged if
+// nothing was stopped: also when the request reached Redis after ctx's deadline, or more than 10 s
+// late.
 func (c *Client) Stop(ctx context.Context, sessionKey string) (session.Stopped, error) {
 	if err := session.ValidateKey(sessionKey); err != nil {
 		return session.Stopped{}, err
@@ -47,8 +47,8 @@ func (c *Client) Stop(ctx context.Context, sessionKey string) (session.Stopped, 
 			return s, nil
 		}
 		if number == 1 {
-			// Should this process die, reap is to find the rest. A full Redis refuses it,
-			// and leaves that to the sweep.
+			// If this process dies, reap finds the session and a worker archives the rest. A full
+			// Redis refuses this entry; then the sweep finds it.
 			grace := redis.Z{Score: float64(now + protocol.ClaimGrace.Milliseconds()), Member: sessionKey}
 			_ = c.rdb.ZAddLT(ctx, rediskey.Owned, grace).Err()
 		}

@@ -18,27 +18,26 @@ type SubmitOption func(*submission)
 
 type submission struct{ delay time.Duration }
 
-// Delay makes a message wait for d before it joins the session's line, by the sender's
-// clock and in whole seconds. A negative d is an error of Submit. Defaults to 0.
+// Delay makes a message wait for d before it joins the session's line, in whole seconds by the
+// sender's clock. If d is negative, Submit returns an error. Defaults to 0.
 func Delay(d time.Duration) SubmitOption { return func(s *submission) { s.delay = d } }
 
-// NewMessageID returns a random message id. Submit makes one for a message without an id;
-// a sender that repeats a Submit needs to know it before.
+// NewMessageID returns a random message id. Submit makes one for a message without an id. A sender
+// that may have to repeat a Submit makes it beforehand.
 func NewMessageID() string { return strings.ToLower(rand.Text()) }
 
-// Submit stores a message in a session's line and notifies the workers. A nil error means
-// that the message is stored, unless the receipt's status is Refused or Answered.
+// Submit stores a message in a session's line and notifies the workers. A nil error means that the
+// message is stored, unless the receipt's status is Refused or Answered.
 //
-// The error wraps session.ErrInvalid if the session's key, the message or an option breaks
-// a rule, and session.ErrUnchanged if nothing was stored. After any other error the message
-// may have been stored. To be sure, submit it again with the same ID: a message is stored
-// once while its result is kept.
+// The error wraps session.ErrInvalid if the session's key, the message or an option breaks a rule,
+// and session.ErrUnchanged if nothing was stored. After any other error the message may have been
+// stored. Submit it again with the same ID: a message is stored once while its result is kept.
 //
-// A text of one line that begins with a slash command, as /status, is carried out at once
-// and needs no worker: the receipt's status is Answered, also beside an error. /steer TEXT
-// is a message with session.ModeSteer. A text that is probably a mistyped command, as
-// /stpo, is not stored: the receipt suggests the command. A text that begins with // loses
-// one slash and is a message; so is any other text that begins with a slash.
+// A text of one line that begins with a slash command, such as /status, is carried out at once and
+// needs no worker: the receipt's status is Answered, also beside an error. /steer TEXT is a message
+// with session.ModeSteer. A probably mistyped command, such as /stpo, is not stored: the receipt
+// suggests the command. A text that begins with // loses one slash and is a message. Any other text
+// that begins with a slash is a message as it is.
 func (c *Client) Submit(ctx context.Context, sessionKey string, m session.Message, opts ...SubmitOption) (Receipt, error) {
 	var s submission
 	for _, o := range opts {
@@ -85,15 +84,15 @@ func (c *Client) Submit(ctx context.Context, sessionKey string, m session.Messag
 	return c.notify(ctx, sessionKey, m, nonce, known)
 }
 
-// notify tells the session's owner of a stored message, or wakes the session if it has none.
+// notify notifies the session's owner of a stored message, or wakes the session if it has none.
 func (c *Client) notify(ctx context.Context, sessionKey string, m session.Message, nonce string, known bool) (Receipt, error) {
-	told, err := protocol.Notify{
+	found, err := protocol.Notify{
 		Session: sessionKey, Message: m, Nonce: nonce, Known: known, Limits: c.cfg.Limits, LineCap: c.cfg.LineCap,
 	}.Do(ctx, c.rdb)
 	if err != nil {
-		return Receipt{}, fmt.Errorf("announce message %s of %s: %w", m.ID, sessionKey, err)
+		return Receipt{}, fmt.Errorf("notify workers of message %s of %s: %w", m.ID, sessionKey, err)
 	}
-	now, state, n := told.Now, told.State, told.N
+	now, state, n := found.Now, found.State, found.N
 	c.tasks.SetClock(now)
 	r := Receipt{Session: sessionKey, ID: m.ID, Status: Accepted}
 	switch state {
@@ -108,11 +107,11 @@ func (c *Client) notify(ctx context.Context, sessionKey string, m session.Messag
 		r.Status, r.Reason = Refused, state
 	}
 	if err != nil {
-		return Receipt{}, fmt.Errorf("announce message %s of %s: %w", m.ID, sessionKey, err)
+		return Receipt{}, fmt.Errorf("notify workers of message %s of %s: %w", m.ID, sessionKey, err)
 	}
-	// A conflict with a task that carries this call's own nonce is go-redis
-	// repeating a command whose reply was lost.
-	if known && !told.Own {
+	// If the task has this call's own nonce, it is no duplicate: go-redis repeated a command whose
+	// reply was lost.
+	if known && !found.Own {
 		r.Status, r.State = Duplicate, state
 		if state == "queued" || state == "idle" {
 			r.State = "pending"

@@ -12,28 +12,28 @@ import (
 )
 
 const (
-	// undoMost is the most entries that one script takes out. Redis frees so many of a list
-	// in 0.1 ms. A turn has as many only if TURNSTILE_TRANSCRIPT_CAP is far above its default.
+	// undoMost is the most entries that one script removes: Redis frees 10,000 elements of a list
+	// in 0.1 ms. A turn has more only if TURNSTILE_TRANSCRIPT_CAP is far above its default.
 	undoMost = 10_000
 
-	// undoTries is how often Undo reads a transcript that changes meanwhile.
+	// undoTries is how often Undo reads the transcript if it changes meanwhile.
 	undoTries = 10
 )
 
-// Undo takes the last turn's entries out of the transcript and returns that turn. Concurrent
-// calls of Undo and Retry that mean the same turn take it out once, and all succeed.
+// Undo removes the last turn's entries from the transcript and returns that turn. Concurrent calls
+// of Undo and Retry for the same turn remove it once, and all succeed.
 //
-// The error wraps session.ErrBusy if a turn is running, session.ErrNoTurn if the transcript
-// has no turn, and session.ErrInvalid if the session key is wrong. A turn of more than
-// 10,000 entries is an error, too. None of these changes anything, and neither does an error
-// that wraps session.ErrUnchanged.
+// The error wraps session.ErrBusy if a turn is running, session.ErrNoTurn if the transcript has no
+// turn, and session.ErrInvalid if the session key is wrong. It is an error too if the turn has more
+// than 10,000 entries. After these errors, and after one that wraps session.ErrUnchanged, nothing
+// was changed.
 func (c *Client) Undo(ctx context.Context, sessionKey string) (session.Undone, error) {
 	return c.retract(ctx, sessionKey, false)
 }
 
-// Retry is Undo that also puts what the user said in that turn back at the head of the line,
-// as one message with a new id. The error also wraps session.ErrInvalid, and nothing is
-// changed, if that is no valid message: its text is too long or no longer in the transcript.
+// Retry is Undo that also puts what the user said in that turn back at the head of the line, as one
+// message with a new id. The error also wraps session.ErrInvalid, and nothing is changed, if that
+// is not a valid message: its text is too long, or the transcript has lost it.
 func (c *Client) Retry(ctx context.Context, sessionKey string) (session.Undone, error) {
 	return c.retract(ctx, sessionKey, true)
 }
@@ -74,7 +74,7 @@ func (c *Client) retract(ctx context.Context, sessionKey string, again bool) (se
 		case "held":
 			return u, fmt.Errorf("%w in session %s", session.ErrBusy, sessionKey)
 		case "changed":
-			continue // a turn has come and gone meanwhile, or another undo
+			continue // a turn or another undo has changed it meanwhile
 		}
 		if u.Entries = done.Entries; again {
 			return u, protocol.ListAndWake(ctx, c.rdb, sessionKey, done.Now, 0)
@@ -91,7 +91,7 @@ type turnEnd struct {
 	said   []session.Entry // by the user, the newest first
 }
 
-// lastTurn reads the transcript's last turn, by pages from its end. An entry that cannot be
+// lastTurn reads the transcript's last turn, page by page from its end. An entry that cannot be
 // read belongs to the turn before it.
 func (c *Client) lastTurn(ctx context.Context, sessionKey, sessionID string) (end turnEnd, err error) {
 	for left, first := int64(-1), true; first || left > 0; first = false {
@@ -124,8 +124,7 @@ func (c *Client) lastTurn(ctx context.Context, sessionKey, sessionID string) (en
 	return end, nil
 }
 
-// add adds the entry before those that were added. It returns false if the entry is another
-// turn's.
+// add adds the next older entry. It returns false if the entry belongs to another turn.
 func (t *turnEnd) add(e session.Entry) bool {
 	if e.Turn != "" && t.Turn != "" && e.Turn != t.Turn {
 		return false

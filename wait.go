@@ -18,12 +18,12 @@ import (
 )
 
 const (
-	// readBlock is how long one read waits for events on its connection. A cancelled Wait
-	// returns after so long at the latest.
+	// readBlock is how long one read blocks on its connection. A cancelled Wait returns within this
+	// time.
 	readBlock = time.Second
 
-	// recheck is how often a wait reads the task itself, in case its last event was trimmed
-	// or an operator deleted the task.
+	// recheck is how often a wait reads the task itself: its last event may have been trimmed, or
+	// an operator may have deleted the task.
 	recheck = 5 * time.Second
 )
 
@@ -48,8 +48,8 @@ func (c *Client) Result(ctx context.Context, sessionKey, id string) (o session.O
 	return session.Outcome{}, false, nil
 }
 
-// Wait waits until a message has ended and returns its outcome. It lasts through drains,
-// crashes, retries and outages of Redis. If ctx ends first, it returns ctx's cause; the
+// Wait waits until a message has ended and returns its outcome. It continues through drains,
+// crashes, retries and outages of Redis. If ctx ends first, Wait returns ctx's cause, and the
 // message still runs. The error wraps ErrUnknownMessage if the message is not stored.
 func (c *Client) Wait(ctx context.Context, sessionKey, id string) (session.Outcome, error) {
 	var last []redis.XMessage
@@ -67,19 +67,19 @@ func (c *Client) Wait(ctx context.Context, sessionKey, id string) (session.Outco
 	return c.follow(ctx, sessionKey, from, &watch{id: id, turns: map[string]bool{}})
 }
 
-// Follow is Wait that also calls see for each event of the message's turns, from the first
-// one that the session's stream still has.
+// Follow is Wait that also calls see for each event of the message's turns, from the first one that
+// the session's stream still has.
 //
-// It calls see once for each event, in their order, in the goroutine of the call, through
-// lost connections too. Events that the stream has lost (it is capped, and a crash of Redis
-// can lose some) are not seen; the missing end of a reply comes as one text event.
+// It calls see once for each event, in order, from the caller's goroutine, and continues after lost
+// connections. It cannot show events that the stream has lost: the stream is capped, and a crash of
+// Redis can lose some. If the end of a reply was lost, it comes as one text event.
 func (c *Client) Follow(ctx context.Context, sessionKey, id string, see func(session.Event)) (session.Outcome, error) {
 	return c.FollowFrom(ctx, sessionKey, id, "", see)
 }
 
-// FollowFrom continues a Follow: it calls see for the events behind the one with the id
-// after (session.Event.ID). An empty id means all events. The error wraps
-// session.ErrInvalid if after cannot be an event's id.
+// FollowFrom continues a Follow: it calls see for the events behind the event with the id after
+// (session.Event.ID). An empty id means all events. The error wraps session.ErrInvalid if after is
+// not an event's id.
 func (c *Client) FollowFrom(ctx context.Context, sessionKey, id, after string, see func(session.Event)) (session.Outcome, error) {
 	w := &watch{id: id, turns: map[string]bool{}, see: see}
 	if after != "" {
@@ -88,27 +88,27 @@ func (c *Client) FollowFrom(ctx context.Context, sessionKey, id, after string, s
 			return session.Outcome{}, err
 		}
 	}
-	// From the beginning all the same: the earlier events tell which turns are the
-	// message's, and how much of the reply was seen.
+	// It reads from the beginning: the earlier events say which turns are the message's, and how
+	// much of the reply was seen.
 	return c.follow(ctx, sessionKey, "0", w)
 }
 
-// following is one Wait or Follow: its place in the stream, and what is known of the
-// message's task.
+// following is one Wait or Follow: its place in the stream, and what it knows of the message's
+// task.
 type following struct {
 	c       *Client
 	session string
 	w       *watch
 	r       *reader
 
-	looked    time.Time // when the task was read last; zero: it is to be read now
-	unknown   bool      // then it did not exist, so that no event can come any more
-	rescanned bool      // the stream was read anew, as the task did not exist
-	learnt    bool      // the session's last turn was read, for the orphan of w
+	looked    time.Time // when the task was last read; zero: read it now
+	unknown   bool      // the task did not exist then, so no further event can come
+	rescanned bool      // the stream was read anew because the task did not exist
+	learnt    bool      // w.orphan is set from the run record, if it has one
 	pause     time.Duration
 }
 
-// firstPause and lastPause bound the pauses between attempts while Redis is away.
+// firstPause and lastPause bound the pauses between attempts while Redis is unreachable.
 const (
 	firstPause = 50 * time.Millisecond
 	lastPause  = 2 * time.Second
@@ -135,7 +135,7 @@ func (c *Client) follow(ctx context.Context, sessionKey, from string, w *watch) 
 	return session.Outcome{}, context.Cause(ctx)
 }
 
-// step reads the task if it is time for that, and the next events.
+// step reads the task if it is time to, and the next events.
 func (f *following) step(ctx context.Context) (end session.Outcome, ended bool, err error) {
 	if time.Since(f.looked) >= recheck {
 		if end, ended, err = f.look(ctx); ended || err != nil {
@@ -157,7 +157,7 @@ func (f *following) step(ctx context.Context) (end session.Outcome, ended bool, 
 	return end, false, nil
 }
 
-// look reads the message's task, which knows its end whatever the stream has lost.
+// look reads the message's task, which has the outcome even if the stream has lost it.
 func (f *following) look(ctx context.Context) (end session.Outcome, ended bool, err error) {
 	end, ended, err = f.c.Result(ctx, f.session, f.w.id)
 	f.unknown = errors.Is(err, ErrUnknownMessage)
@@ -169,20 +169,20 @@ func (f *following) look(ctx context.Context) (end session.Outcome, ended bool, 
 		f.w.orphan, err = f.c.turnOf(ctx, f.session, f.w.id)
 		f.learnt = err == nil
 	case f.unknown && !f.rescanned:
-		// Its result may not have been kept, but the event may be there.
-		f.w.learnt, _ = protocol.ParseEventID(f.r.from) // none was, if that is the beginning
+		// The result may not have been kept, but the stream may have the end.
+		f.w.learnt, _ = protocol.ParseEventID(f.r.from) // an error leaves it zero: no event was read
 		f.r.rewind()
 		f.rescanned = true
 	}
 	f.looked = time.Now()
 	if f.unknown {
-		return end, false, nil // events decides
+		return end, false, nil // events returns the error, if the stream has no end
 	}
 	return end, false, err
 }
 
-// events reads the next ones, and waits for them. Of a message that does not exist it reads
-// what there is, and then fails with ErrUnknownMessage.
+// events waits for the next events and reads them. If the message does not exist, it reads the
+// stored ones, and at the end of the stream returns ErrUnknownMessage.
 func (f *following) events(ctx context.Context) (events []redis.XMessage, err error) {
 	if f.unknown {
 		events, err = f.r.page(ctx)
@@ -198,8 +198,8 @@ func (f *following) events(ctx context.Context) (events []redis.XMessage, err er
 	return events, nil
 }
 
-// hear takes in an entry of the stream. If it has the message's end the task is asked,
-// which knows better: the message may have been run again since.
+// hear handles an entry of the stream. If the entry has the message's end, hear reads the task,
+// which counts: the message may have been run again since.
 func (f *following) hear(ctx context.Context, m redis.XMessage) (end session.Outcome, ended bool) {
 	event, over := f.w.hear(m)
 	if !over {
@@ -210,13 +210,13 @@ func (f *following) hear(ctx context.Context, m redis.XMessage) (end session.Out
 	case err != nil:
 		return protocol.OutcomeOf(f.session, f.w.id, event), true
 	case ended && end.Turn != event.Turn:
-		f.looked = time.Time{} // there is more to see
+		f.looked = time.Time{} // a later turn has run: read on
 		return end, false
 	}
 	return end, ended
 }
 
-// wait lets some time pass while Redis is away, and has the task read then.
+// wait pauses while Redis is unreachable. The task is read next.
 func (f *following) wait(ctx context.Context) {
 	f.looked = time.Time{}
 	select {
@@ -226,14 +226,14 @@ func (f *following) wait(ctx context.Context) {
 	f.pause = min(2*f.pause, lastPause)
 }
 
-// replay shows what the stream still has of a message that has already ended, and
-// of its reply what the stream has lost.
+// replay shows the stored events of a message that has already ended, and the rest of its reply if
+// the stream has lost it.
 func replay(ctx context.Context, r *reader, end session.Outcome, w *watch) {
 	if w.see == nil {
 		return
 	}
 	w.orphan = end.Turn
-	// The outcome is known, but whoever follows has not seen the reply.
+	// The outcome is known, so an error here is ignored, but the caller has not seen the reply.
 	_ = script.Repeat(ctx, func() error {
 		for r.behind = true; r.behind; {
 			events, err := r.page(ctx)
@@ -249,7 +249,7 @@ func replay(ctx context.Context, r *reader, end session.Outcome, w *watch) {
 	w.text.rest(session.Event{Turn: end.Turn, Reply: end.Reply, At: w.at}, w.see)
 }
 
-// turnOf returns the session's last turn if the message is a part of it, else "".
+// turnOf returns the session's last turn if the message is part of it, otherwise "".
 func (c *Client) turnOf(ctx context.Context, sessionKey, id string) (turn string, err error) {
 	run, err := c.rdb.HMGet(ctx, rediskey.For(sessionKey).Run(), "fence", "ids").Result()
 	if err != nil {
@@ -257,7 +257,7 @@ func (c *Client) turnOf(ctx context.Context, sessionKey, id string) (turn string
 	}
 	r := script.Result(run)
 	var tasks []string
-	_ = json.Unmarshal([]byte(r.Text(1)), &tasks) // what cannot be read says nothing
+	_ = json.Unmarshal([]byte(r.Text(1)), &tasks) // a list that cannot be read is empty
 	if !slices.Contains(tasks, rediskey.TaskID(sessionKey, id)) {
 		return "", nil
 	}

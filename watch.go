@@ -19,16 +19,16 @@ type watch struct {
 	text  streamed
 	see   func(session.Event) // nil: for Wait
 
-	shown  protocol.EventID // events up to here are read, but not shown again
-	learnt protocol.EventID // events up to here are not read again either
+	shown  protocol.EventID // events up to this one are read, but not shown again
+	learnt protocol.EventID // events up to this one do not change text again
 	at     time.Time        // of the last event
 
-	// orphan is a turn of the message whose start the stream may have lost. It is lost if
+	// orphan is a turn of the message whose start the stream may have lost. The start is lost if
 	// the first event of that turn is another one.
 	orphan string
 }
 
-// hear takes one entry of the stream, and returns the message's end if the entry has it.
+// hear handles one entry of the stream, and returns the message's end if the entry has it.
 func (w *watch) hear(m redis.XMessage) (end session.Event, ended bool) {
 	see := func(session.Event) {}
 	id, err := protocol.ParseEventID(m.ID)
@@ -66,13 +66,13 @@ func (w *watch) hear(m redis.XMessage) (end session.Event, ended bool) {
 	return end, ended
 }
 
-// streamed is the part of a reply that was seen as text events. A worker does
-// not send the last piece twice, as text and in the turn's end.
+// streamed is the part of a reply that was seen as text events. A worker does not send the last
+// piece twice: it is in the turn's end only.
 type streamed struct {
 	turn    string
-	text    []byte // grows in place: a long reply has many pieces
-	steered int    // how much of text came before the last steer
-	cut     bool   // more came before the text, which the stream has lost
+	text    []byte // grows in place, because a long reply has many pieces
+	steered int    // how much of text precedes the last steer
+	cut     bool   // the stream has lost an earlier part of the text
 }
 
 func (s *streamed) seen(e session.Event) {
@@ -89,7 +89,7 @@ func (s *streamed) seen(e session.Event) {
 	}
 }
 
-// rest shows what a turn's end has beyond the text that was seen.
+// rest shows the part of a turn's reply that was not seen as text events.
 func (s *streamed) rest(end session.Event, see func(session.Event)) {
 	s.seen(session.Event{Turn: end.Turn})
 	if rest := s.unseen(end.Reply); rest != "" {
@@ -99,8 +99,8 @@ func (s *streamed) rest(end session.Event, see func(session.Event)) {
 	}
 }
 
-// unseen is the end of a reply, which is all of the text since the last tool, or what
-// came after the last steer. A reply that is neither is not what was seen.
+// unseen returns the part of a reply behind the text that was seen. The reply is the whole text
+// since the last tool, or what came after the last steer. If it is neither, unseen returns "".
 func (s *streamed) unseen(reply string) string {
 	text := string(s.text)
 	if rest, ok := strings.CutPrefix(reply, text); ok {

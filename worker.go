@@ -12,25 +12,24 @@ import (
 	"turnstile/pkg/agent"
 )
 
-// Init prepares a worker's process. Call it first in main. A worker starts the programs of an
-// agent through its own executable, which is then their guardian: there Init does the
-// guardian's work and does not return. On Linux it also keeps other programs of the same
-// user from reading this process's memory and environment.
+// Init prepares a worker's process. Call it first in main. A worker starts an agent's programs
+// through its own executable, which is then their guardian: in a guardian Init does not return. On
+// Linux, Init also keeps other programs of the same user from reading this process's memory and
+// environment.
 func Init() { guardian.InitWorker() }
 
-// RunWorker runs an agent's turns until a signal or the end of ctx, then drains. It has all
+// RunWorker runs an agent's turns until a signal comes or ctx ends, then drains. It has everything
 // that the program cmd/worker has, except for the choice of the agent:
 //
 //   - settings from the environment (docs/settings.md): REDIS_URL, TURNSTILE_CONCURRENCY,
 //     TURNSTILE_DRAIN_TIMEOUT and the others, but not TURNSTILE_AGENT
 //   - /healthz, /readyz, /metrics and asynqmon, if TURNSTILE_HTTP_ADDR is set
 //   - a log on stderr
-//   - signals: the first SIGTERM, SIGINT or SIGHUP drains, the second ends the drain early,
-//     the third returns at once. The end of ctx is a first SIGTERM
+//   - signals: the first SIGTERM, SIGINT or SIGHUP drains, the second ends the drain early, the
+//     third makes RunWorker return at once. The end of ctx counts as a first SIGTERM
 //
-// It returns nil after a drain, ErrRestart after the drain of a SIGHUP, and ErrAbandoned
-// after a third signal. Any other error is a wrong setting or a failed start, which ExitCode
-// tells apart.
+// It returns nil after a drain, ErrRestart after the drain of a SIGHUP, and ErrAbandoned after a
+// third signal. Any other error is a wrong setting or a failed start; ExitCode tells them apart.
 func RunWorker(ctx context.Context, a agent.Agent) error {
 	settings, err := config.LoadWorker(os.Environ(), config.Options{NoAgent: true})
 	if err != nil {
@@ -54,23 +53,22 @@ func RunWorker(ctx context.Context, a agent.Agent) error {
 		s.Stop(end.Now)
 		return end.Done()
 	case <-end.Now.Done():
-		return ErrAbandoned // what the worker uses must not be taken from under it
+		return ErrAbandoned // without s.Stop: turns may still use what it closes
 	}
 }
 
 // Errors of RunWorker after a signal.
 var (
-	// ErrRestart: the worker has drained after a SIGHUP. The supervisor is to start it
-	// again.
+	// ErrRestart: the worker has drained after a SIGHUP. Its supervisor should start it again.
 	ErrRestart = service.ErrRestart
 
-	// ErrAbandoned: a third signal came. Turns may still be running; end the process. They
-	// run again elsewhere when their leases have expired.
+	// ErrAbandoned: a third signal came. Turns may still be running, so end the process. Other
+	// workers run them again when their leases have expired.
 	ErrAbandoned = service.ErrAbandoned
 )
 
-// ExitCode returns the exit code of cmd/worker for an error of RunWorker: 0 for nil, 2 for a
-// wrong setting, 75 for ErrRestart, 1 for every other error.
+// ExitCode returns the exit code of cmd/worker for an error of RunWorker: 0 for nil, 2 for a wrong
+// setting, 75 for ErrRestart, 1 for any other error.
 func ExitCode(err error) int {
 	switch {
 	case err == nil:

@@ -134,7 +134,7 @@ func (r indexing) SAdd(ctx context.Context, key string, members ...any) *redis.I
 	return r.UniversalClient.SAdd(ctx, key, members...)
 }
 
-// EvalSha sends a script of asynq's. If Redis does not know it, asynq sends it again by Eval; the
+// EvalSha sends one of asynq's scripts. If Redis does not know it, asynq sends it again by Eval; the
 // indexes have their entries then.
 func (r indexing) EvalSha(ctx context.Context, sha string, keys []string, args ...any) *redis.Cmd {
 	entry, ok := ctx.Value(indexKey{}).(indexEntry)

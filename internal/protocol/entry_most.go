@@ -22,7 +22,7 @@ func (c *Consumer) bounded(entries []session.Entry) []session.Entry {
 		if text, err := stored.EncodeEntry(e); err == nil && len(text) <= most {
 			continue
 		}
-		if &short[0] == &entries[0] { // the caller keeps its own
+		if &short[0] == &entries[0] { // copy once: the caller keeps its entries
 			short = append([]session.Entry(nil), entries...)
 		}
 		short[i] = shortened(e, most)

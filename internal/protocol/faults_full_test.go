@@ -45,7 +45,7 @@ func TestFullRedis(t *testing.T) {
 					t.Errorf("a full Redis allowed %s: %v", s.script, err)
 				}
 				same(t, "a refused "+s.script, before, b.dump())
-			case err != nil && strings.Contains(err.Error(), "not announced"):
+			case err != nil && strings.Contains(err.Error(), "was not woken"):
 				// The turn has ended; the indexes are full too. Reap finds the rest.
 				b.overdue(rediskey.Owned)
 				b.reap()
