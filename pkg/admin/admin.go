@@ -1,9 +1,8 @@
-// Package admin has the operators' calls: it lists sessions and shows what they do, reruns
-// and deletes dead letters, erases conversations, and counts the sessions that wait for a
-// worker. The commands of cmd/worker and its metrics are made of them.
+// Package admin has the calls of an operator: list sessions and show what they do, rerun and delete
+// dead letters, erase conversations, and count the sessions that wait for a worker. The commands
+// and metrics of cmd/worker use it.
 //
-// Reads take no lock and change nothing. Calls that change something are safe while
-// workers and senders are at work.
+// Reads take no lock and change nothing. The other calls are safe while workers and senders run.
 package admin
 
 import (
@@ -13,8 +12,7 @@ import (
 	"turnstile/pkg/session"
 )
 
-// Client carries out operators' calls. It is safe for concurrent use. It has nothing to
-// close.
+// Client makes the calls of an operator. It is safe for concurrent use. It has nothing to close.
 type Client struct {
 	rdb redis.UniversalClient
 	cfg ClientConfig
@@ -25,13 +23,13 @@ type ClientConfig struct {
 	// Limits bound the size of one message.
 	Limits session.Limits
 
-	// LineCap is how many messages may wait in one session: Rerun stops there. Defaults
-	// to 10,000.
+	// LineCap is how many messages may wait in one session. Rerun stops at this cap. Defaults to
+	// 10,000.
 	LineCap int
 }
 
-// NewClient returns a client with the default limits. It shares rdb, which the caller
-// closes after the last call.
+// NewClient returns a client with the default limits. It shares rdb, which the caller closes after
+// the last call.
 func NewClient(rdb redis.UniversalClient) *Client { return NewClientWith(rdb, ClientConfig{}) }
 
 // NewClientWith is NewClient with other limits.

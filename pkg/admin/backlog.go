@@ -13,11 +13,10 @@ import (
 // Backlog counts the sessions in each index.
 type Backlog struct {
 	Ready int64 // sessions that wait for a free slot of a worker
-	Due   int64 // sessions that wait for their time: a delay, a retry, a quiet window
-	Owned int64 // sessions that recovery checks: those of Ready, with an owner, or whose owner died
+	Due   int64 // sessions that wait for a time: of a delayed message, a retry, or collected messages
+	Owned int64 // sessions that reap checks: those of Ready, those with an owner, and those whose owner died
 
-	// Oldest is for how long the first session of Ready has waited, by Redis' clock. 0 if
-	// none waits.
+	// Oldest is how long the first session of Ready has waited, by Redis' clock. 0 if Ready is 0.
 	Oldest time.Duration
 }
 

@@ -19,12 +19,11 @@ import (
 // browsePage is how many sessions a round trip reads.
 const browsePage = 500
 
-// globPattern is what the pattern of Browse may have: the characters of a session's key
-// and the wildcards.
+// globPattern matches the patterns of Browse: the characters of a session key, and the wildcards.
 var globPattern = regexp.MustCompile(`^[A-Za-z0-9._:@+=~*?\[\]^-]{1,256}$`)
 
-// ValidateGlob reports whether a pattern can match sessions' keys: * is any characters,
-// ? is one, [a-z] is one of them. The error wraps session.ErrInvalid.
+// ValidateGlob returns an error if a pattern cannot match session keys. In a pattern * stands for
+// any characters, ? for one, [a-z] for one of these. The error wraps session.ErrInvalid.
 func ValidateGlob(pattern string) error {
 	if _, err := path.Match(pattern, ""); err != nil || !globPattern.MatchString(pattern) {
 		return fmt.Errorf("%w pattern %q: it has the characters of a session's key, and * ? [a-z] for any of them", session.ErrInvalid, pattern)
@@ -32,10 +31,12 @@ func ValidateGlob(pattern string) error {
 	return nil
 }
 
-// Browse visits the sessions whose keys match the pattern, "" for all, the one that was
-// active longest ago first; behind those that a plain asynq.Client has just put its first
-// messages into. It reads them by the page and keeps one in memory. A session that is
-// used meanwhile may come twice. An error is the last.
+// Browse visits the sessions whose keys match pattern; "" matches all. The session whose last
+// activity is oldest comes first. Sessions that no worker or Client of Turnstile has used yet come
+// last: a plain asynq.Client has just enqueued their first message.
+//
+// It reads a page of sessions at a time. A session that is used meanwhile may come twice. An error
+// comes last, with a zero Standing.
 func (a *Client) Browse(ctx context.Context, pattern string) iter.Seq2[Standing, error] {
 	return func(yield func(Standing, error) bool) {
 		visit := func(keys []string) error {
@@ -81,10 +82,10 @@ func matching(pattern string, keys []string) []string {
 	return found
 }
 
-// byActivity visits the known sessions by the time of their last activity. That only
-// rises: who is active meanwhile is found again further behind, and not passed by.
+// byActivity visits the known sessions by the time of their last activity. That time only rises, so
+// a session that is used meanwhile moves to a later page and is not missed.
 func byActivity(ctx context.Context, rdb redis.UniversalClient, visit func(keys []string) error) error {
-	from, seen := "-inf", map[string]bool{} // those at from that were visited
+	from, seen := "-inf", map[string]bool{} // visited sessions with the time from
 	for {
 		page, err := rdb.ZRangeArgsWithScores(ctx, redis.ZRangeArgs{
 			Key: rediskey.Sessions, Start: from, Stop: "+inf", ByScore: true, Count: int64(browsePage + len(seen)),

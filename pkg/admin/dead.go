@@ -17,7 +17,7 @@ import (
 	"turnstile/pkg/session"
 )
 
-// deadBatch is how many dead letters a round trip reads: a text may have 1 MiB.
+// deadBatch is how many dead letters a round trip reads. A text may have 1 MiB.
 const deadBatch = 20
 
 // DeadLetter is a message that will not run again by itself. asynq calls it archived.
@@ -25,15 +25,14 @@ type DeadLetter struct {
 	Session string
 	ID      string          // the message's
 	Text    string          // "" if it cannot be read as a message
-	Outcome session.Outcome // why it is here: Status and Error
+	Outcome session.Outcome // Status and Error say why it is a dead letter
 	At      time.Time       // when it was archived, by Redis' clock, in whole seconds
-	Age     time.Duration   // since At
+	Age     time.Duration   // time since At
 }
 
-// DeadLetters visits a session's dead letters in the order in which they were archived,
-// within one second in the order of their arrival. It reads 20 of them at a time. An error
-// comes last, with a zero DeadLetter; it wraps session.ErrInvalid if the session key is
-// wrong.
+// DeadLetters visits a session's dead letters in the order in which they were archived, and within
+// one second in the order of their arrival. It reads 20 at a time. An error comes last, with a zero
+// DeadLetter; it wraps session.ErrInvalid if the session key is wrong.
 func (a *Client) DeadLetters(ctx context.Context, sessionKey string) iter.Seq2[DeadLetter, error] {
 	return func(yield func(DeadLetter, error) bool) {
 		err := session.ValidateKey(sessionKey)
@@ -49,7 +48,7 @@ func (a *Client) DeadLetters(ctx context.Context, sessionKey string) iter.Seq2[D
 func (a *Client) eachDead(ctx context.Context, sessionKey string, visit func(DeadLetter) bool) error {
 	k := rediskey.For(sessionKey)
 	all, err := a.deadPlaces(ctx, k, nil)
-	slices.SortFunc(all, func(x, y deadPlace) int { // within a second as Rerun does
+	slices.SortFunc(all, func(x, y deadPlace) int { // within a second in the order of Rerun
 		return cmp.Or(cmp.Compare(x.second, y.second), byArrival(x, y))
 	})
 	all = slices.CompactFunc(all, func(x, y deadPlace) bool { return x.id == y.id && x.second == y.second }) // read twice
@@ -70,7 +69,7 @@ func (a *Client) eachDead(ctx context.Context, sessionKey string, visit func(Dea
 	return nil
 }
 
-// readDead reads the dead letters of some places, in one round trip.
+// readDead reads the dead letters at some places, in one round trip.
 func (a *Client) readDead(ctx context.Context, sessionKey string, places []deadPlace) ([]DeadLetter, error) {
 	tasks := make([]*redis.SliceCmd, len(places))
 	var now *redis.TimeCmd
@@ -98,7 +97,7 @@ func (a *Client) readDead(ctx context.Context, sessionKey string, places []deadP
 	return list, nil
 }
 
-// deadLetter reads {msg, state, result} of a task.
+// deadLetter decodes {msg, state, result} of a task.
 func deadLetter(sessionKey, taskID string, t script.Result, limits session.Limits) DeadLetter {
 	d := DeadLetter{Session: sessionKey, ID: protocol.MessageID(rediskey.IDPrefix(sessionKey), taskID)}
 	task, err := protocol.ParseTaskMessage([]byte(t.Text(0)))
@@ -120,12 +119,11 @@ func deadLetter(sessionKey, taskID string, t script.Result, limits session.Limit
 // errEnough ends a walk whose caller needs no more.
 var errEnough = errors.New("enough")
 
-// SessionsWithDeadLetters visits the keys of the sessions that have dead letters, each once
-// and in no order. It looks at every known session, in batches. An error comes last, with
-// an empty key.
+// SessionsWithDeadLetters visits the keys of the sessions that have dead letters, each once and in
+// no order. It reads every known session, in batches. An error comes last, with an empty key.
 func (a *Client) SessionsWithDeadLetters(ctx context.Context) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
-		w, seen := protocol.NewWalker(a.rdb), map[string]bool{} // a scan may come by twice
+		w, seen := protocol.NewWalker(a.rdb), map[string]bool{} // a scan may return a session twice
 		visit := func(sessions []string) error {
 			dead, err := w.WithTasks(ctx, sessions, rediskey.Session.Archived)
 			for _, s := range dead {
@@ -143,19 +141,18 @@ func (a *Client) SessionsWithDeadLetters(ctx context.Context) iter.Seq2[string, 
 	}
 }
 
-// DeleteDeadLetters deletes the dead letters with these message ids, or all of a session's
-// if it is given no ids, and returns how many it deleted. It ignores an id that is no dead
-// letter. A sender that asks for the outcome of a deleted one gets
-// turnstile.ErrUnknownMessage.
+// DeleteDeadLetters deletes the dead letters with these message ids, or all of a session's if ids
+// is empty, and returns how many it deleted. It ignores an id that is no dead letter. A sender that
+// reads the outcome of a deleted message gets turnstile.ErrUnknownMessage.
 //
-// The error wraps session.ErrInvalid if the session key is wrong. After another error some
-// may be deleted, as many as the number says or a few more.
+// The error wraps session.ErrInvalid if the session key is wrong. After another error n dead
+// letters or a few more are deleted.
 func (a *Client) DeleteDeadLetters(ctx context.Context, sessionKey string, ids ...string) (n int, err error) {
 	if err := session.ValidateKey(sessionKey); err != nil {
 		return 0, err
 	}
 	if n, err = a.dropDead(ctx, sessionKey, ids); err != nil {
-		return n, fmt.Errorf("drop dead letters of %s: %w", sessionKey, err)
+		return n, fmt.Errorf("delete dead letters of %s: %w", sessionKey, err)
 	}
 	return n, nil
 }

@@ -15,21 +15,20 @@ import (
 	"turnstile/pkg/session"
 )
 
-// eraseBatch is the most messages, and the most other keys, that one script deletes. More
-// would block Redis.
+// eraseBatch is the most messages, and the most other keys, that one script deletes. More would
+// block Redis.
 const eraseBatch = 500
 
-// Erase deletes every key of a session: messages, results, dead letters, transcripts,
-// events, title and settings. To find the transcripts of earlier session ids it scans all
-// keys of the database. An unknown session is no error.
+// Erase deletes every key of a session: messages, results, dead letters, transcripts, events, title
+// and settings. To find the transcripts of earlier session ids it scans all keys of the database.
+// An unknown session is no error.
 //
-// The error wraps session.ErrBusy if a turn is running: then nothing is deleted, except
-// that a turn that starts during the call can leave a session of more than 500 messages
-// half deleted. It wraps session.ErrInvalid if the session key is wrong. After an error,
-// call it again.
+// The error wraps session.ErrBusy if a turn is running. Then nothing is deleted, except if the turn
+// started during the call and the session has more than 500 messages: some of these may be deleted.
+// The error wraps session.ErrInvalid if the session key is wrong. After any other error, call Erase
+// again.
 //
-// A message that arrives during the call is deleted with the rest, or starts the session
-// anew.
+// A message that arrives during the call is deleted too, or starts the session anew.
 func (a *Client) Erase(ctx context.Context, sessionKey string) error {
 	if err := session.ValidateKey(sessionKey); err != nil {
 		return err
@@ -51,7 +50,8 @@ func (a *Client) erase(ctx context.Context, sessionKey string) error {
 		if err != nil {
 			return err
 		}
-		// Messages go first: few keys are left then.
+		// While there are many messages it deletes only these: each task is a key that the scan
+		// would return.
 		var found []string
 		if !many {
 			if found, err = a.scan(ctx, k.Any()); err != nil {
@@ -68,11 +68,11 @@ func (a *Client) erase(ctx context.Context, sessionKey string) error {
 	}
 }
 
-// eraseBatches deletes a batch of messages, and the other keys if all of them were found.
-// gone says that nothing is left.
+// eraseBatches deletes a batch of messages, and the found keys. all says that found has every key
+// of the session. gone reports that nothing is left.
 func (a *Client) eraseBatches(ctx context.Context, sessionKey, fence string, found []string, all bool) (gone bool, err error) {
 	own := protocol.Keys(sessionKey, "", time.Now())
-	// Transcripts of earlier session ids, for example: nobody uses them any more.
+	// For example transcripts of earlier session ids, which no worker uses any more.
 	others := slices.DeleteFunc(slices.Clone(found), func(key string) bool { return slices.Contains(own, key) })
 	for {
 		part := others[:min(len(others), eraseBatch)]
@@ -91,8 +91,8 @@ func (a *Client) eraseBatches(ctx context.Context, sessionKey, fence string, fou
 	}
 }
 
-// eraseWhat returns the fence of the last turn, "" if there was none, and whether the session
-// has more messages than one script deletes.
+// eraseWhat returns the fencing token of the last turn, "" if there was none, and whether the
+// session has more messages than one script deletes.
 func (a *Client) eraseWhat(ctx context.Context, k rediskey.Session) (fence string, many bool, err error) {
 	var last *redis.StringCmd
 	var counts []*redis.IntCmd
@@ -114,10 +114,10 @@ func (a *Client) eraseWhat(ctx context.Context, k rediskey.Session) (fence strin
 	return last.Val(), n > eraseBatch, nil
 }
 
-// unlist takes an erased session out of the indexes. If a message has arrived meanwhile, it
-// wakes the session again, for the sender may have done so before the removal. The list of
-// sessions comes last, and only if no message has touched it, so that the sweep finds the
-// session if unlist ends half-way.
+// unlist removes an erased session from the indexes. If a message has arrived meanwhile, it wakes
+// the session again, because the sender may have woken it before the removal. It removes the
+// session from the list of sessions last, and only if no message has touched it: if unlist fails
+// before that, the sweep finds the session.
 func (a *Client) unlist(ctx context.Context, sessionKey string) error {
 	var seen *redis.FloatCmd
 	var now *redis.TimeCmd
@@ -133,8 +133,8 @@ func (a *Client) unlist(ctx context.Context, sessionKey string) error {
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return err
 	}
-	// It checks again after the last removal, for a message may arrive after the first
-	// check; its sender has woken the session before both.
+	// It checks again after the last removal, because a message may arrive between the first check
+	// and that.
 	for _, last := range []bool{false, true} {
 		k := rediskey.For(sessionKey)
 		anew, err := a.rdb.Exists(ctx, k.Pending(), k.Active(), k.Scheduled(), k.Retry(), k.Completed(), k.Archived(), k.Stopped()).Result()
@@ -154,7 +154,7 @@ func (a *Client) unlist(ctx context.Context, sessionKey string) error {
 	return nil
 }
 
-// scan finds keys by pattern, on each master of a Cluster.
+// scan returns the keys that match a pattern, of all masters of a Cluster.
 func (a *Client) scan(ctx context.Context, pattern string) (found []string, err error) {
 	var mu sync.Mutex
 	err = protocol.EachMaster(ctx, a.rdb, func(ctx context.Context, _ string, rdb redis.Cmdable) error {

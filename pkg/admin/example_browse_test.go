@@ -10,7 +10,7 @@ import (
 	"turnstile/test/demo"
 )
 
-// waiting is a Redis without a worker, in which a message waits in each of the sessions.
+// waiting starts a Redis without a worker, in which a message waits in each of the sessions.
 func waiting(sessions ...string) (operator *admin.Client, stop func()) {
 	rdb, stop := demo.Redis()
 	client := turnstile.NewClient(rdb)

@@ -12,7 +12,7 @@ import (
 	"turnstile/test/demo"
 )
 
-// stopped makes dead letters of two messages that wait: Stop archives them.
+// stopped returns a Redis with two dead letters: Stop has archived two waiting messages.
 func stopped(ctx context.Context, rdb redis.UniversalClient) {
 	client := turnstile.NewClient(rdb)
 	for _, id := range []string{"one", "two"} {
@@ -62,7 +62,7 @@ func ExampleClient_Rerun() {
 	// Output: 2 2 0
 }
 
-// The limit of the line is that of senders and workers.
+// The cap of the line is the same as that of senders and workers.
 func ExampleNewClientWith() {
 	rdb, stop := demo.Redis()
 	defer stop()

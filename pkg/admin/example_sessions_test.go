@@ -33,7 +33,7 @@ func ExampleClient_Session() {
 	// Output: running [one] 0
 }
 
-// No worker runs here, so that each message waits.
+// No worker runs here, so each message waits.
 func ExampleClient_BusySessions() {
 	rdb, stop := demo.Redis()
 	defer stop()
@@ -68,7 +68,7 @@ func ExampleClient_Followups() {
 	// Output: two by twos queued
 }
 
-// The sessions that wait for a worker's free slot tell whether there are too few workers.
+// If sessions wait for a free slot for long, there are too few workers.
 func ExampleClient_Backlog() {
 	rdb, stop := demo.Redis()
 	defer stop()

@@ -49,7 +49,7 @@ func ExampleClient_Tail() {
 	// Output: 1 HOW ARE YOU?
 }
 
-// The next turn is told that the last one was interrupted.
+// The next turn's agent learns from a note that the last turn was interrupted.
 func ExampleClient_ResumeRecord() {
 	rdb, stop := demo.Redis()
 	defer stop()

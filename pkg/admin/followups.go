@@ -13,14 +13,14 @@ import (
 	"turnstile/pkg/session"
 )
 
-// Followups returns the messages that arrived while the session's turn was running and have
+// Followups returns the messages that arrived while the session's turn was running and that have
 // not ended, oldest first. An unknown session has none.
 func (a *Client) Followups(ctx context.Context, sessionKey string) ([]session.Followup, error) {
 	return listFollowups(ctx, a.rdb, sessionKey)
 }
 
-// listFollowups reads a session's follow-ups, oldest first: of messages that wait or run, for an
-// operator may have deleted or archived others.
+// listFollowups reads a session's follow-ups, oldest first. It leaves out those that an operator
+// has deleted or archived.
 func listFollowups(ctx context.Context, rdb redis.Cmdable, sessionKey string) ([]session.Followup, error) {
 	k := rediskey.For(sessionKey)
 	values, err := rdb.HGetAll(ctx, k.Followups()).Result()
@@ -30,8 +30,8 @@ func listFollowups(ctx context.Context, rdb redis.Cmdable, sessionKey string) ([
 	list := make([]session.Followup, 0, len(values))
 	for id, v := range values {
 		var f session.Followup
-		// Senders of an older version keep refusals here. What cannot be read is no
-		// reason to hide the others: the task itself waits in asynq.
+		// Senders of an older version store refusals here. An entry that cannot be read is left
+		// out; its message waits in asynq all the same.
 		if !strings.HasPrefix(v, `{"refused":`) && json.Unmarshal([]byte(v), &f) == nil {
 			f.ID = id
 			list = append(list, f)
@@ -49,8 +49,8 @@ func listFollowups(ctx context.Context, rdb redis.Cmdable, sessionKey string) ([
 	return list, nil
 }
 
-// present keeps those whose task waits or runs. One that was not announced has its id
-// from another one, which is gone.
+// present keeps the follow-ups whose task waits or runs. A task that no sender has notified of has
+// neither seen nor seq: the entry is from an earlier message with the same id, which is gone.
 func present(ctx context.Context, rdb redis.Cmdable, sessionKey string, list []session.Followup) ([]session.Followup, error) {
 	tasks := make([]*redis.SliceCmd, len(list))
 	_, err := rdb.Pipelined(ctx, func(p redis.Pipeliner) error {

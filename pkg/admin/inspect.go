@@ -15,8 +15,8 @@ import (
 	"turnstile/pkg/session"
 )
 
-// Session returns what one session does, read in one round trip. An unknown session is idle
-// and empty. The error wraps session.ErrInvalid if the session key is wrong.
+// Session returns the state of one session, read in one round trip. An unknown session is idle and
+// empty. The error wraps session.ErrInvalid if the session key is wrong.
 func (a *Client) Session(ctx context.Context, sessionKey string) (session.Info, error) {
 	if err := session.ValidateKey(sessionKey); err != nil {
 		return session.Info{}, err
@@ -28,8 +28,8 @@ func (a *Client) Session(ctx context.Context, sessionKey string) (session.Info, 
 	return infos[0], nil
 }
 
-// BusySessions returns the sessions in which a turn runs or messages wait, in no order. It
-// reads the indexes of such sessions, so that idle ones cost nothing.
+// BusySessions returns the sessions in which a turn runs or messages wait, in no order. It reads
+// only the indexes of such sessions, so idle sessions cost nothing.
 func (a *Client) BusySessions(ctx context.Context) ([]session.Info, error) {
 	seen := map[string]bool{}
 	var keys []string
@@ -98,13 +98,13 @@ func (a *Client) sessions(ctx context.Context, keys []string) ([]session.Info, e
 			Archived: int(all[i].archived.Val()),
 		}
 		s.Title, s.TitleBy = rec.Text(1), rec.Text(2)
-		_ = json.Unmarshal([]byte(rec.Text(3)), &s.Settings) // what cannot be read says nothing
+		_ = json.Unmarshal([]byte(rec.Text(3)), &s.Settings) // settings that cannot be read count as none
 		var dropped []string
 		_ = json.Unmarshal([]byte(rec.Text(4)), &dropped)
 		if len(dropped) > 0 {
 			s.Dropped = len(dropped) + int(max(protocol.Number(rec.Text(5))-protocol.Number(rec.Text(6)), 0))
 		}
-		if r.Text(7) == s.SessionID { // else it has begun anew since the last turn
+		if r.Text(7) == s.SessionID { // otherwise no turn has run in the current transcript
 			s.Entries = protocol.Number(r.Text(8))
 		}
 		if token := all[i].sentinel.Val(); token != "" && token == r.Text(0) {
@@ -116,7 +116,7 @@ func (a *Client) sessions(ctx context.Context, keys []string) ([]session.Info, e
 			s.Mode = session.Mode(r.Text(6))
 			s.Question = protocol.OpenQuestion(r.Text(2), r.Text(9), r.Text(10))
 			var ids []string
-			_ = json.Unmarshal([]byte(r.Text(5)), &ids) // as above: one record is not to hide all the others
+			_ = json.Unmarshal([]byte(r.Text(5)), &ids) // a list that cannot be read counts as empty
 			for _, id := range ids {
 				s.Messages = append(s.Messages, protocol.MessageID(prefix, id))
 			}
@@ -127,7 +127,7 @@ func (a *Client) sessions(ctx context.Context, keys []string) ([]session.Info, e
 }
 
 // ResumeRecord returns a session's resume record, which says whether its next turn resumes an
-// interrupted one. The record is zero if the last turn ended well.
+// interrupted one. It is zero if the last turn ended well.
 func (a *Client) ResumeRecord(ctx context.Context, sessionKey string) (resume.Record, error) {
 	return resume.Read(ctx, a.rdb, sessionKey)
 }

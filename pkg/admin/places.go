@@ -13,18 +13,18 @@ import (
 	"turnstile/internal/script"
 )
 
-// deadPage is about how many dead letters' places a round trip reads. No command reads all:
-// 50,000 of them would block Redis for 30 ms.
+// deadPage is about how many places of dead letters a round trip reads. One command for all would
+// block Redis: 30 ms for 50,000.
 const deadPage = 200
 
-// deadPlace is the place of a dead letter among the others. It has no text: all of a
-// session's are in memory at once.
+// deadPlace is a dead letter's place among the others. It has no text, because all places of a
+// session are in memory at once.
 type deadPlace struct {
 	id      string // of the task
-	second  int64  // in which it was archived, Unix time
+	second  int64  // Unix time at which it was archived
 	arrived string // ms, as it is stored; "" if another program archived it
 	seq     int64
-	size    int // bytes that a script has to read of it; 0 if deadPlaces had no filter
+	size    int // bytes of it that a script has to read; 0 if deadPlaces had no filter
 }
 
 // byArrival compares places by the order in which the messages arrived.
@@ -32,8 +32,8 @@ func byArrival(a, b deadPlace) int {
 	return cmp.Or(cmp.Compare(protocol.Number(a.arrived), protocol.Number(b.arrived)), cmp.Compare(a.seq, b.seq), cmp.Compare(a.id, b.id))
 }
 
-// deadPages visits the ids of a session's dead letters, and the seconds in which they were
-// archived, a page at a time and in no order. It visits each that exists for the whole call,
+// deadPages visits the ids of a session's dead letters, with the seconds in which they were
+// archived, a page at a time and in no order. It visits each one that exists during the whole call,
 // some of them twice.
 func (a *Client) deadPages(ctx context.Context, k rediskey.Session, visit func(ids []string, seconds []int64) error) error {
 	page := func(pairs []string) error {
@@ -41,7 +41,7 @@ func (a *Client) deadPages(ctx context.Context, k rediskey.Session, visit func(i
 			var ids []string
 			var seconds []int64
 			for i := 0; i+1 < len(part); i += 2 {
-				score, _ := strconv.ParseFloat(part[i+1], 64) // Redis formats it
+				score, _ := strconv.ParseFloat(part[i+1], 64) // Redis has formatted it
 				ids, seconds = append(ids, part[i]), append(seconds, int64(score))
 			}
 			if err := visit(ids, seconds); err != nil {
@@ -55,7 +55,7 @@ func (a *Client) deadPages(ctx context.Context, k rediskey.Session, visit func(i
 	})
 }
 
-// deadPlaces reads the places of a session's dead letters, in no order. If wanted is set, it
+// deadPlaces reads the places of a session's dead letters, in no order. If wanted is not nil, it
 // reads only those whose stored result is wanted, with their sizes.
 func (a *Client) deadPlaces(ctx context.Context, k rediskey.Session, wanted func(result string) bool) (all []deadPlace, err error) {
 	err = a.deadPages(ctx, k, func(ids []string, seconds []int64) error {

@@ -12,20 +12,21 @@ import (
 	"turnstile/pkg/session"
 )
 
-// The most that one call of the script moves; it moves one message of any size.
+// The most that one call of the script moves: messages, and bytes. It moves one message of any
+// size.
 const (
 	rerunBatch = 500
 	rerunBytes = 4 << 20
 )
 
-// Rerun puts a session's stopped and failed dead letters back at the end of its line, in the
-// order in which they first arrived, and returns how many. Expired, dropped and interrupted
-// ones stay dead letters. So do those that are archived during the call, and those for which
-// the line has no room (ClientConfig.LineCap).
+// Rerun puts a session's stopped and failed dead letters back at the end of its line, in the order
+// in which they first arrived, and returns how many. Expired, dropped and interrupted messages stay
+// dead letters. So do those that are archived during the call, and those for which the line has no
+// room (ClientConfig.LineCap).
 //
-// The error wraps session.ErrInvalid if the session key is wrong, and session.ErrUnchanged
-// if nothing was changed. After another error some messages may be back in line; a second
-// call reruns the rest.
+// The error wraps session.ErrInvalid if the session key is wrong, and session.ErrUnchanged if
+// nothing was changed. After another error some messages may be back in line. Call Rerun again for
+// the rest.
 func (a *Client) Rerun(ctx context.Context, sessionKey string) (n int, err error) {
 	if err := session.ValidateKey(sessionKey); err != nil {
 		return 0, err
@@ -69,7 +70,7 @@ func (a *Client) rerun(ctx context.Context, sessionKey string) (n int, err error
 	return n, nil
 }
 
-// rerunCount returns how many of the first go into one batch.
+// rerunCount returns how many of the first places go into one batch.
 func rerunCount(all []deadPlace) int {
 	for i, size := 0, 0; i < min(len(all), rerunBatch); i++ {
 		if size += all[i].size; size > rerunBytes && i > 0 {

@@ -15,24 +15,24 @@ import (
 	"turnstile/pkg/session"
 )
 
-// RunningTurn is what is known of a turn that runs.
+// RunningTurn is a turn that runs, as far as its messages and events show.
 type RunningTurn struct {
 	Messages []TurnMessage
-	Events   []session.Event // so far, in their order; the stream may have lost the first
+	Events   []session.Event // so far, in order; the stream may have lost the first ones
 	Reply    string          // so far: the text since the last tool
 }
 
 // TurnMessage is a message of a running turn.
 type TurnMessage struct {
 	ID   string
-	Text string // "" of one that cannot be read
+	Text string // "" if the message cannot be read
 }
 
-// eventsBack is how many entries of a stream are read at once, from its end.
+// eventsBack is how many entries of a stream one command reads, from its end.
 const eventsBack = 200
 
-// RunningTurn reads the turn that runs in a session, as it was when info was read. It
-// reads part by part, so that the turn may be over meanwhile.
+// RunningTurn reads the turn that ran when info was read. It makes several reads, so the turn may
+// end meanwhile. If the session is idle, the result is zero.
 func (a *Client) RunningTurn(ctx context.Context, info session.Info) (t RunningTurn, err error) {
 	if info.Phase == session.PhaseIdle {
 		return t, nil
@@ -52,7 +52,7 @@ func (a *Client) RunningTurn(ctx context.Context, info session.Info) (t RunningT
 		for i, id := range some {
 			m := TurnMessage{ID: id}
 			if task, err := protocol.ParseTaskMessage([]byte(tasks[i].Val())); err == nil {
-				message, _ := task.Message(a.cfg.Limits) // what cannot be read has no text
+				message, _ := task.Message(a.cfg.Limits) // a message that cannot be read has no text
 				m.Text = message.Text
 			}
 			t.Messages = append(t.Messages, m)
@@ -74,7 +74,7 @@ func (a *Client) RunningTurn(ctx context.Context, info session.Info) (t RunningT
 	return t, nil
 }
 
-// eventsOf reads the running turn's events, from the stream's end back to its start.
+// eventsOf reads the running turn's events, from the stream's end back to the turn's start.
 func (a *Client) eventsOf(ctx context.Context, info session.Info) ([]session.Event, error) {
 	var events []session.Event // the last one first
 	from := "+"
@@ -98,7 +98,7 @@ func (a *Client) eventsOf(ctx context.Context, info session.Info) ([]session.Eve
 	}
 }
 
-// LastDeadLetters reads the n dead letters that were archived last, the last one first.
+// LastDeadLetters returns the n dead letters that were archived last, newest first.
 func (a *Client) LastDeadLetters(ctx context.Context, sessionKey string, n int) ([]DeadLetter, error) {
 	members, err := a.rdb.ZRangeArgsWithScores(ctx, redis.ZRangeArgs{Key: rediskey.For(sessionKey).Archived(), Start: 0, Stop: n - 1, Rev: true}).Result()
 	places := make([]deadPlace, len(members))
@@ -116,8 +116,7 @@ func (a *Client) LastDeadLetters(ctx context.Context, sessionKey string, n int) 
 	return list, nil
 }
 
-// NextMessage is the id of the message at the head of a session's line, "" if none
-// waits there.
+// NextMessage returns the id of the message at the head of a session's line, "" if none waits.
 func (a *Client) NextMessage(ctx context.Context, sessionKey string) (id string, err error) {
 	task, err := a.rdb.LIndex(ctx, rediskey.For(sessionKey).Pending(), -1).Result()
 	if err != nil && err != redis.Nil { //nolint:errorlint // go-redis returns it as it is

@@ -11,31 +11,32 @@ import (
 	"turnstile/pkg/session"
 )
 
-// State is what a session does, in one word.
+// State says in one word what a session does.
 type State string
 
-// The states of a session, for an operator.
+// The states of a session.
 const (
-	StateStarting  State = "starting"  // claimed, its agent is not running yet
+	StateStarting  State = "starting"  // a turn was claimed, its agent does not run yet
 	StateRunning   State = "running"   // a turn runs
-	StateAsking    State = "asking"    // a turn runs and waits for a decision: a question is open
-	StatePaused    State = "paused"    // an operator has paused it, nothing of it is claimed
-	StateWaiting   State = "waiting"   // messages wait for a slot of a worker
-	StateDelayed   State = "delayed"   // messages wait for their time: a delay, a retry, a quiet window
+	StateAsking    State = "asking"    // a turn runs, and its agent's question waits for a decision
+	StatePaused    State = "paused"    // an operator has paused it: it is not claimed
+	StateWaiting   State = "waiting"   // messages wait for a free slot of a worker
+	StateDelayed   State = "delayed"   // messages wait for a time: delayed, retried or collected
 	StateSuspended State = "suspended" // nothing runs or waits; the next message begins a new transcript
 	StateIdle      State = "idle"      // nothing runs or waits
 )
 
-// Standing is a session and what it does.
+// Standing is a session with its state.
 type Standing struct {
 	session.Info
 	State      State
-	Paused     bool
-	Suspended  bool
-	LastActive time.Time // zero: unknown
+	Paused     bool      // an operator has paused it
+	Suspended  bool      // its next message begins a new transcript
+	LastActive time.Time // zero if unknown
 }
 
-// Standings tells what sessions do. It reads the indexes, which senders may not.
+// Standings returns the states of sessions, in the order of infos. It reads the indexes, which the
+// Redis user of a sender may not.
 func (a *Client) Standings(ctx context.Context, infos []session.Info) ([]Standing, error) {
 	if len(infos) == 0 {
 		return nil, nil
@@ -70,7 +71,7 @@ func (a *Client) Standings(ctx context.Context, infos []session.Info) ([]Standin
 	return list, nil
 }
 
-// state is what the session does, given which indexes it is in.
+// state returns the state, given whether the session is in the ready and the due index.
 func (s Standing) state(ready, due bool) State {
 	switch {
 	case s.Phase == session.PhaseStarting:

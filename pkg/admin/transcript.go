@@ -12,14 +12,14 @@ import (
 	"turnstile/pkg/session"
 )
 
-// Transcript returns a transcript, oldest entry first. sessionID names it: session.Info has
-// the current one. A transcript that does not exist or has expired is empty. An entry that
-// cannot be read has the role session.RoleSystem, and the reason as its text.
+// Transcript returns the transcript with that session id, oldest entry first. session.Info has the
+// current id. A transcript that does not exist or has expired is empty. An entry that cannot be
+// read has the role session.RoleSystem and the reason as its text.
 func (a *Client) Transcript(ctx context.Context, key, sessionID string) ([]session.Entry, error) {
 	return a.transcript(ctx, key, sessionID, 0)
 }
 
-// Tail returns the last n entries of a session's current transcript, oldest first; n is at
+// Tail returns the last n entries of a session's current transcript, oldest first. n must be at
 // least 1. A session without a transcript has none.
 func (a *Client) Tail(ctx context.Context, sessionKey string, n int) ([]session.Entry, error) {
 	k := rediskey.For(sessionKey)

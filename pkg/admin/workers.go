@@ -15,22 +15,22 @@ import (
 	"turnstile/internal/rediskey"
 )
 
-// WorkerInfo is what is known of a live worker. One that runs without maintenance sends
-// no heartbeat: only its name is known.
+// WorkerInfo describes a live worker. A worker without maintenance sends no heartbeat: only its
+// Name is set.
 type WorkerInfo struct {
-	Name     string // "" of a worker of the version before whose id is not the default one
+	Name     string // "" for a worker of the version before with a name other than the default
 	Host     string
 	PID      int
 	Slots    int
-	Turns    int // that run, a few seconds ago
+	Turns    int // running turns, a few seconds ago
 	Draining bool
-	Started  time.Time // by the worker's clock; zero: no heartbeat
+	Started  time.Time // by the worker's clock; zero without a heartbeat
 }
 
-// Workers lists the live workers, by name. Each is known by its heartbeat, which a killed
-// worker leaves behind for 10 s. A worker without maintenance sends none: of these only
-// those are listed that do a periodic job just now. An asynq.Server of another program
-// sends heartbeats too, but names its queues there.
+// Workers returns the live workers, by name. It finds a worker by its heartbeat, which a killed
+// worker leaves behind for 10 s. A worker without maintenance sends none: Workers returns it only
+// while it does a periodic job. The heartbeats of other programs' asynq.Servers name their queues
+// and do not count.
 func (a *Client) Workers(ctx context.Context) ([]WorkerInfo, error) {
 	beats, err := maintenance.Heartbeats(ctx, a.rdb)
 	if err != nil {
@@ -55,29 +55,28 @@ func (a *Client) Workers(ctx context.Context) ([]WorkerInfo, error) {
 	return list, nil
 }
 
-// is reports whether a worker has a name. A worker of the version before tells only its
-// host and process id, with which the default name begins.
+// is reports whether the worker has a name. A worker of the version before reports only its host
+// and process id, with which the default name begins.
 func (w WorkerInfo) is(name string) bool {
 	return w.Name == name || w.Name == "" && strings.HasPrefix(name, fmt.Sprintf("%s-%d-", w.Host, w.PID))
 }
 
-// everySecond are the periodic jobs that some worker does at least once a second. Their
-// keys are there while it does them, and for a tenth of a second behind that.
+// everySecond are the periodic jobs that some worker does at least once a second. A job's key
+// exists while it is done, and for a tenth of a second afterwards.
 var everySecond = []string{"due", "reap"}
 
 const (
-	// signWindow is for how long the keys of these jobs are looked for: longer than the
-	// pause between two runs, and a slow Redis on top.
+	// signWindow is for how long NoWorker looks for the keys of these jobs: longer than the pause
+	// between two runs, even with a slow Redis.
 	signWindow = 1500 * time.Millisecond
 
 	signEvery = 40 * time.Millisecond
 )
 
-// NoWorker reports whether no worker is running, as far as can be known: there is no
-// heartbeat, and no worker has done a periodic job for longer than there is between two of
-// them, which workers without maintenance do as well. So it takes a second and a half to
-// say yes, and mostly one command to say no. What cannot be read, as by a Redis user whose
-// rules do not allow it, is no evidence. Workers of other databases do not count.
+// NoWorker reports whether no worker is running. It looks for heartbeats, and for the periodic jobs
+// that workers without maintenance do as well. It returns false mostly after one command, and true
+// after a second and a half. It also returns false if a read fails, for example because the Redis
+// user may not read these keys, and if ctx ends. Workers of other databases do not count.
 func (a *Client) NoWorker(ctx context.Context) bool {
 	if n, err := maintenance.CountHeartbeats(ctx, a.rdb); n > 0 || err != nil {
 		return false

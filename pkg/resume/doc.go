@@ -1,5 +1,5 @@
-// Package resume is what is known of a session's interrupted turns, and the note that
-// tells the agent of it.
+// Package resume reads and writes the record of a session's interrupted turns, and makes the note
+// that tells the next turn's agent about them.
 //
 //	record, err := resume.Read(ctx, rdb, "agent:main:telegram:dm:42")
 //	...
@@ -7,44 +7,42 @@
 //
 // A session has one record:
 //
-//   - The mark: the last turn was interrupted, why, and when. The next turn goes on in the
-//     same transcript and begins with a note.
-//   - The counter of interruptions: turns interrupted since the last one that finished.
-//   - The suspension: the next message begins another transcript, without a note. It
-//     outweighs a mark.
+//   - The resume mark: the last turn was interrupted, why and when. The next turn continues in
+//     the same transcript and begins with a note.
+//   - The counter: how many turns were interrupted since the last one that finished.
+//   - The suspension: the next message begins another transcript, without a note. A suspended
+//     session's mark has no effect.
 //
 // # Who writes it
 //
-// The scripts of the turn's own moves (turnstile/internal/protocol, the file cut.lua), in
-// the same script as the rest of the move and under the turn's fencing token:
+// The owner's moves write it, in their own scripts (lua/lib/interrupt.lua of
+// turnstile/internal/protocol) and under the turn's fencing token:
 //
-//   - A drain marks a turn before it interrupts it. A claim marks the turn of an owner that
-//     died. Both count it: the counter rises by one, at most once per fence.
-//   - At STUCK_LIMIT interruptions in a row the session is suspended.
-//   - A turn that finishes deletes the record. A new conversation (/new) and a claim that
-//     begins another transcript delete the mark and the suspension.
+//   - A drain marks a turn before it interrupts it. A claim marks the turn of an owner that died.
+//     Both raise the counter by one, at most once for each fencing token.
+//   - TURNSTILE_STUCK_LIMIT interruptions in a row suspend the session.
+//   - A turn that finishes deletes the record. A new conversation (/new) and a claim that begins
+//     another transcript delete the mark and the suspension.
 //
-// Programs beside the worker write it by Mark, Clear and Suspend, for instance a gateway
-// that knows that it killed a turn. They leave the counter alone.
+// Other programs write it by Mark, Clear and Suspend, for example a gateway that knows that it
+// killed a turn. These do not change the counter.
 //
 // # Guarantees
 //
-//   - Each call is one script: nobody sees a mark without its reason and time.
-//   - No call creates a record for a session that never had a turn. Reading changes
-//     nothing.
-//   - Times and ages are by Redis' clock. An age is never below 0.
+//   - Each call is one script: no reader sees a mark without its reason and time.
+//   - No call creates a record for a session that never had a turn. Reads change nothing.
+//   - Times and ages are by Redis' clock. An age is never negative.
 //   - A field that is missing or cannot be read has its zero value.
-//   - The note is a pure function of its facts. It has `[System note:` once.
+//   - Note is a pure function of its facts. The note has `[System note:` once.
 //
 // # Not guaranteed
 //
-//   - Ownership: Mark and Suspend do not ask who owns the session. What they wrote while a
-//     turn runs is deleted when that turn finishes.
+//   - Ownership: Mark and Suspend do not check who owns the session. If a turn runs, its end
+//     deletes what they wrote.
 //   - Durability beyond Redis': with AOF everysec a crash of Redis may lose a second.
-//   - The same result of a repetition: Clear that is sent again after a lost reply returns
-//     false.
-//   - A snapshot: List reads each record when it comes to it.
-//   - A full Redis refuses Mark and Suspend with its error, and Clear works.
+//   - The same result twice: if Clear is sent again after a lost reply, it returns false.
+//   - A snapshot: List reads the records one batch after the other.
+//   - Mark and Suspend on a full Redis: it refuses them with its error. Clear works.
 //
 // # In Redis
 //
@@ -54,10 +52,10 @@
 //	reason         why: restart_timeout, shutdown_timeout, lease_lost, crash, or a caller's
 //	marked_at      ms since 1970
 //	interruptions  the counter
-//	fence          of the turn that was counted last
+//	fence          fencing token of the turn that was counted last
 //	suspended      1: suspended
-//	carried        the counter to begin with in the next transcript
+//	carried        the counter's first value in the next transcript
 //
-// Who adds to it also sets special in the session's run record. By that the fast path of a
-// turn's end knows that there is a record to delete.
+// A script that adds to the record also sets special in the session's run record. It tells finish's
+// fast path that there is a record to delete, which is the full path's work.
 package resume

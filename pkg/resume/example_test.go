@@ -13,8 +13,7 @@ import (
 	"turnstile/pkg/session"
 )
 
-// redisForExample is any Redis, in which each session has had a turn; here one
-// inside this process.
+// redisForExample starts a Redis inside this process, in which each of the sessions has had a turn.
 func redisForExample(sessions ...string) (rdb *redis.Client, done func()) {
 	server, err := miniredis.Run()
 	if err != nil {
@@ -33,7 +32,7 @@ func redisForExample(sessions ...string) (rdb *redis.Client, done func()) {
 	}
 }
 
-// A session is marked. This is what its next turn begins with.
+// The next turn of a marked session begins with this note.
 func Example() {
 	rdb, done := redisForExample("web:42")
 	defer done()
@@ -46,9 +45,9 @@ func Example() {
 	if err != nil {
 		panic(err)
 	}
-	fmt.Println(resume.Note(resume.Facts{Record: record, Freshness: time.Hour}))
+	fmt.Printf("%q\n", resume.Note(resume.Facts{Record: record, Freshness: time.Hour}))
 	// Output:
-	// [System note: Your previous turn was cut off by a gateway shutdown. The conversation history is intact. If it holds tool results that were not dealt with, deal with them first and summarise what was done; then turn to the new message below, which may be the one that the interrupted turn was about.]
+	// "[System note: Your previous turn was cut off by a gateway shutdown. The conversation history is intact. If it holds tool results that were not dealt with, deal with them first and summarise what was done; then turn to the new message below, which may be the one that the interrupted turn was about.]"
 }
 
 // A session that never had a turn is not marked.
@@ -92,7 +91,7 @@ func ExampleClear() {
 	// false <nil>
 }
 
-// A suspension outweighs a mark: the next message begins another transcript.
+// A suspended session's mark has no effect: the next message begins another transcript.
 func ExampleSuspend() {
 	rdb, done := redisForExample("web:42")
 	defer done()
@@ -109,7 +108,7 @@ func ExampleSuspend() {
 	// Output: true true false <nil>
 }
 
-// A mark is worth a note up to an age, in a session that is not suspended.
+// A mark gets a note up to an age, in a session that is not suspended.
 func ExampleRecord_Fresh() {
 	record := resume.Record{Pending: true, Age: 2 * time.Hour}
 	fmt.Println(record.Fresh(time.Hour), record.Fresh(24*time.Hour), record.Fresh(0))

@@ -11,23 +11,22 @@ import (
 	"turnstile/internal/rediskey"
 )
 
-// listBatch is how many sessions are read in a round trip.
+// listBatch is how many sessions a round trip reads.
 const listBatch = 500
 
-// Listed is a session with a mark or a suspension.
+// Listed is a session with a mark or a suspension, and its record.
 type Listed struct {
 	Session string
 	Record
 }
 
-// List visits the sessions with a mark or a suspension, each once and in no order. It
-// reads every session that was not forgotten, in batches.
+// List visits the sessions with a mark or a suspension, each once and in no order. It reads every
+// session that was not forgotten, in batches.
 //
-// An error with a Session is of that record alone, and the next ones follow. Any other
-// error is the last.
+// An error with a Session is about that record only; List continues. Any other error ends it.
 func List(ctx context.Context, rdb redis.UniversalClient) iter.Seq2[Listed, error] {
 	return func(yield func(Listed, error) bool) {
-		seen := map[string]bool{} // a scan may come by twice
+		seen := map[string]bool{} // a scan may return a session twice
 		for cursor := uint64(0); ; {
 			pairs, next, err := rdb.ZScan(ctx, rediskey.Sessions, cursor, "", listBatch).Result()
 			if err != nil {
@@ -59,8 +58,8 @@ func List(ctx context.Context, rdb redis.UniversalClient) iter.Seq2[Listed, erro
 	}
 }
 
-// replied reports whether an error is Redis' reply about one key. Otherwise Redis could
-// not be reached, or not in time.
+// replied reports whether Redis replied with the error, which then concerns one key. Any other
+// error means that Redis could not be reached in time.
 func replied(err error) bool {
 	var reply redis.Error
 	return errors.As(err, &reply)

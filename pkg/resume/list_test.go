@@ -104,8 +104,8 @@ func TestListWithoutRedis(t *testing.T) {
 	}
 }
 
-// The same on the other kinds of Redis: a cluster spreads the sessions over its
-// nodes, the embedded server has scripts of its own.
+// The same on the other kinds of Redis: a cluster spreads the sessions over its nodes, the embedded
+// server has scripts of its own.
 func TestBackends(t *testing.T) {
 	t.Parallel()
 	for name, start := range map[string]func(*testing.T) redis.UniversalClient{

@@ -26,10 +26,9 @@ var (
 	suspendScript = script.New("resume suspend", func() string { return suspendLua })
 )
 
-// Mark marks the session: its last turn was interrupted, now. An empty reason means
-// ReasonRestart. A mark that is there already gets the new reason and time. The counter of
-// interruptions stays. False: the session is unknown or suspended, and nothing has
-// changed.
+// Mark sets the session's resume mark: its last turn was interrupted, now. An empty reason means
+// ReasonRestart. An existing mark gets the new reason and time. The counter of interruptions stays.
+// Mark returns false, and changes nothing, if the session is unknown or suspended.
 func Mark(ctx context.Context, rdb redis.UniversalClient, session, reason string) (bool, error) {
 	if reason == "" {
 		reason = ReasonRestart
@@ -42,8 +41,8 @@ func Mark(ctx context.Context, rdb redis.UniversalClient, session, reason string
 	return r.Bool(0), nil
 }
 
-// Clear removes the session's mark. The counter of interruptions and a suspension stay.
-// False: there was no mark.
+// Clear removes the session's resume mark. The counter of interruptions and a suspension stay.
+// Clear returns false if there was no mark.
 func Clear(ctx context.Context, rdb redis.UniversalClient, session string) (bool, error) {
 	r, err := clearScript.Run(ctx, rdb, []string{rediskey.For(session).Resume()})
 	if err != nil {
@@ -52,9 +51,9 @@ func Clear(ctx context.Context, rdb redis.UniversalClient, session string) (bool
 	return r.Bool(0), nil
 }
 
-// Suspend makes the session's next message begin another transcript, under the same key
-// and queue. A mark stays in the record and has no effect. True: the session is suspended,
-// whether or not it was before. False: it is unknown, and nothing has changed.
+// Suspend makes the session's next message begin another transcript, under the same key. A mark
+// stays in the record but has no effect. Suspend returns true if the session is suspended now, even
+// if it was before. It returns false, and changes nothing, if the session is unknown.
 func Suspend(ctx context.Context, rdb redis.UniversalClient, session string) (bool, error) {
 	k := rediskey.For(session)
 	r, err := suspendScript.Run(ctx, rdb, []string{k.Record(), k.Resume(), k.Run()})

@@ -9,31 +9,32 @@ import (
 	"turnstile/pkg/session"
 )
 
-// droppedLen is how many characters are shown of a dropped message.
+// droppedLen is how many characters of a dropped message the note shows.
 const droppedLen = 160
 
-// Facts are what a turn's note is made of.
+// Facts are the contents of a turn's note.
 type Facts struct {
-	// Record is the session's, as it was before this turn.
+	// Record is the session's record before this turn.
 	Record Record
 
-	// Freshness is the age up to which a mark is worth a note; 0: any age.
+	// Freshness is the age up to which a mark gets a note. 0: any age.
 	Freshness time.Duration
 
-	// History is the transcript before this turn, oldest entry first. Only the
-	// last entry matters.
+	// History is the transcript before this turn, oldest entry first. Note reads only the last
+	// entry.
 	History []session.Entry
 
-	// Dropped are the texts of messages that a full line has lost since the last
-	// turn, oldest first. Omitted is how many there were before them.
+	// Dropped are the texts of messages that a full line has dropped since the last turn, oldest
+	// first. Omitted counts further ones before them.
 	Dropped []string
 	Omitted int
 }
 
-// Note is the system note with which an agent's turn begins, in one pair of brackets, or
-// empty if there is nothing to tell. A mark outweighs a history that ends in a tool
-// result. A mark that is too old to mention silences that as well: it is of the same old
-// turn.
+// Note returns the system note with which an agent's turn begins, in one pair of brackets. It
+// returns "" if there is nothing to report.
+//
+// A mark precedes a history that ends in a tool result. A mark that is too old suppresses the
+// report of that tool result too, because it comes from the same old turn.
 //
 // The note is for the agent. It is not stored as the user's words.
 func Note(f Facts) string {
@@ -45,7 +46,7 @@ func Note(f Facts) string {
 			"deal with them first and summarise what was done; then turn to the new message below, "+
 			"which may be the one that the interrupted turn was about.")
 	case f.Record.Pending || f.Record.Suspended:
-		// Too long ago, or begun anew.
+		// Too old, or the transcript is a new one.
 	case endsInTool(f.History):
 		says = append(says, "The conversation history is intact and ends in a tool result that you haven't responded to yet. "+
 			"Deal with it first and summarise what was done; then turn to the new message below.")
@@ -59,8 +60,7 @@ func Note(f Facts) string {
 	return "[System note: " + strings.Join(says, " ") + "]"
 }
 
-// cause is a reason in the words of the gateways whose transcripts Turnstile
-// takes over.
+// cause returns a reason in the words of the gateways whose transcripts Turnstile takes over.
 func cause(reason string) string {
 	switch reason {
 	case ReasonRestart, "":
@@ -97,8 +97,8 @@ func dropped(texts []string, omitted int) string {
 	return b.String()
 }
 
-// oneLine is the beginning of a text in one line. It reads no further than it
-// shows: a text may have a megabyte.
+// oneLine returns the beginning of a text in one line. It reads only that far, because a text may
+// have a megabyte.
 func oneLine(text string) string {
 	var line []rune
 	gap := false
@@ -117,6 +117,6 @@ func oneLine(text string) string {
 			break
 		}
 	}
-	// There is one note, whatever a message says.
+	// The note has "[System note:" once, even if a message contains it.
 	return strings.ReplaceAll(string(line), "[System note:", "(System note:")
 }

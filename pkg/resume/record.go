@@ -18,34 +18,31 @@ var readLua string
 
 var readScript = script.New("resume read", func() string { return script.Prelude() + readLua })
 
-// Why a turn was interrupted. Any other text is a reason as well.
+// Reasons of an interruption. Other texts are allowed too.
 const (
 	ReasonRestart  = "restart_timeout"  // its worker restarted
 	ReasonShutdown = "shutdown_timeout" // its worker shut down
 	ReasonCrash    = "crash"            // its worker died
 )
 
-// Record is a session's resume record. The zero value is that of a session whose
-// last turn ended well.
+// Record is a session's resume record. It is zero if the session's last turn ended well.
 type Record struct {
 	Pending       bool          // marked: the last turn was interrupted
 	Reason        string        // why
 	MarkedAt      time.Time     // when, by Redis' clock; zero if unknown
-	Age           time.Duration // of the mark when it was read, by Redis' clock; 0 if unknown
-	Interruptions int           // interrupted turns since the last finished one
-	Fence         int64         // of the turn that was counted last; 0 if unknown
+	Age           time.Duration // age of the mark when it was read, by Redis' clock; 0 if unknown
+	Interruptions int           // turns that were interrupted since the last finished one
+	Fence         int64         // fencing token of the turn that was counted last; 0 if unknown
 	Suspended     bool          // the next message begins another transcript
 }
 
-// Fresh reports whether the record has a mark that the next turn is to be told
-// of: one no older than limit, in a session that is not suspended. A limit of 0
-// means any age. A mark of unknown age is fresh, as nothing says that it is old.
+// Fresh reports whether the record has a mark for the next turn's note: one no older than limit, in
+// a session that is not suspended. A limit of 0 means any age. A mark of unknown age is fresh.
 func (r Record) Fresh(limit time.Duration) bool {
 	return r.Pending && !r.Suspended && (limit <= 0 || r.Age <= limit)
 }
 
-// Read reads a session's record. A missing field reads as zero, and so does a time that
-// is none.
+// Read reads a session's record. A field that is missing or cannot be read is zero.
 func Read(ctx context.Context, rdb redis.UniversalClient, session string) (Record, error) {
 	return record(session, readEach(ctx, rdb, []string{session})[0])
 }
@@ -60,7 +57,7 @@ func readEach(ctx context.Context, rdb redis.UniversalClient, sessions []string)
 	return calls
 }
 
-// record is what read.lua returned: Redis' time and the hash.
+// record decodes the result of read.lua: Redis' time and the hash.
 func record(session string, read *script.Call) (Record, error) {
 	if read.Err != nil {
 		return Record{}, fmt.Errorf("read resume record of %s: %w", session, read.Err)
@@ -88,7 +85,7 @@ func parse(fields map[string]string, now int64) Record {
 	return r
 }
 
-// positive reads a number above 0; anything else is 0.
+// positive reads a number above 0. Anything else is 0.
 func positive(text string) int64 {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < 0 {

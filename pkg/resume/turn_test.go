@@ -118,8 +118,7 @@ func TestB25_Both(t *testing.T) {
 	begunAnew(t, q, id)
 }
 
-// begunAnew claims a turn whose transcript is not the old one, and which has
-// nothing to resume.
+// begunAnew claims a turn whose transcript is not the old one, and which has nothing to resume.
 func begunAnew(t *testing.T, q *queue, old string) {
 	t.Helper()
 	turn := q.claim().Turn()

@@ -8,8 +8,7 @@ import (
 	"turnstile/pkg/session"
 )
 
-// Days are read, also of JSON, and never written: an older program reads what a newer
-// one has written.
+// Days are read, in JSON too, but never written: programs of an older version do not know them.
 func TestDurations(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{`"1d12h"`: `"36h0m0s"`, `"30d"`: `"720h0m0s"`, `"90s"`: `"1m30s"`} {

@@ -10,10 +10,10 @@ const (
 	RoleUser      Role = "user"
 	RoleAssistant Role = "assistant"
 	RoleTool      Role = "tool"   // one use of a tool: its call and its result
-	RoleSystem    Role = "system" // an entry that cannot be read
+	RoleSystem    Role = "system" // stands for an entry that cannot be read; Text has the reason
 )
 
-// Entry is one line of a transcript, stored as JSON. One script writes a turn's entries and
+// Entry is one line of a transcript, stored as JSON. One script appends a turn's entries and
 // acknowledges its messages.
 type Entry struct {
 	Role Role   `json:"role"`

@@ -2,11 +2,11 @@ package session
 
 import "errors"
 
-// Errors of the clients of packages turnstile and admin.
+// Errors of turnstile.Client and admin.Client.
 var (
-	// ErrUnchanged is wrapped by the error of a call that changed nothing: Redis refused
-	// its first write, or it failed before. After an error that does not wrap it the change
-	// may have been made, for Redis' reply may have been lost.
+	// ErrUnchanged is wrapped by the error of a call that changed nothing: Redis refused its first
+	// write, or it failed before that. After any other error the change may have been made, because
+	// Redis' reply may have been lost.
 	ErrUnchanged = errors.New("nothing was changed")
 
 	// ErrBusy: a turn is running in the session.
@@ -16,7 +16,7 @@ var (
 	ErrNoTurn = errors.New("the conversation has no turn")
 )
 
-// Errors of a decision. Each changes nothing.
+// Errors of turnstile.Client.Decide. After them nothing was changed.
 var (
 	// ErrNoQuestion: no question is open.
 	ErrNoQuestion = errors.New("no question is open")
@@ -27,7 +27,7 @@ var (
 	// ErrDecided: the question was decided before.
 	ErrDecided = errors.New("the question was decided before")
 
-	// ErrJustAsked: the open question is so new that the decision may be meant for the one
-	// before it. Decide by its number.
+	// ErrJustAsked: the open question is new, so the decision may be meant for the one before it.
+	// Decide again with the question's number.
 	ErrJustAsked = errors.New("the question was asked just now")
 )

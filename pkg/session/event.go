@@ -5,19 +5,19 @@ import (
 	"time"
 )
 
-// The types of a session's events, beside those of an agent (agent.EventType).
+// The types of a session's events, in addition to those of an agent (agent.EventType).
 // docs/events.md specifies them.
 const (
 	EventTurnStarted  = "turn_started"  // a turn was claimed for Messages
 	EventTurnEnded    = "turn_ended"    // the turn and its Messages ended with Status
 	EventTurnRetry    = "turn_retry"    // the turn failed and runs again in RetryInMS
 	EventTurnRequeued = "turn_requeued" // the worker requeued the turn's messages for Reason
-	EventQueued       = "queued"        // Messages arrived while a turn ran; they do what Mode says
+	EventQueued       = "queued"        // Messages arrived while a turn was running; Mode says what they do
 	EventSteered      = "steered"       // the running turn's agent took Messages in
 	EventNotice       = "notice"        // Text is for the user
 
-	// EventPermissionAsked: the agent asks the user whether it may do Name, and waits for
-	// the decision. Text and Input say more. CallID is the question's number.
+	// EventPermissionAsked: the agent asks whether it may do Name, and waits for the user's
+	// decision. Text and Input have details. CallID is the question's number.
 	EventPermissionAsked = "permission_asked"
 
 	// EventPermissionAnswered: question CallID ended with Decision.
@@ -47,13 +47,14 @@ type Event struct {
 	Output json.RawMessage `json:"output,omitempty"`
 	Data   json.RawMessage `json:"data,omitempty"`
 
-	// In an agent's usage event, and, summed up, in the end of a turn.
+	// In an agent's usage event; in a turn's end, the sum of them.
 	Usage *Usage `json:"usage,omitempty"`
 
 	// In an EventPermissionAnswered: DecisionAllowed, DecisionDenied or DecisionCancelled.
 	Decision string `json:"decision,omitempty"`
 
-	// In a question: after so many ms it counts as denied. 0: it waits until its turn ends.
+	// In a question: the time in ms after which it counts as denied. 0: it waits until its turn
+	// ends.
 	TimeoutMS int64 `json:"timeout_ms,omitempty"`
 
 	// In a turn's end, retry or requeue.
@@ -65,8 +66,8 @@ type Event struct {
 	RetryInMS  int64  `json:"retry_in_ms,omitempty"`
 	Reason     string `json:"reason,omitempty"`
 
-	// In a turn's start: why its session id is new, and why an earlier run of its messages
-	// was interrupted.
+	// In a turn's start. Reset says why its session id is new, Resume why an earlier run of its
+	// messages was interrupted.
 	Reset  string `json:"reset,omitempty"`
 	Resume string `json:"resume,omitempty"`
 
@@ -74,8 +75,8 @@ type Event struct {
 	Mode     Mode `json:"mode,omitempty"`
 	Position int  `json:"position,omitempty"`
 
-	// ID is the event's place in the stream: Client.FollowFrom continues behind it. Of
-	// events that were stored together only the last has one. It is not in the JSON.
+	// ID is the event's place in the stream: turnstile.Client.FollowFrom continues behind it. If
+	// several events were stored together, only the last one has an ID. It is not in the JSON.
 	ID string `json:"-"`
 
 	// At is when the event was stored, by Redis' clock, in whole ms. It is not in the JSON.

@@ -57,14 +57,14 @@ func ExampleDefaultQueueSettings() {
 	// Output: queue debounce:1s cap:100 drop:new
 }
 
-// Settings of a session are laid over those of the worker.
+// A session's settings precede those of the worker.
 func ExampleQueueSettings_Over() {
 	s := session.QueueSettings{Mode: session.ModeCollect}.Over(session.DefaultQueueSettings())
 	fmt.Println(s.Mode, s.Cap)
 	// Output: collect 100
 }
 
-// The payload is what a program without the library puts into the asynq task.
+// A program without the library enqueues an asynq task with this payload.
 func ExampleMessage_EncodePayload() {
 	payload, err := session.Message{Text: "Is it done?", ExpiresIn: session.Duration(time.Hour)}.EncodePayload()
 	fmt.Println(string(payload), err)
@@ -93,15 +93,15 @@ func ExampleLimits_Validate() {
 	// Output: true invalid message: its text has 5 bytes, at most 4 are allowed; attach a file instead
 }
 
-// A worker takes limits of zero as the defaults. A task has room for more than its payload:
-// names, headers and the errors of its attempts.
+// Limits of zero mean the defaults. A task may have more bytes than its payload: names, headers and
+// the errors of its attempts.
 func ExampleLimits_WithDefaults() {
 	l := session.Limits{Attachments: 3}.WithDefaults()
 	fmt.Println(l.Text, l.Meta, l.Attachments, l.Payload, l.Task())
 	// Output: 1048576 65536 3 2097152 2359296
 }
 
-// Limits bound the payload, too.
+// Limits also bound the payload.
 func ExampleLimits_EncodePayload() {
 	l := session.Limits{Payload: 64}
 	_, err := l.EncodePayload(session.Message{Text: strings.Repeat("x", 64)})

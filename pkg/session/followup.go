@@ -7,15 +7,15 @@ type FollowupState string
 const (
 	FollowupQueued    FollowupState = "queued"    // it waits for its own turn, or to be steered in
 	FollowupSteered   FollowupState = "steered"   // the running turn's agent has it
-	FollowupCollected FollowupState = "collected" // it waits to be one turn with later messages
+	FollowupCollected FollowupState = "collected" // it waits to run in one turn with later messages
 )
 
 // Followup is a message that arrived while a turn was running.
 type Followup struct {
 	ID        string        `json:"id"`
 	Text      string        `json:"text"`
-	Mode      Mode          `json:"mode,omitempty"` // its own, or the session's
+	Mode      Mode          `json:"mode,omitempty"` // the message's, or else the session's
 	State     FollowupState `json:"state"`
-	Order     int           `json:"order"`      // place in the line at its arrival; the running turn is 1
+	Order     int           `json:"order"`      // place in the line when it arrived; the running turn is 1
 	ArrivedAt int64         `json:"arrived_at"` // ms since 1970, by Redis' clock
 }

@@ -12,14 +12,12 @@ const (
 	maxIDLen  = 128 // characters of a message id
 )
 
-// ErrInvalid is wrapped by every error about input that breaks a rule. The error's text says
-// which rule.
+// ErrInvalid is wrapped by every error about input that breaks a rule. The text names the rule.
 var ErrInvalid = errors.New("invalid")
 
-// isName reports whether a name has the characters that it may have. asynqmon does not
-// escape queue names and task ids in its URLs: with / # % ? the button of one session
-// would act on another. Hence the narrow alphabet. No pattern: sweeps ask it of every
-// session.
+// isName reports whether a name has only the allowed characters. asynqmon does not escape queue
+// names and task ids in its URLs: with one of / # % ? the button of one session would act on
+// another. This is no regexp because sweeps call it for every session.
 func isName(name string) bool {
 	for i := range len(name) {
 		switch c := name[i]; {
@@ -32,12 +30,12 @@ func isName(name string) bool {
 	return name != ""
 }
 
-// ValidateKey reports whether key may name a session: it has 1 to 256 characters of
-// A-Za-z0-9._:@+=~-, the first a letter or digit. The error wraps ErrInvalid.
+// ValidateKey returns an error if key cannot name a session. A key has 1 to 256 characters of
+// A-Za-z0-9._:@+=~-, and begins with a letter or digit. The error wraps ErrInvalid.
 func ValidateKey(key string) error { return validateName("session key", key, maxKeyLen) }
 
-// ValidateID reports whether id may name a message: it has the characters of a session key,
-// at most 128. The error wraps ErrInvalid.
+// ValidateID returns an error if id cannot name a message. An id has 1 to 128 of the characters of
+// a session key. The error wraps ErrInvalid.
 func ValidateID(id string) error { return validateName("message id", id, maxIDLen) }
 
 func validateName(what, name string, limit int) error {

@@ -5,23 +5,23 @@ import (
 	"fmt"
 )
 
-// ErrTooLarge is wrapped by errors about a message beyond its Limits. It wraps ErrInvalid.
+// ErrTooLarge is wrapped by errors about a message that exceeds its Limits. It wraps ErrInvalid.
 var ErrTooLarge = fmt.Errorf("%w", ErrInvalid)
 
-// Limits bound the size of one message. A zero field means its default. A sender checks them
-// before it stores a message. A worker checks them when it takes one, and archives a message
-// beyond them.
+// Limits bound the size of one message. A zero field means its default. A sender checks them before
+// it stores a message. A worker checks them when it takes one: a larger message becomes a dead
+// letter.
 type Limits struct {
-	// Text is the most bytes of UTF-8 in a text. Defaults to MaxTextLen, 1 MiB.
+	// Text is the most bytes of the text. Defaults to MaxTextLen, 1 MiB.
 	Text int
 
-	// Meta is the most bytes in the names and values of meta together. Defaults to 64 KiB.
+	// Meta is the most bytes of all names and values of meta. Defaults to 64 KiB.
 	Meta int
 
 	// Attachments is the most attachments. Defaults to 100.
 	Attachments int
 
-	// Payload is the most bytes of the message in JSON. Defaults to 2 MiB.
+	// Payload is the most bytes of the message as JSON. Defaults to 2 MiB.
 	Payload int
 }
 
@@ -38,16 +38,16 @@ func (l Limits) WithDefaults() Limits {
 	return l
 }
 
-// taskRest is how many bytes a task has besides its payload: its names, a sender's
-// headers, and the errors of the attempts so far.
+// taskRest is how many bytes a task has besides its payload: its names, a sender's headers, and the
+// errors of the attempts so far.
 const taskRest = 256 << 10
 
-// Task returns the most bytes of a message's task in Redis. Workers do not read a larger
-// one: they archive it with its length in place of its content.
+// Task returns the most bytes of a message's task in Redis. A worker does not read a larger task:
+// it archives the task with its length in place of its content.
 func (l Limits) Task() int { return l.WithDefaults().Payload + taskRest }
 
-// Validate checks a message, except for its id and its size in JSON. Errors wrap ErrInvalid,
-// those about a size ErrTooLarge.
+// Validate checks a message, except for its id and its size as JSON. Errors wrap ErrInvalid; those
+// about a size wrap ErrTooLarge.
 func (l Limits) Validate(m Message) error {
 	l = l.WithDefaults()
 	meta := 0
@@ -65,8 +65,8 @@ func (l Limits) Validate(m Message) error {
 	return m.valid()
 }
 
-// EncodePayload is Message.EncodePayload with these limits: the error wraps ErrTooLarge if
-// the payload is too large.
+// EncodePayload is Message.EncodePayload with these limits: the error wraps ErrTooLarge if the
+// payload is too large.
 func (l Limits) EncodePayload(m Message) ([]byte, error) {
 	data, err := m.EncodePayload()
 	if err == nil {
@@ -85,8 +85,8 @@ func (l Limits) payload(n int) error {
 	return nil
 }
 
-// DecodePayload is the function DecodePayload with these limits. It does not parse a payload
-// that is too large.
+// DecodePayload is the function DecodePayload with these limits. If the payload is too large, it
+// returns ErrTooLarge without parsing.
 func (l Limits) DecodePayload(data []byte) (Message, error) {
 	if err := l.payload(len(data)); err != nil {
 		return Message{}, err

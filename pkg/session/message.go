@@ -24,17 +24,18 @@ const (
 // Mode is what a message does while a turn runs in its session.
 type Mode string
 
-// The modes. The empty mode means the session's (see QueueSettings), else the worker's.
+// The modes. The empty mode means the session's (see QueueSettings), or the worker's if the session
+// has none.
 const (
 	ModeQueue     Mode = "queue"     // wait in line
-	ModeCollect   Mode = "collect"   // wait in line, and run in one turn with other collected ones
+	ModeCollect   Mode = "collect"   // wait in line, and run in one turn with other such messages
 	ModeSteer     Mode = "steer"     // join the running turn if its agent can take it, else wait in line
 	ModeInterrupt Mode = "interrupt" // cancel the running turn and run next; its entries stay
 	ModeRollback  Mode = "rollback"  // cancel the running turn and run next; its entries are dropped
 	ModeReject    Mode = "reject"    // be refused
 )
 
-// ParseMode reads a mode. The empty string is the empty mode. The error wraps ErrInvalid.
+// ParseMode reads a mode. "" is the empty mode. The error wraps ErrInvalid.
 func ParseMode(s string) (Mode, error) {
 	switch m := Mode(s); m {
 	case "", ModeQueue, ModeCollect, ModeSteer, ModeInterrupt, ModeRollback, ModeReject:
@@ -47,7 +48,7 @@ func ParseMode(s string) (Mode, error) {
 // Message is what a user says. Its JSON is the payload of an asynq task, which docs/wire.md
 // specifies for senders in other languages.
 type Message struct {
-	// ID is unique within its session. It is the task's id, and not in the payload.
+	// ID is unique within its session. It is the task's id and not part of the payload.
 	ID string `json:"-"`
 
 	Text        string            `json:"text"`
@@ -55,13 +56,13 @@ type Message struct {
 	Meta        map[string]string `json:"meta,omitempty"`
 	Attachments []Attachment      `json:"attachments,omitempty"`
 
-	// ExpiresIn is for how long after its arrival the message may start to run; for a
-	// delayed message, after its time. Defaults to 0: for ever.
+	// ExpiresIn is for how long after its arrival the message may start to run; for a delayed
+	// message, after it joins the line. Defaults to 0: without limit.
 	ExpiresIn Duration `json:"expires_in,omitempty"`
 }
 
-// Attachment is a reference to a file. The agent gets it as it is; Turnstile does not open
-// the file. Name and either URL or Path are required.
+// Attachment is a reference to a file. Turnstile hands it to the agent and does not open the file.
+// Name is required, and either URL or Path.
 type Attachment struct {
 	Name string `json:"name"`
 	Mime string `json:"mime,omitempty"`
@@ -73,7 +74,7 @@ type Attachment struct {
 // Validate is Limits.Validate with the default limits.
 func (m Message) Validate() error { return Limits{}.Validate(m) }
 
-// valid checks what has no limit.
+// valid checks the rules that have no limit.
 func (m Message) valid() error {
 	switch {
 	case strings.TrimSpace(m.Text) == "":
@@ -101,13 +102,13 @@ type payload struct {
 	V int `json:"v"`
 	Message
 
-	// TooLong is how many bytes a task had whose content lua/archive.lua of
-	// internal/protocol has not kept.
+	// TooLong is set by internal/protocol when it archives a task that is too long: the task's
+	// bytes, in place of its content.
 	TooLong int64 `json:"too_long,omitempty"`
 }
 
-// EncodePayload returns the message as an asynq task's payload. It leaves out the modes that
-// workers of the first version refuse: the sender's script acts on them.
+// EncodePayload returns the message as an asynq task's payload. It omits the modes that workers of
+// the first version refuse; the sender's script acts on them.
 func (m Message) EncodePayload() ([]byte, error) {
 	switch m.Mode {
 	case ModeCollect, ModeSteer, ModeRollback:
@@ -122,12 +123,13 @@ func (m Message) EncodePayload() ([]byte, error) {
 	return bytes.TrimRight(b.Bytes(), "\n"), nil
 }
 
-// DecodePayload reads an asynq task's payload and validates it with the default limits. It
-// ignores unknown fields and modes, which a newer sender may use. Errors wrap ErrInvalid.
+// DecodePayload reads an asynq task's payload and validates it with the default limits. It ignores
+// fields and modes that it does not know, because a newer sender may use them. Errors wrap
+// ErrInvalid.
 func DecodePayload(data []byte) (Message, error) { return Limits{}.DecodePayload(data) }
 
-// Duration is a time.Duration that is a text in JSON, as "1h30m0s". It also reads days, as
-// 30d or 1d12h.
+// Duration is a time.Duration that is a string in JSON, such as "1h30m0s". It also reads days, such
+// as 30d or 1d12h.
 type Duration time.Duration
 
 // MarshalText implements encoding.TextMarshaler.
@@ -145,8 +147,8 @@ func (d *Duration) UnmarshalText(text []byte) error {
 
 const day = 24 * time.Hour
 
-// ParseDuration is time.ParseDuration with days at the front, as 30d or 1d12h. The error
-// wraps ErrInvalid.
+// ParseDuration is time.ParseDuration that also reads days at the front, such as 30d or 1d12h. The
+// error wraps ErrInvalid.
 func ParseDuration(text string) (time.Duration, error) {
 	invalid := fmt.Errorf("%w duration %q: write it as 500ms, 90s, 10m, 1h30m or 30d", ErrInvalid, text)
 	var days time.Duration

@@ -1,17 +1,17 @@
 package session
 
-// Status is how a message ended.
+// Status says how a message ended.
 type Status string
 
-// The statuses of an Outcome. Every status but StatusDone and StatusInterrupted makes the
-// message a dead letter; StatusInterrupted does after ModeRollback.
+// The statuses of an Outcome. StatusDone leaves no dead letter, and StatusInterrupted only one
+// after ModeRollback. All others make the message a dead letter.
 const (
-	StatusDone        Status = "done"        // Reply is there
-	StatusFailed      Status = "failed"      // Error tells why
+	StatusDone        Status = "done"        // Reply has the reply
+	StatusFailed      Status = "failed"      // Error has the reason
 	StatusInterrupted Status = "interrupted" // a newer message cancelled the turn
-	StatusExpired     Status = "expired"     // it waited too long
+	StatusExpired     Status = "expired"     // it waited longer than it may
 	StatusStopped     Status = "stopped"     // by Stop or /stop
-	StatusDropped     Status = "dropped"     // from a full line
+	StatusDropped     Status = "dropped"     // a full line dropped it
 )
 
 // Outcome is how a message ended.
@@ -25,5 +25,5 @@ type Outcome struct {
 	Error     string `json:"error,omitempty"`
 
 	DurationMS int64  `json:"duration_ms"`     // of the turn, from its claim
-	Usage      *Usage `json:"usage,omitempty"` // of the turn; nil if the agent reports none
+	Usage      *Usage `json:"usage,omitempty"` // of the turn; nil if the agent reported none
 }

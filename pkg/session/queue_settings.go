@@ -9,18 +9,17 @@ import (
 	"time"
 )
 
-// DropPolicy is what happens to messages when a line is full.
+// DropPolicy is what happens when a message arrives and the line is full.
 type DropPolicy string
 
 // The drop policies.
 const (
 	DropNew       DropPolicy = "new"       // the new message is refused
 	DropOld       DropPolicy = "old"       // the oldest waiting message is archived
-	DropSummarize DropPolicy = "summarize" // as DropOld, and the next turn's note has a line of it
+	DropSummarize DropPolicy = "summarize" // like DropOld, and the next turn's note shows the beginning of the message
 )
 
-// ParseDropPolicy reads a drop policy. The empty string is the empty policy. The error wraps
-// ErrInvalid.
+// ParseDropPolicy reads a drop policy. "" is the empty policy. The error wraps ErrInvalid.
 func ParseDropPolicy(s string) (DropPolicy, error) {
 	switch d := DropPolicy(s); d {
 	case "", DropNew, DropOld, DropSummarize:
@@ -29,30 +28,30 @@ func ParseDropPolicy(s string) (DropPolicy, error) {
 	return "", fmt.Errorf("%w drop policy %q: use %s, %s or %s", ErrInvalid, s, DropNew, DropOld, DropSummarize)
 }
 
-// The highest QueueSettings.
+// The highest values of QueueSettings.
 const (
 	MaxDebounce = time.Hour
 	MaxQueueCap = 10_000
 )
 
-// QueueSettings are a session's rules for messages that arrive while a turn runs. A zero
-// field means the worker's setting.
+// QueueSettings are a session's rules for messages that arrive while a turn runs. A zero field
+// means the worker's setting.
 type QueueSettings struct {
 	// Mode is the mode of a message that has none.
 	Mode Mode `json:"mode,omitempty"`
 
-	// Debounce is for how long collected messages wait for another one. In JSON it is in ms.
+	// Debounce is how long collected messages wait for another one. In JSON it is in ms.
 	Debounce Millis `json:"debounce_ms,omitempty"`
 
-	// Cap is how many messages may wait for the running turn. Collected messages stop
-	// waiting for more when there are so many.
+	// Cap is how many messages may wait for the running turn. When that many are collected, they
+	// wait no longer.
 	Cap int `json:"cap,omitempty"`
 
-	// Drop is what happens beyond Cap.
+	// Drop is what happens to messages beyond Cap.
 	Drop DropPolicy `json:"drop,omitempty"`
 }
 
-// DefaultQueueSettings returns the worker's defaults: ModeQueue, a debounce of 1 s, a cap of
+// DefaultQueueSettings returns the defaults of a worker: ModeQueue, a debounce of 1 s, a cap of
 // 100, DropNew.
 func DefaultQueueSettings() QueueSettings {
 	return QueueSettings{Mode: ModeQueue, Debounce: Millis(time.Second), Cap: 100, Drop: DropNew}
@@ -75,9 +74,8 @@ func (s QueueSettings) Over(base QueueSettings) QueueSettings {
 	return base
 }
 
-// ParseQueueSettings reads the arguments of /queue: a mode first, if any, then
-// debounce:DURATION, cap:NUMBER and drop:POLICY in any order. The error wraps ErrInvalid and
-// names every wrong word.
+// ParseQueueSettings reads the arguments of /queue: an optional mode, then debounce:DURATION,
+// cap:NUMBER and drop:POLICY in any order. The error wraps ErrInvalid and names every wrong word.
 func ParseQueueSettings(words string) (s QueueSettings, err error) {
 	var errs []error
 	seen := map[string]bool{}

@@ -1,15 +1,15 @@
 package session
 
-// Stopped is the result of Client.Stop.
+// Stopped is the result of turnstile.Client.Stop.
 type Stopped struct {
-	Phase   string // of the session when Stop came: PhaseIdle, PhaseStarting or PhaseRunning
-	Fence   int64  // the fencing token of the turn that Stop ends, 0 if idle
-	Dropped int    // messages that were waiting and are archived
+	Phase   string // the session's phase when Stop came: PhaseIdle, PhaseStarting or PhaseRunning
+	Fence   int64  // the fencing token of the cancelled turn, 0 if idle
+	Dropped int    // how many waiting messages were archived
 }
 
-// Undone is the turn that Client.Undo or Client.Retry took out of the transcript.
+// Undone is the turn that turnstile.Client.Undo or Retry removed from the transcript.
 type Undone struct {
 	Turn    string // its id
-	Text    string // what the user said, messages joined by a blank line
+	Text    string // what the user said; several messages are joined by blank lines
 	Entries int    // how many entries it had
 }

@@ -1,20 +1,20 @@
 package session
 
-// Usage is what an agent's turn cost, as the agent reports it. A zero field means that the
-// agent did not report it.
+// Usage is the cost of a turn, as the agent reports it. A zero field means that the agent did not
+// report it.
 type Usage struct {
 	Model        string  `json:"model,omitempty"`
 	InputTokens  int64   `json:"input_tokens,omitempty"`  // including the cached ones
-	CachedTokens int64   `json:"cached_tokens,omitempty"` // input tokens that came from a cache
-	OutputTokens int64   `json:"output_tokens,omitempty"` // including those of its thinking
+	CachedTokens int64   `json:"cached_tokens,omitempty"` // input tokens that were read from a cache
+	OutputTokens int64   `json:"output_tokens,omitempty"` // including those of the model's thinking
 	CostUSD      float64 `json:"cost_usd,omitempty"`
 
-	ContextTokens int64 `json:"context_tokens,omitempty"` // in the model's context now
+	ContextTokens int64 `json:"context_tokens,omitempty"` // in the model's context at the end
 	ContextLimit  int64 `json:"context_limit,omitempty"`  // the context's size
 }
 
-// Plus returns the sum of tokens and cost. The other fields are later's, or u's where later
-// has none.
+// Plus returns the sum of the tokens and costs. The other fields are those of later, or of u where
+// later has none.
 func (u Usage) Plus(later Usage) Usage {
 	later.InputTokens += u.InputTokens
 	later.CachedTokens += u.CachedTokens
