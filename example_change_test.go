@@ -64,7 +64,7 @@ func say(ctx context.Context, client *turnstile.Client, text string) session.Out
 	return outcome
 }
 
-// Retry takes the last turn back and runs its message again.
+// Retry removes the last turn and runs its message again.
 func ExampleClient_Retry() {
 	replies := make(chan string, 2)
 	replies <- "a poor reply"
@@ -89,7 +89,7 @@ func ExampleClient_Retry() {
 	// a better reply
 }
 
-// Rotate with the id that was seen replaces it once, however often it is called.
+// Rotate replaces the session id that it is given, so a repeated call changes nothing.
 func ExampleClient_Rotate() {
 	rdb, stop := demo.Redis()
 	defer stop()

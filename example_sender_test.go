@@ -11,7 +11,7 @@ import (
 	"turnstile/test/demo"
 )
 
-// send is the code of README and docs/library.md.
+// send is the code in README and docs/library.md.
 func send(ctx context.Context, rdb redis.UniversalClient) error {
 	client := turnstile.NewClient(rdb) // rdb is a go-redis v9 client
 	receipt, err := client.Submit(ctx, "web:42", session.Message{ID: "update-1001", Text: "hello"})

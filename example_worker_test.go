@@ -28,7 +28,7 @@ func ExampleRunWorker() {
 	// <nil>
 }
 
-// setenv sets an environment variable, which a worker's supervisor would do.
+// setenv sets an environment variable, as a worker's supervisor would.
 func setenv(name, value string) (restore func()) {
 	old, found := os.LookupEnv(name)
 	demo.Check(os.Setenv(name, value))
@@ -41,7 +41,7 @@ func setenv(name, value string) (restore func()) {
 	}
 }
 
-// A wrong setting is told apart from a failure, and a restart from an end.
+// The exit code tells a wrong setting, a restart and a normal end apart.
 func ExampleExitCode() {
 	defer setenv("TURNSTILE_CONCURRENCY", "many")()
 	err := turnstile.RunWorker(context.Background(), demo.Shout())
@@ -49,7 +49,8 @@ func ExampleExitCode() {
 	// Output: 2 75 0
 }
 
-// The whole main of a worker. It is not run: Init and os.Exit are for a process of its own.
+// The whole main function of a worker. The example does not run it, because Init and os.Exit need a
+// process of their own.
 func ExampleInit() {
 	turnstile.Init()
 	err := turnstile.RunWorker(context.Background(), demo.Shout())

@@ -9,24 +9,25 @@ import (
 	"turnstile/internal/redisconn"
 )
 
-// maxRecheck bounds the time after which a waiter renews its registration.
+// maxRecheck bounds the time after which a waiter renews its place in line.
 const maxRecheck = 10 * time.Minute
 
-// Acquire takes the lock, and waits for it while another holds it: first come, first
-// served. It does not poll: the holder's Release hands the lock over. A waiter asks Redis
-// again only when the lock would end without a renewal, and every half TTL, which keeps
-// its place in line.
+// Acquire takes the lock. While another holds it, Acquire waits in line: first come, first served.
+// It does not poll: the holder's Release hands the lock over. A waiter sends a command only when
+// the lock would expire without a renewal, and every half TTL, to keep its place.
 //
-// When ctx ends, Acquire returns at once with an error that wraps ctx.Err(), leaves the
-// line, and passes on what it was given meanwhile. The lock's context is derived from ctx,
-// too: bound the wait with [WithMaxWait], not with ctx.
+// When ctx ends, Acquire returns at once with an error that wraps ctx.Err() and leaves the line. If
+// it gets the lock after that, it passes the lock on. The lock's context is derived from ctx, so a
+// timeout of ctx would end the lock too: bound the wait with [WithMaxWait].
+//
+// The error wraps [ErrName] for a name that is not allowed, [ErrHeld] after WithMaxWait, and
+// [ErrClosed] if the guard was closed.
 func (g *Guard) Acquire(ctx context.Context, name string) (*Lock, error) {
 	c, err := g.newClaim(ctx, name)
 	if err != nil {
 		return nil, err
 	}
-	// Only who can be notified joins the line: without a subscription look first whether
-	// there is anything to wait for.
+	// A waiter needs the subscription. If there is none yet, try first whether the lock is free.
 	if !g.line.subscribed() {
 		a, inFlight, err := c.attempt(ctx, "")
 		switch {
@@ -85,13 +86,13 @@ func (q *queued) acquire() (*Lock, error) {
 			alarm.Reset(q.recheck())
 		case redisconn.Refused(err) || q.limited.Err() != nil:
 			return nil, q.leave(err)
-		default: // Redis cannot be reached: stay, it may come back
+		default: // Redis cannot be reached: keep waiting
 			alarm.Reset(min(q.guard.ttl/2, 20*time.Millisecond<<min(failures, 6)))
 			failures++
 		}
 		select {
 		case fence := <-q.granted:
-			// A grant from before the last result is void. One from after it was given
+			// A grant with a fencing token up to the last result's is void. A later one was given
 			// after that script was sent, and lasts at least a TTL from then.
 			if err == nil && fence > q.last.fence {
 				if lock := q.take(fence, q.guard.ttl); lock != nil {
@@ -108,23 +109,23 @@ func (q *queued) acquire() (*Lock, error) {
 	}
 }
 
-// attempt is acquire, but returns when ctx ends or the guard is closed. Then inFlight is
-// closed when the script has ended.
+// attempt is acquire that returns early when ctx ends or the guard is closed. In that case inFlight
+// is closed when the script has ended.
 func (c *claim) attempt(ctx context.Context, channel string) (a attempt, inFlight <-chan struct{}, err error) {
-	if ctx.Done() == nil && channel == "" { // nobody cancels it
+	if ctx.Done() == nil && channel == "" { // it cannot be cancelled
 		a, err = c.acquire(ctx, channel)
 		return a, nil, err
 	}
 	ended := make(chan struct{})
-	var late attempt
-	var lateErr error
+	var result attempt
+	var failed error
 	go func() {
 		defer close(ended)
-		late, lateErr = c.acquire(ctx, channel)
+		result, failed = c.acquire(ctx, channel)
 	}()
 	select {
 	case <-ended:
-		return late, nil, lateErr
+		return result, nil, failed
 	case <-ctx.Done():
 		return attempt{}, ended, ctx.Err()
 	case <-c.guard.line.closing:
@@ -132,22 +133,22 @@ func (c *claim) attempt(ctx context.Context, channel string) (a attempt, inFligh
 	}
 }
 
-// recheck is when to ask Redis again if nothing is heard.
+// recheck returns when to ask Redis again if there is no grant.
 func (q *queued) recheck() time.Duration {
 	d := min(q.guard.ttl/2, maxRecheck)
 	if q.last.left >= 0 {
-		// At the end of the holder's TTL, one after the other: the first takes the lock,
-		// and the others learn of its holder.
+		// When the holder's TTL ends, the waiters ask one after the other: the first takes the
+		// lock, and the others see its new holder.
 		d = min(d, q.last.left+time.Duration(2+min(q.last.ahead, 100))*time.Millisecond)
 	}
 	return d
 }
 
-// take makes the lock, if it can still be trusted.
+// take returns the lock, or nil if it cannot be trusted any more.
 func (q *queued) take(fence int64, left time.Duration) *Lock {
 	lock := q.lock(q.ctx, q.last.sent, fence, left)
 	if time.Until(lock.Deadline()) < q.guard.ttl/renewals {
-		_ = lock.Renew(q.limited) // what counts is whether it is held
+		_ = lock.Renew(q.limited) // Held reports the result
 	}
 	if lock.Held() != nil {
 		lock.discard()
@@ -157,15 +158,15 @@ func (q *queued) take(fence int64, left time.Duration) *Lock {
 	return lock
 }
 
-// leave releases the place in line, or the lock if it came, in the background, and
-// returns the error for the caller.
+// leave releases the place in line, or the lock if it came, in the background. It returns the error
+// for the caller.
 func (q *queued) leave(err error) error {
 	go func() {
 		defer q.guard.line.part(q.token)
 		if q.inFlight != nil {
 			<-q.inFlight
 		}
-		_, _ = q.release(q.guard.line.ctx, true) // failed: the registration expires
+		_, _ = q.release(q.guard.line.ctx, true) // if it fails, the place expires
 	}()
 	if errors.Is(err, context.DeadlineExceeded) && q.ctx.Err() == nil {
 		return q.held(q.last)

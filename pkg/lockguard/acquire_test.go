@@ -16,13 +16,13 @@ import (
 	"turnstile/test/redistest"
 )
 
-// contend lets many goroutines of two guards count under one lock.
+// contend has many goroutines of two guards count under one lock.
 func contend(t *testing.T, client redis.UniversalClient, rounds int) {
 	t.Helper()
 	guards := []*lockguard.Guard{newGuard(t, client), newGuard(t, client)}
 	const goroutines = 16
 	var inside atomic.Int32
-	var counter int // guarded by the lock alone
+	var counter int // only the lock guards it
 	var lastFence int64
 	var wg sync.WaitGroup
 	for i := range goroutines {
@@ -98,7 +98,7 @@ func TestTryAcquireTellsWhoHolds(t *testing.T) {
 	a := newGuard(t, client, lockguard.WithOwner("worker one"))
 	b := newGuard(t, client)
 	mustBeFree(t, a, "n")
-	before := time.Now().Add(-time.Minute) // whatever little the clocks differ
+	before := time.Now().Add(-time.Minute) // more than the clocks differ
 	lock := acquire(t, a, "n")
 	_, err := b.TryAcquire(t.Context(), "n")
 	var held *lockguard.HeldError
@@ -141,7 +141,7 @@ func TestRenew(t *testing.T) {
 	}
 }
 
-// The record of a version that told a phase in it.
+// The record of an older version, which stored a phase in it.
 func TestRecordOfAnEarlierVersion(t *testing.T) {
 	t.Parallel()
 	client := redistest.New(t)
@@ -215,14 +215,14 @@ func TestFenceRises(t *testing.T) {
 	for range 100 {
 		release(t, next("in a loop"))
 	}
-	next("before an expiry") // never released: the next one waits for its end
+	next("before an expiry") // never released: the next holder waits until it expires
 	release(t, next("after an expiry"))
 	if ttl := client.PTTL(t.Context(), k.Run()).Val(); ttl < 59*time.Minute {
 		t.Errorf("the record lives %v, want an hour", ttl)
 	}
 	client.Del(t.Context(), k.Run())
 	release(t, next("after the record is gone"))
-	// The clock was set back: what is stored is ahead of it.
+	// The clock was set back: the stored token is ahead of it.
 	stored := int64(8_000_000_000_000_000)
 	client.Set(t.Context(), k.Run(), "8000000000000000 8000000000000000 running t o", 0)
 	release(t, next("with the clock behind"))

@@ -77,7 +77,7 @@ func TestFailover(t *testing.T) {
 		t.Fatalf("%d replicas have it (%v)", n, err)
 	}
 	failover.Failover()
-	release(t, lock) // the replica knew of the hold
+	release(t, lock) // the replica knows the holder
 	next := got(t, waiting, 2*soon)
 	if next.Fence() <= lock.Fence() {
 		t.Errorf("fence %d after %d", next.Fence(), lock.Fence())

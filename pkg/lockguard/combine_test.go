@@ -12,8 +12,7 @@ import (
 	"turnstile/test/redistest"
 )
 
-// Many goroutines at once: their commands go together, and each gets its own
-// answer.
+// Commands of many goroutines share round trips, and each goroutine gets its own result.
 func TestManyLocksAtOnce(t *testing.T) {
 	t.Parallel()
 	client := redistest.New(t)
@@ -76,7 +75,7 @@ func TestManyLocksAtOnce(t *testing.T) {
 	mustBeFree(t, g, "cancelled")
 }
 
-// A whole pipeline fails: each of its callers is told, and nothing stays taken.
+// If a whole pipeline fails, each of its callers gets the error, and no lock stays taken.
 func TestCombinedRepliesAreLost(t *testing.T) {
 	t.Parallel()
 	client := redistest.New(t)
@@ -108,7 +107,7 @@ func TestCombinedRepliesAreLost(t *testing.T) {
 		}
 	}
 	faults.Clear()
-	if err := g.Close(); err != nil { // waits for what is given back
+	if err := g.Close(); err != nil { // waits until all locks are released
 		t.Fatal(err)
 	}
 	other := newGuard(t, client)

@@ -13,7 +13,7 @@ import (
 	"turnstile/pkg/lockguard"
 )
 
-// redisForExample is any Redis; here one inside this process.
+// redisForExample starts a Redis inside this process.
 func redisForExample() (client *redis.Client, stop func()) {
 	server, err := miniredis.Run()
 	if err != nil {
@@ -26,7 +26,7 @@ func redisForExample() (client *redis.Client, stop func()) {
 	}
 }
 
-// guardForExample is a guard on such a Redis.
+// guardForExample returns a guard on such a Redis.
 func guardForExample(options ...lockguard.Option) (guard *lockguard.Guard, stop func()) {
 	client, stopRedis := redisForExample()
 	guard, err := lockguard.New(client, options...)
@@ -39,7 +39,7 @@ func guardForExample(options ...lockguard.Option) (guard *lockguard.Guard, stop 
 	}
 }
 
-// acquireForExample takes a lock that is free.
+// acquireForExample takes a free lock.
 func acquireForExample(guard *lockguard.Guard, name string) *lockguard.Lock {
 	lock, err := guard.Acquire(context.Background(), name)
 	if err != nil {
@@ -64,12 +64,11 @@ func Example() {
 	}
 	defer func() {
 		if err := lock.Release(ctx); err != nil {
-			log.Print(err) // lost meanwhile, or Redis is away
+			log.Print(err) // lost meanwhile, or Redis cannot be reached
 		}
 	}()
 
-	// Work under lock.Context(), and send lock.Fence() along with what is written
-	// elsewhere.
+	// Work under lock.Context(), and send lock.Fence() along with each write.
 	fmt.Println(lock.Context().Err(), lock.Fence() > 0)
 	// Output: <nil> true
 }
@@ -82,8 +81,7 @@ func ExampleNew() {
 	// Output: lock guard: TTL 1ms is under 50ms
 }
 
-// The holders come in the order in which they called Acquire, each with a greater
-// fencing token.
+// The lock goes to its waiters in the order of their calls, each time with a higher fencing token.
 func ExampleGuard_Acquire() {
 	guard, stop := guardForExample()
 	defer stop()
@@ -149,7 +147,7 @@ func ExampleGuard_Close() {
 	// Output: true
 }
 
-// A wait is bounded by an option: a context's timeout would end the lock, too.
+// An option bounds the wait. A timeout of the context would end the lock too.
 func ExampleWithMaxWait() {
 	guard, stop := guardForExample(lockguard.WithMaxWait(10 * time.Millisecond))
 	defer stop()
@@ -159,19 +157,19 @@ func ExampleWithMaxWait() {
 	// Output: true
 }
 
-// Work ends with the lock's context, and its cause tells why.
+// Work ends with the lock's context, whose cause is the reason.
 func ExampleLock_Context() {
 	guard, stop := guardForExample(lockguard.WithTTL(100*time.Millisecond), lockguard.WithoutRenewal())
 	defer stop()
 	lock := acquireForExample(guard, "invoices")
-	<-lock.Context().Done() // nobody renews it
+	<-lock.Context().Done() // it is not renewed
 	cause := context.Cause(lock.Context())
 	fmt.Println(errors.Is(cause, lockguard.ErrLost), cause)
 	// Output: true lock lost: not renewed in time
 }
 
-// A store that remembers the greatest fencing token refuses a holder that lost the lock
-// without knowing it yet.
+// A store that remembers the highest fencing token rejects a holder that has lost the lock but does
+// not know it yet.
 func ExampleLock_Fence() {
 	guard, stop := guardForExample()
 	defer stop()
@@ -200,7 +198,7 @@ func ExampleLock_Renew() {
 	// Output: <nil> true
 }
 
-// A released lock may be released again, and is not held any more.
+// A released lock is no longer held. It may be released again.
 func ExampleLock_Release() {
 	guard, stop := guardForExample()
 	defer stop()

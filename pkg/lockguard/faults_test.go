@@ -15,7 +15,7 @@ import (
 	"turnstile/test/redistest"
 )
 
-// Every script is carried out twice, and the caller sees the second answer.
+// Every script is carried out twice, and the caller gets the second result.
 func TestScriptsRunTwice(t *testing.T) {
 	t.Parallel()
 	client := redistest.New(t)
@@ -67,14 +67,14 @@ func TestLostReplies(t *testing.T) {
 	g := newGuard(t, client, lockguard.WithTTL(time.Hour))
 	release(t, acquire(t, g, "warm"))
 
-	// Acquired, and nobody was told: it is given back.
+	// The lock was acquired, but the reply was lost: it is released.
 	faults.LoseReply(redistest.Named("evalsha", "eval"), 1)
 	if _, err := g.TryAcquire(t.Context(), "n"); !errors.Is(err, redistest.ErrLostReply) {
 		t.Fatalf("%v, want the network's error", err)
 	}
 	lock := acquire(t, g, "n") // soon, not after an hour
 
-	// Released, and nobody was told: asked again, it says so.
+	// The lock was released, but the reply was lost: a second call returns the same.
 	faults.LoseReply(redistest.Named("evalsha", "eval"), 1)
 	if err := lock.Release(t.Context()); !errors.Is(err, redistest.ErrLostReply) {
 		t.Fatalf("%v, want the network's error", err)
@@ -85,7 +85,7 @@ func TestLostReplies(t *testing.T) {
 		t.Errorf("%+v, want fence %d", h, other.Fence())
 	}
 
-	// Handed over, and the one who did it was not told.
+	// The lock was handed over, but the reply to the releasing holder was lost.
 	waiting := acquireSoon(t.Context(), t, newGuard(t, secondClient(t)), "n", 1)
 	faults.LoseReply(redistest.Named("evalsha", "eval"), 1)
 	if err := other.Release(t.Context()); !errors.Is(err, redistest.ErrLostReply) {
@@ -97,7 +97,7 @@ func TestLostReplies(t *testing.T) {
 		t.Errorf("%+v, want fence %d", h, next.Fence())
 	}
 
-	// A lost renewal is only a reason to renew again.
+	// After a lost reply the lock is renewed again.
 	release(t, next)
 	lock = acquire(t, g, "n")
 	faults.LoseReply(redistest.Named("evalsha", "eval"), 1)
@@ -165,7 +165,7 @@ func TestFullRedis(t *testing.T) {
 	full(err)
 	_, err = g.Acquire(t.Context(), "other")
 	full(err)
-	_, err = g.Acquire(t.Context(), "n") // may not even wait
+	_, err = g.Acquire(t.Context(), "n") // it cannot even wait
 	full(err)
 	if err := lock.Renew(t.Context()); err != nil {
 		t.Errorf("renew: %v", err)
@@ -182,7 +182,7 @@ func TestFullRedis(t *testing.T) {
 	}
 }
 
-// snapshot is all keys of a lock, as Redis has them.
+// snapshot returns all keys of a lock with their contents.
 func snapshot(t *testing.T, client redis.UniversalClient, name string) string {
 	t.Helper()
 	var text strings.Builder
@@ -192,8 +192,8 @@ func snapshot(t *testing.T, client redis.UniversalClient, name string) string {
 	return text.String()
 }
 
-// One key of a lock is of a wrong type: every call fails or does all that it
-// should, and none leaves half of it.
+// If one key of a lock has a wrong type, every call either fails or does all of its work, never a
+// part of it.
 func TestWrongTypes(t *testing.T) {
 	t.Parallel()
 	calls := map[string]func(ctx context.Context, g *lockguard.Guard, lock *lockguard.Lock) error{
@@ -218,10 +218,10 @@ func TestWrongTypes(t *testing.T) {
 				t.Run(fmt.Sprintf("%s/%s/%s", what, call, state), func(t *testing.T) {
 					t.Parallel()
 					client := redistest.New(t)
-					// Waits, but not for ever.
+					// It waits, but not for ever.
 					g := newGuard(t, client, lockguard.WithTTL(time.Hour), lockguard.WithMaxWait(100*time.Millisecond))
 					other := newGuard(t, client, lockguard.WithTTL(time.Hour))
-					release(t, releaseAndGet(t, other)) // its subscription is up
+					release(t, releaseAndGet(t, other)) // its subscription is ready
 					release(t, releaseAndGet(t, g))
 					lock := acquire(t, other, "n")
 					switch state {
@@ -254,7 +254,7 @@ func TestWrongTypes(t *testing.T) {
 	}
 }
 
-// releaseAndGet makes the guard wait once for a lock of another name.
+// releaseAndGet has the guard wait once for a lock of another name.
 func releaseAndGet(t *testing.T, g *lockguard.Guard) *lockguard.Lock {
 	t.Helper()
 	name := "warm " + t.Name()

@@ -17,19 +17,18 @@ import (
 )
 
 var (
-	// ErrName says that a lock's name is not allowed: it must have 1 to 512
-	// bytes, no brace (Redis Cluster would read it as a hash tag) and not start
-	// with "session:" (the keys of Turnstile's sessions).
+	// ErrName is wrapped by the error about a lock's name that is not allowed. A name has 1 to 512
+	// bytes and no braces, which Redis Cluster would read as a hash tag, and does not begin with
+	// "session:", as the names of Turnstile's sessions do.
 	ErrName = errors.New("bad lock name")
 
-	// ErrClosed says that the Guard was closed.
+	// ErrClosed is wrapped by the error of an Acquire on a closed Guard.
 	ErrClosed = errors.New("lock guard closed")
 )
 
 const maxName = 512
 
-// Guard takes locks on one Redis. One Guard serves a whole process; its methods
-// may be called by several goroutines at once.
+// Guard takes locks on one Redis. It is safe for concurrent use: one Guard serves a whole process.
 type Guard struct {
 	client redis.UniversalClient
 	settings
@@ -37,19 +36,18 @@ type Guard struct {
 	keeper  keeper
 	batcher *script.Batcher
 
-	id     string // starts every token of this guard
+	id     string // the beginning of every token of this guard
 	tokens atomic.Uint64
 
-	// Arguments of every script; strings.
+	// Strings: arguments of the scripts.
 	ownerArg, ttlArg, keepArg, countedArg any
 }
 
-// inFlight is how many requests of one guard are in flight before further ones share a
-// round trip.
+// inFlight is how many requests of one guard are in flight before further ones share a round trip.
 const inFlight = 4
 
-// New makes a Guard. It does not connect. The client stays the caller's, and must outlive
-// the Guard and its locks.
+// New returns a Guard. It does not connect. It shares client, which the caller closes after the
+// Guard and its locks.
 func New(client redis.UniversalClient, options ...Option) (*Guard, error) {
 	s := settings{ttl: defaultTTL}
 	for _, option := range options {
@@ -77,23 +75,24 @@ func New(client redis.UniversalClient, options ...Option) (*Guard, error) {
 		keepArg:    milliseconds(keep + s.ttl),
 		countedArg: "0",
 	}
-	// Elsewhere PUBLISH counts only the subscribers of one node of several.
+	// On a single Redis, PUBLISH returns how many subscribers got a grant. Other clients have
+	// several nodes, and PUBLISH counts the subscribers of one.
 	if _, single := client.(*redis.Client); single {
 		g.countedArg = "1"
 	}
 	return g, nil
 }
 
-// Close ends every Acquire of this guard that waits, with [ErrClosed], and returns when
-// they have left their lines. Locks that are held stay held and renewed until they are
-// released. Close may be called twice.
+// Close ends every waiting Acquire of this guard with [ErrClosed], and returns when they have left
+// their lines. Held locks stay held and renewed until they are released. Close may be called twice,
+// and always returns nil.
 func (g *Guard) Close() error {
 	g.line.close()
 	return nil
 }
 
-// TryAcquire takes the lock if it is free and nobody waits for it. Otherwise it returns
-// [ErrHeld] at once. The lock's context is derived from ctx.
+// TryAcquire takes the lock if it is free and nobody waits for it. Otherwise it returns an error
+// that wraps [ErrHeld], without waiting. The lock's context is derived from ctx.
 func (g *Guard) TryAcquire(ctx context.Context, name string) (*Lock, error) {
 	c, err := g.newClaim(ctx, name)
 	if err != nil {
@@ -114,7 +113,7 @@ func (g *Guard) newClaim(ctx context.Context, name string) (*claim, error) {
 	return &claim{guard: g, name: name, token: token, arg: token, keys: keysOf(name)}, nil
 }
 
-// tried turns an attempt outside the line into what the caller gets.
+// tried returns what the caller of an attempt outside the line gets.
 func (c *claim) tried(ctx context.Context, a attempt, err error) (*Lock, error) {
 	if err != nil {
 		c.releaseUnheard(err)
@@ -128,8 +127,8 @@ func (c *claim) tried(ctx context.Context, a attempt, err error) (*Lock, error) 
 
 func (c *claim) held(a attempt) error { return &HeldError{Name: c.name, Holder: a.other} }
 
-// releaseUnheard releases in the background what the claim may have got although the
-// script's reply was lost. An error that Redis replied took nothing.
+// releaseUnheard releases the lock in the background if the claim may have taken it but the reply
+// was lost. If Redis replied with the error, nothing was taken.
 func (c *claim) releaseUnheard(err error) {
 	var reply redis.Error
 	if !errors.As(err, &reply) {

@@ -12,11 +12,10 @@ import (
 	"turnstile/pkg/lockguard"
 )
 
-// soon is far below the TTL that tests use when they wait for an event which
-// must not take a TTL.
+// soon is far below the TTL of tests in which an event must come without waiting for a TTL.
 const soon = 5 * time.Second
 
-// newGuard makes a guard that is closed at the test's end.
+// newGuard returns a guard that is closed at the test's end.
 func newGuard(t testing.TB, client redis.UniversalClient, options ...lockguard.Option) *lockguard.Guard {
 	t.Helper()
 	g, err := lockguard.New(client, options...)
@@ -43,14 +42,13 @@ func release(t testing.TB, lock *lockguard.Lock) {
 	}
 }
 
-// outcome is what an Acquire in the background came to.
+// outcome is the result of an Acquire in the background.
 type outcome struct {
 	lock *lockguard.Lock
 	err  error
 }
 
-// acquireSoon starts an Acquire and returns when it stands in the line as the
-// nth.
+// acquireSoon starts an Acquire and returns when it is the nth in line.
 func acquireSoon(ctx context.Context, t testing.TB, g *lockguard.Guard, name string, nth int) <-chan outcome {
 	t.Helper()
 	outcomes := make(chan outcome, 1)
@@ -62,7 +60,7 @@ func acquireSoon(ctx context.Context, t testing.TB, g *lockguard.Guard, name str
 	return outcomes
 }
 
-// awaitWaiting returns when n wait for the lock.
+// awaitWaiting returns when n waiters are in line.
 func awaitWaiting(t testing.TB, g *lockguard.Guard, name string, n int) {
 	t.Helper()
 	deadline := time.Now().Add(soon)

@@ -7,26 +7,26 @@ import (
 	"time"
 )
 
-// ErrHeld says that another holds the lock. The error is a [*HeldError].
+// ErrHeld: another holds the lock. The error is a [*HeldError].
 var ErrHeld = errors.New("lock held")
 
-// ErrFree says that nobody holds the lock.
+// ErrFree: nobody holds the lock.
 var ErrFree = errors.New("lock free")
 
-// Holder tells who holds a lock, as Redis saw it when the call was made.
+// Holder describes who holds a lock, as Redis saw it during the call.
 type Holder struct {
 	Owner string    // the holder's WithOwner; empty if unknown
-	Since time.Time // when it got the lock, by Redis' clock; zero if unknown
+	Since time.Time // when it took the lock, by Redis' clock; zero if unknown
 	Fence int64     // its fencing token
 
-	// Left is how long it has the lock without a renewal. Negative: for ever, because
-	// another program set the key.
+	// Left is how long it keeps the lock without a renewal. It is negative if the key has no TTL,
+	// because another program set it.
 	Left time.Duration
 
-	Waiting int // how many wait in line; only from [Guard.Holder]
+	Waiting int // how many wait in line; only set by [Guard.Holder]
 }
 
-// HeldError is an [ErrHeld] that tells who holds the lock.
+// HeldError is an [ErrHeld] that says who holds the lock.
 type HeldError struct {
 	Name   string
 	Holder Holder
@@ -42,7 +42,7 @@ func (e *HeldError) Error() string {
 // Is makes errors.Is(err, ErrHeld) true.
 func (e *HeldError) Is(target error) bool { return target == ErrHeld }
 
-// Holder returns who holds a lock, or [ErrFree].
+// Holder returns who holds a lock. The error wraps [ErrFree] if nobody does.
 func (g *Guard) Holder(ctx context.Context, name string) (Holder, error) {
 	if err := checkName(name); err != nil {
 		return Holder{}, err

@@ -6,13 +6,12 @@ import (
 	"time"
 )
 
-// keeper watches the locks of one guard: it renews them and ends those whose
-// time is up. It has one timer for all of them, which a lock that is released
-// soon never touches.
+// keeper renews the locks of one guard, and drops those whose trust has ended. One timer serves all
+// locks; a lock that is released soon never arms it.
 type keeper struct {
 	mu    sync.Mutex
 	locks wakeups
-	timer *time.Timer // armed for armed, if that is not zero
+	timer *time.Timer // set to armed, unless that is zero
 	armed time.Time
 }
 
@@ -25,7 +24,7 @@ func (k *keeper) add(l *Lock, wake time.Time) {
 	k.arm()
 }
 
-// wakeAt changes when a watched lock is looked at next.
+// wakeAt changes when the keeper checks a lock next.
 func (k *keeper) wakeAt(l *Lock, wake time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -36,7 +35,7 @@ func (k *keeper) wakeAt(l *Lock, wake time.Time) {
 	}
 }
 
-// remove stops watching. The timer stays armed: it will find nothing to do.
+// remove ends the watch. The timer stays armed and finds nothing to do.
 func (k *keeper) remove(l *Lock) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -62,7 +61,7 @@ func (k *keeper) arm() {
 	}
 }
 
-// tick is the timer's call.
+// tick checks the locks whose time has come.
 func (k *keeper) tick() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -74,7 +73,7 @@ func (k *keeper) tick() {
 			heap.Pop(&k.locks)
 			continue
 		}
-		// What comes next if the renewal does not: the lease's end.
+		// If the renewal does not return, the next check is at the lease's end.
 		l.wake = l.lease.Deadline()
 		heap.Fix(&k.locks, 0)
 		if !l.claim.guard.manual && !l.renewing.Swap(true) {
@@ -84,7 +83,7 @@ func (k *keeper) tick() {
 	k.arm()
 }
 
-// wakeups is a heap of locks, the first to be looked at on top.
+// wakeups is a heap of locks by the time of their next check.
 type wakeups []*Lock
 
 func (w wakeups) Len() int           { return len(w) }

@@ -15,41 +15,41 @@ import (
 )
 
 const (
-	// quietAfter is how long a subscription hears nothing before it is tested,
-	// or ended if nobody waits any more.
+	// quietAfter is how long a subscription may receive nothing before it is tested by a ping, or
+	// ended if nobody waits.
 	quietAfter = 10 * time.Second
-	// maxFailures is how often in a row the first subscription may fail before
-	// those who wait for it are told.
+	// maxFailures is how often in a row the first subscription may fail before its waiters get the
+	// error.
 	maxFailures = 3
 )
 
-// line is where the waiters of one guard are told that a lock was handed to
-// them: one subscription for all of them, up only while somebody waits.
+// line notifies the waiters of one guard of a lock that was handed to them. One subscription serves
+// all of them, and exists only while somebody waits.
 type line struct {
 	client  redis.UniversalClient
 	channel string
-	ctx     context.Context // for what goes on in the background
+	ctx     context.Context // of background work
 	closing chan struct{}
-	running sync.WaitGroup // waiters, until they left the line, and the subscription
+	running sync.WaitGroup // waiters until they have left the line, background work, and the subscription
 
-	hearing context.Context // for the subscription; ends with close
+	hearing context.Context // of the subscription; close ends it
 	silence context.CancelFunc
 
 	mu      sync.Mutex
 	closed  bool
 	waiters map[string]*waiter // by token
-	current *subscription      // nil: none
+	current *subscription      // nil if there is none
 }
 
 // waiter is one Acquire that waits.
 type waiter struct {
-	granted chan int64    // the fence of a grant
-	again   chan struct{} // ask again: grants may have been missed
+	granted chan int64    // gets the fencing token of a grant
+	again   chan struct{} // ask Redis again: grants may have been missed
 }
 
 // subscription is one run of listen.
 type subscription struct {
-	ready chan struct{} // closed when Redis has confirmed it
+	ready chan struct{} // closed when Redis has confirmed the subscription
 	ended chan struct{}
 	err   error // why it ended; read after ended
 
@@ -64,7 +64,7 @@ func newLine(client redis.UniversalClient, channel string) *line {
 	return l
 }
 
-// subscribed tells whether a grant would be heard.
+// subscribed reports whether a grant would be received.
 func (l *line) subscribed() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -80,8 +80,7 @@ func (s *subscription) confirmed() bool {
 	}
 }
 
-// join adds a waiter, and returns when its grant would be heard. Who joined
-// must part.
+// join adds a waiter, and returns when it can receive a grant. The caller must part.
 func (l *line) join(ctx context.Context, token string) (*waiter, error) {
 	w := &waiter{granted: make(chan int64, 1), again: make(chan struct{}, 1)}
 	l.mu.Lock()
@@ -114,7 +113,7 @@ func (l *line) join(ctx context.Context, token string) (*waiter, error) {
 	return nil, err
 }
 
-// part ends a join.
+// part undoes a join.
 func (l *line) part(token string) {
 	l.mu.Lock()
 	delete(l.waiters, token)
@@ -126,7 +125,7 @@ func (l *line) part(token string) {
 func (l *line) spawn(f func(context.Context)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.closed { // nobody waits for it any more
+	if l.closed { // close no longer waits for it
 		go f(l.ctx)
 		return
 	}
@@ -149,7 +148,7 @@ func (l *line) close() {
 	l.running.Wait()
 }
 
-// listen hears grants until nobody waits, the line is closed or Redis refuses.
+// listen receives grants until nobody waits, the line is closed, or Redis refuses.
 func (l *line) listen(s *subscription) {
 	defer func() {
 		l.mu.Lock()
@@ -179,7 +178,7 @@ func (l *line) listen(s *subscription) {
 			}
 			tested = true
 			_ = pubsub.Ping(l.hearing)
-		case isTimeout(err): // not even an answer to the ping
+		case isTimeout(err): // no reply to the ping either
 			tested = false
 			pubsub = l.client.Subscribe(l.hearing, l.channel)
 			s.replace(pubsub)
@@ -197,7 +196,7 @@ func (l *line) listen(s *subscription) {
 	}
 }
 
-// hear takes in one message of the subscription.
+// hear handles one message of the subscription.
 func (l *line) hear(s *subscription, message any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -207,7 +206,7 @@ func (l *line) hear(s *subscription, message any) {
 			close(s.ready)
 			return
 		}
-		// The connection is a new one: what was said in between is lost.
+		// The connection is a new one: grants in between are lost.
 		for _, w := range l.waiters {
 			select {
 			case w.again <- struct{}{}:
@@ -219,7 +218,7 @@ func (l *line) hear(s *subscription, message any) {
 		fence, err := strconv.ParseInt(text, 10, 64)
 		w := l.waiters[token]
 		if w == nil || err != nil {
-			return // it left; its leaving passes the grant on
+			return // the waiter has left, and its release passes the grant on
 		}
 		select {
 		case <-w.granted: // the newest counts
@@ -229,7 +228,7 @@ func (l *line) hear(s *subscription, message any) {
 	}
 }
 
-// endUnused ends the subscription if nobody waits.
+// endUnused ends the subscription if nobody waits, and reports whether it did.
 func (l *line) endUnused(s *subscription) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -11,17 +11,17 @@ import (
 	"turnstile/internal/lease"
 )
 
-// ErrLost says that a lock was lost: it was not renewed in time, or Redis has another
-// holder. It is the cause of the lock's context, wrapped with what is known of the reason.
+// ErrLost: a lock was lost, because it was not renewed in time or Redis has another holder. It is
+// the cause of the lock's context, wrapped with the reason if that is known.
 var ErrLost = lease.ErrLost
 
-// errTaken is the reason of a loss that a script found out.
+// errTaken is the reason if a script found the loss.
 var errTaken = fmt.Errorf("%w: Redis has another holder or none", ErrLost)
 
-// errReleased is what a released lock returns.
+// errReleased is the error of Held and Renew after Release.
 var errReleased = fmt.Errorf("%w: it was released", ErrLost)
 
-// Lock is a lock that is held. Its methods may be called by several goroutines at once.
+// Lock is a lock that is held. It is safe for concurrent use.
 type Lock struct {
 	claim *claim
 	fence int64
@@ -29,7 +29,7 @@ type Lock struct {
 	ctx   context.Context // the acquirer's
 
 	renewing atomic.Bool
-	wake     time.Time // the keeper's, as is index
+	wake     time.Time // wake and index belong to the keeper
 	index    int
 
 	mu     sync.Mutex
@@ -37,8 +37,7 @@ type Lock struct {
 	result error // what Release returns from then on
 }
 
-// lock makes the Lock of a claim that got it; left is for how long Redis keeps it from
-// sent on.
+// lock returns the Lock of a claim that has it. Redis keeps it for left, counted from sent.
 func (c *claim) lock(ctx context.Context, sent time.Time, fence int64, left time.Duration) *Lock {
 	l := &Lock{claim: c, fence: fence, ctx: ctx}
 	l.lease.InitUntimed(ctx, sent, left)
@@ -46,29 +45,31 @@ func (c *claim) lock(ctx context.Context, sent time.Time, fence int64, left time
 	return l
 }
 
-// Name is the lock's name.
+// Name returns the lock's name.
 func (l *Lock) Name() string { return l.claim.name }
 
-// Fence is the lock's fencing token. It is greater than that of every earlier holder.
-// Whoever is changed under the lock refuses a token lower than the greatest it has seen.
+// Fence returns the lock's fencing token, which is higher than that of every earlier holder. Send
+// it with each write under the lock, and let the store reject a token lower than the highest it has
+// seen.
 func (l *Lock) Fence() int64 { return l.fence }
 
-// Context ends with a cause that wraps [ErrLost] when the lock is lost or may be; with
-// the cause context.Canceled when it is released; and with the context that it was
-// acquired with. That last end does not release the lock and does not stop its renewal:
-// what winds down is still alone.
+// Context returns a context that ends when work under the lock must stop. Its cause wraps [ErrLost]
+// when the lock is lost or may be lost, and is context.Canceled after Release.
+//
+// It also ends with the context of Acquire. That does not release the lock and does not stop its
+// renewal, so the holder can still clean up alone.
 func (l *Lock) Context() context.Context { return l.lease.Context() }
 
-// Held returns nil while the lock may be trusted, else an error that wraps [ErrLost]. It
+// Held returns nil while the lock may be trusted, and otherwise an error that wraps [ErrLost]. It
 // reads this process's clock and does not ask Redis.
 func (l *Lock) Held() error { return notHeld(l.lease.Held()) }
 
-// Deadline is when the lock counts as lost unless it is renewed.
+// Deadline returns when the lock counts as lost unless it is renewed.
 func (l *Lock) Deadline() time.Time { return l.lease.Deadline() }
 
-// Renew lets the lock be held for a full TTL from now. Call it with [WithoutRenewal], or
-// to learn from Redis whether the lock is still held. The error wraps [ErrLost] if it is
-// not; after another error Redis may or may not have renewed it.
+// Renew extends the lock to a full TTL from now. Call it with [WithoutRenewal], or to learn from
+// Redis whether the lock is still held. The error wraps [ErrLost] if it is not. After any other
+// error Redis may or may not have renewed it.
 func (l *Lock) Renew(ctx context.Context) error {
 	err := l.Held()
 	if err == nil {
@@ -85,7 +86,7 @@ func (l *Lock) Renew(ctx context.Context) error {
 	return nil
 }
 
-// renewed takes in what a renewal returned.
+// renewed handles the result of a renewal.
 func (l *Lock) renewed(sent time.Time, ours bool) {
 	if ours {
 		l.lease.Extend(sent, l.claim.guard.ttl)
@@ -94,13 +95,13 @@ func (l *Lock) renewed(sent time.Time, ours bool) {
 	}
 }
 
-// renewNow is a renewal of the guard's own.
+// renewNow is an automatic renewal.
 func (l *Lock) renewNow() {
 	defer l.renewing.Store(false)
 	sent := time.Now()
-	// The acquirer's end does not end the lock.
+	// The end of the acquirer's context does not end the lock.
 	ours, err := l.claim.renew(context.WithoutCancel(l.ctx))
-	next := time.Now().Add(l.claim.guard.ttl / renewals / 10) // an error: again soon, until trust ends
+	next := time.Now().Add(l.claim.guard.ttl / renewals / 10) // after an error, until trust ends
 	if err == nil {
 		l.renewed(sent, ours)
 		next = l.nextRenewal()
@@ -112,7 +113,7 @@ func (l *Lock) renewNow() {
 	}
 }
 
-// nextRenewal is when a third of a full TTL is used up; without automatic renewal, the
+// nextRenewal returns when a third of the TTL is used up. Without automatic renewal it returns the
 // lease's end.
 func (l *Lock) nextRenewal() time.Time {
 	ttl := l.claim.guard.ttl
@@ -122,7 +123,7 @@ func (l *Lock) nextRenewal() time.Time {
 	return l.lease.Deadline().Add(ttl/renewals - lease.Trusted(ttl))
 }
 
-// discard forgets a lock that ended before the caller saw it.
+// discard ends a lock that was lost before the caller got it.
 func (l *Lock) discard() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -130,20 +131,19 @@ func (l *Lock) discard() {
 	l.end()
 }
 
-// end stops renewals and trust.
+// end stops the renewals and the lease.
 func (l *Lock) end() {
 	l.claim.guard.keeper.remove(l)
 	l.lease.End()
 }
 
-// Release releases the lock, and hands it to the next waiter. It may be called more than
-// once, and never releases another's lock. ctx's values count, its end does not: a
+// Release releases the lock and hands it to the next waiter. It may be called more than once, and
+// never releases another holder's lock. It uses ctx's values but ignores its end, so that a
 // cancelled caller still releases the lock.
 //
-// The error wraps [ErrLost] if Redis had another holder or none: what was done under the
-// lock may not have been alone. After another error (Redis cannot be reached) Release may
-// be called again; if it is not, the lock ends with its TTL. In any case Context has
-// ended.
+// The error wraps [ErrLost] if Redis had another holder or none: then others may have worked under
+// the lock at the same time. After any other error (Redis cannot be reached) call Release again, or
+// the lock expires after its TTL. Context has ended in any case.
 func (l *Lock) Release(ctx context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -18,7 +18,7 @@ func TestLostWhenTheSentinelIsDeleted(t *testing.T) {
 	g := newGuard(t, client, lockguard.WithTTL(ttl))
 	lock := acquire(t, g, "n")
 	client.Del(t.Context(), rediskey.ForLock("n").Sentinel())
-	awaitLost(t, lock, ttl*2/3) // the renewal finds out, long before the trust ends
+	awaitLost(t, lock, ttl*2/3) // the renewal detects it, long before the trust ends
 	if err := lock.Renew(t.Context()); !errors.Is(err, lockguard.ErrLost) {
 		t.Errorf("renew: %v, want ErrLost", err)
 	}
@@ -61,7 +61,7 @@ func TestLostBeforeTheTTLWhenRedisIsPaused(t *testing.T) {
 	server := redistest.StartServer(t)
 	const ttl = 2 * time.Second
 	g := newGuard(t, server.Client(), lockguard.WithTTL(ttl))
-	acquire(t, g, "warm") // the connection and the script are there
+	acquire(t, g, "warm") // opens a connection and loads the script
 	before := time.Now()
 	lock := acquire(t, g, "n")
 	server.Pause()

@@ -20,8 +20,7 @@ import (
 	"turnstile/test/redistest"
 )
 
-// childVar makes the test binary a process that takes one lock: its value is
-// REDIS_URL NAME TTL.
+// childVar makes the test binary a process that takes one lock: its value is REDIS_URL NAME TTL.
 const childVar = "LOCKGUARD_TEST_CHILD"
 
 func TestMain(m *testing.M) {
@@ -35,8 +34,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, redistest.Dialing())
 }
 
-// beChild acquires, says "held FENCE", waits for a line on stdin, and then says
-// what the lock still allows.
+// beChild takes the lock, prints "held FENCE", waits for a line on stdin, and then prints what the
+// lock still allows.
 func beChild(task string) error {
 	var url, name, ttlText string
 	if _, err := fmt.Sscan(task, &url, &name, &ttlText); err != nil {
@@ -64,7 +63,7 @@ func beChild(task string) error {
 		return err
 	}
 	held := lock.Held()
-	<-lock.Context().Done() // the caller only writes the line when it must end
+	<-lock.Context().Done() // the caller writes the line when the context must have ended
 	fmt.Println("lost",
 		errors.Is(held, lockguard.ErrLost),
 		errors.Is(context.Cause(lock.Context()), lockguard.ErrLost),
@@ -103,7 +102,7 @@ func startChild(t *testing.T, url, name string, ttl time.Duration) *child {
 	return c
 }
 
-// stop stops the child and returns when it stands still.
+// stop sends SIGSTOP to the child and returns when it has stopped.
 func (c *child) stop(t *testing.T) {
 	t.Helper()
 	if err := c.Process.Signal(syscall.SIGSTOP); err != nil {
@@ -115,8 +114,7 @@ func (c *child) stop(t *testing.T) {
 	}
 }
 
-// says reads the child's next line, which must start with word, and answers the
-// rest of it.
+// says reads the child's next line, which must start with word, and returns the rest of it.
 func (c *child) says(t *testing.T, word string) string {
 	t.Helper()
 	if !c.lines.Scan() {

@@ -14,8 +14,8 @@ const (
 	// renewals is how many renewals fit into one TTL.
 	renewals = 3
 
-	// keep is how long the record of a lock, and with it the fence, outlives its last
-	// use, in addition to the TTL.
+	// keep is how long the record of a lock, with its fencing token, outlives its last use, in
+	// addition to the TTL.
 	keep = time.Hour
 )
 
@@ -26,30 +26,30 @@ type settings struct {
 	manual  bool
 }
 
-// Option changes a Guard's settings.
+// Option changes a setting of a Guard.
 type Option func(*settings)
 
-// WithTTL sets for how long a lock is held without a renewal, and so how long others wait
-// after a holder died. At least 50 ms. Defaults to 15 s.
+// WithTTL sets how long a lock is held without a renewal, and so how long others wait after a
+// holder died. It must be at least 50 ms. Defaults to 15 s.
 func WithTTL(ttl time.Duration) Option {
 	return func(s *settings) { s.ttl = ttl }
 }
 
-// WithOwner sets the name under which others see this guard's locks. Defaults to
+// WithOwner sets the name that others see as the owner of this guard's locks. Defaults to
 // HOSTNAME:PID.
 func WithOwner(owner string) Option {
 	return func(s *settings) { s.owner = owner }
 }
 
-// WithMaxWait limits how long Acquire waits; after that it returns [ErrHeld]. Defaults to
-// 0: it waits as long as its context lasts. A timeout of that context would end the lock,
-// too.
+// WithMaxWait limits how long Acquire waits; then it returns an error that wraps [ErrHeld].
+// Defaults to 0: Acquire waits until its context ends. Do not use a timeout of that context
+// instead, because it would end the lock too.
 func WithMaxWait(d time.Duration) Option {
 	return func(s *settings) { s.maxWait = d }
 }
 
-// WithoutRenewal leaves the renewals to the caller, see [Lock.Renew]. By default a lock is
-// renewed every third of its TTL.
+// WithoutRenewal turns automatic renewal off: call [Lock.Renew]. By default a lock is renewed every
+// third of its TTL.
 func WithoutRenewal() Option {
 	return func(s *settings) { s.manual = true }
 }

@@ -36,7 +36,7 @@ var renewLua string
 var holderLua string
 
 var (
-	// The usual case comes first, and returns before the rest is set up.
+	// The common case comes first, and returns before the rest is set up.
 	acquireScript = newScript("acquire", func() string { return takeLua + script.Prelude() + holdLua + lineLua + acquireLua })
 	releaseScript = newScript("release", func() string { return freeLua + script.Prelude() + holdLua + lineLua + releaseLua })
 	renewScript   = newScript("renew", func() string { return script.Prelude() + renewLua })
@@ -47,43 +47,43 @@ func newScript(name string, source func() string) *script.Script {
 	return script.New("lock "+name, source)
 }
 
-// How many of a lock's keys a script takes; they are in the order of keysOf.
+// How many of a lock's keys a script gets, in the order of keysOf.
 const (
 	keysToRun     = 2
 	keysToWaiters = 3
 	keysToWaiting = 4
 )
 
-// keysOf are the KEYS of a lock's scripts.
+// keysOf returns the KEYS of a lock's scripts.
 func keysOf(name string) [5]string {
 	k := rediskey.ForLock(name)
 	return [5]string{k.Sentinel(), k.Run(), k.Waiters(), k.Waiting(), k.Released()}
 }
 
-// claim is one token's way to one lock.
+// claim is one token's attempt to get one lock, and then its possession.
 type claim struct {
 	guard *Guard
 	name  string
 	token string
 	arg   any // the token, as every script's first argument
 	keys  [5]string
-	place int64 // in the line, 0 before it was given one
+	place int64 // in line; 0 before it has one
 }
 
-// attempt is what acquire.lua returned.
+// attempt is the result of acquire.lua.
 type attempt struct {
-	sent  time.Time // from before the script was sent
+	sent  time.Time // just before the script was sent
 	ours  bool
 	fence int64
-	left  time.Duration // of whoever has the lock
+	left  time.Duration // of the lock's TTL, whoever holds it
 	ahead int64         // waiters before this one
-	other Holder        // when it is not ours
+	other Holder        // if it is not ours
 }
 
-// errResult says that a script returned something else than its header says.
+// errResult: a script returned something other than its header says.
 var errResult = errors.New("unexpected result of a script")
 
-// acquire runs the script once. With a channel it joins the line when the lock is taken.
+// acquire runs the script once. With a channel it joins the line if the lock is not free.
 func (c *claim) acquire(ctx context.Context, channel string) (attempt, error) {
 	g := c.guard
 	a := attempt{sent: time.Now()}
@@ -107,7 +107,7 @@ func (c *claim) acquire(ctx context.Context, channel string) (attempt, error) {
 	if len(r) >= 2 {
 		a.left = r.Millis(1)
 	}
-	if a.ours && a.left < 0 { // somebody took the TTL away; a renewal sets it again
+	if a.ours && a.left < 0 { // another program has removed the TTL; a renewal sets it again
 		a.left = g.ttl
 	}
 	if !a.ours {
@@ -117,7 +117,7 @@ func (c *claim) acquire(ctx context.Context, channel string) (attempt, error) {
 	return a, nil
 }
 
-// holderOf reads {fence, ms left, owner, since us}.
+// holderOf decodes {fence, ms left, owner, since us}.
 func holderOf(r script.Result) Holder {
 	h := Holder{Fence: r.Int(0), Left: r.Millis(1), Owner: r.Text(2)}
 	if since := r.Int(3); since > 0 {
@@ -126,7 +126,7 @@ func holderOf(r script.Result) Holder {
 	return h
 }
 
-// release frees the lock or leaves the line; false: the token did not have it.
+// release frees the lock or leaves the line. It returns false if the token did not have the lock.
 func (c *claim) release(ctx context.Context, waited bool) (bool, error) {
 	flag := "0"
 	if waited {
@@ -136,7 +136,7 @@ func (c *claim) release(ctx context.Context, waited bool) (bool, error) {
 	return r.Bool(0), err
 }
 
-// renew renews the lease; false: the token does not have the lock.
+// renew renews the lease. It returns false if the token does not have the lock.
 func (c *claim) renew(ctx context.Context) (bool, error) {
 	g := c.guard
 	r, err := renewScript.Run(ctx, g.client, c.keys[:keysToRun], c.arg, g.ttlArg, g.keepArg)

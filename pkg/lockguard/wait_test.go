@@ -32,8 +32,8 @@ func TestCancelledWaiterLeavesTheLine(t *testing.T) {
 	mustBeFree(t, g, "n")
 }
 
-// The grant and the cancellation cross each other, in every order that the
-// scheduler finds. Whoever comes next must not wait for a TTL.
+// A grant and a cancellation cross each other, in every order that the scheduler finds. The next
+// waiter must not wait for a TTL.
 func TestCancelledWaiterPassesOnItsGrant(t *testing.T) {
 	t.Parallel()
 	g := newGuard(t, redistest.New(t), lockguard.WithTTL(time.Hour))
@@ -92,7 +92,7 @@ func TestCancelledBeforeItsScriptWasAnswered(t *testing.T) {
 	client.AddHook(faults)
 	g := newGuard(t, client, lockguard.WithTTL(time.Hour))
 	lock := acquire(t, g, "n")
-	release(t, got(t, releaseTo(t, g, lock), soon)) // the subscription is up now
+	release(t, got(t, releaseTo(t, g, lock), soon)) // the subscription is ready now
 	gate := faults.GateReply(redistest.Named("evalsha"))
 	ctx, cancel := context.WithCancel(t.Context())
 	outcomes := make(chan outcome, 1)
@@ -100,7 +100,7 @@ func TestCancelledBeforeItsScriptWasAnswered(t *testing.T) {
 		lock, err := g.Acquire(ctx, "n")
 		outcomes <- outcome{lock, err}
 	}()
-	<-gate.Arrived() // Redis gave it the lock, it does not know yet
+	<-gate.Arrived() // Redis has given it the lock, and it does not know that yet
 	cancel()
 	failed(t, outcomes, context.Canceled)
 	faults.Clear()
@@ -109,7 +109,7 @@ func TestCancelledBeforeItsScriptWasAnswered(t *testing.T) {
 	release(t, other)
 }
 
-// releaseTo lets one waiter wait, and releases the lock to it.
+// releaseTo starts a waiter and releases the lock to it.
 func releaseTo(t *testing.T, g *lockguard.Guard, lock *lockguard.Lock) <-chan outcome {
 	t.Helper()
 	waiting := acquireSoon(t.Context(), t, g, lock.Name(), 1)
@@ -196,8 +196,7 @@ func TestDeadWaiterIsPassedOver(t *testing.T) {
 	release(t, got(t, waiting, soon))
 }
 
-// awaitListeners returns when only n of those who wait in this database's line
-// still listen.
+// awaitListeners returns when only n of the waiters in this database's line still listen.
 func awaitListeners(t *testing.T, client redis.UniversalClient, n int) {
 	t.Helper()
 	registrations, err := client.HVals(t.Context(), rediskey.ForLock("n").Waiting()).Result()
@@ -225,8 +224,8 @@ func awaitListeners(t *testing.T, client redis.UniversalClient, n int) {
 	}
 }
 
-// A waiter is stopped while it is given the lock, and goes on after the hold
-// that it never saw has ended: it must not take the old grant for a hold.
+// A waiter's process is stopped while the waiter gets the lock, and continues after that lock has
+// expired: the waiter must ignore the old grant.
 func TestStoppedWaiterDoesNotTrustAnOldGrant(t *testing.T) {
 	t.Parallel()
 	redistest.Real(t)
@@ -240,11 +239,11 @@ func TestStoppedWaiterDoesNotTrustAnOldGrant(t *testing.T) {
 	if h := holder(t, g, "n"); h.Owner != "child" {
 		t.Fatalf("%+v, want the child", h)
 	}
-	lock = acquire(t, g, "n") // when the child's hold has ended
+	lock = acquire(t, g, "n") // when the child's lock has expired
 	if err := c.Process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
-	awaitWaiting(t, g, "n", 1) // back in the line, not holding
+	awaitWaiting(t, g, "n", 1) // in line again, without the lock
 	release(t, lock)
 	c.says(t, "held")
 	if h := holder(t, g, "n"); h.Owner != "child" || h.Fence <= lock.Fence() {
@@ -264,7 +263,7 @@ func TestBrokenSubscription(t *testing.T) {
 		if err := client.Do(t.Context(), "CLIENT", "KILL", "TYPE", "pubsub").Err(); err != nil {
 			t.Fatal(err)
 		}
-		release(t, lock) // perhaps before the subscription is back
+		release(t, lock) // maybe before the subscription is back
 		lock = got(t, outcomes, soon)
 	}
 	release(t, lock)
@@ -278,7 +277,7 @@ func TestServerRestartsWhileOneWaits(t *testing.T) {
 	lock := acquire(t, g, "n")
 	waiting := acquireSoon(t.Context(), t, g, "n", 1)
 	server.Kill()
-	server.Start() // empty: nobody holds anything
+	server.Start() // empty: no lock is held
 	next := got(t, waiting, 2*soon)
 	awaitLost(t, lock, soon)
 	if next.Fence() <= lock.Fence() {

@@ -18,7 +18,7 @@ var (
 	documented  = regexp.MustCompile(`(?m)^//\t([a-z_]+) +\S`)
 )
 
-// The package doc lists the record's fields. No script writes or reads another one.
+// The package doc lists the record's fields. No script writes or reads any other.
 func TestFieldsAreDocumented(t *testing.T) {
 	t.Parallel()
 	doc, err := os.ReadFile("doc.go")
@@ -40,7 +40,7 @@ func TestFieldsAreDocumented(t *testing.T) {
 			}
 			for _, at := range ofTheRecord.FindAllIndex(text, -1) {
 				if dir != "." && strings.Contains(string(text[at[0]:at[1]]), "KEYS") {
-					continue // of another record
+					continue // it belongs to another record
 				}
 				for _, m := range quoted.FindAllSubmatch(arguments(text[at[1]:]), -1) {
 					used = append(used, string(m[1]))
@@ -51,7 +51,7 @@ func TestFieldsAreDocumented(t *testing.T) {
 	}
 	slices.Sort(want)
 	slices.Sort(used)
-	used = slices.DeleteFunc(slices.Compact(used), func(field string) bool { return field == "special" }) // the run record's
+	used = slices.DeleteFunc(slices.Compact(used), func(field string) bool { return field == "special" }) // it belongs to the run record
 	if !slices.Equal(used, want) {
 		t.Errorf("scripts use %q, the package doc lists %q", used, want)
 	}

@@ -17,7 +17,7 @@ const chat = "agent:main:telegram:dm:42"
 
 var keys = rediskey.For(chat)
 
-// known is a database in which the chat has had a turn.
+// known returns a database in which the chat has had a turn.
 func known(t *testing.T) redis.UniversalClient {
 	t.Helper()
 	rdb := redistest.New(t)
@@ -48,7 +48,7 @@ func read(t *testing.T, rdb redis.UniversalClient) resume.Record {
 	return r
 }
 
-// unchanged fails the test if what do does changes the chat's hashes.
+// unchanged fails the test if do changes the chat's hashes.
 func unchanged(t *testing.T, rdb redis.UniversalClient, do func()) {
 	t.Helper()
 	both := func() [2]map[string]string {
@@ -69,7 +69,7 @@ func unchanged(t *testing.T, rdb redis.UniversalClient, do func()) {
 	}
 }
 
-// answer is for calls of Mark, Clear and Suspend.
+// answer checks the result of a call of Mark, Clear or Suspend.
 func answer(t testing.TB, want bool) func(bool, error) {
 	t.Helper()
 	return func(got bool, err error) {

@@ -66,7 +66,7 @@ func TestList(t *testing.T) {
 	seen := 0
 	for range resume.List(t.Context(), rdb) { //nolint:errcheck // its errors were seen above
 		if seen++; seen == 3 {
-			break // as a caller may
+			break // a caller may stop early
 		}
 	}
 	expect.Equal(t, "seen until the break", seen, 3)
@@ -104,8 +104,8 @@ func TestListWithoutRedis(t *testing.T) {
 	}
 }
 
-// The same on the other kinds of Redis: a cluster spreads the sessions over its nodes, the embedded
-// server has scripts of its own.
+// List works on the other kinds of Redis too: a Cluster spreads the sessions over its nodes, and the
+// embedded server runs scripts by its own engine.
 func TestBackends(t *testing.T) {
 	t.Parallel()
 	for name, start := range map[string]func(*testing.T) redis.UniversalClient{

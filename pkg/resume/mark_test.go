@@ -102,7 +102,7 @@ func TestSuspend(t *testing.T) {
 	}
 }
 
-// go-redis sends a call again when its answer was lost.
+// go-redis sends a call again when its reply was lost.
 func TestSentTwice(t *testing.T) {
 	t.Parallel()
 	rdb := known(t)

@@ -13,7 +13,7 @@ import (
 
 const opening = "[System note:"
 
-// What a history may end in.
+// The possible ends of a history.
 var (
 	userTail      = []session.Entry{{Role: session.RoleUser, Text: "hi"}}
 	assistantTail = []session.Entry{{Role: session.RoleTool, Tool: &session.ToolUse{Name: "ls"}}, {Role: session.RoleAssistant, Text: "done"}}
@@ -24,7 +24,7 @@ func marked(reason string) resume.Facts {
 	return resume.Facts{Record: resume.Record{Pending: true, Reason: reason, Age: time.Minute}, Freshness: time.Hour}
 }
 
-// contains checks a note, and that it is one.
+// contains checks a note's text, and that there is one note.
 func contains(t *testing.T, note string, parts ...string) {
 	t.Helper()
 	for _, part := range parts {
@@ -98,7 +98,7 @@ func TestStaleMarkGivesNoNote(t *testing.T) {
 	f := marked("")
 	f.Record.Age = f.Freshness + time.Millisecond
 	expect.Equal(t, "stale", resume.Note(f), "")
-	f.History = toolTail // of the same old turn
+	f.History = toolTail // from the same old turn
 	expect.Equal(t, "stale, tool tail", resume.Note(f), "")
 	f.Freshness = 0
 	contains(t, resume.Note(f), "gateway restart")

@@ -55,7 +55,7 @@ func TestB14_MalformedTime(t *testing.T) {
 	}
 }
 
-// A mark from the future: Redis' clock was set back since.
+// A mark is in the future if Redis' clock was set back.
 func TestAgeIsNeverNegative(t *testing.T) {
 	t.Parallel()
 	rdb := known(t)
@@ -92,7 +92,7 @@ func TestReadOfAWrongType(t *testing.T) {
 	}
 }
 
-// A server that was restarted does not know the scripts any more.
+// A restarted server does not know the scripts any more.
 func TestReadAfterScriptFlush(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartServer(t)

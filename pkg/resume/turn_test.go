@@ -14,7 +14,7 @@ import (
 	"turnstile/test/redistest"
 )
 
-// What the turns of turnstile/internal/protocol make of a record, and write into it.
+// How the turns of turnstile/internal/protocol read and write the record.
 
 type queue struct {
 	*testing.T
@@ -40,7 +40,7 @@ func (q *queue) say(text string) {
 	expect.OK(q, err)
 }
 
-// claim takes the chat's next turn; nil if there is none.
+// claim claims the chat's next turn; nil if there is none.
 func (q *queue) claim() *protocol.Claim {
 	q.Helper()
 	holds, err := q.consumer.Claim(q.Context(), []string{chat})
@@ -58,7 +58,7 @@ func (q *queue) finish(h *protocol.Claim) {
 	expect.OK(q, err)
 }
 
-// die is the end of the chat's worker, and of its sentinel.
+// die ends the chat's worker and its sentinel.
 func (q *queue) die() {
 	q.Helper()
 	expect.OK(q, q.rdb.Del(q.Context(), keys.Sentinel()).Err())
@@ -118,7 +118,7 @@ func TestB25_Both(t *testing.T) {
 	begunAnew(t, q, id)
 }
 
-// begunAnew claims a turn whose transcript is not the old one, and which has nothing to resume.
+// begunAnew claims a turn that must have a new transcript and nothing to resume.
 func begunAnew(t *testing.T, q *queue, old string) {
 	t.Helper()
 	turn := q.claim().Turn()

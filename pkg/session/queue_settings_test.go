@@ -81,7 +81,7 @@ func TestSettingsOver(t *testing.T) {
 	}
 }
 
-// The JSON is what the scripts read.
+// The scripts read this JSON.
 func TestSettingsJSON(t *testing.T) {
 	t.Parallel()
 	s := session.QueueSettings{Mode: session.ModeCollect, Debounce: session.Millis(1500 * time.Millisecond), Cap: 3, Drop: session.DropOld}

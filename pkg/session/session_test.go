@@ -52,7 +52,7 @@ func TestPayload(t *testing.T) {
 	if _, err := session.DecodePayload([]byte(`{"v":1,"text":"a","later":true}`)); err != nil {
 		t.Errorf("a newer sender's field: %v", err)
 	}
-	// Nor does a mode that only one of the two knows stop a message.
+	// A mode that only one of the two programs knows does not stop a message either.
 	if got, err := session.DecodePayload([]byte(`{"v":1,"text":"a","mode":"later"}`)); err != nil || got.Mode != "" {
 		t.Errorf("a newer sender's mode: %+v, %v", got, err)
 	}
