@@ -101,11 +101,11 @@ type following struct {
 	w       *watch
 	r       *reader
 
-	looked    time.Time // when the task was last read; zero: read it now
-	unknown   bool      // the task did not exist then, so no further event can come
-	rescanned bool      // the stream was read anew because the task did not exist
-	learnt    bool      // w.orphan is set from the run record, if it has one
-	pause     time.Duration
+	looked     time.Time // when the task was last read; zero: read it now
+	unknown    bool      // the task did not exist then, so no further event can come
+	rescanned  bool      // the stream was read anew because the task did not exist
+	orphanRead bool      // w.orphan is set from the run record, if it has one
+	pause      time.Duration
 }
 
 // firstPause and lastPause bound the pauses between attempts while Redis is unreachable.
@@ -116,7 +116,7 @@ const (
 
 func (c *Client) follow(ctx context.Context, sessionKey, from string, w *watch) (session.Outcome, error) {
 	f := &following{
-		c: c, session: sessionKey, w: w, learnt: w.see == nil, pause: firstPause,
+		c: c, session: sessionKey, w: w, orphanRead: w.see == nil, pause: firstPause,
 		r: &reader{waits: c.waits, stream: rediskey.For(sessionKey).Events(), from: from, behind: from == "0"},
 	}
 	for ctx.Err() == nil {
@@ -165,12 +165,12 @@ func (f *following) look(ctx context.Context) (end session.Outcome, ended bool, 
 	case err == nil && ended:
 		replay(ctx, f.r, end, f.w)
 		return end, true, nil
-	case err == nil && !f.learnt:
+	case err == nil && !f.orphanRead:
 		f.w.orphan, err = f.c.turnOf(ctx, f.session, f.w.id)
-		f.learnt = err == nil
+		f.orphanRead = err == nil
 	case f.unknown && !f.rescanned:
 		// The result may not have been kept, but the stream may have the end.
-		f.w.learnt, _ = protocol.ParseEventID(f.r.from) // an error leaves it zero: no event was read
+		f.w.counted, _ = protocol.ParseEventID(f.r.from) // an error leaves it zero: no event was read
 		f.r.rewind()
 		f.rescanned = true
 	}

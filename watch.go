@@ -19,9 +19,9 @@ type watch struct {
 	text  streamed
 	see   func(session.Event) // nil: for Wait
 
-	shown  protocol.EventID // events up to this one are read, but not shown again
-	learnt protocol.EventID // events up to this one do not change text again
-	at     time.Time        // of the last event
+	shown   protocol.EventID // events up to this one are read, but not shown again
+	counted protocol.EventID // events up to this one do not change text again
+	at      time.Time        // of the last event
 
 	// orphan is a turn of the message whose start the stream may have lost. The start is lost if
 	// the first event of that turn is another one.
@@ -32,7 +32,7 @@ type watch struct {
 func (w *watch) hear(m redis.XMessage) (end session.Event, ended bool) {
 	see := func(session.Event) {}
 	id, err := protocol.ParseEventID(m.ID)
-	again := err == nil && !id.After(w.learnt)
+	again := err == nil && !id.After(w.counted)
 	if err == nil && id.After(w.shown) {
 		w.shown = id
 		if w.see != nil {

@@ -37,10 +37,10 @@ func (a Alone) Yield(ctx context.Context, job string, pause time.Duration) error
 	return a.rdb.PExpire(ctx, rediskey.Timer(job), pause).Err()
 }
 
-// Run does a job unless another worker does it. run calls goOn after each batch: it extends the
+// Run does a job unless another worker does it. run calls extend after each batch: it extends the
 // job's time, and returns an error if the job must end. The end of ctx is no error: the next run
 // does the rest.
-func (a Alone) Run(ctx context.Context, job string, run func(goOn func() error) error) error {
+func (a Alone) Run(ctx context.Context, job string, run func(extend func() error) error) error {
 	ok, err := a.Take(ctx, job, AloneFor)
 	if ok {
 		err = run(func() error { return errors.Join(ctx.Err(), a.Yield(ctx, job, AloneFor)) })

@@ -32,7 +32,8 @@ func (t *Turn) setDropped(result string) {
 	t.Dropped, t.Omitted = ids[older:], int(max(out-known, 0))+older
 }
 
-// told returns how many of the stored ids are done with when the note named the first n of Dropped.
+// told returns how many of the stored ids finish may forget if the note named the first n of
+// Dropped.
 func (t *Turn) told(n int) int {
 	if n <= 0 || len(t.Dropped) == 0 {
 		return 0

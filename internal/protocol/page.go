@@ -9,9 +9,9 @@ import (
 	"turnstile/internal/script"
 )
 
-// TranscriptPage reads one page of about so many bytes of a transcript, towards its beginning. left
-// is how many of the oldest entries it is about, -1 for all. It returns how many older entries are
-// left, and the stored entries of the page, newest first. lua/past.lua.
+// TranscriptPage reads a page of a transcript, of about so many bytes, from its end towards its
+// beginning. left is how many of the oldest entries it may read, -1 for all. It returns how many
+// older entries are left, and the stored entries of the page, newest first. lua/past.lua.
 func TranscriptPage(ctx context.Context, rdb script.Client, sessionKey, sessionID string, left int64, bytes int) (older int64, entries []string, err error) {
 	which := any("")
 	if left >= 0 {
@@ -29,8 +29,8 @@ func TranscriptPage(ctx context.Context, rdb script.Client, sessionKey, sessionI
 	return r.int("left"), entries, nil
 }
 
-// pageOf returns the call that reads a page of the oldest entries of a transcript, so many of them
-// or all ("").
+// pageOf returns the call that reads a page of a transcript. oldest is how many of the oldest
+// entries it may read, "" for all.
 func pageOf(sessionKey, sessionID string, oldest any, bytes int) *script.Call {
 	return &script.Call{
 		Script: pastMove.Script, Keys: []string{rediskey.For(sessionKey).Transcript(sessionID)},

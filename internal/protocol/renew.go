@@ -12,7 +12,7 @@ import (
 type Renewal struct {
 	Claim     *Claim
 	Err       error // wraps lease.ErrLost if another worker owns the session
-	Requested error // ErrStopRequested, ErrInterruptRequested, ErrRollbackRequested or nil, of the turn with Fence
+	Requested error // of the turn with Fence: ErrStopRequested or another such error, or nil
 	Fence     int64
 	Waiting   int     // messages behind the turn
 	Steer     bool    // one of them is to be steered in
