@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// ErrHeld: another holds the lock. The error is a [*HeldError].
+// ErrHeld says that another holds the lock. The error is a [*HeldError].
 var ErrHeld = errors.New("lock held")
 
-// ErrFree: nobody holds the lock.
+// ErrFree says that nobody holds the lock.
 var ErrFree = errors.New("lock free")
 
 // Holder describes who holds a lock, as Redis saw it during the call.

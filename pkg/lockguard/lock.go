@@ -11,8 +11,8 @@ import (
 	"turnstile/internal/lease"
 )
 
-// ErrLost: a lock was lost, because it was not renewed in time or Redis has another holder. It is
-// the cause of the lock's context, wrapped with the reason if that is known.
+// ErrLost says that a lock was lost, because it was not renewed in time or Redis has another
+// holder. It is the cause of the lock's context, wrapped with the reason if that is known.
 var ErrLost = lease.ErrLost
 
 // errTaken is the reason if a script found the loss.
