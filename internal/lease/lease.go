@@ -1,15 +1,15 @@
-// Package lease tells an owner for how long it may trust what it owns in Redis: a
-// session, or a lock.
+// Package lease tells an owner for how long it may trust its claim in Redis: of a session, or of
+// a lock.
 //
-// Trust starts before the request that claimed or renewed it was sent, not when the reply
-// came: Redis cannot have started the TTL any earlier. It ends a margin, a tenth of the
-// TTL, before the TTL can end. That is time to stop what runs under the lease, and more
-// than two clocks drift apart in one TTL. It is measured on the monotonic clock, so
-// setting the wall clock changes nothing.
+// Trust starts before the request that claimed or renewed was sent, not when the reply came:
+// Redis cannot have started the TTL any earlier. It ends a margin, a tenth of the TTL, before the
+// TTL can end. The margin is time to stop what runs under the lease, and is more than two clocks
+// drift apart in one TTL. Time is measured on the monotonic clock, so setting the wall clock
+// changes nothing.
 //
-// What is not guaranteed: the monotonic clock goes on while a process is stopped by a
-// signal, but on Linux not while the whole machine is suspended. After that the next
-// renewal, or whoever checks the fencing token, finds out.
+// Not guaranteed: the monotonic clock goes on while a signal stops the process, but on Linux not
+// while the whole machine is suspended. After that only the next renewal, or a check of the
+// fencing token, notices the loss.
 package lease
 
 import (
@@ -20,9 +20,9 @@ import (
 	"time"
 )
 
-// ErrLost says that a lease ended without being released: it was not renewed in time, or
-// Redis had another owner. It is the cause of a [Lease]'s context, and is wrapped with
-// what is known of the reason.
+// ErrLost reports that a lease ended without being released: it was not renewed in time, or Redis
+// had another owner. It is the cause of a [Lease]'s context. The error that wraps it has the
+// reason, where one is known.
 var ErrLost = errors.New("lock lost")
 
 // errNotRenewed is the reason of a lease that ran out.
@@ -31,24 +31,24 @@ var errNotRenewed = fmt.Errorf("%w: not renewed in time", ErrLost)
 // marginDivisor makes the margin a tenth of the TTL.
 const marginDivisor = 10
 
-// Trusted is the part of a TTL that counts.
+// Trusted is the part of a TTL during which its owner may trust it.
 func Trusted(ttl time.Duration) time.Duration { return ttl - ttl/marginDivisor }
 
-// Lease is an owner's own view of how long it may trust what it owns. It costs one timer
-// and no goroutine. Its methods may be called by several goroutines at once.
+// Lease is an owner's own view of how long it may trust its claim. It costs one timer and no
+// goroutine. Several goroutines may call its methods at once.
 type Lease struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 
 	mu       sync.Mutex
 	deadline time.Time
-	timer    *time.Timer // nil: somebody else calls Held in time
+	timer    *time.Timer // nil: the owner calls Held at the Deadline
 	over     error       // why it is over; nil while it is trusted
 	blamed   error       // why the last renewal failed
 }
 
-// New makes a lease that is trusted until sent + ttl - margin. sent is time.Now() from
-// before the request was sent. End must be called when what is owned is released.
+// New makes a lease that is trusted until sent + ttl - margin. sent is time.Now() from before the
+// request was sent. Call End when the claim is released.
 func New(parent context.Context, sent time.Time, ttl time.Duration) *Lease {
 	l := &Lease{}
 	l.InitUntimed(parent, sent, ttl)
@@ -58,16 +58,16 @@ func New(parent context.Context, sent time.Time, ttl time.Duration) *Lease {
 	return l
 }
 
-// InitUntimed makes l, which is zero, a lease without a timer: its owner calls Held at
-// the Deadline.
+// InitUntimed makes l, which must be zero, a lease without a timer: its owner calls Held at the
+// Deadline.
 func (l *Lease) InitUntimed(parent context.Context, sent time.Time, ttl time.Duration) {
 	l.deadline = sent.Add(Trusted(ttl))
 	l.ctx, l.cancel = context.WithCancelCause(parent)
 }
 
-// Context ends when trust does, with a cause that wraps [ErrLost]; with End, with the
-// cause context.Canceled; and with the parent. The parent's end does not end the lease:
-// what winds down under it may go on extending it.
+// Context ends when trust ends, with a cause that wraps [ErrLost]; with End, with the cause
+// context.Canceled; and with the parent. The parent's end does not end the lease: work that winds
+// down under it may go on extending it.
 func (l *Lease) Context() context.Context { return l.ctx }
 
 // Deadline is when trust ends unless the lease is extended.
@@ -77,9 +77,9 @@ func (l *Lease) Deadline() time.Time {
 	return l.deadline
 }
 
-// Held returns nil while the lease may be trusted. It reads the clock itself: in a process
-// that was stopped and goes on, the timer may not have fired yet. Otherwise it returns the
-// cause of Context: an error that wraps [ErrLost], or context.Canceled after End.
+// Held returns nil while the lease may be trusted. Otherwise it returns the cause of Context: an
+// error that wraps [ErrLost], or context.Canceled after End. It reads the clock itself, because
+// the timer of a process that was stopped and continued may not have fired yet.
 func (l *Lease) Held() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -108,8 +108,8 @@ func (l *Lease) Blame(err error) {
 	l.blamed = err
 }
 
-// Lose ends trust at once: the owner found out that it is not the owner any more. The
-// cause wraps ErrLost and err, which may be nil.
+// Lose ends trust at once, when the owner finds out that it was replaced. The cause wraps ErrLost
+// and err, which may be nil.
 func (l *Lease) Lose(err error) {
 	switch {
 	case err == nil:
@@ -122,15 +122,15 @@ func (l *Lease) Lose(err error) {
 	l.end(err)
 }
 
-// End says that what is owned was released, and frees the lease's timer. It may be called
-// more than once, and changes nothing after a loss.
+// End records that the claim was released, and frees the lease's timer. It may be called more
+// than once, and changes nothing after a loss.
 func (l *Lease) End() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.end(context.Canceled)
 }
 
-// expire is the timer's call.
+// expire is what the timer calls.
 func (l *Lease) expire() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

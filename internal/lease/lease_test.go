@@ -12,7 +12,7 @@ func TestLeaseTrustEndsBeforeTheTTL(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		sent := time.Now()
-		time.Sleep(2 * time.Second) // the answer took its time
+		time.Sleep(2 * time.Second) // a slow reply
 		l := New(t.Context(), sent, 10*time.Second)
 		<-l.Context().Done()
 		if got := time.Since(sent); got != 9*time.Second {
@@ -27,7 +27,7 @@ func TestLeaseTrustEndsBeforeTheTTL(t *testing.T) {
 	})
 }
 
-func TestLeaseOfAnAnswerThatCameTooLate(t *testing.T) {
+func TestLeaseOfAReplyThatCameTooLate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		sent := time.Now()
@@ -105,6 +105,6 @@ func TestLeaseParentEnds(t *testing.T) {
 		t.Errorf("cause %v, want %v", cause, reason)
 	}
 	if err := l.Held(); err != nil {
-		t.Errorf("the hold itself goes on: %v", err)
+		t.Errorf("the lease ended with its parent: %v", err)
 	}
 }

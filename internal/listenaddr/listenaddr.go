@@ -1,4 +1,4 @@
-// Package listenaddr judges an address to listen on.
+// Package listenaddr checks addresses to listen on.
 package listenaddr
 
 import (
@@ -8,12 +8,12 @@ import (
 	"strconv"
 )
 
-// ErrMalformed is returned for what is no HOST:PORT.
+// ErrMalformed is returned for an address that is not HOST:PORT.
 var ErrMalformed = errors.New("it is not HOST:PORT, such as 127.0.0.1:8080")
 
-// Loopback reports whether a listener on addr, written HOST:PORT, is reached
-// from this machine alone. An empty host means all addresses. A host's name
-// other than localhost counts as reachable: what it resolves to may change.
+// Loopback reports whether only this machine can reach a listener on addr, written HOST:PORT. An
+// empty host means all addresses. Host names other than localhost count as reachable from
+// elsewhere, because what they resolve to may change.
 func Loopback(addr string) (bool, error) {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {

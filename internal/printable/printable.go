@@ -1,12 +1,11 @@
-// Package printable makes other people's words fit to be shown to a person: what a
-// user, an agent, a producer or a file says must not steer a terminal, break a line that
-// is ours, or let text be read in another order than it has.
+// Package printable makes foreign text safe to show on a terminal. Text of a user, an agent, a
+// producer or a file must not steer the terminal, break one of our lines, or reorder what is
+// read.
 //
-// Text and Line change what they are given. Control characters (C0, DEL and C1, so
-// every escape sequence) and bytes that are no UTF-8 become U+FFFD, the replacement
-// character: that something was there is seen. Carriage returns and the invisible
-// controls of text direction go. JSON changes nothing that a parser of JSON would
-// see: it is for what programs read.
+// Text and Line change their input. Control characters (C0, DEL and C1, so every escape sequence)
+// and bytes that are not UTF-8 become U+FFFD, the replacement character, so that a reader sees
+// that something was there. Carriage returns and the invisible controls of text direction are
+// removed. JSON keeps the meaning for a JSON parser: it is for output that programs read.
 package printable
 
 import (
@@ -16,14 +15,14 @@ import (
 	"unicode/utf8"
 )
 
-// The separators that Unicode has for lines and paragraphs.
+// Unicode's separators of lines and paragraphs.
 const (
 	lineSeparator      = '\u2028'
 	paragraphSeparator = '\u2029'
 )
 
-// Text makes a text printable that may have several lines. Line breaks and tabs
-// stay. It can be called piece by piece.
+// Text makes text of several lines printable. Line breaks and tabs stay. Text may be passed in
+// pieces.
 func Text(text string) string {
 	return strings.Map(func(r rune) rune {
 		switch r {
@@ -36,8 +35,8 @@ func Text(text string) string {
 	}, text)
 }
 
-// Line makes a text printable on one line: a field, a table's cell, an error. What
-// breaks lines becomes a blank.
+// Line makes text printable on one line: a field, a cell of a table, an error. Line breaks and
+// tabs become blanks.
 func Line(text string) string {
 	return strings.Map(func(r rune) rune {
 		switch r {
@@ -48,7 +47,7 @@ func Line(text string) string {
 	}, strings.TrimSpace(text))
 }
 
-// clean is what becomes of a character that breaks no line; -1: nothing.
+// clean returns what replaces a character other than a line break, or -1 to remove it.
 func clean(r rune) rune {
 	switch {
 	case r == '\r' || unicode.Is(unicode.Bidi_Control, r):
@@ -59,8 +58,8 @@ func clean(r rune) rune {
 	return r
 }
 
-// JSON makes JSON printable, and leaves its meaning as it is: what Text would change
-// is escaped. In what is no JSON the escapes show what was there.
+// JSON makes JSON printable and keeps its meaning: it escapes what Text would change. In text
+// that is not JSON the escapes show what was there.
 func JSON(text string) string {
 	if strings.IndexFunc(text, escaped) < 0 {
 		return text
@@ -76,8 +75,8 @@ func JSON(text string) string {
 	return b.String()
 }
 
-// escaped tells what JSON escapes: all that is not printed, but for the blanks of
-// JSON.
+// escaped reports whether JSON escapes a character: every unprintable one except JSON's own
+// blanks.
 func escaped(r rune) bool {
 	switch r {
 	case '\n', '\t', '\r':

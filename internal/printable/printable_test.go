@@ -47,7 +47,7 @@ func TestLine(t *testing.T) {
 	}
 }
 
-// JSON is made printable, and says what it said.
+// JSON's output is printable and parses to the same value.
 func TestJSON(t *testing.T) {
 	t.Parallel()
 	const said = "a\x1b\x7f\u009b\u202e\u2066\u2028\u061c é\n\t\r\\u202e"
@@ -72,7 +72,7 @@ func TestJSON(t *testing.T) {
 	}
 }
 
-// In whatever pieces something is written, the same comes out.
+// The output does not depend on how the input is split into writes.
 func TestWriter(t *testing.T) {
 	t.Parallel()
 	const text = "a\x1b[2J é\u202e🧑‍🚀\x9b\xf0\x9f\x1b\u2028b\xe2\x80\n"

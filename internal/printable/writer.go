@@ -6,20 +6,20 @@ import (
 	"unicode/utf8"
 )
 
-// Writer makes printable what is written to another writer. A character may come in
-// several writes: it is written with the last.
+// Writer makes text printable on its way to another writer. The bytes of one character may come
+// in several writes; the character is written with the last of them.
 type Writer struct {
 	w  io.Writer
 	as func(string) string
 
 	mu   sync.Mutex
-	rest []byte // the beginning of a character
+	rest []byte // the first bytes of an unfinished character
 }
 
-// NewWriter passes on as Text does.
+// NewWriter returns a Writer that applies Text.
 func NewWriter(w io.Writer) *Writer { return &Writer{w: w, as: Text} }
 
-// NewJSONWriter passes on as JSON does.
+// NewJSONWriter returns a Writer that applies JSON.
 func NewJSONWriter(w io.Writer) *Writer { return &Writer{w: w, as: JSON} }
 
 // Write implements io.Writer.
@@ -38,7 +38,7 @@ func (w *Writer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// begun is how many bytes at the end of a text may be the beginning of a character.
+// begun returns how many bytes at the end of text may begin an unfinished character.
 func begun(text []byte) int {
 	for n := 1; n < utf8.UTFMax && n <= len(text); n++ {
 		if at := text[len(text)-n:]; utf8.RuneStart(at[0]) {

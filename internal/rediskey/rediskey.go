@@ -1,10 +1,9 @@
-// Package rediskey names every Redis key that Turnstile touches, asynq's
-// included. It is the schema; docs/keys.md tells what the keys hold.
+// Package rediskey names every Redis key that Turnstile touches, asynq's included. It is the
+// schema; docs/keys.md describes what each key holds.
 //
-// Every key of one session carries the hash tag {session:KEY}, so that one
-// script may touch them all on a Redis Cluster as well. The indexes have no
-// common tag: they are single keys, updated by commands that are safe to
-// repeat.
+// Every key of one session carries the hash tag {session:KEY}, so that one script may touch them
+// all on a Redis Cluster as well. The indexes have no common tag: they are single keys, and every
+// command that updates them is safe to repeat.
 package rediskey
 
 import "strings"
@@ -16,14 +15,14 @@ const queuePrefix = "session:"
 const (
 	Ready    = "turnstile:ready"    // ZSET session key -> ms: to be claimed now
 	Due      = "turnstile:due"      // ZSET session key -> ms: becomes ready then
-	Owned    = "turnstile:owned"    // ZSET session key -> ms: look again then
+	Owned    = "turnstile:owned"    // ZSET session key -> ms: reap checks it then
 	Sessions = "turnstile:sessions" // ZSET session key -> ms of its last activity
 
-	Waiting = "turnstile:waiting" // HASH count, at: how many messages waited in all sessions at the last sweep
+	Waiting = "turnstile:waiting" // HASH count, at: messages that waited in all sessions, as of the last sweep
 
-	Scan = "turnstile:scan" // HASH node -> cursor: how far the search for forgotten sessions is
+	Scan = "turnstile:scan" // HASH node -> cursor: progress of the search for sessions that no index lists
 
-	Unlisted = "turnstile:unlisted" // ZSET session key -> ms: whether its queue's name is to be listed again is looked at then
+	Unlisted = "turnstile:unlisted" // ZSET session key -> ms: then the worker checks whether to list its queue again
 
 	AllQueues    = "asynq:queues"  // SET of queue names that asynqmon lists
 	AsynqCancel  = "asynq:cancel"  // PUBSUB channel of asynqmon's Cancel: a task id
@@ -33,28 +32,26 @@ const (
 	signalPrefix = "turnstile:signal:"
 )
 
-// Timer is the short-lived key behind which one worker at a time runs a
-// periodic job.
+// Timer is the short-lived key that lets one worker at a time run a periodic job.
 func Timer(job string) string { return timerPrefix + job }
 
-// Signal is the PUBSUB channel on which a worker is told about its turns.
+// Signal is the PUBSUB channel on which a worker receives requests for its turns.
 func Signal(worker string) string { return signalPrefix + worker }
 
-// IsServer reports whether a key is what an asynq.Server tells of itself every few
+// IsServer reports whether a key is the heartbeat of an asynq.Server, which rewrites it every few
 // seconds.
 func IsServer(key string) bool { return strings.HasPrefix(key, asynqServer) }
 
 // Queue is the asynq queue of a session.
 func Queue(session string) string { return queuePrefix + session }
 
-// SessionOf is the session key behind a queue name; ok is false for a queue
-// that belongs to no session.
+// SessionOf returns the session key of a queue name. ok is false for a queue that belongs to no
+// session.
 func SessionOf(queue string) (session string, ok bool) {
 	return strings.CutPrefix(queue, queuePrefix)
 }
 
-// Session holds the key names of one session. Its zero value is of no use;
-// see For.
+// Session holds the key names of one session. Make one with For.
 type Session struct{ own, asynq string }
 
 // For names the keys of a session.
@@ -72,12 +69,12 @@ func (s Session) Followups() string { return s.own + "followups" } // HASH messa
 func (s Session) Resume() string    { return s.own + "resume" }    // HASH mark, interruptions, suspension
 func (s Session) Partial() string   { return s.own + "partial" }   // STRING the running turn's entries so far
 func (s Session) Events() string    { return s.own + "events" }    // STREAM what happened
-func (s Session) State() string     { return s.own + "state" }     // STRING what an agent keeps between its turns
+func (s Session) State() string     { return s.own + "state" }     // STRING the agent state
 
-func (s Session) Stopped() string { return s.own + "stopped" } // LIST of task ids that a /stop has put aside and not archived yet
+func (s Session) Stopped() string { return s.own + "stopped" } // LIST of task ids that a /stop took from the line and has not archived yet
 
-// Call is the STRING with what was answered to a call, by the call's name, for its
-// repetitions. It has a TTL.
+// Call is the STRING with the result of a call, by the call's name, for its repetitions. It has a
+// TTL.
 func (s Session) Call(name string) string { return s.own + "call:" + name }
 
 // Transcript is the LIST of entries of one session id.
@@ -89,11 +86,11 @@ func (s Session) TranscriptPrefix() string { return s.own + "transcript:" }
 // Any is a pattern of SCAN that finds every key of the session, asynq's too.
 func (s Session) Any() string { return "*" + strings.TrimPrefix(s.asynq, "asynq:") + "*" }
 
-// AnySession is a pattern of SCAN that finds, of every session, those keys by which
-// one is known: not its tasks, of which there may be many.
+// AnySession is a pattern of SCAN that finds at least one key of every session, but no task:
+// there may be many of those.
 const AnySession = "*:{" + queuePrefix + "*}:[acprs]*"
 
-// Parse is the session of a key, and the key's name within it.
+// Parse returns the session of a key, and the key's name within it.
 func Parse(key string) (session, name string, ok bool) {
 	_, rest, ok := strings.Cut(key, ":{"+queuePrefix)
 	if !ok {
@@ -106,9 +103,9 @@ func Parse(key string) (session, name string, ok bool) {
 // asynq's keys, pinned by the contract tests of internal/protocol.
 
 func (s Session) Pending() string   { return s.asynq + "pending" }   // LIST, oldest at the right
-func (s Session) Active() string    { return s.asynq + "active" }    // LIST, taken
+func (s Session) Active() string    { return s.asynq + "active" }    // LIST, their turn runs
 func (s Session) Lease() string     { return s.asynq + "lease" }     // ZSET id -> unix seconds
-func (s Session) Paused() string    { return s.asynq + "paused" }    // STRING, exists: nobody may claim
+func (s Session) Paused() string    { return s.asynq + "paused" }    // STRING; while it exists nobody may claim
 func (s Session) Scheduled() string { return s.asynq + "scheduled" } // ZSET id -> unix seconds
 func (s Session) Retry() string     { return s.asynq + "retry" }     // ZSET id -> unix seconds
 func (s Session) Archived() string  { return s.asynq + "archived" }  // ZSET id -> unix seconds

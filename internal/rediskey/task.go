@@ -5,9 +5,9 @@ import (
 	"encoding/hex"
 )
 
-// IDPrefix is what every asynq task id and turn id of a session begins with: 8 hex digits
-// of the key's hash and a dash. asynqmon's Cancel publishes a bare task id to every
-// worker, so an id must tell its session.
+// IDPrefix starts every asynq task id and turn id of a session: 8 hex digits of the key's hash
+// and a dash. asynqmon's Cancel publishes a bare task id to every worker, so the id must identify
+// its session.
 func IDPrefix(key string) string {
 	sum := sha256.Sum256([]byte(key))
 	return hex.EncodeToString(sum[:4]) + "-"

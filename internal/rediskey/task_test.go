@@ -7,8 +7,8 @@ import (
 	"turnstile/internal/rediskey"
 )
 
-// asynqmon's Cancel publishes the bare task id: it must tell the session.
-func TestTaskIDsTellTheirSession(t *testing.T) {
+// asynqmon's Cancel publishes the bare task id: it must identify the session.
+func TestTaskIDsIdentifyTheirSession(t *testing.T) {
 	t.Parallel()
 	a, b := rediskey.TaskID("one", "m"), rediskey.TaskID("two", "m")
 	if a == b || !strings.HasSuffix(a, "-m") || len(a) != 10 || !strings.HasPrefix(a, rediskey.IDPrefix("one")) {

@@ -12,21 +12,21 @@ import (
 	"turnstile/internal/redisconn"
 )
 
-// RedisError is an error of a Redis client, in words that say what to do.
+// RedisError is an error of a Redis client. Its text says what to do.
 type RedisError struct{ Err error }
 
 func (e RedisError) Error() string { return redisconn.Explain(e.Err) }
 func (e RedisError) Unwrap() error { return e.Err }
 
 const (
-	// patience is how long a Redis may take to come up: whatever starts the worker
-	// often starts Redis just before. It is for the supervisor to try longer.
+	// patience is how long Redis may take to come up: what starts the worker often starts Redis
+	// just before. The supervisor restarts a worker whose Redis takes longer.
 	patience = 5 * time.Second
 
 	retryPause = 200 * time.Millisecond
 )
 
-// Connect returns a client of a Redis that is there and fit for use.
+// Connect waits for Redis to come up, checks that it is fit for use, and returns a client.
 func Connect(ctx context.Context, url string, log *slog.Logger, o ...redisconn.Option) (redis.UniversalClient, error) {
 	rdb, err := redisconn.Open(url, o...)
 	if err != nil {
@@ -45,7 +45,7 @@ func Connect(ctx context.Context, url string, log *slog.Logger, o ...redisconn.O
 	return rdb, nil
 }
 
-// check asks until Redis is fit, is found unfit, or ctx ends. It answers why the
+// check repeats redisconn.Check until Redis is fit or refuses, or ctx ends. failed is why the
 // last complete attempt failed.
 func check(ctx context.Context, rdb redis.UniversalClient, log *slog.Logger) (warnings []string, failed error) {
 	for {
@@ -69,7 +69,7 @@ func check(ctx context.Context, rdb redis.UniversalClient, log *slog.Logger) (wa
 	}
 }
 
-// mayPass tells errors of a Redis that comes up from those of one that is wrong.
+// mayPass reports whether an error may be of a Redis that is coming up, and not of a wrong one.
 func mayPass(err error) bool {
 	for _, unfit := range []error{redisconn.ErrTooOld, redisconn.ErrReplica, redisconn.ErrScheme} {
 		if errors.Is(err, unfit) {

@@ -21,14 +21,14 @@ import (
 )
 
 const (
-	// httpStop is how long requests under way may take when all else has ended.
+	// httpStop is how long requests in progress may take after all else has ended.
 	httpStop = 3 * time.Second
 
 	// PortsTried is how many ports StartHTTP tries.
 	PortsTried = 100
 )
 
-// HTTPConfig is what the settings say about HTTP.
+// HTTPConfig returns the HTTP server's configuration.
 func HTTPConfig(s config.Worker, rdb redis.UniversalClient, log *slog.Logger) (httpd.Config, error) {
 	conn, err := redisconn.ConnOpt(s.RedisURL)
 	return httpd.Config{
@@ -39,20 +39,20 @@ func HTTPConfig(s config.Worker, rdb redis.UniversalClient, log *slog.Logger) (h
 	}, err
 }
 
-// tellOf has a worker tell of itself over HTTP.
-func tellOf(w *engine.Worker, m *metrics.Metrics, c *httpd.Config) {
+// expose serves a worker's metrics, readiness and health.
+func expose(w *engine.Worker, m *metrics.Metrics, c *httpd.Config) {
 	m.Watch(w)
 	c.Metrics, c.Draining, c.Healthy = m.Handler(), readiness(w), w.Healthy
 }
 
-// Closed tells whether asynqmon answers nobody: the agent's programs would reach it
-// as well, and there is no token that keeps them out.
+// Closed reports whether asynqmon refuses every request: the agent's programs could reach it, and
+// no token keeps them out.
 func Closed(s config.Worker) bool {
 	return s.HTTPAddr != "" && s.HTTPToken == "" && s.RunsPrograms()
 }
 
-// MakeToken gives asynqmon a token where it would be closed without one, for commands
-// that show it to a person. It answers the token, or "" where none is needed.
+// MakeToken sets a random token where asynqmon would be closed without one, and returns it, or ""
+// where none is needed. It is for commands that show the token to a person.
 func MakeToken(s *config.Worker) string {
 	if !Closed(*s) {
 		return ""
@@ -61,8 +61,7 @@ func MakeToken(s *config.Worker) string {
 	return s.HTTPToken
 }
 
-// StartHTTP serves on c.Addr, or with next on one of the ports after it should
-// that be taken.
+// StartHTTP serves on c.Addr. If that port is taken and next is set, it tries the ports after it.
 func StartHTTP(ctx context.Context, c httpd.Config, next bool) (*httpd.Server, error) {
 	for tries := 1; ; tries++ {
 		server, err := httpd.New(c)
@@ -73,7 +72,7 @@ func StartHTTP(ctx context.Context, c httpd.Config, next bool) (*httpd.Server, e
 			c.Logger.Info("serving HTTP", "addr", server.Addr())
 			return server, nil
 		}
-		_ = server.Stop(ctx) // it has not served
+		_ = server.Stop(ctx) // it never served
 		taken := errors.Is(err, syscall.EADDRINUSE)
 		switch {
 		case taken && next && tries < PortsTried:
@@ -86,14 +85,14 @@ func StartHTTP(ctx context.Context, c httpd.Config, next bool) (*httpd.Server, e
 	}
 }
 
-// following is the address with the next port.
+// following returns the address with the next port.
 func following(addr string) string {
 	host, port, _ := net.SplitHostPort(addr)
 	n, _ := strconv.Atoi(port) // both were checked with the settings
 	return net.JoinHostPort(host, strconv.Itoa(n+1))
 }
 
-// StopHTTP lets requests under way end, but not if hurry has ended.
+// StopHTTP lets requests in progress finish, for up to httpStop or until hurry ends.
 func StopHTTP(hurry context.Context, server *httpd.Server, log *slog.Logger) {
 	ctx, cancel := context.WithTimeout(hurry, httpStop)
 	defer cancel()
@@ -102,7 +101,7 @@ func StopHTTP(hurry context.Context, server *httpd.Server, log *slog.Logger) {
 	}
 }
 
-// readiness is what /readyz tells of a drain.
+// readiness returns the progress of a drain for /readyz.
 func readiness(w *engine.Worker) func() (httpd.Drain, bool) {
 	return func() (httpd.Drain, bool) {
 		p := w.DrainProgress()
@@ -110,5 +109,5 @@ func readiness(w *engine.Worker) func() (httpd.Drain, bool) {
 	}
 }
 
-// Seconds are those that have begun: 0 only when nothing is left.
+// Seconds rounds up, so that 0 means that nothing is left.
 func Seconds(d time.Duration) int { return int((d + time.Second - 1) / time.Second) }

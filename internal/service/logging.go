@@ -10,8 +10,8 @@ import (
 	"turnstile/internal/redisconn"
 )
 
-// NewLogger makes the log that the settings ask for. It also takes over what the Redis client library and the guardians' keeper
-// have to say. Whatever is logged, a terminal can show it.
+// NewLogger makes the log that the settings describe. The Redis client library and the guardians'
+// keeper log to it as well. Its output is safe to show on a terminal.
 func NewLogger(w io.Writer, s config.Worker) *slog.Logger {
 	o := &slog.HandlerOptions{Level: s.LogLevel}
 	var handler slog.Handler = slog.NewTextHandler(printable.NewWriter(w), o)
@@ -25,8 +25,8 @@ func NewLogger(w io.Writer, s config.Worker) *slog.Logger {
 	return log
 }
 
-// durationsInSeconds makes numbers of a JSON log's durations: of seconds, with a
-// fraction. slog's own are nanoseconds. A text log has them as Go writes them, 2.013s.
+// durationsInSeconds writes the durations of a JSON log as seconds with a fraction, where slog
+// would write nanoseconds. A text log has them in Go's notation, 2.013s.
 func durationsInSeconds(_ []string, a slog.Attr) slog.Attr {
 	if a.Value.Kind() == slog.KindDuration {
 		a.Value = slog.Float64Value(a.Value.Duration().Seconds())

@@ -11,8 +11,7 @@ import (
 	"turnstile/internal/config"
 )
 
-// A program that reads a JSON log gets seconds, a person who reads a text log Go's own
-// words for a duration.
+// A JSON log has durations in seconds, a text log in Go's notation.
 func TestDurationsInLogs(t *testing.T) { //nolint:paralleltest // NewLogger takes over what is logged by other packages
 	write := func(format config.LogFormat) string {
 		var out bytes.Buffer

@@ -9,7 +9,7 @@ import (
 	"turnstile/pkg/session"
 )
 
-// Options are the settings in the worker's own terms.
+// Options converts the settings to the engine's options.
 func Options(s config.Worker, log *slog.Logger) engine.Options {
 	o := engine.Options{
 		Queue: protocol.Config{
@@ -52,7 +52,7 @@ func Options(s config.Worker, log *slog.Logger) engine.Options {
 		Logger:      log,
 	}
 	if o.WarmAgents == 0 {
-		o.WarmAgents = -1 // none: there 0 means the default
+		o.WarmAgents = -1 // none; in engine.Options 0 means the default
 	}
 	if o.AskTimeout == 0 {
 		o.AskTimeout = -1 // the same

@@ -1,5 +1,5 @@
-// Package service is a worker as a service: its settings, Redis client, log, HTTP server
-// and signals around an engine.Worker. cmd/worker and turnstile.RunWorker run one.
+// Package service runs a worker as a service: an engine.Worker with its settings, Redis client,
+// log, HTTP server and signals. cmd/worker and turnstile.RunWorker use it.
 package service
 
 import (
@@ -22,20 +22,20 @@ type Config struct {
 	Agent    agent.Agent
 	Logger   *slog.Logger
 
-	Ephemeral bool // Redis ends with the process, and is not warned of
-	AnyPort   bool // HTTP may be on one of the ports after the setting's
+	Ephemeral bool // Redis ends with the process; its warnings are not logged
+	AnyPort   bool // HTTP may use one of the ports after the set one
 }
 
 // Service is a worker that runs.
 type Service struct {
 	Worker *engine.Worker
-	HTTP   *httpd.Server // nil: there is none
+	HTTP   *httpd.Server // nil without TURNSTILE_HTTP_ADDR
 
 	stops []func(hurry context.Context)
 }
 
-// Start connects to Redis and starts the worker with its HTTP server. An end of ctx ends
-// the start; the error may then be anything. After an error nothing runs.
+// Start connects to Redis and starts the worker with its HTTP server. If ctx ends, Start fails
+// with any error. After an error nothing runs.
 func Start(ctx context.Context, c Config) (_ *Service, err error) {
 	s := &Service{}
 	defer func() {
@@ -48,7 +48,7 @@ func Start(ctx context.Context, c Config) (_ *Service, err error) {
 	}
 	warnings := c.Logger
 	if c.Ephemeral {
-		warnings = slog.New(slog.DiscardHandler) // such a Redis is meant to keep nothing
+		warnings = slog.New(slog.DiscardHandler) // an ephemeral Redis need not store anything
 	}
 	rdb, err := Connect(ctx, c.Settings.RedisURL, warnings, redisconn.WithPoolSize(PoolSize(c.Settings)), redisconn.WithClientName("turnstile-worker"))
 	if err != nil {
@@ -69,7 +69,7 @@ func Start(ctx context.Context, c Config) (_ *Service, err error) {
 		if err != nil {
 			return nil, err
 		}
-		tellOf(s.Worker, m, &h)
+		expose(s.Worker, m, &h)
 		if s.HTTP, err = StartHTTP(ctx, h, c.AnyPort); err != nil {
 			return nil, err
 		}
@@ -82,8 +82,8 @@ func Start(ctx context.Context, c Config) (_ *Service, err error) {
 	return s, nil
 }
 
-// Stop ends what is around the worker, which was drained: HTTP first, Redis last. Requests
-// under way are not waited for when hurry has ended.
+// Stop ends the HTTP server, then the Redis client. Drain the worker first. Stop does not wait
+// for requests in progress once hurry has ended.
 func (s *Service) Stop(hurry context.Context) {
 	for _, stop := range slices.Backward(s.stops) {
 		stop(hurry)
@@ -91,5 +91,6 @@ func (s *Service) Stop(hurry context.Context) {
 	s.stops = nil
 }
 
-// PoolSize leaves each turn a connection, up to what one Redis is glad of.
+// PoolSize returns a connection for each turn and some to spare, within what one Redis serves
+// well.
 func PoolSize(s config.Worker) int { return min(max(16, s.Concurrency+8), 128) }

@@ -10,31 +10,30 @@ import (
 	"turnstile/internal/engine"
 )
 
-// ErrRestart is how a run ends that is to be followed by another: after a SIGHUP.
+// ErrRestart is returned by a run that a SIGHUP ended: the supervisor should start another.
 var ErrRestart = errors.New("told to restart")
 
-// ErrAbandoned is wrapped where the worker is left as it is, for the process to end: what
-// it uses must not be taken from under it.
+// ErrAbandoned is wrapped by errors of a run that returned with its worker still running. The
+// process must end then; nothing that the worker uses may be closed before.
 var ErrAbandoned = errors.New("ended at once")
 
-// askedError is the cause with which a first signal ends what it ends.
+// askedError is the cause of Ending.Asked.
 type askedError struct{ reason engine.Reason }
 
 func (s askedError) Error() string { return "told to end: " + s.reason.Name() }
 
-// Ending is what signals ask of the process, one after the other.
+// Ending is what the signals so far request of the process.
 type Ending struct {
-	Asked context.Context // ends with the first: drain; the cause is askedError
-	Cut   context.Context // ends with the second: wait no longer
-	Now   context.Context // ends with the third: at once
+	Asked context.Context // ends with the first signal: drain; the cause is askedError
+	Cut   context.Context // ends with the second: interrupt what still runs
+	Now   context.Context // ends with the third: exit at once
 
-	Ask func(engine.Reason) // does what a first signal does
+	Ask func(engine.Reason) // does the same as a first signal
 }
 
-// WatchSignals turns signals, and the end of ctx, into an Ending. hup is what
-// SIGHUP means: a supervisor's service is to be started again; what somebody runs
-// by hand has lost its terminal. The function that it answers gives the signals
-// back to the system.
+// WatchSignals turns signals, and the end of ctx, into an Ending. hup is the reason that SIGHUP
+// stands for: a restart for a supervisor's service, a shutdown for a program whose terminal was
+// closed. The function that it returns restores the default handling of the signals.
 func WatchSignals(ctx context.Context, hup engine.Reason) (Ending, func()) {
 	base := context.WithoutCancel(ctx)
 	asked, end := context.WithCancelCause(base)
@@ -45,8 +44,8 @@ func WatchSignals(ctx context.Context, hup engine.Reason) (Ending, func()) {
 
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
-	// In `worker 2>&1 | tee log` Ctrl-C ends tee, too. Without this the next line
-	// of the log would end the worker, in the middle of its drain.
+	// In `worker 2>&1 | tee log` Ctrl-C ends tee, too. Without this the next line of the log
+	// would kill the worker with SIGPIPE, in the middle of its drain.
 	broken := make(chan os.Signal, 1)
 	signal.Notify(broken, syscall.SIGPIPE)
 	done := make(chan struct{})
@@ -80,7 +79,7 @@ func WatchSignals(ctx context.Context, hup engine.Reason) (Ending, func()) {
 	}
 }
 
-// Reason is why the process was told to end: the first signal decides.
+// Reason is why the process ends: the first signal decides.
 func (e Ending) Reason() engine.Reason {
 	var s askedError
 	if errors.As(context.Cause(e.Asked), &s) {
@@ -89,7 +88,7 @@ func (e Ending) Reason() engine.Reason {
 	return engine.ReasonShutdown
 }
 
-// Done is how a run ends that did as it was told: with nil or ErrRestart.
+// Done is the result of a run that ended as requested: nil or ErrRestart.
 func (e Ending) Done() error {
 	if e.Reason() == engine.ReasonRestart {
 		return ErrRestart
@@ -97,7 +96,7 @@ func (e Ending) Done() error {
 	return nil
 }
 
-// Unless is err, or Done where what failed was ended by a signal.
+// Unless returns err, or Done if a signal was the reason of the failure.
 func (e Ending) Unless(err error) error {
 	if e.Asked.Err() == nil {
 		return err

@@ -1,8 +1,8 @@
-// Package stored is the JSON in which Redis has a session's entries, the checkpoint of its
-// running turn and its agent's state.
+// Package stored encodes and decodes the JSON that Redis has of a session: the entries of its
+// transcripts, the partial of its running turn, and its agent state.
 //
-// It reads leniently: what cannot be read is shown as such, or counts as absent, and never
-// stops a session. Scripts write what it encodes, for writes must be fenced.
+// It reads leniently: what cannot be read is shown as such, or counts as absent, and never stops
+// a session. Only scripts write the encoded values, because writes must be fenced.
 package stored
 
 import (
@@ -13,8 +13,8 @@ import (
 	"turnstile/pkg/session"
 )
 
-// DecodeEntry reads an entry of a transcript. One that cannot be read is an entry of
-// session.RoleSystem with the reason.
+// DecodeEntry reads an entry of a transcript. In place of an unreadable one it returns an entry
+// of session.RoleSystem that says why.
 func DecodeEntry(line string) session.Entry {
 	var e session.Entry
 	if err := json.Unmarshal([]byte(line), &e); err != nil {
@@ -23,7 +23,7 @@ func DecodeEntry(line string) session.Entry {
 	return e
 }
 
-// DecodeEntries is DecodeEntry for each line.
+// DecodeEntries calls DecodeEntry for each line.
 func DecodeEntries(lines []string) []session.Entry {
 	entries := make([]session.Entry, len(lines))
 	for i, line := range lines {
@@ -32,10 +32,10 @@ func DecodeEntries(lines []string) []session.Entry {
 	return entries
 }
 
-// EncodeEntry is the entry as it is stored.
+// EncodeEntry returns the entry as it is stored.
 func EncodeEntry(e session.Entry) (string, error) { return Encode(e) }
 
-// Encode is JSON without the escapes that json.Marshal puts in for HTML.
+// Encode returns JSON without the HTML escapes of json.Marshal.
 func Encode(v any) (string, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)

@@ -6,12 +6,12 @@ import (
 	"turnstile/pkg/session"
 )
 
-// partialVersion is the schema version of a Partial. lua/claim.lua of
-// internal/protocol knows it, too.
+// partialVersion is the schema version of a Partial. lua/claim.lua of internal/protocol checks
+// it, too.
 const partialVersion = 1
 
-// Partial is the checkpoint of a running turn: what it has done so far, in case that it is
-// interrupted. The turn's end deletes it.
+// Partial is the checkpoint of a running turn: its entries so far, in case it is interrupted. The
+// turn's end deletes it.
 type Partial struct {
 	Fence    int64           // the turn's fencing token
 	Turn     string          // the turn's id
@@ -19,8 +19,8 @@ type Partial struct {
 	Entries  []session.Entry // what it would add to the transcript if it ended now
 }
 
-// storedPartial has its entries as text, which the claim script can append to a
-// transcript as they are.
+// storedPartial has the entries as text, so that the claim script can append them to a transcript
+// unchanged.
 type storedPartial struct {
 	V        int      `json:"v"`
 	Fence    int64    `json:"fence"`

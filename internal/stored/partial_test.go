@@ -29,7 +29,7 @@ func TestPartialRoundTrip(t *testing.T) {
 	}
 }
 
-func TestPartialThatIsNone(t *testing.T) {
+func TestDecodePartialRejectsMalformedOnes(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{
 		"", "x", "[]", `{"v":1}`, `{"v":2,"messages":["m"],"entries":["{}"]}`, `{"v":1,"messages":[],"entries":["{}"]}`,

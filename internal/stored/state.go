@@ -9,8 +9,8 @@ import (
 // stateVersion is the schema version of a State.
 const stateVersion = 1
 
-// State is the data that an agent stores for its next turns. It holds while the transcript
-// is the one that the agent knows, which the counts of entries and the last turn tell.
+// State is the data that an agent stores for its next turns. It is valid while the transcript is
+// the one that the agent knows. The counts of entries and the last turn show whether it is.
 type State struct {
 	V         int    `json:"v"` // set by Encode
 	SessionID string `json:"session_id"`
@@ -43,8 +43,8 @@ func StateFor(text, sessionID string, entries int64, history []session.Entry) js
 		return nil
 	case entries == s.Entries:
 		return s.Data
-	// A turn whose worker died before it could write has as many entries as the one
-	// that then ran its message, which may have been another agent's.
+	// Without the comparison of turns, a turn that ran after its predecessor's worker died
+	// unsaved would match: it has as many entries, but may have been another agent's.
 	case entries == s.After && n > 0 && history[n-1].Turn == s.Turn:
 		return s.Data
 	}

@@ -7,7 +7,7 @@ import (
 	"turnstile/pkg/session"
 )
 
-func TestStateIsOfOneTranscript(t *testing.T) {
+func TestStateForMatchesTheTranscript(t *testing.T) {
 	t.Parallel()
 	text, err := State{SessionID: "a", Turn: "t4", Entries: 4, After: 7, Data: json.RawMessage(`{"id":"<x>"}`)}.Encode()
 	if err != nil || text != `{"v":1,"session_id":"a","turn":"t4","entries":4,"after":7,"data":{"id":"<x>"}}` {
@@ -25,9 +25,9 @@ func TestStateIsOfOneTranscript(t *testing.T) {
 		history         []session.Entry
 		found           bool
 	}{
-		{text, "a", 4, of("t3"), true},        // the turn was cut off, or failed
+		{text, "a", 4, of("t3"), true},        // the turn was interrupted, or failed
 		{text, "a", 7, of("t3", "t4"), true},  // it ended well
-		{text, "a", 7, of("t4", "t5"), false}, // it was cut off, and another one has written as much
+		{text, "a", 7, of("t4", "t5"), false}, // it was interrupted, and another turn has written as many entries
 		{text, "a", 5, of("t3"), false},       // somebody else has written
 		{text, "a", 8, of("t3"), false},       // it was undone
 		{text, "a", 4, nil, false},            // the transcript has expired
@@ -36,7 +36,7 @@ func TestStateIsOfOneTranscript(t *testing.T) {
 		{"", "a", 0, nil, false},
 		{"{", "a", 0, nil, false},
 		{`{"v":2,"session_id":"a","data":1}`, "a", 0, nil, false},
-		{`{"v":1,"session_id":"a","data":null}`, "a", 0, nil, false}, // the agent keeps nothing any more
+		{`{"v":1,"session_id":"a","data":null}`, "a", 0, nil, false}, // the agent deleted its state
 	} {
 		if got := StateFor(c.text, c.sessionID, c.entries, c.history); (got != nil) != c.found || c.found && string(got) != `{"id":"<x>"}` {
 			t.Errorf("%+v: %s", c, got)

@@ -11,7 +11,7 @@ import (
 	"turnstile/pkg/session"
 )
 
-// Decode reads one JSON value, and refuses unknown fields and anything after it. Errors
+// Decode reads one JSON value. It refuses unknown fields and anything after the value. Errors
 // wrap session.ErrInvalid.
 func Decode(data []byte, into any) error {
 	dec := json.NewDecoder(bytes.NewReader(data))

@@ -9,11 +9,11 @@ import (
 	"turnstile/pkg/session"
 )
 
-// Max is how long a title may be, in characters.
+// Max is the longest title, in characters.
 const Max = 200
 
-// Clean makes a title of what an agent proposes: one line, without blanks around it, cut
-// after Max characters. Empty: there is nothing in it.
+// Clean makes a title of an agent's proposal: one line, trimmed, truncated to Max characters. The
+// result may be empty.
 func Clean(text string) string {
 	text = strings.Join(strings.Fields(text), " ")
 	n := 0
@@ -26,8 +26,8 @@ func Clean(text string) string {
 	return text
 }
 
-// Validate checks a title that a user gives: one line of at most Max characters, or empty
-// for none. The error wraps session.ErrInvalid.
+// Validate checks a user's title: one line of at most Max characters; empty means none. The error
+// wraps session.ErrInvalid.
 func Validate(title string) error {
 	switch n := utf8.RuneCountInString(title); {
 	case n > Max:

@@ -1,23 +1,23 @@
-// Package version tells which version of the programs this is.
+// Package version has the version of the programs.
 package version
 
 import "runtime/debug"
 
-// Number is the version in the CHANGELOG that these sources are, or come after.
+// Number is the newest version in the CHANGELOG.
 const Number = "0.1.0"
 
-// String is Number, with the revision that the program was built from as build
-// metadata: 0.1.0+648303d6c1f2, and .dirty where files were changed. `go run` and a
-// build outside a clone know no revision.
+// String is Number with the revision that the program was built from as build metadata:
+// 0.1.0+648303d6c1f2, and .dirty if files were changed. Programs made by `go run`, or built
+// outside a clone, have no revision.
 func String() string {
 	info, _ := debug.ReadBuildInfo()
 	return Number + metadata(info)
 }
 
-// metadata is empty without a revision; a nil info has none.
+// metadata returns "+" and the revision, or "" without one. info may be nil.
 func metadata(info *debug.BuildInfo) string {
 	if info == nil || info.Main.Path != "turnstile" {
-		return "" // a program that uses the library has revisions of its own
+		return "" // the revision is that of a program that uses the library
 	}
 	settings := map[string]string{}
 	for _, s := range info.Settings {

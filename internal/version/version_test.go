@@ -14,8 +14,7 @@ var (
 	semantic = regexp.MustCompile(`^\d+\.\d+\.\d+(?:\+[0-9A-Za-z.-]+)?$`)
 )
 
-// The programs say the newest version that the CHANGELOG has, behind what is not
-// released yet.
+// The programs' version is the newest released one of the CHANGELOG.
 func TestChangelogHasTheVersion(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../CHANGELOG.md")
