@@ -19,23 +19,20 @@ import (
 // ErrInvalid is wrapped by every error about a setting.
 var ErrInvalid = errors.New("setting")
 
-// Options changes what Load assumes and asks for.
+// Options changes what LoadWorker and LoadSender read.
 type Options struct {
-	// Overrides win over the environment, by the variables' names: the command
-	// line's flags.
+	// Overrides replace variables of the environment. They come from the command line's flags.
 	Overrides map[string]string
 
-	// Defaults win over the tags' defaults where a variable is unset or empty;
-	// see DevDefaults.
+	// Defaults replace the tags' defaults of variables that are unset or empty; see DevDefaults.
 	Defaults map[string]string
 
-	// NoAgent: no turn will be run, so the agent need not be set.
+	// NoAgent makes TURNSTILE_AGENT optional, for commands that run no turn.
 	NoAgent bool
 }
 
-// LoadWorker reads the worker's settings from environ, which has the form of
-// os.Environ, and validates them. The error joins all problems; each wraps
-// ErrInvalid and is one line.
+// LoadWorker reads the worker's settings from environ, which has the form of os.Environ, and
+// validates them. The error joins all problems; each is one line and wraps ErrInvalid.
 func LoadWorker(environ []string, o Options) (Worker, error) {
 	var w Worker
 	vars, problems := load(&w, environ, o)
@@ -47,7 +44,7 @@ func LoadWorker(environ []string, o Options) (Worker, error) {
 	return w, problems.err()
 }
 
-// LoadSender reads the sender's settings in the same way.
+// LoadSender does the same for the sender's settings.
 func LoadSender(environ []string, o Options) (Sender, error) {
 	var s Sender
 	_, problems := load(&s, environ, o)
@@ -55,8 +52,8 @@ func LoadSender(environ []string, o Options) (Sender, error) {
 	return s, problems.err()
 }
 
-// load fills into, a pointer to a struct of settings. It answers what was set
-// for them, defaults of the tags apart.
+// load fills into, a pointer to a struct of settings. It returns the variables that were set,
+// without any defaults.
 func load(into any, environ []string, o Options) (map[string]string, *problems) {
 	vars := map[string]string{}
 	for _, entry := range environ {
@@ -89,8 +86,7 @@ func load(into any, environ []string, o Options) (map[string]string, *problems) 
 	return given, p
 }
 
-// addParseErrors tells of every variable that could not be read, not of the
-// first alone.
+// addParseErrors adds a problem for every variable that could not be parsed.
 func (p *problems) addParseErrors(into any, err error) {
 	var all env.AggregateError
 	if err == nil {
@@ -115,8 +111,8 @@ func (p *problems) addParseErrors(into any, err error) {
 	}
 }
 
-// complaint says what is wrong with a value that could not be read, in words
-// that go on from the value.
+// complaint says why a value could not be parsed. The text continues a sentence that begins with
+// the value.
 func complaint(typ reflect.Type, err error) string {
 	switch {
 	case typ == reflect.TypeFor[slog.Level]():
@@ -149,22 +145,21 @@ func parseDrop(text string) (session.DropPolicy, error) {
 
 const prefix = "TURNSTILE_"
 
-// usualNames are variables that everybody has set already, by those of ours that
-// they stand in for.
+// usualNames maps variables of ours to the widely used ones that are read in their place.
 var usualNames = map[string]string{
 	"TURNSTILE_OPENAI_BASE_URL": "OPENAI_BASE_URL",
 	"TURNSTILE_OPENAI_API_KEY":  "OPENAI_API_KEY",
 }
 
-// foreign are variables of our prefix that are no settings: a worker's agents
-// find them in their environment, and may well call enqueue.
+// foreign are variables with our prefix that are not settings: workers set them for agents, and
+// an agent may run enqueue.
 var foreign = []string{
 	"TURNSTILE_SESSION", "TURNSTILE_SESSION_ID", "TURNSTILE_MESSAGE_ID",
 	"TURNSTILE_TURN_ID", "TURNSTILE_FENCE", "TURNSTILE_GUARDIAN",
 }
 
-// addUnknown tells of variables that nobody reads, since a setting with a typing
-// error would be ignored silently. All programs know the settings of all.
+// addUnknown adds a problem for each variable with our prefix that no program reads: it is
+// probably a misspelt setting. Every program knows the settings of all programs.
 func (p *problems) addUnknown() {
 	known := map[string]bool{}
 	for _, s := range slices.Concat(WorkerSettings(), SenderSettings()) {
@@ -185,8 +180,7 @@ func (p *problems) addUnknown() {
 	}
 }
 
-// nearest is the candidate with the fewest typing errors, or empty if all have
-// too many.
+// nearest returns the candidate with the fewest typing errors, or "" if all have too many.
 func nearest(name string, candidates []string) string {
 	best, least := "", 1+len(strings.TrimPrefix(name, prefix))/3
 	for _, c := range candidates {
@@ -197,7 +191,7 @@ func nearest(name string, candidates []string) string {
 	return best
 }
 
-// distance counts the characters to insert, delete or replace.
+// distance is the number of characters to insert, delete or replace.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

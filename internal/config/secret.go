@@ -11,15 +11,15 @@ import (
 	"turnstile/internal/redisconn"
 )
 
-// maxSecretLen bounds what is read of a file that is named by mistake.
+// maxSecretLen bounds what is read of a wrong file.
 const maxSecretLen = 64 << 10
 
-// fileName is the variable that names a file with a setting's value, as Docker and
-// Kubernetes mount their secrets.
+// fileName returns the variable that names a file with a setting's value, as Docker and
+// Kubernetes mount secrets.
 func fileName(setting string) string { return setting + "_FILE" }
 
-// readFiles reads the values that are in files into vars. What a flag says wins over
-// both of a setting's variables.
+// readFiles reads the values that are in files into vars. A flag replaces both of a setting's
+// variables.
 func (p *problems) readFiles(vars, flags map[string]string) {
 	for _, s := range p.settings {
 		name := fileName(s.Name)
@@ -36,15 +36,15 @@ func (p *problems) readFiles(vars, flags map[string]string) {
 		}
 		if err != nil {
 			p.add(name, "%v", err)
-			p.failed[s.Name] = true // nothing more can be said of it
+			p.failed[s.Name] = true // one problem is enough
 			continue
 		}
 		vars[s.Name] = value
 	}
 }
 
-// readSecret reads a file without its last line break. The error goes on from the
-// variable's name.
+// readSecret reads a file without its last line break. The error's text continues a sentence that
+// begins with the variable's name.
 func readSecret(path string) (string, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -67,9 +67,9 @@ func readSecret(path string) (string, error) {
 	return value, nil
 }
 
-// SecretFlag is a warning, in one line, about a flag that stands for a setting and
-// has a secret in it, or "". Every user of a machine can read the command lines of its
-// processes.
+// SecretFlag returns a warning, in one line, if a flag's value is a secret, or "". Every user of
+// a machine can read the command lines of its processes. setting is the variable that the flag
+// replaces.
 func SecretFlag(flag, setting, value string) string {
 	secret := slices.ContainsFunc(WorkerSettings(), func(s Setting) bool { return s.Name == setting && s.File })
 	instead := fmt.Sprintf("set %s or %s instead", setting, fileName(setting))

@@ -11,10 +11,10 @@ import (
 type Setting struct {
 	Name    string
 	Default string // empty: none
-	Unit    string // what it is measured or written in, or the values it may have
+	Unit    string // its unit or form, or the possible values
 	Meaning string
-	Secret  bool // its value is not to be shown
-	File    bool // the variable of its name and _FILE may name a file with it
+	Secret  bool // never show its value
+	File    bool // NAME_FILE may name a file with the value
 }
 
 // WorkerSettings describes the worker's settings, in the order of its struct.
@@ -75,7 +75,7 @@ func WriteHelp(w io.Writer, settings []Setting) error {
 	return err
 }
 
-// Markdown is the settings as the table of docs/settings.md.
+// Markdown returns the settings as the table of docs/settings.md.
 func Markdown(settings []Setting) string {
 	var b strings.Builder
 	b.WriteString("| variable | default | unit | meaning |\n|---|---|---|---|\n")
@@ -89,7 +89,7 @@ func Markdown(settings []Setting) string {
 	return b.String()
 }
 
-// cell keeps Markdown from reading a bar or an asterisk as its own.
+// cell escapes what Markdown would interpret in a table's cell.
 func cell(text string) string {
 	return strings.NewReplacer("|", `\|`, "*", `\*`).Replace(text)
 }

@@ -13,21 +13,22 @@ import (
 	"turnstile/pkg/session"
 )
 
-// stopMargin is what a worker needs beside its drain to mark, requeue and
-// release what it ran.
+// stopMargin is the time beside its drain that a worker needs to mark, requeue and release what
+// it ran.
 const stopMargin = 5 * time.Second
 
 // problems collects what is wrong with the settings.
 type problems struct {
 	settings []Setting
 	vars     map[string]string
-	failed   map[string]bool // variables with a problem: one is enough for each
+	failed   map[string]bool // variables with a problem; each gets only one
 	list     []error
 }
 
 func (p *problems) err() error { return errors.Join(p.list...) }
 
-// add tells that name's value is wrong; the text goes on from the value.
+// add records that name's value is wrong. The text continues a sentence that begins with the
+// value.
 func (p *problems) add(name, format string, args ...any) {
 	if p.failed[name] {
 		return
@@ -45,8 +46,8 @@ func (p *problems) add(name, format string, args ...any) {
 	p.list = append(p.list, fmt.Errorf("%w %s%s %s", ErrInvalid, name, value, fmt.Sprintf(format, args...)))
 }
 
-// ok tells that none of the names has a problem so far, so that a relation
-// between them can be judged.
+// ok reports whether none of the names has a problem so far, so that a relation between them can
+// be checked.
 func (p *problems) ok(names ...string) bool {
 	for _, name := range names {
 		if p.failed[name] {
@@ -56,7 +57,7 @@ func (p *problems) ok(names ...string) bool {
 	return true
 }
 
-// atLeast and within judge one number.
+// atLeast and within check one number.
 func atLeast[T int | time.Duration](p *problems, name string, value, least T) {
 	switch {
 	case !p.ok(name) || value >= least:
@@ -80,7 +81,8 @@ func (p *problems) judgeRedisURL(url string) {
 	}
 }
 
-// judgeRetention: asynq counts it in whole seconds.
+// judgeRetention refuses fractions of a second below the first: asynq counts retention in whole
+// seconds.
 func (p *problems) judgeRetention(d time.Duration) {
 	if p.ok("TURNSTILE_RETENTION") && d != 0 && d < time.Second {
 		p.add("TURNSTILE_RETENTION", "is too small: use 0 or at least %v", time.Second)
@@ -93,8 +95,8 @@ func (p *problems) judgeSender(s Sender) {
 	p.judgeMessages(s.Limits(), s.LineCap, s.MessagesCap)
 }
 
-// judgeMessages: the largest message still fits into a turn, and into a request of Redis'
-// many times.
+// judgeMessages bounds messages so that the largest fits into a turn, and many times into one
+// request to Redis.
 func (p *problems) judgeMessages(l session.Limits, line, all int) {
 	const least, most = 1024, 64 << 20
 	within(p, "TURNSTILE_MESSAGE_TEXT_BYTES", l.Text, least, most)

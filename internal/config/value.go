@@ -31,9 +31,9 @@ func (k *AgentKind) UnmarshalText(text []byte) error {
 	return oneOf(k, text, AgentEcho, AgentExec, AgentACP, AgentOpenAI, AgentClaude, AgentCodex, AgentGemini)
 }
 
-// RunsPrograms tells whether turns run programs on the worker's machine, which
-// reach all that listens on its loopback. Which agent it is may not be known, as for
-// `worker dashboard`: it counts as one that does.
+// RunsPrograms reports whether turns run programs on the worker's machine, which can reach every
+// server on its loopback. An agent that is not known, as in `worker dashboard`, counts as one
+// that does.
 func (w Worker) RunsPrograms() bool {
 	switch w.Agent {
 	case AgentEcho:
@@ -45,10 +45,10 @@ func (w Worker) RunsPrograms() bool {
 	return true
 }
 
-// ACPPermissions names what an agent is answered that asks for permission.
+// ACPPermissions names the decision on an agent's question for a permission.
 type ACPPermissions string
 
-// The answers.
+// The decisions.
 const (
 	PermissionsAllow ACPPermissions = "allow"
 	PermissionsDeny  ACPPermissions = "deny"
@@ -60,7 +60,7 @@ func (p *ACPPermissions) UnmarshalText(text []byte) error {
 	return oneOf(p, text, PermissionsAllow, PermissionsDeny, PermissionsAsk)
 }
 
-// Temperature is a model's temperature, if Set.
+// Temperature is a model's temperature. It counts only if Set.
 type Temperature struct {
 	Set   bool
 	Value float64
@@ -76,7 +76,7 @@ func (t *Temperature) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Group is a group of the system by its number, if there is one.
+// Group is an optional group of the system, by its number.
 type Group struct{ Number *int }
 
 // UnmarshalText implements encoding.TextUnmarshaler.
@@ -89,7 +89,7 @@ func (g *Group) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// AgentFormat names how an agent's command is talked to.
+// AgentFormat names the form in which an agent's command reads turns and writes replies.
 type AgentFormat string
 
 // The formats.
@@ -103,7 +103,7 @@ func (f *AgentFormat) UnmarshalText(text []byte) error {
 	return oneOf(f, text, FormatText, FormatJSONL)
 }
 
-// CrashPolicy names what a worker's death in mid-turn does.
+// CrashPolicy names what happens to a turn whose worker died.
 type CrashPolicy string
 
 // The crash policies, as internal/protocol has them.
@@ -142,7 +142,7 @@ func oneOf[T ~string](into *T, text []byte, known ...T) error {
 	return fmt.Errorf("is unknown: use %s or %s", strings.Join(names[:last], ", "), names[last])
 }
 
-// Command is a command line in words.
+// Command is a command line, split into words.
 type Command []string
 
 // UnmarshalText implements encoding.TextUnmarshaler.
@@ -155,8 +155,7 @@ func (c *Command) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Names is a list of names of environment variables; a last * stands for any
-// ending.
+// Names lists environment variables. A name may end in *, which matches any ending.
 type Names []string
 
 // UnmarshalText implements encoding.TextUnmarshaler.
@@ -177,7 +176,7 @@ func (n *Names) UnmarshalText(text []byte) error {
 // Rate is a number per second.
 type Rate float64
 
-// UnmarshalText implements encoding.TextUnmarshaler. It takes "50" and "50/s".
+// UnmarshalText implements encoding.TextUnmarshaler. It accepts "50" and "50/s".
 func (r *Rate) UnmarshalText(text []byte) error {
 	v, err := strconv.ParseFloat(strings.TrimSuffix(string(text), "/s"), 64)
 	if err != nil || math.IsNaN(v) || math.IsInf(v, 0) {
@@ -187,15 +186,14 @@ func (r *Rate) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// TurnShare is how much a session gets before others have their turn. The one
-// of the two that was left out is as large as it can be.
+// TurnShare is how many messages a session runs, and for how long, before it makes room for
+// others. A part that was left out has its type's largest value.
 type TurnShare struct {
 	Messages int
 	Time     time.Duration
 }
 
-// UnmarshalText implements encoding.TextUnmarshaler. It takes "10", "60s" and
-// "10,60s".
+// UnmarshalText implements encoding.TextUnmarshaler. It accepts "10", "60s" and "10,60s".
 func (s *TurnShare) UnmarshalText(text []byte) error {
 	*s = TurnShare{}
 	malformed := errors.New("is not a share: write it as 10 (messages), 60s or 10,60s, each above 0")
@@ -222,7 +220,8 @@ func (s *TurnShare) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// parseDuration is session.ParseDuration with an error that goes on from the value.
+// parseDuration is session.ParseDuration with an error whose text continues a sentence that
+// begins with the value.
 func parseDuration(text string) (time.Duration, error) {
 	d, err := session.ParseDuration(text)
 	if err != nil {

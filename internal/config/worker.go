@@ -1,6 +1,6 @@
-// Package config reads the settings of the worker and of the sender from the
-// environment and judges them together. Whatever is wrong is reported at once,
-// each problem on a line of its own that names the variable and says what to do.
+// Package config reads the settings of the worker and of the sender from the environment and
+// validates them together. It reports all problems at once, each on its own line with the
+// variable and what to do.
 package config
 
 import (
@@ -10,12 +10,12 @@ import (
 	"turnstile/pkg/session"
 )
 
-// Worker is the worker's settings. The tags are their documentation: help says
-// what a setting means, unit what it is measured or written in, envDefault what
-// holds when it is not set or empty. `worker --help` and docs/settings.md are made
-// from them. A setting tagged secret is never repeated in an error. One tagged file is
-// also read from the file that NAME_FILE names: a password, token or key. The agent's
-// command is secret only: its words are on the agent's own command line anyway.
+// Worker has the worker's settings. The tags document them: help is the meaning, unit the unit or
+// form, envDefault the value when the variable is unset or empty. `worker --help` and
+// docs/settings.md are made from the tags. Errors never repeat the value of a setting tagged
+// secret. A setting tagged file may also be read from the file that NAME_FILE names: a password,
+// token or key. The agent's command is only secret, not file: its words are on the agent's own
+// command line anyway.
 type Worker struct {
 	RedisURL string `env:"REDIS_URL" envDefault:"redis://127.0.0.1:6379/0" unit:"URL" secret:"true" file:"true" help:"The Redis to use: redis://, rediss://, redis-socket://, redis-sentinel:// or redis-cluster://. Each installation needs a database of its own."`
 
@@ -93,13 +93,13 @@ type Worker struct {
 	LogLevel  slog.Level `env:"TURNSTILE_LOG_LEVEL" envDefault:"info" unit:"debug, info, warn, error" help:"The lowest level that is logged, to stderr. With --dev warn."`
 	LogFormat LogFormat  `env:"TURNSTILE_LOG_FORMAT" envDefault:"text" unit:"text, json" help:"The format of the log."`
 
-	// RedisURLSet tells that REDIS_URL came from outside, so that --dev uses it
-	// instead of a Redis of its own.
+	// RedisURLSet reports whether REDIS_URL was set, so that --dev uses it instead of starting a
+	// Redis.
 	RedisURLSet bool `env:"-"`
 }
 
-// Sender is the settings of programs that put messages in. What else there is
-// for the worker may be set beside them.
+// Sender has the settings of programs that submit messages. The worker's other settings may be
+// set beside them.
 type Sender struct {
 	RedisURL  string        `env:"REDIS_URL" envDefault:"redis://127.0.0.1:6379/0" unit:"URL" secret:"true" file:"true" help:"The Redis that the workers use."`
 	Retention time.Duration `env:"TURNSTILE_RETENTION" envDefault:"1h" unit:"duration" help:"How long the result of a finished message is kept. The same message id is a duplicate for that time."`
@@ -115,7 +115,7 @@ type Sender struct {
 	LogFormat LogFormat  `env:"TURNSTILE_LOG_FORMAT" envDefault:"text" unit:"text, json" help:"The format of the log."`
 }
 
-// DevDefaults are what `worker --dev` assumes where nothing is set.
+// DevDefaults are the defaults of `worker --dev`.
 func DevDefaults() map[string]string {
 	return map[string]string{
 		"TURNSTILE_AGENT":     string(AgentEcho),
@@ -124,17 +124,17 @@ func DevDefaults() map[string]string {
 	}
 }
 
-// limits are those of one message.
+// limits makes the limits of one message.
 func limits(text, meta, attachments, payload int) session.Limits {
 	return session.Limits{Text: text, Meta: meta, Attachments: attachments, Payload: payload}
 }
 
-// Limits are those of one message.
+// Limits returns the limits of one message.
 func (w Worker) Limits() session.Limits {
 	return limits(w.MessageTextBytes, w.MessageMetaBytes, w.MessageAttachments, w.MessageBytes)
 }
 
-// Limits are those of one message.
+// Limits returns the limits of one message.
 func (s Sender) Limits() session.Limits {
 	return limits(s.MessageTextBytes, s.MessageMetaBytes, s.MessageAttachments, s.MessageBytes)
 }

@@ -1,6 +1,6 @@
-// Package devredis gives `worker --dev` a Redis without any set-up: a real
-// redis-server where one is installed, else the embedded one. It keeps nothing
-// on disk and ends with the worker, however that dies. It is not for production.
+// Package devredis starts a Redis for `worker --dev` without any set-up: a real redis-server
+// where one is installed, else the embedded one. It stores nothing on disk and ends with the
+// worker, however the worker dies. It is not for production.
 package devredis
 
 import (
@@ -14,12 +14,12 @@ import (
 	"turnstile/internal/redisserver"
 )
 
-// Kind says what serves.
+// Kind is the program that serves.
 type Kind string
 
 // The kinds.
 const (
-	KindServer   Kind = "redis-server" // a real one, as a child process
+	KindServer   Kind = "redis-server" // a child process
 	KindEmbedded Kind = "embedded"     // miniredis, within this process
 )
 
@@ -37,8 +37,8 @@ type Options struct {
 	// Port is tried first, then the 99 after it. Defaults to 6379.
 	Port int
 
-	// Kind asks for one of the two. Defaults to a redis-server if one is on PATH
-	// and new enough, else the embedded one.
+	// Kind requests one of the two. Defaults to a redis-server if one is on PATH and new enough,
+	// else the embedded one.
 	Kind Kind
 }
 
@@ -49,15 +49,15 @@ type Server struct {
 	backend
 }
 
-// backend is what serves.
+// backend is a running server of either kind.
 type backend interface {
 	// Done is closed when the server has ended.
 	Done() <-chan struct{}
 	stop()
 }
 
-// Start starts a Redis on loopback and returns when it serves; ctx bounds only
-// that. The caller says where it listens: the port may be another than 6379.
+// Start starts a Redis on loopback and returns when it serves; ctx bounds only that. Tell the
+// user its URL: the port may be another than 6379.
 func Start(ctx context.Context, o Options) (*Server, error) {
 	if o.Port == 0 {
 		o.Port = defaultPort
@@ -97,11 +97,10 @@ func startKind(ctx context.Context, kind Kind, first int) (*Server, error) {
 	return nil, fmt.Errorf("start a Redis for development: %w from %d on", ErrNoPort, first)
 }
 
-// free tells whether nobody listens on the port. A server that listens on all
-// addresses would not hinder us from listening on loopback alone everywhere, so
-// it is also asked whether somebody answers there.
+// free reports whether nothing listens on the port. On some systems we could listen on loopback
+// although another server listens on all addresses, so free also tries to connect.
 func free(ctx context.Context, port int) bool {
-	if answers(ctx, port) {
+	if accepts(ctx, port) {
 		return false
 	}
 	var lc net.ListenConfig
@@ -112,7 +111,7 @@ func free(ctx context.Context, port int) bool {
 	return l.Close() == nil
 }
 
-func answers(ctx context.Context, port int) bool {
+func accepts(ctx context.Context, port int) bool {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "tcp", address(port))
 	if err != nil {
@@ -123,14 +122,14 @@ func answers(ctx context.Context, port int) bool {
 
 func address(port int) string { return net.JoinHostPort(host, strconv.Itoa(port)) }
 
-// URL is the server's redis:// URL, of its database 0.
+// URL returns the redis:// URL of the server's database 0.
 func (s *Server) URL() string { return "redis://" + address(s.port) + "/0" }
 
-// Port is the port that it listens on.
+// Port returns the port that the server listens on.
 func (s *Server) Port() int { return s.port }
 
-// Kind says what serves.
+// Kind returns the program that serves.
 func (s *Server) Kind() Kind { return s.kind }
 
-// Stop ends the server and removes what it left. It may be called twice.
+// Stop ends the server and removes its files. It may be called twice.
 func (s *Server) Stop() { s.stop() }

@@ -285,7 +285,7 @@ func TestServerLivesAndDiesWithTheWorker(t *testing.T) {
 	deadline := time.Now().Add(10 * time.Second)
 	for {
 		_, err := os.Stat(dir)
-		alive := answers(t.Context(), port)
+		alive := accepts(t.Context(), port)
 		if os.IsNotExist(err) && !alive {
 			return
 		}

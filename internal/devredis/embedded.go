@@ -10,12 +10,11 @@ import (
 	"turnstile/internal/redisserver"
 )
 
-// tick is how often keys age in the embedded server.
+// tick is how often the embedded server expires keys.
 const tick = 10 * time.Millisecond
 
-// embedded is a miniredis. Its TIME is the machine's clock. Its keys do not age
-// by themselves: its ClockTTL would walk through all keys at every command, so a
-// ticker does it.
+// embedded is a miniredis. Its TIME is the machine's clock. A ticker expires its keys, because
+// miniredis' own ClockTTL would walk through all keys at every command.
 type embedded struct {
 	server  *miniredis.Miniredis
 	once    sync.Once
@@ -33,8 +32,8 @@ func startEmbedded(_ context.Context, port int) (backend, error) {
 	return e, nil
 }
 
-// age lets keys expire by the machine's clock, like TIME and like a real server:
-// after the machine has slept, they are older by that time.
+// age expires keys by the machine's clock, like TIME and like a real server: time that the
+// machine slept counts.
 func (e *embedded) age() {
 	defer close(e.stopped)
 	defer e.server.Close()
@@ -52,13 +51,13 @@ func (e *embedded) age() {
 			e.server.FastForward(now.Sub(last))
 		}
 		last = now
-		// With very many keys the walk takes long; it gets a tenth of the time.
+		// With very many keys the walk takes long, so it gets at most a tenth of the time.
 		timer.Reset(max(tick, 10*time.Since(now)))
 	}
 }
 
-// wallClock is the time without Go's monotonic reading, which stands still
-// while the machine sleeps.
+// wallClock returns the time without Go's monotonic reading, which stands still while the machine
+// sleeps.
 func wallClock() time.Time { return time.Now().Round(0) }
 
 // Done implements backend.

@@ -15,11 +15,12 @@ import (
 	"turnstile/internal/printable"
 )
 
-// maxShown is how many bytes of a payload or result asynqmon shows. A page has a
-// hundred of them.
+// maxShown is how many bytes of a payload or result asynqmon shows. A page can have a hundred of
+// them.
 const maxShown = 16 << 10
 
-// guarded lets only those through to a page who may see it.
+// guarded serves a page only to requests with the token. Without a token it serves requests that
+// name this machine as their host.
 func (s *Server) guarded(next http.Handler) http.Handler {
 	next = http.NewCrossOriginProtection().Handler(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -42,8 +43,8 @@ func (s *Server) guarded(next http.Handler) http.Handler {
 	})
 }
 
-// closed refuses all requests to a page that programs of agents must not read, where
-// no token keeps them out.
+// closed refuses all requests to a page that agents' programs must not read, unless a token keeps
+// them out.
 func (s *Server) closed(page http.Handler) http.Handler {
 	if s.config.Token != "" || !s.config.Programs {
 		return page
@@ -60,7 +61,8 @@ func (s *Server) authorized(r *http.Request) bool {
 			return false
 		}
 	}
-	// The hashes are of one length, so the comparison does not tell the token's.
+	// The hashes have the same length, so the comparison's time does not reveal the token's
+	// length.
 	got, want := sha256.Sum256([]byte(given)), sha256.Sum256([]byte(s.config.Token))
 	return subtle.ConstantTimeCompare(got[:], want[:]) == 1
 }
@@ -70,8 +72,8 @@ func bearer(header string) (token string, ok bool) {
 	return strings.TrimSpace(token), ok && strings.EqualFold(scheme, "Bearer")
 }
 
-// namesThisMachine tells whether a Host header is localhost or a loopback
-// address, with any port: it may be forwarded.
+// namesThisMachine reports whether a Host header is localhost or a loopback address. Any port is
+// accepted, because the port may be forwarded.
 func namesThisMachine(hostport string) bool {
 	host := hostport
 	if h, _, err := net.SplitHostPort(hostport); err == nil {
@@ -84,7 +86,7 @@ func namesThisMachine(hostport string) bool {
 	return err == nil && ip.Unmap().IsLoopback()
 }
 
-// recovering turns a panic of a page's handler, mostly asynqmon's, into an answer.
+// recovering responds with an error when a page's handler panics; asynqmon's may.
 func (s *Server) recovering(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() {
@@ -102,9 +104,9 @@ func (s *Server) recovering(next http.Handler) http.Handler {
 	})
 }
 
-// show is what asynqmon shows of a payload or a result. Its own formatter hides
-// all that has a line break in it. The page parses what is JSON once more: what is
-// escaped there is shown, where a browser keeps it to its line and from being markup.
+// show formats a payload or a result for asynqmon. asynqmon's own formatter hides everything that
+// has a line break in it. asynqmon's page parses JSON again and shows escaped characters
+// unescaped; the browser keeps those within their line and never reads them as markup.
 func show(_ string, data []byte) string {
 	if !utf8.Valid(data) {
 		return "not text, " + strconv.Itoa(len(data)) + " bytes"

@@ -23,8 +23,7 @@ const (
 	statusNoRedis  = "redis unreachable"
 )
 
-// serverName tells these pages from those of other programs, some of which have a /healthz
-// of the same form.
+// serverName identifies our responses: other programs have a /healthz of the same form.
 const serverName = "turnstile"
 
 // pingTimeout bounds how long /readyz waits for Redis.
@@ -36,7 +35,7 @@ type status struct {
 	*Drain
 }
 
-// Drain is how far a worker's drain is, as /readyz tells it.
+// Drain is the progress of a worker's drain, as /readyz shows it.
 type Drain struct {
 	Reason      string `json:"reason"`
 	Running     int    `json:"running"`      // turns
@@ -55,31 +54,31 @@ func (s status) String() string {
 func (s *Server) healthz(w http.ResponseWriter, _ *http.Request) {
 	if s.config.Healthy != nil {
 		if err := s.config.Healthy(); err != nil {
-			s.answer(w, status{Status: statusStuck, Error: err.Error()})
+			s.respond(w, status{Status: statusStuck, Error: err.Error()})
 			return
 		}
 	}
-	s.answer(w, status{Status: statusOK})
+	s.respond(w, status{Status: statusOK})
 }
 
 func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 	if s.config.Draining != nil {
 		if drain, is := s.config.Draining(); is {
-			s.answer(w, status{Status: statusDraining, Drain: &drain})
+			s.respond(w, status{Status: statusDraining, Drain: &drain})
 			return
 		}
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), pingTimeout)
 	defer cancel()
 	if err := s.config.Ping(ctx); err != nil {
-		s.answer(w, status{Status: statusNoRedis, Error: redisconn.Explain(err)})
+		s.respond(w, status{Status: statusNoRedis, Error: redisconn.Explain(err)})
 		return
 	}
-	s.answer(w, status{Status: statusOK})
+	s.respond(w, status{Status: statusOK})
 }
 
-// answer tells the error only on loopback: it names hosts and ports.
-func (s *Server) answer(w http.ResponseWriter, is status) {
+// respond includes the error only on loopback, because it names hosts and ports.
+func (s *Server) respond(w http.ResponseWriter, is status) {
 	w.Header().Set("Server", serverName)
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
@@ -93,16 +92,14 @@ func (s *Server) answer(w http.ResponseWriter, is status) {
 	if err != nil {
 		return // texts and numbers can always be encoded
 	}
-	_, _ = w.Write(append(body, '\n')) // nobody is left to tell of a failure
+	_, _ = w.Write(append(body, '\n')) // a failure means that the caller is gone
 }
 
-// ErrUnhealthy is wrapped by errors of HealthCheck about a server that answers that
-// it is not well.
+// ErrUnhealthy is wrapped by errors of HealthCheck when a worker was reached and is not well.
 var ErrUnhealthy = errors.New("unhealthy")
 
-// HealthCheck asks the worker that serves on addr, which has the form of
-// Config.Addr, whether it works. For container health checks: a worker that
-// drains, or waits for Redis to come back, is healthy.
+// HealthCheck checks the worker that serves on addr, which has the form of Config.Addr. It is for
+// container health checks: a worker that drains, or waits for Redis to come back, is healthy.
 func HealthCheck(ctx context.Context, addr string) error { return check(ctx, addr, "/healthz") }
 
 func check(ctx context.Context, addr, path string) error {
@@ -114,14 +111,14 @@ func check(ctx context.Context, addr, path string) error {
 	return err
 }
 
-// probe is the health of what answers on addr; ours tells whether that is Turnstile, of this
-// version or a later one.
+// probe checks the server on addr. ours reports whether it is a Turnstile worker, of this version
+// or a later one.
 func probe(ctx context.Context, addr, path string) (ours bool, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+path, nil)
 	if err != nil {
 		return false, fmt.Errorf("health check: %w", err)
 	}
-	// No proxy of the environment stands between a machine and itself.
+	// Ignore the environment's proxy: the worker is on this machine.
 	transport := &http.Transport{DisableKeepAlives: true}
 	defer transport.CloseIdleConnections()
 	response, err := (&http.Client{Transport: transport}).Do(request)
@@ -144,8 +141,8 @@ func probe(ctx context.Context, addr, path string) (ours bool, err error) {
 	return ours, nil
 }
 
-// reachable turns an address to listen on into one to connect to: "all
-// addresses" is also this machine's own.
+// reachable turns an address to listen on into one to connect to: "all addresses" includes this
+// machine's loopback.
 func reachable(addr string) (string, error) {
 	if addr == "" {
 		return "", errors.New("health check: TURNSTILE_HTTP_ADDR is empty, so the worker serves no health; set it to 127.0.0.1:8080")

@@ -11,17 +11,16 @@ import (
 )
 
 const (
-	// nearbyAtOnce is how many ports are asked at the same time.
+	// nearbyAtOnce is how many ports are checked at the same time.
 	nearbyAtOnce = 20
 
-	// nearbyTimeout is how long one of them may take, which may be another program's.
+	// nearbyTimeout is how long one port may take; another program may listen there.
 	nearbyTimeout = time.Second
 )
 
-// HealthCheckNearby asks all workers that serve on addr or on one of the ports after it,
-// where a worker serves that found its port taken. It returns the addresses of those that
-// answer, and an error if none does or one of them is not well. What other programs answer
-// there does not count.
+// HealthCheckNearby checks all workers that serve on addr or on one of the ports after it, which
+// a worker uses when its port is taken. It returns the addresses of those that responded, and an
+// error if none did or one of them is not well. Responses of other programs do not count.
 func HealthCheckNearby(ctx context.Context, addr string, ports int) (found []string, err error) {
 	host, first, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -31,32 +30,32 @@ func HealthCheckNearby(ctx context.Context, addr string, ports int) (found []str
 	if err != nil {
 		return nil, fmt.Errorf("health check: address %q is not HOST:PORT", addr)
 	}
-	type answer struct {
+	type result struct {
 		ours bool
 		err  error
 	}
-	answers := make([]answer, ports)
+	results := make([]result, ports)
 	slots := make(chan struct{}, nearbyAtOnce)
-	var asked sync.WaitGroup
+	var probes sync.WaitGroup
 	at := func(i int) string { return net.JoinHostPort(host, strconv.Itoa(port+i)) }
-	for i := range answers {
+	for i := range results {
 		slots <- struct{}{}
-		asked.Go(func() {
+		probes.Go(func() {
 			defer func() { <-slots }()
 			ctx, cancel := context.WithTimeout(ctx, nearbyTimeout)
 			defer cancel()
-			answers[i].ours, answers[i].err = probe(ctx, at(i), "/healthz")
+			results[i].ours, results[i].err = probe(ctx, at(i), "/healthz")
 		})
 	}
-	asked.Wait()
+	probes.Wait()
 	var sick []error
-	for i, a := range answers {
-		if !a.ours {
+	for i, r := range results {
+		if !r.ours {
 			continue
 		}
 		found = append(found, at(i))
-		if a.err != nil {
-			sick = append(sick, fmt.Errorf("%s: %w", at(i), a.err))
+		if r.err != nil {
+			sick = append(sick, fmt.Errorf("%s: %w", at(i), r.err))
 		}
 	}
 	if len(found) == 0 {

@@ -1,22 +1,22 @@
 // Package httpd serves the worker's health, its metrics and asynqmon over HTTP.
 //
 //	/healthz   200 while the process works, 503 while it is stuck; for liveness probes
-//	/readyz    200 while it takes messages; 503 while Redis is away, or while it
-//	           drains, and then says how far it is
+//	/readyz    200 while it takes messages; 503 while Redis is unreachable, or during a
+//	           drain, with the drain's progress
 //	/metrics   Prometheus' text format
 //	/asynqmon  asynqmon, read-only unless writing is allowed
 //
-// /healthz and /readyz are open to whoever reaches the address, so that probes
-// need no secret; they tell no more than a status, and the error to those on
-// this machine. /asynqmon shows what users say: on another address than
-// loopback it asks for a token, and so does /metrics. Without a token they answer
-// only requests that name this machine as their host, so that no web page can reach
-// them under a name of its own (DNS rebinding). Changes that come from another page's origin
-// are refused always.
+// /healthz and /readyz need no secret, so that any probe can read them. They show a status, and
+// the error only to callers on this machine.
 //
-// Programs that an agent runs are on this machine, too. Where there may be any,
-// /asynqmon answers nobody without a token. /metrics goes on to: it has numbers only,
-// no names and no messages.
+// /asynqmon shows what users say. On an address other than loopback it needs a token, and so does
+// /metrics. Without a token both serve only requests that name this machine as their host, so
+// that no web page can reach them under a name of its own (DNS rebinding). Changes that come from
+// another page's origin are always refused.
+//
+// The programs that an agent runs are on this machine, too. Where there may be such programs,
+// /asynqmon refuses every request without a token. /metrics stays open to them: it has numbers
+// only, no names and no messages.
 package httpd
 
 import (
@@ -35,7 +35,7 @@ import (
 	"turnstile/internal/listenaddr"
 )
 
-// Why New or Start refuses.
+// Errors of New and Start.
 var (
 	ErrNeedsToken = errors.New("an address that other machines reach needs a token")
 	ErrStarted    = errors.New("the HTTP server was started or stopped before")
@@ -49,12 +49,12 @@ type Config struct {
 	// Addr is HOST:PORT. Port 0 takes a free one.
 	Addr string
 
-	// Token is asked for by /asynqmon and /metrics, as a bearer token or as the password of
-	// any user. Empty: none is asked for, which only loopback allows.
+	// Token protects /asynqmon and /metrics. It is given as a bearer token or as the password of
+	// any user. Empty: none is needed, which only loopback allows.
 	Token string
 
-	// Programs says that agents run programs on this machine, to which loopback is
-	// no secret: without a token /asynqmon is closed.
+	// Programs reports that agents run programs on this machine, which can reach loopback:
+	// without a token /asynqmon is closed.
 	Programs bool
 
 	// Write lets asynqmon change what it shows.
@@ -63,18 +63,16 @@ type Config struct {
 	// Redis is where asynqmon reads; see redisconn.ConnOpt.
 	Redis asynq.RedisConnOpt
 
-	// Ping asks Redis for a sign of life, for /readyz.
+	// Ping checks that Redis can be reached, for /readyz.
 	Ping func(context.Context) error
 
-	// Draining tells whether no message is taken any more, and how far that is.
-	// Optional.
+	// Draining reports whether the worker drains, and the drain's progress. Optional.
 	Draining func() (Drain, bool)
 
-	// Healthy answers an error when the process is stuck and is to be restarted.
-	// Optional.
+	// Healthy returns an error when the process is stuck and should be restarted. Optional.
 	Healthy func() error
 
-	// Metrics answers /metrics. Optional.
+	// Metrics serves /metrics. Optional.
 	Metrics http.Handler
 
 	// Logger defaults to slog.Default().
@@ -95,8 +93,7 @@ type Server struct {
 	served  chan struct{} // closed when serving has ended
 }
 
-// New checks the configuration. The error is ErrNeedsToken, or about an address
-// that is malformed.
+// New checks the configuration. The error wraps ErrNeedsToken or is about a malformed address.
 func New(c Config) (*Server, error) {
 	loopback, err := listenaddr.Loopback(c.Addr)
 	if err != nil {
@@ -120,8 +117,8 @@ func New(c Config) (*Server, error) {
 		Handler:           s.routes(),
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       10 * time.Second,
-		// asynqmon reads all queues one after the other, which takes seconds when
-		// there are ten thousands of them.
+		// asynqmon reads one queue after the other, which takes seconds when there are tens of
+		// thousands.
 		WriteTimeout:   time.Minute,
 		IdleTimeout:    time.Minute,
 		MaxHeaderBytes: 32 << 10,
@@ -144,7 +141,7 @@ func (s *Server) routes() http.Handler {
 	return mux
 }
 
-// Start listens and returns; ctx bounds only that. A server starts once.
+// Start listens and returns; ctx bounds only that. A server can be started once.
 func (s *Server) Start(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -166,15 +163,15 @@ func (s *Server) Start(ctx context.Context) error {
 	return nil
 }
 
-// Addr is where the server listens, HOST:PORT; empty before Start.
+// Addr is the address that the server listens on, HOST:PORT; empty before Start.
 func (s *Server) Addr() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.addr
 }
 
-// Stop takes no more requests and waits for those under way, until ctx ends;
-// then they are cut off. It may be called twice, and before Start.
+// Stop takes no more requests and waits for those in progress. When ctx ends it closes their
+// connections. It may be called twice, and before Start.
 func (s *Server) Stop(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -12,8 +12,8 @@ import (
 // readTimeout bounds how long a scrape waits for Redis.
 const readTimeout = time.Second
 
-// indexes reads the sessions' indexes for each scrape. Where Redis does not answer
-// it says so, and nothing of them: old numbers would look like true ones.
+// indexes reads the sessions' indexes for each scrape. If Redis does not respond,
+// turnstile_redis_up is 0 and the other series are absent: old numbers would look current.
 type indexes struct {
 	read                 func(context.Context) (admin.Backlog, error)
 	up, sessions, oldest *prometheus.Desc

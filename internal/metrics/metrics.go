@@ -1,8 +1,8 @@
-// Package metrics tells Prometheus what a worker does. docs/operations.md has the
-// table of what there is; a test keeps the two in step.
+// Package metrics exports a worker's metrics to Prometheus. docs/operations.md lists them; a test
+// compares the two.
 //
-// No label is a session, a message or anything else that users make up: the series
-// of a worker are as many as this page names, however long it runs.
+// No label is a session, a message or anything else that users make up, so the number of series
+// is fixed however long a worker runs.
 package metrics
 
 import (
@@ -31,8 +31,8 @@ var (
 // Metrics are those of one process, in a registry of their own.
 type Metrics struct{ registry *prometheus.Registry }
 
-// New tells of the process, of the version and of the sessions' indexes, which are
-// read through client when somebody asks.
+// New exports the process, the version and the sessions' indexes, which admin reads for each
+// scrape.
 func New(admin *admin.Client) *Metrics {
 	m := &Metrics{prometheus.NewRegistry()}
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
@@ -48,12 +48,12 @@ func New(admin *admin.Client) *Metrics {
 	return m
 }
 
-// Handler answers with the metrics, in Prometheus' text format.
+// Handler serves the metrics in Prometheus' text format.
 func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
 }
 
-// Observer counts what one worker does, for its engine.Options. It is asked for once.
+// Observer returns an engine.Observer that counts what one worker does. Call it once.
 func (m *Metrics) Observer() engine.Observer {
 	o := &observer{
 		ended: newCounters("turnstile_turns_ended_total", "status",
@@ -77,7 +77,7 @@ func (m *Metrics) Observer() engine.Observer {
 	return o
 }
 
-// Watch tells of a worker's state, as it is when somebody asks. It is called once.
+// Watch exports a worker's state at the time of each scrape. Call it once.
 func (m *Metrics) Watch(w *engine.Worker) {
 	gauge := func(name, help string, value func() float64) {
 		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value))
@@ -120,10 +120,10 @@ func (o *observer) RedisFailed(duty string, _ error) { o.failed.inc(duty) }
 // counters is a counter for each value of one label.
 type counters[T ~string] struct {
 	vec   *prometheus.CounterVec
-	known map[T]prometheus.Counter // read only
+	known map[T]prometheus.Counter // never changed
 }
 
-// newCounters has all series from the beginning: a rate needs a first value.
+// newCounters creates all series at once, because a rate needs a first value.
 func newCounters[T ~string](name, label, help string, values []T) counters[T] {
 	c := counters[T]{prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{label}), map[T]prometheus.Counter{}}
 	for _, v := range values {

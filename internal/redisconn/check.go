@@ -12,23 +12,21 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Why a Redis that answers is refused.
+// Why Check refuses a Redis that it can reach.
 var (
 	ErrTooOld  = errors.New("the Redis server is too old")
 	ErrReplica = errors.New("the Redis server is a replica")
 	ErrScheme  = errors.New("the Redis server is of another kind than the URL says")
 )
 
-// minMajor is the oldest major version that the scripts are written for.
+// minMajor is the oldest major version that the scripts support.
 const minMajor = 7
 
-// Check asks the Redis behind client, on a cluster every master, whether it is
-// fit for use. An error means that it is not: it cannot be reached, is older
-// than 7.0 (ErrTooOld), is a replica (ErrReplica), or a cluster's node or a
-// sentinel behind a redis:// URL (ErrScheme). The warnings, one line each, say
-// where it may lose data: an eviction policy other than noeviction, and neither
-// an append-only file nor save points. The embedded server is exempt from all
-// but being reachable.
+// Check reports whether the Redis behind client is fit for use; on a cluster it checks every
+// master. An error means that it is not: it is unreachable, older than 7.0 (ErrTooOld), a replica
+// (ErrReplica), or a cluster's node or a sentinel behind a redis:// URL (ErrScheme). The
+// warnings, one line each, say where it may lose data: an eviction policy other than noeviction,
+// or neither an append-only file nor save points. The embedded server needs only to be reachable.
 func Check(ctx context.Context, client redis.UniversalClient) (warnings []string, err error) {
 	if err := client.Ping(ctx).Err(); err != nil {
 		return nil, err
@@ -56,8 +54,8 @@ func Check(ctx context.Context, client redis.UniversalClient) (warnings []string
 	return warnings, err
 }
 
-// checkServer judges one server; name is how the texts call it, mode
-// what it must say of itself.
+// checkServer checks one server. name identifies it in texts; mode is the redis_mode that it must
+// report.
 func checkServer(ctx context.Context, client redis.Cmdable, name, mode string) ([]string, error) {
 	server, err := info(ctx, client, "server")
 	switch {
@@ -104,7 +102,7 @@ func checkServer(ctx context.Context, client redis.Cmdable, name, mode string) (
 	var refused redis.Error
 	switch {
 	case errors.As(err, &refused):
-		warnings = append(warnings, name+" keeps no append-only file, and whether it has save points it does not tell: make sure that it stores its data")
+		warnings = append(warnings, name+" keeps no append-only file and does not reveal whether it has save points: make sure that it stores its data")
 	case err != nil:
 		return nil, err
 	case save["save"] == "":
@@ -128,7 +126,7 @@ func info(ctx context.Context, client redis.Cmdable, section string) (map[string
 	return fields, nil
 }
 
-// atoi is 0 for what is no number.
+// atoi returns 0 if s is not a number.
 func atoi(s string) int {
 	n, _ := strconv.Atoi(s)
 	return n

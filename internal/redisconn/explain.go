@@ -14,9 +14,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// advice maps a word in an answer of Redis to what it means and what to do. The
-// words are looked for anywhere in the error's text, since asynq wraps Redis'
-// answers in words of its own.
+// advice maps a word in an error of Redis to its meaning and what to do. The word may be anywhere
+// in the error's text, because asynq wraps Redis' errors in words of its own.
 var advice = []struct{ word, text string }{
 	{"WRONGPASS ", "Redis refuses the user or password: correct them in REDIS_URL"},
 	{"NOAUTH ", "Redis wants a password: put it into REDIS_URL as redis://:PASSWORD@HOST:PORT/DB"},
@@ -29,7 +28,7 @@ var advice = []struct{ word, text string }{
 	{"LOADING ", "Redis is still loading its data: try again in a moment"},
 	{"CLUSTERDOWN ", "the Redis cluster is down: some slots have no master; see CLUSTER INFO"},
 	{"MASTERDOWN ", "Redis lost its master: see INFO replication"},
-	{"NOREPLICAS ", "Redis has fewer replicas in step than min-replicas-to-write asks for, and takes no writes"},
+	{"NOREPLICAS ", "Redis has fewer replicas in sync than min-replicas-to-write asks for, and takes no writes"},
 	{"MISCONF ", "Redis cannot save its data to disk and takes no writes: see its log for why (disk full?)"},
 	{"max number of clients reached", "Redis has no connection left: raise its maxclients or run fewer workers"},
 	{"DB index is out of range", "Redis has no database of that number: use a lower one in REDIS_URL or raise its setting databases"},
@@ -42,8 +41,8 @@ var advice = []struct{ word, text string }{
 	{"all sentinels specified in configuration are unreachable", "no Redis Sentinel answers, or none knows the master of that name: check hosts and master= in REDIS_URL"},
 }
 
-// Explain puts an error of a Redis client into one line that says what to do.
-// An error that it does not know comes back as its own text, on one line.
+// Explain describes an error of a Redis client in one line that says what to do. It returns the
+// text of an unknown error, on one line.
 func Explain(err error) string {
 	if err == nil {
 		return ""
@@ -64,7 +63,7 @@ func Explain(err error) string {
 	return text
 }
 
-// network explains errors that no Redis answered.
+// network explains errors of the connection, which are not Redis' own.
 func network(err error) string {
 	var (
 		expired x509.CertificateInvalidError

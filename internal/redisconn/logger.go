@@ -8,9 +8,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// LogTo sends what the Redis client library has to say of its own, which is
-// about connections mostly, to logger at level debug. It holds for the whole
-// process; without it the library writes to stderr in a format of its own.
+// LogTo sends the Redis client library's own log lines, most of them about connections, to logger
+// at level debug. It holds for the whole process. Without it the library writes to stderr in a
+// format of its own.
 func LogTo(logger *slog.Logger) { redis.SetLogger(slogger{logger}) }
 
 type slogger struct{ *slog.Logger }

@@ -9,8 +9,8 @@ import (
 // Option changes how a client is made.
 type Option func(*redis.UniversalOptions)
 
-// WithPoolSize sets how many connections a client keeps at most for ordinary
-// commands, per server. Defaults to 10 per CPU.
+// WithPoolSize sets how many connections a client keeps per server for ordinary commands, at
+// most. Defaults to 10 per CPU.
 func WithPoolSize(n int) Option {
 	return func(o *redis.UniversalOptions) { o.PoolSize = n }
 }
@@ -20,11 +20,11 @@ func WithClientName(name string) Option {
 	return func(o *redis.UniversalOptions) { o.ClientName = name }
 }
 
-// Open makes a client for the Redis that the URL names. It does not connect:
-// see Check. An error wraps ErrURL and never contains the password.
+// Open makes a client for the Redis that the URL names. It does not connect: see Check. An error
+// wraps ErrURL and never contains the password.
 //
-// Commands obey the deadline of their context, and are sent again up to three
-// times when the connection breaks or their reply is lost.
+// Commands obey the deadline of their context. They are sent again up to three times when the
+// connection breaks or the reply is lost.
 func Open(url string, opts ...Option) (redis.UniversalClient, error) {
 	t, err := read(url)
 	if err != nil {
@@ -44,11 +44,11 @@ func (t target) client(opts []Option) redis.UniversalClient {
 		MasterName:       t.master,
 
 		ContextTimeoutEnabled: true,
-		// MaxRetries dials again as well; five dials for each would make a
-		// refused connection take seconds to be reported.
+		// MaxRetries dials again as well. With five dials for each, a refused connection would
+		// take seconds to be reported.
 		DialerRetries: 1,
-		// Both cost each new connection a command that no server we know of
-		// needs.
+		// Each of the two costs every new connection a command, and no server we know of needs
+		// it.
 		DisableIdentity:          true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 		TLSConfig:                t.config,
@@ -69,9 +69,8 @@ func (t target) client(opts []Option) redis.UniversalClient {
 	return redis.NewClient(simple)
 }
 
-// ConnOpt is the same connection in the form that asynq and asynqmon take. Each
-// call of its MakeRedisClient makes a new client, which the caller of that call
-// closes.
+// ConnOpt returns the same connection in the form that asynq and asynqmon take. Each call of its
+// MakeRedisClient makes a new client, which the caller must close.
 func ConnOpt(url string, opts ...Option) (asynq.RedisConnOpt, error) {
 	t, err := read(url)
 	if err != nil {

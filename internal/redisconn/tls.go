@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// tlsParameters are what a URL with TLS may say about certificates.
+// tlsParameters are a URL's parameters about certificates.
 var tlsParameters = []string{"tls_ca", "tls_cert", "tls_key", "tls_server_name"}
 
-// tlsFiles are what a URL says about certificates.
+// tlsFiles are the values of tlsParameters.
 type tlsFiles struct {
 	ca, cert, key string // files in PEM
 	serverName    string
@@ -36,7 +36,7 @@ func (f *tlsFiles) set(name, value string) error {
 	return nil
 }
 
-// addTo names the files in a query: a path is no secret.
+// addTo adds the files' names to a query: a path is not a secret.
 func (f *tlsFiles) addTo(query url.Values) {
 	for name, value := range map[string]string{"tls_ca": f.ca, "tls_cert": f.cert, "tls_key": f.key, "tls_server_name": f.serverName} {
 		if value != "" {
@@ -45,7 +45,7 @@ func (f *tlsFiles) addTo(query url.Values) {
 	}
 }
 
-// checkTLS checks what the parameters say together.
+// checkTLS checks the parameters against each other.
 func (t *target) checkTLS() error {
 	switch {
 	case !t.tls && t.files != tlsFiles{}:
@@ -58,7 +58,7 @@ func (t *target) checkTLS() error {
 
 // config reads the files. The error names the file and wraps ErrURL.
 func (f *tlsFiles) config() (*tls.Config, error) {
-	// Without tls_server_name= the name is left empty: each dial fills in its own host.
+	// An empty ServerName makes each dial fill in its own host.
 	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: f.serverName}
 	if f.ca != "" {
 		text, err := os.ReadFile(f.ca)
@@ -80,7 +80,7 @@ func (f *tlsFiles) config() (*tls.Config, error) {
 	if end := own.Leaf.NotAfter; time.Now().After(end) {
 		return nil, malformed("tls_cert= names %s, which expired on %s: renew it", f.cert, end.UTC().Format(time.DateOnly))
 	}
-	// Read for each connection, so that a renewed one is used without a restart.
+	// The files are read for each connection, so that a renewed certificate needs no restart.
 	c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return f.certificate() }
 	return c, nil
 }
@@ -98,7 +98,7 @@ func (f *tlsFiles) certificate() (*tls.Certificate, error) {
 	return &pair, nil
 }
 
-// reason is a file's error without its path.
+// reason returns a file's error without its path.
 func reason(err error) error {
 	var path *fs.PathError
 	if errors.As(err, &path) {

@@ -25,8 +25,8 @@ const (
 	defaultSentinelPort = "26379"
 )
 
-// ValidateURL reports whether Open takes the URL, with the files that it names. An
-// error wraps ErrURL.
+// ValidateURL reports whether Open accepts the URL and the files that it names. An error wraps
+// ErrURL.
 func ValidateURL(url string) error {
 	_, err := read(url)
 	return err
@@ -43,7 +43,7 @@ type target struct {
 	sentinelPass   string
 	tls            bool
 	files          tlsFiles
-	config         *tls.Config // of read; nil without TLS
+	config         *tls.Config // set by read; nil without TLS
 }
 
 // read parses a URL and reads the files that it names.
@@ -59,8 +59,8 @@ func malformed(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrURL, fmt.Sprintf(format, args...))
 }
 
-// parse reads a URL by hand: net/url rejects lists of hosts, and its errors
-// repeat the URL with the password in it.
+// parse does not use net/url, which rejects lists of hosts, and whose errors repeat the URL with
+// its password.
 func parse(raw string) (target, error) {
 	scheme, rest, ok := strings.Cut(raw, "://")
 	t := target{scheme: scheme}
@@ -112,8 +112,8 @@ func parse(raw string) (target, error) {
 	return t, t.checkTLS()
 }
 
-// split cuts what follows the scheme into the part before the path, the path
-// with its slash, and the query without its question mark.
+// split splits what follows the scheme into the part before the path, the path with its slash,
+// and the query without its question mark.
 func split(rest string) (authority, path, query string) {
 	end := strings.IndexAny(rest, "/?#")
 	if end < 0 {
@@ -253,15 +253,15 @@ func (t *target) parameters(query string, known []string) error {
 	return nil
 }
 
-// HasPassword tells whether a URL has a password in it. Of a malformed one any part
-// may be.
+// HasPassword reports whether a URL has a password in it. It returns true for a malformed one,
+// any part of which may be a password.
 func HasPassword(raw string) bool {
 	t, err := parse(raw)
 	return err != nil || t.password != "" || t.sentinelPass != ""
 }
 
-// Redacted is the URL with its passwords hidden, fit for a log. Of a malformed
-// URL only the scheme is left, since any part of it may be the password.
+// Redacted returns the URL with its passwords hidden, fit for a log. Of a malformed URL it keeps
+// only the scheme, because any other part may be the password.
 func Redacted(raw string) string {
 	t, err := parse(raw)
 	if err != nil {

@@ -1,6 +1,5 @@
-// Package redisserver runs a redis-server as a child of this process. The child
-// dies with this process, however this process dies, and is deaf to the Ctrl-C
-// of its terminal.
+// Package redisserver runs a redis-server as a child of this process. The child dies with this
+// process, however this process dies, and ignores Ctrl-C on its terminal.
 package redisserver
 
 import (
@@ -30,19 +29,16 @@ const (
 // ErrPortTaken is returned when another process took the port first.
 var ErrPortTaken = errors.New("the port is taken")
 
-// ErrUnfit is returned when the redis-server on PATH cannot be started, or ends
-// at once.
+// ErrUnfit is returned when the redis-server on PATH cannot be started or used, or ends at once.
 var ErrUnfit = errors.New("unfit redis-server")
 
-// watchdogScript kills the server and removes its directory when its stdin
-// closes, which is when this process has died. It needs no cooperation of this
-// process, so it also works after kill -9, and on every Unix.
+// watchdogScript kills the server and removes its directory when its stdin closes, which happens
+// when this process dies. It works after kill -9, too, and on every Unix.
 const watchdogScript = `read -r _; kill -9 "$1" 2>/dev/null
 for try in 1 2 3 4 5; do rm -rf "$2" && exit; sleep 1; done`
 
-// Server is a redis-server with its watchdog. It starts no goroutine: its owner
-// calls Wait in one, or Ended from time to time. Its methods are not for several
-// goroutines at once, but for Signal beside Wait.
+// Server is a redis-server with its watchdog. It starts no goroutine: its owner either calls Wait
+// in one or calls Ended regularly. Only Signal may be called beside another method, Wait.
 type Server struct {
 	server   *exec.Cmd
 	watchdog *exec.Cmd
@@ -52,8 +48,8 @@ type Server struct {
 	ended    bool
 }
 
-// Args are what every server gets: it listens on loopback and has its files and
-// its log in dir.
+// Args returns the arguments that every server needs: it listens on loopback and has its files
+// and its log in dir.
 func Args(dir string, port int) []string {
 	return []string{
 		"--port", strconv.Itoa(port), "--bind", host, "--dir", dir,
@@ -61,12 +57,12 @@ func Args(dir string, port int) []string {
 	}
 }
 
-// Launch starts a redis-server with args, Args among them, and returns when it
-// serves at port; ctx bounds only that. The owner removes dir when the server has
-// ended; if this process dies first, the watchdog does.
+// Launch starts a redis-server with args, which include Args, and returns when it serves at port;
+// ctx bounds only that. The owner removes dir after the server has ended. If this process dies
+// first, the watchdog removes it.
 func Launch(ctx context.Context, dir string, port int, password string, args []string) (*Server, error) {
 	s := &Server{dir: dir}
-	// Its life ends with Signal, or with this process.
+	// It ends by Signal, or with this process.
 	s.server = ownGroup(exec.CommandContext(context.WithoutCancel(ctx), program, args...))
 	s.server.Dir = dir
 	if err := s.server.Start(); err != nil {
@@ -91,7 +87,8 @@ func Launch(ctx context.Context, dir string, port int, password string, args []s
 	return nil, err
 }
 
-// ownGroup keeps a Ctrl-C on the terminal from the command.
+// ownGroup gives the command a process group of its own, so that Ctrl-C on the terminal does not
+// reach it.
 func ownGroup(cmd *exec.Cmd) *exec.Cmd {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	return cmd
@@ -113,13 +110,13 @@ func (s *Server) watch(ctx context.Context) error {
 	return nil
 }
 
-// serves returns when the server answers at port, and is ours and not one that
-// took the port in the same instant.
+// serves returns when our server accepts commands at port. Another process may have taken the
+// port in the same instant; that is ErrPortTaken.
 func (s *Server) serves(ctx context.Context, port int, password string) error {
 	addr := net.JoinHostPort(host, strconv.Itoa(port))
 	client := redis.NewClient(&redis.Options{Addr: addr, Password: password, MaxRetries: -1, PoolSize: 1, DialerRetries: 1, ReadTimeout: time.Second})
 	defer client.Close()
-	another := false // had the port, and is gone
+	another := false // another server had the port
 	for {
 		if listens(ctx, addr) { // a plain dial first: go-redis logs each refused one
 			info, err := client.Info(ctx, "server").Result()
@@ -151,21 +148,21 @@ func listens(ctx context.Context, addr string) bool {
 	return err == nil && conn.Close() == nil
 }
 
-// log is the end of the server's log, on one line.
+// log returns the end of the server's log, on one line.
 func (s *Server) log() string {
 	text, _ := os.ReadFile(filepath.Join(s.dir, logName))
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
 	return strings.Join(lines[max(0, len(lines)-logLines):], "; ")
 }
 
-// PID is the server's process id.
+// PID returns the server's process id.
 func (s *Server) PID() int { return s.pid }
 
 // Signal sends the server a signal; it fails when the server has ended.
 func (s *Server) Signal(sig syscall.Signal) error { return s.server.Process.Signal(sig) }
 
-// Wait returns when the server has ended. The watchdog ends with it, lest it kill
-// another process that got the same number.
+// Wait returns when the server has ended. It ends the watchdog too, which would otherwise kill a
+// later process with the same id.
 func (s *Server) Wait() {
 	if !s.ended {
 		_ = s.server.Wait()
@@ -174,7 +171,7 @@ func (s *Server) Wait() {
 	s.unwatch()
 }
 
-// Ended tells whether the server has ended. It does not wait.
+// Ended reports whether the server has ended, without waiting.
 func (s *Server) Ended() bool {
 	for !s.ended {
 		var status syscall.WaitStatus
@@ -182,7 +179,7 @@ func (s *Server) Ended() bool {
 		if errors.Is(err, syscall.EINTR) {
 			continue
 		}
-		// ECHILD: somebody else in this process has reaped it.
+		// ECHILD: another part of this process has reaped it.
 		if got != s.pid && err == nil {
 			break
 		}
@@ -192,8 +189,8 @@ func (s *Server) Ended() bool {
 	return s.ended
 }
 
-// Stop asks the server to end, kills it when it has not done so in time, and
-// returns when it has ended.
+// Stop sends SIGTERM, kills the server if it has not ended after timeout, and returns when it has
+// ended.
 func (s *Server) Stop(timeout time.Duration) {
 	if !s.Ended() && s.Signal(syscall.SIGTERM) == nil {
 		for end := time.Now().Add(timeout); !s.Ended() && time.Now().Before(end); {
@@ -215,7 +212,7 @@ func (s *Server) unwatch() {
 	if s.watchdog == nil {
 		return
 	}
-	// First the watchdog, then the pipe: it must not see the pipe's end.
+	// The watchdog goes first, because the pipe's end would make it kill.
 	_ = s.watchdog.Process.Kill()
 	_ = s.watchdog.Wait()
 	_ = s.pipe.Close()

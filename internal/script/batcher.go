@@ -8,11 +8,11 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Batcher sends the calls of many goroutines. While enough requests are in flight,
-// further calls wait for one of them to end, and then go together as one pipeline. With
-// many goroutines that saves most of the system calls, which are most of what a small
-// command costs. A lone caller never waits. On a Redis Cluster a pipeline would be split
-// over several servers, so there each call goes alone.
+// Batcher sends the calls of many goroutines. While enough requests are in flight, further calls
+// wait until one of them ends, and are then sent together as one pipeline. With many goroutines
+// that saves most of the system calls, which are most of the cost of a small command. A lone
+// caller never waits. A Redis Cluster would split a pipeline over several servers, so there each
+// call is sent alone.
 type Batcher struct {
 	client redis.UniversalClient
 	single bool
@@ -26,23 +26,23 @@ type Batcher struct {
 // waiter is a call that waits to be sent.
 type waiter struct {
 	ctx  context.Context
-	call *Call   // one that may share a command, or
-	own  command // a command of its own
+	call *Call   // it may share a command; or
+	own  command // it has a command of its own
 
-	// sent receives nil once the call was sent, or the batch that this caller must
-	// send, itself the first.
+	// sent receives nil once the call was sent, or the batch that this caller must send, which
+	// begins with this call.
 	sent chan []*waiter
 }
 
-// NewBatcher makes a Batcher with at most so many requests in flight. More than one, so
-// that a connection that hangs delays only its own calls.
+// NewBatcher makes a Batcher with at most inFlight requests in flight. With more than one, a
+// connection that hangs delays only its own calls.
 func NewBatcher(client redis.UniversalClient, inFlight int) *Batcher {
 	_, single := client.(*redis.Client)
 	return &Batcher{client: client, single: single, most: inFlight}
 }
 
-// Run calls a script once, as [Script.Run] does, in a command of its own. A call that
-// waits when ctx ends is not sent; one in flight is waited for.
+// Run calls a script once, as [Script.Run] does, in a command of its own. If ctx ends while the
+// call waits, it is not sent. A call in flight is always waited for.
 func (b *Batcher) Run(ctx context.Context, s *Script, keys []string, args ...any) (Result, error) {
 	c := newCommand(ctx, s, keys, args)
 	if b.begin() {
@@ -57,8 +57,8 @@ func (b *Batcher) Run(ctx context.Context, s *Script, keys []string, args ...any
 	return w.own.result()
 }
 
-// Do carries out a call, in a command that it may share with others. When ctx ends it
-// does as Run does.
+// Do carries out a call, in a command that it may share with others. If ctx ends it does as Run
+// does.
 func (b *Batcher) Do(ctx context.Context, call *Call) {
 	if b.begin() {
 		defer b.end()
@@ -73,10 +73,9 @@ func (b *Batcher) Do(ctx context.Context, call *Call) {
 // DoAll carries out calls in one round trip.
 func (b *Batcher) DoAll(ctx context.Context, calls []*Call) { b.send(ctx, b.share(ctx, calls)) }
 
-// DoAfter carries out first, each in a command of its own, and calls after them, in one
-// round trip. The parts of a pipeline that go to several nodes of a Redis Cluster are
-// sent at once, so there first are waited for, and calls are not sent if one of them
-// failed: sent is false.
+// DoAfter carries out the calls of first, each in a command of its own, and then calls, all in
+// one round trip. A Redis Cluster runs the parts of a pipeline on several nodes at once, so there
+// DoAfter waits for first, and does not send calls if one of first failed: sent is false.
 func (b *Batcher) DoAfter(ctx context.Context, first, calls []*Call) (sent bool) {
 	commands := make([]command, len(first))
 	for i := range first {
@@ -110,7 +109,7 @@ func (b *Batcher) begin() bool {
 	return true
 }
 
-// wait returns when w was sent with others. An error says that it was not sent.
+// wait returns after w was sent with its batch. An error says that w was not sent.
 func (b *Batcher) wait(w *waiter) error {
 	w.sent = make(chan []*waiter, 1)
 	b.mu.Lock()
@@ -137,7 +136,7 @@ func (b *Batcher) wait(w *waiter) error {
 	return nil
 }
 
-// cancel takes w out of those who wait; false: it is in flight.
+// cancel removes w from the waiting calls. It returns false if w is in flight.
 func (b *Batcher) cancel(w *waiter) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -149,7 +148,7 @@ func (b *Batcher) cancel(w *waiter) bool {
 	return true
 }
 
-// end frees a request, or has the first of those who wait send all of them.
+// end frees a request, or makes the first waiting caller send all waiting calls.
 func (b *Batcher) end() {
 	if !b.single {
 		return
@@ -168,7 +167,7 @@ func (b *Batcher) end() {
 func (b *Batcher) sendBatch(batch []*waiter) {
 	ctx := batch[0].ctx
 	if len(batch) > 1 {
-		// The first one's end must not end the others.
+		// The first caller's context must not end the others' calls.
 		ctx = context.WithoutCancel(ctx)
 		defer func() {
 			for _, w := range batch[1:] {
@@ -194,7 +193,7 @@ func (b *Batcher) sendBatch(batch []*waiter) {
 	}
 }
 
-// send carries out commands in one round trip, and hands their results to their calls.
+// send carries out commands in one round trip, and gives their results to their calls.
 func (b *Batcher) send(ctx context.Context, commands []command) {
 	if len(commands) == 1 {
 		commands[0].alone(ctx, b.client)
@@ -213,7 +212,7 @@ func (b *Batcher) send(ctx context.Context, commands []command) {
 	}
 }
 
-// Waiting is how many calls wait for a request to end.
+// Waiting returns how many calls wait for a request to end.
 func (b *Batcher) Waiting() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()

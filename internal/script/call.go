@@ -11,14 +11,14 @@ import (
 
 // Call is a call of a script, with its result.
 //
-// By [Batcher.Do] calls of a script share commands, so the script must be made for it:
-// its KEYS are those of all calls, one call's behind the other's, and so is what follows
-// Shared in ARGV; it returns a list with one result for each call. To Redis a call in
-// company costs little more than the commands that it makes; alone, a third of its cost
-// is the script itself (bench/README.md).
+// With [Batcher.Do] several calls of a script share one command, so the script must support that:
+// KEYS and the part of ARGV after Shared hold the values of all calls, one call after the other,
+// and the script returns a list with one result for each call. In a shared command a call costs
+// Redis little more than the commands that it makes; alone, a third of its cost is the script
+// itself (bench/README.md).
 type Call struct {
 	Script *Script
-	Shared []any // comes first in ARGV; the same in all calls of the script by one Batcher
+	Shared []any // first in ARGV; the same in all calls of the script with one Batcher
 	Keys   []string
 	Args   []any
 
@@ -26,21 +26,20 @@ type Call struct {
 	Err    error
 }
 
-// mostShared and sharedBytes bound the calls that share a command, and their text: Redis
-// does nothing else meanwhile, and keeps all of it at once. More save little.
+// mostShared and sharedBytes bound the calls that share a command, and their text: Redis serves
+// nobody else meanwhile, and has all of it in memory at once. Larger ones save little.
 const (
 	mostShared  = 32
 	sharedBytes = 256 << 10
 )
 
-// Pipeline sends calls in one round trip, each in a command of its own, behind the
-// commands that beside puts into the pipeline; beside may be nil. Calls have their
-// errors. The error that is returned is the first of the commands beside them, where
-// redis.Nil is none.
+// Pipeline sends calls in one round trip, each in a command of its own, after the commands that
+// beside adds to the pipeline; beside may be nil. Each call has its own error. The returned error
+// is the first one of the commands of beside, except redis.Nil.
 func Pipeline(ctx context.Context, client redis.UniversalClient, calls []*Call, beside func(redis.Pipeliner)) error {
 	commands := make([]command, len(calls))
 	others := 0
-	cmds, _ := client.Pipelined(ctx, func(p redis.Pipeliner) error { // its error is also the commands' that it befell
+	cmds, _ := client.Pipelined(ctx, func(p redis.Pipeliner) error { // each command has its error
 		if beside != nil {
 			beside(p)
 		}
@@ -63,8 +62,8 @@ func Pipeline(ctx context.Context, client redis.UniversalClient, calls []*Call, 
 	return nil
 }
 
-// Each calls the script n times in one round trip, as Pipeline does. args returns the KEYS
-// and ARGV of call i.
+// Each calls the script n times in one round trip, as Pipeline does. args returns the KEYS and
+// ARGV of call i.
 func (s *Script) Each(ctx context.Context, client redis.UniversalClient, n int, args func(i int) ([]string, []any)) []*Call {
 	calls := make([]*Call, n)
 	for i := range calls {
@@ -96,8 +95,8 @@ func newShared(ctx context.Context, calls []*Call) command {
 	return command{script: first.Script, cmd: newCmd(ctx, w), calls: calls}
 }
 
-// share makes commands of calls: on a Redis Cluster, where a script may touch the keys of
-// one session only, one of each.
+// share groups calls into commands. On a Redis Cluster, where a script may touch the keys of only
+// one session, each call has its own command.
 func (b *Batcher) share(ctx context.Context, calls []*Call) (commands []command) {
 	most := mostShared
 	if !b.single {
@@ -122,7 +121,7 @@ func (b *Batcher) share(ctx context.Context, calls []*Call) (commands []command)
 	return commands
 }
 
-// bytes is how much text a call has in its arguments.
+// bytes is the length of the texts in a call's arguments.
 func (c *Call) bytes() (n int) {
 	for _, a := range c.Args {
 		if s, ok := a.(string); ok {
@@ -132,10 +131,10 @@ func (c *Call) bytes() (n int) {
 	return n
 }
 
-// settle hands the results of a command to its calls. What Redis refuses of a shared
-// command is sent call by call: a proxy may take no script for several sessions, and
-// nobody's error is another's. An error that may pass is all calls': one by one they
-// would wait for it to pass, each in turn.
+// settle gives the results of a command to its calls. If Redis refuses a shared command, settle
+// sends each call alone: a proxy may reject a script with keys of several sessions, and one
+// call's error must not become another's. An error that may pass is given to all calls: sent
+// alone, each would wait for it to pass, one after the other.
 func (b *Batcher) settle(ctx context.Context, c *command) {
 	results, err := c.cmd.Slice()
 	if err != nil && len(c.calls) > 1 && redisconn.Refused(err) {

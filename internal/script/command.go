@@ -6,15 +6,15 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// command is an EVALSHA or EVAL, and the calls that share it; without calls it is one
-// call's alone.
+// command is an EVALSHA or EVAL, and the calls that share it; calls is nil if it is one call's
+// own.
 type command struct {
 	script *Script
 	cmd    *redis.Cmd
 	calls  []*Call
 }
 
-// newCommand calls s by its hash.
+// newCommand makes a command that calls s by its hash.
 func newCommand(ctx context.Context, s *Script, keys []string, args []any) command {
 	w := words(s, len(keys), len(args))
 	for _, key := range keys {
@@ -23,7 +23,7 @@ func newCommand(ctx context.Context, s *Script, keys []string, args []any) comma
 	return command{script: s, cmd: newCmd(ctx, append(w, args...))}
 }
 
-// words begins an EVALSHA with room for so many keys and arguments.
+// words returns the beginning of an EVALSHA, with room for its keys and arguments.
 func words(s *Script, keys, args int) []any {
 	return append(make([]any, 0, 3+keys+args), "evalsha", s.load().hash, keys)
 }
@@ -37,10 +37,10 @@ func newCmd(ctx context.Context, words []any) *redis.Cmd {
 // unknown reports whether the server does not know the script.
 func (c *command) unknown() bool {
 	err := c.cmd.Err()
-	return err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") // which allocates, also for no error
+	return err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") // HasErrorPrefix allocates, so no error is checked first
 }
 
-// again makes the command anew, in full (with the script's text) or by the hash.
+// again makes the command anew: in full, with the script's text, or by the hash.
 func (c *command) again(ctx context.Context, full bool) {
 	words := append([]any(nil), c.cmd.Args()...)
 	if words[0], words[1] = "evalsha", c.script.load().hash; full {
@@ -58,10 +58,10 @@ func (c *command) alone(ctx context.Context, client Client) {
 	}
 }
 
-// sendUnknown sends those commands again whose server did not know their script. Of each
-// script the first is sent in full, by which its server learns the script, and the
-// others by hash. On a Redis Cluster the others may be another server's: then it is
-// their turn to be sent in full.
+// sendUnknown sends again the commands whose server did not know their script. The first command
+// of each script is sent in full, which teaches its server the script, and the others by hash. On
+// a Redis Cluster the others may go to another server that does not know the script either: the
+// next round sends one of those in full.
 func sendUnknown(ctx context.Context, client redis.UniversalClient, commands []command) {
 	full := make(map[*command]bool)
 	for {
@@ -103,8 +103,8 @@ func (s *Script) Run(ctx context.Context, client Client, keys []string, args ...
 	return c.result()
 }
 
-// Full adds the call to a pipeline, with the script's text. It is for a pipeline whose
-// commands depend on their order: a NOSCRIPT in the middle could not be made up for.
+// Full adds the call to a pipeline, with the script's text. It is for a pipeline whose commands
+// depend on their order: a NOSCRIPT in the middle could not be repaired.
 func (s *Script) Full(ctx context.Context, p redis.Pipeliner, keys []string, args ...any) {
 	c := newCommand(ctx, s, keys, args)
 	c.again(ctx, true)

@@ -1,6 +1,6 @@
-// Package script runs Turnstile's Lua scripts, each by its hash. Redis may not know a
-// script yet, or any more: it replies NOSCRIPT, and then the call is sent again with
-// the script's text. This package alone deals with that.
+// Package script runs Turnstile's Lua scripts by their hashes. If Redis does not know a script,
+// it replies NOSCRIPT, and the call is sent again with the script's text. Only this package deals
+// with that.
 //
 //   - [Script.Run] sends one call.
 //   - [Pipeline] sends many calls in one round trip, beside other commands.
@@ -8,6 +8,6 @@
 //     scripts share a command.
 //   - [Repeat] tries again what failed with an error that may pass.
 //
-// Errors are Redis' and go-redis' own. go-redis repeats a call whose reply was lost, so
-// every script is safe to be carried out twice.
+// Errors are Redis' and go-redis' own. go-redis repeats a call whose reply was lost, so every
+// script is safe to be carried out twice.
 package script

@@ -5,6 +5,6 @@ import _ "embed"
 //go:embed prelude.lua
 var prelude string
 
-// Prelude is the Lua text that comes first in every script of Turnstile: now_ms(), int(n),
+// Prelude returns the Lua text that starts every script of Turnstile: now_ms(), int(n),
 // next_fence(stored, now) and owns(sentinel_key, token). It ends with a newline.
 func Prelude() string { return prelude }

@@ -8,8 +8,8 @@ import (
 	"turnstile/internal/redisconn"
 )
 
-// Repeat repeats call, with a growing pause, while its error may pass and ctx lasts.
-// The error after ctx has ended wraps the cause of that, and call's last error.
+// Repeat repeats call, with a growing pause, while its error may pass and until ctx ends. Then
+// the error wraps the cause of ctx's end and call's last error.
 func Repeat(ctx context.Context, call func() error) error {
 	pause := 10 * time.Millisecond
 	for {

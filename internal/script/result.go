@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// Result is what a script returns: a list, or a single value as a list of one. A field
-// that is missing or of another kind reads as its zero value, for a script of a newer
-// version may return more than this program knows, and one of an older version less.
+// Result is what a script returns: a list, or a single value as a list of one. A field that is
+// missing or of another kind reads as its zero value, because a script of a newer version may
+// return more than this program knows, and one of an older version less.
 type Result []any
 
 func resultOf(reply any) Result {
@@ -45,7 +45,7 @@ func (r Result) Int(i int) int64 {
 // Bool reports whether field i is the number 1.
 func (r Result) Bool(i int) bool { return r.Int(i) == 1 }
 
-// Millis is field i, a number of milliseconds.
+// Millis is field i as a duration; the script returns milliseconds.
 func (r Result) Millis(i int) time.Duration { return time.Duration(r.Int(i)) * time.Millisecond }
 
 // List is field i as a list.

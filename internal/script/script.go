@@ -6,8 +6,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Script is a Lua script. Its text is composed when it is first used: a guardian is the
-// worker's program once more, one for each turn, and uses none of them.
+// Script is a Lua script. Its text is composed when it is first used. A guardian is the worker's
+// own program, started for each turn, and uses no script.
 type Script struct{ load func() *loaded }
 
 // loaded is a composed script. hash and source are boxed once for all calls.
@@ -23,15 +23,15 @@ type Text struct {
 	hash   string
 }
 
-// Hash is the SHA-1 by which MONITOR and SLOWLOG show the script.
+// Hash is the script's SHA-1, as MONITOR and SLOWLOG show it.
 func (t Text) Hash() string { return t.hash }
 
-// all are the scripts of the packages that the program imports. Packages add theirs
-// while they are initialized, one after the other, so nothing guards it.
+// all holds the scripts of the packages that the program imports. Packages add theirs during
+// initialization, which runs in one goroutine, so it needs no lock.
 var all []*Script
 
-// New makes a script of a name and a function that composes its text. Call it for
-// package-level variables only.
+// New makes a script of a name and a function that composes its text. Call it only for
+// package-level variables.
 func New(name string, source func() string) *Script {
 	s := &Script{load: sync.OnceValue(func() *loaded {
 		text := source()
@@ -56,13 +56,13 @@ var bySHA = sync.OnceValue(func() map[string]Text {
 	return found
 })
 
-// BySHA finds a script by its SHA-1. ok is false for another program's.
+// BySHA finds a script by its SHA-1. ok is false for a script of another program.
 func BySHA(sha string) (t Text, ok bool) {
 	t, ok = bySHA()[sha]
 	return t, ok
 }
 
-// All are the scripts of the packages that the program imports.
+// All returns the scripts of the packages that the program imports.
 func All() []Text {
 	list := make([]Text, len(all))
 	for i, s := range all {

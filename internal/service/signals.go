@@ -11,7 +11,7 @@ import (
 )
 
 // ErrRestart is returned by a run that a SIGHUP ended: the supervisor should start another.
-var ErrRestart = errors.New("told to restart")
+var ErrRestart = errors.New("restart requested")
 
 // ErrAbandoned is wrapped by errors of a run that returned with its worker still running. The
 // process must end then; nothing that the worker uses may be closed before.
@@ -20,7 +20,7 @@ var ErrAbandoned = errors.New("ended at once")
 // askedError is the cause of Ending.Asked.
 type askedError struct{ reason engine.Reason }
 
-func (s askedError) Error() string { return "told to end: " + s.reason.Name() }
+func (s askedError) Error() string { return s.reason.Name() + " requested" }
 
 // Ending is what the signals so far request of the process.
 type Ending struct {

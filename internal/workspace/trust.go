@@ -10,20 +10,19 @@ import (
 	"syscall"
 )
 
-// ErrUntrusted marks a path that another user than root and this process's may change,
-// or may have prepared: with a link to elsewhere, or with files that an agent obeys.
+// ErrUntrusted is wrapped by errors about a path that a user other than root and this process's
+// may change or may have prepared: with a link to elsewhere, or with files that an agent obeys.
 var ErrUntrusted = errors.New("somebody else could have prepared it")
 
 // maxLinks is how many symbolic links a path may have, as on Linux.
 const maxLinks = 40
 
-// open makes the root if it is not there, and returns it as an absolute path without
+// open creates the root if it does not exist, and returns it as an absolute path without
 // symlinks.
 //
-// It goes down from / and looks at each directory before what lies in it. In those that
-// pass, nobody else can replace a name that was looked at: neither a directory, nor a
-// link, whose target it goes through in the same way. So the path that it returns stays
-// what it is.
+// It walks down from / and checks each directory before what lies in it. In a directory that
+// passed, no other user can replace a checked name, whether a directory or a link. The target of
+// a link is walked in the same way. So the returned path stays what it is.
 func (r Root) open() (string, error) {
 	path, err := filepath.Abs(r.Path)
 	if err != nil {
@@ -35,7 +34,7 @@ func (r Root) open() (string, error) {
 		name, rest, _ = strings.Cut(rest, "/")
 		next := filepath.Join(at, name)
 		if name == ".." {
-			at = next // it was passed on the way here
+			at = next // it was checked on the way here
 			continue
 		}
 		info, err := lookAt(next)
@@ -64,7 +63,7 @@ func (r Root) open() (string, error) {
 	return at, nil
 }
 
-// lookAt makes a directory if nothing is there, and looks at what is there then.
+// lookAt creates a directory if nothing is there, and returns what is there then.
 func lookAt(path string) (fs.FileInfo, error) {
 	info, err := os.Lstat(path)
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -76,7 +75,7 @@ func lookAt(path string) (fs.FileInfo, error) {
 	return os.Lstat(path)
 }
 
-// component judges a link or a directory on the way to the sessions' directories.
+// component checks a link or a directory on the way to the sessions' directories.
 func (r Root) component(path string, info fs.FileInfo) error {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	switch {
@@ -85,21 +84,21 @@ func (r Root) component(path string, info fs.FileInfo) error {
 	case stat.Uid != 0 && int(stat.Uid) != os.Geteuid():
 		return untrusted("%s belongs to uid %d, neither to root nor to this process (uid %d): chown it, or use another directory", path, stat.Uid, os.Geteuid())
 	case info.Mode()&fs.ModeSymlink != 0:
-		return nil // nobody can change one
+		return nil // links cannot be changed
 	case !info.IsDir():
 		return fmt.Errorf("%s is no directory", path)
 	case info.Mode()&fs.ModeSticky != 0:
-		return nil // what is ours or root's can only be replaced by us or root
+		return nil // only root and we can replace what belongs to root or us
 	case r.trusts(stat) && stat.Uid == 0 && info.Mode()&fs.ModeSetgid != 0:
-		// Kubernetes makes an emptyDir for everybody and then gives it to the group. Only
-		// the pod's containers can reach it, and all are in the group.
+		// Kubernetes makes an emptyDir writable for everybody and then gives it to the group.
+		// Only the pod's containers can reach it, and all of them are in the group.
 		return nil
 	}
 	return r.writers(path, info, stat)
 }
 
-// own judges a session's directory. There, no sticky bit helps: whoever may write to it
-// may put files there that an agent obeys.
+// own checks a session's directory. A sticky bit does not help there: whoever may write to it may
+// add files that an agent obeys.
 func (r Root) own(path string, info fs.FileInfo) error {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	switch {
@@ -108,13 +107,13 @@ func (r Root) own(path string, info fs.FileInfo) error {
 	case !ok || int(stat.Uid) != os.Geteuid():
 		return untrusted("%s does not belong to this process (uid %d): find out who has made it, and remove or chown it", path, os.Geteuid())
 	case private(filepath.Dir(path)):
-		return nil // agents open it, with chmod -R 777 for instance, and nobody gets to it
+		return nil // an agent may have run chmod -R 777, but no other user can reach it
 	}
 	return r.writers(path, info, stat)
 }
 
-// private reports whether a directory is this process's user's, and lets nobody else
-// through. Only root gets to what is in it, whatever that permits.
+// private reports whether a directory belongs to this process's user and lets nobody else
+// through. Then only root reaches what is in it, whatever the modes inside permit.
 func private(path string) bool {
 	info, err := os.Lstat(path)
 	if err != nil {
@@ -124,8 +123,8 @@ func private(path string) bool {
 	return ok && int(stat.Uid) == os.Geteuid() && info.Mode().Perm()&0o011 == 0
 }
 
-// writers judges who may write to a directory. On a system with access control lists the
-// bits of the group stand for all whom they name.
+// writers checks who may write to a directory. On a system with access control lists the group's
+// bits cover everybody whom the lists name.
 func (r Root) writers(path string, info fs.FileInfo, stat *syscall.Stat_t) error {
 	switch perm := info.Mode().Perm(); {
 	case perm&0o002 != 0:
@@ -136,7 +135,7 @@ func (r Root) writers(path string, info fs.FileInfo, stat *syscall.Stat_t) error
 	return nil
 }
 
-// trusts reports whether what is there is the trusted group's.
+// trusts reports whether the trusted group owns the file.
 func (r Root) trusts(stat *syscall.Stat_t) bool { return r.Group != nil && int(stat.Gid) == *r.Group }
 
 func untrusted(format string, args ...any) error {

@@ -1,5 +1,5 @@
-// Package workspace gives each session a directory of its own, in which its agent
-// works, whichever adapter runs it.
+// Package workspace gives each session a directory of its own for its agent to work in, with
+// every adapter.
 package workspace
 
 import (
@@ -14,20 +14,21 @@ import (
 	"turnstile/pkg/agent"
 )
 
-// Root is the directory below which the sessions have theirs.
+// Root is the directory that contains the sessions' directories.
 type Root struct {
 	Path string // a relative one is below this process's directory
 
-	// Group may write to directories of that group on the way: Kubernetes' fsGroup. Nil:
-	// no group may.
+	// Group is a group whose members may write to directories of that group on the way:
+	// Kubernetes' fsGroup. Nil: no group may.
 	Group *int
 }
 
-// Directory is a session's: an absolute path without symlinks, for agents tell paths as
-// they find them. It is made, for the worker's user only, if it is not there, and the
-// root with it.
+// Directory returns a session's directory as an absolute path without symlinks, since agents
+// report paths in that form. It creates the directory, for the worker's user only, and the root
+// if they do not exist.
 //
-// The error is ErrUntrusted if other users could have prepared it, and else Retryable.
+// The error wraps ErrUntrusted if other users could have prepared the directory. Any other error
+// is agent.Retryable.
 func (r Root) Directory(session string) (string, error) {
 	dir, err := r.directory(session)
 	if err == nil {
@@ -35,14 +36,14 @@ func (r Root) Directory(session string) (string, error) {
 	}
 	err = fmt.Errorf("could not make the session's directory: %w", err)
 	if errors.Is(err, ErrUntrusted) {
-		return "", err // somebody has to look at it, and it will not change until then
+		return "", err // only an operator can mend that
 	}
 	return "", agent.Retryable(err)
 }
 
-// Check reports whether directories can be made below the root, which is made if it is
-// not there. Where they cannot, every turn fails; a worker asks at its start, where
-// somebody is looking.
+// Check reports whether directories can be created below the root, which it creates if it does
+// not exist. Where they cannot, every turn would fail. A worker calls it at its start, while
+// somebody is watching.
 func (r Root) Check() error {
 	path, err := r.open()
 	if err != nil {
@@ -64,8 +65,8 @@ func (r Root) directory(session string) (string, error) {
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return "", err
 	}
-	// Somebody who may write to the root, or the agent of another session, could have put
-	// something else there.
+	// A user who may write to the root, or the agent of another session, could have put something
+	// else there.
 	info, err := os.Lstat(dir)
 	if err != nil {
 		return "", err
@@ -73,15 +74,16 @@ func (r Root) directory(session string) (string, error) {
 	return dir, r.own(dir, info)
 }
 
-// name is a session's below the root: a session key is no file name, and may be long.
+// name returns the name of a session's directory: a session key may be long and is not a valid
+// file name.
 func name(session string) string {
 	sum := sha256.Sum256([]byte(session))
 	return hex.EncodeToString(sum[:16])
 }
 
-// Remove deletes a session's directory with all that is in it, what an agent has made
-// read-only (a cache of modules) included. It answers its path, "" if there was none.
-// No link is followed.
+// Remove deletes a session's directory with everything in it, also what an agent has made
+// read-only (a cache of modules). It returns the directory's path, or "" if there was none. It
+// follows no link.
 func Remove(root, session string) (path string, err error) {
 	dir, err := os.OpenRoot(root)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -99,7 +101,7 @@ func Remove(root, session string) (path string, err error) {
 	if errors.Is(err, fs.ErrPermission) {
 		_ = fs.WalkDir(dir.FS(), own, func(path string, d fs.DirEntry, _ error) error {
 			if d != nil && d.IsDir() {
-				_ = dir.Chmod(path, 0o700) // comes before it is read
+				_ = dir.Chmod(path, 0o700) // called before the directory is read
 			}
 			return nil
 		})
