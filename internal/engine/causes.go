@@ -9,7 +9,7 @@ import (
 	"turnstile/pkg/agent"
 )
 
-// Why a turn's context ends, besides agent.ErrLeaseLost and what senders request
+// Causes of the end of a turn's context, besides agent.ErrLeaseLost and the requests of senders
 // (protocol.ErrStopRequested and its like).
 var (
 	errTimeout  = errors.New("the agent took too long")
@@ -18,16 +18,17 @@ var (
 	errOver     = errors.New("the turn is over")
 )
 
-// drainError is the cause with which a drain ends turns.
+// drainError is the cause of a turn that a drain ends.
 type drainError struct{ reason Reason }
 
 func (e drainError) Error() string { return errDrain.Error() + ": " + string(e.reason) }
 func (e drainError) Unwrap() error { return errDrain }
 
-// reasonLease is why a turn is given back whose agent was killed by its guardian.
+// reasonLease is the reason of the requeue of a turn whose agent was killed by its guardian.
 const reasonLease Reason = "lease_lost"
 
-// turnContext ends with the lease, as agents expect it: with agent.ErrLeaseLost.
+// turnContext makes a context that ends with the lease. Its cause is then agent.ErrLeaseLost, as
+// agents expect.
 func turnContext(l *lease.Lease) (context.Context, context.CancelCauseFunc) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	held := l.Context()

@@ -11,16 +11,16 @@ import (
 )
 
 const (
-	// popBlock is how long one wait for work lasts, and so how long a drain may
-	// wait for it: a pop in progress cannot be taken back.
+	// popBlock is how long one wait for work lasts. A drain may have to wait as long, because a
+	// pop in progress cannot be cancelled.
 	popBlock = time.Second
 
-	// claimBatch bounds how many sessions are claimed in one round trip: while Redis
-	// claims many, the ends of other turns wait.
+	// claimBatch bounds how many sessions are claimed in one round trip: while Redis claims many,
+	// the ends of other turns wait.
 	claimBatch = 8
 )
 
-// dispatcher claims sessions for free slots, and runs them.
+// dispatcher claims sessions for free slots and runs them.
 type dispatcher struct {
 	queue  *protocol.Consumer
 	roster *roster
@@ -34,31 +34,31 @@ type dispatcher struct {
 	loop  sync.WaitGroup
 
 	mu       sync.Mutex
-	closed   bool           // by a drain: prefer claims nothing more
-	claiming sync.WaitGroup // claims on their way
+	closed   bool           // set by a drain: prefer claims nothing more
+	claiming sync.WaitGroup // claims in flight
 	sessions sync.WaitGroup
 }
 
-// start begins to claim, until the intake ends.
+// start starts the loop, which ends with the intake.
 func (d *dispatcher) start() { d.loop.Go(d.run) }
 
-// close ends what the loop's end does not.
+// close stops prefer. The end of the intake does not.
 func (d *dispatcher) close() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.closed = true
 }
 
-// wait waits until nothing is claimed any more and no session runs. The intake has ended.
+// wait returns when no claim is in flight and no session runs. Call it after the intake has
+// ended.
 func (d *dispatcher) wait() {
 	d.loop.Wait()
 	d.claiming.Wait()
 	d.sessions.Wait()
 }
 
-// run is the loop. While it waits for a session it holds no slot, so that prefer finds
-// one. Claims are made beside the next pop: with Redis busy each of the two waits its
-// turn there.
+// run is the loop. While it waits for a session it holds no slot, so that prefer can find one.
+// Claims run beside the next pop, because with a busy Redis each of the two waits for its reply.
 func (d *dispatcher) run() {
 	defer d.pulse.rest()
 	pause, claimed := newPause(), make(chan error, 1)
@@ -87,12 +87,12 @@ func (d *dispatcher) run() {
 				err := d.claim(sessions)
 				select {
 				case claimed <- err:
-				default: // the loop has another claim's to look at
+				default: // the loop has not read another claim's result yet
 				}
 			})
 		}
 		if err == nil {
-			worked := len(sessions) == 0 // and so Redis does
+			worked := len(sessions) == 0 // Redis works: the pop succeeded, and no claim is open
 			select {
 			case err = <-claimed:
 				worked = err == nil
@@ -110,8 +110,8 @@ func (d *dispatcher) run() {
 	}
 }
 
-// prefer claims a session whose warm agent is here, if there is a free slot, ahead
-// of the workers that learn of it by the ready index.
+// prefer claims a session whose warm agent is on this worker, if there is a free slot, before
+// other workers find the session in the ready index.
 func (d *dispatcher) prefer(session string) {
 	if !d.pool.has(session) || d.slots.try(1) == 0 {
 		return
@@ -119,7 +119,7 @@ func (d *dispatcher) prefer(session string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closed {
-		return // the slots are of no use any more
+		return // the worker has ended, or is about to
 	}
 	d.claiming.Go(func() {
 		if err := d.claim([]string{session}); err != nil {
@@ -129,17 +129,17 @@ func (d *dispatcher) prefer(session string) {
 	})
 }
 
-// claim claims sessions for slots that were taken for them, and runs those that it gets.
+// claim claims sessions, for which the caller has taken slots, and runs those that it gets.
 func (d *dispatcher) claim(sessions []string) error {
 	claims, err := d.queue.Claim(d.life.work, sessions)
-	if err != nil { // its reply may be what was lost
+	if err != nil { // the claims may be made, and only their reply lost
 		d.life.run(func() {
 			if err := d.queue.Unclaim(d.life.work); err != nil && d.life.work.Err() == nil {
 				d.log.Warn("claims without a reply were not taken back: their sessions wait for the sentinels' end", "error", err)
 			}
 		})
 	}
-	if errors.Is(err, protocol.ErrBroken) { // which is no reason to wait with others
+	if errors.Is(err, protocol.ErrBroken) { // other sessions need not wait
 		d.log.Error("a session cannot be claimed; it is looked at again in a while", "error", err)
 		d.duties.failed(dutyClaim, err)
 		err = nil
@@ -157,14 +157,14 @@ func (d *dispatcher) claim(sessions []string) error {
 	return err
 }
 
-// slots bound how many sessions run at once: each takes a token.
+// slots bounds how many sessions run at once. Each session takes one slot.
 type slots chan struct{}
 
-// take waits for a free slot and takes all that are free, up to most.
-// 0: ctx has ended.
+// take waits for a free slot and takes as many as are free, up to most. It returns 0 if ctx has
+// ended.
 func (s slots) take(ctx context.Context, most int) int {
 	if ctx.Err() != nil {
-		return 0 // a select would take either, and another pop takes its time
+		return 0 // a select may take a slot although ctx has ended, and another pop takes time
 	}
 	select {
 	case <-ctx.Done():
@@ -174,7 +174,7 @@ func (s slots) take(ctx context.Context, most int) int {
 	return 1 + s.try(most-1)
 }
 
-// try takes up to n slots, as far as they are free now.
+// try takes up to n slots that are free now.
 func (s slots) try(n int) (taken int) {
 	for taken < n {
 		select {

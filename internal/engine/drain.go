@@ -18,10 +18,10 @@ const (
 	ReasonRestart  Reason = "restart_timeout"
 )
 
-// Name is the reason before the drain's time is up: shutdown or restart.
+// Name is the reason without "_timeout": shutdown or restart.
 func (r Reason) Name() string { return strings.TrimSuffix(string(r), "_timeout") }
 
-// notice is what the sessions that run when a drain begins are told.
+// notice is the text for the users of the turns that run when a drain begins.
 func (o Options) notice(r Reason) string {
 	what := "shutting down"
 	if r == ReasonRestart {
@@ -33,14 +33,14 @@ func (o Options) notice(r Reason) string {
 	return "This worker is " + what + ". If the current task does not end in time it will be interrupted, and another worker will try to resume it."
 }
 
-// Drain ends the worker: it claims nothing more, lets the running turns go on for
-// DrainTimeout, then interrupts those that still run and puts their messages back
-// at the head of the line, where another worker takes them at once. It returns
-// when nothing of this worker is left. The end of ctx ends the wait for the turns; the
-// interrupts still take the agents' grace. A Redis that hangs does not delay them.
-// DrainProgress and the log tell how far it is.
+// Drain ends the worker. It claims nothing more and lets the running turns go on for
+// DrainTimeout. Then it interrupts those that still run and requeues their messages, which
+// another worker takes at once. It returns when nothing of this worker is left.
 //
-// A second call waits for the first. Drain before Start is legal.
+// The end of ctx ends the wait for the turns; interrupted agents still have their grace. A Redis
+// that hangs does not delay the interrupts. DrainProgress and the log show the progress.
+//
+// A second call waits for the first. Drain may be called before Start.
 func (w *Worker) Drain(ctx context.Context, reason Reason) {
 	w.mu.Lock()
 	was := w.state
@@ -55,16 +55,16 @@ func (w *Worker) Drain(ctx context.Context, reason Reason) {
 	w.dispatcher.close()
 	w.life.endIntake()
 	if was == started {
-		<-w.begun // Start gives up now, or its actors end by themselves
+		<-w.begun // Start fails now, or has started its actors, which end by themselves
 	}
 	w.log.Info("draining", "reason", reason.Name(), "running", w.Running(), "timeout", w.opts.DrainTimeout)
 	idle := make(chan struct{})
 	var beside sync.WaitGroup
 	beside.Go(func() { w.reportDrain(idle) })
 	if w.jobs != nil {
-		beside.Go(w.jobs.stop) // takes its time: beside the turns, not behind them
+		beside.Go(w.jobs.stop) // it takes time, so it runs beside the turns
 	}
-	for _, s := range running { // those whose claim is on its way hear it when they join
+	for _, s := range running { // sessions whose claim is in flight get the notice when they join
 		s.notify(w.opts.notice(reason))
 	}
 	go func() {
@@ -82,10 +82,10 @@ func (w *Worker) Drain(ctx context.Context, reason Reason) {
 	w.life.stop()
 	ends := w.roster.drain.ends
 	w.log.Info("drained", "reason", reason.Name(), "finished", ends[outcomeFinished],
-		"given_back", ends[outcomeGivenBack], "lost", ends[outcomeLost])
+		"given_back", ends[outcomeRequeued], "lost", ends[outcomeLost])
 }
 
-// letRun waits until no turn runs any more, the drain's time is over, or ctx ends.
+// letRun returns when no turn runs any more, the drain's time is over, or ctx ends.
 func (w *Worker) letRun(ctx context.Context, idle <-chan struct{}) {
 	over := time.NewTimer(w.DrainProgress().Left)
 	defer over.Stop()
@@ -97,12 +97,12 @@ func (w *Worker) letRun(ctx context.Context, idle <-chan struct{}) {
 	w.roster.timeIsUp()
 }
 
-// markPatience is how long the interrupts wait for the marks. Turns that are not
-// marked by then are marked when they are given back.
+// markPatience is how long the interrupts wait for the marks. Turns that are not marked by then
+// are marked by their requeue.
 const markPatience = time.Second
 
-// interrupt ends the turns that still run now. Each is marked to be resumed before
-// it is interrupted; one that has no agent yet is kept from starting instead.
+// interrupt ends the turns that still run. It marks each to be resumed before it interrupts it. A
+// turn without an agent does not start one.
 func (w *Worker) interrupt(reason Reason) {
 	sessions := w.roster.all()
 	claims := make([]*protocol.Claim, len(sessions))
@@ -128,23 +128,23 @@ func (w *Worker) interrupt(reason Reason) {
 	}
 }
 
-// DrainProgress is how far a drain is.
+// DrainProgress is the progress of a drain.
 type DrainProgress struct {
-	// Draining is true from the moment that Drain was called, for good.
+	// Draining is true from the first call of Drain on.
 	Draining bool
 
-	// Reason is that of the first call of Drain; "" before it.
+	// Reason is the reason given to the first call of Drain, "" before it.
 	Reason Reason
 
 	// Running counts the sessions whose turns have not ended, as Worker.Running does.
 	Running int
 
-	// Left is how long they may go on before they are interrupted. 0 in a drain:
+	// Left is how long turns may go on before they are interrupted. During a drain, 0 means that
 	// those that still run are being interrupted.
 	Left time.Duration
 }
 
-// DrainProgress returns how far a drain is. It costs no more than a lock.
+// DrainProgress returns the progress of a drain. It costs no more than a lock.
 func (w *Worker) DrainProgress() DrainProgress {
 	r := w.roster
 	r.mu.Lock()
@@ -156,15 +156,14 @@ func (w *Worker) DrainProgress() DrainProgress {
 	return p
 }
 
-// reportEvery is how often at most the log tells how many turns a drain still
-// waits for.
+// reportEvery is the shortest time between two log lines about a drain's progress.
 const reportEvery = time.Second
 
-// reportDrain logs how many turns still run whenever that has changed, until all have
+// reportDrain logs how many turns still run, each time the number has changed, until all have
 // ended.
 func (w *Worker) reportDrain(idle <-chan struct{}) {
 	for {
-		select { // the drain's begin was logged, too
+		select { // the beginning of the drain is logged already
 		case <-idle:
 			return
 		case <-time.After(reportEvery):

@@ -6,17 +6,17 @@ import (
 	"time"
 )
 
-// stuckAfter is how long one step of the dispatcher or the renewer may take. The longest
-// one that ends by itself is a call to a Redis that accepts connections and never replies:
-// the client's timeouts, four times over, took 33 s at most. A worker that only waits for
-// Redis is not to be restarted.
+// stuckAfter is how long one step of the dispatcher or the renewer may take. The longest one that
+// ends by itself is a call to a Redis that accepts connections and never replies: with the
+// client's timeouts, four times over, it took 33 s at most. A worker that only waits for Redis
+// must not be restarted.
 const stuckAfter = 5 * time.Minute
 
-// pulse tells how long a loop has been at its present step. A loop that waits for
-// the clock or for a free slot rests, however long: nothing of that can get stuck.
+// pulse measures how long a loop has been in its present step. A loop that waits for the clock or
+// for a free slot rests, for however long: it cannot get stuck there.
 type pulse struct{ at atomic.Int64 } // ns since birth; 0: it rests
 
-// birth is what pulses count from, by the monotonic clock.
+// birth is the zero of all pulses, on the monotonic clock.
 var birth = time.Now()
 
 func (p *pulse) step() { p.at.Store(int64(time.Since(birth))) }
@@ -30,11 +30,10 @@ func (p *pulse) since() time.Duration {
 	return time.Since(birth) - time.Duration(at)
 }
 
-// Healthy returns an error when the worker is stuck and its process is to be started
-// again: the loop that claims sessions, or the one that renews the claims, has not
-// moved for 5 min. A worker that drains, whose slots are all taken, or whose Redis is
-// away is healthy, as long as the Redis client's timeouts end its calls in that time.
-// It costs two atomic loads.
+// Healthy returns an error when the worker is stuck and its process should be restarted: the loop
+// that claims sessions, or the one that renews the claims, has not moved for 5 min. A worker is
+// healthy while it drains, while all its slots are taken, and while Redis is unreachable, as long
+// as the Redis client's timeouts end its calls in that time. Healthy costs two atomic loads.
 func (w *Worker) Healthy() error {
 	limit := w.opts.stuckAfter
 	for _, loop := range []struct {

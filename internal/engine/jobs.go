@@ -15,14 +15,14 @@ import (
 	"turnstile/internal/recovery"
 )
 
-// maintenanceQueue is the asynq queue of the jobs that need no order and no
-// hurry.
+// maintenanceQueue is the asynq queue of the maintenance jobs, which need no order and may run
+// late.
 const maintenanceQueue = "turnstile:maintenance"
 
-// endPatience is how long the end of the server is waited for: a job has 2 s of it.
+// endPatience is how long end waits for the server, which gives a running job 2 s.
 const endPatience = 3 * time.Second
 
-// jobTimeout is how long a job may take at least, however often it is due.
+// jobTimeout is the shortest timeout of a job, however often it runs.
 const jobTimeout = 10 * time.Minute
 
 // job is one periodic task of the maintenance queue.
@@ -30,10 +30,10 @@ type job struct {
 	name  string
 	every time.Duration
 	run   func(context.Context) (int, error)
-	paced bool // it takes its time, and is cut short when the worker drains
+	paced bool // it may run long, and a drain cancels it
 }
 
-// jobs are all of them.
+// jobs returns all jobs.
 func jobs(r *recovery.Recovery, m *maintenance.Maintenance) []job {
 	return []job{
 		{"turnstile:purge", 5 * time.Minute, m.Purge, false},
@@ -44,9 +44,9 @@ func jobs(r *recovery.Recovery, m *maintenance.Maintenance) []job {
 	}
 }
 
-// jobServer is an asynq.Server and what feeds it. Every worker has one; a job's
-// task id holds its time slot, so that one worker runs it. Its heartbeat is the
-// worker's, for asynqmon's Servers page.
+// jobServer is an asynq.Server and the enqueuing of its jobs. Every worker has one. A job's task
+// id names its time slot, so that only one worker runs it. The server's heartbeat represents the
+// worker on asynqmon's Servers page.
 type jobServer struct {
 	server *asynq.Server
 	client *asynq.Client
@@ -55,8 +55,8 @@ type jobServer struct {
 	done   sync.WaitGroup
 }
 
-// startJobs runs every job at its own interval, or all at the one of tests.
-// server is the Redis of the server, whose heartbeat shows the running turns.
+// startJobs runs every job at its own interval, or all at Options.jobsEvery, which tests set.
+// server is the Redis client of the asynq.Server, whose heartbeat shows the running turns.
 func startJobs(rdb, server redis.UniversalClient, all []job, o Options) (*jobServer, error) {
 	feeding, cancel := context.WithCancel(context.Background())
 	m := &jobServer{
@@ -65,9 +65,9 @@ func startJobs(rdb, server redis.UniversalClient, all []job, o Options) (*jobSer
 		cancel: cancel,
 	}
 	m.server = asynq.NewServerFromRedisClient(server, asynq.Config{
-		Concurrency:       len(all), // none waits for another: find takes a quarter of a minute
+		Concurrency:       len(all), // no job waits for another: find takes a quarter of a minute
 		Queues:            map[string]int{maintenanceQueue: 1},
-		TaskCheckInterval: time.Second, // Stop waits for up to one and a half of it
+		TaskCheckInterval: time.Second, // Stop waits up to one and a half times as long
 		ShutdownTimeout:   2 * time.Second,
 		Logger:            asynqLogger{m.log},
 		LogLevel:          asynq.InfoLevel,
@@ -105,9 +105,9 @@ func startJobs(rdb, server redis.UniversalClient, all []job, o Options) (*jobSer
 	return m, nil
 }
 
-// feed enqueues a job at the beginning of each of its time slots, if no other
-// worker has. Not at the worker's start, when there is other work to do. The slot
-// is by this machine's clock: at worst a job runs twice, which is harmless.
+// feed enqueues a job at the beginning of each of its time slots, unless another worker has. It
+// does not at the worker's start, when there is other work to do. Slots follow this machine's
+// clock; with a wrong clock a job runs twice, which is harmless.
 func (m *jobServer) feed(ctx context.Context, j job) {
 	for {
 		slot := time.Now().UnixNano()/int64(j.every) + 1
@@ -124,15 +124,15 @@ func (m *jobServer) feed(ctx context.Context, j job) {
 	}
 }
 
-// stop begins no further job. The heartbeat goes on: the drain's turns may run for long.
+// stop starts no further job. The heartbeat goes on, because the drain's turns may run for long.
 func (m *jobServer) stop() {
 	m.cancel()
 	m.done.Wait()
 	m.server.Stop()
 }
 
-// end comes behind stop, when no turn runs any more. It does not wait for a Redis that
-// hangs: what the heartbeat has left there ends by itself in 10 s.
+// end ends the server, after stop, when no turn runs any more. It does not wait for a Redis that
+// hangs: the heartbeat's keys there expire in 10 s.
 func (m *jobServer) end() {
 	ended := make(chan struct{})
 	go func() {
@@ -148,8 +148,8 @@ func (m *jobServer) end() {
 	}
 }
 
-// asynqLogger writes asynq's own log, one level quieter: what it tells is of
-// interest when something is wrong.
+// asynqLogger writes asynq's own log, Info at level debug: it matters only when something is
+// wrong.
 type asynqLogger struct{ log *slog.Logger }
 
 func (l asynqLogger) write(level slog.Level, args []any) {

@@ -5,14 +5,14 @@ import (
 	"sync"
 )
 
-// lifecycle is the contract of everything that runs for a worker. An actor is a function
-// on a goroutine of its own, which returns soon after one of two contexts ends:
+// lifecycle is the contract of everything that runs for a worker. An actor is a function on a
+// goroutine of its own, which returns soon after one of two contexts ends:
 //
 //	intake  ends when a drain begins: for actors that find new work
-//	work    ends behind the last turn: for actors that serve the turns
+//	work    ends after the last turn: for actors that serve the turns
 //
-// All calls to Redis are made with work: a drain cuts off no claim that is on its way.
-// Both ends may come before the start, and more than once.
+// All calls to Redis use work, so that a drain cancels no claim in flight. Both contexts may end
+// before the start, and more than once.
 type lifecycle struct {
 	intake, work       context.Context
 	endIntake, endWork context.CancelFunc
@@ -32,7 +32,7 @@ func (l *lifecycle) run(actor func()) { l.actors.Go(actor) }
 // draining reports whether a drain has begun.
 func (l *lifecycle) draining() bool { return l.intake.Err() != nil }
 
-// stop ends what is left and waits for it.
+// stop ends the remaining actors and waits for them.
 func (l *lifecycle) stop() {
 	l.endWork()
 	l.actors.Wait()

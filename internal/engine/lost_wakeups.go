@@ -8,9 +8,9 @@ import (
 	"turnstile/internal/protocol"
 )
 
-// lostWakeUps are the sessions that this worker has released with messages in line,
-// and could not wake. It tries again until that is done or it
-// ends; reap or sweep find them as well, in their time.
+// lostWakeUps are the sessions that this worker released with messages in line and could not
+// wake. It tries again until it succeeds or the worker ends. Reap or sweep would find them as
+// well, but later.
 type lostWakeUps struct {
 	queue  *protocol.Consumer
 	life   *lifecycle
@@ -18,14 +18,14 @@ type lostWakeUps struct {
 
 	mu       sync.Mutex
 	sessions map[string]struct{}
-	more     chan struct{} // there are some
+	more     chan struct{} // sessions is not empty
 }
 
 func newLostWakeUps(queue *protocol.Consumer, life *lifecycle, d duties) *lostWakeUps {
 	return &lostWakeUps{queue: queue, life: life, duties: d, sessions: map[string]struct{}{}, more: make(chan struct{}, 1)}
 }
 
-// add takes sessions that could not be woken, and why.
+// add adds sessions that could not be woken, and why.
 func (l *lostWakeUps) add(why error, sessions ...string) {
 	l.duties.failed(dutyWake, why)
 	l.mu.Lock()
@@ -47,7 +47,7 @@ func (l *lostWakeUps) take() []string {
 	return sessions
 }
 
-// run wakes them until the worker has ended.
+// run wakes the sessions until the worker has ended.
 func (l *lostWakeUps) run() {
 	pause := newPause()
 	for {

@@ -6,41 +6,42 @@ import (
 	"turnstile/pkg/session"
 )
 
-// Observer hears what a worker does, for metrics and the like. Several goroutines call
-// its methods at once, among them those that run the turns: they must not block. No
-// argument may be used after the call.
+// Observer is called with what a worker does, for metrics and the like. Several goroutines call
+// its methods at once, among them those that run the turns, so they must not block. They must not
+// use an argument after the call.
 type Observer interface {
-	// MessageStarted tells that an agent is started for a message that was in no turn
-	// before, and how long it has waited since it was first seen or due.
+	// MessageStarted reports that an agent is started for a message that was in no turn before.
+	// wait is the time since the message was first seen or due.
 	MessageStarted(wait time.Duration)
 
-	// TurnEnded tells that a turn is over on this worker, once for each that it took.
+	// TurnEnded reports that a turn has ended on this worker. It is called once for each turn
+	// that the worker took.
 	TurnEnded(TurnEnd)
 
-	// RedisFailed tells that one of the worker's own Duties has failed. It tries again.
+	// RedisFailed reports that one of the worker's own Duties has failed. The worker tries again.
 	RedisFailed(duty string, err error)
 }
 
 // TurnEnd is how a turn ended on a worker.
 type TurnEnd struct {
 	Session, Turn string
-	Message       string // that began the turn; others may have joined it
+	Message       string // the turn's first; others may have joined it
 	Attempt       int    // from 1
 	Status        session.Status
 	Ran           bool          // its agent was started
-	Wait          time.Duration // of the message, until the turn was taken; since it was first seen, also in a retry
-	Duration      time.Duration // from then to the end
+	Wait          time.Duration // from when the message was first seen, also in a retry, until the turn was claimed
+	Duration      time.Duration // from the claim to the end
 	Err           error         // why it did not succeed; wraps lease.ErrLost if the lease was lost
 }
 
-// The statuses of turns that ended on this worker, and whose messages run again.
+// The statuses of turns that ended on this worker and whose messages run again.
 const (
 	StatusRequeued session.Status = "requeued" // interrupted, by a drain or the agent's guardian
 	StatusRetried  session.Status = "retried"  // it failed, and has attempts left
-	StatusLost     session.Status = "lost"     // its end could not be written, mostly because the lease was lost
+	StatusLost     session.Status = "lost"     // its end could not be written, usually because the lease was lost
 )
 
-// Statuses are all that a TurnEnd may have.
+// Statuses returns all values of TurnEnd.Status.
 func Statuses() []session.Status {
 	return []session.Status{
 		session.StatusDone, session.StatusFailed, session.StatusInterrupted, session.StatusStopped,
@@ -48,7 +49,7 @@ func Statuses() []session.Status {
 	}
 }
 
-// What a worker does for itself.
+// The worker's own work in Redis.
 const (
 	dutyClaim = "claim"
 	dutyRenew = "renew"
@@ -58,16 +59,16 @@ const (
 	dutyWake  = "wake"
 )
 
-// Duties are all that Observer.RedisFailed may name.
+// Duties returns all duties that RedisFailed may name.
 func Duties() []string { return []string{dutyClaim, dutyRenew, dutyDue, dutyReap, dutySweep, dutyWake} }
 
-// duties tells an observer of failures of the worker's own duties.
+// duties reports failures of the worker's own duties to an observer.
 type duties struct {
 	observer Observer
 	life     *lifecycle
 }
 
-// failed tells of one, unless it is the worker's own end that cut the duty off.
+// failed reports a failure, unless the worker's own end caused it.
 func (d duties) failed(duty string, err error) {
 	if d.observer != nil && d.life.work.Err() == nil {
 		d.observer.RedisFailed(duty, err)

@@ -5,15 +5,15 @@ import (
 	"sync"
 )
 
-// openQuestions counts the questions that wait for a decision, of all turns. Each holds
-// its turn's slot. The log tells when they hold all slots, so that no other session runs,
-// and when that is over.
+// openQuestions counts the questions of all turns that wait for a decision. Each occupies its
+// turn's slot. When they occupy all slots, no other session runs: the log says when that begins
+// and ends.
 type openQuestions struct {
 	slots int
 	log   *slog.Logger
 
 	mu   sync.Mutex
-	open int // a turn asks one at a time
+	open int // at most one of each turn
 }
 
 func (o *openQuestions) begin() {

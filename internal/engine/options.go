@@ -12,79 +12,76 @@ import (
 	"turnstile/internal/protocol"
 )
 
-// Options are the settings of a Worker. A zero value means the default that the field
-// names.
+// Options are the settings of a Worker. A zero value means the field's default.
 type Options struct {
-	// Queue are the rules of the sessions. Its Worker is set to ID, and its
-	// Immediate by the agent.
+	// Queue has the rules of the sessions. New sets its Worker to ID, and its Immediate and Warm
+	// by the agent.
 	Queue protocol.Config
 
-	// ID names the worker. Defaults to one that is unique.
+	// ID names the worker. Defaults to a unique name.
 	ID string
 
 	// Concurrency is how many turns run at once. Defaults to 10.
 	Concurrency int
 
-	// AgentTimeout ends a turn that runs longer. Defaults to 10 min.
+	// AgentTimeout is the longest that a turn may run. Defaults to 10 min.
 	AgentTimeout time.Duration
 
-	// AskTimeout is how long an agent's question waits for the user's decision before it
-	// is denied. Defaults to 5 min. -1: as long as the turn may take.
+	// AskTimeout is how long an agent's question waits for the user's decision before it is
+	// denied. Defaults to 5 min. -1: as long as the turn may run.
 	AskTimeout time.Duration
 
-	// DrainTimeout is how long Drain lets turns run on. 0: not at all.
+	// DrainTimeout is how long Drain lets turns go on. 0: it interrupts them at once.
 	DrainTimeout time.Duration
 
-	// MaxAttempts is how often a message is tried whose failures are retryable, before
-	// it is archived. Defaults to 3.
+	// MaxAttempts is how often a message is tried if its failures are retryable. Then it is
+	// archived. Defaults to 3.
 	MaxAttempts int
 
-	// RetryBackoff is the wait before the second attempt. It doubles with every
-	// further one, up to a minute, plus or minus a quarter. Defaults to 1 s.
+	// RetryBackoff is the wait before the second attempt. It doubles with each further one, up to
+	// a minute, plus or minus a quarter. Defaults to 1 s.
 	RetryBackoff time.Duration
 
-	// SweepInterval is how often lost wake-ups are searched for. Defaults to 15 s.
+	// SweepInterval is how often the worker searches for lost wake-ups. Defaults to 15 s.
 	SweepInterval time.Duration
 
-	// ShareTurns and ShareTime are how many turns, and for how long, a session may run
-	// under one claim while other sessions wait. Default to 10 and 60 s.
+	// ShareTurns and ShareTime are how many turns a session may run under one claim, and for how
+	// long, while other sessions wait. They default to 10 and 60 s.
 	ShareTurns int
 	ShareTime  time.Duration
 
-	// WarmAgents is how many agents are kept warm between their sessions' turns, if the
-	// agent is an agent.Warmer. Agents that run a turn are not counted. Defaults to
-	// Concurrency. -1: none.
+	// WarmAgents is how many agents are kept warm between turns, if the agent is an agent.Warmer.
+	// Agents that run a turn are not counted. Defaults to Concurrency. -1: none.
 	WarmAgents int
 
 	// WarmTTL is how long a warm agent is kept without a turn. Defaults to 1 h.
 	WarmTTL time.Duration
 
-	// MessageMaxAge is how old a message may be when it is run; an older one is
-	// archived. 0: as old as it gets.
+	// MessageMaxAge is the oldest that a message may be when it is run; an older one is archived.
+	// 0: any age.
 	MessageMaxAge time.Duration
 
-	// CheckpointInterval is how often a turn that writes text is stored, so that it can be
-	// resumed from there if its worker dies. The end of a tool is stored at once, but at
-	// most ten times an interval. Defaults to 15 s.
+	// CheckpointInterval is how often the entries of a running turn are stored, so that it can be
+	// resumed from them if its worker dies. The end of a tool is stored at once, but at most ten
+	// times an interval. Defaults to 15 s.
 	CheckpointInterval time.Duration
 
-	// ResumeFreshness is how old a resume mark may be for the agent to be told of
-	// it. 0: as old as it gets.
+	// ResumeFreshness is the oldest resume mark that the agent gets a note about. 0: any age.
 	ResumeFreshness time.Duration
 
-	// Ephemeral says that Redis ends with this worker: a drain does not promise users
-	// that another worker resumes their turns.
+	// Ephemeral means that Redis ends with this worker: a drain does not promise users that
+	// another worker resumes their turns.
 	Ephemeral bool
 
-	// Maintenance runs an asynq.Server for the jobs that need no hurry. Its
-	// heartbeat shows the worker and its turns on asynqmon's Servers page.
+	// Maintenance runs an asynq.Server for the maintenance jobs. Its heartbeat shows the worker
+	// and its turns on asynqmon's Servers page.
 	Maintenance bool
 
-	// Observer hears what happens, for metrics. Nil: nobody does, at no cost.
+	// Observer is called with what happens, for metrics. It may be nil.
 	Observer Observer
 
-	jobsEvery  time.Duration // tests do not wait for an hour
-	stuckAfter time.Duration // nor for this
+	jobsEvery  time.Duration // for tests: the interval of all jobs
+	stuckAfter time.Duration // for tests
 
 	// Logger defaults to slog.Default().
 	Logger *slog.Logger
@@ -148,7 +145,7 @@ func (o Options) validate() error {
 	return errors.Join(errs...)
 }
 
-// newID tells an operator where the worker runs, and is unique.
+// newID returns a unique name that shows an operator where the worker runs.
 func newID() string {
 	host, err := os.Hostname()
 	if err != nil {

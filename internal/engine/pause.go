@@ -2,7 +2,7 @@ package engine
 
 import "time"
 
-// pause is a wait that grows from one failure to the next.
+// pause is a wait that grows with each failure in a row.
 type pause struct{ next time.Duration }
 
 func newPause() *pause { return &pause{next: 50 * time.Millisecond} }

@@ -12,22 +12,22 @@ import (
 	"turnstile/pkg/session"
 )
 
-// questions puts the questions of a turn's agent to the user, one after the other.
+// questions asks the user the questions of a turn's agent, one after the other.
 type questions struct {
 	claim    *protocol.Claim
 	recorder *recorder
 	open     *openQuestions
-	timeout  time.Duration // 0: none but the turn's
+	timeout  time.Duration // 0: only the turn's
 	containment
 
-	ctx    context.Context // ends with the turn's, or with its agent
+	ctx    context.Context // ends with the turn or with its agent
 	cancel context.CancelCauseFunc
-	one    chan struct{} // has room for whoever asks now
+	one    chan struct{} // holds a token while a question is asked
 
 	mu       sync.Mutex
-	waiting  int // the number of the question that waits for its decision; 0: none does
+	waiting  int // the number of the question that waits for its decision; 0: none
 	decision chan session.Decision
-	early    protocol.Decided // to a question whose number was still under way to here
+	early    protocol.Decided // on a question whose number has not arrived from Redis yet
 }
 
 func newQuestions(ctx context.Context, r *recorder, open *openQuestions, timeout time.Duration) *questions {
@@ -39,14 +39,14 @@ func newQuestions(ctx context.Context, r *recorder, open *openQuestions, timeout
 	return q
 }
 
-// stop ends the questions and waits for them, once: one that came to Redis after the
-// turn's end would be the next turn's.
+// stop ends the questions and waits for them. Call it once. A question that reached Redis after
+// the turn's end would belong to the next turn.
 func (q *questions) stop() {
 	q.cancel(errOver)
-	q.one <- struct{}{} // nobody asks any more
+	q.one <- struct{}{} // no further question can be asked
 }
 
-// ask is agent.Ask. Agents call it on goroutines of their own, where nobody else stops a
+// ask is agent.Ask. Agents call it on goroutines of their own, where nothing else recovers from a
 // panic.
 func (q *questions) ask(ctx context.Context, question agent.Question) (_ agent.Answer, err error) {
 	defer func() {
@@ -65,7 +65,7 @@ func (q *questions) ask(ctx context.Context, question agent.Question) (_ agent.A
 	case <-ctx.Done():
 		return agent.Answer{}, context.Cause(ctx)
 	}
-	if q.ctx.Err() != nil { // both were so
+	if q.ctx.Err() != nil { // the select may take the token although the turn has ended
 		return agent.Answer{}, context.Cause(q.ctx)
 	}
 	d, err := q.put(ctx, question)
@@ -73,12 +73,12 @@ func (q *questions) ask(ctx context.Context, question agent.Question) (_ agent.A
 		q.withdraw()
 		return agent.Answer{}, err
 	}
-	// A decision that only a later version knows is a denial.
+	// Unknown decisions, of a later version, are denials.
 	return agent.Answer{Allowed: d == session.Allow || d == session.Always, Remember: d == session.Always}, nil
 }
 
-// put asks, and waits for the decision. The question is stored before it is told of,
-// so that whoever hears of it finds it.
+// put stores a question, publishes it, and waits for the decision. It is stored first, so that
+// everybody who sees the event finds the question.
 func (q *questions) put(ctx context.Context, question agent.Question) (session.Decision, error) {
 	number, err := q.claim.Ask(ctx, session.Question{Name: question.Name, Text: question.Text})
 	if err != nil {
@@ -86,7 +86,7 @@ func (q *questions) put(ctx context.Context, question agent.Question) (session.D
 	}
 	decided := q.await(number)
 	defer q.await(0)
-	q.recorder.tell(session.Event{
+	q.recorder.publish(session.Event{
 		Type: session.EventPermissionAsked, CallID: strconv.Itoa(number), Name: question.Name, Text: question.Text,
 		Input: question.Input, TimeoutMS: q.timeout.Milliseconds(),
 	})
@@ -100,18 +100,18 @@ func (q *questions) put(ctx context.Context, question agent.Question) (session.D
 	}
 	select {
 	case d := <-decided:
-		q.tellOf(number, d)
+		q.publishDecision(number, d)
 		return d, nil
 	case <-overdue:
 	case <-ctx.Done():
-		q.tellEnd(number, session.DecisionCancelled)
+		q.publishEnd(number, session.DecisionCancelled)
 		return "", context.Cause(ctx)
 	}
-	// Nobody has decided in time: denied. A decision that Redis has by now counts, for
-	// its user was told so; only the withdrawal knows of it.
+	// Nobody decided in time: denied. But if Redis has a decision by now it counts, because its
+	// user was notified; only the result of Withdraw has it.
 	d, err := q.claim.Withdraw(q.claim.Lease().Context())
 	if err != nil {
-		q.tellEnd(number, session.DecisionCancelled)
+		q.publishEnd(number, session.DecisionCancelled)
 		return "", err
 	}
 	if d == "" {
@@ -119,25 +119,25 @@ func (q *questions) put(ctx context.Context, question agent.Question) (session.D
 		q.log.Info("nobody answered the agent's question: denied", "question", question.Name, "timeout", q.timeout)
 		q.recorder.notice(fmt.Sprintf("Nobody answered in %s, so it was denied: %s", q.timeout, question.Name))
 	}
-	q.tellOf(number, d)
+	q.publishDecision(number, d)
 	return d, nil
 }
 
-// tellOf tells the session's followers of a decision.
-func (q *questions) tellOf(number int, d session.Decision) {
+// publishDecision publishes a decision to the session's followers.
+func (q *questions) publishDecision(number int, d session.Decision) {
 	decision := session.DecisionDenied
 	if d == session.Allow || d == session.Always {
 		decision = session.DecisionAllowed
 	}
-	q.tellEnd(number, decision)
+	q.publishEnd(number, decision)
 }
 
-func (q *questions) tellEnd(number int, decision string) {
-	q.recorder.tell(session.Event{Type: session.EventPermissionAnswered, CallID: strconv.Itoa(number), Decision: decision})
+func (q *questions) publishEnd(number int, decision string) {
+	q.recorder.publish(session.Event{Type: session.EventPermissionAnswered, CallID: strconv.Itoa(number), Decision: decision})
 }
 
-// withdraw says that nobody waits for a decision any more: the user is not to be told
-// that it was one. The question may have been stored even if that failed.
+// withdraw takes back a question that nothing waits for, so that a late decision is refused. It
+// is also needed if storing the question failed: it may have been stored.
 func (q *questions) withdraw() {
 	lease := q.claim.Lease()
 	if lease.Held() != nil {
@@ -148,7 +148,8 @@ func (q *questions) withdraw() {
 	}
 }
 
-// await lets the decision on a question come in; 0: on none.
+// await makes number the question whose decision is awaited, and returns a channel that receives
+// it. 0: no question.
 func (q *questions) await(number int) <-chan session.Decision {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -160,7 +161,7 @@ func (q *questions) await(number int) <-chan session.Decision {
 	return decided
 }
 
-// hear takes a user's decision. Only the first on a question counts: renewals repeat it.
+// hear takes a user's decision. Only the first on a question counts, since renewals repeat it.
 func (q *questions) hear(r protocol.Decided) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -171,7 +172,7 @@ func (q *questions) hear(r protocol.Decided) {
 	q.early = r
 }
 
-// decide ends the wait of the question that waits. q.mu is held.
+// decide ends the wait for a decision. q.mu is held.
 func (q *questions) decide(d session.Decision) {
 	q.decision <- d
 	q.waiting = 0

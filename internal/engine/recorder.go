@@ -12,23 +12,23 @@ import (
 )
 
 const (
-	// emitEvery is how long events are gathered before they are sent: a stream of
-	// tokens is not a stream of round trips.
+	// emitEvery is how long events are collected before they are sent, so that a stream of tokens
+	// does not become a stream of round trips.
 	emitEvery = 75 * time.Millisecond
 
-	// emitFirst is how long the first event after a pause is held back. A turn that
-	// is over by then needs no batch of its own.
+	// emitFirst is how long the first event after a pause waits. A turn that is over by then
+	// needs no batch of its own.
 	emitFirst = 5 * time.Millisecond
 )
 
-// recorder takes the events of a turn's agent, on their way to four places:
+// recorder writes the events of a turn's agent to four places:
 //
 //	the session's stream       batches of events, below
 //	the transcript             recorder_entries.go; written by the turn's end
 //	the turn's checkpoints     recorder_checkpoints.go
 //	the session's agent state  recorder_state.go
 //
-// recorder_event.go makes an event storable first.
+// recorder_event.go first makes an event storable.
 type recorder struct {
 	turn  *protocol.Turn
 	claim *protocol.Claim
@@ -43,15 +43,15 @@ type recorder struct {
 
 	unsent []session.Event
 	title  string      // proposed and not stored yet
-	sent   time.Time   // the last batch; zero: there was none
-	due    time.Time   // the next one; zero: none is due
-	timer  *time.Timer // sends it
+	sent   time.Time   // when the last batch was sent; zero: never
+	due    time.Time   // when the next one is due; zero: none is
+	timer  *time.Timer // sends the next one
 
 	sending sync.Mutex // one batch at a time, in order
 }
 
-// newRecorder begins a recording. The turn's start is told after a while even if
-// the agent says nothing.
+// newRecorder begins a recording. After emitEvery it publishes the turn's start even if the agent
+// has emitted nothing.
 func newRecorder(turn *protocol.Turn, claim *protocol.Claim, checkpointEvery time.Duration, c containment) *recorder {
 	r := &recorder{turn: turn, claim: claim, containment: c, due: time.Now().Add(emitEvery)}
 	r.entries.turn = turn
@@ -66,7 +66,7 @@ func (r *recorder) record(e agent.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.over {
-		return // an agent that emits after its end
+		return // the agent emits after its turn's end
 	}
 	e = storable(e)
 	switch e.Type {
@@ -96,14 +96,15 @@ func (r *recorder) steered(m session.Message) {
 	r.send(session.Event{Type: session.EventSteered, Turn: r.turn.ID, Messages: []string{m.ID}})
 }
 
-// notice tells the user something that is not the agent's. False: it is too
+// notice publishes a text for the user that is not the agent's. It returns false if it is too
 // late for this turn.
 func (r *recorder) notice(text string) bool {
-	return r.tell(session.Event{Type: session.EventNotice, Text: text})
+	return r.publish(session.Event{Type: session.EventNotice, Text: text})
 }
 
-// tell sends an event of the turn that is not the agent's. False: it is too late.
-func (r *recorder) tell(e session.Event) bool {
+// publish sends an event of the turn that is not the agent's. It returns false if it is too late
+// for this turn.
+func (r *recorder) publish(e session.Event) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.over {
@@ -114,12 +115,12 @@ func (r *recorder) tell(e session.Event) bool {
 	return true
 }
 
-// redisNow is Redis' clock in ms, as far as this worker knows it.
+// redisNow estimates Redis' clock, in ms.
 func (r *recorder) redisNow() int64 {
 	return r.turn.StartedAt.Add(time.Since(r.turn.Started)).UnixMilli()
 }
 
-// send queues an event; adjacent pieces of text become one. r.mu is held.
+// send adds an event to the next batch and merges adjacent pieces of text. r.mu is held.
 func (r *recorder) send(e session.Event) {
 	if n := len(r.unsent); n > 0 && isText(e) && r.unsent[n-1].Type == e.Type {
 		r.unsent[n-1].Text += e.Text
@@ -129,7 +130,7 @@ func (r *recorder) send(e session.Event) {
 	r.schedule()
 }
 
-// schedule sees to it that a batch is sent soon. r.mu is held.
+// schedule makes sure that a batch is sent soon. r.mu is held.
 func (r *recorder) schedule() {
 	now := time.Now()
 	at := r.sent.Add(emitEvery)
@@ -146,8 +147,8 @@ func isText(e session.Event) bool {
 	return e.Type == string(agent.EventText) || e.Type == string(agent.EventThought)
 }
 
-// flush is the timer's: it sends what is unsent. After the end that is stop's
-// affair, for by then the claim may be at its next turn.
+// flush is called by the timer and sends a batch. After the end it does nothing: stop sends the
+// rest, because the claim may be at its next turn by then.
 func (r *recorder) flush() {
 	defer r.contain("its events")
 	r.sending.Lock()
@@ -160,12 +161,11 @@ func (r *recorder) flush() {
 	events, title := r.unsent, r.title
 	r.unsent, r.title, r.due, r.sent = nil, "", time.Time{}, time.Now()
 	r.mu.Unlock()
-	r.state.save() // first: who hears of the agent's words may rely on it
+	r.state.save() // first, so that followers of the agent's words find it stored
 	r.emit(events, title)
 }
 
-// emit sends a batch. Events are a courtesy to whoever watches: one that cannot
-// be sent does not end the turn.
+// emit sends a batch. Events are only for followers, so a failure does not end the turn.
 func (r *recorder) emit(events []session.Event, title string) {
 	ctx := r.claim.Lease().Context()
 	if err := r.claim.Emit(ctx, events); err != nil {
@@ -187,12 +187,12 @@ func (r *recorder) silence() {
 	r.timer.Stop()
 }
 
-// stop ends the recording and sends the rest, except a last piece of text, which
-// the turn's end repeats anyway. A checkpoint that is under way is waited for.
+// stop ends the recording and sends the rest, except a last piece of text, which the turn's end
+// repeats anyway. It waits for a checkpoint in flight.
 func (r *recorder) stop() {
 	r.silence()
 	r.checkpoints.stop()
-	r.sending.Lock() // a batch that is under way
+	r.sending.Lock() // waits for a batch in flight
 	defer r.sending.Unlock()
 	r.mu.Lock()
 	rest, title := r.unsent, r.title
@@ -203,7 +203,7 @@ func (r *recorder) stop() {
 	}
 }
 
-// storeCheckpoint stores the entries so far beside the turn.
+// storeCheckpoint stores the turn's entries so far as its partial.
 func (r *recorder) storeCheckpoint() {
 	entries := r.soFar()
 	if len(entries) == 0 {
@@ -214,14 +214,14 @@ func (r *recorder) storeCheckpoint() {
 	}
 }
 
-// recording is what a turn's end takes over from its recorder.
+// recording is what a recorder has at its turn's end.
 type recording struct {
 	reply   string
 	entries []session.Entry
 	usage   *session.Usage
 }
 
-// finished is the recording of a turn that ended well, with the agent's result.
+// finished returns the recording of a turn that ended well, with the agent's result.
 func (r *recorder) finished(result agent.Result) recording {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -232,15 +232,15 @@ func (r *recorder) finished(result agent.Result) recording {
 	return recording{reply, r.entries.all(result.Text, r.redisNow(), false), r.entries.usage}
 }
 
-// cutOff is that of a turn that was interrupted or failed.
-func (r *recorder) cutOff() recording {
+// unfinished returns the recording of a turn that was interrupted or failed.
+func (r *recorder) unfinished() recording {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return recording{r.entries.reply(), r.entries.all("", 0, true), r.entries.usage}
 }
 
-// soFar are the entries of a turn that is to be resumed, or nil where the agent has not
-// done anything yet: what an earlier run had done is still stored.
+// soFar returns the entries of a turn that will be resumed, or nil if the agent has done nothing
+// yet: then the partial of an earlier run stays stored.
 func (r *recorder) soFar() []session.Entry {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -250,7 +250,7 @@ func (r *recorder) soFar() []session.Entry {
 	return r.entries.all("", 0, true)
 }
 
-// inherited are the entries that the turn was resumed from, of an earlier run.
+// inherited returns the entries of the earlier run from which the turn was resumed.
 func (r *recorder) inherited() []session.Entry {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -5,44 +5,43 @@ import (
 	"time"
 )
 
-// activity is what of an agent's event is worth a checkpoint.
+// activity is how much an event of the agent matters to a checkpoint.
 type activity int
 
 const (
-	nothing   activity = iota // a tool's start, a thought: lost with its worker at no cost
+	nothing   activity = iota // a tool's start, a thought: losing it costs nothing
 	someText                  // part of a reply
-	toolEnded                 // it may have changed the world, and is not to be run again
+	toolEnded                 // the tool may have had effects, and should not run again
 )
 
-// toolsPerInterval bounds what tools add to the checkpoints: at most so many in one
-// interval.
+// toolsPerInterval bounds how many checkpoints of tools there are in one interval.
 const toolsPerInterval = 10
 
 // checkpoints stores what a turn has done while it runs:
 //
-//   - after text, when an interval is over since the last checkpoint or the turn's begin;
+//   - after text, when an interval has passed since the last checkpoint or the turn's start;
 //   - after a tool's end at once, unless the last checkpoint is younger than a tenth of
-//     the interval: then when that is over.
+//     the interval: then at the end of that tenth.
 //
-// It costs nothing while the agent does nothing: the timer is armed by the first
-// activity after the last checkpoint.
+// It costs nothing while the agent does nothing: the first activity after a checkpoint sets the
+// timer.
 type checkpoints struct {
 	interval time.Duration
-	began    time.Time // the turn
+	began    time.Time // when the turn started
 	store    func()
 	containment
 
 	mu    sync.Mutex
-	timer *time.Timer // of the next one; nil: there was no activity since the last
-	due   time.Time   // the next one
-	last  time.Time   // the last one; zero: there was none
+	timer *time.Timer // of the next checkpoint; nil: no activity since the last
+	due   time.Time   // when the next one is due
+	last  time.Time   // when the last one was taken; zero: never
 	ended bool
-	under sync.WaitGroup // those that are armed or under way
+	under sync.WaitGroup // checkpoints that are scheduled or being stored
 
-	storing sync.Mutex // one at a time: an older one must not be the last
+	storing sync.Mutex // one at a time, so that an older one is never stored last
 }
 
-// after notes an activity.
+// after schedules a checkpoint for an activity.
 func (c *checkpoints) after(a activity) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -51,28 +50,28 @@ func (c *checkpoints) after(a activity) {
 	}
 	switch {
 	case a == toolEnded && c.last.IsZero():
-		c.armFor(time.Now())
+		c.scheduleAt(time.Now())
 	case a == toolEnded:
-		c.armFor(c.last.Add(c.interval / toolsPerInterval))
+		c.scheduleAt(c.last.Add(c.interval / toolsPerInterval))
 	case c.last.IsZero():
-		c.armFor(c.began.Add(c.interval))
+		c.scheduleAt(c.began.Add(c.interval))
 	default:
-		c.armFor(c.last.Add(c.interval))
+		c.scheduleAt(c.last.Add(c.interval))
 	}
 }
 
-// now stores what there is as soon as it can, if there was any activity: the turn is
-// about to be interrupted.
+// now takes a checkpoint as soon as possible, if there was any activity: the turn is about to be
+// interrupted.
 func (c *checkpoints) now() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.timer != nil && !c.ended {
-		c.armFor(time.Now())
+		c.scheduleAt(time.Now())
 	}
 }
 
-// armFor sets the timer for a time, or leaves the one that comes before it. c.mu is held.
-func (c *checkpoints) armFor(at time.Time) {
+// scheduleAt sets the timer, unless it is set for an earlier time. c.mu is held.
+func (c *checkpoints) scheduleAt(at time.Time) {
 	if c.timer != nil {
 		if !at.Before(c.due) || !c.timer.Stop() {
 			return // it comes soon enough, or waits for the one that is being stored
@@ -95,7 +94,7 @@ func (c *checkpoints) run() {
 	c.store()
 }
 
-// stop ends the checkpoints and waits for one that is under way.
+// stop ends the checkpoints and waits for one that is being stored.
 func (c *checkpoints) stop() {
 	c.mu.Lock()
 	c.ended = true

@@ -8,18 +8,18 @@ import (
 	"turnstile/pkg/session"
 )
 
-// entries are what a turn adds to its transcript, so far. It has no lock of its own.
+// entries are what a turn has added to its transcript so far. The recorder's lock guards them.
 type entries struct {
 	turn   *protocol.Turn
-	before []session.Entry // what an earlier run of the turn has made
-	made   []session.Entry // assistant's, tools' and steered users'
-	words  strings.Builder // text of the last of them that is not in it yet
-	usage  *session.Usage  // nil: the agent does not tell
+	before []session.Entry // of an earlier run of the turn
+	made   []session.Entry // of the assistant, tools and steered messages
+	words  strings.Builder // the end of the last entry's text, not added to it yet
+	usage  *session.Usage  // nil: the agent has not reported it
 }
 
-// resume takes over what an earlier run of the turn had made when it was interrupted: it
-// is this turn's now, which /undo takes out as a whole. The users' words in it are
-// those of this turn, or of messages that come back as turns of their own.
+// resume takes over the entries that an earlier run of the turn had made when it was interrupted.
+// They belong to this turn now, so that /undo removes them with it. Users' entries are left out:
+// they are of this turn's messages, or of messages that run as turns of their own.
 func (s *entries) resume(partial []session.Entry) {
 	for _, e := range partial {
 		if e.Role != session.RoleUser {
@@ -32,7 +32,7 @@ func (s *entries) resume(partial []session.Entry) {
 	}
 }
 
-// add makes entries of an agent's event, and returns what of it is worth a checkpoint.
+// add adds an event of the agent, and returns its importance to a checkpoint.
 func (s *entries) add(e agent.Event, at int64) activity {
 	last := len(s.made) - 1
 	switch e.Type {
@@ -47,7 +47,7 @@ func (s *entries) add(e agent.Event, at int64) activity {
 		}
 		return someText
 	case agent.EventToolStart:
-		s.settle()
+		s.flushWords()
 		s.made = append(s.made, session.Entry{
 			Role: session.RoleTool, Turn: s.turn.ID, At: at,
 			Tool: &session.ToolUse{Name: e.Name, CallID: e.CallID, Input: e.Input},
@@ -55,7 +55,7 @@ func (s *entries) add(e agent.Event, at int64) activity {
 	case agent.EventToolEnd:
 		for i := last; i >= 0; i-- {
 			if tool := s.made[i].Tool; tool != nil && tool.CallID == e.CallID && tool.Output == nil && tool.Error == "" {
-				// A checkpoint may be reading the old one.
+				// A checkpoint may be reading the old value.
 				ended := *tool
 				ended.Output, ended.Error = e.Output, e.Error
 				s.made[i].Tool = &ended
@@ -73,15 +73,15 @@ func (s *entries) add(e agent.Event, at int64) activity {
 	return nothing
 }
 
-// addUser adds the words of a user who was steered in.
+// addUser adds a message that was steered in.
 func (s *entries) addUser(m session.Message, at int64) {
-	s.settle()
+	s.flushWords()
 	s.made = append(s.made, s.userEntry(m, at))
 }
 
-// settle puts the words into the last entry: one that grew with each piece of a reply
-// would be copied as often.
-func (s *entries) settle() {
+// flushWords appends words to the last entry. Appending each piece of a reply to it directly
+// would copy the text every time.
+func (s *entries) flushWords() {
 	if s.words.Len() > 0 {
 		s.made[len(s.made)-1].Text += s.words.String()
 		s.words.Reset()
@@ -94,20 +94,20 @@ func (s *entries) userEntry(m session.Message, at int64) session.Entry {
 	}
 }
 
-// reply is the text after the last tool.
+// reply is the agent's text after its last tool.
 func (s *entries) reply() string {
-	s.settle()
+	s.flushWords()
 	if n := len(s.made); n > 0 && s.made[n-1].Role == session.RoleAssistant {
 		return s.made[n-1].Text
 	}
 	return ""
 }
 
-// all copies the entries: the user's words, then what the agent did. reply is the agent's
-// own final text, in the place of its last words; "": these stand. The last entry tells
-// what the turn used, and whether it was interrupted.
+// all copies the entries: the users' messages, then what the agent did. reply is the agent's
+// final text, which replaces its last words unless it is empty. The last entry has the turn's
+// usage, and whether the turn was interrupted.
 func (s *entries) all(reply string, at int64, interrupted bool) []session.Entry {
-	s.settle()
+	s.flushWords()
 	all := make([]session.Entry, 0, len(s.turn.Collected)+len(s.before)+len(s.made)+2)
 	for _, m := range s.turn.Messages() {
 		all = append(all, s.userEntry(m.Message, s.turn.StartedAt.UnixMilli()))

@@ -8,12 +8,11 @@ import (
 	"turnstile/pkg/agent"
 )
 
-// maxRaw is how many bytes of an agent's own event are passed on.
+// maxRaw is the largest data of a raw event that is passed on, in bytes.
 const maxRaw = 64 << 10
 
-// storable is an event as it can be stored. A tool's output that should be JSON and is
-// not becomes a JSON string, which costs the agent nothing. A raw event loses data
-// that is too long for the stream.
+// storable makes an event fit to be stored. Invalid JSON becomes a JSON string, so that the
+// agent's mistake does no harm. A raw event loses data that is too long for the stream.
 func storable(e agent.Event) agent.Event {
 	for _, raw := range []*json.RawMessage{&e.Input, &e.Output, &e.Data} {
 		if len(*raw) == 0 {
@@ -33,11 +32,11 @@ func storable(e agent.Event) agent.Event {
 	return e
 }
 
-// quoted is a text as JSON; bytes that are not UTF-8 are replaced.
+// quoted returns text as a JSON string, with bytes that are not UTF-8 replaced.
 func quoted(text []byte) json.RawMessage {
 	raw, err := json.Marshal(string(text))
 	if err != nil {
-		return json.RawMessage(`""`) // no string fails
+		return json.RawMessage(`""`) // encoding a string cannot fail
 	}
 	return raw
 }

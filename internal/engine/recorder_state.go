@@ -16,18 +16,19 @@ type agentState struct {
 	log   *slog.Logger
 
 	mu     sync.Mutex
-	wanted json.RawMessage // what the agent wants stored; nil: it has not said
-	saved  json.RawMessage // what is stored, as far as the turn knows
+	wanted json.RawMessage // set by the agent in this turn; nil: it has not
+	saved  json.RawMessage // the stored state, as last known
 }
 
-// found notes what is stored when the turn begins.
+// found records the state that is stored when the turn begins.
 func (s *agentState) found(data json.RawMessage) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.saved = data
 }
 
-// want notes what the agent wants stored, and reports whether that is news.
+// want records the state that the agent wants stored, and reports whether it differs from the
+// stored one.
 func (s *agentState) want(data json.RawMessage) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -38,7 +39,7 @@ func (s *agentState) want(data json.RawMessage) bool {
 	return !bytes.Equal(s.wanted, s.saved)
 }
 
-// save stores it in mid-turn, if it is not.
+// save stores the state during the turn, if it differs from the stored one.
 func (s *agentState) save() {
 	s.mu.Lock()
 	data := s.wanted
@@ -52,17 +53,17 @@ func (s *agentState) save() {
 	s.mu.Unlock()
 }
 
-// end stores it at the end of a turn that adds so many entries, for
-// the transcript as it is before this end and as it will be behind it: the two are not
-// written in one script. Without it the next turn's agent has the history alone.
+// end stores the state at the end of a turn that adds so many entries. The transcript and the
+// state are not written by one script, so the state is valid for the transcript both before and
+// after the turn's end. If it cannot be stored, the next turn's agent has only the history.
 func (s *agentState) end(entries int, rolledBack bool) {
 	s.mu.Lock()
 	data, saved := s.wanted, s.saved
 	s.mu.Unlock()
 	switch {
 	case rolledBack && (data != nil || saved != nil):
-		data = nil // what the agent knows of the turn cannot be taken back
-	case data == nil: // an agent without state, or one that has not come to it
+		data = nil // the state may contain the turn that was rolled back
+	case data == nil: // the agent has set no state in this turn
 		return
 	}
 	s.store(data, entries)

@@ -7,12 +7,12 @@ import (
 	"turnstile/internal/protocol"
 )
 
-// renewRetry is the pause after a renewal that failed: the lease runs on.
+// renewRetry is the pause after a failed renewal.
 const renewRetry = 100 * time.Millisecond
 
-// renewer renews the sentinels of all sessions every third of their TTL, in
-// one round trip, until the worker has ended. It also learns what is requested of
-// the turns, should a signal have got lost.
+// renewer renews the sentinels of all sessions every third of their TTL, in one round trip, until
+// the worker has ended. A renewal also returns what is requested of the turns, in case a signal
+// was lost.
 type renewer struct {
 	queue  *protocol.Consumer
 	roster *roster
@@ -48,14 +48,14 @@ func (r *renewer) renew() bool {
 	sessions := map[*protocol.Claim]*sessionRun{}
 	var claims []*protocol.Claim
 	for _, s := range r.roster.all() {
-		// Those that are lost already get no further renewal.
+		// Lost sessions are not renewed any more.
 		if s.claim.Lease().Held() == nil {
 			claims = append(claims, s.claim)
 			sessions[s.claim] = s
 		}
 	}
 	if len(claims) == 0 {
-		r.outage = outage{} // nobody learns here when it is over
+		r.outage = outage{} // without renewals its end goes unnoticed
 		return false
 	}
 	failed, why := 0, error(nil)
@@ -68,15 +68,15 @@ func (r *renewer) renew() bool {
 	if failed > 0 {
 		r.duties.failed(dutyRenew, why)
 	}
-	r.outage.tell(r.log, failed, why)
+	r.outage.report(r.log, failed, why)
 	return failed > 0
 }
 
-// outage is a time in which renewals fail. It is logged when it begins and when it
-// is over: they are tried several times a second, for each session.
+// outage is a time in which renewals fail. Renewals are tried several times a second for each
+// session, so only its beginning and its end are logged.
 type outage struct{ since time.Time }
 
-func (o *outage) tell(log *slog.Logger, failed int, why error) {
+func (o *outage) report(log *slog.Logger, failed int, why error) {
 	switch {
 	case failed > 0 && o.since.IsZero():
 		o.since = time.Now()

@@ -7,8 +7,8 @@ import (
 	"turnstile/internal/protocol"
 )
 
-// roster is the sessions that a worker runs. It is where a drain reaches them: a session
-// whose claim was on its way hears of the drain when it joins.
+// roster has the sessions that a worker runs. A drain reaches them here: a session whose claim
+// was in flight learns of the drain when it joins.
 type roster struct {
 	deps *turnDeps
 
@@ -16,40 +16,40 @@ type roster struct {
 	sessions  map[*sessionRun]struct{}
 	recovered Recovered
 	drain     drainState
-	left      chan struct{} // during a drain: a session has ended
+	left      chan struct{} // receives when a session ends during a drain
 }
 
-// drainState is how far a drain is.
+// drainState is the progress of a drain.
 type drainState struct {
 	phase  drainPhase
 	reason Reason
-	until  time.Time       // when the turns are interrupted that still run
-	ends   map[outcome]int // how the sessions' last turns ended since
+	until  time.Time       // then the turns that still run are interrupted
+	ends   map[outcome]int // counts how the sessions' last turns ended
 }
 
 type drainPhase int
 
 const (
 	notDraining  drainPhase = iota
-	letting                 // the turns may end by themselves
-	interrupting            // they are interrupted, and so is any that begins now
+	letting                 // turns may finish
+	interrupting            // turns are interrupted, also those that begin now
 )
 
 // outcome is how a session's last turn ended on this worker.
 type outcome string
 
-// The outcomes, as the log names them.
+// The outcomes. They are keys of the log.
 const (
-	outcomeFinished  outcome = "finished"
-	outcomeGivenBack outcome = "given_back"
-	outcomeLost      outcome = "lost"
+	outcomeFinished outcome = "finished"
+	outcomeRequeued outcome = "given_back"
+	outcomeLost     outcome = "lost"
 )
 
 func newRoster(deps *turnDeps) *roster {
 	return &roster{deps: deps, sessions: map[*sessionRun]struct{}{}, left: make(chan struct{}, 1)}
 }
 
-// join adds a session that was claimed just now.
+// join adds a session that was just claimed.
 func (r *roster) join(claim *protocol.Claim) *sessionRun {
 	s := &sessionRun{claim: claim, deps: r.deps, log: r.deps.opts.Logger.With("session", claim.Session())}
 	r.mu.Lock()
@@ -71,7 +71,7 @@ func (r *roster) join(claim *protocol.Claim) *sessionRun {
 	return s
 }
 
-// leave takes a session off the roster.
+// leave removes a session.
 func (r *roster) leave(s *sessionRun, last outcome) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -82,11 +82,11 @@ func (r *roster) leave(s *sessionRun, last outcome) {
 	r.drain.ends[last]++
 	select {
 	case r.left <- struct{}{}:
-	default: // the report has not yet taken the last one
+	default: // the report has yet to notice an earlier one
 	}
 }
 
-// all are the sessions that run now.
+// all returns the sessions that run now.
 func (r *roster) all() []*sessionRun {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -107,7 +107,7 @@ func (r *roster) size() int {
 	return len(r.sessions)
 }
 
-// running are the claims of those sessions that run a turn.
+// running returns the claims of the sessions that run a turn.
 func (r *roster) running() []*protocol.Claim {
 	var claims []*protocol.Claim
 	for _, s := range r.all() {
@@ -118,7 +118,8 @@ func (r *roster) running() []*protocol.Claim {
 	return claims
 }
 
-// beginDrain lets nobody join any more without hearing of the drain, and returns who had.
+// beginDrain begins a drain and returns the sessions that run. Sessions that join later get its
+// notice.
 func (r *roster) beginDrain(reason Reason, timeout time.Duration) []*sessionRun {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -126,30 +127,30 @@ func (r *roster) beginDrain(reason Reason, timeout time.Duration) []*sessionRun 
 	return r.allLocked()
 }
 
-// timeIsUp has turns interrupted that begin from now on.
+// timeIsUp makes turns that begin from now on be interrupted.
 func (r *roster) timeIsUp() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.drain.phase, r.drain.until = interrupting, time.Now()
 }
 
-// drainReason is that of the drain, "" without one.
+// drainReason returns the drain's reason, "" without a drain.
 func (r *roster) drainReason() Reason {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.drain.reason
 }
 
-// counted is how many sessions were recovered so far.
+// counted returns how many sessions were recovered so far.
 func (r *roster) counted() Recovered {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.recovered
 }
 
-// Recovered counts the sessions that a worker has claimed after turns of theirs
-// had been interrupted, by a drain or by their worker's death.
+// Recovered counts the sessions that a worker has claimed after their turns were interrupted, by
+// a drain or by their worker's death.
 type Recovered struct {
-	Resumed   int // marked: they went on in the same transcript
-	Suspended int // they began anew, in a fresh one
+	Resumed   int // with a mark: they continued in the same transcript
+	Suspended int // they began a new transcript
 }

@@ -8,29 +8,29 @@ import (
 	"turnstile/internal/protocol"
 )
 
-// sessionRun runs the turns of a claimed session, and passes requests, steers and
-// decisions on to the running one.
+// sessionRun runs the turns of a claimed session, and passes requests, steers and decisions to
+// the running one.
 type sessionRun struct {
 	claim *protocol.Claim
 	deps  *turnDeps
 	log   *slog.Logger
 
 	mu        sync.Mutex
-	turn      *turnRun // that runs, or nil between two
-	requested request  // of a turn that had not begun by then
+	turn      *turnRun // the running turn; nil between two turns
+	requested request  // for a turn that has not begun yet
 	drained   error    // set by a drain whose time is up
-	notice    string   // for the user, until a turn can tell it
+	notice    string   // for the user, until a turn can publish it
 }
 
-// request is a stop, interrupt or rollback of the turn with a fence.
+// request asks the turn with this fence to stop, be interrupted or be rolled back.
 type request struct {
 	fence int64
 	cause error
 }
 
-// run runs the session's turns until there is none left, it has had its share,
-// or it is lost. However it ends, the sentinel is released exactly once: by the
-// last turn's finish or requeue, or by not being renewed any more.
+// run runs the session's turns until there is none left, it has had its share, or its lease is
+// lost. However it ends, the sentinel is released exactly once: by the last turn's finish or
+// requeue, or by expiring.
 func (s *sessionRun) run() (last outcome) {
 	claimed := time.Now()
 	for turns := 1; ; turns++ {
@@ -38,14 +38,14 @@ func (s *sessionRun) run() (last outcome) {
 		s.begin(t)
 		more, err := t.run()
 		s.end()
-		last = t.tellEnd(err)
+		last = t.reportEnd(err)
 		if err != nil || !more {
 			return last
 		}
 	}
 }
 
-// begin lets requests, steers and decisions reach a turn.
+// begin makes t the turn that requests, steers and decisions reach.
 func (s *sessionRun) begin(t *turnRun) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -74,9 +74,8 @@ func (s *sessionRun) runs() bool {
 	return s.turn != nil
 }
 
-// hear takes what a signal or a renewal brings for the turn with a fence: a request
-// that ends it, now or when it begins; a steer that waits for it; a decision on its
-// question.
+// hear takes what a signal or a renewal brings for the turn with a fence: a request that ends it,
+// now or when it begins; a steer that waits for it; a decision on its question.
 func (s *sessionRun) hear(fence int64, cause error, steer bool, d protocol.Decided) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -88,7 +87,7 @@ func (s *sessionRun) hear(fence int64, cause error, steer bool, d protocol.Decid
 	}
 }
 
-// interrupt ends whatever turn runs, for a drain.
+// interrupt ends the running turn for a drain, and every turn that begins later.
 func (s *sessionRun) interrupt(reason error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -98,7 +97,7 @@ func (s *sessionRun) interrupt(reason error) {
 	}
 }
 
-// notify tells the session's user something.
+// notify publishes a text for the session's user, in the next turn if none runs.
 func (s *sessionRun) notify(text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

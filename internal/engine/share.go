@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// share is how much a session may run under one claim while others wait.
+// share bounds how much a session may run under one claim while others wait.
 type share struct {
 	turns  int
 	time   time.Duration
@@ -14,8 +14,8 @@ type share struct {
 	life   *lifecycle
 }
 
-// over reports whether a session that has run so many turns since it was claimed
-// should make way for others.
+// over reports whether a session that has run so many turns since it was claimed should make room
+// for others.
 func (s *share) over(turns int, claimed time.Time) bool {
 	if s.life.draining() {
 		return true
@@ -26,8 +26,7 @@ func (s *share) over(turns int, claimed time.Time) bool {
 	return s.others.wait(s.life.work)
 }
 
-// waiters looks whether other sessions wait for a worker, at most every 20 ms for
-// all turns together.
+// waiters checks whether other sessions wait for a worker. All turns share one check every 20 ms.
 type waiters struct {
 	look func(context.Context) (bool, error)
 
@@ -45,7 +44,7 @@ func (o *waiters) wait(ctx context.Context) bool {
 	}
 	found, err := o.look(ctx)
 	if err != nil {
-		return false // the session goes on: it has the sentinel
+		return false // the session goes on: it has the claim
 	}
 	o.looked, o.found = time.Now(), found
 	return found

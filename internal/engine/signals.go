@@ -6,19 +6,19 @@ import (
 	"turnstile/internal/protocol"
 )
 
-// listener passes on to the turns what senders request of them.
+// listener passes requests of senders to the turns.
 type listener struct {
 	queue  *protocol.Consumer
 	roster *roster
-	prefer func(session string) // of a session that may have its warm agent here
+	prefer func(session string) // claims a session that may have its warm agent here
 	life   *lifecycle
 	log    *slog.Logger
 }
 
-// run calls ready when signals are heard, and hears them until the worker has ended.
+// run calls ready when it receives signals, and passes them on until the worker has ended.
 func (l *listener) run(ready func()) {
 	if err := l.queue.Signals(l.life.work, ready, l.hear); err != nil {
-		l.log.Error("listening for signals ended; renewals still learn of them", "error", err)
+		l.log.Error("listening for signals ended; renewals still receive requests", "error", err)
 	}
 }
 

@@ -10,13 +10,13 @@ import (
 	"turnstile/pkg/session"
 )
 
-// steering hands messages to a running agent. In Redis they become a part of the
-// turn before the agent is offered them; those that it has not accepted when it
-// ends are put back. It is nil where the agent takes none.
+// steering hands messages to a running agent. Redis makes them a part of the turn before the
+// agent is offered them. Those that the agent has not accepted when it ends are put back in line.
+// The value is nil if the agent takes no steers.
 type steering struct {
 	claim    *protocol.Claim
 	recorder *recorder
-	refused  func(protocol.Taken) bool // messages that are to be no part of a turn
+	refused  func(protocol.Taken) bool // reports messages that must not run
 	containment
 
 	offers chan agent.Steer
@@ -25,18 +25,18 @@ type steering struct {
 
 	mu      sync.Mutex
 	state   steeringState
-	again   bool // a message has come since the last look
+	again   bool // a message has arrived since the last check
 	done    sync.WaitGroup
-	offered []string // ids that were taken and are not accepted yet
+	offered []string // ids taken from the line and not accepted yet
 }
 
-// steeringState is what a steering does.
+// steeringState is what a steering is doing.
 type steeringState int
 
 const (
 	steerIdle    steeringState = iota
 	steerOffers                // a goroutine takes messages and offers them
-	steerStopped               // nothing is taken or accepted any more
+	steerStopped               // no message is taken or accepted any more
 )
 
 func newSteering(r *recorder, refused func(protocol.Taken) bool) *steering {
@@ -47,7 +47,7 @@ func newSteering(r *recorder, refused func(protocol.Taken) bool) *steering {
 	return s
 }
 
-// wake says that a message waits that is to be steered in.
+// wake reports that a message waits to be steered in.
 func (s *steering) wake() {
 	if s == nil {
 		return
@@ -61,7 +61,7 @@ func (s *steering) wake() {
 	}
 }
 
-// more reports whether there is something to take, and ends the run if not.
+// more reports whether messages may wait, and otherwise ends the run.
 func (s *steering) more() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -76,7 +76,7 @@ func (s *steering) more() bool {
 func (s *steering) run() {
 	defer s.contain("steering it")
 	for s.more() {
-		// Not s.ctx: the turn's end has to know what Redis counts among its messages.
+		// Not s.ctx: the turn's end must know which messages Redis has made a part of it.
 		messages, err := s.claim.Steer(s.claim.Lease().Context())
 		if err != nil {
 			s.log.Warn("steering failed, the message waits for its turn", "error", err)
@@ -90,7 +90,7 @@ func (s *steering) run() {
 		s.mu.Unlock()
 		for _, m := range messages {
 			if s.refused(m) {
-				continue // put back, and judged as a turn of its own
+				continue // it is put back, and refused as a turn of its own
 			}
 			select {
 			case s.offers <- agent.NewSteer(agentMessage(m.Message), func() { s.accept(m.Message) }):
@@ -112,7 +112,7 @@ func (s *steering) accept(m session.Message) {
 	s.recorder.steered(m)
 }
 
-// stop ends the steering and waits for it; it may be called twice.
+// stop ends the steering and waits for it. It may be called twice.
 func (s *steering) stop() {
 	if s == nil {
 		return
@@ -124,7 +124,7 @@ func (s *steering) stop() {
 	s.done.Wait()
 }
 
-// untaken are the messages to put back. Call it after stop.
+// untaken returns the messages to put back. Call it after stop.
 func (s *steering) untaken() []string {
 	if s == nil {
 		return nil
@@ -134,7 +134,7 @@ func (s *steering) untaken() []string {
 	return s.offered
 }
 
-// agentMessage is a message as agents get it.
+// agentMessage converts a message to the agent's type.
 func agentMessage(m session.Message) agent.Message {
 	return agent.Message{ID: m.ID, Text: m.Text, Meta: m.Meta, Attachments: m.Attachments}
 }

@@ -8,8 +8,8 @@ import (
 	"turnstile/internal/recovery"
 )
 
-// timers run the jobs that wake sessions: those that are due, those whose owner died,
-// those whose wake-up was lost. Every worker has them, and one at a time does each job.
+// timers run the jobs that wake sessions: those that are due, those whose owner died, and those
+// whose wake-up was lost. Every worker has them, but only one worker at a time does each job.
 type timers struct {
 	recovery   *recovery.Recovery
 	sweepEvery time.Duration
@@ -18,15 +18,14 @@ type timers struct {
 	log        *slog.Logger
 }
 
-// start begins all jobs, until the intake ends.
+// start starts all jobs, which end with the intake.
 func (t *timers) start() {
 	t.life.run(func() { t.every(dutyDue, t.recovery.Due) })
 	t.life.run(func() { t.every(dutyReap, t.reap) })
 	t.life.run(func() { t.every(dutySweep, t.sweep) })
 }
 
-// every runs a periodic job. A failed one is logged and tried again, with a pause that
-// grows.
+// every runs a periodic job. It logs a failure and tries again after a growing pause.
 func (t *timers) every(name string, job func(context.Context) (time.Duration, error)) {
 	pause, over := newPause(), t.life.intake.Done()
 	for {

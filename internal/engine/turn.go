@@ -12,12 +12,12 @@ import (
 	"turnstile/pkg/session"
 )
 
-// turnDeps is what a worker hands to its turns.
+// turnDeps is what a worker gives to its turns.
 type turnDeps struct {
 	opts        Options
 	agent       agent.Agent
-	steerable   bool      // it takes messages into a running turn
-	pool        *warmPool // nil: it is not kept warm
+	steerable   bool      // the agent takes messages during a turn
+	pool        *warmPool // nil: agents are not kept warm
 	queue       *protocol.Consumer
 	share       *share
 	open        *openQuestions
@@ -30,18 +30,18 @@ type turnRun struct {
 	protocol.Turn
 	*turnDeps
 	claim   *protocol.Claim
-	release func() bool // asked at the end: is the session released even if more messages wait?
+	release func() bool // reports, at the end, whether to release the session though messages wait
 
 	containment
-	ctx    context.Context // the agent's
+	ctx    context.Context // the context of the agent's run
 	cancel context.CancelCauseFunc
 
 	recorder  *recorder
 	questions *questions
-	steering  *steering // nil where the agent takes no steers
-	warm      *warmTurn // nil where it is not kept warm
+	steering  *steering // nil: the agent takes no steers
+	warm      *warmTurn // nil: agents are not kept warm
 
-	noted int  // how many dropped messages the agent's note tells of
+	noted int  // how many dropped messages the agent's note mentions
 	ran   bool // the agent was started
 	end   ending
 }
@@ -65,8 +65,8 @@ func newTurnRun(d *turnDeps, claim *protocol.Claim, log *slog.Logger, release fu
 	return t
 }
 
-// run takes the turn to its end, and writes it. more: the next turn runs under the same
-// claim. An error: the end was not written.
+// run runs the turn and writes its end. more is true if the next turn runs under the same claim.
+// After an error the end was not written.
 func (t *turnRun) run() (more bool, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -76,13 +76,14 @@ func (t *turnRun) run() (more bool, err error) {
 	defer t.cancel(errOver)
 	defer t.steering.stop()
 	if slices.ContainsFunc(t.Messages(), func(m protocol.Taken) bool { return m.Redelivered > 0 }) {
-		// The message may be what killed its last worker. A death counts only if the owner
-		// was heard of, for a lost reply is none: renew at once, or one that kills at once
-		// would never be counted. On an error the next renewal is in time for all others.
+		// The message may have killed its last worker. A worker's death counts only after it has
+		// renewed, because a claim whose reply was lost is no death. Renewing at once makes a
+		// message count that kills at once. If this renewal fails, the next regular one still
+		// counts all others.
 		t.queue.Renew(t.claim.Lease().Context(), []*protocol.Claim{t.claim})
 	}
 	if end, refused, err := t.dismiss(); refused || err != nil {
-		t.steering.stop() // a steer after the end would be into the next turn
+		t.steering.stop() // a later steer would go into the next turn
 		t.recorder.stop()
 		if err != nil {
 			return false, err
@@ -116,15 +117,15 @@ func (t *turnRun) hear(request error, steer bool, d protocol.Decided) {
 	}
 }
 
-// interrupt ends the agent's run for a drain. What it has done is stored at once: it may
-// need its whole grace, or more.
+// interrupt ends the agent's run for a drain. It takes a checkpoint at once, because the agent
+// may use its whole grace, or more.
 func (t *turnRun) interrupt(reason error) {
 	t.cancel(reason)
 	t.recorder.checkpoints.now()
 }
 
-// dismiss archives messages that are not to be run, and lets the turn go on without
-// them. Where none is left, refused, the turn ends with the last one's end.
+// dismiss archives messages that must not run, and removes them from the turn. If all must not
+// run, refused is true, and end is the turn's end.
 func (t *turnRun) dismiss() (end protocol.End, refused bool, err error) {
 	messages := t.Messages()
 	left := len(messages)
@@ -142,14 +143,14 @@ func (t *turnRun) dismiss() (end protocol.End, refused bool, err error) {
 		}
 	}
 	if left < len(messages) {
-		// Not the whole turn: signals are reading what names it.
+		// Not the whole turn: signals read its other fields concurrently.
 		now := t.claim.Turn()
 		t.Taken, t.Collected = now.Taken, now.Collected
 	}
 	return protocol.End{}, false, nil
 }
 
-// refusal is the end of a message that is not to be run, if it is none.
+// refusal returns the end of a message that must not run.
 func (t *turnRun) refusal(m protocol.Taken) (end protocol.End, refused bool) {
 	if m.Err != nil {
 		return protocol.End{Status: session.StatusFailed, Error: m.Err.Error()}, true

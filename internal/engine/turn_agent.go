@@ -9,8 +9,8 @@ import (
 	"turnstile/pkg/resume"
 )
 
-// prepare makes what the agent is given, and promotes the turn from starting to running.
-// On an error the agent must not be started: the turn may have been stopped meanwhile.
+// prepare makes the agent's input and promotes the turn from starting to running. After an error
+// the agent must not be started: the turn may have been stopped meanwhile.
 func (t *turnRun) prepare() (in agent.Turn, err error) {
 	in = agent.Turn{
 		Session: t.Session, SessionID: t.SessionID, ID: t.ID, Fence: t.Fence,
@@ -23,7 +23,7 @@ func (t *turnRun) prepare() (in agent.Turn, err error) {
 	if t.steering != nil {
 		in.Steers = t.steering.offers
 	}
-	// An earlier run of the turn, or of the one before it, was interrupted.
+	// An earlier run of this turn, or of the one before it, was interrupted.
 	resumed := t.Resume != "" || t.Redelivered > 0
 	immediate := t.queue.Config().Immediate
 	if !immediate || resumed || len(t.Dropped) > 0 {
@@ -49,7 +49,7 @@ func (t *turnRun) prepare() (in agent.Turn, err error) {
 // runAgent starts the agent and waits for it.
 func (t *turnRun) runAgent(in agent.Turn) (result agent.Result, err error) {
 	t.ran = true
-	t.tellStart()
+	t.reportStart()
 	timeout := time.AfterFunc(t.opts.AgentTimeout, func() {
 		t.cancel(fmt.Errorf("%w: ended after %s", errTimeout, t.opts.AgentTimeout))
 	})
@@ -73,8 +73,8 @@ func (t *turnRun) runAgent(in agent.Turn) (result agent.Result, err error) {
 	return run(ctx, in, t.recorder.record)
 }
 
-// recall gives the agent the history: the transcript, what an earlier run of this
-// message had done when it was interrupted, and a note about it.
+// recall gives the agent its history: the transcript, the partial of an earlier run of this
+// message, and a note about it.
 func (t *turnRun) recall(in *agent.Turn, resumed bool) error {
 	stored, err := t.claim.History(t.claim.Lease().Context())
 	if err != nil {
@@ -103,9 +103,9 @@ func (t *turnRun) recall(in *agent.Turn, resumed bool) error {
 	return nil
 }
 
-// mayStart returns why no agent may be started any more, or nil. It asks the lease
-// itself, for the context learns of its end a little later: a worker that
-// was stopped may come here long after.
+// mayStart returns why the agent must not be started any more, or nil. It checks the lease
+// itself, because the context ends a little later, and a worker that was stopped may come here
+// long after.
 func (t *turnRun) mayStart() error {
 	if err := t.claim.Lease().Held(); err != nil {
 		return err

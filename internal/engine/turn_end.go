@@ -13,15 +13,15 @@ import (
 	"turnstile/pkg/session"
 )
 
-// ending is how a turn ended here, for the log and the observer.
+// ending is how a turn ended, for the log and the observer.
 type ending struct {
 	status  session.Status
-	why     error         // it did not end well
-	retryIn time.Duration // of one that is retried
+	why     error         // nil: it succeeded
+	retryIn time.Duration // for StatusRetried
 }
 
-// settle decides how the turn ends, and writes it. An agent that returned
-// without an error has finished, whatever was requested of it meanwhile.
+// settle decides how the turn ends, and writes it. An agent that returned without an error has
+// finished, even if an interrupt or a stop was requested meanwhile.
 func (t *turnRun) settle(result agent.Result, err error) (more bool, _ error) {
 	if err == nil {
 		r := t.recorder.finished(result)
@@ -37,7 +37,7 @@ func (t *turnRun) settle(result agent.Result, err error) (more bool, _ error) {
 	}
 	cause := context.Cause(t.ctx)
 	if errors.Is(err, agent.ErrLeaseLost) {
-		// The agent's guardian did not hear of a renewal in time, and killed it.
+		// The agent's guardian received no renewal in time, and killed it.
 		if err := t.claim.Lease().Held(); err != nil {
 			return false, err
 		}
@@ -59,10 +59,10 @@ func (t *turnRun) settle(result agent.Result, err error) (more bool, _ error) {
 	return t.failed(err)
 }
 
-// requested is the end of a turn that somebody has stopped, interrupted or rolled back;
-// false: nobody has.
+// requested returns the end of a turn for which a stop, an interrupt or a rollback was requested.
+// ok is false for any other turn.
 func (t *turnRun) requested(cause error) (end protocol.End, ok bool) {
-	r := t.recorder.cutOff()
+	r := t.recorder.unfinished()
 	end.Reply, end.Usage = r.reply, r.usage
 	switch {
 	case errors.Is(cause, protocol.ErrStopRequested):
@@ -78,12 +78,12 @@ func (t *turnRun) requested(cause error) (end protocol.End, ok bool) {
 }
 
 func (t *turnRun) failed(err error) (more bool, _ error) {
-	r := t.recorder.cutOff()
+	r := t.recorder.unfinished()
 	return t.finish(protocol.End{Status: session.StatusFailed, Reply: r.reply, Usage: r.usage, Error: err.Error()})
 }
 
-// timedOut is why a turn ended that took too long, with what the agent has to say
-// about it: its last words.
+// timedOut returns the error of a turn that took too long, with the agent's own last words about
+// it.
 func timedOut(cause, err error) error {
 	if _, words, ok := strings.Cut(err.Error(), cause.Error()); ok {
 		return fmt.Errorf("%w%s", cause, words)
@@ -91,10 +91,10 @@ func timedOut(cause, err error) error {
 	return cause
 }
 
-// finish writes the end of a turn that is not to run again.
+// finish writes the end of a turn that will not run again.
 func (t *turnRun) finish(end protocol.End) (more bool, err error) {
 	end.Release = t.release()
-	if end.Status != session.StatusStopped { // that ends what was offered as well
+	if end.Status != session.StatusStopped { // a stop also ends the steered messages
 		end.Untaken = t.steering.untaken()
 	}
 	if end.Status == session.StatusDone {
@@ -108,34 +108,34 @@ func (t *turnRun) finish(end protocol.End) (more bool, err error) {
 	more, err = t.claim.Finish(t.claim.Lease().Context(), end)
 	err = t.written(err)
 	if err != nil && len(end.Entries) > 0 && t.claim.Lease().Held() == nil {
-		// The lease is held and Redis there: these entries cannot be stored. Another run
-		// would end the same, so the turn fails, without entries, and the session goes on.
+		// The lease is held and Redis is there, so these entries cannot be stored. Another run
+		// would end the same. So the turn fails, without entries, and the session goes on.
 		t.warm.drop()
 		return t.failed(fmt.Errorf("what the turn did could not be stored: %w", err))
 	}
 	return more, err
 }
 
-// requeue puts the turn back at the head of the line, with what it has done.
+// requeue puts the turn's messages back at the head of the line, with its partial.
 func (t *turnRun) requeue(cause error) (more bool, _ error) {
-	// Promote may have heard of the drain before the turn's context did.
+	// Promote may have learned of the drain before the turn's context did.
 	d := drainError{t.drainReason()}
 	errors.As(cause, &d)
 	t.end = ending{status: StatusRequeued, why: fmt.Errorf("requeued: %s", d.reason)}
 	t.recorder.state.end(0, false)
-	return t.putBack(t.claim.Requeue(t.claim.Lease().Context(), string(d.reason), t.recorder.soFar()...))
+	return t.endRequeued(t.claim.Requeue(t.claim.Lease().Context(), string(d.reason), t.recorder.soFar()...))
 }
 
-// retry puts a failed turn back at the head of the line, for its next attempt.
+// retry puts the messages of a failed turn back at the head of the line for the next attempt.
 func (t *turnRun) retry(err error) (more bool, _ error) {
 	t.end = ending{status: StatusRetried, why: err, retryIn: backoff(t.opts.RetryBackoff, t.Attempt)}
 	t.recorder.state.end(0, false)
-	return t.putBack(t.claim.Retry(t.claim.Lease().Context(), err, t.end.retryIn, t.recorder.inherited()...))
+	return t.endRequeued(t.claim.Retry(t.claim.Lease().Context(), err, t.end.retryIn, t.recorder.inherited()...))
 }
 
-// putBack ends a turn that was put back with this error. Redis refuses it where somebody
-// has requested the turn's end: then that is written.
-func (t *turnRun) putBack(err error) (more bool, _ error) {
+// endRequeued completes requeue and retry, whose script returned err. The script refuses if the
+// turn's end was requested meanwhile; then that end is written.
+func (t *turnRun) endRequeued(err error) (more bool, _ error) {
 	err = t.written(err)
 	if end, ok := t.requested(err); ok {
 		return t.finish(end)
@@ -143,8 +143,8 @@ func (t *turnRun) putBack(err error) (more bool, _ error) {
 	return false, err
 }
 
-// written is nil if the turn's end was written, be it that the session could not be woken
-// for its next messages: lostWakeUps tries that again.
+// written returns nil if the turn's end was written, even if the session could not be woken for
+// its next messages: lostWakeUps tries that again.
 func (t *turnRun) written(err error) error {
 	if !errors.Is(err, protocol.ErrNotWoken) {
 		return err
@@ -154,10 +154,9 @@ func (t *turnRun) written(err error) error {
 	return nil
 }
 
-// endPanicked writes the end of a turn whose own goroutine has panicked, and releases the
-// session for the next worker: what else of this turn still runs here is unknown. If that
-// fails the sentinel expires, and the message is redelivered as after a crash: a few
-// times.
+// endPanicked writes the end of a turn whose own goroutine panicked, and releases the session,
+// because other parts of this turn may still run on this worker. If the write fails, the sentinel
+// expires and the message is redelivered a few times, as after a crash.
 func (t *turnRun) endPanicked(cause error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -169,7 +168,7 @@ func (t *turnRun) endPanicked(cause error) (err error) {
 	t.steering.stop()
 	t.warm.drop()
 	if t.claim.Turn().Fence != t.Fence {
-		return cause // its end is written, and the next turn is not run here
+		return cause // its end is written, and the next turn does not run here
 	}
 	_, err = t.claim.Finish(t.claim.Lease().Context(), protocol.End{
 		Status: session.StatusFailed, Error: cause.Error(), Untaken: t.steering.untaken(), Release: true,
@@ -180,11 +179,11 @@ func (t *turnRun) endPanicked(cause error) (err error) {
 	return err
 }
 
-// longestBackoff is how long a retry waits at most, but for the jitter.
+// longestBackoff is the longest wait of a retry, before jitter.
 const longestBackoff = time.Minute
 
-// backoff is the wait after the n-th attempt. The jitter keeps sessions that
-// failed together from coming back together.
+// backoff returns the wait after the n-th attempt. The jitter spreads the retries of sessions
+// that failed together.
 func backoff(base time.Duration, n int) time.Duration {
 	wait := min(base, longestBackoff) << min(max(n-1, 0), 20)
 	wait = min(wait, longestBackoff)

@@ -10,8 +10,8 @@ import (
 	"turnstile/pkg/session"
 )
 
-// tellStart tells the observer of the messages that begin their first turn.
-func (t *turnRun) tellStart() {
+// reportStart reports to the observer the messages that begin their first turn.
+func (t *turnRun) reportStart() {
 	if t.opts.Observer == nil {
 		return
 	}
@@ -22,10 +22,10 @@ func (t *turnRun) tellStart() {
 	}
 }
 
-// tellEnd tells the observer of the turn's end, and writes the log's line. lost is
-// why the end could not be written, if it could not.
-func (t *turnRun) tellEnd(lost error) (last outcome) {
-	defer t.contain("telling of its end")
+// reportEnd reports the turn's end to the observer and the log. lost is why the end could not be
+// written, or nil.
+func (t *turnRun) reportEnd(lost error) (last outcome) {
+	defer t.contain("reporting its end")
 	end := TurnEnd{
 		Session: t.Session, Turn: t.ID, Message: t.Message.ID, Attempt: t.Attempt, Status: t.end.status, Ran: t.ran,
 		Wait: t.Age, Duration: time.Since(t.Started), Err: t.end.why,
@@ -37,10 +37,10 @@ func (t *turnRun) tellEnd(lost error) (last outcome) {
 		end.Status, end.Err, last = StatusLost, lost, outcomeLost
 		level = slog.LevelWarn
 		if !errors.Is(lost, lease.ErrLost) {
-			level = slog.LevelError // its sentinel runs out
+			level = slog.LevelError // the sentinel will expire
 		}
 	case end.Status == StatusRequeued:
-		last = outcomeGivenBack
+		last = outcomeRequeued
 	case end.Status == session.StatusFailed:
 		level = slog.LevelWarn
 	}

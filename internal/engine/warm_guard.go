@@ -2,11 +2,10 @@ package engine
 
 import "turnstile/pkg/agent"
 
-// uncounted is a count that is unknown, or of no interest.
+// uncounted stands for a count that is unknown or irrelevant.
 const uncounted int64 = -1
 
-// seen is a state of a transcript: the one up to which an agent knows it, or the
-// one that it is in now.
+// seen is a state of a transcript: the one that an agent knows, or the present one.
 type seen struct {
 	sessionID string // empty: unknown
 	entries   int64  // written so far, or uncounted
@@ -17,13 +16,12 @@ func (s seen) sameTranscript(other seen) bool {
 	return s.sessionID == "" || other.sessionID == "" || s.sessionID == other.sessionID
 }
 
-// comparableTo reports whether both counts are known, and of one transcript.
+// comparableTo reports whether both counts are known and belong to one transcript.
 func (s seen) comparableTo(other seen) bool {
 	return s.entries != uncounted && other.entries != uncounted && s.sameTranscript(other)
 }
 
-// rebased is what an agent has seen after a turn of its own, which left its
-// transcript at now.
+// rebased returns what an agent has seen after a turn of its own that left the transcript at now.
 func (s seen) rebased(now seen) seen {
 	if s.comparableTo(now) {
 		s.entries = now.entries
@@ -31,8 +29,8 @@ func (s seen) rebased(now seen) seen {
 	return s
 }
 
-// entering is what an agent has seen that is about to run a turn at now. In
-// another transcript it begins anew, with the history it is given.
+// entering returns what an agent has seen that is about to run a turn at now. In another
+// transcript it begins anew, with the history that it is given.
 func (s seen) entering(now seen) seen {
 	if s.entries == uncounted || s.sameTranscript(now) {
 		return s
@@ -40,19 +38,19 @@ func (s seen) entering(now seen) seen {
 	return now
 }
 
-// verdict is what becomes of a session's warm agent when its next turn begins.
+// verdict says why a session's warm agent is used for the next turn or replaced.
 type verdict string
 
 const (
 	buildFirst    verdict = "there is none"
 	reuse         verdict = "it fits"
-	otherSettings verdict = "its settings are not the present ones"
+	otherSettings verdict = "its settings have changed"
 	hasEnded      verdict = "it has ended"
-	otherWriter   verdict = "somebody else has written to the transcript"
+	otherWriter   verdict = "another writer changed the transcript"
 )
 
-// judge decides between a warm agent and a new one. had may be nil. What cannot
-// be compared speaks for the agent.
+// judge decides between a warm agent and a new one. had may be nil. If the transcripts cannot be
+// compared, it keeps the warm agent.
 func judge(had *warmAgent, signature string, now seen) verdict {
 	switch {
 	case had == nil:
@@ -67,7 +65,7 @@ func judge(had *warmAgent, signature string, now seen) verdict {
 	return reuse
 }
 
-// ended reports whether an agent is known to run no turn any more.
+// ended reports whether an agent is known to have ended.
 func ended(a agent.Warm) bool {
 	m, ok := a.(agent.Mortal)
 	return ok && m.Ended()

@@ -20,12 +20,12 @@ type warmAgent struct {
 	idle      time.Time // since when, while it is in the pool
 }
 
-// warmPool has the warm agents of a worker's sessions between their turns. An
-// agent that runs a turn is not in it: take hands it out and put brings it
-// back, so none is ever evicted from under its turn.
+// warmPool has the warm agents of a worker's sessions between their turns. An agent that runs a
+// turn is not in the pool: take removes it and put returns it, so an agent is never evicted
+// during a turn.
 //
-// Agents are closed on goroutines of their own: one that does not end holds up
-// nobody who does not ask to wait for it.
+// Agents are closed on goroutines of their own: an agent that does not end delays only callers
+// that wait for it.
 type warmPool struct {
 	warmer    agent.Warmer
 	stateless bool
@@ -35,13 +35,13 @@ type warmPool struct {
 
 	mu     sync.Mutex
 	idle   *simplelru.LRU[string, *warmAgent] // by session; the longest idle first
-	expiry *time.Timer                        // of the longest idle; nil: there is none
+	expiry *time.Timer                        // of the longest idle; nil: the pool is empty
 	ended  bool
 
 	closing sync.WaitGroup
 }
 
-// newWarmPool returns nil for an agent that is not kept warm.
+// newWarmPool returns nil if the agent cannot be kept warm.
 func newWarmPool(a agent.Agent, o Options) *warmPool {
 	warmer, ok := a.(agent.Warmer)
 	if !ok {
@@ -58,7 +58,7 @@ func newWarmPool(a agent.Agent, o Options) *warmPool {
 	return c
 }
 
-// has reports whether a session's agent is in the pool. While it runs a turn it is not.
+// has reports whether a session's agent is in the pool. During a turn it is not.
 func (c *warmPool) has(session string) bool {
 	if c == nil {
 		return false
@@ -68,8 +68,7 @@ func (c *warmPool) has(session string) bool {
 	return c.idle.Contains(session)
 }
 
-// take hands out a session's agent, or nil. It belongs to the caller, who puts it back
-// or closes it.
+// take removes a session's agent and returns it, or nil. The caller must put it back or close it.
 func (c *warmPool) take(session string) *warmAgent {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -82,7 +81,7 @@ func (c *warmPool) take(session string) *warmAgent {
 	return a
 }
 
-// takeBack is take for one certain agent, and reports whether it was still there.
+// takeBack removes a given agent from the pool, and reports whether it was still there.
 func (c *warmPool) takeBack(a *warmAgent) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -94,8 +93,8 @@ func (c *warmPool) takeBack(a *warmAgent) bool {
 	return true
 }
 
-// put takes an agent whose turn is over. The longest idle goes if there are too
-// many.
+// put adds an agent whose turn is over. If there are too many it closes the one that has been
+// idle longest.
 func (c *warmPool) put(a *warmAgent) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -103,7 +102,7 @@ func (c *warmPool) put(a *warmAgent) {
 		c.close(a)
 		return
 	}
-	// A session that was lost and claimed again may have left another.
+	// A session that was lost and claimed again may have another agent in the pool.
 	if old, ok := c.idle.Peek(a.session); ok {
 		c.idle.Remove(a.session)
 		c.close(old)
@@ -130,7 +129,7 @@ func (c *warmPool) schedule() {
 	}
 }
 
-// expire closes those that were idle for too long.
+// expire closes the agents that were idle for too long.
 func (c *warmPool) expire() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -145,8 +144,8 @@ func (c *warmPool) expire() {
 	c.schedule()
 }
 
-// end closes all and waits until every agent that was ever to be closed is. No
-// turn runs any more.
+// end closes all agents and waits until every closed agent has ended. Call it when no turn runs
+// any more.
 func (c *warmPool) end() {
 	if c == nil {
 		return
@@ -162,7 +161,8 @@ func (c *warmPool) end() {
 	c.closing.Wait()
 }
 
-// close ends an agent that is nobody's any more, and tells when it has ended.
+// close closes an agent that nothing uses any more. The channel is closed when the agent has
+// ended.
 func (c *warmPool) close(a *warmAgent) (closed <-chan struct{}) {
 	done := make(chan struct{})
 	log := c.log.With("session", a.session)

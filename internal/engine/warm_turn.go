@@ -9,16 +9,16 @@ import (
 	"turnstile/pkg/agent"
 )
 
-// warmTurn is one turn's use of a warm agent. It is nil where agents are not kept warm.
+// warmTurn is one turn's use of a warm agent. It is nil if agents are not kept warm.
 type warmTurn struct {
 	pool     *warmPool
 	turn     *protocol.Turn
 	lease    context.Context // the session's
-	patience time.Duration   // with an agent that closes
+	patience time.Duration   // how long close waits for the agent
 	log      *slog.Logger
 
-	agent *warmAgent // that runs the turn; nil: none, or it was closed
-	kept  bool       // it is in the pool again: another turn may have it
+	agent *warmAgent // runs the turn; nil: none, or it was closed
+	kept  bool       // it was put back into the pool, where another turn may have taken it
 }
 
 // get takes the session's warm agent, or builds one.
@@ -52,9 +52,9 @@ func (t *warmTurn) get(ctx context.Context, in agent.Turn) (agent.Warm, error) {
 	return t.agent, nil
 }
 
-// keep puts the agent of a turn that succeeded, and writes so many entries, back into
-// the pool. It comes before the end is written: once the end is known, the session's next
-// turn may have begun on another slot.
+// keep puts the agent of a turn that succeeded back into the pool. entries is how many the turn
+// writes. Call it before the end is written: after that, the session's next turn may begin on
+// another slot.
 func (t *warmTurn) keep(entries int) {
 	if t == nil || t.agent == nil {
 		return
@@ -68,8 +68,8 @@ func (t *warmTurn) keep(entries int) {
 	t.pool.put(t.agent)
 }
 
-// drop ends the agent of a turn whose end was not written, wherever it is by then. One
-// that the session's next turn here has got already was judged there.
+// drop closes the agent of a turn whose end was not written, if this turn still has it or it is
+// in the pool. If the session's next turn has taken it already, that turn has judged it.
 func (t *warmTurn) drop() {
 	switch {
 	case t == nil || t.agent == nil:
@@ -80,9 +80,9 @@ func (t *warmTurn) drop() {
 	}
 }
 
-// close ends the agent of a turn that did not succeed. It waits, since the sentinel is
-// released only after nothing of the agent is left; but not if the session is
-// another's already, nor for longer than a turn may take.
+// close closes the agent of a turn that did not succeed. It waits, because the sentinel must not
+// be released while something of the agent is left; but not after the lease is lost, and not
+// longer than a turn may take.
 func (t *warmTurn) close() {
 	if t == nil || t.agent == nil {
 		return

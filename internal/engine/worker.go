@@ -14,7 +14,7 @@ import (
 	"turnstile/pkg/agent"
 )
 
-// Worker runs turns until it is drained. It is started once. It wires the actors that
+// Worker runs turns until it is drained. It can be started once. It connects the parts that
 // doc.go names, and has their one lifecycle.
 type Worker struct {
 	opts  Options
@@ -29,17 +29,17 @@ type Worker struct {
 	listener   *listener
 	timers     *timers
 	wakeUps    *lostWakeUps
-	pool       *warmPool // nil: the agent is not kept warm
+	pool       *warmPool // nil: agents are not kept warm
 	recovery   *recovery.Recovery
 	upkeep     *maintenance.Maintenance
-	jobs       *jobServer // nil: not wanted, or not started
+	jobs       *jobServer // nil without Options.Maintenance, and before Start
 
 	mu    sync.Mutex
 	state workerState
-	begun chan struct{} // closed: Start is over
+	begun chan struct{} // closed when Start returns
 }
 
-// workerState is how far a worker's life is.
+// workerState is the stage of a worker's life.
 type workerState int
 
 const (
@@ -48,7 +48,7 @@ const (
 	drained               // Drain was called
 )
 
-// New checks the options; it does not connect.
+// New checks the options. It does not connect.
 func New(rdb redis.UniversalClient, a agent.Agent, opts Options) (*Worker, error) {
 	if err := opts.validate(); err != nil {
 		return nil, err
@@ -92,12 +92,12 @@ func New(rdb redis.UniversalClient, a agent.Agent, opts Options) (*Worker, error
 	return w, nil
 }
 
-// ID names the worker, as in `worker ps`.
+// ID returns the worker's name, which `worker ps` shows.
 func (w *Worker) ID() string { return w.opts.ID }
 
-// Start begins to claim sessions, and to look for overdue ones and lost wake-ups. It
-// returns once the worker listens for signals. ctx bounds Start only.
-// After an error Drain must still be called.
+// Start begins to claim sessions, and to look for overdue ones and lost wake-ups. It returns once
+// the worker listens for signals. ctx bounds only Start. After an error Drain must still be
+// called.
 func (w *Worker) Start(ctx context.Context) error {
 	w.mu.Lock()
 	was := w.state
@@ -135,15 +135,15 @@ func (w *Worker) Start(ctx context.Context) error {
 	return nil
 }
 
-// Draining reports whether the worker has been told to end.
+// Draining reports whether the worker drains or has drained.
 func (w *Worker) Draining() bool { return w.life.draining() }
 
-// Slots is how many turns the worker runs at most at the same time.
+// Slots returns how many turns the worker may run at the same time.
 func (w *Worker) Slots() int { return w.opts.Concurrency }
 
-// Running counts the sessions that run now: each takes a slot.
+// Running returns how many sessions run now. Each takes a slot.
 func (w *Worker) Running() int { return w.roster.size() }
 
-// Recovered is the count since the worker's start. It does not count messages that were
-// archived because they kept killing their worker.
+// Recovered returns the counts since the worker's start. Messages that were archived because they
+// kept killing their worker are not counted.
 func (w *Worker) Recovered() Recovered { return w.roster.counted() }

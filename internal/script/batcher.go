@@ -207,7 +207,7 @@ func (b *Batcher) send(ctx context.Context, commands []command) {
 	}
 	for i := range commands {
 		if commands[i].calls != nil {
-			b.settle(ctx, &commands[i])
+			b.distribute(ctx, &commands[i])
 		}
 	}
 }

@@ -131,17 +131,17 @@ func (c *Call) bytes() (n int) {
 	return n
 }
 
-// settle gives the results of a command to its calls. If Redis refuses a shared command, settle
-// sends each call alone: a proxy may reject a script with keys of several sessions, and one
-// call's error must not become another's. An error that may pass is given to all calls: sent
-// alone, each would wait for it to pass, one after the other.
-func (b *Batcher) settle(ctx context.Context, c *command) {
+// distribute gives the results of a command to its calls. If Redis refuses a shared command,
+// distribute sends each call alone: a proxy may reject a script with keys of several sessions,
+// and one call's error must not become another's. An error that may pass is given to all calls:
+// sent alone, each would wait for it to pass, one after the other.
+func (b *Batcher) distribute(ctx context.Context, c *command) {
 	results, err := c.cmd.Slice()
 	if err != nil && len(c.calls) > 1 && redisconn.Refused(err) {
 		for i := range c.calls {
 			alone := newShared(ctx, c.calls[i:i+1])
 			alone.alone(ctx, b.client)
-			b.settle(ctx, &alone)
+			b.distribute(ctx, &alone)
 		}
 		return
 	}
