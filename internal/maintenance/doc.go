@@ -1,3 +1,4 @@
-// Package maintenance does what is in no hurry: it deletes what is too old, archives what
-// exceeds a cap, keeps asynqmon's list of queues short, and tells asynqmon of the worker.
+// Package maintenance does the work that may run late: it deletes old data, archives messages
+// over a cap, keeps asynqmon's list of queues short, and shows the worker on asynqmon's Servers
+// page.
 package maintenance

@@ -25,7 +25,7 @@ const (
 	serverStart       = 8
 	serverActive      = 9
 
-	// serverWorker is a field of ours, with the worker's name: asynq reads past it.
+	// serverWorker is a field of ours with the worker's name. asynq ignores it.
 	serverWorker = 1000
 
 	workerTaskID   = 4
@@ -40,20 +40,21 @@ const (
 )
 
 const (
-	// heartbeatMost is how many turns a heartbeat tells of: one script writes them all.
+	// heartbeatMost is how many turns a heartbeat lists at most: one script writes them all.
 	heartbeatMost = 1000
 
-	// heartbeatIDMost is how long the id of such a turn's message is: another program's
-	// may be of any length.
+	// heartbeatIDMost is the longest task id that a heartbeat lists. Another program's id may
+	// have any length.
 	heartbeatIDMost = 256
 )
 
-// ServerRedis is the Redis for the asynq.Server of a worker, whose heartbeat it
-// changes: asynqmon's Servers page then shows the worker, with its slots and the turns
-// that run, instead of the few maintenance jobs that the server runs itself. All else
-// that the server sends goes as it is. A turn may take up to most.
+// ServerRedis returns the Redis client for a worker's asynq.Server. It changes the server's
+// heartbeat, so that asynqmon's Servers page shows the worker, its slots and its running turns,
+// instead of the few maintenance jobs that the server runs. It passes everything else unchanged.
+// most is how long a turn may take.
 //
-// The heartbeat is asynq's: every 5 s, for 10 s, and gone with the server's Shutdown.
+// The heartbeat is asynq's: it is written every 5 s, lasts 10 s, and is deleted by the server's
+// Shutdown.
 func (c *Maintenance) ServerRedis(slots int, most time.Duration, running func() []*protocol.Claim) redis.UniversalClient {
 	return serverRedis{c.rdb, c.cfg.Worker, slots, most, running}
 }
@@ -74,8 +75,8 @@ func (r serverRedis) Eval(ctx context.Context, script string, keys []string, arg
 	return r.UniversalClient.Eval(ctx, script, keys, r.heartbeat(keys, args)...)
 }
 
-// heartbeat is args, but for those of the script that asynq's heartbeat is: {TTL,
-// ServerInfo, and for each task that runs a name and its WorkerInfo}.
+// heartbeat returns args unchanged, except those of asynq's heartbeat script: {TTL, ServerInfo,
+// and a name and a WorkerInfo for each running task}.
 func (r serverRedis) heartbeat(keys []string, args []any) []any {
 	if len(keys) != 2 || !rediskey.IsServer(keys[0]) || len(args) < 2 {
 		return args
@@ -84,22 +85,22 @@ func (r serverRedis) heartbeat(keys []string, args []any) []any {
 	if !ok {
 		return args
 	}
-	holds := r.running()
-	identity, server, ok := r.server(info, len(holds))
+	claims := r.running()
+	identity, server, ok := r.server(info, len(claims))
 	if !ok {
-		return args // asynq's own row, as it is
+		return args // the row stays asynq's own
 	}
 	changed := []any{args[0], server}
-	for _, h := range holds[:min(len(holds), heartbeatMost)] {
-		if worker := workerInfo(h, identity, r.most); worker != nil {
-			changed = append(changed, h.Session(), worker) // one turn each; asynq reads the values only
+	for _, c := range claims[:min(len(claims), heartbeatMost)] {
+		if worker := workerInfo(c, identity, r.most); worker != nil {
+			changed = append(changed, c.Session(), worker) // a session has one turn; asynq reads only the values
 		}
 	}
 	return changed
 }
 
-// server is a ServerInfo with the worker's name, its slots and the number of its turns,
-// and the fields that name the server. It names no queue: the sessions' are too many.
+// server returns a ServerInfo with the worker's name, its slots and the number of its turns, and
+// the fields that identify the server. It lists no queue, because the sessions have too many.
 func (r serverRedis) server(info []byte, turns int) (identity, server []byte, ok bool) {
 	for len(info) > 0 {
 		num, _, n := protowire.ConsumeField(info)
@@ -120,11 +121,11 @@ func (r serverRedis) server(info []byte, turns int) (identity, server []byte, ok
 	return identity, appendText(server, serverWorker, r.worker), true
 }
 
-// workerInfo is what a heartbeat tells of the turn that runs: its first message's id
-// and queue. The payload is not the message, which may be long and is for those who may
-// read the session: it is the turn's id, as the log has it.
-func workerInfo(h *protocol.Claim, identity []byte, most time.Duration) []byte {
-	turn, taskID := h.Turn(), h.TaskID()
+// workerInfo returns a WorkerInfo for a running turn, with the task id of its first message and
+// its queue. The payload is the turn's id, as in the log. It is not the message, which may be
+// long, and which only readers of the session should see.
+func workerInfo(c *protocol.Claim, identity []byte, most time.Duration) []byte {
+	turn, taskID := c.Turn(), c.TaskID()
 	if taskID == "" || len(taskID) > heartbeatIDMost {
 		return nil
 	}
@@ -132,7 +133,7 @@ func workerInfo(h *protocol.Claim, identity []byte, most time.Duration) []byte {
 	info = appendText(info, workerTaskID, taskID)
 	info = appendText(info, workerTaskType, session.TaskType)
 	info = appendText(info, workerPayload, fmt.Sprintf(`{"turn":%q}`, turn.ID))
-	info = appendText(info, workerQueue, rediskey.Queue(h.Session()))
+	info = appendText(info, workerQueue, rediskey.Queue(c.Session()))
 	info = appendTime(info, workerStart, turn.StartedAt)
 	return appendTime(info, workerDeadline, turn.StartedAt.Add(most))
 }

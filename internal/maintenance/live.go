@@ -12,18 +12,18 @@ import (
 	"turnstile/internal/rediskey"
 )
 
-// Heartbeat is what a live worker tells of itself.
+// Heartbeat describes a live worker.
 type Heartbeat struct {
-	Name     string // "" of a worker of the version before
+	Name     string // "" for a worker of the previous version
 	Host     string
 	PID      int
 	Slots    int
-	Turns    int // that run
+	Turns    int // running turns
 	Draining bool
 	Started  time.Time // by the worker's clock
 }
 
-// CountHeartbeats counts them, and those of other programs' asynq.Servers with them.
+// CountHeartbeats counts the live workers. It includes the asynq.Servers of other programs.
 func CountHeartbeats(ctx context.Context, rdb redis.UniversalClient) (int64, error) {
 	now, err := rdb.Time(ctx).Result()
 	if err != nil {
@@ -32,7 +32,7 @@ func CountHeartbeats(ctx context.Context, rdb redis.UniversalClient) (int64, err
 	return rdb.ZCount(ctx, rediskey.Servers, strconv.FormatInt(now.Unix(), 10), "+inf").Result()
 }
 
-// Heartbeats reads those of all live workers, as asynqmon's Servers page does.
+// Heartbeats returns the live workers, read from the same keys as asynqmon's Servers page.
 func Heartbeats(ctx context.Context, rdb redis.UniversalClient) ([]Heartbeat, error) {
 	now, err := rdb.Time(ctx).Result()
 	if err != nil {
@@ -50,7 +50,7 @@ func Heartbeats(ctx context.Context, rdb redis.UniversalClient) ([]Heartbeat, er
 		}
 		return nil
 	})
-	if err != nil && err != redis.Nil { //nolint:errorlint // the pipeline returns the Nil of one that has just ended as it is
+	if err != nil && err != redis.Nil { //nolint:errorlint // the pipeline returns the Nil of a key that has just expired unwrapped
 		return nil, err
 	}
 	var list []Heartbeat
@@ -62,8 +62,8 @@ func Heartbeats(ctx context.Context, rdb redis.UniversalClient) ([]Heartbeat, er
 	return list, nil
 }
 
-// parseServer reads asynq's ServerInfo; false: it is none, or that of another program's
-// asynq.Server.
+// parseServer reads asynq's ServerInfo. ok is false if it cannot be read or belongs to another
+// program's asynq.Server.
 func parseServer(info []byte) (w Heartbeat, ok bool) {
 	for len(info) > 0 {
 		num, kind, n := protowire.ConsumeTag(info)
@@ -93,7 +93,7 @@ func parseServer(info []byte) (w Heartbeat, ok bool) {
 		case serverConcurrency:
 			w.Slots = int(int32(number))
 		case serverStatus:
-			w.Draining = string(text) == "stopped" // it takes nothing new
+			w.Draining = string(text) == "stopped" // asynq's word for a server that takes nothing new
 		case serverStart:
 			w.Started = parseTime(text)
 		case serverActive:

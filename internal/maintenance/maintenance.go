@@ -6,8 +6,7 @@ import (
 	"turnstile/internal/protocol"
 )
 
-// Maintenance deletes what is too old, archives what is over a cap, and keeps asynqmon's
-// list short.
+// Maintenance does the jobs of one worker.
 type Maintenance struct {
 	protocol.Walker
 	rdb   redis.UniversalClient
@@ -15,7 +14,7 @@ type Maintenance struct {
 	alone protocol.Alone
 }
 
-// New makes one for the consumer's worker.
+// New makes the Maintenance of the consumer's worker.
 func New(rdb redis.UniversalClient, c *protocol.Consumer) *Maintenance {
 	return &Maintenance{Walker: c.Walker, rdb: rdb, cfg: c.Config(), alone: c.Alone()}
 }

@@ -16,14 +16,14 @@ import (
 
 const purgeBatch = 200
 
-// Purge deletes results whose retention is over and dead letters older than ArchiveTTL.
-// asynq's own janitor does this only for queues that an asynq.Server serves.
+// Purge deletes results whose retention has ended and dead letters older than ArchiveTTL. asynq's
+// own janitor does this only for queues that an asynq.Server serves.
 func (c *Maintenance) Purge(ctx context.Context) (deleted int, err error) {
 	now, err := c.rdb.Time(ctx).Result()
 	if err != nil {
 		return 0, err
 	}
-	var failed error // of single sessions; the others go on
+	var failed error // errors of single sessions, which do not stop the others
 	visit := func(sessions []string) error {
 		sessions, err := c.WithTasks(ctx, sessions, rediskey.Session.Completed, rediskey.Session.Archived)
 		if err == nil {
@@ -52,8 +52,8 @@ func (c *Maintenance) Purge(ctx context.Context) (deleted int, err error) {
 	return deleted, errors.Join(err, failed)
 }
 
-// withOld keeps the sessions that have something to purge. Most have nothing, and a count
-// costs less than a script.
+// withOld returns the sessions that have something to purge. Most have nothing, and a count costs
+// less than a script.
 func (c *Maintenance) withOld(ctx context.Context, sessions []string, now time.Time) ([]string, error) {
 	completed, archived := make([]*redis.IntCmd, len(sessions)), make([]*redis.IntCmd, len(sessions))
 	_, err := c.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
@@ -64,7 +64,7 @@ func (c *Maintenance) withOld(ctx context.Context, sessions []string, now time.T
 		}
 		return nil
 	})
-	if err != nil && !redis.HasErrorPrefix(err, "WRONGTYPE") { // of one session: its script reports it
+	if err != nil && !redis.HasErrorPrefix(err, "WRONGTYPE") { // the error of one session, which its script reports
 		return nil, err
 	}
 	var old []string
@@ -76,15 +76,14 @@ func (c *Maintenance) withOld(ctx context.Context, sessions []string, now time.T
 	return old, nil
 }
 
-// Forget deletes the records of sessions that were not used for SessionTTL and have no
-// task.
+// Forget deletes the records of sessions without tasks that were not used for SessionTTL.
 func (c *Maintenance) Forget(ctx context.Context) (forgotten int, err error) {
 	now, err := c.rdb.Time(ctx).Result()
 	if err != nil {
 		return 0, err
 	}
 	var failed error
-	for broken := 0; ; { // those stay at the front of the index
+	for broken := 0; ; { // broken sessions stay at the front of the index
 		old, err := c.rdb.ZRangeArgsWithScores(ctx, redis.ZRangeArgs{
 			Key: rediskey.Sessions, ByScore: true, Start: "-inf", Stop: now.Add(-c.cfg.SessionTTL).UnixMilli(),
 			Offset: int64(broken), Count: protocol.TimerBatch,
@@ -102,8 +101,8 @@ func (c *Maintenance) Forget(ctx context.Context) (forgotten int, err error) {
 	}
 }
 
-// forgetAll forgets those of a batch that can be forgotten. Those that are still in use
-// leave the front of the index. bad has an error for each broken one.
+// forgetAll forgets the sessions of a batch that are not in use any more. It moves the others
+// away from the front of the index. bad has an error for each broken one.
 func (c *Maintenance) forgetAll(ctx context.Context, old []redis.Z, now time.Time) (forgotten int, bad []error, err error) {
 	sessions, scores := make([]string, len(old)), make(map[string]string, len(old))
 	for i, z := range old {
@@ -112,7 +111,7 @@ func (c *Maintenance) forgetAll(ctx context.Context, old []redis.Z, now time.Tim
 	}
 	var gone []string
 	var kept []redis.Z
-	gone = append(gone, protocol.Without(sessions, c.ValidNames(slices.Clone(sessions)))...) // they only leave the index
+	gone = append(gone, protocol.Without(sessions, c.ValidNames(slices.Clone(sessions)))...) // invalid names only leave the index
 	for _, s := range protocol.Without(sessions, gone) {
 		ok, err := c.forget(ctx, s, now)
 		switch {

@@ -11,14 +11,13 @@ import (
 	"turnstile/internal/rediskey"
 )
 
-// trimTime is how long Trim archives messages in one batch of sessions. The next call
-// continues.
+// trimTime is how long Trim archives messages of one batch of sessions. The next call continues.
 const trimTime = 2 * time.Second
 
-// Trim archives messages that wait beyond Config.LineMost, which producers other than
-// Turnstile's senders may have stored. It also counts the messages that wait in all
-// sessions, for senders with a MessagesCap. It returns how many it archived. One worker
-// does this at a time; the calls of the others return 0.
+// Trim archives messages that wait beyond Config.LineMost; producers other than Turnstile's
+// senders may have stored them. It also counts the messages that wait in all sessions, for
+// senders with a MessagesCap. It returns how many it archived. One worker does this at a time;
+// the calls of the others return 0.
 //
 // It stops without an error when ctx ends.
 func (c *Maintenance) Trim(ctx context.Context) (archived int, err error) {
@@ -35,7 +34,7 @@ func (c *Maintenance) trimAll(ctx context.Context, goOn func() error) (archived 
 		return 0, err
 	}
 	var waiting int64
-	var failed error // of single sessions; the others go on
+	var failed error // errors of single sessions, which do not stop the others
 	err = c.EverySession(ctx, func(sessions []string) error {
 		sessions, err := c.NearTasks(ctx, sessions, rediskey.Session.Pending, rediskey.Session.Scheduled)
 		if err != nil || len(sessions) == 0 {
@@ -68,7 +67,7 @@ func (c *Maintenance) waiting(ctx context.Context, sessions []string) (n int64, 
 		}
 		return nil
 	})
-	if err != nil && !redis.HasErrorPrefix(err, "WRONGTYPE") { // of one session
+	if err != nil && !redis.HasErrorPrefix(err, "WRONGTYPE") { // the error of one session, which Trim reports
 		return 0, nil, err
 	}
 	for i, s := range sessions {

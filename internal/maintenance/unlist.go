@@ -11,25 +11,25 @@ import (
 	"turnstile/internal/rediskey"
 )
 
-// lookAgainAfter is after how long an unlisted session is checked once more.
-const lookAgainAfter = 10 * time.Second
+// recheckAfter is how long after its removal an unlisted session is checked again.
+const recheckAfter = 10 * time.Second
 
-// toLookAt are the keys of which one puts a session on asynqmon's list.
-var toLookAt = []func(rediskey.Session) string{
+// listedFor are the keys each of which puts a session on asynqmon's list.
+var listedFor = []func(rediskey.Session) string{
 	rediskey.Session.Pending, rediskey.Session.Active, rediskey.Session.Scheduled, rediskey.Session.Retry,
 	rediskey.Session.Archived, rediskey.Session.Stopped, rediskey.Session.Paused,
 }
 
-// Unregister removes sessions with nothing to look at from asynqmon's list: those that have
-// only results and are not paused. asynqmon reads the listed queues one after the other, so
-// a long list makes it slow. With Config.ListIdle only forgotten sessions are removed. One
-// worker does this at a time; the calls of the others return 0.
+// Unregister removes sessions from asynqmon's list that have nothing to show: only results, and
+// no pause. asynqmon reads the listed queues one after the other, so a long list makes it slow.
+// With Config.ListIdle it removes only forgotten sessions. One worker does this at a time; the
+// calls of the others return 0.
 //
-// A message may arrive while its session is being removed. Unregister checks again after
-// the removal and lists the session. If the worker dies before that, or the sender is slow,
-// a later call does it: each name is noted before it is removed, and checked once more.
+// A message may arrive while its session is being removed. Unregister checks again after the
+// removal and lists the session again. If the worker dies before that, or the sender is slow, a
+// later call does it: each name is noted before it is removed, and checked once more.
 //
-// It stops without an error when ctx ends. The next call continues.
+// Unregister stops without an error when ctx ends. The next call continues.
 func (c *Maintenance) Unregister(ctx context.Context) (names int, err error) {
 	err = c.alone.Run(ctx, "unregister", func(goOn func() error) error {
 		names, err = c.unregisterAll(ctx, goOn)
@@ -39,7 +39,7 @@ func (c *Maintenance) Unregister(ctx context.Context) (names int, err error) {
 }
 
 func (c *Maintenance) unregisterAll(ctx context.Context, goOn func() error) (names int, err error) {
-	if err := c.listLate(ctx); err != nil {
+	if err := c.listNoted(ctx); err != nil {
 		return 0, err
 	}
 	err = c.EachQueue(ctx, func(sessions []string) error {
@@ -58,7 +58,7 @@ func (c *Maintenance) unregisterAll(ctx context.Context, goOn func() error) (nam
 }
 
 func (c *Maintenance) unregister(ctx context.Context, sessions []string) (names int, err error) {
-	listed, err := c.WithTasks(ctx, sessions, toLookAt...)
+	listed, err := c.WithTasks(ctx, sessions, listedFor...)
 	if err != nil {
 		return 0, err
 	}
@@ -77,7 +77,7 @@ func (c *Maintenance) unregister(ctx context.Context, sessions []string) (names 
 	}
 	notes := make([]redis.Z, len(idle))
 	for i, s := range idle {
-		notes[i] = redis.Z{Score: float64(now.Add(lookAgainAfter).UnixMilli()), Member: s}
+		notes[i] = redis.Z{Score: float64(now.Add(recheckAfter).UnixMilli()), Member: s}
 	}
 	err = protocol.InOrder(ctx, c.rdb,
 		func(p redis.Pipeliner) { p.ZAdd(ctx, rediskey.Unlisted, notes...) },
@@ -89,8 +89,8 @@ func (c *Maintenance) unregister(ctx context.Context, sessions []string) (names 
 	return len(idle) - again, err
 }
 
-// listLate lists the noted sessions that have something to look at by now.
-func (c *Maintenance) listLate(ctx context.Context) error {
+// listNoted lists the noted sessions that have something to show by now.
+func (c *Maintenance) listNoted(ctx context.Context) error {
 	for {
 		_, _, sessions, scores, err := protocol.ReadDue(ctx, c.rdb, rediskey.Unlisted, protocol.TimerBatch)
 		if err != nil || len(sessions) == 0 {
@@ -106,9 +106,9 @@ func (c *Maintenance) listLate(ctx context.Context) error {
 	}
 }
 
-// listBusy lists those of the sessions that have something to look at.
+// listBusy lists the sessions that have something to show.
 func (c *Maintenance) listBusy(ctx context.Context, sessions []string) (n int, err error) {
-	busy, err := c.WithTasks(ctx, sessions, toLookAt...)
+	busy, err := c.WithTasks(ctx, sessions, listedFor...)
 	if err != nil || len(busy) == 0 {
 		return 0, err
 	}

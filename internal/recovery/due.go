@@ -12,14 +12,14 @@ import (
 	"turnstile/internal/rediskey"
 )
 
-// The periodic jobs run on every worker, each behind a short-lived key: one worker at a
-// time works for all. A job that dies half-way loses no session, because a session leaves
-// an index only after it has entered the next.
+// The periodic jobs run on every worker, each behind a short-lived key: one worker at a time
+// works for all. A job that dies half-way loses no session, because a session leaves an index
+// only after it has entered the next.
 //
-// An overdue session is recovered, not just woken: its owner or claimer died, its time
-// came while no worker ran, or its wake-up was lost. After an outage there may be any
-// number of them, so all take one way: through the owned index, from which Reap wakes at
-// most RecoveryRate a second. Sessions that are on time do not wait for them.
+// An overdue session is recovered, not just woken: its owner or claimer died, its time came while
+// no worker ran, or its wake-up was lost. After an outage there may be any number of them, so all
+// of them go through the owned index, from which Reap wakes at most RecoveryRate a second.
+// Sessions that are on time do not wait for them.
 
 const (
 	// overdueAfter is how late Due may be for a session before that counts as an outage,
@@ -31,7 +31,7 @@ const (
 	timerCeiling = time.Second
 )
 
-// pauseUntil is how long to wait for something at next (ms, 0: nothing is known).
+// pauseUntil returns how long to wait for next, a time in ms; 0 means that none is known.
 func pauseUntil(now, next int64) time.Duration {
 	if next == 0 {
 		return timerCeiling
@@ -51,14 +51,14 @@ func (r *Recovery) Due(ctx context.Context) (pause time.Duration, err error) {
 	}
 	pause = pauseUntil(now, next)
 	if len(sessions) > 0 {
-		onTime, late := splitOverdue(now, r.ValidNames(slices.Clone(sessions)), scores)
+		onTime, overdue := splitOverdue(now, r.ValidNames(slices.Clone(sessions)), scores)
 		w := protocol.Wakes(now, r.cfg.Grace(), onTime...)
-		// They leave this index after they have entered the owned one, which a full Redis
-		// refuses, and before anybody can claim them: a claim of a session that has to wait
-		// after all enters it again, and LT would keep the earlier score.
+		// They leave this index only after they have entered the owned one, which a full Redis
+		// refuses, and before they can be claimed: a claim of a session that must wait after all
+		// enters it here again, and LT would keep the earlier score.
 		_, err := r.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 			w.Owned(ctx, p)
-			protocol.QueueRecovery(ctx, p, late...)
+			protocol.QueueRecovery(ctx, p, overdue...)
 			return nil
 		})
 		if err == nil {
@@ -80,17 +80,17 @@ func (r *Recovery) Due(ctx context.Context) (pause time.Duration, err error) {
 	return pause, r.alone.Yield(ctx, "due", min(pause, timerFloor))
 }
 
-// splitOverdue divides sessions into those that are on time and those that are overdue, which
-// keep the time at which they were due.
-func splitOverdue(now int64, sessions []string, scores map[string]string) (onTime []protocol.WakeUp, late []redis.Z) {
+// splitOverdue divides sessions into those that are on time and those that are overdue. The
+// latter keep the time at which they were due.
+func splitOverdue(now int64, sessions []string, scores map[string]string) (onTime []protocol.WakeUp, overdue []redis.Z) {
 	for _, s := range sessions {
-		// Redis wrote the score. One that cannot be read counts as long ago.
+		// Redis wrote the score. One that cannot be read counts as overdue.
 		at, _ := strconv.ParseFloat(scores[s], 64)
 		if float64(now)-at > float64(overdueAfter.Milliseconds()) {
-			late = append(late, redis.Z{Score: at, Member: s})
+			overdue = append(overdue, redis.Z{Score: at, Member: s})
 		} else {
 			onTime = append(onTime, protocol.WakeUp{Session: s})
 		}
 	}
-	return onTime, late
+	return onTime, overdue
 }

@@ -24,13 +24,13 @@ const (
 // findCursorTTL is for how long a later call continues a pass.
 const findCursorTTL = time.Hour
 
-// found is what a key says about its session.
+// found is what a key reveals about its session.
 type found int
 
 const (
-	foundRecord   found = iota // a record, or counters
+	foundRecord   found = iota // only a record, or counters
 	foundResults               // messages that have ended
-	foundMessages              // messages to look at: asynqmon lists the session
+	foundMessages              // other messages: asynqmon lists the session
 )
 
 // foundWith are the keys of a session by which Find recognizes it.
@@ -40,12 +40,12 @@ var foundWith = map[string]found{
 	"session": foundRecord, "run": foundRecord, "resume": foundRecord, "processed": foundRecord,
 }
 
-// Find scans the keys of the database for sessions that are in no index: at most 20,000
-// keys a second and 300,000 in a call; the next call continues there. It is needed because
-// an asynq.Client registers a queue's name once in its life, and Forget may have removed
-// that name since. Sessions with messages enter the list of sessions, for Sweep and Purge,
-// and asynqmon's list if some have not ended. Sessions with a record alone enter it for
-// Forget. Find returns how many sessions it entered.
+// Find scans the keys of the database for sessions that are in no index: at most 20,000 keys a
+// second and 300,000 in a call; the next call continues there. It is needed because an
+// asynq.Client registers a queue's name only once, and Forget may have removed that name since.
+// Sessions with messages enter the list of sessions, for Sweep and Purge, and asynqmon's list if
+// some have not ended. Sessions with only a record enter it for Forget. Find returns how many
+// sessions it entered.
 //
 // It stops without an error when ctx ends.
 func (r *Recovery) Find(ctx context.Context) (entered int, err error) {
@@ -71,9 +71,9 @@ func (r *Recovery) findOn(ctx context.Context, node string, rdb redis.Cmdable, n
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return 0, err
 	}
-	cursor, _ := strconv.ParseUint(text, 10, 64) // what cannot be read: from the beginning
+	cursor, _ := strconv.ParseUint(text, 10, 64) // from the beginning if it cannot be read
 	defer func() {
-		// Also when the run is interrupted.
+		// Also when ctx has ended.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
 		_, saveErr := r.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
@@ -141,7 +141,7 @@ func (r *Recovery) enter(ctx context.Context, now int64, keys []string) (entered
 	members := make([]redis.Z, len(unknown))
 	fresh := map[string]bool{}
 	for i, s := range unknown {
-		members[i] = redis.Z{Score: 1, Member: s} // the next Forget looks at it
+		members[i] = redis.Z{Score: 1, Member: s} // the next Forget checks it
 		if most[s] > foundRecord {
 			members[i].Score = float64(now)
 		}
@@ -165,7 +165,7 @@ func (r *Recovery) enter(ctx context.Context, now int64, keys []string) (entered
 	return entered, err
 }
 
-// unlisted keeps the sessions whose queues are not on asynq's list.
+// unlisted returns the sessions whose queues are not on asynq's list.
 func (r *Recovery) unlisted(ctx context.Context, sessions []string) (rest []string, err error) {
 	if len(sessions) == 0 {
 		return nil, nil

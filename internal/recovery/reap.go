@@ -15,7 +15,7 @@ import (
 	"turnstile/internal/rediskey"
 )
 
-// reapBatch is how many sessions Reap asks for their keys at once.
+// reapBatch is how many sessions Reap checks in one round trip.
 const reapBatch = 100
 
 // burst is how many sessions one run may recover.
@@ -35,8 +35,8 @@ func (r *Recovery) Reap(ctx context.Context) (recovered int, pause time.Duration
 		recovered, err = r.reap(ctx, now, sessions, scores)
 		err = errors.Join(err, r.pullForward(ctx, now))
 	}
-	// The rate holds because nobody reaps for as long as these recoveries may take, this
-	// run's own time included.
+	// The rate holds because no worker reaps for as long as these recoveries may take, this run's
+	// own time included.
 	price := time.Duration(min(float64(recovered)/r.cfg.RecoveryRate, 3600) * float64(time.Second))
 	hold := max(max(price, timerFloor)-time.Since(began), 0)
 	hold = (hold + time.Millisecond - 1).Truncate(time.Millisecond)
@@ -44,15 +44,15 @@ func (r *Recovery) Reap(ctx context.Context) (recovered int, pause time.Duration
 	case err != nil:
 		pause = timerCeiling
 	case len(sessions) > 0:
-		pause = hold + time.Millisecond // there may be more; Redis keeps a key for its last ms, too
+		pause = hold + time.Millisecond // there may be more; Redis keeps the key for one ms more
 	default:
 		pause = pauseUntil(now, next)
 	}
 	return recovered, pause, errors.Join(err, r.alone.Yield(ctx, "reap", hold))
 }
 
-// pullForward corrects scores in the ready index that lie in the future, because a clock
-// was ahead: a busy worker would take these sessions after all that come later.
+// pullForward corrects scores in the ready index that lie in the future because a clock was
+// ahead: a busy worker would claim these sessions after all that come later.
 func (r *Recovery) pullForward(ctx context.Context, now int64) error {
 	ahead, err := r.rdb.ZRangeByScore(ctx, rediskey.Ready, &redis.ZRangeBy{
 		Min: fmt.Sprintf("(%d", now+time.Second.Milliseconds()), Max: "+inf", Count: protocol.TimerBatch,
@@ -69,34 +69,34 @@ func (r *Recovery) pullForward(ctx context.Context, now int64) error {
 
 func (r *Recovery) reap(ctx context.Context, now int64, sessions []string, scores map[string]string) (recovered int, err error) {
 	named := r.ValidNames(slices.Clone(sessions))
-	unannounced, err := r.Absent(ctx, rediskey.Ready, named)
+	notReady, err := r.Absent(ctx, rediskey.Ready, named)
 	if err != nil {
 		return 0, err
 	}
 	found := round{now: now, grace: r.cfg.Grace().Milliseconds(), budget: r.burst(), later: map[string]string{}}
-	found.looked = protocol.Without(sessions, named) // invalid names, entered by an older version
-	for _, s := range protocol.Without(named, unannounced) {
-		found.lookAgain(s, found.grace)
+	found.checked = protocol.Without(sessions, named) // invalid names, entered by an older version
+	for _, s := range protocol.Without(named, notReady) {
+		found.checkAgain(s, found.grace)
 	}
-	failed := r.lookInto(ctx, &found, unannounced)
+	failed := r.checkAll(ctx, &found, notReady)
 	w := protocol.Wakes(now, r.cfg.Grace(), found.ready...)
 	w.Due = protocol.Wakes(0, 0, found.waiting...).Due
 	err = protocol.InOrder(ctx, r.rdb,
 		func(p redis.Pipeliner) {
-			protocol.ListAgain(ctx, p, found.ready) // a plain producer has not listed it
+			protocol.ListAgain(ctx, p, found.ready) // a plain producer may not have listed them
 			w.Owned(ctx, p)
 		},
 		func(p redis.Pipeliner) { w.Ready(ctx, p) })
 	if err == nil {
 		// A session that was woken meanwhile has another score and stays.
-		err = protocol.RescoreUnchanged(ctx, r.rdb, rediskey.Owned, found.looked, scores, found.later)
+		err = protocol.RescoreUnchanged(ctx, r.rdb, rediskey.Owned, found.checked, scores, found.later)
 	}
 	return len(found.ready), errors.Join(failed, err)
 }
 
-// lookInto sorts sessions until the budget is used up. After a long outage most sessions
-// are left for later runs.
-func (r *Recovery) lookInto(ctx context.Context, found *round, sessions []string) (failed error) {
+// checkAll sorts sessions until the budget is used up. After a long outage most sessions are left
+// for later runs.
+func (r *Recovery) checkAll(ctx context.Context, found *round, sessions []string) (failed error) {
 	looked := 0
 	for batch := range slices.Chunk(sessions, reapBatch) {
 		if found.left() == 0 {
@@ -107,9 +107,10 @@ func (r *Recovery) lookInto(ctx context.Context, found *round, sessions []string
 		if err != nil {
 			return errors.Join(failed, err)
 		}
-		found.looked = append(found.looked, protocol.Without(batch, busy)...)
+		found.checked = append(found.checked, protocol.Without(batch, busy)...)
 		for len(busy) > 0 && found.left() > 0 {
-			// As many as may still be recovered. If most have an owner, twice as many each time.
+			// As many as may still be recovered. If most have an owner, the number doubles each
+			// time.
 			n := min(len(busy), max(found.left(), looked))
 			for i, l := range protocol.Look(ctx, r.rdb, busy[:n]) {
 				failed = errors.Join(failed, found.sort(busy[i], l))
@@ -121,20 +122,20 @@ func (r *Recovery) lookInto(ctx context.Context, found *round, sessions []string
 	return failed
 }
 
-// round collects what one run of Reap does with the sessions that it has looked at.
+// round collects what one run of Reap does with the sessions that it has checked.
 type round struct {
 	now, grace int64 // ms
 	budget     int   // how many it may recover
 
 	ready, waiting []protocol.WakeUp
-	looked         []string          // leave the owned index,
-	later          map[string]string // unless they get this score instead
+	checked        []string          // these leave the owned index,
+	later          map[string]string // except those that get this score instead
 }
 
 func (r *round) left() int { return r.budget - len(r.ready) }
 
-func (r *round) lookAgain(session string, in int64) {
-	r.looked = append(r.looked, session)
+func (r *round) checkAgain(session string, in int64) {
+	r.checked = append(r.checked, session)
 	r.later[session] = strconv.FormatInt(r.now+in, 10)
 }
 
@@ -142,19 +143,19 @@ func (r *round) sort(session string, l protocol.Looked) error {
 	switch {
 	case l.Err != nil:
 		// A broken session must not stop the others. It is tried again later.
-		r.lookAgain(session, timerCeiling.Milliseconds())
+		r.checkAgain(session, timerCeiling.Milliseconds())
 		return fmt.Errorf("look at %s: %w", session, l.Err)
 	case l.What == protocol.LookOwned:
-		r.lookAgain(session, max(l.N, 1))
+		r.checkAgain(session, max(l.N, 1))
 	case l.What == protocol.LookReady && r.left() == 0:
-		// Stays where it is for the next run.
+		// It stays where it is for the next run.
 	case l.What == protocol.LookReady:
 		r.ready = append(r.ready, protocol.WakeUp{Session: session}) // waking it renews its place in the owned index
 	case l.What == protocol.LookWait:
 		r.waiting = append(r.waiting, protocol.WakeUp{Session: session, At: l.N})
-		r.looked = append(r.looked, session)
+		r.checked = append(r.checked, session)
 	default:
-		r.looked = append(r.looked, session)
+		r.checked = append(r.checked, session)
 	}
 	return nil
 }

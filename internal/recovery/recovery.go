@@ -15,7 +15,7 @@ type Recovery struct {
 	alone protocol.Alone
 }
 
-// New makes one for the consumer's worker.
+// New makes the Recovery of the consumer's worker.
 func New(rdb redis.UniversalClient, c *protocol.Consumer) *Recovery {
 	return &Recovery{Walker: c.Walker, rdb: rdb, cfg: c.Config(), alone: c.Alone()}
 }

@@ -12,11 +12,11 @@ import (
 	"turnstile/internal/rediskey"
 )
 
-// Sweep looks at every session and finds those that can be claimed and are in no index:
-// their sender died half-way, a plain asynq.Client stored a task, or somebody pressed Run
-// or Resume in asynqmon. It wakes a few at once and leaves the rest to Reap. One worker
-// sweeps in an interval; the calls of the others return 0 at once. It returns how many
-// sessions it found and how long to wait before the next call.
+// Sweep checks every session and finds those that can be claimed and are in no index: their
+// sender died half-way, a plain asynq.Client stored a task, or somebody pressed Run or Resume in
+// asynqmon. It wakes a few at once and leaves the rest to Reap. One worker sweeps in an interval;
+// the calls of the others return 0 at once. It returns how many sessions it found and how long to
+// wait before the next call.
 func (r *Recovery) Sweep(ctx context.Context, interval time.Duration) (found int, pause time.Duration, err error) {
 	lease, began := min(interval, protocol.AloneFor), time.Now()
 	if ok, err := r.alone.Take(ctx, "sweep", lease); !ok {
@@ -35,7 +35,7 @@ func (r *Recovery) Sweep(ctx context.Context, interval time.Duration) (found int
 		return errors.Join(ctx.Err(), r.alone.Yield(ctx, "sweep", lease))
 	}
 	err = r.EverySession(ctx, visit)
-	// No more than half of the time is spent in sweeps, however long they take.
+	// Sweeps take at most half of the time, however slow they are.
 	took := time.Since(began)
 	pause = max(interval-took, took)
 	return found, pause, errors.Join(failed, err, r.alone.Yield(ctx, "sweep", pause))
@@ -43,7 +43,7 @@ func (r *Recovery) Sweep(ctx context.Context, interval time.Duration) (found int
 
 // sweep wakes up to budget of the sessions.
 func (r *Recovery) sweep(ctx context.Context, now int64, sessions []string, budget int) (found int, err error) {
-	if sessions, err = r.forgotten(ctx, now, sessions); err != nil || len(sessions) == 0 {
+	if sessions, err = r.unwatched(ctx, now, sessions); err != nil || len(sessions) == 0 {
 		return 0, err
 	}
 	sessions, err = r.WithTasks(ctx, sessions, rediskey.Session.Pending, rediskey.Session.Active, rediskey.Session.Scheduled, rediskey.Session.Retry, rediskey.Session.Stopped)
@@ -51,7 +51,7 @@ func (r *Recovery) sweep(ctx context.Context, now int64, sessions []string, budg
 		return 0, err
 	}
 	var names []any
-	var known, late []redis.Z
+	var known, overdue []redis.Z
 	var ups []protocol.WakeUp
 	for i, l := range protocol.Look(ctx, r.rdb, sessions) {
 		s := sessions[i]
@@ -61,14 +61,14 @@ func (r *Recovery) sweep(ctx context.Context, now int64, sessions []string, budg
 		case l.Err != nil:
 			err = errors.Join(err, fmt.Errorf("look at %s: %w", s, l.Err))
 		case l.What == protocol.LookOwned:
-			late = append(late, redis.Z{Score: float64(l.Now + l.N), Member: s}) // its sentinel's end
-		case l.What == protocol.LookReady && l.N == 1: // a dead owner's
-			late = append(late, redis.Z{Score: float64(now), Member: s})
+			overdue = append(overdue, redis.Z{Score: float64(l.Now + l.N), Member: s}) // at its sentinel's end
+		case l.What == protocol.LookReady && l.N == 1: // its owner died
+			overdue = append(overdue, redis.Z{Score: float64(now), Member: s})
 		case l.What == protocol.LookReady:
 			if found++; found <= budget {
 				ups = append(ups, protocol.WakeUp{Session: s})
 			} else {
-				late = append(late, redis.Z{Score: float64(now), Member: s})
+				overdue = append(overdue, redis.Z{Score: float64(now), Member: s})
 			}
 		case l.What == protocol.LookWait:
 			ups = append(ups, protocol.WakeUp{Session: s, At: l.N})
@@ -80,14 +80,14 @@ func (r *Recovery) sweep(ctx context.Context, now int64, sessions []string, budg
 			p.SAdd(ctx, rediskey.AllQueues, names...)
 			p.ZAddNX(ctx, rediskey.Sessions, known...)
 			w.Owned(ctx, p)
-			protocol.QueueRecovery(ctx, p, late...)
+			protocol.QueueRecovery(ctx, p, overdue...)
 		},
 		func(p redis.Pipeliner) { w.Ready(ctx, p) })
 	return found, errors.Join(err, failed)
 }
 
-// forgotten keeps the sessions that neither a worker nor Reap will find.
-func (r *Recovery) forgotten(ctx context.Context, now int64, sessions []string) ([]string, error) {
+// unwatched returns the sessions that neither a worker nor Reap will find.
+func (r *Recovery) unwatched(ctx context.Context, now int64, sessions []string) ([]string, error) {
 	rest, err := r.Absent(ctx, rediskey.Ready, sessions)
 	if err != nil || len(rest) == 0 {
 		return nil, err
@@ -96,11 +96,11 @@ func (r *Recovery) forgotten(ctx context.Context, now int64, sessions []string) 
 	if err != nil {
 		return nil, err
 	}
-	forgotten := rest[:0]
+	unwatched := rest[:0]
 	for i, s := range rest {
 		if next[i] == 0 || next[i] > float64(now) {
-			forgotten = append(forgotten, s)
+			unwatched = append(unwatched, s)
 		}
 	}
-	return forgotten, nil
+	return unwatched, nil
 }

@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	historyEntries = 20   // that /history shows
-	historyMost    = 1000 // that it can be asked for
-	historyText    = 2000 // bytes of each that it shows
+	historyEntries = 20   // shown by /history
+	historyMost    = 1000 // the most that a user can request
+	historyText    = 2000 // bytes shown of each entry
 )
 
 func history(ctx context.Context, c Operations, sessionKey, args string) (string, error) {
@@ -41,7 +41,7 @@ func history(ctx context.Context, c Operations, sessionKey, args string) (string
 	return b.String(), nil
 }
 
-// line shows an entry to a person.
+// line formats an entry for a person.
 func line(e session.Entry) string {
 	switch {
 	case e.Tool != nil && e.Tool.Error != "":

@@ -12,7 +12,7 @@ import (
 	"turnstile/pkg/session"
 )
 
-// Operations are what commands do to a session.
+// Operations are the calls that commands make.
 type Operations interface {
 	Session(ctx context.Context, sessionKey string) (session.Info, error)
 	ResumeRecord(ctx context.Context, sessionKey string) (resume.Record, error)
@@ -32,7 +32,7 @@ type Operations interface {
 type Command struct {
 	Name       string
 	args, help string
-	run        func(ctx context.Context, c Operations, sessionKey, args string) (string, error) // nil: it is a message
+	run        func(ctx context.Context, c Operations, sessionKey, args string) (string, error) // nil: the command's text is a message
 }
 
 func commands() []Command {
@@ -54,7 +54,7 @@ func commands() []Command {
 	}
 }
 
-// named finds a command by its name with the slash.
+// named returns the command with this name, which includes the slash.
 func named(name string) (Command, bool) {
 	all := commands()
 	i := slices.IndexFunc(all, func(c Command) bool { return c.Name == name })
@@ -64,7 +64,7 @@ func named(name string) (Command, bool) {
 	return all[i], true
 }
 
-// Parse finds the command in a text: the first word, if the text has one line.
+// Parse returns the command in a text: its first word, if the text has only one line.
 func Parse(text string) (cmd Command, args string, ok bool) {
 	text = strings.TrimSpace(text)
 	if strings.Contains(text, "\n") {
@@ -75,14 +75,14 @@ func Parse(text string) (cmd Command, args string, ok bool) {
 	return cmd, strings.TrimSpace(args), ok
 }
 
-// argsError tells the user what is wrong with a command's arguments. The command was not
-// carried out. Commands return it as an error, and Run makes a reply of it.
+// argsError tells the user what is wrong with a command's arguments. The command was not carried
+// out. Commands return it as an error, and Run turns it into the reply.
 type argsError string
 
 func (b argsError) Error() string { return string(b) }
 
-// Run carries out the command and returns the reply to the user. With invalid the reply
-// says what is wrong with args, and nothing was done.
+// Run carries out the command and returns the reply to the user. If invalid, the reply says what
+// is wrong with args, and nothing was done.
 func (cmd Command) Run(ctx context.Context, c Operations, sessionKey, args string) (reply string, invalid bool, err error) {
 	switch {
 	case args != "" && cmd.args == "":
@@ -142,7 +142,7 @@ func status(ctx context.Context, c Operations, sessionKey, _ string) (string, er
 	case r.Suspended:
 		lines = append(lines, "It was interrupted too often: the next message begins a new conversation.")
 	case r.Pending:
-		lines = append(lines, "Its last turn was interrupted; the next one will be told.")
+		lines = append(lines, "Its last turn was interrupted; the next one gets a note.")
 	}
 	if s.Archived > 0 {
 		lines = append(lines, counted(s.Archived, "message is", "messages are")+" archived; /resume reruns those that a /stop or a failure ended.")
@@ -226,7 +226,7 @@ func queue(ctx context.Context, c Operations, sessionKey, args string) (string, 
 	return "Messages while the session is busy: " + set.String(), nil
 }
 
-// refusal makes an argsError of an error about the user's words.
+// refusal turns an error about the user's words into an argsError.
 func refusal(err error) error {
 	if errors.Is(err, session.ErrInvalid) {
 		return argsError(nothingChanged(err))
@@ -291,7 +291,7 @@ func rerun(ctx context.Context, c Operations, sessionKey, _ string) (string, err
 	return "Rerunning " + counted(n, "message", "messages") + ".", nil
 }
 
-// counted is a number with its noun.
+// counted returns a number with its noun.
 func counted(n int, one, several string) string {
 	if n == 1 {
 		return "1 " + one

@@ -5,19 +5,19 @@ import (
 	"strings"
 )
 
-// agentCommands are commands of agents that look like one of ours with a typing error.
+// agentCommands are commands of agents that look like a misspelt command of ours.
 var agentCommands = map[string]bool{
 	"/stats": true, // Gemini CLI
 }
 
-// surest is how long a command's name must be, with its slash, for one wrong letter to be
-// taken for a typing error: "/now" and "/net" are no "/new".
+// surest is the shortest name of a command, with its slash, in which one wrong letter counts as a
+// typing error. Shorter ones are too ambiguous: "/now" and "/net" are not "/new".
 const surest = 5
 
-// Suggest returns the reply to a text that is probably a command with a typing error:
-// its first word is no command, but has one letter too many, too few or wrong, two
-// exchanged, or another case, and what follows fits the command. Any other text that
-// begins with a slash is a message: agents have commands of their own.
+// Suggest returns the reply to a text that is probably a misspelt command: its first word is not
+// a command, but has one letter too many, too few or wrong, two letters exchanged, or another
+// case, and its arguments fit the command. Any other text that begins with a slash is a message,
+// because agents have commands of their own.
 func Suggest(text string) (reply string, ok bool) {
 	text = strings.TrimSpace(text)
 	name, args, _ := strings.Cut(text, " ")
@@ -45,7 +45,7 @@ func mistyped(word, command string) bool {
 	if word != command && (len(c) < surest || len(w)-len(c) > 1 || len(c)-len(w) > 1) {
 		return false
 	}
-	i := 0 // where they part
+	i := 0 // the first difference
 	for i < len(w) && i < len(c) && w[i] == c[i] {
 		i++
 	}

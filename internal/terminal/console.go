@@ -1,5 +1,5 @@
-// Package terminal lets a person at a terminal talk to one session: each line is
-// a message, and the answers are printed as they come.
+// Package terminal lets a person at a terminal talk to one session: each line is a message, and
+// the replies are printed as they arrive.
 package terminal
 
 import (
@@ -16,8 +16,8 @@ import (
 	"turnstile/pkg/session"
 )
 
-// unanswered is how many messages may be under way before the console reads on.
-const unanswered = 1000
+// maxOpen is how many messages may wait for their end before the console stops reading.
+const maxOpen = 1000
 
 // Console is one person's conversation.
 type Console struct {
@@ -26,22 +26,22 @@ type Console struct {
 	In      io.Reader
 	Screen  *Screen
 
-	Ephemeral bool // nothing is kept when the program ends
+	Ephemeral bool // Redis ends with the program
 
-	// Ended is called when nothing more will be typed: with nil at the end of the
-	// input (Ctrl-D), or with what went wrong. Optional.
+	// Ended is called when no more input will come: with nil at the end of the input (Ctrl-D), or
+	// with the error of reading. Optional.
 	Ended func(error)
 
-	waiting atomic.Int64 // messages that were not answered yet
+	waiting atomic.Int64 // messages that have not ended
 	shown   string       // the turn that was shown last
 }
 
-// Run takes messages and prints answers until ctx ends; after the input's end it
-// goes on printing. A read of the input that is under way then stays behind.
+// Run submits messages and prints replies until ctx ends; after the input's end it goes on
+// printing. A read of the input that is in progress at ctx's end is left behind.
 func (c *Console) Run(ctx context.Context) {
 	lines := make(chan string)
 	go c.read(ctx, lines)
-	messages := make(chan string, unanswered)
+	messages := make(chan string, maxOpen)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -89,14 +89,14 @@ func (c *Console) read(ctx context.Context, lines chan<- string) {
 	}
 }
 
-// promptIfIdle asks for the next line once all is answered.
+// promptIfIdle shows the prompt if no message is open.
 func (c *Console) promptIfIdle() {
 	if c.waiting.Load() == 0 {
 		c.Screen.Prompt()
 	}
 }
 
-// say puts one line in.
+// say submits one line.
 func (c *Console) say(ctx context.Context, line string, messages chan<- string) {
 	text := strings.TrimSpace(line)
 	if text == "" {
@@ -123,14 +123,13 @@ func (c *Console) say(ctx context.Context, line string, messages chan<- string) 
 	}
 }
 
-// follow prints the answer to one message. Those of a session come one after the
-// other anyway.
+// follow prints the reply to one message. Messages of a session end one after the other anyway.
 func (c *Console) follow(ctx context.Context, id string) {
 	t := Teller{Story: Story{Message: id, Mine: true, Ephemeral: c.Ephemeral, Allow: "/approve", Deny: "/deny"}, Screen: c.Screen}
 	end, err := c.Client.Follow(ctx, c.Session, id, func(e session.Event) {
 		switch {
-		case e.Turn != "" && e.Turn == c.shown: // several messages may be one turn, which is shown once
-		case e.Type == session.EventQueued: // the receipt has told
+		case e.Turn != "" && e.Turn == c.shown: // several messages may share a turn, which is shown once
+		case e.Type == session.EventQueued: // the receipt has shown it
 		default:
 			t.See(e)
 		}

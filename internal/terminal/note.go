@@ -11,10 +11,9 @@ import (
 	"turnstile/pkg/session"
 )
 
-// note is an event in one line, for a person who follows a message; own says that
-// the event's messages are that person's. alert: it is otherwise than expected. The
-// text is empty for what a person sees in another way, as the reply, or need not
-// see.
+// note returns an event as one line for a person who follows a message. own reports whether the
+// event's messages are that person's. alert is true for an unexpected event. The text is empty
+// for events that are shown in another way, such as the reply, or not at all.
 func note(e session.Event, own bool) (text string, alert bool) {
 	switch e.Type {
 	case string(agent.EventTitle):
@@ -47,7 +46,7 @@ func note(e session.Event, own bool) (text string, alert bool) {
 	return printable.Line(text), alert
 }
 
-// interruption is why a turn was interrupted, in words.
+// interruption returns why a turn was interrupted, in words.
 func interruption(reason string) string {
 	switch reason {
 	case resume.ReasonRestart:
@@ -60,7 +59,7 @@ func interruption(reason string) string {
 	return "an interruption (" + reason + ")"
 }
 
-// Ending is how a message ended that was not done, in one line.
+// Ending returns in one line how a message ended that was not done.
 func Ending(end session.Outcome) string {
 	status := string(end.Status)
 	switch {

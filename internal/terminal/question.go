@@ -9,11 +9,11 @@ import (
 	"turnstile/pkg/session"
 )
 
-// questionLen is how long a question may be, in characters: whoever allows
-// something has to see what.
+// questionLen is the longest question that is shown, in characters. It is long, because a user
+// who allows something must see what.
 const questionLen = 2000
 
-// question is what the agent asks the user, and how that is answered.
+// question shows what the agent asks, and the commands for the decision.
 func (s *Story) question(e session.Event) []Line {
 	text := "permission asked (" + printable.Line(e.CallID) + "): " + printable.Line(e.Name)
 	if more := printable.Line(e.Text); more != "" && more != printable.Line(e.Name) {
@@ -41,10 +41,10 @@ func decision(d string) string {
 	return printable.Line(d)
 }
 
-// bare needs no quotes in a shell. A ~ does, as in a=~.
+// bare matches a word that a shell needs no quotes for. A ~ needs them, as in a=~.
 var bare = regexp.MustCompile(`^[A-Za-z0-9._:@+=/-]+$`)
 
-// Quoted is a word as it is to be written in a shell.
+// Quoted returns a word as it must be written in a shell.
 func Quoted(word string) string {
 	word = printable.Line(word)
 	if bare.MatchString(word) {

@@ -16,40 +16,39 @@ const (
 	eraseLine   = "\r\x1b[K"
 )
 
-// Screen is a terminal that several write to: replies piece by piece, notes and
-// the log by the line. It keeps them apart, and puts the prompt or the status
-// back behind them. Replies may go to another place than all else, and either may be
-// a file.
+// Screen is a terminal with several writers: replies arrive piece by piece, notes and the log
+// line by line. It keeps them on separate lines, and writes the prompt or the status again after
+// them. Replies may go to a different place than the rest, and either place may be a file.
 //
-// All that it writes is made printable, wherever it goes, but for its own styles.
+// All output is made printable, except the screen's own styles.
 type Screen struct {
 	reply, side io.Writer
 	style       Style
-	watched     bool // side is a terminal: somebody looks on
-	live        bool // and what stands there can be written over
+	watched     bool // side is a terminal, where a person reads
+	live        bool // and its last line can be overwritten
 	shared      bool // reply and side are the same place
 
-	// Failed is told if a reply cannot be written. Optional.
+	// Failed is called if a reply cannot be written. Optional.
 	Failed func(error)
 
 	mu       sync.Mutex
 	prompted bool // the prompt is the last thing on the screen
 	midText  bool // a piece of a reply is
 	midAside bool // a piece of a thought is
-	closed   bool // nothing is asked for any more
+	closed   bool // no prompt is shown any more
 
-	status string // what is to be the last line
-	doing  string // the same, where there is no status
-	shown  bool   // one of them is
+	status string // the last line
+	doing  string // the last line without a status
+	shown  bool   // one of them is shown
 }
 
-// NewScreen is a terminal's.
+// NewScreen makes the Screen of a terminal.
 func NewScreen(out io.Writer, style Style) *Screen {
 	return &Screen{reply: out, side: out, style: style, watched: true, live: true, shared: true}
 }
 
-// NewSplitScreen writes replies to one place and all else to another, be they
-// terminals or not.
+// NewSplitScreen makes a Screen that writes replies to one place and the rest to another. Each
+// may be a terminal or not.
 func NewSplitScreen(reply, side io.Writer, environ []string) *Screen {
 	return &Screen{
 		reply: reply, side: side, style: StyleFor(IsTerminal(side), environ),
@@ -58,7 +57,7 @@ func NewSplitScreen(reply, side io.Writer, environ []string) *Screen {
 	}
 }
 
-// samePlace tells whether what is written to both ends up in one text.
+// samePlace reports whether what is written to both ends up in one text.
 func samePlace(a, b io.Writer) bool {
 	if reflect.TypeOf(a) == reflect.TypeOf(b) && reflect.TypeOf(a).Comparable() && a == b {
 		return true
@@ -76,11 +75,10 @@ func samePlace(a, b io.Writer) bool {
 	return err1 == nil && err2 == nil && os.SameFile(this, that)
 }
 
-// Line writes a line, or several, between whatever else there is.
+// Line writes one or more lines, apart from all other output.
 func (s *Screen) Line(text string) { s.Styled(printable.Text(text)) }
 
-// Styled is a Line with styles in it. Its caller makes other people's words in it
-// printable.
+// Styled is Line for text with styles. Its caller must make foreign text in it printable.
 func (s *Screen) Styled(text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -99,13 +97,13 @@ func (s *Screen) Tell(l Line) {
 	s.Styled(s.style.tone(l))
 }
 
-// Status keeps one line at the end of the screen, which the next call rewrites in
-// place; "" takes it away. It gives way to a prompt, and to a text until its line
-// is at an end. What does not fit into the terminal's width is cut off.
+// Status keeps one line at the end of the screen, which the next call overwrites; "" removes it.
+// A prompt hides it, and so does an unfinished line of text. It is truncated to the terminal's
+// width.
 func (s *Screen) Status(text string) { s.last(&s.status, text) }
 
-// Doing is a Status that gives way to another one, in the tone of what is said beside
-// a reply. Where it cannot be written over it is not shown.
+// Doing is a faint Status that is hidden while another is set. It is not shown where it could not
+// be overwritten.
 func (s *Screen) Doing(text string) {
 	if s.live {
 		s.last(&s.doing, text)
@@ -135,7 +133,7 @@ func (s *Screen) Write(p []byte) (int, error) {
 // Text writes a piece of a reply.
 func (s *Screen) Text(piece string) { s.text(printable.Text(piece)) }
 
-// JSON writes to where replies go, and leaves the meaning as it is.
+// JSON writes JSON to the place of replies and keeps its meaning.
 func (s *Screen) JSON(text string) { s.text(printable.JSON(text)) }
 
 func (s *Screen) text(piece string) {
@@ -152,8 +150,8 @@ func (s *Screen) text(piece string) {
 	s.show()
 }
 
-// Thought writes a piece of what the agent thinks, each line of it marked as such.
-// Where nobody looks on it is not shown.
+// Thought writes a piece of what the agent thinks, with a mark at each line. It is shown only on
+// a terminal.
 func (s *Screen) Thought(piece string) {
 	if !s.watched {
 		return
@@ -187,7 +185,7 @@ func (s *Screen) EndText() {
 	}
 }
 
-// Prompt asks for a line.
+// Prompt shows the prompt.
 func (s *Screen) Prompt() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -197,7 +195,7 @@ func (s *Screen) Prompt() {
 	}
 }
 
-// Close takes the prompt away for good. What is written is still shown.
+// Close removes the prompt for good. Later output is still shown.
 func (s *Screen) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -207,7 +205,7 @@ func (s *Screen) Close() {
 	}
 }
 
-// Typed says that the user has entered a line: the cursor is on the next.
+// Typed records that the user has entered a line, so the cursor is on the next.
 func (s *Screen) Typed() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -220,7 +218,7 @@ func (s *Screen) prompt() {
 	s.prompted = true
 }
 
-// show writes the status, unless the cursor's line is taken.
+// show writes the status, unless the cursor's line is in use.
 func (s *Screen) show() {
 	if s.prompted || s.midAside || s.shared && s.midText || s.shown {
 		return
@@ -236,8 +234,7 @@ func (s *Screen) show() {
 	s.shown = true
 }
 
-// clear takes the cursor of side to an empty line, and that of the reply too if it is
-// told.
+// clear moves the cursor of side to an empty line, and that of the reply too if reply is set.
 func (s *Screen) clear(reply bool) {
 	if s.prompted || s.shown {
 		s.write(eraseLine)
@@ -258,5 +255,5 @@ func (s *Screen) writeReply(text string) {
 	}
 }
 
-// write is best effort: a terminal that is gone is no reason to end.
+// write ignores errors: the program goes on without its terminal.
 func (s *Screen) write(text string) { _, _ = io.WriteString(s.side, text) }

@@ -11,36 +11,36 @@ import (
 	"turnstile/pkg/session"
 )
 
-// Tone is how loud a line is.
+// Tone is a line's importance.
 type Tone int
 
 // The tones.
 const (
-	Aside   Tone = iota // goes with the reply
-	Trouble             // something failed, which may well be in order
-	Alert               // otherwise than expected, or the user is asked for something
+	Aside   Tone = iota // accompanies the reply
+	Trouble             // something failed, which may be normal
+	Alert               // something unexpected, or a question to the user
 )
 
-// Line is one line for a person who follows a message, besides the reply. It has no
-// control characters.
+// Line is one line beside the reply, for a person who follows a message. It has no control
+// characters.
 type Line struct {
 	Text string
 	Tone Tone
 }
 
-// Story makes lines of the events of one message's turns. Each use of a tool is one
-// line, once it has ended.
+// Story turns the events of one message's turns into lines. Each use of a tool is one line, once
+// it has ended.
 type Story struct {
 	Message string // its id
-	Mine    bool   // all of the session's messages are the person's
+	Mine    bool   // all of the session's messages are this person's
 
-	Ephemeral bool // what is interrupted is lost
+	Ephemeral bool // Redis ends with the program: interrupted turns are lost
 
-	// Allow and Deny are what the person enters to answer a question, less its id.
+	// Allow and Deny are the commands for a decision, without the question's id.
 	Allow, Deny string
 
-	tools []tool // that have not ended
-	asked int    // questions that nobody has answered
+	tools []tool // running ones
+	asked int    // questions that wait for a decision
 	usage session.Usage
 	used  bool
 }
@@ -51,8 +51,7 @@ type tool struct {
 	began               time.Time
 }
 
-// See returns what there is to say of an event. Text, thoughts and raw events say
-// nothing here.
+// See returns the lines for an event. Text, thoughts and raw events have none.
 func (s *Story) See(e session.Event) (lines []Line) {
 	switch e.Type {
 	case string(agent.EventToolStart):
@@ -70,7 +69,7 @@ func (s *Story) See(e session.Event) (lines []Line) {
 		s.asked = max(0, s.asked-1)
 		return []Line{{Text: "permission " + printable.Line(e.CallID) + ": " + decision(e.Decision)}}
 	case session.EventTurnStarted, session.EventTurnRetry, session.EventTurnRequeued:
-		lines = s.unfinished("did not end", Trouble) // they are of an earlier run
+		lines = s.unfinished("did not end", Trouble) // the tools are of an earlier run
 		fallthrough
 	default:
 		if s.Ephemeral && e.Type == session.EventTurnRequeued {
@@ -85,8 +84,7 @@ func (s *Story) See(e session.Event) (lines []Line) {
 	return lines
 }
 
-// End returns what there is to say when the message has ended: of tools that never
-// did, and of what it has cost.
+// End returns the lines for the message's end: tools that did not end, and the usage.
 func (s *Story) End(end session.Outcome) []Line {
 	lines := s.unfinished("did not end", Trouble)
 	usage := s.usage
@@ -99,12 +97,11 @@ func (s *Story) End(end session.Outcome) []Line {
 	return lines
 }
 
-// Leave returns what there is to say when the message is followed no more before its
-// end.
+// Leave returns the lines for the end of following before the message's end.
 func (s *Story) Leave() []Line { return s.unfinished("still runs", Aside) }
 
-// Doing is the use of tools that goes on, in one line. It is empty while the agent
-// waits for an answer: the person has the word, and types it where this would stand.
+// Doing returns the running tools in one line. It is empty while a question waits: the person
+// types the decision where this line would be.
 func (s *Story) Doing() string {
 	n := len(s.tools)
 	if n == 0 || s.asked > 0 {
@@ -121,9 +118,9 @@ func (s *Story) Doing() string {
 	return text
 }
 
-// ended takes a tool out and tells how it went.
+// ended removes a tool and returns the line for its end.
 func (s *Story) ended(e session.Event) Line {
-	t := tool{name: toolName(cmp.Or(e.Name, e.CallID))} // it began before we looked
+	t := tool{name: toolName(cmp.Or(e.Name, e.CallID))} // it started before the following began
 	if i := slices.IndexFunc(s.tools, func(t tool) bool { return t.callID == e.CallID }); i >= 0 {
 		t = s.tools[i]
 		s.tools = slices.Delete(s.tools, i, i+1)

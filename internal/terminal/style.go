@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// Style puts emphasis on text, where it is on.
+// Style emphasizes text, if it is on.
 type Style bool
 
-// StyleFor is on for a terminal that knows colours and a user who did not turn
-// them off (NO_COLOR).
+// StyleFor is on for a terminal that supports colors, unless the user has turned them off
+// (NO_COLOR).
 func StyleFor(terminal bool, environ []string) Style {
 	for _, entry := range environ {
 		if value, ok := strings.CutPrefix(entry, "NO_COLOR="); ok && value != "" {
@@ -19,7 +19,7 @@ func StyleFor(terminal bool, environ []string) Style {
 	return Style(terminal && !dumb(environ))
 }
 
-// dumb tells of a terminal that can only be written on.
+// dumb reports whether the terminal supports neither colors nor overwriting.
 func dumb(environ []string) bool { return slices.Contains(environ, "TERM=dumb") }
 
 func (s Style) code(code, text string) string {
@@ -29,19 +29,19 @@ func (s Style) code(code, text string) string {
 	return "\x1b[" + code + "m" + text + "\x1b[0m"
 }
 
-// Strong is for what must not be overlooked.
+// Strong is for text that must not be overlooked.
 func (s Style) Strong(text string) string { return s.code("1", text) }
 
-// Faint is for what is said beside the conversation.
+// Faint is for text beside the conversation.
 func (s Style) Faint(text string) string { return s.code("2", text) }
 
-// Trouble is for what failed, which may well be in order.
+// Trouble is for failures that may be normal.
 func (s Style) Trouble(text string) string { return s.code("33", text) }
 
-// Alert is for what went wrong, or is otherwise than expected.
+// Alert is for unexpected events and questions.
 func (s Style) Alert(text string) string { return s.code("1;33", text) }
 
-// tone is a line's text in its tone.
+// tone returns a line's text in its tone.
 func (s Style) tone(l Line) string {
 	switch l.Tone {
 	case Alert:

@@ -5,8 +5,8 @@ import (
 	"turnstile/pkg/session"
 )
 
-// Teller shows the events of one message's turns on a screen as they come: the reply
-// as it is, thoughts where somebody looks on, all else by the line.
+// Teller shows the events of one message's turns on a screen as they arrive: the reply as it is,
+// thoughts on a terminal only, all else line by line.
 type Teller struct {
 	Story
 	Screen *Screen
@@ -28,13 +28,13 @@ func (t *Teller) See(e session.Event) {
 	t.tell(t.Story.See(e))
 }
 
-// End shows what there is to say when the message has ended.
+// End shows the lines for the message's end.
 func (t *Teller) End(end session.Outcome) {
 	t.Screen.EndText()
 	t.tell(t.Story.End(end))
 }
 
-// Leave shows what there is to say when it is followed no more before that.
+// Leave shows the lines for the end of following before the message's end.
 func (t *Teller) Leave() {
 	t.Screen.EndText()
 	t.tell(t.Story.Leave())
@@ -47,8 +47,8 @@ func (t *Teller) tell(lines []Line) {
 	}
 }
 
-// Breaks tells whether the text before an event and that behind it are on lines of
-// their own: they are two replies, or what was said before a tool and after.
+// Breaks reports whether an event separates the text before and after it into lines of their own:
+// two replies, or the words before and after a tool.
 func Breaks(e session.Event) bool {
 	switch e.Type {
 	case string(agent.EventToolStart), session.EventTurnStarted, session.EventTurnRetry,

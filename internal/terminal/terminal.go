@@ -10,14 +10,14 @@ import (
 	"golang.org/x/term"
 )
 
-// IsTerminal tells whether a reader or writer is one.
+// IsTerminal reports whether a reader or writer is a terminal.
 func IsTerminal(stream any) bool {
 	f, ok := stream.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// fitting is what fits of a text into one line of a terminal, less the last
-// column, from which some go on to the next line by themselves.
+// fitting truncates a text to one line of a terminal, without the last column, after which some
+// terminals wrap at once.
 func fitting(stream any, text string) string {
 	f, ok := stream.(*os.File)
 	if !ok {
@@ -40,9 +40,9 @@ func fitting(stream any, text string) string {
 	return text
 }
 
-// Listens tells whether somebody can type into stream: it is a terminal, and
-// this program is not in the background of its shell. Should it be sent there
-// later, reads from the terminal fail instead of stopping the program.
+// Listens reports whether somebody can type into stream: it is a terminal, and this program is
+// not in the background of its shell. If the program is sent to the background later, reads from
+// the terminal fail instead of stopping it.
 func Listens(stream any) bool {
 	f, ok := stream.(*os.File)
 	if !ok || !term.IsTerminal(int(f.Fd())) {

@@ -11,14 +11,14 @@ import (
 	"turnstile/internal/printable"
 )
 
-// How long the parts of a tool's line may be, in characters.
+// The longest parts of a tool's line, in characters.
 const (
 	nameLen    = 60
 	inputLen   = 80
 	failureLen = 200
 )
 
-// String is a tool and its input, as "tool shell: make test".
+// String returns a tool and its input, such as "tool shell: make test".
 func (t tool) String() string {
 	text := "tool " + t.name
 	if t.input != "" {
@@ -34,8 +34,8 @@ func toolName(name string) string {
 	return name
 }
 
-// took is a duration as people read it. Events are gathered for a moment before
-// they are told, so it is not exact.
+// took formats a duration. It is not exact, because events are collected for a moment before they
+// are sent.
 func took(d time.Duration) string {
 	switch {
 	case d < 100*time.Millisecond:
@@ -46,8 +46,8 @@ func took(d time.Duration) string {
 	return d.Round(time.Second).String()
 }
 
-// brief is a tool's input in at most limit characters: the value of its only field,
-// or its fields as k=v.
+// brief formats a tool's input in at most limit characters: the value of its only field, or its
+// fields as k=v.
 func brief(input json.RawMessage, limit int) string {
 	fields, ok := fieldsOf(input)
 	switch {
@@ -58,7 +58,7 @@ func brief(input json.RawMessage, limit int) string {
 	}
 	var parts []string
 	for _, f := range fields {
-		text := value(f.value, limit*3/4) // so that one of them does not hide the others
+		text := value(f.value, limit*3/4) // so that one field does not hide the others
 		if strings.ContainsRune(text, ' ') && !strings.HasPrefix(text, `"`) {
 			text = `"` + text + `"`
 		}
@@ -67,13 +67,13 @@ func brief(input json.RawMessage, limit int) string {
 	return cut(strings.Join(parts, " "), limit)
 }
 
-// field is one of a JSON object's.
+// field is a field of a JSON object.
 type field struct {
 	name  string
 	value json.RawMessage
 }
 
-// fieldsOf reads a JSON object in its own order.
+// fieldsOf returns the fields of a JSON object in their order.
 func fieldsOf(text json.RawMessage) (fields []field, ok bool) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
@@ -91,7 +91,7 @@ func fieldsOf(text json.RawMessage) (fields []field, ok bool) {
 	return fields, true
 }
 
-// value is one JSON value: a text as it is if it is one line, all else as JSON.
+// value formats a JSON value: a text of one line as it is, all else as JSON.
 func value(raw json.RawMessage, limit int) string {
 	var s string
 	if json.Unmarshal(raw, &s) == nil && strings.IndexFunc(s, unicode.IsControl) < 0 {
@@ -104,7 +104,7 @@ func value(raw json.RawMessage, limit int) string {
 	return cut(printable.Line(b.String()), limit)
 }
 
-// cut shortens a text to limit characters.
+// cut truncates a text to limit characters.
 func cut(text string, limit int) string {
 	if runes := []rune(text); len(runes) > limit {
 		return strings.TrimRight(string(runes[:limit-1]), " ") + "…"

@@ -8,7 +8,7 @@ import (
 	"turnstile/pkg/session"
 )
 
-// usageLine is what a turn has used, in one line; empty if the agent did not tell.
+// usageLine returns a turn's usage in one line; empty if the agent did not report it.
 func usageLine(u session.Usage) string {
 	var parts []string
 	if u.InputTokens > 0 {
@@ -39,7 +39,7 @@ func usageLine(u session.Usage) string {
 	return "used: " + strings.Join(parts, ", ")
 }
 
-// count is a number of tokens: exact while it is short.
+// count formats a number of tokens, exactly while it is short.
 func count(n int64) string {
 	switch {
 	case n < 10_000:

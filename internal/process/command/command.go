@@ -1,6 +1,5 @@
-// Package command runs the programs of agents. Each is started under a guardian,
-// which sees to it that nothing of it outlives its turn, its worker or the lease on
-// its session; see internal/process/guardian.
+// Package command runs the programs of agents. Each runs under a guardian, so that nothing of it
+// outlives its turn, its worker or the lease on its session; see internal/process/guardian.
 package command
 
 import (
@@ -24,38 +23,35 @@ const exitTempFail = 75
 
 // Spec is what to start.
 type Spec struct {
-	// Argv is the program and its arguments. No shell is involved. A program
-	// without a slash is looked up in PATH.
+	// Argv is the program and its arguments. No shell is involved. A program without a slash is
+	// searched in PATH.
 	Argv []string
 
-	Env []string // NAME=value; nothing else is inherited. See Env
+	Env []string // NAME=value; nothing else is inherited; see Env
 	Dir string   // the working directory; empty: this program's
 
-	// Lease is that of the session. When it runs out unrenewed, the program is
-	// killed. Nil: there is none. See Lend.
+	// Lease is the session's lease. When it ends, the program is killed. Nil: no lease. See Lend.
 	Lease agent.Lease
 
-	Logger *slog.Logger // gets the program's stderr, by the line, at debug
+	Logger *slog.Logger // gets the program's stderr, line by line, at level debug
 
-	// Hold is how many bytes of stdout the system is to hold until they are read,
-	// where it can: for programs that do not wait at their end for what nobody has
-	// read yet. Zero: as many as usual, 64 KiB on Linux.
+	// Hold is how many bytes of unread stdout the system should hold, where it can. It is for
+	// programs that exit without waiting until all is read. Zero: the system's default, 64 KiB on
+	// Linux.
 	Hold int
 
-	// Socket makes stdin a socket. Other processes of the user cannot open one through
-	// /proc and write into it; the program itself cannot open /dev/stdin then, as shell
-	// scripts do.
+	// Socket makes stdin a socket. Other processes of the user cannot open a socket through /proc
+	// and write into it. But the program itself cannot open /dev/stdin then, as shell scripts do.
 	Socket bool
 }
 
-// Command is a program at work.
+// Command is a running program.
 type Command struct {
-	// Stdin is the caller's to write and, to tell the program that nothing more will
-	// come, to close.
+	// Stdin is for the caller to write. Closing it shows the program that nothing more will come.
 	Stdin *os.File
 
-	// Stdout is to be read until its end, which comes soon after the program and
-	// what it started are gone: Wait sees to that.
+	// Stdout must be read until its end. Wait makes it end soon after the program and its
+	// children have ended.
 	Stdout io.Reader
 
 	process *guardian.Process
@@ -67,8 +63,8 @@ type Command struct {
 	once    sync.Once // the first Wait cleans up
 }
 
-// Start starts a program. Every error is Retryable. That the program cannot be
-// started is mostly told here; what only the guardian finds out is told by Wait.
+// Start starts a program. Every error is agent.Retryable. Failures that only the guardian notices
+// are in the Status of Wait.
 //
 // Wait must be called, or files stay open.
 func Start(spec Spec) (*Command, error) {
@@ -108,19 +104,19 @@ func notStarted(err error) error {
 	return agent.Retryable(fmt.Errorf("could not start the agent: %w", err))
 }
 
-// Lend puts the program under another lease, or under none: a program that goes on
-// living between two turns is then nobody's. The program must be idle.
+// Lend puts the program under another lease, or under none, for a program that goes on running
+// between two turns. The program must be idle.
 func (c *Command) Lend(lease agent.Lease) { c.lender.lend(lease) }
 
-// Interrupt sends SIGINT to the program's process group, and SIGKILL when the grace
-// has passed. A second one changes nothing.
+// Interrupt sends SIGINT to the program's process group, and SIGKILL after the grace. Further
+// calls change nothing.
 func (c *Command) Interrupt(grace time.Duration) { c.process.Interrupt(grace) }
 
 // Kill sends SIGKILL to everything that the program has started.
 func (c *Command) Kill() { c.process.Kill() }
 
-// End ends the program because ctx has: at once if the session was lost, for the
-// next owner may start its own.
+// End ends the program because ctx has ended: at once if the lease was lost, because the next
+// owner may start its own.
 func (c *Command) End(ctx context.Context, grace time.Duration) {
 	if errors.Is(context.Cause(ctx), agent.ErrLeaseLost) {
 		c.Kill()
@@ -129,18 +125,18 @@ func (c *Command) End(ctx context.Context, grace time.Duration) {
 	c.Interrupt(grace)
 }
 
-// Done is closed when the program and what it has started are gone.
+// Done is closed when the program and everything that it started have ended.
 func (c *Command) Done() <-chan struct{} { return c.process.Done() }
 
-// Wait waits for Done. Stdout then ends when what is in it was read; CloseOutput is
-// to be called after that.
+// Wait waits for Done. After that Stdout ends at its last byte. Call CloseOutput when it has been
+// read.
 func (c *Command) Wait() guardian.Status {
 	status := c.process.Wait()
 	c.once.Do(func() {
 		c.lender.end()
 		_ = c.Stdin.Close()
-		// All writers are gone, except somebody who was handed the files and left
-		// the family. What is in the pipes is read, no more.
+		// All writers have ended, except processes that inherited the files and left the family.
+		// Only what is in the pipes now is read.
 		_ = c.stdio.out.read.SetReadDeadline(time.Now().Add(drainTime))
 		_ = c.stdio.err.read.SetReadDeadline(time.Now().Add(drainTime))
 		c.heard.Wait()
@@ -152,12 +148,12 @@ func (c *Command) Wait() guardian.Status {
 	return status
 }
 
-// CloseOutput closes Stdout. A reader that is at it gets an error.
+// CloseOutput closes Stdout. A read in progress fails.
 func (c *Command) CloseOutput() { _ = c.stdio.out.read.Close() }
 
-// Unfit is why a program's end says nothing about its work: it could not be started,
-// or was killed by its guardian or with it. Every such error is Retryable, but that of
-// a dead guardian's program of which something lives; nil: there is none.
+// Unfit returns an error if a program's end says nothing about its work, or nil: the program
+// could not be started, or was killed by its guardian or with it. The error is agent.Retryable,
+// unless processes of a dead guardian's program are still alive.
 func Unfit(status guardian.Status) error {
 	switch {
 	case status.StartError != nil:
@@ -172,8 +168,8 @@ func Unfit(status guardian.Status) error {
 	return nil
 }
 
-// Failure is what a program's signal or exit code says, with its last words on
-// stderr; nil for exit code 0. 75 is Retryable. Call it after Wait.
+// Failure returns the error of a program's signal or exit code, with the end of its stderr; nil
+// for exit code 0. That of 75 is agent.Retryable. Call it after Wait.
 func (c *Command) Failure(status guardian.Status) error {
 	switch {
 	case status.Signal != 0:
@@ -186,17 +182,16 @@ func (c *Command) Failure(status guardian.Status) error {
 	return nil
 }
 
-// WithStderr is an error with the program's last words on stderr, if there are any.
-// Call it after Wait.
+// WithStderr makes an error with the end of the program's stderr, if there is any. Call it after
+// Wait.
 func (c *Command) WithStderr(what string) error { return c.LastWords(errors.New(what)) }
 
-// Stderr is the end of what the program wrote to stderr, some KiB, for those who
-// look for a certain sentence in it. Call it after Wait.
+// Stderr returns the last few KiB of the program's stderr, to search for a certain sentence. Call
+// it after Wait.
 func (c *Command) Stderr() string { return c.stderr.all() }
 
-// LastWords is err with the program's last words on stderr behind it, if there are
-// any and it does not end with them already; nil stays nil. Before Wait they are the
-// last ones so far.
+// LastWords adds the end of the program's stderr to err, unless it is empty or err ends with it
+// already. nil stays nil. Before Wait it adds what was written so far.
 func (c *Command) LastWords(err error) error {
 	last := c.stderr.last()
 	if err == nil || last == "" || strings.HasSuffix(err.Error(), last) {
@@ -205,11 +200,11 @@ func (c *Command) LastWords(err error) error {
 	return fmt.Errorf("%w: %s", err, last)
 }
 
-// ForgetStderr is for a program that goes on after a turn has ended well: what it had
-// to say about that one is not the reason of a later failure.
+// ForgetStderr forgets the stderr of a turn that ended well. A program that goes on may fail
+// later for another reason.
 func (c *Command) ForgetStderr() { c.stderr.forget() }
 
-// Interrupted is the error of a turn whose context has ended.
+// Interrupted returns the error of a turn whose context has ended.
 func Interrupted(ctx context.Context) error {
 	return fmt.Errorf("the agent was interrupted: %w", context.Cause(ctx))
 }

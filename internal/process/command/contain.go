@@ -6,9 +6,8 @@ import (
 	"runtime/debug"
 )
 
-// Contained is the error of f, or a panic in it as one, of which the log has the stack.
-// What an agent writes must end no more than its turn: the same process runs the turns of
-// others.
+// Contained returns the error of f. It turns a panic in f into an error and logs the stack:
+// output of one agent must not end the process, which also runs other agents' turns.
 func Contained(logger *slog.Logger, f func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {

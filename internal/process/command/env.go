@@ -8,19 +8,20 @@ import (
 	"turnstile/pkg/agent"
 )
 
-// What every command gets of the worker's environment.
+// basicEnv are the variables that every command gets from the worker's environment.
 var basicEnv = []string{"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_*", "TZ", "TERM", "TMPDIR"}
 
 const ownPrefix = "TURNSTILE_"
 
-// Env chooses what of the worker's environment a program gets, beside the basics.
+// Env selects the variables of the worker's environment that a program gets, beside the basic
+// ones.
 type Env struct {
 	names    map[string]bool
 	prefixes []string
 }
 
-// NewEnv takes names of further variables. One that ends in * stands for all that
-// begin so. REDIS_URL and names that begin with TURNSTILE_ are an error.
+// NewEnv selects further variables by their names. A name that ends in * matches every name with
+// that beginning. REDIS_URL and names that begin with TURNSTILE_ are errors.
 func NewEnv(extra []string) (Env, error) {
 	f := Env{names: map[string]bool{}}
 	for _, name := range append(append([]string{}, basicEnv...), extra...) {
@@ -38,7 +39,7 @@ func NewEnv(extra []string) (Env, error) {
 	return f, nil
 }
 
-// private names are never passed on, whatever a prefix says.
+// private reports whether a variable is never passed on, even if a prefix matches it.
 func private(name string) bool {
 	return name == "REDIS_URL" || name == "REDIS_URL_FILE" || strings.HasPrefix(name, ownPrefix)
 }
@@ -58,7 +59,7 @@ func (f Env) passes(name string) bool {
 	return false
 }
 
-// ForTurn is the environment of a program that runs one turn.
+// ForTurn returns the environment of a program that runs one turn.
 func (f Env) ForTurn(environ []string, turn agent.Turn) []string {
 	message := ""
 	if len(turn.Messages) > 0 {
@@ -72,7 +73,7 @@ func (f Env) ForTurn(environ []string, turn agent.Turn) []string {
 	)
 }
 
-// ForSession is the environment of a program that runs several turns of a session.
+// ForSession returns the environment of a program that runs several turns of a session.
 func (f Env) ForSession(environ []string, session string) []string {
 	env := make([]string, 0, 24)
 	for _, entry := range environ {

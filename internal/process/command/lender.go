@@ -8,8 +8,8 @@ import (
 	"turnstile/pkg/agent"
 )
 
-// lender passes the renewals of a lease on to a guardian. It looks often enough to
-// see each of them long before the guardian's knowledge runs out.
+// lender passes the renewals of a lease to a guardian. It checks often enough to pass on each of
+// them long before the deadline that the guardian knows.
 type lender struct {
 	process *guardian.Process
 
@@ -37,7 +37,7 @@ func (l *lender) lend(lease agent.Lease) {
 	l.feed()
 }
 
-// feed tells the guardian how long the lease lasts now. l.mu is held.
+// feed sends the guardian the lease's present deadline. l.mu is held.
 func (l *lender) feed() {
 	deadline := l.lease.Deadline()
 	wait := time.Second
@@ -45,7 +45,7 @@ func (l *lender) feed() {
 		l.process.Renew(deadline)
 		wait = max(time.Until(deadline)/3, 10*time.Millisecond)
 	}
-	var timer *time.Timer // not the lease tells whether it is the present one: one may come again
+	var timer *time.Timer // identifies the current loan: the same lease may be lent again
 	timer = time.AfterFunc(wait, func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()

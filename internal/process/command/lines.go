@@ -10,33 +10,32 @@ import (
 	"unicode/utf8"
 )
 
-// Limits of what a program may write in one turn. Beyond them the turn fails.
+// Limits of a program's output in one turn. Beyond them the turn fails.
 const (
-	MaxText   = 8 << 20  // bytes of the reply's text, which a worker holds and stores
+	MaxText   = 8 << 20  // bytes of the reply's text, which a worker has in memory and stores
 	MaxLine   = 8 << 20  // bytes of one line
 	MaxOutput = 64 << 20 // bytes of all lines
 )
 
-// ErrTooMuchText is about what made the text longer than MaxText.
+// ErrTooMuchText is the error about output that made the text longer than MaxText.
 var ErrTooMuchText = fmt.Errorf("with it the turn has more than %d MiB of text", MaxText>>20)
 
 // LineError is an error about one line of a program's output.
 type LineError struct {
 	Err error
 
-	// Cut: it was the last and had no end. The program may have died in it, and its
-	// exit code tells more.
+	// Cut reports that it was the last line and had no end. The program may have died while
+	// writing it; then its exit code is the better error.
 	Cut bool
 }
 
-// Error tells which line, and why.
+// Error says which line it is, and why.
 func (e *LineError) Error() string { return e.Err.Error() }
 
 func (e *LineError) Unwrap() error { return e.Err }
 
-// Lines calls each for every line of r that is not blank, without the blanks at
-// its ends. Every error is a *LineError, but for those of reading. A panic of each is an
-// error about its line.
+// Lines calls each for every line of r that is not blank, trimmed. Every error is a *LineError,
+// except errors of reading. A panic in each becomes an error about its line.
 func Lines(r io.Reader, logger *slog.Logger, each func(line []byte) error) error {
 	limited := &io.LimitedReader{R: r, N: MaxOutput + 1}
 	lines := bufio.NewScanner(limited)

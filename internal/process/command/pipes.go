@@ -14,7 +14,7 @@ type pipes struct{ in, out, err pipe }
 
 type pipe struct{ read, write *os.File }
 
-// open makes pipes, but for stdin where it is to be a socket.
+// open makes the pipes, and a socket for stdin if socket is set.
 func (p *pipes) open(socket bool) (err error) {
 	for _, one := range []*pipe{&p.in, &p.out, &p.err} {
 		if socket && one == &p.in {
@@ -36,19 +36,18 @@ func (p *pipes) closeAll() {
 	closeFiles(p.in.read, p.in.write, p.out.read, p.out.write, p.err.read, p.err.write)
 }
 
-// closeFiles may be given files that are closed already, or none.
+// closeFiles closes files, which may be nil or closed already.
 func closeFiles(files ...*os.File) {
 	for _, f := range files {
 		_ = f.Close()
 	}
 }
 
-// drainTime is how long a pipe may stay silent before it counts as empty, once
-// the command is gone.
+// drainTime is how long a pipe must stay silent to count as empty after the command has ended.
 const drainTime = 100 * time.Millisecond
 
-// drainingReader reads a pipe to its end. After a read deadline was set on the
-// pipe it also ends when nothing more is in it.
+// drainingReader reads a pipe to its end. After a read deadline was set on the pipe, it also ends
+// when the pipe is empty.
 type drainingReader struct{ file *os.File }
 
 func (d *drainingReader) Read(p []byte) (int, error) {
@@ -56,7 +55,7 @@ func (d *drainingReader) Read(p []byte) (int, error) {
 	if !errors.Is(err, os.ErrDeadlineExceeded) {
 		return n, err
 	}
-	// An expired deadline fails a read even when there is something to be read.
+	// An expired deadline fails a read even if there is something to read.
 	if d.file.SetReadDeadline(time.Now().Add(drainTime)) != nil {
 		return 0, io.EOF
 	}

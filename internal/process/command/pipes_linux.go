@@ -7,10 +7,10 @@ import (
 
 const setPipeSize = 1031 // F_SETPIPE_SZ of <linux/fcntl.h>, which package syscall lacks
 
-// widen lets a pipe hold so many bytes. It may not: a user's pipes are limited in
-// all, and then it stays as it is.
+// widen enlarges a pipe to hold size bytes. The system may refuse, because a user's pipes have a
+// limit together; then the pipe stays as it is.
 func widen(pipe *os.File, size int) {
-	conn, err := pipe.SyscallConn() // not Fd, which would make it a blocking one
+	conn, err := pipe.SyscallConn() // not Fd, which would make it blocking
 	if err != nil {
 		return
 	}

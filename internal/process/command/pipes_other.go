@@ -4,5 +4,5 @@ package command
 
 import "os"
 
-// widen is Linux's only.
+// widen works only on Linux.
 func widen(*os.File, int) {}

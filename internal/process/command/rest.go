@@ -6,28 +6,28 @@ import (
 	"sync"
 )
 
-// MaxResting is how many bytes a program may write between two turns, to stdout and
-// stderr together. It has been asked nothing, and reading it costs processor time.
+// MaxResting is how many bytes a program may write between two turns, to stdout and stderr
+// together. Nothing was requested of it then, and reading its output costs processor time.
 const MaxResting = 4 << 20
 
-// ErrTalked says that a program wrote more than MaxResting between two turns.
+// ErrTalked reports that a program wrote more than MaxResting between two turns.
 var ErrTalked = fmt.Errorf("it wrote more than %d MiB between two turns", MaxResting>>20)
 
-// Rest begins a pause between two turns. Once the program has written more than
-// MaxResting in it, talked is called, and nothing more is read: the program waits in its
-// next write until it is ended.
+// Rest begins a pause between two turns. When the program has written more than MaxResting in it,
+// Rest's talked is called and nothing more is read: the program blocks in its next write until it
+// is ended.
 func (c *Command) Rest(talked func()) { c.resting.begin(talked) }
 
-// Resume ends the pause. False: the program wrote too much in it.
+// Resume ends the pause. It returns false if the program wrote too much in it.
 func (c *Command) Resume() bool { return c.resting.end() }
 
-// resting counts what a program writes while it rests.
+// resting counts what a program writes between turns.
 type resting struct {
 	mu      sync.Mutex
 	on      bool
 	written int64
 	talked  func()
-	over    bool // more than MaxResting was written, for good
+	over    bool // set for good once more than MaxResting was written
 }
 
 func (r *resting) begin(talked func()) {
@@ -43,7 +43,7 @@ func (r *resting) end() bool {
 	return !r.over
 }
 
-// count takes so many bytes more, and reports whether that is too much.
+// count adds n bytes, and reports whether that is too much.
 func (r *resting) count(n int) bool {
 	r.mu.Lock()
 	first := false
@@ -60,7 +60,7 @@ func (r *resting) count(n int) bool {
 	return over
 }
 
-// reader is r until the program has written too much at rest.
+// reader wraps a reader, which fails once the program has written too much between turns.
 func (r *resting) reader(of io.Reader) io.Reader { return &restingReader{of, r} }
 
 type restingReader struct {

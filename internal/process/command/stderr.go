@@ -12,13 +12,13 @@ import (
 	"unicode/utf8"
 )
 
-// stderrKept is how much of a command's stderr is kept for the error message.
+// stderrKept is how many bytes of a command's stderr are kept for the error message.
 const stderrKept = 4 << 10
 
-// lastLines is how many lines of it the message has.
+// lastLines is how many of its lines the error message has.
 const lastLines = 3
 
-// stderrTail logs a command's stderr by the line and keeps its end.
+// stderrTail logs a command's stderr line by line and keeps its end.
 type stderrTail struct {
 	logger *slog.Logger
 	line   []byte
@@ -73,7 +73,7 @@ func (s *stderrTail) flush() {
 	s.line = s.line[:0]
 }
 
-// last are the last lines that are not blank, at most lastLines of them.
+// last returns the last lines that are not blank, at most lastLines.
 func (s *stderrTail) last() string {
 	var lines []string
 	for _, line := range slices.Backward(strings.FieldsFunc(Uncolored(s.all()), func(r rune) bool { return r == '\n' || r == '\r' })) {
@@ -90,17 +90,17 @@ func (s *stderrTail) last() string {
 
 var colors = regexp.MustCompile("\x1b\\[[0-9;]*[A-Za-z]")
 
-// Uncolored is a text without the colors of a terminal.
+// Uncolored removes the color codes of a terminal.
 func Uncolored(text string) string { return colors.ReplaceAllString(text, "") }
 
-// all is what was kept.
+// all returns what was kept.
 func (s *stderrTail) all() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return strings.ToValidUTF8(strings.TrimSpace(wholeStart(s.tail)), "\uFFFD")
 }
 
-// wholeStart leaves out a character whose beginning was cut off.
+// wholeStart removes a truncated character at the beginning.
 func wholeStart(tail []byte) string {
 	for i := 0; i < utf8.UTFMax && len(tail) > 0 && !utf8.RuneStart(tail[0]); i++ {
 		tail = tail[1:]

@@ -8,55 +8,56 @@ import (
 	"turnstile/internal/process/guardian"
 )
 
-// ClosedPatience is how long a program that has closed its stdout may go on, unless
-// its grace is longer: nothing more can come of it.
+// ClosedPatience is how long a program that has closed its stdout may go on, unless its grace is
+// longer: it can produce nothing more.
 const ClosedPatience = 5 * time.Second
 
-// Watch is what is known of a program at its work on a turn. The channels have other
-// writers; those that are nil never say anything.
+// Watch is how Supervise observes a program during a turn. Others write to the channels; a nil
+// channel is never ready.
 type Watch struct {
-	Grace time.Duration // from SIGINT to SIGKILL, for one that is told to stop
+	Grace time.Duration // from SIGINT to SIGKILL when the program is interrupted
 
-	// Bad gets an error about the program's output: it is told to stop.
+	// Bad receives an error about the program's output. The program is then interrupted.
 	Bad <-chan error
 
-	// Ended gets something when the program says that the turn has ended, and with
-	// whatever it says after that. One that is then silent for Linger is told to stop.
+	// Ended receives a value when the program reports the turn's end, and with all its output
+	// after that. A program that is then silent for Linger is interrupted.
 	Ended  <-chan struct{}
 	Linger time.Duration
 
-	// Closed is closed when the program's stdout has ended. One that goes on for
-	// Patience, and had not said that the turn has ended, is told to stop.
+	// Closed is closed at the end of the program's stdout. A program that goes on for Patience
+	// after that, and has not reported the turn's end, is interrupted.
 	Closed   <-chan struct{}
 	Patience time.Duration
 
-	// Pipes are whoever reads and writes the program's pipes: they end behind it.
+	// Pipes counts the goroutines that read and write the program's pipes. They end after the
+	// program.
 	Pipes *sync.WaitGroup
 }
 
-// Watched is what became of it.
+// Watched is the result of Supervise.
 type Watched struct {
 	guardian.Status
 
-	// Cause is why the program was told to stop, if it was: the turn's context ended, or
-	// what Bad had to say. The first counts.
+	// Cause is the first reason for which the program was interrupted, or nil: the turn's context
+	// ended, or an error from Bad.
 	Cause error
 
-	// Lingered: it was told to stop after it had said that the turn has ended. That
-	// stands, and the turn need not be run again, even if its context ended then.
+	// Lingered reports that the program was interrupted after it had reported the turn's end. The
+	// turn counts as ended and need not run again, even if its context ended then.
 	Lingered bool
 
-	WentOn bool // it was told to stop, for it did not exit after its stdout's end
+	WentOn bool // it was interrupted because it did not exit after closing its stdout
 }
 
-// Supervise waits for the program's end, and sees to it that it comes when it should.
+// Supervise waits for the program's end, and interrupts it when w or ctx requires that.
 func (c *Command) Supervise(ctx context.Context, w Watch) (was Watched) {
 	done, closed := ctx.Done(), w.Closed
 	var linger, patience <-chan time.Time
 	ended := func() {
 		linger, patience = time.After(w.Linger), nil
 	}
-	over := func() bool { // be it that it was said just now
+	over := func() bool { // also if the end was reported just now
 		select {
 		case <-w.Ended:
 			ended()

@@ -8,19 +8,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sharedClock is the machine's monotonic clock in ns. All processes read the
-// same one, so a deadline on it means the same to the worker and the guardian,
-// however long a line was under way or a process was stopped between two steps.
+// sharedClock is the machine's monotonic clock in ns. All processes read the same clock, so a
+// deadline on it means the same to the worker and to the guardian, however long a line takes to
+// arrive or a process is stopped in between.
 func sharedClock() int64 {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(clockID, &ts); err != nil {
-		panic(err) // every kernel that Go runs on has it
+		panic(err) // every kernel that Go supports has it
 	}
 	return ts.Nano()
 }
 
-// onSharedClock converts a deadline. The clock is read first: a pause between
-// the two readings makes the result too early, never too late.
+// onSharedClock converts a deadline. It reads the shared clock first: a pause between the two
+// readings makes the result too early, never too late.
 func onSharedClock(deadline time.Time) int64 {
 	now := sharedClock()
 	return now + int64(time.Until(deadline))

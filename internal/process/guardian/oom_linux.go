@@ -6,28 +6,28 @@ import (
 	"strings"
 )
 
-// An agent is killed before its worker when memory runs out: it counts as if it
-// used half of the machine's memory, or of its container's, more than it does.
+// When memory runs out, an agent is killed before its worker: its score counts half of the
+// machine's memory, or of its container's, as if the agent used it.
 const (
 	oomRaise = 500
 	oomMost  = 1000
 )
 
-// oomScore is this process's own score for the kernel's out-of-memory killer. A
-// process may raise it, and lower it again to what it was.
+// oomScore is this process's score for the kernel's out-of-memory killer. A process may raise it,
+// and lower it again to its former value.
 type oomScore struct{ file *os.File }
 
-// openOOMScore must come before conceal: the file then belongs to root.
+// openOOMScore must be called before conceal, after which the file belongs to root.
 func openOOMScore() oomScore {
 	file, err := os.OpenFile("/proc/self/oom_score_adj", os.O_RDWR, 0)
 	if err != nil {
-		return oomScore{} // no /proc: an agent runs without it
+		return oomScore{} // no /proc: the agent's score is not raised
 	}
 	return oomScore{file}
 }
 
-// raised starts a process with a higher score, which all that it starts inherits.
-// This one has its own score again afterwards.
+// raised starts a process with a raised score, which its children inherit, and then restores this
+// process's score.
 func (s oomScore) raised(start func()) {
 	if s.file == nil {
 		start()
@@ -46,5 +46,5 @@ func (s oomScore) raised(start func()) {
 	start()
 }
 
-// set does not report errors: a score is a preference.
+// set ignores errors: a score is only a preference.
 func (s oomScore) set(score int) { _, _ = s.file.WriteAt([]byte(strconv.Itoa(score)), 0) }

@@ -16,22 +16,21 @@ import (
 const clockID = unix.CLOCK_BOOTTIME
 
 func agentAttr() *syscall.SysProcAttr {
-	// Pdeathsig follows the thread that forks: run has locked it.
+	// Pdeathsig follows the thread that forks, which run has locked.
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
 
-// becomeSubreaper makes every orphan among the agent's descendants a child of
-// this process.
+// becomeSubreaper makes every orphan among the agent's descendants a child of this process.
 func becomeSubreaper() error {
 	return unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 }
 
-// conceal makes /proc show this process's memory, environment and files to root
-// only, and keeps others of its user from tracing it.
+// conceal hides this process's memory, environment and files in /proc from all but root, and
+// keeps other processes of its user from tracing it.
 func conceal() error { return unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) }
 
-// closeOnExecFrom keeps files from being inherited that the worker itself had
-// inherited without the flag.
+// closeOnExecFrom keeps children from inheriting files that the worker itself inherited without
+// the flag.
 func closeOnExecFrom(first int) {
 	if unix.CloseRange(uint(first), math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC) == nil {
 		return
@@ -39,17 +38,17 @@ func closeOnExecFrom(first int) {
 	closeOnExecListed(first, "/proc/self/fd")
 }
 
-// allGone reports whether nothing of the agent is left, given that this process
-// has no more children: as a subreaper it then has no descendants either.
+// allGone reports whether nothing of the agent is left, if this process has no more children: as
+// a subreaper it then has no descendants either.
 func allGone(int) bool { return true }
 
-// killAll sends SIGKILL to every descendant and answers how many there are that
-// may not be killed, and whether there are others.
+// killAll sends SIGKILL to every descendant. It returns how many may not be killed, and whether
+// there are others.
 func killAll(pgid int) (refused int, others bool) {
 	family, _ := descendants()
 	for _, p := range family {
 		if p.pgrp == pgid {
-			// At once for the whole group: no member can fork away from it.
+			// The whole group at once, so that no member can fork away from it.
 			_ = syscall.Kill(-pgid, syscall.SIGKILL)
 		}
 		if err := syscall.Kill(p.pid, syscall.SIGKILL); errors.Is(err, syscall.EPERM) {
@@ -61,9 +60,9 @@ func killAll(pgid int) (refused int, others bool) {
 	return refused, others
 }
 
-// killOrphans kills what a guardian that died left behind, and returns how many
-// processes it could not kill. A subreaper finds all of them, any other program
-// those of the guardian's session. That number stays taken while one is alive.
+// killOrphans kills the processes of a guardian that died, and returns how many it could not
+// kill. A subreaper finds all of them, any other program those in the guardian's session. That
+// session's number is not used again while one of them is alive.
 func killOrphans(guardian, _ int) (left int) {
 	if strays.on.Load() {
 		return strays.kill(2)
@@ -89,8 +88,8 @@ func killOrphans(guardian, _ int) (left int) {
 	return left
 }
 
-// lookForStrays is called after every guardian's end.
-func lookForStrays() { strays.lookSoon() }
+// lookForStrays must be called after every guardian's end.
+func lookForStrays() { strays.searchSoon() }
 
 type proc struct {
 	pid, ppid, pgrp, session int
@@ -98,9 +97,8 @@ type proc struct {
 	zombie bool // its main thread has ended; others may still run
 }
 
-// processes lists all there are. It is no atomic picture: callers repeat it. It
-// fails where no file can be opened: an agent can lower that limit of another
-// process of its user.
+// processes lists all processes. The list is not atomic, so callers repeat it. It fails where no
+// file can be opened: an agent can lower that limit of another process of its user.
 func processes() (found []proc, err error) {
 	dir, err := os.Open("/proc")
 	if err != nil {
@@ -121,7 +119,7 @@ func processes() (found []proc, err error) {
 			return nil, err
 		}
 		if err != nil {
-			continue // it is gone
+			continue // it has ended
 		}
 		if p, ok := parseStat(pid, stat); ok {
 			found = append(found, p)
@@ -130,7 +128,7 @@ func processes() (found []proc, err error) {
 	return found, nil
 }
 
-// descendants lists this process's, parents before their children.
+// descendants lists this process's descendants, parents before their children.
 func descendants() (found []proc, err error) {
 	all, err := processes()
 	if err != nil {
@@ -153,8 +151,8 @@ func descendants() (found []proc, err error) {
 	return found, nil
 }
 
-// parseStat reads /proc/PID/stat: "pid (name) state ppid pgrp session ...". The
-// name may contain anything, so fields count from the last parenthesis.
+// parseStat reads /proc/PID/stat: "pid (name) state ppid pgrp session ...". The name may contain
+// anything, so fields are counted from the last parenthesis.
 func parseStat(pid int, stat []byte) (proc, bool) {
 	i := bytes.LastIndexByte(stat, ')')
 	if i < 0 {

@@ -13,17 +13,16 @@ const clockID = unix.CLOCK_MONOTONIC
 
 func agentAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
-// becomeSubreaper: there is no such thing here, the process group must do.
+// becomeSubreaper does nothing: this system has no subreapers, only the process group.
 func becomeSubreaper() error { return nil }
 
-// conceal does nothing: there is no /proc, and the system decides who may trace a
-// process.
+// conceal does nothing: there is no /proc, and the system decides who may trace a process.
 func conceal() error { return nil }
 
-// adopt: there is no subreaper.
+// adopt does nothing: this system has no subreapers.
 func adopt() {}
 
-// LogTo does nothing here.
+// LogTo does nothing: only Linux has strays to log.
 func LogTo(*slog.Logger) {}
 
 func prepareForStrays() {}
@@ -32,7 +31,7 @@ func lookForStrays() {}
 
 func openOOMScore() oomScore { return oomScore{} }
 
-// oomScore is Linux's only.
+// oomScore does nothing: only Linux has the score.
 type oomScore struct{}
 
 func (oomScore) raised(start func()) { start() }
@@ -47,10 +46,10 @@ func killAll(pgid int) (refused int, others bool) {
 	return 0, syscall.Kill(-pgid, syscall.SIGKILL) == nil
 }
 
-// killOrphans kills what a guardian that died left behind, if it had told the
-// agent's process group.
+// killOrphans kills the agent's process group after its guardian died, if the guardian had
+// reported it.
 func killOrphans(_, pgid int) (left int) {
-	if pgid > 1 { // not of everybody
+	if pgid > 1 { // -1 would be every process
 		_ = syscall.Kill(-pgid, syscall.SIGKILL)
 	}
 	return 0

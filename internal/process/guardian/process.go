@@ -14,48 +14,46 @@ import (
 )
 
 const (
-	// lastWords bounds the wait for a report after the guardian's end: what it said
-	// is here by then.
+	// lastWords bounds the wait for a report after the guardian's end. A report has arrived by
+	// then.
 	lastWords = time.Second
 
-	// overdueAfter is how long a guardian may take to end after it had to kill its
-	// agent. It waits itself for what it may not kill.
+	// overdueAfter is how long a guardian may take to end after it had to kill its agent. The
+	// guardian itself waits for processes that it may not kill.
 	overdueAfter = giveUpAfter + 3*time.Second
 )
 
-// Spec is an agent's process to be started.
+// Spec describes an agent's process to start.
 type Spec struct {
-	Path string   // of the executable, as exec.LookPath finds it
+	Path string   // of the executable, as exec.LookPath returns it
 	Args []string // the whole command line, the program's name first
 	Env  []string // NAME=value; nothing else is inherited
 	Dir  string   // empty: the current directory
 
-	// The agent's files, inherited directly. The caller closes its own handles
-	// of them after Start.
+	// The agent's files, inherited directly. The caller closes its own handles after Start.
 	Stdin, Stdout, Stderr *os.File
 
-	// Deadline is when the lease ends. Zero: it does not.
+	// Deadline is the end of the lease. Zero: no lease.
 	Deadline time.Time
 }
 
 // Status is how an agent's process ended.
 type Status struct {
-	// StartError is set when the agent could not be started, and no other field
-	// is then.
+	// StartError is why the agent could not be started. If it is set, no other field is.
 	StartError error
 
 	Code   int            // the exit code, 0 if a signal ended it
 	Signal syscall.Signal // the signal that ended it, 0 if none did
 
-	// LeaseExpired: the guardian killed it, because the lease ran out.
+	// LeaseExpired reports that the guardian killed the agent because the lease ended.
 	LeaseExpired bool
 
-	// GuardianDied: the guardian was killed, or ended without a report. What it
-	// reported before is ignored.
+	// GuardianDied reports that the guardian was killed, or ended without a report. Its earlier
+	// reports are ignored.
 	GuardianDied bool
 
-	// Left counts processes of the agent that could not be killed, since they belong
-	// to another user. If GuardianDied, it is 1 also when they could not be counted.
+	// Left counts processes of the agent that could not be killed because they belong to another
+	// user. If GuardianDied, it is also 1 when they could not be counted.
 	Left int
 }
 
@@ -68,15 +66,14 @@ type Process struct {
 
 	mu       sync.Mutex // one order at a time
 	deadline int64
-	force    *time.Timer // kills a guardian that does not do as it is told
+	force    *time.Timer // kills a guardian that does not obey
 	forceAt  time.Time
 
 	status Status // written before done is closed
 }
 
-// Start starts a guardian that starts the agent. A failure to start the agent
-// itself is told by Wait's Status; Start's own error says that there is no
-// guardian.
+// Start starts a guardian, which starts the agent. Its error means that there is no guardian. A
+// failure to start the agent is in the Status of Wait.
 func Start(spec Spec) (*Process, error) {
 	if !Ready() {
 		return nil, ErrNoInit
@@ -93,13 +90,13 @@ func Start(spec Spec) (*Process, error) {
 	cmd := &exec.Cmd{
 		Path: self,
 		Args: []string{argv0},
-		// Not the worker's environment: the agent may read its parent's.
+		// Not the worker's environment, because the agent may read its parent's.
 		Env:        []string{envVar + "=1", "GOMAXPROCS=1"},
 		Stdin:      spec.Stdin,
 		Stdout:     spec.Stdout,
 		Stderr:     spec.Stderr,
 		ExtraFiles: []*os.File{theirs},
-		// Ctrl-C in the worker's terminal is the worker's business.
+		// Only the worker handles Ctrl-C in its terminal.
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
 	}
 	prepareForStrays()
@@ -119,8 +116,8 @@ func Start(spec Spec) (*Process, error) {
 	return p, nil
 }
 
-// executable is the path of this very binary. On Linux /proc/self/exe stays
-// right when the file was replaced by an upgrade meanwhile.
+// executable returns the path of this binary. On Linux /proc/self/exe stays right even if an
+// upgrade has replaced the file.
 func executable() (string, error) {
 	if runtime.GOOS == "linux" {
 		if _, err := os.Stat("/proc/self/exe"); err == nil {
@@ -130,9 +127,9 @@ func executable() (string, error) {
 	return os.Executable()
 }
 
-// watch waits for the guardian's end. A report counts only if the guardian then
-// exited by itself: any process of the user can kill a guardian, and one that was
-// quick enough at its start can speak in its name.
+// watch waits for the guardian's end. A report counts only if the guardian then exits by itself:
+// any process of the user can kill a guardian, and one that is quick enough at its start can send
+// reports in its name.
 func (p *Process) watch() {
 	defer close(p.done)
 	heard := make(chan reports, 1)
@@ -162,14 +159,14 @@ func (p *Process) watch() {
 	lookForStrays()
 }
 
-// reports is what a guardian said.
+// reports are a guardian's reports.
 type reports struct {
 	pid  int // of the agent's main process
 	last report
 }
 
-// listen returns at the channel's end, at what no guardian says, or when the
-// channel's deadline has passed.
+// listen reads reports until the end of the channel, an invalid report, or the channel's
+// deadline.
 func listen(channel *os.File) (r reports) {
 	for lines := bufio.NewScanner(channel); lines.Scan(); {
 		var one report
@@ -185,8 +182,7 @@ func listen(channel *os.File) (r reports) {
 	return r
 }
 
-// Renew tells the guardian that the lease now lasts until deadline. An earlier
-// one than before changes nothing.
+// Renew extends the lease to deadline in the guardian. An earlier deadline changes nothing.
 func (p *Process) Renew(deadline time.Time) {
 	at := onSharedClock(deadline)
 	p.mu.Lock()
@@ -197,7 +193,7 @@ func (p *Process) Renew(deadline time.Time) {
 	}
 }
 
-// Unlease tells the guardian that there is no lease any more, until the next Renew.
+// Unlease removes the lease in the guardian until the next Renew.
 func (p *Process) Unlease() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -207,8 +203,8 @@ func (p *Process) Unlease() {
 	}
 }
 
-// Interrupt sends SIGINT to the agent's process group, and SIGKILL when the
-// grace has passed. A second one changes nothing.
+// Interrupt sends SIGINT to the agent's process group, and SIGKILL after the grace. Further calls
+// change nothing.
 func (p *Process) Interrupt(grace time.Duration) {
 	grace = max(grace, 0)
 	ms := int(grace.Milliseconds())
@@ -222,8 +218,8 @@ func (p *Process) Kill() {
 	p.forceAfter(0)
 }
 
-// forceAfter kills the guardian itself if it still runs overdueAfter after the
-// grace: an agent can keep it from its work. The earliest deadline counts.
+// forceAfter kills the guardian itself if it still runs overdueAfter after the grace, because an
+// agent can keep its guardian from working. The earliest deadline counts.
 func (p *Process) forceAfter(grace time.Duration) {
 	after := grace + overdueAfter
 	p.mu.Lock()
@@ -239,10 +235,10 @@ func (p *Process) forceAfter(grace time.Duration) {
 	p.forceAt = at
 }
 
-// Done is closed when the agent, what it started and its guardian are gone.
+// Done is closed when the agent, everything that it started, and its guardian have ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Wait waits for Done and says how the agent ended.
+// Wait waits for Done and returns how the agent ended.
 func (p *Process) Wait() Status {
 	<-p.done
 	return p.status
@@ -254,14 +250,13 @@ func (p *Process) send(v any) {
 	p.sendLocked(v)
 }
 
-// sendLocked does not report errors: a guardian that cannot be written to is
-// dead, and watch sees that.
+// sendLocked ignores errors: a guardian that cannot be written to is dead, which watch notices.
 func (p *Process) sendLocked(v any) {
 	line, err := json.Marshal(v)
 	if err != nil {
 		panic(err) // plain structs of strings and numbers
 	}
-	// Somebody may have stopped it.
+	// The guardian may have been stopped.
 	_ = p.cmd.Process.Signal(syscall.SIGCONT)
 	_ = p.channel.SetWriteDeadline(time.Now().Add(10 * time.Second))
 	_, _ = p.channel.Write(append(line, '\n'))

@@ -6,10 +6,10 @@ import (
 	"sync"
 )
 
-// registry knows the guardians that this process has started, by their pids.
+// registry has the pids of the guardians that this process has started.
 type registry struct {
-	// starting is held for reading from before a guardian is forked until it is
-	// in the list: whoever has held it for writing knows of all.
+	// starting is locked for reading from before a guardian is forked until it is listed. A
+	// reader of the list locks it for writing first, so that the list is complete.
 	starting sync.RWMutex
 
 	mu   sync.Mutex
@@ -18,7 +18,7 @@ type registry struct {
 
 var guardians = registry{pids: map[int]bool{}}
 
-// start starts a guardian and enters it.
+// start starts a guardian and lists it.
 func (r *registry) start(cmd *exec.Cmd) error {
 	r.starting.RLock()
 	defer r.starting.RUnlock()
@@ -31,14 +31,14 @@ func (r *registry) start(cmd *exec.Cmd) error {
 	return nil
 }
 
-// remove takes out a guardian that was waited for: its pid may be used again.
+// remove removes a guardian that was waited for, because its pid may be used again.
 func (r *registry) remove(pid int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.pids, pid)
 }
 
-// list returns all guardians, those included that are being started.
+// list returns all guardians, including those being started.
 func (r *registry) list() map[int]bool {
 	r.starting.Lock()
 	defer r.starting.Unlock()

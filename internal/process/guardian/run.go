@@ -15,32 +15,32 @@ import (
 )
 
 const (
-	// leaseCheck bounds how late the end of a lease is seen after the machine
-	// was suspended: timers stand still then.
+	// leaseCheck bounds how late the end of a lease is noticed after the machine was suspended,
+	// because timers stand still then.
 	leaseCheck = time.Second
 
 	sweepFirst = time.Millisecond
 	sweepMax   = 50 * time.Millisecond
 
-	// giveUpAfter is how long processes that may not be killed are waited for.
+	// giveUpAfter is how long the guardian waits for processes that it may not kill.
 	giveUpAfter = 10 * time.Second
 )
 
-// The exit codes. Every other end is that of a guardian which was killed.
+// The exit codes. Any other means that the guardian was killed.
 const (
 	exitDone       = 0 // nothing of the agent is left, and the report says the rest
 	exitNotStarted = 1
 )
 
-// run is a guardian's life. It answers the exit code.
+// run is a guardian's whole life. It returns the exit code.
 func run() int {
-	score := openOOMScore() // which belongs to root after the next line
+	score := openOOMScore() // before conceal: then the file belongs to root
 	hidden := conceal()
 	runtime.LockOSThread()
 	closeOnExecFrom(channelFD)
-	// A guardian ends when its agent has ended, not by a signal to everything in
-	// a service or container. Caught signals, unlike ignored ones, are at their
-	// default in the agent, even if the worker was started with SIGINT ignored.
+	// A guardian must end when its agent has ended, not by a signal to all processes of a service
+	// or container. Signals that are caught, unlike ignored ones, have their default action in
+	// the agent, even if the worker was started with SIGINT ignored.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
 
 	channel := os.NewFile(channelFD, "worker")
@@ -74,17 +74,17 @@ func run() int {
 	if err != nil {
 		return g.fail(err)
 	}
-	// The agent's are its own. A held stdin would hide from the worker that
-	// nobody reads it; stderr stays for this process's last words.
+	// The agent has its own copies. If this process kept stdin open, the worker would not notice
+	// that nobody reads it. stderr stays open for this process's errors.
 	_ = os.Stdin.Close()
 	_ = os.Stdout.Close()
 
-	g.tell(report{Pid: g.pid})
+	g.send(report{Pid: g.pid})
 	g.watch(readOrders(control), reap())
 	return exitDone
 }
 
-// readOrders closes its channel at the end of the worker's: the worker is dead.
+// readOrders closes its channel when the worker's channel ends: the worker is dead.
 func readOrders(control *bufio.Reader) <-chan order {
 	orders := make(chan order)
 	go func() {
@@ -109,8 +109,7 @@ type exit struct {
 	status syscall.WaitStatus
 }
 
-// reap collects every child, adopted ones too, and closes its channel when there
-// are none left.
+// reap collects every child, adopted ones included, and closes its channel when none are left.
 func reap() <-chan exit {
 	exits := make(chan exit)
 	go func() {
@@ -137,7 +136,7 @@ type watcher struct {
 	report   report
 }
 
-// watch returns when nothing of the agent is left, and has reported it.
+// watch returns after nothing of the agent is left and it has reported that.
 func (g *watcher) watch(orders <-chan order, exits <-chan exit) {
 	lease := time.NewTimer(g.untilLeaseCheck())
 	grace := stoppedTimer()
@@ -188,7 +187,7 @@ func (g *watcher) watch(orders <-chan order, exits <-chan exit) {
 
 		case e, more := <-exits:
 			if !more {
-				// Elsewhere than on Linux others of the group may live on.
+				// On other systems than Linux, others of the group may live on.
 				exits = nil
 				kill(0)
 				if allGone(g.pid) {
@@ -203,8 +202,8 @@ func (g *watcher) watch(orders <-chan order, exits <-chan exit) {
 				if e.status.Signaled() {
 					g.report.Signal = int(e.status.Signal())
 				}
-				// Mostly it was the only one: then exits ends now, and the
-				// list of processes need not be read.
+				// Usually it was the only process: then exits ends now, and the list of processes
+				// need not be read.
 				kill(sweepFirst)
 			}
 
@@ -233,23 +232,23 @@ func (g *watcher) leaseOver() bool { return g.deadline != 0 && sharedClock() >= 
 
 func (g *watcher) untilLeaseCheck() time.Duration {
 	if g.deadline == 0 {
-		return time.Hour // the timer is set anew when one is told
+		return time.Hour // the timer is reset when a deadline arrives
 	}
 	return min(max(time.Duration(g.deadline-sharedClock()), 0), leaseCheck)
 }
 
 func (g *watcher) finish() {
 	g.report.Done = true
-	g.tell(g.report)
+	g.send(g.report)
 }
 
 func (g *watcher) fail(err error) int {
-	g.tell(report{Error: err.Error()})
+	g.send(report{Error: err.Error()})
 	return exitNotStarted
 }
 
-// tell reports to the worker. It may be dead: the channel's end says so.
-func (g *watcher) tell(r report) {
+// send sends a report to the worker. If the worker is dead, the end of the channel shows it.
+func (g *watcher) send(r report) {
 	if err := g.status.Encode(r); err != nil {
 		return
 	}
@@ -261,8 +260,8 @@ func stoppedTimer() *time.Timer {
 	return t
 }
 
-// closeOnExecListed sets the flag on every file from first on that a directory
-// of the process's own files names.
+// closeOnExecListed sets the flag on every file from first on in dir, which lists the process's
+// own files.
 func closeOnExecListed(first int, dir string) {
 	names, err := os.ReadDir(dir)
 	if err != nil {

@@ -10,11 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// SocketPair connects two processes. Unlike a pipe, it cannot be opened again
-// through /proc/PID/fd by whoever may look there. The first end has deadlines, the
-// second is to be inherited.
+// SocketPair makes a pair of sockets that connects two processes. Unlike a pipe, a socket cannot
+// be opened again through /proc/PID/fd by other processes of the user. The first end has
+// deadlines, the second is to be inherited.
 func SocketPair() (ours, theirs *os.File, err error) {
-	syscall.ForkLock.RLock() // no process is started that would inherit them
+	syscall.ForkLock.RLock() // so that no process started now inherits them
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
 	if err == nil {
 		unix.CloseOnExec(fds[0])

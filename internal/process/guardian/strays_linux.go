@@ -12,37 +12,37 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// strayPause is the time from a guardian's end to a look for strays, whatever the
-// guardian reported. All that end within it share one look.
+// strayPause is the time from a guardian's end to a search for strays, whatever the guardian
+// reported. All guardians that end within it share one search.
 const strayPause = time.Second
 
-// strayKiller ends the processes that come to this one, a subreaper, because
-// their guardian is gone.
+// strayKiller ends the processes that became children of this process, a subreaper, because their
+// guardian ended.
 type strayKiller struct {
 	on    atomic.Bool
 	first sync.Once
-	ended chan struct{} // holds one: a guardian ended since the last look
+	ended chan struct{} // holds a token if a guardian ended since the last search
 	log   atomic.Pointer[slog.Logger]
 
-	spared map[int]bool // written once; nobody reaps them, so their pids stay theirs
+	spared map[int]bool // written once; nobody reaps them, so their pids are not used again
 
 	mu      sync.Mutex
-	givenUp map[int]bool // children that may not be killed, by pid: nobody else reaps them
+	givenUp map[int]bool // pids of children that may not be killed; nobody else reaps them
 }
 
 var strays = strayKiller{ended: make(chan struct{}, 1), spared: map[int]bool{}, givenUp: map[int]bool{}}
 
-// adopt makes this process take and end what dead guardians leave behind.
+// adopt makes this process take over and end the processes of dead guardians.
 func adopt() {
-	// Where this is forbidden no guardian can start its agent either, and says so.
+	// Where this is forbidden, guardians cannot start agents either, and report it.
 	if becomeSubreaper() == nil {
 		strays.on.Store(true)
 	}
 }
 
-// prepareForStrays is called before every guardian's start. The children that
-// this process has at the first call are spared: it got them from the program that
-// it was before, the entry point of a container for example.
+// prepareForStrays must be called before every guardian's start. The children that this process
+// has at the first call are spared: they belong to the program that ran in this process before,
+// such as the entry point of a container.
 func prepareForStrays() {
 	if strays.on.Load() {
 		strays.first.Do(strays.begin)
@@ -50,7 +50,7 @@ func prepareForStrays() {
 }
 
 func (s *strayKiller) begin() {
-	all, _ := processes() // without a list nobody is spared
+	all, _ := processes() // without a list no process is spared
 	for _, p := range all {
 		if p.ppid == os.Getpid() {
 			s.spared[p.pid] = true
@@ -66,8 +66,8 @@ func (s *strayKiller) begin() {
 	}()
 }
 
-// LogTo sets where a process of InitWorker reports what it cannot kill. It
-// defaults to slog.Default().
+// LogTo sets where a process of InitWorker logs processes that it cannot kill. Defaults to
+// slog.Default().
 func LogTo(log *slog.Logger) { strays.log.Store(log) }
 
 func (s *strayKiller) logger() *slog.Logger {
@@ -77,8 +77,9 @@ func (s *strayKiller) logger() *slog.Logger {
 	return slog.Default()
 }
 
-// lookSoon is called when a guardian has ended, whatever it said.
-func (s *strayKiller) lookSoon() {
+// searchSoon requests a search. It must be called when a guardian has ended, whatever the
+// guardian reported.
+func (s *strayKiller) searchSoon() {
 	if !s.on.Load() {
 		return
 	}
@@ -88,9 +89,9 @@ func (s *strayKiller) lookSoon() {
 	}
 }
 
-// kill kills all strays, and returns how many are left after giveUpAfter. Later
-// calls do not wait for those again. A list of processes is no atomic picture, so
-// as many as lists says, one after the other, must have no stray in them.
+// kill kills all strays, and returns how many are left after giveUpAfter. Later calls do not wait
+// for those again. A list of processes is not atomic, so the given number of lists in a row must
+// show no stray.
 func (s *strayKiller) kill(lists int) (left int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,17 +103,17 @@ func (s *strayKiller) kill(lists int) (left int) {
 		}
 		alive := map[int]bool{}
 		for _, p := range children {
-			// By its pid: waiting for any child would take os/exec's own.
+			// By its pid, because waiting for any child would take children of os/exec.
 			if pid, err := syscall.Wait4(p.pid, nil, syscall.WNOHANG, nil); err == nil && pid == 0 {
 				alive[p.pid] = true
 			}
 		}
 		maps.DeleteFunc(s.givenUp, func(pid int, _ bool) bool { return !alive[pid] })
 		maps.DeleteFunc(alive, func(pid int, _ bool) bool { return s.givenUp[pid] })
-		// The children of one that was reaped are found the next time.
+		// Children of a stray that was reaped are found in the next list.
 		found := len(children) - len(s.givenUp)
 		if err != nil {
-			found = 1 // for all that is known
+			found = 1 // at least one may be alive
 		}
 		if found > 0 {
 			clean = 0
@@ -127,10 +128,9 @@ func (s *strayKiller) kill(lists int) (left int) {
 	}
 }
 
-// findStrays lists the children of this process that it did not start, and
-// their descendants. A guardian begins a session of its own, and no process can
-// join another's session: children in this process's session, as the redis-server
-// of --dev, are not an agent's.
+// findStrays lists the children of this process that it did not start, and their descendants. A
+// guardian begins a session of its own, and no process can join another session. So children in
+// this process's session, such as the redis-server of --dev, are not an agent's.
 func findStrays() (children, deeper []proc, err error) {
 	session, err := unix.Getsid(0)
 	if err != nil {

@@ -1,37 +1,37 @@
 package guardian
 
-// The channel carries one JSON value a line, both ways. The two ends are always the same
-// binary, so the form needs no version.
+// The channel carries one JSON value per line, both ways. Both ends are always the same binary,
+// so the format needs no version.
 
-// launch is the first line to the guardian. What goes to the kernel is in
-// base64: JSON would replace bytes that are not UTF-8.
+// launch is the first line to the guardian. Values for the kernel are in base64, because JSON
+// would replace bytes that are not UTF-8.
 type launch struct {
 	Path []byte   `json:"path"`
 	Args [][]byte `json:"args"`
 	Env  [][]byte `json:"env"`
 	Dir  []byte   `json:"dir,omitempty"`
 
-	// Deadline is when the lease ends, in ns of sharedClock. 0: never.
+	// Deadline is the end of the lease, in ns of sharedClock. 0: no lease.
 	Deadline int64 `json:"deadline,omitempty"`
 }
 
-// order is a further line to it: one of the four.
+// order is a later line to the guardian, with one of the four fields.
 type order struct {
-	Deadline  int64 `json:"deadline,omitempty"`  // the lease was renewed until then
+	Deadline  int64 `json:"deadline,omitempty"`  // the new end of the lease
 	Unlease   bool  `json:"unlease,omitempty"`   // there is no lease
-	Interrupt *int  `json:"interrupt,omitempty"` // SIGINT, and SIGKILL after so many ms
+	Interrupt *int  `json:"interrupt,omitempty"` // SIGINT now, and SIGKILL after so many ms
 	Kill      bool  `json:"kill,omitempty"`      // SIGKILL now
 }
 
-// report is a line to the worker: first Pid, then, when the last process is
-// gone, Done with the rest. Or Error alone: the agent could not be started.
+// report is a line to the worker. The first has Pid. When the last process has ended, Done comes
+// with the rest. If the agent could not be started, Error is the only report.
 type report struct {
 	Pid    int    `json:"pid,omitempty"`
 	Error  string `json:"error,omitempty"`
 	Done   bool   `json:"done,omitempty"`
 	Code   int    `json:"code,omitempty"`
 	Signal int    `json:"signal,omitempty"`
-	Lease  bool   `json:"lease,omitempty"` // it was killed because the lease ran out
+	Lease  bool   `json:"lease,omitempty"` // it was killed because the lease ended
 	Left   int    `json:"left,omitempty"`  // processes of another user, which could not be killed
 }
 

@@ -1,6 +1,6 @@
-// Package gulp reads streams that come in many small pieces, such as a model's tokens,
-// a few pieces at a time: each read of a pipe or socket costs a worker several system
-// calls and a change of goroutines, which is more than all that it does with a token.
+// Package gulp reads streams of many small pieces, such as a model's tokens, a few pieces at a
+// time. Each read of a pipe or socket costs a worker several system calls and a switch of
+// goroutines, which is more than all other work on a token.
 package gulp
 
 import (
@@ -10,35 +10,35 @@ import (
 )
 
 const (
-	// pause is how long a busy stream is left alone between two reads: as long as a
-	// worker gathers what was read before it shows it to anybody.
+	// pause is how long a busy stream is not read: as long as a worker collects events before it
+	// publishes them.
 	pause = 75 * time.Millisecond
 
-	// rest is how long a stream must have nothing to say to be no longer busy. Its next
-	// piece is then read at once.
+	// rest is how long a stream must be silent to be no longer busy. Its next piece is then read
+	// at once.
 	rest = 20 * time.Millisecond
 
 	// few is how many small reads in a row make a stream busy.
 	few = 8
 
-	// large is how many bytes at once are no small piece: they are wanted as fast as
-	// they come, and the writer may be waiting for room.
+	// large is how many bytes at once are not a small piece: they are read as fast as they come,
+	// because the writer may be waiting for room.
 	large = 4 << 10
 
-	// hurried is how many reads are not paused after Hurry.
+	// hurried is how many reads after Hurry are not paused.
 	hurried = 32
 )
 
-// Reader is a stream read in gulps. It is for one reader.
+// Reader reads a stream in gulps. It is for one goroutine.
 type Reader struct {
 	r     io.Reader
 	done  <-chan struct{}
-	small atomic.Int64 // small reads in a row; below 0: that many more are in a hurry
+	small atomic.Int64 // small reads in a row; below 0: so many more reads are not paused
 	timer *time.Timer
 }
 
-// New reads from r. When done is closed, nothing more will come and no pause is made;
-// it may be nil.
+// New returns a Reader of r. Once done is closed, which means that nothing more will come, it
+// makes no pause. done may be nil.
 func New(r io.Reader, done <-chan struct{}) *Reader { return &Reader{r: r, done: done} }
 
 // Read reads what there is, after a pause if the stream is busy.
@@ -59,8 +59,8 @@ func (g *Reader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Hurry says that what comes next is waited for: an answer to a question, say. It may
-// be called from anywhere.
+// Hurry makes the next reads immediate: the caller waits for a response. It may be called from
+// any goroutine.
 func (g *Reader) Hurry() { g.small.Store(-hurried) }
 
 func (g *Reader) wait() {

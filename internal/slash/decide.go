@@ -10,7 +10,7 @@ import (
 	"turnstile/pkg/session"
 )
 
-// approve and deny are commands: [NUMBER], and for approve [always].
+// approve and deny take [NUMBER]; approve also takes [always].
 func approve(ctx context.Context, c Operations, sessionKey, args string) (string, error) {
 	d, words := session.Allow, strings.Fields(args)
 	if n := len(words); n > 0 && words[n-1] == "always" {
