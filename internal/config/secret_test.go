@@ -49,7 +49,7 @@ func TestSecretsFromFiles(t *testing.T) {
 	}
 }
 
-func TestSecretFilesThatAreWrong(t *testing.T) {
+func TestInvalidSecretFiles(t *testing.T) {
 	t.Parallel()
 	const value = "hunter2"
 	missing, dir := filepath.Join(t.TempDir(), "missing"), t.TempDir()

@@ -230,7 +230,7 @@ func TestStopRemovesItsDirectory(t *testing.T) {
 
 // The server survives a Ctrl-C that is meant for the worker, and not the
 // worker's death.
-func TestServerLivesAndDiesWithTheWorker(t *testing.T) {
+func TestServerEndsOnlyWithTheWorker(t *testing.T) {
 	t.Parallel()
 	redistest.Real(t)
 	cmd := exec.Command(os.Args[0])

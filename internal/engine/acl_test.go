@@ -11,14 +11,14 @@ func TestSuiteUnderACL(t *testing.T) {
 	t.Parallel()
 	acl.Suite(t,
 		"TestB05_SecondMessageWaits", "TestCollectedTurn", "TestInterruptAndRollback", "TestInterruptMode",
-		"TestDroppedAreToldInTheNote", "TestStop", "TestInspectorCancelStopsThatTurnOnly",
-		"TestSteerIsAccepted", "TestSteerIsNotTaken", "TestSteeredTurnIsKilled", "TestAnswerInTime",
+		"TestNoteListsDroppedMessages", "TestStop", "TestInspectorCancelStopsThatTurnOnly",
+		"TestSteerIsAccepted", "TestSteerIsNotTaken", "TestSteeredTurnIsKilled", "TestDecisionInTime",
 		"TestEventsInOrder", "TestAgentStateReachesTheNextWorker", "TestUsage", "TestB54_SaveWritesTheRecord",
 		"TestB71_TitleOfTheAgent", "TestB75_RetryRunsAgain", "TestB75_B76_UndoRace",
 		"TestB77_RotationKeepsTheLock", "TestB81_StaleMessages", "TestB82_DuplicateDelivery", "TestTurnShare",
-		"TestTheWorkerWithTheWarmAgentIsToldFirst", "TestRetryAtTheHeadOfTheLine",
+		"TestTheWorkerWithTheWarmAgentClaimsFirst", "TestRetryAtTheHeadOfTheLine",
 		"TestArchivedAfterMaxAttempts", "TestB24_Suspended", "TestResumedTurnGoesOn", "TestDrainHandsOver",
 		"TestB36_EveryRunningTurnIsMarked", "TestB38_MarkedBeforeTheInterrupt", "TestB64_SurvivesKill",
-		"TestCrashIsRecoveredWithinTheTTL", "TestDeadlyMessageIsGivenUp", "TestMaintenance",
+		"TestCrashIsRecoveredWithinTheTTL", "TestDeadlyMessageIsArchived", "TestMaintenance",
 	)
 }

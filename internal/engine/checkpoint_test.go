@@ -286,7 +286,7 @@ func TestB66_CheckpointThenFinish(t *testing.T) {
 	expect.List(t, "transcript", r.transcript(r.key), "user hello", "assistant something", "user behind", "assistant two")
 }
 
-func TestB67_EmptyAnswer(t *testing.T) {
+func TestB67_EmptyReply(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		end        func(*rig, *act)

@@ -185,7 +185,7 @@ func (r *rig) wholeTurns() {
 }
 
 // A turn that was cut off and went on in another process is one turn to /undo.
-func TestB75_UndoOfATurnThatWasCutOff(t *testing.T) {
+func TestB75_UndoOfAnInterruptedTurn(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	j := job{TTL: time.Second, Checkpoint: time.Millisecond}

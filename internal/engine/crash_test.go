@@ -52,7 +52,7 @@ func TestCrashIsRecoveredWithinTheTTL(t *testing.T) {
 }
 
 // A message that kills its worker each time.
-func TestDeadlyMessageIsGivenUp(t *testing.T) {
+func TestDeadlyMessageIsArchived(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	start := func(i int) *process { return r.process(fmt.Sprint("w", i), job{TTL: time.Second}) }

@@ -96,7 +96,7 @@ func TestDrainLetsTurnsEnd(t *testing.T) {
 	expect.Equal(t, "a mark", resume.Pending, false)
 }
 
-func TestDrainTellsEachActiveSessionOnce(t *testing.T) {
+func TestDrainNotifiesEachSessionOnce(t *testing.T) {
 	t.Parallel()
 	for reason, want := range map[engine.Reason]string{engine.ReasonShutdown: "shutting down", engine.ReasonRestart: "restarting"} {
 		t.Run(string(reason), func(t *testing.T) {
@@ -162,7 +162,7 @@ func TestDrainOfAnEphemeralWorker(t *testing.T) {
 }
 
 // A drain that begins while a turn is not quite there yet tells it too.
-func TestDrainTellsATurnThatIsStarting(t *testing.T) {
+func TestDrainNotifiesAStartingTurn(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	var f redistest.Faults

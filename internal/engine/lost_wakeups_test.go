@@ -29,7 +29,7 @@ var errFull = errors.New("OOM command not allowed when used memory > 'maxmemory'
 
 // A turn whose end is stored counts by that, though Redis refuses the wake-up behind
 // it. That is tried again: nothing else looks for the session in the time of a test.
-func TestWakeUpBehindAStoredEndFails(t *testing.T) {
+func TestWakeUpAfterAStoredEndFails(t *testing.T) {
 	t.Parallel()
 	t.Run("finish", func(t *testing.T) {
 		t.Parallel()

@@ -102,7 +102,7 @@ func (s *seen) line(t *testing.T, end engine.TurnEnd) (line string) {
 }
 
 // Each way in which a turn ends is told once, to the observer and in the log.
-func TestTurnsEndsAreTold(t *testing.T) {
+func TestTurnEndsAreReported(t *testing.T) {
 	t.Parallel()
 	r, o := newRig(t), &seen{}
 	st := newStage()
@@ -179,7 +179,7 @@ func TestTurnsEndsAreTold(t *testing.T) {
 }
 
 // A drain gives turns back, a lost lease ends them.
-func TestTurnsThatComeBackAreTold(t *testing.T) {
+func TestRequeuedAndLostTurnsAreReported(t *testing.T) {
 	t.Parallel()
 	r, o := newRig(t), &seen{}
 	s := newStage()
@@ -208,7 +208,7 @@ func TestTurnsThatComeBackAreTold(t *testing.T) {
 }
 
 // What the worker cannot do in Redis is told by its duty, and not for a drain.
-func TestRedisFailuresAreTold(t *testing.T) {
+func TestRedisFailuresAreReported(t *testing.T) {
 	t.Parallel()
 	r, o := newRig(t), &seen{}
 	var f redistest.Faults

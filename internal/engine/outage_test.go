@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -307,4 +308,34 @@ func TestRequeueReplyIsLost(t *testing.T) {
 	r.ends("m2", session.StatusDone)
 	expect.List(t, "turns", r.starts(r.key), "m1", "m1", "m2")
 	expect.Equal(t, "entries", len(r.transcript(r.key)), 4)
+}
+
+// A Redis that does not answer does not keep a drain from interrupting the agents
+// when its time is up.
+func TestDrainWhileRedisHangs(t *testing.T) {
+	t.Parallel()
+	server := redistest.StartServer(t)
+	r := rigOn(t, server.URL(), server.Client())
+	one, two := newStage(), newStage()
+	w := r.worker(one, sentinelTTL(time.Minute), drainTimeout(50*time.Millisecond))
+	r.say("m1", "hello")
+	a := one.next(t, "m1")
+	server.Pause()
+	began := time.Now()
+	drained := drain(w)
+	err := a.cause(t)
+	took := time.Since(began)
+	server.Resume()
+	if !strings.Contains(err.Error(), string(engine.ReasonShutdown)) || took > 2500*time.Millisecond {
+		t.Errorf("after %s the turn ended with %v", took, err)
+	}
+	expect.Received(t, "the end of the drain", drained)
+	r.worker(two)
+	b := two.next(t, "m1")
+	expect.Equal(t, "redelivered", b.Redelivered, true)
+	if !strings.Contains(b.Note, "gateway shutdown") {
+		t.Errorf("note %q", b.Note)
+	}
+	b.reply("ok")
+	r.ends("m1", session.StatusDone)
 }

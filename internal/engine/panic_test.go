@@ -24,7 +24,7 @@ import (
 
 // A plain producer's task may say of itself that it has failed less than never, or more
 // often than asynq can count: it is tried as any other, and no worker dies of it.
-func TestAttemptsThatNobodyCanHaveMade(t *testing.T) {
+func TestImpossibleAttemptCounts(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		retried int64

@@ -36,7 +36,7 @@ func (r *rig) notices() (texts []string) {
 }
 
 // A question that nobody answers is denied after a while, and the agent goes on.
-func TestNobodyAnswers(t *testing.T) {
+func TestUndecidedQuestionIsDenied(t *testing.T) {
 	t.Parallel()
 	r, s, a := inTurn(t, askTimeout(200*time.Millisecond), slots(1))
 	other := r.key + "-other"
@@ -58,7 +58,7 @@ func TestNobodyAnswers(t *testing.T) {
 }
 
 // An answer in time is the answer, however long the turn goes on.
-func TestAnswerInTime(t *testing.T) {
+func TestDecisionInTime(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ timeout, told time.Duration }{
 		"timeout": {patience, patience}, "none": {-1, 0}, "default": {0, 5 * time.Minute},
@@ -80,7 +80,7 @@ func TestAnswerInTime(t *testing.T) {
 
 // An answer that comes when the time is up counts, or its sender hears that it does
 // not.
-func TestAnswerAtTheLastMoment(t *testing.T) {
+func TestDecisionAtTheLastMoment(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		gate     func(*redistest.Faults, redistest.Match) *redistest.Gate
@@ -111,7 +111,7 @@ func TestAnswerAtTheLastMoment(t *testing.T) {
 }
 
 // The same by chance.
-func TestAnswersRaceTheTimeout(t *testing.T) {
+func TestDecisionsRaceTheTimeout(t *testing.T) {
 	t.Parallel()
 	const timeout = 10 * time.Millisecond
 	r, _, a := inTurn(t, askTimeout(timeout))
@@ -134,7 +134,7 @@ func TestAnswersRaceTheTimeout(t *testing.T) {
 }
 
 // The log tells when all slots wait for answers, and when that is over, each time.
-func TestEverySlotWaitsForAnAnswer(t *testing.T) {
+func TestEverySlotWaitsForADecision(t *testing.T) {
 	t.Parallel()
 	r, s, j := newRig(t), newStage(), newJournal("every slot")
 	r.worker(s, slots(2), with(func(o *engine.Options) { o.Logger = slog.New(j) }))

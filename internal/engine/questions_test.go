@@ -44,7 +44,7 @@ func (r *rig) decided(number string) string {
 
 // What the agent asks reaches the user, and the user's answer the agent; two
 // questions are asked one after the other.
-func TestAsk(t *testing.T) {
+func TestQuestionAndDecision(t *testing.T) {
 	t.Parallel()
 	r, _, a := inTurn(t)
 	one := a.ask(a.ctx, r, "run make")
@@ -68,7 +68,7 @@ func TestAsk(t *testing.T) {
 }
 
 // An answer whose signal got lost comes with the next renewal.
-func TestAnswerWithoutASignal(t *testing.T) {
+func TestDecisionWithoutASignal(t *testing.T) {
 	t.Parallel()
 	r, _, a := inTurn(t, sentinelTTL(time.Second))
 	got := a.ask(a.ctx, r, "run make")
@@ -205,7 +205,7 @@ func TestQuestionOfATurnThatIsToEnd(t *testing.T) {
 
 // What a user said to one turn's question, and what comes late, approves nothing that
 // another turn asks: its question has another number.
-func TestLateAnswerApprovesNothingElse(t *testing.T) {
+func TestLateDecisionApprovesNothingElse(t *testing.T) {
 	t.Parallel()
 	r, s, a := inTurn(t)
 	got := a.ask(a.ctx, r, "list the files")

@@ -13,7 +13,7 @@ import (
 )
 
 // What an agent says is JSON and is none costs it nothing.
-func TestWhatIsNoJSONIsStoredAsText(t *testing.T) {
+func TestInvalidJSONIsStoredAsText(t *testing.T) {
 	t.Parallel()
 	r, s, a := inTurn(t)
 	nan := session.Usage{InputTokens: 3, CostUSD: math.NaN()}
@@ -43,7 +43,7 @@ func TestWhatIsNoJSONIsStoredAsText(t *testing.T) {
 
 // A turn whose end Redis refuses for good is not run again and again: it fails, and
 // the session goes on.
-func TestAnEndThatCannotBeStored(t *testing.T) {
+func TestEndThatCannotBeStoredFailsTheTurn(t *testing.T) {
 	t.Parallel()
 	for name, open := range map[string]func(t *testing.T) (*rig, func(id string) *act){
 		"kept": func(t *testing.T) (*rig, func(string) *act) {

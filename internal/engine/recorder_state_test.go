@@ -111,7 +111,7 @@ func TestStateBeforeARollback(t *testing.T) {
 
 // Turns of several messages, collected or steered in, are followed under the same
 // sentinel by turns that get what they kept; an attempt that failed by the next one.
-func TestStateIsHandedOn(t *testing.T) {
+func TestStateReachesTheNextTurn(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	s := steerStage{newStage()}
@@ -148,7 +148,7 @@ func TestStateIsHandedOn(t *testing.T) {
 }
 
 // It is stored while the turn runs, should its worker die.
-func TestStateOfATurnThatGoesOn(t *testing.T) {
+func TestStateIsStoredDuringTheTurn(t *testing.T) {
 	t.Parallel()
 	r, _, a := inTurn(t)
 	a.keep(`{"id":1}`)

@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -69,7 +70,7 @@ func TestResumedTurnGoesOn(t *testing.T) {
 
 // Cut off again before the agent has done anything more, nothing is lost of what it
 // had done.
-func TestCutOffTwice(t *testing.T) {
+func TestInterruptedTwice(t *testing.T) {
 	t.Parallel()
 	for name, texts := range map[string][]string{"with nothing new": nil, "with more": {"b"}} {
 		t.Run(name, func(t *testing.T) {
@@ -94,7 +95,7 @@ func TestCutOffTwice(t *testing.T) {
 }
 
 // An agent without a start phase is told, too, when there is something to tell.
-func TestImmediateAgentIsTold(t *testing.T) {
+func TestImmediateAgentGetsTheNote(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	s := newStage()
@@ -199,4 +200,48 @@ func TestStrangePartials(t *testing.T) {
 		b.reply("ok")
 		r.ends("m1", session.StatusDone)
 	})
+}
+
+// A failed attempt is tried again from the beginning, although it was stored for
+// the case that it was cut off.
+func TestRetryBeginsAnew(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	s := newStage()
+	r.worker(s, with(func(o *engine.Options) { o.CheckpointInterval = time.Millisecond }))
+	r.say("m1", "hello")
+	a := s.next(t, "m1")
+	a.text("half a reply")
+	expect.Soon(t, "the checkpoint", func() bool { return r.rdb.Exists(r.ctx, r.k.Partial()).Val() == 1 })
+	a.fail(agent.Retryable(errors.New("flaky")))
+	b := s.next(t, "m1")
+	expect.Equal(t, "attempt", b.Attempt, 2)
+	expect.Equal(t, "history", len(b.History), 0)
+	b.reply("whole")
+	r.ends("m1", session.StatusDone)
+	expect.List(t, "transcript", r.transcript(r.key), "user hello", "assistant whole")
+}
+
+// What a run had done that was cut off outlives a failed attempt to go on from it.
+func TestRetryResumesAnInterruptedRun(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	s := newStage()
+	w := r.worker(s)
+	r.say("m1", "hello")
+	a := s.next(t, "m1")
+	a.text("cut off")
+	w.Drain(ended(), engine.ReasonRestart)
+	r.worker(s, with(func(o *engine.Options) { o.CheckpointInterval = time.Millisecond }))
+	b := s.next(t, "m1")
+	before := r.rdb.Get(r.ctx, r.k.Partial()).Val()
+	b.text("failed")
+	expect.Soon(t, "the checkpoint", func() bool { return r.rdb.Get(r.ctx, r.k.Partial()).Val() != before })
+	b.fail(agent.Retryable(errors.New("flaky")))
+	c := s.next(t, "m1")
+	expect.Equal(t, "attempt", c.Attempt, 2)
+	expect.Equal(t, "history", len(c.History), 1)
+	c.reply("whole")
+	r.ends("m1", session.StatusDone)
+	expect.List(t, "transcript", r.transcript(r.key), "user hello", "assistant cut off (interrupted)", "assistant whole")
 }

@@ -262,7 +262,7 @@ func TestSteeredTurnIsKilled(t *testing.T) {
 
 // A steer looks at both ends of a long line: what comes into sight there when others
 // have left it is offered as well, without another word.
-func TestSteerGoesOnInALongLine(t *testing.T) {
+func TestSteerFindsMessagesInALongLine(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	s := steerStage{newStage()}
@@ -286,4 +286,37 @@ func TestSteerGoesOnInALongLine(t *testing.T) {
 	a.reply("ok")
 	r.ends("m2", session.StatusDone)
 	r.ends("m3", session.StatusDone)
+}
+
+// A message is to be steered into a turn that never has an agent: it is run
+// afterwards, and not counted among the messages of the turn that comes next.
+func TestSteerIntoATurnWithoutAnAgent(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	s := newStage()
+	var f redistest.Faults
+	finish, steered := f.Gate(script("finish")), f.GateReply(script("steer"))
+	r.submit(r.key, session.Message{ID: "m1", Text: "too old", ExpiresIn: session.Duration(time.Millisecond)})
+	r.say("m2", "next")
+	r.awaitAge("m1", time.Millisecond)
+	r.worker(steerStage{s}, faulty(&f))
+	expect.Received(t, "the early end", finish.Arrived())
+	expect.Equal(t, "status", r.say("m3", "steer", session.ModeSteer).Status, turnstile.Queued)
+	select {
+	case <-steered.Arrived(): // it must not be
+	case <-time.After(100 * time.Millisecond):
+	}
+	finish.Release()
+	expect.Soon(t, "the next turn", func() bool {
+		return r.rdb.HGet(r.ctx, r.k.Task(rediskey.TaskID(r.key, "m2")), "state").Val() == "active"
+	})
+	steered.Release()
+	a := s.next(t, "m2")
+	expect.Equal(t, "redelivered", a.Redelivered, false)
+	a.reply("ok")
+	r.ends("m2", session.StatusDone)
+	b := s.next(t, "m3")
+	expect.Equal(t, "redelivered", b.Redelivered, false)
+	b.reply("taken")
+	expect.Equal(t, "reply", r.ends("m3", session.StatusDone).Reply, "taken")
 }

@@ -13,7 +13,7 @@ import (
 
 // The worker that keeps a session's agent hears of a message before the ready
 // index has it: here the sender is held up between the two.
-func TestTheWorkerWithTheWarmAgentIsToldFirst(t *testing.T) {
+func TestTheWorkerWithTheWarmAgentClaimsFirst(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	warm := newWarmStage()

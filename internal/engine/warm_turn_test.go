@@ -159,7 +159,7 @@ func TestB50_ForeignWriteRebuilds(t *testing.T) {
 	expect.List(t, "story", s.lines(), "build 1", "run 1", "build 2", "run 2", "close 1", "closed 1", "build 3", "run 3", "run 3")
 }
 
-func TestB51_StatelessIsLeftAlone(t *testing.T) {
+func TestB51_StatelessAgentIsReused(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	s := newWarmStage()
@@ -174,7 +174,7 @@ func TestB51_StatelessIsLeftAlone(t *testing.T) {
 
 // An agent is built while its worker loses the session and claims it again: the
 // second turn leaves the first one's agent alone, and keeps its own.
-func TestB51_StartingIsLeftAlone(t *testing.T) {
+func TestB51_AgentBeingBuiltIsNotTouched(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	s := newWarmStage()

@@ -188,7 +188,7 @@ func TestHealthAndReadiness(t *testing.T) {
 }
 
 // Whoever is not on this machine learns no hosts and ports.
-func TestReasonsStayHere(t *testing.T) {
+func TestErrorsAreShownOnLoopbackOnly(t *testing.T) {
 	t.Parallel()
 	c := config(t, "redis://127.0.0.1:1")
 	c.Addr, c.Token = "0.0.0.0:0", "token"
@@ -301,7 +301,7 @@ func TestStopIsGraceful(t *testing.T) {
 	}
 }
 
-func TestStopCutsOff(t *testing.T) {
+func TestStopClosesConnections(t *testing.T) {
 	t.Parallel()
 	begun := make(chan struct{})
 	c := config(t, redistest.URL(t))

@@ -288,7 +288,7 @@ func TestScrapeWithoutRedis(t *testing.T) {
 	expect.Soon(r, "a scrape with Redis", func() bool { return r.scrape().values()["turnstile_redis_up"] == 1 })
 }
 
-func TestTokenIsAskedFor(t *testing.T) {
+func TestMetricsNeedTheToken(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, redistest.URL(t), func(*engine.Options) {})
 	for given, want := range map[string]int{"": 401, "wrong": 401, token: 200} {

@@ -91,7 +91,7 @@ func TestCallsShareCommands(t *testing.T) {
 
 // A call whose reply is lost, or that Redis cannot answer now, fails alone with those
 // that shared its command.
-func TestErrorOfACommandThatIsShared(t *testing.T) {
+func TestErrorOfASharedCommand(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]error{
 		"lost": redistest.ErrLostReply, "loading": redistest.AnswerError("LOADING Redis is loading the dataset in memory"),

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -12,6 +13,16 @@ import (
 	"turnstile/internal/script"
 	"turnstile/test/redistest"
 )
+
+// making guards the list of all scripts: a program makes its scripts in one goroutine, but
+// these tests run in parallel.
+var making sync.Mutex
+
+func newScript(name, source string) *script.Script {
+	making.Lock()
+	defer making.Unlock()
+	return script.New(name, func() string { return source })
+}
 
 // named returns a script that Redis has not seen before, which returns its key and its
 // argument; the argument "wrong" fails it.

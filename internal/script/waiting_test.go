@@ -14,7 +14,7 @@ import (
 
 // Calls that may share a command and calls that may not wait for the same request, and
 // go in one round trip; each gets its own result, though Redis knows neither script.
-func TestCallsThatWaitGoTogether(t *testing.T) {
+func TestWaitingCallsShareARoundTrip(t *testing.T) {
 	t.Parallel()
 	client, shared, own, faults := redistest.New(t), each(t), named(t), &redistest.Faults{}
 	client.AddHook(faults)

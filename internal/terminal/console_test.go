@@ -218,7 +218,7 @@ func TestRetriesAreShown(t *testing.T) {
 }
 
 // A worker that ends leaves the message to the next one.
-func TestCutOffIsShown(t *testing.T) {
+func TestInterruptionIsShown(t *testing.T) {
 	t.Parallel()
 	w := startWorker(t)
 	in, out, _ := talk(t, ownClient(t))

@@ -22,7 +22,7 @@ func event(t *testing.T, ms int64, text string) (e session.Event) {
 
 // Each step is an event, when it comes, the lines that it makes, and what is being
 // done then.
-func TestEventsAreToldInLines(t *testing.T) {
+func TestEventsBecomeLines(t *testing.T) {
 	t.Parallel()
 	s := Story{Message: "m1", Allow: "/approve", Deny: "/deny"}
 	for _, step := range []struct {

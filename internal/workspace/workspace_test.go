@@ -54,7 +54,7 @@ func TestRelativeRoot(t *testing.T) {
 }
 
 // What stands in its place is not used, least of all a link to somewhere else.
-func TestSomethingElseIsThere(t *testing.T) {
+func TestOtherFilesInItsPlaceAreRefused(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
 	dir, err := Root{Path: root}.Directory("a")

@@ -171,19 +171,20 @@ func TestCommandsUnderAWorker(t *testing.T) {
 			t.Parallel()
 			a, rdb := c.agent(t), redistest.New(t)
 			ctx, stop := context.WithTimeout(t.Context(), time.Minute)
-			ended := make(chan error, 1)
-			go func() {
-				ended <- engine.Run(ctx, rdb, a, engine.Options{
-					Queue: protocol.Config{Retention: time.Hour}, Logger: slog.New(slog.DiscardHandler),
-				})
-			}()
+			defer stop()
+			w, err := engine.New(rdb, a, engine.Options{
+				Queue: protocol.Config{Retention: time.Hour}, Logger: slog.New(slog.DiscardHandler),
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer w.Drain(context.WithoutCancel(ctx), engine.ReasonShutdown)
+			if err := w.Start(ctx); err != nil {
+				t.Fatal(err)
+			}
 			reply, err := ask(ctx, actors.NewClient(rdb), "examples-"+name, "hello")
 			if err != nil || reply.Status != session.StatusDone || reply.Reply != c.want {
 				t.Errorf("%+v, %v; want %q", reply, err, c.want)
-			}
-			stop()
-			if err := <-ended; err != nil {
-				t.Error(err)
 			}
 		})
 	}

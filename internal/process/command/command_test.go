@@ -59,7 +59,7 @@ func TestFailureHasTheLastWords(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeStartedMayBeRetried(t *testing.T) {
+func TestStartErrorsAreRetryable(t *testing.T) {
 	t.Parallel()
 	_, err := Start(Spec{Argv: []string{"no-such-program-anywhere"}})
 	if !agent.IsRetryable(err) || !strings.Contains(err.Error(), "could not start the agent") {

@@ -46,7 +46,7 @@ func TestRestingProgramIsReadUpToABound(t *testing.T) {
 }
 
 // The bound holds for each pause anew, and not between them.
-func TestPausesAreCountedApart(t *testing.T) {
+func TestEachRestIsCountedAnew(t *testing.T) {
 	t.Parallel()
 	var r resting
 	said := ""

@@ -153,7 +153,7 @@ func TestOrders(t *testing.T) {
 }
 
 // A guardian that stands still is killed with its agent, and nobody waits for it.
-func TestStandingGuardianIsKilled(t *testing.T) {
+func TestStoppedGuardianIsKilled(t *testing.T) {
 	t.Parallel()
 	p, out := start(t, "echo; sleep 1000", time.Time{})
 	firstByte(t, out)
@@ -172,7 +172,7 @@ func TestStandingGuardianIsKilled(t *testing.T) {
 
 // What a guardian said counts if it then ended by itself. A channel that somebody
 // else holds open is not waited for.
-func TestKilledGuardianIsNotBelieved(t *testing.T) {
+func TestReportOfAKilledGuardianIsIgnored(t *testing.T) {
 	t.Parallel()
 	for script, want := range map[string]Status{
 		`echo '{"done":true,"code":3}' >&3`:                              {Code: 3},

@@ -19,7 +19,7 @@ import (
 // Queues of plain producers whose names are no session's are left alone, and the log
 // tells of each once: also where a worker of an older version has entered them in the
 // indexes.
-func TestOddQueueNames(t *testing.T) {
+func TestInvalidQueueNamesAreSkipped(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	odd := []string{"", "a}b", "\x1b[31mred\x1b[0m", "a b", "ü", "-a", "a\nlevel=ERROR msg=forged", strings.Repeat("x", 257)}

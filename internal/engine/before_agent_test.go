@@ -165,7 +165,7 @@ func TestB68_EarlyErrorSurfaces(t *testing.T) {
 
 // What came before cannot be read for a while: no agent has run, so no attempt is
 // spent, and be it the only one.
-func TestUnreadablePastSpendsNoAttempt(t *testing.T) {
+func TestUnreadableHistorySpendsNoAttempt(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	s := newStage()

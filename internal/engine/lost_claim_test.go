@@ -17,7 +17,7 @@ import (
 
 // A claim whose reply was lost is taken back, though that of another session, which was
 // claimed with it, says that the session is broken.
-func TestBrokenSessionHidesNoLostClaim(t *testing.T) {
+func TestLostClaimBesideABrokenSession(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	broken := r.key + ".broken"
@@ -38,4 +38,20 @@ func TestBrokenSessionHidesNoLostClaim(t *testing.T) {
 	f.LoseReply(claims("eval"), 1)
 	r.worker(echo.New(), faulty(&f), sentinelTTL(time.Minute))
 	r.ends("m1", session.StatusDone)
+}
+
+// A claim whose reply is lost costs nobody a turn, nor the session its sentinel's time.
+func TestClaimWithoutAReplyIsTakenBack(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	var f redistest.Faults
+	f.LoseReply(claiming, 3)
+	r.worker(echo.New(), faulty(&f), sentinelTTL(time.Hour))
+	r.say("m1", "hello")
+	r.ends("m1", session.StatusDone)
+	expect.Equal(t, "turns told", len(r.started("m1")), 1)
+	expect.List(t, "transcript", r.transcript(r.key), "user hello", "assistant echo: hello")
+	record, err := r.client.ResumeRecord(r.ctx, r.key)
+	expect.OK(t, err)
+	expect.Equal(t, "interruptions", record.Interruptions, 0)
 }

@@ -186,7 +186,7 @@ func TestInterruptedWorkerIsKilled(t *testing.T) {
 
 // The note of the turn after a full line has one line for each dropped message,
 // once; a turn that was cut off has told nobody.
-func TestDroppedAreToldInTheNote(t *testing.T) {
+func TestNoteListsDroppedMessages(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	s := newStage()
