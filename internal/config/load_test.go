@@ -14,7 +14,7 @@ import (
 	"turnstile/pkg/session"
 )
 
-// with is an environment that is valid but for what vars change.
+// with returns an environment that is valid except for what vars change.
 func with(vars map[string]string) []string {
 	all := map[string]string{"PATH": "/bin", "TURNSTILE_AGENT": "echo"}
 	maps.Copy(all, vars)
@@ -25,7 +25,7 @@ func with(vars map[string]string) []string {
 	return environ
 }
 
-// lines are the problems, one a line.
+// lines returns the problems of an error, one per line.
 func lines(t *testing.T, err error) []string {
 	t.Helper()
 	if err == nil {
@@ -124,7 +124,7 @@ func TestWorkerEverythingSet(t *testing.T) {
 	}
 }
 
-// No number and 0 are not the same: as many as turns, and none.
+// No number means as many as turns. 0 means none.
 func TestWarmAgentsFollowConcurrency(t *testing.T) {
 	t.Parallel()
 	for given, want := range map[string]int{"": 3, "0": 0, "7": 7} {
@@ -162,7 +162,7 @@ func TestWorkerRefuses(t *testing.T) {
 	type vars = map[string]string
 	for _, c := range []struct {
 		vars vars
-		want string // in the one line
+		want string // part of the only line
 	}{
 		{vars{"TURNSTILE_AGENT": ""}, "TURNSTILE_AGENT=\"\" is not set: use one of echo, exec, acp, openai, claude, codex and gemini"},
 		{vars{"TURNSTILE_AGENT": "claud"}, `TURNSTILE_AGENT="claud" is unknown: use echo, exec, acp, openai, claude, codex or gemini`},
@@ -267,7 +267,7 @@ func TestAllProblemsAtOnce(t *testing.T) {
 		"TURNSTILE_LOG_LEVEL": "x", "TURNSTILE_TYPO": "1", "TURNSTILE_DRAIN_TIMEOUT": "soon", "TURNSTILE_HTTP_ADDR": "x",
 	}), Options{})
 	got := lines(t, err)
-	// The drain's length is unknown, so what it has to fit into is not judged.
+	// The drain's length is unknown, so its relation to the stop timeout is not checked.
 	if len(got) != 7 {
 		t.Errorf("%d problems: %q", len(got), got)
 	}
@@ -275,7 +275,7 @@ func TestAllProblemsAtOnce(t *testing.T) {
 
 func TestSender(t *testing.T) {
 	t.Parallel()
-	// What is set for a worker or an agent is none of its business.
+	// A sender ignores the settings of workers and agents.
 	environ := []string{"TURNSTILE_CONCURRENCY=x", "TURNSTILE_SESSION=s", "TURNSTILE_TURN_ID=t", "TURNSTILE_RETENTION=2h", "TURNSTILE_LOG_FORMAT=json"}
 	s, err := LoadSender(environ, Options{})
 	want := Sender{
@@ -334,7 +334,7 @@ func TestRunsPrograms(t *testing.T) {
 		{Worker{Agent: AgentClaude}, true},
 		{Worker{Agent: AgentCodex}, true},
 		{Worker{Agent: AgentGemini}, true},
-		{Worker{}, true}, // not known
+		{Worker{}, true}, // an unknown agent
 	} {
 		if got := c.w.RunsPrograms(); got != c.want {
 			t.Errorf("%q with tools %q: %v", c.w.Agent, c.w.ToolsFile, got)

@@ -17,14 +17,14 @@ func secretFile(t *testing.T, text string) string {
 	return path
 }
 
-// What is a secret can come from a file, as Docker and Kubernetes mount theirs.
+// Secrets can come from files, as Docker and Kubernetes mount them.
 func TestSecretsFromFiles(t *testing.T) {
 	t.Parallel()
 	vars := map[string]string{
 		"REDIS_URL_FILE":                secretFile(t, "redis://:secret@db/1\n"),
 		"TURNSTILE_HTTP_TOKEN_FILE":     secretFile(t, "token\r\n"),
 		"TURNSTILE_OPENAI_API_KEY_FILE": secretFile(t, "key"),
-		"OPENAI_API_KEY":                "not this", // it only stands in
+		"OPENAI_API_KEY":                "not this", // TURNSTILE_OPENAI_API_KEY has precedence
 		"TURNSTILE_HTTP_ADDR":           ":8080",
 	}
 	w, err := LoadWorker(with(vars), Options{})
@@ -35,14 +35,15 @@ func TestSecretsFromFiles(t *testing.T) {
 	if err != nil || s.RedisURL != "redis://:secret@db/1" {
 		t.Errorf("sender: %+v, %v", s, err)
 	}
-	// A flag wins over both variables.
+	// A flag replaces both variables.
 	w, err = LoadWorker(with(vars), Options{Overrides: map[string]string{"REDIS_URL": "redis://flag"}})
 	if err != nil || w.RedisURL != "redis://flag" {
 		t.Errorf("with a flag: %q, %v", w.RedisURL, err)
 	}
 	for _, setting := range WorkerSettings() {
 		_, tested := vars[setting.Name+"_FILE"]
-		// A command's words are on the agent's own command line anyway.
+		// The agent's command is secret but cannot come from a file: its words are on the agent's
+		// own command line anyway.
 		if setting.File != tested || setting.Secret != (setting.File || setting.Name == "TURNSTILE_AGENT_COMMAND") {
 			t.Errorf("%s: secret %v, file %v, and this test has one: %v", setting.Name, setting.Secret, setting.File, tested)
 		}
@@ -94,7 +95,7 @@ func TestSecretFlag(t *testing.T) {
 		{"TURNSTILE_AGENT_COMMAND", "agent --key x", false}, // the agent's own command line shows it
 		{"TURNSTILE_MODEL", "x", false},
 		{"REDIS_URL", "redis://db:6379/0", false},
-		{"REDIS_URL", "gopher://:x@db", false}, // refused
+		{"REDIS_URL", "gopher://:x@db", false}, // refused anyway
 		{"REDIS_URL", "redis://:x@db:6379/0", true},
 		{"REDIS_URL", "redis://user:x@db:6379/0", true},
 		{"REDIS_URL", "redis-sentinel://a,b?master=m&sentinel_password=x", true},

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// What Kubernetes sets in the namespace of a service called turnstile, or
-// turnstile-something, hinders neither a worker nor a sender.
+// Variables that Kubernetes sets for a service called turnstile, or turnstile-something, stop
+// neither a worker nor a sender.
 func TestServiceLinks(t *testing.T) {
 	t.Parallel()
 	for name, value := range map[string]string{
@@ -37,7 +37,7 @@ func TestServiceLinks(t *testing.T) {
 	}
 }
 
-// What only resembles them is a typing error as before.
+// Variables that only resemble them are still reported as unknown.
 func TestNoServiceLinks(t *testing.T) {
 	t.Parallel()
 	for name, value := range map[string]string{

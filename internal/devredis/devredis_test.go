@@ -25,7 +25,7 @@ import (
 	"turnstile/test/redistest"
 )
 
-// asWorker makes this binary a worker that starts a redis-server and waits.
+// asWorker makes this test binary a worker that starts a redis-server and waits.
 const asWorker = "TURNSTILE_DEVREDIS_TEST_WORKER"
 
 func TestMain(m *testing.M) {
@@ -95,7 +95,7 @@ func TestServes(t *testing.T) {
 			t.Error("it calls itself done")
 		default:
 		}
-		const mine = "turnstile-test:mine" // another test's server may get the port
+		const mine = "turnstile-test:mine" // shows that the port is not another test's server
 		if err := client.Set(t.Context(), mine, t.Name(), 0).Err(); err != nil {
 			t.Fatal(err)
 		}
@@ -182,7 +182,7 @@ func TestFallsBackToTheEmbeddedServer(t *testing.T) {
 	if _, err := Start(t.Context(), Options{Kind: KindServer}); !errors.Is(err, exec.ErrNotFound) {
 		t.Errorf("asked for a redis-server that is not there: %v", err)
 	}
-	// One that does not even start.
+	// A redis-server that does not even start.
 	if err := os.WriteFile(filepath.Join(dir, string(KindServer)), []byte("#!/bin/sh\nexit 1\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -228,13 +228,12 @@ func TestStopRemovesItsDirectory(t *testing.T) {
 	}
 }
 
-// The server survives a Ctrl-C that is meant for the worker, and not the
-// worker's death.
+// The server survives a Ctrl-C that is meant for the worker, but not the worker's death.
 func TestServerEndsOnlyWithTheWorker(t *testing.T) {
 	t.Parallel()
 	redistest.Real(t)
 	cmd := exec.Command(os.Args[0])
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a terminal's job
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // as a job of a terminal
 	cmd.Env = append(os.Environ(), asWorker+"=1")
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -264,7 +263,7 @@ func TestServerEndsOnlyWithTheWorker(t *testing.T) {
 	}
 	defer client.Close()
 
-	// What a terminal does at Ctrl-C.
+	// A terminal does this at Ctrl-C.
 	if err := syscall.Kill(-cmd.Process.Pid, syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
@@ -292,6 +291,6 @@ func TestServerEndsOnlyWithTheWorker(t *testing.T) {
 		if time.Now().After(deadline) {
 			t.Fatalf("10 s after the worker's death: directory %v, server answers: %v", err, alive)
 		}
-		time.Sleep(5 * time.Millisecond) // nothing tells of the end of a stranger's process
+		time.Sleep(5 * time.Millisecond) // the end of another process's child cannot be awaited
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"turnstile/test/acl"
 )
 
-// Workers and senders need no more of Redis than docs/security.md gives their users.
+// Workers and senders need no more permissions in Redis than docs/security.md gives their users.
 func TestSuiteUnderACL(t *testing.T) {
 	t.Parallel()
 	acl.Suite(t,

@@ -13,12 +13,12 @@ import (
 	"turnstile/test/expect"
 )
 
-// deaf is an agent that ignores every request to stop, with descendants in and
-// outside its process group.
+// deaf is an agent that ignores every signal to stop, with descendants in and outside its process
+// group.
 var deaf = []string{"sh", "-c", `trap "" INT TERM HUP; setsid sleep 1000 & sleep 1000 & echo up; wait; sleep 1000`}
 
-// family is the living processes that were started for a session's turn, or for
-// any of them. Zombies have no environment.
+// family returns the living processes of a session's turn, or of all its turns. Zombies have no
+// environment and are left out.
 func family(session, turn string) (pids []string) {
 	environs, _ := filepath.Glob("/proc/[0-9]*/environ")
 	for _, name := range environs {
@@ -33,7 +33,7 @@ func family(session, turn string) (pids []string) {
 	return pids
 }
 
-// deafTurn puts a message in and waits until its agent's whole family is up.
+// deafTurn submits a message and waits until all processes of its agent run.
 func (r *rig) deafTurn(id string) (turn string) {
 	r.Helper()
 	r.say(id, "hello")
@@ -43,12 +43,12 @@ func (r *rig) deafTurn(id string) (turn string) {
 	return turn
 }
 
-// goneBy checks that nothing of a turn is seen alive later than slack after since.
+// goneBy checks that no process of a turn is alive later than slack after since.
 func (r *rig) goneBy(turn string, since time.Time, slack time.Duration) {
 	r.Helper()
 	seen := since
 	expect.Soon(r, "the end of the agent's family", func() bool {
-		now := time.Now() // to look takes a while where many processes run
+		now := time.Now() // listing processes takes a while on a busy machine
 		if len(family(r.key, turn)) == 0 {
 			return true
 		}
@@ -71,9 +71,9 @@ func TestB86_NoAgentSurvivesItsTurn(t *testing.T) {
 	t.Parallel()
 	needLinux(t)
 	const short = 3 * time.Second
-	// A worker that lives gives the session up behind its agent's end.
+	// A worker that is alive releases the session only after its agent's end.
 	gaveUp := func(r *rig, turn, token string) {
-		// The session can be claimed again when the sentinel is free, or the next turn has begun.
+		// The session can be claimed when the sentinel is free, or the next turn has begun.
 		expect.Soon(r, "the end of the turn's claim", func() bool {
 			s := r.info()
 			return r.token() != token || s.Phase != session.PhaseIdle && s.Turn != turn
@@ -82,7 +82,8 @@ func TestB86_NoAgentSurvivesItsTurn(t *testing.T) {
 			r.Errorf("the session can be claimed while %q of its agent are alive", alive)
 		}
 	}
-	// One that is dead or stopped cannot: the guardian ends the agent by the sentinel's end.
+	// A worker that is dead or stopped cannot do that: the guardian ends the agent before the
+	// sentinel ends.
 	outlived := func(r *rig, turn, token string) {
 		expect.Soon(r, "the end of the agent's family", func() bool { return r.token() != token || len(family(r.key, turn)) == 0 })
 		r.goneBy(turn, time.Now(), time.Second)
@@ -97,14 +98,14 @@ func TestB86_NoAgentSurvivesItsTurn(t *testing.T) {
 		"timeout":   {job{TTL: time.Minute, Timeout: short}, func(*rig, *process) {}, gaveUp},
 		"drain":     {job{TTL: time.Minute}, func(_ *rig, p *process) { p.signal(syscall.SIGTERM) }, gaveUp},
 		"kill": {job{TTL: time.Minute}, func(_ *rig, p *process) { p.kill() }, func(r *rig, turn, token string) {
-			r.goneBy(turn, time.Now(), patience) // whenever: long before the sentinel ends
+			r.goneBy(turn, time.Now(), patience) // at any time: the sentinel ends much later
 			expect.Equal(r, "the sentinel behind the agent's end", r.token(), token)
 		}},
 		"stopped": {job{TTL: short}, func(_ *rig, p *process) { p.stop() }, outlived},
 		"loss": {job{TTL: short}, func(r *rig, _ *process) {
 			expect.OK(r, r.rdb.Set(r.ctx, r.k.Sentinel(), "a thief's", time.Hour).Err())
 		}, func(r *rig, turn, _ string) {
-			r.goneBy(turn, time.Now(), short/3+time.Second) // it is for the next renewal to find out
+			r.goneBy(turn, time.Now(), short/3+time.Second) // the worker notices at its next renewal
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

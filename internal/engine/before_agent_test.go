@@ -20,7 +20,7 @@ import (
 	"turnstile/test/redistest"
 )
 
-// foreignTask puts another program's task into the session's queue.
+// foreignTask enqueues a task of another program in the session's queue.
 func (r *rig) foreignTask(id, kind string, payload []byte) {
 	r.Helper()
 	_, err := asynq.NewClientFromRedisClient(r.rdb).EnqueueContext(r.ctx, asynq.NewTask(kind, payload),
@@ -88,7 +88,7 @@ func TestB04_FreedOnEarlyReturns(t *testing.T) {
 	}
 }
 
-// Nobody worked for a while: what is too old by now is not run, visibly.
+// No worker ran for a while: messages that are too old by then become dead letters with a reason.
 func TestB81_StaleMessages(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -139,7 +139,7 @@ func TestB04_RefusedLeavesNothing(t *testing.T) {
 	s.empty(t)
 }
 
-// An error before the agent: what came before cannot be read.
+// An error before the agent starts: the history cannot be read.
 func TestB68_EarlyErrorSurfaces(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -163,8 +163,8 @@ func TestB68_EarlyErrorSurfaces(t *testing.T) {
 	expect.Soon(t, "the worker to be idle", func() bool { return w.Running() == 0 })
 }
 
-// What came before cannot be read for a while: no agent has run, so no attempt is
-// spent, and be it the only one.
+// The history cannot be read for a while: no agent has run, so no attempt is spent, even if there
+// is only one.
 func TestUnreadableHistorySpendsNoAttempt(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -180,12 +180,12 @@ func TestUnreadableHistorySpendsNoAttempt(t *testing.T) {
 	a := s.next(t, "m2")
 	expect.Equal(t, "attempt", a.Attempt, 1)
 	expect.Equal(t, "redelivered", a.Redelivered, false)
-	expect.List(t, "history", told(a.History), "user hello", "assistant ok")
+	expect.List(t, "history", brief(a.History), "user hello", "assistant ok")
 	a.reply("ok")
 	r.ends("m2", session.StatusDone)
 }
 
-// An entry that cannot be read is shown as such, and stops nobody.
+// An entry that cannot be read is shown as such, and stops no turn.
 func TestBrokenEntry(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -205,7 +205,7 @@ func TestBrokenEntry(t *testing.T) {
 	r.ends("m2", session.StatusDone)
 }
 
-// An error of the claim itself: nobody owns anything, and the message is there.
+// The claim itself fails: no worker owns the session, and the message is still in line.
 func TestB69_ClaimFails(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -219,7 +219,7 @@ func TestB69_ClaimFails(t *testing.T) {
 	r.free("after the turn")
 }
 
-// A lease that has run out when the claim's answer comes: no agent is started.
+// No agent is started if the lease has ended before the claim's reply arrives.
 func TestLateClaimStartsNoAgent(t *testing.T) {
 	t.Parallel()
 	for name, now := range map[string]bool{"immediate": true, "with a start": false} {
@@ -250,7 +250,7 @@ func TestLateClaimStartsNoAgent(t *testing.T) {
 	}
 }
 
-// A worker that could not start can still be drained, and does not hang.
+// A worker that failed to start can be drained, and does not hang.
 func TestDrainAfterFailedStart(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartServer(t)
@@ -258,7 +258,7 @@ func TestDrainAfterFailedStart(t *testing.T) {
 	w := r.idle(echo.New())
 	ctx, cancel := context.WithCancel(r.ctx)
 	cancel()
-	server.Pause() // else it might start nevertheless
+	server.Pause() // or the worker might start
 	err := w.Start(ctx)
 	server.Resume()
 	if !errors.Is(err, context.Canceled) {

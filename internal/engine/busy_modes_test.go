@@ -28,7 +28,7 @@ func line(s session.QueueSettings) change {
 	return with(func(o *engine.Options) { o.Queue.Line = s })
 }
 
-// steering chooses the calls of the steer script in the turn of one message.
+// steering matches the calls of the steer script in the turn of one message.
 func steering(task string) redistest.Match {
 	return func(cmd redis.Cmder) bool {
 		args := cmd.Args()
@@ -36,7 +36,7 @@ func steering(task string) redistest.Match {
 	}
 }
 
-// steer waits for a steer that the turn is offered.
+// steer waits for a steer that is offered to the turn.
 func (a *act) steer(t testing.TB, id string) agent.Steer {
 	t.Helper()
 	s := expect.Received(t, "the steer "+id, a.Steers)
@@ -46,8 +46,8 @@ func (a *act) steer(t testing.TB, id string) agent.Steer {
 	return s
 }
 
-// Several collected messages are one turn whose end is each one's; those of them
-// that are too old or no messages are put aside, and the turn goes on.
+// Several collected messages are one turn, whose end is the end of each. Those that are too old
+// or invalid are archived, and the turn goes on.
 func TestCollectedTurn(t *testing.T) {
 	t.Parallel()
 	for name, put := range map[string]string{"good ones": "", "bad ones first": "first", "bad ones last": "last"} {
@@ -92,7 +92,8 @@ func TestCollectedTurn(t *testing.T) {
 				r.archivedAs("old")
 				r.archivedAs("broken")
 			}
-			// On a slow machine a turn's start is told before its bad messages are dismissed.
+			// On a slow machine the start of a turn is published before its bad messages are
+			// dismissed.
 			starts := slices.DeleteFunc(r.starts(r.key), func(id string) bool { return id == "old" || id == "broken" })
 			expect.List(t, "turns", starts, want...)
 			expect.List(t, "transcript", r.transcript(r.key), "user hello", "assistant ok", "user one", "user two", "assistant both")
@@ -119,7 +120,7 @@ func TestCollectedTurnOfBadMessagesOnly(t *testing.T) {
 	expect.Equal(t, "waiting messages", r.info().Pending, 0)
 }
 
-// Interrupt keeps what was done, rollback nothing.
+// Interrupt keeps the turn's entries, rollback none.
 func TestInterruptAndRollback(t *testing.T) {
 	t.Parallel()
 	for mode, want := range map[session.Mode][]string{
@@ -169,7 +170,7 @@ func TestInterruptedWorkerIsKilled(t *testing.T) {
 			j := job{TTL: 2 * time.Second, Checkpoint: time.Millisecond}
 			one := r.process("one", j)
 			r.say("m1", "tool=look sleep=1h hello")
-			expect.Soon(t, "a checkpoint, and the turn's start to be told", func() bool {
+			expect.Soon(t, "a checkpoint, and the turn's start to be published", func() bool {
 				return r.rdb.Exists(r.ctx, r.k.Partial()).Val() == 1 && len(r.started("m1")) == 1
 			})
 			one.stop()
@@ -184,8 +185,8 @@ func TestInterruptedWorkerIsKilled(t *testing.T) {
 	}
 }
 
-// The note of the turn after a full line has one line for each dropped message,
-// once; a turn that was cut off has told nobody.
+// The note of the turn after dropped messages has one line for each. Only a turn that succeeds
+// uses the note up.
 func TestNoteListsDroppedMessages(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -229,7 +230,7 @@ func TestNoteListsDroppedMessages(t *testing.T) {
 	}
 }
 
-// A drain's notice and signals reach a turn that is just putting messages aside.
+// A drain's notice and signals reach a turn that is dismissing messages.
 func TestSignalsWhileMessagesAreDismissed(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -16,8 +16,8 @@ import (
 	"turnstile/test/redistest"
 )
 
-// After kill -9 the running message, the turn's id, what it had done and what came
-// before are there, and the next worker's agent is given them.
+// After kill -9 Redis has the running message, the turn's id, its entries and the history, and
+// the next worker's agent gets them.
 func TestB64_SurvivesKill(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -36,7 +36,7 @@ func TestB64_SurvivesKill(t *testing.T) {
 	expect.Equal(t, "the running turn", rediskey.IDPrefix(r.key)+r.rdb.HGet(r.ctx, r.k.Run(), "fence").Val(), running.Turn)
 	expect.List(t, "the earlier transcript", r.transcript(r.key), "user hi", "assistant echo: hi")
 	if len(p.Entries) != 3 {
-		t.Fatalf("the partial has %q", told(p.Entries))
+		t.Fatalf("the partial has %q", brief(p.Entries))
 	}
 	half := p.Entries[2].Text
 
@@ -45,7 +45,7 @@ func TestB64_SurvivesKill(t *testing.T) {
 	a := s.next(t, "m1")
 	expect.Equal(t, "session id", a.SessionID, first.SessionID)
 	expect.Equal(t, "redelivered", a.Redelivered, true)
-	expect.List(t, "history", told(a.History), "user hi", "assistant echo: hi",
+	expect.List(t, "history", brief(a.History), "user hi", "assistant echo: hi",
 		"user "+a.Messages[0].Text, "tool search", "assistant "+half+" (interrupted)")
 	if !strings.Contains(a.Note, "a gateway interruption") {
 		t.Errorf("note %q", a.Note)
@@ -56,10 +56,10 @@ func TestB64_SurvivesKill(t *testing.T) {
 		"user "+a.Messages[0].Text, "tool search", "assistant "+half+" (interrupted)", "assistant the rest")
 }
 
-// The checkpoint of a worker that has lost the session is sent, and writes nothing.
+// The checkpoint of a worker that has lost the session is sent, but writes nothing.
 func TestB70_LostWorkersCheckpoint(t *testing.T) {
 	t.Parallel()
-	redistest.Real(t) // the embedded one dumps strings only
+	redistest.Real(t) // the embedded server dumps only strings
 	r := newRig(t)
 	var f redistest.Faults
 	gate := f.Gate(checkpointing)
@@ -69,11 +69,11 @@ func TestB70_LostWorkersCheckpoint(t *testing.T) {
 	a := one.next(t, "m1")
 	a.text("never seen")
 	expect.Received(t, "the checkpoint", gate.Arrived())
-	// Or these would tell the worker that it has lost the session.
+	// These would show the worker that it has lost the session.
 	expect.Soon(t, "the events", func() bool { return strings.Contains(r.story(r.key), "never seen") })
-	expect.OK(t, r.rdb.Del(r.ctx, r.k.Sentinel()).Err()) // as if its time were over
+	expect.OK(t, r.rdb.Del(r.ctx, r.k.Sentinel()).Err()) // as if it had expired
 	r.worker(two, sentinelTTL(time.Minute))
-	r.announce()
+	r.wake()
 	b := two.next(t, "m1")
 	b.text("mine")
 	b.reply("mine")
@@ -89,14 +89,14 @@ func TestB70_LostWorkersCheckpoint(t *testing.T) {
 	}
 }
 
-// announce makes workers look at the session.
-func (r *rig) announce() {
+// wake makes workers check the session.
+func (r *rig) wake() {
 	r.Helper()
 	expect.OK(r, r.rdb.ZAdd(r.ctx, rediskey.Ready, redis.Z{Score: 1, Member: r.key}).Err())
 }
 
-// A worker that was stopped past its TTL while a checkpoint was due writes nothing
-// when it goes on.
+// A worker that was stopped past its TTL while a checkpoint was due writes nothing when it
+// continues.
 func TestB70_StoppedBeforeACheckpoint(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -104,7 +104,7 @@ func TestB70_StoppedBeforeACheckpoint(t *testing.T) {
 	one := r.process("one", job{TTL: ttl, Checkpoint: 100 * time.Millisecond})
 	r.say("m1", "stream=26 tick=100ms abcdefghijklmnopqrstuvwxyz")
 	r.awaitPartial("echo: ")
-	one.stop() // the next checkpoint is due: it writes all the time
+	one.stop() // its next checkpoint is due, because its agent always writes
 	s := newStage()
 	r.worker(s, sentinelTTL(ttl))
 	a := s.next(t, "m1")
@@ -124,7 +124,7 @@ func TestB70_StoppedBeforeACheckpoint(t *testing.T) {
 	}
 }
 
-// steady is what renewals leave alone.
+// steady is the part of the dump that renewals do not change.
 func (r *rig) steady() string {
 	r.Helper()
 	var lines []string
@@ -136,8 +136,8 @@ func (r *rig) steady() string {
 	return strings.Join(lines, "\n")
 }
 
-// The end of a tool is stored at once, however long the interval is: it may have changed
-// something, and is not to be run again.
+// The end of a tool is stored at once, however long the interval is: the tool may have had
+// effects, and should not run again.
 func TestCheckpointAtAToolsEnd(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -148,7 +148,7 @@ func TestCheckpointAtAToolsEnd(t *testing.T) {
 	a.toolStart("1")
 	a.toolEnd("1")
 	p := r.awaitPartial("found")
-	expect.List(t, "stored", told(p.Entries), "user hello", "tool search (interrupted)")
+	expect.List(t, "stored", brief(p.Entries), "user hello", "tool search (interrupted)")
 	a.reply("done")
 	r.ends("m1", session.StatusDone)
 }

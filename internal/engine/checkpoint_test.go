@@ -26,11 +26,11 @@ func checkpointEvery(d time.Duration) change {
 	return with(func(o *engine.Options) { o.CheckpointInterval = d })
 }
 
-// watch tells of each sending of some commands. It changes nothing.
+// watch returns a channel that receives the commands that match. It changes nothing.
 func watch(f *redistest.Faults, match redistest.Match) <-chan redis.Cmder {
 	seen := make(chan redis.Cmder, 10_000)
 	f.FailBefore(func(cmd redis.Cmder) bool {
-		if match(cmd) && cmd.Name() == "evalsha" { // an EVAL follows the first one on a server
+		if match(cmd) && cmd.Name() == "evalsha" { // the first EVALSHA on a server is followed by an EVAL
 			seen <- cmd
 		}
 		return false
@@ -38,7 +38,7 @@ func watch(f *redistest.Faults, match redistest.Match) <-chan redis.Cmder {
 	return seen
 }
 
-// partial is what is stored of the session's running turn.
+// partial returns the session's stored partial.
 func (r *rig) partial() (p stored.Partial, ok bool) {
 	r.Helper()
 	text, err := r.rdb.Get(r.ctx, r.k.Partial()).Result()
@@ -52,7 +52,7 @@ func (r *rig) partial() (p stored.Partial, ok bool) {
 	return p, true
 }
 
-// awaitPartial waits until a text is part of what is stored.
+// awaitPartial waits until the stored partial contains a text.
 func (r *rig) awaitPartial(text string) (p stored.Partial) {
 	r.Helper()
 	expect.Soon(r, "a checkpoint with "+text, func() bool {
@@ -62,8 +62,8 @@ func (r *rig) awaitPartial(text string) (p stored.Partial) {
 	return p
 }
 
-// told are entries in short, as transcript has them.
-func told(entries []session.Entry) (lines []string) {
+// brief formats entries as transcript does.
+func brief(entries []session.Entry) (lines []string) {
 	for _, e := range entries {
 		line := string(e.Role) + " " + e.Text
 		if e.Tool != nil {
@@ -135,11 +135,11 @@ func TestB59_ACheckpointPerBurst(t *testing.T) {
 				expect.List(t, "messages", p.Messages, "m1")
 				expect.Equal(t, "entries", len(p.Entries), 2)
 				expect.Equal(t, "the user's words", p.Entries[0].Text, "hello")
-				expect.Equal(t, "cut off", p.Entries[1].Interrupted, true)
+				expect.Equal(t, "interrupted", p.Entries[1].Interrupted, true)
 			}
 			expect.List(t, "the running message", r.info().Messages, "m1")
 			expect.Equal(t, "the running turn", r.info().Turn, a.ID)
-			if n := len(sent); n < 3 || n > 6 { // three, unless the test itself was held up
+			if n := len(sent); n < 3 || n > 6 { // three, or more on a slow machine
 				t.Errorf("%d checkpoints of three bursts", n)
 			}
 			a.reply("done")
@@ -164,12 +164,12 @@ func TestB60_WhatCountsAsActivity(t *testing.T) {
 	a.toolEnd("1")
 	expect.Received(t, "the checkpoint of a tool that has ended", sent)
 	p := r.awaitPartial("found")
-	expect.List(t, "stored", told(p.Entries), "user hello", "tool search (interrupted)")
+	expect.List(t, "stored", brief(p.Entries), "user hello", "tool search (interrupted)")
 	a.text("I found ")
 	expect.Received(t, "the checkpoint of a text", sent)
 	p = r.awaitPartial("I found ")
-	expect.List(t, "stored", told(p.Entries), "user hello", "tool search", "assistant I found  (interrupted)")
-	a.text("it") // the same entry: what counts is what happens, not how long it all is
+	expect.List(t, "stored", brief(p.Entries), "user hello", "tool search", "assistant I found  (interrupted)")
+	a.text("it") // the same entry: each piece of text is an activity
 	expect.Received(t, "the checkpoint of more text", sent)
 	r.awaitPartial("I found it")
 	a.reply("I found it")
@@ -183,7 +183,7 @@ func TestB61_NoActivityNoWrite(t *testing.T) {
 	sent, renewals := watch(&f, checkpointing), watch(&f, renewing)
 	s := newStage()
 	r.worker(s, faulty(&f), checkpointEvery(time.Millisecond), sentinelTTL(600*time.Millisecond))
-	r.say("m0", "before") // there is a transcript
+	r.say("m0", "before") // so that there is a transcript
 	s.next(t, "m0").reply("ok")
 	r.ends("m0", session.StatusDone)
 	r.say("m1", "hello")
@@ -212,13 +212,13 @@ func TestB61_NoActivityNoWrite(t *testing.T) {
 	r.ends("m1", session.StatusDone)
 }
 
-// However a turn ends, its checkpoints end with it. This test runs alone: it
-// counts goroutines.
-func TestB62_CheckpointerEndsWithTheTurn(t *testing.T) { //nolint:paralleltest // as said
-	redistest.Real(t) // the embedded one has goroutines of its own
+// However a turn ends, its checkpoints end with it. This test is not parallel, because it counts
+// goroutines.
+func TestB62_CheckpointerEndsWithTheTurn(t *testing.T) { //nolint:paralleltest // see above
+	redistest.Real(t) // the embedded server has goroutines of its own
 	r := newRig(t)
 	before := goleak.IgnoreCurrent()
-	t.Run("turns", func(t *testing.T) { //nolint:paralleltest // its parent is none
+	t.Run("turns", func(t *testing.T) { //nolint:paralleltest // its parent is not parallel
 		q := rigOn(t, r.url, r.rdb)
 		var f redistest.Faults
 		sent := watch(&f, checkpointing)
@@ -242,7 +242,7 @@ func TestB62_CheckpointerEndsWithTheTurn(t *testing.T) { //nolint:paralleltest /
 			}
 		}
 		q.drainAtOnce(w)
-		if n := len(sent); n > 1 { // the drain's
+		if n := len(sent); n > 1 { // one is the drain's
 			t.Errorf("%d checkpoints, though none was due", n)
 		}
 	})
@@ -251,8 +251,8 @@ func TestB62_CheckpointerEndsWithTheTurn(t *testing.T) { //nolint:paralleltest /
 	}
 }
 
-// A checkpoint that is under way when the agent returns is waited for; then the
-// turn is finished, and its session goes on.
+// The turn's end waits for a checkpoint in flight. Then the turn is finished, and its session
+// goes on.
 func TestB66_CheckpointThenFinish(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -271,8 +271,8 @@ func TestB66_CheckpointThenFinish(t *testing.T) {
 	for len(renewals) > 0 {
 		<-renewals
 	}
-	expect.Received(t, "a renewal", renewals) // so long it has been waiting
-	expect.Equal(t, "finishes while the checkpoint is under way", len(finishes), 0)
+	expect.Received(t, "a renewal", renewals) // the end of the turn has waited for as long
+	expect.Equal(t, "finishes while the checkpoint is in flight", len(finishes), 0)
 	expect.Equal(t, "phase", r.info().Phase, "running")
 	gate.Release()
 	expect.Received(t, "the finish", finishes)
@@ -318,8 +318,8 @@ func TestB67_EmptyReply(t *testing.T) {
 	}
 }
 
-// What the agent did since the last checkpoint is stored when the drain interrupts
-// it, however long it takes to stop.
+// The agent's work since the last checkpoint is stored when the drain interrupts it, however long
+// the agent takes to stop.
 func TestB59_CheckpointAtTheInterrupt(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -339,16 +339,16 @@ func TestB59_CheckpointAtTheInterrupt(t *testing.T) {
 	expect.Equal(t, "a partial before the drain", stored, false)
 	drained := drain(w)
 	p := r.awaitPartial("half")
-	expect.List(t, "stored", told(p.Entries), "user hello", "assistant half (interrupted)")
+	expect.List(t, "stored", brief(p.Entries), "user hello", "assistant half (interrupted)")
 	<-ctx.Done()
 	release()
 	expect.Received(t, "the end of the drain", drained)
 	p, _ = r.partial()
-	expect.List(t, "given back", told(p.Entries), "user hello", "assistant half, and more (interrupted)")
+	expect.List(t, "after the requeue", brief(p.Entries), "user hello", "assistant half, and more (interrupted)")
 }
 
-// One checkpoint at a time: an older one that Redis gets late does not take the
-// place of a newer one.
+// Checkpoints are stored one at a time: an older one that reaches Redis late does not replace a
+// newer one.
 func TestCheckpointsAreInOrder(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -359,7 +359,7 @@ func TestCheckpointsAreInOrder(t *testing.T) {
 	end := f.Gate(requeueing)
 	s := newStage()
 	w := r.worker(agentFunc(func(ctx context.Context, turn agent.Turn, emit func(agent.Event)) (agent.Result, error) {
-		_, _ = s.Run(context.WithoutCancel(ctx), turn, emit) // it takes its time
+		_, _ = s.Run(context.WithoutCancel(ctx), turn, emit) // it does not stop at once
 		return agent.Result{}, context.Cause(ctx)
 	}), faulty(&f), checkpointEvery(time.Millisecond), drainTimeout(0), slots(1))
 	r.say("m1", "hello")
@@ -373,12 +373,12 @@ func TestCheckpointsAreInOrder(t *testing.T) {
 	a.reply("")
 	expect.Received(t, "the turn's end, behind its checkpoints", end.Arrived())
 	p, _ := r.partial()
-	expect.List(t, "stored", told(p.Entries), "user hello", "assistant older, newer (interrupted)")
+	expect.List(t, "stored", brief(p.Entries), "user hello", "assistant older, newer (interrupted)")
 	end.Release()
 	expect.Received(t, "the end of the drain", drained)
 }
 
-// An activity of which nothing is kept leaves what an earlier run had done.
+// An activity without entries keeps the partial of an earlier run.
 func TestCheckpointOfNothing(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -392,5 +392,5 @@ func TestCheckpointOfNothing(t *testing.T) {
 	expect.Soon(t, "the tool's event", func() bool { return strings.Contains(r.story(r.key), string(agent.EventToolEnd)) })
 	expect.Received(t, "the end of the drain", drain(w))
 	p, _ := r.partial()
-	expect.List(t, "stored", told(p.Entries), "user hello", "assistant half (interrupted)")
+	expect.List(t, "stored", brief(p.Entries), "user hello", "assistant half (interrupted)")
 }

@@ -24,11 +24,11 @@ import (
 // childVariable makes the test binary a worker; its value is a job.
 const childVariable = "TURNSTILE_TEST_CHILD"
 
-// job is what a worker process does.
+// job configures a worker process.
 type job struct {
 	URL, ID     string
-	Command     []string // of the exec agent; none: the echo agent, made mortal
-	Warm        bool     // the agent remembers, instead
+	Command     []string // of the exec agent; empty: the mortal echo agent
+	Warm        bool     // the remembering agent instead
 	TTL         time.Duration
 	Drain       time.Duration
 	Timeout     time.Duration
@@ -36,13 +36,13 @@ type job struct {
 	Concurrency int
 	Verbose     bool
 
-	// Of a worker that is to die at a step: see deathAt and logged.
-	Steps, Log        string // files
+	// Files of a worker that dies at a step; see deathAt and logged.
+	Steps, Log        string
 	Step              int
 	Before, Immediate bool
 }
 
-// runChild is a worker process. It drains on SIGTERM, and ends with its parent.
+// runChild runs a worker process, which drains on SIGTERM and ends with its parent.
 func runChild(text string) {
 	err := func() error {
 		var j job
@@ -116,8 +116,8 @@ func (j job) run() error {
 	}
 }
 
-// mortal is the echo agent, but a message that begins with "die" kills its worker,
-// and one with "linger" uses a tool and then takes an hour, unless it is redelivered.
+// mortal is the echo agent with two changes. A message that begins with "die" kills its worker.
+// One that begins with "linger" uses a tool and then takes an hour, unless it is redelivered.
 type mortal struct{ *echo.Agent }
 
 func (m mortal) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)) (agent.Result, error) {

@@ -19,13 +19,13 @@ import (
 	"turnstile/test/expect"
 )
 
-// command says a slash command, whose answer must have a text in it.
+// command submits a slash command, whose reply must contain a text.
 func (r *rig) command(text, want string) {
 	r.Helper()
 	receipt := r.say("", text)
 	expect.Equal(r, "status of "+text, receipt.Status, turnstile.Answered)
 	if !strings.Contains(receipt.Reply, want) {
-		r.Errorf("%s answers %q, want something with %q", text, receipt.Reply, want)
+		r.Errorf("%s returned %q, want something with %q", text, receipt.Reply, want)
 	}
 }
 
@@ -78,7 +78,7 @@ func TestB71_TitleRace(t *testing.T) {
 	expect.Equal(t, "titles proposed", proposed, 2*sessions*turns)
 }
 
-// An agent's title is the session's until the user says another.
+// The session has the agent's title until the user sets another.
 func TestB71_TitleOfTheAgent(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -100,8 +100,8 @@ func TestB71_TitleOfTheAgent(t *testing.T) {
 	expect.Equal(t, "title", r.info().Title+" by "+r.info().TitleBy, "Mine by user")
 }
 
-// Turns in two worker processes, checkpoints, /undo, /retry and readers at once:
-// a transcript has whole turns only, and nothing is taken out in mid-turn.
+// Turns in two worker processes, checkpoints, /undo, /retry and readers at once: a transcript has
+// only whole turns, and nothing is removed during a turn.
 func TestB75_B76_UndoRace(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -153,14 +153,14 @@ func TestB75_B76_UndoRace(t *testing.T) {
 	expect.Equal(t, "turns", len(r.starts(r.key)), turns+count["retry"])
 }
 
-// wholeTurns reads the transcript and what runs at one moment.
+// wholeTurns reads the transcript and the running turn at one moment, and checks them.
 func (r *rig) wholeTurns() {
 	r.Helper()
 	sid := r.rdb.HGet(r.ctx, r.k.Record(), "session_id").Val()
 	var lines *redis.StringSliceCmd
 	var partial, sentinel *redis.StringCmd
 	var run *redis.SliceCmd
-	_, _ = r.rdb.TxPipelined(r.ctx, func(p redis.Pipeliner) error { // Nil where there is no turn
+	_, _ = r.rdb.TxPipelined(r.ctx, func(p redis.Pipeliner) error { // an error only means that there is no turn
 		lines = p.LRange(r.ctx, r.k.Transcript(sid), 0, -1)
 		partial, sentinel = p.Get(r.ctx, r.k.Partial()), p.Get(r.ctx, r.k.Sentinel())
 		run = p.HMGet(r.ctx, r.k.Run(), "fence", "phase")
@@ -184,7 +184,7 @@ func (r *rig) wholeTurns() {
 	}
 }
 
-// A turn that was cut off and went on in another process is one turn to /undo.
+// A turn that was interrupted and resumed in another process is one turn to /undo.
 func TestB75_UndoOfAnInterruptedTurn(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -205,8 +205,7 @@ func TestB75_UndoOfAnInterruptedTurn(t *testing.T) {
 	expect.List(t, "transcript", r.transcript(r.key), "user before", "assistant echo: before")
 }
 
-// /undo and /retry in mid-turn are refused; afterwards the words are run again, by
-// whichever worker.
+// /undo and /retry are refused during a turn. After it, any worker runs the message again.
 func TestB75_RetryRunsAgain(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -14,7 +14,7 @@ import (
 	"turnstile/test/expect"
 )
 
-// started are the times at which a message's turns began, by Redis' clock.
+// started returns when a message's turns began, by Redis' clock.
 func (r *rig) started(id string) (at []time.Time) {
 	r.Helper()
 	for _, e := range r.events(r.key) {
@@ -37,7 +37,7 @@ func TestCrashIsRecoveredWithinTheTTL(t *testing.T) {
 			expect.Soon(t, "the first turn", func() bool { return len(r.started("m1")) == 1 })
 			one.kill()
 			r.process("two", job{TTL: ttl})
-			killed := time.Now() // as long as there is nobody to recover it, nothing can
+			killed := time.Now() // there is no other worker yet that could recover the session
 			r.ends("m1", session.StatusDone)
 			r.ends("m2", session.StatusDone)
 			expect.List(t, "turns", r.starts(r.key), "m1", "m1", "m2")
@@ -51,7 +51,7 @@ func TestCrashIsRecoveredWithinTheTTL(t *testing.T) {
 	}
 }
 
-// A message that kills its worker each time.
+// A message that kills its worker each time becomes a dead letter.
 func TestDeadlyMessageIsArchived(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -61,13 +61,14 @@ func TestDeadlyMessageIsArchived(t *testing.T) {
 	old := r.ends("m0", session.StatusDone).SessionID
 	r.say("m1", "die")
 	r.say("m2", "on")
-	// The first death is not counted: the worker was not heard of, so that the reply
-	// to its claim may have been lost. Those after it speak up first.
+	// The first death does not count: the worker had not renewed, so the reply to its claim may
+	// have been lost. At the later ones the worker renews first.
 	for i := 1; i <= 4; i++ {
 		p.wait()
-		// The last turn is told by the claim that finds it, unless the worker was slow to die.
-		if told := len(r.started("m1")); told != i-1 && told != i {
-			t.Errorf("%d turns of the deadly message were told after death %d", told, i)
+		// The start of the last turn is published by the claim that finds it, or by its worker if
+		// that died slowly.
+		if starts := len(r.started("m1")); starts != i-1 && starts != i {
+			t.Errorf("%d turns of the deadly message were started after death %d", starts, i)
 		}
 		p = start(i)
 	}
@@ -105,8 +106,8 @@ func (r *rig) sessionDump() string {
 	return out.String()
 }
 
-// A worker that was stopped past its TTL and goes on writes nothing, wherever it
-// was: in an agent's sleep that is over, in a stream, before its finish.
+// A worker that was stopped past its TTL writes nothing when it continues, wherever it stopped:
+// in a sleep of its agent, in a stream, before its finish.
 func TestStoppedWorkerWritesNothing(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{
@@ -116,7 +117,7 @@ func TestStoppedWorkerWritesNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
-			const ttl = 2 * time.Second // the other worker takes this long, and the turn again: its time is over then
+			const ttl = 2 * time.Second // the other worker needs this long to take over
 			one := r.process("one", job{TTL: ttl})
 			r.say("m1", text)
 			r.say("m2", "behind")
@@ -135,7 +136,7 @@ func TestStoppedWorkerWritesNothing(t *testing.T) {
 			expect.List(t, "turns", r.starts(r.key), "m1", "m1", "m2")
 			expect.Equal(t, "entries", len(r.transcript(r.key)), 4)
 
-			// It is as good as new.
+			// It goes on to work.
 			r.say("m3", "sleep=50ms on")
 			r.ends("m3", session.StatusDone)
 			one.end()
@@ -146,7 +147,7 @@ func TestStoppedWorkerWritesNothing(t *testing.T) {
 	}
 }
 
-// Ten follow-ups behind a turn that takes until its worker ends.
+// Ten follow-ups survive the end of the worker whose turn they wait for.
 func TestB79_FollowUpsSurvive(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(p *process){

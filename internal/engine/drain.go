@@ -28,7 +28,7 @@ func (o Options) notice(r Reason) string {
 		what = "restarting"
 	}
 	if o.Ephemeral {
-		return "This worker is " + what + ", and nothing is kept. If the current task does not end in time it will be cut off."
+		return "This worker is " + what + ", and nothing is kept. If the current task does not end in time it will be interrupted."
 	}
 	return "This worker is " + what + ". If the current task does not end in time it will be interrupted, and another worker will try to resume it."
 }

@@ -17,7 +17,7 @@ import (
 	"turnstile/test/redistest"
 )
 
-// What runs when the drain's time is up is marked, each of it.
+// Every turn that runs when the drain's time is up is marked.
 func TestB36_EveryRunningTurnIsMarked(t *testing.T) {
 	t.Parallel()
 	testMarks(newRig(t), engine.ReasonShutdown, resume.ReasonShutdown)
@@ -46,8 +46,8 @@ func testMarks(r *rig, reason engine.Reason, want string) {
 	}
 }
 
-// While the mark is on its way nobody is interrupted, and an agent that is finds
-// it.
+// No agent is interrupted while the mark is in flight, and an interrupted agent finds the mark
+// stored.
 func TestB38_MarkedBeforeTheInterrupt(t *testing.T) {
 	t.Parallel()
 	for _, reason := range []engine.Reason{engine.ReasonShutdown, engine.ReasonRestart} {
@@ -87,7 +87,7 @@ func TestB38_MarkedBeforeTheInterrupt(t *testing.T) {
 	}
 }
 
-// A worker process that is told to end marks the same way.
+// A worker process that gets a signal marks its turns, too.
 func TestB36_SignalledProcess(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -100,7 +100,7 @@ func TestB36_SignalledProcess(t *testing.T) {
 	r.worker(s)
 	a := s.next(t, "m1")
 	if !strings.Contains(a.Note, "a gateway shutdown") || len(a.History) != 2 || !strings.HasPrefix(a.History[1].Text, "echo: a") {
-		t.Errorf("note %q, history %q", a.Note, told(a.History))
+		t.Errorf("note %q, history %q", a.Note, brief(a.History))
 	}
 	a.reply("ok")
 	r.ends("m1", session.StatusDone)
@@ -128,7 +128,7 @@ func TestB39_CleanDrain(t *testing.T) {
 	expect.Equal(t, "keys of the mark and the partial", r.rdb.Exists(r.ctx, r.k.Resume(), r.k.Partial()).Val(), 0)
 }
 
-// What counts is what runs when the time is up, not what ran at the drain's begin.
+// Only turns that run when the time is up are marked, not those that ran when the drain began.
 func TestB40_FinishedDuringTheDrain(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -175,8 +175,8 @@ func TestB40_FinishedInSpiteOfTheInterrupt(t *testing.T) {
 	r.unmarked(r.key, "after the drain")
 }
 
-// A turn that has no agent yet is given back unmarked, whatever it was about to do
-// when the drain's time was up.
+// A turn that has no agent yet is requeued without a mark, at whatever point the drain's time is
+// up.
 func TestB41_StartingDuringTheDrain(t *testing.T) {
 	t.Parallel()
 	for name, at := range map[string]func(*redistest.Faults) *redistest.Gate{
@@ -193,7 +193,7 @@ func TestB41_StartingDuringTheDrain(t *testing.T) {
 			r.say("m1", "hello")
 			expect.Received(t, "the start", gate.Arrived())
 			drained := drainFor(w, engine.ReasonRestart)
-			// The drain has told Redis, and not yet the turn.
+			// Redis has the drain's marks, but the turn has not been interrupted yet.
 			expect.Received(t, "the drain's verdict", marks.Arrived())
 			gate.Release()
 			if name == "asks for its promotion" {
@@ -218,8 +218,7 @@ func TestB41_StartingDuringTheDrain(t *testing.T) {
 	}
 }
 
-// The notice comes once, also to a session whose turn is then interrupted and runs
-// on elsewhere.
+// The notice comes once, also if the turn is then interrupted and resumed on another worker.
 func TestB42_Banner(t *testing.T) {
 	t.Parallel()
 	for reason, want := range map[engine.Reason]string{engine.ReasonShutdown: "shutting down", engine.ReasonRestart: "restarting"} {
@@ -257,16 +256,15 @@ func TestB42_Banner(t *testing.T) {
 			}
 			for _, e := range r.events(r.key + "-idle") {
 				if e.Type == session.EventNotice {
-					t.Error("a session in which nothing runs was told")
+					t.Error("a session in which nothing runs got the notice")
 				}
 			}
 		})
 	}
 }
 
-// A turn's time is up while Redis is away for a moment: it is interrupted, and given
-// back with its mark and all that it has done when Redis answers again. What waits
-// behind it is not lost.
+// A drain's time is up while Redis is unreachable for a moment: the turn is interrupted, and
+// requeued with its mark and all its entries when Redis is back. No follow-up is lost.
 func TestB79_DrainWhileRedisIsAway(t *testing.T) {
 	t.Parallel()
 	for name, pause := range map[string]bool{"it restarts": false, "it hangs": true} {
@@ -310,7 +308,7 @@ func TestB79_DrainWhileRedisIsAway(t *testing.T) {
 			two := newStage()
 			r.worker(two, slots(1), with(func(o *engine.Options) { o.ShareTurns = 100 }))
 			b := two.next(t, "m0")
-			expect.List(t, "history", told(b.History), "user hello", "assistant half (interrupted)")
+			expect.List(t, "history", brief(b.History), "user hello", "assistant half (interrupted)")
 			b.reply("whole")
 			for i := 1; i <= 10; i++ {
 				two.next(t, fmt.Sprint("m", i)).reply("ok")
@@ -322,8 +320,7 @@ func TestB79_DrainWhileRedisIsAway(t *testing.T) {
 	}
 }
 
-// The mark was sent and its reply lost, as often as the worker tries: it counts
-// once.
+// The mark's reply is lost, however often the worker tries: the mark counts once.
 func TestMarkReplyIsLost(t *testing.T) {
 	t.Parallel()
 	for name, strike := range map[string]func(*redistest.Faults){

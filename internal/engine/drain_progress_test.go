@@ -14,7 +14,7 @@ import (
 	"turnstile/test/expect"
 )
 
-// journal is a log of which a test reads the lines with a word in them.
+// journal is a log. A test reads its lines that contain a word.
 type journal struct {
 	slog.Handler
 	about string
@@ -52,8 +52,8 @@ func (j *journal) next(t *testing.T, message string, want map[string]string) slo
 	return line
 }
 
-// A drain tells how far it is: when asked, and in the log at its begin, at its end
-// and whenever a turn has ended, but not more than once a second.
+// A drain reports its progress: by DrainProgress, and in the log at its beginning, at its end and
+// whenever a turn has ended, but at most once a second.
 func TestDrainProgress(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -99,7 +99,7 @@ func TestDrainProgress(t *testing.T) {
 	cut()
 	_ = acts["cut"].cause(t)
 	expect.Received(t, "the end of the drain", done)
-	for line := range j.lines { // of the lost turn, if a second had passed
+	for line := range j.lines { // there is one about the lost turn if a second had passed
 		if line.Message == "drained" {
 			j.lines <- line
 			break
@@ -111,7 +111,7 @@ func TestDrainProgress(t *testing.T) {
 	expect.Equal(t, "the reason after a second call", w.DrainProgress().Reason, engine.ReasonRestart)
 }
 
-// While agents are being interrupted no time is left, and they still count.
+// While agents are being interrupted, no time is left, and their turns still count.
 func TestDrainProgressAfterTheTimeout(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -126,7 +126,7 @@ func TestDrainProgressAfterTheTimeout(t *testing.T) {
 	expect.Received(t, "the end of the drain", drained)
 }
 
-// silent is an agent that ends only when the test lets it, however it is asked.
+// silent is an agent that ends only when the test lets it, and ignores interrupts.
 func silent(up chan<- bool, let <-chan bool) agentFunc {
 	return func(ctx context.Context, _ agent.Turn, _ func(agent.Event)) (agent.Result, error) {
 		up <- true

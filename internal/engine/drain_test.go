@@ -23,7 +23,7 @@ func drainTimeout(d time.Duration) change {
 	return with(func(o *engine.Options) { o.DrainTimeout = d })
 }
 
-// A turn that does not end in time is taken by another worker at once.
+// Another worker takes a turn that does not end in time at once.
 func TestDrainHandsOver(t *testing.T) {
 	t.Parallel()
 	for name, timeout := range map[string]time.Duration{"no timeout": 0, "100ms": 100 * time.Millisecond} {
@@ -59,7 +59,7 @@ func TestDrainHandsOver(t *testing.T) {
 				}
 			}
 			if took := again.Sub(requeued); requeued.IsZero() || took > time.Second {
-				t.Errorf("the next worker took the turn %s after it was given back", took)
+				t.Errorf("the next worker took the turn %s after the requeue", took)
 			}
 			b.reply("one")
 			two.next(t, "m2").reply("two")
@@ -88,7 +88,7 @@ func TestDrainLetsTurnsEnd(t *testing.T) {
 	expect.Equal(t, "waiting messages", r.info().Pending, 1)
 	for _, e := range r.events(r.key) {
 		if e.Type == session.EventTurnRequeued {
-			t.Error("the turn was given back")
+			t.Error("the turn was requeued")
 		}
 	}
 	resume, err := r.client.ResumeRecord(r.ctx, r.key)
@@ -146,7 +146,7 @@ func TestDrainNotifiesEachSessionOnce(t *testing.T) {
 	}
 }
 
-// Nobody goes on where Redis ends with the worker.
+// Where Redis ends with the worker, the notice promises no other worker.
 func TestDrainOfAnEphemeralWorker(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -156,12 +156,12 @@ func TestDrainOfAnEphemeralWorker(t *testing.T) {
 	a := s.next(t, "m1")
 	drained := drain(w)
 	notice := r.awaitEvent("the notice", func(e session.Event) bool { return e.Type == session.EventNotice }).Text
-	expect.Equal(t, "notice", notice, "This worker is shutting down, and nothing is kept. If the current task does not end in time it will be cut off.")
+	expect.Equal(t, "notice", notice, "This worker is shutting down, and nothing is kept. If the current task does not end in time it will be interrupted.")
 	a.reply("ok")
 	expect.Received(t, "the end of the drain", drained)
 }
 
-// A drain that begins while a turn is not quite there yet tells it too.
+// The notice also reaches a turn that is still starting when the drain begins.
 func TestDrainNotifiesAStartingTurn(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -210,10 +210,10 @@ func TestStartTwice(t *testing.T) {
 	r.ends("m1", session.StatusDone)
 }
 
-// What a draining worker pops it gives back, and it pops no more.
+// A draining worker returns the sessions that it pops, and pops no more.
 func TestDrainPopsNoMore(t *testing.T) {
 	t.Parallel()
-	for i := range 6 { // a second pop would be a matter of luck
+	for i := range 6 { // a second pop would be seen only by chance
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
@@ -223,7 +223,7 @@ func TestDrainPopsNoMore(t *testing.T) {
 			w := r.worker(s, faulty(&f), drainTimeout(0))
 			expect.Soon(t, "the pop", func() bool { return f.CountNamed("bzpopmin") == 1 })
 			r.say("m1", "hello")
-			expect.Received(t, "the pop's answer", gate.Arrived())
+			expect.Received(t, "the pop's reply", gate.Arrived())
 			drained := drain(w)
 			expect.Soon(t, "the drain", w.Draining)
 			gate.Release()
@@ -238,7 +238,7 @@ func TestDrainPopsNoMore(t *testing.T) {
 	}
 }
 
-// A second signal: the rest of the wait is cut short.
+// A second signal ends the wait for the turns early.
 func TestDrainCutShort(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -259,8 +259,8 @@ func TestDrainCutShort(t *testing.T) {
 	expect.Equal(t, "reason", e.Reason, string(engine.ReasonRestart))
 }
 
-// A drain spends no attempt, however often, and an agent that failed for its own
-// reasons while it was interrupted is redelivered all the same.
+// However often a turn is drained, it spends no attempt. An agent that fails for another reason
+// while it is interrupted is redelivered, too.
 func TestDrainSpendsNoAttempt(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -285,8 +285,8 @@ func TestDrainSpendsNoAttempt(t *testing.T) {
 	expect.List(t, "transcript", r.transcript(r.key), "user hello", "assistant echo: hello")
 }
 
-// A signal may come while the worker still starts: whichever is first, nothing of it
-// is left, its asynq.Server included.
+// A drain may begin while the worker is starting. Whichever comes first, nothing of the worker is
+// left, its asynq.Server included.
 func TestDrainBesideStart(t *testing.T) {
 	t.Parallel()
 	for i := range 6 {

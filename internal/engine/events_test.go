@@ -63,7 +63,7 @@ func TestFollowSeesEachPieceOnce(t *testing.T) {
 			if written > 40 {
 				t.Errorf("%d text events were written, they are to be coalesced", written)
 			}
-			// Afterwards the same is to be had again.
+			// Afterwards the same events can be read again.
 			var late []session.Event
 			_, err := r.client.Follow(r.ctx, r.key, "m1", func(e session.Event) { late = append(late, e) })
 			expect.OK(t, err)
@@ -109,8 +109,8 @@ func TestEventsInOrder(t *testing.T) {
 	expect.Equal(t, "entries", len(r.transcript(r.key)), 1+2*200)
 }
 
-// The timer that sends may fire while a turn ends. What it sends must not come
-// after the end, nor cost the next turn its own events.
+// The recorder's timer may fire while a turn ends. Its batch must not come after the end, nor
+// delay the next turn's events.
 func TestEventsNeverFollowTheEnd(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -118,7 +118,7 @@ func TestEventsNeverFollowTheEnd(t *testing.T) {
 	a := immediate{func(ctx context.Context, turn agent.Turn, emit func(agent.Event)) (agent.Result, error) {
 		emit(agent.Event{Type: agent.EventThought, Text: "t"})
 		emit(agent.Event{Type: agent.EventText, Text: "first "})
-		// The recorder sends after 50 ms: this is when it does.
+		// The recorder sends after 50 ms, which is now.
 		timer := time.NewTimer(50*time.Millisecond - time.Duration(turn.Fence%1000)*time.Microsecond)
 		defer timer.Stop()
 		select {
@@ -154,7 +154,7 @@ func TestEventsNeverFollowTheEnd(t *testing.T) {
 	}
 }
 
-// An agent that goes on emitting after its end, and from several goroutines.
+// An agent emits after its end, and from several goroutines.
 func TestAgentEmitsAfterItsEnd(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -169,7 +169,7 @@ func TestAgentEmitsAfterItsEnd(t *testing.T) {
 						return
 					default:
 						emit(agent.Event{Type: agent.EventText, Text: "x"})
-						time.Sleep(time.Millisecond) // an agent's own pace
+						time.Sleep(time.Millisecond) // the agent's pace
 					}
 				}
 			})
@@ -192,7 +192,7 @@ func TestAgentEmitsAfterItsEnd(t *testing.T) {
 	}
 }
 
-// A panicking agent costs its turn, not the worker nor the other sessions.
+// A panic of an agent ends only its turn, neither the worker nor other sessions.
 func TestPanicKillsOnlyItsTurn(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

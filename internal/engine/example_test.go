@@ -26,7 +26,7 @@ func (shout) Run(_ context.Context, turn agent.Turn, emit func(agent.Event)) (ag
 	return agent.Result{Text: reply}, nil
 }
 
-// A program that is a worker with an agent of its own, and a sender at once.
+// A program that is both a worker with its own agent and a sender.
 func Example() {
 	server, err := miniredis.Run() // a real program uses its Redis
 	if err != nil {

@@ -2,13 +2,13 @@ package engine
 
 import "time"
 
-// Kept is the entry of a session's warm agent, if there is one.
+// Kept describes a session's warm agent, if there is one.
 type Kept struct {
 	Signature, SessionID string
 	Entries              int64
 }
 
-// Kept looks at a session's warm agent between two turns.
+// Kept returns a session's warm agent between two turns.
 func (w *Worker) Kept(session string) (k Kept, ok bool) {
 	if !w.pool.has(session) {
 		return k, false
@@ -22,13 +22,13 @@ func (w *Worker) Kept(session string) (k Kept, ok bool) {
 	return Kept{a.signature, a.seen.sessionID, a.seen.entries}, true
 }
 
-// JobsEvery has all maintenance jobs run at one interval.
+// JobsEvery makes all maintenance jobs run at one interval.
 func (o *Options) JobsEvery(d time.Duration) { o.jobsEvery = d }
 
-// StuckAfter is how long a loop's step may take.
+// StuckAfter sets how long a loop's step may take.
 func (o *Options) StuckAfter(d time.Duration) { o.stuckAfter = d }
 
-// Interrupted counts the sessions whose turn a drain has told to end.
+// Interrupted counts the sessions that a drain has interrupted.
 func (w *Worker) Interrupted() (n int) {
 	for _, s := range w.roster.all() {
 		s.mu.Lock()

@@ -14,8 +14,8 @@ import (
 	"turnstile/test/redistest"
 )
 
-// A Redis that keeps nothing comes back empty: what was there is gone, and its
-// waiters are told; the worker goes on with what comes.
+// A Redis without persistence comes back empty: its data is lost, its waiters get an error, and
+// the worker goes on with new messages.
 func TestRedisComesBackEmpty(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartServer(t, "--appendonly", "no", "--save", "")
@@ -46,8 +46,8 @@ func TestRedisComesBackEmpty(t *testing.T) {
 	r.ends("m3", session.StatusDone)
 }
 
-// The server becomes a replica in mid-turn, as an old primary does after a
-// failover: senders are told, and the turn ends once it can be written again.
+// The server becomes a replica during a turn, as an old primary does after a failover: senders
+// get an error, and the turn ends once it can be written again.
 func TestRedisBecomesReadOnly(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartServer(t)

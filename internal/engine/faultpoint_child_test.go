@@ -19,10 +19,9 @@ import (
 	"turnstile/pkg/agent/echo"
 )
 
-// deathAt kills its process at one of the calls to Redis that belong to a turn's
-// way: before the call is sent, or after its answer came and before anybody uses
-// it. Steps are numbered from 1, in the order of the calls; what a file names is
-// each step's name, a line each.
+// deathAt kills its process at one of a turn's calls to Redis: before the call is sent, or after
+// its reply arrived and before it is used. Steps are numbered from 1, in the order of the calls.
+// A file gets each step's name, one per line.
 type deathAt struct {
 	step   int // 0: never
 	before bool
@@ -37,14 +36,14 @@ func newDeathAt(j job) (*deathAt, error) {
 	return &deathAt{step: j.Step, before: j.Before, file: file}, err
 }
 
-// DialHook leaves dialling alone.
+// DialHook changes nothing.
 func (d *deathAt) DialHook(next redis.DialHook) redis.DialHook { return next }
 
 // ProcessHook numbers single commands.
 func (d *deathAt) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		name := stepName(cmd)
-		if strings.HasSuffix(name, "zpopmin ready") { // most find nothing, and wait for long
+		if strings.HasSuffix(name, "zpopmin ready") { // most pops find nothing, after a long wait
 			err := next(ctx, cmd)
 			if err == nil && popped(cmd) {
 				d.reach(name)
@@ -98,7 +97,7 @@ func (d *deathAt) reach(name string) {
 	fmt.Fprintln(d.file, name)
 	if d.seen == d.step {
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
-		select {} // nobody goes on
+		select {} // the process is about to die
 	}
 }
 
@@ -112,8 +111,8 @@ func popped(cmd redis.Cmder) bool {
 	return false
 }
 
-// stepName is the name of a call on a turn's way, or "": the timers and the
-// connection's own commands are not on it.
+// stepName returns the name of a turn's call, or "" for calls of the timers and of the connection
+// itself.
 func stepName(cmd redis.Cmder) string {
 	args := cmd.Args()
 	key := 1
@@ -128,7 +127,7 @@ func stepName(cmd redis.Cmder) string {
 	switch {
 	case name == rediskey.Ready || name == rediskey.Owned || name == rediskey.Due:
 		if cmd.Name() != "zadd" && !strings.HasSuffix(cmd.Name(), "zpopmin") {
-			return "" // a timer's
+			return "" // of a timer
 		}
 		return cmd.Name() + " " + strings.TrimPrefix(name, "turnstile:")
 	case !of || cmd.Name() == "exists":
@@ -147,8 +146,8 @@ func stepName(cmd redis.Cmder) string {
 	return cmd.Name() + " " + own
 }
 
-// logged is the echo agent with a start phase if asked for, which writes down when
-// its turns begin and end. A process that is killed leaves a begin without an end.
+// logged is the echo agent, with a start phase if requested. It logs when its turns begin and
+// end. A process that is killed leaves a begin without an end.
 type logged struct {
 	*echo.Agent
 	immediate bool
@@ -160,10 +159,10 @@ func newLogged(path string, immediate bool) (*logged, error) {
 	return &logged{echo.New(), immediate, file}, err
 }
 
-// Immediate is the job's choice.
+// Immediate returns the job's choice.
 func (l *logged) Immediate() bool { return l.immediate }
 
-// Run is echo's, with a line before and one behind.
+// Run is echo's Run with a log line before and after it.
 func (l *logged) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)) (agent.Result, error) {
 	if _, err := fmt.Fprintf(l.file, "begin %d %d %s\n", turn.Fence, os.Getpid(), turn.Messages[0].ID); err != nil {
 		return agent.Result{}, err
@@ -181,12 +180,12 @@ func (l *logged) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event
 	return result, err
 }
 
-// asks ends the text of a message whose turn keeps state and asks for permission.
+// asks ends the text of a message whose turn stores agent state and asks for a permission.
 const asks = "asks"
 
-// remember does so. The state is the messages that the agent's own session knows of:
-// one that does not fit the transcript, but for what an earlier run of this turn may
-// have done, fails the turn.
+// remember stores state and asks for a permission. The state lists the messages that the agent
+// knows of. The turn fails if they are not those of the transcript, apart from this turn's own
+// message.
 func remember(ctx context.Context, turn agent.Turn, emit func(agent.Event)) error {
 	own := turn.Messages[0].ID
 	var said, known []string

@@ -21,18 +21,18 @@ import (
 	"turnstile/test/expect"
 )
 
-// course is what happens to a session while its worker is to die.
+// course is what happens to a session whose worker will die.
 type course struct {
 	name      string
 	immediate bool // the agent has no start phase
 
-	// before puts messages in before there is a worker, during while it runs. Both
-	// also happen where it is dead by then.
+	// before submits messages before there is a worker, during while it runs. Both also happen if
+	// the worker is dead by then.
 	before func(*rig)
 	during func(*rig, *process)
 
-	// ends are the messages in the order of their turns, each with the ends that it
-	// may have.
+	// ends are the messages in the order of their turns, with the statuses that each may end
+	// with.
 	ends []end
 }
 
@@ -52,7 +52,7 @@ func say(id, text string, mode ...session.Mode) func(*rig) {
 	return func(r *rig) { r.say(id, text, mode...) }
 }
 
-// onceRunning does something as soon as m1's agent runs, or cannot any more.
+// onceRunning calls f as soon as m1's agent runs, or can no longer run.
 func onceRunning(f func(*rig, *process)) func(*rig, *process) {
 	return func(r *rig, p *process) {
 		expect.Soon(r, "the first turn or the worker's death", func() bool {
@@ -87,7 +87,7 @@ func courses() []course {
 			ends: append(append(done("m0"), end{"m1", []session.Status{session.StatusInterrupted, session.StatusDone}}), done("m2", "m3")...),
 			during: func(r *rig, p *process) {
 				r.allowAll()
-				var mode session.Mode // of a worker that died before, it would take back m0
+				var mode session.Mode // if the worker has died before, a rollback would remove m0
 				expect.Soon(r, "the second turn or the worker's death", func() bool {
 					s := r.info()
 					if s.Phase == "running" && slices.Contains(s.Messages, "m1") {
@@ -98,7 +98,7 @@ func courses() []course {
 				r.say("m2", "hello "+asks, mode)
 				r.say("m3", "hello "+asks)
 			}},
-		{name: "given back by a drain", ends: done("m1", "m2"), before: two("stream=16 tick=100ms hello again"),
+		{name: "requeued by a drain", ends: done("m1", "m2"), before: two("stream=16 tick=100ms hello again"),
 			during: onceRunning(func(_ *rig, p *process) { _ = p.cmd.Process.Signal(syscall.SIGTERM) })},
 		{name: "a failure that is tried again", immediate: true, ends: done("m1", "m2"), before: two("fail=retry:1 hello")},
 		{name: "a failure", immediate: true, before: two("fail=final hello"),
@@ -126,8 +126,8 @@ func courses() []course {
 	}
 }
 
-// allowAll allows whatever is asked, until the test ends. A question that has just come
-// is answered by its number: a bare answer to it is refused for 3 s.
+// allowAll allows every question until the test ends. It names a question's number if the
+// question is new, because a decision without a number is refused for 3 s.
 func (r *rig) allowAll() {
 	ctx, cancel := context.WithCancel(r.ctx)
 	gone := make(chan struct{})
@@ -143,7 +143,7 @@ func (r *rig) allowAll() {
 				tick.Stop()
 				return
 			case <-tick.C:
-				q, err := r.client.Decide(ctx, r.key, 0, session.Allow) // mostly nothing is asked
+				q, err := r.client.Decide(ctx, r.key, 0, session.Allow) // usually there is no question
 				if errors.Is(err, session.ErrJustAsked) {
 					_, _ = r.client.Decide(ctx, r.key, q.Number, session.Allow)
 				}
@@ -152,23 +152,23 @@ func (r *rig) allowAll() {
 	}()
 }
 
-// A worker is killed at every step of a turn: before each of its calls to Redis,
-// and after each. Another one finds the session, and all six invariants hold.
-// Without TURNSTILE_PROOF=true only the first courses are run.
+// A worker is killed at every step of a turn: before each of its calls to Redis, and after each.
+// Another worker takes over the session, and all six invariants hold. Without
+// TURNSTILE_PROOF=true only the first courses run.
 func TestDeathAtEveryStep(t *testing.T) {
 	t.Parallel()
 	all := courses()
 	if os.Getenv("TURNSTILE_PROOF") != "true" {
 		all = all[:3]
 	}
-	slots := make(chan struct{}, 12) // each is a process that mostly waits for a sentinel's end
+	slots := make(chan struct{}, 12) // each is a process that waits for a sentinel's end most of the time
 	for _, c := range all {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			slots <- struct{}{}
 			steps := c.run(t, 0, false)
 			<-slots
-			if len(steps) < 4 { // it is killed as soon as all has ended, which its last steps come after
+			if len(steps) < 4 { // it is killed when all messages have ended, before its last steps
 				t.Fatalf("only these steps were counted: %q", steps)
 			}
 			for i, name := range steps {
@@ -188,8 +188,7 @@ func TestDeathAtEveryStep(t *testing.T) {
 	}
 }
 
-// run takes the course with a worker that dies at a step, and answers the steps
-// that it went.
+// run runs the course with a worker that dies at a step, and returns the steps that were reached.
 func (c course) run(t *testing.T, step int, before bool) (steps []string) {
 	t.Helper()
 	r := newRig(t)
@@ -205,8 +204,8 @@ func (c course) run(t *testing.T, step int, before bool) (steps []string) {
 	expect.Soon(t, "the worker's death, or all its work to be done", func() bool { return p.dead() || c.over(r) })
 	died := time.Now()
 	p.kill()
-	// A sender allows 15 s for the claim of what it has announced, whatever the
-	// worker's TTL: that time is over.
+	// Reap checks a session that a sender woke only after 15 s, whatever the worker's TTL is: let
+	// that time be over.
 	soon := redis.Z{Score: float64(died.Add(time.Second).UnixMilli()), Member: r.key}
 	expect.OK(t, r.rdb.ZAddArgs(r.ctx, rediskey.Owned, redis.ZAddArgs{XX: true, LT: true, Members: []redis.Z{soon}}).Err())
 	heir, err := newLogged(j.Log, c.immediate)
@@ -235,11 +234,11 @@ func (c course) over(r *rig) bool {
 	return true
 }
 
-// check holds what is left against the invariants of DESIGN.md.
+// check checks the invariants of DESIGN.md.
 func (c course) check(r *rig, log string) {
 	r.Helper()
 	var answered []string
-	for _, e := range c.ends { // 3, nothing lost: each has an end, and the one that it should have
+	for _, e := range c.ends { // 3, nothing lost: each message has one of its possible ends
 		o := r.outcome(e.id)
 		if !slices.Contains(e.statuses, o.Status) {
 			r.Errorf("message %s ended as %s (%s), want one of %s\n%s", e.id, o.Status, o.Error, e.statuses, r.story(r.key))
@@ -258,7 +257,7 @@ func (c course) check(r *rig, log string) {
 	}
 	c.effects(r, answered) // 4
 	c.turns(r, log)        // 1, 2
-	// 6: what was cut off is counted until a turn is finished, and only then.
+	// 6: interruptions are counted until a turn is finished, and only until then.
 	record, err := resume.Read(r.ctx, r.rdb, r.key)
 	expect.OK(r, err)
 	if len(answered) > 0 && slices.Contains(answered, c.ends[len(c.ends)-1].id) && record.Pending {
@@ -269,8 +268,8 @@ func (c course) check(r *rig, log string) {
 	}
 }
 
-// effects: each message that is done has left its words in the transcript once,
-// and in order; what was not done none but those of an interrupted turn.
+// effects checks that each message that is done has its entries in the transcript once and in
+// order, and that only interrupted turns have left others.
 func (c course) effects(r *rig, answered []string) {
 	r.Helper()
 	entries, err := r.client.Transcript(r.ctx, r.key, r.info().SessionID)
@@ -288,15 +287,15 @@ func (c course) effects(r *rig, answered []string) {
 	}
 }
 
-// turns: no two of a process overlap, their fences rise, and they begin in the
-// order of their messages. A turn without an end is the killed worker's; what
-// begins behind it is the heir's, who comes after the death.
+// turns checks that no two turns of a process overlap, that their fences rise, and that they
+// begin in the order of their messages. A turn without an end is the killed worker's. Turns after
+// it are the other worker's, which starts after the death.
 func (c course) turns(r *rig, log string) {
 	r.Helper()
 	text, err := os.ReadFile(log)
 	expect.OK(r, err)
 	var fence int64
-	running, place := 0, -1 // the process whose turn has not ended, the last message
+	running, place := 0, -1 // the process whose turn runs, and the last message
 	for line := range strings.Lines(string(text)) {
 		var what, id string
 		var f int64

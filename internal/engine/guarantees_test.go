@@ -18,7 +18,7 @@ import (
 	"turnstile/test/expect"
 )
 
-// alternates checks that a session's turns never overlapped: start and end take turns.
+// alternates checks that a session's turns never overlapped: starts and ends alternate.
 func (r *rig) alternates(key string) {
 	r.Helper()
 	running := ""
@@ -64,8 +64,8 @@ func TestB05_SecondMessageWaits(t *testing.T) {
 		"user the very same message", "assistant echo: the very same message")
 }
 
-// Two worker processes, many senders: no session has two turns at once, and each
-// sender's messages keep their order.
+// With two worker processes and many senders, no session has two turns at once, and each sender's
+// messages keep their order.
 func TestB05_NoOverlap(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -150,7 +150,7 @@ func TestB82_DuplicateDelivery(t *testing.T) {
 	expect.Equal(t, "reply", r.ends("m1", session.StatusDone).Reply, "ok")
 }
 
-// Keys that could be mistaken for another's transcript, or for each other.
+// Keys that could be mistaken for another session's transcript, or for each other.
 func TestB84_OneTranscriptEach(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -191,8 +191,8 @@ func TestB84_OneTranscriptEach(t *testing.T) {
 	expect.Equal(t, "transcripts", len(seen), len(keys))
 }
 
-// Whatever was called accepted, queued or scheduled has an end that can be read:
-// a reply, or a reason in the archive.
+// Every message that was accepted, queued or scheduled has an end that can be read: a reply, or a
+// reason in the archive.
 func TestB85_NothingAcknowledgedIsDropped(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -16,13 +16,13 @@ import (
 	"turnstile/test/redistest"
 )
 
-// step is how long a loop's step may take here: more than an idle worker waits
-// for work, which is a second.
+// step is how long a loop's step may take in these tests: longer than an idle worker waits for
+// work, which is a second.
 const step = 3 * time.Second
 
 func steps() change { return with(func(o *engine.Options) { o.StuckAfter(step) }) }
 
-// health serves a worker's /healthz, and answers how to ask it.
+// health serves a worker's /healthz, and returns a function that requests it.
 func (r *rig) health(w *engine.Worker) (check func() error) {
 	r.Helper()
 	conn, err := redisconn.ConnOpt(r.url)
@@ -34,7 +34,7 @@ func (r *rig) health(w *engine.Worker) (check func() error) {
 	return func() error { return httpd.HealthCheck(r.ctx, s.Addr()) }
 }
 
-// A loop that hangs in a call of Redis that never returns is told, with its name.
+// A loop that hangs in a call to Redis that never returns is reported by name.
 func TestStuckLoopIsUnhealthy(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -72,7 +72,7 @@ func TestStuckLoopIsUnhealthy(t *testing.T) {
 	}
 }
 
-// Waiting is not being stuck, and a start of the process would not help.
+// A worker that only waits is healthy: a restart of the process would not help.
 func TestWaitingIsHealthy(t *testing.T) {
 	t.Parallel()
 	stays := func(t *testing.T, w *engine.Worker) {

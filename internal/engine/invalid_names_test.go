@@ -16,9 +16,8 @@ import (
 	"turnstile/test/expect"
 )
 
-// Queues of plain producers whose names are no session's are left alone, and the log
-// tells of each once: also where a worker of an older version has entered them in the
-// indexes.
+// Queues of plain producers whose names are not valid sessions' are skipped, and the log reports
+// each once, also if a worker of an older version has entered them in the indexes.
 func TestInvalidQueueNamesAreSkipped(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -42,7 +41,7 @@ func TestInvalidQueueNamesAreSkipped(t *testing.T) {
 		o.Logger = slog.New(slog.NewTextHandler(&log, nil))
 	}))
 	r.ends("m1", session.StatusDone)
-	expect.Soon(t, "the log to tell of all", func() bool { return strings.Count(log.String(), "a queue is skipped") >= len(odd) })
+	expect.Soon(t, "a line of the log about each", func() bool { return strings.Count(log.String(), "a queue is skipped") >= len(odd) })
 	expect.Soon(t, "the indexes to be without them", func() bool {
 		for _, index := range []string{rediskey.Ready, rediskey.Owned, rediskey.Due, rediskey.Sessions} {
 			for _, name := range odd {

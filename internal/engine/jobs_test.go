@@ -13,7 +13,7 @@ import (
 	"turnstile/test/expect"
 )
 
-// Two workers: each is on asynqmon's Servers page, and each job runs once.
+// Both workers are on asynqmon's Servers page, and each job runs once.
 func TestMaintenance(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

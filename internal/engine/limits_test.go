@@ -15,8 +15,8 @@ import (
 	"turnstile/test/expect"
 )
 
-// What a plain asynq.Client has put in beyond a limit is run by no worker: it is a dead letter
-// with the reason, which whoever waits is told, and the next message runs.
+// A message of a plain asynq.Client that exceeds a limit does not run: it is a dead letter with
+// the reason, which Wait returns, and the next message runs.
 func TestMessagesOverALimitAreArchived(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

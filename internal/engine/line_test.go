@@ -42,7 +42,7 @@ func TestRetryAtTheHeadOfTheLine(t *testing.T) {
 	expect.List(t, "turns", r.starts(r.key), "m1", "m1", "m1", "m2")
 	expect.List(t, "transcript", r.transcript(r.key), "user hello", "assistant at last", "user behind", "assistant two")
 
-	// Each wait is as the event says, and it doubles.
+	// Each wait is as long as its event says, and doubles.
 	var retries, starts []session.Event
 	for _, e := range r.events(r.key) {
 		switch e.Type {
@@ -163,7 +163,7 @@ func TestStop(t *testing.T) {
 	}
 	receipt := r.say("", "/stop")
 	if !strings.Contains(receipt.Reply, "Stopping the running turn. 5 waiting") {
-		t.Errorf("/stop answers %q", receipt.Reply)
+		t.Errorf("/stop returned %q", receipt.Reply)
 	}
 	if err := a.cause(t); !errors.Is(err, sq.ErrStopRequested) {
 		t.Errorf("the turn ended with %v", err)
@@ -184,7 +184,7 @@ func TestStop(t *testing.T) {
 	r.ends("m2", session.StatusDone)
 }
 
-// The signal got lost: the renewal tells.
+// The signal is lost: the renewal has the request, too.
 func TestStopArrivesWithTheRenewal(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

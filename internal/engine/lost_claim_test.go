@@ -15,16 +15,16 @@ import (
 	"turnstile/test/redistest"
 )
 
-// A claim whose reply was lost is taken back, though that of another session, which was
-// claimed with it, says that the session is broken.
+// A claim whose reply was lost is taken back, even if the reply for another session of the same
+// batch says that that session is broken.
 func TestLostClaimBesideABrokenSession(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	broken := r.key + ".broken"
 	expect.OK(t, r.rdb.Set(r.ctx, rediskey.For(broken).Pending(), "no list", 0).Err())
 	r.say("m1", "hello")
-	// Neither is a plain one (it has 21 keys), and each is sent by itself, as where Redis
-	// has forgotten the script.
+	// Both claims take the full path (21 keys), and each is sent alone, as after Redis forgot the
+	// script.
 	expect.OK(t, r.rdb.HSet(r.ctx, r.k.Run(), "special", "1").Err())
 	expect.OK(t, r.rdb.ZAdd(r.ctx, rediskey.Ready, redis.Z{Score: 1, Member: broken}).Err())
 	var f redistest.Faults
@@ -40,7 +40,8 @@ func TestLostClaimBesideABrokenSession(t *testing.T) {
 	r.ends("m1", session.StatusDone)
 }
 
-// A claim whose reply is lost costs nobody a turn, nor the session its sentinel's time.
+// A worker takes back a claim whose reply is lost: no turn counts as interrupted, and the session
+// need not wait for its sentinel's end.
 func TestClaimWithoutAReplyIsTakenBack(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -49,7 +50,7 @@ func TestClaimWithoutAReplyIsTakenBack(t *testing.T) {
 	r.worker(echo.New(), faulty(&f), sentinelTTL(time.Hour))
 	r.say("m1", "hello")
 	r.ends("m1", session.StatusDone)
-	expect.Equal(t, "turns told", len(r.started("m1")), 1)
+	expect.Equal(t, "turns", len(r.started("m1")), 1)
 	expect.List(t, "transcript", r.transcript(r.key), "user hello", "assistant echo: hello")
 	record, err := r.client.ResumeRecord(r.ctx, r.key)
 	expect.OK(t, err)

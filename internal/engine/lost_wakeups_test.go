@@ -17,18 +17,18 @@ import (
 	"turnstile/test/redistest"
 )
 
-// wakesOf chooses the commands with which workers tell of a session.
+// wakesOf matches the commands that enter a session into an index.
 func wakesOf(index string) redistest.Match {
 	return func(cmd redis.Cmder) bool {
 		return cmd.Name() == "zadd" && slices.Contains(cmd.Args(), any(index))
 	}
 }
 
-// errFull is what a full Redis answers.
+// errFull is the error of a full Redis.
 var errFull = errors.New("OOM command not allowed when used memory > 'maxmemory'")
 
-// A turn whose end is stored counts by that, though Redis refuses the wake-up behind
-// it. That is tried again: nothing else looks for the session in the time of a test.
+// A turn whose end is stored has that end, although Redis refuses the wake-up after it. The
+// worker repeats the wake-up: nothing else would find the session during the test.
 func TestWakeUpAfterAStoredEndFails(t *testing.T) {
 	t.Parallel()
 	t.Run("finish", func(t *testing.T) {
@@ -48,12 +48,12 @@ func TestWakeUpAfterAStoredEndFails(t *testing.T) {
 		st.next(t, "b1").reply("other")
 		st.next(t, "a2").reply("two")
 		r.ends("a2", session.StatusDone)
-		o.told(t, r.key)
+		o.wakeUpFailed(t, r.key)
 	})
 	t.Run("retry", func(t *testing.T) {
 		t.Parallel()
 		r, o, faults, st := newRig(t), &seen{}, &redistest.Faults{}, newStage()
-		expect.OK(t, r.rdb.Set(r.ctx, rediskey.Timer("sweep"), "nobody", time.Hour).Err()) // the first sweep wakes it, too
+		expect.OK(t, r.rdb.Set(r.ctx, rediskey.Timer("sweep"), "nobody", time.Hour).Err()) // or the first sweep would wake it
 		r.worker(st, observes(o), faulty(faults))
 		r.say("a1", "one")
 		faults.FailBefore(wakesOf(rediskey.Due), 1, errFull)
@@ -61,13 +61,13 @@ func TestWakeUpAfterAStoredEndFails(t *testing.T) {
 		expect.Equal(t, "status", o.next(t, 0).Status, engine.StatusRetried)
 		st.next(t, "a1").reply("one")
 		r.ends("a1", session.StatusDone)
-		o.told(t, r.key)
+		o.wakeUpFailed(t, r.key)
 	})
 }
 
-// told checks that the failure is a warning of its own, with the session's key, and is
+// wakeUpFailed checks that the failure has its own warning, with the session's key, and is
 // counted.
-func (s *seen) told(t *testing.T, key string) {
+func (s *seen) wakeUpFailed(t *testing.T, key string) {
 	t.Helper()
 	if s.failures("wake") == 0 {
 		t.Error("no failure is counted")

@@ -14,11 +14,10 @@ import (
 	"turnstile/test/redistest"
 )
 
-// atOnce is how many tests run at once, unless -parallel says otherwise: they
-// wait more than they work.
+// atOnce is how many tests run in parallel, unless -parallel is given: they mostly wait.
 const atOnce = "12"
 
-// The test binary is also the guardian of agents, and the workers that are killed.
+// The test binary is also the agents' guardian, and the worker processes that are killed.
 func TestMain(m *testing.M) {
 	exec.Init()
 	redisconn.LogTo(slog.New(slog.DiscardHandler))

@@ -9,12 +9,12 @@ import (
 	"turnstile/test/expect"
 )
 
-// What an agent reads: the words of a turn that a worker runs.
+// The text that an agent reads in a turn.
 
 func TestB31_Layout(t *testing.T) {
 	t.Parallel()
 	for name, cut := range map[string]func(r *rig){
-		"drained": func(r *rig) { r.cutOff("m1", engine.ReasonRestart, "half") },
+		"drained": func(r *rig) { r.interruptTurn("m1", engine.ReasonRestart, "half") },
 		"dead":    func(r *rig) { r.dies("half") },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -46,8 +46,8 @@ func TestB35_NothingToResume(t *testing.T) {
 			r := newRig(t)
 			s := newStage()
 			r.worker(s)
-			for _, id := range []string{"first", "after-a-reply", "once-cut-off"} {
-				if id == "once-cut-off" { // its mark is gone, the count is not
+			for _, id := range []string{"first", "after-a-reply", "once-interrupted"} {
+				if id == "once-interrupted" { // its mark is gone, but the count is not
 					expect.OK(t, r.rdb.HSet(r.ctx, r.k.Resume(), "interruptions", 2, "fence", 7, "reason", "crash").Err())
 				}
 				r.say(id, text)

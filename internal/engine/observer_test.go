@@ -17,7 +17,7 @@ import (
 	"turnstile/test/redistest"
 )
 
-// seen is an observer that remembers, and the log beside it.
+// seen is an observer that stores its calls, with the worker's log.
 type seen struct {
 	log lockedBuffer
 
@@ -56,14 +56,14 @@ func (s *seen) failures(duty string) int {
 	return s.failed[duty]
 }
 
-// observes gives a worker the observer and its log, as an operator has it.
+// observes gives a worker the observer and its log, in an operator's format.
 func observes(s *seen) change {
 	return with(func(o *engine.Options) {
 		o.Observer, o.Logger = s, slog.New(slog.NewTextHandler(&s.log, nil))
 	})
 }
 
-// next waits for the n-th turn's end, from 0.
+// next waits for the n-th end of a turn, counted from 0.
 func (s *seen) next(t *testing.T, n int) (end engine.TurnEnd) {
 	t.Helper()
 	expect.Soon(t, fmt.Sprint("end ", n), func() bool {
@@ -84,7 +84,7 @@ func (s *seen) messages() int {
 	return len(s.waits)
 }
 
-// line is what the log says of a turn's end, which must be one line.
+// line returns the log's only line about a turn's end.
 func (s *seen) line(t *testing.T, end engine.TurnEnd) (line string) {
 	t.Helper()
 	var found []string
@@ -101,7 +101,7 @@ func (s *seen) line(t *testing.T, end engine.TurnEnd) (line string) {
 	return found[0]
 }
 
-// Each way in which a turn ends is told once, to the observer and in the log.
+// Each kind of end is reported once, to the observer and in the log.
 func TestTurnEndsAreReported(t *testing.T) {
 	t.Parallel()
 	r, o := newRig(t), &seen{}
@@ -174,11 +174,11 @@ func TestTurnEndsAreReported(t *testing.T) {
 	if end := check("expired", session.StatusExpired, 1, "INFO", "expired"); end.Ran {
 		t.Error("an agent was started for an expired message")
 	}
-	// done, failed once, stopped, interrupted, newer, first.
+	// The messages: done, failed once, stopped, interrupted, newer, first.
 	expect.Equal(t, "messages that were started", o.messages(), 6)
 }
 
-// A drain gives turns back, a lost lease ends them.
+// A drain requeues turns, and a lost lease ends them.
 func TestRequeuedAndLostTurnsAreReported(t *testing.T) {
 	t.Parallel()
 	r, o := newRig(t), &seen{}
@@ -198,7 +198,7 @@ func TestRequeuedAndLostTurnsAreReported(t *testing.T) {
 	}
 
 	s.next(t, "m1")
-	expect.Equal(t, "messages that were started", o.messages(), 1) // it comes back, and counts once
+	expect.Equal(t, "messages that were started", o.messages(), 1) // it runs again, and counts once
 	w.Drain(ended(), engine.ReasonRestart)
 	back := o.next(t, 1)
 	expect.Equal(t, "status", back.Status, engine.StatusRequeued)
@@ -207,7 +207,7 @@ func TestRequeuedAndLostTurnsAreReported(t *testing.T) {
 	}
 }
 
-// What the worker cannot do in Redis is told by its duty, and not for a drain.
+// A failure in Redis is reported with the worker's duty, except failures that a drain causes.
 func TestRedisFailuresAreReported(t *testing.T) {
 	t.Parallel()
 	r, o := newRig(t), &seen{}

@@ -20,14 +20,14 @@ import (
 	"turnstile/test/redistest"
 )
 
-// durable is a server that keeps what it has answered.
+// durable starts a server that keeps its data over a restart.
 func durable(t *testing.T) *redistest.Server {
 	t.Helper()
 	return redistest.StartServer(t, "--appendonly", "yes", "--appendfsync", "always")
 }
 
-// Redis goes away in mid-turn and comes back within the lease: the turn ends as
-// if nothing had been, and the worker goes on by itself.
+// Redis goes away during a turn and comes back within the lease: the turn ends normally, and the
+// worker goes on by itself.
 func TestRedisRestartsWithinTheLease(t *testing.T) {
 	t.Parallel()
 	for name, kill := range map[string]bool{"shut down": false, "killed": true} {
@@ -60,7 +60,7 @@ func TestRedisRestartsWithinTheLease(t *testing.T) {
 	}
 }
 
-// An idle worker whose Redis was away takes up work by itself.
+// An idle worker whose Redis was unreachable takes work again by itself.
 func TestIdleWorkerOutlivesARestart(t *testing.T) {
 	t.Parallel()
 	server := durable(t)
@@ -73,15 +73,15 @@ func TestIdleWorkerOutlivesARestart(t *testing.T) {
 	server.Start()
 	r.say("m2", "on")
 	r.ends("m2", session.StatusDone)
-	// It hears signals again, too.
+	// It receives signals again, too.
 	r.say("m3", "sleep=1h x")
 	expect.Soon(t, "the turn", func() bool { return len(r.started("m3")) == 1 })
 	r.say("", "/stop")
 	r.ends("m3", session.StatusStopped)
 }
 
-// The lease runs out while Redis does not answer: the turn is abandoned and
-// redelivered, and what it was about to write is written once.
+// The lease ends while Redis is unreachable: the turn is abandoned and redelivered, and its
+// entries are written once.
 func TestLeaseRunsOutWhileRedisIsAway(t *testing.T) {
 	t.Parallel()
 	for name, finished := range map[string]bool{"still running": false, "about to finish": true} {
@@ -116,14 +116,14 @@ func TestLeaseRunsOutWhileRedisIsAway(t *testing.T) {
 			s.next(t, "m2").reply("two")
 			r.ends("m2", session.StatusDone)
 			expect.List(t, "transcript", r.transcript(r.key), "user hello", "assistant one", "user behind", "assistant two")
-			expect.Equal(t, "the turn that answered", r.ends("m1", session.StatusDone).Turn, b.ID)
+			expect.Equal(t, "the turn with the reply", r.ends("m1", session.StatusDone).Turn, b.ID)
 			expect.Soon(t, "the worker to be idle", func() bool { return w.Running() == 0 })
 		})
 	}
 }
 
-// Redis answers again between the lease's end and the sentinel's: the finish may
-// still get in. Either way the message is answered once.
+// Redis comes back between the lease's end and the sentinel's: the finish may still succeed.
+// Either way the message has one reply.
 func TestFinishAtTheLastMoment(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartServer(t)
@@ -177,7 +177,7 @@ func TestSlowRedis(t *testing.T) {
 	}
 }
 
-// renewalFaults has renewals fail, while failing, and counts them.
+// renewalFaults makes renewals fail while it is set to, and counts them.
 type renewalFaults struct {
 	redistest.Faults
 	failing atomic.Bool
@@ -194,8 +194,8 @@ func (f *renewalFaults) strike() {
 	}, -1, errors.New("no such luck"))
 }
 
-// Renewals fail for a while: the turn goes on. They fail for too long: it is
-// lost, and comes back.
+// If renewals fail for a while, the turn goes on. If they fail for too long, it is lost and runs
+// again.
 func TestRenewalsFail(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -226,8 +226,8 @@ func TestRenewalsFail(t *testing.T) {
 	expect.List(t, "transcript", r.transcript(r.key), "user hello", "assistant ok")
 }
 
-// The log tells of failing renewals once, however many sessions there are and however
-// long it takes, and once that they are over.
+// The log reports failing renewals once, however many sessions there are and however long it
+// takes, and once that they succeed again.
 func TestFailingRenewalsAreLoggedOnce(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -256,7 +256,7 @@ func TestFailingRenewalsAreLoggedOnce(t *testing.T) {
 	}
 }
 
-// A finish whose reply was lost and that is sent again, once and always.
+// A finish whose reply is lost is sent again, once or several times.
 func TestFinishIsSentTwice(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -279,7 +279,7 @@ func TestFinishIsSentTwice(t *testing.T) {
 	expect.Equal(t, "processed", r.rdb.Get(r.ctx, r.k.Processed()).Val(), "5")
 }
 
-// The reply is lost for good: the worker itself sends again.
+// The reply is lost for the Redis client, too: the worker itself sends again.
 func TestFinishReplyIsLost(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -295,7 +295,7 @@ func TestFinishReplyIsLost(t *testing.T) {
 	expect.Soon(t, "the session to be free", func() bool { return r.token() == "" })
 }
 
-// The same for a requeue: the message is there once.
+// A requeue whose reply is lost puts the message back once.
 func TestRequeueReplyIsLost(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -310,8 +310,7 @@ func TestRequeueReplyIsLost(t *testing.T) {
 	expect.Equal(t, "entries", len(r.transcript(r.key)), 4)
 }
 
-// A Redis that does not answer does not keep a drain from interrupting the agents
-// when its time is up.
+// A Redis that hangs does not delay the interrupts of a drain whose time is up.
 func TestDrainWhileRedisHangs(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartServer(t)

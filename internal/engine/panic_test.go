@@ -22,8 +22,8 @@ import (
 	"turnstile/test/redistest"
 )
 
-// A plain producer's task may say of itself that it has failed less than never, or more
-// often than asynq can count: it is tried as any other, and no worker dies of it.
+// The task of a plain producer may claim to have failed a negative number of times, or more often
+// than asynq can count: it is tried like any other, and ends no worker.
 func TestImpossibleAttemptCounts(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -54,8 +54,7 @@ func TestImpossibleAttemptCounts(t *testing.T) {
 	}
 }
 
-// retriedTask is a message of asynq's own Client whose task says how often it has
-// failed.
+// retriedTask enqueues a message of asynq's own Client with a count of failures.
 func (r *rig) retriedTask(id string, retried int64) {
 	r.Helper()
 	payload, err := session.Message{Text: "hello"}.EncodePayload()
@@ -65,12 +64,12 @@ func (r *rig) retriedTask(id string, retried int64) {
 		asynq.Queue(queue), asynq.TaskID(task))
 	expect.OK(r, err)
 	msg := r.rdb.HGet(r.ctx, r.k.Task(task), "msg").Val()
-	const fieldRetried = 6 // of asynq's TaskMessage; of a field that occurs twice the last counts
+	const fieldRetried = 6 // of asynq's TaskMessage; if a field occurs twice, the last one counts
 	field := protowire.AppendVarint(protowire.AppendTag(nil, fieldRetried, protowire.VarintType), uint64(retried))
 	expect.OK(r, r.rdb.HSet(r.ctx, r.k.Task(task), "msg", msg+string(field)).Err())
 }
 
-// touchy is a logger's handler that panics at a message.
+// touchy is a log handler that panics at a message.
 type touchy struct {
 	slog.Handler
 	at string
@@ -86,13 +85,13 @@ func (h touchy) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// What panics beside the agent, in the turn's own goroutine or in another one, ends the
-// turn as failed: the worker goes on, and with it the turns of other sessions.
+// A panic beside the agent, in the turn's own goroutine or in another, fails the turn: the worker
+// goes on, and so do the turns of other sessions.
 func TestPanicBesideTheAgent(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		at    string // of the log, whose handler panics
-		fails string // the script whose failure it tells
+		at    string // the message at which the log's handler panics
+		fails string // the script that must fail for that message
 		do    func(r *rig, a *act)
 	}{
 		"its events": {"events were not sent", "emit", func(_ *rig, a *act) { a.emit(agent.Event{Type: agent.EventNotice, Text: "x"}) }},
@@ -118,7 +117,8 @@ func TestPanicBesideTheAgent(t *testing.T) {
 			beside := s.next(t, "o1")
 			r.say("m1", "hello")
 			a := s.next(t, "m1")
-			// Not before: on a busy machine the turns' starts are told, and may fail, by then.
+			// Not earlier: on a busy machine the turns' starts are published, and could fail, by
+			// then.
 			faults.FailBefore(func(cmd redis.Cmder) bool {
 				return script(c.fails)(cmd) && strings.Contains(fmt.Sprint(cmd.Args()...), rediskey.Queue(r.key)+"}")
 			}, 1, redistest.AnswerError("ERR no"))
@@ -130,7 +130,7 @@ func TestPanicBesideTheAgent(t *testing.T) {
 			beside.over <- verdict{result: agent.Result{Text: "well"}}
 			expect.Equal(t, "the other session", r.outcomeIn(other, "o1").Status, session.StatusDone)
 			r.say("m3", "and on")
-			for next := range s.acts { // m2 may be before it
+			for next := range s.acts { // m2 may come first
 				next.over <- verdict{}
 				if next.Messages[0].ID == "m3" {
 					break
@@ -141,19 +141,19 @@ func TestPanicBesideTheAgent(t *testing.T) {
 	}
 }
 
-// An agent may ask on a goroutine of its own, as that for commands does: a panic there
-// is the agent's to hear of, too, and ends the turn and not the worker.
+// An agent may ask on a goroutine of its own, as the one for commands does: a panic there is
+// returned to the agent, too, and ends the turn but not the worker.
 func TestPanicOfAQuestion(t *testing.T) {
 	t.Parallel()
 	r, s := newRig(t), newStage()
 	r.worker(s, askTimeout(10*time.Millisecond), with(func(o *engine.Options) {
-		o.Logger = slog.New(touchy{slog.DiscardHandler, "nobody answered the agent's question"})
+		o.Logger = slog.New(touchy{slog.DiscardHandler, "no decision on the agent's question in time"})
 	}))
 	r.say("m1", "hello")
 	a := s.next(t, "m1")
-	got := expect.Received(t, "the answer", a.ask(a.ctx, r, "run make"))
+	got := expect.Received(t, "the decision", a.ask(a.ctx, r, "run make"))
 	if got.err == nil || got.Allowed {
-		t.Errorf("it is answered %+v", got)
+		t.Errorf("the decision is %+v", got)
 	}
 	if o := r.ends("m1", session.StatusFailed); !strings.Contains(o.Error, "a question panicked: the logger panics") {
 		t.Errorf("it failed with %q", o.Error)

@@ -22,15 +22,15 @@ type process struct {
 	t    *testing.T
 	id   string
 	cmd  *osexec.Cmd
-	pipe io.Closer // its stdin: it ends when this is closed
+	pipe io.Closer // its stdin: the process ends when it is closed
 	log  lockedBuffer
 	once sync.Once
 
 	watch sync.Once
-	over  chan struct{} // closed when it has ended, once somebody watches
+	over  chan struct{} // closed when the process has ended, after gone was called
 }
 
-// lockedBuffer takes a process's stderr while the test may read it.
+// lockedBuffer collects a process's stderr while the test may read it.
 type lockedBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -60,7 +60,7 @@ func (r *rig) process(name string, j job) *process {
 	p := &process{t: r.T, id: j.ID, cmd: osexec.Command(self)}
 	p.cmd.Env = append(os.Environ(), childVariable+"="+string(text))
 	p.cmd.Stderr = &p.log
-	// Its own group: Ctrl-C is the test's.
+	// A group of its own, so that only the test gets Ctrl-C.
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	p.pipe, err = p.cmd.StdinPipe()
 	expect.OK(r, err)
@@ -75,7 +75,7 @@ func (r *rig) process(name string, j job) *process {
 	})
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if j.Step > 0 && errors.Is(err, io.EOF) {
-		return p // it has died at its step already
+		return p // it has already died at its step
 	}
 	if err != nil || line != "ready\n" {
 		r.Fatalf("the worker process said %q, %v", line, err)
@@ -88,8 +88,8 @@ func (p *process) signal(s syscall.Signal) {
 	expect.OK(p.t, p.cmd.Process.Signal(s))
 }
 
-// stop stops the process with SIGSTOP and waits until none of its threads runs any
-// more: kill(2) returns before that.
+// stop stops the process with SIGSTOP and waits until no thread of it runs any more: kill(2)
+// returns before that.
 func (p *process) stop() {
 	p.t.Helper()
 	p.signal(syscall.SIGSTOP)
@@ -107,7 +107,7 @@ func (p *process) stop() {
 	}
 }
 
-// kill is kill -9. Again it does nothing.
+// kill is kill -9. It may be called again.
 func (p *process) kill() {
 	_ = p.cmd.Process.Kill()
 	p.wait()
@@ -116,12 +116,12 @@ func (p *process) kill() {
 // wait waits for the process's end.
 func (p *process) wait() {
 	p.once.Do(func() {
-		_ = p.cmd.Wait() // how it ended is what the test knows
+		_ = p.cmd.Wait() // the test knows how it ended
 		_ = p.pipe.Close()
 	})
 }
 
-// end drains the process with SIGTERM; it must then end well.
+// end drains the process with SIGTERM; it must then exit with 0.
 func (p *process) end() {
 	p.t.Helper()
 	p.signal(syscall.SIGTERM)

@@ -18,8 +18,8 @@ import (
 	"turnstile/test/redistest"
 )
 
-// proofSessions is how many sessions the proof has, of ten messages each: 200
-// with TURNSTILE_PROOF=true, as `make proof` sets it, else fewer.
+// proofSessions is how many sessions the proof has, of ten messages each: 200 with
+// TURNSTILE_PROOF=true, which `make proof` sets, else few.
 func proofSessions(few int) int {
 	if os.Getenv("TURNSTILE_PROOF") == "true" {
 		return 200
@@ -29,12 +29,12 @@ func proofSessions(few int) int {
 
 const proofMessages = 10
 
-// Two workers, a third later; one of them is killed, or stopped past its TTL, in
-// the middle. Every message is answered once, in order, none is lost.
+// Two workers run, and a third joins later. One of the first two is killed, or stopped past its
+// TTL, in the middle. Every message has one reply, in order, and none is lost.
 func TestProof200x10(t *testing.T) {
 	t.Parallel()
 	kill := func(p *process) { p.kill() }
-	stop := func(*process) {} // as it is
+	stop := func(*process) {} // prove has stopped it
 	t.Run("kill", func(t *testing.T) {
 		t.Parallel()
 		prove(newRig(t), proofSessions(40), kill)
@@ -55,7 +55,7 @@ func TestProof200x10(t *testing.T) {
 	})
 }
 
-// prove strikes a worker that is stopped in the middle of its turns.
+// prove calls strike with a worker that is stopped in the middle of its turns.
 func prove(r *rig, sessions int, strike func(*process)) {
 	j := job{TTL: 2 * time.Second, Concurrency: 10}
 	one := r.process("one", j)
@@ -65,12 +65,12 @@ func prove(r *rig, sessions int, strike func(*process)) {
 		keys[i] = fmt.Sprintf("%s-%d", r.key, i)
 	}
 	sent := r.sendAll(keys)
-	expect.Soon(r, "a third of the answers", func() bool { return r.answered(keys) >= sessions*proofMessages/3 })
+	expect.Soon(r, "a third of the replies", func() bool { return r.answered(keys) >= sessions*proofMessages/3 })
 	expect.Soon(r, "a moment at which the first worker runs turns", func() bool {
 		one.stop()
 		running := r.runs(one)
 		if running {
-			running = r.runs(one) // the first look may have met a finish on its way
+			running = r.runs(one) // at the first check a finish may have been in flight
 		}
 		if !running {
 			one.signal(syscall.SIGCONT)
@@ -86,7 +86,7 @@ func prove(r *rig, sessions int, strike func(*process)) {
 	for _, key := range keys {
 		r.outcomeIn(key, fmt.Sprint(proofMessages-1))
 	}
-	if one.cmd.ProcessState == nil { // stopped, not killed: now it goes on, past its TTL
+	if one.cmd.ProcessState == nil { // stopped, not killed: it continues now, past its TTL
 		one.signal(syscall.SIGCONT)
 		expect.Soon(r, "the stopped worker to notice", func() bool { return strings.Contains(one.log.String(), "status=lost") })
 	}
@@ -100,7 +100,7 @@ func prove(r *rig, sessions int, strike func(*process)) {
 	r.Logf("%d sessions x %d messages, %d turns were redelivered", sessions, proofMessages, again)
 }
 
-// sendAll puts the messages in, in order within each session.
+// sendAll submits the messages, in order within each session.
 func (r *rig) sendAll(keys []string) *sync.WaitGroup {
 	var all sync.WaitGroup
 	const senders = 8
@@ -145,7 +145,7 @@ func (r *rig) answered(keys []string) (n int) {
 	return n
 }
 
-// proved checks one session, and answers how many turns were redelivered.
+// proved checks one session, and returns how many turns were redelivered.
 func (r *rig) proved(key string) (again int) {
 	r.Helper()
 	want := make([]string, 0, 2*proofMessages)
@@ -165,7 +165,7 @@ func (r *rig) proved(key string) (again int) {
 			ended = append(ended, e.Messages...)
 		}
 	}
-	expect.List(r, key+": answers", ended, ends...)
+	expect.List(r, key+": ends", ended, ends...)
 	expect.List(r, key+": transcript", r.transcript(key), want...)
 	starts := r.starts(key)
 	expect.List(r, key+": turns", slices.Compact(slices.Clone(starts)), ends...)

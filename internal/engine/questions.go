@@ -116,8 +116,8 @@ func (q *questions) put(ctx context.Context, question agent.Question) (session.D
 	}
 	if d == "" {
 		d = session.Deny
-		q.log.Info("nobody answered the agent's question: denied", "question", question.Name, "timeout", q.timeout)
-		q.recorder.notice(fmt.Sprintf("Nobody answered in %s, so it was denied: %s", q.timeout, question.Name))
+		q.log.Info("no decision on the agent's question in time: denied", "question", question.Name, "timeout", q.timeout)
+		q.recorder.notice(fmt.Sprintf("No decision in %s, so it was denied: %s", q.timeout, question.Name))
 	}
 	q.publishDecision(number, d)
 	return d, nil

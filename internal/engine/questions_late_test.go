@@ -18,13 +18,13 @@ import (
 
 func askTimeout(d time.Duration) change { return with(func(o *engine.Options) { o.AskTimeout = d }) }
 
-// withdrawing chooses the call that takes a question back.
+// withdrawing matches the call that withdraws a question.
 func withdrawing(cmd redis.Cmder) bool {
 	args := cmd.Args()
 	return script("ask")(cmd) && args[len(args)-1] == ""
 }
 
-// notices are what the session's user was told.
+// notices returns the notices to the session's user.
 func (r *rig) notices() (texts []string) {
 	r.Helper()
 	for _, e := range r.events(r.key) {
@@ -35,7 +35,7 @@ func (r *rig) notices() (texts []string) {
 	return texts
 }
 
-// A question that nobody answers is denied after a while, and the agent goes on.
+// A question without a decision is denied after a while, and the agent goes on.
 func TestUndecidedQuestionIsDenied(t *testing.T) {
 	t.Parallel()
 	r, s, a := inTurn(t, askTimeout(200*time.Millisecond), slots(1))
@@ -44,9 +44,9 @@ func TestUndecidedQuestionIsDenied(t *testing.T) {
 	for _, number := range []string{"1", "2"} { // and so is the next one
 		got := a.ask(a.ctx, r, "run make")
 		expect.Equal(t, "timeout_ms", r.asked(number).TimeoutMS, 200)
-		expect.Equal(t, "the answer", expect.Received(t, "the denial", got), answered{})
+		expect.Equal(t, "the decision", expect.Received(t, "the denial", got), answered{})
 		expect.Equal(t, "decision", r.decided(number), "denied")
-		const late = "Nobody answered in 200ms, so it was denied: run make"
+		const late = "No decision in 200ms, so it was denied: run make"
 		expect.Equal(t, "the last notice", r.notices()[len(r.notices())-1], late)
 		expect.Equal(t, "still asked", r.info().Question == nil, true)
 		r.command("/approve", "There is no open question.")
@@ -57,7 +57,7 @@ func TestUndecidedQuestionIsDenied(t *testing.T) {
 	expect.Equal(t, "who waited for the slot", r.outcomeIn(other, "m2").Status, session.StatusDone)
 }
 
-// An answer in time is the answer, however long the turn goes on.
+// A decision in time counts, however long the turn goes on.
 func TestDecisionInTime(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ timeout, told time.Duration }{
@@ -69,7 +69,7 @@ func TestDecisionInTime(t *testing.T) {
 			got := a.ask(a.ctx, r, "run make")
 			expect.Equal(t, "timeout_ms", r.asked("1").TimeoutMS, c.told.Milliseconds())
 			r.command("/approve", "Approved question 1: run make.")
-			expect.Equal(t, "the answer", expect.Received(t, "the answer", got), answered{agent.Answer{Allowed: true}, nil})
+			expect.Equal(t, "the decision", expect.Received(t, "the decision", got), answered{agent.Answer{Allowed: true}, nil})
 			expect.Equal(t, "decision", r.decided("1"), "allowed")
 			a.reply("ok")
 			r.ends("m1", session.StatusDone)
@@ -78,8 +78,7 @@ func TestDecisionInTime(t *testing.T) {
 	}
 }
 
-// An answer that comes when the time is up counts, or its sender hears that it does
-// not.
+// A decision that comes when the time is up counts, or its sender learns that it does not.
 func TestDecisionAtTheLastMoment(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -101,7 +100,7 @@ func TestDecisionAtTheLastMoment(t *testing.T) {
 			expect.Received(t, "the withdrawal", gate.Arrived())
 			r.command("/approve", c.says)
 			gate.Release()
-			expect.Equal(t, "the answer", expect.Received(t, "the answer", got), answered{agent.Answer{Allowed: c.allowed}, nil})
+			expect.Equal(t, "the decision", expect.Received(t, "the decision", got), answered{agent.Answer{Allowed: c.allowed}, nil})
 			expect.Equal(t, "decision", r.decided("1"), c.decision)
 			a.reply("ok")
 			r.ends("m1", session.StatusDone)
@@ -110,7 +109,7 @@ func TestDecisionAtTheLastMoment(t *testing.T) {
 	}
 }
 
-// The same by chance.
+// The same, with random times.
 func TestDecisionsRaceTheTimeout(t *testing.T) {
 	t.Parallel()
 	const timeout = 10 * time.Millisecond
@@ -121,10 +120,10 @@ func TestDecisionsRaceTheTimeout(t *testing.T) {
 		expect.Soon(t, "the question", func() bool { return r.info().Question != nil || len(got) > 0 })
 		time.Sleep(rand.N(timeout)) // the race is the test
 		_, err := r.client.Decide(r.ctx, r.key, i, session.Allow)
-		end := expect.Received(t, "the answer", got)
+		end := expect.Received(t, "the decision", got)
 		expect.OK(t, end.err)
 		if end.Allowed != (err == nil) {
-			t.Fatalf("the user was told %v, and the agent %v", err, end.Answer)
+			t.Fatalf("the user sees %v, and the agent %v", err, end.Answer)
 		}
 		ends[fmt.Sprint(end.Allowed)]++
 	}
@@ -133,7 +132,7 @@ func TestDecisionsRaceTheTimeout(t *testing.T) {
 	r.ends("m1", session.StatusDone)
 }
 
-// The log tells when all slots wait for answers, and when that is over, each time.
+// The log reports each time when all slots wait for decisions, and when that is over.
 func TestEverySlotWaitsForADecision(t *testing.T) {
 	t.Parallel()
 	r, s, j := newRig(t), newStage(), newJournal("every slot")
@@ -155,11 +154,11 @@ func TestEverySlotWaitsForADecision(t *testing.T) {
 	two.ask(two.ctx, r, "run rm")
 	full(slog.LevelWarn)
 	r.command("/approve", "Approved question 1: run make.")
-	expect.Received(t, "the answer", first)
+	expect.Received(t, "the decision", first)
 	full(slog.LevelInfo)
 	one.ask(one.ctx, r, "run again")
 	full(slog.LevelWarn)
-	two.reply("ok") // which ends its question
+	two.reply("ok") // the turn's end ends its question
 	full(slog.LevelInfo)
 	one.reply("ok")
 	r.ends("m1", session.StatusDone)

@@ -39,11 +39,11 @@ func (r *rig) asked(number string) session.Event {
 
 func (r *rig) decided(number string) string {
 	r.Helper()
-	return r.awaitEvent("the answer to "+number, func(e session.Event) bool { return e.Type == session.EventPermissionAnswered && e.CallID == number }).Decision
+	return r.awaitEvent("the decision on "+number, func(e session.Event) bool { return e.Type == session.EventPermissionAnswered && e.CallID == number }).Decision
 }
 
-// What the agent asks reaches the user, and the user's answer the agent; two
-// questions are asked one after the other.
+// The agent's question reaches the user, and the user's decision the agent. Two questions are
+// asked one after the other.
 func TestQuestionAndDecision(t *testing.T) {
 	t.Parallel()
 	r, _, a := inTurn(t)
@@ -54,12 +54,12 @@ func TestQuestionAndDecision(t *testing.T) {
 	r.command("/status", "The agent asks for permission: run make. /approve 1 or /deny 1")
 	r.command("/deny 2", "Question 2 is no longer open; question 1 is: run make.")
 	r.command("/approve 1 always", "Approved question 1: run make.")
-	expect.Equal(t, "the answer", expect.Received(t, "the answer", one), answered{agent.Answer{Allowed: true, Remember: true}, nil})
+	expect.Equal(t, "the decision", expect.Received(t, "the decision", one), answered{agent.Answer{Allowed: true, Remember: true}, nil})
 	expect.Equal(t, "decision", r.decided("1"), "allowed")
 	r.asked("2")
 	r.command("/deny", "Nothing was answered: question 2 is new, run rm. Write /approve 2 or /deny 2")
 	r.command("/deny 2", "Denied question 2: run rm.")
-	expect.Equal(t, "the second answer", expect.Received(t, "the answer", two), answered{})
+	expect.Equal(t, "the second decision", expect.Received(t, "the decision", two), answered{})
 	expect.Equal(t, "second decision", r.decided("2"), "denied")
 	r.command("/approve", "That question was already answered.")
 	a.reply("ok")
@@ -67,18 +67,18 @@ func TestQuestionAndDecision(t *testing.T) {
 	r.command("/approve", "There is no open question.")
 }
 
-// An answer whose signal got lost comes with the next renewal.
+// A decision whose signal is lost comes with the next renewal.
 func TestDecisionWithoutASignal(t *testing.T) {
 	t.Parallel()
 	r, _, a := inTurn(t, sentinelTTL(time.Second))
 	got := a.ask(a.ctx, r, "run make")
 	r.asked("1")
 	expect.OK(t, r.rdb.HSet(r.ctx, r.k.Run(), "answered", fmt.Sprintf("%d 1 allow call", a.Fence)).Err())
-	expect.Equal(t, "the answer", expect.Received(t, "the answer", got), answered{agent.Answer{Allowed: true}, nil})
+	expect.Equal(t, "the decision", expect.Received(t, "the decision", got), answered{agent.Answer{Allowed: true}, nil})
 	a.reply("ok")
 }
 
-// A question ends with its turn, or when the agent gives it up.
+// A question ends with its turn, or when the agent cancels it.
 func TestQuestionsEnd(t *testing.T) {
 	t.Parallel()
 	t.Run("the turn is stopped", func(t *testing.T) {
@@ -109,7 +109,7 @@ func TestQuestionsEnd(t *testing.T) {
 		again := a.ask(a.ctx, r, "run rm")
 		r.asked("2")
 		r.command("/approve 2", "Approved question 2: run rm.")
-		expect.Equal(t, "the next answer", expect.Received(t, "the answer", again).Allowed, true)
+		expect.Equal(t, "the next decision", expect.Received(t, "the decision", again).Allowed, true)
 		a.reply("ok")
 	})
 	t.Run("the worker drains", func(t *testing.T) {
@@ -123,7 +123,7 @@ func TestQuestionsEnd(t *testing.T) {
 		r.asked("1")
 		w.Drain(ended(), engine.ReasonShutdown)
 		if expect.Received(t, "the end", got).err == nil {
-			t.Error("an answer")
+			t.Error("a decision")
 		}
 		r.command("/approve", "There is no open question.")
 		r.worker(s)
@@ -131,26 +131,26 @@ func TestQuestionsEnd(t *testing.T) {
 		got = again.ask(again.ctx, r, "run make")
 		expect.Soon(t, "the question to be asked again", func() bool { return r.info().Question != nil })
 		r.command("/approve 2", "Approved question 2: run make.")
-		expect.Equal(t, "the answer", expect.Received(t, "the answer", got).Allowed, true)
+		expect.Equal(t, "the decision", expect.Received(t, "the decision", got).Allowed, true)
 		again.reply("ok")
 		r.ends("m1", session.StatusDone)
 	})
 }
 
-// What this worker does not know, as a decision of a later version, is no yes.
+// Unknown decisions, of a later version, are denials.
 func TestUnknownDecision(t *testing.T) {
 	t.Parallel()
 	r, _, a := inTurn(t, sentinelTTL(time.Second))
 	got := a.ask(a.ctx, r, "run make")
 	r.asked("1")
 	expect.OK(t, r.rdb.HSet(r.ctx, r.k.Run(), "answered", fmt.Sprintf("%d 1 perhaps call", a.Fence)).Err())
-	expect.Equal(t, "the answer", expect.Received(t, "the answer", got), answered{})
+	expect.Equal(t, "the decision", expect.Received(t, "the decision", got), answered{})
 	expect.Equal(t, "decision", r.decided("1"), "denied")
 	a.reply("ok")
 }
 
-// An agent that asks on after its turn disturbs the next turn's questions as little
-// as one whose question was left open.
+// Neither an agent that asks after its turn nor one that leaves a question open disturbs the next
+// turn's questions.
 func TestQuestionsStayInTheirTurn(t *testing.T) {
 	t.Parallel()
 	r, s, a := inTurn(t)
@@ -172,17 +172,17 @@ func TestQuestionsStayInTheirTurn(t *testing.T) {
 	}
 	for _, c := range append(waiting, open) {
 		if expect.Received(t, "the end of an old question", c).err == nil {
-			t.Error("an answer")
+			t.Error("a decision")
 		}
 	}
 	r.command("/approve 1", "Question 1 is no longer open; question 2 is: run rm.")
 	r.command("/approve 2", "Approved question 2: run rm.")
-	expect.Equal(t, "the answer", expect.Received(t, "the answer", got).Allowed, true)
+	expect.Equal(t, "the decision", expect.Received(t, "the decision", got).Allowed, true)
 	b.reply("ok")
 	r.ends("m2", session.StatusDone)
 }
 
-// While an agent takes its time to end, its question is not asked any more.
+// A question is closed when its turn must end, even if the agent takes long to end.
 func TestQuestionOfATurnThatIsToEnd(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -195,7 +195,7 @@ func TestQuestionOfATurnThatIsToEnd(t *testing.T) {
 	r.asked("1")
 	r.command("/stop", "Stopping the running turn.")
 	if expect.Received(t, "the end", got).err == nil {
-		t.Error("an answer")
+		t.Error("a decision")
 	}
 	r.command("/approve", "There is no open question.")
 	expect.Equal(t, "decision", r.decided("1"), "cancelled")
@@ -203,8 +203,8 @@ func TestQuestionOfATurnThatIsToEnd(t *testing.T) {
 	r.ends("m1", session.StatusStopped)
 }
 
-// What a user said to one turn's question, and what comes late, approves nothing that
-// another turn asks: its question has another number.
+// A decision on one turn's question, or a late one, approves nothing that another turn asks: its
+// question has another number.
 func TestLateDecisionApprovesNothingElse(t *testing.T) {
 	t.Parallel()
 	r, s, a := inTurn(t)

@@ -11,7 +11,7 @@ import (
 	"turnstile/test/expect"
 )
 
-// Writers of the session's record at once: it is one of theirs, and whole.
+// Several writers write the session's record at once: it is one writer's version, and complete.
 func TestB65_ConcurrentSaves(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -40,7 +40,7 @@ func TestB65_ConcurrentSaves(t *testing.T) {
 	r.ends("m2", session.StatusDone)
 	after := r.rdb.HGetAll(r.ctx, r.k.Record()).Val()
 	if !slices.Contains(ids, after["session_id"]) {
-		t.Errorf("the session id is %s, which nobody wrote: %q", after["session_id"], ids)
+		t.Errorf("the session id is %s, which no writer wrote: %q", after["session_id"], ids)
 	}
 	for _, field := range []string{"v", "created_at"} {
 		expect.Equal(t, field, after[field], before[field])

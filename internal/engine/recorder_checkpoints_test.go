@@ -9,9 +9,8 @@ import (
 	"time"
 )
 
-// TestCheckpointsAfterTools plays activities at given times and tells when checkpoints are
-// taken: after text once an interval, after a tool's end at once, but a tenth of the
-// interval behind the last one.
+// Activities at given times lead to checkpoints at the expected times: after text once an
+// interval, after a tool's end at once, but a tenth of the interval after the last one.
 func TestCheckpointsAfterTools(t *testing.T) {
 	t.Parallel()
 	type did struct {
@@ -63,7 +62,7 @@ func TestCheckpointsAfterTools(t *testing.T) {
 	}
 }
 
-// A drain's checkpoint comes at once, if there is anything new.
+// A drain's checkpoint is taken at once, if there is anything new.
 func TestCheckpointBeforeTheInterval(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -12,13 +12,13 @@ import (
 	"turnstile/test/expect"
 )
 
-// What an agent says is JSON and is none costs it nothing.
+// Invalid JSON of an agent is stored as text, and the turn goes on.
 func TestInvalidJSONIsStoredAsText(t *testing.T) {
 	t.Parallel()
 	r, s, a := inTurn(t)
 	nan := session.Usage{InputTokens: 3, CostUSD: math.NaN()}
 	for _, e := range []agent.Event{
-		{Type: agent.EventToolStart, Name: "tool", CallID: "1", Input: json.RawMessage(`{"cut off`)},
+		{Type: agent.EventToolStart, Name: "tool", CallID: "1", Input: json.RawMessage(`{"truncated`)},
 		{Type: agent.EventToolEnd, Name: "tool", CallID: "1", Output: json.RawMessage("plain \xff text")},
 		{Type: agent.EventRaw, Data: json.RawMessage(`oops`)},
 		{Type: agent.EventUsage, Usage: &nan},
@@ -31,7 +31,7 @@ func TestInvalidJSONIsStoredAsText(t *testing.T) {
 	entries, err := r.client.Transcript(r.ctx, r.key, a.SessionID)
 	expect.OK(t, err)
 	expect.Equal(t, "entries", len(entries), 3)
-	expect.Equal(t, "input", string(entries[1].Tool.Input), `"{\"cut off"`)
+	expect.Equal(t, "input", string(entries[1].Tool.Input), `"{\"truncated"`)
 	expect.Equal(t, "output", string(entries[1].Tool.Output), `"plain \ufffd text"`)
 	expect.Equal(t, "usage", *entries[2].Usage, session.Usage{InputTokens: 3})
 	r.say("m2", "again")
@@ -41,8 +41,8 @@ func TestInvalidJSONIsStoredAsText(t *testing.T) {
 	r.ends("m2", session.StatusDone)
 }
 
-// A turn whose end Redis refuses for good is not run again and again: it fails, and
-// the session goes on.
+// A turn whose end Redis always refuses does not run again and again: it fails, and the session
+// goes on.
 func TestEndThatCannotBeStoredFailsTheTurn(t *testing.T) {
 	t.Parallel()
 	for name, open := range map[string]func(t *testing.T) (*rig, func(id string) *act){

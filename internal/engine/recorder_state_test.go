@@ -20,13 +20,13 @@ func (a *act) keep(data string) {
 
 func (a *act) use(u session.Usage) { a.emit(agent.Event{Type: agent.EventUsage, Usage: &u}) }
 
-// What an agent keeps comes back with the session's next turn, on another worker
-// too, and after ends of all kinds; not where the transcript is another.
+// An agent's state reaches the session's next turn, on another worker too, and after every kind
+// of end, but not if the transcript is another.
 func TestAgentStateReachesTheNextWorker(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		end  func(r *rig, w *engine.Worker, a *act)
-		next string // the message whose turn comes next, if it is no new one
+		next string // the message of the next turn, if it is not a new one
 		want string
 	}{
 		"done":   {end: func(r *rig, _ *engine.Worker, a *act) { a.reply("ok"); r.ends("m1", session.StatusDone) }, want: `{"id":1}`},
@@ -79,7 +79,7 @@ func TestAgentStateReachesTheNextWorker(t *testing.T) {
 			expect.Equal(t, "state", string(b.State), c.want)
 			b.reply("ok")
 			r.ends(c.next, session.StatusDone)
-			// It has kept nothing: an agent that knows this transcript is none.
+			// The agent has stored no state since, so no state fits this transcript.
 			r.say("m10", "once more")
 			expect.Equal(t, "state after a turn that kept nothing", string(r.stage.next(t, "m10").State), "")
 			for _, e := range r.events(r.key) {
@@ -91,8 +91,8 @@ func TestAgentStateReachesTheNextWorker(t *testing.T) {
 	}
 }
 
-// What an agent kept before a turn is not given back if that turn was, even if it
-// has not come to keep anything in it: it may know of it by then.
+// After a rollback the next turn gets no state, even if the turn that was rolled back had set
+// none: the state of before may contain that turn.
 func TestStateBeforeARollback(t *testing.T) {
 	t.Parallel()
 	r, s, a := inTurn(t)
@@ -109,8 +109,8 @@ func TestStateBeforeARollback(t *testing.T) {
 	b.reply("ok")
 }
 
-// Turns of several messages, collected or steered in, are followed under the same
-// sentinel by turns that get what they kept; an attempt that failed by the next one.
+// Turns of several messages, collected or steered in, pass their state to the next turns under
+// the same claim. A failed attempt passes it to the next attempt.
 func TestStateReachesTheNextTurn(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -139,7 +139,7 @@ func TestStateReachesTheNextTurn(t *testing.T) {
 	c.fail(agent.Retryable(errors.New("try again")))
 	c = s.next(t, "m5")
 	expect.Equal(t, "attempt and state", fmt.Sprint(c.Attempt, " ", string(c.State)), `2 3`)
-	c.keep(`3`) // the same again: it is stored for what is to come all the same
+	c.keep(`3`) // the same state is stored again for the longer transcript
 	c.reply("ok")
 	d := s.next(t, "m6")
 	expect.Equal(t, "at last", string(d.State), `3`)
@@ -147,7 +147,7 @@ func TestStateReachesTheNextTurn(t *testing.T) {
 	r.ends("m6", session.StatusDone)
 }
 
-// It is stored while the turn runs, should its worker die.
+// The state is stored during the turn, in case the worker dies.
 func TestStateIsStoredDuringTheTurn(t *testing.T) {
 	t.Parallel()
 	r, _, a := inTurn(t)
@@ -156,7 +156,7 @@ func TestStateIsStoredDuringTheTurn(t *testing.T) {
 	a.reply("ok")
 }
 
-// What a turn has used is told with its end and kept with its last entry.
+// A turn's usage is in its end and in its last entry.
 func TestUsage(t *testing.T) {
 	t.Parallel()
 	r, s, a := inTurn(t)
@@ -181,7 +181,7 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// An agent's own events are passed on, and one that is too long without its data.
+// An agent's own events are passed on, those that are too long without their data.
 func TestRawEvents(t *testing.T) {
 	t.Parallel()
 	r, _, a := inTurn(t)

@@ -35,20 +35,20 @@ func (r *rig) resumeRecord(key string) resume.Record {
 	return rec
 }
 
-// unmarked checks that nothing is known of a turn that was cut off.
+// unmarked checks that there is no mark of an interrupted turn.
 func (r *rig) unmarked(key, when string) {
 	r.Helper()
 	expect.Equal(r, "the resume record "+when, r.resumeRecord(key), resume.Record{})
 }
 
-// started is the event of the start of the turn with an id.
+// startOf returns the start event of the turn with an id.
 func (r *rig) startOf(turn string) session.Event {
 	r.Helper()
 	return r.awaitEvent("the turn's start", func(e session.Event) bool { return e.Type == session.EventTurnStarted && e.Turn == turn })
 }
 
-// dies plays a worker that takes the session's next turn, does something and dies.
-// No other worker may be there. The next one looks at the session at once.
+// dies plays a worker that takes the session's next turn, does something and dies. There must be
+// no other worker. The next one checks the session at once.
 func (r *rig) dies(texts ...string) sq.Turn {
 	r.Helper()
 	c, err := actors.NewConsumer(r.rdb, sq.Config{Worker: r.key + "/mortal", Retention: time.Hour})
@@ -69,12 +69,12 @@ func (r *rig) dies(texts ...string) sq.Turn {
 		expect.OK(r, holds[0].Checkpoint(r.ctx, entries))
 	}
 	expect.OK(r, r.rdb.Del(r.ctx, r.k.Sentinel()).Err())
-	r.announce()
+	r.wake()
 	return turn
 }
 
-// cutOff runs the session's next turn on a worker that drains.
-func (r *rig) cutOff(id string, reason engine.Reason, texts ...string) *act {
+// interruptTurn runs the session's next turn on a worker that drains.
+func (r *rig) interruptTurn(id string, reason engine.Reason, texts ...string) *act {
 	r.Helper()
 	s := newStage()
 	w := r.worker(s, drainTimeout(0), slots(1))
@@ -90,7 +90,7 @@ func TestB22_PendingKeepsTheIdentity(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.say("m1", "hello")
-	a := r.cutOff("m1", engine.ReasonShutdown, "half")
+	a := r.interruptTurn("m1", engine.ReasonShutdown, "half")
 	s := newStage()
 	r.worker(s)
 	b := s.next(t, "m1")
@@ -102,8 +102,8 @@ func TestB22_PendingKeepsTheIdentity(t *testing.T) {
 	expect.Equal(t, "session id of the end", r.ends("m1", session.StatusDone).SessionID, a.SessionID)
 }
 
-// The mark is there while the turn that was told of it runs, and still if that
-// fails: then the next one is told too. It goes with the first that finishes.
+// The mark stays while the turn runs that got its note, and also if that turn fails: then the
+// next turn gets the note, too. The first turn that finishes clears it.
 func TestB23_OnlyAFinishedTurnClears(t *testing.T) {
 	t.Parallel()
 	for name, share := range map[string]int{"under one claim": 10, "claim by claim": 1} {
@@ -113,7 +113,7 @@ func TestB23_OnlyAFinishedTurnClears(t *testing.T) {
 			for i := 1; i <= 3; i++ {
 				r.say(fmt.Sprint("m", i), "hello")
 			}
-			r.cutOff("m1", engine.ReasonRestart)
+			r.interruptTurn("m1", engine.ReasonRestart)
 			s := newStage()
 			r.worker(s, slots(1), with(func(o *engine.Options) { o.ShareTurns = share }))
 			for i := range 2 {
@@ -161,7 +161,7 @@ func TestB25_Both(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.say("m1", "hello")
-	a := r.cutOff("m1", engine.ReasonShutdown, "half")
+	a := r.interruptTurn("m1", engine.ReasonShutdown, "half")
 	_, err := resume.Suspend(r.ctx, r.rdb, r.key)
 	expect.OK(t, err)
 	expect.Equal(t, "pending", r.resumeRecord(r.key).Pending, true)
@@ -191,7 +191,7 @@ func TestB26_MarkedIsNotSuspended(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.say("m1", "hello")
-	a := r.cutOff("m1", engine.ReasonShutdown, "half")
+	a := r.interruptTurn("m1", engine.ReasonShutdown, "half")
 	s := newStage()
 	w := r.worker(s, crashSuspends)
 	b := s.next(t, "m1")
@@ -225,7 +225,7 @@ func TestB27_UnmarkedIsSuspended(t *testing.T) {
 		a := s.next(t, "m1")
 		expect.Equal(t, "session id", a.SessionID, dead.SessionID)
 		expect.Equal(t, "reason", r.resumeRecord(r.key).Reason, resume.ReasonCrash)
-		expect.List(t, "history", told(a.History), "user hello", "assistant half (interrupted)")
+		expect.List(t, "history", brief(a.History), "user hello", "assistant half (interrupted)")
 		if !strings.Contains(a.Note, "a gateway interruption") {
 			t.Errorf("note %q", a.Note)
 		}
@@ -236,15 +236,15 @@ func TestB27_UnmarkedIsSuspended(t *testing.T) {
 	})
 }
 
-// Whatever cuts it off three times in a row, the session begins anew.
+// Whatever interrupts it three times in a row, the session begins anew.
 func TestB43_ThreeInARow(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.say("m1", "hello")
-	a := r.cutOff("m1", engine.ReasonShutdown, "one")
+	a := r.interruptTurn("m1", engine.ReasonShutdown, "one")
 	dead := r.dies("two")
 	expect.Equal(t, "session id of the second turn", dead.SessionID, a.SessionID)
-	c := r.cutOff("m1", engine.ReasonRestart, "three")
+	c := r.interruptTurn("m1", engine.ReasonRestart, "three")
 	expect.Equal(t, "session id of the third turn", c.SessionID, a.SessionID)
 	rec := r.resumeRecord(r.key)
 	if !rec.Pending || !rec.Suspended || rec.Interruptions != 3 {
@@ -256,14 +256,14 @@ func TestB43_ThreeInARow(t *testing.T) {
 	expect.Equal(t, "recovered", w.Recovered(), engine.Recovered{Suspended: 1})
 }
 
-// The third time its worker died: the message is given up, the next one begins
+// The third interruption is a crash: the message becomes a dead letter, and the next one begins
 // anew.
 func TestB43_ThirdIsACrash(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.say("m1", "hello")
-	a := r.cutOff("m1", engine.ReasonShutdown, "one")
-	r.cutOff("m1", engine.ReasonRestart, "two")
+	a := r.interruptTurn("m1", engine.ReasonShutdown, "one")
+	r.interruptTurn("m1", engine.ReasonRestart, "two")
 	r.dies("three")
 	s := newStage()
 	r.worker(s)
@@ -282,7 +282,7 @@ func TestB45_FinishedTurn(t *testing.T) {
 	r := newRig(t)
 	r.say("m1", "hello")
 	r.dies("one")
-	r.cutOff("m1", engine.ReasonShutdown, "two")
+	r.interruptTurn("m1", engine.ReasonShutdown, "two")
 	expect.Equal(t, "interruptions", r.resumeRecord(r.key).Interruptions, 2)
 	s := newStage()
 	r.worker(s)

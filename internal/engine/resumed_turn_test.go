@@ -13,8 +13,8 @@ import (
 	"turnstile/test/expect"
 )
 
-// Another worker goes on at once, with the note and with all that was done; in the
-// end the transcript has the user's words once, and each cut where it was.
+// Another worker resumes the turn at once, with the note and all entries so far. In the end the
+// transcript has the user's message once, and each interruption at its place.
 func TestResumedTurnGoesOn(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -34,7 +34,7 @@ func TestResumedTurnGoesOn(t *testing.T) {
 	w = r.worker(s, drainTimeout(0), slots(1))
 	r.say("m1", "count")
 	a := s.next(t, "m1")
-	equalAll("history", told(a.History))
+	equalAll("history", brief(a.History))
 	expect.Equal(t, "note", a.Note, "")
 	a.text("one, ")
 	a.toolStart("1")
@@ -47,7 +47,7 @@ func TestResumedTurnGoesOn(t *testing.T) {
 
 	done := []string{"user count", "assistant one, ", "tool search", "assistant two, ", "tool search (interrupted)"}
 	b := next.next(t, "m1")
-	equalAll("history of the next worker", told(b.History), done...)
+	equalAll("history of the next worker", brief(b.History), done...)
 	if !strings.Contains(b.Note, "a gateway restart") || b.Messages[0].Text != "count" {
 		t.Errorf("note %q, text %q", b.Note, b.Messages[0].Text)
 	}
@@ -68,8 +68,7 @@ func TestResumedTurnGoesOn(t *testing.T) {
 	}
 }
 
-// Cut off again before the agent has done anything more, nothing is lost of what it
-// had done.
+// A turn that is interrupted again before its agent has done anything more loses no entries.
 func TestInterruptedTwice(t *testing.T) {
 	t.Parallel()
 	for name, texts := range map[string][]string{"with nothing new": nil, "with more": {"b"}} {
@@ -77,8 +76,8 @@ func TestInterruptedTwice(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
 			r.say("m1", "hello")
-			r.cutOff("m1", engine.ReasonShutdown, "a")
-			r.cutOff("m1", engine.ReasonShutdown, texts...)
+			r.interruptTurn("m1", engine.ReasonShutdown, "a")
+			r.interruptTurn("m1", engine.ReasonShutdown, texts...)
 			want := []string{"user hello", "assistant a (interrupted)"}
 			if texts != nil {
 				want = append(want, "assistant b (interrupted)")
@@ -86,7 +85,7 @@ func TestInterruptedTwice(t *testing.T) {
 			s := newStage()
 			r.worker(s)
 			c := s.next(t, "m1")
-			expect.List(t, "history", told(c.History), want...)
+			expect.List(t, "history", brief(c.History), want...)
 			c.reply("c")
 			r.ends("m1", session.StatusDone)
 			expect.List(t, "transcript", r.transcript(r.key), append(want, "assistant c")...)
@@ -94,7 +93,7 @@ func TestInterruptedTwice(t *testing.T) {
 	}
 }
 
-// An agent without a start phase is told, too, when there is something to tell.
+// An agent without a start phase gets the note, too.
 func TestImmediateAgentGetsTheNote(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -105,7 +104,7 @@ func TestImmediateAgentGetsTheNote(t *testing.T) {
 	expect.Received(t, "the end of the drain", drain(w))
 	r.worker(immediate{s.Run})
 	a := s.next(t, "m1")
-	expect.List(t, "history", told(a.History), "user hello", "assistant half (interrupted)")
+	expect.List(t, "history", brief(a.History), "user hello", "assistant half (interrupted)")
 	if !strings.Contains(a.Note, "a gateway shutdown") {
 		t.Errorf("note %q", a.Note)
 	}
@@ -114,7 +113,7 @@ func TestImmediateAgentGetsTheNote(t *testing.T) {
 	expect.List(t, "transcript", r.transcript(r.key), "user hello", "assistant half (interrupted)", "assistant rest")
 }
 
-// An old mark keeps the session and what was done, and says nothing.
+// An old mark keeps the session and the entries, but adds no note.
 func TestResumeFreshness(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -130,7 +129,7 @@ func TestResumeFreshness(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
 			r.say("m1", "hello")
-			a := r.cutOff("m1", engine.ReasonShutdown, "half")
+			a := r.interruptTurn("m1", engine.ReasonShutdown, "half")
 			marked := r.rdb.Time(r.ctx).Val().Add(-c.age).UnixMilli()
 			if c.age < 0 {
 				expect.OK(t, r.rdb.HSet(r.ctx, r.k.Resume(), "marked_at", "yesterday").Err())
@@ -141,7 +140,7 @@ func TestResumeFreshness(t *testing.T) {
 			r.worker(s, with(func(o *engine.Options) { o.ResumeFreshness = c.limit }))
 			b := s.next(t, "m1")
 			expect.Equal(t, "session id", b.SessionID, a.SessionID)
-			expect.List(t, "history", told(b.History), "user hello", "assistant half (interrupted)")
+			expect.List(t, "history", brief(b.History), "user hello", "assistant half (interrupted)")
 			expect.Equal(t, "a note", b.Note != "", c.note)
 			b.reply("ok")
 			r.ends("m1", session.StatusDone)
@@ -175,7 +174,7 @@ func TestStrangePartials(t *testing.T) {
 			r.ends("m1", session.StatusDone)
 			lines := r.transcript(r.key)
 			expect.Equal(t, "the user's words", lines[0], "user hello")
-			expect.Equal(t, "the answer", lines[len(lines)-1], "assistant ok")
+			expect.Equal(t, "the decision", lines[len(lines)-1], "assistant ok")
 		})
 	}
 	t.Run("large", func(t *testing.T) {
@@ -202,8 +201,8 @@ func TestStrangePartials(t *testing.T) {
 	})
 }
 
-// A failed attempt is tried again from the beginning, although it was stored for
-// the case that it was cut off.
+// A failed attempt is tried again from the beginning, although its entries were stored in case of
+// an interruption.
 func TestRetryBeginsAnew(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -222,7 +221,7 @@ func TestRetryBeginsAnew(t *testing.T) {
 	expect.List(t, "transcript", r.transcript(r.key), "user hello", "assistant whole")
 }
 
-// What a run had done that was cut off outlives a failed attempt to go on from it.
+// The entries of an interrupted run survive a failed attempt to resume it.
 func TestRetryResumesAnInterruptedRun(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -230,7 +229,7 @@ func TestRetryResumesAnInterruptedRun(t *testing.T) {
 	w := r.worker(s)
 	r.say("m1", "hello")
 	a := s.next(t, "m1")
-	a.text("cut off")
+	a.text("half")
 	w.Drain(ended(), engine.ReasonRestart)
 	r.worker(s, with(func(o *engine.Options) { o.CheckpointInterval = time.Millisecond }))
 	b := s.next(t, "m1")
@@ -243,5 +242,5 @@ func TestRetryResumesAnInterruptedRun(t *testing.T) {
 	expect.Equal(t, "history", len(c.History), 1)
 	c.reply("whole")
 	r.ends("m1", session.StatusDone)
-	expect.List(t, "transcript", r.transcript(r.key), "user hello", "assistant cut off (interrupted)", "assistant whole")
+	expect.List(t, "transcript", r.transcript(r.key), "user hello", "assistant half (interrupted)", "assistant whole")
 }

@@ -26,7 +26,7 @@ import (
 	"turnstile/test/redistest"
 )
 
-// patience is how long a test waits for what must come.
+// patience is how long a test waits for an event.
 const patience = 30 * time.Second
 
 // rig is a sender and a view of the database that its workers share.
@@ -37,9 +37,9 @@ type rig struct {
 	rdb    redis.UniversalClient
 	client *actors.Client
 
-	stage *stage // of tests that keep it here
+	stage *stage // for tests that need it later
 
-	key string // the session of most tests: of this test alone, for channels are common to all databases
+	key string // the session of most tests; unique, because all databases share the channels
 	k   rediskey.Session
 }
 
@@ -58,13 +58,13 @@ func rigOn(t *testing.T, url string, rdb redis.UniversalClient) *rig {
 	return r
 }
 
-// setup is what a worker of this process is made of.
+// setup has the parts of a worker in this process.
 type setup struct {
 	engine.Options
 	faults *redistest.Faults
 }
 
-// change is one change of it.
+// change changes a setup.
 type change func(*setup)
 
 func with(f func(*engine.Options)) change { return func(s *setup) { f(&s.Options) } }
@@ -75,8 +75,8 @@ func slots(n int) change { return func(s *setup) { s.Concurrency = n } }
 
 func faulty(f *redistest.Faults) change { return func(s *setup) { s.faults = f } }
 
-// worker starts a worker of this process, on a connection pool of its own. It is
-// drained when the test ends.
+// worker starts a worker in this process, on a connection pool of its own. It is drained when the
+// test ends.
 func (r *rig) worker(a agent.Agent, changes ...change) *engine.Worker {
 	r.Helper()
 	w := r.idle(a, changes...)
@@ -114,8 +114,8 @@ func (r *rig) idle(a agent.Agent, changes ...change) *engine.Worker {
 	return w
 }
 
-// drainAtOnce drains an idle worker without the rest of its wait for work, which
-// is up to a second: it lets it have some.
+// drainAtOnce drains an idle worker without its remaining wait for work, which is up to a second:
+// it wakes the worker.
 func (r *rig) drainAtOnce(w *engine.Worker) {
 	drained := make(chan struct{})
 	go func() {
@@ -127,11 +127,11 @@ func (r *rig) drainAtOnce(w *engine.Worker) {
 	for !w.Draining() && ctx.Err() == nil {
 		runtime.Gosched()
 	}
-	_ = r.rdb.ZAdd(ctx, rediskey.Ready, redis.Z{Member: "nobody"}).Err() // the server may be gone
+	_ = r.rdb.ZAdd(ctx, rediskey.Ready, redis.Z{Member: "nobody"}).Err() // the server may have ended
 	<-drained
 }
 
-// ended is a context that is over: a drain with it does not wait.
+// ended returns a context that has ended: a drain with it does not wait.
 func ended() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -196,7 +196,7 @@ func (r *rig) free(when string) {
 
 func (r *rig) token() string { return r.rdb.Get(r.ctx, r.k.Sentinel()).Val() }
 
-// archivedAs answers why a message is in the archive; it must be there.
+// archivedAs returns why a message is in the archive; it must be there.
 func (r *rig) archivedAs(id string) string {
 	r.Helper()
 	task := rediskey.TaskID(r.key, id)
@@ -208,8 +208,8 @@ func (r *rig) archivedAs(id string) string {
 	return o.Error
 }
 
-// events are the session's stream, each event with the start of the next turn
-// behind it.
+// events returns the session's stream. An entry of it may have the start of a turn before its
+// event.
 func (r *rig) events(key string) (all []session.Event) {
 	r.Helper()
 	entries, err := r.rdb.XRange(context.WithoutCancel(r.ctx), rediskey.For(key).Events(), "-", "+").Result()
@@ -232,7 +232,7 @@ func (r *rig) events(key string) (all []session.Event) {
 	return all
 }
 
-// story is the stream in short: what happened to which message.
+// story returns the stream in short: what happened to which message.
 func (r *rig) story(key string) string {
 	r.Helper()
 	lines := make([]string, 0, 16)
@@ -242,7 +242,7 @@ func (r *rig) story(key string) string {
 	return strings.Join(lines, "\n")
 }
 
-// starts are the messages whose turns were started, in order.
+// starts returns the messages whose turns were started, in order.
 func (r *rig) starts(key string) (ids []string) {
 	r.Helper()
 	for _, e := range r.events(key) {
@@ -253,7 +253,7 @@ func (r *rig) starts(key string) (ids []string) {
 	return ids
 }
 
-// awaitEvent waits for an event that fits, and answers the first.
+// awaitEvent waits for an event that fits, and returns the first.
 func (r *rig) awaitEvent(what string, fits func(session.Event) bool) (found session.Event) {
 	r.Helper()
 	expect.Soon(r, what, func() bool {
@@ -266,7 +266,7 @@ func (r *rig) awaitEvent(what string, fits func(session.Event) bool) (found sess
 	return found
 }
 
-// transcript is the session's present transcript, a line per entry.
+// transcript returns the session's present transcript, one line per entry.
 func (r *rig) transcript(key string) (lines []string) {
 	r.Helper()
 	s, err := r.client.Session(r.ctx, key)

@@ -25,7 +25,7 @@ import (
 	"turnstile/test/redistest"
 )
 
-// script chooses the calls of one of internal/protocol's scripts.
+// script matches the calls of one of internal/protocol's scripts.
 func script(name string) redistest.Match {
 	return func(cmd redis.Cmder) bool {
 		args := cmd.Args()
@@ -33,7 +33,7 @@ func script(name string) redistest.Match {
 			return false
 		}
 		sha, _ := args[1].(string)
-		if cmd.Name() == "eval" { // the first call on a server brings the text itself
+		if cmd.Name() == "eval" { // the first call on a server sends the script's text
 			sum := sha1.Sum([]byte(sha))
 			sha = hex.EncodeToString(sum[:])
 		}
@@ -51,7 +51,7 @@ var (
 	finishing     = script("finish")
 )
 
-// history chooses the reading of a transcript, before the agent is started.
+// history matches the reading of a transcript, which is before the agent's start.
 var history = script("past")
 
 func TestB01_SentinelFirst(t *testing.T) {
@@ -185,7 +185,7 @@ func TestB08_CommandsTakeNoSentinel(t *testing.T) {
 		receipt := r.say("", text)
 		expect.Equal(t, text+": status", receipt.Status, turnstile.Answered)
 		if !strings.Contains(receipt.Reply, want) {
-			t.Errorf("%s answers %q, want something with %q", text, receipt.Reply, want)
+			t.Errorf("%s returned %q, want something with %q", text, receipt.Reply, want)
 		}
 	}
 	command("/help", "/stop")
@@ -224,7 +224,7 @@ func TestB09_StopWhileStarting(t *testing.T) {
 			receipt := r.say("", "/stop")
 			expect.Equal(t, "status", receipt.Status, turnstile.Answered)
 			if !strings.Contains(receipt.Reply, "starting up") {
-				t.Errorf("/stop answers %q", receipt.Reply)
+				t.Errorf("/stop returned %q", receipt.Reply)
 			}
 			gate.Release()
 			expect.Equal(t, "error", r.ends("m1", session.StatusStopped).Error, "stopped by user")
@@ -261,7 +261,7 @@ func TestB10_StartingIsSkippedByTheDrain(t *testing.T) {
 	}
 }
 
-// drain begins a drain and tells of its end.
+// drain begins a drain. The channel receives when it has ended.
 func drain(w *engine.Worker) <-chan bool {
 	done := make(chan bool, 1)
 	go func() {

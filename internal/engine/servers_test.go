@@ -14,7 +14,7 @@ import (
 	"turnstile/test/expect"
 )
 
-// servers are the rows of asynqmon's Servers page.
+// servers returns the rows of asynqmon's Servers page.
 func (r *rig) servers() []*asynq.ServerInfo {
 	r.Helper()
 	all, err := asynq.NewInspectorFromRedisClient(r.rdb).Servers()
@@ -22,8 +22,8 @@ func (r *rig) servers() []*asynq.ServerInfo {
 	return all
 }
 
-// Ten turns of a worker: asynqmon's Servers page has one row for it, with its slots and
-// these turns. It stays while the worker drains, and goes when that is over.
+// A worker runs ten turns: asynqmon's Servers page has one row for it, with its slots and these
+// turns. The row stays while the worker drains, and goes at the end.
 func TestServersPage(t *testing.T) {
 	t.Parallel()
 	r, s := newRig(t), newStage()

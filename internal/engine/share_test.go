@@ -13,7 +13,7 @@ import (
 	"turnstile/test/expect"
 )
 
-// Two sessions and one slot: each has its share.
+// Two sessions share one slot in turns.
 func TestTurnShare(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -47,14 +47,14 @@ func TestTurnShare(t *testing.T) {
 		run++
 		longest = max(longest, run)
 	}
-	// Whether others wait is asked every 20 ms only, but then at each turn.
+	// The worker checks only every 20 ms whether others wait, but then at each turn.
 	if longest > 3*share {
 		t.Errorf("one session ran %d turns while the other waited, its share is %d", longest, share)
 	}
 	t.Logf("the longest run was %d turns", longest)
 }
 
-// A session that has had its share but is alone goes on.
+// A session that has had its share goes on if no other waits.
 func TestShareIsOnlyForOthers(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -72,7 +72,7 @@ func TestShareIsOnlyForOthers(t *testing.T) {
 	for token := range tokens {
 		claims[token] = true
 	}
-	// The first sweep may have announced the session once more: then it waits for itself.
+	// The first sweep may have woken the session once more: then it waits for itself.
 	if len(claims) > 2 {
 		t.Errorf("the session was claimed %d times", len(claims))
 	}

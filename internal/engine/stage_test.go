@@ -9,14 +9,14 @@ import (
 	"turnstile/test/expect"
 )
 
-// agentFunc is an agent with a start phase: it wants the history.
+// agentFunc is an agent with a start phase, so it gets the history.
 type agentFunc func(context.Context, agent.Turn, func(agent.Event)) (agent.Result, error)
 
 func (f agentFunc) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)) (agent.Result, error) {
 	return f(ctx, turn, emit)
 }
 
-// immediate is an agent without one.
+// immediate is an agent without a start phase.
 type immediate struct{ agentFunc }
 
 func (immediate) Immediate() bool { return true }
@@ -24,19 +24,19 @@ func (immediate) Immediate() bool { return true }
 // stage is an agent whose turns the test plays itself.
 type stage struct {
 	acts chan *act
-	deaf bool // its agents do not listen to interrupts
+	deaf bool // its agents ignore interrupts
 }
 
 func newStage() *stage { return &stage{acts: make(chan *act, 1000)} }
 
-// act is one turn on the stage. It ends when the test says so, or when its
-// context does, with the cause.
+// act is one turn on the stage. It ends when the test ends it, or when its context ends, with the
+// cause.
 type act struct {
 	agent.Turn
 	ctx  context.Context
 	emit func(agent.Event)
 	over chan verdict
-	by   int // the warm agent that plays it
+	by   int // the number of the warm agent that plays it
 }
 
 type verdict struct {
@@ -62,7 +62,7 @@ func (s *stage) play(a *act) (agent.Result, error) {
 	}
 }
 
-// next waits for the next turn, which must be that of a message with the id.
+// next waits for the next turn, which must be of the message with the id.
 func (s *stage) next(t testing.TB, id string) *act {
 	t.Helper()
 	a := expect.Received(t, "the turn of "+id, s.acts)
@@ -72,7 +72,7 @@ func (s *stage) next(t testing.TB, id string) *act {
 	return a
 }
 
-// inTurn is a rig with a worker and its stage, which plays the turn of a message m1.
+// inTurn returns a rig with a worker and its stage, which plays the turn of a message m1.
 func inTurn(t *testing.T, changes ...change) (*rig, *stage, *act) {
 	t.Helper()
 	r, s := newRig(t), newStage()
@@ -81,7 +81,7 @@ func inTurn(t *testing.T, changes ...change) (*rig, *stage, *act) {
 	return r, s, s.next(t, "m1")
 }
 
-// empty checks that no turn has begun that the test did not ask for.
+// empty checks that no unexpected turn has begun.
 func (s *stage) empty(t testing.TB) {
 	t.Helper()
 	select {

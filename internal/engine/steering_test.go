@@ -16,8 +16,8 @@ import (
 	"turnstile/test/redistest"
 )
 
-// An accepted steer is a part of the turn: at its point of the transcript, in an
-// event, and with the turn's end.
+// An accepted steer is a part of the turn: at its place in the transcript, in an event, and in
+// the turn's end.
 func TestSteerIsAccepted(t *testing.T) {
 	t.Parallel()
 	for end, status := range map[string]session.Status{"done": session.StatusDone, "failed": session.StatusFailed, "interrupted": session.StatusInterrupted, "stopped": session.StatusStopped} {
@@ -80,7 +80,7 @@ func TestSteerIntoEcho(t *testing.T) {
 	expect.List(t, "transcript", r.transcript(r.key), "user sleep=1500ms hello", "user to the left", "assistant echo: hello\n\nsteered: to the left")
 }
 
-// A steer that the agent does not take is a turn of its own, in its old place.
+// A steer that the agent does not take becomes a turn of its own, at its old place in line.
 func TestSteerIsNotTaken(t *testing.T) {
 	t.Parallel()
 	behind := func(r *rig) {
@@ -145,7 +145,7 @@ func TestSteerIsNotTaken(t *testing.T) {
 	}
 }
 
-// A steer whose acceptance comes after the turn's end is not accepted.
+// A steer that is accepted after the turn's end is not accepted.
 func TestSteerIsAcceptedTooLate(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -163,8 +163,8 @@ func TestSteerIsAcceptedTooLate(t *testing.T) {
 	expect.List(t, "transcript", r.transcript(r.key), "user hello", "assistant ok", "user steer", "assistant two")
 }
 
-// The turn ends while the answer to a steer is on its way: the message is not
-// forgotten among the running ones.
+// The turn ends while the result of a steer is in flight: the message does not stay among the
+// active ones.
 func TestSteerIsTakenAsTheTurnEnds(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -175,12 +175,12 @@ func TestSteerIsTakenAsTheTurnEnds(t *testing.T) {
 	r.say("m1", "hello")
 	a := s.next(t, "m1")
 	r.say("m2", "steer", session.ModeSteer)
-	expect.Received(t, "the steer's answer", gate.Arrived())
+	expect.Received(t, "the steer's result", gate.Arrived())
 	a.reply("ok")
-	// Nothing tells that the turn's end waits, so this is a matter of time.
+	// No event shows that the turn's end waits, so this takes time.
 	<-time.After(100 * time.Millisecond)
 	if o, ended, err := r.client.Result(r.ctx, r.key, "m1"); err != nil || ended {
-		t.Errorf("the turn has ended as %s without the answer: %v", o.Status, err)
+		t.Errorf("the turn has ended as %s without the steer's result: %v", o.Status, err)
 	}
 	gate.Release()
 	s.next(t, "m2").reply("two")
@@ -189,7 +189,7 @@ func TestSteerIsTakenAsTheTurnEnds(t *testing.T) {
 	expect.Equal(t, "entries", len(r.transcript(r.key)), 4)
 }
 
-// The signal got lost: the next renewal finds the steer.
+// The signal is lost: the next renewal reports the steer.
 func TestSteerSignalIsLost(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -205,8 +205,8 @@ func TestSteerSignalIsLost(t *testing.T) {
 	expect.List(t, "turns", r.starts(r.key), "m1")
 }
 
-// A steer that finds the turn starting is handed over when the agent runs, be it
-// that the signal is heard or only the promotion tells of it.
+// A steer that arrives while the turn is starting is handed over when the agent runs, whether the
+// signal or only the promotion reports it.
 func TestSteerWhileStarting(t *testing.T) {
 	t.Parallel()
 	for _, heard := range []bool{true, false} {
@@ -233,8 +233,7 @@ func TestSteerWhileStarting(t *testing.T) {
 	}
 }
 
-// kill -9 after a steer was accepted: both messages come back, and leave one set
-// of entries.
+// kill -9 after a steer was accepted: both messages run again, and leave one set of entries.
 func TestSteeredTurnIsKilled(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -260,8 +259,8 @@ func TestSteeredTurnIsKilled(t *testing.T) {
 	expect.List(t, "what the users said", users, "user linger", "user to the left", "user behind")
 }
 
-// A steer looks at both ends of a long line: what comes into sight there when others
-// have left it is offered as well, without another word.
+// Steering takes messages from both ends of a long line. When that moves others within its reach,
+// it offers them as well, without a further signal.
 func TestSteerFindsMessagesInALongLine(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -288,8 +287,8 @@ func TestSteerFindsMessagesInALongLine(t *testing.T) {
 	r.ends("m3", session.StatusDone)
 }
 
-// A message is to be steered into a turn that never has an agent: it is run
-// afterwards, and not counted among the messages of the turn that comes next.
+// A message is steered into a turn that never starts its agent: it runs afterwards, and does not
+// count as a message of the turn that comes next.
 func TestSteerIntoATurnWithoutAnAgent(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -303,7 +302,7 @@ func TestSteerIntoATurnWithoutAnAgent(t *testing.T) {
 	expect.Received(t, "the early end", finish.Arrived())
 	expect.Equal(t, "status", r.say("m3", "steer", session.ModeSteer).Status, turnstile.Queued)
 	select {
-	case <-steered.Arrived(): // it must not be
+	case <-steered.Arrived(): // the worker need not try to steer
 	case <-time.After(100 * time.Millisecond):
 	}
 	finish.Release()

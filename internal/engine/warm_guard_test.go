@@ -2,7 +2,7 @@ package engine
 
 import "testing"
 
-// judged checks the verdict on an agent that has seen so much.
+// judged checks the verdict on an agent that has seen had.
 func judged(t *testing.T, what string, had, now seen, want verdict) {
 	t.Helper()
 	if got := judge(&warmAgent{signature: "s", seen: had}, "s", now); got != want {

@@ -11,8 +11,8 @@ import (
 	"turnstile/test/redistest"
 )
 
-// The worker that keeps a session's agent hears of a message before the ready
-// index has it: here the sender is held up between the two.
+// The worker with a session's warm agent gets a signal before the message is in the ready index:
+// here the sender stops between the two.
 func TestTheWorkerWithTheWarmAgentClaimsFirst(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -37,11 +37,11 @@ func TestTheWorkerWithTheWarmAgentClaimsFirst(t *testing.T) {
 	r.ends("m2", session.StatusDone)
 	gate.Release()
 	expect.OK(t, expect.Received(t, "the sender's end", sent))
-	expect.Soon(t, "what was announced late to be found done", func() bool { return r.rdb.ZCard(r.ctx, rediskey.Ready).Val() == 0 })
+	expect.Soon(t, "the late wake-up to find nothing to do", func() bool { return r.rdb.ZCard(r.ctx, rediskey.Ready).Val() == 0 })
 	cold.empty(t)
 }
 
-// Nobody waits for a worker that has no slot free.
+// Another worker claims the session if the one with the warm agent has no free slot.
 func TestABusyWorkerWithTheWarmAgentIsNotWaitedFor(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

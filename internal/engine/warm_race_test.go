@@ -13,9 +13,9 @@ import (
 	"turnstile/test/expect"
 )
 
-// remembering is an agent that knows the conversation by heart: it is given the
-// history when it is built, and adds its own turns. Its replies tell whether it
-// still knows all of it: "PID BUILD TURNS fresh" or "... stale".
+// remembering is an agent that knows the conversation by heart: it gets the history when it is
+// built, and adds its own turns. Its replies show whether it still knows all of it: "PID BUILD
+// TURNS fresh" or "... stale".
 type remembering struct{}
 
 var builds atomic.Int64
@@ -55,8 +55,8 @@ func (m *memory) Run(_ context.Context, turn agent.Turn, _ func(agent.Event)) (a
 
 func (*memory) Close() error { return nil }
 
-// Two processes share one session, and each finds that the other has gone on with
-// it: no agent ever answers without knowing what the other has said.
+// Two processes write to one session in turns: no warm agent replies without knowing what the
+// other process has written.
 func TestB50_TwoProcessesWriteInTurns(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -64,7 +64,7 @@ func TestB50_TwoProcessesWriteInTurns(t *testing.T) {
 	r.process("two", job{Warm: true})
 	pids, again, rebuilt := map[string]bool{}, 0, 0
 	for burst := range 15 {
-		// Without the preference for the worker that has the agent.
+		// Do not prefer the worker with the warm agent.
 		expect.OK(t, r.rdb.HDel(r.ctx, r.k.Run(), "warm").Err())
 		ids := make([]string, 1+burst%3)
 		for i := range ids {
@@ -74,7 +74,7 @@ func TestB50_TwoProcessesWriteInTurns(t *testing.T) {
 		for _, id := range ids {
 			said := strings.Fields(r.ends(id, session.StatusDone).Reply)
 			if len(said) != 4 || said[3] != "fresh" {
-				t.Fatalf("message %s is answered by %q", id, said)
+				t.Fatalf("the reply to message %s is %q", id, said)
 			}
 			if said[2] != "1" {
 				again++

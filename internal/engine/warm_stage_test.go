@@ -12,19 +12,18 @@ import (
 	"turnstile/test/expect"
 )
 
-// warmStage is a stage whose agents are kept between turns. They are numbered in
-// the order of their building.
+// warmStage is a stage with warm agents. They are numbered in the order of their building.
 type warmStage struct {
 	*stage
 	stateless bool
 
 	mu        sync.Mutex
 	signature string
-	building  map[int]chan struct{} // is waited for when that agent is built
-	closing   map[int]chan struct{} // and when it is closed
-	died      map[int]bool          // between two turns
+	building  map[int]chan struct{} // delays the building of an agent
+	closing   map[int]chan struct{} // delays the closing of an agent
+	died      map[int]bool          // ended between two turns
 	built     int
-	turns     []context.Context // which the agents were built for
+	turns     []context.Context // the turns for which the agents were built
 	story     []string
 }
 
@@ -57,11 +56,11 @@ func (s *warmStage) Warm(ctx context.Context, _ agent.Turn) (agent.Warm, error) 
 	gate := s.building[n]
 	s.turns = append(s.turns, ctx)
 	s.mu.Unlock()
-	s.tell("build", n, gate)
+	s.note("build", n, gate)
 	return &warmPlayer{s, n}, nil
 }
 
-// canceled waits until the turn that agent n is built for is called off.
+// canceled waits until the turn for which agent n is built is canceled.
 func (s *warmStage) canceled(t testing.TB, n int) {
 	t.Helper()
 	s.mu.Lock()
@@ -70,8 +69,8 @@ func (s *warmStage) canceled(t testing.TB, n int) {
 	expect.Soon(t, "the turn of agent "+fmt.Sprint(n)+" to be called off", func() bool { return turn.Err() != nil })
 }
 
-// tell adds to the story, then waits for the gate.
-func (s *warmStage) tell(what string, n int, gate chan struct{}) {
+// note adds to the story, then waits for the gate.
+func (s *warmStage) note(what string, n int, gate chan struct{}) {
 	s.mu.Lock()
 	s.story = append(s.story, fmt.Sprint(what, " ", n))
 	s.mu.Unlock()
@@ -83,7 +82,7 @@ func (s *warmStage) tell(what string, n int, gate chan struct{}) {
 	}
 }
 
-// dies has agent n end while it has no turn.
+// dies makes agent n end while it has no turn.
 func (s *warmStage) dies(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,8 +101,8 @@ func (s *warmStage) lines() []string {
 	return slices.Clone(s.story)
 }
 
-// gate is for building or closing of agent n, before it is reached. The test
-// opens it by closing it.
+// gate delays the building or closing of agent n. Call it before that is reached. The test opens
+// the gate by closing it.
 func (s *warmStage) gate(of map[int]chan struct{}, n int) chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -111,7 +110,7 @@ func (s *warmStage) gate(of map[int]chan struct{}, n int) chan struct{} {
 	return of[n]
 }
 
-// nextBy is next, of which a certain agent must be the player.
+// nextBy is next for a turn that a certain agent must play.
 func (s *warmStage) nextBy(t testing.TB, id string, by int) *act {
 	t.Helper()
 	a := s.next(t, id)
@@ -119,14 +118,14 @@ func (s *warmStage) nextBy(t testing.TB, id string, by int) *act {
 	return a
 }
 
-// warmPlayer is one kept agent.
+// warmPlayer is one warm agent.
 type warmPlayer struct {
 	stage *warmStage
 	n     int
 }
 
 func (p *warmPlayer) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)) (agent.Result, error) {
-	p.stage.tell("run", p.n, nil)
+	p.stage.note("run", p.n, nil)
 	result, err := p.stage.play(&act{Turn: turn, ctx: ctx, emit: emit, over: make(chan verdict, 1), by: p.n})
 	if result.Text == "panic" {
 		panic("told to")
@@ -144,7 +143,7 @@ func (p *warmPlayer) Close() error {
 	p.stage.mu.Lock()
 	gate := p.stage.closing[p.n]
 	p.stage.mu.Unlock()
-	p.stage.tell("close", p.n, gate)
-	p.stage.tell("closed", p.n, nil)
+	p.stage.note("close", p.n, gate)
+	p.stage.note("closed", p.n, nil)
 	return nil
 }

@@ -12,7 +12,7 @@ import (
 	"turnstile/pkg/agent"
 )
 
-// closer is a warm agent that tells when it was closed.
+// closer is a warm agent that reports when it was closed.
 type closer struct {
 	agent.Warm
 	tell func()
@@ -23,14 +23,14 @@ func (c closer) Close() error {
 	return nil
 }
 
-// noTurns is a Warmer of which only the type matters.
+// noTurns is a Warmer that is needed only for its type.
 type noTurns struct{ agent.Warmer }
 
 func (noTurns) Run(context.Context, agent.Turn, func(agent.Event)) (agent.Result, error) {
 	panic("unreachable")
 }
 
-// shelf is a cache, and what it has closed.
+// shelf is a warm pool, with a record of what it has closed.
 type shelf struct {
 	*warmPool
 	mu     sync.Mutex
@@ -78,7 +78,7 @@ func TestTheLongestIdleGoesFirst(t *testing.T) {
 		if s.has("a") || !s.has("b") {
 			t.Error("an agent is held that runs a turn, or an idle one is not")
 		}
-		s.fill("c", "d") // a is in a turn, which no eviction touches
+		s.fill("c", "d") // a is in a turn, so it is not evicted
 		s.gone(t, "b")
 		s.put(a)
 		s.gone(t, "b", "c")
@@ -111,7 +111,7 @@ func TestIdleAgentsExpire(t *testing.T) {
 	})
 }
 
-// Two turns of one session on one worker: the first had lost the session.
+// One worker runs two turns of one session: the first had lost the session.
 func TestASecondAgentOfASessionReplacesTheFirst(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

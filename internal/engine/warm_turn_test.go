@@ -15,7 +15,7 @@ import (
 
 func warmAgents(n int) change { return with(func(o *engine.Options) { o.WarmAgents = n }) }
 
-// turn has a message run by a certain agent, to a good end.
+// turn runs a message on a certain agent; it must succeed.
 func (r *rig) turn(s *warmStage, id string, by int) *act {
 	r.Helper()
 	r.say(id, "about "+id)
@@ -25,8 +25,8 @@ func (r *rig) turn(s *warmStage, id string, by int) *act {
 	return a
 }
 
-// elsewhere runs a turn on another worker, which is gone afterwards. w must have
-// no free slot meanwhile.
+// elsewhere runs a turn on another worker, and drains that. The rig's own worker must have no
+// free slot meanwhile.
 func (r *rig) elsewhere(id string) {
 	r.Helper()
 	s := newStage()
@@ -50,8 +50,7 @@ func (r *rig) busy(s *warmStage) (free func()) {
 	}
 }
 
-// foreign runs a turn of the rig's session on another worker than that of s,
-// which has one slot.
+// foreign runs a turn of the rig's session on a worker other than that of s, which has one slot.
 func (r *rig) foreign(s *warmStage, id string) {
 	r.Helper()
 	free := r.busy(s)
@@ -73,7 +72,7 @@ func TestB46_AnotherSessionIDReusesTheAgent(t *testing.T) {
 		t.Errorf("session id %s after %s, %d entries of history", a.SessionID, first.SessionID, len(a.History))
 	}
 	r.turn(s, "m4", 1)
-	r.foreign(s, "m5") // the present transcript is guarded as the first was
+	r.foreign(s, "m5") // the present transcript is guarded like the first
 	r.turn(s, "m6", 3) // 2 was busy
 }
 
@@ -98,8 +97,8 @@ func TestB47_Entry(t *testing.T) {
 	expect.List(t, "story", s.lines(), "build 1", "run 1", "close 1", "closed 1", "build 2", "run 2")
 }
 
-// A rotation in mid-turn: the turn ends in the old transcript, and its count is
-// not taken for the new one's.
+// The session id changes during a turn: the turn ends in the old transcript, and its count is not
+// taken for that of the new one.
 func TestB48_RotationInMidTurn(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -172,8 +171,8 @@ func TestB51_StatelessAgentIsReused(t *testing.T) {
 	expect.Equal(t, "count", kept.Entries, -1)
 }
 
-// An agent is built while its worker loses the session and claims it again: the
-// second turn leaves the first one's agent alone, and keeps its own.
+// An agent is built while its worker loses the session and claims it again: the second turn does
+// not touch the first one's agent, and has its own.
 func TestB51_AgentBeingBuiltIsNotTouched(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -227,7 +226,7 @@ func TestATurnThatEndsBadlyClosesItsAgent(t *testing.T) {
 			c.end(r, s.nextBy(t, "m2", 1))
 			s.happened(t, "close 1")
 			if r.token() == "" {
-				t.Error("the sentinel was given up before the agent had ended")
+				t.Error("the sentinel was released before the agent had ended")
 			}
 			close(gate)
 			r.ends("m2", c.status)
@@ -243,7 +242,7 @@ func TestATurnThatEndsBadlyClosesItsAgent(t *testing.T) {
 	}
 }
 
-// A turn that another owner has taken over closes its agent too.
+// A turn that another owner has taken over closes its agent, too.
 func TestALostTurnClosesItsAgent(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -277,7 +276,7 @@ func TestAnUnwrittenEndClosesItsAgent(t *testing.T) {
 	}
 }
 
-// An agent that has finished by the time it is interrupted is as good as any.
+// An agent that had finished before it was interrupted is kept warm.
 func TestAnInterruptThatComesTooLate(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -304,15 +303,14 @@ func TestNoWarmAgents(t *testing.T) {
 	s.nextBy(t, "m1", 1).reply("ok")
 	s.happened(t, "close 1")
 	if r.token() == "" {
-		t.Error("the sentinel was given up before the agent had ended")
+		t.Error("the sentinel was released before the agent had ended")
 	}
 	close(gate)
 	r.ends("m1", session.StatusDone)
 	r.turn(s, "m2", 2)
 }
 
-// A Close that hangs holds up the session that asked for it, if any, and the
-// drain.
+// A Close that hangs delays only a session that waits for it, and the drain.
 func TestACloseThatHangs(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -320,9 +318,9 @@ func TestACloseThatHangs(t *testing.T) {
 	gate := s.gate(s.closing, 1)
 	w := r.worker(s, slots(1), warmAgents(1))
 	r.turn(s, "m1", 1)
-	r.busy(s)() // its agent takes the place of the first
+	r.busy(s)() // its agent replaces the first in the pool
 	s.happened(t, "close 1")
-	r.turn(s, "m2", 3) // which evicts the second
+	r.turn(s, "m2", 3) // this evicts the second
 	s.happened(t, "closed 2")
 	drained := drain(w)
 	s.happened(t, "closed 3")
@@ -335,7 +333,7 @@ func TestACloseThatHangs(t *testing.T) {
 	expect.Received(t, "the end of the drain", drained)
 }
 
-// The old agent of a session may take as long as a turn to close, no longer.
+// The old agent of a session may take as long as a turn to close, but no longer.
 func TestACloseThatHangsBeforeARebuild(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -369,8 +367,8 @@ func TestDrainClosesWarmAgents(t *testing.T) {
 	expect.List(t, "story", s.lines(), "build 1", "run 1", "run 1", "close 1", "closed 1")
 }
 
-// An agent that ended between two turns is built anew, and the message has its first
-// attempt with that.
+// An agent that ended between two turns is replaced, and the message has its first attempt with
+// the new one.
 func TestAnAgentThatEndedBetweenTurns(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -16,7 +16,7 @@ import (
 	"turnstile/test/redistest"
 )
 
-// enqueue puts one task into the queue of a session.
+// enqueue enqueues one task in a session's queue.
 func enqueue(t *testing.T, url, queue, payload string) {
 	t.Helper()
 	opt, err := redisconn.ConnOpt(url)
@@ -40,7 +40,7 @@ func TestDashboardShowsSessions(t *testing.T) {
 	s := start(t, config(t, url))
 
 	if r, _ := ask(t, s, "GET", "/"); r.StatusCode != http.StatusFound || r.Header.Get("Location") != "/asynqmon" {
-		t.Errorf("/ answers %s to %s", r.Status, r.Header.Get("Location"))
+		t.Errorf("/ redirects with %s to %s", r.Status, r.Header.Get("Location"))
 	}
 	for _, path := range []string{"/asynqmon", "/asynqmon/", "/asynqmon/queues/" + queue} {
 		if body := want(t, s, 200, "GET", path); !strings.Contains(body, "<html") {
@@ -82,7 +82,7 @@ func TestDashboardReadOnlyUnlessAllowed(t *testing.T) {
 		t.Fatal("it is paused already")
 	}
 
-	// A page of somebody else's in the same browser.
+	// A foreign page in the same browser.
 	for _, edits := range [][]func(*http.Request){
 		{header("Sec-Fetch-Site", "cross-site")},
 		{header("Sec-Fetch-Site", "same-site")},
@@ -143,8 +143,8 @@ func TestDashboardToken(t *testing.T) {
 	want(t, s, 200, "GET", "/readyz")
 }
 
-// What programs of agents run on is no secret's place: without a token nobody sees the
-// dashboard, whatever it may change, and probes and metrics go on.
+// Agents' programs can reach loopback: where there may be any, the dashboard refuses every
+// request without a token, even if it is read-only. Probes and metrics go on.
 func TestDashboardIsClosedToPrograms(t *testing.T) {
 	t.Parallel()
 	for _, write := range []bool{false, true} {
@@ -169,7 +169,7 @@ func TestDashboardIsClosedToPrograms(t *testing.T) {
 	}
 }
 
-// The metrics are guarded as the dashboard is. Without any there is no page.
+// The metrics are protected like the dashboard. Without metrics there is no page.
 func TestMetricsAreGuarded(t *testing.T) {
 	t.Parallel()
 	c := config(t, redistest.URL(t))
@@ -200,7 +200,7 @@ func TestPanicIsContained(t *testing.T) {
 	}
 	defer func() {
 		if err, _ := recover().(error); !errors.Is(err, http.ErrAbortHandler) {
-			t.Error("the server's own way to cut off was swallowed")
+			t.Error("http.ErrAbortHandler was swallowed")
 		}
 	}()
 	s.recovering(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })).

@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, redistest.Dialing())
 }
 
-// config is a configuration that works, on the Redis at url.
+// config returns a valid configuration, with the Redis at url.
 func config(t *testing.T, url string) Config {
 	t.Helper()
 	opt, err := redisconn.ConnOpt(url)
@@ -62,7 +62,7 @@ func start(t *testing.T, c Config) *Server {
 	return s
 }
 
-// ask sends one request. edit may change it.
+// ask sends one request, which edit may change.
 func ask(t *testing.T, s *Server, method, path string, edit ...func(*http.Request)) (*http.Response, string) {
 	t.Helper()
 	addr, err := reachable(s.Addr())
@@ -187,7 +187,7 @@ func TestHealthAndReadiness(t *testing.T) {
 	}
 }
 
-// Whoever is not on this machine learns no hosts and ports.
+// Requests from other machines do not get errors, which name hosts and ports.
 func TestErrorsAreShownOnLoopbackOnly(t *testing.T) {
 	t.Parallel()
 	c := config(t, "redis://127.0.0.1:1")
@@ -269,7 +269,7 @@ func TestLifecycle(t *testing.T) {
 	}
 }
 
-// Stop lets a request end that is under way, but not for ever.
+// Stop lets a request in progress end, but does not wait for ever.
 func TestStopIsGraceful(t *testing.T) {
 	t.Parallel()
 	begun, release := make(chan struct{}), make(chan struct{})

@@ -13,7 +13,7 @@ import (
 	"turnstile/test/redistest"
 )
 
-// neighbours are free ports next to each other, and a function that frees one.
+// neighbours returns free ports next to each other, and a function that frees one.
 func neighbours(t *testing.T, n int) (addrs []string, free func(i int)) {
 	t.Helper()
 	for range 100 {
@@ -46,8 +46,8 @@ func neighbours(t *testing.T, n int) (addrs []string, free func(i int)) {
 	return nil, nil
 }
 
-// Two workers, another program between them whose health looks the same, and a port that
-// takes connections and says nothing.
+// There are two workers, between them another program with the same kind of health page, and a
+// port that accepts connections and does not respond.
 func TestHealthCheckNearby(t *testing.T) {
 	t.Parallel()
 	addrs, free := neighbours(t, 4)

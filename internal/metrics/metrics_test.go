@@ -41,7 +41,7 @@ const (
 	token    = "a token"
 )
 
-// rig is a worker with its pages, and a sender.
+// rig is a worker with its HTTP pages, and a sender.
 type rig struct {
 	*testing.T
 	client *actors.Client
@@ -49,7 +49,7 @@ type rig struct {
 	url    string // of /metrics
 }
 
-// newRig starts a worker of the agent echo as cmd/worker does, on the Redis at url.
+// newRig starts a worker of the agent echo like cmd/worker, on the Redis at url.
 func newRig(t *testing.T, url string, change func(*engine.Options)) *rig {
 	t.Helper()
 	rdb, err := redisconn.Open(url)
@@ -106,7 +106,7 @@ func (r *rig) runs(key string) {
 	})
 }
 
-// get asks for the page.
+// get requests the page.
 func (r *rig) get(token string) *http.Response {
 	r.Helper()
 	request, err := http.NewRequestWithContext(r.Context(), http.MethodGet, r.url, nil)
@@ -120,7 +120,7 @@ func (r *rig) get(token string) *http.Response {
 	return response
 }
 
-// page is one scrape, by the family's name.
+// page is one scrape, by the names of the families.
 type page map[string]*dto.MetricFamily
 
 func (r *rig) scrape() page {
@@ -135,7 +135,7 @@ func (r *rig) scrape() page {
 	return families
 }
 
-// has checks values, by name{label}.
+// has checks values by name{label}.
 func (p page) has(t *testing.T, want map[string]float64) {
 	t.Helper()
 	got := p.values()
@@ -168,7 +168,7 @@ func (p page) values() map[string]float64 {
 	return values
 }
 
-// The numbers are those of what was run.
+// The metrics match the turns that ran.
 func TestNumbersOfRealTurns(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, redistest.URL(t), func(o *engine.Options) { o.Concurrency = 2 })
@@ -190,7 +190,7 @@ func TestNumbersOfRealTurns(t *testing.T) {
 	r.say("c", "bad", "fail=final hello")
 	r.ends("c", "bad")
 
-	// Both slots are taken; two sessions wait for one, and one for its time.
+	// Both slots are taken. Two sessions wait for a slot, and one for its time.
 	r.say("d", "long", "sleep=1h hello")
 	r.say("e", "long", "sleep=1h hello")
 	r.runs("d")
@@ -199,13 +199,13 @@ func TestNumbersOfRealTurns(t *testing.T) {
 	r.say("g", "waits", "hello")
 	r.submit("h", session.Message{ID: "later", Text: "hello"}, turnstile.Delay(time.Hour))
 	expect.Soon(r, "some waiting", func() bool { return r.scrape().values()["turnstile_ready_oldest_age_seconds"] > 0.05 })
-	expect.Soon(r, "the end of the other turns", func() bool { return r.worker.Running() == 2 }) // which is known before it is counted
+	expect.Soon(r, "the end of the other turns", func() bool { return r.worker.Running() == 2 }) // a turn's end is known before it is counted
 	p := r.scrape()
 	p.has(t, map[string]float64{
 		"turnstile_turns_running": 2, "turnstile_sessions{ready}": 2, "turnstile_sessions{due}": 1,
 		"turnstile_turns_ended_total{done}": 6, "turnstile_turns_ended_total{retried}": 1, "turnstile_turns_ended_total{failed}": 1,
 	})
-	if owned := p.values()["turnstile_sessions{owned}"]; owned < 4 { // d to g, and those that ran a moment ago
+	if owned := p.values()["turnstile_sessions{owned}"]; owned < 4 { // d to g, and those that ran just before
 		t.Errorf("%v sessions in owned", owned)
 	}
 
@@ -218,12 +218,12 @@ func TestNumbersOfRealTurns(t *testing.T) {
 	expect.Soon(r, "the end of all turns", func() bool { return r.worker.Running() == 0 })
 	p = r.scrape()
 	p.has(t, map[string]float64{
-		// done0 to done2, slow, behind, again, newer, and f's and g's.
+		// done0 to done2, slow, behind, again, newer, and those of f and g.
 		"turnstile_turns_ended_total{done}": 9, "turnstile_turns_ended_total{retried}": 1, "turnstile_turns_ended_total{failed}": 1,
 		"turnstile_turns_ended_total{stopped}": 1, "turnstile_turns_ended_total{interrupted}": 1,
 		"turnstile_turns_ended_total{expired}": 0, "turnstile_turns_ended_total{requeued}": 0, "turnstile_turns_ended_total{lost}": 0,
-		"turnstile_turn_duration_seconds count": 13, // all that ran
-		"turnstile_message_wait_seconds count":  12, // again's second turn is no new message
+		"turnstile_turn_duration_seconds count": 13, // all turns that ran
+		"turnstile_message_wait_seconds count":  12, // the second turn of "again" has no new message
 		"turnstile_turns_running":               0, "turnstile_leases_lost_total": 0, "turnstile_sessions{ready}": 0, "turnstile_redis_up": 1,
 	})
 	sums := p.values()
@@ -247,7 +247,7 @@ func TestNumbersOfRealTurns(t *testing.T) {
 	r.scrape().has(t, map[string]float64{"turnstile_draining": 1, "turnstile_turns_ended_total{requeued}": 1})
 }
 
-// A lease that is lost is counted, and its turn as lost.
+// A lost lease is counted, and its turn counts as lost.
 func TestLostLease(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, redistest.URL(t), func(o *engine.Options) { o.Queue.SentinelTTL = time.Second })
@@ -258,7 +258,7 @@ func TestLostLease(t *testing.T) {
 	r.scrape().has(t, map[string]float64{"turnstile_leases_lost_total": 1, "turnstile_turns_ended_total{lost}": 1, "turnstile_turn_duration_seconds count": 0})
 }
 
-// With a Redis that hangs, or is gone, a scrape says so and does not hang.
+// If Redis hangs or is gone, a scrape reports that and does not hang.
 func TestScrapeWithoutRedis(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartServer(t)
@@ -303,8 +303,8 @@ var (
 	word = regexp.MustCompile("turnstile_[a-z_]+")
 )
 
-// The page's table has exactly the metrics that there are, with their types and
-// labels, and its alerts name no others.
+// The page's table has exactly the exported metrics, with their types and labels, and its alerts
+// name no others.
 func TestDocsNameTheMetrics(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, redistest.URL(t), func(*engine.Options) {})
@@ -361,8 +361,8 @@ func TestDocsNameTheMetrics(t *testing.T) {
 	}
 }
 
-// What an observer adds to a turn is counted, not timed. AllocsPerRun wants no test
-// beside it.
+// The observer's cost is measured in allocations, not in time. AllocsPerRun needs a test that is
+// not parallel.
 func TestObserverAllocatesNothing(t *testing.T) {
 	o := metrics.New(admin.NewClient(nil)).Observer()
 	end := engine.TurnEnd{Session: "s", Turn: "t", Message: "m", Attempt: 1, Status: session.StatusDone, Ran: true, Duration: time.Second}

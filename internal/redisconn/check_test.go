@@ -46,8 +46,7 @@ func roundTrip(t *testing.T, client redis.UniversalClient) {
 	}
 }
 
-// wantError checks that Check fails, what Explain makes of it, and that the
-// error is one of kinds.
+// wantError checks that Check fails, the text of Explain, and that the error is one of kinds.
 func wantError(t *testing.T, url, explained string, kinds ...error) {
 	t.Helper()
 	_, err := Check(t.Context(), open(t, url))
@@ -148,7 +147,7 @@ func TestCheckRefusesReplica(t *testing.T) {
 
 func TestCheckRefusesOldServer(t *testing.T) {
 	t.Parallel()
-	// No such server is at hand: one that answers PING and INFO as it did.
+	// There is no such server at hand: this one replies to PING and INFO as one would.
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -200,7 +199,7 @@ func TestCheckEmbeddedIsExempt(t *testing.T) {
 
 func TestUnixSocket(t *testing.T) {
 	t.Parallel()
-	// A socket's path is at most 107 bytes long; t.TempDir may be longer.
+	// A socket's path has at most 107 bytes; t.TempDir may be longer.
 	dir, err := os.MkdirTemp("", "turnstile") //nolint:usetesting // see above
 	if err != nil {
 		t.Fatal(err)
@@ -274,7 +273,7 @@ func TestTLS(t *testing.T) {
 
 	roundTrip(t, open(t, "rediss://"+addr, func(o *redis.UniversalOptions) { o.TLSConfig.RootCAs = pool }))
 	wantError(t, "rediss://"+addr, "certificate")
-	// A plain port waits for the rest of what it takes for a command.
+	// A port without TLS waits for more bytes of a command.
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	if text := Explain(open(t, "rediss://"+plain.Addr()).Ping(ctx).Err()); !strings.Contains(text, "speak TLS") {

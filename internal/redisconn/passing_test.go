@@ -22,7 +22,7 @@ func TestMayPass(t *testing.T) {
 		{nil, false, false},
 		{errors.New("of the program"), false, false},
 		{context.Canceled, false, false},
-		{context.DeadlineExceeded, true, false}, // go-redis answers it for its own time limits
+		{context.DeadlineExceeded, true, false}, // go-redis returns it for its own timeouts
 		{&net.OpError{Op: "dial", Err: errors.New("refused")}, true, false},
 		{fmt.Errorf("claim a: %w", io.EOF), true, false},
 		{redis.ErrPoolTimeout, true, false},

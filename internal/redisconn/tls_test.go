@@ -51,7 +51,7 @@ func TestTLSWithCertificates(t *testing.T) {
 	}
 }
 
-// A certificate that was renewed is used for the next connection.
+// A renewed certificate is used for the next connection.
 func TestRenewedClientCertificate(t *testing.T) {
 	t.Parallel()
 	s := redistest.StartTLS(t, time.Now().Add(time.Hour))
@@ -78,8 +78,7 @@ func TestRenewedClientCertificate(t *testing.T) {
 	roundTrip(t, client)
 }
 
-// What is wrong with certificates is said before anything is connected to, in one
-// line which names the file.
+// Problems with certificates are reported before any connection, in one line that names the file.
 func TestCertificatesThatCannotBeUsed(t *testing.T) {
 	t.Parallel()
 	a := redistest.NewAuthority(t)
@@ -119,7 +118,7 @@ func TestCertificatesThatCannotBeUsed(t *testing.T) {
 	}
 }
 
-// The certificates are those of every connection, to sentinels and nodes as well.
+// Every connection uses the certificates, to sentinels and nodes as well.
 func TestCertificatesOfEveryScheme(t *testing.T) {
 	t.Parallel()
 	a := redistest.NewAuthority(t)

@@ -40,7 +40,7 @@ func TestParse(t *testing.T) {
 
 func TestOpenRefusesMalformed(t *testing.T) {
 	t.Parallel()
-	// Each holds the password "hunter2", which no answer may repeat.
+	// Each has the password "hunter2", which no error may repeat.
 	for raw, hint := range map[string]string{
 		"":                                        "it is empty",
 		"hunter2":                                 "no scheme",
@@ -83,7 +83,7 @@ func TestOpenRefusesMalformed(t *testing.T) {
 		}
 		_, connErr := ConnOpt(raw)
 		if connErr == nil || connErr.Error() != err.Error() {
-			t.Errorf("%s: ConnOpt answers %v, Open %v", raw, connErr, err)
+			t.Errorf("%s: ConnOpt returned %v, Open %v", raw, connErr, err)
 		}
 		text := Explain(err)
 		if !errors.Is(err, ErrURL) || !strings.Contains(text, hint) || strings.Contains(text, "\n") {
@@ -106,7 +106,7 @@ func TestRedacted(t *testing.T) {
 		"redis-socket://:secret@/r.sock?db=1": "redis-socket://:***@/r.sock?db=1",
 		"redis-sentinel://a,b?master=m&sentinel_password=secret": "redis-sentinel://a:26379,b:26379/0?master=m",
 		"redis-cluster://u:secret@a:1,b:2?tls=true":              "redis-cluster://u:***@a:1,b:2?tls=true",
-		"redis://secret":   "redis://secret:6379/0", // a host
+		"redis://secret":   "redis://secret:6379/0", // the host
 		"redis://h:secret": "redis://(malformed)",
 		"secret":           "(malformed)",
 	} {
@@ -165,11 +165,11 @@ func FuzzParse(f *testing.F) {
 			}
 			return
 		}
-		// What is shown leads to the same servers.
+		// The redacted URL leads to the same servers.
 		shown := strings.ReplaceAll(Redacted(raw), "***", "x")
 		again, err := parse(shown)
 		if got.scheme == schemeSocket {
-			return // its path is shown as it is, not escaped
+			return // a socket's path is not escaped
 		}
 		if err != nil || !reflect.DeepEqual(again.addrs, got.addrs) || again.db != got.db || again.master != got.master || again.tls != got.tls {
 			t.Fatalf("%q is shown as %q: %+v, %+v, %v", raw, shown, got, again, err)

@@ -68,7 +68,7 @@ func TestEnds(t *testing.T) {
 	}
 }
 
-// somewhere launches a server at a free port.
+// somewhere launches a server on a free port.
 func somewhere(t *testing.T) *redisserver.Server {
 	t.Helper()
 	for {

@@ -10,18 +10,19 @@ import (
 	"turnstile/test/redistest"
 )
 
-// each answers its calls, of a key and an argument each, with both; an argument
-// "wrong" fails the script, and with ARGV[1] so do calls that share it.
+// each returns one text for each of its calls, which have a key and an argument each. The
+// argument "wrong" fails the script. With "alone" in ARGV[1] it fails if calls share the command,
+// and with "one" it returns too few results.
 func each(t *testing.T) *script.Script {
 	return newScript(t.Name(), "-- "+t.Name()+`
-		local answers = {}
+		local results = {}
 		for i = 1, #KEYS do
 			if ARGV[i + 1] == 'wrong' then return redis.error_reply('ERR wrong') end
-			answers[i] = KEYS[i] .. ' ' .. ARGV[i + 1]
+			results[i] = KEYS[i] .. ' ' .. ARGV[i + 1]
 		end
 		if #KEYS > 1 and ARGV[1] == 'alone' then return redis.error_reply('CROSSSLOT not together') end
-		if ARGV[1] == 'one' then return {answers[1]} end
-		return answers`)
+		if ARGV[1] == 'one' then return {results[1]} end
+		return results`)
 }
 
 func calls(s *script.Script, shared string, args ...string) []*script.Call {
@@ -45,7 +46,7 @@ func TestCallsShareCommands(t *testing.T) {
 	for name, test := range map[string]struct {
 		shared   string
 		args     []string
-		commands int // with a script that Redis knows
+		commands int // if Redis knows the script
 	}{
 		"none":                   {"", nil, 0},
 		"one":                    {"", numbered(1), 1},
@@ -55,7 +56,7 @@ func TestCallsShareCommands(t *testing.T) {
 		"refused together":       {"alone", numbered(3), 4},
 		"refused alone":          {"alone", numbered(1), 1},
 		"one of them is refused": {"", []string{"a", "wrong", "c"}, 4},
-		"an answer is missing":   {"one", numbered(2), 1},
+		"a result is missing":    {"one", numbered(2), 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -78,7 +79,7 @@ func TestCallsShareCommands(t *testing.T) {
 							t.Errorf("%s: no error", want)
 						}
 					case call.Err != nil || call.Result.Text(0) != want:
-						t.Errorf("round %d: answered %.50v, %v; want %.50s", round, call.Result, call.Err, want)
+						t.Errorf("round %d: got %.50v, %v; want %.50s", round, call.Result, call.Err, want)
 					}
 				}
 				if n := faults.CountCommands(); known && n != test.commands {
@@ -89,8 +90,8 @@ func TestCallsShareCommands(t *testing.T) {
 	}
 }
 
-// A call whose reply is lost, or that Redis cannot answer now, fails alone with those
-// that shared its command.
+// A call whose reply is lost, or that Redis cannot carry out now, fails together with those that
+// share its command, and no others.
 func TestErrorOfASharedCommand(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]error{

@@ -9,7 +9,7 @@ import (
 	"turnstile/internal/script"
 )
 
-// mute answers every command itself: what is left is what a call costs here.
+// mute replies to every command itself: only the cost of a call in this process is left.
 type mute struct{ reply any }
 
 func (m mute) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -37,7 +37,7 @@ func muted(b *testing.B, reply any) redis.UniversalClient {
 	return client
 }
 
-// A call that need not wait, as finish makes it: 13 keys and as many arguments.
+// A call that does not wait, like a finish: 13 keys and as many arguments.
 func BenchmarkDo(b *testing.B) {
 	c := script.NewBatcher(muted(b, []any{[]any{"released"}}), 3)
 	s := newScript(b.Name(), "return 1")
@@ -54,7 +54,7 @@ func BenchmarkDo(b *testing.B) {
 	}
 }
 
-// Thirty-two calls of a script, in one command.
+// Thirty-two calls of a script in one command.
 func BenchmarkDoAll(b *testing.B) {
 	replies := make([]any, 32)
 	for i := range replies {
@@ -77,7 +77,7 @@ func BenchmarkDoAll(b *testing.B) {
 	}
 }
 
-// A move of one session, as an emit makes it: 6 keys and 7 arguments.
+// A call for one session, like an emit: 6 keys and 7 arguments.
 func BenchmarkRun(b *testing.B) {
 	rdb := muted(b, []any{"ok"})
 	c := script.NewBatcher(rdb, 3)

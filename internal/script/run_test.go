@@ -24,8 +24,8 @@ func newScript(name, source string) *script.Script {
 	return script.New(name, func() string { return source })
 }
 
-// named returns a script that Redis has not seen before, which returns its key and its
-// argument; the argument "wrong" fails it.
+// named returns a script that Redis does not know. It returns its key and its argument; the
+// argument "wrong" fails it.
 func named(t *testing.T) *script.Script {
 	return newScript(t.Name(), "-- "+t.Name()+fmt.Sprint(time.Now().UnixNano())+`
 		if ARGV[1] == 'wrong' then return redis.error_reply('ERR wrong') end
@@ -72,7 +72,7 @@ func TestUnknownScript(t *testing.T) {
 	}
 }
 
-// A proxy that knows no script, however it is sent: the error comes back.
+// A proxy never knows a script, even in full: the error is returned.
 func TestScriptThatStaysUnknown(t *testing.T) {
 	t.Parallel()
 	for name, run := range runs {
@@ -91,7 +91,7 @@ func TestScriptThatStaysUnknown(t *testing.T) {
 	}
 }
 
-// Many calls of two unknown scripts go beside other commands; one call fails.
+// Many calls of two unknown scripts are sent beside other commands; one call fails.
 func TestPipeline(t *testing.T) {
 	t.Parallel()
 	const n = 40

@@ -12,8 +12,8 @@ import (
 	"turnstile/test/redistest"
 )
 
-// Calls that may share a command and calls that may not wait for the same request, and
-// go in one round trip; each gets its own result, though Redis knows neither script.
+// Calls that may share a command and calls that may not wait for the same request, and are sent
+// in one round trip. Each gets its own result, although Redis knows neither script.
 func TestWaitingCallsShareARoundTrip(t *testing.T) {
 	t.Parallel()
 	client, shared, own, faults := redistest.New(t), each(t), named(t), &redistest.Faults{}
@@ -60,8 +60,8 @@ func TestWaitingCallsShareARoundTrip(t *testing.T) {
 	faults.ResetCounts()
 	gate.Release()
 	wg.Wait()
-	// The text of the first one's script; then ten calls, and a command for the ten
-	// others, again with its text.
+	// The first one's script in full, then ten calls, and one command for the ten others, first
+	// by hash and then in full.
 	if got := faults.CountCommands(); got > 14 {
 		t.Errorf("%d commands, want 14 at most", got)
 	}

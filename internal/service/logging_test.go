@@ -12,7 +12,7 @@ import (
 )
 
 // A JSON log has durations in seconds, a text log in Go's notation.
-func TestDurationsInLogs(t *testing.T) { //nolint:paralleltest // NewLogger takes over what is logged by other packages
+func TestDurationsInLogs(t *testing.T) { //nolint:paralleltest // NewLogger redirects the logs of other packages
 	write := func(format config.LogFormat) string {
 		var out bytes.Buffer
 		log := NewLogger(&out, config.Worker{LogFormat: format}).With("interval", 15*time.Second)

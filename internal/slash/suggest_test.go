@@ -28,7 +28,7 @@ func TestSuggest(t *testing.T) {
 	}
 }
 
-// No command is taken for another one.
+// No command is suggested for another one.
 func TestCommandsAreFarApart(t *testing.T) {
 	t.Parallel()
 	for _, a := range commands() {

@@ -28,7 +28,7 @@ func TestStateForMatchesTheTranscript(t *testing.T) {
 		{text, "a", 4, of("t3"), true},        // the turn was interrupted, or failed
 		{text, "a", 7, of("t3", "t4"), true},  // it ended well
 		{text, "a", 7, of("t4", "t5"), false}, // it was interrupted, and another turn has written as many entries
-		{text, "a", 5, of("t3"), false},       // somebody else has written
+		{text, "a", 5, of("t3"), false},       // another writer has added an entry
 		{text, "a", 8, of("t3"), false},       // it was undone
 		{text, "a", 4, nil, false},            // the transcript has expired
 		{text, "a", 7, nil, false},

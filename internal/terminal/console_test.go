@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 
 const waits = 30 * time.Second
 
-// paper is what the console writes to, and is read while it does.
+// paper collects what the console writes, and can be read meanwhile.
 type paper struct {
 	mu      sync.Mutex
 	b       bytes.Buffer
@@ -44,7 +44,7 @@ func (p *paper) Write(text []byte) (int, error) {
 	return p.b.Write(text)
 }
 
-// await waits until all that was written is want.
+// await waits until the whole output is want.
 func (p *paper) await(t *testing.T, want string) {
 	t.Helper()
 	deadline := time.After(waits)
@@ -136,8 +136,8 @@ func TestConversation(t *testing.T) {
 		out.await(t, said)
 	}
 
-	// What is typed in mid-turn waits in line; the end of the input does not end
-	// what is under way, and what was typed without a line break counts.
+	// A message that is typed during a turn waits in line. The end of the input does not end
+	// running turns, and a last line without a line break counts.
 	typed(t, in, "stream=2 tick=500ms first\n")
 	out.awaitEnd(t, said, "echo:")
 	typed(t, in, "second\nthird")
@@ -154,7 +154,7 @@ func TestConversation(t *testing.T) {
 	}
 }
 
-// awaitEnd waits until what was written behind before ends in end.
+// awaitEnd waits until the output after before ends in end.
 func (p *paper) awaitEnd(t *testing.T, before, end string) {
 	t.Helper()
 	deadline := time.After(waits)
@@ -179,8 +179,7 @@ func (p *paper) String() string {
 	return p.b.String()
 }
 
-// Messages that were steered into a turn, or collected, have its reply in common:
-// it is shown once.
+// Messages that were steered into a turn, or collected, share its reply, which is shown once.
 func TestOneTurnIsShownOnce(t *testing.T) {
 	t.Parallel()
 	startWorker(t)
@@ -189,7 +188,7 @@ func TestOneTurnIsShownOnce(t *testing.T) {
 	out.awaitEnd(t, "", "tool a ...")
 	typed(t, in, "/steer second\n")
 	out.awaitEnd(t, "", "steered: second\n> ")
-	// Events are gathered, so what a tool took is not exact.
+	// Events are collected, so a tool's duration is not exact.
 	shown := regexp.MustCompile(`\([0-9.]+s\)`).ReplaceAllString(out.String(), "(a while)")
 	if want := "> tool a ...tool a ...\r\x1b[Kwaits in line, position 2\ntool a ...\r\x1b[Khanded to the running turn\n" +
 		"tool a ...\r\x1b[Ktool a (a while)\ntitle: My talk\necho: first\n\nsteered: second\n> "; shown != want {
@@ -202,7 +201,7 @@ func TestOneTurnIsShownOnce(t *testing.T) {
 	typed(t, in, "fail=final fourth\nfifth\n")
 	out.awaitEnd(t, "", "failed: echo: told to fail\n> ")
 	if n := strings.Count(out.String(), "told to fail"); n != 1 {
-		t.Errorf("the turn of two messages is told %d times: %q", n, out)
+		t.Errorf("the turn of two messages is shown %d times: %q", n, out)
 	}
 }
 
@@ -217,7 +216,7 @@ func TestRetriesAreShown(t *testing.T) {
 	}
 }
 
-// A worker that ends leaves the message to the next one.
+// The console shows that a worker's end interrupted a turn, and the next worker's reply.
 func TestInterruptionIsShown(t *testing.T) {
 	t.Parallel()
 	w := startWorker(t)
@@ -228,7 +227,7 @@ func TestInterruptionIsShown(t *testing.T) {
 	out.awaitEnd(t, "> echo:", "the turn was interrupted by its worker's shutdown; its message stays\n")
 }
 
-// A Redis that is away is said, and does not end the console.
+// The console reports that Redis is unreachable, and goes on.
 func TestRedisAway(t *testing.T) {
 	t.Parallel()
 	rdb, err := redisconn.Open("redis://127.0.0.1:1")
@@ -237,13 +236,13 @@ func TestRedisAway(t *testing.T) {
 	}
 	in, out, _ := talk(t, rdb)
 	typed(t, in, "hello\n")
-	out.awaitEnd(t, "> ", ")\n> ") // what the library said, and the next prompt
+	out.awaitEnd(t, "> ", ")\n> ") // the library's error, and the next prompt
 	if !strings.HasPrefix(out.String(), "> Redis at 127.0.0.1:1 refuses the connection: is it running, and is REDIS_URL right? (") {
 		t.Errorf("%q", out)
 	}
 }
 
-// A terminal that another program has taken over.
+// Reading from the terminal fails.
 func TestInputFails(t *testing.T) {
 	t.Parallel()
 	in, _, ended := talk(t, ownClient(t))

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Each step is what one writer does; want is all that the terminal gets.
+// Each step is one writer's call. want is all that the terminal gets.
 func TestWritersShareTheScreen(t *testing.T) {
 	t.Parallel()
 	line := func(s string) func(*Screen) { return func(c *Screen) { c.Line(s) } }
@@ -55,8 +55,7 @@ func TestWritersShareTheScreen(t *testing.T) {
 	}
 }
 
-// Where nobody looks on, a reply is made printable all the same, and what goes with it
-// is by the line.
+// Without a terminal, too, a reply is made printable and the rest is written line by line.
 func TestSplitScreen(t *testing.T) {
 	t.Parallel()
 	talk := func(s *Screen) {
@@ -79,7 +78,7 @@ func TestSplitScreen(t *testing.T) {
 	if want := "a\uFFFD[31m\na note\nfailed\nb\n\"\\u007f\"\n"; both.String() != want {
 		t.Errorf("%q, want %q", both.String(), want)
 	}
-	// As by 2>&1.
+	// Like 2>&1.
 	name := filepath.Join(t.TempDir(), "out")
 	var files [2]*os.File
 	for i := range files {

@@ -10,7 +10,7 @@ import (
 	"turnstile/pkg/session"
 )
 
-// event is one of JSON, ms after the first.
+// event decodes an event, which happens ms after the first.
 func event(t *testing.T, ms int64, text string) (e session.Event) {
 	t.Helper()
 	if err := json.Unmarshal([]byte(text), &e); err != nil {
@@ -20,8 +20,7 @@ func event(t *testing.T, ms int64, text string) (e session.Event) {
 	return e
 }
 
-// Each step is an event, when it comes, the lines that it makes, and what is being
-// done then.
+// Each step is an event with its time, its lines, and what Doing returns then.
 func TestEventsBecomeLines(t *testing.T) {
 	t.Parallel()
 	s := Story{Message: "m1", Allow: "/approve", Deny: "/deny"}
@@ -76,7 +75,7 @@ func TestEventsBecomeLines(t *testing.T) {
 	if got, want := again.End(session.Outcome{}), []Line{{"tool a did not end", Trouble}, {Text: "used: 7 tokens in, 3 out, m"}}; !slices.Equal(got, want) {
 		t.Errorf("ended: %+v, want %+v", got, want)
 	}
-	end := session.Outcome{Usage: &session.Usage{InputTokens: 8}} // which knows better
+	end := session.Outcome{Usage: &session.Usage{InputTokens: 8}} // the end's usage counts
 	if got, want := s.End(end), []Line{{"tool a did not end", Trouble}, {Text: "used: 8 tokens in"}}; !slices.Equal(got, want) {
 		t.Errorf("ended: %+v, want %+v", got, want)
 	}

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// The test binary is also another user's worker, see as.
+// The test binary is also another user's worker; see as.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 5 && os.Args[1] == "test-directory" {
 		root := Root{Path: os.Args[2]}
@@ -23,6 +23,6 @@ func TestMain(m *testing.M) {
 		fmt.Println(dir)
 		os.Exit(0)
 	}
-	syscall.Umask(0o022) // t.TempDir is to be writable for its owner only
+	syscall.Umask(0o022) // so that only its owner may write to t.TempDir
 	os.Exit(m.Run())
 }

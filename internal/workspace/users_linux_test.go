@@ -10,16 +10,15 @@ import (
 	"testing"
 )
 
-// The users of these tests: one runs the worker, the other one is somebody else. Group
-// is of neither.
+// The users of these tests: alice runs the worker, mallory is another user. Neither is in group.
 const (
 	alice   = 61001
 	mallory = 61002
 	group   = 62000
 )
 
-// shared is a directory on a machine of several users, as root has made it: below it
-// "tmp" is for everybody and sticky, "srv" for alice.
+// shared is a directory on a machine of several users, created by root: below it "tmp" is for
+// everybody and sticky, "srv" is alice's.
 type shared struct {
 	t   *testing.T
 	top string
@@ -41,11 +40,12 @@ func newShared(t *testing.T) *shared {
 		t.Skip("not tested: what other users may do: " + missing)
 	}
 	s := &shared{t: t, top: t.TempDir()}
-	s.must(os.Chmod(filepath.Dir(s.top), 0o755)) // both users have to get to it
+	s.must(os.Chmod(filepath.Dir(s.top), 0o755)) // both users must reach it
 	self, err := os.Executable()
 	s.must(err)
 	s.bin = filepath.Join(s.top, "bin")
-	// Not by this process: what another test starts meanwhile would have it open to write.
+	// Not by this process: a child that another test starts meanwhile would have the file open
+	// for writing.
 	s.must(exec.Command("install", "-m", "755", self, s.bin).Run())
 	s.mkdir("tmp", 0, 0, os.ModeSticky|0o777)
 	s.mkdir("srv", alice, alice, 0o755)
@@ -68,7 +68,7 @@ func (s *shared) mkdir(name string, uid, gid int, mode os.FileMode) {
 	s.must(os.Chmod(s.path(name), mode))
 }
 
-// as runs a command as a user who is in one more group.
+// as runs a command as a user who has one additional group.
 func (s *shared) as(uid int, argv ...string) string {
 	s.t.Helper()
 	id := strconv.Itoa(uid)
@@ -81,13 +81,13 @@ func (s *shared) as(uid int, argv ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// directory is what alice's worker says about a session's directory below root.
+// directory returns what alice's worker reports about a session's directory below root.
 func (s *shared) directory(root, trusted string) string {
 	s.t.Helper()
 	return s.as(alice, s.bin, "test-directory", filepath.Join(s.top, root), "demo", trusted)
 }
 
-// refused checks that alice's worker does not use the directory, and says why.
+// refused checks that alice's worker refuses the directory, with a reason.
 func (s *shared) refused(root, trusted string, want ...string) {
 	s.t.Helper()
 	said := s.directory(root, trusted)
@@ -102,7 +102,7 @@ func (s *shared) refused(root, trusted string, want ...string) {
 	}
 }
 
-// used checks that alice's worker uses the directory below that real one.
+// used checks that alice's worker uses the directory below want.
 func (s *shared) used(root, trusted, want string) {
 	s.t.Helper()
 	if got, want := s.directory(root, trusted), filepath.Join(s.top, want, name("demo")); got != want {
@@ -113,22 +113,22 @@ func (s *shared) used(root, trusted, want string) {
 func TestPreparedByAnotherUser(t *testing.T) {
 	t.Parallel()
 	s := newShared(t)
-	// The root, with a session's directory in it, with a file that agents obey.
+	// The root, with a session's directory and a file in it that agents obey.
 	s.as(mallory, "sh", "-c", `umask 0; mkdir -p "$1" && echo obey >"$1/CLAUDE.md"`, "sh", s.path("tmp/root/"+name("demo")))
 	s.refused("tmp/root", "", s.path("tmp/root")+" belongs to uid 61002, neither to root nor to this process (uid 61001): chown it")
 	s.refused("tmp/root/deep/er", "", s.path("tmp/root")+" belongs to uid 61002")
 
-	// A session's directory in a root that everybody may write to, which is sticky.
+	// A session's directory in a root that everybody may write to and that is sticky.
 	s.as(mallory, "sh", "-c", `umask 0; mkdir "$1" && echo obey >"$1/CLAUDE.md"`, "sh", s.path("tmp/"+name("demo")))
 	s.refused("tmp", "", name("demo")+" does not belong to this process (uid 61001)")
 	s.must(os.RemoveAll(s.path("tmp/" + name("demo"))))
 	s.used("tmp", "", "tmp")
 
-	// A link, which leads to what is alice's and could lead elsewhere a moment later.
+	// A link to alice's directory, which could lead elsewhere a moment later.
 	s.as(mallory, "ln", "-s", s.path("srv"), s.path("tmp/link"))
 	s.refused("tmp/link", "", s.path("tmp/link")+" belongs to uid 61002")
 
-	// A link of alice's, through a directory of mallory's.
+	// alice's link, through a directory of mallory's.
 	s.as(alice, "ln", "-s", "../tmp/root/"+name("demo")+"/../../../srv", s.path("srv/through"))
 	s.refused("srv/through/x", "", s.path("tmp/root")+" belongs to uid 61002")
 	s.as(alice, "mkdir", s.path("srv/real"))
@@ -151,7 +151,7 @@ func TestWritableForOthers(t *testing.T) {
 	s.refused("ours", "", "group 62000 may write to "+s.path("ours")+" (mode 770): chmod g-w it, or set TURNSTILE_WORKSPACE_GROUP=62000")
 	s.refused("ours", "62001", "group 62000 may write")
 
-	// A session's directory that was opened to others, the sticky bit notwithstanding.
+	// A session's directory that was opened to others, despite the sticky bit.
 	s.used("srv", "", "srv")
 	for mode, who := range map[os.FileMode]string{0o777: "everybody", os.ModeSticky | 0o777: "everybody", 0o770: "group 61001"} {
 		s.must(os.Chmod(s.path("srv/"+name("demo")), mode))
@@ -161,8 +161,8 @@ func TestWritableForOthers(t *testing.T) {
 	s.used("srv", "", "srv")
 }
 
-// A volume as Kubernetes mounts it with an fsGroup: root's, of that group, which may
-// write to all of it; an emptyDir is even for everybody.
+// A volume as Kubernetes mounts it with an fsGroup: it belongs to root and that group, which may
+// write to all of it. An emptyDir is even writable for everybody.
 func TestVolumesOfKubernetes(t *testing.T) {
 	t.Parallel()
 	s := newShared(t)
@@ -173,7 +173,7 @@ func TestVolumesOfKubernetes(t *testing.T) {
 		s.refused(name, "62001", "may write to "+s.path(name))
 		s.used(name, trusted, name)
 		s.used(name+"/sub", trusted, name+"/sub")
-		// With the next pod the group of all that is in it is set again.
+		// For the next pod the group of everything in it is set again.
 		s.must(filepath.WalkDir(s.path(name), func(path string, _ os.DirEntry, err error) error {
 			info, err2 := os.Stat(path)
 			return errors.Join(err, err2, os.Chown(path, -1, group), os.Chmod(path, info.Mode()|os.ModeSetgid|0o070))
@@ -181,7 +181,7 @@ func TestVolumesOfKubernetes(t *testing.T) {
 		s.used(name+"/sub", trusted, name+"/sub")
 		s.refused(name+"/sub", "", "may write to ")
 	}
-	// The group is trusted, not everybody, nor whoever made it.
+	// The group is trusted, but neither everybody nor the directory's creator.
 	s.mkdir("wide", alice, group, os.ModeSetgid|0o777)
 	s.refused("wide", trusted, "everybody may write to")
 	s.mkdir("plain", 0, group, 0o777)

@@ -23,7 +23,7 @@ func TestDirectory(t *testing.T) {
 	}
 	seen := map[string]bool{}
 	for _, key := range []string{"", "a", "../a", strings.Repeat("x", 5000), "a\x00b"} {
-		for range 2 { // made, and then found
+		for range 2 { // created, and then found
 			dir, err := Root{Path: filepath.Join(link, "deep", "er")}.Directory(key)
 			if err != nil {
 				t.Fatal(err)
@@ -53,7 +53,7 @@ func TestRelativeRoot(t *testing.T) {
 	}
 }
 
-// What stands in its place is not used, least of all a link to somewhere else.
+// Another file in the directory's place is not used, least of all a link to elsewhere.
 func TestOtherFilesInItsPlaceAreRefused(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
@@ -98,7 +98,7 @@ func TestCheck(t *testing.T) {
 	t.Parallel()
 	top := t.TempDir()
 	root := filepath.Join(top, "deep", "er")
-	for range 2 { // made, and then found
+	for range 2 { // created, and then found
 		if err := (Root{Path: root}).Check(); err != nil {
 			t.Fatal(err)
 		}
@@ -115,7 +115,7 @@ func TestCheck(t *testing.T) {
 		t.Fatal(err)
 	}
 	if os.Geteuid() == 0 {
-		unwritable = "/proc" // elsewhere root writes
+		unwritable = "/proc" // root may write everywhere else
 	}
 	for _, bad := range []string{file, filepath.Join(file, "below"), unwritable} {
 		if err := (Root{Path: bad}).Check(); err == nil {
@@ -166,7 +166,7 @@ func TestRemove(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	// A link in its place goes, not what it leads to.
+	// A link in its place is removed, not its target.
 	if err := os.Symlink(other, dir); err != nil {
 		t.Fatal(err)
 	}
@@ -181,8 +181,8 @@ func TestRemove(t *testing.T) {
 	}
 }
 
-// An agent may open its own directory to everybody. Where nobody gets to it all the same
-// the session goes on: no turn would run in which the agent could close it again.
+// An agent may open its own directory to everybody. If no other user can reach it anyway, the
+// session goes on: no turn would run in which the agent could close it again.
 func TestOpenedByItsAgent(t *testing.T) {
 	t.Parallel()
 	root := filepath.Join(t.TempDir(), "root")

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// BenchmarkProgram is what a program costs that does nothing: guardian, pipes and
-// the wait for its end.
+// BenchmarkProgram measures a program that does nothing: the guardian, the pipes and the wait for
+// its end.
 func BenchmarkProgram(b *testing.B) {
 	until := leaseUntil(time.Now().Add(time.Hour))
 	for b.Loop() {

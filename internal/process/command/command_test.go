@@ -30,7 +30,7 @@ func start(t *testing.T, lease agent.Lease, script string) *Command {
 	return c
 }
 
-// movingLease ends when it is told to.
+// movingLease is a lease whose deadline the test sets.
 type movingLease struct{ at atomic.Pointer[time.Time] }
 
 func (l *movingLease) Deadline() time.Time { return *l.at.Load() }
@@ -67,7 +67,7 @@ func TestStartErrorsAreRetryable(t *testing.T) {
 	}
 }
 
-// A program that is lent to one lease after the other dies with the one it has.
+// A program that is lent to one lease after another dies with its present one.
 func TestLentProgramDiesWithItsLease(t *testing.T) {
 	t.Parallel()
 	c := start(t, leaseUntil(time.Now().Add(time.Hour)), "while read line; do echo $line; done")
@@ -84,7 +84,7 @@ func TestLentProgramDiesWithItsLease(t *testing.T) {
 	c.Lend(over)
 	c.Lend(nil)
 	past := time.Now().Add(-time.Second)
-	over.at.Store(&past) // nobody's any more
+	over.at.Store(&past) // the program has another lease by now
 	alive()
 	c.Lend(leaseUntil(time.Now().Add(300 * time.Millisecond)))
 	alive()
@@ -97,7 +97,7 @@ type leaseFunc func() time.Time
 
 func (f leaseFunc) Deadline() time.Time { return f() }
 
-// A lease may be of any type, also of one that cannot be compared.
+// A lease may have any type, also one that is not comparable.
 func TestLeaseOfAnyType(t *testing.T) {
 	t.Parallel()
 	asked := make(chan struct{}, 9)
@@ -109,7 +109,7 @@ func TestLeaseOfAnyType(t *testing.T) {
 		}
 		return time.Now().Add(300 * time.Millisecond)
 	}))
-	for range 5 { // it is asked again and again, or the program would be gone
+	for range 5 { // without further checks of the deadline the program would end
 		<-asked
 	}
 }

@@ -22,7 +22,7 @@ func TestWiden(t *testing.T) {
 		n, _ := p.out.write.Write(make([]byte, size))
 		written <- n
 	}()
-	if n := <-written; n != size { // nobody reads: an ordinary pipe holds 64 KiB
+	if n := <-written; n != size { // without a reader an ordinary pipe holds 64 KiB
 		t.Errorf("it holds %d bytes", n)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// A program that rests is read up to a bound, whichever stream it writes to.
+// A program that rests is read up to a bound, on either stream.
 func TestRestingProgramIsReadUpToABound(t *testing.T) {
 	t.Parallel()
 	for stream, script := range map[string]string{"stdout": "read go; exec yes", "stderr": "read go; exec yes >&2", "both": "read go; yes >&2 & exec yes"} {
@@ -45,7 +45,7 @@ func TestRestingProgramIsReadUpToABound(t *testing.T) {
 	}
 }
 
-// The bound holds for each pause anew, and not between them.
+// Each pause has the whole bound, and output during turns does not count.
 func TestEachRestIsCountedAnew(t *testing.T) {
 	t.Parallel()
 	var r resting

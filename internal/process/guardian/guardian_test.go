@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// start runs a shell script under a guardian and answers what it writes.
+// start runs a shell script under a guardian and returns its output.
 func start(t *testing.T, script string, deadline time.Time) (*Process, *os.File) {
 	t.Helper()
 	null, err := os.Open(os.DevNull)
@@ -96,8 +96,8 @@ func TestStartErrors(t *testing.T) {
 	}
 }
 
-// Neither the name nor the variable alone makes a process a guardian: this one
-// finds no test to run and ends well, a guardian would fail for want of orders.
+// Neither the name nor the variable alone makes a process a guardian: this one finds no test to
+// run and succeeds, where a guardian without a launch would fail.
 func TestInitNeedsBothMarks(t *testing.T) {
 	t.Parallel()
 	self, err := os.Executable()
@@ -152,7 +152,7 @@ func TestOrders(t *testing.T) {
 	})
 }
 
-// A guardian that stands still is killed with its agent, and nobody waits for it.
+// A guardian that is stopped is killed with its agent, and nothing waits for it.
 func TestStoppedGuardianIsKilled(t *testing.T) {
 	t.Parallel()
 	p, out := start(t, "echo; sleep 1000", time.Time{})
@@ -161,7 +161,7 @@ func TestStoppedGuardianIsKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.forceAfter(time.Hour)
-	p.forceAfter(-overdueAfter) // the earlier one counts
+	p.forceAfter(-overdueAfter) // the earlier deadline counts
 	if s := p.Wait(); s != (Status{GuardianDied: true}) {
 		t.Errorf("%+v", s)
 	}
@@ -170,8 +170,8 @@ func TestStoppedGuardianIsKilled(t *testing.T) {
 	}
 }
 
-// What a guardian said counts if it then ended by itself. A channel that somebody
-// else holds open is not waited for.
+// A guardian's report counts only if the guardian then ended by itself. A channel that another
+// process keeps open is not waited for.
 func TestReportOfAKilledGuardianIsIgnored(t *testing.T) {
 	t.Parallel()
 	for script, want := range map[string]Status{
@@ -191,7 +191,7 @@ func TestReportOfAKilledGuardianIsIgnored(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// As Start does it, but for the program.
+			// Like Start, but with another program.
 			cmd := exec.Command("sh", "-c", script)
 			cmd.ExtraFiles, cmd.SysProcAttr = []*os.File{theirs}, &syscall.SysProcAttr{Setsid: true}
 			p := &Process{cmd: cmd, done: make(chan struct{}), channel: ours}
@@ -202,7 +202,7 @@ func TestReportOfAKilledGuardianIsIgnored(t *testing.T) {
 			go p.watch()
 			t.Cleanup(func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
 			if strings.HasPrefix(script, "echo '{\"pid") {
-				p.forceAfter(100*time.Millisecond - overdueAfter) // it talks without end
+				p.forceAfter(100*time.Millisecond - overdueAfter) // it reports without end
 			}
 			if got := p.Wait(); got != want {
 				t.Errorf("%+v, want %+v", got, want)
@@ -215,7 +215,7 @@ func TestLease(t *testing.T) {
 	t.Parallel()
 	for _, ends := range []time.Duration{-time.Second, 0, 50 * time.Millisecond} {
 		p, _ := start(t, "sleep 1000", time.Now().Add(ends))
-		// An earlier one takes nothing back, and may not prolong it either.
+		// An earlier deadline neither shortens nor extends the lease.
 		p.Renew(time.Now().Add(ends - time.Hour))
 		if s := p.Wait(); !s.LeaseExpired {
 			t.Errorf("a lease of %s: %+v", ends, s)
@@ -229,7 +229,7 @@ func TestLease(t *testing.T) {
 	}
 }
 
-// A deadline that was converted late is too early rather than too late.
+// A deadline that is converted late is too early, never too late.
 func TestSharedClock(t *testing.T) {
 	t.Parallel()
 	before := sharedClock()

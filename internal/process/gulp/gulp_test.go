@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// said is a stream to which a test writes, without waiting for its reader.
+// said is a stream that a test writes without waiting for its reader.
 type said struct {
 	pieces chan string
 	rest   string
@@ -22,7 +22,7 @@ func (s *said) Read(p []byte) (int, error) {
 		}
 		s.rest = piece
 	}
-	for len(s.rest) < len(p) { // as a pipe gives all that is in it
+	for len(s.rest) < len(p) { // a pipe returns everything that is in it
 		select {
 		case more, ok := <-s.pieces:
 			if ok {
@@ -38,7 +38,8 @@ func (s *said) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// script writes a text every so often, and answers in how many reads it came, and what.
+// script writes piece n times, at an interval, and returns how many reads there were, and the
+// text.
 func script(t *testing.T, n int, every time.Duration, piece string, done <-chan struct{}) (reads int, all string, longest time.Duration) {
 	t.Helper()
 	s := &said{pieces: make(chan string, 10_000)}
@@ -58,7 +59,7 @@ func script(t *testing.T, n int, every time.Duration, piece string, done <-chan 
 		all += string(buffer[:k])
 		if k > 0 {
 			reads++
-			first := time.Duration(read/len(piece)+1) * every // when the oldest of these was written
+			first := time.Duration(read/len(piece)+1) * every // when the oldest of these pieces was written
 			longest = max(longest, time.Since(begun)-first)
 			read += k
 		}
@@ -73,7 +74,7 @@ func TestReader(t *testing.T) {
 	for name, c := range map[string]struct {
 		every       time.Duration
 		piece       string
-		least, most int // reads of 1000 pieces
+		least, most int // reads for 1000 pieces
 	}{
 		"busy":      {5 * time.Millisecond, "token ", 60, 100},
 		"very busy": {time.Millisecond, "token ", 14, 36},
@@ -95,7 +96,7 @@ func TestReader(t *testing.T) {
 	}
 }
 
-// Nothing waits for a pause after the stream's writer is gone.
+// There is no pause after the stream's writer has ended.
 func TestNoPauseAfterTheWriter(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -107,7 +108,7 @@ func TestNoPauseAfterTheWriter(t *testing.T) {
 	})
 }
 
-// Who is in a hurry is not paused for a while.
+// Reads after Hurry are not paused for a while.
 func TestHurryIsNotPaused(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
