@@ -128,7 +128,7 @@ func TestCheckPassword(t *testing.T) {
 		t.Fatal(err)
 	}
 	warnings, err = Check(ctx, limited)
-	if err != nil || len(warnings) != 1 || !strings.Contains(warnings[0], "does not tell") {
+	if err != nil || len(warnings) != 1 || !strings.Contains(warnings[0], "does not reveal") {
 		t.Errorf("without CONFIG: %q, %v", warnings, err)
 	}
 }
