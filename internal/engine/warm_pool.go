@@ -47,126 +47,126 @@ func newWarmPool(a agent.Agent, o Options) *warmPool {
 	if !ok {
 		return nil
 	}
-	c := &warmPool{warmer: warmer, most: max(o.WarmAgents, 0), ttl: o.WarmTTL, log: o.Logger}
+	p := &warmPool{warmer: warmer, most: max(o.WarmAgents, 0), ttl: o.WarmTTL, log: o.Logger}
 	if s, ok := a.(agent.Stateless); ok {
-		c.stateless = s.Stateless()
+		p.stateless = s.Stateless()
 	}
 	var err error
-	if c.idle, err = simplelru.NewLRU[string, *warmAgent](max(c.most, 1), nil); err != nil {
+	if p.idle, err = simplelru.NewLRU[string, *warmAgent](max(p.most, 1), nil); err != nil {
 		panic(err) // only a size below 1 is refused
 	}
-	return c
+	return p
 }
 
 // has reports whether a session's agent is in the pool. During a turn it is not.
-func (c *warmPool) has(session string) bool {
-	if c == nil {
+func (p *warmPool) has(session string) bool {
+	if p == nil {
 		return false
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.idle.Contains(session)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.idle.Contains(session)
 }
 
 // take removes a session's agent and returns it, or nil. The caller must put it back or close it.
-func (c *warmPool) take(session string) *warmAgent {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	a, ok := c.idle.Peek(session)
+func (p *warmPool) take(session string) *warmAgent {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	a, ok := p.idle.Peek(session)
 	if !ok {
 		return nil
 	}
-	c.idle.Remove(session)
-	c.schedule()
+	p.idle.Remove(session)
+	p.schedule()
 	return a
 }
 
 // takeBack removes a given agent from the pool, and reports whether it was still there.
-func (c *warmPool) takeBack(a *warmAgent) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if idle, ok := c.idle.Peek(a.session); !ok || idle != a {
+func (p *warmPool) takeBack(a *warmAgent) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if idle, ok := p.idle.Peek(a.session); !ok || idle != a {
 		return false
 	}
-	c.idle.Remove(a.session)
-	c.schedule()
+	p.idle.Remove(a.session)
+	p.schedule()
 	return true
 }
 
 // put adds an agent whose turn is over. If there are too many it closes the one that has been
 // idle longest.
-func (c *warmPool) put(a *warmAgent) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.ended || c.most == 0 {
-		c.close(a)
+func (p *warmPool) put(a *warmAgent) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ended || p.most == 0 {
+		p.close(a)
 		return
 	}
 	// A session that was lost and claimed again may have another agent in the pool.
-	if old, ok := c.idle.Peek(a.session); ok {
-		c.idle.Remove(a.session)
-		c.close(old)
-	} else if c.idle.Len() == c.most {
-		_, oldest, _ := c.idle.RemoveOldest()
-		c.close(oldest)
+	if old, ok := p.idle.Peek(a.session); ok {
+		p.idle.Remove(a.session)
+		p.close(old)
+	} else if p.idle.Len() == p.most {
+		_, oldest, _ := p.idle.RemoveOldest()
+		p.close(oldest)
 	}
 	a.idle = time.Now()
-	c.idle.Add(a.session, a)
-	c.schedule()
+	p.idle.Add(a.session, a)
+	p.schedule()
 }
 
-// schedule sets the timer for the longest idle, if there is one. c.mu is held.
-func (c *warmPool) schedule() {
-	_, oldest, ok := c.idle.GetOldest()
+// schedule sets the timer for the longest idle, if there is one. p.mu is held.
+func (p *warmPool) schedule() {
+	_, oldest, ok := p.idle.GetOldest()
 	switch {
-	case !ok && c.expiry != nil:
-		c.expiry.Stop()
-		c.expiry = nil
-	case ok && c.expiry == nil:
-		c.expiry = time.AfterFunc(time.Until(oldest.idle.Add(c.ttl)), c.expire)
+	case !ok && p.expiry != nil:
+		p.expiry.Stop()
+		p.expiry = nil
+	case ok && p.expiry == nil:
+		p.expiry = time.AfterFunc(time.Until(oldest.idle.Add(p.ttl)), p.expire)
 	case ok:
-		c.expiry.Reset(time.Until(oldest.idle.Add(c.ttl)))
+		p.expiry.Reset(time.Until(oldest.idle.Add(p.ttl)))
 	}
 }
 
 // expire closes the agents that were idle for too long.
-func (c *warmPool) expire() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+func (p *warmPool) expire() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	for {
-		_, oldest, ok := c.idle.GetOldest()
-		if !ok || time.Since(oldest.idle) < c.ttl {
+		_, oldest, ok := p.idle.GetOldest()
+		if !ok || time.Since(oldest.idle) < p.ttl {
 			break
 		}
-		c.idle.RemoveOldest()
-		c.close(oldest)
+		p.idle.RemoveOldest()
+		p.close(oldest)
 	}
-	c.schedule()
+	p.schedule()
 }
 
 // end closes all agents and waits until every closed agent has ended. Call it when no turn runs
 // any more.
-func (c *warmPool) end() {
-	if c == nil {
+func (p *warmPool) end() {
+	if p == nil {
 		return
 	}
-	c.mu.Lock()
-	c.ended = true
-	for c.idle.Len() > 0 {
-		_, a, _ := c.idle.RemoveOldest()
-		c.close(a)
+	p.mu.Lock()
+	p.ended = true
+	for p.idle.Len() > 0 {
+		_, a, _ := p.idle.RemoveOldest()
+		p.close(a)
 	}
-	c.schedule()
-	c.mu.Unlock()
-	c.closing.Wait()
+	p.schedule()
+	p.mu.Unlock()
+	p.closing.Wait()
 }
 
 // close closes an agent that nothing uses any more. The channel is closed when the agent has
 // ended.
-func (c *warmPool) close(a *warmAgent) (closed <-chan struct{}) {
+func (p *warmPool) close(a *warmAgent) (closed <-chan struct{}) {
 	done := make(chan struct{})
-	log := c.log.With("session", a.session)
-	c.closing.Go(func() {
+	log := p.log.With("session", a.session)
+	p.closing.Go(func() {
 		defer close(done)
 		defer func() {
 			if p := recover(); p != nil {

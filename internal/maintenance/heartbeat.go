@@ -55,8 +55,8 @@ const (
 //
 // The heartbeat is asynq's: it is written every 5 s, lasts 10 s, and is deleted by the server's
 // Shutdown.
-func (c *Maintenance) ServerRedis(slots int, most time.Duration, running func() []*protocol.Claim) redis.UniversalClient {
-	return serverRedis{c.rdb, c.cfg.Worker, slots, most, running}
+func (m *Maintenance) ServerRedis(slots int, most time.Duration, running func() []*protocol.Claim) redis.UniversalClient {
+	return serverRedis{m.rdb, m.cfg.Worker, slots, most, running}
 }
 
 type serverRedis struct {

@@ -18,23 +18,23 @@ const purgeBatch = 200
 
 // Purge deletes results whose retention has ended and dead letters older than ArchiveTTL. asynq's
 // own janitor does this only for queues that an asynq.Server serves.
-func (c *Maintenance) Purge(ctx context.Context) (deleted int, err error) {
-	now, err := c.rdb.Time(ctx).Result()
+func (m *Maintenance) Purge(ctx context.Context) (deleted int, err error) {
+	now, err := m.rdb.Time(ctx).Result()
 	if err != nil {
 		return 0, err
 	}
 	var failed error // errors of single sessions, which do not stop the others
 	visit := func(sessions []string) error {
-		sessions, err := c.WithTasks(ctx, sessions, rediskey.Session.Completed, rediskey.Session.Archived)
+		sessions, err := m.WithTasks(ctx, sessions, rediskey.Session.Completed, rediskey.Session.Archived)
 		if err == nil {
-			sessions, err = c.withOld(ctx, sessions, now)
+			sessions, err = m.withOld(ctx, sessions, now)
 		}
 		if err != nil {
 			return err
 		}
 		for len(sessions) > 0 {
 			var again []string
-			for i, r := range protocol.Purge(ctx, c.rdb, sessions, purgeBatch, c.cfg.ArchiveTTL) {
+			for i, r := range protocol.Purge(ctx, m.rdb, sessions, purgeBatch, m.cfg.ArchiveTTL) {
 				if r.Err != nil {
 					failed = errors.Join(failed, fmt.Errorf("purge %s: %w", sessions[i], r.Err))
 					continue
@@ -48,19 +48,19 @@ func (c *Maintenance) Purge(ctx context.Context) (deleted int, err error) {
 		}
 		return nil
 	}
-	err = c.EverySession(ctx, visit)
+	err = m.EverySession(ctx, visit)
 	return deleted, errors.Join(err, failed)
 }
 
 // withOld returns the sessions that have something to purge. Most have nothing, and a count costs
 // less than a script.
-func (c *Maintenance) withOld(ctx context.Context, sessions []string, now time.Time) ([]string, error) {
+func (m *Maintenance) withOld(ctx context.Context, sessions []string, now time.Time) ([]string, error) {
 	completed, archived := make([]*redis.IntCmd, len(sessions)), make([]*redis.IntCmd, len(sessions))
-	_, err := c.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+	_, err := m.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i, s := range sessions {
 			k := rediskey.For(s)
 			completed[i] = p.ZCount(ctx, k.Completed(), "-inf", fmt.Sprint(now.Unix()))
-			archived[i] = p.ZCount(ctx, k.Archived(), "-inf", fmt.Sprint(now.Add(-c.cfg.ArchiveTTL).Unix()))
+			archived[i] = p.ZCount(ctx, k.Archived(), "-inf", fmt.Sprint(now.Add(-m.cfg.ArchiveTTL).Unix()))
 		}
 		return nil
 	})
@@ -77,21 +77,21 @@ func (c *Maintenance) withOld(ctx context.Context, sessions []string, now time.T
 }
 
 // Forget deletes the records of sessions without tasks that were not used for SessionTTL.
-func (c *Maintenance) Forget(ctx context.Context) (forgotten int, err error) {
-	now, err := c.rdb.Time(ctx).Result()
+func (m *Maintenance) Forget(ctx context.Context) (forgotten int, err error) {
+	now, err := m.rdb.Time(ctx).Result()
 	if err != nil {
 		return 0, err
 	}
 	var failed error
 	for broken := 0; ; { // broken sessions stay at the front of the index
-		old, err := c.rdb.ZRangeArgsWithScores(ctx, redis.ZRangeArgs{
-			Key: rediskey.Sessions, ByScore: true, Start: "-inf", Stop: now.Add(-c.cfg.SessionTTL).UnixMilli(),
+		old, err := m.rdb.ZRangeArgsWithScores(ctx, redis.ZRangeArgs{
+			Key: rediskey.Sessions, ByScore: true, Start: "-inf", Stop: now.Add(-m.cfg.SessionTTL).UnixMilli(),
 			Offset: int64(broken), Count: protocol.TimerBatch,
 		}).Result()
 		if err != nil {
 			return forgotten, errors.Join(failed, err)
 		}
-		n, bad, err := c.forgetAll(ctx, old, now)
+		n, bad, err := m.forgetAll(ctx, old, now)
 		forgotten += n
 		broken += len(bad)
 		failed = errors.Join(append(bad, failed)...)
@@ -103,7 +103,7 @@ func (c *Maintenance) Forget(ctx context.Context) (forgotten int, err error) {
 
 // forgetAll forgets the sessions of a batch that are not in use any more. It moves the others
 // away from the front of the index. bad has an error for each broken one.
-func (c *Maintenance) forgetAll(ctx context.Context, old []redis.Z, now time.Time) (forgotten int, bad []error, err error) {
+func (m *Maintenance) forgetAll(ctx context.Context, old []redis.Z, now time.Time) (forgotten int, bad []error, err error) {
 	sessions, scores := make([]string, len(old)), make(map[string]string, len(old))
 	for i, z := range old {
 		sessions[i], _ = z.Member.(string)
@@ -111,9 +111,9 @@ func (c *Maintenance) forgetAll(ctx context.Context, old []redis.Z, now time.Tim
 	}
 	var gone []string
 	var kept []redis.Z
-	gone = append(gone, protocol.Without(sessions, c.ValidNames(slices.Clone(sessions)))...) // invalid names only leave the index
+	gone = append(gone, protocol.Without(sessions, m.ValidNames(slices.Clone(sessions)))...) // invalid names only leave the index
 	for _, s := range protocol.Without(sessions, gone) {
-		ok, err := c.forget(ctx, s, now)
+		ok, err := m.forget(ctx, s, now)
 		switch {
 		case err != nil && !redisconn.Refused(err):
 			return 0, bad, err
@@ -126,18 +126,18 @@ func (c *Maintenance) forgetAll(ctx context.Context, old []redis.Z, now time.Tim
 		}
 	}
 	if len(kept) > 0 {
-		if err := c.rdb.ZAddXX(ctx, rediskey.Sessions, kept...).Err(); err != nil {
+		if err := m.rdb.ZAddXX(ctx, rediskey.Sessions, kept...).Err(); err != nil {
 			return 0, bad, err
 		}
 	}
-	return len(gone), bad, protocol.RemoveUnchanged(ctx, c.rdb, rediskey.Sessions, gone, scores)
+	return len(gone), bad, protocol.RemoveUnchanged(ctx, m.rdb, rediskey.Sessions, gone, scores)
 }
 
-func (c *Maintenance) forget(ctx context.Context, session string, now time.Time) (gone bool, err error) {
+func (m *Maintenance) forget(ctx context.Context, session string, now time.Time) (gone bool, err error) {
 	k := rediskey.For(session)
-	id, err := c.rdb.HGet(ctx, k.Record(), "session_id").Result()
+	id, err := m.rdb.HGet(ctx, k.Record(), "session_id").Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return false, err
 	}
-	return protocol.Forget(ctx, c.rdb, session, id, now, c.cfg.SessionTTL)
+	return protocol.Forget(ctx, m.rdb, session, id, now, m.cfg.SessionTTL)
 }

@@ -20,47 +20,47 @@ const trimTime = 2 * time.Second
 // the calls of the others return 0.
 //
 // It stops without an error when ctx ends.
-func (c *Maintenance) Trim(ctx context.Context) (archived int, err error) {
-	err = c.alone.Run(ctx, "trim", func(goOn func() error) error {
-		archived, err = c.trimAll(ctx, goOn)
+func (m *Maintenance) Trim(ctx context.Context) (archived int, err error) {
+	err = m.alone.Run(ctx, "trim", func(goOn func() error) error {
+		archived, err = m.trimAll(ctx, goOn)
 		return err
 	})
 	return archived, err
 }
 
-func (c *Maintenance) trimAll(ctx context.Context, goOn func() error) (archived int, err error) {
-	now, err := c.rdb.Time(ctx).Result()
+func (m *Maintenance) trimAll(ctx context.Context, goOn func() error) (archived int, err error) {
+	now, err := m.rdb.Time(ctx).Result()
 	if err != nil {
 		return 0, err
 	}
 	var waiting int64
 	var failed error // errors of single sessions, which do not stop the others
-	err = c.EverySession(ctx, func(sessions []string) error {
-		sessions, err := c.NearTasks(ctx, sessions, rediskey.Session.Pending, rediskey.Session.Scheduled)
+	err = m.EverySession(ctx, func(sessions []string) error {
+		sessions, err := m.NearTasks(ctx, sessions, rediskey.Session.Pending, rediskey.Session.Scheduled)
 		if err != nil || len(sessions) == 0 {
 			return err
 		}
-		n, over, err := c.waiting(ctx, sessions)
+		n, over, err := m.waiting(ctx, sessions)
 		if err != nil {
 			return err
 		}
-		trimmed, err := c.trim(ctx, over)
+		trimmed, err := m.trim(ctx, over)
 		archived += trimmed
 		waiting += n - int64(trimmed)
 		failed = errors.Join(failed, err)
 		return goOn()
 	})
 	if err == nil {
-		err = c.rdb.HSet(ctx, rediskey.Waiting, "count", waiting, "at", now.UnixMilli()).Err()
+		err = m.rdb.HSet(ctx, rediskey.Waiting, "count", waiting, "at", now.UnixMilli()).Err()
 	}
 	return archived, errors.Join(err, failed)
 }
 
 // waiting counts the messages that wait in sessions, and returns the sessions that have
 // more than Config.LineMost.
-func (c *Maintenance) waiting(ctx context.Context, sessions []string) (n int64, over []string, err error) {
+func (m *Maintenance) waiting(ctx context.Context, sessions []string) (n int64, over []string, err error) {
 	line, delayed := make([]*redis.IntCmd, len(sessions)), make([]*redis.IntCmd, len(sessions))
-	_, err = c.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+	_, err = m.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i, s := range sessions {
 			k := rediskey.For(s)
 			line[i], delayed[i] = p.LLen(ctx, k.Pending()), p.ZCard(ctx, k.Scheduled())
@@ -72,7 +72,7 @@ func (c *Maintenance) waiting(ctx context.Context, sessions []string) (n int64, 
 	}
 	for i, s := range sessions {
 		n += line[i].Val() + delayed[i].Val()
-		if max(line[i].Val(), delayed[i].Val()) > c.cfg.LineMost() {
+		if max(line[i].Val(), delayed[i].Val()) > m.cfg.LineMost() {
 			over = append(over, s)
 		}
 	}
@@ -80,10 +80,10 @@ func (c *Maintenance) waiting(ctx context.Context, sessions []string) (n int64, 
 }
 
 // trim archives what is over the cap in these sessions, for at most trimTime.
-func (c *Maintenance) trim(ctx context.Context, sessions []string) (trimmed int, failed error) {
+func (m *Maintenance) trim(ctx context.Context, sessions []string) (trimmed int, failed error) {
 	for began := time.Now(); len(sessions) > 0 && time.Since(began) < trimTime && ctx.Err() == nil; {
 		var again []string
-		for i, r := range c.cfg.Trim(ctx, c.rdb, sessions) {
+		for i, r := range m.cfg.Trim(ctx, m.rdb, sessions) {
 			if r.Err != nil {
 				failed = errors.Join(failed, fmt.Errorf("archive what is over the line's cap of %s: %w", sessions[i], r.Err))
 				continue

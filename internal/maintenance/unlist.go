@@ -30,22 +30,22 @@ var listedFor = []func(rediskey.Session) string{
 // later call does it: each name is noted before it is removed, and checked once more.
 //
 // Unregister stops without an error when ctx ends. The next call continues.
-func (c *Maintenance) Unregister(ctx context.Context) (names int, err error) {
-	err = c.alone.Run(ctx, "unregister", func(goOn func() error) error {
-		names, err = c.unregisterAll(ctx, goOn)
+func (m *Maintenance) Unregister(ctx context.Context) (names int, err error) {
+	err = m.alone.Run(ctx, "unregister", func(goOn func() error) error {
+		names, err = m.unregisterAll(ctx, goOn)
 		return err
 	})
 	return names, err
 }
 
-func (c *Maintenance) unregisterAll(ctx context.Context, goOn func() error) (names int, err error) {
-	if err := c.listNoted(ctx); err != nil {
+func (m *Maintenance) unregisterAll(ctx context.Context, goOn func() error) (names int, err error) {
+	if err := m.listNoted(ctx); err != nil {
 		return 0, err
 	}
-	err = c.EachQueue(ctx, func(sessions []string) error {
+	err = m.EachQueue(ctx, func(sessions []string) error {
 		for len(sessions) > 0 { // the embedded server returns all at once
 			n := min(len(sessions), protocol.TimerBatch)
-			gone, err := c.unregister(ctx, sessions[:n])
+			gone, err := m.unregister(ctx, sessions[:n])
 			names += gone
 			if err := errors.Join(err, goOn()); err != nil {
 				return err
@@ -57,21 +57,21 @@ func (c *Maintenance) unregisterAll(ctx context.Context, goOn func() error) (nam
 	return names, err
 }
 
-func (c *Maintenance) unregister(ctx context.Context, sessions []string) (names int, err error) {
-	listed, err := c.WithTasks(ctx, sessions, listedFor...)
+func (m *Maintenance) unregister(ctx context.Context, sessions []string) (names int, err error) {
+	listed, err := m.WithTasks(ctx, sessions, listedFor...)
 	if err != nil {
 		return 0, err
 	}
 	idle := protocol.Without(sessions, listed)
-	if c.cfg.ListIdle {
-		if idle, err = c.Absent(ctx, rediskey.Sessions, idle); err != nil {
+	if m.cfg.ListIdle {
+		if idle, err = m.Absent(ctx, rediskey.Sessions, idle); err != nil {
 			return 0, err
 		}
 	}
 	if len(idle) == 0 {
 		return 0, nil
 	}
-	now, err := c.rdb.Time(ctx).Result()
+	now, err := m.rdb.Time(ctx).Result()
 	if err != nil {
 		return 0, err
 	}
@@ -79,38 +79,38 @@ func (c *Maintenance) unregister(ctx context.Context, sessions []string) (names 
 	for i, s := range idle {
 		notes[i] = redis.Z{Score: float64(now.Add(recheckAfter).UnixMilli()), Member: s}
 	}
-	err = protocol.InOrder(ctx, c.rdb,
+	err = protocol.InOrder(ctx, m.rdb,
 		func(p redis.Pipeliner) { p.ZAdd(ctx, rediskey.Unlisted, notes...) },
 		func(p redis.Pipeliner) { p.SRem(ctx, rediskey.AllQueues, protocol.QueueNames(idle)...) })
 	if err != nil {
 		return 0, err
 	}
-	again, err := c.listBusy(ctx, idle)
+	again, err := m.listBusy(ctx, idle)
 	return len(idle) - again, err
 }
 
 // listNoted lists the noted sessions that have something to show by now.
-func (c *Maintenance) listNoted(ctx context.Context) error {
+func (m *Maintenance) listNoted(ctx context.Context) error {
 	for {
-		_, _, sessions, scores, err := protocol.ReadDue(ctx, c.rdb, rediskey.Unlisted, protocol.TimerBatch)
+		_, _, sessions, scores, err := protocol.ReadDue(ctx, m.rdb, rediskey.Unlisted, protocol.TimerBatch)
 		if err != nil || len(sessions) == 0 {
 			return err
 		}
-		if _, err := c.listBusy(ctx, sessions); err != nil {
+		if _, err := m.listBusy(ctx, sessions); err != nil {
 			return err
 		}
-		err = protocol.RemoveUnchanged(ctx, c.rdb, rediskey.Unlisted, sessions, scores)
-		if err := errors.Join(err, ctx.Err(), c.alone.Yield(ctx, "unregister", protocol.AloneFor)); err != nil {
+		err = protocol.RemoveUnchanged(ctx, m.rdb, rediskey.Unlisted, sessions, scores)
+		if err := errors.Join(err, ctx.Err(), m.alone.Yield(ctx, "unregister", protocol.AloneFor)); err != nil {
 			return err
 		}
 	}
 }
 
 // listBusy lists the sessions that have something to show.
-func (c *Maintenance) listBusy(ctx context.Context, sessions []string) (n int, err error) {
-	busy, err := c.WithTasks(ctx, sessions, listedFor...)
+func (m *Maintenance) listBusy(ctx context.Context, sessions []string) (n int, err error) {
+	busy, err := m.WithTasks(ctx, sessions, listedFor...)
 	if err != nil || len(busy) == 0 {
 		return 0, err
 	}
-	return len(busy), c.rdb.SAdd(ctx, rediskey.AllQueues, protocol.QueueNames(busy)...).Err()
+	return len(busy), m.rdb.SAdd(ctx, rediskey.AllQueues, protocol.QueueNames(busy)...).Err()
 }

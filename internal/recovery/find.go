@@ -109,18 +109,7 @@ func (r *Recovery) findOn(ctx context.Context, node string, rdb redis.Cmdable, n
 
 // enter adds the keys' sessions to the indexes that lack them.
 func (r *Recovery) enter(ctx context.Context, now int64, keys []string) (entered int, err error) {
-	most, sessions := map[string]found{}, []string(nil)
-	for _, key := range keys {
-		s, name, ok := rediskey.Parse(key)
-		what, known := foundWith[name]
-		if !ok || !known || len(r.ValidNames([]string{s})) == 0 {
-			continue
-		}
-		if _, seen := most[s]; !seen {
-			sessions = append(sessions, s)
-		}
-		most[s] = max(most[s], what)
-	}
+	most, sessions := r.sessionsOf(keys)
 	unknown, err := r.Absent(ctx, rediskey.Sessions, sessions)
 	if err != nil {
 		return 0, err
@@ -163,6 +152,23 @@ func (r *Recovery) enter(ctx context.Context, now int64, keys []string) (entered
 		return nil
 	})
 	return entered, err
+}
+
+// sessionsOf returns the sessions of the keys, and the most that is known of each.
+func (r *Recovery) sessionsOf(keys []string) (most map[string]found, sessions []string) {
+	most = map[string]found{}
+	for _, key := range keys {
+		s, name, ok := rediskey.Parse(key)
+		what, known := foundWith[name]
+		if !ok || !known || len(r.ValidNames([]string{s})) == 0 {
+			continue
+		}
+		if _, seen := most[s]; !seen {
+			sessions = append(sessions, s)
+		}
+		most[s] = max(most[s], what)
+	}
+	return most, sessions
 }
 
 // unlisted returns the sessions whose queues are not on asynq's list.

@@ -90,25 +90,37 @@ func checkServer(ctx context.Context, client redis.Cmdable, name, mode string) (
 	if policy := memory["maxmemory_policy"]; policy != "" && policy != "noeviction" {
 		warnings = append(warnings, fmt.Sprintf("%s evicts keys when it is full (maxmemory-policy %s) and may so lose messages: set maxmemory-policy noeviction", name, policy))
 	}
-	persistence, err := info(ctx, client, "persistence")
+	warning, err := checkPersistence(ctx, client, name)
 	if err != nil {
 		return nil, err
 	}
+	if warning != "" {
+		warnings = append(warnings, warning)
+	}
+	return warnings, nil
+}
+
+// checkPersistence returns a warning if the server may lose its data when it ends, or "".
+func checkPersistence(ctx context.Context, client redis.Cmdable, name string) (warning string, err error) {
+	persistence, err := info(ctx, client, "persistence")
+	if err != nil {
+		return "", err
+	}
 	if persistence["aof_enabled"] == "1" {
-		return warnings, nil
+		return "", nil
 	}
 	// Hosted servers often forbid CONFIG.
 	save, err := client.ConfigGet(ctx, "save").Result()
 	var refused redis.Error
 	switch {
 	case errors.As(err, &refused):
-		warnings = append(warnings, name+" keeps no append-only file and does not reveal whether it has save points: make sure that it stores its data")
+		return name + " keeps no append-only file and does not reveal whether it has save points: make sure that it stores its data", nil
 	case err != nil:
-		return nil, err
+		return "", err
 	case save["save"] == "":
-		warnings = append(warnings, name+" stores nothing on disk and loses every message when it ends: set appendonly yes")
+		return name + " stores nothing on disk and loses every message when it ends: set appendonly yes", nil
 	}
-	return warnings, nil
+	return "", nil
 }
 
 // info reads one section of INFO.

@@ -79,7 +79,7 @@ func Parse(text string) (cmd Command, args string, ok bool) {
 // out. Commands return it as an error, and Run turns it into the reply.
 type argsError string
 
-func (b argsError) Error() string { return string(b) }
+func (e argsError) Error() string { return string(e) }
 
 // Run carries out the command and returns the reply to the user. If invalid, the reply says what
 // is wrong with args, and nothing was done.
