@@ -57,7 +57,7 @@ type backend interface {
 }
 
 // Start starts a Redis on loopback and returns when it serves; ctx bounds only that. Tell the
-// user its URL: the port may be another than 6379.
+// user its URL: the port may differ from 6379.
 func Start(ctx context.Context, o Options) (*Server, error) {
 	if o.Port == 0 {
 		o.Port = defaultPort

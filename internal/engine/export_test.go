@@ -2,24 +2,24 @@ package engine
 
 import "time"
 
-// Kept describes a session's warm agent, if there is one.
-type Kept struct {
+// WarmAgent describes a session's warm agent, if there is one.
+type WarmAgent struct {
 	Signature, SessionID string
 	Entries              int64
 }
 
-// Kept returns a session's warm agent between two turns.
-func (w *Worker) Kept(session string) (k Kept, ok bool) {
+// WarmAgent returns a session's warm agent between two turns.
+func (w *Worker) WarmAgent(session string) (found WarmAgent, ok bool) {
 	if !w.pool.has(session) {
-		return k, false
+		return found, false
 	}
 	w.pool.mu.Lock()
 	defer w.pool.mu.Unlock()
 	a, ok := w.pool.idle.Peek(session)
 	if !ok {
-		return k, false
+		return found, false
 	}
-	return Kept{a.signature, a.seen.sessionID, a.seen.entries}, true
+	return WarmAgent{a.signature, a.seen.sessionID, a.seen.entries}, true
 }
 
 // JobsEvery makes all maintenance jobs run at one interval.

@@ -78,7 +78,7 @@ func TestDecisionInTime(t *testing.T) {
 	}
 }
 
-// A decision that comes when the time is up counts, or its sender learns that it does not.
+// A decision that comes when the time is up counts, or its sender is informed that it does not.
 func TestDecisionAtTheLastMoment(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

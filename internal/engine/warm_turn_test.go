@@ -84,14 +84,14 @@ func TestB47_Entry(t *testing.T) {
 	w := r.worker(s)
 	r.say("m1", "hello")
 	a := s.next(t, "m1")
-	if _, ok := w.Kept(r.key); ok {
+	if _, ok := w.WarmAgent(r.key); ok {
 		t.Error("the agent can be evicted from under its turn")
 	}
 	a.reply("ok")
 	r.ends("m1", session.StatusDone)
-	kept, ok := w.Kept(r.key)
+	kept, ok := w.WarmAgent(r.key)
 	expect.Equal(t, "kept", ok, true)
-	expect.Equal(t, "entry", kept, engine.Kept{Signature: "model 1", SessionID: a.SessionID, Entries: 2})
+	expect.Equal(t, "entry", kept, engine.WarmAgent{Signature: "model 1", SessionID: a.SessionID, Entries: 2})
 	s.sign("model 2")
 	r.turn(s, "m2", 2)
 	expect.List(t, "story", s.lines(), "build 1", "run 1", "close 1", "closed 1", "build 2", "run 2")
@@ -110,12 +110,12 @@ func TestB48_RotationInMidTurn(t *testing.T) {
 	expect.OK(t, err)
 	a.reply("ok")
 	r.ends("m1", session.StatusDone)
-	kept, _ := w.Kept(r.key)
-	expect.Equal(t, "entry", kept, engine.Kept{SessionID: a.SessionID, Entries: 2})
+	kept, _ := w.WarmAgent(r.key)
+	expect.Equal(t, "entry", kept, engine.WarmAgent{SessionID: a.SessionID, Entries: 2})
 	b := r.turn(s, "m2", 1)
 	expect.Equal(t, "session id", b.SessionID, fresh)
-	kept, _ = w.Kept(r.key)
-	expect.Equal(t, "entry in the new transcript", kept, engine.Kept{SessionID: fresh, Entries: 2})
+	kept, _ = w.WarmAgent(r.key)
+	expect.Equal(t, "entry in the new transcript", kept, engine.WarmAgent{SessionID: fresh, Entries: 2})
 }
 
 func TestB49_OwnTurns(t *testing.T) {
@@ -167,7 +167,7 @@ func TestB51_StatelessAgentIsReused(t *testing.T) {
 	r.turn(s, "m1", 1)
 	r.foreign(s, "m2")
 	r.turn(s, "m3", 1)
-	kept, _ := w.Kept(r.key)
+	kept, _ := w.WarmAgent(r.key)
 	expect.Equal(t, "count", kept.Entries, -1)
 }
 
@@ -184,11 +184,11 @@ func TestB51_AgentBeingBuiltIsNotTouched(t *testing.T) {
 	expect.OK(t, r.rdb.Del(r.ctx, r.k.Sentinel()).Err())
 	s.nextBy(t, "m1", 2).reply("ok")
 	r.ends("m1", session.StatusDone)
-	before, _ := w.Kept(r.key)
+	before, _ := w.WarmAgent(r.key)
 	s.canceled(t, 1)
 	close(gate)
 	s.happened(t, "closed 1")
-	after, ok := w.Kept(r.key)
+	after, ok := w.WarmAgent(r.key)
 	if !ok || after != before {
 		t.Errorf("%+v became %+v", before, after)
 	}
@@ -231,7 +231,7 @@ func TestATurnThatEndsBadlyClosesItsAgent(t *testing.T) {
 			close(gate)
 			r.ends("m2", c.status)
 			if name != "interrupt" {
-				if _, ok := w.Kept(r.key); ok {
+				if _, ok := w.WarmAgent(r.key); ok {
 					t.Error("an agent is kept")
 				}
 				r.say("m3", "again")
@@ -255,7 +255,7 @@ func TestALostTurnClosesItsAgent(t *testing.T) {
 	_ = a.cause(t)
 	s.happened(t, "closed 1")
 	expect.Soon(t, "the end of the turn", func() bool { return w.Running() == 0 })
-	if _, ok := w.Kept(r.key); ok {
+	if _, ok := w.WarmAgent(r.key); ok {
 		t.Error("an agent is kept")
 	}
 }
@@ -271,7 +271,7 @@ func TestAnUnwrittenEndClosesItsAgent(t *testing.T) {
 	expect.OK(t, r.rdb.Set(r.ctx, r.k.Sentinel(), "a thief's", time.Hour).Err())
 	a.reply("ok")
 	s.happened(t, "closed 1")
-	if _, ok := w.Kept(r.key); ok {
+	if _, ok := w.WarmAgent(r.key); ok {
 		t.Error("an agent is kept")
 	}
 }

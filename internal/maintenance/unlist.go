@@ -14,7 +14,7 @@ import (
 // recheckAfter is how long after its removal an unlisted session is checked again.
 const recheckAfter = 10 * time.Second
 
-// listedFor are the keys each of which puts a session on asynqmon's list.
+// listedFor are the keys that put a session on asynqmon's list: one of them is enough.
 var listedFor = []func(rediskey.Session) string{
 	rediskey.Session.Pending, rediskey.Session.Active, rediskey.Session.Scheduled, rediskey.Session.Retry,
 	rediskey.Session.Archived, rediskey.Session.Stopped, rediskey.Session.Paused,

@@ -12,7 +12,7 @@ import (
 	"turnstile/internal/rediskey"
 )
 
-// The periodic jobs run on every worker, each behind a short-lived key: one worker at a time
+// The periodic jobs run on every worker, each guarded by a short-lived key: one worker at a time
 // works for all. A job that dies half-way loses no session, because a session leaves an index
 // only after it has entered the next.
 //
@@ -75,7 +75,7 @@ func (r *Recovery) Due(ctx context.Context) (pause time.Duration, err error) {
 		pause = timerFloor
 	}
 	if len(sessions) == protocol.TimerBatch {
-		pause = 0 // there may be more, behind the overdue ones
+		pause = 0 // there may be more sessions after the overdue ones
 	}
 	return pause, r.alone.Yield(ctx, "due", min(pause, timerFloor))
 }

@@ -14,7 +14,7 @@ import (
 // limit of clients or refuses writes for a while.
 var passes = []string{
 	"LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "MOVED ", "ASK ", "BUSY ", "MISCONF", "NOREPLICAS",
-	"max number of clients reached", // behind ERR, which HasErrorPrefix takes off
+	"max number of clients reached", // after ERR, which HasErrorPrefix removes
 }
 
 // MayPass reports whether an error may go away by itself: one of the network, of the client's
