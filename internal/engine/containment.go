@@ -23,6 +23,6 @@ func (c containment) contain(what string) {
 
 // panicked logs a panic with its stack, and returns the error with which the turn fails.
 func (c containment) panicked(what string, p any) error {
-	c.log.Error("a turn panicked and fails", "in", what, "panic", p, "stack", string(debug.Stack()))
+	c.log.Error("a turn panicked, so it fails", "in", what, "panic", p, "stack", string(debug.Stack()))
 	return fmt.Errorf("%s %w: %v", what, errPanicked, p)
 }

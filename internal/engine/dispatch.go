@@ -140,7 +140,7 @@ func (d *dispatcher) claim(sessions []string) error {
 		})
 	}
 	if errors.Is(err, protocol.ErrBroken) { // other sessions need not wait
-		d.log.Error("a session cannot be claimed; it is looked at again in a while", "error", err)
+		d.log.Error("a session cannot be claimed; it is checked again in a while", "error", err)
 		d.duties.failed(dutyClaim, err)
 		err = nil
 	}

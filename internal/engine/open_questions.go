@@ -28,7 +28,7 @@ func (o *openQuestions) end() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.open == o.slots {
-		o.log.Info("not every slot waits for a user's decision any more", "slots", o.slots)
+		o.log.Info("no longer every slot waits for a user's decision", "slots", o.slots)
 	}
 	o.open--
 }

@@ -110,7 +110,7 @@ func (o Options) withDefaults() Options {
 	o.Logger = o.Logger.With("worker", o.ID)
 	if o.Queue.SkippedQueue == nil {
 		o.Queue.SkippedQueue = func(queue string) {
-			o.Logger.Warn("a queue is skipped: its name is no session's, nothing in it is run; see docs/wire.md for names", "queue", queue)
+			o.Logger.Warn("a queue is skipped: its name is not a valid session's, so nothing in it runs; see docs/wire.md for names", "queue", queue)
 		}
 	}
 	return o

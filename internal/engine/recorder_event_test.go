@@ -66,7 +66,7 @@ func TestEndThatCannotBeStoredFailsTheTurn(t *testing.T) {
 			expect.OK(t, r.rdb.Set(r.ctx, transcript, "of a wrong type", 0).Err())
 			a.reply("one")
 			r.ends("m1", session.StatusFailed)
-			if why := r.archivedAs("m1"); !strings.Contains(why, "what the turn did could not be stored") || !strings.Contains(why, "WRONGTYPE") {
+			if why := r.archivedAs("m1"); !strings.Contains(why, "the turn's entries could not be stored") || !strings.Contains(why, "WRONGTYPE") {
 				t.Errorf("archived as %q", why)
 			}
 			expect.OK(t, r.rdb.Del(r.ctx, transcript).Err())

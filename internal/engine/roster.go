@@ -64,7 +64,7 @@ func (r *roster) join(claim *protocol.Claim) *sessionRun {
 	switch t := claim.Turn(); {
 	case t.Reset != "":
 		r.recovered.Suspended++
-		s.log.Warn("the session begins anew", "reason", t.Reset, "suspended", r.recovered.Suspended)
+		s.log.Warn("the session begins a new conversation", "reason", t.Reset, "suspended", r.recovered.Suspended)
 	case t.Resume != "":
 		r.recovered.Resumed++
 	}

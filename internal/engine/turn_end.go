@@ -111,7 +111,7 @@ func (t *turnRun) finish(end protocol.End) (more bool, err error) {
 		// The lease is held and Redis is there, so these entries cannot be stored. Another run
 		// would end the same. So the turn fails, without entries, and the session goes on.
 		t.warm.drop()
-		return t.failed(fmt.Errorf("what the turn did could not be stored: %w", err))
+		return t.failed(fmt.Errorf("the turn's entries could not be stored: %w", err))
 	}
 	return more, err
 }

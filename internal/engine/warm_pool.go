@@ -174,7 +174,7 @@ func (p *warmPool) close(a *warmAgent) (closed <-chan struct{}) {
 			}
 		}()
 		if err := a.Close(); err != nil {
-			log.Warn("a warm agent was not closed well", "error", err)
+			log.Warn("closing a warm agent failed", "error", err)
 		}
 	})
 	return done

@@ -133,7 +133,7 @@ func probe(ctx context.Context, addr, path string) (ours bool, err error) {
 	}
 	var is status
 	if json.Unmarshal(body, &is) != nil || is.Status == "" {
-		return ours, fmt.Errorf("health check: what answers on %s is no worker (%s)", addr, response.Status)
+		return ours, fmt.Errorf("health check: the server on %s is not a worker (%s)", addr, response.Status)
 	}
 	if response.StatusCode != http.StatusOK {
 		return ours, fmt.Errorf("%w: %s", ErrUnhealthy, is)

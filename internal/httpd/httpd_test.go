@@ -212,7 +212,7 @@ func TestHealthCheckFindsNoWorker(t *testing.T) {
 		"":                             "TURNSTILE_HTTP_ADDR is empty",
 		"8080":                         "not HOST:PORT",
 		"127.0.0.1:1":                  "no worker answers",
-		other.Listener.Addr().String(): "is no worker",
+		other.Listener.Addr().String(): "is not a worker",
 	} {
 		if err := HealthCheck(t.Context(), addr); err == nil || !strings.Contains(err.Error(), hint) {
 			t.Errorf("%q: %v, want %q", addr, err, hint)

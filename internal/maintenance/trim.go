@@ -85,7 +85,7 @@ func (m *Maintenance) trim(ctx context.Context, sessions []string) (trimmed int,
 		var again []string
 		for i, r := range m.cfg.Trim(ctx, m.rdb, sessions) {
 			if r.Err != nil {
-				failed = errors.Join(failed, fmt.Errorf("archive what is over the line's cap of %s: %w", sessions[i], r.Err))
+				failed = errors.Join(failed, fmt.Errorf("archive messages over the line's cap of %s: %w", sessions[i], r.Err))
 				continue
 			}
 			trimmed += r.N

@@ -144,7 +144,7 @@ func (r *round) sort(session string, l protocol.Looked) error {
 	case l.Err != nil:
 		// A broken session must not stop the others. It is tried again later.
 		r.checkAgain(session, timerCeiling.Milliseconds())
-		return fmt.Errorf("look at %s: %w", session, l.Err)
+		return fmt.Errorf("check session %s: %w", session, l.Err)
 	case l.What == protocol.LookOwned:
 		r.checkAgain(session, max(l.N, 1))
 	case l.What == protocol.LookReady && r.left() == 0:

@@ -59,7 +59,7 @@ func (r *Recovery) sweep(ctx context.Context, now int64, sessions []string, budg
 		known = append(known, redis.Z{Score: float64(now), Member: s})
 		switch {
 		case l.Err != nil:
-			err = errors.Join(err, fmt.Errorf("look at %s: %w", s, l.Err))
+			err = errors.Join(err, fmt.Errorf("check session %s: %w", s, l.Err))
 		case l.What == protocol.LookOwned:
 			overdue = append(overdue, redis.Z{Score: float64(l.Now + l.N), Member: s}) // at its sentinel's end
 		case l.What == protocol.LookReady && l.N == 1: // its owner died

@@ -44,7 +44,7 @@ func Start(ctx context.Context, c Config) (_ *Service, err error) {
 		}
 	}()
 	if Closed(c.Settings) {
-		c.Logger.Warn("asynqmon is closed: the agent's programs would reach it, too; set TURNSTILE_HTTP_TOKEN to open it")
+		c.Logger.Warn("asynqmon is closed: the agent's programs could reach it, too; set TURNSTILE_HTTP_TOKEN to open it")
 	}
 	warnings := c.Logger
 	if c.Ephemeral {

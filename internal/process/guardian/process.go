@@ -80,7 +80,7 @@ func Start(spec Spec) (*Process, error) {
 	}
 	self, err := executable()
 	if err != nil {
-		return nil, fmt.Errorf("guardian: find the own binary: %w", err)
+		return nil, fmt.Errorf("guardian: find this program's binary: %w", err)
 	}
 	ours, theirs, err := SocketPair()
 	if err != nil {
