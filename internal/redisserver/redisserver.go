@@ -38,7 +38,8 @@ const watchdogScript = `read -r _; kill -9 "$1" 2>/dev/null
 for try in 1 2 3 4 5; do rm -rf "$2" && exit; sleep 1; done`
 
 // Server is a redis-server with its watchdog. It starts no goroutine: its owner either calls Wait
-// in one or calls Ended regularly. Only Signal may be called beside another method, Wait.
+// in one or calls Ended regularly. Its methods are not safe for concurrent use, except Signal
+// beside Wait.
 type Server struct {
 	server   *exec.Cmd
 	watchdog *exec.Cmd

@@ -14,8 +14,8 @@ const MaxResting = 4 << 20
 var ErrTalked = fmt.Errorf("it wrote more than %d MiB between two turns", MaxResting>>20)
 
 // Rest begins a pause between two turns. When the program has written more than MaxResting in it,
-// Rest's talked is called and nothing more is read: the program blocks in its next write until it
-// is ended.
+// talked is called and nothing more is read: the program blocks in its next write until it is
+// ended.
 func (c *Command) Rest(talked func()) { c.resting.begin(talked) }
 
 // Resume ends the pause. It returns false if the program wrote too much in it.
