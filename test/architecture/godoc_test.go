@@ -14,7 +14,10 @@ import (
 )
 
 // library are the packages that programs import, from this directory.
-var library = []string{"../..", "../../pkg/session", "../../pkg/agent", "../../pkg/admin", "../../pkg/lockguard", "../../pkg/resume"}
+var library = []string{
+	"../..", "../../pkg/session", "../../pkg/admin", "../../pkg/lockguard", "../../pkg/resume",
+	"../../pkg/agent", "../../pkg/agent/acp", "../../pkg/agent/cli", "../../pkg/agent/echo", "../../pkg/agent/exec", "../../pkg/agent/openai",
+}
 
 // tried are those of which each exported function is called in an example that runs. The
 // others are in TestPublicFunctionsHaveExamples.

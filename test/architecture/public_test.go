@@ -19,7 +19,15 @@ var public = []struct {
 		"Init": "it is for a process of its own; its example compiles, and examples/custom-agent is tested",
 	}},
 	{"pkg/admin", nil},
+	{"pkg/agent/acp", nil},
+	{"pkg/agent/cli", nil},
+	{"pkg/agent/echo", nil},
+	{"pkg/agent/exec", map[string]string{"Init": beforeMain, "InitWorker": beforeMain}},
+	{"pkg/agent/openai", map[string]string{"Init": beforeMain}},
 }
+
+// beforeMain is why an example of a call does not run: the call changes the whole process.
+const beforeMain = "main calls it first; its example compiles, and TestMain calls it in the package's tests"
 
 // Each exported function and method has an example whose output is compared, and each
 // exported identifier a comment.

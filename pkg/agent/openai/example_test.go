@@ -1,0 +1,101 @@
+package openai_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"turnstile/pkg/agent"
+	"turnstile/pkg/agent/openai"
+	"turnstile/test/demo"
+	"turnstile/test/modelserver"
+)
+
+// A program calls Init before anything else, for it is also started as its tools' guardian.
+func ExampleInit() {
+	openai.Init()
+	a, err := openai.New(openai.Config{BaseURL: "http://localhost:11434/v1", Model: "qwen3"})
+	fmt.Println(a != nil, err)
+}
+
+// New checks the configuration. It does not ask the server.
+func ExampleNew() {
+	_, err := openai.New(openai.Config{BaseURL: "localhost:11434", Model: "qwen3"})
+	fmt.Println(err)
+	// Output: openai agent: the base URL is no address: write it as https://HOST/v1
+}
+
+// The reply is streamed: the agent emits each piece as the model sends it.
+func ExampleAgent_Run() {
+	model := modelserver.Start(modelserver.Reply("Good morning!"))
+	defer model.Close()
+	a, err := openai.New(openai.Config{BaseURL: model.URL(), Model: "test-model", SystemPrompt: "Be polite."})
+	demo.Check(err)
+	turn := agent.Turn{Session: "web:42", Messages: []agent.Message{{Text: "Hello!"}}}
+	_, err = a.Run(context.Background(), turn, func(e agent.Event) { fmt.Print(e.Text) })
+	fmt.Println()
+	fmt.Println(err)
+	// Output:
+	// Good morning!
+	// <nil>
+}
+
+// The model calls a tool, which is a command. Then it is asked again with the tool's output.
+func ExampleTool() {
+	model := modelserver.Start(
+		modelserver.Stream(modelserver.Call("call-1", "shout", `{"word": "hello"}`)),
+		modelserver.Reply("Done."),
+	)
+	defer model.Close()
+	a, err := openai.New(openai.Config{BaseURL: model.URL(), Model: "test-model", Tools: []openai.Tool{{
+		Name:        "shout",
+		Description: "Writes a word in capitals.",
+		Parameters:  json.RawMessage(`{"type": "object", "properties": {"word": {"type": "string"}}, "required": ["word"]}`),
+		Argv:        []string{"tr", "a-z", "A-Z"},
+	}}})
+	demo.Check(err)
+	turn := agent.Turn{Session: "web:42", Messages: []agent.Message{{Text: "Shout hello."}}}
+	_, err = a.Run(context.Background(), turn, func(e agent.Event) {
+		fmt.Println(e.Type, e.Name+e.Text+string(e.Output))
+	})
+	fmt.Println(err)
+	// Output:
+	// tool_start shout
+	// tool_end {"WORD": "HELLO"}
+	// text Done.
+	// <nil>
+}
+
+// A message that arrives while the model is busy is sent with the next request of the turn.
+func ExampleAgent_Steerable() {
+	model := modelserver.Start(modelserver.Reply("Hello!"), modelserver.Reply("Bonjour!"))
+	defer model.Close()
+	a, err := openai.New(openai.Config{BaseURL: model.URL(), Model: "test-model"})
+	demo.Check(err)
+	steers := make(chan agent.Steer, 1)
+	steers <- agent.NewSteer(agent.Message{ID: "two", Text: "In French, please."}, nil)
+	turn := agent.Turn{Session: "web:42", Messages: []agent.Message{{Text: "Greet me."}}, Steers: steers}
+	_, err = a.Run(context.Background(), turn, func(e agent.Event) { fmt.Println(e.Text) })
+	fmt.Println(a.Steerable(), err)
+	// Output:
+	// Hello!
+	// Bonjour!
+	// true <nil>
+}
+
+func ExampleLoadTools() {
+	dir, err := os.MkdirTemp("", "tools")
+	demo.Check(err)
+	defer func() { demo.Check(os.RemoveAll(dir)) }()
+	path := filepath.Join(dir, "tools.json")
+	demo.Check(os.WriteFile(path, []byte(`[{"name": "now", "description": "The time.", "argv": ["date", "-u"], "timeout": "5s"}]`), 0o600))
+	tools, err := openai.LoadTools(path)
+	demo.Check(err)
+	for _, tool := range tools {
+		fmt.Println(tool.Name, tool.Argv, time.Duration(tool.Timeout))
+	}
+	// Output: now [date -u] 5s
+}
