@@ -1,4 +1,3 @@
-// Package examples has the tests of what is in the directory examples.
 package examples
 
 import (
@@ -6,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	osexec "os/exec"
 	"path/filepath"
@@ -16,24 +14,10 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
-	"turnstile/internal/engine"
-	"turnstile/internal/protocol"
-	"turnstile/internal/redisconn"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/agent/exec"
 	"turnstile/pkg/session"
-	"turnstile/test/actors"
-	"turnstile/test/redistest"
 )
-
-// The test binary is also the guardian of the agents.
-func TestMain(m *testing.M) {
-	exec.Init()
-	redisconn.LogTo(slog.New(slog.DiscardHandler))
-	goleak.VerifyTestMain(m)
-}
 
 // example is a file of a directory in examples.
 func example(t *testing.T, parts ...string) string {
@@ -56,16 +40,7 @@ func pythonAgent(t *testing.T) *exec.Agent {
 		fmt.Fprintf(os.Stderr, "%s: SKIPPED %s\n", reason, t.Name())
 		t.Skip(reason)
 	}
-	return command(t, exec.JSONL, "python3", example(t, "python-agent", "agent.py"))
-}
-
-func command(t *testing.T, format exec.Format, argv ...string) *exec.Agent {
-	t.Helper()
-	a, err := exec.New(exec.Config{Command: argv, Format: format, Grace: time.Minute, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return a
+	return newAgent(t, exec.Config{Command: []string{"python3", example(t, "python-agent", "agent.py")}, Format: exec.JSONL, Grace: time.Minute})
 }
 
 func turn(text string) agent.Turn {
@@ -155,46 +130,15 @@ func TestPythonAgentIsInterrupted(t *testing.T) {
 	}
 }
 
-// Both commands answer under a real worker.
 func TestCommandsUnderAWorker(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct {
-		agent func(*testing.T) *exec.Agent
-		want  string
-	}{
-		"python": {pythonAgent, "Turn 1, 1 words: hello"},
-		"shell": {func(t *testing.T) *exec.Agent {
-			return command(t, exec.Text, "sh", example(t, "shell-agent", "agent.sh"))
-		}, "In session examples-shell you said: hello"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			a, rdb := c.agent(t), redistest.New(t)
-			ctx, stop := context.WithTimeout(t.Context(), time.Minute)
-			defer stop()
-			w, err := engine.New(rdb, a, engine.Options{
-				Queue: protocol.Config{Retention: time.Hour}, Logger: slog.New(slog.DiscardHandler),
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer w.Drain(context.WithoutCancel(ctx), engine.ReasonShutdown)
-			if err := w.Start(ctx); err != nil {
-				t.Fatal(err)
-			}
-			reply, err := ask(ctx, actors.NewClient(rdb), "examples-"+name, "hello")
-			if err != nil || reply.Status != session.StatusDone || reply.Reply != c.want {
-				t.Errorf("%+v, %v; want %q", reply, err, c.want)
-			}
-		})
-	}
-}
-
-// ask submits a message and waits for its end.
-func ask(ctx context.Context, client *actors.Client, key, text string) (session.Outcome, error) {
-	receipt, err := client.Submit(ctx, key, session.Message{Text: text})
-	if err != nil {
-		return session.Outcome{}, err
-	}
-	return client.Wait(ctx, key, receipt.ID)
+	t.Run("python", func(t *testing.T) {
+		t.Parallel()
+		newConversation(t, pythonAgent(t), 0).wants("hello", "Turn 1, 1 words: hello")
+	})
+	t.Run("shell", func(t *testing.T) {
+		t.Parallel()
+		c := newConversation(t, newAgent(t, exec.Config{Command: []string{"sh", example(t, "shell-agent", "agent.sh")}}), 0)
+		c.wants("hello", "In session "+c.key+" you said: hello")
+	})
 }

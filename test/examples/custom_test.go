@@ -19,11 +19,8 @@ import (
 
 // running is the Go example as a process of its own.
 type running struct {
-	*testing.T
+	conversation
 	*program.Process
-	ctx    context.Context
-	client *actors.Client
-	key    string
 }
 
 // path builds the example.
@@ -38,18 +35,7 @@ func startProgram(t *testing.T, environ ...string) *running {
 	t.Cleanup(cancel)
 	client := actors.NewClient(redistest.New(t))
 	p := program.Start(t, program.Command(t, path(t), append([]string{"REDIS_URL=" + redistest.URL(t)}, environ...)))
-	return &running{t, p, ctx, client, t.Name()}
-}
-
-func (p *running) asks(text, want string) {
-	p.Helper()
-	end, err := ask(p.ctx, p.client, p.key, text)
-	if err != nil {
-		p.Fatal(err)
-	}
-	if end.Status != session.StatusDone || end.Reply != want {
-		p.Errorf("%s: %s %q (%s), want %q", text, end.Status, end.Reply, end.Error, want)
-	}
+	return &running{conversation{t, ctx, client, t.Name()}, p}
 }
 
 // say submits a message.
@@ -62,7 +48,7 @@ func (p *running) say(text string, mode session.Mode) string {
 	return receipt.ID
 }
 
-// long is a list whose reply takes some seconds.
+// long is a message whose reply takes some seconds.
 func long() string { return strings.TrimSuffix(strings.Repeat("add sugar\n", 40), "\n") }
 
 // follow waits for a message's end, and calls f once its reply has begun.
@@ -87,15 +73,15 @@ func (p *running) follow(id string, f func()) session.Outcome {
 func TestCustomAgent(t *testing.T) {
 	t.Parallel()
 	p := startProgram(t)
-	p.asks("list", `Nothing to do. Say "add milk", "done 1" or "list", one a line.`)
-	p.asks("add milk\nadd fresh bread", "1. [ ] milk\n2. [ ] fresh bread")
-	p.asks("done 1", "1. [x] milk\n2. [ ] fresh bread")
+	p.wants("list", `Nothing to do. Say "add milk", "done 1" or "list", one a line.`)
+	p.wants("add milk\nadd fresh bread", "1. [ ] milk\n2. [ ] fresh bread")
+	p.wants("done 1", "1. [x] milk\n2. [ ] fresh bread")
 	if _, err := p.client.Command(p.ctx, p.key, "/undo", ""); err != nil {
 		t.Error(err)
 	}
-	p.asks("list", "1. [ ] milk\n2. [ ] fresh bread")
+	p.wants("list", "1. [ ] milk\n2. [ ] fresh bread")
 
-	// A message that comes meanwhile joins the turn.
+	// A message that arrives while the turn runs joins it.
 	steer := ""
 	end := p.follow(p.say(long(), ""), func() { steer = p.say("done 2", session.ModeSteer) })
 	if !strings.HasPrefix(end.Reply, "1. [ ] milk\n2. [x] fresh bread\n3. [ ] sugar") || !strings.HasSuffix(end.Reply, "42. [ ] sugar") {
@@ -105,7 +91,7 @@ func TestCustomAgent(t *testing.T) {
 		t.Errorf("the steer's turn is %q, not %q: %v", steered.Turn, end.Turn, err)
 	}
 
-	// What was stopped was not said.
+	// The list is as it was before the stopped turn.
 	if end := p.follow(p.say(long(), ""), func() {
 		if _, err := p.client.Command(p.ctx, p.key, "/stop", ""); err != nil {
 			t.Error(err)
@@ -113,13 +99,12 @@ func TestCustomAgent(t *testing.T) {
 	}); end.Status != session.StatusStopped {
 		t.Errorf("after /stop it ended as %s", end.Status)
 	}
-	end, err := ask(p.ctx, p.client, p.key, "list")
-	if err != nil || !strings.HasSuffix(end.Reply, "\n42. [ ] sugar") {
-		t.Errorf("%q, %v", end.Reply, err)
+	if end := p.says("list", func(session.Event) {}); !strings.HasSuffix(end.Reply, "\n42. [ ] sugar") {
+		t.Errorf("%+v", end)
 	}
 }
 
-// The turn that runs at SIGTERM is finished, and then the program ends well.
+// At SIGTERM the running turn is finished, and then the program exits with code 0.
 func TestCustomAgentDrains(t *testing.T) {
 	t.Parallel()
 	p := startProgram(t)
@@ -134,7 +119,7 @@ func TestCustomAgentDrains(t *testing.T) {
 	}
 }
 
-// What is wrong at the start is told in one line, with the exit codes of cmd/worker.
+// A wrong setting is reported with the exit codes of cmd/worker.
 func TestCustomAgentThatCannotStart(t *testing.T) {
 	t.Parallel()
 	for setting, want := range map[string]struct {
@@ -182,7 +167,7 @@ func TestCustomAgentIsAWorker(t *testing.T) {
 			t.Errorf("%s: %s, %v\n%.200s", page, r.Status, err, body)
 		}
 	}
-	// SIGHUP: the supervisor is to start it again, and the turn that runs goes to the next.
+	// At SIGHUP the running turn is requeued, and the exit code asks the supervisor for a restart.
 	id := p.say(long(), "")
 	ctx, stop := context.WithCancel(p.ctx)
 	defer stop()

@@ -1,103 +1,21 @@
-// Package badagents runs commands that are bad agents under a real worker. Its tests
-// are not those of pkg/agent/exec, which hide the REDIS_URL of their surroundings.
-package badagents
+package examples
 
 import (
-	"context"
-	"log/slog"
 	"os"
 	osexec "os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
-	"turnstile/internal/engine"
-	"turnstile/internal/protocol"
-	"turnstile/internal/redisconn"
 	"turnstile/pkg/agent"
 	"turnstile/pkg/agent/exec"
 	"turnstile/pkg/session"
-	"turnstile/test/actors"
-	"turnstile/test/redistest"
 )
-
-// The test binary is also the guardian of the agents.
-func TestMain(m *testing.M) {
-	exec.Init()
-	redisconn.LogTo(slog.New(slog.DiscardHandler))
-	goleak.VerifyTestMain(m)
-}
-
-func newAgent(t *testing.T, config exec.Config) *exec.Agent {
-	t.Helper()
-	config.Logger = slog.New(slog.DiscardHandler)
-	a, err := exec.New(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return a
-}
-
-// badSession is a session whose worker runs a bad agent.
-type badSession struct {
-	*testing.T
-	ctx    context.Context
-	client *actors.Client
-	key    string
-}
-
-func newBadSession(t *testing.T, a agent.Agent, timeout time.Duration) badSession {
-	t.Helper()
-	rdb := redistest.New(t)
-	w, err := engine.New(rdb, a, engine.Options{
-		Queue: protocol.Config{Retention: time.Hour}, Concurrency: 1, AgentTimeout: timeout,
-		RetryBackoff: 10 * time.Millisecond, Logger: slog.New(slog.DiscardHandler),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	t.Cleanup(func() {
-		cancel()
-		w.Drain(ctx, engine.ReasonShutdown)
-	})
-	if err := w.Start(ctx); err != nil {
-		t.Fatal(err)
-	}
-	// Channels are common to all databases, so it is a key of this test alone.
-	key := regexp.MustCompile(`\W+`).ReplaceAllString(t.Name(), "-")
-	return badSession{t, ctx, actors.NewClient(rdb), key}
-}
-
-// says submits a message and waits for its end.
-func (s badSession) says(text string, see func(session.Event)) session.Outcome {
-	s.Helper()
-	receipt, err := s.client.Submit(s.ctx, s.key, session.Message{Text: text})
-	if err != nil {
-		s.Fatal(err)
-	}
-	end, err := s.client.Follow(s.ctx, s.key, receipt.ID, see)
-	if err != nil {
-		s.Fatalf("the session is stuck: %v", err)
-	}
-	return end
-}
-
-// goesOn checks that the session answers its next message.
-func (s badSession) goesOn() {
-	s.Helper()
-	if end := s.says("good", func(session.Event) {}); end.Status != session.StatusDone || end.Reply != "fine" {
-		s.Errorf("the next message ended as %s (%s): %q", end.Status, end.Error, end.Reply)
-	}
-}
 
 func sh(script string) []string { return []string{"sh", "-c", script} }
 
-// moody is a command that is good when it is told so, and else does as the script says.
+// moody is a command that replies "fine" to the message "good", and runs the script for others.
 func moody(format exec.Format, script string) []string {
 	if format == exec.JSONL {
 		return sh(`read -r turn; case $turn in *'"text":"good"'*) echo '{"type":"text","text":"fine"}'; exit 0;; esac; ` + script)
@@ -105,8 +23,7 @@ func moody(format exec.Format, script string) []string {
 	return sh(`if [ "$(cat)" = good ]; then echo fine; exit 0; fi; ` + script)
 }
 
-// Whatever a command does wrong, its turn fails with a sentence and the session's
-// next message is answered.
+// A command's mistake fails its turn with a sentence, and the session's next message runs.
 func TestBadAgentsLeaveNoStuckSession(t *testing.T) {
 	t.Parallel()
 	const words = "; echo last words >&2; "
@@ -141,22 +58,22 @@ func TestBadAgentsLeaveNoStuckSession(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			a := newAgent(t, exec.Config{Command: moody(c.format, c.script), Format: c.format, Grace: 50 * time.Millisecond})
-			s := newBadSession(t, a, c.timeout)
+			s := newConversation(t, a, c.timeout)
 			end := s.says("be bad", func(session.Event) {})
 			if end.Status != session.StatusFailed || end.Error != c.want && (c.timeout == 0 || !strings.HasPrefix(end.Error, c.want)) {
 				t.Errorf("it ended as %s: %.300s; want %s", end.Status, end.Error, c.want)
 			}
-			s.goesOn()
+			s.wants("good", "fine")
 		})
 	}
 }
 
-// The program is there again when the next message comes.
+// A program that is missing fails its turn. The next message runs once it is there.
 func TestMissingProgramLeavesNoStuckSession(t *testing.T) {
 	t.Parallel()
 	program := filepath.Join(t.TempDir(), "sh")
 	a := newAgent(t, exec.Config{Command: append([]string{program}, moody(exec.Text, "exit 9")[1:]...)})
-	s := newBadSession(t, a, 0)
+	s := newConversation(t, a, 0)
 	end := s.says("hello", func(session.Event) {})
 	if want := "could not start the agent: "; end.Status != session.StatusFailed || !strings.HasPrefix(end.Error, want) || !strings.HasSuffix(end.Error, "no such file or directory") {
 		t.Errorf("it ended as %s: %s; want %s", end.Status, end.Error, want)
@@ -168,10 +85,10 @@ func TestMissingProgramLeavesNoStuckSession(t *testing.T) {
 	if err := os.Symlink(shell, program); err != nil {
 		t.Fatal(err)
 	}
-	s.goesOn()
+	s.wants("good", "fine")
 }
 
-// A command that ignores SIGINT is killed, and its turn is a stopped one.
+// A command that ignores SIGINT is killed, and its turn ends as stopped.
 func TestStopOfADeafAgent(t *testing.T) {
 	t.Parallel()
 	for format, script := range map[exec.Format]string{
@@ -181,7 +98,7 @@ func TestStopOfADeafAgent(t *testing.T) {
 		t.Run(string(format), func(t *testing.T) {
 			t.Parallel()
 			a := newAgent(t, exec.Config{Command: moody(format, script), Format: format, Grace: 50 * time.Millisecond})
-			s := newBadSession(t, a, 0)
+			s := newConversation(t, a, 0)
 			said := false
 			end := s.says("be bad", func(e session.Event) {
 				if said || e.Type != string(agent.EventText) {
@@ -195,7 +112,7 @@ func TestStopOfADeafAgent(t *testing.T) {
 			if end.Status != session.StatusStopped || !strings.HasPrefix(end.Reply, "up") {
 				t.Errorf("it ended as %s (%s): %q", end.Status, end.Error, end.Reply)
 			}
-			s.goesOn()
+			s.wants("good", "fine")
 		})
 	}
 }
