@@ -1,6 +1,5 @@
-// Package agent is what Turnstile asks of an AI agent: run one turn, say what
-// happens on the way, stop when told to. The adapters are its subpackages; a Go
-// program can bring its own.
+// Package agent is the interface of an AI agent: run one turn, report what happens meanwhile, and
+// stop when asked. The adapters are its subpackages. A Go program can bring its own.
 package agent
 
 import (
@@ -13,23 +12,20 @@ import (
 
 // Agent runs turns. One Agent serves all sessions of a worker, concurrently.
 type Agent interface {
-	// Run runs one turn and returns when it has ended for good: nothing that
-	// it started may still be at work. When ctx is cancelled the agent is to
-	// stop soon and return; context.Cause tells why. What it had emitted until
-	// then is kept.
+	// Run runs one turn and returns when it has ended for good: nothing that it started may still
+	// be running. When ctx is cancelled the agent must stop soon and return; context.Cause is the
+	// reason. What it emitted before is kept.
 	//
-	// emit may be called from several goroutines, until Run returns. It does
-	// not block for long and does not retain the event.
+	// emit may be called from several goroutines until Run returns. It does not block for long and
+	// does not retain the event.
 	//
-	// An error is final, for agents have side effects, unless it is marked
-	// with Retryable.
+	// An error is final, because agents have side effects, unless Retryable marks it.
 	Run(ctx context.Context, turn Turn, emit func(Event)) (Result, error)
 }
 
-// Immediate is implemented by agents that have no start worth a phase of its
-// own and want no history. Their turns are claimed as running and without
-// Turn.History and Turn.State, which saves two round trips. An agent that keeps
-// state must not be Immediate.
+// Immediate is implemented by agents that start nothing and need no history. Their turns are
+// claimed as running, without Turn.History and Turn.State, which saves two round trips. An agent
+// that keeps state must not be Immediate.
 type Immediate interface{ Immediate() bool }
 
 // Turn is one run of an agent.
@@ -45,27 +41,26 @@ type Turn struct {
 	// History is the transcript before this turn, oldest first.
 	History []session.Entry `json:"history"`
 
-	// Note is a system note for the agent, to go before the text. Mostly empty.
+	// Note is a system note for the agent that goes before the text. It is mostly empty.
 	Note string `json:"note,omitempty"`
 
-	// Redelivered: an earlier turn for this message was cut off.
+	// Redelivered: an earlier turn for this message was interrupted.
 	Redelivered bool `json:"redelivered,omitempty"`
 
-	// Attempt counts from 1; failures that were retried raise it.
+	// Attempt counts from 1. Each retried failure raises it.
 	Attempt int `json:"attempt"`
 
-	// State is what the agent asked to keep with EventState in an earlier turn of the
-	// same session id, on whatever worker: the id of its own session, for example.
-	// Absent if it did not, and when the transcript is not the one any more that was
-	// then: another agent has written to it, a turn was undone or rolled back. What
-	// the agent knows is then in History.
+	// State is what the agent stored with EventState in an earlier turn of the same session id, on
+	// any worker: the id of its own session, for example. It is absent if the agent stored nothing,
+	// or if the transcript has changed since: another agent has written to it, or a turn was undone
+	// or rolled back. The agent then learns from History what was said.
 	State json.RawMessage `json:"state,omitempty"`
 
-	// Ask asks the user for a permission. Nil: nobody can be asked.
+	// Ask asks the user for a permission. It is nil if nobody can be asked.
 	Ask Ask `json:"-"`
 
-	// Steers are messages that arrive while the turn runs. Nil, unless the agent
-	// is Steerable. Never closed, and unbuffered: what is not received stays in
+	// Steers are messages that arrive while the turn runs. It is nil unless the agent is Steerable.
+	// It is never closed, and it is unbuffered: a message that the agent does not receive stays in
 	// the session's line.
 	Steers <-chan Steer `json:"-"`
 }
@@ -78,8 +73,8 @@ type Message struct {
 	Attachments []session.Attachment `json:"attachments,omitempty"`
 }
 
-// Text is what the agent is to read: the note, if any, then the messages' texts,
-// with a blank line between each.
+// Text is what the agent reads: the note, if there is one, then the messages' texts, with a blank
+// line between each.
 func (t Turn) Text() string {
 	var text string
 	if t.Note != "" {
@@ -94,15 +89,15 @@ func (t Turn) Text() string {
 	return text
 }
 
-// Result is how a turn ended well.
+// Result is the result of a turn that succeeded.
 type Result struct {
 	// Text is the reply. Empty: the reply is the text that was emitted after the
 	// last tool or accepted steer.
 	Text string
 }
 
-// Retryable marks an error as one after which the same turn may be tried again:
-// the agent could not start, or nothing had come out of it.
+// Retryable marks an error after which the same turn may be tried again: the agent could not start,
+// or the turn had not produced anything.
 func Retryable(err error) error {
 	if err == nil {
 		return nil

@@ -8,22 +8,21 @@ import (
 // Question asks the user whether the agent may do something.
 type Question struct {
 	CallID string          // of the tool, if it is one
-	Name   string          // the tool's name, or what is to be done in a few words
+	Name   string          // the tool's name, or a few words for the action
 	Text   string          // more about it, for a person; may be empty
-	Input  json.RawMessage // what the tool is to be called with; may be empty
+	Input  json.RawMessage // the arguments of the tool; may be empty
 
-	// CanRemember: the agent can be told to do the like without asking again.
+	// CanRemember: the agent can remember the decision for similar actions.
 	CanRemember bool
 }
 
-// Answer is what the user said.
+// Answer is the user's decision.
 type Answer struct {
 	Allowed  bool
-	Remember bool // and so for the like, as long as the agent lives
+	Remember bool // the decision holds for similar actions, as long as the agent lives
 }
 
-// Ask puts a question to the user, and returns with the answer, or when ctx ends
-// with its cause. Questions of one turn are asked one after the other. A turn that
-// waits for an answer goes on being its owner's, until its timeout. A question that
-// nobody answers in the worker's AskTimeout counts as denied.
+// Ask puts a question to the user and returns the decision, or ctx's cause when ctx ends. Questions
+// of one turn are asked one after the other. A turn that waits for a decision stays its owner's
+// until its timeout. A question that nobody decides within the worker's AskTimeout is denied.
 type Ask func(ctx context.Context, q Question) (Answer, error)

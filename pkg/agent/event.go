@@ -9,32 +9,32 @@ import (
 // EventType names what an agent did.
 type EventType string
 
-// The events of an agent. docs/events.md specifies their JSON form, which is
-// also what a jsonl agent writes to stdout.
+// The events of an agent. docs/events.md specifies their JSON form, which a jsonl agent writes to
+// stdout.
 const (
 	EventText      EventType = "text"       // a piece of the reply: Text
 	EventThought   EventType = "thought"    // a piece of its thinking: Text; shown, not kept
 	EventToolStart EventType = "tool_start" // Name, CallID, Input
 	EventToolEnd   EventType = "tool_end"   // CallID, Output or Error
 
-	// EventTitle proposes a title for the session: Text, one line. It never
-	// overwrites one that a user set.
+	// EventTitle proposes a title for the session: Text, one line. It does not replace a title that
+	// a user set.
 	EventTitle EventType = "title"
 
-	// EventUsage tells what was used since the last one: Usage. A turn's are added
-	// up, and kept with its last entry.
+	// EventUsage reports the usage since the previous EventUsage: Usage. The sum of a turn's is
+	// stored with its last entry.
 	EventUsage EventType = "usage"
 
-	// EventNotice is something that the user should know and that is no part of the
-	// reply: Text; shown, not kept.
+	// EventNotice informs the user of something that is not part of the reply: Text; shown, not
+	// kept.
 	EventNotice EventType = "notice"
 
-	// EventRaw is what an agent said in its own protocol and no other event is for:
-	// Name is its type there, Data the whole. Shown to programs, not kept.
+	// EventRaw is an event of the agent's own protocol for which there is no other event: Name is
+	// its type there, Data all of it. Programs see it; it is not kept.
 	EventRaw EventType = "raw"
 
-	// EventState asks to keep Data for the session's next turns, see Turn.State. It
-	// replaces what was kept, and is not shown.
+	// EventState stores Data for the session's next turns, see Turn.State. It replaces what was
+	// stored before and is not shown.
 	EventState EventType = "state"
 )
 

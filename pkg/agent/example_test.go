@@ -11,7 +11,7 @@ import (
 	"turnstile/pkg/session"
 )
 
-// upper replies with what it was told, in capitals.
+// upper replies with the turn's text in capitals.
 type upper struct{}
 
 func (upper) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)) (agent.Result, error) {
@@ -70,7 +70,7 @@ func ExampleRecap() {
 	// [End of what was said before. What follows is new.]
 }
 
-// counter is a warm agent: it remembers what it was asked.
+// counter is a warm agent: it counts its turns.
 type counter struct{ asked int }
 
 func (c *counter) Warm(context.Context, agent.Turn) (agent.Warm, error) { return c, nil }
@@ -89,7 +89,7 @@ func ExampleRunOnce() {
 	// question 1 <nil>
 }
 
-// An agent receives a steer where it can take a message in, and accepts it.
+// An agent receives a steer when it can take a message in, and accepts it.
 func ExampleNewSteer() {
 	steers := make(chan agent.Steer, 1)
 	steers <- agent.NewSteer(agent.Message{Text: "in French, please"}, func() { fmt.Println("accepted") })

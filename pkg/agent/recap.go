@@ -11,9 +11,9 @@ import (
 // recapTool is how much of a tool's input and output a recap repeats, in bytes.
 const recapTool = 300
 
-// Recap is a transcript in words, for an agent that cannot be given one in any
-// other way: it is to go before the turn's text. At most limit bytes of the
-// newest entries are in it. It is empty if there is no history.
+// Recap is a transcript as text, for an agent that can receive history in no other way. It goes
+// before the turn's text. It has the newest entries, in at most limit bytes, and is empty if there
+// is no history.
 func Recap(history []session.Entry, limit int) string {
 	var parts []string
 	size, whole := 0, true
@@ -63,12 +63,12 @@ func recapEntry(e session.Entry) string {
 		text = e.Text
 	}
 	if e.Interrupted {
-		text += " [cut off here]"
+		text += " [truncated here]"
 	}
 	return text
 }
 
-// cut shortens a text to so many bytes, at a character's end.
+// cut shortens a text to most bytes, at the end of a character.
 func cut(text string, most int) string {
 	if len(text) <= most {
 		return text

@@ -30,7 +30,7 @@ Assistant used the tool ls({"a":1}): "x"
 
 Assistant used the tool cat(), which failed: ` + strings.Repeat("ä", recapTool/2) + `...
 
-Assistant used the tool make(), which did not finish [cut off here]
+Assistant used the tool make(), which did not finish [truncated here]
 
 [an entry]
 

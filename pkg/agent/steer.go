@@ -8,19 +8,16 @@ type Steerable interface{ Steerable() bool }
 
 // Steer is a message that arrived while a turn runs and may join it.
 //
-// An agent receives from Turn.Steers when it comes to a boundary where it can
-// take a message in, between two tools for example, and calls Accept when it
-// has. It need not receive at all. What it received and had not accepted when
-// Run returns goes back into the session's line, as what it never received
-// stays there, and becomes a turn of its own: nothing is lost.
+// An agent receives from Turn.Steers where it can take a message in, between two tools for example,
+// and then calls Accept. It need not receive at all. A message that it has not accepted when Run
+// returns goes back into the session's line and becomes a turn of its own, so none is lost.
 type Steer struct {
 	Message Message
 	accept  func()
 }
 
-// NewSteer is for whoever hands out steers. accept may be nil. It is called at
-// most once, from any goroutine of the agent, and as emit does not block for
-// long.
+// NewSteer makes a Steer for a caller that fills Turn.Steers. accept may be nil. It is called at
+// most once, from any goroutine of the agent. It must not block for long.
 func NewSteer(m Message, accept func()) Steer {
 	if accept != nil {
 		accept = sync.OnceFunc(accept)
@@ -28,10 +25,9 @@ func NewSteer(m Message, accept func()) Steer {
 	return Steer{m, accept}
 }
 
-// Accept says that the agent has the message. From then on it belongs to the
-// turn: it ends as the turn's own messages do, and at this point, after what
-// was emitted so far, its text is an entry of the transcript. It must be called
-// before Run returns. Calling it again does nothing.
+// Accept says that the agent has the message. The message then belongs to the turn and shares its
+// outcome. Its text becomes an entry of the transcript at this point, after what was emitted so
+// far. Accept must be called before Run returns. Calling it again does nothing.
 func (s Steer) Accept() {
 	if s.accept != nil {
 		s.accept()

@@ -20,7 +20,7 @@ func TestSteerIsAcceptedOnce(t *testing.T) {
 	NewSteer(Message{}, nil).Accept()
 }
 
-// Adapters hand the turn on as JSON.
+// Adapters encode the turn as JSON.
 func TestSteersAreNoPartOfTheTurnsJSON(t *testing.T) {
 	t.Parallel()
 	data, err := json.Marshal(Turn{Steers: make(chan Steer)})

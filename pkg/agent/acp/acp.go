@@ -16,14 +16,14 @@ import (
 	"turnstile/pkg/agent"
 )
 
-// Permissions is what an agent is answered that asks for permission.
+// Permissions is how an agent's requests for permission are decided.
 type Permissions string
 
 // The policies.
 const (
-	Allow   Permissions = "allow" // yes, once each time
-	Deny    Permissions = "deny"  // no
-	AskUser Permissions = "ask"   // what the user says; no, where nobody can be asked
+	Allow   Permissions = "allow" // allow, once each time
+	Deny    Permissions = "deny"  // deny
+	AskUser Permissions = "ask"   // the user decides; deny where nobody can be asked
 )
 
 // Defaults of Config.
@@ -32,48 +32,47 @@ const (
 	DefaultStart = time.Minute
 )
 
-// Config says what to run, and what it may ask for.
+// Config says what to run, and what the agent may request.
 type Config struct {
-	// Command is the agent and its arguments. No shell is involved. A program without
-	// a slash is looked up in PATH whenever one is started.
+	// Command is the agent and its arguments. No shell is involved. A program without a slash is
+	// looked up in PATH at every start.
 	Command []string
 
-	// Env names further environment variables of this program that the agent gets.
-	// A name that ends in * stands for all that begin so. REDIS_URL and names that
-	// begin with TURNSTILE_ cannot be passed on.
+	// Env names further environment variables of this program that the agent gets. A name that ends
+	// in * stands for all names with that beginning. REDIS_URL and names that begin with TURNSTILE_
+	// cannot be passed on.
 	Env []string
 
-	// Grace is how long an agent may take to answer session/cancel, or to end when it
-	// is closed, before it is killed. Zero: DefaultGrace. Negative: it is killed at
-	// once.
+	// Grace is how long an agent may take to respond to session/cancel, or to end when it is
+	// closed, before it is killed. Zero: DefaultGrace. Negative: it is killed at once.
 	Grace time.Duration
 
 	// Permissions defaults to AskUser.
 	Permissions Permissions
 
-	// Workspace is the directory below which each session has one of its own, made
-	// when it is needed. Empty: all work in this program's.
+	// Workspace is the directory in which each session gets one of its own, made when it is needed.
+	// Empty: all sessions work in this program's directory.
 	Workspace string
 
 	// WorkspaceGroup may write to directories of that group on the way to the workspace:
-	// Kubernetes' fsGroup. Without it they are to be writable for their owner only, who is
-	// root or this process's user, or to have the sticky bit. See docs/operations.md.
+	// Kubernetes' fsGroup. Without it, only the owner may write to them, who must be root or this
+	// process's user, or they must have the sticky bit. See docs/operations.md.
 	WorkspaceGroup *int
 
-	// Files: the agent may have Turnstile read and write files in the session's
-	// directory. Needs Workspace.
+	// Files: the agent may use Turnstile to read and write files in the session's directory. Needs
+	// Workspace.
 	Files bool
 
-	// Terminal: the agent may have Turnstile run commands, in the session's directory.
-	// Needs Workspace.
+	// Terminal: the agent may use Turnstile to run commands in the session's directory. Needs
+	// Workspace.
 	Terminal bool
 
-	// Start is how long an agent may take to start, and then for each step until it has
-	// a session open. Defaults to DefaultStart.
+	// Start is how long an agent may take to start, and then for each step until it has a session
+	// open. Defaults to DefaultStart.
 	Start time.Duration
 
-	// Logger gets the agent's stderr, and what it says that is no part of the
-	// protocol, at debug. Defaults to slog.Default().
+	// Logger logs the agent's stderr, and lines that are not of the protocol, at debug. Defaults to
+	// slog.Default().
 	Logger *slog.Logger
 }
 
@@ -111,7 +110,7 @@ func New(config Config) (*Agent, error) {
 		return nil, fmt.Errorf("acp agent: unknown permissions %q: use %s, %s or %s", config.Permissions, Allow, Deny, AskUser)
 	}
 	if config.Workspace == "" && (config.Files || config.Terminal) {
-		return nil, errors.New("acp agent: files and terminals need a workspace, for nothing else would confine them")
+		return nil, errors.New("acp agent: files and terminals need a workspace, which confines them")
 	}
 	if config.Workspace != "" {
 		abs, err := filepath.Abs(config.Workspace)
@@ -142,16 +141,16 @@ func New(config Config) (*Agent, error) {
 	return &Agent{config, env, signature(config)}, nil
 }
 
-// signature has what a process was started with and told.
+// signature has what a process is started with.
 func signature(c Config) string {
 	data, err := json.Marshal([]any{"acp", c.Command, c.Env, c.Workspace, c.Permissions, c.Files, c.Terminal, c.Grace})
 	if err != nil {
-		panic(err) // plain strings and numbers
+		panic(err) // strings and numbers can be encoded
 	}
 	return string(data)
 }
 
-// Signature changes with everything that makes another agent of it.
+// Signature changes with everything that needs another process.
 func (a *Agent) Signature() string { return a.signature }
 
 // Run runs a turn with a process of its own. A worker uses Warm.
@@ -159,9 +158,8 @@ func (a *Agent) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)
 	return agent.RunOnce(ctx, a, turn, emit)
 }
 
-// Check reports whether the agent's program is there now. A program that is missing
-// when a turn starts fails that turn, retryably; a worker asks at its start, where
-// somebody is looking.
+// Check reports whether the agent's program can be found now. A program that is missing when a turn
+// starts fails that turn retryably. A worker checks at its start, when an operator sees the error.
 func (a *Agent) Check() error {
 	_, err := osexec.LookPath(a.config.Command[0])
 	return err

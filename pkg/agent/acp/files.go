@@ -19,13 +19,13 @@ const (
 	// maxFile is how many bytes of a file are read or written at once.
 	maxFile = 4 << 20
 
-	// maxPassed is how many bytes before the first wanted line a read may pass over. A
-	// sparse file has as many as it likes, and none of them on the disk.
+	// maxPassed is how many bytes a read may skip before the first wanted line. A sparse file can
+	// have any number of them and use no disk.
 	maxPassed = 64 << 20
 )
 
-// openFile opens a plain file of the root. os.Root sees to it that no link leads out of
-// it. A pipe or a device is none, and is not waited for.
+// openFile opens a regular file of the root. os.Root keeps links from leading out of it. A pipe or
+// a device is an error, and opening one does not block.
 func openFile(root *os.Root, rel string, flags int) (*os.File, fs.FileInfo, error) {
 	f, err := root.OpenFile(rel, flags|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -33,7 +33,7 @@ func openFile(root *os.Root, rel string, flags int) (*os.File, fs.FileInfo, erro
 	}
 	info, err := f.Stat()
 	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%.200q is no plain file", rel)
+		err = fmt.Errorf("%.200q is not a regular file", rel)
 	}
 	if err != nil {
 		_ = f.Close()
@@ -42,7 +42,7 @@ func openFile(root *os.Root, rel string, flags int) (*os.File, fs.FileInfo, erro
 	return f, info, nil
 }
 
-// openRoot opens dir, and answers the path as one below it.
+// openRoot opens dir, and returns path relative to it.
 func openRoot(dir, path string) (*os.Root, string, error) {
 	rel, err := inside(dir, path)
 	if err != nil {
@@ -75,14 +75,13 @@ func readFile(ctx context.Context, dir string, p acpsdk.ReadTextFileRequest) (an
 		return nil, fmt.Errorf("%.200q: %w", p.Path, err)
 	}
 	if !utf8.ValidString(text) {
-		return nil, fmt.Errorf("%.200q is no text in UTF-8", p.Path)
+		return nil, fmt.Errorf("%.200q is not UTF-8 text", p.Path)
 	}
 	return acpsdk.ReadTextFileResponse{Content: text}, nil
 }
 
-// lines reads so many lines, beginning with the one of that number; most below 0: all.
-// It passes over maxPassed bytes before them and returns maxFile at most, however long
-// the file is.
+// lines reads most lines from line first on; all of them if most is below 0. It skips at most
+// maxPassed bytes before them and returns at most maxFile, whatever the file's size.
 func lines(ctx context.Context, r io.Reader, first, most int) (string, error) {
 	var text strings.Builder
 	passed := 0
@@ -115,7 +114,7 @@ func lines(ctx context.Context, r io.Reader, first, most int) (string, error) {
 	return text.String(), nil
 }
 
-// requestError is an error as the agent is told of it.
+// requestError is an error as the agent receives it.
 func requestError(err error) *acpsdk.RequestError {
 	code := codeInternal
 	var r refusal

@@ -194,7 +194,7 @@ func TestAWriteShowsNobodyWhatTheFileHides(t *testing.T) {
 	}
 }
 
-// Nothing that is no plain file is waited for, not even a pipe that has a writer who
+// Nothing that is not a regular file is waited for, not even a pipe that has a writer who
 // says nothing, or a reader.
 func TestPipesInTheWorkspace(t *testing.T) {
 	t.Parallel()
@@ -207,9 +207,9 @@ func TestPipesInTheWorkspace(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	_, err = readFile(ctx, dir, acpsdk.ReadTextFileRequest{Path: "pipe"})
-	failed(t, err, false, "is no plain file")
+	failed(t, err, false, "is not a regular file")
 	_, err = writeFile(dir, acpsdk.WriteTextFileRequest{Path: "pipe", Content: "x"})
-	failed(t, err, false, "is no plain file")
+	failed(t, err, false, "is not a regular file")
 }
 
 // Requests for files are served one at a time, since each may need much memory.

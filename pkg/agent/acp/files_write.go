@@ -12,11 +12,10 @@ import (
 	acpsdk "github.com/coder/acp-go-sdk"
 )
 
-// writeFile replaces a file, or makes it, and the directories that it lies in.
+// writeFile replaces or creates a file, and creates the directories above it.
 //
-// It never writes into a file that is there: under another hard link that may lie
-// outside dir. Refusing those that have one is not enough, since links come and go
-// between the look and the write.
+// It never writes into an existing file, which may have another hard link outside dir. Refusing
+// files with such a link is not enough, because links come and go between the check and the write.
 func writeFile(dir string, p acpsdk.WriteTextFileRequest) (any, error) {
 	if len(p.Content) > maxFile {
 		return nil, fmt.Errorf("%.200q: more than %d MiB cannot be written", p.Path, maxFile>>20)
@@ -45,8 +44,8 @@ func writeFile(dir string, p acpsdk.WriteTextFileRequest) (any, error) {
 	return acpsdk.WriteTextFileResponse{}, nil
 }
 
-// writable looks at a file that is there: a plain one, which may be written, and has no
-// other link.
+// writable checks an existing file: it must be a regular one that may be written and has no other
+// link.
 func writable(root *os.Root, rel string) (fs.FileInfo, error) {
 	f, info, err := openFile(root, rel, os.O_WRONLY)
 	if err != nil {
@@ -59,7 +58,7 @@ func writable(root *os.Root, rel string) (fs.FileInfo, error) {
 	return info, nil
 }
 
-// linked is where a symbolic link at rel leads; rel itself if none is there.
+// linked is the target of a symbolic link at rel, or rel itself if there is none.
 func linked(root *os.Root, dir, rel string) (string, error) {
 	info, err := root.Lstat(rel)
 	if err != nil || info.Mode()&fs.ModeSymlink == 0 {
@@ -72,13 +71,12 @@ func linked(root *os.Root, dir, rel string) (string, error) {
 	return inside(dir, path)
 }
 
-// replace puts a new file at rel, with the owner and the permissions of the old one, if
-// there was one.
+// replace puts a new file at rel. If there was an old one, it keeps the owner and the permissions.
 func replace(root *os.Root, rel, content string, old fs.FileInfo) (err error) {
 	fresh := filepath.Join(filepath.Dir(rel), ".turnstile-"+rand.Text())
 	perm := fs.FileMode(0o644)
 	if old != nil {
-		perm = 0o600 // until it has the old one's, which may hide it from others
+		perm = 0o600 // until it has the old file's, which may hide it from others
 	}
 	f, err := root.OpenFile(fresh, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
 	if err != nil {

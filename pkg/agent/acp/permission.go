@@ -22,8 +22,8 @@ func cancelled() acpsdk.RequestPermissionResponse {
 	return acpsdk.RequestPermissionResponse{Outcome: acpsdk.NewRequestPermissionOutcomeCancelled()}
 }
 
-// permission answers by the policy. The agent's options may be any: only their kinds
-// count, and where none fits, the answer is that the question was cancelled.
+// permission decides by the policy. Only the kinds of the agent's options count. If none fits, the
+// response is that the question was cancelled.
 func (t *turn) permission(ctx context.Context, p permissionRequest) acpsdk.RequestPermissionResponse {
 	config := t.process.agent.config
 	name := p.Tool.ToolKind
@@ -62,7 +62,7 @@ func (t *turn) permission(ctx context.Context, p permissionRequest) acpsdk.Reque
 	return acpsdk.RequestPermissionResponse{Outcome: acpsdk.NewRequestPermissionOutcomeSelected(option)}
 }
 
-// askUser puts the question to the user. False: nobody wants to know any more.
+// askUser puts the question to the user. It returns false if the question was withdrawn.
 func (t *turn) askUser(ctx context.Context, name string, p permissionRequest) (agent.Answer, bool) {
 	if t.ask == nil {
 		t.notice("The agent asked for a permission and nobody could be asked, so it was denied: " + name)
@@ -95,8 +95,8 @@ func (t *turn) notice(text string) {
 	t.locked(func() { t.say(agent.Event{Type: agent.EventNotice, Text: text}) })
 }
 
-// choose picks the option that says what the user did. What is to hold once is never
-// taken for what is to hold for ever, unless an agent has nothing else to allow.
+// choose picks the option for the user's decision. A decision for once never picks an option that
+// holds for ever, unless the agent offers no other way to allow.
 func choose(options []acpsdk.PermissionOption, answer agent.Answer) (acpsdk.PermissionOptionId, bool) {
 	once, always := acpsdk.PermissionOptionKindRejectOnce, acpsdk.PermissionOptionKindRejectAlways
 	if answer.Allowed {

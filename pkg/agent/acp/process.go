@@ -19,7 +19,7 @@ import (
 	"turnstile/pkg/agent"
 )
 
-// process is an agent's process, and the connection with it.
+// process is an agent's process and the connection to it.
 type process struct {
 	*command.Command
 	*conn
@@ -28,12 +28,12 @@ type process struct {
 	reader sync.WaitGroup
 
 	can   abilities
-	name  string   // of the agent, by its own words; may be empty
-	login []string // how it can be logged in, by its own words
+	name  string   // the agent's own name; may be empty
+	login []string // how to log in, in the agent's own words
 }
 
-// abilities are what an agent says that it can. It may say so with any value but null
-// and false.
+// abilities are the capabilities that an agent announces. Any value but null and false announces
+// one.
 type abilities struct {
 	load, resume, close bool
 }
@@ -56,12 +56,12 @@ func yes(value json.RawMessage) bool {
 	return value != nil && string(value) != "null" && string(value) != "false"
 }
 
-// start starts the agent in dir. What it says by itself is for peer.
+// start starts the agent in dir. Its requests and notifications go to peer.
 func (a *Agent) start(ctx context.Context, session, dir string, peer peer, logger *slog.Logger) (*process, error) {
 	lease, _ := agent.LeaseFrom(ctx)
 	c, err := command.Start(command.Spec{
 		Argv: a.config.Command, Dir: dir, Env: a.env.ForSession(os.Environ(), session), Lease: lease, Logger: logger,
-		Socket: true, // it lives between turns, and takes every line for its user's
+		Socket: true, // it lives between turns, and would read a stray line as its user's
 	})
 	if err != nil {
 		return nil, err
@@ -73,13 +73,11 @@ func (a *Agent) start(ctx context.Context, session, dir string, peer peer, logge
 	return p, nil
 }
 
-// gone waits for the end of the process and of all that it had to say.
-//
-// The error is how it ended.
+// gone waits until the process has ended and all its output is read. The error is how it ended.
 func (p *process) gone() error {
 	s := p.Wait()
 	p.reader.Wait()
-	p.end() // what is answered from now on is not sent, and begins no writer
+	p.end() // responses from now on are not sent, and start no writer
 	p.writer.Wait()
 	p.CloseOutput()
 	if err := command.Unfit(s); err != nil {
@@ -91,7 +89,7 @@ func (p *process) gone() error {
 	return p.WithStderr("exit status 0")
 }
 
-// ended reports whether there is nobody any more who could answer.
+// ended reports whether the agent cannot respond any more.
 func (p *process) ended() bool {
 	select {
 	case <-p.closed:
@@ -105,12 +103,12 @@ func (p *process) ended() bool {
 // exitTime is how long a process whose output has ended may take to end by itself.
 const exitTime = time.Second
 
-// died is why the agent cannot go on, when its process or its output has ended.
+// died is why the agent ended, after its process or its output has.
 func (p *process) died(ctx context.Context) error {
 	select {
 	case <-p.closed:
 		if p.cause == nil {
-			// It is mostly about to exit, and its exit code tells more than a signal.
+			// It is mostly about to exit, and its exit code says more than a signal.
 			select {
 			case <-p.Done():
 			case <-ctx.Done():
@@ -126,7 +124,7 @@ func (p *process) died(ctx context.Context) error {
 	return status
 }
 
-// quit ends the process within the grace, and at once when the session is lost: its next
+// quit ends the process within the grace, or at once when the session is lost, because its next
 // owner does not wait. The error is how it ended.
 func (p *process) quit(ctx context.Context) error {
 	defer context.AfterFunc(ctx, func() { p.End(ctx, p.agent.config.Grace) })()
@@ -136,15 +134,15 @@ func (p *process) quit(ctx context.Context) error {
 
 var errNoAnswer = errors.New("no answer")
 
-// call sends a request and waits for its answer: no longer than Config.Start.
+// call sends a request and waits for its response, no longer than Config.Start.
 func (p *process) call(ctx context.Context, method string, params, result any) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, p.agent.config.Start, errNoAnswer)
 	defer cancel()
 	return p.callFor(ctx, method, params, result)
 }
 
-// callFor is call for as long as ctx lasts. The error is a *acpsdk.RequestError if the
-// agent answered with one.
+// callFor is call for as long as ctx lasts. The error is a *acpsdk.RequestError if that was the
+// agent's response.
 func (p *process) callFor(ctx context.Context, method string, params, result any) error {
 	answers := make(chan answer, 1)
 	p.request(method, params, func(a answer) { answers <- a })
@@ -201,7 +199,7 @@ func (p *process) initialize(ctx context.Context) error {
 	return nil
 }
 
-// refused is the error of a call that has to succeed before there can be a turn.
+// refused is the error of a call that must succeed before the first turn.
 func (p *process) refused(method string, err error) error {
 	var answered *acpsdk.RequestError
 	switch {
@@ -217,7 +215,7 @@ func (p *process) refused(method string, err error) error {
 	return agent.Retryable(fmt.Errorf("the agent could not start: %s: %w", method, said(answered)))
 }
 
-// Codes of JSON-RPC's errors, and of the protocol's.
+// Error codes of JSON-RPC and of the protocol.
 const (
 	codeAuthRequired  = -32000
 	codeNotFound      = -32002
@@ -227,7 +225,7 @@ const (
 	codeInternal      = -32603
 )
 
-// said is an agent's error in words: some put what happened into the details only.
+// said is an agent's error as text. Some agents explain it only in the details.
 func said(err *acpsdk.RequestError) error {
 	text := err.Message
 	var details string
@@ -250,8 +248,7 @@ func said(err *acpsdk.RequestError) error {
 	return fmt.Errorf("%s (code %d)", text, err.Code)
 }
 
-// shut ends the process within the grace: it is told by the end of its stdin, then
-// interrupted, then killed.
+// shut ends the process within the grace: it closes its stdin, then interrupts, then kills it.
 func (p *process) shut(grace time.Duration) {
 	p.end()
 	if grace > 0 {
@@ -262,5 +259,5 @@ func (p *process) shut(grace time.Duration) {
 		}
 	}
 	p.Interrupt(grace * 3 / 4)
-	_ = p.gone() // nobody asks any more
+	_ = p.gone() // nobody waits for the error
 }

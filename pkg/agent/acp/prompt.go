@@ -9,7 +9,7 @@ import (
 	"turnstile/pkg/session"
 )
 
-// prompt is a turn as the agent is given it: one text, and links to what was attached.
+// prompt is a turn as session/prompt takes it: one text, and links to the attachments.
 func (w *warm) prompt(at agent.Turn) []acpsdk.ContentBlock {
 	text := at.Text()
 	if w.state.Recap {

@@ -12,11 +12,11 @@ import (
 	"turnstile/internal/process/command"
 )
 
-// maxRequests is how many requests of an agent are answered at a time.
+// maxRequests is how many requests of an agent are served at a time.
 const maxRequests = 64
 
-// requests are those of the agent in a turn, each on a goroutine of its own: one that
-// waits for the user holds up no other.
+// requests are the agent's requests in a turn. Each has its own goroutine: one that waits for the
+// user blocks no other.
 type requests struct {
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -24,18 +24,18 @@ type requests struct {
 	open   map[string]context.CancelFunc // by id
 	over   bool
 	served sync.WaitGroup
-	asking chan struct{} // holds one, while a question is put to the user
-	filing chan struct{} // holds one, while a file is read or written
+	asking chan struct{} // has one element while a question is put to the user
+	filing chan struct{} // has one element while a file is read or written
 }
 
-// begin prepares for requests. They outlive ctx a little: the agent is to be told first
-// that the turn is cancelled.
+// begin prepares for requests. They outlive ctx a little, because the agent must first learn that
+// the turn is cancelled.
 func (r *requests) begin(ctx context.Context) {
 	r.ctx, r.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	r.open, r.asking, r.filing = map[string]context.CancelFunc{}, make(chan struct{}, 1), make(chan struct{}, 1)
 }
 
-// end cancels what is still asked, and waits until all is answered.
+// end cancels the open requests, and waits until all have a response.
 func (r *requests) end() {
 	r.mu.Lock()
 	r.over = true
@@ -44,8 +44,8 @@ func (r *requests) end() {
 	r.served.Wait()
 }
 
-// serve runs f on a goroutine, until the turn ends or the request is withdrawn. False:
-// that is not possible any more.
+// serve runs f on a goroutine until the turn ends or the request is withdrawn. It returns false if
+// that is too late.
 func (r *requests) serve(id string, f func(ctx context.Context)) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -64,7 +64,7 @@ func (r *requests) serve(id string, f func(ctx context.Context)) bool {
 	return true
 }
 
-// withdraw is the agent's $/cancel_request.
+// withdraw handles the agent's $/cancel_request.
 func (r *requests) withdraw(params json.RawMessage) {
 	var p struct {
 		ID json.RawMessage `json:"requestId"`
@@ -100,7 +100,7 @@ func (t *turn) asked(id json.RawMessage, method string, params json.RawMessage) 
 	}
 }
 
-// answer does what the agent asks for.
+// answer carries out a request.
 func (t *turn) answer(ctx context.Context, method string, params json.RawMessage) (any, *acpsdk.RequestError) {
 	config := t.process.agent.config
 	switch {
@@ -125,8 +125,8 @@ func (t *turn) answer(ctx context.Context, method string, params json.RawMessage
 	return nil, acpsdk.NewMethodNotFound(method)
 }
 
-// file does something with a file, one at a time: each may take tens of MiB of memory
-// until the agent has its answer.
+// file reads or writes a file, one at a time: each may take tens of MiB of memory until the agent
+// has its response.
 func (t *turn) file(ctx context.Context, do func() (any, error)) (any, error) {
 	select {
 	case t.filing <- struct{}{}:
@@ -137,8 +137,7 @@ func (t *turn) file(ctx context.Context, do func() (any, error)) (any, error) {
 	}
 }
 
-// answerTo is what f answers to a request with these parameters. Its errors are the
-// agent's to deal with.
+// answerTo is f's response to a request with these parameters. Its errors go to the agent.
 func answerTo[P any](params json.RawMessage, f func(P) (any, error)) (any, *acpsdk.RequestError) {
 	var p P
 	if err := json.Unmarshal(params, &p); err != nil {
@@ -151,7 +150,7 @@ func answerTo[P any](params json.RawMessage, f func(P) (any, error)) (any, *acps
 	return result, nil
 }
 
-// refusal is an error with a code of its own for the agent.
+// refusal is an error with a code for the agent.
 type refusal struct {
 	code int
 	why  string

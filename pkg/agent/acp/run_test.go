@@ -59,7 +59,7 @@ usage {Model: InputTokens:0 CachedTokens:0 OutputTokens:0 CostUSD:0.25 ContextTo
 usage {Model: InputTokens:0 CachedTokens:0 OutputTokens:0 CostUSD:0.75 ContextTokens:20 ContextLimit:100}
 text two
 usage {Model: InputTokens:105 CachedTokens:100 OutputTokens:9 CostUSD:0 ContextTokens:0 ContextLimit:0}
-notice The reply was cut off: the model may write no more tokens at once.
+notice The reply was truncated: it reached the limit of its length.
 tool_end e null`
 	if got := h.story(); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
@@ -128,7 +128,7 @@ func TestEndings(t *testing.T) {
 		{"end max_tokens", false, "the agent ended without a word"},
 		{"text a\nend max_turn_requests", false, "as many requests"},
 		{"text a\nend refusal", false, "refuses"},
-		{"text a\nend cancelled", false, "nobody had told it to"},
+		{"text a\nend cancelled", false, "without a request"},
 		{"text a\nend of_days", false, "of_days"},
 		{`text a` + "\n" + `result "odd"`, false, "makes no sense"},
 		{`error {"code":-32000,"message":"no"}`, false, "log it in first (Log in with X)"},

@@ -24,7 +24,7 @@ import (
 const (
 	maxTerminals   = 16      // of a turn, at a time
 	maxScreen      = 4 << 20 // bytes of output that one keeps at most
-	standardScreen = 1 << 20 // if the agent does not say
+	standardScreen = 1 << 20 // if the agent does not set a limit
 )
 
 // terminals are the commands that the agent has started in a turn.
@@ -35,10 +35,10 @@ type terminals struct {
 	over bool
 }
 
-// terminal is one command, of which the end of its output is kept.
+// terminal is one command and the end of its output.
 type terminal struct {
 	*command.Command
-	ended chan struct{} // when it is gone, and all that it wrote was taken
+	ended chan struct{} // closed when it is gone and all its output is read
 
 	mu     sync.Mutex
 	limit  int
@@ -47,8 +47,8 @@ type terminal struct {
 	status guardian.Status // written before ended is closed
 }
 
-// bothOutputs runs a command with one output for both of its own. The shell gets no
-// text of the agent's to read.
+// bothOutputs runs a command with its stdout and stderr in one. The shell parses nothing that comes
+// from the agent.
 var bothOutputs = []string{"/bin/sh", "-c", `exec "$0" "$@" 2>&1`}
 
 func (t *turn) createTerminal(p acpsdk.CreateTerminalRequest) (any, error) {
@@ -95,7 +95,7 @@ func (t *turn) createTerminal(p acpsdk.CreateTerminalRequest) (any, error) {
 	}, limit)
 }
 
-// directoryInside is a directory of the agent's as one below dir, which no link leaves.
+// directoryInside is an agent's directory as a path in dir. No link may lead out of it.
 func directoryInside(dir, path string) (string, error) {
 	rel, err := inside(dir, path)
 	if err != nil {
@@ -111,7 +111,7 @@ func directoryInside(dir, path string) (string, error) {
 		return "", err
 	}
 	if !info.IsDir() {
-		return "", fmt.Errorf("%.200q is no directory", path)
+		return "", fmt.Errorf("%.200q is not a directory", path)
 	}
 	return filepath.Join(dir, rel), nil
 }
@@ -126,7 +126,7 @@ func (s *terminals) start(spec command.Spec, limit int) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	_ = c.Stdin.Close() // nobody types
+	_ = c.Stdin.Close() // nothing is typed
 	t := &terminal{Command: c, limit: limit, ended: make(chan struct{})}
 	s.last++
 	id := "terminal-" + strconv.Itoa(s.last)
@@ -163,7 +163,7 @@ func (s *terminals) end() {
 	}
 }
 
-// do is everything that can be done with a terminal once there is one.
+// do carries out a request for a terminal that exists.
 func (s *terminals) do(ctx context.Context, method, id string) (any, error) {
 	s.mu.Lock()
 	t := s.all[id]
@@ -197,18 +197,18 @@ func (s *terminals) do(ctx context.Context, method, id string) (any, error) {
 	return nil, refuse(codeNoMethod, "there is no method %.100q", method)
 }
 
-// Write takes what the command writes.
+// Write takes the command's output.
 func (t *terminal) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.screen = append(t.screen, p...)
-	if len(t.screen) > 2*t.limit+4096 { // not with every byte
+	if len(t.screen) > 2*t.limit+4096 { // trimming at every byte would be slow
 		t.trim()
 	}
 	return len(p), nil
 }
 
-// trim leaves the end of the output. t.mu is held.
+// trim keeps the end of the output. t.mu is held.
 func (t *terminal) trim() {
 	if over := len(t.screen) - t.limit; over > 0 {
 		t.cut = true
@@ -236,8 +236,8 @@ func (t *terminal) output() acpsdk.TerminalOutputResponse {
 	return response
 }
 
-// exit is how the command ended. One that could not be started has a shell's code for
-// that: never that of a success.
+// exit is how the command ended. For one that could not be started it is the code that a shell
+// uses, never that of a success.
 func (t *terminal) exit() acpsdk.TerminalExitStatus {
 	code, signal := t.status.Code, t.status.Signal
 	switch {

@@ -10,8 +10,8 @@ import (
 	"turnstile/pkg/agent"
 )
 
-// toolUpdate is what an agent tells of a tool: of a new one, of one at work, and of
-// one that it wants a permission for. What is missing has not changed.
+// toolUpdate is what an agent reports of a tool: of a new one, of a running one, and of one that
+// needs a permission. A missing field has not changed.
 type toolUpdate struct {
 	ID        string          `json:"toolCallId"`
 	Title     *string         `json:"title"`
@@ -22,28 +22,27 @@ type toolUpdate struct {
 	Content   json.RawMessage `json:"content"`
 }
 
-// tool is one that has not ended.
+// tool is a tool that has not ended.
 type tool struct {
 	id, name        string
 	input           json.RawMessage
 	output, content json.RawMessage
 	started         bool
-	status          string // the last that the agent told
-	refused         string // why it may not run; empty: nobody has said so
+	status          string // the last that the agent reported
+	refused         string // why it may not run; empty: nobody has denied it
 }
 
 // tools are those of a turn.
 //
-// Agents announce a tool as pending, and mostly know only later what it is called and
-// called with. Such a start is held back until there is news of the tool, or until
-// something is said that must come after it.
+// Agents announce a tool as pending, and mostly know its name and arguments only later. Such a
+// start is held until there is an update of the tool, or until an event must come after it.
 type tools struct {
 	emit func(agent.Event)
 	open []*tool // in the order of their announcements
 	done map[string]bool
 }
 
-// update takes what the agent tells of a tool.
+// update takes an agent's report of a tool.
 func (s *tools) update(u toolUpdate) {
 	if s.done[u.ID] {
 		return
@@ -83,8 +82,8 @@ func (s *tools) update(u toolUpdate) {
 	}
 }
 
-// again is told of a new tool. Some models count their calls from 0 in each answer, so its
-// id may be that of one that has ended.
+// again registers a new tool. Some models count their calls from 0 in each response, so its id may
+// be that of one that has ended.
 func (s *tools) again(id string) { delete(s.done, id) }
 
 func (s *tools) start(t *tool) {
@@ -109,15 +108,15 @@ func (s *tools) finish(t *tool, e agent.Event) {
 	s.done[t.id] = true
 }
 
-// flush tells the starts that were held back.
+// flush emits the starts that are held.
 func (s *tools) flush() {
 	for _, t := range s.open {
 		s.start(t)
 	}
 }
 
-// end ends what has not: with an error, or if there is none without an output. What was
-// not permitted, or has a status that nobody knows, has not gone well all the same.
+// end ends the open tools: with err, or without an output if it is empty. A tool that was denied,
+// or has an unknown status, still ends with an error.
 func (s *tools) end(err string) {
 	s.flush()
 	for _, t := range slices.Clone(s.open) {
@@ -135,7 +134,7 @@ func (s *tools) end(err string) {
 	}
 }
 
-// result is what a tool has given: its raw output, or else what the user is shown.
+// result is a tool's raw output, or else what the agent shows to the user.
 func (t *tool) result() json.RawMessage {
 	if yes(t.output) {
 		return t.output
@@ -175,7 +174,7 @@ func (t *tool) complaint() string {
 	return cmp.Or(t.refused, "the tool failed")
 }
 
-// contentText is the text of a tool's content; false: not all of it is text.
+// contentText is the text of a tool's content. It returns false if not all of it is text.
 func contentText(content json.RawMessage) (string, bool) {
 	var blocks []struct {
 		Type    string          `json:"type"`
@@ -195,20 +194,20 @@ func contentText(content json.RawMessage) (string, bool) {
 	return strings.Join(all, "\n"), true
 }
 
-// answered takes the answer to the permission for a tool; why: why not.
+// answered takes the decision on a tool. why is the reason of a denial.
 func (s *tools) answered(id, why string) {
 	for _, t := range s.open {
 		if t.id != id {
 			continue
 		}
 		if t.refused = why; why != "" {
-			t.content = nil // the question
+			t.content = nil // it was the question
 		}
 	}
 }
 
-// asks takes the tool that a permission is asked for, and answers its name. It is not
-// finished by that, whatever the request says.
+// asks takes the tool that needs a permission, and returns its name. The request does not end the
+// tool, whatever status it has.
 func (s *tools) asks(u toolUpdate) string {
 	u.Status = "in_progress"
 	s.update(u)

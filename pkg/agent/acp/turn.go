@@ -19,10 +19,10 @@ import (
 
 // ending is how the agent ended a turn.
 //
-// In version 1 of the protocol it is the answer to session/prompt. The draft of
-// version 2 only acknowledges the prompt with that, and tells the end as an update. So
-// the rest of this package does not care where an ending comes from: whoever learns of
-// it calls turn.end, and one is enough.
+// In version 1 of the protocol it is the response to session/prompt. In the draft of version 2 that
+// response only acknowledges the prompt, and an update reports the end. So the rest of this package
+// does not depend on the source of an ending: the code that sees one calls turn.end, and the first
+// counts.
 type ending struct {
 	stop  acpsdk.StopReason
 	usage *acpsdk.Usage
@@ -34,14 +34,14 @@ type turn struct {
 	*warm
 	logger *slog.Logger
 	ask    agent.Ask
-	ended  chan ending // of one
+	ended  chan ending // has at most one
 
 	mu     sync.Mutex
 	emit   func(agent.Event) // nil: the turn is over
 	spoken bool              // text that is not blank, or a tool
 	text   int               // bytes of it
 	size   int               // bytes of all that is kept
-	heard  bool              // anything at all
+	heard  bool              // there was any event
 	tools  tools
 
 	requests
@@ -56,7 +56,7 @@ func (w *warm) newTurn(ctx context.Context, at agent.Turn, emit func(agent.Event
 	return t
 }
 
-// end tells of the turn's end. The first counts.
+// end sets the turn's ending. The first call counts.
 func (t *turn) end(e ending) {
 	select {
 	case t.ended <- e:
@@ -64,8 +64,8 @@ func (t *turn) end(e ending) {
 	}
 }
 
-// locked calls f with t.mu held. A panic in it must not leave the lock: whoever ends the
-// turn needs it, and the slot and the agent would never be free again.
+// locked calls f with t.mu held, and unlocks it after a panic, too: the code that ends the turn
+// needs the lock, and would otherwise never free the slot and the agent.
 func (t *turn) locked(f func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -94,7 +94,7 @@ func (t *turn) run(ctx context.Context, at agent.Turn) error {
 	case <-t.Done():
 	}
 	err := t.died(ctx)
-	// Its last word may have been the end of the turn.
+	// The last message may have been the end of the turn.
 	select {
 	case e := <-t.ended:
 		return t.outcome(e)
@@ -112,7 +112,7 @@ func (t *turn) run(ctx context.Context, at agent.Turn) error {
 	return err
 }
 
-// answered takes the answer to session/prompt: in version 1, the turn's end.
+// answered takes the response to session/prompt: in version 1, the turn's end.
 func (t *turn) answered(a answer) {
 	if a.err != nil {
 		t.end(ending{err: a.err})
@@ -134,12 +134,12 @@ func (t *turn) answered(a answer) {
 	t.end(e)
 }
 
-// interrupt tells the agent to stop and waits until it has, or kills it.
+// interrupt asks the agent to stop and waits until it has, or kills it.
 func (t *turn) interrupt(ctx context.Context) {
 	t.interrupted(ctx)
 	if time.Now().Before(t.stop) {
 		t.notify(acpsdk.AgentMethodSessionCancel, acpsdk.CancelNotification{SessionId: acpsdk.SessionId(t.state.ID)})
-		t.cancel() // after that, as the protocol wants it
+		t.cancel() // the protocol wants it in this order
 		select {
 		case <-t.ended:
 			return
@@ -152,7 +152,7 @@ func (t *turn) interrupt(ctx context.Context) {
 	_ = t.gone()
 }
 
-// outcome judges an ending.
+// outcome is the turn's error, or nil, for an ending.
 func (t *turn) outcome(e ending) error {
 	var refused *acpsdk.RequestError
 	switch {
@@ -171,15 +171,15 @@ func (t *turn) outcome(e ending) error {
 	switch e.stop {
 	case acpsdk.StopReasonEndTurn:
 	case acpsdk.StopReasonMaxTokens:
-		t.say(agent.Event{Type: agent.EventNotice, Text: "The reply was cut off: the model may write no more tokens at once."})
+		t.say(agent.Event{Type: agent.EventNotice, Text: "The reply was truncated: it reached the limit of its length."})
 	case acpsdk.StopReasonMaxTurnRequests:
 		return errors.New("the agent stopped in the middle of its work: it has made as many requests to its model as one turn may have. Send another message to go on, or allow it more")
 	case acpsdk.StopReasonRefusal:
 		return errors.New("the agent refuses to go on. It will not remember this message: put it in other words")
 	case acpsdk.StopReasonCancelled:
-		return errors.New("the agent cancelled the turn, though nobody had told it to")
+		return errors.New("the agent cancelled the turn without a request")
 	default:
-		return fmt.Errorf("the agent ended the turn for a reason that is not known: %.100q", e.stop)
+		return fmt.Errorf("the agent ended the turn for an unknown reason: %.100q", e.stop)
 	}
 	if !t.spoken {
 		return t.LastWords(errors.New("the agent ended without a word"))
@@ -191,8 +191,7 @@ func (t *turn) outcome(e ending) error {
 	return nil
 }
 
-// usage is the SDK's in our terms. Whether its input has the cached tokens in it is
-// seen by the total.
+// usage converts the SDK's usage. The total shows whether the input includes the cached tokens.
 func usage(u acpsdk.Usage) *session.Usage {
 	value := func(n *int) int64 {
 		if n == nil {
@@ -209,7 +208,7 @@ func usage(u acpsdk.Usage) *session.Usage {
 	return &session.Usage{InputTokens: input, CachedTokens: cached, OutputTokens: output}
 }
 
-// finish ends what the turn had begun, and its events.
+// finish ends the turn's open tools and its events.
 func (t *turn) finish(ctx context.Context, err error) {
 	t.requests.end()
 	t.terminals.end()
@@ -220,7 +219,7 @@ func (t *turn) finish(ctx context.Context, err error) {
 		t.tools.end("")
 	case ctx.Err() == nil && !t.warm.process.ended():
 		t.tools.end("the turn ended before this did")
-	default: // the tools were cut off, and the transcript is to say so
+	default: // the tools were interrupted, and the transcript must say so
 		t.tools.flush()
 	}
 	t.emit = nil
@@ -249,7 +248,7 @@ func (t *turn) say(e agent.Event) {
 	default:
 		return
 	}
-	t.emit = nil // all that comes until it is gone
+	t.emit = nil // whatever follows is dropped until the agent is gone
 }
 
 var (
@@ -257,7 +256,7 @@ var (
 	errMuch     = fmt.Errorf("it wrote more than %d MiB in one turn", command.MaxOutput>>20)
 )
 
-// sayState asks to keep the agent's session. t.mu is held.
+// sayState stores the id of the agent's session. t.mu is held.
 func (t *turn) sayState() {
 	t.say(agent.Event{Type: agent.EventState, Data: encode(t.state)})
 }

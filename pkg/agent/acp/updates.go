@@ -9,11 +9,11 @@ import (
 	"turnstile/pkg/session"
 )
 
-// update is what of a session/update is looked at, of whatever kind. The SDK's types
-// refuse content that they do not know, and would lose the form of a tool's input.
+// update has the fields of a session/update of any kind that are used here. The SDK's types refuse
+// content that they do not know, and would lose the form of a tool's input.
 type update struct {
 	Kind       string `json:"sessionUpdate"`
-	toolUpdate        // and session_info_update has a title, too
+	toolUpdate        // session_info_update has a title, too
 
 	// usage_update
 	Used int64 `json:"used"`
@@ -24,7 +24,7 @@ type update struct {
 	} `json:"cost"`
 }
 
-// chunk is a notification of an update with a piece of text.
+// chunk is a notification with a piece of text.
 type chunk struct {
 	ID     json.RawMessage `json:"id"`
 	Method string          `json:"method"`
@@ -40,8 +40,8 @@ type chunk struct {
 	} `json:"params"`
 }
 
-// piece takes a line that is a piece of text: there is one for each of the model's
-// tokens, so it is decoded at once and not by its parts. False: it is another one.
+// piece takes a line that is a piece of text. There is one for each of the model's tokens, so it is
+// decoded in one step. It returns false for other lines.
 func (t *turn) piece(line []byte) bool {
 	var c chunk
 	if json.Unmarshal(line, &c) != nil || c.ID != nil || c.Method != acpsdk.ClientMethodSessionUpdate {
@@ -72,7 +72,7 @@ func (t *turn) piece(line []byte) bool {
 	return true
 }
 
-// updated makes events of a session/update.
+// updated emits the events of a session/update.
 func (t *turn) updated(params json.RawMessage) {
 	var n struct {
 		SessionID string          `json:"sessionId"`
@@ -88,7 +88,7 @@ func (t *turn) updated(params json.RawMessage) {
 	case t.emit == nil:
 		return // the turn is over
 	case n.SessionID != t.state.ID:
-		t.logger.Debug("an update of another session was passed over", "id", n.SessionID)
+		t.logger.Debug("an update of another session was ignored", "id", n.SessionID)
 		return
 	}
 	t.heard = true
@@ -105,7 +105,7 @@ func (t *turn) updated(params json.RawMessage) {
 	t.take(u, n.Update)
 }
 
-// take makes events of an update. t.mu is held.
+// take emits the events of an update. t.mu is held.
 func (t *turn) take(u update, whole json.RawMessage) {
 	switch u.Kind {
 	case "agent_message_chunk": // an image, for example
@@ -138,13 +138,13 @@ func (t *turn) raw(kind string, whole json.RawMessage) {
 	t.say(agent.Event{Type: agent.EventRaw, Name: kind, Data: whole})
 }
 
-// used tells how full the context is, and what was spent since it was told last: the
-// agent's figure is that of its whole session, and is kept with it.
+// used reports how full the context is, and the cost since the previous report. The agent's figure
+// is that of its whole session, and is stored with it.
 func (t *turn) used(u update) {
 	usage := session.Usage{ContextTokens: max(u.Used, 0), ContextLimit: max(u.Size, 0)}
 	if u.Cost != nil && u.Cost.Currency == "USD" && u.Cost.Amount > 0 {
 		usage.CostUSD = u.Cost.Amount
-		if u.Cost.Amount >= t.state.Cost { // else it has begun anew
+		if u.Cost.Amount >= t.state.Cost { // else it has begun at zero again
 			usage.CostUSD -= t.state.Cost
 		}
 		if t.state.Cost != u.Cost.Amount {
@@ -155,7 +155,7 @@ func (t *turn) used(u update) {
 	t.say(agent.Event{Type: agent.EventUsage, Usage: &usage})
 }
 
-// textOf is the text of a content block; false: it is another kind of block.
+// textOf is the text of a content block. It returns false for blocks of another kind.
 func textOf(content json.RawMessage) (string, bool) {
 	var block struct {
 		Type string  `json:"type"`

@@ -15,11 +15,10 @@ import (
 	"turnstile/pkg/agent"
 )
 
-// recapSize is how many bytes of the conversation a new session of the agent is told.
+// recapSize is how many bytes of the conversation a new session of the agent receives.
 const recapSize = 64 << 10
 
-// closeTime is how long an agent may take to close its session before its process is
-// ended, at most.
+// closeTime is how long an agent may take to close its session before its process is ended.
 const closeTime = time.Second
 
 // warm is a session's agent: a process, and in it a session of the protocol.
@@ -35,19 +34,18 @@ type warm struct {
 	stop time.Time            // when an interrupt's grace ends; zero: there was none
 }
 
-// state is what the session's next turns are told: see agent.EventState.
+// state is stored for the session's next turns: see agent.EventState.
 type state struct {
 	Agent string `json:"agent"`
 	ID    string `json:"id"`             // of the agent's session
-	Name  string `json:"name,omitempty"` // of the agent: another one's id means nothing to it
+	Name  string `json:"name,omitempty"` // of the agent; the id means nothing to another one
 
-	// Recap: no turn that told the session what had been said before it has ended well.
-	// The id is kept before the agent has taken in a word, and a turn that goes on with
-	// the session then has to tell it again.
+	// Recap: no turn that gave the session a recap has succeeded yet. The id is stored before the
+	// agent has read anything, so a turn that resumes the session must then give the recap again.
 	Recap bool `json:"recap,omitempty"`
 
-	// Cost is what the agent's session has cost so far, in USD. The agent counts on
-	// where it resumes.
+	// Cost is what the agent's session has cost so far, in USD. An agent that resumes the session
+	// continues this count.
 	Cost float64 `json:"cost,omitempty"`
 }
 
@@ -68,14 +66,14 @@ func (a *Agent) Warm(ctx context.Context, turn agent.Turn) (agent.Warm, error) {
 		err = w.open(ctx, turn)
 	}
 	if err != nil {
-		_ = w.quit(ctx) // err tells more
+		_ = w.quit(ctx) // err says more
 		return nil, w.LastWords(err)
 	}
 	return w, nil
 }
 
-// open gives the agent the session of a transcript: its own, if it can still be had,
-// else a new one, which is to be told what was said before.
+// open opens the agent's session for a transcript: its own, if it still exists, else a new one,
+// which receives a recap.
 func (w *warm) open(ctx context.Context, turn agent.Turn) error {
 	w.sessionID = turn.SessionID
 	var kept state
@@ -97,14 +95,14 @@ func (w *warm) open(ctx context.Context, turn agent.Turn) error {
 		return w.refused(acpsdk.AgentMethodSessionNew, err)
 	}
 	if made.SessionID == "" {
-		return errors.New("the agent opened a session and did not say which: its answer to session/new has no sessionId")
+		return errors.New("the agent opened a session without an id: its response to session/new has no sessionId")
 	}
 	w.state = state{Agent: "acp", ID: made.SessionID, Name: w.name, Recap: len(turn.History) > 0}
 	return nil
 }
 
-// reopen tries to go on with a session that the agent has kept. What it replays of it
-// comes while no turn runs, and is passed over.
+// reopen tries to resume a session of the agent. What the agent replays of it arrives while no turn
+// runs, and is ignored.
 func (w *warm) reopen(ctx context.Context, id string) (bool, error) {
 	var method string
 	var request any
@@ -119,7 +117,7 @@ func (w *warm) reopen(ctx context.Context, id string) (bool, error) {
 	err := w.call(ctx, method, request, nil)
 	var refused *acpsdk.RequestError
 	if errors.As(err, &refused) {
-		w.logger.Debug("the agent has not kept its session, so it gets a new one", "method", method, "id", id, "error", said(refused))
+		w.logger.Debug("the agent has not kept its session, so it opens a new one", "method", method, "id", id, "error", said(refused))
 		return false, nil
 	}
 	return err == nil, err
@@ -158,7 +156,7 @@ func (w *warm) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event))
 	return agent.Result{}, nil
 }
 
-// talked gives up an agent that writes too much while it has no turn.
+// talked ends an agent that writes too much while it has no turn.
 func (w *warm) talked() {
 	w.logger.Warn("the agent wrote too much between two turns and is ended: the session's next turn starts another",
 		"most_mib", command.MaxResting>>20)
@@ -169,7 +167,7 @@ func (w *warm) talked() {
 // Ended reports whether the agent can run no further turn.
 func (w *warm) Ended() bool { return w.ended() }
 
-// interrupted begins the grace of a turn whose context has ended, if it has.
+// interrupted begins the grace of a turn if its context has ended.
 func (w *warm) interrupted(ctx context.Context) {
 	if ctx.Err() == nil {
 		return
@@ -183,7 +181,7 @@ func (w *warm) interrupted(ctx context.Context) {
 	}
 }
 
-// Close ends the process. What is left of an interrupt's grace is all it has.
+// Close ends the process. It has what is left of an interrupt's grace.
 func (w *warm) Close() error {
 	grace := w.agent.config.Grace
 	if !w.stop.IsZero() {
@@ -217,7 +215,7 @@ func (w *warm) notified(method string, params json.RawMessage) {
 	case method == "$/cancel_request":
 		t.withdraw(params)
 	default:
-		w.logger.Debug("the agent told what nobody knows", "method", method)
+		w.logger.Debug("an unknown notification of the agent was ignored", "method", method)
 	}
 }
 
@@ -230,7 +228,7 @@ func (w *warm) asked(id json.RawMessage, method string, params json.RawMessage) 
 	w.turnDown(id, method, "no turn is running")
 }
 
-// turnDown answers a request that cannot be dealt with.
+// turnDown refuses a request that cannot be served.
 func (w *warm) turnDown(id json.RawMessage, method, why string) {
 	if method == acpsdk.ClientMethodSessionRequestPermission {
 		w.reply(id, cancelled(), nil)

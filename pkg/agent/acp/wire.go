@@ -16,10 +16,10 @@ import (
 	"turnstile/internal/process/command"
 )
 
-// The SDK has a connection, too. It holds a buffer of a MiB for each agent, for as
-// long as the agent lives, and gives up one that sends more than 1024 updates faster
-// than they are taken. This one costs an idle agent a few KiB, and reads no faster
-// than its updates are taken.
+// The SDK has a connection, too. It holds a buffer of a MiB for each agent as long as the agent
+// lives, and closes the connection of an agent that sends more than 1024 updates faster than they
+// are taken. This one costs an idle agent a few KiB, and reads no faster than its updates are
+// taken.
 
 const (
 	maxLine   = 8 << 20  // bytes of one message of the agent
@@ -37,8 +37,8 @@ type message struct {
 	Error   json.RawMessage `json:"error,omitempty"`
 }
 
-// peer is who takes what the agent says by itself. Both are called one after the
-// other, in the order in which it was said, and hold up what follows.
+// peer takes the agent's requests and notifications. Its methods are called one after the other, in
+// the order of the messages, and block what follows.
 type peer interface {
 	// piece takes a whole line if it is a notification that is worth a shortcut.
 	piece(line []byte) bool
@@ -46,20 +46,20 @@ type peer interface {
 	asked(id json.RawMessage, method string, params json.RawMessage)
 }
 
-// answer is what became of a request.
+// answer is the response to a request.
 type answer struct {
 	result json.RawMessage
 	err    *acpsdk.RequestError
 }
 
-// conn speaks JSON-RPC by the line. No call of it waits for the agent to read.
+// conn speaks JSON-RPC, one message a line. No call of it waits for the agent to read.
 type conn struct {
 	in     io.WriteCloser
 	peer   peer
 	logger *slog.Logger
-	hurry  func() // called when the agent waits for an answer, and will go on at once
+	hurry  func() // called when the agent waits for a response, and will continue at once
 
-	closed chan struct{} // when the agent has nothing more to say, or is not to
+	closed chan struct{} // when the agent's output has ended, or is not read any more
 	cause  error         // why, written before; nil: its output has ended
 	once   sync.Once
 
@@ -79,8 +79,8 @@ func newConn(in io.WriteCloser, peer peer, logger *slog.Logger) *conn {
 	return &conn{in: in, peer: peer, logger: logger, hurry: func() {}, closed: make(chan struct{}), pending: map[int64]func(answer){}}
 }
 
-// request sends a request. done is called with its answer, in the order of all that
-// the agent says, and never if none comes.
+// request sends a request. done is called with the response, in the order of the agent's messages,
+// and never if none comes.
 func (c *conn) request(method string, params any, done func(answer)) {
 	c.mu.Lock()
 	c.last++
@@ -94,7 +94,7 @@ func (c *conn) notify(method string, params any) {
 	c.send(message{Method: method, Params: encode(params)})
 }
 
-// reply answers a request of the agent.
+// reply responds to a request of the agent.
 func (c *conn) reply(id json.RawMessage, result any, err *acpsdk.RequestError) {
 	if err != nil {
 		c.send(message{ID: id, Error: encode(err)})
@@ -128,8 +128,7 @@ func (c *conn) send(m message) {
 	c.write()
 }
 
-// write sees to it that somebody writes; idle connections have no goroutine for it.
-// c.out is held.
+// write starts a writer if none runs; idle connections have no goroutine for it. c.out is held.
 func (c *conn) write() {
 	if c.writing {
 		return
@@ -150,7 +149,7 @@ func (c *conn) write() {
 			}
 			c.out.Unlock()
 			for _, line := range lines {
-				// An agent that is gone is noticed by its end.
+				// The end of the agent's output shows that it is gone.
 				_, _ = c.in.Write(line)
 				c.out.Lock()
 				c.size -= len(line)
@@ -160,7 +159,7 @@ func (c *conn) write() {
 	})
 }
 
-// end closes the agent's stdin when all is written that was sent.
+// end closes the agent's stdin once all is written that was sent.
 func (c *conn) end() {
 	c.out.Lock()
 	defer c.out.Unlock()
@@ -175,7 +174,7 @@ func (c *conn) read(r io.Reader) {
 		line, err := readLine(lines)
 		switch {
 		case errors.Is(err, io.EOF):
-			c.fail(c.contained(line)) // the last one may lack its end
+			c.fail(c.contained(line)) // the last line may lack its line feed
 			return
 		case err == nil:
 			err = c.contained(line)
@@ -187,7 +186,7 @@ func (c *conn) read(r io.Reader) {
 	}
 }
 
-// fail gives the agent up.
+// fail ends the connection.
 func (c *conn) fail(cause error) {
 	c.once.Do(func() {
 		c.cause = cause
@@ -200,8 +199,8 @@ var (
 	errUnread   = fmt.Errorf("it has left more than %d MiB unread", maxUnread>>20)
 )
 
-// readLine reads a line of at most maxLine, which is good until the next call. The last
-// one comes with io.EOF.
+// readLine reads a line of at most maxLine, which is valid until the next call. The last one comes
+// with io.EOF.
 func readLine(r *bufio.Reader) ([]byte, error) {
 	line, err := r.ReadSlice('\n')
 	if !errors.Is(err, bufio.ErrBufferFull) {
@@ -218,7 +217,7 @@ func readLine(r *bufio.Reader) ([]byte, error) {
 	return long, err
 }
 
-// line takes one message. One that is none is not worth an agent: some print a banner.
+// contained is line, whose panic becomes an error.
 func (c *conn) contained(line []byte) error {
 	return command.Contained(c.logger, func() error {
 		c.line(line)
@@ -226,6 +225,7 @@ func (c *conn) contained(line []byte) error {
 	})
 }
 
+// line takes one message. A line that is not a message is ignored: some agents print a banner.
 func (c *conn) line(line []byte) {
 	if line = bytes.TrimSpace(line); len(line) == 0 {
 		return
@@ -238,7 +238,7 @@ func (c *conn) line(line []byte) {
 	}
 	var m message
 	if err := json.Unmarshal(line, &m); err != nil {
-		c.logger.Debug("a line of the agent is no message", "line", fmt.Sprintf("%.200s", line), "error", err)
+		c.logger.Debug("a line of the agent is not a message", "line", fmt.Sprintf("%.200s", line), "error", err)
 		return
 	}
 	switch {
@@ -260,13 +260,13 @@ func (c *conn) answered(m message) {
 	delete(c.pending, id)
 	c.mu.Unlock()
 	if err != nil || done == nil {
-		c.logger.Debug("the agent answered what it was not asked", "id", string(m.ID))
+		c.logger.Debug("the agent responded to an unknown request", "id", string(m.ID))
 		return
 	}
 	done(answer{m.Result, failure(m.Error)})
 }
 
-// failure is the error of an answer, whatever form the agent has given it.
+// failure is the error of a response, in whatever form the agent has given it.
 func failure(data json.RawMessage) *acpsdk.RequestError {
 	if data == nil || string(data) == "null" {
 		return nil

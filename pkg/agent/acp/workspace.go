@@ -8,7 +8,7 @@ import (
 	"turnstile/internal/workspace"
 )
 
-// directory is where a session's agent works.
+// directory is the directory in which a session's agent works.
 func (a *Agent) directory(session string) (string, error) {
 	if a.config.Workspace != "" {
 		return workspace.Root{Path: a.config.Workspace, Group: a.config.WorkspaceGroup}.Directory(session)
@@ -20,8 +20,8 @@ func (a *Agent) directory(session string) (string, error) {
 	return dir, nil
 }
 
-// inside is a path of the agent's as one below dir, which may be dir itself. Links are
-// not followed here: that is os.Root's affair.
+// inside is an agent's path relative to dir, which may be dir itself. os.Root checks the links
+// later.
 func inside(dir, path string) (string, error) {
 	if filepath.IsAbs(path) {
 		rel, err := filepath.Rel(dir, path)

@@ -26,15 +26,15 @@ var claude = program{
 	forgotten: []string{"No conversation found with session ID", "does not match any session title"},
 }
 
-// claudeLines decodes Claude Code's stream-json. Pieces of a message come as
-// stream_event, and then its blocks whole, as assistant.
+// claudeLines decodes Claude Code's stream-json. The pieces of a message come as stream_event, and
+// then its complete blocks as assistant.
 type claudeLines struct {
 	*stream
 	message  string          // the id of the message that is being streamed
-	streamed map[string]bool // those whose text was told in pieces
-	whole    bool            // that was its last, and all of it came
+	streamed map[string]bool // the messages whose text was emitted in pieces
+	whole    bool            // the last message is complete
 	context  int64           // tokens of the last call
-	told     session.Usage   // what was told of the usage, which is counted up
+	told     session.Usage   // the usage reported so far, which only rises
 }
 
 type claudeUsage struct {
@@ -63,7 +63,7 @@ type claudeBlock struct {
 	IsError   bool            `json:"is_error"`
 }
 
-// claudeHead is what several kinds of lines have.
+// claudeHead has the fields that several kinds of lines share.
 type claudeHead struct {
 	Subtype   string        `json:"subtype"`
 	SessionID string        `json:"session_id"`
@@ -102,7 +102,7 @@ func (c *claudeLines) system(l claudeHead, data []byte) error {
 	case "init":
 		c.model = cmp.Or(l.Model, c.model)
 		return c.session(l.SessionID)
-	case "status", "thinking_tokens": // often, and of no use to anybody
+	case "status", "thinking_tokens": // frequent, and of no use
 	default:
 		c.raw("system/"+l.Subtype, data)
 	}
@@ -114,10 +114,10 @@ func (c *claudeLines) assistant(l claudeHead, data []byte) error {
 		Error string `json:"error"`
 	}
 	if json.Unmarshal(data, &fault) == nil && fault.Error != "" && !c.streamed[l.Message.ID] {
-		return nil // no words of the model: the result has them as its error
+		return nil // not the model's words: the result has them as its error
 	}
 	if l.Parent == "" {
-		if m := l.Message.Model; m != "" && !strings.HasPrefix(m, "<") { // <synthetic>: the program's own words
+		if m := l.Message.Model; m != "" && !strings.HasPrefix(m, "<") { // <synthetic> marks the program's own words
 			c.model = m
 		}
 		c.context = max(c.context, l.Message.Usage.read()+l.Message.Usage.Output)
@@ -125,11 +125,11 @@ func (c *claudeLines) assistant(l claudeHead, data []byte) error {
 	return c.blocks("assistant", l)
 }
 
-// blocks are the blocks of a whole message.
+// blocks takes the blocks of a complete message.
 func (c *claudeLines) blocks(of string, l claudeHead) error {
 	var blocks []json.RawMessage
 	if len(l.Message.Content) == 0 || l.Message.Content[0] == '"' {
-		return nil // a user's text: ours
+		return nil // a user's text: the prompt
 	}
 	if err := json.Unmarshal(l.Message.Content, &blocks); err != nil {
 		return err
@@ -145,7 +145,7 @@ func (c *claudeLines) blocks(of string, l claudeHead) error {
 		case b.Type == "text" && b.Text != "" && l.Message.ID != "":
 			switch {
 			case l.Parent != "":
-				c.thought(b.Text) // not the agent's own words to the user
+				c.thought(b.Text) // a helper's words are not the agent's reply
 			case !c.streamed[l.Message.ID]:
 				c.paragraph()
 				c.text(b.Text)
@@ -156,7 +156,7 @@ func (c *claudeLines) blocks(of string, l claudeHead) error {
 			failed = cmp.Or(failed, c.toolStart(b.ID, b.Name, b.Input))
 		case strings.HasSuffix(b.Type, "tool_result"):
 			failed = cmp.Or(failed, c.toolEnd(b.ToolUseID, b.Content, b.failure()))
-		case b.Type == "text" || strings.HasSuffix(b.Type, "thinking"): // was streamed, is ours, or is encrypted
+		case b.Type == "text" || strings.HasSuffix(b.Type, "thinking"): // it was streamed, or is the prompt, or is encrypted
 		default:
 			c.raw(of+"/"+b.Type, block)
 		}
@@ -164,7 +164,7 @@ func (c *claudeLines) blocks(of string, l claudeHead) error {
 	return failed
 }
 
-// failure is why a tool failed; empty: it did not. One that the vendor runs says so with
+// failure is why a tool failed; empty: it did not. A tool that the vendor runs reports a failure as
 // an object instead of a flag.
 func (b claudeBlock) failure() string {
 	var fault struct {
@@ -180,7 +180,7 @@ func (b claudeBlock) failure() string {
 	return ""
 }
 
-// piece is a stream_event: an event of the Messages API.
+// piece takes a stream_event: an event of the Messages API.
 func (c *claudeLines) piece(data []byte) error {
 	var l struct {
 		Parent string `json:"parent_tool_use_id"`
@@ -228,8 +228,8 @@ func (c *claudeLines) said(text, thinking string) {
 	}
 }
 
-// complete: Claude Code may lose its last lines when it exits, see pump. Its exit
-// code 0 still says that the turn ended well.
+// complete: Claude Code may lose its last lines when it exits, see pump. Its exit code 0 still
+// shows that the turn succeeded.
 func (c *claudeLines) complete() bool { return c.whole }
 
 // read is all that the model read, cached or not.
@@ -251,7 +251,7 @@ func (c *claudeLines) result(data []byte) error {
 	total := session.Usage{
 		InputTokens: l.Usage.read(), CachedTokens: l.Usage.Read, OutputTokens: l.Usage.Output, CostUSD: l.CostUSD,
 	}
-	if len(l.Models) > 0 { // these have what helpers used, too, and are what the cost is about
+	if len(l.Models) > 0 { // these include the usage of helpers, which the cost includes too
 		total = session.Usage{CostUSD: l.CostUSD}
 		for _, m := range l.Models {
 			total.InputTokens += m.Input + m.Read + m.Created
@@ -268,7 +268,7 @@ func (c *claudeLines) result(data []byte) error {
 		if !c.open { // a command of its own, for example: nothing was streamed
 			c.text(l.Result)
 		}
-		c.paragraph() // it may go on, when something in the background has ended
+		c.paragraph() // it may continue when a background task has ended
 		c.end("")
 		return nil
 	}

@@ -13,8 +13,8 @@ var codex = program{
 	env: []string{"OPENAI_*", "CODEX_*"},
 	argv: func(command []string, model, resume string) []string {
 		argv := append([]string{}, command...)
-		// "codex exec --sandbox ..." is what its users know; with "exec" ours it
-		// would be there twice.
+		// Users know the command as "codex exec --sandbox ...". The adapter adds "exec" only if it
+		// is missing.
 		if !slices.Contains(command[1:], "exec") && !slices.Contains(command[1:], "e") {
 			argv = append(argv, "exec")
 		}
@@ -40,7 +40,7 @@ var codex = program{
 type codexLines struct {
 	*stream
 	started  map[string]bool   // tools
-	running  map[string]string // and the commands among them that have not ended
+	running  map[string]string // the commands among them that have not ended
 	rollout  *rollout
 	messages int
 }
@@ -99,7 +99,7 @@ func (c *codexLines) line(of string, data []byte) error {
 		if l.Usage == nil {
 			return nil
 		}
-		// It counts over the whole thread, earlier turns among them.
+		// It counts over the whole thread, with earlier turns.
 		total := session.Usage{InputTokens: l.Usage.Input, CachedTokens: l.Usage.Cached, OutputTokens: l.Usage.Output}
 		var before session.Usage
 		if c.state.Total != nil {
@@ -138,7 +138,7 @@ func (c *codexLines) item(of string, i codexItem, data []byte) error {
 			c.thought(i.Text)
 		}
 		return nil
-	case "error": // it goes on
+	case "error": // the turn continues
 		c.notice(i.Message)
 		return nil
 	}
@@ -148,7 +148,7 @@ func (c *codexLines) item(of string, i codexItem, data []byte) error {
 		if !done || !i.failed() {
 			return nil
 		}
-		name = i.Type // whatever it is: that it failed is for the user
+		name = i.Type // whatever it is, the user learns that it failed
 	}
 	if !c.started[i.ID] {
 		c.started[i.ID] = true
@@ -165,7 +165,7 @@ func (c *codexLines) item(of string, i codexItem, data []byte) error {
 	return c.toolEnd(i.ID, output, failure)
 }
 
-// tell tells of tools that the stream left out.
+// tell emits the tools that the stream left out.
 func (c *codexLines) tell(calls []codexCall) {
 	for _, call := range calls {
 		if c.runs(call) {
@@ -179,8 +179,8 @@ func (c *codexLines) tell(calls []codexCall) {
 	}
 }
 
-// tellRest is for the turn's end. A tool that is told behind the text would have the text
-// be no reply, so it is then a notice.
+// tellRest does so at the turn's end. A tool after the text would make the text no reply, so it
+// becomes a notice.
 func (c *codexLines) tellRest() {
 	calls := c.rollout.untold(0)
 	if !c.open {
@@ -194,7 +194,7 @@ func (c *codexLines) tellRest() {
 	}
 }
 
-// runs reports whether the stream has told that a call began, and will tell its end.
+// runs reports whether the stream has reported the start of a call, and will report its end.
 func (c *codexLines) runs(call codexCall) bool {
 	for _, command := range c.running {
 		if command != "" && call.runs(command) {
@@ -204,7 +204,7 @@ func (c *codexLines) runs(call codexCall) bool {
 	return false
 }
 
-// tool is the name and the input of an item that is the use of a tool.
+// tool is the name and the input of an item that is a use of a tool.
 func (i codexItem) tool() (name string, input json.RawMessage) {
 	switch i.Type {
 	case "command_execution":
@@ -250,7 +250,7 @@ func (i codexItem) result() (output json.RawMessage, failure string) {
 	return nil, ""
 }
 
-// encoded is for what can always be.
+// encoded encodes values that always can be.
 func encoded(v any) json.RawMessage {
 	data, err := json.Marshal(v)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 var gemini = program{
 	env: []string{"GEMINI_*", "GOOGLE_*"},
 	argv: func(command []string, model, resume string) []string {
-		// Without -p: it would take the prompt in argv. That stdin is no terminal
-		// makes it headless, too.
+		// Without -p, which would put the prompt into argv. It runs headless because stdin is not a
+		// terminal.
 		argv := append(append([]string{}, command...), "--output-format", "stream-json")
 		if model != "" {
 			argv = append(argv, "--model="+model)
@@ -21,7 +21,7 @@ var gemini = program{
 		}
 		return argv
 	},
-	// Headless it refuses to work in a directory that nobody has called trusted.
+	// Headless it refuses to work in a directory that is not trusted.
 	trust:     []string{"GEMINI_CLI_TRUST_WORKSPACE=true"},
 	often:     "message",
 	decoder:   func(s *stream) decoder { return &geminiLines{stream: s} },
@@ -67,7 +67,7 @@ func (g *geminiLines) line(of string, data []byte) error {
 		return g.session(l.SessionID)
 	case "message":
 		if l.Role == "user" {
-			return nil // our own
+			return nil // the prompt
 		}
 		if !l.Delta {
 			g.paragraph()
@@ -81,7 +81,7 @@ func (g *geminiLines) line(of string, data []byte) error {
 			failure = cmp.Or(l.Error.Message, plain(l.Output), "the tool failed")
 		}
 		return g.toolEnd(l.ToolID, l.Output, failure)
-	case "error": // it goes on, or says so in the result
+	case "error": // it continues, or the result has the error
 		g.trouble = l.Message
 		g.notice(l.Message)
 	case "result":
@@ -99,15 +99,15 @@ func (g *geminiLines) line(of string, data []byte) error {
 
 type geminiStats struct {
 	Total  int64                  `json:"total_tokens"`
-	Input  int64                  `json:"input_tokens"` // the cached ones among them
+	Input  int64                  `json:"input_tokens"` // includes the cached tokens
 	Output int64                  `json:"output_tokens"`
 	Cached int64                  `json:"cached"`
 	Models map[string]geminiStats `json:"models"`
 }
 
-// usage is what was used by one turn. Its thinking is in the total only.
+// usage is the usage of one turn. Only the total includes the thinking.
 func (s geminiStats) usage(name string) session.Usage {
-	if _, ok := s.Models[name]; !ok { // it was a choice of several: the one that worked most
+	if _, ok := s.Models[name]; !ok { // the program chose among several: take the one that worked most
 		var most int64 = -1
 		for other, m := range s.Models {
 			if m.Total > most || m.Total == most && other < name {

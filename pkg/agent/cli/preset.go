@@ -21,72 +21,71 @@ const (
 	Gemini Kind = "gemini" // Gemini CLI
 )
 
-// DefaultGrace is how long an interrupted program may go on by default.
+// DefaultGrace is how long a program may run after an interrupt by default.
 const DefaultGrace = 5 * time.Second
 
-// defaultLinger is how long a program may be silent after it said that the turn has
-// ended, before it is stopped.
+// defaultLinger is how long a program may be silent after it has reported the turn's end, before it
+// is stopped.
 const defaultLinger = 10 * time.Second
 
-// Config says how to run it.
+// Config says how to run the program.
 type Config struct {
-	// Command is the program and further options of it, instead of the program of
-	// the kind's name. What the adapter needs is put behind them. No shell is
-	// involved. A program without a slash is looked up in PATH at every turn.
+	// Command is the program and options for it. Defaults to the program with the kind's name. The
+	// adapter adds its own options at the end. No shell is involved. A program without a slash is
+	// looked up in PATH at every turn.
 	Command []string
 
 	// Model is the model to use. Empty: the program's own default.
 	Model string
 
-	// Env names further environment variables of this program that the agent gets,
-	// beside those that begin as the kind's do: ANTHROPIC_ and CLAUDE_, OPENAI_ and
-	// CODEX_, GEMINI_ and GOOGLE_. A name that ends in * stands for all that begin
-	// so. REDIS_URL and names that begin with TURNSTILE_ cannot be passed on.
+	// Env names further environment variables of this program that the agent gets, beside those
+	// with the kind's prefixes: ANTHROPIC_ and CLAUDE_, OPENAI_ and CODEX_, GEMINI_ and GOOGLE_. A
+	// name that ends in * stands for all names with that beginning. REDIS_URL and names that begin
+	// with TURNSTILE_ cannot be passed on.
 	Env []string
 
-	// Workspace is the directory below which each session works in one of its own,
-	// made when it is needed, for its owner only. Empty: all work in this program's.
+	// Workspace is the directory in which each session gets one of its own, made when it is needed,
+	// for its owner only. Empty: all sessions work in this program's directory.
 	Workspace string
 
 	// WorkspaceGroup may write to directories of that group on the way to the workspace:
-	// Kubernetes' fsGroup. Without it they are to be writable for their owner only, who is
-	// root or this process's user, or to have the sticky bit. See docs/operations.md.
+	// Kubernetes' fsGroup. Without it, only the owner may write to them, who must be root or this
+	// process's user, or they must have the sticky bit. See docs/operations.md.
 	WorkspaceGroup *int
 
-	// Grace is how long a program may go on after SIGINT before it is killed.
-	// Zero: DefaultGrace. Negative: it is killed at once.
+	// Grace is how long a program may run after SIGINT before it is killed. Zero: DefaultGrace.
+	// Negative: it is killed at once.
 	Grace time.Duration
 
-	// Logger gets the program's stderr and what it writes to stdout that is no
-	// JSON, by the line, at debug. Defaults to slog.Default().
+	// Logger logs each line of the program's stderr, and of its stdout if it is not JSON, at debug.
+	// Defaults to slog.Default().
 	Logger *slog.Logger
 }
 
-// program is what is known about one of the programs.
+// program describes one of the programs.
 type program struct {
 	env []string // the names of its variables
 
-	// argv is the command for one turn. resume is the id of its session, or empty.
+	// argv is the command for one turn. resume is the id of the session to resume, or empty.
 	argv func(command []string, model, resume string) []string
 
-	// trust are variables for a program that works in a directory of our making.
+	// trust are variables for a program that works in a directory made by the adapter.
 	trust []string
 
 	decoder func(*stream) decoder
 
-	// often is the type of the lines of which there is one for each of the model's
-	// tokens. The decoder decodes such a line as a whole; empty: there are none.
+	// often is the type of the lines that come once for each of the model's tokens. The decoder
+	// decodes such a line in one step. Empty: there are none.
 	often string
 
-	// forgotten are parts of the sentences with which it says that it does not know
-	// the session that it is to resume.
+	// forgotten are parts of the sentences with which it says that it does not know the session to
+	// resume.
 	forgotten []string
 
 	exits map[int]string // what its exit codes mean
 }
 
-// decoder makes events of a program's lines. An error says that the line has
-// another shape than it is known to have.
+// decoder emits the events of a program's lines. An error says that the line has an unknown shape.
 type decoder interface {
 	line(of string, data []byte) error
 }
@@ -141,9 +140,8 @@ func New(kind Kind, config Config) (*Agent, error) {
 	}, nil
 }
 
-// Check reports whether the program is there now. One that is missing when a turn
-// starts fails that turn, retryably; a worker asks at its start, where somebody is
-// looking.
+// Check reports whether the program can be found now. A program that is missing when a turn starts
+// fails that turn retryably. A worker checks at its start, when an operator sees the error.
 func (a *Agent) Check() error {
 	if _, err := osexec.LookPath(a.config.Command[0]); err != nil {
 		return fmt.Errorf("agent %s: %w: install it, or name it in the agent's command", a.kind, err)

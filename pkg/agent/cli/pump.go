@@ -8,15 +8,15 @@ import (
 	"turnstile/internal/process/command"
 )
 
-// pump reads a program's stdout into memory, however long it takes to deal with what
-// came. Claude Code and Gemini CLI exit without waiting for what did not fit into the
-// pipe: the end of a long reply was lost to a reader that dealt with it in between. What
-// comes within a pause of the gulps has to fit: see hold.
+// pump reads a program's stdout into memory at once, however long its lines take to handle. Claude
+// Code and Gemini CLI exit without waiting for a full pipe: a reader that handled lines in between
+// lost the end of a long reply. What arrives within a pause of the gulps must fit into the pipe:
+// see hold.
 type pump struct {
 	mu   sync.Mutex
 	cond *sync.Cond
 	buf  bytes.Buffer
-	err  error // why no more comes
+	err  error // why nothing more comes
 }
 
 func newPump() *pump {
@@ -32,7 +32,7 @@ func (p *pump) fill(r io.Reader) {
 		n, err := r.Read(chunk)
 		p.mu.Lock()
 		for p.buf.Len() > command.MaxLine {
-			p.cond.Wait() // enough is enough
+			p.cond.Wait() // memory is full until the reader has taken some
 		}
 		p.buf.Write(chunk[:n])
 		p.err = err
@@ -44,7 +44,7 @@ func (p *pump) fill(r io.Reader) {
 	}
 }
 
-// Read reads what was read.
+// Read reads from memory.
 func (p *pump) Read(to []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

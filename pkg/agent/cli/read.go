@@ -11,8 +11,8 @@ import (
 	"turnstile/pkg/agent"
 )
 
-// read takes the program's lines until their end. beats gets something with every line
-// after the turn's end was told.
+// read takes the program's lines until their end. Each line after the one that reported the turn's
+// end sends to beats.
 func (r *run) read(out io.Reader, beats chan<- struct{}) error {
 	err := command.Lines(out, r.logger, func(line []byte) error {
 		err := r.stream.line(line)
@@ -25,14 +25,13 @@ func (r *run) read(out io.Reader, beats chan<- struct{}) error {
 		return err
 	})
 	var line *command.LineError
-	if errors.As(err, &line) && line.Cut { // it died in the middle of it
+	if errors.As(err, &line) && line.Cut { // it died in the middle of the line
 		return nil
 	}
 	return err
 }
 
-// workspace is the directory in which the program works on a session; empty: this
-// program's.
+// workspace is the directory in which the program works for a session. Empty: this program's.
 func (a *Agent) workspace(session string) (string, error) {
 	if a.config.Workspace == "" {
 		return "", nil

@@ -18,57 +18,56 @@ import (
 	"turnstile/internal/process/command"
 )
 
-// rolloutPatience is how long a message of the stream is held back until the rollout
-// has it, too. Codex writes the rollout first, as a rule.
+// rolloutPatience is how long a message of the stream is held until the rollout has it, too. Codex
+// mostly writes the rollout first.
 const rolloutPatience = 250 * time.Millisecond
 
-// maxRollouts is how many names of a day's directory are looked at, and maxNames how
-// many in a turn, which looks again with each message until it has found its own.
+// maxRollouts is how many names of a day's directory are read. maxNames is how many are read in a
+// turn, which searches again with each message until it has found its own.
 const (
 	maxRollouts = 100_000
 	maxNames    = 10 * maxRollouts
 )
 
-// maxAgain is how many bytes of unfinished lines a turn reads that it has to read again.
+// maxAgain is how many bytes of incomplete lines a turn may read again.
 const maxAgain = 4 * command.MaxOutput
 
 // rollout reads what a turn adds to the file in which Codex keeps a thread.
 //
-// The stream of codex exec leaves out commands that the sandbox denies at once (all of
-// them, where the sandbox itself fails), and commands and patches that are refused
-// (openai/codex issues 46246 and 47433). The model is told of the failure, and what it is
-// told is in the rollout.
+// The stream of codex exec leaves out commands that the sandbox denies at once (all of them, if the
+// sandbox itself fails), and commands and patches that are refused (openai/codex issues 46246 and
+// 47433). The model receives the failure, and the rollout has what it receives.
 //
-// The file is one that the agent can write. So only plain files are read, and no more of
-// them than of a program's output.
+// The agent can write the file. So only regular files are read, and no more of them than of a
+// program's output.
 type rollout struct {
-	home   string // Codex' own; empty: it is not known
+	home   string // Codex's own; empty: unknown
 	thread string
 	file   string // once it was found
 
-	at       int64 // how much of the file was read, or was there before the turn
-	budget   int64 // how much of it may yet be read
-	size     int64 // what it had when it was last read
-	again    int64 // how many bytes of unfinished lines were read
-	names    int   // how many names of files were looked at
+	at       int64 // how much of the file was read, or existed before the turn
+	budget   int64 // how much more of it may be read
+	size     int64 // its size at the last read
+	again    int64 // how many bytes of incomplete lines were read
+	names    int   // how many names of files were read
 	items    map[string]bool
-	itemised bool // it has items at all: Codex wrote none in earlier versions
-	messages int  // the agent's, until now
+	itemised bool // it has items: earlier versions of Codex wrote none
+	messages int  // the agent's messages so far
 	calls    map[string]codexCall
 	failed   []codexCall
-	late     bool // it did not have a message in time, and is not waited for again
+	late     bool // it lacked a message in time, and is not awaited again
 }
 
-// codexCall is the model's call of a tool.
+// codexCall is a call of a tool by the model.
 type codexCall struct {
 	id, name, input string
 	failure         codexItem
 	before          int // how many messages came before its result
 }
 
-// newRollout begins at the present end of the rollout of a thread that is resumed, or at the
-// beginning of that of a new one, which has no id yet. Where the resumed one has no rollout
-// now, nobody will know which part of it is this turn's.
+// newRollout begins at the present end of the rollout of a resumed thread, or at the beginning of
+// that of a new one, which has no id yet. If the rollout of a resumed thread does not exist now,
+// the part that this turn adds could not be told from the rest, so none of it is read.
 func newRollout(home, resumed string) *rollout {
 	r := &rollout{
 		home: home, thread: resumed, budget: command.MaxOutput, items: map[string]bool{}, calls: map[string]codexCall{},
@@ -82,11 +81,11 @@ func newRollout(home, resumed string) *rollout {
 	return r
 }
 
-// of says which thread a new one is.
+// of sets the id of a new thread.
 func (r *rollout) of(thread string) { r.thread = cmp.Or(r.thread, thread) }
 
-// codexHome is where a Codex that is started so keeps its threads; empty: nobody knows.
-// In a container or on another machine it is somewhere else.
+// codexHome is the directory in which a Codex started this way keeps its threads; empty: unknown. A
+// Codex in a container or on another machine keeps them elsewhere.
 func codexHome(spec command.Spec) string {
 	variables := spec.Env
 	if len(spec.Argv) > 0 && filepath.Base(spec.Argv[0]) == "env" {
@@ -123,8 +122,8 @@ func (r *rollout) path() string {
 	return r.file
 }
 
-// find looks in the directory of the day on which the thread began, by Codex' time zone.
-// The thread's id has the time (UUID version 7).
+// find searches the directory of the day on which the thread began, in Codex's time zone. The
+// thread's id has the time (UUID version 7).
 func (r *rollout) find() string {
 	digits := strings.ReplaceAll(r.thread, "-", "")
 	if len(digits) != 32 || digits[12] != '7' {
@@ -144,8 +143,8 @@ func (r *rollout) find() string {
 	return ""
 }
 
-// among is the name of the thread's rollout in a directory, or empty. Instead of the
-// directory there may be nothing, or a pipe; and there may be too much in it.
+// among is the name of the thread's rollout in a directory, or empty. The directory may be missing,
+// be a pipe, or have too many files.
 func (r *rollout) among(dir string) string {
 	d, err := os.OpenFile(dir, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NONBLOCK, 0) //nolint:gosec // of Codex' own making, as a rule
 	if err != nil {
@@ -167,8 +166,8 @@ func (r *rollout) among(dir string) string {
 	return ""
 }
 
-// untold are the calls that failed before the turn's nth message and are not in the
-// stream; without an n all that failed. Each is told once.
+// untold are the calls that failed before the turn's nth message and are missing in the stream;
+// with n 0, all that failed. Each is returned once.
 func (r *rollout) untold(n int) (calls []codexCall) {
 	path := r.path()
 	if path == "" || !r.read(path) {
@@ -192,7 +191,7 @@ func (r *rollout) untold(n int) (calls []codexCall) {
 	return calls
 }
 
-// read takes in the lines that were added.
+// read takes the lines that were added.
 func (r *rollout) read(path string) bool {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0) //nolint:gosec // a plain file, see below
 	if err != nil {
@@ -225,12 +224,12 @@ func (r *rollout) read(path string) bool {
 	read, _ := added.Seek(0, io.SeekCurrent)
 	r.again += read - (r.at - begun)
 	if lines.Err() != nil || r.again > maxAgain {
-		r.home, r.file = "", "" // a line that is too long, say: nothing behind it can be read
+		r.home, r.file = "", "" // a line that is too long, for example: nothing after it can be read
 	}
 	return r.file != ""
 }
 
-// line is a line of the rollout. Those of an unknown shape say nothing about calls.
+// line takes a line of the rollout. It ignores lines of an unknown shape.
 func (r *rollout) line(data []byte) {
 	if !bytes.Contains(data, []byte(`_call`)) && !bytes.Contains(data, []byte(`"item_completed"`)) {
 		return
@@ -271,14 +270,14 @@ func (r *rollout) line(data []byte) {
 	}
 }
 
-// exited says how a command ended, in what the model is told of it.
+// exited matches a command's exit code in the text that the model receives.
 var exited = regexp.MustCompile(`(?m)^Process exited with code (-?\d+)$`)
 
-// refused begins what the model is told of a call that no tool has taken.
+// refused matches the text that the model receives for a call that no tool has taken.
 var refused = regexp.MustCompile(`^(unsupported call|unsupported custom tool call|failed to parse function arguments): `)
 
-// failureOf is the failure of a tool by what the model was told; without a status: it
-// did not fail, or nobody knows.
+// failureOf is the failure of a tool, from the text that the model received. It has no status if
+// the tool did not fail or nothing is known.
 func failureOf(name, told string) codexItem {
 	about, output, ran := strings.Cut(told, "\nOutput:\n")
 	switch code := exited.FindStringSubmatch(about); {
@@ -291,7 +290,7 @@ func failureOf(name, told string) codexItem {
 	return codexItem{}
 }
 
-// tool is the call as one of the stream would be told.
+// tool is the name and the input that the stream would have for the call.
 func (c codexCall) tool() (name string, input json.RawMessage) {
 	if c.name != "exec_command" {
 		if json.Valid([]byte(c.input)) {
@@ -302,7 +301,7 @@ func (c codexCall) tool() (name string, input json.RawMessage) {
 	return codexItem{Type: "command_execution", Command: c.command()}.tool()
 }
 
-// command is what it was to run, or else what was said instead.
+// command is the command of the call, or else its arguments.
 func (c codexCall) command() string {
 	var arguments struct {
 		Cmd string `json:"cmd"`
@@ -313,15 +312,15 @@ func (c codexCall) command() string {
 	return arguments.Cmd
 }
 
-// bare is a command without what a shell needs to tell its words apart.
+// bare removes a shell's quotes from a command.
 var bare = strings.NewReplacer(`'`, "", `"`, "", `\`, "")
 
-// runs reports whether a command of the stream is this one: that names the shell, too.
+// runs reports whether a command of the stream, which includes the shell, is this call's.
 func (c codexCall) runs(stream string) bool {
 	return strings.HasSuffix(bare.Replace(stream), bare.Replace(c.command()))
 }
 
-// String is for people.
+// String is the call as the user reads it.
 func (c codexCall) String() string {
 	_, failure := c.failure.result()
 	return fmt.Sprintf("%s failed: %s: %s", c.name, c.command(), failure)

@@ -15,18 +15,16 @@ import (
 	"turnstile/pkg/agent"
 )
 
-// recapLimit is how much of the transcript a session that begins anew is told, in
-// bytes.
+// recapLimit is how many bytes of the transcript a new session of the program receives.
 const recapLimit = 64 << 10
 
-// hold is how much of their output may be unread when they exit, and within a pause of
-// the gulps in which it is read: see pump. More
-// would use up what a user's pipes may hold in all, with many agents.
+// hold is how much of a program's output may be unread when it exits, and within a pause of the
+// gulps in which it is read: see pump. With many agents, more would use up what a user's pipes may
+// hold in all.
 const hold = 256 << 10
 
-// Run runs the program for one turn, and once more with a session that begins anew
-// if it does not know the one it was to resume. It returns when the program, whatever
-// it started and its guardian are gone.
+// Run runs the program for one turn, and once more with a new session if it does not know the one
+// to resume. It returns when the program, everything that it started and its guardian are gone.
 func (a *Agent) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)) (agent.Result, error) {
 	if ctx.Err() != nil {
 		return agent.Result{}, command.Interrupted(ctx)
@@ -66,7 +64,7 @@ func (a *Agent) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)
 	}
 }
 
-// prompt is what the program is to read.
+// prompt is the text for the program's stdin.
 func prompt(recap string, turn agent.Turn) string {
 	if recap == "" {
 		return turn.Text()
@@ -77,7 +75,7 @@ func prompt(recap string, turn agent.Turn) string {
 // errForgotten says that the program did not know its session and did nothing.
 var errForgotten = errors.New("the agent does not know its session any more")
 
-// run is the program at work.
+// run is one turn of the program.
 type run struct {
 	*command.Command
 	*stream
@@ -107,7 +105,7 @@ func (r *run) do(ctx context.Context, spec command.Spec, prompt string) error {
 		close(closed)
 	})
 	pipes.Go(func() {
-		_, _ = c.Stdin.WriteString(prompt) // one that does not read it says why
+		_, _ = c.Stdin.WriteString(prompt) // a program that does not read it reports why
 		_ = c.Stdin.Close()
 	})
 	r.watch.Bad, r.watch.Ended, r.watch.Closed, r.watch.Pipes = bad, beats, closed, &pipes
@@ -134,12 +132,12 @@ func (r *run) outcome(was command.Watched) error {
 		return r.failed("the agent ended without a word")
 	}
 	if was.Code != 0 || was.Signal != 0 {
-		r.logger.Debug("the agent's turn was done, its exit status is passed over", "code", was.Code, "signal", was.Signal)
+		r.logger.Debug("the agent's turn was done, its exit status is ignored", "code", was.Code, "signal", was.Signal)
 	}
 	return nil
 }
 
-// failed is an error with the program's last words.
+// failed is an error with the last lines of the program's stderr.
 func (r *run) failed(what string) error { return r.WithStderr(fmt.Sprintf("%s: %s", r.kind, what)) }
 
 // forgot reports whether the program has said that it does not know its session,
@@ -152,17 +150,17 @@ func (r *run) forgot() bool {
 	return slices.ContainsFunc(r.program.forgotten, func(part string) bool { return strings.Contains(said, part) })
 }
 
-// complete reports whether all was said, only that it ended was not.
+// complete reports whether the output has everything but the line that reports the turn's end.
 func (r *run) complete(status guardian.Status) bool {
 	d, ok := r.decoder.(interface{ complete() bool })
 	if !ok || !d.complete() || status.Code != 0 || status.Signal != 0 {
 		return false
 	}
-	r.logger.Warn("the agent's last line was cut off: what the turn used is not known")
+	r.logger.Warn("the agent's last line is incomplete, the turn's usage is unknown")
 	return true
 }
 
-// unended is the error of a program that did not say how the turn ended.
+// unended is the error of a program that did not report how the turn ended.
 func (r *run) unended(status guardian.Status) error {
 	what := "it exited without saying how the turn ended"
 	switch meaning := r.program.exits[status.Code]; {

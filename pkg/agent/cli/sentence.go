@@ -15,8 +15,8 @@ func clean(text string) string {
 	return strings.TrimSpace(command.Uncolored(text))
 }
 
-// sentence is an error of a program for people. They like to wrap what a server
-// answered, as JSON; then it is the message in it that counts.
+// sentence is a program's error as text for users. Programs often wrap a server's response as JSON;
+// then it is the message in it.
 func sentence(text string) string {
 	text = clean(text)
 	begin, end := strings.IndexByte(text, '{'), strings.LastIndexByte(text, '}')
@@ -28,8 +28,8 @@ func sentence(text string) string {
 	return cut(text, maxSentence)
 }
 
-// messageOf is the message in what a server answered: its own or that of its error,
-// which may hold another answer.
+// messageOf is the message in a server's response: its own or that of its error, which may hold
+// another response.
 func messageOf(data []byte) string {
 	var body struct {
 		Message string          `json:"message"`
@@ -50,7 +50,7 @@ func messageOf(data []byte) string {
 	return ""
 }
 
-// cut shortens a text to so many bytes, at a character's end.
+// cut shortens a text to most bytes, at the end of a character.
 func cut(text string, most int) string {
 	if len(text) <= most {
 		return text

@@ -7,24 +7,23 @@ import (
 	"turnstile/pkg/session"
 )
 
-// state is what is kept for a session's next turns.
+// state is stored for the session's next turns.
 type state struct {
 	Agent   Kind   `json:"agent"`
-	Session string `json:"session"` // the program's own id of it
+	Session string `json:"session"` // the program's own id
 
-	// Recap: no turn that told the session what had been said before it has ended well.
-	// The id is kept before the program has taken in a word, and a turn that resumes the
-	// session then has to tell it again.
+	// Recap: no turn that gave the session a recap has succeeded yet. The id is stored before the
+	// program has read anything, so a turn that resumes the session must then give the recap again.
 	Recap bool `json:"recap,omitempty"`
 
-	// Total is what a program that counts over its whole session had counted.
+	// Total is the count of a program that counts over its whole session.
 	Total *session.Usage `json:"total,omitempty"`
 }
 
-// anID is what is passed on as the id of a session. It never looks like an option.
+// anID matches ids that may be passed on as a session's. None looks like an option.
 var anID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]{0,199}$`)
 
-// stateOf is what was kept, if this agent kept it.
+// stateOf is the stored state, if this agent stored it.
 func stateOf(kind Kind, kept json.RawMessage) state {
 	var s state
 	if len(kept) == 0 || json.Unmarshal(kept, &s) != nil || s.Agent != kind || !anID.MatchString(s.Session) {
@@ -33,8 +32,8 @@ func stateOf(kind Kind, kept json.RawMessage) state {
 	return s
 }
 
-// since is what was used since an earlier count. A count that is lower than the
-// earlier one has begun anew.
+// since is the usage since an earlier count. A count that is lower than the earlier one has begun
+// at zero again.
 func since(total, earlier session.Usage) session.Usage {
 	if total.InputTokens < earlier.InputTokens || total.CachedTokens < earlier.CachedTokens ||
 		total.OutputTokens < earlier.OutputTokens || total.CostUSD < earlier.CostUSD {

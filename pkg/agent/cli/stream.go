@@ -12,8 +12,7 @@ import (
 	"turnstile/pkg/session"
 )
 
-// stream makes of a program's lines the events of a turn, and knows how the turn
-// stands.
+// stream turns a program's lines into the events of a turn, and keeps the turn's state.
 type stream struct {
 	emit    func(agent.Event)
 	logger  *slog.Logger
@@ -21,7 +20,7 @@ type stream struct {
 	decoder decoder
 	often   string // see program
 	state   state
-	model   string // the configured one, until the program tells another
+	model   string // the configured one, until the program reports another
 
 	spoke   bool // there was text, a thought or a tool
 	worded  bool // there was text that is not blank, or a tool
@@ -30,14 +29,14 @@ type stream struct {
 
 	size    int    // bytes of text
 	known   int    // lines that were understood
-	noise   string // the last line that was no JSON
-	ended   bool   // the program said how the turn ended
-	failure string // and that it failed
-	trouble string // an error that it told of and that need not be the end
+	noise   string // the last line that is not JSON
+	ended   bool   // the program has reported the turn's end
+	failure string // why it failed; empty: it succeeded
+	trouble string // an error that it reported and that may not end the turn
 }
 
-// line takes one line. What is no JSON object is passed over: these programs
-// sometimes write warnings to stdout. An error ends the turn.
+// line takes one line. It ignores lines that are not JSON objects: these programs sometimes write
+// warnings to stdout. An error ends the turn.
 func (s *stream) line(data []byte) error {
 	if s.piece(data) {
 		return s.limit()
@@ -45,7 +44,7 @@ func (s *stream) line(data []byte) error {
 	of, ok := typeOf(data)
 	if !ok {
 		s.noise = clean(cut(string(data), maxSentence))
-		s.logger.Debug("agent's line is no event and is passed over", "line", s.noise)
+		s.logger.Debug("agent's line is not an event and is ignored", "line", s.noise)
 		return nil
 	}
 	s.known++
@@ -56,8 +55,8 @@ func (s *stream) line(data []byte) error {
 	return s.limit()
 }
 
-// piece takes one of the lines that come often: it is decoded once, and not for its
-// type first. False: it is another one, or of an unknown shape.
+// piece takes a line of the type that comes often: it is decoded once, and not for its type first.
+// It returns false for other lines and unknown shapes.
 func (s *stream) piece(data []byte) bool {
 	if s.often == "" || !bytes.HasPrefix(data, []byte(`{"type":"`+s.often+`",`)) || s.decoder.line(s.often, data) != nil {
 		return false
@@ -73,7 +72,7 @@ func (s *stream) limit() error {
 	return nil
 }
 
-// typeOf is the type of an event; false: the line is none.
+// typeOf is the type of an event. It returns false if the line is not an event.
 func typeOf(data []byte) (string, bool) {
 	var head struct {
 		Type *string `json:"type"`
@@ -97,7 +96,7 @@ func (s *stream) text(text string) {
 	s.emit(agent.Event{Type: agent.EventText, Text: text})
 }
 
-// paragraph separates the text that comes from the one that came.
+// paragraph separates the next text from the one before.
 func (s *stream) paragraph() { s.pending = true }
 
 func (s *stream) thought(text string) {
@@ -116,7 +115,7 @@ func (s *stream) toolStart(id, name string, input json.RawMessage) error {
 	return nil
 }
 
-// toolEnd is that of a tool which has failed if there is a failure.
+// toolEnd ends a tool, with an error if failure is not empty.
 func (s *stream) toolEnd(id string, output json.RawMessage, failure string) error {
 	if id == "" {
 		return errors.New("a tool's result without id")
@@ -142,7 +141,7 @@ func (s *stream) raw(name string, data []byte) {
 	s.emit(agent.Event{Type: agent.EventRaw, Name: name, Data: append(json.RawMessage(nil), data...)})
 }
 
-// session is told at every turn which session the program works in. A later one
+// session sets the session in which the program works. It is called at every turn, and a later id
 // counts.
 func (s *stream) session(id string) error {
 	if !anID.MatchString(id) {
@@ -163,7 +162,7 @@ func (s *stream) keep() error {
 	return err
 }
 
-// recapped is told when a turn has ended well.
+// recapped is called when a turn has succeeded.
 func (s *stream) recapped() error {
 	if !s.state.Recap || s.state.Session == "" {
 		return nil
@@ -178,10 +177,10 @@ func (s *stream) usage(u session.Usage) {
 	}
 }
 
-// end says how the turn ended: failed if there is a failure.
+// end sets how the turn ended: failed if failure is not empty.
 func (s *stream) end(failure string) { s.ended, s.failure = true, failure }
 
-// noNull makes of an explicit null an absent value, and a copy of any other.
+// noNull makes an explicit null an absent value, and copies any other.
 func noNull(raw json.RawMessage) json.RawMessage {
 	if len(raw) == 0 || string(raw) == "null" {
 		return nil
@@ -189,8 +188,7 @@ func noNull(raw json.RawMessage) json.RawMessage {
 	return append(json.RawMessage(nil), raw...)
 }
 
-// plain is the text in something that is a text, or a list of blocks with some, or
-// else its JSON.
+// plain is the text of a JSON string or of a list of blocks, or else the JSON itself.
 func plain(raw json.RawMessage) string {
 	var text string
 	if json.Unmarshal(raw, &text) == nil {

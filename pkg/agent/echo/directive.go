@@ -23,8 +23,8 @@ type play struct {
 	pieces int
 	tick   time.Duration
 
-	steers  <-chan agent.Steer // nil: none are taken
-	steered string             // what the taken ones add to the reply
+	steers  <-chan agent.Steer // nil: no steer is taken
+	steered string             // what the taken steers add to the reply
 }
 
 const longest = len("stream=") // of the directives' names
@@ -43,7 +43,7 @@ func isDirective(text string) bool {
 	return false
 }
 
-// directives carries out what text begins with and answers the rest.
+// directives carries out the directives at the beginning of text and returns the rest.
 func (p *play) directives(ctx context.Context, text string) (string, error) {
 	for isDirective(text) {
 		word, rest := cutWord(text)
@@ -112,7 +112,7 @@ func (p *play) do(ctx context.Context, name, value string) error {
 	return nil
 }
 
-// ask asks for permission to use a tool, and uses it if it may.
+// ask asks for permission to use a tool, and uses it if the user allows it.
 func (p *play) ask(ctx context.Context, name string) error {
 	if p.turn.Ask == nil {
 		return errors.New("echo: nobody can be asked")

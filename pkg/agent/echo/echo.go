@@ -1,33 +1,30 @@
-// Package echo is an agent without a model, for demos, tests and benchmarks. It
-// replies with what it was told: the reply to "hello" is "echo: hello". Several
-// messages are joined by blank lines; a note becomes a thought, which is shown
-// and not kept.
+// Package echo is an agent without a model, for demos, tests and benchmarks. It replies with the
+// turn's text: the reply to "hello" is "echo: hello". Several messages are joined by blank lines. A
+// note becomes a thought, which is shown and not kept.
 //
-// Directives at the beginning of a message, separated by blanks, make it behave
-// like a real agent. They are carried out in their order, before the reply, and
-// are left out of it: "sleep=4s tool=search hello" takes four seconds, reports a
-// tool and replies "echo: hello".
+// Directives at the beginning of a message, separated by blanks, make it behave like a real agent.
+// It carries them out in their order, before the reply, and leaves them out of the reply: "sleep=4s
+// tool=search hello" takes four seconds, reports a tool and replies "echo: hello".
 //
 //	sleep=4s       take time
 //	tool=NAME      use a tool: tool_start and tool_end
 //	tool=NAME:2s   the same, and the tool takes time
 //	fail=final     fail for good
-//	fail=retry     fail, but say that it may be tried again
+//	fail=retry     fail with an error that may be retried
 //	fail=retry:2   the same, at attempts 1 and 2 only
 //	panic=1        panic
-//	stream=20      give the reply in 20 pieces, or as many as it has characters
-//	tick=100ms     wait so long after each piece but the last
+//	stream=20      emit the reply in 20 pieces, or in as many as it has characters
+//	tick=100ms     wait this long after each piece but the last
 //	title=My_title propose a title; _ stands for a blank
 //	ask=NAME       ask for permission to use a tool, and use it if allowed
-//	usage=1200:350 say that so many tokens were read and written
+//	usage=1200:350 report that many tokens as read and written
 //	steer=off      take no steers from here on
 //
-// While it sleeps or uses a tool it takes steers. The reply then ends in a blank
-// line and "steered: TEXT" for each of them. Directives in a steer are text.
+// It takes steers while it sleeps or uses a tool. The reply then ends in a blank line and "steered:
+// TEXT" for each of them. Directives in a steer are text.
 //
-// The first word that is no directive, and all that follows, is text. A
-// directive with a bad value is a final error. Whatever takes time ends when the
-// turn's context does.
+// The text begins at the first word that is not a directive. A directive with a bad value is a
+// final error. Whatever takes time ends with the turn's context.
 package echo
 
 import (
@@ -41,7 +38,7 @@ import (
 
 const prefix = "echo: "
 
-// Agent replies with what it is told.
+// Agent replies with the text of its turn.
 type Agent struct{}
 
 // New returns an echo agent.

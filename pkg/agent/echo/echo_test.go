@@ -194,8 +194,8 @@ func TestInterrupt(t *testing.T) {
 	})
 }
 
-// steered plays a turn during whose first minute somebody offers steers, every
-// ten seconds one. It answers what became of them.
+// steered plays a turn and offers a steer every ten seconds of its first minute. It returns what
+// became of them.
 func steered(t *testing.T, text string) (reply string, events []agent.Event, accepted []string, err error) {
 	t.Helper()
 	steers := make(chan agent.Steer)

@@ -12,7 +12,7 @@ import (
 	"turnstile/pkg/agent"
 )
 
-// answerLine is a line of a command's stdin: what the user said to one of its asks.
+// answerLine is a line of a command's stdin: the user's decision on one of its questions.
 type answerLine struct {
 	Type     string `json:"type"` // answer
 	ID       string `json:"id"`
@@ -23,17 +23,17 @@ type answerLine struct {
 // maxQuestions is how many questions of a command may be open at a time.
 const maxQuestions = 64
 
-// asking puts a command's questions to the user, and the answers on its stdin. A
-// question that is open when the turn ends gets none.
+// asking puts a command's questions to the user, and writes the decisions to its stdin. A question
+// that is open when the turn ends gets none.
 type asking struct {
 	ask   agent.Ask // nil: nobody can be asked
 	ctx   context.Context
 	w     io.Writer
 	open  sync.WaitGroup
-	count atomic.Int32 // of the open ones
+	count atomic.Int32 // of the open questions
 }
 
-// put asks. Its error says why the line is no question.
+// put puts a question to the user. Its error says why the line is not a question.
 func (a *asking) put(l line) error {
 	if l.ID == "" || l.Name == "" {
 		return errors.New("an ask needs id and name")
@@ -53,7 +53,7 @@ func (a *asking) put(l line) error {
 		}
 		data, err := json.Marshal(answerLine{"answer", l.ID, answer.Allowed, answer.Remember})
 		if err == nil {
-			_, _ = a.w.Write(append(data, '\n')) // a command that has closed its stdin does not want to know
+			_, _ = a.w.Write(append(data, '\n')) // a command that has closed its stdin does not need it
 		}
 	})
 	return nil

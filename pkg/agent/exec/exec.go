@@ -12,23 +12,23 @@ import (
 	"turnstile/internal/process/guardian"
 )
 
-// Format is how an agent's command is talked to.
+// Format is the format of a command's stdin and stdout.
 type Format string
 
 // The formats.
 const (
 	Text  Format = "text"  // the message on stdin, the reply on stdout
-	JSONL Format = "jsonl" // the turn on stdin, events on stdout, JSON by the line
+	JSONL Format = "jsonl" // the turn on stdin, events on stdout, one JSON object a line
 )
 
-// Limits of what a command may write in one turn. Beyond them the turn fails.
+// Limits of a command's output in one turn. Beyond them the turn fails.
 const (
 	MaxText   = command.MaxText   // bytes of text, in either format
 	MaxLine   = command.MaxLine   // bytes of one line in the format JSONL
 	MaxOutput = command.MaxOutput // bytes of all lines in the format JSONL
 )
 
-// DefaultGrace is how long an interrupted command may go on by default.
+// DefaultGrace is how long a command may run after an interrupt by default.
 const DefaultGrace = 5 * time.Second
 
 // Config says what to run.
@@ -40,20 +40,19 @@ type Config struct {
 	// Format defaults to Text.
 	Format Format
 
-	// Env names further environment variables of this program that the command
-	// gets. A name that ends in * stands for all that begin so. REDIS_URL and
-	// names that begin with TURNSTILE_ cannot be passed on.
+	// Env names further environment variables of this program that the command gets. A name that
+	// ends in * stands for all names with that beginning. REDIS_URL and names that begin with
+	// TURNSTILE_ cannot be passed on.
 	Env []string
 
-	// Grace is how long a command may go on after SIGINT before it is killed.
-	// Zero: DefaultGrace. Negative: it is killed at once.
+	// Grace is how long a command may run after SIGINT before it is killed. Zero: DefaultGrace.
+	// Negative: it is killed at once.
 	Grace time.Duration
 
 	// Dir is the command's working directory. Defaults to this program's.
 	Dir string
 
-	// Logger gets the command's stderr, by the line, at debug. Defaults to
-	// slog.Default().
+	// Logger logs each line of the command's stderr at debug. Defaults to slog.Default().
 	Logger *slog.Logger
 }
 
@@ -64,21 +63,21 @@ type Agent struct {
 	patience time.Duration // with a command that has closed its stdout
 }
 
-// Init must be called first thing in main, and in TestMain of tests that run
-// agents: the program's binary is also the guardian of its agents' processes.
+// Init must be the first call in main, and in TestMain of tests that run agents: the program's
+// binary is also the guardian of its agents' processes.
 func Init() { guardian.Init() }
 
-// InitWorker may be called in place of Init by a program that does nothing but run a
-// worker, as cmd/worker. It keeps agents, which have the program's user id, out of it:
+// InitWorker may be called in place of Init by a program that does nothing but run a worker, as
+// cmd/worker. It protects the program from its agents, which have the same user id:
 //
-//   - On Linux the process is not dumpable. Its environment, memory and files in /proc
-//     belong to root; there is no core dump, and no debugger or profiler attaches to it
-//     without root's rights. The package net/http/pprof works as ever.
-//   - On Linux it is a subreaper: what an agent leaves behind that has killed its
-//     guardian becomes this program's child and is killed, before the turn is run again.
-//     So is any other process that becomes its child unasked, a daemon that one of the
-//     program's own commands has started for example. Children that the program starts
-//     itself are left alone, if they do not call setsid.
+//   - On Linux the process is not dumpable. Its environment, memory and files in /proc belong to
+//     root. There is no core dump, and a debugger or profiler needs root's rights to attach. The
+//     package net/http/pprof still works.
+//   - On Linux the process is a subreaper. A process that outlives its agent and has killed its
+//     guardian becomes this program's child. It is killed before the turn runs again. So is any
+//     other process that becomes a child in this way, for example a daemon that one of the
+//     program's own commands started. Children that the program starts itself are not touched,
+//     unless they call setsid.
 //
 // On other systems it is the same as Init.
 func InitWorker() { guardian.InitWorker() }
@@ -119,13 +118,13 @@ func New(config Config) (*Agent, error) {
 	return &Agent{config, env, max(config.Grace, command.ClosedPatience)}, nil
 }
 
-// Steerable reports whether commands can be given steers: those of the format
-// JSONL can, each when it says so.
+// Steerable reports whether commands can receive steers: those of the format JSONL can, once they
+// announce it.
 func (a *Agent) Steerable() bool { return a.config.Format == JSONL }
 
-// Check reports whether the command's program is there now. A program that is
-// missing when a turn starts fails that turn, retryably; a worker asks at its
-// start, where somebody is looking.
+// Check reports whether the command's program can be found now. A program that is missing when a
+// turn starts fails that turn retryably. A worker checks at its start, when an operator sees the
+// error.
 func (a *Agent) Check() error {
 	_, err := osexec.LookPath(a.config.Command[0])
 	return err

@@ -13,7 +13,7 @@ import (
 	"turnstile/pkg/agent"
 )
 
-// The lines beside the events of package agent.
+// The types of lines that are not events of package agent.
 const (
 	lineReady   agent.EventType = "ready"   // steers
 	lineSteered agent.EventType = "steered" // id
@@ -30,25 +30,24 @@ type line struct {
 	Retryable bool   `json:"retryable"`
 }
 
-// eventLines passes a command's lines on as events.
+// eventLines emits a command's lines as events.
 type eventLines struct {
 	emit    func(agent.Event)
 	logger  *slog.Logger
 	steers  *steering
 	asks    *asking
 	onEnd   func()       // called at the first line that ends the turn
-	ended   bool         // it has come
+	ended   bool         // there was such a line
 	said    bool         // there was text that is not blank, or a tool, or a result
-	result  agent.Result // it was a result
-	failure error        // it was an error
+	result  agent.Result // of that line, if it was a result
+	failure error        // of that line, if it was an error
 
 	held agent.Event // text or a thought that is not emitted yet
 	size int         // bytes of the turn's text
 }
 
-// read passes on all lines of r. Pieces of text that come in one read are emitted as
-// one, for an agent that writes letter by letter would make the worker copy its reply
-// as often as it has letters.
+// read emits all lines of r. Pieces of text that come in one read become one event: an agent that
+// writes single letters would otherwise make the worker copy its reply once a letter.
 func (e *eventLines) read(r io.Reader) error {
 	defer e.flush()
 	return command.Lines(flushing{r, e.flush}, e.logger, e.line)
@@ -87,7 +86,7 @@ func (e *eventLines) text(l line) error {
 	return nil
 }
 
-// line takes one line. Its error says why it is no event.
+// line takes one line. Its error says why the line is not an event.
 func (e *eventLines) line(data []byte) error {
 	if e.ended {
 		e.logger.Debug("agent's line after its end is ignored", "bytes", len(data))
@@ -118,7 +117,7 @@ func (e *eventLines) line(data []byte) error {
 			return errors.New("a tool_end has an output or an error, not both")
 		}
 		if l.Error == "" && l.Output == nil {
-			l.Output = json.RawMessage("null") // it has finished, and says nothing
+			l.Output = json.RawMessage("null") // the tool has finished without output
 		}
 		e.said = true
 		e.emit(agent.Event{Type: l.Type, Name: l.Name, CallID: l.CallID, Output: l.Output, Error: l.Error})
@@ -148,7 +147,7 @@ func (e *eventLines) line(data []byte) error {
 	case lineSteered:
 		return e.steers.acknowledged(l.ID)
 	case lineResult:
-		e.said = true // an explicit end, be it without text
+		e.said = true // an explicit end counts without text, too
 		e.result.Text = l.Text
 		e.end()
 	case lineError:
@@ -173,7 +172,7 @@ func (e *eventLines) end() {
 	e.onEnd()
 }
 
-// noNull makes of an explicit null an absent value.
+// noNull makes an explicit null an absent value.
 func noNull(raw json.RawMessage) json.RawMessage {
 	if string(raw) == "null" {
 		return nil

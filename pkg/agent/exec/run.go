@@ -15,8 +15,8 @@ import (
 	"turnstile/pkg/agent"
 )
 
-// Run runs the command for one turn. It returns when the command, whatever it
-// started and its guardian are gone.
+// Run runs the command for one turn. It returns when the command, everything that it started and
+// its guardian are gone.
 func (a *Agent) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)) (agent.Result, error) {
 	if ctx.Err() != nil {
 		return agent.Result{}, command.Interrupted(ctx)
@@ -74,7 +74,7 @@ func (a *Agent) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)
 		}
 	})
 	pipes.Go(func() {
-		// A command that does not read it all is free to.
+		// A command need not read all of it.
 		_, err := c.Stdin.Write(input)
 		if a.config.Format == Text {
 			_ = c.Stdin.Close()
@@ -94,7 +94,7 @@ func (a *Agent) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)
 	return r.outcome(was)
 }
 
-// input is what the command finds on its stdin.
+// input is the text for the command's stdin.
 func (a *Agent) input(turn agent.Turn) ([]byte, error) {
 	if a.config.Format == Text {
 		return []byte(turn.Text()), nil
@@ -116,14 +116,14 @@ type run struct {
 	*command.Command
 	lines eventLines
 
-	// broken is a last line without an end that is no event, or half a character. The
-	// command may have died there, so its exit code comes first.
+	// broken is the error of an incomplete last line or character. The command may have died there,
+	// so its exit code counts first.
 	broken error
 
 	said bool // there was something for the user in its output, or an explicit end
 }
 
-// outcome is how the turn ended. Every failure has the command's last words on stderr.
+// outcome is how the turn ended. Every failure ends with the last lines of the command's stderr.
 func (r *run) outcome(was command.Watched) (agent.Result, error) {
 	unfit, exit := command.Unfit(was.Status), r.Failure(was.Status)
 	var err error

@@ -6,10 +6,9 @@ import (
 	"strings"
 )
 
-// SplitCommand splits a command line into words as a shell would: at blanks,
-// with single quotes, double quotes and backslashes. Nothing is expanded: $, ~
-// and * stay as they are. What only a shell can do, such as pipes and
-// redirections, is an error unless it is quoted.
+// SplitCommand splits a command line into words as a shell does: at blanks, with single quotes,
+// double quotes and backslashes. Nothing is expanded: $, ~ and * stay as they are. What only a
+// shell can do, such as pipes and redirections, is an error unless it is quoted.
 func SplitCommand(line string) ([]string, error) {
 	var words []string
 	var word strings.Builder
@@ -63,7 +62,7 @@ func SplitCommand(line string) ([]string, error) {
 	return words, nil
 }
 
-// doubleQuoted reads s up to and with the closing quote and answers its length.
+// doubleQuoted reads s up to and including the closing quote and returns its length.
 func doubleQuoted(s string, word *strings.Builder) (int, error) {
 	for i := 0; i < len(s); i++ {
 		switch c := s[i]; {

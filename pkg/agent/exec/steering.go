@@ -17,8 +17,8 @@ type steerLine struct {
 	Message agent.Message `json:"message"`
 }
 
-// steering hands a turn's steers to its command, once that has announced that
-// it takes them, and accepts those that the command acknowledges.
+// steering sends a turn's steers to its command once the command has announced that it takes them,
+// and accepts those that the command acknowledges.
 type steering struct {
 	from     <-chan agent.Steer
 	ready    chan struct{} // closed by announced
@@ -35,9 +35,9 @@ func newSteering(from <-chan agent.Steer) *steering {
 // announced lets feed begin.
 func (s *steering) announced() { s.announce.Do(func() { close(s.ready) }) }
 
-// feed writes steers to the command's stdin until ctx ends or the command has
-// closed it. A command that does not read holds up only the one steer that is
-// being written, until the caller closes w; the others are not received.
+// feed writes steers to the command's stdin until ctx ends or the command has closed it. A command
+// that does not read blocks only the one steer that is being written, until the caller closes w.
+// The others are not received.
 func (s *steering) feed(ctx context.Context, w io.Writer) {
 	select {
 	case <-s.ready:
@@ -68,9 +68,9 @@ func (s *steering) send(steer agent.Steer, w io.Writer) error {
 	return err
 }
 
-// acknowledged accepts a steer. A second time is harmless. An id that was never
-// sent is an error: the agent believes to have a message that it has not, or
-// leaves one unacknowledged that would then run twice.
+// acknowledged accepts a steer. A second call is harmless. An id that was never sent is an error:
+// the agent either takes a message for received that it has not, or leaves one unacknowledged that
+// would run twice.
 func (s *steering) acknowledged(id string) error {
 	if id == "" {
 		return errors.New("a steered needs the id of its steer")

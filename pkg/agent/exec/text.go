@@ -11,20 +11,20 @@ import (
 	"turnstile/pkg/agent"
 )
 
-// heldNewlines bounds how many trailing newlines are held back.
+// heldNewlines bounds how many trailing newlines are held.
 const heldNewlines = 4 << 10
 
-// textReply passes a command's stdout on as it comes. Newlines at the very end
-// are dropped, as $(...) drops them in a shell; so they are held back until
-// something follows. So is a character of which only the beginning has come.
+// textReply emits a command's stdout as it comes. It drops newlines at the very end, as $(...) does
+// in a shell, so it holds newlines until something follows them. It also holds an incomplete
+// character.
 type textReply struct {
 	emit func(agent.Event)
 	held []byte
 	size int  // bytes read
-	said bool // something that is not blank was passed on
+	said bool // something that is not blank was emitted
 }
 
-// copyFrom reads to the end of r. What comes before an error is passed on.
+// copyFrom emits r to its end. After an error, what came before has been emitted.
 func (t *textReply) copyFrom(r io.Reader) error {
 	buf := make([]byte, 32<<10)
 	for {
@@ -38,7 +38,7 @@ func (t *textReply) copyFrom(r io.Reader) error {
 		switch {
 		case errors.Is(err, io.EOF):
 			if torn := t.held[valid(t.held):]; len(torn) > 0 {
-				// The command may have died in the middle of it.
+				// The command may have died in the middle of a character.
 				return &command.LineError{Err: t.notUTF8(torn), Cut: true}
 			}
 			return nil
@@ -74,12 +74,12 @@ func (t *textReply) send(p []byte) {
 	}
 }
 
-// notUTF8 is the error about the last bytes that were read.
+// notUTF8 is the error for the last bytes read.
 func (t *textReply) notUTF8(rest []byte) error {
 	return fmt.Errorf("the command's output is not UTF-8 (byte %d)", t.size-len(rest)+1)
 }
 
-// valid is how many bytes at the beginning of p are whole characters.
+// valid is how many bytes at the beginning of p are complete characters.
 func valid(p []byte) int {
 	if utf8.Valid(p) {
 		return len(p)

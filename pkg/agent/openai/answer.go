@@ -13,25 +13,24 @@ import (
 )
 
 // maxAnswer limits one answer of a model, in bytes of text, thoughts and arguments.
-const maxAnswer = 16 << 20 // tests have less
+const maxAnswer = 16 << 20 // tests set less
 
-// fragmentSize is what a piece of a tool call counts for itself: one that is empty can
-// begin a call, too.
+// fragmentSize is what each piece of a tool call counts: an empty piece can begin a call, too.
 const fragmentSize = 32
 
-// answer is one answer of the model, while it comes and after.
+// answer is one reply of the model, complete or not.
 type answer struct {
-	text      strings.Builder // refusals too
+	text      strings.Builder // with refusals
 	reasoning strings.Builder // reasoning_content only
 	calls     []toolCall
 	finish    string
 	usage     *session.Usage
 	size      int
 
-	open map[int64]int // the call of each index that fragments are for
+	open map[int64]int // the call of each fragment's index
 }
 
-// message is the answer as later requests repeat it.
+// message is the reply as later requests repeat it.
 func (a *answer) message() message {
 	m := message{role: roleAssistant, text: a.text.String(), calls: a.calls}
 	if len(a.calls) > 0 {
@@ -40,8 +39,8 @@ func (a *answer) message() message {
 	return m
 }
 
-// stream asks the model once. What comes is emitted while it comes. After an error the
-// answer has what came before it.
+// stream asks the model once and emits the reply while it comes. After an error the answer has what
+// came before it.
 func (r *run) stream(ctx context.Context) (*answer, error) {
 	a := &answer{open: map[int64]int{}}
 	ctx, cancel := context.WithCancel(ctx)
@@ -64,7 +63,7 @@ func (r *run) stream(ctx context.Context) (*answer, error) {
 		r.emit(agent.Event{Type: agent.EventUsage, Usage: a.usage})
 	}
 	switch {
-	case a.finish != "": // all has come; what broke then is not missed
+	case a.finish != "": // the reply is complete, a later error changes nothing
 		return a, nil
 	case err != nil:
 		return a, err
@@ -74,7 +73,7 @@ func (r *run) stream(ctx context.Context) (*answer, error) {
 
 var (
 	errEnded   = errors.New("the answer ended in the middle") // without a finish_reason
-	errTooMuch = fmt.Errorf("the model's answer has no end: it is longer than %d MiB", maxAnswer>>20)
+	errTooMuch = fmt.Errorf("the model's reply is too long: it has more than %d MiB", maxAnswer>>20)
 )
 
 func (r *run) chunk(a *answer, c chunk) error {
@@ -83,7 +82,7 @@ func (r *run) chunk(a *answer, c chunk) error {
 	}
 	for _, choice := range c.Choices {
 		if choice.Index != 0 {
-			continue // one was asked for
+			continue // one was requested
 		}
 		d := choice.Delta
 		a.size += len(d.Content) + len(d.Refusal)
@@ -93,7 +92,7 @@ func (r *run) chunk(a *answer, c chunk) error {
 				r.emit(agent.Event{Type: agent.EventText, Text: string(text)})
 			}
 		}
-		// Some send both, with the same text.
+		// Some servers send both, with the same text.
 		a.reasoning.WriteString(string(d.Thoughts))
 		if text := cmp.Or(d.Thoughts, d.Reasoning); text != "" {
 			a.size += len(text)
@@ -112,8 +111,8 @@ func (r *run) chunk(a *answer, c chunk) error {
 	return nil
 }
 
-// fragment adds a piece of a tool call. A new one begins with a new index, or with a
-// new id, for some servers give all calls the same index.
+// fragment adds a piece of a tool call. A new index begins a new call, and so does a new id,
+// because some servers give all calls the same index.
 func (a *answer) fragment(f fragment) {
 	at, known := a.open[f.Index]
 	if !known || f.ID != "" && a.calls[at].id != "" && a.calls[at].id != string(f.ID) {
@@ -132,8 +131,8 @@ func (a *answer) fragment(f fragment) {
 	a.size += len(f.Function.Arguments) + len(f.Function.Name) + len(f.ID) + fragmentSize
 }
 
-// settle makes the calls ready to be run and repeated: every id is the only one of its
-// kind, and arguments that are no object are not sent to a server again.
+// settle makes the calls ready to run and to repeat: every id becomes unique, and arguments that
+// are not an object are not sent to a server again.
 func (a *answer) settle(ids *callIDs) {
 	for i := range a.calls {
 		c := &a.calls[i]

@@ -7,12 +7,12 @@ import (
 	"iter"
 )
 
-// chunk has those fields of a streamed chunk that the agent uses.
+// chunk has the fields of a streamed chunk that the agent uses.
 type chunk struct {
 	Model   string          `json:"model"`
 	Choices []choice        `json:"choices"`
 	Usage   *usage          `json:"usage"`
-	Error   json.RawMessage `json:"error"` // there is one: the chunk is an error
+	Error   json.RawMessage `json:"error"` // if there is one, the chunk is an error
 }
 
 type choice struct {
@@ -45,7 +45,7 @@ type usage struct {
 	} `json:"prompt_tokens_details"`
 }
 
-// words are a text, and empty where a server has put something else in its place.
+// words is a text. It is empty if a server sends something else in its place.
 type words string
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -70,7 +70,7 @@ func chunks(r io.Reader) iter.Seq2[chunk, error] {
 			}
 			var c chunk
 			err := json.Unmarshal(data, &c)
-			if c.Error != nil { // of whatever form the rest is
+			if c.Error != nil { // whatever the rest is
 				err = newStatusError(0, nil, data)
 			}
 			if !yield(c, err) || err != nil {

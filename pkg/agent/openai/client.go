@@ -14,10 +14,10 @@ import (
 	"turnstile/internal/process/gulp"
 )
 
-// headerTimeout is how long a server may think before it answers at all.
+// headerTimeout is how long a server may take until it responds at all.
 const headerTimeout = 10 * time.Minute
 
-// maxErrorBody is how much is read of an error's body.
+// maxErrorBody is how much of an error's body is read.
 const maxErrorBody = 64 << 10
 
 // maxRedirects is how many redirects one request follows.
@@ -27,7 +27,7 @@ const maxRedirects = 10
 func (a *Agent) connect() {
 	a.endpoint = endpoint(*a.base)
 	a.http = &http.Client{CheckRedirect: a.redirect}
-	// A program may have put another kind of transport in the default's place.
+	// A program may have replaced the default transport with another type.
 	if transport, ok := http.DefaultTransport.(*http.Transport); ok {
 		transport = transport.Clone()
 		transport.ResponseHeaderTimeout = headerTimeout
@@ -35,14 +35,14 @@ func (a *Agent) connect() {
 	}
 }
 
-// endpoint is where requests go. The base's path stays as it is written: some proxies
-// have a whole URL in it, which JoinPath would change.
+// endpoint is the URL of the requests. The base's path stays as it is written: some proxies have a
+// whole URL in it, which JoinPath would change.
 func endpoint(base url.URL) string {
 	base.ForceQuery = false
 	return strings.TrimSuffix(base.String(), "/") + "/chat/completions"
 }
 
-// redirect keeps the conversation at the server of the base URL.
+// redirect refuses to send the conversation to a server other than the base URL's.
 func (a *Agent) redirect(req *http.Request, via []*http.Request) error {
 	switch {
 	case !sameServer(req.URL, a.base):
@@ -68,8 +68,7 @@ func port(u *url.URL) string {
 	return "80"
 }
 
-// post sends a request and returns the stream with which the server responds. Every
-// other response is an error.
+// post sends a request and returns the stream of the response. Every other response is an error.
 func (a *Agent) post(ctx context.Context, body request) (io.ReadCloser, error) {
 	data, err := encode(body)
 	if err != nil {
@@ -97,6 +96,6 @@ func (a *Agent) post(ctx context.Context, body request) (io.ReadCloser, error) {
 		}{gulp.New(resp.Body, ctx.Done()), resp.Body}, nil
 	}
 	defer resp.Body.Close()
-	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody)) // some of it is enough
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody)) // a part of it is enough
 	return nil, newStatusError(resp.StatusCode, resp.Header, text)
 }

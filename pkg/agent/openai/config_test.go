@@ -19,8 +19,8 @@ func TestConfig(t *testing.T) {
 		change func(*Config)
 		want   string
 	}{
-		{func(c *Config) { c.BaseURL = "localhost:1" }, "base URL is no address"},
-		{func(c *Config) { c.BaseURL = "" }, "base URL is no address"},
+		{func(c *Config) { c.BaseURL = "localhost:1" }, "base URL is not an address"},
+		{func(c *Config) { c.BaseURL = "" }, "base URL is not an address"},
 		{func(c *Config) { c.BaseURL += "?a=b" }, "leave out"},
 		{func(c *Config) { c.Model = " " }, "model is not set"},
 		{func(c *Config) { c.Key = "a\n" }, "line break"},

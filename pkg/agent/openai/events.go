@@ -10,13 +10,12 @@ import (
 // maxEvent limits one event, in bytes.
 const maxEvent = 32 << 20
 
-// events yields the data of each server-sent event of a stream, with a line break at its
-// end, and then the error that ended the stream, if one did. The data is valid until the
-// next event. An event that the stream's end interrupts is dropped. An event longer
-// than limit is an error.
+// events yields the data of each server-sent event of a stream, with a line break at its end, and
+// then the error that ended the stream, if one did. The data is valid until the next event. An
+// event that the stream's end interrupts is dropped. An event longer than limit is an error.
 //
-// No library does this: the ones measured read lines of any length, or take 20 times as
-// long. A test compares it with the reader in OpenAI's SDK.
+// No library fits: those that were measured read lines of any length, or take 20 times as long. A
+// test compares this reader with the one in OpenAI's SDK.
 func events(r io.Reader, limit int) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		lines := bufio.NewScanner(r)

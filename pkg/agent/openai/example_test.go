@@ -25,7 +25,7 @@ func ExampleInit() {
 func ExampleNew() {
 	_, err := openai.New(openai.Config{BaseURL: "localhost:11434", Model: "qwen3"})
 	fmt.Println(err)
-	// Output: openai agent: the base URL is no address: write it as https://HOST/v1
+	// Output: openai agent: the base URL is not an address: write it as https://HOST/v1
 }
 
 // The reply is streamed: the agent emits each piece as the model sends it.

@@ -12,19 +12,19 @@ import (
 	"time"
 )
 
-// failure is why there was no answer.
+// failure is why there was no reply.
 type failure struct {
 	why     error         // a sentence for the user
-	passing bool          // it may be otherwise soon
+	passing bool          // a retry may succeed
 	after   time.Duration // the server asked for this wait; 0: it did not
-	images  bool          // the server may not have liked an image
+	images  bool          // the server may have refused an image
 }
 
-// statusError is an answer that is none: an HTTP status with what the server says.
+// statusError is an error response: an HTTP status with the server's text.
 type statusError struct {
-	status  int // 0: it came in the stream, and only its words tell what it is
+	status  int // 0: it came in the stream, and only its text says what it is
 	header  http.Header
-	code    string // and the type, both as they are
+	code    string // with the type, both as received
 	message string // at most maxMessage bytes
 }
 
@@ -44,8 +44,8 @@ func (e *statusError) Error() string {
 
 const maxMessage = 300
 
-// newStatusError reads the forms in which servers tell errors: {"error":{...}} of
-// OpenAI, {"error":"text"} of Ollama, {"message":"text"} of vLLM, {"detail":...}, text.
+// newStatusError reads the forms in which servers report errors: {"error":{...}} of OpenAI,
+// {"error":"text"} of Ollama, {"message":"text"} of vLLM, {"detail":...}, text.
 func newStatusError(status int, header http.Header, body []byte) *statusError {
 	e := &statusError{status: status, header: header}
 	var outer struct {
@@ -62,7 +62,7 @@ func newStatusError(status int, header http.Header, body []byte) *statusError {
 	}
 	switch {
 	case json.Unmarshal(body, &outer) != nil:
-		if !bytes.HasPrefix(bytes.TrimSpace(body), []byte("<")) { // a page says nothing in a line
+		if !bytes.HasPrefix(bytes.TrimSpace(body), []byte("<")) { // one line of an HTML page says nothing
 			e.message = string(body)
 		}
 	case json.Unmarshal(outer.Error, &inner) == nil && inner.Message != "":
@@ -97,7 +97,7 @@ func (e *statusError) says(words ...string) bool {
 	return false
 }
 
-// tooLong reports whether the request did not fit into the model, as servers say it.
+// tooLong reports whether the request did not fit into the model, by the words of common servers.
 func (e *statusError) tooLong() bool {
 	if e.status == http.StatusRequestEntityTooLarge {
 		return true
@@ -106,7 +106,7 @@ func (e *statusError) tooLong() bool {
 		"context length", "context window", "context size", "prompt is too long", "input is too long", "reduce the length")
 }
 
-// explain says in a sentence what went wrong, without the key.
+// explain is a sentence about the error, without the key.
 func (r *run) explain(err error) failure {
 	f := r.cause(err)
 	if key := r.config.Key; key != "" && strings.Contains(f.why.Error(), key) {
@@ -149,7 +149,7 @@ func (r *run) refused(e *statusError) failure {
 	case e.status == http.StatusForbidden:
 		return failure{why: fmt.Errorf("the model's server refused the key, or the model %s with it (%w): check TURNSTILE_OPENAI_API_KEY and TURNSTILE_MODEL", model, e)}
 	case e.status == http.StatusNotFound || e.status == http.StatusMethodNotAllowed:
-		return failure{why: fmt.Errorf("the server at %s knows no model %s, or has no Chat Completions there (%w): check TURNSTILE_MODEL and TURNSTILE_OPENAI_BASE_URL", base, model, e)}
+		return failure{why: fmt.Errorf("the server at %s does not know the model %s, or has no Chat Completions there (%w): check TURNSTILE_MODEL and TURNSTILE_OPENAI_BASE_URL", base, model, e)}
 	case e.status == http.StatusTooManyRequests && e.says("insufficient_quota"):
 		return failure{why: fmt.Errorf("the account at the model's server has no credit left (%w)", e)}
 	case e.status == http.StatusTooManyRequests:
@@ -159,7 +159,7 @@ func (r *run) refused(e *statusError) failure {
 	case e.status >= 500 || e.status == http.StatusRequestTimeout:
 		return failure{why: fmt.Errorf("the model's server failed (%w)", e), passing: true, after: retryAfter(e.header, r.now())}
 	case e.status < 300:
-		return failure{why: fmt.Errorf("what answers at %s does not stream Chat Completions (%w): check TURNSTILE_OPENAI_BASE_URL", base, e)}
+		return failure{why: fmt.Errorf("the server at %s does not stream Chat Completions (%w): check TURNSTILE_OPENAI_BASE_URL", base, e)}
 	}
 	return failure{why: fmt.Errorf("the model's server refused the request (%w)", e), images: e.says("image")}
 }

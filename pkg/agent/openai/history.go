@@ -9,10 +9,10 @@ import (
 )
 
 // cutOff is the result of a tool that had not finished.
-const cutOff = "[The tool was cut off: it has no result, and may have had effects.]"
+const cutOff = "[The tool was interrupted: it has no result, and may have had effects.]"
 
-// block is messages that are sent together or not at all: a tool call never goes
-// without its result.
+// block is messages that are sent together or not at all: a tool call never goes without its
+// result.
 type block struct {
 	messages []message
 	tokens   int
@@ -26,8 +26,8 @@ func newBlock(messages ...message) block {
 	return b
 }
 
-// blocks are a transcript's messages. Tools that follow one another, and the words of
-// the assistant before them, are one answer with several calls.
+// blocks are a transcript's messages. Consecutive tools, and the assistant's text before them,
+// become one reply with several calls.
 func blocks(history []session.Entry, ids *callIDs) (all []block) {
 	for i := 0; i < len(history); i++ {
 		e := history[i]
@@ -57,8 +57,8 @@ func blocks(history []session.Entry, ids *callIDs) (all []block) {
 	return all
 }
 
-// repeated is one use of a tool as a call and its result. It may have been another
-// agent's, so everything in it is made to fit.
+// repeated is one use of a tool as a call and its result. Another agent may have written it, so
+// everything in it is made to fit.
 func repeated(use session.ToolUse, ids *callIDs) (toolCall, message) {
 	c := toolCall{id: ids.unique(use.CallID), name: fittingName(use.Name), args: fittingArgs(use.Input)}
 	result := message{role: roleTool, callID: c.id, text: cutOff}
@@ -71,12 +71,12 @@ func repeated(use session.ToolUse, ids *callIDs) (toolCall, message) {
 	return c, result
 }
 
-// failedTool is how the model is told of a tool's error.
+// failedTool is a tool's error as the model reads it.
 func failedTool(text string) string { return "Error: " + text }
 
 const maxName = 64
 
-// fittingName is a name as servers want a tool's to be.
+// fittingName makes a name one that servers accept for a tool.
 func fittingName(name string) string {
 	fits := strings.Map(func(r rune) rune {
 		if r == '_' || r == '-' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' {
@@ -90,7 +90,7 @@ func fittingName(name string) string {
 	return fits[:min(len(fits), maxName)]
 }
 
-// fittingArgs is an input as the arguments of a call, which are an object.
+// fittingArgs makes an input the arguments of a call, which are an object.
 func fittingArgs(input json.RawMessage) string {
 	var object map[string]json.RawMessage
 	switch {
@@ -104,7 +104,7 @@ func fittingArgs(input json.RawMessage) string {
 	return `{"input":` + string(input) + `}`
 }
 
-// callIDs sees to it that no two calls of a request have the same id.
+// callIDs makes the ids of a request's calls unique.
 type callIDs struct {
 	used map[string]bool
 	next int
@@ -112,11 +112,11 @@ type callIDs struct {
 
 func newCallIDs() *callIDs { return &callIDs{used: map[string]bool{}} }
 
-// maxCallID is the longest id that all servers take.
+// maxCallID is the longest id that all servers accept.
 const maxCallID = 40
 
-// unique is the id itself, or a new one if it is missing, too long or was there before.
-// A new one has 9 letters and digits, which is all that some servers allow.
+// unique is the id itself, or a new one if it is missing, too long or used before. A new one has 9
+// letters and digits, which is all that some servers allow.
 func (c *callIDs) unique(id string) string {
 	for id == "" || len(id) > maxCallID || c.used[id] {
 		c.next++
@@ -126,7 +126,7 @@ func (c *callIDs) unique(id string) string {
 	return id
 }
 
-// fit is the newest of the blocks that fit, and how many were left out.
+// fit returns the newest blocks that fit, and how many do not.
 func fit(all []block, tokens int) (kept []block, dropped int) {
 	from := len(all)
 	for from > 0 && tokens >= all[from-1].tokens {
@@ -136,6 +136,6 @@ func fit(all []block, tokens int) (kept []block, dropped int) {
 	return all[from:], from
 }
 
-// leftOut stands for the beginning of a conversation that now begins with the
-// assistant, which some servers do not take.
+// leftOut stands for the beginning of a conversation that would now begin with the assistant, which
+// some servers refuse.
 var leftOut = message{role: roleUser, text: "[The beginning of this conversation is left out here.]"}

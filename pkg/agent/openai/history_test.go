@@ -108,7 +108,7 @@ func TestContextTokens(t *testing.T) {
 				t.Errorf("%d: about %d were sent", tokens, estimate)
 			}
 		}
-		if n := strings.Count(r.log.String(), "the oldest of the conversation is left out"); n != 1 {
+		if n := strings.Count(r.log.String(), "its oldest part is left out"); n != 1 {
 			t.Errorf("%d: said %d times:\n%s", tokens, n, r.log.String())
 		}
 	}

@@ -22,7 +22,7 @@ const (
 const (
 	bytesPerToken = 4
 	messageTokens = 8    // beside its text
-	imageTokens   = 1000 // whatever its size
+	imageTokens   = 1000 // at any size
 )
 
 // message is one message of a request.
@@ -33,19 +33,19 @@ type message struct {
 	calls  []toolCall // of the assistant's
 	callID string     // of a tool's
 
-	// reasoning goes back with the calls that it led to, for servers that sent it as
-	// reasoning_content want to see it again (DeepSeek refuses the request otherwise).
+	// reasoning is sent back with the calls that it led to: servers that sent reasoning_content
+	// want to see it again (DeepSeek refuses the request otherwise).
 	reasoning string
 }
 
-// image is one that the server is to fetch, and what is said of it if it cannot.
+// image is one that the server fetches. named stands for it if the server cannot.
 type image struct{ url, named string }
 
 // toolCall is a tool call.
 type toolCall struct {
 	id, name string
 	args     string // as they are sent: a JSON object
-	raw      []byte // as they came
+	raw      []byte // as received
 }
 
 // tokens is the message's estimated size.
@@ -60,8 +60,8 @@ func (m message) tokens() int {
 	return messageTokens*(1+len(m.calls)) + imageTokens*len(m.images) + (bytes+bytesPerToken-1)/bytesPerToken
 }
 
-// userMessage is what a user said. Images that the server can fetch are shown, all
-// other attachments named.
+// userMessage is a user's message. Images that the server can fetch are sent as such; other
+// attachments are named.
 func userMessage(text string, attachments []session.Attachment) message {
 	m := message{role: roleUser, text: text}
 	for _, a := range attachments {
@@ -74,7 +74,7 @@ func userMessage(text string, attachments []session.Attachment) message {
 	return m
 }
 
-// blind is the message with its images named.
+// blind is the message with its images only named.
 func (m message) blind() message {
 	for _, i := range m.images {
 		m.text += "\n\n" + i.named
@@ -91,7 +91,7 @@ func isImage(a session.Attachment) bool {
 	return err == nil && (u.Scheme == "https" || u.Scheme == "http" || u.Scheme == "data")
 }
 
-// named is an attachment in words.
+// named is an attachment as text.
 func named(a session.Attachment) string {
 	about := make([]string, 0, 2)
 	if a.Mime != "" {
@@ -114,7 +114,7 @@ func named(a session.Attachment) string {
 	return text + "]"
 }
 
-// present is what the turn itself says.
+// present is the turn's own messages.
 func present(turn agent.Turn) (messages []message) {
 	if turn.Note != "" {
 		messages = append(messages, message{role: roleSystem, text: turn.Note})

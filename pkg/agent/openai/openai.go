@@ -30,54 +30,54 @@ type Config struct {
 	// https://api.openai.com/v1. Required.
 	BaseURL string
 
-	// Key is sent as a bearer token. Empty: no Authorization header is.
+	// Key is sent as a bearer token. Empty: no Authorization header is sent.
 	Key string
 
 	// Model is the model's name. Required.
 	Model string
 
-	// SystemPrompt goes before everything else, unless it is empty.
+	// SystemPrompt comes first in each request, unless it is empty.
 	SystemPrompt string
 
-	// MaxTokens limits one answer. Zero: the server does. It is sent as
-	// max_completion_tokens to OpenAI and Azure, whose newer models know nothing else,
-	// and as max_tokens to all others, many of which only know that.
+	// MaxTokens limits one reply. Zero: the server's limit. It is sent as max_completion_tokens to
+	// OpenAI and Azure, whose newer models know only that, and as max_tokens to all others, many of
+	// which know only that.
 	MaxTokens int
 
 	// Temperature is from 0 to 2. Nil: the server's.
 	Temperature *float64
 
-	// ContextTokens is how much a request may have, as estimated: one token for 4
-	// bytes of text, 8 more for each message and 1000 for an image. It counts
-	// the system prompt, the tools and the turn itself, which are always sent; what is
-	// left is filled with the newest of the history. Zero: DefaultContextTokens.
+	// ContextTokens is the estimated size that a request may have: one token for 4 bytes of text, 8
+	// more for each message and 1000 for an image. It includes the system prompt, the tools and the
+	// turn itself, which are always sent. The newest of the history fill the rest. Zero:
+	// DefaultContextTokens.
 	ContextTokens int
 
 	// Tools are offered to the model.
 	Tools []Tool
 
-	// ToolRounds is how many answers of one turn may have tool calls. With one more the
-	// turn fails. Zero: DefaultToolRounds.
+	// ToolRounds is how many replies of one turn may have tool calls. With one more the turn fails.
+	// Zero: DefaultToolRounds.
 	ToolRounds int
 
-	// ToolTimeout is how long a tool may take that has no timeout of its own. Zero:
+	// ToolTimeout is how long a tool without a timeout of its own may take. Zero:
 	// DefaultToolTimeout.
 	ToolTimeout time.Duration
 
-	// Grace is how long a tool may go on after SIGINT when its turn is interrupted.
-	// Zero: DefaultGrace. Negative: it is killed at once.
+	// Grace is how long a tool may run after SIGINT when its turn is interrupted. Zero:
+	// DefaultGrace. Negative: it is killed at once.
 	Grace time.Duration
 
 	// Env names further environment variables of this program that all tools get, as in
 	// exec.Config.
 	Env []string
 
-	// MaxRetries is how often a request is repeated that found the server busy, failing
-	// or out of reach. Zero: DefaultMaxRetries. Negative: not at all.
+	// MaxRetries is how often a request is retried when the server is busy, fails or cannot be
+	// reached. Zero: DefaultMaxRetries. Negative: never.
 	MaxRetries int
 
-	// MaxWait is how long one turn waits for that, in all. A server that asks for more
-	// with Retry-After is not waited for. Zero: DefaultMaxWait.
+	// MaxWait is how long one turn waits between retries in all. If a server's Retry-After asks for
+	// more, the turn fails. Zero: DefaultMaxWait.
 	MaxWait time.Duration
 
 	// Logger defaults to slog.Default().
@@ -91,25 +91,25 @@ type Agent struct {
 	endpoint string
 	http     *http.Client
 	tools    map[string]tool
-	request  request // what all requests have in common
+	request  request // what all requests share
 	fixed    int     // its estimated tokens, with the system prompt
 
 	maxAnswer int
-	sleep     func(ctx context.Context, d time.Duration) error // tests do not wait
+	sleep     func(ctx context.Context, d time.Duration) error // tests replace it
 	now       func() time.Time
 }
 
-// Init must be called first thing in main of a program whose agent has tools, and in
-// TestMain of its tests: the program's binary is also the guardian of its tools'
-// processes. It is the same as Init of pkg/agent/exec.
+// Init must be the first call in main of a program whose agent has tools, and in TestMain of its
+// tests: the program's binary is also the guardian of its tools' processes. It is the same as Init
+// of pkg/agent/exec.
 func Init() { guardian.Init() }
 
-// New checks the configuration. It asks the server nothing.
+// New checks the configuration. It sends nothing to the server.
 func New(config Config) (*Agent, error) {
 	base, err := url.Parse(config.BaseURL)
 	switch {
 	case err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https":
-		return nil, errors.New("openai agent: the base URL is no address: write it as https://HOST/v1")
+		return nil, errors.New("openai agent: the base URL is not an address: write it as https://HOST/v1")
 	case base.RawQuery != "" || base.Fragment != "":
 		return nil, errors.New("openai agent: the base URL must end with its path: leave out what begins with ? or #")
 	case strings.TrimSpace(config.Model) == "":
@@ -164,5 +164,5 @@ func byDefault[T comparable](v *T, def T) {
 	}
 }
 
-// Steerable says that running turns take further messages.
+// Steerable reports true: running turns take further messages.
 func (a *Agent) Steerable() bool { return true }

@@ -69,7 +69,7 @@ const (
 	typeImage    = "image_url"
 )
 
-// prepare fills in what all requests have in common.
+// prepare fills in what all requests share.
 func (a *Agent) prepare() {
 	a.request = request{
 		Model: a.config.Model, Temperature: a.config.Temperature,
@@ -89,7 +89,7 @@ func (a *Agent) prepare() {
 	}
 }
 
-// newerLimit reports whether a host knows max_completion_tokens for sure.
+// newerLimit reports whether a host is known to accept max_completion_tokens.
 func newerLimit(host string) bool {
 	for _, of := range []string{"openai.com", "azure.com"} {
 		if host == of || strings.HasSuffix(host, "."+of) {
@@ -99,7 +99,7 @@ func newerLimit(host string) bool {
 	return false
 }
 
-// wire is the message as a request has it.
+// wire is the message in a request's form.
 func (m message) wire() wireMessage {
 	w := wireMessage{Role: m.role, Content: m.text, ToolCallID: m.callID}
 	if m.role == roleAssistant {
@@ -123,7 +123,7 @@ func (m message) wire() wireMessage {
 	return w
 }
 
-// encode writes JSON without HTML's escapes: models read it.
+// encode writes JSON without escapes for HTML, because models read it.
 func encode(v any) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)

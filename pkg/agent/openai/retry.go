@@ -12,17 +12,17 @@ import (
 	"turnstile/pkg/agent"
 )
 
-// The waits before a repeated request, if the server says nothing.
+// The waits before a retry, if the server does not set one.
 const (
 	firstWait = 500 * time.Millisecond // doubled every time
 	maxWait   = 8 * time.Second
 )
 
-// noticeable is how long a wait must be for the user to be told.
+// noticeable is how long a wait must be for a notice to the user.
 const noticeable = 5 * time.Second
 
-// ask gets an answer. It is asked again for as long as nothing of the answer has come,
-// the server may yet give one, and there is patience.
+// ask gets a reply. It retries while no part of the reply has come, a retry may succeed, and the
+// turn may still wait.
 func (r *run) ask(ctx context.Context) (*answer, error) {
 	for tries := 1; ; tries++ {
 		a, err := r.stream(ctx)
@@ -35,25 +35,25 @@ func (r *run) ask(ctx context.Context) (*answer, error) {
 		f := r.explain(err)
 		switch {
 		case f.images && r.blind():
-			r.log.Debug("the server does not take the images of the conversation, they are only named now", "error", f.why)
+			r.log.Debug("the server refuses the conversation's images, they are only named now", "error", f.why)
 			tries--
 			continue
 		case !f.passing:
 			return nil, f.why
 		case a.text.Len() > 0:
-			return nil, fmt.Errorf("the model's server broke off in the middle of its answer (%w): what it said until then is kept", f.why)
+			return nil, fmt.Errorf("the model's server broke off in the middle of its reply (%w): what came before is kept", f.why)
 		case tries > r.config.MaxRetries:
-			return nil, r.givenUp(fmt.Errorf("%w, and that after %s", f.why, times(tries)))
+			return nil, r.givenUp(fmt.Errorf("%w after %s", f.why, times(tries)))
 		}
 		wait := f.after
 		if wait <= 0 {
 			wait = backoff(tries)
 		}
 		if r.waited+wait > r.config.MaxWait {
-			return nil, r.givenUp(fmt.Errorf("%w; the next try would be in %s, which is too long to wait: try again then", f.why, wait.Round(time.Second)))
+			return nil, r.givenUp(fmt.Errorf("%w; the next try would be in %s, which is too long to wait: try again later", f.why, wait.Round(time.Second)))
 		}
 		r.waited += wait
-		r.log.Debug("the model's server is asked again", "error", f.why, "wait", wait.Round(time.Millisecond), "tries", tries)
+		r.log.Debug("the request to the model's server is retried", "error", f.why, "wait", wait.Round(time.Millisecond), "tries", tries)
 		if wait > noticeable {
 			r.emit(agent.Event{Type: agent.EventNotice, Text: fmt.Sprintf("Waiting %s for the model's server, then trying again: %v.", wait.Round(time.Second), f.why)})
 		}
@@ -63,22 +63,22 @@ func (r *run) ask(ctx context.Context) (*answer, error) {
 	}
 }
 
-// judge looks at how an answer ended.
+// judge is the error, or nil, for how a reply ended.
 func (r *run) judge(a *answer) error {
 	a.settle(r.ids)
 	switch a.finish {
 	case "content_filter":
-		return errors.New("the content filter of the model's server stopped the answer: say it in other words, or begin anew with /new")
+		return errors.New("the content filter of the model's server stopped the reply: use other words, or begin anew with /new")
 	case "length":
-		if r.output { // else finish says more
-			r.emit(agent.Event{Type: agent.EventNotice, Text: "The model's answer was cut off: it reached the limit of its length."})
+		if r.output { // else finish returns a clearer error
+			r.emit(agent.Event{Type: agent.EventNotice, Text: "The model's reply was truncated: it reached the limit of its length."})
 		}
 	}
 	return nil
 }
 
-// givenUp is the error of a turn whose server did not come back. The turn may be run
-// again only if nothing has come out of it.
+// givenUp is the error of a turn whose retries failed. It is retryable only if the turn has
+// produced nothing.
 func (r *run) givenUp(err error) error {
 	if r.output {
 		return err
@@ -93,14 +93,14 @@ func times(n int) string {
 	return strconv.Itoa(n) + " tries"
 }
 
-// backoff is the wait after so many tries, with jitter of a quarter.
+// backoff is the wait after a number of tries, with a jitter of a quarter.
 func backoff(tries int) time.Duration {
 	wait := min(firstWait<<min(tries-1, 10), maxWait)
 	return wait - rand.N(wait/4+1)
 }
 
-// retryAfter is how long a server asks to wait: seconds, milliseconds in a header of
-// OpenAI's own, or a date. 0: it does not say.
+// retryAfter is the wait that a server asks for: seconds, milliseconds in a header of OpenAI's own,
+// or a date. 0: it asks for none.
 func retryAfter(header http.Header, now time.Time) time.Duration {
 	if d := number(header.Get("Retry-After-Ms"), time.Millisecond); d > 0 {
 		return d
@@ -126,7 +126,7 @@ func number(text string, unit time.Duration) time.Duration {
 	return time.Duration(min(n*float64(unit), float64(longest)))
 }
 
-// sleep waits, unless ctx ends before.
+// sleep waits, or returns when ctx ends.
 func sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -180,7 +180,7 @@ func TestRefusals(t *testing.T) {
 		{modelserver.Unauthorized(), key, []string{"refused the key (HTTP 401)", "TURNSTILE_OPENAI_API_KEY"}},
 		{modelserver.Unauthorized(), "", []string{"wants a key", "set TURNSTILE_OPENAI_API_KEY"}},
 		{modelserver.Error(403, "no", "not for "+key), key, []string{"(HTTP 403: not for [the key])", "TURNSTILE_OPENAI_API_KEY"}},
-		{modelserver.Plain(404, "application/json", `{"error":"model not found"}`), key, []string{"knows no model m", "(HTTP 404: model not found)", "TURNSTILE_MODEL", "TURNSTILE_OPENAI_BASE_URL", "http://127.0.0.1:"}},
+		{modelserver.Plain(404, "application/json", `{"error":"model not found"}`), key, []string{"does not know the model m", "(HTTP 404: model not found)", "TURNSTILE_MODEL", "TURNSTILE_OPENAI_BASE_URL", "http://127.0.0.1:"}},
 		{modelserver.Plain(404, "text/plain", "404 page not found\n"), key, []string{"(HTTP 404: 404 page not found)"}},
 		{modelserver.Error(429, "insufficient_quota", "pay"), key, []string{"no credit left", "HTTP 429: pay"}},
 		{modelserver.Plain(422, "application/json", `{"detail":[{"loc":["x"]}]}`), key, []string{`refused the request (HTTP 422: [{"loc":["x"]}])`}},

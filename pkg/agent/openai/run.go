@@ -21,13 +21,13 @@ type run struct {
 	history []block
 	present []message // the turn itself, so far
 	ids     *callIDs
-	dropped int // blocks of history, in the last request
+	dropped int // blocks of history, left out of the last request
 
-	output bool          // the turn has said something or used a tool
-	waited time.Duration // for the server, in all
+	output bool          // the turn has emitted text or used a tool
+	waited time.Duration // between retries, in all
 }
 
-// Run runs one turn. It returns when no tool is left and the request has ended.
+// Run runs one turn. It returns when no tool runs and the last request has ended.
 func (a *Agent) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)) (agent.Result, error) {
 	if ctx.Err() != nil {
 		return agent.Result{}, command.Interrupted(ctx)
@@ -52,7 +52,7 @@ func (a *Agent) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)
 	return agent.Result{}, err
 }
 
-// converse asks the model until it has finished and nobody has anything to add.
+// converse asks the model until it has finished and no steer is left.
 func (r *run) converse(ctx context.Context) error {
 	for rounds := 0; ; {
 		answer, err := r.ask(ctx)
@@ -64,7 +64,7 @@ func (r *run) converse(ctx context.Context) error {
 		}
 		if len(answer.calls) > 0 {
 			if rounds++; rounds > r.config.ToolRounds {
-				return fmt.Errorf("the model has used tools %d times in this turn and asks for more, which is not allowed: "+
+				return fmt.Errorf("the model has used tools %d times in this turn and calls more, which is not allowed: "+
 					"TURNSTILE_TOOL_ROUNDS is the limit; what it has done until now is kept", r.config.ToolRounds)
 			}
 			for _, c := range answer.calls {
@@ -79,19 +79,18 @@ func (r *run) converse(ctx context.Context) error {
 	}
 }
 
-// finish ends a turn after its last answer.
+// finish ends a turn after its last reply.
 func (r *run) finish(last *answer) error {
 	switch {
 	case r.output:
 		return nil
 	case last.finish == "length":
-		return errors.New("the model reached the limit of its answer before it said a word: raise TURNSTILE_MAX_TOKENS")
+		return errors.New("the model reached the limit of its reply before it said a word: raise TURNSTILE_MAX_TOKENS")
 	}
 	return errors.New("the model ended without a word")
 }
 
-// steer takes in what the user has said meanwhile, and reports whether there was
-// anything.
+// steer takes the steers that have arrived, and reports whether there were any.
 func (r *run) steer() (taken bool) {
 	for {
 		select {
@@ -113,7 +112,7 @@ func (r *run) next() request {
 	left := r.config.ContextTokens - r.fixed - newBlock(r.present...).tokens
 	kept, dropped := fit(r.history, left)
 	if dropped > r.dropped {
-		r.log.Debug("the oldest of the conversation is left out, it is too long",
+		r.log.Debug("the conversation is too long, its oldest part is left out",
 			"entries_left_out", dropped, "kept", len(kept), "context_tokens", r.config.ContextTokens)
 	}
 	r.dropped = dropped
@@ -134,7 +133,7 @@ func (r *run) next() request {
 	return next
 }
 
-// blind makes the history do without images, and reports whether there were any.
+// blind replaces the history's images by their names, and reports whether there were any.
 func (r *run) blind() (changed bool) {
 	for i, b := range r.history {
 		for k, m := range b.messages {

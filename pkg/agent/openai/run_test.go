@@ -184,7 +184,7 @@ func TestEnds(t *testing.T) {
 		story string
 		err   string
 	}{
-		"length":         {[]modelserver.Step{modelserver.Text("half a"), modelserver.Finish("length")}, "text: half a\nnotice: The model's answer was cut off: it reached the limit of its length.", ""},
+		"length":         {[]modelserver.Step{modelserver.Text("half a"), modelserver.Finish("length")}, "text: half a\nnotice: The model's reply was truncated: it reached the limit of its length.", ""},
 		"only thoughts":  {[]modelserver.Step{modelserver.Thought("hm"), modelserver.Finish("length")}, "thought: hm", "raise TURNSTILE_MAX_TOKENS"},
 		"content filter": {[]modelserver.Step{modelserver.Text("you"), modelserver.Finish("content_filter")}, "text: you", "content filter"},
 		"refusal":        {[]modelserver.Step{modelserver.Delta("refusal", "I can", "not.")}, "text: I cannot.", ""},
@@ -253,7 +253,7 @@ func TestAnswerWithoutEnd(t *testing.T) {
 		r := newRig(t, Config{}, modelserver.Stream(step))
 		r.agent.maxAnswer = 1000
 		err := r.run(turn("go"))
-		r.says(err, false, "has no end")
+		r.says(err, false, "is too long")
 		r.requests(1)
 		if name == "text" && len(r.story()) < 1000 {
 			t.Errorf("what came is not kept: %s", r.story())

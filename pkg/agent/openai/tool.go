@@ -17,8 +17,8 @@ import (
 	"turnstile/pkg/session"
 )
 
-// Tool is a command that the model may use. It finds the arguments on its stdin, a JSON
-// object, and writes the result to its stdout: JSON, or else text.
+// Tool is a command that the model may use. It reads the arguments, a JSON object, from its stdin,
+// and writes the result to its stdout: JSON, or else text.
 type Tool struct {
 	Name        string `json:"name"`        // letters, digits, _ and -, at most 64
 	Description string `json:"description"` // tells the model when to use it
@@ -26,15 +26,14 @@ type Tool struct {
 	// Parameters is the JSON schema of the arguments, an object. Empty: there are none.
 	Parameters json.RawMessage `json:"parameters"`
 
-	// Argv is the program and its arguments. No shell is involved, and nothing of what
-	// the model says becomes part of it. A program without a slash is looked up in PATH
-	// at every use.
+	// Argv is the program and its arguments. No shell is involved, and no word of the model's
+	// becomes part of it. A program without a slash is looked up in PATH at every use.
 	Argv []string `json:"argv"`
 
-	// Timeout is how long it may take; then it is killed. Zero: Config.ToolTimeout.
+	// Timeout is how long the tool may take before it is killed. Zero: Config.ToolTimeout.
 	Timeout session.Duration `json:"timeout"`
 
-	// Dir is its working directory. Empty: this program's.
+	// Dir is the tool's working directory. Empty: this program's.
 	Dir string `json:"dir"`
 
 	// Env names further environment variables, beside those of Config.Env.
@@ -46,7 +45,7 @@ type tool struct {
 	environ command.Env
 }
 
-// schema is what the server is told of the parameters.
+// schema is the parameters' schema as it is sent.
 func (t Tool) schema() json.RawMessage {
 	if len(t.Parameters) == 0 {
 		return json.RawMessage(`{"type":"object","properties":{}}`)
@@ -56,7 +55,7 @@ func (t Tool) schema() json.RawMessage {
 
 var toolName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
 
-// check is everything that is wrong with a tool by itself.
+// check returns everything that is wrong with a tool by itself.
 func (t Tool) check() (problems []error) {
 	add := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
 	if !toolName.MatchString(t.Name) {
@@ -87,9 +86,9 @@ func (t Tool) check() (problems []error) {
 	return problems
 }
 
-// LoadTools reads a file of tools: a JSON array of objects with the fields of Tool. In
-// argv[0] and dir a relative path with a slash starts at the file's directory. The
-// error has a line for each problem.
+// LoadTools reads a file of tools: a JSON array of objects with the fields of Tool. In argv[0] and
+// dir a relative path with a slash starts at the file's directory. The error has a line for each
+// problem.
 func LoadTools(path string) ([]Tool, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {

@@ -97,7 +97,7 @@ func TestLongResults(t *testing.T) {
 	for _, c := range []struct{ context, want int }{{1_000_000, maxResult}, {1000, 2000}} {
 		e := use(t, Config{ContextTokens: c.context}, shell("x", `head -c 1000000 /dev/zero | tr '\0' x`), `{}`)
 		got := plain(e.Output)
-		if strings.Count(got, "x") != c.want || !strings.Contains(got, "[cut off here: the tool wrote 1000000 bytes, these are the first ") {
+		if strings.Count(got, "x") != c.want || !strings.Contains(got, "[truncated here: the tool wrote 1000000 bytes, these are the first ") {
 			t.Errorf("%d bytes: %s", len(got), got[len(got)-80:])
 		}
 	}

@@ -18,12 +18,12 @@ import (
 	"turnstile/pkg/agent"
 )
 
-// maxResult limits a tool's result, in bytes. It is less where the model's context is
-// small: half of it.
+// maxResult limits a tool's result, in bytes. If the model's context is small, the limit is half of
+// it.
 const maxResult = 256 << 10
 
-// use carries out one call, and puts its result among the messages. Only what ends the
-// turn is an error; the model is told of all others.
+// use carries out one call, and adds its result to the messages. It returns only errors that end
+// the turn; the model receives all others.
 func (r *run) use(ctx context.Context, c toolCall) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -35,7 +35,7 @@ func (r *run) use(ctx context.Context, c toolCall) error {
 	r.emit(agent.Event{Type: agent.EventToolStart, Name: fittingName(c.name), CallID: c.id, Input: input})
 	output, failed, err := r.carryOut(ctx, c)
 	if err != nil {
-		return err // no tool_end: it has not finished
+		return err // no tool_end: the tool has not finished
 	}
 	end := agent.Event{Type: agent.EventToolEnd, CallID: c.id, Output: output}
 	text := plain(output)
@@ -48,7 +48,7 @@ func (r *run) use(ctx context.Context, c toolCall) error {
 	return nil
 }
 
-// carryOut checks a call and runs its tool: failed is for the model, err ends the turn.
+// carryOut checks a call and runs its tool. failed is for the model; err ends the turn.
 func (r *run) carryOut(ctx context.Context, c toolCall) (output json.RawMessage, failed, err error) {
 	t, ok := r.tools[c.name]
 	if !ok {
@@ -100,7 +100,7 @@ func (r *run) start(ctx context.Context, t tool, args string) (output json.RawMe
 	return result.json(), nil, nil
 }
 
-// await waits for a tool's end, and sees to it that it comes.
+// await waits for a tool's end, and ends it at its limit or with the turn.
 func (r *run) await(ctx context.Context, p *command.Command, limit time.Duration) (status guardian.Status, late bool) {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
@@ -115,12 +115,12 @@ func (r *run) await(ctx context.Context, p *command.Command, limit time.Duration
 	return p.Wait(), late
 }
 
-// notStarted is said of a tool, not of the agent.
+// notStarted speaks of a tool, where the error speaks of the agent.
 func notStarted(err error) error {
 	return errors.New("could not start the tool: " + strings.TrimPrefix(err.Error(), "could not start the agent: "))
 }
 
-// result is what a tool writes, up to a limit; the rest is only counted.
+// result is a tool's output, up to a limit. The rest is only counted.
 type result struct {
 	limit int
 	data  []byte
@@ -133,10 +133,10 @@ func (r *result) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// json is the result as it is if it is JSON, else as a string.
+// json is the result itself if it is JSON, else the result as a string.
 func (r *result) json() json.RawMessage {
 	if r.size > len(r.data) {
-		return quoted(fmt.Sprintf("%s\n[cut off here: the tool wrote %d bytes, these are the first %d]",
+		return quoted(fmt.Sprintf("%s\n[truncated here: the tool wrote %d bytes, these are the first %d]",
 			strings.ToValidUTF8(string(r.data), "\uFFFD"), r.size, len(r.data)))
 	}
 	if text := bytes.TrimSpace(r.data); json.Valid(text) && utf8.Valid(text) {
