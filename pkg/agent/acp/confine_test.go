@@ -26,7 +26,7 @@ func confined(t *testing.T, args ...string) (*Agent, string) {
 	return a, dir
 }
 
-// calls makes a turn of requests and answers what each was answered.
+// calls makes a turn of requests and returns the response to each.
 func calls(t *testing.T, a *Agent, requests ...string) []string {
 	t.Helper()
 	var lines []string
@@ -110,7 +110,7 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// A command that did not run is never told of as one that did well.
+// A command that did not run is never reported as a success.
 func TestExitOfATerminal(t *testing.T) {
 	t.Parallel()
 	for want, status := range map[string]guardian.Status{
@@ -209,7 +209,7 @@ func TestTerminalsEndWithTheTurn(t *testing.T) {
 	t.Parallel()
 	a, _ := confined(t)
 	w := warmed(t, a, turnOf(t))
-	// One is left running, and one is waited for when the turn ends.
+	// One keeps running, and one is awaited when the turn ends.
 	h, err := runWarm(t, w, turnOf(t,
 		`call terminal/create {"sessionId":"SESSION","command":"sh","args":["-c","echo $$; exec sleep 1000"]}`,
 		`call terminal/create {"sessionId":"SESSION","command":"sleep","args":["1000"]}`,
@@ -223,7 +223,7 @@ func TestTerminalsEndWithTheTurn(t *testing.T) {
 	if out := processesWith(t, "TURNSTILE_SESSION="+t.Name()); runtime.GOOS == "linux" && len(out) != 1 {
 		t.Errorf("processes of the session: %v, want the agent", out)
 	}
-	// The agent lives on, and asks while no turn runs.
+	// The agent lives on, and sends requests while no turn runs.
 	h, err = runWarm(t, w, turnOf(t, "text still here"))
 	expect.OK(t, err)
 	if h.text() != "still here" {

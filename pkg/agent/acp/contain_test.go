@@ -13,7 +13,7 @@ import (
 	"turnstile/test/expect"
 )
 
-// brittle is a peer that panics at what it is told.
+// brittle is a peer that panics at every call.
 type brittle struct{}
 
 func (brittle) piece([]byte) bool                              { return false }
@@ -24,7 +24,7 @@ type closer struct{ io.Writer }
 
 func (closer) Close() error { return nil }
 
-// A line that makes its reader panic is the end of its agent, and not of the worker.
+// A line that makes its reader panic ends its agent and not the worker.
 func TestAPanicEndsTheAgentAlone(t *testing.T) {
 	t.Parallel()
 	const line = `{"jsonrpc":"2.0","method":"x","params":{}}`
@@ -42,7 +42,7 @@ func TestAPanicEndsTheAgentAlone(t *testing.T) {
 	}
 }
 
-// A panic holds up nobody who comes after it: the turn ends, and so does its agent.
+// A panic blocks nothing that comes after it: the turn ends, and so does its agent.
 func TestAPanicLeavesNothingLocked(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

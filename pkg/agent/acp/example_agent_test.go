@@ -12,8 +12,8 @@ import (
 	"turnstile/test/expect"
 )
 
-// built is the example agent of the SDK: somebody else's notion of the protocol. Its
-// source is there wherever these tests can be compiled.
+// built is the example agent of the SDK: an independent implementation of the protocol. Its source
+// is there wherever these tests can be compiled.
 var built = sync.OnceValues(func() (string, error) {
 	dir, err := scratch()
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"turnstile/test/expect"
 )
 
-// holes is a file of so many zeros, and counts those that were read.
+// holes is a file of zeros that counts those that were read.
 type holes struct{ left, read int64 }
 
 func (h *holes) Read(p []byte) (int, error) {
@@ -29,8 +29,8 @@ func (h *holes) Read(p []byte) (int, error) {
 	return int(n), nil
 }
 
-// What a read passes over counts, not only what it returns: a sparse file of 1 TiB takes
-// no room on the disk, and would keep a worker's core busy for minutes.
+// A read bounds what it skips, not only what it returns: a sparse file of 1 TiB takes no room on
+// the disk, and would keep a worker's core busy for minutes.
 func TestReadOfASparseFile(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -55,7 +55,7 @@ func TestReadOfASparseFile(t *testing.T) {
 			t.Errorf("line %d: read %d bytes, at most %d are allowed: %v", first, h.read, most, err)
 		}
 	}
-	// What is just within the bound is returned.
+	// A line just within the bound is returned.
 	h := strings.NewReader(strings.Repeat("x", maxPassed-1) + "\nsecond\nthird")
 	if text, err := lines(ctx, h, 2, 1); err != nil || text != "second\n" {
 		t.Errorf("%.100q, %v", text, err)
@@ -79,7 +79,7 @@ func TestWriteToAHardLink(t *testing.T) {
 	if text, err := os.ReadFile(outside); err != nil || string(text) != "precious" {
 		t.Errorf("the file outside is now %q, %v", text, err)
 	}
-	// Read it may: what it reads of its own files is its own affair.
+	// It may read the file: a hard link to it shows that its user may.
 	if got := calls(t, a, `fs/read_text_file {"path":"in"}`)[0]; !strings.Contains(got, "precious") {
 		t.Error(got)
 	}
@@ -89,8 +89,8 @@ func TestWriteToAHardLink(t *testing.T) {
 	}
 }
 
-// The name in the directory is taken away, and put back, while it is looked at: at times
-// the file outside seems to have no other.
+// The name in the directory is removed and put back during the check, so the file outside seems to
+// have no other name at times.
 func TestWriteToAHardLinkThatComesAndGoes(t *testing.T) {
 	t.Parallel()
 	top := t.TempDir()
@@ -107,7 +107,7 @@ func TestWriteToAHardLinkThatComesAndGoes(t *testing.T) {
 		}
 	})
 	for range 5_000 {
-		// One that is made anew meanwhile is written, and removed above.
+		// A file that is made anew meanwhile is written, and removed above.
 		_, _ = writeFile(dir, acpsdk.WriteTextFileRequest{Path: "in", Content: "new"})
 	}
 	stop.Store(true)
@@ -117,7 +117,7 @@ func TestWriteToAHardLinkThatComesAndGoes(t *testing.T) {
 	}
 }
 
-// A write puts another file in the old one's place, which looks the same to others.
+// A write replaces the old file by a new one with the same owner and permissions.
 func TestWriteOverAFile(t *testing.T) {
 	t.Parallel()
 	a, dir := confined(t)
@@ -147,7 +147,7 @@ func TestWriteOverAFile(t *testing.T) {
 	if info, err := os.Lstat(filepath.Join(dir, "deep", "er", "link")); err != nil || info.Mode()&os.ModeSymlink == 0 {
 		t.Errorf("the link is now %v, %v", info, err)
 	}
-	// Where it cannot be put, nothing is left of it.
+	// A write that fails leaves no file behind.
 	expect.OK(t, os.Mkdir(filepath.Join(dir, "taken"), 0o700))
 	if got := calls(t, a, `fs/write_text_file {"path":"taken","content":"new"}`)[0]; !strings.Contains(got, `"error"`) {
 		t.Error(got)
@@ -159,7 +159,7 @@ func TestWriteOverAFile(t *testing.T) {
 	}
 }
 
-// Who may not read a file cannot read its new words while they are written, either.
+// A user who may not read a file cannot read its new content during the write, either.
 func TestAWriteShowsNobodyWhatTheFileHides(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -194,8 +194,8 @@ func TestAWriteShowsNobodyWhatTheFileHides(t *testing.T) {
 	}
 }
 
-// Nothing that is not a regular file is waited for, not even a pipe that has a writer who
-// says nothing, or a reader.
+// Opening a file that is not a regular one never blocks, not even a pipe with a silent writer or
+// with a reader.
 func TestPipesInTheWorkspace(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -11,13 +11,13 @@ import (
 	"turnstile/internal/process/guardian"
 )
 
-// scratch is a directory for all tests, and gone after them.
+// scratch is a directory for all tests, removed after them.
 var scratch = sync.OnceValues(func() (string, error) { return os.MkdirTemp("", "acp-test-") })
 
 // The test binary is also the guardian and the agents of the tests.
 func TestMain(m *testing.M) {
 	guardian.Init()
-	syscall.Umask(0o022) // t.TempDir is to be writable for its owner only
+	syscall.Umask(0o022) // only its owner may write to t.TempDir
 	if len(os.Args) > 1 && os.Args[1] == "test-agent" {
 		syscall.Exit(scripted(os.Args[2:])) // os.Exit takes a second in a race build
 	}

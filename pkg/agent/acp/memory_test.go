@@ -11,11 +11,11 @@ import (
 // allowed is what an idle agent may cost its worker, in bytes of heap and stacks.
 const allowed = 100 << 10
 
-// used is what the process has of both now. Other tests run meanwhile, so this one is
-// not parallel, and comes when they have not begun or are over.
+// used is what the process has of both now. Other tests would count too, so this one is not
+// parallel, and runs before they begin or after their end.
 func used() int64 {
 	runtime.GC()
-	runtime.GC() // what the first one's finalizers have freed, and pools
+	runtime.GC() // frees what the first one's finalizers and the pools held
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc + m.StackInuse)
@@ -25,11 +25,11 @@ func TestMemoryOfIdleAgents(t *testing.T) { //nolint:paralleltest // it measures
 	const agents = 20
 	a := newAgent(t, Config{Command: actorCommand(t), Permissions: Allow})
 	run := func(w *warm) {
-		// A long line, many events: buffers that have grown must not stay.
+		// A long line and many events: buffers that have grown must shrink again.
 		_, err := runWarm(t, w, turnOf(t, "long 1000000", "many 300", "stderr "+strings.Repeat("e", 9000), "text a", "call fs/x {}"))
 		expect.OK(t, err)
 	}
-	run(warmed(t, a, turnOf(t))) // what is there once
+	run(warmed(t, a, turnOf(t))) // what every process allocates once
 	before := used()
 	var all []*warm
 	for range agents {

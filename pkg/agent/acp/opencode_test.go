@@ -17,7 +17,7 @@ import (
 	"turnstile/test/modelserver"
 )
 
-// program is a real agent: where variable says, or in PATH.
+// program is a real agent, from a variable or from PATH.
 func program(t *testing.T, variable, name string) string {
 	t.Helper()
 	path := os.Getenv(variable)
@@ -30,7 +30,7 @@ func program(t *testing.T, variable, name string) string {
 	return path
 }
 
-// opencode is `opencode acp` with a home of its own and this model for all that it does.
+// opencode is `opencode acp` with a home of its own, which uses this model for everything.
 func opencode(t *testing.T, model *modelserver.Server) *Agent {
 	t.Helper()
 	path := program(t, "TURNSTILE_TEST_OPENCODE", "opencode")
@@ -39,7 +39,7 @@ func opencode(t *testing.T, model *modelserver.Server) *Agent {
 		"autoupdate": false, "share": "disabled", "model": "scripted/m", "small_model": "scripted/m",
 		"enabled_providers": []string{"scripted"}, "permission": map[string]any{"bash": "ask"},
 		"provider": map[string]any{"scripted": map[string]any{
-			"npm": "@ai-sdk/openai-compatible", "name": "Scripted", // comes with it
+			"npm": "@ai-sdk/openai-compatible", "name": "Scripted", // part of opencode
 			"options": map[string]any{"baseURL": model.URL(), "apiKey": "k"},
 			"models":  map[string]any{"m": map[string]any{"name": "M", "limit": map[string]any{"context": 32000, "output": 4000}}},
 		}},
@@ -54,8 +54,8 @@ func opencode(t *testing.T, model *modelserver.Server) *Agent {
 	})
 }
 
-// answering makes a model of a function that sees what the user said last. What
-// opencode asks for itself, a title, has no tools.
+// answering makes a model of a function that receives the user's last text. The requests that
+// opencode makes for itself, for a title, have no tools.
 func answering(t *testing.T, answer func(r modelserver.Request, said string) modelserver.Answer) *modelserver.Server {
 	t.Helper()
 	model := modelserver.New(t)
@@ -126,7 +126,7 @@ func TestOpencode(t *testing.T) {
 		t.Errorf("tools %+v, %+v", starts, ends)
 	}
 
-	// Another worker's process goes on with the session.
+	// Another worker's process resumes the session.
 	again := turnOf(t, "who am I?")
 	again.State, again.History = h.state(t), someHistory
 	if h, err = play(t.Context(), a, again); err != nil || h.text() != "You are Ann" {
@@ -135,7 +135,7 @@ func TestOpencode(t *testing.T) {
 	if string(h.state(t)) != string(again.State) {
 		t.Errorf("state %s, was %s", h.state(t), again.State)
 	}
-	// It has lost the session: it is told what was said.
+	// It has lost the session, so it receives the history.
 	again.State = json.RawMessage(`{"agent":"acp","id":"ses_nobody"}`)
 	if h, err = play(t.Context(), a, again); err != nil || !strings.Contains(string(model.Requests()[len(model.Requests())-1].Body), "my name is Ann") {
 		t.Errorf("with a session that is not known: %v\n%s", err, h.story())
@@ -156,7 +156,7 @@ func TestOpencodeIsCancelled(t *testing.T) {
 	}
 }
 
-// Gemini CLI cannot be pointed at another model. It is only greeted.
+// Gemini CLI cannot be pointed at another model, so the test only initializes it.
 func TestGeminiInitializes(t *testing.T) {
 	t.Parallel()
 	path := program(t, "TURNSTILE_TEST_GEMINI", "gemini")

@@ -53,7 +53,7 @@ func TestChoose(t *testing.T) {
 const wantsPermission = `session/request_permission {"sessionId":"SESSION","toolCall":{"toolCallId":"a","title":"rm x","status":"pending","rawInput":{"f":"x"},"content":[{"type":"content","content":{"type":"text","text":"Remove x?"}}]},` +
 	`"options":[{"optionId":"y","name":"Yes","kind":"allow_once"},{"optionId":"Y","name":"Always","kind":"allow_always"},{"optionId":"n","name":"No","kind":"reject_once"}]}`
 
-// An agent that gives all its requests one id is not answered without limit.
+// An agent that gives all its requests one id cannot have any number of them open.
 func TestOneIDForSeveralRequests(t *testing.T) {
 	t.Parallel()
 	var r requests
@@ -110,8 +110,8 @@ func TestPolicies(t *testing.T) {
 	}
 }
 
-// A tool that was refused, or whose end nobody can make sense of, has not gone well, even
-// if the agent says nothing more of it.
+// A tool that was denied, or has an unknown status, ends with an error, even without a further word
+// of the agent.
 func TestRefusedToolsFail(t *testing.T) {
 	t.Parallel()
 	noID := strings.Replace(wantsPermission, `"toolCallId":"a",`, "", 1)
@@ -140,7 +140,7 @@ func TestRefusedToolsFail(t *testing.T) {
 	}
 }
 
-// Two questions are asked one after the other; one is withdrawn, which ends it.
+// Two questions are asked one after the other. One is withdrawn, which ends it.
 func TestQuestions(t *testing.T) {
 	t.Parallel()
 	a := newAgent(t, Config{Command: actorCommand(t)})
@@ -164,7 +164,7 @@ func TestQuestions(t *testing.T) {
 	}
 }
 
-// What is asked when the turn is cancelled is answered so, after the cancel.
+// An open question of a cancelled turn is cancelled, after the session/cancel.
 func TestCancelledQuestions(t *testing.T) {
 	t.Parallel()
 	a := newAgent(t, Config{Command: actorCommand(t), Grace: time.Minute})

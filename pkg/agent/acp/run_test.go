@@ -69,8 +69,8 @@ tool_end e null`
 	}
 }
 
-// A model may use an id again in the same turn. What is said of a tool that has ended is not
-// about a new one.
+// A model may use an id again in the same turn. An update of a tool that has ended does not apply
+// to a new one.
 func TestAToolsIDComesAgain(t *testing.T) {
 	t.Parallel()
 	h, err := play(t.Context(), acting(t), turnOf(t,
@@ -87,7 +87,7 @@ func TestAToolsIDComesAgain(t *testing.T) {
 	}
 }
 
-// Some agents announce a tool first, and tell its input later.
+// Some agents announce a tool first, and report its input later.
 func TestAStartWaitsForItsInput(t *testing.T) {
 	t.Parallel()
 	h, err := play(t.Context(), acting(t), turnOf(t,
@@ -118,7 +118,7 @@ func TestEndings(t *testing.T) {
 	for _, c := range []struct {
 		lines     string
 		retryable bool
-		want      string // empty: a good end
+		want      string // empty: the turn succeeds
 	}{
 		{"text a", false, ""},
 		{"text a\nend max_tokens", false, ""},
@@ -167,8 +167,7 @@ func TestOddOutput(t *testing.T) {
 	}
 }
 
-// An agent that answers in vain has its reasons on stderr; those of turns that ended
-// well are none.
+// An agent that fails has its reasons on stderr. Those of successful turns do not count.
 func TestLastWordsOfAnAgentThatIsAlive(t *testing.T) {
 	t.Parallel()
 	heardIt := make(chan struct{}, 9)
@@ -203,7 +202,7 @@ func (f lineFunc) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Requests that are still answered when their agent dies.
+// Requests are still being served when their agent dies.
 func TestAnAgentThatAsksAndDies(t *testing.T) {
 	t.Parallel()
 	a := acting(t)
@@ -213,7 +212,7 @@ func TestAnAgentThatAsksAndDies(t *testing.T) {
 	}
 }
 
-// The answer may be the last thing that an agent does.
+// The response may be the last thing that an agent writes.
 func TestAnAgentThatAnswersAndDies(t *testing.T) {
 	t.Parallel()
 	a := acting(t)

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// actor is an agent that does what its prompts say, a line after the other. What it
-// can, and how it fails before that, its arguments say.
+// actor is an agent that carries out its prompts line by line. Its arguments set its abilities, and
+// how it fails before the first prompt.
 type actor struct {
 	args    []string
 	in      chan map[string]any
@@ -193,7 +193,8 @@ func (a *actor) take(m map[string]any) int {
 	return -1
 }
 
-// do one line of a prompt. done: the turn is over, or with a code at least 0 the agent.
+// do carries out one line of a prompt. done: the turn is over, or with a code of at least 0 the
+// agent.
 func (a *actor) do(id any, verb, rest string) (code int, done bool) {
 	switch verb {
 	case "text":
@@ -204,10 +205,10 @@ func (a *actor) do(id any, verb, rest string) (code int, done bool) {
 		a.update(json.RawMessage(rest))
 	case "raw":
 		fmt.Println(rest)
-	case "bytes": // of a text, quoted as Go does
+	case "bytes": // a text, quoted as in Go
 		text, _ := strconv.Unquote(`"` + rest + `"`)
 		fmt.Printf(`{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":%q,"update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"%s"}}}}`+"\n", a.session, text)
-	case "long": // a text of so many bytes
+	case "long": // a text of that many bytes
 		n, _ := strconv.Atoi(rest)
 		a.text("agent_message_chunk", strings.Repeat("x", n))
 	case "many":
@@ -219,7 +220,7 @@ func (a *actor) do(id any, verb, rest string) (code int, done bool) {
 		for {
 			a.text("agent_message_chunk", strings.Repeat("la ", 10_000))
 		}
-	case "babble": // STREAM FILE: without end, until SIGINT; the file is then told how much
+	case "babble": // STREAM FILE: without end, until SIGINT; then the file gets the number of bytes
 		stream, path, _ := strings.Cut(rest, " ")
 		babble(stream, path)
 	case "tools":
@@ -232,7 +233,7 @@ func (a *actor) do(id any, verb, rest string) (code int, done bool) {
 		a.text("agent_message_chunk", strconv.Itoa(os.Getpid()))
 	case "env":
 		a.text("agent_message_chunk", strings.Join(os.Environ(), "\n"))
-	case "ask", "call", "quietly": // METHOD PARAMS, and the answer as text; ask does not wait, quietly says nothing
+	case "ask", "call", "quietly": // METHOD PARAMS, and the response as text; ask does not wait, quietly says nothing
 		method, params, _ := strings.Cut(rest, " ")
 		params = strings.ReplaceAll(params, "SESSION", a.session)
 		a.asked++
@@ -240,12 +241,12 @@ func (a *actor) do(id any, verb, rest string) (code int, done bool) {
 		if verb != "ask" {
 			a.await(verb == "call")
 		}
-	case "answers": // to what was asked
+	case "answers": // to the open requests
 		n, _ := strconv.Atoi(rest)
 		for range n {
 			a.await(true)
 		}
-	case "cancelled": // wait for the cancel, and obey
+	case "cancelled": // wait for session/cancel
 		for {
 			m, ok := <-a.in
 			if !ok {
@@ -256,7 +257,7 @@ func (a *actor) do(id any, verb, rest string) (code int, done bool) {
 			}
 			a.kept = append(a.kept, m)
 		}
-	case "done": // and more to do
+	case "done": // the turn ends before the rest of the lines
 		a.send(map[string]any{"id": id, "result": map[string]any{"stopReason": "end_turn"}})
 	case "end":
 		a.send(map[string]any{"id": id, "result": map[string]any{"stopReason": rest}})
@@ -281,7 +282,7 @@ func (a *actor) do(id any, verb, rest string) (code int, done bool) {
 	return -1, false
 }
 
-// await waits for an answer to a request, and says it aloud.
+// await waits for the response to a request, and writes it as text if aloud.
 func (a *actor) await(aloud bool) {
 	isAnswer := func(m map[string]any) bool { return m["method"] == nil }
 	for !slices.ContainsFunc(a.kept, isAnswer) {
@@ -303,8 +304,8 @@ func (a *actor) await(aloud bool) {
 	a.text("agent_message_chunk", string(line)+"\n")
 }
 
-// babble writes to stdout or stderr what nobody has asked for, and at SIGINT says into a
-// file how many bytes the other side has taken.
+// babble writes to stdout or stderr without end. At SIGINT it writes to a file how many bytes the
+// other side has taken.
 func babble(stream, path string) {
 	out := map[string]*os.File{"stdout": os.Stdout, "stderr": os.Stderr}[stream]
 	line := []byte(`{"jsonrpc":"2.0","method":"_vendor/news","params":{"text":"la la la"}}` + "\n")

@@ -17,15 +17,15 @@ import (
 	"turnstile/test/expect"
 )
 
-// talking is a turn that ends well, after which the agent writes without end.
+// talking is a turn that succeeds, after which the agent writes without end.
 func talking(stream, path string) string {
 	return "pid\ndone\nbabble " + stream + " " + path
 }
 
-// taken checks how much was read of an agent that was interrupted for its talking.
+// taken checks how much was read of an agent that was interrupted for its output.
 func taken(t *testing.T, path string) {
 	t.Helper()
-	const slack = 2 << 20 // what the pipe holds, a read of it, and what came before the turn was over here
+	const slack = 2 << 20 // what the pipe holds, one read of it, and what came before the turn was over here
 	text, err := os.ReadFile(path)
 	expect.OK(t, err)
 	n, err := strconv.Atoi(string(text))
@@ -80,7 +80,7 @@ func TestAnAgentThatTalksBetweenTurns(t *testing.T) {
 	}
 }
 
-// The session's next turn has another agent, and needs no second attempt for it.
+// The session's next turn has another agent, and needs no second attempt for that.
 func TestATurnAfterTheTalk(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "taken")

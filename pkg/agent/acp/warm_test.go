@@ -28,7 +28,7 @@ func TestTurnsOfOneProcess(t *testing.T) {
 	if first.text() != second.text() || string(first.state(t)) != string(second.state(t)) {
 		t.Errorf("%s and %s, %s and %s", first.text(), second.text(), first.state(t), second.state(t))
 	}
-	// Another transcript, of which there is a history: a new session, which is told.
+	// Another transcript with a history needs a new session, which receives a recap.
 	other := turnOf(t, "pid")
 	other.SessionID = "id-2"
 	third, err := runWarm(t, w, other)
@@ -80,8 +80,8 @@ func TestAnotherWorkersSession(t *testing.T) {
 	}
 }
 
-// The id of a session is kept before it was told anything. As long as no turn has
-// ended well it is told what was said before with every turn, and then no more.
+// The id of a session is stored before it has received the recap. Every turn gives it the recap
+// until one has succeeded, and none after that.
 func TestARecapIsOwedUntilATurnHasEndedWell(t *testing.T) {
 	t.Parallel()
 	a := acting(t, "can-resume", "recount")
@@ -101,7 +101,7 @@ func TestARecapIsOwedUntilATurnHasEndedWell(t *testing.T) {
 			t.Errorf("turn %d says %q", i, h.text())
 		}
 	}
-	// The same with one process, and whatever else it asks to keep.
+	// The same with one process, and with other state to store.
 	w := warmed(t, a, turn)
 	other := turnOf(t, `update {"sessionUpdate":"usage_update","used":1,"size":2,"cost":{"amount":3,"currency":"USD"}}`, "text ok")
 	other.SessionID, other.History = "id-2", someHistory
@@ -114,7 +114,7 @@ func TestARecapIsOwedUntilATurnHasEndedWell(t *testing.T) {
 	}
 }
 
-// The agent's figure is that of its session, which goes on.
+// The agent's figure is that of its session, which continues.
 func TestCostIsCountedOnce(t *testing.T) {
 	t.Parallel()
 	cost := func(amount string) string {
@@ -146,7 +146,7 @@ func TestDeathBetweenTwoTurns(t *testing.T) {
 	failed(t, err, true, "the agent ended between two turns: killed by signal: killed")
 }
 
-// stopping cancels a turn when it has said something.
+// stopping cancels a turn at its first text.
 func stopping(t *testing.T, a *Agent, cause error, lines ...string) (took, closed time.Duration, h *heard, w *warm) {
 	t.Helper()
 	built, err := a.Warm(t.Context(), turnOf(t))
@@ -199,7 +199,7 @@ func TestCancelOfADeafAgent(t *testing.T) {
 	if took < 600*time.Millisecond || closed > 5*time.Second {
 		t.Errorf("killed after %s, closed after %s", took, closed)
 	}
-	// It obeys, and then does not end: it has the rest of the grace for that.
+	// It responds to the cancel, and then does not end: it has the rest of the grace for that.
 	_, closed, _, _ = stopping(t, a, cause, "text a", "cancelled", "end cancelled")
 	if closed > 5*time.Second {
 		t.Errorf("closed after %s", closed)
@@ -214,7 +214,7 @@ func TestCancelOfADeafAgent(t *testing.T) {
 	}
 }
 
-// An agent that does not read holds up nothing, and is given up some time.
+// An agent that does not read blocks nothing, and is ended at a limit.
 func TestAnAgentThatDoesNotRead(t *testing.T) {
 	t.Parallel()
 	cause := errors.New("stopped")
@@ -239,26 +239,26 @@ func TestAnAgentThatDoesNotRead(t *testing.T) {
 	}
 }
 
-// An agent that asks while no turn runs is answered all the same.
+// A request that comes while no turn runs gets a response, too.
 func TestBetweenTurns(t *testing.T) {
 	t.Parallel()
 	log := filepath.Join(t.TempDir(), "log")
 	a := acting(t, "log="+log)
 	w := warmed(t, a, turnOf(t))
-	// The turn ends, and the agent goes on for a while.
+	// The turn ends, and the agent writes for a while longer.
 	h, err := runWarm(t, w, turnOf(t, "text a", `raw {"jsonrpc":"2.0","id":3,"result":{"stopReason":"end_turn"}}`,
 		"text late", "ask "+wantsPermission, `ask fs/read_text_file {"sessionId":"SESSION","path":"x"}`, "answers 2"))
 	expect.OK(t, err)
-	if !strings.HasPrefix(h.text(), "a") { // and what came until the turn was closed
+	if !strings.HasPrefix(h.text(), "a") { // with what came until the turn was closed
 		t.Errorf("said %q", h.text())
 	}
-	// The next one is not disturbed by what is left of that.
+	// What is left of that does not disturb the next turn.
 	if h, err = runWarm(t, w, turnOf(t, "text b")); err != nil || !strings.HasSuffix(h.text(), "b") {
 		t.Errorf("%v: %s", err, h.story())
 	}
 }
 
-// Whoever waits for an agent to end kills it when the session is lost meanwhile.
+// A wait for an agent's end kills the agent when the session is lost meanwhile.
 func TestLossWhileAnAgentEnds(t *testing.T) {
 	t.Parallel()
 	a := newAgent(t, Config{Command: actorCommand(t, "deaf"), Grace: time.Minute})

@@ -18,7 +18,7 @@ import (
 	"turnstile/test/redistest"
 )
 
-// startWorker starts a real worker, and answers a client of it. stop drains it.
+// startWorker starts a real worker, and returns a client for it. stop drains the worker.
 func startWorker(t *testing.T, a agent.Agent, options engine.Options) (client *actors.Client, stop func()) {
 	t.Helper()
 	rdb, err := redisconn.Open(redistest.URL(t))
@@ -45,7 +45,7 @@ func startWorker(t *testing.T, a agent.Agent, options engine.Options) (client *a
 	return actors.NewClient(rdb), stop
 }
 
-// say has a message run to its end.
+// say submits a message and waits for its end.
 func say(t *testing.T, c *actors.Client, text string) session.Outcome {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -73,7 +73,7 @@ func TestTwoTurnsOfAWorker(t *testing.T) {
 	if first != second {
 		t.Errorf("two turns in two processes, %d and %d", first, second)
 	}
-	// A failure ends the process; the next turn has another.
+	// A failure ends the process. The next turn has another.
 	if o := say(t, client, "text a\nend refusal"); o.Status != session.StatusFailed || !strings.Contains(o.Error, "refuses") {
 		t.Errorf("%+v", o)
 	}
@@ -81,7 +81,7 @@ func TestTwoTurnsOfAWorker(t *testing.T) {
 	if third == first || alive(first) {
 		t.Errorf("after a failure: process %d, and the old one is alive: %v", third, alive(first))
 	}
-	// Nothing had come out of the turn: it is tried again, with another process.
+	// The turn had produced nothing, so it is retried with another process.
 	if o := say(t, client, "exit 3"); o.Status != session.StatusFailed || !strings.Contains(o.Error, "exit status 3") {
 		t.Errorf("%+v", o)
 	}
@@ -113,13 +113,13 @@ func TestStopOfAWorkersTurn(t *testing.T) {
 	if outcome.Status != session.StatusStopped || alive(pid) {
 		t.Errorf("%+v, process %d is alive: %v", outcome, pid, alive(pid))
 	}
-	// The session goes on.
+	// The session continues.
 	if again := pidOf(t, say(t, client, "pid")); again == pid {
 		t.Error("the process that was stopped ran another turn")
 	}
 }
 
-// A turn that takes too long is cancelled, and killed when it does not listen.
+// A turn that takes too long is cancelled, and killed if it does not end.
 func TestTimeoutOfAWorkersTurn(t *testing.T) {
 	t.Parallel()
 	a := newAgent(t, Config{Command: actorCommand(t, "deaf"), Grace: 300 * time.Millisecond})

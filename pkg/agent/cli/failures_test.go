@@ -53,7 +53,7 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// The result counts, not what becomes of the program afterwards.
+// The result counts, whatever the program's exit status is.
 func TestExitAfterTheResult(t *testing.T) {
 	t.Parallel()
 	for _, kind := range kinds {
@@ -65,8 +65,8 @@ func TestExitAfterTheResult(t *testing.T) {
 	}
 }
 
-// Claude Code may lose its last line, or the end of it, where it is not read at
-// once. All that was said before it has come; its exit code tells the rest.
+// Claude Code may lose its last line, or the end of it, if it is not read at once. Everything
+// before it has come, and the exit code shows the outcome.
 func TestClaudesResultIsCutOff(t *testing.T) {
 	t.Parallel()
 	data, err := os.ReadFile("testdata/claude/tool.jsonl")
@@ -106,7 +106,7 @@ func TestClaudesResultIsCutOff(t *testing.T) {
 	}
 }
 
-// Whatever is wrong with what it writes, the turn ends, with the program's last words.
+// Any error in the output ends the turn, with the last lines of the program's stderr.
 func TestBadOutput(t *testing.T) {
 	t.Parallel()
 	begun := `{"type":"init","session_id":"s-1"}` + "\n" + `{"type":"message","role":"assistant","content":"ok"}` + "\n"
@@ -143,7 +143,7 @@ func TestBadOutput(t *testing.T) {
 	}
 }
 
-// One that was interrupted says why it took so long, if it knows.
+// An interrupted program's stderr may say why it took so long.
 func TestInterruptedWithLastWords(t *testing.T) {
 	t.Parallel()
 	command, _ := fakeProgram(t, play{Out: strings.SplitAfter(sayings[Gemini], "\n")[1], Err: "waiting for the model\n", Hang: true, Ignore: true})
@@ -177,7 +177,7 @@ func TestNotStarted(t *testing.T) {
 	}
 }
 
-// The agent of another session may have put it there.
+// The agent of another session may have made the link.
 func TestALinkForADirectory(t *testing.T) {
 	t.Parallel()
 	command, listen := fakeProgram(t, play{Out: sayings[Claude]})

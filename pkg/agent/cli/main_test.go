@@ -19,10 +19,10 @@ import (
 	"turnstile/internal/process/guardian"
 )
 
-// The test binary is also the guardian, and plays the programs.
+// The test binary is also the guardian, and the fake programs.
 func TestMain(m *testing.M) {
 	guardian.Init()
-	syscall.Umask(0o022) // t.TempDir is to be writable for its owner only
+	syscall.Umask(0o022) // only its owner may write to t.TempDir
 	if len(os.Args) > 3 && os.Args[1] == "test-role" {
 		role, ok := map[string]func(string, []string) int{"fake": fakeRole, "tee": teeRole}[os.Args[2]]
 		if !ok {
@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 		}
 		syscall.Exit(role(os.Args[3], os.Args[4:]))
 	}
-	for name, value := range map[string]string{ // who gets which of them
+	for name, value := range map[string]string{ // each program gets some of them
 		"ANTHROPIC_TEST": "a", "CLAUDE_TEST": "c", "OPENAI_TEST": "o", "CODEX_TEST": "x",
 		"GEMINI_TEST": "g", "GOOGLE_TEST": "l", "OTHER_TEST": "n", "TURNSTILE_HTTP_TOKEN": "secret",
 	} {
@@ -50,27 +50,28 @@ func roleCommand(role, arg string, args ...string) []string {
 	return append([]string{self, "test-role", role, arg}, args...)
 }
 
-// play is what a fake program does.
+// play is the script of a fake program.
 type play struct {
-	File   string // of testdata, or
-	Out    string // this, to stdout
+	File   string // a file of testdata for stdout, or
+	Out    string // this text
 	Err    string // to stderr
 	Exit   int
 	Hang   bool   // it then waits to be killed
-	Deaf   bool   // it reads nothing of its stdin
-	Signal bool   // it ends by a signal
+	Deaf   bool   // it does not read its stdin
+	Signal bool   // it ends with a signal
 	Ignore bool   // it ignores SIGINT
-	Close  bool   // it closes its stdout behind Out
+	Close  bool   // it closes its stdout after Out
 	Yes    string // it writes this without end
 }
 
-// badByte stands for a byte that is no UTF-8, which JSON would not hand over.
+// badByte stands for a byte that is not UTF-8, which JSON could not carry.
 const badByte = "<FF>"
 
-// plays are what it does at its first, second... start, the last at all further.
+// plays are the scripts of the first start, the second and so on; the last is that of all further
+// ones.
 type plays []play
 
-// heard is what a fake program was started with.
+// heard is how a fake program was started.
 type heard struct {
 	Args  []string
 	Stdin string
@@ -79,7 +80,7 @@ type heard struct {
 	Mode  os.FileMode // of Dir
 }
 
-// fakeRole plays the next of dir/plays.json and writes what it heard to dir.
+// fakeRole plays the next of dir/plays.json and writes a heard to dir.
 func fakeRole(dir string, args []string) int {
 	code, err := fake(dir, args)
 	if err != nil {
@@ -155,7 +156,7 @@ func fake(dir string, args []string) (code int, err error) {
 	return p.Exit, nil
 }
 
-// fakeProgram is the command of a fake program, and what it has heard until now.
+// fakeProgram is the command of a fake program. listen returns how it was started so far.
 func fakeProgram(t *testing.T, all ...play) (command []string, listen func() []heard) {
 	t.Helper()
 	dir := t.TempDir()
@@ -193,7 +194,7 @@ func fakeProgram(t *testing.T, all ...play) (command []string, listen func() []h
 	}
 }
 
-// teeRole runs a real program and writes its stdout to a file, too.
+// teeRole runs a real program and copies its stdout to a file.
 func teeRole(file string, args []string) int {
 	out, err := os.Create(file)
 	if err != nil {
@@ -211,7 +212,7 @@ func teeRole(file string, args []string) int {
 	return cmd.ProcessState.ExitCode()
 }
 
-// has reports whether an environment has the entry, or one of the name.
+// has reports whether an environment has the entry, or one with that name.
 func has(env []string, entry string) bool {
 	return slices.ContainsFunc(env, func(e string) bool {
 		return e == entry || !strings.Contains(entry, "=") && strings.HasPrefix(e, entry+"=")

@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// models plays the three vendors' models on loopback for the real programs. What
-// it answers is decided by the last thing that it was sent:
+// models plays the three vendors' models on loopback for the real programs. The last part of a
+// request decides the response:
 //
 //	a tool's result             the text "The tool has spoken."
 //	a text with "use the tool"  a call of a tool
@@ -34,7 +34,7 @@ type models struct {
 	closed chan struct{}
 }
 
-// onStuck calls then when a call does not end.
+// onStuck calls then when a call hangs.
 func (m *models) onStuck(then func()) {
 	go func() {
 		select {
@@ -45,12 +45,12 @@ func (m *models) onStuck(then func()) {
 	}()
 }
 
-// call is what one request had in it.
+// call is one request.
 type call struct {
 	model string
 	texts []string // the user's, without what the programs add
-	tool  bool     // the last thing was a tool's result
-	tools []string // the names of those on offer
+	tool  bool     // the last part is a tool's result
+	tools []string // the names of the tools on offer
 }
 
 func startModels(t *testing.T) *models {
@@ -81,14 +81,14 @@ func (m *models) seen() []call {
 	return append([]call(nil), m.calls...)
 }
 
-// answer is what a model says in one call.
+// answer is a model's response to one call.
 type answer struct {
 	thought, text string
 	tool          bool
-	writes        bool // the tool does
+	writes        bool // the tool writes
 }
 
-// shell is what a tool that runs commands is to run.
+// shell is the script for a tool that runs commands.
 func (a answer) shell() string {
 	if a.writes {
 		return "touch written-by-the-tool"
@@ -140,7 +140,7 @@ func vendor(m *models, parse func(*http.Request) (call, error), stream func(*sse
 	}
 }
 
-// halves are a text in two pieces, so that there is something to be put together.
+// halves splits a text, so that the program must join two pieces.
 func halves(text string) []string {
 	half := len(text) / 2
 	return []string{text[:half], text[half:]}
@@ -149,7 +149,7 @@ func halves(text string) []string {
 // sse writes server-sent events.
 type sse struct {
 	w  http.ResponseWriter
-	id int64 // of this answer
+	id int64 // of this response
 }
 
 func (s *sse) name(prefix string) string { return fmt.Sprintf("%s_%d", prefix, s.id) }
@@ -169,7 +169,7 @@ func (s *sse) send(name string, data object) {
 	s.w.(http.Flusher).Flush()
 }
 
-// users are the texts that a user wrote, among those that a program sent for him.
+// users are the texts that the user wrote, without those that a program adds in the user's name.
 func users(texts []string) (own []string) {
 	for _, text := range texts {
 		if text = strings.TrimSpace(text); text != "" && !strings.HasPrefix(text, "<") && !strings.HasPrefix(text, "# AGENTS.md") {

@@ -23,7 +23,7 @@ func (c *content) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, (*plain)(c))
 }
 
-// The Messages API of Anthropic.
+// anthropicCall reads a request of Anthropic's Messages API.
 func anthropicCall(r *http.Request) (c call, err error) {
 	var body struct {
 		Model    string
@@ -88,7 +88,7 @@ func anthropicStream(s *sse, c call, a answer) {
 	s.send("message_stop", object{})
 }
 
-// The Responses API of OpenAI.
+// responsesCall reads a request of OpenAI's Responses API.
 func responsesCall(r *http.Request) (c call, err error) {
 	var body struct {
 		Model string
@@ -167,7 +167,7 @@ func responsesStream(s *sse, c call, a answer) {
 	}})
 }
 
-// The generateContent API of Gemini.
+// geminiCall reads a request of Gemini's generateContent API.
 func geminiCall(r *http.Request) (c call, err error) {
 	var body struct {
 		Contents []struct {

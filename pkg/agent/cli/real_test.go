@@ -68,7 +68,7 @@ stream_max_retries = 0
 
 var realModels = map[Kind]string{Claude: "claude-sonnet-4-5", Codex: "gpt-5", Gemini: "gemini-2.5-flash"}
 
-// path is the real program, or the test is skipped, loudly.
+// path is the real program. Without one the test is skipped, with a message.
 func (r realProgram) path(t *testing.T) string {
 	t.Helper()
 	variable := "TURNSTILE_TEST_" + strings.ToUpper(string(r.kind))
@@ -111,8 +111,8 @@ func (r realProgram) start(t *testing.T) *rig {
 	return g
 }
 
-// agent is one that also records the program's stdout as testdata/KIND/as, where
-// TURNSTILE_TEST_RECORD is set.
+// agent is one that also records the program's stdout as testdata/KIND/as if TURNSTILE_TEST_RECORD
+// is set.
 func (g *rig) agent(t *testing.T, as string) *Agent {
 	t.Helper()
 	config := g.config
@@ -130,8 +130,8 @@ func (g *rig) agent(t *testing.T, as string) *Agent {
 
 var port = regexp.MustCompile(`127\.0\.0\.1:\d+`)
 
-// keepRollout records, where TURNSTILE_TEST_RECORD is set, what the last turn has added to
-// Codex' rollout as testdata/codex/as.rollout: the lines about calls and items.
+// keepRollout records what the last turn has added to Codex's rollout as testdata/codex/as.rollout,
+// if TURNSTILE_TEST_RECORD is set: the lines about calls and items.
 func (g *rig) keepRollout(t *testing.T, as string) {
 	t.Helper()
 	if os.Getenv("TURNSTILE_TEST_RECORD") == "" {
@@ -159,7 +159,7 @@ func (g *rig) keepRollout(t *testing.T, as string) {
 	g.scrub(t, name)
 }
 
-// scrub takes this machine out of a recording.
+// scrub removes this machine's paths from a recording.
 func (g *rig) scrub(t *testing.T, name string) {
 	data, err := os.ReadFile(name)
 	if err != nil {
@@ -178,7 +178,7 @@ func (g *rig) scrub(t *testing.T, name string) {
 	}
 }
 
-// TestReal goes through the lives of a real program's session.
+// TestReal runs the turns of a real program's session.
 func TestReal(t *testing.T) {
 	t.Parallel()
 	for _, r := range reals {
@@ -187,10 +187,10 @@ func TestReal(t *testing.T) {
 			g := r.start(t)
 			first := playTurn(t, g.agent(t, "new"), turn("-think first"))
 			first.wantReply(t, "Heard 1: -think first")
-			if r.kind != Gemini { // it does not tell
+			if r.kind != Gemini { // it does not report them
 				first.want(t, agent.EventThought, "Let me see.")
 			}
-			if r.kind != Claude { // that also asks for a title
+			if r.kind != Claude { // it also asks for a title
 				first.wantUsage(t, session.Usage{Model: realModels[r.kind], InputTokens: 18, CachedTokens: 5})
 			}
 
@@ -235,14 +235,14 @@ func TestReal(t *testing.T) {
 	}
 }
 
-// A tool that the program denies is told, with the reason. Codex says nothing of a command
-// that its sandbox denies at once; where bubblewrap cannot work, that is every command.
+// A tool that the program denies is reported with the reason. Codex does not report a command that
+// its sandbox denies at once; if bubblewrap cannot work, that is every command.
 func TestRealDenied(t *testing.T) {
 	t.Parallel()
 	for _, r := range reals {
 		t.Run(string(r.kind), func(t *testing.T) {
 			t.Parallel()
-			r.options = nil // which allow the tool
+			r.options = nil // they allow the tool
 			g := r.start(t)
 			got := playTurn(t, g.agent(t, "denied"), turn("be denied"))
 			got.wantReply(t, "The tool has spoken.")
@@ -264,7 +264,7 @@ func TestRealForgottenSession(t *testing.T) {
 	for _, r := range reals {
 		t.Run(string(r.kind), func(t *testing.T) {
 			t.Parallel()
-			for _, others := range []bool{false, true} { // are there sessions at all?
+			for _, others := range []bool{false, true} { // whether there are other sessions
 				g := r.start(t)
 				tn := turn("who am I?")
 				if others {
@@ -284,7 +284,7 @@ func TestRealForgottenSession(t *testing.T) {
 	}
 }
 
-// What the programs themselves say then, for the record.
+// It records the programs' own output for an unknown session.
 func TestRealForgottenSessionStream(t *testing.T) {
 	t.Parallel()
 	for _, r := range reals {
@@ -303,14 +303,14 @@ func TestRealForgottenSessionStream(t *testing.T) {
 			if err := r.do(t.Context(), spec, "hi"); !errors.Is(err, errForgotten) {
 				t.Errorf("%v", err)
 			}
-			if n := len(g.seen()); n > 0 && r.kind != Claude { // that may ask for a title before
+			if n := len(g.seen()); n > 0 && r.kind != Claude { // it may ask for a title before
 				t.Errorf("a model was asked %d times", n)
 			}
 		})
 	}
 }
 
-// A text much longer than what fits into argv.
+// The text is much longer than argv may be.
 func TestRealLongText(t *testing.T) {
 	t.Parallel()
 	for _, r := range reals {
@@ -318,7 +318,7 @@ func TestRealLongText(t *testing.T) {
 			t.Parallel()
 			g := r.start(t)
 			long := ""
-			for i := range 10_000 { // not the same again: Gemini CLI would call that a loop
+			for i := range 10_000 { // each different: Gemini CLI would call a repetition a loop
 				long += fmt.Sprintf("the word %d. ", i)
 			}
 			got := playTurn(t, newAgent(t, r.kind, g.config), turn(long))

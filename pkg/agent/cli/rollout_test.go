@@ -36,7 +36,7 @@ func newCodexTurn(t *testing.T, day string) *codexTurn {
 	return c
 }
 
-// begin is a turn in a thread that is resumed, or a new one.
+// begin begins a turn in a resumed thread, or in a new one.
 func (c *codexTurn) begin(home, resumed string) {
 	c.told = nil
 	c.stream = &stream{
@@ -57,7 +57,7 @@ func (c *codexTurn) home() string {
 	return strings.Split(c.rollout, "/sessions/")[0]
 }
 
-// says is what is in the stream.
+// says writes to the stream.
 func (c *codexTurn) says(lines ...string) {
 	c.t.Helper()
 	for _, line := range lines {
@@ -72,7 +72,7 @@ func (c *codexTurn) message(text string) {
 	c.says(`{"type":"item.completed","item":{"id":"item_1","type":"agent_message","text":"` + text + `"}}`)
 }
 
-// keeps is what Codex writes to the rollout.
+// keeps writes to the rollout.
 func (c *codexTurn) keeps(lines ...string) {
 	c.t.Helper()
 	f, err := os.OpenFile(c.rollout, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
@@ -110,8 +110,8 @@ const denied = "Chunk ID: 1\nWall time: 0.0000 seconds\nProcess exited with code
 
 const theEnd = `{"type":"turn.completed"}`
 
-// What the stream leaves out is told before the message that follows it, what it tells is
-// told once, and what went well is left to it.
+// A failure that the stream leaves out is emitted before the next message. One that the stream
+// reports is emitted once, and successes are left to the stream.
 func TestUntoldTools(t *testing.T) {
 	t.Parallel()
 	c := newCodexTurn(t, "2026/11/22")
@@ -151,13 +151,13 @@ func TestUntoldTools(t *testing.T) {
 	c.message("three")
 	c.want(`tool_start command_execution{"command":"touch b"}`, "tool_end exit code 1: touch: Read-only file system", "text three")
 
-	// Behind the last message it would take the reply away.
+	// After the last message a tool would take the reply away.
 	c.told = nil
 	c.keeps(callOf("c13", "exec_command", `{"cmd":"touch c"}`), outputOf("c13", denied))
 	c.says(theEnd)
 	c.want("notice exec_command failed: touch c: exit code 1: touch: Read-only file system")
 
-	// The next turn's are its own.
+	// The next turn emits only its own.
 	c.begin(c.home(), aThread)
 	c.keeps(itemOf("UserMessage", "u"), callOf("d1", "exec_command", `{"cmd":"touch d"}`), outputOf("d1", denied))
 	c.says(theEnd)
@@ -175,7 +175,7 @@ func TestRolloutOfAnotherDay(t *testing.T) {
 	}
 }
 
-// A rollout that nothing can be learned from takes nothing away, and is not waited for.
+// A useless rollout takes nothing away, and is not awaited.
 func TestUselessRollouts(t *testing.T) {
 	t.Parallel()
 	call := []string{callOf("c1", "exec_command", `{"cmd":"ls"}`), outputOf("c1", denied)}
@@ -223,8 +223,7 @@ func TestUselessRollouts(t *testing.T) {
 	}
 }
 
-// A rollout that comes late has a message wait for it once; what it has then is told at the
-// end.
+// A message waits once for a late rollout. What the rollout has later is emitted at the end.
 func TestLateRollout(t *testing.T) {
 	t.Parallel()
 	c := newCodexTurn(t, "2026/11/22")
@@ -253,8 +252,7 @@ func TestCodexHome(t *testing.T) {
 	}
 }
 
-// What an agent makes of its own files costs a turn no more than so much, however many
-// messages it writes.
+// The files that an agent writes bound what a turn reads of them, however many messages it writes.
 func TestRolloutsThatAreLookedAtWithoutEnd(t *testing.T) {
 	t.Parallel()
 	t.Run("names", func(t *testing.T) {

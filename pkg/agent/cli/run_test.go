@@ -18,8 +18,8 @@ import (
 
 var kinds = []Kind{Claude, Codex, Gemini}
 
-// sayings are streams of turns that end well, in which the program's session is s-1
-// and the reply "ok".
+// sayings are streams of turns that succeed, in which the program's session is s-1 and the reply
+// "ok".
 var sayings = map[Kind]string{
 	Claude: `{"type":"system","subtype":"init","session_id":"s-1"}
 {"type":"assistant","message":{"id":"m","content":[{"type":"text","text":"ok"}]}}
@@ -35,7 +35,7 @@ var sayings = map[Kind]string{
 `,
 }
 
-var options = map[Kind][2]string{ // of a new session, of one that is resumed
+var options = map[Kind][2]string{ // of a new session, of a resumed one
 	Claude: {
 		"-p --output-format stream-json --verbose --include-partial-messages --model=m-1",
 		"-p --output-format stream-json --verbose --include-partial-messages --model=m-1 --resume=s-0",
@@ -126,7 +126,7 @@ func TestWithoutModelAndWorkspace(t *testing.T) {
 	}
 }
 
-// Its users know options of codex exec, as well as those of codex.
+// The command may have options of codex exec as well as of codex.
 func TestCodexExecInTheCommand(t *testing.T) {
 	t.Parallel()
 	got := codex.argv([]string{"codex", "exec", "--sandbox", "workspace-write"}, "", "s-0")
@@ -135,7 +135,7 @@ func TestCodexExecInTheCommand(t *testing.T) {
 	}
 }
 
-// A state that is not its own, or could be taken for an option, is none.
+// A state of another agent, or one that could be taken for an option, is ignored.
 func TestStrangeStates(t *testing.T) {
 	t.Parallel()
 	for _, kept := range []string{
@@ -153,8 +153,8 @@ func TestStrangeStates(t *testing.T) {
 	}
 }
 
-// A line that is no JSON is passed over, whatever it begins with: as a raw event it
-// would break the batch that it is sent in.
+// A line that is not JSON is ignored, whatever it begins with: as a raw event it would break the
+// batch that it is sent in.
 func TestBrokenLinesAreNoEvents(t *testing.T) {
 	t.Parallel()
 	for kind, p := range programs {
@@ -171,8 +171,8 @@ func TestBrokenLinesAreNoEvents(t *testing.T) {
 	}
 }
 
-// The id of a session is kept before it was told anything. As long as no turn has
-// ended well it is told what was said before with every turn, and then no more.
+// The id of a session is stored before it has received the recap. Every turn gives it the recap
+// until one has succeeded, and none after that.
 func TestARecapIsOwedUntilATurnHasEndedWell(t *testing.T) {
 	t.Parallel()
 	for _, kind := range kinds {
@@ -200,7 +200,7 @@ func TestARecapIsOwedUntilATurnHasEndedWell(t *testing.T) {
 	}
 }
 
-// What each said in truth, when it was run against a session that it did not know.
+// forgets has what each program wrote when it was told to resume an unknown session.
 var forgets = map[Kind][]play{
 	Claude: {{File: "claude/unknown.jsonl", Err: "No conversation found with session ID: " + lostID + "\n", Exit: 1}},
 	Codex:  {{Err: "Error: thread/resume: thread/resume failed: no rollout found for thread id " + lostID + " (code -32600)\n", Exit: 1}},
@@ -234,7 +234,7 @@ func TestForgottenSession(t *testing.T) {
 	}
 }
 
-// It is begun anew once, only where there was one to resume, and not after it did
+// A session begins anew once, only if there was one to resume, and not after the program did
 // something.
 func TestForgottenSessionOnce(t *testing.T) {
 	t.Parallel()
@@ -289,7 +289,7 @@ func TestLingering(t *testing.T) {
 	}
 }
 
-// More than a pipe holds, to a program that reads nothing.
+// The text is longer than a pipe holds, and the program does not read it.
 func TestDeafProgram(t *testing.T) {
 	t.Parallel()
 	command, listen := fakeProgram(t, play{Out: sayings[Codex], Deaf: true})

@@ -17,7 +17,7 @@ import (
 	"turnstile/test/redistest"
 )
 
-// say has a worker of its own run one message's turn, and ends the worker.
+// say runs one message's turn with a worker of its own, and ends the worker.
 func say(t *testing.T, a agent.Agent, key, text string) session.Outcome {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -50,8 +50,8 @@ func say(t *testing.T, a agent.Agent, key, text string) session.Outcome {
 	return outcome
 }
 
-// The second worker resumes what the first one began. A failed turn in between
-// leaves the program's session what it is.
+// The second worker resumes the session that the first one began. A failed turn in between does not
+// change the program's session.
 func TestTwoWorkers(t *testing.T) {
 	t.Parallel()
 	for _, kind := range kinds {
@@ -78,7 +78,7 @@ func TestTwoWorkers(t *testing.T) {
 	}
 }
 
-// The same with the real programs, whose models count what they hear.
+// The same with the real programs, whose models count what they receive.
 func TestRealWithTwoWorkers(t *testing.T) {
 	t.Parallel()
 	for _, r := range reals {
@@ -98,7 +98,7 @@ func TestRealWithTwoWorkers(t *testing.T) {
 	}
 }
 
-// An interrupted real program leaves nothing behind, and its session goes on.
+// An interrupted real program leaves nothing behind, and its session continues.
 func TestRealInterrupt(t *testing.T) {
 	t.Parallel()
 	for _, r := range reals {

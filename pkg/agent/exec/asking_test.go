@@ -9,11 +9,11 @@ import (
 	"turnstile/pkg/agent"
 )
 
-// asker asks as often as it has questions, and says what it is answered.
+// asker asks all its questions, and writes the decisions.
 const asker = `read turn; echo '{"type":"ask","id":"a","name":"run make"}'; echo '{"type":"ask","id":"b","name":"rm"}'
 read one; read two; printf '%s %s' "$one" "$two" >&2; exit 3`
 
-// A command's questions reach the user, and the answers its stdin.
+// A command's questions reach the user, and the decisions its stdin.
 func TestAsk(t *testing.T) {
 	t.Parallel()
 	in := turn(t, "hi")
@@ -28,7 +28,7 @@ func TestAsk(t *testing.T) {
 	}
 }
 
-// Where nobody can be asked the answer is no.
+// If nobody can be asked, the decision is deny.
 func TestNobodyToAsk(t *testing.T) {
 	t.Parallel()
 	_, err := runText(t.Context(), newAgent(t, Config{Command: shell(asker), Format: JSONL}), turn(t, "hi"))
@@ -37,7 +37,7 @@ func TestNobodyToAsk(t *testing.T) {
 	}
 }
 
-// A question without an answer holds no turn up: not its end, nor an interrupt.
+// A question without a decision does not block the turn's end, nor an interrupt.
 func TestOpenQuestions(t *testing.T) {
 	t.Parallel()
 	for script, want := range map[string]string{
@@ -66,7 +66,7 @@ func TestOpenQuestions(t *testing.T) {
 	}
 }
 
-// A command that asks without end does not fill its worker with questions.
+// A command that asks without end cannot fill its worker with questions.
 func TestEndlessQuestions(t *testing.T) {
 	t.Parallel()
 	in := turn(t, "hi")

@@ -8,8 +8,8 @@ import (
 	"turnstile/pkg/agent"
 )
 
-// Whatever takes the words of a command may panic at them: that ends the command and its
-// turn, and not the worker, also where they come as plain text or as many pieces at once.
+// A panic while a command's output is handled ends the command and its turn, and not the worker,
+// also for plain text and for many pieces at once.
 func TestAPanicEndsTheCommandAlone(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]Config{

@@ -32,8 +32,8 @@ func (l *testLease) renew(ttl time.Duration) {
 
 func (l *testLease) Deadline() time.Time { return *l.deadline.Load() }
 
-// turn is a turn of its own for the test, with the text as its message. Its id
-// is in the environment of all that the agent starts.
+// turn is a turn of the test's own, with text as its message. Its id is in the environment of every
+// process that the agent starts.
 func turn(t *testing.T, text string) agent.Turn {
 	return agent.Turn{
 		Session: "agent:test", SessionID: "sid-1", Fence: 7, Attempt: 1,
@@ -53,8 +53,7 @@ func newAgent(t *testing.T, config Config) *Agent {
 
 func shell(script string) []string { return []string{"sh", "-c", script} }
 
-// family is the living processes whose environment has the turn's id. Zombies
-// have none.
+// family are the living processes whose environment has the turn's id. Zombies have no environment.
 func family(turnID string) (pids []string) {
 	environs, _ := filepath.Glob("/proc/[0-9]*/environ")
 	for _, name := range environs {
@@ -96,7 +95,7 @@ func assertGone(t *testing.T, turnID string, pids []int) {
 	}
 }
 
-// awaitGone waits for all of pids to be gone, and answers how long it took.
+// awaitGone waits until all pids are gone, and returns how long that took.
 func awaitGone(t *testing.T, turnID string, pids []int, within time.Duration) time.Duration {
 	t.Helper()
 	start := time.Now()
@@ -108,7 +107,7 @@ func awaitGone(t *testing.T, turnID string, pids []int, within time.Duration) ti
 		if !alive && len(family(turnID)) == 0 {
 			return time.Since(start)
 		}
-		time.Sleep(5 * time.Millisecond) // nothing tells of the end of a stranger's process
+		time.Sleep(5 * time.Millisecond) // there is no event for the end of another process's child
 	}
 	assertGone(t, turnID, pids)
 	return time.Since(start)
@@ -162,7 +161,7 @@ func TestTimeout(t *testing.T) {
 	}
 }
 
-// The descendants hold the agent's stdout open: that must not delay the end.
+// The descendants hold the agent's stdout open, which must not delay the end.
 func TestB86_ExitLeavesNobodyBehind(t *testing.T) {
 	t.Parallel()
 	needLinux(t)
@@ -178,7 +177,7 @@ func TestB86_ExitLeavesNobodyBehind(t *testing.T) {
 	assertGone(t, tn.ID, pids)
 }
 
-// It goes on forking, into sessions of their own too, while it is being killed.
+// The agent keeps forking while it is being killed, into sessions of their own, too.
 func TestB86_ForkingAgent(t *testing.T) {
 	t.Parallel()
 	needLinux(t)

@@ -12,8 +12,8 @@ import (
 	"turnstile/pkg/agent"
 )
 
-// printing is an agent that writes the text and, unless the turn ends earlier,
-// waits for its stdin's end.
+// printing is an agent that writes the text and, unless the turn ends earlier, waits for the end of
+// its stdin.
 func printing(text string) []string {
 	return []string{"sh", "-c", `printf '%s' "$1"; cat >/dev/null`, "sh", text}
 }
@@ -104,7 +104,7 @@ func TestJSONLBadLines(t *testing.T) {
 	}
 }
 
-// A command that dies in the middle of a line failed by dying.
+// The error of a command that dies in the middle of a line is its death.
 func TestJSONLCutLine(t *testing.T) {
 	t.Parallel()
 	for script, want := range map[string]string{
@@ -164,7 +164,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// What was emitted before the interrupt stays, a cut line is no error of its own.
+// What was emitted before the interrupt stays. An incomplete line is not an error of its own.
 func TestJSONLInterrupted(t *testing.T) {
 	t.Parallel()
 	cause := errors.New("enough")

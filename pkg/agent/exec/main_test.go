@@ -9,8 +9,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// The test binary is also the guardian, the agents of the tests, and workers
-// that can be killed. An agent's environment is filtered, so arguments choose.
+// The test binary is also the guardian, the agents of the tests, and workers that can be killed.
+// Arguments choose, because an agent's environment is filtered.
 func TestMain(m *testing.M) {
 	Init()
 	if len(os.Args) > 2 && os.Args[1] == "test-role" {

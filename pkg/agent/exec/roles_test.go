@@ -18,7 +18,7 @@ import (
 	"turnstile/pkg/agent"
 )
 
-// roles are what the test binary can be beside a test.
+// roles are what the test binary can run as, beside tests.
 var roles map[string]func(args []string) int
 
 func init() {
@@ -38,9 +38,9 @@ func roleCommand(role string, args ...string) []string {
 	return append([]string{self, "test-role", role}, args...)
 }
 
-// treeRole is an agent with every kind of descendant, all of them deaf to
-// signals and holding its stdout. It writes the pids of them all, its guardian's
-// first. With the argument "exit" it then ends and leaves them behind.
+// treeRole is an agent with every kind of descendant. All of them ignore signals and hold its
+// stdout open. It writes their pids, its guardian's first. With the argument "exit" it then ends
+// and leaves them behind.
 func treeRole(args []string) int {
 	deaf()
 	pids := []int{os.Getppid(), os.Getpid()}
@@ -63,7 +63,7 @@ func deaf() {
 	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 }
 
-// startBranch starts a descendant that stays, and answers its pid.
+// startBranch starts a descendant that stays, and returns its pid.
 func startBranch(kind string) (int, error) {
 	argv := roleCommand("branch", kind)
 	cmd := osexec.Command(argv[0], argv[1:]...)
@@ -87,7 +87,7 @@ func startBranch(kind string) (int, error) {
 		return 0, err
 	}
 	if strings.HasPrefix(kind, "orphan") {
-		_ = cmd.Wait() // its parent has ended: now it is one
+		_ = cmd.Wait() // its parent has ended, so init adopts it
 	}
 	return strconv.Atoi(strings.TrimSpace(line))
 }
@@ -110,17 +110,15 @@ func branchRole(args []string) int {
 	return forever()
 }
 
-// forever waits to be killed. An empty select would be a deadlock that the runtime
-// ends by itself.
+// forever waits to be killed. The runtime would report an empty select as a deadlock.
 func forever() int {
 	for {
 		time.Sleep(time.Hour)
 	}
 }
 
-// steersRole is a jsonl agent that does what args say, one after the other: a
-// line to print as it is, or one of the words below. To wait is to read the fifo
-// that the turn's message names.
+// steersRole is a jsonl agent that carries out args one after the other: a line to print, or one of
+// the words below. To wait is to read the fifo that the turn's message names.
 func steersRole(args []string) int {
 	in := bufio.NewReader(os.Stdin)
 	var turn agent.Turn
@@ -143,7 +141,7 @@ func steersRole(args []string) int {
 			deaf()
 		case "announce":
 			fmt.Println(`{"type":"ready","steers":true}`)
-		case "read": // one steer, and say so
+		case "read": // one steer, and report it
 			line, err := in.ReadBytes('\n')
 			if err == nil {
 				err = strictjson.Decode(line, &steer)
@@ -161,7 +159,7 @@ func steersRole(args []string) int {
 				fmt.Fprintln(os.Stderr, "wait:", err)
 				return 9
 			}
-		case "rest": // nothing more may come before the end of stdin
+		case "rest": // stdin must end without another line
 			if rest, _ := io.ReadAll(in); len(rest) > 0 {
 				fmt.Fprintf(os.Stderr, "unasked for: %.80q\n", rest)
 				return 8
@@ -177,8 +175,8 @@ func steersRole(args []string) int {
 	return 0
 }
 
-// workerRole runs one turn of the tree agent under a lease of args[1] that it
-// renews, and passes the agent's output on. It is there to be killed.
+// workerRole runs one turn of the tree agent under a lease of args[1] that it renews, and copies
+// the agent's output. Tests kill it.
 func workerRole(args []string) int {
 	ttl, err := time.ParseDuration(args[1])
 	if err != nil {

@@ -54,14 +54,14 @@ func TestLargeInputAndOutput(t *testing.T) {
 			t.Errorf("%s: %d bytes came back of %d: %v", script, len(reply), len(text), err)
 		}
 	}
-	// One that never reads and has a daemon's habits.
+	// A command that never reads its stdin, and behaves like a daemon.
 	a := newAgent(t, Config{Command: shell("echo done")})
 	if reply, err := runText(t.Context(), a, turn(t, text)); err != nil || reply != "done" {
 		t.Errorf("reply %q, error %v", reply, err)
 	}
 }
 
-// The agent waits for the test to have seen its first text.
+// The agent waits until the test has seen its first text.
 func TestStreamingArrivesBeforeTheEnd(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -178,8 +178,8 @@ func TestInterrupt(t *testing.T) {
 	}
 }
 
-// A worker in the background of a script has SIGINT ignored, and an ignored
-// signal stays so in a child unless somebody sees to it.
+// A script's background worker ignores SIGINT, and a child inherits that unless the guardian resets
+// it.
 func TestInterruptReachesTheAgentOfADeafWorker(t *testing.T) {
 	signal.Ignore(syscall.SIGINT)
 	defer signal.Reset(syscall.SIGINT)
@@ -234,7 +234,7 @@ func TestGuardianHasNoSecretsEither(t *testing.T) {
 	needLinux(t)
 	a := newAgent(t, Config{Command: shell(`tr '\0' ' ' </proc/$PPID/environ`)})
 	out, err := runText(t.Context(), a, turn(t, ""))
-	if os.Geteuid() != 0 { // only root may look
+	if os.Geteuid() != 0 { // only root may read it
 		if err == nil {
 			t.Errorf("the agent could look: %q", out)
 		}
@@ -247,8 +247,7 @@ func TestGuardianHasNoSecretsEither(t *testing.T) {
 
 func TestFilesOfTheAgent(t *testing.T) {
 	needLinux(t)
-	// A file that this program has without the close-on-exec flag, as from the
-	// one that started it.
+	// This program has a file without the close-on-exec flag, as if it had inherited one.
 	fd, err := syscall.Open("/dev/null", syscall.O_RDONLY, 0)
 	if err != nil {
 		t.Fatal(err)

@@ -7,7 +7,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// The examples of docs/events.md are what its schemas say.
+// The examples of docs/events.md match its schemas.
 func TestDocsExamplesAreValid(t *testing.T) {
 	t.Parallel()
 	c := jsonschema.NewCompiler()

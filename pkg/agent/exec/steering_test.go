@@ -29,13 +29,13 @@ func TestSteerable(t *testing.T) {
 	}
 }
 
-// drive plays the worker to a turn of the role "steers": it offers steers in
-// their order and notes what comes of them.
+// drive plays the worker for a turn of the role "steers": it offers steers in their order and
+// records the result.
 type drive struct {
 	t      *testing.T
 	config Config
 	offer  []agent.Message
-	onText func(text string) // called in the turn
+	onText func(text string) // called during the turn
 	fifo   string            // what the role's "wait" waits for
 	before <-chan struct{}   // nothing is offered before it is closed; nil: at once
 
@@ -72,8 +72,8 @@ func (d *drive) release() {
 	_ = f.Close()
 }
 
-// run runs the turn. It answers the ids of the steers that the agent received,
-// when nothing more can be offered to it.
+// run runs the turn. It returns the ids of the steers that the agent received, once none can be
+// offered any more.
 func (d *drive) run(ctx context.Context) (tn agent.Turn, result agent.Result, received []string, err error) {
 	steers := make(chan agent.Steer)
 	over := make(chan struct{})
@@ -122,7 +122,7 @@ func TestSteerInMidTurn(t *testing.T) {
 	cause := errors.New("seen enough")
 	d.onText = func(text string) {
 		if text == "bye" {
-			cancel(cause) // what was accepted stays accepted
+			cancel(cause) // accepted steers stay accepted
 		}
 	}
 	d.config.Grace = time.Hour
@@ -130,8 +130,8 @@ func TestSteerInMidTurn(t *testing.T) {
 	if !errors.Is(err, cause) {
 		t.Errorf("error %v", err)
 	}
-	// The text before the ack is the agent's "read": an accepted steer comes where
-	// its ack was written.
+	// The text before the acknowledgement is the agent's "read": an accepted steer's place is where
+	// it was acknowledged.
 	if want := []string{"first", "+s1", rich.Text, "+s2", "bye"}; !reflect.DeepEqual(d.log, want) {
 		t.Errorf("got %q, want %q", d.log, want)
 	}
@@ -140,8 +140,8 @@ func TestSteerInMidTurn(t *testing.T) {
 	}
 }
 
-// Several may be sent before one is acknowledged, in any order and late, as long
-// as the turn has not ended.
+// Several steers may be sent before one is acknowledged. The acknowledgements may come in any order
+// and late, as long as the turn has not ended.
 func TestSteersAcknowledgedLate(t *testing.T) {
 	t.Parallel()
 	d := newDrive(t, []agent.Message{message("s1", "a"), message("s2", "b"), message("s3", "c")},
@@ -178,7 +178,7 @@ func TestSteerReadAndNotAcknowledged(t *testing.T) {
 	}
 }
 
-// It is never sent a steer, and its stdin is what it is without any: one line,
+// A command that does not announce steers receives none, and its stdin is as without any: one line,
 // then nothing until the turn ends.
 func TestSteersNotAnnounced(t *testing.T) {
 	t.Parallel()
@@ -199,7 +199,7 @@ func TestSteersNotAnnounced(t *testing.T) {
 	}
 }
 
-// A turn with an announcing agent and a worker that steers nothing.
+// The agent announces steers, and the worker has none.
 func TestAnnouncedForNothing(t *testing.T) {
 	t.Parallel()
 	a := newAgent(t, Config{Format: JSONL, Command: roleCommand("steers", "announce", "announce", say)})
@@ -208,8 +208,8 @@ func TestAnnouncedForNothing(t *testing.T) {
 	}
 }
 
-// The first steer does not fit into the pipe, so its writing waits; the second
-// stays in the line. The turn does not wait for either.
+// The first steer does not fit into the pipe, so its write blocks. The second stays in the line.
+// The turn does not wait for either.
 func TestSteersToACommandThatStopsReading(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -227,7 +227,7 @@ func TestSteersToACommandThatStopsReading(t *testing.T) {
 			d.config.Grace = 20 * time.Millisecond
 			var released sync.WaitGroup
 			released.Go(func() {
-				<-d.received // its writing has begun, or is about to
+				<-d.received // its write has begun, or is about to
 				d.release()
 			})
 			_, _, received, err := d.run(t.Context())
@@ -235,7 +235,8 @@ func TestSteersToACommandThatStopsReading(t *testing.T) {
 			if (err != nil) != (c.err != "") || err != nil && !strings.Contains(err.Error(), c.err) {
 				t.Errorf("error %v, want %q", err, c.err)
 			}
-			// One that reads on behind its result may have the first before that is seen.
+			// A command that reads after its result may get the first steer before the result is
+			// seen.
 			if len(received) > 0 && name != "result" {
 				t.Errorf("received %q too", received)
 			}
@@ -246,7 +247,7 @@ func TestSteersToACommandThatStopsReading(t *testing.T) {
 	}
 }
 
-// What comes after the result, while the command lingers, is not received.
+// Steers that come after the result, while the command lingers, are not received.
 func TestSteerAfterTheResult(t *testing.T) {
 	t.Parallel()
 	d := newDrive(t, []agent.Message{message("s1", "a")},
@@ -266,7 +267,7 @@ func TestSteerAfterTheResult(t *testing.T) {
 	}
 }
 
-// A command may close its stdin; what comes then queues.
+// A command may close its stdin. Later steers stay in the line.
 func TestSteersToACommandThatClosedItsStdin(t *testing.T) {
 	t.Parallel()
 	d := newDrive(t, []agent.Message{message("s1", "a"), message("s2", "b")})

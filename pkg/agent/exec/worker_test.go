@@ -14,8 +14,7 @@ import (
 	"turnstile/pkg/agent"
 )
 
-// startWorker starts a process that runs the tree agent, and waits until the
-// whole tree is up.
+// startWorker starts a process that runs the tree agent, and waits until the whole tree runs.
 func startWorker(t *testing.T, turnID, ttl string) (worker *os.Process, out *bufio.Reader, pids []int) {
 	t.Helper()
 	argv := roleCommand("worker", turnID, ttl)
@@ -54,7 +53,7 @@ func TestB86_KilledWorker(t *testing.T) {
 	if err := worker.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	// The guardian itself is reaped by init, in its own time.
+	// Init reaps the guardian itself, at a time of its own.
 	took := awaitGone(t, tn.ID, pids[1:], 5*time.Second)
 	t.Logf("gone after %s", took)
 }
@@ -68,7 +67,7 @@ func TestB86_StoppedWorker(t *testing.T) {
 		t.Fatal(err)
 	}
 	stopped := time.Now()
-	// The guardian itself stays a zombie until its parent runs again.
+	// The guardian itself is a zombie until its parent runs again.
 	awaitGone(t, tn.ID, pids[1:], 10*time.Second)
 	if took := time.Since(stopped); took > 3500*time.Millisecond {
 		t.Errorf("gone after %s, a lease of 1.5s and two seconds of a busy machine were allowed", took)
@@ -83,7 +82,7 @@ func TestB86_StoppedWorker(t *testing.T) {
 	assertGone(t, tn.ID, pids)
 }
 
-// A worker that is stopped for less than its lease loses nothing.
+// A worker that is suspended for less than its lease loses nothing.
 func TestBrieflyStoppedWorker(t *testing.T) {
 	t.Parallel()
 	needLinux(t)
@@ -106,7 +105,7 @@ func TestBrieflyStoppedWorker(t *testing.T) {
 	awaitGone(t, tn.ID, pids[1:], 5*time.Second)
 }
 
-// Signals to everything in a service or a terminal are not the guardian's.
+// The guardian ignores signals that go to a whole service or terminal.
 func TestGuardianOutlivesSignals(t *testing.T) {
 	t.Parallel()
 	needLinux(t)

@@ -76,7 +76,7 @@ func TestRedirectAtTheSameServer(t *testing.T) {
 	}
 }
 
-// Neither the conversation nor the key goes to a server that nobody has configured.
+// Neither the conversation nor the key goes to a server that is not configured.
 func TestRedirectToAnotherServer(t *testing.T) {
 	t.Parallel()
 	other := modelserver.New(t)
@@ -112,7 +112,7 @@ func TestSameServer(t *testing.T) {
 	}
 }
 
-// Of an error without end only the beginning is read.
+// Only the beginning of an endless error is read.
 func TestErrorWithoutEnd(t *testing.T) {
 	t.Parallel()
 	const most = 64 << 20 // more than the connection's buffers hold

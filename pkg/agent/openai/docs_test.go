@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// The example's file can be loaded, and its tools do what they say.
+// The example's file can be loaded, and its tools work.
 func TestExampleTools(t *testing.T) {
 	t.Parallel()
 	tools, err := LoadTools("../../../examples/tools/tools.json")
@@ -35,7 +35,7 @@ func TestExampleTools(t *testing.T) {
 	}
 }
 
-// The page shows a file that can be loaded, and names every field of a tool.
+// The page's file can be loaded, and the page names every field of a tool.
 func TestDocsTools(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../../docs/agents/openai.md")

@@ -21,7 +21,7 @@ func read(r io.Reader, limit int) (all []string, err error) {
 	return all, nil
 }
 
-// A server cannot fill the memory, whatever it sends.
+// No server can fill the memory.
 func TestEventsAreBounded(t *testing.T) {
 	t.Parallel()
 	const limit = 1000
@@ -43,7 +43,7 @@ func TestEventsAreBounded(t *testing.T) {
 	}
 }
 
-// What a broken connection interrupts is no event, and its error is kept.
+// An event that a broken connection interrupts is dropped, and the error is kept.
 func TestEventsOfABrokenStream(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("broken")

@@ -63,7 +63,7 @@ func TestFit(t *testing.T) {
 		dropped int
 	}{
 		{nil, 0, 0}, {[]int{1, 2, 3}, 6, 0}, {[]int{1, 2, 3}, 5, 1}, {[]int{1, 2, 3}, 2, 3}, {[]int{1, 2, 3}, -9, 3},
-		{[]int{1, 9, 3}, 5, 2}, // no holes: what is older than one that does not fit goes, too
+		{[]int{1, 9, 3}, 5, 2}, // no gaps: whatever is older than one that does not fit goes, too
 	} {
 		kept, dropped := fit(of(c.sizes...), c.tokens)
 		if dropped != c.dropped || len(kept)+dropped != len(c.sizes) {
@@ -74,7 +74,7 @@ func TestFit(t *testing.T) {
 
 func TestContextTokens(t *testing.T) {
 	t.Parallel()
-	tn := turn(strings.Repeat("now ", 100)) // kept, whatever its size
+	tn := turn(strings.Repeat("now ", 100)) // kept at any size
 	for i := range 30 {
 		tn.History = append(tn.History, user(fmt.Sprintf("q%d", i)), assistant("let me see"),
 			used(session.ToolUse{Name: "ls", CallID: fmt.Sprintf("id%d", i), Output: quoted(strings.Repeat("x", 200))}))
@@ -117,7 +117,7 @@ func TestContextTokens(t *testing.T) {
 	}
 }
 
-// Images count, tools and the turn's own results too.
+// The estimate includes images, tools and the turn's own results.
 func TestEstimate(t *testing.T) {
 	t.Parallel()
 	m := userMessage(strings.Repeat("x", 40), []session.Attachment{{Name: "i", Mime: "image/png", URL: "data:image/png;base64,AAAA"}})

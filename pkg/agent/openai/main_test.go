@@ -7,7 +7,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// What the SDK's own client would read: none of it may reach a server.
+// The environment has everything that the SDK's own client would read. None of it may reach a
+// server.
 func TestMain(m *testing.M) {
 	Init()
 	for name, value := range map[string]string{

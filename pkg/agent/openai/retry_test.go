@@ -39,14 +39,14 @@ func TestRetryAfterIsHonoured(t *testing.T) {
 	r.must(turn("go"))
 	r.requests(4)
 	r.waited(7*time.Second, 11*time.Second, 1500*time.Millisecond)
-	// Only long waits are told.
+	// Only long waits are reported.
 	r.told(`
 notice: Waiting 7s for the model's server, then trying again: the model's server has too many requests (HTTP 429: Rate limit reached for requests.).
 notice: Waiting 11s for the model's server, then trying again: the model's server has too many requests (HTTP 429: Rate limit reached for requests.).
 text: there`)
 }
 
-// Without a word from the server the waits double, with jitter.
+// If the server sets no wait, the waits double, with jitter.
 func TestBackoff(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, Config{MaxRetries: 6}, modelserver.Error(500, "", "a"), modelserver.Plain(502, "text/html", "<html>"), modelserver.RateLimited(""),
@@ -89,7 +89,7 @@ func TestRetriesAreBounded(t *testing.T) {
 	r.waited()
 }
 
-// What was said or done by then makes a failure final.
+// A failure is final once the turn has emitted text or used a tool.
 func TestRetriesAfterATool(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, Config{MaxRetries: 1, Tools: []Tool{shell("cat", "cat")}},
@@ -143,7 +143,7 @@ func TestBrokenInTheMiddle(t *testing.T) {
 	}
 }
 
-// A stream that ends politely, but without its end.
+// The stream closes normally, but before its last event.
 func TestStreamWithoutItsEnd(t *testing.T) {
 	t.Parallel()
 	short := modelserver.Raw("data: [DONE]\n\n")

@@ -54,7 +54,7 @@ user: hello`)
 	}
 }
 
-// The environment has all that the SDK would take from it.
+// The environment has everything that the SDK would read from it.
 func TestNothingComesFromTheEnvironment(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, Config{}, text("hi"))
@@ -116,7 +116,7 @@ lines =call00001`)
 	}
 }
 
-// Some servers give every call the same index, no id, or their thoughts the other way.
+// Some servers give every call the same index, or no id, or send thoughts in another field.
 func TestCallsOfOtherServers(t *testing.T) {
 	t.Parallel()
 	chunk := func(delta string) modelserver.Step {
@@ -230,7 +230,7 @@ user: look
 
 [Attachment: d.png (image/png): s3://x/d.png] <https://x.test/a.png>
 user: and`)
-	// An image that has gone from its address must not stop the conversation for ever.
+	// An image that no longer exists must not block the conversation.
 	r.must(agent.Turn{History: tn.History, Messages: turn("next").Messages})
 	r.wasAsked(3, `
 user: before

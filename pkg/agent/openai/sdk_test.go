@@ -22,10 +22,9 @@ import (
 	"turnstile/test/modelserver"
 )
 
-// OpenAI's SDK is the model of the wire format in these tests.
+// OpenAI's SDK is the reference for the wire format in these tests.
 
-// sdkClient returns the SDK's client of a model, without what it takes from the
-// environment.
+// sdkClient returns the SDK's client of a model, without its settings from the environment.
 func sdkClient(t *testing.T, m *modelserver.Server) sdk.ChatCompletionService {
 	t.Helper()
 	own := &http.Client{Transport: &http.Transport{}}
@@ -43,8 +42,8 @@ func sameJSON(t *testing.T, a, b []byte) bool {
 	return reflect.DeepEqual(x, y)
 }
 
-// The SDK reads the agent's requests, sends the same ones, and reads the same in the
-// streams that come back.
+// The SDK can read the agent's requests, sends the same ones, and reads the same from the streams
+// that come back.
 func TestAgentAndSDKAgree(t *testing.T) {
 	t.Parallel()
 	answers := []modelserver.Answer{
@@ -199,7 +198,7 @@ func FuzzMessage(f *testing.F) {
 	})
 }
 
-// The events of any bytes are those that the SDK finds in them.
+// For any bytes the agent finds the same events as the SDK.
 func FuzzEvents(f *testing.F) {
 	f.Add("data: a\n\ndata:b\r\n\r\n: comment\n\nevent: x\ndata: c\ndata: d\nid: 1\n\ndata\n\ndata:  e\n\ndata: [DONE]\n\ndata: half", uint8(3))
 	f.Add("\n\n\r\n\ufeffdata: a\n\n data: b\n\ndatax: c\n\ndata: d\rdata: e\n\n", uint8(1))
@@ -221,7 +220,7 @@ func FuzzEvents(f *testing.F) {
 	})
 }
 
-// slowly reads at most so many bytes at once.
+// slowly reads a few bytes at a time.
 type slowly struct {
 	io.Reader
 	most int
@@ -229,7 +228,7 @@ type slowly struct {
 
 func (s slowly) Read(p []byte) (int, error) { return s.Reader.Read(p[:min(len(p), s.most+1)]) }
 
-// The SDK would be half of the worker: it is for tests.
+// The SDK would be half of the worker's binary, so only tests may import it.
 func TestProgramsDoNotHaveTheSDK(t *testing.T) {
 	t.Parallel()
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "turnstile/cmd/worker", "turnstile/cmd/enqueue").Output()

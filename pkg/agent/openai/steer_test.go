@@ -9,8 +9,8 @@ import (
 	"turnstile/test/modelserver"
 )
 
-// offers are steers. The channel is buffered, unlike a worker's, so that a test knows
-// that one waits when the agent looks.
+// offers are steers. The channel is buffered, unlike a worker's, so that a test knows that a steer
+// waits when the agent looks.
 type offers struct {
 	channel  chan agent.Steer
 	accepted []string // read it after the turn
@@ -18,7 +18,7 @@ type offers struct {
 
 func newOffers() *offers { return &offers{channel: make(chan agent.Steer, 8)} }
 
-// offer is a step of a stream at which a user says something.
+// offer is a step of a stream at which a steer arrives.
 func (o *offers) offer(m agent.Message) modelserver.Step {
 	return modelserver.Do(func() {
 		o.channel <- agent.NewSteer(m, func() { o.accepted = append(o.accepted, m.ID) })
@@ -31,7 +31,7 @@ func (o *offers) turn() agent.Turn {
 	return tn
 }
 
-// The results follow the calls, and then comes what was said meanwhile.
+// The results follow the calls, and the steers follow the results.
 func TestSteerBetweenRounds(t *testing.T) {
 	t.Parallel()
 	o := newOffers()
@@ -56,8 +56,8 @@ user: quick`)
 	r.requests(2)
 }
 
-// A steer that waits when the model has finished makes the turn go on, also when the
-// model had nothing to say.
+// A steer that waits when the model has finished continues the turn, also if the model's reply was
+// empty.
 func TestLateSteer(t *testing.T) {
 	t.Parallel()
 	o := newOffers()
@@ -73,8 +73,8 @@ func TestLateSteer(t *testing.T) {
 	r.told("thought: hm\ntext: secondthird")
 }
 
-// A turn that fails takes no steer in, nor one before its first answer: they stay in
-// the session's line.
+// A turn that fails takes no steer, and neither does one before its first reply: steers stay in the
+// session's line.
 func TestSteerThatIsNotTaken(t *testing.T) {
 	t.Parallel()
 	o := newOffers()

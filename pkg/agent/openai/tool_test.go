@@ -132,7 +132,7 @@ func alive(word string) bool {
 	return false
 }
 
-// An interrupt ends the tool too, with grace; a lost session without any.
+// An interrupt ends the tool too, with grace; the loss of the session ends it at once.
 func TestInterruptedTool(t *testing.T) {
 	t.Parallel()
 	if _, err := os.Stat("/proc/self/cmdline"); err != nil {
@@ -142,7 +142,7 @@ func TestInterruptedTool(t *testing.T) {
 		cause  error
 		script string
 		grace  time.Duration
-		ended  bool // the tool may say something at its end
+		ended  bool // the tool may write at its end
 	}{
 		"polite":    {errors.New("stopped"), `trap 'touch "$0.end"; exit 0' INT; touch "$0"; while :; do sleep 0.01; done`, time.Minute, true},
 		"stubborn":  {errors.New("stopped"), `trap '' INT; touch "$0"; while :; do sleep 0.01; done`, 50 * time.Millisecond, false},
@@ -169,7 +169,7 @@ func TestInterruptedTool(t *testing.T) {
 			if !errors.Is(err, c.cause) {
 				t.Error(err)
 			}
-			// The transcript then shows it as a tool that has not finished.
+			// The transcript then has a tool that has not finished.
 			r.told("tool_start: c1 x {}")
 			if _, err := os.Stat(mark + ".end"); (err == nil) != c.ended {
 				t.Errorf("the tool said goodbye: %v", err == nil)
@@ -185,7 +185,7 @@ type fixedLease struct{ at time.Time }
 
 func (l fixedLease) Deadline() time.Time { return l.at }
 
-// A lease that runs out kills the tool, and the turn is somebody else's.
+// A lease that runs out kills the tool, and the turn belongs to another owner.
 func TestLeaseRunsOutInATool(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, Config{Tools: []Tool{shell("x", "sleep 1000")}}, call("c1", "x", "{}"))

@@ -21,7 +21,7 @@ import (
 
 const patience = 30 * time.Second
 
-// work starts a worker with the agent, and is a sender to it.
+// work starts a worker with the agent, and returns a sender.
 func work(r *rig, a agent.Agent) *actors.Client {
 	r.Helper()
 	rdb, err := redisconn.Open(redistest.URL(r.T))
@@ -68,7 +68,7 @@ func ends(r *rig, c *actors.Client, id string, status session.Status) session.Ou
 	return o
 }
 
-// transcript is the session's entries, a line each.
+// transcript is the session's entries, one a line.
 func transcript(r *rig, c *actors.Client) (text string, entries []session.Entry) {
 	r.Helper()
 	info, err := c.Session(r.Context(), r.Name())
@@ -88,8 +88,8 @@ func transcript(r *rig, c *actors.Client) (text string, entries []session.Entry)
 	return strings.TrimPrefix(text, "\n"), entries
 }
 
-// A message, a tool call and the reply through a worker and Redis; the next turn's
-// request has what was said before.
+// A message, a tool call and the reply pass through a worker and Redis. The next turn's request has
+// them as history.
 func TestThroughAWorker(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, Config{Key: key, Tools: []Tool{shell("add", `cat >/dev/null; echo '{"sum":3}'`)}},
@@ -122,8 +122,8 @@ assistant: It is 3.
 user: sure?`)
 }
 
-// early passes a turn's steers on through a buffer, so that a test knows when one is
-// there for the agent to find.
+// early passes a turn's steers through a buffer, so that a test knows when one is there for the
+// agent.
 type early struct {
 	*Agent
 	there chan struct{} // closed when the first is
@@ -147,7 +147,7 @@ func (e early) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event))
 	return e.Agent.Run(ctx, turn, emit)
 }
 
-// A steer that comes while the model speaks joins the turn.
+// A steer that comes while the model replies joins the turn.
 func TestSteerThroughAWorker(t *testing.T) {
 	t.Parallel()
 	speaks, there := make(chan struct{}), make(chan struct{})
@@ -165,8 +165,8 @@ func TestSteerThroughAWorker(t *testing.T) {
 	}
 }
 
-// A server that is down before anything was said: the worker tries the turn again. A
-// refusal is final, and the user is told why.
+// If a server is down before any output, the worker retries the turn. A refusal is final, and the
+// user learns the reason.
 func TestFailuresThroughAWorker(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, Config{MaxRetries: -1}, modelserver.Error(503, "", "down"), text("up again"), modelserver.ContextTooLong())

@@ -17,7 +17,7 @@ import (
 	"turnstile/test/expect"
 )
 
-// patience is how long a test waits for what must come.
+// patience bounds how long a test waits for an event.
 const patience = 30 * time.Second
 
 func actorCommand(t testing.TB, args ...string) []string {
@@ -27,7 +27,7 @@ func actorCommand(t testing.TB, args ...string) []string {
 	return append([]string{self, "test-agent"}, args...)
 }
 
-// newAgent makes an agent of the config, quiet unless the tests are verbose.
+// newAgent makes an agent of the config. It logs if the tests are verbose.
 func newAgent(t testing.TB, c Config) *Agent {
 	t.Helper()
 	c.Logger = slog.New(slog.DiscardHandler)
@@ -39,7 +39,7 @@ func newAgent(t testing.TB, c Config) *Agent {
 	return a
 }
 
-// acting is an agent of this binary, that can do and does what args say.
+// acting is an agent of this binary, with the abilities and actions in args.
 func acting(t testing.TB, args ...string) *Agent {
 	t.Helper()
 	return newAgent(t, Config{Command: actorCommand(t, args...), Permissions: Allow})
@@ -50,7 +50,7 @@ var turns struct {
 	n int64
 }
 
-// turnOf is a turn with this text, as no other test has one.
+// turnOf is a turn with this text, unlike any other test's.
 func turnOf(t testing.TB, lines ...string) agent.Turn {
 	t.Helper()
 	turns.Lock()
@@ -97,7 +97,7 @@ func (h *heard) text() string {
 	return all.String()
 }
 
-// story is the events in short, without those of state.
+// story is the events in short form, without those of state.
 func (h *heard) story() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -119,7 +119,7 @@ func (h *heard) story() string {
 	return strings.Join(all, "\n")
 }
 
-// state is the last one that was emitted.
+// state is the last state that was emitted.
 func (h *heard) state(t testing.TB) []byte {
 	t.Helper()
 	all := h.of(agent.EventState)
@@ -129,7 +129,7 @@ func (h *heard) state(t testing.TB) []byte {
 	return all[len(all)-1].Data
 }
 
-// play runs one turn of a process of its own.
+// play runs one turn with a process of its own.
 func play(ctx context.Context, a *Agent, turn agent.Turn) (*heard, error) {
 	h := &heard{}
 	_, err := a.Run(ctx, turn, h.emit)
@@ -171,7 +171,7 @@ func assertGone(t testing.TB, w *warm) {
 // alive reports whether a process runs, by its id.
 func alive(pid int) bool { return !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) }
 
-// failed checks an error: what it says, and whether the turn may be tried again.
+// failed checks an error: its words, and whether it is retryable.
 func failed(t testing.TB, err error, retryable bool, want ...string) {
 	t.Helper()
 	if err == nil {
@@ -188,7 +188,7 @@ func failed(t testing.TB, err error, retryable bool, want ...string) {
 	}
 }
 
-// logOf is what an agent was told, a method and its parameters a line, without its pid.
+// logOf is what an agent received, a method and its parameters a line, without its pid.
 func logOf(t testing.TB, path string) (lines []string) {
 	t.Helper()
 	data, err := os.ReadFile(path)

@@ -16,7 +16,7 @@ import (
 
 const key = "sk-secret-of-the-test"
 
-// rig is an agent, the model it asks, and what comes of it.
+// rig is an agent, its model, and the events of its turns.
 type rig struct {
 	*testing.T
 	model *modelserver.Server
@@ -77,7 +77,7 @@ func (r *rig) run(turn agent.Turn) error {
 	return err
 }
 
-// must runs a turn that ends well.
+// must runs a turn that succeeds.
 func (r *rig) must(turn agent.Turn) {
 	r.Helper()
 	if err := r.run(turn); err != nil {
@@ -85,7 +85,7 @@ func (r *rig) must(turn agent.Turn) {
 	}
 }
 
-// story is the events in words. Texts that follow one another are one.
+// story is the events as text. Consecutive texts are joined.
 func (r *rig) story() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -119,7 +119,7 @@ func (r *rig) told(want string) {
 	}
 }
 
-// asked is the messages of the n-th request, a line each.
+// asked is the messages of the n-th request, one a line.
 func (r *rig) asked(n int) string {
 	r.Helper()
 	requests := r.model.Requests()
@@ -157,7 +157,7 @@ func (r *rig) requests(want int) {
 	}
 }
 
-// says checks an error's words, and that the key is none of them.
+// says checks an error's words, and that it lacks the key.
 func (r *rig) says(err error, retryable bool, words ...string) {
 	r.Helper()
 	if err == nil {

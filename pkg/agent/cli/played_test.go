@@ -34,10 +34,10 @@ func specOf(a *Agent, dir, resume string) command.Spec {
 	}
 }
 
-// played is what came of a turn.
+// played is what a turn has produced.
 type played struct {
 	events []agent.Event
-	reply  string // as a worker would have it
+	reply  string // as a worker would store it
 	err    error
 }
 
@@ -91,7 +91,7 @@ func (p played) want(t *testing.T, of agent.EventType, text string) {
 	}
 }
 
-// wantTool wants one tool, begun and ended, and returns why it failed.
+// wantTool wants one tool that has started and ended, and returns why it failed.
 func (p played) wantTool(t *testing.T, name string) (failure string) {
 	t.Helper()
 	var started, ended []agent.Event
@@ -110,7 +110,7 @@ func (p played) wantTool(t *testing.T, name string) (failure string) {
 	return ended[0].Error
 }
 
-// wantUsage looks at what is alike for all three.
+// wantUsage checks the usage that all three programs report alike.
 func (p played) wantUsage(t *testing.T, want session.Usage) {
 	t.Helper()
 	var got session.Usage
@@ -124,7 +124,7 @@ func (p played) wantUsage(t *testing.T, want session.Usage) {
 	}
 }
 
-// state is what would be kept.
+// state is the state that a worker would store.
 func (p played) state(t *testing.T) (kept json.RawMessage) {
 	t.Helper()
 	for _, e := range p.events {

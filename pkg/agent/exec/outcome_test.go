@@ -15,7 +15,7 @@ import (
 	"turnstile/pkg/agent"
 )
 
-// Every failure ends with what the command last said on stderr.
+// Every failure ends with the last lines of the command's stderr.
 func TestFailuresHaveTheLastWords(t *testing.T) {
 	t.Parallel()
 	const why = "; printf 'one\\ntwo\\n' >&2"
@@ -76,7 +76,7 @@ func TestTimeoutHasTheLastWords(t *testing.T) {
 	}
 }
 
-// hearing is a log that calls for every line of a command's stderr.
+// hearing is a log that calls a function for each line of a command's stderr.
 type hearing func()
 
 func (h hearing) Write(p []byte) (int, error) {
@@ -84,8 +84,8 @@ func (h hearing) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// A turn that has ended well is not to be run again, because its worker drains while
-// the command is about to exit. One that ends itself when it is told to was cut off.
+// A turn that has succeeded does not run again because its worker drains while the command is about
+// to exit. A command that ends because of the SIGINT was interrupted.
 func TestAResultBeforeTheInterruptStands(t *testing.T) {
 	t.Parallel()
 	const interrupted = "the agent was interrupted: drain: over"
@@ -107,7 +107,7 @@ func TestAResultBeforeTheInterruptStands(t *testing.T) {
 	}
 }
 
-// What says enough for a turn that ends well.
+// Each of these is enough output for a turn that succeeds.
 func TestAWordIsEnough(t *testing.T) {
 	t.Parallel()
 	for _, script := range []string{
@@ -121,7 +121,7 @@ func TestAWordIsEnough(t *testing.T) {
 	}
 }
 
-// What came before is passed on, however the pipe cuts it.
+// The text before a bad byte is emitted, however the pipe splits it.
 func TestTextThatIsNotUTF8(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ in, text, err string }{
@@ -151,7 +151,7 @@ func TestTextThatIsNotUTF8(t *testing.T) {
 	}
 }
 
-// A command that has closed its stdout has a while to come to its end.
+// A command that has closed its stdout has a while to end.
 func TestClosedStdout(t *testing.T) {
 	t.Parallel()
 	const wentOn = "the command closed its output and went on"
