@@ -15,30 +15,29 @@ import (
 )
 
 const (
-	// waiters is how many messages are waited for at the same time; each takes
-	// a connection.
+	// waiters is how many messages are awaited at the same time. Each takes a connection.
 	waiters = 64
 
-	// maxWaiting is how many messages of a file may be in and unanswered. Beyond
-	// it the file is read on as answers come.
+	// maxWaiting is how many messages of a file may be in without a result. At that number reading
+	// pauses until results come.
 	maxWaiting = 20_000
 
-	// waitSlice is how long one message may keep a slot that others may want.
+	// waitSlice is how long one message may keep a slot that others want.
 	waitSlice = 5 * time.Second
 
-	// lookEvery is how often a message is looked at while there are more than
-	// slots, and lookPause the shortest time a slot rests in between.
+	// lookEvery is how often a message is checked while there are more messages than slots, and
+	// lookPause the shortest rest of a slot between two checks.
 	lookEvery = 500 * time.Millisecond
 	lookPause = 10 * time.Millisecond
 )
 
-// answers waits for the messages of a file and shows how they ended.
+// answers waits for the messages of a file and shows their results.
 type answers struct {
 	ctx    context.Context // ends with Ctrl-C only
 	b      *bulk
 	client *turnstile.Client
 
-	room    chan struct{} // one for each message that is in and unanswered
+	room    chan struct{} // one element for each message that is in without a result
 	waiting chan awaited  // never full: as long as room
 	over    chan struct{}
 	slots   sync.WaitGroup
@@ -47,10 +46,10 @@ type answers struct {
 	statuses map[session.Status]int
 }
 
-// awaited is a message that was put in.
+// awaited is a submitted message.
 type awaited struct {
 	item
-	until time.Time // zero: for ever
+	until time.Time // zero: without a limit
 }
 
 func newAnswers(b *bulk, client *turnstile.Client) *answers {
@@ -76,7 +75,7 @@ func (a *answers) start() {
 	}
 }
 
-// reserve makes room for one more message, before it is put in.
+// reserve makes room for one more message before it is submitted.
 func (a *answers) reserve(ctx context.Context) bool {
 	select {
 	case a.room <- struct{}{}:
@@ -86,10 +85,10 @@ func (a *answers) reserve(ctx context.Context) bool {
 	}
 }
 
-// release gives the room back.
+// release frees the room of a message.
 func (a *answers) release() { <-a.room }
 
-// add has a message waited for.
+// add makes a message awaited.
 func (a *answers) add(it item) {
 	m := awaited{item: it}
 	m.m.Text, m.m.Meta, m.m.Attachments = "", nil, nil // they may be large
@@ -100,7 +99,7 @@ func (a *answers) add(it item) {
 	a.waiting <- m
 }
 
-// drain waits until all were answered, or Ctrl-C.
+// drain waits until all have a result, or for Ctrl-C.
 func (a *answers) drain() {
 	for range maxWaiting {
 		if !a.reserve(a.ctx) {
@@ -111,11 +110,11 @@ func (a *answers) drain() {
 	a.slots.Wait()
 }
 
-// attend waits for a message. Where there are more messages than slots it only
-// looks at it, so that answers are shown as they come and not in turn.
+// attend waits for a message. If there are more messages than slots it only checks it, so that
+// results are shown as they come, in any order.
 func (a *answers) attend(m awaited) {
 	if a.ctx.Err() != nil {
-		a.waiting <- m // it is among those that were not answered
+		a.waiting <- m // it counts as one without a result
 		<-a.over
 		return
 	}
@@ -169,7 +168,7 @@ func (a *answers) attend(m awaited) {
 }
 
 // errSlice is the cause of a wait that makes room for others.
-var errSlice = errors.New("others want to be waited for")
+var errSlice = errors.New("other messages wait for this slot")
 
 func (a *answers) failed(m awaited, err error) {
 	f := failure{session: m.session, id: m.m.ID, line: m.line, code: exitOther}
@@ -203,17 +202,17 @@ func (a *answers) end(m awaited, end session.Outcome) {
 	a.release()
 }
 
-// none reports whether none has ended so far.
+// none reports whether no message has ended so far.
 func (a *answers) none() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return len(a.statuses) == 0
 }
 
-// name is what stands before each line of a message's reply.
+// name goes before each line of a message's reply.
 func (m awaited) name() string { return m.session + " " + m.m.ID }
 
-// summary is how many ended in which way.
+// summary counts the messages by how they ended.
 func (a *answers) summary() string {
 	var parts []string
 	for _, status := range []session.Status{

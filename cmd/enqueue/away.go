@@ -11,46 +11,46 @@ import (
 )
 
 const (
-	// awayEvery is how often at most somebody who waits is told that Redis is away:
-	// of a cluster some part may be, while others answer.
+	// awayEvery is the shortest time between two warnings that Redis is away: a part of a cluster
+	// may be away while others respond.
 	awayEvery = 30 * time.Second
 
-	// awayAfter is how long nothing was heard of a Redis that may be away. A wait
-	// asks at least once a second.
+	// awayAfter is how long a Redis must be silent to count as away. A wait sends a command at
+	// least once a second.
 	awayAfter = 3 * time.Second
 )
 
-// away listens, as a hook of the client, for a Redis that does not answer: a wait
-// outlasts that in silence.
+// away is a hook of the client that notices a Redis that does not respond, because a wait would
+// outlast that in silence.
 type away struct {
 	note func(line string)
 
 	mu      sync.Mutex
-	waiting bool      // somebody waits, and is to be told
-	is      bool      // the last call was not answered
-	told    time.Time // when somebody was
-	heard   time.Time // when Redis answered last
+	waiting bool      // a caller waits, and wants warnings
+	is      bool      // the last call got no response
+	told    time.Time // when the last warning was shown
+	heard   time.Time // when Redis last responded
 }
 
-// wait begins to tell.
+// wait switches warnings on.
 func (a *away) wait() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.waiting = true
 }
 
-// maybe reports whether Redis may be away, so that nothing is known of it.
+// maybe reports whether Redis may be away, so that nothing is known of a message.
 func (a *away) maybe() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.is || time.Since(a.heard) > awayAfter
 }
 
-// hear takes in how a call went.
+// hear records the outcome of a call.
 func (a *away) hear(ctx context.Context, err error) {
 	at, limited := ctx.Deadline()
 	if err != nil && (ctx.Err() != nil || limited && !time.Now().Before(at)) {
-		return // its caller has had enough
+		return // its caller has given up
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()

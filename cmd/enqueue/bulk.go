@@ -18,25 +18,24 @@ import (
 )
 
 const (
-	// submitters is how many messages are put in at the same time. All of one
-	// session go through the same one, which keeps their order.
+	// submitters is how many messages are submitted at the same time. All messages of a session go
+	// through the same submitter, which keeps their order.
 	submitters = 32
 
-	// submitQueue is how many lines each of them is ahead of Redis.
+	// submitQueue is how many lines each submitter is ahead of Redis.
 	submitQueue = 8
 
-	// submitGrace is how long, after Ctrl-C, what was already sent may take to
-	// be answered, so that its fate is known.
+	// submitGrace is how long after Ctrl-C the program waits for the results of what it has sent.
 	submitGrace = 3 * time.Second
 )
 
-// errBroken ends the reading of a file whose messages Redis no longer takes.
+// errBroken ends the reading of a file when Redis takes no more messages.
 var errBroken = errors.New("no more messages are taken")
 
-// bulk puts the messages of a file in.
+// bulk submits the messages of a file.
 type bulk struct {
 	outer context.Context // ends with Ctrl-C
-	ctx   context.Context // ends with it, and when Redis takes no more
+	ctx   context.Context // ends with outer, and when Redis takes no more
 	stop  context.CancelCauseFunc
 	o     options
 	in    *lines
@@ -44,14 +43,14 @@ type bulk struct {
 	link  *away
 
 	progress *progress
-	answers  *answers // nil: nobody waits
+	answers  *answers // nil: without --wait
 
 	mu       sync.Mutex
 	codes    map[int]bool
 	statuses map[turnstile.ReceiptStatus]int
 	bad      int     // lines
-	skipped  lineSet // read, but not put in
-	last     int     // line that was read
+	skipped  lineSet // read, but not submitted
+	last     int     // the last line read
 }
 
 func newBulk(ctx context.Context, o options, in *lines, out *output, link *away) *bulk {
@@ -78,8 +77,8 @@ func (b *bulk) run(client *turnstile.Client, rdb redis.UniversalClient) (int, er
 	}
 	whole := b.submitAll(client, rdb)
 	if b.answers != nil {
-		// What is in is waited for even if the rest of the file could not go in.
-		// Closing the connections is what ends waits at once.
+		// What is in is awaited even if the rest of the file could not be submitted. Closing the
+		// connections ends waits at once.
 		stop := context.AfterFunc(b.outer, func() { _ = rdb.Close() })
 		b.progress.submitted()
 		b.answers.drain()
@@ -90,8 +89,7 @@ func (b *bulk) run(client *turnstile.Client, rdb redis.UniversalClient) (int, er
 	return worst(b.codes), nil
 }
 
-// submitAll puts the file's messages in; whole is false if it was not read to
-// its end.
+// submitAll submits the file's messages. whole is false if it was not read to its end.
 func (b *bulk) submitAll(client *turnstile.Client, rdb redis.UniversalClient) (whole bool) {
 	sending, cancel := context.WithCancel(context.WithoutCancel(b.ctx))
 	defer cancel()
@@ -121,7 +119,7 @@ func (b *bulk) submitAll(client *turnstile.Client, rdb redis.UniversalClient) (w
 // dispatch hands the file's messages to the submitters of their sessions.
 func (b *bulk) dispatch(shards *[submitters]chan item) (whole bool) {
 	entries := make(chan entry)
-	// It ends later than this, or with the process, where a read blocks.
+	// If a read blocks, it ends later than this function, or with the process.
 	go b.in.each(b.ctx, b.o, entries)
 	seed := maphash.MakeSeed()
 	for {
@@ -152,7 +150,7 @@ func (b *bulk) dispatch(shards *[submitters]chan item) (whole bool) {
 	}
 }
 
-// submit puts one message in.
+// submit submits one message.
 func (b *bulk) submit(ctx context.Context, client *turnstile.Client, it item) {
 	if b.ctx.Err() != nil || b.answers != nil && !b.answers.reserve(b.ctx) {
 		b.skip(it.line)
@@ -218,7 +216,7 @@ func (b *bulk) skip(line int) {
 	b.skipped.add(line)
 }
 
-// report sums up.
+// report prints the totals.
 func (b *bulk) report(whole bool) {
 	missing := b.skipped.String()
 	if !whole && b.ctx.Err() != nil {
@@ -270,8 +268,8 @@ func (b *bulk) report(whole bool) {
 	b.out.text(text + "\n")
 }
 
-// prefixed puts a name before each line of a text. What counts as a line is decided
-// here, and not by what shows it.
+// prefixed puts a name before each line of a text. It splits lines itself, so that a terminal
+// cannot see a line without a name.
 func prefixed(name, text string) string {
 	text = printable.Text(text)
 	var s strings.Builder

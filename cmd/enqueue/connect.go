@@ -9,13 +9,12 @@ import (
 	"turnstile/internal/redisconn"
 )
 
-// connectTimeout bounds how long a Redis that does not answer can keep the
-// caller waiting before anything was sent to it.
+// connectTimeout bounds the wait for a Redis that does not respond, before anything was sent to it.
 const connectTimeout = 5 * time.Second
 
-// connect returns a client of a Redis that answers.
+// connect returns a client of a Redis that responds.
 func connect(ctx context.Context, url string) (redis.UniversalClient, error) {
-	// Waits are given half of the connections.
+	// Waits may use half of the connections.
 	rdb, err := redisconn.Open(url, redisconn.WithPoolSize(max(submitters, waiters)+waiters+2), redisconn.WithClientName("turnstile-enqueue"))
 	if err != nil {
 		return nil, usage(err)
@@ -23,7 +22,7 @@ func connect(ctx context.Context, url string) (redis.UniversalClient, error) {
 	dial, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	answered := make(chan error, 1)
-	go func() { answered <- rdb.Ping(dial).Err() }() // looks at deadlines, not at Ctrl-C
+	go func() { answered <- rdb.Ping(dial).Err() }() // it heeds deadlines, not Ctrl-C
 	select {
 	case err = <-answered:
 		if err == nil {

@@ -5,14 +5,14 @@ const (
 	exitOK          = 0
 	exitOther       = 1   // Redis cannot be reached, refuses, or breaks off
 	exitUsage       = 2   // flags, settings or input that break the rules
-	exitRefused     = 3   // the session was busy, or its line full
-	exitTimeout     = 4   // no answer in time; the message goes on
-	exitEnded       = 5   // the message ended otherwise than done
-	exitInterrupted = 130 // Ctrl-C; what was put in stays
+	exitRefused     = 3   // the session was busy, or its line was full
+	exitTimeout     = 4   // no result in time; the message stays
+	exitEnded       = 5   // the message did not succeed
+	exitInterrupted = 130 // Ctrl-C; submitted messages stay
 )
 
-// worst returns the code of several: what did not go in counts before what went
-// in and was not answered well.
+// worst returns the code of several messages: one that was not accepted counts before one that did
+// not succeed.
 func worst(codes map[int]bool) int {
 	for _, code := range []int{exitInterrupted, exitOther, exitRefused, exitUsage, exitEnded, exitTimeout} {
 		if codes[code] {
@@ -22,13 +22,13 @@ func worst(codes map[int]bool) int {
 	return exitOK
 }
 
-// failure is an error with its exit code and what it is about.
+// failure is an error with its exit code and its message.
 type failure struct {
 	code        int
 	text        string
 	session, id string
 	line        int  // of the file, 0: none
-	said        bool // stdout tells of it already, by an object of its own
+	said        bool // an object on stdout reports it already
 }
 
 func (f failure) Error() string { return f.text }

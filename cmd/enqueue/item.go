@@ -22,8 +22,8 @@ type item struct {
 	delay   session.Duration
 }
 
-// entry is a line: its message, or what is wrong with it; broken says that no
-// other can be read after it. The last is io.EOF.
+// entry is a line: its message, or what is wrong with it. broken says that no line can be read
+// after it. The last entry is io.EOF.
 type entry struct {
 	item
 	err    error
@@ -45,7 +45,7 @@ func (l *lines) each(ctx context.Context, o options, entries chan<- entry) {
 		case errors.Is(err, io.EOF), errors.Is(err, errLongLine):
 			e.err = err
 		default:
-			e.err, e.broken = fmt.Errorf("the file cannot be read on: %w", err), true
+			e.err, e.broken = fmt.Errorf("the file cannot be read further: %w", err), true
 			l.number++
 		}
 		e.line, e.bytes = l.number, read
@@ -61,7 +61,7 @@ func (l *lines) each(ctx context.Context, o options, entries chan<- entry) {
 	}
 }
 
-// item reads one line. The flags are the defaults of what it does not say.
+// item reads one line. The flags are its defaults.
 func (o options) item(text []byte) (item, error) {
 	var line struct {
 		Session     *string              `json:"session"`

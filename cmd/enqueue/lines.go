@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// maxLine limits a line of a file, in bytes. JSON may write a character with
-// several times its bytes.
+// maxLine limits a line of a file, in bytes. JSON may write a character with several times its
+// bytes.
 const maxLine = 8 << 20
 
 // lines reads a file line by line, so that its size does not matter.
@@ -49,9 +49,8 @@ func openLines(name string, stdin io.Reader) (*lines, error) {
 
 var errLongLine = fmt.Errorf("the line has more than %d bytes", maxLine)
 
-// next returns the next line without its break, and how many bytes it took. After
-// the last it returns io.EOF. A line that is too long is skipped and returned as
-// errLongLine.
+// next returns the next line without its break, and how many bytes it took. After the last it
+// returns io.EOF. A line that is too long is skipped and returned as errLongLine.
 func (l *lines) next() (line []byte, n int, err error) {
 	long := false
 	for {

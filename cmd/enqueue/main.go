@@ -1,4 +1,4 @@
-// Command enqueue puts messages into sessions and can wait for the answers.
+// Command enqueue puts messages into sessions and can wait for the replies.
 package main
 
 import (
@@ -22,14 +22,14 @@ import (
 )
 
 func main() {
-	guardian.Conceal() // by `docker exec` it runs beside agents, with a password in REDIS_URL
+	guardian.Conceal() // with `docker exec` it runs beside agents, with a password in REDIS_URL
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the process at once
 	redisconn.LogTo(slog.New(slog.DiscardHandler))
 	os.Exit(run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.Environ()))
 }
 
-// run is the whole program; it returns the exit code.
+// run is the whole program and returns the exit code.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, environ []string) int {
 	out := newOutput(stdout, stderr, environ)
 	code := exitOK
@@ -40,7 +40,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		code, err = execute(ctx, o, words, stdin, out, environ)
 		return err
 	})
-	cmd.SetArgs(slices.Clip(append([]string{}, args...))) // nil would mean the process's own
+	cmd.SetArgs(slices.Clip(append([]string{}, args...))) // nil would mean the process's own arguments
 	cmd.SetOut(printable.NewWriter(stdout))
 	cmd.SetErr(printable.NewWriter(stderr))
 	if err := cmd.Execute(); err != nil {
@@ -51,12 +51,12 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		code = f.code
 	}
 	if out.err != nil && code == exitOK {
-		code = exitOther // somebody was to read what could not be written
+		code = exitOther // the caller needs what could not be written
 	}
 	return code
 }
 
-// execute validates all that can be validated before it connects.
+// execute validates all it can before it connects.
 func execute(ctx context.Context, o options, words []string, stdin io.Reader, out *output, environ []string) (int, error) {
 	if err := o.validate(words); err != nil {
 		return 0, err

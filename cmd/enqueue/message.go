@@ -10,15 +10,15 @@ import (
 	"turnstile/pkg/session"
 )
 
-// message is the one that the arguments describe, validated. It has an id, so
-// that it can be repeated safely whatever happens.
+// message is the message of the arguments, validated. It has an id, so that a repeated submit is
+// safe.
 func (o options) message(ctx context.Context, words []string, stdin io.Reader) (session.Message, error) {
 	m := session.Message{
 		ID: o.id, Text: strings.Join(words, " "), Mode: session.Mode(o.mode),
 		Meta: o.meta, ExpiresIn: session.Duration(o.expiresIn),
 	}
 	if o.after != "" {
-		return m, nil // it is there already
+		return m, nil // the arguments have the text
 	}
 	if m.ID == "" {
 		m.ID = turnstile.NewMessageID()
@@ -42,15 +42,14 @@ func (o options) tooLong(what string) failure {
 	return usage(fmt.Errorf("%w message: %s, at most %d are allowed; put an attachment into a --file line", session.ErrTooLarge, what, o.limits.Text))
 }
 
-// readText reads all of stdin but its last line break. It reads little more than
-// a message may have.
+// readText reads stdin without its last line break, and little more than a message may have.
 func (o options) readText(ctx context.Context, stdin io.Reader) (string, error) {
 	type read struct {
 		data []byte
 		err  error
 	}
 	done := make(chan read, 1)
-	go func() { // ends with the process if nobody ever closes stdin
+	go func() { // it ends with the process if stdin is never closed
 		data, err := io.ReadAll(io.LimitReader(stdin, int64(o.limits.Text)+3))
 		done <- read{data, err}
 	}()

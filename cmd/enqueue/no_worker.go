@@ -9,12 +9,12 @@ import (
 	"turnstile/pkg/admin"
 )
 
-// noWorkerAfter is when it is looked whether a worker is running, which takes another
-// second and a half if none is: whoever waits is told after 3 s.
+// noWorkerAfter is when the check for a running worker begins. The check takes another second and a
+// half if none is running, so the hint comes after 3 s.
 const noWorkerAfter = 1500 * time.Millisecond
 
-// hintNoWorker calls say if somebody still waits when it is known that no worker is
-// running. stop ends the looking, and waits for it.
+// hintNoWorker calls say once it is known that no worker is running, if the wait still lasts. stop
+// ends the check and waits for it.
 func hintNoWorker(ctx context.Context, rdb redis.UniversalClient, say func()) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})

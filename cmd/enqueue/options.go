@@ -21,7 +21,7 @@ type options struct {
 	in        time.Duration
 	expiresIn time.Duration
 	metaPairs []string
-	meta      map[string]string // metaPairs, once they are validated
+	meta      map[string]string // metaPairs, after validation
 	wait      bool
 	follow    bool
 	after     string
@@ -74,10 +74,10 @@ func newCommand(o *options, run func(words []string) error) *cobra.Command {
 	return cmd
 }
 
-// duration is a flag's, written as in the settings.
+// duration is a flag with a duration, in the settings' form.
 type duration time.Duration
 
-func (d *duration) String() string { return "" } // no default is shown
+func (d *duration) String() string { return "" } // the help shows no default
 func (*duration) Type() string     { return "duration" }
 
 func (d *duration) Set(text string) error {
@@ -86,7 +86,7 @@ func (d *duration) Set(text string) error {
 	return err
 }
 
-// validate checks what the flags say, alone and together.
+// validate checks each flag, and their combinations.
 func (o *options) validate(words []string) error {
 	problem := func(format string, args ...any) error { return usage(fmt.Errorf(format, args...)) }
 	switch {

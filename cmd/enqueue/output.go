@@ -21,7 +21,7 @@ type output struct {
 	json   bool
 	onTTY  bool // stderr is a terminal
 	screen *terminal.Screen
-	err    error // the first of stdout
+	err    error // the first error of stdout
 }
 
 func newOutput(stdout, stderr io.Writer, environ []string) *output {
@@ -47,7 +47,7 @@ func (o *output) object(v any) {
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(v); err != nil {
-		o.note("enqueue: " + err.Error()) // of no type that is written here
+		o.note("enqueue: " + err.Error()) // no value that is written here can fail
 		return
 	}
 	o.screen.JSON(b.String())
@@ -56,10 +56,10 @@ func (o *output) object(v any) {
 // note writes one line to stderr.
 func (o *output) note(line string) { o.screen.Line(printable.Line(line)) }
 
-// remark writes what happens beside a reply to stderr.
+// remark writes an event that is not part of a reply to stderr.
 func (o *output) remark(l terminal.Line) { o.screen.Tell(l) }
 
-// fail tells of an error, on stderr always and as an object if asked for.
+// fail reports an error on stderr, and with --json as an object, too.
 func (o *output) fail(f failure) {
 	text := strings.ReplaceAll(strings.TrimSpace(f.text), "\n", "; ")
 	where := "enqueue: "
@@ -78,7 +78,7 @@ func (o *output) fail(f failure) {
 	}
 }
 
-// receipt writes what became of a message at once, as an object.
+// receipt writes the receipt of a message as an object.
 func (o *output) receipt(r turnstile.Receipt, line int) {
 	if r.Status == turnstile.Answered {
 		o.object(struct {
@@ -120,7 +120,7 @@ func (o *output) event(key, id string, e session.Event, line int) {
 	}{key, id, e.ID, e, line})
 }
 
-// receiptText is a receipt in one line for people.
+// receiptText is a receipt in one line of text.
 func receiptText(r turnstile.Receipt) string {
 	switch r.Status {
 	case turnstile.Queued:
@@ -133,7 +133,7 @@ func receiptText(r turnstile.Receipt) string {
 	return fmt.Sprintf("%s as %s", r.Status, r.ID)
 }
 
-// refusal says why a message was not taken.
+// refusal says why a message was refused.
 func refusal(r turnstile.Receipt) string {
 	switch err := r.Err(); {
 	case errors.Is(err, session.ErrBusy):
@@ -148,7 +148,7 @@ func refusal(r turnstile.Receipt) string {
 	return "refused: " + r.Reason
 }
 
-// endText says why a message did not end well, on one line.
+// endText says in one line why a message did not succeed.
 func endText(end session.Outcome) string {
 	return "message " + end.ID + " " + terminal.Ending(end)
 }

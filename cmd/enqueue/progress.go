@@ -10,18 +10,18 @@ import (
 )
 
 const (
-	// redrawEvery is how often the progress is drawn at most.
+	// redrawEvery is the shortest time between two drawings of the progress.
 	redrawEvery = 100 * time.Millisecond
 
 	barWidth = 30
 
-	// estimateAfter is for how long the work goes on before its end is estimated.
+	// estimateAfter is how long the work must last before its end is estimated.
 	estimateAfter = 2 * time.Second
 )
 
-// progress is a line on a terminal that tells how far a file is: while it is read, by
-// its bytes; once it is read, by the results of its messages. It may be used from
-// several goroutines. A nil progress shows nothing.
+// progress is a line on a terminal that shows how far a file is: by bytes while it is read, and
+// then by the results of its messages. It may be used from several goroutines. A nil progress shows
+// nothing.
 type progress struct {
 	screen *terminal.Screen
 	size   int64 // of the file in bytes, -1: unknown
@@ -30,14 +30,14 @@ type progress struct {
 	mu      sync.Mutex
 	read    int64 // bytes
 	in      int   // messages that were submitted
-	waited  int   // of these: those whose result is waited for
+	waited  int   // those of them whose result is awaited
 	results int
-	left    int  // messages that are waited for no more, without a result
+	left    int  // messages that are no longer awaited, without a result
 	whole   bool // the file is read: only results are missing
 	began   time.Time
 
 	drawn   time.Time
-	pending *time.Timer // draws what changed since then; nil: nothing did
+	pending *time.Timer // draws later changes; nil: there are none
 	over    bool
 }
 
@@ -53,7 +53,7 @@ func (p *progress) line(bytes int) {
 	p.update(func() { p.read += int64(bytes); p.in++ })
 }
 
-// wait counts a message whose result is waited for.
+// wait counts a message whose result is awaited.
 func (p *progress) wait() { p.update(func() { p.waited++ }) }
 
 // result counts a message that has ended.
@@ -62,12 +62,12 @@ func (p *progress) result() { p.update(func() { p.results++ }) }
 // leave counts a message that is waited for no more.
 func (p *progress) leave() { p.update(func() { p.left++ }) }
 
-// submitted tells that the file is read: from now on results are counted.
+// submitted says that the file is read: from now on results are counted.
 func (p *progress) submitted() {
 	p.update(func() { p.whole, p.began = true, time.Now() })
 }
 
-// end takes the line off the screen.
+// end removes the line from the screen.
 func (p *progress) end() {
 	if p == nil {
 		return
@@ -108,7 +108,7 @@ func (p *progress) draw() {
 	p.screen.Doing(p.text(p.drawn.Sub(p.began)))
 }
 
-// text is the line, so long after the work has begun.
+// text is the line, when the work has taken this long.
 func (p *progress) text(took time.Duration) string {
 	part, of := float64(p.read), float64(p.size)
 	count := fmt.Sprintf("%d in", p.in)

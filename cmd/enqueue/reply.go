@@ -8,20 +8,21 @@ import (
 	"turnstile/pkg/session"
 )
 
-// reply shows a reply as it comes, line by line, since those of several messages
+// reply shows a reply as it comes. It writes whole lines, because the replies of several messages
 // come at the same time.
 type reply struct {
 	a     *answers
 	m     awaited
 	story terminal.Story
-	open  []byte // a line that has not ended; it grows in place
+	open  []byte // an incomplete line; it grows in place
 }
 
 func newReply(a *answers, m awaited) *reply {
 	return &reply{a: a, m: m, story: newStory(a.b.o, m.session, m.m.ID)}
 }
 
-// newStory is a message's, for a person who answers questions with this program.
+// newStory shows the turns of a message. It tells the user how to decide questions with this
+// program.
 func newStory(o options, session, id string) terminal.Story {
 	call := o.call(session)
 	return terminal.Story{Message: id, Allow: call + " /approve", Deny: call + " /deny"}

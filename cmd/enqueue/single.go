@@ -20,7 +20,7 @@ import (
 // errTimeout is the cause of a context whose --timeout is over.
 var errTimeout = errors.New("no answer in time")
 
-// single puts one message in.
+// single submits one message.
 type single struct {
 	ctx context.Context
 	o   options
@@ -40,7 +40,7 @@ func newSingle(ctx context.Context, o options, m session.Message, out *output, l
 }
 
 func (s *single) run(client *turnstile.Client, rdb redis.UniversalClient) (int, error) {
-	// Closing the connection is what ends a read at once.
+	// Closing the connection ends a read at once.
 	defer context.AfterFunc(s.ctx, func() { _ = rdb.Close() })()
 	if s.o.after == "" {
 		if over, err := s.submit(client); over || err != nil {
@@ -58,7 +58,7 @@ func (s *single) run(client *turnstile.Client, rdb redis.UniversalClient) (int, 
 	return exitOK, nil
 }
 
-// submit puts the message in; over says that there is nothing to wait for.
+// submit submits the message. over says that there is nothing to wait for.
 func (s *single) submit(client *turnstile.Client) (over bool, err error) {
 	r, err := client.Submit(s.ctx, s.o.session, s.m, delays(s.o.in)...)
 	if err != nil {
@@ -97,8 +97,8 @@ func delays(in time.Duration) []turnstile.SubmitOption {
 	return []turnstile.SubmitOption{turnstile.Delay(in)}
 }
 
-// submitFailure tells what is known of a message, or a command, whose Submit failed.
-// again is how its id is given.
+// submitFailure says what is known of a message, or a command, whose Submit failed. again is the
+// flag that gives its id.
 func submitFailure(ctx context.Context, key string, m session.Message, r turnstile.Receipt, err error, again string) failure {
 	f := failure{session: key, id: m.ID, code: exitOther, text: redisconn.Explain(err)}
 	switch {
@@ -125,7 +125,7 @@ func submitFailure(ctx context.Context, key string, m session.Message, r turnsti
 	return f
 }
 
-// badCommand is a command whose arguments are wrong.
+// badCommand is the failure of a command with wrong arguments.
 func badCommand(r turnstile.Receipt) failure {
 	return failure{session: r.Session, code: exitUsage, text: r.Reply}
 }
@@ -142,7 +142,7 @@ func (s *single) await(client *turnstile.Client, rdb redis.UniversalClient) (ses
 	var err error
 	s.link.wait()
 	defer hintNoWorker(ctx, rdb, func() {
-		// A worker without maintenance that drains gives no sign, but by its turn.
+		// A draining worker without maintenance shows only by its turn.
 		if info, err := admin.NewClient(rdb).Session(ctx, s.o.session); err == nil && info.Phase == session.PhaseIdle {
 			s.out.note("enqueue: no worker is running: the message waits until one is started")
 		}
@@ -162,8 +162,8 @@ func (s *single) await(client *turnstile.Client, rdb redis.UniversalClient) (ses
 	return end, waitError(ctx, err)
 }
 
-// waitError is why a wait failed, which is its context's cause if that has ended.
-// The connection's deadline may strike a moment before the context's own.
+// waitError is why a wait failed: its context's cause if that has ended. The connection's deadline
+// may pass a moment before the context's own.
 func waitError(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
@@ -193,7 +193,7 @@ func (s *single) waitFailed(err error) failure {
 	return f
 }
 
-// noAnswer says that --timeout is over, and no more than is known by then.
+// noAnswer says that --timeout is over, and what is known by then.
 func (o options) noAnswer(message string, link *away) string {
 	text := fmt.Sprintf("no answer to %s within %s; ", message, o.timeout)
 	if link.maybe() {
@@ -202,8 +202,8 @@ func (o options) noAnswer(message string, link *away) string {
 	return text + "it goes on"
 }
 
-// call is how this program was called, for a session: the beginning of a command to
-// be pasted. A URL with a password in it is not printed.
+// call is how this program was called, for a session: the beginning of a command to paste. It
+// leaves out a URL that has a password.
 func (o options) call(key string) string {
 	text := "enqueue"
 	switch {
@@ -228,13 +228,13 @@ func (s *single) see(e session.Event) {
 	switch {
 	case s.o.json:
 		s.out.event(s.o.session, s.m.ID, e, 0)
-	case e.Type == session.EventQueued && s.out.onTTY: // the receipt has told
+	case e.Type == session.EventQueued && s.out.onTTY: // the receipt has said it
 	default:
 		s.teller.See(e)
 	}
 }
 
-// show shows the end. What --follow has to show was shown.
+// show shows the end. With --follow the reply has been shown.
 func (s *single) show(end session.Outcome) {
 	if s.o.json {
 		s.out.outcome(end, 0)

@@ -10,8 +10,8 @@ import (
 	"turnstile/pkg/session"
 )
 
-// wrongType names the field of a line that has a value of the wrong type, and the type
-// that it must have. Other errors it returns unchanged.
+// wrongType names the field of a line that has a value of the wrong type, and the right type. Other
+// errors are returned unchanged.
 func wrongType(line []byte, err error) error {
 	var wrong *json.UnmarshalTypeError
 	if !errors.As(err, &wrong) || wrong.Field == "" {
@@ -33,15 +33,15 @@ func wrongType(line []byte, err error) error {
 	return fmt.Errorf("%w JSON: %q must be %s", session.ErrInvalid, field, must)
 }
 
-// shownKey is how many bytes a key may have that an error shows.
+// shownKey is how many bytes of a key an error shows.
 const shownKey = 100
 
-// notString is the first key of a line's meta whose value is no string.
+// notString is the first key of a line's meta whose value is not a string.
 func notString(line []byte) string {
 	var fields struct {
 		Meta map[string]json.RawMessage `json:"meta"`
 	}
-	_ = json.Unmarshal(line, &fields) // the line is JSON: the strict decoder has got as far as meta
+	_ = json.Unmarshal(line, &fields) // the line is JSON: the strict decoder has read as far as meta
 	var wrong []string
 	for key, value := range fields.Meta {
 		var text string

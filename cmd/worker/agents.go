@@ -17,7 +17,7 @@ import (
 	"turnstile/pkg/agent/openai"
 )
 
-// newAgent makes the agent. Whether what it needs is there, checkNamed tells.
+// newAgent makes the agent. checkNamed checks that what it needs exists.
 func newAgent(s config.Worker, log *slog.Logger) (agent.Agent, error) {
 	switch s.Agent {
 	case config.AgentEcho:
@@ -42,7 +42,7 @@ func commandError(err error) error {
 	return fmt.Errorf("%w TURNSTILE_AGENT_COMMAND: %w", config.ErrInvalid, err)
 }
 
-// grace is the agents' word for the setting: there 0 means the default.
+// grace converts the setting for the agents, where 0 means the default.
 func grace(s config.Worker) time.Duration {
 	if s.InterruptGrace == 0 {
 		return -1 // at once

@@ -13,15 +13,15 @@ import (
 	"turnstile/pkg/admin"
 )
 
-// askTimeout is for ps and show, until Redis has answered once.
+// askTimeout is for ps and show, until the first response of Redis.
 const askTimeout = 5 * time.Second
 
-// ask calls f with a client of the sessions, for the commands that only look.
+// ask calls f with a client of the sessions, for commands that only read.
 func (p *program) ask(ctx context.Context, flags map[string]string, f func(*admin.Client) error) error {
 	return p.withRedis(ctx, flags, func(rdb redis.UniversalClient) error { return f(admin.NewClient(rdb)) })
 }
 
-// withRedis calls f with a connection to a Redis that answers.
+// withRedis calls f with a connection to a Redis that responds.
 func (p *program) withRedis(ctx context.Context, flags map[string]string, f func(redis.UniversalClient) error) error {
 	s, err := config.LoadSender(p.environ, config.Options{Overrides: flags})
 	if err != nil {
@@ -44,8 +44,8 @@ func (p *program) withRedis(ctx context.Context, flags map[string]string, f func
 	return nil
 }
 
-// clientConfig is what this program's own senders accept: the console's, and those of
-// commands for operators.
+// clientConfig has the limits of this program's own senders: the console, and the commands for
+// operators.
 func clientConfig(s config.Worker) turnstile.ClientConfig {
 	return turnstile.ClientConfig{Limits: s.Limits(), LineCap: s.LineCap, MessagesCap: s.MessagesCap}
 }

@@ -30,7 +30,7 @@ func (p *program) command() *cobra.Command {
 	}
 	root.Flags().BoolVar(&dev, "dev", false, "for trying things out: needs nothing else, keeps nothing")
 	for _, name := range addSettings(root) {
-		_ = root.Flags().MarkHidden(name) // it exists: they are listed as settings
+		_ = root.Flags().MarkHidden(name) // they exist, but the help lists them as settings
 	}
 	help := root.HelpFunc()
 	root.SetHelpFunc(func(c *cobra.Command, args []string) {
@@ -45,7 +45,7 @@ func (p *program) command() *cobra.Command {
 	return root
 }
 
-// begin comes before every command.
+// begin runs before every command.
 func (p *program) begin(c *cobra.Command, _ []string) error {
 	if f := c.Flags().Lookup("redis"); f != nil && f.Changed && f.Value.String() == "" {
 		return errors.New("--redis is empty: give it a URL, or leave it out for REDIS_URL")
@@ -60,7 +60,7 @@ func (p *program) begin(c *cobra.Command, _ []string) error {
 	return nil
 }
 
-// helpCommand is cobra's own but for what is no command, which that lets pass.
+// helpCommand is cobra's own, except that it refuses words that are not a command.
 func helpCommand(root *cobra.Command) *cobra.Command {
 	return &cobra.Command{
 		Use: "help [COMMAND]", Short: "Help about a command", DisableFlagsInUseLine: true,
@@ -160,8 +160,7 @@ func addSettings(c *cobra.Command, names ...string) (flags []string) {
 	return flags
 }
 
-// flagName is --http-addr for TURNSTILE_HTTP_ADDR, and --redis for REDIS_URL as
-// with enqueue.
+// flagName is --http-addr for TURNSTILE_HTTP_ADDR, and --redis for REDIS_URL, as in enqueue.
 func flagName(variable string) string {
 	if variable == "REDIS_URL" {
 		return "redis"

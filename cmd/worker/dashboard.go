@@ -19,7 +19,7 @@ const (
 	healthTimeout = 4 * time.Second // below those of container health checks
 )
 
-// dashboard serves HTTP alone until it is told to end.
+// dashboard serves HTTP, without a worker, until ctx ends.
 func (p *program) dashboard(ctx context.Context, flags map[string]string) error {
 	s, err := p.served(flags, map[string]string{"TURNSTILE_HTTP_ADDR": dashboardAddr})
 	if err != nil {
@@ -48,15 +48,15 @@ func (p *program) dashboard(ctx context.Context, flags map[string]string) error 
 		err = errors.Join(p.say("asynqmon: %s", asynqmonURL(server, token)),
 			p.say("No TURNSTILE_HTTP_TOKEN is set, so this address has a password that was made for this run."))
 		if err != nil {
-			return fmt.Errorf("tell the address of asynqmon: %w", err)
+			return fmt.Errorf("print the address of asynqmon: %w", err)
 		}
 	}
 	<-end.Asked.Done()
 	return nil
 }
 
-// health asks whoever serves on TURNSTILE_HTTP_ADDR. Without that it asks all who serve
-// where --dev may, which takes the next port if one is taken.
+// health asks the server on TURNSTILE_HTTP_ADDR. If that is not set, it asks every server on a port
+// that --dev may use, because --dev takes the next port if one is taken.
 func (p *program) health(ctx context.Context, flags map[string]string) error {
 	s, err := p.served(flags, nil)
 	if err != nil {

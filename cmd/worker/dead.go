@@ -72,9 +72,9 @@ func (p *program) deadDropCommand() *cobra.Command {
 	})
 }
 
-// change is what can be done to dead letters.
+// change is an operation on dead letters.
 type change struct {
-	field, done, of string // in JSON, in words, and of which
+	field, done, of string // in JSON, in a sentence, and the kind of dead letters
 	do              func(ctx context.Context, c *admin.Client, key string, ids []string) (n int, err error)
 }
 
@@ -160,7 +160,7 @@ func (p *program) deadList(ctx context.Context, flags map[string]string, session
 	return errors.Join(t.end(), err)
 }
 
-// withDead are the sessions that were named, or all that have dead letters.
+// withDead are the named sessions, or all that have dead letters.
 func withDead(ctx context.Context, client *admin.Client, sessions []string) iter.Seq2[string, error] {
 	if len(sessions) == 0 {
 		return client.SessionsWithDeadLetters(ctx)
@@ -206,8 +206,7 @@ func (p *program) changeOne(ctx context.Context, flags map[string]string, ch cha
 	return err
 }
 
-// changeAll changes the dead letters of all sessions. What was done before an
-// error was told.
+// changeAll changes the dead letters of all sessions. Before an error it has printed what was done.
 func (p *program) changeAll(ctx context.Context, flags map[string]string, ch change, asJSON bool) error {
 	total, sessions := 0, 0
 	err := p.ask(ctx, flags, func(client *admin.Client) error {

@@ -10,11 +10,11 @@ import (
 	"turnstile/internal/terminal"
 )
 
-// viewEvery is how often the view of a drain looks for something new.
+// viewEvery is how often the view of a drain is updated.
 const viewEvery = 200 * time.Millisecond
 
-// showDrain keeps a line on a terminal that counts down, until the function that
-// it answers is called. Without a terminal it shows nothing.
+// showDrain keeps a line with a countdown on a terminal until stop is called. Without a terminal it
+// shows nothing.
 func showDrain(screen *terminal.Screen, w *engine.Worker, end service.Ending) (stop func()) {
 	if screen == nil {
 		return func() {}
@@ -40,15 +40,15 @@ func showDrain(screen *terminal.Screen, w *engine.Worker, end service.Ending) (s
 	}
 }
 
-// drainLine is how far a drain is, and what the next Ctrl-C would do. cut tells
-// that there was a second one.
+// drainLine is how far a drain is, and what the next Ctrl-C would do. cut says that there was a
+// second one.
 func drainLine(p engine.DrainProgress, cut bool) string {
 	turns := fmt.Sprintf("draining: %d turns running", p.Running)
 	if p.Running == 1 {
 		turns = "draining: 1 turn running"
 	}
 	switch {
-	case !p.Draining: // it has not quite begun
+	case !p.Draining: // it is about to begin
 		return ""
 	case p.Running == 0:
 		return "draining: no turn runs any more"

@@ -39,11 +39,11 @@ func (p *program) forgetCommand() *cobra.Command {
 	return c
 }
 
-// forgotten is what there was of a session.
+// forgotten is what a session had.
 type forgotten struct {
 	known     bool
 	Session   string `json:"session"`
-	Entries   int    `json:"entries"` // of the transcript that held
+	Entries   int    `json:"entries"` // of the transcript
 	Pending   int    `json:"pending"`
 	Scheduled int    `json:"scheduled"`
 	Archived  int    `json:"archived"`
@@ -64,7 +64,7 @@ func (p *program) forget(ctx context.Context, flags map[string]string, key strin
 		return err
 	}
 	if root := p.given(flags, "TURNSTILE_WORKSPACE_DIR"); root != "" {
-		// Not before: a session that is busy is refused, and needs it.
+		// Not earlier: a busy session is refused, and needs the directory.
 		if f.Workspace, err = workspace.Remove(root, key); err != nil {
 			return fmt.Errorf("session %s is deleted in Redis, but its directory is not: %w", key, err)
 		}
@@ -84,7 +84,7 @@ func (p *program) forget(ctx context.Context, flags map[string]string, key strin
 	return p.say("%s.", text)
 }
 
-// erase deletes a session, and returns what there was just before.
+// erase deletes a session, and returns what it had just before.
 func erase(ctx context.Context, client *admin.Client, key string) (forgotten, error) {
 	info, err := client.Session(ctx, key)
 	if err != nil {
@@ -100,7 +100,7 @@ func erase(ctx context.Context, client *admin.Client, key string) (forgotten, er
 	return forgotten{known: !unknown(info), Session: key, Entries: len(transcript), Pending: info.Pending, Scheduled: info.Scheduled, Archived: info.Archived}, nil
 }
 
-// count is a number of things in words.
+// count is a number with its noun.
 func count(n int, one, several string) string {
 	if n == 1 {
 		return "1 " + one

@@ -62,10 +62,10 @@ type known struct {
 	ActiveAt  *time.Time  `json:"active_at"` // null: unknown
 }
 
-// tablePage is how many rows of a table are laid out together.
+// tablePage is how many rows share one layout.
 const tablePage = 500
 
-// ls lists the sessions whose keys match, "" for all.
+// ls lists the sessions whose keys match pattern; "" matches all.
 func (p *program) ls(ctx context.Context, flags map[string]string, pattern string, asJSON bool) error {
 	t := p.table()
 	n := 0
@@ -93,7 +93,7 @@ func (p *program) ls(ctx context.Context, flags map[string]string, pattern strin
 	})
 	switch {
 	case err != nil:
-		_ = t.end() // what was read is shown
+		_ = t.end() // the rows that were read are shown
 		return err
 	case n == 0 && !asJSON && pattern != "":
 		return p.say("No session's key matches %s.", pattern)
@@ -115,7 +115,7 @@ func knownOf(s admin.Standing) known {
 	return k
 }
 
-// lastActive is how long ago a session was used, by this machine's clock.
+// lastActive is the time since a session was used, by this machine's clock.
 func lastActive(s admin.Standing) string {
 	if s.LastActive.IsZero() {
 		return "-"

@@ -1,5 +1,4 @@
-// Command worker runs an agent for the messages of chat sessions, and shows what
-// goes on.
+// Command worker runs an agent for the messages of chat sessions, and shows what happens.
 package main
 
 import (
@@ -27,20 +26,19 @@ const (
 	exitOther   = 1
 	exitUsage   = 2  // wrong settings, flags or arguments
 	exitRefused = 3  // a turn is running in the session
-	exitRestart = 75 // after the drain of a restart: EX_TEMPFAIL, "try again"
+	exitRestart = 75 // after the drain of a restart: EX_TEMPFAIL
 
-	exitInterrupted = 130 // show --follow was ended by Ctrl-C
+	exitInterrupted = 130 // Ctrl-C ended show --follow
 )
 
-// run is the whole program; it returns the exit code. The end of ctx is what a
-// first SIGTERM is.
+// run is the whole program and returns the exit code. The end of ctx acts like a first SIGTERM.
 func run(ctx context.Context, args, environ []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	p := &program{
 		environ: environ, stdin: stdin, raw: streams{stdout, stderr},
 		stdout: printable.NewWriter(stdout), stderr: printable.NewWriter(stderr),
 	}
 	cmd := p.command()
-	cmd.SetArgs(append([]string{}, args...)) // nil would mean the process's own
+	cmd.SetArgs(append([]string{}, args...)) // nil would mean the process's own arguments
 	cmd.SetIn(stdin)
 	cmd.SetOut(p.stdout)
 	cmd.SetErr(p.stderr)
@@ -51,21 +49,20 @@ func run(ctx context.Context, args, environ []string, stdin io.Reader, stdout, s
 	return p.report(err, called.CommandPath())
 }
 
-// program is one run of it.
+// program is one run of the program.
 type program struct {
 	environ []string
 	stdin   io.Reader
 
-	// What is written here for a person is made printable. A screen, JSON and the log
-	// see to that themselves, and take the raw ones.
+	// Text for a person is made printable before it is written here. Screens, JSON and the log
+	// escape it themselves, and use the raw streams.
 	stdout, stderr io.Writer
 	raw            streams
 
-	called bool // flags and arguments were in order
+	called bool // flags and arguments were valid
 }
 
-// report says what went wrong with a command, a problem a line, and returns the exit
-// code.
+// report prints why a command failed, one problem a line, and returns the exit code.
 func (p *program) report(err error, command string) int {
 	switch {
 	case err == nil:
@@ -93,5 +90,5 @@ func (p *program) report(err error, command string) int {
 	return exitUsage
 }
 
-// streams are what the program was started with.
+// streams are the program's stdout and stderr.
 type streams struct{ stdout, stderr io.Writer }

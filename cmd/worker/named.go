@@ -12,10 +12,9 @@ import (
 	"turnstile/pkg/agent/openai"
 )
 
-// checkNamed looks for what the settings of the agent name: its program, its files,
-// the directory that it works in. What is not there would fail every turn; it is a
-// wrong setting now, while somebody looks. The error joins all problems. Settings
-// that are wrong by themselves are passed over: config has told of them.
+// checkNamed checks what the agent's settings name: its program, its files, its working directory.
+// A missing one would fail every turn; here it is a wrong setting, reported at the start. The error
+// joins all problems. Settings that config has refused are skipped.
 func checkNamed(s config.Worker) error {
 	switch s.Agent {
 	case config.AgentOpenAI:
@@ -29,7 +28,7 @@ func checkNamed(s config.Worker) error {
 	return nil // echo needs nothing
 }
 
-// checkProgram looks for the program of the agent's command.
+// checkProgram checks that the program of the agent's command can be found.
 func checkProgram(s config.Worker) error {
 	var a interface{ Check() error }
 	var err error
@@ -59,7 +58,7 @@ func checkWorkspace(s config.Worker) error {
 	}
 	hint := ": name a directory in which the worker may make others"
 	if errors.Is(err, workspace.ErrUntrusted) {
-		hint = "" // it has one
+		hint = "" // the error has a hint of its own
 	}
 	return fmt.Errorf("%w TURNSTILE_WORKSPACE_DIR=%q cannot be used: %w%s", config.ErrInvalid, s.WorkspaceDir, err, hint)
 }

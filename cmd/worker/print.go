@@ -10,7 +10,7 @@ import (
 	"turnstile/internal/printable"
 )
 
-// say writes one line for a person, whatever names and texts are in it.
+// say writes one line for a person and makes its names and texts printable.
 func (p *program) say(format string, args ...any) error {
 	_, err := fmt.Fprintln(p.stdout, printable.Line(fmt.Sprintf(format, args...)))
 	return err
@@ -19,7 +19,7 @@ func (p *program) say(format string, args ...any) error {
 // complain writes one line to stderr.
 func (p *program) complain(line string) { fmt.Fprintln(p.stderr, "worker: "+printable.Line(line)) }
 
-// printJSON writes a value as one line of JSON, texts as they are.
+// printJSON writes a value as one line of JSON, without escapes for HTML.
 func (p *program) printJSON(v any) error {
 	enc := json.NewEncoder(printable.NewJSONWriter(p.raw.stdout))
 	enc.SetEscapeHTML(false)
@@ -34,7 +34,7 @@ type table struct {
 
 func (p *program) table() *table { return &table{w: tabwriter.NewWriter(p.stdout, 0, 0, 2, ' ', 0)} }
 
-// row adds a row. No cell breaks it.
+// row adds a row. Line breaks in cells become spaces.
 func (t *table) row(cells ...any) {
 	texts := make([]string, len(cells))
 	for i, cell := range cells {
@@ -44,5 +44,5 @@ func (t *table) row(cells ...any) {
 	t.err = cmp.Or(t.err, err)
 }
 
-// end writes the table, and returns what went wrong with it.
+// end writes the table, and returns the first error.
 func (t *table) end() error { return cmp.Or(t.err, t.w.Flush()) }

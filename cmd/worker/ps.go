@@ -29,7 +29,7 @@ type listed struct {
 	running time.Duration
 }
 
-// ps lists what runs and what waits.
+// ps lists the running turns and the waiting messages.
 func (p *program) ps(ctx context.Context, flags map[string]string, asJSON bool) error {
 	list := []listed{}
 	idle := false // no worker is running
@@ -76,7 +76,7 @@ func (p *program) ps(ctx context.Context, flags map[string]string, asJSON bool) 
 }
 
 const (
-	// standingsAtOnce is how many sessions' states a round trip reads.
+	// standingsAtOnce is how many sessions' states one round trip reads.
 	standingsAtOnce = 500
 
 	noWorker = "no worker is running: messages wait until one is started"
@@ -106,8 +106,7 @@ func (p *program) printListed(list []listed) error {
 	return t.end()
 }
 
-// stateText is a session's state in words. A turn goes on in a session that was paused
-// meanwhile.
+// stateText is a session's state as text. A session that was paused during a turn is still running.
 func stateText(state admin.State, paused, suspended bool) string {
 	text := string(state)
 	switch state {

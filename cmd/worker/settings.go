@@ -7,13 +7,12 @@ import (
 	"turnstile/internal/config"
 )
 
-// settings reads what a worker needs to know.
+// settings reads a worker's settings.
 func (p *program) settings(flags map[string]string, dev bool) (config.Worker, error) {
 	o := config.Options{Overrides: flags}
 	if dev {
 		o.Defaults = config.DevDefaults()
-		// Nothing is at stake in a Redis of its own: asynqmon's buttons are there
-		// to be tried.
+		// A Redis of its own has nothing to lose, so asynqmon's buttons work.
 		if p.given(flags, "REDIS_URL")+p.given(flags, "REDIS_URL_FILE") == "" {
 			o.Defaults["TURNSTILE_DASHBOARD_WRITE"] = "true"
 		}
@@ -21,12 +20,12 @@ func (p *program) settings(flags map[string]string, dev bool) (config.Worker, er
 	return config.LoadWorker(p.environ, o)
 }
 
-// served reads what the dashboard and its health check need to know.
+// served reads the settings of the dashboard and its health check.
 func (p *program) served(flags map[string]string, defaults map[string]string) (config.Worker, error) {
 	return config.LoadWorker(p.environ, config.Options{Overrides: flags, Defaults: defaults, NoAgent: true})
 }
 
-// given is what a variable was set to from outside.
+// given is the value that the user has set for a variable.
 func (p *program) given(flags map[string]string, name string) string {
 	vars := map[string]string{}
 	for _, entry := range p.environ {

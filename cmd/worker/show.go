@@ -13,7 +13,7 @@ import (
 	"turnstile/pkg/session"
 )
 
-// shown is what there is to know of a session.
+// shown is a session as show prints it.
 type shown struct {
 	Session    string          `json:"session"`
 	SessionID  string          `json:"session_id"`
@@ -29,7 +29,7 @@ type shown struct {
 
 	Title   string                `json:"title"`
 	TitleBy string                `json:"title_by"` // user, agent, or "" without a title
-	Queue   session.QueueSettings `json:"queue"`    // what is absent is as the worker says
+	Queue   session.QueueSettings `json:"queue"`    // absent fields have the worker's defaults
 	Dropped int                   `json:"dropped"`
 
 	Turn      string     `json:"turn"`
@@ -38,7 +38,7 @@ type shown struct {
 	Scheduled int        `json:"scheduled"`
 	Archived  int        `json:"archived"`
 
-	// What the agent asks the user: its number, name and text; null: nothing.
+	// The agent's open question: its number, name and text; null: none.
 	Question *shownQuestion `json:"question"`
 
 	// Of the running turn.
@@ -56,7 +56,7 @@ type shownMessage struct {
 	Text string `json:"text"`
 }
 
-// shownDead is a dead letter and why it is one.
+// shownDead is a dead letter and its reason.
 type shownDead struct {
 	ID     string         `json:"id"`
 	Status session.Status `json:"status"`
@@ -66,7 +66,7 @@ type shownDead struct {
 	age time.Duration
 }
 
-// deadShown is how many dead letters show tells of.
+// deadShown is how many dead letters show lists.
 const deadShown = 10
 
 type shownQuestion struct {
@@ -91,7 +91,7 @@ type shownResume struct {
 	MarkedAt *time.Time `json:"marked_at"` // null: no mark
 }
 
-// show prints one session, and with follow what its turn does from then on.
+// show prints one session, and with follow the events of its turn from then on.
 func (p *program) show(ctx context.Context, flags map[string]string, key string, asJSON, follow bool) error {
 	if err := session.ValidateKey(key); err != nil {
 		return err
@@ -103,7 +103,7 @@ func (p *program) show(ctx context.Context, flags map[string]string, key string,
 			return err
 		}
 		if follow {
-			s.events = nil // they are told by following
+			s.events = nil // followTurn prints them
 		}
 		if asJSON {
 			err = p.printJSON(s)
@@ -117,7 +117,7 @@ func (p *program) show(ctx context.Context, flags map[string]string, key string,
 	})
 }
 
-// look reads a session part by part, so that one part may be newer than another.
+// look reads a session part by part, so one part may be newer than another.
 func look(ctx context.Context, client *admin.Client, key string) (shown, error) {
 	info, err := client.Session(ctx, key)
 	if err != nil {
@@ -160,7 +160,7 @@ func look(ctx context.Context, client *admin.Client, key string) (shown, error) 
 	return s, s.lookFurther(ctx, client, info)
 }
 
-// lookFurther reads the running turn, and why the last dead letters are dead.
+// lookFurther reads the running turn, and the reasons of the last dead letters.
 func (s *shown) lookFurther(ctx context.Context, client *admin.Client, info session.Info) error {
 	turn, err := client.RunningTurn(ctx, info)
 	if err != nil {
@@ -181,7 +181,7 @@ func (s *shown) lookFurther(ctx context.Context, client *admin.Client, info sess
 	return err
 }
 
-// unknown reports whether nothing was ever put into a session or said about it.
+// unknown reports whether a session never had a message or a setting.
 func unknown(info session.Info) bool {
 	return info.SessionID == "" && info.Phase == session.PhaseIdle && info.Pending+info.Scheduled+info.Archived == 0 &&
 		info.Title == "" && info.Settings == (session.QueueSettings{})

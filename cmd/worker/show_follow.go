@@ -17,11 +17,11 @@ import (
 	"turnstile/pkg/session"
 )
 
-// errInterrupted is the end of a command by Ctrl-C.
-var errInterrupted = errors.New("interrupted: the session is not followed any more, and its turn goes on")
+// errInterrupted is the error of a command that Ctrl-C ended.
+var errInterrupted = errors.New("interrupted: the session is no longer followed, and its turn continues")
 
-// followTurn tells what the running turn does, or the next one if none runs yet, until
-// its message has ended.
+// followTurn prints the events of the running turn, or of the next one if none runs yet, until its
+// message has ended.
 func (p *program) followTurn(ctx context.Context, rdb redis.UniversalClient, s shown, asJSON bool) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
@@ -40,7 +40,7 @@ func (p *program) followTurn(ctx context.Context, rdb redis.UniversalClient, s s
 	case err != nil && ctx.Err() != nil:
 		return errInterrupted
 	case errors.Is(err, turnstile.ErrUnknownMessage):
-		return fmt.Errorf("follow message %s: how it ended is not known: its result is not kept any more, or it was deleted", id)
+		return fmt.Errorf("follow message %s: its outcome is unknown: its result has expired, or it was deleted", id)
 	case err != nil:
 		return fmt.Errorf("follow message %s: %w", id, err)
 	}
@@ -49,7 +49,7 @@ func (p *program) followTurn(ctx context.Context, rdb redis.UniversalClient, s s
 	return nil
 }
 
-// followed is the message whose turn is followed, "" if there is none.
+// followed is the message whose turn is followed, or "" if there is none.
 func (s shown) followed(ctx context.Context, client *admin.Client) (id string, err error) {
 	if len(s.Messages) > 0 {
 		return s.Messages[0], nil
@@ -57,8 +57,7 @@ func (s shown) followed(ctx context.Context, client *admin.Client) (id string, e
 	return client.NextMessage(ctx, s.Session)
 }
 
-// tell shows the events of a message's turns, those of before included, until it has
-// ended.
+// tell prints the events of a message's turns, earlier ones included, until it has ended.
 func (p *program) tell(ctx context.Context, client *turnstile.Client, key, id string, asJSON bool) (session.Outcome, error) {
 	if asJSON {
 		var failed error

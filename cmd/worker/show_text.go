@@ -11,10 +11,10 @@ import (
 	"turnstile/pkg/session"
 )
 
-// indent is where the values of show begin.
+// indent is the column of show's values.
 const indent = 12
 
-// print writes a session for people.
+// print writes a session as text.
 func (s shown) print(w io.Writer) error {
 	var b strings.Builder
 	row := func(name, format string, args ...any) {
@@ -69,7 +69,7 @@ func (s shown) print(w io.Writer) error {
 	return err
 }
 
-// printDead says why messages were archived.
+// printDead lists archived messages with their reasons.
 func (s shown) printDead(b *strings.Builder) {
 	if len(s.Dead) == 0 {
 		return
@@ -87,7 +87,7 @@ func (s shown) printDead(b *strings.Builder) {
 	}
 }
 
-// printTurn tells what the running turn was told, and what it has done so far.
+// printTurn prints the running turn's messages, and what it has done so far.
 func (s shown) printTurn(b *strings.Builder) {
 	if len(s.TurnMessages) == 0 {
 		return
@@ -101,7 +101,7 @@ func (s shown) printTurn(b *strings.Builder) {
 	}
 }
 
-// story is what a turn has done, as it is shown to who follows it.
+// story is a turn's events, in the form that --follow shows.
 func story(message string, events []session.Event) string {
 	var b strings.Builder
 	t := terminal.Teller{Story: terminal.Story{Message: message}, Screen: terminal.NewSplitScreen(&b, &b, nil)}
@@ -112,7 +112,7 @@ func story(message string, events []session.Event) string {
 	return strings.TrimRight(b.String(), "\n")
 }
 
-// String is the record in words.
+// String is the record as text.
 func (r shownResume) String() string {
 	var parts []string
 	if r.Pending {
@@ -145,8 +145,7 @@ func entryText(e session.Entry) string {
 	return text
 }
 
-// continued makes other people's words printable, and indents all lines but the
-// first.
+// continued makes a text printable, and indents all lines but the first.
 func continued(text string, column int) string {
 	lines := strings.Split(printable.Text(text), "\n")
 	for i := 1; i < len(lines); i++ {
@@ -164,7 +163,7 @@ func orDash(text string) string {
 	return text
 }
 
-// clock is a time as people read it, here.
+// clock is a time in the local time zone.
 func clock(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") }
 
 // age is a duration in its largest unit.
@@ -183,7 +182,7 @@ func age(d time.Duration) string {
 // glimpseLen is how many characters of a text a table shows.
 const glimpseLen = 60
 
-// glimpse is the beginning of a text's first line, fit for a table.
+// glimpse is the beginning of a text's first line, for a table.
 func glimpse(text string) string {
 	line, rest, _ := strings.Cut(strings.TrimSpace(text), "\n")
 	line = printable.Line(line)

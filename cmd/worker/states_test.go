@@ -223,7 +223,7 @@ func TestShowFollow(t *testing.T) {
 	ended.out.Await(t, "following message m3")
 	ended.cancel() // as Ctrl-C
 	ended.wait(t, exitInterrupted)
-	if said := ended.err.String(); said != "worker: interrupted: the session is not followed any more, and its turn goes on\n" {
+	if said := ended.err.String(); said != "worker: interrupted: the session is no longer followed, and its turn continues\n" {
 		t.Errorf("%q", said)
 	}
 }

@@ -16,27 +16,26 @@ import (
 	"turnstile/internal/terminal"
 )
 
-// consoleSession is where the lines go that are typed.
+// consoleSession is the session of the lines that the user types.
 const consoleSession = "console"
 
-// trial is what --dev has besides a worker: a Redis, what it tells its user, and
-// the console. A nil trial is none.
+// trial is what --dev adds to a worker: a Redis, a welcome, and the console. A nil trial adds
+// nothing.
 type trial struct {
 	redis  *devredis.Server // nil: REDIS_URL names one
 	screen *terminal.Screen
 	style  terminal.Style
-	in     io.Reader // nil: nobody types
-	any    bool      // the port of the dashboard is not the user's choice
-	token  string    // of the dashboard, if it was made for this trial
+	in     io.Reader // nil: there is no console
+	any    bool      // the user has not chosen the dashboard's port
+	token  string    // of the dashboard, if this trial made it
 
 	drain time.Duration
-	gone  chan struct{} // closed when the user has said that it is enough
+	gone  chan struct{} // closed when the user has ended the console
 	done  sync.WaitGroup
 	end   func() // the console's
 }
 
-// startTrial begins with the Redis. That and the dashboard's token it writes into the
-// settings.
+// startTrial starts the Redis. It writes the URL and the dashboard's token into the settings.
 func (p *program) startTrial(ctx context.Context, flags map[string]string, s *config.Worker) (*trial, error) {
 	t := &trial{
 		style: terminal.StyleFor(terminal.IsTerminal(p.raw.stdout), p.environ),
@@ -61,7 +60,7 @@ func (p *program) startTrial(ctx context.Context, flags map[string]string, s *co
 	return t, nil
 }
 
-// begin tells the user what there is, and listens.
+// begin prints the welcome, and starts the console.
 func (t *trial) begin(s config.Worker, server *httpd.Server) {
 	if t == nil {
 		return
@@ -79,7 +78,7 @@ func (t *trial) begin(s config.Worker, server *httpd.Server) {
 	c := &terminal.Console{
 		Client: turnstile.NewClientWith(rdb, clientConfig(s)), Session: consoleSession, In: t.in, Screen: t.screen, Ephemeral: t.ownsRedis(),
 		Ended: func(err error) {
-			if err != nil { // the terminal is another program's now
+			if err != nil { // another program has the terminal now
 				t.screen.Tell(terminal.Line{Text: "The console is closed, the worker goes on."})
 				return
 			}
@@ -94,7 +93,7 @@ func (t *trial) begin(s config.Worker, server *httpd.Server) {
 	}
 }
 
-// ending tells the user what is being waited for, unless a countdown does.
+// ending prints what the drain waits for, unless a countdown does.
 func (t *trial) ending(running int, counted bool) {
 	if t == nil {
 		return
@@ -131,14 +130,14 @@ func (t *trial) redisEnded() <-chan struct{} {
 	return t.redis.Done()
 }
 
-// lost cleans up behind a Redis that has ended.
+// lost cleans up after a Redis that has ended.
 func (t *trial) lost() error {
 	t.redis.Stop()
 	return fmt.Errorf("%w: the Redis that --dev had started is gone, and with it all messages", service.ErrAbandoned)
 }
 
-// ownsRedis tells whether Redis, and all that is in it, ends with this program.
+// ownsRedis reports whether Redis, with everything in it, ends with this program.
 func (t *trial) ownsRedis() bool { return t != nil && t.redis != nil }
 
-// anyPort tells that the dashboard may be on another port.
+// anyPort reports whether the dashboard may use another port.
 func (t *trial) anyPort() bool { return t != nil && t.any }

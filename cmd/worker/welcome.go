@@ -20,7 +20,7 @@ const (
 	httpPort  = "8080"
 )
 
-// welcome is the first thing that a user of --dev reads.
+// welcome is the text that --dev prints first.
 func (t *trial) welcome(s config.Worker, server *httpd.Server) string {
 	var b strings.Builder
 	row := func(name, text string, notes ...string) {
@@ -56,8 +56,8 @@ func (t *trial) welcome(s config.Worker, server *httpd.Server) string {
 		row("dashboard", asynqmonURL(server, t.token), notes...)
 	}
 
-	// enqueue finds a Redis on the usual port by itself; a second --dev would
-	// start one of its own.
+	// enqueue finds a Redis on the usual port by itself, but a second --dev would start one of its
+	// own.
 	sender, second, where := "", "", "In another terminal:"
 	switch {
 	case t.redis == nil:
@@ -94,13 +94,13 @@ func (t *trial) takenNote(taken bool, port string) []string {
 	return []string{t.style.Alert("not the usual port: " + port + " is taken by another program")}
 }
 
-// command is how a user calls one of our programs, judged by how this one was.
+// command is how a user calls one of these programs, given how this one was called.
 func command(name string) string {
 	self, err := os.Executable()
 	if err != nil {
 		return name
 	}
-	// go run leaves this program alone in a directory that nobody knows.
+	// go run puts this program alone into a temporary directory.
 	if _, err := os.Stat(filepath.Join(filepath.Dir(self), "enqueue")); err != nil {
 		if _, err := os.Stat(filepath.Join("cmd", name, "main.go")); err == nil {
 			return "go run ./cmd/" + name
@@ -128,7 +128,7 @@ func same(a, b string) bool {
 	return err == nil && os.SameFile(x, y)
 }
 
-// asynqmonURL is where a browser finds asynqmon. With a token, it logs in there.
+// asynqmonURL is the address of asynqmon for a browser. A token in it logs the user in.
 func asynqmonURL(server *httpd.Server, token string) string {
 	u := url.URL{Scheme: "http", Host: server.Addr(), Path: "/asynqmon"}
 	if token != "" {

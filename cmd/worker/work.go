@@ -13,8 +13,8 @@ import (
 	"turnstile/internal/terminal"
 )
 
-// work runs a worker until it is told to end. Whatever was started is stopped in
-// the opposite order: the worker first, HTTP behind it, Redis last.
+// work runs a worker until ctx ends. It stops its parts in the opposite order of their start: the
+// worker first, then HTTP, and Redis last.
 func (p *program) work(ctx context.Context, flags map[string]string, dev bool) (err error) {
 	s, err := p.settings(flags, dev)
 	if err = errors.Join(err, checkNamed(s)); err != nil {
@@ -22,7 +22,7 @@ func (p *program) work(ctx context.Context, flags map[string]string, dev bool) (
 	}
 	hup := engine.ReasonRestart
 	if dev {
-		hup = engine.ReasonShutdown // nobody would start it again
+		hup = engine.ReasonShutdown // nothing would start it again
 	}
 	end, release := service.WatchSignals(ctx, hup)
 	stops := []func(){release}
@@ -57,7 +57,7 @@ func (p *program) work(ctx context.Context, flags map[string]string, dev bool) (
 	return drainWhenAsked(end, running.Worker, t, screen, log)
 }
 
-// drainWhenAsked ends the worker when a signal says so.
+// drainWhenAsked ends the worker at a signal.
 func drainWhenAsked(end service.Ending, w *engine.Worker, t *trial, screen *terminal.Screen, log *slog.Logger) error {
 	select {
 	case <-end.Asked.Done():
@@ -81,20 +81,19 @@ func drainWhenAsked(end service.Ending, w *engine.Worker, t *trial, screen *term
 		if t.ownsRedis() {
 			return fmt.Errorf("%w: its Redis ends with it, and nothing is kept", service.ErrAbandoned)
 		}
-		return fmt.Errorf("%w: its messages are taken up again when their sessions' sentinels run out", service.ErrAbandoned)
+		return fmt.Errorf("%w: other workers take its sessions once their leases have run out", service.ErrAbandoned)
 	case <-t.redisEnded():
 		return t.lost()
 	}
 }
 
-// screen is the terminal that the log is written on, or nil where it goes
-// elsewhere.
+// screen is the terminal that the log is written to, or nil if it goes elsewhere.
 func (p *program) screen(t *trial) *terminal.Screen {
 	switch {
 	case !terminal.IsTerminal(p.raw.stderr):
 		return nil
 	case t != nil && terminal.IsTerminal(p.raw.stdout):
-		return t.screen // which also knows what else is written there
+		return t.screen // it knows what else is written there
 	}
 	return terminal.NewScreen(p.raw.stderr, terminal.StyleFor(true, p.environ))
 }

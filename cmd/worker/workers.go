@@ -16,7 +16,7 @@ type liveWorker struct {
 	Slots    int        `json:"slots"`
 	Turns    int        `json:"turns"`
 	Draining bool       `json:"draining"`
-	Since    *time.Time `json:"since"` // null: it sends no heartbeat, so that only its name is known
+	Since    *time.Time `json:"since"` // null: it sends no heartbeat, so only its name is known
 }
 
 // workers lists the live workers.

@@ -1,6 +1,5 @@
-// Command custom-agent is a worker with an agent of its own, written in Go: a to-do
-// list for each conversation. The agent is in todo.go; this is all that it takes to
-// run it. The README.md beside it tells how.
+// Command custom-agent is a worker with an agent of its own, written in Go: a to-do list for each
+// conversation. The agent is in todo.go, and this file runs it. See README.md.
 package main
 
 import (

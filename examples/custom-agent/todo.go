@@ -14,12 +14,12 @@ import (
 
 const help = "Say \"add milk\", \"done 1\" or \"list\", one a line."
 
-// todoAgent keeps a to-do list for each conversation. It stores nothing itself: the
-// list is what the user has said so far, so it is the same on whatever worker the
-// next turn runs, and follows /undo, /retry and /new.
+// todoAgent keeps a to-do list for each conversation. It stores nothing itself: it makes the list
+// from the user's messages, so the list is the same on every worker, and follows /undo, /retry and
+// /new.
 //
-// The zero value works. One todoAgent serves all conversations at once, so what
-// belongs to a turn is in turn.
+// The zero value works. One todoAgent serves all conversations at once, so the state of a turn is
+// in turn.
 type todoAgent struct {
 	pause time.Duration // between two words of the reply
 }
@@ -29,10 +29,10 @@ var (
 	_ agent.Steerable = todoAgent{}
 )
 
-// Steerable says that messages may join a running turn: see turn.wait.
+// Steerable reports true: messages may join a running turn, see turn.wait.
 func (todoAgent) Steerable() bool { return true }
 
-// Run is the whole interface.
+// Run is all of the interface agent.Agent.
 func (a todoAgent) Run(ctx context.Context, in agent.Turn, emit func(agent.Event)) (agent.Result, error) {
 	t := &turn{agent: a, in: in, emit: emit, list: replay(in)}
 	for _, m := range in.Messages {
@@ -44,9 +44,9 @@ func (a todoAgent) Run(ctx context.Context, in agent.Turn, emit func(agent.Event
 	return agent.Result{}, nil // the reply is the text that was emitted
 }
 
-// replay is the list before the turn. The history of a turn that was cut off and is
-// run again ends with what it had done, the user's words included: those are yet to
-// be carried out.
+// replay is the list before the turn. The history of an interrupted turn that is resumed ends with
+// what it had done, this turn's messages included. Those are skipped, because this turn carries
+// them out.
 func replay(in agent.Turn) (l list) {
 	now := map[string]bool{}
 	for _, m := range in.Messages {
@@ -69,11 +69,11 @@ type turn struct {
 	emit  func(agent.Event)
 	list  list
 	calls int
-	left  []string // words of the reply that were not said yet
+	left  []string // words of the reply that are not emitted yet
 }
 
-// do carries out a message. Each change is a use of a tool: watchers see it, and it
-// stands in the transcript.
+// do carries out a message. Each change is a use of a tool, so watchers see it and the transcript
+// has it.
 func (t *turn) do(m agent.Message) {
 	for line := range strings.Lines(m.Text) {
 		if line = strings.TrimSpace(line); line == "" {
@@ -93,7 +93,7 @@ func (t *turn) do(m agent.Message) {
 	t.left = words(t.list)
 }
 
-// reply says the list, word by word.
+// reply emits the list, word by word.
 func (t *turn) reply(ctx context.Context) error {
 	for len(t.left) > 0 {
 		t.emit(agent.Event{Type: agent.EventText, Text: t.left[0]})
@@ -105,14 +105,14 @@ func (t *turn) reply(ctx context.Context) error {
 	return nil
 }
 
-// wait is the boundary between two words: here the turn can be interrupted, and a
-// message that came meanwhile joins it. The reply then begins anew.
+// wait is the boundary between two words. Here the turn can be interrupted, and a message that
+// arrived meanwhile joins it. The reply then begins anew.
 func (t *turn) wait(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
-		return context.Cause(ctx) // what was emitted until now is kept
+		return context.Cause(ctx) // what was emitted before is kept
 	case s := <-t.in.Steers:
-		s.Accept() // before acting on it: it is part of this turn from here on
+		s.Accept() // first, because from here on it belongs to this turn
 		t.do(s.Message)
 		return nil
 	case <-time.After(t.agent.pause):
@@ -120,7 +120,7 @@ func (t *turn) wait(ctx context.Context) error {
 	}
 }
 
-// item is one thing to be done.
+// item is one task.
 type item struct {
 	Text string `json:"text"`
 	Done bool   `json:"done"`
@@ -151,7 +151,7 @@ func (l *list) apply(line string) bool {
 	return false
 }
 
-// words is the list as it is said.
+// words is the list as the words of a reply.
 func words(l list) []string {
 	if len(l) == 0 {
 		return strings.SplitAfter("Nothing to do. "+help, " ")

@@ -8,10 +8,10 @@ From the root of the repository, with a redis-server on its usual port:
 
     go run ./cmd/enqueue -s demo --follow 'hello there'        (in another terminal)
 
-It is started once per turn. It counts the words of what it was told and says it
-back, a word at a time, so that there is time to interrupt it or to tell it more:
-enqueue -s demo --mode steer 'and this'. docs/events.md specifies every line that is
-read and written here.
+The worker starts it once per turn. It counts the words of the message and repeats
+them one at a time, so that there is time to interrupt it or to steer it:
+enqueue -s demo --mode steer 'and this'. docs/events.md specifies every line that it
+reads and writes.
 """
 
 import json
@@ -25,19 +25,19 @@ PACE = 0.05  # seconds a word
 
 
 def emit(type, **fields):
-    """Writes one event. Flushed, so that it is seen now and not at the end."""
+    """Writes one event and flushes it, so that it is seen at once."""
     print(json.dumps({"type": type, **fields}), flush=True)
 
 
 def log(text):
-    """stderr is for the operator: the worker logs it at debug, and puts the last
-    lines behind the error of a turn that fails. stdout is for events alone."""
+    """Writes to stderr, which is for the operator: the worker logs it at debug, and
+    adds its last lines to the error of a failed turn. stdout has only events."""
     print(text, file=sys.stderr)
 
 
 class Stdin:
-    """The lines of stdin. It is read with os.read and select, and not with
-    sys.stdin, whose buffer would hide from select what has arrived already."""
+    """The lines of stdin. They are read with os.read and select, because the buffer
+    of sys.stdin would hide from select what has arrived."""
 
     def __init__(self):
         self.buffer = b""
@@ -62,9 +62,9 @@ class Stdin:
 def remembered(turn):
     """How many turns of this conversation came before.
 
-    What a `state` event kept is handed to the next turn, on whatever worker. It is
-    missing in the first turn, and when anybody else has changed the transcript since:
-    the history, which is always there, tells then.
+    The next turn receives the data of a `state` event, on any worker. It is missing in
+    the first turn, and when anybody else has changed the transcript since. Then the
+    history, which is always there, has the number.
     """
     state = turn.get("state") or {}
     if state.get("agent") == NAME:
@@ -74,7 +74,7 @@ def remembered(turn):
 
 def main():
     # An interrupt (/stop, a timeout, a worker that drains) is SIGINT, and SIGKILL after
-    # TURNSTILE_INTERRUPT_GRACE. This only notes it, so that no line is torn in two.
+    # TURNSTILE_INTERRUPT_GRACE. This only sets a flag, so that no line is incomplete.
     interrupted = []
     signal.signal(signal.SIGINT, lambda *_: interrupted.append(True))
 
@@ -86,10 +86,10 @@ def main():
     number = remembered(turn) + 1
 
     emit("ready", steers=True)  # from here on steers may come, a line each
-    emit("state", data={"agent": NAME, "turns": number})  # early: also for a turn that is cut off
+    emit("state", data={"agent": NAME, "turns": number})  # early: an interrupted turn counts, too
 
     # messages has one element, unless several were collected into the turn. The note is
-    # Turnstile's own word to the agent, mostly missing.
+    # Turnstile's text for the agent. Mostly there is none.
     text = "\n\n".join(message["text"] for message in turn["messages"])
     if turn.get("note"):
         log(turn["note"])
@@ -103,13 +103,13 @@ def main():
     while words and not interrupted:
         emit("text", text=(" " if said else "") + words.pop(0))
         said += 1
-        # Between two words is a good moment to take in what has arrived. line waits as
-        # long as a word takes, unless something comes sooner.
+        # A steer can join the turn between two words. line waits as long as a word
+        # takes, unless a steer comes sooner.
         line = stdin.line(PACE)
         steer = json.loads(line) if line else {}
         if steer.get("type") == "steer":
             message = steer["message"]
-            emit("steered", id=message["id"])  # first: from here on it belongs to this turn
+            emit("steered", id=message["id"])  # first, because from here on it belongs to this turn
             words += ["...and", "you", "added:"] + message["text"].split()
 
     emit("usage", usage={"model": NAME, "input_tokens": heard, "output_tokens": said})
