@@ -69,8 +69,8 @@ func (b bench) environ(settings ...string) []string {
 	}, settings...)
 }
 
-// pieces measures the worker's processor time for talkative turns, less that of
-// turns which take as long and say one word.
+// pieces measures the worker's processor time for talkative turns, less that of turns that take as
+// long and emit one word.
 func (b bench) pieces(ctx context.Context, a adapter, pid int) error {
 	n := int(lab.Quick(*lasts, 2*time.Second) / *every)
 	if _, err := b.turns(ctx, pid, "warm", "talk 10 1ms"); err != nil {
@@ -91,8 +91,8 @@ func (b bench) pieces(ctx context.Context, a adapter, pid int) error {
 	return nil
 }
 
-// turns runs as many turns at once as the worker can, and answers the processor
-// time that it used meanwhile.
+// turns runs as many turns at once as the worker can, and returns the processor time that it used
+// meanwhile.
 func (b bench) turns(ctx context.Context, pid int, prefix, text string) (time.Duration, error) {
 	rdb := b.srv.Client()
 	defer rdb.Close()
@@ -120,8 +120,7 @@ func (b bench) turns(ctx context.Context, pid int, prefix, text string) (time.Du
 	return after - before, err
 }
 
-// processorTime is what a process has used, in user mode and in the kernel, without
-// its children.
+// processorTime is what a process has used, in user mode and in the kernel, without its children.
 func processorTime(pid int) (time.Duration, error) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -139,7 +138,7 @@ func processorTime(pid int) (time.Duration, error) {
 	return time.Duration(ticks) * 10 * time.Millisecond, nil // USER_HZ is 100 everywhere
 }
 
-// first measures from an agent's first piece to what enqueue prints.
+// first measures from an agent's first piece to the output of enqueue.
 func (b bench) first(ctx context.Context, a adapter) error {
 	var took []time.Duration
 	for i := range lab.Quick(*samples, 10) {

@@ -1,11 +1,9 @@
-// Command agents measures what the adapters cost, on a redis-server that it starts:
-// the worker's processor time for each piece of a reply, the time from an agent's
-// first piece to what `enqueue --follow` prints, and the worker's memory for each
-// agent that it keeps warm.
+// Command agents measures what the adapters cost, on a redis-server that it starts: the worker's
+// processor time for each piece of a reply, the time from an agent's first piece to the output of
+// `enqueue --follow`, and the worker's memory for each warm agent.
 //
-// Worker and enqueue are the programs as they are installed, built anew. The agents
-// are this program's own, called again as a process that speaks the protocol; the
-// model is a server in this process.
+// It builds the worker and enqueue itself. The agents are this program, started again as a process
+// that speaks the protocol. The model is a server in this process.
 package main
 
 import (

@@ -7,7 +7,7 @@ import (
 	"net/http/httptest"
 )
 
-// startModel serves Chat Completions that say what an agent would.
+// startModel serves Chat Completions that reply as the agents do.
 func startModel() *httptest.Server {
 	return httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var asked struct{ Messages []struct{ Content string } }
@@ -24,7 +24,7 @@ func startModel() *httptest.Server {
 			if err != nil {
 				panic(err)
 			}
-			_, _ = fmt.Fprintf(w, "data: %s\n\n", data) // a client that is gone is no matter
+			_, _ = fmt.Fprintf(w, "data: %s\n\n", data) // the client may be gone
 			_ = http.NewResponseController(w).Flush()
 		}
 		say(asked.Messages[len(asked.Messages)-1].Content, func(text string) { chunk(object{"content": text}, nil) })

@@ -11,11 +11,11 @@ import (
 	"time"
 )
 
-// piece is what a talkative agent says.
+// piece is one piece of a talkative agent's reply.
 const piece = "the next few words "
 
-// say carries out a prompt: "talk N PAUSE", "silent DURATION", or "first PAUSE",
-// after which it says when it began to speak.
+// say carries out a prompt: "talk N PAUSE", "silent DURATION", or "first PAUSE", after which it
+// emits the time of its first piece.
 func say(prompt string, text func(string)) {
 	words := append(strings.Fields(prompt), "", "", "")
 	pause := func(word string) time.Duration {
@@ -58,7 +58,7 @@ func send(v any) {
 	_, _ = os.Stdout.Write(append(line, '\n'))
 }
 
-// speak is an agent's process, if this is to be one: the argument speak=PROTOCOL.
+// speak runs an agent's process, if the arguments have speak=PROTOCOL.
 func speak(args []string) bool {
 	for _, arg := range args {
 		if protocol, ok := strings.CutPrefix(arg, "speak="); ok {

@@ -18,7 +18,7 @@ import (
 
 const kib = 1024
 
-// job is a worker that keeps ACP agents and tells about its own memory.
+// job is a worker that keeps warm ACP agents and reports its own memory.
 type job struct {
 	Addr string
 	Warm int
@@ -59,7 +59,7 @@ func (j job) run(ctx context.Context) error {
 	})
 }
 
-// resident is this process's memory as Linux tells it, 0 elsewhere.
+// resident is this process's resident memory on Linux, 0 elsewhere.
 func resident() float64 {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {
@@ -74,7 +74,7 @@ func resident() float64 {
 	return 0
 }
 
-// keptWarm measures a worker's memory for agents that it keeps.
+// keptWarm measures a worker's memory for its warm agents.
 func keptWarm(ctx context.Context, srv *lab.Server, report *lab.Report, n int) error {
 	if err := srv.Clear(ctx); err != nil {
 		return err
@@ -106,7 +106,7 @@ func keptWarm(ctx context.Context, srv *lab.Server, report *lab.Report, n int) e
 		})
 	}
 	var before, after memory
-	if err := sessions("before", 16); err != nil { // what is needed once is not to be counted
+	if err := sessions("before", 16); err != nil { // what is allocated once does not count
 		return err
 	}
 	if err := child.Ask("memory", &before); err != nil {

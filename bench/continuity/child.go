@@ -20,7 +20,7 @@ type job struct {
 	Drain time.Duration
 }
 
-// run is the child's: to any word it answers how many sessions it serves.
+// run is the child's part: its response to any word is how many sessions it serves.
 func (j job) run(ctx context.Context) error {
 	rdb := lab.Open(j.Addr, 0, "")
 	defer rdb.Close()

@@ -10,10 +10,9 @@ import (
 	"turnstile/pkg/agent"
 )
 
-// handovers measures from the moment when a drain's time is over, with turns
-// that still run then, to the start of the last of them on another worker, which
-// has been idle. The agents have said something, which goes with their turns, and
-// end at once when they are interrupted.
+// handovers measures from the end of a drain's time, with turns that still run then, to the start
+// of the last of them on another worker, which has been idle. The agents have emitted something,
+// which goes with their turns, and end at once when they are interrupted.
 func handovers(ctx context.Context, srv *lab.Server, report *lab.Report, rounds int) error {
 	var first, last []time.Duration
 	for range rounds {
@@ -32,7 +31,7 @@ func handovers(ctx context.Context, srv *lab.Server, report *lab.Report, rounds 
 	return nil
 }
 
-// handover answers when the turns of one drain started again, after its timeout.
+// handover returns when the turns of one drain started again, after its timeout.
 func handover(ctx context.Context, srv *lab.Server, n int) ([]time.Duration, error) {
 	if err := srv.Clear(ctx); err != nil {
 		return nil, err
@@ -51,7 +50,7 @@ func handover(ctx context.Context, srv *lab.Server, n int) ([]time.Duration, err
 	if err != nil {
 		return nil, err
 	}
-	defer owner.Drain(ctx, engine.ReasonShutdown) // again, if all is well: waits for nothing
+	defer owner.Drain(ctx, engine.ReasonShutdown) // a second drain, which has nothing to wait for
 	if err := (lab.Load{Sessions: n, Each: 1}).Fill(ctx, sender, "drain", "hello"); err != nil {
 		return nil, err
 	}

@@ -19,22 +19,21 @@ import (
 
 const (
 	behind     = 10              // follow-ups in each line
-	turnTakes  = 4 * time.Second // the turn ahead of them
-	drainTakes = time.Second     // DRAIN_TIMEOUT: the turn is cut off
+	turnTakes  = 4 * time.Second // the turn before them
+	drainTakes = time.Second     // DRAIN_TIMEOUT: the turn is interrupted
 	cutWithin  = time.Second     // of the last follow-up
 
-	// lastWithin is how long the answers are waited for. What has not come by then
-	// counts as lost.
+	// lastWithin is how long the results are awaited. A message without one by then counts as lost.
 	lastWithin = 2 * time.Minute
 )
 
-// followups ends a worker in the middle of turns with follow-ups behind them, and
-// looks at what another one, which was idle, has made of all messages.
+// followups ends a worker in the middle of turns with follow-ups behind them, and counts what
+// another worker, which was idle, makes of all messages.
 func followups(ctx context.Context, srv *lab.Server, report *lab.Report) error {
 	for _, how := range []struct {
 		name    string
 		signal  os.Signal
-		holding string // what keeps the sessions from the next worker
+		holding string // what keeps the next worker from the sessions
 	}{
 		{"SIGTERM", syscall.SIGTERM, fmt.Sprintf("DRAIN_TIMEOUT %s", drainTakes)},
 		{"SIGKILL", syscall.SIGKILL, fmt.Sprintf("SENTINEL_TTL %s", *ttl)},
@@ -57,7 +56,7 @@ func followups(ctx context.Context, srv *lab.Server, report *lab.Report) error {
 	return nil
 }
 
-// tally is what became of the messages.
+// tally counts the messages by what became of them.
 type tally struct {
 	mu                              sync.Mutex
 	messages, lost, astray, doubled int
@@ -77,7 +76,7 @@ func (t *tally) round(ctx context.Context, srv *lab.Server, signal os.Signal) er
 		return err
 	}
 	defer owner.End()
-	// What a turn has done when it is cut off goes with it: it uses a tool.
+	// It uses a tool, so that the interrupted turn has entries that go with it.
 	if err := submit(ctx, client, 0, fmt.Sprintf("tool=work:%s hello", turnTakes)); err != nil {
 		return err
 	}
@@ -110,7 +109,7 @@ func (t *tally) round(ctx context.Context, srv *lab.Server, signal os.Signal) er
 	return errors.Join(errs...)
 }
 
-// submit says something in all sessions.
+// submit submits a message to each session.
 func submit(ctx context.Context, client *turnstile.Client, place int, text string) error {
 	return lab.Parallel(*sessions, func(i int) error {
 		_, err := client.Submit(ctx, key(i), session.Message{ID: message(place), Text: text})
@@ -122,8 +121,8 @@ func key(i int) string { return fmt.Sprintf("chat:%d", i) }
 
 func message(place int) string { return fmt.Sprintf("m%02d", place) }
 
-// count waits for all answers of a session and looks for all messages: each is to
-// have its result, and its place in the transcript.
+// count waits for all results of a session, and checks that each message has its result and its
+// place in the transcript.
 func (t *tally) count(ctx context.Context, client *turnstile.Client, admin *admin.Client, key string, sent time.Time) error {
 	patient, cancel := context.WithTimeout(ctx, lastWithin)
 	defer cancel()

@@ -1,11 +1,9 @@
-// Command continuity measures what keeps a conversation going when something
-// cuts in: a worker's death with follow-ups in line, a drain whose time is over,
-// a /stop. It starts its own redis-server.
+// Command continuity measures how a conversation continues after an interruption: a worker's death
+// with follow-ups in line, a drain whose time is over, a /stop. It starts its own redis-server.
 //
-// The workers that are told to end, and those that go on for them, are processes
-// of their own, this binary run again. Where a time counts that begins with one
-// party and ends with another, both are in this one process, so that one clock
-// tells both ends, but on Redis clients of their own.
+// The workers that end, and those that follow them, are processes of their own: this binary,
+// started again. If a measured time begins with one party and ends with another, both are in this
+// one process and share its clock, but not a Redis client.
 package main
 
 import (

@@ -14,13 +14,13 @@ import (
 )
 
 const (
-	warmUp   = 20                   // samples that are thrown away
+	warmUp   = 20                   // samples that are dropped
 	runsFor  = 5 * time.Millisecond // a turn, or up to orLonger more, until it is stopped
 	orLonger = 10 * time.Millisecond
 )
 
-// stopping measures from the call of Client.Stop to the end of the agent's
-// context, in a worker that runs other turns besides.
+// stopping measures from the call of Client.Stop to the end of the agent's context, in a worker
+// that also runs other turns.
 func stopping(ctx context.Context, srv *lab.Server, report *lab.Report, beside, samples int) error {
 	if err := srv.Clear(ctx); err != nil {
 		return err

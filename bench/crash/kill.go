@@ -13,7 +13,7 @@ import (
 	"turnstile/pkg/session"
 )
 
-// job is the worker that is to die.
+// job is the worker that is killed.
 type job struct {
 	Addr string
 	DB   int
@@ -27,8 +27,7 @@ func options(ttl time.Duration) engine.Options {
 	return opts
 }
 
-// run is the child's: it tells that it is ready, then of each message that it
-// starts.
+// run is the child's part: it reports that it is ready, and then each message that it starts.
 func (j job) run(ctx context.Context) error {
 	rdb := lab.Open(j.Addr, j.DB, "")
 	defer rdb.Close()
@@ -52,8 +51,8 @@ func (j job) run(ctx context.Context) error {
 	return nil
 }
 
-// kill lets one worker start a message, kills it, and measures until another
-// worker, which has been waiting, starts it again.
+// kill lets one worker start a message, kills it, and measures until another worker, which has been
+// waiting, starts the message again.
 func kill(ctx context.Context, srv *lab.Server, db int, key string, ttl time.Duration) (time.Duration, error) {
 	rdb := lab.Open(srv.Addr(), db, "")
 	defer rdb.Close()
@@ -81,7 +80,7 @@ func kill(ctx context.Context, srv *lab.Server, db int, key string, ttl time.Dur
 		return 0, err
 	}
 	defer func() {
-		_, _ = client.Stop(ctx, key) // or the drain would put the message back
+		_, _ = client.Stop(ctx, key) // or the drain would requeue the message
 		next.Drain(ctx, engine.ReasonShutdown)
 	}()
 	time.Sleep(ttl/3 + rand.N(2*ttl/3))

@@ -1,10 +1,9 @@
-// Command crash measures how long a message waits whose worker was killed with
-// kill -9 in the middle of its turn: from the kill to the next worker's start of
-// the same message. It starts its own redis-server; the worker that dies is a
-// process of its own, this binary run again.
+// Command crash measures how long a message waits after its worker was killed with kill -9 in the
+// middle of its turn: from the kill to the next worker's start of the same message. It starts its
+// own redis-server. The worker that dies is a process of its own: this binary, started again.
 //
-// A round kills at a random point of the time in which the owner renews its
-// sentinel twice. Rounds run side by side, each in its own database.
+// A round kills at a random point of the time in which the owner renews its lease twice. Rounds run
+// side by side, each in its own database.
 package main
 
 import (

@@ -17,8 +17,8 @@ import (
 	"turnstile/bench/internal/lab"
 )
 
-// browser is a headless Chromium, spoken to over two pipes: each message is JSON with
-// a zero byte behind it.
+// browser is a headless Chromium. It is controlled over two pipes: each message is JSON with a zero
+// byte after it.
 type browser struct {
 	cmd     *exec.Cmd
 	dir     string
@@ -76,8 +76,7 @@ func (b *browser) close() {
 	_ = os.RemoveAll(b.dir)
 }
 
-// call asks the browser and waits for its answer; what it tells by itself is passed
-// over.
+// call sends a command to the browser and waits for the response. It ignores events.
 func (b *browser) call(method string, params, into any) error {
 	b.last++
 	command := map[string]any{"id": b.last, "method": method, "params": params}
@@ -114,7 +113,7 @@ func (b *browser) call(method string, params, into any) error {
 	}
 }
 
-// look is what a person's first look at the page of queues costs.
+// look is the cost of a person's first look at the page of queues.
 type look struct {
 	rows int
 	took time.Duration

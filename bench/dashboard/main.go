@@ -1,10 +1,9 @@
-// Command dashboard measures what asynqmon's page of queues costs when all of many
-// sessions are listed, what the pass costs that takes those off the list that have
-// nothing but results, and what is left of the page then. It starts its own
-// redis-server, and with -browser a Chromium.
+// Command dashboard measures what asynqmon's page of queues costs when many sessions are all
+// listed, what it costs to take the idle ones off the list, and what the page costs then. It starts
+// its own redis-server, and with -browser a Chromium.
 //
-// asynqmon asks for one queue after the other, and the page in the browser asks
-// anew every few seconds.
+// asynqmon requests one queue after the other, and the page in the browser repeats that every few
+// seconds.
 package main
 
 import (
@@ -27,7 +26,7 @@ var (
 	viewing = flag.Int("most", 10_000, "how many rows the browser is shown at most: it keeps some 90 KB for each")
 )
 
-// busy is how many sessions have a message that waits while all others are idle.
+// busy is how many sessions have a waiting message while all others are idle.
 const busy = 10
 
 func main() { lab.Main("dashboard", run) }
@@ -45,8 +44,8 @@ func run(ctx context.Context, srv *lab.Server, report *lab.Report) error {
 	return nil
 }
 
-// listed measures the page with n queues that hold a completed task each, and
-// after those were taken off the list.
+// listed measures the page with n queues that hold a completed task each, and again after they were
+// taken off the list.
 func listed(ctx context.Context, srv *lab.Server, report *lab.Report, n int) error {
 	if err := srv.Clear(ctx); err != nil {
 		return err
@@ -102,7 +101,7 @@ func listed(ctx context.Context, srv *lab.Server, report *lab.Report, n int) err
 	return nil
 }
 
-// seen looks at the page in the browser, if there is one.
+// seen opens the page in the browser, if there is one.
 func seen(ctx context.Context, mon monitor, report *lab.Report, figure string) error {
 	if *chrome == "" {
 		return nil
@@ -115,7 +114,7 @@ func seen(ctx context.Context, mon monitor, report *lab.Report, figure string) e
 	return nil
 }
 
-// unregister makes a pass, which is to take n names off.
+// unregister makes a pass, which must take n names off the list.
 func unregister(ctx context.Context, srv *lab.Server, n int) (string, error) {
 	rdb := srv.Client()
 	defer rdb.Close()

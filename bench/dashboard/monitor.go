@@ -14,7 +14,7 @@ import (
 	"turnstile/bench/internal/lab"
 )
 
-// monitor is asynqmon, on clients that count.
+// monitor is asynqmon, with clients that count.
 type monitor struct {
 	*asynqmon.HTTPHandler
 	opt *countedOpt
@@ -40,7 +40,7 @@ func newMonitor(srv *lab.Server) monitor {
 	return monitor{asynqmon.New(asynqmon.Options{RedisConnOpt: opt, ReadOnly: true}), opt}
 }
 
-// cost is what one look at the page takes.
+// cost is the cost of one look at the page.
 type cost struct {
 	queues   int
 	took     time.Duration
@@ -53,7 +53,7 @@ func (c cost) String() string {
 		c.queues, lab.Short(c.took), c.commands, lab.Short(time.Duration(c.usec*float64(time.Microsecond))))
 }
 
-// page asks for the queues as the browser does, n times, and answers the medians.
+// page requests the queues as the browser does, n times, and returns the medians.
 func (m monitor) page(ctx context.Context, n int) (cost, error) {
 	var c cost
 	var took []time.Duration

@@ -93,7 +93,7 @@ func timed(ctx context.Context, srv *lab.Server, n int, drain func(rdb redis.Uni
 	return measure{float64(n) / took.Seconds(), usec / float64(n), float64(commands) / float64(n)}, err
 }
 
-// tell prints what was sent and what that called, per message.
+// tell prints the commands that were sent, and those that they called, per message.
 func tell(ctx context.Context, admin redis.UniversalClient, sent map[string]int, messages float64) error {
 	stats, err := lab.CommandStats(ctx, admin)
 	if err != nil {
@@ -103,7 +103,7 @@ func tell(ctx context.Context, admin redis.UniversalClient, sent map[string]int,
 	for _, name := range slices.SortedFunc(maps.Keys(stats), func(a, b string) int { return cmp.Compare(stats[b].Usec, stats[a].Usec) }) {
 		s := stats[name]
 		if s.Usec < messages/100 {
-			break // the rest is nothing
+			break // the rest is zero
 		}
 		lab.Progress("%-12s %8.2f %8.2f %8.2f %8.2f", name, float64(sent[name])/messages, s.Calls/messages, s.Usec/messages, s.Usec/s.Calls)
 	}

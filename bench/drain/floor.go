@@ -19,13 +19,13 @@ var floorSource string
 
 var floorScript = script.New("floor", func() string { return floorSource })
 
-// sample is what one drained message left.
+// sample is what one drained message leaves.
 type sample struct {
 	msg, result, event string
 	entries            []string
 }
 
-// takeSample has one message answered and reads what that left.
+// takeSample runs one message and reads what it leaves.
 func takeSample(ctx context.Context, srv *lab.Server) (s sample, err error) {
 	const session = "bench:0"
 	if _, err := drainTurnstile(ctx, srv, lab.Load{Sessions: 1, Each: 1}, 1); err != nil {
@@ -51,9 +51,9 @@ func takeSample(ctx context.Context, srv *lab.Server) (s sample, err error) {
 	return s, nil
 }
 
-// drainFloor writes what the turns of a load leave, and does nothing else: each
-// session's messages after one another, with as many sessions at once as there
-// are slots. Claims are not in it, they are made before.
+// drainFloor writes what the turns of a load leave, and does nothing else: the messages of each
+// session one after the other, in as many sessions at once as there are slots. It does not count
+// the claims, which are made before.
 func drainFloor(ctx context.Context, srv *lab.Server, l lab.Load, slots int, s sample) (measure, error) {
 	if err := srv.Clear(ctx); err != nil {
 		return measure{}, err
@@ -106,7 +106,7 @@ func drainFloor(ctx context.Context, srv *lab.Server, l lab.Load, slots int, s s
 // inFlight is as in internal/protocol.
 const inFlight = 3
 
-// floor ends all the turns of one session, each together with those of others.
+// floor ends all turns of one session, in batches with those of others.
 func floor(ctx context.Context, batcher *script.Batcher, session, id string, s sample, each func()) error {
 	k := rediskey.For(session)
 	names := []string{k.Sentinel(), k.Run(), k.Pending(), k.Active(), k.Completed(), k.Transcript("bench"), k.Events()}

@@ -1,12 +1,12 @@
--- What the ends of turns and the beginnings of the next ones have to leave in Redis,
--- and nothing else: one look at each sentinel, no other question.
+-- Writes what the ends of turns and the starts of the next ones leave in Redis, and nothing else:
+-- it checks each sentinel and reads no other key.
 --
 -- of each turn
 -- KEYS sentinel, run, pending, active, completed, transcript, events
 -- ARGV prefix of the tasks, token, id, message, result, start, fence, now,
 --      end of the retention, two entries
 --
--- Answers of each the next message's id and text, or ''.
+-- Returns for each the next message's id and text, or ''.
 
 local call, KEYS, ARGV, answers, a = redis.call, KEYS, ARGV, {}, 0
 for k = 0, #KEYS - 1, 7 do

@@ -1,10 +1,9 @@
-// Command drain compares Turnstile's worker with asynq's server in one run, on
-// one redis-server that it starts: how fast they drain what is queued, and what
-// that costs Redis.
+// Command drain compares Turnstile's worker with asynq's server in one run, on one redis-server
+// that it starts: how fast they drain what is queued, and what that costs Redis.
 //
-// asynq runs raw: one queue, a handler that does nothing, no order, no lock, no
-// result. Turnstile runs all that a turn does in production: sentinel, fence,
-// transcript, events, ack with a kept result.
+// asynq runs raw: one queue, a handler that does nothing, no order, no lock, no result. Turnstile
+// does everything that a turn does in production: sentinel, fence, transcript, events, ack with a
+// kept result.
 package main
 
 import (
@@ -26,8 +25,8 @@ var (
 	profile = flag.String("cpuprofile", "", "write a CPU profile of all rounds")
 )
 
-// reach is how many times asynq's rate a load is to reach. A session of one
-// message pays for its claim and its release alone.
+// reach is the target of a load, as a multiple of asynq's rate. A session of one message pays for a
+// claim and a release by itself.
 func reach(l lab.Load) float64 {
 	if l.Each == 1 {
 		return 0.6
@@ -79,7 +78,7 @@ func tenth(l lab.Load) lab.Load {
 	return lab.Load{Sessions: max(1, l.Sessions/10), Each: l.Each}
 }
 
-// compare drains a load with both, in turns.
+// compare drains a load with both, alternately.
 func compare(ctx context.Context, srv *lab.Server, report *lab.Report, l lab.Load) error {
 	var theirs, ours, floors []measure
 	var s sample

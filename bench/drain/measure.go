@@ -10,7 +10,7 @@ import (
 // measure is what one drain took, per message where it is not a rate.
 type measure struct {
 	rate     float64 // messages a second
-	usec     float64 // of Redis' time for the commands that were sent
+	usec     float64 // of Redis's time for the commands that were sent
 	commands float64 // sent; a script is one
 }
 

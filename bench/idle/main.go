@@ -1,7 +1,6 @@
-// Command idle counts the commands that one worker sends to Redis while there is
-// nothing to do: with no session at all, and with thousands that are known and
-// idle; and for comparison those of an asynq server with a queue for each. It
-// starts its own redis-server.
+// Command idle counts the commands that one worker sends to Redis while there is nothing to do:
+// with no session at all, and with thousands of known, idle ones. It compares them with those of an
+// asynq server with a queue for each session. It starts its own redis-server.
 package main
 
 import (
@@ -37,7 +36,7 @@ func run(ctx context.Context, srv *lab.Server, report *lab.Report) error {
 		}
 		length := over
 		if n == 0 {
-			length /= 3 // no sweep has anything to walk
+			length /= 3 // no sweep has sessions to read
 		}
 		ours, err := counted(ctx, srv, length, func(rdb redis.UniversalClient) (func(), error) {
 			w, err := engine.New(rdb, echo.New(), lab.Production(10))
@@ -73,7 +72,7 @@ func run(ctx context.Context, srv *lab.Server, report *lab.Report) error {
 	return nil
 }
 
-// known leaves n sessions that had a message each.
+// known makes n sessions that had a message each.
 func known(ctx context.Context, srv *lab.Server, n int) error {
 	rdb := srv.Client()
 	defer rdb.Close()
@@ -83,7 +82,7 @@ func known(ctx context.Context, srv *lab.Server, n int) error {
 	return lab.Answer(ctx, rdb, n, lab.Production(50))
 }
 
-// rate is what was sent in a second.
+// rate is what was sent per second.
 type rate struct {
 	commands float64
 	redis    float64 // share of one core that Redis took for them
@@ -94,7 +93,7 @@ func (r rate) String() string {
 	return fmt.Sprintf("%.1f/s, %.2f %% of a Redis core", r.commands, 100*r.redis)
 }
 
-// counted counts what is sent on a client while nothing is asked of its owner.
+// counted counts the commands of a client while its owner has nothing to do.
 func counted(ctx context.Context, srv *lab.Server, window time.Duration, start func(redis.UniversalClient) (stop func(), err error)) (rate, error) {
 	admin, rdb := srv.Client(), srv.Client()
 	defer admin.Close()
@@ -105,7 +104,7 @@ func counted(ctx context.Context, srv *lab.Server, window time.Duration, start f
 		return rate{}, err
 	}
 	defer stop()
-	// What it does once at its start is no matter, nor what it finds to look after.
+	// What it sends once at its start does not count, nor what it recovers then.
 	time.Sleep(2 * time.Second)
 	if err := lab.Until(ctx, "an empty index of owned sessions", 100*time.Millisecond, func() (bool, error) {
 		n, err := admin.ZCard(ctx, rediskey.Owned).Result()

@@ -13,16 +13,16 @@ import (
 	"turnstile/pkg/session"
 )
 
-// rotateAfter is how many turns a transcript has when another is begun: an agent
-// that is not immediate is given the history, which would else be ever longer.
+// rotateAfter is how many turns a transcript has before another begins: an agent that is not
+// immediate receives the history, which would otherwise grow without end.
 const rotateAfter = 50
 
-// warmUp is how many samples are thrown away: connections, scripts, pages.
+// warmUp is how many samples are dropped: they pay for connections, scripts and pages.
 const warmUp = 50
 
-// idle measures messages that come one at a time to a worker that does nothing.
+// idle measures messages that come one at a time to an idle worker.
 type idle struct {
-	immediate bool // the agent has no start of its own: no promote, no history
+	immediate bool // the agent has no start phase: no promote, no history
 	fresh     bool // a new session for each sample
 	samples   int
 	rest      time.Duration
@@ -42,7 +42,7 @@ func (s *idle) String() string {
 	return who + ", " + agent
 }
 
-// doorbell is the echo agent that tells when a turn of it begins.
+// doorbell is the echo agent that reports the start of each turn.
 type doorbell struct {
 	*echo.Agent
 	immediate bool

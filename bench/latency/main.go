@@ -1,9 +1,8 @@
-// Command latency measures how long a message waits when nothing is in its way,
-// on a redis-server that it starts: from the call of Submit to the agent's start
-// on an idle worker, and from a turn's end to the start of the session's next.
+// Command latency measures how long a message waits when nothing is in its way, on a redis-server
+// that it starts: from the call of Submit to the agent's start on an idle worker, and from a turn's
+// end to the start of the session's next.
 //
-// Sender and worker are in this one process, so that one clock tells both ends,
-// but on Redis clients of their own.
+// Sender and worker are in this one process and share its clock, but not a Redis client.
 package main
 
 import (

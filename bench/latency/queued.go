@@ -28,7 +28,7 @@ func (q *queued) String() string {
 	return fmt.Sprintf("%d in line, %s", q.load.Each, agent)
 }
 
-// stopwatch is the echo agent that notes the time between a session's turns.
+// stopwatch is the echo agent that records the time between a session's turns.
 type stopwatch struct {
 	*echo.Agent
 	immediate bool
@@ -73,7 +73,7 @@ func (q *queued) measure(ctx context.Context, srv *lab.Server) error {
 		return err
 	}
 	watch := &stopwatch{Agent: echo.New(), immediate: q.immediate, left: map[string]time.Time{}}
-	// One slot, and no session makes way for another: nothing else goes on.
+	// There is one slot, and no session makes way for another: nothing else runs.
 	opts := lab.Production(1)
 	opts.ShareTurns = q.load.Each + 1
 	w, err := engine.New(rdb, watch, opts)

@@ -12,7 +12,7 @@ import (
 
 const contenders = 16
 
-// contention is what one library does when all want one key.
+// contention is a library's result when all want one key.
 type contention struct {
 	handoffs    float64 // per second, between different goroutines
 	p50, p99    time.Duration
@@ -21,8 +21,8 @@ type contention struct {
 	overtakings int
 }
 
-// turn is one hold of the contended lock. Its first command was answered, so
-// its wish was known to Redis, at answered.
+// turn is one hold of the contended lock. Redis answered its first command at answered, so it knew
+// of the request then.
 type turn struct {
 	goroutine               int
 	asked, answered, gotten time.Time
@@ -30,8 +30,8 @@ type turn struct {
 
 type turnKey struct{}
 
-// watch counts the commands that a client is asked to send, and notes when a
-// turn's first one was answered.
+// watch counts the commands that a client sends, and records when Redis answered a turn's first
+// one.
 type watch struct{ commands atomic.Int64 }
 
 func (w *watch) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -90,12 +90,12 @@ func measureContention(ctx context.Context, s *server, build maker, length, hold
 	return c, nil
 }
 
-// contend lets all contenders want one key for a while and answers the turns
-// in the order of the holds.
+// contend makes all contenders want one key for a while and returns the turns in the order of the
+// holds.
 func contend(ctx context.Context, l locker, length, hold time.Duration) ([]*turn, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	var turns []*turn // guarded by the lock under test alone
+	var turns []*turn // only the lock under test guards it
 	var wg sync.WaitGroup
 	start := time.Now()
 	for i := range contenders {
@@ -121,8 +121,8 @@ func contend(ctx context.Context, l locker, length, hold time.Duration) ([]*turn
 	return turns, context.Cause(ctx)
 }
 
-// overtakings counts the turns that came before one whose wish Redis had
-// answered before theirs was uttered.
+// overtakings counts the turns that came before one whose request Redis had answered before their
+// own began.
 func overtakings(turns []*turn) int {
 	n := 0
 	var earliest time.Time // among the turns that came later

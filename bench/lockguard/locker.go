@@ -14,14 +14,14 @@ const ttl = 15 * time.Second
 
 // locker is one library under test, on a client of its own.
 type locker interface {
-	// try takes a free lock and answers its release.
+	// try takes a free lock and returns its release.
 	try(ctx context.Context, name string) (release func() error, err error)
-	// wait takes a lock that others hold and want.
+	// wait takes a lock that others own and want.
 	wait(ctx context.Context, name string) (release func() error, err error)
 	close()
 }
 
-// maker makes a locker on a client.
+// maker makes a locker with a client.
 type maker func(*redis.Client) (locker, error)
 
 type ours struct{ guard *lockguard.Guard }
@@ -55,7 +55,7 @@ type theirs struct {
 }
 
 func newTheirs(client *redis.Client) (locker, error) {
-	// It waits by trying again: as often as the lock changes hands.
+	// It waits by retrying as often as the lock changes hands.
 	return theirs{redislock.New(client), time.Millisecond}, nil
 }
 

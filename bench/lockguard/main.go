@@ -1,10 +1,10 @@
-// Command lockguard measures pkg/lockguard against github.com/bsm/redislock on
-// a redis-server that it starts, and prints one table:
+// Command lockguard measures pkg/lockguard against github.com/bsm/redislock on a redis-server that
+// it starts, and prints one table:
 //
 //	go run ./lockguard
 //
-// Every figure comes from this one run. Where the two libraries are compared
-// they take turns, in short rounds, and what is shown is the median.
+// All figures are of one run. Where it compares the two libraries, they alternate in short rounds,
+// and the table has the median.
 package main
 
 import (

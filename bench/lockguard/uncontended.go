@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// compare measures both libraries in turns and answers the medians.
+// compare measures both libraries alternately and returns the medians.
 func compare(ctx context.Context, s *server, rounds int, measure func(context.Context, locker) (float64, error)) (float64, float64, error) {
 	var lockers []locker
 	for _, build := range []maker{newOurs, newTheirs} {
@@ -25,7 +25,7 @@ func compare(ctx context.Context, s *server, rounds int, measure func(context.Co
 	figures := make([][]float64, len(lockers))
 	for round := range rounds + 1 {
 		for i := range lockers {
-			i = (i + round) % len(lockers) // neither always goes first
+			i = (i + round) % len(lockers) // the first one changes
 			figure, err := measure(ctx, lockers[i])
 			if err != nil {
 				return 0, 0, err

@@ -21,7 +21,7 @@ import (
 // workerName is the name of the worker's connections.
 const workerName = "bench-worker"
 
-// job is a worker that tells about its memory.
+// job is a worker that reports its memory.
 type job struct {
 	Addr      string
 	Slots     int
@@ -32,17 +32,17 @@ type job struct {
 	Heap      string
 }
 
-// state is what a worker tells of itself.
+// state is a worker's report of itself.
 type state struct {
 	Live       float64 // bytes of heap and stacks in use
 	Stacks     float64 // bytes of it
-	RSS        float64 // bytes, 0 where it is not known
+	RSS        float64 // bytes, 0 if unknown
 	Goroutines int
-	Running    int     // sessions that are served now
+	Running    int     // sessions that it serves now
 	Ended      int64   // turns
 	Commands   int     // sent to Redis
 	GCs        uint32  // collections so far
-	Peak       float64 // bytes: the greatest RSS so far, 0 where it is not known
+	Peak       float64 // bytes: the greatest RSS so far, 0 if unknown
 }
 
 // counted is the echo agent that counts its turns.
@@ -79,7 +79,7 @@ func (j job) run(ctx context.Context) error {
 		return err
 	}
 	return lab.Obey(func(word string) any {
-		if word == "settle" { // give back what is garbage
+		if word == "settle" { // return garbage to the system
 			runtime.GC()
 			debug.FreeOSMemory()
 			j.profile()
@@ -95,7 +95,7 @@ func (j job) run(ctx context.Context) error {
 	})
 }
 
-// profile writes the last settled heap.
+// profile writes a profile of the last settled heap.
 func (j job) profile() {
 	if j.Heap == "" {
 		return
@@ -110,7 +110,7 @@ func (j job) profile() {
 	}
 }
 
-// resident reads the process's memory as Linux tells it.
+// resident reads the process's resident memory on Linux.
 func resident() (now, peak float64) {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"turnstile/internal/protocol"
 )
 
-// nothing is what idle sessions may seem to take of the worker's memory, all
-// together: the heap is measured in spans of pages, which are never all full.
+// nothing is what all idle sessions together may seem to take of the worker's memory: the heap is
+// measured in spans of pages, which are never all full.
 const nothing = 1 << 20 // bytes
 
 // idle measures sessions that had one message each.
@@ -40,7 +40,7 @@ func idle(ctx context.Context, srv *lab.Server, report *lab.Report, n int) error
 	return nil
 }
 
-// unkept measures the same without retained results.
+// unkept measures the same without stored results.
 func unkept(ctx context.Context, srv *lab.Server, report *lab.Report, n int) error {
 	if err := srv.Clear(ctx); err != nil {
 		return err
@@ -83,13 +83,13 @@ func (p *process) grow(ctx context.Context, n int) (g growth, err error) {
 	return growth{first.after, g.after, g.connections - first.connections, g.redis - first.redis}, nil
 }
 
-// look waits until nothing goes on, and takes stock.
+// look waits until the worker is idle, and measures.
 func (p *process) look(ctx context.Context) (g growth, err error) {
 	if err := p.quiet(ctx); err != nil {
 		return g, err
 	}
-	// Names of queues without any task are taken off asynq's list, as the
-	// maintenance does from time to time.
+	// Names of queues without tasks are taken off asynq's list, as maintenance does from time to
+	// time.
 	consumer, err := protocol.NewConsumer(p.rdb, protocol.Config{Worker: "bench"})
 	if err != nil {
 		return g, err

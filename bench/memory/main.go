@@ -1,8 +1,7 @@
-// Command memory measures what a worker keeps in memory: for a turn that runs,
-// for a session that is idle, and while it recovers what a dead worker left
-// behind or what came due while there was none; and what an idle session takes
-// in Redis. It starts its own redis-server, and runs each worker in a process of
-// its own, this binary run again, so that nothing of the sender is counted.
+// Command memory measures what a worker keeps in memory: for a running turn, for an idle session,
+// and during the recovery of orphans and of overdue sessions. It also measures what an idle session
+// takes in Redis. It starts its own redis-server, and runs each worker in a process of its own
+// (this binary, started again), so that the sender's memory does not count.
 package main
 
 import (

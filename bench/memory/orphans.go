@@ -16,8 +16,7 @@ import (
 // recoveryTTL is the sentinels' TTL of the workers that recover.
 const recoveryTTL = 15 * time.Second
 
-// orphaned kills a worker in the middle of n turns, and watches another one that
-// takes them over.
+// orphaned kills a worker in the middle of n turns, and watches another one that recovers them.
 func orphaned(ctx context.Context, srv *lab.Server, report *lab.Report, n int) error {
 	if err := srv.Clear(ctx); err != nil {
 		return err
@@ -51,8 +50,7 @@ func orphaned(ctx context.Context, srv *lab.Server, report *lab.Report, n int) e
 	return nil
 }
 
-// overdue watches a worker that finds n sessions whose delayed messages have been
-// due for long.
+// overdue watches a worker that finds n sessions whose delayed messages are long overdue.
 func overdue(ctx context.Context, srv *lab.Server, report *lab.Report, n int) error {
 	if err := srv.Clear(ctx); err != nil {
 		return err
@@ -70,7 +68,7 @@ func overdue(ctx context.Context, srv *lab.Server, report *lab.Report, n int) er
 	}); err != nil {
 		return err
 	}
-	// They were due a minute ago, as if there had been no worker until now.
+	// They were due a minute ago, as if no worker had run until now.
 	if _, err := rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		due := time.Now().Add(-time.Minute)
 		for i := range n {
@@ -96,13 +94,13 @@ type watch struct {
 
 	now         state
 	first, last time.Time
-	tenth       time.Time // when a tenth was recovered, ahead of which the pace is not even
+	tenth       time.Time // when a tenth was recovered; the pace is uneven before
 	tenthAt     int64
 	running     int
 	live        float64
 }
 
-// startWatch starts the worker that is to recover n sessions.
+// startWatch starts the worker that recovers n sessions.
 func startWatch(ctx context.Context, srv *lab.Server, n int) (*watch, error) {
 	next, err := start(ctx, srv, job{Slots: 50, Retention: time.Hour, TTL: recoveryTTL, Rate: *rate}, lab.Load{Sessions: 100, Each: 1})
 	if err != nil {
@@ -116,7 +114,7 @@ func startWatch(ctx context.Context, srv *lab.Server, n int) (*watch, error) {
 	return &watch{next: next, from: before, want: int64(n)}, nil
 }
 
-// report waits for the recovery of all, and tells of it.
+// report waits for the recovery of all, and reports it.
 func (w *watch) report(ctx context.Context, report *lab.Report, what string) error {
 	if err := lab.Until(ctx, "the recovery of all", 100*time.Millisecond, w.look); err != nil {
 		return err
@@ -145,7 +143,7 @@ func (w *watch) look() (done bool, err error) {
 	return recovered >= w.want, nil
 }
 
-// pace is how many were recovered in a second.
+// pace is how many sessions were recovered per second.
 func (w *watch) pace() float64 {
 	return float64(w.want-w.tenthAt) / w.last.Sub(w.tenth).Seconds()
 }

@@ -10,14 +10,14 @@ import (
 	"turnstile/internal/rediskey"
 )
 
-// process is a worker's process, seen from here, and a sender beside it.
+// process is a worker's process, with a sender beside it.
 type process struct {
 	child *lab.Child
 	rdb   *redis.Client // the sender's
 }
 
-// start starts a worker, and has it do a little of everything first: what it
-// needs once is not to be counted.
+// start starts a worker, and makes it do a little of everything first, so that what it allocates
+// once does not count.
 func start(ctx context.Context, srv *lab.Server, j job, warm lab.Load) (*process, error) {
 	j.Addr = srv.Addr()
 	child, err := lab.Spawn(ctx, j)
@@ -49,7 +49,7 @@ func (p *process) end() {
 // settled is the worker's state without its garbage.
 func (p *process) settled() (s state, err error) { return s, p.child.Ask("settle", &s) }
 
-// now is the worker's state as it is.
+// now is the worker's state with its garbage.
 func (p *process) now() (s state, err error) { return s, p.child.Ask("now", &s) }
 
 func (p *process) ended(ctx context.Context, n int) error {
@@ -59,8 +59,7 @@ func (p *process) ended(ctx context.Context, n int) error {
 	})
 }
 
-// quiet waits until no worker looks after any session any more: reap has taken
-// all out of its index.
+// quiet waits until the worker's index of sessions is empty.
 func (p *process) quiet(ctx context.Context) error {
 	return lab.Until(ctx, "an empty index of owned sessions", 200*time.Millisecond, func() (bool, error) {
 		n, err := p.rdb.ZCard(ctx, rediskey.Owned).Result()

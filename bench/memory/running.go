@@ -34,7 +34,7 @@ func running(ctx context.Context, srv *lab.Server, report *lab.Report, n int) er
 	}); err != nil {
 		return err
 	}
-	time.Sleep(ttl) // all have been renewed, more than once
+	time.Sleep(ttl) // each is renewed more than once
 	after, err := p.settled()
 	if err != nil {
 		return err

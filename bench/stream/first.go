@@ -12,10 +12,10 @@ import (
 	"turnstile/pkg/session"
 )
 
-const warmUp = 10 // samples that are thrown away
+const warmUp = 10 // samples that are dropped
 
-// firstPiece measures from an agent's first emit to the follower's call, when the
-// agent has thought for a while.
+// firstPiece measures from an agent's first emit to the follower's call, after the agent has
+// thought for a while.
 func firstPiece(ctx context.Context, srv *lab.Server, report *lab.Report, thinks time.Duration, samples int) error {
 	if err := srv.Clear(ctx); err != nil {
 		return err

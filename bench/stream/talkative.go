@@ -12,7 +12,7 @@ import (
 	"turnstile/pkg/agent"
 )
 
-// piece is about what a model's token is.
+// piece is about one token of a model.
 const piece = " token"
 
 // talker is an agent that talks until it is interrupted.
@@ -28,7 +28,7 @@ func (t talker) Run(ctx context.Context, _ agent.Turn, emit func(agent.Event)) (
 	return agent.Result{}, context.Cause(ctx)
 }
 
-// talk emits pieces at the rate, those at once that a late tick has left behind.
+// talk emits pieces at the rate; after a late tick, all that are due at once.
 func (t talker) talk(ctx context.Context, emit func(agent.Event)) {
 	tick := time.NewTicker(time.Second / time.Duration(t.rate))
 	defer tick.Stop()
@@ -63,9 +63,8 @@ func (t talker) alone(ctx context.Context, turns int) (time.Duration, error) {
 	return (used - began) / time.Duration(max(t.said.Swap(0), 1)), err
 }
 
-// talkative measures a worker all of whose turns talk, from when the last has
-// begun. All that the worker sends in that time counts, checkpoints and renewals
-// included. The turns are not over by then.
+// talkative measures a worker whose turns all talk, from the start of the last one. Everything that
+// the worker sends in that time counts, with checkpoints and renewals. The turns last longer.
 func talkative(ctx context.Context, srv *lab.Server, report *lab.Report, interval, lasts time.Duration) error {
 	if err := srv.Clear(ctx); err != nil {
 		return err

@@ -6,8 +6,8 @@ import (
 	"turnstile/test/acl"
 )
 
-// A sender, and one that knows nothing but docs/wire.md, need no more of Redis than
-// docs/security.md gives their user.
+// enqueue, and a sender that uses only docs/wire.md, need no more of Redis than docs/security.md
+// grants their user.
 func TestSuiteUnderACL(t *testing.T) {
 	t.Parallel()
 	acl.Suite(t,

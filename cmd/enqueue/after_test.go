@@ -8,8 +8,8 @@ import (
 	"turnstile/internal/terminal"
 )
 
-// What --json tells is where another process goes on, in mid-turn and after the end;
-// together they tell each event once.
+// --json prints where another process can continue, in mid-turn and after the end. Together they
+// print each event once.
 func TestAfter(t *testing.T) {
 	t.Parallel()
 	url, rdb := newRedis(t)
@@ -49,7 +49,7 @@ func TestAfter(t *testing.T) {
 		t.Errorf("after the end: %s", out)
 	}
 
-	// Nothing is put in, also where there is no such message any more.
+	// Nothing is submitted, even if there is no such message any more.
 	r := enqueue(t, bg(t), url, "", "-s", "b", "--id", "m", "--follow", "--after", last, "hello").want(t, exitOther)
 	r.oneLine(t, "how message m ended is not known")
 	if n, err := rdb.Exists(bg(t), "asynq:{session:b}:pending").Result(); n != 0 || err != nil {
@@ -57,7 +57,7 @@ func TestAfter(t *testing.T) {
 	}
 }
 
-// Whoever is interrupted is told how to go on.
+// An interrupted command prints how to continue.
 func TestInterruptedFollowTellsHowToGoOn(t *testing.T) {
 	t.Parallel()
 	url, _ := newRedis(t)
@@ -68,7 +68,7 @@ func TestInterruptedFollowTellsHowToGoOn(t *testing.T) {
 	if !ok || r.out != "Let me look.\n" {
 		t.Fatalf("%+v", r)
 	}
-	// Behind another --redis, too: but a password is not printed.
+	// So it does with another --redis, but it does not print a password.
 	waits := []string{"-s", "a", "--id", "w", "--in", "30d", "--wait", "--timeout", "50ms", "--redis"}
 	enqueue(t, bg(t), nowhere, "", append(waits, url, "x")...).want(t, exitTimeout).
 		oneLine(t, ": enqueue --redis "+terminal.Quoted(url)+" -s a --id w --follow --after 0-0\n")
@@ -82,7 +82,7 @@ func TestInterruptedFollowTellsHowToGoOn(t *testing.T) {
 	if r.out != "Nothing there.\n" {
 		t.Errorf("%+v", r)
 	}
-	// From the beginning, of a message that has ended.
+	// A message that has ended is shown from the beginning.
 	if r = enqueue(t, bg(t), url, "", "-s", "a~b", "--id", "m", "--follow", "--after", "0-0").want(t, exitOK); r.out != "Let me look.\nNothing there.\n" {
 		t.Errorf("%+v", r)
 	}

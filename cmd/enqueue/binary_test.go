@@ -13,7 +13,7 @@ import (
 	"turnstile/test/redistest"
 )
 
-// built is the program as it is installed.
+// built is the built program.
 var built struct {
 	sync.Once
 	dir, path string
@@ -45,7 +45,7 @@ type buildError struct {
 
 func (e *buildError) Error() string { return e.err.Error() + "\n" + string(e.out) }
 
-// start starts the program; finish waits for its end.
+// start starts the built program. finish waits for its end.
 func start(t *testing.T, url, stdin string, args ...string) (cmd *exec.Cmd, finish func() result) {
 	t.Helper()
 	cmd = exec.Command(binary(t), args...)
@@ -112,7 +112,7 @@ func TestBinaryCtrlC(t *testing.T) {
 	}
 }
 
-// hasWaiter looks for the program's blocking read in the database of url.
+// hasWaiter looks for the program's blocking read in url's database.
 func hasWaiter(clients, url string) bool {
 	db := " db=" + url[strings.LastIndex(url, "/")+1:] + " "
 	for line := range strings.Lines(clients) {

@@ -48,7 +48,7 @@ func TestTimeoutCancelsNothing(t *testing.T) {
 	again := []string{"-s", "a", "--id", "m", "--follow", "--after", "0-0"} // as the hint says
 	enqueue(t, ctx, url, "", append(again, "--timeout", "50ms")...).want(t, exitTimeout)
 	turns(t, url, hour, echo)
-	for range 2 { // it waits, and it has ended
+	for range 2 { // first it waits, then the message has ended
 		if r := enqueue(t, ctx, url, "", again...).want(t, exitOK); r.out != "echo: slow\n" || r.err != "" {
 			t.Errorf("%+v", r)
 		}
@@ -108,7 +108,7 @@ func TestCtrlCWhileWaiting(t *testing.T) {
 			cancel()
 			r := <-finish
 			r.want(t, exitInterrupted)
-			// It may not have got its answer before Ctrl-C.
+			// Ctrl-C may come before the receipt.
 			if !strings.Contains(r.err, "--id m") {
 				t.Errorf("stderr %q", r.err)
 			}
@@ -119,7 +119,7 @@ func TestCtrlCWhileWaiting(t *testing.T) {
 	}
 }
 
-// An answer that never comes leaves the message's fate unknown.
+// If the receipt never comes, nothing is known of the message.
 func TestCtrlCBeforeTheAnswer(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartServer(t)
@@ -166,7 +166,7 @@ func TestCtrlCWhileReadingStdin(t *testing.T) {
 	}
 }
 
-// silent is a stdin that says nothing until the test ends.
+// silent is a stdin that gives nothing until the test ends.
 type silent struct{ asked, end chan struct{} }
 
 func (s *silent) Read([]byte) (int, error) {
@@ -239,7 +239,7 @@ func TestWaitOutlivesARestartOfRedis(t *testing.T) {
 	}
 }
 
-// Whoever waits is told once that Redis is away, and not that the message goes on.
+// A wait warns once that Redis is away, and does not claim that the message continues.
 func TestWaitTellsThatRedisIsAway(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -255,7 +255,7 @@ func TestWaitTellsThatRedisIsAway(t *testing.T) {
 				code <- run(bg(t), append(c.args, "--json", "--wait", "--timeout", "6s"), strings.NewReader(`{"session":"a","text":"x"}`+"\n"+`{"session":"b","text":"x"}`),
 					stdout, stderr, []string{"REDIS_URL=" + server.URL()})
 			}()
-			accepted := `"status":"accepted"` // each is, and is waited for
+			accepted := `"status":"accepted"` // each is accepted and awaited
 			stdout.Until(t, accepted, func(text string) bool { return strings.Count(text, accepted) == c.messages })
 			server.Kill()
 			if got := <-code; got != exitTimeout {

@@ -20,7 +20,7 @@ import (
 	"turnstile/test/watched"
 )
 
-// manyLines is a file of n messages for each of some sessions, interleaved.
+// manyLines is a file of n messages for each of several sessions, interleaved.
 func manyLines(sessions, n int) string {
 	var b strings.Builder
 	for i := range n {
@@ -187,7 +187,7 @@ func TestAFileWithAnswers(t *testing.T) {
 	}
 }
 
-// More messages than are waited for at once, and one session that hangs.
+// More messages than can be awaited at once, and one session that hangs.
 func TestAnswersComeAsTheyEnd(t *testing.T) {
 	t.Parallel()
 	url, _ := newRedis(t)
@@ -318,8 +318,8 @@ func TestCtrlCInAFile(t *testing.T) {
 	}
 }
 
-// Redis fills up while a file goes in: what was acknowledged is there, and of
-// every other line the fate is told.
+// Redis fills up while a file is submitted: what was acknowledged is stored, and the outcome of
+// every other line is reported.
 func TestB85_AFileIntoARedisThatFillsUp(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartServer(t, "--maxmemory", "4mb", "--maxmemory-policy", "noeviction")
@@ -335,8 +335,8 @@ func TestB85_AFileIntoARedisThatFillsUp(t *testing.T) {
 	checkAcknowledged(t, server.URL(), r)
 }
 
-// checkAcknowledged checks that every message that the program called stored is
-// there, in whatever state.
+// checkAcknowledged checks that every message that the program reported as stored exists, in any
+// state.
 func checkAcknowledged(t *testing.T, url string, r result) (states map[asynq.TaskState]int) {
 	t.Helper()
 	inspector := asynq.NewInspectorFromRedisClient(client(t, url))
@@ -366,7 +366,7 @@ func checkAcknowledged(t *testing.T, url string, r result) (states map[asynq.Tas
 	return states
 }
 
-// Senders, turns that fail, and /stop at the same time.
+// Senders, turns that fail, and /stop run at the same time.
 func TestB85_NothingAcknowledgedIsDropped(t *testing.T) {
 	t.Parallel()
 	url, _ := newRedis(t)

@@ -22,7 +22,7 @@ import (
 	"turnstile/test/watched"
 )
 
-// echoWorker is a whole worker with the agent echo. It drains at once.
+// echoWorker is a complete worker with the agent echo. It drains at once.
 func echoWorker(t *testing.T, url string) *engine.Worker {
 	t.Helper()
 	rdb := client(t, acl.As(t, url, acl.Worker))
@@ -39,14 +39,14 @@ func echoWorker(t *testing.T, url string) *engine.Worker {
 	return w
 }
 
-// following is the program at work in this process, until it ends by itself.
+// following is the program in this process, until it ends by itself.
 type following struct {
 	t     *testing.T
 	out   *watched.Output
 	ended chan int
 }
 
-// follow starts the program with --follow; what it writes is seen as it comes.
+// follow starts the program with --follow, and shows its output as it comes.
 func follow(t *testing.T, url string, args ...string) *following {
 	t.Helper()
 	f := &following{t: t, out: watched.NewOutput(), ended: make(chan int, 1)}
@@ -63,7 +63,7 @@ func (f *following) until(part string) *following {
 	return f
 }
 
-// all waits for the end and returns what was written.
+// all waits for the end and returns all output.
 func (f *following) all(code int) string {
 	f.t.Helper()
 	if got := <-f.ended; got != code {
@@ -72,7 +72,7 @@ func (f *following) all(code int) string {
 	return f.out.String()
 }
 
-// durations are those of tools, which are not exact.
+// durations matches those of tools, which vary.
 var durations = regexp.MustCompile(`\([0-9]+\.[0-9]s\)`)
 
 func (f *following) wants(code int, want string) {
@@ -82,8 +82,7 @@ func (f *following) wants(code int, want string) {
 	}
 }
 
-// A steer, a title and the place in line, as those who follow see them; with
-// --json as they are.
+// Followers see a steer, a title and the place in line, and with --json the events themselves.
 func TestFollowASteer(t *testing.T) {
 	t.Parallel()
 	url, _ := newRedis(t)
@@ -136,7 +135,7 @@ func TestFollowEnds(t *testing.T) {
 	m1.wants(exitEnded, "echo:\nenqueue: message m1 stopped by user\n")
 }
 
-// A drain is told, and the next worker goes on: the same wait lasts through it.
+// A follower sees a drain, and the same wait lasts until the next worker ends the turn.
 func TestFollowThroughADrain(t *testing.T) {
 	t.Parallel()
 	url, rdb := newRedis(t)
@@ -148,7 +147,7 @@ func TestFollowThroughADrain(t *testing.T) {
 	cancel()
 	w.Drain(ctx, engine.ReasonRestart)
 	f.until("its message stays\n")
-	// What is resumed need not take an hour once more.
+	// The resumed turn need not take an hour again.
 	replace(t, rdb, "a", "m1", "hi there")
 	echoWorker(t, url)
 	f.wants(exitOK, "echo: h\nThis worker is restarting. If the current task does not end in time it will be interrupted, and another worker will try to resume it.\n"+
@@ -158,7 +157,7 @@ func TestFollowThroughADrain(t *testing.T) {
 	}
 }
 
-// replace gives a message that waits another text.
+// replace gives a waiting message another text.
 func replace(t *testing.T, rdb redis.UniversalClient, key, id, text string) {
 	t.Helper()
 	payload, err := session.Message{Text: text}.EncodePayload()
@@ -170,14 +169,14 @@ func replace(t *testing.T, rdb redis.UniversalClient, key, id, text string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Of a protobuf field that occurs twice the last counts.
+	// If a protobuf field occurs twice, the last one counts.
 	msg += "\x12" + string(rune(len(payload))) + string(payload)
 	if err := rdb.HSet(bg(t), name, "msg", msg).Err(); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// A wait survives what happens to the conversation around it.
+// A wait survives changes to the session around its message.
 func TestWaitSurvives(t *testing.T) {
 	t.Parallel()
 	url, rdb := newRedis(t)
@@ -201,7 +200,7 @@ func TestWaitSurvives(t *testing.T) {
 		})
 	}
 
-	// A turn runs in each, until a message ends it.
+	// A turn runs in each session until a message ends it.
 	say("rerun", "m1", "fail=final", "")
 	if end, err := c.Wait(bg(t), "rerun", "m1"); err != nil || end.Status != session.StatusFailed {
 		t.Fatal(end, err)
@@ -213,12 +212,12 @@ func TestWaitSurvives(t *testing.T) {
 		_, _ = c.Follow(ctx, key, "long", func(session.Event) { started() })
 	}
 
-	// Another conversation under the same key.
+	// The session begins another transcript.
 	wait("rotation", "m1", "behind")
 	if _, err := c.Command(bg(t), "rotation", "/new", ""); err != nil {
 		t.Fatal(err)
 	}
-	// Collected with others; three need not wait for more.
+	// It is collected with others; with three it need not wait for more.
 	if _, err := c.Command(bg(t), "collected", "/queue", "debounce:1h cap:3"); err != nil {
 		t.Fatal(err)
 	}
@@ -226,7 +225,7 @@ func TestWaitSurvives(t *testing.T) {
 		say("collected", id, id, session.ModeCollect)
 		wait("collected", id, id)
 	}
-	// Put aside, and run again while somebody waits for it.
+	// It is archived, and rerun during the wait.
 	if n, err := c.Rerun(bg(t), "rerun"); n != 1 || err != nil {
 		t.Fatal(n, err)
 	}
@@ -251,7 +250,7 @@ func TestWaitSurvives(t *testing.T) {
 	w.Drain(bg(t), engine.ReasonShutdown)
 }
 
-// A waiter whose connection is taken away goes on.
+// A wait whose connection is killed continues.
 func TestWaitReconnects(t *testing.T) {
 	t.Parallel()
 	redistest.Real(t) // for CLIENT KILL

@@ -20,7 +20,7 @@ import (
 	"turnstile/test/hostile"
 )
 
-// hostileAgent has hostile words only. Told so, it fails, or asks for a permission.
+// hostileAgent emits only hostile text. On request it fails, or asks for a permission.
 type hostileAgent struct{}
 
 func (hostileAgent) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)) (agent.Result, error) {
@@ -74,8 +74,8 @@ func hostileWorker(t *testing.T, url string) {
 	t.Cleanup(func() { w.Drain(context.Background(), engine.ReasonShutdown) })
 }
 
-// No words of an agent, of a user or of a file steer a terminal, whatever is asked for,
-// and in a pipe too. With --json they are as they were.
+// No text of an agent, a user or a file can control a terminal, with any flags, and in a pipe
+// either. With --json the text is unchanged.
 func TestNothingIsPrintedThatSteers(t *testing.T) {
 	t.Parallel()
 	url, _ := newRedis(t)
@@ -96,9 +96,9 @@ func TestNothingIsPrintedThatSteers(t *testing.T) {
 
 	type how int
 	const (
-		ignored how = iota // it may print the words or not
-		printed            // it has to
-		whole              // it has to, in JSON
+		ignored how = iota // it may print the text or not
+		printed            // it must print it
+		whole              // it must print it, in JSON
 	)
 	calls := []struct {
 		how  how
@@ -166,7 +166,7 @@ func TestNothingIsPrintedThatSteers(t *testing.T) {
 	}
 }
 
-// A reply's lines are told from ours, whatever ends them.
+// Each line of a reply is marked as such, whatever ends it.
 func TestNoReplyForgesALine(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{

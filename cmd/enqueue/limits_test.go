@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// What breaks a limit of a message is bad input, and a full line is a refusal; both store
-// nothing. The limits are settings.
+// A message beyond a limit is bad input, and a full line is a refusal. Both store nothing. The
+// limits are settings.
 func TestLimits(t *testing.T) {
 	t.Parallel()
 	url, rdb := newRedis(t)

@@ -90,7 +90,7 @@ func (r result) oneLine(t *testing.T, words ...string) {
 	}
 }
 
-// client is one of the test's own: it is closed to end reads that block.
+// client is a client of the test's own. Its close ends blocked reads.
 func client(t *testing.T, url string) redis.UniversalClient {
 	t.Helper()
 	rdb, err := redisconn.Open(url)
@@ -101,8 +101,8 @@ func client(t *testing.T, url string) redis.UniversalClient {
 	return rdb
 }
 
-// turns is a worker that answers each turn as handle says; nil: it has ended the
-// turn itself. It works until the test ends.
+// turns is a worker that ends each turn with the result of handle; nil means that handle has ended
+// it. It works until the test ends.
 func turns(t *testing.T, url string, cfg protocol.Config, handle func(*protocol.Claim) *protocol.End) {
 	t.Helper()
 	rdb, err := redisconn.Open(acl.As(t, url, acl.Worker))
@@ -174,7 +174,7 @@ func serve(t *testing.T, ctx context.Context, h *protocol.Claim, handle func(*pr
 
 var hour = protocol.Config{Retention: time.Hour}
 
-// echo answers with the text, and fails where that says so.
+// echo replies with the text, and fails if the text asks for it.
 func echo(h *protocol.Claim) *protocol.End {
 	m := h.Turn().Message
 	if cause, ok := strings.CutPrefix(m.Text, "fail "); ok {
@@ -183,8 +183,7 @@ func echo(h *protocol.Claim) *protocol.End {
 	return &protocol.End{Status: session.StatusDone, Reply: "echo: " + m.Text}
 }
 
-// occupy takes the session's next message and keeps it running. The answered
-// function ends the turn.
+// occupy takes the session's next message and keeps it running. finish ends the turn.
 func occupy(t *testing.T, url, session string, cfg protocol.Config) (finish func()) {
 	t.Helper()
 	cfg.Worker, cfg.SentinelTTL = "occupier", time.Minute

@@ -9,8 +9,7 @@ import (
 	"turnstile/test/watched"
 )
 
-// Whoever waits is told once that no worker is running, and gets the result of one that is
-// started then.
+// A wait prints once that no worker is running, and gets the result of a worker that starts later.
 func TestWaitTellsThatNoWorkerRuns(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ args, says string }{
@@ -39,8 +38,8 @@ func TestWaitTellsThatNoWorkerRuns(t *testing.T) {
 	}
 }
 
-// A worker without maintenance, as that of turns, gives no heartbeat, and is running all
-// the same. So is one that drains, of which there is only the turn.
+// A worker without maintenance, as turns makes it, sends no heartbeat and still counts as running.
+// So does a draining worker, which shows only by its turn.
 func TestWaitDoesNotMissAWorker(t *testing.T) {
 	t.Parallel()
 	t.Run("without maintenance", func(t *testing.T) {

@@ -22,7 +22,7 @@ import (
 	"turnstile/pkg/session"
 )
 
-// sessionSchema is that of docs/events.md.
+// sessionSchema is the schema in docs/events.md.
 func sessionSchema(t *testing.T) *jsonschema.Schema {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/events.md")
@@ -71,7 +71,7 @@ func (allAgent) Run(_ context.Context, turn agent.Turn, emit func(agent.Event)) 
 	return agent.Result{Text: "Nothing there."}, nil
 }
 
-// What a worker writes is valid, and so is what --json makes of it.
+// A worker's events are valid, and so are the objects of --json.
 func TestEventsAreValid(t *testing.T) {
 	t.Parallel()
 	url, rdb := newRedis(t)

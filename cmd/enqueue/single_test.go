@@ -135,7 +135,7 @@ func streaming(t *testing.T, go1 <-chan struct{}) func(*protocol.Claim) *protoco
 		emit(agent.Event{Type: agent.EventThought, Text: "hm"}, agent.Event{Type: agent.EventToolStart, Name: "grep", CallID: "1"})
 		emit(agent.Event{Type: agent.EventToolEnd, CallID: "1", Error: "no match"})
 		<-go1
-		// A worker does not send the last piece as text as well.
+		// A worker does not emit the last piece as text as well.
 		return &protocol.End{Status: session.StatusDone, Reply: "Nothing there."}
 	}
 }
@@ -166,7 +166,7 @@ func TestFollowStreams(t *testing.T) {
 	}
 }
 
-// Text is there before the turn has ended.
+// Text is shown before the turn has ended.
 func TestFollowShowsTextAsItComes(t *testing.T) {
 	t.Parallel()
 	url, _ := newRedis(t)
@@ -258,8 +258,8 @@ func TestB08_CommandsAreAnsweredAtOnce(t *testing.T) {
 	empty(t, rdb)
 }
 
-// Each mode reaches the session, by flag and by the line of a file: behind a turn
-// that runs, it is what the follow-up does.
+// Each mode reaches the session, by flag and by the line of a file: it decides what a follow-up
+// does while a turn runs.
 func TestAllModes(t *testing.T) {
 	t.Parallel()
 	url, rdb := newRedis(t)
@@ -298,7 +298,7 @@ func TestAllModes(t *testing.T) {
 	}
 }
 
-// The answers of commands, in a file too, are whole.
+// The replies of commands are printed completely, in a file, too.
 func TestAnswersOfSeveralLines(t *testing.T) {
 	t.Parallel()
 	url, _ := newRedis(t)
@@ -326,7 +326,7 @@ func TestAnswersOfSeveralLines(t *testing.T) {
 	}
 }
 
-// A command whose words are wrong is bad input.
+// A command with wrong arguments is bad input.
 func TestCommandsThatAreWrong(t *testing.T) {
 	t.Parallel()
 	url, rdb := newRedis(t)

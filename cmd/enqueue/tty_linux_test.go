@@ -18,11 +18,11 @@ import (
 	"turnstile/test/watched"
 )
 
-// eraseLine takes a line of progress away.
+// eraseLine removes a line of progress.
 const eraseLine = "\r\x1b[K"
 
-// A line on the terminal counts what is submitted, and with --wait the results. It is
-// gone in the end, and never on stdout.
+// A line on the terminal counts what is submitted, and with --wait the results. It disappears at
+// the end, and never goes to stdout.
 func TestProgressOnATerminalOnly(t *testing.T) {
 	t.Parallel()
 	url, _ := newRedis(t)
@@ -57,8 +57,7 @@ func TestProgressOnATerminalOnly(t *testing.T) {
 	}
 }
 
-// While results are waited for they are counted, and the count comes back behind every
-// line that is printed meanwhile.
+// Awaited results are counted, and the count comes back after every line that is printed meanwhile.
 func TestProgressCountsResults(t *testing.T) {
 	t.Parallel()
 	url, _ := newRedis(t)
@@ -97,7 +96,7 @@ func TestATerminalIsToldWhatIsWaitedFor(t *testing.T) {
 	}
 }
 
-// With both on one screen, a note does not end up behind a half line of text.
+// With both streams on one screen, a note never continues an incomplete line of text.
 func TestFollowOnATerminal(t *testing.T) {
 	t.Parallel()
 	s := watched.NewTerminal(t)
@@ -112,8 +111,8 @@ func TestFollowOnATerminal(t *testing.T) {
 	}
 }
 
-// A whole turn on a terminal. What an agent says cannot steer it, and what a tool
-// does is on one line that is written over.
+// A complete turn on a terminal. The agent's text cannot control it, and a tool's line is rewritten
+// in place.
 func TestATurnOnATerminal(t *testing.T) {
 	t.Parallel()
 	url, _ := newRedis(t)
@@ -177,7 +176,7 @@ func TestATurnOnATerminal(t *testing.T) {
 	}
 }
 
-// JSON leaves some of what steers a terminal as it is: here it is escaped, too.
+// JSON leaves some control characters as they are. Here they are escaped, too.
 func TestObjectsDoNotSteer(t *testing.T) {
 	t.Parallel()
 	s := watched.NewTerminal(t)
@@ -198,8 +197,7 @@ func TestObjectsDoNotSteer(t *testing.T) {
 	}
 }
 
-// What stands on a terminal may have colours; elsewhere, and with NO_COLOR, it
-// has none.
+// Output on a terminal may have colours. Elsewhere, and with NO_COLOR, it has none.
 func TestColoursAreForTerminals(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -220,7 +218,7 @@ func TestColoursAreForTerminals(t *testing.T) {
 	}
 }
 
-// What steers a terminal does not come to one, either.
+// No control characters reach a terminal.
 func TestNothingSteersATerminal(t *testing.T) {
 	t.Parallel()
 	url, _ := newRedis(t)

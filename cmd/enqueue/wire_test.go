@@ -20,8 +20,8 @@ import (
 	"turnstile/test/redistest"
 )
 
-// These tests are a sender that knows nothing but docs/wire.md: names and
-// commands are spelled out as they stand there.
+// These tests are a sender that uses only docs/wire.md: names and commands are spelled as they
+// stand there.
 
 const (
 	wireQueue  = "session:s1"
@@ -67,7 +67,7 @@ func wireMessage(id, payload string) string {
 	return string(b)
 }
 
-// wire sends commands as they stand on the page.
+// wire sends the page's commands.
 type wire struct {
 	t   *testing.T
 	rdb redis.UniversalClient
@@ -113,7 +113,7 @@ func (w wire) ring() {
 	w.do("ZADD", "turnstile:ready", "NX", now, "s1")
 }
 
-// answer waits for the end of a message by the stream.
+// answer waits for the end of a message on the stream.
 func (w wire) answer(id string) map[string]any {
 	w.t.Helper()
 	last := "0"
@@ -183,7 +183,7 @@ func TestWireMessageIsAnswered(t *testing.T) {
 	if state != "completed" || stored["type"] != "turn_ended" || stored["reply"] != "echo: hello" || stored["turn"] != end["turn"] {
 		t.Errorf("%s, %v", state, stored)
 	}
-	// The Go sender and this one know each other's messages.
+	// The Go sender and this one recognize each other's messages.
 	if r := enqueue(t, bg(t), url, "", "-s", "s1", "--id", "m1", "--wait", "hello").want(t, exitOK); r.out != "echo: hello\n" {
 		t.Errorf("%+v", r)
 	}
@@ -198,8 +198,8 @@ func TestWireMessageIsAnswered(t *testing.T) {
 	}
 }
 
-// A sender that does not ring is found by the sweep, without asynq's list too
-// once the session is known.
+// The sweep finds the message of a sender that does not notify; once the session is known, without
+// asynq's list, too.
 func TestWireMessageWithoutARing(t *testing.T) {
 	t.Parallel()
 	url, rdb := newRedis(t)
@@ -242,7 +242,7 @@ func TestWireDelayedMessage(t *testing.T) {
 	}
 }
 
-// What is no message is archived with the reason, and the next one runs.
+// A task that is not a message is archived with the reason, and the next one runs.
 func TestWireBadPayload(t *testing.T) {
 	t.Parallel()
 	url, _ := newRedis(t)
@@ -264,7 +264,7 @@ func TestWireBadPayload(t *testing.T) {
 	}
 }
 
-// The commands are all of one slot, or of one key.
+// Each command uses one slot, or one key.
 func TestWireOnACluster(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t)

@@ -6,7 +6,7 @@ import (
 	"turnstile/test/acl"
 )
 
-// The operator's commands need no more of Redis than docs/security.md gives its user.
+// The operator's commands need no more of Redis than docs/security.md grants its user.
 func TestSuiteUnderACL(t *testing.T) {
 	t.Parallel()
 	acl.Suite(t,

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// The agent that the settings name is made, and what is wrong with them is told.
+// The settings choose the agent, and wrong ones are reported.
 func TestNewAgent(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -60,7 +60,7 @@ func TestNewAgent(t *testing.T) {
 	}
 }
 
-// The words of a system prompt's file are the model's, without its last line's end.
+// The model receives the text of the system prompt's file without its last line break.
 func TestSystemPromptFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "prompt")

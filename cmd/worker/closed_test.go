@@ -11,8 +11,8 @@ func reading(t *testing.T, addr, path string) []string {
 	return []string{"TURNSTILE_AGENT=exec", playing(t, "read-a-page", "http://"+addr+path), "TURNSTILE_HTTP_ADDR=" + addr}
 }
 
-// An agent's program reaches the worker's loopback. Without a token asynqmon does not
-// answer it, and the worker starts all the same.
+// An agent's program reaches the worker's loopback. Without a token asynqmon refuses it, and the
+// worker starts all the same.
 func TestAsynqmonIsClosedToPrograms(t *testing.T) {
 	t.Parallel()
 	for path, want := range map[string]string{"/asynqmon": "403 false", "/asynqmon/api/queues": "403 false", "/metrics": "200 false"} {
@@ -36,8 +36,7 @@ func TestAsynqmonIsClosedToPrograms(t *testing.T) {
 	}
 }
 
-// With --dev the address that is shown logs in, and an agent's program does not know
-// it.
+// With --dev the printed address logs in, and an agent's program does not know it.
 func TestDevMakesAToken(t *testing.T) {
 	t.Parallel()
 	url, c := newRedis(t)
@@ -58,7 +57,7 @@ func TestDevMakesAToken(t *testing.T) {
 		t.Errorf("the token is in the log: %s", w.err)
 	}
 
-	// One of the user's own is not shown.
+	// A token of the user's own is not printed.
 	w = start(t, append(reading(t, addr, "/asynqmon"), "REDIS_URL="+url, "TURNSTILE_HTTP_TOKEN=mine"), "--dev")
 	w.out.Await(t, "http://"+addr+"/asynqmon\n")
 	w.stop(t)
@@ -77,7 +76,7 @@ func shownToken(t *testing.T, said, addr string) string {
 	return token
 }
 
-// The dashboard runs no agent, but those of a worker beside it reach it.
+// The dashboard runs no agent, but the agents of a worker on the same machine reach it.
 func TestDashboardMakesAToken(t *testing.T) {
 	t.Parallel()
 	url, _ := newRedis(t)

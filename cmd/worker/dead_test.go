@@ -13,8 +13,8 @@ import (
 	"turnstile/test/actors"
 )
 
-// deadIn puts three messages of a session aside: m3 has expired, m1 failed, m2 was
-// stopped, in this order.
+// deadIn archives three messages of a session: m3 has expired, m1 failed, m2 was stopped, in this
+// order.
 func deadIn(t *testing.T, url string, c *actors.Client, key string) {
 	t.Helper()
 	w, err := actors.NewConsumer(newClient(t, acl.As(t, url, acl.Worker)), protocol.Config{Worker: "w"})
@@ -63,7 +63,7 @@ func objects(t *testing.T, text string) (list []map[string]any) {
 	return list
 }
 
-// ages are those of the list, which take no longer than a test.
+// ages matches those of the list, which are no longer than a test.
 var ages = regexp.MustCompile(`^(a \S+ \S+) \ds `)
 
 func TestDeadList(t *testing.T) {
@@ -138,7 +138,7 @@ func TestDeadRerun(t *testing.T) {
 		t.Errorf("%v", list)
 	}
 
-	// They are run, by the built program; what has expired stays.
+	// The built program runs them. The expired one stays.
 	w := echoWorker(t, url)
 	for _, key := range []string{"a", "b", "c"} {
 		for _, id := range []string{"m1", "m2"} {

@@ -67,8 +67,8 @@ func traces(t *testing.T, rdb redis.UniversalClient, key string) (list []string)
 	return list
 }
 
-// forgetOn runs a whole life of a session against workers that are child
-// processes, and has it forgotten by one.
+// forgetOn runs a session from its first message on, with workers that are child processes, and
+// makes one of them forget it.
 func forgetOn(t *testing.T, url string) {
 	environ := []string{"REDIS_URL=" + url, "TURNSTILE_AGENT=echo", "TURNSTILE_SWEEP_INTERVAL=1s", "TURNSTILE_DRAIN_TIMEOUT=0"}
 	rdb := newClient(t, url)
@@ -135,8 +135,8 @@ func forgetOn(t *testing.T, url string) {
 	_ = worker.Process.Kill()
 }
 
-// awaitIdle waits until nobody holds a session: that is a moment after the end of
-// its last turn was told.
+// awaitIdle waits until a session has no owner: that is a moment after the event of its last turn's
+// end.
 func awaitIdle(t *testing.T, c *actors.Client, key string) {
 	t.Helper()
 	for ctx := limited(t); ; {
@@ -150,8 +150,8 @@ func awaitIdle(t *testing.T, c *actors.Client, key string) {
 	}
 }
 
-// beside forgets a session again and again while a sender talks to it and a
-// worker runs what it says: each message is answered, or is gone.
+// beside forgets a session again and again while a sender submits to it and a worker runs its
+// turns: each message has a result, or is deleted.
 func beside(t *testing.T, environ []string, rdb redis.UniversalClient, c *actors.Client) {
 	t.Helper()
 	stop := make(chan struct{})
@@ -232,7 +232,7 @@ func TestForgetWithADirectory(t *testing.T) {
 	if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the directory: %v", err)
 	}
-	// One that Redis knows no more may have one left.
+	// A session that Redis no longer knows may still have a directory.
 	if dir, err = (workspace.Root{Path: root}).Directory("a"); err != nil {
 		t.Fatal(err)
 	}
@@ -242,7 +242,7 @@ func TestForgetWithADirectory(t *testing.T) {
 		t.Errorf("%q lacks %q", r.out, want)
 	}
 	call(t, environ, "forget", "a").want(t, exitOther)
-	// What is no directory cannot be looked into.
+	// A file in its place cannot be searched.
 	file := filepath.Join(root, "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)

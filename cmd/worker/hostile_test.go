@@ -23,8 +23,8 @@ import (
 	"turnstile/test/hostile"
 )
 
-// hostileWorker runs an agent with hostile words, for three sessions: a asks, and
-// messages wait behind it; b has failed; c is done.
+// hostileWorker runs an agent with hostile text for three sessions: a asks a question, and messages
+// wait behind it; b has failed; c is done.
 func hostileWorker(t *testing.T, url string, settings ...string) *running {
 	t.Helper()
 	settings = append(settings, "REDIS_URL="+url, "TURNSTILE_AGENT=exec", "TURNSTILE_AGENT_FORMAT=jsonl", playing(t, "speak-hostilely"),
@@ -39,8 +39,8 @@ func hostileWorker(t *testing.T, url string, settings ...string) *running {
 	return w
 }
 
-// hostileRecords makes what plain producers and whoever else writes to Redis can: a
-// session with a hostile name, and one, z, whose worker has hostile words.
+// hostileRecords writes to Redis what other producers can: a session with a hostile name, and one,
+// z, whose worker has hostile text.
 func hostileRecords(t *testing.T, url string) {
 	t.Helper()
 	opt, err := redisconn.ConnOpt(url)
@@ -74,7 +74,7 @@ func hostileRecords(t *testing.T, url string) {
 	}
 }
 
-// commands are those of the program, and of its commands.
+// commands are the paths of all commands.
 func commands(c *cobra.Command) (list []string) {
 	list = append(list, c.CommandPath())
 	for _, sub := range c.Commands() {
@@ -83,8 +83,8 @@ func commands(c *cobra.Command) (list []string) {
 	return list
 }
 
-// No words of others steer a terminal, whichever command prints them, and in a pipe as
-// on a terminal. With --json they are as they were.
+// No foreign text can control a terminal, whichever command prints it, on a terminal or in a pipe.
+// With --json the text is unchanged.
 func TestNoCommandPrintsWhatSteers(t *testing.T) {
 	t.Parallel()
 	url, sessions := newRedis(t)
@@ -104,7 +104,7 @@ func TestNoCommandPrintsWhatSteers(t *testing.T) {
 	uncalled := commands(root)
 	for _, c := range []struct {
 		command string
-		calls   [][]string // the first is one that prints the words
+		calls   [][]string // the first prints the text
 	}{
 		{"worker", [][]string{{words}, {"--agent", words}, {"--" + words}, {"--redis", "redis://" + words}}},
 		{"worker help", [][]string{{"help", words}}},
@@ -147,7 +147,7 @@ func TestNoCommandPrintsWhatSteers(t *testing.T) {
 	hostile.CheckSeen(t, "the log", w.err.String())
 }
 
-// The same of dead letters with --json, and of the log in JSON.
+// The same holds for dead letters with --json, and for the log in JSON.
 func TestJSONSteersNothing(t *testing.T) {
 	t.Parallel()
 	url, _ := newRedis(t)
@@ -161,7 +161,7 @@ func TestJSONSteersNothing(t *testing.T) {
 	hostile.CheckJSON(t, "the log", w.err.String())
 }
 
-// --dev tells what it runs.
+// --dev prints what it runs.
 func TestDevPrintsNothingThatSteers(t *testing.T) {
 	t.Parallel()
 	url, _ := newRedis(t)
@@ -176,7 +176,7 @@ func TestDevPrintsNothingThatSteers(t *testing.T) {
 	hostile.Check(t, "--dev on stderr", w.err.String())
 }
 
-// A session whose name is none keeps nobody from the others' dead letters.
+// A session with an invalid name does not hide the dead letters of others.
 func TestAHostileNameHidesNoDeadLetters(t *testing.T) {
 	t.Parallel()
 	url, c := newRedis(t)
@@ -195,7 +195,7 @@ func TestAHostileNameHidesNoDeadLetters(t *testing.T) {
 	}
 }
 
-// What is said on one line stays on it, and in its cell.
+// Text for one line stays on it, and in its cell.
 func TestNoNameBreaksALine(t *testing.T) {
 	t.Parallel()
 	var out, stderr strings.Builder

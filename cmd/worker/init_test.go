@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// A guardian is the worker's program once more, one for each turn of an agent that is a
-// command. It uses no script, and must not pay for putting them together: with 1.8 MB
-// of them it collected garbage before it did anything.
+// A guardian is the worker's program started again, once for each turn of an agent that is a
+// command. It uses no script, so it must not build them: with 1.8 MB of scripts it collected
+// garbage before it did anything.
 func TestScriptsAreMadeWhenTheyAreUsed(t *testing.T) {
 	t.Parallel()
 	self, err := os.Executable()

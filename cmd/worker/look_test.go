@@ -11,7 +11,7 @@ import (
 	"turnstile/pkg/session"
 )
 
-// decode reads JSON as anybody would.
+// decode reads JSON with the standard decoder.
 func decode(t *testing.T, text string) any {
 	t.Helper()
 	if strings.Count(text, "\n") != 1 {
@@ -151,8 +151,7 @@ func TestLook(t *testing.T) {
 	w.stop(t)
 }
 
-// What the conversation's continuity leaves behind is shown.
-// What a turn's agent asks is shown with how to answer it.
+// show prints an agent's question, and how to decide it.
 func TestShowQuestion(t *testing.T) {
 	t.Parallel()
 	url, c := newRedis(t)
@@ -185,7 +184,7 @@ func TestShowContinuity(t *testing.T) {
 	if err := c.SetTitle(limited(t), "a", "The build"); err != nil {
 		t.Fatal(err)
 	}
-	// Nothing was ever put in, but something was said about it.
+	// The session never had a message, but it has a setting.
 	if r := call(t, environ, "show", "a").want(t, exitOK); !strings.Contains(r.out, "title       The build (by the user)\n") {
 		t.Errorf("%q", r.out)
 	}
@@ -221,7 +220,7 @@ func TestShowContinuity(t *testing.T) {
 	if want := map[string]any{"m1": "queued", "m2": "collected", "m3": "steered"}; !reflect.DeepEqual(states, want) {
 		t.Errorf("follow-ups %v, want %v", states, want)
 	}
-	w.stop(t) // the turn is cut off
+	w.stop(t) // the turn is interrupted
 
 	shown, _ = decode(t, call(t, environ, "show", "a", "--json").want(t, exitOK).out).(map[string]any)
 	for field, want := range map[string]any{

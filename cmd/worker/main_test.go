@@ -25,7 +25,7 @@ import (
 
 func TestMain(m *testing.M) {
 	exec.Init()
-	syscall.Umask(0o022) // t.TempDir is to be writable for its owner only
+	syscall.Umask(0o022) // only its owner may write to t.TempDir
 	goleak.VerifyTestMain(m, redistest.Dialing(), goleak.Cleanup(func(code int) {
 		if built.dir != "" {
 			_ = os.RemoveAll(built.dir)
@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// waits bounds how long anything may take before it counts as broken.
+// waits bounds how long anything may take.
 const waits = 30 * time.Second
 
 // result is what one call of the program did.
@@ -65,7 +65,7 @@ func (r result) want(t *testing.T, code int) result {
 	return r
 }
 
-// running is the program at work in this process.
+// running is the program in this process.
 type running struct {
 	out, err *watched.Output
 	cancel   context.CancelFunc
@@ -89,7 +89,7 @@ func start(t *testing.T, environ []string, args ...string) *running {
 	return r
 }
 
-// stop does what SIGTERM does, and checks that the program ends well.
+// stop acts like SIGTERM, and checks that the program exits with code 0.
 func (r *running) stop(t *testing.T) {
 	t.Helper()
 	r.cancel()
@@ -108,7 +108,7 @@ func (r *running) wait(t *testing.T, code int) {
 	}
 }
 
-// echoWorker starts one with the agent echo.
+// echoWorker starts a worker with the agent echo.
 func echoWorker(t *testing.T, url string, settings ...string) *running {
 	t.Helper()
 	url = acl.As(t, url, acl.Worker)
@@ -117,7 +117,7 @@ func echoWorker(t *testing.T, url string, settings ...string) *running {
 	return r
 }
 
-// client is one of the test's own.
+// client is a client of the test's own.
 func client(t *testing.T, url string) *actors.Client {
 	t.Helper()
 	rdb, err := redisconn.Open(url)
@@ -135,7 +135,7 @@ func limited(t *testing.T) context.Context {
 	return ctx
 }
 
-// submit puts a message in and answers its id.
+// submit submits a message and returns its id.
 func submit(t *testing.T, c *actors.Client, key, text string) string {
 	t.Helper()
 	r, err := c.Submit(limited(t), key, session.Message{Text: text})
@@ -145,7 +145,7 @@ func submit(t *testing.T, c *actors.Client, key, text string) string {
 	return r.ID
 }
 
-// reply puts a message in and waits for the answer.
+// reply submits a message and waits for the reply.
 func reply(t *testing.T, c *actors.Client, key, text string) string {
 	t.Helper()
 	end, err := c.Wait(limited(t), key, submit(t, c, key, text))
@@ -172,7 +172,7 @@ func untilEvent(t *testing.T, c *actors.Client, key, id, kind string) (seen sess
 	return seen
 }
 
-// built is the program as it is installed.
+// built is the built program.
 var built struct {
 	sync.Once
 	dir, path string

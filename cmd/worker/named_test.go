@@ -12,7 +12,7 @@ import (
 	"turnstile/internal/config"
 )
 
-// What the settings name is looked for, by those agents that need it.
+// checkNamed checks what the settings name, if the agent needs it.
 func TestCheckNamed(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -60,8 +60,7 @@ func TestCheckNamed(t *testing.T) {
 	}
 }
 
-// A setting that is wrong by itself does not hide what another one names, and is
-// told of once.
+// A setting that is wrong by itself does not hide a problem of another one, and is reported once.
 func TestNamedAndOthersAtOnce(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "file")

@@ -36,8 +36,8 @@ var other = map[string]string{
 	"TURNSTILE_TOOL_ROUNDS": "32", "TURNSTILE_TOOL_TIMEOUT": "33s", "TURNSTILE_ACP_PERMISSIONS": "deny", "TURNSTILE_WORKSPACE_DIR": "/w34",
 }
 
-// elsewhere are settings that are no option of a part: what they do has tests of
-// its own here, or, the last, is only checked.
+// elsewhere are settings that are not an option of a part. Other tests here cover them; the last
+// one is only checked.
 var elsewhere = []string{
 	"REDIS_URL", "TURNSTILE_AGENT", "TURNSTILE_LOG_LEVEL", "TURNSTILE_LOG_FORMAT", "TURNSTILE_STOP_TIMEOUT",
 	"TURNSTILE_SYSTEM_PROMPT_FILE", "TURNSTILE_TOOLS_FILE", "TURNSTILE_ACP_FILES", "TURNSTILE_ACP_TERMINAL", "TURNSTILE_WORKSPACE_GROUP",
@@ -52,7 +52,7 @@ func load(t *testing.T, vars map[string]string) config.Worker {
 	return s
 }
 
-// A setting that reaches no part would be ignored silently.
+// A setting that reaches no part would be silently ignored.
 func TestEverySettingReachesAPart(t *testing.T) {
 	t.Parallel()
 	parts := func(vars map[string]string) string {
@@ -63,7 +63,7 @@ func TestEverySettingReachesAPart(t *testing.T) {
 		}
 		model := openAIConfig(s, nil)
 		if model.Temperature != nil {
-			model.ToolTimeout += time.Duration(1000 * *model.Temperature) // the pointer tells nothing
+			model.ToolTimeout += time.Duration(1000 * *model.Temperature) // the pointer cannot be compared
 			model.Temperature = nil
 		}
 		return fmt.Sprintf("%+v\n%+v\n%+v\n%+v\n%+v\n%v %v %v %v", clientConfig(s), service.Options(s, nil), execConfig(s, nil), acpConfig(s, nil), presetConfig(s, nil), model, h.Addr, h.Token, h.Write)
@@ -102,14 +102,14 @@ func TestOptions(t *testing.T) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
 	zero(t, reflect.ValueOf(got), "ID", "Queue", "Observer", "Ephemeral")
-	zero(t, reflect.ValueOf(got.Queue), "Worker", "Immediate", "Warm", "HistoryBytes", "TurnMessages", "TurnBytes", "SkippedQueue") // the worker's own, and no settings
+	zero(t, reflect.ValueOf(got.Queue), "Worker", "Immediate", "Warm", "HistoryBytes", "TurnMessages", "TurnBytes", "SkippedQueue") // the worker sets these itself
 	agent := exec.Config{Command: []string{"cat", "-"}, Format: exec.JSONL, Env: []string{"A", "B_*"}, Grace: 7 * time.Second, Logger: log}
 	if got := execConfig(s, log); !reflect.DeepEqual(got, agent) {
 		t.Errorf("got  %+v\nwant %+v", got, agent)
 	}
 }
 
-// zero fails for fields that nobody has set.
+// zero fails for fields that are not set.
 func zero(t *testing.T, v reflect.Value, but ...string) {
 	t.Helper()
 	for field, value := range v.Fields() {
@@ -119,7 +119,7 @@ func zero(t *testing.T, v reflect.Value, but ...string) {
 	}
 }
 
-// 0 is the worker's word for its default.
+// In the worker's options 0 means the default.
 func TestNoWarmAgents(t *testing.T) {
 	t.Parallel()
 	if o := service.Options(load(t, map[string]string{"TURNSTILE_WARM_AGENTS": "0"}), nil); o.WarmAgents != -1 {
@@ -127,7 +127,7 @@ func TestNoWarmAgents(t *testing.T) {
 	}
 }
 
-// 0 is the worker's word for its default here, too.
+// Here, too, 0 means the default.
 func TestNoAskTimeout(t *testing.T) {
 	t.Parallel()
 	if o := service.Options(load(t, map[string]string{"TURNSTILE_ASK_TIMEOUT": "0"}), nil); o.AskTimeout != -1 {
@@ -135,7 +135,7 @@ func TestNoAskTimeout(t *testing.T) {
 	}
 }
 
-// 0 is the agent's word for its default.
+// In the agent's options 0 means the default.
 func TestNoInterruptGrace(t *testing.T) {
 	t.Parallel()
 	if c := execConfig(load(t, map[string]string{"TURNSTILE_INTERRUPT_GRACE": "0"}), nil); c.Grace >= 0 {

@@ -14,8 +14,7 @@ import (
 	"turnstile/test/hostile"
 )
 
-// played are the programs that this test's own program plays for an agent, by its
-// first argument.
+// played are the programs that the test binary can play for an agent, by its first argument.
 var played = map[string]func(args []string){"read-a-page": readAPage, "speak-hostilely": speakHostilely}
 
 func init() {
@@ -35,7 +34,7 @@ func playing(t *testing.T, program string, args ...string) string {
 	return "TURNSTILE_AGENT_COMMAND=" + strings.Join(append([]string{self, program}, args...), " ")
 }
 
-// readAPage tells what a page answers.
+// readAPage prints the response of a page.
 func readAPage(args []string) {
 	response, err := http.Get(args[0])
 	if err != nil {
@@ -47,13 +46,13 @@ func readAPage(args []string) {
 	fmt.Println(response.StatusCode, strings.Contains(string(body), "asynqmon") || strings.Contains(string(body), `"queues"`))
 }
 
-// speakHostilely plays an agent of the format jsonl all of whose words are hostile. What
-// it is told decides how the turn ends: ask waits for an answer, fail fails.
+// speakHostilely plays an agent of the format jsonl that writes only hostile text. The message
+// decides how the turn ends: ask waits for a decision, fail fails.
 func speakHostilely([]string) {
 	in := bufio.NewReader(os.Stdin)
 	line, _ := in.ReadBytes('\n')
 	var turn agent.Turn
-	_ = json.Unmarshal(line, &turn) // a turn without a text then
+	_ = json.Unmarshal(line, &turn) // without a text if it fails
 	words := hostile.Text
 	say := func(event map[string]any) {
 		line, _ := json.Marshal(event)

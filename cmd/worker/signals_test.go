@@ -24,7 +24,7 @@ func send(t *testing.T, p *os.Process, signals ...os.Signal) {
 	}
 }
 
-// givenBack checks that a turn was put back into session a, for a reason.
+// givenBack checks that a turn of session a was requeued, with the reason.
 func givenBack(t *testing.T, c *actors.Client, id, reason string) {
 	t.Helper()
 	if e := untilEvent(t, c, "a", id, session.EventTurnRequeued); e.Reason != reason {
@@ -35,8 +35,7 @@ func givenBack(t *testing.T, c *actors.Client, id, reason string) {
 	}
 }
 
-// The first signal drains, and tells which kind of end it is: the events do, and
-// the exit code.
+// The first signal drains. The events and the exit code show which kind of end it is.
 func TestSignalDrains(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -68,7 +67,7 @@ func TestSignalDrains(t *testing.T) {
 	}
 }
 
-// The second cuts the wait short; which kind of end it is has been said.
+// The second signal interrupts the turns at once. The kind of end stays that of the first.
 func TestSecondSignal(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -97,7 +96,7 @@ func TestSecondSignal(t *testing.T) {
 	}
 }
 
-// A signal that finds the worker waiting for its Redis ends it as any other does.
+// A signal ends a worker that waits for its Redis, too.
 func TestSignalBeforeTheStart(t *testing.T) {
 	t.Parallel()
 	for signal, code := range map[os.Signal]int{syscall.SIGTERM: exitOK, syscall.SIGHUP: exitRestart} {
@@ -108,8 +107,7 @@ func TestSignalBeforeTheStart(t *testing.T) {
 	}
 }
 
-// The third ends the worker at once, and with it an agent that takes no notice
-// of interrupts.
+// The third signal ends the worker at once, with an agent that ignores interrupts.
 func TestThirdSignal(t *testing.T) {
 	t.Parallel()
 	url, c := newRedis(t)
@@ -132,7 +130,7 @@ func TestThirdSignal(t *testing.T) {
 	gone(t, child)
 }
 
-// untilText follows a message until its reply has a part, and answers it so far.
+// untilText follows a message until its reply has a part, and returns the reply so far.
 func untilText(t *testing.T, c *actors.Client, key, id, part string) (text string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(limited(t))
@@ -150,7 +148,7 @@ func untilText(t *testing.T, c *actors.Client, key, id, part string) (text strin
 	return text
 }
 
-// gone waits for the end of a process that is not this one's child.
+// gone waits for the end of a process that is not a child of this one.
 func gone(t *testing.T, pid int) {
 	t.Helper()
 	deadline := time.Now().Add(waits)
@@ -162,8 +160,8 @@ func gone(t *testing.T, pid int) {
 	}
 }
 
-// A reader of the log that is gone does not end the worker in mid-drain, as in
-// `worker 2>&1 | tee log` when Ctrl-C ends tee, too.
+// A log whose reader has ended does not end the worker in mid-drain, as in `worker 2>&1 | tee log`
+// when Ctrl-C ends tee, too.
 func TestLogReaderIsGone(t *testing.T) {
 	t.Parallel()
 	url, c := newRedis(t)

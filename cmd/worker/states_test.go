@@ -15,7 +15,7 @@ import (
 	"turnstile/test/redistest"
 )
 
-// rows are a table's, by their first column, each with single blanks.
+// rows are a table's rows by their first column, with single blanks.
 func rows(text string) map[string]string {
 	m := map[string]string{}
 	for s := bufio.NewScanner(strings.NewReader(text)); s.Scan(); {
@@ -27,7 +27,7 @@ func rows(text string) map[string]string {
 	return m
 }
 
-// everyState has a session in each state, named after it.
+// everyState makes a session in each state, named after it.
 func everyState(t *testing.T) (environ []string, c *actors.Client) {
 	t.Helper()
 	url, c := newRedis(t)
@@ -221,7 +221,7 @@ func TestShowFollow(t *testing.T) {
 	untilEvent(t, c, "a", "m3", session.EventTurnStarted)
 	ended := start(t, environ, "show", "a", "--follow")
 	ended.out.Await(t, "following message m3")
-	ended.cancel() // as Ctrl-C
+	ended.cancel() // acts like Ctrl-C
 	ended.wait(t, exitInterrupted)
 	if said := ended.err.String(); said != "worker: interrupted: the session is no longer followed, and its turn continues\n" {
 		t.Errorf("%q", said)

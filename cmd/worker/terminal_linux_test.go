@@ -12,8 +12,8 @@ import (
 	"turnstile/test/watched"
 )
 
-// onTerminal starts the built program on a terminal of its own, as a shell would.
-// It returns the terminal, and a function that waits for the exit code.
+// onTerminal starts the built program on a terminal of its own, as a shell would. It returns the
+// terminal, and a function that waits for the exit code.
 func onTerminal(t *testing.T, environ []string, args ...string) (s *watched.Terminal, code func(want int)) {
 	t.Helper()
 	s = watched.NewTerminal(t)
@@ -40,7 +40,7 @@ func TestConsole(t *testing.T) {
 	t.Parallel()
 	url, _ := newRedis(t)
 	s, code := onTerminal(t, []string{"REDIS_URL=" + url}, "--dev")
-	s.Await(t, "\x1b[1m> \x1b[0m") // asks
+	s.Await(t, "\x1b[1m> \x1b[0m") // the prompt
 	s.Type(t, "hello\n")
 	s.Await(t, "echo: hello\r\n")
 	s.Type(t, "tool=search fail=final it\n")
@@ -56,13 +56,13 @@ func TestConsole(t *testing.T) {
 	code(exitOK)
 }
 
-// What ends with its own Redis says so, and not that another worker goes on.
+// A worker that ends with its own Redis says so, and names no other worker.
 func TestConsoleCtrlCKeepsNothing(t *testing.T) {
 	t.Parallel()
 	s, code := onTerminal(t, []string{"NO_COLOR=1", "TURNSTILE_DRAIN_TIMEOUT=1h"}, "--dev")
 	s.Await(t, "\n> ")
 	s.Type(t, "stream=2 tick=1h long\n")
-	s.Await(t, "\necho") // half of it
+	s.Await(t, "\necho") // the beginning of the reply
 	s.Type(t, ctrlC)
 	s.Await(t, "This worker is shutting down, and nothing is kept.")
 	s.Type(t, ctrlC)
@@ -80,7 +80,7 @@ func TestConsoleCtrlC(t *testing.T) {
 	s, code := onTerminal(t, []string{"REDIS_URL=" + url, "NO_COLOR=1", "TURNSTILE_DRAIN_TIMEOUT=1h"}, "--dev")
 	s.Await(t, "\n> ")
 	s.Type(t, "stream=2 tick=1h long\n")
-	s.Await(t, "\necho") // half of it
+	s.Await(t, "\necho") // the beginning of the reply
 	s.Type(t, "behind\n")
 	s.Await(t, "waits in line, position 2")
 	s.Type(t, ctrlC)
@@ -97,8 +97,7 @@ func TestConsoleCtrlC(t *testing.T) {
 	}
 }
 
-// On a terminal a line counts down, below the log, and says what the next Ctrl-C
-// would do.
+// A line at the bottom of a terminal counts down, and says what the next Ctrl-C would do.
 func TestCountdown(t *testing.T) {
 	t.Parallel()
 	url, c := newRedis(t)
@@ -120,7 +119,7 @@ func TestCountdown(t *testing.T) {
 	code(exitOther)
 }
 
-// What does not fit is cut off: in two lines it could not be rewritten.
+// A line that does not fit is truncated: in two lines it could not be rewritten.
 func TestCountdownOnANarrowTerminal(t *testing.T) {
 	t.Parallel()
 	url, c := newRedis(t)
@@ -141,7 +140,7 @@ func TestCountdownOnANarrowTerminal(t *testing.T) {
 	givenBack(t, c, id, "shutdown_timeout")
 }
 
-// Ctrl-D is as good as a first Ctrl-C.
+// Ctrl-D counts as a first Ctrl-C.
 func TestCtrlCAfterCtrlD(t *testing.T) {
 	t.Parallel()
 	url, c := newRedis(t)
@@ -156,7 +155,7 @@ func TestCtrlCAfterCtrlD(t *testing.T) {
 	givenBack(t, c, id, "shutdown_timeout")
 }
 
-// A terminal that is closed ends what somebody tried out on it.
+// Closing the terminal ends a --dev.
 func TestHangUp(t *testing.T) {
 	t.Parallel()
 	url, c := newRedis(t)
@@ -169,7 +168,7 @@ func TestHangUp(t *testing.T) {
 	givenBack(t, c, id, "shutdown_timeout")
 }
 
-// The console shows an agent's words, and they do not steer its terminal.
+// The console shows an agent's text, which cannot control its terminal.
 func TestConsolePrintsNothingThatSteers(t *testing.T) {
 	t.Parallel()
 	url, _ := newRedis(t)
@@ -177,7 +176,7 @@ func TestConsolePrintsNothingThatSteers(t *testing.T) {
 		"REDIS_URL=" + url, "TURNSTILE_AGENT=exec", "TURNSTILE_AGENT_FORMAT=jsonl", playing(t, "speak-hostilely"),
 		"TURNSTILE_HTTP_ADDR=" + freeAddr(t), "TURNSTILE_LOG_LEVEL=debug",
 	}, "--dev")
-	s.Await(t, "\x1b[1m> \x1b[0m") // asks
+	s.Await(t, "\x1b[1m> \x1b[0m") // the prompt
 	s.Type(t, "please ask\n")
 	s.Await(t, "permission asked")
 	s.Type(t, "/status\n")

@@ -44,7 +44,7 @@ func TestDev(t *testing.T) {
 			t.Errorf("it does not say %q:\n%s", want, said)
 		}
 	}
-	// What is not at its usual place is said.
+	// An unusual address is printed.
 	for port, usual := range map[string]bool{"6379": strings.Contains(url, ":6379/"), "8080": strings.HasSuffix(addr[1], ":8080")} {
 		if strings.Contains(said, port+" is taken by another program") == usual {
 			t.Errorf("port %s: it says:\n%s", port, said)
@@ -59,7 +59,7 @@ func TestDev(t *testing.T) {
 	}
 }
 
-// What is set from outside counts.
+// Settings from outside count.
 func TestDevHonoursSettings(t *testing.T) {
 	t.Parallel()
 	url, c := newRedis(t)
@@ -131,7 +131,7 @@ func TestNextPort(t *testing.T) {
 	}
 }
 
-// A --dev whose Redis is gone has nothing left to do.
+// A --dev whose Redis has ended ends, too.
 func TestDevRedisDies(t *testing.T) {
 	t.Parallel()
 	redistest.Real(t)

@@ -30,7 +30,7 @@ func status(t *testing.T, addr, path string) int {
 	return code
 }
 
-// page asks an HTTP server for a path.
+// page requests a path of an HTTP server.
 func page(t *testing.T, addr, path string) (code int, body string) {
 	t.Helper()
 	transport := &http.Transport{DisableKeepAlives: true}
@@ -80,7 +80,7 @@ func TestWork(t *testing.T) {
 	}
 }
 
-// HTTP is there until the drain has ended, and says how far it is.
+// HTTP is served until the drain has ended, and shows its progress.
 func TestReadyWhileDraining(t *testing.T) {
 	t.Parallel()
 	url, c := newRedis(t)
@@ -159,7 +159,7 @@ func TestDashboard(t *testing.T) {
 	d.stop(t)
 }
 
-// A Redis that comes up a moment later is waited for.
+// The worker waits for a Redis that starts a moment later.
 func TestRedisComesUp(t *testing.T) {
 	t.Parallel()
 	addr := freeAddr(t)
@@ -174,8 +174,7 @@ func TestRedisComesUp(t *testing.T) {
 	w.stop(t)
 }
 
-// One that does not come up is not waited for endlessly, and a signal ends the
-// wait.
+// It does not wait endlessly for one that does not start, and a signal ends the wait.
 func TestRedisStaysAway(t *testing.T) {
 	t.Parallel()
 	away := []string{"REDIS_URL=redis://" + freeAddr(t), "TURNSTILE_AGENT=echo", "TURNSTILE_LOG_LEVEL=error"}

@@ -10,12 +10,10 @@ import (
 	"os/exec"
 )
 
-// childVariable makes the benchmark's binary a child; its value is what it is to
-// do.
+// childVariable makes the benchmark's binary a child. Its value is the job.
 const childVariable = "TURNSTILE_BENCH_CHILD"
 
-// Child is a process of the benchmark's own binary. Parent and child talk in
-// lines of JSON.
+// Child is a process of the benchmark's own binary. Parent and child exchange lines of JSON.
 type Child struct {
 	cmd *exec.Cmd
 	in  io.WriteCloser
@@ -46,7 +44,7 @@ func Spawn(ctx context.Context, job any) (*Child, error) {
 	return c, c.cmd.Start()
 }
 
-// Ask sends the child a word and reads its answer.
+// Ask sends the child a word and reads its response.
 func (c *Child) Ask(word string, answer any) error {
 	if _, err := fmt.Fprintln(c.in, word); err != nil {
 		return err
@@ -54,7 +52,7 @@ func (c *Child) Ask(word string, answer any) error {
 	return c.Hear(answer)
 }
 
-// Hear reads what the child says next.
+// Hear reads the child's next line.
 func (c *Child) Hear(into any) error {
 	if err := c.out.Decode(into); err != nil {
 		return fmt.Errorf("child: %w", err)
@@ -94,11 +92,10 @@ func RunJob[J any](title string, run func(J, context.Context) error) (child bool
 	return true
 }
 
-// Say tells the parent something.
+// Say sends the parent a line.
 func Say(what any) error { return json.NewEncoder(os.Stdout).Encode(what) }
 
-// Obey calls answer for each word of the parent, until the parent has ended: no
-// child outlives it.
+// Obey calls answer for each word of the parent until the parent has ended: no child outlives it.
 func Obey(answer func(word string) any) error {
 	words := bufio.NewScanner(os.Stdin)
 	for words.Scan() {

@@ -11,7 +11,7 @@ import (
 	"turnstile/pkg/agent/echo"
 )
 
-// Countdown tells when something has happened n times.
+// Countdown waits for n events.
 type Countdown struct {
 	left atomic.Int64
 	none chan struct{}
@@ -24,14 +24,14 @@ func NewCountdown(n int) *Countdown {
 	return c
 }
 
-// One counts.
+// One counts one event.
 func (c *Countdown) One() {
 	if c.left.Add(-1) == 0 {
 		close(c.none)
 	}
 }
 
-// Wait waits for the last.
+// Wait waits for the last event.
 func (c *Countdown) Wait(ctx context.Context) error {
 	select {
 	case <-c.none:
@@ -41,7 +41,7 @@ func (c *Countdown) Wait(ctx context.Context) error {
 	}
 }
 
-// Echo is the echo agent that calls Each at the end of each turn.
+// Echo is the echo agent with a call of Each at the end of each turn.
 type Echo struct {
 	*echo.Agent
 	Each func()
@@ -53,7 +53,7 @@ func (e Echo) Run(ctx context.Context, turn agent.Turn, emit func(agent.Event)) 
 	return e.Agent.Run(ctx, turn, emit)
 }
 
-// Answer has a worker run the n messages that are queued, and drains it.
+// Answer makes a worker run the n queued messages, and drains it.
 func Answer(ctx context.Context, rdb redis.UniversalClient, n int, opts engine.Options) error {
 	if n == 0 {
 		return nil

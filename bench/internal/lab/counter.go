@@ -12,8 +12,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Counter counts the commands that a client is asked to send, by name. A script
-// is one command. It is a hook of the client.
+// Counter counts the commands that a client sends, by name. A script is one command. It is a hook
+// of the client.
 type Counter struct {
 	mu sync.Mutex
 	n  map[string]int
@@ -33,7 +33,7 @@ func (c *Counter) Reset() {
 	clear(c.n)
 }
 
-// Total is how many commands were counted.
+// Total is the number of commands.
 func (c *Counter) Total() int {
 	total := 0
 	for _, n := range c.Commands() {
@@ -42,14 +42,14 @@ func (c *Counter) Total() int {
 	return total
 }
 
-// Commands is how many were counted of each name.
+// Commands is the number of each command.
 func (c *Counter) Commands() map[string]int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return maps.Clone(c.n)
 }
 
-// Most names the commands that were counted most often, per what.
+// Most lists the most frequent commands, per what.
 func (c *Counter) Most(per float64) string {
 	counts := c.Commands()
 	names := slices.SortedFunc(maps.Keys(counts), func(a, b string) int {

@@ -9,11 +9,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// RedisTime is how many microseconds Redis worked for the commands that were
-// counted since CONFIG RESETSTAT. A script's time contains that of the commands
-// that it calls; those have entries of their own in commandstats, which do not
-// count here: of any other command the mean time is taken as often as it was
-// sent.
+// RedisTime is how many microseconds Redis worked for the counted commands since CONFIG RESETSTAT.
+// A script's time includes the commands that it calls. Those also have entries of their own in
+// commandstats, so of every other command the mean time is taken as often as it was sent.
 func RedisTime(ctx context.Context, admin redis.UniversalClient, sent map[string]int) (usec float64, err error) {
 	stats, err := CommandStats(ctx, admin)
 	for name, n := range sent {
@@ -24,8 +22,7 @@ func RedisTime(ctx context.Context, admin redis.UniversalClient, sent map[string
 	return usec, err
 }
 
-// Stat is what Redis tells of a command since CONFIG RESETSTAT, the calls in
-// scripts included.
+// Stat is what Redis counts of a command since CONFIG RESETSTAT, with the calls in scripts.
 type Stat struct{ Calls, Usec float64 }
 
 // CommandStats reads them by the commands' names.

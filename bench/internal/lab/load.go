@@ -41,12 +41,12 @@ func Parallel(n int, f func(i int) error) error {
 	}
 }
 
-// Load is a shape of work: sessions with some messages each.
+// Load is a shape of work: a number of sessions with messages each.
 type Load struct{ Sessions, Each int }
 
 func (l Load) String() string { return fmt.Sprintf("%d x %d", l.Sessions, l.Each) }
 
-// Messages is how many there are in all.
+// Messages is the number of messages in all.
 func (l Load) Messages() int { return l.Sessions * l.Each }
 
 // Fill submits a load. The names of its sessions begin with prefix.
@@ -58,8 +58,8 @@ func (l Load) Fill(ctx context.Context, rdb redis.UniversalClient, prefix, text 
 	})
 }
 
-// Production is how a worker is run: with maintenance, and results kept for an
-// hour. Only its log is left out.
+// Production has a worker's production options: with maintenance, and results kept for an hour.
+// Only the log is dropped.
 func Production(slots int) engine.Options {
 	return engine.Options{
 		Concurrency: slots, DrainTimeout: time.Minute, Maintenance: true,
@@ -81,11 +81,10 @@ func Work(ctx context.Context, rdb redis.UniversalClient, a agent.Agent, opts en
 	return w, nil
 }
 
-// patience is how long something is waited for that must come: longer than any
-// slow machine takes.
+// patience bounds the wait for an event: longer than any slow machine takes.
 const patience = 10 * time.Minute
 
-// Until waits until done answers true.
+// Until waits until done returns true.
 func Until(ctx context.Context, what string, every time.Duration, done func() (bool, error)) error {
 	for deadline := time.Now().Add(patience); ; {
 		ok, err := done()
@@ -103,7 +102,7 @@ func Until(ctx context.Context, what string, every time.Duration, done func() (b
 	}
 }
 
-// Next receives what must come.
+// Next receives an event that must come.
 func Next[T any](ctx context.Context, from <-chan T) (next T, err error) {
 	select {
 	case next = <-from:

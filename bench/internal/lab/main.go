@@ -9,14 +9,13 @@ import (
 	"time"
 )
 
-// The flags of every benchmark. `make bench` sets them by the environment.
+// The flags of every benchmark. `make bench` sets them in the environment.
 var (
 	quick    = flag.Bool("quick", os.Getenv("BENCH_QUICK") != "", "a short run, to see that it works")
 	markdown = flag.Bool("markdown", os.Getenv("BENCH_MARKDOWN") != "", "print the table as Markdown, and nothing else")
 )
 
-// Quick is the size of a run: full, or with -quick short. It is asked after the
-// flags have been parsed.
+// Quick is the size of a run: full, or short with -quick. Call it after the flags have been parsed.
 func Quick[T any](full, short T) T {
 	if *quick {
 		return short
@@ -24,12 +23,12 @@ func Quick[T any](full, short T) T {
 	return full
 }
 
-// Main parses the flags, measures with a redis-server of its own, and prints the
-// report. A figure that misses what it is to reach is no failure.
+// Main parses the flags, measures with a redis-server of its own, and prints the report. A missed
+// target is not an error.
 func Main(title string, measure func(context.Context, *Server, *Report) error) {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	context.AfterFunc(ctx, stop) // a second Ctrl-C waits for nothing
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the process at once
 	err := run(ctx, title, measure)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, title+":", err)
@@ -58,7 +57,7 @@ func run(ctx context.Context, title string, measure func(context.Context, *Serve
 	return err
 }
 
-// Progress tells the terminal what goes on.
+// Progress prints a line about the run to the terminal.
 func Progress(format string, args ...any) {
 	if !*markdown {
 		fmt.Fprintf(os.Stderr, "  ... "+format+"\n", args...)

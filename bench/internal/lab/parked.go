@@ -6,8 +6,8 @@ import (
 	"turnstile/pkg/agent"
 )
 
-// Parked is an agent whose turns wait until they are interrupted, and end at once
-// then. Both functions may be nil.
+// Parked is an agent whose turns wait until they are interrupted, and then end at once. Both
+// functions may be nil.
 type Parked struct {
 	Started     func(turn agent.Turn, emit func(agent.Event))
 	Interrupted func(turn agent.Turn)

@@ -23,7 +23,7 @@ func Quantile[T cmp.Ordered](values []T, q float64) T {
 // Median is the middle value.
 func Median[T cmp.Ordered](values []T) T { return Quantile(values, 0.5) }
 
-// Spread tells of single samples.
+// Spread describes single samples.
 func Spread(d []time.Duration) string {
 	return fmt.Sprintf("p50 %s, p99 %s (%d)", Short(Median(d)), Short(Quantile(d, 0.99)), len(d))
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Report is a benchmark's table: figures, and what they are to reach.
+// Report is a benchmark's table: figures and their targets.
 type Report struct {
 	title string
 	rows  []row
@@ -16,12 +16,12 @@ type Report struct {
 
 type row struct{ figure, measured, reach, met string }
 
-// Add adds a figure that is only told.
+// Add adds a figure without a target.
 func (r *Report) Add(figure, measured string, args ...any) {
 	r.rows = append(r.rows, row{figure: figure, measured: fmt.Sprintf(measured, args...)})
 }
 
-// Reach adds a figure that is to reach something.
+// Reach adds a figure with a target.
 func (r *Report) Reach(figure string, met bool, reach, measured string, args ...any) {
 	r.Add(figure, measured, args...)
 	last := &r.rows[len(r.rows)-1]
@@ -31,7 +31,7 @@ func (r *Report) Reach(figure string, met bool, reach, measured string, args ...
 	}
 }
 
-// Text prints the table for a terminal.
+// Text prints the table on a terminal.
 func (r *Report) Text(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(t, "%s\tmeasured\tto reach\tmet\n", r.title)
@@ -41,7 +41,7 @@ func (r *Report) Text(w io.Writer) error {
 	return t.Flush()
 }
 
-// Markdown prints the table for a page.
+// Markdown prints the table as Markdown.
 func (r *Report) Markdown(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "| %s | measured | to reach | met |\n|---|---|---|---|\n", r.title)

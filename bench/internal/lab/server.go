@@ -1,6 +1,5 @@
-// Package lab is what the benchmarks share: a redis-server of their own, clients
-// that count, a load, a child process to kill, and the table of figures that
-// they print.
+// Package lab is what the benchmarks share: a redis-server of their own, clients that count, a
+// load, a child process to kill, and the table of figures.
 package lab
 
 import (
@@ -14,12 +13,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// poolSize is how many connections a client may have: more than the 50 slots of
-// the comparisons with asynq, which needs one a slot.
+// poolSize is how many connections a client may have: more than the 50 slots of the comparisons
+// with asynq, which needs one for each slot.
 const poolSize = 100
 
-// Server is a redis-server of the benchmark's own, without persistence, else with
-// the settings of docker-compose.yml.
+// Server is a redis-server of the benchmark's own, without persistence, otherwise with the settings
+// of docker-compose.yml.
 type Server struct {
 	addr string
 	dir  string
@@ -66,13 +65,12 @@ func (s *Server) Addr() string { return s.addr }
 // Client opens database 0. The caller closes it.
 func (s *Server) Client() *redis.Client { return Open(s.addr, 0, "") }
 
-// Open makes the benchmarks' client for a database. A name that is not empty is
-// the one that Connections counts.
+// Open makes the benchmarks' client for a database. Connections counts the connections by name.
 func Open(addr string, db int, name string) *redis.Client {
 	return redis.NewClient(&redis.Options{Addr: addr, DB: db, ClientName: name, PoolSize: poolSize})
 }
 
-// Clear empties the server, which is the benchmark's own.
+// Clear empties the server.
 func (s *Server) Clear(ctx context.Context) error {
 	rdb := s.Client()
 	defer rdb.Close()
