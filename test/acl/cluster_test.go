@@ -22,7 +22,7 @@ import (
 	"turnstile/test/redistest"
 )
 
-// On a Cluster the same rules do, with what the page says to add.
+// The same rules work on a Cluster, with the additions that the page lists.
 func TestOnACluster(t *testing.T) {
 	t.Parallel()
 	redistest.Real(t)

@@ -30,7 +30,7 @@ const (
 	runs  = "runs"
 )
 
-// dashboard serves what `worker dashboard` does, under a user.
+// dashboard serves the same as `worker dashboard`, as a user.
 func dashboard(t *testing.T, server *redistest.Server, user string, write bool) (addr string) {
 	t.Helper()
 	rdb := as(t, server, user)
@@ -53,7 +53,7 @@ func dashboard(t *testing.T, server *redistest.Server, user string, write bool) 
 	return "http://" + s.Addr()
 }
 
-// ask wants a page to answer well.
+// ask requests a page, which must succeed.
 func ask(t *testing.T, method, url, body string) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
@@ -116,8 +116,8 @@ func fill(t *testing.T, server *redistest.Server) {
 	}
 }
 
-// The pages of asynqmon, /metrics and /readyz under the user that only reads, and under
-// the worker's, once that has the same rights.
+// The pages of asynqmon, /metrics and /readyz work for the read-only user, and for the worker's
+// user with the same rights.
 func TestDashboardReads(t *testing.T) {
 	t.Parallel()
 	server := acl.Server(t)
@@ -134,7 +134,7 @@ func TestDashboardReads(t *testing.T) {
 	acl.NothingRefused(t, server)
 }
 
-// reads asks for every page.
+// reads requests every page.
 func reads(t *testing.T, addr string) {
 	t.Helper()
 	queue := addr + "/asynqmon/api/queues/" + rediskey.Queue(waits)
@@ -149,7 +149,7 @@ func reads(t *testing.T, addr string) {
 	}
 }
 
-// The buttons of asynqmon under the user that writes.
+// The buttons of asynqmon work for the user that may write.
 func TestDashboardWrites(t *testing.T) {
 	t.Parallel()
 	server := acl.Server(t)

@@ -9,8 +9,7 @@ import (
 	"turnstile/test/expect"
 )
 
-// Every key of a session, as docs/keys.md lists them, is among those of which
-// docs/security.md says how long they are kept.
+// docs/security.md says for every key of a session that docs/keys.md lists how long it is kept.
 func TestPageSaysHowLongEachKeyIsKept(t *testing.T) {
 	t.Parallel()
 	keys, err := os.ReadFile("../../docs/keys.md")

@@ -20,7 +20,7 @@ import (
 	"turnstile/test/redistest"
 )
 
-// as opens a client of a server under one of the page's users.
+// as opens a client of a server as one of the page's users.
 func as(t *testing.T, server *redistest.Server, user string) redis.UniversalClient {
 	t.Helper()
 	rdb, err := redisconn.Open(acl.URL(t, server.URL(), user))
@@ -29,7 +29,7 @@ func as(t *testing.T, server *redistest.Server, user string) redis.UniversalClie
 	return rdb
 }
 
-// consumer is a worker's, which holds a lease for long enough for a test.
+// consumer is a worker's consumer, with a lease that lasts for a test.
 func consumer(t *testing.T, server *redistest.Server) *actors.Consumer {
 	t.Helper()
 	c, err := actors.NewConsumer(as(t, server, acl.Worker), sq.Config{Worker: "w", Retention: time.Hour, SentinelTTL: time.Minute})
@@ -37,8 +37,8 @@ func consumer(t *testing.T, server *redistest.Server) *actors.Consumer {
 	return c
 }
 
-// refused checks that Redis does not let a user do something, by its rules. Before 7.2
-// a script's own command is refused in other words.
+// refused checks that the ACL rules refuse a user's command. Before Redis 7.2 the error of a
+// script's own command has other words.
 func refused(t *testing.T, rdb redis.UniversalClient, args ...any) {
 	t.Helper()
 	err := rdb.Do(t.Context(), args...).Err()
@@ -47,8 +47,8 @@ func refused(t *testing.T, rdb redis.UniversalClient, args ...any) {
 	}
 }
 
-// No user but the default one rules over the server, none but those that must sees the
-// names of others' keys, and the dashboard that only reads writes nothing.
+// Only the default user administers the server, only the users that must see the names of others'
+// keys, and the read-only dashboard writes nothing.
 func TestWhatUsersMayNotDo(t *testing.T) {
 	t.Parallel()
 	server := acl.Server(t)
@@ -94,7 +94,7 @@ func TestWhatUsersMayNotDo(t *testing.T) {
 	}
 }
 
-// A tenant's sender works in its own sessions, and gets nothing of others'.
+// A tenant's sender works in its own sessions, and cannot touch others'.
 func TestTenantsSenderIsKeptApart(t *testing.T) {
 	t.Parallel()
 	server := acl.Server(t)
@@ -143,7 +143,7 @@ func TestTenantsSenderIsKeptApart(t *testing.T) {
 	k, mine := rediskey.For(other), rediskey.For(own)
 	for _, args := range [][]any{
 		{"HGETALL", k.Record()}, {"XRANGE", k.Events(), "-", "+"}, {"HGET", k.Task("t"), "msg"}, {"LPUSH", k.Pending(), "x"}, {"DEL", k.Sentinel()},
-		// A script that names a key of its own and takes another.
+		// A script that names a key of the tenant's and uses another.
 		{"EVAL", "return redis.call('DEL', ARGV[1])", 1, mine.Pending(), k.Sentinel()},
 		{"EVAL", "return redis.call('GET', KEYS[2])", 2, mine.Pending(), k.State()},
 	} {
@@ -151,9 +151,9 @@ func TestTenantsSenderIsKeptApart(t *testing.T) {
 	}
 }
 
-// What a tenant's sender can disturb is when others' sessions run: it shares the
-// indexes. It can put a name off in them, which the workers' sweep mends, and can lose
-// nothing. What it says on a worker's channel is not believed without the turn's token.
+// A tenant's sender can only disturb when others' sessions run, because it shares the indexes. It
+// can move a name back in them, which the workers' sweep repairs, and can lose nothing. A signal on
+// a worker's channel needs the turn's token.
 func TestTenantsSenderDelaysAtMost(t *testing.T) {
 	t.Parallel()
 	server := acl.Server(t)
@@ -167,7 +167,7 @@ func TestTenantsSenderDelaysAtMost(t *testing.T) {
 	if err != nil || !slices.Contains(popped, other) {
 		t.Fatalf("awaited %v, %v", popped, err)
 	}
-	// The worker that has popped the name dies, and the tenant puts off the look after it.
+	// The worker that has popped the name dies, and the tenant puts its recovery off.
 	late := time.Now().Add(24 * time.Hour).UnixMilli()
 	for _, index := range []string{rediskey.Owned, rediskey.Due, rediskey.Sessions} {
 		expect.OK(t, tenant.ZAdd(t.Context(), index, redis.Z{Score: float64(late), Member: other}).Err())

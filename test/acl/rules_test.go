@@ -18,18 +18,18 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	redisconn.LogTo(slog.New(slog.DiscardHandler)) // go-redis tells of sentinels
+	redisconn.LogTo(slog.New(slog.DiscardHandler)) // go-redis logs messages about sentinels
 	goleak.VerifyTestMain(m, redistest.Dialing())
 }
 
-// command is one in a script's text.
+// command matches a command in a script's text.
 var command = regexp.MustCompile(`call\(\s*'([A-Z]+)'(?:, '([A-Z]+)')?`)
 
 // parents are commands whose rules name a subcommand.
 var parents = []string{"MEMORY"}
 
-// who calls each script. What a script's text has, its user may do: also what only a
-// rare case needs, which no test of the suites happens to run.
+// who lists the users that call each script. A user may run every command in a script's text, also
+// those for a rare case that no test happens to run.
 var who = map[string][]string{
 	acl.Sender:   {"notify", "stop", "rotate", "title", "configure", "undo", "rerun", "answer", "past", "events_page", "admit"},
 	acl.Operator: {"erase", "discard", "rerun", "look", "past"},
@@ -62,7 +62,7 @@ func TestEveryScriptsCommandsAreAllowed(t *testing.T) {
 	}
 }
 
-// A tenant's sender has a sender's rules, but for the keys of its sessions.
+// A tenant's sender has a sender's rules, except for the keys of its sessions.
 func TestTenantsRules(t *testing.T) {
 	t.Parallel()
 	rules := acl.Rules(t)

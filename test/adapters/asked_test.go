@@ -13,14 +13,14 @@ import (
 	"turnstile/test/redistest"
 )
 
-// What an agent asks reaches the user, and what the user says the agent.
+// An agent's question reaches the user, and the user's decision the agent.
 func TestTheUserIsAsked(t *testing.T) {
 	t.Parallel()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	says := map[string]map[string]string{ // by what the user says: what the agent hears
+	says := map[string]map[string]string{ // by the user's command: what the agent receives
 		"exec jsonl": {"/approve": "true false", "/approve always": "true true", "/deny": "false false"},
 		"acp":        {"/approve": "selected once", "/approve always": "selected always", "/deny": "selected no"},
 	}

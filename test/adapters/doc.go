@@ -1,3 +1,3 @@
-// Package adapters has no code: its tests run every agent adapter in real worker
-// processes that are killed or stopped in mid-turn.
+// Package adapters has no code: its tests run every agent adapter in real worker processes that are
+// killed or suspended in mid-turn.
 package adapters

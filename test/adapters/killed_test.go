@@ -22,10 +22,10 @@ import (
 type adapter struct {
 	settings func(t *testing.T, self, dir string) []string
 
-	// again is what the second run must have been told besides the note: that it goes
-	// on in the agent's own session.
+	// again is what the second run must have received besides the note: that it resumes the agent's
+	// own session.
 	again string
-	tells bool // its reply repeats what it was told
+	tells bool // its reply repeats what it received
 }
 
 func command(role string, settings ...string) func(*testing.T, string, string) []string {
@@ -46,8 +46,8 @@ func adapters() map[string]adapter {
 	}
 }
 
-// What the user was told when a worker is gone in mid-turn is told again by the
-// next one, which goes on: and when its agent starts nothing of the old one lives.
+// The next worker resumes the turn of a worker that is gone, with what the user has seen of it.
+// When its agent starts, nothing of the old one lives.
 func TestWorkerIsGoneInMidTurn(t *testing.T) {
 	t.Parallel()
 	ways := map[string]syscall.Signal{"killed": syscall.SIGKILL, "stopped": syscall.SIGSTOP}
@@ -129,8 +129,7 @@ func startWorker(t *testing.T, settings []string) *program.Process {
 	}, settings...)))
 }
 
-// openai is a model that says something and then uses a tool; with the tool's output
-// it answers.
+// openai is a model that writes a text and then calls a tool. It replies with the tool's output.
 func openai(t *testing.T, self, dir string) []string {
 	model := modelserver.New(t)
 	model.Otherwise(func(r modelserver.Request) modelserver.Answer {

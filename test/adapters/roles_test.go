@@ -15,21 +15,21 @@ import (
 	"time"
 )
 
-// The words of the agents here. What is between is the prompt that they got.
+// The texts of the agents. Between them is the prompt that they received.
 const (
 	begun  = "I begin"
 	ending = "I was told: "
 )
 
-// part is one run of an agent's program, which writes into a directory what it
-// finds and leaves behind.
+// part is one run of an agent's program. It writes into a directory what it finds and leaves
+// behind.
 type part struct {
 	dir   string
-	first bool // the run that is cut off
+	first bool // the run that is interrupted
 }
 
-// enter writes down who of an earlier run is still alive, then its own process and
-// a child that has left the family.
+// enter records which processes of an earlier run are still alive, then its own process and a child
+// that has left its session.
 func enter(dir string) *part {
 	signal.Ignore(syscall.SIGINT)
 	p := &part{dir: dir}
@@ -50,7 +50,7 @@ func enter(dir string) *part {
 	return p
 }
 
-// alive tells of a process that is there and no zombie.
+// alive reports whether a process exists and is not a zombie.
 func alive(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -71,7 +71,7 @@ func (p *part) note(file, text string) {
 	_ = f.Close()
 }
 
-// hang is what an agent does that will not end by itself.
+// hang waits to be killed.
 func hang() { time.Sleep(time.Hour) }
 
 func send(v any) {
@@ -84,8 +84,7 @@ func send(v any) {
 
 type object = map[string]any
 
-// roles are the agents' programs: this test's binary, called with a role's name and
-// the directory.
+// roles are the agents' programs: this test's binary, started with a role's name and the directory.
 var roles = map[string]func(dir string){
 	"text": func(dir string) {
 		prompt, _ := io.ReadAll(os.Stdin)
@@ -159,7 +158,7 @@ var roles = map[string]func(dir string){
 		for {
 			line, err := in.ReadBytes('\n')
 			if err != nil {
-				hang() // it does not even end with its stdin
+				hang() // it ignores even the end of its stdin
 			}
 			var m struct {
 				ID     any
@@ -252,7 +251,7 @@ var roles = map[string]func(dir string){
 			}
 		}
 	},
-	"tool": func(dir string) { // of the model's
+	"tool": func(dir string) { // the model's tool
 		if p := enter(dir); p.first {
 			hang()
 		}
@@ -260,7 +259,7 @@ var roles = map[string]func(dir string){
 	},
 }
 
-// playsRole does a role's work if the program was called for one.
+// playsRole runs a role if the program was started for one.
 func playsRole() bool {
 	for i, arg := range os.Args {
 		if name, ok := strings.CutPrefix(arg, "role="); ok && i+1 < len(os.Args) {

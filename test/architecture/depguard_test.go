@@ -19,8 +19,8 @@ import (
 
 const root = "../.."
 
-// broken is how one of depguard's rules is broken: each of the files imports
-// each of the packages. The files under free do the same, and may.
+// broken breaks one of depguard's rules: each of the files imports each of the packages. The files
+// under free do the same, and may.
 type broken struct {
 	rule    string
 	files   []string
@@ -144,8 +144,8 @@ func TestDepguard(t *testing.T) {
 	}
 }
 
-// TestDepguardIsBroken checks that every line of depguard's rules is broken
-// above, and names a place that there is.
+// TestDepguardIsBroken checks that broken covers every line of depguard's rules, and that each
+// names an existing place.
 func TestDepguardIsBroken(t *testing.T) {
 	t.Parallel()
 	rules := depguard(t)
@@ -207,8 +207,7 @@ type denial struct {
 	Desc string `yaml:"desc"`
 }
 
-// matches does what depguard does with one line: a prefix, or after $ the
-// whole.
+// matches does what depguard does with one line: it compares a prefix, or after $ the whole name.
 func (d denial) matches(pkg string) bool {
 	if whole, ok := strings.CutSuffix(d.Pkg, "$"); ok {
 		return pkg == whole
@@ -269,7 +268,7 @@ func linter(t *testing.T) string {
 // the real .golangci.yml.
 func module(t *testing.T, tree []pkg) string {
 	t.Helper()
-	dir, err := filepath.EvalSymlinks(t.TempDir()) // as go list names the files
+	dir, err := filepath.EvalSymlinks(t.TempDir()) // go list resolves links in names, too
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -295,7 +294,7 @@ func write(t *testing.T, dir, file string, imports []string) {
 	text.WriteString("package stub\n")
 	for _, pkg := range imports {
 		if pkg == "turnstile/"+path.Dir(file) {
-			continue // itself
+			continue // the package itself
 		}
 		fmt.Fprintf(&text, "import _ %q\n", pkg)
 	}
@@ -312,8 +311,8 @@ func put(t *testing.T, file, text string) {
 	}
 }
 
-// complaints runs depguard alone over the module in dir, and returns what it
-// finds, without the reasons.
+// complaints runs only depguard on the module in dir, and returns what it reports, without the
+// reasons.
 func complaints(t *testing.T, lint, dir string) []string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), lint, "run", "--enable-only=depguard", "--allow-parallel-runners",

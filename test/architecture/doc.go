@@ -1,6 +1,7 @@
-// Package architecture holds no code: its tests say who may import whom.
+// Package architecture has no code: its tests check which package may import which, and what the
+// public packages document.
 //
-// TestImports compares the imports of every package with a table of rooms, from
-// the bottom of the tree to its top. TestDepguard breaks each rule that
-// .golangci.yml gives to depguard, which tells a writer sooner and says why.
+// TestImports compares the imports of every package with a table of rooms, from the bottom of the
+// tree to its top. TestDepguard breaks each rule that .golangci.yml gives to depguard, which warns
+// a writer sooner and with the reason.
 package architecture

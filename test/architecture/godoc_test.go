@@ -19,8 +19,8 @@ var library = []string{
 	"../../pkg/agent", "../../pkg/agent/acp", "../../pkg/agent/cli", "../../pkg/agent/echo", "../../pkg/agent/exec", "../../pkg/agent/openai",
 }
 
-// tried are those of which each exported function is called in an example that runs. The
-// others are in TestPublicFunctionsHaveExamples.
+// tried are packages in which a runnable example calls each exported function.
+// TestPublicFunctionsHaveExamples checks the others.
 var tried = []string{"../../pkg/session", "../../pkg/agent", "../../pkg/lockguard", "../../pkg/resume"}
 
 // twoScreens is how many lines of `go doc` a reader takes in.

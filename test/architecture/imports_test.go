@@ -11,17 +11,17 @@ import (
 	"testing"
 )
 
-// room is one place of the tree: a package, or with /... all packages below a
-// folder, and the rooms that it may import; "*" is every room before it.
+// room is one place of the tree: a package, or with /... all packages in a folder, and the rooms
+// that it may import; "*" is every room before it.
 type room struct {
 	name    string
 	imports string
 }
 
-// rooms stand from the bottom to the top: a room imports only rooms that stand
-// before it. Tests may import what they like.
+// rooms are sorted from the bottom to the top: a room imports only rooms before it. Tests may
+// import any.
 var rooms = []room{
-	// What knows nothing of Turnstile.
+	// Packages without knowledge of Turnstile.
 	{"internal/listenaddr", ""},
 	{"internal/printable", ""},
 	{"internal/process/guardian", ""},
@@ -46,7 +46,7 @@ var rooms = []room{
 	{"internal/process/command", "internal/process/guardian pkg/agent"},
 	{"internal/workspace", "pkg/agent"},
 	{"pkg/agent/...", "internal/process/command internal/process/guardian internal/process/gulp internal/strictjson internal/titles internal/version internal/workspace pkg/agent pkg/session"},
-	// The moves, and what is built of them.
+	// The moves, and what is built on them.
 	{"internal/protocol/lua", "internal/script"},
 	{"internal/protocol", "internal/lease internal/protocol/lua internal/redisconn internal/rediskey internal/script internal/stored pkg/agent pkg/session"},
 	{"internal/recovery", "internal/protocol internal/rediskey"},
@@ -54,7 +54,7 @@ var rooms = []room{
 	{"internal/slash", "internal/protocol pkg/resume pkg/session"},
 	{"internal/engine", "internal/lease internal/maintenance internal/protocol internal/recovery internal/titles pkg/agent pkg/resume pkg/session"},
 	{"pkg/admin", "internal/maintenance internal/protocol internal/rediskey internal/script internal/stored pkg/agent pkg/resume pkg/session"},
-	// What a worker has around its engine.
+	// The parts of a worker around its engine.
 	{"internal/config", "internal/listenaddr internal/redisconn pkg/agent/... pkg/session"},
 	{"internal/devredis", "internal/redisconn internal/redisserver"},
 	{"internal/httpd", "internal/listenaddr internal/printable internal/redisconn"},
@@ -112,14 +112,14 @@ func TestImports(t *testing.T) {
 	}
 }
 
-// mayImport tells whether r names the room at this place of the list.
+// mayImport reports whether r names the room at this place of the list.
 func (r room) mayImport(to int) bool {
 	names := strings.Fields(r.imports)
 	return slices.Contains(names, rooms[to].name) ||
 		slices.Contains(names, "*") && to < slices.Index(rooms, r)
 }
 
-// TestReach follows imports to their end: what a program links.
+// TestReach follows imports to their end: all that a program links.
 func TestReach(t *testing.T) {
 	t.Parallel()
 	all := map[string]pkg{}
@@ -139,7 +139,7 @@ func TestReach(t *testing.T) {
 	}
 }
 
-// reach returns a way from a package to one that is what or below it, or nil.
+// reach returns a chain of imports from a package to what or a package below it, or nil.
 func reach(all map[string]pkg, from, what string) []string {
 	seen := map[string]bool{}
 	var walk func(at string) []string
@@ -161,8 +161,8 @@ func reach(all map[string]pkg, from, what string) []string {
 	return walk(from)
 }
 
-// roomOf returns the index of a folder's room: the one that names it, else the
-// one whose pattern holds it, else -1.
+// roomOf returns the index of a folder's room: the one that names it, else the one whose pattern
+// matches, else -1.
 func roomOf(folder string) int {
 	if i := slices.IndexFunc(rooms, func(r room) bool { return r.name == folder }); i >= 0 {
 		return i
@@ -173,7 +173,7 @@ func roomOf(folder string) int {
 	})
 }
 
-// pkg is what go list says of a package.
+// pkg is a package in the output of go list.
 type pkg struct {
 	ImportPath string
 	Imports    []string

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// public are the packages in which each function has an example of its own. untried has
-// those without an example that runs, and the reason of each.
+// public are packages in which each function has an example of its own. untried has the functions
+// without an example that runs, with the reason.
 var public = []struct {
 	folder  string
 	untried map[string]string
@@ -29,8 +29,8 @@ var public = []struct {
 // beforeMain is why an example of a call does not run: the call changes the whole process.
 const beforeMain = "main calls it first; its example compiles, and TestMain calls it in the package's tests"
 
-// Each exported function and method has an example whose output is compared, and each
-// exported identifier a comment.
+// Each exported function and method has an example whose output is compared, and each exported
+// identifier has a comment.
 func TestPublicFunctionsHaveExamples(t *testing.T) {
 	t.Parallel()
 	for _, p := range public {

@@ -1,5 +1,5 @@
-// Package behaviours holds no code: its test keeps docs/behaviours.md in step
-// with the tests that the page names.
+// Package behaviours has no code: its tests compare the pages of docs/ with the tests, the words
+// and the files that they name.
 package behaviours
 
 import (
@@ -40,7 +40,7 @@ func testsByRow(t *testing.T) map[string][]string {
 			return err
 		}
 		for _, m := range testFunc.FindAllStringSubmatch(string(src), -1) {
-			for row := range strings.SplitSeq(strings.TrimSuffix(m[2], "_"), "_") { // a test may show several
+			for row := range strings.SplitSeq(strings.TrimSuffix(m[2], "_"), "_") { // a test may show several rows
 				found[row] = append(found[row], fmt.Sprintf("`%s` %s", filepath.ToSlash(folder), m[1]))
 			}
 		}

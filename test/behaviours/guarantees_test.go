@@ -12,11 +12,11 @@ var (
 	anyTest    = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
 	namedTests = regexp.MustCompile("`((?:pkg|internal|cmd|test)/[\\w/]+)`\\s+(Test\\w+(?:,\\s+Test\\w+)*)")
 	testName   = regexp.MustCompile(`\w+`)
-	looseTest  = regexp.MustCompile(`\bTest[A-LN-Z]\w+|\bTestM[^a]\w+`) // TestMain is nobody's promise
+	looseTest  = regexp.MustCompile(`\bTest[A-LN-Z]\w+|\bTestM[^a]\w+`) // TestMain shows nothing
 )
 
-// Whatever test a page names is there, and no promise of docs/guarantees.md
-// stands without a test or a figure.
+// Every test that a page names exists, and every promise of docs/guarantees.md has a test or a
+// figure.
 func TestPagesNameTestsThatExist(t *testing.T) {
 	t.Parallel()
 	for _, page := range pages(t) {
@@ -48,7 +48,7 @@ func TestPagesNameTestsThatExist(t *testing.T) {
 	}
 }
 
-// promises checks the tables whose last column has that head.
+// promises checks the tables whose last column has this head.
 func promises(t *testing.T, text, head string) {
 	t.Helper()
 	rows, within := 0, false

@@ -15,7 +15,7 @@ var (
 	notSlug = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 )
 
-// pages are the Markdown files of the repository that a reader of it sees.
+// pages are the Markdown files of the repository that readers see.
 func pages(t *testing.T) (paths []string) {
 	t.Helper()
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
@@ -33,7 +33,7 @@ func pages(t *testing.T) (paths []string) {
 	return paths
 }
 
-// anchors are those of a page's headings, made as GitHub makes them.
+// anchors are the anchors of a page's headings, made as GitHub makes them.
 func anchors(page string) map[string]bool {
 	found := map[string]bool{}
 	for _, m := range heading.FindAllStringSubmatch(notProseBlocks.ReplaceAllString(page, ""), -1) {
@@ -44,8 +44,7 @@ func anchors(page string) map[string]bool {
 
 var notProseBlocks = regexp.MustCompile("(?s)\n```.*?\n```")
 
-// Each link of a page to this repository leads to a file that is there, and to a
-// heading that it has.
+// Each link of a page to this repository names an existing file, and an existing heading.
 func TestLinksLeadSomewhere(t *testing.T) {
 	t.Parallel()
 	for _, page := range pages(t) {

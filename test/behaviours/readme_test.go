@@ -40,7 +40,7 @@ func TestReadmeIsShort(t *testing.T) {
 	}
 }
 
-// A first reader runs something before he learns a word.
+// A first reader runs something before learning a word.
 func TestReadmeHasACommandBeforeItsWords(t *testing.T) {
 	t.Parallel()
 	readme := page(t, "README.md")

@@ -48,8 +48,7 @@ func dropWord(words string) *regexp.Regexp {
 }
 
 // texts are the files whose words are checked: those of a kind in a folder and
-// below it, or those that match a pattern. A folder of Go or Lua can be added once
-// it follows.
+// below it, or those that match a pattern.
 var texts = []struct{ from, kind string }{
 	{"docs", ".md"},
 	{"bench/README.md", ".md"},
@@ -85,7 +84,7 @@ var texts = []struct{ from, kind string }{
 	{"internal/workspace", ".go"},
 }
 
-// prose blanks what is not prose in a file, so that lines stay where they are.
+// prose blanks everything but the prose of a file, so that lines keep their numbers.
 var prose = map[string]func(src string) (string, error){
 	".md":  markdownProse,
 	".go":  goComments,
@@ -156,7 +155,7 @@ func markdownProse(src string) (string, error) {
 
 var quoted = regexp.MustCompile("`[^`\n]*`|\"[^\"\n]*\"")
 
-// goComments is a Go file with nothing but its comments, without what they quote.
+// goComments is a Go file with only its comments, without what they quote.
 func goComments(src string) (string, error) {
 	set := token.NewFileSet()
 	file, err := parser.ParseFile(set, "", src, parser.ParseComments)
@@ -175,7 +174,7 @@ func goComments(src string) (string, error) {
 
 var luaComment = regexp.MustCompile(`^(.*?)--`)
 
-// luaComments is a Lua file with nothing but its comments, without what they quote.
+// luaComments is a Lua file with only its comments, without what they quote.
 func luaComments(src string) (string, error) {
 	var text strings.Builder
 	for line := range strings.Lines(src) {
@@ -193,8 +192,8 @@ func luaComments(src string) (string, error) {
 	return text.String(), nil
 }
 
-// blank is a text of the same length that no pattern matches: neither its words
-// nor, as a gap, what stands around it.
+// blank is a text of the same length that no pattern matches: neither its words nor, as a gap, the
+// words around it.
 func blank(text string) string {
 	b := []byte(text)
 	for i := range b {
@@ -205,7 +204,7 @@ func blank(text string) string {
 	return string(b)
 }
 
-// Each word is found where it is prose, and only there.
+// The check finds each word in prose, and only there.
 func TestDroppedWordsAreFound(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

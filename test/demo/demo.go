@@ -1,5 +1,5 @@
-// Package demo has what the runnable examples need beside the code that they show: an
-// embedded Redis, a worker, and small agents.
+// Package demo has what the runnable examples need beside the code that they show: an embedded
+// Redis, a worker, and small agents.
 package demo
 
 import (
@@ -16,7 +16,7 @@ import (
 	"turnstile/pkg/agent"
 )
 
-// Redis starts an embedded Redis. A program connects to its own one.
+// Redis starts an embedded Redis. A program connects to its own.
 func Redis() (rdb redis.UniversalClient, stop func()) {
 	server, err := miniredis.Run()
 	Check(err)
@@ -29,10 +29,10 @@ func Redis() (rdb redis.UniversalClient, stop func()) {
 
 // URL is the address of a Redis that Redis has started.
 func URL(rdb redis.UniversalClient) string {
-	return "redis://" + rdb.(*redis.Client).Options().Addr //nolint:forcetypeassert // it is this one
+	return "redis://" + rdb.(*redis.Client).Options().Addr //nolint:forcetypeassert // Redis has made it
 }
 
-// Worker starts a Redis and a worker that runs an agent's turns. In production it is
+// Worker starts a Redis and a worker that runs an agent's turns. In production the worker is
 // another process.
 func Worker(a agent.Agent) (rdb redis.UniversalClient, stop func()) {
 	rdb, stopRedis := Redis()
@@ -48,7 +48,7 @@ func Worker(a agent.Agent) (rdb redis.UniversalClient, stop func()) {
 	}
 }
 
-// Check panics on an error: an example has nobody to return it to.
+// Check panics on an error: an example cannot return it.
 func Check(err error) {
 	if err != nil {
 		panic(err)

@@ -17,8 +17,8 @@ import (
 	"turnstile/test/redistest"
 )
 
-// The image's program is run as the containers run it: the dashboard with its
-// command and environment, and the health check with its own.
+// The containers' commands work: the dashboard with its command and environment, and the health
+// check with its own.
 func TestComposeCommandsExist(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
@@ -54,7 +54,7 @@ func TestComposeCommandsExist(t *testing.T) {
 
 	p := program.Start(t, run(dashboard, dashboard.Command...))
 	expect.Soon(t, "the dashboard's health", func() bool { return check(dashboard) == nil })
-	// The worker's health check differs in its environment alone.
+	// The worker's health check differs only in its environment.
 	worker := services["worker"]
 	worker.Environment["TURNSTILE_HTTP_ADDR"] = addr
 	if err := check(worker); err != nil {

@@ -19,13 +19,12 @@ import (
 	"turnstile/test/redistest"
 )
 
-// safe is the oldest patch of each version of Redis whose holes that are known to run
-// code (CVE-2025-49844) are closed.
+// safe is the oldest patch of each version of Redis that fixes the known holes that run code
+// (CVE-2025-49844).
 var safe = map[string]int{"7.2": 11, "7.4": 6, "8.0": 4, "8.2": 2}
 
-// The container's command is run as it stands, but for the image's entrypoint, which
-// only changes the user, and the port. What comes of it is judged as the worker judges
-// it at start.
+// The test runs the container's command as it stands, except for the port and the image's
+// entrypoint, which only changes the user. It checks the result as the worker does at its start.
 func TestComposeRedis(t *testing.T) {
 	t.Parallel()
 	redistest.Real(t)
@@ -123,7 +122,7 @@ func TestComposeRedis(t *testing.T) {
 	if err := stranger.Ping(context.WithoutCancel(t.Context())).Err(); err == nil || !strings.Contains(redisconn.Explain(err), "wants a password") {
 		t.Errorf("without the password: %v", err)
 	}
-	// PID 1 of the container is what gets SIGTERM.
+	// PID 1 of the container receives SIGTERM.
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}

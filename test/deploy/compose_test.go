@@ -1,5 +1,5 @@
-// Package deploy tests that docker-compose.yml, the Dockerfile and the program
-// agree. It has no code: no Docker engine is needed for it, and none is asked.
+// Package deploy tests that docker-compose.yml, the Dockerfile and the program agree. It has no
+// code, and needs no Docker engine.
 package deploy
 
 import (
@@ -60,10 +60,10 @@ type envFile struct {
 	Required bool   `yaml:"required"`
 }
 
-// token is what a user must set before anything starts.
+// token has the variables that a user must set before anything starts.
 var token = map[string]string{"TURNSTILE_HTTP_TOKEN": "0123456789abcdef", "REDIS_PASSWORD": "fedcba9876543210"}
 
-// ownVariables are the file's, and no settings of a worker.
+// ownVariables are the file's own, and not settings of a worker.
 var ownVariables = []string{"REDIS_PASSWORD", "WORKER_MEMORY"}
 
 var (
@@ -71,9 +71,9 @@ var (
 	passedOn  = regexp.MustCompile(`(?m)^ +([A-Z_]+):\n`)
 )
 
-// interpolate does what docker compose does with ${NAME:-default} and
-// ${NAME:?error}, the two forms that the file uses, with $$, which is a $, and with a
-// variable that has no value: it has the one of outside, or is not there.
+// interpolate does what docker compose does with ${NAME:-default} and ${NAME:?error}, the two forms
+// that the file uses, with $$, which is a $, and with a variable without a value: it has the value
+// from outside, or is absent.
 func interpolate(text string, vars map[string]string) (out string, names []string, err error) {
 	out = reference.ReplaceAllStringFunc(text, func(match string) string {
 		part := reference.FindStringSubmatch(match)
@@ -115,7 +115,7 @@ func readCompose(t *testing.T, vars map[string]string) compose {
 	}
 	for _, name := range names {
 		if strings.HasPrefix(name, "OPENAI_") {
-			name = "TURNSTILE_" + name // which it stands in for
+			name = "TURNSTILE_" + name // the setting that it stands for
 		}
 		if !slices.Contains(ownVariables, name) && !slices.ContainsFunc(config.WorkerSettings(), func(s config.Setting) bool { return s.Name == name }) {
 			t.Errorf("%s is no setting", name)
@@ -155,7 +155,8 @@ func TestComposeServices(t *testing.T) {
 		if s.Image != "turnstile" || s.Build != "." || s.Entrypoint != nil {
 			t.Errorf("%s is not our image as it is: %+v", name, s)
 		}
-		// Process 1 has the secrets in its environment. The worker's own cannot be read.
+		// Process 1 has the secrets in its environment. Only the worker protects its own, so it is
+		// process 1 itself.
 		if s.Init != (name != "worker") {
 			t.Errorf("%s: init is %v", name, s.Init)
 		}
@@ -168,9 +169,8 @@ func TestComposeServices(t *testing.T) {
 	}
 }
 
-// No service can take the machine's memory or processes, or gain rights; and each
-// reaches what it must: agents neither the dashboard nor more of Redis than the
-// worker's own network has.
+// No service can use up the machine's memory or processes, or gain rights. Each reaches only what
+// it must: agents reach neither the dashboard nor more of Redis than the worker's own network has.
 func TestComposeKeepsServicesApart(t *testing.T) {
 	t.Parallel()
 	c := readCompose(t, token)
@@ -202,7 +202,7 @@ func TestComposeKeepsServicesApart(t *testing.T) {
 		if got := shared(name, "redis"); len(got) != 1 {
 			t.Errorf("%s reaches Redis by %q", name, got)
 		}
-		// Docker publishes no port, and routes nothing out of, an internal network.
+		// Docker publishes no port of an internal network, and routes nothing out of it.
 		if !slices.ContainsFunc(c.Services[name].Networks, func(n string) bool { return !c.Networks[n].Internal }) {
 			t.Errorf("%s reaches nothing outside, nor is reached", name)
 		}
@@ -214,14 +214,14 @@ func TestComposeKeepsServicesApart(t *testing.T) {
 	}
 }
 
-// Whatever is set for a worker, where compose is called or in .env, it gets. What is
-// not set is not there, so that the image's own ENV holds.
+// The worker receives every setting, from the environment of compose or from .env. A variable that
+// is not set is absent, so that the image's own ENV holds.
 func TestComposePassesSettingsOn(t *testing.T) {
 	t.Parallel()
 	names := []string{"OPENAI_BASE_URL", "OPENAI_API_KEY"}
 	for _, s := range config.WorkerSettings() {
 		switch s.Name {
-		case "REDIS_URL", "TURNSTILE_HTTP_ADDR": // this file's own
+		case "REDIS_URL", "TURNSTILE_HTTP_ADDR": // the file sets these itself
 		default:
 			names = append(names, s.Name)
 		}
@@ -245,7 +245,7 @@ func TestComposePassesSettingsOn(t *testing.T) {
 		}
 	}
 
-	// Further variables are for the worker's agents alone, and for no image.
+	// Further variables are only for the worker's agents, and not for an image.
 	if got := services["worker"].EnvFile; !slices.Equal(got, []envFile{{Path: ".env"}}) {
 		t.Errorf("the worker's env_file is %v", got)
 	}
@@ -278,8 +278,8 @@ func TestComposeWorkerScales(t *testing.T) {
 	}
 }
 
-// Docker waits for the worker's drain: as the file stands, and after a change of
-// the one variable for it. A drain that does not fit is refused at start.
+// Docker waits for the worker's drain, with the file as it stands, and after a change of the one
+// variable for it. A drain that does not fit is refused at the start.
 func TestComposeStopGracePeriod(t *testing.T) {
 	t.Parallel()
 	load := func(vars map[string]string) (config.Worker, time.Duration, error) {

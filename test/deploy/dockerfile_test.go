@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// stage is one FROM and what follows it.
+// stage is one FROM and the commands after it.
 type stage struct {
 	image, name string
 	lines       []line
@@ -61,7 +61,7 @@ func readDockerfile(t *testing.T) (build, final stage) {
 	return stages[0], stages[1]
 }
 
-// wantPinned asks for a version down to the patch; `make pin` adds a digest.
+// wantPinned wants a version with its patch number; `make pin` adds a digest.
 func wantPinned(t *testing.T, image string) {
 	t.Helper()
 	if !regexp.MustCompile(`^[a-z/.]+:\d+\.\d+\.\d+(-[a-z0-9.]+)?(@sha256:[0-9a-f]{64})?$`).MatchString(image) {
@@ -117,7 +117,7 @@ func TestDockerfileBuilds(t *testing.T) {
 	}
 }
 
-// sources are what the programs are built from, as COPY names it.
+// sources are the files of a build, as COPY names them.
 func sources(t *testing.T) []string {
 	t.Helper()
 	list := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", "{{with .Module}}{{if .Main}}{{$.ImportPath}}{{end}}{{end}}", "./cmd/...")

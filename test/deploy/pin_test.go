@@ -15,13 +15,13 @@ import (
 	"testing"
 )
 
-// registry is as much of an image registry as `make pin` asks: its manifests are open
-// to all, but only with a token.
+// registry is the part of an image registry that `make pin` uses: its manifests are public, but
+// need a token.
 type registry struct {
 	*httptest.Server
 
 	mu    sync.Mutex
-	gone  string // a name and tag that it does not know
+	gone  string // a name and tag that do not exist
 	asked []string
 }
 
@@ -56,7 +56,7 @@ func startRegistry(t *testing.T) *registry {
 	return r
 }
 
-// expects forgets what was asked for, and has no such image from now on.
+// expects forgets the earlier requests, and removes an image.
 func (r *registry) expects(gone string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -125,7 +125,7 @@ func TestPin(t *testing.T) {
 		}
 	}
 	r.expects("")
-	// Twice: the second time the digests are there.
+	// The second time the digests are there.
 	for range 2 {
 		r.expects("")
 		if out, err := pin(t, r, files...); err != nil {

@@ -28,8 +28,8 @@ func TestVulnerabilitiesAreNotCheckedSilently(t *testing.T) {
 	}
 }
 
-// A database that knows a hole in what the code calls fails the step, and one that
-// knows none does not. Building the checker takes long.
+// The step fails if the database has a hole in what the code calls, and succeeds if it has none.
+// Building the checker takes long.
 func TestVulnerabilitiesAreFound(t *testing.T) {
 	t.Parallel()
 	if !expect.Proof() {

@@ -9,8 +9,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// workflow is as much of a hosted-CI workflow as is tested here; `make lint` checks
-// its grammar with actionlint.
+// workflow has the fields of a hosted-CI workflow that are tested here; `make lint` checks its
+// grammar with actionlint.
 type workflow struct {
 	On          map[string]any    `yaml:"on"`
 	Permissions map[string]string `yaml:"permissions"`
@@ -25,8 +25,8 @@ type workflow struct {
 	} `yaml:"jobs"`
 }
 
-// Hosted CI runs .ci/run, in the image that Dockerfile builds with, and keeps what Go
-// has downloaded and built.
+// Hosted CI runs .ci/run in the Dockerfile's build image, and caches what Go has downloaded and
+// built.
 func TestWorkflowRunsCI(t *testing.T) {
 	t.Parallel()
 	raw, err := os.ReadFile(root + "/.github/workflows/ci.yml")

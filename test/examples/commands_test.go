@@ -19,7 +19,7 @@ import (
 	"turnstile/pkg/session"
 )
 
-// example is a file of a directory in examples.
+// example is the path of a file in examples.
 func example(t *testing.T, parts ...string) string {
 	t.Helper()
 	path, err := filepath.Abs(filepath.Join(append([]string{"../../examples"}, parts...)...))
@@ -29,7 +29,7 @@ func example(t *testing.T, parts ...string) string {
 	return path
 }
 
-// pythonAgent is the python example.
+// pythonAgent is the Python example.
 func pythonAgent(t *testing.T) *exec.Agent {
 	t.Helper()
 	if _, err := osexec.LookPath("python3"); err != nil {
@@ -113,7 +113,7 @@ func TestPythonAgentTakesASteer(t *testing.T) {
 	}
 }
 
-// It ends by itself long before the grace, and says what it had used.
+// An interrupted agent ends by itself long before the grace, and reports its usage.
 func TestPythonAgentIsInterrupted(t *testing.T) {
 	t.Parallel()
 	a := pythonAgent(t)

@@ -6,41 +6,41 @@ import (
 	"time"
 )
 
-// Answer is what one request gets. The constructors make them.
+// Answer is the response to one request. The constructors make them.
 type Answer struct {
 	steps  []Step
 	status int    // 0: none is sent, a cut or a hang comes first
-	body   []byte // not nil: it is the answer, and there are no steps
+	body   []byte // not nil: it is the response, and there are no steps
 	header http.Header
 }
 
-// Stream answers with a stream of these steps if the client asked for one, else with
-// one JSON object of all of them. It ends with finish_reason stop, or tool_calls if
-// there is a Call; Finish sets another.
+// Stream responds with a stream of these steps if the client asks for one, else with one JSON
+// object of all of them. It ends with finish_reason stop, or tool_calls if there is a Call; Finish
+// sets another.
 func Stream(steps ...Step) Answer { return Answer{status: http.StatusOK, steps: steps} }
 
-// Reply is Stream with this text, a chunk a word.
+// Reply is Stream with this text, one word a chunk.
 func Reply(text string) Answer { return Stream(Text(strings.SplitAfter(text, " ")...)) }
 
-// Error answers with an error in OpenAI's form.
+// Error responds with an error in OpenAI's form.
 func Error(status int, code, message string) Answer {
 	return Answer{status: status, body: encode(object{"error": object{
 		"message": message, "type": "invalid_request_error", "param": nil, "code": code,
 	}})}
 }
 
-// Plain answers with a status and a body as they are, such as a proxy's.
+// Plain responds with a status and a body, such as a proxy's.
 func Plain(status int, contentType, body string) Answer {
 	return Answer{status: status, body: []byte(body), header: http.Header{"Content-Type": {contentType}}}
 }
 
-// RateLimited is a 429. retryAfter is the header's value: seconds, or a date as of
-// HTTPDate; empty: there is none.
+// RateLimited is a 429. retryAfter is the header's value: seconds, or a date of HTTPDate; empty:
+// there is none.
 func RateLimited(retryAfter string) Answer {
 	return Error(http.StatusTooManyRequests, "rate_limit_exceeded", "Rate limit reached for requests.").RetryAfter(retryAfter)
 }
 
-// RetryAfter is the answer with that header, unless it is empty.
+// RetryAfter adds that header, unless value is empty.
 func (a Answer) RetryAfter(value string) Answer {
 	a.header = a.header.Clone()
 	if value == "" {
@@ -53,7 +53,7 @@ func (a Answer) RetryAfter(value string) Answer {
 	return a
 }
 
-// HTTPDate is a time as headers have it, in whole seconds.
+// HTTPDate is a time in the form of headers, in whole seconds.
 func HTTPDate(at time.Time) string { return at.UTC().Format(http.TimeFormat) }
 
 // ContextTooLong is a 400 with the code context_length_exceeded.
@@ -67,10 +67,10 @@ func Unauthorized() Answer {
 	return Error(http.StatusUnauthorized, "invalid_api_key", "Incorrect API key provided.")
 }
 
-// CutBefore closes the connection before the first byte of an answer.
+// CutBefore closes the connection before the first byte of a response.
 func CutBefore() Answer { return Answer{steps: []Step{Cut()}} }
 
-// HangBefore gives no byte of an answer until the client goes away.
+// HangBefore sends no byte until the client goes away.
 func HangBefore() Answer { return Answer{steps: []Step{Hang()}} }
 
 // Step is a part of a stream.
@@ -102,7 +102,7 @@ const (
 // Text is pieces of the reply, each in a chunk of its own.
 func Text(pieces ...string) Step { return Delta("content", pieces...) }
 
-// Thought is pieces of reasoning_content, as DeepSeek and vLLM have it.
+// Thought is pieces of reasoning_content, the field of DeepSeek and vLLM.
 func Thought(pieces ...string) Step { return Delta("reasoning_content", pieces...) }
 
 // Delta is pieces of another field of the delta: refusal, reasoning.
@@ -115,7 +115,7 @@ func Call(id, name string, fragments ...string) Step {
 	return Step{kind: kindCall, id: id, name: name, pieces: fragments}
 }
 
-// Use sets the usage, which a stream tells only if it was asked to.
+// Use sets the usage, which a stream reports only on request.
 func Use(prompt, completion int) Step { return UseCached(prompt, 0, completion) }
 
 // UseCached is Use with a part of the prompt from the cache.
@@ -129,16 +129,16 @@ func UseCached(prompt, cached, completion int) Step {
 // Finish sets the finish_reason: length, content_filter.
 func Finish(reason string) Step { return Step{kind: kindFinish, name: reason} }
 
-// Raw is text of the stream as it is, with its newlines: "data: {\n\n".
+// Raw is text of the stream, with its newlines: "data: {\n\n".
 func Raw(text string) Step { return Step{kind: kindRaw, pieces: []string{text}} }
 
-// Wait goes on when gate is closed or gives something.
+// Wait continues when gate is closed or sends something.
 func Wait(gate <-chan struct{}) Step { return Step{kind: kindWait, wait: gate} }
 
-// Do calls f at this point, when all that came before was sent.
+// Do calls f at this point, when everything before has been sent.
 func Do(f func()) Step { return Step{kind: kindDo, do: f} }
 
-// Cut closes the connection in mid-stream. What comes after it is not sent.
+// Cut closes the connection in mid-stream. Later steps are not sent.
 func Cut() Step { return Step{kind: kindCut} }
 
 // Hang sends nothing more until the client goes away.

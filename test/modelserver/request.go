@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Request is one request as it came, with the fields of its body that tests look at.
+// Request is one request, with the fields of its body that tests read.
 type Request struct {
 	Header http.Header `json:"-"`
 	Body   []byte      `json:"-"`
@@ -29,7 +29,7 @@ func (r Request) Last() string {
 	return r.Messages[len(r.Messages)-1].Text()
 }
 
-// includeUsage reports whether a stream is to end with a chunk of usage.
+// includeUsage reports whether a stream must end with a chunk of usage.
 func (r Request) includeUsage() bool {
 	var o struct {
 		IncludeUsage bool `json:"include_usage"`
@@ -37,7 +37,7 @@ func (r Request) includeUsage() bool {
 	return json.Unmarshal(r.StreamOptions, &o) == nil && o.IncludeUsage
 }
 
-// Tool is a tool that the model was offered.
+// Tool is a tool on offer to the model.
 type Tool struct {
 	Type     string `json:"type"`
 	Function struct {
@@ -73,14 +73,14 @@ type part struct {
 	} `json:"image_url"`
 }
 
-// parts are those of the content; a string is one.
+// parts are the parts of the content; a string is one.
 func (m Message) parts() []part {
 	var text string
 	if json.Unmarshal(m.Content, &text) == nil {
 		return []part{{Type: "text", Text: text}}
 	}
 	var parts []part
-	_ = json.Unmarshal(m.Content, &parts) // null: none
+	_ = json.Unmarshal(m.Content, &parts) // no parts if it is null
 	return parts
 }
 

@@ -20,15 +20,15 @@ func encode(v any) []byte {
 	return bytes.TrimRight(b.Bytes(), "\n")
 }
 
-// writer writes one answer.
+// writer writes one response.
 type writer struct {
 	http.ResponseWriter
 	request *http.Request
 	asked   Request
 	done    <-chan struct{} // the server is closing
-	sent    bool            // something of the body
+	sent    bool            // a part of the body was sent
 
-	// What there is so far. A client that wants no stream gets it in the end.
+	// The text so far. A client that wants no stream receives it at the end.
 	text   map[string]string
 	calls  []object
 	usage  object
@@ -61,7 +61,7 @@ func (a Answer) write(rw http.ResponseWriter, hr *http.Request, asked Request, d
 	w.end()
 }
 
-// step does one step; false: nothing more is to be sent.
+// step does one step. It returns false if nothing more may be sent.
 func (w *writer) step(s Step) bool {
 	switch s.kind {
 	case kindDelta:
@@ -91,8 +91,7 @@ func (w *writer) step(s Step) bool {
 	return true
 }
 
-// wait reports whether the gate opened, rather than that the client or the server
-// is gone.
+// wait returns true when the gate opens, and false when the client or the server is gone.
 func (w *writer) wait(gate <-chan struct{}) bool {
 	select {
 	case <-gate:
@@ -109,7 +108,7 @@ func (w *writer) cut() {
 		panic(http.ErrAbortHandler)
 	}
 	if tcp, ok := conn.(*net.TCPConn); ok && !w.sent {
-		_ = tcp.SetLinger(0) // a reset; after a chunk it could overtake that
+		_ = tcp.SetLinger(0) // a reset could overtake a chunk that was just sent
 	}
 	_ = conn.Close()
 }
@@ -146,7 +145,7 @@ func (w *writer) end() {
 	w.send("data: [DONE]\n\n")
 }
 
-// whole is the answer for a client that wants no stream.
+// whole is the response for a client that wants no stream.
 func (w *writer) whole() {
 	message := object{"role": "assistant", "content": nil}
 	for field, text := range w.text {

@@ -1,11 +1,11 @@
-// Package mutation puts faults into Lua scripts, for tests that have to notice them.
+// Package mutation puts faults into Lua scripts. Tests must notice them.
 //
 // A mutation is a file: a head of "name: value" lines with at least
 //
 //	lua: finish.lua
 //
-// of internal/protocol/lua, then an empty line and one hunk as diff -u writes it, without
-// its line numbers. What the hunk removes has to be in that file once.
+// of internal/protocol/lua, then an empty line and one hunk in the form of diff -u, without its
+// line numbers. The text that the hunk removes must occur once in that file.
 package mutation
 
 import (
@@ -23,7 +23,7 @@ import (
 // Mutation is one change of one Lua file.
 type Mutation struct {
 	Name string            // the file's, without .patch
-	Head map[string]string // lua, and what else the file says
+	Head map[string]string // lua, and other names
 	old  string
 	new  string
 }
@@ -65,7 +65,7 @@ func parse(text string) (Mutation, error) {
 	}
 	var old, changed strings.Builder
 	for line := range strings.Lines(hunk) {
-		if line == "\n" { // an editor may have taken the blank of an empty line
+		if line == "\n" { // an editor may have removed the blank of an empty line
 			line = " \n"
 		}
 		rest := line[1:]
@@ -91,8 +91,7 @@ func parse(text string) (Mutation, error) {
 	return m, nil
 }
 
-// Apply returns the sources of the scripts that the mutation changes, by the SHA-1 of
-// what they were.
+// Apply returns the sources of the scripts that the mutation changes, by the SHA-1 of the original.
 func (m Mutation) Apply() (map[string]string, error) {
 	changed, err := Change(m.Head["lua"], m.old, m.new)
 	if err != nil {
@@ -107,8 +106,8 @@ func (m Mutation) Apply() (map[string]string, error) {
 	return sources, nil
 }
 
-// Change returns what becomes of the protocol's scripts, by their sources, when a text
-// that is once in one of their files is replaced.
+// Change returns the changed scripts of the protocol, by their original sources, when a text that
+// occurs once in one of their files is replaced.
 func Change(name, old, replacement string) (map[string]string, error) {
 	before, err := lua.Sources(lua.Files())
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	_ "turnstile/internal/protocol" // whose scripts are changed
+	_ "turnstile/internal/protocol" // its scripts are changed
 	"turnstile/internal/script"
 	"turnstile/test/mutation"
 )

@@ -18,9 +18,9 @@ const (
 	messages = 10 // of each session
 )
 
-// A deploy replaces workers in mid-work by those of the next version, and a
-// rollback the other way round. On the way one of each is killed in mid-turn, and
-// one is drained. Both versions' senders are at work.
+// A deploy replaces running workers by those of the next version, and a rollback the other way
+// round. In each, one worker is killed in mid-turn, and one is drained. Senders of both versions
+// submit all the time.
 func TestDeploy(t *testing.T) {
 	t.Parallel()
 	before, this := versions(t)
@@ -55,7 +55,7 @@ func deploy(t *testing.T, from, to version) {
 	expect.Soon(s, "turns of the other "+leaving[1].name, func() bool { return len(s.heldBy(leaving[1])) > 2 })
 	leaving[1].drain()
 	log := leaving[1].Output.String()
-	// In the words of the version before, and in today's.
+	// The log's words of the version before, and of this one.
 	given := strings.Count(log, `"msg":"turn given back"`) + strings.Count(log, `"status":"requeued"`)
 	if given == 0 {
 		t.Errorf("the %s was drained, and no turn was cut off", leaving[1].name)
@@ -79,8 +79,8 @@ func deploy(t *testing.T, from, to version) {
 	}
 }
 
-// Turns that last longer than the sentinel's TTL are left alone by the other
-// version's workers, who look after the sessions of dead ones.
+// Workers of the other version do not touch turns that last longer than the sentinel's TTL, while
+// they recover the sessions of dead workers.
 func TestLongTurns(t *testing.T) {
 	t.Parallel()
 	before, this := versions(t)
@@ -113,7 +113,7 @@ func messageID(i int) string  { return fmt.Sprintf("m%02d", i) }
 
 func reply(key, id string) string { return "echo: " + id + " of " + key }
 
-// send puts the messages of half of the sessions in and waits for their ends.
+// send submits the messages of half of the sessions and waits for their ends.
 func (s *stage) send(v version, first int, ended *atomic.Int64) (finish func() said) {
 	s.Helper()
 	var file strings.Builder
@@ -136,7 +136,7 @@ func (s *stage) send(v version, first int, ended *atomic.Int64) (finish func() s
 	}, "--file", "-", "--wait", "--json")
 }
 
-// heldBy are the sessions in which a worker runs a turn, by what Redis says.
+// heldBy are the sessions in which a worker runs a turn, as Redis has them.
 func (s *stage) heldBy(p *process) (held []string) {
 	s.Helper()
 	busy, err := s.client.BusySessions(s.ctx)
@@ -149,7 +149,7 @@ func (s *stage) heldBy(p *process) (held []string) {
 	return held
 }
 
-// answered checks what a sender was told: each message ended once, and well.
+// answered checks a sender's output: each message has succeeded, once.
 func (s *stage) answered(out string, first int) {
 	s.Helper()
 	ends := map[string]int{}
@@ -176,9 +176,8 @@ func (s *stage) answered(out string, first int) {
 	}
 }
 
-// inOrder checks what Redis has of a session: the messages ended once, in their
-// order, with one set of entries each, and nothing is left. It answers how often
-// one of them was redelivered.
+// inOrder checks a session in Redis: the messages ended once, in their order, with one set of
+// entries each, and nothing is left. It returns how often one of them was redelivered.
 func (s *stage) inOrder(key string) (redelivered int) {
 	s.Helper()
 	var want []string
@@ -196,7 +195,7 @@ func (s *stage) inOrder(key string) (redelivered int) {
 	return redelivered
 }
 
-// redelivered is how often a message came back without a failure.
+// redelivered is how often a message was redelivered without a failure.
 func (s *stage) redelivered(key, id string) int {
 	n, _ := s.rdb.HGet(s.ctx, rediskey.For(key).Task(rediskey.TaskID(key, id)), "redelivered").Int() // absent: never
 	return n
@@ -218,8 +217,8 @@ func (s *stage) ended(key string) (ids []string) {
 	return ids
 }
 
-// oneSet checks a transcript: for each message its words, then what was done, then
-// its reply, and of words and reply one each.
+// oneSet checks a transcript: for each message its text, then the tools, then its reply. It has
+// text and reply once each.
 func (s *stage) oneSet(key string, ids []string, reply func(id string) string) {
 	s.Helper()
 	entries, err := s.client.Transcript(s.ctx, key, s.info(key).SessionID)
@@ -242,7 +241,7 @@ func (s *stage) oneSet(key string, ids []string, reply func(id string) string) {
 	}
 }
 
-// nothingLeft checks that a session is idle and that nothing was put aside.
+// nothingLeft checks that a session is idle and has no dead letters.
 func (s *stage) nothingLeft(key string) {
 	s.Helper()
 	info := s.info(key)

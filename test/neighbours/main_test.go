@@ -1,7 +1,7 @@
-// Package neighbours holds no code: its tests run the worker and the sender of the
-// version before (.ci/previous) beside those of this one, on one Redis, as during
-// a deploy. They need its binaries, in the folder that TURNSTILE_NEIGHBOUR names:
-// `make neighbours` builds them and calls the tests.
+// Package neighbours has no code: its tests run the worker and the sender of the version before
+// (.ci/previous) beside those of this one, on one Redis, as during a deploy. They need its
+// binaries, in the folder that TURNSTILE_NEIGHBOUR names: `make neighbours` builds them and runs
+// the tests.
 package neighbours
 
 import (
@@ -32,7 +32,7 @@ func run(m *testing.M) int {
 	if old == "" {
 		return m.Run()
 	}
-	// Settings of the surroundings must not decide what is checked here.
+	// Settings of the environment must not change the tests.
 	_ = os.Unsetenv(variable)
 	dir, err := os.MkdirTemp("", "neighbours-")
 	if err != nil {
@@ -63,8 +63,8 @@ func fail(err error) int {
 
 func (v version) program(name string) string { return filepath.Join(v.bin, name) }
 
-// versions are the one before and this one. Without the one before the test is
-// skipped, which is said.
+// versions are the one before and this one. Without the one before the test is skipped, with a
+// message.
 func versions(t *testing.T) (before, this version) {
 	t.Helper()
 	if built.old.bin == "" {

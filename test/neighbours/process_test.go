@@ -17,13 +17,14 @@ import (
 	"turnstile/test/expect"
 	"turnstile/test/program"
 	"turnstile/test/redistest"
+	"turnstile/test/watched"
 )
 
-// sentinelTTL is that of the workers here: the time until a dead one's sessions
-// are taken up.
+// sentinelTTL is the setting of the workers here: the time until a dead one's sessions are
+// recovered.
 const sentinelTTL = 2 * time.Second
 
-// stage is one Redis and who uses it.
+// stage is one Redis and its users.
 type stage struct {
 	*testing.T
 	ctx    context.Context
@@ -38,19 +39,19 @@ func newStage(t *testing.T) *stage {
 	return &stage{T: t, ctx: t.Context(), url: redistest.URL(t), rdb: rdb, client: actors.NewClient(rdb)}
 }
 
-// environ is that of every program.
+// environ is the environment of every program.
 func (s *stage) environ(settings ...string) []string {
 	return append([]string{"REDIS_URL=" + s.url}, settings...)
 }
 
-// process is a worker that runs.
+// process is a running worker.
 type process struct {
 	*program.Process
 	stage *stage
 	name  string
 }
 
-// worker starts a worker with the agent echo, and returns when it is at work.
+// worker starts a worker with the agent echo, and returns when it has started.
 func (s *stage) worker(v version, settings ...string) *process {
 	s.Helper()
 	settings = append([]string{
@@ -62,7 +63,7 @@ func (s *stage) worker(v version, settings ...string) *process {
 	return &process{p, s, v.name + " worker"}
 }
 
-// worker is the name by which Redis knows a worker.
+// worker is the worker's name in Redis.
 func (p *process) worker() string {
 	for line := range strings.Lines(p.Output.String()) {
 		var said struct{ Worker string }
@@ -82,7 +83,7 @@ func (p *process) drain() {
 	}
 }
 
-// said is what a program wrote, and its exit code.
+// said is a program's output, and its exit code.
 type said struct {
 	code     int
 	out, err string
@@ -94,12 +95,12 @@ func (s *stage) enqueue(v version, args ...string) said {
 	return s.launch(v, "enqueue", "", nil, args...)()
 }
 
-// launch starts a program that ends by itself; line, if any, is called with each
-// line of its stdout.
+// launch starts a program that ends by itself. line, if there is one, is called with each line of
+// its stdout.
 func (s *stage) launch(v version, name, stdin string, line func(string), args ...string) (finish func() said) {
 	s.Helper()
 	cmd := program.Command(s, v.program(name), s.environ(), args...)
-	out, stderr := &lines{Output: program.NewOutput(), see: line}, program.NewOutput()
+	out, stderr := &lines{Output: watched.NewOutput(), see: line}, watched.NewOutput()
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), out, stderr
 	p := program.Start(s, cmd)
 	return func() said {
@@ -111,9 +112,9 @@ func (s *stage) launch(v version, name, stdin string, line func(string), args ..
 	}
 }
 
-// lines is an output of which each line is seen as it comes.
+// lines calls a function for each line of an output as it comes.
 type lines struct {
-	*program.Output
+	*watched.Output
 	see  func(string)
 	rest []byte
 }
@@ -140,7 +141,7 @@ func (s *stage) info(key string) session.Info {
 	return info
 }
 
-// say submits a message whose id is given.
+// say submits a message with an id.
 func (s *stage) say(key, id, text string, mode ...session.Mode) turnstile.Receipt {
 	s.Helper()
 	m := session.Message{ID: id, Text: text}

@@ -19,9 +19,9 @@ import (
 	"turnstile/test/expect"
 )
 
-// What this version alone writes does not stop a worker of the one before: each
-// situation is prepared by this version, whose worker then dies or lets go, and all
-// that waits is run by the old one, in order.
+// Records that only this version writes do not stop a worker of the version before: this version
+// prepares each situation, its worker then dies or releases the session, and the old one runs all
+// waiting messages, in order.
 func TestOldWorkerWithNewRecords(t *testing.T) {
 	t.Parallel()
 	before, _ := versions(t)
@@ -115,7 +115,7 @@ func situations() []situation {
 				r.say(r.key, "untaken", "untaken", session.ModeSteer)
 				r.say(r.key, "first", "first", session.ModeRollback)
 			},
-			// A rollback is not known: the turn that it was to end is run again.
+			// It does not know a rollback: the turn that it should end runs again.
 			runs: []string{"now", "steered", "first", "untaken"},
 		},
 		{
@@ -143,7 +143,7 @@ func situations() []situation {
 			},
 			runs: []string{"now"},
 			after: func(r *records) {
-				// The old worker leaves the partial, which is no other message's.
+				// The old worker leaves the partial, which belongs to no other message.
 				r.says("later")
 				h := r.start()
 				past, err := h.History(r.ctx)
@@ -174,7 +174,7 @@ func situations() []situation {
 				if _, err := r.client.Decide(r.ctx, r.key, 0, session.Allow); !errors.Is(err, session.ErrNoQuestion) {
 					r.Errorf("the question of a turn that is over: %v", err)
 				}
-				// The old worker has written as many entries as the dead turn was to write.
+				// The old worker has written as many entries as the dead turn would have.
 				r.says("three")
 				past, err := r.start().History(r.ctx)
 				expect.OK(r, err)
@@ -253,14 +253,14 @@ func situations() []situation {
 	}
 }
 
-// A turn of the old version whose worker died is taken up by this one.
+// This version recovers a turn of the old version whose worker died.
 func TestNewWorkerWithOldRecords(t *testing.T) {
 	t.Parallel()
 	before, _ := versions(t)
 	for name, c := range map[string]struct {
 		ask  func(r *records) // while the old worker hangs
 		runs []string
-		long session.Status // what becomes of the turn that died
+		long session.Status // the outcome of the turn that died
 	}{
 		"redelivered": {func(*records) {}, []string{"long", "next"}, session.StatusDone},
 		"interrupted": {func(r *records) {
@@ -285,11 +285,11 @@ func TestNewWorkerWithOldRecords(t *testing.T) {
 			s.enqueue(before, "-s", r.key, "--id", "long", "tool=search", "sleep=1m", "long")
 			expect.Soon(r, "the turn of the old worker", func() bool { return r.info(r.key).Phase == "running" })
 			s.enqueue(before, "-s", r.key, "--id", "next", "next")
-			// Its death counts only if it was heard of.
+			// Its death counts only if the turn has emitted something.
 			expect.Soon(r, "its first events", func() bool {
 				return strings.HasPrefix(r.rdb.HGet(r.ctx, rediskey.For(r.key).Run(), "seq").Val(), fmt.Sprint(r.info(r.key).Fence, " "))
 			})
-			// It hangs, so that it cannot do itself what is asked of it.
+			// It is suspended, so that it cannot carry out the request itself.
 			p.Signal(syscall.SIGSTOP)
 			c.ask(r)
 			fence := r.info(r.key).Fence
@@ -332,7 +332,7 @@ type records struct {
 
 func newRecords(s *stage, change func(*sq.Config)) *records {
 	s.Helper()
-	// Channels are common to all databases of a server, hence the test's name.
+	// All databases of a server share their channels, hence the test's name.
 	cfg := sq.Config{Worker: s.Name(), Retention: time.Hour, SentinelTTL: time.Minute}
 	if change != nil {
 		change(&cfg)
@@ -342,7 +342,7 @@ func newRecords(s *stage, change func(*sq.Config)) *records {
 	return &records{s, "agent:records", c}
 }
 
-// says submits messages whose ids are their texts.
+// says submits messages whose texts are their ids.
 func (r *records) says(ids ...string) {
 	r.Helper()
 	for _, id := range ids {
@@ -350,7 +350,7 @@ func (r *records) says(ids ...string) {
 	}
 }
 
-// claim claims the session; it has to be there.
+// claim claims the session, which must be ready.
 func (r *records) claim() *sq.Claim {
 	r.Helper()
 	holds, err := r.consumer.Claim(r.ctx, []string{r.key})
@@ -368,7 +368,7 @@ func (r *records) start() *sq.Claim {
 	return h
 }
 
-// asks has h's turn ask the user.
+// asks makes h's turn ask the user.
 func (r *records) asks(h *sq.Claim, name string) {
 	r.Helper()
 	_, err := h.Ask(r.ctx, session.Question{Name: name})
@@ -388,17 +388,17 @@ func (r *records) finish(h *sq.Claim) (more bool) {
 	return more
 }
 
-// die is the death of this version's worker, TTL included. The session waits for
-// a worker.
+// die is the death of this version's worker, with the end of its TTL. The session waits for a
+// worker.
 func (r *records) die() {
 	r.Helper()
-	// The sentinel's time is over, and that of asynq's lease with it.
+	// The sentinel expires, and asynq's lease with it.
 	k := rediskey.For(r.key)
 	expect.OK(r, r.rdb.Del(r.ctx, k.Sentinel(), k.Lease()).Err())
 	expect.OK(r, r.rdb.ZAddNX(r.ctx, rediskey.Ready, redis.Z{Score: 1, Member: r.key}).Err())
 }
 
-// passes waits for Redis' time to pass.
+// passes waits until Redis's time has passed.
 func (r *records) passes(d time.Duration) {
 	r.Helper()
 	begin, err := r.rdb.Time(r.ctx).Result()
@@ -406,7 +406,7 @@ func (r *records) passes(d time.Duration) {
 	expect.Soon(r, "Redis' clock", func() bool { return r.rdb.Time(r.ctx).Val().Sub(begin) > d })
 }
 
-// done are the messages whose turns ended well, in their order.
+// done are the messages whose turns succeeded, in their order.
 func (r *records) done() []string {
 	r.Helper()
 	return slices.DeleteFunc(r.ended(r.key), func(id string) bool {

@@ -12,7 +12,7 @@ import (
 	"turnstile/test/expect"
 )
 
-// A sender of one version is answered by a worker of the other.
+// A worker of one version runs the messages of a sender of the other.
 func TestSenders(t *testing.T) {
 	t.Parallel()
 	before, this := versions(t)
@@ -81,8 +81,8 @@ func (e exchange) wait(t *testing.T) {
 	e.wants("a delayed one", e.enqueue("-s", "wait", "--in", "1s", "--wait", "later"), said{out: "echo: later\n"})
 }
 
-// Behind a turn that runs: where the next turn's start is written is one of the
-// differences between the versions.
+// A message waits behind a running turn: the versions differ in where the next turn's start is
+// written.
 func (e exchange) follow(t *testing.T) {
 	e = e.in(t)
 	e.enqueue("-s", "follow", "--id", "first", "sleep=500ms", "first")
@@ -122,7 +122,7 @@ func (e exchange) follow(t *testing.T) {
 	}
 }
 
-// Events that the version before does not know are no reason for its sender to stop.
+// Events that the version before does not know do not stop its sender.
 func TestOldSenderWithNewEvents(t *testing.T) {
 	t.Parallel()
 	before, _ := versions(t)
@@ -194,7 +194,7 @@ func (e exchange) busy(t *testing.T) {
 	e.wants("behind it", e.enqueue("-s", "busy", "--wait", "yes"), said{out: "echo: yes\n"})
 }
 
-// rotate begins a new conversation in the middle of a turn.
+// rotate begins a new transcript in the middle of a turn.
 func (e exchange) rotate(t *testing.T) {
 	e = e.in(t)
 	e.enqueue("-s", "new", "--id", "first", "sleep=500ms", "first")
@@ -205,7 +205,7 @@ func (e exchange) rotate(t *testing.T) {
 	e.oneSet("new", []string{"second"}, func(id string) string { return "echo: " + id })
 }
 
-// What a worker does not know of, its messages wait in line for.
+// Messages of a mode that a worker does not know wait in line.
 func (e exchange) newerModes(t *testing.T) {
 	e = e.in(t)
 	for _, mode := range []session.Mode{session.ModeCollect, session.ModeSteer, session.ModeRollback} {

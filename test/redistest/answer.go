@@ -1,6 +1,6 @@
 package redistest
 
-// AnswerError is an error that Redis itself has answered, for FailBefore.
+// AnswerError is an error reply of Redis itself, for FailBefore.
 type AnswerError string
 
 func (a AnswerError) Error() string { return string(a) }

@@ -18,15 +18,15 @@ const (
 
 // Cluster is a Redis Cluster of three masters that belongs to one test.
 type Cluster struct {
-	// Nodes are its masters, in the order of their slots.
+	// Nodes are the masters, in the order of their slots.
 	Nodes []*Server
 
 	once   sync.Once
 	client *redis.ClusterClient
 }
 
-// StartCluster starts three masters on loopback that hold all slots, and
-// returns when each of them calls the cluster's state ok: after some 2 s.
+// StartCluster starts three masters on loopback that have all slots, and returns when each of them
+// reports the cluster's state as ok: after some 2 s.
 func StartCluster(t testing.TB) *Cluster {
 	t.Helper()
 	c := &Cluster{}
@@ -42,7 +42,7 @@ func StartCluster(t testing.TB) *Cluster {
 	ctx, cancel := context.WithTimeout(context.Background(), clusterTimeout)
 	defer cancel()
 	if err := c.form(ctx); err != nil {
-		t.Fatalf("testredis: form a cluster: %v", err)
+		t.Fatalf("redistest: form a cluster: %v", err)
 	}
 	for _, node := range c.Nodes {
 		await(ctx, t, "a whole cluster as seen by "+node.Addr(), func() error { return c.whole(ctx, node) })
@@ -55,7 +55,7 @@ func (c *Cluster) form(ctx context.Context) error {
 	for i, node := range c.Nodes {
 		first, last := i*share, min((i+1)*share, clusterSlots)-1
 		client := node.Client()
-		// Epochs of their own: else the masters first have to settle a conflict.
+		// Each has an epoch of its own; otherwise the masters first have a conflict to settle.
 		if err := client.Do(ctx, "CLUSTER", "SET-CONFIG-EPOCH", i+1).Err(); err != nil {
 			return err
 		}
@@ -104,7 +104,7 @@ func (c *Cluster) addrs() []string {
 	return addrs
 }
 
-// await asks until check is content, and fails t when ctx ends first.
+// await repeats check until it returns nil, and fails t when ctx ends first.
 func await(ctx context.Context, t testing.TB, what string, check func() error) {
 	t.Helper()
 	for {
@@ -114,7 +114,7 @@ func await(ctx context.Context, t testing.TB, what string, check func() error) {
 		}
 		select {
 		case <-ctx.Done():
-			t.Fatalf("testredis: no %s: %v", what, err)
+			t.Fatalf("redistest: no %s: %v", what, err)
 		case <-time.After(10 * time.Millisecond):
 		}
 	}

@@ -15,12 +15,12 @@ import (
 
 var announce sync.Once
 
-// startEmbedded gives t an embedded server of its own. That server does not
-// age keys by itself, so a ticker does.
+// startEmbedded gives t an embedded server of its own. That server does not expire keys by itself,
+// so a ticker does.
 func startEmbedded(t testing.TB) (*database, error) {
 	t.Helper()
 	announce.Do(func() {
-		fmt.Fprintln(os.Stderr, "testredis: NO redis-server ON PATH AND NO REDIS_URL: tests run on the embedded server; "+
+		fmt.Fprintln(os.Stderr, "redistest: NO redis-server ON PATH AND NO REDIS_URL: tests run on the embedded server; "+
 			"SKIPPED is every test of persistence, memory limits, Redis Cluster, failover and worker processes that needs a real one")
 	})
 	server := miniredis.NewMiniRedis()

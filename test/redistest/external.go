@@ -12,12 +12,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// How long a test waits for a database that another test holds.
+// externalPatience is how long a test waits for a database that another test uses.
 const externalPatience = time.Minute
 
-// takeExternal takes an empty database of the server at rawURL. The locks lie
-// in the URL's own database, which is therefore never given to a test; each
-// ends by itself when its test's binary must have ended.
+// takeExternal takes an empty database of the server at rawURL. The locks are in the URL's own
+// database, which is therefore never given to a test. Each lock expires after the deadline of its
+// test's binary.
 func takeExternal(t testing.TB, rawURL string) (*database, error) {
 	t.Helper()
 	options, err := redis.ParseURL(rawURL)
@@ -74,7 +74,7 @@ func takeExternal(t testing.TB, rawURL string) (*database, error) {
 	}
 }
 
-// openExternal answers nil when database n holds something.
+// openExternal returns nil if database n is not empty.
 func openExternal(ctx context.Context, rawURL string, n int) (*database, error) {
 	options, err := redis.ParseURL(rawURL)
 	if err != nil {
@@ -90,8 +90,8 @@ func openExternal(ctx context.Context, rawURL string, n int) (*database, error) 
 	return &database{url: withDatabase(rawURL, options, n), client: client}, nil
 }
 
-// giveBack deletes every key of the database, which was empty when it was
-// taken, and then frees the lock if it is still this test's.
+// giveBack deletes every key of the database, which was empty when it was taken, and then frees the
+// lock if it is still this test's.
 func (db *database) giveBack(t testing.TB, rawURL, lock, token string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
@@ -99,13 +99,13 @@ func (db *database) giveBack(t testing.TB, rawURL, lock, token string) {
 	_ = db.client.Close()
 	options, err := redis.ParseURL(rawURL)
 	if err != nil {
-		t.Errorf("testredis: %v", err)
+		t.Errorf("redistest: %v", err)
 		return
 	}
 	locks := redis.NewClient(options)
 	defer locks.Close()
 	if held, err := locks.Get(ctx, lock).Result(); err != nil || held != token {
-		t.Errorf("testredis: the lock %s was lost (%v); what the test made is not deleted", lock, err)
+		t.Errorf("redistest: the lock %s was lost (%v); what the test made is not deleted", lock, err)
 		return
 	}
 	err = withoutHooks(db, func(c *redis.Client) error {
@@ -118,12 +118,12 @@ func (db *database) giveBack(t testing.TB, rawURL, lock, token string) {
 		return keys.Err()
 	})
 	if err != nil {
-		t.Errorf("testredis: delete what the test made: %v", err)
+		t.Errorf("redistest: delete what the test made: %v", err)
 	}
 	locks.Del(ctx, lock)
 }
 
-// lockLife is until the test binary's own deadline, a little later.
+// lockLife is the time until a little after the test binary's own deadline.
 func lockLife(t testing.TB) time.Duration {
 	if d, ok := t.(interface{ Deadline() (time.Time, bool) }); ok {
 		if at, ok := d.Deadline(); ok {

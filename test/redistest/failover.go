@@ -26,15 +26,15 @@ const (
 // Failover is a master with one replica, watched by one redis-sentinel. It
 // belongs to one test.
 type Failover struct {
-	// Master and Replica are named after what they are at the start.
+	// Master and Replica are named after their roles at the start.
 	Master, Replica *Server
 
 	t        testing.TB
 	sentinel *Server
 }
 
-// StartFailover starts the three servers and returns when the replica is in
-// step and redis-sentinel knows it.
+// StartFailover starts the three servers and returns when the replica is in sync and redis-sentinel
+// knows it.
 func StartFailover(t testing.TB) *Failover {
 	t.Helper()
 	f := &Failover{t: t}
@@ -48,7 +48,7 @@ func StartFailover(t testing.TB) *Failover {
 
 	var err error
 	if f.sentinel, err = startSentinel(f.Master.port); err != nil {
-		t.Fatalf("testredis: redis-sentinel: %v", err)
+		t.Fatalf("redistest: redis-sentinel: %v", err)
 	}
 	f.sentinel.t = t
 	t.Cleanup(f.sentinel.remove)
@@ -65,8 +65,7 @@ func StartFailover(t testing.TB) *Failover {
 	return f
 }
 
-// startSentinel cannot use newServer: the settings are a file that
-// redis-sentinel rewrites.
+// startSentinel cannot use newServer: its settings are a file that redis-sentinel rewrites.
 func startSentinel(masterPort int) (*Server, error) {
 	dir, err := os.MkdirTemp("", "turnstile-redis-")
 	if err != nil {
@@ -101,11 +100,10 @@ func (f *Failover) URL() string {
 	return "redis-sentinel://" + f.sentinel.Addr() + "?master=" + masterName
 }
 
-// SentinelAddr is redis-sentinel's host:port, MasterName the name it knows the
-// master by.
+// SentinelAddr is redis-sentinel's host:port.
 func (f *Failover) SentinelAddr() string { return f.sentinel.Addr() }
 
-// MasterName is the name that redis-sentinel knows the master by.
+// MasterName is the name by which redis-sentinel knows the master.
 func (f *Failover) MasterName() string { return masterName }
 
 // Client is a new client that follows the master. It is closed when the test ends.
@@ -117,27 +115,27 @@ func (f *Failover) Client() *redis.Client {
 	return client
 }
 
-// Current is the server that redis-sentinel calls the master now.
+// Current is the server that redis-sentinel now reports as the master.
 func (f *Failover) Current() *Server {
 	f.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), failoverTimeout)
 	defer cancel()
 	server, err := f.current(ctx)
 	if err != nil {
-		f.t.Fatalf("testredis: the current master: %v", err)
+		f.t.Fatalf("redistest: the current master: %v", err)
 	}
 	return server
 }
 
-// Failover promotes the replica by redis-sentinel's own command and returns
-// when redis-sentinel names it and it takes writes. The old master is made a
-// replica some seconds later; until then it takes writes, which are then lost.
+// Failover promotes the replica by redis-sentinel's own command and returns when redis-sentinel
+// reports it and it takes writes. The old master becomes a replica some seconds later. Until then
+// it takes writes, which are then lost.
 func (f *Failover) Failover() {
 	f.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), failoverTimeout)
 	defer cancel()
 	before := f.Current()
-	// Refused (NOGOODSLAVE) until redis-sentinel has heard of the replica's health.
+	// It is refused (NOGOODSLAVE) until redis-sentinel knows that the replica is healthy.
 	await(ctx, f.t, "failover begun", func() error {
 		_, err := f.ask(ctx, "SENTINEL", "FAILOVER", masterName)
 		return err

@@ -13,8 +13,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ErrLostReply is what a caller sees whose command was carried out and whose
-// answer LoseReply threw away. It is a network error.
+// ErrLostReply is the error of a command that was carried out and whose reply LoseReply dropped. It
+// is a network error.
 var ErrLostReply error = &net.OpError{Op: "read", Net: "tcp", Err: io.ErrUnexpectedEOF}
 
 // Match chooses commands.
@@ -23,17 +23,16 @@ type Match func(redis.Cmder) bool
 // Any chooses every command.
 func Any(redis.Cmder) bool { return true }
 
-// Named chooses commands by name: Named("set", "evalsha"). A script that the
-// server does not know yet is sent again as EVAL: to strike the first call of
-// one, too, name both.
+// Named chooses commands by name: Named("set", "evalsha"). A script that the server does not know
+// yet is sent again as EVAL: to match the first call of one, too, name both.
 func Named(names ...string) Match {
 	return func(cmd redis.Cmder) bool {
 		return slices.ContainsFunc(names, func(name string) bool { return strings.EqualFold(name, cmd.Name()) })
 	}
 }
 
-// Script chooses the calls of one script, by EVAL or EVALSHA, read-only or not.
-// hash is redis.Script's Hash.
+// Script chooses the calls of one script, by EVAL or EVALSHA, read-only or not. hash is
+// redis.Script's Hash.
 func Script(hash string) Match {
 	return func(cmd redis.Cmder) bool {
 		args := cmd.Args()
@@ -45,14 +44,13 @@ func Script(hash string) Match {
 	}
 }
 
-// Faults makes a real client misbehave: client.AddHook(faults). The zero value
-// does nothing but count. It sits above go-redis's own retries, so an error
-// that it makes up is not retried there; RunTwice plays that retry.
+// Faults makes a real client misbehave: client.AddHook(faults). The zero value only counts. It is
+// above go-redis's own retries, so go-redis does not retry an error that it returns; RunTwice plays
+// that retry.
 //
-// A pipeline counts as matched when one of its commands is, and suffers as a
-// whole, as it would on the wire. A transaction's MULTI and EXEC count as
-// commands. HELLO, AUTH, SELECT, CLIENT and READONLY are left alone and not
-// counted: go-redis opens its connections with them, whenever it likes.
+// A pipeline matches when one of its commands does, and the fault applies to all of it, as it would
+// on the wire. A transaction's MULTI and EXEC count as commands. HELLO, AUTH, SELECT, CLIENT and
+// READONLY pass and do not count: go-redis opens its connections with them, at any time.
 type Faults struct {
 	mu     sync.Mutex
 	rules  []*rule
@@ -76,76 +74,74 @@ const (
 type rule struct {
 	kind  kind
 	match Match
-	left  int // how often it still strikes; below 0: for ever
+	left  int // how often it still applies; below 0: always
 	err   error
 	delay time.Duration
 	gate  *Gate
 }
 
-// LoseReply carries out the first n matching commands and shows their callers
-// ErrLostReply instead of the answer. A negative n means all. A NOSCRIPT answer
-// does not count and is let through, as nothing was carried out.
+// LoseReply carries out the first n matching commands and returns ErrLostReply instead of the
+// reply. A negative n means all. A NOSCRIPT reply does not count and is returned, because nothing
+// was carried out.
 func (f *Faults) LoseReply(match Match, n int) {
 	f.add(&rule{kind: loseReply, match: match, left: n})
 }
 
-// RunTwice carries out the first n matching commands twice and shows the second
-// answer: a lost reply, followed by go-redis's own resend. A negative n means
-// all. A NOSCRIPT answer does not count.
+// RunTwice carries out the first n matching commands twice and returns the second reply: a lost
+// reply, followed by go-redis's own resend. A negative n means all. A NOSCRIPT reply does not
+// count.
 func (f *Faults) RunTwice(match Match, n int) {
 	f.add(&rule{kind: runTwice, match: match, left: n})
 }
 
-// FailBefore answers the first n matching commands with err and sends nothing.
-// A negative n means all.
+// FailBefore returns err for the first n matching commands and sends nothing. A negative n means
+// all.
 func (f *Faults) FailBefore(match Match, n int, err error) {
 	f.add(&rule{kind: failBefore, match: match, left: n, err: err})
 }
 
-// Delay holds every matching command back for d before it is sent.
+// Delay delays every matching command by d.
 func (f *Faults) Delay(match Match, d time.Duration) {
 	f.add(&rule{kind: delayed, match: match, left: -1, delay: d})
 }
 
-// Gate holds every matching command back, unsent, until the gate is released.
+// Gate holds every matching command, unsent, until the gate is released.
 func (f *Faults) Gate(match Match) *Gate {
 	g := newGate()
 	f.add(&rule{kind: gateBefore, match: match, left: -1, gate: g})
 	return g
 }
 
-// GateReply sends every matching command and holds its answer back until the
-// gate is released.
+// GateReply sends every matching command and holds its reply until the gate is released.
 func (f *Faults) GateReply(match Match) *Gate {
 	g := newGate()
 	f.add(&rule{kind: gateAfter, match: match, left: -1, gate: g})
 	return g
 }
 
-// Clear takes all faults away; gates stay as they are for those who wait there.
-// The counts stay.
+// Clear removes all faults. Gates stay for the commands that wait there, and so do the counts.
 func (f *Faults) Clear() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.rules = nil
 }
 
-// CountCommands answers how many commands the client was asked for since the
-// start or ResetCounts; a script is one, a pipeline is as many as it holds.
+// CountCommands returns how many commands the client has received since the start or ResetCounts. A
+// script is one, a pipeline is as many as it has.
 func (f *Faults) CountCommands() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.total
 }
 
-// CountNamed answers how many of them had that name, in lower case.
+// CountNamed returns how many of them had that name, in lower case.
 func (f *Faults) CountNamed(name string) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.counts[name]
 }
 
-// ResetCounts starts the counts again at 0.
+// ResetCounts sets the counts to 0.
 func (f *Faults) ResetCounts() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -158,17 +154,17 @@ func (f *Faults) add(r *rule) {
 	f.rules = append(f.rules, r)
 }
 
-// DialHook leaves dialling alone.
+// DialHook implements redis.Hook and does nothing.
 func (f *Faults) DialHook(next redis.DialHook) redis.DialHook { return next }
 
-// ProcessHook strikes single commands.
+// ProcessHook applies faults to single commands.
 func (f *Faults) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		return f.strike(ctx, []redis.Cmder{cmd}, func() error { return next(ctx, cmd) })
 	}
 }
 
-// ProcessPipelineHook strikes pipelines and transactions.
+// ProcessPipelineHook applies faults to pipelines and transactions.
 func (f *Faults) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		return f.strike(ctx, cmds, func() error { return next(ctx, cmds) })
@@ -206,10 +202,10 @@ func (f *Faults) strike(ctx context.Context, cmds []redis.Cmder, send func() err
 			}
 		case loseReply:
 			if !unknown && f.spend(r) {
-				err = fail(cmds, fmt.Errorf("testredis: %w", ErrLostReply))
+				err = fail(cmds, fmt.Errorf("redistest: %w", ErrLostReply))
 			}
 		case gateAfter:
-			if unknown { // nothing was carried out: the same comes again with its text
+			if unknown { // nothing was carried out: the script comes again with its text
 				continue
 			}
 			if held := r.gate.pass(ctx, cmds); held != nil {
@@ -231,12 +227,12 @@ func (f *Faults) matching(cmds []redis.Cmder) []*rule {
 	}
 	rules := slices.Clone(f.rules)
 	f.mu.Unlock()
-	// match is the test's own code: not under the lock.
+	// match is the test's own code, so the lock is not held.
 	return slices.DeleteFunc(rules, func(r *rule) bool { return !slices.ContainsFunc(cmds, r.match) })
 }
 
-// setUp tells the commands with which go-redis opens a connection: they pass
-// through the hooks too.
+// setUp reports whether go-redis opens connections with the command: those pass through the hooks,
+// too.
 func setUp(cmd redis.Cmder) bool {
 	switch strings.ToLower(cmd.Name()) {
 	case "hello", "auth", "select", "client", "readonly":
@@ -255,7 +251,8 @@ func (f *Faults) spend(r *rule) bool {
 	return r.left < 0
 }
 
-// noScript: go-redis notes a single command's error in it only above the hooks.
+// noScript looks at the commands, too: go-redis stores a single command's error in it only above
+// the hooks.
 func noScript(err error, cmds []redis.Cmder) bool {
 	return redis.HasErrorPrefix(err, "NOSCRIPT") ||
 		slices.ContainsFunc(cmds, func(cmd redis.Cmder) bool { return redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") })

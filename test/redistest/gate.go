@@ -18,8 +18,7 @@ func newGate() *Gate {
 	return &Gate{arrived: make(chan redis.Cmder, 4096), open: make(chan struct{})}
 }
 
-// Arrived tells of each command (of a pipeline: of its first) when it has come
-// to the closed gate.
+// Arrived receives each command (of a pipeline, the first) that comes to the closed gate.
 func (g *Gate) Arrived() <-chan redis.Cmder { return g.arrived }
 
 // Release opens the gate for good. A second call does nothing.

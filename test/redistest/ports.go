@@ -10,8 +10,8 @@ import (
 
 func loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
 
-// The ports lie below the range that systems hand out for outgoing
-// connections, and so do the cluster's bus ports, which are 10,000 higher.
+// The ports are below the range that systems use for outgoing connections, and so are the cluster's
+// bus ports, which are 10,000 higher.
 const (
 	firstPort = 11000
 	lastPort  = 21999
@@ -23,8 +23,8 @@ var ports = struct {
 	given map[int]bool
 }{given: map[int]bool{}}
 
-// freePort answers a port that nobody listens on and that it has not answered
-// before; its bus port is free too.
+// freePort returns a port that no process listens on and that it has not returned before. Its bus
+// port is free, too.
 func freePort() (int, error) {
 	ports.Lock()
 	defer ports.Unlock()

@@ -22,9 +22,8 @@ const (
 	stopTimeout  = 10 * time.Second
 )
 
-// Server is a redis-server that belongs to one test. It ends with the test.
-// Its methods fail the test when they cannot do what they say, so they are to
-// be called from the test's own goroutine.
+// Server is a redis-server that belongs to one test. It ends with the test. Its methods fail the
+// test when they fail, so call them from the test's own goroutine.
 type Server struct {
 	t        testing.TB
 	dir      string
@@ -37,24 +36,23 @@ type Server struct {
 	client *redis.Client
 }
 
-// StartServer starts a private redis-server on a free loopback port and in a
-// directory of its own, without persistence. args are redis-server's own and
-// win over the defaults: StartServer(t, "--appendonly", "yes"). The test is
-// skipped where there is no redis-server, and fails there under CI.
+// StartServer starts a private redis-server on a free loopback port and in a directory of its own,
+// without persistence. args are redis-server's own and override the defaults: StartServer(t,
+// "--appendonly", "yes"). Without a redis-server the test is skipped, and under CI it fails.
 func StartServer(t testing.TB, args ...string) *Server {
 	t.Helper()
 	needBinary(t)
 	s, err := newServer(args)
 	if err != nil {
-		t.Fatalf("testredis: %v", err)
+		t.Fatalf("redistest: %v", err)
 	}
 	s.t = t
 	t.Cleanup(s.remove)
 	return s
 }
 
-// newServer starts a server that belongs to no test yet. A port that another
-// process takes in the same instant is given up for the next.
+// newServer starts a server that belongs to no test yet. If another process takes the port at the
+// same moment, it tries the next.
 func newServer(args []string) (*Server, error) {
 	dir, err := os.MkdirTemp("", "turnstile-redis-")
 	if err != nil {
@@ -104,8 +102,7 @@ func (s *Server) URL() string {
 // Dir is the server's own directory, with its log and its files.
 func (s *Server) Dir() string { return s.dir }
 
-// Client is a client of database 0, the same at every call. It is closed when
-// the test ends.
+// Client is a client of database 0, the same at every call. It is closed when the test ends.
 func (s *Server) Client() *redis.Client {
 	s.once.Do(func() {
 		s.client = redis.NewClient(&redis.Options{Addr: s.Addr(), Password: s.password})
@@ -113,34 +110,34 @@ func (s *Server) Client() *redis.Client {
 	return s.client
 }
 
-// Stop ends the server as its supervisor would, with SIGTERM: what its
-// settings say is saved. It returns when the server has ended.
+// Stop ends the server with SIGTERM, as its supervisor would: it saves what its settings say. Stop
+// returns when the server has ended.
 func (s *Server) Stop() { s.process.Stop(stopTimeout) }
 
 // Kill ends the server with SIGKILL and returns when it has ended.
 func (s *Server) Kill() { s.process.Kill() }
 
-// Start starts the server again, after Stop or Kill, on the same port and in
-// the same directory, and returns when it serves.
+// Start starts the server again after Stop or Kill, on the same port and in the same directory, and
+// returns when it serves.
 func (s *Server) Start() {
 	s.t.Helper()
 	if !s.process.Ended() {
-		s.t.Fatalf("testredis: the server at %s is running", s.Addr())
+		s.t.Fatalf("redistest: the server at %s is running", s.Addr())
 	}
-	// After a crash the watchdog of the dead server is still there.
+	// After a crash the watchdog of the dead server still runs.
 	s.process.Kill()
 	if err := s.launch(); err != nil {
-		s.t.Fatalf("testredis: restart at %s: %v", s.Addr(), err)
+		s.t.Fatalf("redistest: restart at %s: %v", s.Addr(), err)
 	}
 }
 
-// Pause stops the server with SIGSTOP: connections stay open, nothing is answered.
+// Pause suspends the server with SIGSTOP: connections stay open, and there are no replies.
 func (s *Server) Pause() {
 	s.t.Helper()
 	s.signal(syscall.SIGSTOP)
 }
 
-// Resume lets a paused server go on.
+// Resume continues a suspended server.
 func (s *Server) Resume() {
 	s.t.Helper()
 	s.signal(syscall.SIGCONT)
@@ -149,7 +146,7 @@ func (s *Server) Resume() {
 func (s *Server) signal(sig syscall.Signal) {
 	s.t.Helper()
 	if err := s.process.Signal(sig); err != nil {
-		s.t.Fatalf("testredis: signal %v to the server at %s: %v", sig, s.Addr(), err)
+		s.t.Fatalf("redistest: signal %v to the server at %s: %v", sig, s.Addr(), err)
 	}
 }
 
@@ -161,7 +158,7 @@ func (s *Server) remove() {
 	_ = os.RemoveAll(s.dir)
 }
 
-// optionOf finds the value of a redis-server option among args.
+// optionOf finds the value of a redis-server option in args.
 func optionOf(args []string, name string) (value string) {
 	for i := 0; i+1 < len(args); i++ {
 		if args[i] == name {

@@ -17,10 +17,10 @@ import (
 	"time"
 )
 
-// TLS is a redis-server that serves TLS, and only to clients with a certificate of its
-// authority. It belongs to one test.
+// TLS is a redis-server that serves only TLS clients with a certificate of its authority. It
+// belongs to one test.
 type TLS struct {
-	*Server // without TLS, for the test's own look
+	*Server // without TLS, for the test itself
 	*Authority
 
 	Host string // host:port with TLS
@@ -29,7 +29,7 @@ type TLS struct {
 	Cert, Key string
 }
 
-// StartTLS starts one whose certificate is valid for 127.0.0.1 until then.
+// StartTLS starts a server whose certificate is valid for 127.0.0.1 until then.
 func StartTLS(t testing.TB, until time.Time) *TLS {
 	t.Helper()
 	needBinary(t)
@@ -57,14 +57,14 @@ func (s *TLS) URL(parameters ...string) string {
 
 // Authority issues certificates.
 type Authority struct {
-	CA string // the file of its own
+	CA string // the file of its own certificate
 
 	dir  string
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
 }
 
-// NewAuthority makes one.
+// NewAuthority makes an authority.
 func NewAuthority(t testing.TB) *Authority {
 	t.Helper()
 	a := &Authority{dir: t.TempDir()}
@@ -78,7 +78,7 @@ func NewAuthority(t testing.TB) *Authority {
 	return a
 }
 
-// Issue makes a certificate for hosts, or with none for a client, and answers its files.
+// Issue makes a certificate for hosts, or with none for a client, and returns its files.
 func (a *Authority) Issue(t testing.TB, until time.Time, hosts ...string) (cert, key string) {
 	t.Helper()
 	template := &x509.Certificate{
@@ -97,7 +97,7 @@ func (a *Authority) Issue(t testing.TB, until time.Time, hosts ...string) (cert,
 	return cert, key
 }
 
-// sign makes a key and its certificate; the authority's own is signed by itself.
+// sign makes a key and its certificate. The authority signs its own itself.
 func (a *Authority) sign(t testing.TB, template *x509.Certificate) (certFile, keyFile string, key *ecdsa.PrivateKey) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

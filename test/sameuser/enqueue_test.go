@@ -11,15 +11,15 @@ import (
 	"turnstile/test/program"
 )
 
-// An enqueue that runs beside agents, by `docker exec` for example, keeps its environment
-// to itself: there is a password in it.
+// An enqueue that runs beside agents, with `docker exec` for example, hides its environment, which
+// has a password.
 func TestEnqueueIsConcealed(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(filepath.Dir(workerPath), "enqueue")
 	if err := copyFile(path, program.Build(t, "turnstile/cmd/enqueue"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	redis, err := net.Listen("tcp", "127.0.0.1:0") // which does not answer
+	redis, err := net.Listen("tcp", "127.0.0.1:0") // it does not respond
 	if err != nil {
 		t.Fatal(err)
 	}

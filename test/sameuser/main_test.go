@@ -16,7 +16,7 @@ import (
 	"testing"
 
 	"turnstile"
-	_ "turnstile/internal/process/command" // part of the worker: with a change there no cached result of the tests holds
+	_ "turnstile/internal/process/command" // a part of the worker: a change there must not leave a cached test result
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
@@ -24,8 +24,7 @@ import (
 	"turnstile/test/redistest"
 )
 
-// Both programs as they are installed: owned by whoever runs the tests, and
-// readable for all.
+// Both programs are owned by the user that runs the tests, and all may read them.
 var workerPath, agentPath string
 
 func TestMain(m *testing.M) {
@@ -87,12 +86,12 @@ func copyFile(to, from string, mode os.FileMode) error {
 	return err
 }
 
-// Each test has a user of its own, so that none finds the processes of another.
+// Each test has a user of its own, so that none finds another's processes.
 var lastUser atomic.Int32
 
-// user is an unprivileged one, with a directory of its own.
+// user is an unprivileged user with a directory of its own.
 type user struct {
-	id  int // 0: the one that runs the tests, who has no privileges
+	id  int // 0: the one that runs the tests, which is unprivileged
 	dir string
 }
 
@@ -130,7 +129,7 @@ func (u user) command(path string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// rig is a worker, run by a user of its own, whose agent plays a role.
+// rig is a worker that a user of its own runs, whose agent plays a role.
 type rig struct {
 	*testing.T
 	user
@@ -172,7 +171,7 @@ func (u user) start(t *testing.T, path string, settings []string, args ...string
 	return program.Start(t, cmd)
 }
 
-// killAll ends what escaped in a test that failed.
+// killAll ends what escaped from a failed test.
 func (u user) killAll() {
 	for _, field := range strings.Fields(u.noted("pids")) {
 		if pid, err := strconv.Atoi(field); err == nil {
@@ -205,7 +204,7 @@ func (r rig) key() string { return strings.ReplaceAll(r.Name(), "/", "-") }
 
 func ignore(session.Event) {}
 
-// goesOn checks that the session answers its next message.
+// goesOn checks that the session replies to its next message.
 func (r rig) goesOn() {
 	r.Helper()
 	if end := r.says("good", ignore); end.Status != session.StatusDone || end.Reply != "fine" {

@@ -36,7 +36,7 @@ func openings(pid int) (found []string) {
 	if files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid)); err == nil {
 		add("%d files are listed", len(files))
 	}
-	for fd := range 32 { // they may be opened without a list
+	for fd := range 32 { // they may be readable without a list
 		name := fmt.Sprintf("/proc/%d/fd/%d", pid, fd)
 		for how, flag := range map[string]int{"reading": unix.O_RDONLY, "writing": unix.O_WRONLY} {
 			if opened, err := unix.Open(name, flag|unix.O_NONBLOCK|unix.O_CLOEXEC, 0); err == nil {

@@ -17,11 +17,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// secret is in the worker's environment, and not for agents.
+// secret is in the worker's environment, and agents must not see it.
 const secret = "sesame"
 
-// roles are the agents' programs, and what they start: this test's binary, called
-// with a role's name and the user's directory.
+// roles are the programs of the agents, and of what they start: this test's binary, started with a
+// role's name and the user's directory.
 var roles = map[string]func(args []string){
 	// look lists what it can open of its guardian and its worker.
 	"look": func([]string) {
@@ -34,7 +34,7 @@ var roles = map[string]func(args []string){
 		fmt.Println("looked")
 	},
 
-	// peek does so with a process that is named.
+	// peek does so with a given process.
 	"peek": func(args []string) {
 		pid, _ := strconv.Atoi(args[0])
 		for _, found := range openings(pid) {
@@ -42,7 +42,7 @@ var roles = map[string]func(args []string){
 		}
 	},
 
-	// idle does nothing, and least of all does it protect itself.
+	// idle does nothing, and does not protect itself.
 	"idle": func([]string) { _, _ = io.Copy(io.Discard, os.Stdin) },
 
 	// unlease tells its guardian that there is no lease.
@@ -55,8 +55,8 @@ var roles = map[string]func(args []string){
 		hang()
 	},
 
-	// forge reports in its guardian's name that all is done, has the report's files
-	// kept open by somebody who has left, and kills the guardian.
+	// forge reports in its guardian's name that all is done, makes a process that has left hold the
+	// report's files open, and kills the guardian.
 	"forge": func(args []string) {
 		goodOrBad()
 		guardian, _ := family()
@@ -69,8 +69,8 @@ var roles = map[string]func(args []string){
 		hang()
 	},
 
-	// flee leaves its session, with company, and kills its guardian. The second run
-	// tells who of the first is alive.
+	// flee leaves its session with other processes, and kills its guardian. The second run reports
+	// who of the first is alive.
 	"flee": func(args []string) {
 		goodOrBad()
 		if pids := notes(args[0], "pids"); len(pids) > 0 {
@@ -89,7 +89,7 @@ var roles = map[string]func(args []string){
 		hang()
 	},
 
-	// desert does so, and is not asked again.
+	// desert does so, and has no second run.
 	"desert": func(args []string) {
 		goodOrBad()
 		leave(args[0], nil, "hang")
@@ -98,12 +98,12 @@ var roles = map[string]func(args []string){
 		hang()
 	},
 
-	// branch is in a session of its own and starts another that is, too.
+	// branch is in a session of its own, and starts a process in another.
 	"branch": func(args []string) { leave(args[0], nil, "hang"); enter(args[0]); hang() },
 	"hang":   func(args []string) { enter(args[0]); hang() },
 
-	// hinder keeps its guardian from opening any file, /proc among them, and has
-	// somebody leave whom the guardian then cannot find.
+	// hinder keeps its guardian from opening any file, /proc included, and starts a process that
+	// leaves, which the guardian then cannot find.
 	"hinder": func(args []string) {
 		goodOrBad()
 		leave(args[0], nil, "hang")
@@ -114,8 +114,8 @@ var roles = map[string]func(args []string){
 		hang()
 	},
 
-	// starve leaves somebody, kills its guardian and keeps its worker from opening any
-	// file, and so from finding out who is left.
+	// starve leaves a process behind, kills its guardian and keeps its worker from opening any
+	// file, so that the worker cannot find out who is left.
 	"starve": func(args []string) {
 		note(args[0], "runs", "one")
 		leave(args[0], nil, "hang")
@@ -138,7 +138,7 @@ var roles = map[string]func(args []string){
 
 	"warm": warm,
 
-	// score tells how ready it is to be killed, and how ready the others are.
+	// score replies with its own oom_score_adj, and those of the others.
 	"score": func([]string) {
 		guardian, worker := family()
 		for _, pid := range []int{os.Getpid(), guardian, worker} {
@@ -160,7 +160,7 @@ func playsRole(args []string) bool {
 	return ok
 }
 
-// goodOrBad ends the agent at once if its user asks it to be good.
+// goodOrBad ends the agent at once if the message is "good".
 func goodOrBad() {
 	if prompt, _ := io.ReadAll(os.Stdin); string(prompt) == "good" {
 		fmt.Println("fine")
@@ -177,14 +177,14 @@ func family() (guardian, worker int) {
 	return guardian, worker
 }
 
-// stat is what /proc says of a process: its state, its parent, and so on.
+// stat is a process's line in /proc: its state, its parent, and so on.
 func stat(pid int) []string {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	_, rest, _ := strings.Cut(string(text), ") ")
 	return append(strings.Fields(rest), "", "")
 }
 
-// alive tells of a process that is there and no zombie.
+// alive reports whether a process exists and is not a zombie.
 func alive(pid int) bool {
 	switch stat(pid)[0] {
 	case "", "Z", "X":
@@ -206,7 +206,7 @@ func leave(dir string, files []*os.File, role ...string) {
 	}
 }
 
-// enter writes down that this process is ready.
+// enter records that this process is ready.
 func enter(dir string) { note(dir, "pids", strconv.Itoa(os.Getpid())) }
 
 func note(dir, file, text string) {

@@ -16,8 +16,8 @@ import (
 	"turnstile/test/expect"
 )
 
-// An agent finds nothing of its guardian and its worker in /proc: no environment
-// with REDIS_URL, token and keys, no memory, no files.
+// An agent finds nothing of its guardian and its worker in /proc: no environment with REDIS_URL,
+// token and keys, no memory, no files.
 func TestAgentCannotLookIntoItsWorker(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "look")
@@ -26,8 +26,7 @@ func TestAgentCannotLookIntoItsWorker(t *testing.T) {
 	}
 }
 
-// An agent that would tell its guardian to forget the lease ends with it all the same
-// when its worker is stopped.
+// An agent that makes its guardian forget the lease still ends when its worker is suspended.
 func TestAgentCannotTakeItsLeaseAway(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "unlease")
@@ -53,8 +52,8 @@ func TestAgentCannotTakeItsLeaseAway(t *testing.T) {
 	}
 }
 
-// A report in the guardian's name, and its channel held open by a process that has
-// left, make no worker wait.
+// A report in the guardian's name does not block the worker, nor does a process that has left and
+// holds its channel open.
 func TestForgedReportBlocksNothing(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "forge", "TURNSTILE_AGENT_TIMEOUT=3s", "TURNSTILE_MAX_ATTEMPTS=1")
@@ -65,7 +64,7 @@ func TestForgedReportBlocksNothing(t *testing.T) {
 	r.goesOn()
 }
 
-// A guardian that its agent keeps from its work delays the end of a turn and no more.
+// A guardian that its agent hinders only delays the end of a turn.
 func TestHinderedGuardianBlocksNothing(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "hinder", "TURNSTILE_AGENT_TIMEOUT=3s")
@@ -81,8 +80,8 @@ func TestHinderedGuardianBlocksNothing(t *testing.T) {
 	}
 }
 
-// Whatever a killed guardian's agent has started, in sessions of its own too, is gone
-// when its turn is run again.
+// Everything that a killed guardian's agent has started, also in sessions of its own, is gone
+// before its turn runs again.
 func TestKilledGuardiansAgentIsGoneBeforeTheRetry(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "flee")
@@ -104,7 +103,7 @@ func TestKilledGuardiansAgentIsGoneBeforeTheRetry(t *testing.T) {
 	}
 }
 
-// A worker that cannot find out whether something is left does not run the turn again.
+// A worker that cannot find out whether a process is left does not run the turn again.
 func TestUnsureEndIsNotRetried(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "starve")
@@ -131,8 +130,8 @@ func TestAgentsScoreHigherThanTheWorker(t *testing.T) {
 	}
 }
 
-// A binary that its user cannot read is protected from exec on, before any line of
-// it runs; one that can be read is open until it protects itself.
+// A binary that its user cannot read is protected from exec on, before its first line runs. One
+// that can be read is open until it protects itself.
 func TestUnreadableBinaryIsNeverOpen(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
@@ -170,7 +169,7 @@ func TestUnreadableBinaryIsNeverOpen(t *testing.T) {
 	}
 }
 
-// cmdline can be read by everybody, and is empty during exec.
+// cmdline is readable for everybody, and empty during exec.
 func cmdline(pid int) string {
 	for {
 		text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
@@ -180,7 +179,7 @@ func cmdline(pid int) string {
 	}
 }
 
-// A worker whose binary it cannot read itself runs agents all the same.
+// A worker that cannot read its own binary still runs agents.
 func TestUnreadableWorkerRuns(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "worker")

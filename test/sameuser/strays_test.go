@@ -21,8 +21,8 @@ import (
 	"turnstile/test/redistest"
 )
 
-// A worker that ends what killed guardians leave behind leaves alone the guardians
-// of other turns, those included that are just being started.
+// A worker that ends what killed guardians leave behind does not touch the guardians of other
+// turns, not even those that are just starting.
 func TestOtherGuardiansAreLeftAlone(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "desert", "TURNSTILE_CONCURRENCY=4", "TURNSTILE_MAX_ATTEMPTS=1")
@@ -54,8 +54,8 @@ func TestOtherGuardiansAreLeftAlone(t *testing.T) {
 	wait.Wait()
 }
 
-// A process that the worker got from whoever it was before, a container's entry point
-// for example, is none that an agent left.
+// A process that the worker inherited from its predecessor, a container's entry point for example,
+// is not treated as one that an agent left.
 func TestEarlierChildrenAreLeftAlone(t *testing.T) {
 	t.Parallel()
 	entry := filepath.Join(t.TempDir(), "entry")
@@ -82,7 +82,7 @@ func TestEarlierChildrenAreLeftAlone(t *testing.T) {
 // The redis-server of --dev and its watchdog are children of the worker, too.
 func TestDevsRedisIsLeftAlone(t *testing.T) {
 	t.Parallel()
-	redistest.New(t) // skips, or fails in CI, where there is no redis-server
+	redistest.New(t) // skips, or fails in CI, if there is no redis-server
 	u := newUser(t)
 	worker := u.start(t, workerPath, []string{
 		"TURNSTILE_AGENT=exec", fmt.Sprintf("TURNSTILE_AGENT_COMMAND=%s role=flee %s", agentPath, u.dir),

@@ -23,7 +23,7 @@ func (h Hop) Package() string {
 	return "."
 }
 
-// A hop's line: a number, the function and its file, and what it does.
+// hopLine is a hop's line: a number, the function and its file, and what it does.
 var hopLine = regexp.MustCompile("^[0-9]+\\. `([A-Za-z.]+)` \\(\\[([a-z_/.]+\\.go)\\]\\([^)]*\\)\\)")
 
 // Read reads the hops of a page's section "The walk".

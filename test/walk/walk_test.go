@@ -13,8 +13,8 @@ const (
 	mostPackages = 8
 )
 
-// The functions that the walk names exist, in the files that it names, and it is as short
-// as it says.
+// The functions that the walk names exist in the files that it names, and it has no more hops than
+// it says.
 func TestWalk(t *testing.T) {
 	t.Parallel()
 	hops, err := Read("../../docs/architecture.md")

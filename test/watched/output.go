@@ -1,5 +1,4 @@
-// Package watched lets a test wait for what a program writes: into an Output, or on a
-// Terminal.
+// Package watched lets a test wait for a program's output, in an Output or on a Terminal.
 package watched
 
 import (
@@ -9,17 +8,17 @@ import (
 	"time"
 )
 
-// Patience bounds how long anything may take before it counts as broken.
+// Patience bounds how long anything may take.
 const Patience = 30 * time.Second
 
-// Output takes what a program writes, while it runs.
+// Output takes a program's output while it runs.
 type Output struct {
 	mu      sync.Mutex
 	text    strings.Builder
 	changed chan struct{}
 }
 
-// NewOutput makes one.
+// NewOutput returns an empty Output.
 func NewOutput() *Output { return &Output{changed: make(chan struct{})} }
 
 // Write implements io.Writer.
@@ -31,14 +30,14 @@ func (o *Output) Write(p []byte) (int, error) {
 	return o.text.Write(p)
 }
 
-// String is what was written so far.
+// String is the output so far.
 func (o *Output) String() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.text.String()
 }
 
-// Await waits until part was written, and returns what came behind it so far.
+// Await waits until part was written, and returns what came after it so far.
 func (o *Output) Await(t testing.TB, part string) (behind string) {
 	t.Helper()
 	o.Until(t, "text with "+part, func(text string) (ok bool) {
@@ -48,7 +47,7 @@ func (o *Output) Await(t testing.TB, part string) (behind string) {
 	return behind
 }
 
-// Until waits until what was written is as wanted.
+// Until waits until is returns true for the output so far.
 func (o *Output) Until(t testing.TB, want string, is func(text string) bool) {
 	t.Helper()
 	deadline := time.After(Patience)

@@ -8,16 +8,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Terminal is a pseudo-terminal. What a program writes on it is in its Output.
+// Terminal is a pseudo-terminal. Its Output has what a program writes to it.
 type Terminal struct {
 	*Output
 	TTY *os.File // the program's side
 
 	master *os.File
-	ended  chan struct{} // nobody has the program's side open any more
+	ended  chan struct{} // the program's side is closed everywhere
 }
 
-// NewTerminal opens one.
+// NewTerminal opens a terminal.
 func NewTerminal(t testing.TB) *Terminal {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
@@ -54,8 +54,8 @@ func NewTerminal(t testing.TB) *Terminal {
 	return s
 }
 
-// control does something to a terminal. (*os.File).Fd would let nobody close it
-// while it is read.
+// control calls do with a terminal's file descriptor. After (*os.File).Fd the file could not be
+// closed during a read.
 func control(t testing.TB, f *os.File, do func(fd int) error) {
 	t.Helper()
 	raw, err := f.SyscallConn()
@@ -75,21 +75,21 @@ func (s *Terminal) Type(t testing.TB, text string) {
 	}
 }
 
-// Control does something to the user's side, such as a change of its size.
+// Control calls do with the user's side, to change its size for example.
 func (s *Terminal) Control(t testing.TB, do func(fd int) error) {
 	t.Helper()
 	control(t, s.master, do)
 }
 
-// Close closes the program's side here, waits until everybody has, and returns all that
-// was written.
+// Close closes the program's side here, waits until it is closed everywhere, and returns the whole
+// output.
 func (s *Terminal) Close() string {
 	_ = s.TTY.Close()
 	<-s.ended
 	return s.String()
 }
 
-// HangUp closes the user's side, as a window's end does.
+// HangUp closes the user's side, like the end of a window.
 func (s *Terminal) HangUp(t testing.TB) {
 	t.Helper()
 	if err := s.master.Close(); err != nil {

@@ -1,6 +1,6 @@
-// Command measure counts the functions that one message comes through, and checks that the
-// walk of docs/architecture.md is among them. It takes two folders of coverage data, as
-// test/walk/one writes them, and the page.
+// Command measure counts the functions that one message passes, and checks that the walk of
+// docs/architecture.md is among them. It takes two folders of coverage data, written by
+// test/walk/one, and the page.
 package main
 
 import (
@@ -78,10 +78,10 @@ func run(args []string) error {
 	return failed
 }
 
-// A line of `go tool covdata func`: file:line:, function, per cent.
+// funcLine is a line of `go tool covdata func`: file:line:, function, per cent.
 var funcLine = regexp.MustCompile(`^turnstile/(\S+\.go):[0-9]+:\s+(\S+)\s+([0-9.]+)%$`)
 
-// covered are the functions that a folder's counters know to have run.
+// covered are the functions that have run, by a folder's counters.
 func covered(dir string) (map[walk.Hop]bool, error) {
 	out, err := exec.CommandContext(context.Background(), "go", "tool", "covdata", "func", "-i", dir).Output()
 	if err != nil {

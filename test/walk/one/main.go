@@ -1,7 +1,6 @@
-// Command one sends one message to a worker in the same process, and writes which functions
-// that took: `make walk` builds it with -cover. In DIR/message are the counters of the time
-// in which the message was sent, run and answered, in DIR/idle those of a while in which
-// nothing happened.
+// Command one sends one message to a worker in the same process, and records which functions run:
+// `make walk` builds it with -cover. DIR/message has the counters of the time in which the message
+// is sent and run, DIR/idle those of a while without messages.
 package main
 
 import (
@@ -59,7 +58,7 @@ func run(url, dir string) error {
 		}
 		return err
 	}
-	// What is done once in a process's life is no part of a message's way.
+	// What a process does once is not part of a message's way.
 	if err := send("sleep=200ms the first"); err != nil {
 		return err
 	}
@@ -69,7 +68,7 @@ func run(url, dir string) error {
 	return counted(filepath.Join(dir, "message"), func() error { return send("sleep=200ms hello") })
 }
 
-// counted writes the counters of what f does.
+// counted writes the counters of f's run.
 func counted(dir string, f func() error) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err

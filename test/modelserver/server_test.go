@@ -111,7 +111,7 @@ func TestCuts(t *testing.T) {
 	}
 }
 
-// A gate holds the stream back, a hang lasts until the client goes.
+// A gate holds the stream, and a hang lasts until the client goes away.
 func TestGates(t *testing.T) {
 	t.Parallel()
 	gate, before := make(chan struct{}), make(chan struct{})

@@ -1,5 +1,5 @@
-// Package hostile has words that try to steer whatever prints them, and looks for
-// what is left of them. For tests of what is shown to a person.
+// Package hostile has text that tries to control whatever prints it, and looks for the rest of it
+// in output for a person.
 package hostile
 
 import (
@@ -11,20 +11,20 @@ import (
 	"unicode/utf8"
 )
 
-// Mark is the part of Words that is to be seen.
+// Mark is the part of Words that may be printed.
 const Mark = "mark"
 
-// Words clear a screen, set its title, go back to overwrite, and turn text around, in
-// the ways there are.
+// Words clear a screen, set its title, move back to overwrite, and reverse text, in every known
+// way.
 const Words = Mark + "\x1b[2J\x1b]0;title\x07\x9b2J\x08\x7f\u009b31m\u0085\u202eabc\u2066\u200f\u061c\u2028 \x00end"
 
-// Text is Words in UTF-8, as it comes out of JSON.
+// Text is Words in UTF-8, as a JSON decoder returns them.
 var Text = strings.ToValidUTF8(Words, "\uFFFD")
 
-// ownCodes are what our programs write on terminals.
+// ownCodes removes what Turnstile's programs write on terminals.
 var ownCodes = strings.NewReplacer("\r\x1b[K", "", "\r\n", "\n", "\x1b[0m", "", "\x1b[1m", "", "\x1b[2m", "", "\x1b[33m", "", "\x1b[1;33m", "")
 
-// Check looks at what was printed for a person.
+// Check checks output for a person.
 func Check(t testing.TB, what, printed string) {
 	t.Helper()
 	for at, r := range printed {
@@ -38,7 +38,7 @@ func Check(t testing.TB, what, printed string) {
 	}
 }
 
-// CheckSeen is Check, and the words have to be there.
+// CheckSeen is Check for output that must have Mark.
 func CheckSeen(t testing.TB, what, printed string) {
 	t.Helper()
 	Check(t, what, printed)
@@ -47,14 +47,14 @@ func CheckSeen(t testing.TB, what, printed string) {
 	}
 }
 
-// CheckTerminal is CheckSeen for a terminal, on which our programs write some codes of
+// CheckTerminal is CheckSeen for a terminal, on which Turnstile's programs write some codes of
 // their own.
 func CheckTerminal(t testing.TB, what, printed string) {
 	t.Helper()
 	CheckSeen(t, what, ownCodes.Replace(printed))
 }
 
-// CheckJSON is CheckSeen for JSON by the line, in which the words have to be whole.
+// CheckJSON is CheckSeen for lines of JSON, which must have Text unchanged.
 func CheckJSON(t testing.TB, what, printed string) {
 	t.Helper()
 	CheckSeen(t, what, printed)
@@ -74,7 +74,7 @@ func CheckJSON(t testing.TB, what, printed string) {
 	}
 }
 
-// walk gathers the texts of a JSON value.
+// walk collects the texts of a JSON value.
 func walk(v any, b *bytes.Buffer) {
 	switch v := v.(type) {
 	case string:

@@ -47,7 +47,7 @@ func TestNewGivesEveryTestItsOwnEmptyDatabase(t *testing.T) {
 	}
 }
 
-// REDIS_URL stands for a server that somebody else uses too.
+// REDIS_URL stands for a server that has other users, too.
 func TestRedisURLIsSharedPolitely(t *testing.T) {
 	server := redistest.StartServer(t, "--databases", "3")
 	ctx := t.Context()
@@ -236,7 +236,7 @@ func TestServersDieWithTheirTestBinary(t *testing.T) {
 	}
 }
 
-// What a machine without redis-server sees.
+// The test sees a machine without redis-server.
 func TestWithoutRedisServer(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	t.Setenv("REDIS_URL", "")
@@ -272,7 +272,7 @@ func TestWithoutRedisServer(t *testing.T) {
 	})
 }
 
-// recorder is a test that is allowed to fail.
+// recorder is a test that may fail.
 type recorder struct {
 	testing.TB
 	failed, skipped bool

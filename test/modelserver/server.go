@@ -1,17 +1,15 @@
-// Package modelserver plays a Chat Completions endpoint for tests: a real HTTP server
-// on loopback that gives the answers that the test has scripted and records what it
-// was asked.
+// Package modelserver plays a Chat Completions endpoint for tests: a real HTTP server on loopback
+// that responds as the test has scripted, and records the requests.
 //
-//	model := testmodel.New(t,
-//		testmodel.Stream(testmodel.Text("let me see"), testmodel.Call("c1", "weather", `{"city":`, `"Rome"}`)),
-//		testmodel.Stream(testmodel.Text("It ", "is ", "warm."), testmodel.Use(40, 5)),
+//	model := modelserver.New(t,
+//	modelserver.Stream(modelserver.Text("let me see"), modelserver.Call("c1", "weather", `{"city":`, `"Rome"}`)),
+//	modelserver.Stream(modelserver.Text("It ", "is ", "warm."), modelserver.Use(40, 5)),
 //	)
 //	... a client of model.URL() ...
 //	model.Requests()[1].Messages
 //
-// Each request takes the script's next Answer. When the script is at its end the
-// function of Otherwise is asked; without one the request is refused with a 400 and
-// the test fails.
+// Each request takes the script's next Answer. At the script's end the function of Otherwise
+// decides. Without one the request is refused with a 400 and the test fails.
 package modelserver
 
 import (
@@ -32,9 +30,9 @@ type TB interface {
 
 // Server is the endpoint. Its methods may be called from any goroutine.
 type Server struct {
-	t      TB // nil: nobody is told of a request too many
+	t      TB // nil: a request too many fails no test
 	server *httptest.Server
-	done   chan struct{} // closed by Close: nothing hangs any longer
+	done   chan struct{} // closed by Close: all hangs end
 
 	mu        sync.Mutex
 	script    []Answer
@@ -52,7 +50,7 @@ func New(t TB, script ...Answer) *Server {
 	return s
 }
 
-// Start is New for a program that is no test. Close it.
+// Start is New for a program that is not a test. Close it.
 func Start(script ...Answer) *Server { return start(nil, script) }
 
 func start(t TB, script []Answer) *Server {
@@ -67,8 +65,7 @@ func start(t TB, script []Answer) *Server {
 // URL is the base URL for clients: http://127.0.0.1:PORT/v1.
 func (s *Server) URL() string { return s.server.URL + "/v1" }
 
-// Close ends all that hangs or waits, and then the server. Calling it again does
-// nothing.
+// Close ends all hangs and waits, and then the server. Calling it again does nothing.
 func (s *Server) Close() {
 	s.mu.Lock()
 	select {
@@ -89,29 +86,29 @@ func (s *Server) Script(answers ...Answer) {
 	s.script = append(s.script, answers...)
 }
 
-// Otherwise sets what answers the requests for which the script has nothing.
+// Otherwise sets the response to requests after the script's end.
 func (s *Server) Otherwise(answer func(Request) Answer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.otherwise = answer
 }
 
-// Models sets the ids that GET /v1/models lists. It is one, test-model, at first.
+// Models sets the ids that GET /v1/models lists. The default is one, test-model.
 func (s *Server) Models(ids ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.models = ids
 }
 
-// Requests is what was asked so far, oldest first.
+// Requests are the requests so far, oldest first.
 func (s *Server) Requests() []Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return append([]Request(nil), s.requests...)
 }
 
-// Await waits until there were n requests, and is the n-th. It waits as long as the
-// test may run; false: the server was closed.
+// Await waits until there were n requests, and returns the n-th. It waits as long as the test may
+// run, and returns false if the server was closed.
 func (s *Server) Await(n int) (Request, bool) {
 	for {
 		s.mu.Lock()
@@ -130,7 +127,7 @@ func (s *Server) Await(n int) (Request, bool) {
 	}
 }
 
-// next records a request and is its answer.
+// next records a request and returns its response.
 func (s *Server) next(r Request) Answer {
 	s.mu.Lock()
 	s.requests = append(s.requests, r)
@@ -148,9 +145,9 @@ func (s *Server) next(r Request) Answer {
 		return otherwise(r)
 	}
 	if s.t != nil {
-		s.t.Errorf("testmodel: request %d has no answer in the script", n)
+		s.t.Errorf("modelserver: request %d has no answer in the script", n)
 	}
-	return Error(http.StatusBadRequest, "not_scripted", fmt.Sprintf("testmodel: request %d has no answer in the script", n))
+	return Error(http.StatusBadRequest, "not_scripted", fmt.Sprintf("modelserver: request %d has no answer in the script", n))
 }
 
 func (s *Server) complete(w http.ResponseWriter, hr *http.Request) {
@@ -172,7 +169,7 @@ func (s *Server) list(w http.ResponseWriter, _ *http.Request) {
 	s.mu.Unlock()
 	data := make([]object, 0, len(ids))
 	for _, id := range ids {
-		data = append(data, object{"id": id, "object": "model", "created": 0, "owned_by": "testmodel"})
+		data = append(data, object{"id": id, "object": "model", "created": 0, "owned_by": "modelserver"})
 	}
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = w.Write(encode(object{"object": "list", "data": data}))

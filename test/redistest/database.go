@@ -1,19 +1,16 @@
 // Package redistest gives tests a real Redis.
 //
-//	client := testredis.New(t)   // an empty database of the test's own
-//	url := testredis.URL(t)      // the same database, for a child process
+//	client := redistest.New(t)   // an empty database of the test's own
+//	url := redistest.URL(t)      // the same database, for a child process
 //
-// The databases lie on one redis-server per test binary, which is started by
-// the first test that asks and dies with the binary, even when that is killed.
-// With REDIS_URL set they lie on that server instead: the test takes a database
-// that is empty and deletes its keys afterwards; nothing is ever flushed there.
-// Without a redis-server on PATH each test gets an embedded server, loudly;
-// tests that call Real are then skipped. With CI=true a missing redis-server is
-// a failure.
+// The databases are on one redis-server per test binary. The first test that needs it starts it,
+// and it dies with the binary, even when that is killed. With REDIS_URL set they are on that server
+// instead: the test takes an empty database and deletes its keys afterwards; nothing is ever
+// flushed there. Without a redis-server on PATH each test gets an embedded server, with a warning,
+// and tests that call Real are skipped. With CI=true a missing redis-server is a failure.
 //
-// What is not per database is shared between tests that run at once: channels
-// of PUBLISH, INFO, CONFIG, SCRIPT FLUSH, the memory limit. A test of those
-// takes a server of its own with StartServer.
+// Tests that run at once share what is not per database: channels of PUBLISH, INFO, CONFIG, SCRIPT
+// FLUSH, the memory limit. A test of those takes a server of its own with StartServer.
 package redistest
 
 import (
@@ -31,7 +28,7 @@ import (
 
 const databases = 4096
 
-// database is what one test was given.
+// database is the database of one test.
 type database struct {
 	url    string
 	client *redis.Client
@@ -42,22 +39,21 @@ var given = struct {
 	byTest map[testing.TB]*database
 }{byTest: map[testing.TB]*database{}}
 
-// New answers a client on an empty database that belongs to t alone. Called
-// again with the same t it answers the same client. The client is closed and
-// the database emptied when t ends.
+// New returns a client of an empty database that belongs only to t. Further calls with the same t
+// return the same client. When t ends, the client is closed and the database emptied.
 func New(t testing.TB) redis.UniversalClient {
 	t.Helper()
 	return databaseOf(t).client
 }
 
-// URL answers the redis:// URL of the database that New gives t.
+// URL returns the redis:// URL of the database that New gives t.
 func URL(t testing.TB) string {
 	t.Helper()
 	return databaseOf(t).url
 }
 
-// Real skips t, with the reason, where only the embedded server is there. With
-// CI=true it fails t instead.
+// Real skips t, with the reason, if there is only the embedded server. With CI=true it fails t
+// instead.
 func Real(t testing.TB) {
 	t.Helper()
 	if os.Getenv("REDIS_URL") == "" {
@@ -71,7 +67,7 @@ func needBinary(t testing.TB) {
 	if haveBinary() {
 		return
 	}
-	const reason = "testredis: needs a real redis-server, and none is on PATH"
+	const reason = "redistest: needs a real redis-server, and none is on PATH"
 	if inCI() {
 		t.Fatal(reason)
 	}
@@ -87,7 +83,7 @@ func databaseOf(t testing.TB) *database {
 	if db != nil {
 		return db
 	}
-	// t's goroutine is here: nobody else asks for t at the same time.
+	// This is t's goroutine, so there is no other call for t at the same time.
 	var err error
 	switch {
 	case os.Getenv("REDIS_URL") != "":
@@ -95,12 +91,12 @@ func databaseOf(t testing.TB) *database {
 	case haveBinary():
 		db, err = takeShared(t)
 	case inCI():
-		t.Fatal("testredis: no redis-server on PATH and no REDIS_URL; CI must not fall back to the embedded server")
+		t.Fatal("redistest: no redis-server on PATH and no REDIS_URL; CI must not fall back to the embedded server")
 	default:
 		db, err = startEmbedded(t)
 	}
 	if err != nil {
-		t.Fatalf("testredis: %v", err)
+		t.Fatalf("redistest: %v", err)
 	}
 	given.Lock()
 	given.byTest[t] = db
@@ -131,8 +127,8 @@ var shared = struct {
 	err    error
 }{}
 
-// takeShared gives t the database that was free for the longest time, so that
-// a straggler of an earlier test rarely meets a later one.
+// takeShared gives t the database that was free for the longest time, so that a late write of an
+// earlier test rarely meets a later one.
 func takeShared(t testing.TB) (*database, error) {
 	t.Helper()
 	shared.Lock()
@@ -167,12 +163,12 @@ func takeShared(t testing.TB) (*database, error) {
 			return nil, fmt.Errorf("the test binary's redis-server at %s: %w", server.Addr(), err)
 		}
 		if size > 0 {
-			// A straggler wrote after its test's end: never used again.
+			// A late write came after its test's end: the database is not used again.
 			_ = db.client.Close()
 			continue
 		}
 		t.Cleanup(func() {
-			// This server is the test binary's own, so flushing is allowed here.
+			// The server is the test binary's own, so it may be flushed.
 			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 			defer cancel()
 			err := withoutHooks(db, func(c *redis.Client) error { return c.FlushDB(ctx).Err() })
@@ -188,8 +184,8 @@ func takeShared(t testing.TB) (*database, error) {
 	}
 }
 
-// withoutHooks runs f on a client of its own: the test may have closed its
-// client or hung faults on it.
+// withoutHooks runs f on a client of its own, because the test may have closed its client or added
+// faults to it.
 func withoutHooks(db *database, f func(*redis.Client) error) error {
 	options := *db.client.Options()
 	client := redis.NewClient(&redis.Options{

@@ -1,9 +1,8 @@
-// Package acl runs tests under the users of docs/security.md, on a redis-server
-// of their own. The rules are taken out of that page, so that what is tested is what
-// operators copy.
+// Package acl runs tests as the users of docs/security.md, on a redis-server of their own. It reads
+// the rules from that page, so the tests use what operators copy.
 //
-// A test suite is run by a second process of its own test binary (Suite). It names
-// the user of each connection with As, which does nothing in the first process.
+// Suite runs tests in a second process of the same test binary. They name the user of each
+// connection with As, which does nothing in the first process.
 package acl
 
 import (
@@ -46,8 +45,8 @@ const (
 	patience = 3 * time.Minute
 )
 
-// Rules are the arguments of each user's ACL SETUSER, as the page has them. The page's
-// commands are read by a shell, as an operator's would be.
+// Rules are the arguments of each user's ACL SETUSER on the page. A shell parses the page's
+// commands, as an operator's would.
 func Rules(t testing.TB) map[string][]string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root(t), page))
@@ -94,10 +93,10 @@ func root(t testing.TB) string {
 	}
 }
 
-// Server starts a redis-server with the page's users, who may use all of its databases
-// as the page tells it: tests of one server have a database each. It keeps an
-// append-only file: without one the worker's first look asks for more, and does not
-// insist.
+// Server starts a redis-server with the page's users, who may use all of its databases with the
+// rule that the page gives for that: tests of one server have a database each. It keeps an
+// append-only file, because without one the worker's first check needs further rights, and does
+// without them.
 func Server(t testing.TB) *redistest.Server {
 	t.Helper()
 	server := redistest.StartServer(t, "--databases", "1024", "--acllog-max-len", "1000", "--appendonly", "yes", "--appendfsync", "no")
@@ -105,7 +104,7 @@ func Server(t testing.TB) *redistest.Server {
 	return server
 }
 
-// Give makes the page's users on a server.
+// Give creates the page's users on a server.
 func Give(t testing.TB, server *redistest.Server) {
 	t.Helper()
 	for user, words := range Rules(t) {
@@ -130,10 +129,10 @@ func Set(t testing.TB, rdb redis.UniversalClient, user string, words ...string) 
 	}
 }
 
-// Password is that of each of them.
+// Password is the password of every user.
 func Password() string { return password }
 
-// URL is a Redis URL with a user of the page in it.
+// URL is a Redis URL for a user of the page.
 func URL(t testing.TB, raw, user string) string {
 	t.Helper()
 	u, err := url.Parse(raw)
@@ -144,7 +143,7 @@ func URL(t testing.TB, raw, user string) string {
 	return u.String()
 }
 
-// As is URL in the process of a Suite, and raw as it is elsewhere.
+// As is URL in the process of a Suite, and raw elsewhere.
 func As(t testing.TB, raw, user string) string {
 	t.Helper()
 	if os.Getenv(variable) == "" {
@@ -153,7 +152,7 @@ func As(t testing.TB, raw, user string) string {
 	return URL(t, raw, user)
 }
 
-// Client is a client of the test's database, in the process of a Suite as a user.
+// Client is a client of the test's database, in the process of a Suite as the user.
 func Client(t testing.TB, user string) redis.UniversalClient {
 	t.Helper()
 	if os.Getenv(variable) == "" {
@@ -167,8 +166,8 @@ func Client(t testing.TB, user string) redis.UniversalClient {
 	return rdb
 }
 
-// Suite runs tests of the calling test's binary in a process of their own, on a server
-// with the page's users. Each has to pass, and the server must have refused nothing.
+// Suite runs tests of the calling test's binary in a process of their own, on a server with the
+// page's users. Each test must pass, and the server must have refused nothing.
 func Suite(t *testing.T, names ...string) {
 	t.Helper()
 	if os.Getenv(variable) != "" {
@@ -192,7 +191,7 @@ func Suite(t *testing.T, names ...string) {
 	NothingRefused(t, server)
 }
 
-// failures leaves out what passed.
+// failures is the output without the tests that passed.
 func failures(out []byte) string {
 	var kept []string
 	for line := range strings.Lines(string(out)) {
