@@ -43,7 +43,7 @@ type bulk struct {
 	link  *away
 
 	progress *progress
-	answers  *answers // nil: without --wait
+	results  *results // nil: without --wait
 
 	mu       sync.Mutex
 	codes    map[int]bool
@@ -66,22 +66,22 @@ func (b *bulk) run(client *turnstile.Client, rdb redis.UniversalClient) (int, er
 		defer b.progress.end()
 	}
 	if b.o.wait || b.o.follow {
-		b.answers = newAnswers(b, client)
-		b.answers.start()
+		b.results = newResults(b, client)
+		b.results.start()
 		b.link.wait()
 		defer hintNoWorker(b.outer, rdb, func() {
-			if b.answers.none() {
+			if b.results.none() {
 				b.out.note("enqueue: no worker is running: messages wait until one is started")
 			}
 		})()
 	}
 	whole := b.submitAll(client, rdb)
-	if b.answers != nil {
+	if b.results != nil {
 		// What is in is awaited even if the rest of the file could not be submitted. Closing the
 		// connections ends waits at once.
 		stop := context.AfterFunc(b.outer, func() { _ = rdb.Close() })
 		b.progress.submitted()
-		b.answers.drain()
+		b.results.drain()
 		stop()
 	}
 	b.progress.end()
@@ -152,15 +152,15 @@ func (b *bulk) dispatch(shards *[submitters]chan item) (whole bool) {
 
 // submit submits one message.
 func (b *bulk) submit(ctx context.Context, client *turnstile.Client, it item) {
-	if b.ctx.Err() != nil || b.answers != nil && !b.answers.reserve(b.ctx) {
+	if b.ctx.Err() != nil || b.results != nil && !b.results.reserve(b.ctx) {
 		b.skip(it.line)
 		return
 	}
 	r, err := client.Submit(ctx, it.session, it.m, delays(time.Duration(it.delay))...)
 	b.progress.line(it.bytes)
 	waits := err == nil && r.Status != turnstile.Refused && r.Status != turnstile.Answered
-	if b.answers != nil && !waits {
-		b.answers.release()
+	if b.results != nil && !waits {
+		b.results.release()
 	}
 	if err != nil {
 		b.submitFailed(ctx, it, r, err)
@@ -181,8 +181,8 @@ func (b *bulk) submit(ctx context.Context, client *turnstile.Client, it item) {
 		b.fail(failure{code: exitRefused, text: refusal(r), line: it.line, said: true})
 	case r.Status == turnstile.Answered && !b.o.json:
 		b.out.text(prefixed(it.session, r.Reply))
-	case waits && b.answers != nil:
-		b.answers.add(it)
+	case waits && b.results != nil:
+		b.results.add(it)
 	}
 }
 
@@ -225,7 +225,7 @@ func (b *bulk) report(whole bool) {
 		}
 		missing += fmt.Sprintf("all after line %d", b.last)
 	}
-	if b.outer.Err() != nil && (!whole || missing != "" || b.answers != nil && len(b.answers.waiting) > 0) {
+	if b.outer.Err() != nil && (!whole || missing != "" || b.results != nil && len(b.results.waiting) > 0) {
 		b.fail(failure{code: exitInterrupted, text: "interrupted; what was put in stays"})
 	}
 	if missing != "" {
@@ -262,8 +262,8 @@ func (b *bulk) report(whole bool) {
 			text += fmt.Sprintf(", %d %s", part.n, part.several)
 		}
 	}
-	if b.answers != nil {
-		text += ", " + b.answers.summary()
+	if b.results != nil {
+		text += ", " + b.results.summary()
 	}
 	b.out.text(text + "\n")
 }

@@ -11,13 +11,13 @@ import (
 // reply shows a reply as it comes. It writes whole lines, because the replies of several messages
 // come at the same time.
 type reply struct {
-	a     *answers
+	a     *results
 	m     awaited
 	story terminal.Story
 	open  []byte // an incomplete line; it grows in place
 }
 
-func newReply(a *answers, m awaited) *reply {
+func newReply(a *results, m awaited) *reply {
 	return &reply{a: a, m: m, story: newStory(a.b.o, m.session, m.m.ID)}
 }
 

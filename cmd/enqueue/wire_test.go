@@ -104,8 +104,8 @@ func (w wire) now() int64 {
 	return seconds*1000 + micros/1000
 }
 
-// ring is the page's steps 5 to 7.
-func (w wire) ring() {
+// notify sends the page's steps 5 to 7.
+func (w wire) notify() {
 	w.t.Helper()
 	now := w.now()
 	w.do("ZADD", "turnstile:sessions", now, "s1")
@@ -174,7 +174,7 @@ func TestWireMessageIsAnswered(t *testing.T) {
 		t.Errorf("state %q", state)
 	}
 	turns(t, url, hour, echo)
-	w.ring()
+	w.notify()
 	end := w.answer("m1")
 	if end["status"] != "done" || end["reply"] != "echo: hello" {
 		t.Errorf("end %v", end)
@@ -188,7 +188,7 @@ func TestWireMessageIsAnswered(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	w.enqueue("m2", `{"v":1,"text":"fail badly"}`)
-	w.ring()
+	w.notify()
 	w.answer("m2")
 	if state, end := w.result("m2"); state != "archived" || end["status"] != "failed" || end["error"] != "badly" {
 		t.Errorf("%s, %v", state, end)
@@ -255,7 +255,7 @@ func TestWireBadPayload(t *testing.T) {
 	})
 	w.enqueue("m1", `{"text":"no version"}`)
 	w.enqueue("m2", `{"v":1,"text":"more","colour":"ignored"}`)
-	w.ring()
+	w.notify()
 	if end := w.answer("m2"); end["reply"] != "echo: more" {
 		t.Errorf("end %v", end)
 	}
@@ -271,7 +271,7 @@ func TestWireOnACluster(t *testing.T) {
 	w := wire{t, cluster.Client()}
 	turns(t, cluster.URL(), hour, echo)
 	w.enqueue("m1", `{"v":1,"text":"hello"}`)
-	w.ring()
+	w.notify()
 	if end := w.answer("m1"); end["reply"] != "echo: hello" {
 		t.Errorf("end %v", end)
 	}

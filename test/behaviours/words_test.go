@@ -82,6 +82,13 @@ var texts = []struct{ from, kind string }{
 	{"internal/titles", ".go"},
 	{"internal/version", ".go"},
 	{"internal/workspace", ".go"},
+	{"bench", ".go"},
+	{"bench", ".lua"},
+	{"cmd", ".go"},
+	{"examples", ".go"},
+	{"examples", ".md"},
+	{"pkg/agent", ".go"},
+	{"test", ".go"},
 }
 
 // prose blanks everything but the prose of a file, so that lines keep their numbers.

@@ -11,8 +11,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// asynqScripts are the scripts by which asynq.Client puts a task in. A pipeline may
-// have one of them: there nobody can be told to send its source first.
+// asynqScripts are the scripts by which asynq.Client enqueues a task. A pipeline may have one of
+// them, and there no reply can ask for its source first.
 func asynqScripts() (sources []string) {
 	spy := &sourceSpy{}
 	rdb := redis.NewClient(&redis.Options{Addr: "explore.invalid:0"})
@@ -20,13 +20,13 @@ func asynqScripts() (sources []string) {
 	rdb.AddHook(spy)
 	client, task := asynq.NewClientFromRedisClient(rdb), asynq.NewTask("any", nil)
 	for _, opts := range [][]asynq.Option{nil, {asynq.ProcessIn(time.Minute)}} {
-		// Their replies are no answers to such a call: it fails, with its source sent.
+		// The replies do not fit such a call: it fails, after its source was sent.
 		_, _ = client.EnqueueContext(context.Background(), task, opts...)
 	}
 	return spy.sources
 }
 
-// sourceSpy is a redis.Hook that knows no script and takes down their sources.
+// sourceSpy is a redis.Hook that knows no script and records their sources.
 type sourceSpy struct{ sources []string }
 
 func (*sourceSpy) DialHook(redis.DialHook) redis.DialHook {

@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// The canonical form of a state makes two states equal that differ only in names
-// drawn at random and in how late it is.
+// The canonical form of a state makes two states equal that differ only in randomly drawn names and
+// in absolute times.
 
-// form is a text, or several, with what is random or a time in it taken out.
+// form is one or several texts, without their random names and times.
 type form struct {
 	skeleton [16]byte
 	refs     []ref // each once, in the order of appearance
@@ -36,7 +36,7 @@ type former struct {
 
 func newFormer() *former { return &former{hash: sha256.New(), seen: map[ref]int{}} }
 
-// from goes on where another form has ended.
+// from continues where another form has ended.
 func (f *former) from(before *form) *former {
 	f.hash.Write(before.skeleton[:])
 	f.form.refs = slices.Clip(before.refs)
@@ -67,15 +67,15 @@ func (f *former) literal(text string) {
 	}
 }
 
-// epoch is where all clocks begin, in seconds: that of a synctest bubble. A number of
-// so many digits that is not long behind it is a time or a fence.
+// epoch is where all clocks begin, in seconds: that of a synctest bubble. A number with this many
+// digits that is not far from it is a time or a fence.
 const (
 	epoch    = 946684800
 	nameMark = "ZQ"
 	nameLen  = 10 // of a drawn name, with its mark
 )
 
-// text takes one text in.
+// text adds one text.
 func (f *former) text(text string) {
 	begin := 0
 	for i := 0; i < len(text); {
@@ -124,7 +124,7 @@ func timeOf(digits string) (ms int64, kind byte) {
 	return 0, 0
 }
 
-// canonical is a value's form. Values are shared by many states: it is made once.
+// canonical is a value's form. Many states share a value, so its form is made once.
 func (v *value) canonical() *form {
 	if v.form != nil {
 		return v.form
@@ -142,12 +142,12 @@ func (v *value) canonical() *form {
 	return v.form
 }
 
-// uncounted reports whether a value counts only by being there.
+// uncounted reports whether only the existence of a value counts.
 func uncounted(v *value) bool {
 	return v.kind == "stream" || strings.Contains(v.key, ":processed") || strings.Contains(v.key, ":failed")
 }
 
-// canon is what a search keeps to make digests.
+// canon is what a search needs to make digests.
 type canon struct {
 	horizon int64 // ms
 	hash    hash.Hash
@@ -155,7 +155,7 @@ type canon struct {
 	names   map[string]int
 }
 
-// digest hashes forms together. extra is what else tells states apart.
+// digest hashes forms together. extra is what else distinguishes states.
 func (c *canon) digest(now int64, forms []*form, extra string) (d digest) {
 	if c.hash == nil {
 		c.hash, c.names = sha256.New(), map[string]int{}

@@ -9,19 +9,19 @@ import (
 	"turnstile/internal/rediskey"
 )
 
-// The checks. A finding begins with the name of its check, so that a configuration
-// can leave one out.
+// The checks. A finding begins with the name of its check, so that a configuration can leave one
+// out.
 const (
-	checkHolder   = "holder"   // a holder that lost its turn writes nothing
+	checkHolder   = "holder"   // an owner that lost its turn writes nothing
 	checkFence    = "fence"    // fences rise
 	checkError    = "error"    // a script fails
-	checkSpecial  = "special"  // run.special is set where a plain end must look
+	checkSpecial  = "special"  // run.special is set where the fast path must not be taken
 	checkOnce     = "once"     // a message has one entry in the transcripts
 	checkOrder    = "order"    // entries stand in the order of enqueueing
-	checkLost     = "lost"     // an accepted message is somewhere
-	checkIndex    = "index"    // what waits is in an index
-	checkLeftover = "leftover" // nothing is left of a session that was forgotten
-	checkFollowup = "followup" // nothing is said to wait that does not
+	checkLost     = "lost"     // an accepted message is not lost
+	checkIndex    = "index"    // a waiting message's session is in an index
+	checkLeftover = "leftover" // a forgotten session leaves no key
+	checkFollowup = "followup" // no entry says that a message waits which does not
 	checkLine     = "line"     // the lists and the tasks' states agree
 )
 
@@ -29,7 +29,7 @@ func keysOf(key string) rediskey.Session { return rediskey.For(key) }
 
 func sentinelOf(key string) string { return rediskey.For(key).Sentinel() }
 
-// broken looks at one command: before, and what it has made of the database.
+// broken checks one command: the state before it, and the database after it.
 func (s *Search) broken(n node, after *snapshot, cmd []string, reply any) string {
 	if err, failed := reply.(error); failed && !strings.HasPrefix(err.Error(), "NOT FOUND") {
 		if text := err.Error(); strings.HasPrefix(text, "ERR ") && !s.leftOut(checkError) {
@@ -63,13 +63,14 @@ func (s *Search) broken(n node, after *snapshot, cmd []string, reply any) string
 	return ""
 }
 
-// first is the first id of a turn's, as JSON. Others may join it.
+// first is the first id of a turn's messages, as JSON. Others may join the turn.
 func first(ids string) string {
 	id, _, _ := strings.Cut(strings.TrimSuffix(ids, "]"), ",")
 	return id
 }
 
-// owner finds what an owner's script says of itself. ok is false of other scripts, and of those for several sessions at once.
+// owner returns the identity that an owner's script presents. ok is false for other scripts, and
+// for those for several sessions at once.
 func (s *scripts) owner(cmd []string) (sentinel, run, token, fence string, ok bool) {
 	n := int(whole(cmd[2]))
 	keys, argv, name := cmd[3:3+n], cmd[3+n:], s.name(cmd[1])
@@ -83,19 +84,19 @@ func (s *scripts) owner(cmd []string) (sentinel, run, token, fence string, ok bo
 		return "", "", "", "", false
 	}
 	if fence = move.Word(argv, "fence"); name == "renew" {
-		fence = "" // it goes on to whatever turn runs
+		fence = "" // it holds for whatever turn runs
 	}
 	return move.Key(keys, "sentinel"), move.Key(keys, "run"), move.Word(argv, "token"), fence, true
 }
 
-// current reports whether a turn is the one that runs.
+// current reports whether a turn is the running one.
 func current(db *snapshot, sentinel, run, token, fence string) bool {
 	return db.str(sentinel) == token && db.field(run, "token") == token && (fence == "" || db.field(run, "fence") == fence)
 }
 
 func (s *Search) leftOut(check string) bool { return slices.Contains(s.Config.Without, check) }
 
-// wrong looks at a state.
+// wrong checks a state.
 func (s *Search) wrong(was, n node) string {
 	v := View{n.db, n.told}
 	for _, key := range s.Config.Sessions {
@@ -122,7 +123,7 @@ func (s *Search) wrong(was, n node) string {
 	return ""
 }
 
-// resting reports whether no process is in the midst of something.
+// resting reports whether no process is in the middle of a life.
 func (s *Search) resting(n node) bool {
 	for i, l := range n.at {
 		if l != nil && !l.atStart() && (l.next.cmds[0][0] != pause || s.can(n, i)) {
@@ -132,9 +133,8 @@ func (s *Search) resting(n node) bool {
 	return true
 }
 
-// followups looks whether a session in which nothing waits or runs lists somebody who
-// does: the message of an entry that is listed is said to wait or to run. One that an
-// operator took away has left its entry.
+// followups checks that a session in which nothing waits or runs lists no follow-up that waits or
+// runs. A message that an operator removed leaves its entry behind.
 func (s *Search) followups(v View, key string, k rediskey.Session) string {
 	if s.leftOut(checkFollowup) || v.Has(k.Sentinel()) || slices.ContainsFunc(line(k), v.Has) {
 		return ""
@@ -162,7 +162,7 @@ func (s *Search) special(v View, _ string, k rediskey.Session, _ *told) string {
 	return ""
 }
 
-// transcripts looks at entries: each message has one, and they stand in order.
+// transcripts checks entries: each message has one, and they are in order.
 func (s *Search) transcripts(v View, key string, k rediskey.Session, t *told) string {
 	seen := map[string]bool{}
 	first := v.prefix(k.TranscriptPrefix())
@@ -190,7 +190,7 @@ func (s *Search) transcripts(v View, key string, k rediskey.Session, t *told) st
 	return ""
 }
 
-// messageOf is the message of a user's entry, "" of others.
+// messageOf is the message of a user's entry, "" for other entries.
 func messageOf(line string) string {
 	if !strings.Contains(line, `"role":"user"`) {
 		return ""
@@ -200,7 +200,7 @@ func messageOf(line string) string {
 	return id
 }
 
-// prefix are the values of the keys that begin so.
+// prefix are the values of the keys with this prefix.
 func (v View) prefix(prefix string) []*value {
 	i := v.find(prefix)
 	j := i
@@ -210,7 +210,7 @@ func (v View) prefix(prefix string) []*value {
 	return v.keys[i:j]
 }
 
-// lost looks for accepted messages that are nowhere.
+// lost finds accepted messages that are nowhere.
 func (s *Search) lost(v View, key string, k rediskey.Session, t *told) string {
 	if s.leftOut(checkLost) {
 		return ""
@@ -239,7 +239,7 @@ func ended(v View, key string, k rediskey.Session, id string) bool {
 	})
 }
 
-// inLine looks whether lists and tasks agree, and nothing is in two places.
+// inLine checks that lists and tasks agree, and that nothing is in two places.
 func (s *Search) inLine(v View, _ string, k rediskey.Session, _ *told) string {
 	if s.leftOut(checkLine) {
 		return ""
@@ -267,8 +267,8 @@ func (s *Search) inLine(v View, _ string, k rediskey.Session, _ *told) string {
 	return ""
 }
 
-// unfound looks, when no process is in the midst of something, whether what waits is
-// in an index by which somebody finds it.
+// unfound checks, when all processes rest, that the session of a waiting message is in an index
+// that leads to it.
 func (s *Search) unfound(v View, key string) string {
 	if s.leftOut(checkIndex) || v.idle(key) {
 		return ""
@@ -284,7 +284,7 @@ func (s *Search) unfound(v View, key string) string {
 	return fmt.Sprintf("%s: a message of %s waits, and no index has the session", checkIndex, key)
 }
 
-// final looks at a state in which nothing changes any more.
+// final checks a state in which nothing changes any more.
 func (s *Search) final(n node) string {
 	if !s.Config.Cleans || s.leftOut(checkLeftover) {
 		return ""
@@ -303,9 +303,8 @@ func (s *Search) final(n node) string {
 	return ""
 }
 
-// passes reports whether a key may be left when nothing else is: timers, the place of
-// the search for forgotten sessions, and a day's counters of asynq's, as long as they
-// have an end.
+// passes reports whether a key may be left when nothing else is: timers, the place of the search
+// for forgotten sessions, and a day's counters of asynq's, if they expire.
 func (s *Search) passes(v *value) bool {
 	if v.expires == 0 {
 		return false
@@ -317,7 +316,7 @@ func (s *Search) passes(v *value) bool {
 		})
 }
 
-// name is a script's.
+// name is a script's name.
 func (s *scripts) name(hash string) string {
 	if name, ok := s.names[hash]; ok {
 		return name

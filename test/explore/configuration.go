@@ -9,24 +9,24 @@ import (
 	"turnstile/internal/script"
 )
 
-// Fault is what may befall a process or the database.
+// Fault is a fault of a process or of the database.
 type Fault uint8
 
-// The faults. Without one every request is carried out once and answered, and Redis'
-// clock goes on only when nobody has anything to do.
+// The faults. Without one every request is carried out once and gets its reply, and Redis's clock
+// advances only when no process has a step to make.
 const (
 	Crash      Fault = 1 << iota // a process ends; one that loops comes back without a memory
-	LostCall                     // a request does not reach Redis, and its caller is told so
-	LostReply                    // it is carried out, and its caller is told that it failed
-	Resend                       // it is carried out, and sent again: other steps may come between
-	Expiry                       // a sentinel ends, and its owner goes on unaware of it
-	ClockJump                    // Redis' clock goes on to the next deadline in the midst of things
+	LostCall                     // a request does not reach Redis, and its caller gets an error
+	LostReply                    // it is carried out, and its caller gets an error
+	Resend                       // it is carried out, and sent again; other steps may come between
+	Expiry                       // a sentinel expires, and its owner does not notice
+	ClockJump                    // Redis's clock jumps to the next deadline while processes have steps to make
 	AllFaults  = Crash | LostCall | LostReply | Resend | Expiry | ClockJump
 	NetFaults  = LostCall | LostReply | Resend
 	OwnerFault = Crash | Expiry
 )
 
-// Configuration is a few processes to search, and what is expected of them.
+// Configuration is a few processes to search, and the expectations.
 type Configuration struct {
 	Name    string
 	Purpose string
@@ -34,7 +34,7 @@ type Configuration struct {
 	// Sessions are the keys of the sessions that the processes use.
 	Sessions []string
 
-	// Before are run to their ends, one after the other, before the search.
+	// Before are lives that run to their ends, one after the other, before the search.
 	Before []func(*Life)
 
 	Processes []Process
@@ -43,48 +43,47 @@ type Configuration struct {
 	Kinds  Fault
 	Faults int
 
-	// Horizon is how young a time in the past has to be for its age to count.
+	// Horizon is how young a past time must be for its age to count.
 	Horizon time.Duration
 
-	// Ordered are messages whose entries have to be in the transcripts in the order
-	// in which they were enqueued.
+	// Ordered are messages whose entries must be in the transcripts in the order of their
+	// enqueueing.
 	Ordered []string
 
-	// Removed are messages that an operator may delete: they need not be anywhere.
+	// Removed are messages that an operator may delete: they may be nowhere.
 	Removed []string
 
-	// Cleans has the clock go on after all messages have ended, for processes that
-	// purge and forget. When there is nothing left to wait for, no key may be left.
+	// Cleans lets the clock advance after all messages have ended, for processes that purge and
+	// forget. When nothing is left to wait for, no key may be left.
 	Cleans bool
 
-	// Kept are the ages at which records and results go, for Cleans.
+	// Kept are the ages at which records and results are deleted, for Cleans.
 	Kept time.Duration
 
-	// Without are checks that are left out, by name: see checks.go.
+	// Without are the names of checks that are left out: see checks.go.
 	Without []string
 
-	// Check is one more check, of what this configuration alone knows: what must not
-	// be, or "".
+	// Check is one more check, for this configuration only. It returns what is wrong, or "".
 	Check func(View) string
 
-	// Filter changes commands on their way: what Go alone decides can be put wrong so.
+	// Filter changes commands before they are sent, to put faults into what only Go decides.
 	Filter func(name string, cmd []string) []string
 
-	// Settled says when there is nothing left to do, for liveness. Nil: no session has
-	// a message that waits or runs.
+	// Settled reports whether nothing is left to do, for liveness. Nil: no session has a message
+	// that waits or runs.
 	Settled func(View) bool
 
-	// Most bounds the states of a search; 0: it ends when all were seen.
+	// Most bounds the states of a search. 0: it ends when it has seen all.
 	Most int
 
-	// AtLeast is how many transitions the search has in CI.
+	// AtLeast is how many transitions the search makes in CI.
 	AtLeast int
 
-	// Depth bounds the steps of a path; 0: no bound.
+	// Depth bounds the steps of a path. 0: no bound.
 	Depth int
 }
 
-// View is what a database holds.
+// View is the content of a database.
 type View struct {
 	*snapshot
 	told *told
@@ -96,19 +95,19 @@ func (v View) Told(fact string) bool { return v.told.has(fact) }
 // Facts are what the processes have reported.
 func (v View) Facts() []string { return v.told.facts }
 
-// Now is Redis' clock in ms.
+// Now is Redis's clock in ms.
 func (v View) Now() int64 { return v.now }
 
-// Has reports whether a key is there.
+// Has reports whether a key exists.
 func (v View) Has(key string) bool { return v.has(key) }
 
-// Field is a hash's, "" where there is none.
+// Field is a field of a hash, "" if there is none.
 func (v View) Field(key, field string) string { return v.field(key, field) }
 
 // Members are the elements of a list, a set or a sorted set.
 func (v View) Members(key string) []string { return v.members(key) }
 
-// Score is a member's of a sorted set; ok is false where there is none.
+// Score is the score of a sorted set's member. ok is false if there is none.
 func (v View) Score(key, member string) (score int64, ok bool) { return v.score(key, member) }
 
 // Due reports whether a sorted set of ms has a member whose time has come.
@@ -134,7 +133,7 @@ func (v View) idle(key string) bool {
 	return v.Has(k.Paused()) || !slices.ContainsFunc(line(k), v.Has)
 }
 
-// filter is a command as the configuration has it.
+// filter is a command after the configuration's Filter.
 func (c *Configuration) filter(cmd []string) []string {
 	if c.Filter == nil {
 		return cmd
@@ -142,8 +141,7 @@ func (c *Configuration) filter(cmd []string) []string {
 	return c.Filter(CommandName(cmd), cmd)
 }
 
-// CommandName is what a command is called in traces: in lower case, and a script by
-// its move's name.
+// CommandName is a command's name in traces: in lower case, and for a script its move's name.
 func CommandName(cmd []string) string {
 	name := strings.ToLower(cmd[0])
 	if name == "evalsha" || name == "eval" {
@@ -159,7 +157,7 @@ func CommandName(cmd []string) string {
 	return name
 }
 
-// settled reports whether there is nothing left to do.
+// settled reports whether nothing is left to do.
 func (c *Configuration) settled(v View) bool {
 	if c.Settled != nil {
 		return c.Settled(v)
@@ -172,7 +170,7 @@ func (c *Configuration) settled(v View) bool {
 	return true
 }
 
-// next is the next time at which something happens by itself, 0: none.
+// next is the next time at which something happens by itself. 0: none.
 func (c *Configuration) next(v View) int64 {
 	var next int64
 	at := func(ms int64) {

@@ -79,7 +79,7 @@ func askedOnes() []configuration {
 	}
 }
 
-// runsAgain finds a turn of the message whose turn was told to stop.
+// runsAgain finds a turn of the message whose turn was stopped.
 func runsAgain(v explore.View) string {
 	k := rediskey.For(main)
 	phase := v.Field(k.Run(), "phase")
@@ -90,7 +90,7 @@ func runsAgain(v explore.View) string {
 	return ""
 }
 
-// inBatchesOfOne has /stop archive one message at a time.
+// inBatchesOfOne makes /stop archive one message at a time.
 func inBatchesOfOne(name string, cmd []string) []string {
 	if name != "stop" && name != "claim" {
 		return cmd

@@ -118,11 +118,11 @@ func faultyOnes() []configuration {
 	}
 }
 
-// shortTTL is less than what senders leave a claimer.
+// shortTTL is less than the time that senders leave a claimer.
 const shortTTL = 5 * time.Second
 
-// lookedAfterLate finds a session whose owner may be dead for longer than its TTL before
-// anybody looks.
+// lookedAfterLate finds a session whose owner may be dead for longer than its TTL before recovery
+// checks it.
 func lookedAfterLate(v explore.View) string {
 	k := rediskey.For(main)
 	at, ok := v.Score(rediskey.Owned, main)
@@ -132,7 +132,7 @@ func lookedAfterLate(v explore.View) string {
 	return ""
 }
 
-// diedUnstarted finds a message that was given up, and never ran.
+// diedUnstarted finds a message that was given up and has never run.
 func diedUnstarted(v explore.View) string {
 	k := rediskey.For(main)
 	for _, id := range v.Members(k.Archived()) {
@@ -145,8 +145,8 @@ func diedUnstarted(v explore.View) string {
 	return ""
 }
 
-// noteOfAnother finds a turn that is told of one which was cut off, where none of its
-// conversation ran.
+// noteOfAnother finds a turn with the note of an interruption in whose conversation no turn ran
+// before.
 func noteOfAnother(v explore.View) string {
 	for _, f := range v.Facts() {
 		note, ok := strings.CutPrefix(f, "note ")
@@ -167,7 +167,7 @@ func survivor(p explore.Process) explore.Process {
 	return p
 }
 
-// drainer is a worker whose turns are cut off by its drain, once.
+// drainer is a worker whose drain interrupts its turns, once.
 func drainer(name string) explore.Process {
 	p := working(name, behaviour{drains: true})
 	p.Loops = false

@@ -47,14 +47,14 @@ func cleaningOnes() []configuration {
 		c.Name, c.Purpose, c.Cleans, c.Kept, c.Horizon, c.AtLeast = name, purpose, true, time.Hour, 2*time.Hour, cmp.Or(c.AtLeast, 20)
 		return configuration{Configuration: c}
 	}
-	// forgotten is when a session has left all indexes.
+	// forgotten is the time when a session has left all indexes.
 	forgotten := func(v explore.View) bool {
 		_, known := v.Score(rediskey.Sessions, main)
 		return !known && !v.Has(rediskey.AllQueues)
 	}
-	// purged is when its results are gone, and nothing else keeps it.
+	// purged is the time when its results are gone, and nothing else keeps it.
 	purged := func(v explore.View) bool { return !waits(v, main) && !v.Has(rediskey.For(main).Completed()) }
-	// returning is a sender who comes back then.
+	// returning is a sender that comes back then.
 	returning := func() explore.Process {
 		return explore.Process{Name: "sender1", Crashes: true, Until: purged, Run: func(l *explore.Life) {
 			c := actors.NewClient(l.Redis)
@@ -77,7 +77,7 @@ func cleaningOnes() []configuration {
 				return actors.NewClient(l.Redis).SetTitle(l.Context, main, "title")
 			})), timers(), cleaners()),
 		}),
-		// No index has such a message until Find comes by: it must, and that is all.
+		// No index has such a message until Find finds it, which it must.
 		clean("forgotten-plain", "a plain sender's second message, long after the session was forgotten", explore.Configuration{
 			Without:   []string{"leftover", "index"},
 			Processes: with(list(late(plainSender("plain", "m1", "", "m2")), working("worker1", behaviour{})), timers(), cleaners(), lazily(finder())),

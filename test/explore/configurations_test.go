@@ -10,20 +10,19 @@ import (
 	"turnstile/test/explore"
 )
 
-// configuration is one with what is known of it.
+// configuration is one with its known finding.
 type configuration struct {
 	explore.Configuration
 
-	// Known is the number under which the finding stands that this
-	// configuration has as long as the hole is there, and Finds is how that begins.
-	// When the hole is mended, both go.
+	// Known is the number of the known hole that this configuration finds, and Finds is the
+	// beginning of that finding. When the hole is closed, both go.
 	Known, Finds string
 
-	// Deep has one fault more by hand, and no bound of states.
+	// Deep has one more fault when run by hand, and no bound of states.
 	Deep bool
 }
 
-// configurations are searched one after the other. Each looks at one thing.
+// configurations are searched one after the other. Each is about one subject.
 func configurations() []configuration {
 	var all []configuration
 	for _, group := range [][]configuration{plainOnes(), faultyOnes(), askedOnes(), lineOnes(), operatorOnes(), cleaningOnes()} {
@@ -130,7 +129,7 @@ func undoer(name string) explore.Process {
 	return once(name, func(l *explore.Life) error { _, err := actors.NewClient(l.Redis).Undo(l.Context, main); return err })
 }
 
-// undoneTooMuch finds a conversation of which two calls of /undo have taken three turns.
+// undoneTooMuch finds a conversation from which two calls of /undo have taken three turns.
 func undoneTooMuch(v explore.View) string {
 	k := rediskey.For(main)
 	if !v.Has(k.Transcript(v.Field(k.Record(), "session_id"))) {

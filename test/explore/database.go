@@ -13,8 +13,8 @@ import (
 	"github.com/alicebob/miniredis/v2/server"
 )
 
-// Database is an embedded Redis without a network: it carries out one command on a
-// snapshot and answers the next snapshot.
+// Database is an embedded Redis without a network: it carries out one command on a snapshot and
+// returns the next snapshot.
 type Database struct {
 	redis  *miniredis.Miniredis
 	server *server.Server
@@ -33,7 +33,7 @@ type Database struct {
 // status is a reply like OK.
 type status string
 
-// NewDatabase makes an empty one.
+// NewDatabase makes an empty database.
 func NewDatabase() (*Database, error) {
 	m := miniredis.NewMiniRedis()
 	conn, err := m.Dial() // starts it without a listener
@@ -48,14 +48,13 @@ func NewDatabase() (*Database, error) {
 	return d, nil
 }
 
-// Close frees it.
+// Close frees the database.
 func (d *Database) Close() {
 	d.scripts.close()
 	d.redis.Close()
 }
 
-// Replace has scripts replaced by others, by the SHA-1 of the originals, until the
-// next call: mutations.
+// Replace replaces scripts, by the SHA-1 of the originals, until the next call: it makes mutations.
 func (d *Database) Replace(sources map[string]string) {
 	for hash := range d.scripts.replaced {
 		delete(d.scripts.compiled, hash)
@@ -74,7 +73,7 @@ func (d *Database) do(s *snapshot, cmd []string) (*snapshot, any) {
 	return d.save(s), reply
 }
 
-// command is one of a program; those of a script go through dispatch.
+// command carries out a program's command; those of a script go through dispatch.
 func (d *Database) command(cmd []string) any {
 	if strings.EqualFold(cmd[0], "evalsha") {
 		if d.eval {
@@ -85,7 +84,7 @@ func (d *Database) command(cmd []string) any {
 	return d.dispatch(cmd)
 }
 
-// evalThere runs a script as the embedded server does, to compare.
+// evalThere runs a script with the embedded server's own EVAL, to compare.
 func (d *Database) evalThere(cmd []string) any {
 	source, ok := d.scripts.source(cmd[1])
 	if !ok {
@@ -95,7 +94,7 @@ func (d *Database) evalThere(cmd []string) any {
 		d.note(a)
 	}
 	for _, e := range d.loaded.keys {
-		d.note(e.key) // a script may write keys that it makes up
+		d.note(e.key) // a script may write keys that it does not declare
 	}
 	before := d.redis.Keys()
 	reply := d.send(append([]string{"eval", source}, cmd[2:]...))
@@ -113,13 +112,13 @@ func (d *Database) note(key string) {
 	}
 }
 
-// dispatch carries out one command that is no script.
+// dispatch carries out one command that is not a script.
 func (d *Database) dispatch(cmd []string) any {
 	switch name := strings.ToUpper(cmd[0]); name {
 	case "PUBLISH":
 		return 0
 	case "XADD":
-		// Of a stream it counts that it is there.
+		// Only the existence of a stream counts.
 		if d.redis.Exists(cmd[1]) {
 			return "0-1"
 		}
@@ -144,7 +143,7 @@ func (d *Database) send(cmd []string) any {
 	return plain(reply)
 }
 
-// plain is a reply in the types that programs are given.
+// plain is a reply in the types that programs receive.
 func plain(reply any) any {
 	switch r := reply.(type) {
 	case server.Simple:
@@ -158,7 +157,7 @@ func plain(reply any) any {
 	return reply
 }
 
-// load brings the server to a snapshot: what differs from the loaded one.
+// load brings the server to a snapshot by changing what differs.
 func (d *Database) load(s *snapshot) {
 	was := d.loaded
 	if was == s {
@@ -201,7 +200,7 @@ func (d *Database) put(v *value, now int64) {
 		_, _ = m.SetAdd(v.key, v.text...)
 	case "zset":
 		for i := 0; i < len(v.text); i += 2 {
-			score, _ := strconv.ParseFloat(v.text[i+1], 64) // it was formatted here
+			score, _ := strconv.ParseFloat(v.text[i+1], 64) // this package formatted it
 			_, _ = m.ZAdd(v.key, score, v.text[i])
 		}
 	case "stream":
@@ -214,7 +213,7 @@ func (d *Database) put(v *value, now int64) {
 	}
 }
 
-// save is the loaded snapshot with what the touched keys hold now.
+// save is the loaded snapshot with the present values of the touched keys.
 func (d *Database) save(s *snapshot) *snapshot {
 	slices.Sort(d.touched)
 	next := s
@@ -243,7 +242,7 @@ func (d *Database) save(s *snapshot) *snapshot {
 	return next
 }
 
-// get reads a key; nil: there is none.
+// get reads a key. Nil: there is none.
 func (d *Database) get(key string, now int64) *value {
 	m := d.redis
 	v := &value{key: key, kind: m.Type(key)}

@@ -1,27 +1,25 @@
-// Package explore is a model checker for the protocol: it takes the Lua scripts and
-// the Go code as they are, and tries every order of the steps of a few processes.
+// Package explore is a model checker for the protocol: it runs the real Lua scripts and the real Go
+// code, and tries every order of the steps of a few processes.
 //
-// A [Process] is a program that calls internal/protocol or asynq. It runs until its
-// next request to Redis, which is one step; between two steps of a process those of
-// all others may come, and faults: see [Fault]. The database is the embedded one,
-// without a network, whose state is taken and put back between steps. A [Search]
-// goes breadth first, so that what it finds has the fewest steps, and looks at every
-// state once. docs/proof.md says what is checked.
+// A [Process] is a program that calls internal/protocol or asynq. It runs until its next request to
+// Redis, which is one step. Between two steps of a process come those of all others, and faults:
+// see [Fault]. The database is an embedded one without a network, whose state is saved and restored
+// between steps. A [Search] goes breadth first, so that its findings have the fewest steps, and
+// visits every state once. docs/proof.md says what is checked.
 //
 // # What is left out
 //
 // States are compared in a canonical form, see canon.go:
 //
 //   - Tokens, nonces and session ids are named in the order in which they appear.
-//   - A time or fence that lies ahead of Redis' clock counts by its distance, one in
-//     the past by its rank among all that the state has, unless it is younger than
-//     Configuration.Horizon. So how long ago something was is not told apart, beyond
-//     what a configuration asks for.
-//   - Of the event stream, asynq's statistics and PUBLISH only that they are there: no
-//     script reads them. Lost signals are the rule here; renewals tell of what was asked.
+//   - A time or fence ahead of Redis's clock counts by its distance. One in the past counts by its
+//     rank among all of the state, unless it is younger than Configuration.Horizon. So the age of
+//     something does not count beyond what a configuration asks for.
+//   - Of the event stream, asynq's statistics and PUBLISH only the existence counts: no script
+//     reads them. Signals are always lost here; renewals report what was requested.
 //
-// The clocks of the processes stand still within a life, but for a [Life.Pause]; Redis'
-// goes on between steps: no decision compares the two, and this would show if one did. Redis executes one
-// command after the other and loses nothing. A process' own goroutines are not
-// interleaved: package internal/engine's tests and the race detector are for that.
+// The clock of a process stands still within a life, except in a [Life.Pause]. Redis's clock
+// advances between steps. No decision compares the two, and the search would show if one did. Redis
+// executes one command after the other and loses nothing. The goroutines of a process are not
+// interleaved: the tests of internal/engine and the race detector cover those.
 package explore

@@ -24,7 +24,8 @@ func database(t testing.TB) *explore.Database {
 	return db
 }
 
-// thorough skips what is make explore's: with the race detector it would take too long.
+// thorough skips searches that `make explore` makes: with the race detector they would take too
+// long.
 func thorough(t *testing.T) {
 	t.Helper()
 	if os.Getenv("EXPLORE") == "" {
@@ -32,10 +33,10 @@ func thorough(t *testing.T) {
 	}
 }
 
-// long reports whether there is time for more than CI has.
+// long reports whether there is more time than in CI.
 func long() bool { return os.Getenv("EXPLORE") == "long" }
 
-// The beginning of each search: that its processes run, and find nothing at once.
+// The beginning of each search: its processes run, and nothing is found at once.
 func TestBeginnings(t *testing.T) {
 	db := database(t)
 	for _, c := range configurations() {
@@ -46,7 +47,7 @@ func TestBeginnings(t *testing.T) {
 	}
 }
 
-// TestConfigurations searches all of them.
+// TestConfigurations searches all configurations.
 func TestConfigurations(t *testing.T) {
 	thorough(t)
 	db := database(t)
@@ -86,7 +87,7 @@ func search(t *testing.T, db *explore.Database, c *explore.Configuration) *explo
 	return s
 }
 
-// judge fails t where a search found what is not known, or does not find what is.
+// judge fails t if a search has an unknown finding, or lacks the known one.
 func judge(t *testing.T, c configuration, s *explore.Search) {
 	t.Helper()
 	switch {

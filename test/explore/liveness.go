@@ -2,10 +2,10 @@ package explore
 
 import "slices"
 
-// stuck is a state from which no state is reached, without a fault, in which there is
-// nothing left to do; the nearest one, or -1.
+// stuck is a state from which, without a fault, no state is reached in which nothing is left to do.
+// It returns the nearest one, or -1.
 func (s *Search) stuck() int32 {
-	// Backwards from those that are good: the edges by where they lead.
+	// It goes backwards from the good states: the edges are sorted by their targets.
 	slices.SortFunc(s.edges, func(a, b edge) int { return int(a.to) - int(b.to) })
 	begin := make([]int32, len(s.parent)+1)
 	for _, e := range s.edges {

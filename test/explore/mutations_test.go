@@ -9,8 +9,8 @@ import (
 	"turnstile/test/mutation"
 )
 
-// Each mutation is found by the configuration that it names: one that finds nothing
-// in the scripts as they are, or something else.
+// Each mutation is found by the configuration that it names, which finds nothing, or something
+// else, in the real scripts.
 func TestMutations(t *testing.T) {
 	thorough(t)
 	mutations, err := mutation.Load(filepath.Join("testdata", "mutations"))
@@ -27,7 +27,7 @@ func TestMutations(t *testing.T) {
 				t.Fatal(err)
 			}
 			c := found(t, m.Head["explore"])
-			c.Most = 50_000 // a fault may make states without end
+			c.Most = 50_000 // a fault may make endless states
 			db := database(t)
 			db.Replace(sources)
 			s := search(t, db, &c.Configuration)
@@ -39,8 +39,8 @@ func TestMutations(t *testing.T) {
 	}
 }
 
-// What Go alone decides cannot be mutated in Lua: here commands are put wrong on their
-// way.
+// What only Go decides cannot be mutated in Lua, so these tests change commands before they are
+// sent.
 func TestForgottenIndexEntries(t *testing.T) {
 	thorough(t)
 	for _, forgotten := range []struct {

@@ -13,27 +13,27 @@ import (
 type Process struct {
 	Name string
 
-	// Run is the program: what it calls on Life.Redis are its steps. It must be a
-	// function of their replies, and make one call after the other.
+	// Run is the program: its calls of Life.Redis are its steps. It must be a function of their
+	// replies, and make one call after the other.
 	Run func(*Life)
 
-	// When says whether a life may begin, by what the database holds. Nil: at once.
+	// When reports whether a life may begin, by the database's content. Nil: at once.
 	When func(View) bool
 
-	// Until says when Life.Pause is over.
+	// Until reports whether Life.Pause is over.
 	Until func(View) bool
 
-	// Loops has a new life begin where one has ended. Else there is one.
+	// Loops lets a new life begin where one has ended. Otherwise there is one.
 	Loops bool
 
-	// Atomic has nobody come between the steps of a life: for what a configuration
-	// needs but does not look at.
+	// Atomic lets no other process come between the steps of a life: for what a configuration needs
+	// but does not check.
 	Atomic bool
 
-	// Lazy has it begin only when nobody else who is not lazy has anything to do.
+	// Lazy lets a life begin only when no process that is not lazy has a step to make.
 	Lazy bool
 
-	// Crashes has it take part in crashes: a life may end at any step.
+	// Crashes lets a life end at any step.
 	Crashes bool
 }
 
@@ -42,7 +42,7 @@ type Life struct {
 	// Context ends with the life.
 	Context context.Context
 
-	// Redis carries out the process' commands, one a step.
+	// Redis carries out the process's commands, one a step.
 	Redis *redis.Client
 
 	proc, number int
@@ -50,27 +50,26 @@ type Life struct {
 	facts        []string
 }
 
-// Report says something that the checks are to know, such as that a message was
-// accepted. It is a part of the step before it.
+// Report records a fact for the checks, such as that a message was accepted. It is a part of the
+// step before it.
 func (l *Life) Report(words ...any) {
 	l.facts = append(l.facts, strings.TrimSuffix(fmt.Sprintln(words...), "\n"))
 }
 
-// pause is the request of a Pause. No Redis sees it.
+// pause is the request of a Pause. It does not reach Redis.
 const pause = "explore-pause"
 
-// Pause is a step that waits for Process.Until. Behind it the process' clock says what
-// Redis' does.
+// Pause is a step that waits for Process.Until. After it the process's clock is equal to Redis's.
 func (l *Life) Pause() {
-	now, _ := l.Redis.Do(l.Context, pause).Int64() // on an error the life goes on at once
+	now, _ := l.Redis.Do(l.Context, pause).Int64() // after an error the life continues at once
 	time.Sleep(time.Until(time.UnixMilli(now)))
 }
 
 const base32 = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
 
-// Read is crypto/rand's source while a life runs. What rand.Text makes of it begins
-// with a mark by which the canonical form knows it, and is new: it names the process,
-// the life and how many were drawn before.
+// Read is crypto/rand's source while a life runs. What rand.Text makes of it begins with a mark by
+// which the canonical form knows it, and is new: it names the process, the life and how many names
+// were drawn before.
 func (l *Life) Read(p []byte) (int, error) {
 	text := nameMark + string([]byte{
 		base32[l.proc%32], base32[l.number/32%32], base32[l.number%32], base32[l.drawn/32%32], base32[l.drawn%32],
@@ -85,7 +84,7 @@ func (l *Life) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// lifeOf is the number of the life that has drawn a name, and of which process.
+// lifeOf is the process and the number of the life that has drawn a name.
 func lifeOf(name string) (proc, number int) {
 	at := func(i int) int { return strings.IndexByte(base32, name[i]) }
 	return at(2), at(3)*32 + at(4)

@@ -15,13 +15,13 @@ import (
 	"turnstile/test/explore"
 )
 
-// main is the session of most configurations, other of those with two.
+// main is the session of most configurations, other the second one of those with two.
 const (
 	main  = "s"
 	other = "r"
 )
 
-// The sweep's interval. It is short, so that the clock comes to it in a few steps.
+// sweepInterval is short, so that the clock reaches it in a few steps.
 const sweepInterval = time.Minute
 
 var config = sq.Config{Worker: "w", Retention: time.Hour}
@@ -32,7 +32,7 @@ func named(name string) sq.Config {
 	return c
 }
 
-// sender submits messages, one after the other, over one client.
+// sender submits messages, one after the other, with one client.
 func sender(name string, messages ...session.Message) explore.Process {
 	return explore.Process{Name: name, Crashes: true, Run: func(l *explore.Life) {
 		c := actors.NewClient(l.Redis)
@@ -60,7 +60,7 @@ func mode(id string, m session.Mode) session.Message {
 	return session.Message{ID: id, Text: "say " + id, Mode: m}
 }
 
-// plainSender is a program with asynq alone: no ring. An empty id is a pause.
+// plainSender is a program with only asynq: it does not notify. An empty id is a pause.
 func plainSender(name string, ids ...string) explore.Process {
 	return explore.Process{Name: name, Crashes: true, Run: func(l *explore.Life) {
 		c := asynq.NewClientFromRedisClient(l.Redis)
@@ -82,17 +82,17 @@ func plainSender(name string, ids ...string) explore.Process {
 	}}
 }
 
-// behaviour is what a worker's turns do between promotion and end.
+// behaviour is what a worker does with its turns between promotion and end.
 type behaviour struct {
-	renews      bool // the turn is renewed once, and hears what is asked of it
+	renews      bool // it renews the turn once, and learns what was requested of it
 	checkpoints bool
 	steers      bool
-	ignores     bool // and takes none of it
-	drains      bool // its worker marks and requeues the turn
-	fails       int  // so many attempts fail, and are tried again
+	ignores     bool // it takes none of the steers
+	drains      bool // it marks and requeues the turn, as in a drain
+	fails       int  // this many attempts fail, and are retried
 	immediate   bool
 	twice       bool // it pops two sessions at once
-	makesWay    bool // it releases the session behind each turn
+	makesWay    bool // it releases the session after each turn
 	tells       bool // it reports its turns' starts and notes
 
 	ttl time.Duration // of its sentinels; 0: the default
@@ -130,7 +130,7 @@ func work(l *explore.Life, name string, a behaviour) {
 	}
 }
 
-// turn is one turn as internal/engine runs it, see TestTrace.
+// turn is one turn, with the calls that internal/engine makes; see TestTrace.
 func turn(l *explore.Life, c *actors.Consumer, h *sq.Claim, a behaviour) (more bool, err error) {
 	t, ctx := h.Turn(), h.Lease().Context()
 	if t.Redelivered > 0 {
@@ -192,7 +192,7 @@ func turn(l *explore.Life, c *actors.Consumer, h *sq.Claim, a behaviour) (more b
 	return h.Finish(ctx, end)
 }
 
-// settle ends a turn as it was asked, and hands on other errors.
+// settle ends a turn as it was requested, and returns other errors.
 func settle(h *sq.Claim, err error, entries []session.Entry) (more bool, _ error) {
 	ctx := h.Lease().Context()
 	switch {
@@ -283,8 +283,7 @@ func forgetter() explore.Process {
 		})
 }
 
-// finder looks through all keys, where there is a message or a record of which no
-// index knows.
+// finder searches all keys if there is a message or a record in no index.
 func finder() explore.Process {
 	return job("find", func(l *explore.Life, c *actors.Consumer) { _, _ = c.Find(l.Context) },
 		func(v explore.View) bool {
@@ -295,8 +294,7 @@ func finder() explore.Process {
 		})
 }
 
-// lazily has processes begin when nobody else has anything to do, and nobody come
-// between their steps.
+// lazily makes processes lazy and atomic.
 func lazily(all ...explore.Process) []explore.Process {
 	for i := range all {
 		all[i].Lazy, all[i].Atomic, all[i].Crashes = true, true, false
@@ -304,10 +302,10 @@ func lazily(all ...explore.Process) []explore.Process {
 	return all
 }
 
-// timers are the ones of any worker, for configurations that look at something else.
+// timers are those of any worker, for configurations about something else.
 func timers() []explore.Process { return lazily(reaper(), duer(), sweeper()) }
 
-// once is a process that makes one call, with its name for a report of its error.
+// once is a process that makes one call, and reports its error under its name.
 func once(name string, run func(*explore.Life) error) explore.Process {
 	return explore.Process{Name: name, Crashes: true, Run: func(l *explore.Life) {
 		if err := run(l); err != nil {
@@ -318,7 +316,7 @@ func once(name string, run func(*explore.Life) error) explore.Process {
 	}}
 }
 
-// turnStopper tells whether its /stop found a turn.
+// turnStopper reports whether its /stop found a turn.
 func turnStopper() explore.Process {
 	return explore.Process{Name: "stop", Crashes: true, Run: func(l *explore.Life) {
 		if s, err := actors.NewClient(l.Redis).Stop(l.Context, main); err == nil && s.Phase != session.PhaseIdle {

@@ -10,13 +10,13 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// errDiffers is wrapped where a real server does not do what the embedded one does.
+// errDiffers is wrapped if a real server does not do what the embedded one does.
 var errDiffers = errors.New("the two servers differ")
 
-// ReplayOn makes the steps of a schedule on the embedded server and on a real one, an
-// empty database of it, with the processes run twice: each is given its own server's
-// replies. An error says where the two differ in more than times. The real server's
-// clock cannot be set, so the schedule must not have the clock go on.
+// ReplayOn makes the steps of a schedule on the embedded server and on an empty database of a real
+// one. The processes run twice: each run receives its own server's replies. An error says where the
+// two differ in more than times. The real server's clock cannot be set, so the schedule must not
+// advance the clock.
 func (s *Search) ReplayOn(ctx context.Context, schedule string, rdb *redis.Client) error {
 	n, err := s.beginning()
 	if err != nil {
@@ -75,8 +75,8 @@ func (s *Search) ReplayOn(ctx context.Context, schedule string, rdb *redis.Clien
 		if !a.executes() && a.kind() != crash {
 			there[proc] = s.moved(a, there[proc], nil)
 		}
-		// Lives begin and end together, and under the same number: also one that has
-		// ended with its first command.
+		// Lives begin and end together, with the same number, also one that has ended with its
+		// first command.
 		over := there[proc] == nil || there[proc].next == nil
 		if over || to.at[proc] == nil || to.at[proc].atStart() && before.at[proc] != to.at[proc] {
 			there[proc] = to.at[proc]
@@ -86,7 +86,7 @@ func (s *Search) ReplayOn(ctx context.Context, schedule string, rdb *redis.Clien
 	return s.sameKeys(ctx, n.db, rdb)
 }
 
-// moved is where a process stands behind a step.
+// moved is the local of a process after a step.
 func (s *Search) moved(a action, l *local, reply any) *local {
 	switch a.kind() {
 	case step:
@@ -133,8 +133,8 @@ func local64(reply any) any {
 	return reply
 }
 
-// failedAt is a task's message without what is written behind it when a fault of the
-// search has failed its turn, which has a time in binary.
+// failedAt is a task's message without the end of it that a failed turn appends, which has a time
+// in binary.
 func failedAt(msg string) string {
 	before, _, failed := strings.Cut(msg, errFault.Error())
 	if !failed {
@@ -145,8 +145,7 @@ func failedAt(msg string) string {
 
 var number = regexp.MustCompile(`[0-9]{9,19}`)
 
-// timeless is a reply without what depends on how long something took: times, and the
-// age of a message.
+// timeless is a reply without what depends on the time taken: times, and the age of a message.
 func timeless(reply any) string {
 	switch r := reply.(type) {
 	case nil:
@@ -181,7 +180,7 @@ func timeless(reply any) string {
 	return fmt.Sprint(reply)
 }
 
-// sameKeys compares what the two databases hold in the end.
+// sameKeys compares the two databases at the end.
 func (s *Search) sameKeys(ctx context.Context, db *snapshot, rdb *redis.Client) error {
 	keys, err := rdb.Keys(ctx, "*").Result()
 	if err != nil {
@@ -203,7 +202,7 @@ func (s *Search) sameKeys(ctx context.Context, db *snapshot, rdb *redis.Client) 
 			}
 			for i := 0; i < len(v.text); i += 2 {
 				here, other := timeless(v.text[i+1]), timeless(fields[v.text[i]])
-				if here != other && v.text[i] != "msg" { // which has times in binary
+				if here != other && v.text[i] != "msg" { // it has times in binary
 					return fmt.Errorf("%w: %s %s is %s here and %s there", errDiffers, v.key, v.text[i], here, other)
 				}
 			}
@@ -218,8 +217,8 @@ func (s *Search) sameKeys(ctx context.Context, db *snapshot, rdb *redis.Client) 
 	return nil
 }
 
-// ReplayTwice makes the steps of a schedule with this package's way to run a script,
-// and with the embedded server's own. An error says where the two differ.
+// ReplayTwice makes the steps of a schedule with this package's way to run a script, and with the
+// embedded server's own. An error says where the two differ.
 func (s *Search) ReplayTwice(schedule string) error {
 	one, err := s.Replay(schedule, nil)
 	if err != nil {

@@ -13,17 +13,16 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// local is where a process stands: a function of the replies that it has had. It does
-// not change. The same replies lead to the same local, so a program is run again for
-// each reply only once.
+// local is the state of a process: a function of the replies that it has had. It does not change.
+// The same replies lead to the same local, so a program runs again for each reply only once.
 type local struct {
 	proc   int
 	number int // of the life
 	before *local
-	answer answer // that led here from before
+	answer answer // the one that led here from before
 
 	next  *request // nil: the life is over
-	sent  int      // commands of next that were carried out, of a pipeline
+	sent  int      // commands of next that were carried out, for a pipeline
 	had   []any    // and their replies
 	facts []string // reported so far
 
@@ -36,14 +35,14 @@ type request struct {
 	cmds [][]string
 }
 
-// answer is what a process learns of a request.
+// answer is what a process receives for a request.
 type answer struct {
 	replies []any
 	err     error // of the request as a whole
 }
 
-// errFault is what a process is told when a request or a reply is lost for good. It
-// is none that may pass: repetitions are steps of their own.
+// errFault is the error of a request or a reply that is lost for good. It is not one that is
+// retried: repetitions are steps of their own.
 var errFault = errors.New("explore: the connection was cut")
 
 // atStart reports whether the life has not done anything yet.
@@ -64,8 +63,8 @@ type player struct {
 	strange error
 }
 
-// newPlayer plays processes. bubble runs a function in a synctest bubble of its own:
-// there all clocks begin at the same time and nothing takes any.
+// newPlayer plays processes. bubble runs a function in a synctest bubble of its own, where all
+// clocks begin at the same time and nothing takes time.
 func newPlayer(db *Database, processes []Process, bubble func(func())) *player {
 	p := &player{processes: processes, db: db, bubble: bubble, roots: map[[2]int]*local{}}
 	p.client = redis.NewClient(&redis.Options{Addr: "explore.invalid:0"})
@@ -86,7 +85,7 @@ func (p *player) start(proc, number int) *local {
 	return l
 }
 
-// give is where a process stands after an answer to its request.
+// give is the local of a process after the answer to its request.
 func (p *player) give(l *local, a answer) *local {
 	key := exactly(a.replies)
 	if a.err != nil {
@@ -103,8 +102,8 @@ func (p *player) give(l *local, a answer) *local {
 	return next
 }
 
-// part is where a process stands when the next command of its pipeline has been
-// carried out: it does not know yet.
+// part is the local of a process when the next command of its pipeline has been carried out, of
+// which it does not know yet.
 func (p *player) part(l *local, reply any) *local {
 	had := append(l.had[:len(l.had):len(l.had)], reply)
 	if len(had) == len(l.next.cmds) {
@@ -164,8 +163,8 @@ func (l *local) put(key string, next *local) {
 	l.then[key] = next
 }
 
-// play runs l's program from its beginning, with the answers that it has had, up to
-// its next request.
+// play runs l's program from its beginning, with the results that it has had, up to its next
+// request.
 func (p *player) play(l *local, f *former) {
 	p.answers = p.answers[:0]
 	for at := l; at.before != nil; at = at.before.whole() {
@@ -201,24 +200,24 @@ func (p *player) play(l *local, f *former) {
 	l.form = f.end()
 }
 
-// DialHook is of redis.Hook. Nothing is ever dialled.
+// DialHook implements redis.Hook. Nothing is ever dialled.
 func (p *player) DialHook(redis.DialHook) redis.DialHook {
 	return func(context.Context, string, string) (net.Conn, error) {
 		return nil, errors.New("explore: a command has passed the hook by")
 	}
 }
 
-// ProcessHook is of redis.Hook.
+// ProcessHook implements redis.Hook.
 func (p *player) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 	return func(_ context.Context, cmd redis.Cmder) error { return p.call([]redis.Cmder{cmd}) }
 }
 
-// ProcessPipelineHook is of redis.Hook.
+// ProcessPipelineHook implements redis.Hook.
 func (p *player) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(_ context.Context, cmds []redis.Cmder) error { return p.call(cmds) }
 }
 
-// call answers a request, or ends the run with it.
+// call gives a request its answer, or ends the run with it.
 func (p *player) call(cmds []redis.Cmder) error {
 	if p.pending != nil {
 		runtime.Goexit() // a deferred call of a run that has ended
@@ -264,8 +263,8 @@ type noScriptError struct{}
 func (noScriptError) Error() string { return errNoScript.Error() }
 func (noScriptError) RedisError()   {}
 
-// wire is a command as it is sent. EVAL becomes EVALSHA: which of the two it is,
-// is no matter of the protocol.
+// wire is a command as it is sent. EVAL becomes EVALSHA, because the protocol does not depend on
+// which of the two it is.
 func (p *player) wire(args []any) ([]string, error) {
 	words := make([]string, len(args))
 	for i, a := range args {

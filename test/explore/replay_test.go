@@ -13,7 +13,7 @@ import (
 	"turnstile/test/redistest"
 )
 
-// found is a configuration by its name.
+// found is the configuration with a name.
 func found(t *testing.T, name string) configuration {
 	t.Helper()
 	all := configurations()
@@ -68,10 +68,10 @@ func TestReplayIsExact(t *testing.T) {
 	}
 }
 
-// samples are searched for schedules to replay elsewhere.
+// samples are the configurations whose schedules are replayed elsewhere.
 var samples = []string{"network", "plain-sender", "crashes", "lost-leases"}
 
-// Scripts do the same whether this package runs them or the embedded server.
+// Scripts do the same in this package's runner and in the embedded server's.
 func TestScriptsAsTheEmbeddedServerRunsThem(t *testing.T) {
 	thorough(t)
 	db := database(t)
@@ -87,7 +87,7 @@ func TestScriptsAsTheEmbeddedServerRunsThem(t *testing.T) {
 	}
 }
 
-// A real server answers as the embedded one does.
+// A real server returns the same as the embedded one.
 func TestSamplesOnARealServer(t *testing.T) {
 	redistest.Real(t)
 	opts, err := redis.ParseURL(redistest.URL(t))

@@ -47,7 +47,7 @@ func (s *Search) parse(word string) (action, error) {
 func (s *Search) report(what string, at int32, last ...action) {
 	schedule := s.words(slices.Concat(s.path(at), last))
 	f := Finding{What: what, Schedule: schedule}
-	// The same steps again, to tell of them; that it is the same is a test's matter.
+	// The steps are made again for the trace. A test checks that they lead to the same finding.
 	if r, err := s.Replay(schedule, nil); err == nil {
 		f.Trace = r.Trace
 	}
@@ -62,8 +62,8 @@ func (s *Search) words(path []action) string {
 	return strings.Join(words, " ")
 }
 
-// Sample are the schedules that lead to n of the states, spread over all. With still
-// the clock does not go on in them.
+// Sample are the schedules that lead to n of the states, spread over all. With still the clock does
+// not advance in them.
 func (s *Search) Sample(n int, still bool) (schedules []string) {
 	for i := range n {
 		for at := len(s.parent) - 1 - i*len(s.parent)/n; at >= 0; at-- {
@@ -78,8 +78,7 @@ func (s *Search) Sample(n int, still bool) (schedules []string) {
 	return schedules
 }
 
-// path is how a state was reached: the shortest way, since the search goes breadth
-// first.
+// path is how a state was reached: the shortest way, because the search goes breadth first.
 func (s *Search) path(at int32) (path []action) {
 	for ; s.parent[at] >= 0; at = s.parent[at] {
 		path = append(path, s.by[at])
@@ -88,10 +87,10 @@ func (s *Search) path(at int32) (path []action) {
 	return path
 }
 
-// Replayed is what came of a schedule.
+// Replayed is the result of a schedule.
 type Replayed struct {
 	Trace []string
-	What  string // that must not be, of the last step
+	What  string // what is wrong after the last step
 	node  node
 	steps []executed
 }
@@ -111,8 +110,7 @@ type executed struct {
 	now   int64
 }
 
-// Replay makes the steps of a schedule, and nothing else. see is called before each,
-// and may be nil.
+// Replay makes only the steps of a schedule. see is called before each, and may be nil.
 func (s *Search) Replay(schedule string, see func(step int, v View)) (*Replayed, error) {
 	n, err := s.beginning()
 	if err != nil {

@@ -17,15 +17,15 @@ import (
 
 var errNoScript = errors.New("NOSCRIPT no matching script")
 
-// scripts runs Lua as the embedded server does, which makes a Lua state for each
-// call: here one serves all, and each script is compiled once.
+// scripts runs Lua as the embedded server does. That server makes a Lua state for each call; here
+// one state serves all, and each script is compiled once.
 type scripts struct {
 	db       *Database
 	state    *lua.LState
 	compiled map[string]*lua.LFunction // by SHA-1
 	learnt   map[string]string         // others' scripts by SHA-1
 	replaced map[string]string         // by SHA-1: mutations
-	names    map[string]string         // of ours, by SHA-1
+	names    map[string]string         // of Turnstile's scripts, by SHA-1
 }
 
 func newScripts(db *Database) *scripts {
@@ -73,13 +73,13 @@ func reply(l *lua.LState, field string) int {
 
 func (s *scripts) close() { s.state.Close() }
 
-// sha names a script as EVALSHA does.
+// sha is a script's name for EVALSHA.
 func sha(source string) string {
 	sum := sha1.Sum([]byte(source))
 	return hex.EncodeToString(sum[:])
 }
 
-// learn takes note of a script of somebody else's.
+// learn remembers a script that is not Turnstile's.
 func (s *scripts) learn(source string) (hash string) {
 	hash = sha(source)
 	s.learnt[hash] = source
@@ -144,7 +144,7 @@ func texts(l *lua.LState, list []string) *lua.LTable {
 	return t
 }
 
-// call is redis.call, or redis.pcall where an error is the answer.
+// call is redis.call, or redis.pcall, where an error is the result.
 func (s *scripts) call(l *lua.LState, raise bool) int {
 	cmd := make([]string, l.GetTop())
 	for i := range cmd {

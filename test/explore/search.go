@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// node is a state of the whole.
+// node is a state of all processes and the database.
 type node struct {
 	db    *snapshot
 	at    []*local // of each process; nil: it is over
@@ -15,7 +15,7 @@ type node struct {
 	fault int // how many there were
 }
 
-// kind is what an action is.
+// kind is the kind of an action.
 type kind uint8
 
 const (
@@ -24,9 +24,9 @@ const (
 	lostCall
 	lostReply
 	resend
-	expiry // of the session with the number in place of the process'
+	expiry // of the session with the number in place of the process's
 	jump
-	tick // the clock, when nobody has anything to do
+	tick // the clock, when no process has a step to make
 )
 
 // action is a transition: kind and process.
@@ -39,7 +39,7 @@ func (a action) faulty() bool             { return a.kind() != step && a.kind() 
 func (a action) executes() bool           { k := a.kind(); return k == step || k == lostReply || k == resend }
 func (c *Configuration) has(f Fault) bool { return c.Kinds&f != 0 }
 
-// Search looks at every state of a configuration, the nearest first.
+// Search visits every state of a configuration, the nearest first.
 type Search struct {
 	Config *Configuration
 	db     *Database
@@ -48,25 +48,25 @@ type Search struct {
 
 	seen     map[digest]int32
 	parent   []int32  // of each state
-	by       []action // which led there
+	by       []action // the action that led there
 	depth    []uint16
-	next     []node // states that were not looked at yet, in order
-	first    int    // number of next's first
+	next     []node // states to visit, in order
+	first    int    // the number of next's first state
 	edges    []edge // without faults
-	good     []bool // settled, or not looked at for want of room
+	good     []bool // settled, or not visited for lack of room
 	saw      func(cmd []string, reply any, now int64)
 	Findings []Finding
 
-	// Transitions is how many were made, Deepest the longest path.
+	// Transitions is the number of transitions, Deepest the length of the longest path.
 	Transitions int
 	Deepest     int
-	// Whole is whether all states were looked at.
+	// Whole reports whether all states were visited.
 	Whole bool
 }
 
 type edge struct{ from, to int32 }
 
-// Finding is something that must not be.
+// Finding is something that is wrong.
 type Finding struct {
 	What     string
 	Schedule string   // to replay it, see Search.Replay
@@ -77,7 +77,7 @@ func (f Finding) String() string {
 	return f.What + "\n  " + strings.Join(f.Trace, "\n  ") + "\n  schedule: " + f.Schedule
 }
 
-// NewSearch prepares one. bubble runs a function in a synctest bubble of its own.
+// NewSearch prepares a search. bubble runs a function in a synctest bubble of its own.
 func NewSearch(c *Configuration, db *Database, bubble func(func())) *Search {
 	return &Search{
 		Config: c, db: db, player: newPlayer(db, c.Processes, bubble),
@@ -85,7 +85,7 @@ func NewSearch(c *Configuration, db *Database, bubble func(func())) *Search {
 	}
 }
 
-// States is how many were seen.
+// States is the number of states seen.
 func (s *Search) States() int { return len(s.parent) }
 
 // beginning is the first state: what Before has left.
@@ -98,7 +98,7 @@ func (s *Search) beginning() (node, error) {
 		}
 		p := newPlayer(s.db, all, s.player.bubble)
 		for i := range all {
-			// Names of these lives are of processes that the search has not.
+			// Names of these lives belong to processes that the search does not have.
 			l := p.start(i, 900)
 			for l.next != nil {
 				db, reply := s.db.do(n.db, l.next.cmds[l.sent])
@@ -114,8 +114,8 @@ func (s *Search) beginning() (node, error) {
 	return n, nil
 }
 
-// Run searches. It ends at the first finding of a transition, or when all states, or
-// as many as may be, were looked at; then it looks at liveness.
+// Run searches. It ends at the first finding of a transition, or when it has visited all states or
+// as many as allowed. Then it checks liveness.
 func (s *Search) Run() error {
 	first, err := s.beginning()
 	if err != nil {
@@ -133,7 +133,7 @@ func (s *Search) Run() error {
 			s.good[number] = true
 		}
 		if s.Config.Depth > 0 && int(s.depth[number]) >= s.Config.Depth {
-			s.good[number] = true // nobody knows
+			s.good[number] = true // unknown, so it counts as good
 			continue
 		}
 		for _, a := range s.actions(n) {
@@ -151,7 +151,7 @@ func (s *Search) Run() error {
 	}
 	s.Whole = len(s.next) == 0 && s.Config.Depth == 0
 	for i := range s.next {
-		s.good[s.first+i] = true // nobody knows
+		s.good[s.first+i] = true // unknown, so it counts as good
 	}
 	if len(s.Findings) == 0 {
 		if i := s.stuck(); i >= 0 {
@@ -236,7 +236,7 @@ func (s *Search) actions(n node) (all []action) {
 			continue
 		}
 		for f, k := range map[Fault]kind{LostCall: lostCall, LostReply: lostReply, Resend: resend} {
-			// What a process sends first is not yet anything that it relies on.
+			// A process relies on nothing yet when it sends its first request.
 			if c.has(f) && n.at[i].next.cmds[0][0] != pause && (k != resend || !n.at[i].atStart()) {
 				all = append(all, act(k, i))
 			}
@@ -264,7 +264,7 @@ func (s *Search) actions(n node) (all []action) {
 	return all
 }
 
-// take makes a transition. what is not "" where that must not be.
+// take makes a transition. what is what is wrong after it, or "".
 func (s *Search) take(n node, a action) (to node, what string) {
 	to = node{db: n.db, at: slices.Clone(n.at), told: n.told, fault: n.fault}
 	if a.faulty() {
@@ -324,8 +324,7 @@ func (s *Search) move(to *node, a action) (what string) {
 	return ""
 }
 
-// renew begins another life of a process that loops, with a number that no name in
-// the state has.
+// renew begins another life of a process that loops, with a number that no name in the state has.
 func (s *Search) renew(n *node, proc int) {
 	if !s.Config.Processes[proc].Loops {
 		return
@@ -355,5 +354,5 @@ func (s *Search) renew(n *node, proc int) {
 	n.at[proc] = s.player.start(proc, number)
 }
 
-// errSchedule is wrapped where a schedule does not fit its configuration.
+// errSchedule is wrapped if a schedule does not fit its configuration.
 var errSchedule = errors.New("not a schedule of this configuration")

@@ -8,17 +8,17 @@ import (
 
 // snapshot is the state of a database. It does not change.
 type snapshot struct {
-	now  int64    // Redis' clock, ms
+	now  int64    // Redis's clock, ms
 	keys []*value // by name
 }
 
-// value is what a key holds. It does not change.
+// value is the value of a key. It does not change.
 type value struct {
 	key, kind string
-	text      []string // of a hash and a zset pairs, of a stream triples
+	text      []string // pairs for a hash and a zset, triples for a stream
 	expires   int64    // ms, 0: never
 
-	form *form // canonical, made when it is first asked for
+	form *form // canonical, made on first use
 }
 
 func (v *value) same(w *value) bool {
@@ -48,7 +48,7 @@ func (s *snapshot) str(key string) string {
 	return ""
 }
 
-// field is one of a hash, "" where there is none.
+// field is a field of a hash, "" if there is none.
 func (s *snapshot) field(key, field string) string {
 	v := s.get(key)
 	for i := 0; v != nil && v.kind == "hash" && i < len(v.text); i += 2 {
@@ -75,7 +75,7 @@ func (s *snapshot) members(key string) []string {
 	return list
 }
 
-// score is a member's of a zset; ok is false where there is none.
+// score is the score of a zset's member. ok is false if there is none.
 func (s *snapshot) score(key, member string) (score int64, ok bool) {
 	v := s.get(key)
 	for i := 0; v != nil && v.kind == "zset" && i < len(v.text); i += 2 {
@@ -86,7 +86,7 @@ func (s *snapshot) score(key, member string) (score int64, ok bool) {
 	return 0, false
 }
 
-// scores are those of a zset, in its order.
+// scores are the scores of a zset, in its order.
 func (s *snapshot) scores(key string) []int64 {
 	v := s.get(key)
 	var list []int64
@@ -101,7 +101,7 @@ func whole(text string) int64 {
 	return int64(n)
 }
 
-// at is the snapshot at a later time: what has expired by then is gone.
+// at is the snapshot at a later time, without what has expired by then.
 func (s *snapshot) at(now int64) *snapshot {
 	next := &snapshot{now: now, keys: make([]*value, 0, len(s.keys))}
 	for _, v := range s.keys {

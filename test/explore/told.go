@@ -5,8 +5,7 @@ import (
 	"strings"
 )
 
-// told is what the processes have reported, and the order in which messages joined
-// the lines.
+// told is what the processes have reported, and the order in which messages joined the lines.
 type told struct {
 	facts []string // sorted
 	order []string // task ids
@@ -24,7 +23,7 @@ func (t *told) canonical() *form {
 	return t.form
 }
 
-// with has more facts.
+// with adds facts.
 func (t *told) with(facts []string) *told {
 	next := t
 	for _, f := range facts {
@@ -40,7 +39,7 @@ func (t *told) has(fact string) bool {
 	return found
 }
 
-// joined has the ordered messages that have joined a line since.
+// joined adds the ordered messages that have joined a line since.
 func (t *told) joined(c *Configuration, db *snapshot) *told {
 	next := t
 	for _, key := range c.Sessions {
@@ -53,7 +52,7 @@ func (t *told) joined(c *Configuration, db *snapshot) *told {
 		if !c.Cleans {
 			continue
 		}
-		for _, f := range t.facts { // what has ended may be purged
+		for _, f := range t.facts { // an ended message may be purged
 			if id, ok := strings.CutPrefix(f, "accepted "+key+" "); ok && ended(View{db, t}, key, k, id) {
 				next = next.with([]string{"ended " + key + " " + id})
 			}

@@ -25,9 +25,9 @@ import (
 	"turnstile/test/redistest"
 )
 
-// calls takes down what goes to Redis for a session.
+// calls records what a program sends to Redis for a session.
 type calls struct {
-	clock bool // what asks for the time is about it, too
+	clock bool // commands that read the time count, too
 
 	mu    sync.Mutex
 	names []string
@@ -55,8 +55,8 @@ func (c *calls) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 	}
 }
 
-// note keeps what is about the session. A worker's timers, its subscriptions and its
-// asynq.Server are not; nor is a wait for work in which none came.
+// note keeps what is about the session. It leaves out a worker's timers, its subscriptions, its
+// asynq.Server, and waits for work that returned none.
 func (c *calls) note(cmd redis.Cmder, err error) {
 	if redis.HasErrorPrefix(err, "NOSCRIPT") {
 		return
@@ -89,14 +89,14 @@ func (c *calls) all() []string {
 	return slices.Clone(c.names)
 }
 
-// instant is an agent that answers at once.
+// instant is an agent that replies at once.
 type instant struct{}
 
 func (instant) Run(context.Context, agent.Turn, func(agent.Event)) (agent.Result, error) {
 	return agent.Result{Text: "done"}, nil
 }
 
-// The programs that are searched send what the real Client and Worker send.
+// The programs of the searches send what the real Client and Worker send.
 func TestTrace(t *testing.T) {
 	for _, ids := range [][]string{{"m1"}, {"m1", "m2"}} {
 		t.Run(strings.Join(ids, " "), func(t *testing.T) {
@@ -112,7 +112,7 @@ func TestTrace(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			// The worker's sweep would look at the session, too.
+			// The worker's sweep would read the session, too.
 			if err := sending.Set(t.Context(), rediskey.Timer("sweep"), "nobody", time.Hour).Err(); err != nil {
 				t.Fatal(err)
 			}

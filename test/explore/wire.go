@@ -40,13 +40,13 @@ func wireWord(a any) (string, error) {
 	return "", fmt.Errorf("explore: an argument of type %T", a)
 }
 
-// redisError is an error that Redis answered.
+// redisError is an error reply of Redis.
 type redisError string
 
 func (e redisError) Error() string { return string(e) }
 func (e redisError) RedisError()   {}
 
-// answerTo gives cmd its reply, as go-redis reads it off the connection.
+// answerTo gives cmd its reply, as go-redis reads it from the connection.
 func answerTo(cmd redis.Cmder, reply any) error {
 	if err, failed := reply.(error); failed {
 		return redisError(err.Error())
@@ -112,7 +112,7 @@ func answerTo(cmd redis.Cmder, reply any) error {
 		c.SetVal(int64(n))
 	case *redis.BoolCmd:
 		c.SetVal(reply == 1 || reply == status("OK"))
-	case *redis.DurationCmd: // of PTTL, the only one that is sent
+	case *redis.DurationCmd: // of PTTL, the only one in use
 		n, _ := reply.(int)
 		d := time.Duration(n) * time.Millisecond
 		if n < 0 {
@@ -130,7 +130,7 @@ func answerTo(cmd redis.Cmder, reply any) error {
 	return nil
 }
 
-// generic is a reply as Cmd has it.
+// generic is a reply in the types of Cmd.
 func generic(reply any) any {
 	switch r := reply.(type) {
 	case int:

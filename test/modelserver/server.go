@@ -79,7 +79,7 @@ func (s *Server) Close() {
 	s.server.Close()
 }
 
-// Script adds answers to the end of the script.
+// Script adds responses to the end of the script.
 func (s *Server) Script(answers ...Answer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -24,7 +24,7 @@ import (
 
 const key = "agent:main:telegram:dm:42"
 
-// redisOf is a Redis of a test's own on which one life after the other is lived.
+// redisOf is a Redis of a test's own, on which one life after the other runs.
 type redisOf struct {
 	testing.TB
 	rdb    redis.UniversalClient
@@ -36,12 +36,12 @@ func newRedis(t testing.TB, mutate func(source string) string) *redisOf {
 	t.Helper()
 	rdb := redistest.New(t)
 	r := &redisOf{TB: t, rdb: rdb, faults: &redistest.Faults{}, clock: newStandIns(t, rdb, mutate)}
-	rdb.AddHook(r.faults) // the first is the outermost: faults strike what is meant
+	rdb.AddHook(r.faults) // the first is the outermost: faults match the original scripts
 	rdb.AddHook(r.clock)
 	return r
 }
 
-// empty deletes all keys: the server may be somebody else's, so nothing is flushed.
+// empty deletes all keys. It does not flush, because the server may have other users.
 func (r *redisOf) empty() {
 	r.faults.Clear()
 	ctx := context.Background()
@@ -66,7 +66,7 @@ type actual struct {
 	workers   [2]*actors.Consumer
 	start     int64
 	names     names
-	heard     string // the last event that was seen
+	heard     string // the last event read
 }
 
 func (r *redisOf) begin(c reference.Config, now int64) *actual {
@@ -120,7 +120,7 @@ func (b *actual) must(err error) {
 	}
 }
 
-// word is what an error says, as the model says it.
+// word is an error in the model's words.
 func word(err error) string {
 	for e, word := range map[error]string{
 		lease.ErrLost: reference.Lost, sq.ErrStopRequested: "stop", sq.ErrInterruptRequested: "interrupt", sq.ErrRollbackRequested: "rollback",
@@ -141,7 +141,7 @@ func word(err error) string {
 	return reference.OK
 }
 
-// allowed is the answer of an operator's button.
+// allowed is the result of an operator's button.
 func allowed(err error) string { return fmt.Sprint(err == nil) }
 
 func (b *actual) submit(id, mode string, due int64) string {
@@ -167,8 +167,8 @@ func receipt(status, state, reason string, position int, at, start int64) string
 // messageLimits are far below the defaults, so that a message that is too long costs little.
 var messageLimits = session.Limits{Payload: 10_000}
 
-// A large entry is padded to so many bytes, for which Redis takes a quarter more, and a
-// transcript has room for so many of these, whatever else is in it.
+// A large entry is padded to this many bytes, for which Redis takes a quarter more. A transcript
+// has room for this many large entries, whatever else is in it.
 const (
 	largeEntries    = 1
 	largeEntry      = 66_000
@@ -194,7 +194,7 @@ func (b *actual) enqueue(id string, due int64, long bool) string {
 	return allowed(err)
 }
 
-// claim answers the hold, if there is one, and its turn.
+// claim returns the claim, if there is one, and its turn.
 func (b *actual) claim(worker int) (*sq.Claim, string) {
 	holds, err := b.workers[worker].Claim(b.ctx, []string{key})
 	if err != nil || len(holds) == 0 {
@@ -203,7 +203,7 @@ func (b *actual) claim(worker int) (*sq.Claim, string) {
 	return holds[0], b.turn(holds[0])
 }
 
-// turn is what a worker knows of the turn that it has.
+// turn is what a worker knows of its turn.
 func (b *actual) turn(h *sq.Claim) string {
 	t := h.Turn()
 	var messages, dropped []string
@@ -221,7 +221,7 @@ func turnText(turn, sessionID, reset, resume string, messages, dropped []string,
 		turn, sessionID, messages, attempt, entries, again, reset, resume, dropped)
 }
 
-// finish answers what comes next.
+// finish returns what comes next.
 func (b *actual) finish(h *sq.Claim, e reference.End, steered []string) string {
 	turn := h.Turn()
 	end := sq.End{Status: session.Status(e.Status), Error: e.Error, Rollback: e.Rollback, Release: e.Release, Entries: entriesOf(e.Entries, turn.ID)}
@@ -241,7 +241,7 @@ func (b *actual) finish(h *sq.Claim, e reference.End, steered []string) string {
 	return "released"
 }
 
-// released is the answer of a move that gives the session up.
+// released is the result of a move that releases the session.
 func released(err error) string {
 	if err == nil {
 		return "released"
@@ -261,7 +261,7 @@ func entriesOf(entries []reference.Entry, turn string) []session.Entry {
 	return list
 }
 
-// undo answers as the model does.
+// undo is the result in the model's words.
 func (b *actual) undo(u session.Undone, err error) string {
 	if err != nil {
 		return word(err)
@@ -289,8 +289,8 @@ func (b *actual) timer(job string) string {
 	return fmt.Sprint(n, " found ", word(err))
 }
 
-// lookLater sets when the session's owner is to be looked after, if it is in that
-// index at all: now or not now. The model does not know the hour.
+// lookLater sets when recovery checks the session's owner, if the session is in that index: now, or
+// later. The model does not know the exact time.
 func (b *actual) lookLater(now bool) {
 	at := float64(b.clock.now + time.Hour.Milliseconds())
 	if now {
@@ -309,7 +309,7 @@ func (b *actual) maintain() string {
 	return fmt.Sprint(deleted, names, forgotten)
 }
 
-// names gives what chance has named the names that the model has for it.
+// names gives random names the model's names.
 type names struct {
 	sessions, messages map[string]string
 	turns              map[int64]string
@@ -328,7 +328,7 @@ func (n *names) session(id string) string {
 }
 
 func (n *names) message(id string) string {
-	if len(id) < 6 { // the test's own
+	if len(id) < 6 { // an id of the test's own
 		return id
 	}
 	if n.messages[id] == "" {
@@ -348,7 +348,7 @@ func (n *names) ids(names []string) []string {
 	return ids
 }
 
-// turn names a fence. Each has to be above all before it.
+// turn names a fence. Each must be above all before it.
 func (n *names) turn(fence int64) string {
 	if n.turns[fence] == "" {
 		n.turns[fence] = fmt.Sprint("T", len(n.turns))

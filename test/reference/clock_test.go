@@ -16,14 +16,14 @@ import (
 	"turnstile/test/redistest"
 )
 
-// clockKey holds the time of a life, ms. Redis' own cannot be set; so each script that
+// clockKey holds the time of a life, in ms. Redis's own clock cannot be set, so each script that
 // reads it is replaced by one that reads this key.
 const clockKey = "reference:clock"
 
-// standIns is a client's hook that sends other scripts than the ones that are meant:
-// the same with a clock that can be set, and with a mutation if there is one.
+// standIns is a client's hook that sends other scripts in place of the original ones: the same with
+// a clock that can be set, and with a mutation if there is one.
 type standIns struct {
-	hashes map[string]string // by the hash that is meant
+	hashes map[string]string // by the original's hash
 	now    int64
 }
 
@@ -55,7 +55,7 @@ func standIn(source string) string {
 		"local time = redis.call('GET', '"+clockKey+"')\n  time = {math.floor(time / 1000), time % 1000 * 1000}", 1)
 }
 
-// DialHook leaves dialling alone.
+// DialHook implements redis.Hook and does nothing.
 func (s *standIns) DialHook(next redis.DialHook) redis.DialHook { return next }
 
 // ProcessHook replaces a command.
@@ -99,8 +99,8 @@ func (s *standIns) replace(cmd redis.Cmder) {
 	}
 }
 
-// tellWorker corrects Redis' clock as a worker knows it, by its monotonic one, which
-// goes on while that of a life stands still. See lua/finish.lua.
+// tellWorker corrects a worker's estimate of Redis's clock: it follows the worker's monotonic
+// clock, which advances while that of a life stands still. See lua/finish.lua.
 func (s *standIns) tellWorker(args []any) {
 	header, err := lua.Compose("finish" + lua.FastSuffix)
 	if err != nil {
@@ -111,8 +111,8 @@ func (s *standIns) tellWorker(args []any) {
 	args[3+keys+len(header.Args)+at] = strconv.FormatInt(s.now, 10)
 }
 
-// tellSender does so for a sender, which goes on from its last answer by its own clock
-// when it enters a session in the list.
+// tellSender does so for a sender, which advances the time of its last reply by its own clock when
+// it enters a session in the list.
 func (s *standIns) tellSender(cmd redis.Cmder) {
 	if args := cmd.Args(); len(args) == 4 && cmd.Name() == "zadd" && args[1] == rediskey.Sessions {
 		args[2] = s.now
@@ -127,11 +127,11 @@ func (s *standIns) tellTime(cmd redis.Cmder) {
 
 func isScript(cmd redis.Cmder) bool { return redistest.Named("evalsha")(cmd) && len(cmd.Args()) > 2 }
 
-// lossy chooses the calls of Turnstile's scripts that change something: behind a lost
-// reply of another its caller has done nothing yet.
+// lossy matches the calls of Turnstile's scripts that change something: after a lost reply of
+// another one its caller has done nothing yet.
 func lossy(cmd redis.Cmder) bool { return ours(cmd) && !named("look")(cmd) }
 
-// ours chooses the calls of Turnstile's scripts.
+// ours matches the calls of Turnstile's scripts.
 func ours(cmd redis.Cmder) bool {
 	if !isScript(cmd) {
 		return false
@@ -141,7 +141,7 @@ func ours(cmd redis.Cmder) bool {
 	return known
 }
 
-// named chooses the calls of one of them.
+// named matches the calls of one of them.
 func named(name string) redistest.Match {
 	return func(cmd redis.Cmder) bool {
 		if !ours(cmd) {

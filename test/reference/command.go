@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Stop asks for the end of the turn that runs and archives all that waits now. It
-// answers the turn's phase and number, and how many it has archived.
+// Stop requests the end of the running turn and archives every message that waits now. It returns
+// the turn's phase and number, and how many it has archived.
 func (s *Session) Stop() string {
 	waiting := slices.Clone(s.Line)
 	for _, id := range waiting {
@@ -17,18 +17,18 @@ func (s *Session) Stop() string {
 	}
 	s.forgetNotes()
 	if s.Run.Phase != Idle {
-		s.Run.Stop = true // of a dead owner, too: the next claim looks
+		s.Run.Stop = true // of a dead owner, too: the next claim reads it
 	}
 	return fmt.Sprintf("%s T%d, %d archived", s.Run.Phase, s.Run.Fence, len(waiting))
 }
 
-// Rotate is /new: the next turn is of another conversation. A turn that runs ends in the
-// old one. With old only that session id is replaced.
+// Rotate is /new: the next turn begins another conversation. A running turn ends in the old one.
+// With old it only replaces that session id.
 func (s *Session) Rotate(old string) (sessionID string) {
 	if old != "" && old != s.SessionID {
 		return s.SessionID
 	}
-	if old == "" { // else there is a record, and somebody knows of it
+	if old == "" { // else there is a record, and the session is known
 		s.Index.Used = s.Now
 	}
 	s.SessionID = s.newSessionID()
@@ -38,7 +38,7 @@ func (s *Session) Rotate(old string) (sessionID string) {
 	if s.Run.Exists {
 		s.Run.Rotated = s.SessionID
 	}
-	if s.Owner == 0 { // else the turn's end sees to it
+	if s.Owner == 0 { // else the turn's end does it
 		s.Resume.unmark()
 		s.Resume.Suspended = false
 		s.Partial = nil
@@ -46,7 +46,7 @@ func (s *Session) Rotate(old string) (sessionID string) {
 	return s.SessionID
 }
 
-// SetTitle is the user's; "" takes it away.
+// SetTitle sets the user's title. "" removes it.
 func (s *Session) SetTitle(title string) {
 	s.Index.Used = s.Now
 	s.known()
@@ -67,8 +67,8 @@ func (s *Session) Configure(set Settings) {
 	}
 }
 
-// Undo takes the last turn's entries out of the conversation. again: what the user had
-// said becomes one new message at the head of the line.
+// Undo removes the last turn's entries from the conversation. again: the user's text becomes one
+// new message at the head of the line.
 func (s *Session) Undo(again bool) string {
 	if s.Owner != 0 {
 		return "a turn is running"
@@ -94,7 +94,7 @@ func (s *Session) Undo(again bool) string {
 	}
 	s.Transcripts[s.SessionID] = entries[:len(entries)-n]
 	if s.Run.SessionID == s.SessionID {
-		s.Run.Entries++ // it only rises, so it tells that somebody has written
+		s.Run.Entries++ // it only rises, which shows that somebody has written
 	}
 	s.used()
 	if again {
@@ -107,8 +107,8 @@ func (s *Session) Undo(again bool) string {
 	return fmt.Sprintf("T%d, %d entries, %q", turn, n, text)
 }
 
-// Rerun is /resume: what a stop or a failure has put aside goes to the end of the line,
-// in the order of its arrival.
+// Rerun is /resume: messages that failed or were stopped go to the end of the line, in the order of
+// their arrival.
 func (s *Session) Rerun() (n int) {
 	var again []*Message
 	for _, m := range s.Messages {
@@ -141,7 +141,7 @@ func (s *Session) DropDead(id string) (n int) {
 	return n
 }
 
-// Erase leaves nothing, unless somebody owns the session.
+// Erase leaves nothing, unless the session has an owner.
 func (s *Session) Erase() string {
 	if s.Owner != 0 {
 		return "a turn is running"

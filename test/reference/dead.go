@@ -2,9 +2,8 @@ package reference
 
 import "fmt"
 
-// settle ends or takes back what a dead owner left. Its messages come back to the head
-// of the line, unless somebody had asked for the turn's end, or they were there too
-// often when a worker died.
+// settle ends or requeues the turn of a dead owner. Its messages go back to the head of the line,
+// unless the turn's end was requested, or too many workers have died with them.
 func (s *Session) settle() {
 	r := &s.Run
 	if r.Phase == Idle {
@@ -16,18 +15,18 @@ func (s *Session) settle() {
 	counts := r.Begun // else the reply to its claim may have been lost
 	given := s.verdict(counts)
 	if given.complete {
-		var kept []Entry // of this run of the message, or of one before
+		var kept []Entry // of this run of the message, or of an earlier one
 		if p := s.Partial; p != nil && p.Messages[0] == r.IDs[0] {
 			kept = p.Entries
 		}
-		if len(kept) == 0 { // the transcript would know nothing of the message
+		if len(kept) == 0 { // otherwise the transcript would not have the message
 			given.complete = false
 		}
 		s.Transcripts[r.SessionID] = append(s.Transcripts[r.SessionID], kept...)
 		r.Entries += len(kept)
 	}
 	if r.Rollback {
-		r.Entries++ // what an agent has kept of the turn is void
+		r.Entries++ // the state that an agent stored in the turn is void
 	}
 	var back []string
 	for _, id := range r.IDs {
@@ -58,22 +57,22 @@ func (s *Session) settle() {
 	if r.Rotated != "" {
 		s.leaveConversation()
 	}
-	// Of a policy's suspension the interruptions still count, in the new conversation:
-	// the message may be what kills the workers.
+	// After a suspension by policy the interruptions still count in the new conversation: the
+	// message may be what kills the workers.
 	if given.suspends {
 		s.Resume.Suspended, s.Resume.atLarge = true, s.Resume.Interruptions
 	}
 	r.Phase, r.IDs = Idle, nil
 }
 
-// ending is how the messages of a dead turn end. No status: they come back.
+// ending is how the messages of a dead turn end. Without a status they go back to the line.
 type ending struct {
 	status, why string
 	complete    bool // their effect is in the transcript
 	suspends    bool
 }
 
-// verdict says how a dead turn ends, and counts it.
+// verdict returns how a dead turn ends, and counts it.
 func (s *Session) verdict(counts bool) ending {
 	r := &s.Run
 	switch {

@@ -1,12 +1,12 @@
-// Package reference says what a session does, in plain Go: a model with maps and
-// slices, no Redis, no scripts and no concurrency. Its tests live random lives on the
-// model and on the real thing (the public API of internal/protocol on a Redis) and
-// compare, after each operation, what was answered and what is there.
+// Package reference is a model of a session in plain Go, with maps and slices, without Redis,
+// scripts and concurrency. Its tests run random lives on the model and on the real thing (the
+// public API of internal/protocol on a Redis). After each operation they compare the results and
+// the stored state.
 //
-// The model is meant to be read: it is the specification of docs/design.md and
-// docs/states.md, as code. It was written from those pages and from the headers of the
-// scripts. Where the two differ one of them is wrong, and a person has to say which.
+// The model is written for reading: it is the specification of docs/design.md and docs/states.md,
+// as code. It was written from those pages and from the headers of the scripts. Where the two
+// differ one of them is wrong, and a person must decide which.
 //
-// It knows nothing of what only makes the real thing fast or safe to repeat: plain
-// variants of scripts, statistics, leases of asynq, remembered answers, batches.
+// It leaves out what only makes the real thing fast or safe to repeat: the fast paths of scripts,
+// statistics, leases of asynq, stored results of calls, batches.
 package reference

@@ -5,19 +5,19 @@ import (
 	"slices"
 )
 
-// End is how an owner says that its turn ended.
+// End is how an owner ends its turn.
 type End struct {
 	Status   string // done, failed, interrupted, stopped or expired
 	Error    string
-	Rollback bool // of interrupted: nothing of it is kept
+	Rollback bool // for interrupted: nothing of it is kept
 	Entries  []Entry
-	Untaken  bool // the agent has taken none of the messages that were steered in
-	Told     bool // it was told of all that was dropped
-	Release  bool // the session is given up even if more waits
+	Untaken  bool // the agent has accepted none of the messages that were steered in
+	Told     bool // it has received the notes of all dropped messages
+	Release  bool // the session is released even if more messages wait
 }
 
-// Finish ends a turn: its messages, its entries and its mark in one go. Then the next
-// turn is taken under the same sentinel, or the sentinel is given up.
+// Finish ends a turn: its messages, its entries and its mark in one step. Then it takes the next
+// turn under the same sentinel, or releases the sentinel.
 func (s *Session) Finish(h *Hold, e End) string {
 	start := h.start()
 	if !s.Owns(h) {
@@ -45,7 +45,7 @@ func (s *Session) Finish(h *Hold, e End) string {
 	case e.Status == "done":
 		s.Resume = Resume{}
 	case r.Rotated != "":
-		s.Resume.unmark() // it was the old conversation's
+		s.Resume.unmark() // it belonged to the old conversation
 	}
 	if e.Told {
 		s.toldNotes(last.noted)
@@ -69,7 +69,7 @@ func (s *Session) Finish(h *Hold, e End) string {
 	case e.Release || s.Paused:
 		group = nil
 	case len(back) > 0 && len(group) > 0 && s.Messages[group[0]].Quiet != nil:
-		group = nil // a claim gathers them, now that all are back
+		group = nil // a claim collects them, now that all are back
 	}
 	if len(group) == 0 {
 		s.release()
@@ -81,7 +81,7 @@ func (s *Session) Finish(h *Hold, e End) string {
 	}
 	s.take(group)
 	h.Turn, h.parts, h.announced = s.told(), slices.Clone(group), false
-	if e.Status != "done" { // what it was told is still so
+	if e.Status != "done" { // its notes are still due
 		if last.SessionID == h.Turn.SessionID {
 			h.Turn.Resume = last.Resume
 		}
@@ -109,8 +109,8 @@ func (s *Session) append(sessionID string, entries []Entry) {
 	s.Run.Entries += len(entries)
 }
 
-// putBack gives steered messages that the agent has not taken their places in the line
-// again: each before the first one that was announced later and does not go first.
+// putBack returns steered messages that the agent has not accepted to their places in the line:
+// each before the first one that was announced later and does not go first.
 func (s *Session) putBack(ids []string) {
 	for _, id := range slices.Backward(ids) {
 		m := s.Messages[id]
@@ -130,7 +130,7 @@ func (s *Session) putBack(ids []string) {
 	}
 }
 
-// release gives the sentinel up, and tells the workers what there is to do.
+// release releases the sentinel, and wakes the session if messages wait.
 func (s *Session) release() {
 	s.Owner, s.Run.Phase = 0, Idle
 	if at := s.nextAt(); at > 0 {
@@ -138,14 +138,13 @@ func (s *Session) release() {
 	}
 }
 
-// Retry gives a turn back after a failure, to be taken again after wait. It begins
-// anew, but from the entries that it was itself to go on from.
+// Retry requeues a turn after a failure. It is taken again after wait, and begins anew, except for
+// the entries from which it was itself resumed.
 func (s *Session) Retry(h *Hold, why string, wait int64, inherited []Entry) string {
 	return s.giveBack(h, fmt.Sprintf("turn_retry %d %s", h.Turn.Attempt, why), wait, "", inherited)
 }
 
-// Requeue gives a turn back that was cut off, with what it has done. It spends no
-// attempt.
+// Requeue requeues an interrupted turn with what it has done. That is not a failed attempt.
 func (s *Session) Requeue(h *Hold, reason string, done []Entry) string {
 	return s.giveBack(h, "turn_requeued "+reason, 0, reason, done)
 }
@@ -155,7 +154,7 @@ func (s *Session) giveBack(h *Hold, event string, wait int64, cut string, entrie
 		h.start()
 		return Lost
 	}
-	if s.Asked() != "" { // it is to be ended so instead
+	if s.Asked() != "" { // it must end as requested instead
 		return s.Asked()
 	}
 	r := &s.Run
@@ -176,13 +175,13 @@ func (s *Session) giveBack(h *Hold, event string, wait int64, cut string, entrie
 		s.interrupted(cut)
 	}
 	switch p := s.Partial; {
-	case r.Rotated != "": // the message goes on in another conversation
+	case r.Rotated != "": // the message runs in another conversation
 		s.leaveConversation()
 		r.SessionID, r.Entries, r.Rotated = r.Rotated, 0, ""
 	case len(entries) > 0:
 		s.Partial = &Partial{Turn: r.Fence, Messages: slices.Clone(h.parts), Entries: entries}
 	case cut == "" && p != nil && p.Turn == r.Fence:
-		s.Partial = nil // of an attempt that failed nothing is taken up
+		s.Partial = nil // nothing of a failed attempt is resumed
 	}
 	if wait > 0 {
 		r.HeldID, r.Held = h.parts[0], s.Now+wait
@@ -191,8 +190,8 @@ func (s *Session) giveBack(h *Hold, event string, wait int64, cut string, entrie
 	return "released"
 }
 
-// Mark is a drain's word before it interrupts: a turn that runs is marked, one that has
-// no agent yet is kept from starting.
+// Mark is called by a drain before it interrupts: it marks a running turn, and keeps a starting one
+// from starting.
 func (s *Session) Mark(h *Hold, reason string) string {
 	switch {
 	case !s.Owns(h):

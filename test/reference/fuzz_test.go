@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// FuzzLife lives what the fuzzer makes up. What fails is shrunk and printed; the input
-// itself is kept in testdata/fuzz, and is a test from then on.
+// FuzzLife runs lives that the fuzzer makes. A life that fails is shrunk and printed; its input is
+// stored in testdata/fuzz, and is a test from then on.
 func FuzzLife(f *testing.F) {
 	for seed := range uint64(20) {
 		f.Add(randomLife(seed, 40))
@@ -24,8 +24,8 @@ func FuzzLife(f *testing.F) {
 	})
 }
 
-// FuzzCrash is FuzzLife where workers die more often than they do anything else, and
-// turns are cut off: what is left of a turn is the hardest to get right.
+// FuzzCrash is FuzzLife with workers that mostly die, and turns that are interrupted: the rest of
+// an interrupted turn is the hardest to handle.
 func FuzzCrash(f *testing.F) {
 	for seed := range uint64(20) {
 		f.Add(randomLife(1000+seed, 40))
@@ -40,7 +40,7 @@ func FuzzCrash(f *testing.F) {
 	})
 }
 
-// deadly makes every third operation the end of a turn that is cut off.
+// deadly makes every third operation the end of an interrupted turn.
 func deadly(data []byte) []byte {
 	head, ops := decode(data)
 	ends := []kind{die, die, requeue, mark, rotate, promote, checkpoint, steer}
@@ -50,10 +50,10 @@ func deadly(data []byte) []byte {
 	return encode(head, ops)
 }
 
-// corpus is where the lives of FuzzLife are kept.
+// corpus is the folder of FuzzLife's lives.
 const corpus = "testdata/fuzz/FuzzLife"
 
-// readCorpus reads a life that is kept there.
+// readCorpus reads a life of that folder.
 func readCorpus(name string) (data []byte, ok bool) {
 	text, err := os.ReadFile(filepath.Join(corpus, name))
 	if err != nil {

@@ -1,36 +1,37 @@
 package reference
 
-// Index is what the indexes know of a session: who looks at them finds it.
+// Index is the session's state in the indexes.
 type Index struct {
 	Ready  bool  // it can be claimed now
-	Due    int64 // it can be then, ms; 0: it is not in there
+	Due    int64 // it can be claimed then, ms; 0: it is not in that index
 	Owned  bool  // its owner or claimer may die
-	Used   int64 // when a sender last had to do with it; 0: it is forgotten, or was never known
+	Used   int64 // when a sender last used it; 0: it is forgotten, or was never known
 	Listed bool  // asynqmon shows its queue
 }
 
 const (
 	second = 1000
-	// overdue is how late a delayed session may be found before that is a recovery,
-	// which goes at its own pace.
+	// overdue is how late a delayed session may be found before that counts as a recovery, which
+	// goes at its own pace.
 	overdue = 5 * second
 )
 
-// How long a record, a result and a dead letter are kept, ms.
+// How long a record, a result and a dead letter are stored, ms.
 const (
 	SessionTTL = 24 * 3600 * second
 	ResultTTL  = 12 * 3600 * second
 	DeadTTL    = 30 * 24 * 3600 * second
 )
 
-// later has the session looked at when it is due.
+// later puts the session into the index of due ones.
 func (x *Index) later(at int64) {
 	if x.Due == 0 || at < x.Due {
 		x.Due = at
 	}
 }
 
-// wake tells the workers of a session that can be claimed then.
+// wake puts the session into the ready index, or, if it can only be claimed later, into the index
+// of due ones.
 func (x *Index) wake(at, now int64) {
 	if at > now {
 		x.later(at)
@@ -39,11 +40,11 @@ func (x *Index) wake(at, now int64) {
 	x.Ready, x.Owned = true, true
 }
 
-// enter makes the session known, and its queue to asynqmon: before a message is in it,
-// for its sender may die behind that.
+// enter makes the session known, and its queue known to asynqmon, before a message is in it,
+// because its sender may die after that.
 func (s *Session) enter() { s.Index.Listed, s.Index.Used = true, s.Now }
 
-// announce is the wake-up for messages that no Submit has brought.
+// announce wakes the session for messages that no Submit has brought.
 func (s *Session) announce() {
 	s.enter()
 	s.Index.wake(0, s.Now)
@@ -64,8 +65,8 @@ func (s *Session) has(states ...string) bool {
 	return false
 }
 
-// look judges whether the session can be claimed: held, paused, dead (an owner died),
-// ready, wait or empty; at is until when it waits.
+// look returns whether the session can be claimed: held, paused, dead (an owner died), ready, wait
+// or empty. at is until when it waits.
 func (s *Session) look() (what string, at int64) {
 	switch {
 	case s.Owner == 0 && !s.has(Pending, Active, Scheduled):
@@ -83,7 +84,7 @@ func (s *Session) look() (what string, at int64) {
 	return "ready", 0
 }
 
-// Reap looks after a session of which it is time to look whether its owner lives.
+// Reap checks a session whose owner is due for a check, and recovers it if the owner has died.
 func (s *Session) Reap() {
 	x := &s.Index
 	if !x.Owned || x.Ready {
@@ -101,7 +102,7 @@ func (s *Session) Reap() {
 	}
 }
 
-// DueTimer moves the session on if its time has come.
+// DueTimer wakes the session if it is due.
 func (s *Session) DueTimer() {
 	x := &s.Index
 	if x.Due == 0 || x.Due > s.Now {
@@ -113,8 +114,8 @@ func (s *Session) DueTimer() {
 	x.Owned, x.Due = true, 0
 }
 
-// Sweep finds a session that nobody has announced, unless it is in nobody's list. It
-// answers how many it found. Its owner, or its claimer, is not to be looked after now.
+// Sweep wakes a session with a lost wake-up, if a list has it, and returns how many it woke. The
+// model assumes that no check of the session's owner or claimer is due.
 func (s *Session) Sweep() (found int) {
 	x := &s.Index
 	if x.Used == 0 && !x.Listed || !s.has(Pending, Active, Scheduled) {
@@ -140,9 +141,9 @@ func (s *Session) Sweep() (found int) {
 	return 0
 }
 
-// Find enters a session that no index knows: with messages, so that the sweep and the
-// purge find them, even of a queue whose name nobody told; with no more than a record, to
-// be forgotten as soon as that is old enough. It answers how many it entered.
+// Find enters a session that no index knows: one with messages, so that the sweep and the purge
+// find them, even in a queue with an unknown name; one with only a record, so that it is forgotten
+// as soon as that is old enough. It returns how many it entered.
 func (s *Session) Find() (entered int) {
 	x, messages := &s.Index, len(s.Messages) > 0
 	known := x.Used > 0
@@ -159,9 +160,9 @@ func (s *Session) Find() (entered int) {
 	return 1
 }
 
-// Maintain deletes what is too old: results and dead letters, also of a queue whose
-// name an operator has deleted; the queue's name from asynqmon's list; the record. It
-// answers how many of each.
+// Maintain deletes what is too old: results and dead letters, also in a queue whose name an
+// operator has deleted; the queue's name in asynqmon's list; the record. It returns how many of
+// each.
 func (s *Session) Maintain() (deleted, names, forgotten int) {
 	x := &s.Index
 	if x.Listed || x.Used > 0 {

@@ -12,15 +12,15 @@ import (
 	"turnstile/test/reference"
 )
 
-// A life is a configuration and operations. It is decoded from bytes: a header, and
-// then some bytes for each operation, of which any make sense.
+// A life is a configuration and operations. It is decoded from bytes: a header, and then some bytes
+// for each operation. All bytes are valid.
 const (
 	header  = 4
 	opBytes = 4
 	mostOps = 120
 )
 
-// operation is one as it is encoded: what, and three bytes that say more.
+// operation is an encoded operation: its kind, and three bytes of parameters.
 type operation [opBytes]byte
 
 func decode(data []byte) (head [header]byte, ops []operation) {
@@ -40,7 +40,7 @@ func encode(head [header]byte, ops []operation) []byte {
 	return data
 }
 
-// randomLife is a life of so many operations.
+// randomLife is a life of n operations.
 func randomLife(seed uint64, n int) []byte {
 	r := rand.New(rand.NewPCG(seed, 10))
 	data := make([]byte, header+n*opBytes)
@@ -65,27 +65,27 @@ func configured(head [header]byte) reference.Config {
 	}
 }
 
-// pair is a hold on both sides.
+// pair is a claim on both sides.
 type pair struct {
 	model  *reference.Hold
 	actual *sq.Claim
 }
 
-// life is one that is being lived.
+// life is a running life.
 type life struct {
 	model  *reference.Session
 	actual *actual
-	holds  [2]*pair // of each worker the last one that it believes in
+	holds  [2]*pair // of each worker the last claim that it believes in
 	said   int      // texts so far
 }
 
-// step is an operation as it is carried out on both sides, in words.
+// step is an operation as text, with its results on both sides.
 type step struct {
 	name          string
 	model, actual func() string
 }
 
-// difference is where the sides part.
+// difference is where the two sides differ.
 type difference struct {
 	steps []string // the last one differs
 	what  []string
@@ -100,7 +100,7 @@ func (d *difference) String() string {
 	return out.String()
 }
 
-// live lives a life and answers where the model and the real thing part; nil: nowhere.
+// live runs a life and returns where the model and the real thing differ. Nil: nowhere.
 func (r *redisOf) live(data []byte) *difference {
 	r.Helper()
 	head, ops := decode(data)
@@ -117,7 +117,7 @@ func (r *redisOf) live(data []byte) *difference {
 	return l.drain(d)
 }
 
-// drain brings all that waits to its end: whatever has happened, it can be done.
+// drain runs all waiting messages to their ends, which must be possible in every state.
 func (l *life) drain(d *difference) *difference {
 	for range 4 * (len(l.model.Messages) + 1) {
 		k := kind(claim)
@@ -145,7 +145,7 @@ func (l *life) drain(d *difference) *difference {
 	return d
 }
 
-// step carries an operation out on both sides. True: they differ.
+// step carries an operation out on both sides. It returns true if they differ.
 func (l *life) step(d *difference, o operation) bool {
 	l.pass(time.Second)
 	s := l.resolve(o)
@@ -188,7 +188,7 @@ func (l *life) pass(d time.Duration) {
 	l.actual.setTime(l.model.Now)
 }
 
-// shrink drops operations for as long as the life still fails.
+// shrink drops operations as long as the life still fails.
 func (r *redisOf) shrink(data []byte) ([]byte, *difference) {
 	head, ops := decode(data)
 	failure := r.live(data)
@@ -213,7 +213,7 @@ func (r *redisOf) shrink(data []byte) ([]byte, *difference) {
 	return encode(head, ops), failure
 }
 
-// existing are the messages that there are, in the order of their names.
+// existing are the existing messages, in the order of their names.
 func (l *life) existing() []string {
 	var ids []string
 	for id := range l.model.Messages {
@@ -228,7 +228,7 @@ func (l *life) archived() []string {
 	return slices.DeleteFunc(l.existing(), func(id string) bool { return l.model.Messages[id].State != reference.Archived })
 }
 
-// die ends an owner: its sentinel runs out.
+// die is the death of an owner: its sentinel expires.
 func (l *life) die() {
 	l.actual.must(l.actual.rdb.Del(l.actual.ctx, l.actual.k.Sentinel()).Err())
 	l.pass(time.Duration(l.model.Config.TTL)*time.Millisecond + time.Second)

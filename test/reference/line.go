@@ -11,7 +11,7 @@ func (s *Session) enters(m *Message) {
 	s.Line = append(s.Line, m.ID)
 }
 
-// leaves takes a message out of the line, wherever it stands.
+// leaves removes a message from the line, wherever it is.
 func (s *Session) leaves(id string) {
 	s.Line = slices.DeleteFunc(s.Line, func(other string) bool { return other == id })
 }
@@ -26,8 +26,8 @@ func (s *Session) returns(ids []string) {
 	s.Line = slices.Concat(ids, s.Line)
 }
 
-// joinDue has the delayed messages whose time has come join the end of the line, by
-// their time and then in the order in which they were announced.
+// joinDue moves the delayed messages that are due to the end of the line, by their time and then in
+// the order of their announcement.
 func (s *Session) joinDue() {
 	var due []*Message
 	for _, m := range s.Messages {
@@ -43,13 +43,13 @@ func (s *Session) joinDue() {
 	}
 }
 
-// dueNow reports whether the time of a delayed message has come.
+// dueNow reports whether a delayed message is due.
 func (s *Session) dueNow() bool {
 	at := s.earliest()
 	return at > 0 && at <= s.Now
 }
 
-// earliest is when the first of the delayed messages is due; 0: there is none.
+// earliest is when the first delayed message is due. 0: there is none.
 func (s *Session) earliest() (at int64) {
 	for _, m := range s.Messages {
 		if m.State == Scheduled && (at == 0 || m.Due < at) {
@@ -59,8 +59,8 @@ func (s *Session) earliest() (at int64) {
 	return at
 }
 
-// held is until when the message waits after a failure, as long as it is the head of
-// the line; 0: it does not.
+// held is until when the message waits after a failure, as long as it is the head of the line. 0:
+// it does not wait.
 func (s *Session) held(id string) int64 {
 	if s.Run.HeldID == id && s.Run.Held > s.Now {
 		return s.Run.Held
@@ -68,8 +68,8 @@ func (s *Session) held(id string) int64 {
 	return 0
 }
 
-// nextAt is when somebody should look whether a turn can be taken; 0: never. It may be
-// too early for messages that are collected: the claim knows.
+// nextAt is when to check whether a turn can be taken. 0: never. It may be too early for messages
+// that are collected: the claim finds out.
 func (s *Session) nextAt() int64 {
 	if len(s.Line) == 0 {
 		return s.earliest()
@@ -84,16 +84,15 @@ func (s *Session) nextAt() int64 {
 	return s.Now
 }
 
-// next is what one turn takes: the head of the line, or the collected messages at the
-// head, at most so many as the first one's cap and as a turn has. wait is until when
-// these have to wait.
+// next is what one turn takes: the head of the line, or the collected messages at the head, at most
+// as many as the first one's cap and as a turn may have. wait is until when these must wait.
 func (s *Session) next() (group []string, wait int64) {
 	if len(s.Line) == 0 {
 		return nil, s.earliest()
 	}
 	head := s.Messages[s.Line[0]]
 	if head.Long {
-		return nil, 0 // a claim is to archive it
+		return nil, 0 // a claim archives it
 	}
 	group = []string{head.ID}
 	if q := head.Quiet; q != nil {
@@ -118,11 +117,10 @@ func (s *Session) next() (group []string, wait int64) {
 	return group, 0
 }
 
-// TooLong is why a message is archived that is longer than any may be.
+// TooLong is why a message beyond the limits is archived.
 const TooLong = "too long"
 
-// archiveLong archives the messages at the head of the line that are longer than any may
-// be.
+// archiveLong archives the messages at the head of the line that are beyond the limits.
 func (s *Session) archiveLong() {
 	for len(s.Line) > 0 && s.Messages[s.Line[0]].Long {
 		id := s.Line[0]
@@ -131,7 +129,7 @@ func (s *Session) archiveLong() {
 	}
 }
 
-// take makes the group the turn that runs now.
+// take makes the group the running turn.
 func (s *Session) take(group []string) {
 	for _, id := range group {
 		m := s.Messages[id]
@@ -153,7 +151,7 @@ func (s *Session) take(group []string) {
 	}
 }
 
-// remove leaves nothing of a message, nor of what was told of it.
+// remove deletes a message, with its follow-up entry.
 func (s *Session) remove(id string) {
 	s.forgetFollowUp(id)
 	delete(s.Messages, id)
@@ -178,7 +176,7 @@ func (s *Session) archive(id, status, why string) {
 	m.State, m.Status, m.Error, m.Ended = Archived, status, why, s.Now
 	m.Arrived = cmp.Or(m.Seen, s.Now)
 	m.Seen, m.Redelivered, m.Deaths, m.Quiet = 0, 0, 0, nil
-	if m.Long { // its content is not kept
+	if m.Long { // its content is not stored
 		m.Long, m.Text = false, ""
 	}
 }

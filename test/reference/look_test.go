@@ -19,8 +19,8 @@ import (
 	"turnstile/test/reference"
 )
 
-// found is what is read of a session, in two round trips: what there is, and then the
-// tasks and transcripts.
+// found is what is read of a session, in two round trips: first the keys, and then the tasks and
+// transcripts.
 type found struct {
 	pending, active                       *redis.StringSliceCmd
 	scheduled, retry, completed, archived *redis.ZSliceCmd
@@ -32,7 +32,7 @@ type found struct {
 	listed                                *redis.BoolCmd
 }
 
-// picture reads what there is, as the model tells it.
+// picture reads the session on Redis as the model's Picture.
 func (b *actual) picture() reference.Picture {
 	b.Helper()
 	ctx, k := b.ctx, b.k
@@ -74,7 +74,7 @@ func (b *actual) picture() reference.Picture {
 	return p
 }
 
-// reason is why a message was archived, as the model tells it.
+// reason is why a message was archived, in the model's words.
 func reason(text string) string {
 	if strings.HasPrefix(text, "invalid message: its task has ") {
 		return reference.TooLong
@@ -89,8 +89,7 @@ type task struct {
 	failures, redelivered, deaths int64
 }
 
-// tasks reads every task there is, and says where one is not what the list says that
-// it is in.
+// tasks reads every task, and reports one whose state is not that of the list that has it.
 func (b *actual) tasks(p reference.Picture, f found) {
 	b.Helper()
 	lists := map[string][]string{"line": backwards(f.pending.Val()), "active": backwards(f.active.Val())}
@@ -282,7 +281,7 @@ func (b *actual) entries(lines []string) []reference.Entry {
 	return list
 }
 
-// followUps are those that are listed.
+// followUps are the listed follow-ups.
 func (b *actual) followUps() string {
 	list, err := actors.NewClient(b.rdb).Followups(b.ctx, key)
 	if err != nil {
@@ -297,7 +296,7 @@ func (b *actual) followUps() string {
 
 func (b *actual) list(text string) []string {
 	var ids []string
-	_ = json.Unmarshal([]byte(text), &ids) // "" is none
+	_ = json.Unmarshal([]byte(text), &ids) // "" means none
 	for i := range ids {
 		ids[i] = b.message(ids[i])
 	}
@@ -306,11 +305,11 @@ func (b *actual) list(text string) []string {
 
 func settings(text string) reference.Settings {
 	var s session.QueueSettings
-	_ = json.Unmarshal([]byte(text), &s) // "" is none
+	_ = json.Unmarshal([]byte(text), &s) // "" means none
 	return reference.Settings{Mode: string(s.Mode), Cap: s.Cap, Drop: string(s.Drop), Debounce: int64(s.Debounce) / 1e6}
 }
 
-// eventsOf are the events since the last look.
+// eventsOf are the events since the last call.
 func (b *actual) eventsOf(stream []redis.XMessage) string {
 	var told []string
 	for _, m := range stream {

@@ -9,11 +9,10 @@ import (
 	"turnstile/test/mutation"
 )
 
-// TestMutations shows that the model can fail the scripts: each of the mutations, one
-// small change to a script, parts the two. The corpus has a life of the mutation's name
-// that shows it; where there is none, or it shows it no longer, some hundred random ones
-// are tried. REFERENCE_WRITE=1 writes what is found into the corpus, and tries some
-// thousand.
+// TestMutations shows that the model can fail the scripts: with each of the mutations, one small
+// change to a script, the two differ. The corpus has a life with the mutation's name that shows it.
+// If there is none, or it does not show it any more, some hundred random ones are tried.
+// REFERENCE_WRITE=1 writes what is found into the corpus, and tries some thousand.
 func TestMutations(t *testing.T) {
 	patches, err := filepath.Glob("testdata/mutations/*.patch")
 	if err != nil || len(patches) == 0 {
@@ -46,9 +45,9 @@ func TestMutations(t *testing.T) {
 	}
 }
 
-// readMutation reads a patch. Its first line names the script's file, in
-// internal/protocol/lua or as resume/NAME of pkg/resume; the rest is one hunk of a unified
-// diff without line numbers. It answers what to do to a source that has the file in it.
+// readMutation reads a patch. Its first line names the script's file, in internal/protocol/lua or
+// as resume/NAME of pkg/resume. The rest is one hunk of a unified diff without line numbers. It
+// returns the change of a source that has the file in it.
 func readMutation(t *testing.T, name string) func(source string) string {
 	t.Helper()
 	head, hunk, _ := strings.Cut(read(t, name), "\n")

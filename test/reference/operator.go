@@ -1,23 +1,23 @@
 package reference
 
-// What an operator does in asynqmon. Its Inspector knows only queues that are listed,
-// and leaves alone what is active.
+// The operations of an operator in asynqmon. Its Inspector knows only listed queues, and does not
+// touch active messages.
 
-// Pause keeps everybody from taking a turn. False: it is paused already.
+// Pause keeps every worker from taking a turn. It returns false if the session is paused already.
 func (s *Session) Pause() bool {
 	was := s.Paused
 	s.Paused = true
 	return !was
 }
 
-// Unpause tells nobody: the sweep finds the session.
+// Unpause wakes nothing: the sweep finds the session.
 func (s *Session) Unpause() bool {
 	was := s.Paused
 	s.Paused = false
 	return was
 }
 
-// OperatorArchives puts a message aside. False: refused.
+// OperatorArchives archives a message. It returns false if that is refused.
 func (s *Session) OperatorArchives(id string) bool {
 	m := s.touchable(id)
 	if m == nil || m.State == Archived {
@@ -25,7 +25,7 @@ func (s *Session) OperatorArchives(id string) bool {
 	}
 	s.leaves(id)
 	m.State, m.Ended = Archived, s.Wall
-	return true // what was told of it says nothing until it is run again
+	return true // its entry means nothing until it runs again
 }
 
 // OperatorDeletes removes a message.
@@ -48,7 +48,7 @@ func (s *Session) OperatorRuns(id string) bool {
 	return true
 }
 
-// OperatorDeletesQueue removes all that waits or was put aside, and the queue's name.
+// OperatorDeletesQueue removes all messages that wait or are archived, and the queue's name.
 func (s *Session) OperatorDeletesQueue() bool {
 	if !s.Index.Listed {
 		return false

@@ -19,7 +19,7 @@ func die(l *life, a, b, c int) step {
 	return step{"the owner's sentinel ends", ok(l.model.Die), ok(l.die)}
 }
 
-// one is a message that there is, or was.
+// one is a message that exists, or existed.
 func (l *life) one(a int) string {
 	if all := l.existing(); len(all) > 0 {
 		return all[a%len(all)]
@@ -27,7 +27,7 @@ func (l *life) one(a int) string {
 	return id(a)
 }
 
-// button is what an operator does about a message.
+// button is an operation of an operator on a message.
 func button(l *life, a int, name string, model func(id string) bool, actual func(queue, id string) error) step {
 	if len(l.model.Messages) == 0 {
 		return submit(l, a, 0, 0)
@@ -98,7 +98,7 @@ func clearOutside(l *life, _, _, _ int) step {
 }
 
 func timers(l *life, a, _, _ int) step {
-	job := []string{"reap", "due", "sweep"}[a%3] // and with the sweep, trim
+	job := []string{"reap", "due", "sweep"}[a%3] // the sweep includes trim
 	return step{job, func() string {
 		switch job {
 		case "reap":
@@ -128,7 +128,7 @@ func minutes(l *life, a, _, _ int) step {
 	return l.wait(time.Duration(1+a%6) * 30 * time.Second)
 }
 
-// days pass while nobody owns the session, and what is too old then is removed.
+// days pass while the session has no owner, and what is too old then is removed.
 func days(l *life, a, b, c int) step {
 	if l.model.Owner != 0 {
 		return minutes(l, a, b, c)

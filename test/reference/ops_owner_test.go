@@ -49,7 +49,7 @@ func claim(l *life, a, b, c int) step {
 	})
 }
 
-// told is a turn as the real side tells it.
+// told is a turn of the real side, in the model's form.
 func told(t reference.Turn) string {
 	return turnText(fmt.Sprint("T", t.Number), t.SessionID, t.Reset, t.Resume, t.Messages, t.Dropped, t.Attempt, t.Entries, t.Again)
 }
@@ -96,7 +96,7 @@ func steer(l *life, _, _, c int) step {
 	})
 }
 
-// entries are what a turn writes: of each kind some.
+// entries are what a turn writes: some of each kind.
 func (l *life) entries(h *reference.Hold, b int) (entries []reference.Entry) {
 	if b%4 == 3 {
 		return nil
@@ -245,7 +245,7 @@ func mark(l *life, _, _, c int) step {
 	})
 }
 
-// past has the worker read what came before its turn.
+// past makes the worker read what came before its turn.
 func past(l *life, _, _, c int) step {
 	return l.move(c, "reads the past", l.model.Past, func(h *sq.Claim) string {
 		p, err := h.History(l.actual.ctx)

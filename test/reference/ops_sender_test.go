@@ -45,7 +45,7 @@ func submit(l *life, a, b, c int) step {
 	return s
 }
 
-// idFor is mostly an id of which there is no message.
+// idFor is mostly an id without a message.
 func (l *life) idFor(a int) string {
 	for n := range messages {
 		if m := id(a + n); a < 180 && l.model.Messages[m] == nil {
@@ -55,7 +55,7 @@ func (l *life) idFor(a int) string {
 	return id(a)
 }
 
-// dueIn is a time to come, in whole seconds.
+// dueIn is a future time, in whole seconds.
 func (l *life) dueIn(b int) int64 { return l.model.Now/1000*1000 + int64(30+b%200)*1000 }
 
 func plain(l *life, a, b, c int) step {
@@ -75,7 +75,7 @@ func answer(l *life, a, b, c int) step {
 		return l.instead(a, b, c)
 	}
 	n, d := 0, []session.Decision{session.Allow, session.Always, session.Deny}[b%3]
-	if a%3 > 0 { // the one that is asked, or the one before it
+	if a%3 > 0 { // the open question, or the one before it
 		n = max(l.model.Run.Question+1-a%3, 0)
 	}
 	return l.faulty(c, sender, step{

@@ -16,8 +16,8 @@ func id(n int) string { return fmt.Sprint("m", n%messages) }
 // kind makes a step of an operation's three bytes.
 type kind func(l *life, a, b, c int) step
 
-// The operations, each as often as it is likely. Those of owners need a hold: where there
-// is none, they are a claim. What would do nothing is mostly a message or a claim.
+// The operations, each as often as it is likely. Those of owners need a claim: without one they
+// become a claim. An operation without an effect mostly becomes a message or a claim.
 var (
 	ofOwners = []kind{
 		finish, finish, finish, finish, finish, promote, promote, promote, renew, renew, steer, steer, steer, checkpoint, checkpoint,
@@ -57,14 +57,14 @@ func kindOf(code byte) kind {
 	return ofOthers[int(code)%len(ofOthers)]
 }
 
-// resolve says what an operation is in a life's present situation.
+// resolve decodes an operation in a life's present state.
 func (l *life) resolve(o operation) step {
 	a, b, c := int(o[1]), int(o[2]), int(o[3])
-	switch h := l.holder(c); { // what would else be too rare
+	switch h := l.holder(c); { // operations that would otherwise be too rare
 	case b%8 == 7 && l.model.Run.Question > 0:
 		return answer(l, a, b/8, c)
 	case b%8 == 5 && l.model.Owner == 0 && len(l.archived()) > 0 && len(l.archived()) == len(l.model.Messages):
-		return days(l, a, b, c) // a session of nothing but dead letters
+		return days(l, a, b, c) // a session with only dead letters
 	case b%8 == 6 && h != nil && len(h.model.Steered()) > 0:
 		return submit(l, a, 8+b/8%2, c) // an interrupt or a rollback
 	}
@@ -74,7 +74,7 @@ func (l *life) resolve(o operation) step {
 	return kindOf(o[0])(l, a, b, c)
 }
 
-// instead is what happens where an operation would do nothing.
+// instead replaces an operation without an effect.
 func (l *life) instead(a, b, c int) step {
 	if len(l.model.Line) > 0 && l.model.Owner == 0 && !l.model.Paused {
 		return claim(l, a, b, c)
@@ -82,8 +82,8 @@ func (l *life) instead(a, b, c int) step {
 	return submit(l, a, b, c)
 }
 
-// holder is whose hold an operation is about: mostly the owner's, and now and then that
-// of a worker which only believes that it is.
+// holder is whose claim an operation uses: mostly the owner's, and sometimes that of a worker which
+// only believes that it is the owner.
 func (l *life) holder(c int) *pair {
 	var owner, former *pair
 	for _, p := range l.holds {
@@ -101,7 +101,7 @@ func (l *life) holder(c int) *pair {
 	return owner
 }
 
-// move is a step of an owner. What finds itself lost, or gives up, holds no more.
+// move is a step of an owner. A worker that has lost or released the session has no claim any more.
 func (l *life) move(c int, name string, model func(h *reference.Hold) string, actual func(h *sq.Claim) string) step {
 	return l.moveOf(owner, c, name, model, actual)
 }
@@ -119,18 +119,18 @@ func (l *life) moveOf(whose caller, c int, name string, model func(h *reference.
 	return l.faulty(c, whose, step{name, func() string { return over(model(p.model)) }, func() string { return actual(p.actual) }})
 }
 
-// caller says what becomes of a call whose reply is lost.
+// caller is what a caller does after a lost reply.
 type caller int
 
 const (
-	owner   caller = iota // repeats it while its lease lasts
-	sender                // is told, and leaves it at that
-	retrier               // makes another call of it, which is another operation here
+	owner   caller = iota // repeats the call while its lease lasts
+	sender                // gets an error, and does nothing
+	retrier               // makes another call, which is another operation here
 )
 
-// faulty has some steps suffer: all that they send is carried out twice, as if a first
-// reply was lost and the request sent again; or the first reply is lost, which an owner
-// repeats and a sender is told of.
+// faulty puts faults into some steps: all commands are carried out twice, as if a first reply was
+// lost and the request sent again; or the first reply is lost, after which an owner repeats the
+// call and a sender gets an error.
 func (l *life) faulty(c int, whose caller, s step) step {
 	actual, model := s.actual, s.model
 	switch {
@@ -156,7 +156,7 @@ func (l *life) faulty(c int, whose caller, s step) step {
 	return s
 }
 
-// quiet is a step that answers nothing but that it went well.
+// ok is a step that returns only that it succeeded.
 func ok(do func()) func() string {
 	return func() string {
 		do()

@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// Picture is what there is of a session, as text: a line for each thing that means
-// something. Two sides that agree have equal pictures.
+// Picture is the state of a session as text: a line for each thing that has a meaning. Two sides
+// that agree have equal pictures.
 type Picture map[string]string
 
-// Picture tells what there is.
+// Picture returns the state of the session.
 func (s *Session) Picture() Picture {
 	p := Picture{
 		"line":      fmt.Sprint(s.Line),
@@ -76,7 +76,7 @@ func (s *Session) quiet(m *Message) string {
 
 func (s *Session) at(ms int64) string { return At(ms, s.start) }
 
-// At is a time as pictures have it: since the life's start.
+// At is a time in the form of pictures: since the life's start.
 func At(ms, start int64) string {
 	if ms == 0 {
 		return "never"
@@ -84,7 +84,7 @@ func At(ms, start int64) string {
 	return fmt.Sprintf("%+ds", ms/second-start/second)
 }
 
-// turn is the turn that runs, or whose owner died.
+// turn is the running turn, or the one whose owner died.
 func (s *Session) turn() string {
 	r := &s.Run
 	if r.Phase == Idle {
@@ -128,8 +128,7 @@ func (s *Session) index() string {
 	return fmt.Sprintf("ready %v, due %s, owned %v, known %v, listed %v", x.Ready, s.at(x.Due), x.Owned, x.Used > 0, x.Listed)
 }
 
-// Events is the events of one operation. The ends of one turn's messages are in no
-// order.
+// Events is the events of one operation. The ends of one turn's messages have no order.
 func Events(events []string) string {
 	isEnd := func(event string) bool { return strings.HasPrefix(event, "turn_ended") }
 	for from := 0; from < len(events); from++ {

@@ -7,15 +7,15 @@ import (
 	"testing"
 )
 
-// mostLives is how many random lives a difference is looked for in; lifeOps is how many
-// operations each has, before all that waits is brought to its end.
+// mostLives is how many random lives are tried. lifeOps is how many operations each has, before all
+// waiting messages are run.
 const (
 	mostLives = 400
 	lifeOps   = 60
 )
 
-// TestLives lives random lives on the model and on the real thing: some hundreds, or as
-// many as REFERENCE_LIVES says.
+// TestLives runs random lives on the model and on the real thing: some hundreds, or as many as
+// REFERENCE_LIVES says.
 func TestLives(t *testing.T) {
 	most, err := strconv.ParseUint(os.Getenv("REFERENCE_LIVES"), 10, 32)
 	if err != nil {
@@ -35,7 +35,7 @@ func TestLives(t *testing.T) {
 	}
 }
 
-// first is the first of so many lives where the sides part; nil: there is none.
+// first is the first of most lives in which the two sides differ. Nil: there is none.
 func (r *redisOf) first(most uint64) []byte {
 	for seed := range most {
 		if data := randomLife(seed, lifeOps); r.live(data) != nil {
@@ -45,7 +45,7 @@ func (r *redisOf) first(most uint64) []byte {
 	return nil
 }
 
-// report shrinks a life that fails and prints what is left of it.
+// report shrinks a life that fails and prints the rest of it.
 func report(t *testing.T, r *redisOf, data []byte, name string) {
 	t.Helper()
 	small, d := r.shrink(data)

@@ -2,21 +2,21 @@ package reference
 
 import "cmp"
 
-// Resume is what is known of turns that were cut off.
+// Resume is what is known of interrupted turns.
 type Resume struct {
 	Pending       bool
 	Reason        string
 	Marked        int64
 	Interruptions int // in a row
-	Counted       int // the turn that was counted last
+	Counted       int // the last counted turn
 	Suspended     bool
 
-	atLarge int // what a suspension leaves of the count
+	atLarge int // the part of the count that a suspension leaves
 }
 
-// interrupted marks and counts the turn that runs, whoever ends it before it is over.
-// So many in a row suspend. False: it was counted before, or the session is suspended,
-// and keeps its record, or /new has left the conversation that the turn belongs to.
+// interrupted marks and counts the running turn, whoever ends it early. StuckLimit in a row suspend
+// the session. It returns false if the turn was counted before, if the session is suspended, and
+// keeps its record, or if /new has replaced the turn's conversation.
 func (s *Session) interrupted(reason string) bool {
 	r := &s.Resume
 	if r.Suspended || r.Counted == s.Run.Fence || s.Run.Rotated != "" {
@@ -28,17 +28,17 @@ func (s *Session) interrupted(reason string) bool {
 	return true
 }
 
-// leaveConversation: the next turn is in another one. The mark and the partial were the
-// old one's.
+// leaveConversation removes the mark and the partial, because the next turn is in another
+// conversation.
 func (s *Session) leaveConversation() {
 	s.Resume.unmark()
 	s.Partial = nil
 }
 
-// unmark takes the mark away; what was counted, and a suspension, stay.
+// unmark removes the mark. The count and a suspension stay.
 func (r *Resume) unmark() { r.Pending, r.Reason, r.Marked = false, "", 0 }
 
-// MarkOutside is pkg/resume's Mark, for other programs. False: nothing has changed.
+// MarkOutside is pkg/resume's Mark, for other programs. It returns false if nothing has changed.
 func (s *Session) MarkOutside(reason string) bool {
 	if !s.Known || s.Resume.Suspended {
 		return false
@@ -55,7 +55,7 @@ func (s *Session) SuspendOutside() bool {
 	return s.Known
 }
 
-// ClearOutside is pkg/resume's Clear: it takes a mark away.
+// ClearOutside is pkg/resume's Clear: it removes a mark.
 func (s *Session) ClearOutside() bool {
 	was := s.Resume.Pending
 	s.Resume.unmark()

@@ -2,22 +2,22 @@ package reference
 
 import "slices"
 
-// Session is one conversation with all that is stored of it.
+// Session is one conversation with everything that is stored of it.
 type Session struct {
 	Config Config
 
-	// Now is Redis' clock, ms. Wall is that of asynq's own programs.
+	// Now is Redis's clock, ms. Wall is that of asynq's own programs.
 	Now, Wall int64
 
-	Messages map[string]*Message // every task there is, by its message's id
-	Line     []string            // ids that wait, the next one first
+	Messages map[string]*Message // every existing task, by its message's id
+	Line     []string            // ids of waiting messages, the next one first
 
-	Owner int // the token that holds the sentinel; 0: nobody's
+	Owner int // the token in the sentinel; 0: there is none
 	Run   Run
 	Record
 	Resume      Resume
 	Partial     *Partial
-	State       string             // what the agent keeps
+	State       string             // what the agent has stored
 	FollowUps   []FollowUp         // in the order of their arrival
 	Transcripts map[string][]Entry // by session id
 	Events      []string           // of the last operation
@@ -27,24 +27,24 @@ type Session struct {
 	asked                     question
 	start                     int64
 	tokens, turns, ids, again int  // counters that name what is new
-	published                 bool // the plain asynq.Client has told of the queue
+	published                 bool // the plain asynq.Client has added the queue's name
 }
 
-// Config is what a worker is told at its start.
+// Config is a worker's configuration.
 type Config struct {
-	Immediate     bool // agents have no start of their own: turns begin as running
+	Immediate     bool // agents have no start phase: turns begin as running
 	StuckLimit    int  // interruptions in a row that suspend
 	CrashSuspends bool // a worker's death suspends
-	Keeps         bool // results are kept for a while
+	Keeps         bool // results are stored for a while
 	TranscriptCap int
 	LargeEntries  int         // that a transcript has room for
 	TurnMessages  int         // that a turn has at most
-	LineCap       int         // messages that may wait, a half of them as delayed ones
+	LineCap       int         // messages that may wait; half as many may be delayed
 	TTL           int64       // the sentinel's, ms
-	Workers       [2]Settings // what each of the workers says about a busy line
+	Workers       [2]Settings // each worker's settings for a busy session
 }
 
-// Settings say what a message does that finds its session busy. Zero: not said.
+// Settings are what happens to a message that finds its session busy. Zero: not set.
 type Settings struct {
 	Mode     string
 	Cap      int
@@ -52,7 +52,7 @@ type Settings struct {
 	Debounce int64 // ms
 }
 
-// The states of a message that asynq knows.
+// The states of a message in asynq.
 const (
 	Scheduled = "scheduled"
 	Pending   = "pending"
@@ -64,14 +64,14 @@ const (
 // Message is a task.
 type Message struct {
 	ID, Text    string
-	Long        bool // longer than any may be: no turn takes it
+	Long        bool // beyond the limits: no turn takes it
 	State       string
 	Due         int64  // of a scheduled one, ms
-	Seq         int    // its number among those that were announced; 0: it was not
+	Seq         int    // its number among the announced ones; 0: it was not announced
 	Seen        int64  // when it was announced or first taken; 0: not yet
 	Arrived     int64  // of a dead letter, its Seen
-	Quiet       *Quiet // it waits for more, to be one turn with them
-	Redelivered int    // came back without a failure
+	Quiet       *Quiet // it waits for more, to be collected into one turn
+	Redelivered int    // how often it came back without a failure
 	Deaths      int    // workers that died with it
 	Failures    int    // attempts that failed
 	Status      string // how it ended
@@ -79,14 +79,13 @@ type Message struct {
 	Ended       int64
 }
 
-// question is the last one that an agent of the session has asked.
+// question is the last question of an agent of the session.
 type question struct {
 	number int
 	at     int64
 }
 
-// Quiet is how long a collected message waits for more, and with how many it waits no
-// longer.
+// Quiet is how long a collected message waits for more, and at how many it stops waiting.
 type Quiet struct {
 	Till int64
 	Cap  int
@@ -99,8 +98,8 @@ const (
 	Running  = "running"
 )
 
-// Run is the turn that runs, or that ran last. If it is not idle and nobody has the
-// sentinel, its owner has died.
+// Run is the running turn, or the last one. If it is not idle and nobody has the sentinel, its
+// owner has died.
 type Run struct {
 	Exists    bool // there was a turn
 	Phase     string
@@ -108,14 +107,14 @@ type Run struct {
 	IDs       []string
 	SessionID string
 	Entries   int  // written to that session id; it only rises
-	Begun     bool // its owner was heard of
-	Announced bool // its start was told with events
+	Begun     bool // its owner has been heard
+	Announced bool // its start is among the events
 
-	Stop, Interrupt, Rollback, Steer bool // what was asked of it
+	Stop, Interrupt, Rollback, Steer bool // requested of it
 	NoStart                          bool // a drain keeps it from starting
-	Question                         int  // that its agent asks; 0: none
+	Question                         int  // its agent's open question; 0: none
 	LastAsked                        int  // the turn's last question, 0: it had none
-	Answered                         int  // the last question that was answered
+	Answered                         int  // the last question with a decision
 	Decision                         string
 
 	Said    Settings // its owner's
@@ -124,14 +123,14 @@ type Run struct {
 	Held    int64    // until then
 }
 
-// Record is what is kept of a session while nothing runs.
+// Record is what is stored of a session while nothing runs.
 type Record struct {
 	Known     bool
 	SessionID string
 	Title     string
 	TitleBy   string
 	Settings  Settings
-	Dropped   []string // ids of which the next turn is told
+	Dropped   []string // ids for the next turn's note
 	Used      int64
 
 	seq   int
@@ -142,7 +141,7 @@ type Record struct {
 type Entry struct {
 	Role, Text string
 	Turn       int
-	Large      bool // some of these fill a transcript
+	Large      bool // a few of these fill a transcript
 }
 
 // Partial is what a turn had done when it was last stored.
@@ -152,34 +151,34 @@ type Partial struct {
 	Entries  []Entry
 }
 
-// FollowUp is what is told of a message that came while a turn ran.
+// FollowUp is the entry of a message that came while a turn ran.
 type FollowUp struct {
 	ID, Mode, State string
-	Order           int // its place in the line when it came, the turn counted
+	Order           int // its place in the line when it came, counting the turn
 }
 
-// New is a session that nobody has heard of.
+// New is an unknown session.
 func New(c Config, now int64) *Session {
 	s := &Session{Config: c, Now: now, Wall: now, start: now}
 	s.clear()
 	return s
 }
 
-// clear leaves nothing of the conversation.
+// clear deletes the conversation.
 func (s *Session) clear() {
 	s.Messages, s.Line, s.Transcripts = map[string]*Message{}, nil, map[string][]Entry{}
 	s.Paused = false
 	s.forgetRecord()
 }
 
-// forgetRecord leaves the messages, and transcripts of earlier session ids.
+// forgetRecord deletes all but the messages, and transcripts of earlier session ids.
 func (s *Session) forgetRecord() {
 	delete(s.Transcripts, s.SessionID)
 	s.Run, s.Record, s.Resume = Run{Phase: Idle}, Record{}, Resume{}
 	s.Partial, s.State, s.FollowUps, s.asked = nil, "", nil, question{}
 }
 
-// used notes that the record was written to.
+// used sets when the record was last written.
 func (s *Session) used() { s.Known, s.Used = true, s.Now }
 
 // known begins the record.
@@ -194,16 +193,16 @@ func (s *Session) newSessionID() string {
 	return name("sid", s.ids)
 }
 
-// Step lets time pass, ms, and begins an operation.
+// Step lets ms pass, and begins an operation.
 func (s *Session) Step(ms int64) { s.Now, s.Events = s.Now+ms, nil }
 
-// Die is the end of an owner, whose sentinel runs out.
+// Die is the death of an owner, whose sentinel expires.
 func (s *Session) Die() { s.Owner = 0 }
 
 // tell appends to the session's stream.
 func (s *Session) tell(event string) { s.Events = append(s.Events, event) }
 
-// forgetFollowUp drops the entry of a message that is waiting no more.
+// forgetFollowUp drops the entry of a message that does not wait any more.
 func (s *Session) forgetFollowUp(id string) {
 	s.FollowUps = slices.DeleteFunc(s.FollowUps, func(f FollowUp) bool { return f.ID == id })
 }

@@ -23,14 +23,14 @@ const (
 	Summarize = "summarize"
 )
 
-// Receipt is the answer to Submit.
+// Receipt is the result of Submit.
 type Receipt struct {
 	Status, State, Reason string
 	Position              int
 	At                    int64
 }
 
-// enqueue puts a message in, unless there is one of its id.
+// enqueue stores a message, unless there is one with its id.
 func (s *Session) enqueue(id, text string, due int64) (fresh bool) {
 	if s.Messages[id] != nil {
 		return false
@@ -45,8 +45,8 @@ func (s *Session) enqueue(id, text string, due int64) (fresh bool) {
 	return true
 }
 
-// Plain is a sender that knows only asynq: it announces nothing, knows no limits, and its
-// asynq.Client tells of the queue's name once in its life. False: there is a message of
+// Plain is a sender that knows only asynq: it does not notify, knows no limits, and its
+// asynq.Client adds the queue's name once in its life. It returns false if there is a message with
 // that id.
 func (s *Session) Plain(id string, due int64, long bool) bool {
 	if !s.published {
@@ -59,13 +59,13 @@ func (s *Session) Plain(id string, due int64, long bool) bool {
 	return fresh
 }
 
-// Submit makes the session known, whatever becomes of the message, then puts that in
-// and announces it. With due it joins the line only then. lost: the announcement's
-// answer does not arrive, so the sender says nothing more.
+// Submit makes the session known, whatever becomes of the message, then stores the message and
+// notifies. With due the message joins the line only then. lost: the reply to the notification does
+// not arrive, so the sender does nothing more.
 func (s *Session) Submit(id, mode string, due int64, lost bool) Receipt {
 	s.enter()
 	fresh := s.enqueue(id, id, due)
-	r := s.ring(id, mode, fresh)
+	r := s.notify(id, mode, fresh)
 	if lost {
 		return Receipt{}
 	}
@@ -86,9 +86,9 @@ func (s *Session) Submit(id, mode string, due int64, lost bool) Receipt {
 	return r
 }
 
-// ring announces a message, new or found again under its id. What is not waiting any
-// more stays as it is.
-func (s *Session) ring(id, mode string, fresh bool) Receipt {
+// notify announces a message, new or found again under its id. One that does not wait any more
+// stays unchanged.
+func (s *Session) notify(id, mode string, fresh bool) Receipt {
 	m := s.Messages[id]
 	switch m.State {
 	case Active:
@@ -103,8 +103,8 @@ func (s *Session) ring(id, mode string, fresh bool) Receipt {
 		return Receipt{Status: "scheduled", At: m.Due}
 	}
 
-	// The message's own word counts, else the session's, else that of the worker that
-	// has it, or had it last.
+	// The message's own settings count, else the session's, else those of the worker that owns it,
+	// or owned it last.
 	set, worker := s.Settings, s.Run.Said
 	mode = cmp.Or(mode, set.Mode, worker.Mode, Queue)
 	capacity := cmp.Or(set.Cap, worker.Cap, len(s.Line))
@@ -125,7 +125,7 @@ func (s *Session) ring(id, mode string, fresh bool) Receipt {
 			return s.refuse(m, "full")
 		}
 	}
-	var drops []string // which makes room
+	var drops []string // they make room
 	if busy && fresh && !told && full {
 		drops = s.oldest(id, capacity)
 	}
@@ -150,7 +150,7 @@ func (s *Session) ring(id, mode string, fresh bool) Receipt {
 	return Receipt{Status: "queued", Position: s.position(id)}
 }
 
-// delayedCap is how many delayed messages a session may have, a half of its line.
+// delayedCap is how many delayed messages a session may have: half of its line.
 func (s *Session) delayedCap() int { return (s.Config.LineCap + 1) / 2 }
 
 // count is how many messages are in a state.
@@ -163,8 +163,8 @@ func (s *Session) count(state string) (n int) {
 	return n
 }
 
-// trim archives what waits beyond the cap, and what a turn may have given back: the
-// newest of the line, and of the delayed ones those that are due last.
+// trim archives the waiting messages beyond the cap and beyond what a turn may requeue: the newest
+// of the line, and the delayed ones that are due last.
 func (s *Session) trim() {
 	most := s.Config.LineCap + s.Config.TurnMessages
 	why := fmt.Sprintf("dropped: more than %d messages were waiting", most)
@@ -185,7 +185,7 @@ func (s *Session) trim() {
 	}
 }
 
-// announced notes when a message was first heard of, and its number.
+// announced records when a message was first announced, and its number.
 func (s *Session) announced(m *Message, at int64) {
 	s.known()
 	if m.Seq == 0 {
@@ -204,8 +204,8 @@ func (s *Session) refuse(m *Message, reason string) Receipt {
 	return Receipt{Status: "refused", Reason: reason}
 }
 
-// oldest are those that have to go so that no more than the cap wait: neither the one
-// that has just come, nor one that goes first.
+// oldest are those that must go so that no more than the cap wait: neither id, which has just come,
+// nor one that goes first.
 func (s *Session) oldest(id string, capacity int) (oldest []string) {
 	excess := len(s.Line) - capacity
 	for _, old := range s.Line[:min(excess+1, len(s.Line))] {
@@ -228,36 +228,35 @@ func (s *Session) drop(oldest []string, capacity int, policy string) {
 	}
 }
 
-// notesTold is how many dropped messages a turn is told of, one by one, the newest. Of
-// those before it is told the number.
+// notesTold is how many dropped messages a turn's note names, the newest. Of earlier ones it has
+// the number.
 const notesTold = 50
 
-// note has the next turn told of a dropped message.
+// note adds a dropped message to the next turn's note.
 func (s *Session) note(id string) { s.Dropped, s.noted = append(s.Dropped, id), s.noted+1 }
 
-// forgetNotes goes with the conversation that they were about.
+// forgetNotes deletes the notes with their conversation.
 func (s *Session) forgetNotes() { s.Dropped = nil }
 
-// newestNotes are those that a turn is told of one by one, and how many older ones there
-// are.
+// newestNotes are those that a turn's note names, and how many older ones there are.
 func (s *Session) newestNotes() (ids []string, older int) {
 	older = max(len(s.Dropped)-notesTold, 0)
 	return slices.Clone(s.Dropped[older:]), older
 }
 
-// toldNotes takes those away that there were when so many had ever been noted.
+// toldNotes deletes the notes that existed when their count had risen to noted.
 func (s *Session) toldNotes(noted int) {
 	s.Dropped = s.Dropped[max(len(s.Dropped)-(s.noted-noted), 0):]
 }
 
-// goesFirst reports whether a message that waits is one that goes before the others.
+// goesFirst reports whether a waiting message goes before the others.
 func (s *Session) goesFirst(id string) bool {
 	f := s.followUp(id)
 	return f != nil && (f.Mode == Interrupt || f.Mode == Rollback)
 }
 
-// joins makes a message a follow-up of the turn that runs, and asks of that what the
-// mode says.
+// joins makes a message a follow-up of the running turn, and requests of the turn what the mode
+// says.
 func (s *Session) joins(m *Message, mode string, urgent, collected bool) {
 	if urgent {
 		s.leaves(m.ID)
@@ -279,5 +278,5 @@ func (s *Session) joins(m *Message, mode string, urgent, collected bool) {
 	s.tell(fmt.Sprintf("queued [%s] %s at %d", m.ID, mode, f.Order))
 }
 
-// position is a message's place behind the turn that runs, which is counted.
+// position is a message's place in the line, counting the running turn.
 func (s *Session) position(id string) int { return slices.Index(s.Line, id) + 2 }

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Hold is what a worker has in hand that has claimed a session, for as long as it
-// believes in it. Only with the sentinel and for the turn that runs its words count.
+// Hold is a worker's claim, for as long as the worker believes in it. It counts only with the
+// sentinel and for the running turn.
 type Hold struct {
 	Worker int
 	token  int
@@ -16,7 +16,7 @@ type Hold struct {
 	announced bool
 }
 
-// Turn is what a worker is told when it has taken one.
+// Turn is what a worker receives when it has taken a turn.
 type Turn struct {
 	Number    int
 	SessionID string
@@ -32,9 +32,9 @@ type Turn struct {
 	noted int
 }
 
-// Claim takes the sentinel and the next turn, or answers nil. What a dead owner left
-// is settled before that, even if nothing can be taken then. again is not 0 where the
-// session is to be claimed again then, ms: see [Session.Again].
+// Claim takes the sentinel and the next turn, or returns nil. It first settles the turn of a dead
+// owner, even if nothing can be taken then. again is not 0 if the session must be claimed again at
+// that time, in ms: see [Session.Again].
 func (s *Session) Claim(worker int) (h *Hold, again int64) {
 	if s.Owner != 0 || s.Paused {
 		return nil, 0
@@ -43,8 +43,7 @@ func (s *Session) Claim(worker int) (h *Hold, again int64) {
 	s.settle()
 	s.joinDue()
 	if len(s.Line) > 0 && s.Messages[s.Line[0]].Long {
-		// What a dead owner has left, and what is due, is settled first. Then the next
-		// claim goes on.
+		// First it settles a dead owner's turn and what is due. The next claim then continues.
 		if settled {
 			return nil, s.nextAt()
 		}
@@ -73,11 +72,10 @@ func (s *Session) Claim(worker int) (h *Hold, again int64) {
 	return h, 0
 }
 
-// Again tells the workers of a session that is to be claimed again.
+// Again wakes a session that must be claimed again.
 func (s *Session) Again(at int64) { s.Index.wake(at, s.Now) }
 
-// begin opens the conversation that the next turn is of: a suspended session begins a
-// new one.
+// begin opens the conversation of the next turn: a suspended session begins a new one.
 func (s *Session) begin() (reset string) {
 	if s.Resume.Suspended {
 		reset = "suspended"
@@ -95,7 +93,7 @@ func (s *Session) begin() (reset string) {
 	return reset
 }
 
-// told is what the worker learns of the turn that it has just taken.
+// told is what the worker receives for the turn that it has just taken.
 func (s *Session) told() Turn {
 	head := s.Messages[s.Run.IDs[0]]
 	dropped, omitted := s.newestNotes()
@@ -106,11 +104,11 @@ func (s *Session) told() Turn {
 	}
 }
 
-// Owns reports whether the hold is the sentinel's and its turn the one that runs.
+// Owns reports whether the hold has the sentinel and its turn is the running one.
 func (s *Session) Owns(h *Hold) bool { return s.Owner == h.token && s.Run.Fence == h.Turn.Number }
 
-// Asked is what somebody has asked of the turn that runs: stop, rollback, interrupt or
-// nothing, the strongest word first.
+// Asked is what was requested of the running turn: stop, rollback, interrupt or nothing, the
+// strongest first.
 func (s *Session) Asked() string {
 	switch {
 	case s.Run.Stop:
@@ -123,13 +121,13 @@ func (s *Session) Asked() string {
 	return ""
 }
 
-// What the moves of an owner answer besides.
+// Further results of an owner's moves.
 const (
 	OK   = "ok"
 	Lost = "lost"
 )
 
-// Promote brings a turn from starting to running, unless its end was asked for.
+// Promote moves a turn from starting to running, unless its end was requested.
 func (s *Session) Promote(h *Hold) string {
 	switch {
 	case s.Config.Immediate:
@@ -148,7 +146,7 @@ func (s *Session) Promote(h *Hold) string {
 	return OK
 }
 
-// Renew extends the sentinel and tells the owner what it may have missed.
+// Renew extends the sentinel and returns what the owner may have missed.
 func (s *Session) Renew(h *Hold) string {
 	if !s.Owns(h) {
 		return Lost
@@ -162,9 +160,8 @@ func (s *Session) Renew(h *Hold) string {
 	return answer
 }
 
-// Steer makes the messages that are to be steered a part of the turn, in the order of
-// the line and as many as there is room for, unless that is to end. It answers those
-// that the owner has not heard of.
+// Steer makes the steered messages part of the turn, in the order of the line and as many as there
+// is room for, unless the turn must end. It returns those that the owner does not know yet.
 func (s *Session) Steer(h *Hold) string {
 	if !s.Owns(h) {
 		return Lost
@@ -195,7 +192,7 @@ func (s *Session) Checkpoint(h *Hold, entries []Entry) string {
 	return OK
 }
 
-// Emit appends an event, after the turn's start if that was not told yet.
+// Emit appends an event, after the turn's start if that has no event yet.
 func (s *Session) Emit(h *Hold, text string) string {
 	start := h.start()
 	if !s.Owns(h) {
@@ -209,7 +206,7 @@ func (s *Session) Emit(h *Hold, text string) string {
 	return OK
 }
 
-// start is the event of the turn's start, the first time that it is asked for.
+// start is the event of the turn's start, on the first call.
 func (h *Hold) start() string {
 	if h.announced {
 		return ""
@@ -225,7 +222,7 @@ func started(turn int, sessionID string, messages []string) string {
 // Steered are the messages of the turn that joined it while it ran.
 func (h *Hold) Steered() []string { return h.parts[len(h.Turn.Messages):] }
 
-// Keep stores what the agent wants to find again; "": nothing any more.
+// Keep stores the agent's state. "" deletes it.
 func (s *Session) Keep(h *Hold, data string) string {
 	if !s.Owns(h) {
 		return Lost
@@ -245,7 +242,7 @@ func (s *Session) Ask(h *Hold) string {
 	return fmt.Sprint(OK, " ", s.asked.number)
 }
 
-// Withdraw ends it, and answers what was said to it before.
+// Withdraw ends the question, and returns the decision that came before.
 func (s *Session) Withdraw(h *Hold) string {
 	if !s.Owns(h) {
 		return Lost
@@ -257,11 +254,11 @@ func (s *Session) Withdraw(h *Hold) string {
 	return OK + " "
 }
 
-// justAsked is how long a bare answer may be meant for the question before, ms.
+// justAsked is how long a decision without a number may be meant for the question before, ms.
 const justAsked = 3000
 
-// Answer is the user's answer to the question with that number, 0: to the one that the
-// user sees, unless it may be another's yet.
+// Answer is the user's decision on the question with that number. 0: the question that the user
+// sees, unless it may still be another.
 func (s *Session) Answer(number int, decision string) string {
 	asked := s.Run.Question
 	switch {
@@ -278,8 +275,8 @@ func (s *Session) Answer(number int, decision string) string {
 	return fmt.Sprintf("ok %d", asked)
 }
 
-// ProposeTitle is the agent's title. A user's stays, and a turn whose conversation was
-// replaced has no say in the new one.
+// ProposeTitle sets the agent's title. A user's stays, and a turn whose conversation was replaced
+// cannot set a title in the new one.
 func (s *Session) ProposeTitle(h *Hold, title string) {
 	if s.Owns(h) && s.TitleBy != "user" && s.Run.Rotated == "" {
 		s.Title, s.TitleBy = title, "agent"
@@ -287,7 +284,7 @@ func (s *Session) ProposeTitle(h *Hold, title string) {
 	}
 }
 
-// Dismiss archives one of several messages of the turn, which goes on without it.
+// Dismiss archives one of several messages of the turn, which continues without it.
 func (s *Session) Dismiss(h *Hold, id, why string) string {
 	if !s.Owns(h) {
 		return Lost
@@ -301,8 +298,8 @@ func (s *Session) Dismiss(h *Hold, id, why string) string {
 	return OK
 }
 
-// Past is what came before the turn: the transcript, what an earlier run of the same
-// message had done, and the texts that were dropped, as far as they are still there.
+// Past is what came before the turn: the transcript, what an earlier run of the same message had
+// done, and the texts of dropped messages, as far as they still exist.
 func (s *Session) Past(h *Hold) string {
 	partial := ""
 	if p := s.Partial; p != nil && p.Messages[0] == h.Turn.Messages[0] {

@@ -67,7 +67,7 @@ type codexCall struct {
 
 // newRollout begins at the present end of the rollout of a resumed thread, or at the beginning of
 // that of a new one, which has no id yet. If the rollout of a resumed thread does not exist now,
-// the part that this turn adds could not be told from the rest, so none of it is read.
+// the part that this turn adds could not be separated from the rest, so none of it is read.
 func newRollout(home, resumed string) *rollout {
 	r := &rollout{
 		home: home, thread: resumed, budget: command.MaxOutput, items: map[string]bool{}, calls: map[string]codexCall{},

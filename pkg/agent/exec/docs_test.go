@@ -255,9 +255,9 @@ func TestDocsPythonAgentThatTakesSteers(t *testing.T) {
 	}
 }
 
-// script writes the only block of docs/agents/exec.md in that language to a file, and
-// answers the command to run it. Not by its #!: a parallel test that forks may
-// have it open for writing a little longer.
+// script writes the only block of docs/agents/exec.md in that language to a file, and returns the
+// command to run it. Not by its #!: a parallel test that forks may have it open for writing a
+// little longer.
 func script(t *testing.T, language, interpreter string) []string {
 	t.Helper()
 	found := blocks(t, "agents/exec.md", language)

@@ -31,8 +31,8 @@ const (
 	lookPause = 10 * time.Millisecond
 )
 
-// answers waits for the messages of a file and shows their results.
-type answers struct {
+// results waits for the messages of a file and shows their results.
+type results struct {
 	ctx    context.Context // ends with Ctrl-C only
 	b      *bulk
 	client *turnstile.Client
@@ -52,15 +52,15 @@ type awaited struct {
 	until time.Time // zero: without a limit
 }
 
-func newAnswers(b *bulk, client *turnstile.Client) *answers {
-	return &answers{
+func newResults(b *bulk, client *turnstile.Client) *results {
+	return &results{
 		ctx: b.outer, b: b, client: client,
 		room: make(chan struct{}, maxWaiting), waiting: make(chan awaited, maxWaiting),
 		over: make(chan struct{}), statuses: map[session.Status]int{},
 	}
 }
 
-func (a *answers) start() {
+func (a *results) start() {
 	for range waiters {
 		a.slots.Go(func() {
 			for {
@@ -76,7 +76,7 @@ func (a *answers) start() {
 }
 
 // reserve makes room for one more message before it is submitted.
-func (a *answers) reserve(ctx context.Context) bool {
+func (a *results) reserve(ctx context.Context) bool {
 	select {
 	case a.room <- struct{}{}:
 		return true
@@ -86,10 +86,10 @@ func (a *answers) reserve(ctx context.Context) bool {
 }
 
 // release frees the room of a message.
-func (a *answers) release() { <-a.room }
+func (a *results) release() { <-a.room }
 
 // add makes a message awaited.
-func (a *answers) add(it item) {
+func (a *results) add(it item) {
 	m := awaited{item: it}
 	m.m.Text, m.m.Meta, m.m.Attachments = "", nil, nil // they may be large
 	if a.b.o.timeout > 0 {
@@ -100,7 +100,7 @@ func (a *answers) add(it item) {
 }
 
 // drain waits until all have a result, or for Ctrl-C.
-func (a *answers) drain() {
+func (a *results) drain() {
 	for range maxWaiting {
 		if !a.reserve(a.ctx) {
 			break
@@ -112,7 +112,7 @@ func (a *answers) drain() {
 
 // attend waits for a message. If there are more messages than slots it only checks it, so that
 // results are shown as they come, in any order.
-func (a *answers) attend(m awaited) {
+func (a *results) attend(m awaited) {
 	if a.ctx.Err() != nil {
 		a.waiting <- m // it counts as one without a result
 		<-a.over
@@ -170,7 +170,7 @@ func (a *answers) attend(m awaited) {
 // errSlice is the cause of a wait that makes room for others.
 var errSlice = errors.New("other messages wait for this slot")
 
-func (a *answers) failed(m awaited, err error) {
+func (a *results) failed(m awaited, err error) {
 	f := failure{session: m.session, id: m.m.ID, line: m.line, code: exitOther}
 	switch {
 	case errors.Is(err, errTimeout):
@@ -186,7 +186,7 @@ func (a *answers) failed(m awaited, err error) {
 }
 
 // end shows how a message ended.
-func (a *answers) end(m awaited, end session.Outcome) {
+func (a *results) end(m awaited, end session.Outcome) {
 	a.mu.Lock()
 	a.statuses[end.Status]++
 	a.mu.Unlock()
@@ -203,7 +203,7 @@ func (a *answers) end(m awaited, end session.Outcome) {
 }
 
 // none reports whether no message has ended so far.
-func (a *answers) none() bool {
+func (a *results) none() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return len(a.statuses) == 0
@@ -213,7 +213,7 @@ func (a *answers) none() bool {
 func (m awaited) name() string { return m.session + " " + m.m.ID }
 
 // summary counts the messages by how they ended.
-func (a *answers) summary() string {
+func (a *results) summary() string {
 	var parts []string
 	for _, status := range []session.Status{
 		session.StatusDone, session.StatusFailed, session.StatusInterrupted,
