@@ -37,7 +37,7 @@ type options struct {
 func newCommand(o *options, run func(words []string) error) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:                   "enqueue -s SESSION [flags] (TEXT... | -)\n  enqueue --file MESSAGES.jsonl [flags]",
-		Short:                 "Put messages into sessions, and wait for their answers",
+		Short:                 "Put messages into sessions, and wait for their replies",
 		Long:                  helpText,
 		Example:               helpExamples,
 		Version:               version.String(),
@@ -57,16 +57,16 @@ func newCommand(o *options, run func(words []string) error) *cobra.Command {
 	})
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringVarP(&o.session, "session", "s", "", "session `KEY`: letters, digits and ._:@+=~-; with --file the key of lines that name none")
+	f.StringVarP(&o.session, "session", "s", "", "session `KEY`: letters, digits and ._:@+=~-; with --file the key for lines without one")
 	f.StringVar(&o.id, "id", "", "message `ID`, unique in its session; the same id again is a duplicate and is run once")
-	f.StringVar(&o.mode, "mode", "", "what it does if the session is busy: `queue|collect|steer|interrupt|rollback|reject`")
+	f.StringVar(&o.mode, "mode", "", "what happens if the session is busy: `queue|collect|steer|interrupt|rollback|reject`")
 	f.Var((*duration)(&o.in), "in", "put it in line only after `DUR`, as 90s, 1h30m or 2d")
-	f.Var((*duration)(&o.expiresIn), "expires-in", "archive it if it did not start within `DUR`; with --in, of when it was due")
-	f.StringArrayVar(&o.metaPairs, "meta", nil, "`k=v` that the agent is given with the text; repeatable")
-	f.BoolVar(&o.wait, "wait", false, "wait for the answer and print it")
-	f.BoolVar(&o.follow, "follow", false, "print the answer as it comes, the use of tools on stderr")
-	f.StringVar(&o.after, "after", "", "with --follow, put nothing in, and go on behind the event `EVENT_ID` of the message --id")
-	f.Var((*duration)(&o.timeout), "timeout", "wait no longer than `DUR` for an answer; the message goes on (default: for ever)")
+	f.Var((*duration)(&o.expiresIn), "expires-in", "archive it if it has not started within `DUR`; with --in, from when it is due")
+	f.StringArrayVar(&o.metaPairs, "meta", nil, "`k=v` for the agent, beside the text; repeatable")
+	f.BoolVar(&o.wait, "wait", false, "wait for the reply and print it")
+	f.BoolVar(&o.follow, "follow", false, "print the reply as it comes, and tools on stderr")
+	f.StringVar(&o.after, "after", "", "with --follow, submit nothing, and continue after the event `EVENT_ID` of the message --id")
+	f.Var((*duration)(&o.timeout), "timeout", "wait no longer than `DUR` for the reply; the message stays (default: no limit)")
 	f.BoolVar(&o.json, "json", false, "print one JSON object a line")
 	f.StringVar(&o.file, "file", "", "read messages from `MESSAGES.jsonl`, one JSON object a line; - is stdin")
 	f.StringVar(&o.redis, "redis", "", "`URL` of Redis, instead of REDIS_URL")

@@ -28,7 +28,7 @@ func (p *program) command() *cobra.Command {
 		PersistentPreRunE:     p.begin,
 		RunE:                  func(c *cobra.Command, _ []string) error { return p.work(c.Context(), flagged(c), dev) },
 	}
-	root.Flags().BoolVar(&dev, "dev", false, "for trying things out: needs nothing else, keeps nothing")
+	root.Flags().BoolVar(&dev, "dev", false, "try things out: needs nothing else, keeps nothing")
 	for _, name := range addSettings(root) {
 		_ = root.Flags().MarkHidden(name) // they exist, but the help lists them as settings
 	}
@@ -86,7 +86,7 @@ func helpCommand(root *cobra.Command) *cobra.Command {
 func (p *program) psCommand() *cobra.Command {
 	var asJSON, workers bool
 	c := &cobra.Command{
-		Use: "ps", Short: "List the sessions in which something runs or waits, or the workers", Long: psHelp, Args: cobra.NoArgs,
+		Use: "ps", Short: "List the sessions with running turns or waiting messages, or the workers", Long: psHelp, Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if workers {
 				return p.workers(c.Context(), flagged(c), asJSON)
@@ -94,7 +94,7 @@ func (p *program) psCommand() *cobra.Command {
 			return p.ps(c.Context(), flagged(c), asJSON)
 		},
 	}
-	c.Flags().BoolVar(&workers, "workers", false, "list the workers that are running instead")
+	c.Flags().BoolVar(&workers, "workers", false, "list the running workers instead")
 	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON array")
 	addSettings(c, "REDIS_URL")
 	return c
@@ -108,7 +108,7 @@ func (p *program) showCommand() *cobra.Command {
 			return p.show(c.Context(), flagged(c), args[0], asJSON, follow)
 		},
 	}
-	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on with the running turn as it comes, until its end or Ctrl-C")
+	c.Flags().BoolVarP(&follow, "follow", "f", false, "then print the running turn as it comes, until its end or Ctrl-C")
 	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	addSettings(c, "REDIS_URL")
 	return c
@@ -132,7 +132,7 @@ func (p *program) dashboardCommand() *cobra.Command {
 
 func (p *program) healthCommand() *cobra.Command {
 	c := &cobra.Command{
-		Use: "health", Short: "Ask a worker's TURNSTILE_HTTP_ADDR whether it is well", Long: healthHelp, Args: cobra.NoArgs,
+		Use: "health", Short: "Check the health of a worker or dashboard", Long: healthHelp, Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return p.health(c.Context(), flagged(c)) },
 	}
 	addSettings(c, "TURNSTILE_HTTP_ADDR")

@@ -14,9 +14,9 @@ import (
 	"turnstile/pkg/session"
 )
 
-const deadHelp = `dead shows and disposes of dead letters: messages that were archived, because they
+const deadHelp = `dead lists, reruns and deletes dead letters: messages that were archived because they
 failed, were stopped, expired, were dropped from a full line, or were taken back by a
-newer message. They are what asynqmon shows under Archived.
+newer message. asynqmon shows them under Archived.
 
   dead [list] [SESSION]           lists those of a session, oldest first, or of
                                   all, session by session
@@ -25,7 +25,7 @@ newer message. They are what asynqmon shows under Archived.
   dead drop SESSION [ID...]       deletes those of a session, or only these
   dead drop --all                 deletes all
 
-What is deleted is gone for good. With --json there is one object a line, and errors
+Deletion is final. With --json there is one object a line, and errors
 are plain text on stderr:
   {"session","id","status","error","text","at","age_ms"}   list
   {"session","rerun"}  {"session","dropped"}               how many, of each session`

@@ -11,27 +11,27 @@ import (
 	"turnstile/pkg/session"
 )
 
-const forgetHelp = `forget deletes all that is known of a session: what waits, results, dead letters,
-every transcript, events, title and settings. It asks no questions, and nothing can
-be brought back. The next message begins the session anew.
+const forgetHelp = `forget deletes everything of a session: waiting messages, results, dead letters, every
+transcript, events, title and settings. It does not ask for confirmation, and deletion is
+final. The next message begins the session anew.
 
-While a turn runs in the session it is refused with exit code 3: say /stop first, or
-wait. A session that is unknown is an error with exit code 1. A message that is put
-in meanwhile is deleted with the rest, or begins the session anew.
+It is refused with exit code 3 while a turn runs in the session: send /stop first, or
+wait. An unknown session is an error with exit code 1. A message that is submitted
+meanwhile is deleted with the rest, or begins the session anew.
 
-It looks at every key of the database, to find transcripts of earlier session ids.
+It reads every key of the database, to find transcripts of earlier session ids.
 
-Where TURNSTILE_WORKSPACE_DIR is set as for the worker, the session's directory on this
-machine is deleted as well. Those on other machines are not.
+If TURNSTILE_WORKSPACE_DIR is set as for the worker, the session's directory on this
+machine is deleted, too. Those on other machines are not.
 
-With --json it prints one object, with numbers of what there was, and the directory;
+With --json it prints one object, with the number of deleted things, and the directory;
 errors are plain text on stderr:
   {"session","entries","pending","scheduled","archived","workspace"?}`
 
 func (p *program) forgetCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
-		Use: "forget SESSION", Short: "Delete all that is known of a session", Long: forgetHelp, Args: oneSession,
+		Use: "forget SESSION", Short: "Delete everything of a session", Long: forgetHelp, Args: oneSession,
 		RunE: func(c *cobra.Command, args []string) error { return p.forget(c.Context(), flagged(c), args[0], asJSON) },
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")

@@ -9,14 +9,14 @@ import (
 	"turnstile/pkg/admin"
 )
 
-const lsHelp = `ls lists the sessions that are known, idle ones too, the one that was active longest
-ago first. PATTERN leaves only those whose key it matches as a whole: * stands for any
-characters, ? for one, [a-z] for one of them. Quote it for the shell.
+const lsHelp = `ls lists the known sessions, idle ones too, the one that was active longest ago first.
+With PATTERN it lists only those whose whole key matches: * stands for any characters,
+? for one, [a-z] for one of them. Quote it for the shell.
 
-It reads the sessions by the page and prints each page at once, so that a list of any
-length takes little memory. A session that is used meanwhile may come twice.
+It reads the sessions page by page and prints each page at once, so a list of any length
+takes little memory. A session that is used meanwhile may appear twice.
 
-STATE is as in ps, or idle. ACTIVE is how long ago the session was used last. PENDING
+STATE is as in ps, or idle. ACTIVE is the time since the session was last used. PENDING
 messages wait in line, SCHEDULED ones for a later time, ARCHIVED are dead letters.
 
 With --json there is one object a line, and errors are plain text on stderr:
