@@ -15,8 +15,7 @@ import (
 	"turnstile/pkg/session"
 )
 
-// output writes results to stdout and errors to stderr. It may be used from
-// several goroutines.
+// output writes results to stdout and errors to stderr. It may be used from several goroutines.
 type output struct {
 	json   bool
 	onTTY  bool // stderr is a terminal

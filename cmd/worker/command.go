@@ -139,8 +139,8 @@ func (p *program) healthCommand() *cobra.Command {
 	return c
 }
 
-// addSettings gives a command a flag for each of the named settings, or for all.
-// It returns the flags' names.
+// addSettings gives a command a flag for each of the named settings, or for all. It returns the
+// flags' names.
 func addSettings(c *cobra.Command, names ...string) (flags []string) {
 	wanted := map[string]bool{}
 	for _, name := range names {

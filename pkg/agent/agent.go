@@ -91,8 +91,8 @@ func (t Turn) Text() string {
 
 // Result is the result of a turn that succeeded.
 type Result struct {
-	// Text is the reply. Empty: the reply is the text that was emitted after the
-	// last tool or accepted steer.
+	// Text is the reply. Empty: the reply is the text that was emitted after the last tool or
+	// accepted steer.
 	Text string
 }
 

@@ -2,8 +2,8 @@ package agent
 
 import "sync"
 
-// Steerable is implemented by agents whose running turns can take further
-// messages. Only their turns have Turn.Steers.
+// Steerable is implemented by agents whose running turns can take further messages. Only their
+// turns have Turn.Steers.
 type Steerable interface{ Steerable() bool }
 
 // Steer is a message that arrived while a turn runs and may join it.

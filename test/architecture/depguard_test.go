@@ -109,8 +109,8 @@ var everyBroken = []broken{
 	},
 }
 
-// TestDepguard breaks every rule and expects one complaint for each import,
-// from that rule and no other.
+// TestDepguard breaks every rule and expects one complaint for each import, from that rule and no
+// other.
 func TestDepguard(t *testing.T) {
 	t.Parallel()
 	lint := linter(t)
@@ -264,8 +264,8 @@ func linter(t *testing.T) string {
 	return ""
 }
 
-// module makes a module with the tree's folders, an empty package in each, and
-// the real .golangci.yml.
+// module makes a module with the tree's folders, an empty package in each, and the real
+// .golangci.yml.
 func module(t *testing.T, tree []pkg) string {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir()) // go list resolves links in names, too

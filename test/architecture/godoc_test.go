@@ -69,8 +69,8 @@ func TestExportedFunctionsAreCalledInExamples(t *testing.T) {
 	}
 }
 
-// functions are the exported functions and methods of a package, and the names that its
-// runnable examples call. Examples call helpers of their own, so what those call counts.
+// functions are the exported functions and methods of a package, and the names that its runnable
+// examples call. Examples call helpers of their own, so what those call counts.
 func functions(t *testing.T, dir string) (exported []string, called map[string]bool) {
 	t.Helper()
 	files := token.NewFileSet()

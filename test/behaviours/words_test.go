@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// dropped are words that docs/glossary.md replaced, with the word to write.
-// Each pattern has one meaning in this repository, so a match is always a mistake.
+// dropped are words that docs/glossary.md replaced, with the word to write. Each pattern has one
+// meaning in this repository, so a match is always a mistake.
 var dropped = []struct {
 	word  *regexp.Regexp
 	write string

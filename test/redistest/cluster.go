@@ -87,8 +87,7 @@ func (c *Cluster) whole(ctx context.Context, node *Server) error {
 // URL is the redis-cluster:// URL that names all masters.
 func (c *Cluster) URL() string { return "redis-cluster://" + strings.Join(c.addrs(), ",") }
 
-// Client is a client of the cluster, the same at every call. It is closed when
-// the test ends.
+// Client is a client of the cluster, the same at every call. It is closed when the test ends.
 func (c *Cluster) Client() *redis.ClusterClient {
 	c.once.Do(func() {
 		c.client = redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.addrs()})

@@ -23,8 +23,7 @@ const (
 	failoverTimeout = 60 * time.Second
 )
 
-// Failover is a master with one replica, watched by one redis-sentinel. It
-// belongs to one test.
+// Failover is a master with one replica, watched by one redis-sentinel. It belongs to one test.
 type Failover struct {
 	// Master and Replica are named after their roles at the start.
 	Master, Replica *Server

@@ -73,8 +73,8 @@ func (c *Child) End() {
 	_ = c.cmd.Wait()
 }
 
-// RunJob runs the job if this process is a child, and reports whether it is one.
-// A job that fails ends the process.
+// RunJob runs the job if this process is a child, and reports whether it is one. A job that fails
+// ends the process.
 func RunJob[J any](title string, run func(J, context.Context) error) (child bool) {
 	text, child := os.LookupEnv(childVariable)
 	if !child {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Quantile is the value that the share q of all values does not exceed: 0.5 is
-// the median, 1 the maximum. It is the zero value if there are none.
+// Quantile is the value that the share q of all values does not exceed: 0.5 is the median, 1 the
+// maximum. It is the zero value if there are none.
 func Quantile[T cmp.Ordered](values []T, q float64) T {
 	var none T
 	if len(values) == 0 {

@@ -140,8 +140,8 @@ func (r *run) outcome(was command.Watched) error {
 // failed is an error with the last lines of the program's stderr.
 func (r *run) failed(what string) error { return r.WithStderr(fmt.Sprintf("%s: %s", r.kind, what)) }
 
-// forgot reports whether the program has said that it does not know its session,
-// before it did anything.
+// forgot reports whether the program has said that it does not know its session, before it did
+// anything.
 func (r *run) forgot() bool {
 	if r.resume == "" || r.spoke || r.ended && r.failure == "" {
 		return false

@@ -33,8 +33,8 @@ const DefaultGrace = 5 * time.Second
 
 // Config says what to run.
 type Config struct {
-	// Command is the program and its arguments, see SplitCommand. No shell is
-	// involved. A program without a slash is looked up in PATH at every turn.
+	// Command is the program and its arguments, see SplitCommand. No shell is involved. A program
+	// without a slash is looked up in PATH at every turn.
 	Command []string
 
 	// Format defaults to Text.

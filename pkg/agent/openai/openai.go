@@ -26,8 +26,8 @@ const (
 
 // Config says which model to ask, and how.
 type Config struct {
-	// BaseURL is where Chat Completions are, without /chat/completions:
-	// https://api.openai.com/v1. Required.
+	// BaseURL is where Chat Completions are, without /chat/completions: https://api.openai.com/v1.
+	// Required.
 	BaseURL string
 
 	// Key is sent as a bearer token. Empty: no Authorization header is sent.
