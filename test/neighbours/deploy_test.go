@@ -149,7 +149,7 @@ func (s *stage) heldBy(p *process) (held []string) {
 	return held
 }
 
-// answered checks a sender's output: each message has succeeded, once.
+// answered checks a sender's output: each message has succeeded once.
 func (s *stage) answered(out string, first int) {
 	s.Helper()
 	ends := map[string]int{}
