@@ -13,8 +13,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"turnstile/internal/redisserver"
 )
 
 const (
@@ -64,34 +62,16 @@ func StartFailover(t testing.TB) *Failover {
 	return f
 }
 
-// startSentinel cannot use newServer: its settings are a file that redis-sentinel rewrites.
+// startSentinel starts a redis-sentinel, whose settings are a file that it rewrites.
 func startSentinel(masterPort int) (*Server, error) {
-	dir, err := os.MkdirTemp("", "turnstile-redis-")
-	if err != nil {
-		return nil, err
-	}
-	s := &Server{dir: dir, args: []string{sentinelConfig}}
 	config := strings.Join([]string{
 		fmt.Sprintf("sentinel monitor %s 127.0.0.1 %d 1", masterName, masterPort),
 		fmt.Sprintf("sentinel down-after-milliseconds %s 1000", masterName),
 		fmt.Sprintf("sentinel failover-timeout %s 5000", masterName),
 	}, "\n") + "\n"
-	for range 5 {
-		if err = os.WriteFile(filepath.Join(dir, sentinelConfig), []byte(config), 0o600); err != nil {
-			break
-		}
-		if s.port, err = freePort(); err != nil {
-			break
-		}
-		if err = s.launch(); err == nil {
-			return s, nil
-		}
-		if !errors.Is(err, redisserver.ErrPortTaken) {
-			break
-		}
-	}
-	_ = os.RemoveAll(dir)
-	return nil, err
+	return startAnew([]string{sentinelConfig}, func(dir string) error {
+		return os.WriteFile(filepath.Join(dir, sentinelConfig), []byte(config), 0o600)
+	})
 }
 
 // URL is the redis-sentinel:// URL.

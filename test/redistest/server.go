@@ -51,15 +51,23 @@ func StartServer(t testing.TB, args ...string) *Server {
 	return s
 }
 
-// newServer starts a server that belongs to no test yet. If another process takes the port at the
-// same moment, it tries the next.
+// newServer starts a server that belongs to no test yet.
 func newServer(args []string) (*Server, error) {
+	return startAnew(args, func(string) error { return nil })
+}
+
+// startAnew starts a server in a directory of its own, which prepare fills before each try. If
+// another process takes the port at the same moment, it tries the next.
+func startAnew(args []string, prepare func(dir string) error) (*Server, error) {
 	dir, err := os.MkdirTemp("", "turnstile-redis-")
 	if err != nil {
 		return nil, err
 	}
 	for range 5 {
 		s := &Server{dir: dir, args: args, password: optionOf(args, "--requirepass")}
+		if err = prepare(dir); err != nil {
+			break
+		}
 		if s.port, err = freePort(); err != nil {
 			break
 		}
