@@ -143,14 +143,15 @@ func (s *Session) Sweep() (found int) {
 
 // Find enters a session that no index knows: one with messages, so that the sweep and the purge
 // find them, even in a queue with an unknown name; one with only a record, so that it is forgotten
-// as soon as that is old enough. It returns how many it entered.
+// as soon as that is old enough. asynqmon lists it if it has more than results. Find returns how
+// many sessions it entered.
 func (s *Session) Find() (entered int) {
-	x, messages := &s.Index, len(s.Messages) > 0
+	x, messages, unfinished := &s.Index, len(s.Messages) > 0, s.has(Pending, Active, Scheduled, Archived)
 	known := x.Used > 0
-	if known && (x.Listed || !messages) || !messages && !s.Known && !s.Run.Exists {
+	if known && (x.Listed || !unfinished) || !messages && !s.Known && !s.Run.Exists {
 		return 0
 	}
-	x.Listed = x.Listed || messages
+	x.Listed = x.Listed || unfinished
 	if !known {
 		x.Used = 1 // long ago
 		if messages {
@@ -161,8 +162,8 @@ func (s *Session) Find() (entered int) {
 }
 
 // Maintain deletes what is too old: results and dead letters, also in a queue whose name an
-// operator has deleted; the queue's name in asynqmon's list; the record. It returns how many of
-// each.
+// operator has deleted; the queue's name in asynqmon's list, if it has only results; the record.
+// It returns how many of each.
 func (s *Session) Maintain() (deleted, names, forgotten int) {
 	x := &s.Index
 	if x.Listed || x.Used > 0 {
@@ -173,7 +174,7 @@ func (s *Session) Maintain() (deleted, names, forgotten int) {
 			}
 		}
 	}
-	if x.Listed && len(s.Messages) == 0 && !s.Paused {
+	if x.Listed && !s.has(Pending, Active, Scheduled, Archived) && !s.Paused {
 		x.Listed = false
 		names++
 	}
