@@ -49,7 +49,7 @@ func newFiller(t *testing.T) *filler {
 			seen: map[string]bool{}, works: map[string]work{}, calls: map[string]int{},
 		},
 	}
-	f.rdb.AddHook(f.counter)
+	f.rdb.AddHook(hook(f.counter.around))
 	b := f.bench(t)
 	for _, kind := range []string{doneTask, deadTask, "C", "D"} {
 		f.submit(b, kind, "")

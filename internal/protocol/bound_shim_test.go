@@ -1,7 +1,6 @@
 package protocol_test
 
 import (
-	"context"
 	_ "embed"
 	"encoding/json"
 	"errors"
@@ -66,20 +65,6 @@ type counter struct {
 	commands map[string]int // of the scripts, by name, with those that only look
 	touched  []string       // tasks
 	seen     map[string]bool
-}
-
-func (c *counter) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (c *counter) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		return c.around([]redis.Cmder{cmd}, func() error { return next(ctx, cmd) })
-	}
-}
-
-func (c *counter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		return c.around(cmds, func() error { return next(ctx, cmds) })
-	}
 }
 
 func (c *counter) around(cmds []redis.Cmder, send func() error) error {

@@ -171,34 +171,6 @@ func TestEraseAfterAnotherTurn(t *testing.T) {
 	expect.List(t, "left", b.traces())
 }
 
-// before runs f before each matching command.
-type beforeHook struct {
-	match redistest.Match
-	f     func()
-}
-
-func before(match redistest.Match, f func()) redis.Hook { return beforeHook{match, f} }
-
-func (h beforeHook) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (h beforeHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if h.match(cmd) {
-			h.f()
-		}
-		return next(ctx, cmd)
-	}
-}
-
-func (h beforeHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		if slices.ContainsFunc(cmds, h.match) {
-			h.f()
-		}
-		return next(ctx, cmds)
-	}
-}
-
 // A message that comes in at any moment of it is there and found, or gone.
 func TestEraseWhileASenderSubmits(t *testing.T) {
 	t.Parallel()
@@ -298,12 +270,12 @@ func TestEraseInBatches(t *testing.T) {
 	}
 	fill()
 	calls, claimed := 0, false
-	b.rdb.AddHook(&onScript{name: "erase", do: func() {
+	b.rdb.AddHook(behind(called("erase"), func() {
 		if calls++; !claimed {
 			claimed = true
 			b.claim()
 		}
-	}})
+	}))
 	if err := b.client.Erase(b.ctx, key); !errors.Is(err, session.ErrBusy) {
 		t.Errorf("a turn has begun: %v", err)
 	}

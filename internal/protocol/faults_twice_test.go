@@ -1,7 +1,6 @@
 package protocol_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"regexp"
@@ -30,20 +29,6 @@ type resend struct {
 	calls  int
 
 	special string // what a plain variant answered first, which was sent again
-}
-
-func (r *resend) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (r *resend) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		return r.again([]redis.Cmder{cmd}, func() error { return next(ctx, cmd) })
-	}
-}
-
-func (r *resend) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		return r.again(cmds, func() error { return next(ctx, cmds) })
-	}
 }
 
 func (r *resend) again(cmds []redis.Cmder, send func() error) error {
@@ -137,7 +122,7 @@ func timeless(script string, v any) string {
 
 // alone is what a script answered; of a plain variant, to its only call.
 func alone(cmd *redis.Cmd) any {
-	if answers, _ := cmd.Val().([]any); isPlain(cmd) && len(answers) == 1 {
+	if answers, _ := cmd.Val().([]any); fastPath(cmd) && len(answers) == 1 {
 		return answers[0]
 	}
 	return cmd.Val()
@@ -165,7 +150,7 @@ func TestScriptsSentTwice(t *testing.T) {
 			bare := redis.NewClient(options)
 			defer bare.Close()
 			r := &resend{t: t, bare: bare, script: s.script}
-			b.rdb.AddHook(r)
+			b.rdb.AddHook(hook(r.again))
 			expect.OK(t, move())
 			if most := len(variantsOf(s.script)); r.calls < 1 || r.calls > most { // the plain one first
 				t.Errorf("%d calls of the script", r.calls)
@@ -249,10 +234,10 @@ func TestB77_RotationBetweenClaimAndItsResend(t *testing.T) {
 	b.drain()
 	old := b.info().SessionID
 	b.sayAll("b", "c")
-	faults := &between{script: "claim", do: func() {
+	faults := between(called("claim"), func() {
 		_, err := actors.NewClient(b.rdb).Rotate(b.ctx, key, "")
 		expect.OK(t, err)
-	}}
+	})
 	b.rdb.AddHook(faults)
 	h := b.claim()
 	expect.Equal(t, "session id of the turn", h.Turn().SessionID, old)
@@ -260,37 +245,6 @@ func TestB77_RotationBetweenClaimAndItsResend(t *testing.T) {
 	b.finish(h)
 	expect.List(t, "the old transcript", b.transcript(old), "a", "re: a", "b", "re: b")
 	expect.Equal(t, "entries of the new session id", h.Turn().Entries, 0)
-}
-
-// between runs a script's first call twice and something else in between.
-type between struct {
-	script string
-	do     func()
-	done   bool
-}
-
-func (f *between) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (f *between) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		return f.around(cmd, func() error { return next(ctx, cmd) })
-	}
-}
-
-func (f *between) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		return f.around(cmds[0], func() error { return next(ctx, cmds) })
-	}
-}
-
-func (f *between) around(cmd redis.Cmder, send func() error) error {
-	err := send()
-	if f.done || err != nil || !called(f.script)(cmd) {
-		return err
-	}
-	f.done = true
-	f.do()
-	return send()
 }
 
 // The sender dies, or loses Redis, at each of its commands in turn: either
@@ -335,27 +289,5 @@ func TestB82_SubmitBrokenAnywhere(t *testing.T) {
 				break
 			}
 		}
-	}
-}
-
-// onScript calls do after each call of a script.
-type onScript struct {
-	name string
-	do   func()
-}
-
-func (f *onScript) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (f *onScript) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-
-func (f *onScript) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		err := next(ctx, cmd)
-		if err == nil && called(f.name)(cmd) {
-			f.do()
-		}
-		return err
 	}
 }

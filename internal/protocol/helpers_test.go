@@ -50,18 +50,6 @@ func variantsOf(name string) []*redis.Script {
 	return []*redis.Script{sq.Scripts[name]}
 }
 
-// called chooses the calls of a script, those of its plain variant included.
-func called(name string) redistest.Match {
-	return func(cmd redis.Cmder) bool {
-		return slices.ContainsFunc(variantsOf(name), func(s *redis.Script) bool { return redistest.Script(s.Hash())(cmd) })
-	}
-}
-
-// isPlain chooses the calls of plain variants, which answer a list of answers.
-func isPlain(cmd redis.Cmder) bool {
-	return redistest.Script(sq.Scripts["claim_fast"].Hash())(cmd) || redistest.Script(sq.Scripts["finish_fast"].Hash())(cmd)
-}
-
 // key is the session of most tests.
 const key = "agent:main:telegram:dm:42"
 

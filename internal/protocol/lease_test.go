@@ -64,7 +64,7 @@ func TestLeaseOfAClaimThatWasRepeated(t *testing.T) {
 	b := newBench(t)
 	b.say("a")
 	var before time.Time
-	b.rdb.AddHook(&between{script: "claim", do: func() { before = time.Now() }})
+	b.rdb.AddHook(between(called("claim"), func() { before = time.Now() }))
 	h := b.claim()
 	if over := h.Lease().Deadline().Sub(before.Add(b.c.Config().SentinelTTL * 9 / 10)); over > 0 {
 		t.Errorf("the lease is trusted for %s longer than it may be", over)

@@ -33,8 +33,8 @@ func TestCrashBehindTheClaimIsFoundInTime(t *testing.T) {
 		claims redistest.Match
 		wait   func(b *bench)
 	}{
-		"plain":   {isPlain, func(b *bench) { b.say("a") }},
-		"special": {redistest.Script(sq.Scripts["claim"].Hash()), func(b *bench) { b.say("b"); b.start(); b.die(); b.say("a") }},
+		"plain":   {fastPath, func(b *bench) { b.say("a") }},
+		"special": {fullPath("claim"), func(b *bench) { b.say("b"); b.start(); b.die(); b.say("a") }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -32,7 +32,7 @@ type whole struct {
 
 func (w *whole) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		if !isPlain(cmd) {
+		if !fastPath(cmd) {
 			err := next(ctx, cmd)
 			w.count(cmd)
 			return err
@@ -62,7 +62,7 @@ func (a *answers) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 
 func (a *answers) count(cmd redis.Cmder) {
 	c, ok := cmd.(*redis.Cmd)
-	if !ok || !isPlain(cmd) {
+	if !ok || !fastPath(cmd) {
 		return
 	}
 	list, _ := alone(c).([]any)

@@ -31,13 +31,13 @@ func TestStopBesideRefusals(t *testing.T) {
 		b.enqueue(fmt.Sprint("m", i))
 	}
 	calls := 0
-	b.rdb.AddHook(&onScript{name: "stop", do: func() {
+	b.rdb.AddHook(behind(called("stop"), func() {
 		if calls++; calls == 1 { // what ring does with the newest if it refuses it
 			id := b.task(fmt.Sprint("m", n-1))
 			expect.OK(t, b.rdb.LRem(b.ctx, b.k.Pending(), 1, id).Err())
 			expect.OK(t, b.rdb.Del(b.ctx, b.k.Task(id)).Err())
 		}
-	}})
+	}))
 	_, err := b.client.Stop(b.ctx, key)
 	expect.OK(t, err)
 	expect.Equal(t, "messages left", len(b.waiting()), 0)
@@ -46,36 +46,13 @@ func TestStopBesideRefusals(t *testing.T) {
 	}
 }
 
-// behind does something behind each command that fits and was carried out: the first
-// call of a script may be answered that Redis does not know it.
-type behind struct {
-	match redistest.Match
-	do    func()
-}
-
-func (*behind) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (b *behind) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		err := next(ctx, cmd)
-		if err == nil && b.match(cmd) {
-			b.do()
-		}
-		return err
-	}
-}
-
-func (*behind) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-
 // stopAndDie stops as a sender who dies behind one of its calls.
 func (b *bench) stopAndDie(match redistest.Match) {
 	b.Helper()
 	ctx, cancel := context.WithCancel(b.ctx)
 	defer cancel()
 	dying := b.bare()
-	dying.AddHook(&behind{match, cancel})
+	dying.AddHook(behind(match, cancel))
 	if _, err := actors.NewClient(dying).Stop(ctx, key); !errors.Is(err, context.Canceled) {
 		b.Fatalf("the stop of a sender who dies: %v", err)
 	}
@@ -187,14 +164,14 @@ func TestStopCountsWhatWorkersArchive(t *testing.T) {
 		b.enqueue(fmt.Sprint("m", i))
 	}
 	calls := 0
-	b.rdb.AddHook(&onScript{name: "stop", do: func() {
+	b.rdb.AddHook(behind(called("stop"), func() {
 		if calls++; calls == 2 {
 			w := newWorker(b.T, b.bare(), "two")
 			holds, err := w.Claim(b.ctx, []string{key})
 			expect.OK(t, err)
 			expect.Equal(t, "holds", len(holds), 0)
 		}
-	}})
+	}))
 	s, err := b.client.Stop(b.ctx, key)
 	expect.OK(t, err)
 	expect.Equal(t, "dropped", s.Dropped, n)
@@ -212,7 +189,7 @@ func (h *heldBack) DialHook(next redis.DialHook) redis.DialHook { return next }
 
 func (h *heldBack) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		if h.call == nil && redistest.Script(sq.Scripts[h.script].Hash())(cmd) {
+		if h.call == nil && called(h.script)(cmd) {
 			h.call = slices.Clone(cmd.Args())
 			cmd.SetErr(redistest.ErrLostReply)
 			return redistest.ErrLostReply
@@ -232,7 +209,7 @@ func (h *heldBack) deliver(b *bench) string {
 		b.Fatal("nothing was held back")
 	}
 	if h.call[0] == "evalsha" {
-		expect.OK(b, sq.Scripts[h.script].Load(b.ctx, b.rdb).Err())
+		b.load(h.script)
 	}
 	reply, err := b.rdb.Do(b.ctx, h.call...).Result()
 	expect.OK(b, err)
@@ -362,14 +339,14 @@ func TestStopSentAgainBehindAnother(t *testing.T) {
 	h := b.start()
 	fence := h.Turn().Fence
 	other := b.another()
-	b.rdb.AddHook(&twiceWith{script: "stop", do: func() {
+	b.rdb.AddHook(between(called("stop"), func() {
 		_, err := other.Stop(b.ctx, key)
 		expect.OK(t, err)
 		_, err = h.Finish(b.ctx, sq.End{Status: session.StatusStopped})
 		expect.OK(t, err)
 		b.say("b")
 		h = b.start()
-	}})
+	}))
 	s, err := b.client.Stop(b.ctx, key)
 	expect.OK(t, err)
 	expect.Equal(t, "stopped", s, session.Stopped{Phase: "running", Fence: fence})

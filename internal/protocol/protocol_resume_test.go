@@ -42,7 +42,7 @@ func TestResumeInBatches(t *testing.T) {
 	expect.OK(t, err)
 	expect.Equal(t, "put aside", b.info().Archived, n)
 	calls := 0
-	b.rdb.AddHook(&onScript{name: "rerun", do: func() {
+	b.rdb.AddHook(behind(called("rerun"), func() {
 		calls++
 		h := b.claim()
 		for range 20 {
@@ -51,7 +51,7 @@ func TestResumeInBatches(t *testing.T) {
 			expect.Equal(t, "goes on", more, true)
 		}
 		expect.OK(t, h.Requeue(b.ctx, "drain"))
-	}})
+	}))
 	again, err := b.client.Rerun(b.ctx, key)
 	expect.OK(t, err)
 	expect.Equal(t, "run again", again, n)
@@ -75,11 +75,11 @@ func TestResumeInOrder(t *testing.T) {
 	faults := &redistest.Faults{}
 	faults.RunTwice(called("rerun"), -1)
 	b.rdb.AddHook(faults)
-	b.rdb.AddHook(&onScript{name: "rerun", do: sync.OnceFunc(func() {
+	b.rdb.AddHook(behind(called("rerun"), sync.OnceFunc(func() {
 		n, err := b.client.DeleteDeadLetters(b.ctx, key, ids[3], ids[500], ids[700])
 		expect.OK(t, err)
 		expect.Equal(t, "deleted: the first of them is in line again", n, 2)
-	})})
+	})))
 	n, err := b.client.Rerun(b.ctx, key)
 	expect.OK(t, err)
 	expect.Equal(t, "run again", n, 1098)
@@ -95,7 +95,7 @@ func TestResumeBesideAnother(t *testing.T) {
 	b := newBench(t)
 	b.putAside(1100)
 	other := false
-	b.rdb.AddHook(&onScript{name: "rerun", do: func() {
+	b.rdb.AddHook(behind(called("rerun"), func() {
 		if other {
 			return
 		}
@@ -108,7 +108,7 @@ func TestResumeBesideAnother(t *testing.T) {
 			more, err = h.Finish(b.ctx, sq.End{Status: session.StatusFailed, Error: "again"})
 			expect.OK(t, err)
 		}
-	}})
+	}))
 	n, err := b.client.Rerun(b.ctx, key)
 	expect.OK(t, err)
 	expect.Equal(t, "run again", n, 500)
@@ -130,7 +130,7 @@ func TestResumeOfLargeMessages(t *testing.T) {
 	_, err := b.client.Stop(b.ctx, key)
 	expect.OK(t, err)
 	calls := 0
-	b.rdb.AddHook(&onScript{name: "rerun", do: func() { calls++ }})
+	b.rdb.AddHook(behind(called("rerun"), func() { calls++ }))
 	n, err := b.client.Rerun(b.ctx, key)
 	expect.OK(t, err)
 	expect.Equal(t, "run again", n, 7)

@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	sq "turnstile/internal/protocol"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
@@ -39,7 +37,7 @@ func TestEraseFindsATurnThatBeganMeanwhile(t *testing.T) {
 	b.drain()
 	other := actors.NewClient(b.rdb)
 	done := false
-	b.rdb.AddHook(&onScript{name: "erase", do: func() {
+	b.rdb.AddHook(behind(called("erase"), func() {
 		if done {
 			return
 		}
@@ -47,7 +45,7 @@ func TestEraseFindsATurnThatBeganMeanwhile(t *testing.T) {
 		_, err := other.Submit(b.ctx, key, session.Message{ID: "late", Text: "late"})
 		expect.OK(t, err)
 		b.claim()
-	}})
+	}))
 	if err := b.client.Erase(b.ctx, key); err != nil && !errors.Is(err, session.ErrBusy) {
 		t.Fatalf("erased: %v", err)
 	}
@@ -89,7 +87,7 @@ func TestAnsweredMovesExtend(t *testing.T) {
 	const short = 10 * time.Second
 	for name, move := range map[string]func(b *bench, h *sq.Claim){
 		"dismiss, sent twice": func(b *bench, h *sq.Claim) {
-			b.rdb.AddHook(&twiceWith{script: "dismiss", do: func() { b.rdb.PExpire(b.ctx, b.k.Sentinel(), short) }})
+			b.rdb.AddHook(between(called("dismiss"), func() { b.rdb.PExpire(b.ctx, b.k.Sentinel(), short) }))
 			expect.OK(b, h.Dismiss(b.ctx, h.Turn().Collected[0], session.StatusExpired, "too old"))
 		},
 		"promote, refused": func(b *bench, h *sq.Claim) {
@@ -116,31 +114,6 @@ func TestAnsweredMovesExtend(t *testing.T) {
 	}
 }
 
-func (f *twiceWith) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (f *twiceWith) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-
-func (f *twiceWith) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		err := next(ctx, cmd)
-		if f.done || err != nil || !called(f.script)(cmd) {
-			return err
-		}
-		f.done = true
-		f.do()
-		return next(ctx, cmd)
-	}
-}
-
-// twiceWith sends a script's first call twice, with something else in between.
-type twiceWith struct {
-	script string
-	do     func()
-	done   bool
-}
-
 // The answer to /stop whose reply was lost tells the same as the lost one did.
 func TestStopSentTwiceCountsOnce(t *testing.T) {
 	t.Parallel()
@@ -149,10 +122,10 @@ func TestStopSentTwiceCountsOnce(t *testing.T) {
 	h := b.start()
 	b.sayAll("b", "c")
 	fence := h.Turn().Fence
-	b.rdb.AddHook(&twiceWith{script: "stop", do: func() {
+	b.rdb.AddHook(between(called("stop"), func() {
 		_, err := h.Finish(b.ctx, sq.End{Status: session.StatusStopped})
 		expect.OK(t, err)
-	}})
+	}))
 	s, err := b.client.Stop(b.ctx, key)
 	expect.OK(t, err)
 	expect.Equal(t, "stopped", s, session.Stopped{Phase: "running", Fence: fence, Dropped: 2})

@@ -73,11 +73,11 @@ func TestStopInBatches(t *testing.T) {
 		b.enqueue(fmt.Sprint("m", i))
 	}
 	calls := 0
-	b.rdb.AddHook(&onScript{name: "stop", do: func() {
+	b.rdb.AddHook(behind(called("stop"), func() {
 		if calls++; calls == 1 {
 			b.enqueue("meanwhile")
 		}
-	}})
+	}))
 	s, err := b.client.Stop(b.ctx, key)
 	expect.OK(t, err)
 	expect.Equal(t, "dropped", s.Dropped, n)

@@ -55,33 +55,6 @@ func (b *bench) answers(text, want string) {
 	}
 }
 
-// beforeScript does something before the first call of a script, or before each.
-type beforeScript struct {
-	name string
-	do   func()
-	each bool
-	once sync.Once
-}
-
-func (f *beforeScript) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (f *beforeScript) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-
-func (f *beforeScript) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		switch {
-		case !called(f.name)(cmd):
-		case f.each:
-			f.do()
-		default:
-			f.once.Do(f.do)
-		}
-		return next(ctx, cmd)
-	}
-}
-
 // bare is a client of the same database whose commands no hook sees.
 func (b *bench) bare() *redis.Client {
 	b.Helper()
@@ -166,17 +139,17 @@ func TestB75_RefusedWhileOwned(t *testing.T) {
 			b.drain()
 			b.say("b")
 			h := b.claim()
-			before := b.dump()
+			was := b.dump()
 			b.answers(command, "A turn is running")
 			expect.OK(t, h.Promote(b.ctx))
 			b.answers(command, "A turn is running")
 			promoted := strings.NewReplacer(`phase="running"`, `phase="starting"`, fmt.Sprintf(` seq="%d 0"`, h.Turn().Fence), "")
-			same(t, command, before, promoted.Replace(b.dump()))
+			same(t, command, was, promoted.Replace(b.dump()))
 			b.finish(h)
 			b.say("c")
-			b.rdb.AddHook(&beforeScript{name: "undo", do: func() { h = b.start(); before = b.dump() }})
+			b.rdb.AddHook(before(called("undo"), sync.OnceFunc(func() { h = b.start(); was = b.dump() })))
 			b.answers(command, "A turn is running")
-			same(t, command, before, b.dump())
+			same(t, command, was, b.dump())
 			b.finish(h)
 			expect.List(t, "transcript", b.transcript(b.info().SessionID), "a", "re: a", "b", "re: b", "c", "re: c")
 		})
@@ -205,11 +178,11 @@ func TestB75_TwoAtOnce(t *testing.T) {
 			b.drain()
 			sid := b.info().SessionID
 			other := b.another()
-			b.rdb.AddHook(&beforeScript{name: "undo", do: func() {
+			b.rdb.AddHook(before(called("undo"), sync.OnceFunc(func() {
 				u, err := c.first(other)(b.ctx, key)
 				expect.OK(t, err)
 				expect.Equal(t, "the first one's", u.Text, "c")
-			}})
+			})))
 			u, err := c.second(b.client)(b.ctx, key)
 			expect.OK(t, err)
 			expect.Equal(t, "the second one's", u.Text, "c")
@@ -227,7 +200,7 @@ func TestB75_UndoFindsANewerTurn(t *testing.T) {
 	b := newBench(t)
 	b.sayAll("a", "b")
 	b.finish(b.start())
-	b.rdb.AddHook(&beforeScript{name: "undo", do: func() { b.die(); b.drain() }})
+	b.rdb.AddHook(before(called("undo"), sync.OnceFunc(func() { b.die(); b.drain() })))
 	b.die()
 	u, err := b.client.Undo(b.ctx, key)
 	expect.OK(t, err)
@@ -244,7 +217,7 @@ func TestB75_RetryRunsBeforeItIsAnswered(t *testing.T) {
 	b.drain()
 	faults := &redistest.Faults{}
 	b.rdb.AddHook(faults)
-	b.rdb.AddHook(&onScript{name: "undo", do: sync.OnceFunc(func() { b.claim() })})
+	b.rdb.AddHook(behind(called("undo"), sync.OnceFunc(func() { b.claim() })))
 	faults.RunTwice(called("undo"), 1)
 	b.answers("/retry", "Running again: a")
 }

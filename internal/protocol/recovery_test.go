@@ -193,7 +193,7 @@ func TestReapStopsAtTheBudget(t *testing.T) {
 	t.Parallel()
 	b := newBench(t) // 50/s: 5 in a run
 	b.leave("s", 1000, orphan)
-	expect.OK(t, sq.Scripts["look"].Load(b.ctx, b.rdb).Err())
+	b.load("look")
 	faults := &redistest.Faults{}
 	b.rdb.AddHook(faults)
 	expect.Equal(t, "recovered", b.reap(), 5)

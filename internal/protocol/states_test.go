@@ -122,20 +122,6 @@ type observer struct {
 	wrote func(table, field string) // after each script, what there is
 }
 
-func (o *observer) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (o *observer) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		return o.around([]redis.Cmder{cmd}, func() error { return next(ctx, cmd) })
-	}
-}
-
-func (o *observer) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		return o.around(cmds, func() error { return next(ctx, cmds) })
-	}
-}
-
 func (o *observer) around(cmds []redis.Cmder, send func() error) error {
 	for name, script := range sq.Scripts {
 		if !redistest.Script(script.Hash())(cmds[0]) {
@@ -328,7 +314,7 @@ func TestStatesPage(t *testing.T) {
 					}
 					fields[table][field] = true
 				}
-				b.rdb.AddHook(o)
+				b.rdb.AddHook(hook(o.around))
 				live(b)
 				for _, entry := range bare.XRange(context.Background(), b.k.Events(), "-", "+").Val() {
 					for field, value := range entry.Values {

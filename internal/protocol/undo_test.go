@@ -34,18 +34,18 @@ func TestUndoIsRepeatedBehindAnother(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
-			expect.OK(t, sq.Scripts["undo"].Load(b.ctx, b.rdb).Err())
+			b.load("undo")
 			for _, text := range []string{"a", "b", "c"} {
 				b.say(text)
 				b.drain()
 			}
 			faults, other := &redistest.Faults{}, b.another()
 			b.rdb.AddHook(faults)
-			b.rdb.AddHook(&onScript{name: "undo", do: sync.OnceFunc(func() {
+			b.rdb.AddHook(behind(called("undo"), sync.OnceFunc(func() {
 				u, err := c.other(b.ctx, other)
 				expect.OK(t, err)
 				expect.Equal(t, "the other's", u.Text, "b")
-			})})
+			})))
 			faults.RunTwice(called("undo"), 1)
 			u, err := c.first(b.ctx, b.client)
 			expect.OK(t, err)
@@ -64,7 +64,7 @@ func TestUndoNoticesATurnInAFullTranscript(t *testing.T) {
 	b := newBench(t, func(c *sq.Config) { c.TranscriptCap = 4 })
 	b.sayAll("a", "b")
 	b.drain()
-	b.rdb.AddHook(&beforeScript{name: "undo", do: func() { b.say("c"); b.drain() }})
+	b.rdb.AddHook(before(called("undo"), sync.OnceFunc(func() { b.say("c"); b.drain() })))
 	u, err := b.client.Undo(b.ctx, key)
 	expect.OK(t, err)
 	expect.Equal(t, "undone", u.Text, "c")
@@ -79,10 +79,10 @@ func TestUndoBesideTheVersionBefore(t *testing.T) {
 	b.drain()
 	sid, run := b.info().SessionID, b.rdb.HGet(b.ctx, b.k.Run(), "fence").Val()
 	turn := rediskey.IDPrefix(key) + run
-	b.rdb.AddHook(&beforeScript{name: "undo", do: func() {
+	b.rdb.AddHook(before(called("undo"), sync.OnceFunc(func() {
 		b.rdb.LTrim(b.ctx, b.k.Transcript(sid), 0, -3)
 		b.rdb.HSet(b.ctx, b.k.Record(), "undone", "2 "+turn+" ")
-	}})
+	})))
 	u, err := b.client.Undo(b.ctx, key)
 	expect.OK(t, err)
 	expect.Equal(t, "undone", fmt.Sprint(u.Text, " ", u.Entries), "b 2")
@@ -131,14 +131,14 @@ func TestUndoOfALargeTurn(t *testing.T) {
 func TestUndoOfWhatKeepsChanging(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	expect.OK(t, sq.Scripts["undo"].Load(b.ctx, b.rdb).Err())
+	b.load("undo")
 	b.say("a")
 	b.drain()
 	looks := 0
-	b.rdb.AddHook(&beforeScript{name: "undo", each: true, do: func() {
+	b.rdb.AddHook(before(called("undo"), func() {
 		looks++
 		b.rdb.RPush(b.ctx, b.k.Transcript(b.info().SessionID), "another program's")
-	}})
+	}))
 	if _, err := b.client.Undo(b.ctx, key); !errors.Is(err, session.ErrBusy) {
 		t.Errorf("error: %v", err)
 	}
