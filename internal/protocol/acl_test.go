@@ -6,16 +6,14 @@ import (
 	"turnstile/test/acl"
 )
 
-// The jobs of workers, and the batches of senders, need no more of Redis than
-// docs/security.md gives their users.
+// The moves need no more of Redis than docs/security.md gives workers and senders.
 func TestSuiteUnderACL(t *testing.T) {
 	t.Parallel()
 	acl.Suite(t,
 		"TestPurge", "TestListedWithSomethingToLookAt", "TestForget", "TestForgetMany", "TestFindWhatWasLeft",
 		"TestReapFindsADeadOwner", "TestReapPutsWhatHasToWaitIntoDue", "TestDue", "TestSweep",
-		"TestStopWhoseSenderDies", "TestStoppedMessagesAreFound", "TestDropsInBatches",
-		"TestSteerOfALongLine", "TestUntakenSteersOfALongLine",
-		"TestDismiss", "TestForeignTasks", "TestCommandHistory",
+		"TestStopWhoseSenderDies", "TestStoppedMessagesAreFound", "TestDropsInBatches", "TestSteerOfALongLine",
+		"TestUntakenSteersOfALongLine", "TestDismiss", "TestForeignTasks", "TestCommandHistory",
 		"TestCommandResume", "TestB75_Undo", "TestMessagesCap", "TestTooLongToBeRead", "TestTooLongElsewhere",
 		"TestTrimOfALine", "TestTranscriptIsBoundedInBytes", "TestStreamIsBoundedInBytes")
 }

@@ -4,8 +4,9 @@ import (
 	"fmt"
 	"testing"
 
-	sq "turnstile/internal/protocol"
+	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
+	"turnstile/test/actors"
 	"turnstile/test/expect"
 )
 
@@ -13,37 +14,37 @@ import (
 // is to look for it then, again and again.
 func TestEraseOfWhatAStopHasPutAside(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.say("now")
-	b.drain()
+	b := actors.NewBench(t)
+	b.Say("now")
+	b.Drain()
 	for i := range 600 {
-		b.enqueue(fmt.Sprint("m", i))
+		b.Enqueue(fmt.Sprint("m", i))
 	}
-	b.stopAndDie(called("stop"))
-	fence := b.rdb.HGet(b.ctx, b.k.Run(), "fence").Val()
+	b.StopAndDie(actors.Script("stop"))
+	fence := b.Redis.HGet(b.Ctx, b.Keys.Run(), "fence").Val()
 	for range 2 {
-		expect.OK(t, sq.Do(b.ctx, b.rdb, "erase", sq.KeysOf(key, ""), nil, "fence", fence, "size", 500, "last", false).Err())
+		expect.OK(t, protocol.Do(b.Ctx, b.Redis, "erase", protocol.KeysOf(actors.Key, ""), nil, "fence", fence, "size", 500, "last", false).Err())
 	}
-	expect.Equal(t, "aside", b.rdb.LLen(b.ctx, b.k.Stopped()).Val(), 0)
-	b.say("later")
-	b.drain()
-	b.rdb.Del(b.ctx, rediskey.Due)
-	b.claimNothing("nothing is left")
-	expect.Equal(t, "is claimed again", b.isIn(rediskey.Due, key), false)
-	expect.Equal(t, "stopping", b.rdb.HGet(b.ctx, b.k.Run(), "stopping").Val(), "")
+	expect.Equal(t, "aside", b.Redis.LLen(b.Ctx, b.Keys.Stopped()).Val(), 0)
+	b.Say("later")
+	b.Drain()
+	b.Redis.Del(b.Ctx, rediskey.Due)
+	b.ClaimNothing("nothing is left")
+	expect.Equal(t, "is claimed again", b.IsIn(rediskey.Due, actors.Key), false)
+	expect.Equal(t, "stopping", b.Redis.HGet(b.Ctx, b.Keys.Run(), "stopping").Val(), "")
 }
 
 // What a dead sender's stop has put aside is found although the run record is gone, as
 // a worker of an older version forgets it: that one does not know of the list.
 func TestPutAsideWithoutARecord(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
+	b := actors.NewBench(t)
 	for i := range 600 {
-		b.enqueue(fmt.Sprint("m", i))
+		b.Enqueue(fmt.Sprint("m", i))
 	}
-	b.stopAndDie(called("stop"))
-	b.rdb.Del(b.ctx, b.k.Run(), b.k.Record())
-	b.sweep()
-	expect.List(t, "runs", b.work())
-	b.nothingAside(600)
+	b.StopAndDie(actors.Script("stop"))
+	b.Redis.Del(b.Ctx, b.Keys.Run(), b.Keys.Record())
+	b.Sweep()
+	expect.List(t, "runs", b.Work())
+	b.StopEnded(600)
 }

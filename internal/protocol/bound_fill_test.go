@@ -10,9 +10,10 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	sq "turnstile/internal/protocol"
+	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
@@ -41,15 +42,15 @@ type filler struct {
 
 func newFiller(t *testing.T) *filler {
 	t.Helper()
-	k := rediskey.For(key)
+	k := rediskey.For(actors.Key)
 	f := &filler{
 		t: t, rdb: redistest.StartServer(t).Client(), k: k, have: map[string]int{}, made: map[string]bool{},
 		counter: &counter{
-			tag: strings.TrimSuffix(strings.TrimPrefix(k.Sentinel(), "turnstile:"), "sentinel"), taskPrefix: k.TaskPrefix(), idPrefix: rediskey.IDPrefix(key),
+			tag: strings.TrimSuffix(strings.TrimPrefix(k.Sentinel(), "turnstile:"), "sentinel"), taskPrefix: k.TaskPrefix(), idPrefix: rediskey.IDPrefix(actors.Key),
 			seen: map[string]bool{}, works: map[string]work{}, calls: map[string]int{},
 		},
 	}
-	f.rdb.AddHook(hook(f.counter.around))
+	f.rdb.AddHook(actors.Hook(f.counter.around))
 	b := f.bench(t)
 	for _, kind := range []string{doneTask, deadTask, "C", "D"} {
 		f.submit(b, kind, "")
@@ -57,47 +58,47 @@ func newFiller(t *testing.T) *filler {
 		if strings.EqualFold(kind, deadTask) {
 			status = session.StatusFailed
 		}
-		expect.OK(t, finishMove(b, b.start(), status, true)())
+		expect.OK(t, finishMove(b, b.Start(), status, true)())
 	}
 	f.submit(b, activeTask, "")
-	b.start()
+	b.Start()
 	for kind, mode := range map[string]session.Mode{
 		lineTask: "", steerTask: session.ModeSteer, collectTask: session.ModeCollect, "L": "", "S": session.ModeSteer, "Q": session.ModeCollect,
 	} {
 		f.submit(b, kind, mode)
 	}
 	for _, kind := range []string{doneTask, deadTask, activeTask, lineTask, steerTask, collectTask, "C", "D", "L", "S", "Q"} {
-		expect.OK(t, f.rdb.Copy(b.ctx, k.Task(b.task(kind+"000000")), "model:"+kind, 0, true).Err())
-		if entry, err := f.rdb.HGet(b.ctx, k.Followups(), kind+"000000").Result(); err == nil {
-			expect.OK(t, f.rdb.Set(b.ctx, "follow:"+kind, entry, 0).Err())
+		expect.OK(t, f.rdb.Copy(b.Ctx, k.Task(b.Task(kind+"000000")), "model:"+kind, 0, true).Err())
+		if entry, err := f.rdb.HGet(b.Ctx, k.Followups(), kind+"000000").Result(); err == nil {
+			expect.OK(t, f.rdb.Set(b.Ctx, "follow:"+kind, entry, 0).Err())
 		}
 	}
 	for _, kind := range []string{lineTask, steerTask, collectTask, activeTask, "L", "S", "Q"} {
-		expect.OK(t, f.rdb.HSet(b.ctx, "model:"+kind, "seq", 0).Err()) // all came before whoever is asked about
+		expect.OK(t, f.rdb.HSet(b.Ctx, "model:"+kind, "seq", 0).Err()) // all came before whoever is asked about
 	}
 	for _, kind := range []string{collectTask, "Q"} {
-		expect.OK(t, f.rdb.HSet(b.ctx, "model:"+kind, "quiet", "1 1000000").Err()) // their window is over
+		expect.OK(t, f.rdb.HSet(b.Ctx, "model:"+kind, "quiet", "1 1000000").Err()) // their window is over
 	}
 	f.clean()
 	return f
 }
 
 // bench is a sender and a worker in that session, who set no limits.
-func (f *filler) bench(t *testing.T, changes ...setup) *bench {
+func (f *filler) bench(t *testing.T, changes ...actors.Setup) *actors.Bench {
 	t.Helper()
-	unlimited := func(c *sq.Config) {
+	unlimited := func(c *protocol.Config) {
 		c.Line = session.QueueSettings{Cap: 1 << 20}
 		c.TranscriptCap = 1 << 20
 	}
-	return benchOn(t, f.rdb, append([]setup{unlimited}, changes...)...)
+	return actors.BenchOn(t, f.rdb, append([]actors.Setup{unlimited}, changes...)...)
 }
 
-func (f *filler) submit(b *bench, kind string, mode session.Mode) {
+func (f *filler) submit(b *actors.Bench, kind string, mode session.Mode) {
 	text := "hello"
 	if kind < "a" {
 		text = strings.Repeat("x", session.MaxTextLen)
 	}
-	_, err := b.client.Submit(b.ctx, key, session.Message{ID: kind + "000000", Text: text, Mode: mode})
+	_, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{ID: kind + "000000", Text: text, Mode: mode})
 	expect.OK(b, err)
 }
 
@@ -124,7 +125,7 @@ func (f *filler) tasks(kind string, n int) {
 
 func (f *filler) copies(kind string, numbers []int) {
 	for len(numbers) > 0 {
-		args := []any{f.k.TaskPrefix() + rediskey.IDPrefix(key), kind}
+		args := []any{f.k.TaskPrefix() + rediskey.IDPrefix(actors.Key), kind}
 		part := numbers[:min(len(numbers), 5000)]
 		numbers = numbers[len(part):]
 		for _, i := range part {
@@ -265,7 +266,7 @@ func (f *filler) clean() {
 	touched := f.touched
 	f.seen, f.touched = map[string]bool{}, nil
 	f.mu.Unlock()
-	names = append(names, sq.KeysOf(key, "")...)
+	names = append(names, protocol.KeysOf(actors.Key, "")...)
 	names = append(names, f.k.State(), rediskey.Ready, rediskey.Due, rediskey.Owned, rediskey.Sessions, rediskey.AllQueues)
 	expect.OK(f.t, f.rdb.Unlink(ctx, names...).Err())
 	again := map[string][]int{}

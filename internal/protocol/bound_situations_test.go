@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"turnstile"
-	sq "turnstile/internal/protocol"
+	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
@@ -36,24 +36,24 @@ func manyLines() int {
 type wide struct {
 	name    string // script and situation
 	size    size
-	prepare func(b *bench, f *filler, n int) (move func() error)
+	prepare func(b *actors.Bench, f *filler, n int) (move func() error)
 }
 
 // wideSituations are those that ask for much of one thing, besides situations(),
 // each of which runs with much of everything.
 func wideSituations() []wide {
-	dropping := func(drop string, kind string) func(*bench, *filler, int) func() error {
-		return func(b *bench, f *filler, n int) func() error {
-			b.say("now")
-			b.start()
-			expect.OK(b, b.client.Configure(b.ctx, key, session.QueueSettings{Cap: 5, Drop: session.DropPolicy(drop)}))
-			move := ringMove(b, "new", "")
+	dropping := func(drop string, kind string) func(*actors.Bench, *filler, int) func() error {
+		return func(b *actors.Bench, f *filler, n int) func() error {
+			b.Say("now")
+			b.Start()
+			expect.OK(b, b.Client.Configure(b.Ctx, actors.Key, session.QueueSettings{Cap: 5, Drop: session.DropPolicy(drop)}))
+			move := notifyMove(b, "new", "")
 			f.line(kind, n)
 			return move
 		}
 	}
-	withNote := func(prepare func(b *bench) func() error) func(*bench, *filler, int) func() error {
-		return func(b *bench, f *filler, n int) func() error {
+	withNote := func(prepare func(b *actors.Bench) func() error) func(*actors.Bench, *filler, int) func() error {
+		return func(b *actors.Bench, f *filler, n int) func() error {
 			f.note(n)
 			return prepare(b)
 		}
@@ -63,165 +63,165 @@ func wideSituations() []wide {
 		{"notify/drops the oldest of large texts", size{10, 40}, dropping("old", "L")},
 		{"notify/summarizes a long line", lines, dropping("summarize", lineTask)},
 		{"notify/refuses behind a long line", lines, dropping("new", lineTask)},
-		{"notify/summarizes with a long note", lines, withNote(func(b *bench) func() error {
-			expect.OK(b, b.client.Configure(b.ctx, key, session.QueueSettings{Cap: 1, Drop: "summarize"}))
-			b.say("now")
-			b.start()
-			b.say("old")
-			return ringMove(b, "new", "")
+		{"notify/summarizes with a long note", lines, withNote(func(b *actors.Bench) func() error {
+			expect.OK(b, b.Client.Configure(b.Ctx, actors.Key, session.QueueSettings{Cap: 1, Drop: "summarize"}))
+			b.Say("now")
+			b.Start()
+			b.Say("old")
+			return notifyMove(b, "new", "")
 		})},
-		{"notify/again, of the oldest", lines, func(b *bench, f *filler, n int) func() error {
-			b.say("now")
-			b.start()
-			b.say("old")
+		{"notify/again, of the oldest", lines, func(b *actors.Bench, f *filler, n int) func() error {
+			b.Say("now")
+			b.Start()
+			b.Say("old")
 			f.line(lineTask, n)
-			return func() error { return b.ring("old", "") }
+			return func() error { return notify(b, "old", "") }
 		}},
-		{"notify/refuses and has refused many", lines, func(b *bench, f *filler, n int) func() error {
-			b.say("now")
-			b.start()
-			b.say("next")
+		{"notify/refuses and has refused many", lines, func(b *actors.Bench, f *filler, n int) func() error {
+			b.Say("now")
+			b.Start()
+			b.Say("next")
 			for i := range 65 {
-				b.rdb.HSet(b.ctx, b.k.Followups(), fmt.Sprint("refused", i), `{"refused":"busy","nonce":"n","cap":1}`)
+				b.Redis.HSet(b.Ctx, b.Keys.Followups(), fmt.Sprint("refused", i), `{"refused":"busy","nonce":"n","cap":1}`)
 			}
 			f.line(lineTask, n)
-			return ringMove(b, "new", session.ModeReject)
+			return notifyMove(b, "new", session.ModeReject)
 		}},
-		{"claim/with a long note", lines, withNote(func(b *bench) func() error { b.say("now"); return claimMove(b) })},
-		{"claim/with a long note, not plain", lines, withNote(func(b *bench) func() error { b.delayed("now"); return claimMove(b) })},
-		{"finish/told of a long note", lines, func(b *bench, f *filler, n int) func() error {
+		{"claim/with a long note", lines, withNote(func(b *actors.Bench) func() error { b.Say("now"); return claimMove(b) })},
+		{"claim/with a long note, not plain", lines, withNote(func(b *actors.Bench) func() error { b.SayDelayed("now"); return claimMove(b) })},
+		{"finish/told of a long note", lines, func(b *actors.Bench, f *filler, n int) func() error {
 			f.note(n)
-			b.say("now")
-			h := b.start()
+			b.Say("now")
+			h := b.Start()
 			return func() error {
-				_, err := h.Finish(b.ctx, sq.End{Status: session.StatusDone, Told: n / 2})
+				_, err := h.Finish(b.Ctx, protocol.End{Status: session.StatusDone, Told: n / 2})
 				return err
 			}
 		}},
 		{"steer/many", lines, steering(steerTask)},
 		{"steer/large texts", texts, steering("S")},
-		{"steer/one of many large texts", texts, func(b *bench, f *filler, n int) func() error {
-			b.say("now")
-			h := b.start()
-			b.say("one", session.ModeSteer)
+		{"steer/one of many large texts", texts, func(b *actors.Bench, f *filler, n int) func() error {
+			b.Say("now")
+			h := b.Start()
+			b.Say("one", session.ModeSteer)
 			f.line("L", n)
-			return func() error { _, err := h.Steer(b.ctx); return err }
+			return func() error { _, err := h.Steer(b.Ctx); return err }
 		}},
 		{"claim/many collected", size{500, 10_000}, collecting(collectTask)},
 		{"claim/large texts collected", texts, collecting("Q")},
-		{"finish/many collected next", size{500, 10_000}, func(b *bench, f *filler, n int) func() error {
-			b.say("now")
-			h := b.start()
+		{"finish/many collected next", size{500, 10_000}, func(b *actors.Bench, f *filler, n int) func() error {
+			b.Say("now")
+			h := b.Start()
 			f.line(collectTask, n)
 			return finishMove(b, h, session.StatusDone, false)
 		}},
-		{"claim/ids without tasks", lines, func(b *bench, f *filler, n int) func() error {
-			b.say("now")
-			f.put(f.template("list", "g", n, 0, f.idPrefix), b.k.Pending())
-			b.rdb.LPush(b.ctx, b.k.Pending(), b.task("now"))
-			b.rdb.RPop(b.ctx, b.k.Pending())
+		{"claim/ids without tasks", lines, func(b *actors.Bench, f *filler, n int) func() error {
+			b.Say("now")
+			f.put(f.template("list", "g", n, 0, f.idPrefix), b.Keys.Pending())
+			b.Redis.LPush(b.Ctx, b.Keys.Pending(), b.Task("now"))
+			b.Redis.RPop(b.Ctx, b.Keys.Pending())
 			return claimMove(b)
 		}},
-		{"finish/ids without tasks next", lines, func(b *bench, f *filler, n int) func() error {
-			b.say("now")
-			h := b.start()
-			f.put(f.template("list", "g", n, 0, f.idPrefix), b.k.Pending())
+		{"finish/ids without tasks next", lines, func(b *actors.Bench, f *filler, n int) func() error {
+			b.Say("now")
+			h := b.Start()
+			f.put(f.template("list", "g", n, 0, f.idPrefix), b.Keys.Pending())
 			return finishMove(b, h, session.StatusDone, false)
 		}},
-		{"claim/many due", lines, func(b *bench, f *filler, n int) func() error {
-			b.delayed("now")
+		{"claim/many due", lines, func(b *actors.Bench, f *filler, n int) func() error {
+			b.SayDelayed("now")
 			f.due(n)
 			return claimMove(b)
 		}},
-		{"finish/many due", lines, func(b *bench, f *filler, n int) func() error {
-			b.say("now")
-			h := b.start()
-			b.delayed("later")
+		{"finish/many due", lines, func(b *actors.Bench, f *filler, n int) func() error {
+			b.Say("now")
+			h := b.Start()
+			b.SayDelayed("later")
 			f.due(n)
 			return finishMove(b, h, session.StatusDone, false)
 		}},
 
-		{"claim/of a dead turn of many messages", turns, withActive(func(b *bench, _ *sq.Claim) func() error { b.die(); return claimMove(b) })},
-		{"look/at a dead turn of many messages", turns, withActive(func(b *bench, _ *sq.Claim) func() error {
-			b.die()
+		{"claim/of a dead turn of many messages", turns, withActive(func(b *actors.Bench, _ *protocol.Claim) func() error { b.Die(); return claimMove(b) })},
+		{"look/at a dead turn of many messages", turns, withActive(func(b *actors.Bench, _ *protocol.Claim) func() error {
+			b.Die()
 			return func() error {
-				return sq.Do(b.ctx, b.rdb, "look", sq.KeysOf(key, ""), nil).Err()
+				return protocol.Do(b.Ctx, b.Redis, "look", protocol.KeysOf(actors.Key, ""), nil).Err()
 			}
 		})},
-		{"renew/a turn of many messages", turns, withActive(func(b *bench, h *sq.Claim) func() error {
-			return func() error { return b.c.Renew(b.ctx, []*sq.Claim{h})[0].Err }
+		{"renew/a turn of many messages", turns, withActive(func(b *actors.Bench, h *protocol.Claim) func() error {
+			return func() error { return b.Worker.Renew(b.Ctx, []*protocol.Claim{h})[0].Err }
 		})},
-		{"finish/a turn of many messages", turns, withActive(func(b *bench, h *sq.Claim) func() error {
+		{"finish/a turn of many messages", turns, withActive(func(b *actors.Bench, h *protocol.Claim) func() error {
 			expect.OK(b, steered(b, h))
 			return finishMove(b, h, session.StatusDone, false)
 		})},
-		{"finish/a failed turn of many messages", turns, withActive(func(b *bench, h *sq.Claim) func() error {
+		{"finish/a failed turn of many messages", turns, withActive(func(b *actors.Bench, h *protocol.Claim) func() error {
 			expect.OK(b, steered(b, h))
 			return finishMove(b, h, session.StatusFailed, false)
 		})},
-		{"requeue/a turn of many messages", turns, withActive(func(b *bench, h *sq.Claim) func() error {
+		{"requeue/a turn of many messages", turns, withActive(func(b *actors.Bench, h *protocol.Claim) func() error {
 			expect.OK(b, steered(b, h))
-			return func() error { return h.Requeue(b.ctx, "drain") }
+			return func() error { return h.Requeue(b.Ctx, "drain") }
 		})},
-		{"erase/of a dead turn of many messages", turns, withActive(func(b *bench, _ *sq.Claim) func() error {
-			b.die()
-			fence := b.rdb.HGet(b.ctx, b.k.Run(), "fence").Val()
+		{"erase/of a dead turn of many messages", turns, withActive(func(b *actors.Bench, _ *protocol.Claim) func() error {
+			b.Die()
+			fence := b.Redis.HGet(b.Ctx, b.Keys.Run(), "fence").Val()
 			return func() error {
-				return sq.Do(b.ctx, b.rdb, "erase", sq.KeysOf(key, ""), nil, "fence", fence, "size", 500, "last", true).Err()
+				return protocol.Do(b.Ctx, b.Redis, "erase", protocol.KeysOf(actors.Key, ""), nil, "fence", fence, "size", 500, "last", true).Err()
 			}
 		})},
 
-		{"claim/interrupted with a large partial", parts, partials(func(b *bench, _ *sq.Claim) func() error {
-			b.say("next", session.ModeInterrupt)
-			b.die()
+		{"claim/interrupted with a large partial", parts, partials(func(b *actors.Bench, _ *protocol.Claim) func() error {
+			b.Say("next", session.ModeInterrupt)
+			b.Die()
 			return claimMove(b)
 		})},
-		{"requeue/failed with a large partial", parts, partials(func(b *bench, h *sq.Claim) func() error {
-			return func() error { return h.Retry(b.ctx, errors.New("no"), time.Hour) }
+		{"requeue/failed with a large partial", parts, partials(func(b *actors.Bench, h *protocol.Claim) func() error {
+			return func() error { return h.Retry(b.Ctx, errors.New("no"), time.Hour) }
 		})},
 		{"undo/a turn of many entries", size{500, 10_000}, undoing("e")}, // no more at once
 		{"undo/a turn of large entries", texts, undoing("E")},
-		{"admit/beside a long line", lines, func(b *bench, f *filler, n int) func() error {
+		{"admit/beside a long line", lines, func(b *actors.Bench, f *filler, n int) func() error {
 			f.line(lineTask, n)
-			b.client = actors.NewClientWith(b.rdb, turnstile.ClientConfig{LineCap: 1 << 20, MessagesCap: 1 << 20})
+			b.Client = actors.NewClientWith(b.Redis, turnstile.ClientConfig{LineCap: 1 << 20, MessagesCap: 1 << 20})
 			return func() error {
-				_, err := b.client.Submit(b.ctx, key, session.Message{Text: "new"})
+				_, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{Text: "new"})
 				return err
 			}
 		}},
-		{"past/of large entries", size{20, 40}, func(b *bench, f *filler, n int) func() error {
-			b.say("one")
-			b.drain()
+		{"past/of large entries", size{20, 40}, func(b *actors.Bench, f *filler, n int) func() error {
+			b.Say("one")
+			b.Drain()
 			f.past("E", n)
 			return pastMove(b)
 		}},
-		{"past/of many entries", size{20_000, 50_000}, func(b *bench, f *filler, n int) func() error {
-			b.say("one")
-			b.drain()
+		{"past/of many entries", size{20_000, 50_000}, func(b *actors.Bench, f *filler, n int) func() error {
+			b.Say("one")
+			b.Drain()
 			f.past("e", n)
 			return pastMove(b)
 		}},
-		{"finish/with a lower cap of the transcript", size{501, 50_000}, func(b *bench, f *filler, n int) func() error {
-			b.c = newWorker(b.T, b.rdb, "brief", func(c *sq.Config) { c.TranscriptCap = 10 })
-			b.sayAll("now", "next")
-			h := b.start()
+		{"finish/with a lower cap of the transcript", size{501, 50_000}, func(b *actors.Bench, f *filler, n int) func() error {
+			b.Worker = actors.NewWorker(b.T, b.Redis, "brief", func(c *protocol.Config) { c.TranscriptCap = 10 })
+			b.SayAll("now", "next")
+			h := b.Start()
 			f.past("e", n)
 			return finishMove(b, h, session.StatusDone, false)
 		}},
 
-		{"rerun/many", lines, func(b *bench, f *filler, n int) func() error {
+		{"rerun/many", lines, func(b *actors.Bench, f *filler, n int) func() error {
 			f.ended(deadTask, n, 0)
-			return func() error { _, err := b.client.Rerun(b.ctx, key); return err }
+			return func() error { _, err := b.Client.Rerun(b.Ctx, actors.Key); return err }
 		}},
-		{"rerun/large texts", texts, func(b *bench, f *filler, n int) func() error {
+		{"rerun/large texts", texts, func(b *actors.Bench, f *filler, n int) func() error {
 			f.ended("D", n, 0)
-			return func() error { _, err := b.client.Rerun(b.ctx, key); return err }
+			return func() error { _, err := b.Client.Rerun(b.Ctx, actors.Key); return err }
 		}},
 		{"discard/many", lines, discarding(deadTask)},
 		{"discard/large texts", texts, discarding("D")},
-		{"stop/large texts", texts, func(b *bench, f *filler, n int) func() error {
+		{"stop/large texts", texts, func(b *actors.Bench, f *filler, n int) func() error {
 			f.line("L", n)
-			return func() error { _, err := b.client.Stop(b.ctx, key); return err }
+			return func() error { _, err := b.Client.Stop(b.Ctx, actors.Key); return err }
 		}},
 		{"erase/many", lines, erasing(func(f *filler, n int) {
 			f.line(lineTask, n)
@@ -237,38 +237,38 @@ func wideSituations() []wide {
 			f.ended("D", n, 0)
 			f.ended("C", n, 0)
 		})},
-		{"purge/many", lines, func(b *bench, f *filler, n int) func() error {
+		{"purge/many", lines, func(b *actors.Bench, f *filler, n int) func() error {
 			f.ended(deadTask, n, 4*time.Hour)
 			f.ended(doneTask, n, 4*time.Hour)
 			return func() error {
-				return sq.Do(b.ctx, b.rdb, "purge", sq.KeysOf(key, ""), nil, "batch", 200, "archive_ttl", 3600).Err()
+				return protocol.Do(b.Ctx, b.Redis, "purge", protocol.KeysOf(actors.Key, ""), nil, "batch", 200, "archive_ttl", 3600).Err()
 			}
 		}},
-		{"forget/a long past", lines, func(b *bench, f *filler, n int) func() error {
-			b.c = newWorker(b.T, b.rdb, "forgetful", func(c *sq.Config) { c.Retention = 0 })
-			b.say("now")
-			b.drain()
-			keys := sq.KeysOf(key, b.info().SessionID)
+		{"forget/a long past", lines, func(b *actors.Bench, f *filler, n int) func() error {
+			b.Worker = actors.NewWorker(b.T, b.Redis, "forgetful", func(c *protocol.Config) { c.Retention = 0 })
+			b.Say("now")
+			b.Drain()
+			keys := protocol.KeysOf(actors.Key, b.Info().SessionID)
 			f.past("e", n)
-			return func() error { return sq.Do(b.ctx, b.rdb, "forget", keys, nil, "age", -1).Err() }
+			return func() error { return protocol.Do(b.Ctx, b.Redis, "forget", keys, nil, "age", -1).Err() }
 		}},
 		{"events_page/of a long stream", lines, reading(0)},
 		{"events_page/of large events", size{100, 200}, reading(100 << 10)},
-		{"index_due/many", lines, func(b *bench, f *filler, n int) func() error {
+		{"index_due/many", lines, func(b *actors.Bench, f *filler, n int) func() error {
 			f.put(f.template("zset", "i", n, 0, ""), rediskey.Owned)
 			f.seen[rediskey.Timer("reap")] = true
-			return func() error { _, _, err := b.c.Reap(b.ctx); return err }
+			return func() error { _, _, err := b.Worker.Reap(b.Ctx); return err }
 		}},
-		{"look_after/in a full index", lines, func(b *bench, f *filler, n int) func() error {
-			b.say("now")
-			h := b.start()
+		{"look_after/in a full index", lines, func(b *actors.Bench, f *filler, n int) func() error {
+			b.Say("now")
+			h := b.Start()
 			f.put(f.template("zset", "i", n, 0, ""), rediskey.Owned)
-			return func() error { return b.c.Renew(b.ctx, []*sq.Claim{h})[0].Err }
+			return func() error { return b.Worker.Renew(b.Ctx, []*protocol.Claim{h})[0].Err }
 		}},
-		{"index_due/due", lines, func(b *bench, f *filler, n int) func() error {
+		{"index_due/due", lines, func(b *actors.Bench, f *filler, n int) func() error {
 			f.put(f.template("zset", "i", n, 0, ""), rediskey.Due)
 			f.seen[rediskey.Timer("due")] = true
-			return func() error { _, err := b.c.Due(b.ctx); return err }
+			return func() error { _, err := b.Worker.Due(b.Ctx); return err }
 		}},
 	}
 }

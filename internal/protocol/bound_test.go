@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"turnstile/internal/script"
+	"turnstile/test/actors"
 	"turnstile/test/expect"
 )
 
@@ -49,11 +50,11 @@ func boundSituations() []wide {
 	var all []wide
 	for _, s := range situations() {
 		name := strings.TrimSuffix(s.script+"/"+s.name, "/")
-		all = append(all, wide{name + " (a long line)", lines, func(b *bench, f *filler, n int) func() error {
+		all = append(all, wide{name + " (a long line)", lines, func(b *actors.Bench, f *filler, n int) func() error {
 			move := s.prepare(b)
 			f.surround(n)
 			return move
-		}}, wide{name + " (large texts)", texts, func(b *bench, f *filler, n int) func() error {
+		}}, wide{name + " (large texts)", texts, func(b *actors.Bench, f *filler, n int) func() error {
 			move := s.prepare(b)
 			f.weigh(n)
 			return move
@@ -91,10 +92,10 @@ func (f *filler) countsAsRedis(t *testing.T) {
 		}
 		b := f.bench(t)
 		move := s.prepare(b, f, 20)
-		expect.OK(t, f.rdb.ConfigResetStat(b.ctx).Err())
+		expect.OK(t, f.rdb.ConfigResetStat(b.Ctx).Err())
 		_, err := f.count(move)
 		expect.OK(t, err)
-		stats, err := f.rdb.Info(b.ctx, "commandstats").Result()
+		stats, err := f.rdb.Info(b.Ctx, "commandstats").Result()
 		expect.OK(t, err)
 		for _, line := range strings.Split(stats, "\r\n") {
 			name, calls, ok := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":calls=")

@@ -7,64 +7,65 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	sq "turnstile/internal/protocol"
+	"turnstile/internal/protocol"
 	"turnstile/pkg/resume"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 	"turnstile/test/expect"
 )
 
 // resumeSituations are those of pkg/resume's scripts.
 func resumeSituations() []wide {
-	with := func(name string, move func(b *bench) error) wide {
-		return wide{"resume " + name, lines, func(b *bench, f *filler, n int) func() error {
-			b.say("now")
-			b.start()
+	with := func(name string, move func(b *actors.Bench) error) wide {
+		return wide{"resume " + name, lines, func(b *actors.Bench, f *filler, n int) func() error {
+			b.Say("now")
+			b.Start()
 			f.surround(n)
 			return func() error { return move(b) }
 		}}
 	}
 	return []wide{
-		with("mark", func(b *bench) error { _, err := resume.Mark(b.ctx, b.rdb, key, ""); return err }),
-		with("clear", func(b *bench) error { _, err := resume.Clear(b.ctx, b.rdb, key); return err }),
-		with("suspend", func(b *bench) error { _, err := resume.Suspend(b.ctx, b.rdb, key); return err }),
-		with("read", func(b *bench) error { _, err := resume.Read(b.ctx, b.rdb, key); return err }),
+		with("mark", func(b *actors.Bench) error { _, err := resume.Mark(b.Ctx, b.Redis, actors.Key, ""); return err }),
+		with("clear", func(b *actors.Bench) error { _, err := resume.Clear(b.Ctx, b.Redis, actors.Key); return err }),
+		with("suspend", func(b *actors.Bench) error { _, err := resume.Suspend(b.Ctx, b.Redis, actors.Key); return err }),
+		with("read", func(b *actors.Bench) error { _, err := resume.Read(b.Ctx, b.Redis, actors.Key); return err }),
 	}
 }
 
-func steering(kind string) func(*bench, *filler, int) func() error {
-	return func(b *bench, f *filler, n int) func() error {
-		b.say("now")
-		h := b.start()
-		b.say("one", session.ModeSteer)
+func steering(kind string) func(*actors.Bench, *filler, int) func() error {
+	return func(b *actors.Bench, f *filler, n int) func() error {
+		b.Say("now")
+		h := b.Start()
+		b.Say("one", session.ModeSteer)
 		f.line(kind, n)
-		return func() error { _, err := h.Steer(b.ctx); return err }
+		return func() error { _, err := h.Steer(b.Ctx); return err }
 	}
 }
 
-func collecting(kind string) func(*bench, *filler, int) func() error {
-	return func(b *bench, f *filler, n int) func() error {
+func collecting(kind string) func(*actors.Bench, *filler, int) func() error {
+	return func(b *actors.Bench, f *filler, n int) func() error {
 		f.line(kind, n)
 		return claimMove(b)
 	}
 }
 
-func discarding(kind string) func(*bench, *filler, int) func() error {
-	return func(b *bench, f *filler, n int) func() error {
+func discarding(kind string) func(*actors.Bench, *filler, int) func() error {
+	return func(b *actors.Bench, f *filler, n int) func() error {
 		f.ended(kind, n, 0)
-		return func() error { _, err := b.client.DeleteDeadLetters(b.ctx, key); return err }
+		return func() error { _, err := b.Client.DeleteDeadLetters(b.Ctx, actors.Key); return err }
 	}
 }
 
-func erasing(fill func(f *filler, n int)) func(*bench, *filler, int) func() error {
-	return func(b *bench, f *filler, n int) func() error {
-		b.say("one")
-		b.drain()
+func erasing(fill func(f *filler, n int)) func(*actors.Bench, *filler, int) func() error {
+	return func(b *actors.Bench, f *filler, n int) func() error {
+		b.Say("one")
+		b.Drain()
 		fill(f, n)
-		keys := sq.KeysOf(key, b.info().SessionID)
+		keys := protocol.KeysOf(actors.Key, b.Info().SessionID)
 		return func() error { // not Erase: that looks for keys among all of the filling's
-			fence := b.rdb.HGet(b.ctx, b.k.Run(), "fence").Val()
+			fence := b.Redis.HGet(b.Ctx, b.Keys.Run(), "fence").Val()
 			for range 2 { // it may have been looked up before all came that is there
-				if err := sq.Do(b.ctx, b.rdb, "erase", keys, keys[6:7], "fence", fence, "size", 500, "last", true).Err(); err != nil {
+				if err := protocol.Do(b.Ctx, b.Redis, "erase", keys, keys[6:7], "fence", fence, "size", 500, "last", true).Err(); err != nil {
 					return err
 				}
 			}
@@ -73,76 +74,76 @@ func erasing(fill func(f *filler, n int)) func(*bench, *filler, int) func() erro
 	}
 }
 
-func undoing(kind string) func(*bench, *filler, int) func() error {
-	return func(b *bench, f *filler, n int) func() error {
-		b.say("one")
-		b.drain()
-		id := b.info().SessionID
-		b.rdb.Del(b.ctx, b.k.Transcript(id))
+func undoing(kind string) func(*actors.Bench, *filler, int) func() error {
+	return func(b *actors.Bench, f *filler, n int) func() error {
+		b.Say("one")
+		b.Drain()
+		id := b.Info().SessionID
+		b.Redis.Del(b.Ctx, b.Keys.Transcript(id))
 		f.past(kind, n) // all of the turn "old"
 		return func() error {
-			return sq.Do(b.ctx, b.rdb, "undo", sq.KeysOf(key, id), []string{b.k.Call("undo-old")}, "turn", "old", "id", "", "msg", "", "sid", id,
-				"entries", n, "length", n, "written", b.info().Entries).Err()
+			return protocol.Do(b.Ctx, b.Redis, "undo", protocol.KeysOf(actors.Key, id), []string{b.Keys.Call("undo-old")}, "turn", "old", "id", "", "msg", "", "sid", id,
+				"entries", n, "length", n, "written", b.Info().Entries).Err()
 		}
 	}
 }
 
-func pastMove(b *bench) func() error {
-	b.say("now")
-	h := b.start()
-	return func() error { _, err := h.History(b.ctx); return err }
+func pastMove(b *actors.Bench) func() error {
+	b.Say("now")
+	h := b.Start()
+	return func() error { _, err := h.History(b.Ctx); return err }
 }
 
 // reading reads a page of a stream whose events are as large.
-func reading(bytes int) func(*bench, *filler, int) func() error {
-	return func(b *bench, f *filler, n int) func() error {
+func reading(bytes int) func(*actors.Bench, *filler, int) func() error {
+	return func(b *actors.Bench, f *filler, n int) func() error {
 		f.past("e", n)
-		f.seen[b.k.Events()] = true
+		f.seen[b.Keys.Events()] = true
 		for i := 0; bytes > 0 && i < n; i++ {
-			expect.OK(b, b.rdb.XAdd(b.ctx, &redis.XAddArgs{Stream: b.k.Events(), Values: []string{"e", strings.Repeat("x", bytes)}}).Err())
+			expect.OK(b, b.Redis.XAdd(b.Ctx, &redis.XAddArgs{Stream: b.Keys.Events(), Values: []string{"e", strings.Repeat("x", bytes)}}).Err())
 		}
 		return func() error {
-			return sq.Do(b.ctx, b.rdb, "events_page", sq.KeysOf(key, ""), nil, "after", "0", "room", 2<<20).Err()
+			return protocol.Do(b.Ctx, b.Redis, "events_page", protocol.KeysOf(actors.Key, ""), nil, "after", "0", "room", 2<<20).Err()
 		}
 	}
 }
 
 // partials are of a turn that has said n texts.
-func partials(then func(*bench, *sq.Claim) func() error) func(*bench, *filler, int) func() error {
-	return func(b *bench, f *filler, n int) func() error {
-		b.say("now")
-		h := b.start()
+func partials(then func(*actors.Bench, *protocol.Claim) func() error) func(*actors.Bench, *filler, int) func() error {
+	return func(b *actors.Bench, f *filler, n int) func() error {
+		b.Say("now")
+		h := b.Start()
 		entries := make([]session.Entry, n)
 		for i := range entries {
 			entries[i] = session.Entry{Role: session.RoleAssistant, Text: strings.Repeat("x", session.MaxTextLen/4)}
 		}
-		expect.OK(b, h.Checkpoint(b.ctx, entries))
+		expect.OK(b, h.Checkpoint(b.Ctx, entries))
 		return then(b, h)
 	}
 }
 
 // withActive is a turn into which n messages were steered.
-func withActive(then func(*bench, *sq.Claim) func() error) func(*bench, *filler, int) func() error {
-	return func(b *bench, f *filler, n int) func() error {
-		b.say("now")
-		h := b.start()
+func withActive(then func(*actors.Bench, *protocol.Claim) func() error) func(*actors.Bench, *filler, int) func() error {
+	return func(b *actors.Bench, f *filler, n int) func() error {
+		b.Say("now")
+		h := b.Start()
 		f.tasks(activeTask, n)
-		f.put(f.template("list", activeTask, n, 0, f.idPrefix), b.k.Active())
+		f.put(f.template("list", activeTask, n, 0, f.idPrefix), b.Keys.Active())
 		var ids []string
-		expect.OK(b, json.Unmarshal([]byte(b.rdb.HGet(b.ctx, b.k.Run(), "ids").Val()), &ids))
+		expect.OK(b, json.Unmarshal([]byte(b.Redis.HGet(b.Ctx, b.Keys.Run(), "ids").Val()), &ids))
 		for i := range n {
-			ids = append(ids, b.task(fmt.Sprintf("%s%06d", activeTask, i)))
+			ids = append(ids, b.Task(fmt.Sprintf("%s%06d", activeTask, i)))
 		}
 		text, err := json.Marshal(ids)
 		expect.OK(b, err)
-		expect.OK(b, b.rdb.HSet(b.ctx, b.k.Run(), "ids", text).Err())
+		expect.OK(b, b.Redis.HSet(b.Ctx, b.Keys.Run(), "ids", text).Err())
 		return then(b, h)
 	}
 }
 
 // steered has the owner hear of what was steered in.
-func steered(b *bench, h *sq.Claim) error {
-	_, err := h.Steer(b.ctx)
+func steered(b *actors.Bench, h *protocol.Claim) error {
+	_, err := h.Steer(b.Ctx)
 	return err
 }
 

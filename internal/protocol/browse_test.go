@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile"
-	sq "turnstile/internal/protocol"
+	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/admin"
 	"turnstile/pkg/agent"
@@ -23,7 +23,7 @@ import (
 )
 
 // onAll runs a test on one Redis, on a Cluster and on the embedded server.
-func onAll(t *testing.T, test func(*bench)) {
+func onAll(t *testing.T, test func(*actors.Bench)) {
 	t.Helper()
 	for name, open := range map[string]func(t testing.TB) redis.UniversalClient{
 		"one Redis": redistest.New,
@@ -39,14 +39,14 @@ func onAll(t *testing.T, test func(*bench)) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			test(benchOn(t, open(t)))
+			test(actors.BenchOn(t, open(t)))
 		})
 	}
 }
 
-func (b *bench) browse(pattern string) (found []string) {
+func browse(b *actors.Bench, pattern string) (found []string) {
 	b.Helper()
-	for s, err := range b.client.Browse(b.ctx, pattern) {
+	for s, err := range b.Client.Browse(b.Ctx, pattern) {
 		expect.OK(b, err)
 		found = append(found, s.Session)
 	}
@@ -56,35 +56,35 @@ func (b *bench) browse(pattern string) (found []string) {
 // Each state has its sign, wherever Redis is.
 func TestStandings(t *testing.T) {
 	t.Parallel()
-	onAll(t, func(b *bench) {
+	onAll(t, func(b *actors.Bench) {
 		submit := func(key string, opts ...turnstile.SubmitOption) {
-			_, err := b.client.Submit(b.ctx, key, session.Message{ID: "m", Text: "x"}, opts...)
+			_, err := b.Client.Submit(b.Ctx, key, session.Message{ID: "m", Text: "x"}, opts...)
 			expect.OK(b, err)
 		}
 		for _, key := range []string{"idle", "running", "starting", "asking", "waiting", "paused", "suspended"} {
 			submit(key)
 		}
 		submit("delayed", turnstile.Delay(time.Hour))
-		holds, err := b.c.Claim(b.ctx, []string{"idle", "suspended", "running", "starting", "asking"})
+		holds, err := b.Worker.Claim(b.Ctx, []string{"idle", "suspended", "running", "starting", "asking"})
 		expect.OK(b, err)
 		for _, h := range holds {
 			if h.Session() != "starting" {
-				expect.OK(b, h.Promote(b.ctx))
+				expect.OK(b, h.Promote(b.Ctx))
 			}
 			switch h.Session() {
 			case "idle", "suspended":
-				_, err = h.Finish(b.ctx, sq.End{Status: session.StatusDone, Reply: "done"})
+				_, err = h.Finish(b.Ctx, protocol.End{Status: session.StatusDone, Reply: "done"})
 			case "asking":
-				_, err = h.Ask(b.ctx, session.Question{Name: "deploy"})
+				_, err = h.Ask(b.Ctx, session.Question{Name: "deploy"})
 			}
 			expect.OK(b, err)
 		}
-		expect.OK(b, b.rdb.HSet(b.ctx, rediskey.For("suspended").Resume(), "suspended", "1").Err())
+		expect.OK(b, b.Redis.HSet(b.Ctx, rediskey.For("suspended").Resume(), "suspended", "1").Err())
 		for _, key := range []string{"paused", "running"} {
-			expect.OK(b, b.rdb.Set(b.ctx, rediskey.For(key).Paused(), 1, 0).Err())
+			expect.OK(b, b.Redis.Set(b.Ctx, rediskey.For(key).Paused(), 1, 0).Err())
 		}
 		n := 0
-		for s, err := range b.client.Browse(b.ctx, "") {
+		for s, err := range b.Client.Browse(b.Ctx, "") {
 			expect.OK(b, err)
 			n++
 			expect.Equal(b, "state of "+s.Session, string(s.State), s.Session)
@@ -95,9 +95,9 @@ func TestStandings(t *testing.T) {
 			}
 		}
 		expect.Equal(b, "sessions", n, 8)
-		expect.List(b, "matching", b.browse("*a[tr]*ing"), "starting")
-		expect.List(b, "matching nothing", b.browse("start"))
-		none, err := b.client.Standings(b.ctx, nil)
+		expect.List(b, "matching", browse(b, "*a[tr]*ing"), "starting")
+		expect.List(b, "matching nothing", browse(b, "start"))
+		none, err := b.Client.Standings(b.Ctx, nil)
 		expect.OK(b, err)
 		expect.Equal(b, "of none", len(none), 0)
 	})
@@ -107,8 +107,8 @@ func TestStandings(t *testing.T) {
 // and however many were active in one moment; and one that is used meanwhile too.
 func TestBrowseByThePage(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.client = actors.NewClient(b.rdb)
+	b := actors.NewBench(t)
+	b.Client = actors.NewClient(b.Redis)
 	var want []string
 	for i := range 1700 {
 		want = append(want, fmt.Sprintf("s%04d", i))
@@ -118,18 +118,18 @@ func TestBrowseByThePage(t *testing.T) {
 	for i, key := range want {
 		members[i] = redis.Z{Score: at(i), Member: key}
 	}
-	expect.OK(t, b.rdb.ZAdd(b.ctx, rediskey.Sessions, members...).Err())
-	expect.OK(t, b.rdb.ZAdd(b.ctx, rediskey.Sessions, redis.Z{Score: 3, Member: "no session's\nname"}).Err())
-	_, err := asynq.NewClientFromRedisClient(b.rdb).Enqueue(asynq.NewTask(session.TaskType, []byte(`{"v":1,"text":"x"}`)), asynq.Queue(rediskey.Queue("plain")))
+	expect.OK(t, b.Redis.ZAdd(b.Ctx, rediskey.Sessions, members...).Err())
+	expect.OK(t, b.Redis.ZAdd(b.Ctx, rediskey.Sessions, redis.Z{Score: 3, Member: "no session's\nname"}).Err())
+	_, err := asynq.NewClientFromRedisClient(b.Redis).Enqueue(asynq.NewTask(session.TaskType, []byte(`{"v":1,"text":"x"}`)), asynq.Queue(rediskey.Queue("plain")))
 	expect.OK(t, err)
-	got := b.browse("")
+	got := browse(b, "")
 	expect.List(t, "the list", got, append(want, "plain")...)
 
 	seen := map[string]int{}
-	for s, err := range b.client.Browse(b.ctx, "") {
+	for s, err := range b.Client.Browse(b.Ctx, "") {
 		expect.OK(t, err)
 		if len(seen) == 0 { // one before and one behind move to the end
-			expect.OK(t, b.rdb.ZAdd(b.ctx, rediskey.Sessions, redis.Z{Score: 9000, Member: want[0]}, redis.Z{Score: 9001, Member: want[1650]}).Err())
+			expect.OK(t, b.Redis.ZAdd(b.Ctx, rediskey.Sessions, redis.Z{Score: 9000, Member: want[0]}, redis.Z{Score: 9001, Member: want[1650]}).Err())
 		}
 		seen[s.Session]++
 	}
@@ -137,7 +137,7 @@ func TestBrowseByThePage(t *testing.T) {
 	expect.Equal(t, "the one that was listed and used", seen[want[0]], 2)
 	expect.Equal(t, "the one that was used before", seen[want[1650]], 1)
 
-	for s, err := range b.client.Browse(b.ctx, "") {
+	for s, err := range b.Client.Browse(b.Ctx, "") {
 		expect.OK(t, err)
 		expect.Equal(t, "the first", s.Session, want[1])
 		break
@@ -151,21 +151,21 @@ func TestBrowseByThePage(t *testing.T) {
 
 func TestRunningTurn(t *testing.T) {
 	t.Parallel()
-	onAll(t, func(b *bench) {
-		b.say("first")
-		h := b.start()
-		expect.OK(b, h.Emit(b.ctx, []session.Event{sq.AgentEvent(h.Turn().ID, agent.Event{Type: agent.EventText, Text: "of the turn before"})}))
-		b.finish(h)
-		_, err := b.client.Submit(b.ctx, key, session.Message{ID: "m", Text: "the text"})
+	onAll(t, func(b *actors.Bench) {
+		b.Say("first")
+		h := b.Start()
+		expect.OK(b, h.Emit(b.Ctx, []session.Event{protocol.AgentEvent(h.Turn().ID, agent.Event{Type: agent.EventText, Text: "of the turn before"})}))
+		b.Finish(h)
+		_, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{ID: "m", Text: "the text"})
 		expect.OK(b, err)
-		h = b.start()
+		h = b.Start()
 		for range 300 { // more than a page
-			expect.OK(b, h.Emit(b.ctx, []session.Event{sq.AgentEvent(h.Turn().ID, agent.Event{Type: agent.EventText, Text: "."})}))
+			expect.OK(b, h.Emit(b.Ctx, []session.Event{protocol.AgentEvent(h.Turn().ID, agent.Event{Type: agent.EventText, Text: "."})}))
 		}
 		for _, e := range []agent.Event{{Type: agent.EventToolStart, Name: "grep", CallID: "1"}, {Type: agent.EventText, Text: "so "}, {Type: agent.EventText, Text: "far"}} {
-			expect.OK(b, h.Emit(b.ctx, []session.Event{sq.AgentEvent(h.Turn().ID, e)}))
+			expect.OK(b, h.Emit(b.Ctx, []session.Event{protocol.AgentEvent(h.Turn().ID, e)}))
 		}
-		turn, err := b.client.RunningTurn(b.ctx, b.info())
+		turn, err := b.Client.RunningTurn(b.Ctx, b.Info())
 		expect.OK(b, err)
 		expect.Equal(b, "messages", len(turn.Messages), 1)
 		expect.Equal(b, "message", turn.Messages[0], admin.TurnMessage{ID: "m", Text: "the text"})
@@ -179,16 +179,16 @@ func TestRunningTurn(t *testing.T) {
 		}
 		expect.Equal(b, "text", texts, 306)
 		expect.Equal(b, "the last event", turn.Events[len(turn.Events)-1].Text, "far")
-		b.finish(h)
-		turn, err = b.client.RunningTurn(b.ctx, b.info())
+		b.Finish(h)
+		turn, err = b.Client.RunningTurn(b.Ctx, b.Info())
 		expect.OK(b, err)
 		expect.Equal(b, "messages of no turn", len(turn.Messages)+len(turn.Events), 0)
 
-		b.say("next")
-		id, err := b.client.NextMessage(b.ctx, key)
+		b.Say("next")
+		id, err := b.Client.NextMessage(b.Ctx, actors.Key)
 		expect.OK(b, err)
 		expect.Equal(b, "next message", id, "next")
-		id, err = b.client.NextMessage(b.ctx, "unknown")
+		id, err = b.Client.NextMessage(b.Ctx, "unknown")
 		expect.OK(b, err)
 		expect.Equal(b, "next message of nothing", id, "")
 	})
@@ -196,23 +196,23 @@ func TestRunningTurn(t *testing.T) {
 
 func TestLastDeadLetters(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
+	b := actors.NewBench(t)
 	for _, id := range []string{"a", "b", "c"} {
-		b.say(id)
-		_, err := b.start().Finish(b.ctx, sq.End{Status: session.StatusFailed, Error: "why " + id})
+		b.Say(id)
+		_, err := b.Start().Finish(b.Ctx, protocol.End{Status: session.StatusFailed, Error: "why " + id})
 		expect.OK(t, err)
 	}
-	client := actors.NewClient(b.rdb)
-	list, err := client.LastDeadLetters(b.ctx, key, 2)
+	client := actors.NewClient(b.Redis)
+	list, err := client.LastDeadLetters(b.Ctx, actors.Key, 2)
 	expect.OK(t, err)
 	var got []string
 	for _, d := range list {
 		got = append(got, d.ID+" "+string(d.Outcome.Status)+" "+d.Outcome.Error)
-		recent(t, "archived", d.At)
+		actors.Recent(t, "archived", d.At)
 	}
 	slices.Sort(got) // of one second
 	expect.List(t, "the last two", got, "b failed why b", "c failed why c")
-	list, err = client.LastDeadLetters(b.ctx, "unknown", 2)
+	list, err = client.LastDeadLetters(b.Ctx, "unknown", 2)
 	expect.OK(t, err)
 	expect.Equal(t, "of an unknown session", len(list), 0)
 }
@@ -221,22 +221,22 @@ func TestLastDeadLetters(t *testing.T) {
 // maintenance has timers only.
 func TestNoWorker(t *testing.T) {
 	t.Parallel()
-	onAll(t, func(b *bench) {
-		if !b.client.NoWorker(b.ctx) {
+	onAll(t, func(b *actors.Bench) {
+		if !b.Client.NoWorker(b.Ctx) {
 			b.Error("there is one")
 		}
-		ctx, cancel := context.WithCancel(b.ctx)
+		ctx, cancel := context.WithCancel(b.Ctx)
 		defer cancel()
-		if cancel(); b.client.NoWorker(ctx) {
+		if cancel(); b.Client.NoWorker(ctx) {
 			b.Error("not known, and said")
 		}
-		ctx, stop := context.WithCancel(b.ctx)
+		ctx, stop := context.WithCancel(b.Ctx)
 		defer stop()
 		beats := make(chan struct{})
 		go func() { // as an idle worker does
 			defer close(beats)
 			for ctx.Err() == nil {
-				pause, err := b.c.Due(ctx)
+				pause, err := b.Worker.Due(ctx)
 				if err != nil && ctx.Err() == nil {
 					b.Error(err)
 				}
@@ -247,13 +247,13 @@ func TestNoWorker(t *testing.T) {
 			}
 		}()
 		for range 3 {
-			if b.client.NoWorker(b.ctx) {
+			if b.Client.NoWorker(b.Ctx) {
 				b.Error("there is none")
 			}
 		}
 		stop()
 		<-beats
-		list, err := b.client.Workers(b.ctx)
+		list, err := b.Client.Workers(b.Ctx)
 		expect.OK(b, err)
 		if len(list) > 1 || len(list) == 1 && list[0].Name != b.Name()+"/one" {
 			b.Errorf("%+v", list)

@@ -10,17 +10,18 @@ import (
 
 	"github.com/hibiken/asynq"
 
-	sq "turnstile/internal/protocol"
+	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/admin"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 	"turnstile/test/expect"
 )
 
 // workerServer starts the asynq.Server of a worker, whose heartbeat tells of holds.
-func (b *bench) workerServer(h asynq.HandlerFunc, holds func() []*sq.Claim) *asynq.Server {
+func workerServer(b *actors.Bench, h asynq.HandlerFunc, holds func() []*protocol.Claim) *asynq.Server {
 	b.Helper()
-	s := asynq.NewServerFromRedisClient(b.c.ServerRedis(10, time.Hour, holds), asynq.Config{
+	s := asynq.NewServerFromRedisClient(b.Worker.ServerRedis(10, time.Hour, holds), asynq.Config{
 		Queues: map[string]int{"jobs": 1}, Concurrency: 2, LogLevel: asynq.FatalLevel, TaskCheckInterval: 5 * time.Millisecond,
 	})
 	expect.OK(b, s.Start(h))
@@ -29,11 +30,11 @@ func (b *bench) workerServer(h asynq.HandlerFunc, holds func() []*sq.Claim) *asy
 }
 
 // servers are what asynqmon's Servers page shows; it waits for the first heartbeat.
-func (b *bench) servers() (all []*asynq.ServerInfo) {
+func servers(b *actors.Bench) (all []*asynq.ServerInfo) {
 	b.Helper()
 	expect.Soon(b, "the heartbeat", func() bool {
 		var err error
-		all, err = b.inspector().Servers()
+		all, err = b.Inspector().Servers()
 		expect.OK(b, err)
 		return len(all) > 0
 	})
@@ -43,85 +44,85 @@ func (b *bench) servers() (all []*asynq.ServerInfo) {
 // asynq's own Inspector reads the worker's slots and turns from asynq's own heartbeat.
 func TestContract_Heartbeat(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
+	b := actors.NewBench(t)
 	secret := strings.Repeat("secret ", 1000)
-	_, err := b.client.Submit(b.ctx, key, session.Message{ID: "a", Text: secret})
+	_, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{ID: "a", Text: secret})
 	expect.OK(t, err)
-	_, err = b.client.Submit(b.ctx, "other", session.Message{ID: "b", Text: "b"})
+	_, err = b.Client.Submit(b.Ctx, "other", session.Message{ID: "b", Text: "b"})
 	expect.OK(t, err)
-	holds, err := b.c.Claim(b.ctx, []string{key, "other"})
+	holds, err := b.Worker.Claim(b.Ctx, []string{actors.Key, "other"})
 	expect.OK(t, err)
-	server := b.workerServer(func(context.Context, *asynq.Task) error { return nil }, func() []*sq.Claim { return holds })
+	server := workerServer(b, func(context.Context, *asynq.Task) error { return nil }, func() []*protocol.Claim { return holds })
 
-	all := b.servers()
+	all := servers(b)
 	expect.Equal(t, "servers", len(all), 1)
 	s := all[0]
 	expect.Equal(t, "concurrency", s.Concurrency, 10)
 	expect.Equal(t, "status", s.Status, "active")
 	expect.Equal(t, "queues", len(s.Queues), 0)
-	recent(t, "started", s.Started)
+	actors.Recent(t, "started", s.Started)
 	if s.Host == "" || s.PID == 0 || s.ID == "" {
 		t.Errorf("it is not named: %+v", s)
 	}
 	slices.SortFunc(s.ActiveWorkers, func(a, b *asynq.WorkerInfo) int { return cmp.Compare(a.Queue, b.Queue) })
 	expect.Equal(t, "turns", len(s.ActiveWorkers), 2)
 	w, turn := s.ActiveWorkers[0], holds[0].Turn()
-	expect.Equal(t, "task id", w.TaskID, b.task("a"))
+	expect.Equal(t, "task id", w.TaskID, b.Task("a"))
 	expect.Equal(t, "task type", w.TaskType, session.TaskType)
 	expect.Equal(t, "payload", string(w.TaskPayload), `{"turn":"`+turn.ID+`"}`)
-	expect.Equal(t, "queue", w.Queue, queue)
+	expect.Equal(t, "queue", w.Queue, actors.Queue)
 	expect.Equal(t, "started", w.Started.UnixMilli(), turn.StartedAt.UnixMilli())
 	expect.Equal(t, "deadline", w.Deadline.Sub(w.Started), time.Hour)
 	expect.Equal(t, "the other's task id", s.ActiveWorkers[1].TaskID, rediskey.TaskID("other", "b"))
 
-	for _, name := range b.rdb.Keys(b.ctx, "asynq:*rs:{*").Val() {
-		if ttl := b.rdb.TTL(b.ctx, name).Val(); ttl <= 0 || ttl > 10*time.Second {
+	for _, name := range b.Redis.Keys(b.Ctx, "asynq:*rs:{*").Val() {
+		if ttl := b.Redis.TTL(b.Ctx, name).Val(); ttl <= 0 || ttl > 10*time.Second {
 			t.Errorf("a killed worker's %s is left for %s", name, ttl)
 		}
-		if rediskey.IsServer(name) && b.rdb.StrLen(b.ctx, name).Val() > 200 {
-			t.Errorf("%s is %q", name, b.rdb.Get(b.ctx, name).Val())
+		if rediskey.IsServer(name) && b.Redis.StrLen(b.Ctx, name).Val() > 200 {
+			t.Errorf("%s is %q", name, b.Redis.Get(b.Ctx, name).Val())
 		}
 	}
 	// Our own list has the worker's name, and not another program's asynq.Server.
-	other := asynq.NewServerFromRedisClient(b.rdb, asynq.Config{Queues: map[string]int{"jobs": 1}, LogLevel: asynq.FatalLevel})
+	other := asynq.NewServerFromRedisClient(b.Redis, asynq.Config{Queues: map[string]int{"jobs": 1}, LogLevel: asynq.FatalLevel})
 	expect.OK(t, other.Start(asynq.HandlerFunc(func(context.Context, *asynq.Task) error { return nil })))
 	defer other.Shutdown()
-	expect.Soon(t, "the other server's heartbeat", func() bool { return len(b.servers()) == 2 })
-	operator := admin.NewClientWith(b.rdb, admin.ClientConfig{})
-	workers, err := operator.Workers(b.ctx)
+	expect.Soon(t, "the other server's heartbeat", func() bool { return len(servers(b)) == 2 })
+	operator := admin.NewClientWith(b.Redis, admin.ClientConfig{})
+	workers, err := operator.Workers(b.Ctx)
 	expect.OK(t, err)
 	expect.Equal(t, "workers", len(workers), 1)
 	expect.Equal(t, "worker", workers[0], admin.WorkerInfo{Name: t.Name() + "/one", Host: s.Host, PID: s.PID, Slots: 10, Turns: 2, Started: workers[0].Started})
 	expect.Equal(t, "started", workers[0].Started.UTC(), s.Started.UTC())
-	expect.Equal(t, "no worker", operator.NoWorker(b.ctx), false)
+	expect.Equal(t, "no worker", operator.NoWorker(b.Ctx), false)
 	other.Shutdown()
 
 	server.Shutdown()
-	all, err = b.inspector().Servers()
+	all, err = b.Inspector().Servers()
 	expect.OK(t, err)
 	expect.Equal(t, "servers after the end", len(all), 0)
-	workers, err = operator.Workers(b.ctx)
+	workers, err = operator.Workers(b.Ctx)
 	expect.OK(t, err)
 	expect.Equal(t, "workers after the end", len(workers), 0)
-	expect.Equal(t, "keys after the end", len(b.rdb.Keys(b.ctx, "asynq:*rs:{*").Val()), 0)
+	expect.Equal(t, "keys after the end", len(b.Redis.Keys(b.Ctx, "asynq:*rs:{*").Val()), 0)
 }
 
 // A worker of thousands of turns writes the first thousand; an id of any length, which
 // another program's task may have, is left out.
 func TestContract_HeartbeatIsBounded(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.enqueueRaw(session.TaskType, `{"v":1,"text":"x"}`, strings.Repeat("x", 100_000))
-	long := b.claim()
-	_, err := b.client.Submit(b.ctx, "other", session.Message{ID: "b", Text: "b"})
+	b := actors.NewBench(t)
+	b.EnqueueTask(session.TaskType, `{"v":1,"text":"x"}`, strings.Repeat("x", 100_000))
+	long := b.Claim()
+	_, err := b.Client.Submit(b.Ctx, "other", session.Message{ID: "b", Text: "b"})
 	expect.OK(t, err)
-	holds, err := b.c.Claim(b.ctx, []string{"other"})
+	holds, err := b.Worker.Claim(b.Ctx, []string{"other"})
 	expect.OK(t, err)
-	running := append([]*sq.Claim{long}, slices.Repeat(holds, 5000)...)
+	running := append([]*protocol.Claim{long}, slices.Repeat(holds, 5000)...)
 	script := &longest{name: "evalsha"}
-	b.rdb.AddHook(script)
-	b.workerServer(func(context.Context, *asynq.Task) error { return nil }, func() []*sq.Claim { return running })
-	s := b.servers()[0]
+	b.Redis.AddHook(script)
+	workerServer(b, func(context.Context, *asynq.Task) error { return nil }, func() []*protocol.Claim { return running })
+	s := servers(b)[0]
 	if most := 2 * 1010; script.args > most || script.args < 1000 {
 		t.Errorf("a heartbeat of %d arguments, want about %d", script.args, most)
 	}
@@ -132,14 +133,14 @@ func TestContract_HeartbeatIsBounded(t *testing.T) {
 // What the server runs itself goes as ever, and is not on the page.
 func TestContract_HeartbeatServerStillWorks(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
+	b := actors.NewBench(t)
 	ran := make(chan string, 1)
-	b.workerServer(func(_ context.Context, task *asynq.Task) error {
+	workerServer(b, func(_ context.Context, task *asynq.Task) error {
 		ran <- task.Type()
 		return nil
-	}, func() []*sq.Claim { return nil })
-	_, err := asynq.NewClientFromRedisClient(b.rdb).Enqueue(asynq.NewTask("job", nil), asynq.Queue("jobs"))
+	}, func() []*protocol.Claim { return nil })
+	_, err := asynq.NewClientFromRedisClient(b.Redis).Enqueue(asynq.NewTask("job", nil), asynq.Queue("jobs"))
 	expect.OK(t, err)
 	expect.Equal(t, "runs", <-ran, "job")
-	expect.Equal(t, "turns", len(b.servers()[0].ActiveWorkers), 0)
+	expect.Equal(t, "turns", len(servers(b)[0].ActiveWorkers), 0)
 }

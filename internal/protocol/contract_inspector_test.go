@@ -11,9 +11,10 @@ import (
 	"github.com/hibiken/asynq"
 
 	"turnstile"
-	sq "turnstile/internal/protocol"
+	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 	"turnstile/test/expect"
 )
 
@@ -22,103 +23,96 @@ func unmarshal(v any, into any) error {
 	return json.Unmarshal([]byte(text), into)
 }
 
-func (b *bench) inspect(id string) *asynq.TaskInfo {
+func inspect(b *actors.Bench, id string) *asynq.TaskInfo {
 	b.Helper()
-	info, err := b.inspector().GetTaskInfo(queue, b.task(id))
+	info, err := b.Inspector().GetTaskInfo(actors.Queue, b.Task(id))
 	expect.OK(b, err)
 	return info
 }
 
-func (b *bench) counts() *asynq.QueueInfo {
+func counts(b *actors.Bench) *asynq.QueueInfo {
 	b.Helper()
-	info, err := b.inspector().GetQueueInfo(queue)
+	info, err := b.Inspector().GetQueueInfo(actors.Queue)
 	expect.OK(b, err)
 	return info
-}
-
-func recent(t testing.TB, what string, at time.Time) {
-	t.Helper()
-	if d := time.Since(at); d < -2*time.Second || d > time.Minute {
-		t.Errorf("%s: %s", what, at)
-	}
 }
 
 // Every state that the consumer leaves is read back right.
 func TestContract_StatesReadBack(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.sayAll("done", "failed", "retried", "drained")
-	h := b.start()
+	b := actors.NewBench(t)
+	b.SayAll("done", "failed", "retried", "drained")
+	h := b.Start()
 
-	info := b.inspect("done")
+	info := inspect(b, "done")
 	expect.Equal(t, "state", info.State, asynq.TaskStateActive)
-	active, err := b.inspector().ListActiveTasks(queue)
+	active, err := b.Inspector().ListActiveTasks(actors.Queue)
 	expect.OK(t, err)
-	if len(active) != 1 || active[0].IsOrphaned || active[0].ID != b.task("done") {
+	if len(active) != 1 || active[0].IsOrphaned || active[0].ID != b.Task("done") {
 		t.Errorf("active: %+v", active[0])
 	}
-	b.finish(h)
-	info = b.inspect("done")
+	b.Finish(h)
+	info = inspect(b, "done")
 	expect.Equal(t, "state", info.State, asynq.TaskStateCompleted)
 	expect.Equal(t, "retention", info.Retention, time.Hour)
 	expect.Equal(t, "last error", info.LastErr, "")
-	recent(t, "completed at", info.CompletedAt)
+	actors.Recent(t, "completed at", info.CompletedAt)
 	var e session.Event
 	expect.OK(t, json.Unmarshal(info.Result, &e))
 	expect.Equal(t, "result's reply", e.Reply, "re: done")
 	expect.Equal(t, "payload", string(info.Payload), `{"v":1,"text":"done"}`)
 
-	expect.OK(t, h.Promote(b.ctx))
-	_, err = h.Finish(b.ctx, sq.End{Status: session.StatusFailed, Error: "exit status 7"})
+	expect.OK(t, h.Promote(b.Ctx))
+	_, err = h.Finish(b.Ctx, protocol.End{Status: session.StatusFailed, Error: "exit status 7"})
 	expect.OK(t, err)
-	info = b.inspect("failed")
+	info = inspect(b, "failed")
 	expect.Equal(t, "state", info.State, asynq.TaskStateArchived)
 	expect.Equal(t, "last error", info.LastErr, "exit status 7")
-	recent(t, "last failed at", info.LastFailedAt)
+	actors.Recent(t, "last failed at", info.LastFailedAt)
 	expect.Equal(t, "retried", info.Retried, 0)
 
 	for n := 1; n <= 2; n++ {
-		expect.OK(t, h.Promote(b.ctx))
-		expect.OK(t, h.Retry(b.ctx, fmt.Errorf("flaky %d", n), 0))
-		info = b.inspect("retried")
+		expect.OK(t, h.Promote(b.Ctx))
+		expect.OK(t, h.Retry(b.Ctx, fmt.Errorf("flaky %d", n), 0))
+		info = inspect(b, "retried")
 		expect.Equal(t, "state", info.State, asynq.TaskStatePending)
 		expect.Equal(t, "retried", info.Retried, n)
 		expect.Equal(t, "last error", info.LastErr, fmt.Sprint("flaky ", n))
-		recent(t, "last failed at", info.LastFailedAt)
-		h = b.claim()
+		actors.Recent(t, "last failed at", info.LastFailedAt)
+		h = b.Claim()
 		expect.Equal(t, "attempt", h.Turn().Attempt, n+1)
 	}
-	expect.OK(t, h.Promote(b.ctx))
-	b.finish(h)
-	expect.Equal(t, "retried after the end", b.inspect("retried").Retried, 2)
+	expect.OK(t, h.Promote(b.Ctx))
+	b.Finish(h)
+	expect.Equal(t, "retried after the end", inspect(b, "retried").Retried, 2)
 
-	expect.OK(t, h.Requeue(b.ctx, "drain"))
-	info = b.inspect("drained")
+	expect.OK(t, h.Requeue(b.Ctx, "drain"))
+	info = inspect(b, "drained")
 	expect.Equal(t, "state", info.State, asynq.TaskStatePending)
 	expect.Equal(t, "retried", info.Retried, 0)
-	_, err = b.client.Submit(b.ctx, key, session.Message{ID: "later", Text: "later"}, turnstile.Delay(time.Hour))
+	_, err = b.Client.Submit(b.Ctx, actors.Key, session.Message{ID: "later", Text: "later"}, turnstile.Delay(time.Hour))
 	expect.OK(t, err)
-	info = b.inspect("later")
+	info = inspect(b, "later")
 	expect.Equal(t, "state", info.State, asynq.TaskStateScheduled)
 	if in := time.Until(info.NextProcessAt); in < 59*time.Minute || in > time.Hour {
 		t.Errorf("next process in %s", in)
 	}
 
-	q := b.counts()
+	q := counts(b)
 	expect.Equal(t, "pending active scheduled retry archived completed", fmt.Sprint(q.Pending, q.Active, q.Scheduled, q.Retry, q.Archived, q.Completed), "1 0 1 0 1 2")
 	expect.Equal(t, "processed failed", fmt.Sprint(q.Processed, q.Failed, q.ProcessedTotal, q.FailedTotal), "3 1 3 1")
 	expect.Equal(t, "size", q.Size, 5)
 	for name, list := range map[string]func(string, ...asynq.ListOption) ([]*asynq.TaskInfo, error){
-		"pending": b.inspector().ListPendingTasks, "scheduled": b.inspector().ListScheduledTasks,
-		"archived": b.inspector().ListArchivedTasks, "completed": b.inspector().ListCompletedTasks,
+		"pending": b.Inspector().ListPendingTasks, "scheduled": b.Inspector().ListScheduledTasks,
+		"archived": b.Inspector().ListArchivedTasks, "completed": b.Inspector().ListCompletedTasks,
 	} {
-		if tasks, err := list(queue); err != nil || len(tasks) == 0 {
+		if tasks, err := list(actors.Queue); err != nil || len(tasks) == 0 {
 			t.Errorf("list of %s: %d, %v", name, len(tasks), err)
 		}
 	}
-	b.drain()
-	b.die()
-	if q := b.counts(); q.Latency != 0 || q.Pending != 0 {
+	b.Drain()
+	b.Die()
+	if q := counts(b); q.Latency != 0 || q.Pending != 0 {
 		t.Errorf("empty queue: %+v", q)
 	}
 }
@@ -126,20 +120,20 @@ func TestContract_StatesReadBack(t *testing.T) {
 // The counters of a long run under one sentinel, and of one that died.
 func TestContract_Counters(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
+	b := actors.NewBench(t)
 	for i := range 25 {
-		b.say(fmt.Sprint("m", i))
+		b.Say(fmt.Sprint("m", i))
 	}
-	h := b.start()
+	h := b.Start()
 	for range 12 {
-		b.finish(h)
+		b.Finish(h)
 	}
-	b.die()
-	h = b.claim()
-	for b.finish(h) {
+	b.Die()
+	h = b.Claim()
+	for b.Finish(h) {
 	}
-	expect.Equal(t, "processed", fmt.Sprint(b.counts().Processed, b.counts().ProcessedTotal), "25 25")
-	expect.Equal(t, "failed", b.counts().Failed, 0)
+	expect.Equal(t, "processed", fmt.Sprint(counts(b).Processed, counts(b).ProcessedTotal), "25 25")
+	expect.Equal(t, "failed", counts(b).Failed, 0)
 }
 
 // An agent's error may hold any bytes; asynq reads only UTF-8.
@@ -148,21 +142,21 @@ func TestContract_ErrorsOfAnyBytes(t *testing.T) {
 	for name, text := range map[string]string{"not UTF-8": "bad \xff\xfe byte", "cut rune": "日本"[:4], "zero": "a\x00b", "long": strings.Repeat("é", 100_000)} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBench(t)
-			b.say("a")
-			expect.OK(t, b.start().Retry(b.ctx, errors.New(text), 0))
-			if _, err := b.inspector().ListPendingTasks(queue); err != nil {
+			b := actors.NewBench(t)
+			b.Say("a")
+			expect.OK(t, b.Start().Retry(b.Ctx, errors.New(text), 0))
+			if _, err := b.Inspector().ListPendingTasks(actors.Queue); err != nil {
 				t.Errorf("pending tasks: %v", err)
 			}
-			if _, err := b.inspector().GetTaskInfo(queue, b.task("a")); err != nil {
+			if _, err := b.Inspector().GetTaskInfo(actors.Queue, b.Task("a")); err != nil {
 				t.Errorf("after a retry: %v", err)
 			}
-			_, err := b.start().Finish(b.ctx, sq.End{Status: session.StatusFailed, Error: text})
+			_, err := b.Start().Finish(b.Ctx, protocol.End{Status: session.StatusFailed, Error: text})
 			expect.OK(t, err)
-			if _, err := b.inspector().GetTaskInfo(queue, b.task("a")); err != nil {
+			if _, err := b.Inspector().GetTaskInfo(actors.Queue, b.Task("a")); err != nil {
 				t.Errorf("archived: %v", err)
 			}
-			if tasks, err := b.inspector().ListArchivedTasks(queue); err != nil || len(tasks) != 1 {
+			if tasks, err := b.Inspector().ListArchivedTasks(actors.Queue); err != nil || len(tasks) != 1 {
 				t.Errorf("archived tasks: %d, %v", len(tasks), err)
 			}
 		})
@@ -172,28 +166,28 @@ func TestContract_ErrorsOfAnyBytes(t *testing.T) {
 // Run in asynqmon brings a dead letter back, and it is judged anew.
 func TestContract_RunOfADeadLetter(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.say("a")
-	h := b.start()
+	b := actors.NewBench(t)
+	b.Say("a")
+	h := b.Start()
 	first := h.Turn()
-	_, err := h.Finish(b.ctx, sq.End{Status: session.StatusExpired, Error: "too old"})
+	_, err := h.Finish(b.Ctx, protocol.End{Status: session.StatusExpired, Error: "too old"})
 	expect.OK(t, err)
-	expect.OK(t, b.inspector().RunTask(queue, b.task("a")))
-	expect.Equal(t, "state", b.state("a"), "pending")
-	if _, ended, err := b.client.Result(b.ctx, key, "a"); ended || err != nil {
+	expect.OK(t, b.Inspector().RunTask(actors.Queue, b.Task("a")))
+	expect.Equal(t, "state", b.State("a"), "pending")
+	if _, ended, err := b.Client.Result(b.Ctx, actors.Key, "a"); ended || err != nil {
 		t.Errorf("the result of a message that waits again: %v, %v", ended, err)
 	}
-	got, followed := b.waitFor("a"), make(chan session.Status, 1)
+	got, followed := b.WaitFor("a"), make(chan session.Status, 1)
 	go func() {
-		o, _ := b.client.Follow(b.ctx, key, "a", func(session.Event) {})
+		o, _ := b.Client.Follow(b.Ctx, actors.Key, "a", func(session.Event) {})
 		followed <- o.Status
 	}()
-	b.sweep()
-	h = b.start()
+	b.Sweep()
+	h = b.Start()
 	if h.Turn().Age > 30*time.Second || h.Turn().Fence <= first.Fence {
 		t.Errorf("turn: %+v", h.Turn())
 	}
-	b.finish(h)
+	b.Finish(h)
 	expect.Equal(t, "status", (<-got).Status, session.StatusDone)
 	expect.Equal(t, "status to a follower", <-followed, session.StatusDone)
 }
@@ -203,51 +197,53 @@ func TestContract_RunOfADeadLetter(t *testing.T) {
 func TestContract_ButtonsInMidTurn(t *testing.T) {
 	t.Parallel()
 	points := []string{"pending", "starting", "running", "retry", "requeued", "dead"}
-	buttons := map[string]func(b *bench, i *asynq.Inspector){
-		"pause":        func(b *bench, i *asynq.Inspector) { expect.OK(b, i.PauseQueue(queue)) },
-		"archive":      func(b *bench, i *asynq.Inspector) { _ = i.ArchiveTask(queue, b.task("a")) },
-		"archive all":  func(b *bench, i *asynq.Inspector) { _, _ = i.ArchiveAllPendingTasks(queue) },
-		"delete":       func(b *bench, i *asynq.Inspector) { _ = i.DeleteTask(queue, b.task("a")) },
-		"delete all":   func(b *bench, i *asynq.Inspector) { _, _ = i.DeleteAllPendingTasks(queue) },
-		"run":          func(b *bench, i *asynq.Inspector) { _ = i.RunTask(queue, b.task("a")) },
-		"cancel":       func(b *bench, i *asynq.Inspector) { expect.OK(b, i.CancelProcessing(b.task("a"))) },
-		"delete queue": func(b *bench, i *asynq.Inspector) { b.deleteQueue(i) },
-		"archive, run": func(b *bench, i *asynq.Inspector) {
-			_ = i.ArchiveTask(queue, b.task("a"))
-			_ = i.RunTask(queue, b.task("a"))
+	buttons := map[string]func(b *actors.Bench, i *asynq.Inspector){
+		"pause":        func(b *actors.Bench, i *asynq.Inspector) { expect.OK(b, i.PauseQueue(actors.Queue)) },
+		"archive":      func(b *actors.Bench, i *asynq.Inspector) { _ = i.ArchiveTask(actors.Queue, b.Task("a")) },
+		"archive all":  func(b *actors.Bench, i *asynq.Inspector) { _, _ = i.ArchiveAllPendingTasks(actors.Queue) },
+		"delete":       func(b *actors.Bench, i *asynq.Inspector) { _ = i.DeleteTask(actors.Queue, b.Task("a")) },
+		"delete all":   func(b *actors.Bench, i *asynq.Inspector) { _, _ = i.DeleteAllPendingTasks(actors.Queue) },
+		"run":          func(b *actors.Bench, i *asynq.Inspector) { _ = i.RunTask(actors.Queue, b.Task("a")) },
+		"cancel":       func(b *actors.Bench, i *asynq.Inspector) { expect.OK(b, i.CancelProcessing(b.Task("a"))) },
+		"delete queue": func(b *actors.Bench, i *asynq.Inspector) { deleteQueue(b, i) },
+		"archive, run": func(b *actors.Bench, i *asynq.Inspector) {
+			_ = i.ArchiveTask(actors.Queue, b.Task("a"))
+			_ = i.RunTask(actors.Queue, b.Task("a"))
 		},
-		"delete payload": func(b *bench, i *asynq.Inspector) { _ = i.UpdateTaskPayload(queue, b.task("a"), []byte("{}")) },
+		"delete payload": func(b *actors.Bench, i *asynq.Inspector) {
+			_ = i.UpdateTaskPayload(actors.Queue, b.Task("a"), []byte("{}"))
+		},
 	}
 	for name, press := range buttons {
 		for _, point := range points {
 			t.Run(name+"/"+point, func(t *testing.T) {
 				t.Parallel()
-				b := newBench(t)
-				b.sayAll("a", "b")
-				var h *sq.Claim
+				b := actors.NewBench(t)
+				b.SayAll("a", "b")
+				var h *protocol.Claim
 				switch point {
 				case "starting":
-					h = b.claim()
+					h = b.Claim()
 				case "running":
-					h = b.start()
+					h = b.Start()
 				case "retry":
-					expect.OK(t, b.start().Retry(b.ctx, errors.New("x"), 0))
+					expect.OK(t, b.Start().Retry(b.Ctx, errors.New("x"), 0))
 				case "requeued":
-					expect.OK(t, b.start().Requeue(b.ctx, "x"))
+					expect.OK(t, b.Start().Requeue(b.Ctx, "x"))
 				case "dead":
-					b.start()
-					b.die()
+					b.Start()
+					b.Die()
 				}
-				press(b, b.inspector())
+				press(b, b.Inspector())
 				if h != nil {
-					if _, err := h.Finish(b.ctx, sq.End{Status: session.StatusDone, Reply: "r", Entries: []session.Entry{{Text: "t"}}, Release: true}); err != nil {
+					if _, err := h.Finish(b.Ctx, protocol.End{Status: session.StatusDone, Reply: "r", Entries: []session.Entry{{Text: "t"}}, Release: true}); err != nil {
 						t.Errorf("finish: %v", err)
 					}
 				}
-				_ = b.inspector().UnpauseQueue(queue)
-				b.say("c")
-				b.drain()
-				expect.Equal(t, "the next message", b.outcome("c").Status, session.StatusDone)
+				_ = b.Inspector().UnpauseQueue(actors.Queue)
+				b.Say("c")
+				b.Drain()
+				expect.Equal(t, "the next message", b.Outcome("c").Status, session.StatusDone)
 				noHalves(b)
 			})
 		}
@@ -256,45 +252,45 @@ func TestContract_ButtonsInMidTurn(t *testing.T) {
 
 // deleteQueue is asynqmon's button, which asynq refuses while a task is active;
 // then somebody does the same by hand.
-func (b *bench) deleteQueue(i *asynq.Inspector) {
+func deleteQueue(b *actors.Bench, i *asynq.Inspector) {
 	b.Helper()
-	active := b.rdb.LLen(b.ctx, b.k.Active()).Val()
-	err := i.DeleteQueue(queue, true)
+	active := b.Redis.LLen(b.Ctx, b.Keys.Active()).Val()
+	err := i.DeleteQueue(actors.Queue, true)
 	if (active > 0) != (err != nil) {
 		b.Errorf("delete queue with %d active: %v", active, err)
 	}
 	if err != nil {
-		for _, name := range b.rdb.Keys(b.ctx, "asynq:{*").Val() {
-			b.rdb.Del(b.ctx, name)
+		for _, name := range b.Redis.Keys(b.Ctx, "asynq:{*").Val() {
+			b.Redis.Del(b.Ctx, name)
 		}
 	}
 }
 
 // noHalves looks for tasks without a msg, ids without a task and the other way.
-func noHalves(b *bench) {
+func noHalves(b *actors.Bench) {
 	b.Helper()
 	listed := map[string]bool{}
-	for _, list := range []string{b.k.Pending(), b.k.Active()} {
-		for _, id := range b.rdb.LRange(b.ctx, list, 0, -1).Val() {
+	for _, list := range []string{b.Keys.Pending(), b.Keys.Active()} {
+		for _, id := range b.Redis.LRange(b.Ctx, list, 0, -1).Val() {
 			listed[id] = true
 		}
 	}
-	for _, zset := range []string{b.k.Scheduled(), b.k.Retry(), b.k.Archived(), b.k.Completed()} {
-		for _, id := range b.rdb.ZRange(b.ctx, zset, 0, -1).Val() {
+	for _, zset := range []string{b.Keys.Scheduled(), b.Keys.Retry(), b.Keys.Archived(), b.Keys.Completed()} {
+		for _, id := range b.Redis.ZRange(b.Ctx, zset, 0, -1).Val() {
 			listed[id] = true
 		}
 	}
-	for _, name := range b.rdb.Keys(b.ctx, b.k.TaskPrefix()+"*").Val() {
-		id := strings.TrimPrefix(name, b.k.TaskPrefix())
-		if b.rdb.HGet(b.ctx, name, "msg").Val() == "" || !listed[id] {
-			b.Errorf("task %s is half: listed %v, %q", id, listed[id], b.rdb.HGetAll(b.ctx, name).Val())
+	for _, name := range b.Redis.Keys(b.Ctx, b.Keys.TaskPrefix()+"*").Val() {
+		id := strings.TrimPrefix(name, b.Keys.TaskPrefix())
+		if b.Redis.HGet(b.Ctx, name, "msg").Val() == "" || !listed[id] {
+			b.Errorf("task %s is half: listed %v, %q", id, listed[id], b.Redis.HGetAll(b.Ctx, name).Val())
 		}
 		delete(listed, id)
 	}
 	for id := range listed {
 		b.Errorf("%s is listed and has no task", id)
 	}
-	if n := b.rdb.Exists(b.ctx, b.k.Active(), b.k.Lease(), b.k.Sentinel()).Val(); n != 0 {
+	if n := b.Redis.Exists(b.Ctx, b.Keys.Active(), b.Keys.Lease(), b.Keys.Sentinel()).Val(); n != 0 {
 		b.Errorf("%d of active, lease and sentinel are left", n)
 	}
 }
@@ -303,15 +299,15 @@ func noHalves(b *bench) {
 // old one acks nothing of it.
 func TestContract_DeleteQueueAndTheSameIDAgain(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.say("a")
-	h := b.start()
-	b.deleteQueue(b.inspector())
-	expect.Equal(t, "again", b.say("a").Status, turnstile.Queued)
-	expect.Equal(t, "goes on", b.finish(h), true)
+	b := actors.NewBench(t)
+	b.Say("a")
+	h := b.Start()
+	deleteQueue(b, b.Inspector())
+	expect.Equal(t, "again", b.Say("a").Status, turnstile.Queued)
+	expect.Equal(t, "goes on", b.Finish(h), true)
 	expect.Equal(t, "with", h.Turn().Message.ID, "a")
-	expect.Equal(t, "state", b.state("a"), "active")
-	expect.Equal(t, "listed", b.rdb.SIsMember(b.ctx, rediskey.AllQueues, queue).Val(), true)
-	b.finish(h)
+	expect.Equal(t, "state", b.State("a"), "active")
+	expect.Equal(t, "listed", b.Redis.SIsMember(b.Ctx, rediskey.AllQueues, actors.Queue).Val(), true)
+	b.Finish(h)
 	noHalves(b)
 }

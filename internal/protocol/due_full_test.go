@@ -6,6 +6,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/rediskey"
+	"turnstile/test/actors"
 	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
@@ -19,27 +20,27 @@ func TestDueWhenRedisFillsUp(t *testing.T) {
 	server := redistest.StartServer(t)
 	rdb := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	t.Cleanup(func() { rdb.Close() })
-	b, gated := benchOn(t, server.Client()), benchOn(t, rdb)
-	b.enqueue("a")
-	now := b.rdb.Time(b.ctx).Val().UnixMilli()
-	b.rdb.ZAdd(b.ctx, rediskey.Due, redis.Z{Score: float64(now), Member: key}, redis.Z{Score: 1, Member: "late"})
+	b, gated := actors.BenchOn(t, server.Client()), actors.BenchOn(t, rdb)
+	b.Enqueue("a")
+	now := b.Redis.Time(b.Ctx).Val().UnixMilli()
+	b.Redis.ZAdd(b.Ctx, rediskey.Due, redis.Z{Score: float64(now), Member: actors.Key}, redis.Z{Score: 1, Member: "late"})
 	faults := &redistest.Faults{}
 	begun := faults.GateReply(redistest.Named("set")) // its timer's key
 	rdb.AddHook(faults)
 	failed := make(chan error, 1)
 	go func() {
-		_, err := gated.c.Due(b.ctx)
+		_, err := gated.Worker.Due(b.Ctx)
 		failed <- err
 	}()
 	<-begun.Arrived()
-	expect.OK(t, b.rdb.ConfigSet(b.ctx, "maxmemory", "1").Err())
+	expect.OK(t, b.Redis.ConfigSet(b.Ctx, "maxmemory", "1").Err())
 	begun.Release()
 	err := <-failed
-	expect.OK(t, b.rdb.ConfigSet(b.ctx, "maxmemory", "0").Err())
+	expect.OK(t, b.Redis.ConfigSet(b.Ctx, "maxmemory", "0").Err())
 	if err == nil {
 		t.Error("no error")
 	}
-	expect.List(t, "due", b.rdb.ZRange(b.ctx, rediskey.Due, 0, -1).Val(), "late", key)
-	b.due()
-	expect.List(t, "ready", b.pop(), key)
+	expect.List(t, "due", b.Redis.ZRange(b.Ctx, rediskey.Due, 0, -1).Val(), "late", actors.Key)
+	b.Due()
+	expect.List(t, "ready", b.Pop(), actors.Key)
 }

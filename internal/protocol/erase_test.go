@@ -14,7 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile"
-	sq "turnstile/internal/protocol"
+	"turnstile/internal/protocol"
 	"turnstile/internal/redisconn"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
@@ -24,42 +24,42 @@ import (
 )
 
 // eachKind runs a test on one Redis and on a cluster.
-func eachKind(t *testing.T, test func(b *bench)) {
+func eachKind(t *testing.T, test func(b *actors.Bench)) {
 	t.Run("single", func(t *testing.T) {
 		t.Parallel()
-		test(newBench(t))
+		test(actors.NewBench(t))
 	})
 	t.Run("cluster", func(t *testing.T) {
 		t.Parallel()
 		rdb, err := redisconn.Open(redistest.StartCluster(t).URL())
 		expect.OK(t, err)
 		t.Cleanup(func() { rdb.Close() })
-		test(benchOn(t, rdb))
+		test(actors.BenchOn(t, rdb))
 	})
 }
 
 // traces are the session's keys, and the indexes that name it.
-func (b *bench) traces() (list []string) {
+func traces(b *actors.Bench) (list []string) {
 	b.Helper()
 	var mu sync.Mutex
 	node := func(ctx context.Context, rdb *redis.Client) error {
-		names, err := rdb.Keys(ctx, "*"+b.k.Sentinel()[len("turnstile:"):len(b.k.Sentinel())-len("sentinel")]+"*").Result()
+		names, err := rdb.Keys(ctx, "*"+b.Keys.Sentinel()[len("turnstile:"):len(b.Keys.Sentinel())-len("sentinel")]+"*").Result()
 		mu.Lock()
 		defer mu.Unlock()
 		list = append(list, names...)
 		return err
 	}
-	if cluster, ok := b.rdb.(*redis.ClusterClient); ok {
-		expect.OK(b, cluster.ForEachMaster(b.ctx, node))
+	if cluster, ok := b.Redis.(*redis.ClusterClient); ok {
+		expect.OK(b, cluster.ForEachMaster(b.Ctx, node))
 	} else {
-		expect.OK(b, node(b.ctx, b.rdb.(*redis.Client)))
+		expect.OK(b, node(b.Ctx, b.Redis.(*redis.Client)))
 	}
 	for _, index := range []string{rediskey.Ready, rediskey.Due, rediskey.Owned, rediskey.Sessions, rediskey.Unlisted} {
-		if b.isIn(index, key) {
+		if b.IsIn(index, actors.Key) {
 			list = append(list, index)
 		}
 	}
-	if b.rdb.SIsMember(b.ctx, rediskey.AllQueues, rediskey.Queue(key)).Val() {
+	if b.Redis.SIsMember(b.Ctx, rediskey.AllQueues, rediskey.Queue(actors.Key)).Val() {
 		list = append(list, rediskey.AllQueues)
 	}
 	slices.Sort(list)
@@ -69,65 +69,65 @@ func (b *bench) traces() (list []string) {
 // live gives the session all that one can have: two transcripts, a result, dead
 // letters, what waits and what is delayed, settings, a title, counters of another
 // day.
-func (b *bench) live() {
+func useAll(b *actors.Bench) {
 	b.Helper()
-	b.sayAll("first")
-	b.drain()
-	_, err := b.client.Rotate(b.ctx, key, "")
+	b.SayAll("first")
+	b.Drain()
+	_, err := b.Client.Rotate(b.Ctx, actors.Key, "")
 	expect.OK(b, err)
-	b.sayAll("second", "stopped")
-	b.finish(b.start())
-	b.die()
-	_, err = b.client.Stop(b.ctx, key)
+	b.SayAll("second", "stopped")
+	b.Finish(b.Start())
+	b.Die()
+	_, err = b.Client.Stop(b.Ctx, actors.Key)
 	expect.OK(b, err)
-	b.drain()
-	expect.OK(b, b.client.SetTitle(b.ctx, key, "A title"))
-	_, err = b.client.Submit(b.ctx, key, session.Message{ID: "delayed", Text: "x"}, turnstile.Delay(1e12))
+	b.Drain()
+	expect.OK(b, b.Client.SetTitle(b.Ctx, actors.Key, "A title"))
+	_, err = b.Client.Submit(b.Ctx, actors.Key, session.Message{ID: "delayed", Text: "x"}, turnstile.Delay(1e12))
 	expect.OK(b, err)
-	b.sayAll("waits")
-	for _, counter := range []string{b.k.Processed(), b.k.Failed()} {
-		expect.OK(b, b.rdb.Set(b.ctx, counter+":2020-01-01", 1, 0).Err())
+	b.SayAll("waits")
+	for _, counter := range []string{b.Keys.Processed(), b.Keys.Failed()} {
+		expect.OK(b, b.Redis.Set(b.Ctx, counter+":2020-01-01", 1, 0).Err())
 	}
 }
 
 func TestErase(t *testing.T) {
 	t.Parallel()
-	eachKind(t, func(b *bench) {
-		expect.OK(b, b.client.Erase(b.ctx, key)) // of an unknown session there is nothing to erase
+	eachKind(t, func(b *actors.Bench) {
+		expect.OK(b, b.Client.Erase(b.Ctx, actors.Key)) // of an unknown session there is nothing to erase
 
-		b.live()
+		useAll(b)
 		transcripts := 0
-		for _, name := range b.traces() {
-			if strings.HasPrefix(name, b.k.TranscriptPrefix()) {
+		for _, name := range traces(b) {
+			if strings.HasPrefix(name, b.Keys.TranscriptPrefix()) {
 				transcripts++
 			}
 		}
 		expect.Equal(b, "transcripts", transcripts, 2)
-		other, err := b.client.Submit(b.ctx, key+"2", session.Message{Text: "another session"})
+		other, err := b.Client.Submit(b.Ctx, actors.Key+"2", session.Message{Text: "another session"})
 		expect.OK(b, err)
 
-		h := b.start()
-		before := b.traces()
-		if err := b.client.Erase(b.ctx, key); !errors.Is(err, session.ErrBusy) {
+		h := b.Start()
+		before := traces(b)
+		if err := b.Client.Erase(b.Ctx, actors.Key); !errors.Is(err, session.ErrBusy) {
 			b.Errorf("while a turn runs: %v", err)
 		}
-		expect.List(b, "after a refusal", b.traces(), before...)
-		b.finish(h)
+		expect.List(b, "after a refusal", traces(b), before...)
+		b.Finish(h)
 
-		expect.OK(b, b.client.Erase(b.ctx, key))
-		expect.List(b, "left", b.traces())
-		if s, err := b.client.Session(b.ctx, key+"2"); err != nil || s.Pending != 1 {
+		expect.OK(b, b.Client.Erase(b.Ctx, actors.Key))
+		expect.List(b, "left", traces(b))
+		if s, err := b.Client.Session(b.Ctx, actors.Key+"2"); err != nil || s.Pending != 1 {
 			b.Errorf("another session's message %s: %+v, %v", other.ID, s, err)
 		}
 
 		// It begins anew, with a fence that is higher.
 		fence := h.Turn().Fence
-		b.say("waits")
-		h = b.start()
+		b.Say("waits")
+		h = b.Start()
 		if h.Turn().Fence <= fence || h.Turn().Entries != 0 {
 			b.Errorf("the turn after it: %+v", h.Turn())
 		}
-		b.finish(h)
+		b.Finish(h)
 	})
 }
 
@@ -135,15 +135,15 @@ func TestErase(t *testing.T) {
 // turns of less than a ms have run ahead of it.
 func TestEraseLeavesNoFenceInTheFuture(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.say("a")
-	b.drain()
-	ahead := b.redisTime().Add(100 * time.Millisecond).UnixMilli()
-	expect.OK(t, b.rdb.HSet(b.ctx, b.k.Run(), "fence", ahead).Err())
-	expect.OK(t, b.client.Erase(b.ctx, key))
-	expect.List(t, "left", b.traces())
-	b.say("b")
-	if fence := b.claim().Turn().Fence; fence <= ahead {
+	b := actors.NewBench(t)
+	b.Say("a")
+	b.Drain()
+	ahead := b.RedisTime().Add(100 * time.Millisecond).UnixMilli()
+	expect.OK(t, b.Redis.HSet(b.Ctx, b.Keys.Run(), "fence", ahead).Err())
+	expect.OK(t, b.Client.Erase(b.Ctx, actors.Key))
+	expect.List(t, "left", traces(b))
+	b.Say("b")
+	if fence := b.Claim().Turn().Fence; fence <= ahead {
 		t.Errorf("fence %d behind %d", fence, ahead)
 	}
 }
@@ -152,29 +152,29 @@ func TestEraseLeavesNoFenceInTheFuture(t *testing.T) {
 // that nobody looked at.
 func TestEraseAfterAnotherTurn(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.live()
+	b := actors.NewBench(t)
+	useAll(b)
 	options, err := redis.ParseURL(redistest.URL(t))
 	expect.OK(t, err)
 	bare := redis.NewClient(options)
 	defer bare.Close()
 	var once sync.Once
-	b.rdb.AddHook(before(called("erase"), func() {
+	b.Redis.AddHook(actors.Before(actors.Script("erase"), func() {
 		once.Do(func() {
-			other := benchOn(t, bare)
-			_, err := other.client.Rotate(b.ctx, key, "")
+			other := actors.BenchOn(t, bare)
+			_, err := other.Client.Rotate(b.Ctx, actors.Key, "")
 			expect.OK(t, err)
-			other.drain()
+			other.Drain()
 		})
 	}))
-	expect.OK(t, b.client.Erase(b.ctx, key))
-	expect.List(t, "left", b.traces())
+	expect.OK(t, b.Client.Erase(b.Ctx, actors.Key))
+	expect.List(t, "left", traces(b))
 }
 
 // A message that comes in at any moment of it is there and found, or gone.
 func TestEraseWhileASenderSubmits(t *testing.T) {
 	t.Parallel()
-	isErase := called("erase")
+	isErase := actors.Script("erase")
 	for name, c := range map[string]struct {
 		match redistest.Match
 		there bool
@@ -185,18 +185,18 @@ func TestEraseWhileASenderSubmits(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			eachKind(t, func(b *bench) {
-				b.live()
-				sender := actors.NewClient(b.rdb)
+			eachKind(t, func(b *actors.Bench) {
+				useAll(b)
+				sender := actors.NewClient(b.Redis)
 				var once sync.Once
-				b.rdb.AddHook(before(c.match, func() {
+				b.Redis.AddHook(actors.Before(c.match, func() {
 					once.Do(func() {
-						_, err := sender.Submit(b.ctx, key, session.Message{ID: "new", Text: "new"})
+						_, err := sender.Submit(b.Ctx, actors.Key, session.Message{ID: "new", Text: "new"})
 						expect.OK(b, err)
 					})
 				}))
-				expect.OK(b, b.client.Erase(b.ctx, key))
-				b.newOrNothing(c.there)
+				expect.OK(b, b.Client.Erase(b.Ctx, actors.Key))
+				newOrNothing(b, c.there)
 			})
 		})
 	}
@@ -204,52 +204,52 @@ func TestEraseWhileASenderSubmits(t *testing.T) {
 
 // newOrNothing checks that the message "new" begins the session, or that nothing
 // is left.
-func (b *bench) newOrNothing(there bool) {
+func newOrNothing(b *actors.Bench, there bool) {
 	b.Helper()
 	if !there {
-		expect.List(b, "left", b.traces())
+		expect.List(b, "left", traces(b))
 		return
 	}
-	expect.List(b, "in line", b.waiting(), "new")
-	expect.List(b, "popped", b.pop(), key)
+	expect.List(b, "in line", b.Waiting(), "new")
+	expect.List(b, "popped", b.Pop(), actors.Key)
 	for _, index := range []string{rediskey.Owned, rediskey.Sessions} {
-		if !b.isIn(index, key) {
-			b.Errorf("%s does not name the session: %s", index, b.dump())
+		if !b.IsIn(index, actors.Key) {
+			b.Errorf("%s does not name the session: %s", index, b.Dump())
 		}
 	}
-	expect.List(b, "drained", b.drain(), "new")
-	expect.Equal(b, "status", b.outcome("new").Status, session.StatusDone)
-	expect.Equal(b, "entries", len(b.transcript(b.info().SessionID)), 2)
+	expect.List(b, "drained", b.Drain(), "new")
+	expect.Equal(b, "status", b.Outcome("new").Status, session.StatusDone)
+	expect.Equal(b, "entries", len(b.Transcript(b.Info().SessionID)), 2)
 }
 
 // The same with a real sender beside it: no interleaving leaves a message that
 // nobody finds, or a half one.
 func TestEraseBesideSenders(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
+	b := actors.NewBench(t)
 	for round := range 40 {
-		b.say(fmt.Sprintf("old-%d", round))
-		b.drain()
-		b.pop()
+		b.Say(fmt.Sprintf("old-%d", round))
+		b.Drain()
+		b.Pop()
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			_, err := b.client.Submit(b.ctx, key, session.Message{ID: "new", Text: "new"})
+			_, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{ID: "new", Text: "new"})
 			expect.OK(b, err)
 		})
-		err := b.client.Erase(b.ctx, key)
+		err := b.Client.Erase(b.Ctx, actors.Key)
 		wg.Wait()
 		expect.OK(b, err)
-		if len(b.waiting()) > 0 {
-			b.newOrNothing(true)
+		if len(b.Waiting()) > 0 {
+			newOrNothing(b, true)
 		} else {
-			for _, name := range b.traces() {
+			for _, name := range traces(b) {
 				if strings.Contains(name, "{") {
 					b.Errorf("left of the message that is gone: %s", name)
 				}
 			}
 		}
-		expect.OK(b, b.client.Erase(b.ctx, key))
-		expect.List(b, "left", b.traces())
+		expect.OK(b, b.Client.Erase(b.Ctx, actors.Key))
+		expect.List(b, "left", traces(b))
 	}
 }
 
@@ -257,53 +257,53 @@ func TestEraseBesideSenders(t *testing.T) {
 // unique locks. A turn that begins meanwhile keeps what is left.
 func TestEraseInBatches(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
+	b := actors.NewBench(t)
 	fill := func() {
 		for i := range 700 {
-			b.say(fmt.Sprint("stopped", i))
+			b.Say(fmt.Sprint("stopped", i))
 		}
-		_, err := b.client.Stop(b.ctx, key)
+		_, err := b.Client.Stop(b.Ctx, actors.Key)
 		expect.OK(t, err)
 		for i := range 700 {
-			b.enqueue(fmt.Sprint("m", i), asynq.Unique(time.Hour))
+			b.Enqueue(fmt.Sprint("m", i), asynq.Unique(time.Hour))
 		}
 	}
 	fill()
 	calls, claimed := 0, false
-	b.rdb.AddHook(behind(called("erase"), func() {
+	b.Redis.AddHook(actors.Behind(actors.Script("erase"), func() {
 		if calls++; !claimed {
 			claimed = true
-			b.claim()
+			b.Claim()
 		}
 	}))
-	if err := b.client.Erase(b.ctx, key); !errors.Is(err, session.ErrBusy) {
+	if err := b.Client.Erase(b.Ctx, actors.Key); !errors.Is(err, session.ErrBusy) {
 		t.Errorf("a turn has begun: %v", err)
 	}
-	s := b.info()
+	s := b.Info()
 	expect.Equal(t, "dead letters left", s.Archived, 200)
 	expect.Equal(t, "messages left in line", s.Pending, 699)
-	b.die()
+	b.Die()
 	calls = 0
-	expect.OK(t, b.client.Erase(b.ctx, key))
+	expect.OK(t, b.Client.Erase(b.Ctx, actors.Key))
 	expect.Equal(t, "calls", calls, 3) // of 500 messages; of 500 other keys, locks among them; of the rest
-	expect.List(t, "left", b.traces())
+	expect.List(t, "left", traces(b))
 	fill()
-	expect.OK(t, b.client.Erase(b.ctx, key))
-	expect.List(t, "left", b.traces())
+	expect.OK(t, b.Client.Erase(b.Ctx, actors.Key))
+	expect.List(t, "left", traces(b))
 }
 
 // Whatever came since the keys were looked up, a script erases no more than a batch.
 func TestEraseCountsWhatItErases(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.say("a")
-	b.drain()
-	b.numbered("new", 700)
-	fence := b.rdb.HGet(b.ctx, b.k.Run(), "fence").Val()
+	b := actors.NewBench(t)
+	b.Say("a")
+	b.Drain()
+	b.SayMany("new", 700)
+	fence := b.Redis.HGet(b.Ctx, b.Keys.Run(), "fence").Val()
 	var answers []string
 	for range 3 {
-		keys := sq.KeysOf(key, b.info().SessionID)
-		got, err := sq.Do(b.ctx, b.rdb, "erase", keys, nil, "fence", fence, "size", 500, "last", true).Slice()
+		keys := protocol.KeysOf(actors.Key, b.Info().SessionID)
+		got, err := protocol.Do(b.Ctx, b.Redis, "erase", keys, nil, "fence", fence, "size", 500, "last", true).Slice()
 		expect.OK(t, err)
 		answers = append(answers, fmt.Sprint(got...))
 		if got[0] == "gone" {
@@ -320,7 +320,7 @@ func (k *keysSeen) DialHook(next redis.DialHook) redis.DialHook { return next }
 
 func (k *keysSeen) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		if called("erase")(cmd) {
+		if actors.Script("erase")(cmd) {
 			n, _ := cmd.Args()[2].(int)
 			k.most = max(k.most, n)
 		}
@@ -335,18 +335,18 @@ func (k *keysSeen) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pro
 // A conversation that was begun anew a thousand times has as many transcripts.
 func TestEraseOfManyTranscripts(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.say("a")
-	b.drain()
-	p := b.rdb.Pipeline()
+	b := actors.NewBench(t)
+	b.Say("a")
+	b.Drain()
+	p := b.Redis.Pipeline()
 	for i := range 1200 {
-		p.RPush(b.ctx, b.k.Transcript(fmt.Sprint("earlier", i)), "{}")
+		p.RPush(b.Ctx, b.Keys.Transcript(fmt.Sprint("earlier", i)), "{}")
 	}
-	_, err := p.Exec(b.ctx)
+	_, err := p.Exec(b.Ctx)
 	expect.OK(t, err)
 	seen := &keysSeen{}
-	b.rdb.AddHook(seen)
-	expect.OK(t, b.client.Erase(b.ctx, key))
-	expect.Equal(t, "keys left", len(b.traces()), 0)
+	b.Redis.AddHook(seen)
+	expect.OK(t, b.Client.Erase(b.Ctx, actors.Key))
+	expect.Equal(t, "keys left", len(traces(b)), 0)
 	expect.Equal(t, "the most keys of a call", seen.most, 522)
 }

@@ -9,16 +9,17 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	sq "turnstile/internal/protocol"
+	"turnstile/internal/protocol"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 	"turnstile/test/expect"
 )
 
 // streamed are the sizes of the stream's events, the oldest first: how many bytes those
 // have that are longer than 2 KiB, and how many there are of these and of the others.
-func (b *bench) streamed() (bytes, large, small int) {
+func streamed(b *actors.Bench) (bytes, large, small int) {
 	b.Helper()
-	all, err := b.rdb.XRange(b.ctx, b.k.Events(), "-", "+").Result()
+	all, err := b.Redis.XRange(b.Ctx, b.Keys.Events(), "-", "+").Result()
 	expect.OK(b, err)
 	for _, m := range all {
 		n := 0
@@ -35,12 +36,10 @@ func (b *bench) streamed() (bytes, large, small int) {
 }
 
 // notice emits an event of about n bytes.
-func (b *bench) notice(h *sq.Claim, n int) {
+func notice(b *actors.Bench, h *protocol.Claim, n int) {
 	b.Helper()
-	expect.OK(b, h.Emit(b.ctx, []session.Event{{Type: session.EventNotice, Turn: h.Turn().ID, Text: strings.Repeat("x", n)}}))
+	expect.OK(b, h.Emit(b.Ctx, []session.Event{{Type: session.EventNotice, Turn: h.Turn().ID, Text: strings.Repeat("x", n)}}))
 }
-
-func eventsBytes(n int) setup { return func(c *sq.Config) { c.EventsBytes = n } }
 
 // The large events of a stream have no more bytes than the limit, and no less than about
 // a half of what is theirs, three quarters, once there were so many, whichever script
@@ -48,40 +47,40 @@ func eventsBytes(n int) setup { return func(c *sq.Config) { c.EventsBytes = n } 
 func TestStreamIsBoundedInBytes(t *testing.T) {
 	t.Parallel()
 	const limit = 1 << 20
-	ends := func(end func(b *bench, h *sq.Claim, text string)) func(b *bench, i int) {
-		return func(b *bench, i int) {
-			b.say(fmt.Sprint("m", i))
-			h := b.claim()
-			expect.OK(b, h.Promote(b.ctx))
+	ends := func(end func(b *actors.Bench, h *protocol.Claim, text string)) func(b *actors.Bench, i int) {
+		return func(b *actors.Bench, i int) {
+			b.Say(fmt.Sprint("m", i))
+			h := b.Claim()
+			expect.OK(b, h.Promote(b.Ctx))
 			end(b, h, strings.Repeat("x", 60_000+1000*(i%50)))
 		}
 	}
-	for name, tell := range map[string]func(b *bench, i int){
-		"emit": ends(func(b *bench, h *sq.Claim, text string) {
-			b.notice(h, len(text))
-			b.finish(h)
+	for name, tell := range map[string]func(b *actors.Bench, i int){
+		"emit": ends(func(b *actors.Bench, h *protocol.Claim, text string) {
+			notice(b, h, len(text))
+			b.Finish(h)
 		}),
-		"finish": ends(func(b *bench, h *sq.Claim, text string) {
-			expect.OK(b, b.c.Renew(b.ctx, []*sq.Claim{h})[0].Err) // so it is not plain
-			_, err := h.Finish(b.ctx, sq.End{Status: session.StatusDone, Reply: text})
+		"finish": ends(func(b *actors.Bench, h *protocol.Claim, text string) {
+			expect.OK(b, b.Worker.Renew(b.Ctx, []*protocol.Claim{h})[0].Err) // so it is not plain
+			_, err := h.Finish(b.Ctx, protocol.End{Status: session.StatusDone, Reply: text})
 			expect.OK(b, err)
 		}),
-		"finish, plain": ends(func(b *bench, h *sq.Claim, text string) {
-			_, err := h.Finish(b.ctx, sq.End{Status: session.StatusDone, Reply: text})
+		"finish, plain": ends(func(b *actors.Bench, h *protocol.Claim, text string) {
+			_, err := h.Finish(b.Ctx, protocol.End{Status: session.StatusDone, Reply: text})
 			expect.OK(b, err)
 		}),
-		"requeue": ends(func(b *bench, h *sq.Claim, text string) {
-			expect.OK(b, h.Requeue(b.ctx, text))
-			b.drain()
+		"requeue": ends(func(b *actors.Bench, h *protocol.Claim, text string) {
+			expect.OK(b, h.Requeue(b.Ctx, text))
+			b.Drain()
 		}),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBench(t, eventsBytes(limit), func(c *sq.Config) { c.StuckLimit = 1000 })
+			b := actors.NewBench(t, actors.EventsBytes(limit), func(c *protocol.Config) { c.StuckLimit = 1000 })
 			most := 0
 			for i := range 60 {
 				tell(b, i)
-				bytes, large, _ := b.streamed()
+				bytes, large, _ := streamed(b)
 				if bytes > limit {
 					t.Fatalf("%d: %d bytes in %d large events", i, bytes, large)
 				}
@@ -100,23 +99,23 @@ func TestStreamIsBoundedInBytes(t *testing.T) {
 // next of them.
 func TestEventLongerThanTheLimit(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, eventsBytes(100_000))
-	b.say("a")
-	h := b.start()
+	b := actors.NewBench(t, actors.EventsBytes(100_000))
+	b.Say("a")
+	h := b.Start()
 	for range 3 {
-		b.notice(h, 30_000)
+		notice(b, h, 30_000)
 	}
 	for range 2 {
-		b.notice(h, 300_000)
-		bytes, large, _ := b.streamed()
+		notice(b, h, 300_000)
+		bytes, large, _ := streamed(b)
 		expect.Equal(t, "large events", large, 1)
 		expect.Equal(t, "it is the long one", bytes > 300_000, true)
 	}
-	b.notice(h, 30_000)
-	bytes, large, _ := b.streamed()
+	notice(b, h, 30_000)
+	bytes, large, _ := streamed(b)
 	expect.Equal(t, "then", fmt.Sprint(large, bytes < 31_000), "1 true")
-	b.notice(h, 15_000)
-	_, large, _ = b.streamed()
+	notice(b, h, 15_000)
+	_, large, _ = streamed(b)
 	expect.Equal(t, "and then", large, 2)
 }
 
@@ -124,31 +123,31 @@ func TestEventLongerThanTheLimit(t *testing.T) {
 // large ones are lost by them before that.
 func TestShortEventsAreNotCountedInBytes(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.say("a")
-	h := b.start()
+	b := actors.NewBench(t)
+	b.Say("a")
+	h := b.Start()
 	for range 300 {
-		b.notice(h, 1500)
+		notice(b, h, 1500)
 	}
-	_, large, small := b.streamed()
+	_, large, small := streamed(b)
 	expect.Equal(t, "large and small", fmt.Sprint(large, small >= 300), "0 true")
-	expect.Equal(t, "counted", b.rdb.HExists(b.ctx, b.k.Run(), "stream").Val(), false)
+	expect.Equal(t, "counted", b.Redis.HExists(b.Ctx, b.Keys.Run(), "stream").Val(), false)
 }
 
 // What a worker of the version before has told is not counted, and goes with the
 // generation of its time.
 func TestEventsOfTheVersionBeforeGo(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, eventsBytes(100_000))
-	b.say("a")
-	h := b.start()
+	b := actors.NewBench(t, actors.EventsBytes(100_000))
+	b.Say("a")
+	h := b.Start()
 	for range 50 {
-		b.rdb.XAdd(b.ctx, &redis.XAddArgs{Stream: b.k.Events(), Values: []any{"e", `{"type":"notice","text":"` + strings.Repeat("y", 30_000) + `"}`}})
+		b.Redis.XAdd(b.Ctx, &redis.XAddArgs{Stream: b.Keys.Events(), Values: []any{"e", `{"type":"notice","text":"` + strings.Repeat("y", 30_000) + `"}`}})
 	}
 	for range 5 {
-		b.notice(h, 30_000)
+		notice(b, h, 30_000)
 	}
-	if bytes, _, _ := b.streamed(); bytes > 100_000 {
+	if bytes, _, _ := streamed(b); bytes > 100_000 {
 		t.Errorf("%d bytes", bytes)
 	}
 }
@@ -157,19 +156,19 @@ func TestEventsOfTheVersionBeforeGo(t *testing.T) {
 // whole reply at its end.
 func TestFollowOfAStreamThatHasLostBytes(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, eventsBytes(100_000))
-	b.say("a")
-	h := b.start()
+	b := actors.NewBench(t, actors.EventsBytes(100_000))
+	b.Say("a")
+	h := b.Start()
 	var reply strings.Builder
 	for i := range 20 {
 		text := fmt.Sprintf("%04d %s", i, strings.Repeat("x", 10_000))
 		reply.WriteString(text)
-		expect.OK(t, h.Emit(b.ctx, []session.Event{{Type: "text", Turn: h.Turn().ID, Text: text}}))
+		expect.OK(t, h.Emit(b.Ctx, []session.Event{{Type: "text", Turn: h.Turn().ID, Text: text}}))
 	}
-	_, err := h.Finish(b.ctx, sq.End{Status: session.StatusDone, Reply: reply.String(), Entries: []session.Entry{{Role: session.RoleUser, Text: "a"}}})
+	_, err := h.Finish(b.Ctx, protocol.End{Status: session.StatusDone, Reply: reply.String(), Entries: []session.Entry{{Role: session.RoleUser, Text: "a"}}})
 	expect.OK(t, err)
 	var seen strings.Builder
-	o, err := b.client.Follow(b.ctx, key, "a", func(e session.Event) {
+	o, err := b.Client.Follow(b.Ctx, actors.Key, "a", func(e session.Event) {
 		if e.Type == "text" {
 			seen.WriteString(e.Text)
 		}
@@ -188,10 +187,10 @@ func TestCommandsOfAPlainEnd(t *testing.T) {
 	f := newFiller(t)
 	for reply, commands := range map[int]int{10: 14, 5000: 16, 6 << 20: 17} {
 		b := f.bench(t)
-		b.sayAll("a", "b")
-		h := b.start()
-		end := sq.End{Status: session.StatusDone, Reply: strings.Repeat("x", reply), Entries: []session.Entry{{Text: "x"}}}
-		works, err := f.count(func() error { _, err := h.Finish(b.ctx, end); return err })
+		b.SayAll("a", "b")
+		h := b.Start()
+		end := protocol.End{Status: session.StatusDone, Reply: strings.Repeat("x", reply), Entries: []session.Entry{{Text: "x"}}}
+		works, err := f.count(func() error { _, err := h.Finish(b.Ctx, end); return err })
 		expect.OK(t, err)
 		expect.Equal(t, fmt.Sprintf("commands for %d bytes (%v)", reply, works), works["finish_fast"].calls, commands)
 		f.clean()

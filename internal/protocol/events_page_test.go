@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile"
-	sq "turnstile/internal/protocol"
+	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
@@ -87,7 +87,7 @@ const (
 func longEvent(i int) string { return fmt.Sprintf("%04d ", i) + strings.Repeat("x", longText-5) }
 
 // longTurn emits longCount events of longText bytes, and many short ones behind them.
-func (b *bench) longTurn(h *sq.Claim) (all []string) {
+func longTurn(b *actors.Bench, h *protocol.Claim) (all []string) {
 	b.Helper()
 	turn := h.Turn().ID
 	for i := 0; i < longCount; i += 20 {
@@ -96,14 +96,14 @@ func (b *bench) longTurn(h *sq.Claim) (all []string) {
 			text := longEvent(i + j)
 			batch, all = append(batch, session.Event{Type: "thought", Turn: turn, Text: text}), append(all, text)
 		}
-		expect.OK(b, h.Emit(b.ctx, batch))
+		expect.OK(b, h.Emit(b.Ctx, batch))
 	}
 	var short []session.Event
 	for i := range 3000 {
 		text := fmt.Sprint("short ", i)
 		short, all = append(short, session.Event{Type: "thought", Turn: turn, Text: text}), append(all, text)
 	}
-	expect.OK(b, h.Emit(b.ctx, short))
+	expect.OK(b, h.Emit(b.Ctx, short))
 	return all
 }
 
@@ -115,20 +115,20 @@ func TestFollowReadsInPages(t *testing.T) {
 	for _, kept := range []bool{true, false} {
 		t.Run(fmt.Sprint("result kept ", kept), func(t *testing.T) {
 			t.Parallel()
-			b := newBench(t, func(c *sq.Config) {
+			b := actors.NewBench(t, func(c *protocol.Config) {
 				c.EventsCap, c.EventsBytes = 10_000, 1<<30
 				if !kept {
 					c.Retention = 0
 				}
 			})
-			b.say("m")
-			h := b.start()
+			b.Say("m")
+			h := b.Start()
 			live, ends := make(chan []string, 1), make(chan error, 1)
 			client, sizes := measuredClient(t, 10)
 			began := make(chan struct{}, 1)
 			go func() {
 				var texts []string
-				_, err := client.Follow(b.ctx, key, "m", func(e session.Event) {
+				_, err := client.Follow(b.Ctx, actors.Key, "m", func(e session.Event) {
 					if e.Type == "thought" {
 						texts = append(texts, e.Text)
 						select {
@@ -140,15 +140,15 @@ func TestFollowReadsInPages(t *testing.T) {
 				live <- texts
 				ends <- err
 			}()
-			all := b.longTurn(h)
+			all := longTurn(b, h)
 			<-began
-			b.finish(h)
+			b.Finish(h)
 			equalTexts(t, "live", <-live, all)
 			expect.OK(t, <-ends)
 			sizes.atMost(t, longPage)
 
 			var texts, ids []string
-			o, err := client.Follow(b.ctx, key, "m", func(e session.Event) {
+			o, err := client.Follow(b.Ctx, actors.Key, "m", func(e session.Event) {
 				if e.Type == "thought" {
 					texts, ids = append(texts, e.Text), append(ids, e.ID)
 				}
@@ -159,7 +159,7 @@ func TestFollowReadsInPages(t *testing.T) {
 			sizes.atMost(t, longPage)
 
 			var rest []string
-			_, err = client.FollowFrom(b.ctx, key, "m", ids[49], func(e session.Event) {
+			_, err = client.FollowFrom(b.Ctx, actors.Key, "m", ids[49], func(e session.Event) {
 				if e.Type == "thought" {
 					rest = append(rest, e.Text)
 				}
@@ -169,10 +169,10 @@ func TestFollowReadsInPages(t *testing.T) {
 			sizes.atMost(t, longPage)
 
 			// Without a result, Wait looks for the end in the whole stream.
-			if _, err = client.Wait(b.ctx, key, "m"); err != nil {
+			if _, err = client.Wait(b.Ctx, actors.Key, "m"); err != nil {
 				t.Error(err)
 			}
-			if _, err = client.Wait(b.ctx, key, "other"); !errors.Is(err, turnstile.ErrUnknownMessage) {
+			if _, err = client.Wait(b.Ctx, actors.Key, "other"); !errors.Is(err, turnstile.ErrUnknownMessage) {
 				t.Errorf("of a message that never was: %v", err)
 			}
 			sizes.atMost(t, longPage)
@@ -195,44 +195,44 @@ func equalTexts(t *testing.T, what string, got, want []string) {
 func TestManyWaitsReadInPages(t *testing.T) {
 	t.Parallel()
 	redistest.Real(t)
-	b := newBench(t)
+	b := actors.NewBench(t)
 	hook := &reads{}
 	client, sizes := measuredClient(t, 1, hook)
 	const n = 50
 	keys := make([]string, n)
 	for i := range keys {
 		keys[i] = fmt.Sprint("s", i)
-		_, err := client.Submit(b.ctx, keys[i], session.Message{ID: "m", Text: "x"})
+		_, err := client.Submit(b.Ctx, keys[i], session.Message{ID: "m", Text: "x"})
 		expect.OK(t, err)
 	}
-	holds, err := b.c.Claim(b.ctx, keys)
+	holds, err := b.Worker.Claim(b.Ctx, keys)
 	expect.OK(t, err)
 	expect.Equal(t, "holds", len(holds), n)
 	for _, h := range holds {
-		expect.OK(t, h.Promote(b.ctx))
-		expect.OK(t, h.Emit(b.ctx, nil)) // its start
+		expect.OK(t, h.Promote(b.Ctx))
+		expect.OK(t, h.Emit(b.Ctx, nil)) // its start
 	}
 	var waits sync.WaitGroup
 	heard := make([]int, n)
 	for i, s := range keys {
 		waits.Go(func() {
-			_, err := client.Follow(b.ctx, s, "m", func(e session.Event) { heard[i] += len(e.Text) })
+			_, err := client.Follow(b.Ctx, s, "m", func(e session.Event) { heard[i] += len(e.Text) })
 			if err != nil {
 				t.Errorf("%s: %v", s, err)
 			}
 		})
 	}
 	expect.Soon(t, "the waits", func() bool { return hook.waiting() == n })
-	_, err = b.rdb.TxPipelined(b.ctx, func(p redis.Pipeliner) error { // all at the same instant
+	_, err = b.Redis.TxPipelined(b.Ctx, func(p redis.Pipeliner) error { // all at the same instant
 		for _, h := range holds {
 			text := fmt.Sprintf(`{"type":"thought","turn":%q,"text":%q}`, h.Turn().ID, strings.Repeat("x", longText))
-			p.XAdd(b.ctx, &redis.XAddArgs{Stream: rediskey.For(h.Session()).Events(), Values: []string{"e", text}})
+			p.XAdd(b.Ctx, &redis.XAddArgs{Stream: rediskey.For(h.Session()).Events(), Values: []string{"e", text}})
 		}
 		return nil
 	})
 	expect.OK(t, err)
 	for _, h := range holds {
-		_, err := h.Finish(b.ctx, sq.End{Status: session.StatusDone})
+		_, err := h.Finish(b.Ctx, protocol.End{Status: session.StatusDone})
 		expect.OK(t, err)
 	}
 	waits.Wait()

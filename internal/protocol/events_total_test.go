@@ -4,8 +4,9 @@ import (
 	"strings"
 	"testing"
 
-	sq "turnstile/internal/protocol"
+	"turnstile/internal/protocol"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 	"turnstile/test/expect"
 )
 
@@ -16,9 +17,9 @@ func TestAllEventsAreBoundedInBytes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			const limit = 1 << 20
-			b := newBench(t, eventsBytes(limit), func(c *sq.Config) { c.EventsCap = cap })
-			b.say("a")
-			h := b.start()
+			b := actors.NewBench(t, actors.EventsBytes(limit), func(c *protocol.Config) { c.EventsCap = cap })
+			b.Say("a")
+			h := b.Start()
 			most := 0
 			for i := range 200 {
 				var events []session.Event
@@ -29,9 +30,9 @@ func TestAllEventsAreBoundedInBytes(t *testing.T) {
 					}
 					events = append(events, session.Event{Type: session.EventNotice, Turn: h.Turn().ID, Text: strings.Repeat("x", n)})
 				}
-				expect.OK(t, h.Emit(b.ctx, events))
+				expect.OK(t, h.Emit(b.Ctx, events))
 				if i%10 == 9 {
-					most = max(most, b.allStreamed())
+					most = max(most, allStreamed(b))
 				}
 			}
 			if most > limit || most < limit/4 {
@@ -42,9 +43,9 @@ func TestAllEventsAreBoundedInBytes(t *testing.T) {
 }
 
 // allStreamed is how many bytes the stream's events have.
-func (b *bench) allStreamed() (n int) {
+func allStreamed(b *actors.Bench) (n int) {
 	b.Helper()
-	all, err := b.rdb.XRange(b.ctx, b.k.Events(), "-", "+").Result()
+	all, err := b.Redis.XRange(b.Ctx, b.Keys.Events(), "-", "+").Result()
 	expect.OK(b, err)
 	for _, m := range all {
 		for _, text := range m.Values {

@@ -7,9 +7,10 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	sq "turnstile/internal/protocol"
+	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
@@ -30,75 +31,75 @@ func TestFullRedis(t *testing.T) {
 		t.Run(strings.TrimSuffix(s.script+"/"+s.name, "/"), func(t *testing.T) {
 			rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), DB: n + 1})
 			defer rdb.Close()
-			b := benchOn(t, rdb)
+			b := actors.BenchOn(t, rdb)
 			move := s.prepare(b)
-			before := b.dump()
+			before := b.Dump()
 			full(true)
 			err := move()
 			full(false)
 			switch {
 			case s.name == "too long": // archiving it frees memory, so a full Redis allows that
 				expect.OK(t, err)
-				expect.Equal(t, "archived", b.state("now"), "archived")
+				expect.Equal(t, "archived", b.State("now"), "archived")
 			case refused[s.script]:
 				if err == nil || !strings.Contains(err.Error(), "OOM") {
 					t.Errorf("a full Redis allowed %s: %v", s.script, err)
 				}
-				same(t, "a refused "+s.script, before, b.dump())
+				actors.Same(t, "a refused "+s.script, before, b.Dump())
 			case err != nil && strings.Contains(err.Error(), "was not woken"):
 				// The turn has ended; the indexes are full too. Reap finds the rest.
-				b.overdue(rediskey.Owned)
-				b.reap()
-				if !b.isIn(rediskey.Ready, key) && !b.isIn(rediskey.Due, key) {
-					t.Errorf("not found by reap:\n%s", b.dump())
+				b.Overdue(rediskey.Owned)
+				b.Reap()
+				if !b.IsIn(rediskey.Ready, actors.Key) && !b.IsIn(rediskey.Due, actors.Key) {
+					t.Errorf("not found by reap:\n%s", b.Dump())
 				}
 			case err != nil:
 				t.Errorf("a full Redis refused %s: %v", s.script, err)
 			}
-			if s.script == "finish" && rdb.Exists(b.ctx, b.k.Sentinel()).Val() == 0 {
-				expect.Equal(t, "state after a finish that released", rdb.ZCard(b.ctx, b.k.Completed()).Val()+rdb.ZCard(b.ctx, b.k.Archived()).Val(), 1)
+			if s.script == "finish" && rdb.Exists(b.Ctx, b.Keys.Sentinel()).Val() == 0 {
+				expect.Equal(t, "state after a finish that released", rdb.ZCard(b.Ctx, b.Keys.Completed()).Val()+rdb.ZCard(b.Ctx, b.Keys.Archived()).Val(), 1)
 			}
 		})
 	}
 	t.Run("submit", func(t *testing.T) {
-		b := benchOn(t, server.Client())
+		b := actors.BenchOn(t, server.Client())
 		full(true)
-		_, err := b.client.Submit(b.ctx, key, session.Message{Text: "hi"})
+		_, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{Text: "hi"})
 		full(false)
 		if err == nil || !strings.Contains(err.Error(), "OOM") {
 			t.Errorf("submit: %v", err)
 		}
-		expect.Equal(t, "the database", b.dump(), "")
+		expect.Equal(t, "the database", b.Dump(), "")
 	})
 	t.Run("whole turn", func(t *testing.T) {
 		rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), DB: 127})
 		defer rdb.Close()
-		b := benchOn(t, rdb)
-		b.sayAll("a", "b")
-		h := b.claim()
+		b := actors.BenchOn(t, rdb)
+		b.SayAll("a", "b")
+		h := b.Claim()
 		full(true)
 		defer full(false)
-		expect.OK(t, h.Promote(b.ctx))
-		expect.OK(t, b.c.Renew(b.ctx, []*sq.Claim{h})[0].Err)
-		expect.OK(t, h.Emit(b.ctx, []session.Event{{Type: session.EventNotice, Text: "hi"}}))
-		expect.Equal(t, "goes on to the next", b.finish(h), true)
-		if b.finish(h) {
+		expect.OK(t, h.Promote(b.Ctx))
+		expect.OK(t, b.Worker.Renew(b.Ctx, []*protocol.Claim{h})[0].Err)
+		expect.OK(t, h.Emit(b.Ctx, []session.Event{{Type: session.EventNotice, Text: "hi"}}))
+		expect.Equal(t, "goes on to the next", b.Finish(h), true)
+		if b.Finish(h) {
 			t.Error("a third turn")
 		}
 		for _, id := range []string{"a", "b"} {
-			expect.Equal(t, "reply to "+id, b.outcome(id).Reply, fmt.Sprint("re: ", id))
+			expect.Equal(t, "reply to "+id, b.Outcome(id).Reply, fmt.Sprint("re: ", id))
 		}
 	})
 	t.Run("finish of a message that an operator deleted", func(t *testing.T) {
 		rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), DB: 126})
 		defer rdb.Close()
-		b := benchOn(t, rdb)
-		b.sayAll("a", "b")
-		h := b.start()
-		rdb.Del(b.ctx, b.k.Task(b.task("a")))
+		b := actors.BenchOn(t, rdb)
+		b.SayAll("a", "b")
+		h := b.Start()
+		rdb.Del(b.Ctx, b.Keys.Task(b.Task("a")))
 		full(true)
 		defer full(false)
-		expect.Equal(t, "goes on", b.finish(h), true)
+		expect.Equal(t, "goes on", b.Finish(h), true)
 		expect.Equal(t, "with", h.Turn().Message.ID, "b")
 	})
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile"
-	sq "turnstile/internal/protocol"
+	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
@@ -33,19 +33,19 @@ type resend struct {
 
 func (r *resend) again(cmds []redis.Cmder, send func() error) error {
 	cmd, ok := cmds[0].(*redis.Cmd)
-	if !ok || !called(r.script)(cmd) {
+	if !ok || !actors.Script(r.script)(cmd) {
 		return send()
 	}
 	if err := send(); err != nil {
 		return err // NOSCRIPT: nothing was carried out
 	}
 	r.calls++
-	first, before := alone(cmd), settled(dump(r.t, r.bare))
+	first, before := alone(cmd), settled(actors.Dump(r.t, r.bare))
 	err := send()
 	if err != nil {
 		return err
 	}
-	same(r.t, r.script+" sent a second time", before, settled(dump(r.t, r.bare)))
+	actors.Same(r.t, r.script+" sent a second time", before, settled(actors.Dump(r.t, r.bare)))
 	a, b := timeless(r.script, first), timeless(r.script, alone(cmd))
 	if r.special != "" && r.special != a {
 		r.t.Errorf("%s answered %s, and after a repetition %s", r.script, r.special, a)
@@ -122,7 +122,7 @@ func timeless(script string, v any) string {
 
 // alone is what a script answered; of a plain variant, to its only call.
 func alone(cmd *redis.Cmd) any {
-	if answers, _ := cmd.Val().([]any); fastPath(cmd) && len(answers) == 1 {
+	if answers, _ := cmd.Val().([]any); actors.FastPath(cmd) && len(answers) == 1 {
 		return answers[0]
 	}
 	return cmd.Val()
@@ -143,14 +143,14 @@ func TestScriptsSentTwice(t *testing.T) {
 	for _, s := range situations() {
 		t.Run(strings.TrimSuffix(s.script+"/"+s.name, "/"), func(t *testing.T) {
 			t.Parallel()
-			b := newBench(t)
+			b := actors.NewBench(t)
 			move := s.prepare(b)
 			options, err := redis.ParseURL(redistest.URL(t))
 			expect.OK(t, err)
 			bare := redis.NewClient(options)
 			defer bare.Close()
 			r := &resend{t: t, bare: bare, script: s.script}
-			b.rdb.AddHook(hook(r.again))
+			b.Redis.AddHook(actors.Hook(r.again))
 			expect.OK(t, move())
 			if most := len(variantsOf(s.script)); r.calls < 1 || r.calls > most { // the plain one first
 				t.Errorf("%d calls of the script", r.calls)
@@ -162,88 +162,88 @@ func TestScriptsSentTwice(t *testing.T) {
 // A turn whose every command is carried out twice is the same turn.
 func TestTurnOfCommandsSentTwice(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
+	b := actors.NewBench(t)
 	faults := &redistest.Faults{}
-	b.rdb.AddHook(faults)
+	b.Redis.AddHook(faults)
 	faults.RunTwice(redistest.Named("evalsha", "eval", "zadd", "sadd"), -1)
 
-	expect.Equal(t, "first receipt", b.say("a").Status, turnstile.Accepted)
-	h := b.start()
-	expect.Equal(t, "second receipt", b.say("b").Status, turnstile.Queued)
-	expect.OK(t, h.Emit(b.ctx, []session.Event{{Type: session.EventNotice, Text: "once", Turn: h.Turn().ID}}))
+	expect.Equal(t, "first receipt", b.Say("a").Status, turnstile.Accepted)
+	h := b.Start()
+	expect.Equal(t, "second receipt", b.Say("b").Status, turnstile.Queued)
+	expect.OK(t, h.Emit(b.Ctx, []session.Event{{Type: session.EventNotice, Text: "once", Turn: h.Turn().ID}}))
 	first := h.Turn()
-	if !b.finish(h) {
+	if !b.Finish(h) {
 		t.Fatal("no next turn")
 	}
 	expect.Equal(t, "next message", h.Turn().Message.ID, "b")
 	expect.Equal(t, "entries before the second turn", h.Turn().Entries, 2)
-	expect.OK(t, h.Promote(b.ctx))
-	expect.OK(t, h.Retry(b.ctx, errors.New("flaky"), 0))
-	h = b.start()
+	expect.OK(t, h.Promote(b.Ctx))
+	expect.OK(t, h.Retry(b.Ctx, errors.New("flaky"), 0))
+	h = b.Start()
 	expect.Equal(t, "attempt", h.Turn().Attempt, 2)
 	expect.Equal(t, "redelivered", h.Turn().Redelivered, 0)
-	if b.finish(h) {
+	if b.Finish(h) {
 		t.Error("a third turn")
 	}
-	expect.List(t, "transcript", b.transcript(first.SessionID), "a", "re: a", "b", "re: b")
-	info, err := b.inspector().GetQueueInfo(rediskey.Queue(key))
+	expect.List(t, "transcript", b.Transcript(first.SessionID), "a", "re: a", "b", "re: b")
+	info, err := b.Inspector().GetQueueInfo(rediskey.Queue(actors.Key))
 	expect.OK(t, err)
 	expect.Equal(t, "processed", info.Processed, 2)
-	expect.Equal(t, "notices", strings.Count(b.dump(), `"text":"once"`), 1)
+	expect.Equal(t, "notices", strings.Count(b.Dump(), `"text":"once"`), 1)
 }
 
 // The reply of a move is lost and not sent again by go-redis: the move itself
 // repeats, and a lost claim costs no more than the sentinel's time.
 func TestLostReplies(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, func(c *sq.Config) { c.SentinelTTL = 2 * time.Second })
+	b := actors.NewBench(t, func(c *protocol.Config) { c.SentinelTTL = 2 * time.Second })
 	faults := &redistest.Faults{}
-	b.rdb.AddHook(faults)
-	lose := func(script string) { faults.LoseReply(called(script), 1) }
+	b.Redis.AddHook(faults)
+	lose := func(script string) { faults.LoseReply(actors.Script(script), 1) }
 
-	b.sayAll("a", "b", "c")
-	h := b.claim()
+	b.SayAll("a", "b", "c")
+	h := b.Claim()
 	lose("promote")
-	expect.OK(t, h.Promote(b.ctx))
+	expect.OK(t, h.Promote(b.Ctx))
 	lose("emit")
-	expect.OK(t, h.Emit(b.ctx, []session.Event{{Type: session.EventNotice, Text: "once"}}))
+	expect.OK(t, h.Emit(b.Ctx, []session.Event{{Type: session.EventNotice, Text: "once"}}))
 	lose("finish")
-	if !b.finish(h) || h.Turn().Message.ID != "b" {
+	if !b.Finish(h) || h.Turn().Message.ID != "b" {
 		t.Fatalf("after a finish whose reply was lost the turn is of %q", h.Turn().Message.ID)
 	}
 	lose("requeue")
-	expect.OK(t, h.Requeue(b.ctx, "drain"))
-	expect.List(t, "the line", b.waiting(), "b", "c")
-	expect.Equal(t, "notices", strings.Count(b.dump(), `"text":"once"`), 1)
+	expect.OK(t, h.Requeue(b.Ctx, "drain"))
+	expect.List(t, "the line", b.Waiting(), "b", "c")
+	expect.Equal(t, "notices", strings.Count(b.Dump(), `"text":"once"`), 1)
 
 	lose("claim")
-	if holds, err := b.c.Claim(b.ctx, []string{key}); len(holds) != 0 || !errors.Is(err, redistest.ErrLostReply) {
+	if holds, err := b.Worker.Claim(b.Ctx, []string{actors.Key}); len(holds) != 0 || !errors.Is(err, redistest.ErrLostReply) {
 		t.Fatalf("a claim without a reply: %v, %v", holds, err)
 	}
-	b.claimNothing("another token holds the sentinel")
-	b.die()
-	expect.List(t, "what is run afterwards", b.drain(), "b", "c")
+	b.ClaimNothing("another token holds the sentinel")
+	b.Die()
+	expect.List(t, "what is run afterwards", b.Drain(), "b", "c")
 }
 
 // A rotation gets between a claim whose reply is lost and its resend: the turn
 // still writes into the session id that it was taken with.
 func TestB77_RotationBetweenClaimAndItsResend(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.say("a")
-	b.drain()
-	old := b.info().SessionID
-	b.sayAll("b", "c")
-	faults := between(called("claim"), func() {
-		_, err := actors.NewClient(b.rdb).Rotate(b.ctx, key, "")
+	b := actors.NewBench(t)
+	b.Say("a")
+	b.Drain()
+	old := b.Info().SessionID
+	b.SayAll("b", "c")
+	faults := actors.SendTwice(actors.Script("claim"), func() {
+		_, err := actors.NewClient(b.Redis).Rotate(b.Ctx, actors.Key, "")
 		expect.OK(t, err)
 	})
-	b.rdb.AddHook(faults)
-	h := b.claim()
+	b.Redis.AddHook(faults)
+	h := b.Claim()
 	expect.Equal(t, "session id of the turn", h.Turn().SessionID, old)
-	expect.Equal(t, "run's session id", b.rdb.HGet(b.ctx, b.k.Run(), "sid").Val(), old)
-	b.finish(h)
-	expect.List(t, "the old transcript", b.transcript(old), "a", "re: a", "b", "re: b")
+	expect.Equal(t, "run's session id", b.Redis.HGet(b.Ctx, b.Keys.Run(), "sid").Val(), old)
+	b.Finish(h)
+	expect.List(t, "the old transcript", b.Transcript(old), "a", "re: a", "b", "re: b")
 	expect.Equal(t, "entries of the new session id", h.Turn().Entries, 0)
 }
 
@@ -255,12 +255,12 @@ func TestB82_SubmitBrokenAnywhere(t *testing.T) {
 		for n := 0; ; n++ {
 			broke := false
 			t.Run(fmt.Sprintf("after=%v/%d", after, n), func(t *testing.T) {
-				b := newBench(t)
-				b.say("earlier")
-				b.drain()
-				b.lose()
+				b := actors.NewBench(t)
+				b.Say("earlier")
+				b.Drain()
+				b.LoseIndexes()
 				faults := &redistest.Faults{}
-				b.rdb.AddHook(faults)
+				b.Redis.AddHook(faults)
 				left := n
 				nth := func(redis.Cmder) bool { left--; return left == -1 }
 				if after {
@@ -268,22 +268,22 @@ func TestB82_SubmitBrokenAnywhere(t *testing.T) {
 				} else {
 					faults.FailBefore(nth, 1, redistest.ErrLostReply)
 				}
-				_, err := b.client.Submit(b.ctx, key, session.Message{ID: "m", Text: "m"})
+				_, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{ID: "m", Text: "m"})
 				broke = err != nil
 				faults.Clear()
-				if stored := b.state("m") != ""; stored && !b.isIn(rediskey.Ready, key) {
-					expect.Equal(t, "woken by the sweep", b.sweep(), 1)
+				if stored := b.State("m") != ""; stored && !b.IsIn(rediskey.Ready, actors.Key) {
+					expect.Equal(t, "woken by the sweep", b.Sweep(), 1)
 				}
-				r := b.say("m")
+				r := b.Say("m")
 				if r.Status != turnstile.Accepted && r.Status != turnstile.Duplicate {
 					t.Errorf("submitted again: %s", r.Status)
 				}
-				if !b.isIn(rediskey.Ready, key) {
+				if !b.IsIn(rediskey.Ready, actors.Key) {
 					t.Error("nobody was told")
 				}
-				expect.List(t, "runs", b.drain(), "m")
-				expect.Equal(t, "submitted after the end", b.say("m").State, "completed")
-				expect.List(t, "runs after the end", b.drain())
+				expect.List(t, "runs", b.Drain(), "m")
+				expect.Equal(t, "submitted after the end", b.Say("m").State, "completed")
+				expect.List(t, "runs after the end", b.Drain())
 			})
 			if !broke {
 				break

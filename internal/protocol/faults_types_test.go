@@ -5,8 +5,9 @@ import (
 	"strings"
 	"testing"
 
-	sq "turnstile/internal/protocol"
+	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
+	"turnstile/test/actors"
 	"turnstile/test/expect"
 )
 
@@ -17,25 +18,25 @@ func TestWrongTypes(t *testing.T) {
 	for n, s := range situations() {
 		t.Run(strings.TrimSuffix(s.script+"/"+s.name, "/"), func(t *testing.T) {
 			t.Parallel()
-			keys := append(sq.KeysOf(key, "SID"), "task now", "task next", "task new", "task later", "task bad")
+			keys := append(protocol.KeysOf(actors.Key, "SID"), "task now", "task next", "task new", "task later", "task bad")
 			for i := range keys {
 				if (n+i)%3 != 0 && !expect.Proof() {
 					continue
 				}
 				t.Run(keys[i], func(t *testing.T) {
-					b := newBench(t)
+					b := actors.NewBench(t)
 					move := s.prepare(b)
-					name := sq.KeysOf(key, b.info().SessionID)
+					name := protocol.KeysOf(actors.Key, b.Info().SessionID)
 					if i < len(name) {
 						spoil(b, name[i])
-					} else if id, _ := strings.CutPrefix(keys[i], "task "); b.state(id) != "" {
-						spoil(b, b.k.Task(b.task(id)))
+					} else if id, _ := strings.CutPrefix(keys[i], "task "); b.State(id) != "" {
+						spoil(b, b.Keys.Task(b.Task(id)))
 					} else {
 						return // no such message here
 					}
-					before := b.ownKeys()
+					before := ownKeys(b)
 					if err := move(); err != nil {
-						same(t, fmt.Sprintf("a failed %s (%v)", s.script, err), before, b.ownKeys())
+						actors.Same(t, fmt.Sprintf("a failed %s (%v)", s.script, err), before, ownKeys(b))
 					}
 				})
 			}
@@ -45,8 +46,8 @@ func TestWrongTypes(t *testing.T) {
 
 // ownKeys is the database without the list of sessions, in which a command enters its
 // session before it writes.
-func (b *bench) ownKeys() (lines string) {
-	for line := range strings.Lines(b.dump()) {
+func ownKeys(b *actors.Bench) (lines string) {
+	for line := range strings.Lines(b.Dump()) {
 		if !strings.HasPrefix(line, rediskey.Sessions+" ") {
 			lines += line
 		}
@@ -55,13 +56,13 @@ func (b *bench) ownKeys() (lines string) {
 }
 
 // spoil gives a key another type than its own.
-func spoil(b *bench, name string) {
+func spoil(b *actors.Bench, name string) {
 	b.Helper()
-	list := b.rdb.Type(b.ctx, name).Val() == "string" || strings.Contains(name, "sentinel") || strings.Contains(name, "processed") || strings.Contains(name, "failed")
-	expect.OK(b, b.rdb.Del(b.ctx, name).Err())
+	list := b.Redis.Type(b.Ctx, name).Val() == "string" || strings.Contains(name, "sentinel") || strings.Contains(name, "processed") || strings.Contains(name, "failed")
+	expect.OK(b, b.Redis.Del(b.Ctx, name).Err())
 	if list {
-		expect.OK(b, b.rdb.RPush(b.ctx, name, "spoilt").Err())
+		expect.OK(b, b.Redis.RPush(b.Ctx, name, "spoilt").Err())
 	} else {
-		expect.OK(b, b.rdb.Set(b.ctx, name, "spoilt", 0).Err())
+		expect.OK(b, b.Redis.Set(b.Ctx, name, "spoilt", 0).Err())
 	}
 }

@@ -9,19 +9,13 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
-	sq "turnstile/internal/protocol"
+	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
-
-func (b *bench) find() (entered int) {
-	b.Helper()
-	n, err := b.c.Find(b.ctx)
-	expect.OK(b, err)
-	return n
-}
 
 // A plain asynq.Client tells a queue's name once in its life. What it puts in when that
 // was taken away is found all the same, and so is what only a delay, a retry or a
@@ -37,37 +31,37 @@ func TestFind(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := benchOn(t, open(t))
-			plain := asynq.NewClientFromRedisClient(b.rdb)
+			b := actors.BenchOn(t, open(t))
+			plain := asynq.NewClientFromRedisClient(b.Redis)
 			put := func(id string, opts ...asynq.Option) {
 				t.Helper()
 				payload, err := session.Message{ID: id, Text: id}.EncodePayload()
 				expect.OK(t, err)
 				_, err = plain.Enqueue(asynq.NewTask(session.TaskType, payload),
-					append(opts, asynq.Queue(rediskey.Queue(key)), asynq.TaskID(b.task(id)))...)
+					append(opts, asynq.Queue(rediskey.Queue(actors.Key)), asynq.TaskID(b.Task(id)))...)
 				expect.OK(t, err)
 			}
 			put("a")
-			expect.Equal(t, "a: woken", b.sweep(), 1)
-			expect.List(t, "runs", b.drain(), "a")
-			b.lose()
+			expect.Equal(t, "a: woken", b.Sweep(), 1)
+			expect.List(t, "runs", b.Drain(), "a")
+			b.LoseIndexes()
 			put("b")
-			expect.Equal(t, "b: the sweep alone", b.sweep(), 0)
-			expect.Equal(t, "b: entered", b.find(), 1)
-			expect.Equal(t, "b: woken", b.sweep(), 1)
-			expect.List(t, "runs", b.drain(), "b")
-			b.lose()
+			expect.Equal(t, "b: the sweep alone", b.Sweep(), 0)
+			expect.Equal(t, "b: entered", b.Find(), 1)
+			expect.Equal(t, "b: woken", b.Sweep(), 1)
+			expect.List(t, "runs", b.Drain(), "b")
+			b.LoseIndexes()
 			put("c", asynq.ProcessIn(time.Hour))
-			expect.Equal(t, "c: entered", b.find(), 1)
-			b.sweep()
-			expect.Equal(t, "c: due", b.isIn(rediskey.Due, key), true)
-			expect.Equal(t, "entered again", b.find(), 0)
-			expect.OK(t, b.inspector().DeleteTask(rediskey.Queue(key), b.task("c")))
+			expect.Equal(t, "c: entered", b.Find(), 1)
+			b.Sweep()
+			expect.Equal(t, "c: due", b.IsIn(rediskey.Due, actors.Key), true)
+			expect.Equal(t, "entered again", b.Find(), 0)
+			expect.OK(t, b.Inspector().DeleteTask(rediskey.Queue(actors.Key), b.Task("c")))
 
-			b.lose()
-			expect.Equal(t, "results: entered", b.find(), 1)
-			expect.Equal(t, "known", b.isIn(rediskey.Sessions, key), true)
-			expect.Equal(t, "results alone are listed", b.listed(key), false)
+			b.LoseIndexes()
+			expect.Equal(t, "results: entered", b.Find(), 1)
+			expect.Equal(t, "known", b.IsIn(rediskey.Sessions, actors.Key), true)
+			expect.Equal(t, "results alone are listed", b.Listed(actors.Key), false)
 		})
 	}
 }
@@ -76,18 +70,18 @@ func TestFind(t *testing.T) {
 // forgotten, as versions before this one have left them, go with the next Forget.
 func TestFindWhatWasLeft(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, func(c *sq.Config) { c.SessionTTL = time.Hour })
-	expect.OK(t, b.client.Configure(b.ctx, key, session.QueueSettings{Cap: 3}))
-	b.old()
-	b.lose()
-	expect.OK(t, b.rdb.Set(b.ctx, rediskey.For("gone").Processed(), 7, 0).Err())
-	expect.Equal(t, "entered", b.find(), 2)
-	expect.Equal(t, "listed", b.rdb.SCard(b.ctx, rediskey.AllQueues).Val(), 0)
-	n, err := b.c.Forget(b.ctx)
+	b := actors.NewBench(t, func(c *protocol.Config) { c.SessionTTL = time.Hour })
+	expect.OK(t, b.Client.Configure(b.Ctx, actors.Key, session.QueueSettings{Cap: 3}))
+	b.MakeOld()
+	b.LoseIndexes()
+	expect.OK(t, b.Redis.Set(b.Ctx, rediskey.For("gone").Processed(), 7, 0).Err())
+	expect.Equal(t, "entered", b.Find(), 2)
+	expect.Equal(t, "listed", b.Redis.SCard(b.Ctx, rediskey.AllQueues).Val(), 0)
+	n, err := b.Worker.Forget(b.Ctx)
 	expect.OK(t, err)
 	expect.Equal(t, "forgotten", n, 2)
-	b.rdb.Del(b.ctx, rediskey.Scan)
-	if left := b.rdb.Keys(b.ctx, "*").Val(); len(left) > 0 {
+	b.Redis.Del(b.Ctx, rediskey.Scan)
+	if left := b.Redis.Keys(b.Ctx, "*").Val(); len(left) > 0 {
 		t.Errorf("left: %q", left)
 	}
 }
@@ -96,22 +90,22 @@ func TestFindWhatWasLeft(t *testing.T) {
 // keeps its pace.
 func TestFindGoesOn(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
+	b := actors.NewBench(t)
 	const n = 4000
-	_, err := b.rdb.Pipelined(b.ctx, func(p redis.Pipeliner) error {
+	_, err := b.Redis.Pipelined(b.Ctx, func(p redis.Pipeliner) error {
 		for i := range n {
-			p.LPush(b.ctx, rediskey.For(fmt.Sprint("s", i)).Pending(), "x")
+			p.LPush(b.Ctx, rediskey.For(fmt.Sprint("s", i)).Pending(), "x")
 		}
 		return nil
 	})
 	expect.OK(t, err)
-	ctx, cut := context.WithCancel(b.ctx)
+	ctx, cut := context.WithCancel(b.Ctx)
 	faults := &redistest.Faults{}
-	b.rdb.AddHook(faults)
+	b.Redis.AddHook(faults)
 	scanned := faults.GateReply(redistest.Named("scan"))
 	got := make(chan int, 1)
 	go func() {
-		n, err := b.c.Find(ctx)
+		n, err := b.Worker.Find(ctx)
 		if err != nil {
 			t.Error(err)
 		}
@@ -119,7 +113,7 @@ func TestFindGoesOn(t *testing.T) {
 	}()
 	<-scanned.Arrived()
 	scanned.Release()
-	expect.Soon(t, "the first entries", func() bool { return b.rdb.ZCard(b.ctx, rediskey.Sessions).Val() > 0 })
+	expect.Soon(t, "the first entries", func() bool { return b.Redis.ZCard(b.Ctx, rediskey.Sessions).Val() > 0 })
 	cut()
 	first := <-got
 	if first == 0 || first == n {
@@ -127,7 +121,7 @@ func TestFindGoesOn(t *testing.T) {
 	}
 	faults.Clear()
 	began := time.Now()
-	rest, err := newWorker(t, b.rdb, "two").Find(b.ctx)
+	rest, err := actors.NewWorker(t, b.Redis, "two").Find(b.Ctx)
 	expect.OK(t, err)
 	if first+rest != n {
 		t.Errorf("entered %d, then %d of %d", first, rest, n)

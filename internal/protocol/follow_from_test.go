@@ -9,7 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile"
-	sq "turnstile/internal/protocol"
+	"turnstile/internal/protocol"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
@@ -25,9 +25,9 @@ func seenAs(e session.Event) string {
 }
 
 // followed is what a Follow behind an event sees of a message, with the ids.
-func (b *bench) followed(id, after string) (seen, ids []string, o session.Outcome) {
+func followed(b *actors.Bench, id, after string) (seen, ids []string, o session.Outcome) {
 	b.Helper()
-	o, err := b.client.FollowFrom(b.ctx, key, id, after, func(e session.Event) {
+	o, err := b.Client.FollowFrom(b.Ctx, actors.Key, id, after, func(e session.Event) {
 		seen, ids = append(seen, seenAs(e)), append(ids, e.ID)
 	})
 	if err != nil {
@@ -38,21 +38,21 @@ func (b *bench) followed(id, after string) (seen, ids []string, o session.Outcom
 
 // life is message m's, through a drain, with others before and behind it. Its
 // end has a piece of the reply that no text event has.
-func (b *bench) life() {
+func messageLife(b *actors.Bench) {
 	b.Helper()
-	b.sayAll("before", "m", "behind")
-	h := b.start()
-	expect.OK(b, h.Emit(b.ctx, []session.Event{{Type: "text", Turn: h.Turn().ID, Text: "not of m"}}))
-	b.finish(h)
-	expect.OK(b, h.Promote(b.ctx))
-	expect.OK(b, h.Requeue(b.ctx, "drain")) // one entry with two events
-	h = b.start()
+	b.SayAll("before", "m", "behind")
+	h := b.Start()
+	expect.OK(b, h.Emit(b.Ctx, []session.Event{{Type: "text", Turn: h.Turn().ID, Text: "not of m"}}))
+	b.Finish(h)
+	expect.OK(b, h.Promote(b.Ctx))
+	expect.OK(b, h.Requeue(b.Ctx, "drain")) // one entry with two events
+	h = b.Start()
 	turn := h.Turn().ID
-	expect.OK(b, h.Emit(b.ctx, []session.Event{{Type: "thought", Turn: turn, Text: "hm"}, {Type: "text", Turn: turn, Text: "first"}}))
-	expect.OK(b, h.Emit(b.ctx, []session.Event{{Type: "tool_start", Turn: turn, Name: "look", CallID: "1"}, {Type: "tool_end", Turn: turn, CallID: "1"}}))
-	expect.OK(b, h.Emit(b.ctx, []session.Event{{Type: "text", Turn: turn, Text: "re: "}}))
-	b.finish(h)
-	b.drain()
+	expect.OK(b, h.Emit(b.Ctx, []session.Event{{Type: "thought", Turn: turn, Text: "hm"}, {Type: "text", Turn: turn, Text: "first"}}))
+	expect.OK(b, h.Emit(b.Ctx, []session.Event{{Type: "tool_start", Turn: turn, Name: "look", CallID: "1"}, {Type: "tool_end", Turn: turn, CallID: "1"}}))
+	expect.OK(b, h.Emit(b.Ctx, []session.Event{{Type: "text", Turn: turn, Text: "re: "}}))
+	b.Finish(h)
+	b.Drain()
 }
 
 // Wherever a follower was left off, another one goes on there: together they see
@@ -62,13 +62,13 @@ func TestFollowFrom(t *testing.T) {
 	for _, kept := range []bool{true, false} {
 		t.Run(fmt.Sprint("result kept ", kept), func(t *testing.T) {
 			t.Parallel()
-			b := newBench(t, func(c *sq.Config) {
+			b := actors.NewBench(t, func(c *protocol.Config) {
 				if !kept {
 					c.Retention = 0
 				}
 			})
-			b.life()
-			all, ids, end := b.followed("m", "")
+			messageLife(b)
+			all, ids, end := followed(b, "m", "")
 			expect.List(t, "all", all, "turn_started", "turn_requeued drain", "turn_started", "thought hm", "text first",
 				"tool_start look", "tool_end", "text re: ", "text m")
 			for i, id := range ids {
@@ -76,13 +76,13 @@ func TestFollowFrom(t *testing.T) {
 					expect.Equal(t, "without an id", all[i], "turn_started")
 					continue
 				}
-				_, err := sq.ParseEventID(id)
+				_, err := protocol.ParseEventID(id)
 				expect.OK(t, err)
-				rest, _, again := b.followed("m", id)
+				rest, _, again := followed(b, "m", id)
 				expect.List(t, "behind "+all[i], rest, all[i+1:]...)
 				expect.Equal(t, "outcome behind "+all[i], again, end)
 			}
-			rest, _, _ := b.followed("m", "99999999999999-0")
+			rest, _, _ := followed(b, "m", "99999999999999-0")
 			expect.List(t, "behind what is to come", rest)
 		})
 	}
@@ -91,14 +91,14 @@ func TestFollowFrom(t *testing.T) {
 // The one that goes on is there while the turn runs.
 func TestFollowFromInMidTurn(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.say("m")
-	h := b.start()
+	b := actors.NewBench(t)
+	b.Say("m")
+	h := b.Start()
 	turn := h.Turn().ID
-	expect.OK(t, h.Emit(b.ctx, []session.Event{{Type: "text", Turn: turn, Text: "re"}}))
-	ctx, leave := context.WithCancel(b.ctx)
+	expect.OK(t, h.Emit(b.Ctx, []session.Event{{Type: "text", Turn: turn, Text: "re"}}))
+	ctx, leave := context.WithCancel(b.Ctx)
 	after := ""
-	_, err := b.client.Follow(ctx, key, "m", func(e session.Event) {
+	_, err := b.Client.Follow(ctx, actors.Key, "m", func(e session.Event) {
 		if after = e.ID; e.Text == "re" {
 			leave()
 		}
@@ -106,11 +106,11 @@ func TestFollowFromInMidTurn(t *testing.T) {
 	if !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
-	expect.OK(t, h.Emit(b.ctx, []session.Event{{Type: "text", Turn: turn, Text: ": "}}))
+	expect.OK(t, h.Emit(b.Ctx, []session.Event{{Type: "text", Turn: turn, Text: ": "}}))
 	var seen []string
-	o, err := b.client.FollowFrom(b.ctx, key, "m", after, func(e session.Event) {
+	o, err := b.Client.FollowFrom(b.Ctx, actors.Key, "m", after, func(e session.Event) {
 		if seen = append(seen, seenAs(e)); e.Text == ": " {
-			b.finish(h)
+			b.Finish(h)
 		}
 	})
 	expect.OK(t, err)
@@ -120,13 +120,13 @@ func TestFollowFromInMidTurn(t *testing.T) {
 
 func TestFollowFromBadID(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.say("m")
+	b := actors.NewBench(t)
+	b.Say("m")
 	for _, id := range []string{"x", "1", "-", "1-", "-1", "1-2-3", "1-x", "+1-0", " 1-0", "$", "0x1-0", "99999999999999999999-0"} {
-		if _, err := b.client.FollowFrom(b.ctx, key, "m", id, func(session.Event) {}); !errors.Is(err, session.ErrInvalid) {
+		if _, err := b.Client.FollowFrom(b.Ctx, actors.Key, "m", id, func(session.Event) {}); !errors.Is(err, session.ErrInvalid) {
 			t.Errorf("%q: %v", id, err)
 		}
-		if _, err := sq.ParseEventID(id); !errors.Is(err, session.ErrInvalid) {
+		if _, err := protocol.ParseEventID(id); !errors.Is(err, session.ErrInvalid) {
 			t.Errorf("%q: %v", id, err)
 		}
 	}
@@ -147,34 +147,34 @@ func TestFollowWhatIsTrimmed(t *testing.T) {
 }
 
 func followTrimmed(t *testing.T, kept int64, ended bool) {
-	b := newBench(t)
-	b.say("m")
-	h := b.start()
+	b := actors.NewBench(t)
+	b.Say("m")
+	h := b.Start()
 	turn := h.Turn().ID
-	expect.OK(t, h.Emit(b.ctx, []session.Event{
+	expect.OK(t, h.Emit(b.Ctx, []session.Event{
 		{Type: "text", Turn: turn, Text: "lost"}, {Type: "tool_start", Turn: turn, Name: "look", CallID: "1"}, {Type: "text", Turn: turn, Text: "re"},
 	}))
 	want := []string{"tool_start look", "text re", "text : m"}
 	if ended {
-		b.finish(h)
+		b.Finish(h)
 		want = want[1:] // the end is an event, too
 	}
 	if kept == 0 {
 		want = []string{"text re: m"}
 	}
-	expect.OK(t, b.rdb.XTrimMaxLen(b.ctx, b.k.Events(), kept).Err())
+	expect.OK(t, b.Redis.XTrimMaxLen(b.Ctx, b.Keys.Events(), kept).Err())
 	reading := &redistest.Faults{}
-	reads := reading.Gate(called("events_page"))
-	b.rdb.AddHook(reading)
+	reads := reading.Gate(actors.Script("events_page"))
+	b.Redis.AddHook(reading)
 	got := make(chan []string, 1)
 	go func() {
-		seen, _, _ := b.followed("m", "1-0")
+		seen, _, _ := followed(b, "m", "1-0")
 		got <- seen
 	}()
 	<-reads.Arrived()
 	reads.Release()
 	if !ended {
-		b.finish(h)
+		b.Finish(h)
 	}
 	expect.List(t, "seen", <-got, want...)
 }
@@ -186,15 +186,15 @@ func TestFollowALongReply(t *testing.T) {
 	for _, ended := range []bool{false, true} {
 		t.Run(fmt.Sprint("ended ", ended), func(t *testing.T) {
 			t.Parallel()
-			b := newBench(t)
-			b.say("m")
-			h := b.start()
+			b := actors.NewBench(t)
+			b.Say("m")
+			h := b.Start()
 			turn := h.Turn().ID
 			for _, text := range []string{"one ", "two ", "three "} {
-				expect.OK(t, h.Emit(b.ctx, []session.Event{{Type: "text", Turn: turn, Text: text}}))
+				expect.OK(t, h.Emit(b.Ctx, []session.Event{{Type: "text", Turn: turn, Text: text}}))
 			}
 			finish := func() {
-				_, err := h.Finish(b.ctx, sq.End{Status: session.StatusDone, Reply: "one two three four"})
+				_, err := h.Finish(b.Ctx, protocol.End{Status: session.StatusDone, Reply: "one two three four"})
 				expect.OK(t, err)
 			}
 			kept := int64(2)
@@ -202,9 +202,9 @@ func TestFollowALongReply(t *testing.T) {
 				finish()
 				kept++
 			}
-			expect.OK(t, b.rdb.XTrimMaxLen(b.ctx, b.k.Events(), kept).Err())
+			expect.OK(t, b.Redis.XTrimMaxLen(b.Ctx, b.Keys.Events(), kept).Err())
 			var seen []string
-			_, err := b.client.Follow(b.ctx, key, "m", func(e session.Event) {
+			_, err := b.Client.Follow(b.Ctx, actors.Key, "m", func(e session.Event) {
 				if seen = append(seen, seenAs(e)); e.Text == "three " && !ended {
 					finish()
 				}
@@ -218,18 +218,18 @@ func TestFollowALongReply(t *testing.T) {
 // A message that is deleted in mid-turn: what was seen is not seen again.
 func TestFollowADeletedMessage(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.say("m")
-	h := b.start()
-	expect.OK(t, h.Emit(b.ctx, []session.Event{{Type: "text", Turn: h.Turn().ID, Text: "re"}}))
+	b := actors.NewBench(t)
+	b.Say("m")
+	h := b.Start()
+	expect.OK(t, h.Emit(b.Ctx, []session.Event{{Type: "text", Turn: h.Turn().ID, Text: "re"}}))
 	faults := &redistest.Faults{}
-	b.rdb.AddHook(faults)
+	b.Redis.AddHook(faults)
 	var seen []string
-	_, err := b.client.Follow(b.ctx, key, "m", func(e session.Event) {
+	_, err := b.Client.Follow(b.Ctx, actors.Key, "m", func(e session.Event) {
 		if seen = append(seen, seenAs(e)); e.Type == "text" {
 			// After an error it looks at the task at once.
 			faults.FailBefore(redistest.Named("xread"), 1, redistest.AnswerError("LOADING Redis is loading the dataset in memory"))
-			expect.OK(t, b.rdb.Del(b.ctx, b.k.Task(b.task("m"))).Err())
+			expect.OK(t, b.Redis.Del(b.Ctx, b.Keys.Task(b.Task("m"))).Err())
 		}
 	})
 	if !errors.Is(err, turnstile.ErrUnknownMessage) {
@@ -242,19 +242,19 @@ func TestFollowADeletedMessage(t *testing.T) {
 // lost its words by then: what was seen of them is not seen again.
 func TestFollowAResultThatIsNotKept(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, func(c *sq.Config) { c.Retention = 0 })
-	b.say("m")
-	h := b.start()
-	expect.OK(t, h.Emit(b.ctx, []session.Event{{Type: "text", Turn: h.Turn().ID, Text: "re"}}))
+	b := actors.NewBench(t, func(c *protocol.Config) { c.Retention = 0 })
+	b.Say("m")
+	h := b.Start()
+	expect.OK(t, h.Emit(b.Ctx, []session.Event{{Type: "text", Turn: h.Turn().ID, Text: "re"}}))
 	faults := &redistest.Faults{}
-	b.rdb.AddHook(faults)
+	b.Redis.AddHook(faults)
 	var seen []string
-	o, err := b.client.Follow(b.ctx, key, "m", func(e session.Event) {
+	o, err := b.Client.Follow(b.Ctx, actors.Key, "m", func(e session.Event) {
 		if seen = append(seen, seenAs(e)); e.Text == "re" {
 			// After an error it looks at the task at once.
 			faults.FailBefore(redistest.Named("xread"), 1, redistest.AnswerError("LOADING Redis is loading the dataset in memory"))
-			b.finish(h)
-			expect.OK(t, b.rdb.XTrimMaxLen(b.ctx, b.k.Events(), 1).Err())
+			b.Finish(h)
+			expect.OK(t, b.Redis.XTrimMaxLen(b.Ctx, b.Keys.Events(), 1).Err())
 		}
 	})
 	expect.OK(t, err)
@@ -277,9 +277,9 @@ func TestFollowThroughOutages(t *testing.T) {
 
 func followThroughOutages(t *testing.T, connections int) {
 	server := redistest.StartServer(t, "--appendonly", "yes", "--appendfsync", "always")
-	b := benchOn(t, server.Client())
-	b.say("m")
-	h := b.start()
+	b := actors.BenchOn(t, server.Client())
+	b.Say("m")
+	h := b.Start()
 	turn := h.Turn().ID
 
 	options, err := redis.ParseURL(server.URL())
@@ -294,18 +294,18 @@ func followThroughOutages(t *testing.T, connections int) {
 	var o session.Outcome
 	go func() {
 		var err error
-		o, err = actors.NewClient(rdb).Follow(b.ctx, key, "m", func(e session.Event) { seen <- e })
+		o, err = actors.NewClient(rdb).Follow(b.Ctx, actors.Key, "m", func(e session.Event) { seen <- e })
 		ended <- err
 		close(seen)
 	}()
-	expect.OK(t, h.Emit(b.ctx, nil))
+	expect.OK(t, h.Emit(b.Ctx, nil))
 	expect.Equal(t, "first", (<-seen).Type, "turn_started")
 
 	number := 0
 	say := func() {
 		t.Helper()
 		number++
-		expect.OK(t, h.Emit(b.ctx, []session.Event{{Type: "text", Turn: turn, Text: fmt.Sprintf("%d ", number)}}))
+		expect.OK(t, h.Emit(b.Ctx, []session.Event{{Type: "text", Turn: turn, Text: fmt.Sprintf("%d ", number)}}))
 	}
 	heard := 0
 	hear := func() {
@@ -319,7 +319,7 @@ func followThroughOutages(t *testing.T, connections int) {
 	}
 	for _, outage := range []func(){
 		func() {},
-		func() { expect.OK(t, b.rdb.Do(b.ctx, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes").Err()) },
+		func() { expect.OK(t, b.Redis.Do(b.Ctx, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes").Err()) },
 		func() { faults.LoseReply(redistest.Named("xread"), 3) },
 		func() { faults.RunTwice(redistest.Named("xread"), 3) },
 		func() {
@@ -335,7 +335,7 @@ func followThroughOutages(t *testing.T, connections int) {
 		say()
 		hear()
 	}
-	_, err = h.Finish(b.ctx, sq.End{Status: session.StatusDone, Reply: "1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 at last"})
+	_, err = h.Finish(b.Ctx, protocol.End{Status: session.StatusDone, Reply: "1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 at last"})
 	expect.OK(t, err)
 	expect.Equal(t, "the rest of the reply", (<-seen).Text, "at last")
 	expect.OK(t, <-ended)

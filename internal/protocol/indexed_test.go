@@ -11,9 +11,10 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	sq "turnstile/internal/protocol"
+	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
@@ -41,35 +42,26 @@ func (r *roundTrips) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.P
 	}
 }
 
-// lose takes the session out of what finds it without a ring, as Unregister and
-// Forget, an Erase, or a Redis that comes back empty do.
-func (b *bench) lose() {
-	expect.OK(b, b.rdb.SRem(b.ctx, rediskey.AllQueues, rediskey.Queue(key)).Err())
-	for _, index := range []string{rediskey.Sessions, rediskey.Ready, rediskey.Owned, rediskey.Due} {
-		expect.OK(b, b.rdb.Del(b.ctx, index).Err())
-	}
-}
-
 // A sender that dies between the enqueue and the ring has told where the message is,
 // whatever its process had told in its life before.
 func TestSubmitIndexesBeforeItEnqueues(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.say("a")
-	b.drain()
-	b.lose()
+	b := actors.NewBench(t)
+	b.Say("a")
+	b.Drain()
+	b.LoseIndexes()
 	faults := &redistest.Faults{}
-	b.rdb.AddHook(faults)
-	faults.FailBefore(called("notify"), -1, io.ErrClosedPipe)
-	if _, err := b.client.Submit(b.ctx, key, session.Message{ID: "b", Text: "b"}); !errors.Is(err, io.ErrClosedPipe) {
+	b.Redis.AddHook(faults)
+	faults.FailBefore(actors.Script("notify"), -1, io.ErrClosedPipe)
+	if _, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{ID: "b", Text: "b"}); !errors.Is(err, io.ErrClosedPipe) {
 		t.Fatalf("error: %v", err)
 	}
 	faults.Clear()
-	expect.Equal(t, "state", b.state("b"), "pending")
-	expect.Equal(t, "known", b.isIn(rediskey.Sessions, key), true)
-	expect.Equal(t, "listed", b.rdb.SIsMember(b.ctx, rediskey.AllQueues, rediskey.Queue(key)).Val(), true)
-	expect.Equal(t, "found by the sweep", b.sweep(), 1)
-	expect.List(t, "runs", b.drain(), "b")
+	expect.Equal(t, "state", b.State("b"), "pending")
+	expect.Equal(t, "known", b.IsIn(rediskey.Sessions, actors.Key), true)
+	expect.Equal(t, "listed", b.Redis.SIsMember(b.Ctx, rediskey.AllQueues, rediskey.Queue(actors.Key)).Val(), true)
+	expect.Equal(t, "found by the sweep", b.Sweep(), 1)
+	expect.List(t, "runs", b.Drain(), "b")
 }
 
 // On a Cluster two nodes get their parts of a pipeline at once: there the index is
@@ -77,56 +69,56 @@ func TestSubmitIndexesBeforeItEnqueues(t *testing.T) {
 func TestSubmitIndexesFirstOnACluster(t *testing.T) {
 	t.Parallel()
 	redistest.Real(t)
-	b := benchOn(t, redistest.StartCluster(t).Client())
-	expect.OK(t, b.rdb.Set(b.ctx, rediskey.Sessions, "of a wrong type", 0).Err())
-	if _, err := b.client.Submit(b.ctx, key, session.Message{ID: "a", Text: "a"}); err == nil {
+	b := actors.BenchOn(t, redistest.StartCluster(t).Client())
+	expect.OK(t, b.Redis.Set(b.Ctx, rediskey.Sessions, "of a wrong type", 0).Err())
+	if _, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{ID: "a", Text: "a"}); err == nil {
 		t.Error("no error")
 	}
-	expect.Equal(t, "state", b.state("a"), "")
-	expect.OK(t, b.rdb.Del(b.ctx, rediskey.Sessions).Err())
-	b.say("a")
-	expect.List(t, "runs", b.drain(), "a")
+	expect.Equal(t, "state", b.State("a"), "")
+	expect.OK(t, b.Redis.Del(b.Ctx, rediskey.Sessions).Err())
+	b.Say("a")
+	expect.List(t, "runs", b.Drain(), "a")
 }
 
 // The index costs no round trip of its own.
 func TestSubmitRoundTrips(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
+	b := actors.NewBench(t)
 	trips := &roundTrips{}
-	b.rdb.AddHook(trips)
+	b.Redis.AddHook(trips)
 	most := func(what string, most int64) {
 		t.Helper()
 		if n := trips.n.Swap(0); n > most {
 			t.Errorf("%s: %d round trips", what, n)
 		}
 	}
-	b.say("scripts") // which this server may not know yet
+	b.Say("scripts") // which this server may not know yet
 	trips.n.Store(0)
-	_, err := b.client.Submit(b.ctx, "another", session.Message{ID: "a", Text: "a"})
+	_, err := b.Client.Submit(b.Ctx, "another", session.Message{ID: "a", Text: "a"})
 	expect.OK(t, err)
 	most("the first of a session", 4)
-	b.say("idle")
+	b.Say("idle")
 	most("to an idle session", 3)
-	h := b.start()
+	h := b.Start()
 	trips.n.Store(0)
-	b.say("behind")
+	b.Say("behind")
 	most("behind a turn", 2)
-	b.finish(h)
+	b.Finish(h)
 }
 
 // A client that lives long forgets the sessions that it has written to.
 func TestClientForgetsSessions(t *testing.T) {
 	t.Parallel()
-	tasks := sq.NewEnqueuer(redistest.New(t), session.Limits{}.WithDefaults())
+	tasks := protocol.NewEnqueuer(redistest.New(t), session.Limits{}.WithDefaults())
 	const n = 300
-	sq.SetEnqueuesPerClient(tasks, 100)
+	protocol.SetEnqueuesPerClient(tasks, 100)
 	for i := range n {
 		_, err := tasks.Enqueue(t.Context(), fmt.Sprint("s", i), session.Message{ID: "m", Text: "x"}, "nonce", 0)
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	if known := sq.QueuesKnown(tasks); known > 100 {
+	if known := protocol.QueuesKnown(tasks); known > 100 {
 		t.Errorf("%d queues are remembered", known)
 	}
 }

@@ -8,9 +8,10 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	sq "turnstile/internal/protocol"
+	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
@@ -31,54 +32,54 @@ func TestOwnedBeforeReadyOnACluster(t *testing.T) {
 	owned := func(cmd redis.Cmder) bool {
 		return cmd.Name() == "zadd" && slices.Contains(cmd.Args(), any(rediskey.Owned))
 	}
-	for name, wake := range map[string]func(b, broken *bench) error{
-		"a sender": func(_, broken *bench) error {
-			_, err := broken.client.Submit(broken.ctx, key, session.Message{ID: "a", Text: "a"})
+	for name, wake := range map[string]func(b, broken *actors.Bench) error{
+		"a sender": func(_, broken *actors.Bench) error {
+			_, err := broken.Client.Submit(broken.Ctx, actors.Key, session.Message{ID: "a", Text: "a"})
 			return err
 		},
-		"sweep": func(b, broken *bench) error {
-			b.enqueue("a")
-			_, _, err := broken.c.Sweep(b.ctx, time.Minute)
+		"sweep": func(b, broken *actors.Bench) error {
+			b.Enqueue("a")
+			_, _, err := broken.Worker.Sweep(b.Ctx, time.Minute)
 			return err
 		},
-		"due": func(b, broken *bench) error {
-			b.enqueue("a")
-			now := b.rdb.Time(b.ctx).Val().UnixMilli()
-			b.rdb.ZAdd(b.ctx, rediskey.Due, redis.Z{Score: float64(now), Member: key})
-			_, err := broken.c.Due(b.ctx)
+		"due": func(b, broken *actors.Bench) error {
+			b.Enqueue("a")
+			now := b.Redis.Time(b.Ctx).Val().UnixMilli()
+			b.Redis.ZAdd(b.Ctx, rediskey.Due, redis.Z{Score: float64(now), Member: actors.Key})
+			_, err := broken.Worker.Due(b.Ctx)
 			return err
 		},
-		"reap": func(b, broken *bench) error {
-			b.enqueue("a")
-			b.rdb.ZAdd(b.ctx, rediskey.Owned, redis.Z{Score: 1, Member: key})
-			_, _, err := broken.c.Reap(b.ctx)
+		"reap": func(b, broken *actors.Bench) error {
+			b.Enqueue("a")
+			b.Redis.ZAdd(b.Ctx, rediskey.Owned, redis.Z{Score: 1, Member: actors.Key})
+			_, _, err := broken.Worker.Reap(b.Ctx)
 			return err
 		},
-		"a release": func(b, broken *bench) error {
-			b.sayAll("a", "b")
-			b.pop()
-			holds, err := broken.c.Claim(b.ctx, []string{key})
+		"a release": func(b, broken *actors.Bench) error {
+			b.SayAll("a", "b")
+			b.Pop()
+			holds, err := broken.Worker.Claim(b.Ctx, []string{actors.Key})
 			expect.OK(b, err)
-			expect.OK(b, holds[0].Promote(b.ctx))
-			_, err = holds[0].Finish(b.ctx, sq.End{Status: session.StatusDone, Release: true})
+			expect.OK(b, holds[0].Promote(b.Ctx))
+			_, err = holds[0].Finish(b.Ctx, protocol.End{Status: session.StatusDone, Release: true})
 			return err
 		},
-		"what is put back": func(b, broken *bench) error {
-			return broken.c.PutBack(b.ctx, []string{key})
+		"what is put back": func(b, broken *actors.Bench) error {
+			return broken.Worker.PutBack(b.Ctx, []string{actors.Key})
 		},
 	} {
 		t.Run(name, func(t *testing.T) { //nolint:paralleltest // they share the cluster
 			for _, node := range cluster.Nodes {
 				expect.OK(t, node.Client().FlushAll(t.Context()).Err())
 			}
-			b, broken := benchOn(t, whole), benchOn(t, rdb)
+			b, broken := actors.BenchOn(t, whole), actors.BenchOn(t, rdb)
 			faults.FailBefore(owned, -1, refused)
 			err := wake(b, broken)
 			faults.Clear()
 			if err == nil {
 				t.Error("no error")
 			}
-			expect.Equal(t, "ready", b.isIn(rediskey.Ready, key), false)
+			expect.Equal(t, "ready", b.IsIn(rediskey.Ready, actors.Key), false)
 		})
 	}
 }

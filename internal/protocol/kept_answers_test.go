@@ -30,16 +30,16 @@ func TestAnswersOutliveWhatTheyWereAbout(t *testing.T) {
 		seen[name] = true
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBench(t)
+			b := actors.NewBench(t)
 			move := s.prepare(b)
-			r := &repeated{b: b, script: s.script, between: b.goOn}
-			b.rdb.AddHook(r)
+			r := &repeated{b: b, script: s.script, between: func() { goOn(b) }}
+			b.Redis.AddHook(r)
 			expect.OK(t, move())
 			if r.first == "" {
 				t.Fatalf("%s was not called", s.script)
 			}
 			expect.Equal(t, "the second answer", r.second, r.first)
-			same(t, "a repetition of "+name, r.before, r.after)
+			actors.Same(t, "a repetition of "+name, r.before, r.after)
 		})
 	}
 	expect.Equal(t, "situations", len(seen), len(kept))
@@ -47,36 +47,36 @@ func TestAnswersOutliveWhatTheyWereAbout(t *testing.T) {
 
 // goOn has everybody go on with the session: its turn ends, and what waits is run, is
 // stopped and refused, taken back and run again, in one conversation and the next.
-func (b *bench) goOn() {
+func goOn(b *actors.Bench) {
 	b.Helper()
 	other := *b
-	other.rdb = b.bare()
-	other.client = actors.NewClient(other.rdb)
-	other.c = newWorker(b.T, other.rdb, "other")
-	other.die()
-	other.drain()
-	other.sayAll("x1", "x2", "x3")
-	h := other.start()
-	other.say("x4", session.ModeReject)
-	_, err := other.client.Stop(b.ctx, key)
+	other.Redis = b.BareRedis()
+	other.Client = actors.NewClient(other.Redis)
+	other.Worker = actors.NewWorker(b.T, other.Redis, "other")
+	other.Die()
+	other.Drain()
+	other.SayAll("x1", "x2", "x3")
+	h := other.Start()
+	other.Say("x4", session.ModeReject)
+	_, err := other.Client.Stop(b.Ctx, actors.Key)
 	expect.OK(b, err)
 	for more := true; more; {
-		more = other.finish(h)
+		more = other.Finish(h)
 	}
-	_, err = other.client.Rerun(b.ctx, key)
+	_, err = other.Client.Rerun(b.Ctx, actors.Key)
 	expect.OK(b, err)
-	other.drain()
-	_, err = other.client.Undo(b.ctx, key)
+	other.Drain()
+	_, err = other.Client.Undo(b.Ctx, actors.Key)
 	expect.OK(b, err)
-	_, err = other.client.Rotate(b.ctx, key, "")
+	_, err = other.Client.Rotate(b.Ctx, actors.Key, "")
 	expect.OK(b, err)
-	other.say("x5")
-	other.drain()
+	other.Say("x5")
+	other.Drain()
 }
 
 // repeated sends a script's first call twice, with something in between.
 type repeated struct {
-	b       *bench
+	b       *actors.Bench
 	script  string
 	between func()
 
@@ -93,14 +93,14 @@ func (*repeated) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 func (r *repeated) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		err := next(ctx, cmd)
-		if err != nil || r.first != "" || !called(r.script)(cmd) {
+		if err != nil || r.first != "" || !actors.Script(r.script)(cmd) {
 			return err
 		}
 		r.first = answered(cmd)
 		r.between()
-		r.before = r.b.dump()
+		r.before = r.b.Dump()
 		err = next(ctx, cmd)
-		r.after, r.second = r.b.dump(), answered(cmd)
+		r.after, r.second = r.b.Dump(), answered(cmd)
 		return err
 	}
 }

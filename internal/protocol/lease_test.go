@@ -11,9 +11,10 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/lease"
-	sq "turnstile/internal/protocol"
+	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
@@ -22,14 +23,16 @@ import (
 // the next owner. Each move that extends the one has to extend the other.
 func TestLeaseEndsBeforeTheSentinel(t *testing.T) {
 	t.Parallel()
-	moves := map[string]func(b *bench, h *sq.Claim) error{
-		"promote": func(b *bench, h *sq.Claim) error { return h.Promote(b.ctx) },
-		"renew":   func(b *bench, h *sq.Claim) error { return b.c.Renew(b.ctx, []*sq.Claim{h})[0].Err },
-		"emit": func(b *bench, h *sq.Claim) error {
-			return h.Emit(b.ctx, []session.Event{{Type: session.EventNotice, Text: "hi"}})
+	moves := map[string]func(b *actors.Bench, h *protocol.Claim) error{
+		"promote": func(b *actors.Bench, h *protocol.Claim) error { return h.Promote(b.Ctx) },
+		"renew": func(b *actors.Bench, h *protocol.Claim) error {
+			return b.Worker.Renew(b.Ctx, []*protocol.Claim{h})[0].Err
 		},
-		"finish": func(b *bench, h *sq.Claim) error {
-			if !b.finish(h) {
+		"emit": func(b *actors.Bench, h *protocol.Claim) error {
+			return h.Emit(b.Ctx, []session.Event{{Type: session.EventNotice, Text: "hi"}})
+		},
+		"finish": func(b *actors.Bench, h *protocol.Claim) error {
+			if !b.Finish(h) {
 				return errors.New("there was no next turn")
 			}
 			return nil
@@ -48,7 +51,7 @@ func TestLeaseEndsBeforeTheSentinel(t *testing.T) {
 		t.Run(name+" again after a lost reply", func(t *testing.T) {
 			t.Parallel()
 			b, h := ageing(t)
-			b.rdb.AddHook(&slowLoss{script: name, passed: func() { b.left(700 * time.Millisecond) }})
+			b.Redis.AddHook(&slowLoss{script: name, passed: func() { waitForLeft(b, 700*time.Millisecond) }})
 			if err := move(b, h); err != nil && !errors.Is(err, lease.ErrLost) {
 				t.Fatal(err)
 			}
@@ -61,12 +64,12 @@ func TestLeaseEndsBeforeTheSentinel(t *testing.T) {
 // than the one which has set the sentinel.
 func TestLeaseOfAClaimThatWasRepeated(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.say("a")
+	b := actors.NewBench(t)
+	b.Say("a")
 	var before time.Time
-	b.rdb.AddHook(between(called("claim"), func() { before = time.Now() }))
-	h := b.claim()
-	if over := h.Lease().Deadline().Sub(before.Add(b.c.Config().SentinelTTL * 9 / 10)); over > 0 {
+	b.Redis.AddHook(actors.SendTwice(actors.Script("claim"), func() { before = time.Now() }))
+	h := b.Claim()
+	if over := h.Lease().Deadline().Sub(before.Add(b.Worker.Config().SentinelTTL * 9 / 10)); over > 0 {
 		t.Errorf("the lease is trusted for %s longer than it may be", over)
 	}
 }
@@ -75,23 +78,23 @@ func TestLeaseOfAClaimThatWasRepeated(t *testing.T) {
 // since the answer was lost: that is no loss.
 func TestRenewWhileAReleaseIsRepeated(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
+	b := actors.NewBench(t)
 	for i := range 30 {
-		b.say(strconv.Itoa(i))
-		h := b.claim()
+		b.Say(strconv.Itoa(i))
+		h := b.Claim()
 		faults := &redistest.Faults{}
-		b.rdb.AddHook(faults)
-		faults.LoseReply(called("finish"), 1)
+		b.Redis.AddHook(faults)
+		faults.LoseReply(actors.Script("finish"), 1)
 		var renewals sync.WaitGroup
-		over, end := context.WithCancel(b.ctx)
+		over, end := context.WithCancel(b.Ctx)
 		for range 3 {
 			renewals.Go(func() {
 				for over.Err() == nil {
-					b.c.Renew(b.ctx, []*sq.Claim{h})
+					b.Worker.Renew(b.Ctx, []*protocol.Claim{h})
 				}
 			})
 		}
-		_, err := h.Finish(b.ctx, b.done(h))
+		_, err := h.Finish(b.Ctx, b.Done(h))
 		end()
 		renewals.Wait()
 		faults.Clear()
@@ -100,29 +103,29 @@ func TestRenewWhileAReleaseIsRepeated(t *testing.T) {
 }
 
 // ageing is a hold of one second some of which has passed.
-func ageing(t *testing.T) (*bench, *sq.Claim) {
+func ageing(t *testing.T) (*actors.Bench, *protocol.Claim) {
 	t.Helper()
-	b := newBench(t, func(c *sq.Config) { c.SentinelTTL = time.Second })
-	b.sayAll("a", "b")
-	h := b.claim()
-	b.left(700 * time.Millisecond)
+	b := actors.NewBench(t, func(c *protocol.Config) { c.SentinelTTL = time.Second })
+	b.SayAll("a", "b")
+	h := b.Claim()
+	waitForLeft(b, 700*time.Millisecond)
 	return b, h
 }
 
 // left waits until the sentinel has no more than d to live.
-func (b *bench) left(d time.Duration) {
+func waitForLeft(b *actors.Bench, d time.Duration) {
 	b.Helper()
 	expect.Soon(b, "the sentinel to age", func() bool {
-		return b.rdb.PTTL(b.ctx, b.k.Sentinel()).Val() <= d
+		return b.Redis.PTTL(b.Ctx, b.Keys.Sentinel()).Val() <= d
 	})
 }
 
-func trusted(b *bench, h *sq.Claim) {
+func trusted(b *actors.Bench, h *protocol.Claim) {
 	b.Helper()
 	if h.Lease().Held() != nil {
 		return
 	}
-	lives := time.Now().Add(b.rdb.PTTL(b.ctx, b.k.Sentinel()).Val())
+	lives := time.Now().Add(b.Redis.PTTL(b.Ctx, b.Keys.Sentinel()).Val())
 	if over := h.Lease().Deadline().Sub(lives); over > 0 {
 		b.Errorf("the lease is trusted for %s longer than the sentinel lives", over.Round(time.Millisecond))
 	}
@@ -144,7 +147,7 @@ func (f *slowLoss) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pro
 func (f *slowLoss) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		err := next(ctx, cmd)
-		if f.done || err != nil || !called(f.script)(cmd) {
+		if f.done || err != nil || !actors.Script(f.script)(cmd) {
 			return err
 		}
 		f.done = true
@@ -157,11 +160,11 @@ func (f *slowLoss) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 // Renewals look on while Finish goes on from turn to turn.
 func TestRenewWhileFinishing(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
+	b := actors.NewBench(t)
 	for _, id := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {
-		b.say(id)
+		b.Say(id)
 	}
-	h := b.claim()
+	h := b.Claim()
 	stop := make(chan struct{})
 	var group sync.WaitGroup
 	group.Go(func() {
@@ -171,50 +174,50 @@ func TestRenewWhileFinishing(t *testing.T) {
 				return
 			default:
 			}
-			if r := b.c.Renew(b.ctx, []*sq.Claim{h})[0]; r.Err != nil && h.Lease().Held() == nil {
+			if r := b.Worker.Renew(b.Ctx, []*protocol.Claim{h})[0]; r.Err != nil && h.Lease().Held() == nil {
 				t.Errorf("renew: %v", r.Err)
 			}
 		}
 	})
-	for b.finish(h) {
+	for b.Finish(h) {
 	}
 	close(stop)
 	group.Wait()
-	expect.List(t, "what waits", b.waiting())
+	expect.List(t, "what waits", b.Waiting())
 }
 
 // A renewal answers what is asked of the turn, and gives it asynq's lease, with the
 // sentinel's end. Before it has one asynqmon does not take the turn for an orphan.
 func TestRenew(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.sayAll("a", "b", "c")
-	h := b.start()
-	b.rdb.PExpire(b.ctx, b.k.Sentinel(), 5*time.Second)
-	expect.Equal(t, "leases before the first renewal", b.rdb.ZCard(b.ctx, b.k.Lease()).Val(), 0)
-	active, err := b.inspector().ListActiveTasks(rediskey.Queue(key))
+	b := actors.NewBench(t)
+	b.SayAll("a", "b", "c")
+	h := b.Start()
+	b.Redis.PExpire(b.Ctx, b.Keys.Sentinel(), 5*time.Second)
+	expect.Equal(t, "leases before the first renewal", b.Redis.ZCard(b.Ctx, b.Keys.Lease()).Val(), 0)
+	active, err := b.Inspector().ListActiveTasks(rediskey.Queue(actors.Key))
 	expect.OK(t, err)
 	if len(active) != 1 || active[0].IsOrphaned {
 		t.Errorf("active in asynqmon: %+v", active)
 	}
-	r := b.c.Renew(b.ctx, []*sq.Claim{h})[0]
+	r := b.Worker.Renew(b.Ctx, []*protocol.Claim{h})[0]
 	expect.OK(t, r.Err)
 	expect.Equal(t, "waiting", r.Waiting, 2)
 	expect.Equal(t, "asked", r.Requested, nil)
 	expect.Equal(t, "fence", r.Fence, h.Turn().Fence)
-	if left := b.rdb.PTTL(b.ctx, b.k.Sentinel()).Val(); left < 50*time.Second {
+	if left := b.Redis.PTTL(b.Ctx, b.Keys.Sentinel()).Val(); left < 50*time.Second {
 		t.Errorf("the sentinel has %s left", left)
 	}
-	if score := b.rdb.ZScore(b.ctx, b.k.Lease(), b.task("a")).Val(); score < float64(time.Now().Unix()+50) {
+	if score := b.Redis.ZScore(b.Ctx, b.Keys.Lease(), b.Task("a")).Val(); score < float64(time.Now().Unix()+50) {
 		t.Errorf("asynq's lease ends at %v", score)
 	}
-	_, err = b.client.Stop(b.ctx, key)
+	_, err = b.Client.Stop(b.Ctx, actors.Key)
 	expect.OK(t, err)
-	if r := b.c.Renew(b.ctx, []*sq.Claim{h})[0]; !errors.Is(r.Requested, sq.ErrStopRequested) {
+	if r := b.Worker.Renew(b.Ctx, []*protocol.Claim{h})[0]; !errors.Is(r.Requested, protocol.ErrStopRequested) {
 		t.Errorf("after a stop it is asked %v", r.Requested)
 	}
-	b.die()
-	r = b.c.Renew(b.ctx, []*sq.Claim{h})[0]
+	b.Die()
+	r = b.Worker.Renew(b.Ctx, []*protocol.Claim{h})[0]
 	if !errors.Is(r.Err, lease.ErrLost) || !errors.Is(h.Lease().Held(), lease.ErrLost) {
 		t.Errorf("without a sentinel: %v, lease %v", r.Err, h.Lease().Held())
 	}

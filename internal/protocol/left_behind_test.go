@@ -8,28 +8,18 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	sq "turnstile/internal/protocol"
+	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
-// old makes the session one that nobody has used for long.
-func (b *bench) old() {
-	long := time.Now().Add(-2 * time.Hour).UnixMilli()
-	for name, field := range map[string]string{b.k.Record(): "updated_at", b.k.Run(): "ended_at"} {
-		if b.rdb.Exists(b.ctx, name).Val() == 1 {
-			b.rdb.HSet(b.ctx, name, field, long)
-		}
-	}
-	b.overdue(rediskey.Sessions)
-}
-
 // forever are the session's keys without a TTL.
-func (b *bench) forever() (names []string) {
-	for _, name := range b.rdb.Keys(b.ctx, b.k.Any()).Val() {
-		if b.rdb.TTL(b.ctx, name).Val() < 0 {
+func forever(b *actors.Bench) (names []string) {
+	for _, name := range b.Redis.Keys(b.Ctx, b.Keys.Any()).Val() {
+		if b.Redis.TTL(b.Ctx, name).Val() < 0 {
 			names = append(names, name)
 		}
 	}
@@ -41,36 +31,38 @@ func (b *bench) forever() (names []string) {
 // had seen.
 func TestForgetLeavesNothing(t *testing.T) {
 	t.Parallel()
-	for name, live := range map[string]func(b *bench){
-		"turns": func(b *bench) {
-			b.sayAll("a", "b")
-			b.drain()
+	for name, live := range map[string]func(b *actors.Bench){
+		"turns": func(b *actors.Bench) {
+			b.SayAll("a", "b")
+			b.Drain()
 		},
-		"a failure": func(b *bench) {
-			b.say("a")
-			_, err := b.start().Finish(b.ctx, sq.End{Status: session.StatusFailed})
+		"a failure": func(b *actors.Bench) {
+			b.Say("a")
+			_, err := b.Start().Finish(b.Ctx, protocol.End{Status: session.StatusFailed})
 			expect.OK(b, err)
-			expect.OK(b, b.inspector().DeleteTask(rediskey.Queue(key), b.task("a")))
+			expect.OK(b, b.Inspector().DeleteTask(rediskey.Queue(actors.Key), b.Task("a")))
 		},
-		"only /title": func(b *bench) { expect.OK(b, b.client.SetTitle(b.ctx, key, "a title")) },
-		"only /queue": func(b *bench) { expect.OK(b, b.client.Configure(b.ctx, key, session.QueueSettings{Cap: 3})) },
-		"only /new": func(b *bench) {
-			_, err := b.client.Rotate(b.ctx, key, "")
+		"only /title": func(b *actors.Bench) { expect.OK(b, b.Client.SetTitle(b.Ctx, actors.Key, "a title")) },
+		"only /queue": func(b *actors.Bench) {
+			expect.OK(b, b.Client.Configure(b.Ctx, actors.Key, session.QueueSettings{Cap: 3}))
+		},
+		"only /new": func(b *actors.Bench) {
+			_, err := b.Client.Rotate(b.Ctx, actors.Key, "")
 			expect.OK(b, err)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBench(t, func(c *sq.Config) { c.Retention, c.SessionTTL = 0, time.Hour })
+			b := actors.NewBench(t, func(c *protocol.Config) { c.Retention, c.SessionTTL = 0, time.Hour })
 			live(b)
-			if len(b.forever()) == 0 {
+			if len(forever(b)) == 0 {
 				t.Fatal("it has left nothing from the start")
 			}
-			b.old()
-			n, err := b.c.Forget(b.ctx)
+			b.MakeOld()
+			n, err := b.Worker.Forget(b.Ctx)
 			expect.OK(t, err)
 			expect.Equal(t, "forgotten", n, 1)
-			expect.List(t, "left", b.forever())
+			expect.List(t, "left", forever(b))
 		})
 	}
 }
@@ -82,21 +74,21 @@ func TestPurgeOfADeletedQueue(t *testing.T) {
 	for name, force := range map[string]bool{"empty": false, "forced": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBench(t, func(c *sq.Config) { c.SessionTTL = time.Hour })
-			b.say("a")
-			b.drain()
-			expect.OK(t, b.inspector().DeleteQueue(rediskey.Queue(key), force))
-			expect.Equal(t, "state", b.state("a"), "completed")
-			b.rdb.ZAdd(b.ctx, b.k.Completed(), redis.Z{Score: 1, Member: b.task("a")})
-			n, err := b.c.Purge(b.ctx)
+			b := actors.NewBench(t, func(c *protocol.Config) { c.SessionTTL = time.Hour })
+			b.Say("a")
+			b.Drain()
+			expect.OK(t, b.Inspector().DeleteQueue(rediskey.Queue(actors.Key), force))
+			expect.Equal(t, "state", b.State("a"), "completed")
+			b.Redis.ZAdd(b.Ctx, b.Keys.Completed(), redis.Z{Score: 1, Member: b.Task("a")})
+			n, err := b.Worker.Purge(b.Ctx)
 			expect.OK(t, err)
 			expect.Equal(t, "purged", n, 1)
-			expect.Equal(t, "state", b.state("a"), "")
-			b.old()
-			n, err = b.c.Forget(b.ctx)
+			expect.Equal(t, "state", b.State("a"), "")
+			b.MakeOld()
+			n, err = b.Worker.Forget(b.Ctx)
 			expect.OK(t, err)
 			expect.Equal(t, "forgotten", n, 1)
-			expect.List(t, "left", b.forever())
+			expect.List(t, "left", forever(b))
 		})
 	}
 }
@@ -105,16 +97,16 @@ func TestPurgeOfADeletedQueue(t *testing.T) {
 // fifty.
 func TestPurgeOfIdleSessionsIsCheap(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
+	b := actors.NewBench(t)
 	const n = 5000
 	members := make([]redis.Z, n)
 	for i := range members {
 		members[i] = redis.Z{Score: 1, Member: fmt.Sprint("s", i)}
 	}
-	expect.OK(t, b.rdb.ZAdd(b.ctx, rediskey.Sessions, members...).Err())
+	expect.OK(t, b.Redis.ZAdd(b.Ctx, rediskey.Sessions, members...).Err())
 	faults := &redistest.Faults{}
-	b.rdb.AddHook(faults)
-	_, err := b.c.Purge(b.ctx)
+	b.Redis.AddHook(faults)
+	_, err := b.Worker.Purge(b.Ctx)
 	expect.OK(t, err)
 	if asked := faults.CountCommands(); asked > 250 {
 		t.Errorf("%d commands for %d idle sessions", asked, n)

@@ -7,8 +7,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile"
-	sq "turnstile/internal/protocol"
+	"turnstile/internal/protocol"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 	"turnstile/test/expect"
 )
 
@@ -16,21 +17,21 @@ import (
 // message, and for no other's.
 func TestPartialOutlivesItsWorker(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.sayAll("a", "b")
-	h := b.start()
+	b := actors.NewBench(t)
+	b.SayAll("a", "b")
+	h := b.Start()
 	first := h.Turn()
-	expect.OK(t, h.Checkpoint(b.ctx, []session.Entry{{Role: session.RoleAssistant, Text: "half", Turn: first.ID}}))
-	b.die()
-	h = b.start()
-	past, err := h.History(b.ctx)
+	expect.OK(t, h.Checkpoint(b.Ctx, []session.Entry{{Role: session.RoleAssistant, Text: "half", Turn: first.ID}}))
+	b.Die()
+	h = b.Start()
+	past, err := h.History(b.Ctx)
 	expect.OK(t, err)
 	if past.Partial == nil || len(past.Partial.Entries) != 1 || past.Partial.Entries[0].Text != "half" || past.Partial.Fence != first.Fence {
 		t.Errorf("partial: %+v", past.Partial)
 	}
 	expect.Equal(t, "entries of the transcript", len(past.Entries), 0)
-	b.finish(h)
-	past, err = h.History(b.ctx)
+	b.Finish(h)
+	past, err = h.History(b.Ctx)
 	expect.OK(t, err)
 	if past.Partial != nil {
 		t.Errorf("the next message has a partial: %+v", past.Partial)
@@ -41,27 +42,27 @@ func TestPartialOutlivesItsWorker(t *testing.T) {
 // head in its order, one message a turn.
 func TestMessagesOfADeadTurnComeBack(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.say("a")
-	h := b.start()
-	b.collected("c1", "c2")
-	b.finish(h)
-	expect.OK(t, h.Promote(b.ctx))
-	b.say("behind")
-	b.say("s1", session.ModeSteer)
-	b.say("s2", session.ModeSteer)
-	steered, err := h.Steer(b.ctx)
+	b := actors.NewBench(t)
+	b.Say("a")
+	h := b.Start()
+	b.SayCollected("c1", "c2")
+	b.Finish(h)
+	expect.OK(t, h.Promote(b.Ctx))
+	b.Say("behind")
+	b.Say("s1", session.ModeSteer)
+	b.Say("s2", session.ModeSteer)
+	steered, err := h.Steer(b.Ctx)
 	expect.OK(t, err)
 	expect.Equal(t, "steered", len(steered), 2)
-	b.die()
-	h = b.start()
+	b.Die()
+	h = b.Start()
 	expect.Equal(t, "messages of the next turn", len(h.Turn().Messages()), 1)
 	expect.Equal(t, "message", h.Turn().Message.ID, "c1")
-	b.finish(h)
+	b.Finish(h)
 	for _, id := range []string{"c2", "s1", "s2", "behind"} {
 		expect.Equal(t, "message", h.Turn().Message.ID, id)
 		expect.Equal(t, "messages of its turn", len(h.Turn().Messages()), 1)
-		b.finish(h)
+		b.Finish(h)
 	}
 }
 
@@ -69,15 +70,15 @@ func TestMessagesOfADeadTurnComeBack(t *testing.T) {
 // expires_in does not see how long it waited in line.
 func TestAgeOfAMessageThatWasNotRung(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.enqueue("plain")
-	b.say("rung")
+	b := actors.NewBench(t)
+	b.Enqueue("plain")
+	b.Say("rung")
 	long := time.Now().Add(-time.Hour).UnixMilli()
-	expect.OK(t, b.rdb.HSet(b.ctx, b.k.Task(b.task("plain")), "pending_since", long*1e6).Err())
-	expect.OK(t, b.rdb.HSet(b.ctx, b.k.Task(b.task("rung")), "seen", long).Err())
-	h := b.start()
+	expect.OK(t, b.Redis.HSet(b.Ctx, b.Keys.Task(b.Task("plain")), "pending_since", long*1e6).Err())
+	expect.OK(t, b.Redis.HSet(b.Ctx, b.Keys.Task(b.Task("rung")), "seen", long).Err())
+	h := b.Start()
 	expect.Equal(t, "age of one that was not rung", h.Turn().Age, 0)
-	b.finish(h)
+	b.Finish(h)
 	if age := h.Turn().Age; age < time.Hour {
 		t.Errorf("age of one that was rung: %s", age)
 	}
@@ -87,50 +88,50 @@ func TestAgeOfAMessageThatWasNotRung(t *testing.T) {
 // words of its own stop nobody.
 func TestRecordsOfOtherVersions(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.say("a")
-	b.drain()
-	expect.OK(t, b.rdb.HSet(b.ctx, b.k.Record(), "queue", `{"mode":"telepathy","colour":"red"}`, "dropped", "not JSON", "new", "1").Err())
-	expect.OK(t, b.rdb.HSet(b.ctx, b.k.Resume(), "pending", "1", "colour", "red").Err())
-	expect.OK(t, b.rdb.HSet(b.ctx, b.k.Run(), "colour", "red").Err())
-	expect.OK(t, b.rdb.Set(b.ctx, b.k.Partial(), `{"v":9,"entries":7}`, 0).Err())
-	expect.OK(t, b.rdb.RPush(b.ctx, b.k.Transcript(b.info().SessionID), `{"role":"oracle","colour":"red"}`, "not JSON").Err())
-	b.say("b")
-	h := b.start()
+	b := actors.NewBench(t)
+	b.Say("a")
+	b.Drain()
+	expect.OK(t, b.Redis.HSet(b.Ctx, b.Keys.Record(), "queue", `{"mode":"telepathy","colour":"red"}`, "dropped", "not JSON", "new", "1").Err())
+	expect.OK(t, b.Redis.HSet(b.Ctx, b.Keys.Resume(), "pending", "1", "colour", "red").Err())
+	expect.OK(t, b.Redis.HSet(b.Ctx, b.Keys.Run(), "colour", "red").Err())
+	expect.OK(t, b.Redis.Set(b.Ctx, b.Keys.Partial(), `{"v":9,"entries":7}`, 0).Err())
+	expect.OK(t, b.Redis.RPush(b.Ctx, b.Keys.Transcript(b.Info().SessionID), `{"role":"oracle","colour":"red"}`, "not JSON").Err())
+	b.Say("b")
+	h := b.Start()
 	expect.Equal(t, "resume", h.Turn().Resume, "restart_timeout")
-	past, err := h.History(b.ctx)
+	past, err := h.History(b.Ctx)
 	expect.OK(t, err)
 	expect.Equal(t, "entries", len(past.Entries), 4)
 	expect.Equal(t, "role of one that cannot be read", past.Entries[3].Role, session.RoleSystem)
-	expect.Equal(t, "waits", b.say("c").Status, turnstile.Queued)
-	expect.Equal(t, "goes on", b.finish(h), true)
-	b.finish(h)
-	expect.Equal(t, "status", b.outcome("c").Status, session.StatusDone)
+	expect.Equal(t, "waits", b.Say("c").Status, turnstile.Queued)
+	expect.Equal(t, "goes on", b.Finish(h), true)
+	b.Finish(h)
+	expect.Equal(t, "status", b.Outcome("c").Status, session.StatusDone)
 }
 
 // A message that no Go sender announced waits in line, whatever its mode: modes
 // take effect at the ring.
 func TestModeOfAMessageThatWasNotRung(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.say("a")
-	h := b.start()
+	b := actors.NewBench(t)
+	b.Say("a")
+	h := b.Start()
 	var want []string
 	for _, mode := range []session.Mode{session.ModeInterrupt, session.ModeRollback, session.ModeReject, session.ModeCollect, session.ModeCollect, session.ModeSteer} {
-		id := b.task(string(mode) + string(rune('0'+len(want))))
-		b.enqueueRaw(session.TaskType, `{"v":1,"text":"x","mode":"`+string(mode)+`"}`, id)
+		id := b.Task(string(mode) + string(rune('0'+len(want))))
+		b.EnqueueTask(session.TaskType, `{"v":1,"text":"x","mode":"`+string(mode)+`"}`, id)
 		want = append(want, id)
 	}
-	r := b.c.Renew(b.ctx, []*sq.Claim{h})[0]
+	r := b.Worker.Renew(b.Ctx, []*protocol.Claim{h})[0]
 	if r.Requested != nil || r.Steer || r.Waiting != len(want) {
 		t.Errorf("renewal: %+v", r)
 	}
-	expect.Equal(t, "goes on", b.finish(h), true)
+	expect.Equal(t, "goes on", b.Finish(h), true)
 	for i, id := range want {
 		turn := h.Turn()
-		expect.Equal(t, "message", b.task(turn.Message.ID), id)
+		expect.Equal(t, "message", b.Task(turn.Message.ID), id)
 		expect.Equal(t, "messages of its turn", len(turn.Messages()), 1)
-		expect.Equal(t, "goes on", b.finish(h), i < len(want)-1)
+		expect.Equal(t, "goes on", b.Finish(h), i < len(want)-1)
 	}
 }
 
@@ -138,20 +139,20 @@ func TestModeOfAMessageThatWasNotRung(t *testing.T) {
 // from those who follow a turn.
 func TestSendersLeaveTheOwnersEvents(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, func(c *sq.Config) { c.EventsCap = 10_000 })
-	b.say("a")
-	b.start()
-	_, err := b.rdb.Pipelined(b.ctx, func(p redis.Pipeliner) error {
+	b := actors.NewBench(t, func(c *protocol.Config) { c.EventsCap = 10_000 })
+	b.Say("a")
+	b.Start()
+	_, err := b.Redis.Pipelined(b.Ctx, func(p redis.Pipeliner) error {
 		for range 3000 {
-			p.XAdd(b.ctx, &redis.XAddArgs{Stream: b.k.Events(), Values: []any{"e", `{"type":"notice"}`}})
+			p.XAdd(b.Ctx, &redis.XAddArgs{Stream: b.Keys.Events(), Values: []any{"e", `{"type":"notice"}`}})
 		}
 		return nil
 	})
 	expect.OK(t, err)
 	for _, text := range []string{"b", "/status", "/stop"} {
-		before := b.rdb.XLen(b.ctx, b.k.Events()).Val()
-		b.say(text)
-		if after := b.rdb.XLen(b.ctx, b.k.Events()).Val(); after < before {
+		before := b.Redis.XLen(b.Ctx, b.Keys.Events()).Val()
+		b.Say(text)
+		if after := b.Redis.XLen(b.Ctx, b.Keys.Events()).Val(); after < before {
 			t.Errorf("%s: %d events became %d", text, before, after)
 		}
 	}

@@ -8,22 +8,23 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	sq "turnstile/internal/protocol"
+	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/internal/script"
+	"turnstile/test/actors"
 	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
 // looksIn is in what time reap looks at the session.
-func (b *bench) looksIn() time.Duration {
+func looksIn(b *actors.Bench) time.Duration {
 	b.Helper()
-	score, err := b.rdb.ZScore(b.ctx, rediskey.Owned, key).Result()
+	score, err := b.Redis.ZScore(b.Ctx, rediskey.Owned, actors.Key).Result()
 	expect.OK(b, err)
-	return time.Duration(int64(score)-b.rdb.Time(b.ctx).Val().UnixMilli()) * time.Millisecond
+	return time.Duration(int64(score)-b.Redis.Time(b.Ctx).Val().UnixMilli()) * time.Millisecond
 }
 
-func shortLease(c *sq.Config) { c.SentinelTTL = 2 * time.Second }
+func shortLease(c *protocol.Config) { c.SentinelTTL = 2 * time.Second }
 
 // A worker that dies right behind its claim is found in its sentinel's time, however
 // long its session's sender would have had reap wait.
@@ -31,29 +32,29 @@ func TestCrashBehindTheClaimIsFoundInTime(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		claims redistest.Match
-		wait   func(b *bench)
+		wait   func(b *actors.Bench)
 	}{
-		"plain":   {fastPath, func(b *bench) { b.say("a") }},
-		"special": {fullPath("claim"), func(b *bench) { b.say("b"); b.start(); b.die(); b.say("a") }},
+		"plain":   {actors.FastPath, func(b *actors.Bench) { b.Say("a") }},
+		"special": {actors.FullPath("claim"), func(b *actors.Bench) { b.Say("b"); b.Start(); b.Die(); b.Say("a") }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBench(t, shortLease)
+			b := actors.NewBench(t, shortLease)
 			for _, known := range script.All() {
-				expect.OK(t, b.rdb.ScriptLoad(b.ctx, known.Source).Err())
+				expect.OK(t, b.Redis.ScriptLoad(b.Ctx, known.Source).Err())
 			}
 			c.wait(b)
-			rdb, faults := b.bare(), &redistest.Faults{}
+			rdb, faults := b.BareRedis(), &redistest.Faults{}
 			rdb.AddHook(faults)
 			dead := faults.GateReply(c.claims) // it hears no answer any more
 			over := make(chan struct{})
 			go func() {
 				defer close(over)
-				_, _ = newWorker(t, rdb, "dies", shortLease).Claim(context.WithoutCancel(b.ctx), []string{key})
+				_, _ = actors.NewWorker(t, rdb, "dies", shortLease).Claim(context.WithoutCancel(b.Ctx), []string{actors.Key})
 			}()
 			<-dead.Arrived()
-			expect.Equal(t, "claimed", b.rdb.Exists(b.ctx, b.k.Sentinel()).Val(), 1)
-			if in := b.looksIn(); in > 2*time.Second {
+			expect.Equal(t, "claimed", b.Redis.Exists(b.Ctx, b.Keys.Sentinel()).Val(), 1)
+			if in := looksIn(b); in > 2*time.Second {
 				t.Errorf("reap looks after it in %s", in)
 			}
 			dead.Release()
@@ -78,16 +79,16 @@ func TestRenewalsRepairTheIndex(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBench(t, shortLease)
-			b.say("a")
-			h := b.start()
-			b.rdb.Del(b.ctx, rediskey.Owned)
+			b := actors.NewBench(t, shortLease)
+			b.Say("a")
+			h := b.Start()
+			b.Redis.Del(b.Ctx, rediskey.Owned)
 			if c.ahead != 0 {
-				at := b.rdb.Time(b.ctx).Val().Add(c.ahead)
-				b.rdb.ZAdd(b.ctx, rediskey.Owned, redis.Z{Score: float64(at.UnixMilli()), Member: key})
+				at := b.Redis.Time(b.Ctx).Val().Add(c.ahead)
+				b.Redis.ZAdd(b.Ctx, rediskey.Owned, redis.Z{Score: float64(at.UnixMilli()), Member: actors.Key})
 			}
-			expect.OK(t, b.c.Renew(b.ctx, []*sq.Claim{h})[0].Err)
-			if in := b.looksIn(); in > c.in || in < c.least {
+			expect.OK(t, b.Worker.Renew(b.Ctx, []*protocol.Claim{h})[0].Err)
+			if in := looksIn(b); in > c.in || in < c.least {
 				t.Errorf("reap looks after it in %s", in)
 			}
 		})
@@ -104,20 +105,20 @@ func TestNothingIsClaimedWithoutAnEntryOnACluster(t *testing.T) {
 	t.Cleanup(func() { rdb.Close() })
 	faults, refused := &redistest.Faults{}, errors.New("the node of the owned index is away")
 	rdb.OnNewNode(func(node *redis.Client) { node.AddHook(faults) })
-	b, broken := benchOn(t, whole, shortLease), benchOn(t, rdb, shortLease)
-	b.say("a")
-	b.pop()
-	faults.FailBefore(called("look_after"), 1, refused)
-	holds, err := broken.c.Claim(broken.ctx, []string{key})
+	b, broken := actors.BenchOn(t, whole, shortLease), actors.BenchOn(t, rdb, shortLease)
+	b.Say("a")
+	b.Pop()
+	faults.FailBefore(actors.Script("look_after"), 1, refused)
+	holds, err := broken.Worker.Claim(broken.Ctx, []string{actors.Key})
 	if !errors.Is(err, refused) || len(holds) > 0 {
 		t.Fatalf("%d holds, error: %v", len(holds), err)
 	}
-	expect.Equal(t, "claimed", b.rdb.Exists(b.ctx, b.k.Sentinel()).Val(), 0)
-	expect.List(t, "put back", b.pop(), key)
-	holds, err = broken.c.Claim(broken.ctx, []string{key})
+	expect.Equal(t, "claimed", b.Redis.Exists(b.Ctx, b.Keys.Sentinel()).Val(), 0)
+	expect.List(t, "put back", b.Pop(), actors.Key)
+	holds, err = broken.Worker.Claim(broken.Ctx, []string{actors.Key})
 	expect.OK(t, err)
 	expect.Equal(t, "claimed then", len(holds), 1)
-	if in := b.looksIn(); in > 2*time.Second {
+	if in := looksIn(b); in > 2*time.Second {
 		t.Errorf("reap looks after it in %s", in)
 	}
 }

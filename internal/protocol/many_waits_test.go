@@ -12,7 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	sq "turnstile/internal/protocol"
+	"turnstile/internal/protocol"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
@@ -45,7 +45,7 @@ func (r *reads) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		r.mu.Lock()
 		for _, cmd := range cmds {
-			if called("events_page")(cmd) {
+			if actors.Script("events_page")(cmd) {
 				r.note(cmd)
 				r.longest = max(r.longest, len(cmds))
 			}
@@ -108,14 +108,14 @@ func TestManyWaitsLeaveConnections(t *testing.T) {
 	for _, connections := range []int{10, 1} {
 		t.Run(fmt.Sprint(connections), func(t *testing.T) {
 			t.Parallel()
-			b := newBench(t)
+			b := actors.NewBench(t)
 			hook := &reads{}
 			client := clientOf(t, redistest.URL(t), connections, hook)
 			const n = 300
 			keys := make([]string, n)
 			for i := range keys {
 				keys[i] = fmt.Sprint("s", i)
-				_, err := client.Submit(b.ctx, keys[i], session.Message{ID: "m", Text: keys[i]})
+				_, err := client.Submit(b.Ctx, keys[i], session.Message{ID: "m", Text: keys[i]})
 				expect.OK(t, err)
 			}
 			var waits sync.WaitGroup
@@ -129,7 +129,7 @@ func TestManyWaitsLeaveConnections(t *testing.T) {
 							return client.Follow(ctx, s, id, func(e session.Event) { said += e.Text })
 						}
 					}
-					o, err := wait(b.ctx, s, "m")
+					o, err := wait(b.Ctx, s, "m")
 					if err != nil || o.Reply != "re: "+s || said != o.Reply {
 						t.Errorf("%s: %v, %+v, seen %q", s, err, o, said)
 					}
@@ -137,19 +137,19 @@ func TestManyWaitsLeaveConnections(t *testing.T) {
 			}
 			expect.Soon(t, "the waits", func() bool { return hook.waiting() == n })
 			for i := range 20 {
-				_, err := client.Submit(b.ctx, fmt.Sprint("other", i), session.Message{Text: "x"})
+				_, err := client.Submit(b.Ctx, fmt.Sprint("other", i), session.Message{Text: "x"})
 				expect.OK(t, err)
-				r, err := client.Submit(b.ctx, keys[i], session.Message{Text: "/title"})
+				r, err := client.Submit(b.Ctx, keys[i], session.Message{Text: "/title"})
 				expect.OK(t, err)
 				expect.Equal(t, "title", r.Reply, "The conversation has no title. /title TEXT gives it one.")
 			}
-			holds, err := b.c.Claim(b.ctx, keys)
+			holds, err := b.Worker.Claim(b.Ctx, keys)
 			expect.OK(t, err)
 			expect.Equal(t, "holds", len(holds), n)
 			for _, h := range holds {
-				expect.OK(t, h.Promote(b.ctx))
-				expect.OK(t, h.Emit(b.ctx, []session.Event{{Type: "text", Turn: h.Turn().ID, Text: "re"}}))
-				b.finish(h)
+				expect.OK(t, h.Promote(b.Ctx))
+				expect.OK(t, h.Emit(b.Ctx, []session.Event{{Type: "text", Turn: h.Turn().ID, Text: "re"}}))
+				b.Finish(h)
 			}
 			waits.Wait()
 			expect.Equal(t, "connections that were kept at once", hook.most, connections/2)
@@ -164,15 +164,15 @@ func TestManyWaitsLeaveConnections(t *testing.T) {
 // after it.
 func TestWaitWithoutAConnectionEndsWithItsContext(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.say("a")
+	b := actors.NewBench(t)
+	b.Say("a")
 	hook := &reads{}
 	client := clientOf(t, redistest.URL(t), 1, hook)
 	why := errors.New("why")
-	ctx, cancel := context.WithCancelCause(b.ctx)
+	ctx, cancel := context.WithCancelCause(b.Ctx)
 	ended := make(chan error, 1)
 	go func() {
-		_, err := client.Wait(ctx, key, "a")
+		_, err := client.Wait(ctx, actors.Key, "a")
 		ended <- err
 	}()
 	expect.Soon(t, "the wait", func() bool { return hook.waiting() == 1 })
@@ -184,35 +184,35 @@ func TestWaitWithoutAConnectionEndsWithItsContext(t *testing.T) {
 	if took := time.Since(begin); took > time.Second {
 		t.Errorf("it took %s", took)
 	}
-	expect.List(t, "the message goes on", b.drain(), "a")
+	expect.List(t, "the message goes on", b.Drain(), "a")
 }
 
 // A stream that cannot be read is the trouble of its own wait only.
 func TestWaitBesideABrokenStream(t *testing.T) {
 	t.Parallel()
 	redistest.Real(t) // the embedded one goes on waiting for what is no stream any more
-	b := newBench(t)
+	b := actors.NewBench(t)
 	hook := &reads{}
 	client := clientOf(t, redistest.URL(t), 1, hook)
 	got := make(chan error, 1)
-	b.say("a")
+	b.Say("a")
 	go func() {
-		_, err := client.Wait(b.ctx, key, "a")
+		_, err := client.Wait(b.Ctx, actors.Key, "a")
 		got <- err
 	}()
-	_, err := client.Submit(b.ctx, "broken", session.Message{ID: "m", Text: "x"})
+	_, err := client.Submit(b.Ctx, "broken", session.Message{ID: "m", Text: "x"})
 	expect.OK(t, err)
 	broken := make(chan error, 1)
 	go func() {
-		_, err := client.Wait(b.ctx, "broken", "m")
+		_, err := client.Wait(b.Ctx, "broken", "m")
 		broken <- err
 	}()
 	expect.Soon(t, "the waits", func() bool { return hook.waiting() == 2 })
-	expect.OK(t, b.rdb.Set(b.ctx, strings.Replace(b.k.Events(), key, "broken", 1), "not a stream", 0).Err())
+	expect.OK(t, b.Redis.Set(b.Ctx, strings.Replace(b.Keys.Events(), actors.Key, "broken", 1), "not a stream", 0).Err())
 	if err := <-broken; err == nil || !strings.Contains(err.Error(), "WRONGTYPE") {
 		t.Errorf("error: %v", err)
 	}
-	expect.List(t, "runs", b.drain(), "a")
+	expect.List(t, "runs", b.Drain(), "a")
 	expect.OK(t, <-got)
 }
 
@@ -220,14 +220,14 @@ func TestWaitBesideABrokenStream(t *testing.T) {
 // the task.
 func TestFollowWithoutAConnection(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
+	b := actors.NewBench(t)
 	hook := &reads{}
 	client := clientOf(t, redistest.URL(t), 1, hook)
-	b.say("a")
-	h := b.start()
+	b.Say("a")
+	h := b.Start()
 	seen, ended := make(chan string), make(chan error, 1)
 	go func() {
-		_, err := client.Follow(b.ctx, key, "a", func(e session.Event) {
+		_, err := client.Follow(b.Ctx, actors.Key, "a", func(e session.Event) {
 			if e.Text != "" {
 				seen <- e.Text
 			}
@@ -239,13 +239,13 @@ func TestFollowWithoutAConnection(t *testing.T) {
 	for i := range n {
 		hook.forget()
 		expect.Soon(t, "the next look", func() bool { return hook.waiting() == 1 })
-		expect.OK(t, h.Emit(b.ctx, []session.Event{{Type: "thought", Turn: h.Turn().ID, Text: fmt.Sprint(i)}}))
+		expect.OK(t, h.Emit(b.Ctx, []session.Event{{Type: "thought", Turn: h.Turn().ID, Text: fmt.Sprint(i)}}))
 		expect.Equal(t, "seen", <-seen, fmt.Sprint(i))
 	}
 	if took := time.Since(begin); took > 15*time.Second { // each by itself would take 5 s
 		t.Errorf("%d events took %s", n, took)
 	}
-	_, err := h.Finish(b.ctx, sq.End{Status: session.StatusDone})
+	_, err := h.Finish(b.Ctx, protocol.End{Status: session.StatusDone})
 	expect.OK(t, err)
 	expect.OK(t, <-ended)
 }

@@ -7,38 +7,24 @@ import (
 	"testing"
 
 	"turnstile"
-	sq "turnstile/internal/protocol"
+	"turnstile/internal/protocol"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 	"turnstile/test/expect"
 )
-
-// overLimits are messages that have too much of one thing, by what that is.
-func overLimits() map[string]session.Message {
-	many := make([]session.Attachment, 101)
-	for i := range many {
-		many[i] = session.Attachment{Name: "a", URL: "https://example.com/a"}
-	}
-	long := session.Attachment{Name: strings.Repeat("x", 2<<20), URL: "https://example.com/a"}
-	return map[string]session.Message{
-		"text":            {Text: strings.Repeat("x", 1<<20+1)},
-		"meta":            {Text: "a", Meta: map[string]string{"k": strings.Repeat("x", 64<<10)}},
-		"101 attachments": {Text: "a", Attachments: many},
-		"bytes in JSON":   {Text: "a", Attachments: []session.Attachment{long}},
-	}
-}
 
 // A sender is told of each limit by an error of its own, and nothing is stored.
 func TestSubmitRefusesWhatIsTooLarge(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	for what, m := range overLimits() {
+	b := actors.NewBench(t)
+	for what, m := range actors.OverLimits() {
 		m.ID = "m"
-		_, err := b.client.Submit(b.ctx, key, m)
+		_, err := b.Client.Submit(b.Ctx, actors.Key, m)
 		if !errors.Is(err, session.ErrInvalid) || !strings.Contains(fmt.Sprint(err), what) {
 			t.Errorf("%s: %.200v", what, err)
 		}
-		expect.Equal(t, what+": keys", len(b.rdb.Keys(b.ctx, "*").Val()), 0)
-		b.rdb.FlushDB(b.ctx) // at the version before it is stored
+		expect.Equal(t, what+": keys", len(b.Redis.Keys(b.Ctx, "*").Val()), 0)
+		b.Redis.FlushDB(b.Ctx) // at the version before it is stored
 	}
 }
 
@@ -46,14 +32,14 @@ func TestSubmitRefusesWhatIsTooLarge(t *testing.T) {
 // no message, and the next one runs.
 func TestPlainMessagesOverALimit(t *testing.T) {
 	t.Parallel()
-	for what, m := range overLimits() {
+	for what, m := range actors.OverLimits() {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
-			b := newBench(t)
+			b := actors.NewBench(t)
 			payload, err := m.EncodePayload()
 			expect.OK(t, err)
-			b.enqueueRaw(session.TaskType, string(payload), b.task("large"))
-			h := b.claim()
+			b.EnqueueTask(session.TaskType, string(payload), b.Task("large"))
+			h := b.Claim()
 			if err := h.Turn().Err; !errors.Is(err, session.ErrInvalid) || !strings.Contains(fmt.Sprint(err), what) {
 				t.Errorf("%.200v", err)
 			}
@@ -66,38 +52,38 @@ func TestPlainMessagesOverALimit(t *testing.T) {
 func TestTooLongToBeRead(t *testing.T) {
 	t.Parallel()
 	large := `{"v":1,"text":"x","meta":{"k":"` + strings.Repeat("x", 3<<20) + `"}}`
-	b := newBench(t)
+	b := actors.NewBench(t)
 	for i := range 3 {
-		b.enqueueRaw(session.TaskType, large, b.task(fmt.Sprint("large", i)))
+		b.EnqueueTask(session.TaskType, large, b.Task(fmt.Sprint("large", i)))
 	}
-	b.say("small")
-	for b.state("large2") == "pending" {
-		if holds, err := b.c.Claim(b.ctx, []string{key}); err != nil || len(holds) > 0 {
+	b.Say("small")
+	for b.State("large2") == "pending" {
+		if holds, err := b.Worker.Claim(b.Ctx, []string{actors.Key}); err != nil || len(holds) > 0 {
 			t.Fatalf("claimed %d: %v", len(holds), err)
 		}
-		expect.Equal(t, "is to be claimed again", b.rdb.ZScore(b.ctx, "turnstile:ready", key).Err(), nil)
+		expect.Equal(t, "is to be claimed again", b.Redis.ZScore(b.Ctx, "turnstile:ready", actors.Key).Err(), nil)
 	}
 	for i := range 3 {
 		id := fmt.Sprint("large", i)
-		expect.Equal(t, "state", b.state(id), "archived")
-		if n := b.rdb.HStrLen(b.ctx, b.k.Task(b.task(id)), "msg").Val(); n > 1000 {
+		expect.Equal(t, "state", b.State(id), "archived")
+		if n := b.Redis.HStrLen(b.Ctx, b.Keys.Task(b.Task(id)), "msg").Val(); n > 1000 {
 			t.Errorf("%d bytes are kept", n)
 		}
-		o := b.outcome(id)
+		o := b.Outcome(id)
 		expect.Equal(t, "status", o.Status, session.StatusFailed)
 		if !strings.Contains(o.Error, "bytes, at most 2359296 are allowed; its content was not kept") {
 			t.Errorf("error: %s", o.Error)
 		}
-		info := b.inspect(id)
+		info := inspect(b, id)
 		expect.Equal(t, "asynqmon: its error", info.LastErr, o.Error)
-		expect.Equal(t, "asynqmon: its queue and type", info.Queue+" "+info.Type, "session:"+key+" turnstile:message")
+		expect.Equal(t, "asynqmon: its queue and type", info.Queue+" "+info.Type, "session:"+actors.Key+" turnstile:message")
 	}
-	expect.List(t, "runs", b.drain(), "small")
-	expect.Equal(t, "dead letters", len(b.dead(key)), 3)
-	n, err := b.client.Rerun(b.ctx, key)
+	expect.List(t, "runs", b.Drain(), "small")
+	expect.Equal(t, "dead letters", len(b.Dead(actors.Key)), 3)
+	n, err := b.Client.Rerun(b.Ctx, actors.Key)
 	expect.OK(t, err)
 	expect.Equal(t, "run again", n, 3)
-	if err := b.claim().Turn().Err; !errors.Is(err, session.ErrInvalid) || !strings.Contains(err.Error(), "was not kept") {
+	if err := b.Claim().Turn().Err; !errors.Is(err, session.ErrInvalid) || !strings.Contains(err.Error(), "was not kept") {
 		t.Errorf("%v", err)
 	}
 }
@@ -107,57 +93,57 @@ func TestTooLongToBeRead(t *testing.T) {
 func TestTooLongElsewhere(t *testing.T) {
 	t.Parallel()
 	large := `{"v":1,"text":"x","meta":{"k":"` + strings.Repeat("x", 3<<20) + `"}}`
-	put := func(b *bench, id string) { b.enqueueRaw(session.TaskType, large, b.task(id)) }
-	short := func(b *bench, id string) {
+	put := func(b *actors.Bench, id string) { b.EnqueueTask(session.TaskType, large, b.Task(id)) }
+	short := func(b *actors.Bench, id string) {
 		b.Helper()
-		expect.Equal(b, "state", b.state(id), "archived")
-		if n := b.rdb.HStrLen(b.ctx, b.k.Task(b.task(id)), "msg").Val(); n > 1000 {
+		expect.Equal(b, "state", b.State(id), "archived")
+		if n := b.Redis.HStrLen(b.Ctx, b.Keys.Task(b.Task(id)), "msg").Val(); n > 1000 {
 			b.Errorf("%d bytes are kept", n)
 		}
 	}
 	t.Run("steer", func(t *testing.T) {
 		t.Parallel()
-		b := newBench(t)
-		b.say("a")
-		h := b.start()
+		b := actors.NewBench(t)
+		b.Say("a")
+		h := b.Start()
 		put(b, "s")
-		expect.Equal(t, "another Submit of it", b.say("s", session.ModeSteer).Status, turnstile.Duplicate)
-		steered, err := h.Steer(b.ctx)
+		expect.Equal(t, "another Submit of it", b.Say("s", session.ModeSteer).Status, turnstile.Duplicate)
+		steered, err := h.Steer(b.Ctx)
 		expect.OK(t, err)
 		expect.Equal(t, "steered", len(steered), 0)
-		more, err := h.Finish(b.ctx, sq.End{Status: session.StatusDone})
+		more, err := h.Finish(b.Ctx, protocol.End{Status: session.StatusDone})
 		expect.OK(t, err)
 		expect.Equal(t, "the next turn takes it", more, false)
-		b.claimNothing("it is archived")
+		b.ClaimNothing("it is archived")
 		short(b, "s")
 	})
 	t.Run("stop", func(t *testing.T) {
 		t.Parallel()
-		b := newBench(t)
+		b := actors.NewBench(t)
 		put(b, "p")
-		_, err := b.client.Stop(b.ctx, key)
+		_, err := b.Client.Stop(b.Ctx, actors.Key)
 		expect.OK(t, err)
 		short(b, "p")
 	})
 	t.Run("full", func(t *testing.T) {
 		t.Parallel()
-		b := newBench(t, func(c *sq.Config) { c.Line.Cap, c.Line.Drop = 1, "old" })
-		b.say("a")
-		b.start()
+		b := actors.NewBench(t, func(c *protocol.Config) { c.Line.Cap, c.Line.Drop = 1, "old" })
+		b.Say("a")
+		b.Start()
 		put(b, "p")
-		b.say("b")
+		b.Say("b")
 		short(b, "p")
-		expect.List(t, "the line", b.waiting(), "b")
+		expect.List(t, "the line", b.Waiting(), "b")
 	})
 	t.Run("a dead owner's", func(t *testing.T) {
 		t.Parallel()
-		b := newBench(t)
-		b.say("a")
-		b.start()
-		expect.OK(t, b.rdb.HSet(b.ctx, b.k.Task(b.task("a")), "msg", strings.Repeat("x", 3<<20)).Err())
-		b.die()
-		b.claimNothing("it comes back")
-		b.claimNothing("and is archived")
+		b := actors.NewBench(t)
+		b.Say("a")
+		b.Start()
+		expect.OK(t, b.Redis.HSet(b.Ctx, b.Keys.Task(b.Task("a")), "msg", strings.Repeat("x", 3<<20)).Err())
+		b.Die()
+		b.ClaimNothing("it comes back")
+		b.ClaimNothing("and is archived")
 		short(b, "a")
 	})
 }
@@ -166,19 +152,19 @@ func TestTooLongElsewhere(t *testing.T) {
 // more than that.
 func TestLongErrors(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.say("a")
+	b := actors.NewBench(t)
+	b.Say("a")
 	long := errors.New(strings.Repeat("ä", 1<<20))
 	for range 3 {
-		h := b.start()
-		expect.OK(t, h.Retry(b.ctx, long, 0))
+		h := b.Start()
+		expect.OK(t, h.Retry(b.Ctx, long, 0))
 	}
-	if n := b.rdb.HStrLen(b.ctx, b.k.Task(b.task("a")), "msg").Val(); n > 4000 {
+	if n := b.Redis.HStrLen(b.Ctx, b.Keys.Task(b.Task("a")), "msg").Val(); n > 4000 {
 		t.Errorf("the task has %d bytes", n)
 	}
-	_, err := b.start().Finish(b.ctx, sq.End{Status: session.StatusFailed, Error: long.Error()})
+	_, err := b.Start().Finish(b.Ctx, protocol.End{Status: session.StatusFailed, Error: long.Error()})
 	expect.OK(t, err)
-	if n := len(b.outcome("a").Error); n < 16<<10 || n > 17<<10 {
+	if n := len(b.Outcome("a").Error); n < 16<<10 || n > 17<<10 {
 		t.Errorf("the error has %d bytes", n)
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"turnstile"
-	sq "turnstile/internal/protocol"
+	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
@@ -15,17 +15,17 @@ import (
 )
 
 // capped is a bench whose sender lets in so many messages in all.
-func capped(t *testing.T, n int) *bench {
+func capped(t *testing.T, n int) *actors.Bench {
 	t.Helper()
-	b := newBench(t)
-	b.client = actors.NewClientWith(b.rdb, turnstile.ClientConfig{MessagesCap: n})
+	b := actors.NewBench(t)
+	b.Client = actors.NewClientWith(b.Redis, turnstile.ClientConfig{MessagesCap: n})
 	return b
 }
 
 // submit puts a message into another session.
-func (b *bench) submit(sessionKey, id string) string {
+func submit(b *actors.Bench, sessionKey, id string) string {
 	b.Helper()
-	r, err := b.client.Submit(b.ctx, sessionKey, session.Message{ID: id, Text: id})
+	r, err := b.Client.Submit(b.Ctx, sessionKey, session.Message{ID: id, Text: id})
 	expect.OK(b, err)
 	return string(r.Status) + " " + r.Reason
 }
@@ -37,37 +37,37 @@ func TestMessagesCap(t *testing.T) {
 	b := capped(t, 3)
 	for i := range 4 { // before anybody has counted, each is counted as it comes
 		want := map[bool]string{true: "accepted ", false: "refused messages"}[i < 3]
-		expect.Equal(t, fmt.Sprint(i), b.submit(fmt.Sprint("s", i), "a"), want)
+		expect.Equal(t, fmt.Sprint(i), submit(b, fmt.Sprint("s", i), "a"), want)
 	}
-	expect.Equal(t, "stored", b.rdb.Exists(b.ctx, rediskey.For("s3").Pending(), rediskey.For("s3").Task(rediskey.TaskID("s3", "a"))).Val(), 0)
-	expect.Equal(t, "known", b.isIn(rediskey.Sessions, "s3"), false)
-	r, err := b.client.Submit(b.ctx, "s3", session.Message{Text: "a"})
+	expect.Equal(t, "stored", b.Redis.Exists(b.Ctx, rediskey.For("s3").Pending(), rediskey.For("s3").Task(rediskey.TaskID("s3", "a"))).Val(), 0)
+	expect.Equal(t, "known", b.IsIn(rediskey.Sessions, "s3"), false)
+	r, err := b.Client.Submit(b.Ctx, "s3", session.Message{Text: "a"})
 	expect.OK(t, err)
 	expect.Equal(t, "as an error", errors.Is(r.Err(), turnstile.ErrMessagesFull), true)
 
-	expect.Equal(t, "a repetition", b.submit("s0", "a"), "duplicate ")
-	b.trimAll()
-	expect.Equal(t, "counted", b.rdb.HGet(b.ctx, rediskey.Waiting, "count").Val(), "3")
-	expect.Equal(t, "after the sweep", b.submit("s3", "a"), "refused messages")
+	expect.Equal(t, "a repetition", submit(b, "s0", "a"), "duplicate ")
+	b.TrimAll()
+	expect.Equal(t, "counted", b.Redis.HGet(b.Ctx, rediskey.Waiting, "count").Val(), "3")
+	expect.Equal(t, "after the sweep", submit(b, "s3", "a"), "refused messages")
 
 	// Whoever has an owner is not kept from steering or interrupting.
-	holds, err := b.c.Claim(b.ctx, []string{"s0"})
+	holds, err := b.Worker.Claim(b.Ctx, []string{"s0"})
 	expect.OK(t, err)
-	expect.Equal(t, "a follow-up", b.submit("s0", "b"), "queued ")
-	_, err = holds[0].Finish(b.ctx, sq.End{Status: session.StatusDone})
+	expect.Equal(t, "a follow-up", submit(b, "s0", "b"), "queued ")
+	_, err = holds[0].Finish(b.Ctx, protocol.End{Status: session.StatusDone})
 	expect.OK(t, err)
-	_, err = holds[0].Finish(b.ctx, sq.End{Status: session.StatusDone})
+	_, err = holds[0].Finish(b.Ctx, protocol.End{Status: session.StatusDone})
 	expect.OK(t, err)
-	expect.OK(t, b.rdb.Del(b.ctx, rediskey.Timer("sweep")).Err())
-	b.trimAll()
-	expect.Equal(t, "counted again", b.rdb.HGet(b.ctx, rediskey.Waiting, "count").Val(), "2")
-	expect.Equal(t, "there is room", b.submit("s3", "a"), "accepted ")
+	expect.OK(t, b.Redis.Del(b.Ctx, rediskey.Timer("sweep")).Err())
+	b.TrimAll()
+	expect.Equal(t, "counted again", b.Redis.HGet(b.Ctx, rediskey.Waiting, "count").Val(), "2")
+	expect.Equal(t, "there is room", submit(b, "s3", "a"), "accepted ")
 
 	// The count is as of the sweep, until no worker sweeps any more.
-	expect.Equal(t, "more, before the next count", b.submit("s4", "a"), "accepted ")
-	expect.OK(t, b.rdb.HSet(b.ctx, rediskey.Waiting, "at", b.redisTime().Add(-2*time.Minute).UnixMilli()).Err())
-	expect.Equal(t, "without a worker", b.submit("s5", "a"), "accepted ")
-	expect.Equal(t, "one too many", b.submit("s6", "a"), "refused messages")
+	expect.Equal(t, "more, before the next count", submit(b, "s4", "a"), "accepted ")
+	expect.OK(t, b.Redis.HSet(b.Ctx, rediskey.Waiting, "at", b.RedisTime().Add(-2*time.Minute).UnixMilli()).Err())
+	expect.Equal(t, "without a worker", submit(b, "s5", "a"), "accepted ")
+	expect.Equal(t, "one too many", submit(b, "s6", "a"), "refused messages")
 }
 
 // Without a cap nothing is asked.
@@ -75,10 +75,10 @@ func TestMessagesCapAsksOnlyIfItIsSet(t *testing.T) {
 	t.Parallel()
 	for set, n := range map[int]int64{0: 3, 5: 4} {
 		b := capped(t, set)
-		b.say("first") // the clock, and scripts
+		b.Say("first") // the clock, and scripts
 		trips := &roundTrips{}
-		b.rdb.AddHook(trips)
-		b.say("second")
+		b.Redis.AddHook(trips)
+		b.Say("second")
 		expect.Equal(t, fmt.Sprint("round trips with a cap of ", set), trips.n.Load(), n)
 	}
 }

@@ -16,21 +16,22 @@ import (
 
 	"turnstile"
 	"turnstile/internal/lease"
-	sq "turnstile/internal/protocol"
+	"turnstile/internal/protocol"
 	"turnstile/internal/stored"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
 // wrote puts entries into the transcript of the session's next turn, and answers
 // that turn.
-func (b *bench) wrote(lines ...string) *sq.Claim {
+func wrote(b *actors.Bench, lines ...string) *protocol.Claim {
 	b.Helper()
-	b.say(turnstile.NewMessageID())
-	h := b.start()
+	b.Say(turnstile.NewMessageID())
+	h := b.Start()
 	for _, line := range lines {
-		expect.OK(b, b.rdb.RPush(b.ctx, b.k.Transcript(h.Turn().SessionID), line).Err())
+		expect.OK(b, b.Redis.RPush(b.Ctx, b.Keys.Transcript(h.Turn().SessionID), line).Err())
 	}
 	return h
 }
@@ -81,7 +82,7 @@ func TestPastIsBounded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBench(t, func(c *sq.Config) { c.HistoryBytes = most })
+			b := actors.NewBench(t, func(c *protocol.Config) { c.HistoryBytes = most })
 			var lines, all []string
 			for i, e := range strings.Fields(c.entries) {
 				var size int
@@ -89,7 +90,7 @@ func TestPastIsBounded(t *testing.T) {
 				expect.OK(t, err)
 				lines, all = append(lines, storedEntry(t, e[:1], fmt.Sprint(i), size)), append(all, fmt.Sprint(i))
 			}
-			past := b.past(b.wrote(lines...))
+			past := historyOf(b, wrote(b, lines...))
 			for len(all) > 0 && all[0] != c.want {
 				all = all[1:]
 			}
@@ -102,9 +103,9 @@ func TestPastIsBounded(t *testing.T) {
 // An entry that cannot be read goes with the one before it, as for /undo.
 func TestPastWithBrokenEntries(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, func(c *sq.Config) { c.HistoryBytes = 500 })
+	b := actors.NewBench(t, func(c *protocol.Config) { c.HistoryBytes = 500 })
 	broken := strings.Repeat("?", 100)
-	past := b.past(b.wrote(storedEntry(t, "a", "0", 200), broken, storedEntry(t, "b", "1", 200), broken, storedEntry(t, "b", "2", 100)))
+	past := historyOf(b, wrote(b, storedEntry(t, "a", "0", 200), broken, storedEntry(t, "b", "1", 200), broken, storedEntry(t, "b", "2", 100)))
 	expect.List(t, "told", names(past.Entries), "1", "[an", "2")
 	expect.Equal(t, "left out", past.Older, 2)
 }
@@ -116,7 +117,7 @@ func TestPastOfRandomTranscripts(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // reproducible
 	for range 100 {
 		most := 100 + random.IntN(4000)
-		b := newBench(t, func(c *sq.Config) { c.HistoryBytes = most })
+		b := actors.NewBench(t, func(c *protocol.Config) { c.HistoryBytes = most })
 		var lines []string
 		turn := 0
 		var starts []int // of turns
@@ -135,16 +136,16 @@ func TestPastOfRandomTranscripts(t *testing.T) {
 			}
 			begin = starts[i]
 		}
-		h := b.wrote(lines...)
-		past := b.past(h)
+		h := wrote(b, lines...)
+		past := historyOf(b, h)
 		if past.Older != begin || len(past.Entries) != len(lines)-begin {
 			t.Fatalf("seed %d: %d of %d entries are told, want %d", seed, len(past.Entries), len(lines), len(lines)-begin)
 		}
 		for i, name := range names(past.Entries) {
 			expect.Equal(t, "entry", name, fmt.Sprint(begin+i))
 		}
-		b.finish(h)
-		_, err := b.client.Rotate(b.ctx, key, "")
+		b.Finish(h)
+		_, err := b.Client.Rotate(b.Ctx, actors.Key, "")
 		expect.OK(t, err)
 	}
 }
@@ -191,19 +192,19 @@ func (c *trips) count(cmds ...redis.Cmder) {
 // costs no more than what is told of it, in replies that a slow network manages.
 func TestPastInPages(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
+	b := actors.NewBench(t)
 	var short []string
 	for i := range 200 {
 		short = append(short, storedEntry(t, fmt.Sprint(i/4), fmt.Sprint(i), 1000))
 	}
-	h := b.wrote(short...)
-	b.past(h) // Redis learns the script
+	h := wrote(b, short...)
+	historyOf(b, h) // Redis learns the script
 	count := &trips{}
-	b.rdb.AddHook(count)
-	expect.Equal(t, "entries", len(b.past(h).Entries), 200)
+	b.Redis.AddHook(count)
+	expect.Equal(t, "entries", len(historyOf(b, h).Entries), 200)
 	expect.Equal(t, "round trips", count.n.Load(), 1)
-	b.finish(h)
-	_, err := b.client.Rotate(b.ctx, key, "")
+	b.Finish(h)
+	_, err := b.Client.Rotate(b.Ctx, actors.Key, "")
 	expect.OK(t, err)
 
 	const page, most, size = 2 << 20, 16 << 20, 256 << 10
@@ -211,10 +212,10 @@ func TestPastInPages(t *testing.T) {
 	for i := range 120 { // 30 MiB, twelve entries a turn
 		long = append(long, storedEntry(t, fmt.Sprint(i/12), fmt.Sprint(i), size))
 	}
-	h = b.wrote(long...)
+	h = wrote(b, long...)
 	count.n.Store(0)
 	count.longest.Store(0)
-	past := b.past(h)
+	past := historyOf(b, h)
 	expect.Equal(t, "entries", len(past.Entries), most/size/12*12)
 	expect.Equal(t, "left out", past.Older, len(long)-most/size/12*12)
 	if n := count.n.Load(); n > most/page+1 {
@@ -228,47 +229,47 @@ func TestPastInPages(t *testing.T) {
 // What came before is read again while the lease lasts, as the moves are repeated.
 func TestPastThroughFaults(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, func(c *sq.Config) { c.HistoryBytes = 1000 })
-	h := b.wrote(storedEntry(t, "a", "0", 600), storedEntry(t, "b", "1", 600), storedEntry(t, "b", "2", 600))
+	b := actors.NewBench(t, func(c *protocol.Config) { c.HistoryBytes = 1000 })
+	h := wrote(b, storedEntry(t, "a", "0", 600), storedEntry(t, "b", "1", 600), storedEntry(t, "b", "2", 600))
 	faults := &redistest.Faults{}
-	b.rdb.AddHook(faults)
+	b.Redis.AddHook(faults)
 	for name, err := range map[string]error{
 		"reset": &net.OpError{Op: "read", Net: "tcp", Err: io.ErrUnexpectedEOF}, "loading": redistest.AnswerError("LOADING Redis is loading the dataset in memory"),
 	} {
 		for page := range 2 {
 			pages := 0
 			match := func(cmd redis.Cmder) bool {
-				if !called("past")(cmd) {
+				if !actors.Script("past")(cmd) {
 					return false
 				}
 				pages++
 				return pages > page
 			}
 			faults.FailBefore(match, 3, err)
-			expect.List(t, fmt.Sprintf("%s at page %d", name, page), names(b.past(h).Entries), "1", "2")
+			expect.List(t, fmt.Sprintf("%s at page %d", name, page), names(historyOf(b, h).Entries), "1", "2")
 			faults.Clear()
 		}
 	}
-	faults.LoseReply(called("past"), 2)
-	faults.RunTwice(called("past"), 2)
-	expect.List(t, "told", names(b.past(h).Entries), "1", "2")
+	faults.LoseReply(actors.Script("past"), 2)
+	faults.RunTwice(actors.Script("past"), 2)
+	expect.List(t, "told", names(historyOf(b, h).Entries), "1", "2")
 
 	// Of several commands' errors none hides another.
 	faults.Clear()
-	expect.OK(t, b.rdb.Del(b.ctx, b.k.State()).Err())
-	expect.OK(t, b.rdb.LPush(b.ctx, b.k.State(), "of a wrong type").Err())
-	if _, err := h.History(b.ctx); !redis.HasErrorPrefix(errors.Unwrap(err), "WRONGTYPE") {
+	expect.OK(t, b.Redis.Del(b.Ctx, b.Keys.State()).Err())
+	expect.OK(t, b.Redis.LPush(b.Ctx, b.Keys.State(), "of a wrong type").Err())
+	if _, err := h.History(b.Ctx); !redis.HasErrorPrefix(errors.Unwrap(err), "WRONGTYPE") {
 		t.Errorf("error %v", err)
 	}
 }
 
 func TestPastOfALostLease(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, func(c *sq.Config) { c.SentinelTTL = 500 * time.Millisecond })
-	h := b.wrote(storedEntry(t, "a", "0", 100))
+	b := actors.NewBench(t, func(c *protocol.Config) { c.SentinelTTL = 500 * time.Millisecond })
+	h := wrote(b, storedEntry(t, "a", "0", 100))
 	faults := &redistest.Faults{}
-	b.rdb.AddHook(faults)
-	faults.FailBefore(called("past"), -1, io.EOF)
+	b.Redis.AddHook(faults)
+	faults.FailBefore(actors.Script("past"), -1, io.EOF)
 	if _, err := h.History(h.Lease().Context()); !errors.Is(err, lease.ErrLost) {
 		t.Errorf("error %v", err)
 	}

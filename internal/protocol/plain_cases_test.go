@@ -7,21 +7,22 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	sq "turnstile/internal/protocol"
+	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 	"turnstile/test/expect"
 )
 
 // variants runs f with and without the plain variants.
-func variants(t *testing.T, f func(t *testing.T, b *bench), changes ...setup) {
+func variants(t *testing.T, f func(t *testing.T, b *actors.Bench), changes ...actors.Setup) {
 	t.Helper()
 	t.Parallel()
-	for name, hook := range map[string]redis.Hook{"plain": &answers{}, "whole": &whole{}} {
+	for name, hook := range map[string]redis.Hook{"plain": &fastCalls{}, "whole": &whole{}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBench(t, changes...)
-			b.rdb.AddHook(hook)
+			b := actors.NewBench(t, changes...)
+			b.Redis.AddHook(hook)
 			f(t, b)
 		})
 	}
@@ -30,18 +31,18 @@ func variants(t *testing.T, f func(t *testing.T, b *bench), changes ...setup) {
 // A fence that is ahead of the clock, as after a failover to a Redis whose clock is
 // behind, is no time: messages do not grow old by it.
 func TestFenceAheadOfTheClock(t *testing.T) {
-	variants(t, func(t *testing.T, b *bench) {
-		b.sayAll("a", "b")
+	variants(t, func(t *testing.T, b *actors.Bench) {
+		b.SayAll("a", "b")
 		ahead := time.Now().Add(time.Hour)
-		b.rdb.HSet(b.ctx, b.k.Run(), "fence", ahead.UnixMilli())
-		h := b.start()
-		if !b.finish(h) {
+		b.Redis.HSet(b.Ctx, b.Keys.Run(), "fence", ahead.UnixMilli())
+		h := b.Start()
+		if !b.Finish(h) {
 			t.Fatal("no next turn")
 		}
 		turn := h.Turn()
 		expect.Equal(t, "fence", turn.Fence, ahead.UnixMilli()+2)
-		expect.Equal(t, "fence of the record", b.rdb.HGet(b.ctx, b.k.Run(), "fence").Val(), fmt.Sprint(turn.Fence))
-		lease := time.Unix(int64(b.rdb.ZScore(b.ctx, b.k.Lease(), b.task("b")).Val()), 0)
+		expect.Equal(t, "fence of the record", b.Redis.HGet(b.Ctx, b.Keys.Run(), "fence").Val(), fmt.Sprint(turn.Fence))
+		lease := time.Unix(int64(b.Redis.ZScore(b.Ctx, b.Keys.Lease(), b.Task("b")).Val()), 0)
 		if turn.Age > time.Minute || time.Until(turn.StartedAt) > time.Minute || time.Until(lease) > 2*time.Minute {
 			t.Errorf("age %v, started %v, lease until %v", turn.Age, turn.StartedAt, lease)
 		}
@@ -50,65 +51,65 @@ func TestFenceAheadOfTheClock(t *testing.T) {
 
 // A task whose own fields cannot be read is run all the same.
 func TestDamagedSeen(t *testing.T) {
-	variants(t, func(t *testing.T, b *bench) {
-		b.sayAll("a", "b")
+	variants(t, func(t *testing.T, b *actors.Bench) {
+		b.SayAll("a", "b")
 		for _, id := range []string{"a", "b"} {
-			b.rdb.HSet(b.ctx, b.k.Task(b.task(id)), "seen", "x", "redelivered", "y")
+			b.Redis.HSet(b.Ctx, b.Keys.Task(b.Task(id)), "seen", "x", "redelivered", "y")
 		}
-		expect.List(t, "runs", b.drain(), "a", "b")
+		expect.List(t, "runs", b.Drain(), "a", "b")
 		noHalves(b)
 	})
 }
 
 // A session is forgotten SESSION_TTL after its last turn's end, not its beginning.
 func TestForgetAfterALongHold(t *testing.T) {
-	variants(t, func(t *testing.T, b *bench) {
-		b.say("a")
-		h := b.start()
-		b.rdb.HSet(b.ctx, b.k.Record(), "updated_at", 1, "created_at", 1)
-		b.rdb.ZAdd(b.ctx, rediskey.Sessions, redis.Z{Score: 1, Member: key})
-		b.finish(h)
-		expect.OK(t, b.inspector().DeleteTask(rediskey.Queue(key), b.task("a"))) // its result would keep the session
-		n, err := b.c.Forget(b.ctx)
+	variants(t, func(t *testing.T, b *actors.Bench) {
+		b.Say("a")
+		h := b.Start()
+		b.Redis.HSet(b.Ctx, b.Keys.Record(), "updated_at", 1, "created_at", 1)
+		b.Redis.ZAdd(b.Ctx, rediskey.Sessions, redis.Z{Score: 1, Member: actors.Key})
+		b.Finish(h)
+		expect.OK(t, b.Inspector().DeleteTask(rediskey.Queue(actors.Key), b.Task("a"))) // its result would keep the session
+		n, err := b.Worker.Forget(b.Ctx)
 		expect.OK(t, err)
 		expect.Equal(t, "forgotten", n, 0)
-		b.rdb.HSet(b.ctx, b.k.Run(), "ended_at", 1)
-		b.rdb.ZAdd(b.ctx, rediskey.Sessions, redis.Z{Score: 1, Member: key})
-		n, err = b.c.Forget(b.ctx)
+		b.Redis.HSet(b.Ctx, b.Keys.Run(), "ended_at", 1)
+		b.Redis.ZAdd(b.Ctx, rediskey.Sessions, redis.Z{Score: 1, Member: actors.Key})
+		n, err = b.Worker.Forget(b.Ctx)
 		expect.OK(t, err)
 		expect.Equal(t, "forgotten an hour after its end", n, 1)
-	}, func(c *sq.Config) { c.SessionTTL = time.Hour })
+	}, func(c *protocol.Config) { c.SessionTTL = time.Hour })
 }
 
 // What was dropped is told to the turn after an interrupted one, too.
 func TestDroppedAfterAnInterrupt(t *testing.T) {
-	variants(t, func(t *testing.T, b *bench) {
-		b.rdb.HSet(b.ctx, b.k.Record(), "queue", `{"cap":1,"drop":"summarize"}`)
-		b.say("a")
-		h := b.start()
-		b.sayAll("b", "c")
-		b.finish(h)
-		expect.List(t, "dropped before c", h.Turn().Dropped, b.task("b"))
-		expect.OK(t, h.Promote(b.ctx))
-		b.enqueue("d")
-		more, err := h.Finish(b.ctx, sq.End{Status: session.StatusInterrupted, Entries: []session.Entry{{Role: session.RoleUser, Text: "c"}}})
+	variants(t, func(t *testing.T, b *actors.Bench) {
+		b.Redis.HSet(b.Ctx, b.Keys.Record(), "queue", `{"cap":1,"drop":"summarize"}`)
+		b.Say("a")
+		h := b.Start()
+		b.SayAll("b", "c")
+		b.Finish(h)
+		expect.List(t, "dropped before c", h.Turn().Dropped, b.Task("b"))
+		expect.OK(t, h.Promote(b.Ctx))
+		b.Enqueue("d")
+		more, err := h.Finish(b.Ctx, protocol.End{Status: session.StatusInterrupted, Entries: []session.Entry{{Role: session.RoleUser, Text: "c"}}})
 		expect.OK(t, err)
 		expect.Equal(t, "next", fmt.Sprint(more, " ", h.Turn().Message.ID), "true d")
-		expect.List(t, "dropped before d", h.Turn().Dropped, b.task("b"))
+		expect.List(t, "dropped before d", h.Turn().Dropped, b.Task("b"))
 	})
 }
 
 // A task that a stock asynq.Server is to try again has its time in the due index when
 // the session is released.
 func TestReleaseBeforeAServersRetry(t *testing.T) {
-	variants(t, func(t *testing.T, b *bench) {
-		b.say("a")
-		b.enqueue("again")
-		h := b.start()
-		b.rdb.LRem(b.ctx, b.k.Pending(), 1, b.task("again"))
-		b.rdb.HSet(b.ctx, b.k.Task(b.task("again")), "state", "retry")
-		b.rdb.ZAdd(b.ctx, b.k.Retry(), redis.Z{Score: float64(time.Now().Add(time.Hour).Unix()), Member: b.task("again")})
-		b.finish(h)
-		expect.Equal(t, "in the due index", b.isIn(rediskey.Due, key), true)
+	variants(t, func(t *testing.T, b *actors.Bench) {
+		b.Say("a")
+		b.Enqueue("again")
+		h := b.Start()
+		b.Redis.LRem(b.Ctx, b.Keys.Pending(), 1, b.Task("again"))
+		b.Redis.HSet(b.Ctx, b.Keys.Task(b.Task("again")), "state", "retry")
+		b.Redis.ZAdd(b.Ctx, b.Keys.Retry(), redis.Z{Score: float64(time.Now().Add(time.Hour).Unix()), Member: b.Task("again")})
+		b.Finish(h)
+		expect.Equal(t, "in the due index", b.IsIn(rediskey.Due, actors.Key), true)
 	})
 }

@@ -16,23 +16,24 @@ import (
 	"github.com/redis/go-redis/v9"
 	"google.golang.org/protobuf/encoding/protowire"
 
-	sq "turnstile/internal/protocol"
+	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/resume"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 	"turnstile/test/expect"
 )
 
 // whole keeps a client from the plain variants of claim and finish, and counts what
 // would have been tried so.
 type whole struct {
-	answers
+	fastCalls
 	kept int
 }
 
 func (w *whole) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		if !fastPath(cmd) {
+		if !actors.FastPath(cmd) {
 			err := next(ctx, cmd)
 			w.count(cmd)
 			return err
@@ -44,11 +45,11 @@ func (w *whole) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 }
 
 // answers counts what the plain variants have done themselves.
-type answers struct{ plain, special, released int }
+type fastCalls struct{ plain, special, released int }
 
-func (a *answers) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (a *fastCalls) DialHook(next redis.DialHook) redis.DialHook { return next }
 
-func (a *answers) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+func (a *fastCalls) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		err := next(ctx, cmd)
 		a.count(cmd)
@@ -56,13 +57,13 @@ func (a *answers) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-func (a *answers) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+func (a *fastCalls) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return next
 }
 
-func (a *answers) count(cmd redis.Cmder) {
+func (a *fastCalls) count(cmd redis.Cmder) {
 	c, ok := cmd.(*redis.Cmd)
-	if !ok || !fastPath(cmd) {
+	if !ok || !actors.FastPath(cmd) {
 		return
 	}
 	list, _ := alone(c).([]any)
@@ -86,7 +87,7 @@ func TestPlainIsTheSame(t *testing.T) {
 		seeds = 32
 	}
 	lives, plainly := make([][]moment, seeds), make([][]moment, seeds)
-	seen, kept := make([]answers, seeds), make([]whole, seeds)
+	seen, kept := make([]fastCalls, seeds), make([]whole, seeds)
 	t.Run("lives", func(t *testing.T) {
 		for seed := range seeds {
 			t.Run(fmt.Sprint("whole ", seed), func(t *testing.T) {
@@ -113,10 +114,10 @@ func TestPlainIsTheSame(t *testing.T) {
 			expect.Equal(t, fmt.Sprint("step of seed ", seed), plain.did, whole.did)
 			expect.Equal(t, fmt.Sprintf("seed %d, after %q: the turn", seed, did), plain.turn, whole.turn)
 			left, plainLeft := sameStart(whole.left, plain.left)
-			same(t, fmt.Sprintf("seed %d, after %q, plain against whole", seed, did), left, plainLeft)
+			actors.Same(t, fmt.Sprintf("seed %d, after %q, plain against whole", seed, did), left, plainLeft)
 		}
 	}
-	var sum answers
+	var sum fastCalls
 	for _, a := range seen {
 		sum.plain, sum.special, sum.released = sum.plain+a.plain, sum.special+a.special, sum.released+a.released
 	}
@@ -158,7 +159,7 @@ type moment struct{ did, turn, left string }
 
 func life(t *testing.T, seed int, hook redis.Hook) (moments []moment) {
 	r := rand.New(rand.NewPCG(uint64(seed), 11))
-	b := newBench(t, func(c *sq.Config) {
+	b := actors.NewBench(t, func(c *protocol.Config) {
 		c.Worker, c.TranscriptCap, c.StuckLimit, c.Immediate = "worker", 7, 100, seed%2 == 0
 		c.Line.Debounce = session.Millis(time.Hour) // longer than any of this
 		c.EventsBytes = 20_000
@@ -166,10 +167,10 @@ func life(t *testing.T, seed int, hook redis.Hook) (moments []moment) {
 			c.Retention = 0
 		}
 	})
-	b.rdb.AddHook(hook)
-	var h *sq.Claim
+	b.Redis.AddHook(hook)
+	var h *protocol.Claim
 	promote := func() {
-		if err := h.Promote(b.ctx); err != nil {
+		if err := h.Promote(b.Ctx); err != nil {
 			t.Logf("promote: %v", err) // stopped, interrupted: it is to be ended in some way
 		}
 	}
@@ -179,39 +180,39 @@ func life(t *testing.T, seed int, hook redis.Hook) (moments []moment) {
 		switch n := r.IntN(32); {
 		case n < 8:
 			did = "put in"
-			b.enqueue(id)
+			b.Enqueue(id)
 		case n < 10:
 			did = "say"
-			b.say(id)
+			b.Say(id)
 		case n == 10:
 			mode := []session.Mode{session.ModeCollect, session.ModeInterrupt, session.ModeSteer}[r.IntN(3)]
 			did = string(mode)
-			b.say(id, mode)
+			b.Say(id, mode)
 		case n == 11 && r.IntN(2) == 0:
 			did = "a due message"
-			b.delayed(id)
+			b.SayDelayed(id)
 		case n == 11:
 			did = "another program's task"
-			b.enqueueRaw(session.TaskType, `{"v":1,"text":"`+id+`"}`, `odd "id" `+id, asynq.Unique(time.Hour))
+			b.EnqueueTask(session.TaskType, `{"v":1,"text":"`+id+`"}`, `odd "id" `+id, asynq.Unique(time.Hour))
 		case n == 12 && h == nil:
 			did = "pause"
-			_ = b.inspector().PauseQueue(rediskey.Queue(key)) // it may be paused already
+			_ = b.Inspector().PauseQueue(rediskey.Queue(actors.Key)) // it may be paused already
 		case n == 12:
 			did = "checkpoint"
-			expect.OK(t, h.Checkpoint(b.ctx, []session.Entry{{Role: session.RoleUser, Text: "part"}}))
+			expect.OK(t, h.Checkpoint(b.Ctx, []session.Entry{{Role: session.RoleUser, Text: "part"}}))
 		case n == 13 && r.IntN(2) == 0:
 			did = "the head's task is lost"
-			b.rdb.Del(b.ctx, b.k.Task(b.rdb.LIndex(b.ctx, b.k.Pending(), -1).Val()))
+			b.Redis.Del(b.Ctx, b.Keys.Task(b.Redis.LIndex(b.Ctx, b.Keys.Pending(), -1).Val()))
 		case n == 14 && h == nil:
 			did = "another session id"
-			_, err := b.client.Rotate(b.ctx, key, "")
+			_, err := b.Client.Rotate(b.Ctx, actors.Key, "")
 			expect.OK(t, err)
 		case h == nil && n == 19:
 			did = "unpause"
-			_ = b.inspector().UnpauseQueue(rediskey.Queue(key))
+			_ = b.Inspector().UnpauseQueue(rediskey.Queue(actors.Key))
 		case h == nil:
 			did = "claim"
-			holds, err := b.c.Claim(b.ctx, []string{key})
+			holds, err := b.Worker.Claim(b.Ctx, []string{actors.Key})
 			expect.OK(t, err)
 			if len(holds) > 0 {
 				h = holds[0]
@@ -219,30 +220,30 @@ func life(t *testing.T, seed int, hook redis.Hook) (moments []moment) {
 			}
 		case n == 14 && r.IntN(3) == 0:
 			did = "the turn's task is lost"
-			b.rdb.Del(b.ctx, b.k.Task(b.rdb.LIndex(b.ctx, b.k.Active(), 0).Val()))
+			b.Redis.Del(b.Ctx, b.Keys.Task(b.Redis.LIndex(b.Ctx, b.Keys.Active(), 0).Val()))
 		case n == 13:
 			did = "renew"
-			expect.OK(t, b.c.Renew(b.ctx, []*sq.Claim{h})[0].Err)
+			expect.OK(t, b.Worker.Renew(b.Ctx, []*protocol.Claim{h})[0].Err)
 		case n == 14:
 			did = "mark from outside"
-			_, err := resume.Mark(b.ctx, b.rdb, key, "")
+			_, err := resume.Mark(b.Ctx, b.Redis, actors.Key, "")
 			expect.OK(t, err)
 		case n == 15:
 			did = "retry"
-			if h.Retry(b.ctx, errors.New("flaky"), time.Duration(r.IntN(2))) == nil {
+			if h.Retry(b.Ctx, errors.New("flaky"), time.Duration(r.IntN(2))) == nil {
 				h = nil
 			}
 		case n == 16 && r.IntN(2) == 0:
 			did = "requeue"
-			if h.Requeue(b.ctx, "drain") == nil {
+			if h.Requeue(b.Ctx, "drain") == nil {
 				h = nil
 			}
 		case n == 16:
 			did = "die"
-			b.die()
+			b.Die()
 			h = nil
 		default:
-			end := sq.End{Status: session.StatusDone, Reply: "re", Release: n == 17}
+			end := protocol.End{Status: session.StatusDone, Reply: "re", Release: n == 17}
 			if i%3 == 0 {
 				end.Reply = longReply
 			}
@@ -253,7 +254,7 @@ func life(t *testing.T, seed int, hook redis.Hook) (moments []moment) {
 				end.Entries = append(end.Entries, session.Entry{Role: session.RoleUser, Text: fmt.Sprint(i, " ", j)})
 			}
 			did = fmt.Sprintf("end, %s, release %v, %d entries", end.Status, end.Release, len(end.Entries))
-			more, err := h.Finish(b.ctx, end)
+			more, err := h.Finish(b.Ctx, end)
 			expect.OK(t, err)
 			if more {
 				promote()
@@ -274,7 +275,7 @@ func life(t *testing.T, seed int, hook redis.Hook) (moments []moment) {
 }
 
 // told is what a turn is, but for the time.
-func told(turn sq.Turn) string {
+func told(turn protocol.Turn) string {
 	var messages []string
 	for _, m := range turn.Messages() {
 		messages = append(messages, fmt.Sprint(m.Message.ID, m.Message.Text, m.Err, m.Redelivered))
@@ -321,9 +322,9 @@ func lasting(line string) string {
 }
 
 // picture is all that there is, but for the time and names that chance gives.
-func picture(b *bench) string {
+func picture(b *actors.Bench) string {
 	b.Helper()
-	ctx, rdb, k, all := b.ctx, b.rdb, b.k, strings.ReplaceAll(b.dump(), longReply, "LONG")
+	ctx, rdb, k, all := b.Ctx, b.Redis, b.Keys, strings.ReplaceAll(b.Dump(), longReply, "LONG")
 	for _, name := range rdb.Keys(ctx, k.TaskPrefix()+"*").Val() {
 		msg := rdb.HGet(ctx, name, "msg").Val()
 		all = strings.ReplaceAll(all, fmt.Sprintf("msg=%q", msg), "msg="+described([]byte(msg)))

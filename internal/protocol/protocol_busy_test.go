@@ -8,57 +8,29 @@ import (
 	"time"
 
 	"turnstile"
-	sq "turnstile/internal/protocol"
+	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 	"turnstile/test/expect"
-	"turnstile/test/redistest"
 )
 
-// onceAndTwice plays a story as it is, and with every script and index command
-// carried out twice, as after a reply that got lost.
-func onceAndTwice(t *testing.T, story func(t *testing.T, b *bench), changes ...setup) {
-	t.Helper()
-	t.Run("once", func(t *testing.T) {
-		t.Parallel()
-		story(t, newBench(t, changes...))
-	})
-	t.Run("each command twice", func(t *testing.T) {
-		t.Parallel()
-		b := newBench(t, changes...)
-		faults := &redistest.Faults{}
-		faults.RunTwice(redistest.Named("evalsha", "eval", "zadd", "sadd"), -1)
-		b.rdb.AddHook(faults)
-		story(t, b)
-	})
-}
-
-func line(s session.QueueSettings) setup { return func(c *sq.Config) { c.Line = s } }
-
-// group are the ids of a turn's messages.
-func group(h *sq.Claim) (ids []string) {
-	for _, m := range h.Turn().Messages() {
-		ids = append(ids, m.Message.ID)
-	}
-	return ids
-}
-
 // windowsEnd ends the quiet windows of messages that are collected.
-func (b *bench) windowsEnd(ids ...string) {
+func windowsEnd(b *actors.Bench, ids ...string) {
 	b.Helper()
 	for _, id := range ids {
-		task := b.k.Task(b.task(id))
-		_, limit, ok := strings.Cut(b.rdb.HGet(b.ctx, task, "quiet").Val(), " ")
+		task := b.Keys.Task(b.Task(id))
+		_, limit, ok := strings.Cut(b.Redis.HGet(b.Ctx, task, "quiet").Val(), " ")
 		expect.Equal(b, id+" is collected", ok, true)
-		b.rdb.HSet(b.ctx, task, "quiet", "1 "+limit)
+		b.Redis.HSet(b.Ctx, task, "quiet", "1 "+limit)
 	}
 }
 
 // told are the events of one type that name a message.
-func (b *bench) told(kind, id string) (events []session.Event) {
+func eventsAbout(b *actors.Bench, kind, id string) (events []session.Event) {
 	b.Helper()
-	for _, m := range b.rdb.XRange(b.ctx, b.k.Events(), "-", "+").Val() {
-		for _, e := range sq.DecodeEvents(m) {
+	for _, m := range b.Redis.XRange(b.Ctx, b.Keys.Events(), "-", "+").Val() {
+		for _, e := range protocol.DecodeEvents(m) {
 			if e.Type == kind && slices.Contains(e.Messages, id) {
 				events = append(events, e)
 			}
@@ -72,76 +44,76 @@ const long = session.Millis(time.Hour)
 // Those next to each other in the line are one turn, whose end is each one's.
 func TestCollect(t *testing.T) {
 	t.Parallel()
-	onceAndTwice(t, func(t *testing.T, b *bench) {
-		b.say("a")
-		h := b.start()
+	actors.OnceAndTwice(t, func(t *testing.T, b *actors.Bench) {
+		b.Say("a")
+		h := b.Start()
 		sid := h.Turn().SessionID
 		for i, id := range []string{"b", "c"} {
-			expect.Equal(t, "position", b.say(id, session.ModeCollect).Position, i+2)
+			expect.Equal(t, "position", b.Say(id, session.ModeCollect).Position, i+2)
 		}
-		b.say("d")
-		b.say("e", session.ModeCollect)
-		list, err := b.client.Followups(b.ctx, key)
+		b.Say("d")
+		b.Say("e", session.ModeCollect)
+		list, err := b.Client.Followups(b.Ctx, actors.Key)
 		expect.OK(t, err)
 		expect.Equal(t, "b's state", list[0].State, session.FollowupCollected)
 		expect.Equal(t, "d's state", list[2].State, session.FollowupQueued)
-		b.rdb.Del(b.ctx, rediskey.Ready, rediskey.Due)
-		expect.Equal(t, "goes on", b.finish(h), false)
-		expect.Equal(t, "is due later", b.isIn(rediskey.Due, key) && !b.isIn(rediskey.Ready, key), true)
-		b.claimNothing("more may come")
+		b.Redis.Del(b.Ctx, rediskey.Ready, rediskey.Due)
+		expect.Equal(t, "goes on", b.Finish(h), false)
+		expect.Equal(t, "is due later", b.IsIn(rediskey.Due, actors.Key) && !b.IsIn(rediskey.Ready, actors.Key), true)
+		b.ClaimNothing("more may come")
 
-		b.windowsEnd("b")
-		b.claimNothing("c's window is not over")
-		b.windowsEnd("c")
-		h = b.start()
-		expect.List(t, "the turn", group(h), "b", "c")
-		expect.List(t, "the line", b.waiting(), "d", "e")
-		expect.Equal(t, "messages of the session's turn", len(b.info().Messages), 2)
+		windowsEnd(b, "b")
+		b.ClaimNothing("c's window is not over")
+		windowsEnd(b, "c")
+		h = b.Start()
+		expect.List(t, "the turn", actors.MessageIDs(h), "b", "c")
+		expect.List(t, "the line", b.Waiting(), "d", "e")
+		expect.Equal(t, "messages of the session's turn", len(b.Info().Messages), 2)
 		turn := h.Turn().ID
-		waited := b.waitFor("c")
-		expect.Equal(t, "goes on", b.finish(h), true)
-		for _, o := range []session.Outcome{b.outcome("b"), b.outcome("c"), <-waited} {
+		waited := b.WaitFor("c")
+		expect.Equal(t, "goes on", b.Finish(h), true)
+		for _, o := range []session.Outcome{b.Outcome("b"), b.Outcome("c"), <-waited} {
 			expect.Equal(t, "its end", string(o.Status)+" "+o.Reply+" "+o.Turn, "done re: b "+turn)
 		}
-		expect.List(t, "then", group(h), "d")
-		expect.Equal(t, "goes on", b.finish(h), false)
-		b.windowsEnd("e")
-		h = b.start()
-		expect.List(t, "then", group(h), "e")
-		b.finish(h)
-		expect.List(t, "transcript", b.transcript(sid), "a", "re: a", "b", "c", "re: b", "d", "re: d", "e", "re: e")
-		b.nothingLeft("at the end")
-	}, line(session.QueueSettings{Debounce: long}))
+		expect.List(t, "then", actors.MessageIDs(h), "d")
+		expect.Equal(t, "goes on", b.Finish(h), false)
+		windowsEnd(b, "e")
+		h = b.Start()
+		expect.List(t, "then", actors.MessageIDs(h), "e")
+		b.Finish(h)
+		expect.List(t, "transcript", b.Transcript(sid), "a", "re: a", "b", "c", "re: b", "d", "re: d", "e", "re: e")
+		b.NothingLeft("at the end")
+	}, actors.Line(session.QueueSettings{Debounce: long}))
 }
 
 // The window begins anew with every message, also when nobody owns the session.
 func TestCollectWaitsForQuiet(t *testing.T) {
 	t.Parallel()
 	const quiet = 500 * time.Millisecond
-	b := newBench(t, line(session.QueueSettings{Mode: session.ModeCollect, Debounce: session.Millis(quiet)}))
-	expect.Equal(t, "with nothing to wait for", b.say("a").Status, turnstile.Accepted)
-	h := b.start()
-	expect.List(t, "the turn", group(h), "a")
-	b.say("b")
-	b.say("c")
-	b.rdb.Del(b.ctx, rediskey.Ready)
-	b.finish(h)
-	last := b.rdb.Time(b.ctx).Val()
-	expect.Equal(t, "status", b.say("d").Status, turnstile.Accepted)
+	b := actors.NewBench(t, actors.Line(session.QueueSettings{Mode: session.ModeCollect, Debounce: session.Millis(quiet)}))
+	expect.Equal(t, "with nothing to wait for", b.Say("a").Status, turnstile.Accepted)
+	h := b.Start()
+	expect.List(t, "the turn", actors.MessageIDs(h), "a")
+	b.Say("b")
+	b.Say("c")
+	b.Redis.Del(b.Ctx, rediskey.Ready)
+	b.Finish(h)
+	last := b.Redis.Time(b.Ctx).Val()
+	expect.Equal(t, "status", b.Say("d").Status, turnstile.Accepted)
 	expect.Soon(t, "the window's end", func() bool {
-		b.due()
-		if !b.isIn(rediskey.Ready, key) {
+		b.Due()
+		if !b.IsIn(rediskey.Ready, actors.Key) {
 			return false
 		}
-		b.rdb.Del(b.ctx, rediskey.Ready)
-		holds, err := b.c.Claim(b.ctx, []string{key})
+		b.Redis.Del(b.Ctx, rediskey.Ready)
+		holds, err := b.Worker.Claim(b.Ctx, []string{actors.Key})
 		expect.OK(t, err)
 		if len(holds) > 0 {
 			h = holds[0]
 		}
 		return len(holds) > 0
 	})
-	expect.List(t, "the turn", group(h), "b", "c", "d")
+	expect.List(t, "the turn", actors.MessageIDs(h), "b", "c", "d")
 	if waited := h.Turn().StartedAt.Sub(last); waited < quiet-time.Millisecond {
 		t.Errorf("the turn began %s after the last message, the window is %s", waited, quiet)
 	}
@@ -152,48 +124,48 @@ func TestCollectUpToTheCap(t *testing.T) {
 	t.Parallel()
 	t.Run("owned", func(t *testing.T) {
 		t.Parallel()
-		b := newBench(t, line(session.QueueSettings{Debounce: long, Cap: 2}))
-		b.say("a")
-		h := b.start()
-		b.say("b", session.ModeCollect)
-		b.say("c", session.ModeCollect)
-		expect.Equal(t, "goes on", b.finish(h), true)
-		expect.List(t, "the turn", group(h), "b", "c")
+		b := actors.NewBench(t, actors.Line(session.QueueSettings{Debounce: long, Cap: 2}))
+		b.Say("a")
+		h := b.Start()
+		b.Say("b", session.ModeCollect)
+		b.Say("c", session.ModeCollect)
+		expect.Equal(t, "goes on", b.Finish(h), true)
+		expect.List(t, "the turn", actors.MessageIDs(h), "b", "c")
 	})
 	t.Run("free", func(t *testing.T) {
 		t.Parallel()
-		b := newBench(t, line(session.QueueSettings{Debounce: long, Cap: 3}))
-		b.say("a")
-		h := b.start()
-		b.say("b", session.ModeCollect)
-		b.rdb.Del(b.ctx, rediskey.Ready)
-		expect.Equal(t, "goes on", b.finish(h), false)
-		b.say("c", session.ModeCollect)
-		expect.Equal(t, "one too few wait", b.isIn(rediskey.Ready, key), false)
-		b.say("d", session.ModeCollect)
-		expect.Equal(t, "enough wait", b.isIn(rediskey.Ready, key), true)
-		b.say("e", session.ModeCollect)
-		h = b.start()
-		expect.List(t, "the turn", group(h), "b", "c", "d")
+		b := actors.NewBench(t, actors.Line(session.QueueSettings{Debounce: long, Cap: 3}))
+		b.Say("a")
+		h := b.Start()
+		b.Say("b", session.ModeCollect)
+		b.Redis.Del(b.Ctx, rediskey.Ready)
+		expect.Equal(t, "goes on", b.Finish(h), false)
+		b.Say("c", session.ModeCollect)
+		expect.Equal(t, "one too few wait", b.IsIn(rediskey.Ready, actors.Key), false)
+		b.Say("d", session.ModeCollect)
+		expect.Equal(t, "enough wait", b.IsIn(rediskey.Ready, actors.Key), true)
+		b.Say("e", session.ModeCollect)
+		h = b.Start()
+		expect.List(t, "the turn", actors.MessageIDs(h), "b", "c", "d")
 	})
 }
 
 // A message says what it does, else its session, else the worker.
 func TestBusyModeIsSaidByMessageSessionWorker(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, line(session.QueueSettings{Mode: session.ModeCollect, Debounce: long}))
-	b.say("a")
-	b.start()
-	b.say("b")
-	expect.OK(t, b.client.Configure(b.ctx, key, session.QueueSettings{Mode: session.ModeSteer}))
-	b.say("c")
-	b.say("d", session.ModeQueue)
-	expect.OK(t, b.client.Configure(b.ctx, key, session.QueueSettings{Mode: session.ModeReject}))
-	expect.Equal(t, "by the session's settings", b.say("e").Status, turnstile.Refused)
-	expect.Equal(t, "the message's own", b.say("f", session.ModeQueue).Status, turnstile.Queued)
-	expect.OK(t, b.client.Configure(b.ctx, key, session.QueueSettings{}))
-	b.say("g")
-	list, err := b.client.Followups(b.ctx, key)
+	b := actors.NewBench(t, actors.Line(session.QueueSettings{Mode: session.ModeCollect, Debounce: long}))
+	b.Say("a")
+	b.Start()
+	b.Say("b")
+	expect.OK(t, b.Client.Configure(b.Ctx, actors.Key, session.QueueSettings{Mode: session.ModeSteer}))
+	b.Say("c")
+	b.Say("d", session.ModeQueue)
+	expect.OK(t, b.Client.Configure(b.Ctx, actors.Key, session.QueueSettings{Mode: session.ModeReject}))
+	expect.Equal(t, "by the session's settings", b.Say("e").Status, turnstile.Refused)
+	expect.Equal(t, "the message's own", b.Say("f", session.ModeQueue).Status, turnstile.Queued)
+	expect.OK(t, b.Client.Configure(b.Ctx, actors.Key, session.QueueSettings{}))
+	b.Say("g")
+	list, err := b.Client.Followups(b.Ctx, actors.Key)
 	expect.OK(t, err)
 	var modes []string
 	for _, f := range list {
@@ -205,38 +177,40 @@ func TestBusyModeIsSaidByMessageSessionWorker(t *testing.T) {
 // A dead turn of several messages comes back one message a turn.
 func TestCollectedTurnDies(t *testing.T) {
 	t.Parallel()
-	ends := map[string]func(b *bench, h *sq.Claim){
-		"crash": func(b *bench, h *sq.Claim) {
-			expect.OK(b, h.Checkpoint(b.ctx, b.done(h).Entries))
-			b.die()
+	ends := map[string]func(b *actors.Bench, h *protocol.Claim){
+		"crash": func(b *actors.Bench, h *protocol.Claim) {
+			expect.OK(b, h.Checkpoint(b.Ctx, b.Done(h).Entries))
+			b.Die()
 		},
-		"drain": func(b *bench, h *sq.Claim) { expect.OK(b, h.Requeue(b.ctx, "drain", b.done(h).Entries...)) },
-		"retry": func(b *bench, h *sq.Claim) { expect.OK(b, h.Retry(b.ctx, errors.New("flaky"), 0)) },
+		"drain": func(b *actors.Bench, h *protocol.Claim) {
+			expect.OK(b, h.Requeue(b.Ctx, "drain", b.Done(h).Entries...))
+		},
+		"retry": func(b *actors.Bench, h *protocol.Claim) { expect.OK(b, h.Retry(b.Ctx, errors.New("flaky"), 0)) },
 	}
 	for name, end := range ends {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			onceAndTwice(t, func(t *testing.T, b *bench) {
-				b.say("now")
-				h := b.start()
+			actors.OnceAndTwice(t, func(t *testing.T, b *actors.Bench) {
+				b.Say("now")
+				h := b.Start()
 				sid := h.Turn().SessionID
-				b.collected("b", "c", "d")
-				b.say("e")
-				b.finish(h)
-				expect.OK(t, h.Promote(b.ctx))
-				expect.List(t, "the turn", group(h), "b", "c", "d")
+				b.SayCollected("b", "c", "d")
+				b.Say("e")
+				b.Finish(h)
+				expect.OK(t, h.Promote(b.Ctx))
+				expect.List(t, "the turn", actors.MessageIDs(h), "b", "c", "d")
 				end(b, h)
-				h = b.start()
+				h = b.Start()
 				for _, id := range []string{"b", "c", "d", "e"} {
-					expect.List(t, "the turn", group(h), id)
+					expect.List(t, "the turn", actors.MessageIDs(h), id)
 					expect.Equal(t, "redelivered", h.Turn().Redelivered > 0, name != "retry" && id != "e")
-					past, err := h.History(b.ctx)
+					past, err := h.History(b.Ctx)
 					expect.OK(t, err)
 					expect.Equal(t, id+" has the partial", past.Partial != nil, name != "retry" && id == "b")
-					b.finish(h)
+					b.Finish(h)
 				}
-				expect.List(t, "transcript", b.transcript(sid), "now", "re: now", "b", "re: b", "c", "re: c", "d", "re: d", "e", "re: e")
-				b.nothingLeft("at the end")
+				expect.List(t, "transcript", b.Transcript(sid), "now", "re: now", "b", "re: b", "c", "re: c", "d", "re: d", "e", "re: e")
+				b.NothingLeft("at the end")
 			})
 		})
 	}
@@ -257,34 +231,34 @@ func TestInterruptedOwnerDies(t *testing.T) {
 	} {
 		t.Run(string(mode), func(t *testing.T) {
 			t.Parallel()
-			onceAndTwice(t, func(t *testing.T, b *bench) {
-				b.say("old")
-				b.drain()
-				b.sayAll("a", "behind")
-				h := b.start()
-				expect.OK(t, h.Checkpoint(b.ctx, []session.Entry{
+			actors.OnceAndTwice(t, func(t *testing.T, b *actors.Bench) {
+				b.Say("old")
+				b.Drain()
+				b.SayAll("a", "behind")
+				h := b.Start()
+				expect.OK(t, h.Checkpoint(b.Ctx, []session.Entry{
 					{Role: session.RoleUser, Text: "a", Turn: h.Turn().ID}, {Role: session.RoleAssistant, Text: "half", Turn: h.Turn().ID, Interrupted: true},
 				}))
-				expect.Equal(t, "position", b.say("now", mode).Position, 2)
-				waited := b.waitFor("a")
-				b.die()
-				h = b.start()
-				expect.List(t, "the turn", group(h), "now")
+				expect.Equal(t, "position", b.Say("now", mode).Position, 2)
+				waited := b.WaitFor("a")
+				b.Die()
+				h = b.Start()
+				expect.List(t, "the turn", actors.MessageIDs(h), "now")
 				expect.Equal(t, "mark", h.Turn().Resume, "")
 				expect.Equal(t, "entries so far", h.Turn().Entries, c.entries)
-				for _, o := range []session.Outcome{b.outcome("a"), <-waited} {
+				for _, o := range []session.Outcome{b.Outcome("a"), <-waited} {
 					expect.Equal(t, "its end", string(o.Status)+" "+o.Error, "interrupted "+c.reason)
 				}
-				expect.Equal(t, "its state", b.state("a"), c.state)
-				past, err := h.History(b.ctx)
+				expect.Equal(t, "its state", b.State("a"), c.state)
+				past, err := h.History(b.Ctx)
 				expect.OK(t, err)
 				expect.Equal(t, "a partial is left", past.Partial != nil, false)
-				expect.List(t, "transcript", b.transcript(h.Turn().SessionID), c.kept...)
-				b.finish(h)
-				expect.List(t, "runs", b.drain()) // "behind" was taken by finish
-				b.die()
-				expect.List(t, "runs", b.drain(), "behind")
-				n, err := b.client.Rerun(b.ctx, key)
+				expect.List(t, "transcript", b.Transcript(h.Turn().SessionID), c.kept...)
+				b.Finish(h)
+				expect.List(t, "runs", b.Drain()) // "behind" was taken by finish
+				b.Die()
+				expect.List(t, "runs", b.Drain(), "behind")
+				n, err := b.Client.Rerun(b.Ctx, actors.Key)
 				expect.OK(t, err)
 				expect.Equal(t, "run again", n, 0)
 			})
@@ -298,29 +272,29 @@ func TestDismiss(t *testing.T) {
 	for _, gone := range []string{"b", "c", "d"} {
 		t.Run(gone, func(t *testing.T) {
 			t.Parallel()
-			onceAndTwice(t, func(t *testing.T, b *bench) {
-				b.say("a")
-				h := b.start()
-				b.collected("b", "c", "d")
-				b.finish(h)
-				waited := b.waitFor(gone)
+			actors.OnceAndTwice(t, func(t *testing.T, b *actors.Bench) {
+				b.Say("a")
+				h := b.Start()
+				b.SayCollected("b", "c", "d")
+				b.Finish(h)
+				waited := b.WaitFor(gone)
 				for _, m := range h.Turn().Messages() {
 					if m.Message.ID == gone {
-						expect.OK(t, h.Dismiss(b.ctx, m, session.StatusExpired, "too old"))
+						expect.OK(t, h.Dismiss(b.Ctx, m, session.StatusExpired, "too old"))
 					}
 				}
 				rest := slices.DeleteFunc([]string{"b", "c", "d"}, func(id string) bool { return id == gone })
-				expect.List(t, "the turn", group(h), rest...)
-				for _, o := range []session.Outcome{b.outcome(gone), <-waited} {
+				expect.List(t, "the turn", actors.MessageIDs(h), rest...)
+				for _, o := range []session.Outcome{b.Outcome(gone), <-waited} {
 					expect.Equal(t, "its end", string(o.Status)+" "+o.Error, "expired too old")
 				}
-				expect.OK(t, h.Promote(b.ctx))
-				b.finish(h)
+				expect.OK(t, h.Promote(b.Ctx))
+				b.Finish(h)
 				for _, id := range rest {
-					expect.Equal(t, "end of "+id, b.outcome(id).Status, session.StatusDone)
+					expect.Equal(t, "end of "+id, b.Outcome(id).Status, session.StatusDone)
 				}
-				expect.Equal(t, "end of "+gone, b.outcome(gone).Status, session.StatusExpired)
-				b.nothingLeft("at the end")
+				expect.Equal(t, "end of "+gone, b.Outcome(gone).Status, session.StatusExpired)
+				b.NothingLeft("at the end")
 			})
 		})
 	}

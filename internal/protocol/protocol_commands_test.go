@@ -12,26 +12,27 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile"
-	sq "turnstile/internal/protocol"
+	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/internal/titles"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 	"turnstile/test/expect"
 )
 
 func TestCommandQueue(t *testing.T) {
 	t.Parallel()
-	onceAndTwice(t, func(t *testing.T, b *bench) {
-		b.answers("/queue", "nothing is set here")
+	actors.OnceAndTwice(t, func(t *testing.T, b *actors.Bench) {
+		b.Replies("/queue", "nothing is set here")
 		const said = "collect debounce:500ms cap:25 drop:summarize"
-		b.answers("/queue collect debounce:0.5s cap:25 drop:summarize", said)
+		b.Replies("/queue collect debounce:0.5s cap:25 drop:summarize", said)
 		want := session.QueueSettings{
 			Mode: session.ModeCollect, Debounce: session.Millis(500 * time.Millisecond), Cap: 25, Drop: session.DropSummarize,
 		}
-		expect.Equal(t, "settings", b.info().Settings, want)
-		b.answers("/queue", said)
-		b.answers("/status", said)
-		before := b.dump()
+		expect.Equal(t, "settings", b.Info().Settings, want)
+		b.Replies("/queue", said)
+		b.Replies("/status", said)
+		before := b.Dump()
 		for text, answer := range map[string]string{
 			"/queue sometimes":              `invalid mode "sometimes"`,
 			"/queue collect later":          `invalid word "later"`,
@@ -39,13 +40,13 @@ func TestCommandQueue(t *testing.T) {
 			"/queue reset now":              `invalid mode "reset"`,
 			"/queue cap:0 debounce:soon":    `invalid cap "0": write a number from 1 to 10000; invalid debounce "soon"`,
 		} {
-			b.refuses(text, "Nothing was changed: ")
-			b.refuses(text, answer)
+			refuses(b, text, "Nothing was changed: ")
+			refuses(b, text, answer)
 		}
-		same(t, "a wrong /queue", before, b.dump())
-		b.answers("/queue reset", "as the worker is configured")
-		expect.Equal(t, "settings", b.info().Settings, session.QueueSettings{})
-		b.answers("/queue", "nothing is set here")
+		actors.Same(t, "a wrong /queue", before, b.Dump())
+		b.Replies("/queue reset", "as the worker is configured")
+		expect.Equal(t, "settings", b.Info().Settings, session.QueueSettings{})
+		b.Replies("/queue", "nothing is set here")
 	})
 }
 
@@ -56,73 +57,73 @@ func TestBrokenSettingsSayNothing(t *testing.T) {
 	for _, text := range []string{"x", "[]", `"collect"`, "7", "null", `{"mode":"sometimes"}`} {
 		t.Run(text, func(t *testing.T) {
 			t.Parallel()
-			b := newBench(t)
-			b.say("a")
-			b.start()
-			b.rdb.HSet(b.ctx, b.k.Record(), "queue", text)
-			expect.Equal(t, "status", b.say("b").Status, turnstile.Queued)
+			b := actors.NewBench(t)
+			b.Say("a")
+			b.Start()
+			b.Redis.HSet(b.Ctx, b.Keys.Record(), "queue", text)
+			expect.Equal(t, "status", b.Say("b").Status, turnstile.Queued)
 		})
 	}
 }
 
 func TestCommandSteer(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.refuses("/steer", "Say what to tell the running turn: /steer TEXT.")
-	expect.Equal(t, "database", b.dump(), "")
+	b := actors.NewBench(t)
+	refuses(b, "/steer", "Say what to tell the running turn: /steer TEXT.")
+	expect.Equal(t, "database", b.Dump(), "")
 	say := func(text string) turnstile.Receipt {
 		t.Helper()
-		r, err := b.client.Submit(b.ctx, key, session.Message{ID: "s", Text: text, Mode: session.ModeReject})
+		r, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{ID: "s", Text: text, Mode: session.ModeReject})
 		expect.OK(t, err)
 		return r
 	}
 	expect.Equal(t, "with nothing to steer it is a message", say("/steer  to the left ").Status, turnstile.Accepted)
-	h := b.start()
+	h := b.Start()
 	expect.Equal(t, "text", h.Turn().Message.Text, "to the left")
-	b.finish(h)
-	b.say("a")
-	h = b.start()
-	r, err := b.client.Submit(b.ctx, key, session.Message{ID: "s2", Text: "/steer to the left"})
+	b.Finish(h)
+	b.Say("a")
+	h = b.Start()
+	r, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{ID: "s2", Text: "/steer to the left"})
 	expect.OK(t, err)
 	expect.Equal(t, "status", r.Status, turnstile.Queued)
-	taken, err := h.Steer(b.ctx)
+	taken, err := h.Steer(b.Ctx)
 	expect.OK(t, err)
 	expect.Equal(t, "taken", taken[0].Message.Text, "to the left")
 }
 
 func TestCommandEscape(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.say("a")
-	h := b.start()
+	b := actors.NewBench(t)
+	b.Say("a")
+	h := b.Start()
 	for text, want := range map[string]string{
 		"//stop": "/stop", "///stop": "//stop", "/compact": "/compact", "/ stop": "/ stop", "/Weather": "/Weather", "/new\nline": "/new\nline", "say /stop": "say /stop",
 	} {
-		r, err := b.client.Submit(b.ctx, key, session.Message{Text: text})
+		r, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{Text: text})
 		expect.OK(t, err)
 		expect.Equal(t, "status of "+text, r.Status, turnstile.Queued)
-		b.finish(h)
+		b.Finish(h)
 		expect.Equal(t, "text of "+text, h.Turn().Message.Text, want)
 	}
-	b.refuses("/help now", "To send it as a message, write //help")
-	if _, err := b.client.Submit(b.ctx, key, session.Message{Text: "/new"}, turnstile.Delay(time.Hour)); err == nil {
+	refuses(b, "/help now", "To send it as a message, write //help")
+	if _, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{Text: "/new"}, turnstile.Delay(time.Hour)); err == nil {
 		t.Error("a delayed command has no error")
 	}
 }
 
 func TestCommandTitle(t *testing.T) {
 	t.Parallel()
-	onceAndTwice(t, func(t *testing.T, b *bench) {
-		b.answers("/title", "no title")
+	actors.OnceAndTwice(t, func(t *testing.T, b *actors.Bench) {
+		b.Replies("/title", "no title")
 		long := strings.Repeat("ä", titles.Max)
-		b.answers("/title "+long, long)
-		expect.Equal(t, "title", b.info().Title+" "+b.info().TitleBy, long+" user")
-		before := b.dump()
-		b.refuses("/title "+long+"x", "Nothing was changed: invalid title: it has 201 characters")
-		same(t, "a title that is too long", before, b.dump())
-		b.answers("/title  The  build ", "The  build")
-		expect.Equal(t, "/title", b.command("/title"), "The  build")
-		b.answers("/status", "Title: The  build")
+		b.Replies("/title "+long, long)
+		expect.Equal(t, "title", b.Info().Title+" "+b.Info().TitleBy, long+" user")
+		before := b.Dump()
+		refuses(b, "/title "+long+"x", "Nothing was changed: invalid title: it has 201 characters")
+		actors.Same(t, "a title that is too long", before, b.Dump())
+		b.Replies("/title  The  build ", "The  build")
+		expect.Equal(t, "/title", b.Command("/title"), "The  build")
+		b.Replies("/status", "Title: The  build")
 	})
 }
 
@@ -130,52 +131,52 @@ func TestCommandTitle(t *testing.T) {
 // first, and never lands on another transcript.
 func TestB71_TitleOfTheUserStays(t *testing.T) {
 	t.Parallel()
-	onceAndTwice(t, func(t *testing.T, b *bench) {
-		b.say("a")
-		h := b.start()
-		expect.OK(t, h.Title(b.ctx, "its"))
-		expect.Equal(t, "title", b.info().Title+" "+b.info().TitleBy, "its agent")
-		expect.OK(t, h.Title(b.ctx, "its second"))
-		b.answers("/title mine", "mine")
-		expect.OK(t, h.Title(b.ctx, "its third"))
-		expect.Equal(t, "title", b.info().Title+" "+b.info().TitleBy, "mine user")
-		b.answers("/new", "The running turn ends in the old one")
-		expect.Equal(t, "title after /new", b.info().Title, "")
-		expect.OK(t, h.Title(b.ctx, "of the old conversation"))
-		expect.Equal(t, "title after /new", b.info().Title, "")
-		b.say("b")
-		b.finish(h)
-		expect.OK(t, h.Title(b.ctx, "of the new one"))
-		expect.Equal(t, "title", b.info().Title, "of the new one")
-		b.die()
-		expect.OK(t, h.Title(b.ctx, "a lost owner's"))
-		expect.Equal(t, "title", b.info().Title, "of the new one")
+	actors.OnceAndTwice(t, func(t *testing.T, b *actors.Bench) {
+		b.Say("a")
+		h := b.Start()
+		expect.OK(t, h.Title(b.Ctx, "its"))
+		expect.Equal(t, "title", b.Info().Title+" "+b.Info().TitleBy, "its agent")
+		expect.OK(t, h.Title(b.Ctx, "its second"))
+		b.Replies("/title mine", "mine")
+		expect.OK(t, h.Title(b.Ctx, "its third"))
+		expect.Equal(t, "title", b.Info().Title+" "+b.Info().TitleBy, "mine user")
+		b.Replies("/new", "The running turn ends in the old one")
+		expect.Equal(t, "title after /new", b.Info().Title, "")
+		expect.OK(t, h.Title(b.Ctx, "of the old conversation"))
+		expect.Equal(t, "title after /new", b.Info().Title, "")
+		b.Say("b")
+		b.Finish(h)
+		expect.OK(t, h.Title(b.Ctx, "of the new one"))
+		expect.Equal(t, "title", b.Info().Title, "of the new one")
+		b.Die()
+		expect.OK(t, h.Title(b.Ctx, "a lost owner's"))
+		expect.Equal(t, "title", b.Info().Title, "of the new one")
 	})
 }
 
 func TestB71_TitleRace(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.say("a")
-	h := b.start()
+	b := actors.NewBench(t)
+	b.Say("a")
+	h := b.Start()
 	for i := range 40 {
-		expect.OK(t, b.client.SetTitle(b.ctx, key, ""))
+		expect.OK(t, b.Client.SetTitle(b.Ctx, actors.Key, ""))
 		mine := fmt.Sprint("mine ", i)
 		var both sync.WaitGroup
 		both.Go(func() {
 			for range 3 {
-				if err := h.Title(b.ctx, "its"); err != nil {
+				if err := h.Title(b.Ctx, "its"); err != nil {
 					t.Error(err)
 				}
 			}
 		})
 		both.Go(func() {
-			if err := b.client.SetTitle(b.ctx, key, mine); err != nil {
+			if err := b.Client.SetTitle(b.Ctx, actors.Key, mine); err != nil {
 				t.Error(err)
 			}
 		})
 		both.Wait()
-		if s := b.info(); s.Title != mine || s.TitleBy != "user" {
+		if s := b.Info(); s.Title != mine || s.TitleBy != "user" {
 			t.Fatalf("the title is %q, by %s", s.Title, s.TitleBy)
 		}
 	}
@@ -185,42 +186,42 @@ func TestB71_TitleRace(t *testing.T) {
 // the new one, whatever ends the turn.
 func TestCommandNewInMidTurn(t *testing.T) {
 	t.Parallel()
-	for name, end := range map[string]func(b *bench, h *sq.Claim) *sq.Claim{
-		"/new":   func(b *bench, h *sq.Claim) *sq.Claim { b.finish(h); return h },
-		"/reset": func(b *bench, h *sq.Claim) *sq.Claim { b.finish(h); return h },
-		"/new and a release": func(b *bench, h *sq.Claim) *sq.Claim {
-			end := b.done(h)
+	for name, end := range map[string]func(b *actors.Bench, h *protocol.Claim) *protocol.Claim{
+		"/new":   func(b *actors.Bench, h *protocol.Claim) *protocol.Claim { b.Finish(h); return h },
+		"/reset": func(b *actors.Bench, h *protocol.Claim) *protocol.Claim { b.Finish(h); return h },
+		"/new and a release": func(b *actors.Bench, h *protocol.Claim) *protocol.Claim {
+			end := b.Done(h)
 			end.Release = true
-			_, err := h.Finish(b.ctx, end)
+			_, err := h.Finish(b.Ctx, end)
 			expect.OK(b, err)
-			return b.start()
+			return b.Start()
 		},
 	} {
 		t.Run(strings.ReplaceAll(name, "/", ""), func(t *testing.T) {
 			t.Parallel()
-			onceAndTwice(t, func(t *testing.T, b *bench) {
-				b.say("a")
-				h := b.start()
+			actors.OnceAndTwice(t, func(t *testing.T, b *actors.Bench) {
+				b.Say("a")
+				h := b.Start()
 				old := h.Turn().SessionID
-				b.say("b")
-				b.collected("c", "d")
-				b.say("s", session.ModeSteer)
-				_, err := h.Steer(b.ctx)
+				b.Say("b")
+				b.SayCollected("c", "d")
+				b.Say("s", session.ModeSteer)
+				_, err := h.Steer(b.Ctx)
 				expect.OK(t, err)
 				command, _, _ := strings.Cut(name, " ")
-				b.answers(command, "The running turn ends in the old one")
-				fresh := b.info().SessionID
+				b.Replies(command, "The running turn ends in the old one")
+				fresh := b.Info().SessionID
 				expect.Equal(t, "session id changed", fresh != old, true)
 				h = end(b, h)
 				expect.Equal(t, "session id of what waited", h.Turn().SessionID, fresh)
 				expect.Equal(t, "entries", h.Turn().Entries, 0)
-				b.finish(h)
-				expect.List(t, "the turn", group(h), "c", "d")
-				b.finish(h)
-				expect.List(t, "the old transcript", b.transcript(old), "a", "re: a")
-				expect.List(t, "the new transcript", b.transcript(fresh), "b", "re: b", "c", "d", "re: c")
-				expect.Equal(t, "the steered one's", b.outcome("s").SessionID, old)
-				b.answers(command, "The next message begins a new conversation.")
+				b.Finish(h)
+				expect.List(t, "the turn", actors.MessageIDs(h), "c", "d")
+				b.Finish(h)
+				expect.List(t, "the old transcript", b.Transcript(old), "a", "re: a")
+				expect.List(t, "the new transcript", b.Transcript(fresh), "b", "re: b", "c", "d", "re: c")
+				expect.Equal(t, "the steered one's", b.Outcome("s").SessionID, old)
+				b.Replies(command, "The next message begins a new conversation.")
 			})
 		})
 	}
@@ -228,14 +229,14 @@ func TestCommandNewInMidTurn(t *testing.T) {
 
 func TestCommandHistory(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.answers("/history", "no entry yet")
-	b.say("a")
-	h := b.start()
+	b := actors.NewBench(t)
+	b.Replies("/history", "no entry yet")
+	b.Say("a")
+	h := b.Start()
 	tool := func(use session.ToolUse) session.Entry {
 		return session.Entry{Role: session.RoleTool, Tool: &use, Turn: h.Turn().ID}
 	}
-	_, err := h.Finish(b.ctx, sq.End{Status: session.StatusDone, Entries: []session.Entry{
+	_, err := h.Finish(b.Ctx, protocol.End{Status: session.StatusDone, Entries: []session.Entry{
 		{Role: session.RoleUser, Text: "a", Turn: h.Turn().ID},
 		tool(session.ToolUse{Name: "look", Output: json.RawMessage(`1`)}),
 		tool(session.ToolUse{Name: "find", Error: "none"}),
@@ -243,61 +244,61 @@ func TestCommandHistory(t *testing.T) {
 		{Role: session.RoleAssistant, Text: strings.Repeat("ä", 1500), Turn: h.Turn().ID, Interrupted: true},
 	}})
 	expect.OK(t, err)
-	b.rdb.RPush(b.ctx, b.k.Transcript(b.info().SessionID), "not JSON")
-	lines := strings.Split(b.command("/history"), "\n")
+	b.Redis.RPush(b.Ctx, b.Keys.Transcript(b.Info().SessionID), "not JSON")
+	lines := strings.Split(b.Command("/history"), "\n")
 	expect.List(t, "the beginning", lines[:4], "user: a", "tool: look", "tool: find failed: none", "tool: wait, interrupted")
 	expect.Equal(t, "a long text", lines[4], "assistant: "+strings.Repeat("ä", 1000)+" [...] [interrupted]")
 	if !strings.HasPrefix(lines[5], "system: [an entry of 8 bytes that cannot be read:") {
 		t.Errorf("an entry that cannot be read is shown as %q", lines[5])
 	}
-	expect.Equal(t, "the last two", len(strings.Split(b.command("/history 2"), "\n")), 2)
+	expect.Equal(t, "the last two", len(strings.Split(b.Command("/history 2"), "\n")), 2)
 	for _, bad := range []string{"0", "-1", "1001", "all", "2 3"} {
-		b.refuses("/history "+bad, "Write how many entries, from 1 to 1000")
+		refuses(b, "/history "+bad, "Write how many entries, from 1 to 1000")
 	}
-	b.answers("/new", "new conversation")
-	b.answers("/history", "no entry yet")
+	b.Replies("/new", "new conversation")
+	b.Replies("/history", "no entry yet")
 }
 
 // /resume: what a stop or a failure has put aside, oldest first, and nothing else.
 func TestCommandResume(t *testing.T) {
 	t.Parallel()
-	onceAndTwice(t, func(t *testing.T, b *bench) {
-		b.answers("/resume", "nothing to rerun")
-		b.sayAll("failed", "expired", "rolled-back", "operators", "running", "x", "dropped", "first", "second")
-		h := b.start()
-		end := func(e sq.End) {
+	actors.OnceAndTwice(t, func(t *testing.T, b *actors.Bench) {
+		b.Replies("/resume", "nothing to rerun")
+		b.SayAll("failed", "expired", "rolled-back", "operators", "running", "x", "dropped", "first", "second")
+		h := b.Start()
+		end := func(e protocol.End) {
 			t.Helper()
-			_, err := h.Finish(b.ctx, e)
+			_, err := h.Finish(b.Ctx, e)
 			expect.OK(t, err)
 		}
-		end(sq.End{Status: session.StatusFailed, Error: "no"})
-		end(sq.End{Status: session.StatusExpired, Error: "too old"})
-		end(sq.End{Status: session.StatusInterrupted, Rollback: true, Error: "rolled back"})
-		expect.OK(t, h.Requeue(b.ctx, "drain"))
-		operator := asynq.NewInspectorFromRedisClient(b.bare())
-		expect.OK(t, operator.ArchiveTask(rediskey.Queue(key), b.task("operators")))
-		h = b.start()
+		end(protocol.End{Status: session.StatusFailed, Error: "no"})
+		end(protocol.End{Status: session.StatusExpired, Error: "too old"})
+		end(protocol.End{Status: session.StatusInterrupted, Rollback: true, Error: "rolled back"})
+		expect.OK(t, h.Requeue(b.Ctx, "drain"))
+		operator := asynq.NewInspectorFromRedisClient(b.BareRedis())
+		expect.OK(t, operator.ArchiveTask(rediskey.Queue(actors.Key), b.Task("operators")))
+		h = b.Start()
 		expect.Equal(t, "the turn", h.Turn().Message.ID, "running")
-		expect.OK(t, operator.DeleteTask(rediskey.Queue(key), b.task("x")))
-		b.c = newWorker(t, b.rdb, "small", func(c *sq.Config) { c.Line.Cap, c.Line.Drop = 2, session.DropOld })
-		expect.OK(t, b.client.Configure(b.ctx, key, session.QueueSettings{Cap: 3, Drop: session.DropOld}))
-		b.say("third")
-		expect.Equal(t, "dropped", b.outcome("dropped").Status, session.StatusDropped)
-		expect.OK(t, h.Requeue(b.ctx, "drain"))
-		_, err := b.client.Stop(b.ctx, key)
+		expect.OK(t, operator.DeleteTask(rediskey.Queue(actors.Key), b.Task("x")))
+		b.Worker = actors.NewWorker(t, b.Redis, "small", func(c *protocol.Config) { c.Line.Cap, c.Line.Drop = 2, session.DropOld })
+		expect.OK(t, b.Client.Configure(b.Ctx, actors.Key, session.QueueSettings{Cap: 3, Drop: session.DropOld}))
+		b.Say("third")
+		expect.Equal(t, "dropped", b.Outcome("dropped").Status, session.StatusDropped)
+		expect.OK(t, h.Requeue(b.Ctx, "drain"))
+		_, err := b.Client.Stop(b.Ctx, actors.Key)
 		expect.OK(t, err)
-		b.say("new")
-		b.rdb.Del(b.ctx, rediskey.Ready)
-		b.answers("/resume", "Rerunning 5 messages.")
-		expect.Equal(t, "the workers are told", b.isIn(rediskey.Ready, key), true)
-		expect.List(t, "runs", b.drain(), "new", "failed", "running", "first", "second", "third")
+		b.Say("new")
+		b.Redis.Del(b.Ctx, rediskey.Ready)
+		b.Replies("/resume", "Rerunning 5 messages.")
+		expect.Equal(t, "the workers are told", b.IsIn(rediskey.Ready, actors.Key), true)
+		expect.List(t, "runs", b.Drain(), "new", "failed", "running", "first", "second", "third")
 		for id, want := range map[string]session.Status{
 			"failed": session.StatusDone, "third": session.StatusDone, "expired": session.StatusExpired,
 			"rolled-back": session.StatusInterrupted, "dropped": session.StatusDropped, "operators": session.StatusFailed,
 		} {
-			expect.Equal(t, "end of "+id, b.outcome(id).Status, want)
+			expect.Equal(t, "end of "+id, b.Outcome(id).Status, want)
 		}
-		b.answers("/resume", "nothing to rerun")
+		b.Replies("/resume", "nothing to rerun")
 	})
 }
 
@@ -305,24 +306,24 @@ func TestCommandResume(t *testing.T) {
 // it or nothing, and the transcript of before.
 func TestB72_B73_B74_CancelIsAtomic(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.say("before")
-	b.drain()
-	sid := b.info().SessionID
+	b := actors.NewBench(t)
+	b.Say("before")
+	b.Drain()
+	sid := b.Info().SessionID
 	for i := range 30 {
 		id := fmt.Sprint("m", i)
-		_, err := b.client.Submit(b.ctx, key, session.Message{ID: id, Text: "x", Attachments: []session.Attachment{{Name: "f", URL: "u"}}})
+		_, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{ID: id, Text: "x", Attachments: []session.Attachment{{Name: "f", URL: "u"}}})
 		expect.OK(t, err)
-		h := b.start()
-		expect.OK(t, h.Checkpoint(b.ctx, []session.Entry{{Role: session.RoleUser, Text: "x", Turn: h.Turn().ID}}))
-		_, err = b.client.Stop(b.ctx, key)
+		h := b.Start()
+		expect.OK(t, h.Checkpoint(b.Ctx, []session.Entry{{Role: session.RoleUser, Text: "x", Turn: h.Turn().ID}}))
+		_, err = b.Client.Stop(b.Ctx, actors.Key)
 		expect.OK(t, err)
 		over := make(chan struct{})
 		var reader sync.WaitGroup
 		seen := map[string]int{}
 		reader.Go(func() {
 			for last := false; ; {
-				seen[b.wholeOrGone(id)]++
+				seen[wholeOrGone(b, id)]++
 				if last {
 					return
 				}
@@ -333,40 +334,40 @@ func TestB72_B73_B74_CancelIsAtomic(t *testing.T) {
 				}
 			}
 		})
-		_, err = h.Finish(b.ctx, sq.End{Status: session.StatusStopped, Error: "stopped by user"})
+		_, err = h.Finish(b.Ctx, protocol.End{Status: session.StatusStopped, Error: "stopped by user"})
 		expect.OK(t, err)
 		close(over)
 		reader.Wait()
 		if seen["gone"] == 0 || len(seen) > 2 {
 			t.Errorf("states seen: %v", seen)
 		}
-		s := b.info()
+		s := b.Info()
 		expect.Equal(t, "after cancel", s.Phase+s.Turn+s.Worker+strings.Join(s.Messages, " "), "idle")
 		expect.Equal(t, "start time", s.StartedAt.IsZero(), true)
-		expect.Equal(t, "the message", b.outcome(id).Status, session.StatusStopped)
-		expect.List(t, "transcript", b.transcript(sid), "before", "re: before")
+		expect.Equal(t, "the message", b.Outcome(id).Status, session.StatusStopped)
+		expect.List(t, "transcript", b.Transcript(sid), "before", "re: before")
 	}
-	b.say("after")
-	expect.List(t, "runs", b.drain(), "after")
+	b.Say("after")
+	expect.List(t, "runs", b.Drain(), "after")
 }
 
 // wholeOrGone reads a session at one moment: the turn of a message is there with
 // all that belongs to it, or with nothing.
-func (b *bench) wholeOrGone(id string) string {
+func wholeOrGone(b *actors.Bench, id string) string {
 	b.Helper()
-	s, err := b.client.Session(b.ctx, key)
+	s, err := b.Client.Session(b.Ctx, actors.Key)
 	expect.OK(b, err)
 	if (s.Turn == "") != (len(s.Messages) == 0) || (s.Turn == "") != s.StartedAt.IsZero() || (s.Turn == "") != (s.Phase == session.PhaseIdle) {
 		b.Errorf("half a turn: %+v", s)
 	}
 	var parts []int64
 	var state *redis.StringCmd
-	cmds, err := b.rdb.TxPipelined(b.ctx, func(p redis.Pipeliner) error {
-		p.Exists(b.ctx, b.k.Sentinel())
-		p.Exists(b.ctx, b.k.Active())
-		p.Exists(b.ctx, b.k.Partial())
-		p.Exists(b.ctx, b.k.Lease())
-		state = p.HGet(b.ctx, b.k.Task(b.task(id)), "state")
+	cmds, err := b.Redis.TxPipelined(b.Ctx, func(p redis.Pipeliner) error {
+		p.Exists(b.Ctx, b.Keys.Sentinel())
+		p.Exists(b.Ctx, b.Keys.Active())
+		p.Exists(b.Ctx, b.Keys.Partial())
+		p.Exists(b.Ctx, b.Keys.Lease())
+		state = p.HGet(b.Ctx, b.Keys.Task(b.Task(id)), "state")
 		return nil
 	})
 	expect.OK(b, err)

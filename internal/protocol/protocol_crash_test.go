@@ -7,70 +7,71 @@ import (
 	"time"
 
 	"turnstile"
-	sq "turnstile/internal/protocol"
+	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/resume"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 	"turnstile/test/expect"
 )
 
-func (b *bench) resume() resume.Record {
+func resumeRecord(b *actors.Bench) resume.Record {
 	b.Helper()
-	r, err := b.client.ResumeRecord(b.ctx, key)
+	r, err := b.Client.ResumeRecord(b.Ctx, actors.Key)
 	expect.OK(b, err)
 	return r
 }
 
 func TestCrashWhileRunningIsMarked(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.sayAll("a", "b")
-	b.start()
-	b.die()
-	h := b.claim()
+	b := actors.NewBench(t)
+	b.SayAll("a", "b")
+	b.Start()
+	b.Die()
+	h := b.Claim()
 	turn := h.Turn()
 	expect.Equal(t, "message", turn.Message.ID, "a")
 	expect.Equal(t, "resume", turn.Resume, resume.ReasonCrash)
 	expect.Equal(t, "redelivered", turn.Redelivered, 1)
 	expect.Equal(t, "attempt", turn.Attempt, 1)
-	r := b.resume()
+	r := resumeRecord(b)
 	if !r.Pending || r.Reason != resume.ReasonCrash || r.Interruptions != 1 || time.Since(r.MarkedAt) > time.Minute || r.Suspended {
 		t.Errorf("record: %+v", r)
 	}
 	// Only a finished turn clears it.
-	expect.OK(t, h.Promote(b.ctx))
-	more, err := h.Finish(b.ctx, sq.End{Status: session.StatusFailed, Error: "no"})
+	expect.OK(t, h.Promote(b.Ctx))
+	more, err := h.Finish(b.Ctx, protocol.End{Status: session.StatusFailed, Error: "no"})
 	expect.OK(t, err)
 	expect.Equal(t, "goes on", more, true)
-	expect.Equal(t, "interruptions after a failed turn", b.resume().Interruptions, 1)
-	b.finish(h)
-	expect.Equal(t, "record after a finished turn", b.resume(), resume.Record{})
+	expect.Equal(t, "interruptions after a failed turn", resumeRecord(b).Interruptions, 1)
+	b.Finish(h)
+	expect.Equal(t, "record after a finished turn", resumeRecord(b), resume.Record{})
 }
 
 func TestCrashWhileStartingIsNotMarked(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.say("a")
-	b.claim()
-	b.die()
-	turn := b.claim().Turn()
+	b := actors.NewBench(t)
+	b.Say("a")
+	b.Claim()
+	b.Die()
+	turn := b.Claim().Turn()
 	expect.Equal(t, "resume", turn.Resume, "")
 	expect.Equal(t, "redelivered", turn.Redelivered, 1)
-	expect.Equal(t, "record", b.resume(), resume.Record{})
+	expect.Equal(t, "record", resumeRecord(b), resume.Record{})
 }
 
 // A worker without a starting phase is one whose every death counts, once it was heard
 // of.
 func TestCrashOfAnImmediateTurn(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, func(c *sq.Config) { c.Immediate = true })
-	b.say("a")
-	h := b.claim()
-	expect.Equal(t, "phase", b.info().Phase, "running")
-	expect.OK(t, h.Promote(b.ctx))
-	b.renew(h)
-	b.die()
-	expect.Equal(t, "resume", b.claim().Turn().Resume, resume.ReasonCrash)
+	b := actors.NewBench(t, func(c *protocol.Config) { c.Immediate = true })
+	b.Say("a")
+	h := b.Claim()
+	expect.Equal(t, "phase", b.Info().Phase, "running")
+	expect.OK(t, h.Promote(b.Ctx))
+	b.Renew(h)
+	b.Die()
+	expect.Equal(t, "resume", b.Claim().Turn().Resume, resume.ReasonCrash)
 }
 
 func TestStopAskedOfADeadTurn(t *testing.T) {
@@ -78,26 +79,26 @@ func TestStopAskedOfADeadTurn(t *testing.T) {
 	for _, order := range []string{"stop, then death", "death, then stop"} {
 		t.Run(order, func(t *testing.T) {
 			t.Parallel()
-			b := newBench(t)
-			b.sayAll("a", "b")
-			h := b.start()
+			b := actors.NewBench(t)
+			b.SayAll("a", "b")
+			h := b.Start()
 			if strings.HasPrefix(order, "death") {
-				b.die()
+				b.Die()
 			}
-			s, err := b.client.Stop(b.ctx, key)
+			s, err := b.Client.Stop(b.Ctx, actors.Key)
 			expect.OK(t, err)
 			expect.Equal(t, "found", s.Phase, "running")
 			expect.Equal(t, "of turn", s.Fence, h.Turn().Fence)
 			expect.Equal(t, "dropped", s.Dropped, 1)
-			b.die()
-			b.say("c")
-			expect.List(t, "runs", b.drain(), "c")
-			o := b.outcome("a")
+			b.Die()
+			b.Say("c")
+			expect.List(t, "runs", b.Drain(), "c")
+			o := b.Outcome("a")
 			expect.Equal(t, "status", o.Status, session.StatusStopped)
 			expect.Equal(t, "error", o.Error, "stopped by user")
 			expect.Equal(t, "turn", o.Turn, h.Turn().ID)
-			expect.Equal(t, "b", b.outcome("b").Status, session.StatusStopped)
-			expect.Equal(t, "record", b.resume(), resume.Record{})
+			expect.Equal(t, "b", b.Outcome("b").Status, session.StatusStopped)
+			expect.Equal(t, "record", resumeRecord(b), resume.Record{})
 		})
 	}
 }
@@ -105,18 +106,18 @@ func TestStopAskedOfADeadTurn(t *testing.T) {
 // The same when nothing else waits: the claim cleans up and owns nothing.
 func TestStopAskedOfADeadTurnAlone(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.say("a")
-	b.start()
-	_, err := b.client.Stop(b.ctx, key)
+	b := actors.NewBench(t)
+	b.Say("a")
+	b.Start()
+	_, err := b.Client.Stop(b.Ctx, actors.Key)
 	expect.OK(t, err)
-	b.die()
-	b.claimNothing("its only message was stopped")
-	expect.Equal(t, "status", b.outcome("a").Status, session.StatusStopped)
-	expect.Equal(t, "sentinels", b.rdb.Exists(b.ctx, b.k.Sentinel(), b.k.Active(), b.k.Lease()).Val(), 0)
-	expect.Equal(t, "phase", b.rdb.HGet(b.ctx, b.k.Run(), "phase").Val(), "idle")
-	b.say("b")
-	expect.List(t, "runs", b.drain(), "b")
+	b.Die()
+	b.ClaimNothing("its only message was stopped")
+	expect.Equal(t, "status", b.Outcome("a").Status, session.StatusStopped)
+	expect.Equal(t, "sentinels", b.Redis.Exists(b.Ctx, b.Keys.Sentinel(), b.Keys.Active(), b.Keys.Lease()).Val(), 0)
+	expect.Equal(t, "phase", b.Redis.HGet(b.Ctx, b.Keys.Run(), "phase").Val(), "idle")
+	b.Say("b")
+	expect.List(t, "runs", b.Drain(), "b")
 }
 
 func TestInterruptAskedOfADeadTurn(t *testing.T) {
@@ -124,39 +125,39 @@ func TestInterruptAskedOfADeadTurn(t *testing.T) {
 	for _, retention := range []time.Duration{0, time.Hour} {
 		t.Run(retention.String(), func(t *testing.T) {
 			t.Parallel()
-			b := newBench(t, func(c *sq.Config) { c.Retention = retention })
-			b.sayAll("a", "b")
-			h := b.start()
-			expect.OK(t, h.Checkpoint(b.ctx, []session.Entry{{Role: session.RoleUser, Text: "a"}}))
-			b.say("urgent", session.ModeInterrupt)
-			b.die()
+			b := actors.NewBench(t, func(c *protocol.Config) { c.Retention = retention })
+			b.SayAll("a", "b")
+			h := b.Start()
+			expect.OK(t, h.Checkpoint(b.Ctx, []session.Entry{{Role: session.RoleUser, Text: "a"}}))
+			b.Say("urgent", session.ModeInterrupt)
+			b.Die()
 			wait := make(chan session.Outcome, 1)
 			go func() {
-				o, _ := b.client.Wait(b.ctx, key, "a")
+				o, _ := b.Client.Wait(b.Ctx, actors.Key, "a")
 				wait <- o
 			}()
-			expect.List(t, "runs", b.drain(), "urgent", "b")
+			expect.List(t, "runs", b.Drain(), "urgent", "b")
 			o := <-wait
 			expect.Equal(t, "status", o.Status, session.StatusInterrupted)
-			expect.Equal(t, "record", b.resume(), resume.Record{})
+			expect.Equal(t, "record", resumeRecord(b), resume.Record{})
 			if retention == 0 {
-				expect.Equal(t, "kept", b.state("a"), "")
+				expect.Equal(t, "kept", b.State("a"), "")
 			} else {
-				expect.Equal(t, "kept", b.state("a"), "completed")
+				expect.Equal(t, "kept", b.State("a"), "completed")
 			}
-			expect.Equal(t, "the transcript begins with", b.transcript(o.SessionID)[0], "a")
+			expect.Equal(t, "the transcript begins with", b.Transcript(o.SessionID)[0], "a")
 		})
 	}
 	t.Run("nothing of it was stored", func(t *testing.T) {
 		t.Parallel()
-		b := newBench(t)
-		b.say("a")
-		b.start()
-		b.say("urgent", session.ModeInterrupt)
-		b.die()
-		expect.List(t, "runs", b.drain(), "urgent")
-		expect.Equal(t, "status", b.outcome("a").Status, session.StatusInterrupted)
-		expect.Equal(t, "it can be seen", b.state("a"), "archived")
+		b := actors.NewBench(t)
+		b.Say("a")
+		b.Start()
+		b.Say("urgent", session.ModeInterrupt)
+		b.Die()
+		expect.List(t, "runs", b.Drain(), "urgent")
+		expect.Equal(t, "status", b.Outcome("a").Status, session.StatusInterrupted)
+		expect.Equal(t, "it can be seen", b.State("a"), "archived")
 	})
 }
 
@@ -166,13 +167,13 @@ func TestInterruptIntoAFullLine(t *testing.T) {
 	for _, mode := range []session.Mode{session.ModeInterrupt, session.ModeRollback} {
 		t.Run(string(mode), func(t *testing.T) {
 			t.Parallel()
-			b := newBench(t, func(c *sq.Config) { c.Line.Cap = 1 })
-			b.say("a")
-			b.start()
-			b.say("b")
-			expect.Equal(t, "a further one", b.say("c").Status, turnstile.Refused)
-			expect.Equal(t, "an urgent one", b.say("d", mode).Position, 2)
-			expect.List(t, "the line", b.waiting(), "d", "b")
+			b := actors.NewBench(t, func(c *protocol.Config) { c.Line.Cap = 1 })
+			b.Say("a")
+			b.Start()
+			b.Say("b")
+			expect.Equal(t, "a further one", b.Say("c").Status, turnstile.Refused)
+			expect.Equal(t, "an urgent one", b.Say("d", mode).Position, 2)
+			expect.List(t, "the line", b.Waiting(), "d", "b")
 		})
 	}
 }
@@ -184,25 +185,25 @@ func TestStuckSession(t *testing.T) {
 	for _, waiting := range []bool{true, false} {
 		t.Run(fmt.Sprintf("others wait %v", waiting), func(t *testing.T) {
 			t.Parallel()
-			b := newBench(t)
-			b.say("poison")
+			b := actors.NewBench(t)
+			b.Say("poison")
 			if waiting {
-				b.say("b")
+				b.Say("b")
 			}
 			var old string
 			for n := range 3 {
-				h := b.start()
+				h := b.Start()
 				expect.Equal(t, "message", h.Turn().Message.ID, "poison")
-				expect.Equal(t, "interruptions", b.resume().Interruptions, n)
+				expect.Equal(t, "interruptions", resumeRecord(b).Interruptions, n)
 				old = h.Turn().SessionID
-				b.die()
+				b.Die()
 			}
 			if !waiting {
-				b.claimNothing("its only message was given up")
-				expect.Equal(t, "suspended", b.resume().Suspended, true)
-				b.say("b")
+				b.ClaimNothing("its only message was given up")
+				expect.Equal(t, "suspended", resumeRecord(b).Suspended, true)
+				b.Say("b")
 			}
-			h := b.claim()
+			h := b.Claim()
 			turn := h.Turn()
 			expect.Equal(t, "next message", turn.Message.ID, "b")
 			expect.Equal(t, "reset", turn.Reset, "suspended")
@@ -211,16 +212,16 @@ func TestStuckSession(t *testing.T) {
 			if turn.SessionID == old {
 				t.Error("the session id is the old one")
 			}
-			o := b.outcome("poison")
+			o := b.Outcome("poison")
 			expect.Equal(t, "status", o.Status, session.StatusFailed)
 			if !strings.Contains(o.Error, "3 turns in a row") {
 				t.Errorf("error: %q", o.Error)
 			}
-			expect.Equal(t, "record", b.resume(), resume.Record{})
-			expect.OK(t, h.Promote(b.ctx))
-			b.finish(h)
-			b.say("c")
-			h = b.claim()
+			expect.Equal(t, "record", resumeRecord(b), resume.Record{})
+			expect.OK(t, h.Promote(b.Ctx))
+			b.Finish(h)
+			b.Say("c")
+			h = b.Claim()
 			expect.Equal(t, "reset of the turn after", h.Turn().Reset, "")
 			expect.Equal(t, "session id", h.Turn().SessionID, turn.SessionID)
 			expect.Equal(t, "entries", h.Turn().Entries, 2)
@@ -230,17 +231,17 @@ func TestStuckSession(t *testing.T) {
 
 func TestFinishedTurnResetsTheCounter(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
+	b := actors.NewBench(t)
 	for _, id := range []string{"a", "b"} {
-		b.say(id)
+		b.Say(id)
 		for range 2 {
-			b.start()
-			b.die()
+			b.Start()
+			b.Die()
 		}
-		h := b.start()
+		h := b.Start()
 		expect.Equal(t, "message", h.Turn().Message.ID, id)
-		b.finish(h)
-		expect.Equal(t, "interruptions", b.resume().Interruptions, 0)
+		b.Finish(h)
+		expect.Equal(t, "interruptions", resumeRecord(b).Interruptions, 0)
 	}
 }
 
@@ -251,20 +252,20 @@ func TestCrashIsNoticedInTime(t *testing.T) {
 	for _, turn := range []string{"first", "later"} {
 		t.Run(turn, func(t *testing.T) {
 			t.Parallel()
-			b := newBench(t, func(c *sq.Config) { c.SentinelTTL = 300 * time.Millisecond })
-			b.sayAll("a", "b")
-			sessions, err := b.c.Pop(b.ctx, 1)
+			b := actors.NewBench(t, func(c *protocol.Config) { c.SentinelTTL = 300 * time.Millisecond })
+			b.SayAll("a", "b")
+			sessions, err := b.Worker.Pop(b.Ctx, 1)
 			expect.OK(t, err)
-			holds, err := b.c.Claim(b.ctx, sessions)
+			holds, err := b.Worker.Claim(b.Ctx, sessions)
 			expect.OK(t, err)
 			if turn == "later" {
-				b.finish(holds[0])
+				b.Finish(holds[0])
 			}
 			died := time.Now()
 			const limit = 1300 * time.Millisecond
 			expect.Soon(t, "the recovery", func() bool {
-				b.reap()
-				return b.isIn(rediskey.Ready, key) || time.Since(died) > limit
+				b.Reap()
+				return b.IsIn(rediskey.Ready, actors.Key) || time.Since(died) > limit
 			})
 			if time.Since(died) > limit {
 				t.Errorf("not recovered %s after its last renewal", limit)
@@ -277,12 +278,12 @@ func TestCrashIsNoticedInTime(t *testing.T) {
 // whatever took it out.
 func TestRenewalsKeepTheSessionOwned(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.say("a")
-	h := b.start()
-	b.rdb.Del(b.ctx, rediskey.Owned)
-	expect.OK(t, b.c.Renew(b.ctx, []*sq.Claim{h})[0].Err)
-	if !b.isIn(rediskey.Owned, key) {
+	b := actors.NewBench(t)
+	b.Say("a")
+	h := b.Start()
+	b.Redis.Del(b.Ctx, rediskey.Owned)
+	expect.OK(t, b.Worker.Renew(b.Ctx, []*protocol.Claim{h})[0].Err)
+	if !b.IsIn(rediskey.Owned, actors.Key) {
 		t.Error("an owned session is not in the owned index: when its worker dies only a sweep finds it")
 	}
 }
@@ -292,32 +293,32 @@ func TestRenewalsKeepTheSessionOwned(t *testing.T) {
 // workers.
 func TestCrashesAreCountedThroughASuspension(t *testing.T) {
 	t.Parallel()
-	for name, between := range map[string]func(b *bench){
-		"at once": func(*bench) {},
-		"after a wait": func(b *bench) {
-			expect.OK(b, b.rdb.Del(b.ctx, b.k.Task(b.task("a")), b.k.Lease()).Err())
-			b.rdb.HSet(b.ctx, b.k.Task(b.task("b")), "quiet", fmt.Sprint(time.Now().Add(time.Hour).UnixMilli(), " 100"))
-			b.claimNothing("b waits for more")
-			b.windowsEnd("b")
+	for name, between := range map[string]func(b *actors.Bench){
+		"at once": func(*actors.Bench) {},
+		"after a wait": func(b *actors.Bench) {
+			expect.OK(b, b.Redis.Del(b.Ctx, b.Keys.Task(b.Task("a")), b.Keys.Lease()).Err())
+			b.Redis.HSet(b.Ctx, b.Keys.Task(b.Task("b")), "quiet", fmt.Sprint(time.Now().Add(time.Hour).UnixMilli(), " 100"))
+			b.ClaimNothing("b waits for more")
+			windowsEnd(b, "b")
 		},
-		"after a lost reply": func(b *bench) {
-			b.loseClaim("claim")
-			expect.OK(b, b.c.Unclaim(b.ctx))
+		"after a lost reply": func(b *actors.Bench) {
+			loseClaim(b, "claim")
+			expect.OK(b, b.Worker.Unclaim(b.Ctx))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBench(t, crashSuspends)
-			b.say("a")
-			h := b.start()
-			b.say("b")
-			b.renew(h)
-			b.die()
+			b := actors.NewBench(t, crashSuspends)
+			b.Say("a")
+			h := b.Start()
+			b.Say("b")
+			b.Renew(h)
+			b.Die()
 			between(b)
-			turn := b.claim().Turn()
+			turn := b.Claim().Turn()
 			expect.Equal(t, "reset", turn.Reset, "suspended")
-			expect.Equal(t, "interruptions", b.resume().Interruptions, 1)
-			expect.Equal(t, "carried", b.rdb.HExists(b.ctx, b.k.Resume(), "carried").Val(), false)
+			expect.Equal(t, "interruptions", resumeRecord(b).Interruptions, 1)
+			expect.Equal(t, "carried", b.Redis.HExists(b.Ctx, b.Keys.Resume(), "carried").Val(), false)
 		})
 	}
 }

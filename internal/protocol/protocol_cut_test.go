@@ -8,18 +8,19 @@ import (
 	"time"
 
 	"turnstile/internal/lease"
-	sq "turnstile/internal/protocol"
+	"turnstile/internal/protocol"
 	"turnstile/pkg/resume"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 	"turnstile/test/expect"
 )
 
 // Turns that are cut off, in the protocol's own moves.
 
-func crashSuspends(c *sq.Config) { c.CrashPolicy = sq.CrashSuspend }
+func crashSuspends(c *protocol.Config) { c.CrashPolicy = protocol.CrashSuspend }
 
 // did is what a turn has done so far.
-func did(turn sq.Turn, texts ...string) []session.Entry {
+func did(turn protocol.Turn, texts ...string) []session.Entry {
 	entries := []session.Entry{{Role: session.RoleUser, Text: turn.Message.Text, Message: turn.Message.ID, Turn: turn.ID}}
 	for _, text := range texts {
 		entries = append(entries, session.Entry{Role: session.RoleAssistant, Text: text, Turn: turn.ID})
@@ -29,34 +30,34 @@ func did(turn sq.Turn, texts ...string) []session.Entry {
 }
 
 // mark is a drain whose time is up, while the turn runs.
-func (b *bench) mark(h *sq.Claim, reason string) {
+func mark(b *actors.Bench, h *protocol.Claim, reason string) {
 	b.Helper()
-	m := b.c.Mark(b.ctx, []*sq.Claim{h}, reason)[0]
+	m := b.Worker.Mark(b.Ctx, []*protocol.Claim{h}, reason)[0]
 	expect.OK(b, m.Err)
 	expect.Equal(b, "starting", m.Starting, false)
 }
 
 // past is what the turn's agent would be told.
-func (b *bench) past(h *sq.Claim) sq.History {
+func historyOf(b *actors.Bench, h *protocol.Claim) protocol.History {
 	b.Helper()
-	p, err := h.History(b.ctx)
+	p, err := h.History(b.Ctx)
 	expect.OK(b, err)
 	return p
 }
 
 func TestB26_MarkedIsNotSuspended(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, crashSuspends)
-	b.say("a")
-	h := b.start()
+	b := actors.NewBench(t, crashSuspends)
+	b.Say("a")
+	h := b.Start()
 	id := h.Turn().SessionID
-	b.mark(h, resume.ReasonRestart)
-	b.die() // before it could give the turn back
-	turn := b.claim().Turn()
+	mark(b, h, resume.ReasonRestart)
+	b.Die() // before it could give the turn back
+	turn := b.Claim().Turn()
 	expect.Equal(t, "session id", turn.SessionID, id)
 	expect.Equal(t, "reset", turn.Reset, "")
 	expect.Equal(t, "resume", turn.Resume, resume.ReasonRestart)
-	r := b.resume()
+	r := resumeRecord(b)
 	expect.Equal(t, "suspended", r.Suspended, false)
 	expect.Equal(t, "interruptions", r.Interruptions, 1)
 }
@@ -65,13 +66,13 @@ func TestB27_UnmarkedIsSuspended(t *testing.T) {
 	t.Parallel()
 	t.Run("suspend", func(t *testing.T) {
 		t.Parallel()
-		b := newBench(t, crashSuspends)
-		b.say("a")
-		h := b.start()
+		b := actors.NewBench(t, crashSuspends)
+		b.Say("a")
+		h := b.Start()
 		old := h.Turn()
-		expect.OK(t, h.Checkpoint(b.ctx, did(old, "half")))
-		b.die()
-		h = b.claim()
+		expect.OK(t, h.Checkpoint(b.Ctx, did(old, "half")))
+		b.Die()
+		h = b.Claim()
 		turn := h.Turn()
 		expect.Equal(t, "message", turn.Message.ID, "a")
 		expect.Equal(t, "reset", turn.Reset, "suspended")
@@ -79,45 +80,45 @@ func TestB27_UnmarkedIsSuspended(t *testing.T) {
 		if turn.SessionID == old.SessionID {
 			t.Error("the session id is the old one")
 		}
-		past := b.past(h)
+		past := historyOf(b, h)
 		expect.Equal(t, "entries from before", len(past.Entries), 0)
 		expect.Equal(t, "a partial from before", past.Partial == nil, true)
 		// It may still be the message that kills the workers.
-		expect.Equal(t, "interruptions", b.resume().Interruptions, 1)
-		expect.OK(t, h.Promote(b.ctx))
-		b.finish(h)
-		expect.Equal(t, "record after a finished turn", b.resume(), resume.Record{})
+		expect.Equal(t, "interruptions", resumeRecord(b).Interruptions, 1)
+		expect.OK(t, h.Promote(b.Ctx))
+		b.Finish(h)
+		expect.Equal(t, "record after a finished turn", resumeRecord(b), resume.Record{})
 	})
 	t.Run("resume", func(t *testing.T) {
 		t.Parallel()
-		b := newBench(t)
-		b.say("a")
-		old := b.start().Turn()
-		b.die()
-		turn := b.claim().Turn()
+		b := actors.NewBench(t)
+		b.Say("a")
+		old := b.Start().Turn()
+		b.Die()
+		turn := b.Claim().Turn()
 		expect.Equal(t, "session id", turn.SessionID, old.SessionID)
 		expect.Equal(t, "reset", turn.Reset, "")
 		expect.Equal(t, "resume", turn.Resume, resume.ReasonCrash)
 	})
 	t.Run("a message that kills every worker is given up all the same", func(t *testing.T) {
 		t.Parallel()
-		b := newBench(t, crashSuspends)
-		b.sayAll("a", "b")
+		b := actors.NewBench(t, crashSuspends)
+		b.SayAll("a", "b")
 		for range 3 {
-			expect.Equal(t, "message", b.start().Turn().Message.ID, "a")
-			b.die()
+			expect.Equal(t, "message", b.Start().Turn().Message.ID, "a")
+			b.Die()
 		}
-		expect.Equal(t, "next message", b.claim().Turn().Message.ID, "b")
-		expect.Equal(t, "status", b.outcome("a").Status, session.StatusFailed)
+		expect.Equal(t, "next message", b.Claim().Turn().Message.ID, "b")
+		expect.Equal(t, "status", b.Outcome("a").Status, session.StatusFailed)
 	})
 	t.Run("a death before the agent's start is none of its doing", func(t *testing.T) {
 		t.Parallel()
-		b := newBench(t, crashSuspends)
-		b.say("a")
-		old := b.claim().Turn()
-		b.die()
-		expect.Equal(t, "session id", b.claim().Turn().SessionID, old.SessionID)
-		expect.Equal(t, "record", b.resume(), resume.Record{})
+		b := actors.NewBench(t, crashSuspends)
+		b.Say("a")
+		old := b.Claim().Turn()
+		b.Die()
+		expect.Equal(t, "session id", b.Claim().Turn().SessionID, old.SessionID)
+		expect.Equal(t, "record", resumeRecord(b), resume.Record{})
 	})
 }
 
@@ -125,7 +126,7 @@ func TestB27_UnmarkedIsSuspended(t *testing.T) {
 // told of it, whether it has the sentinel from a claim or from the turn before.
 func TestB23_OnlyAFinishedTurnClears(t *testing.T) {
 	t.Parallel()
-	for _, end := range []sq.End{
+	for _, end := range []protocol.End{
 		{Status: session.StatusFailed, Error: "no"},
 		{Status: session.StatusInterrupted},
 		{Status: session.StatusInterrupted, Rollback: true},
@@ -135,18 +136,18 @@ func TestB23_OnlyAFinishedTurnClears(t *testing.T) {
 		for _, released := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s rollback=%v released=%v", end.Status, end.Rollback, released), func(t *testing.T) {
 				t.Parallel()
-				b := newBench(t)
-				b.sayAll("a", "b", "c")
-				b.start()
-				b.die()
-				h := b.start()
+				b := actors.NewBench(t)
+				b.SayAll("a", "b", "c")
+				b.Start()
+				b.Die()
+				h := b.Start()
 				end := end // the other subtest has it, too
 				end.Release = released
-				more, err := h.Finish(b.ctx, end)
+				more, err := h.Finish(b.Ctx, end)
 				expect.OK(t, err)
 				expect.Equal(t, "goes on", more, !released)
 				if released {
-					h = b.claim()
+					h = b.Claim()
 				}
 				turn := h.Turn()
 				expect.Equal(t, "message", turn.Message.ID, "b")
@@ -154,10 +155,10 @@ func TestB23_OnlyAFinishedTurnClears(t *testing.T) {
 				if turn.ResumeAge < 0 || turn.ResumeAge > time.Minute {
 					t.Errorf("the mark's age is %s", turn.ResumeAge)
 				}
-				expect.OK(t, h.Promote(b.ctx))
-				expect.Equal(t, "goes on", b.finish(h), true)
+				expect.OK(t, h.Promote(b.Ctx))
+				expect.Equal(t, "goes on", b.Finish(h), true)
 				expect.Equal(t, "resume after a finished turn", h.Turn().Resume, "")
-				expect.Equal(t, "record after a finished turn", b.resume(), resume.Record{})
+				expect.Equal(t, "record after a finished turn", resumeRecord(b), resume.Record{})
 			})
 		}
 	}
@@ -165,35 +166,35 @@ func TestB23_OnlyAFinishedTurnClears(t *testing.T) {
 
 func TestB40_FinishedIsNotMarked(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.say("a")
-	h := b.start()
-	b.finish(h)
-	before := b.dump()
-	if m := b.c.Mark(b.ctx, []*sq.Claim{h}, resume.ReasonShutdown)[0]; !errors.Is(m.Err, lease.ErrLost) {
+	b := actors.NewBench(t)
+	b.Say("a")
+	h := b.Start()
+	b.Finish(h)
+	before := b.Dump()
+	if m := b.Worker.Mark(b.Ctx, []*protocol.Claim{h}, resume.ReasonShutdown)[0]; !errors.Is(m.Err, lease.ErrLost) {
 		t.Errorf("mark of a finished turn: %v", m.Err)
 	}
-	same(t, "a mark of a finished turn", before, b.dump())
+	actors.Same(t, "a mark of a finished turn", before, b.Dump())
 }
 
 func TestB41_StartingIsNotMarked(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.sayAll("a", "b")
-	h := b.claim()
-	m := b.c.Mark(b.ctx, []*sq.Claim{h}, resume.ReasonShutdown)[0]
+	b := actors.NewBench(t)
+	b.SayAll("a", "b")
+	h := b.Claim()
+	m := b.Worker.Mark(b.Ctx, []*protocol.Claim{h}, resume.ReasonShutdown)[0]
 	expect.OK(t, m.Err)
 	expect.Equal(t, "starting", m.Starting, true)
-	if err := h.Promote(b.ctx); !errors.Is(err, sq.ErrDraining) {
+	if err := h.Promote(b.Ctx); !errors.Is(err, protocol.ErrDraining) {
 		t.Errorf("promote: %v", err)
 	}
-	expect.OK(t, h.Requeue(b.ctx, resume.ReasonShutdown))
-	expect.Equal(t, "record", b.resume(), resume.Record{})
-	expect.List(t, "waiting", b.waiting(), "a", "b")
-	h = b.start() // only that turn was refused
+	expect.OK(t, h.Requeue(b.Ctx, resume.ReasonShutdown))
+	expect.Equal(t, "record", resumeRecord(b), resume.Record{})
+	expect.List(t, "waiting", b.Waiting(), "a", "b")
+	h = b.Start() // only that turn was refused
 	expect.Equal(t, "resume", h.Turn().Resume, "")
-	expect.Equal(t, "goes on", b.finish(h), true)
-	expect.OK(t, h.Promote(b.ctx))
+	expect.Equal(t, "goes on", b.Finish(h), true)
+	expect.OK(t, h.Promote(b.Ctx))
 }
 
 // However three interruptions came about, the session is suspended.
@@ -205,33 +206,33 @@ func TestB43_ThreeOfAnyKind(t *testing.T) {
 			for _, three := range kinds {
 				t.Run(one+", "+two+", "+three, func(t *testing.T) {
 					t.Parallel()
-					b := newBench(t)
-					b.sayAll("a", "b")
-					var old sq.Turn
+					b := actors.NewBench(t)
+					b.SayAll("a", "b")
+					var old protocol.Turn
 					for i, kind := range []string{one, two, three} {
-						h := b.start()
+						h := b.Start()
 						expect.Equal(t, "message", h.Turn().Message.ID, "a")
 						expect.Equal(t, "reset", h.Turn().Reset, "")
-						expect.Equal(t, "interruptions before", b.resume().Interruptions, i)
+						expect.Equal(t, "interruptions before", resumeRecord(b).Interruptions, i)
 						old = h.Turn()
-						b.interrupt(h, kind)
+						interrupt(b, h, kind)
 					}
-					h := b.claim()
+					h := b.Claim()
 					turn := h.Turn()
 					expect.Equal(t, "reset", turn.Reset, "suspended")
 					expect.Equal(t, "resume", turn.Resume, "")
-					expect.Equal(t, "past", len(b.past(h).Entries), 0)
-					expect.Equal(t, "a partial from before", b.past(h).Partial == nil, true)
+					expect.Equal(t, "past", len(historyOf(b, h).Entries), 0)
+					expect.Equal(t, "a partial from before", historyOf(b, h).Partial == nil, true)
 					if turn.SessionID == old.SessionID {
 						t.Error("the session id is the old one")
 					}
 					if three == "crash" { // it is given up
 						expect.Equal(t, "message", turn.Message.ID, "b")
-						expect.Equal(t, "status", b.outcome("a").Status, session.StatusFailed)
+						expect.Equal(t, "status", b.Outcome("a").Status, session.StatusFailed)
 					} else {
 						expect.Equal(t, "message", turn.Message.ID, "a")
 					}
-					expect.Equal(t, "record", b.resume(), resume.Record{})
+					expect.Equal(t, "record", resumeRecord(b), resume.Record{})
 				})
 			}
 		}
@@ -239,21 +240,21 @@ func TestB43_ThreeOfAnyKind(t *testing.T) {
 }
 
 // interrupt cuts a running turn off.
-func (b *bench) interrupt(h *sq.Claim, kind string) {
+func interrupt(b *actors.Bench, h *protocol.Claim, kind string) {
 	b.Helper()
 	entries := did(h.Turn(), "half")
 	switch kind {
 	case "drain":
-		b.mark(h, resume.ReasonShutdown)
-		b.mark(h, resume.ReasonShutdown) // sent again, it counts once
-		expect.OK(b, h.Requeue(b.ctx, resume.ReasonShutdown, entries...))
+		mark(b, h, resume.ReasonShutdown)
+		mark(b, h, resume.ReasonShutdown) // sent again, it counts once
+		expect.OK(b, h.Requeue(b.Ctx, resume.ReasonShutdown, entries...))
 	case "crash":
-		expect.OK(b, h.Checkpoint(b.ctx, entries))
-		b.die()
+		expect.OK(b, h.Checkpoint(b.Ctx, entries))
+		b.Die()
 	case "death in the drain":
-		b.mark(h, resume.ReasonShutdown)
-		expect.OK(b, h.Checkpoint(b.ctx, entries))
-		b.die()
+		mark(b, h, resume.ReasonShutdown)
+		expect.OK(b, h.Checkpoint(b.Ctx, entries))
+		b.Die()
 	}
 }
 
@@ -264,35 +265,35 @@ func TestB43_DeadlyBeforeTheStart(t *testing.T) {
 	for name, limit := range map[string]int{"default": 0, "2": 2} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBench(t, func(c *sq.Config) { c.StuckLimit = limit })
-			b.say("first")
-			h := b.start()
+			b := actors.NewBench(t, func(c *protocol.Config) { c.StuckLimit = limit })
+			b.Say("first")
+			h := b.Start()
 			id := h.Turn().SessionID
-			b.finish(h)
-			b.sayAll("a", "b")
+			b.Finish(h)
+			b.SayAll("a", "b")
 			deaths := max(limit, 3)
 			if limit > 0 {
 				deaths = limit
 			}
 			for n := range deaths {
-				h := b.claim()
+				h := b.Claim()
 				turn := h.Turn()
 				expect.Equal(t, "message", turn.Message.ID, "a")
 				expect.Equal(t, "redelivered", turn.Redelivered, n)
-				b.renew(h)
-				b.die()
+				b.Renew(h)
+				b.Die()
 			}
-			turn := b.claim().Turn()
+			turn := b.Claim().Turn()
 			expect.Equal(t, "next message", turn.Message.ID, "b")
 			expect.Equal(t, "session id", turn.SessionID, id)
 			expect.Equal(t, "resume", turn.Resume, "")
-			o := b.outcome("a")
+			o := b.Outcome("a")
 			expect.Equal(t, "status", o.Status, session.StatusFailed)
 			if want := fmt.Sprintf("its worker died %d times", deaths); !strings.Contains(o.Error, want) {
 				t.Errorf("error %q, want %q in it", o.Error, want)
 			}
-			expect.Equal(t, "state", b.state("a"), "archived")
-			expect.Equal(t, "record", b.resume(), resume.Record{})
+			expect.Equal(t, "state", b.State("a"), "archived")
+			expect.Equal(t, "record", resumeRecord(b), resume.Record{})
 		})
 	}
 }
@@ -300,14 +301,14 @@ func TestB43_DeadlyBeforeTheStart(t *testing.T) {
 // Drains are no deaths.
 func TestB43_DrainsBeforeTheStart(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.say("a")
+	b := actors.NewBench(t)
+	b.Say("a")
 	for range 5 {
-		h := b.claim()
-		expect.OK(t, b.c.Mark(b.ctx, []*sq.Claim{h}, resume.ReasonShutdown)[0].Err)
-		expect.OK(t, h.Requeue(b.ctx, resume.ReasonShutdown))
+		h := b.Claim()
+		expect.OK(t, b.Worker.Mark(b.Ctx, []*protocol.Claim{h}, resume.ReasonShutdown)[0].Err)
+		expect.OK(t, h.Requeue(b.Ctx, resume.ReasonShutdown))
 	}
-	expect.List(t, "runs", b.drain(), "a")
+	expect.List(t, "runs", b.Drain(), "a")
 }
 
 // spoilt are partials that this version cannot read. F stands for the fence of

@@ -7,9 +7,10 @@ import (
 	"time"
 
 	"turnstile/internal/lease"
-	sq "turnstile/internal/protocol"
+	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 	"turnstile/test/expect"
 )
 
@@ -17,29 +18,33 @@ import (
 // changes nothing.
 func TestLostHoldersWriteNothing(t *testing.T) {
 	t.Parallel()
-	moves := map[string]func(b *bench, h *sq.Claim) error{
-		"promote": func(b *bench, h *sq.Claim) error { return h.Promote(b.ctx) },
-		"emit":    func(b *bench, h *sq.Claim) error { return h.Emit(b.ctx, []session.Event{{Type: session.EventNotice}}) },
-		"finish": func(b *bench, h *sq.Claim) error {
-			_, err := h.Finish(b.ctx, sq.End{Status: session.StatusDone, Entries: []session.Entry{{Text: "late"}}})
+	moves := map[string]func(b *actors.Bench, h *protocol.Claim) error{
+		"promote": func(b *actors.Bench, h *protocol.Claim) error { return h.Promote(b.Ctx) },
+		"emit": func(b *actors.Bench, h *protocol.Claim) error {
+			return h.Emit(b.Ctx, []session.Event{{Type: session.EventNotice}})
+		},
+		"finish": func(b *actors.Bench, h *protocol.Claim) error {
+			_, err := h.Finish(b.Ctx, protocol.End{Status: session.StatusDone, Entries: []session.Entry{{Text: "late"}}})
 			return err
 		},
-		"archive": func(b *bench, h *sq.Claim) error {
-			_, err := h.Finish(b.ctx, sq.End{Status: session.StatusFailed, Error: "late"})
+		"archive": func(b *actors.Bench, h *protocol.Claim) error {
+			_, err := h.Finish(b.Ctx, protocol.End{Status: session.StatusFailed, Error: "late"})
 			return err
 		},
-		"retry":   func(b *bench, h *sq.Claim) error { return h.Retry(b.ctx, errors.New("late"), time.Second) },
-		"requeue": func(b *bench, h *sq.Claim) error { return h.Requeue(b.ctx, "late") },
-		"renew":   func(b *bench, h *sq.Claim) error { return b.c.Renew(b.ctx, []*sq.Claim{h})[0].Err },
+		"retry":   func(b *actors.Bench, h *protocol.Claim) error { return h.Retry(b.Ctx, errors.New("late"), time.Second) },
+		"requeue": func(b *actors.Bench, h *protocol.Claim) error { return h.Requeue(b.Ctx, "late") },
+		"renew": func(b *actors.Bench, h *protocol.Claim) error {
+			return b.Worker.Renew(b.Ctx, []*protocol.Claim{h})[0].Err
+		},
 	}
-	losses := map[string]func(b *bench){
-		"expired":             func(b *bench) { b.die() },
-		"another's":           func(b *bench) { b.die(); b.start() },
-		"another's, starting": func(b *bench) { b.die(); b.claim() },
-		"run by another":      func(b *bench) { b.die(); b.drain() },
-		"forgotten":           func(b *bench) { b.rdb.Del(b.ctx, b.k.Sentinel(), b.k.Run()) },
-		"same token, later fence": func(b *bench) {
-			b.rdb.HSet(b.ctx, b.k.Run(), "fence", time.Now().Add(time.Hour).UnixMilli())
+	losses := map[string]func(b *actors.Bench){
+		"expired":             func(b *actors.Bench) { b.Die() },
+		"another's":           func(b *actors.Bench) { b.Die(); b.Start() },
+		"another's, starting": func(b *actors.Bench) { b.Die(); b.Claim() },
+		"run by another":      func(b *actors.Bench) { b.Die(); b.Drain() },
+		"forgotten":           func(b *actors.Bench) { b.Redis.Del(b.Ctx, b.Keys.Sentinel(), b.Keys.Run()) },
+		"same token, later fence": func(b *actors.Bench) {
+			b.Redis.HSet(b.Ctx, b.Keys.Run(), "fence", time.Now().Add(time.Hour).UnixMilli())
 		},
 	}
 	for name, move := range moves {
@@ -49,16 +54,16 @@ func TestLostHoldersWriteNothing(t *testing.T) {
 			}
 			t.Run(name+"/"+how, func(t *testing.T) {
 				t.Parallel()
-				b := newBench(t)
-				b.sayAll("a", "b")
-				h := b.start()
+				b := actors.NewBench(t)
+				b.SayAll("a", "b")
+				h := b.Start()
 				lose(b)
-				before := b.dump()
+				before := b.Dump()
 				err := move(b, h)
 				if !errors.Is(err, lease.ErrLost) {
 					t.Errorf("%s: %v", name, err)
 				}
-				same(t, "a lost holder's "+name, before, b.dump())
+				actors.Same(t, "a lost holder's "+name, before, b.Dump())
 				if !errors.Is(h.Lease().Held(), lease.ErrLost) {
 					t.Error("the lease goes on")
 				}
@@ -71,73 +76,73 @@ func TestLostHoldersWriteNothing(t *testing.T) {
 // of the clock.
 func TestFenceRises(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
+	b := actors.NewBench(t)
 	var ids []string
 	for i := range 12 {
 		ids = append(ids, fmt.Sprint("m", i))
 	}
-	b.sayAll(ids...)
+	b.SayAll(ids...)
 	var last int64
-	rises := func(how string, h *sq.Claim) {
+	rises := func(how string, h *protocol.Claim) {
 		t.Helper()
 		f := h.Turn().Fence
 		if f <= last {
 			t.Errorf("%s: the fence fell from %d to %d", how, last, f)
 		}
-		expect.Equal(t, how+": turn id", h.Turn().ID, fmt.Sprint(rediskey.IDPrefix(key), f))
+		expect.Equal(t, how+": turn id", h.Turn().ID, fmt.Sprint(rediskey.IDPrefix(actors.Key), f))
 		last = f
 	}
-	h := b.claim()
+	h := b.Claim()
 	rises("claim", h)
 	for range 3 { // several in a millisecond
-		b.finish(h)
+		b.Finish(h)
 		rises("next", h)
 	}
-	expect.OK(t, h.Requeue(b.ctx, "drain"))
-	h = b.claim()
+	expect.OK(t, h.Requeue(b.Ctx, "drain"))
+	h = b.Claim()
 	rises("claim after requeue", h)
-	b.die()
-	h = b.claim()
+	b.Die()
+	h = b.Claim()
 	rises("claim after a crash", h)
-	expect.OK(t, h.Retry(b.ctx, errors.New("x"), 0))
+	expect.OK(t, h.Retry(b.Ctx, errors.New("x"), 0))
 
 	ahead := time.Now().Add(time.Hour).UnixMilli()
-	b.rdb.HSet(b.ctx, b.k.Run(), "fence", ahead)
+	b.Redis.HSet(b.Ctx, b.Keys.Run(), "fence", ahead)
 	last = ahead
-	h = b.claim()
+	h = b.Claim()
 	rises("claim with the stored fence ahead of the clock", h)
 	expect.Equal(t, "by", h.Turn().Fence, ahead+1)
-	b.finish(h)
+	b.Finish(h)
 	rises("next with the stored fence ahead of the clock", h)
-	b.die()
-	h = b.claim()
+	b.Die()
+	h = b.Claim()
 	rises("after a crash with the fence ahead", h)
-	expect.OK(t, h.Requeue(b.ctx, "x"))
+	expect.OK(t, h.Requeue(b.Ctx, "x"))
 	last = time.Now().Add(-time.Second).UnixMilli()
-	b.rdb.Del(b.ctx, b.k.Run(), b.k.Record())
-	rises("after both records were lost", b.claim())
+	b.Redis.Del(b.Ctx, b.Keys.Run(), b.Keys.Record())
+	rises("after both records were lost", b.Claim())
 }
 
 // Events of one batch are written once, a later turn's numbers begin again.
 func TestEmit(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.sayAll("a", "b")
-	h := b.start()
+	b := actors.NewBench(t)
+	b.SayAll("a", "b")
+	h := b.Start()
 	say := func(text string) {
 		t.Helper()
-		expect.OK(t, h.Emit(b.ctx, []session.Event{{Type: session.EventNotice, Turn: h.Turn().ID, Text: text}, {Type: session.EventNotice, Turn: h.Turn().ID, Text: text + "!"}}))
+		expect.OK(t, h.Emit(b.Ctx, []session.Event{{Type: session.EventNotice, Turn: h.Turn().ID, Text: text}, {Type: session.EventNotice, Turn: h.Turn().ID, Text: text + "!"}}))
 	}
-	expect.OK(t, h.Emit(b.ctx, nil))
+	expect.OK(t, h.Emit(b.Ctx, nil))
 	say("1")
 	say("2")
-	b.finish(h)
-	expect.OK(t, h.Promote(b.ctx))
+	b.Finish(h)
+	expect.OK(t, h.Promote(b.Ctx))
 	say("3")
-	b.finish(h)
+	b.Finish(h)
 	var heard []string
 	for _, id := range []string{"a", "b"} {
-		_, err := b.client.Follow(b.ctx, key, id, func(e session.Event) {
+		_, err := b.Client.Follow(b.Ctx, actors.Key, id, func(e session.Event) {
 			if e.Type == session.EventNotice {
 				heard = append(heard, e.Text)
 			}
@@ -150,46 +155,46 @@ func TestEmit(t *testing.T) {
 // TURN_SHARE: a turn's end may give the session up although more waits.
 func TestReleaseThoughMoreWaits(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.sayAll("a", "b")
-	h := b.start()
-	b.rdb.Del(b.ctx, rediskey.Ready)
-	more, err := h.Finish(b.ctx, sq.End{Status: session.StatusDone, Release: true})
+	b := actors.NewBench(t)
+	b.SayAll("a", "b")
+	h := b.Start()
+	b.Redis.Del(b.Ctx, rediskey.Ready)
+	more, err := h.Finish(b.Ctx, protocol.End{Status: session.StatusDone, Release: true})
 	expect.OK(t, err)
 	expect.Equal(t, "more", more, false)
-	expect.List(t, "the line", b.waiting(), "b")
-	expect.Equal(t, "sentinels", b.rdb.Exists(b.ctx, b.k.Sentinel()).Val(), 0)
-	wait, err := b.c.OthersWait(b.ctx)
+	expect.List(t, "the line", b.Waiting(), "b")
+	expect.Equal(t, "sentinels", b.Redis.Exists(b.Ctx, b.Keys.Sentinel()).Val(), 0)
+	wait, err := b.Worker.OthersWait(b.Ctx)
 	expect.OK(t, err)
 	expect.Equal(t, "announced", wait, true)
-	sessions, err := b.c.Pop(b.ctx, 5)
+	sessions, err := b.Worker.Pop(b.Ctx, 5)
 	expect.OK(t, err)
-	expect.List(t, "popped", sessions, key)
-	expect.OK(t, b.c.PutBack(b.ctx, sessions))
-	expect.Equal(t, "put back", b.isIn(rediskey.Ready, key), true)
-	expect.List(t, "runs", b.drain(), "b")
+	expect.List(t, "popped", sessions, actors.Key)
+	expect.OK(t, b.Worker.PutBack(b.Ctx, sessions))
+	expect.Equal(t, "put back", b.IsIn(rediskey.Ready, actors.Key), true)
+	expect.List(t, "runs", b.Drain(), "b")
 }
 
 // Two workers of different settings: the follower judges by its own.
 func TestForeignTasks(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
+	b := actors.NewBench(t)
 	for id, payload := range map[string]string{"text": "hello", "version": `{"v":7,"text":"x"}`, "empty": `{"v":1,"text":""}`, "nothing": ""} {
 		t.Run(id, func(t *testing.T) {
-			b := newBench(t)
-			b.enqueueRaw(session.TaskType, payload, id)
-			h := b.claim()
+			b := actors.NewBench(t)
+			b.EnqueueTask(session.TaskType, payload, id)
+			h := b.Claim()
 			if !errors.Is(h.Turn().Err, session.ErrInvalid) {
 				t.Errorf("err: %v", h.Turn().Err)
 			}
 			expect.Equal(t, "id", h.Turn().Message.ID, id)
-			_, err := h.Finish(b.ctx, sq.End{Status: session.StatusFailed, Error: h.Turn().Err.Error()})
+			_, err := h.Finish(b.Ctx, protocol.End{Status: session.StatusFailed, Error: h.Turn().Err.Error()})
 			expect.OK(t, err)
-			expect.Equal(t, "state", b.rdb.HGet(b.ctx, b.k.Task(id), "state").Val(), "archived")
+			expect.Equal(t, "state", b.Redis.HGet(b.Ctx, b.Keys.Task(id), "state").Val(), "archived")
 		})
 	}
-	b.enqueueRaw("email:welcome", `{"v":1,"text":"x"}`, "other")
-	if err := b.claim().Turn().Err; !errors.Is(err, session.ErrInvalid) {
+	b.EnqueueTask("email:welcome", `{"v":1,"text":"x"}`, "other")
+	if err := b.Claim().Turn().Err; !errors.Is(err, session.ErrInvalid) {
 		t.Errorf("another task type: %v", err)
 	}
 }
@@ -197,14 +202,14 @@ func TestForeignTasks(t *testing.T) {
 // A task whose msg is no protobuf at all does not stop its session.
 func TestBrokenTask(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.sayAll("a", "b")
-	b.rdb.HSet(b.ctx, b.k.Task(b.task("a")), "msg", "\xff\xff\xff")
-	h := b.claim()
+	b := actors.NewBench(t)
+	b.SayAll("a", "b")
+	b.Redis.HSet(b.Ctx, b.Keys.Task(b.Task("a")), "msg", "\xff\xff\xff")
+	h := b.Claim()
 	if h.Turn().Err == nil {
 		t.Error("no error")
 	}
-	more, err := h.Finish(b.ctx, sq.End{Status: session.StatusFailed, Error: h.Turn().Err.Error()})
+	more, err := h.Finish(b.Ctx, protocol.End{Status: session.StatusFailed, Error: h.Turn().Err.Error()})
 	expect.OK(t, err)
 	expect.Equal(t, "goes on", more, true)
 }

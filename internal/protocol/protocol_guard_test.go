@@ -11,37 +11,38 @@ import (
 
 	"turnstile"
 	"turnstile/internal/lease"
-	sq "turnstile/internal/protocol"
+	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 	"turnstile/test/expect"
 )
 
 func TestB01_SentinelIsUpFromTheClaim(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.say("a")
-	h := b.claim()
-	expect.Equal(t, "sentinel", b.rdb.Get(b.ctx, b.k.Sentinel()).Val(), h.Token())
-	info := b.info()
+	b := actors.NewBench(t)
+	b.Say("a")
+	h := b.Claim()
+	expect.Equal(t, "sentinel", b.Redis.Get(b.Ctx, b.Keys.Sentinel()).Val(), h.Token())
+	info := b.Info()
 	expect.Equal(t, "phase", info.Phase, "starting")
-	expect.Equal(t, "worker", info.Worker, b.c.Config().Worker)
+	expect.Equal(t, "worker", info.Worker, b.Worker.Config().Worker)
 	expect.Equal(t, "fence", info.Fence, h.Turn().Fence)
 	expect.Equal(t, "turn", info.Turn, h.Turn().ID)
 	expect.List(t, "messages", info.Messages, "a")
-	if ttl := b.rdb.PTTL(b.ctx, b.k.Sentinel()).Val(); ttl <= 0 || ttl > time.Minute {
+	if ttl := b.Redis.PTTL(b.Ctx, b.Keys.Sentinel()).Val(); ttl <= 0 || ttl > time.Minute {
 		t.Errorf("the sentinel lives %s", ttl)
 	}
 }
 
 func TestB02_FreedOnReturn(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.say("a")
-	h := b.start()
-	expect.Equal(t, "more", b.finish(h), false)
-	expect.Equal(t, "sentinels", b.rdb.Exists(b.ctx, b.k.Sentinel()).Val(), 0)
-	expect.Equal(t, "phase", b.info().Phase, session.PhaseIdle)
+	b := actors.NewBench(t)
+	b.Say("a")
+	h := b.Start()
+	expect.Equal(t, "more", b.Finish(h), false)
+	expect.Equal(t, "sentinels", b.Redis.Exists(b.Ctx, b.Keys.Sentinel()).Val(), 0)
+	expect.Equal(t, "phase", b.Info().Phase, session.PhaseIdle)
 	if err := h.Lease().Context().Err(); err == nil {
 		t.Error("the lease of a released hold goes on")
 	}
@@ -54,41 +55,41 @@ func TestB02_FreedOnReturn(t *testing.T) {
 // in one of these, also from the starting phase.
 func TestB03_B04_B68_FreedHoweverItEnds(t *testing.T) {
 	t.Parallel()
-	ends := map[string]func(b *bench, h *sq.Claim) error{
-		"failed": func(b *bench, h *sq.Claim) error {
-			_, err := h.Finish(b.ctx, sq.End{Status: session.StatusFailed, Error: "panic: boom"})
+	ends := map[string]func(b *actors.Bench, h *protocol.Claim) error{
+		"failed": func(b *actors.Bench, h *protocol.Claim) error {
+			_, err := h.Finish(b.Ctx, protocol.End{Status: session.StatusFailed, Error: "panic: boom"})
 			return err
 		},
-		"expired": func(b *bench, h *sq.Claim) error {
-			_, err := h.Finish(b.ctx, sq.End{Status: session.StatusExpired, Error: "too old"})
+		"expired": func(b *actors.Bench, h *protocol.Claim) error {
+			_, err := h.Finish(b.Ctx, protocol.End{Status: session.StatusExpired, Error: "too old"})
 			return err
 		},
-		"stopped": func(b *bench, h *sq.Claim) error {
-			_, err := h.Finish(b.ctx, sq.End{Status: session.StatusStopped})
+		"stopped": func(b *actors.Bench, h *protocol.Claim) error {
+			_, err := h.Finish(b.Ctx, protocol.End{Status: session.StatusStopped})
 			return err
 		},
-		"retry":   func(b *bench, h *sq.Claim) error { return h.Retry(b.ctx, errors.New("boom"), time.Hour) },
-		"requeue": func(b *bench, h *sq.Claim) error { return h.Requeue(b.ctx, "drain") },
+		"retry":   func(b *actors.Bench, h *protocol.Claim) error { return h.Retry(b.Ctx, errors.New("boom"), time.Hour) },
+		"requeue": func(b *actors.Bench, h *protocol.Claim) error { return h.Requeue(b.Ctx, "drain") },
 	}
 	for name, end := range ends {
 		for _, phase := range []string{"starting", "running"} {
 			t.Run(name+"/"+phase, func(t *testing.T) {
 				t.Parallel()
-				b := newBench(t)
-				b.say("a")
-				h := b.claim()
+				b := actors.NewBench(t)
+				b.Say("a")
+				h := b.Claim()
 				if phase == "running" {
-					expect.OK(t, h.Promote(b.ctx))
+					expect.OK(t, h.Promote(b.Ctx))
 				}
 				expect.OK(t, end(b, h))
-				expect.Equal(t, "sentinels", b.rdb.Exists(b.ctx, b.k.Sentinel()).Val(), 0)
+				expect.Equal(t, "sentinels", b.Redis.Exists(b.Ctx, b.Keys.Sentinel()).Val(), 0)
 				switch name {
 				case "retry", "requeue":
-					expect.Equal(t, "state", b.state("a"), "pending")
+					expect.Equal(t, "state", b.State("a"), "pending")
 				default:
-					o := b.outcome("a")
+					o := b.Outcome("a")
 					expect.Equal(t, "status", string(o.Status), name)
-					expect.Equal(t, "state", b.state("a"), "archived")
+					expect.Equal(t, "state", b.State("a"), "archived")
 				}
 			})
 		}
@@ -97,69 +98,69 @@ func TestB03_B04_B68_FreedHoweverItEnds(t *testing.T) {
 
 func TestB05_SecondMessageIsAFollowup(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.say("a")
-	h := b.start()
+	b := actors.NewBench(t)
+	b.Say("a")
+	h := b.Start()
 	for i, id := range []string{"b", "c"} {
-		r := b.say(id)
+		r := b.Say(id)
 		expect.Equal(t, "status", r.Status, turnstile.Queued)
 		expect.Equal(t, "position", r.Position, i+2)
 	}
-	b.claimNothing("it is owned")
-	list, err := b.client.Followups(b.ctx, key)
+	b.ClaimNothing("it is owned")
+	list, err := b.Client.Followups(b.Ctx, actors.Key)
 	expect.OK(t, err)
 	if len(list) != 2 || list[0].ID != "b" || list[0].Text != "b" || list[1].ID != "c" || list[0].ArrivedAt == 0 {
 		t.Errorf("follow-ups: %+v", list)
 	}
-	expect.Equal(t, "goes on", b.finish(h), true)
-	list, err = b.client.Followups(b.ctx, key)
+	expect.Equal(t, "goes on", b.Finish(h), true)
+	list, err = b.Client.Followups(b.Ctx, actors.Key)
 	expect.OK(t, err)
 	if len(list) != 1 || list[0].ID != "c" {
 		t.Errorf("while b runs, the follow-ups are %+v", list)
 	}
-	b.finish(h)
-	b.finish(h)
-	list, err = b.client.Followups(b.ctx, key)
+	b.Finish(h)
+	b.Finish(h)
+	list, err = b.Client.Followups(b.Ctx, actors.Key)
 	expect.OK(t, err)
 	expect.Equal(t, "follow-ups at the end", len(list), 0)
 }
 
 func TestB06_PromoteKeepsTheToken(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.say("a")
-	h := b.claim()
+	b := actors.NewBench(t)
+	b.Say("a")
+	h := b.Claim()
 	token, fence := h.Token(), h.Turn().Fence
-	expect.OK(t, h.Promote(b.ctx))
-	expect.Equal(t, "phase", b.info().Phase, "running")
-	expect.Equal(t, "sentinel", b.rdb.Get(b.ctx, b.k.Sentinel()).Val(), token)
-	expect.Equal(t, "fence", b.info().Fence, fence)
-	b.say("b", session.ModeInterrupt)
-	if r := b.c.Renew(b.ctx, []*sq.Claim{h})[0]; !errors.Is(r.Requested, sq.ErrInterruptRequested) {
+	expect.OK(t, h.Promote(b.Ctx))
+	expect.Equal(t, "phase", b.Info().Phase, "running")
+	expect.Equal(t, "sentinel", b.Redis.Get(b.Ctx, b.Keys.Sentinel()).Val(), token)
+	expect.Equal(t, "fence", b.Info().Fence, fence)
+	b.Say("b", session.ModeInterrupt)
+	if r := b.Worker.Renew(b.Ctx, []*protocol.Claim{h})[0]; !errors.Is(r.Requested, protocol.ErrInterruptRequested) {
 		t.Errorf("asked: %v", r.Requested)
 	}
 }
 
 func TestB07_AStartingTurnIsNotInterrupted(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.sayAll("a", "b")
-	h := b.claim()
-	r := b.say("c", session.ModeInterrupt)
+	b := actors.NewBench(t)
+	b.SayAll("a", "b")
+	h := b.Claim()
+	r := b.Say("c", session.ModeInterrupt)
 	expect.Equal(t, "status", r.Status, turnstile.Queued)
 	expect.Equal(t, "position", r.Position, 3)
-	expect.OK(t, h.Promote(b.ctx))
-	if r := b.c.Renew(b.ctx, []*sq.Claim{h})[0]; r.Requested != nil {
+	expect.OK(t, h.Promote(b.Ctx))
+	if r := b.Worker.Renew(b.Ctx, []*protocol.Claim{h})[0]; r.Requested != nil {
 		t.Errorf("asked: %v", r.Requested)
 	}
-	expect.List(t, "the line", b.waiting(), "b", "c")
+	expect.List(t, "the line", b.Waiting(), "b", "c")
 }
 
 func TestB08_CommandsTakeNoSentinel(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
+	b := actors.NewBench(t)
 	for _, text := range []string{"/help", "/status", " /status now ", "/stop"} {
-		r, err := b.client.Submit(b.ctx, key, session.Message{Text: text})
+		r, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{Text: text})
 		expect.OK(t, err)
 		expect.Equal(t, "status", r.Status, turnstile.Answered)
 		if r.Reply == "" {
@@ -167,67 +168,67 @@ func TestB08_CommandsTakeNoSentinel(t *testing.T) {
 		}
 	}
 	for _, text := range []string{"/sotp", "/Status", " /titel My talk"} { // a typing error is no message
-		r, err := b.client.Submit(b.ctx, key, session.Message{Text: text})
+		r, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{Text: text})
 		expect.OK(t, err)
 		expect.Equal(t, "status of "+text, r.Status, turnstile.Answered)
 		if !r.Invalid || !strings.HasPrefix(r.Reply, "Unknown command ") {
 			t.Errorf("%s: %+v", text, r)
 		}
 	}
-	expect.Equal(t, "database", b.dump(), "")
+	expect.Equal(t, "database", b.Dump(), "")
 	for text, want := range map[string]string{"//status": "/status", "//sotp": "/sotp", "/compact": "/compact", "/sotp now": "/sotp now", "/unknown": "/unknown", "/stop\nnow": "/stop\nnow"} {
-		r, err := b.client.Submit(b.ctx, key, session.Message{Text: text})
+		r, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{Text: text})
 		expect.OK(t, err)
 		expect.Equal(t, "status of "+text, r.Status, turnstile.Accepted)
-		h := b.claim()
+		h := b.Claim()
 		expect.Equal(t, "text", h.Turn().Message.Text, want)
-		b.finish(h)
+		b.Finish(h)
 	}
 }
 
 func TestB09_StopWhileStarting(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.say("a")
-	h := b.claim()
-	r, err := b.client.Submit(b.ctx, key, session.Message{Text: "/stop"})
+	b := actors.NewBench(t)
+	b.Say("a")
+	h := b.Claim()
+	r, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{Text: "/stop"})
 	expect.OK(t, err)
 	if !strings.Contains(r.Reply, "starting up") {
 		t.Errorf("reply: %q", r.Reply)
 	}
-	expect.List(t, "the line", b.waiting())
-	if err := h.Promote(b.ctx); !errors.Is(err, sq.ErrStopRequested) {
+	expect.List(t, "the line", b.Waiting())
+	if err := h.Promote(b.Ctx); !errors.Is(err, protocol.ErrStopRequested) {
 		t.Errorf("promote: %v", err)
 	}
-	expect.Equal(t, "phase", b.info().Phase, "starting")
-	if err := h.Requeue(b.ctx, "drain"); !errors.Is(err, sq.ErrStopRequested) {
+	expect.Equal(t, "phase", b.Info().Phase, "starting")
+	if err := h.Requeue(b.Ctx, "drain"); !errors.Is(err, protocol.ErrStopRequested) {
 		t.Errorf("requeue: %v", err)
 	}
-	_, err = h.Finish(b.ctx, sq.End{Status: session.StatusStopped, Error: "stopped by user"})
+	_, err = h.Finish(b.Ctx, protocol.End{Status: session.StatusStopped, Error: "stopped by user"})
 	expect.OK(t, err)
-	expect.Equal(t, "status", b.outcome("a").Status, session.StatusStopped)
+	expect.Equal(t, "status", b.Outcome("a").Status, session.StatusStopped)
 }
 
 // B65 and the first invariant: of many that claim at once one wins, and each
 // message runs once.
 func TestB65_ConcurrentClaims(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
+	b := actors.NewBench(t)
 	const workers, messages = 8, 20
 	var want []string
 	for i := range messages {
 		want = append(want, string(rune('a'+i)))
 	}
-	b.sayAll(want...)
+	b.SayAll(want...)
 	var mu sync.Mutex
 	var ran []string
 	var inside int
 	var group sync.WaitGroup
 	for range workers {
 		group.Go(func() {
-			c := newWorker(t, b.rdb, "any")
-			for b.rdb.Exists(b.ctx, b.k.Pending(), b.k.Active()).Val() > 0 {
-				holds, err := c.Claim(b.ctx, []string{key})
+			c := actors.NewWorker(t, b.Redis, "any")
+			for b.Redis.Exists(b.Ctx, b.Keys.Pending(), b.Keys.Active()).Val() > 0 {
+				holds, err := c.Claim(b.Ctx, []string{actors.Key})
 				if err != nil {
 					t.Error(err)
 					return
@@ -239,7 +240,7 @@ func TestB65_ConcurrentClaims(t *testing.T) {
 					ran = append(ran, h.Turn().Message.ID)
 					inside--
 					mu.Unlock()
-					if _, err := h.Finish(b.ctx, sq.End{Status: session.StatusDone, Release: true}); err != nil {
+					if _, err := h.Finish(b.Ctx, protocol.End{Status: session.StatusDone, Release: true}); err != nil {
 						t.Error(err)
 					}
 				}
@@ -252,72 +253,72 @@ func TestB65_ConcurrentClaims(t *testing.T) {
 
 func TestB69_ClaimOfWhatIsNotThere(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.claimNothing("there is none")
-	expect.Equal(t, "database", b.dump(), "")
-	ctx, gone := b.ctx, b.rdb.(*redis.Client)
+	b := actors.NewBench(t)
+	b.ClaimNothing("there is none")
+	expect.Equal(t, "database", b.Dump(), "")
+	ctx, gone := b.Ctx, b.Redis.(*redis.Client)
 	closed := redis.NewClient(gone.Options())
 	expect.OK(t, closed.Close())
-	if _, err := newWorker(t, closed, "cut off").Claim(ctx, []string{key}); err == nil {
+	if _, err := actors.NewWorker(t, closed, "cut off").Claim(ctx, []string{actors.Key}); err == nil {
 		t.Error("a claim without Redis has no error")
 	}
 	for _, bad := range []string{"", "-x", "a b", "a/b", strings.Repeat("k", 257)} {
-		if _, err := b.client.Submit(ctx, bad, session.Message{Text: "x"}); !errors.Is(err, session.ErrInvalid) {
+		if _, err := b.Client.Submit(ctx, bad, session.Message{Text: "x"}); !errors.Is(err, session.ErrInvalid) {
 			t.Errorf("key %q: %v", bad, err)
 		}
 	}
 	for _, m := range []session.Message{{}, {Text: " \n"}, {Text: "x", ID: "a/b"}, {Text: "x", Mode: "loud"}, {Text: "\xff"}} {
-		if _, err := b.client.Submit(ctx, key, m); !errors.Is(err, session.ErrInvalid) {
+		if _, err := b.Client.Submit(ctx, actors.Key, m); !errors.Is(err, session.ErrInvalid) {
 			t.Errorf("message %+v: %v", m, err)
 		}
 	}
-	if _, err := b.client.Submit(ctx, key, session.Message{Text: "x"}, turnstile.Delay(-time.Second)); !errors.Is(err, session.ErrInvalid) {
+	if _, err := b.Client.Submit(ctx, actors.Key, session.Message{Text: "x"}, turnstile.Delay(-time.Second)); !errors.Is(err, session.ErrInvalid) {
 		t.Errorf("negative delay: %v", err)
 	}
-	expect.Equal(t, "database", b.dump(), "")
+	expect.Equal(t, "database", b.Dump(), "")
 }
 
 func TestB77_RotationKeepsTheLock(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.sayAll("a", "b")
-	h := b.start()
-	old, before := h.Turn().SessionID, b.rdb.Get(b.ctx, b.k.Sentinel()).Val()
-	fresh, err := b.client.Rotate(b.ctx, key, old)
+	b := actors.NewBench(t)
+	b.SayAll("a", "b")
+	h := b.Start()
+	old, before := h.Turn().SessionID, b.Redis.Get(b.Ctx, b.Keys.Sentinel()).Val()
+	fresh, err := b.Client.Rotate(b.Ctx, actors.Key, old)
 	expect.OK(t, err)
 	if fresh == old {
 		t.Fatal("not rotated")
 	}
-	expect.Equal(t, "sentinel", b.rdb.Get(b.ctx, b.k.Sentinel()).Val(), before)
-	expect.OK(t, h.Emit(b.ctx, []session.Event{{Type: session.EventNotice, Text: "still mine"}}))
-	expect.Equal(t, "goes on", b.finish(h), true)
+	expect.Equal(t, "sentinel", b.Redis.Get(b.Ctx, b.Keys.Sentinel()).Val(), before)
+	expect.OK(t, h.Emit(b.Ctx, []session.Event{{Type: session.EventNotice, Text: "still mine"}}))
+	expect.Equal(t, "goes on", b.Finish(h), true)
 	expect.Equal(t, "next session id", h.Turn().SessionID, fresh)
 	expect.Equal(t, "its entries", h.Turn().Entries, 0)
-	expect.OK(t, h.Promote(b.ctx))
-	b.finish(h)
-	expect.List(t, "old transcript", b.transcript(old), "a", "re: a")
-	expect.List(t, "new transcript", b.transcript(fresh), "b", "re: b")
-	expect.Equal(t, "entries counted", b.info().Entries, 2)
-	expect.Equal(t, "session id", b.info().SessionID, fresh)
+	expect.OK(t, h.Promote(b.Ctx))
+	b.Finish(h)
+	expect.List(t, "old transcript", b.Transcript(old), "a", "re: a")
+	expect.List(t, "new transcript", b.Transcript(fresh), "b", "re: b")
+	expect.Equal(t, "entries counted", b.Info().Entries, 2)
+	expect.Equal(t, "session id", b.Info().SessionID, fresh)
 
-	again, err := b.client.Rotate(b.ctx, key, "")
+	again, err := b.Client.Rotate(b.Ctx, actors.Key, "")
 	expect.OK(t, err)
-	b.say("c")
-	h = b.claim()
+	b.Say("c")
+	h = b.Claim()
 	expect.Equal(t, "session id after an idle rotation", h.Turn().SessionID, again)
 	expect.Equal(t, "its entries", h.Turn().Entries, 0)
 }
 
 func TestB78_RotationOfAnIDThatIsGone(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.say("a")
-	h := b.start()
-	before := b.dump()
-	now, err := b.client.Rotate(b.ctx, key, "long-gone")
+	b := actors.NewBench(t)
+	b.Say("a")
+	h := b.Start()
+	before := b.Dump()
+	now, err := b.Client.Rotate(b.Ctx, actors.Key, "long-gone")
 	expect.OK(t, err)
 	expect.Equal(t, "session id", now, h.Turn().SessionID)
-	same(t, "a rotation of another id", before, b.dump())
+	actors.Same(t, "a rotation of another id", before, b.Dump())
 }
 
 // B84: no two session keys share a key of Redis, their transcripts included.
@@ -326,7 +327,7 @@ func TestB84_SessionsShareNoKey(t *testing.T) {
 	owner := map[string]string{}
 	for _, s := range []string{"a", "a:session", "a:transcript:x", "session:a", "a:t:x", "A", "a.", "a:pending", "lock:a"} {
 		expect.OK(t, session.ValidateKey(s))
-		names := sq.KeysOf(s, "x")
+		names := protocol.KeysOf(s, "x")
 		names = append(names, rediskey.For(s).Task(rediskey.TaskID(s, "m")), rediskey.For(s).Partial())
 		for _, name := range names {
 			if other := owner[name]; other != "" && other != s {
@@ -335,19 +336,19 @@ func TestB84_SessionsShareNoKey(t *testing.T) {
 			owner[name] = s
 		}
 	}
-	b := newBench(t)
+	b := actors.NewBench(t)
 	for _, s := range []string{"x", "x:y"} {
-		_, err := b.client.Submit(b.ctx, s, session.Message{ID: "m", Text: s})
+		_, err := b.Client.Submit(b.Ctx, s, session.Message{ID: "m", Text: s})
 		expect.OK(t, err)
 	}
-	holds, err := b.c.Claim(b.ctx, []string{"x", "x:y"})
+	holds, err := b.Worker.Claim(b.Ctx, []string{"x", "x:y"})
 	expect.OK(t, err)
 	expect.Equal(t, "holds", len(holds), 2)
 	for _, h := range holds {
 		expect.Equal(t, "message", h.Turn().Message.Text, h.Session())
-		_, err := h.Finish(b.ctx, sq.End{Status: session.StatusDone, Entries: []session.Entry{{Text: h.Session()}}})
+		_, err := h.Finish(b.Ctx, protocol.End{Status: session.StatusDone, Entries: []session.Entry{{Text: h.Session()}}})
 		expect.OK(t, err)
-		entries, err := b.client.Transcript(b.ctx, h.Session(), h.Turn().SessionID)
+		entries, err := b.Client.Transcript(b.Ctx, h.Session(), h.Turn().SessionID)
 		expect.OK(t, err)
 		if len(entries) != 1 || entries[0].Text != h.Session() {
 			t.Errorf("transcript of %s: %+v", h.Session(), entries)

@@ -7,9 +7,10 @@ import (
 	"time"
 
 	"turnstile/internal/lease"
-	sq "turnstile/internal/protocol"
+	"turnstile/internal/protocol"
 	"turnstile/pkg/resume"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
@@ -18,18 +19,18 @@ import (
 
 // cuts are the ways in which a running turn is cut off; each leaves the session to
 // the next claim. A death has a reason of its own.
-var cuts = map[string]func(b *bench, h *sq.Claim, reason string){
-	"marked, given back": func(b *bench, h *sq.Claim, reason string) {
-		b.mark(h, reason)
-		expect.OK(b, h.Requeue(b.ctx, "another reason"))
+var cuts = map[string]func(b *actors.Bench, h *protocol.Claim, reason string){
+	"marked, given back": func(b *actors.Bench, h *protocol.Claim, reason string) {
+		mark(b, h, reason)
+		expect.OK(b, h.Requeue(b.Ctx, "another reason"))
 	},
-	"given back":   func(b *bench, h *sq.Claim, reason string) { expect.OK(b, h.Requeue(b.ctx, reason)) },
-	"marked, dead": func(b *bench, h *sq.Claim, reason string) { b.mark(h, reason); b.die() },
-	"dead":         func(b *bench, _ *sq.Claim, _ string) { b.die() },
+	"given back":   func(b *actors.Bench, h *protocol.Claim, reason string) { expect.OK(b, h.Requeue(b.Ctx, reason)) },
+	"marked, dead": func(b *actors.Bench, h *protocol.Claim, reason string) { mark(b, h, reason); b.Die() },
+	"dead":         func(b *actors.Bench, _ *protocol.Claim, _ string) { b.Die() },
 }
 
 // eachCut runs a test for each of them.
-func eachCut(t *testing.T, test func(t *testing.T, name string, cut func(*bench, *sq.Claim, string))) {
+func eachInterruption(t *testing.T, test func(t *testing.T, name string, cut func(*actors.Bench, *protocol.Claim, string))) {
 	t.Helper()
 	for name, cut := range cuts {
 		t.Run(name, func(t *testing.T) {
@@ -39,82 +40,82 @@ func eachCut(t *testing.T, test func(t *testing.T, name string, cut func(*bench,
 	}
 }
 
-func (b *bench) clock() time.Time {
+func clockOf(b *actors.Bench) time.Time {
 	b.Helper()
-	now, err := b.rdb.Time(b.ctx).Result()
+	now, err := b.Redis.Time(b.Ctx).Result()
 	expect.OK(b, err)
 	return now
 }
 
 // cutOnce is what the record has of one turn that was cut off, but for the time.
-func cutOnce(h *sq.Claim, reason string) resume.Record {
+func interruptedOnce(h *protocol.Claim, reason string) resume.Record {
 	return resume.Record{Pending: true, Reason: reason, Interruptions: 1, Fence: h.Turn().Fence}
 }
 
 func TestB15_CutTurnsAreMarked(t *testing.T) {
 	t.Parallel()
-	eachCut(t, func(t *testing.T, name string, cut func(*bench, *sq.Claim, string)) {
-		b := newBench(t)
-		b.say("a")
-		h, reason := b.start(), resume.ReasonShutdown
-		before := b.clock().Truncate(time.Millisecond)
+	eachInterruption(t, func(t *testing.T, name string, cut func(*actors.Bench, *protocol.Claim, string)) {
+		b := actors.NewBench(t)
+		b.Say("a")
+		h, reason := b.Start(), resume.ReasonShutdown
+		before := clockOf(b).Truncate(time.Millisecond)
 		cut(b, h, reason)
-		turn := b.claim().Turn()
+		turn := b.Claim().Turn()
 		if name == "dead" {
 			reason = resume.ReasonCrash
 		}
-		got := b.resume()
-		if after := b.clock(); got.MarkedAt.Before(before) || got.MarkedAt.After(after) {
+		got := resumeRecord(b)
+		if after := clockOf(b); got.MarkedAt.Before(before) || got.MarkedAt.After(after) {
 			t.Errorf("marked at %s, that was from %s to %s", got.MarkedAt, before, after)
 		}
 		got.MarkedAt, got.Age = time.Time{}, 0
-		expect.Equal(t, "record", got, cutOnce(h, reason))
+		expect.Equal(t, "record", got, interruptedOnce(h, reason))
 		expect.Equal(t, "what the next turn is told", turn.Resume, reason)
 	})
 	t.Run("without a reason", func(t *testing.T) {
 		t.Parallel()
-		b := newBench(t)
-		b.say("a")
-		b.mark(b.start(), "")
-		b.die()
-		expect.Equal(t, "what the next turn is told", b.claim().Turn().Resume, resume.ReasonRestart)
+		b := actors.NewBench(t)
+		b.Say("a")
+		mark(b, b.Start(), "")
+		b.Die()
+		expect.Equal(t, "what the next turn is told", b.Claim().Turn().Resume, resume.ReasonRestart)
 	})
 }
 
 // The first reason stays: whatever ends the turn behind its mark is not another cut.
 func TestB16_ReasonOfOnesOwn(t *testing.T) {
 	t.Parallel()
-	eachCut(t, func(t *testing.T, name string, cut func(*bench, *sq.Claim, string)) {
-		b := newBench(t)
-		b.say("a")
-		h, reason := b.start(), "it rained"
+	eachInterruption(t, func(t *testing.T, name string, cut func(*actors.Bench, *protocol.Claim, string)) {
+		b := actors.NewBench(t)
+		b.Say("a")
+		h, reason := b.Start(), "it rained"
 		cut(b, h, reason)
 		if name == "dead" {
 			reason = resume.ReasonCrash
 		}
-		expect.Equal(t, "what the next turn is told", b.claim().Turn().Resume, reason)
-		expect.Equal(t, "reason", b.resume().Reason, reason)
+		expect.Equal(t, "what the next turn is told", b.Claim().Turn().Resume, reason)
+		expect.Equal(t, "reason", resumeRecord(b).Reason, reason)
 	})
 }
 
 // A session that was erased under a worker stays unknown.
 func TestB17_UnknownSessionGetsNoMark(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.say("a")
-	h := b.start()
-	b.die()
-	expect.OK(t, b.client.Erase(b.ctx, key))
-	before := b.dump()
-	if m := b.c.Mark(b.ctx, []*sq.Claim{h}, resume.ReasonShutdown)[0]; !errors.Is(m.Err, lease.ErrLost) || m.Starting {
+	b := actors.NewBench(t)
+	b.Say("a")
+	h := b.Start()
+	b.Die()
+	expect.OK(t, b.Client.Erase(b.Ctx, actors.Key))
+	before := b.Dump()
+	if m := b.Worker.Mark(b.Ctx, []*protocol.Claim{h}, resume.ReasonShutdown)[0]; !errors.Is(m.Err, lease.ErrLost) || m.Starting {
 		t.Errorf("mark: %+v", m)
 	}
-	same(t, "a mark", before, b.dump())
-	if err := h.Requeue(b.ctx, resume.ReasonShutdown); !errors.Is(err, lease.ErrLost) {
+	actors.Same(t, "a mark", before, b.Dump())
+	if err := h.Requeue(b.Ctx, resume.ReasonShutdown); !errors.Is(err, lease.ErrLost) {
 		t.Errorf("requeue: %v", err)
 	}
-	b.claimNothing("the session is unknown")
-	same(t, "a requeue and a claim", before, b.dump())
+	b.ClaimNothing("the session is unknown")
+	actors.Same(t, "a requeue and a claim", before, b.Dump())
 }
 
 // Whoever cuts it off, what is suspended stays so, and the next turn begins anew.
@@ -123,20 +124,20 @@ func TestB18_SuspensionOutlastsTheCut(t *testing.T) {
 	for before, marked := range map[string]bool{"unmarked": false, "marked": true} {
 		t.Run(before, func(t *testing.T) {
 			t.Parallel()
-			eachCut(t, func(t *testing.T, name string, cut func(*bench, *sq.Claim, string)) {
-				b := newBench(t)
-				b.say("a")
-				h := b.start()
+			eachInterruption(t, func(t *testing.T, name string, cut func(*actors.Bench, *protocol.Claim, string)) {
+				b := actors.NewBench(t)
+				b.Say("a")
+				h := b.Start()
 				if marked { // the turn before
-					b.die()
-					h = b.start()
+					b.Die()
+					h = b.Start()
 				}
-				_, err := resume.Suspend(b.ctx, b.rdb, key)
+				_, err := resume.Suspend(b.Ctx, b.Redis, actors.Key)
 				expect.OK(t, err)
-				was := b.resumeFields()
+				was := resumeFields(b)
 				cut(b, h, resume.ReasonShutdown)
-				expect.Equal(t, "record", b.resumeFields(), was)
-				turn := b.claim().Turn()
+				expect.Equal(t, "record", resumeFields(b), was)
+				turn := b.Claim().Turn()
 				expect.Equal(t, "message", turn.Message.ID, "a")
 				expect.Equal(t, "reset", turn.Reset, "suspended")
 				expect.Equal(t, "what the next turn is told", turn.Resume, "")
@@ -149,36 +150,36 @@ func TestB18_SuspensionOutlastsTheCut(t *testing.T) {
 }
 
 // resumeFields is the whole record as it is stored.
-func (b *bench) resumeFields() string {
+func resumeFields(b *actors.Bench) string {
 	b.Helper()
-	return content(b.ctx, b.rdb, b.k.Resume(), "hash")
+	return actors.Content(b.Ctx, b.Redis, b.Keys.Resume(), "hash")
 }
 
 func TestB19_MarkOutlivesRedis(t *testing.T) {
 	t.Parallel()
-	eachCut(t, func(t *testing.T, name string, cut func(*bench, *sq.Claim, string)) {
+	eachInterruption(t, func(t *testing.T, name string, cut func(*actors.Bench, *protocol.Claim, string)) {
 		server := redistest.StartServer(t, "--appendonly", "yes", "--appendfsync", "always")
-		b := benchOn(t, server.Client())
-		b.say("a")
-		h := b.start()
+		b := actors.BenchOn(t, server.Client())
+		b.Say("a")
+		h := b.Start()
 		cut(b, h, resume.ReasonShutdown)
 		why := resume.ReasonShutdown
 		if name == "dead" {
-			b.claim() // makes the mark
-			b.die()
+			b.Claim() // makes the mark
+			b.Die()
 			why = resume.ReasonCrash
 		}
-		was := b.resumeFields()
+		was := resumeFields(b)
 		if !strings.Contains(was, "marked_at") {
 			t.Fatalf("there is no mark: %s", was)
 		}
 		for _, end := range []func(){server.Stop, server.Kill} {
 			end()
 			server.Start()
-			expect.Equal(t, "record", b.resumeFields(), was)
+			expect.Equal(t, "record", resumeFields(b), was)
 		}
-		b.c = newWorker(t, b.rdb, "two")
-		turn := b.claim().Turn()
+		b.Worker = actors.NewWorker(t, b.Redis, "two")
+		turn := b.Claim().Turn()
 		expect.Equal(t, "session id", turn.SessionID, h.Turn().SessionID)
 		expect.Equal(t, "what the next turn is told", turn.Resume, why)
 	})
@@ -186,18 +187,18 @@ func TestB19_MarkOutlivesRedis(t *testing.T) {
 
 // clears are the ways in which a mark goes but for a finished turn's: with the
 // conversation that it is about.
-var clears = map[string]func(b *bench){
-	"a new conversation": func(b *bench) { b.answers("/new", "new conversation") },
-	"a turn that ends in a new one": func(b *bench) {
-		h := b.start()
-		b.answers("/new", "new conversation")
-		_, err := h.Finish(b.ctx, sq.End{Status: session.StatusFailed, Error: "no", Release: true})
+var clears = map[string]func(b *actors.Bench){
+	"a new conversation": func(b *actors.Bench) { b.Replies("/new", "new conversation") },
+	"a turn that ends in a new one": func(b *actors.Bench) {
+		h := b.Start()
+		b.Replies("/new", "new conversation")
+		_, err := h.Finish(b.Ctx, protocol.End{Status: session.StatusFailed, Error: "no", Release: true})
 		expect.OK(b, err)
 	},
-	"a turn that is given back into a new one": func(b *bench) {
-		h := b.start()
-		b.answers("/new", "new conversation")
-		expect.OK(b, h.Requeue(b.ctx, resume.ReasonShutdown))
+	"a turn that is given back into a new one": func(b *actors.Bench) {
+		h := b.Start()
+		b.Replies("/new", "new conversation")
+		expect.OK(b, h.Requeue(b.Ctx, resume.ReasonShutdown))
 	},
 }
 
@@ -206,19 +207,19 @@ func TestB20_MarkGoesWithItsConversation(t *testing.T) {
 	for name, clears := range clears {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBench(t)
-			b.sayAll("a", "b")
-			h := b.start()
+			b := actors.NewBench(t)
+			b.SayAll("a", "b")
+			h := b.Start()
 			old := h.Turn()
-			b.mark(h, resume.ReasonShutdown)
-			expect.OK(t, h.Requeue(b.ctx, resume.ReasonShutdown))
-			expect.Equal(t, "marked", b.resume().Pending, true)
+			mark(b, h, resume.ReasonShutdown)
+			expect.OK(t, h.Requeue(b.Ctx, resume.ReasonShutdown))
+			expect.Equal(t, "marked", resumeRecord(b).Pending, true)
 			clears(b)
 			for _, field := range []string{"pending", "reason", "marked_at"} {
-				expect.Equal(t, field, b.rdb.HExists(b.ctx, b.k.Resume(), field).Val(), false)
+				expect.Equal(t, field, b.Redis.HExists(b.Ctx, b.Keys.Resume(), field).Val(), false)
 			}
-			expect.Equal(t, "what is not the mark's", b.resume(), resume.Record{Interruptions: 1, Fence: old.Fence})
-			turn := b.claim().Turn()
+			expect.Equal(t, "what is not the mark's", resumeRecord(b), resume.Record{Interruptions: 1, Fence: old.Fence})
+			turn := b.Claim().Turn()
 			expect.Equal(t, "what the next turn is told", turn.Resume, "")
 			expect.Equal(t, "reset", turn.Reset, "")
 			if turn.SessionID == old.SessionID {
@@ -228,11 +229,11 @@ func TestB20_MarkGoesWithItsConversation(t *testing.T) {
 	}
 	t.Run("a finished turn", func(t *testing.T) {
 		t.Parallel()
-		b := newBench(t)
-		b.say("a")
-		expect.OK(t, b.start().Requeue(b.ctx, resume.ReasonShutdown))
-		b.finish(b.start())
-		expect.Equal(t, "keys", b.rdb.Exists(b.ctx, b.k.Resume()).Val(), 0)
+		b := actors.NewBench(t)
+		b.Say("a")
+		expect.OK(t, b.Start().Requeue(b.Ctx, resume.ReasonShutdown))
+		b.Finish(b.Start())
+		expect.Equal(t, "keys", b.Redis.Exists(b.Ctx, b.Keys.Resume()).Val(), 0)
 	})
 }
 
@@ -241,28 +242,28 @@ func TestB21_NoMarkToGo(t *testing.T) {
 	for name, clears := range clears {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBench(t)
-			b.say("a")
-			expect.OK(t, b.rdb.HSet(b.ctx, b.k.Resume(), "interruptions", 2, "fence", 7).Err())
-			was := b.resumeFields()
+			b := actors.NewBench(t)
+			b.Say("a")
+			expect.OK(t, b.Redis.HSet(b.Ctx, b.Keys.Resume(), "interruptions", 2, "fence", 7).Err())
+			was := resumeFields(b)
 			clears(b)
-			expect.Equal(t, "record", b.resumeFields(), was)
+			expect.Equal(t, "record", resumeFields(b), was)
 		})
 		t.Run(name+", never cut off", func(t *testing.T) {
 			t.Parallel()
-			b := newBench(t)
-			b.say("a")
+			b := actors.NewBench(t)
+			b.Say("a")
 			clears(b)
-			expect.Equal(t, "keys", b.rdb.Exists(b.ctx, b.k.Resume()).Val(), 0)
+			expect.Equal(t, "keys", b.Redis.Exists(b.Ctx, b.Keys.Resume()).Val(), 0)
 		})
 	}
 	t.Run("of an unknown session", func(t *testing.T) {
 		t.Parallel()
-		b := newBench(t)
-		b.answers("/new", "new conversation")
-		expect.Equal(t, "keys", b.rdb.Exists(b.ctx, b.k.Resume()).Val(), 0)
-		_, err := b.client.Submit(b.ctx, key, session.Message{ID: "a", Text: "a"})
+		b := actors.NewBench(t)
+		b.Replies("/new", "new conversation")
+		expect.Equal(t, "keys", b.Redis.Exists(b.Ctx, b.Keys.Resume()).Val(), 0)
+		_, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{ID: "a", Text: "a"})
 		expect.OK(t, err)
-		expect.Equal(t, "what the first turn is told", b.claim().Turn().Resume, "")
+		expect.Equal(t, "what the first turn is told", b.Claim().Turn().Resume, "")
 	})
 }

@@ -6,32 +6,33 @@ import (
 	"strings"
 	"testing"
 
-	sq "turnstile/internal/protocol"
+	"turnstile/internal/protocol"
 	"turnstile/pkg/resume"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 	"turnstile/test/expect"
 )
 
 // summarizing is a line of one, of which the next turn is told what was dropped.
-func summarizing(t *testing.T, changes ...setup) *bench {
+func summarizing(t *testing.T, changes ...actors.Setup) *actors.Bench {
 	t.Helper()
-	return newBench(t, append([]setup{line(session.QueueSettings{Cap: 1, Drop: session.DropSummarize})}, changes...)...)
+	return actors.NewBench(t, append([]actors.Setup{actors.Line(session.QueueSettings{Cap: 1, Drop: session.DropSummarize})}, changes...)...)
 }
 
 // drops has messages dropped until one waits.
-func (b *bench) drops(name string, n int) {
+func drops(b *actors.Bench, name string, n int) {
 	b.Helper()
 	for i := range n {
-		b.say(fmt.Sprint(name, i))
+		b.Say(fmt.Sprint(name, i))
 	}
-	b.say(name + "-last")
+	b.Say(name + "-last")
 }
 
 // toldOf is what a turn is told of dropped messages: the first, the last, how many, and how
 // many more.
-func toldOf(b *bench, h *sq.Claim) string {
+func toldOf(b *actors.Bench, h *protocol.Claim) string {
 	b.Helper()
-	past, err := h.History(b.ctx)
+	past, err := h.History(b.Ctx)
 	expect.OK(b, err)
 	turn := h.Turn()
 	if len(turn.Dropped) != len(past.Dropped) || turn.Omitted != past.Omitted {
@@ -47,45 +48,45 @@ func toldOf(b *bench, h *sq.Claim) string {
 // many older ones there were.
 func TestSummariesAreBounded(t *testing.T) {
 	t.Parallel()
-	onceAndTwice(t, func(t *testing.T, b *bench) {
-		b.say("now")
-		h := b.start()
-		b.drops("a", 120)
-		expect.Equal(t, "all of them", b.info().Dropped, 120)
-		if n := len(b.rdb.HGet(b.ctx, b.k.Record(), "dropped").Val()); n > 1000 {
+	actors.OnceAndTwice(t, func(t *testing.T, b *actors.Bench) {
+		b.Say("now")
+		h := b.Start()
+		drops(b, "a", 120)
+		expect.Equal(t, "all of them", b.Info().Dropped, 120)
+		if n := len(b.Redis.HGet(b.Ctx, b.Keys.Record(), "dropped").Val()); n > 1000 {
 			t.Errorf("the record has %d bytes of them", n)
 		}
-		b.finish(h)
+		b.Finish(h)
 		expect.Equal(t, "told", toldOf(b, h), "a70 to a119, 50 and 70")
 
-		expect.OK(t, h.Promote(b.ctx))
-		b.drops("b", 20)
-		expect.Equal(t, "with the new ones", b.info().Dropped, 140)
-		b.finish(h)
+		expect.OK(t, h.Promote(b.Ctx))
+		drops(b, "b", 20)
+		expect.Equal(t, "with the new ones", b.Info().Dropped, 140)
+		b.Finish(h)
 		expect.Equal(t, "told meanwhile", toldOf(b, h), "b0 to b19, 20 and 0")
-		expect.OK(t, h.Promote(b.ctx))
-		b.drops("c", 120)
-		expect.Equal(t, "goes on", b.finish(h), true)
+		expect.OK(t, h.Promote(b.Ctx))
+		drops(b, "c", 120)
+		expect.Equal(t, "goes on", b.Finish(h), true)
 		expect.Equal(t, "many meanwhile", toldOf(b, h), "c70 to c119, 50 and 70")
-		b.finish(h)
-		expect.Equal(t, "left", b.info().Dropped, 0)
-		b.say("later")
-		expect.Equal(t, "later", toldOf(b, b.start()), "nothing and 0")
-	}, line(session.QueueSettings{Cap: 1, Drop: session.DropSummarize}))
+		b.Finish(h)
+		expect.Equal(t, "left", b.Info().Dropped, 0)
+		b.Say("later")
+		expect.Equal(t, "later", toldOf(b, b.Start()), "nothing and 0")
+	}, actors.Line(session.QueueSettings{Cap: 1, Drop: session.DropSummarize}))
 }
 
 // An agent that fails is told again, with the same bound.
 func TestSummariesOfFailedTurns(t *testing.T) {
 	t.Parallel()
 	b := summarizing(t)
-	b.say("now")
-	h := b.start()
-	b.drops("a", 60)
-	b.finish(h)
+	b.Say("now")
+	h := b.Start()
+	drops(b, "a", 60)
+	b.Finish(h)
 	for _, name := range []string{"b", "c"} {
-		expect.OK(t, h.Promote(b.ctx))
-		b.drops(name, 30)
-		_, err := h.Finish(b.ctx, sq.End{Status: session.StatusFailed, Error: "no"})
+		expect.OK(t, h.Promote(b.Ctx))
+		drops(b, name, 30)
+		_, err := h.Finish(b.Ctx, protocol.End{Status: session.StatusFailed, Error: "no"})
 		expect.OK(t, err)
 	}
 	expect.Equal(t, "told", toldOf(b, h), "b10 to c29, 50 and 70")
@@ -98,18 +99,18 @@ func TestSummariesThatWereNotTold(t *testing.T) {
 		t.Run(string(status), func(t *testing.T) {
 			t.Parallel()
 			b := summarizing(t)
-			b.say("now")
-			h := b.start()
-			b.drops("a", 2)
-			b.finish(h)
+			b.Say("now")
+			h := b.Start()
+			drops(b, "a", 2)
+			b.Finish(h)
 			expect.Equal(t, "told", toldOf(b, h), "a0 to a1, 2 and 0")
-			b.enqueue("plain") // by a sender that rings nobody: there is no follow-up
-			_, err := h.Finish(b.ctx, sq.End{Status: status})
+			b.Enqueue("plain") // by a sender that rings nobody: there is no follow-up
+			_, err := h.Finish(b.Ctx, protocol.End{Status: status})
 			expect.OK(t, err)
 			expect.Equal(t, "told the next", toldOf(b, h), "a0 to a1, 2 and 0")
-			b.finish(h)
-			b.say("later")
-			expect.Equal(t, "told later", toldOf(b, b.start()), "nothing and 0")
+			b.Finish(h)
+			b.Say("later")
+			expect.Equal(t, "told later", toldOf(b, b.Start()), "nothing and 0")
 		})
 	}
 }
@@ -118,33 +119,33 @@ func TestSummariesThatWereNotTold(t *testing.T) {
 // dropped after that is.
 func TestSummariesStayInTheirConversation(t *testing.T) {
 	t.Parallel()
-	for name, leave := range map[string]func(b *bench){
-		"/new": func(b *bench) { b.answers("/new", "") },
-		"/stop": func(b *bench) {
-			_, err := b.client.Stop(b.ctx, key)
+	for name, leave := range map[string]func(b *actors.Bench){
+		"/new": func(b *actors.Bench) { b.Replies("/new", "") },
+		"/stop": func(b *actors.Bench) {
+			_, err := b.Client.Stop(b.Ctx, actors.Key)
 			expect.OK(b, err)
 		},
-		"a suspension": func(b *bench) {
-			_, err := resume.Suspend(b.ctx, b.rdb, key)
+		"a suspension": func(b *actors.Bench) {
+			_, err := resume.Suspend(b.Ctx, b.Redis, actors.Key)
 			expect.OK(b, err)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := summarizing(t)
-			b.say("now")
-			h := b.start()
-			b.drops("a", 60)
-			_, err := h.Finish(b.ctx, sq.End{Status: session.StatusDone, Release: true})
+			b.Say("now")
+			h := b.Start()
+			drops(b, "a", 60)
+			_, err := h.Finish(b.Ctx, protocol.End{Status: session.StatusDone, Release: true})
 			expect.OK(t, err)
 			leave(b)
-			b.say("next")
-			h = b.start()
+			b.Say("next")
+			h = b.Start()
 			expect.Equal(t, "told", toldOf(b, h), "nothing and 0")
-			expect.Equal(t, "kept", b.info().Dropped, 0)
-			b.drops("b", 52)
-			b.finish(h)
-			if b.finish(h); h.Turn().Omitted == 0 {
+			expect.Equal(t, "kept", b.Info().Dropped, 0)
+			drops(b, "b", 52)
+			b.Finish(h)
+			if b.Finish(h); h.Turn().Omitted == 0 {
 				t.Errorf("%+v", h.Turn())
 			}
 		})
@@ -156,17 +157,17 @@ func TestSummariesStayInTheirConversation(t *testing.T) {
 func TestSummariesAfterANewInMidTurn(t *testing.T) {
 	t.Parallel()
 	b := summarizing(t)
-	b.say("now")
-	h := b.start()
-	b.drops("a", 5)
-	b.finish(h)
+	b.Say("now")
+	h := b.Start()
+	drops(b, "a", 5)
+	b.Finish(h)
 	expect.Equal(t, "told", toldOf(b, h), "a0 to a4, 5 and 0")
-	b.answers("/new", "")
-	b.drops("b", 3)
-	b.finish(h)
+	b.Replies("/new", "")
+	drops(b, "b", 3)
+	b.Finish(h)
 	expect.Equal(t, "told in the new one", toldOf(b, h), "b0 to b2, 3 and 0")
-	b.finish(h)
-	expect.Equal(t, "left", b.info().Dropped, 0)
+	b.Finish(h)
+	expect.Equal(t, "left", b.Info().Dropped, 0)
 }
 
 // A sender of an older version has no bound, and a worker of one takes away what it has
@@ -174,49 +175,49 @@ func TestSummariesAfterANewInMidTurn(t *testing.T) {
 func TestSummariesOfAnOlderVersion(t *testing.T) {
 	t.Parallel()
 	b := summarizing(t)
-	b.say("now")
-	h := b.start()
-	b.drops("a", 60)
+	b.Say("now")
+	h := b.Start()
+	drops(b, "a", 60)
 	appends := func(n int) { // as an old sender drops
 		var ids []string
-		expect.OK(t, json.Unmarshal([]byte(b.rdb.HGet(b.ctx, b.k.Record(), "dropped").Val()), &ids))
+		expect.OK(t, json.Unmarshal([]byte(b.Redis.HGet(b.Ctx, b.Keys.Record(), "dropped").Val()), &ids))
 		for i := range n {
-			ids = append(ids, b.task(fmt.Sprint("a", i)))
+			ids = append(ids, b.Task(fmt.Sprint("a", i)))
 		}
 		text, err := json.Marshal(ids)
 		expect.OK(t, err)
-		expect.OK(t, b.rdb.HSet(b.ctx, b.k.Record(), "dropped", text).Err())
+		expect.OK(t, b.Redis.HSet(b.Ctx, b.Keys.Record(), "dropped", text).Err())
 	}
 	appends(20)
-	b.finish(h)
+	b.Finish(h)
 	expect.Equal(t, "told", toldOf(b, h), "a30 to a19, 50 and 30")
-	expect.OK(t, h.Promote(b.ctx))
+	expect.OK(t, h.Promote(b.Ctx))
 	appends(3)
-	b.finish(h)
-	expect.Equal(t, "left", b.info().Dropped, 3)
+	b.Finish(h)
+	expect.Equal(t, "left", b.Info().Dropped, 3)
 
-	expect.OK(t, b.rdb.HSet(b.ctx, b.k.Record(), "dropped", "").Err()) // as an old worker ends
-	expect.Equal(t, "left of it", b.info().Dropped, 0)
-	b.say("later")
-	expect.Equal(t, "told later", toldOf(b, b.start()), "nothing and 0")
+	expect.OK(t, b.Redis.HSet(b.Ctx, b.Keys.Record(), "dropped", "").Err()) // as an old worker ends
+	expect.Equal(t, "left of it", b.Info().Dropped, 0)
+	b.Say("later")
+	expect.Equal(t, "told later", toldOf(b, b.Start()), "nothing and 0")
 }
 
 // The texts of what was dropped are read up to some bytes, the newest.
 func TestSummariesAreBoundedInBytes(t *testing.T) {
 	t.Parallel()
 	b := summarizing(t)
-	b.say("now")
-	h := b.start()
+	b.Say("now")
+	h := b.Start()
 	for i := range 8 {
-		_, err := b.client.Submit(b.ctx, key, session.Message{ID: fmt.Sprint("m", i), Text: fmt.Sprint(i) + strings.Repeat("x", session.MaxTextLen-1)})
+		_, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{ID: fmt.Sprint("m", i), Text: fmt.Sprint(i) + strings.Repeat("x", session.MaxTextLen-1)})
 		expect.OK(t, err)
 	}
-	b.finish(h)
-	past, err := h.History(b.ctx)
+	b.Finish(h)
+	past, err := h.History(b.Ctx)
 	expect.OK(t, err)
 	expect.Equal(t, "texts", len(past.Dropped), 4)
 	expect.Equal(t, "more", past.Omitted, 3)
 	expect.Equal(t, "the first of them", past.Dropped[0][:1], "3")
-	b.finish(h)
-	expect.Equal(t, "left", b.info().Dropped, 0)
+	b.Finish(h)
+	expect.Equal(t, "left", b.Info().Dropped, 0)
 }

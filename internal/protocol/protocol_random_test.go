@@ -10,9 +10,10 @@ import (
 	"time"
 
 	"turnstile"
-	sq "turnstile/internal/protocol"
+	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
@@ -31,11 +32,11 @@ func TestB85_NothingAcknowledgedIsDropped(t *testing.T) {
 }
 
 func randomLife(t *testing.T, r *rand.Rand) {
-	b := newBench(t, func(c *sq.Config) { c.Line.Cap = 6; c.StuckLimit = 4 })
+	b := actors.NewBench(t, func(c *protocol.Config) { c.Line.Cap = 6; c.StuckLimit = 4 })
 	faults := &redistest.Faults{}
-	b.rdb.AddHook(faults)
+	b.Redis.AddHook(faults)
 	var taken, plain []string // acknowledged; of these, in mode queue
-	var h *sq.Claim
+	var h *protocol.Claim
 	var turns []string // session ids, in the order of their making
 	began := func() {
 		if sid := h.Turn().SessionID; !slices.Contains(turns, sid) {
@@ -43,37 +44,37 @@ func randomLife(t *testing.T, r *rand.Rand) {
 		}
 	}
 	start := func() {
-		b.overdue(rediskey.Owned)
-		b.overdue(rediskey.Due)
-		b.reap()
-		b.due()
-		b.sweep()
-		if len(b.pop()) == 0 {
+		b.Overdue(rediskey.Owned)
+		b.Overdue(rediskey.Due)
+		b.Reap()
+		b.Due()
+		b.Sweep()
+		if len(b.Pop()) == 0 {
 			return
 		}
-		holds, err := b.c.Claim(b.ctx, []string{key})
+		holds, err := b.Worker.Claim(b.Ctx, []string{actors.Key})
 		expect.OK(t, err)
 		if len(holds) == 0 {
 			return
 		}
 		h = holds[0]
 		began()
-		if err := h.Promote(b.ctx); errors.Is(err, sq.ErrStopRequested) {
-			_, err := h.Finish(b.ctx, sq.End{Status: session.StatusStopped})
+		if err := h.Promote(b.Ctx); errors.Is(err, protocol.ErrStopRequested) {
+			_, err := h.Finish(b.Ctx, protocol.End{Status: session.StatusStopped})
 			expect.OK(t, err)
 		}
 	}
 	end := func(status session.Status, release bool) {
 		turn := h.Turn()
-		e := sq.End{Status: status, Release: release}
+		e := protocol.End{Status: status, Release: release}
 		if status == session.StatusDone {
 			e.Entries = []session.Entry{{Text: turn.Message.ID}}
 		}
-		more, err := h.Finish(b.ctx, e)
+		more, err := h.Finish(b.Ctx, e)
 		expect.OK(t, err)
 		if more {
 			began()
-			if errors.Is(h.Promote(b.ctx), sq.ErrStopRequested) {
+			if errors.Is(h.Promote(b.Ctx), protocol.ErrStopRequested) {
 				t.Error("a new turn is asked to stop")
 			}
 		} else {
@@ -88,7 +89,7 @@ func randomLife(t *testing.T, r *rand.Rand) {
 		case n < 5:
 			id := fmt.Sprint("m", i)
 			mode := []session.Mode{"", "", "", session.ModeInterrupt, session.ModeReject}[r.IntN(5)]
-			receipt := b.say(id, mode)
+			receipt := b.Say(id, mode)
 			switch receipt.Status {
 			case turnstile.Accepted, turnstile.Queued:
 				taken = append(taken, id)
@@ -96,7 +97,7 @@ func randomLife(t *testing.T, r *rand.Rand) {
 					plain = append(plain, id)
 				}
 			case turnstile.Refused:
-				expect.Equal(t, "stored though refused", b.state(id), "")
+				expect.Equal(t, "stored though refused", b.State(id), "")
 			default:
 				t.Errorf("receipt %+v", receipt)
 			}
@@ -108,22 +109,22 @@ func randomLife(t *testing.T, r *rand.Rand) {
 		case n < 8:
 			end(session.StatusDone, r.IntN(3) == 0)
 		case n == 8:
-			if err := h.Retry(b.ctx, errors.New("flaky"), time.Duration(r.IntN(2))); err == nil {
+			if err := h.Retry(b.Ctx, errors.New("flaky"), time.Duration(r.IntN(2))); err == nil {
 				h = nil
 			} else {
 				end(session.StatusInterrupted, false)
 			}
 		case n == 9:
-			if err := h.Requeue(b.ctx, "drain"); err == nil {
+			if err := h.Requeue(b.Ctx, "drain"); err == nil {
 				h = nil
 			} else {
 				end(session.StatusInterrupted, false)
 			}
 		case n == 10:
-			b.die()
+			b.Die()
 			h = nil
 		case r.IntN(6) == 0:
-			_, err := b.client.Stop(b.ctx, key)
+			_, err := b.Client.Stop(b.Ctx, actors.Key)
 			expect.OK(t, err)
 		}
 	}
@@ -136,17 +137,17 @@ func randomLife(t *testing.T, r *rand.Rand) {
 		} else {
 			end(session.StatusDone, false)
 		}
-		if h == nil && b.rdb.Exists(b.ctx, b.k.Pending(), b.k.Active()).Val() == 0 {
+		if h == nil && b.Redis.Exists(b.Ctx, b.Keys.Pending(), b.Keys.Active()).Val() == 0 {
 			break
 		}
 	}
 	var effects []string
 	for _, sid := range turns {
-		effects = append(effects, b.transcript(sid)...)
+		effects = append(effects, b.Transcript(sid)...)
 	}
 	var order []string
 	for _, id := range taken {
-		o := b.outcome(id)
+		o := b.Outcome(id)
 		done := 0
 		for _, e := range effects {
 			if e == id {

@@ -6,6 +6,7 @@ import (
 
 	"turnstile"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
@@ -14,47 +15,47 @@ import (
 // sender asks again: it is refused all the same, for its message is gone.
 func TestRefusalOutlivesTheTurn(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.say("now")
-	h := b.start()
+	b := actors.NewBench(t)
+	b.Say("now")
+	h := b.Start()
 
 	again, first := &redistest.Faults{}, &redistest.Faults{}
-	again.RunTwice(called("notify"), 1)
-	heard := first.GateReply(called("notify"))
-	b.rdb.AddHook(again)
-	b.rdb.AddHook(first)
+	again.RunTwice(actors.Script("notify"), 1)
+	heard := first.GateReply(actors.Script("notify"))
+	b.Redis.AddHook(again)
+	b.Redis.AddHook(first)
 	receipts := make(chan turnstile.Receipt, 1)
 	go func() {
-		r, err := b.client.Submit(b.ctx, key, session.Message{ID: "new", Text: "new", Mode: session.ModeReject})
+		r, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{ID: "new", Text: "new", Mode: session.ModeReject})
 		if err != nil {
 			t.Error(err)
 		}
 		receipts <- r
 	}()
 	<-heard.Arrived()
-	b.finish(h)
+	b.Finish(h)
 	heard.Release()
 	r := <-receipts
 	expect.Equal(t, "receipt", string(r.Status)+" "+r.Reason, "refused busy")
-	expect.Equal(t, "state of the message", b.state("new"), "")
+	expect.Equal(t, "state of the message", b.State("new"), "")
 
-	expect.Equal(t, "another sender with this id", b.say("new", session.ModeReject).Status, turnstile.Accepted)
+	expect.Equal(t, "another sender with this id", b.Say("new", session.ModeReject).Status, turnstile.Accepted)
 }
 
 // A refusal is no follow-up: none is left behind, and none has to be searched for.
 func TestRefusalsGoByThemselves(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.say("now")
-	b.start()
+	b := actors.NewBench(t)
+	b.Say("now")
+	b.Start()
 	for range 3 {
-		expect.Equal(t, "receipt", b.say("new", session.ModeReject).Status, turnstile.Refused)
+		expect.Equal(t, "receipt", b.Say("new", session.ModeReject).Status, turnstile.Refused)
 	}
-	expect.Equal(t, "follow-ups", b.rdb.HLen(b.ctx, b.k.Followups()).Val(), 0)
-	calls := b.rdb.Keys(b.ctx, b.k.Call("*")).Val()
+	expect.Equal(t, "follow-ups", b.Redis.HLen(b.Ctx, b.Keys.Followups()).Val(), 0)
+	calls := b.Redis.Keys(b.Ctx, b.Keys.Call("*")).Val()
 	expect.Equal(t, "refusals", len(calls), 3)
 	for _, name := range calls {
-		if ttl := b.rdb.TTL(b.ctx, name).Val(); ttl <= 0 || ttl > 5*time.Minute {
+		if ttl := b.Redis.TTL(b.Ctx, name).Val(); ttl <= 0 || ttl > 5*time.Minute {
 			t.Errorf("%s is kept for %v", name, ttl)
 		}
 	}
@@ -64,13 +65,13 @@ func TestRefusalsGoByThemselves(t *testing.T) {
 // one that waits, and nothing to another message with this id.
 func TestRefusalsOfAnOlderVersion(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.say("now")
-	b.start()
-	expect.OK(t, b.rdb.HSet(b.ctx, b.k.Followups(), "new", `{"refused":"busy","nonce":"n","cap":1}`).Err())
-	list, err := b.client.Followups(b.ctx, key)
+	b := actors.NewBench(t)
+	b.Say("now")
+	b.Start()
+	expect.OK(t, b.Redis.HSet(b.Ctx, b.Keys.Followups(), "new", `{"refused":"busy","nonce":"n","cap":1}`).Err())
+	list, err := b.Client.Followups(b.Ctx, actors.Key)
 	expect.OK(t, err)
 	expect.Equal(t, "follow-ups", len(list), 0)
-	expect.Equal(t, "receipt", b.say("new", session.ModeInterrupt).Position, 2)
-	expect.Equal(t, "asked of the turn", b.rdb.HGet(b.ctx, b.k.Run(), "interrupt").Val(), b.rdb.HGet(b.ctx, b.k.Run(), "fence").Val())
+	expect.Equal(t, "receipt", b.Say("new", session.ModeInterrupt).Position, 2)
+	expect.Equal(t, "asked of the turn", b.Redis.HGet(b.Ctx, b.Keys.Run(), "interrupt").Val(), b.Redis.HGet(b.Ctx, b.Keys.Run(), "fence").Val())
 }

@@ -8,24 +8,25 @@ import (
 	"sync"
 	"testing"
 
-	sq "turnstile/internal/protocol"
+	"turnstile/internal/protocol"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
 // putAside sends n messages whose ids are not in the order of their arrival, and stops
 // them all.
-func (b *bench) putAside(n int) (ids []string) {
+func archived(b *actors.Bench, n int) (ids []string) {
 	b.Helper()
 	for i := range n {
 		id := fmt.Sprintf("m%04d", (i*7+3)%n)
-		b.say(id)
+		b.Say(id)
 		ids = append(ids, id)
 	}
-	_, err := b.client.Stop(b.ctx, key)
+	_, err := b.Client.Stop(b.Ctx, actors.Key)
 	expect.OK(b, err)
-	expect.Equal(b, "put aside", b.info().Archived, n)
+	expect.Equal(b, "put aside", b.Info().Archived, n)
 	return ids
 }
 
@@ -33,30 +34,30 @@ func (b *bench) putAside(n int) (ids []string) {
 // by the same /resume.
 func TestResumeInBatches(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
+	b := actors.NewBench(t)
 	const n = 1101
 	for i := range n {
-		b.say(fmt.Sprintf("m%04d", i))
+		b.Say(fmt.Sprintf("m%04d", i))
 	}
-	_, err := b.client.Stop(b.ctx, key)
+	_, err := b.Client.Stop(b.Ctx, actors.Key)
 	expect.OK(t, err)
-	expect.Equal(t, "put aside", b.info().Archived, n)
+	expect.Equal(t, "put aside", b.Info().Archived, n)
 	calls := 0
-	b.rdb.AddHook(behind(called("rerun"), func() {
+	b.Redis.AddHook(actors.Behind(actors.Script("rerun"), func() {
 		calls++
-		h := b.claim()
+		h := b.Claim()
 		for range 20 {
-			more, err := h.Finish(b.ctx, sq.End{Status: session.StatusFailed, Error: "again"})
+			more, err := h.Finish(b.Ctx, protocol.End{Status: session.StatusFailed, Error: "again"})
 			expect.OK(t, err)
 			expect.Equal(t, "goes on", more, true)
 		}
-		expect.OK(t, h.Requeue(b.ctx, "drain"))
+		expect.OK(t, h.Requeue(b.Ctx, "drain"))
 	}))
-	again, err := b.client.Rerun(b.ctx, key)
+	again, err := b.Client.Rerun(b.Ctx, actors.Key)
 	expect.OK(t, err)
 	expect.Equal(t, "run again", again, n)
 	expect.Equal(t, "calls", calls, 3)
-	ran := b.drain()
+	ran := b.Drain()
 	expect.Equal(t, "run", len(ran), n-3*20)
 	for i, id := range ran {
 		if want := fmt.Sprintf("m%04d", i+60); id != want {
@@ -69,52 +70,52 @@ func TestResumeInBatches(t *testing.T) {
 // each was lost; what was deleted meanwhile is passed over.
 func TestResumeInOrder(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	ids := b.putAside(1100)
-	b.say("new")
+	b := actors.NewBench(t)
+	ids := archived(b, 1100)
+	b.Say("new")
 	faults := &redistest.Faults{}
-	faults.RunTwice(called("rerun"), -1)
-	b.rdb.AddHook(faults)
-	b.rdb.AddHook(behind(called("rerun"), sync.OnceFunc(func() {
-		n, err := b.client.DeleteDeadLetters(b.ctx, key, ids[3], ids[500], ids[700])
+	faults.RunTwice(actors.Script("rerun"), -1)
+	b.Redis.AddHook(faults)
+	b.Redis.AddHook(actors.Behind(actors.Script("rerun"), sync.OnceFunc(func() {
+		n, err := b.Client.DeleteDeadLetters(b.Ctx, actors.Key, ids[3], ids[500], ids[700])
 		expect.OK(t, err)
 		expect.Equal(t, "deleted: the first of them is in line again", n, 2)
 	})))
-	n, err := b.client.Rerun(b.ctx, key)
+	n, err := b.Client.Rerun(b.Ctx, actors.Key)
 	expect.OK(t, err)
 	expect.Equal(t, "run again", n, 1098)
 	want := append([]string{"new"}, ids[:500]...)
 	want = append(append(want, ids[501:700]...), ids[701:]...)
-	expect.List(t, "the line", b.waiting(), want...)
+	expect.List(t, "the line", b.Waiting(), want...)
 }
 
 // Another /resume comes between two batches, and all that it runs fails again: this
 // call does not run it once more.
 func TestResumeBesideAnother(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.putAside(1100)
+	b := actors.NewBench(t)
+	archived(b, 1100)
 	other := false
-	b.rdb.AddHook(behind(called("rerun"), func() {
+	b.Redis.AddHook(actors.Behind(actors.Script("rerun"), func() {
 		if other {
 			return
 		}
 		other = true
-		n, err := b.client.Rerun(b.ctx, key)
+		n, err := b.Client.Rerun(b.Ctx, actors.Key)
 		expect.OK(t, err)
 		expect.Equal(t, "run again by the other", n, 600)
-		h := b.claim()
+		h := b.Claim()
 		for more := true; more; {
-			more, err = h.Finish(b.ctx, sq.End{Status: session.StatusFailed, Error: "again"})
+			more, err = h.Finish(b.Ctx, protocol.End{Status: session.StatusFailed, Error: "again"})
 			expect.OK(t, err)
 		}
 	}))
-	n, err := b.client.Rerun(b.ctx, key)
+	n, err := b.Client.Rerun(b.Ctx, actors.Key)
 	expect.OK(t, err)
 	expect.Equal(t, "run again", n, 500)
-	expect.List(t, "the line", b.waiting())
-	expect.Equal(t, "put aside", b.info().Archived, 1100)
-	n, err = b.client.Rerun(b.ctx, key)
+	expect.List(t, "the line", b.Waiting())
+	expect.Equal(t, "put aside", b.Info().Archived, 1100)
+	n, err = b.Client.Rerun(b.Ctx, actors.Key)
 	expect.OK(t, err)
 	expect.Equal(t, "run again the next time", n, 1100)
 }
@@ -122,20 +123,20 @@ func TestResumeBesideAnother(t *testing.T) {
 // A batch of large messages is a small one: 4 MiB.
 func TestResumeOfLargeMessages(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
+	b := actors.NewBench(t)
 	for i := range 7 {
-		_, err := b.client.Submit(b.ctx, key, session.Message{ID: fmt.Sprint("m", i), Text: strings.Repeat("x", 1<<20-1000)})
+		_, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{ID: fmt.Sprint("m", i), Text: strings.Repeat("x", 1<<20-1000)})
 		expect.OK(t, err)
 	}
-	_, err := b.client.Stop(b.ctx, key)
+	_, err := b.Client.Stop(b.Ctx, actors.Key)
 	expect.OK(t, err)
 	calls := 0
-	b.rdb.AddHook(behind(called("rerun"), func() { calls++ }))
-	n, err := b.client.Rerun(b.ctx, key)
+	b.Redis.AddHook(actors.Behind(actors.Script("rerun"), func() { calls++ }))
+	n, err := b.Client.Rerun(b.Ctx, actors.Key)
 	expect.OK(t, err)
 	expect.Equal(t, "run again", n, 7)
 	expect.Equal(t, "calls", calls, 2)
-	expect.List(t, "the line", b.waiting(), "m0", "m1", "m2", "m3", "m4", "m5", "m6")
+	expect.List(t, "the line", b.Waiting(), "m0", "m1", "m2", "m3", "m4", "m5", "m6")
 }
 
 // Each dead letter is read twice, once to find its place and once to be moved, however
@@ -143,18 +144,18 @@ func TestResumeOfLargeMessages(t *testing.T) {
 func TestResumeReadsEachOnce(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.StartServer(t).Client()
-	b := benchOn(t, rdb)
+	b := actors.BenchOn(t, rdb)
 	const n = 3000
-	b.putAside(n)
-	b.answers("/resume", "Rerunning 3000 messages.") // the scripts are known now
-	_, err := b.client.Stop(b.ctx, key)
+	archived(b, n)
+	b.Replies("/resume", "Rerunning 3000 messages.") // the scripts are known now
+	_, err := b.Client.Stop(b.Ctx, actors.Key)
 	expect.OK(t, err)
-	expect.OK(t, rdb.ConfigResetStat(b.ctx).Err())
-	again, err := b.client.Rerun(b.ctx, key)
+	expect.OK(t, rdb.ConfigResetStat(b.Ctx).Err())
+	again, err := b.Client.Rerun(b.Ctx, actors.Key)
 	expect.OK(t, err)
 	expect.Equal(t, "run again", again, n)
 	calls := map[string]int{}
-	for _, m := range regexp.MustCompile(`cmdstat_(\w+):calls=(\d+)`).FindAllStringSubmatch(rdb.Info(b.ctx, "commandstats").Val(), -1) {
+	for _, m := range regexp.MustCompile(`cmdstat_(\w+):calls=(\d+)`).FindAllStringSubmatch(rdb.Info(b.Ctx, "commandstats").Val(), -1) {
 		calls[m[1]], err = strconv.Atoi(m[2])
 		expect.OK(t, err)
 	}

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	sq "turnstile/internal/protocol"
+	"turnstile/internal/protocol"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
@@ -17,43 +17,43 @@ import (
 // name.
 func TestEraseAfterMoreThanOneDay(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.say("a")
-	b.drain()
-	expect.OK(t, b.rdb.Set(b.ctx, b.k.Processed()+":2001-02-03", 7, 0).Err())
-	expect.OK(t, b.rdb.Set(b.ctx, b.k.Failed()+":2001-02-03", 7, 0).Err())
-	ctx, cancel := context.WithTimeout(b.ctx, 3*time.Second)
+	b := actors.NewBench(t)
+	b.Say("a")
+	b.Drain()
+	expect.OK(t, b.Redis.Set(b.Ctx, b.Keys.Processed()+":2001-02-03", 7, 0).Err())
+	expect.OK(t, b.Redis.Set(b.Ctx, b.Keys.Failed()+":2001-02-03", 7, 0).Err())
+	ctx, cancel := context.WithTimeout(b.Ctx, 3*time.Second)
 	defer cancel()
-	expect.OK(t, b.client.Erase(ctx, key))
-	expect.List(t, "keys that are left", b.rdb.Keys(b.ctx, b.k.Any()).Val())
+	expect.OK(t, b.Client.Erase(ctx, actors.Key))
+	expect.List(t, "keys that are left", b.Redis.Keys(b.Ctx, b.Keys.Any()).Val())
 }
 
 // Somebody goes on with a session that is being erased: it stays known to those
 // who look for lost sessions.
 func TestEraseFindsATurnThatBeganMeanwhile(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.say("a")
-	b.drain()
-	other := actors.NewClient(b.rdb)
+	b := actors.NewBench(t)
+	b.Say("a")
+	b.Drain()
+	other := actors.NewClient(b.Redis)
 	done := false
-	b.rdb.AddHook(behind(called("erase"), func() {
+	b.Redis.AddHook(actors.Behind(actors.Script("erase"), func() {
 		if done {
 			return
 		}
 		done = true
-		_, err := other.Submit(b.ctx, key, session.Message{ID: "late", Text: "late"})
+		_, err := other.Submit(b.Ctx, actors.Key, session.Message{ID: "late", Text: "late"})
 		expect.OK(t, err)
-		b.claim()
+		b.Claim()
 	}))
-	if err := b.client.Erase(b.ctx, key); err != nil && !errors.Is(err, session.ErrBusy) {
+	if err := b.Client.Erase(b.Ctx, actors.Key); err != nil && !errors.Is(err, session.ErrBusy) {
 		t.Fatalf("erased: %v", err)
 	}
-	b.die() // before its first renewal
-	b.sweep()
-	b.reap()
-	expect.List(t, "what is run", b.drain(), "late")
-	if !b.isIn("turnstile:sessions", key) {
+	b.Die() // before its first renewal
+	b.Sweep()
+	b.Reap()
+	expect.List(t, "what is run", b.Drain(), "late")
+	if !b.IsIn("turnstile:sessions", actors.Key) {
 		t.Error("no sweep will find the session")
 	}
 }
@@ -61,21 +61,21 @@ func TestEraseFindsATurnThatBeganMeanwhile(t *testing.T) {
 // A message that is to be steered in and came after /stop was not meant by it.
 func TestSteerAfterStop(t *testing.T) {
 	t.Parallel()
-	for name, ask := range map[string]func(b *bench){
-		"stop":      func(b *bench) { _, err := b.client.Stop(b.ctx, key); expect.OK(b, err) },
-		"interrupt": func(b *bench) { b.say("i", session.ModeInterrupt) },
+	for name, ask := range map[string]func(b *actors.Bench){
+		"stop":      func(b *actors.Bench) { _, err := b.Client.Stop(b.Ctx, actors.Key); expect.OK(b, err) },
+		"interrupt": func(b *actors.Bench) { b.Say("i", session.ModeInterrupt) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBench(t)
-			b.say("a")
-			h := b.start()
+			b := actors.NewBench(t)
+			b.Say("a")
+			h := b.Start()
 			ask(b)
-			b.say("s", session.ModeSteer)
-			steered, err := h.Steer(b.ctx)
+			b.Say("s", session.ModeSteer)
+			steered, err := h.Steer(b.Ctx)
 			expect.OK(t, err)
 			expect.Equal(t, "steered into a turn that is to end", len(steered), 0)
-			expect.Equal(t, "state", b.state("s"), "pending")
+			expect.Equal(t, "state", b.State("s"), "pending")
 		})
 	}
 }
@@ -85,29 +85,29 @@ func TestSteerAfterStop(t *testing.T) {
 func TestAnsweredMovesExtend(t *testing.T) {
 	t.Parallel()
 	const short = 10 * time.Second
-	for name, move := range map[string]func(b *bench, h *sq.Claim){
-		"dismiss, sent twice": func(b *bench, h *sq.Claim) {
-			b.rdb.AddHook(between(called("dismiss"), func() { b.rdb.PExpire(b.ctx, b.k.Sentinel(), short) }))
-			expect.OK(b, h.Dismiss(b.ctx, h.Turn().Collected[0], session.StatusExpired, "too old"))
+	for name, move := range map[string]func(b *actors.Bench, h *protocol.Claim){
+		"dismiss, sent twice": func(b *actors.Bench, h *protocol.Claim) {
+			b.Redis.AddHook(actors.SendTwice(actors.Script("dismiss"), func() { b.Redis.PExpire(b.Ctx, b.Keys.Sentinel(), short) }))
+			expect.OK(b, h.Dismiss(b.Ctx, h.Turn().Collected[0], session.StatusExpired, "too old"))
 		},
-		"promote, refused": func(b *bench, h *sq.Claim) {
-			_, err := b.client.Stop(b.ctx, key)
+		"promote, refused": func(b *actors.Bench, h *protocol.Claim) {
+			_, err := b.Client.Stop(b.Ctx, actors.Key)
 			expect.OK(b, err)
-			b.rdb.PExpire(b.ctx, b.k.Sentinel(), short)
-			if err := h.Promote(b.ctx); !errors.Is(err, sq.ErrStopRequested) {
+			b.Redis.PExpire(b.Ctx, b.Keys.Sentinel(), short)
+			if err := h.Promote(b.Ctx); !errors.Is(err, protocol.ErrStopRequested) {
 				b.Errorf("promote: %v", err)
 			}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBench(t)
-			b.say("a")
-			h := b.start()
-			b.collected("b", "c")
-			b.finish(h)
+			b := actors.NewBench(t)
+			b.Say("a")
+			h := b.Start()
+			b.SayCollected("b", "c")
+			b.Finish(h)
 			move(b, h)
-			if left := b.rdb.PTTL(b.ctx, b.k.Sentinel()).Val(); left < 2*short {
+			if left := b.Redis.PTTL(b.Ctx, b.Keys.Sentinel()).Val(); left < 2*short {
 				t.Errorf("the sentinel ends in %s, and the owner trusts in a minute", left)
 			}
 		})
@@ -117,21 +117,21 @@ func TestAnsweredMovesExtend(t *testing.T) {
 // The answer to /stop whose reply was lost tells the same as the lost one did.
 func TestStopSentTwiceCountsOnce(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.say("a")
-	h := b.start()
-	b.sayAll("b", "c")
+	b := actors.NewBench(t)
+	b.Say("a")
+	h := b.Start()
+	b.SayAll("b", "c")
 	fence := h.Turn().Fence
-	b.rdb.AddHook(between(called("stop"), func() {
-		_, err := h.Finish(b.ctx, sq.End{Status: session.StatusStopped})
+	b.Redis.AddHook(actors.SendTwice(actors.Script("stop"), func() {
+		_, err := h.Finish(b.Ctx, protocol.End{Status: session.StatusStopped})
 		expect.OK(t, err)
 	}))
-	s, err := b.client.Stop(b.ctx, key)
+	s, err := b.Client.Stop(b.Ctx, actors.Key)
 	expect.OK(t, err)
 	expect.Equal(t, "stopped", s, session.Stopped{Phase: "running", Fence: fence, Dropped: 2})
 	// Another one is another's.
-	b.sayAll("d", "e", "f")
-	s, err = b.client.Stop(b.ctx, key)
+	b.SayAll("d", "e", "f")
+	s, err = b.Client.Stop(b.Ctx, actors.Key)
 	expect.OK(t, err)
 	expect.Equal(t, "stopped again", s, session.Stopped{Phase: "idle", Fence: fence, Dropped: 3})
 }
@@ -139,12 +139,12 @@ func TestStopSentTwiceCountsOnce(t *testing.T) {
 // A retry begins anew: what the failed attempt had done is not the next one's.
 func TestRetryForgetsTheFailedAttempt(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.say("a")
-	h := b.start()
-	expect.OK(t, h.Checkpoint(b.ctx, []session.Entry{{Role: session.RoleAssistant, Text: "half"}}))
-	expect.OK(t, h.Retry(b.ctx, errors.New("flaky"), 0))
-	past, err := b.start().History(b.ctx)
+	b := actors.NewBench(t)
+	b.Say("a")
+	h := b.Start()
+	expect.OK(t, h.Checkpoint(b.Ctx, []session.Entry{{Role: session.RoleAssistant, Text: "half"}}))
+	expect.OK(t, h.Retry(b.Ctx, errors.New("flaky"), 0))
+	past, err := b.Start().History(b.Ctx)
 	expect.OK(t, err)
 	if past.Partial != nil {
 		t.Errorf("the second attempt goes on from %+v", past.Partial.Entries)
@@ -155,13 +155,13 @@ func TestRetryForgetsTheFailedAttempt(t *testing.T) {
 // stored nothing of its own.
 func TestRetryKeepsWhatWasInherited(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.say("a")
-	h := b.start()
-	expect.OK(t, h.Requeue(b.ctx, "drain", session.Entry{Role: session.RoleAssistant, Text: "half"}))
-	h = b.start()
-	expect.OK(t, h.Retry(b.ctx, errors.New("flaky"), 0))
-	past, err := b.start().History(b.ctx)
+	b := actors.NewBench(t)
+	b.Say("a")
+	h := b.Start()
+	expect.OK(t, h.Requeue(b.Ctx, "drain", session.Entry{Role: session.RoleAssistant, Text: "half"}))
+	h = b.Start()
+	expect.OK(t, h.Retry(b.Ctx, errors.New("flaky"), 0))
+	past, err := b.Start().History(b.Ctx)
 	expect.OK(t, err)
 	if past.Partial == nil || past.Partial.Entries[0].Text != "half" {
 		t.Errorf("inherited: %+v", past.Partial)
@@ -172,25 +172,25 @@ func TestRetryKeepsWhatWasInherited(t *testing.T) {
 // comes next is told of no interruption.
 func TestMarkOfATurnThatIsToEnd(t *testing.T) {
 	t.Parallel()
-	for name, ask := range map[string]func(b *bench){
-		"stop":      func(b *bench) { _, err := b.client.Stop(b.ctx, key); expect.OK(b, err) },
-		"interrupt": func(b *bench) { b.say("i", session.ModeInterrupt) },
-		"rollback":  func(b *bench) { b.say("i", session.ModeRollback) },
+	for name, ask := range map[string]func(b *actors.Bench){
+		"stop":      func(b *actors.Bench) { _, err := b.Client.Stop(b.Ctx, actors.Key); expect.OK(b, err) },
+		"interrupt": func(b *actors.Bench) { b.Say("i", session.ModeInterrupt) },
+		"rollback":  func(b *actors.Bench) { b.Say("i", session.ModeRollback) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBench(t)
-			b.say("a")
-			h := b.start()
+			b := actors.NewBench(t)
+			b.Say("a")
+			h := b.Start()
 			ask(b)
-			b.mark(h, "shutdown_timeout")
-			if err := h.Requeue(b.ctx, "shutdown_timeout"); err == nil {
+			mark(b, h, "shutdown_timeout")
+			if err := h.Requeue(b.Ctx, "shutdown_timeout"); err == nil {
 				t.Error("the turn was given back")
 			}
-			_, err := h.Finish(b.ctx, sq.End{Status: session.StatusStopped, Release: true})
+			_, err := h.Finish(b.Ctx, protocol.End{Status: session.StatusStopped, Release: true})
 			expect.OK(t, err)
-			b.say("next")
-			expect.Equal(t, "resume reason of the next turn", b.claim().Turn().Resume, "")
+			b.Say("next")
+			expect.Equal(t, "resume reason of the next turn", b.Claim().Turn().Resume, "")
 		})
 	}
 }
@@ -206,14 +206,14 @@ func TestPassingRefusals(t *testing.T) {
 	} {
 		t.Run(text[:8], func(t *testing.T) {
 			t.Parallel()
-			b := newBench(t)
-			b.say("a")
-			h := b.start()
+			b := actors.NewBench(t)
+			b.Say("a")
+			h := b.Start()
 			faults := &redistest.Faults{}
-			b.rdb.AddHook(faults)
-			faults.FailBefore(called("finish"), 2, redistest.AnswerError(text))
-			b.finish(h)
-			expect.Equal(t, "end", b.outcome("a").Status, session.StatusDone)
+			b.Redis.AddHook(faults)
+			faults.FailBefore(actors.Script("finish"), 2, redistest.AnswerError(text))
+			b.Finish(h)
+			expect.Equal(t, "end", b.Outcome("a").Status, session.StatusDone)
 		})
 	}
 }
@@ -222,30 +222,30 @@ func TestPassingRefusals(t *testing.T) {
 // mid-turn leaves it behind, however the turn ends.
 func TestNewConversationHasNoOldMark(t *testing.T) {
 	t.Parallel()
-	for name, end := range map[string]func(b *bench, h *sq.Claim){
-		"failed": func(b *bench, h *sq.Claim) {
-			_, err := h.Finish(b.ctx, sq.End{Status: session.StatusFailed, Error: "no", Release: true})
+	for name, end := range map[string]func(b *actors.Bench, h *protocol.Claim){
+		"failed": func(b *actors.Bench, h *protocol.Claim) {
+			_, err := h.Finish(b.Ctx, protocol.End{Status: session.StatusFailed, Error: "no", Release: true})
 			expect.OK(b, err)
 		},
-		"given back": func(b *bench, h *sq.Claim) {
-			b.c.Mark(b.ctx, []*sq.Claim{h}, "drain")
-			expect.OK(b, h.Requeue(b.ctx, "drain", session.Entry{Role: session.RoleUser, Text: "a"}))
+		"given back": func(b *actors.Bench, h *protocol.Claim) {
+			b.Worker.Mark(b.Ctx, []*protocol.Claim{h}, "drain")
+			expect.OK(b, h.Requeue(b.Ctx, "drain", session.Entry{Role: session.RoleUser, Text: "a"}))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBench(t)
-			b.sayAll("a", "b")
-			b.start()
-			b.die()
-			h := b.start() // marked by now
+			b := actors.NewBench(t)
+			b.SayAll("a", "b")
+			b.Start()
+			b.Die()
+			h := b.Start() // marked by now
 			expect.Equal(t, "mark", h.Turn().Resume, "crash")
-			_, err := b.client.Rotate(b.ctx, key, "")
+			_, err := b.Client.Rotate(b.Ctx, actors.Key, "")
 			expect.OK(t, err)
 			end(b, h)
-			next := b.start()
+			next := b.Start()
 			expect.Equal(t, "mark of the new conversation", next.Turn().Resume, "")
-			past, err := next.History(b.ctx)
+			past, err := next.History(b.Ctx)
 			expect.OK(t, err)
 			if past.Partial != nil || len(past.Entries) > 0 {
 				t.Errorf("the new conversation has %+v", past)
@@ -258,17 +258,17 @@ func TestNewConversationHasNoOldMark(t *testing.T) {
 // next one under the same sentinel.
 func TestDroppedAreToldAfterAFailure(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, func(c *sq.Config) { c.Line.Cap = 1; c.Line.Drop = "summarize" })
-	b.say("a")
-	h := b.start()
-	b.say("lost")
-	b.say("b")
-	b.finish(h)
+	b := actors.NewBench(t, func(c *protocol.Config) { c.Line.Cap = 1; c.Line.Drop = "summarize" })
+	b.Say("a")
+	h := b.Start()
+	b.Say("lost")
+	b.Say("b")
+	b.Finish(h)
 	expect.Equal(t, "dropped, as b is told", len(h.Turn().Dropped), 1)
-	b.say("c")
-	expect.OK(t, h.Promote(b.ctx))
-	b.rdb.Del(b.ctx, b.k.Followups()) // nothing is special about the end of b's turn
-	more, err := h.Finish(b.ctx, sq.End{Status: session.StatusFailed, Error: "no"})
+	b.Say("c")
+	expect.OK(t, h.Promote(b.Ctx))
+	b.Redis.Del(b.Ctx, b.Keys.Followups()) // nothing is special about the end of b's turn
+	more, err := h.Finish(b.Ctx, protocol.End{Status: session.StatusFailed, Error: "no"})
 	expect.OK(t, err)
 	expect.Equal(t, "goes on", more, true)
 	expect.Equal(t, "dropped, as c is told", len(h.Turn().Dropped), 1)
@@ -278,14 +278,14 @@ func TestDroppedAreToldAfterAFailure(t *testing.T) {
 // session that is called ready then is claimed in vain, and its wake-up is lost.
 func TestLookAtASentinelsLastMillisecond(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, func(c *sq.Config) { c.StuckLimit = 1000 })
-	b.say("a")
+	b := actors.NewBench(t, func(c *protocol.Config) { c.StuckLimit = 1000 })
+	b.Say("a")
 	for range 30 {
-		b.start() // must not be held any more
-		expect.OK(t, b.rdb.PExpire(b.ctx, b.k.Sentinel(), 3*time.Millisecond).Err())
+		b.Start() // must not be held any more
+		expect.OK(t, b.Redis.PExpire(b.Ctx, b.Keys.Sentinel(), 3*time.Millisecond).Err())
 		what := "held"
 		for what == "held" {
-			reply, err := sq.Do(b.ctx, b.rdb, "look", sq.KeysOf(key, ""), nil).Slice()
+			reply, err := protocol.Do(b.Ctx, b.Redis, "look", protocol.KeysOf(actors.Key, ""), nil).Slice()
 			expect.OK(t, err)
 			what, _ = reply[1].(string)
 		}
@@ -301,15 +301,15 @@ func TestClaimBehindARunRecordWithAHole(t *testing.T) {
 		for _, mode := range []session.Mode{session.ModeQueue, session.ModeInterrupt, session.ModeRollback} {
 			t.Run(field+" "+string(mode), func(t *testing.T) {
 				t.Parallel()
-				b := newBench(t)
-				b.say("a")
-				expect.OK(t, b.start().Checkpoint(b.ctx, []session.Entry{{Role: session.RoleUser, Text: "a"}}))
-				b.say("b", mode)
-				expect.OK(t, b.rdb.HDel(b.ctx, b.k.Run(), field).Err())
-				b.die()
-				b.drain()
+				b := actors.NewBench(t)
+				b.Say("a")
+				expect.OK(t, b.Start().Checkpoint(b.Ctx, []session.Entry{{Role: session.RoleUser, Text: "a"}}))
+				b.Say("b", mode)
+				expect.OK(t, b.Redis.HDel(b.Ctx, b.Keys.Run(), field).Err())
+				b.Die()
+				b.Drain()
 				for _, id := range []string{"a", "b"} {
-					b.outcome(id)
+					b.Outcome(id)
 				}
 			})
 		}

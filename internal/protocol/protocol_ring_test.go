@@ -6,21 +6,22 @@ import (
 	"testing"
 
 	"turnstile"
-	sq "turnstile/internal/protocol"
+	"turnstile/internal/protocol"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 	"turnstile/test/expect"
 )
 
 // filled is a session in mid-turn with a line of n, far beyond the cap that it has now.
-func filled(t *testing.T, n int, s session.QueueSettings) *bench {
+func filled(t *testing.T, n int, s session.QueueSettings) *actors.Bench {
 	t.Helper()
-	b := newBench(t)
-	b.say("now")
+	b := actors.NewBench(t)
+	b.Say("now")
 	for i := range n {
-		b.say(fmt.Sprint("m", i)) // nothing runs: no cap holds
+		b.Say(fmt.Sprint("m", i)) // nothing runs: no cap holds
 	}
-	b.start()
-	expect.OK(t, b.client.Configure(b.ctx, key, s))
+	b.Start()
+	expect.OK(t, b.Client.Configure(b.Ctx, actors.Key, s))
 	return b
 }
 
@@ -30,36 +31,36 @@ func TestDropsInBatches(t *testing.T) {
 	t.Parallel()
 	b := filled(t, 230, session.QueueSettings{Cap: 10, Drop: session.DropOld})
 	for _, c := range []struct{ left, oldest int }{{131, 100}, {32, 200}, {10, 224}} {
-		r := b.say(fmt.Sprint("new", c.left))
+		r := b.Say(fmt.Sprint("new", c.left))
 		expect.Equal(t, "receipt", r.Status, turnstile.Queued)
 		expect.Equal(t, "position", r.Position, c.left+1)
-		waiting := b.waiting()
+		waiting := b.Waiting()
 		expect.Equal(t, "wait", len(waiting), c.left)
 		if want := fmt.Sprint("m", c.oldest); c.oldest < 224 {
 			expect.Equal(t, "the oldest", waiting[0], want)
 		}
 	}
-	expect.Equal(t, "the newest", b.waiting()[9], "new10")
+	expect.Equal(t, "the newest", b.Waiting()[9], "new10")
 	dropped := 230 + 3 - 10
-	expect.Equal(t, "dead letters", b.info().Archived, dropped)
-	expect.Equal(t, "asynq's failed", b.rdb.Get(b.ctx, b.k.Failed()).Val(), fmt.Sprint(dropped))
-	expect.Equal(t, "asynq's processed", b.rdb.Get(b.ctx, b.k.Processed()).Val(), fmt.Sprint(dropped))
+	expect.Equal(t, "dead letters", b.Info().Archived, dropped)
+	expect.Equal(t, "asynq's failed", b.Redis.Get(b.Ctx, b.Keys.Failed()).Val(), fmt.Sprint(dropped))
+	expect.Equal(t, "asynq's processed", b.Redis.Get(b.Ctx, b.Keys.Processed()).Val(), fmt.Sprint(dropped))
 }
 
 // Of large messages the batch is 4 MiB.
 func TestDropsInBatchesOfBytes(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.say("now")
+	b := actors.NewBench(t)
+	b.Say("now")
 	text := strings.Repeat("x", session.MaxTextLen)
 	for i := range 10 {
-		_, err := b.client.Submit(b.ctx, key, session.Message{ID: fmt.Sprint("m", i), Text: text})
+		_, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{ID: fmt.Sprint("m", i), Text: text})
 		expect.OK(t, err)
 	}
-	b.start()
-	expect.OK(t, b.client.Configure(b.ctx, key, session.QueueSettings{Cap: 1, Drop: session.DropSummarize}))
-	b.say("new")
-	expect.List(t, "the line", b.waiting(), "m4", "m5", "m6", "m7", "m8", "m9", "new")
+	b.Start()
+	expect.OK(t, b.Client.Configure(b.Ctx, actors.Key, session.QueueSettings{Cap: 1, Drop: session.DropSummarize}))
+	b.Say("new")
+	expect.List(t, "the line", b.Waiting(), "m4", "m5", "m6", "m7", "m8", "m9", "new")
 }
 
 // However many go first: a message looks no further than a batch, and is queued behind
@@ -67,88 +68,88 @@ func TestDropsInBatchesOfBytes(t *testing.T) {
 // version has told.
 func TestDropsLookNoFurther(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.say("now")
-	b.sayAll("m1", "m2")
-	b.start()
+	b := actors.NewBench(t)
+	b.Say("now")
+	b.SayAll("m1", "m2")
+	b.Start()
 	const urgent = 102
 	for i := range urgent {
-		b.say(fmt.Sprint("first", i), session.ModeInterrupt)
+		b.Say(fmt.Sprint("first", i), session.ModeInterrupt)
 	}
-	expect.OK(t, b.rdb.HDel(b.ctx, b.k.Task(b.task("first8")), "first").Err())
-	expect.OK(t, b.client.Configure(b.ctx, key, session.QueueSettings{Cap: 1, Drop: session.DropOld}))
-	expect.Equal(t, "position", b.say("new").Position, 1+urgent+3)
-	expect.Equal(t, "dead letters", b.info().Archived, 0)
-	expect.OK(t, b.client.Configure(b.ctx, key, session.QueueSettings{Cap: urgent, Drop: session.DropOld}))
-	expect.Equal(t, "position", b.say("newer").Position, 1+urgent+4)
+	expect.OK(t, b.Redis.HDel(b.Ctx, b.Keys.Task(b.Task("first8")), "first").Err())
+	expect.OK(t, b.Client.Configure(b.Ctx, actors.Key, session.QueueSettings{Cap: 1, Drop: session.DropOld}))
+	expect.Equal(t, "position", b.Say("new").Position, 1+urgent+3)
+	expect.Equal(t, "dead letters", b.Info().Archived, 0)
+	expect.OK(t, b.Client.Configure(b.Ctx, actors.Key, session.QueueSettings{Cap: urgent, Drop: session.DropOld}))
+	expect.Equal(t, "position", b.Say("newer").Position, 1+urgent+4)
 
 	// With fewer of them it reaches what can go.
 	for i := range 4 {
-		expect.OK(t, b.inspector().DeleteTask("session:"+key, b.task(fmt.Sprint("first", 101-i))))
+		expect.OK(t, b.Inspector().DeleteTask("session:"+actors.Key, b.Task(fmt.Sprint("first", 101-i))))
 	}
-	expect.OK(t, b.client.Configure(b.ctx, key, session.QueueSettings{Cap: 1, Drop: session.DropOld}))
-	b.say("newest")
-	expect.List(t, "behind them", b.waiting()[urgent-4:], "newer", "newest")
-	expect.Equal(t, "dead letters", b.info().Archived, 3)
+	expect.OK(t, b.Client.Configure(b.Ctx, actors.Key, session.QueueSettings{Cap: 1, Drop: session.DropOld}))
+	b.Say("newest")
+	expect.List(t, "behind them", b.Waiting()[urgent-4:], "newer", "newest")
+	expect.Equal(t, "dead letters", b.Info().Archived, 3)
 }
 
 // What went first has no such right any more when it comes back from a turn.
 func TestDropsWhatCameBack(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, line(session.QueueSettings{Cap: 1, Drop: session.DropOld}))
-	b.say("now")
-	h := b.start()
-	b.say("first", session.ModeInterrupt)
-	_, err := h.Finish(b.ctx, sq.End{Status: session.StatusInterrupted, Release: true})
+	b := actors.NewBench(t, actors.Line(session.QueueSettings{Cap: 1, Drop: session.DropOld}))
+	b.Say("now")
+	h := b.Start()
+	b.Say("first", session.ModeInterrupt)
+	_, err := h.Finish(b.Ctx, protocol.End{Status: session.StatusInterrupted, Release: true})
 	expect.OK(t, err)
-	expect.OK(t, b.start().Requeue(b.ctx, "drain"))
-	expect.Equal(t, "says so", b.rdb.HExists(b.ctx, b.k.Task(b.task("first")), "first").Val(), false)
+	expect.OK(t, b.Start().Requeue(b.Ctx, "drain"))
+	expect.Equal(t, "says so", b.Redis.HExists(b.Ctx, b.Keys.Task(b.Task("first")), "first").Val(), false)
 }
 
 // A message that a /stop has put aside before it rang is stopped: it does not come back
 // to the line, whatever it wants.
 func TestRingOfAMessageThatIsPutAside(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.say("now")
-	b.start()
-	b.say("first")
-	b.enqueue("new")
-	expect.OK(t, b.stopInPart())
-	expect.List(t, "the line", b.waiting())
-	expect.OK(t, b.ring("new", session.ModeInterrupt))
-	expect.List(t, "the line", b.waiting())
-	_, err := b.client.Stop(b.ctx, key)
+	b := actors.NewBench(t)
+	b.Say("now")
+	b.Start()
+	b.Say("first")
+	b.Enqueue("new")
+	expect.OK(t, stopInPart(b))
+	expect.List(t, "the line", b.Waiting())
+	expect.OK(t, notify(b, "new", session.ModeInterrupt))
+	expect.List(t, "the line", b.Waiting())
+	_, err := b.Client.Stop(b.Ctx, actors.Key)
 	expect.OK(t, err)
-	expect.Equal(t, "its end", b.outcome("new").Status, session.StatusStopped)
-	expect.Equal(t, "asked of the turn", b.rdb.HGet(b.ctx, b.k.Run(), "interrupt").Val(), "")
+	expect.Equal(t, "its end", b.Outcome("new").Status, session.StatusStopped)
+	expect.Equal(t, "asked of the turn", b.Redis.HGet(b.Ctx, b.Keys.Run(), "interrupt").Val(), "")
 }
 
 // A message is found again near the line's end only; farther away its place is the one
 // that it had when it came.
 func TestRingOfAMessageLongAgo(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.say("now")
-	b.sayAll("m1", "m2")
-	b.start()
-	expect.OK(t, b.client.Configure(b.ctx, key, session.QueueSettings{Cap: 10_000}))
-	expect.Equal(t, "position", b.say("old").Position, 4)
-	expect.OK(t, b.inspector().DeleteTask("session:"+key, b.task("m1")))
-	expect.Equal(t, "again", b.say("old").Position, 3)
+	b := actors.NewBench(t)
+	b.Say("now")
+	b.SayAll("m1", "m2")
+	b.Start()
+	expect.OK(t, b.Client.Configure(b.Ctx, actors.Key, session.QueueSettings{Cap: 10_000}))
+	expect.Equal(t, "position", b.Say("old").Position, 4)
+	expect.OK(t, b.Inspector().DeleteTask("session:"+actors.Key, b.Task("m1")))
+	expect.Equal(t, "again", b.Say("old").Position, 3)
 	behind := make([]any, 1000)
 	for i := range behind {
-		behind[i] = b.task(fmt.Sprint("gone", i))
+		behind[i] = b.Task(fmt.Sprint("gone", i))
 	}
-	expect.OK(t, b.rdb.LPush(b.ctx, b.k.Pending(), behind...).Err())
-	r := b.say("old", session.ModeInterrupt)
+	expect.OK(t, b.Redis.LPush(b.Ctx, b.Keys.Pending(), behind...).Err())
+	r := b.Say("old", session.ModeInterrupt)
 	expect.Equal(t, "behind it many", fmt.Sprint(r.Status, r.State, r.Position), "duplicatepending4")
 
 	// Unannounced until now, and it would interrupt: it stays where it is.
-	b.enqueue("unrung")
-	expect.OK(t, b.rdb.LPush(b.ctx, b.k.Pending(), behind...).Err())
-	expect.Equal(t, "line", len(b.waiting()), 2003)
-	expect.OK(t, b.ring("unrung", session.ModeInterrupt))
-	expect.Equal(t, "its place", b.waiting()[1002], "unrung")
-	expect.Equal(t, "asked of the turn", b.rdb.HGet(b.ctx, b.k.Run(), "interrupt").Val(), "")
+	b.Enqueue("unrung")
+	expect.OK(t, b.Redis.LPush(b.Ctx, b.Keys.Pending(), behind...).Err())
+	expect.Equal(t, "line", len(b.Waiting()), 2003)
+	expect.OK(t, notify(b, "unrung", session.ModeInterrupt))
+	expect.Equal(t, "its place", b.Waiting()[1002], "unrung")
+	expect.Equal(t, "asked of the turn", b.Redis.HGet(b.Ctx, b.Keys.Run(), "interrupt").Val(), "")
 }

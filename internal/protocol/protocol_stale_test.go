@@ -6,6 +6,7 @@ import (
 	"turnstile"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 	"turnstile/test/expect"
 )
 
@@ -15,28 +16,28 @@ func TestFollowUpOfADeletedMessage(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		mode session.Mode
-		want func(t *testing.T, b *bench, r turnstile.Receipt)
+		want func(t *testing.T, b *actors.Bench, r turnstile.Receipt)
 	}{
-		"interrupts": {session.ModeInterrupt, func(t *testing.T, b *bench, r turnstile.Receipt) {
+		"interrupts": {session.ModeInterrupt, func(t *testing.T, b *actors.Bench, r turnstile.Receipt) {
 			expect.Equal(t, "position", r.Position, 2)
-			expect.Equal(t, "asked of the turn", b.rdb.HGet(b.ctx, b.k.Run(), "interrupt").Val(), b.rdb.HGet(b.ctx, b.k.Run(), "fence").Val())
+			expect.Equal(t, "asked of the turn", b.Redis.HGet(b.Ctx, b.Keys.Run(), "interrupt").Val(), b.Redis.HGet(b.Ctx, b.Keys.Run(), "fence").Val())
 		}},
-		"is refused": {session.ModeReject, func(t *testing.T, b *bench, r turnstile.Receipt) {
+		"is refused": {session.ModeReject, func(t *testing.T, b *actors.Bench, r turnstile.Receipt) {
 			expect.Equal(t, "receipt", string(r.Status)+" "+r.Reason, "refused busy")
 		}},
-		"finds the line full": {session.ModeQueue, func(t *testing.T, b *bench, r turnstile.Receipt) {
+		"finds the line full": {session.ModeQueue, func(t *testing.T, b *actors.Bench, r turnstile.Receipt) {
 			expect.Equal(t, "receipt", string(r.Status)+" "+r.Reason, "refused full")
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBench(t, line(session.QueueSettings{Cap: 2}))
-			b.say("now")
-			b.start()
-			b.sayAll("one", "again")
-			expect.OK(t, b.inspector().DeleteTask(rediskey.Queue(key), b.task("again")))
-			b.say("two")
-			c.want(t, b, b.say("again", c.mode))
+			b := actors.NewBench(t, actors.Line(session.QueueSettings{Cap: 2}))
+			b.Say("now")
+			b.Start()
+			b.SayAll("one", "again")
+			expect.OK(t, b.Inspector().DeleteTask(rediskey.Queue(actors.Key), b.Task("again")))
+			b.Say("two")
+			c.want(t, b, b.Say("again", c.mode))
 		})
 	}
 }
@@ -44,10 +45,10 @@ func TestFollowUpOfADeletedMessage(t *testing.T) {
 // Nobody is said to wait who does not.
 func TestFollowUpsThatNobodyWaitsFor(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
+	b := actors.NewBench(t)
 	listed := func(want ...string) {
 		t.Helper()
-		list, err := b.client.Followups(b.ctx, key)
+		list, err := b.Client.Followups(b.Ctx, actors.Key)
 		expect.OK(t, err)
 		var ids []string
 		for _, f := range list {
@@ -55,22 +56,22 @@ func TestFollowUpsThatNobodyWaitsFor(t *testing.T) {
 		}
 		expect.List(t, "follow-ups", ids, want...)
 	}
-	b.say("now")
-	h := b.start()
-	b.sayAll("deleted", "archived", "other", "same")
-	i, queue := b.inspector(), rediskey.Queue(key)
-	expect.OK(t, i.DeleteTask(queue, b.task("deleted")))
-	expect.OK(t, i.DeleteTask(queue, b.task("same")))
-	b.enqueue("same") // by a sender that rings nobody
+	b.Say("now")
+	h := b.Start()
+	b.SayAll("deleted", "archived", "other", "same")
+	i, queue := b.Inspector(), rediskey.Queue(actors.Key)
+	expect.OK(t, i.DeleteTask(queue, b.Task("deleted")))
+	expect.OK(t, i.DeleteTask(queue, b.Task("same")))
+	b.Enqueue("same") // by a sender that rings nobody
 	listed("archived", "other")
 	expect.OK(t, i.PauseQueue(queue))
-	b.finish(h)
+	b.Finish(h)
 	_, err := i.ArchiveAllPendingTasks(queue)
 	expect.OK(t, err)
 	expect.OK(t, i.UnpauseQueue(queue))
 	listed()
-	expect.OK(t, i.RunTask(queue, b.task("archived"))) // it waits again
+	expect.OK(t, i.RunTask(queue, b.Task("archived"))) // it waits again
 	listed("archived")
-	expect.List(t, "run", b.drain(), "archived")
-	expect.Equal(t, "entries left", b.rdb.Exists(b.ctx, b.k.Followups()).Val(), 0)
+	expect.List(t, "run", b.Drain(), "archived")
+	expect.Equal(t, "entries left", b.Redis.Exists(b.Ctx, b.Keys.Followups()).Val(), 0)
 }

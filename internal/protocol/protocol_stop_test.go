@@ -6,150 +6,139 @@ import (
 	"fmt"
 	"testing"
 
-	sq "turnstile/internal/protocol"
+	"turnstile/internal/protocol"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 	"turnstile/test/expect"
 )
 
 func TestStopOfAnIdleSession(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	reply, err := b.client.Command(b.ctx, key, "/stop", "")
+	b := actors.NewBench(t)
+	reply, err := b.Client.Command(b.Ctx, actors.Key, "/stop", "")
 	expect.OK(t, err)
 	if reply != "Nothing is running." {
 		t.Errorf("reply: %q", reply)
 	}
-	b.say("alone")
-	b.answers("/stop", "Nothing is running. 1 waiting message was archived; /resume reruns it.")
-	b.answers("/status", "1 message is archived")
-	b.answers("/resume", "Rerunning 1 message.")
-	b.say("together")
-	b.answers("/stop", "Nothing is running. 2 waiting messages were archived; /resume reruns them.")
-	b.answers("/status", "2 messages are archived")
-	b.sayAll("a", "b")
-	s, err := b.client.Stop(b.ctx, key)
+	b.Say("alone")
+	b.Replies("/stop", "Nothing is running. 1 waiting message was archived; /resume reruns it.")
+	b.Replies("/status", "1 message is archived")
+	b.Replies("/resume", "Rerunning 1 message.")
+	b.Say("together")
+	b.Replies("/stop", "Nothing is running. 2 waiting messages were archived; /resume reruns them.")
+	b.Replies("/status", "2 messages are archived")
+	b.SayAll("a", "b")
+	s, err := b.Client.Stop(b.Ctx, actors.Key)
 	expect.OK(t, err)
 	expect.Equal(t, "found", s, session.Stopped{Phase: session.PhaseIdle, Dropped: 2})
-	expect.Equal(t, "a", b.outcome("a").Status, session.StatusStopped)
-	b.claimNothing("all was stopped")
-	b.say("c")
-	expect.List(t, "runs", b.drain(), "c")
+	expect.Equal(t, "a", b.Outcome("a").Status, session.StatusStopped)
+	b.ClaimNothing("all was stopped")
+	b.Say("c")
+	expect.List(t, "runs", b.Drain(), "c")
 }
 
 func TestStopOfARunningTurn(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.say("a")
-	h := b.start()
-	b.sayAll("b", "c")
-	s, err := b.client.Stop(b.ctx, key)
+	b := actors.NewBench(t)
+	b.Say("a")
+	h := b.Start()
+	b.SayAll("b", "c")
+	s, err := b.Client.Stop(b.Ctx, actors.Key)
 	expect.OK(t, err)
 	expect.Equal(t, "found", s, session.Stopped{Phase: "running", Fence: h.Turn().Fence, Dropped: 2})
-	b.say("d")
-	if r := b.c.Renew(b.ctx, []*sq.Claim{h})[0]; !errors.Is(r.Requested, sq.ErrStopRequested) || r.Fence != h.Turn().Fence {
+	b.Say("d")
+	if r := b.Worker.Renew(b.Ctx, []*protocol.Claim{h})[0]; !errors.Is(r.Requested, protocol.ErrStopRequested) || r.Fence != h.Turn().Fence {
 		t.Errorf("renewal: %+v", r)
 	}
-	if err := h.Requeue(b.ctx, "drain"); !errors.Is(err, sq.ErrStopRequested) {
+	if err := h.Requeue(b.Ctx, "drain"); !errors.Is(err, protocol.ErrStopRequested) {
 		t.Errorf("requeue: %v", err)
 	}
-	more, err := h.Finish(b.ctx, sq.End{Status: session.StatusStopped, Error: "stopped by user"})
+	more, err := h.Finish(b.Ctx, protocol.End{Status: session.StatusStopped, Error: "stopped by user"})
 	expect.OK(t, err)
 	expect.Equal(t, "goes on", more, true)
 	expect.Equal(t, "with what came afterwards", h.Turn().Message.ID, "d")
-	if r := b.c.Renew(b.ctx, []*sq.Claim{h})[0]; r.Requested != nil {
+	if r := b.Worker.Renew(b.Ctx, []*protocol.Claim{h})[0]; r.Requested != nil {
 		t.Errorf("the next turn is asked %v", r.Requested)
 	}
-	expect.OK(t, h.Promote(b.ctx))
+	expect.OK(t, h.Promote(b.Ctx))
 }
 
 // A stop is archived in batches, and what comes meanwhile is not meant.
 func TestStopInBatches(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
+	b := actors.NewBench(t)
 	const n = 1203
-	b.say("now")
-	b.start()
+	b.Say("now")
+	b.Start()
 	for i := range n {
-		b.enqueue(fmt.Sprint("m", i))
+		b.Enqueue(fmt.Sprint("m", i))
 	}
 	calls := 0
-	b.rdb.AddHook(behind(called("stop"), func() {
+	b.Redis.AddHook(actors.Behind(actors.Script("stop"), func() {
 		if calls++; calls == 1 {
-			b.enqueue("meanwhile")
+			b.Enqueue("meanwhile")
 		}
 	}))
-	s, err := b.client.Stop(b.ctx, key)
+	s, err := b.Client.Stop(b.Ctx, actors.Key)
 	expect.OK(t, err)
 	expect.Equal(t, "dropped", s.Dropped, n)
 	expect.Equal(t, "calls", calls, 3)
-	expect.List(t, "the line", b.waiting(), "meanwhile")
-	expect.Equal(t, "archived", b.info().Archived, n)
-	expect.Equal(t, "last", b.outcome(fmt.Sprint("m", n-1)).Status, session.StatusStopped)
+	expect.List(t, "the line", b.Waiting(), "meanwhile")
+	expect.Equal(t, "archived", b.Info().Archived, n)
+	expect.Equal(t, "last", b.Outcome(fmt.Sprint("m", n-1)).Status, session.StatusStopped)
 }
 
 // Whoever waits for a stopped message hears of it.
 func TestStoppedWhileWaiting(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.say("a")
-	b.start()
-	b.say("b")
-	got := b.waitFor("b")
-	_, err := b.client.Stop(b.ctx, key)
+	b := actors.NewBench(t)
+	b.Say("a")
+	b.Start()
+	b.Say("b")
+	got := b.WaitFor("b")
+	_, err := b.Client.Stop(b.Ctx, actors.Key)
 	expect.OK(t, err)
 	expect.Equal(t, "status", (<-got).Status, session.StatusStopped)
-}
-
-// waitFor waits for a message's end in the background, from now on.
-func (b *bench) waitFor(id string) <-chan session.Outcome {
-	got := make(chan session.Outcome, 1)
-	go func() {
-		defer close(got)
-		o, err := b.client.Wait(b.ctx, key, id)
-		if err != nil && !errors.Is(err, context.Canceled) {
-			b.Errorf("wait for %s: %v", id, err)
-		}
-		got <- o
-	}()
-	return got
 }
 
 // The signals that owners hear: the turn is named, a later one is not meant.
 func TestSignals(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	heard := make(chan sq.Signal, 16)
+	b := actors.NewBench(t)
+	heard := make(chan protocol.Signal, 16)
 	ready := make(chan struct{})
-	ctx, cancel := context.WithCancel(b.ctx)
+	ctx, cancel := context.WithCancel(b.Ctx)
 	ended := make(chan error, 1)
-	go func() { ended <- b.c.Signals(ctx, func() { close(ready) }, func(s sq.Signal) { heard <- s }) }()
+	go func() {
+		ended <- b.Worker.Signals(ctx, func() { close(ready) }, func(s protocol.Signal) { heard <- s })
+	}()
 	<-ready
-	next := func(taskID string) sq.Signal {
+	next := func(taskID string) protocol.Signal {
 		t.Helper()
 		for s := range heard {
 			if s.TaskID == "" || s.TaskID == taskID { // other tests cancel tasks too
 				return s
 			}
 		}
-		return sq.Signal{}
+		return protocol.Signal{}
 	}
-	b.say("a")
-	h := b.start()
-	b.say("b", session.ModeInterrupt)
+	b.Say("a")
+	h := b.Start()
+	b.Say("b", session.ModeInterrupt)
 	s := next("")
-	if !errors.Is(s.Requested, sq.ErrInterruptRequested) || s.Token != h.Token() || s.Fence != h.Turn().Fence {
+	if !errors.Is(s.Requested, protocol.ErrInterruptRequested) || s.Token != h.Token() || s.Fence != h.Turn().Fence {
 		t.Errorf("interrupt: %+v", s)
 	}
-	_, err := b.client.Stop(b.ctx, key)
+	_, err := b.Client.Stop(b.Ctx, actors.Key)
 	expect.OK(t, err)
 	s = next("")
-	if !errors.Is(s.Requested, sq.ErrStopRequested) || s.Token != h.Token() || s.Fence != h.Turn().Fence {
+	if !errors.Is(s.Requested, protocol.ErrStopRequested) || s.Token != h.Token() || s.Fence != h.Turn().Fence {
 		t.Errorf("stop: %+v", s)
 	}
-	expect.OK(t, b.inspector().CancelProcessing(b.task("a")))
-	s = next(b.task("a"))
+	expect.OK(t, b.Inspector().CancelProcessing(b.Task("a")))
+	s = next(b.Task("a"))
 	fence, runs := h.Runs(s.TaskID)
-	if !errors.Is(s.Requested, sq.ErrStopRequested) || !runs || fence != h.Turn().Fence {
+	if !errors.Is(s.Requested, protocol.ErrStopRequested) || !runs || fence != h.Turn().Fence {
 		t.Errorf("asynqmon's Cancel: %+v", s)
 	}
 	cancel()

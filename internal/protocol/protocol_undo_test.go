@@ -13,8 +13,7 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
-	"turnstile"
-	sq "turnstile/internal/protocol"
+	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/internal/stored"
 	"turnstile/pkg/session"
@@ -23,82 +22,50 @@ import (
 	"turnstile/test/redistest"
 )
 
-// command carries out a slash command as a user says it.
-func (b *bench) command(text string) string {
-	b.Helper()
-	return b.receipt(text, false).Reply
-}
-
-// receipt is that of a command; invalid is what it is to say of its arguments.
-func (b *bench) receipt(text string, invalid bool) turnstile.Receipt {
-	b.Helper()
-	r, err := b.client.Submit(b.ctx, key, session.Message{Text: text})
-	expect.OK(b, err)
-	expect.Equal(b, "status of "+text, r.Status, turnstile.Answered)
-	expect.Equal(b, "invalid: "+text, r.Invalid, invalid)
-	return r
-}
-
 // refuses checks the answer to a command whose arguments are wrong.
-func (b *bench) refuses(text, want string) {
+func refuses(b *actors.Bench, text, want string) {
 	b.Helper()
-	if got := b.receipt(text, true).Reply; !strings.Contains(got, want) {
+	if got := b.Receipt(text, true).Reply; !strings.Contains(got, want) {
 		b.Errorf("%s answers %q, want something with %q", text, got, want)
 	}
-}
-
-// answers checks a command's answer.
-func (b *bench) answers(text, want string) {
-	b.Helper()
-	if got := b.command(text); !strings.Contains(got, want) {
-		b.Errorf("%s answers %q, want something with %q", text, got, want)
-	}
-}
-
-// bare is a client of the same database whose commands no hook sees.
-func (b *bench) bare() *redis.Client {
-	b.Helper()
-	rdb := redis.NewClient(b.rdb.(*redis.Client).Options())
-	b.Cleanup(func() { rdb.Close() })
-	return rdb
 }
 
 // another is another sender.
-func (b *bench) another() *actors.Client { b.Helper(); return actors.NewClient(b.bare()) }
+func another(b *actors.Bench) *actors.Client { b.Helper(); return actors.NewClient(b.BareRedis()) }
 
 func TestB75_Undo(t *testing.T) {
 	t.Parallel()
-	onceAndTwice(t, func(t *testing.T, b *bench) {
-		b.answers("/undo", "no turn yet")
-		b.answers("/retry", "no turn yet")
-		b.sayAll("a", "b")
-		b.drain()
-		sid := b.info().SessionID
+	actors.OnceAndTwice(t, func(t *testing.T, b *actors.Bench) {
+		b.Replies("/undo", "no turn yet")
+		b.Replies("/retry", "no turn yet")
+		b.SayAll("a", "b")
+		b.Drain()
+		sid := b.Info().SessionID
 		// What cannot be read goes with the turn before it.
-		b.rdb.RPush(b.ctx, b.k.Transcript(sid), "not JSON", `{"turn":""}`, `{"turn":7}`)
-		entries := b.info().Entries
-		b.answers("/undo", "(5 entries): b")
-		expect.List(t, "transcript", b.transcript(sid), "a", "re: a")
-		if b.info().Entries <= entries {
+		b.Redis.RPush(b.Ctx, b.Keys.Transcript(sid), "not JSON", `{"turn":""}`, `{"turn":7}`)
+		entries := b.Info().Entries
+		b.Replies("/undo", "(5 entries): b")
+		expect.List(t, "transcript", b.Transcript(sid), "a", "re: a")
+		if b.Info().Entries <= entries {
 			t.Error("nobody sees that the transcript has changed")
 		}
-		expect.Equal(t, "session id", b.info().SessionID, sid)
-		u, err := b.client.Undo(b.ctx, key)
+		expect.Equal(t, "session id", b.Info().SessionID, sid)
+		u, err := b.Client.Undo(b.Ctx, actors.Key)
 		expect.OK(t, err)
 		expect.Equal(t, "undone", u.Text, "a")
-		expect.List(t, "transcript", b.transcript(sid))
-		b.answers("/undo", "no turn yet")
+		expect.List(t, "transcript", b.Transcript(sid))
+		b.Replies("/undo", "no turn yet")
 	})
 }
 
 func TestB75_Retry(t *testing.T) {
 	t.Parallel()
-	onceAndTwice(t, func(t *testing.T, b *bench) {
-		b.sayAll("a", "b")
-		h := b.start()
-		b.finish(h)
-		expect.OK(t, h.Promote(b.ctx))
-		_, err := h.Finish(b.ctx, sq.End{Status: session.StatusDone, Release: true, Entries: []session.Entry{
+	actors.OnceAndTwice(t, func(t *testing.T, b *actors.Bench) {
+		b.SayAll("a", "b")
+		h := b.Start()
+		b.Finish(h)
+		expect.OK(t, h.Promote(b.Ctx))
+		_, err := h.Finish(b.Ctx, protocol.End{Status: session.StatusDone, Release: true, Entries: []session.Entry{
 			{
 				Role: session.RoleUser, Text: "b", Message: "b", Turn: h.Turn().ID, Meta: map[string]string{"from": "ann"},
 				Attachments: []session.Attachment{{Name: "x", URL: "http://x"}},
@@ -107,23 +74,23 @@ func TestB75_Retry(t *testing.T) {
 			{Role: session.RoleAssistant, Text: "poor", Turn: h.Turn().ID},
 		}})
 		expect.OK(t, err)
-		b.say("later")
-		sid := b.info().SessionID
-		b.rdb.Del(b.ctx, rediskey.Ready, rediskey.Due)
-		b.answers("/retry", "Running again: b")
-		expect.Equal(t, "the workers are told", b.isIn(rediskey.Ready, key), true)
-		expect.List(t, "transcript", b.transcript(sid), "a", "re: a")
-		h = b.start()
+		b.Say("later")
+		sid := b.Info().SessionID
+		b.Redis.Del(b.Ctx, rediskey.Ready, rediskey.Due)
+		b.Replies("/retry", "Running again: b")
+		expect.Equal(t, "the workers are told", b.IsIn(rediskey.Ready, actors.Key), true)
+		expect.List(t, "transcript", b.Transcript(sid), "a", "re: a")
+		h = b.Start()
 		m := h.Turn().Message
 		expect.Equal(t, "message", m.Text+" "+m.Meta["from"]+" "+m.Attachments[0].URL, "b ann http://x")
 		expect.Equal(t, "attempt", h.Turn().Attempt, 1)
 		expect.Equal(t, "its id is new", m.ID != "b", true)
-		b.finish(h)
+		b.Finish(h)
 		expect.Equal(t, "then", h.Turn().Message.ID, "later")
-		expect.Equal(t, "its end", b.outcome(m.ID).Status, session.StatusDone)
-		b.finish(h)
-		expect.List(t, "transcript", b.transcript(sid), "a", "re: a", "b", "re: b", "later", "re: later")
-		b.nothingLeft("at the end")
+		expect.Equal(t, "its end", b.Outcome(m.ID).Status, session.StatusDone)
+		b.Finish(h)
+		expect.List(t, "transcript", b.Transcript(sid), "a", "re: a", "b", "re: b", "later", "re: later")
+		b.NothingLeft("at the end")
 	})
 }
 
@@ -134,24 +101,24 @@ func TestB75_RefusedWhileOwned(t *testing.T) {
 	for _, command := range []string{"/undo", "/retry"} {
 		t.Run(command, func(t *testing.T) {
 			t.Parallel()
-			b := newBench(t)
-			b.say("a")
-			b.drain()
-			b.say("b")
-			h := b.claim()
-			was := b.dump()
-			b.answers(command, "A turn is running")
-			expect.OK(t, h.Promote(b.ctx))
-			b.answers(command, "A turn is running")
+			b := actors.NewBench(t)
+			b.Say("a")
+			b.Drain()
+			b.Say("b")
+			h := b.Claim()
+			was := b.Dump()
+			b.Replies(command, "A turn is running")
+			expect.OK(t, h.Promote(b.Ctx))
+			b.Replies(command, "A turn is running")
 			promoted := strings.NewReplacer(`phase="running"`, `phase="starting"`, fmt.Sprintf(` seq="%d 0"`, h.Turn().Fence), "")
-			same(t, command, was, promoted.Replace(b.dump()))
-			b.finish(h)
-			b.say("c")
-			b.rdb.AddHook(before(called("undo"), sync.OnceFunc(func() { h = b.start(); was = b.dump() })))
-			b.answers(command, "A turn is running")
-			same(t, command, was, b.dump())
-			b.finish(h)
-			expect.List(t, "transcript", b.transcript(b.info().SessionID), "a", "re: a", "b", "re: b", "c", "re: c")
+			actors.Same(t, command, was, promoted.Replace(b.Dump()))
+			b.Finish(h)
+			b.Say("c")
+			b.Redis.AddHook(actors.Before(actors.Script("undo"), sync.OnceFunc(func() { h = b.Start(); was = b.Dump() })))
+			b.Replies(command, "A turn is running")
+			actors.Same(t, command, was, b.Dump())
+			b.Finish(h)
+			expect.List(t, "transcript", b.Transcript(b.Info().SessionID), "a", "re: a", "b", "re: b", "c", "re: c")
 		})
 	}
 }
@@ -173,23 +140,23 @@ func TestB75_TwoAtOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBench(t)
-			b.sayAll("a", "b", "c")
-			b.drain()
-			sid := b.info().SessionID
-			other := b.another()
-			b.rdb.AddHook(before(called("undo"), sync.OnceFunc(func() {
-				u, err := c.first(other)(b.ctx, key)
+			b := actors.NewBench(t)
+			b.SayAll("a", "b", "c")
+			b.Drain()
+			sid := b.Info().SessionID
+			other := another(b)
+			b.Redis.AddHook(actors.Before(actors.Script("undo"), sync.OnceFunc(func() {
+				u, err := c.first(other)(b.Ctx, actors.Key)
 				expect.OK(t, err)
 				expect.Equal(t, "the first one's", u.Text, "c")
 			})))
-			u, err := c.second(b.client)(b.ctx, key)
+			u, err := c.second(b.Client)(b.Ctx, actors.Key)
 			expect.OK(t, err)
 			expect.Equal(t, "the second one's", u.Text, "c")
 			expect.Equal(t, "entries taken out", u.Entries, 2)
-			expect.List(t, "transcript", b.transcript(sid), "a", "re: a", "b", "re: b")
-			expect.Equal(t, "runs again", len(b.drain()), c.again)
-			expect.Equal(t, "entries then", len(b.transcript(sid)), 4+2*c.again)
+			expect.List(t, "transcript", b.Transcript(sid), "a", "re: a", "b", "re: b")
+			expect.Equal(t, "runs again", len(b.Drain()), c.again)
+			expect.Equal(t, "entries then", len(b.Transcript(sid)), 4+2*c.again)
 		})
 	}
 }
@@ -197,107 +164,107 @@ func TestB75_TwoAtOnce(t *testing.T) {
 // A turn that ends after /undo has looked is the last one then.
 func TestB75_UndoFindsANewerTurn(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.sayAll("a", "b")
-	b.finish(b.start())
-	b.rdb.AddHook(before(called("undo"), sync.OnceFunc(func() { b.die(); b.drain() })))
-	b.die()
-	u, err := b.client.Undo(b.ctx, key)
+	b := actors.NewBench(t)
+	b.SayAll("a", "b")
+	b.Finish(b.Start())
+	b.Redis.AddHook(actors.Before(actors.Script("undo"), sync.OnceFunc(func() { b.Die(); b.Drain() })))
+	b.Die()
+	u, err := b.Client.Undo(b.Ctx, actors.Key)
 	expect.OK(t, err)
 	expect.Equal(t, "undone", u.Text, "b")
-	expect.List(t, "transcript", b.transcript(b.info().SessionID), "a", "re: a")
+	expect.List(t, "transcript", b.Transcript(b.Info().SessionID), "a", "re: a")
 }
 
 // The worker has taken the message when the lost answer of /retry is asked for
 // again: it was done, not refused.
 func TestB75_RetryRunsBeforeItIsAnswered(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.say("a")
-	b.drain()
+	b := actors.NewBench(t)
+	b.Say("a")
+	b.Drain()
 	faults := &redistest.Faults{}
-	b.rdb.AddHook(faults)
-	b.rdb.AddHook(behind(called("undo"), sync.OnceFunc(func() { b.claim() })))
-	faults.RunTwice(called("undo"), 1)
-	b.answers("/retry", "Running again: a")
+	b.Redis.AddHook(faults)
+	b.Redis.AddHook(actors.Behind(actors.Script("undo"), sync.OnceFunc(func() { b.Claim() })))
+	faults.RunTwice(actors.Script("undo"), 1)
+	b.Replies("/retry", "Running again: a")
 }
 
 // An entry that cannot be read, by Go or only by Lua, goes with the turn before it.
 func TestB75_UndoOfAnUnreadableEnd(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.sayAll("a", "b")
-	b.drain()
-	sid := b.info().SessionID
-	b.rdb.RPush(b.ctx, b.k.Transcript(sid), `{"turn":"x","at":NaN}`, `{"turn":"\ud800"`)
-	u, err := b.client.Undo(b.ctx, key)
+	b := actors.NewBench(t)
+	b.SayAll("a", "b")
+	b.Drain()
+	sid := b.Info().SessionID
+	b.Redis.RPush(b.Ctx, b.Keys.Transcript(sid), `{"turn":"x","at":NaN}`, `{"turn":"\ud800"`)
+	u, err := b.Client.Undo(b.Ctx, actors.Key)
 	expect.OK(t, err)
 	expect.Equal(t, "undone", fmt.Sprint(u.Text, " ", u.Entries), "b 4")
-	expect.List(t, "transcript", b.transcript(sid), "a", "re: a")
+	expect.List(t, "transcript", b.Transcript(sid), "a", "re: a")
 }
 
 // A turn of several messages goes as a whole, and is run again as one message.
 func TestB75_CollectedAndSteered(t *testing.T) {
 	t.Parallel()
-	prepare := func(b *bench) {
-		b.say("a")
-		h := b.start()
-		b.collected("b", "c")
-		b.finish(h)
-		expect.OK(b, h.Promote(b.ctx))
-		b.say("d", session.ModeSteer)
-		_, err := h.Steer(b.ctx)
+	prepare := func(b *actors.Bench) {
+		b.Say("a")
+		h := b.Start()
+		b.SayCollected("b", "c")
+		b.Finish(h)
+		expect.OK(b, h.Promote(b.Ctx))
+		b.Say("d", session.ModeSteer)
+		_, err := h.Steer(b.Ctx)
 		expect.OK(b, err)
-		end := b.done(h)
+		end := b.Done(h)
 		end.Entries = append(end.Entries, session.Entry{Role: session.RoleUser, Text: "d", Message: "d", Turn: h.Turn().ID})
-		_, err = h.Finish(b.ctx, end)
+		_, err = h.Finish(b.Ctx, end)
 		expect.OK(b, err)
-		expect.Equal(b, "entries", len(b.transcript(h.Turn().SessionID)), 6)
+		expect.Equal(b, "entries", len(b.Transcript(h.Turn().SessionID)), 6)
 	}
 	t.Run("undo", func(t *testing.T) {
 		t.Parallel()
-		onceAndTwice(t, func(t *testing.T, b *bench) {
+		actors.OnceAndTwice(t, func(t *testing.T, b *actors.Bench) {
 			prepare(b)
-			u, err := b.client.Undo(b.ctx, key)
+			u, err := b.Client.Undo(b.Ctx, actors.Key)
 			expect.OK(t, err)
 			expect.Equal(t, "undone", u.Text, "b\n\nc\n\nd")
 			expect.Equal(t, "entries", u.Entries, 4)
-			expect.List(t, "transcript", b.transcript(b.info().SessionID), "a", "re: a")
+			expect.List(t, "transcript", b.Transcript(b.Info().SessionID), "a", "re: a")
 		})
 	})
 	t.Run("retry", func(t *testing.T) {
 		t.Parallel()
-		onceAndTwice(t, func(t *testing.T, b *bench) {
+		actors.OnceAndTwice(t, func(t *testing.T, b *actors.Bench) {
 			prepare(b)
-			_, err := b.client.Retry(b.ctx, key)
+			_, err := b.Client.Retry(b.Ctx, actors.Key)
 			expect.OK(t, err)
-			h := b.start()
-			expect.Equal(t, "messages", len(group(h)), 1)
+			h := b.Start()
+			expect.Equal(t, "messages", len(actors.MessageIDs(h)), 1)
 			expect.Equal(t, "text", h.Turn().Message.Text, "b\n\nc\n\nd")
-			b.finish(h)
-			expect.List(t, "transcript", b.transcript(h.Turn().SessionID), "a", "re: a", "b\n\nc\n\nd", "re: b\n\nc\n\nd")
+			b.Finish(h)
+			expect.List(t, "transcript", b.Transcript(h.Turn().SessionID), "a", "re: a", "b\n\nc\n\nd", "re: b\n\nc\n\nd")
 		})
 	})
 	t.Run("retry of too much", func(t *testing.T) {
 		t.Parallel()
-		b := newBench(t)
-		b.say("a")
-		h := b.start()
+		b := actors.NewBench(t)
+		b.Say("a")
+		h := b.Start()
 		half := strings.Repeat("x", session.MaxTextLen/2)
-		_, err := h.Finish(b.ctx, sq.End{Status: session.StatusDone, Entries: []session.Entry{
+		_, err := h.Finish(b.Ctx, protocol.End{Status: session.StatusDone, Entries: []session.Entry{
 			{Role: session.RoleUser, Text: half, Turn: h.Turn().ID}, {Role: session.RoleUser, Text: half, Turn: h.Turn().ID},
 		}})
 		expect.OK(t, err)
-		b.answers("/retry", "Nothing was changed: invalid message")
-		expect.Equal(t, "entries", len(b.transcript(h.Turn().SessionID)), 2)
+		b.Replies("/retry", "Nothing was changed: invalid message")
+		expect.Equal(t, "entries", len(b.Transcript(h.Turn().SessionID)), 2)
 	})
 	t.Run("retry of a trimmed turn", func(t *testing.T) {
 		t.Parallel()
-		b := newBench(t, func(c *sq.Config) { c.TranscriptCap = 1 })
-		b.say("a")
-		b.drain()
-		b.answers("/retry", "Nothing was changed: invalid message")
-		expect.Equal(t, "entries", len(b.transcript(b.info().SessionID)), 1)
+		b := actors.NewBench(t, func(c *protocol.Config) { c.TranscriptCap = 1 })
+		b.Say("a")
+		b.Drain()
+		b.Replies("/retry", "Nothing was changed: invalid message")
+		expect.Equal(t, "entries", len(b.Transcript(b.Info().SessionID)), 1)
 	})
 }
 
@@ -305,16 +272,16 @@ func TestB75_CollectedAndSteered(t *testing.T) {
 // only, and a partial only of the turn that runs.
 func TestB76_UndoRace(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
+	b := actors.NewBench(t)
 	const turns = 60
-	ctx, over := context.WithCancel(b.ctx)
+	ctx, over := context.WithCancel(b.Ctx)
 	var others, owner sync.WaitGroup
 	undone, seen := 0, 0
 	var last string
 	others.Go(func() {
-		client := b.another()
+		client := another(b)
 		for ctx.Err() == nil {
-			_, err := client.Undo(b.ctx, key)
+			_, err := client.Undo(b.Ctx, actors.Key)
 			switch {
 			case err == nil:
 				undone++
@@ -325,21 +292,21 @@ func TestB76_UndoRace(t *testing.T) {
 	})
 	others.Go(func() {
 		for ctx.Err() == nil {
-			last = b.wholeTurns()
+			last = wholeTurns(b)
 			seen++
 		}
 	})
 	owner.Go(func() {
 		for i := range turns {
-			b.say(fmt.Sprint("m", i))
-			h := b.claim()
+			b.Say(fmt.Sprint("m", i))
+			h := b.Claim()
 			for j := range 3 {
 				entries := []session.Entry{{Role: session.RoleAssistant, Text: fmt.Sprint(j), Turn: h.Turn().ID}}
-				if err := h.Checkpoint(b.ctx, entries); err != nil {
+				if err := h.Checkpoint(b.Ctx, entries); err != nil {
 					t.Error(err)
 				}
 			}
-			_, err := h.Finish(b.ctx, sq.End{Status: session.StatusDone, Release: true, Entries: []session.Entry{
+			_, err := h.Finish(b.Ctx, protocol.End{Status: session.StatusDone, Release: true, Entries: []session.Entry{
 				{Role: session.RoleUser, Text: "u", Turn: h.Turn().ID}, {Role: session.RoleAssistant, Text: "a", Turn: h.Turn().ID},
 			}})
 			if err != nil {
@@ -351,21 +318,21 @@ func TestB76_UndoRace(t *testing.T) {
 	over()
 	others.Wait()
 	t.Logf("%d of %d turns were undone, %d states were seen, the last one %s", undone, turns, seen, last)
-	expect.Equal(t, "entries left", len(b.transcript(b.info().SessionID)), 2*(turns-undone))
+	expect.Equal(t, "entries left", len(b.Transcript(b.Info().SessionID)), 2*(turns-undone))
 }
 
 // wholeTurns reads a session's state at one moment and checks that it is one of
 // the allowed ones.
-func (b *bench) wholeTurns() string {
+func wholeTurns(b *actors.Bench) string {
 	b.Helper()
-	sid := b.rdb.HGet(b.ctx, b.k.Record(), "session_id").Val()
+	sid := b.Redis.HGet(b.Ctx, b.Keys.Record(), "session_id").Val()
 	var lines *redis.StringSliceCmd
 	var partial, sentinel *redis.StringCmd
 	var run *redis.SliceCmd
-	_, _ = b.rdb.TxPipelined(b.ctx, func(p redis.Pipeliner) error {
-		lines = p.LRange(b.ctx, b.k.Transcript(sid), 0, -1)
-		partial, sentinel = p.Get(b.ctx, b.k.Partial()), p.Get(b.ctx, b.k.Sentinel())
-		run = p.HMGet(b.ctx, b.k.Run(), "fence", "phase", "token")
+	_, _ = b.Redis.TxPipelined(b.Ctx, func(p redis.Pipeliner) error {
+		lines = p.LRange(b.Ctx, b.Keys.Transcript(sid), 0, -1)
+		partial, sentinel = p.Get(b.Ctx, b.Keys.Partial()), p.Get(b.Ctx, b.Keys.Sentinel())
+		run = p.HMGet(b.Ctx, b.Keys.Run(), "fence", "phase", "token")
 		return nil
 	})
 	var turns []string
@@ -385,7 +352,7 @@ func (b *bench) wholeTurns() string {
 			b.Errorf("a partial of turn %s beside %v and the sentinel %q", p.Fence, run.Val(), sentinel.Val())
 		}
 	}
-	if slices.Contains(turns, rediskey.IDPrefix(key)+fmt.Sprint(run.Val()[0])) && sentinel.Val() != "" {
+	if slices.Contains(turns, rediskey.IDPrefix(actors.Key)+fmt.Sprint(run.Val()[0])) && sentinel.Val() != "" {
 		b.Errorf("the turn that runs has entries already: %q, %v", turns, run.Val())
 	}
 	return fmt.Sprint(len(turns), " entries, ", run.Val()[1])
@@ -394,15 +361,15 @@ func (b *bench) wholeTurns() string {
 // What /retry puts in is asynq's as if asynq.Client had done it.
 func TestContract_RetriedMessage(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.say("a")
-	b.drain()
-	first, err := b.inspector().GetTaskInfo(queue, b.task("a"))
+	b := actors.NewBench(t)
+	b.Say("a")
+	b.Drain()
+	first, err := b.Inspector().GetTaskInfo(actors.Queue, b.Task("a"))
 	expect.OK(t, err)
-	b.answers("/retry", "Running again")
-	waiting := b.waiting()
+	b.Replies("/retry", "Running again")
+	waiting := b.Waiting()
 	expect.Equal(t, "waiting", len(waiting), 1)
-	info, err := b.inspector().GetTaskInfo(queue, b.task(waiting[0]))
+	info, err := b.Inspector().GetTaskInfo(actors.Queue, b.Task(waiting[0]))
 	expect.OK(t, err)
 	expect.Equal(t, "state", info.State, asynq.TaskStatePending)
 	expect.Equal(t, "type", info.Type, first.Type)
@@ -414,13 +381,13 @@ func TestContract_RetriedMessage(t *testing.T) {
 	expect.Equal(t, "deadline", info.Deadline, first.Deadline)
 
 	ran := make(chan string, 1)
-	stop := b.server(func(_ context.Context, task *asynq.Task) error {
+	stop := b.StockServer(func(_ context.Context, task *asynq.Task) error {
 		m, err := session.DecodePayload(task.Payload())
 		ran <- m.Text
 		return err
 	})
 	expect.Equal(t, "a stock server runs", <-ran, "a")
-	expect.Soon(t, "its end", func() bool { return b.rdb.Exists(b.ctx, b.k.Pending(), b.k.Active()).Val() == 0 })
+	expect.Soon(t, "its end", func() bool { return b.Redis.Exists(b.Ctx, b.Keys.Pending(), b.Keys.Active()).Val() == 0 })
 	stop()
-	b.claimNothing("all was run")
+	b.ClaimNothing("all was run")
 }

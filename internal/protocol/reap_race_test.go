@@ -8,16 +8,17 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile"
-	sq "turnstile/internal/protocol"
+	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
 // gatedReap runs Reap as another worker does, which stands still where match says, and
 // calls meanwhile until it goes on.
-func (b *bench) gatedReap(gate func(*redistest.Faults) *redistest.Gate, meanwhile func()) {
+func gatedReap(b *actors.Bench, gate func(*redistest.Faults) *redistest.Gate, meanwhile func()) {
 	b.Helper()
 	options, err := redis.ParseURL(redistest.URL(b.T))
 	expect.OK(b, err)
@@ -26,10 +27,10 @@ func (b *bench) gatedReap(gate func(*redistest.Faults) *redistest.Gate, meanwhil
 	faults := &redistest.Faults{}
 	closed := gate(faults)
 	rdb.AddHook(faults)
-	b.rdb.Del(b.ctx, rediskey.Timer("reap"))
+	b.Redis.Del(b.Ctx, rediskey.Timer("reap"))
 	reaped := make(chan error, 1)
 	go func() {
-		_, _, err := newWorker(b.T, rdb, "gated").Reap(context.WithoutCancel(b.ctx))
+		_, _, err := actors.NewWorker(b.T, rdb, "gated").Reap(context.WithoutCancel(b.Ctx))
 		reaped <- err
 	}()
 	<-closed.Arrived()
@@ -39,7 +40,7 @@ func (b *bench) gatedReap(gate func(*redistest.Faults) *redistest.Gate, meanwhil
 }
 
 // afterTheLook has Reap stand still when it has looked at the sessions.
-func afterTheLook(f *redistest.Faults) *redistest.Gate { return f.GateReply(called("look")) }
+func afterTheLook(f *redistest.Faults) *redistest.Gate { return f.GateReply(actors.Script("look")) }
 
 // afterTheKeys has Reap stand still when it has found a session without any key.
 func afterTheKeys(f *redistest.Faults) *redistest.Gate { return f.GateReply(redistest.Named("exists")) }
@@ -48,23 +49,23 @@ func afterTheKeys(f *redistest.Faults) *redistest.Gate { return f.GateReply(redi
 // whoever popped it may have died.
 func TestReapKeepsWhatIsWokenMeanwhile(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.rdb.ZAdd(b.ctx, rediskey.Owned, redis.Z{Score: 1, Member: key})
-	b.gatedReap(afterTheKeys, func() {
-		b.say("a")
-		expect.List(t, "popped, by a worker that dies", b.pop(), key)
+	b := actors.NewBench(t)
+	b.Redis.ZAdd(b.Ctx, rediskey.Owned, redis.Z{Score: 1, Member: actors.Key})
+	gatedReap(b, afterTheKeys, func() {
+		b.Say("a")
+		expect.List(t, "popped, by a worker that dies", b.Pop(), actors.Key)
 	})
-	expect.Equal(t, "owned", b.isIn(rediskey.Owned, key), true)
-	b.overdue(rediskey.Owned)
-	expect.Equal(t, "recovered", b.reap(), 1)
+	expect.Equal(t, "owned", b.IsIn(rediskey.Owned, actors.Key), true)
+	b.Overdue(rediskey.Owned)
+	expect.Equal(t, "recovered", b.Reap(), 1)
 }
 
 // lookedAtSoon checks that reap looks after the session as soon as a wake-up says.
-func (b *bench) lookedAtSoon() {
+func lookedAtSoon(b *actors.Bench) {
 	b.Helper()
-	score, err := b.rdb.ZScore(b.ctx, rediskey.Owned, key).Result()
+	score, err := b.Redis.ZScore(b.Ctx, rediskey.Owned, actors.Key).Result()
 	expect.OK(b, err)
-	now := b.rdb.Time(b.ctx).Val().UnixMilli()
+	now := b.Redis.Time(b.Ctx).Val().UnixMilli()
 	if in := time.Duration(int64(score)-now) * time.Millisecond; in > 15*time.Second {
 		b.Errorf("reap looks after it in %s", in)
 	}
@@ -74,43 +75,43 @@ func (b *bench) lookedAtSoon() {
 // lease.
 func TestWakeUpReplacesALateLook(t *testing.T) {
 	t.Parallel()
-	long := func(c *sq.Config) { c.SentinelTTL = 10 * time.Minute }
+	long := func(c *protocol.Config) { c.SentinelTTL = 10 * time.Minute }
 	t.Run("a sender's", func(t *testing.T) {
 		t.Parallel()
-		b := newBench(t, long)
-		b.say("a")
-		b.pop()
-		h := b.start()
-		b.overdue(rediskey.Owned)
-		b.reap() // which looks again at the end of the sentinel
-		b.finish(h)
-		b.say("b")
-		expect.List(t, "popped, by a worker that dies", b.pop(), key)
-		b.lookedAtSoon()
+		b := actors.NewBench(t, long)
+		b.Say("a")
+		b.Pop()
+		h := b.Start()
+		b.Overdue(rediskey.Owned)
+		b.Reap() // which looks again at the end of the sentinel
+		b.Finish(h)
+		b.Say("b")
+		expect.List(t, "popped, by a worker that dies", b.Pop(), actors.Key)
+		lookedAtSoon(b)
 	})
 	t.Run("a release, while reap finds it held", func(t *testing.T) {
 		t.Parallel()
-		b := newBench(t, long)
-		b.sayAll("a", "b")
-		b.pop()
-		h := b.start()
-		b.overdue(rediskey.Owned)
-		b.gatedReap(afterTheLook, func() {
-			_, err := h.Finish(b.ctx, sq.End{Status: session.StatusDone, Release: true})
+		b := actors.NewBench(t, long)
+		b.SayAll("a", "b")
+		b.Pop()
+		h := b.Start()
+		b.Overdue(rediskey.Owned)
+		gatedReap(b, afterTheLook, func() {
+			_, err := h.Finish(b.Ctx, protocol.End{Status: session.StatusDone, Release: true})
 			expect.OK(t, err)
-			expect.List(t, "popped, by a worker that dies", b.pop(), key)
+			expect.List(t, "popped, by a worker that dies", b.Pop(), actors.Key)
 		})
-		b.lookedAtSoon()
+		lookedAtSoon(b)
 	})
 	t.Run("sweep, of one that is held", func(t *testing.T) {
 		t.Parallel()
-		b := newBench(t, func(c *sq.Config) { c.SentinelTTL = 20 * time.Second })
-		b.say("a")
-		b.pop()
-		b.start()
-		b.rdb.ZAdd(b.ctx, rediskey.Owned, redis.Z{Score: float64(time.Now().Add(time.Hour).UnixMilli()), Member: key})
-		b.sweep()
-		score := b.rdb.ZScore(b.ctx, rediskey.Owned, key).Val()
+		b := actors.NewBench(t, func(c *protocol.Config) { c.SentinelTTL = 20 * time.Second })
+		b.Say("a")
+		b.Pop()
+		b.Start()
+		b.Redis.ZAdd(b.Ctx, rediskey.Owned, redis.Z{Score: float64(time.Now().Add(time.Hour).UnixMilli()), Member: actors.Key})
+		b.Sweep()
+		score := b.Redis.ZScore(b.Ctx, rediskey.Owned, actors.Key).Val()
 		if score > float64(time.Now().Add(21*time.Second).UnixMilli()) {
 			t.Errorf("reap looks after it at %.0f", score)
 		}
@@ -121,14 +122,14 @@ func TestWakeUpReplacesALateLook(t *testing.T) {
 // claim: that entry stays.
 func TestDueKeepsWhatAClaimEnters(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	_, err := b.client.Submit(b.ctx, key, session.Message{ID: "a", Text: "a"}, turnstile.Delay(time.Hour))
+	b := actors.NewBench(t)
+	_, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{ID: "a", Text: "a"}, turnstile.Delay(time.Hour))
 	expect.OK(t, err)
-	b.rdb.ZAdd(b.ctx, rediskey.Due, redis.Z{Score: float64(time.Now().UnixMilli()), Member: key}) // of a message that is gone
-	b.rdb.AddHook(&afterPipeline{key: rediskey.Ready, do: func() {
-		expect.List(t, "popped", b.pop(), key)
-		b.claimNothing("it is delayed")
+	b.Redis.ZAdd(b.Ctx, rediskey.Due, redis.Z{Score: float64(time.Now().UnixMilli()), Member: actors.Key}) // of a message that is gone
+	b.Redis.AddHook(&afterPipeline{key: rediskey.Ready, do: func() {
+		expect.List(t, "popped", b.Pop(), actors.Key)
+		b.ClaimNothing("it is delayed")
 	}})
-	b.due()
-	expect.Equal(t, "due", b.isIn(rediskey.Due, key), true)
+	b.Due()
+	expect.Equal(t, "due", b.IsIn(rediskey.Due, actors.Key), true)
 }

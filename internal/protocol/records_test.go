@@ -7,9 +7,10 @@ import (
 	"time"
 
 	"turnstile"
-	sq "turnstile/internal/protocol"
+	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 	"turnstile/test/expect"
 )
 
@@ -23,7 +24,7 @@ func TestRecords(t *testing.T) {
 			for _, r := range records {
 				t.Run(moment+"/"+kind+"/"+r, func(t *testing.T) {
 					t.Parallel()
-					b := newBench(t, func(c *sq.Config) { c.Line.Debounce = session.Millis(time.Millisecond) })
+					b := actors.NewBench(t, func(c *protocol.Config) { c.Line.Debounce = session.Millis(time.Millisecond) })
 					live(b, moment, func() { damaged[kind](b, r) })
 				})
 			}
@@ -90,172 +91,172 @@ func oddRecords() map[string][]string {
 	}
 }
 
-var damaged = map[string]func(b *bench, value string){
-	"record":   func(b *bench, value string) { setFields(b, b.k.Record(), value) },
-	"resume":   func(b *bench, value string) { setFields(b, b.k.Resume(), value) },
-	"run":      func(b *bench, value string) { setFields(b, b.k.Run(), value) },
-	"dead run": func(b *bench, value string) { setFields(b, b.k.Run(), value) },
-	"settings": func(b *bench, value string) { b.rdb.HSet(b.ctx, b.k.Record(), "queue", value) },
-	"followup": func(b *bench, value string) {
-		b.rdb.HSet(b.ctx, b.k.Followups(), "nobody", value)
-		if b.state("two") == "pending" {
-			b.rdb.HSet(b.ctx, b.k.Followups(), "two", value)
+var damaged = map[string]func(b *actors.Bench, value string){
+	"record":   func(b *actors.Bench, value string) { setFields(b, b.Keys.Record(), value) },
+	"resume":   func(b *actors.Bench, value string) { setFields(b, b.Keys.Resume(), value) },
+	"run":      func(b *actors.Bench, value string) { setFields(b, b.Keys.Run(), value) },
+	"dead run": func(b *actors.Bench, value string) { setFields(b, b.Keys.Run(), value) },
+	"settings": func(b *actors.Bench, value string) { b.Redis.HSet(b.Ctx, b.Keys.Record(), "queue", value) },
+	"followup": func(b *actors.Bench, value string) {
+		b.Redis.HSet(b.Ctx, b.Keys.Followups(), "nobody", value)
+		if b.State("two") == "pending" {
+			b.Redis.HSet(b.Ctx, b.Keys.Followups(), "two", value)
 		}
 	},
-	"partial": func(b *bench, value string) {
-		fence := b.rdb.HGet(b.ctx, b.k.Run(), "fence").Val()
-		b.rdb.Set(b.ctx, b.k.Partial(), strings.ReplaceAll(value, "FENCE", fence), 0)
+	"partial": func(b *actors.Bench, value string) {
+		fence := b.Redis.HGet(b.Ctx, b.Keys.Run(), "fence").Val()
+		b.Redis.Set(b.Ctx, b.Keys.Partial(), strings.ReplaceAll(value, "FENCE", fence), 0)
 	},
-	"entry": func(b *bench, value string) {
-		b.rdb.RPush(b.ctx, b.k.Transcript(b.info().SessionID), value)
+	"entry": func(b *actors.Bench, value string) {
+		b.Redis.RPush(b.Ctx, b.Keys.Transcript(b.Info().SessionID), value)
 	},
-	"task": func(b *bench, value string) {
+	"task": func(b *actors.Bench, value string) {
 		for _, id := range []string{"one", "two"} {
-			if b.state(id) != "" {
-				setFields(b, b.k.Task(b.task(id)), value)
+			if b.State(id) != "" {
+				setFields(b, b.Keys.Task(b.Task(id)), value)
 			}
 		}
 	},
 }
 
 // setFields writes field=value; of nothing at all it leaves nothing.
-func setFields(b *bench, key, fields string) {
+func setFields(b *actors.Bench, key, fields string) {
 	b.Helper()
 	if fields == "" {
-		expect.OK(b, b.rdb.Del(b.ctx, key).Err())
+		expect.OK(b, b.Redis.Del(b.Ctx, key).Err())
 	}
 	for _, f := range strings.Fields(fields) {
 		name, value, _ := strings.Cut(f, "=")
 		if gone, ok := strings.CutPrefix(f, "-"); ok {
-			expect.OK(b, b.rdb.HDel(b.ctx, key, gone).Err())
+			expect.OK(b, b.Redis.HDel(b.Ctx, key, gone).Err())
 			continue
 		}
-		expect.OK(b, b.rdb.HSet(b.ctx, key, name, value).Err())
+		expect.OK(b, b.Redis.HSet(b.Ctx, key, name, value).Err())
 	}
 }
 
 // live is a stretch of a session's life. spoil is called at its moment.
-func live(b *bench, moment string, spoil func()) {
+func live(b *actors.Bench, moment string, spoil func()) {
 	b.Helper()
 	at := func(now string) {
 		if now == moment {
 			spoil()
 		}
 	}
-	b.say("before")
-	b.finish(b.start())
+	b.Say("before")
+	b.Finish(b.Start())
 	at(idle)
 	var sent []string
 	say := func(id string, mode session.Mode) {
-		if b.say(id, mode).Status != turnstile.Refused { // as by a cap that can be read
+		if b.Say(id, mode).Status != turnstile.Refused { // as by a cap that can be read
 			sent = append(sent, id)
 		}
 	}
 	say("one", "")
-	h := b.start()
+	h := b.Start()
 	runs(b, h)
 	say("two", "")
 	at(running)
 	say("collected", session.ModeCollect)
 	say("steered", session.ModeSteer)
-	_, err := h.Steer(b.ctx)
+	_, err := h.Steer(b.Ctx)
 	expect.OK(b, err)
-	for _, r := range b.c.Renew(b.ctx, []*sq.Claim{h}) {
+	for _, r := range b.Worker.Renew(b.Ctx, []*protocol.Claim{h}) {
 		expect.OK(b, r.Err)
 	}
 	if moment == interrupted {
 		say("urgent", session.ModeInterrupt)
 	}
 	if moment == dead || moment == interrupted {
-		b.die()
+		b.Die()
 		at(moment)
-		b.overdue(rediskey.Owned)
-		b.reap()
-		b.sweep()
+		b.Overdue(rediskey.Owned)
+		b.Reap()
+		b.Sweep()
 		h = nil
 	}
 	looks(b)
 	expect.Soon(b, "the end of all messages", func() bool {
 		if h == nil {
-			holds, err := b.c.Claim(b.ctx, []string{key})
+			holds, err := b.Worker.Claim(b.Ctx, []string{actors.Key})
 			expect.OK(b, err)
 			if len(holds) == 0 {
 				return ended(b, sent)
 			}
 			h = holds[0]
-			expect.OK(b, h.Promote(b.ctx))
+			expect.OK(b, h.Promote(b.Ctx))
 			runs(b, h)
 		}
-		if more := b.finish(h); !more {
+		if more := b.Finish(h); !more {
 			h = nil
 			return ended(b, sent)
 		}
-		expect.OK(b, h.Promote(b.ctx))
+		expect.OK(b, h.Promote(b.Ctx))
 		runs(b, h)
 		return false
 	})
 	for _, id := range sent {
-		if s := b.outcome(id).Status; s != session.StatusDone && (moment != interrupted || s != session.StatusInterrupted) {
+		if s := b.Outcome(id).Status; s != session.StatusDone && (moment != interrupted || s != session.StatusInterrupted) {
 			b.Errorf("message %s ended as %s", id, s)
 		}
 	}
 	for _, command := range []string{"/undo", "/retry", "/stop", "/resume", "/new", "/title x", "/queue reset"} {
 		name, args, _ := strings.Cut(command, " ")
-		_, err := b.client.Command(b.ctx, key, name, args)
+		_, err := b.Client.Command(b.Ctx, actors.Key, name, args)
 		expect.OK(b, err)
 	}
-	b.drain()
-	keys := sq.KeysOf(key, "")
-	expect.OK(b, sq.Do(b.ctx, b.rdb, "purge", keys, nil, "batch", 100, "archive_ttl", 0).Err())
-	expect.OK(b, sq.Do(b.ctx, b.rdb, "forget", keys, nil, "age", 100).Err())
-	expect.OK(b, sq.Do(b.ctx, b.rdb, "erase", keys, nil, "fence", "100", "size", 0, "last", false).Err())
+	b.Drain()
+	keys := protocol.KeysOf(actors.Key, "")
+	expect.OK(b, protocol.Do(b.Ctx, b.Redis, "purge", keys, nil, "batch", 100, "archive_ttl", 0).Err())
+	expect.OK(b, protocol.Do(b.Ctx, b.Redis, "forget", keys, nil, "age", 100).Err())
+	expect.OK(b, protocol.Do(b.Ctx, b.Redis, "erase", keys, nil, "fence", "100", "size", 0, "last", false).Err())
 }
 
 // A session that nobody uses is forgotten although its record cannot be read.
 func TestForgetOfAnOddRecord(t *testing.T) {
 	t.Parallel()
 	for _, fields := range []string{"updated_at=x", "updated_at=x created_at=x", "-updated_at", "-updated_at -created_at", "v=2"} {
-		b := newBench(t, func(c *sq.Config) { c.Retention = 0 })
-		b.say("one")
-		b.drain()
-		setFields(b, b.k.Record(), fields)
-		gone, err := sq.Do(b.ctx, b.rdb, "forget", sq.KeysOf(key, ""), nil, "age", -1).Slice()
+		b := actors.NewBench(t, func(c *protocol.Config) { c.Retention = 0 })
+		b.Say("one")
+		b.Drain()
+		setFields(b, b.Keys.Record(), fields)
+		gone, err := protocol.Do(b.Ctx, b.Redis, "forget", protocol.KeysOf(actors.Key, ""), nil, "age", -1).Slice()
 		expect.OK(t, err)
 		expect.Equal(t, "forgotten with "+fields, fmt.Sprint(gone), "[1]")
 	}
 }
 
 // runs does what a worker does in a turn.
-func runs(b *bench, h *sq.Claim) {
+func runs(b *actors.Bench, h *protocol.Claim) {
 	b.Helper()
-	past, err := h.History(b.ctx)
+	past, err := h.History(b.Ctx)
 	expect.OK(b, err)
-	expect.OK(b, h.Checkpoint(b.ctx, append(past.Entries, session.Entry{Role: session.RoleUser, Text: h.Turn().Message.Text})))
-	expect.OK(b, h.Title(b.ctx, "a title"))
-	expect.OK(b, h.Emit(b.ctx, []session.Event{{Type: session.EventNotice, Text: "x"}}))
+	expect.OK(b, h.Checkpoint(b.Ctx, append(past.Entries, session.Entry{Role: session.RoleUser, Text: h.Turn().Message.Text})))
+	expect.OK(b, h.Title(b.Ctx, "a title"))
+	expect.OK(b, h.Emit(b.Ctx, []session.Event{{Type: session.EventNotice, Text: "x"}}))
 }
 
 // looks is all that somebody may ask of a session.
-func looks(b *bench) {
+func looks(b *actors.Bench) {
 	b.Helper()
-	info := b.info()
-	_, err := b.client.BusySessions(b.ctx)
+	info := b.Info()
+	_, err := b.Client.BusySessions(b.Ctx)
 	expect.OK(b, err)
-	_, err = b.client.Followups(b.ctx, key)
+	_, err = b.Client.Followups(b.Ctx, actors.Key)
 	expect.OK(b, err)
-	_, err = b.client.ResumeRecord(b.ctx, key)
+	_, err = b.Client.ResumeRecord(b.Ctx, actors.Key)
 	expect.OK(b, err)
-	_, err = b.client.Transcript(b.ctx, key, info.SessionID)
+	_, err = b.Client.Transcript(b.Ctx, actors.Key, info.SessionID)
 	expect.OK(b, err)
 	for _, command := range []string{"/status", "/history", "/queue", "/title"} {
-		_, err := b.client.Command(b.ctx, key, command, "")
+		_, err := b.Client.Command(b.Ctx, actors.Key, command, "")
 		expect.OK(b, err)
 	}
 }
 
-func ended(b *bench, ids []string) bool {
+func ended(b *actors.Bench, ids []string) bool {
 	for _, id := range ids {
-		if _, over, err := b.client.Result(b.ctx, key, id); err != nil || !over {
+		if _, over, err := b.Client.Result(b.Ctx, actors.Key, id); err != nil || !over {
 			return false
 		}
 	}

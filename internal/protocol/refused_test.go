@@ -16,16 +16,16 @@ import (
 func TestWhatRedisRefusesChangesNothing(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartServer(t)
-	b := benchOn(t, server.Client())
-	b.say("a")
-	b.drain()
-	b.say("stopped")
-	b.answers("/stop", "1 waiting message")
-	b.say("waits")
-	before := b.dump()
-	expect.OK(t, server.Client().ReplicaOf(b.ctx, "127.0.0.1", "1").Err())
+	b := actors.BenchOn(t, server.Client())
+	b.Say("a")
+	b.Drain()
+	b.Say("stopped")
+	b.Replies("/stop", "1 waiting message")
+	b.Say("waits")
+	before := b.Dump()
+	expect.OK(t, server.Client().ReplicaOf(b.Ctx, "127.0.0.1", "1").Err())
 	for _, text := range []string{"hello", "/steer there", "/stop", "/new", "/title x", "/queue collect", "/undo", "/retry", "/resume"} {
-		r, err := b.client.Submit(b.ctx, key, session.Message{ID: "m", Text: text})
+		r, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{ID: "m", Text: text})
 		if !errors.Is(err, session.ErrUnchanged) {
 			t.Errorf("%s: %+v, %v", text, r, err)
 		}
@@ -33,35 +33,35 @@ func TestWhatRedisRefusesChangesNothing(t *testing.T) {
 			t.Errorf("%s: %+v", text, r)
 		}
 	}
-	if _, err := b.client.Submit(b.ctx, key, session.Message{Text: "/status"}); err != nil {
+	if _, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{Text: "/status"}); err != nil {
 		t.Errorf("/status only reads: %v", err)
 	}
-	expect.OK(t, server.Client().ReplicaOf(b.ctx, "no", "one").Err())
-	same(t, "what was refused", before, b.dump())
+	expect.OK(t, server.Client().ReplicaOf(b.Ctx, "no", "one").Err())
+	actors.Same(t, "what was refused", before, b.Dump())
 
 	// The message is in, and the workers are not told.
 	faults := &redistest.Faults{}
 	rdb := server.Client()
 	rdb.AddHook(faults)
-	faults.FailBefore(called("notify"), 1, errors.New("OOM command not allowed"))
-	_, err := actors.NewClient(rdb).Submit(b.ctx, key, session.Message{ID: "m", Text: "hello"})
+	faults.FailBefore(actors.Script("notify"), 1, errors.New("OOM command not allowed"))
+	_, err := actors.NewClient(rdb).Submit(b.Ctx, actors.Key, session.Message{ID: "m", Text: "hello"})
 	if err == nil || errors.Is(err, session.ErrUnchanged) {
 		t.Errorf("refused in the middle: %v", err)
 	}
-	expect.Equal(t, "state", b.state("m"), "pending")
+	expect.Equal(t, "state", b.State("m"), "pending")
 }
 
 // What fails before its first change was sent has changed nothing, whatever the error.
 func TestWhatFailsAtItsFirstLookChangesNothing(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.say("a")
-	b.drain()
+	b := actors.NewBench(t)
+	b.Say("a")
+	b.Drain()
 	faults := &redistest.Faults{}
 	faults.FailBefore(redistest.Any, -1, redistest.ErrLostReply)
-	b.rdb.AddHook(faults)
+	b.Redis.AddHook(faults)
 	for _, text := range []string{"/stop", "/undo", "/retry"} {
-		_, err := b.client.Submit(b.ctx, key, session.Message{Text: text})
+		_, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{Text: text})
 		if !errors.Is(err, session.ErrUnchanged) || !errors.Is(err, redistest.ErrLostReply) {
 			t.Errorf("%s: %v", text, err)
 		}

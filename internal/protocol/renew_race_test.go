@@ -3,8 +3,9 @@ package protocol_test
 import (
 	"testing"
 
-	sq "turnstile/internal/protocol"
+	"turnstile/internal/protocol"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
@@ -13,23 +14,23 @@ import (
 // is not undone by a renewal that finds the sentinel gone.
 func TestRenewalDuringARelease(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.sayAll("a")
-	h := b.start()
+	b := actors.NewBench(t)
+	b.SayAll("a")
+	h := b.Start()
 	faults := &redistest.Faults{}
-	b.rdb.AddHook(faults)
+	b.Redis.AddHook(faults)
 	for _, s := range variantsOf("finish") {
-		expect.OK(t, s.Load(b.ctx, b.rdb).Err())
+		expect.OK(t, s.Load(b.Ctx, b.Redis).Err())
 	}
-	gate := faults.GateReply(called("finish"))
+	gate := faults.GateReply(actors.Script("finish"))
 	ended := make(chan error, 1)
 	go func() {
-		_, err := h.Finish(b.ctx, sq.End{Status: session.StatusDone, Reply: "re: a"})
+		_, err := h.Finish(b.Ctx, protocol.End{Status: session.StatusDone, Reply: "re: a"})
 		ended <- err
 	}()
 	<-gate.Arrived()
-	expect.Equal(t, "sentinels", b.rdb.Exists(b.ctx, b.k.Sentinel()).Val(), 0)
-	for _, r := range b.c.Renew(b.ctx, []*sq.Claim{h}) {
+	expect.Equal(t, "sentinels", b.Redis.Exists(b.Ctx, b.Keys.Sentinel()).Val(), 0)
+	for _, r := range b.Worker.Renew(b.Ctx, []*protocol.Claim{h}) {
 		expect.OK(t, r.Err)
 	}
 	gate.Release()

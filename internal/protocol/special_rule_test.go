@@ -7,21 +7,22 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	sq "turnstile/internal/protocol"
+	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/resume"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
 // fromOutside are what somebody else does to a session after a script: pkg/resume's
 // writes, or nothing.
-var fromOutside = map[string]func(b *bench) error{
-	"":          func(*bench) error { return nil },
-	"marked":    func(b *bench) error { _, err := resume.Mark(b.ctx, b.rdb, key, ""); return err },
-	"suspended": func(b *bench) error { _, err := resume.Suspend(b.ctx, b.rdb, key); return err },
-	"cleared":   func(b *bench) error { _, err := resume.Clear(b.ctx, b.rdb, key); return err },
+var fromOutside = map[string]func(b *actors.Bench) error{
+	"":          func(*actors.Bench) error { return nil },
+	"marked":    func(b *actors.Bench) error { _, err := resume.Mark(b.Ctx, b.Redis, actors.Key, ""); return err },
+	"suspended": func(b *actors.Bench) error { _, err := resume.Suspend(b.Ctx, b.Redis, actors.Key); return err },
+	"cleared":   func(b *actors.Bench) error { _, err := resume.Clear(b.Ctx, b.Redis, actors.Key); return err },
 }
 
 // A resume record, a partial or a lease of asynq's that a session has shows in its
@@ -40,19 +41,19 @@ func TestSpecialTellsOfWhatThereIs(t *testing.T) {
 				}
 				for what, write := range fromOutside {
 					t.Run(aspects(twice, renewed, what), func(t *testing.T) {
-						b := newBench(t)
+						b := actors.NewBench(t)
 						move := s.prepare(b)
 						if renewed {
-							b.renewAsOwner()
+							renewAsOwner(b)
 						}
 						if twice {
 							faults := &redistest.Faults{}
-							b.rdb.AddHook(faults)
-							faults.RunTwice(called(s.script), -1)
+							b.Redis.AddHook(faults)
+							faults.RunTwice(actors.Script(s.script), -1)
 						}
 						expect.OK(t, move())
 						expect.OK(t, write(b))
-						b.special()
+						special(b)
 					})
 				}
 			}
@@ -72,46 +73,46 @@ func aspects(twice, renewed bool, what string) string {
 }
 
 // renewAsOwner renews the turn that runs, if one does, as its worker would.
-func (b *bench) renewAsOwner() {
+func renewAsOwner(b *actors.Bench) {
 	b.Helper()
-	r := b.rdb.HMGet(b.ctx, b.k.Run(), "token", "fence").Val()
-	if r[0] == nil || r[0] == "" || b.rdb.Get(b.ctx, b.k.Sentinel()).Val() != r[0] {
+	r := b.Redis.HMGet(b.Ctx, b.Keys.Run(), "token", "fence").Val()
+	if r[0] == nil || r[0] == "" || b.Redis.Get(b.Ctx, b.Keys.Sentinel()).Val() != r[0] {
 		return
 	}
-	expect.OK(b, sq.Do(b.ctx, b.rdb, "renew", sq.KeysOf(key, b.info().SessionID), nil, "token", r[0], "fence", r[1], "ttl", 60_000).Err())
+	expect.OK(b, protocol.Do(b.Ctx, b.Redis, "renew", protocol.KeysOf(actors.Key, b.Info().SessionID), nil, "token", r[0], "fence", r[1], "ttl", 60_000).Err())
 }
 
 // special fails the test if the session has what its special does not tell of.
-func (b *bench) special() {
+func special(b *actors.Bench) {
 	b.Helper()
 	var left []string
-	for _, k := range []string{b.k.Resume(), b.k.Partial(), b.k.Lease()} {
-		if b.rdb.Exists(b.ctx, k).Val() == 1 {
+	for _, k := range []string{b.Keys.Resume(), b.Keys.Partial(), b.Keys.Lease()} {
+		if b.Redis.Exists(b.Ctx, k).Val() == 1 {
 			left = append(left, k)
 		}
 	}
-	active := b.rdb.LRange(b.ctx, b.k.Active(), 0, -1).Val()
-	for _, id := range b.rdb.ZRange(b.ctx, b.k.Lease(), 0, -1).Val() {
+	active := b.Redis.LRange(b.Ctx, b.Keys.Active(), 0, -1).Val()
+	for _, id := range b.Redis.ZRange(b.Ctx, b.Keys.Lease(), 0, -1).Val() {
 		if !slices.Contains(active, id) {
-			b.Errorf("%s has a lease and is in no turn:\n%s", id, b.dump())
+			b.Errorf("%s has a lease and is in no turn:\n%s", id, b.Dump())
 		}
 	}
-	if len(left) == 0 || b.rdb.HGet(b.ctx, b.k.Run(), "special").Val() == "1" {
+	if len(left) == 0 || b.Redis.HGet(b.Ctx, b.Keys.Run(), "special").Val() == "1" {
 		return
 	}
-	b.Errorf("%q and special is not set:\n%s", left, b.dump())
-	if answer := b.claimPlainly(); answer != "special" && answer != "" {
+	b.Errorf("%q and special is not set:\n%s", left, b.Dump())
+	if answer := claimPlainly(b); answer != "special" && answer != "" {
 		b.Errorf("a plain claim takes a turn (%s) and passes by %q", answer, left)
 	}
 }
 
 // claimPlainly is the plain claim's first word, "" where there is an owner.
-func (b *bench) claimPlainly() string {
+func claimPlainly(b *actors.Bench) string {
 	b.Helper()
-	if b.rdb.Exists(b.ctx, b.k.Sentinel()).Val() == 1 {
+	if b.Redis.Exists(b.Ctx, b.Keys.Sentinel()).Val() == 1 {
 		return ""
 	}
-	cmd := sq.ClaimFast(b.ctx, b.rdb, key)
+	cmd := protocol.ClaimFast(b.Ctx, b.Redis, actors.Key)
 	expect.OK(b, cmd.Err())
 	return first(cmd)
 }
@@ -127,19 +128,19 @@ func first(cmd *redis.Cmd) string {
 // aside are sessions of which a /stop has put messages aside and not archived all.
 func aside() []situation {
 	return []situation{
-		{"stop", "what another has put aside", func(b *bench) func() error {
-			b.sayAll("now", "next", "later")
-			b.start()
-			expect.OK(b, b.stopInPart())
+		{"stop", "what another has put aside", func(b *actors.Bench) func() error {
+			b.SayAll("now", "next", "later")
+			b.Start()
+			expect.OK(b, stopInPart(b))
 			return func() error {
-				_, err := b.client.Stop(b.ctx, key)
+				_, err := b.Client.Stop(b.Ctx, actors.Key)
 				return err
 			}
 		}},
-		{"claim", "what a stop has put aside", func(b *bench) func() error {
-			b.sayAll("now", "next")
-			expect.OK(b, b.stopInPart())
-			b.say("later")
+		{"claim", "what a stop has put aside", func(b *actors.Bench) func() error {
+			b.SayAll("now", "next")
+			expect.OK(b, stopInPart(b))
+			b.Say("later")
 			return claimMove(b)
 		}},
 	}
@@ -147,21 +148,23 @@ func aside() []situation {
 
 // vanished are turns whose message an operator deletes while they run.
 func vanished() []situation {
-	turn := func(then func(b *bench, h *sq.Claim) func() error, keys ...string) func(b *bench) func() error {
-		return func(b *bench) func() error {
-			b.say("now")
-			h := b.start()
-			b.renewAsOwner()
-			b.rdb.Del(b.ctx, append(keys, b.k.Task(b.task("now")))...)
+	turn := func(then func(b *actors.Bench, h *protocol.Claim) func() error, keys ...string) func(b *actors.Bench) func() error {
+		return func(b *actors.Bench) func() error {
+			b.Say("now")
+			h := b.Start()
+			renewAsOwner(b)
+			b.Redis.Del(b.Ctx, append(keys, b.Keys.Task(b.Task("now")))...)
 			return then(b, h)
 		}
 	}
-	active := rediskey.For(key).Active()
-	die := func(b *bench, _ *sq.Claim) func() error { b.die(); return claimMove(b) }
-	done := func(b *bench, h *sq.Claim) func() error { return finishMove(b, h, session.StatusDone, false) }
-	back := func(b *bench, h *sq.Claim) func() error {
+	active := rediskey.For(actors.Key).Active()
+	die := func(b *actors.Bench, _ *protocol.Claim) func() error { b.Die(); return claimMove(b) }
+	done := func(b *actors.Bench, h *protocol.Claim) func() error {
+		return finishMove(b, h, session.StatusDone, false)
+	}
+	back := func(b *actors.Bench, h *protocol.Claim) func() error {
 		return func() error {
-			return h.Requeue(b.ctx, "drain", session.Entry{Role: session.RoleUser, Text: "now"})
+			return h.Requeue(b.Ctx, "drain", session.Entry{Role: session.RoleUser, Text: "now"})
 		}
 	}
 	return []situation{

@@ -3,8 +3,9 @@ package protocol_test
 import (
 	"testing"
 
-	sq "turnstile/internal/protocol"
+	"turnstile/internal/protocol"
 	"turnstile/pkg/resume"
+	"turnstile/test/actors"
 	"turnstile/test/expect"
 )
 
@@ -12,23 +13,23 @@ import (
 // where it is a plain one and does not look for it.
 func TestMarkInMidTurnGoesWithIt(t *testing.T) {
 	t.Parallel()
-	for name, write := range map[string]func(b *bench) (bool, error){
-		"marked":    func(b *bench) (bool, error) { return resume.Mark(b.ctx, b.rdb, key, "") },
-		"suspended": func(b *bench) (bool, error) { return resume.Suspend(b.ctx, b.rdb, key) },
+	for name, write := range map[string]func(b *actors.Bench) (bool, error){
+		"marked":    func(b *actors.Bench) (bool, error) { return resume.Mark(b.Ctx, b.Redis, actors.Key, "") },
+		"suspended": func(b *actors.Bench) (bool, error) { return resume.Suspend(b.Ctx, b.Redis, actors.Key) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBench(t)
-			b.sayAll("a", "b")
-			h := b.start()
+			b := actors.NewBench(t)
+			b.SayAll("a", "b")
+			h := b.Start()
 			id := h.Turn().SessionID
 			_, err := write(b)
 			expect.OK(t, err)
-			expect.Equal(t, "more", b.finish(h), true)
-			expect.Equal(t, "record", b.resume(), resume.Record{})
-			expect.Equal(t, "more", b.finish(h), false)
-			b.say("c")
-			turn := b.claim().Turn()
+			expect.Equal(t, "more", b.Finish(h), true)
+			expect.Equal(t, "record", resumeRecord(b), resume.Record{})
+			expect.Equal(t, "more", b.Finish(h), false)
+			b.Say("c")
+			turn := b.Claim().Turn()
 			expect.Equal(t, "session id", turn.SessionID, id)
 			expect.Equal(t, "reset", turn.Reset, "")
 			expect.Equal(t, "mark", turn.Resume, "")
@@ -43,24 +44,24 @@ func TestMarkBeforeTheFirstTurn(t *testing.T) {
 	for name, lose := range map[string]bool{"first": false, "run was lost": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBench(t)
+			b := actors.NewBench(t)
 			if lose {
-				b.say("before")
-				b.drain()
+				b.Say("before")
+				b.Drain()
 			}
-			_, err := resume.Mark(b.ctx, b.rdb, key, "")
+			_, err := resume.Mark(b.Ctx, b.Redis, actors.Key, "")
 			expect.OK(t, err)
-			b.say("a")
+			b.Say("a")
 			if !lose {
-				_, err := resume.Mark(b.ctx, b.rdb, key, "")
+				_, err := resume.Mark(b.Ctx, b.Redis, actors.Key, "")
 				expect.OK(t, err)
 			} else {
-				b.rdb.Del(b.ctx, b.k.Run())
+				b.Redis.Del(b.Ctx, b.Keys.Run())
 			}
-			h := b.start()
+			h := b.Start()
 			expect.Equal(t, "mark", h.Turn().Resume, resume.ReasonRestart)
-			b.finish(h)
-			expect.Equal(t, "record", b.resume(), resume.Record{})
+			b.Finish(h)
+			expect.Equal(t, "record", resumeRecord(b), resume.Record{})
 		})
 	}
 }
@@ -68,17 +69,17 @@ func TestMarkBeforeTheFirstTurn(t *testing.T) {
 // A turn that was renewed is no plain one; the next is again.
 func TestPlainAgainAfterARenewal(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.sayAll("a", "b", "c")
-	seen := &answers{}
-	h := b.start()
-	expect.OK(t, b.c.Renew(b.ctx, []*sq.Claim{h})[0].Err)
-	b.rdb.AddHook(seen)
-	b.finish(h)
-	expect.Equal(t, "leases", b.rdb.ZCard(b.ctx, b.k.Lease()).Val(), 0)
+	b := actors.NewBench(t)
+	b.SayAll("a", "b", "c")
+	seen := &fastCalls{}
+	h := b.Start()
+	expect.OK(t, b.Worker.Renew(b.Ctx, []*protocol.Claim{h})[0].Err)
+	b.Redis.AddHook(seen)
+	b.Finish(h)
+	expect.Equal(t, "leases", b.Redis.ZCard(b.Ctx, b.Keys.Lease()).Val(), 0)
 	expect.Equal(t, "plain ends that were tried", seen.plain+seen.special, 0)
-	expect.OK(t, h.Promote(b.ctx))
-	b.finish(h)
+	expect.OK(t, h.Promote(b.Ctx))
+	b.Finish(h)
 	expect.Equal(t, "plain ends", seen.plain, 1)
 }
 
@@ -86,13 +87,13 @@ func TestPlainAgainAfterARenewal(t *testing.T) {
 // recovery has archived it. The mark is the next turn's, and ends with it.
 func TestMarkOfADeadTurnWithoutItsMessage(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.sayAll("a", "b")
-	b.start()
-	b.die()
-	b.rdb.Del(b.ctx, b.k.Active())
-	h := b.start()
+	b := actors.NewBench(t)
+	b.SayAll("a", "b")
+	b.Start()
+	b.Die()
+	b.Redis.Del(b.Ctx, b.Keys.Active())
+	h := b.Start()
 	expect.Equal(t, "mark", h.Turn().Resume, resume.ReasonCrash)
-	b.finish(h)
-	expect.Equal(t, "record", b.resume(), resume.Record{})
+	b.Finish(h)
+	expect.Equal(t, "record", resumeRecord(b), resume.Record{})
 }

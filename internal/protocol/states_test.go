@@ -16,9 +16,10 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	sq "turnstile/internal/protocol"
+	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
@@ -115,7 +116,7 @@ func TestStatesPageNamesTheScripts(t *testing.T) {
 
 // observer notes which transitions the scripts make that pass through a client.
 type observer struct {
-	b    *bench
+	b    *actors.Bench
 	bare *redis.Client
 	seen func(step)
 
@@ -123,7 +124,7 @@ type observer struct {
 }
 
 func (o *observer) around(cmds []redis.Cmder, send func() error) error {
-	for name, script := range sq.Scripts {
+	for name, script := range protocol.Scripts {
 		if !redistest.Script(script.Hash())(cmds[0]) {
 			continue
 		}
@@ -155,7 +156,7 @@ func (o *observer) around(cmds []redis.Cmder, send func() error) error {
 // states are those of the session, of its resume record and of its messages, as
 // the tables of the page define them.
 func (o *observer) states() map[string]string {
-	ctx, rdb, k := context.Background(), o.bare, o.b.k
+	ctx, rdb, k := context.Background(), o.bare, o.b.Keys
 	list := func(key string) []string { return rdb.LRange(ctx, key, 0, -1).Val() }
 	run, resumes := rdb.HGetAll(ctx, k.Run()).Val(), rdb.HGetAll(ctx, k.Resume()).Val()
 	clock := rdb.Time(ctx).Val().UnixMilli()
@@ -207,7 +208,7 @@ func (o *observer) states() map[string]string {
 			state = "retried"
 		case state == "pending" && task["quiet"] != "":
 			state = "collected"
-		case state == "active" && strings.Contains(rdb.HGet(ctx, k.Followups(), strings.TrimPrefix(id, rediskey.IDPrefix(key))).Val(), `"state":"steered"`):
+		case state == "active" && strings.Contains(rdb.HGet(ctx, k.Followups(), strings.TrimPrefix(id, rediskey.IDPrefix(actors.Key))).Val(), `"state":"steered"`):
 			state = "steered"
 		case state == "archived" && end.Status == session.StatusInterrupted:
 			state = "rolled_back"
@@ -222,7 +223,7 @@ func (o *observer) states() map[string]string {
 // fields tells of every field of the session's hashes and JSON values, by the
 // tables of docs/keys.md.
 func (o *observer) fields() {
-	ctx, rdb, k := context.Background(), o.bare, o.b.k
+	ctx, rdb, k := context.Background(), o.bare, o.b.Keys
 	for table, key := range map[string]string{"run": k.Run(), "session": k.Record(), "resume": k.Resume()} {
 		for _, field := range rdb.HKeys(ctx, key).Val() {
 			o.wrote(table, field)
@@ -289,10 +290,10 @@ func TestStatesPage(t *testing.T) {
 	seen := map[step]bool{}
 	fields := map[string]map[string]bool{}
 	t.Run("lives", func(t *testing.T) {
-		watch := func(name string, live func(b *bench)) {
+		watch := func(name string, live func(b *actors.Bench)) {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				b := newBench(t)
+				b := actors.NewBench(t)
 				options, err := redis.ParseURL(redistest.URL(t))
 				expect.OK(t, err)
 				bare := redis.NewClient(options)
@@ -314,9 +315,9 @@ func TestStatesPage(t *testing.T) {
 					}
 					fields[table][field] = true
 				}
-				b.rdb.AddHook(hook(o.around))
+				b.Redis.AddHook(actors.Hook(o.around))
 				live(b)
-				for _, entry := range bare.XRange(context.Background(), b.k.Events(), "-", "+").Val() {
+				for _, entry := range bare.XRange(context.Background(), b.Keys.Events(), "-", "+").Val() {
 					for field, value := range entry.Values {
 						if text, _ := value.(string); field == "s" || field == "e" {
 							events.check(t, text)
@@ -328,7 +329,7 @@ func TestStatesPage(t *testing.T) {
 			})
 		}
 		for _, s := range situations() {
-			watch(s.script+"/"+s.name, func(b *bench) { expect.OK(b, s.prepare(b)()) })
+			watch(s.script+"/"+s.name, func(b *actors.Bench) { expect.OK(b, s.prepare(b)()) })
 		}
 		for name, live := range lives() {
 			watch(name, live)

@@ -13,6 +13,7 @@ import (
 
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
@@ -21,21 +22,21 @@ import (
 // that lives keeps the sweep to itself, and the interval is kept behind it.
 func TestSweepOfADeadWorker(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
+	b := actors.NewBench(t)
 	members := make([]redis.Z, 1600)
 	for i := range members {
 		members[i] = redis.Z{Score: 1, Member: fmt.Sprint("s", i)}
 	}
-	expect.OK(t, b.rdb.ZAdd(b.ctx, rediskey.Sessions, members...).Err())
+	expect.OK(t, b.Redis.ZAdd(b.Ctx, rediskey.Sessions, members...).Err())
 	timer := rediskey.Timer("sweep")
 
 	faults := &redistest.Faults{}
-	b.rdb.AddHook(faults)
+	b.Redis.AddHook(faults)
 	scans := faults.GateReply(redistest.Named("zscan"))
-	ctx, die := context.WithCancel(b.ctx)
+	ctx, die := context.WithCancel(b.Ctx)
 	dead := make(chan error, 1)
 	go func() {
-		_, _, err := b.c.Sweep(ctx, time.Minute)
+		_, _, err := b.Worker.Sweep(ctx, time.Minute)
 		dead <- err
 	}()
 	<-scans.Arrived()
@@ -43,24 +44,24 @@ func TestSweepOfADeadWorker(t *testing.T) {
 	if err := <-dead; !errors.Is(err, context.Canceled) {
 		t.Fatalf("error: %v", err)
 	}
-	if left := b.rdb.PTTL(b.ctx, timer).Val(); left > 5*time.Second {
+	if left := b.Redis.PTTL(b.Ctx, timer).Val(); left > 5*time.Second {
 		t.Errorf("the next sweep is in %s", left)
 	}
 	faults.Clear()
-	_, pause, err := newWorker(t, b.rdb, "two").Sweep(b.ctx, time.Minute)
+	_, pause, err := actors.NewWorker(t, b.Redis, "two").Sweep(b.Ctx, time.Minute)
 	expect.OK(t, err)
 	if pause > 5*time.Second {
 		t.Errorf("another worker comes again in %s", pause)
 	}
 
-	b.rdb.Del(b.ctx, timer)
+	b.Redis.Del(b.Ctx, timer)
 	faults.ResetCounts()
-	_, pause, err = b.c.Sweep(b.ctx, time.Minute)
+	_, pause, err = b.Worker.Sweep(b.Ctx, time.Minute)
 	expect.OK(t, err)
 	if n := faults.CountNamed("pexpire"); n < 3 {
 		t.Errorf("it was extended %d times", n)
 	}
-	for what, left := range map[string]time.Duration{"the key's": b.rdb.PTTL(b.ctx, timer).Val(), "its own": pause} {
+	for what, left := range map[string]time.Duration{"the key's": b.Redis.PTTL(b.Ctx, timer).Val(), "its own": pause} {
 		if left < 55*time.Second || left > time.Minute {
 			t.Errorf("%s pause behind a whole sweep is %s", what, left)
 		}
@@ -94,19 +95,19 @@ func (l *longest) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 // However many names are taken off the list, no command has more than a batch of them.
 func TestUnregisterInBatches(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
+	b := actors.NewBench(t)
 	const n = 10_000
 	names := make([]any, n)
 	for i := range names {
 		names[i] = rediskey.Queue(fmt.Sprint("s", i))
 	}
-	expect.OK(t, b.rdb.SAdd(b.ctx, rediskey.AllQueues, names...).Err())
+	expect.OK(t, b.Redis.SAdd(b.Ctx, rediskey.AllQueues, names...).Err())
 	srem := &longest{name: "srem"}
-	b.rdb.AddHook(srem)
-	gone, err := b.c.Unregister(b.ctx)
+	b.Redis.AddHook(srem)
+	gone, err := b.Worker.Unregister(b.Ctx)
 	expect.OK(t, err)
 	expect.Equal(t, "names", gone, n)
-	expect.Equal(t, "left", b.rdb.SCard(b.ctx, rediskey.AllQueues).Val(), 0)
+	expect.Equal(t, "left", b.Redis.SCard(b.Ctx, rediskey.AllQueues).Val(), 0)
 	if srem.args > 1100 {
 		t.Errorf("an SREM with %d arguments", srem.args)
 	}
@@ -116,20 +117,20 @@ func TestUnregisterInBatches(t *testing.T) {
 // does not stay behind all that come now.
 func TestReadyUnderAClockThatFellBack(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.say("a")
-	ahead := float64(b.rdb.Time(b.ctx).Val().Add(time.Hour).UnixMilli())
-	expect.OK(t, b.rdb.ZAdd(b.ctx, rediskey.Ready, redis.Z{Score: ahead, Member: key}).Err())
-	b.reap()
+	b := actors.NewBench(t)
+	b.Say("a")
+	ahead := float64(b.Redis.Time(b.Ctx).Val().Add(time.Hour).UnixMilli())
+	expect.OK(t, b.Redis.ZAdd(b.Ctx, rediskey.Ready, redis.Z{Score: ahead, Member: actors.Key}).Err())
+	b.Reap()
 	for i := range 3 {
-		_, err := b.client.Submit(b.ctx, fmt.Sprint("later", i), session.Message{Text: "x"})
+		_, err := b.Client.Submit(b.Ctx, fmt.Sprint("later", i), session.Message{Text: "x"})
 		expect.OK(t, err)
 	}
-	sessions, err := b.c.Pop(b.ctx, 1)
+	sessions, err := b.Worker.Pop(b.Ctx, 1)
 	expect.OK(t, err)
-	if !slices.Equal(sessions, []string{key}) {
+	if !slices.Equal(sessions, []string{actors.Key}) {
 		t.Errorf("popped %q before the one that was there", sessions)
 	}
-	b.reap()
-	expect.Equal(t, "ready again, though it was taken", b.isIn(rediskey.Ready, key), false)
+	b.Reap()
+	expect.Equal(t, "ready again, though it was taken", b.IsIn(rediskey.Ready, actors.Key), false)
 }

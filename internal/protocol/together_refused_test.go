@@ -6,7 +6,8 @@ import (
 	"testing"
 	"time"
 
-	sq "turnstile/internal/protocol"
+	"turnstile/internal/protocol"
+	"turnstile/test/actors"
 	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
@@ -22,28 +23,28 @@ func TestManyWhenRedisTakesNoWrites(t *testing.T) {
 			server := redistest.StartServer(t)
 			set := func(value string) { expect.OK(t, server.Client().ConfigSet(t.Context(), setting, value).Err()) }
 			c := gatherOn(t, server.Client(), 10)
-			before := c.dump()
+			before := c.Dump()
 			set("1")
-			holds, err := c.c.Claim(c.ctx, c.names)
+			holds, err := c.Worker.Claim(c.Ctx, c.names)
 			set("0")
-			if err == nil || errors.Is(err, sq.ErrBroken) || len(holds) > 0 {
+			if err == nil || errors.Is(err, protocol.ErrBroken) || len(holds) > 0 {
 				t.Errorf("%d claimed, %v", len(holds), err)
 			}
-			same(t, "a refused claim", before, c.dump())
+			actors.Same(t, "a refused claim", before, c.Dump())
 
-			holds, err = c.c.Claim(c.ctx, c.names)
+			holds, err = c.Worker.Claim(c.Ctx, c.names)
 			expect.OK(t, err)
-			before = c.dump()
+			before = c.Dump()
 			set("1")
 			if !endable {
-				short, cancel := context.WithTimeout(c.ctx, 30*time.Millisecond)
+				short, cancel := context.WithTimeout(c.Ctx, 30*time.Millisecond)
 				defer cancel()
 				for _, h := range holds {
-					if _, err := h.Finish(short, c.done(h)); err == nil {
+					if _, err := h.Finish(short, c.Done(h)); err == nil {
 						t.Errorf("%s has ended", h.Session())
 					}
 				}
-				same(t, "a refused end", before, c.dump())
+				actors.Same(t, "a refused end", before, c.Dump())
 				set("0")
 			}
 			more, errs := c.finishAll(holds)

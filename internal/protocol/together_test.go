@@ -11,16 +11,17 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/lease"
-	sq "turnstile/internal/protocol"
+	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
 // gathering is so many sessions with messages 0, 1 and 2.
 type gathering struct {
-	*bench
+	*actors.Bench
 	names []string
 }
 
@@ -28,12 +29,12 @@ func gather(t *testing.T, n int) *gathering { t.Helper(); return gatherOn(t, red
 
 func gatherOn(t *testing.T, rdb redis.UniversalClient, n int) *gathering {
 	t.Helper()
-	c := &gathering{bench: benchOn(t, rdb, func(c *sq.Config) { c.Immediate = true })}
+	c := &gathering{Bench: actors.BenchOn(t, rdb, func(c *protocol.Config) { c.Immediate = true })}
 	for i := range n {
 		name := fmt.Sprint("crowd:", i)
 		c.names = append(c.names, name)
 		for j := range 3 {
-			_, err := c.client.Submit(c.ctx, name, session.Message{ID: fmt.Sprint(j), Text: fmt.Sprint(name, " ", j)})
+			_, err := c.Client.Submit(c.Ctx, name, session.Message{ID: fmt.Sprint(j), Text: fmt.Sprint(name, " ", j)})
 			expect.OK(t, err)
 		}
 	}
@@ -42,20 +43,20 @@ func gatherOn(t *testing.T, rdb redis.UniversalClient, n int) *gathering {
 
 // finishAll ends all turns at once, so that they share commands: the first few
 // calls are kept until the others wait behind them.
-func (c *gathering) finishAll(holds []*sq.Claim) (more []bool, errs []error) {
+func (c *gathering) finishAll(holds []*protocol.Claim) (more []bool, errs []error) {
 	c.Helper()
 	faults := &redistest.Faults{}
-	c.rdb.AddHook(faults)
-	gate := faults.Gate(called("finish"))
+	c.Redis.AddHook(faults)
+	gate := faults.Gate(actors.Script("finish"))
 	more, errs = make([]bool, len(holds)), make([]error, len(holds))
 	var all sync.WaitGroup
 	for i, h := range holds {
-		all.Go(func() { more[i], errs[i] = h.Finish(c.ctx, c.done(h)) })
+		all.Go(func() { more[i], errs[i] = h.Finish(c.Ctx, c.Done(h)) })
 	}
 	for range 3 { // as many requests are on their way at once
 		<-gate.Arrived()
 	}
-	expect.Soon(c, "the others to wait for a request to land", func() bool { return c.c.Waiting() == len(holds)-3 })
+	expect.Soon(c, "the others to wait for a request to land", func() bool { return c.Worker.Waiting() == len(holds)-3 })
 	gate.Release()
 	all.Wait()
 	faults.Clear()
@@ -85,7 +86,7 @@ func (e *ends) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 }
 
 func (e *ends) around(cmds []redis.Cmder, err error) error {
-	is := redistest.Script(sq.Scripts["finish_fast"].Hash())
+	is := redistest.Script(protocol.Scripts["finish_fast"].Hash())
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, cmd := range cmds {
@@ -110,16 +111,16 @@ func (e *ends) around(cmds []redis.Cmder, err error) error {
 func TestManyEndTogether(t *testing.T) {
 	t.Parallel()
 	c := gather(t, 50)
-	holds, err := c.c.Claim(c.ctx, c.names)
+	holds, err := c.Worker.Claim(c.Ctx, c.names)
 	expect.OK(t, err)
 	expect.Equal(t, "claimed", len(holds), 50)
 	spoilt, lost, paused, gone := holds[10], holds[20], holds[30], holds[40]
-	spoil(c.bench, rediskey.For(spoilt.Session()).Transcript(spoilt.Turn().SessionID))
-	expect.OK(t, c.rdb.Del(c.ctx, rediskey.For(lost.Session()).Sentinel()).Err())
-	expect.OK(t, c.inspector().PauseQueue(rediskey.Queue(paused.Session())))
-	expect.OK(t, c.rdb.Del(c.ctx, rediskey.For(gone.Session()).Task(rediskey.TaskID(gone.Session(), "1"))).Err())
+	spoil(c.Bench, rediskey.For(spoilt.Session()).Transcript(spoilt.Turn().SessionID))
+	expect.OK(t, c.Redis.Del(c.Ctx, rediskey.For(lost.Session()).Sentinel()).Err())
+	expect.OK(t, c.Inspector().PauseQueue(rediskey.Queue(paused.Session())))
+	expect.OK(t, c.Redis.Del(c.Ctx, rediskey.For(gone.Session()).Task(rediskey.TaskID(gone.Session(), "1"))).Err())
 	watch := &ends{}
-	c.rdb.AddHook(watch)
+	c.Redis.AddHook(watch)
 
 	more, errs := c.finishAll(holds)
 	if watch.commands > 12 || watch.most < 30 { // some twice: Redis did not know the script
@@ -149,7 +150,7 @@ func TestManyEndTogether(t *testing.T) {
 		if turn := h.Turn(); !more[i] || turn.Message.ID != want || turn.Message.Text != h.Session()+" "+want {
 			t.Errorf("%s goes on with %q of %q", h.Session(), turn.Message.ID, turn.Message.Text)
 		}
-		entries, err := c.client.Transcript(c.ctx, h.Session(), h.Turn().SessionID)
+		entries, err := c.Client.Transcript(c.Ctx, h.Session(), h.Turn().SessionID)
 		expect.OK(t, err)
 		if len(entries) != 2 || entries[0].Text != h.Session()+" 0" {
 			t.Errorf("%s: %v in its transcript", h.Session(), entries)
@@ -180,12 +181,12 @@ func TestManyEndTogetherInBadWeather(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := gather(t, 20)
-			holds, err := c.c.Claim(c.ctx, c.names)
+			holds, err := c.Worker.Claim(c.Ctx, c.names)
 			expect.OK(t, err)
 			watch := &ends{after: after}
-			c.rdb.AddHook(watch)
+			c.Redis.AddHook(watch)
 			if after == nil {
-				unknown(c.rdb)
+				unknown(c.Redis)
 			}
 			var ran []string
 			for len(holds) > 0 {
@@ -195,7 +196,7 @@ func TestManyEndTogetherInBadWeather(t *testing.T) {
 				more, errs := c.finishAll(holds)
 				expect.OK(t, errors.Join(errs...))
 				i := -1
-				holds = slices.DeleteFunc(holds, func(*sq.Claim) bool { i++; return !more[i] })
+				holds = slices.DeleteFunc(holds, func(*protocol.Claim) bool { i++; return !more[i] })
 			}
 			var want []string
 			for j := range 3 {
@@ -205,12 +206,12 @@ func TestManyEndTogetherInBadWeather(t *testing.T) {
 			}
 			expect.List(t, "turns", ran, want...)
 			for _, s := range c.names {
-				info, err := c.client.Session(c.ctx, s)
+				info, err := c.Client.Session(c.Ctx, s)
 				expect.OK(t, err)
-				entries, err := c.client.Transcript(c.ctx, s, info.SessionID)
+				entries, err := c.Client.Transcript(c.Ctx, s, info.SessionID)
 				expect.OK(t, err)
 				expect.Equal(t, "entries of "+s, len(entries), 6)
-				queue, err := c.inspector().GetQueueInfo(rediskey.Queue(s))
+				queue, err := c.Inspector().GetQueueInfo(rediskey.Queue(s))
 				expect.OK(t, err)
 				expect.Equal(t, "processed of "+s, queue.Processed, 3)
 			}
@@ -231,7 +232,7 @@ func (f *forgetful) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pr
 }
 
 func (f *forgetful) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	is := redistest.Script(sq.Scripts["finish_fast"].Hash())
+	is := redistest.Script(protocol.Scripts["finish_fast"].Hash())
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		if is(cmd) && cmd.Args()[2].(int) > 10*13 { // one that several share
 			f.once.Do(func() { cmd.Args()[1] = "0000000000000000000000000000000000000000" })
@@ -244,15 +245,15 @@ func (f *forgetful) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 func TestManyAreClaimedTogether(t *testing.T) {
 	t.Parallel()
 	c := gather(t, 70)
-	spoil(c.bench, rediskey.For(c.names[5]).Run())
-	expect.OK(t, c.inspector().PauseQueue(rediskey.Queue(c.names[6])))
-	other := newWorker(t, c.rdb, "other")
-	_, err := other.Claim(c.ctx, c.names[7:8])
+	spoil(c.Bench, rediskey.For(c.names[5]).Run())
+	expect.OK(t, c.Inspector().PauseQueue(rediskey.Queue(c.names[6])))
+	other := actors.NewWorker(t, c.Redis, "other")
+	_, err := other.Claim(c.Ctx, c.names[7:8])
 	expect.OK(t, err)
 	faults := &redistest.Faults{}
-	c.rdb.AddHook(faults)
-	holds, err := c.c.Claim(c.ctx, c.names)
-	if !errors.Is(err, sq.ErrBroken) {
+	c.Redis.AddHook(faults)
+	holds, err := c.Worker.Claim(c.Ctx, c.names)
+	if !errors.Is(err, protocol.ErrBroken) {
 		t.Errorf("with one of a wrong type: %v", err)
 	}
 	if n := faults.CountNamed("evalsha") + faults.CountNamed("eval"); n > 10 {

@@ -5,29 +5,30 @@ import (
 	"strings"
 	"testing"
 
-	sq "turnstile/internal/protocol"
+	"turnstile/internal/protocol"
 	"turnstile/internal/stored"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 	"turnstile/test/expect"
 )
 
 // memory is how much of Redis' memory the transcript takes, and how many entries it has.
-func (b *bench) memory() (bytes, entries int64) {
+func memory(b *actors.Bench) (bytes, entries int64) {
 	b.Helper()
-	key := b.k.Transcript(b.info().SessionID)
-	return b.rdb.MemoryUsage(b.ctx, key, 0).Val(), b.rdb.LLen(b.ctx, key).Val()
+	key := b.Keys.Transcript(b.Info().SessionID)
+	return b.Redis.MemoryUsage(b.Ctx, key, 0).Val(), b.Redis.LLen(b.Ctx, key).Val()
 }
 
 // wroteLong has a turn write an entry of about n bytes, with a plain end or another one.
-func (b *bench) wroteLong(i, n int, plain bool) {
+func wroteLong(b *actors.Bench, i, n int, plain bool) {
 	b.Helper()
-	b.say(fmt.Sprint("m", i))
-	h := b.start()
+	b.Say(fmt.Sprint("m", i))
+	h := b.Start()
 	if !plain {
-		expect.OK(b, b.c.Renew(b.ctx, []*sq.Claim{h})[0].Err)
+		expect.OK(b, b.Worker.Renew(b.Ctx, []*protocol.Claim{h})[0].Err)
 	}
 	entry := session.Entry{Role: session.RoleAssistant, Text: fmt.Sprintf("%04d", i) + strings.Repeat("x", n), Turn: h.Turn().ID}
-	_, err := h.Finish(b.ctx, sq.End{Status: session.StatusDone, Entries: []session.Entry{entry}})
+	_, err := h.Finish(b.Ctx, protocol.End{Status: session.StatusDone, Entries: []session.Entry{entry}})
 	expect.OK(b, err)
 }
 
@@ -35,15 +36,15 @@ func (b *bench) wroteLong(i, n int, plain bool) {
 // the oldest go first.
 func TestTranscriptIsBoundedInBytes(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
+	b := actors.NewBench(t)
 	for i := range 40 {
-		b.wroteLong(i, 2_000_000, i%2 == 0)
+		wroteLong(b, i, 2_000_000, i%2 == 0)
 	}
-	bytes, entries := b.memory()
+	bytes, entries := memory(b)
 	if bytes > 64<<20 || entries < 20 {
 		t.Errorf("%d bytes, %d entries", bytes, entries)
 	}
-	texts := b.transcript(b.info().SessionID)
+	texts := b.Transcript(b.Info().SessionID)
 	expect.Equal(t, "the newest", texts[len(texts)-1][:4], "0039")
 	expect.Equal(t, "without a gap", texts[0][:4], fmt.Sprintf("%04d", 40-entries))
 }
@@ -52,17 +53,17 @@ func TestTranscriptIsBoundedInBytes(t *testing.T) {
 // higher limit has left.
 func TestTranscriptOfLongTurnsIsBounded(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, transcriptBytes(8<<20))
+	b := actors.NewBench(t, transcriptBytes(8<<20))
 	for i := range 4 {
-		b.say(fmt.Sprint("m", i))
-		h := b.start()
-		end := sq.End{Status: session.StatusDone}
+		b.Say(fmt.Sprint("m", i))
+		h := b.Start()
+		end := protocol.End{Status: session.StatusDone}
 		for range 25 {
 			end.Entries = append(end.Entries, session.Entry{Role: session.RoleAssistant, Text: strings.Repeat("x", 1_100_000), Turn: h.Turn().ID})
 		}
-		_, err := h.Finish(b.ctx, end)
+		_, err := h.Finish(b.Ctx, end)
 		expect.OK(t, err)
-		if bytes, entries := b.memory(); bytes > 8<<20 {
+		if bytes, entries := memory(b); bytes > 8<<20 {
 			t.Errorf("after %d turns: %d bytes, %d entries", i+1, bytes, entries)
 		}
 	}
@@ -71,9 +72,9 @@ func TestTranscriptOfLongTurnsIsBounded(t *testing.T) {
 // One entry has 4 MiB at most, and says how much is left out.
 func TestEntryIsBounded(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.say("a")
-	h := b.start()
+	b := actors.NewBench(t)
+	b.Say("a")
+	h := b.Start()
 	long := strings.Repeat("<\x01", 3<<20)
 	entries := []session.Entry{
 		{Role: session.RoleUser, Text: "a", Turn: h.Turn().ID},
@@ -81,14 +82,14 @@ func TestEntryIsBounded(t *testing.T) {
 		{Role: session.RoleTool, Tool: &session.ToolUse{Name: "read", Output: []byte(`"` + strings.Repeat("x", 6<<20) + `"`)}, Turn: h.Turn().ID},
 		{Role: session.RoleTool, Tool: &session.ToolUse{Name: long, CallID: long, Error: long}, Turn: h.Turn().ID},
 	}
-	expect.OK(t, h.Checkpoint(b.ctx, entries))
-	if n := b.rdb.StrLen(b.ctx, b.k.Partial()).Val(); n > 16<<20 {
+	expect.OK(t, h.Checkpoint(b.Ctx, entries))
+	if n := b.Redis.StrLen(b.Ctx, b.Keys.Partial()).Val(); n > 16<<20 {
 		t.Errorf("the checkpoint has %d bytes", n)
 	}
-	_, err := h.Finish(b.ctx, sq.End{Status: session.StatusDone, Entries: entries})
+	_, err := h.Finish(b.Ctx, protocol.End{Status: session.StatusDone, Entries: entries})
 	expect.OK(t, err)
 	expect.Equal(t, "the caller's own", len(entries[1].Text), len(long))
-	lines, err := b.rdb.LRange(b.ctx, b.k.Transcript(h.Turn().SessionID), 0, -1).Result()
+	lines, err := b.Redis.LRange(b.Ctx, b.Keys.Transcript(h.Turn().SessionID), 0, -1).Result()
 	expect.OK(t, err)
 	expect.Equal(t, "entries", len(lines), 4)
 	for i, line := range lines {

@@ -5,12 +5,13 @@ import (
 	"strings"
 	"testing"
 
-	sq "turnstile/internal/protocol"
+	"turnstile/internal/protocol"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 	"turnstile/test/expect"
 )
 
-func transcriptBytes(n int) setup { return func(c *sq.Config) { c.TranscriptBytes = n } }
+func transcriptBytes(n int) actors.Setup { return func(c *protocol.Config) { c.TranscriptBytes = n } }
 
 // What a worker of the version before has written is measured with the next turn's, and so
 // is what many short turns have written.
@@ -20,23 +21,23 @@ func TestTranscriptOfTheVersionBefore(t *testing.T) {
 	for name, plain := range map[string]bool{"plain": true, "not plain": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBench(t, transcriptBytes(limit))
-			b.wroteLong(0, 10, plain)
-			k := b.k.Transcript(b.info().SessionID)
+			b := actors.NewBench(t, transcriptBytes(limit))
+			wroteLong(b, 0, 10, plain)
+			k := b.Keys.Transcript(b.Info().SessionID)
 			for i := range 30 { // it counts nothing
-				expect.OK(t, b.rdb.RPush(b.ctx, k, `{"role":"user","text":"`+strings.Repeat("y", 50_000+i)+`"}`).Err())
-				expect.OK(t, b.rdb.HIncrBy(b.ctx, b.k.Run(), "entries", 1).Err())
+				expect.OK(t, b.Redis.RPush(b.Ctx, k, `{"role":"user","text":"`+strings.Repeat("y", 50_000+i)+`"}`).Err())
+				expect.OK(t, b.Redis.HIncrBy(b.Ctx, b.Keys.Run(), "entries", 1).Err())
 			}
 			for i := range 40 {
-				b.wroteLong(100+i, 30_000, plain)
+				wroteLong(b, 100+i, 30_000, plain)
 			}
-			bytes, entries := b.memory()
+			bytes, entries := memory(b)
 			// Between two measurements there are 32 entries of less than 64 KiB.
 			if bytes > limit+32*65536 || entries < 15 {
 				t.Errorf("%d bytes, %d entries", bytes, entries)
 			}
-			b.wroteLong(999, 70_000, plain)
-			if bytes, _ := b.memory(); bytes > limit {
+			wroteLong(b, 999, 70_000, plain)
+			if bytes, _ := memory(b); bytes > limit {
 				t.Errorf("measured: %d bytes", bytes)
 			}
 		})
@@ -46,21 +47,21 @@ func TestTranscriptOfTheVersionBefore(t *testing.T) {
 // A lower limit takes effect by and by: one turn's end frees about 16 MiB.
 func TestLowerTranscriptBytes(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
+	b := actors.NewBench(t)
 	for i := range 24 {
-		b.wroteLong(i, 2_000_000, true)
+		wroteLong(b, i, 2_000_000, true)
 	}
-	before, _ := b.memory()
-	b.c = newWorker(t, b.rdb, "narrow", transcriptBytes(2<<20))
-	b.wroteLong(30, 70_000, true)
-	after, _ := b.memory()
+	before, _ := memory(b)
+	b.Worker = actors.NewWorker(t, b.Redis, "narrow", transcriptBytes(2<<20))
+	wroteLong(b, 30, 70_000, true)
+	after, _ := memory(b)
 	if freed := before - after; freed < 15<<20 || freed > 24<<20 {
 		t.Errorf("%d of %d bytes were freed", freed, before)
 	}
 	for i := range 3 {
-		b.wroteLong(31+i, 70_000, i%2 == 0)
+		wroteLong(b, 31+i, 70_000, i%2 == 0)
 	}
-	if bytes, _ := b.memory(); bytes > 2<<20 {
+	if bytes, _ := memory(b); bytes > 2<<20 {
 		t.Errorf("then: %d bytes", bytes)
 	}
 }
@@ -69,27 +70,27 @@ func TestLowerTranscriptBytes(t *testing.T) {
 // the beginning has gone.
 func TestWhatATrimmedTranscriptKeeps(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, transcriptBytes(1<<20), func(c *sq.Config) { c.Limits = session.Limits{Payload: 8 << 20} })
-	b.wroteLong(0, 400_000, true)
-	b.say("b")
-	h := b.start()
+	b := actors.NewBench(t, transcriptBytes(1<<20), func(c *protocol.Config) { c.Limits = session.Limits{Payload: 8 << 20} })
+	wroteLong(b, 0, 400_000, true)
+	b.Say("b")
+	h := b.Start()
 	entries := h.Turn().Entries
-	expect.OK(t, h.StoreState(b.ctx, []byte(`"kept"`), 2))
-	_, err := h.Finish(b.ctx, sq.End{Status: session.StatusDone, Entries: []session.Entry{
+	expect.OK(t, h.StoreState(b.Ctx, []byte(`"kept"`), 2))
+	_, err := h.Finish(b.Ctx, protocol.End{Status: session.StatusDone, Entries: []session.Entry{
 		{Role: session.RoleUser, Text: "b", Turn: h.Turn().ID}, {Role: session.RoleAssistant, Text: strings.Repeat("x", 3<<20), Turn: h.Turn().ID},
 	}})
 	expect.OK(t, err)
-	texts := b.transcript(b.info().SessionID)
+	texts := b.Transcript(b.Info().SessionID)
 	expect.Equal(t, "entries", len(texts), 1)
-	b.say("c")
-	h = b.start()
+	b.Say("c")
+	h = b.Start()
 	expect.Equal(t, "written so far", h.Turn().Entries, entries+2)
-	past, err := h.History(b.ctx)
+	past, err := h.History(b.Ctx)
 	expect.OK(t, err)
 	expect.Equal(t, "kept", string(past.State), `"kept"`)
-	b.finish(h)
-	u, err := b.client.Undo(b.ctx, key)
+	b.Finish(h)
+	u, err := b.Client.Undo(b.Ctx, actors.Key)
 	expect.OK(t, err)
 	expect.Equal(t, "undone", fmt.Sprint(u.Entries, " ", u.Text), "2 c")
-	expect.Equal(t, "entries", len(b.transcript(b.info().SessionID)), 1)
+	expect.Equal(t, "entries", len(b.Transcript(b.Info().SessionID)), 1)
 }

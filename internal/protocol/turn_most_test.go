@@ -5,13 +5,14 @@ import (
 	"strings"
 	"testing"
 
-	sq "turnstile/internal/protocol"
+	"turnstile/internal/protocol"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 	"turnstile/test/expect"
 )
 
-func turnOf(messages, bytes int) setup {
-	return func(c *sq.Config) { c.TurnMessages, c.TurnBytes = messages, bytes }
+func turnOf(messages, bytes int) actors.Setup {
+	return func(c *protocol.Config) { c.TurnMessages, c.TurnBytes = messages, bytes }
 }
 
 // What is collected beyond what a turn holds is the next turn, also if its quiet window
@@ -20,7 +21,7 @@ func TestCollectedTurnHasItsLimits(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 1000)
 	for name, c := range map[string]struct {
-		limits setup
+		limits actors.Setup
 		text   string
 		want   string
 	}{
@@ -31,35 +32,35 @@ func TestCollectedTurnHasItsLimits(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			onceAndTwice(t, func(t *testing.T, b *bench) {
-				b.say("a")
-				h := b.start()
+			actors.OnceAndTwice(t, func(t *testing.T, b *actors.Bench) {
+				b.Say("a")
+				h := b.Start()
 				for _, id := range []string{"b", "c", "d", "e", "f"} {
-					_, err := b.client.Submit(b.ctx, key, session.Message{ID: id, Text: id + c.text, Mode: session.ModeCollect})
+					_, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{ID: id, Text: id + c.text, Mode: session.ModeCollect})
 					expect.OK(t, err)
 				}
-				b.windowsEnd("b", "c", "d", "e", "f")
-				b.say("g")
+				windowsEnd(b, "b", "c", "d", "e", "f")
+				b.Say("g")
 				var ran []string
-				for more := b.finish(h); more; more = b.finish(h) {
-					ran = append(ran, strings.Join(group(h), ""))
+				for more := b.Finish(h); more; more = b.Finish(h) {
+					ran = append(ran, strings.Join(actors.MessageIDs(h), ""))
 				}
 				expect.Equal(t, "turns", strings.Join(ran, " "), c.want)
-				b.nothingLeft("at the end")
-			}, c.limits, line(session.QueueSettings{Cap: 100}))
+				b.NothingLeft("at the end")
+			}, c.limits, actors.Line(session.QueueSettings{Cap: 100}))
 		})
 	}
 	t.Run("a full turn waits for no more", func(t *testing.T) {
 		t.Parallel()
-		b := newBench(t, turnOf(2, 1<<20), line(session.QueueSettings{Cap: 100}))
-		b.say("a")
-		h := b.start()
-		b.say("b", session.ModeCollect)
-		_, err := h.Finish(b.ctx, sq.End{Status: session.StatusDone, Release: true})
+		b := actors.NewBench(t, turnOf(2, 1<<20), actors.Line(session.QueueSettings{Cap: 100}))
+		b.Say("a")
+		h := b.Start()
+		b.Say("b", session.ModeCollect)
+		_, err := h.Finish(b.Ctx, protocol.End{Status: session.StatusDone, Release: true})
 		expect.OK(t, err)
-		b.claimNothing("its window is open")
-		b.say("c", session.ModeCollect)
-		expect.List(t, "the next turn", group(b.claim()), "b", "c")
+		b.ClaimNothing("its window is open")
+		b.Say("c", session.ModeCollect)
+		expect.List(t, "the next turn", actors.MessageIDs(b.Claim()), "b", "c")
 	})
 }
 
@@ -68,7 +69,7 @@ func TestCollectedTurnHasItsLimits(t *testing.T) {
 func TestSteeredTurnHasItsLimits(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		limits setup
+		limits actors.Setup
 		want   int
 	}{
 		"in messages": {turnOf(3, 1<<20), 2},
@@ -77,65 +78,65 @@ func TestSteeredTurnHasItsLimits(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			onceAndTwice(t, func(t *testing.T, b *bench) {
-				b.say("a")
-				h := b.start()
+			actors.OnceAndTwice(t, func(t *testing.T, b *actors.Bench) {
+				b.Say("a")
+				h := b.Start()
 				var left []string
 				for i := range 5 {
 					id := fmt.Sprint("s", i)
-					_, err := b.client.Submit(b.ctx, key, session.Message{ID: id, Text: strings.Repeat("x", 1000), Mode: session.ModeSteer})
+					_, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{ID: id, Text: strings.Repeat("x", 1000), Mode: session.ModeSteer})
 					expect.OK(t, err)
 					if i >= c.want {
 						left = append(left, id)
 					}
 				}
-				taken, err := h.Steer(b.ctx)
+				taken, err := h.Steer(b.Ctx)
 				expect.OK(t, err)
 				expect.Equal(t, "taken", len(taken), c.want)
 				expect.Equal(t, "there is more", h.SteerWaits(), false)
-				expect.List(t, "the line", b.waiting(), left...)
-				again, err := h.Steer(b.ctx)
+				expect.List(t, "the line", b.Waiting(), left...)
+				again, err := h.Steer(b.Ctx)
 				expect.OK(t, err)
 				expect.Equal(t, "taken again", len(again), 0)
-				expect.Equal(t, "told by a renewal", b.c.Renew(b.ctx, []*sq.Claim{h})[0].Steer, false)
+				expect.Equal(t, "told by a renewal", b.Worker.Renew(b.Ctx, []*protocol.Claim{h})[0].Steer, false)
 				var ran []string
-				for more := b.finish(h); more; more = b.finish(h) {
-					ran = append(ran, group(h)...)
+				for more := b.Finish(h); more; more = b.Finish(h) {
+					ran = append(ran, actors.MessageIDs(h)...)
 				}
 				expect.List(t, "turns of their own", ran, left...)
-				b.nothingLeft("at the end")
-			}, c.limits, line(session.QueueSettings{Cap: 100}))
+				b.NothingLeft("at the end")
+			}, c.limits, actors.Line(session.QueueSettings{Cap: 100}))
 		})
 	}
 }
 
 // between puts ids that have no task at the end of the line: they take up room only.
-func (b *bench) between(n int) {
+func between(b *actors.Bench, n int) {
 	b.Helper()
 	ids := make([]any, n)
 	for i := range ids {
-		ids[i] = b.task(fmt.Sprint("gone", i))
+		ids[i] = b.Task(fmt.Sprint("gone", i))
 	}
-	expect.OK(b, b.rdb.LPush(b.ctx, b.k.Pending(), ids...).Err())
+	expect.OK(b, b.Redis.LPush(b.Ctx, b.Keys.Pending(), ids...).Err())
 }
 
 // A steer looks at both ends of a long line. What is in its midst comes into sight when
 // what stands before it has been steered, or waits for its turn.
 func TestSteerOfALongLine(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, line(session.QueueSettings{Cap: 10_000}))
-	b.say("a")
-	h := b.start()
-	b.say("first", session.ModeSteer)
-	b.between(700)
-	b.say("deep", session.ModeSteer)
-	b.between(199)
-	b.say("mid", session.ModeSteer)
-	b.between(498)
-	b.say("last", session.ModeSteer)
+	b := actors.NewBench(t, actors.Line(session.QueueSettings{Cap: 10_000}))
+	b.Say("a")
+	h := b.Start()
+	b.Say("first", session.ModeSteer)
+	between(b, 700)
+	b.Say("deep", session.ModeSteer)
+	between(b, 199)
+	b.Say("mid", session.ModeSteer)
+	between(b, 498)
+	b.Say("last", session.ModeSteer)
 	var got [][]string
 	for {
-		taken, err := h.Steer(b.ctx)
+		taken, err := h.Steer(b.Ctx)
 		expect.OK(t, err)
 		var ids []string
 		for _, m := range taken {
@@ -145,32 +146,32 @@ func TestSteerOfALongLine(t *testing.T) {
 		if !h.SteerWaits() {
 			break
 		}
-		expect.Equal(t, "told by a renewal", b.c.Renew(b.ctx, []*sq.Claim{h})[0].Steer, true)
+		expect.Equal(t, "told by a renewal", b.Worker.Renew(b.Ctx, []*protocol.Claim{h})[0].Steer, true)
 	}
 	expect.Equal(t, "taken", fmt.Sprint(got), "[[first mid last] []]")
-	expect.Equal(t, "told by a renewal", b.c.Renew(b.ctx, []*sq.Claim{h})[0].Steer, false)
-	expect.Equal(t, "what is in the midst", b.state("deep"), "pending")
+	expect.Equal(t, "told by a renewal", b.Worker.Renew(b.Ctx, []*protocol.Claim{h})[0].Steer, false)
+	expect.Equal(t, "what is in the midst", b.State("deep"), "pending")
 }
 
 // A sender of the version before says only in the follow-up that its message is to be
 // steered in.
 func TestSteerOfAnEarlierSender(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.say("a")
-	h := b.start()
+	b := actors.NewBench(t)
+	b.Say("a")
+	h := b.Start()
 	for id, n := range map[string]int{"short": 100, "long": 5000} {
-		_, err := b.client.Submit(b.ctx, key, session.Message{ID: id, Text: strings.Repeat("x", n), Mode: session.ModeSteer})
+		_, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{ID: id, Text: strings.Repeat("x", n), Mode: session.ModeSteer})
 		expect.OK(t, err)
-		expect.Equal(t, id+" has the field", b.rdb.HDel(b.ctx, b.k.Task(b.task(id)), "steer").Val(), 1)
+		expect.Equal(t, id+" has the field", b.Redis.HDel(b.Ctx, b.Keys.Task(b.Task(id)), "steer").Val(), 1)
 	}
-	b.say("plain")
-	taken, err := h.Steer(b.ctx)
+	b.Say("plain")
+	taken, err := h.Steer(b.Ctx)
 	expect.OK(t, err)
 	expect.Equal(t, "taken", len(taken), 1)
 	expect.Equal(t, "the message", taken[0].Message.ID, "short")
-	expect.Equal(t, "the long one", b.state("long"), "pending")
-	expect.Equal(t, "the plain one", b.state("plain"), "pending")
+	expect.Equal(t, "the long one", b.State("long"), "pending")
+	expect.Equal(t, "the plain one", b.State("plain"), "pending")
 }
 
 // The results of a large turn's messages are not a list of all its messages each, nor
@@ -186,23 +187,23 @@ func TestResultsOfALargeTurn(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBench(t, line(session.QueueSettings{Cap: 100}))
-			b.say("a")
-			h := b.start()
+			b := actors.NewBench(t, actors.Line(session.QueueSettings{Cap: 100}))
+			b.Say("a")
+			h := b.Start()
 			var ids []string
 			for i := range 60 {
 				ids = append(ids, fmt.Sprint(strings.Repeat("m", 100), i))
-				b.say(ids[i], session.ModeCollect)
+				b.Say(ids[i], session.ModeCollect)
 			}
-			b.windowsEnd(ids...)
-			b.finish(h)
-			expect.Equal(t, "collected", len(group(h)), 60)
-			_, err := h.Finish(b.ctx, sq.End{Status: session.StatusDone, Reply: c.reply})
+			windowsEnd(b, ids...)
+			b.Finish(h)
+			expect.Equal(t, "collected", len(actors.MessageIDs(h)), 60)
+			_, err := h.Finish(b.Ctx, protocol.End{Status: session.StatusDone, Reply: c.reply})
 			expect.OK(t, err)
-			expect.Equal(t, "named by the event", len(b.told(session.EventTurnEnded, ids[59])[0].Messages), 60)
+			expect.Equal(t, "named by the event", len(eventsAbout(b, session.EventTurnEnded, ids[59])[0].Messages), 60)
 			for i, id := range ids {
-				result := b.rdb.HGet(b.ctx, b.k.Task(b.task(id)), "result").Val()
-				o := b.outcome(id)
+				result := b.Redis.HGet(b.Ctx, b.Keys.Task(b.Task(id)), "result").Val()
+				o := b.Outcome(id)
 				expect.Equal(t, "status", o.Status, session.StatusDone)
 				expect.Equal(t, id+" names them all", strings.Contains(result, `"messages"`), i == 0)
 				expect.Equal(t, id+" has the reply", o.Reply == c.reply, i == 0 || c.replies)

@@ -6,23 +6,24 @@ import (
 	"testing"
 	"time"
 
-	sq "turnstile/internal/protocol"
+	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/resume"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
 // loseClaim claims the session, and the reply is lost: of the plain script, or of the
 // one that is sent where that does nothing.
-func (b *bench) loseClaim(script string) {
+func loseClaim(b *actors.Bench, script string) {
 	b.Helper()
 	faults := &redistest.Faults{}
-	faults.LoseReply(redistest.Script(sq.Scripts[script].Hash()), -1)
-	b.rdb.AddHook(faults)
+	faults.LoseReply(redistest.Script(protocol.Scripts[script].Hash()), -1)
+	b.Redis.AddHook(faults)
 	defer faults.Clear()
-	if holds, err := b.c.Claim(b.ctx, []string{key}); err == nil || len(holds) != 0 {
+	if holds, err := b.Worker.Claim(b.Ctx, []string{actors.Key}); err == nil || len(holds) != 0 {
 		b.Fatalf("a claim whose reply is lost: %d holds, %v", len(holds), err)
 	}
 }
@@ -34,22 +35,22 @@ func TestClaimWithoutAReplyIsTakenBack(t *testing.T) {
 	for name, immediate := range map[string]bool{"starting": false, "immediate": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBench(t, func(c *sq.Config) { c.Immediate = immediate })
-			b.sayAll("a", "b")
+			b := actors.NewBench(t, func(c *protocol.Config) { c.Immediate = immediate })
+			b.SayAll("a", "b")
 			for range 4 { // as often as would be a death too many
-				b.rdb.Del(b.ctx, rediskey.Ready)
-				b.loseClaim("claim_fast")
-				b.rdb.Del(b.ctx, rediskey.Ready)
-				expect.OK(t, b.c.Unclaim(b.ctx))
-				expect.Equal(t, "workers are told", b.isIn(rediskey.Ready, key), true)
-				expect.List(t, "the line", b.waiting(), "a", "b")
-				expect.Equal(t, "sentinels", b.rdb.Exists(b.ctx, b.k.Sentinel(), b.k.Active()).Val(), 0)
+				b.Redis.Del(b.Ctx, rediskey.Ready)
+				loseClaim(b, "claim_fast")
+				b.Redis.Del(b.Ctx, rediskey.Ready)
+				expect.OK(t, b.Worker.Unclaim(b.Ctx))
+				expect.Equal(t, "workers are told", b.IsIn(rediskey.Ready, actors.Key), true)
+				expect.List(t, "the line", b.Waiting(), "a", "b")
+				expect.Equal(t, "sentinels", b.Redis.Exists(b.Ctx, b.Keys.Sentinel(), b.Keys.Active()).Val(), 0)
 			}
-			turn := b.claim().Turn()
+			turn := b.Claim().Turn()
 			expect.Equal(t, "message", turn.Message.ID, "a")
 			expect.Equal(t, "redelivered", turn.Redelivered, 0)
 			expect.Equal(t, "resume", turn.Resume, "")
-			expect.Equal(t, "record", b.resume(), resume.Record{})
+			expect.Equal(t, "record", resumeRecord(b), resume.Record{})
 		})
 	}
 }
@@ -57,18 +58,18 @@ func TestClaimWithoutAReplyIsTakenBack(t *testing.T) {
 // What was claimed anew in between is not taken back.
 func TestTakeBackOfAnothersClaim(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.say("a")
-	b.loseClaim("claim_fast")
-	b.die()
-	h := b.claim()
-	before := b.rdb.HGetAll(b.ctx, b.k.Run()).Val()
-	expect.OK(t, b.c.Unclaim(b.ctx))
-	after := b.rdb.HGetAll(b.ctx, b.k.Run()).Val()
+	b := actors.NewBench(t)
+	b.Say("a")
+	loseClaim(b, "claim_fast")
+	b.Die()
+	h := b.Claim()
+	before := b.Redis.HGetAll(b.Ctx, b.Keys.Run()).Val()
+	expect.OK(t, b.Worker.Unclaim(b.Ctx))
+	after := b.Redis.HGetAll(b.Ctx, b.Keys.Run()).Val()
 	expect.Equal(t, "token", after["token"], before["token"])
 	expect.Equal(t, "phase", after["phase"], before["phase"])
-	expect.OK(t, h.Promote(b.ctx))
-	b.finish(h)
+	expect.OK(t, h.Promote(b.Ctx))
+	b.Finish(h)
 }
 
 // Nobody may have heard of a claim whose owner was not heard of: however often its
@@ -78,24 +79,24 @@ func TestUnheardClaimIsNoDeath(t *testing.T) {
 	for name, immediate := range map[string]bool{"starting": false, "immediate": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBench(t, func(c *sq.Config) { c.Immediate = immediate })
-			b.say("a")
+			b := actors.NewBench(t, func(c *protocol.Config) { c.Immediate = immediate })
+			b.Say("a")
 			for n := range 7 {
-				turn := b.claim().Turn()
+				turn := b.Claim().Turn()
 				expect.Equal(t, "message", turn.Message.ID, "a")
 				expect.Equal(t, "redelivered", turn.Redelivered, n)
 				expect.Equal(t, "resume", turn.Resume, "")
-				b.die()
+				b.Die()
 			}
-			expect.Equal(t, "record", b.resume(), resume.Record{})
+			expect.Equal(t, "record", resumeRecord(b), resume.Record{})
 			// It is heard of by its first event, too.
-			h := b.claim()
-			expect.OK(t, h.Emit(b.ctx, []session.Event{{Type: session.EventNotice, Text: "hi"}}))
-			b.die()
-			b.claim()
-			expect.Equal(t, "deaths", b.rdb.HGet(b.ctx, b.k.Task(b.task("a")), "deaths").Val(), "1")
+			h := b.Claim()
+			expect.OK(t, h.Emit(b.Ctx, []session.Event{{Type: session.EventNotice, Text: "hi"}}))
+			b.Die()
+			b.Claim()
+			expect.Equal(t, "deaths", b.Redis.HGet(b.Ctx, b.Keys.Task(b.Task("a")), "deaths").Val(), "1")
 			if immediate {
-				expect.Equal(t, "reason", b.resume().Reason, resume.ReasonCrash)
+				expect.Equal(t, "reason", resumeRecord(b).Reason, resume.ReasonCrash)
 			}
 		})
 	}
@@ -105,29 +106,29 @@ func TestUnheardClaimIsNoDeath(t *testing.T) {
 // told of the crash.
 func TestCheckpointTellsOfItsOwner(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, func(c *sq.Config) { c.Immediate = true })
-	b.say("a")
-	h := b.claim()
-	expect.OK(t, h.Checkpoint(b.ctx, did(h.Turn(), "half")))
-	b.die()
-	h = b.claim()
-	expect.Equal(t, "there is a partial", b.past(h).Partial != nil, true)
+	b := actors.NewBench(t, func(c *protocol.Config) { c.Immediate = true })
+	b.Say("a")
+	h := b.Claim()
+	expect.OK(t, h.Checkpoint(b.Ctx, did(h.Turn(), "half")))
+	b.Die()
+	h = b.Claim()
+	expect.Equal(t, "there is a partial", historyOf(b, h).Partial != nil, true)
 	expect.Equal(t, "resume", h.Turn().Resume, resume.ReasonCrash)
 }
 
 // A turn that was to begin a new conversation is still to begin it.
 func TestTakeBackOfAFreshConversation(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.say("a")
-	b.drain()
-	sid := b.info().SessionID
-	_, err := resume.Suspend(b.ctx, b.rdb, key)
+	b := actors.NewBench(t)
+	b.Say("a")
+	b.Drain()
+	sid := b.Info().SessionID
+	_, err := resume.Suspend(b.Ctx, b.Redis, actors.Key)
 	expect.OK(t, err)
-	b.say("b")
-	b.loseClaim("claim")
-	expect.OK(t, b.c.Unclaim(b.ctx))
-	turn := b.claim().Turn()
+	b.Say("b")
+	loseClaim(b, "claim")
+	expect.OK(t, b.Worker.Unclaim(b.Ctx))
+	turn := b.Claim().Turn()
 	expect.Equal(t, "reset", turn.Reset, "suspended")
 	if turn.SessionID == sid {
 		t.Error("the session id is the old one")
@@ -137,43 +138,43 @@ func TestTakeBackOfAFreshConversation(t *testing.T) {
 // It ends with its context, and when the sentinel has ended by itself.
 func TestTakeBackWhileRedisIsAway(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, func(c *sq.Config) { c.SentinelTTL = 100 * time.Millisecond })
-	b.say("a")
+	b := actors.NewBench(t, func(c *protocol.Config) { c.SentinelTTL = 100 * time.Millisecond })
+	b.Say("a")
 	faults := &redistest.Faults{}
-	faults.FailBefore(called("claim"), -1, redistest.ErrLostReply)
-	faults.FailBefore(called("unclaim"), -1, redistest.ErrLostReply)
-	b.rdb.AddHook(faults)
+	faults.FailBefore(actors.Script("claim"), -1, redistest.ErrLostReply)
+	faults.FailBefore(actors.Script("unclaim"), -1, redistest.ErrLostReply)
+	b.Redis.AddHook(faults)
 	for _, ends := range []string{"context", "sentinel"} {
-		if _, err := b.c.Claim(b.ctx, []string{key}); err == nil {
+		if _, err := b.Worker.Claim(b.Ctx, []string{actors.Key}); err == nil {
 			t.Fatal("no error")
 		}
-		ctx, cancel := context.WithCancel(b.ctx)
+		ctx, cancel := context.WithCancel(b.Ctx)
 		if ends == "context" {
 			cancel()
 		}
-		if err := b.c.Unclaim(ctx); err == nil {
+		if err := b.Worker.Unclaim(ctx); err == nil {
 			t.Errorf("%s: no error", ends)
 		}
 		cancel()
 	}
-	expect.OK(t, b.c.Unclaim(b.ctx)) // nothing is left to do
+	expect.OK(t, b.Worker.Unclaim(b.Ctx)) // nothing is left to do
 }
 
 // A claim of which no reply came while another TakeBack comes to its end is taken back as
 // well, by one of the two.
 func TestNoUnheardClaimIsLeft(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
+	b := actors.NewBench(t)
 	for range 20_000 {
 		var all sync.WaitGroup
 		for range 4 {
 			all.Go(func() {
-				sq.HeardNothing(b.c.Consumer, key)
-				_ = b.c.Unclaim(b.ctx)
+				protocol.HeardNothing(b.Worker.Consumer, actors.Key)
+				_ = b.Worker.Unclaim(b.Ctx)
 			})
 		}
 		all.Wait()
-		if n := sq.Unheard(b.c.Consumer); n > 0 {
+		if n := protocol.Unheard(b.Worker.Consumer); n > 0 {
 			t.Fatalf("%d claims are left when every TakeBack is over", n)
 		}
 	}

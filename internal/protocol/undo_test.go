@@ -8,7 +8,7 @@ import (
 	"sync"
 	"testing"
 
-	sq "turnstile/internal/protocol"
+	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
@@ -20,8 +20,8 @@ import (
 // meanwhile: it takes no other turn out.
 func TestUndoIsRepeatedBehindAnother(t *testing.T) {
 	t.Parallel()
-	undo := func(ctx context.Context, c *actors.Client) (session.Undone, error) { return c.Undo(ctx, key) }
-	retry := func(ctx context.Context, c *actors.Client) (session.Undone, error) { return c.Retry(ctx, key) }
+	undo := func(ctx context.Context, c *actors.Client) (session.Undone, error) { return c.Undo(ctx, actors.Key) }
+	retry := func(ctx context.Context, c *actors.Client) (session.Undone, error) { return c.Retry(ctx, actors.Key) }
 	for name, c := range map[string]struct {
 		first, other func(context.Context, *actors.Client) (session.Undone, error)
 		then         []string
@@ -33,26 +33,26 @@ func TestUndoIsRepeatedBehindAnother(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBench(t)
-			b.load("undo")
+			b := actors.NewBench(t)
+			b.Load("undo")
 			for _, text := range []string{"a", "b", "c"} {
-				b.say(text)
-				b.drain()
+				b.Say(text)
+				b.Drain()
 			}
-			faults, other := &redistest.Faults{}, b.another()
-			b.rdb.AddHook(faults)
-			b.rdb.AddHook(behind(called("undo"), sync.OnceFunc(func() {
-				u, err := c.other(b.ctx, other)
+			faults, other := &redistest.Faults{}, another(b)
+			b.Redis.AddHook(faults)
+			b.Redis.AddHook(actors.Behind(actors.Script("undo"), sync.OnceFunc(func() {
+				u, err := c.other(b.Ctx, other)
 				expect.OK(t, err)
 				expect.Equal(t, "the other's", u.Text, "b")
 			})))
-			faults.RunTwice(called("undo"), 1)
-			u, err := c.first(b.ctx, b.client)
+			faults.RunTwice(actors.Script("undo"), 1)
+			u, err := c.first(b.Ctx, b.Client)
 			expect.OK(t, err)
 			expect.Equal(t, "undone", fmt.Sprint(u.Text, " ", u.Entries), "c 2")
-			expect.List(t, "transcript", b.transcript(b.info().SessionID), "a", "re: a")
-			b.drain()
-			expect.List(t, "transcript then", b.transcript(b.info().SessionID), c.then...)
+			expect.List(t, "transcript", b.Transcript(b.Info().SessionID), "a", "re: a")
+			b.Drain()
+			expect.List(t, "transcript then", b.Transcript(b.Info().SessionID), c.then...)
 		})
 	}
 }
@@ -61,85 +61,85 @@ func TestUndoIsRepeatedBehindAnother(t *testing.T) {
 // as long as before, too.
 func TestUndoNoticesATurnInAFullTranscript(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, func(c *sq.Config) { c.TranscriptCap = 4 })
-	b.sayAll("a", "b")
-	b.drain()
-	b.rdb.AddHook(before(called("undo"), sync.OnceFunc(func() { b.say("c"); b.drain() })))
-	u, err := b.client.Undo(b.ctx, key)
+	b := actors.NewBench(t, func(c *protocol.Config) { c.TranscriptCap = 4 })
+	b.SayAll("a", "b")
+	b.Drain()
+	b.Redis.AddHook(actors.Before(actors.Script("undo"), sync.OnceFunc(func() { b.Say("c"); b.Drain() })))
+	u, err := b.Client.Undo(b.Ctx, actors.Key)
 	expect.OK(t, err)
 	expect.Equal(t, "undone", u.Text, "c")
-	expect.List(t, "transcript", b.transcript(b.info().SessionID), "b", "re: b")
+	expect.List(t, "transcript", b.Transcript(b.Info().SessionID), "b", "re: b")
 }
 
 // A sender of the version before has taken the turn out, or is to hear that it is out.
 func TestUndoBesideTheVersionBefore(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.sayAll("a", "b")
-	b.drain()
-	sid, run := b.info().SessionID, b.rdb.HGet(b.ctx, b.k.Run(), "fence").Val()
-	turn := rediskey.IDPrefix(key) + run
-	b.rdb.AddHook(before(called("undo"), sync.OnceFunc(func() {
-		b.rdb.LTrim(b.ctx, b.k.Transcript(sid), 0, -3)
-		b.rdb.HSet(b.ctx, b.k.Record(), "undone", "2 "+turn+" ")
+	b := actors.NewBench(t)
+	b.SayAll("a", "b")
+	b.Drain()
+	sid, run := b.Info().SessionID, b.Redis.HGet(b.Ctx, b.Keys.Run(), "fence").Val()
+	turn := rediskey.IDPrefix(actors.Key) + run
+	b.Redis.AddHook(actors.Before(actors.Script("undo"), sync.OnceFunc(func() {
+		b.Redis.LTrim(b.Ctx, b.Keys.Transcript(sid), 0, -3)
+		b.Redis.HSet(b.Ctx, b.Keys.Record(), "undone", "2 "+turn+" ")
 	})))
-	u, err := b.client.Undo(b.ctx, key)
+	u, err := b.Client.Undo(b.Ctx, actors.Key)
 	expect.OK(t, err)
 	expect.Equal(t, "undone", fmt.Sprint(u.Text, " ", u.Entries), "b 2")
-	expect.List(t, "transcript", b.transcript(sid), "a", "re: a")
-	u, err = b.client.Undo(b.ctx, key)
+	expect.List(t, "transcript", b.Transcript(sid), "a", "re: a")
+	u, err = b.Client.Undo(b.Ctx, actors.Key)
 	expect.OK(t, err)
-	expect.Equal(t, "what the version before reads", b.rdb.HGet(b.ctx, b.k.Record(), "undone").Val(), "2 "+u.Turn+" ")
+	expect.Equal(t, "what the version before reads", b.Redis.HGet(b.Ctx, b.Keys.Record(), "undone").Val(), "2 "+u.Turn+" ")
 }
 
 // The last turn is read by pages, as far as it goes.
 func TestUndoOfALargeTurn(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, func(c *sq.Config) { c.TranscriptCap = 20_000 })
-	b.say("a")
-	b.drain()
-	b.say("b")
-	h := b.start()
+	b := actors.NewBench(t, func(c *protocol.Config) { c.TranscriptCap = 20_000 })
+	b.Say("a")
+	b.Drain()
+	b.Say("b")
+	h := b.Start()
 	large := strings.Repeat("x", 900<<10)
-	end := sq.End{Status: session.StatusDone, Entries: []session.Entry{{Role: session.RoleUser, Text: "b", Message: "b", Turn: h.Turn().ID}}}
+	end := protocol.End{Status: session.StatusDone, Entries: []session.Entry{{Role: session.RoleUser, Text: "b", Message: "b", Turn: h.Turn().ID}}}
 	for range 5 {
 		end.Entries = append(end.Entries, session.Entry{Role: session.RoleAssistant, Text: large, Turn: h.Turn().ID})
 	}
-	_, err := h.Finish(b.ctx, end)
+	_, err := h.Finish(b.Ctx, end)
 	expect.OK(t, err)
-	u, err := b.client.Undo(b.ctx, key)
+	u, err := b.Client.Undo(b.Ctx, actors.Key)
 	expect.OK(t, err)
 	expect.Equal(t, "undone", fmt.Sprint(u.Text, " ", u.Entries), "b 6")
-	expect.List(t, "transcript", b.transcript(b.info().SessionID), "a", "re: a")
+	expect.List(t, "transcript", b.Transcript(b.Info().SessionID), "a", "re: a")
 
-	b.say("c")
-	h = b.start()
+	b.Say("c")
+	h = b.Start()
 	end.Entries = []session.Entry{{Role: session.RoleUser, Text: "c", Message: "c", Turn: h.Turn().ID}}
 	for range 10_000 {
 		end.Entries = append(end.Entries, session.Entry{Role: session.RoleAssistant, Text: "x", Turn: h.Turn().ID})
 	}
-	_, err = h.Finish(b.ctx, end)
+	_, err = h.Finish(b.Ctx, end)
 	expect.OK(t, err)
-	before := b.dump()
-	if _, err = b.client.Undo(b.ctx, key); err == nil || !strings.Contains(err.Error(), "more than 10000 entries") || !errors.Is(err, session.ErrUnchanged) {
+	before := b.Dump()
+	if _, err = b.Client.Undo(b.Ctx, actors.Key); err == nil || !strings.Contains(err.Error(), "more than 10000 entries") || !errors.Is(err, session.ErrUnchanged) {
 		t.Errorf("error: %v", err)
 	}
-	same(t, "undo", before, b.dump())
+	actors.Same(t, "undo", before, b.Dump())
 }
 
 // A conversation that changes whenever it was looked at is left alone in the end.
 func TestUndoOfWhatKeepsChanging(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.load("undo")
-	b.say("a")
-	b.drain()
+	b := actors.NewBench(t)
+	b.Load("undo")
+	b.Say("a")
+	b.Drain()
 	looks := 0
-	b.rdb.AddHook(before(called("undo"), func() {
+	b.Redis.AddHook(actors.Before(actors.Script("undo"), func() {
 		looks++
-		b.rdb.RPush(b.ctx, b.k.Transcript(b.info().SessionID), "another program's")
+		b.Redis.RPush(b.Ctx, b.Keys.Transcript(b.Info().SessionID), "another program's")
 	}))
-	if _, err := b.client.Undo(b.ctx, key); !errors.Is(err, session.ErrBusy) {
+	if _, err := b.Client.Undo(b.Ctx, actors.Key); !errors.Is(err, session.ErrBusy) {
 		t.Errorf("error: %v", err)
 	}
 	expect.Equal(t, "looks", looks, 10)

@@ -1,15 +1,15 @@
 package protocol_test
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
 
-	sq "turnstile/internal/protocol"
+	"turnstile/internal/protocol"
 	"turnstile/pkg/session"
+	"turnstile/test/actors"
 	"turnstile/test/expect"
 )
 
@@ -29,43 +29,29 @@ func TestUntakenSteersOfALongLine(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			onceAndTwice(t, func(t *testing.T, b *bench) {
-				b.say("a")
-				h := b.start()
-				b.numbered("old", c.before)
-				b.say("s1", session.ModeSteer)
-				b.say("s2", session.ModeSteer)
-				taken, err := h.Steer(b.ctx)
+			actors.OnceAndTwice(t, func(t *testing.T, b *actors.Bench) {
+				b.Say("a")
+				h := b.Start()
+				b.SayMany("old", c.before)
+				b.Say("s1", session.ModeSteer)
+				b.Say("s2", session.ModeSteer)
+				taken, err := h.Steer(b.Ctx)
 				expect.OK(t, err)
 				expect.Equal(t, "taken", len(taken), 2)
-				b.numbered("new", c.behind)
-				end := b.done(h)
+				b.SayMany("new", c.behind)
+				end := b.Done(h)
 				end.Untaken, end.Release = []string{"s1", "s2"}, true
-				_, err = h.Finish(b.ctx, end)
+				_, err = h.Finish(b.Ctx, end)
 				expect.OK(t, err)
-				got := b.waiting()
+				got := b.Waiting()
 				expect.Equal(t, "the line", len(got), c.before+c.behind+2)
 				expect.Equal(t, "first", slices.Index(got, "s1"), c.place)
 				expect.Equal(t, "second", slices.Index(got, "s2"), c.place+1)
 				others := slices.DeleteFunc(got, func(id string) bool { return strings.HasPrefix(id, "s") })
 				expect.Equal(t, "the others are in order", slices.IsSorted(others[:c.before]) && slices.IsSorted(others[c.before:]), true)
-			}, line(session.QueueSettings{Cap: 10_000}))
+			}, actors.Line(session.QueueSettings{Cap: 10_000}))
 		})
 	}
-}
-
-// numbered puts n messages in line that came now, without their senders.
-func (b *bench) numbered(name string, n int) {
-	b.Helper()
-	seq := b.rdb.HIncrBy(b.ctx, b.k.Record(), "seq", 1).Val()
-	p := b.rdb.Pipeline()
-	for i := range n {
-		id := b.task(fmt.Sprintf("%s%04d", name, i))
-		p.LPush(b.ctx, b.k.Pending(), id)
-		p.HSet(b.ctx, b.k.Task(id), "msg", "m", "state", "pending", "seq", seq)
-	}
-	_, err := p.Exec(b.ctx)
-	expect.OK(b, err)
 }
 
 // What asynq's recoverer, say, has taken out of a turn is not the next one's message,
@@ -75,25 +61,25 @@ func TestUntakenMessageThatHasLeftTheTurn(t *testing.T) {
 	for name, others := range map[string][]string{"others wait": {"other"}, "none waits": nil} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBench(t)
-			b.say("now")
-			h := b.start()
-			b.say("s", session.ModeSteer)
-			b.sayAll(others...)
-			got, err := h.Steer(b.ctx)
+			b := actors.NewBench(t)
+			b.Say("now")
+			h := b.Start()
+			b.Say("s", session.ModeSteer)
+			b.SayAll(others...)
+			got, err := h.Steer(b.Ctx)
 			expect.OK(t, err)
 			expect.Equal(t, "steered", len(got), 1)
-			expect.OK(t, b.rdb.LRem(b.ctx, b.k.Active(), 1, b.task("s")).Err())
-			expect.OK(t, b.rdb.ZAdd(b.ctx, b.k.Archived(), redis.Z{Score: 1, Member: b.task("s")}).Err())
-			expect.OK(t, b.rdb.HSet(b.ctx, b.k.Task(b.task("s")), "state", "archived").Err())
-			more, err := h.Finish(b.ctx, sq.End{Status: session.StatusDone, Untaken: []string{"s"}})
+			expect.OK(t, b.Redis.LRem(b.Ctx, b.Keys.Active(), 1, b.Task("s")).Err())
+			expect.OK(t, b.Redis.ZAdd(b.Ctx, b.Keys.Archived(), redis.Z{Score: 1, Member: b.Task("s")}).Err())
+			expect.OK(t, b.Redis.HSet(b.Ctx, b.Keys.Task(b.Task("s")), "state", "archived").Err())
+			more, err := h.Finish(b.Ctx, protocol.End{Status: session.StatusDone, Untaken: []string{"s"}})
 			expect.OK(t, err)
 			expect.Equal(t, "goes on", more, len(others) > 0)
 			if more {
 				expect.Equal(t, "message", h.Turn().Message.ID, "other")
-				expect.Equal(t, "in the turn", b.state("other"), "active")
+				expect.Equal(t, "in the turn", b.State("other"), "active")
 			}
-			expect.Equal(t, "reply to now", b.outcome("now").Status, session.StatusDone)
+			expect.Equal(t, "reply to now", b.Outcome("now").Status, session.StatusDone)
 		})
 	}
 }
@@ -101,19 +87,19 @@ func TestUntakenMessageThatHasLeftTheTurn(t *testing.T) {
 // A /stop that comes while a turn ends means what was steered into it, too.
 func TestStopOfAnUntakenMessage(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.say("now")
-	h := b.start()
-	b.say("s", session.ModeSteer)
-	_, err := h.Steer(b.ctx)
+	b := actors.NewBench(t)
+	b.Say("now")
+	h := b.Start()
+	b.Say("s", session.ModeSteer)
+	_, err := h.Steer(b.Ctx)
 	expect.OK(t, err)
-	_, err = b.client.Stop(b.ctx, key)
+	_, err = b.Client.Stop(b.Ctx, actors.Key)
 	expect.OK(t, err)
-	b.say("later")
-	more, err := h.Finish(b.ctx, sq.End{Status: session.StatusDone, Untaken: []string{"s"}})
+	b.Say("later")
+	more, err := h.Finish(b.Ctx, protocol.End{Status: session.StatusDone, Untaken: []string{"s"}})
 	expect.OK(t, err)
 	expect.Equal(t, "goes on", more, true)
 	expect.Equal(t, "message", h.Turn().Message.ID, "later")
-	expect.Equal(t, "s", b.outcome("s").Status, session.StatusStopped)
-	b.finish(h)
+	expect.Equal(t, "s", b.Outcome("s").Status, session.StatusStopped)
+	b.Finish(h)
 }

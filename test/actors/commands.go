@@ -1,0 +1,42 @@
+package actors
+
+import (
+	"strings"
+
+	"turnstile"
+	"turnstile/internal/protocol"
+	"turnstile/pkg/session"
+	"turnstile/test/expect"
+)
+
+// asks has h's turn ask a question, and returns its number.
+func (b *Bench) Asks(h *protocol.Claim, name string) int {
+	b.Helper()
+	number, err := h.Ask(b.Ctx, session.Question{Name: name})
+	expect.OK(b, err)
+	return number
+}
+
+// command carries out a slash command as a user says it.
+func (b *Bench) Command(text string) string {
+	b.Helper()
+	return b.Receipt(text, false).Reply
+}
+
+// receipt is that of a command; invalid is what it is to say of its arguments.
+func (b *Bench) Receipt(text string, invalid bool) turnstile.Receipt {
+	b.Helper()
+	r, err := b.Client.Submit(b.Ctx, Key, session.Message{Text: text})
+	expect.OK(b, err)
+	expect.Equal(b, "status of "+text, r.Status, turnstile.Answered)
+	expect.Equal(b, "invalid: "+text, r.Invalid, invalid)
+	return r
+}
+
+// answers checks a command's answer.
+func (b *Bench) Replies(text, want string) {
+	b.Helper()
+	if got := b.Command(text); !strings.Contains(got, want) {
+		b.Errorf("%s answers %q, want something with %q", text, got, want)
+	}
+}

@@ -1,0 +1,119 @@
+package actors
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
+	"turnstile"
+	"turnstile/internal/rediskey"
+	"turnstile/pkg/session"
+	"turnstile/test/expect"
+	"turnstile/test/redistest"
+)
+
+const Queue = "session:" + Key
+
+// server starts a stock asynq.Server on the session's queue.
+func (b *Bench) StockServer(h asynq.HandlerFunc) (stop func()) {
+	b.Helper()
+	options, err := redis.ParseURL(redistest.URL(b.T))
+	expect.OK(b, err)
+	own := redis.NewClient(options)
+	s := asynq.NewServerFromRedisClient(own, asynq.Config{
+		Queues: map[string]int{Queue: 1}, Concurrency: 1, LogLevel: asynq.FatalLevel, TaskCheckInterval: 5 * time.Millisecond,
+		RetryDelayFunc:  func(int, error, *asynq.Task) time.Duration { return time.Hour },
+		ShutdownTimeout: time.Second,
+	})
+	expect.OK(b, s.Start(h))
+	return func() {
+		s.Shutdown()
+		own.Close()
+	}
+}
+
+// flood puts messages in as plain asynq.Clients do, many at once.
+func (b *Bench) Flood(n int) {
+	b.Helper()
+	_, err := b.Redis.Pipelined(b.Ctx, func(p redis.Pipeliner) error {
+		for i := range n {
+			id := b.Task(fmt.Sprint("f", i))
+			p.HSet(b.Ctx, b.Keys.Task(id), "msg", "", "state", "pending", "pending_since", "1")
+			p.LPush(b.Ctx, b.Keys.Pending(), id)
+		}
+		p.SAdd(b.Ctx, rediskey.AllQueues, rediskey.Queue(Key))
+		return nil
+	})
+	expect.OK(b, err)
+}
+
+// overLimits are messages that have too much of one thing, by what that is.
+func OverLimits() map[string]session.Message {
+	many := make([]session.Attachment, 101)
+	for i := range many {
+		many[i] = session.Attachment{Name: "a", URL: "https://example.com/a"}
+	}
+	long := session.Attachment{Name: strings.Repeat("x", 2<<20), URL: "https://example.com/a"}
+	return map[string]session.Message{
+		"text":            {Text: strings.Repeat("x", 1<<20+1)},
+		"meta":            {Text: "a", Meta: map[string]string{"k": strings.Repeat("x", 64<<10)}},
+		"101 attachments": {Text: "a", Attachments: many},
+		"bytes in JSON":   {Text: "a", Attachments: []session.Attachment{long}},
+	}
+}
+
+// enqueue puts a message in without ringing, as a sender that died does.
+func (b *Bench) Enqueue(id string, opts ...asynq.Option) {
+	b.Helper()
+	client := asynq.NewClientFromRedisClient(b.Redis)
+	task := asynq.NewTaskWithHeaders(session.TaskType, []byte(fmt.Sprintf(`{"v":1,"text":%q}`, id)), map[string]string{"turnstile-nonce": "nonce-" + id})
+	opts = append([]asynq.Option{asynq.Queue(rediskey.Queue(Key)), asynq.TaskID(b.Task(id))}, opts...)
+	_, err := client.EnqueueContext(b.Ctx, task, opts...)
+	expect.OK(b, err)
+}
+
+// enqueueRaw puts any task into the session's queue.
+func (b *Bench) EnqueueTask(kind, payload, id string, opts ...asynq.Option) {
+	b.Helper()
+	opts = append([]asynq.Option{asynq.Queue(rediskey.Queue(Key)), asynq.TaskID(id)}, opts...)
+	_, err := asynq.NewClientFromRedisClient(b.Redis).EnqueueContext(b.Ctx, asynq.NewTask(kind, []byte(payload)), opts...)
+	expect.OK(b, err)
+}
+
+// backdate makes a delayed message due.
+func (b *Bench) Backdate(id string) {
+	b.Redis.ZAddXX(b.Ctx, b.Keys.Scheduled(), redis.Z{Score: float64(time.Now().Unix() - 60), Member: b.Task(id)})
+}
+
+func (b *Bench) SayDelayed(id string) {
+	b.Helper()
+	_, err := b.Client.Submit(b.Ctx, Key, session.Message{ID: id, Text: id}, turnstile.Delay(time.Hour))
+	expect.OK(b, err)
+	b.Backdate(id)
+}
+
+// collected puts messages in that are one turn together, their window over.
+func (b *Bench) SayCollected(ids ...string) {
+	b.Helper()
+	for _, id := range ids {
+		b.Say(id, session.ModeCollect)
+		b.Redis.HSet(b.Ctx, b.Keys.Task(b.Task(id)), "quiet", "1 100")
+	}
+}
+
+// numbered puts n messages in line that came now, without their senders.
+func (b *Bench) SayMany(name string, n int) {
+	b.Helper()
+	seq := b.Redis.HIncrBy(b.Ctx, b.Keys.Record(), "seq", 1).Val()
+	p := b.Redis.Pipeline()
+	for i := range n {
+		id := b.Task(fmt.Sprintf("%s%04d", name, i))
+		p.LPush(b.Ctx, b.Keys.Pending(), id)
+		p.HSet(b.Ctx, b.Keys.Task(id), "msg", "m", "state", "pending", "seq", seq)
+	}
+	_, err := p.Exec(b.Ctx)
+	expect.OK(b, err)
+}
