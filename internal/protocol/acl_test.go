@@ -12,8 +12,7 @@ func TestSuiteUnderACL(t *testing.T) {
 	acl.Suite(t,
 		"TestPurge", "TestListedWithSomethingToLookAt", "TestForget", "TestForgetMany", "TestFindWhatWasLeft",
 		"TestReapFindsADeadOwner", "TestReapPutsWhatHasToWaitIntoDue", "TestDue", "TestSweep",
-		"TestStopWhoseSenderDies", "TestStoppedMessagesAreFound", "TestDropsInBatches", "TestSteerOfALongLine",
-		"TestUntakenSteersOfALongLine", "TestDismiss", "TestForeignTasks", "TestCommandHistory",
-		"TestCommandResume", "TestB75_Undo", "TestMessagesCap", "TestTooLongToBeRead", "TestTooLongElsewhere",
-		"TestTrimOfALine", "TestTranscriptIsBoundedInBytes", "TestStreamIsBoundedInBytes")
+		"TestStoppedMessagesAreFound", "TestDropsInBatches", "TestSteerOfALongLine", "TestUntakenSteersOfALongLine",
+		"TestDismiss", "TestForeignTasks", "TestCommandHistory", "TestCommandResume", "TestTooLongToBeRead",
+		"TestTooLongElsewhere", "TestTrimOfALine", "TestTranscriptIsBoundedInBytes", "TestStreamIsBoundedInBytes")
 }

@@ -152,34 +152,6 @@ func TestEventsOfTheVersionBeforeGo(t *testing.T) {
 	}
 }
 
-// Who follows a turn of which the stream has lost the beginning is told the rest, and the
-// whole reply at its end.
-func TestFollowOfAStreamThatHasLostBytes(t *testing.T) {
-	t.Parallel()
-	b := actors.NewBench(t, actors.EventsBytes(100_000))
-	b.Say("a")
-	h := b.Start()
-	var reply strings.Builder
-	for i := range 20 {
-		text := fmt.Sprintf("%04d %s", i, strings.Repeat("x", 10_000))
-		reply.WriteString(text)
-		expect.OK(t, h.Emit(b.Ctx, []session.Event{{Type: "text", Turn: h.Turn().ID, Text: text}}))
-	}
-	_, err := h.Finish(b.Ctx, protocol.End{Status: session.StatusDone, Reply: reply.String(), Entries: []session.Entry{{Role: session.RoleUser, Text: "a"}}})
-	expect.OK(t, err)
-	var seen strings.Builder
-	o, err := b.Client.Follow(b.Ctx, actors.Key, "a", func(e session.Event) {
-		if e.Type == "text" {
-			seen.WriteString(e.Text)
-		}
-	})
-	expect.OK(t, err)
-	expect.Equal(t, "reply", o.Reply == reply.String(), true)
-	if !strings.HasSuffix(reply.String(), seen.String()) || seen.Len() == 0 {
-		t.Errorf("%d bytes were told that are not the reply's end", seen.Len())
-	}
-}
-
 // A plain end costs what it did before large events were counted, and one of a long reply
 // two commands more; a third one where a generation is over.
 func TestCommandsOfAPlainEnd(t *testing.T) {

@@ -4,8 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"turnstile"
 	"turnstile/internal/protocol"
 	"turnstile/pkg/session"
@@ -132,28 +130,5 @@ func TestModeOfAMessageThatWasNotRung(t *testing.T) {
 		expect.Equal(t, "message", b.Task(turn.Message.ID), id)
 		expect.Equal(t, "messages of its turn", len(turn.Messages()), 1)
 		expect.Equal(t, "goes on", b.Finish(h), i < len(want)-1)
-	}
-}
-
-// A sender does not know how many events the owner keeps, and takes none of them away
-// from those who follow a turn.
-func TestSendersLeaveTheOwnersEvents(t *testing.T) {
-	t.Parallel()
-	b := actors.NewBench(t, func(c *protocol.Config) { c.EventsCap = 10_000 })
-	b.Say("a")
-	b.Start()
-	_, err := b.Redis.Pipelined(b.Ctx, func(p redis.Pipeliner) error {
-		for range 3000 {
-			p.XAdd(b.Ctx, &redis.XAddArgs{Stream: b.Keys.Events(), Values: []any{"e", `{"type":"notice"}`}})
-		}
-		return nil
-	})
-	expect.OK(t, err)
-	for _, text := range []string{"b", "/status", "/stop"} {
-		before := b.Redis.XLen(b.Ctx, b.Keys.Events()).Val()
-		b.Say(text)
-		if after := b.Redis.XLen(b.Ctx, b.Keys.Events()).Val(); after < before {
-			t.Errorf("%s: %d events became %d", text, before, after)
-		}
 	}
 }

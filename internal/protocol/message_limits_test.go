@@ -13,21 +13,6 @@ import (
 	"turnstile/test/expect"
 )
 
-// A sender is told of each limit by an error of its own, and nothing is stored.
-func TestSubmitRefusesWhatIsTooLarge(t *testing.T) {
-	t.Parallel()
-	b := actors.NewBench(t)
-	for what, m := range actors.OverLimits() {
-		m.ID = "m"
-		_, err := b.Client.Submit(b.Ctx, actors.Key, m)
-		if !errors.Is(err, session.ErrInvalid) || !strings.Contains(fmt.Sprint(err), what) {
-			t.Errorf("%s: %.200v", what, err)
-		}
-		expect.Equal(t, what+": keys", len(b.Redis.Keys(b.Ctx, "*").Val()), 0)
-		b.Redis.FlushDB(b.Ctx) // at the version before it is stored
-	}
-}
-
 // What a plain asynq.Client has put in is judged by the worker: a message over a limit is
 // no message, and the next one runs.
 func TestPlainMessagesOverALimit(t *testing.T) {

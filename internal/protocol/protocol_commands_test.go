@@ -182,51 +182,6 @@ func TestB71_TitleRace(t *testing.T) {
 	}
 }
 
-// /new in mid-turn: the turn ends in the old transcript, and those that wait begin
-// the new one, whatever ends the turn.
-func TestCommandNewInMidTurn(t *testing.T) {
-	t.Parallel()
-	for name, end := range map[string]func(b *actors.Bench, h *protocol.Claim) *protocol.Claim{
-		"/new":   func(b *actors.Bench, h *protocol.Claim) *protocol.Claim { b.Finish(h); return h },
-		"/reset": func(b *actors.Bench, h *protocol.Claim) *protocol.Claim { b.Finish(h); return h },
-		"/new and a release": func(b *actors.Bench, h *protocol.Claim) *protocol.Claim {
-			end := b.Done(h)
-			end.Release = true
-			_, err := h.Finish(b.Ctx, end)
-			expect.OK(b, err)
-			return b.Start()
-		},
-	} {
-		t.Run(strings.ReplaceAll(name, "/", ""), func(t *testing.T) {
-			t.Parallel()
-			actors.OnceAndTwice(t, func(t *testing.T, b *actors.Bench) {
-				b.Say("a")
-				h := b.Start()
-				old := h.Turn().SessionID
-				b.Say("b")
-				b.SayCollected("c", "d")
-				b.Say("s", session.ModeSteer)
-				_, err := h.Steer(b.Ctx)
-				expect.OK(t, err)
-				command, _, _ := strings.Cut(name, " ")
-				b.Replies(command, "The running turn ends in the old one")
-				fresh := b.Info().SessionID
-				expect.Equal(t, "session id changed", fresh != old, true)
-				h = end(b, h)
-				expect.Equal(t, "session id of what waited", h.Turn().SessionID, fresh)
-				expect.Equal(t, "entries", h.Turn().Entries, 0)
-				b.Finish(h)
-				expect.List(t, "the turn", actors.MessageIDs(h), "c", "d")
-				b.Finish(h)
-				expect.List(t, "the old transcript", b.Transcript(old), "a", "re: a")
-				expect.List(t, "the new transcript", b.Transcript(fresh), "b", "re: b", "c", "d", "re: c")
-				expect.Equal(t, "the steered one's", b.Outcome("s").SessionID, old)
-				b.Replies(command, "The next message begins a new conversation.")
-			})
-		})
-	}
-}
-
 func TestCommandHistory(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -385,4 +340,12 @@ func wholeOrGone(b *actors.Bench, id string) string {
 		return "gone"
 	}
 	return fmt.Sprint("half: ", parts, state.Val())
+}
+
+// refuses checks the answer to a command whose arguments are wrong.
+func refuses(b *actors.Bench, text, want string) {
+	b.Helper()
+	if got := b.Receipt(text, true).Reply; !strings.Contains(got, want) {
+		b.Errorf("%s answers %q, want something with %q", text, got, want)
+	}
 }

@@ -278,49 +278,6 @@ func TestB69_ClaimOfWhatIsNotThere(t *testing.T) {
 	expect.Equal(t, "database", b.Dump(), "")
 }
 
-func TestB77_RotationKeepsTheLock(t *testing.T) {
-	t.Parallel()
-	b := actors.NewBench(t)
-	b.SayAll("a", "b")
-	h := b.Start()
-	old, before := h.Turn().SessionID, b.Redis.Get(b.Ctx, b.Keys.Sentinel()).Val()
-	fresh, err := b.Client.Rotate(b.Ctx, actors.Key, old)
-	expect.OK(t, err)
-	if fresh == old {
-		t.Fatal("not rotated")
-	}
-	expect.Equal(t, "sentinel", b.Redis.Get(b.Ctx, b.Keys.Sentinel()).Val(), before)
-	expect.OK(t, h.Emit(b.Ctx, []session.Event{{Type: session.EventNotice, Text: "still mine"}}))
-	expect.Equal(t, "goes on", b.Finish(h), true)
-	expect.Equal(t, "next session id", h.Turn().SessionID, fresh)
-	expect.Equal(t, "its entries", h.Turn().Entries, 0)
-	expect.OK(t, h.Promote(b.Ctx))
-	b.Finish(h)
-	expect.List(t, "old transcript", b.Transcript(old), "a", "re: a")
-	expect.List(t, "new transcript", b.Transcript(fresh), "b", "re: b")
-	expect.Equal(t, "entries counted", b.Info().Entries, 2)
-	expect.Equal(t, "session id", b.Info().SessionID, fresh)
-
-	again, err := b.Client.Rotate(b.Ctx, actors.Key, "")
-	expect.OK(t, err)
-	b.Say("c")
-	h = b.Claim()
-	expect.Equal(t, "session id after an idle rotation", h.Turn().SessionID, again)
-	expect.Equal(t, "its entries", h.Turn().Entries, 0)
-}
-
-func TestB78_RotationOfAnIDThatIsGone(t *testing.T) {
-	t.Parallel()
-	b := actors.NewBench(t)
-	b.Say("a")
-	h := b.Start()
-	before := b.Dump()
-	now, err := b.Client.Rotate(b.Ctx, actors.Key, "long-gone")
-	expect.OK(t, err)
-	expect.Equal(t, "session id", now, h.Turn().SessionID)
-	actors.Same(t, "a rotation of another id", before, b.Dump())
-}
-
 // B84: no two session keys share a key of Redis, their transcripts included.
 func TestB84_SessionsShareNoKey(t *testing.T) {
 	t.Parallel()

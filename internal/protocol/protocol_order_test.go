@@ -138,54 +138,6 @@ func TestInterruptOfAnIdleSessionIsAMessage(t *testing.T) {
 	expect.List(t, "order", b.Drain(), "a", "b")
 }
 
-// What a message is refused with, and that nothing else is removed.
-func TestRefusals(t *testing.T) {
-	t.Parallel()
-	b := actors.NewBench(t, func(c *protocol.Config) { c.Line.Cap = 2 })
-	b.Say("a")
-	h := b.Start()
-	r := b.Say("no", session.ModeReject)
-	expect.Equal(t, "status", r.Status, turnstile.Refused)
-	expect.Equal(t, "reason", r.Reason, "busy")
-	expect.Equal(t, "stored", b.State("no"), "")
-
-	b.SayAll("b", "c")
-	r = b.Say("d")
-	expect.Equal(t, "status", r.Status, turnstile.Refused)
-	expect.Equal(t, "reason", r.Reason, "full")
-	expect.Equal(t, "stored", b.State("d"), "")
-	expect.List(t, "the line", b.Waiting(), "b", "c")
-
-	// Another sender's message under the same id stays, although it is over the cap.
-	b.Enqueue("e")
-	r = b.Say("e", session.ModeReject)
-	expect.Equal(t, "status", r.Status, turnstile.Duplicate)
-	expect.List(t, "the line", b.Waiting(), "b", "c", "e")
-
-	list, err := b.Client.Followups(b.Ctx, actors.Key)
-	expect.OK(t, err)
-	expect.Equal(t, "follow-ups", len(list), 3)
-	for b.Finish(h) {
-	}
-	expect.Equal(t, "now", b.Say("no", session.ModeReject).Status, turnstile.Accepted)
-}
-
-// What is refused leaves nothing behind that grows, however long the turn.
-func TestRefusalsDoNotPileUp(t *testing.T) {
-	t.Parallel()
-	b := actors.NewBench(t)
-	b.Say("a")
-	h := b.Start()
-	for i := range 150 {
-		b.Say(fmt.Sprint("no", i), session.ModeReject)
-	}
-	b.Say("b")
-	b.Finish(h)
-	if n := b.Redis.HLen(b.Ctx, b.Keys.Followups()).Val(); n > 100 {
-		t.Errorf("%d entries are kept for refused messages", n)
-	}
-}
-
 // A follow-up of a worker whose default is to reject, interrupt.
 func TestBusyModeOfTheWorker(t *testing.T) {
 	t.Parallel()

@@ -114,28 +114,6 @@ func TestAnsweredMovesExtend(t *testing.T) {
 	}
 }
 
-// The answer to /stop whose reply was lost tells the same as the lost one did.
-func TestStopSentTwiceCountsOnce(t *testing.T) {
-	t.Parallel()
-	b := actors.NewBench(t)
-	b.Say("a")
-	h := b.Start()
-	b.SayAll("b", "c")
-	fence := h.Turn().Fence
-	b.Redis.AddHook(actors.SendTwice(actors.Script("stop"), func() {
-		_, err := h.Finish(b.Ctx, protocol.End{Status: session.StatusStopped})
-		expect.OK(t, err)
-	}))
-	s, err := b.Client.Stop(b.Ctx, actors.Key)
-	expect.OK(t, err)
-	expect.Equal(t, "stopped", s, session.Stopped{Phase: "running", Fence: fence, Dropped: 2})
-	// Another one is another's.
-	b.SayAll("d", "e", "f")
-	s, err = b.Client.Stop(b.Ctx, actors.Key)
-	expect.OK(t, err)
-	expect.Equal(t, "stopped again", s, session.Stopped{Phase: "idle", Fence: fence, Dropped: 3})
-}
-
 // A retry begins anew: what the failed attempt had done is not the next one's.
 func TestRetryForgetsTheFailedAttempt(t *testing.T) {
 	t.Parallel()

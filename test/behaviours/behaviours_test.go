@@ -18,6 +18,9 @@ var update = flag.Bool("update", false, "rewrite the tests' names in docs/behavi
 
 const root = "../.."
 
+// rootPackage is how pages name the package in the root folder.
+const rootPackage = "turnstile"
+
 var (
 	testFunc = regexp.MustCompile(`(?m)^func (Test((?:B\d+_)+)\w+)\(`)
 	tableRow = regexp.MustCompile(`^\| (B\d+) \| ([^|]*) \| ([^|]*) \|$`)
@@ -38,6 +41,9 @@ func testsByRow(t *testing.T) map[string][]string {
 		folder, err := filepath.Rel(root, filepath.Dir(path))
 		if err != nil {
 			return err
+		}
+		if folder == "." {
+			folder = rootPackage
 		}
 		for _, m := range testFunc.FindAllStringSubmatch(string(src), -1) {
 			for row := range strings.SplitSeq(strings.TrimSuffix(m[2], "_"), "_") { // a test may show several rows

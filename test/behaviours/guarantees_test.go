@@ -10,7 +10,7 @@ import (
 
 var (
 	anyTest    = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
-	namedTests = regexp.MustCompile("`((?:pkg|internal|cmd|test)/[\\w/]+)`\\s+(Test\\w+(?:,\\s+Test\\w+)*)")
+	namedTests = regexp.MustCompile("`((?:pkg|internal|cmd|test)/[\\w/]+|" + rootPackage + ")`\\s+(Test\\w+(?:,\\s+Test\\w+)*)")
 	testName   = regexp.MustCompile(`\w+`)
 	looseTest  = regexp.MustCompile(`\bTest[A-LN-Z]\w+|\bTestM[^a]\w+`) // TestMain shows nothing
 )
@@ -76,6 +76,9 @@ func promises(t *testing.T, text, head string) {
 // testsIn are the names of a package's tests.
 func testsIn(t *testing.T, folder string) map[string]bool {
 	t.Helper()
+	if folder == rootPackage {
+		folder = "."
+	}
 	files, err := filepath.Glob(filepath.Join(root, folder, "*_test.go"))
 	if err != nil {
 		t.Fatal(err)

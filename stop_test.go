@@ -1,7 +1,6 @@
-package protocol_test
+package turnstile_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -11,6 +10,93 @@ import (
 	"turnstile/test/actors"
 	"turnstile/test/expect"
 )
+
+// A stop means all that waits when it comes, whatever becomes of any one message
+// while it is archived: that a full line refuses the newest, say.
+func TestStopBesideRefusals(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t)
+	const n = 1100
+	b.Say("now")
+	b.Start()
+	for i := range n {
+		b.Enqueue(fmt.Sprint("m", i))
+	}
+	calls := 0
+	b.Redis.AddHook(actors.Behind(actors.Script("stop"), func() {
+		if calls++; calls == 1 { // what ring does with the newest if it refuses it
+			id := b.Task(fmt.Sprint("m", n-1))
+			expect.OK(t, b.Redis.LRem(b.Ctx, b.Keys.Pending(), 1, id).Err())
+			expect.OK(t, b.Redis.Del(b.Ctx, b.Keys.Task(id)).Err())
+		}
+	}))
+	_, err := b.Client.Stop(b.Ctx, actors.Key)
+	expect.OK(t, err)
+	expect.Equal(t, "messages left", len(b.Waiting()), 0)
+	if got := b.Info().Archived; got < n-1 {
+		t.Errorf("%d archived, want %d", got, n-1)
+	}
+}
+
+// A stop's answer is its own: another one's does not take its place, so that its
+// repetition stops nobody else's turn.
+func TestStopSentAgainBehindAnother(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t)
+	b.Say("a")
+	h := b.Start()
+	fence := h.Turn().Fence
+	other := another(b)
+	b.Redis.AddHook(actors.SendTwice(actors.Script("stop"), func() {
+		_, err := other.Stop(b.Ctx, actors.Key)
+		expect.OK(t, err)
+		_, err = h.Finish(b.Ctx, protocol.End{Status: session.StatusStopped})
+		expect.OK(t, err)
+		b.Say("b")
+		h = b.Start()
+	}))
+	s, err := b.Client.Stop(b.Ctx, actors.Key)
+	expect.OK(t, err)
+	expect.Equal(t, "stopped", s, session.Stopped{Phase: "running", Fence: fence})
+	if r := b.Worker.Renew(b.Ctx, []*protocol.Claim{h})[0]; r.Requested != nil {
+		t.Errorf("the next turn is asked %v", r.Requested)
+	}
+}
+
+// A stop of a session that nobody knows leaves nothing.
+func TestStopOfNothing(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t)
+	_, err := b.Client.Stop(b.Ctx, actors.Key)
+	expect.OK(t, err)
+	keys, err := b.Redis.Keys(b.Ctx, "*{session:"+actors.Key+"}*").Result()
+	expect.OK(t, err)
+	expect.List(t, "keys", keys)
+	b.Say("a", session.ModeReject)
+	expect.List(t, "runs", b.Drain(), "a")
+}
+
+// The answer to /stop whose reply was lost tells the same as the lost one did.
+func TestStopSentTwiceCountsOnce(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t)
+	b.Say("a")
+	h := b.Start()
+	b.SayAll("b", "c")
+	fence := h.Turn().Fence
+	b.Redis.AddHook(actors.SendTwice(actors.Script("stop"), func() {
+		_, err := h.Finish(b.Ctx, protocol.End{Status: session.StatusStopped})
+		expect.OK(t, err)
+	}))
+	s, err := b.Client.Stop(b.Ctx, actors.Key)
+	expect.OK(t, err)
+	expect.Equal(t, "stopped", s, session.Stopped{Phase: "running", Fence: fence, Dropped: 2})
+	// Another one is another's.
+	b.SayAll("d", "e", "f")
+	s, err = b.Client.Stop(b.Ctx, actors.Key)
+	expect.OK(t, err)
+	expect.Equal(t, "stopped again", s, session.Stopped{Phase: "idle", Fence: fence, Dropped: 3})
+}
 
 func TestStopOfAnIdleSession(t *testing.T) {
 	t.Parallel()
@@ -99,48 +185,4 @@ func TestStoppedWhileWaiting(t *testing.T) {
 	_, err := b.Client.Stop(b.Ctx, actors.Key)
 	expect.OK(t, err)
 	expect.Equal(t, "status", (<-got).Status, session.StatusStopped)
-}
-
-// The signals that owners hear: the turn is named, a later one is not meant.
-func TestSignals(t *testing.T) {
-	t.Parallel()
-	b := actors.NewBench(t)
-	heard := make(chan protocol.Signal, 16)
-	ready := make(chan struct{})
-	ctx, cancel := context.WithCancel(b.Ctx)
-	ended := make(chan error, 1)
-	go func() {
-		ended <- b.Worker.Signals(ctx, func() { close(ready) }, func(s protocol.Signal) { heard <- s })
-	}()
-	<-ready
-	next := func(taskID string) protocol.Signal {
-		t.Helper()
-		for s := range heard {
-			if s.TaskID == "" || s.TaskID == taskID { // other tests cancel tasks too
-				return s
-			}
-		}
-		return protocol.Signal{}
-	}
-	b.Say("a")
-	h := b.Start()
-	b.Say("b", session.ModeInterrupt)
-	s := next("")
-	if !errors.Is(s.Requested, protocol.ErrInterruptRequested) || s.Token != h.Token() || s.Fence != h.Turn().Fence {
-		t.Errorf("interrupt: %+v", s)
-	}
-	_, err := b.Client.Stop(b.Ctx, actors.Key)
-	expect.OK(t, err)
-	s = next("")
-	if !errors.Is(s.Requested, protocol.ErrStopRequested) || s.Token != h.Token() || s.Fence != h.Turn().Fence {
-		t.Errorf("stop: %+v", s)
-	}
-	expect.OK(t, b.Inspector().CancelProcessing(b.Task("a")))
-	s = next(b.Task("a"))
-	fence, runs := h.Runs(s.TaskID)
-	if !errors.Is(s.Requested, protocol.ErrStopRequested) || !runs || fence != h.Turn().Fence {
-		t.Errorf("asynqmon's Cancel: %+v", s)
-	}
-	cancel()
-	expect.OK(t, <-ended)
 }

@@ -1,4 +1,4 @@
-package protocol_test
+package turnstile_test
 
 import (
 	"errors"

@@ -1,4 +1,4 @@
-package protocol_test
+package turnstile_test
 
 import (
 	"context"
@@ -8,7 +8,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"turnstile"
 	"turnstile/internal/protocol"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
@@ -177,89 +176,6 @@ func followTrimmed(t *testing.T, kept int64, ended bool) {
 		b.Finish(h)
 	}
 	expect.List(t, "seen", <-got, want...)
-}
-
-// Of a reply that is longer than the stream the end is seen, too, which no event has
-// but the turn's.
-func TestFollowALongReply(t *testing.T) {
-	t.Parallel()
-	for _, ended := range []bool{false, true} {
-		t.Run(fmt.Sprint("ended ", ended), func(t *testing.T) {
-			t.Parallel()
-			b := actors.NewBench(t)
-			b.Say("m")
-			h := b.Start()
-			turn := h.Turn().ID
-			for _, text := range []string{"one ", "two ", "three "} {
-				expect.OK(t, h.Emit(b.Ctx, []session.Event{{Type: "text", Turn: turn, Text: text}}))
-			}
-			finish := func() {
-				_, err := h.Finish(b.Ctx, protocol.End{Status: session.StatusDone, Reply: "one two three four"})
-				expect.OK(t, err)
-			}
-			kept := int64(2)
-			if ended {
-				finish()
-				kept++
-			}
-			expect.OK(t, b.Redis.XTrimMaxLen(b.Ctx, b.Keys.Events(), kept).Err())
-			var seen []string
-			_, err := b.Client.Follow(b.Ctx, actors.Key, "m", func(e session.Event) {
-				if seen = append(seen, seenAs(e)); e.Text == "three " && !ended {
-					finish()
-				}
-			})
-			expect.OK(t, err)
-			expect.List(t, "seen", seen, "text two ", "text three ", "text four")
-		})
-	}
-}
-
-// A message that is deleted in mid-turn: what was seen is not seen again.
-func TestFollowADeletedMessage(t *testing.T) {
-	t.Parallel()
-	b := actors.NewBench(t)
-	b.Say("m")
-	h := b.Start()
-	expect.OK(t, h.Emit(b.Ctx, []session.Event{{Type: "text", Turn: h.Turn().ID, Text: "re"}}))
-	faults := &redistest.Faults{}
-	b.Redis.AddHook(faults)
-	var seen []string
-	_, err := b.Client.Follow(b.Ctx, actors.Key, "m", func(e session.Event) {
-		if seen = append(seen, seenAs(e)); e.Type == "text" {
-			// After an error it looks at the task at once.
-			faults.FailBefore(redistest.Named("xread"), 1, redistest.AnswerError("LOADING Redis is loading the dataset in memory"))
-			expect.OK(t, b.Redis.Del(b.Ctx, b.Keys.Task(b.Task("m"))).Err())
-		}
-	})
-	if !errors.Is(err, turnstile.ErrUnknownMessage) {
-		t.Errorf("error %v", err)
-	}
-	expect.List(t, "seen", seen, "turn_started", "text re")
-}
-
-// A message whose result is not kept ends while nobody could look, and the stream has
-// lost its words by then: what was seen of them is not seen again.
-func TestFollowAResultThatIsNotKept(t *testing.T) {
-	t.Parallel()
-	b := actors.NewBench(t, func(c *protocol.Config) { c.Retention = 0 })
-	b.Say("m")
-	h := b.Start()
-	expect.OK(t, h.Emit(b.Ctx, []session.Event{{Type: "text", Turn: h.Turn().ID, Text: "re"}}))
-	faults := &redistest.Faults{}
-	b.Redis.AddHook(faults)
-	var seen []string
-	o, err := b.Client.Follow(b.Ctx, actors.Key, "m", func(e session.Event) {
-		if seen = append(seen, seenAs(e)); e.Text == "re" {
-			// After an error it looks at the task at once.
-			faults.FailBefore(redistest.Named("xread"), 1, redistest.AnswerError("LOADING Redis is loading the dataset in memory"))
-			b.Finish(h)
-			expect.OK(t, b.Redis.XTrimMaxLen(b.Ctx, b.Keys.Events(), 1).Err())
-		}
-	})
-	expect.OK(t, err)
-	expect.List(t, "seen", seen, "turn_started", "text re", "text : m")
-	expect.Equal(t, "reply", o.Reply, "re: m")
 }
 
 // Nothing is seen twice and nothing left out when the connection goes, an answer is

@@ -1,0 +1,211 @@
+package turnstile_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"turnstile"
+	"turnstile/internal/protocol"
+	"turnstile/pkg/session"
+	"turnstile/test/actors"
+	"turnstile/test/expect"
+	"turnstile/test/redistest"
+)
+
+// Who follows a turn of which the stream has lost the beginning is told the rest, and the
+// whole reply at its end.
+func TestFollowOfAStreamThatHasLostBytes(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t, actors.EventsBytes(100_000))
+	b.Say("a")
+	h := b.Start()
+	var reply strings.Builder
+	for i := range 20 {
+		text := fmt.Sprintf("%04d %s", i, strings.Repeat("x", 10_000))
+		reply.WriteString(text)
+		expect.OK(t, h.Emit(b.Ctx, []session.Event{{Type: "text", Turn: h.Turn().ID, Text: text}}))
+	}
+	_, err := h.Finish(b.Ctx, protocol.End{Status: session.StatusDone, Reply: reply.String(), Entries: []session.Entry{{Role: session.RoleUser, Text: "a"}}})
+	expect.OK(t, err)
+	var seen strings.Builder
+	o, err := b.Client.Follow(b.Ctx, actors.Key, "a", func(e session.Event) {
+		if e.Type == "text" {
+			seen.WriteString(e.Text)
+		}
+	})
+	expect.OK(t, err)
+	expect.Equal(t, "reply", o.Reply == reply.String(), true)
+	if !strings.HasSuffix(reply.String(), seen.String()) || seen.Len() == 0 {
+		t.Errorf("%d bytes were told that are not the reply's end", seen.Len())
+	}
+}
+
+// Of a reply that is longer than the stream the end is seen, too, which no event has
+// but the turn's.
+func TestFollowALongReply(t *testing.T) {
+	t.Parallel()
+	for _, ended := range []bool{false, true} {
+		t.Run(fmt.Sprint("ended ", ended), func(t *testing.T) {
+			t.Parallel()
+			b := actors.NewBench(t)
+			b.Say("m")
+			h := b.Start()
+			turn := h.Turn().ID
+			for _, text := range []string{"one ", "two ", "three "} {
+				expect.OK(t, h.Emit(b.Ctx, []session.Event{{Type: "text", Turn: turn, Text: text}}))
+			}
+			finish := func() {
+				_, err := h.Finish(b.Ctx, protocol.End{Status: session.StatusDone, Reply: "one two three four"})
+				expect.OK(t, err)
+			}
+			kept := int64(2)
+			if ended {
+				finish()
+				kept++
+			}
+			expect.OK(t, b.Redis.XTrimMaxLen(b.Ctx, b.Keys.Events(), kept).Err())
+			var seen []string
+			_, err := b.Client.Follow(b.Ctx, actors.Key, "m", func(e session.Event) {
+				if seen = append(seen, seenAs(e)); e.Text == "three " && !ended {
+					finish()
+				}
+			})
+			expect.OK(t, err)
+			expect.List(t, "seen", seen, "text two ", "text three ", "text four")
+		})
+	}
+}
+
+// A message that is deleted in mid-turn: what was seen is not seen again.
+func TestFollowADeletedMessage(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t)
+	b.Say("m")
+	h := b.Start()
+	expect.OK(t, h.Emit(b.Ctx, []session.Event{{Type: "text", Turn: h.Turn().ID, Text: "re"}}))
+	faults := &redistest.Faults{}
+	b.Redis.AddHook(faults)
+	var seen []string
+	_, err := b.Client.Follow(b.Ctx, actors.Key, "m", func(e session.Event) {
+		if seen = append(seen, seenAs(e)); e.Type == "text" {
+			// After an error it looks at the task at once.
+			faults.FailBefore(redistest.Named("xread"), 1, redistest.AnswerError("LOADING Redis is loading the dataset in memory"))
+			expect.OK(t, b.Redis.Del(b.Ctx, b.Keys.Task(b.Task("m"))).Err())
+		}
+	})
+	if !errors.Is(err, turnstile.ErrUnknownMessage) {
+		t.Errorf("error %v", err)
+	}
+	expect.List(t, "seen", seen, "turn_started", "text re")
+}
+
+// A message whose result is not kept ends while nobody could look, and the stream has
+// lost its words by then: what was seen of them is not seen again.
+func TestFollowAResultThatIsNotKept(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t, func(c *protocol.Config) { c.Retention = 0 })
+	b.Say("m")
+	h := b.Start()
+	expect.OK(t, h.Emit(b.Ctx, []session.Event{{Type: "text", Turn: h.Turn().ID, Text: "re"}}))
+	faults := &redistest.Faults{}
+	b.Redis.AddHook(faults)
+	var seen []string
+	o, err := b.Client.Follow(b.Ctx, actors.Key, "m", func(e session.Event) {
+		if seen = append(seen, seenAs(e)); e.Text == "re" {
+			// After an error it looks at the task at once.
+			faults.FailBefore(redistest.Named("xread"), 1, redistest.AnswerError("LOADING Redis is loading the dataset in memory"))
+			b.Finish(h)
+			expect.OK(t, b.Redis.XTrimMaxLen(b.Ctx, b.Keys.Events(), 1).Err())
+		}
+	})
+	expect.OK(t, err)
+	expect.List(t, "seen", seen, "turn_started", "text re", "text : m")
+	expect.Equal(t, "reply", o.Reply, "re: m")
+}
+
+// A follower sees its own message's turns from their start, and no other's.
+func TestFollow(t *testing.T) {
+	t.Parallel()
+	for _, late := range []bool{false, true} {
+		t.Run(fmt.Sprint("late ", late), func(t *testing.T) {
+			t.Parallel()
+			follow(t, late)
+		})
+	}
+}
+
+func follow(t *testing.T, late bool) {
+	b := actors.NewBench(t)
+	b.SayAll("a", "b")
+	run := func() {
+		h := b.Start()
+		for _, id := range []string{"a", "b"} {
+			expect.OK(t, h.Emit(b.Ctx, []session.Event{
+				{Type: "tool_start", Turn: h.Turn().ID, Name: "look " + id},
+				{Type: "text", Turn: h.Turn().ID, Text: "re: " + id},
+			}))
+			b.Finish(h)
+			if id == "a" {
+				expect.OK(t, h.Promote(b.Ctx))
+			}
+		}
+	}
+	if late {
+		run()
+	}
+	var types []string
+	seen := make(chan error, 1)
+	var o session.Outcome
+	go func() {
+		var err error
+		o, err = b.Client.Follow(b.Ctx, actors.Key, "b", func(e session.Event) {
+			types = append(types, e.Type+" "+e.Name+e.Text)
+			if e.At.IsZero() {
+				t.Error("an event without a time")
+			}
+		})
+		seen <- err
+	}()
+	if !late {
+		run()
+	}
+	expect.OK(t, <-seen)
+	expect.Equal(t, "reply", o.Reply, "re: b")
+	expect.List(t, "seen", types, "turn_started ", "tool_start look b", "text re: b")
+}
+
+// Whoever follows a message sees each piece of the reply once, also where a
+// message was steered in between: then the reply is what came after it, or all.
+func TestFollowASteeredTurn(t *testing.T) {
+	t.Parallel()
+	for name, reply := range map[string]string{"the reply is the rest": "and after it.", "the reply is all": "Before, and after it."} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := actors.NewBench(t)
+			b.Say("a")
+			h := b.Start()
+			b.Say("b", session.ModeSteer)
+			_, err := h.Steer(b.Ctx)
+			expect.OK(t, err)
+			turn := h.Turn().ID
+			expect.OK(t, h.Emit(b.Ctx, []session.Event{
+				{Type: "text", Turn: turn, Text: "Before, "}, {Type: session.EventSteered, Turn: turn, Messages: []string{"b"}},
+				{Type: "text", Turn: turn, Text: "and after"},
+			}))
+			_, err = h.Finish(b.Ctx, protocol.End{Status: session.StatusDone, Reply: reply})
+			expect.OK(t, err)
+			for id, want := range map[string]string{"a": "Before, and after it.", "b": "and after it."} {
+				said := ""
+				_, err := b.Client.Follow(b.Ctx, actors.Key, id, func(e session.Event) { said += e.Text })
+				expect.OK(t, err)
+				// The one that was steered in was not there at the beginning.
+				if id == "b" && reply != "and after it." {
+					want = "and after"
+				}
+				expect.Equal(t, "seen by "+id, said, want)
+			}
+		})
+	}
+}

@@ -1,0 +1,157 @@
+package turnstile_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"turnstile/internal/protocol"
+	"turnstile/pkg/session"
+	"turnstile/test/actors"
+	"turnstile/test/expect"
+	"turnstile/test/redistest"
+)
+
+// heldBack keeps a script's call from Redis, which its sender takes for a failure, and
+// has it delivered later.
+type heldBack struct {
+	script string
+	call   []any
+}
+
+func (h *heldBack) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h *heldBack) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if h.call == nil && actors.Script(h.script)(cmd) {
+			h.call = slices.Clone(cmd.Args())
+			cmd.SetErr(redistest.ErrLostReply)
+			return redistest.ErrLostReply
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (h *heldBack) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// deliver lets the call through, and answers what Redis says.
+func (h *heldBack) deliver(b *actors.Bench) string {
+	b.Helper()
+	if h.call == nil {
+		b.Fatal("nothing was held back")
+	}
+	if h.call[0] == "evalsha" {
+		b.Load(h.script)
+	}
+	reply, err := b.Redis.Do(b.Ctx, h.call...).Result()
+	expect.OK(b, err)
+	return fmt.Sprint(reply)
+}
+
+// A /stop that a network delivers after its sender has given up means nothing that has
+// come since.
+func TestLateStop(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t)
+	b.Say("a")
+	late := &heldBack{script: "stop"}
+	b.Redis.AddHook(late)
+	ctx, cancel := context.WithTimeout(b.Ctx, 300*time.Millisecond)
+	defer cancel()
+	if _, err := b.Client.Stop(ctx, actors.Key); err == nil {
+		t.Fatal("the stop was not held back")
+	}
+	b.Finish(b.Start())
+	b.Say("b")
+	h := b.Start()
+	b.Say("c")
+	b.Pass(310 * time.Millisecond)
+	expect.Equal(t, "answer", late.deliver(b), "[late]")
+	expect.List(t, "the line", b.Waiting(), "c")
+	if r := b.Worker.Renew(b.Ctx, []*protocol.Claim{h})[0]; r.Requested != nil {
+		t.Errorf("the turn is asked %v", r.Requested)
+	}
+}
+
+// A /new that comes late is not meant for a conversation that has begun since: it names
+// the one that it saw.
+func TestLateRotation(t *testing.T) {
+	t.Parallel()
+	for _, known := range []bool{true, false} {
+		t.Run(map[bool]string{true: "of a conversation", false: "of nothing"}[known], func(t *testing.T) {
+			t.Parallel()
+			b := actors.NewBench(t)
+			if known {
+				b.Say("a")
+				b.Drain()
+			}
+			late := &heldBack{script: "rotate"}
+			b.Redis.AddHook(late)
+			ctx, cancel := context.WithTimeout(b.Ctx, 300*time.Millisecond)
+			defer cancel()
+			if _, err := b.Client.Rotate(ctx, actors.Key, ""); err == nil {
+				t.Fatal("the rotation was not held back")
+			}
+			if known { // what it saw is gone: no time is to pass
+				_, err := b.Client.Rotate(b.Ctx, actors.Key, "")
+				expect.OK(t, err)
+			} else {
+				b.Pass(310 * time.Millisecond)
+			}
+			b.Say("b")
+			b.Drain()
+			id := b.Info().SessionID
+			late.deliver(b)
+			expect.Equal(t, "session id", b.Info().SessionID, id)
+		})
+	}
+}
+
+// slowly answers a look at the clock as it was a while ago.
+type slowly struct{ ago time.Duration }
+
+func (slowly) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (s slowly) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if call, ok := cmd.(*redis.Cmd); ok && err == nil && actors.Script("look")(cmd) {
+			answer, _ := call.Slice()
+			answer[0] = answer[0].(int64) - s.ago.Milliseconds()
+			call.SetVal(answer)
+		}
+		return err
+	}
+}
+
+func (slowly) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// The user is told that nothing has happened.
+func TestTooLateIsSaid(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t)
+	b.Say("a")
+	b.Drain()
+	b.Say("b")
+	id := b.Info().SessionID
+	b.Redis.AddHook(slowly{ago: time.Minute})
+	_, stop := b.Client.Stop(b.Ctx, actors.Key)
+	_, rotate := b.Client.Rotate(b.Ctx, actors.Key, "")
+	for name, err := range map[string]error{"stop": stop, "rotate": rotate} {
+		if !errors.Is(err, session.ErrUnchanged) || !strings.Contains(err.Error(), "too late") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	expect.List(t, "the line", b.Waiting(), "b")
+	expect.Equal(t, "session id", b.Info().SessionID, id)
+}

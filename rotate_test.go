@@ -1,0 +1,99 @@
+package turnstile_test
+
+import (
+	"strings"
+	"testing"
+
+	"turnstile/internal/protocol"
+	"turnstile/pkg/session"
+	"turnstile/test/actors"
+	"turnstile/test/expect"
+)
+
+// /new in mid-turn: the turn ends in the old transcript, and those that wait begin
+// the new one, whatever ends the turn.
+func TestCommandNewInMidTurn(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(b *actors.Bench, h *protocol.Claim) *protocol.Claim{
+		"/new":   func(b *actors.Bench, h *protocol.Claim) *protocol.Claim { b.Finish(h); return h },
+		"/reset": func(b *actors.Bench, h *protocol.Claim) *protocol.Claim { b.Finish(h); return h },
+		"/new and a release": func(b *actors.Bench, h *protocol.Claim) *protocol.Claim {
+			end := b.Done(h)
+			end.Release = true
+			_, err := h.Finish(b.Ctx, end)
+			expect.OK(b, err)
+			return b.Start()
+		},
+	} {
+		t.Run(strings.ReplaceAll(name, "/", ""), func(t *testing.T) {
+			t.Parallel()
+			actors.OnceAndTwice(t, func(t *testing.T, b *actors.Bench) {
+				b.Say("a")
+				h := b.Start()
+				old := h.Turn().SessionID
+				b.Say("b")
+				b.SayCollected("c", "d")
+				b.Say("s", session.ModeSteer)
+				_, err := h.Steer(b.Ctx)
+				expect.OK(t, err)
+				command, _, _ := strings.Cut(name, " ")
+				b.Replies(command, "The running turn ends in the old one")
+				fresh := b.Info().SessionID
+				expect.Equal(t, "session id changed", fresh != old, true)
+				h = end(b, h)
+				expect.Equal(t, "session id of what waited", h.Turn().SessionID, fresh)
+				expect.Equal(t, "entries", h.Turn().Entries, 0)
+				b.Finish(h)
+				expect.List(t, "the turn", actors.MessageIDs(h), "c", "d")
+				b.Finish(h)
+				expect.List(t, "the old transcript", b.Transcript(old), "a", "re: a")
+				expect.List(t, "the new transcript", b.Transcript(fresh), "b", "re: b", "c", "d", "re: c")
+				expect.Equal(t, "the steered one's", b.Outcome("s").SessionID, old)
+				b.Replies(command, "The next message begins a new conversation.")
+			})
+		})
+	}
+}
+
+func TestB77_RotationKeepsTheLock(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t)
+	b.SayAll("a", "b")
+	h := b.Start()
+	old, before := h.Turn().SessionID, b.Redis.Get(b.Ctx, b.Keys.Sentinel()).Val()
+	fresh, err := b.Client.Rotate(b.Ctx, actors.Key, old)
+	expect.OK(t, err)
+	if fresh == old {
+		t.Fatal("not rotated")
+	}
+	expect.Equal(t, "sentinel", b.Redis.Get(b.Ctx, b.Keys.Sentinel()).Val(), before)
+	expect.OK(t, h.Emit(b.Ctx, []session.Event{{Type: session.EventNotice, Text: "still mine"}}))
+	expect.Equal(t, "goes on", b.Finish(h), true)
+	expect.Equal(t, "next session id", h.Turn().SessionID, fresh)
+	expect.Equal(t, "its entries", h.Turn().Entries, 0)
+	expect.OK(t, h.Promote(b.Ctx))
+	b.Finish(h)
+	expect.List(t, "old transcript", b.Transcript(old), "a", "re: a")
+	expect.List(t, "new transcript", b.Transcript(fresh), "b", "re: b")
+	expect.Equal(t, "entries counted", b.Info().Entries, 2)
+	expect.Equal(t, "session id", b.Info().SessionID, fresh)
+
+	again, err := b.Client.Rotate(b.Ctx, actors.Key, "")
+	expect.OK(t, err)
+	b.Say("c")
+	h = b.Claim()
+	expect.Equal(t, "session id after an idle rotation", h.Turn().SessionID, again)
+	expect.Equal(t, "its entries", h.Turn().Entries, 0)
+}
+
+func TestB78_RotationOfAnIDThatIsGone(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t)
+	b.Say("a")
+	h := b.Start()
+	before := b.Dump()
+	now, err := b.Client.Rotate(b.Ctx, actors.Key, "long-gone")
+	expect.OK(t, err)
+	expect.Equal(t, "session id", now, h.Turn().SessionID)
+	actors.Same(t, "a rotation of another id", before, b.Dump())
+}

@@ -1,0 +1,102 @@
+package turnstile_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"turnstile"
+	"turnstile/internal/protocol"
+	"turnstile/internal/rediskey"
+	"turnstile/pkg/session"
+	"turnstile/test/actors"
+	"turnstile/test/expect"
+	"turnstile/test/redistest"
+)
+
+// The sender dies, or loses Redis, at each of its commands in turn: either
+// nothing is stored or the sweep finds it; and the same Submit again stores one.
+func TestB82_SubmitBrokenAnywhere(t *testing.T) {
+	t.Parallel()
+	for _, after := range []bool{false, true} {
+		for n := 0; ; n++ {
+			broke := false
+			t.Run(fmt.Sprintf("after=%v/%d", after, n), func(t *testing.T) {
+				b := actors.NewBench(t)
+				b.Say("earlier")
+				b.Drain()
+				b.LoseIndexes()
+				faults := &redistest.Faults{}
+				b.Redis.AddHook(faults)
+				left := n
+				nth := func(redis.Cmder) bool { left--; return left == -1 }
+				if after {
+					faults.LoseReply(nth, 1)
+				} else {
+					faults.FailBefore(nth, 1, redistest.ErrLostReply)
+				}
+				_, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{ID: "m", Text: "m"})
+				broke = err != nil
+				faults.Clear()
+				if stored := b.State("m") != ""; stored && !b.IsIn(rediskey.Ready, actors.Key) {
+					expect.Equal(t, "woken by the sweep", b.Sweep(), 1)
+				}
+				r := b.Say("m")
+				if r.Status != turnstile.Accepted && r.Status != turnstile.Duplicate {
+					t.Errorf("submitted again: %s", r.Status)
+				}
+				if !b.IsIn(rediskey.Ready, actors.Key) {
+					t.Error("nobody was told")
+				}
+				expect.List(t, "runs", b.Drain(), "m")
+				expect.Equal(t, "submitted after the end", b.Say("m").State, "completed")
+				expect.List(t, "runs after the end", b.Drain())
+			})
+			if !broke {
+				break
+			}
+		}
+	}
+}
+
+// B82: the same id before, while and after its message runs is one turn.
+func TestB82_Duplicates(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t)
+	dup := func(state string) {
+		t.Helper()
+		r := b.Say("a")
+		expect.Equal(t, "status", r.Status, turnstile.Duplicate)
+		expect.Equal(t, "state", r.State, state)
+	}
+	expect.Equal(t, "first", b.Say("a").Status, turnstile.Accepted)
+	dup("pending")
+	h := b.Claim()
+	dup("running")
+	expect.OK(t, h.Promote(b.Ctx))
+	dup("running")
+	b.Say("b")
+	expect.Equal(t, "b again", b.Say("b").State, "pending")
+	expect.Equal(t, "b's place", b.Say("b").Position, 2)
+	b.Finish(h)
+	dup("completed")
+	expect.OK(t, h.Promote(b.Ctx))
+	_, err := h.Finish(b.Ctx, protocol.End{Status: session.StatusFailed, Error: "no"})
+	expect.OK(t, err)
+	expect.Equal(t, "b archived", b.Say("b").State, "archived")
+	_, err = b.Client.Submit(b.Ctx, actors.Key, session.Message{ID: "c", Text: "c"}, turnstile.Delay(time.Hour))
+	expect.OK(t, err)
+	r := b.Say("c")
+	expect.Equal(t, "c", string(r.Status)+" "+r.State, "duplicate scheduled")
+	expect.List(t, "runs", b.Drain())
+	expect.List(t, "transcript", b.Transcript(h.Turn().SessionID), "a", "re: a")
+
+	// Once its retention is over, the id is free.
+	b.Redis.ZAdd(b.Ctx, b.Keys.Completed(), redis.Z{Score: 1, Member: b.Task("a")})
+	n, err := b.Worker.Purge(b.Ctx)
+	expect.OK(t, err)
+	expect.Equal(t, "purged", n, 1)
+	expect.Equal(t, "again", b.Say("a").Status, turnstile.Accepted)
+}

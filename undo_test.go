@@ -1,0 +1,82 @@
+package turnstile_test
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"turnstile/test/actors"
+	"turnstile/test/expect"
+)
+
+// another is another sender.
+func another(b *actors.Bench) *actors.Client { b.Helper(); return actors.NewClient(b.BareRedis()) }
+
+func TestB75_Undo(t *testing.T) {
+	t.Parallel()
+	actors.OnceAndTwice(t, func(t *testing.T, b *actors.Bench) {
+		b.Replies("/undo", "no turn yet")
+		b.Replies("/retry", "no turn yet")
+		b.SayAll("a", "b")
+		b.Drain()
+		sid := b.Info().SessionID
+		// What cannot be read goes with the turn before it.
+		b.Redis.RPush(b.Ctx, b.Keys.Transcript(sid), "not JSON", `{"turn":""}`, `{"turn":7}`)
+		entries := b.Info().Entries
+		b.Replies("/undo", "(5 entries): b")
+		expect.List(t, "transcript", b.Transcript(sid), "a", "re: a")
+		if b.Info().Entries <= entries {
+			t.Error("nobody sees that the transcript has changed")
+		}
+		expect.Equal(t, "session id", b.Info().SessionID, sid)
+		u, err := b.Client.Undo(b.Ctx, actors.Key)
+		expect.OK(t, err)
+		expect.Equal(t, "undone", u.Text, "a")
+		expect.List(t, "transcript", b.Transcript(sid))
+		b.Replies("/undo", "no turn yet")
+	})
+}
+
+// Refused, with a clear answer and nothing changed, while somebody owns the
+// session; also somebody who has come since it was looked at.
+func TestB75_RefusedWhileOwned(t *testing.T) {
+	t.Parallel()
+	for _, command := range []string{"/undo", "/retry"} {
+		t.Run(command, func(t *testing.T) {
+			t.Parallel()
+			b := actors.NewBench(t)
+			b.Say("a")
+			b.Drain()
+			b.Say("b")
+			h := b.Claim()
+			was := b.Dump()
+			b.Replies(command, "A turn is running")
+			expect.OK(t, h.Promote(b.Ctx))
+			b.Replies(command, "A turn is running")
+			promoted := strings.NewReplacer(`phase="running"`, `phase="starting"`, fmt.Sprintf(` seq="%d 0"`, h.Turn().Fence), "")
+			actors.Same(t, command, was, promoted.Replace(b.Dump()))
+			b.Finish(h)
+			b.Say("c")
+			b.Redis.AddHook(actors.Before(actors.Script("undo"), sync.OnceFunc(func() { h = b.Start(); was = b.Dump() })))
+			b.Replies(command, "A turn is running")
+			actors.Same(t, command, was, b.Dump())
+			b.Finish(h)
+			expect.List(t, "transcript", b.Transcript(b.Info().SessionID), "a", "re: a", "b", "re: b", "c", "re: c")
+		})
+	}
+}
+
+// An entry that cannot be read, by Go or only by Lua, goes with the turn before it.
+func TestB75_UndoOfAnUnreadableEnd(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t)
+	b.SayAll("a", "b")
+	b.Drain()
+	sid := b.Info().SessionID
+	b.Redis.RPush(b.Ctx, b.Keys.Transcript(sid), `{"turn":"x","at":NaN}`, `{"turn":"\ud800"`)
+	u, err := b.Client.Undo(b.Ctx, actors.Key)
+	expect.OK(t, err)
+	expect.Equal(t, "undone", fmt.Sprint(u.Text, " ", u.Entries), "b 4")
+	expect.List(t, "transcript", b.Transcript(sid), "a", "re: a")
+}
