@@ -4,35 +4,9 @@ import (
 	"fmt"
 	"testing"
 
-	"turnstile/internal/protocol"
-	"turnstile/internal/rediskey"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
 )
-
-// An Erase that ends half-way may have erased all that a stop had put aside: no worker
-// is to look for it then, again and again.
-func TestEraseOfWhatAStopHasPutAside(t *testing.T) {
-	t.Parallel()
-	b := actors.NewBench(t)
-	b.Say("now")
-	b.Drain()
-	for i := range 600 {
-		b.Enqueue(fmt.Sprint("m", i))
-	}
-	b.StopAndDie(actors.Script("stop"))
-	fence := b.Redis.HGet(b.Ctx, b.Keys.Run(), "fence").Val()
-	for range 2 {
-		expect.OK(t, protocol.Do(b.Ctx, b.Redis, "erase", protocol.KeysOf(actors.Key, ""), nil, "fence", fence, "size", 500, "last", false).Err())
-	}
-	expect.Equal(t, "aside", b.Redis.LLen(b.Ctx, b.Keys.Stopped()).Val(), 0)
-	b.Say("later")
-	b.Drain()
-	b.Redis.Del(b.Ctx, rediskey.Due)
-	b.ClaimNothing("nothing is left")
-	expect.Equal(t, "is claimed again", b.IsIn(rediskey.Due, actors.Key), false)
-	expect.Equal(t, "stopping", b.Redis.HGet(b.Ctx, b.Keys.Run(), "stopping").Val(), "")
-}
 
 // What a dead sender's stop has put aside is found although the run record is gone, as
 // a worker of an older version forgets it: that one does not know of the list.

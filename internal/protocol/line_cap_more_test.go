@@ -28,24 +28,6 @@ func TestTrimLeavesWhatATurnGivesBack(t *testing.T) {
 	expect.Equal(t, "plain", b.Outcome("plain").Status, session.StatusDropped)
 }
 
-// Messages that are run again go in as far as there is room.
-func TestRerunIntoAFullLine(t *testing.T) {
-	t.Parallel()
-	b := actors.NewBenchWithCap(t, 3)
-	b.SayAll("a", "b", "c")
-	_, err := b.Client.Stop(b.Ctx, actors.Key)
-	expect.OK(t, err)
-	b.SayAll("d", "e")
-	n, err := b.Client.Rerun(b.Ctx, actors.Key)
-	expect.OK(t, err)
-	expect.Equal(t, "run again", n, 1)
-	expect.List(t, "the line", b.Waiting(), "d", "e", "a")
-	b.Drain()
-	n, err = b.Client.Rerun(b.Ctx, actors.Key)
-	expect.OK(t, err)
-	expect.Equal(t, "then", n, 2)
-}
-
 // Delayed messages of plain producers are archived too, those first that are due last;
 // also while the session is run, and whatever index it is in.
 func TestTrimOfDelayedMessages(t *testing.T) {

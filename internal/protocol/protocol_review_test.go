@@ -1,7 +1,6 @@
 package protocol_test
 
 import (
-	"context"
 	"errors"
 	"testing"
 	"time"
@@ -12,51 +11,6 @@ import (
 	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
-
-// Statistics of earlier days are keys too, which the day of the erasure does not
-// name.
-func TestEraseAfterMoreThanOneDay(t *testing.T) {
-	t.Parallel()
-	b := actors.NewBench(t)
-	b.Say("a")
-	b.Drain()
-	expect.OK(t, b.Redis.Set(b.Ctx, b.Keys.Processed()+":2001-02-03", 7, 0).Err())
-	expect.OK(t, b.Redis.Set(b.Ctx, b.Keys.Failed()+":2001-02-03", 7, 0).Err())
-	ctx, cancel := context.WithTimeout(b.Ctx, 3*time.Second)
-	defer cancel()
-	expect.OK(t, b.Client.Erase(ctx, actors.Key))
-	expect.List(t, "keys that are left", b.Redis.Keys(b.Ctx, b.Keys.Any()).Val())
-}
-
-// Somebody goes on with a session that is being erased: it stays known to those
-// who look for lost sessions.
-func TestEraseFindsATurnThatBeganMeanwhile(t *testing.T) {
-	t.Parallel()
-	b := actors.NewBench(t)
-	b.Say("a")
-	b.Drain()
-	other := actors.NewClient(b.Redis)
-	done := false
-	b.Redis.AddHook(actors.Behind(actors.Script("erase"), func() {
-		if done {
-			return
-		}
-		done = true
-		_, err := other.Submit(b.Ctx, actors.Key, session.Message{ID: "late", Text: "late"})
-		expect.OK(t, err)
-		b.Claim()
-	}))
-	if err := b.Client.Erase(b.Ctx, actors.Key); err != nil && !errors.Is(err, session.ErrBusy) {
-		t.Fatalf("erased: %v", err)
-	}
-	b.Die() // before its first renewal
-	b.Sweep()
-	b.Reap()
-	expect.List(t, "what is run", b.Drain(), "late")
-	if !b.IsIn("turnstile:sessions", actors.Key) {
-		t.Error("no sweep will find the session")
-	}
-}
 
 // A message that is to be steered in and came after /stop was not meant by it.
 func TestSteerAfterStop(t *testing.T) {

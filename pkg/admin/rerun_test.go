@@ -1,4 +1,4 @@
-package protocol_test
+package admin_test
 
 import (
 	"fmt"
@@ -14,6 +14,24 @@ import (
 	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
+
+// Messages that are run again go in as far as there is room.
+func TestRerunIntoAFullLine(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBenchWithCap(t, 3)
+	b.SayAll("a", "b", "c")
+	_, err := b.Client.Stop(b.Ctx, actors.Key)
+	expect.OK(t, err)
+	b.SayAll("d", "e")
+	n, err := b.Client.Rerun(b.Ctx, actors.Key)
+	expect.OK(t, err)
+	expect.Equal(t, "run again", n, 1)
+	expect.List(t, "the line", b.Waiting(), "d", "e", "a")
+	b.Drain()
+	n, err = b.Client.Rerun(b.Ctx, actors.Key)
+	expect.OK(t, err)
+	expect.Equal(t, "then", n, 2)
+}
 
 // putAside sends n messages whose ids are not in the order of their arrival, and stops
 // them all.

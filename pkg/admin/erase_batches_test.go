@@ -1,0 +1,72 @@
+package admin_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"turnstile/pkg/session"
+	"turnstile/test/actors"
+	"turnstile/test/expect"
+)
+
+// Of many messages a script erases 500 at a time, and nothing is left in the end, nor of
+// unique locks. A turn that begins meanwhile keeps what is left.
+func TestEraseInBatches(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t)
+	fill := func() {
+		for i := range 700 {
+			b.Say(fmt.Sprint("stopped", i))
+		}
+		_, err := b.Client.Stop(b.Ctx, actors.Key)
+		expect.OK(t, err)
+		for i := range 700 {
+			b.Enqueue(fmt.Sprint("m", i), asynq.Unique(time.Hour))
+		}
+	}
+	fill()
+	calls, claimed := 0, false
+	b.Redis.AddHook(actors.Behind(actors.Script("erase"), func() {
+		if calls++; !claimed {
+			claimed = true
+			b.Claim()
+		}
+	}))
+	if err := b.Client.Erase(b.Ctx, actors.Key); !errors.Is(err, session.ErrBusy) {
+		t.Errorf("a turn has begun: %v", err)
+	}
+	s := b.Info()
+	expect.Equal(t, "dead letters left", s.Archived, 200)
+	expect.Equal(t, "messages left in line", s.Pending, 699)
+	b.Die()
+	calls = 0
+	expect.OK(t, b.Client.Erase(b.Ctx, actors.Key))
+	expect.Equal(t, "calls", calls, 3) // of 500 messages; of 500 other keys, locks among them; of the rest
+	expect.List(t, "left", traces(b))
+	fill()
+	expect.OK(t, b.Client.Erase(b.Ctx, actors.Key))
+	expect.List(t, "left", traces(b))
+}
+
+// A conversation that was begun anew a thousand times has as many transcripts.
+func TestEraseOfManyTranscripts(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t)
+	b.Say("a")
+	b.Drain()
+	p := b.Redis.Pipeline()
+	for i := range 1200 {
+		p.RPush(b.Ctx, b.Keys.Transcript(fmt.Sprint("earlier", i)), "{}")
+	}
+	_, err := p.Exec(b.Ctx)
+	expect.OK(t, err)
+	seen := &keysSeen{}
+	b.Redis.AddHook(seen)
+	expect.OK(t, b.Client.Erase(b.Ctx, actors.Key))
+	expect.Equal(t, "keys left", len(traces(b)), 0)
+	expect.Equal(t, "the most keys of a call", seen.most, 522)
+}

@@ -1,0 +1,131 @@
+package admin_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"turnstile/pkg/session"
+	"turnstile/test/actors"
+	"turnstile/test/expect"
+	"turnstile/test/redistest"
+)
+
+// A turn that ran between the look at the keys and the script has a transcript
+// that nobody looked at.
+func TestEraseAfterAnotherTurn(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t)
+	useAll(b)
+	options, err := redis.ParseURL(redistest.URL(t))
+	expect.OK(t, err)
+	bare := redis.NewClient(options)
+	defer bare.Close()
+	var once sync.Once
+	b.Redis.AddHook(actors.Before(actors.Script("erase"), func() {
+		once.Do(func() {
+			other := actors.BenchOn(t, bare)
+			_, err := other.Client.Rotate(b.Ctx, actors.Key, "")
+			expect.OK(t, err)
+			other.Drain()
+		})
+	}))
+	expect.OK(t, b.Client.Erase(b.Ctx, actors.Key))
+	expect.List(t, "left", traces(b))
+}
+
+// A message that comes in at any moment of it is there and found, or gone.
+func TestEraseWhileASenderSubmits(t *testing.T) {
+	t.Parallel()
+	isErase := actors.Script("erase")
+	for name, c := range map[string]struct {
+		match redistest.Match
+		there bool
+	}{
+		"before the script":  {isErase, false},
+		"after the script":   {redistest.Named("zrem"), true},
+		"before it is found": {redistest.Named("exists"), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			eachKind(t, func(b *actors.Bench) {
+				useAll(b)
+				sender := actors.NewClient(b.Redis)
+				var once sync.Once
+				b.Redis.AddHook(actors.Before(c.match, func() {
+					once.Do(func() {
+						_, err := sender.Submit(b.Ctx, actors.Key, session.Message{ID: "new", Text: "new"})
+						expect.OK(b, err)
+					})
+				}))
+				expect.OK(b, b.Client.Erase(b.Ctx, actors.Key))
+				newOrNothing(b, c.there)
+			})
+		})
+	}
+}
+
+// The same with a real sender beside it: no interleaving leaves a message that
+// nobody finds, or a half one.
+func TestEraseBesideSenders(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t)
+	for round := range 40 {
+		b.Say(fmt.Sprintf("old-%d", round))
+		b.Drain()
+		b.Pop()
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			_, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{ID: "new", Text: "new"})
+			expect.OK(b, err)
+		})
+		err := b.Client.Erase(b.Ctx, actors.Key)
+		wg.Wait()
+		expect.OK(b, err)
+		if len(b.Waiting()) > 0 {
+			newOrNothing(b, true)
+		} else {
+			for _, name := range traces(b) {
+				if strings.Contains(name, "{") {
+					b.Errorf("left of the message that is gone: %s", name)
+				}
+			}
+		}
+		expect.OK(b, b.Client.Erase(b.Ctx, actors.Key))
+		expect.List(b, "left", traces(b))
+	}
+}
+
+// Somebody goes on with a session that is being erased: it stays known to those
+// who look for lost sessions.
+func TestEraseFindsATurnThatBeganMeanwhile(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t)
+	b.Say("a")
+	b.Drain()
+	other := actors.NewClient(b.Redis)
+	done := false
+	b.Redis.AddHook(actors.Behind(actors.Script("erase"), func() {
+		if done {
+			return
+		}
+		done = true
+		_, err := other.Submit(b.Ctx, actors.Key, session.Message{ID: "late", Text: "late"})
+		expect.OK(t, err)
+		b.Claim()
+	}))
+	if err := b.Client.Erase(b.Ctx, actors.Key); err != nil && !errors.Is(err, session.ErrBusy) {
+		t.Fatalf("erased: %v", err)
+	}
+	b.Die() // before its first renewal
+	b.Sweep()
+	b.Reap()
+	expect.List(t, "what is run", b.Drain(), "late")
+	if !b.IsIn("turnstile:sessions", actors.Key) {
+		t.Error("no sweep will find the session")
+	}
+}

@@ -1,0 +1,200 @@
+package admin_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"turnstile"
+	"turnstile/internal/redisconn"
+	"turnstile/internal/rediskey"
+	"turnstile/pkg/session"
+	"turnstile/test/actors"
+	"turnstile/test/expect"
+	"turnstile/test/redistest"
+)
+
+// eachKind runs a test on one Redis and on a cluster.
+func eachKind(t *testing.T, test func(b *actors.Bench)) {
+	t.Run("single", func(t *testing.T) {
+		t.Parallel()
+		test(actors.NewBench(t))
+	})
+	t.Run("cluster", func(t *testing.T) {
+		t.Parallel()
+		rdb, err := redisconn.Open(redistest.StartCluster(t).URL())
+		expect.OK(t, err)
+		t.Cleanup(func() { rdb.Close() })
+		test(actors.BenchOn(t, rdb))
+	})
+}
+
+// traces are the session's keys, and the indexes that name it.
+func traces(b *actors.Bench) (list []string) {
+	b.Helper()
+	var mu sync.Mutex
+	node := func(ctx context.Context, rdb *redis.Client) error {
+		names, err := rdb.Keys(ctx, "*"+b.Keys.Sentinel()[len("turnstile:"):len(b.Keys.Sentinel())-len("sentinel")]+"*").Result()
+		mu.Lock()
+		defer mu.Unlock()
+		list = append(list, names...)
+		return err
+	}
+	if cluster, ok := b.Redis.(*redis.ClusterClient); ok {
+		expect.OK(b, cluster.ForEachMaster(b.Ctx, node))
+	} else {
+		expect.OK(b, node(b.Ctx, b.Redis.(*redis.Client)))
+	}
+	for _, index := range []string{rediskey.Ready, rediskey.Due, rediskey.Owned, rediskey.Sessions, rediskey.Unlisted} {
+		if b.IsIn(index, actors.Key) {
+			list = append(list, index)
+		}
+	}
+	if b.Redis.SIsMember(b.Ctx, rediskey.AllQueues, rediskey.Queue(actors.Key)).Val() {
+		list = append(list, rediskey.AllQueues)
+	}
+	slices.Sort(list)
+	return list
+}
+
+// live gives the session all that one can have: two transcripts, a result, dead
+// letters, what waits and what is delayed, settings, a title, counters of another
+// day.
+func useAll(b *actors.Bench) {
+	b.Helper()
+	b.SayAll("first")
+	b.Drain()
+	_, err := b.Client.Rotate(b.Ctx, actors.Key, "")
+	expect.OK(b, err)
+	b.SayAll("second", "stopped")
+	b.Finish(b.Start())
+	b.Die()
+	_, err = b.Client.Stop(b.Ctx, actors.Key)
+	expect.OK(b, err)
+	b.Drain()
+	expect.OK(b, b.Client.SetTitle(b.Ctx, actors.Key, "A title"))
+	_, err = b.Client.Submit(b.Ctx, actors.Key, session.Message{ID: "delayed", Text: "x"}, turnstile.Delay(1e12))
+	expect.OK(b, err)
+	b.SayAll("waits")
+	for _, counter := range []string{b.Keys.Processed(), b.Keys.Failed()} {
+		expect.OK(b, b.Redis.Set(b.Ctx, counter+":2020-01-01", 1, 0).Err())
+	}
+}
+
+func TestErase(t *testing.T) {
+	t.Parallel()
+	eachKind(t, func(b *actors.Bench) {
+		expect.OK(b, b.Client.Erase(b.Ctx, actors.Key)) // of an unknown session there is nothing to erase
+
+		useAll(b)
+		transcripts := 0
+		for _, name := range traces(b) {
+			if strings.HasPrefix(name, b.Keys.TranscriptPrefix()) {
+				transcripts++
+			}
+		}
+		expect.Equal(b, "transcripts", transcripts, 2)
+		other, err := b.Client.Submit(b.Ctx, actors.Key+"2", session.Message{Text: "another session"})
+		expect.OK(b, err)
+
+		h := b.Start()
+		before := traces(b)
+		if err := b.Client.Erase(b.Ctx, actors.Key); !errors.Is(err, session.ErrBusy) {
+			b.Errorf("while a turn runs: %v", err)
+		}
+		expect.List(b, "after a refusal", traces(b), before...)
+		b.Finish(h)
+
+		expect.OK(b, b.Client.Erase(b.Ctx, actors.Key))
+		expect.List(b, "left", traces(b))
+		if s, err := b.Client.Session(b.Ctx, actors.Key+"2"); err != nil || s.Pending != 1 {
+			b.Errorf("another session's message %s: %+v, %v", other.ID, s, err)
+		}
+
+		// It begins anew, with a fence that is higher.
+		fence := h.Turn().Fence
+		b.Say("waits")
+		h = b.Start()
+		if h.Turn().Fence <= fence || h.Turn().Entries != 0 {
+			b.Errorf("the turn after it: %+v", h.Turn())
+		}
+		b.Finish(h)
+	})
+}
+
+// What was erased begins anew with the clock as its fence: that is higher, also where
+// turns of less than a ms have run ahead of it.
+func TestEraseLeavesNoFenceInTheFuture(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t)
+	b.Say("a")
+	b.Drain()
+	ahead := b.RedisTime().Add(100 * time.Millisecond).UnixMilli()
+	expect.OK(t, b.Redis.HSet(b.Ctx, b.Keys.Run(), "fence", ahead).Err())
+	expect.OK(t, b.Client.Erase(b.Ctx, actors.Key))
+	expect.List(t, "left", traces(b))
+	b.Say("b")
+	if fence := b.Claim().Turn().Fence; fence <= ahead {
+		t.Errorf("fence %d behind %d", fence, ahead)
+	}
+}
+
+// newOrNothing checks that the message "new" begins the session, or that nothing
+// is left.
+func newOrNothing(b *actors.Bench, there bool) {
+	b.Helper()
+	if !there {
+		expect.List(b, "left", traces(b))
+		return
+	}
+	expect.List(b, "in line", b.Waiting(), "new")
+	expect.List(b, "popped", b.Pop(), actors.Key)
+	for _, index := range []string{rediskey.Owned, rediskey.Sessions} {
+		if !b.IsIn(index, actors.Key) {
+			b.Errorf("%s does not name the session: %s", index, b.Dump())
+		}
+	}
+	expect.List(b, "drained", b.Drain(), "new")
+	expect.Equal(b, "status", b.Outcome("new").Status, session.StatusDone)
+	expect.Equal(b, "entries", len(b.Transcript(b.Info().SessionID)), 2)
+}
+
+// keysSeen is the most keys that a call of the erase script has named.
+type keysSeen struct{ most int }
+
+func (k *keysSeen) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (k *keysSeen) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if actors.Script("erase")(cmd) {
+			n, _ := cmd.Args()[2].(int)
+			k.most = max(k.most, n)
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (k *keysSeen) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// Statistics of earlier days are keys too, which the day of the erasure does not
+// name.
+func TestEraseAfterMoreThanOneDay(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t)
+	b.Say("a")
+	b.Drain()
+	expect.OK(t, b.Redis.Set(b.Ctx, b.Keys.Processed()+":2001-02-03", 7, 0).Err())
+	expect.OK(t, b.Redis.Set(b.Ctx, b.Keys.Failed()+":2001-02-03", 7, 0).Err())
+	ctx, cancel := context.WithTimeout(b.Ctx, 3*time.Second)
+	defer cancel()
+	expect.OK(t, b.Client.Erase(ctx, actors.Key))
+	expect.List(t, "keys that are left", b.Redis.Keys(b.Ctx, b.Keys.Any()).Val())
+}
