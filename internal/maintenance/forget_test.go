@@ -1,7 +1,8 @@
-package protocol_test
+package maintenance_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,39 +16,55 @@ import (
 	"turnstile/test/expect"
 )
 
-func TestPurge(t *testing.T) {
-	t.Parallel()
-	b := actors.NewBench(t)
-	var ids []string
-	for i := range 450 {
-		ids = append(ids, fmt.Sprint("m", i))
-	}
-	_, err := b.Redis.Pipelined(b.Ctx, func(p redis.Pipeliner) error {
-		p.SAdd(b.Ctx, rediskey.AllQueues, rediskey.Queue(actors.Key), "someone:else")
-		for _, id := range ids {
-			p.HSet(b.Ctx, b.Keys.Task(b.Task(id)), "msg", "x", "state", "completed")
-			p.ZAdd(b.Ctx, b.Keys.Completed(), redis.Z{Score: 1, Member: b.Task(id)})
+// forever are the session's keys without a TTL.
+func forever(b *actors.Bench) (names []string) {
+	for _, name := range b.Redis.Keys(b.Ctx, b.Keys.Any()).Val() {
+		if b.Redis.TTL(b.Ctx, name).Val() < 0 {
+			names = append(names, name)
 		}
-		return nil
-	})
-	expect.OK(t, err)
-	b.SayAll("kept", "failed", "old")
-	h := b.Start()
-	b.Finish(h)
-	for range 2 {
-		expect.OK(t, h.Promote(b.Ctx))
-		_, err := h.Finish(b.Ctx, protocol.End{Status: session.StatusFailed})
-		expect.OK(t, err)
 	}
-	b.Redis.ZAdd(b.Ctx, b.Keys.Archived(), redis.Z{Score: float64(time.Now().Add(-91 * 24 * time.Hour).Unix()), Member: b.Task("old")})
-	n, err := b.Worker.Purge(b.Ctx)
-	expect.OK(t, err)
-	expect.Equal(t, "deleted", n, 451)
-	expect.Equal(t, "kept", b.State("kept")+" "+b.State("failed")+" "+b.State("old"), "completed archived ")
-	expect.Equal(t, "task hashes", len(b.Redis.Keys(b.Ctx, b.Keys.TaskPrefix()+"*").Val()), 2)
-	n, err = b.Worker.Purge(b.Ctx)
-	expect.OK(t, err)
-	expect.Equal(t, "deleted again", n, 0)
+	slices.Sort(names)
+	return names
+}
+
+// A session that was forgotten leaves no key behind that does not expire, whatever it
+// had seen.
+func TestForgetLeavesNothing(t *testing.T) {
+	t.Parallel()
+	for name, live := range map[string]func(b *actors.Bench){
+		"turns": func(b *actors.Bench) {
+			b.SayAll("a", "b")
+			b.Drain()
+		},
+		"a failure": func(b *actors.Bench) {
+			b.Say("a")
+			_, err := b.Start().Finish(b.Ctx, protocol.End{Status: session.StatusFailed})
+			expect.OK(b, err)
+			expect.OK(b, b.Inspector().DeleteTask(rediskey.Queue(actors.Key), b.Task("a")))
+		},
+		"only /title": func(b *actors.Bench) { expect.OK(b, b.Client.SetTitle(b.Ctx, actors.Key, "a title")) },
+		"only /queue": func(b *actors.Bench) {
+			expect.OK(b, b.Client.Configure(b.Ctx, actors.Key, session.QueueSettings{Cap: 3}))
+		},
+		"only /new": func(b *actors.Bench) {
+			_, err := b.Client.Rotate(b.Ctx, actors.Key, "")
+			expect.OK(b, err)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := actors.NewBench(t, func(c *protocol.Config) { c.Retention, c.SessionTTL = 0, time.Hour })
+			live(b)
+			if len(forever(b)) == 0 {
+				t.Fatal("it has left nothing from the start")
+			}
+			b.MakeOld()
+			n, err := b.Worker.Forget(b.Ctx)
+			expect.OK(t, err)
+			expect.Equal(t, "forgotten", n, 1)
+			expect.List(t, "left", forever(b))
+		})
+	}
 }
 
 func TestForget(t *testing.T) {

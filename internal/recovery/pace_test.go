@@ -1,7 +1,6 @@
-package protocol_test
+package recovery_test
 
 import (
-	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -191,40 +190,6 @@ func TestB80_AllKindsShareThePace(t *testing.T) {
 	runAll(b, 3*each)
 }
 
-// A run that reaches its budget leaves the others unlooked at.
-func TestReapStopsAtTheBudget(t *testing.T) {
-	t.Parallel()
-	b := actors.NewBench(t) // 50/s: 5 in a run
-	leave(b, "s", 1000, orphan)
-	b.Load("look")
-	faults := &redistest.Faults{}
-	b.Redis.AddHook(faults)
-	expect.Equal(t, "recovered", b.Reap(), 5)
-	if n := faults.CountCommands(); n > 130 {
-		t.Errorf("it took %d commands", n)
-	}
-	if n := faults.CountNamed("evalsha"); n > 10 {
-		t.Errorf("it took %d scripts", n)
-	}
-}
-
-// The recovery of those who died does not wait until each of those who live has
-// been looked at, nor the other way round.
-func TestReapLooksPastTheLiving(t *testing.T) {
-	t.Parallel()
-	b := actors.NewBench(t)
-	const living = 300
-	leave(b, "living", living, func(b *actors.Bench, p redis.Pipeliner, m member) {
-		orphan(b, p, m)
-		p.Set(b.Ctx, m.k.Sentinel(), "alive", time.Minute)
-	})
-	leave(b, "orphan", 7, orphan)
-	expect.Equal(t, "recovered", b.Reap(), 5)
-	expect.Equal(t, "then", b.Reap(), 2)
-	later := b.Redis.ZCount(b.Ctx, rediskey.Owned, fmt.Sprint(time.Now().Add(30*time.Second).UnixMilli()), "+inf").Val()
-	expect.Equal(t, "living, looked at again at their sentinel's end", later, living)
-}
-
 // The pace comes near the rate and never exceeds it by more than a burst.
 func TestRecoveryPace(t *testing.T) {
 	t.Parallel()
@@ -259,40 +224,4 @@ func TestRecoveryPaysForTheRun(t *testing.T) {
 	if pause > 25*time.Millisecond {
 		t.Errorf("a run of more than 80 ms is followed by a pause of %s", pause)
 	}
-}
-
-// Idle sessions cost the sweep a few commands in all; the one among them that
-// nobody announced is found.
-func TestSweepOfIdleSessions(t *testing.T) {
-	t.Parallel()
-	b := actors.NewBench(t)
-	const idle = 5000
-	leave(b, "s", idle, func(b *actors.Bench, p redis.Pipeliner, m member) {
-		p.ZAdd(b.Ctx, rediskey.Sessions, redis.Z{Score: 1, Member: m.name})
-		p.SAdd(b.Ctx, rediskey.AllQueues, rediskey.Queue(m.name))
-	})
-	faults := &redistest.Faults{}
-	b.Redis.AddHook(faults)
-	expect.Equal(t, "found", b.Sweep(), 0)
-	t.Logf("%d commands, %d of them EXISTS", faults.CountCommands(), faults.CountNamed("exists"))
-	if n := faults.CountCommands(); n > 200 {
-		t.Errorf("a sweep of %d idle sessions takes %d commands", idle, n)
-	}
-	b.Redis.LPush(b.Ctx, rediskey.For("s4321").Pending(), rediskey.TaskID("s4321", "m"))
-	expect.Equal(t, "found", b.Sweep(), 1)
-	expect.List(t, "ready", b.Pop(), "s4321")
-}
-
-// On a Cluster no command may ask about two sessions.
-func TestSweepOnCluster(t *testing.T) {
-	t.Parallel()
-	b := actors.BenchOn(t, redistest.StartCluster(t).Client())
-	const n = 120 // at 50/s
-	leave(b, "s", n, lostWakeUp)
-	expect.Equal(t, "found", b.Sweep(), n)
-	expect.Equal(t, "ready at once", count(b, rediskey.Ready), 5)
-	expect.Equal(t, "recovered", b.Reap(), 5)
-	_, err := b.Worker.Unregister(context.WithoutCancel(b.Ctx))
-	expect.OK(t, err)
-	expect.Equal(t, "listed", b.Redis.SCard(b.Ctx, rediskey.AllQueues).Val(), n)
 }

@@ -1,4 +1,4 @@
-package protocol_test
+package recovery_test
 
 import (
 	"context"
@@ -7,7 +7,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"turnstile"
 	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
@@ -116,20 +115,4 @@ func TestWakeUpReplacesALateLook(t *testing.T) {
 			t.Errorf("reap looks after it at %.0f", score)
 		}
 	})
-}
-
-// A session that due wakes, and that has to wait after all, is entered again by the
-// claim: that entry stays.
-func TestDueKeepsWhatAClaimEnters(t *testing.T) {
-	t.Parallel()
-	b := actors.NewBench(t)
-	_, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{ID: "a", Text: "a"}, turnstile.Delay(time.Hour))
-	expect.OK(t, err)
-	b.Redis.ZAdd(b.Ctx, rediskey.Due, redis.Z{Score: float64(time.Now().UnixMilli()), Member: actors.Key}) // of a message that is gone
-	b.Redis.AddHook(&afterPipeline{key: rediskey.Ready, do: func() {
-		expect.List(t, "popped", b.Pop(), actors.Key)
-		b.ClaimNothing("it is delayed")
-	}})
-	b.Due()
-	expect.Equal(t, "due", b.IsIn(rediskey.Due, actors.Key), true)
 }

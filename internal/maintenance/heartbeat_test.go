@@ -1,14 +1,16 @@
-package protocol_test
+package maintenance_test
 
 import (
 	"cmp"
 	"context"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
 
 	"turnstile/internal/protocol"
 	"turnstile/internal/rediskey"
@@ -143,4 +145,28 @@ func TestContract_HeartbeatServerStillWorks(t *testing.T) {
 	expect.OK(t, err)
 	expect.Equal(t, "runs", <-ran, "job")
 	expect.Equal(t, "turns", len(servers(b)[0].ActiveWorkers), 0)
+}
+
+// longest notes the most arguments that a command by a name had.
+type longest struct {
+	name string
+	mu   sync.Mutex
+	args int
+}
+
+func (l *longest) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (l *longest) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if cmd.Name() == l.name {
+			l.mu.Lock()
+			l.args = max(l.args, len(cmd.Args()))
+			l.mu.Unlock()
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (l *longest) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
 }

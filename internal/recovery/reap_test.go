@@ -1,4 +1,4 @@
-package protocol_test
+package recovery_test
 
 import (
 	"context"
@@ -15,7 +15,64 @@ import (
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
+	"turnstile/test/redistest"
 )
+
+// A run that reaches its budget leaves the others unlooked at.
+func TestReapStopsAtTheBudget(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t) // 50/s: 5 in a run
+	leave(b, "s", 1000, orphan)
+	b.Load("look")
+	faults := &redistest.Faults{}
+	b.Redis.AddHook(faults)
+	expect.Equal(t, "recovered", b.Reap(), 5)
+	if n := faults.CountCommands(); n > 130 {
+		t.Errorf("it took %d commands", n)
+	}
+	if n := faults.CountNamed("evalsha"); n > 10 {
+		t.Errorf("it took %d scripts", n)
+	}
+}
+
+// The recovery of those who died does not wait until each of those who live has
+// been looked at, nor the other way round.
+func TestReapLooksPastTheLiving(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t)
+	const living = 300
+	leave(b, "living", living, func(b *actors.Bench, p redis.Pipeliner, m member) {
+		orphan(b, p, m)
+		p.Set(b.Ctx, m.k.Sentinel(), "alive", time.Minute)
+	})
+	leave(b, "orphan", 7, orphan)
+	expect.Equal(t, "recovered", b.Reap(), 5)
+	expect.Equal(t, "then", b.Reap(), 2)
+	later := b.Redis.ZCount(b.Ctx, rediskey.Owned, fmt.Sprint(time.Now().Add(30*time.Second).UnixMilli()), "+inf").Val()
+	expect.Equal(t, "living, looked at again at their sentinel's end", later, living)
+}
+
+// Redis' clock was ahead and has fallen back: a session that became ready meanwhile
+// does not stay behind all that come now.
+func TestReadyUnderAClockThatFellBack(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t)
+	b.Say("a")
+	ahead := float64(b.Redis.Time(b.Ctx).Val().Add(time.Hour).UnixMilli())
+	expect.OK(t, b.Redis.ZAdd(b.Ctx, rediskey.Ready, redis.Z{Score: ahead, Member: actors.Key}).Err())
+	b.Reap()
+	for i := range 3 {
+		_, err := b.Client.Submit(b.Ctx, fmt.Sprint("later", i), session.Message{Text: "x"})
+		expect.OK(t, err)
+	}
+	sessions, err := b.Worker.Pop(b.Ctx, 1)
+	expect.OK(t, err)
+	if !slices.Equal(sessions, []string{actors.Key}) {
+		t.Errorf("popped %q before the one that was there", sessions)
+	}
+	b.Reap()
+	expect.Equal(t, "ready again, though it was taken", b.IsIn(rediskey.Ready, actors.Key), false)
+}
 
 func TestReapFindsADeadOwner(t *testing.T) {
 	t.Parallel()
@@ -180,36 +237,6 @@ func TestBrokenSessionStopsNobody(t *testing.T) {
 	})
 }
 
-func TestDue(t *testing.T) {
-	t.Parallel()
-	b := actors.NewBench(t)
-	b.Say("a")
-	b.Pop()
-	b.Redis.Del(b.Ctx, rediskey.Owned)
-	now := time.Now()
-	b.Redis.ZAdd(b.Ctx, rediskey.Due, redis.Z{Score: float64(now.UnixMilli()), Member: actors.Key},
-		redis.Z{Score: float64(now.Add(time.Hour).UnixMilli()), Member: "later"})
-	pause, err := b.Worker.Due(b.Ctx)
-	expect.OK(t, err)
-	if pause <= 0 || pause > time.Second {
-		t.Errorf("pause %s", pause)
-	}
-	expect.Equal(t, "owned before ready", b.IsIn(rediskey.Owned, actors.Key), true)
-	expect.List(t, "ready", b.Pop(), actors.Key)
-	expect.List(t, "due", b.Redis.ZRange(b.Ctx, rediskey.Due, 0, -1).Val(), "later")
-}
-
-// A member whose time is changed while it is moved stays.
-func TestDueRace(t *testing.T) {
-	t.Parallel()
-	b := actors.NewBench(t)
-	b.Redis.ZAdd(b.Ctx, rediskey.Due, redis.Z{Score: 5, Member: "s"})
-	b.Redis.AddHook(&afterPipeline{do: func() { b.Redis.ZAdd(b.Ctx, rediskey.Due, redis.Z{Score: 3, Member: "s"}) }})
-	_, err := b.Worker.Due(b.Ctx)
-	expect.OK(t, err)
-	expect.Equal(t, "due", b.Redis.ZScore(b.Ctx, rediskey.Due, "s").Val(), 3)
-}
-
 // afterPipeline calls do after the first pipeline, or the first that has a command with
 // this key.
 type afterPipeline struct {
@@ -232,81 +259,4 @@ func (f *afterPipeline) ProcessPipelineHook(next redis.ProcessPipelineHook) redi
 		}
 		return err
 	}
-}
-
-// What no index knows of is found by one sweep.
-func TestSweep(t *testing.T) {
-	t.Parallel()
-	lost := map[string]func(b *actors.Bench){
-		"a plain asynq.Client's task": func(b *actors.Bench) { b.Enqueue("a") },
-		"a sender that died before it rang": func(b *actors.Bench) {
-			b.Enqueue("a")
-			b.Redis.Del(b.Ctx, rediskey.AllQueues)
-			b.Redis.ZAdd(b.Ctx, rediskey.Sessions, redis.Z{Score: 1, Member: actors.Key})
-		},
-		"a lost wake-up": func(b *actors.Bench) {
-			b.Say("a")
-			b.Redis.Del(b.Ctx, rediskey.Ready, rediskey.Owned)
-		},
-		"unpause": func(b *actors.Bench) {
-			b.Say("a")
-			expect.OK(b, b.Inspector().PauseQueue(rediskey.Queue(actors.Key)))
-			b.Pop()
-			b.ClaimNothing("it is paused")
-			b.Redis.Del(b.Ctx, rediskey.Owned)
-			expect.Equal(b, "woken while paused", b.Sweep(), 0)
-			expect.OK(b, b.Inspector().UnpauseQueue(rediskey.Queue(actors.Key)))
-		},
-		"run in asynqmon": func(b *actors.Bench) {
-			b.Say("a")
-			_, err := b.Client.Stop(b.Ctx, actors.Key)
-			expect.OK(b, err)
-			b.Pop()
-			b.Redis.Del(b.Ctx, rediskey.Owned)
-			expect.OK(b, b.Inspector().RunTask(rediskey.Queue(actors.Key), b.Task("a")))
-		},
-	}
-	for name, lose := range lost {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := actors.NewBench(t)
-			lose(b)
-			expect.Equal(t, "woken", b.Sweep(), 1)
-			expect.Equal(t, "listed for asynqmon", b.Redis.SIsMember(b.Ctx, rediskey.AllQueues, rediskey.Queue(actors.Key)).Val(), true)
-			expect.Equal(t, "known", b.IsIn(rediskey.Sessions, actors.Key), true)
-			expect.Equal(t, "owned", b.IsIn(rediskey.Owned, actors.Key), true)
-			expect.List(t, "ready", b.Pop(), actors.Key)
-			expect.List(t, "runs", b.Drain(), "a")
-			b.Redis.Del(b.Ctx, rediskey.Owned)
-			expect.Equal(t, "woken when nothing is left", b.Sweep(), 0)
-		})
-	}
-}
-
-// A sweep leaves dead owners to reap, and delayed messages to due; two sweeps in
-// one interval are one.
-func TestSweepHandsOver(t *testing.T) {
-	t.Parallel()
-	b := actors.NewBench(t)
-	b.Say("a")
-	b.Pop()
-	b.Start()
-	b.Redis.Del(b.Ctx, rediskey.Owned)
-	expect.Equal(t, "woken while owned", b.Sweep(), 0)
-	expect.Equal(t, "owned", b.IsIn(rediskey.Owned, actors.Key), true)
-	b.Redis.Del(b.Ctx, rediskey.Owned)
-	b.Die()
-	expect.Equal(t, "woken when dead", b.Sweep(), 0)
-	expect.Equal(t, "recovered", b.Reap(), 1)
-	b.Drain()
-	_, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{Text: "later"}, turnstile.Delay(time.Hour))
-	expect.OK(t, err)
-	b.Redis.Del(b.Ctx, rediskey.Due, rediskey.Ready)
-	expect.Equal(t, "woken when delayed", b.Sweep(), 0)
-	expect.Equal(t, "due", b.IsIn(rediskey.Due, actors.Key), true)
-
-	b.Enqueue("b")
-	n, _, err := actors.NewWorker(t, b.Redis, "two").Sweep(b.Ctx, time.Minute)
-	expect.OK(t, err)
-	expect.Equal(t, "woken by another worker in the same interval", n, 0)
 }

@@ -1,0 +1,171 @@
+package maintenance_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"turnstile/internal/protocol"
+	"turnstile/internal/rediskey"
+	"turnstile/pkg/session"
+	"turnstile/test/actors"
+	"turnstile/test/expect"
+	"turnstile/test/redistest"
+)
+
+// unregister is one pass of the job; it answers how many names it took off.
+func unregister(b *actors.Bench) int {
+	b.Helper()
+	n, err := b.Worker.Unregister(b.Ctx)
+	expect.OK(b, err)
+	return n
+}
+
+// plain puts a message in as any asynq.Client may, which has told the queue's name
+// once and tells it no more.
+func plain(b *actors.Bench, id string) {
+	b.Helper()
+	listed := b.Listed(actors.Key)
+	b.Enqueue(id)
+	if !listed {
+		expect.OK(b, b.Redis.SRem(b.Ctx, rediskey.AllQueues, rediskey.Queue(actors.Key)).Err())
+	}
+}
+
+// fail runs the session's next message, which fails for good.
+func fail(b *actors.Bench) {
+	b.Helper()
+	_, err := b.Start().Finish(b.Ctx, protocol.End{Status: session.StatusFailed, Error: "exit status 7", Release: true})
+	expect.OK(b, err)
+}
+
+// A message that comes between the removal and the second look is not hidden from
+// asynqmon.
+func TestUnregisterRace(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t)
+	b.Redis.SAdd(b.Ctx, rediskey.AllQueues, actors.Queue)
+	gate, gated := gatedAt(b, "srem")
+	names := make(chan int, 1)
+	go func() {
+		n, err := gated.Unregister(context.WithoutCancel(b.Ctx))
+		if err != nil {
+			t.Error(err)
+		}
+		names <- n
+	}()
+	<-gate.Arrived()
+	plain(b, "a")
+	gate.Release()
+	expect.Equal(t, "names", <-names, 0)
+	expect.Equal(t, "listed", b.Listed(actors.Key), true)
+}
+
+// gatedAt is a worker that is held up behind each command by a name.
+func gatedAt(b *actors.Bench, name string) (*redistest.Gate, *actors.Consumer) {
+	b.Helper()
+	options, err := redis.ParseURL(redistest.URL(b.T))
+	expect.OK(b, err)
+	rdb := redis.NewClient(options)
+	b.Cleanup(func() { rdb.Close() })
+	faults := &redistest.Faults{}
+	gate := faults.GateReply(redistest.Named(name))
+	rdb.AddHook(faults)
+	return gate, actors.NewWorker(b.T, rdb, "gated")
+}
+
+// The same where the worker dies in that instant, or where the sender, who has told
+// the name before, is slower than the second look: a later pass lists what there is,
+// also a dead letter, which no sweep looks for.
+func TestUnregisterLooksAgain(t *testing.T) {
+	t.Parallel()
+	t.Run("the worker dies", func(t *testing.T) {
+		t.Parallel()
+		b := actors.NewBench(t)
+		b.Say("a")
+		b.Drain()
+		gate, gated := gatedAt(b, "srem")
+		ctx, die := context.WithCancel(b.Ctx)
+		dead := make(chan error, 1)
+		go func() {
+			_, err := gated.Unregister(ctx)
+			dead <- err
+		}()
+		<-gate.Arrived()
+		die()
+		expect.OK(t, <-dead) // to be cut short is no failure: a drain does so
+		expect.Equal(t, "listed", b.Listed(actors.Key), false)
+		plain(b, "b")
+		fail(b)
+		b.Overdue(unlistedIndex)
+		unregister(b)
+		expect.Equal(t, "listed", b.Listed(actors.Key), true)
+		expect.Equal(t, "names to be looked at", b.Redis.ZCard(b.Ctx, unlistedIndex).Val(), 0)
+	})
+	t.Run("the sender is slow", func(t *testing.T) {
+		t.Parallel()
+		b := actors.NewBench(t)
+		expect.OK(t, b.Redis.SAdd(b.Ctx, rediskey.AllQueues, actors.Queue).Err())
+		expect.Equal(t, "names", unregister(b), 1)
+		plain(b, "a")
+		fail(b)
+		expect.Equal(t, "at once", b.Listed(actors.Key), false)
+		unregister(b)
+		expect.Equal(t, "before its time", b.Listed(actors.Key), false)
+		b.Overdue(unlistedIndex)
+		unregister(b)
+		expect.Equal(t, "listed", b.Listed(actors.Key), true)
+	})
+}
+
+// unlistedIndex is where names stand that were taken off, until they were looked at
+// once more.
+const unlistedIndex = "turnstile:unlisted"
+
+// One worker at a time makes the pass; one that dies leaves it to the next soon.
+func TestUnregisterOnePassAtATime(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t)
+	expect.OK(t, b.Redis.SAdd(b.Ctx, rediskey.AllQueues, actors.Queue).Err())
+	gate, gated := gatedAt(b, "srem")
+	ended := make(chan error, 1)
+	go func() {
+		_, err := gated.Unregister(context.WithoutCancel(b.Ctx))
+		ended <- err
+	}()
+	<-gate.Arrived()
+	expect.OK(t, b.Redis.SAdd(b.Ctx, rediskey.AllQueues, rediskey.Queue("idle")).Err())
+	expect.Equal(t, "names, beside another's pass", unregister(b), 0)
+	if left := b.Redis.PTTL(b.Ctx, rediskey.Timer("unregister")).Val(); left <= 0 || left > 5*time.Second {
+		t.Errorf("should that one die, the next pass may begin in %s", left)
+	}
+	gate.Release()
+	expect.OK(t, <-ended)
+	if unregister(b) == 0 && b.Listed("idle") {
+		t.Error("no pass can begin behind the end of one")
+	}
+}
+
+// However many names are taken off the list, no command has more than a batch of them.
+func TestUnregisterInBatches(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t)
+	const n = 10_000
+	names := make([]any, n)
+	for i := range names {
+		names[i] = rediskey.Queue(fmt.Sprint("s", i))
+	}
+	expect.OK(t, b.Redis.SAdd(b.Ctx, rediskey.AllQueues, names...).Err())
+	srem := &longest{name: "srem"}
+	b.Redis.AddHook(srem)
+	gone, err := b.Worker.Unregister(b.Ctx)
+	expect.OK(t, err)
+	expect.Equal(t, "names", gone, n)
+	expect.Equal(t, "left", b.Redis.SCard(b.Ctx, rediskey.AllQueues).Val(), 0)
+	if srem.args > 1100 {
+		t.Errorf("an SREM with %d arguments", srem.args)
+	}
+}

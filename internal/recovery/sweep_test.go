@@ -1,0 +1,217 @@
+package recovery_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"turnstile"
+	"turnstile/internal/rediskey"
+	"turnstile/pkg/session"
+	"turnstile/test/actors"
+	"turnstile/test/expect"
+	"turnstile/test/redistest"
+)
+
+// What a dead sender's stop has put aside is found although the run record is gone, as
+// a worker of an older version forgets it: that one does not know of the list.
+func TestPutAsideWithoutARecord(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t)
+	for i := range 600 {
+		b.Enqueue(fmt.Sprint("m", i))
+	}
+	b.StopAndDie(actors.Script("stop"))
+	b.Redis.Del(b.Ctx, b.Keys.Run(), b.Keys.Record())
+	b.Sweep()
+	expect.List(t, "runs", b.Work())
+	b.StopEnded(600)
+}
+
+// A worker finds what a dead sender's stop has left, though nobody sends any more.
+func TestStoppedMessagesAreFound(t *testing.T) {
+	t.Parallel()
+	const n = 1100
+	for by, look := range map[string]func(b *actors.Bench){
+		"reap":  func(b *actors.Bench) { b.StopAndDie(redistest.Named("zadd")); b.Overdue(rediskey.Owned); b.Reap() },
+		"sweep": func(b *actors.Bench) { b.StopAndDie(actors.Script("stop")); b.Sweep() },
+	} {
+		t.Run(by, func(t *testing.T) {
+			t.Parallel()
+			b := actors.NewBench(t)
+			for i := range n {
+				b.Enqueue(fmt.Sprint("m", i))
+			}
+			look(b)
+			expect.List(t, "runs", b.Work())
+			b.StopEnded(n)
+		})
+	}
+}
+
+// Idle sessions cost the sweep a few commands in all; the one among them that
+// nobody announced is found.
+func TestSweepOfIdleSessions(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t)
+	const idle = 5000
+	leave(b, "s", idle, func(b *actors.Bench, p redis.Pipeliner, m member) {
+		p.ZAdd(b.Ctx, rediskey.Sessions, redis.Z{Score: 1, Member: m.name})
+		p.SAdd(b.Ctx, rediskey.AllQueues, rediskey.Queue(m.name))
+	})
+	faults := &redistest.Faults{}
+	b.Redis.AddHook(faults)
+	expect.Equal(t, "found", b.Sweep(), 0)
+	t.Logf("%d commands, %d of them EXISTS", faults.CountCommands(), faults.CountNamed("exists"))
+	if n := faults.CountCommands(); n > 200 {
+		t.Errorf("a sweep of %d idle sessions takes %d commands", idle, n)
+	}
+	b.Redis.LPush(b.Ctx, rediskey.For("s4321").Pending(), rediskey.TaskID("s4321", "m"))
+	expect.Equal(t, "found", b.Sweep(), 1)
+	expect.List(t, "ready", b.Pop(), "s4321")
+}
+
+// On a Cluster no command may ask about two sessions.
+func TestSweepOnCluster(t *testing.T) {
+	t.Parallel()
+	b := actors.BenchOn(t, redistest.StartCluster(t).Client())
+	const n = 120 // at 50/s
+	leave(b, "s", n, lostWakeUp)
+	expect.Equal(t, "found", b.Sweep(), n)
+	expect.Equal(t, "ready at once", count(b, rediskey.Ready), 5)
+	expect.Equal(t, "recovered", b.Reap(), 5)
+	_, err := b.Worker.Unregister(context.WithoutCancel(b.Ctx))
+	expect.OK(t, err)
+	expect.Equal(t, "listed", b.Redis.SCard(b.Ctx, rediskey.AllQueues).Val(), n)
+}
+
+// A worker that dies in mid-sweep costs the others some seconds, not an interval; one
+// that lives keeps the sweep to itself, and the interval is kept behind it.
+func TestSweepOfADeadWorker(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t)
+	members := make([]redis.Z, 1600)
+	for i := range members {
+		members[i] = redis.Z{Score: 1, Member: fmt.Sprint("s", i)}
+	}
+	expect.OK(t, b.Redis.ZAdd(b.Ctx, rediskey.Sessions, members...).Err())
+	timer := rediskey.Timer("sweep")
+
+	faults := &redistest.Faults{}
+	b.Redis.AddHook(faults)
+	scans := faults.GateReply(redistest.Named("zscan"))
+	ctx, die := context.WithCancel(b.Ctx)
+	dead := make(chan error, 1)
+	go func() {
+		_, _, err := b.Worker.Sweep(ctx, time.Minute)
+		dead <- err
+	}()
+	<-scans.Arrived()
+	die()
+	if err := <-dead; !errors.Is(err, context.Canceled) {
+		t.Fatalf("error: %v", err)
+	}
+	if left := b.Redis.PTTL(b.Ctx, timer).Val(); left > 5*time.Second {
+		t.Errorf("the next sweep is in %s", left)
+	}
+	faults.Clear()
+	_, pause, err := actors.NewWorker(t, b.Redis, "two").Sweep(b.Ctx, time.Minute)
+	expect.OK(t, err)
+	if pause > 5*time.Second {
+		t.Errorf("another worker comes again in %s", pause)
+	}
+
+	b.Redis.Del(b.Ctx, timer)
+	faults.ResetCounts()
+	_, pause, err = b.Worker.Sweep(b.Ctx, time.Minute)
+	expect.OK(t, err)
+	if n := faults.CountNamed("pexpire"); n < 3 {
+		t.Errorf("it was extended %d times", n)
+	}
+	for what, left := range map[string]time.Duration{"the key's": b.Redis.PTTL(b.Ctx, timer).Val(), "its own": pause} {
+		if left < 55*time.Second || left > time.Minute {
+			t.Errorf("%s pause behind a whole sweep is %s", what, left)
+		}
+	}
+}
+
+// What no index knows of is found by one sweep.
+func TestSweep(t *testing.T) {
+	t.Parallel()
+	lost := map[string]func(b *actors.Bench){
+		"a plain asynq.Client's task": func(b *actors.Bench) { b.Enqueue("a") },
+		"a sender that died before it rang": func(b *actors.Bench) {
+			b.Enqueue("a")
+			b.Redis.Del(b.Ctx, rediskey.AllQueues)
+			b.Redis.ZAdd(b.Ctx, rediskey.Sessions, redis.Z{Score: 1, Member: actors.Key})
+		},
+		"a lost wake-up": func(b *actors.Bench) {
+			b.Say("a")
+			b.Redis.Del(b.Ctx, rediskey.Ready, rediskey.Owned)
+		},
+		"unpause": func(b *actors.Bench) {
+			b.Say("a")
+			expect.OK(b, b.Inspector().PauseQueue(rediskey.Queue(actors.Key)))
+			b.Pop()
+			b.ClaimNothing("it is paused")
+			b.Redis.Del(b.Ctx, rediskey.Owned)
+			expect.Equal(b, "woken while paused", b.Sweep(), 0)
+			expect.OK(b, b.Inspector().UnpauseQueue(rediskey.Queue(actors.Key)))
+		},
+		"run in asynqmon": func(b *actors.Bench) {
+			b.Say("a")
+			_, err := b.Client.Stop(b.Ctx, actors.Key)
+			expect.OK(b, err)
+			b.Pop()
+			b.Redis.Del(b.Ctx, rediskey.Owned)
+			expect.OK(b, b.Inspector().RunTask(rediskey.Queue(actors.Key), b.Task("a")))
+		},
+	}
+	for name, lose := range lost {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := actors.NewBench(t)
+			lose(b)
+			expect.Equal(t, "woken", b.Sweep(), 1)
+			expect.Equal(t, "listed for asynqmon", b.Redis.SIsMember(b.Ctx, rediskey.AllQueues, rediskey.Queue(actors.Key)).Val(), true)
+			expect.Equal(t, "known", b.IsIn(rediskey.Sessions, actors.Key), true)
+			expect.Equal(t, "owned", b.IsIn(rediskey.Owned, actors.Key), true)
+			expect.List(t, "ready", b.Pop(), actors.Key)
+			expect.List(t, "runs", b.Drain(), "a")
+			b.Redis.Del(b.Ctx, rediskey.Owned)
+			expect.Equal(t, "woken when nothing is left", b.Sweep(), 0)
+		})
+	}
+}
+
+// A sweep leaves dead owners to reap, and delayed messages to due; two sweeps in
+// one interval are one.
+func TestSweepHandsOver(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t)
+	b.Say("a")
+	b.Pop()
+	b.Start()
+	b.Redis.Del(b.Ctx, rediskey.Owned)
+	expect.Equal(t, "woken while owned", b.Sweep(), 0)
+	expect.Equal(t, "owned", b.IsIn(rediskey.Owned, actors.Key), true)
+	b.Redis.Del(b.Ctx, rediskey.Owned)
+	b.Die()
+	expect.Equal(t, "woken when dead", b.Sweep(), 0)
+	expect.Equal(t, "recovered", b.Reap(), 1)
+	b.Drain()
+	_, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{Text: "later"}, turnstile.Delay(time.Hour))
+	expect.OK(t, err)
+	b.Redis.Del(b.Ctx, rediskey.Due, rediskey.Ready)
+	expect.Equal(t, "woken when delayed", b.Sweep(), 0)
+	expect.Equal(t, "due", b.IsIn(rediskey.Due, actors.Key), true)
+
+	b.Enqueue("b")
+	n, _, err := actors.NewWorker(t, b.Redis, "two").Sweep(b.Ctx, time.Minute)
+	expect.OK(t, err)
+	expect.Equal(t, "woken by another worker in the same interval", n, 0)
+}
