@@ -11,6 +11,6 @@ func TestSuiteUnderACL(t *testing.T) {
 	t.Parallel()
 	acl.Suite(t,
 		"TestDropsInBatches", "TestSteerOfALongLine", "TestUntakenSteersOfALongLine", "TestDismiss",
-		"TestForeignTasks", "TestCommandHistory", "TestCommandResume", "TestTooLongToBeRead",
-		"TestTooLongElsewhere", "TestTranscriptIsBoundedInBytes", "TestStreamIsBoundedInBytes")
+		"TestForeignTasks", "TestTooLongToBeRead", "TestTooLongElsewhere", "TestTranscriptIsBoundedInBytes",
+		"TestStreamIsBoundedInBytes")
 }
