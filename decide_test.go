@@ -25,7 +25,7 @@ func reply(b *actors.Bench, h *protocol.Claim) protocol.Decided {
 }
 
 // A question is answered once, by whoever is first, and only while it is asked.
-func TestQuestionIsAnsweredOnce(t *testing.T) {
+func TestQuestionIsDecidedOnce(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
 	const usage = "Write it as /approve [NUMBER] [always]. Nothing was answered."
@@ -69,7 +69,7 @@ func TestQuestionIsAnsweredOnce(t *testing.T) {
 
 // A number is one question's for as long as the session is known: what was said to an
 // earlier one, in another turn, approves nothing.
-func TestAnAnswerIsForOneQuestion(t *testing.T) {
+func TestDecisionIsForOneQuestion(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
 	b.Say("now")
@@ -99,7 +99,7 @@ func TestAnAnswerIsForOneQuestion(t *testing.T) {
 
 // A bare answer is for the question that the user sees. One that is new the user
 // may not have seen, unless there was none before it.
-func TestBareAnswer(t *testing.T) {
+func TestDecisionWithoutANumber(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
 	b.Say("now")
@@ -144,7 +144,7 @@ func TestQuestionsBesideAnOlderWorker(t *testing.T) {
 }
 
 // What is no decision answers nothing: an agent must not take it for a yes.
-func TestAnswerIsADecision(t *testing.T) {
+func TestUnknownDecision(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
 	b.Say("now")

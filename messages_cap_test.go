@@ -71,7 +71,7 @@ func TestMessagesCap(t *testing.T) {
 }
 
 // Without a cap nothing is asked.
-func TestMessagesCapAsksOnlyIfItIsSet(t *testing.T) {
+func TestMessagesCapReadsOnlyIfItIsSet(t *testing.T) {
 	t.Parallel()
 	for set, n := range map[int]int64{0: 3, 5: 4} {
 		b := capped(t, set)

@@ -54,7 +54,7 @@ func TestB75_Retry(t *testing.T) {
 
 // The worker has taken the message when the lost answer of /retry is asked for
 // again: it was done, not refused.
-func TestB75_RetryRunsBeforeItIsAnswered(t *testing.T) {
+func TestB75_RetryRunsBeforeItsReply(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
 	b.Say("a")

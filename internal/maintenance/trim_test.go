@@ -13,7 +13,7 @@ import (
 )
 
 // What a turn gives back is not archived because the line is full.
-func TestTrimLeavesWhatATurnGivesBack(t *testing.T) {
+func TestTrimLeavesWhatATurnRequeues(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBenchWithCap(t, 2)
 	b.Say("a")

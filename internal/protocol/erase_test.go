@@ -12,7 +12,7 @@ import (
 
 // An Erase that ends half-way may have erased all that a stop had put aside: no worker
 // is to look for it then, again and again.
-func TestEraseOfWhatAStopHasPutAside(t *testing.T) {
+func TestEraseOfAnUnfinishedStop(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
 	b.Say("now")

@@ -154,7 +154,7 @@ func TestEventsOfTheVersionBeforeGo(t *testing.T) {
 
 // A plain end costs what it did before large events were counted, and one of a long reply
 // two commands more; a third one where a generation is over.
-func TestCommandsOfAPlainEnd(t *testing.T) {
+func TestCommandsOfAFastFinish(t *testing.T) {
 	t.Parallel()
 	f := newFiller(t)
 	for reply, commands := range map[int]int{10: 14, 5000: 16, 6 << 20: 17} {
@@ -170,7 +170,7 @@ func TestCommandsOfAPlainEnd(t *testing.T) {
 }
 
 // Every event is told by announce, which bounds the stream.
-func TestEventsAreToldInOnePlace(t *testing.T) {
+func TestEventsAreWrittenInOnePlace(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("lua/*.lua")
 	expect.OK(t, err)

@@ -3,8 +3,6 @@ package protocol_test
 import (
 	"context"
 	"errors"
-	"strconv"
-	"sync"
 	"testing"
 	"time"
 
@@ -12,7 +10,6 @@ import (
 
 	"turnstile/internal/lease"
 	"turnstile/internal/protocol"
-	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
@@ -74,34 +71,6 @@ func TestLeaseOfAClaimThatWasRepeated(t *testing.T) {
 	}
 }
 
-// A renewal finds that the session was released, while the worker does not know yet,
-// since the answer was lost: that is no loss.
-func TestRenewWhileAReleaseIsRepeated(t *testing.T) {
-	t.Parallel()
-	b := actors.NewBench(t)
-	for i := range 30 {
-		b.Say(strconv.Itoa(i))
-		h := b.Claim()
-		faults := &redistest.Faults{}
-		b.Redis.AddHook(faults)
-		faults.LoseReply(actors.Script("finish"), 1)
-		var renewals sync.WaitGroup
-		over, end := context.WithCancel(b.Ctx)
-		for range 3 {
-			renewals.Go(func() {
-				for over.Err() == nil {
-					b.Worker.Renew(b.Ctx, []*protocol.Claim{h})
-				}
-			})
-		}
-		_, err := h.Finish(b.Ctx, b.Done(h))
-		end()
-		renewals.Wait()
-		faults.Clear()
-		expect.OK(t, err)
-	}
-}
-
 // ageing is a hold of one second some of which has passed.
 func ageing(t *testing.T) (*actors.Bench, *protocol.Claim) {
 	t.Helper()
@@ -157,68 +126,59 @@ func (f *slowLoss) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// Renewals look on while Finish goes on from turn to turn.
-func TestRenewWhileFinishing(t *testing.T) {
+// A move that the owner counts its lease from has extended the sentinel, also
+// when it is repeated or refuses.
+func TestRepeatedMovesExtendTheLease(t *testing.T) {
 	t.Parallel()
-	b := actors.NewBench(t)
-	for _, id := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {
-		b.Say(id)
-	}
-	h := b.Claim()
-	stop := make(chan struct{})
-	var group sync.WaitGroup
-	group.Go(func() {
-		for {
-			select {
-			case <-stop:
-				return
-			default:
+	const short = 10 * time.Second
+	for name, move := range map[string]func(b *actors.Bench, h *protocol.Claim){
+		"dismiss, sent twice": func(b *actors.Bench, h *protocol.Claim) {
+			b.Redis.AddHook(actors.SendTwice(actors.Script("dismiss"), func() { b.Redis.PExpire(b.Ctx, b.Keys.Sentinel(), short) }))
+			expect.OK(b, h.Dismiss(b.Ctx, h.Turn().Collected[0], session.StatusExpired, "too old"))
+		},
+		"promote, refused": func(b *actors.Bench, h *protocol.Claim) {
+			_, err := b.Client.Stop(b.Ctx, actors.Key)
+			expect.OK(b, err)
+			b.Redis.PExpire(b.Ctx, b.Keys.Sentinel(), short)
+			if err := h.Promote(b.Ctx); !errors.Is(err, protocol.ErrStopRequested) {
+				b.Errorf("promote: %v", err)
 			}
-			if r := b.Worker.Renew(b.Ctx, []*protocol.Claim{h})[0]; r.Err != nil && h.Lease().Held() == nil {
-				t.Errorf("renew: %v", r.Err)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := actors.NewBench(t)
+			b.Say("a")
+			h := b.Start()
+			b.SayCollected("b", "c")
+			b.Finish(h)
+			move(b, h)
+			if left := b.Redis.PTTL(b.Ctx, b.Keys.Sentinel()).Val(); left < 2*short {
+				t.Errorf("the sentinel ends in %s, and the owner trusts in a minute", left)
 			}
-		}
-	})
-	for b.Finish(h) {
+		})
 	}
-	close(stop)
-	group.Wait()
-	expect.List(t, "what waits", b.Waiting())
 }
 
-// A renewal answers what is asked of the turn, and gives it asynq's lease, with the
-// sentinel's end. Before it has one asynqmon does not take the turn for an orphan.
-func TestRenew(t *testing.T) {
+// What Redis refuses for a while is tried again while the lease lasts.
+func TestPassingRefusals(t *testing.T) {
 	t.Parallel()
-	b := actors.NewBench(t)
-	b.SayAll("a", "b", "c")
-	h := b.Start()
-	b.Redis.PExpire(b.Ctx, b.Keys.Sentinel(), 5*time.Second)
-	expect.Equal(t, "leases before the first renewal", b.Redis.ZCard(b.Ctx, b.Keys.Lease()).Val(), 0)
-	active, err := b.Inspector().ListActiveTasks(rediskey.Queue(actors.Key))
-	expect.OK(t, err)
-	if len(active) != 1 || active[0].IsOrphaned {
-		t.Errorf("active in asynqmon: %+v", active)
-	}
-	r := b.Worker.Renew(b.Ctx, []*protocol.Claim{h})[0]
-	expect.OK(t, r.Err)
-	expect.Equal(t, "waiting", r.Waiting, 2)
-	expect.Equal(t, "asked", r.Requested, nil)
-	expect.Equal(t, "fence", r.Fence, h.Turn().Fence)
-	if left := b.Redis.PTTL(b.Ctx, b.Keys.Sentinel()).Val(); left < 50*time.Second {
-		t.Errorf("the sentinel has %s left", left)
-	}
-	if score := b.Redis.ZScore(b.Ctx, b.Keys.Lease(), b.Task("a")).Val(); score < float64(time.Now().Unix()+50) {
-		t.Errorf("asynq's lease ends at %v", score)
-	}
-	_, err = b.Client.Stop(b.Ctx, actors.Key)
-	expect.OK(t, err)
-	if r := b.Worker.Renew(b.Ctx, []*protocol.Claim{h})[0]; !errors.Is(r.Requested, protocol.ErrStopRequested) {
-		t.Errorf("after a stop it is asked %v", r.Requested)
-	}
-	b.Die()
-	r = b.Worker.Renew(b.Ctx, []*protocol.Claim{h})[0]
-	if !errors.Is(r.Err, lease.ErrLost) || !errors.Is(h.Lease().Held(), lease.ErrLost) {
-		t.Errorf("without a sentinel: %v, lease %v", r.Err, h.Lease().Held())
+	for _, text := range []string{
+		"BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.",
+		"MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.",
+		"NOREPLICAS Not enough good replicas to write.",
+		"ERR max number of clients reached",
+	} {
+		t.Run(text[:8], func(t *testing.T) {
+			t.Parallel()
+			b := actors.NewBench(t)
+			b.Say("a")
+			h := b.Start()
+			faults := &redistest.Faults{}
+			b.Redis.AddHook(faults)
+			faults.FailBefore(actors.Script("finish"), 2, redistest.AnswerError(text))
+			b.Finish(h)
+			expect.Equal(t, "end", b.Outcome("a").Status, session.StatusDone)
+		})
 	}
 }

@@ -132,24 +132,3 @@ func TestTooLongElsewhere(t *testing.T) {
 		short(b, "a")
 	})
 }
-
-// An error of many bytes, as an agent's, is cut; with retries the task does not grow by
-// more than that.
-func TestLongErrors(t *testing.T) {
-	t.Parallel()
-	b := actors.NewBench(t)
-	b.Say("a")
-	long := errors.New(strings.Repeat("ä", 1<<20))
-	for range 3 {
-		h := b.Start()
-		expect.OK(t, h.Retry(b.Ctx, long, 0))
-	}
-	if n := b.Redis.HStrLen(b.Ctx, b.Keys.Task(b.Task("a")), "msg").Val(); n > 4000 {
-		t.Errorf("the task has %d bytes", n)
-	}
-	_, err := b.Start().Finish(b.Ctx, protocol.End{Status: session.StatusFailed, Error: long.Error()})
-	expect.OK(t, err)
-	if n := len(b.Outcome("a").Error); n < 16<<10 || n > 17<<10 {
-		t.Errorf("the error has %d bytes", n)
-	}
-}

@@ -29,7 +29,7 @@ var fromOutside = map[string]func(b *actors.Bench) error{
 // run record's special: a turn's plain end looks at nothing else. A lease belongs to a
 // message that is in a turn. Without TURNSTILE_PROOF each situation runs in one of
 // the four ways.
-func TestSpecialTellsOfWhatThereIs(t *testing.T) {
+func TestSpecialNamesWhatThereIs(t *testing.T) {
 	t.Parallel()
 	for n, s := range slices.Concat(situations(), vanished(), aside()) {
 		t.Run(strings.TrimSuffix(s.script+"/"+s.name, "/"), func(t *testing.T) {

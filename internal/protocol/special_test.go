@@ -67,7 +67,7 @@ func TestMarkBeforeTheFirstTurn(t *testing.T) {
 }
 
 // A turn that was renewed is no plain one; the next is again.
-func TestPlainAgainAfterARenewal(t *testing.T) {
+func TestFastPathAfterARenewal(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
 	b.SayAll("a", "b", "c")

@@ -30,7 +30,7 @@ func loseClaim(b *actors.Bench, script string) {
 
 // A claim whose reply was lost is taken back: the session waits for no TTL, and its
 // message is as if nobody had taken it.
-func TestClaimWithoutAReplyIsTakenBack(t *testing.T) {
+func TestClaimWithoutAReplyIsUndone(t *testing.T) {
 	t.Parallel()
 	for name, immediate := range map[string]bool{"starting": false, "immediate": true} {
 		t.Run(name, func(t *testing.T) {
@@ -56,7 +56,7 @@ func TestClaimWithoutAReplyIsTakenBack(t *testing.T) {
 }
 
 // What was claimed anew in between is not taken back.
-func TestTakeBackOfAnothersClaim(t *testing.T) {
+func TestUnclaimOfAnothersClaim(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
 	b.Say("a")
@@ -104,7 +104,7 @@ func TestUnheardClaimIsNoDeath(t *testing.T) {
 
 // An owner that has checkpointed was heard of: the next turn goes on from that, so it is
 // told of the crash.
-func TestCheckpointTellsOfItsOwner(t *testing.T) {
+func TestCheckpointShowsItsOwner(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t, func(c *protocol.Config) { c.Immediate = true })
 	b.Say("a")
@@ -117,7 +117,7 @@ func TestCheckpointTellsOfItsOwner(t *testing.T) {
 }
 
 // A turn that was to begin a new conversation is still to begin it.
-func TestTakeBackOfAFreshConversation(t *testing.T) {
+func TestUnclaimOfAFreshConversation(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
 	b.Say("a")
@@ -136,7 +136,7 @@ func TestTakeBackOfAFreshConversation(t *testing.T) {
 }
 
 // It ends with its context, and when the sentinel has ended by itself.
-func TestTakeBackWhileRedisIsAway(t *testing.T) {
+func TestUnclaimWhileRedisIsAway(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t, func(c *protocol.Config) { c.SentinelTTL = 100 * time.Millisecond })
 	b.Say("a")

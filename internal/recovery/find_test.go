@@ -88,7 +88,7 @@ func TestFindWhatWasLeft(t *testing.T) {
 
 // A search that is cut short goes on where it was left off, by another worker too, and
 // keeps its pace.
-func TestFindGoesOn(t *testing.T) {
+func TestFindContinues(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
 	const n = 4000

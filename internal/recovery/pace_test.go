@@ -154,7 +154,7 @@ func TestB80_OverdueAtABoundedPace(t *testing.T) {
 }
 
 // All senders were plain asynq.Clients, or Redis was restored without its indexes.
-func TestB80_UnannouncedAtABoundedPace(t *testing.T) {
+func TestB80_LostWakeUpsAtABoundedPace(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t, crowdRate)
 	leave(b, "s", crowd, lostWakeUp)

@@ -19,7 +19,7 @@ import (
 
 // What a dead sender's stop has put aside is found although the run record is gone, as
 // a worker of an older version forgets it: that one does not know of the list.
-func TestPutAsideWithoutARecord(t *testing.T) {
+func TestUnfinishedStopWithoutARecord(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
 	for i := range 600 {

@@ -50,7 +50,7 @@ func archived(b *actors.Bench, n int) (ids []string) {
 
 // More than a batch, in order; and what fails again meanwhile is not run again
 // by the same /resume.
-func TestResumeInBatches(t *testing.T) {
+func TestRerunInBatches(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
 	const n = 1101
@@ -86,7 +86,7 @@ func TestResumeInBatches(t *testing.T) {
 
 // Batches follow each other without a gap, behind what waits, although the reply to
 // each was lost; what was deleted meanwhile is passed over.
-func TestResumeInOrder(t *testing.T) {
+func TestRerunInOrder(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
 	ids := archived(b, 1100)
@@ -109,7 +109,7 @@ func TestResumeInOrder(t *testing.T) {
 
 // Another /resume comes between two batches, and all that it runs fails again: this
 // call does not run it once more.
-func TestResumeBesideAnother(t *testing.T) {
+func TestRerunBesideAnother(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
 	archived(b, 1100)
@@ -139,7 +139,7 @@ func TestResumeBesideAnother(t *testing.T) {
 }
 
 // A batch of large messages is a small one: 4 MiB.
-func TestResumeOfLargeMessages(t *testing.T) {
+func TestRerunOfLargeMessages(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
 	for i := range 7 {
@@ -159,7 +159,7 @@ func TestResumeOfLargeMessages(t *testing.T) {
 
 // Each dead letter is read twice, once to find its place and once to be moved, however
 // many there are; and no command reads them all.
-func TestResumeReadsEachOnce(t *testing.T) {
+func TestRerunReadsEachTwice(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.StartServer(t).Client()
 	b := actors.BenchOn(t, rdb)

@@ -52,7 +52,7 @@ func interruptedOnce(h *protocol.Claim, reason string) resume.Record {
 	return resume.Record{Pending: true, Reason: reason, Interruptions: 1, Fence: h.Turn().Fence}
 }
 
-func TestB15_CutTurnsAreMarked(t *testing.T) {
+func TestB15_InterruptedTurnsAreMarked(t *testing.T) {
 	t.Parallel()
 	eachInterruption(t, func(t *testing.T, name string, cut func(*actors.Bench, *protocol.Claim, string)) {
 		b := actors.NewBench(t)
@@ -119,7 +119,7 @@ func TestB17_UnknownSessionGetsNoMark(t *testing.T) {
 }
 
 // Whoever cuts it off, what is suspended stays so, and the next turn begins anew.
-func TestB18_SuspensionOutlastsTheCut(t *testing.T) {
+func TestB18_SuspensionOutlastsTheInterruption(t *testing.T) {
 	t.Parallel()
 	for before, marked := range map[string]bool{"unmarked": false, "marked": true} {
 		t.Run(before, func(t *testing.T) {
@@ -266,4 +266,31 @@ func TestB21_NoMarkToGo(t *testing.T) {
 		expect.OK(t, err)
 		expect.Equal(t, "what the first turn is told", b.Claim().Turn().Resume, "")
 	})
+}
+
+// A turn that somebody has told to end is not cut off by a drain: the message that
+// comes next is told of no interruption.
+func TestMarkOfATurnThatIsToEnd(t *testing.T) {
+	t.Parallel()
+	for name, ask := range map[string]func(b *actors.Bench){
+		"stop":      func(b *actors.Bench) { _, err := b.Client.Stop(b.Ctx, actors.Key); expect.OK(b, err) },
+		"interrupt": func(b *actors.Bench) { b.Say("i", session.ModeInterrupt) },
+		"rollback":  func(b *actors.Bench) { b.Say("i", session.ModeRollback) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := actors.NewBench(t)
+			b.Say("a")
+			h := b.Start()
+			ask(b)
+			mark(b, h, "shutdown_timeout")
+			if err := h.Requeue(b.Ctx, "shutdown_timeout"); err == nil {
+				t.Error("the turn was given back")
+			}
+			_, err := h.Finish(b.Ctx, protocol.End{Status: session.StatusStopped, Release: true})
+			expect.OK(t, err)
+			b.Say("next")
+			expect.Equal(t, "resume reason of the next turn", b.Claim().Turn().Resume, "")
+		})
+	}
 }

@@ -61,7 +61,7 @@ func names(entries []session.Entry) (names []string) {
 }
 
 // An agent is told the newest turns that fit, whole, and the last one whatever its size.
-func TestPastIsBounded(t *testing.T) {
+func TestHistoryIsBounded(t *testing.T) {
 	t.Parallel()
 	const most = 1000
 	for name, c := range map[string]struct {
@@ -101,7 +101,7 @@ func TestPastIsBounded(t *testing.T) {
 }
 
 // An entry that cannot be read goes with the one before it, as for /undo.
-func TestPastWithBrokenEntries(t *testing.T) {
+func TestHistoryWithBrokenEntries(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t, func(c *protocol.Config) { c.HistoryBytes = 500 })
 	broken := strings.Repeat("?", 100)
@@ -111,7 +111,7 @@ func TestPastWithBrokenEntries(t *testing.T) {
 }
 
 // Any transcript, against the plain rule.
-func TestPastOfRandomTranscripts(t *testing.T) {
+func TestHistoryOfRandomTranscripts(t *testing.T) {
 	t.Parallel()
 	seed := uint64(time.Now().UnixNano())
 	random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // reproducible
@@ -190,7 +190,7 @@ func (c *trips) count(cmds ...redis.Cmder) {
 
 // What an ordinary turn is told costs one round trip. A transcript of hundreds of MB
 // costs no more than what is told of it, in replies that a slow network manages.
-func TestPastInPages(t *testing.T) {
+func TestHistoryInPages(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
 	var short []string
@@ -227,7 +227,7 @@ func TestPastInPages(t *testing.T) {
 }
 
 // What came before is read again while the lease lasts, as the moves are repeated.
-func TestPastThroughFaults(t *testing.T) {
+func TestHistoryThroughFaults(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t, func(c *protocol.Config) { c.HistoryBytes = 1000 })
 	h := wrote(b, storedEntry(t, "a", "0", 600), storedEntry(t, "b", "1", 600), storedEntry(t, "b", "2", 600))
@@ -263,7 +263,7 @@ func TestPastThroughFaults(t *testing.T) {
 	}
 }
 
-func TestPastOfALostLease(t *testing.T) {
+func TestHistoryOfALostLease(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t, func(c *protocol.Config) { c.SentinelTTL = 500 * time.Millisecond })
 	h := wrote(b, storedEntry(t, "a", "0", 100))

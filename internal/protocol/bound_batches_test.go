@@ -74,7 +74,7 @@ func TestInterruptedWithALargePartial(t *testing.T) {
 }
 
 // A lower cap of a transcript takes effect in several turns, plain ones or not.
-func TestTranscriptCapIsLoweredByAndBy(t *testing.T) {
+func TestTranscriptCapIsLoweredStepByStep(t *testing.T) {
 	t.Parallel()
 	for name, status := range map[string]session.Status{"plain": session.StatusDone, "not plain": session.StatusInterrupted} {
 		t.Run(name, func(t *testing.T) {

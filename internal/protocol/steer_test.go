@@ -11,9 +11,31 @@ import (
 	"turnstile/test/redistest"
 )
 
+// A message that is to be steered in and came after /stop was not meant by it.
+func TestSteerAfterStop(t *testing.T) {
+	t.Parallel()
+	for name, ask := range map[string]func(b *actors.Bench){
+		"stop":      func(b *actors.Bench) { _, err := b.Client.Stop(b.Ctx, actors.Key); expect.OK(b, err) },
+		"interrupt": func(b *actors.Bench) { b.Say("i", session.ModeInterrupt) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := actors.NewBench(t)
+			b.Say("a")
+			h := b.Start()
+			ask(b)
+			b.Say("s", session.ModeSteer)
+			steered, err := h.Steer(b.Ctx)
+			expect.OK(t, err)
+			expect.Equal(t, "steered into a turn that is to end", len(steered), 0)
+			expect.Equal(t, "state", b.State("s"), "pending")
+		})
+	}
+}
+
 // A steer is told of by the promotion if it came before, by a signal, and by every
 // renewal until it was taken.
-func TestSteerIsToldOf(t *testing.T) {
+func TestSteerIsSignalled(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
 	b.Say("a")
@@ -66,7 +88,7 @@ func TestSteeredEndsWithItsTurn(t *testing.T) {
 }
 
 // The answer to a steer is lost and never asked for again: the message is not.
-func TestSteerWithoutItsAnswer(t *testing.T) {
+func TestSteerWhoseResultIsLost(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
 	faults := &redistest.Faults{}

@@ -80,7 +80,7 @@ func (a *fastCalls) count(cmd redis.Cmder) {
 
 // The plain variants of claim and finish leave what the whole scripts leave, and
 // take the same turns, whatever else there is about the session.
-func TestPlainIsTheSame(t *testing.T) {
+func TestFastPathLeavesTheSame(t *testing.T) {
 	t.Parallel()
 	seeds := 8
 	if expect.Proof() {

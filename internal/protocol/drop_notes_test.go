@@ -93,7 +93,7 @@ func TestSummariesOfFailedTurns(t *testing.T) {
 }
 
 // A turn that did not tell leaves them to the next, whatever else there is.
-func TestSummariesThatWereNotTold(t *testing.T) {
+func TestSummariesThatWereNotGiven(t *testing.T) {
 	t.Parallel()
 	for _, status := range []session.Status{session.StatusDone, session.StatusFailed} {
 		t.Run(string(status), func(t *testing.T) {
@@ -220,4 +220,24 @@ func TestSummariesAreBoundedInBytes(t *testing.T) {
 	expect.Equal(t, "the first of them", past.Dropped[0][:1], "3")
 	b.Finish(h)
 	expect.Equal(t, "left", b.Info().Dropped, 0)
+}
+
+// A turn that was told of dropped messages and was not finished leaves them to the
+// next one under the same sentinel.
+func TestDroppedAreReportedAfterAFailure(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t, func(c *protocol.Config) { c.Line.Cap = 1; c.Line.Drop = "summarize" })
+	b.Say("a")
+	h := b.Start()
+	b.Say("lost")
+	b.Say("b")
+	b.Finish(h)
+	expect.Equal(t, "dropped, as b is told", len(h.Turn().Dropped), 1)
+	b.Say("c")
+	expect.OK(t, h.Promote(b.Ctx))
+	b.Redis.Del(b.Ctx, b.Keys.Followups()) // nothing is special about the end of b's turn
+	more, err := h.Finish(b.Ctx, protocol.End{Status: session.StatusFailed, Error: "no"})
+	expect.OK(t, err)
+	expect.Equal(t, "goes on", more, true)
+	expect.Equal(t, "dropped, as c is told", len(h.Turn().Dropped), 1)
 }

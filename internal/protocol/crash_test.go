@@ -1,7 +1,6 @@
 package protocol_test
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -74,7 +73,7 @@ func TestCrashOfAnImmediateTurn(t *testing.T) {
 	expect.Equal(t, "resume", b.Claim().Turn().Resume, resume.ReasonCrash)
 }
 
-func TestStopAskedOfADeadTurn(t *testing.T) {
+func TestStopRequestedOfADeadTurn(t *testing.T) {
 	t.Parallel()
 	for _, order := range []string{"stop, then death", "death, then stop"} {
 		t.Run(order, func(t *testing.T) {
@@ -104,7 +103,7 @@ func TestStopAskedOfADeadTurn(t *testing.T) {
 }
 
 // The same when nothing else waits: the claim cleans up and owns nothing.
-func TestStopAskedOfADeadTurnAlone(t *testing.T) {
+func TestStopRequestedOfADeadTurnAlone(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
 	b.Say("a")
@@ -120,7 +119,7 @@ func TestStopAskedOfADeadTurnAlone(t *testing.T) {
 	expect.List(t, "runs", b.Drain(), "b")
 }
 
-func TestInterruptAskedOfADeadTurn(t *testing.T) {
+func TestInterruptRequestedOfADeadTurn(t *testing.T) {
 	t.Parallel()
 	for _, retention := range []time.Duration{0, time.Hour} {
 		t.Run(retention.String(), func(t *testing.T) {
@@ -178,73 +177,6 @@ func TestInterruptIntoAFullLine(t *testing.T) {
 	}
 }
 
-// Sixth invariant: a message that keeps killing its worker ends in the archive,
-// and the session begins anew.
-func TestStuckSession(t *testing.T) {
-	t.Parallel()
-	for _, waiting := range []bool{true, false} {
-		t.Run(fmt.Sprintf("others wait %v", waiting), func(t *testing.T) {
-			t.Parallel()
-			b := actors.NewBench(t)
-			b.Say("poison")
-			if waiting {
-				b.Say("b")
-			}
-			var old string
-			for n := range 3 {
-				h := b.Start()
-				expect.Equal(t, "message", h.Turn().Message.ID, "poison")
-				expect.Equal(t, "interruptions", resumeRecord(b).Interruptions, n)
-				old = h.Turn().SessionID
-				b.Die()
-			}
-			if !waiting {
-				b.ClaimNothing("its only message was given up")
-				expect.Equal(t, "suspended", resumeRecord(b).Suspended, true)
-				b.Say("b")
-			}
-			h := b.Claim()
-			turn := h.Turn()
-			expect.Equal(t, "next message", turn.Message.ID, "b")
-			expect.Equal(t, "reset", turn.Reset, "suspended")
-			expect.Equal(t, "resume", turn.Resume, "")
-			expect.Equal(t, "entries", turn.Entries, 0)
-			if turn.SessionID == old {
-				t.Error("the session id is the old one")
-			}
-			o := b.Outcome("poison")
-			expect.Equal(t, "status", o.Status, session.StatusFailed)
-			if !strings.Contains(o.Error, "3 turns in a row") {
-				t.Errorf("error: %q", o.Error)
-			}
-			expect.Equal(t, "record", resumeRecord(b), resume.Record{})
-			expect.OK(t, h.Promote(b.Ctx))
-			b.Finish(h)
-			b.Say("c")
-			h = b.Claim()
-			expect.Equal(t, "reset of the turn after", h.Turn().Reset, "")
-			expect.Equal(t, "session id", h.Turn().SessionID, turn.SessionID)
-			expect.Equal(t, "entries", h.Turn().Entries, 2)
-		})
-	}
-}
-
-func TestFinishedTurnResetsTheCounter(t *testing.T) {
-	t.Parallel()
-	b := actors.NewBench(t)
-	for _, id := range []string{"a", "b"} {
-		b.Say(id)
-		for range 2 {
-			b.Start()
-			b.Die()
-		}
-		h := b.Start()
-		expect.Equal(t, "message", h.Turn().Message.ID, id)
-		b.Finish(h)
-		expect.Equal(t, "interruptions", resumeRecord(b).Interruptions, 0)
-	}
-}
-
 // The dead owner's session is recovered within the sentinel's time and a second,
 // however short that time is.
 func TestCrashIsNoticedInTime(t *testing.T) {
@@ -285,40 +217,5 @@ func TestRenewalsKeepTheSessionOwned(t *testing.T) {
 	expect.OK(t, b.Worker.Renew(b.Ctx, []*protocol.Claim{h})[0].Err)
 	if !b.IsIn(rediskey.Owned, actors.Key) {
 		t.Error("an owned session is not in the owned index: when its worker dies only a sweep finds it")
-	}
-}
-
-// The interruptions that CRASH_POLICY=suspend has counted outlive a claim that finds
-// that it has to wait, and one whose reply was lost: the message may be what kills the
-// workers.
-func TestCrashesAreCountedThroughASuspension(t *testing.T) {
-	t.Parallel()
-	for name, between := range map[string]func(b *actors.Bench){
-		"at once": func(*actors.Bench) {},
-		"after a wait": func(b *actors.Bench) {
-			expect.OK(b, b.Redis.Del(b.Ctx, b.Keys.Task(b.Task("a")), b.Keys.Lease()).Err())
-			b.Redis.HSet(b.Ctx, b.Keys.Task(b.Task("b")), "quiet", fmt.Sprint(time.Now().Add(time.Hour).UnixMilli(), " 100"))
-			b.ClaimNothing("b waits for more")
-			windowsEnd(b, "b")
-		},
-		"after a lost reply": func(b *actors.Bench) {
-			loseClaim(b, "claim")
-			expect.OK(b, b.Worker.Unclaim(b.Ctx))
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := actors.NewBench(t, crashSuspends)
-			b.Say("a")
-			h := b.Start()
-			b.Say("b")
-			b.Renew(h)
-			b.Die()
-			between(b)
-			turn := b.Claim().Turn()
-			expect.Equal(t, "reset", turn.Reset, "suspended")
-			expect.Equal(t, "interruptions", resumeRecord(b).Interruptions, 1)
-			expect.Equal(t, "carried", b.Redis.HExists(b.Ctx, b.Keys.Resume(), "carried").Val(), false)
-		})
 	}
 }

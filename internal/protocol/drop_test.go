@@ -13,7 +13,7 @@ import (
 
 // A full line: what goes is in the archive with the reason, in an event, and
 // whoever waits for it hears of it.
-func TestDroppedMessagesAreTold(t *testing.T) {
+func TestDroppedMessagesAreReported(t *testing.T) {
 	t.Parallel()
 	for _, drop := range []session.DropPolicy{session.DropOld, session.DropSummarize} {
 		t.Run(string(drop), func(t *testing.T) {
@@ -82,7 +82,7 @@ func TestDropsSpareInterrupts(t *testing.T) {
 
 // The lines of what was dropped are told until a turn that was told is done, and
 // then not again.
-func TestSummariesAreToldOnce(t *testing.T) {
+func TestSummariesAreGivenOnce(t *testing.T) {
 	t.Parallel()
 	actors.OnceAndTwice(t, func(t *testing.T, b *actors.Bench) {
 		dropped := func(h *protocol.Claim) string {

@@ -8,83 +8,11 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"turnstile"
 	"turnstile/internal/protocol"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
 )
-
-// Settings that nobody can have said (another version's, a broken record) do not
-// stop a session.
-func TestBrokenSettingsSayNothing(t *testing.T) {
-	t.Parallel()
-	for _, text := range []string{"x", "[]", `"collect"`, "7", "null", `{"mode":"sometimes"}`} {
-		t.Run(text, func(t *testing.T) {
-			t.Parallel()
-			b := actors.NewBench(t)
-			b.Say("a")
-			b.Start()
-			b.Redis.HSet(b.Ctx, b.Keys.Record(), "queue", text)
-			expect.Equal(t, "status", b.Say("b").Status, turnstile.Queued)
-		})
-	}
-}
-
-// B71: what an agent proposes never overwrites what a user said, whoever comes
-// first, and never lands on another transcript.
-func TestB71_TitleOfTheUserStays(t *testing.T) {
-	t.Parallel()
-	actors.OnceAndTwice(t, func(t *testing.T, b *actors.Bench) {
-		b.Say("a")
-		h := b.Start()
-		expect.OK(t, h.Title(b.Ctx, "its"))
-		expect.Equal(t, "title", b.Info().Title+" "+b.Info().TitleBy, "its agent")
-		expect.OK(t, h.Title(b.Ctx, "its second"))
-		b.Replies("/title mine", "mine")
-		expect.OK(t, h.Title(b.Ctx, "its third"))
-		expect.Equal(t, "title", b.Info().Title+" "+b.Info().TitleBy, "mine user")
-		b.Replies("/new", "The running turn ends in the old one")
-		expect.Equal(t, "title after /new", b.Info().Title, "")
-		expect.OK(t, h.Title(b.Ctx, "of the old conversation"))
-		expect.Equal(t, "title after /new", b.Info().Title, "")
-		b.Say("b")
-		b.Finish(h)
-		expect.OK(t, h.Title(b.Ctx, "of the new one"))
-		expect.Equal(t, "title", b.Info().Title, "of the new one")
-		b.Die()
-		expect.OK(t, h.Title(b.Ctx, "a lost owner's"))
-		expect.Equal(t, "title", b.Info().Title, "of the new one")
-	})
-}
-
-func TestB71_TitleRace(t *testing.T) {
-	t.Parallel()
-	b := actors.NewBench(t)
-	b.Say("a")
-	h := b.Start()
-	for i := range 40 {
-		expect.OK(t, b.Client.SetTitle(b.Ctx, actors.Key, ""))
-		mine := fmt.Sprint("mine ", i)
-		var both sync.WaitGroup
-		both.Go(func() {
-			for range 3 {
-				if err := h.Title(b.Ctx, "its"); err != nil {
-					t.Error(err)
-				}
-			}
-		})
-		both.Go(func() {
-			if err := b.Client.SetTitle(b.Ctx, actors.Key, mine); err != nil {
-				t.Error(err)
-			}
-		})
-		both.Wait()
-		if s := b.Info(); s.Title != mine || s.TitleBy != "user" {
-			t.Fatalf("the title is %q, by %s", s.Title, s.TitleBy)
-		}
-	}
-}
 
 // B72, B73, B74: a cancelled turn leaves at one moment; whoever reads sees all of
 // it or nothing, and the transcript of before.

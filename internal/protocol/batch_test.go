@@ -108,7 +108,7 @@ func (e *ends) around(cmds []redis.Cmder, err error) error {
 
 // Turns of many sessions end together, in a few commands; each goes on with its
 // own next message, and what is wrong with one of them is no other's business.
-func TestManyEndTogether(t *testing.T) {
+func TestManyFinishInABatch(t *testing.T) {
 	t.Parallel()
 	c := gather(t, 50)
 	holds, err := c.Worker.Claim(c.Ctx, c.names)
@@ -161,7 +161,7 @@ func TestManyEndTogether(t *testing.T) {
 // The reply to a command that many turns share is lost, or the server has lost the
 // script, or it refuses the command before or after it was carried out: each turn
 // ends once.
-func TestManyEndTogetherInBadWeather(t *testing.T) {
+func TestBatchOfFinishesWithFaults(t *testing.T) {
 	t.Parallel()
 	once := func(err error) func(redis.Cmder, int) error {
 		done := false
@@ -242,7 +242,7 @@ func (f *forgetful) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 }
 
 // Sessions are claimed together, and one that Redis refuses to look at is named.
-func TestManyAreClaimedTogether(t *testing.T) {
+func TestManyAreClaimedInABatch(t *testing.T) {
 	t.Parallel()
 	c := gather(t, 70)
 	spoil(c.Bench, rediskey.For(c.names[5]).Run())

@@ -62,7 +62,7 @@ func TestDamagedSeen(t *testing.T) {
 }
 
 // A session is forgotten SESSION_TTL after its last turn's end, not its beginning.
-func TestForgetAfterALongHold(t *testing.T) {
+func TestForgetAfterALongTurn(t *testing.T) {
 	variants(t, func(t *testing.T, b *actors.Bench) {
 		b.Say("a")
 		h := b.Start()

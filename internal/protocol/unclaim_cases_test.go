@@ -11,7 +11,7 @@ import (
 )
 
 // A /stop between a claim and its taking back means the message that was taken, too.
-func TestStopBeforeAClaimIsTakenBack(t *testing.T) {
+func TestStopBeforeAnUnclaim(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
 	b.SayAll("a", "b")
@@ -29,7 +29,7 @@ func TestStopBeforeAClaimIsTakenBack(t *testing.T) {
 
 // An operator deletes the message of a claim that is taken back: the workers hear of
 // what is left.
-func TestTakeBackOfADeletedMessage(t *testing.T) {
+func TestUnclaimOfADeletedMessage(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
 	b.Say("a")
@@ -39,7 +39,7 @@ func TestTakeBackOfADeletedMessage(t *testing.T) {
 }
 
 // A repetition of the taking back, when another has taken the message meanwhile.
-func TestTakeBackIsRepeatedLater(t *testing.T) {
+func TestUnclaimIsRepeatedLater(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
 	b.Say("a")
@@ -52,7 +52,7 @@ func TestTakeBackIsRepeatedLater(t *testing.T) {
 }
 
 // What was collected into one turn still is, when its claim was taken back.
-func TestTakeBackOfACollectedTurn(t *testing.T) {
+func TestUnclaimOfACollectedTurn(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
 	b.Say("now")

@@ -10,6 +10,42 @@ import (
 	"turnstile/test/expect"
 )
 
+// What is known of a turn that was cut off belongs to its conversation: a /new in
+// mid-turn leaves it behind, however the turn ends.
+func TestNewConversationHasNoOldMark(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(b *actors.Bench, h *protocol.Claim){
+		"failed": func(b *actors.Bench, h *protocol.Claim) {
+			_, err := h.Finish(b.Ctx, protocol.End{Status: session.StatusFailed, Error: "no", Release: true})
+			expect.OK(b, err)
+		},
+		"given back": func(b *actors.Bench, h *protocol.Claim) {
+			b.Worker.Mark(b.Ctx, []*protocol.Claim{h}, "drain")
+			expect.OK(b, h.Requeue(b.Ctx, "drain", session.Entry{Role: session.RoleUser, Text: "a"}))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := actors.NewBench(t)
+			b.SayAll("a", "b")
+			b.Start()
+			b.Die()
+			h := b.Start() // marked by now
+			expect.Equal(t, "mark", h.Turn().Resume, "crash")
+			_, err := b.Client.Rotate(b.Ctx, actors.Key, "")
+			expect.OK(t, err)
+			end(b, h)
+			next := b.Start()
+			expect.Equal(t, "mark of the new conversation", next.Turn().Resume, "")
+			past, err := next.History(b.Ctx)
+			expect.OK(t, err)
+			if past.Partial != nil || len(past.Entries) > 0 {
+				t.Errorf("the new conversation has %+v", past)
+			}
+		})
+	}
+}
+
 // Whatever ends a turn whose session id was rotated meanwhile, the new conversation is
 // told nothing of it: no mark, no partial, no count.
 func TestRotatedInMidTurn(t *testing.T) {
@@ -63,7 +99,7 @@ func TestRotatedInMidTurn(t *testing.T) {
 
 // A turn that is run again and then interrupted, its worker dying at once: what its
 // earlier run had stored is kept, as it is when the worker lives.
-func TestInterruptOfATurnThatIsRunAgain(t *testing.T) {
+func TestInterruptOfAResumedTurn(t *testing.T) {
 	t.Parallel()
 	for name, dies := range map[string]bool{"the worker dies": true, "the worker lives": false} {
 		t.Run(name, func(t *testing.T) {

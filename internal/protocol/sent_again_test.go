@@ -18,7 +18,7 @@ import (
 // changes by that: whatever others have done in between. The turn that it found has
 // ended, the line was stopped, the same was asked by others, another conversation was
 // begun.
-func TestAnswersOutliveWhatTheyWereAbout(t *testing.T) {
+func TestRepeatedRequestsHaveTheFirstResult(t *testing.T) {
 	t.Parallel()
 	kept := []string{"notify/rejected", "stop/", "undo/", "undo/to try again", "rerun/"}
 	seen := map[string]bool{}

@@ -1,0 +1,58 @@
+package protocol_test
+
+import (
+	"fmt"
+	"testing"
+
+	"turnstile/pkg/session"
+	"turnstile/test/actors"
+	"turnstile/test/expect"
+)
+
+// A message that a /stop has put aside before it rang is stopped: it does not come back
+// to the line, whatever it wants.
+func TestNotifyOfAStoppedMessage(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t)
+	b.Say("now")
+	b.Start()
+	b.Say("first")
+	b.Enqueue("new")
+	expect.OK(t, stopInPart(b))
+	expect.List(t, "the line", b.Waiting())
+	expect.OK(t, notify(b, "new", session.ModeInterrupt))
+	expect.List(t, "the line", b.Waiting())
+	_, err := b.Client.Stop(b.Ctx, actors.Key)
+	expect.OK(t, err)
+	expect.Equal(t, "its end", b.Outcome("new").Status, session.StatusStopped)
+	expect.Equal(t, "asked of the turn", b.Redis.HGet(b.Ctx, b.Keys.Run(), "interrupt").Val(), "")
+}
+
+// A message is found again near the line's end only; farther away its place is the one
+// that it had when it came.
+func TestNotifyLongAfterTheEnqueue(t *testing.T) {
+	t.Parallel()
+	b := actors.NewBench(t)
+	b.Say("now")
+	b.SayAll("m1", "m2")
+	b.Start()
+	expect.OK(t, b.Client.Configure(b.Ctx, actors.Key, session.QueueSettings{Cap: 10_000}))
+	expect.Equal(t, "position", b.Say("old").Position, 4)
+	expect.OK(t, b.Inspector().DeleteTask("session:"+actors.Key, b.Task("m1")))
+	expect.Equal(t, "again", b.Say("old").Position, 3)
+	behind := make([]any, 1000)
+	for i := range behind {
+		behind[i] = b.Task(fmt.Sprint("gone", i))
+	}
+	expect.OK(t, b.Redis.LPush(b.Ctx, b.Keys.Pending(), behind...).Err())
+	r := b.Say("old", session.ModeInterrupt)
+	expect.Equal(t, "behind it many", fmt.Sprint(r.Status, r.State, r.Position), "duplicatepending4")
+
+	// Unannounced until now, and it would interrupt: it stays where it is.
+	b.Enqueue("unrung")
+	expect.OK(t, b.Redis.LPush(b.Ctx, b.Keys.Pending(), behind...).Err())
+	expect.Equal(t, "line", len(b.Waiting()), 2003)
+	expect.OK(t, notify(b, "unrung", session.ModeInterrupt))
+	expect.Equal(t, "its place", b.Waiting()[1002], "unrung")
+	expect.Equal(t, "asked of the turn", b.Redis.HGet(b.Ctx, b.Keys.Run(), "interrupt").Val(), "")
+}
