@@ -16,7 +16,7 @@ import (
 	"turnstile/test/expect"
 )
 
-// reply is what h's next renewal hears of an answer.
+// reply returns the decision that h's next renewal brings.
 func reply(b *actors.Bench, h *protocol.Claim) protocol.Decided {
 	b.Helper()
 	r := b.Worker.Renew(b.Ctx, []*protocol.Claim{h})[0]
@@ -24,7 +24,7 @@ func reply(b *actors.Bench, h *protocol.Claim) protocol.Decided {
 	return r.Decided
 }
 
-// A question is answered once, by whoever is first, and only while it is asked.
+// The first decision counts, and only while the question is open.
 func TestQuestionIsDecidedOnce(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -61,14 +61,14 @@ func TestQuestionIsDecidedOnce(t *testing.T) {
 	expect.Equal(t, "withdrawn", b.Command("/approve 3"), "There is no open question.")
 	b.Asks(h, "mv")
 	expect.Equal(t, "just in time", b.Command("/approve 4 always"), "Approved question 4: mv.")
-	for range 2 { // sent again, it answers the same
+	for range 2 { // a repetition has the same result
 		expect.Equal(t, "said before the withdrawal", withdraw(), session.Always)
 	}
 	expect.Equal(t, "answered and withdrawn", b.Command("/deny"), "There is no open question.")
 }
 
-// A number is one question's for as long as the session is known: what was said to an
-// earlier one, in another turn, approves nothing.
+// A number belongs to one question for as long as the session is known: a decision about a question
+// of an earlier turn approves nothing.
 func TestDecisionIsForOneQuestion(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -97,8 +97,8 @@ func TestDecisionIsForOneQuestion(t *testing.T) {
 	expect.Equal(t, "number in another conversation", b.Asks(h, "list"), 4)
 }
 
-// A bare answer is for the question that the user sees. One that is new the user
-// may not have seen, unless there was none before it.
+// A decision without a number is for the question that the user sees. The user may not have seen a
+// new one, unless no other question came before it.
 func TestDecisionWithoutANumber(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -129,8 +129,8 @@ func askedBefore(b *actors.Bench, d time.Duration) {
 	expect.OK(b, b.Redis.HSet(b.Ctx, run, "questions", strings.Join(words, " ")).Err())
 }
 
-// Beside a worker of the version before, which counts from 1 in each turn and keeps no
-// last number, numbers go on behind its last.
+// A worker of the previous version counts from 1 in each turn and stores no last number. Beside
+// one, numbers continue after its last.
 func TestQuestionsBesideAnOlderWorker(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -143,7 +143,7 @@ func TestQuestionsBesideAnOlderWorker(t *testing.T) {
 	expect.Equal(t, "number", b.Asks(h, "b"), 8)
 }
 
-// What is no decision answers nothing: an agent must not take it for a yes.
+// An unknown decision decides nothing: an agent must not take it for a yes.
 func TestUnknownDecision(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)

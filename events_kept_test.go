@@ -10,8 +10,7 @@ import (
 	"turnstile/test/expect"
 )
 
-// A sender does not know how many events the owner keeps, and takes none of them away
-// from those who follow a turn.
+// A sender does not know how many events the owner keeps, so it trims none.
 func TestSendersLeaveTheOwnersEvents(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t, func(c *protocol.Config) { c.EventsCap = 10_000 })

@@ -15,7 +15,7 @@ import (
 	"turnstile/test/redistest"
 )
 
-// seenAs is an event as the tests below compare it.
+// seenAs describes an event for the comparisons below.
 func seenAs(e session.Event) string {
 	if what := e.Text + e.Name + e.Reason; what != "" {
 		return e.Type + " " + what
@@ -23,7 +23,7 @@ func seenAs(e session.Event) string {
 	return e.Type
 }
 
-// followed is what a Follow behind an event sees of a message, with the ids.
+// followed returns what a Follow after an event sees of a message, with the events' ids.
 func followed(b *actors.Bench, id, after string) (seen, ids []string, o session.Outcome) {
 	b.Helper()
 	o, err := b.Client.FollowFrom(b.Ctx, actors.Key, id, after, func(e session.Event) {
@@ -35,8 +35,8 @@ func followed(b *actors.Bench, id, after string) (seen, ids []string, o session.
 	return seen, ids, o
 }
 
-// life is message m's, through a drain, with others before and behind it. Its
-// end has a piece of the reply that no text event has.
+// messageLife runs message m through a drain, with other messages before and behind it. Its end has
+// a piece of the reply that no text event has.
 func messageLife(b *actors.Bench) {
 	b.Helper()
 	b.SayAll("before", "m", "behind")
@@ -54,8 +54,7 @@ func messageLife(b *actors.Bench) {
 	b.Drain()
 }
 
-// Wherever a follower was left off, another one goes on there: together they see
-// each event once.
+// A follower can continue after any event: the two followers together see each event once.
 func TestFollowFrom(t *testing.T) {
 	t.Parallel()
 	for _, kept := range []bool{true, false} {
@@ -71,7 +70,7 @@ func TestFollowFrom(t *testing.T) {
 			expect.List(t, "all", all, "turn_started", "turn_requeued drain", "turn_started", "thought hm", "text first",
 				"tool_start look", "tool_end", "text re: ", "text m")
 			for i, id := range ids {
-				if id == "" { // it comes with the next one
+				if id == "" { // it comes with the next event
 					expect.Equal(t, "without an id", all[i], "turn_started")
 					continue
 				}
@@ -87,7 +86,7 @@ func TestFollowFrom(t *testing.T) {
 	}
 }
 
-// The one that goes on is there while the turn runs.
+// The second follower begins while the turn runs.
 func TestFollowFromInMidTurn(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -131,8 +130,8 @@ func TestFollowFromBadID(t *testing.T) {
 	}
 }
 
-// A turn with more events than are kept: who comes late, or again, sees what there
-// still is, and the reply in any case.
+// A turn has more events than are kept. A follower that comes late, or again, sees the events that
+// are left, and the whole reply.
 func TestFollowWhatIsTrimmed(t *testing.T) {
 	t.Parallel()
 	for name, kept := range map[string]int64{"but the last two": 2, "all": 0} {
@@ -156,7 +155,7 @@ func followTrimmed(t *testing.T, kept int64, ended bool) {
 	want := []string{"tool_start look", "text re", "text : m"}
 	if ended {
 		b.Finish(h)
-		want = want[1:] // the end is an event, too
+		want = want[1:] // the end is an event too
 	}
 	if kept == 0 {
 		want = []string{"text re: m"}
@@ -178,9 +177,8 @@ func followTrimmed(t *testing.T, kept int64, ended bool) {
 	expect.List(t, "seen", <-got, want...)
 }
 
-// Nothing is seen twice and nothing left out when the connection goes, an answer is
-// lost on its way, or Redis itself starts anew; be it with a connection of its own or
-// without.
+// A follower sees each event once, also when the connection is lost, a reply is lost, or Redis
+// restarts, with or without a connection of its own.
 func TestFollowThroughOutages(t *testing.T) {
 	t.Parallel()
 	for _, connections := range []int{10, 1} {
@@ -246,7 +244,7 @@ func followThroughOutages(t *testing.T, connections int) {
 	} {
 		say()
 		hear()
-		say() // it may be on its way when the outage comes
+		say() // it may be in flight when the outage begins
 		outage()
 		say()
 		hear()

@@ -20,8 +20,8 @@ import (
 	"turnstile/test/redistest"
 )
 
-// replies measures the replies of a client's connections, in bytes. Those of a
-// pipeline are one.
+// replies measures the replies to a client's connections, in bytes. A pipeline's replies count as
+// one.
 type replies struct {
 	mu      sync.Mutex
 	largest int
@@ -47,7 +47,7 @@ func (m *measured) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// measuredClient is a client with so many connections on the test's database.
+// measuredClient makes a client with that many connections to the test's database.
 func measuredClient(t *testing.T, connections int, hooks ...redis.Hook) (*actors.Client, *replies) {
 	t.Helper()
 	options, err := redis.ParseURL(redistest.URL(t))
@@ -66,8 +66,7 @@ func measuredClient(t *testing.T, connections int, hooks ...redis.Hook) (*actors
 	return actors.NewClient(rdb), r
 }
 
-// atMost checks the largest reply: a page of 2 MiB, its last event and what little
-// comes with each.
+// atMost checks the largest reply: a page of 2 MiB, its last event, and a little overhead for each.
 func (r *replies) atMost(t *testing.T, bytes int) {
 	t.Helper()
 	r.mu.Lock()
@@ -86,7 +85,7 @@ const (
 
 func longEvent(i int) string { return fmt.Sprintf("%04d ", i) + strings.Repeat("x", longText-5) }
 
-// longTurn emits longCount events of longText bytes, and many short ones behind them.
+// longTurn emits longCount events of longText bytes, then many short ones.
 func longTurn(b *actors.Bench, h *protocol.Claim) (all []string) {
 	b.Helper()
 	turn := h.Turn().ID
@@ -107,8 +106,8 @@ func longTurn(b *actors.Bench, h *protocol.Claim) (all []string) {
 	return all
 }
 
-// However long a stream is, a reply has a bounded part of it; whoever follows sees each
-// event once and in their order.
+// A reply has a bounded part of the stream, however long that is. A follower sees each event once
+// and in order.
 func TestFollowReadsInPages(t *testing.T) {
 	t.Parallel()
 	redistest.Real(t)
@@ -168,7 +167,7 @@ func TestFollowReadsInPages(t *testing.T) {
 			equalTexts(t, "behind the 50th", rest, all[50:])
 			sizes.atMost(t, longPage)
 
-			// Without a result, Wait looks for the end in the whole stream.
+			// Without a result, Wait searches the whole stream for the end.
 			if _, err = client.Wait(b.Ctx, actors.Key, "m"); err != nil {
 				t.Error(err)
 			}
@@ -190,8 +189,8 @@ func equalTexts(t *testing.T, what string, got, want []string) {
 	}
 }
 
-// Waits that share a connection read no more at once: what looks for them at many
-// streams learns only that there is something.
+// Waits that share a connection read no more at once: the poller of many streams learns only which
+// of them have something.
 func TestManyWaitsReadInPages(t *testing.T) {
 	t.Parallel()
 	redistest.Real(t)
@@ -210,7 +209,7 @@ func TestManyWaitsReadInPages(t *testing.T) {
 	expect.Equal(t, "holds", len(holds), n)
 	for _, h := range holds {
 		expect.OK(t, h.Promote(b.Ctx))
-		expect.OK(t, h.Emit(b.Ctx, nil)) // its start
+		expect.OK(t, h.Emit(b.Ctx, nil)) // the turn's start
 	}
 	var waits sync.WaitGroup
 	heard := make([]int, n)
@@ -223,7 +222,7 @@ func TestManyWaitsReadInPages(t *testing.T) {
 		})
 	}
 	expect.Soon(t, "the waits", func() bool { return hook.waiting() == n })
-	_, err = b.Redis.TxPipelined(b.Ctx, func(p redis.Pipeliner) error { // all at the same instant
+	_, err = b.Redis.TxPipelined(b.Ctx, func(p redis.Pipeliner) error { // all at once
 		for _, h := range holds {
 			text := fmt.Sprintf(`{"type":"thought","turn":%q,"text":%q}`, h.Turn().ID, strings.Repeat("x", longText))
 			p.XAdd(b.Ctx, &redis.XAddArgs{Stream: rediskey.For(h.Session()).Events(), Values: []string{"e", text}})

@@ -14,8 +14,8 @@ import (
 	"turnstile/test/redistest"
 )
 
-// Who follows a turn of which the stream has lost the beginning is told the rest, and the
-// whole reply at its end.
+// A follower of a turn whose first events are trimmed gets the rest, and the whole reply at the
+// turn's end.
 func TestFollowOfAStreamThatHasLostBytes(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t, actors.EventsBytes(100_000))
@@ -42,8 +42,8 @@ func TestFollowOfAStreamThatHasLostBytes(t *testing.T) {
 	}
 }
 
-// Of a reply that is longer than the stream the end is seen, too, which no event has
-// but the turn's.
+// The end of a reply that is longer than the stream is seen too, although only the turn's event has
+// it.
 func TestFollowALongReply(t *testing.T) {
 	t.Parallel()
 	for _, ended := range []bool{false, true} {
@@ -78,7 +78,7 @@ func TestFollowALongReply(t *testing.T) {
 	}
 }
 
-// A message that is deleted in mid-turn: what was seen is not seen again.
+// A message is deleted in mid-turn: its follower sees nothing twice.
 func TestFollowADeletedMessage(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -90,7 +90,7 @@ func TestFollowADeletedMessage(t *testing.T) {
 	var seen []string
 	_, err := b.Client.Follow(b.Ctx, actors.Key, "m", func(e session.Event) {
 		if seen = append(seen, seenAs(e)); e.Type == "text" {
-			// After an error it looks at the task at once.
+			// After an error the follower reads the task at once.
 			faults.FailBefore(redistest.Named("xread"), 1, redistest.AnswerError("LOADING Redis is loading the dataset in memory"))
 			expect.OK(t, b.Redis.Del(b.Ctx, b.Keys.Task(b.Task("m"))).Err())
 		}
@@ -101,8 +101,8 @@ func TestFollowADeletedMessage(t *testing.T) {
 	expect.List(t, "seen", seen, "turn_started", "text re")
 }
 
-// A message whose result is not kept ends while nobody could look, and the stream has
-// lost its words by then: what was seen of them is not seen again.
+// A message without a stored result ends while its follower cannot reach Redis, and its texts are
+// trimmed by then. The follower sees nothing twice.
 func TestFollowAResultThatIsNotKept(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t, func(c *protocol.Config) { c.Retention = 0 })
@@ -114,7 +114,7 @@ func TestFollowAResultThatIsNotKept(t *testing.T) {
 	var seen []string
 	o, err := b.Client.Follow(b.Ctx, actors.Key, "m", func(e session.Event) {
 		if seen = append(seen, seenAs(e)); e.Text == "re" {
-			// After an error it looks at the task at once.
+			// After an error the follower reads the task at once.
 			faults.FailBefore(redistest.Named("xread"), 1, redistest.AnswerError("LOADING Redis is loading the dataset in memory"))
 			b.Finish(h)
 			expect.OK(t, b.Redis.XTrimMaxLen(b.Ctx, b.Keys.Events(), 1).Err())
@@ -125,7 +125,7 @@ func TestFollowAResultThatIsNotKept(t *testing.T) {
 	expect.Equal(t, "reply", o.Reply, "re: m")
 }
 
-// A follower sees its own message's turns from their start, and no other's.
+// A follower sees its own message's turns from their start, and no others.
 func TestFollow(t *testing.T) {
 	t.Parallel()
 	for _, late := range []bool{false, true} {
@@ -176,8 +176,8 @@ func follow(t *testing.T, late bool) {
 	expect.List(t, "seen", types, "turn_started ", "tool_start look b", "text re: b")
 }
 
-// Whoever follows a message sees each piece of the reply once, also where a
-// message was steered in between: then the reply is what came after it, or all.
+// A follower sees each piece of the reply once, also if a message was steered in between. The reply
+// of that message is what came after it, or all.
 func TestFollowASteeredTurn(t *testing.T) {
 	t.Parallel()
 	for name, reply := range map[string]string{"the reply is the rest": "and after it.", "the reply is all": "Before, and after it."} {
@@ -200,7 +200,7 @@ func TestFollowASteeredTurn(t *testing.T) {
 				said := ""
 				_, err := b.Client.Follow(b.Ctx, actors.Key, id, func(e session.Event) { said += e.Text })
 				expect.OK(t, err)
-				// The one that was steered in was not there at the beginning.
+				// The steered message was not there at the beginning.
 				if id == "b" && reply != "and after it." {
 					want = "and after"
 				}

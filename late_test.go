@@ -18,8 +18,8 @@ import (
 	"turnstile/test/redistest"
 )
 
-// heldBack keeps a script's call from Redis, which its sender takes for a failure, and
-// has it delivered later.
+// heldBack keeps a script's call from Redis, so that its sender sees an error, and delivers it
+// later.
 type heldBack struct {
 	script string
 	call   []any
@@ -42,7 +42,7 @@ func (h *heldBack) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pro
 	return next
 }
 
-// deliver lets the call through, and answers what Redis says.
+// deliver sends the call, and returns Redis' reply.
 func (h *heldBack) deliver(b *actors.Bench) string {
 	b.Helper()
 	if h.call == nil {
@@ -56,8 +56,7 @@ func (h *heldBack) deliver(b *actors.Bench) string {
 	return fmt.Sprint(reply)
 }
 
-// A /stop that a network delivers after its sender has given up means nothing that has
-// come since.
+// A /stop that arrives after its sender gave up does not stop what has come since.
 func TestLateStop(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -81,8 +80,7 @@ func TestLateStop(t *testing.T) {
 	}
 }
 
-// A /new that comes late is not meant for a conversation that has begun since: it names
-// the one that it saw.
+// A late /new does not end a conversation that began since: it names the one that it saw.
 func TestLateRotation(t *testing.T) {
 	t.Parallel()
 	for _, known := range []bool{true, false} {
@@ -100,7 +98,7 @@ func TestLateRotation(t *testing.T) {
 			if _, err := b.Client.Rotate(ctx, actors.Key, ""); err == nil {
 				t.Fatal("the rotation was not held back")
 			}
-			if known { // what it saw is gone: no time is to pass
+			if known { // what it saw is gone, however little time has passed
 				_, err := b.Client.Rotate(b.Ctx, actors.Key, "")
 				expect.OK(t, err)
 			} else {
@@ -115,7 +113,7 @@ func TestLateRotation(t *testing.T) {
 	}
 }
 
-// slowly answers a look at the clock as it was a while ago.
+// slowly returns an earlier time than the clock's.
 type slowly struct{ ago time.Duration }
 
 func (slowly) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -136,7 +134,7 @@ func (slowly) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessP
 	return next
 }
 
-// The user is told that nothing has happened.
+// The reply says that nothing has happened.
 func TestTooLateIsSaid(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)

@@ -12,8 +12,7 @@ import (
 	"turnstile/test/expect"
 )
 
-// The cap holds while a turn runs, too, for whatever goes first as well; and a receipt
-// says it as an error.
+// The cap holds while a turn runs, also for messages that go first. The receipt's error says so.
 func TestLineCapOfARunningSession(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBenchWithCap(t, 2)
@@ -34,7 +33,7 @@ func TestLineCapOfARunningSession(t *testing.T) {
 	expect.Equal(t, "no error", b.Say("d").Err(), nil)
 }
 
-// Where the oldest are dropped there is room for the newest.
+// A drop policy makes room for the newest message.
 func TestLineCapBesideADropPolicy(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBenchWithCap(t, 2, func(c *protocol.Config) { c.Line.Cap, c.Line.Drop = 2, "old" })
@@ -44,7 +43,7 @@ func TestLineCapBesideADropPolicy(t *testing.T) {
 	expect.List(t, "the line", b.Waiting(), "c", "d")
 }
 
-// Delayed messages count, and have a half of the line at most.
+// Delayed messages count, and may fill half of the line.
 func TestDelayedMessagesCount(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBenchWithCap(t, 4)
@@ -64,7 +63,7 @@ func TestDelayedMessagesCount(t *testing.T) {
 	expect.Equal(t, "once it has joined", b.Say("c").Reason, "line")
 }
 
-// A repeated ring is no second message: it is told what the first was.
+// A repeated notify adds no message: it has the first one's result.
 func TestLineCapOfARepetition(t *testing.T) {
 	t.Parallel()
 	actors.OnceAndTwice(t, func(t *testing.T, b *actors.Bench) {
@@ -77,7 +76,7 @@ func TestLineCapOfARepetition(t *testing.T) {
 	})
 }
 
-// An idle session's line ends at 10,000: whoever rings is refused, and nothing is stored.
+// An idle session's line ends at 10,000: a Submit beyond is refused, and nothing is stored.
 func TestSubmitIntoAFullLine(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -88,7 +87,7 @@ func TestSubmitIntoAFullLine(t *testing.T) {
 	expect.Equal(t, "one more", string(r.Status)+" "+r.Reason, "refused line")
 	expect.Equal(t, "stored", b.State("over"), "")
 	expect.Equal(t, "in the line", b.Redis.LLen(b.Ctx, b.Keys.Pending()).Val(), 10_000)
-	// The refusal is kept for a repetition.
+	// The refusal is stored for repetitions.
 	expect.Equal(t, "keys", b.Redis.DBSize(b.Ctx).Val()-before, 1)
 	expect.Equal(t, "what is in stays", b.Say("last").Status, turnstile.Duplicate)
 }

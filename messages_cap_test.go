@@ -14,7 +14,7 @@ import (
 	"turnstile/test/expect"
 )
 
-// capped is a bench whose sender lets in so many messages in all.
+// capped is a bench whose sender allows n messages in all sessions together.
 func capped(t *testing.T, n int) *actors.Bench {
 	t.Helper()
 	b := actors.NewBench(t)
@@ -22,7 +22,7 @@ func capped(t *testing.T, n int) *actors.Bench {
 	return b
 }
 
-// submit puts a message into another session.
+// submit submits a message to another session.
 func submit(b *actors.Bench, sessionKey, id string) string {
 	b.Helper()
 	r, err := b.Client.Submit(b.Ctx, sessionKey, session.Message{ID: id, Text: id})
@@ -30,12 +30,12 @@ func submit(b *actors.Bench, sessionKey, id string) string {
 	return string(r.Status) + " " + r.Reason
 }
 
-// As many as the workers have counted may wait in all sessions; one more is refused, and
-// leaves nothing.
+// Messages may wait in all sessions up to the cap, as the workers have counted them. One more is
+// refused and leaves nothing.
 func TestMessagesCap(t *testing.T) {
 	t.Parallel()
 	b := capped(t, 3)
-	for i := range 4 { // before anybody has counted, each is counted as it comes
+	for i := range 4 { // before the first count, each message counts as it comes
 		want := map[bool]string{true: "accepted ", false: "refused messages"}[i < 3]
 		expect.Equal(t, fmt.Sprint(i), submit(b, fmt.Sprint("s", i), "a"), want)
 	}
@@ -50,7 +50,7 @@ func TestMessagesCap(t *testing.T) {
 	expect.Equal(t, "counted", b.Redis.HGet(b.Ctx, rediskey.Waiting, "count").Val(), "3")
 	expect.Equal(t, "after the sweep", submit(b, "s3", "a"), "refused messages")
 
-	// Whoever has an owner is not kept from steering or interrupting.
+	// A session with an owner can still be steered and interrupted.
 	holds, err := b.Worker.Claim(b.Ctx, []string{"s0"})
 	expect.OK(t, err)
 	expect.Equal(t, "a follow-up", submit(b, "s0", "b"), "queued ")
@@ -63,19 +63,19 @@ func TestMessagesCap(t *testing.T) {
 	expect.Equal(t, "counted again", b.Redis.HGet(b.Ctx, rediskey.Waiting, "count").Val(), "2")
 	expect.Equal(t, "there is room", submit(b, "s3", "a"), "accepted ")
 
-	// The count is as of the sweep, until no worker sweeps any more.
+	// The sweep's count holds until no worker sweeps any more.
 	expect.Equal(t, "more, before the next count", submit(b, "s4", "a"), "accepted ")
 	expect.OK(t, b.Redis.HSet(b.Ctx, rediskey.Waiting, "at", b.RedisTime().Add(-2*time.Minute).UnixMilli()).Err())
 	expect.Equal(t, "without a worker", submit(b, "s5", "a"), "accepted ")
 	expect.Equal(t, "one too many", submit(b, "s6", "a"), "refused messages")
 }
 
-// Without a cap nothing is asked.
+// Without a cap, Submit does not read the count.
 func TestMessagesCapReadsOnlyIfItIsSet(t *testing.T) {
 	t.Parallel()
 	for set, n := range map[int]int64{0: 3, 5: 4} {
 		b := capped(t, set)
-		b.Say("first") // the clock, and scripts
+		b.Say("first") // for the clock and the scripts
 		trips := &roundTrips{}
 		b.Redis.AddHook(trips)
 		b.Say("second")

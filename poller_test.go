@@ -22,10 +22,10 @@ import (
 // reads watches how a client reads streams.
 type reads struct {
 	mu      sync.Mutex
-	blocked int             // reads that keep a connection now
+	blocked int             // reads that occupy a connection now
 	most    int             // of them at once
 	longest int             // of the pipelines
-	streams map[string]bool // that were waited on, with a connection or without
+	streams map[string]bool // that were read, with a connection or without
 }
 
 func (r *reads) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -63,7 +63,7 @@ func (r *reads) block(n int, cmd redis.Cmder) {
 	r.note(cmd)
 }
 
-// note takes down the stream that is waited on. r.mu is held.
+// note notes the stream of a read. r.mu is held.
 func (r *reads) note(cmd redis.Cmder) {
 	if r.streams == nil {
 		r.streams = map[string]bool{}
@@ -76,7 +76,7 @@ func (r *reads) note(cmd redis.Cmder) {
 	r.streams[stream] = true
 }
 
-// waiting is how many sessions were waited for so far.
+// waiting returns how many streams were read so far.
 func (r *reads) waiting() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -89,7 +89,7 @@ func (r *reads) forget() {
 	clear(r.streams)
 }
 
-// clientOf is a client with so many connections on the bench's database.
+// clientOf makes a client with that many connections to the bench's database.
 func clientOf(t *testing.T, url string, connections int, hook redis.Hook) *actors.Client {
 	t.Helper()
 	options, err := redis.ParseURL(url)
@@ -101,8 +101,8 @@ func clientOf(t *testing.T, url string, connections int, hook redis.Hook) *actor
 	return actors.NewClient(rdb)
 }
 
-// However many waits share a client, they leave half of its connections to the others,
-// and each of them gets its answer.
+// Waits that share a client leave half of its connections to other calls, however many they are,
+// and each gets its outcome.
 func TestManyWaitsLeaveConnections(t *testing.T) {
 	t.Parallel()
 	for _, connections := range []int{10, 1} {
@@ -160,8 +160,7 @@ func TestManyWaitsLeaveConnections(t *testing.T) {
 	}
 }
 
-// A wait that has no connection ends with its context, at once, and so does what looks
-// after it.
+// A wait without a connection ends with its context, at once, and so does its poller.
 func TestWaitWithoutAConnectionEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -187,10 +186,10 @@ func TestWaitWithoutAConnectionEndsWithItsContext(t *testing.T) {
 	expect.List(t, "the message goes on", b.Drain(), "a")
 }
 
-// A stream that cannot be read is the trouble of its own wait only.
+// An unreadable stream affects its own wait only.
 func TestWaitBesideABrokenStream(t *testing.T) {
 	t.Parallel()
-	redistest.Real(t) // the embedded one goes on waiting for what is no stream any more
+	redistest.Real(t) // the embedded server goes on waiting for a key that is no stream any more
 	b := actors.NewBench(t)
 	hook := &reads{}
 	client := clientOf(t, redistest.URL(t), 1, hook)
@@ -216,8 +215,7 @@ func TestWaitBesideABrokenStream(t *testing.T) {
 	expect.OK(t, <-got)
 }
 
-// What a follower without a connection sees comes soon, and not with the next look at
-// the task.
+// A follower without a connection gets events soon, not only with the next look at the task.
 func TestFollowWithoutAConnection(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)

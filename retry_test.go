@@ -52,8 +52,8 @@ func TestB75_Retry(t *testing.T) {
 	})
 }
 
-// The worker has taken the message when the lost answer of /retry is asked for
-// again: it was done, not refused.
+// The reply of /retry is lost, and a worker has claimed the message before /retry is repeated: it
+// was done, not refused.
 func TestB75_RetryRunsBeforeItsReply(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -66,7 +66,7 @@ func TestB75_RetryRunsBeforeItsReply(t *testing.T) {
 	b.Replies("/retry", "Running again: a")
 }
 
-// A turn of several messages goes as a whole, and is run again as one message.
+// A turn of several messages is removed as a whole, and rerun as one message.
 func TestB75_CollectedAndSteered(t *testing.T) {
 	t.Parallel()
 	prepare := func(b *actors.Bench) {
@@ -131,7 +131,7 @@ func TestB75_CollectedAndSteered(t *testing.T) {
 	})
 }
 
-// What /retry puts in is asynq's as if asynq.Client had done it.
+// /retry stores its message as asynq.Client does.
 func TestContract_RetriedMessage(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)

@@ -10,8 +10,8 @@ import (
 	"turnstile/test/expect"
 )
 
-// /new in mid-turn: the turn ends in the old transcript, and those that wait begin
-// the new one, whatever ends the turn.
+// A turn ends in the old transcript after a /new, and the messages that wait begin the new one,
+// whatever ends the turn.
 func TestCommandNewInMidTurn(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(b *actors.Bench, h *protocol.Claim) *protocol.Claim{

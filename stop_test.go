@@ -11,8 +11,8 @@ import (
 	"turnstile/test/expect"
 )
 
-// A stop means all that waits when it comes, whatever becomes of any one message
-// while it is archived: that a full line refuses the newest, say.
+// A stop applies to all messages that wait when it comes, whatever happens to one of them
+// meanwhile, such as a full line's refusal.
 func TestStopBesideRefusals(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -24,7 +24,7 @@ func TestStopBesideRefusals(t *testing.T) {
 	}
 	calls := 0
 	b.Redis.AddHook(actors.Behind(actors.Script("stop"), func() {
-		if calls++; calls == 1 { // what ring does with the newest if it refuses it
+		if calls++; calls == 1 { // as notify does with a message that it refuses
 			id := b.Task(fmt.Sprint("m", n-1))
 			expect.OK(t, b.Redis.LRem(b.Ctx, b.Keys.Pending(), 1, id).Err())
 			expect.OK(t, b.Redis.Del(b.Ctx, b.Keys.Task(id)).Err())
@@ -38,8 +38,7 @@ func TestStopBesideRefusals(t *testing.T) {
 	}
 }
 
-// A stop's answer is its own: another one's does not take its place, so that its
-// repetition stops nobody else's turn.
+// Each stop has its own result, so that a repetition after another stop does not stop a later turn.
 func TestStopSentAgainBehindAnother(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -63,7 +62,7 @@ func TestStopSentAgainBehindAnother(t *testing.T) {
 	}
 }
 
-// A stop of a session that nobody knows leaves nothing.
+// A stop of an unknown session leaves nothing.
 func TestStopOfNothing(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -76,7 +75,7 @@ func TestStopOfNothing(t *testing.T) {
 	expect.List(t, "runs", b.Drain(), "a")
 }
 
-// The answer to /stop whose reply was lost tells the same as the lost one did.
+// A repeated /stop returns the count of the first, whose reply was lost.
 func TestStopSentTwiceCountsOnce(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -91,7 +90,7 @@ func TestStopSentTwiceCountsOnce(t *testing.T) {
 	s, err := b.Client.Stop(b.Ctx, actors.Key)
 	expect.OK(t, err)
 	expect.Equal(t, "stopped", s, session.Stopped{Phase: "running", Fence: fence, Dropped: 2})
-	// Another one is another's.
+	// Another stop counts its own.
 	b.SayAll("d", "e", "f")
 	s, err = b.Client.Stop(b.Ctx, actors.Key)
 	expect.OK(t, err)
@@ -149,7 +148,7 @@ func TestStopOfARunningTurn(t *testing.T) {
 	expect.OK(t, h.Promote(b.Ctx))
 }
 
-// A stop is archived in batches, and what comes meanwhile is not meant.
+// A stop archives in batches, and does not apply to messages that come meanwhile.
 func TestStopInBatches(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -174,7 +173,7 @@ func TestStopInBatches(t *testing.T) {
 	expect.Equal(t, "last", b.Outcome(fmt.Sprint("m", n-1)).Status, session.StatusStopped)
 }
 
-// Whoever waits for a stopped message hears of it.
+// A sender that waits for a stopped message gets its outcome.
 func TestStoppedWhileWaiting(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)

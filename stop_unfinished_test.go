@@ -10,7 +10,7 @@ import (
 	"turnstile/test/expect"
 )
 
-// Of a stop whose sender has died claims archive the rest, before they take anything.
+// Claims archive the rest of a stop whose sender died, before they take a message.
 func TestStopWhoseSenderDies(t *testing.T) {
 	t.Parallel()
 	const n = 1100
@@ -49,7 +49,7 @@ func TestStopWhoseSenderDies(t *testing.T) {
 	}
 }
 
-// A stop behind one whose sender has died archives that one's messages, too.
+// A stop after an unfinished one archives that one's messages, too.
 func TestStopBehindAnother(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -67,7 +67,7 @@ func TestStopBehindAnother(t *testing.T) {
 	expect.List(t, "the line", b.Waiting())
 }
 
-// A stop tells how many messages it means, also where workers have archived some of them.
+// A stop returns how many messages it applies to, also if workers have archived some of them.
 func TestStopCountsWhatWorkersArchive(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)

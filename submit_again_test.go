@@ -16,8 +16,8 @@ import (
 	"turnstile/test/redistest"
 )
 
-// The sender dies, or loses Redis, at each of its commands in turn: either
-// nothing is stored or the sweep finds it; and the same Submit again stores one.
+// The sender dies, or loses Redis, at each of its commands in turn: either nothing is stored or the
+// sweep finds it, and the same Submit again stores one message.
 func TestB82_SubmitBrokenAnywhere(t *testing.T) {
 	t.Parallel()
 	for _, after := range []bool{false, true} {
@@ -61,7 +61,7 @@ func TestB82_SubmitBrokenAnywhere(t *testing.T) {
 	}
 }
 
-// B82: the same id before, while and after its message runs is one turn.
+// The same id before, while and after its message runs is one turn (B82).
 func TestB82_Duplicates(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)

@@ -17,7 +17,7 @@ import (
 	"turnstile/test/redistest"
 )
 
-// roundTrips counts what a client sends: a pipeline is one.
+// roundTrips counts a client's requests; a pipeline is one.
 type roundTrips struct{ n atomic.Int64 }
 
 func (r *roundTrips) DialHook(next redis.DialHook) redis.DialHook {
@@ -40,8 +40,8 @@ func (r *roundTrips) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.P
 	}
 }
 
-// A sender that dies between the enqueue and the ring has told where the message is,
-// whatever its process had told in its life before.
+// A sender that dies between enqueue and notify has indexed the session, whatever its process had
+// indexed before.
 func TestSubmitIndexesBeforeItEnqueues(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -62,8 +62,8 @@ func TestSubmitIndexesBeforeItEnqueues(t *testing.T) {
 	expect.List(t, "runs", b.Drain(), "b")
 }
 
-// On a Cluster two nodes get their parts of a pipeline at once: there the index is
-// waited for, and nothing is enqueued behind one that refuses its entry.
+// On a Cluster two nodes get their parts of a pipeline at once. There Submit waits for the index,
+// and enqueues nothing after an error.
 func TestSubmitIndexesFirstOnACluster(t *testing.T) {
 	t.Parallel()
 	redistest.Real(t)
@@ -78,7 +78,7 @@ func TestSubmitIndexesFirstOnACluster(t *testing.T) {
 	expect.List(t, "runs", b.Drain(), "a")
 }
 
-// The index costs no round trip of its own.
+// The index entry costs no round trip of its own.
 func TestSubmitRoundTrips(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -90,7 +90,7 @@ func TestSubmitRoundTrips(t *testing.T) {
 			t.Errorf("%s: %d round trips", what, n)
 		}
 	}
-	b.Say("scripts") // which this server may not know yet
+	b.Say("scripts") // this server may not know them yet
 	trips.n.Store(0)
 	_, err := b.Client.Submit(b.Ctx, "another", session.Message{ID: "a", Text: "a"})
 	expect.OK(t, err)

@@ -11,7 +11,7 @@ import (
 	"turnstile/test/expect"
 )
 
-// A sender is told of each limit by an error of its own, and nothing is stored.
+// Each limit has an error of its own, and nothing is stored.
 func TestSubmitRefusesWhatIsTooLarge(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -22,6 +22,6 @@ func TestSubmitRefusesWhatIsTooLarge(t *testing.T) {
 			t.Errorf("%s: %.200v", what, err)
 		}
 		expect.Equal(t, what+": keys", len(b.Redis.Keys(b.Ctx, "*").Val()), 0)
-		b.Redis.FlushDB(b.Ctx) // at the version before it is stored
+		b.Redis.FlushDB(b.Ctx) // the clock and the version come first
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"turnstile/test/redistest"
 )
 
-// What a message is refused with, and that nothing else is removed.
+// A refused message has its reason, and nothing else is removed.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t, func(c *protocol.Config) { c.Line.Cap = 2 })
@@ -31,7 +31,7 @@ func TestRefusals(t *testing.T) {
 	expect.Equal(t, "stored", b.State("d"), "")
 	expect.List(t, "the line", b.Waiting(), "b", "c")
 
-	// Another sender's message under the same id stays, although it is over the cap.
+	// Another sender's message with the same id stays, although it is over the cap.
 	b.Enqueue("e")
 	r = b.Say("e", session.ModeReject)
 	expect.Equal(t, "status", r.Status, turnstile.Duplicate)
@@ -45,7 +45,7 @@ func TestRefusals(t *testing.T) {
 	expect.Equal(t, "now", b.Say("no", session.ModeReject).Status, turnstile.Accepted)
 }
 
-// What is refused leaves nothing behind that grows, however long the turn.
+// Refusals leave nothing behind that grows, however long the turn.
 func TestRefusalsDoNotPileUp(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -61,8 +61,8 @@ func TestRefusalsDoNotPileUp(t *testing.T) {
 	}
 }
 
-// The reply to a refusal is lost, and the turn that was in the way ends before the
-// sender asks again: it is refused all the same, for its message is gone.
+// The reply to a refusal is lost, and the turn in the way ends before the sender repeats the
+// request: it is refused all the same, because its message is gone.
 func TestRefusalOutlivesTheTurn(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -92,7 +92,7 @@ func TestRefusalOutlivesTheTurn(t *testing.T) {
 	expect.Equal(t, "another sender with this id", b.Say("new", session.ModeReject).Status, turnstile.Accepted)
 }
 
-// A refusal is no follow-up: none is left behind, and none has to be searched for.
+// A refusal leaves no follow-up, and none has to be searched for.
 func TestRefusalsGoByThemselves(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -111,8 +111,8 @@ func TestRefusalsGoByThemselves(t *testing.T) {
 	}
 }
 
-// What a sender of an older version keeps among the follow-ups is a refusal still: not
-// one that waits, and nothing to another message with this id.
+// A refusal that an older sender left among the follow-ups is not a waiting message, and says
+// nothing about another message with its id.
 func TestRefusalsOfAnOlderVersion(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)

@@ -11,7 +11,7 @@ import (
 	"turnstile/test/redistest"
 )
 
-// What Redis refuses at once has changed nothing, and says so; what it refuses in the
+// A command that Redis refuses at once has changed nothing, and the error says so. An error in the
 // middle does not.
 func TestWhatRedisRefusesChangesNothing(t *testing.T) {
 	t.Parallel()
@@ -39,7 +39,7 @@ func TestWhatRedisRefusesChangesNothing(t *testing.T) {
 	expect.OK(t, server.Client().ReplicaOf(b.Ctx, "no", "one").Err())
 	actors.Same(t, "what was refused", before, b.Dump())
 
-	// The message is in, and the workers are not told.
+	// The message is stored, and notify fails.
 	faults := &redistest.Faults{}
 	rdb := server.Client()
 	rdb.AddHook(faults)
@@ -51,7 +51,7 @@ func TestWhatRedisRefusesChangesNothing(t *testing.T) {
 	expect.Equal(t, "state", b.State("m"), "pending")
 }
 
-// What fails before its first change was sent has changed nothing, whatever the error.
+// An error before the first change changes nothing, whatever the error.
 func TestWhatFailsAtItsFirstLookChangesNothing(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)

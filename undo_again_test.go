@@ -16,8 +16,8 @@ import (
 	"turnstile/test/redistest"
 )
 
-// A call whose answer was lost is answered the same, whatever others have undone
-// meanwhile: it takes no other turn out.
+// A repeated call whose reply was lost has the same result, whatever others have undone meanwhile:
+// it removes no other turn.
 func TestUndoIsRepeatedBehindAnother(t *testing.T) {
 	t.Parallel()
 	undo := func(ctx context.Context, c *actors.Client) (session.Undone, error) { return c.Undo(ctx, actors.Key) }
@@ -57,8 +57,8 @@ func TestUndoIsRepeatedBehindAnother(t *testing.T) {
 	}
 }
 
-// A turn that has ended since the transcript was read is noticed where the transcript is
-// as long as before, too.
+// Undo notices a turn that ended since it read the transcript, also if the transcript is no longer
+// than before.
 func TestUndoNoticesATurnInAFullTranscript(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t, func(c *protocol.Config) { c.TranscriptCap = 4 })
@@ -71,7 +71,7 @@ func TestUndoNoticesATurnInAFullTranscript(t *testing.T) {
 	expect.List(t, "transcript", b.Transcript(b.Info().SessionID), "b", "re: b")
 }
 
-// A sender of the version before has taken the turn out, or is to hear that it is out.
+// A sender of the previous version has removed the turn, or repeats its request to this one.
 func TestUndoBesideTheVersionBefore(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -92,7 +92,7 @@ func TestUndoBesideTheVersionBefore(t *testing.T) {
 	expect.Equal(t, "what the version before reads", b.Redis.HGet(b.Ctx, b.Keys.Record(), "undone").Val(), "2 "+u.Turn+" ")
 }
 
-// The last turn is read by pages, as far as it goes.
+// The last turn is read in pages, as far as it goes.
 func TestUndoOfALargeTurn(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t, func(c *protocol.Config) { c.TranscriptCap = 20_000 })
@@ -127,7 +127,7 @@ func TestUndoOfALargeTurn(t *testing.T) {
 	actors.Same(t, "undo", before, b.Dump())
 }
 
-// A conversation that changes whenever it was looked at is left alone in the end.
+// Undo gives up on a conversation that changes after each look.
 func TestUndoOfWhatKeepsChanging(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)

@@ -19,7 +19,7 @@ import (
 	"turnstile/test/expect"
 )
 
-// Two that mean the same turn: it goes once, and is run again once if anybody said so.
+// Two calls mean the same turn: it is removed once, and rerun once if one of them is /retry.
 func TestB75_TwoAtOnce(t *testing.T) {
 	t.Parallel()
 	type command func(context.Context, string) (session.Undone, error)
@@ -57,7 +57,7 @@ func TestB75_TwoAtOnce(t *testing.T) {
 	}
 }
 
-// A turn that ends after /undo has looked is the last one then.
+// A turn that ends after /undo has looked is the last turn then.
 func TestB75_UndoFindsANewerTurn(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -71,8 +71,8 @@ func TestB75_UndoFindsANewerTurn(t *testing.T) {
 	expect.List(t, "transcript", b.Transcript(b.Info().SessionID), "a", "re: a")
 }
 
-// Turns with checkpoints, /undo and readers at once: a reader sees whole turns
-// only, and a partial only of the turn that runs.
+// Turns with checkpoints, /undo and readers run at once: a reader sees whole turns only, and a
+// partial only of the running turn.
 func TestB76_UndoRace(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -124,8 +124,7 @@ func TestB76_UndoRace(t *testing.T) {
 	expect.Equal(t, "entries left", len(b.Transcript(b.Info().SessionID)), 2*(turns-undone))
 }
 
-// wholeTurns reads a session's state at one moment and checks that it is one of
-// the allowed ones.
+// wholeTurns reads a session's state at one moment and checks that it is a valid one.
 func wholeTurns(b *actors.Bench) string {
 	b.Helper()
 	sid := b.Redis.HGet(b.Ctx, b.Keys.Record(), "session_id").Val()

@@ -10,7 +10,7 @@ import (
 	"turnstile/test/expect"
 )
 
-// another is another sender.
+// another makes another sender.
 func another(b *actors.Bench) *actors.Client { b.Helper(); return actors.NewClient(b.BareRedis()) }
 
 func TestB75_Undo(t *testing.T) {
@@ -21,7 +21,7 @@ func TestB75_Undo(t *testing.T) {
 		b.SayAll("a", "b")
 		b.Drain()
 		sid := b.Info().SessionID
-		// What cannot be read goes with the turn before it.
+		// An unreadable entry belongs to the turn before it.
 		b.Redis.RPush(b.Ctx, b.Keys.Transcript(sid), "not JSON", `{"turn":""}`, `{"turn":7}`)
 		entries := b.Info().Entries
 		b.Replies("/undo", "(5 entries): b")
@@ -38,8 +38,8 @@ func TestB75_Undo(t *testing.T) {
 	})
 }
 
-// Refused, with a clear answer and nothing changed, while somebody owns the
-// session; also somebody who has come since it was looked at.
+// Undo and retry are refused, with a clear reply and nothing changed, while a worker owns the
+// session, also one that claimed it since the look.
 func TestB75_RefusedWhileOwned(t *testing.T) {
 	t.Parallel()
 	for _, command := range []string{"/undo", "/retry"} {
@@ -67,7 +67,7 @@ func TestB75_RefusedWhileOwned(t *testing.T) {
 	}
 }
 
-// An entry that cannot be read, by Go or only by Lua, goes with the turn before it.
+// An entry that is unreadable to Go, or only to Lua, belongs to the turn before it.
 func TestB75_UndoOfAnUnreadableEnd(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)

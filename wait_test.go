@@ -69,7 +69,7 @@ func TestUnknownMessage(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
 	began := time.Now()
-	for range 2 { // without events, and with
+	for range 2 { // without events, then with them
 		if _, _, err := b.Client.Result(b.Ctx, actors.Key, "nope"); !errors.Is(err, turnstile.ErrUnknownMessage) {
 			t.Errorf("result: %v", err)
 		}
@@ -109,8 +109,7 @@ func TestWaitWithoutRetention(t *testing.T) {
 	expect.Equal(t, "the same id again", b.Say("a").Status, turnstile.Accepted)
 }
 
-// The stored result answers when the events are trimmed, also those that a wait
-// had begun to read.
+// The stored result ends a wait when the events are trimmed, also in the middle of reading them.
 func TestWaitWithTrimmedEvents(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -130,7 +129,7 @@ func TestWaitWithTrimmedEvents(t *testing.T) {
 	expect.Equal(t, "reply", o.Reply, "re: a")
 }
 
-// A message that an operator deletes while somebody waits is unknown then.
+// A message that an operator deletes while a sender waits is unknown then.
 func TestWaitForADeletedMessage(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -151,7 +150,7 @@ func TestWaitForADeletedMessage(t *testing.T) {
 	}
 }
 
-// What another program made of a session's task.
+// The outcomes of tasks that another program ended.
 func TestOutcomesOfOthers(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)

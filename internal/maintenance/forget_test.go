@@ -16,7 +16,7 @@ import (
 	"turnstile/test/expect"
 )
 
-// forever are the session's keys without a TTL.
+// forever returns the session's keys without a TTL.
 func forever(b *actors.Bench) (names []string) {
 	for _, name := range b.Redis.Keys(b.Ctx, b.Keys.Any()).Val() {
 		if b.Redis.TTL(b.Ctx, name).Val() < 0 {
@@ -27,8 +27,7 @@ func forever(b *actors.Bench) (names []string) {
 	return names
 }
 
-// A session that was forgotten leaves no key behind that does not expire, whatever it
-// had seen.
+// Every key that a forgotten session leaves expires, whatever the session had.
 func TestForgetLeavesNothing(t *testing.T) {
 	t.Parallel()
 	for name, live := range map[string]func(b *actors.Bench){
@@ -105,7 +104,7 @@ func TestForget(t *testing.T) {
 	}
 }
 
-// More than one batch, and some of the first that are broken or still of use.
+// More than one batch; some of the first sessions are broken or in use.
 func TestForgetMany(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)

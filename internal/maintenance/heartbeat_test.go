@@ -20,7 +20,7 @@ import (
 	"turnstile/test/expect"
 )
 
-// workerServer starts the asynq.Server of a worker, whose heartbeat tells of holds.
+// workerServer starts the asynq.Server of a worker whose heartbeat lists these claims.
 func workerServer(b *actors.Bench, h asynq.HandlerFunc, holds func() []*protocol.Claim) *asynq.Server {
 	b.Helper()
 	s := asynq.NewServerFromRedisClient(b.Worker.ServerRedis(10, time.Hour, holds), asynq.Config{
@@ -31,7 +31,7 @@ func workerServer(b *actors.Bench, h asynq.HandlerFunc, holds func() []*protocol
 	return s
 }
 
-// servers are what asynqmon's Servers page shows; it waits for the first heartbeat.
+// servers returns what asynqmon's Servers page shows. It waits for the first heartbeat.
 func servers(b *actors.Bench) (all []*asynq.ServerInfo) {
 	b.Helper()
 	expect.Soon(b, "the heartbeat", func() bool {
@@ -85,7 +85,7 @@ func TestContract_Heartbeat(t *testing.T) {
 			t.Errorf("%s is %q", name, b.Redis.Get(b.Ctx, name).Val())
 		}
 	}
-	// Our own list has the worker's name, and not another program's asynq.Server.
+	// Heartbeats has the worker's name, and not another program's asynq.Server.
 	other := asynq.NewServerFromRedisClient(b.Redis, asynq.Config{Queues: map[string]int{"jobs": 1}, LogLevel: asynq.FatalLevel})
 	expect.OK(t, other.Start(asynq.HandlerFunc(func(context.Context, *asynq.Task) error { return nil })))
 	defer other.Shutdown()
@@ -109,8 +109,8 @@ func TestContract_Heartbeat(t *testing.T) {
 	expect.Equal(t, "keys after the end", len(b.Redis.Keys(b.Ctx, "asynq:*rs:{*").Val()), 0)
 }
 
-// A worker of thousands of turns writes the first thousand; an id of any length, which
-// another program's task may have, is left out.
+// A worker of thousands of turns writes the first thousand. It leaves out ids that are too long,
+// which another program's task may have.
 func TestContract_HeartbeatIsBounded(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -132,7 +132,7 @@ func TestContract_HeartbeatIsBounded(t *testing.T) {
 	expect.Equal(t, "task id", s.ActiveWorkers[0].TaskID, rediskey.TaskID("other", "b"))
 }
 
-// What the server runs itself goes as ever, and is not on the page.
+// Tasks that the server itself runs are not affected, and not on the page.
 func TestContract_HeartbeatServerStillWorks(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -147,7 +147,7 @@ func TestContract_HeartbeatServerStillWorks(t *testing.T) {
 	expect.Equal(t, "turns", len(servers(b)[0].ActiveWorkers), 0)
 }
 
-// longest notes the most arguments that a command by a name had.
+// longest is the largest number of arguments that commands of one name had.
 type longest struct {
 	name string
 	mu   sync.Mutex

@@ -15,8 +15,8 @@ import (
 	"turnstile/test/expect"
 )
 
-// With ListIdle every session stays on the list until it is forgotten, and one that a
-// worker without it has taken off comes back with its next message.
+// With ListIdle every session stays listed until it is forgotten. A session that a worker without
+// ListIdle has unlisted is listed again with its next message.
 func TestListIdle(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t, func(c *protocol.Config) { c.ListIdle, c.Retention, c.SessionTTL = true, 0, time.Hour })
@@ -40,7 +40,7 @@ func TestListIdle(t *testing.T) {
 	expect.Equal(t, "listed when forgotten", b.Listed(actors.Key), false)
 }
 
-// Results of which no index knows are listed as well.
+// Sessions with nothing but results, which no index has, are listed as well.
 func TestListIdleFind(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t, func(c *protocol.Config) { c.ListIdle = true })
@@ -53,8 +53,8 @@ func TestListIdleFind(t *testing.T) {
 	expect.Equal(t, "names", unregister(b), 0)
 }
 
-// A session is on asynqmon's list as long as there is something to look at, and not
-// for its results alone.
+// A session is on asynqmon's list while it has messages or dead letters, and not for its results
+// alone.
 func TestListedWithSomethingToLookAt(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -99,7 +99,7 @@ func TestListedWithSomethingToLookAt(t *testing.T) {
 	}
 }
 
-// Whoever brings a session that is not listed something to look at has it listed.
+// Each move that brings an unlisted session a message or a dead letter lists it again.
 func TestListedAgain(t *testing.T) {
 	t.Parallel()
 	for name, do := range map[string]func(b *actors.Bench){
@@ -139,7 +139,7 @@ func TestListedAgain(t *testing.T) {
 	}
 }
 
-// Those who look after all sessions find one that is not on asynqmon's list.
+// The jobs that walk all sessions find one that is not on asynqmon's list.
 func TestUnlistedIsFound(t *testing.T) {
 	t.Parallel()
 	unlisted := func(t *testing.T, changes ...actors.Setup) *actors.Bench {
@@ -208,8 +208,7 @@ func TestUnlistedIsFound(t *testing.T) {
 	})
 }
 
-// asynqmon reads nothing of a queue that is not listed; with the next message it is
-// all there again.
+// asynqmon reads nothing of an unlisted queue. With the next message it shows everything again.
 func TestContract_UnlistedQueue(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)

@@ -15,8 +15,8 @@ import (
 	"turnstile/test/redistest"
 )
 
-// The button Delete in asynqmon takes a queue's name off the list, and leaves its
-// results: they go when their time is over, like others.
+// asynqmon's button Delete takes a queue off the list and leaves its results. They are purged when
+// they expire, like others.
 func TestPurgeOfADeletedQueue(t *testing.T) {
 	t.Parallel()
 	for name, force := range map[string]bool{"empty": false, "forced": true} {
@@ -41,8 +41,7 @@ func TestPurgeOfADeletedQueue(t *testing.T) {
 	}
 }
 
-// What Purge asks of idle sessions that asynq does not list is little: one command for
-// fifty.
+// Purge sends one command for fifty idle sessions that asynq does not list.
 func TestPurgeOfIdleSessionsIsCheap(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)

@@ -12,7 +12,7 @@ import (
 	"turnstile/test/expect"
 )
 
-// What a turn gives back is not archived because the line is full.
+// Trim does not archive a message that its turn requeued.
 func TestTrimLeavesWhatATurnRequeues(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBenchWithCap(t, 2)
@@ -28,8 +28,8 @@ func TestTrimLeavesWhatATurnRequeues(t *testing.T) {
 	expect.Equal(t, "plain", b.Outcome("plain").Status, session.StatusDropped)
 }
 
-// Delayed messages of plain producers are archived too, those first that are due last;
-// also while the session is run, and whatever index it is in.
+// Trim archives delayed messages of other producers too, those that are due last first, also while
+// the session runs, and whatever index it is in.
 func TestTrimOfDelayedMessages(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBenchWithCap(t, 1)
@@ -46,8 +46,8 @@ func TestTrimOfDelayedMessages(t *testing.T) {
 	}
 }
 
-// What plain producers have put in beyond that is archived by the sweep, a turn's worth
-// above the cap: the newest, with the reason. What an operator sees says so.
+// The sweep archives what other producers enqueue beyond the cap and one turn's messages: the
+// newest, with the reason, which operators see.
 func TestTrimOfALine(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)

@@ -16,7 +16,7 @@ import (
 	"turnstile/test/redistest"
 )
 
-// unregister is one pass of the job; it answers how many names it took off.
+// unregister makes one pass of the job and returns how many names it removed.
 func unregister(b *actors.Bench) int {
 	b.Helper()
 	n, err := b.Worker.Unregister(b.Ctx)
@@ -24,8 +24,7 @@ func unregister(b *actors.Bench) int {
 	return n
 }
 
-// plain puts a message in as any asynq.Client may, which has told the queue's name
-// once and tells it no more.
+// plain enqueues a message as any asynq.Client may: it names the queue once and not again.
 func plain(b *actors.Bench, id string) {
 	b.Helper()
 	listed := b.Listed(actors.Key)
@@ -42,8 +41,7 @@ func fail(b *actors.Bench) {
 	expect.OK(b, err)
 }
 
-// A message that comes between the removal and the second look is not hidden from
-// asynqmon.
+// A message that comes between the removal and the second look stays visible in asynqmon.
 func TestUnregisterRace(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -64,7 +62,7 @@ func TestUnregisterRace(t *testing.T) {
 	expect.Equal(t, "listed", b.Listed(actors.Key), true)
 }
 
-// gatedAt is a worker that is held up behind each command by a name.
+// gatedAt returns a worker that waits after each command of that name until the gate opens.
 func gatedAt(b *actors.Bench, name string) (*redistest.Gate, *actors.Consumer) {
 	b.Helper()
 	options, err := redis.ParseURL(redistest.URL(b.T))
@@ -77,9 +75,9 @@ func gatedAt(b *actors.Bench, name string) (*redistest.Gate, *actors.Consumer) {
 	return gate, actors.NewWorker(b.T, rdb, "gated")
 }
 
-// The same where the worker dies in that instant, or where the sender, who has told
-// the name before, is slower than the second look: a later pass lists what there is,
-// also a dead letter, which no sweep looks for.
+// The worker dies in that moment, or the sender, which has listed the name before, is slower than
+// the second look. A later pass lists the session again, also for a dead letter, which no sweep
+// searches for.
 func TestUnregisterLooksAgain(t *testing.T) {
 	t.Parallel()
 	t.Run("the worker dies", func(t *testing.T) {
@@ -96,7 +94,7 @@ func TestUnregisterLooksAgain(t *testing.T) {
 		}()
 		<-gate.Arrived()
 		die()
-		expect.OK(t, <-dead) // to be cut short is no failure: a drain does so
+		expect.OK(t, <-dead) // an interruption is no failure: a drain does so
 		expect.Equal(t, "listed", b.Listed(actors.Key), false)
 		plain(b, "b")
 		fail(b)
@@ -121,11 +119,10 @@ func TestUnregisterLooksAgain(t *testing.T) {
 	})
 }
 
-// unlistedIndex is where names stand that were taken off, until they were looked at
-// once more.
+// unlistedIndex has the names that were removed, until the second look.
 const unlistedIndex = "turnstile:unlisted"
 
-// One worker at a time makes the pass; one that dies leaves it to the next soon.
+// One worker at a time makes the pass. If it dies, another one soon takes over.
 func TestUnregisterOnePassAtATime(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -149,7 +146,7 @@ func TestUnregisterOnePassAtATime(t *testing.T) {
 	}
 }
 
-// However many names are taken off the list, no command has more than a batch of them.
+// No command has more than a batch of names, however many are removed.
 func TestUnregisterInBatches(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)

@@ -11,7 +11,7 @@ import (
 	"turnstile/test/expect"
 )
 
-// kept is what the turn of a hold finds of an earlier one's state.
+// kept returns the agent state that the claim's turn gets from an earlier one.
 func kept(b *actors.Bench, h *protocol.Claim) string {
 	b.Helper()
 	past, err := h.History(b.Ctx)
@@ -19,8 +19,8 @@ func kept(b *actors.Bench, h *protocol.Claim) string {
 	return string(past.State)
 }
 
-// What an agent keeps is there for the session's next turn, whoever runs it, as
-// long as nobody else has touched the transcript.
+// The session's next turn gets the agent state, whoever runs it, if nobody else has changed the
+// transcript since.
 func TestAgentStateReachesTheNextTurn(t *testing.T) {
 	t.Parallel()
 	const data = `{"id":"x"}`
@@ -103,7 +103,7 @@ func TestAgentStateReachesTheNextTurn(t *testing.T) {
 	}
 }
 
-// Only the owner keeps anything, and only for its own turn.
+// Only the owner stores agent state, and only for its own turn.
 func TestKeepOfALostTurn(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)

@@ -20,7 +20,7 @@ import (
 	"turnstile/test/redistest"
 )
 
-// The protocol's core on every kind of Redis that a URL can name.
+// The protocol's core runs on every kind of Redis that a URL can name.
 
 func TestOnCluster(t *testing.T) {
 	t.Parallel()
@@ -155,8 +155,8 @@ func core(t *testing.T, start func(*testing.T) string) {
 	_, err = b.Worker.Forget(b.Ctx)
 	expect.OK(t, err)
 
-	// Many sessions in one pipeline, on all masters of a cluster, and more waits for them
-	// than there are connections for that.
+	// Many sessions share a pipeline, on all masters of a cluster, and more calls wait than there
+	// are connections.
 	var keys []string
 	for i := range 40 {
 		keys = append(keys, fmt.Sprint("s", i))

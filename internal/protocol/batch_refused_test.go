@@ -12,9 +12,8 @@ import (
 	"turnstile/test/redistest"
 )
 
-// A Redis that takes no writes starts none of many turns, and leaves no trace of
-// the attempt. One that is full lets all end; one without a replica that it needs
-// none, which end as soon as it has one.
+// If Redis takes no writes, no claim of a batch succeeds, and none leaves a trace. A full Redis
+// lets all turns end. A Redis that lacks a replica it needs lets none end until it has one.
 func TestManyWhenRedisTakesNoWrites(t *testing.T) {
 	t.Parallel()
 	for setting, endable := range map[string]bool{"maxmemory": true, "min-replicas-to-write": false} {

@@ -19,7 +19,7 @@ import (
 	"turnstile/test/redistest"
 )
 
-// gathering is so many sessions with messages 0, 1 and 2.
+// gathering is a number of sessions with messages 0, 1 and 2.
 type gathering struct {
 	*actors.Bench
 	names []string
@@ -41,8 +41,8 @@ func gatherOn(t *testing.T, rdb redis.UniversalClient, n int) *gathering {
 	return c
 }
 
-// finishAll ends all turns at once, so that they share commands: the first few
-// calls are kept until the others wait behind them.
+// finishAll ends all turns at once, in shared commands: a gate keeps the first calls until the
+// others wait behind them.
 func (c *gathering) finishAll(holds []*protocol.Claim) (more []bool, errs []error) {
 	c.Helper()
 	faults := &redistest.Faults{}
@@ -53,7 +53,7 @@ func (c *gathering) finishAll(holds []*protocol.Claim) (more []bool, errs []erro
 	for i, h := range holds {
 		all.Go(func() { more[i], errs[i] = h.Finish(c.Ctx, c.Done(h)) })
 	}
-	for range 3 { // as many requests are on their way at once
+	for range 3 { // that many requests are in flight at once
 		<-gate.Arrived()
 	}
 	expect.Soon(c, "the others to wait for a request to land", func() bool { return c.Worker.Waiting() == len(holds)-3 })
@@ -63,10 +63,10 @@ func (c *gathering) finishAll(holds []*protocol.Claim) (more []bool, errs []erro
 	return more, errs
 }
 
-// ends watches the commands by which plain turns end.
+// ends watches the commands of the fast path of finish.
 type ends struct {
 	commands, most int
-	after          func(cmd redis.Cmder, calls int) error // nil: nothing is done to its answer
+	after          func(cmd redis.Cmder, calls int) error // nil: its result stays as it is
 
 	mu sync.Mutex
 }
@@ -106,8 +106,8 @@ func (e *ends) around(cmds []redis.Cmder, err error) error {
 	return err
 }
 
-// Turns of many sessions end together, in a few commands; each goes on with its
-// own next message, and what is wrong with one of them is no other's business.
+// Turns of many sessions end in a few commands. Each session goes on with its own next message, and
+// an error of one does not affect the others.
 func TestManyFinishInABatch(t *testing.T) {
 	t.Parallel()
 	c := gather(t, 50)
@@ -158,9 +158,8 @@ func TestManyFinishInABatch(t *testing.T) {
 	}
 }
 
-// The reply to a command that many turns share is lost, or the server has lost the
-// script, or it refuses the command before or after it was carried out: each turn
-// ends once.
+// The reply to a shared command is lost, the server has lost the script, or it refuses the command
+// before or after running it. Each turn ends once.
 func TestBatchOfFinishesWithFaults(t *testing.T) {
 	t.Parallel()
 	once := func(err error) func(redis.Cmder, int) error {
@@ -219,8 +218,8 @@ func TestBatchOfFinishesWithFaults(t *testing.T) {
 	}
 }
 
-// unknown has Redis not know the next script that plain turns end by, as after a
-// restart; other tests use the server, so it is told another hash.
+// unknown makes Redis not know the next script of a batch, as after a restart. Other tests use the
+// server, so it changes the hash in the call.
 func unknown(rdb redis.UniversalClient) { rdb.AddHook(&forgetful{}) }
 
 type forgetful struct{ once sync.Once }
@@ -241,7 +240,7 @@ func (f *forgetful) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// Sessions are claimed together, and one that Redis refuses to look at is named.
+// Sessions are claimed in a batch, and the error names one that Redis refuses to read.
 func TestManyAreClaimedInABatch(t *testing.T) {
 	t.Parallel()
 	c := gather(t, 70)

@@ -12,7 +12,7 @@ import (
 	"turnstile/test/expect"
 )
 
-// A call passes by so many ids without a task, and the next one goes on.
+// A call skips a bounded number of ids without a task, and the next call continues.
 func TestManyIDsWithoutTasks(t *testing.T) {
 	t.Parallel()
 	for name, then := range map[string]func(b *actors.Bench){
@@ -43,8 +43,8 @@ func TestManyIDsWithoutTasks(t *testing.T) {
 	}
 }
 
-// What an interrupted turn had done when its worker died goes into the transcript, if
-// that is no more than a script may read.
+// The checkpoint of a turn whose worker died goes into the transcript if it is no larger than a
+// script may read.
 func TestInterruptedWithALargePartial(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -73,7 +73,7 @@ func TestInterruptedWithALargePartial(t *testing.T) {
 	}
 }
 
-// A lower cap of a transcript takes effect in several turns, plain ones or not.
+// A lower transcript cap takes effect over several turns, on the fast path and the full path.
 func TestTranscriptCapIsLoweredStepByStep(t *testing.T) {
 	t.Parallel()
 	for name, status := range map[string]session.Status{"plain": session.StatusDone, "not plain": session.StatusInterrupted} {

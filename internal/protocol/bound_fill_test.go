@@ -18,19 +18,19 @@ import (
 	"turnstile/test/redistest"
 )
 
-// The kinds of tasks that a session can be filled with. A capital is the same with
-// a text of the largest size.
+// The kinds of tasks that a session can be filled with. A capital letter is the same kind with a
+// text of the largest size.
 const (
 	lineTask    = "l" // it waits, behind a turn
 	steerTask   = "s" // it waits to be steered in
-	collectTask = "q" // it waits to be taken together with others
+	collectTask = "q" // it waits to be collected with others
 	activeTask  = "a" // in a turn
 	doneTask    = "c" // completed
 	deadTask    = "d" // a dead letter
 )
 
-// filler fills one session with as much as there is to be, out of copies. Its tasks
-// stay from situation to situation: only what a script has changed is made anew.
+// filler fills one session with a given amount of everything, by copies. Its tasks stay from
+// situation to situation: it renews only those that a script changed.
 type filler struct {
 	*counter
 	t    *testing.T
@@ -74,7 +74,7 @@ func newFiller(t *testing.T) *filler {
 		}
 	}
 	for _, kind := range []string{lineTask, steerTask, collectTask, activeTask, "L", "S", "Q"} {
-		expect.OK(t, f.rdb.HSet(b.Ctx, "model:"+kind, "seq", 0).Err()) // all came before whoever is asked about
+		expect.OK(t, f.rdb.HSet(b.Ctx, "model:"+kind, "seq", 0).Err()) // all came before the message that steers
 	}
 	for _, kind := range []string{collectTask, "Q"} {
 		expect.OK(t, f.rdb.HSet(b.Ctx, "model:"+kind, "quiet", "1 1000000").Err()) // their window is over
@@ -83,7 +83,7 @@ func newFiller(t *testing.T) *filler {
 	return f
 }
 
-// bench is a sender and a worker in that session, who set no limits.
+// bench returns a sender and a worker of that session, without limits.
 func (f *filler) bench(t *testing.T, changes ...actors.Setup) *actors.Bench {
 	t.Helper()
 	unlimited := func(c *protocol.Config) {
@@ -113,7 +113,7 @@ for i = 3, #ARGV do
 end
 return #ARGV`)
 
-// tasks sees to it that there are n tasks of a kind.
+// tasks makes sure that there are n tasks of a kind.
 func (f *filler) tasks(kind string, n int) {
 	var missing []int
 	for i := f.have[kind]; i < n; i++ {
@@ -154,7 +154,7 @@ for i = from, to - 1 do
 end
 return to`)
 
-// template makes a key with n members of a kind, once, and answers its name.
+// template makes a key with n members of a kind, once, and returns its name.
 func (f *filler) template(shape, kind string, n int, score int64, prefix string) string {
 	name := fmt.Sprintf("template:%s:%s:%d:%s:%d", shape, kind, n, prefix, score)
 	if !f.made[name] {
@@ -188,15 +188,15 @@ else
 end
 return 1`)
 
-// put adds a template's members to a key: before the older ones of a list, whose
-// newest stays so if it is called "new".
+// put adds a template's members to a key. In a list they go before the older ones; if the newest is
+// "new", it stays the newest.
 func (f *filler) put(template, key string) {
 	expect.OK(f.t, mergeLua.Run(f.t.Context(), f.rdb, []string{template, key}, f.idPrefix+"new").Err())
 }
 
 func (f *filler) exists(key string) bool { return f.rdb.Exists(f.t.Context(), key).Val() == 1 }
 
-// line adds n tasks of a kind to the line, with their follow-ups where there are any.
+// line adds n tasks of a kind to the line, with follow-ups if the kind has them.
 func (f *filler) line(kind string, n int) {
 	f.tasks(kind, n)
 	f.put(f.template("list", kind, n, 0, f.idPrefix), f.k.Pending())
@@ -228,8 +228,7 @@ func (f *filler) past(kind string, n int) {
 	expect.OK(f.t, f.rdb.Copy(ctx, f.template("stream", "", n, 0, ""), f.k.Events(), 0, true).Err())
 }
 
-// surround adds n of everything that a session may have much of. Delayed tasks come
-// where there are any.
+// surround adds n of everything that a session can have many of. The caller adds delayed tasks.
 func (f *filler) surround(n int) {
 	f.line(lineTask, n)
 	f.ended(deadTask, n, 0)
@@ -252,8 +251,7 @@ func (f *filler) weigh(n int) {
 
 var filling = regexp.MustCompile(`-([a-zA-Z])(\d{6})$`)
 
-// clean takes away what is not the filling's, and makes the tasks anew that a script
-// has changed.
+// clean removes what is not part of the filling, and renews the tasks that a script changed.
 func (f *filler) clean() {
 	ctx := f.t.Context()
 	f.mu.Lock()
@@ -283,6 +281,6 @@ func (f *filler) clean() {
 		}
 	}
 	f.mu.Lock()
-	f.seen = map[string]bool{} // the cleaning's own
+	f.seen = map[string]bool{} // those of the cleaning itself
 	f.mu.Unlock()
 }

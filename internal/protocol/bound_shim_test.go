@@ -18,24 +18,23 @@ import (
 //go:embed testdata/count.lua
 var countLua string
 
-// counted is a script that also answers how much it has done.
+// counted returns a script that also returns how much it has done.
 func counted(source string) string {
 	return strings.Replace(countLua, "-- the script\n", source+"\n", 1)
 }
 
-// work is what one call of a script does, or the most that any of several does.
+// work is what one call of a script does, or the most that any of several calls does.
 type work struct {
 	calls, elements, bytes int
-	most                   string // the commands that touch most
+	most                   string // the commands that touch the most elements
 }
 
 func (w work) String() string {
 	return fmt.Sprintf("%d commands, %d elements, %d bytes (%s)", w.calls, w.elements, w.bytes, w.most)
 }
 
-// more reports whether w is more than twice as much as small. The rest is what a
-// batch's edges may cost: nothing that grows with 50,000 messages, or with megabytes,
-// hides in it.
+// more reports whether w is more than twice as much as small, with an allowance for the edges of a
+// batch. The allowance hides nothing that grows with 50,000 messages or with megabytes.
 func (w work) more(small work) bool {
 	return w.calls > 2*small.calls+200 || w.elements > 2*small.elements+1000 || w.bytes > 2*small.bytes+16<<10
 }
@@ -53,16 +52,16 @@ var errEnough = errors.New("enough calls are counted")
 // enoughCalls of a script show what one of them does.
 const enoughCalls = 3
 
-// counter is a hook that runs every known script with its counting text, and takes
-// note of the keys that anybody names.
+// counter is a hook that replaces every known script with its counting text, and notes the keys in
+// all commands.
 type counter struct {
-	tag, taskPrefix, idPrefix string // of the session's keys, tasks and task ids
+	tag, taskPrefix, idPrefix string // prefixes of the session's keys, tasks and task ids
 
 	mu       sync.Mutex
 	on       bool
 	works    map[string]work // by the script's name
 	calls    map[string]int
-	commands map[string]int // of the scripts, by name, with those that only look
+	commands map[string]int // commands inside the scripts, by name, also those that only read
 	touched  []string       // tasks
 	seen     map[string]bool
 }
@@ -74,7 +73,7 @@ func (c *counter) around(cmds []redis.Cmder, send func() error) error {
 			return errEnough
 		}
 	}
-	err := send() // which may open a connection, with commands of its own
+	err := send() // it may open a connection, with commands of its own
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i, cmd := range cmds {
@@ -99,7 +98,7 @@ func (c *counter) before(cmd redis.Cmder) (name string) {
 	return name
 }
 
-// notice remembers the session's keys.
+// notice notes the session's keys in a command.
 func (c *counter) notice(cmd redis.Cmder) {
 	for _, arg := range cmd.Args() {
 		s, ok := arg.(string)
@@ -113,7 +112,7 @@ func (c *counter) notice(cmd redis.Cmder) {
 	}
 }
 
-// replace makes the call of a script the call of its counting text.
+// replace turns the call of a script into a call of its counting text.
 func (c *counter) replace(cmd redis.Cmder) (name string) {
 	args := cmd.Args()
 	if !c.on || cmd.Name() != "evalsha" {
@@ -160,7 +159,7 @@ func (c *counter) take(name string, cmd redis.Cmder) {
 	}
 }
 
-// heaviest names the three commands that touch most.
+// heaviest names the three commands that touch the most.
 func heaviest(by map[string][3]int) string {
 	names := make([]string, 0, len(by))
 	for name := range by {
@@ -176,7 +175,7 @@ func heaviest(by map[string][3]int) string {
 	return strings.Join(out, ", ")
 }
 
-// count runs a move and answers what its scripts did.
+// count runs a move and returns what its scripts did.
 func (c *counter) count(move func() error) (map[string]work, error) {
 	c.mu.Lock()
 	c.works, c.calls, c.commands, c.on = map[string]work{}, map[string]int{}, map[string]int{}, true

@@ -13,18 +13,17 @@ import (
 	"turnstile/test/expect"
 )
 
-// size is how much there is of what a situation is about, in two measurements.
+// size is the amount of what a situation is about, in two measurements.
 type size struct{ small, large int }
 
 var (
 	lines = size{500, manyLines()} // messages, tasks, entries
 	texts = size{5, 20}            // of 1 MiB
-	turns = size{250, 499}         // messages of one turn behind the first: no script makes a larger one
-	parts = size{15, 60}           // of 256 KiB, the first still of what is taken up
+	turns = size{250, 499}         // messages of one turn after the first: no script makes a larger turn
+	parts = size{15, 60}           // of 256 KiB; the first size is still taken up
 )
 
-// manyLines are twenty times as many as there are in the smaller measurement, and
-// in a proof a hundred times as many.
+// manyLines is twenty times the smaller measurement, and a hundred times in a proof.
 func manyLines() int {
 	if expect.Proof() {
 		return 50_000
@@ -39,8 +38,7 @@ type wide struct {
 	prepare func(b *actors.Bench, f *filler, n int) (move func() error)
 }
 
-// wideSituations are those that ask for much of one thing, besides situations(),
-// each of which runs with much of everything.
+// wideSituations have much of one thing. Those of situations() run with much of everything.
 func wideSituations() []wide {
 	dropping := func(drop string, kind string) func(*actors.Bench, *filler, int) func() error {
 		return func(b *actors.Bench, f *filler, n int) func() error {
@@ -179,7 +177,7 @@ func wideSituations() []wide {
 		{"requeue/failed with a large partial", parts, partials(func(b *actors.Bench, h *protocol.Claim) func() error {
 			return func() error { return h.Retry(b.Ctx, errors.New("no"), time.Hour) }
 		})},
-		{"undo/a turn of many entries", size{500, 10_000}, undoing("e")}, // no more at once
+		{"undo/a turn of many entries", size{500, 10_000}, undoing("e")}, // the most that undo reads
 		{"undo/a turn of large entries", texts, undoing("E")},
 		{"admit/beside a long line", lines, func(b *actors.Bench, f *filler, n int) func() error {
 			f.line(lineTask, n)

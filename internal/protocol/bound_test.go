@@ -11,10 +11,9 @@ import (
 	"turnstile/test/expect"
 )
 
-// Every script has a bound: what it does grows neither with the line, nor with what
-// has ended, nor with the transcript, the stream or the texts, beyond a batch. So
-// each situation runs with little and with much of it, and must not do more than
-// twice the work.
+// Every script is bounded: beyond a batch, its work does not grow with the line, the ended
+// messages, the transcript, the stream or the texts. Each situation runs with little and with much,
+// and must not do more than twice the work.
 func TestScriptsAreBounded(t *testing.T) {
 	t.Parallel()
 	f := newFiller(t)
@@ -38,14 +37,14 @@ func TestScriptsAreBounded(t *testing.T) {
 	}
 }
 
-// script is the one that the situation is of.
+// script is the situation's script.
 func (s wide) script() string {
 	name, _, _ := strings.Cut(s.name, "/")
 	name, _, _ = strings.Cut(name, " (")
 	return name
 }
 
-// boundSituations are all, by the script and the situation.
+// boundSituations returns all situations, by script and name.
 func boundSituations() []wide {
 	var all []wide
 	for _, s := range situations() {
@@ -82,11 +81,11 @@ func (f *filler) measure(t *testing.T, s wide, n int) map[string]work {
 	return works
 }
 
-// countsAsRedis compares what is counted of a script with Redis' own count.
+// countsAsRedis compares the counts of a script's commands with Redis' own.
 func (f *filler) countsAsRedis(t *testing.T) {
 	for _, s := range wideSituations() {
 		switch s.script() {
-		case "notify", "look": // nothing but their script is sent
+		case "notify", "look": // they send nothing but their script
 		default:
 			continue
 		}

@@ -62,9 +62,9 @@ func erasing(fill func(f *filler, n int)) func(*actors.Bench, *filler, int) func
 		b.Drain()
 		fill(f, n)
 		keys := protocol.KeysOf(actors.Key, b.Info().SessionID)
-		return func() error { // not Erase: that looks for keys among all of the filling's
+		return func() error { // not Erase, which would search all of the filling's keys
 			fence := b.Redis.HGet(b.Ctx, b.Keys.Run(), "fence").Val()
-			for range 2 { // it may have been looked up before all came that is there
+			for range 2 { // the first look may come before everything is there
 				if err := protocol.Do(b.Ctx, b.Redis, "erase", keys, keys[6:7], "fence", fence, "size", 500, "last", true).Err(); err != nil {
 					return err
 				}
@@ -94,7 +94,7 @@ func pastMove(b *actors.Bench) func() error {
 	return func() error { _, err := h.History(b.Ctx); return err }
 }
 
-// reading reads a page of a stream whose events are as large.
+// reading reads a page of a stream of events of that size.
 func reading(bytes int) func(*actors.Bench, *filler, int) func() error {
 	return func(b *actors.Bench, f *filler, n int) func() error {
 		f.past("e", n)
@@ -108,7 +108,7 @@ func reading(bytes int) func(*actors.Bench, *filler, int) func() error {
 	}
 }
 
-// partials are of a turn that has said n texts.
+// partials is a turn that has checkpointed n texts.
 func partials(then func(*actors.Bench, *protocol.Claim) func() error) func(*actors.Bench, *filler, int) func() error {
 	return func(b *actors.Bench, f *filler, n int) func() error {
 		b.Say("now")
@@ -122,7 +122,7 @@ func partials(then func(*actors.Bench, *protocol.Claim) func() error) func(*acto
 	}
 }
 
-// withActive is a turn into which n messages were steered.
+// withActive is a turn with n steered messages.
 func withActive(then func(*actors.Bench, *protocol.Claim) func() error) func(*actors.Bench, *filler, int) func() error {
 	return func(b *actors.Bench, f *filler, n int) func() error {
 		b.Say("now")
@@ -141,14 +141,14 @@ func withActive(then func(*actors.Bench, *protocol.Claim) func() error) func(*ac
 	}
 }
 
-// steered has the owner hear of what was steered in.
+// steered hands the steered messages to the owner.
 func steered(b *actors.Bench, h *protocol.Claim) error {
 	_, err := h.Steer(b.Ctx)
 	return err
 }
 
-// note is what a session has dropped, to tell its next turn: n messages, of which the
-// newest have a line.
+// note fills the note of dropped messages for the next turn: n messages, of which the newest have a
+// line.
 func (f *filler) note(n int) {
 	ids := make([]string, min(n, 50))
 	for i := range ids {
@@ -159,7 +159,7 @@ func (f *filler) note(n int) {
 	expect.OK(f.t, f.rdb.HSet(f.t.Context(), f.k.Record(), "v", "1", "created_at", 1, "dropped", text, "omitted", n-len(ids), "omitted_told", 0).Err())
 }
 
-// due are n tasks in each of asynq's lists of delayed ones, whose time has come.
+// due adds n tasks whose time has come to each of asynq's lists of delayed tasks.
 func (f *filler) due(n int) {
 	f.tasks(lineTask, n)
 	for _, zset := range []string{f.k.Scheduled(), f.k.Retry()} {

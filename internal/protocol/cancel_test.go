@@ -14,8 +14,8 @@ import (
 	"turnstile/test/expect"
 )
 
-// B72, B73, B74: a cancelled turn leaves at one moment; whoever reads sees all of
-// it or nothing, and the transcript of before.
+// A cancelled turn disappears at once: a reader sees all of it or nothing, and the transcript from
+// before it (B72, B73, B74).
 func TestB72_B73_B74_CancelIsAtomic(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -63,8 +63,8 @@ func TestB72_B73_B74_CancelIsAtomic(t *testing.T) {
 	expect.List(t, "runs", b.Drain(), "after")
 }
 
-// wholeOrGone reads a session at one moment: the turn of a message is there with
-// all that belongs to it, or with nothing.
+// wholeOrGone reads a session at one moment: the turn of a message is there with all of its keys,
+// or with none.
 func wholeOrGone(b *actors.Bench, id string) string {
 	b.Helper()
 	s, err := b.Client.Session(b.Ctx, actors.Key)

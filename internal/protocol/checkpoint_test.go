@@ -47,7 +47,7 @@ func TestB55_CheckpointLeavesTheIndex(t *testing.T) {
 	if now := b.Redis.ZRangeWithScores(b.Ctx, rediskey.Sessions, 0, -1).Val(); !slices.Equal(now, before) {
 		t.Errorf("the index went from %v to %v", before, now)
 	}
-	// Nor does it make a session known that was taken out.
+	// It does not add a session that was removed.
 	expect.OK(t, b.Redis.Del(b.Ctx, rediskey.Sessions).Err())
 	expect.OK(t, h.Checkpoint(b.Ctx, did(h.Turn(), "half")))
 	expect.Equal(t, "in the index", b.IsIn(rediskey.Sessions, actors.Key), false)
@@ -79,7 +79,7 @@ func TestB57_CheckpointThenSave(t *testing.T) {
 	expect.Equal(t, "partials", b.Redis.Exists(b.Ctx, b.Keys.Partial()).Val(), 0)
 }
 
-// What is no activity of the conversation does not make it younger.
+// Only activity of the conversation changes its time.
 func TestB58_TimeIsNotTouched(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -151,7 +151,7 @@ func TestB70_LostCheckpointWritesNothing(t *testing.T) {
 			h := b.Start()
 			expect.OK(t, h.Checkpoint(b.Ctx, did(h.Turn(), "old")))
 			lose(b, h)
-			// A checkpoint that lasts would make it a minute again.
+			// A checkpoint extends the sentinel to a minute again.
 			if b.Redis.Exists(b.Ctx, b.Keys.Sentinel()).Val() == 1 {
 				expect.OK(t, b.Redis.PExpire(b.Ctx, b.Keys.Sentinel(), 30*time.Second).Err())
 			}
@@ -170,8 +170,7 @@ func TestB70_LostCheckpointWritesNothing(t *testing.T) {
 	}
 }
 
-// A partial that cannot be read is as good as none, however the turn ended that
-// left it.
+// An unreadable partial counts as none, however the turn that left it ended.
 func TestSpoiltPartialStopsNoSession(t *testing.T) {
 	t.Parallel()
 	for name, text := range spoilt {

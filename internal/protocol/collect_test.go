@@ -15,7 +15,7 @@ import (
 	"turnstile/test/expect"
 )
 
-// windowsEnd ends the quiet windows of messages that are collected.
+// windowsEnd ends the quiet windows of collected messages.
 func windowsEnd(b *actors.Bench, ids ...string) {
 	b.Helper()
 	for _, id := range ids {
@@ -26,7 +26,7 @@ func windowsEnd(b *actors.Bench, ids ...string) {
 	}
 }
 
-// told are the events of one type that name a message.
+// eventsAbout returns the events of one type that name a message.
 func eventsAbout(b *actors.Bench, kind, id string) (events []session.Event) {
 	b.Helper()
 	for _, m := range b.Redis.XRange(b.Ctx, b.Keys.Events(), "-", "+").Val() {
@@ -41,7 +41,7 @@ func eventsAbout(b *actors.Bench, kind, id string) (events []session.Event) {
 
 const long = session.Millis(time.Hour)
 
-// Those next to each other in the line are one turn, whose end is each one's.
+// Collected messages that are next to each other in line are one turn, and end with it.
 func TestCollect(t *testing.T) {
 	t.Parallel()
 	actors.OnceAndTwice(t, func(t *testing.T, b *actors.Bench) {
@@ -86,7 +86,7 @@ func TestCollect(t *testing.T) {
 	}, actors.Line(session.QueueSettings{Debounce: long}))
 }
 
-// The window begins anew with every message, also when nobody owns the session.
+// Each message starts the window again, also when nobody owns the session.
 func TestCollectWaitsForQuiet(t *testing.T) {
 	t.Parallel()
 	const quiet = 500 * time.Millisecond
@@ -119,7 +119,7 @@ func TestCollectWaitsForQuiet(t *testing.T) {
 	}
 }
 
-// As many as the cap wait no longer, whether the session is owned or not.
+// When the line reaches the cap, the messages wait no longer, whether the session is owned or not.
 func TestCollectUpToTheCap(t *testing.T) {
 	t.Parallel()
 	t.Run("owned", func(t *testing.T) {
@@ -150,7 +150,7 @@ func TestCollectUpToTheCap(t *testing.T) {
 	})
 }
 
-// A message says what it does, else its session, else the worker.
+// The busy mode is the message's, else the session's, else the worker's.
 func TestBusyModeIsSaidByMessageSessionWorker(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t, actors.Line(session.QueueSettings{Mode: session.ModeCollect, Debounce: long}))
@@ -174,7 +174,7 @@ func TestBusyModeIsSaidByMessageSessionWorker(t *testing.T) {
 	expect.List(t, "modes", modes, "b collect", "c steer", "d queue", "f queue", "g collect")
 }
 
-// A dead turn of several messages comes back one message a turn.
+// The messages of a dead turn come back as turns of their own.
 func TestCollectedTurnDies(t *testing.T) {
 	t.Parallel()
 	ends := map[string]func(b *actors.Bench, h *protocol.Claim){
@@ -216,8 +216,8 @@ func TestCollectedTurnDies(t *testing.T) {
 	}
 }
 
-// An interrupt that finds the owner dead, or whose owner dies before it ends the
-// turn: the turn ends so, and what it had done is kept, of a rollback nothing.
+// An interrupt finds the owner dead, or the owner dies before it ends the turn. The turn ends as
+// requested and its checkpoint is kept; a rollback keeps nothing.
 func TestInterruptedOwnerDies(t *testing.T) {
 	t.Parallel()
 	for mode, c := range map[session.Mode]struct {
@@ -226,7 +226,7 @@ func TestInterruptedOwnerDies(t *testing.T) {
 		entries       int64
 	}{
 		session.ModeInterrupt: {"completed", "interrupted by a newer message", []string{"old", "re: old", "a", "half"}, 4},
-		// One more: who remembers the turn is not to go on from there.
+		// One more entry: an agent that remembers the turn must not continue from it.
 		session.ModeRollback: {"archived", "rolled back by a newer message", []string{"old", "re: old"}, 3},
 	} {
 		t.Run(string(mode), func(t *testing.T) {
@@ -255,7 +255,7 @@ func TestInterruptedOwnerDies(t *testing.T) {
 				expect.Equal(t, "a partial is left", past.Partial != nil, false)
 				expect.List(t, "transcript", b.Transcript(h.Turn().SessionID), c.kept...)
 				b.Finish(h)
-				expect.List(t, "runs", b.Drain()) // "behind" was taken by finish
+				expect.List(t, "runs", b.Drain()) // finish took "behind"
 				b.Die()
 				expect.List(t, "runs", b.Drain(), "behind")
 				n, err := b.Client.Rerun(b.Ctx, actors.Key)
@@ -266,7 +266,7 @@ func TestInterruptedOwnerDies(t *testing.T) {
 	}
 }
 
-// One of several messages is put aside, and the turn goes on with the rest.
+// One of several messages is archived, and the turn goes on with the rest.
 func TestDismiss(t *testing.T) {
 	t.Parallel()
 	for _, gone := range []string{"b", "c", "d"} {

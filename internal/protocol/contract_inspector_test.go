@@ -37,7 +37,7 @@ func counts(b *actors.Bench) *asynq.QueueInfo {
 	return info
 }
 
-// Every state that the consumer leaves is read back right.
+// asynq's Inspector reads every state that the consumer leaves.
 func TestContract_StatesReadBack(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -117,7 +117,7 @@ func TestContract_StatesReadBack(t *testing.T) {
 	}
 }
 
-// The counters of a long run under one sentinel, and of one that died.
+// The counters of a long run under one sentinel, and of a run that died.
 func TestContract_Counters(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -136,7 +136,7 @@ func TestContract_Counters(t *testing.T) {
 	expect.Equal(t, "failed", counts(b).Failed, 0)
 }
 
-// An agent's error may hold any bytes; asynq reads only UTF-8.
+// An agent's error may have any bytes; asynq reads only UTF-8.
 func TestContract_ErrorsOfAnyBytes(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{"not UTF-8": "bad \xff\xfe byte", "cut rune": "日本"[:4], "zero": "a\x00b", "long": strings.Repeat("é", 100_000)} {
@@ -163,7 +163,7 @@ func TestContract_ErrorsOfAnyBytes(t *testing.T) {
 	}
 }
 
-// Run in asynqmon brings a dead letter back, and it is judged anew.
+// Run in asynqmon requeues a dead letter, and its age begins again.
 func TestContract_RunOfADeadLetter(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -192,8 +192,8 @@ func TestContract_RunOfADeadLetter(t *testing.T) {
 	expect.Equal(t, "status to a follower", <-followed, session.StatusDone)
 }
 
-// The operator's buttons at every point of a turn. The session survives each of
-// them, and what comes afterwards runs.
+// The operator's buttons at every point of a turn: the session survives each of them, and the next
+// message runs.
 func TestContract_ButtonsInMidTurn(t *testing.T) {
 	t.Parallel()
 	points := []string{"pending", "starting", "running", "retry", "requeued", "dead"}
@@ -250,8 +250,8 @@ func TestContract_ButtonsInMidTurn(t *testing.T) {
 	}
 }
 
-// deleteQueue is asynqmon's button, which asynq refuses while a task is active;
-// then somebody does the same by hand.
+// deleteQueue presses asynqmon's button. asynq refuses while a task is active; then it deletes the
+// queue by hand.
 func deleteQueue(b *actors.Bench, i *asynq.Inspector) {
 	b.Helper()
 	active := b.Redis.LLen(b.Ctx, b.Keys.Active()).Val()
@@ -266,7 +266,7 @@ func deleteQueue(b *actors.Bench, i *asynq.Inspector) {
 	}
 }
 
-// noHalves looks for tasks without a msg, ids without a task and the other way.
+// noHalves checks that no task lacks its msg, no id its task and no task its id.
 func noHalves(b *actors.Bench) {
 	b.Helper()
 	listed := map[string]bool{}
@@ -295,8 +295,8 @@ func noHalves(b *actors.Bench) {
 	}
 }
 
-// DeleteQueue in mid-turn, and a new message under the same id: the owner of the
-// old one acks nothing of it.
+// DeleteQueue in mid-turn, then a new message with the same id: the old message's owner acks
+// nothing of it.
 func TestContract_DeleteQueueAndTheSameIDAgain(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)

@@ -85,7 +85,7 @@ func TestContract_Layout(t *testing.T) {
 		t.Errorf("lease of %v seconds", lease)
 	}
 	expect.Equal(t, "state", b.Redis.HGet(b.Ctx, b.Keys.Task("one"), "state").Val(), "active")
-	// By this a claim knows a stock server's task from its own.
+	// By this field a claim tells a stock server's task from its own.
 	expect.Equal(t, "pending_since of a task that a server runs", b.Redis.HExists(b.Ctx, b.Keys.Task("one"), "pending_since").Val(), false)
 	close(goOn)
 	expect.Soon(t, "the queue to be drained", func() bool { return b.Redis.Exists(b.Ctx, b.Keys.Pending(), b.Keys.Active()).Val() == 0 })
@@ -160,7 +160,7 @@ func TestContract_WhatTheConsumerTakes(t *testing.T) {
 	}
 }
 
-// endOf hears of a foreign task's end in the stream: its id has no prefix.
+// endOf waits for the end of another program's task in the stream: its id has no prefix.
 func endOf(b *actors.Bench, id string) <-chan string {
 	got := make(chan string, 1)
 	go func() {

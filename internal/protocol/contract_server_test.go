@@ -15,7 +15,7 @@ import (
 	"turnstile/test/expect"
 )
 
-// A stock asynq.Server can take over what the consumer leaves.
+// A stock asynq.Server can take over the messages that a consumer leaves.
 func TestContract_StockServerDrains(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -77,7 +77,7 @@ func TestContract_StockServerIsWaitedFor(t *testing.T) {
 	expect.List(t, "runs", b.Drain(), "b")
 }
 
-// A stock server that died: its message comes back when its lease is over.
+// The message of a stock server that died comes back when its lease is over.
 func TestContract_StockServerDied(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -98,7 +98,7 @@ func TestContract_StockServerDied(t *testing.T) {
 	noHalves(b)
 }
 
-// Unique locks are released by every end, and only the message's own.
+// Every end of a message releases its unique lock, and only its own.
 func TestContract_UniqueLocks(t *testing.T) {
 	t.Parallel()
 	ends := map[string]func(b *actors.Bench){

@@ -12,8 +12,7 @@ import (
 	"turnstile/test/expect"
 )
 
-// What a turn had done at its last checkpoint is there for the next run of its
-// message, and for no other's.
+// The next run of the message gets the last checkpoint, and no other message does.
 func TestPartialOutlivesItsWorker(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -37,8 +36,8 @@ func TestPartialOutlivesItsWorker(t *testing.T) {
 	}
 }
 
-// What a dead turn was taken for, and what was steered into it, comes back to the
-// head in its order, one message a turn.
+// The messages of a dead turn, also the steered ones, return to the head in their order, one
+// message a turn.
 func TestMessagesOfADeadTurnComeBack(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -65,8 +64,8 @@ func TestMessagesOfADeadTurnComeBack(t *testing.T) {
 	}
 }
 
-// Sixth invariant: a message that keeps killing its worker ends in the archive,
-// and the session begins anew.
+// Sixth invariant: a message that keeps killing its worker is archived, and the session begins a
+// new conversation.
 func TestStuckSession(t *testing.T) {
 	t.Parallel()
 	for _, waiting := range []bool{true, false} {
@@ -132,9 +131,8 @@ func TestFinishedTurnResetsTheCounter(t *testing.T) {
 	}
 }
 
-// The interruptions that CRASH_POLICY=suspend has counted outlive a claim that finds
-// that it has to wait, and one whose reply was lost: the message may be what kills the
-// workers.
+// The interruptions that CRASH_POLICY=suspend has counted outlive a claim that has to wait, and one
+// whose reply was lost: the message may be what kills the workers.
 func TestCrashesAreCountedThroughASuspension(t *testing.T) {
 	t.Parallel()
 	for name, between := range map[string]func(b *actors.Bench){
@@ -167,8 +165,8 @@ func TestCrashesAreCountedThroughASuspension(t *testing.T) {
 	}
 }
 
-// A dead owner's run record that has lost a field still lets the session go on:
-// the claim must not fail behind its first write.
+// A dead owner's run record has lost a field: the claim must not fail after its first write, and
+// the session goes on.
 func TestClaimBehindARunRecordWithAHole(t *testing.T) {
 	t.Parallel()
 	for _, field := range []string{"sid", "fence", "ids"} {

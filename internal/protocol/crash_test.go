@@ -59,8 +59,7 @@ func TestCrashWhileStartingIsNotMarked(t *testing.T) {
 	expect.Equal(t, "record", resumeRecord(b), resume.Record{})
 }
 
-// A worker without a starting phase is one whose every death counts, once it was heard
-// of.
+// With a worker without a starting phase, every death counts once a sign of life was seen.
 func TestCrashOfAnImmediateTurn(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t, func(c *protocol.Config) { c.Immediate = true })
@@ -102,7 +101,7 @@ func TestStopRequestedOfADeadTurn(t *testing.T) {
 	}
 }
 
-// The same when nothing else waits: the claim cleans up and owns nothing.
+// Nothing else waits: the claim cleans up and owns nothing.
 func TestStopRequestedOfADeadTurnAlone(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -160,7 +159,7 @@ func TestInterruptRequestedOfADeadTurn(t *testing.T) {
 	})
 }
 
-// What takes the running turn's place is not refused because the line is full.
+// A message that replaces the running turn is not refused because the line is full.
 func TestInterruptIntoAFullLine(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []session.Mode{session.ModeInterrupt, session.ModeRollback} {
@@ -177,8 +176,7 @@ func TestInterruptIntoAFullLine(t *testing.T) {
 	}
 }
 
-// The dead owner's session is recovered within the sentinel's time and a second,
-// however short that time is.
+// A dead owner's session is recovered within SENTINEL_TTL and a second, however short that is.
 func TestCrashIsNoticedInTime(t *testing.T) {
 	t.Parallel()
 	for _, turn := range []string{"first", "later"} {
@@ -206,8 +204,7 @@ func TestCrashIsNoticedInTime(t *testing.T) {
 	}
 }
 
-// An owner that goes on renewing stays in the index that finds dead owners,
-// whatever took it out.
+// An owner that renews stays in the index of owned sessions, whatever removed it.
 func TestRenewalsKeepTheSessionOwned(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)

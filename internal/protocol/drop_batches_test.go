@@ -12,21 +12,21 @@ import (
 	"turnstile/test/expect"
 )
 
-// filled is a session in mid-turn with a line of n, far beyond the cap that it has now.
+// filled is a session in mid-turn with a line of n, far beyond its present cap.
 func filled(t *testing.T, n int, s session.QueueSettings) *actors.Bench {
 	t.Helper()
 	b := actors.NewBench(t)
 	b.Say("now")
 	for i := range n {
-		b.Say(fmt.Sprint("m", i)) // nothing runs: no cap holds
+		b.Say(fmt.Sprint("m", i)) // nothing runs, so no cap applies
 	}
 	b.Start()
 	expect.OK(t, b.Client.Configure(b.Ctx, actors.Key, s))
 	return b
 }
 
-// A message drops no more than a batch from a line that is far too long, from its oldest
-// end, and asynq counts each. The next ones drop the rest.
+// A message drops at most a batch from a line that is far too long, the oldest first, and asynq
+// counts each. The next messages drop the rest.
 func TestDropsInBatches(t *testing.T) {
 	t.Parallel()
 	b := filled(t, 230, session.QueueSettings{Cap: 10, Drop: session.DropOld})
@@ -47,7 +47,7 @@ func TestDropsInBatches(t *testing.T) {
 	expect.Equal(t, "asynq's processed", b.Redis.Get(b.Ctx, b.Keys.Processed()).Val(), fmt.Sprint(dropped))
 }
 
-// Of large messages the batch is 4 MiB.
+// With large messages a batch is 4 MiB.
 func TestDropsInBatchesOfBytes(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -63,9 +63,8 @@ func TestDropsInBatchesOfBytes(t *testing.T) {
 	expect.List(t, "the line", b.Waiting(), "m4", "m5", "m6", "m7", "m8", "m9", "new")
 }
 
-// However many go first: a message looks no further than a batch, and is queued behind
-// them. That they go first is known of their tasks, or of what a sender of an older
-// version has told.
+// A message searches no further than a batch past those that go first, and is queued behind them.
+// Their tasks have the fact that they go first, or the follow-ups of an older sender do.
 func TestDropsLookNoFurther(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -83,7 +82,7 @@ func TestDropsLookNoFurther(t *testing.T) {
 	expect.OK(t, b.Client.Configure(b.Ctx, actors.Key, session.QueueSettings{Cap: urgent, Drop: session.DropOld}))
 	expect.Equal(t, "position", b.Say("newer").Position, 1+urgent+4)
 
-	// With fewer of them it reaches what can go.
+	// With fewer of them it reaches one that can be dropped.
 	for i := range 4 {
 		expect.OK(t, b.Inspector().DeleteTask("session:"+actors.Key, b.Task(fmt.Sprint("first", 101-i))))
 	}
@@ -93,7 +92,7 @@ func TestDropsLookNoFurther(t *testing.T) {
 	expect.Equal(t, "dead letters", b.Info().Archived, 3)
 }
 
-// What went first has no such right any more when it comes back from a turn.
+// A message that went first loses that right when its turn requeues it.
 func TestDropsWhatCameBack(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t, actors.Line(session.QueueSettings{Cap: 1, Drop: session.DropOld}))

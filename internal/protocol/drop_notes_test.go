@@ -13,13 +13,13 @@ import (
 	"turnstile/test/expect"
 )
 
-// summarizing is a line of one, of which the next turn is told what was dropped.
+// summarizing is a line of one message. The next turn gets a note of what was dropped.
 func summarizing(t *testing.T, changes ...actors.Setup) *actors.Bench {
 	t.Helper()
 	return actors.NewBench(t, append([]actors.Setup{actors.Line(session.QueueSettings{Cap: 1, Drop: session.DropSummarize})}, changes...)...)
 }
 
-// drops has messages dropped until one waits.
+// drops submits messages until all but one are dropped.
 func drops(b *actors.Bench, name string, n int) {
 	b.Helper()
 	for i := range n {
@@ -28,7 +28,7 @@ func drops(b *actors.Bench, name string, n int) {
 	b.Say(name + "-last")
 }
 
-// toldOf is what a turn is told of dropped messages: the first, the last, how many, and how
+// noteOf returns what a turn's note has of dropped messages: the first, the last, how many, and how
 // many more.
 func toldOf(b *actors.Bench, h *protocol.Claim) string {
 	b.Helper()
@@ -44,8 +44,7 @@ func toldOf(b *actors.Bench, h *protocol.Claim) string {
 	return fmt.Sprintf("%s to %s, %d and %d", past.Dropped[0], past.Dropped[len(past.Dropped)-1], len(past.Dropped), past.Omitted)
 }
 
-// Of however many messages that were dropped the next turn is told of the newest, and how
-// many older ones there were.
+// The next turn's note has the newest dropped messages and the number of older ones.
 func TestSummariesAreBounded(t *testing.T) {
 	t.Parallel()
 	actors.OnceAndTwice(t, func(t *testing.T, b *actors.Bench) {
@@ -75,7 +74,7 @@ func TestSummariesAreBounded(t *testing.T) {
 	}, actors.Line(session.QueueSettings{Cap: 1, Drop: session.DropSummarize}))
 }
 
-// An agent that fails is told again, with the same bound.
+// An agent that fails gets the note again, with the same bound.
 func TestSummariesOfFailedTurns(t *testing.T) {
 	t.Parallel()
 	b := summarizing(t)
@@ -92,7 +91,7 @@ func TestSummariesOfFailedTurns(t *testing.T) {
 	expect.Equal(t, "told", toldOf(b, h), "b10 to c29, 50 and 70")
 }
 
-// A turn that did not tell leaves them to the next, whatever else there is.
+// A turn that did not pass the note on leaves it to the next turn.
 func TestSummariesThatWereNotGiven(t *testing.T) {
 	t.Parallel()
 	for _, status := range []session.Status{session.StatusDone, session.StatusFailed} {
@@ -104,7 +103,7 @@ func TestSummariesThatWereNotGiven(t *testing.T) {
 			drops(b, "a", 2)
 			b.Finish(h)
 			expect.Equal(t, "told", toldOf(b, h), "a0 to a1, 2 and 0")
-			b.Enqueue("plain") // by a sender that rings nobody: there is no follow-up
+			b.Enqueue("plain") // by a sender that did not notify: there is no follow-up
 			_, err := h.Finish(b.Ctx, protocol.End{Status: status})
 			expect.OK(t, err)
 			expect.Equal(t, "told the next", toldOf(b, h), "a0 to a1, 2 and 0")
@@ -115,8 +114,8 @@ func TestSummariesThatWereNotGiven(t *testing.T) {
 	}
 }
 
-// What was dropped in one conversation is not told in another, nor after a stop. What is
-// dropped after that is.
+// A note stays in its conversation, and ends with a stop. Messages that are dropped later are in
+// the next note.
 func TestSummariesStayInTheirConversation(t *testing.T) {
 	t.Parallel()
 	for name, leave := range map[string]func(b *actors.Bench){
@@ -152,8 +151,8 @@ func TestSummariesStayInTheirConversation(t *testing.T) {
 	}
 }
 
-// The conversation is left in the middle of a turn that was told of some: its end takes
-// none away that were dropped since.
+// The conversation ends in the middle of a turn that has a note: the turn's end removes none of the
+// messages that were dropped since.
 func TestSummariesAfterANewInMidTurn(t *testing.T) {
 	t.Parallel()
 	b := summarizing(t)
@@ -170,15 +169,15 @@ func TestSummariesAfterANewInMidTurn(t *testing.T) {
 	expect.Equal(t, "left", b.Info().Dropped, 0)
 }
 
-// A sender of an older version has no bound, and a worker of one takes away what it has
-// told from the list alone.
+// A sender of an older version has no bound. A worker of one removes from the list alone what it
+// has passed on.
 func TestSummariesOfAnOlderVersion(t *testing.T) {
 	t.Parallel()
 	b := summarizing(t)
 	b.Say("now")
 	h := b.Start()
 	drops(b, "a", 60)
-	appends := func(n int) { // as an old sender drops
+	appends := func(n int) { // as an older sender drops
 		var ids []string
 		expect.OK(t, json.Unmarshal([]byte(b.Redis.HGet(b.Ctx, b.Keys.Record(), "dropped").Val()), &ids))
 		for i := range n {
@@ -196,13 +195,13 @@ func TestSummariesOfAnOlderVersion(t *testing.T) {
 	b.Finish(h)
 	expect.Equal(t, "left", b.Info().Dropped, 3)
 
-	expect.OK(t, b.Redis.HSet(b.Ctx, b.Keys.Record(), "dropped", "").Err()) // as an old worker ends
+	expect.OK(t, b.Redis.HSet(b.Ctx, b.Keys.Record(), "dropped", "").Err()) // as an older worker ends a turn
 	expect.Equal(t, "left of it", b.Info().Dropped, 0)
 	b.Say("later")
 	expect.Equal(t, "told later", toldOf(b, b.Start()), "nothing and 0")
 }
 
-// The texts of what was dropped are read up to some bytes, the newest.
+// Of the dropped messages' texts, the newest are read, up to a limit in bytes.
 func TestSummariesAreBoundedInBytes(t *testing.T) {
 	t.Parallel()
 	b := summarizing(t)
@@ -222,8 +221,7 @@ func TestSummariesAreBoundedInBytes(t *testing.T) {
 	expect.Equal(t, "left", b.Info().Dropped, 0)
 }
 
-// A turn that was told of dropped messages and was not finished leaves them to the
-// next one under the same sentinel.
+// A turn that got a note and did not finish leaves it to the next turn under the same sentinel.
 func TestDroppedAreReportedAfterAFailure(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t, func(c *protocol.Config) { c.Line.Cap = 1; c.Line.Drop = "summarize" })
@@ -235,7 +233,7 @@ func TestDroppedAreReportedAfterAFailure(t *testing.T) {
 	expect.Equal(t, "dropped, as b is told", len(h.Turn().Dropped), 1)
 	b.Say("c")
 	expect.OK(t, h.Promote(b.Ctx))
-	b.Redis.Del(b.Ctx, b.Keys.Followups()) // nothing is special about the end of b's turn
+	b.Redis.Del(b.Ctx, b.Keys.Followups()) // the end of b's turn can take the fast path
 	more, err := h.Finish(b.Ctx, protocol.End{Status: session.StatusFailed, Error: "no"})
 	expect.OK(t, err)
 	expect.Equal(t, "goes on", more, true)

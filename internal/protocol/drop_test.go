@@ -11,8 +11,8 @@ import (
 	"turnstile/test/expect"
 )
 
-// A full line: what goes is in the archive with the reason, in an event, and
-// whoever waits for it hears of it.
+// A full line archives what it drops, with the reason. An event reports it, and a waiting sender
+// gets its outcome.
 func TestDroppedMessagesAreReported(t *testing.T) {
 	t.Parallel()
 	for _, drop := range []session.DropPolicy{session.DropOld, session.DropSummarize} {
@@ -67,7 +67,7 @@ func TestDroppedMessagesAreReported(t *testing.T) {
 	})
 }
 
-// What goes first by definition is not what goes.
+// Messages that go first are not dropped.
 func TestDropsSpareInterrupts(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t, actors.Line(session.QueueSettings{Cap: 2, Drop: session.DropOld}))
@@ -80,8 +80,7 @@ func TestDropsSpareInterrupts(t *testing.T) {
 	expect.Equal(t, "b", b.Outcome("b").Status, session.StatusDropped)
 }
 
-// The lines of what was dropped are told until a turn that was told is done, and
-// then not again.
+// Turns get the lines of dropped messages until one that got them is done, and then not again.
 func TestSummariesAreGivenOnce(t *testing.T) {
 	t.Parallel()
 	actors.OnceAndTwice(t, func(t *testing.T, b *actors.Bench) {
@@ -121,7 +120,7 @@ func TestSummariesAreGivenOnce(t *testing.T) {
 	}, actors.Line(session.QueueSettings{Cap: 1, Drop: session.DropSummarize}), func(c *protocol.Config) { c.StuckLimit = 10 })
 }
 
-// Lines that come while a turn is told of others are the next turn's.
+// Lines that come while a turn has others are for the next turn.
 func TestSummariesMeanwhile(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t, actors.Line(session.QueueSettings{Cap: 1, Drop: session.DropSummarize}))

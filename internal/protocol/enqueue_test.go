@@ -9,7 +9,7 @@ import (
 	"turnstile/test/redistest"
 )
 
-// A client that lives long forgets the sessions that it has written to.
+// A long-lived client forgets the sessions that it has written to.
 func TestClientForgetsSessions(t *testing.T) {
 	t.Parallel()
 	tasks := protocol.NewEnqueuer(redistest.New(t), session.Limits{}.WithDefaults())

@@ -10,8 +10,8 @@ import (
 	"turnstile/test/expect"
 )
 
-// An Erase that ends half-way may have erased all that a stop had put aside: no worker
-// is to look for it then, again and again.
+// An interrupted Erase may have deleted all that a stop had left to archive. No worker may search
+// for it again and again then.
 func TestEraseOfAnUnfinishedStop(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -34,7 +34,7 @@ func TestEraseOfAnUnfinishedStop(t *testing.T) {
 	expect.Equal(t, "stopping", b.Redis.HGet(b.Ctx, b.Keys.Run(), "stopping").Val(), "")
 }
 
-// Whatever came since the keys were looked up, a script erases no more than a batch.
+// The script deletes at most a batch, whatever came since the keys were looked up.
 func TestEraseCountsWhatItErases(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)

@@ -52,7 +52,7 @@ func readEventSchema(t *testing.T) (s eventSchema) {
 	return s
 }
 
-// check fails the test if a text is no event by the schema.
+// check fails the test if a text is not an event by the schema.
 func (s eventSchema) check(t testing.TB, text string) {
 	t.Helper()
 	event, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
@@ -70,9 +70,8 @@ func (s eventSchema) check(t testing.TB, text string) {
 	}
 }
 
-// The schema has the fields, types, statuses and modes that there are, the table
-// has a row for each type, and the example is valid. TestStatesPage checks what the
-// scripts write.
+// The schema has all fields, types, statuses and modes, the table has a row for each type, and the
+// example is valid. TestStatesPage checks what the scripts write.
 func TestEventSchema(t *testing.T) {
 	t.Parallel()
 	s := readEventSchema(t)
@@ -116,7 +115,7 @@ func TestEventSchema(t *testing.T) {
 	expect.List(t, "types of the examples", slices.Sorted(maps.Keys(shown)), types...)
 }
 
-// The schema is not one that takes all.
+// The schema refuses what is not an event.
 func TestEventSchemaRefuses(t *testing.T) {
 	t.Parallel()
 	s := readEventSchema(t)

@@ -15,8 +15,8 @@ import (
 	"turnstile/test/expect"
 )
 
-// streamed are the sizes of the stream's events, the oldest first: how many bytes those
-// have that are longer than 2 KiB, and how many there are of these and of the others.
+// streamed returns the sizes of the stream's events, the oldest first: the bytes of those longer
+// than 2 KiB, and the numbers of these and of the others.
 func streamed(b *actors.Bench) (bytes, large, small int) {
 	b.Helper()
 	all, err := b.Redis.XRange(b.Ctx, b.Keys.Events(), "-", "+").Result()
@@ -41,9 +41,8 @@ func notice(b *actors.Bench, h *protocol.Claim, n int) {
 	expect.OK(b, h.Emit(b.Ctx, []session.Event{{Type: session.EventNotice, Turn: h.Turn().ID, Text: strings.Repeat("x", n)}}))
 }
 
-// The large events of a stream have no more bytes than the limit, and no less than about
-// a half of what is theirs, three quarters, once there were so many, whichever script
-// tells them.
+// The large events of a stream have at most as many bytes as the limit and, once there were as
+// many, at least about half of their share of three quarters, whichever script writes them.
 func TestStreamIsBoundedInBytes(t *testing.T) {
 	t.Parallel()
 	const limit = 1 << 20
@@ -61,7 +60,7 @@ func TestStreamIsBoundedInBytes(t *testing.T) {
 			b.Finish(h)
 		}),
 		"finish": ends(func(b *actors.Bench, h *protocol.Claim, text string) {
-			expect.OK(b, b.Worker.Renew(b.Ctx, []*protocol.Claim{h})[0].Err) // so it is not plain
+			expect.OK(b, b.Worker.Renew(b.Ctx, []*protocol.Claim{h})[0].Err) // so it takes the full path
 			_, err := h.Finish(b.Ctx, protocol.End{Status: session.StatusDone, Reply: text})
 			expect.OK(b, err)
 		}),
@@ -95,8 +94,8 @@ func TestStreamIsBoundedInBytes(t *testing.T) {
 	}
 }
 
-// An event that alone is longer than the limit stays, without other large ones, until the
-// next of them.
+// A single event that is longer than the limit stays, without other large ones, until the next
+// large one.
 func TestEventLongerThanTheLimit(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t, actors.EventsBytes(100_000))
@@ -119,8 +118,8 @@ func TestEventLongerThanTheLimit(t *testing.T) {
 	expect.Equal(t, "and then", large, 2)
 }
 
-// Short events are bounded by their number alone: they cost no command more, and no
-// large ones are lost by them before that.
+// Short events are bounded by their number alone: they cost no additional command, and displace no
+// large ones before that.
 func TestShortEventsAreNotCountedInBytes(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -134,8 +133,8 @@ func TestShortEventsAreNotCountedInBytes(t *testing.T) {
 	expect.Equal(t, "counted", b.Redis.HExists(b.Ctx, b.Keys.Run(), "stream").Val(), false)
 }
 
-// What a worker of the version before has told is not counted, and goes with the
-// generation of its time.
+// Events of a worker of the previous version are not counted, and are trimmed with the generation
+// of their time.
 func TestEventsOfTheVersionBeforeGo(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t, actors.EventsBytes(100_000))
@@ -152,8 +151,8 @@ func TestEventsOfTheVersionBeforeGo(t *testing.T) {
 	}
 }
 
-// A plain end costs what it did before large events were counted, and one of a long reply
-// two commands more; a third one where a generation is over.
+// The fast path of finish costs what it did before large events were counted. A long reply costs
+// two more commands, and a third one when a generation is over.
 func TestCommandsOfAFastFinish(t *testing.T) {
 	t.Parallel()
 	f := newFiller(t)
@@ -169,7 +168,7 @@ func TestCommandsOfAFastFinish(t *testing.T) {
 	}
 }
 
-// Every event is told by announce, which bounds the stream.
+// Every event is written by announce, which bounds the stream.
 func TestEventsAreWrittenInOnePlace(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("lua/*.lua")

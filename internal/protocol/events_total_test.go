@@ -24,7 +24,7 @@ func TestAllEventsAreBoundedInBytes(t *testing.T) {
 			for i := range 200 {
 				var events []session.Event
 				for j := range 20 {
-					n := 1800 // a short one, as far as the number of these allows
+					n := 1800 // a short one, while there is room for short ones
 					if j%10 == 0 {
 						n = 10_000 + 100*i
 					}

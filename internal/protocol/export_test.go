@@ -20,8 +20,8 @@ var Scripts = func() map[string]*redis.Script {
 	return all
 }()
 
-// Do calls a script by hand: with a session's keys, those of the call, and names and
-// values of arguments. What the session knows of itself need not be named.
+// Do calls a script by hand, with a session's keys, the call's own keys, and names and values of
+// arguments. It adds the arguments that follow from the session.
 func Do(ctx context.Context, rdb redis.Scripter, name string, keys, own []string, pairs ...any) *redis.Cmd {
 	m := moves[name]
 	sessionKey, _, _ := rediskey.Parse(keys[0])
@@ -46,23 +46,22 @@ func ClaimFast(ctx context.Context, rdb redis.Scripter, sessionKey string) *redi
 // KeysOf are the KEYS of every script of a session.
 func KeysOf(session, sessionID string) []string { return Keys(session, sessionID, time.Now()) }
 
-// Waiting is how many moves wait to be sent together.
+// Waiting is how many moves wait for a shared command.
 func (c *Consumer) Waiting() int { return c.moves.Waiting() }
 
-// Unheard counts the claims that are to be taken back.
+// Unheard counts the claims that wait for Unclaim.
 func Unheard(c *Consumer) int {
 	c.unheardMu.Lock()
 	defer c.unheardMu.Unlock()
 	return len(c.unheard)
 }
 
-// HeardNothing leaves a claim to TakeBack whose sentinel has ended long ago.
+// HeardNothing leaves Unclaim a claim whose sentinel ended long ago.
 func HeardNothing(c *Consumer, session string) {
 	c.addUnheard(&Claim{consumer: c, session: session, keys: Keys(session, "", time.Now())})
 }
 
-// SetEnqueuesPerClient changes after how many messages a client has another
-// asynq.Client.
+// SetEnqueuesPerClient sets after how many messages a client gets another asynq.Client.
 func SetEnqueuesPerClient(e *Enqueuer, n int) { e.most = n }
 
 // QueuesKnown is how many queues a client's asynq.Client remembers.

@@ -14,7 +14,7 @@ import (
 	"turnstile/test/expect"
 )
 
-// variants runs f with and without the plain variants.
+// variants runs f with and without the fast paths.
 func variants(t *testing.T, f func(t *testing.T, b *actors.Bench), changes ...actors.Setup) {
 	t.Helper()
 	t.Parallel()
@@ -28,8 +28,8 @@ func variants(t *testing.T, f func(t *testing.T, b *actors.Bench), changes ...ac
 	}
 }
 
-// A fence that is ahead of the clock, as after a failover to a Redis whose clock is
-// behind, is no time: messages do not grow old by it.
+// After a failover to a Redis whose clock is behind, the fencing token is ahead of the clock. It is
+// not a time: messages do not age by it.
 func TestFenceAheadOfTheClock(t *testing.T) {
 	variants(t, func(t *testing.T, b *actors.Bench) {
 		b.SayAll("a", "b")
@@ -49,7 +49,7 @@ func TestFenceAheadOfTheClock(t *testing.T) {
 	})
 }
 
-// A task whose own fields cannot be read is run all the same.
+// A task whose own fields are unreadable runs all the same.
 func TestDamagedSeen(t *testing.T) {
 	variants(t, func(t *testing.T, b *actors.Bench) {
 		b.SayAll("a", "b")
@@ -81,7 +81,7 @@ func TestForgetAfterALongTurn(t *testing.T) {
 	}, func(c *protocol.Config) { c.SessionTTL = time.Hour })
 }
 
-// What was dropped is told to the turn after an interrupted one, too.
+// The turn after an interrupted one gets the note of dropped messages too.
 func TestDroppedAfterAnInterrupt(t *testing.T) {
 	variants(t, func(t *testing.T, b *actors.Bench) {
 		b.Redis.HSet(b.Ctx, b.Keys.Record(), "queue", `{"cap":1,"drop":"summarize"}`)
@@ -99,8 +99,8 @@ func TestDroppedAfterAnInterrupt(t *testing.T) {
 	})
 }
 
-// A task that a stock asynq.Server is to try again has its time in the due index when
-// the session is released.
+// When the session is released, the due index has the time of a task that a stock asynq.Server will
+// retry.
 func TestReleaseBeforeAServersRetry(t *testing.T) {
 	variants(t, func(t *testing.T, b *actors.Bench) {
 		b.Say("a")

@@ -24,8 +24,7 @@ import (
 	"turnstile/test/expect"
 )
 
-// whole keeps a client from the plain variants of claim and finish, and counts what
-// would have been tried so.
+// whole keeps a client from the fast paths of claim and finish, and counts their calls.
 type whole struct {
 	fastCalls
 	kept int
@@ -44,7 +43,7 @@ func (w *whole) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// answers counts what the plain variants have done themselves.
+// fastCalls counts what the fast paths did themselves.
 type fastCalls struct{ plain, special, released int }
 
 func (a *fastCalls) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -78,8 +77,8 @@ func (a *fastCalls) count(cmd redis.Cmder) {
 	}
 }
 
-// The plain variants of claim and finish leave what the whole scripts leave, and
-// take the same turns, whatever else there is about the session.
+// The fast paths of claim and finish leave the same keys and take the same turns as the full paths,
+// whatever state the session is in.
 func TestFastPathLeavesTheSame(t *testing.T) {
 	t.Parallel()
 	seeds := 8
@@ -134,12 +133,11 @@ func TestFastPathLeavesTheSame(t *testing.T) {
 	}
 }
 
-// sameStart cuts the older events of that stream which begins earlier. Redis cuts a
-// stream by its bytes, and how many those are depends on the digits of the turns'
-// durations.
+// sameStart cuts the older events of the stream that begins earlier. Redis trims a stream by its
+// bytes, which depend on the digits of the turns' durations.
 func sameStart(one, other string) (string, string) {
 	a, b := eventsOf(one), eventsOf(other)
-	const node = 40 // a cut takes a whole node of the stream, of 4 KiB: so many parts at most
+	const node = 40 // Redis trims whole nodes of 4 KiB: at most this many parts
 	n := min(len(a), len(b))
 	if n == 0 || max(len(a), len(b))-n > node {
 		return one, other
@@ -154,7 +152,7 @@ func eventsOf(picture string) []string {
 	return strings.SplitAfter(line, "} ")
 }
 
-// moment is what a step of a life did, and what there was after it.
+// moment is what a step of a life did, and the state after it.
 type moment struct{ did, turn, left string }
 
 func life(t *testing.T, seed int, hook redis.Hook) (moments []moment) {
@@ -171,7 +169,7 @@ func life(t *testing.T, seed int, hook redis.Hook) (moments []moment) {
 	var h *protocol.Claim
 	promote := func() {
 		if err := h.Promote(b.Ctx); err != nil {
-			t.Logf("promote: %v", err) // stopped, interrupted: it is to be ended in some way
+			t.Logf("promote: %v", err) // stopped or interrupted: a later step ends it
 		}
 	}
 	for i := range 80 {
@@ -274,7 +272,7 @@ func life(t *testing.T, seed int, hook redis.Hook) (moments []moment) {
 	return moments
 }
 
-// told is what a turn is, but for the time.
+// told describes a turn without its times.
 func told(turn protocol.Turn) string {
 	var messages []string
 	for _, m := range turn.Messages() {
@@ -283,8 +281,8 @@ func told(turn protocol.Turn) string {
 	return fmt.Sprint(messages, turn.Attempt, turn.Entries, turn.Reset, turn.Resume, turn.Dropped)
 }
 
-// longReply is counted in bytes. It is taken out of pictures first: the patterns would
-// take most of the test's time to pass over it.
+// longReply counts as a large event. It is removed from pictures first: the patterns would take
+// most of the test's time on it.
 var longReply = strings.Repeat("long ", 600)
 
 var passing = []struct {
@@ -296,19 +294,18 @@ var passing = []struct {
 	{regexp.MustCompile(`\b\d{13}-\d+\b`), "ID"},
 	{regexp.MustCompile(`,\\?"duration_ms\\?":\d+`), ""}, // 0 is left out
 	{regexp.MustCompile(`\d{10,}(\.\d+)?(e\+\d+)?|\d\.\d+e\+\d+`), "TIME"},
-	// What is the same as nothing.
+	// Empty values that mean the same as none.
 	{regexp.MustCompile(` entries="0"| (rotated|reset|resume|hold|special)=""|(?m)^entries="0" `), ""},
-	// How long a turn took is in its event.
+	// The size depends on how long a turn took, which is in its event.
 	{regexp.MustCompile(` stream="\d+ \d+ `), ` stream="BYTES `},
-	// What only a repetition is told by, and statistics, which are added up instead.
+	// Fields by which only a repetition is recognized; and statistics, which are added up instead.
 	{regexp.MustCompile(` last="[^"]*"| done="\d+"|(?m)^\S+:processed\S* string .*\n`), ""},
 }
 
-// seenBefore has what lasting has answered: most lines of a picture were in the one
-// before it.
+// seenBefore caches lasting: most lines of a picture were in the one before.
 var seenBefore sync.Map
 
-// lasting is a line of a dump without what passes.
+// lasting returns a line of a dump without what changes with time and chance.
 func lasting(line string) string {
 	if known, ok := seenBefore.Load(line); ok {
 		return known.(string)
@@ -321,7 +318,7 @@ func lasting(line string) string {
 	return text
 }
 
-// picture is all that there is, but for the time and names that chance gives.
+// picture is the whole database without times and random names.
 func picture(b *actors.Bench) string {
 	b.Helper()
 	ctx, rdb, k, all := b.Ctx, b.Redis, b.Keys, strings.ReplaceAll(b.Dump(), longReply, "LONG")
@@ -340,7 +337,7 @@ func picture(b *actors.Bench) string {
 		all += fmt.Sprintf("\ncounted %d", uncounted+n)
 	}
 	lines := strings.Split(all, "\n")
-	for i, line := range lines { // their order is that of the time
+	for i, line := range lines { // their order follows the time
 		if name, list, ok := strings.Cut(line, " zset expires=false "); ok {
 			members := strings.Split(strings.Trim(list, "[{}]"), "} {")
 			slices.Sort(members)
@@ -351,7 +348,7 @@ func picture(b *actors.Bench) string {
 	return strings.Join(lines, "\n")
 }
 
-// described is an asynq TaskMessage, but for when it was completed.
+// described is an asynq TaskMessage without the time of its completion.
 func described(msg []byte) string {
 	var fields []string
 	for len(msg) > 0 {

@@ -14,8 +14,7 @@ import (
 	"turnstile/test/expect"
 )
 
-// First invariant: whoever lost the session, or speaks of the turn before,
-// changes nothing.
+// First invariant: an owner that has lost the session, or names an earlier turn, changes nothing.
 func TestLostOwnersWriteNothing(t *testing.T) {
 	t.Parallel()
 	moves := map[string]func(b *actors.Bench, h *protocol.Claim) error{
@@ -50,7 +49,7 @@ func TestLostOwnersWriteNothing(t *testing.T) {
 	for name, move := range moves {
 		for how, lose := range losses {
 			if name == "renew" && how == "same token, later fence" {
-				continue // a renewal is of the token
+				continue // a renewal is for the token
 			}
 			t.Run(name+"/"+how, func(t *testing.T) {
 				t.Parallel()
@@ -72,8 +71,8 @@ func TestLostOwnersWriteNothing(t *testing.T) {
 	}
 }
 
-// The fence rises with every turn, also when what it was is lost or lies ahead
-// of the clock.
+// The fencing token rises with every turn, also when the last one was lost or is ahead of the
+// clock.
 func TestFenceRises(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -123,7 +122,7 @@ func TestFenceRises(t *testing.T) {
 	rises("after both records were lost", b.Claim())
 }
 
-// Events of one batch are written once, a later turn's numbers begin again.
+// The events of a batch are written once. A later turn's numbers begin again.
 func TestEmit(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -152,7 +151,7 @@ func TestEmit(t *testing.T) {
 	expect.List(t, "heard", heard, "1", "1!", "2", "2!", "3", "3!")
 }
 
-// TURN_SHARE: a turn's end may give the session up although more waits.
+// TURN_SHARE: the end of a turn may release the session although more messages wait.
 func TestReleaseThoughMoreWaits(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)

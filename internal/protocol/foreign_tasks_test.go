@@ -10,7 +10,7 @@ import (
 	"turnstile/test/expect"
 )
 
-// Two workers of different settings: the follower judges by its own.
+// A task that is no message of this version is claimed with an error, and can be archived.
 func TestForeignTasks(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)

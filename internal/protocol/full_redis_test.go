@@ -15,7 +15,7 @@ import (
 	"turnstile/test/redistest"
 )
 
-// A full Redis starts no new turn and takes no message, and lets every turn end.
+// A full Redis starts no turn and takes no message, and lets every turn end.
 func TestFullRedis(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartServer(t, "--databases", "128")
@@ -38,7 +38,7 @@ func TestFullRedis(t *testing.T) {
 			err := move()
 			full(false)
 			switch {
-			case s.name == "too long": // archiving it frees memory, so a full Redis allows that
+			case s.name == "too long": // archiving it frees memory, so a full Redis allows it
 				expect.OK(t, err)
 				expect.Equal(t, "archived", b.State("now"), "archived")
 			case refused[s.script]:

@@ -24,8 +24,7 @@ import (
 	"turnstile/test/redistest"
 )
 
-// wrote puts entries into the transcript of the session's next turn, and answers
-// that turn.
+// wrote puts entries into the transcript of the session's next turn, and returns that turn.
 func wrote(b *actors.Bench, lines ...string) *protocol.Claim {
 	b.Helper()
 	b.Say(turnstile.NewMessageID())
@@ -36,7 +35,7 @@ func wrote(b *actors.Bench, lines ...string) *protocol.Claim {
 	return h
 }
 
-// storedEntry is an entry of so many bytes, of a turn, as a transcript has it.
+// storedEntry is a turn's entry of that many bytes, as a transcript has it.
 func storedEntry(t testing.TB, turn, text string, bytes int) string {
 	t.Helper()
 	e := session.Entry{Role: session.RoleTool, Turn: turn, Text: text + " ", Tool: &session.ToolUse{Name: "t"}}
@@ -51,7 +50,7 @@ func storedEntry(t testing.TB, turn, text string, bytes int) string {
 	return line
 }
 
-// names are the entries' first words.
+// names returns the entries' first words.
 func names(entries []session.Entry) (names []string) {
 	for _, e := range entries {
 		name, _, _ := strings.Cut(e.Text, " ")
@@ -60,13 +59,13 @@ func names(entries []session.Entry) (names []string) {
 	return names
 }
 
-// An agent is told the newest turns that fit, whole, and the last one whatever its size.
+// An agent gets the newest whole turns that fit, and the last turn whatever its size.
 func TestHistoryIsBounded(t *testing.T) {
 	t.Parallel()
 	const most = 1000
 	for name, c := range map[string]struct {
 		entries string // turn and size of each
-		want    string // the first that is told
+		want    string // the first that the agent gets
 	}{
 		"none":                       {"", ""},
 		"all fit":                    {"a300 a300 b400", "0"},
@@ -100,7 +99,7 @@ func TestHistoryIsBounded(t *testing.T) {
 	}
 }
 
-// An entry that cannot be read goes with the one before it, as for /undo.
+// An unreadable entry belongs to the turn of the entry before it, as for /undo.
 func TestHistoryWithBrokenEntries(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t, func(c *protocol.Config) { c.HistoryBytes = 500 })
@@ -110,7 +109,7 @@ func TestHistoryWithBrokenEntries(t *testing.T) {
 	expect.Equal(t, "left out", past.Older, 2)
 }
 
-// Any transcript, against the plain rule.
+// Random transcripts are compared with the rule in plain Go.
 func TestHistoryOfRandomTranscripts(t *testing.T) {
 	t.Parallel()
 	seed := uint64(time.Now().UnixNano())
@@ -128,7 +127,7 @@ func TestHistoryOfRandomTranscripts(t *testing.T) {
 			}
 			lines = append(lines, storedEntry(t, fmt.Sprint(turn), fmt.Sprint(i), 100+random.IntN(300)))
 		}
-		begin := len(lines) // of what is to be told
+		begin := len(lines) // the first line that the agent gets
 		for i := len(starts) - 1; i >= 0; i-- {
 			size := len(strings.Join(lines[starts[i]:], ""))
 			if size > most && i < len(starts)-1 {
@@ -150,7 +149,7 @@ func TestHistoryOfRandomTranscripts(t *testing.T) {
 	}
 }
 
-// trips counts round trips, and the longest reply of a script in bytes.
+// trips counts round trips, and the longest result of a script in bytes.
 type trips struct {
 	n       atomic.Int64
 	longest atomic.Int64
@@ -188,8 +187,8 @@ func (c *trips) count(cmds ...redis.Cmder) {
 	}
 }
 
-// What an ordinary turn is told costs one round trip. A transcript of hundreds of MB
-// costs no more than what is told of it, in replies that a slow network manages.
+// The history of an ordinary turn costs one round trip. Of a transcript of hundreds of MB, only
+// what the agent gets is read, in replies that a slow network can carry.
 func TestHistoryInPages(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -198,7 +197,7 @@ func TestHistoryInPages(t *testing.T) {
 		short = append(short, storedEntry(t, fmt.Sprint(i/4), fmt.Sprint(i), 1000))
 	}
 	h := wrote(b, short...)
-	historyOf(b, h) // Redis learns the script
+	historyOf(b, h) // so that Redis knows the script
 	count := &trips{}
 	b.Redis.AddHook(count)
 	expect.Equal(t, "entries", len(historyOf(b, h).Entries), 200)
@@ -226,7 +225,7 @@ func TestHistoryInPages(t *testing.T) {
 	}
 }
 
-// What came before is read again while the lease lasts, as the moves are repeated.
+// History is read again while the lease lasts, as the moves are repeated.
 func TestHistoryThroughFaults(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t, func(c *protocol.Config) { c.HistoryBytes = 1000 })
@@ -254,7 +253,7 @@ func TestHistoryThroughFaults(t *testing.T) {
 	faults.RunTwice(actors.Script("past"), 2)
 	expect.List(t, "told", names(historyOf(b, h).Entries), "1", "2")
 
-	// Of several commands' errors none hides another.
+	// An error of one of several commands hides no other.
 	faults.Clear()
 	expect.OK(t, b.Redis.Del(b.Ctx, b.Keys.State()).Err())
 	expect.OK(t, b.Redis.LPush(b.Ctx, b.Keys.State(), "of a wrong type").Err())

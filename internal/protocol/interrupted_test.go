@@ -15,11 +15,11 @@ import (
 	"turnstile/test/expect"
 )
 
-// Turns that are cut off, in the protocol's own moves.
+// Turns that are interrupted, in the protocol's own moves.
 
 func crashSuspends(c *protocol.Config) { c.CrashPolicy = protocol.CrashSuspend }
 
-// did is what a turn has done so far.
+// did returns entries of what a turn has done so far.
 func did(turn protocol.Turn, texts ...string) []session.Entry {
 	entries := []session.Entry{{Role: session.RoleUser, Text: turn.Message.Text, Message: turn.Message.ID, Turn: turn.ID}}
 	for _, text := range texts {
@@ -29,7 +29,7 @@ func did(turn protocol.Turn, texts ...string) []session.Entry {
 	return entries
 }
 
-// mark is a drain whose time is up, while the turn runs.
+// mark marks the running turn as a drain does whose time is up.
 func mark(b *actors.Bench, h *protocol.Claim, reason string) {
 	b.Helper()
 	m := b.Worker.Mark(b.Ctx, []*protocol.Claim{h}, reason)[0]
@@ -37,7 +37,7 @@ func mark(b *actors.Bench, h *protocol.Claim, reason string) {
 	expect.Equal(b, "starting", m.Starting, false)
 }
 
-// past is what the turn's agent would be told.
+// historyOf returns the history that the turn's agent would get.
 func historyOf(b *actors.Bench, h *protocol.Claim) protocol.History {
 	b.Helper()
 	p, err := h.History(b.Ctx)
@@ -52,7 +52,7 @@ func TestB26_MarkedIsNotSuspended(t *testing.T) {
 	h := b.Start()
 	id := h.Turn().SessionID
 	mark(b, h, resume.ReasonRestart)
-	b.Die() // before it could give the turn back
+	b.Die() // before it requeued the turn
 	turn := b.Claim().Turn()
 	expect.Equal(t, "session id", turn.SessionID, id)
 	expect.Equal(t, "reset", turn.Reset, "")
@@ -83,7 +83,7 @@ func TestB27_UnmarkedIsSuspended(t *testing.T) {
 		past := historyOf(b, h)
 		expect.Equal(t, "entries from before", len(past.Entries), 0)
 		expect.Equal(t, "a partial from before", past.Partial == nil, true)
-		// It may still be the message that kills the workers.
+		// The message may still be what kills the workers.
 		expect.Equal(t, "interruptions", resumeRecord(b).Interruptions, 1)
 		expect.OK(t, h.Promote(b.Ctx))
 		b.Finish(h)
@@ -122,8 +122,8 @@ func TestB27_UnmarkedIsSuspended(t *testing.T) {
 	})
 }
 
-// A mark survives whatever comes between it and a finished turn: the next turn is
-// told of it, whether it has the sentinel from a claim or from the turn before.
+// A mark lasts until a turn finishes, whatever comes in between. The next turn gets it, whether it
+// has the sentinel from a claim or from the turn before.
 func TestB23_OnlyAFinishedTurnClears(t *testing.T) {
 	t.Parallel()
 	for _, end := range []protocol.End{
@@ -141,7 +141,7 @@ func TestB23_OnlyAFinishedTurnClears(t *testing.T) {
 				b.Start()
 				b.Die()
 				h := b.Start()
-				end := end // the other subtest has it, too
+				end := end // the other subtest uses it too
 				end.Release = released
 				more, err := h.Finish(b.Ctx, end)
 				expect.OK(t, err)
@@ -197,7 +197,7 @@ func TestB41_StartingIsNotMarked(t *testing.T) {
 	expect.OK(t, h.Promote(b.Ctx))
 }
 
-// However three interruptions came about, the session is suspended.
+// Three interruptions suspend the session, however they came about.
 func TestB43_ThreeOfAnyKind(t *testing.T) {
 	t.Parallel()
 	kinds := []string{"drain", "crash", "death in the drain"}
@@ -226,7 +226,7 @@ func TestB43_ThreeOfAnyKind(t *testing.T) {
 					if turn.SessionID == old.SessionID {
 						t.Error("the session id is the old one")
 					}
-					if three == "crash" { // it is given up
+					if three == "crash" { // it is archived
 						expect.Equal(t, "message", turn.Message.ID, "b")
 						expect.Equal(t, "status", b.Outcome("a").Status, session.StatusFailed)
 					} else {
@@ -239,7 +239,7 @@ func TestB43_ThreeOfAnyKind(t *testing.T) {
 	}
 }
 
-// interrupt cuts a running turn off.
+// interrupt interrupts a running turn.
 func interrupt(b *actors.Bench, h *protocol.Claim, kind string) {
 	b.Helper()
 	entries := did(h.Turn(), "half")
@@ -258,8 +258,8 @@ func interrupt(b *actors.Bench, h *protocol.Claim, kind string) {
 	}
 }
 
-// What kills its worker before the agent has started is given up as well, though
-// nothing was interrupted: the session keeps its transcript.
+// A message that kills its worker before the agent starts is archived as well. No turn was
+// interrupted, so the session keeps its transcript.
 func TestB43_DeadlyBeforeTheStart(t *testing.T) {
 	t.Parallel()
 	for name, limit := range map[string]int{"default": 0, "2": 2} {
@@ -298,7 +298,7 @@ func TestB43_DeadlyBeforeTheStart(t *testing.T) {
 	}
 }
 
-// Drains are no deaths.
+// Drains do not count as deaths.
 func TestB43_DrainsBeforeTheStart(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -311,8 +311,7 @@ func TestB43_DrainsBeforeTheStart(t *testing.T) {
 	expect.List(t, "runs", b.Drain(), "a")
 }
 
-// spoilt are partials that this version cannot read. F stands for the fence of
-// the turn that left it.
+// spoilt are partials that this version cannot read. F stands for the fencing token of their turn.
 var spoilt = map[string]string{
 	"empty":             ``,
 	"no JSON":           `{"v":1,"fence":F,"mess`,

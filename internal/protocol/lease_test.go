@@ -16,8 +16,8 @@ import (
 	"turnstile/test/redistest"
 )
 
-// An owner that trusts its lease longer than the sentinel lives may run beside
-// the next owner. Each move that extends the one has to extend the other.
+// An owner that trusted its lease longer than the sentinel lives could run beside the next owner.
+// Each move that extends the lease has to extend the sentinel.
 func TestLeaseEndsBeforeTheSentinel(t *testing.T) {
 	t.Parallel()
 	moves := map[string]func(b *actors.Bench, h *protocol.Claim) error{
@@ -43,7 +43,7 @@ func TestLeaseEndsBeforeTheSentinel(t *testing.T) {
 			trusted(b, h)
 		})
 		if name == "renew" {
-			continue // is not repeated by itself
+			continue // it is not repeated by itself
 		}
 		t.Run(name+" again after a lost reply", func(t *testing.T) {
 			t.Parallel()
@@ -57,8 +57,8 @@ func TestLeaseEndsBeforeTheSentinel(t *testing.T) {
 	}
 }
 
-// A claim of which the reply was lost is answered again, by a script that comes later
-// than the one which has set the sentinel.
+// The reply of a claim is lost, and the repetition comes later than the script that set the
+// sentinel.
 func TestLeaseOfAClaimThatWasRepeated(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -71,7 +71,7 @@ func TestLeaseOfAClaimThatWasRepeated(t *testing.T) {
 	}
 }
 
-// ageing is a hold of one second some of which has passed.
+// ageing is a claim of one second, part of which has passed.
 func ageing(t *testing.T) (*actors.Bench, *protocol.Claim) {
 	t.Helper()
 	b := actors.NewBench(t, func(c *protocol.Config) { c.SentinelTTL = time.Second })
@@ -81,7 +81,7 @@ func ageing(t *testing.T) (*actors.Bench, *protocol.Claim) {
 	return b, h
 }
 
-// left waits until the sentinel has no more than d to live.
+// waitForLeft waits until the sentinel has at most d to live.
 func waitForLeft(b *actors.Bench, d time.Duration) {
 	b.Helper()
 	expect.Soon(b, "the sentinel to age", func() bool {
@@ -100,7 +100,7 @@ func trusted(b *actors.Bench, h *protocol.Claim) {
 	}
 }
 
-// slowLoss carries out a script's first call, lets time pass and loses the reply.
+// slowLoss lets time pass after a script's first call and loses the reply.
 type slowLoss struct {
 	script string
 	passed func()
@@ -126,8 +126,8 @@ func (f *slowLoss) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// A move that the owner counts its lease from has extended the sentinel, also
-// when it is repeated or refuses.
+// Each move that the owner counts its lease from extends the sentinel, also when it is repeated or
+// refused.
 func TestRepeatedMovesExtendTheLease(t *testing.T) {
 	t.Parallel()
 	const short = 10 * time.Second
@@ -160,7 +160,7 @@ func TestRepeatedMovesExtendTheLease(t *testing.T) {
 	}
 }
 
-// What Redis refuses for a while is tried again while the lease lasts.
+// A move that Redis refuses for a while is repeated while the lease lasts.
 func TestPassingRefusals(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{

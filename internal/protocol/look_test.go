@@ -9,14 +9,14 @@ import (
 	"turnstile/test/expect"
 )
 
-// For the last millisecond of its life a sentinel's PTTL is 0, and it is there: a
-// session that is called ready then is claimed in vain, and its wake-up is lost.
+// In its last millisecond a sentinel exists with a PTTL of 0. A session that look called ready then
+// would be claimed in vain, and its wake-up lost.
 func TestLookAtASentinelsLastMillisecond(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t, func(c *protocol.Config) { c.StuckLimit = 1000 })
 	b.Say("a")
 	for range 30 {
-		b.Start() // must not be held any more
+		b.Start() // fails if it is still owned
 		expect.OK(t, b.Redis.PExpire(b.Ctx, b.Keys.Sentinel(), 3*time.Millisecond).Err())
 		what := "held"
 		for what == "held" {

@@ -15,10 +15,10 @@ import (
 	"turnstile/test/redistest"
 )
 
-// The marks that turns get: pkg/resume has tests of those that are made from outside.
+// The marks that turns get. pkg/resume tests those from outside.
 
-// cuts are the ways in which a running turn is cut off; each leaves the session to
-// the next claim. A death has a reason of its own.
+// cuts are the ways to interrupt a running turn. Each leaves the session to the next claim. A death
+// has a reason of its own.
 var cuts = map[string]func(b *actors.Bench, h *protocol.Claim, reason string){
 	"marked, given back": func(b *actors.Bench, h *protocol.Claim, reason string) {
 		mark(b, h, reason)
@@ -29,7 +29,7 @@ var cuts = map[string]func(b *actors.Bench, h *protocol.Claim, reason string){
 	"dead":         func(b *actors.Bench, _ *protocol.Claim, _ string) { b.Die() },
 }
 
-// eachCut runs a test for each of them.
+// eachInterruption runs a test for each of them.
 func eachInterruption(t *testing.T, test func(t *testing.T, name string, cut func(*actors.Bench, *protocol.Claim, string))) {
 	t.Helper()
 	for name, cut := range cuts {
@@ -47,7 +47,7 @@ func clockOf(b *actors.Bench) time.Time {
 	return now
 }
 
-// cutOnce is what the record has of one turn that was cut off, but for the time.
+// interruptedOnce is the resume record after one interrupted turn, without the time.
 func interruptedOnce(h *protocol.Claim, reason string) resume.Record {
 	return resume.Record{Pending: true, Reason: reason, Interruptions: 1, Fence: h.Turn().Fence}
 }
@@ -82,7 +82,7 @@ func TestB15_InterruptedTurnsAreMarked(t *testing.T) {
 	})
 }
 
-// The first reason stays: whatever ends the turn behind its mark is not another cut.
+// The first reason stays: what ends the turn after its mark is not a second interruption.
 func TestB16_ReasonOfOnesOwn(t *testing.T) {
 	t.Parallel()
 	eachInterruption(t, func(t *testing.T, name string, cut func(*actors.Bench, *protocol.Claim, string)) {
@@ -118,7 +118,8 @@ func TestB17_UnknownSessionGetsNoMark(t *testing.T) {
 	actors.Same(t, "a requeue and a claim", before, b.Dump())
 }
 
-// Whoever cuts it off, what is suspended stays so, and the next turn begins anew.
+// A suspended session stays suspended, whatever interrupts its turn, and the next turn begins a new
+// conversation.
 func TestB18_SuspensionOutlastsTheInterruption(t *testing.T) {
 	t.Parallel()
 	for before, marked := range map[string]bool{"unmarked": false, "marked": true} {
@@ -165,7 +166,7 @@ func TestB19_MarkOutlivesRedis(t *testing.T) {
 		cut(b, h, resume.ReasonShutdown)
 		why := resume.ReasonShutdown
 		if name == "dead" {
-			b.Claim() // makes the mark
+			b.Claim() // it makes the mark
 			b.Die()
 			why = resume.ReasonCrash
 		}
@@ -185,8 +186,7 @@ func TestB19_MarkOutlivesRedis(t *testing.T) {
 	})
 }
 
-// clears are the ways in which a mark goes but for a finished turn's: with the
-// conversation that it is about.
+// clears are the ways in which a mark ends without a finished turn: with its conversation.
 var clears = map[string]func(b *actors.Bench){
 	"a new conversation": func(b *actors.Bench) { b.Replies("/new", "new conversation") },
 	"a turn that ends in a new one": func(b *actors.Bench) {
@@ -268,8 +268,8 @@ func TestB21_NoMarkToGo(t *testing.T) {
 	})
 }
 
-// A turn that somebody has told to end is not cut off by a drain: the message that
-// comes next is told of no interruption.
+// A drain does not interrupt a turn that was requested to end: the next message's note reports no
+// interruption.
 func TestMarkOfATurnThatIsToEnd(t *testing.T) {
 	t.Parallel()
 	for name, ask := range map[string]func(b *actors.Bench){

@@ -13,8 +13,8 @@ import (
 	"turnstile/test/expect"
 )
 
-// What a plain asynq.Client has put in is judged by the worker: a message over a limit is
-// no message, and the next one runs.
+// The worker checks the messages of other producers: one over a limit is archived, and the next one
+// runs.
 func TestPlainMessagesOverALimit(t *testing.T) {
 	t.Parallel()
 	for what, m := range actors.OverLimits() {
@@ -32,8 +32,8 @@ func TestPlainMessagesOverALimit(t *testing.T) {
 	}
 }
 
-// What is far too long does not leave Redis: a claim archives it unread, and the archive
-// keeps its length, not its content. It is told to whoever waits.
+// A message that is far too long does not leave Redis. The claim archives it unread, the archive
+// has its length and not its content, and its waiting sender gets the outcome.
 func TestTooLongToBeRead(t *testing.T) {
 	t.Parallel()
 	large := `{"v":1,"text":"x","meta":{"k":"` + strings.Repeat("x", 3<<20) + `"}}`
@@ -73,8 +73,7 @@ func TestTooLongToBeRead(t *testing.T) {
 	}
 }
 
-// It is not steered in either, not taken behind another, and a stop and a full line archive
-// it as they do others.
+// It is not steered in and not collected. A stop and a full line archive it like others.
 func TestTooLongElsewhere(t *testing.T) {
 	t.Parallel()
 	large := `{"v":1,"text":"x","meta":{"k":"` + strings.Repeat("x", 3<<20) + `"}}`

@@ -10,19 +10,19 @@ import (
 	"turnstile/test/expect"
 )
 
-// ring is the sender's second half.
+// notify sends the second part of Submit.
 func notify(b *actors.Bench, id string, mode session.Mode) error {
 	return notifyWithCap(b, id, mode, 10_000)
 }
 
-// ringAs is ring with another cap of the line.
+// notifyWithCap is notify with another cap of the line.
 func notifyWithCap(b *actors.Bench, id string, mode session.Mode, lineCap int) error {
 	return protocol.Do(b.Ctx, b.Redis, "notify", protocol.KeysOf(actors.Key, ""), []string{b.Keys.Call("nonce-" + id)}, "events_cap", 1000, "short", 0, "large_bytes", 0, "longest", 4<<20,
 		"session", actors.Key, "id", b.Task(id), "nonce", "nonce-"+id, "followup", fmt.Sprintf(`{"id":%q,"text":%q}`, id, id),
 		"mode", string(mode), "found", false, "line_cap", lineCap).Err()
 }
 
-// trim archives a batch of what is over the cap.
+// trim archives a batch of the messages over the cap.
 func trim(b *actors.Bench, most int) func() error {
 	return func() error {
 		return protocol.Do(b.Ctx, b.Redis, "trim", protocol.KeysOf(actors.Key, ""), nil, "line_cap", most, "events_cap", 1000, "short", 0, "large_bytes", 0, "longest", 4<<20).Err()
@@ -43,7 +43,7 @@ func finishMove(b *actors.Bench, h *protocol.Claim, status session.Status, relea
 	}
 }
 
-// stopInPart stops with one message as a batch, once.
+// stopInPart makes one call of a stop whose batch is one message.
 func stopInPart(b *actors.Bench) error {
 	until := b.RedisTime().Add(time.Minute).UnixMilli()
 	return protocol.Do(b.Ctx, b.Redis, "stop", protocol.KeysOf(actors.Key, ""), []string{b.Keys.Call("in part")},
@@ -55,8 +55,7 @@ func notifyMove(b *actors.Bench, id string, mode session.Mode) func() error {
 	return func() error { return notify(b, id, mode) }
 }
 
-// retract is the move that takes the last turn out of the transcript, be it to run
-// a message again.
+// retract removes the last turn from the transcript, and reruns a message if msg is set.
 func retract(b *actors.Bench, task, msg string) func() error {
 	b.Helper()
 	s := b.Info()

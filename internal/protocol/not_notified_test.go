@@ -10,8 +10,8 @@ import (
 	"turnstile/test/expect"
 )
 
-// The age of a message that no Go sender announced counts from its turn:
-// expires_in does not see how long it waited in line.
+// The age of a message without a notify counts from its turn: expires_in does not see how long it
+// waited in line.
 func TestAgeOfAMessageWithoutNotify(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -28,8 +28,7 @@ func TestAgeOfAMessageWithoutNotify(t *testing.T) {
 	}
 }
 
-// A message that no Go sender announced waits in line, whatever its mode: modes
-// take effect at the ring.
+// A message without a notify waits in line, whatever its mode: notify applies the modes.
 func TestModeOfAMessageWithoutNotify(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)

@@ -9,8 +9,7 @@ import (
 	"turnstile/test/expect"
 )
 
-// A message that a /stop has put aside before it rang is stopped: it does not come back
-// to the line, whatever it wants.
+// A message that a /stop archives before its notify stays archived, whatever its mode.
 func TestNotifyOfAStoppedMessage(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -28,8 +27,8 @@ func TestNotifyOfAStoppedMessage(t *testing.T) {
 	expect.Equal(t, "asked of the turn", b.Redis.HGet(b.Ctx, b.Keys.Run(), "interrupt").Val(), "")
 }
 
-// A message is found again near the line's end only; farther away its place is the one
-// that it had when it came.
+// Notify finds a message again only near the line's end. Farther away it reports the place that the
+// message had when it came.
 func TestNotifyLongAfterTheEnqueue(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -48,7 +47,7 @@ func TestNotifyLongAfterTheEnqueue(t *testing.T) {
 	r := b.Say("old", session.ModeInterrupt)
 	expect.Equal(t, "behind it many", fmt.Sprint(r.Status, r.State, r.Position), "duplicatepending4")
 
-	// Unannounced until now, and it would interrupt: it stays where it is.
+	// No notify until now, and its mode is interrupt: it stays where it is.
 	b.Enqueue("unrung")
 	expect.OK(t, b.Redis.LPush(b.Ctx, b.Keys.Pending(), behind...).Err())
 	expect.Equal(t, "line", len(b.Waiting()), 2003)

@@ -59,8 +59,8 @@ func TestRetriesDrainsAndCrashesKeepTheOrder(t *testing.T) {
 	}
 }
 
-// Delayed messages of one second come in the order of their enqueueing, whatever
-// their ids, and behind what waits.
+// Delayed messages of one second come in the order of their enqueueing, whatever their ids, behind
+// the messages that wait.
 func TestOrderOfDelayedMessages(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -88,7 +88,7 @@ func TestOrderOfDelayedMessages(t *testing.T) {
 	expect.List(t, "order", b.Drain(), "waiting", "first", "z", "m", "a", "k")
 }
 
-// A delayed message that becomes due while its session runs joins the line.
+// A delayed message that becomes due while its session runs joins the line when the turn ends.
 func TestDelayedMessageJoinsAtFinish(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -110,7 +110,7 @@ func TestInterruptGoesFirst(t *testing.T) {
 	r := b.Say("urgent", session.ModeInterrupt)
 	expect.Equal(t, "position", r.Position, 2)
 	expect.Equal(t, "duplicate's position", b.Say("urgent", session.ModeInterrupt).Position, 2)
-	// A second one: the newest comes first.
+	// A second interrupt: the newest comes first.
 	expect.Equal(t, "position of another", b.Say("more-urgent", session.ModeInterrupt).Position, 2)
 	if err := h.Requeue(b.Ctx, "drain"); !errors.Is(err, protocol.ErrInterruptRequested) {
 		t.Errorf("requeue of an interrupted turn: %v", err)
@@ -138,7 +138,7 @@ func TestInterruptOfAnIdleSessionIsAMessage(t *testing.T) {
 	expect.List(t, "order", b.Drain(), "a", "b")
 }
 
-// A follow-up of a worker whose default is to reject, interrupt.
+// A worker's default mode applies: reject, then interrupt.
 func TestBusyModeOfTheWorker(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []session.Mode{session.ModeReject, session.ModeInterrupt} {
@@ -161,8 +161,7 @@ func TestBusyModeOfTheWorker(t *testing.T) {
 	}
 }
 
-// Ids in the line whose task is gone are passed over, and do not keep a session
-// awake for ever.
+// Ids without a task at the head of the line are skipped, and do not keep a session awake for ever.
 func TestHeadOfTheLineIsGone(t *testing.T) {
 	t.Parallel()
 	for _, others := range []int{0, 1} {

@@ -18,9 +18,9 @@ import (
 	"turnstile/test/redistest"
 )
 
-// B85 and the third, fourth and fifth invariants: whatever happens in whatever
-// order, each message that was taken is answered once, its effect is in the
-// transcript exactly if it was done, and queued messages keep their order.
+// Third to fifth invariants (B85): whatever happens in whatever order, each accepted message has
+// one outcome, its entries are in the transcript exactly if it was done, and queued messages keep
+// their order.
 func TestB85_NothingAcknowledgedIsDropped(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(12) {
@@ -37,7 +37,7 @@ func randomLife(t *testing.T, r *rand.Rand) {
 	b.Redis.AddHook(faults)
 	var taken, plain []string // acknowledged; of these, in mode queue
 	var h *protocol.Claim
-	var turns []string // session ids, in the order of their making
+	var turns []string // session ids, the oldest first
 	began := func() {
 		if sid := h.Turn().SessionID; !slices.Contains(turns, sid) {
 			turns = append(turns, sid)
@@ -82,7 +82,7 @@ func randomLife(t *testing.T, r *rand.Rand) {
 		}
 	}
 	for i := range 120 {
-		if r.IntN(3) == 0 { // the next command is carried out twice
+		if r.IntN(3) == 0 { // the next command is sent twice
 			faults.RunTwice(redistest.Named("evalsha", "eval"), 1)
 		}
 		switch n := r.IntN(12); {

@@ -14,9 +14,8 @@ import (
 	"turnstile/test/expect"
 )
 
-// Records that cannot be read, lack what they should have, or are of a newer
-// version never stop a session: its messages run, whenever the record comes to be
-// so, and whoever looks is answered.
+// Records that are unreadable, incomplete or of a newer version never stop a session, from whatever
+// moment they are so: its messages run, and readers get a result.
 func TestRecords(t *testing.T) {
 	t.Parallel()
 	for kind, records := range oddRecords() {
@@ -32,25 +31,24 @@ func TestRecords(t *testing.T) {
 	}
 }
 
-// The moments at which a record comes to be odd.
+// The moments at which a record is damaged.
 const (
 	idle        = "idle"
 	running     = "running"     // in a turn
 	dead        = "dead"        // after a worker's death
-	interrupted = "interrupted" // the same, and a message has come that interrupts the turn
+	interrupted = "interrupted" // the same, and then a message with mode interrupt came
 )
 
-// moments are those after which a kind of record is read. An owner whose turn's own
-// record is gone has lost the turn: that one is read by the claim alone.
+// moments are those after which each kind of record is read. An owner without its turn's own record
+// has lost the turn, so only the claim reads that one.
 var moments = map[string][]string{
 	"record": {idle, dead}, "settings": {idle}, "resume": {idle, dead}, "followup": {running},
 	"partial": {dead, interrupted}, "entry": {idle, interrupted}, "run": {idle, running}, "dead run": {dead, interrupted},
 	"task": {running, dead},
 }
 
-// oddRecords are what is stored, by where. A hash is written as field=value,
-// several with blanks between and -field for one that is gone; V stands for what no
-// version has written so far.
+// oddRecords are damaged values by kind of record. A hash is written as field=value, with blanks
+// between several and -field to remove one. V stands for a version from the future.
 func oddRecords() map[string][]string {
 	return map[string][]string{
 		"record": {
@@ -119,7 +117,7 @@ var damaged = map[string]func(b *actors.Bench, value string){
 	},
 }
 
-// setFields writes field=value; of nothing at all it leaves nothing.
+// setFields writes field=value pairs; an empty value deletes the key.
 func setFields(b *actors.Bench, key, fields string) {
 	b.Helper()
 	if fields == "" {
@@ -135,7 +133,7 @@ func setFields(b *actors.Bench, key, fields string) {
 	}
 }
 
-// live is a stretch of a session's life. spoil is called at its moment.
+// live is a stretch of a session's life. It calls spoil at the moment.
 func live(b *actors.Bench, moment string, spoil func()) {
 	b.Helper()
 	at := func(now string) {
@@ -148,7 +146,7 @@ func live(b *actors.Bench, moment string, spoil func()) {
 	at(idle)
 	var sent []string
 	say := func(id string, mode session.Mode) {
-		if b.Say(id, mode).Status != turnstile.Refused { // as by a cap that can be read
+		if b.Say(id, mode).Status != turnstile.Refused { // a readable cap may refuse it
 			sent = append(sent, id)
 		}
 	}
@@ -212,7 +210,7 @@ func live(b *actors.Bench, moment string, spoil func()) {
 	expect.OK(b, protocol.Do(b.Ctx, b.Redis, "erase", keys, nil, "fence", "100", "size", 0, "last", false).Err())
 }
 
-// A session that nobody uses is forgotten although its record cannot be read.
+// An unused session is forgotten although its record is unreadable.
 func TestForgetOfAnOddRecord(t *testing.T) {
 	t.Parallel()
 	for _, fields := range []string{"updated_at=x", "updated_at=x created_at=x", "-updated_at", "-updated_at -created_at", "v=2"} {
@@ -236,7 +234,7 @@ func runs(b *actors.Bench, h *protocol.Claim) {
 	expect.OK(b, h.Emit(b.Ctx, []session.Event{{Type: session.EventNotice, Text: "x"}}))
 }
 
-// looks is all that somebody may ask of a session.
+// looks reads all that clients can read of a session.
 func looks(b *actors.Bench) {
 	b.Helper()
 	info := b.Info()

@@ -9,8 +9,8 @@ import (
 	"turnstile/test/expect"
 )
 
-// An entry, a setting and a mark that another version has written in part or in
-// words of its own stop nobody.
+// An entry, a setting and a mark that another version has written in part, or with unknown words,
+// stop no session.
 func TestRecordsOfOtherVersions(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -34,8 +34,8 @@ func TestRecordsOfOtherVersions(t *testing.T) {
 	expect.Equal(t, "status", b.Outcome("c").Status, session.StatusDone)
 }
 
-// Settings that nobody can have said (another version's, a broken record) do not
-// stop a session.
+// Settings that no user can have set (of another version, of a broken record) do not stop a
+// session.
 func TestBrokenSettingsSayNothing(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"x", "[]", `"collect"`, "7", "null", `{"mode":"sometimes"}`} {

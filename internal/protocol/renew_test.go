@@ -17,8 +17,8 @@ import (
 	"turnstile/test/redistest"
 )
 
-// A renewal finds that the session was released, while the worker does not know yet,
-// since the answer was lost: that is no loss.
+// A renewal finds the session released while the worker does not know it yet, because the reply was
+// lost. That is no loss.
 func TestRenewWhileAReleaseIsRepeated(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -45,7 +45,7 @@ func TestRenewWhileAReleaseIsRepeated(t *testing.T) {
 	}
 }
 
-// Renewals look on while Finish goes on from turn to turn.
+// Renewals run while Finish goes from turn to turn.
 func TestRenewWhileFinishing(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -74,8 +74,8 @@ func TestRenewWhileFinishing(t *testing.T) {
 	expect.List(t, "what waits", b.Waiting())
 }
 
-// A renewal answers what is asked of the turn, and gives it asynq's lease, with the
-// sentinel's end. Before it has one asynqmon does not take the turn for an orphan.
+// A renewal returns what was requested of the turn, and renews asynq's lease until the sentinel's
+// end. Before its first lease, asynqmon does not count the turn as an orphan.
 func TestRenew(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -111,8 +111,8 @@ func TestRenew(t *testing.T) {
 	}
 }
 
-// A finish that has released the sentinel, but whose answer is still on its way,
-// is not undone by a renewal that finds the sentinel gone.
+// A finish has released the sentinel, and its reply is in flight. A renewal that finds the sentinel
+// gone does not undo it.
 func TestRenewalDuringARelease(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)

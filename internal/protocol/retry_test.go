@@ -14,8 +14,7 @@ import (
 	"turnstile/test/expect"
 )
 
-// An error of many bytes, as an agent's, is cut; with retries the task does not grow by
-// more than that.
+// A long error, as an agent's, is truncated. Retries do not make the task grow by more than that.
 func TestLongErrors(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -35,7 +34,7 @@ func TestLongErrors(t *testing.T) {
 	}
 }
 
-// A retry begins anew: what the failed attempt had done is not the next one's.
+// A retry begins anew: it does not get the checkpoint of the failed attempt.
 func TestRetryForgetsTheFailedAttempt(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -50,8 +49,7 @@ func TestRetryForgetsTheFailedAttempt(t *testing.T) {
 	}
 }
 
-// What an earlier run had done that was cut off stays, if the failed attempt had
-// stored nothing of its own.
+// The checkpoint of an earlier, interrupted run stays if the failed attempt stored none of its own.
 func TestRetryKeepsWhatWasInherited(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -67,8 +65,8 @@ func TestRetryKeepsWhatWasInherited(t *testing.T) {
 	}
 }
 
-// A message that fails and is run again, however often, does not become too long to be
-// read: its task has the last failure only, and none when it is run again.
+// A message that fails and is rerun, however often, does not become too long to be read: its task
+// has the last failure only, and none while it is rerun.
 func TestTaskDoesNotGrowWithFailures(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)

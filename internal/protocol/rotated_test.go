@@ -10,8 +10,8 @@ import (
 	"turnstile/test/expect"
 )
 
-// What is known of a turn that was cut off belongs to its conversation: a /new in
-// mid-turn leaves it behind, however the turn ends.
+// What is stored about an interrupted turn belongs to its conversation: a /new in mid-turn leaves
+// it behind, however the turn ends.
 func TestNewConversationHasNoOldMark(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(b *actors.Bench, h *protocol.Claim){
@@ -30,7 +30,7 @@ func TestNewConversationHasNoOldMark(t *testing.T) {
 			b.SayAll("a", "b")
 			b.Start()
 			b.Die()
-			h := b.Start() // marked by now
+			h := b.Start() // it has the mark now
 			expect.Equal(t, "mark", h.Turn().Resume, "crash")
 			_, err := b.Client.Rotate(b.Ctx, actors.Key, "")
 			expect.OK(t, err)
@@ -46,8 +46,8 @@ func TestNewConversationHasNoOldMark(t *testing.T) {
 	}
 }
 
-// Whatever ends a turn whose session id was rotated meanwhile, the new conversation is
-// told nothing of it: no mark, no partial, no count.
+// A turn whose session id was rotated leaves nothing to the new conversation, however it ends: no
+// mark, no partial, no count.
 func TestRotatedInMidTurn(t *testing.T) {
 	t.Parallel()
 	ends := map[string]func(b *actors.Bench, h *protocol.Claim){
@@ -97,8 +97,8 @@ func TestRotatedInMidTurn(t *testing.T) {
 	}
 }
 
-// A turn that is run again and then interrupted, its worker dying at once: what its
-// earlier run had stored is kept, as it is when the worker lives.
+// A resumed turn is interrupted, and its worker dies at once. The checkpoint of its earlier run is
+// kept, as it is when the worker lives.
 func TestInterruptOfAResumedTurn(t *testing.T) {
 	t.Parallel()
 	for name, dies := range map[string]bool{"the worker dies": true, "the worker lives": false} {

@@ -14,10 +14,9 @@ import (
 	"turnstile/test/expect"
 )
 
-// What a sender was told is told again when its request is sent again, and nothing
-// changes by that: whatever others have done in between. The turn that it found has
-// ended, the line was stopped, the same was asked by others, another conversation was
-// begun.
+// A request that is sent again has the result of the first time and changes nothing, whatever
+// others have done in between: the turn that it found has ended, the line was stopped, others made
+// the same request, or a new conversation began.
 func TestRepeatedRequestsHaveTheFirstResult(t *testing.T) {
 	t.Parallel()
 	kept := []string{"notify/rejected", "stop/", "undo/", "undo/to try again", "rerun/"}
@@ -45,8 +44,8 @@ func TestRepeatedRequestsHaveTheFirstResult(t *testing.T) {
 	expect.Equal(t, "situations", len(seen), len(kept))
 }
 
-// goOn has everybody go on with the session: its turn ends, and what waits is run, is
-// stopped and refused, taken back and run again, in one conversation and the next.
+// goOn lets others use the session: its turn ends, and the waiting messages are run, stopped and
+// refused, requeued and rerun, in one conversation and the next.
 func goOn(b *actors.Bench) {
 	b.Helper()
 	other := *b
@@ -74,13 +73,13 @@ func goOn(b *actors.Bench) {
 	other.Drain()
 }
 
-// repeated sends a script's first call twice, with something in between.
+// repeated sends a script's first call twice, with other calls in between.
 type repeated struct {
 	b       *actors.Bench
 	script  string
 	between func()
 
-	first, second string // answers
+	first, second string // results
 	before, after string // the database around the second call
 }
 
@@ -107,7 +106,7 @@ func (r *repeated) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 
 var clockMS = regexp.MustCompile(`\b1\d{12}\b`)
 
-// answered is a script's answer without the clock.
+// answered returns a script's result without times.
 func answered(cmd redis.Cmder) string {
 	answer, err := cmd.(*redis.Cmd).Result()
 	return fmt.Sprint(clockMS.ReplaceAllString(fmt.Sprint(answer), "ms"), " ", err)

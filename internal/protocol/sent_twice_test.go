@@ -20,15 +20,15 @@ import (
 	"turnstile/test/redistest"
 )
 
-// resend sends every call of a script a second time, as go-redis does when the
-// reply to the first was lost, and compares the database and the answers.
+// resend sends every call of a script a second time, as go-redis does after a lost reply, and
+// compares the database and the results.
 type resend struct {
 	t      testing.TB
 	bare   redis.UniversalClient
 	script string
 	calls  int
 
-	special string // what a plain variant answered first, which was sent again
+	special string // the first result of a fast path that was sent again
 }
 
 func (r *resend) again(cmds []redis.Cmder, send func() error) error {
@@ -50,9 +50,9 @@ func (r *resend) again(cmds []redis.Cmder, send func() error) error {
 	if r.special != "" && r.special != a {
 		r.t.Errorf("%s answered %s, and after a repetition %s", r.script, r.special, a)
 	}
-	if a != b && b == `["special"]` { // the whole script knows
+	if a != b && b == `["special"]` { // the full path decides
 		r.special = a
-	} else if a != b && a != `["again"]` { // which says that the next claim may do more
+	} else if a != b && a != `["again"]` { // the next claim may do more
 		r.t.Errorf("%s answered %s, and sent a second time %s", r.script, a, b)
 	}
 	return nil
@@ -60,10 +60,10 @@ func (r *resend) again(cmds []redis.Cmder, send func() error) error {
 
 var clock = regexp.MustCompile(`lease="\d+"|:lease zset .*|updated_at="\d+"`)
 
-// settled leaves out what follows the clock: asynq's lease, the record's last change.
+// settled leaves out what follows the clock: asynq's lease, and when the record was last changed.
 func settled(dump string) string { return clock.ReplaceAllString(dump, "lease") }
 
-// timeless is an answer without what follows the clock.
+// timeless returns a result without what follows the clock.
 func timeless(script string, v any) string {
 	a, _ := v.([]any)
 	blank := func(list []any, indexes ...int) {
@@ -85,7 +85,7 @@ func timeless(script string, v any) string {
 	}
 	switch script {
 	case "trim":
-		blank(a, 0) // how many have left the line: nobody counts on it
+		blank(a, 0) // how many have left the line: no caller relies on it
 	case "notify":
 		blank(a, 0)
 		if a[1] == "idle" {
@@ -120,7 +120,7 @@ func timeless(script string, v any) string {
 	return fmt.Sprintf("%q", a)
 }
 
-// alone is what a script answered; of a plain variant, to its only call.
+// alone returns a script's result; of a fast path, the result of its only call.
 func alone(cmd *redis.Cmd) any {
 	if answers, _ := cmd.Val().([]any); actors.FastPath(cmd) && len(answers) == 1 {
 		return answers[0]
@@ -128,7 +128,7 @@ func alone(cmd *redis.Cmd) any {
 	return cmd.Val()
 }
 
-// without is a list that ends before the values that a plain answer leaves out.
+// without returns a list without the values that the fast path leaves out.
 func without(list []any, from int, defaults ...any) []any {
 	if from < len(list) && slices.Equal(list[from:], defaults) {
 		return list[:from]
@@ -136,8 +136,7 @@ func without(list []any, from int, defaults ...any) []any {
 	return list
 }
 
-// A script whose first reply was lost changes nothing more when it is sent again,
-// and answers the same.
+// A script that is sent again after a lost reply changes nothing more and returns the same.
 func TestScriptsSentTwice(t *testing.T) {
 	t.Parallel()
 	for _, s := range situations() {
@@ -152,14 +151,14 @@ func TestScriptsSentTwice(t *testing.T) {
 			r := &resend{t: t, bare: bare, script: s.script}
 			b.Redis.AddHook(actors.Hook(r.again))
 			expect.OK(t, move())
-			if most := len(variantsOf(s.script)); r.calls < 1 || r.calls > most { // the plain one first
+			if most := len(variantsOf(s.script)); r.calls < 1 || r.calls > most { // the fast path first
 				t.Errorf("%d calls of the script", r.calls)
 			}
 		})
 	}
 }
 
-// A turn whose every command is carried out twice is the same turn.
+// A turn whose commands are all sent twice is the same turn.
 func TestTurnOfCommandsSentTwice(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -192,8 +191,8 @@ func TestTurnOfCommandsSentTwice(t *testing.T) {
 	expect.Equal(t, "notices", strings.Count(b.Dump(), `"text":"once"`), 1)
 }
 
-// The reply of a move is lost and not sent again by go-redis: the move itself
-// repeats, and a lost claim costs no more than the sentinel's time.
+// The reply of a move is lost, and go-redis does not send it again: the move repeats itself, and a
+// lost claim costs at most the sentinel's time.
 func TestLostReplies(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t, func(c *protocol.Config) { c.SentinelTTL = 2 * time.Second })
@@ -225,8 +224,8 @@ func TestLostReplies(t *testing.T) {
 	expect.List(t, "what is run afterwards", b.Drain(), "b", "c")
 }
 
-// A rotation gets between a claim whose reply is lost and its resend: the turn
-// still writes into the session id that it was taken with.
+// A rotation comes between a claim whose reply is lost and its repetition: the turn still writes
+// into its first session id (B77).
 func TestB77_RotationBetweenClaimAndItsResend(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)

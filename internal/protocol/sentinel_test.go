@@ -51,8 +51,8 @@ func TestB02_FreedOnReturn(t *testing.T) {
 	}
 }
 
-// Rows B03, B04 and B68: failed, expired, stopped and undecodable turns all end
-// in one of these, also from the starting phase.
+// Failed, expired, stopped and undecodable turns all end in one of these moves, also from the
+// starting phase (B03, B04, B68).
 func TestB03_B04_B68_FreedHoweverItEnds(t *testing.T) {
 	t.Parallel()
 	ends := map[string]func(b *actors.Bench, h *protocol.Claim) error{
@@ -167,7 +167,7 @@ func TestB08_CommandsTakeNoSentinel(t *testing.T) {
 			t.Errorf("%s answers nothing", text)
 		}
 	}
-	for _, text := range []string{"/sotp", "/Status", " /titel My talk"} { // a typing error is no message
+	for _, text := range []string{"/sotp", "/Status", " /titel My talk"} { // a mistyped command is no message
 		r, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{Text: text})
 		expect.OK(t, err)
 		expect.Equal(t, "status of "+text, r.Status, turnstile.Answered)
@@ -209,8 +209,7 @@ func TestB09_StopWhileStarting(t *testing.T) {
 	expect.Equal(t, "status", b.Outcome("a").Status, session.StatusStopped)
 }
 
-// B65 and the first invariant: of many that claim at once one wins, and each
-// message runs once.
+// First invariant: of many concurrent claims one wins, and each message runs once (B65).
 func TestB65_ConcurrentClaims(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -278,7 +277,7 @@ func TestB69_ClaimOfWhatIsNotThere(t *testing.T) {
 	expect.Equal(t, "database", b.Dump(), "")
 }
 
-// B84: no two session keys share a key of Redis, their transcripts included.
+// No two session keys share a Redis key, including their transcripts (B84).
 func TestB84_SessionsShareNoKey(t *testing.T) {
 	t.Parallel()
 	owner := map[string]string{}

@@ -11,7 +11,7 @@ import (
 	"turnstile/test/expect"
 )
 
-// The signals that owners hear: the turn is named, a later one is not meant.
+// A signal to the owner names the turn, and is not for a later one.
 func TestSignals(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)

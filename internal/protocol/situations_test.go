@@ -15,8 +15,8 @@ import (
 	"turnstile/test/expect"
 )
 
-// situation brings a session to where a script has the most to do, and answers
-// the move that runs it.
+// situation brings a session to where a script has the most to do, and returns the move that runs
+// it.
 type situation struct {
 	script  string
 	name    string
@@ -422,7 +422,7 @@ func situations() []situation {
 			b.Die()
 			keys := protocol.KeysOf(actors.Key, b.Info().SessionID)
 			fence := b.Info().Fence
-			b.Pass(5 * time.Millisecond) // the fence is not to lie ahead
+			b.Pass(5 * time.Millisecond) // the fencing token must not be ahead of the clock
 			return func() error {
 				return protocol.Do(b.Ctx, b.Redis, "erase", keys, nil, "fence", fence, "size", 500, "last", true).Err()
 			}

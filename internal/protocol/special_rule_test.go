@@ -16,8 +16,7 @@ import (
 	"turnstile/test/redistest"
 )
 
-// fromOutside are what somebody else does to a session after a script: pkg/resume's
-// writes, or nothing.
+// fromOutside are writes to a session after a script: those of pkg/resume, or none.
 var fromOutside = map[string]func(b *actors.Bench) error{
 	"":          func(*actors.Bench) error { return nil },
 	"marked":    func(b *actors.Bench) error { _, err := resume.Mark(b.Ctx, b.Redis, actors.Key, ""); return err },
@@ -25,10 +24,9 @@ var fromOutside = map[string]func(b *actors.Bench) error{
 	"cleared":   func(b *actors.Bench) error { _, err := resume.Clear(b.Ctx, b.Redis, actors.Key); return err },
 }
 
-// A resume record, a partial or a lease of asynq's that a session has shows in its
-// run record's special: a turn's plain end looks at nothing else. A lease belongs to a
-// message that is in a turn. Without TURNSTILE_PROOF each situation runs in one of
-// the four ways.
+// The field special of a session's run record covers a resume record, a partial and asynq's lease:
+// the fast path of finish looks at nothing else. A lease belongs to a message of a running turn.
+// Without TURNSTILE_PROOF each situation runs in one of the four ways.
 func TestSpecialNamesWhatThereIs(t *testing.T) {
 	t.Parallel()
 	for n, s := range slices.Concat(situations(), vanished(), aside()) {
@@ -72,7 +70,7 @@ func aspects(twice, renewed bool, what string) string {
 	return strings.TrimSpace(name + " " + what)
 }
 
-// renewAsOwner renews the turn that runs, if one does, as its worker would.
+// renewAsOwner renews the running turn, if there is one, as its worker does.
 func renewAsOwner(b *actors.Bench) {
 	b.Helper()
 	r := b.Redis.HMGet(b.Ctx, b.Keys.Run(), "token", "fence").Val()
@@ -82,7 +80,7 @@ func renewAsOwner(b *actors.Bench) {
 	expect.OK(b, protocol.Do(b.Ctx, b.Redis, "renew", protocol.KeysOf(actors.Key, b.Info().SessionID), nil, "token", r[0], "fence", r[1], "ttl", 60_000).Err())
 }
 
-// special fails the test if the session has what its special does not tell of.
+// special fails the test if the session has what its field special does not cover.
 func special(b *actors.Bench) {
 	b.Helper()
 	var left []string
@@ -106,7 +104,7 @@ func special(b *actors.Bench) {
 	}
 }
 
-// claimPlainly is the plain claim's first word, "" where there is an owner.
+// claimPlainly returns the first word of the fast path's result, "" if there is an owner.
 func claimPlainly(b *actors.Bench) string {
 	b.Helper()
 	if b.Redis.Exists(b.Ctx, b.Keys.Sentinel()).Val() == 1 {
@@ -125,7 +123,7 @@ func first(cmd *redis.Cmd) string {
 	return ""
 }
 
-// aside are sessions of which a /stop has put messages aside and not archived all.
+// aside are sessions with messages that a /stop has left to archive.
 func aside() []situation {
 	return []situation{
 		{"stop", "what another has put aside", func(b *actors.Bench) func() error {

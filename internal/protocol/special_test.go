@@ -9,8 +9,8 @@ import (
 	"turnstile/test/expect"
 )
 
-// What somebody writes from outside while a turn runs is gone with the turn, also
-// where it is a plain one and does not look for it.
+// A mark from outside in mid-turn ends with the turn, also on the fast path, which does not look
+// for it.
 func TestMarkInMidTurnGoesWithIt(t *testing.T) {
 	t.Parallel()
 	for name, write := range map[string]func(b *actors.Bench) (bool, error){
@@ -37,8 +37,7 @@ func TestMarkInMidTurnGoesWithIt(t *testing.T) {
 	}
 }
 
-// What there is about a session before its first turn is for that one, and so it is
-// where the run record was lost.
+// A mark before the first turn is for that turn, also if the run record was lost.
 func TestMarkBeforeTheFirstTurn(t *testing.T) {
 	t.Parallel()
 	for name, lose := range map[string]bool{"first": false, "run was lost": true} {
@@ -66,7 +65,7 @@ func TestMarkBeforeTheFirstTurn(t *testing.T) {
 	}
 }
 
-// A turn that was renewed is no plain one; the next is again.
+// A turn that was renewed ends on the full path, and the next one on the fast path.
 func TestFastPathAfterARenewal(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -83,8 +82,8 @@ func TestFastPathAfterARenewal(t *testing.T) {
 	expect.Equal(t, "plain ends", seen.plain, 1)
 }
 
-// A worker died, and its message is gone from the active ones: a stock asynq.Server's
-// recovery has archived it. The mark is the next turn's, and ends with it.
+// A worker died, and its message is no longer active: the recovery of a stock asynq.Server has
+// archived it. The next turn gets the mark, and the mark ends with it.
 func TestMarkOfADeadTurnWithoutItsMessage(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)

@@ -15,7 +15,7 @@ import (
 	"turnstile/test/expect"
 )
 
-// lives are what the situations of the scripts leave out.
+// lives are what the situations leave out.
 func lives() map[string]func(b *actors.Bench) {
 	later := func(b *actors.Bench, id string) { // a delayed message that is not due
 		_, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{ID: id, Text: id}, turnstile.Delay(time.Hour))
@@ -216,7 +216,7 @@ func lives() map[string]func(b *actors.Bench) {
 			expect.OK(b, err)
 		},
 	}
-	// What a turn in each phase may end in, and what comes behind it.
+	// How a turn in each phase may end, and what follows.
 	for name, phase := range map[string]func(b *actors.Bench) *protocol.Claim{
 		"starting": (*actors.Bench).Claim,
 		"running":  (*actors.Bench).Start,
@@ -237,8 +237,7 @@ func lives() map[string]func(b *actors.Bench) {
 			end(b, h, protocol.End{Status: session.StatusDone})
 		}
 	}
-	// The ends of a turn into which a message was steered, by its owner and by the
-	// claim that finds it dead.
+	// How a turn with a steered message ends, by its owner and by the claim that finds it dead.
 	for status, rollback := range map[session.Status]bool{session.StatusDone: false, session.StatusFailed: false, session.StatusStopped: false, session.StatusInterrupted: true} {
 		all["steered, "+string(status)] = func(b *actors.Bench) {
 			end(b, steered(b), protocol.End{Status: status, Error: "x", Rollback: rollback})

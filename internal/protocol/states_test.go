@@ -39,8 +39,7 @@ var (
 	inParens = regexp.MustCompile(`\([^)]*\)`)
 )
 
-// statesPage reads the diagrams of docs/states.md. Composites stand for their
-// members.
+// statesPage reads the diagrams of docs/states.md. A composite stands for its members.
 func statesPage(t *testing.T) map[step]bool {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/states.md")
@@ -83,7 +82,7 @@ func statesPage(t *testing.T) map[step]bool {
 	return steps
 }
 
-// The page names scripts that exist, and each that changes a state.
+// The page names only scripts that exist, and each that changes a state.
 func TestStatesPageNamesTheScripts(t *testing.T) {
 	t.Parallel()
 	named := map[string]bool{}
@@ -92,8 +91,8 @@ func TestStatesPageNamesTheScripts(t *testing.T) {
 	}
 	files, err := filepath.Glob("lua/*.lua")
 	expect.OK(t, err)
-	// What a script does that changes a state of a message, a session or its resume
-	// record; the calls are of functions of the library.
+	// The commands and library calls by which a script changes the state of a message, a session or
+	// its resume record.
 	changes := regexp.MustCompile(`'HSET', s\.task [^)]*'(state|quiet)'|'(DEL|UNLINK)', (s\.(task|sentinel|resume|run)|KEYS)\b|'SET', s\.sentinel|` +
 		`'HSET', s\.run,[^)]*'(phase|nostart)'|'H(SET|DEL)', s\.resume|\b(take|forward|archive|archive_stopped|requeue_message|return_untaken|store_interruption|leave_conversation)\(s\b`)
 	var scripts []string
@@ -114,13 +113,13 @@ func TestStatesPageNamesTheScripts(t *testing.T) {
 	}
 }
 
-// observer notes which transitions the scripts make that pass through a client.
+// observer notes the transitions that scripts make through a client.
 type observer struct {
 	b    *actors.Bench
 	bare *redis.Client
 	seen func(step)
 
-	wrote func(table, field string) // after each script, what there is
+	wrote func(table, field string) // called after each script for each stored field
 }
 
 func (o *observer) around(cmds []redis.Cmder, send func() error) error {
@@ -153,8 +152,8 @@ func (o *observer) around(cmds []redis.Cmder, send func() error) error {
 	return send()
 }
 
-// states are those of the session, of its resume record and of its messages, as
-// the tables of the page define them.
+// states are those of the session, of its resume record and of its messages, by the tables of the
+// page.
 func (o *observer) states() map[string]string {
 	ctx, rdb, k := context.Background(), o.bare, o.b.Keys
 	list := func(key string) []string { return rdb.LRange(ctx, key, 0, -1).Val() }
@@ -220,8 +219,8 @@ func (o *observer) states() map[string]string {
 	return states
 }
 
-// fields tells of every field of the session's hashes and JSON values, by the
-// tables of docs/keys.md.
+// fields reports every field of the session's hashes and JSON values, by the tables of
+// docs/keys.md.
 func (o *observer) fields() {
 	ctx, rdb, k := context.Background(), o.bare, o.b.Keys
 	for table, key := range map[string]string{"run": k.Run(), "session": k.Record(), "resume": k.Resume()} {
@@ -248,8 +247,8 @@ func (o *observer) fields() {
 	}
 }
 
-// designPage reads the tables of a page of docs/ whose first column is headed as
-// wanted: the names in it, by the heading above.
+// designPage returns the names in the tables of a page of docs/ whose first column has this head,
+// by the heading above.
 func designPage(t *testing.T, name, first string) map[string][]string {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/" + name)
@@ -280,9 +279,8 @@ func ms(text string) int64 {
 	return n
 }
 
-// TestStatesPage compares what the scripts do with docs/states.md, and what they
-// write with the tables of docs/keys.md, both ways; and events with the schema of
-// docs/events.md.
+// TestStatesPage compares the scripts' steps with docs/states.md, their fields with the tables of
+// docs/keys.md, both ways, and the events with the schema of docs/events.md.
 func TestStatesPage(t *testing.T) {
 	t.Parallel()
 	page, events := statesPage(t), readEventSchema(t)

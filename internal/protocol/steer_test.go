@@ -11,7 +11,7 @@ import (
 	"turnstile/test/redistest"
 )
 
-// A message that is to be steered in and came after /stop was not meant by it.
+// A stop does not apply to a steer message that comes after it.
 func TestSteerAfterStop(t *testing.T) {
 	t.Parallel()
 	for name, ask := range map[string]func(b *actors.Bench){
@@ -33,8 +33,8 @@ func TestSteerAfterStop(t *testing.T) {
 	}
 }
 
-// A steer is told of by the promotion if it came before, by a signal, and by every
-// renewal until it was taken.
+// A steer is reported by the promotion if it came before, by a signal, and by every renewal until
+// it was taken.
 func TestSteerIsSignalled(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -56,7 +56,7 @@ func TestSteerIsSignalled(t *testing.T) {
 	expect.Equal(t, "told by its promotion", h.SteerWaits(), false)
 }
 
-// What is steered in ends with its turn, however that ends.
+// A steered message ends with its turn, however that ends.
 func TestSteeredEndsWithItsTurn(t *testing.T) {
 	t.Parallel()
 	actors.OnceAndTwice(t, func(t *testing.T, b *actors.Bench) {
@@ -87,7 +87,7 @@ func TestSteeredEndsWithItsTurn(t *testing.T) {
 	})
 }
 
-// The answer to a steer is lost and never asked for again: the message is not.
+// The result of a steer is lost and not requested again: the message is not lost.
 func TestSteerWhoseResultIsLost(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -104,12 +104,12 @@ func TestSteerWhoseResultIsLost(t *testing.T) {
 	expect.Equal(t, "its end", b.Outcome("b").Status, session.StatusDone)
 }
 
-// What the agent did not take has its old place in the line, as if it had never
-// been offered: behind what came before, and behind those that go first.
+// A message that the agent did not take has its old place in the line, as if it was never offered:
+// behind those that came before, and behind those that go first.
 func TestUntakenSteerKeepsItsPlace(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		modes []session.Mode // of b, c, d ..., said while a runs; the steers are offered
+		modes []session.Mode // of b, c, d ..., while a runs; the steer messages are offered
 		want  string
 	}{
 		"alone":                 {[]session.Mode{"steer"}, "b"},
@@ -157,7 +157,7 @@ func TestUntakenSteerKeepsItsPlace(t *testing.T) {
 	}
 }
 
-// A turn with steers that dies comes back message by message, each once.
+// The messages of a dead turn with steers come back one by one, each once.
 func TestSteeredTurnDies(t *testing.T) {
 	t.Parallel()
 	actors.OnceAndTwice(t, func(t *testing.T, b *actors.Bench) {

@@ -13,12 +13,12 @@ import (
 	"turnstile/test/expect"
 )
 
-// What the agent did not take goes back near the ends of a long line to its place, and
-// in the midst ahead of it.
+// An untaken message goes back to its place near the ends of a long line, and ahead of its place in
+// the middle.
 func TestUntakenSteersOfALongLine(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		before, behind int // ids of the line, older and newer than the steers
+		before, behind int // ids in line, older and newer than the steers
 		place          int // of the first steer, from the head
 	}{
 		"near the head":       {400, 900, 400},
@@ -54,8 +54,8 @@ func TestUntakenSteersOfALongLine(t *testing.T) {
 	}
 }
 
-// What asynq's recoverer, say, has taken out of a turn is not the next one's message,
-// whether others wait or none.
+// A message that asynq's recoverer has removed from a turn is not the next turn's, whether others
+// wait or not.
 func TestUntakenMessageThatHasLeftTheTurn(t *testing.T) {
 	t.Parallel()
 	for name, others := range map[string][]string{"others wait": {"other"}, "none waits": nil} {
@@ -84,7 +84,7 @@ func TestUntakenMessageThatHasLeftTheTurn(t *testing.T) {
 	}
 }
 
-// A /stop that comes while a turn ends means what was steered into it, too.
+// A /stop that comes while a turn ends also stops what was steered into it.
 func TestStopOfAnUntakenMessage(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)

@@ -9,8 +9,8 @@ import (
 	"turnstile/test/expect"
 )
 
-// B71: what an agent proposes never overwrites what a user said, whoever comes
-// first, and never lands on another transcript.
+// An agent's title never replaces a user's, whoever comes first, and never lands on another
+// transcript (B71).
 func TestB71_TitleOfTheUserStays(t *testing.T) {
 	t.Parallel()
 	actors.OnceAndTwice(t, func(t *testing.T, b *actors.Bench) {

@@ -12,14 +12,14 @@ import (
 	"turnstile/test/expect"
 )
 
-// memory is how much of Redis' memory the transcript takes, and how many entries it has.
+// memory returns the memory that Redis uses for the transcript, and the number of its entries.
 func memory(b *actors.Bench) (bytes, entries int64) {
 	b.Helper()
 	key := b.Keys.Transcript(b.Info().SessionID)
 	return b.Redis.MemoryUsage(b.Ctx, key, 0).Val(), b.Redis.LLen(b.Ctx, key).Val()
 }
 
-// wroteLong has a turn write an entry of about n bytes, with a plain end or another one.
+// wroteLong lets a turn write an entry of about n bytes, and end on the fast path or the full path.
 func wroteLong(b *actors.Bench, i, n int, plain bool) {
 	b.Helper()
 	b.Say(fmt.Sprint("m", i))
@@ -32,8 +32,8 @@ func wroteLong(b *actors.Bench, i, n int, plain bool) {
 	expect.OK(b, err)
 }
 
-// A transcript takes 64 MiB of Redis' memory at most, whatever the number of its entries;
-// the oldest go first.
+// A transcript uses at most 64 MiB of Redis' memory, whatever the number of its entries; the oldest
+// go first.
 func TestTranscriptIsBoundedInBytes(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -49,8 +49,8 @@ func TestTranscriptIsBoundedInBytes(t *testing.T) {
 	expect.Equal(t, "without a gap", texts[0][:4], fmt.Sprintf("%04d", 40-entries))
 }
 
-// It is bounded too where each turn writes more than one call frees of what an earlier,
-// higher limit has left.
+// It is bounded too if each turn writes more than one call frees of what an earlier, higher limit
+// has left.
 func TestTranscriptOfLongTurnsIsBounded(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t, transcriptBytes(8<<20))
@@ -69,7 +69,7 @@ func TestTranscriptOfLongTurnsIsBounded(t *testing.T) {
 	}
 }
 
-// One entry has 4 MiB at most, and says how much is left out.
+// An entry has at most 4 MiB, and says how much is left out.
 func TestEntryIsBounded(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)

@@ -13,8 +13,8 @@ import (
 
 func transcriptBytes(n int) actors.Setup { return func(c *protocol.Config) { c.TranscriptBytes = n } }
 
-// What a worker of the version before has written is measured with the next turn's, and so
-// is what many short turns have written.
+// Entries of a worker of the previous version are measured with the next turn's, and so are those
+// of many short turns.
 func TestTranscriptOfTheVersionBefore(t *testing.T) {
 	t.Parallel()
 	const limit = 1 << 20
@@ -44,7 +44,7 @@ func TestTranscriptOfTheVersionBefore(t *testing.T) {
 	}
 }
 
-// A lower limit takes effect by and by: one turn's end frees about 16 MiB.
+// A lower limit takes effect step by step: the end of a turn frees about 16 MiB.
 func TestLowerTranscriptBytes(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -66,8 +66,8 @@ func TestLowerTranscriptBytes(t *testing.T) {
 	}
 }
 
-// The newest entry stays, however long; an undo and what an agent keeps do not notice that
-// the beginning has gone.
+// The newest entry stays, however long. Undo and agent state do not notice that the beginning has
+// gone.
 func TestWhatATrimmedTranscriptKeeps(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t, transcriptBytes(1<<20), func(c *protocol.Config) { c.Limits = session.Limits{Payload: 8 << 20} })

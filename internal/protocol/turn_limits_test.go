@@ -15,8 +15,8 @@ func turnOf(messages, bytes int) actors.Setup {
 	return func(c *protocol.Config) { c.TurnMessages, c.TurnBytes = messages, bytes }
 }
 
-// What is collected beyond what a turn holds is the next turn, also if its quiet window
-// is not over: whoever is full waits for no more.
+// Messages collected beyond the limits of a turn are the next turn, also if their quiet window is
+// not over: a full turn waits for no more.
 func TestCollectedTurnHasItsLimits(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 1000)
@@ -64,8 +64,8 @@ func TestCollectedTurnHasItsLimits(t *testing.T) {
 	})
 }
 
-// What is to be steered in beyond what a turn holds waits for a turn of its own, and
-// nobody asks for it again and again.
+// Steer messages beyond the limits of a turn wait for a turn of their own, and renewals do not
+// report them again and again.
 func TestSteeredTurnHasItsLimits(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -110,7 +110,7 @@ func TestSteeredTurnHasItsLimits(t *testing.T) {
 	}
 }
 
-// between puts ids that have no task at the end of the line: they take up room only.
+// between puts ids without a task at the end of the line: they only take up room.
 func between(b *actors.Bench, n int) {
 	b.Helper()
 	ids := make([]any, n)
@@ -120,8 +120,8 @@ func between(b *actors.Bench, n int) {
 	expect.OK(b, b.Redis.LPush(b.Ctx, b.Keys.Pending(), ids...).Err())
 }
 
-// A steer looks at both ends of a long line. What is in its midst comes into sight when
-// what stands before it has been steered, or waits for its turn.
+// A steer searches both ends of a long line. A message in the middle is found when those before it
+// have been steered or had their turn.
 func TestSteerOfALongLine(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t, actors.Line(session.QueueSettings{Cap: 10_000}))
@@ -153,8 +153,7 @@ func TestSteerOfALongLine(t *testing.T) {
 	expect.Equal(t, "what is in the midst", b.State("deep"), "pending")
 }
 
-// A sender of the version before says only in the follow-up that its message is to be
-// steered in.
+// A sender of the previous version says only in the follow-up that its message is to be steered in.
 func TestSteerOfAnEarlierSender(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -174,8 +173,8 @@ func TestSteerOfAnEarlierSender(t *testing.T) {
 	expect.Equal(t, "the plain one", b.State("plain"), "pending")
 }
 
-// The results of a large turn's messages are not a list of all its messages each, nor
-// the reply as often as does harm. The event has both.
+// The result of each message of a large turn does not list all messages, nor is the reply repeated
+// until it does harm. The event has both.
 func TestResultsOfALargeTurn(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

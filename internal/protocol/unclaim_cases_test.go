@@ -10,7 +10,7 @@ import (
 	"turnstile/test/expect"
 )
 
-// A /stop between a claim and its taking back means the message that was taken, too.
+// A /stop between a claim and its unclaim also stops the message that was claimed.
 func TestStopBeforeAnUnclaim(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -27,8 +27,7 @@ func TestStopBeforeAnUnclaim(t *testing.T) {
 	expect.Equal(t, "a", b.Outcome("a").Status, session.StatusStopped)
 }
 
-// An operator deletes the message of a claim that is taken back: the workers hear of
-// what is left.
+// An operator deletes the message of a claim that is undone: workers get what is left.
 func TestUnclaimOfADeletedMessage(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -38,7 +37,7 @@ func TestUnclaimOfADeletedMessage(t *testing.T) {
 	expect.OK(t, b.Worker.Unclaim(b.Ctx))
 }
 
-// A repetition of the taking back, when another has taken the message meanwhile.
+// Unclaim is repeated after another claim has taken the message.
 func TestUnclaimIsRepeatedLater(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -51,7 +50,7 @@ func TestUnclaimIsRepeatedLater(t *testing.T) {
 	expect.OK(t, err)
 }
 
-// What was collected into one turn still is, when its claim was taken back.
+// Messages that were collected into one turn still are after its claim was undone.
 func TestUnclaimOfACollectedTurn(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)

@@ -15,8 +15,8 @@ import (
 	"turnstile/test/redistest"
 )
 
-// loseClaim claims the session, and the reply is lost: of the plain script, or of the
-// one that is sent where that does nothing.
+// loseClaim claims the session and loses the reply of this script: the fast path's, or the full
+// path's.
 func loseClaim(b *actors.Bench, script string) {
 	b.Helper()
 	faults := &redistest.Faults{}
@@ -28,8 +28,8 @@ func loseClaim(b *actors.Bench, script string) {
 	}
 }
 
-// A claim whose reply was lost is taken back: the session waits for no TTL, and its
-// message is as if nobody had taken it.
+// A claim whose reply was lost is undone: the session waits for no TTL, and its message is as
+// before the claim.
 func TestClaimWithoutAReplyIsUndone(t *testing.T) {
 	t.Parallel()
 	for name, immediate := range map[string]bool{"starting": false, "immediate": true} {
@@ -37,7 +37,7 @@ func TestClaimWithoutAReplyIsUndone(t *testing.T) {
 			t.Parallel()
 			b := actors.NewBench(t, func(c *protocol.Config) { c.Immediate = immediate })
 			b.SayAll("a", "b")
-			for range 4 { // as often as would be a death too many
+			for range 4 { // one death too many, if they counted
 				b.Redis.Del(b.Ctx, rediskey.Ready)
 				loseClaim(b, "claim_fast")
 				b.Redis.Del(b.Ctx, rediskey.Ready)
@@ -55,7 +55,7 @@ func TestClaimWithoutAReplyIsUndone(t *testing.T) {
 	}
 }
 
-// What was claimed anew in between is not taken back.
+// A later claim is not undone.
 func TestUnclaimOfAnothersClaim(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -72,8 +72,8 @@ func TestUnclaimOfAnothersClaim(t *testing.T) {
 	b.Finish(h)
 }
 
-// Nobody may have heard of a claim whose owner was not heard of: however often its
-// sentinel ends, the message is not given up, and no turn is told of a crash.
+// A death does not count before the owner's first sign of life: however often its sentinel ends,
+// the message is not archived, and no turn gets a note of a crash.
 func TestUnheardClaimIsNoDeath(t *testing.T) {
 	t.Parallel()
 	for name, immediate := range map[string]bool{"starting": false, "immediate": true} {
@@ -89,7 +89,7 @@ func TestUnheardClaimIsNoDeath(t *testing.T) {
 				b.Die()
 			}
 			expect.Equal(t, "record", resumeRecord(b), resume.Record{})
-			// It is heard of by its first event, too.
+			// Its first event is a sign of life too.
 			h := b.Claim()
 			expect.OK(t, h.Emit(b.Ctx, []session.Event{{Type: session.EventNotice, Text: "hi"}}))
 			b.Die()
@@ -102,8 +102,7 @@ func TestUnheardClaimIsNoDeath(t *testing.T) {
 	}
 }
 
-// An owner that has checkpointed was heard of: the next turn goes on from that, so it is
-// told of the crash.
+// A checkpoint is a sign of life: the next turn continues from it, with a note of the crash.
 func TestCheckpointShowsItsOwner(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t, func(c *protocol.Config) { c.Immediate = true })
@@ -116,7 +115,7 @@ func TestCheckpointShowsItsOwner(t *testing.T) {
 	expect.Equal(t, "resume", h.Turn().Resume, resume.ReasonCrash)
 }
 
-// A turn that was to begin a new conversation is still to begin it.
+// A turn that was to begin a new conversation still begins it.
 func TestUnclaimOfAFreshConversation(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -135,7 +134,7 @@ func TestUnclaimOfAFreshConversation(t *testing.T) {
 	}
 }
 
-// It ends with its context, and when the sentinel has ended by itself.
+// Unclaim ends with its context, or when the sentinel has ended by itself.
 func TestUnclaimWhileRedisIsAway(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t, func(c *protocol.Config) { c.SentinelTTL = 100 * time.Millisecond })
@@ -160,8 +159,7 @@ func TestUnclaimWhileRedisIsAway(t *testing.T) {
 	expect.OK(t, b.Worker.Unclaim(b.Ctx)) // nothing is left to do
 }
 
-// A claim of which no reply came while another TakeBack comes to its end is taken back as
-// well, by one of the two.
+// A claim loses its reply while another Unclaim is ending: one of the two undoes it.
 func TestNoUnheardClaimIsLeft(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)

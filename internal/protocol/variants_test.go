@@ -6,7 +6,7 @@ import (
 	"turnstile/internal/protocol"
 )
 
-// variantsOf are a script and its plain variant, if it has one.
+// variantsOf returns a move's script and its fast path, if it has one.
 func variantsOf(name string) []*redis.Script {
 	if plain, ok := protocol.Scripts[name+"_fast"]; ok {
 		return []*redis.Script{protocol.Scripts[name], plain}

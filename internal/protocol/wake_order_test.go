@@ -16,9 +16,8 @@ import (
 	"turnstile/test/redistest"
 )
 
-// On a Cluster the parts of a pipeline go to their nodes at once. Whatever wakes a
-// session waits until it is in the owned index: there it is found, should the one who
-// takes it off the ready index die.
+// On a Cluster the parts of a pipeline go to their nodes at once. A wake-up waits until the session
+// is in the owned index: reap finds it there if the worker that pops it dies.
 func TestOwnedBeforeReadyOnACluster(t *testing.T) {
 	t.Parallel()
 	redistest.Real(t)

@@ -11,8 +11,8 @@ import (
 	"turnstile/test/expect"
 )
 
-// A key of a wrong type fails a script before its first write. Without
-// TURNSTILE_PROOF each situation runs with a third of the keys.
+// A key of a wrong type fails a script before its first write. Without TURNSTILE_PROOF each
+// situation runs with a third of the keys.
 func TestWrongTypes(t *testing.T) {
 	t.Parallel()
 	for n, s := range situations() {
@@ -44,8 +44,8 @@ func TestWrongTypes(t *testing.T) {
 	}
 }
 
-// ownKeys is the database without the list of sessions, in which a command enters its
-// session before it writes.
+// ownKeys is the database without the list of sessions, where a command enters its session before
+// it writes.
 func ownKeys(b *actors.Bench) (lines string) {
 	for line := range strings.Lines(b.Dump()) {
 		if !strings.HasPrefix(line, rediskey.Sessions+" ") {
@@ -55,7 +55,7 @@ func ownKeys(b *actors.Bench) (lines string) {
 	return lines
 }
 
-// spoil gives a key another type than its own.
+// spoil gives a key another type.
 func spoil(b *actors.Bench, name string) {
 	b.Helper()
 	list := b.Redis.Type(b.Ctx, name).Val() == "string" || strings.Contains(name, "sentinel") || strings.Contains(name, "processed") || strings.Contains(name, "failed")

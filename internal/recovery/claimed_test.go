@@ -16,7 +16,7 @@ import (
 	"turnstile/test/redistest"
 )
 
-// looksIn is in what time reap looks at the session.
+// looksIn returns in how long reap will look at the session.
 func looksIn(b *actors.Bench) time.Duration {
 	b.Helper()
 	score, err := b.Redis.ZScore(b.Ctx, rediskey.Owned, actors.Key).Result()
@@ -26,8 +26,8 @@ func looksIn(b *actors.Bench) time.Duration {
 
 func shortLease(c *protocol.Config) { c.SentinelTTL = 2 * time.Second }
 
-// A worker that dies right behind its claim is found in its sentinel's time, however
-// long its session's sender would have had reap wait.
+// A worker dies right after its claim. It is found within its sentinel's time, whatever time the
+// session's sender had given reap.
 func TestCrashBehindTheClaimIsFoundInTime(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -46,7 +46,7 @@ func TestCrashBehindTheClaimIsFoundInTime(t *testing.T) {
 			c.wait(b)
 			rdb, faults := b.BareRedis(), &redistest.Faults{}
 			rdb.AddHook(faults)
-			dead := faults.GateReply(c.claims) // it hears no answer any more
+			dead := faults.GateReply(c.claims) // no reply reaches the worker
 			over := make(chan struct{})
 			go func() {
 				defer close(over)
@@ -63,8 +63,8 @@ func TestCrashBehindTheClaimIsFoundInTime(t *testing.T) {
 	}
 }
 
-// What is claimed and held is looked after no later than its sentinel may end, whatever
-// its entry was; and one that reap may just have read gets another.
+// The index has a claimed session no later than its sentinel may end, whatever its entry was. An
+// entry that reap may just have read is written again.
 func TestRenewalsRepairTheIndex(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -95,8 +95,8 @@ func TestRenewalsRepairTheIndex(t *testing.T) {
 	}
 }
 
-// On a Cluster the index is on another node than the session: nothing is claimed there
-// before the entry is made.
+// On a Cluster the index is on another node than the session: nothing is claimed before the entry
+// is made.
 func TestNothingIsClaimedWithoutAnEntryOnACluster(t *testing.T) {
 	t.Parallel()
 	redistest.Real(t)

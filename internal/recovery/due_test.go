@@ -14,9 +14,8 @@ import (
 	"turnstile/test/redistest"
 )
 
-// A full Redis refuses what adds to an index, and not what takes out of one. Should it
-// have become full while Due is at work, a session whose time has come stays where it is
-// until it can enter another index.
+// A full Redis refuses writes that add to an index, and allows removals. If it fills up while Due
+// works, a session whose time has come stays in the due index until another index takes it.
 func TestDueWhenRedisFillsUp(t *testing.T) {
 	t.Parallel()
 	redistest.Real(t)
@@ -48,8 +47,7 @@ func TestDueWhenRedisFillsUp(t *testing.T) {
 	expect.List(t, "ready", b.Pop(), actors.Key)
 }
 
-// A session that due wakes, and that has to wait after all, is entered again by the
-// claim: that entry stays.
+// Due wakes a session that has to wait again. The claim enters it anew, and that entry stays.
 func TestDueKeepsWhatAClaimEnters(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -83,7 +81,7 @@ func TestDue(t *testing.T) {
 	expect.List(t, "due", b.Redis.ZRange(b.Ctx, rediskey.Due, 0, -1).Val(), "later")
 }
 
-// A member whose time is changed while it is moved stays.
+// A member whose time changes while Due moves it stays.
 func TestDueRace(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)

@@ -17,9 +17,9 @@ import (
 	"turnstile/test/redistest"
 )
 
-// A plain asynq.Client tells a queue's name once in its life. What it puts in when that
-// was taken away is found all the same, and so is what only a delay, a retry or a
-// result remembers.
+// A plain asynq.Client lists a queue once in its life. Find finds the messages that it enqueues
+// after the queue was unlisted, and sessions that have nothing but a delayed message, a retry or a
+// result.
 func TestFind(t *testing.T) {
 	t.Parallel()
 	for name, open := range map[string]func(t testing.TB) redis.UniversalClient{
@@ -66,8 +66,8 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// A record that no message ever came to, and asynq's counters of a session that was
-// forgotten, as versions before this one have left them, go with the next Forget.
+// A record without messages, and asynq's counters of a forgotten session, as earlier versions have
+// left them, go with the next Forget.
 func TestFindWhatWasLeft(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t, func(c *protocol.Config) { c.SessionTTL = time.Hour })
@@ -86,8 +86,7 @@ func TestFindWhatWasLeft(t *testing.T) {
 	}
 }
 
-// A search that is cut short goes on where it was left off, by another worker too, and
-// keeps its pace.
+// An interrupted search continues where it ended, also by another worker, and keeps its pace.
 func TestFindContinues(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)

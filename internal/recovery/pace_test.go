@@ -24,7 +24,7 @@ type member struct {
 	task string
 }
 
-// left is what an outage leaves of a session, beside its task.
+// left writes what an outage leaves of a session beside its task.
 type left func(b *actors.Bench, p redis.Pipeliner, m member)
 
 // orphan: its worker died in mid-turn.
@@ -34,7 +34,7 @@ func orphan(b *actors.Bench, p redis.Pipeliner, m member) {
 	p.ZAdd(b.Ctx, rediskey.Owned, redis.Z{Score: 1, Member: m.name})
 }
 
-// overdue: its delayed message's time came a minute ago, and no worker was there.
+// overdue: its delayed message became due a minute ago, and there was no worker.
 func overdue(b *actors.Bench, p redis.Pipeliner, m member) {
 	dueAt(b, p, m, time.Now().Add(-time.Minute))
 }
@@ -44,7 +44,7 @@ func dueAt(b *actors.Bench, p redis.Pipeliner, m member, at time.Time) {
 	p.ZAdd(b.Ctx, rediskey.Due, redis.Z{Score: float64(at.UnixMilli()), Member: m.name})
 }
 
-// unannounced: a plain asynq.Client's, or an index was lost.
+// lostWakeUp: its sender was a plain asynq.Client, or an index was lost.
 func lostWakeUp(b *actors.Bench, p redis.Pipeliner, m member) {
 	p.LPush(b.Ctx, m.k.Pending(), m.task)
 	p.SAdd(b.Ctx, rediskey.AllQueues, rediskey.Queue(m.name))
@@ -81,8 +81,8 @@ func count(b *actors.Bench, index string) int {
 	return int(n)
 }
 
-// recover runs reap until want sessions are ready: no more than burst in a run,
-// and none of them is out of the owned index at any time.
+// recover runs reap until want sessions are ready: at most burst in a run, and all of them stay in
+// the owned index.
 func recover(b *actors.Bench, want, burst int) {
 	b.Helper()
 	for ready := count(b, rediskey.Ready); ready < want; {
@@ -115,7 +115,7 @@ func runAll(b *actors.Bench, want int) {
 	expect.Equal(b, "sessions that run", len(ran), want)
 }
 
-// A rate whose burst is a twentieth of a crowd.
+// crowdRate sets a rate whose burst is a twentieth of a crowd.
 func crowdRate(c *protocol.Config) { c.RecoveryRate = 10 * crowd / 20 }
 
 const crowdBurst = crowd / 20
@@ -129,7 +129,7 @@ func TestB80_OrphansAtABoundedPace(t *testing.T) {
 	runAll(b, crowd)
 }
 
-// What is due on time does not wait behind what is overdue.
+// A session that is due on time does not wait behind overdue ones.
 func TestB80_OverdueAtABoundedPace(t *testing.T) {
 	t.Parallel()
 	redistest.Real(t) // the embedded one is too slow for thousands of sessions
@@ -166,7 +166,7 @@ func TestB80_LostWakeUpsAtABoundedPace(t *testing.T) {
 	runAll(b, crowd)
 }
 
-// One pace for all kinds, and those that were late first come first.
+// All kinds share one pace, and those that were overdue first come first.
 func TestB80_AllKindsShareThePace(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t, func(c *protocol.Config) { c.RecoveryRate = 100 })
@@ -181,7 +181,7 @@ func TestB80_AllKindsShareThePace(t *testing.T) {
 	for _, next := range []string{"orphan", "overdue", "plain"} {
 		for range each / burst {
 			if next == "plain" && count(b, rediskey.Ready) == 3*each {
-				break // the sweep's own
+				break // that is the sweep's own
 			}
 			expect.Equal(t, "recovered", b.Reap(), burst)
 		}
@@ -206,11 +206,11 @@ func TestRecoveryPace(t *testing.T) {
 		}
 		<-time.After(pause)
 	}
-	// The last burst is paid for, too.
+	// The last burst counts too.
 	t.Logf("%.0f/s of %.0f/s", n/time.Since(began).Seconds(), rate)
 }
 
-// What a run takes is part of what its recoveries cost.
+// The time of a run counts towards the pace of its recoveries.
 func TestRecoveryPaysForTheRun(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t) // 5 in 100 ms

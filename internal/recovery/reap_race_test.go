@@ -15,8 +15,7 @@ import (
 	"turnstile/test/redistest"
 )
 
-// gatedReap runs Reap as another worker does, which stands still where match says, and
-// calls meanwhile until it goes on.
+// gatedReap runs Reap as another worker does, and calls meanwhile while Reap waits at the gate.
 func gatedReap(b *actors.Bench, gate func(*redistest.Faults) *redistest.Gate, meanwhile func()) {
 	b.Helper()
 	options, err := redis.ParseURL(redistest.URL(b.T))
@@ -38,14 +37,14 @@ func gatedReap(b *actors.Bench, gate func(*redistest.Faults) *redistest.Gate, me
 	expect.OK(b, <-reaped)
 }
 
-// afterTheLook has Reap stand still when it has looked at the sessions.
+// afterTheLook stops Reap after its look at the sessions.
 func afterTheLook(f *redistest.Faults) *redistest.Gate { return f.GateReply(actors.Script("look")) }
 
-// afterTheKeys has Reap stand still when it has found a session without any key.
+// afterTheKeys stops Reap when it has found a session without any key.
 func afterTheKeys(f *redistest.Faults) *redistest.Gate { return f.GateReply(redistest.Named("exists")) }
 
-// A session that is woken and popped while reap finds it idle stays in the owned index:
-// whoever popped it may have died.
+// A session that is woken and popped while reap finds it idle stays in the owned index: the worker
+// that popped it may have died.
 func TestReapKeepsWhatIsWokenMeanwhile(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -59,7 +58,7 @@ func TestReapKeepsWhatIsWokenMeanwhile(t *testing.T) {
 	expect.Equal(t, "recovered", b.Reap(), 1)
 }
 
-// lookedAtSoon checks that reap looks after the session as soon as a wake-up says.
+// lookedAtSoon checks that reap looks at the session as soon as a wake-up says.
 func lookedAtSoon(b *actors.Bench) {
 	b.Helper()
 	score, err := b.Redis.ZScore(b.Ctx, rediskey.Owned, actors.Key).Result()
@@ -70,8 +69,7 @@ func lookedAtSoon(b *actors.Bench) {
 	}
 }
 
-// A wake-up counts from its own time, whatever the index had from an owner of a long
-// lease.
+// A wake-up counts from its own time, whatever entry an owner of a long lease had left.
 func TestWakeUpReplacesALateLook(t *testing.T) {
 	t.Parallel()
 	long := func(c *protocol.Config) { c.SentinelTTL = 10 * time.Minute }

@@ -18,7 +18,7 @@ import (
 	"turnstile/test/redistest"
 )
 
-// A run that reaches its budget leaves the others unlooked at.
+// A run that has spent its budget does not look at the others.
 func TestReapStopsAtTheBudget(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t) // 50/s: 5 in a run
@@ -35,8 +35,8 @@ func TestReapStopsAtTheBudget(t *testing.T) {
 	}
 }
 
-// The recovery of those who died does not wait until each of those who live has
-// been looked at, nor the other way round.
+// The recovery of dead owners does not wait until each living one was looked at, nor the other way
+// round.
 func TestReapLooksPastTheLiving(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -52,8 +52,8 @@ func TestReapLooksPastTheLiving(t *testing.T) {
 	expect.Equal(t, "living, looked at again at their sentinel's end", later, living)
 }
 
-// Redis' clock was ahead and has fallen back: a session that became ready meanwhile
-// does not stay behind all that come now.
+// Redis' clock was ahead and has gone back: a session that became ready meanwhile does not stay
+// behind all that come now.
 func TestReadyUnderAClockThatFellBack(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -96,7 +96,7 @@ func TestReapFindsADeadOwner(t *testing.T) {
 	expect.Equal(t, "owned", b.IsIn(rediskey.Owned, actors.Key), false)
 }
 
-// The claimer died between pop and claim.
+// The worker died between pop and claim.
 func TestReapFindsADeadClaimer(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -122,8 +122,7 @@ func TestReapPutsWhatHasToWaitIntoDue(t *testing.T) {
 	expect.Equal(t, "owned", b.IsIn(rediskey.Owned, actors.Key), false)
 }
 
-// Sixth invariant: many orphans are not put to work at once; and the pauses
-// between the runs are kept.
+// Sixth invariant: many orphans do not wake at once, and the pauses between runs are kept.
 func TestReapIsPaced(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t, func(c *protocol.Config) { c.RecoveryRate = 30 })
@@ -168,7 +167,7 @@ func TestReapIsPaced(t *testing.T) {
 	expect.Equal(t, "ready", b.Redis.ZCard(b.Ctx, rediskey.Ready).Val(), n)
 }
 
-// One broken session does not stop the others.
+// A broken session does not stop the others.
 func TestBrokenSessionStopsNobody(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -185,7 +184,7 @@ func TestBrokenSessionStopsNobody(t *testing.T) {
 	}
 	expect.List(t, "reaped", b.Pop(), "good")
 
-	// More than one batch of a walk, so that the broken ones stand before others.
+	// More than one batch of a walk, so that some come after the broken ones.
 	const n = 1600
 	halfBroken := func(t *testing.T, name func(rediskey.Session) string, good func(p redis.Pipeliner, key string)) *actors.Bench {
 		b := actors.NewBench(t)
@@ -237,8 +236,7 @@ func TestBrokenSessionStopsNobody(t *testing.T) {
 	})
 }
 
-// afterPipeline calls do after the first pipeline, or the first that has a command with
-// this key.
+// afterPipeline calls do after the first pipeline, or the first with a command that has this key.
 type afterPipeline struct {
 	key  string
 	do   func()

@@ -17,8 +17,8 @@ import (
 	"turnstile/test/redistest"
 )
 
-// What a dead sender's stop has put aside is found although the run record is gone, as
-// a worker of an older version forgets it: that one does not know of the list.
+// The messages of an unfinished stop are found although the run record is gone: a worker of an
+// older version forgets it without knowing of the list.
 func TestUnfinishedStopWithoutARecord(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -32,7 +32,7 @@ func TestUnfinishedStopWithoutARecord(t *testing.T) {
 	b.StopEnded(600)
 }
 
-// A worker finds what a dead sender's stop has left, though nobody sends any more.
+// A worker finds and archives what an unfinished stop has left, without any sender.
 func TestStoppedMessagesAreFound(t *testing.T) {
 	t.Parallel()
 	const n = 1100
@@ -53,8 +53,8 @@ func TestStoppedMessagesAreFound(t *testing.T) {
 	}
 }
 
-// Idle sessions cost the sweep a few commands in all; the one among them that
-// nobody announced is found.
+// Idle sessions cost the sweep a few commands in all. It finds the one among them that lost its
+// wake-up.
 func TestSweepOfIdleSessions(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -75,7 +75,7 @@ func TestSweepOfIdleSessions(t *testing.T) {
 	expect.List(t, "ready", b.Pop(), "s4321")
 }
 
-// On a Cluster no command may ask about two sessions.
+// On a Cluster no command may have keys of two sessions.
 func TestSweepOnCluster(t *testing.T) {
 	t.Parallel()
 	b := actors.BenchOn(t, redistest.StartCluster(t).Client())
@@ -89,8 +89,8 @@ func TestSweepOnCluster(t *testing.T) {
 	expect.Equal(t, "listed", b.Redis.SCard(b.Ctx, rediskey.AllQueues).Val(), n)
 }
 
-// A worker that dies in mid-sweep costs the others some seconds, not an interval; one
-// that lives keeps the sweep to itself, and the interval is kept behind it.
+// A worker that dies in mid-sweep costs the others some seconds, not an interval. One that lives
+// keeps the sweep to itself, and the interval begins after it.
 func TestSweepOfADeadWorker(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -139,7 +139,7 @@ func TestSweepOfADeadWorker(t *testing.T) {
 	}
 }
 
-// What no index knows of is found by one sweep.
+// One sweep finds what no index has.
 func TestSweep(t *testing.T) {
 	t.Parallel()
 	lost := map[string]func(b *actors.Bench){
@@ -188,8 +188,8 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// A sweep leaves dead owners to reap, and delayed messages to due; two sweeps in
-// one interval are one.
+// A sweep leaves dead owners to reap and delayed messages to due. Two sweeps in one interval count
+// as one.
 func TestSweepHandsOver(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)

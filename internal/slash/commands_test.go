@@ -140,7 +140,7 @@ func TestCommandHistory(t *testing.T) {
 	b.Replies("/history", "no entry yet")
 }
 
-// /resume: what a stop or a failure has put aside, oldest first, and nothing else.
+// /resume reruns what a stop or a failure archived, the oldest first, and nothing else.
 func TestCommandResume(t *testing.T) {
 	t.Parallel()
 	actors.OnceAndTwice(t, func(t *testing.T, b *actors.Bench) {
@@ -183,7 +183,7 @@ func TestCommandResume(t *testing.T) {
 	})
 }
 
-// refuses checks the answer to a command whose arguments are wrong.
+// refuses checks the reply to a command with wrong arguments.
 func refuses(b *actors.Bench, text, want string) {
 	b.Helper()
 	if got := b.Receipt(text, true).Reply; !strings.Contains(got, want) {

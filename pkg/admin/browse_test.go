@@ -53,7 +53,7 @@ func browse(b *actors.Bench, pattern string) (found []string) {
 	return found
 }
 
-// Each state has its sign, wherever Redis is.
+// Each state is shown, on every kind of Redis.
 func TestStandings(t *testing.T) {
 	t.Parallel()
 	onAll(t, func(b *actors.Bench) {
@@ -103,8 +103,8 @@ func TestStandings(t *testing.T) {
 	})
 }
 
-// The list has each session, in the order of their activity, whatever their number is
-// and however many were active in one moment; and one that is used meanwhile too.
+// The list has each session in the order of their activity, whatever their number, however many
+// were active at the same time, also one that is used meanwhile.
 func TestBrowseByThePage(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -113,7 +113,7 @@ func TestBrowseByThePage(t *testing.T) {
 	for i := range 1700 {
 		want = append(want, fmt.Sprintf("s%04d", i))
 	}
-	at := func(i int) float64 { return float64(1 + max(0, i-1200)) } // 1,201 in the same moment
+	at := func(i int) float64 { return float64(1 + max(0, i-1200)) } // 1,201 at the same time
 	members := make([]redis.Z, len(want))
 	for i, key := range want {
 		members[i] = redis.Z{Score: at(i), Member: key}
@@ -128,7 +128,7 @@ func TestBrowseByThePage(t *testing.T) {
 	seen := map[string]int{}
 	for s, err := range b.Client.Browse(b.Ctx, "") {
 		expect.OK(t, err)
-		if len(seen) == 0 { // one before and one behind move to the end
+		if len(seen) == 0 { // two sessions, one listed already and one not, move to the end
 			expect.OK(t, b.Redis.ZAdd(b.Ctx, rediskey.Sessions, redis.Z{Score: 9000, Member: want[0]}, redis.Z{Score: 9001, Member: want[1650]}).Err())
 		}
 		seen[s.Session]++
@@ -217,8 +217,8 @@ func TestLastDeadLetters(t *testing.T) {
 	expect.Equal(t, "of an unknown session", len(list), 0)
 }
 
-// No worker: no heartbeat, and no timer in a second and a half. A worker without
-// maintenance has timers only.
+// No worker: no heartbeat, and no timer for a second and a half. A worker without maintenance has
+// timers only.
 func TestNoWorker(t *testing.T) {
 	t.Parallel()
 	onAll(t, func(b *actors.Bench) {

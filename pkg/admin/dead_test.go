@@ -43,7 +43,7 @@ func TestDeadLetters(t *testing.T) {
 		}
 		expect.List(b, "dead", b.Dead(actors.Key), want...)
 
-		// More than one batch, of another session that asynq alone knows of.
+		// More than one batch, of another session that only asynq knows.
 		for i := range 45 {
 			_, err := b.Client.Submit(b.Ctx, "many", session.Message{ID: fmt.Sprintf("m%02d", i), Text: "x"})
 			expect.OK(b, err)
@@ -63,10 +63,10 @@ func TestDeadLetters(t *testing.T) {
 		expect.List(b, "with dead letters", sessions, actors.Key, "many")
 		for _, err := range b.Client.SessionsWithDeadLetters(b.Ctx) {
 			expect.OK(b, err)
-			break // it does not go on
+			break // the caller ends it
 		}
 
-		// By id, and only what is dead.
+		// By id, and only dead letters.
 		n, err := b.Client.DeleteDeadLetters(b.Ctx, actors.Key, "by-hand", "goes-on", "unknown")
 		expect.OK(b, err)
 		expect.Equal(b, "dropped by id", n, 1)
@@ -76,7 +76,7 @@ func TestDeadLetters(t *testing.T) {
 		}
 		expect.List(b, "dead", b.Dead(actors.Key), want[1])
 
-		// All, also of a queue whose name is not listed.
+		// All of them, also of an unlisted queue.
 		expect.OK(b, b.Redis.SRem(b.Ctx, rediskey.AllQueues, rediskey.Queue("many")).Err())
 		n, err = b.Client.DeleteDeadLetters(b.Ctx, "many")
 		expect.OK(b, err)
@@ -91,7 +91,7 @@ func TestDeadLetters(t *testing.T) {
 	})
 }
 
-// Those of one second are in the order of their arrival, more than a batch, too.
+// Those of one second are in the order of their arrival, also beyond a batch.
 func TestDeadLettersInOrder(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)

@@ -13,8 +13,8 @@ import (
 	"turnstile/test/expect"
 )
 
-// Of many messages a script erases 500 at a time, and nothing is left in the end, nor of
-// unique locks. A turn that begins meanwhile keeps what is left.
+// A script deletes 500 messages at a time. In the end nothing is left, not even unique locks. A
+// turn that begins meanwhile keeps what is left.
 func TestEraseInBatches(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -52,7 +52,7 @@ func TestEraseInBatches(t *testing.T) {
 	expect.List(t, "left", traces(b))
 }
 
-// A conversation that was begun anew a thousand times has as many transcripts.
+// A conversation that began anew a thousand times has as many transcripts.
 func TestEraseOfManyTranscripts(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)

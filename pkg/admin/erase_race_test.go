@@ -15,8 +15,8 @@ import (
 	"turnstile/test/redistest"
 )
 
-// A turn that ran between the look at the keys and the script has a transcript
-// that nobody looked at.
+// A turn that runs between the look at the keys and the script has a transcript that the look did
+// not see.
 func TestEraseAfterAnotherTurn(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -38,7 +38,7 @@ func TestEraseAfterAnotherTurn(t *testing.T) {
 	expect.List(t, "left", traces(b))
 }
 
-// A message that comes in at any moment of it is there and found, or gone.
+// A message that comes at any moment of an erase is found later, or erased.
 func TestEraseWhileASenderSubmits(t *testing.T) {
 	t.Parallel()
 	isErase := actors.Script("erase")
@@ -69,8 +69,8 @@ func TestEraseWhileASenderSubmits(t *testing.T) {
 	}
 }
 
-// The same with a real sender beside it: no interleaving leaves a message that
-// nobody finds, or a half one.
+// The same with a real sender: no interleaving leaves a message that no worker finds, or half of
+// one.
 func TestEraseBesideSenders(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -100,8 +100,7 @@ func TestEraseBesideSenders(t *testing.T) {
 	}
 }
 
-// Somebody goes on with a session that is being erased: it stays known to those
-// who look for lost sessions.
+// A session that is used while it is being erased stays known to recovery.
 func TestEraseFindsATurnThatBeganMeanwhile(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)

@@ -63,9 +63,8 @@ func traces(b *actors.Bench) (list []string) {
 	return list
 }
 
-// live gives the session all that one can have: two transcripts, a result, dead
-// letters, what waits and what is delayed, settings, a title, counters of another
-// day.
+// useAll gives the session all that one can have: two transcripts, a result, dead letters, waiting
+// and delayed messages, settings, a title, counters of another day.
 func useAll(b *actors.Bench) {
 	b.Helper()
 	b.SayAll("first")
@@ -90,7 +89,7 @@ func useAll(b *actors.Bench) {
 func TestErase(t *testing.T) {
 	t.Parallel()
 	eachKind(t, func(b *actors.Bench) {
-		expect.OK(b, b.Client.Erase(b.Ctx, actors.Key)) // of an unknown session there is nothing to erase
+		expect.OK(b, b.Client.Erase(b.Ctx, actors.Key)) // an unknown session: nothing to erase
 
 		useAll(b)
 		transcripts := 0
@@ -117,7 +116,7 @@ func TestErase(t *testing.T) {
 			b.Errorf("another session's message %s: %+v, %v", other.ID, s, err)
 		}
 
-		// It begins anew, with a fence that is higher.
+		// It begins anew, with a higher fencing token.
 		fence := h.Turn().Fence
 		b.Say("waits")
 		h = b.Start()
@@ -128,8 +127,8 @@ func TestErase(t *testing.T) {
 	})
 }
 
-// What was erased begins anew with the clock as its fence: that is higher, also where
-// turns of less than a ms have run ahead of it.
+// An erased session begins anew with the clock as its fencing token. That is higher, also if turns
+// of less than a millisecond had run ahead of the clock.
 func TestEraseLeavesNoFenceInTheFuture(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -145,8 +144,7 @@ func TestEraseLeavesNoFenceInTheFuture(t *testing.T) {
 	}
 }
 
-// newOrNothing checks that the message "new" begins the session, or that nothing
-// is left.
+// newOrNothing checks that the message "new" begins the session, or that nothing is left.
 func newOrNothing(b *actors.Bench, there bool) {
 	b.Helper()
 	if !there {
@@ -165,7 +163,7 @@ func newOrNothing(b *actors.Bench, there bool) {
 	expect.Equal(b, "entries", len(b.Transcript(b.Info().SessionID)), 2)
 }
 
-// keysSeen is the most keys that a call of the erase script has named.
+// keysSeen is the largest number of keys that a call of the erase script had.
 type keysSeen struct{ most int }
 
 func (k *keysSeen) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -184,8 +182,7 @@ func (k *keysSeen) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pro
 	return next
 }
 
-// Statistics of earlier days are keys too, which the day of the erasure does not
-// name.
+// Statistics of earlier days are keys too, which the keys of the day of the erasure do not include.
 func TestEraseAfterMoreThanOneDay(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)

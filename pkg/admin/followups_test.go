@@ -23,7 +23,7 @@ func TestFollowups(t *testing.T) {
 	}
 	for order, id := range []string{"first", "second"} {
 		entry := `{"id":"` + id + `","text":"<` + id + `>"}`
-		// As the ring script writes it.
+		// As the script notify writes it.
 		entry = `{"mode":"queue","order":` + string(rune('2'+order)) + `,"arrived_at":1795227266293,"state":"queued",` + strings.TrimPrefix(entry, "{")
 		if err := rdb.HSet(t.Context(), key, id, entry).Err(); err != nil {
 			t.Fatal(err)
@@ -38,7 +38,7 @@ func TestFollowups(t *testing.T) {
 		}
 	}
 	waits("third")
-	for id, state := range map[string]string{"fourth": "archived", "fifth": "pending"} { // not announced; the sixth is gone
+	for id, state := range map[string]string{"fourth": "archived", "fifth": "pending"} { // these two have no follow-up; the sixth is gone
 		if err := rdb.HSet(t.Context(), rediskey.For("s").Task(rediskey.TaskID("s", id)), "state", state).Err(); err != nil {
 			t.Fatal(err)
 		}
@@ -59,8 +59,8 @@ func TestFollowups(t *testing.T) {
 	}
 }
 
-// An operator deletes a message that waits: what was told of it says nothing of another
-// message with its id.
+// An operator deletes a waiting message: its follow-up says nothing about another message with its
+// id.
 func TestFollowUpOfADeletedMessage(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -91,7 +91,7 @@ func TestFollowUpOfADeletedMessage(t *testing.T) {
 	}
 }
 
-// Nobody is said to wait who does not.
+// The list has only messages that wait.
 func TestFollowUpsThatNobodyWaitsFor(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -111,7 +111,7 @@ func TestFollowUpsThatNobodyWaitsFor(t *testing.T) {
 	i, queue := b.Inspector(), rediskey.Queue(actors.Key)
 	expect.OK(t, i.DeleteTask(queue, b.Task("deleted")))
 	expect.OK(t, i.DeleteTask(queue, b.Task("same")))
-	b.Enqueue("same") // by a sender that rings nobody
+	b.Enqueue("same") // by a sender that does not notify
 	listed("archived", "other")
 	expect.OK(t, i.PauseQueue(queue))
 	b.Finish(h)

@@ -15,7 +15,7 @@ import (
 	"turnstile/test/redistest"
 )
 
-// Messages that are run again go in as far as there is room.
+// Rerun requeues messages as far as there is room.
 func TestRerunIntoAFullLine(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBenchWithCap(t, 3)
@@ -33,8 +33,7 @@ func TestRerunIntoAFullLine(t *testing.T) {
 	expect.Equal(t, "then", n, 2)
 }
 
-// putAside sends n messages whose ids are not in the order of their arrival, and stops
-// them all.
+// archived submits n messages whose ids are not in the order of their arrival, and stops them all.
 func archived(b *actors.Bench, n int) (ids []string) {
 	b.Helper()
 	for i := range n {
@@ -48,8 +47,7 @@ func archived(b *actors.Bench, n int) (ids []string) {
 	return ids
 }
 
-// More than a batch, in order; and what fails again meanwhile is not run again
-// by the same /resume.
+// More than a batch, in order. What fails again meanwhile is not rerun by the same /resume.
 func TestRerunInBatches(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -84,8 +82,8 @@ func TestRerunInBatches(t *testing.T) {
 	}
 }
 
-// Batches follow each other without a gap, behind what waits, although the reply to
-// each was lost; what was deleted meanwhile is passed over.
+// Batches follow each other without a gap, behind what waits, although each reply was lost.
+// Messages that were deleted meanwhile are skipped.
 func TestRerunInOrder(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -107,8 +105,8 @@ func TestRerunInOrder(t *testing.T) {
 	expect.List(t, "the line", b.Waiting(), want...)
 }
 
-// Another /resume comes between two batches, and all that it runs fails again: this
-// call does not run it once more.
+// Another /resume comes between two batches, and all its messages fail again: this call does not
+// rerun them once more.
 func TestRerunBesideAnother(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -138,7 +136,7 @@ func TestRerunBesideAnother(t *testing.T) {
 	expect.Equal(t, "run again the next time", n, 1100)
 }
 
-// A batch of large messages is a small one: 4 MiB.
+// A batch of large messages is smaller: 4 MiB.
 func TestRerunOfLargeMessages(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t)
@@ -157,8 +155,8 @@ func TestRerunOfLargeMessages(t *testing.T) {
 	expect.List(t, "the line", b.Waiting(), "m0", "m1", "m2", "m3", "m4", "m5", "m6")
 }
 
-// Each dead letter is read twice, once to find its place and once to be moved, however
-// many there are; and no command reads them all.
+// Each dead letter is read twice, to find its place and to move it, however many there are. No
+// command reads them all.
 func TestRerunReadsEachTwice(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.StartServer(t).Client()

@@ -1,5 +1,5 @@
-// Package actors are whom tests of several packages drive: a sender that is an operator as
-// well, and a consumer with all that a worker does for itself.
+// Package actors has a sender, an operator and a worker, on a Redis of a test's own, for the tests
+// of several packages.
 package actors
 
 import (
@@ -17,13 +17,13 @@ import (
 	"turnstile/pkg/session"
 )
 
-// Client sends, and looks at what became of it.
+// Client sends messages and reads what became of them.
 type Client struct {
 	*turnstile.Client
 	*operator
 }
 
-// operator has another name than the Client's, which it would hide.
+// operator is admin.Client under another name, which does not hide the embedded turnstile.Client.
 type operator = admin.Client
 
 // NewClient makes a client with the default limits.
@@ -55,7 +55,7 @@ type Consumer struct {
 	*maintenance.Maintenance
 }
 
-// NewConsumer is protocol.NewConsumer with what belongs to it.
+// NewConsumer makes a protocol.Consumer with recovery and maintenance.
 func NewConsumer(rdb redis.UniversalClient, cfg protocol.Config) (*Consumer, error) {
 	c, err := protocol.NewConsumer(rdb, cfg)
 	if err != nil {

@@ -37,16 +37,16 @@ func (b *Bench) Dead(sessionKey string) (list []string) {
 		}
 		list = append(list, fmt.Sprintf("%s %s %q %s", d.ID, d.Outcome.Status, d.Outcome.Error, d.Text))
 	}
-	slices.Sort(list) // which of them is in which second is the clock's affair
+	slices.Sort(list) // the clock decides which of them are of one second
 	return list
 }
 
 func EventsBytes(n int) Setup { return func(c *protocol.Config) { c.EventsBytes = n } }
 
-// key is the session of most tests.
+// Key is the session of most tests.
 const Key = "agent:main:telegram:dm:42"
 
-// bench is a sender, a worker and what they share, on a database of their own.
+// Bench is a sender, a worker and the database that they share.
 type Bench struct {
 	*testing.T
 	Ctx    context.Context
@@ -56,7 +56,7 @@ type Bench struct {
 	Keys   rediskey.Session
 }
 
-// setup changes a bench's configuration.
+// Setup changes the configuration of a bench's worker.
 type Setup func(*protocol.Config)
 
 func NewBench(t *testing.T, changes ...Setup) *Bench {
@@ -75,8 +75,8 @@ func BenchOn(t *testing.T, rdb redis.UniversalClient, changes ...Setup) *Bench {
 	}
 }
 
-// newWorker makes a consumer. Channels are common to all databases of a server,
-// hence the test's name in the worker's.
+// NewWorker makes a consumer. Its name has the test's name, because all databases of a server share
+// the channels.
 func NewWorker(t *testing.T, rdb redis.UniversalClient, name string, changes ...Setup) *Consumer {
 	t.Helper()
 	cfg := protocol.Config{Worker: t.Name() + "/" + name, Retention: time.Hour, SentinelTTL: time.Minute}
@@ -90,7 +90,7 @@ func NewWorker(t *testing.T, rdb redis.UniversalClient, name string, changes ...
 
 var ErrFlaky = errors.New("flaky")
 
-// say submits a message whose id is its text.
+// Say submits a message whose id is its text.
 func (b *Bench) Say(text string, mode ...session.Mode) turnstile.Receipt {
 	b.Helper()
 	m := session.Message{ID: text, Text: text}
@@ -109,7 +109,7 @@ func (b *Bench) SayAll(texts ...string) {
 	}
 }
 
-// claim claims the session; it has to be there.
+// Claim claims the session, which must be ready.
 func (b *Bench) Claim() *protocol.Claim {
 	b.Helper()
 	holds, err := b.Worker.Claim(b.Ctx, []string{Key})
@@ -120,7 +120,7 @@ func (b *Bench) Claim() *protocol.Claim {
 	return holds[0]
 }
 
-// claimNothing claims the session, which must not be there.
+// ClaimNothing claims the session, which must not be ready.
 func (b *Bench) ClaimNothing(why string) {
 	b.Helper()
 	holds, err := b.Worker.Claim(b.Ctx, []string{Key})
@@ -130,7 +130,7 @@ func (b *Bench) ClaimNothing(why string) {
 	}
 }
 
-// start claims and promotes.
+// Start claims and promotes.
 func (b *Bench) Start() *protocol.Claim {
 	b.Helper()
 	h := b.Claim()
@@ -138,13 +138,13 @@ func (b *Bench) Start() *protocol.Claim {
 	return h
 }
 
-// renew is the owner's first sign of life, at the latest.
+// Renew renews the claim, which is a sign of life.
 func (b *Bench) Renew(h *protocol.Claim) {
 	b.Helper()
 	expect.OK(b, b.Worker.Renew(b.Ctx, []*protocol.Claim{h})[0].Err)
 }
 
-// finish ends the turn well.
+// Finish ends the turn with success.
 func (b *Bench) Finish(h *protocol.Claim) (more bool) {
 	b.Helper()
 	more, err := h.Finish(b.Ctx, b.Done(h))
@@ -152,8 +152,8 @@ func (b *Bench) Finish(h *protocol.Claim) (more bool) {
 	return more
 }
 
-// done is the end of a turn that went well: an entry for each of its messages, and
-// one for the reply to the first.
+// Done is the end of a turn with success: an entry for each message, and one for the reply to the
+// first.
 func (b *Bench) Done(h *protocol.Claim) protocol.End {
 	turn := h.Turn()
 	end := protocol.End{Status: session.StatusDone, Reply: "re: " + turn.Message.Text, Told: len(turn.Dropped)}
@@ -164,7 +164,7 @@ func (b *Bench) Done(h *protocol.Claim) protocol.End {
 	return end
 }
 
-// drain runs all that can be run and answers the messages' ids.
+// Drain runs all messages and returns their ids.
 func (b *Bench) Drain() (ids []string) {
 	b.Helper()
 	for {
@@ -180,12 +180,12 @@ func (b *Bench) Drain() (ids []string) {
 	}
 }
 
-// die is a worker's death, TTL included.
+// Die removes the sentinel, as its TTL does after a worker's death.
 func (b *Bench) Die() { expect.OK(b, b.Redis.Del(b.Ctx, b.Keys.Sentinel()).Err()) }
 
 func (b *Bench) Task(id string) string { return rediskey.TaskID(Key, id) }
 
-// waiting are the ids in pending, the next one first.
+// Waiting returns the ids in line, the next one first.
 func (b *Bench) Waiting() []string {
 	b.Helper()
 	ids, err := b.Redis.LRange(b.Ctx, b.Keys.Pending(), 0, -1).Result()
@@ -208,7 +208,7 @@ func (b *Bench) Info() session.Info {
 	return s
 }
 
-// outcome is a message's end, which must have come.
+// Outcome returns the outcome of a message, which must have ended.
 func (b *Bench) Outcome(id string) session.Outcome {
 	b.Helper()
 	o, ok, err := b.Client.Result(b.Ctx, Key, id)
@@ -219,7 +219,7 @@ func (b *Bench) Outcome(id string) session.Outcome {
 	return o
 }
 
-// transcript are the texts of the session id's entries.
+// Transcript returns the texts of the session id's entries.
 func (b *Bench) Transcript(sessionID string) (texts []string) {
 	b.Helper()
 	entries, err := b.Client.Transcript(b.Ctx, Key, sessionID)
@@ -230,10 +230,10 @@ func (b *Bench) Transcript(sessionID string) (texts []string) {
 	return texts
 }
 
-// inspector is asynq's own, on the same client.
+// Inspector returns asynq's own, on the same client.
 func (b *Bench) Inspector() *asynq.Inspector { return asynq.NewInspectorFromRedisClient(b.Redis) }
 
-// reap runs a job of a timer without the pause between two runs.
+// Reap runs the job without the pause between two runs.
 func (b *Bench) Reap() (recovered int) {
 	b.Helper()
 	b.Redis.Del(b.Ctx, rediskey.Timer("reap"))
@@ -249,7 +249,7 @@ func (b *Bench) Due() {
 	expect.OK(b, err)
 }
 
-// trimAll archives what is beyond the lines' caps, and counts what waits.
+// TrimAll archives what is beyond the caps, and counts the waiting messages.
 func (b *Bench) TrimAll() {
 	b.Helper()
 	_, err := b.Worker.Trim(b.Ctx)
@@ -268,14 +268,14 @@ func (b *Bench) IsIn(index, member string) bool {
 	return b.Redis.ZScore(b.Ctx, index, member).Err() == nil
 }
 
-// overdue makes every member of an index due.
+// Overdue makes every member of an index due.
 func (b *Bench) Overdue(index string) {
 	for _, m := range b.Redis.ZRange(b.Ctx, index, 0, -1).Val() {
 		b.Redis.ZAdd(b.Ctx, index, redis.Z{Score: 1, Member: m})
 	}
 }
 
-// narrow is a bench whose senders and worker have a line of that length.
+// NewBenchWithCap makes a bench whose sender and worker have this cap of the line.
 func NewBenchWithCap(t *testing.T, n int, changes ...Setup) *Bench {
 	t.Helper()
 	b := NewBench(t, append(changes, func(c *protocol.Config) { c.LineCap, c.TurnMessages = n, 1 })...)
@@ -283,7 +283,7 @@ func NewBenchWithCap(t *testing.T, n int, changes ...Setup) *Bench {
 	return b
 }
 
-// pass waits for Redis' clock.
+// Pass waits until Redis' clock has advanced.
 func (b *Bench) Pass(d time.Duration) {
 	b.Helper()
 	end := b.RedisTime().Add(d)
@@ -297,8 +297,8 @@ func (b *Bench) RedisTime() time.Time {
 	return at
 }
 
-// onceAndTwice plays a story as it is, and with every script and index command
-// carried out twice, as after a reply that got lost.
+// OnceAndTwice plays a story as it is, and with every script and index command sent twice, as after
+// a lost reply.
 func OnceAndTwice(t *testing.T, story func(t *testing.T, b *Bench), changes ...Setup) {
 	t.Helper()
 	t.Run("once", func(t *testing.T) {
@@ -317,7 +317,7 @@ func OnceAndTwice(t *testing.T, story func(t *testing.T, b *Bench), changes ...S
 
 func Line(s session.QueueSettings) Setup { return func(c *protocol.Config) { c.Line = s } }
 
-// group are the ids of a turn's messages.
+// MessageIDs returns the ids of a turn's messages.
 func MessageIDs(h *protocol.Claim) (ids []string) {
 	for _, m := range h.Turn().Messages() {
 		ids = append(ids, m.Message.ID)
@@ -325,7 +325,7 @@ func MessageIDs(h *protocol.Claim) (ids []string) {
 	return ids
 }
 
-// bare is a client of the same database whose commands no hook sees.
+// BareRedis is a client of the same database whose commands no hook sees.
 func (b *Bench) BareRedis() *redis.Client {
 	b.Helper()
 	rdb := redis.NewClient(b.Redis.(*redis.Client).Options())

@@ -9,7 +9,7 @@ import (
 	"turnstile/test/expect"
 )
 
-// asks has h's turn ask a question, and returns its number.
+// Asks lets the turn ask a question, and returns its number.
 func (b *Bench) Asks(h *protocol.Claim, name string) int {
 	b.Helper()
 	number, err := h.Ask(b.Ctx, session.Question{Name: name})
@@ -17,13 +17,13 @@ func (b *Bench) Asks(h *protocol.Claim, name string) int {
 	return number
 }
 
-// command carries out a slash command as a user says it.
+// Command carries out a slash command as a user writes it, and returns its reply.
 func (b *Bench) Command(text string) string {
 	b.Helper()
 	return b.Receipt(text, false).Reply
 }
 
-// receipt is that of a command; invalid is what it is to say of its arguments.
+// Receipt returns a command's receipt; invalid says whether its arguments must be wrong.
 func (b *Bench) Receipt(text string, invalid bool) turnstile.Receipt {
 	b.Helper()
 	r, err := b.Client.Submit(b.Ctx, Key, session.Message{Text: text})
@@ -33,7 +33,7 @@ func (b *Bench) Receipt(text string, invalid bool) turnstile.Receipt {
 	return r
 }
 
-// answers checks a command's answer.
+// Replies checks a command's reply.
 func (b *Bench) Replies(text, want string) {
 	b.Helper()
 	if got := b.Command(text); !strings.Contains(got, want) {

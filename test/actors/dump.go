@@ -16,8 +16,8 @@ import (
 
 func (b *Bench) Dump() string { b.Helper(); return Dump(b.T, b.Redis) }
 
-// dump is the whole database as text: each key with type, content and whether it
-// expires. A sentinel's remaining time and the jobs' timers are left out.
+// Dump is the whole database as text: each key with its type, content and whether it expires,
+// without the sentinels' remaining time and the jobs' timers.
 func Dump(t testing.TB, rdb redis.UniversalClient) string {
 	t.Helper()
 	ctx := context.Background()
@@ -60,7 +60,7 @@ func Content(ctx context.Context, rdb redis.UniversalClient, name, kind string) 
 	return strings.Join(lines, " ")
 }
 
-// same compares two dumps line by line.
+// Same compares two dumps line by line.
 func Same(t testing.TB, what, before, after string) {
 	t.Helper()
 	if before == after {

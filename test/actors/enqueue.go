@@ -17,7 +17,7 @@ import (
 
 const Queue = "session:" + Key
 
-// server starts a stock asynq.Server on the session's queue.
+// StockServer starts a stock asynq.Server on the session's queue.
 func (b *Bench) StockServer(h asynq.HandlerFunc) (stop func()) {
 	b.Helper()
 	options, err := redis.ParseURL(redistest.URL(b.T))
@@ -35,7 +35,7 @@ func (b *Bench) StockServer(h asynq.HandlerFunc) (stop func()) {
 	}
 }
 
-// flood puts messages in as plain asynq.Clients do, many at once.
+// Flood enqueues many messages at once, as plain asynq.Clients do.
 func (b *Bench) Flood(n int) {
 	b.Helper()
 	_, err := b.Redis.Pipelined(b.Ctx, func(p redis.Pipeliner) error {
@@ -50,7 +50,7 @@ func (b *Bench) Flood(n int) {
 	expect.OK(b, err)
 }
 
-// overLimits are messages that have too much of one thing, by what that is.
+// OverLimits are messages that exceed one limit each, by its name.
 func OverLimits() map[string]session.Message {
 	many := make([]session.Attachment, 101)
 	for i := range many {
@@ -65,7 +65,7 @@ func OverLimits() map[string]session.Message {
 	}
 }
 
-// enqueue puts a message in without ringing, as a sender that died does.
+// Enqueue enqueues a message without a notify, as a sender that died does.
 func (b *Bench) Enqueue(id string, opts ...asynq.Option) {
 	b.Helper()
 	client := asynq.NewClientFromRedisClient(b.Redis)
@@ -75,7 +75,7 @@ func (b *Bench) Enqueue(id string, opts ...asynq.Option) {
 	expect.OK(b, err)
 }
 
-// enqueueRaw puts any task into the session's queue.
+// EnqueueTask enqueues any task into the session's queue.
 func (b *Bench) EnqueueTask(kind, payload, id string, opts ...asynq.Option) {
 	b.Helper()
 	opts = append([]asynq.Option{asynq.Queue(rediskey.Queue(Key)), asynq.TaskID(id)}, opts...)
@@ -83,7 +83,7 @@ func (b *Bench) EnqueueTask(kind, payload, id string, opts ...asynq.Option) {
 	expect.OK(b, err)
 }
 
-// backdate makes a delayed message due.
+// Backdate makes a delayed message due.
 func (b *Bench) Backdate(id string) {
 	b.Redis.ZAddXX(b.Ctx, b.Keys.Scheduled(), redis.Z{Score: float64(time.Now().Unix() - 60), Member: b.Task(id)})
 }
@@ -95,7 +95,7 @@ func (b *Bench) SayDelayed(id string) {
 	b.Backdate(id)
 }
 
-// collected puts messages in that are one turn together, their window over.
+// SayCollected submits messages that are collected into one turn, their window over.
 func (b *Bench) SayCollected(ids ...string) {
 	b.Helper()
 	for _, id := range ids {
@@ -104,7 +104,7 @@ func (b *Bench) SayCollected(ids ...string) {
 	}
 }
 
-// numbered puts n messages in line that came now, without their senders.
+// SayMany puts n new messages in line, without a sender.
 func (b *Bench) SayMany(name string, n int) {
 	b.Helper()
 	seq := b.Redis.HIncrBy(b.Ctx, b.Keys.Record(), "seq", 1).Val()

@@ -9,7 +9,7 @@ import (
 	"turnstile/test/redistest"
 )
 
-// hook is a redis.Hook of one function, for single commands and pipelines.
+// Hook is a redis.Hook of one function, for single commands and pipelines.
 type Hook func(cmds []redis.Cmder, send func() error) error
 
 // DialHook changes nothing.
@@ -29,7 +29,7 @@ func (h Hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessP
 	}
 }
 
-// before calls do before each command or pipeline that matches.
+// Before calls do before each command or pipeline that matches.
 func Before(match redistest.Match, do func()) redis.Hook {
 	return Hook(func(cmds []redis.Cmder, send func() error) error {
 		if slices.ContainsFunc(cmds, match) {
@@ -39,8 +39,8 @@ func Before(match redistest.Match, do func()) redis.Hook {
 	})
 }
 
-// behind calls do after each command that matches and was carried out. A script that
-// Redis did not know yet was not.
+// Behind calls do after each command that matches and was carried out; the first call of a script
+// that Redis did not know was not.
 func Behind(match redistest.Match, do func()) redis.Hook {
 	return Hook(func(cmds []redis.Cmder, send func() error) error {
 		err := send()
@@ -51,8 +51,8 @@ func Behind(match redistest.Match, do func()) redis.Hook {
 	})
 }
 
-// between sends the first command that matches a second time and calls do between the
-// two, as if the first reply was lost.
+// SendTwice sends the first command that matches a second time, and calls do between the two, as if
+// the first reply was lost.
 func SendTwice(match redistest.Match, do func()) redis.Hook {
 	done := false
 	return Hook(func(cmds []redis.Cmder, send func() error) error {

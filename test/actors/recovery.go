@@ -11,7 +11,7 @@ import (
 	"turnstile/test/redistest"
 )
 
-// nothingLeft: nothing runs and nothing waits.
+// NothingLeft checks that nothing runs and nothing waits.
 func (b *Bench) NothingLeft(when string) {
 	b.Helper()
 	if n := b.Redis.Exists(b.Ctx, b.Keys.Sentinel(), b.Keys.Pending(), b.Keys.Active(), b.Keys.Lease(), b.Keys.Followups()).Val(); n != 0 {
@@ -26,8 +26,8 @@ func (b *Bench) Find() (entered int) {
 	return n
 }
 
-// lose takes the session out of what finds it without a ring, as Unregister and
-// Forget, an Erase, or a Redis that comes back empty do.
+// LoseIndexes removes the session from the indexes, as Unregister and Forget, an Erase, or an empty
+// Redis do.
 func (b *Bench) LoseIndexes() {
 	expect.OK(b, b.Redis.SRem(b.Ctx, rediskey.AllQueues, rediskey.Queue(Key)).Err())
 	for _, index := range []string{rediskey.Sessions, rediskey.Ready, rediskey.Owned, rediskey.Due} {
@@ -35,7 +35,7 @@ func (b *Bench) LoseIndexes() {
 	}
 }
 
-// old makes the session one that nobody has used for long.
+// MakeOld makes the session one that was not used for long.
 func (b *Bench) MakeOld() {
 	long := time.Now().Add(-2 * time.Hour).UnixMilli()
 	for name, field := range map[string]string{b.Keys.Record(): "updated_at", b.Keys.Run(): "ended_at"} {
@@ -46,7 +46,7 @@ func (b *Bench) MakeOld() {
 	b.Overdue(rediskey.Sessions)
 }
 
-// listed reports whether asynqmon lists a session.
+// Listed reports whether asynqmon lists a session.
 func (b *Bench) Listed(session string) bool {
 	b.Helper()
 	listed, err := b.Redis.SIsMember(b.Ctx, rediskey.AllQueues, rediskey.Queue(session)).Result()
@@ -54,7 +54,7 @@ func (b *Bench) Listed(session string) bool {
 	return listed
 }
 
-// stopAndDie stops as a sender who dies behind one of its calls.
+// StopAndDie stops as a sender that dies after a call that matches.
 func (b *Bench) StopAndDie(match redistest.Match) {
 	b.Helper()
 	ctx, cancel := context.WithCancel(b.Ctx)
@@ -66,7 +66,7 @@ func (b *Bench) StopAndDie(match redistest.Match) {
 	}
 }
 
-// work runs what is ready, as workers do, and answers the messages' ids.
+// Work runs all ready sessions, as workers do, and returns the messages' ids.
 func (b *Bench) Work() (ids []string) {
 	b.Helper()
 	for b.IsIn(rediskey.Ready, Key) {
@@ -76,7 +76,7 @@ func (b *Bench) Work() (ids []string) {
 	return ids
 }
 
-// nothingAside wants n messages in the archive, and none that a stop has put aside.
+// StopEnded checks that n messages are archived, and none is left of a stop.
 func (b *Bench) StopEnded(n int) {
 	b.Helper()
 	expect.Equal(b, "archived", b.Info().Archived, n)
@@ -85,7 +85,7 @@ func (b *Bench) StopEnded(n int) {
 	expect.List(b, "the line", b.Waiting())
 }
 
-// waitFor waits for a message's end in the background, from now on.
+// WaitFor waits for a message's end in the background, from now on.
 func (b *Bench) WaitFor(id string) <-chan session.Outcome {
 	got := make(chan session.Outcome, 1)
 	go func() {
@@ -99,7 +99,7 @@ func (b *Bench) WaitFor(id string) <-chan session.Outcome {
 	return got
 }
 
-// pop takes what is ready, and does not wait: go-redis blocks no less than a second.
+// Pop takes the ready sessions without waiting: go-redis blocks for no less than a second.
 func (b *Bench) Pop() []string {
 	b.Helper()
 	if others, err := b.Worker.OthersWait(b.Ctx); err != nil || !others {

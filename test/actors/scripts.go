@@ -28,20 +28,20 @@ func scriptOf(cmd redis.Cmder) string {
 	return text.Name
 }
 
-// called matches the calls of a move's script, on the fast path too.
+// Script matches the calls of a move's script, on the fast path too.
 func Script(name string) redistest.Match {
 	return func(cmd redis.Cmder) bool { return strings.TrimSuffix(scriptOf(cmd), "_fast") == name }
 }
 
-// fullPath matches the calls of a move's script that are not on the fast path.
+// FullPath matches the calls of a move's script that are not on the fast path.
 func FullPath(name string) redistest.Match {
 	return func(cmd redis.Cmder) bool { return scriptOf(cmd) == name }
 }
 
-// fastPath matches the calls of any move's fast path.
+// FastPath matches the calls of any move's fast path.
 func FastPath(cmd redis.Cmder) bool { return strings.HasSuffix(scriptOf(cmd), "_fast") }
 
-// load has Redis know a move's scripts, so that no call is repeated with the text.
+// Load makes Redis know a move's scripts, so that no call is repeated with the text.
 func (b *Bench) Load(name string) {
 	b.Helper()
 	for _, text := range script.All() {
