@@ -41,11 +41,11 @@ func TestQuestionIsDecidedOnce(t *testing.T) {
 	}
 	expect.Equal(t, "another", b.Command("/deny 7"), "Question 7 is no longer open; question 1 is: run make.")
 	expect.Equal(t, "reply so far", reply(b, h), protocol.Decided{})
-	expect.Equal(t, "answered", b.Command("/approve 1 always"), "Approved question 1: run make.")
+	expect.Equal(t, "decided", b.Command("/approve 1 always"), "Approved question 1: run make.")
 	expect.Equal(t, "too late", b.Command("/deny 1"), "That question was already answered.")
 	expect.Equal(t, "reply", reply(b, h), protocol.Decided{Question: 1, Decision: session.Always})
 	if q := b.Info().Question; q != nil {
-		t.Errorf("still asked: %+v", q)
+		t.Errorf("still open: %+v", q)
 	}
 	expect.Equal(t, "second number", b.Asks(h, "rm"), 2)
 	expect.Equal(t, "the second", b.Command("/deny 2"), "Denied question 2: rm.")
@@ -64,7 +64,7 @@ func TestQuestionIsDecidedOnce(t *testing.T) {
 	for range 2 { // a repetition has the same result
 		expect.Equal(t, "said before the withdrawal", withdraw(), session.Always)
 	}
-	expect.Equal(t, "answered and withdrawn", b.Command("/deny"), "There is no open question.")
+	expect.Equal(t, "decided and withdrawn", b.Command("/deny"), "There is no open question.")
 }
 
 // A number belongs to one question for as long as the session is known: a decision about a question
@@ -114,7 +114,7 @@ func TestDecisionWithoutANumber(t *testing.T) {
 	askedBefore(b, time.Minute)
 	expect.Equal(t, "in time", b.Command("/approve"), "Approved question 2: delete_production.")
 	b.Asks(h, "x")
-	expect.Equal(t, "answered at once, by its number", b.Command("/deny 3"), "Denied question 3: x.")
+	expect.Equal(t, "decided at once, by its number", b.Command("/deny 3"), "Denied question 3: x.")
 	expect.Equal(t, "and again", b.Command("/deny"), "That question was already answered.")
 }
 
@@ -156,6 +156,6 @@ func TestUnknownDecision(t *testing.T) {
 		}
 	}
 	if b.Info().Question == nil {
-		t.Error("it is not asked any more")
+		t.Error("it is no longer open")
 	}
 }

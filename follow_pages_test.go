@@ -204,10 +204,10 @@ func TestManyWaitsReadInPages(t *testing.T) {
 		_, err := client.Submit(b.Ctx, keys[i], session.Message{ID: "m", Text: "x"})
 		expect.OK(t, err)
 	}
-	holds, err := b.Worker.Claim(b.Ctx, keys)
+	claims, err := b.Worker.Claim(b.Ctx, keys)
 	expect.OK(t, err)
-	expect.Equal(t, "holds", len(holds), n)
-	for _, h := range holds {
+	expect.Equal(t, "claims", len(claims), n)
+	for _, h := range claims {
 		expect.OK(t, h.Promote(b.Ctx))
 		expect.OK(t, h.Emit(b.Ctx, nil)) // the turn's start
 	}
@@ -223,14 +223,14 @@ func TestManyWaitsReadInPages(t *testing.T) {
 	}
 	expect.Soon(t, "the waits", func() bool { return hook.waiting() == n })
 	_, err = b.Redis.TxPipelined(b.Ctx, func(p redis.Pipeliner) error { // all at once
-		for _, h := range holds {
+		for _, h := range claims {
 			text := fmt.Sprintf(`{"type":"thought","turn":%q,"text":%q}`, h.Turn().ID, strings.Repeat("x", longText))
 			p.XAdd(b.Ctx, &redis.XAddArgs{Stream: rediskey.For(h.Session()).Events(), Values: []string{"e", text}})
 		}
 		return nil
 	})
 	expect.OK(t, err)
-	for _, h := range holds {
+	for _, h := range claims {
 		_, err := h.Finish(b.Ctx, protocol.End{Status: session.StatusDone})
 		expect.OK(t, err)
 	}

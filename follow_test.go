@@ -38,7 +38,7 @@ func TestFollowOfAStreamThatHasLostBytes(t *testing.T) {
 	expect.OK(t, err)
 	expect.Equal(t, "reply", o.Reply == reply.String(), true)
 	if !strings.HasSuffix(reply.String(), seen.String()) || seen.Len() == 0 {
-		t.Errorf("%d bytes were told that are not the reply's end", seen.Len())
+		t.Errorf("%d bytes were seen that are not the reply's end", seen.Len())
 	}
 }
 

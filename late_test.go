@@ -46,7 +46,7 @@ func (h *heldBack) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pro
 func (h *heldBack) deliver(b *actors.Bench) string {
 	b.Helper()
 	if h.call == nil {
-		b.Fatal("nothing was held back")
+		b.Fatal("no call was held back")
 	}
 	if h.call[0] == "evalsha" {
 		b.Load(h.script)
@@ -73,10 +73,10 @@ func TestLateStop(t *testing.T) {
 	h := b.Start()
 	b.Say("c")
 	b.Pass(310 * time.Millisecond)
-	expect.Equal(t, "answer", late.deliver(b), "[late]")
+	expect.Equal(t, "result", late.deliver(b), "[late]")
 	expect.List(t, "the line", b.Waiting(), "c")
 	if r := b.Worker.Renew(b.Ctx, []*protocol.Claim{h})[0]; r.Requested != nil {
-		t.Errorf("the turn is asked %v", r.Requested)
+		t.Errorf("requested of the turn: %v", r.Requested)
 	}
 }
 

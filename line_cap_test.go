@@ -25,7 +25,7 @@ func TestLineCapOfARunningSession(t *testing.T) {
 		expect.Equal(t, "as an error", errors.Is(r.Err(), turnstile.ErrLineFull), true)
 	}
 	if r := b.Worker.Renew(b.Ctx, []*protocol.Claim{h})[0]; r.Requested != nil {
-		t.Errorf("the turn is asked %v", r.Requested)
+		t.Errorf("requested of the turn: %v", r.Requested)
 	}
 	expect.Equal(t, "a rejected one", b.Say("r", session.ModeReject).Reason, "busy")
 	b.Finish(h)

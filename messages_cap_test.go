@@ -51,12 +51,12 @@ func TestMessagesCap(t *testing.T) {
 	expect.Equal(t, "after the sweep", submit(b, "s3", "a"), "refused messages")
 
 	// A session with an owner can still be steered and interrupted.
-	holds, err := b.Worker.Claim(b.Ctx, []string{"s0"})
+	claims, err := b.Worker.Claim(b.Ctx, []string{"s0"})
 	expect.OK(t, err)
 	expect.Equal(t, "a follow-up", submit(b, "s0", "b"), "queued ")
-	_, err = holds[0].Finish(b.Ctx, protocol.End{Status: session.StatusDone})
+	_, err = claims[0].Finish(b.Ctx, protocol.End{Status: session.StatusDone})
 	expect.OK(t, err)
-	_, err = holds[0].Finish(b.Ctx, protocol.End{Status: session.StatusDone})
+	_, err = claims[0].Finish(b.Ctx, protocol.End{Status: session.StatusDone})
 	expect.OK(t, err)
 	expect.OK(t, b.Redis.Del(b.Ctx, rediskey.Timer("sweep")).Err())
 	b.TrimAll()

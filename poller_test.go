@@ -143,16 +143,16 @@ func TestManyWaitsLeaveConnections(t *testing.T) {
 				expect.OK(t, err)
 				expect.Equal(t, "title", r.Reply, "The conversation has no title. /title TEXT gives it one.")
 			}
-			holds, err := b.Worker.Claim(b.Ctx, keys)
+			claims, err := b.Worker.Claim(b.Ctx, keys)
 			expect.OK(t, err)
-			expect.Equal(t, "holds", len(holds), n)
-			for _, h := range holds {
+			expect.Equal(t, "claims", len(claims), n)
+			for _, h := range claims {
 				expect.OK(t, h.Promote(b.Ctx))
 				expect.OK(t, h.Emit(b.Ctx, []session.Event{{Type: "text", Turn: h.Turn().ID, Text: "re"}}))
 				b.Finish(h)
 			}
 			waits.Wait()
-			expect.Equal(t, "connections that were kept at once", hook.most, connections/2)
+			expect.Equal(t, "connections in use at once", hook.most, connections/2)
 			if hook.longest > 50 {
 				t.Errorf("a pipeline of %d reads", hook.longest)
 			}
@@ -183,7 +183,7 @@ func TestWaitWithoutAConnectionEndsWithItsContext(t *testing.T) {
 	if took := time.Since(begin); took > time.Second {
 		t.Errorf("it took %s", took)
 	}
-	expect.List(t, "the message goes on", b.Drain(), "a")
+	expect.List(t, "runs after the wait", b.Drain(), "a")
 }
 
 // An unreadable stream affects its own wait only.

@@ -36,7 +36,7 @@ func TestB75_Retry(t *testing.T) {
 		sid := b.Info().SessionID
 		b.Redis.Del(b.Ctx, rediskey.Ready, rediskey.Due)
 		b.Replies("/retry", "Running again: b")
-		expect.Equal(t, "the workers are told", b.IsIn(rediskey.Ready, actors.Key), true)
+		expect.Equal(t, "workers are notified", b.IsIn(rediskey.Ready, actors.Key), true)
 		expect.List(t, "transcript", b.Transcript(sid), "a", "re: a")
 		h = b.Start()
 		m := h.Turn().Message

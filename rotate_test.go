@@ -68,7 +68,7 @@ func TestB77_RotationKeepsTheLock(t *testing.T) {
 	}
 	expect.Equal(t, "sentinel", b.Redis.Get(b.Ctx, b.Keys.Sentinel()).Val(), before)
 	expect.OK(t, h.Emit(b.Ctx, []session.Event{{Type: session.EventNotice, Text: "still mine"}}))
-	expect.Equal(t, "goes on", b.Finish(h), true)
+	expect.Equal(t, "has a next turn", b.Finish(h), true)
 	expect.Equal(t, "next session id", h.Turn().SessionID, fresh)
 	expect.Equal(t, "its entries", h.Turn().Entries, 0)
 	expect.OK(t, h.Promote(b.Ctx))

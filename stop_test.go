@@ -58,7 +58,7 @@ func TestStopSentAgainBehindAnother(t *testing.T) {
 	expect.OK(t, err)
 	expect.Equal(t, "stopped", s, session.Stopped{Phase: "running", Fence: fence})
 	if r := b.Worker.Renew(b.Ctx, []*protocol.Claim{h})[0]; r.Requested != nil {
-		t.Errorf("the next turn is asked %v", r.Requested)
+		t.Errorf("requested of the next turn: %v", r.Requested)
 	}
 }
 
@@ -140,10 +140,10 @@ func TestStopOfARunningTurn(t *testing.T) {
 	}
 	more, err := h.Finish(b.Ctx, protocol.End{Status: session.StatusStopped, Error: "stopped by user"})
 	expect.OK(t, err)
-	expect.Equal(t, "goes on", more, true)
+	expect.Equal(t, "has a next turn", more, true)
 	expect.Equal(t, "with what came afterwards", h.Turn().Message.ID, "d")
 	if r := b.Worker.Renew(b.Ctx, []*protocol.Claim{h})[0]; r.Requested != nil {
-		t.Errorf("the next turn is asked %v", r.Requested)
+		t.Errorf("requested of the next turn: %v", r.Requested)
 	}
 	expect.OK(t, h.Promote(b.Ctx))
 }

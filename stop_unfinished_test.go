@@ -79,9 +79,9 @@ func TestStopCountsWhatWorkersArchive(t *testing.T) {
 	b.Redis.AddHook(actors.Behind(actors.Script("stop"), func() {
 		if calls++; calls == 2 {
 			w := actors.NewWorker(b.T, b.BareRedis(), "two")
-			holds, err := w.Claim(b.Ctx, []string{actors.Key})
+			claims, err := w.Claim(b.Ctx, []string{actors.Key})
 			expect.OK(t, err)
-			expect.Equal(t, "holds", len(holds), 0)
+			expect.Equal(t, "claims", len(claims), 0)
 		}
 	}))
 	s, err := b.Client.Stop(b.Ctx, actors.Key)

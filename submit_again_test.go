@@ -48,7 +48,7 @@ func TestB82_SubmitBrokenAnywhere(t *testing.T) {
 					t.Errorf("submitted again: %s", r.Status)
 				}
 				if !b.IsIn(rediskey.Ready, actors.Key) {
-					t.Error("nobody was told")
+					t.Error("no worker was notified")
 				}
 				expect.List(t, "runs", b.Drain(), "m")
 				expect.Equal(t, "submitted after the end", b.Say("m").State, "completed")

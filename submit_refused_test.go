@@ -57,7 +57,7 @@ func TestRefusalsDoNotPileUp(t *testing.T) {
 	b.Say("b")
 	b.Finish(h)
 	if n := b.Redis.HLen(b.Ctx, b.Keys.Followups()).Val(); n > 100 {
-		t.Errorf("%d entries are kept for refused messages", n)
+		t.Errorf("%d entries are stored for refused messages", n)
 	}
 }
 

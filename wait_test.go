@@ -62,7 +62,7 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 	if err := <-ended; !errors.Is(err, why) {
 		t.Errorf("error: %v", err)
 	}
-	expect.List(t, "the message goes on", b.Drain(), "a")
+	expect.List(t, "runs after the wait", b.Drain(), "a")
 }
 
 func TestUnknownMessage(t *testing.T) {

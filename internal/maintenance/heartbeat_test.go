@@ -21,9 +21,9 @@ import (
 )
 
 // workerServer starts the asynq.Server of a worker whose heartbeat lists these claims.
-func workerServer(b *actors.Bench, h asynq.HandlerFunc, holds func() []*protocol.Claim) *asynq.Server {
+func workerServer(b *actors.Bench, h asynq.HandlerFunc, claims func() []*protocol.Claim) *asynq.Server {
 	b.Helper()
-	s := asynq.NewServerFromRedisClient(b.Worker.ServerRedis(10, time.Hour, holds), asynq.Config{
+	s := asynq.NewServerFromRedisClient(b.Worker.ServerRedis(10, time.Hour, claims), asynq.Config{
 		Queues: map[string]int{"jobs": 1}, Concurrency: 2, LogLevel: asynq.FatalLevel, TaskCheckInterval: 5 * time.Millisecond,
 	})
 	expect.OK(b, s.Start(h))
@@ -52,9 +52,9 @@ func TestContract_Heartbeat(t *testing.T) {
 	expect.OK(t, err)
 	_, err = b.Client.Submit(b.Ctx, "other", session.Message{ID: "b", Text: "b"})
 	expect.OK(t, err)
-	holds, err := b.Worker.Claim(b.Ctx, []string{actors.Key, "other"})
+	claims, err := b.Worker.Claim(b.Ctx, []string{actors.Key, "other"})
 	expect.OK(t, err)
-	server := workerServer(b, func(context.Context, *asynq.Task) error { return nil }, func() []*protocol.Claim { return holds })
+	server := workerServer(b, func(context.Context, *asynq.Task) error { return nil }, func() []*protocol.Claim { return claims })
 
 	all := servers(b)
 	expect.Equal(t, "servers", len(all), 1)
@@ -68,7 +68,7 @@ func TestContract_Heartbeat(t *testing.T) {
 	}
 	slices.SortFunc(s.ActiveWorkers, func(a, b *asynq.WorkerInfo) int { return cmp.Compare(a.Queue, b.Queue) })
 	expect.Equal(t, "turns", len(s.ActiveWorkers), 2)
-	w, turn := s.ActiveWorkers[0], holds[0].Turn()
+	w, turn := s.ActiveWorkers[0], claims[0].Turn()
 	expect.Equal(t, "task id", w.TaskID, b.Task("a"))
 	expect.Equal(t, "task type", w.TaskType, session.TaskType)
 	expect.Equal(t, "payload", string(w.TaskPayload), `{"turn":"`+turn.ID+`"}`)
@@ -118,9 +118,9 @@ func TestContract_HeartbeatIsBounded(t *testing.T) {
 	long := b.Claim()
 	_, err := b.Client.Submit(b.Ctx, "other", session.Message{ID: "b", Text: "b"})
 	expect.OK(t, err)
-	holds, err := b.Worker.Claim(b.Ctx, []string{"other"})
+	claims, err := b.Worker.Claim(b.Ctx, []string{"other"})
 	expect.OK(t, err)
-	running := append([]*protocol.Claim{long}, slices.Repeat(holds, 5000)...)
+	running := append([]*protocol.Claim{long}, slices.Repeat(claims, 5000)...)
 	script := &longest{name: "evalsha"}
 	b.Redis.AddHook(script)
 	workerServer(b, func(context.Context, *asynq.Task) error { return nil }, func() []*protocol.Claim { return running })

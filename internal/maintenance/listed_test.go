@@ -109,16 +109,16 @@ func TestListedAgain(t *testing.T) {
 			_, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{Text: "/retry"})
 			expect.OK(b, err)
 		},
-		"a plain message, found by the sweep": func(b *actors.Bench) {
+		"a plain producer's message, found by the sweep": func(b *actors.Bench) {
 			plain(b, "b")
 			expect.Equal(b, "woken", b.Sweep(), 1)
 		},
-		"a plain message, found by reap": func(b *actors.Bench) {
+		"a plain producer's message, found by reap": func(b *actors.Bench) {
 			plain(b, "b")
 			expect.OK(b, b.Redis.ZAdd(b.Ctx, rediskey.Owned, redis.Z{Score: 1, Member: actors.Key}).Err())
 			expect.Equal(b, "recovered", b.Reap(), 1)
 		},
-		"a plain message that has failed, found by the search": func(b *actors.Bench) {
+		"a plain producer's message that has failed, found by the search": func(b *actors.Bench) {
 			plain(b, "b")
 			fail(b)
 			expect.Equal(b, "entered", b.Find(), 1)

@@ -84,7 +84,7 @@ func TestAgentStateReachesTheNextTurn(t *testing.T) {
 			_, err := b.Client.Rotate(b.Ctx, actors.Key, "")
 			expect.OK(b, err)
 		}, ""},
-		"nothing kept any more": {func(b *actors.Bench, h *protocol.Claim) {
+		"nothing stored any more": {func(b *actors.Bench, h *protocol.Claim) {
 			expect.OK(b, h.StoreState(b.Ctx, []byte(data), 2))
 			expect.OK(b, h.StoreState(b.Ctx, nil, 2))
 			b.Finish(h)
@@ -95,10 +95,10 @@ func TestAgentStateReachesTheNextTurn(t *testing.T) {
 			b := actors.NewBench(t)
 			b.Say("first")
 			h := b.Start()
-			expect.Equal(t, "kept before", kept(b, h), "")
+			expect.Equal(t, "state before", kept(b, h), "")
 			c.between(b, h)
 			b.Say("second")
-			expect.Equal(t, "kept", kept(b, b.Start()), c.want)
+			expect.Equal(t, "state", kept(b, b.Start()), c.want)
 		})
 	}
 }
@@ -116,7 +116,7 @@ func TestKeepOfALostTurn(t *testing.T) {
 	if err := old.StoreState(b.Ctx, []byte(`3`), 2); !errors.Is(err, lease.ErrLost) {
 		t.Errorf("%v, want ErrLost", err)
 	}
-	expect.Equal(t, "kept", kept(b, h), `2`)
+	expect.Equal(t, "state", kept(b, h), `2`)
 	expect.OK(t, b.Client.Erase(b.Ctx, "another"))
 	b.Finish(h)
 	expect.OK(t, b.Client.Erase(b.Ctx, actors.Key))

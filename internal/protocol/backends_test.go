@@ -65,7 +65,7 @@ func core(t *testing.T, start func(*testing.T) string) {
 	expect.OK(t, b.Worker.Renew(b.Ctx, []*protocol.Claim{h})[0].Err)
 	got := b.WaitFor("d")
 	fence := h.Turn().Fence
-	expect.Equal(t, "goes on", b.Finish(h), true)
+	expect.Equal(t, "has a next turn", b.Finish(h), true)
 	if h.Turn().Fence <= fence {
 		t.Error("the fence fell")
 	}
@@ -89,13 +89,13 @@ func core(t *testing.T, start func(*testing.T) string) {
 	expect.Equal(t, "message", h.Turn().Message.ID, "b")
 	expect.Equal(t, "resume", h.Turn().Resume, "crash")
 	told := historyOf(b, h).Entries
-	expect.Equal(t, "entries told", len(told), 2)
+	expect.Equal(t, "entries of the history", len(told), 2)
 	expect.Equal(t, "of which the last", told[1].Text, "re: a")
 
 	// Interrupt, stop.
 	expect.Equal(t, "urgent", b.Say("urgent", session.ModeInterrupt).Position, 2)
 	if r := b.Worker.Renew(b.Ctx, []*protocol.Claim{h})[0]; !errors.Is(r.Requested, protocol.ErrInterruptRequested) {
-		t.Errorf("asked: %v", r.Requested)
+		t.Errorf("requested: %v", r.Requested)
 	}
 	_, err = h.Finish(b.Ctx, protocol.End{Status: session.StatusInterrupted})
 	expect.OK(t, err)
@@ -138,8 +138,8 @@ func core(t *testing.T, start func(*testing.T) string) {
 		b.Start()
 		b.Die()
 	}
-	b.ClaimNothing("it was given up")
-	expect.Equal(t, "given up", b.Outcome("plain").Status, session.StatusFailed)
+	b.ClaimNothing("it was archived")
+	expect.Equal(t, "archived", b.Outcome("plain").Status, session.StatusFailed)
 	b.Say("anew")
 	h = b.Claim()
 	expect.Equal(t, "reset", h.Turn().Reset, "suspended")
@@ -163,10 +163,10 @@ func core(t *testing.T, start func(*testing.T) string) {
 		_, err := b.Client.Submit(b.Ctx, keys[i], session.Message{ID: "m", Text: "x"})
 		expect.OK(t, err)
 	}
-	holds, err := b.Worker.Claim(b.Ctx, keys)
+	claims, err := b.Worker.Claim(b.Ctx, keys)
 	expect.OK(t, err)
-	expect.Equal(t, "holds", len(holds), 40)
-	for _, r := range b.Worker.Renew(b.Ctx, holds) {
+	expect.Equal(t, "claims", len(claims), 40)
+	for _, r := range b.Worker.Renew(b.Ctx, claims) {
 		expect.OK(t, r.Err)
 	}
 	busy, err := b.Client.BusySessions(b.Ctx)
@@ -180,7 +180,7 @@ func core(t *testing.T, start func(*testing.T) string) {
 			}
 		})
 	}
-	for _, h := range holds {
+	for _, h := range claims {
 		b.Finish(h)
 	}
 	waits.Wait()

@@ -24,21 +24,21 @@ func TestManyWhenRedisTakesNoWrites(t *testing.T) {
 			c := gatherOn(t, server.Client(), 10)
 			before := c.Dump()
 			set("1")
-			holds, err := c.Worker.Claim(c.Ctx, c.names)
+			claims, err := c.Worker.Claim(c.Ctx, c.names)
 			set("0")
-			if err == nil || errors.Is(err, protocol.ErrBroken) || len(holds) > 0 {
-				t.Errorf("%d claimed, %v", len(holds), err)
+			if err == nil || errors.Is(err, protocol.ErrBroken) || len(claims) > 0 {
+				t.Errorf("%d claimed, %v", len(claims), err)
 			}
 			actors.Same(t, "a refused claim", before, c.Dump())
 
-			holds, err = c.Worker.Claim(c.Ctx, c.names)
+			claims, err = c.Worker.Claim(c.Ctx, c.names)
 			expect.OK(t, err)
 			before = c.Dump()
 			set("1")
 			if !endable {
 				short, cancel := context.WithTimeout(c.Ctx, 30*time.Millisecond)
 				defer cancel()
-				for _, h := range holds {
+				for _, h := range claims {
 					if _, err := h.Finish(short, c.Done(h)); err == nil {
 						t.Errorf("%s has ended", h.Session())
 					}
@@ -46,11 +46,11 @@ func TestManyWhenRedisTakesNoWrites(t *testing.T) {
 				actors.Same(t, "a refused end", before, c.Dump())
 				set("0")
 			}
-			more, errs := c.finishAll(holds)
+			more, errs := c.finishAll(claims)
 			expect.OK(t, errors.Join(errs...))
-			for i, h := range holds {
+			for i, h := range claims {
 				if turn := h.Turn(); !more[i] || turn.Message.ID != "1" {
-					t.Errorf("%s goes on with %q", h.Session(), turn.Message.ID)
+					t.Errorf("%s continues with %q", h.Session(), turn.Message.ID)
 				}
 			}
 		})

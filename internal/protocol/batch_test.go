@@ -43,20 +43,20 @@ func gatherOn(t *testing.T, rdb redis.UniversalClient, n int) *gathering {
 
 // finishAll ends all turns at once, in shared commands: a gate keeps the first calls until the
 // others wait behind them.
-func (c *gathering) finishAll(holds []*protocol.Claim) (more []bool, errs []error) {
+func (c *gathering) finishAll(claims []*protocol.Claim) (more []bool, errs []error) {
 	c.Helper()
 	faults := &redistest.Faults{}
 	c.Redis.AddHook(faults)
 	gate := faults.Gate(actors.Script("finish"))
-	more, errs = make([]bool, len(holds)), make([]error, len(holds))
+	more, errs = make([]bool, len(claims)), make([]error, len(claims))
 	var all sync.WaitGroup
-	for i, h := range holds {
+	for i, h := range claims {
 		all.Go(func() { more[i], errs[i] = h.Finish(c.Ctx, c.Done(h)) })
 	}
 	for range 3 { // that many requests are in flight at once
 		<-gate.Arrived()
 	}
-	expect.Soon(c, "the others to wait for a request to land", func() bool { return c.Worker.Waiting() == len(holds)-3 })
+	expect.Soon(c, "the others to wait for a request to land", func() bool { return c.Worker.Waiting() == len(claims)-3 })
 	gate.Release()
 	all.Wait()
 	faults.Clear()
@@ -111,10 +111,10 @@ func (e *ends) around(cmds []redis.Cmder, err error) error {
 func TestManyFinishInABatch(t *testing.T) {
 	t.Parallel()
 	c := gather(t, 50)
-	holds, err := c.Worker.Claim(c.Ctx, c.names)
+	claims, err := c.Worker.Claim(c.Ctx, c.names)
 	expect.OK(t, err)
-	expect.Equal(t, "claimed", len(holds), 50)
-	spoilt, lost, paused, gone := holds[10], holds[20], holds[30], holds[40]
+	expect.Equal(t, "claimed", len(claims), 50)
+	spoilt, lost, paused, gone := claims[10], claims[20], claims[30], claims[40]
 	spoil(c.Bench, rediskey.For(spoilt.Session()).Transcript(spoilt.Turn().SessionID))
 	expect.OK(t, c.Redis.Del(c.Ctx, rediskey.For(lost.Session()).Sentinel()).Err())
 	expect.OK(t, c.Inspector().PauseQueue(rediskey.Queue(paused.Session())))
@@ -122,11 +122,11 @@ func TestManyFinishInABatch(t *testing.T) {
 	watch := &ends{}
 	c.Redis.AddHook(watch)
 
-	more, errs := c.finishAll(holds)
+	more, errs := c.finishAll(claims)
 	if watch.commands > 12 || watch.most < 30 { // some twice: Redis did not know the script
 		t.Errorf("%d commands, for %d turns at most", watch.commands, watch.most)
 	}
-	for i, h := range holds {
+	for i, h := range claims {
 		want := "1"
 		switch h {
 		case spoilt:
@@ -148,7 +148,7 @@ func TestManyFinishInABatch(t *testing.T) {
 		}
 		expect.OK(t, errs[i])
 		if turn := h.Turn(); !more[i] || turn.Message.ID != want || turn.Message.Text != h.Session()+" "+want {
-			t.Errorf("%s goes on with %q of %q", h.Session(), turn.Message.ID, turn.Message.Text)
+			t.Errorf("%s continues with %q of %q", h.Session(), turn.Message.ID, turn.Message.Text)
 		}
 		entries, err := c.Client.Transcript(c.Ctx, h.Session(), h.Turn().SessionID)
 		expect.OK(t, err)
@@ -180,7 +180,7 @@ func TestBatchOfFinishesWithFaults(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := gather(t, 20)
-			holds, err := c.Worker.Claim(c.Ctx, c.names)
+			claims, err := c.Worker.Claim(c.Ctx, c.names)
 			expect.OK(t, err)
 			watch := &ends{after: after}
 			c.Redis.AddHook(watch)
@@ -188,14 +188,14 @@ func TestBatchOfFinishesWithFaults(t *testing.T) {
 				unknown(c.Redis)
 			}
 			var ran []string
-			for len(holds) > 0 {
-				for _, h := range holds {
+			for len(claims) > 0 {
+				for _, h := range claims {
 					ran = append(ran, h.Turn().Message.Text)
 				}
-				more, errs := c.finishAll(holds)
+				more, errs := c.finishAll(claims)
 				expect.OK(t, errors.Join(errs...))
 				i := -1
-				holds = slices.DeleteFunc(holds, func(*protocol.Claim) bool { i++; return !more[i] })
+				claims = slices.DeleteFunc(claims, func(*protocol.Claim) bool { i++; return !more[i] })
 			}
 			var want []string
 			for j := range 3 {
@@ -251,7 +251,7 @@ func TestManyAreClaimedInABatch(t *testing.T) {
 	expect.OK(t, err)
 	faults := &redistest.Faults{}
 	c.Redis.AddHook(faults)
-	holds, err := c.Worker.Claim(c.Ctx, c.names)
+	claims, err := c.Worker.Claim(c.Ctx, c.names)
 	if !errors.Is(err, protocol.ErrBroken) {
 		t.Errorf("with one of a wrong type: %v", err)
 	}
@@ -259,7 +259,7 @@ func TestManyAreClaimedInABatch(t *testing.T) {
 		t.Errorf("%d commands", n)
 	}
 	var got []string
-	for _, h := range holds {
+	for _, h := range claims {
 		got = append(got, h.Session())
 		if h.Turn().Message.Text != h.Session()+" 0" {
 			t.Errorf("%s was claimed with %q", h.Session(), h.Turn().Message.Text)

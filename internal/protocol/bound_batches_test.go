@@ -35,7 +35,7 @@ func TestManyIDsWithoutTasks(t *testing.T) {
 			for b.Redis.LLen(b.Ctx, b.Keys.Pending()).Val() > 500 {
 				b.Redis.Del(b.Ctx, rediskey.Ready)
 				b.ClaimNothing("the rest is another call's")
-				expect.Equal(t, "workers are told", b.IsIn(rediskey.Ready, actors.Key), true)
+				expect.Equal(t, "workers are notified", b.IsIn(rediskey.Ready, actors.Key), true)
 			}
 			expect.List(t, "then", b.Drain(), "now")
 			b.NothingLeft("at the end")
@@ -76,7 +76,7 @@ func TestInterruptedWithALargePartial(t *testing.T) {
 // A lower transcript cap takes effect over several turns, on the fast path and the full path.
 func TestTranscriptCapIsLoweredStepByStep(t *testing.T) {
 	t.Parallel()
-	for name, status := range map[string]session.Status{"plain": session.StatusDone, "not plain": session.StatusInterrupted} {
+	for name, status := range map[string]session.Status{"fast path": session.StatusDone, "full path": session.StatusInterrupted} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := actors.NewBench(t, func(c *protocol.Config) { c.TranscriptCap = 10 })

@@ -86,8 +86,8 @@ func wideSituations() []wide {
 			return notifyMove(b, "new", session.ModeReject)
 		}},
 		{"claim/with a long note", lines, withNote(func(b *actors.Bench) func() error { b.Say("now"); return claimMove(b) })},
-		{"claim/with a long note, not plain", lines, withNote(func(b *actors.Bench) func() error { b.SayDelayed("now"); return claimMove(b) })},
-		{"finish/told of a long note", lines, func(b *actors.Bench, f *filler, n int) func() error {
+		{"claim/with a long note, full path", lines, withNote(func(b *actors.Bench) func() error { b.SayDelayed("now"); return claimMove(b) })},
+		{"finish/with a long note", lines, func(b *actors.Bench, f *filler, n int) func() error {
 			f.note(n)
 			b.Say("now")
 			h := b.Start()
@@ -229,7 +229,7 @@ func wideSituations() []wide {
 		{"erase/many follow-ups", lines, erasing(func(f *filler, n int) {
 			f.put(f.template("hash", lineTask, n, 0, ""), f.k.Followups())
 		})},
-		{"erase/a long past", lines, erasing(func(f *filler, n int) { f.past("e", n) })},
+		{"erase/a long transcript", lines, erasing(func(f *filler, n int) { f.past("e", n) })},
 		{"erase/large texts", texts, erasing(func(f *filler, n int) {
 			f.line("L", n)
 			f.ended("D", n, 0)
@@ -242,7 +242,7 @@ func wideSituations() []wide {
 				return protocol.Do(b.Ctx, b.Redis, "purge", protocol.KeysOf(actors.Key, ""), nil, "batch", 200, "archive_ttl", 3600).Err()
 			}
 		}},
-		{"forget/a long past", lines, func(b *actors.Bench, f *filler, n int) func() error {
+		{"forget/a long transcript", lines, func(b *actors.Bench, f *filler, n int) func() error {
 			b.Worker = actors.NewWorker(b.T, b.Redis, "forgetful", func(c *protocol.Config) { c.Retention = 0 })
 			b.Say("now")
 			b.Drain()

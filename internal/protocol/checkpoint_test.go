@@ -164,7 +164,7 @@ func TestB70_LostCheckpointWritesNothing(t *testing.T) {
 				t.Errorf("it extended the sentinel to %s", left)
 			}
 			if err := h.Lease().Held(); !errors.Is(err, lease.ErrLost) {
-				t.Errorf("the hold does not know that it is lost: %v", err)
+				t.Errorf("the claim does not know that it is lost: %v", err)
 			}
 		})
 	}

@@ -58,7 +58,7 @@ func TestCollect(t *testing.T) {
 		expect.Equal(t, "b's state", list[0].State, session.FollowupCollected)
 		expect.Equal(t, "d's state", list[2].State, session.FollowupQueued)
 		b.Redis.Del(b.Ctx, rediskey.Ready, rediskey.Due)
-		expect.Equal(t, "goes on", b.Finish(h), false)
+		expect.Equal(t, "has a next turn", b.Finish(h), false)
 		expect.Equal(t, "is due later", b.IsIn(rediskey.Due, actors.Key) && !b.IsIn(rediskey.Ready, actors.Key), true)
 		b.ClaimNothing("more may come")
 
@@ -71,12 +71,12 @@ func TestCollect(t *testing.T) {
 		expect.Equal(t, "messages of the session's turn", len(b.Info().Messages), 2)
 		turn := h.Turn().ID
 		waited := b.WaitFor("c")
-		expect.Equal(t, "goes on", b.Finish(h), true)
+		expect.Equal(t, "has a next turn", b.Finish(h), true)
 		for _, o := range []session.Outcome{b.Outcome("b"), b.Outcome("c"), <-waited} {
 			expect.Equal(t, "its end", string(o.Status)+" "+o.Reply+" "+o.Turn, "done re: b "+turn)
 		}
 		expect.List(t, "then", actors.MessageIDs(h), "d")
-		expect.Equal(t, "goes on", b.Finish(h), false)
+		expect.Equal(t, "has a next turn", b.Finish(h), false)
 		windowsEnd(b, "e")
 		h = b.Start()
 		expect.List(t, "then", actors.MessageIDs(h), "e")
@@ -106,12 +106,12 @@ func TestCollectWaitsForQuiet(t *testing.T) {
 			return false
 		}
 		b.Redis.Del(b.Ctx, rediskey.Ready)
-		holds, err := b.Worker.Claim(b.Ctx, []string{actors.Key})
+		claims, err := b.Worker.Claim(b.Ctx, []string{actors.Key})
 		expect.OK(t, err)
-		if len(holds) > 0 {
-			h = holds[0]
+		if len(claims) > 0 {
+			h = claims[0]
 		}
-		return len(holds) > 0
+		return len(claims) > 0
 	})
 	expect.List(t, "the turn", actors.MessageIDs(h), "b", "c", "d")
 	if waited := h.Turn().StartedAt.Sub(last); waited < quiet-time.Millisecond {
@@ -129,7 +129,7 @@ func TestCollectUpToTheCap(t *testing.T) {
 		h := b.Start()
 		b.Say("b", session.ModeCollect)
 		b.Say("c", session.ModeCollect)
-		expect.Equal(t, "goes on", b.Finish(h), true)
+		expect.Equal(t, "has a next turn", b.Finish(h), true)
 		expect.List(t, "the turn", actors.MessageIDs(h), "b", "c")
 	})
 	t.Run("free", func(t *testing.T) {
@@ -139,7 +139,7 @@ func TestCollectUpToTheCap(t *testing.T) {
 		h := b.Start()
 		b.Say("b", session.ModeCollect)
 		b.Redis.Del(b.Ctx, rediskey.Ready)
-		expect.Equal(t, "goes on", b.Finish(h), false)
+		expect.Equal(t, "has a next turn", b.Finish(h), false)
 		b.Say("c", session.ModeCollect)
 		expect.Equal(t, "one too few wait", b.IsIn(rediskey.Ready, actors.Key), false)
 		b.Say("d", session.ModeCollect)

@@ -304,7 +304,7 @@ func TestContract_DeleteQueueAndTheSameIDAgain(t *testing.T) {
 	h := b.Start()
 	deleteQueue(b, b.Inspector())
 	expect.Equal(t, "again", b.Say("a").Status, turnstile.Queued)
-	expect.Equal(t, "goes on", b.Finish(h), true)
+	expect.Equal(t, "has a next turn", b.Finish(h), true)
 	expect.Equal(t, "with", h.Turn().Message.ID, "a")
 	expect.Equal(t, "state", b.State("a"), "active")
 	expect.Equal(t, "listed", b.Redis.SIsMember(b.Ctx, rediskey.AllQueues, actors.Queue).Val(), true)

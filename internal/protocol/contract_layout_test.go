@@ -143,7 +143,7 @@ func TestContract_WhatTheConsumerTakes(t *testing.T) {
 			expect.OK(t, h.Turn().Err)
 			expect.Equal(t, "text", h.Turn().Message.Text, "hi")
 			expect.Equal(t, "id", h.Turn().Message.ID, id)
-			expect.Equal(t, "goes on", b.Finish(h), true)
+			expect.Equal(t, "has a next turn", b.Finish(h), true)
 			info, err := b.Inspector().GetTaskInfo(actors.Queue, id)
 			expect.OK(t, err)
 			expect.Equal(t, "state", info.State, asynq.TaskStateCompleted)

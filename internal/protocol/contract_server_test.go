@@ -111,12 +111,12 @@ func TestContract_UniqueLocks(t *testing.T) {
 			_, err := b.Client.Stop(b.Ctx, actors.Key)
 			expect.OK(b, err)
 		},
-		"given up": func(b *actors.Bench) {
+		"archived as stuck": func(b *actors.Bench) {
 			for range 3 {
 				b.Start()
 				b.Die()
 			}
-			b.ClaimNothing("it was given up")
+			b.ClaimNothing("it was archived")
 		},
 		"stopped, then dead": func(b *actors.Bench) {
 			b.Start()

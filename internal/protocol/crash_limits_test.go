@@ -85,7 +85,7 @@ func TestStuckSession(t *testing.T) {
 				b.Die()
 			}
 			if !waiting {
-				b.ClaimNothing("its only message was given up")
+				b.ClaimNothing("its only message was archived")
 				expect.Equal(t, "suspended", resumeRecord(b).Suspended, true)
 				b.Say("b")
 			}

@@ -41,7 +41,7 @@ func TestCrashWhileRunningIsMarked(t *testing.T) {
 	expect.OK(t, h.Promote(b.Ctx))
 	more, err := h.Finish(b.Ctx, protocol.End{Status: session.StatusFailed, Error: "no"})
 	expect.OK(t, err)
-	expect.Equal(t, "goes on", more, true)
+	expect.Equal(t, "has a next turn", more, true)
 	expect.Equal(t, "interruptions after a failed turn", resumeRecord(b).Interruptions, 1)
 	b.Finish(h)
 	expect.Equal(t, "record after a finished turn", resumeRecord(b), resume.Record{})
@@ -186,10 +186,10 @@ func TestCrashIsNoticedInTime(t *testing.T) {
 			b.SayAll("a", "b")
 			sessions, err := b.Worker.Pop(b.Ctx, 1)
 			expect.OK(t, err)
-			holds, err := b.Worker.Claim(b.Ctx, sessions)
+			claims, err := b.Worker.Claim(b.Ctx, sessions)
 			expect.OK(t, err)
 			if turn == "later" {
-				b.Finish(holds[0])
+				b.Finish(claims[0])
 			}
 			died := time.Now()
 			const limit = 1300 * time.Millisecond

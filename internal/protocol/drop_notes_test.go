@@ -30,7 +30,7 @@ func drops(b *actors.Bench, name string, n int) {
 
 // noteOf returns what a turn's note has of dropped messages: the first, the last, how many, and how
 // many more.
-func toldOf(b *actors.Bench, h *protocol.Claim) string {
+func noteOf(b *actors.Bench, h *protocol.Claim) string {
 	b.Helper()
 	past, err := h.History(b.Ctx)
 	expect.OK(b, err)
@@ -56,21 +56,21 @@ func TestSummariesAreBounded(t *testing.T) {
 			t.Errorf("the record has %d bytes of them", n)
 		}
 		b.Finish(h)
-		expect.Equal(t, "told", toldOf(b, h), "a70 to a119, 50 and 70")
+		expect.Equal(t, "note", noteOf(b, h), "a70 to a119, 50 and 70")
 
 		expect.OK(t, h.Promote(b.Ctx))
 		drops(b, "b", 20)
 		expect.Equal(t, "with the new ones", b.Info().Dropped, 140)
 		b.Finish(h)
-		expect.Equal(t, "told meanwhile", toldOf(b, h), "b0 to b19, 20 and 0")
+		expect.Equal(t, "note meanwhile", noteOf(b, h), "b0 to b19, 20 and 0")
 		expect.OK(t, h.Promote(b.Ctx))
 		drops(b, "c", 120)
-		expect.Equal(t, "goes on", b.Finish(h), true)
-		expect.Equal(t, "many meanwhile", toldOf(b, h), "c70 to c119, 50 and 70")
+		expect.Equal(t, "has a next turn", b.Finish(h), true)
+		expect.Equal(t, "many meanwhile", noteOf(b, h), "c70 to c119, 50 and 70")
 		b.Finish(h)
 		expect.Equal(t, "left", b.Info().Dropped, 0)
 		b.Say("later")
-		expect.Equal(t, "later", toldOf(b, b.Start()), "nothing and 0")
+		expect.Equal(t, "later", noteOf(b, b.Start()), "nothing and 0")
 	}, actors.Line(session.QueueSettings{Cap: 1, Drop: session.DropSummarize}))
 }
 
@@ -88,7 +88,7 @@ func TestSummariesOfFailedTurns(t *testing.T) {
 		_, err := h.Finish(b.Ctx, protocol.End{Status: session.StatusFailed, Error: "no"})
 		expect.OK(t, err)
 	}
-	expect.Equal(t, "told", toldOf(b, h), "b10 to c29, 50 and 70")
+	expect.Equal(t, "note", noteOf(b, h), "b10 to c29, 50 and 70")
 }
 
 // A turn that did not pass the note on leaves it to the next turn.
@@ -102,14 +102,14 @@ func TestSummariesThatWereNotGiven(t *testing.T) {
 			h := b.Start()
 			drops(b, "a", 2)
 			b.Finish(h)
-			expect.Equal(t, "told", toldOf(b, h), "a0 to a1, 2 and 0")
+			expect.Equal(t, "note", noteOf(b, h), "a0 to a1, 2 and 0")
 			b.Enqueue("plain") // by a sender that did not notify: there is no follow-up
 			_, err := h.Finish(b.Ctx, protocol.End{Status: status})
 			expect.OK(t, err)
-			expect.Equal(t, "told the next", toldOf(b, h), "a0 to a1, 2 and 0")
+			expect.Equal(t, "the next note", noteOf(b, h), "a0 to a1, 2 and 0")
 			b.Finish(h)
 			b.Say("later")
-			expect.Equal(t, "told later", toldOf(b, b.Start()), "nothing and 0")
+			expect.Equal(t, "a later note", noteOf(b, b.Start()), "nothing and 0")
 		})
 	}
 }
@@ -140,7 +140,7 @@ func TestSummariesStayInTheirConversation(t *testing.T) {
 			leave(b)
 			b.Say("next")
 			h = b.Start()
-			expect.Equal(t, "told", toldOf(b, h), "nothing and 0")
+			expect.Equal(t, "note", noteOf(b, h), "nothing and 0")
 			expect.Equal(t, "kept", b.Info().Dropped, 0)
 			drops(b, "b", 52)
 			b.Finish(h)
@@ -160,11 +160,11 @@ func TestSummariesAfterANewInMidTurn(t *testing.T) {
 	h := b.Start()
 	drops(b, "a", 5)
 	b.Finish(h)
-	expect.Equal(t, "told", toldOf(b, h), "a0 to a4, 5 and 0")
+	expect.Equal(t, "note", noteOf(b, h), "a0 to a4, 5 and 0")
 	b.Replies("/new", "")
 	drops(b, "b", 3)
 	b.Finish(h)
-	expect.Equal(t, "told in the new one", toldOf(b, h), "b0 to b2, 3 and 0")
+	expect.Equal(t, "note in the new one", noteOf(b, h), "b0 to b2, 3 and 0")
 	b.Finish(h)
 	expect.Equal(t, "left", b.Info().Dropped, 0)
 }
@@ -189,7 +189,7 @@ func TestSummariesOfAnOlderVersion(t *testing.T) {
 	}
 	appends(20)
 	b.Finish(h)
-	expect.Equal(t, "told", toldOf(b, h), "a30 to a19, 50 and 30")
+	expect.Equal(t, "note", noteOf(b, h), "a30 to a19, 50 and 30")
 	expect.OK(t, h.Promote(b.Ctx))
 	appends(3)
 	b.Finish(h)
@@ -198,7 +198,7 @@ func TestSummariesOfAnOlderVersion(t *testing.T) {
 	expect.OK(t, b.Redis.HSet(b.Ctx, b.Keys.Record(), "dropped", "").Err()) // as an older worker ends a turn
 	expect.Equal(t, "left of it", b.Info().Dropped, 0)
 	b.Say("later")
-	expect.Equal(t, "told later", toldOf(b, b.Start()), "nothing and 0")
+	expect.Equal(t, "a later note", noteOf(b, b.Start()), "nothing and 0")
 }
 
 // Of the dropped messages' texts, the newest are read, up to a limit in bytes.
@@ -230,12 +230,12 @@ func TestDroppedAreReportedAfterAFailure(t *testing.T) {
 	b.Say("lost")
 	b.Say("b")
 	b.Finish(h)
-	expect.Equal(t, "dropped, as b is told", len(h.Turn().Dropped), 1)
+	expect.Equal(t, "dropped, in b's note", len(h.Turn().Dropped), 1)
 	b.Say("c")
 	expect.OK(t, h.Promote(b.Ctx))
 	b.Redis.Del(b.Ctx, b.Keys.Followups()) // the end of b's turn can take the fast path
 	more, err := h.Finish(b.Ctx, protocol.End{Status: session.StatusFailed, Error: "no"})
 	expect.OK(t, err)
-	expect.Equal(t, "goes on", more, true)
-	expect.Equal(t, "dropped, as c is told", len(h.Turn().Dropped), 1)
+	expect.Equal(t, "has a next turn", more, true)
+	expect.Equal(t, "dropped, in c's note", len(h.Turn().Dropped), 1)
 }

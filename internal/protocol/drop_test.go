@@ -93,15 +93,15 @@ func TestSummariesAreGivenOnce(t *testing.T) {
 		b.Say("a")
 		h := b.Start()
 		b.SayAll("b", "c", "d")
-		expect.Equal(t, "told while it runs", len(h.Turn().Dropped), 0)
+		expect.Equal(t, "reported while it runs", len(h.Turn().Dropped), 0)
 		b.Finish(h)
 		expect.List(t, "the turn", actors.MessageIDs(h), "d")
-		expect.Equal(t, "told", dropped(h), "b c")
+		expect.Equal(t, "reported", dropped(h), "b c")
 		expect.OK(t, h.Promote(b.Ctx))
 
 		b.Die()
 		h = b.Start()
-		expect.Equal(t, "told again after a crash", dropped(h), "b c")
+		expect.Equal(t, "reported again after a crash", dropped(h), "b c")
 		expect.OK(t, h.Requeue(b.Ctx, "drain"))
 		h = b.Start()
 		expect.Equal(t, "and after a drain", dropped(h), "b c")
@@ -112,11 +112,11 @@ func TestSummariesAreGivenOnce(t *testing.T) {
 		expect.List(t, "the turn", actors.MessageIDs(h), "f")
 		expect.Equal(t, "and after a failure, with what was dropped meanwhile", dropped(h), "b c e")
 
-		expect.Equal(t, "goes on", b.Finish(h), false)
+		expect.Equal(t, "has a next turn", b.Finish(h), false)
 		expect.Equal(t, "lines left", b.Info().Dropped, 0)
 		b.Say("g")
 		h = b.Start()
-		expect.Equal(t, "told to the turn after", dropped(h), "")
+		expect.Equal(t, "reported to the turn after", dropped(h), "")
 	}, actors.Line(session.QueueSettings{Cap: 1, Drop: session.DropSummarize}), func(c *protocol.Config) { c.StuckLimit = 10 })
 }
 
@@ -134,7 +134,7 @@ func TestSummariesMeanwhile(t *testing.T) {
 	expect.List(t, "the turn", actors.MessageIDs(h), "e")
 	past, err := h.History(b.Ctx)
 	expect.OK(t, err)
-	expect.List(t, "told", past.Dropped, "d")
+	expect.List(t, "reported", past.Dropped, "d")
 	b.Finish(h)
 	expect.Equal(t, "lines left", b.Info().Dropped, 0)
 }

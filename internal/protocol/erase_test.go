@@ -25,7 +25,7 @@ func TestEraseOfAnUnfinishedStop(t *testing.T) {
 	for range 2 {
 		expect.OK(t, protocol.Do(b.Ctx, b.Redis, "erase", protocol.KeysOf(actors.Key, ""), nil, "fence", fence, "size", 500, "last", false).Err())
 	}
-	expect.Equal(t, "aside", b.Redis.LLen(b.Ctx, b.Keys.Stopped()).Val(), 0)
+	expect.Equal(t, "left of the stop", b.Redis.LLen(b.Ctx, b.Keys.Stopped()).Val(), 0)
 	b.Say("later")
 	b.Drain()
 	b.Redis.Del(b.Ctx, rediskey.Due)
@@ -42,15 +42,15 @@ func TestEraseCountsWhatItErases(t *testing.T) {
 	b.Drain()
 	b.SayMany("new", 700)
 	fence := b.Redis.HGet(b.Ctx, b.Keys.Run(), "fence").Val()
-	var answers []string
+	var results []string
 	for range 3 {
 		keys := protocol.KeysOf(actors.Key, b.Info().SessionID)
 		got, err := protocol.Do(b.Ctx, b.Redis, "erase", keys, nil, "fence", fence, "size", 500, "last", true).Slice()
 		expect.OK(t, err)
-		answers = append(answers, fmt.Sprint(got...))
+		results = append(results, fmt.Sprint(got...))
 		if got[0] == "gone" {
 			break
 		}
 	}
-	expect.Equal(t, "answers", fmt.Sprint(answers), "[batch500 gone]")
+	expect.Equal(t, "results", fmt.Sprint(results), "[batch500 gone]")
 }

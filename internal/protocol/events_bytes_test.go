@@ -64,7 +64,7 @@ func TestStreamIsBoundedInBytes(t *testing.T) {
 			_, err := h.Finish(b.Ctx, protocol.End{Status: session.StatusDone, Reply: text})
 			expect.OK(b, err)
 		}),
-		"finish, plain": ends(func(b *actors.Bench, h *protocol.Claim, text string) {
+		"finish, fast path": ends(func(b *actors.Bench, h *protocol.Claim, text string) {
 			_, err := h.Finish(b.Ctx, protocol.End{Status: session.StatusDone, Reply: text})
 			expect.OK(b, err)
 		}),

@@ -18,7 +18,7 @@ import (
 func variants(t *testing.T, f func(t *testing.T, b *actors.Bench), changes ...actors.Setup) {
 	t.Helper()
 	t.Parallel()
-	for name, hook := range map[string]redis.Hook{"plain": &fastCalls{}, "whole": &whole{}} {
+	for name, hook := range map[string]redis.Hook{"fast path": &fastCalls{}, "full path": &whole{}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := actors.NewBench(t, changes...)

@@ -89,11 +89,11 @@ func TestFastPathLeavesTheSame(t *testing.T) {
 	seen, kept := make([]fastCalls, seeds), make([]whole, seeds)
 	t.Run("lives", func(t *testing.T) {
 		for seed := range seeds {
-			t.Run(fmt.Sprint("whole ", seed), func(t *testing.T) {
+			t.Run(fmt.Sprint("full ", seed), func(t *testing.T) {
 				t.Parallel()
 				lives[seed] = life(t, seed, &kept[seed])
 			})
-			t.Run(fmt.Sprint("plain ", seed), func(t *testing.T) {
+			t.Run(fmt.Sprint("fast ", seed), func(t *testing.T) {
 				t.Parallel()
 				plainly[seed] = life(t, seed, &seen[seed])
 			})
@@ -107,20 +107,20 @@ func TestFastPathLeavesTheSame(t *testing.T) {
 			}
 			did = append(did, whole.did)
 			if i >= len(plainly[seed]) {
-				t.Fatalf("seed %d, after %q: the plain life is over", seed, did)
+				t.Fatalf("seed %d, after %q: the life on the fast path is over", seed, did)
 			}
 			plain := plainly[seed][i]
 			expect.Equal(t, fmt.Sprint("step of seed ", seed), plain.did, whole.did)
 			expect.Equal(t, fmt.Sprintf("seed %d, after %q: the turn", seed, did), plain.turn, whole.turn)
 			left, plainLeft := sameStart(whole.left, plain.left)
-			actors.Same(t, fmt.Sprintf("seed %d, after %q, plain against whole", seed, did), left, plainLeft)
+			actors.Same(t, fmt.Sprintf("seed %d, after %q, fast path against full path", seed, did), left, plainLeft)
 		}
 	}
 	var sum fastCalls
 	for _, a := range seen {
 		sum.plain, sum.special, sum.released = sum.plain+a.plain, sum.special+a.special, sum.released+a.released
 	}
-	t.Logf("%d plain claims and ends with a next turn, %d with a release, %d that were not plain", sum.plain, sum.released, sum.special)
+	t.Logf("%d claims and ends with a next turn on the fast path, %d with a release, %d on the full path", sum.plain, sum.released, sum.special)
 	if sum.plain < 6*seeds || sum.released < seeds || sum.special < 3*seeds {
 		t.Error("these lives do not show much")
 	}
@@ -129,7 +129,7 @@ func TestFastPathLeavesTheSame(t *testing.T) {
 		without.kept, without.plain = without.kept+w.kept, without.plain+w.plain+w.released
 	}
 	if without.kept < 6*seeds || without.plain > 0 {
-		t.Errorf("kept from %d plain moves, and %d went through", without.kept, without.plain)
+		t.Errorf("%d calls of the fast path were kept back, and %d went through", without.kept, without.plain)
 	}
 }
 
@@ -210,10 +210,10 @@ func life(t *testing.T, seed int, hook redis.Hook) (moments []moment) {
 			_ = b.Inspector().UnpauseQueue(rediskey.Queue(actors.Key))
 		case h == nil:
 			did = "claim"
-			holds, err := b.Worker.Claim(b.Ctx, []string{actors.Key})
+			claims, err := b.Worker.Claim(b.Ctx, []string{actors.Key})
 			expect.OK(t, err)
-			if len(holds) > 0 {
-				h = holds[0]
+			if len(claims) > 0 {
+				h = claims[0]
 				promote()
 			}
 		case n == 14 && r.IntN(3) == 0:

@@ -64,7 +64,7 @@ func TestLostOwnersWriteNothing(t *testing.T) {
 				}
 				actors.Same(t, "a lost holder's "+name, before, b.Dump())
 				if !errors.Is(h.Lease().Held(), lease.ErrLost) {
-					t.Error("the lease goes on")
+					t.Error("the lease is still valid")
 				}
 			})
 		}

@@ -46,5 +46,5 @@ func TestBrokenTask(t *testing.T) {
 	}
 	more, err := h.Finish(b.Ctx, protocol.End{Status: session.StatusFailed, Error: h.Turn().Err.Error()})
 	expect.OK(t, err)
-	expect.Equal(t, "goes on", more, true)
+	expect.Equal(t, "has a next turn", more, true)
 }

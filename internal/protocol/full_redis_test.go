@@ -82,7 +82,7 @@ func TestFullRedis(t *testing.T) {
 		expect.OK(t, h.Promote(b.Ctx))
 		expect.OK(t, b.Worker.Renew(b.Ctx, []*protocol.Claim{h})[0].Err)
 		expect.OK(t, h.Emit(b.Ctx, []session.Event{{Type: session.EventNotice, Text: "hi"}}))
-		expect.Equal(t, "goes on to the next", b.Finish(h), true)
+		expect.Equal(t, "has a next turn", b.Finish(h), true)
 		if b.Finish(h) {
 			t.Error("a third turn")
 		}
@@ -99,7 +99,7 @@ func TestFullRedis(t *testing.T) {
 		rdb.Del(b.Ctx, b.Keys.Task(b.Task("a")))
 		full(true)
 		defer full(false)
-		expect.Equal(t, "goes on", b.Finish(h), true)
+		expect.Equal(t, "has a next turn", b.Finish(h), true)
 		expect.Equal(t, "with", h.Turn().Message.ID, "b")
 	})
 }

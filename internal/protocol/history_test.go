@@ -93,7 +93,7 @@ func TestHistoryIsBounded(t *testing.T) {
 			for len(all) > 0 && all[0] != c.want {
 				all = all[1:]
 			}
-			expect.List(t, "told", names(past.Entries), all...)
+			expect.List(t, "entries", names(past.Entries), all...)
 			expect.Equal(t, "left out", past.Older, len(lines)-len(all))
 		})
 	}
@@ -105,7 +105,7 @@ func TestHistoryWithBrokenEntries(t *testing.T) {
 	b := actors.NewBench(t, func(c *protocol.Config) { c.HistoryBytes = 500 })
 	broken := strings.Repeat("?", 100)
 	past := historyOf(b, wrote(b, storedEntry(t, "a", "0", 200), broken, storedEntry(t, "b", "1", 200), broken, storedEntry(t, "b", "2", 100)))
-	expect.List(t, "told", names(past.Entries), "1", "[an", "2")
+	expect.List(t, "entries", names(past.Entries), "1", "[an", "2")
 	expect.Equal(t, "left out", past.Older, 2)
 }
 
@@ -138,7 +138,7 @@ func TestHistoryOfRandomTranscripts(t *testing.T) {
 		h := wrote(b, lines...)
 		past := historyOf(b, h)
 		if past.Older != begin || len(past.Entries) != len(lines)-begin {
-			t.Fatalf("seed %d: %d of %d entries are told, want %d", seed, len(past.Entries), len(lines), len(lines)-begin)
+			t.Fatalf("seed %d: %d of %d entries are in the history, want %d", seed, len(past.Entries), len(lines), len(lines)-begin)
 		}
 		for i, name := range names(past.Entries) {
 			expect.Equal(t, "entry", name, fmt.Sprint(begin+i))
@@ -251,7 +251,7 @@ func TestHistoryThroughFaults(t *testing.T) {
 	}
 	faults.LoseReply(actors.Script("past"), 2)
 	faults.RunTwice(actors.Script("past"), 2)
-	expect.List(t, "told", names(historyOf(b, h).Entries), "1", "2")
+	expect.List(t, "entries", names(historyOf(b, h).Entries), "1", "2")
 
 	// An error of one of several commands hides no other.
 	faults.Clear()

@@ -100,7 +100,7 @@ func TestB27_UnmarkedIsSuspended(t *testing.T) {
 		expect.Equal(t, "reset", turn.Reset, "")
 		expect.Equal(t, "resume", turn.Resume, resume.ReasonCrash)
 	})
-	t.Run("a message that kills every worker is given up all the same", func(t *testing.T) {
+	t.Run("a message that kills every worker is archived all the same", func(t *testing.T) {
 		t.Parallel()
 		b := actors.NewBench(t, crashSuspends)
 		b.SayAll("a", "b")
@@ -145,7 +145,7 @@ func TestB23_OnlyAFinishedTurnClears(t *testing.T) {
 				end.Release = released
 				more, err := h.Finish(b.Ctx, end)
 				expect.OK(t, err)
-				expect.Equal(t, "goes on", more, !released)
+				expect.Equal(t, "has a next turn", more, !released)
 				if released {
 					h = b.Claim()
 				}
@@ -156,7 +156,7 @@ func TestB23_OnlyAFinishedTurnClears(t *testing.T) {
 					t.Errorf("the mark's age is %s", turn.ResumeAge)
 				}
 				expect.OK(t, h.Promote(b.Ctx))
-				expect.Equal(t, "goes on", b.Finish(h), true)
+				expect.Equal(t, "has a next turn", b.Finish(h), true)
 				expect.Equal(t, "resume after a finished turn", h.Turn().Resume, "")
 				expect.Equal(t, "record after a finished turn", resumeRecord(b), resume.Record{})
 			})
@@ -193,7 +193,7 @@ func TestB41_StartingIsNotMarked(t *testing.T) {
 	expect.List(t, "waiting", b.Waiting(), "a", "b")
 	h = b.Start() // only that turn was refused
 	expect.Equal(t, "resume", h.Turn().Resume, "")
-	expect.Equal(t, "goes on", b.Finish(h), true)
+	expect.Equal(t, "has a next turn", b.Finish(h), true)
 	expect.OK(t, h.Promote(b.Ctx))
 }
 
@@ -221,7 +221,7 @@ func TestB43_ThreeOfAnyKind(t *testing.T) {
 					turn := h.Turn()
 					expect.Equal(t, "reset", turn.Reset, "suspended")
 					expect.Equal(t, "resume", turn.Resume, "")
-					expect.Equal(t, "past", len(historyOf(b, h).Entries), 0)
+					expect.Equal(t, "history", len(historyOf(b, h).Entries), 0)
 					expect.Equal(t, "a partial from before", historyOf(b, h).Partial == nil, true)
 					if turn.SessionID == old.SessionID {
 						t.Error("the session id is the old one")

@@ -70,7 +70,7 @@ func TestB15_InterruptedTurnsAreMarked(t *testing.T) {
 		}
 		got.MarkedAt, got.Age = time.Time{}, 0
 		expect.Equal(t, "record", got, interruptedOnce(h, reason))
-		expect.Equal(t, "what the next turn is told", turn.Resume, reason)
+		expect.Equal(t, "the next turn's resume reason", turn.Resume, reason)
 	})
 	t.Run("without a reason", func(t *testing.T) {
 		t.Parallel()
@@ -78,7 +78,7 @@ func TestB15_InterruptedTurnsAreMarked(t *testing.T) {
 		b.Say("a")
 		mark(b, b.Start(), "")
 		b.Die()
-		expect.Equal(t, "what the next turn is told", b.Claim().Turn().Resume, resume.ReasonRestart)
+		expect.Equal(t, "the next turn's resume reason", b.Claim().Turn().Resume, resume.ReasonRestart)
 	})
 }
 
@@ -93,7 +93,7 @@ func TestB16_ReasonOfOnesOwn(t *testing.T) {
 		if name == "dead" {
 			reason = resume.ReasonCrash
 		}
-		expect.Equal(t, "what the next turn is told", b.Claim().Turn().Resume, reason)
+		expect.Equal(t, "the next turn's resume reason", b.Claim().Turn().Resume, reason)
 		expect.Equal(t, "reason", resumeRecord(b).Reason, reason)
 	})
 }
@@ -141,7 +141,7 @@ func TestB18_SuspensionOutlastsTheInterruption(t *testing.T) {
 				turn := b.Claim().Turn()
 				expect.Equal(t, "message", turn.Message.ID, "a")
 				expect.Equal(t, "reset", turn.Reset, "suspended")
-				expect.Equal(t, "what the next turn is told", turn.Resume, "")
+				expect.Equal(t, "the next turn's resume reason", turn.Resume, "")
 				if turn.SessionID == h.Turn().SessionID {
 					t.Error("the session id is the old one")
 				}
@@ -182,7 +182,7 @@ func TestB19_MarkOutlivesRedis(t *testing.T) {
 		b.Worker = actors.NewWorker(t, b.Redis, "two")
 		turn := b.Claim().Turn()
 		expect.Equal(t, "session id", turn.SessionID, h.Turn().SessionID)
-		expect.Equal(t, "what the next turn is told", turn.Resume, why)
+		expect.Equal(t, "the next turn's resume reason", turn.Resume, why)
 	})
 }
 
@@ -220,7 +220,7 @@ func TestB20_MarkGoesWithItsConversation(t *testing.T) {
 			}
 			expect.Equal(t, "what is not the mark's", resumeRecord(b), resume.Record{Interruptions: 1, Fence: old.Fence})
 			turn := b.Claim().Turn()
-			expect.Equal(t, "what the next turn is told", turn.Resume, "")
+			expect.Equal(t, "the next turn's resume reason", turn.Resume, "")
 			expect.Equal(t, "reset", turn.Reset, "")
 			if turn.SessionID == old.SessionID {
 				t.Error("the session id is the old one")
@@ -249,7 +249,7 @@ func TestB21_NoMarkToGo(t *testing.T) {
 			clears(b)
 			expect.Equal(t, "record", resumeFields(b), was)
 		})
-		t.Run(name+", never cut off", func(t *testing.T) {
+		t.Run(name+", never interrupted", func(t *testing.T) {
 			t.Parallel()
 			b := actors.NewBench(t)
 			b.Say("a")
@@ -264,7 +264,7 @@ func TestB21_NoMarkToGo(t *testing.T) {
 		expect.Equal(t, "keys", b.Redis.Exists(b.Ctx, b.Keys.Resume()).Val(), 0)
 		_, err := b.Client.Submit(b.Ctx, actors.Key, session.Message{ID: "a", Text: "a"})
 		expect.OK(t, err)
-		expect.Equal(t, "what the first turn is told", b.Claim().Turn().Resume, "")
+		expect.Equal(t, "the first turn's resume reason", b.Claim().Turn().Resume, "")
 	})
 }
 

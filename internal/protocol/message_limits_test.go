@@ -43,8 +43,8 @@ func TestTooLongToBeRead(t *testing.T) {
 	}
 	b.Say("small")
 	for b.State("large2") == "pending" {
-		if holds, err := b.Worker.Claim(b.Ctx, []string{actors.Key}); err != nil || len(holds) > 0 {
-			t.Fatalf("claimed %d: %v", len(holds), err)
+		if claims, err := b.Worker.Claim(b.Ctx, []string{actors.Key}); err != nil || len(claims) > 0 {
+			t.Fatalf("claimed %d: %v", len(claims), err)
 		}
 		expect.Equal(t, "is to be claimed again", b.Redis.ZScore(b.Ctx, "turnstile:ready", actors.Key).Err(), nil)
 	}
@@ -52,7 +52,7 @@ func TestTooLongToBeRead(t *testing.T) {
 		id := fmt.Sprint("large", i)
 		expect.Equal(t, "state", b.State(id), "archived")
 		if n := b.Redis.HStrLen(b.Ctx, b.Keys.Task(b.Task(id)), "msg").Val(); n > 1000 {
-			t.Errorf("%d bytes are kept", n)
+			t.Errorf("%d bytes are stored", n)
 		}
 		o := b.Outcome(id)
 		expect.Equal(t, "status", o.Status, session.StatusFailed)
@@ -82,7 +82,7 @@ func TestTooLongElsewhere(t *testing.T) {
 		b.Helper()
 		expect.Equal(b, "state", b.State(id), "archived")
 		if n := b.Redis.HStrLen(b.Ctx, b.Keys.Task(b.Task(id)), "msg").Val(); n > 1000 {
-			b.Errorf("%d bytes are kept", n)
+			b.Errorf("%d bytes are stored", n)
 		}
 	}
 	t.Run("steer", func(t *testing.T) {

@@ -44,11 +44,11 @@ func TestModeOfAMessageWithoutNotify(t *testing.T) {
 	if r.Requested != nil || r.Steer || r.Waiting != len(want) {
 		t.Errorf("renewal: %+v", r)
 	}
-	expect.Equal(t, "goes on", b.Finish(h), true)
+	expect.Equal(t, "has a next turn", b.Finish(h), true)
 	for i, id := range want {
 		turn := h.Turn()
 		expect.Equal(t, "message", b.Task(turn.Message.ID), id)
 		expect.Equal(t, "messages of its turn", len(turn.Messages()), 1)
-		expect.Equal(t, "goes on", b.Finish(h), i < len(want)-1)
+		expect.Equal(t, "has a next turn", b.Finish(h), i < len(want)-1)
 	}
 }

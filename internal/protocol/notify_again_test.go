@@ -48,10 +48,10 @@ func TestNotifyLongAfterTheEnqueue(t *testing.T) {
 	expect.Equal(t, "behind it many", fmt.Sprint(r.Status, r.State, r.Position), "duplicatepending4")
 
 	// No notify until now, and its mode is interrupt: it stays where it is.
-	b.Enqueue("unrung")
+	b.Enqueue("not notified")
 	expect.OK(t, b.Redis.LPush(b.Ctx, b.Keys.Pending(), behind...).Err())
 	expect.Equal(t, "line", len(b.Waiting()), 2003)
-	expect.OK(t, notify(b, "unrung", session.ModeInterrupt))
-	expect.Equal(t, "its place", b.Waiting()[1002], "unrung")
+	expect.OK(t, notify(b, "not notified", session.ModeInterrupt))
+	expect.Equal(t, "its place", b.Waiting()[1002], "not notified")
 	expect.Equal(t, "asked of the turn", b.Redis.HGet(b.Ctx, b.Keys.Run(), "interrupt").Val(), "")
 }

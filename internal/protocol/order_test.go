@@ -95,7 +95,7 @@ func TestDelayedMessageJoinsAtFinish(t *testing.T) {
 	b.Say("a")
 	h := b.Start()
 	b.SayDelayed("b")
-	expect.Equal(t, "goes on", b.Finish(h), true)
+	expect.Equal(t, "has a next turn", b.Finish(h), true)
 	expect.Equal(t, "with", h.Turn().Message.ID, "b")
 	if age := h.Turn().Age; age > time.Second {
 		t.Errorf("a delayed message's age counts from its time, not %s", age)
@@ -117,11 +117,11 @@ func TestInterruptGoesFirst(t *testing.T) {
 	}
 	more, err := h.Finish(b.Ctx, protocol.End{Status: session.StatusInterrupted, Entries: []session.Entry{{Text: "half", Interrupted: true}}})
 	expect.OK(t, err)
-	expect.Equal(t, "goes on", more, true)
+	expect.Equal(t, "has a next turn", more, true)
 	expect.Equal(t, "with", h.Turn().Message.ID, "more-urgent")
 	expect.Equal(t, "status", b.Outcome("a").Status, session.StatusInterrupted)
 	if r := b.Worker.Renew(b.Ctx, []*protocol.Claim{h})[0]; r.Requested != nil {
-		t.Errorf("the next turn is asked %v", r.Requested)
+		t.Errorf("requested of the next turn: %v", r.Requested)
 	}
 	b.Finish(h)
 	expect.Equal(t, "then", h.Turn().Message.ID, "urgent")
@@ -153,7 +153,7 @@ func TestBusyModeOfTheWorker(t *testing.T) {
 			} else {
 				expect.Equal(t, "position", r.Position, 2)
 				if r := b.Worker.Renew(b.Ctx, []*protocol.Claim{h})[0]; !errors.Is(r.Requested, protocol.ErrInterruptRequested) {
-					t.Errorf("asked: %v", r.Requested)
+					t.Errorf("requested: %v", r.Requested)
 				}
 			}
 			expect.Equal(t, "a message's own mode", b.Say("d", session.ModeQueue).Status, turnstile.Queued)

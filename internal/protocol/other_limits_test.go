@@ -29,6 +29,6 @@ func TestProgramMaySetOtherLimits(t *testing.T) {
 	expect.Equal(t, "accepted", b.Say("ten").Status, turnstile.Accepted)
 	b.EnqueueTask(session.TaskType, `{"v":1,"text":"more than ten"}`, b.Task("plain"))
 	h := b.Start()
-	expect.Equal(t, "goes on", b.Finish(h), true)
+	expect.Equal(t, "has a next turn", b.Finish(h), true)
 	expect.Equal(t, "judged", errors.Is(h.Turn().Err, session.ErrTooLarge), true)
 }

@@ -52,12 +52,12 @@ func randomLife(t *testing.T, r *rand.Rand) {
 		if len(b.Pop()) == 0 {
 			return
 		}
-		holds, err := b.Worker.Claim(b.Ctx, []string{actors.Key})
+		claims, err := b.Worker.Claim(b.Ctx, []string{actors.Key})
 		expect.OK(t, err)
-		if len(holds) == 0 {
+		if len(claims) == 0 {
 			return
 		}
-		h = holds[0]
+		h = claims[0]
 		began()
 		if err := h.Promote(b.Ctx); errors.Is(err, protocol.ErrStopRequested) {
 			_, err := h.Finish(b.Ctx, protocol.End{Status: session.StatusStopped})
@@ -75,7 +75,7 @@ func randomLife(t *testing.T, r *rand.Rand) {
 		if more {
 			began()
 			if errors.Is(h.Promote(b.Ctx), protocol.ErrStopRequested) {
-				t.Error("a new turn is asked to stop")
+				t.Error("a stop was requested of a new turn")
 			}
 		} else {
 			h = nil

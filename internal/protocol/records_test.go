@@ -18,7 +18,7 @@ import (
 // moment they are so: its messages run, and readers get a result.
 func TestRecords(t *testing.T) {
 	t.Parallel()
-	for kind, records := range oddRecords() {
+	for kind, records := range damagedRecords() {
 		for _, moment := range moments[kind] {
 			for _, r := range records {
 				t.Run(moment+"/"+kind+"/"+r, func(t *testing.T) {
@@ -47,9 +47,9 @@ var moments = map[string][]string{
 	"task": {running, dead},
 }
 
-// oddRecords are damaged values by kind of record. A hash is written as field=value, with blanks
+// damagedRecords are damaged values by kind of record. A hash is written as field=value, with blanks
 // between several and -field to remove one. V stands for a version from the future.
-func oddRecords() map[string][]string {
+func damagedRecords() map[string][]string {
 	return map[string][]string{
 		"record": {
 			"", "v=2", "v=x", "v=2 session_id=other fence=1 V=1", "session_id=", "fence=x", "fence=-1", "fence=1e300",
@@ -176,12 +176,12 @@ func live(b *actors.Bench, moment string, spoil func()) {
 	looks(b)
 	expect.Soon(b, "the end of all messages", func() bool {
 		if h == nil {
-			holds, err := b.Worker.Claim(b.Ctx, []string{actors.Key})
+			claims, err := b.Worker.Claim(b.Ctx, []string{actors.Key})
 			expect.OK(b, err)
-			if len(holds) == 0 {
+			if len(claims) == 0 {
 				return ended(b, sent)
 			}
-			h = holds[0]
+			h = claims[0]
 			expect.OK(b, h.Promote(b.Ctx))
 			runs(b, h)
 		}
@@ -211,7 +211,7 @@ func live(b *actors.Bench, moment string, spoil func()) {
 }
 
 // An unused session is forgotten although its record is unreadable.
-func TestForgetOfAnOddRecord(t *testing.T) {
+func TestForgetOfADamagedRecord(t *testing.T) {
 	t.Parallel()
 	for _, fields := range []string{"updated_at=x", "updated_at=x created_at=x", "-updated_at", "-updated_at -created_at", "v=2"} {
 		b := actors.NewBench(t, func(c *protocol.Config) { c.Retention = 0 })

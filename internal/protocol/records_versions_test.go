@@ -29,7 +29,7 @@ func TestRecordsOfOtherVersions(t *testing.T) {
 	expect.Equal(t, "entries", len(past.Entries), 4)
 	expect.Equal(t, "role of one that cannot be read", past.Entries[3].Role, session.RoleSystem)
 	expect.Equal(t, "waits", b.Say("c").Status, turnstile.Queued)
-	expect.Equal(t, "goes on", b.Finish(h), true)
+	expect.Equal(t, "has a next turn", b.Finish(h), true)
 	b.Finish(h)
 	expect.Equal(t, "status", b.Outcome("c").Status, session.StatusDone)
 }

@@ -91,7 +91,7 @@ func TestRenew(t *testing.T) {
 	r := b.Worker.Renew(b.Ctx, []*protocol.Claim{h})[0]
 	expect.OK(t, r.Err)
 	expect.Equal(t, "waiting", r.Waiting, 2)
-	expect.Equal(t, "asked", r.Requested, nil)
+	expect.Equal(t, "requested", r.Requested, nil)
 	expect.Equal(t, "fence", r.Fence, h.Turn().Fence)
 	if left := b.Redis.PTTL(b.Ctx, b.Keys.Sentinel()).Val(); left < 50*time.Second {
 		t.Errorf("the sentinel has %s left", left)
@@ -102,7 +102,7 @@ func TestRenew(t *testing.T) {
 	_, err = b.Client.Stop(b.Ctx, actors.Key)
 	expect.OK(t, err)
 	if r := b.Worker.Renew(b.Ctx, []*protocol.Claim{h})[0]; !errors.Is(r.Requested, protocol.ErrStopRequested) {
-		t.Errorf("after a stop it is asked %v", r.Requested)
+		t.Errorf("requested after a stop: %v", r.Requested)
 	}
 	b.Die()
 	r = b.Worker.Renew(b.Ctx, []*protocol.Claim{h})[0]

@@ -45,7 +45,7 @@ func TestRetryForgetsTheFailedAttempt(t *testing.T) {
 	past, err := b.Start().History(b.Ctx)
 	expect.OK(t, err)
 	if past.Partial != nil {
-		t.Errorf("the second attempt goes on from %+v", past.Partial.Entries)
+		t.Errorf("the second attempt continues from %+v", past.Partial.Entries)
 	}
 }
 

@@ -37,7 +37,7 @@ func TestRepeatedRequestsHaveTheFirstResult(t *testing.T) {
 			if r.first == "" {
 				t.Fatalf("%s was not called", s.script)
 			}
-			expect.Equal(t, "the second answer", r.second, r.first)
+			expect.Equal(t, "the second result", r.second, r.first)
 			actors.Same(t, "a repetition of "+name, r.before, r.after)
 		})
 	}

@@ -48,12 +48,12 @@ func (r *resend) again(cmds []redis.Cmder, send func() error) error {
 	actors.Same(r.t, r.script+" sent a second time", before, settled(actors.Dump(r.t, r.bare)))
 	a, b := timeless(r.script, first), timeless(r.script, alone(cmd))
 	if r.special != "" && r.special != a {
-		r.t.Errorf("%s answered %s, and after a repetition %s", r.script, r.special, a)
+		r.t.Errorf("%s returned %s, and after a repetition %s", r.script, r.special, a)
 	}
 	if a != b && b == `["special"]` { // the full path decides
 		r.special = a
 	} else if a != b && a != `["again"]` { // the next claim may do more
-		r.t.Errorf("%s answered %s, and sent a second time %s", r.script, a, b)
+		r.t.Errorf("%s returned %s, and sent a second time %s", r.script, a, b)
 	}
 	return nil
 }
@@ -216,8 +216,8 @@ func TestLostReplies(t *testing.T) {
 	expect.Equal(t, "notices", strings.Count(b.Dump(), `"text":"once"`), 1)
 
 	lose("claim")
-	if holds, err := b.Worker.Claim(b.Ctx, []string{actors.Key}); len(holds) != 0 || !errors.Is(err, redistest.ErrLostReply) {
-		t.Fatalf("a claim without a reply: %v, %v", holds, err)
+	if claims, err := b.Worker.Claim(b.Ctx, []string{actors.Key}); len(claims) != 0 || !errors.Is(err, redistest.ErrLostReply) {
+		t.Fatalf("a claim without a reply: %v, %v", claims, err)
 	}
 	b.ClaimNothing("another token holds the sentinel")
 	b.Die()

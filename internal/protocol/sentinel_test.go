@@ -44,7 +44,7 @@ func TestB02_FreedOnReturn(t *testing.T) {
 	expect.Equal(t, "sentinels", b.Redis.Exists(b.Ctx, b.Keys.Sentinel()).Val(), 0)
 	expect.Equal(t, "phase", b.Info().Phase, session.PhaseIdle)
 	if err := h.Lease().Context().Err(); err == nil {
-		t.Error("the lease of a released hold goes on")
+		t.Error("the lease of a released claim is still valid")
 	}
 	if errors.Is(h.Lease().Held(), lease.ErrLost) {
 		t.Error("a release is not a loss")
@@ -112,7 +112,7 @@ func TestB05_SecondMessageIsAFollowup(t *testing.T) {
 	if len(list) != 2 || list[0].ID != "b" || list[0].Text != "b" || list[1].ID != "c" || list[0].ArrivedAt == 0 {
 		t.Errorf("follow-ups: %+v", list)
 	}
-	expect.Equal(t, "goes on", b.Finish(h), true)
+	expect.Equal(t, "has a next turn", b.Finish(h), true)
 	list, err = b.Client.Followups(b.Ctx, actors.Key)
 	expect.OK(t, err)
 	if len(list) != 1 || list[0].ID != "c" {
@@ -137,7 +137,7 @@ func TestB06_PromoteKeepsTheToken(t *testing.T) {
 	expect.Equal(t, "fence", b.Info().Fence, fence)
 	b.Say("b", session.ModeInterrupt)
 	if r := b.Worker.Renew(b.Ctx, []*protocol.Claim{h})[0]; !errors.Is(r.Requested, protocol.ErrInterruptRequested) {
-		t.Errorf("asked: %v", r.Requested)
+		t.Errorf("requested: %v", r.Requested)
 	}
 }
 
@@ -151,7 +151,7 @@ func TestB07_AStartingTurnIsNotInterrupted(t *testing.T) {
 	expect.Equal(t, "position", r.Position, 3)
 	expect.OK(t, h.Promote(b.Ctx))
 	if r := b.Worker.Renew(b.Ctx, []*protocol.Claim{h})[0]; r.Requested != nil {
-		t.Errorf("asked: %v", r.Requested)
+		t.Errorf("requested: %v", r.Requested)
 	}
 	expect.List(t, "the line", b.Waiting(), "b", "c")
 }
@@ -164,7 +164,7 @@ func TestB08_CommandsTakeNoSentinel(t *testing.T) {
 		expect.OK(t, err)
 		expect.Equal(t, "status", r.Status, turnstile.Answered)
 		if r.Reply == "" {
-			t.Errorf("%s answers nothing", text)
+			t.Errorf("%s has no reply", text)
 		}
 	}
 	for _, text := range []string{"/sotp", "/Status", " /titel My talk"} { // a mistyped command is no message
@@ -227,12 +227,12 @@ func TestB65_ConcurrentClaims(t *testing.T) {
 		group.Go(func() {
 			c := actors.NewWorker(t, b.Redis, "any")
 			for b.Redis.Exists(b.Ctx, b.Keys.Pending(), b.Keys.Active()).Val() > 0 {
-				holds, err := c.Claim(b.Ctx, []string{actors.Key})
+				claims, err := c.Claim(b.Ctx, []string{actors.Key})
 				if err != nil {
 					t.Error(err)
 					return
 				}
-				for _, h := range holds {
+				for _, h := range claims {
 					mu.Lock()
 					inside++
 					expect.Equal(t, "owners", inside, 1)
@@ -258,7 +258,7 @@ func TestB69_ClaimOfWhatIsNotThere(t *testing.T) {
 	ctx, gone := b.Ctx, b.Redis.(*redis.Client)
 	closed := redis.NewClient(gone.Options())
 	expect.OK(t, closed.Close())
-	if _, err := actors.NewWorker(t, closed, "cut off").Claim(ctx, []string{actors.Key}); err == nil {
+	if _, err := actors.NewWorker(t, closed, "disconnected").Claim(ctx, []string{actors.Key}); err == nil {
 		t.Error("a claim without Redis has no error")
 	}
 	for _, bad := range []string{"", "-x", "a b", "a/b", strings.Repeat("k", 257)} {
@@ -297,10 +297,10 @@ func TestB84_SessionsShareNoKey(t *testing.T) {
 		_, err := b.Client.Submit(b.Ctx, s, session.Message{ID: "m", Text: s})
 		expect.OK(t, err)
 	}
-	holds, err := b.Worker.Claim(b.Ctx, []string{"x", "x:y"})
+	claims, err := b.Worker.Claim(b.Ctx, []string{"x", "x:y"})
 	expect.OK(t, err)
-	expect.Equal(t, "holds", len(holds), 2)
-	for _, h := range holds {
+	expect.Equal(t, "claims", len(claims), 2)
+	for _, h := range claims {
 		expect.Equal(t, "message", h.Turn().Message.Text, h.Session())
 		_, err := h.Finish(b.Ctx, protocol.End{Status: session.StatusDone, Entries: []session.Entry{{Text: h.Session()}}})
 		expect.OK(t, err)

@@ -91,7 +91,7 @@ func situations() []situation {
 			b.Die()
 			return claimMove(b)
 		}},
-		{"claim", "given up", func(b *actors.Bench) func() error {
+		{"claim", "archived as stuck", func(b *actors.Bench) func() error {
 			b.Worker = actors.NewWorker(b.T, b.Redis, "impatient", func(c *protocol.Config) { c.StuckLimit = 1; c.SentinelTTL = time.Minute })
 			b.SayAll("now", "next")
 			b.Start()
@@ -130,7 +130,7 @@ func situations() []situation {
 			loseClaim(b, "claim_fast")
 			return func() error { return b.Worker.Unclaim(b.Ctx) }
 		}},
-		{"unclaim", "asked to stop", func(b *actors.Bench) func() error {
+		{"unclaim", "after a stop", func(b *actors.Bench) func() error {
 			b.SayAll("now", "next")
 			loseClaim(b, "claim_fast")
 			_, err := b.Client.Stop(b.Ctx, actors.Key)
@@ -167,11 +167,11 @@ func situations() []situation {
 			b.SayDelayed("later")
 			return finishMove(b, h, session.StatusDone, false)
 		}},
-		{"finish", "with a plain next", func(b *actors.Bench) func() error {
+		{"finish", "with a next for the fast path", func(b *actors.Bench) func() error {
 			b.SayAll("now", "next")
 			return finishMove(b, b.Start(), session.StatusDone, false)
 		}},
-		{"finish", "with a next that is not plain", func(b *actors.Bench) func() error {
+		{"finish", "with a next for the full path", func(b *actors.Bench) func() error {
 			b.SayAll("now", "next")
 			h := b.Start()
 			b.Redis.HSet(b.Ctx, b.Keys.Task(b.Task("next")), "quiet", "1 100")
@@ -218,7 +218,7 @@ func situations() []situation {
 			h := b.Start()
 			return func() error { return h.Retry(b.Ctx, errors.New("no"), time.Hour) }
 		}},
-		{"requeue", "cut off", func(b *actors.Bench) func() error {
+		{"requeue", "interrupted", func(b *actors.Bench) func() error {
 			b.SayAll("now", "next")
 			h := b.Start()
 			return func() error {
@@ -300,7 +300,7 @@ func situations() []situation {
 				return err
 			}
 		}},
-		{"finish", "failed, with an untaken steer, asked to stop", func(b *actors.Bench) func() error {
+		{"finish", "failed, with an untaken steer, after a stop", func(b *actors.Bench) func() error {
 			b.Say("now")
 			h := b.Start()
 			b.Say("taken", session.ModeSteer)

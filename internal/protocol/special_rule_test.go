@@ -100,7 +100,7 @@ func special(b *actors.Bench) {
 	}
 	b.Errorf("%q and special is not set:\n%s", left, b.Dump())
 	if answer := claimPlainly(b); answer != "special" && answer != "" {
-		b.Errorf("a plain claim takes a turn (%s) and passes by %q", answer, left)
+		b.Errorf("the fast path claims a turn (%s) and passes by %q", answer, left)
 	}
 }
 
@@ -126,7 +126,7 @@ func first(cmd *redis.Cmd) string {
 // aside are sessions with messages that a /stop has left to archive.
 func aside() []situation {
 	return []situation{
-		{"stop", "what another has put aside", func(b *actors.Bench) func() error {
+		{"stop", "what another has left", func(b *actors.Bench) func() error {
 			b.SayAll("now", "next", "later")
 			b.Start()
 			expect.OK(b, stopInPart(b))
@@ -135,7 +135,7 @@ func aside() []situation {
 				return err
 			}
 		}},
-		{"claim", "what a stop has put aside", func(b *actors.Bench) func() error {
+		{"claim", "what a stop has left", func(b *actors.Bench) func() error {
 			b.SayAll("now", "next")
 			expect.OK(b, stopInPart(b))
 			b.Say("later")

@@ -76,10 +76,10 @@ func TestFastPathAfterARenewal(t *testing.T) {
 	b.Redis.AddHook(seen)
 	b.Finish(h)
 	expect.Equal(t, "leases", b.Redis.ZCard(b.Ctx, b.Keys.Lease()).Val(), 0)
-	expect.Equal(t, "plain ends that were tried", seen.plain+seen.special, 0)
+	expect.Equal(t, "fast ends that were tried", seen.plain+seen.special, 0)
 	expect.OK(t, h.Promote(b.Ctx))
 	b.Finish(h)
-	expect.Equal(t, "plain ends", seen.plain, 1)
+	expect.Equal(t, "fast ends", seen.plain, 1)
 }
 
 // A worker died, and its message is no longer active: the recovery of a stock asynq.Server has

@@ -113,16 +113,22 @@ func lives() map[string]func(b *actors.Bench) {
 		},
 		"starting, failed":  func(b *actors.Bench) { b.Say("a"); expect.OK(b, b.Claim().Retry(b.Ctx, errors.New("x"), time.Hour)) },
 		"starting, drained": func(b *actors.Bench) { b.Say("a"); expect.OK(b, b.Claim().Requeue(b.Ctx, "x")) },
-		"cut off, failed": func(b *actors.Bench) {
+		"interrupted, failed": func(b *actors.Bench) {
 			b.Say("a")
 			h := b.Start()
 			mark(b, h)
 			expect.OK(b, h.Retry(b.Ctx, errors.New("x"), time.Hour))
 		},
-		"cut off, drained":       func(b *actors.Bench) { b.Say("a"); h := b.Start(); mark(b, h); expect.OK(b, h.Requeue(b.Ctx, "x")) },
+		"interrupted, drained":   func(b *actors.Bench) { b.Say("a"); h := b.Start(); mark(b, h); expect.OK(b, h.Requeue(b.Ctx, "x")) },
 		"suspended by a mark":    func(b *actors.Bench) { limit(b, 1); b.Say("a"); h := b.Start(); mark(b, h); b.Finish(h) },
 		"suspended by a requeue": func(b *actors.Bench) { limit(b, 1); b.Say("a"); expect.OK(b, b.Start().Requeue(b.Ctx, "x")); b.Claim() },
-		"suspended by a death":   func(b *actors.Bench) { limit(b, 1); b.Say("a"); b.Start(); b.Die(); b.ClaimNothing("given up") },
+		"suspended by a death": func(b *actors.Bench) {
+			limit(b, 1)
+			b.Say("a")
+			b.Start()
+			b.Die()
+			b.ClaimNothing("archived as stuck")
+		},
 		"again, by a mark": func(b *actors.Bench) {
 			limit(b, 2)
 			b.Say("a")
@@ -142,7 +148,7 @@ func lives() map[string]func(b *actors.Bench) {
 			b.Die()
 			b.Start()
 			b.Die()
-			b.ClaimNothing("given up")
+			b.ClaimNothing("archived as stuck")
 		},
 		"again, others wait": func(b *actors.Bench) {
 			limit(b, 2)
@@ -218,9 +224,9 @@ func lives() map[string]func(b *actors.Bench) {
 	}
 	// How a turn in each phase may end, and what follows.
 	for name, phase := range map[string]func(b *actors.Bench) *protocol.Claim{
-		"starting": (*actors.Bench).Claim,
-		"running":  (*actors.Bench).Start,
-		"cut off":  func(b *actors.Bench) *protocol.Claim { h := b.Start(); mark(b, h); return h },
+		"starting":    (*actors.Bench).Claim,
+		"running":     (*actors.Bench).Start,
+		"interrupted": func(b *actors.Bench) *protocol.Claim { h := b.Start(); mark(b, h); return h },
 	} {
 		all[name+", the last"] = func(b *actors.Bench) {
 			b.Say("a")
@@ -245,12 +251,12 @@ func lives() map[string]func(b *actors.Bench) {
 	}
 	all["steered, cut short"] = func(b *actors.Bench) { end(b, steered(b), protocol.End{Status: session.StatusInterrupted}) }
 	for name, asked := range map[string]func(b *actors.Bench){
-		"redelivered": func(*actors.Bench) {},
-		"given up":    func(b *actors.Bench) { limit(b, 1) },
-		"stopped":     stop,
-		"interrupted": func(b *actors.Bench) { b.Say("c", session.ModeInterrupt) },
-		"not kept":    func(b *actors.Bench) { b.Say("c", session.ModeInterrupt); with(b, forgetful) },
-		"rolled back": func(b *actors.Bench) { b.Say("c", session.ModeRollback) },
+		"redelivered":       func(*actors.Bench) {},
+		"archived as stuck": func(b *actors.Bench) { limit(b, 1) },
+		"stopped":           stop,
+		"interrupted":       func(b *actors.Bench) { b.Say("c", session.ModeInterrupt) },
+		"not kept":          func(b *actors.Bench) { b.Say("c", session.ModeInterrupt); with(b, forgetful) },
+		"rolled back":       func(b *actors.Bench) { b.Say("c", session.ModeRollback) },
 	} {
 		all["steered, dead, "+name] = func(b *actors.Bench) {
 			expect.OK(b, steered(b).Checkpoint(b.Ctx, []session.Entry{{Role: session.RoleUser, Text: "a"}}))

@@ -42,18 +42,18 @@ func TestSteerIsSignalled(t *testing.T) {
 	h := b.Claim()
 	b.Say("b", session.ModeSteer)
 	expect.OK(t, h.Promote(b.Ctx))
-	expect.Equal(t, "told by the promotion", h.SteerWaits(), true)
-	expect.Equal(t, "told by a renewal", b.Worker.Renew(b.Ctx, []*protocol.Claim{h})[0].Steer, true)
+	expect.Equal(t, "reported by the promotion", h.SteerWaits(), true)
+	expect.Equal(t, "reported by a renewal", b.Worker.Renew(b.Ctx, []*protocol.Claim{h})[0].Steer, true)
 	taken, err := h.Steer(b.Ctx)
 	expect.OK(t, err)
 	expect.Equal(t, "taken", len(taken), 1)
-	expect.Equal(t, "told by a renewal", b.Worker.Renew(b.Ctx, []*protocol.Claim{h})[0].Steer, false)
+	expect.Equal(t, "reported by a renewal", b.Worker.Renew(b.Ctx, []*protocol.Claim{h})[0].Steer, false)
 	b.Say("c", session.ModeSteer)
-	expect.Equal(t, "told by a renewal", b.Worker.Renew(b.Ctx, []*protocol.Claim{h})[0].Steer, true)
+	expect.Equal(t, "reported by a renewal", b.Worker.Renew(b.Ctx, []*protocol.Claim{h})[0].Steer, true)
 	b.Finish(h)
-	expect.Equal(t, "told of the next turn", b.Worker.Renew(b.Ctx, []*protocol.Claim{h})[0].Steer, false)
+	expect.Equal(t, "reported of the next turn", b.Worker.Renew(b.Ctx, []*protocol.Claim{h})[0].Steer, false)
 	expect.OK(t, h.Promote(b.Ctx))
-	expect.Equal(t, "told by its promotion", h.SteerWaits(), false)
+	expect.Equal(t, "reported by its promotion", h.SteerWaits(), false)
 }
 
 // A steered message ends with its turn, however that ends.
@@ -77,7 +77,7 @@ func TestSteeredEndsWithItsTurn(t *testing.T) {
 		expect.OK(t, err)
 		expect.Equal(t, "c's state", list[1].State, session.FollowupSteered)
 		waited := b.WaitFor("d")
-		expect.Equal(t, "goes on", b.Finish(h), true)
+		expect.Equal(t, "has a next turn", b.Finish(h), true)
 		for _, o := range []session.Outcome{b.Outcome("c"), b.Outcome("d"), <-waited} {
 			expect.Equal(t, "its end", string(o.Status)+" "+o.Reply, "done re: a")
 		}

@@ -74,7 +74,7 @@ func TestUntakenMessageThatHasLeftTheTurn(t *testing.T) {
 			expect.OK(t, b.Redis.HSet(b.Ctx, b.Keys.Task(b.Task("s")), "state", "archived").Err())
 			more, err := h.Finish(b.Ctx, protocol.End{Status: session.StatusDone, Untaken: []string{"s"}})
 			expect.OK(t, err)
-			expect.Equal(t, "goes on", more, len(others) > 0)
+			expect.Equal(t, "has a next turn", more, len(others) > 0)
 			if more {
 				expect.Equal(t, "message", h.Turn().Message.ID, "other")
 				expect.Equal(t, "in the turn", b.State("other"), "active")
@@ -98,7 +98,7 @@ func TestStopOfAnUntakenMessage(t *testing.T) {
 	b.Say("later")
 	more, err := h.Finish(b.Ctx, protocol.End{Status: session.StatusDone, Untaken: []string{"s"}})
 	expect.OK(t, err)
-	expect.Equal(t, "goes on", more, true)
+	expect.Equal(t, "has a next turn", more, true)
 	expect.Equal(t, "message", h.Turn().Message.ID, "later")
 	expect.Equal(t, "s", b.Outcome("s").Status, session.StatusStopped)
 	b.Finish(h)

@@ -18,7 +18,7 @@ func transcriptBytes(n int) actors.Setup { return func(c *protocol.Config) { c.T
 func TestTranscriptOfTheVersionBefore(t *testing.T) {
 	t.Parallel()
 	const limit = 1 << 20
-	for name, plain := range map[string]bool{"plain": true, "not plain": false} {
+	for name, plain := range map[string]bool{"fast path": true, "full path": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := actors.NewBench(t, transcriptBytes(limit))

@@ -98,7 +98,7 @@ func TestSteeredTurnHasItsLimits(t *testing.T) {
 				again, err := h.Steer(b.Ctx)
 				expect.OK(t, err)
 				expect.Equal(t, "taken again", len(again), 0)
-				expect.Equal(t, "told by a renewal", b.Worker.Renew(b.Ctx, []*protocol.Claim{h})[0].Steer, false)
+				expect.Equal(t, "reported by a renewal", b.Worker.Renew(b.Ctx, []*protocol.Claim{h})[0].Steer, false)
 				var ran []string
 				for more := b.Finish(h); more; more = b.Finish(h) {
 					ran = append(ran, actors.MessageIDs(h)...)
@@ -146,10 +146,10 @@ func TestSteerOfALongLine(t *testing.T) {
 		if !h.SteerWaits() {
 			break
 		}
-		expect.Equal(t, "told by a renewal", b.Worker.Renew(b.Ctx, []*protocol.Claim{h})[0].Steer, true)
+		expect.Equal(t, "reported by a renewal", b.Worker.Renew(b.Ctx, []*protocol.Claim{h})[0].Steer, true)
 	}
 	expect.Equal(t, "taken", fmt.Sprint(got), "[[first mid last] []]")
-	expect.Equal(t, "told by a renewal", b.Worker.Renew(b.Ctx, []*protocol.Claim{h})[0].Steer, false)
+	expect.Equal(t, "reported by a renewal", b.Worker.Renew(b.Ctx, []*protocol.Claim{h})[0].Steer, false)
 	expect.Equal(t, "what is in the midst", b.State("deep"), "pending")
 }
 

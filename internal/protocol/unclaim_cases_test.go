@@ -22,7 +22,7 @@ func TestStopBeforeAnUnclaim(t *testing.T) {
 	b.Say("c")
 	b.Redis.Del(b.Ctx, rediskey.Ready)
 	expect.OK(t, b.Worker.Unclaim(b.Ctx))
-	expect.Equal(t, "workers are told", b.IsIn(rediskey.Ready, actors.Key), true)
+	expect.Equal(t, "workers are notified", b.IsIn(rediskey.Ready, actors.Key), true)
 	expect.List(t, "runs", b.Drain(), "c")
 	expect.Equal(t, "a", b.Outcome("a").Status, session.StatusStopped)
 }

@@ -23,8 +23,8 @@ func loseClaim(b *actors.Bench, script string) {
 	faults.LoseReply(redistest.Script(protocol.Scripts[script].Hash()), -1)
 	b.Redis.AddHook(faults)
 	defer faults.Clear()
-	if holds, err := b.Worker.Claim(b.Ctx, []string{actors.Key}); err == nil || len(holds) != 0 {
-		b.Fatalf("a claim whose reply is lost: %d holds, %v", len(holds), err)
+	if claims, err := b.Worker.Claim(b.Ctx, []string{actors.Key}); err == nil || len(claims) != 0 {
+		b.Fatalf("a claim whose reply is lost: %d claims, %v", len(claims), err)
 	}
 }
 
@@ -42,7 +42,7 @@ func TestClaimWithoutAReplyIsUndone(t *testing.T) {
 				loseClaim(b, "claim_fast")
 				b.Redis.Del(b.Ctx, rediskey.Ready)
 				expect.OK(t, b.Worker.Unclaim(b.Ctx))
-				expect.Equal(t, "workers are told", b.IsIn(rediskey.Ready, actors.Key), true)
+				expect.Equal(t, "workers are notified", b.IsIn(rediskey.Ready, actors.Key), true)
 				expect.List(t, "the line", b.Waiting(), "a", "b")
 				expect.Equal(t, "sentinels", b.Redis.Exists(b.Ctx, b.Keys.Sentinel(), b.Keys.Active()).Val(), 0)
 			}

@@ -57,10 +57,10 @@ func TestOwnedBeforeReadyOnACluster(t *testing.T) {
 		"a release": func(b, broken *actors.Bench) error {
 			b.SayAll("a", "b")
 			b.Pop()
-			holds, err := broken.Worker.Claim(b.Ctx, []string{actors.Key})
+			claims, err := broken.Worker.Claim(b.Ctx, []string{actors.Key})
 			expect.OK(b, err)
-			expect.OK(b, holds[0].Promote(b.Ctx))
-			_, err = holds[0].Finish(b.Ctx, protocol.End{Status: session.StatusDone, Release: true})
+			expect.OK(b, claims[0].Promote(b.Ctx))
+			_, err = claims[0].Finish(b.Ctx, protocol.End{Status: session.StatusDone, Release: true})
 			return err
 		},
 		"what is put back": func(b, broken *actors.Bench) error {

@@ -34,8 +34,8 @@ func TestCrashBehindTheClaimIsFoundInTime(t *testing.T) {
 		claims redistest.Match
 		wait   func(b *actors.Bench)
 	}{
-		"plain":   {actors.FastPath, func(b *actors.Bench) { b.Say("a") }},
-		"special": {actors.FullPath("claim"), func(b *actors.Bench) { b.Say("b"); b.Start(); b.Die(); b.Say("a") }},
+		"fast path": {actors.FastPath, func(b *actors.Bench) { b.Say("a") }},
+		"full path": {actors.FullPath("claim"), func(b *actors.Bench) { b.Say("b"); b.Start(); b.Die(); b.Say("a") }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -55,7 +55,7 @@ func TestCrashBehindTheClaimIsFoundInTime(t *testing.T) {
 			<-dead.Arrived()
 			expect.Equal(t, "claimed", b.Redis.Exists(b.Ctx, b.Keys.Sentinel()).Val(), 1)
 			if in := looksIn(b); in > 2*time.Second {
-				t.Errorf("reap looks after it in %s", in)
+				t.Errorf("reap looks at it in %s", in)
 			}
 			dead.Release()
 			<-over
@@ -89,7 +89,7 @@ func TestRenewalsRepairTheIndex(t *testing.T) {
 			}
 			expect.OK(t, b.Worker.Renew(b.Ctx, []*protocol.Claim{h})[0].Err)
 			if in := looksIn(b); in > c.in || in < c.least {
-				t.Errorf("reap looks after it in %s", in)
+				t.Errorf("reap looks at it in %s", in)
 			}
 		})
 	}
@@ -109,16 +109,16 @@ func TestNothingIsClaimedWithoutAnEntryOnACluster(t *testing.T) {
 	b.Say("a")
 	b.Pop()
 	faults.FailBefore(actors.Script("look_after"), 1, refused)
-	holds, err := broken.Worker.Claim(broken.Ctx, []string{actors.Key})
-	if !errors.Is(err, refused) || len(holds) > 0 {
-		t.Fatalf("%d holds, error: %v", len(holds), err)
+	claims, err := broken.Worker.Claim(broken.Ctx, []string{actors.Key})
+	if !errors.Is(err, refused) || len(claims) > 0 {
+		t.Fatalf("%d claims, error: %v", len(claims), err)
 	}
 	expect.Equal(t, "claimed", b.Redis.Exists(b.Ctx, b.Keys.Sentinel()).Val(), 0)
 	expect.List(t, "put back", b.Pop(), actors.Key)
-	holds, err = broken.Worker.Claim(broken.Ctx, []string{actors.Key})
+	claims, err = broken.Worker.Claim(broken.Ctx, []string{actors.Key})
 	expect.OK(t, err)
-	expect.Equal(t, "claimed then", len(holds), 1)
+	expect.Equal(t, "claimed then", len(claims), 1)
 	if in := looksIn(b); in > 2*time.Second {
-		t.Errorf("reap looks after it in %s", in)
+		t.Errorf("reap looks at it in %s", in)
 	}
 }

@@ -81,9 +81,9 @@ func count(b *actors.Bench, index string) int {
 	return int(n)
 }
 
-// recover runs reap until want sessions are ready: at most burst in a run, and all of them stay in
+// recoverAll runs reap until want sessions are ready: at most burst in a run, and all of them stay in
 // the owned index.
-func recover(b *actors.Bench, want, burst int) {
+func recoverAll(b *actors.Bench, want, burst int) {
 	b.Helper()
 	for ready := count(b, rediskey.Ready); ready < want; {
 		n := b.Reap()
@@ -104,9 +104,9 @@ func runAll(b *actors.Bench, want int) {
 	b.Helper()
 	ran := map[string]bool{}
 	for sessions := b.Pop(); len(sessions) > 0; sessions = b.Pop() {
-		holds, err := b.Worker.Claim(b.Ctx, sessions)
+		claims, err := b.Worker.Claim(b.Ctx, sessions)
 		expect.OK(b, err)
-		for _, h := range holds {
+		for _, h := range claims {
 			if turn := h.Turn(); turn.Err == nil && turn.Message.ID == "m" {
 				ran[turn.Session] = true
 			}
@@ -125,7 +125,7 @@ func TestB80_OrphansAtABoundedPace(t *testing.T) {
 	redistest.Real(t) // the embedded one is too slow for thousands of sessions
 	b := actors.NewBench(t, crowdRate)
 	leave(b, "s", crowd, orphan)
-	recover(b, crowd, crowdBurst)
+	recoverAll(b, crowd, crowdBurst)
 	runAll(b, crowd)
 }
 
@@ -149,7 +149,7 @@ func TestB80_OverdueAtABoundedPace(t *testing.T) {
 	expect.Equal(t, "ready at once", count(b, rediskey.Ready), onTime)
 	expect.Equal(t, "of them on time", b.IsIn(rediskey.Ready, "punctual0"), true)
 	expect.Equal(t, "left in due", count(b, rediskey.Due), 0)
-	recover(b, crowd+onTime, crowdBurst)
+	recoverAll(b, crowd+onTime, crowdBurst)
 	runAll(b, crowd+onTime)
 }
 
@@ -162,7 +162,7 @@ func TestB80_LostWakeUpsAtABoundedPace(t *testing.T) {
 	expect.Equal(t, "ready at once", count(b, rediskey.Ready), crowdBurst)
 	expect.Equal(t, "found again while they wait", b.Sweep(), 0)
 	expect.Equal(t, "ready", count(b, rediskey.Ready), crowdBurst)
-	recover(b, crowd, crowdBurst)
+	recoverAll(b, crowd, crowdBurst)
 	runAll(b, crowd)
 }
 

@@ -65,7 +65,7 @@ func lookedAtSoon(b *actors.Bench) {
 	expect.OK(b, err)
 	now := b.Redis.Time(b.Ctx).Val().UnixMilli()
 	if in := time.Duration(int64(score)-now) * time.Millisecond; in > 15*time.Second {
-		b.Errorf("reap looks after it in %s", in)
+		b.Errorf("reap looks at it in %s", in)
 	}
 }
 
@@ -86,7 +86,7 @@ func TestWakeUpReplacesALateLook(t *testing.T) {
 		expect.List(t, "popped, by a worker that dies", b.Pop(), actors.Key)
 		lookedAtSoon(b)
 	})
-	t.Run("a release, while reap finds it held", func(t *testing.T) {
+	t.Run("a release, while reap finds it owned", func(t *testing.T) {
 		t.Parallel()
 		b := actors.NewBench(t, long)
 		b.SayAll("a", "b")
@@ -100,7 +100,7 @@ func TestWakeUpReplacesALateLook(t *testing.T) {
 		})
 		lookedAtSoon(b)
 	})
-	t.Run("sweep, of one that is held", func(t *testing.T) {
+	t.Run("sweep, of an owned one", func(t *testing.T) {
 		t.Parallel()
 		b := actors.NewBench(t, func(c *protocol.Config) { c.SentinelTTL = 20 * time.Second })
 		b.Say("a")
@@ -110,7 +110,7 @@ func TestWakeUpReplacesALateLook(t *testing.T) {
 		b.Sweep()
 		score := b.Redis.ZScore(b.Ctx, rediskey.Owned, actors.Key).Val()
 		if score > float64(time.Now().Add(21*time.Second).UnixMilli()) {
-			t.Errorf("reap looks after it at %.0f", score)
+			t.Errorf("reap looks at it at %.0f", score)
 		}
 	})
 }

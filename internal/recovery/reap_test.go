@@ -135,9 +135,9 @@ func TestReapIsPaced(t *testing.T) {
 		expect.OK(t, err)
 	}
 	b.Pop()
-	holds, err := b.Worker.Claim(b.Ctx, sessions)
+	claims, err := b.Worker.Claim(b.Ctx, sessions)
 	expect.OK(t, err)
-	expect.Equal(t, "holds", len(holds), n)
+	expect.Equal(t, "claims", len(claims), n)
 	for _, s := range sessions {
 		b.Redis.Del(b.Ctx, rediskey.For(s).Sentinel())
 	}

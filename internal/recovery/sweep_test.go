@@ -144,7 +144,7 @@ func TestSweep(t *testing.T) {
 	t.Parallel()
 	lost := map[string]func(b *actors.Bench){
 		"a plain asynq.Client's task": func(b *actors.Bench) { b.Enqueue("a") },
-		"a sender that died before it rang": func(b *actors.Bench) {
+		"a sender that died before its notify": func(b *actors.Bench) {
 			b.Enqueue("a")
 			b.Redis.Del(b.Ctx, rediskey.AllQueues)
 			b.Redis.ZAdd(b.Ctx, rediskey.Sessions, redis.Z{Score: 1, Member: actors.Key})

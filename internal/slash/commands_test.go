@@ -171,7 +171,7 @@ func TestCommandResume(t *testing.T) {
 		b.Say("new")
 		b.Redis.Del(b.Ctx, rediskey.Ready)
 		b.Replies("/resume", "Rerunning 5 messages.")
-		expect.Equal(t, "the workers are told", b.IsIn(rediskey.Ready, actors.Key), true)
+		expect.Equal(t, "workers are notified", b.IsIn(rediskey.Ready, actors.Key), true)
 		expect.List(t, "runs", b.Drain(), "new", "failed", "running", "first", "second", "third")
 		for id, want := range map[string]session.Status{
 			"failed": session.StatusDone, "third": session.StatusDone, "expired": session.StatusExpired,
@@ -187,6 +187,6 @@ func TestCommandResume(t *testing.T) {
 func refuses(b *actors.Bench, text, want string) {
 	b.Helper()
 	if got := b.Receipt(text, true).Reply; !strings.Contains(got, want) {
-		b.Errorf("%s answers %q, want something with %q", text, got, want)
+		b.Errorf("%s has the reply %q, want something with %q", text, got, want)
 	}
 }

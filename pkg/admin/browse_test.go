@@ -65,9 +65,9 @@ func TestStandings(t *testing.T) {
 			submit(key)
 		}
 		submit("delayed", turnstile.Delay(time.Hour))
-		holds, err := b.Worker.Claim(b.Ctx, []string{"idle", "suspended", "running", "starting", "asking"})
+		claims, err := b.Worker.Claim(b.Ctx, []string{"idle", "suspended", "running", "starting", "asking"})
 		expect.OK(b, err)
-		for _, h := range holds {
+		for _, h := range claims {
 			if h.Session() != "starting" {
 				expect.OK(b, h.Promote(b.Ctx))
 			}

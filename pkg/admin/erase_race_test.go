@@ -123,7 +123,7 @@ func TestEraseFindsATurnThatBeganMeanwhile(t *testing.T) {
 	b.Die() // before its first renewal
 	b.Sweep()
 	b.Reap()
-	expect.List(t, "what is run", b.Drain(), "late")
+	expect.List(t, "runs", b.Drain(), "late")
 	if !b.IsIn("turnstile:sessions", actors.Key) {
 		t.Error("no sweep will find the session")
 	}

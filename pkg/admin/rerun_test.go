@@ -43,7 +43,7 @@ func archived(b *actors.Bench, n int) (ids []string) {
 	}
 	_, err := b.Client.Stop(b.Ctx, actors.Key)
 	expect.OK(b, err)
-	expect.Equal(b, "put aside", b.Info().Archived, n)
+	expect.Equal(b, "archived", b.Info().Archived, n)
 	return ids
 }
 
@@ -57,7 +57,7 @@ func TestRerunInBatches(t *testing.T) {
 	}
 	_, err := b.Client.Stop(b.Ctx, actors.Key)
 	expect.OK(t, err)
-	expect.Equal(t, "put aside", b.Info().Archived, n)
+	expect.Equal(t, "archived", b.Info().Archived, n)
 	calls := 0
 	b.Redis.AddHook(actors.Behind(actors.Script("rerun"), func() {
 		calls++
@@ -65,7 +65,7 @@ func TestRerunInBatches(t *testing.T) {
 		for range 20 {
 			more, err := h.Finish(b.Ctx, protocol.End{Status: session.StatusFailed, Error: "again"})
 			expect.OK(t, err)
-			expect.Equal(t, "goes on", more, true)
+			expect.Equal(t, "has a next turn", more, true)
 		}
 		expect.OK(t, h.Requeue(b.Ctx, "drain"))
 	}))
@@ -130,7 +130,7 @@ func TestRerunBesideAnother(t *testing.T) {
 	expect.OK(t, err)
 	expect.Equal(t, "run again", n, 500)
 	expect.List(t, "the line", b.Waiting())
-	expect.Equal(t, "put aside", b.Info().Archived, 1100)
+	expect.Equal(t, "archived", b.Info().Archived, 1100)
 	n, err = b.Client.Rerun(b.Ctx, actors.Key)
 	expect.OK(t, err)
 	expect.Equal(t, "run again the next time", n, 1100)

@@ -37,6 +37,6 @@ func (b *Bench) Receipt(text string, invalid bool) turnstile.Receipt {
 func (b *Bench) Replies(text, want string) {
 	b.Helper()
 	if got := b.Command(text); !strings.Contains(got, want) {
-		b.Errorf("%s answers %q, want something with %q", text, got, want)
+		b.Errorf("%s has the reply %q, want something with %q", text, got, want)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"turnstile/test/expect"
 )
 
+// Dump is Dump of the bench's database.
 func (b *Bench) Dump() string { b.Helper(); return Dump(b.T, b.Redis) }
 
 // Dump is the whole database as text: each key with its type, content and whether it expires,
@@ -36,6 +37,7 @@ func Dump(t testing.TB, rdb redis.UniversalClient) string {
 	return out.String()
 }
 
+// Content is a key's content as text.
 func Content(ctx context.Context, rdb redis.UniversalClient, name, kind string) string {
 	switch kind {
 	case "string":

@@ -15,6 +15,7 @@ import (
 	"turnstile/test/redistest"
 )
 
+// Queue is the session's queue of asynq.
 const Queue = "session:" + Key
 
 // StockServer starts a stock asynq.Server on the session's queue.
@@ -88,6 +89,7 @@ func (b *Bench) Backdate(id string) {
 	b.Redis.ZAddXX(b.Ctx, b.Keys.Scheduled(), redis.Z{Score: float64(time.Now().Unix() - 60), Member: b.Task(id)})
 }
 
+// SayDelayed submits a delayed message whose time has come.
 func (b *Bench) SayDelayed(id string) {
 	b.Helper()
 	_, err := b.Client.Submit(b.Ctx, Key, session.Message{ID: id, Text: id}, turnstile.Delay(time.Hour))

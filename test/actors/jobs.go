@@ -5,25 +5,71 @@ import (
 	"errors"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"turnstile/internal/rediskey"
-	"turnstile/pkg/session"
 	"turnstile/test/expect"
 	"turnstile/test/redistest"
 )
 
-// NothingLeft checks that nothing runs and nothing waits.
-func (b *Bench) NothingLeft(when string) {
+// Reap runs the job without the pause between two runs.
+func (b *Bench) Reap() (recovered int) {
 	b.Helper()
-	if n := b.Redis.Exists(b.Ctx, b.Keys.Sentinel(), b.Keys.Pending(), b.Keys.Active(), b.Keys.Lease(), b.Keys.Followups()).Val(); n != 0 {
-		b.Errorf("%s: %d of sentinel, pending, active, lease and follow-ups are left", when, n)
-	}
+	b.Redis.Del(b.Ctx, rediskey.Timer("reap"))
+	n, _, err := b.Worker.Reap(b.Ctx)
+	expect.OK(b, err)
+	return n
 }
 
+// Due runs the job without the pause between two runs.
+func (b *Bench) Due() {
+	b.Helper()
+	b.Redis.Del(b.Ctx, rediskey.Timer("due"))
+	_, err := b.Worker.Due(b.Ctx)
+	expect.OK(b, err)
+}
+
+// Sweep runs the job without its interval, and returns how many sessions it woke.
+func (b *Bench) Sweep() (woken int) {
+	b.Helper()
+	b.Redis.Del(b.Ctx, rediskey.Timer("sweep"))
+	n, _, err := b.Worker.Sweep(b.Ctx, time.Minute)
+	expect.OK(b, err)
+	return n
+}
+
+// Find searches for unlisted sessions, and returns how many it entered.
 func (b *Bench) Find() (entered int) {
 	b.Helper()
 	n, err := b.Worker.Find(b.Ctx)
 	expect.OK(b, err)
 	return n
+}
+
+// TrimAll archives what is beyond the caps, and counts the waiting messages.
+func (b *Bench) TrimAll() {
+	b.Helper()
+	_, err := b.Worker.Trim(b.Ctx)
+	expect.OK(b, err)
+}
+
+// Pop takes the ready sessions without waiting: go-redis blocks for no less than a second.
+func (b *Bench) Pop() []string {
+	b.Helper()
+	if others, err := b.Worker.OthersWait(b.Ctx); err != nil || !others {
+		expect.OK(b, err)
+		return nil
+	}
+	sessions, err := b.Worker.Pop(b.Ctx, 1000)
+	expect.OK(b, err)
+	return sessions
+}
+
+// Overdue makes every member of an index due.
+func (b *Bench) Overdue(index string) {
+	for _, m := range b.Redis.ZRange(b.Ctx, index, 0, -1).Val() {
+		b.Redis.ZAdd(b.Ctx, index, redis.Z{Score: 1, Member: m})
+	}
 }
 
 // LoseIndexes removes the session from the indexes, as Unregister and Forget, an Erase, or an empty
@@ -46,14 +92,6 @@ func (b *Bench) MakeOld() {
 	b.Overdue(rediskey.Sessions)
 }
 
-// Listed reports whether asynqmon lists a session.
-func (b *Bench) Listed(session string) bool {
-	b.Helper()
-	listed, err := b.Redis.SIsMember(b.Ctx, rediskey.AllQueues, rediskey.Queue(session)).Result()
-	expect.OK(b, err)
-	return listed
-}
-
 // StopAndDie stops as a sender that dies after a call that matches.
 func (b *Bench) StopAndDie(match redistest.Match) {
 	b.Helper()
@@ -66,47 +104,11 @@ func (b *Bench) StopAndDie(match redistest.Match) {
 	}
 }
 
-// Work runs all ready sessions, as workers do, and returns the messages' ids.
-func (b *Bench) Work() (ids []string) {
-	b.Helper()
-	for b.IsIn(rediskey.Ready, Key) {
-		b.Redis.Del(b.Ctx, rediskey.Ready)
-		ids = append(ids, b.Drain()...)
-	}
-	return ids
-}
-
 // StopEnded checks that n messages are archived, and none is left of a stop.
 func (b *Bench) StopEnded(n int) {
 	b.Helper()
 	expect.Equal(b, "archived", b.Info().Archived, n)
-	expect.Equal(b, "put aside", b.Redis.LLen(b.Ctx, b.Keys.Stopped()).Val(), 0)
+	expect.Equal(b, "archived", b.Redis.LLen(b.Ctx, b.Keys.Stopped()).Val(), 0)
 	expect.Equal(b, "marked", b.Redis.HGet(b.Ctx, b.Keys.Run(), "stopping").Val(), "")
 	expect.List(b, "the line", b.Waiting())
-}
-
-// WaitFor waits for a message's end in the background, from now on.
-func (b *Bench) WaitFor(id string) <-chan session.Outcome {
-	got := make(chan session.Outcome, 1)
-	go func() {
-		defer close(got)
-		o, err := b.Client.Wait(b.Ctx, Key, id)
-		if err != nil && !errors.Is(err, context.Canceled) {
-			b.Errorf("wait for %s: %v", id, err)
-		}
-		got <- o
-	}()
-	return got
-}
-
-// Pop takes the ready sessions without waiting: go-redis blocks for no less than a second.
-func (b *Bench) Pop() []string {
-	b.Helper()
-	if others, err := b.Worker.OthersWait(b.Ctx); err != nil || !others {
-		expect.OK(b, err)
-		return nil
-	}
-	sessions, err := b.Worker.Pop(b.Ctx, 1000)
-	expect.OK(b, err)
-	return sessions
 }

@@ -1,0 +1,127 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"turnstile/internal/rediskey"
+	"turnstile/pkg/session"
+	"turnstile/test/expect"
+)
+
+// Task returns the task id of a message.
+func (b *Bench) Task(id string) string { return rediskey.TaskID(Key, id) }
+
+// Waiting returns the ids in line, the next one first.
+func (b *Bench) Waiting() []string {
+	b.Helper()
+	ids, err := b.Redis.LRange(b.Ctx, b.Keys.Pending(), 0, -1).Result()
+	expect.OK(b, err)
+	slices.Reverse(ids)
+	for i := range ids {
+		ids[i] = strings.TrimPrefix(ids[i], rediskey.IDPrefix(Key))
+	}
+	return ids
+}
+
+// State returns the state of a message's task, "" if there is none.
+func (b *Bench) State(id string) string {
+	return b.Redis.HGet(b.Ctx, b.Keys.Task(b.Task(id)), "state").Val()
+}
+
+// Info returns what the operator sees of the session.
+func (b *Bench) Info() session.Info {
+	b.Helper()
+	s, err := b.Client.Session(b.Ctx, Key)
+	expect.OK(b, err)
+	return s
+}
+
+// Outcome returns the outcome of a message, which must have ended.
+func (b *Bench) Outcome(id string) session.Outcome {
+	b.Helper()
+	o, ok, err := b.Client.Result(b.Ctx, Key, id)
+	expect.OK(b, err)
+	if !ok {
+		b.Errorf("message %s has not ended, it is %q", id, b.State(id))
+	}
+	return o
+}
+
+// WaitFor waits for a message's end in the background, from now on.
+func (b *Bench) WaitFor(id string) <-chan session.Outcome {
+	got := make(chan session.Outcome, 1)
+	go func() {
+		defer close(got)
+		o, err := b.Client.Wait(b.Ctx, Key, id)
+		if err != nil && !errors.Is(err, context.Canceled) {
+			b.Errorf("wait for %s: %v", id, err)
+		}
+		got <- o
+	}()
+	return got
+}
+
+// Transcript returns the texts of the session id's entries.
+func (b *Bench) Transcript(sessionID string) (texts []string) {
+	b.Helper()
+	entries, err := b.Client.Transcript(b.Ctx, Key, sessionID)
+	expect.OK(b, err)
+	for _, e := range entries {
+		texts = append(texts, e.Text)
+	}
+	return texts
+}
+
+// Inspector returns asynq's own, on the same client.
+func (b *Bench) Inspector() *asynq.Inspector { return asynq.NewInspectorFromRedisClient(b.Redis) }
+
+// Dead lists the dead letters of a session.
+func (b *Bench) Dead(sessionKey string) (list []string) {
+	b.Helper()
+	for d, err := range b.Client.DeadLetters(b.Ctx, sessionKey) {
+		expect.OK(b, err)
+		if d.Session != sessionKey || d.Age < 0 || d.Age > time.Minute || time.Since(d.At).Abs() > time.Minute {
+			b.Errorf("%+v", d)
+		}
+		list = append(list, fmt.Sprintf("%s %s %q %s", d.ID, d.Outcome.Status, d.Outcome.Error, d.Text))
+	}
+	slices.Sort(list) // the clock decides which of them are of one second
+	return list
+}
+
+// NothingLeft checks that nothing runs and nothing waits.
+func (b *Bench) NothingLeft(when string) {
+	b.Helper()
+	if n := b.Redis.Exists(b.Ctx, b.Keys.Sentinel(), b.Keys.Pending(), b.Keys.Active(), b.Keys.Lease(), b.Keys.Followups()).Val(); n != 0 {
+		b.Errorf("%s: %d of sentinel, pending, active, lease and follow-ups are left", when, n)
+	}
+}
+
+// Listed reports whether asynqmon lists a session.
+func (b *Bench) Listed(session string) bool {
+	b.Helper()
+	listed, err := b.Redis.SIsMember(b.Ctx, rediskey.AllQueues, rediskey.Queue(session)).Result()
+	expect.OK(b, err)
+	return listed
+}
+
+// IsIn reports whether an index has a member.
+func (b *Bench) IsIn(index, member string) bool {
+	return b.Redis.ZScore(b.Ctx, index, member).Err() == nil
+}
+
+// Recent fails the test unless a time is of the last minute.
+func Recent(t testing.TB, what string, at time.Time) {
+	t.Helper()
+	if d := time.Since(at); d < -2*time.Second || d > time.Minute {
+		t.Errorf("%s: %s", what, at)
+	}
+}

@@ -1,0 +1,126 @@
+package actors
+
+import (
+	"errors"
+
+	"turnstile"
+	"turnstile/internal/protocol"
+	"turnstile/internal/rediskey"
+	"turnstile/pkg/session"
+	"turnstile/test/expect"
+)
+
+// Say submits a message whose id is its text.
+func (b *Bench) Say(text string, mode ...session.Mode) turnstile.Receipt {
+	b.Helper()
+	m := session.Message{ID: text, Text: text}
+	if len(mode) > 0 {
+		m.Mode = mode[0]
+	}
+	r, err := b.Client.Submit(b.Ctx, Key, m)
+	expect.OK(b, err)
+	return r
+}
+
+// SayAll submits several messages.
+func (b *Bench) SayAll(texts ...string) {
+	b.Helper()
+	for _, text := range texts {
+		b.Say(text)
+	}
+}
+
+// Claim claims the session, which must be ready.
+func (b *Bench) Claim() *protocol.Claim {
+	b.Helper()
+	claims, err := b.Worker.Claim(b.Ctx, []string{Key})
+	expect.OK(b, err)
+	if len(claims) != 1 {
+		b.Fatalf("the session was not claimed: %s", b.Dump())
+	}
+	return claims[0]
+}
+
+// ClaimNothing claims the session, which must not be ready.
+func (b *Bench) ClaimNothing(why string) {
+	b.Helper()
+	claims, err := b.Worker.Claim(b.Ctx, []string{Key})
+	expect.OK(b, err)
+	if len(claims) != 0 {
+		b.Fatalf("claimed message %q although %s", claims[0].Turn().Message.ID, why)
+	}
+}
+
+// Start claims and promotes.
+func (b *Bench) Start() *protocol.Claim {
+	b.Helper()
+	h := b.Claim()
+	expect.OK(b, h.Promote(b.Ctx))
+	return h
+}
+
+// Renew renews the claim, which is a sign of life.
+func (b *Bench) Renew(h *protocol.Claim) {
+	b.Helper()
+	expect.OK(b, b.Worker.Renew(b.Ctx, []*protocol.Claim{h})[0].Err)
+}
+
+// Finish ends the turn with success.
+func (b *Bench) Finish(h *protocol.Claim) (more bool) {
+	b.Helper()
+	more, err := h.Finish(b.Ctx, b.Done(h))
+	expect.OK(b, err)
+	return more
+}
+
+// Done is the end of a turn with success: an entry for each message, and one for the reply to the
+// first.
+func (b *Bench) Done(h *protocol.Claim) protocol.End {
+	turn := h.Turn()
+	end := protocol.End{Status: session.StatusDone, Reply: "re: " + turn.Message.Text, Told: len(turn.Dropped)}
+	for _, m := range turn.Messages() {
+		end.Entries = append(end.Entries, session.Entry{Role: session.RoleUser, Text: m.Message.Text, Message: m.Message.ID, Turn: turn.ID})
+	}
+	end.Entries = append(end.Entries, session.Entry{Role: session.RoleAssistant, Text: end.Reply, Turn: turn.ID})
+	return end
+}
+
+// Drain runs all messages and returns their ids.
+func (b *Bench) Drain() (ids []string) {
+	b.Helper()
+	for {
+		claims, err := b.Worker.Claim(b.Ctx, []string{Key})
+		expect.OK(b, err)
+		if len(claims) == 0 {
+			return ids
+		}
+		for more := true; more; {
+			ids = append(ids, claims[0].Turn().Message.ID)
+			more = b.Finish(claims[0])
+		}
+	}
+}
+
+// Work runs all ready sessions, as workers do, and returns the messages' ids.
+func (b *Bench) Work() (ids []string) {
+	b.Helper()
+	for b.IsIn(rediskey.Ready, Key) {
+		b.Redis.Del(b.Ctx, rediskey.Ready)
+		ids = append(ids, b.Drain()...)
+	}
+	return ids
+}
+
+// Die removes the sentinel, as its TTL does after a worker's death.
+func (b *Bench) Die() { expect.OK(b, b.Redis.Del(b.Ctx, b.Keys.Sentinel()).Err()) }
+
+// ErrFlaky is why a turn fails that is to be retried.
+var ErrFlaky = errors.New("flaky")
+
+// MessageIDs returns the ids of a turn's messages.
+func MessageIDs(h *protocol.Claim) (ids []string) {
+	for _, m := range h.Turn().Messages() {
+		ids = append(ids, m.Message.ID)
+	}
+	return ids
+}
