@@ -123,33 +123,31 @@ type observer struct {
 }
 
 func (o *observer) around(cmds []redis.Cmder, send func() error) error {
-	for name, script := range protocol.Scripts {
-		if !redistest.Script(script.Hash())(cmds[0]) {
-			continue
-		}
-		name, _ = strings.CutSuffix(name, "_fast")
-		before := o.states()
-		err := send()
-		after := o.states()
-		o.fields()
-		for what := range maps.All(after) {
-			if before[what] == "" {
-				before[what] = outside
-			}
-		}
-		for what, from := range before {
-			to := after[what]
-			if to == "" {
-				to = outside
-			}
-			if from != to {
-				machine, _, _ := strings.Cut(what, " ")
-				o.seen(step{machine, from, to, name})
-			}
-		}
-		return err
+	name := actors.ScriptOf(cmds[0])
+	if protocol.Scripts[name] == nil {
+		return send()
 	}
-	return send()
+	name, _ = strings.CutSuffix(name, "_fast")
+	before := o.states()
+	err := send()
+	after := o.states()
+	o.fields()
+	for what := range maps.All(after) {
+		if before[what] == "" {
+			before[what] = outside
+		}
+	}
+	for what, from := range before {
+		to := after[what]
+		if to == "" {
+			to = outside
+		}
+		if from != to {
+			machine, _, _ := strings.Cut(what, " ")
+			o.seen(step{machine, from, to, name})
+		}
+	}
+	return err
 }
 
 // states are those of the session, of its resume record and of its messages, by the tables of the

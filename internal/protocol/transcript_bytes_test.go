@@ -32,16 +32,17 @@ func wroteLong(b *actors.Bench, i, n int, plain bool) {
 	expect.OK(b, err)
 }
 
-// A transcript uses at most 64 MiB of Redis' memory, whatever the number of its entries; the oldest
-// go first.
+// A transcript uses at most so much of Redis' memory, by default 64 MiB, whatever the number of its
+// entries; the oldest go first.
 func TestTranscriptIsBoundedInBytes(t *testing.T) {
 	t.Parallel()
-	b := actors.NewBench(t)
+	expect.Equal(t, "the default", actors.NewBench(t).Worker.Config().TranscriptBytes, 64<<20)
+	b := actors.NewBench(t, transcriptBytes(8<<20))
 	for i := range 40 {
-		wroteLong(b, i, 2_000_000, i%2 == 0)
+		wroteLong(b, i, 250_000, i%2 == 0)
 	}
 	bytes, entries := memory(b)
-	if bytes > 64<<20 || entries < 20 {
+	if bytes > 8<<20 || entries < 20 {
 		t.Errorf("%d bytes, %d entries", bytes, entries)
 	}
 	texts := b.Transcript(b.Info().SessionID)
@@ -54,7 +55,7 @@ func TestTranscriptIsBoundedInBytes(t *testing.T) {
 func TestTranscriptOfLongTurnsIsBounded(t *testing.T) {
 	t.Parallel()
 	b := actors.NewBench(t, transcriptBytes(8<<20))
-	for i := range 4 {
+	for i := range 3 {
 		b.Say(fmt.Sprint("m", i))
 		h := b.Start()
 		end := protocol.End{Status: session.StatusDone}
@@ -75,7 +76,7 @@ func TestEntryIsBounded(t *testing.T) {
 	b := actors.NewBench(t)
 	b.Say("a")
 	h := b.Start()
-	long := strings.Repeat("<\x01", 3<<20)
+	long := strings.Repeat("<\x01", 1<<20)
 	entries := []session.Entry{
 		{Role: session.RoleUser, Text: "a", Turn: h.Turn().ID},
 		{Role: session.RoleAssistant, Text: long, Turn: h.Turn().ID},

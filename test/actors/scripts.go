@@ -12,9 +12,9 @@ import (
 	"turnstile/test/redistest"
 )
 
-// scriptOf is the name of the script that a command calls: a move's, with _fast for its
+// ScriptOf is the name of the script that a command calls: a move's, with _fast for its
 // fast path, or "".
-func scriptOf(cmd redis.Cmder) string {
+func ScriptOf(cmd redis.Cmder) string {
 	args := cmd.Args()
 	if len(args) < 2 || !strings.HasPrefix(strings.ToLower(cmd.Name()), "eval") {
 		return ""
@@ -30,16 +30,16 @@ func scriptOf(cmd redis.Cmder) string {
 
 // Script matches the calls of a move's script, on the fast path too.
 func Script(name string) redistest.Match {
-	return func(cmd redis.Cmder) bool { return strings.TrimSuffix(scriptOf(cmd), "_fast") == name }
+	return func(cmd redis.Cmder) bool { return strings.TrimSuffix(ScriptOf(cmd), "_fast") == name }
 }
 
 // FullPath matches the calls of a move's script that are not on the fast path.
 func FullPath(name string) redistest.Match {
-	return func(cmd redis.Cmder) bool { return scriptOf(cmd) == name }
+	return func(cmd redis.Cmder) bool { return ScriptOf(cmd) == name }
 }
 
 // FastPath matches the calls of any move's fast path.
-func FastPath(cmd redis.Cmder) bool { return strings.HasSuffix(scriptOf(cmd), "_fast") }
+func FastPath(cmd redis.Cmder) bool { return strings.HasSuffix(ScriptOf(cmd), "_fast") }
 
 // Load makes Redis know a move's scripts, so that no call is repeated with the text.
 func (b *Bench) Load(name string) {

@@ -1,5 +1,5 @@
-// Package expect compares what a test gets with what it wants, and waits for
-// what must come. It says how much of either a test is to do.
+// Package expect compares what a test gets with what it wants, and waits for events. Its
+// settings say how long a test waits and how many cases it tries.
 package expect
 
 import (
@@ -9,15 +9,15 @@ import (
 	"time"
 )
 
-// Patience is how long anything may take before it counts as broken. It is long:
-// only a test that fails waits for it.
+// Patience is how long an event may take before the test fails. It is long: only a test
+// that fails waits for it.
 const Patience = time.Minute
 
-// tick is how often a condition is looked at: nothing tells of it.
+// tick is the pause between two checks of a condition that has no event.
 const tick = 3 * time.Millisecond
 
-// Proof tells whether the tests are to go through all of their many cases, as
-// `make proof` does by TURNSTILE_PROOF=true, and not only through some of each kind.
+// Proof reports whether tests try all of their cases, as `make proof` asks them to with
+// TURNSTILE_PROOF=true. Otherwise they try some of each kind.
 func Proof() bool { return os.Getenv("TURNSTILE_PROOF") == "true" }
 
 // OK ends the test if there is an error.
@@ -60,8 +60,7 @@ func Soon(t testing.TB, what string, cond func() bool) {
 	}
 }
 
-// Received waits for the next value of a channel, and ends the test if there is
-// none.
+// Received waits for the next value of a channel, and ends the test if none comes.
 func Received[T any](t testing.TB, what string, c <-chan T) (v T) {
 	t.Helper()
 	end := time.NewTimer(Patience)

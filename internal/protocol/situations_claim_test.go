@@ -1,0 +1,117 @@
+package protocol_test
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"turnstile/internal/protocol"
+	"turnstile/pkg/session"
+	"turnstile/test/actors"
+	"turnstile/test/expect"
+)
+
+// claimSituations are those in which a worker begins to own the session.
+func claimSituations() []situation {
+	return []situation{
+		{"claim", "fresh", func(b *actors.Bench) func() error {
+			b.SayAll("now", "next")
+			return claimMove(b)
+		}},
+		{"claim", "too long", func(b *actors.Bench) func() error {
+			b.EnqueueTask(session.TaskType, strings.Repeat("x", 3<<20), b.Task("now"))
+			return claimMove(b)
+		}},
+		{"claim", "delayed", func(b *actors.Bench) func() error {
+			b.SayDelayed("now")
+			return claimMove(b)
+		}},
+		{"claim", "crashed", func(b *actors.Bench) func() error {
+			b.SayAll("now", "next")
+			b.Start()
+			b.Die()
+			return claimMove(b)
+		}},
+		{"claim", "crashed and the last", func(b *actors.Bench) func() error {
+			b.Say("now")
+			b.Start()
+			b.Die()
+			return claimMove(b)
+		}},
+		{"claim", "archived as stuck", func(b *actors.Bench) func() error {
+			b.Worker = actors.NewWorker(b.T, b.Redis, "impatient", func(c *protocol.Config) { c.StuckLimit = 1; c.SentinelTTL = time.Minute })
+			b.SayAll("now", "next")
+			b.Start()
+			b.Die()
+			return claimMove(b)
+		}},
+		{"claim", "suspends and has to wait", func(b *actors.Bench) func() error {
+			b.Worker = actors.NewWorker(b.T, b.Redis, "strict", crashSuspends)
+			b.Say("now")
+			h := b.Start()
+			b.Say("next")
+			b.Renew(h)
+			b.Die()
+			b.Redis.Del(b.Ctx, b.Keys.Task(b.Task("now")), b.Keys.Lease())
+			b.Redis.HSet(b.Ctx, b.Keys.Task(b.Task("next")), "quiet", fmt.Sprint(time.Now().Add(time.Hour).UnixMilli(), " 100"))
+			return claimMove(b)
+		}},
+		{"claim", "stopped", func(b *actors.Bench) func() error {
+			b.Say("now")
+			b.Start()
+			_, err := b.Client.Stop(b.Ctx, actors.Key)
+			expect.OK(b, err)
+			b.Die()
+			b.Say("next")
+			return claimMove(b)
+		}},
+		{"claim", "interrupted", func(b *actors.Bench) func() error {
+			b.Say("now")
+			b.Start()
+			b.Say("next", session.ModeInterrupt)
+			b.Die()
+			return claimMove(b)
+		}},
+		{"unclaim", "", func(b *actors.Bench) func() error {
+			b.SayAll("now", "next")
+			loseClaim(b, "claim_fast")
+			return func() error { return b.Worker.Unclaim(b.Ctx) }
+		}},
+		{"unclaim", "after a stop", func(b *actors.Bench) func() error {
+			b.SayAll("now", "next")
+			loseClaim(b, "claim_fast")
+			_, err := b.Client.Stop(b.Ctx, actors.Key)
+			expect.OK(b, err)
+			return func() error { return b.Worker.Unclaim(b.Ctx) }
+		}},
+		{"claim", "of what is gone", func(b *actors.Bench) func() error {
+			b.SayAll("now", "next")
+			b.Redis.Del(b.Ctx, b.Keys.Task(b.Task("now")))
+			return claimMove(b)
+		}},
+		{"claim", "collected", func(b *actors.Bench) func() error {
+			b.Say("now")
+			h := b.Start()
+			b.SayCollected("one", "two")
+			_, err := h.Finish(b.Ctx, protocol.End{Status: session.StatusDone, Release: true})
+			expect.OK(b, err)
+			return claimMove(b)
+		}},
+		{"claim", "rolled back", func(b *actors.Bench) func() error {
+			b.Say("now")
+			h := b.Start()
+			expect.OK(b, h.Checkpoint(b.Ctx, []session.Entry{{Role: session.RoleUser, Text: "now"}}))
+			b.Say("next", session.ModeRollback)
+			b.Die()
+			return claimMove(b)
+		}},
+		{"claim", "interrupted with a partial", func(b *actors.Bench) func() error {
+			b.Say("now")
+			h := b.Start()
+			expect.OK(b, h.Checkpoint(b.Ctx, []session.Entry{{Role: session.RoleUser, Text: "now"}}))
+			b.Say("next", session.ModeInterrupt)
+			b.Die()
+			return claimMove(b)
+		}},
+	}
+}
