@@ -108,6 +108,7 @@ var texts = []struct{ from, kind string }{
 	{"test/walk", ".go"},
 	{"test/watched", ".go"},
 	{"test/actors", ".go"},
+	{"test/expect", ".go"},
 }
 
 // prose blanks everything but the prose of a file, so that lines keep their numbers.
