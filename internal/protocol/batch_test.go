@@ -71,21 +71,8 @@ type ends struct {
 	mu sync.Mutex
 }
 
-func (e *ends) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (e *ends) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		return e.around(cmds, next(ctx, cmds))
-	}
-}
-
-func (e *ends) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		return e.around([]redis.Cmder{cmd}, next(ctx, cmd))
-	}
-}
-
-func (e *ends) around(cmds []redis.Cmder, err error) error {
+func (e *ends) around(cmds []redis.Cmder, send func() error) error {
+	err := send()
 	is := redistest.Script(protocol.Scripts["finish_fast"].Hash())
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -120,7 +107,7 @@ func TestManyFinishInABatch(t *testing.T) {
 	expect.OK(t, c.Inspector().PauseQueue(rediskey.Queue(paused.Session())))
 	expect.OK(t, c.Redis.Del(c.Ctx, rediskey.For(gone.Session()).Task(rediskey.TaskID(gone.Session(), "1"))).Err())
 	watch := &ends{}
-	c.Redis.AddHook(watch)
+	c.Redis.AddHook(actors.Hook(watch.around))
 
 	more, errs := c.finishAll(claims)
 	if watch.commands > 12 || watch.most < 30 { // some twice: Redis did not know the script
@@ -183,7 +170,7 @@ func TestBatchOfFinishesWithFaults(t *testing.T) {
 			claims, err := c.Worker.Claim(c.Ctx, c.names)
 			expect.OK(t, err)
 			watch := &ends{after: after}
-			c.Redis.AddHook(watch)
+			c.Redis.AddHook(actors.Hook(watch.around))
 			if after == nil {
 				unknown(c.Redis)
 			}

@@ -255,3 +255,25 @@ func TestLargePartial(t *testing.T) {
 		check(t, past.Entries[1])
 	})
 }
+
+// spoilt are partials that this version cannot read. F stands for the fencing token of their turn.
+var spoilt = map[string]string{
+	"empty":             ``,
+	"no JSON":           `{"v":1,"fence":F,"mess`,
+	"bytes":             "\x00\xff\xfe",
+	"null":              `null`,
+	"a number":          `7`,
+	"a list":            `[]`,
+	"no fields":         `{}`,
+	"no entries":        `{"v":1,"fence":F,"turn":"t","messages":["a"]}`,
+	"entries null":      `{"v":1,"fence":F,"turn":"t","messages":["a"],"entries":null}`,
+	"entries a text":    `{"v":1,"fence":F,"turn":"t","messages":["a"],"entries":"x"}`,
+	"entries an object": `{"v":1,"fence":F,"turn":"t","messages":["a"],"entries":{"1":"x"}}`,
+	"entries of lists":  `{"v":1,"fence":F,"turn":"t","messages":["a"],"entries":[["x"],1,null]}`,
+	"messages a text":   `{"v":1,"fence":F,"turn":"t","messages":"a","entries":[]}`,
+	"an older version":  `{"v":0,"fence":F,"turn":"t","messages":["a"],"entries":["{\"role\":\"assistant\",\"text\":\"x\"}"]}`,
+	"no version":        `{"fence":F,"turn":"t","messages":["a"],"entries":["{\"role\":\"assistant\",\"text\":\"x\"}"]}`,
+	"a newer version":   `{"v":2,"fence":F,"turn":"t","messages":["a"],"entries":["{\"role\":\"assistant\",\"text\":\"x\"}"]}`,
+	"a version's text":  `{"v":"1","fence":F,"turn":"t","messages":["a"],"entries":[]}`,
+	"deep":              strings.Repeat("[", 5000),
+}

@@ -18,11 +18,6 @@ import (
 	"turnstile/test/expect"
 )
 
-func unmarshal(v any, into any) error {
-	text, _ := v.(string)
-	return json.Unmarshal([]byte(text), into)
-}
-
 func inspect(b *actors.Bench, id string) *asynq.TaskInfo {
 	b.Helper()
 	info, err := b.Inspector().GetTaskInfo(actors.Queue, b.Task(id))

@@ -2,6 +2,7 @@ package protocol_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -212,4 +213,9 @@ func TestContract_Delayed(t *testing.T) {
 	info, err = b.Inspector().GetTaskInfo(actors.Queue, "h")
 	expect.OK(t, err)
 	expect.Equal(t, "header", info.Headers["a"], "b")
+}
+
+func unmarshal(v any, into any) error {
+	text, _ := v.(string)
+	return json.Unmarshal([]byte(text), into)
 }

@@ -1,7 +1,6 @@
 package protocol_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -155,20 +154,9 @@ type trips struct {
 	longest atomic.Int64
 }
 
-func (c *trips) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (c *trips) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		defer c.count(cmd)
-		return next(ctx, cmd)
-	}
-}
-
-func (c *trips) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		defer c.count(cmds...)
-		return next(ctx, cmds)
-	}
+func (c *trips) around(cmds []redis.Cmder, send func() error) error {
+	defer c.count(cmds...)
+	return send()
 }
 
 func (c *trips) count(cmds ...redis.Cmder) {
@@ -199,7 +187,7 @@ func TestHistoryInPages(t *testing.T) {
 	h := wrote(b, short...)
 	historyOf(b, h) // so that Redis knows the script
 	count := &trips{}
-	b.Redis.AddHook(count)
+	b.Redis.AddHook(actors.Hook(count.around))
 	expect.Equal(t, "entries", len(historyOf(b, h).Entries), 200)
 	expect.Equal(t, "round trips", count.n.Load(), 1)
 	b.Finish(h)

@@ -1,7 +1,6 @@
 package protocol_test
 
 import (
-	"context"
 	"errors"
 	"testing"
 	"time"
@@ -48,7 +47,8 @@ func TestLeaseEndsBeforeTheSentinel(t *testing.T) {
 		t.Run(name+" again after a lost reply", func(t *testing.T) {
 			t.Parallel()
 			b, h := ageing(t)
-			b.Redis.AddHook(&slowLoss{script: name, passed: func() { waitForLeft(b, 700*time.Millisecond) }})
+			loss := &slowLoss{script: name, passed: func() { waitForLeft(b, 700*time.Millisecond) }}
+			b.Redis.AddHook(actors.Hook(loss.around))
 			if err := move(b, h); err != nil && !errors.Is(err, lease.ErrLost) {
 				t.Fatal(err)
 			}
@@ -107,23 +107,15 @@ type slowLoss struct {
 	done   bool
 }
 
-func (f *slowLoss) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (f *slowLoss) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-
-func (f *slowLoss) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		err := next(ctx, cmd)
-		if f.done || err != nil || !actors.Script(f.script)(cmd) {
-			return err
-		}
-		f.done = true
-		f.passed()
-		cmd.SetErr(redistest.ErrLostReply)
-		return redistest.ErrLostReply
+func (f *slowLoss) around(cmds []redis.Cmder, send func() error) error {
+	err := send()
+	if f.done || err != nil || !actors.Script(f.script)(cmds[0]) {
+		return err
 	}
+	f.done = true
+	f.passed()
+	cmds[0].SetErr(redistest.ErrLostReply)
+	return redistest.ErrLostReply
 }
 
 // Each move that the owner counts its lease from extends the sentinel, also when it is repeated or

@@ -1,7 +1,6 @@
 package protocol_test
 
 import (
-	"context"
 	"fmt"
 	"regexp"
 	"slices"
@@ -32,7 +31,7 @@ func TestRepeatedRequestsHaveTheFirstResult(t *testing.T) {
 			b := actors.NewBench(t)
 			move := s.prepare(b)
 			r := &repeated{b: b, script: s.script, between: func() { goOn(b) }}
-			b.Redis.AddHook(r)
+			b.Redis.AddHook(actors.Hook(r.around))
 			expect.OK(t, move())
 			if r.first == "" {
 				t.Fatalf("%s was not called", s.script)
@@ -83,25 +82,17 @@ type repeated struct {
 	before, after string // the database around the second call
 }
 
-func (*repeated) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (*repeated) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-
-func (r *repeated) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		err := next(ctx, cmd)
-		if err != nil || r.first != "" || !actors.Script(r.script)(cmd) {
-			return err
-		}
-		r.first = answered(cmd)
-		r.between()
-		r.before = r.b.Dump()
-		err = next(ctx, cmd)
-		r.after, r.second = r.b.Dump(), answered(cmd)
+func (r *repeated) around(cmds []redis.Cmder, send func() error) error {
+	err := send()
+	if err != nil || r.first != "" || !actors.Script(r.script)(cmds[0]) {
 		return err
 	}
+	r.first = answered(cmds[0])
+	r.between()
+	r.before = r.b.Dump()
+	err = send()
+	r.after, r.second = r.b.Dump(), answered(cmds[0])
+	return err
 }
 
 var clockMS = regexp.MustCompile(`\b1\d{12}\b`)

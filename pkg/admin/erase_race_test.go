@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"turnstile/internal/rediskey"
 	"turnstile/pkg/session"
 	"turnstile/test/actors"
 	"turnstile/test/expect"
@@ -127,4 +128,23 @@ func TestEraseFindsATurnThatBeganMeanwhile(t *testing.T) {
 	if !b.IsIn("turnstile:sessions", actors.Key) {
 		t.Error("no sweep will find the session")
 	}
+}
+
+// newOrNothing checks that the message "new" begins the session, or that nothing is left.
+func newOrNothing(b *actors.Bench, there bool) {
+	b.Helper()
+	if !there {
+		expect.List(b, "left", traces(b))
+		return
+	}
+	expect.List(b, "in line", b.Waiting(), "new")
+	expect.List(b, "popped", b.Pop(), actors.Key)
+	for _, index := range []string{rediskey.Owned, rediskey.Sessions} {
+		if !b.IsIn(index, actors.Key) {
+			b.Errorf("%s does not name the session: %s", index, b.Dump())
+		}
+	}
+	expect.List(b, "drained", b.Drain(), "new")
+	expect.Equal(b, "status", b.Outcome("new").Status, session.StatusDone)
+	expect.Equal(b, "entries", len(b.Transcript(b.Info().SessionID)), 2)
 }

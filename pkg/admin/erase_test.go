@@ -144,44 +144,6 @@ func TestEraseLeavesNoFenceInTheFuture(t *testing.T) {
 	}
 }
 
-// newOrNothing checks that the message "new" begins the session, or that nothing is left.
-func newOrNothing(b *actors.Bench, there bool) {
-	b.Helper()
-	if !there {
-		expect.List(b, "left", traces(b))
-		return
-	}
-	expect.List(b, "in line", b.Waiting(), "new")
-	expect.List(b, "popped", b.Pop(), actors.Key)
-	for _, index := range []string{rediskey.Owned, rediskey.Sessions} {
-		if !b.IsIn(index, actors.Key) {
-			b.Errorf("%s does not name the session: %s", index, b.Dump())
-		}
-	}
-	expect.List(b, "drained", b.Drain(), "new")
-	expect.Equal(b, "status", b.Outcome("new").Status, session.StatusDone)
-	expect.Equal(b, "entries", len(b.Transcript(b.Info().SessionID)), 2)
-}
-
-// keysSeen is the largest number of keys that a call of the erase script had.
-type keysSeen struct{ most int }
-
-func (k *keysSeen) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (k *keysSeen) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if actors.Script("erase")(cmd) {
-			n, _ := cmd.Args()[2].(int)
-			k.most = max(k.most, n)
-		}
-		return next(ctx, cmd)
-	}
-}
-
-func (k *keysSeen) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-
 // Statistics of earlier days are keys too, which the keys of the day of the erasure do not include.
 func TestEraseAfterMoreThanOneDay(t *testing.T) {
 	t.Parallel()
