@@ -22,7 +22,7 @@ func TestRetriesDrainsAndCrashesKeepTheOrder(t *testing.T) {
 	back := map[string]func(b *actors.Bench, h *protocol.Claim){
 		"retry": func(b *actors.Bench, h *protocol.Claim) { expect.OK(b, h.Retry(b.Ctx, errors.New("flaky"), 0)) },
 		"retry and wait": func(b *actors.Bench, h *protocol.Claim) {
-			expect.OK(b, h.Retry(b.Ctx, errors.New("flaky"), 20*time.Millisecond))
+			expect.OK(b, h.Retry(b.Ctx, errors.New("flaky"), 500*time.Millisecond))
 			b.Redis.Del(b.Ctx, rediskey.Ready)
 			b.ClaimNothing("the head has to wait")
 			expect.Soon(b, "the wait's end", func() bool { b.Due(); return b.IsIn(rediskey.Ready, actors.Key) })

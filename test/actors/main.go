@@ -15,7 +15,7 @@ import (
 
 // atOnce is how many tests run in parallel, unless -parallel says otherwise: they wait
 // more than they compute.
-const atOnce = "8"
+const atOnce = "4"
 
 // Main runs a package's tests without go-redis' log, and fails if they leave goroutines.
 func Main(m *testing.M) {
