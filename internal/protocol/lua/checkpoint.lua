@@ -15,7 +15,7 @@ local run = fields(s.run, 'token', 'fence', 'seq')
 if not owned(s, run) then return lost{} end
 call('PEXPIRE', s.sentinel, ttl)
 call('HSET', s.run, 'special', '1')
-hear_of_owner(s, run) -- else a crash would leave this without a mark
+confirm_claim(s, run) -- else a crash would leave this without a mark
 call('SET', s.partial, content, 'PX', partial_ttl)
 pcall('HSET', s.record, 'updated_at', int(now_ms()))
 return ok{}

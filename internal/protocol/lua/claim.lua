@@ -20,7 +20,7 @@
 --   s.longest number  how many bytes a task's msg may have
 -- ARGS full
 --   stuck_limit number     interruptions in a row that suspend
---   s.events_cap           see announce
+--   s.events_cap           see append_event
 --   s.short number         bytes
 --   s.large_bytes
 --   retention number       seconds
@@ -87,7 +87,7 @@ if (run.fence or record.fence) and call('EXISTS', s.paused, s.scheduled, s.activ
 end
 local set = call('SET', s.sentinel, s.token, 'NX', 'PX', ttl)
 if not set or set.err then return false end
-local id, msg, seen, redelivered, unique_key = plain_head(s, run.hold)
+local id, msg, seen, redelivered, unique_key = take_ordinary(s, run.hold)
 if not id then
   call('DEL', s.sentinel)
   return false
@@ -97,7 +97,7 @@ local sid, entries = record.session_id or fresh_sid, tonumber(run.entries) or 0
 if sid ~= run.sid then entries = 0 end
 local last = math.max(tonumber(run.fence) or 0, tonumber(record.fence) or 0)
 local fence = begin(s, not run.fence, last, sid, '["' .. id .. '"]', entries, record.created_at)
-return turn{now = now, fence = fence, sid = sid, entries = entries, dropped = '', messages = {told(now, id, msg, seen, redelivered, unique_key)}}
+return turn{now = now, fence = fence, sid = sid, entries = entries, dropped = '', messages = {message_record(now, id, msg, seen, redelivered, unique_key)}}
 -- FULL
 local MOST = 100 -- that are too long, of one call
 
@@ -108,8 +108,8 @@ local sid, entries, last_sid = record.session_id, tonumber(run.entries) or 0, ru
 local owner = call('GET', s.sentinel)
 if owner == s.token and run.token == s.token then
   local at = tonumber(call('HGET', s.resume, 'marked_at')) or now
-  return turn{now = now, fence = tonumber(run.fence), sid = run.sid, entries = entries, dropped = told_notes(s, record.dropped),
-    messages = told_again(s, cjson.decode(run.ids), now), reset = run.reset or '', resume = run.resume or '', mark_age = now - at}
+  return turn{now = now, fence = tonumber(run.fence), sid = run.sid, entries = entries, dropped = notes_record(s, record.dropped),
+    messages = message_records(s, cjson.decode(run.ids), now), reset = run.reset or '', resume = run.resume or '', mark_age = now - at}
 end
 if owner then return held{left = call('PTTL', s.sentinel)} end
 
@@ -131,7 +131,7 @@ end
 -- claim may not know of it, for the reply may be lost: that is no death, and no interruption.
 local mark = special and load_mark(s) or {reason = '', interruptions = 0}
 local rotated = (run.rotated or '') ~= ''
-local heard = dead and string.match(run.seq or '', '^(%d+) ') == run.fence
+local confirmed = dead and string.match(run.seq or '', '^(%d+) ') == run.fence
 local request = dead and requested(run, run.fence)
 local verdict, crashed = false, false
 if request == 'stop' then
@@ -140,7 +140,7 @@ elseif request == 'rollback' then
   verdict = {archive = true, status = 'interrupted', why = 'rolled back by a newer message'}
 elseif request == 'interrupt' then
   verdict = {status = 'interrupted', why = 'interrupted by a newer message'}
-elseif heard and run.phase == 'running' then
+elseif confirmed and run.phase == 'running' then
   crashed = interrupt(mark, run.fence, 'crash', rotated, now, stuck_limit)
   if crashed and mark.suspended then
     verdict = {archive = true, status = 'failed', why = 'given up: its worker died in ' .. mark.interruptions .. ' turns in a row'}
@@ -149,17 +149,17 @@ end
 
 -- What is in active goes back to the head of the line. Somebody else's live lease means that a
 -- stock asynq.Server is at work on this queue: wait for it.
-local left = special and call('LRANGE', s.active, 0, -1) or {} -- newest first
+local in_active = special and call('LRANGE', s.active, 0, -1) or {} -- newest first
 local ours, in_turn, back, ending, lost = {}, {}, {}, {}, {}
 if dead then
   local ok, ids = try(cjson.decode, run.ids)
   if ok and type(ids) == 'table' then in_turn = ids end
   for _, id in ipairs(in_turn) do ours[id] = true end
 end
-for _, id in ipairs(left) do
+for _, id in ipairs(in_active) do
   local theirs = leased(s, id, now)
   if theirs then return wait{at = theirs} end
-  local died = heard and ours[id] and (tonumber(call('HGET', s.task .. id, 'deaths')) or 0) + 1 or 0
+  local died = confirmed and ours[id] and (tonumber(call('HGET', s.task .. id, 'deaths')) or 0) + 1 or 0
   local ends = ours[id] and verdict
   -- Before its agent has started a turn is not interrupted, but it may still be what kills the
   -- workers.
@@ -175,23 +175,23 @@ for _, id in ipairs(left) do
     back[#back + 1] = {id = id, died = died}
   end
 end
-local kept = {} -- what an interrupted turn had done, in this run or in one before
+local partial_entries = {} -- what an interrupted turn had done, in this run or in one before
 if #ending > 0 and verdict and not verdict.archive then
   -- What is longer than this would hold up Redis.
   local stored = call('STRLEN', s.partial) <= 4 * 1024 * 1024 and call('GET', s.partial)
   local ok, p = try(cjson.decode, stored or '')
   if ok and type(p) == 'table' and p.v == 1 and type(p.messages) == 'table' and p.messages[1] == own_id(s, in_turn[1] or '')
     and type(p.entries) == 'table' then
-    kept = p.entries
+    partial_entries = p.entries
   end
   -- Without that the transcript would know nothing of the message: let it be seen.
-  if #kept == 0 then verdict.archive = true end
+  if #partial_entries == 0 then verdict.archive = true end
 end
 
 local due = special and due_tasks(s, now) or {}
 local first, gone, waits = false, 0, false
 if #back > 0 then
-  first = look_at(s, back[#back].id)
+  first = load_task(s, back[#back].id)
   first.redelivered, first.quiet = (tonumber(first.redelivered) or 0) + 1, false
 else
   first, gone = head(s, due)
@@ -199,7 +199,7 @@ end
 local group = {}
 if first and first.too_long then
   -- What a dead owner has left, and what is due, is settled first.
-  if #left == 0 and #due == 0 and not dead and gone == 0 then
+  if #in_active == 0 and #due == 0 and not dead and gone == 0 then
     local ids, batch = call('LRANGE', s.pending, -MOST, -1), {}
     for i = #ids, 1, -1 do
       local bytes = too_long(s, ids[i])
@@ -219,12 +219,12 @@ if first then
   group, waits = gather(s, first, gone, now, turn_limits)
   waits = held_back(first.id, run.hold, now) or waits
 end
-if #left == 0 and #due == 0 and not dead and (waits or not first and gone == 0) then
+if #in_active == 0 and #due == 0 and not dead and (waits or not first and gone == 0) then
   waits = waits or next_at(s, run.hold, now)
   if waits then return wait{at = waits} end
   return empty{}
 end
-if #left > 0 or #due > 0 then -- the keys of what follows, before the first write
+if #in_active > 0 or #due > 0 then -- the keys of what follows, before the first write
   call('ZCARD', s.archived)
   call('ZCARD', s.completed)
   call('LLEN', s.pending)
@@ -236,7 +236,7 @@ if not call('SET', s.sentinel, s.token, 'NX', 'PX', ttl) then return held{left =
 if dead and string.match(run.seq or '', '^(%d+) [1-9]') ~= run.fence then
   local named = {}
   for _, id in ipairs(in_turn) do named[#named + 1] = quote(own_id(s, id)) end
-  announce(s, '{"type":"turn_started","session_id":"' .. last_sid .. '","turn":"' .. s.prefix .. run.fence ..
+  append_event(s, '{"type":"turn_started","session_id":"' .. last_sid .. '","turn":"' .. s.prefix .. run.fence ..
     '","fence":' .. run.fence .. ',"messages":[' .. table.concat(named, ',') .. ']}')
 end
 for _, id in ipairs(lost) do call('LREM', s.active, 1, id) end -- the newest first, as they stand
@@ -254,9 +254,9 @@ for _, e in ipairs(ending) do
     count_processed(s, 1)
   end
   pcall('HDEL', s.followups, own_id(s, id))
-  announce(s, outcome)
+  append_event(s, outcome)
 end
-for _, e in ipairs(kept) do
+for _, e in ipairs(partial_entries) do
   if type(e) == 'string' and tonumber(pcall('RPUSH', s.transcript .. last_sid, e)) then entries = entries + 1 end
 end
 for _, b in ipairs(back) do
@@ -264,7 +264,7 @@ for _, b in ipairs(back) do
   pcall('HINCRBY', s.task .. b.id, 'redelivered', 1)
   if b.died > 0 then call('HSET', s.task .. b.id, 'deaths', b.died) end
 end
-if #left > 0 or dead then call('DEL', s.lease) end
+if #in_active > 0 or dead then call('DEL', s.lease) end
 if verdict then call('DEL', s.partial) end
 if dead and rotated then leave_conversation(s) end
 -- What an agent has kept of a turn that is rolled back is void, as after an undo.
@@ -311,5 +311,5 @@ if special or crashed or (run.special or '') ~= '' then
   call('HSET', s.run, 'special', call('EXISTS', s.resume, s.partial) > 0 and '1' or '')
 end
 if (run.reset or '') ~= reset or (run.resume or '') ~= resumed then call('HSET', s.run, 'reset', reset, 'resume', resumed) end
-return turn{now = now, fence = fence, sid = sid, entries = entries, dropped = told_notes(s, dropped), messages = messages,
+return turn{now = now, fence = fence, sid = sid, entries = entries, dropped = notes_record(s, dropped), messages = messages,
   reset = reset, resume = resumed, mark_age = now - marked_at}

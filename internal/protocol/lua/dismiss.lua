@@ -6,7 +6,7 @@
 --   s.task             prefix of the session's task hashes
 --   s.token
 --   s.fence
---   s.events_cap       see announce
+--   s.events_cap       see append_event
 --   s.short number     bytes
 --   s.large_bytes
 --   ttl                the sentinel's, ms
@@ -38,5 +38,5 @@ if msg then
   archive(s, id, msg, unique, why, outcome, now)
   count_archived(s, 1)
 end
-announce(s, outcome)
+append_event(s, outcome)
 return ok{}

@@ -4,7 +4,7 @@
 -- ARGS
 --   s.token
 --   s.fence
---   s.events_cap       see announce
+--   s.events_cap       see append_event
 --   s.short number     bytes
 --   s.large_bytes
 --   ttl                the sentinel's, ms
@@ -21,5 +21,5 @@ call('XLEN', s.events)
 call('PEXPIRE', s.sentinel, ttl)
 if at == s.fence and tonumber(last) >= tonumber(number) then return ok{} end
 call('HSET', s.run, 'seq', s.fence .. ' ' .. number)
-for _, event in ipairs(batch) do announce(s, event) end
+for _, event in ipairs(batch) do append_event(s, event) end
 return ok{}

@@ -10,7 +10,7 @@
 -- KEYS full: sentinel run record followups resume events transcript partial pending active lease paused scheduled retry completed
 -- KEYS full: processed processed_day archived failed failed_day
 -- ARGS
---   s.events_cap               see announce
+--   s.events_cap               see append_event
 --   s.short number             bytes
 --   s.large_bytes
 --   transcript_ttl             ms
@@ -86,22 +86,22 @@ if (run.special or '') ~= '' or (run.rotated or '') ~= '' or call('EXISTS', s.fo
   return false
 end
 
-local added, len, plain = false, 0, true
+local added, len, ordinary = false, 0, true
 local next_id, next_msg, seen, redelivered, unique_key = false, false, false, false, false
 if following_fence ~= '' then
-  next_id, next_msg, seen, redelivered, unique_key = plain_head(s, run.hold)
-  if next_msg and not next_id then plain = false end
+  next_id, next_msg, seen, redelivered, unique_key = take_ordinary(s, run.hold)
+  if next_msg and not next_id then ordinary = false end
 end
-if plain then
+if ordinary then
   added = call('ZADD', s.completed, score, id)
-  plain = type(added) == 'number'
+  ordinary = type(added) == 'number'
 end
 local count = entries_last - entries_first + 1
-if plain and count > 0 then
+if ordinary and count > 0 then
   len = call('RPUSH', s.transcript, unpack(ARGV, entries_first, entries_last))
-  plain = type(len) == 'number'
+  ordinary = type(len) == 'number'
 end
-local set = plain and end_message(s, id, 'completed', outcome, msg)
+local set = ordinary and end_message(s, id, 'completed', outcome, msg)
 if type(set) ~= 'number' or set == 3 then -- 3: there was no such task
   if set == 3 then call('DEL', s.task .. id) end
   if type(len) == 'number' and len > 0 then call('RPOP', s.transcript, count) end
@@ -113,7 +113,7 @@ end
 
 if bounds ~= '' then bound_transcript(s, len, count, bounds) end
 if count > 0 and (len == count or not next_id) then call('PEXPIRE', s.transcript, transcript_ttl) end
-announce(s, outcome, start)
+append_event(s, outcome, start)
 if not next_id or done == '10' then
   if not call('SET', s.processed_day, done, 'NX', 'EX', '7776000') then call('INCRBY', s.processed_day, done) end
   call('INCRBY', s.processed, done)
@@ -137,12 +137,12 @@ local now = now_ms()
 local run = fields(s.run, 'token', 'fence', 'entries', 'done', 'hold', 'rotated', 'stopping', 'stop', 'last')
 
 if not owned(s, run) then
-  local before = returned(s, run)
+  local before = earlier_result(s, run)
   if before == 'released' then return released{at = next_at(s, run.hold, now) or 0, now = now} end
   if before == 'next' and run.token == s.token and owns(s.sentinel, s.token) then
     local t = fields(s.run, 'ids', 'sid')
     return next{now = now, fence = tonumber(run.fence), sid = t.sid, entries = tonumber(run.entries) or 0,
-      dropped = told_notes(s, call('HGET', s.record, 'dropped')), messages = told_again(s, cjson.decode(t.ids), now)}
+      dropped = notes_record(s, call('HGET', s.record, 'dropped')), messages = message_records(s, cjson.decode(t.ids), now)}
   end
   return lost{}
 end
@@ -175,7 +175,7 @@ end
 if #untaken > 0 then
   back = places(s, untaken)
   if back.head and not release and call('EXISTS', s.paused) == 0 then
-    first = look_at(s, back.head)
+    first = load_task(s, back.head)
     -- What is collected is gathered when all are back: by the next claim.
     if not first.msg or first.quiet or first.too_long or held_back(first.id, run.hold, now) then first = false end
     group[1] = first
@@ -192,8 +192,8 @@ else
   end
 end
 if special then dropped = call('HGET', s.record, 'dropped') or '' end
-local untold, omitted_told = false, 0 -- what stays of them for later turns
-if told_ids > 0 and dropped ~= '' then untold, omitted_told = untold_notes(s, dropped, told_ids, omitted) end
+local remaining, omitted_told = false, 0 -- what stays of them for later turns
+if told_ids > 0 and dropped ~= '' then remaining, omitted_told = remaining_notes(s, dropped, told_ids, omitted) end
 
 -- The first writes free; those that a wrong type may still fail are undone.
 local bin, score = s.completed, int(seconds + retention)
@@ -255,8 +255,8 @@ if special then
   elseif rotated then -- the mark was the old conversation's
     call('HDEL', s.resume, 'pending', 'reason', 'marked_at')
   end
-  if untold then
-    dropped = untold
+  if remaining then
+    dropped = remaining
     pcall('HSET', s.record, 'dropped', dropped, 'omitted_told', int(omitted_told))
   end
 end
@@ -271,7 +271,7 @@ forward(s, due, now)
 if rotated then sid, total = run.rotated, 0 end
 count_processed(s, (tonumber(run.done) or 0) + (archives and 0 or #done))
 
-announce(s, outcome, start)
+append_event(s, outcome, start)
 for _, t in ipairs(stopped_too) do
   pcall('ZREM', s.lease, t.id)
   if call('LREM', s.active, '1', t.id) == 1 then
@@ -297,4 +297,4 @@ end
 begin_turn(s, fence, ids, int(now), 'entries', int(total), 'done', '0', 'last', s.token .. ' ' .. s.fence .. ' next')
 if phase ~= 'running' then call('HSET', s.run, 'phase', phase) end
 if rotated then call('HSET', s.run, 'sid', sid, 'rotated', '') end
-return next{now = now, fence = tonumber(fence), sid = sid, entries = total, dropped = told_notes(s, dropped), messages = messages}
+return next{now = now, fence = tonumber(fence), sid = sid, entries = total, dropped = notes_record(s, dropped), messages = messages}

@@ -6,7 +6,7 @@
 -- ARGS
 --   s.task                prefix of the session's task hashes
 --   s.prefix              of task ids
---   s.events_cap          see announce
+--   s.events_cap          see append_event
 --   s.short number        bytes
 --   s.large_bytes
 --   s.longest number      how many bytes a task's msg may have
@@ -171,7 +171,7 @@ for _, d in ipairs(drops) do
   call('LREM', s.pending, -1, d.id)
   archive(s, d.id, d.msg, d.unique, why, outcome, now)
   call('HDEL', s.followups, own_id(s, d.id))
-  announce(s, outcome)
+  append_event(s, outcome)
 end
 count_archived(s, #drops)
 if drop == 'summarize' and #drops > 0 then note_dropped(s, drops) end
@@ -200,6 +200,6 @@ if not known then
   call('HSET', s.followups, own, '{"mode":"' .. mode .. '","order":' .. position .. ',"arrived_at":' .. int(now) ..
     ',"state":"' .. (collected and 'collected' or 'queued') .. '",' .. string.sub(followup, 2))
   if mode == 'steer' then signal('steer') end
-  announce(s, '{"type":"queued","messages":[' .. quote(own) .. '],"mode":"' .. mode .. '","position":' .. position .. '}')
+  append_event(s, '{"type":"queued","messages":[' .. quote(own) .. '],"mode":"' .. mode .. '","position":' .. position .. '}')
 end
 return result{now = now, status = 'queued', n = position, mine = mine}

@@ -17,5 +17,5 @@ call('PEXPIRE', s.sentinel, ttl)
 if request ~= '' then return refused{by = request} end
 if run.nostart == s.fence then return refused{by = 'drain'} end
 call('HSET', s.run, 'phase', 'running')
-hear_of_owner(s, run)
+confirm_claim(s, run)
 return ok{steer = run.steer == s.fence and 1 or 0}

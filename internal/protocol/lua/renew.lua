@@ -16,13 +16,13 @@ local run = fields(s.run, 'token', 'fence', 'ids', 'stop', 'rollback', 'interrup
 if run.token ~= s.token or not owns(s.sentinel, s.token) then return lost{} end
 local now, ids = now_ms(), cjson.decode(run.ids)
 local ends, waiting = lease_end(now, ttl), call('LLEN', s.pending)
-local heard = s.fence == run.fence -- else it knows of the turn before
+local confirmed = s.fence == run.fence -- else it knows of the turn before
 local of, question, decision = string.match(run.answered or '', '^(%d+) (%d+) (%S+)')
 if of ~= run.fence then question, decision = 0, '' end
 
 call('PEXPIRE', s.sentinel, ttl)
 call('HSET', s.run, 'special', '1')
-if heard then hear_of_owner(s, run) end
+if confirmed then confirm_claim(s, run) end
 for _, id in ipairs(ids) do pcall('ZADD', s.lease, ends, id) end
 return ok{fence = tonumber(run.fence), request = requested(run, run.fence), waiting = waiting, steer = run.steer == run.fence and 1 or 0,
   question = tonumber(question), decision = decision, now = now}

@@ -7,7 +7,7 @@
 --   s.prefix               of turn ids
 --   s.token
 --   s.fence
---   s.events_cap           see announce
+--   s.events_cap           see append_event
 --   s.short number         bytes
 --   s.large_bytes
 --   wait number            before it may be taken again, ms; 0: at once
@@ -30,7 +30,7 @@ local now = now_ms()
 local run = fields(s.run, 'token', 'fence', 'phase', 'done', 'hold', 'rotated', 'last', 'stop', 'rollback', 'interrupt')
 local hold = run.hold
 if not owned(s, run) then
-  if returned(s, run) then return released{at = next_at(s, hold, now) or 0, now = now} end
+  if earlier_result(s, run) then return released{at = next_at(s, hold, now) or 0, now = now} end
   return lost{}
 end
 local request = requested(run, s.fence)
@@ -85,5 +85,5 @@ if wait > 0 and #back > 0 then hold = int(now + wait) .. ' ' .. back[#back].id e
 count_processed(s, tonumber(run.done) or 0)
 if rotated then call('HSET', s.run, 'sid', run.rotated, 'entries', '0', 'rotated', '') end
 call('HSET', s.run, 'token', '', 'phase', 'idle', 'last', s.token .. ' ' .. s.fence .. ' released', 'hold', hold or '', 'done', '0')
-announce(s, event, start)
+append_event(s, event, start)
 return released{at = next_at(s, hold, now) or 0, now = now}

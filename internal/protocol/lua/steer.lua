@@ -29,7 +29,7 @@ local steered, waiting = {}, call('LLEN', s.pending)
 
 -- look(id, from_end): whether the turn has room for more; a message that is to be steered becomes one of
 -- steered. from_end tells LREM where it is near to: 1 the newest, -1 the oldest.
-local function look(id, from_end)
+local function consider(id, from_end)
   local t, own = fields(s.task .. id, 'state', 'steer', 'seen', 'seq'), own_id(s, id)
   if t.state ~= 'pending' or not was_notified(t.seen, t.seq) then return true end
   -- A sender of an earlier version tells it by the follow-up only, which has the text.
@@ -53,12 +53,12 @@ if requested(run, s.fence) == '' and #ids < most then
   local fits = room > 0
   local oldest = fits and call('LRANGE', s.pending, -NEAR, -1) or {} -- newest first
   for i = #oldest, 1, -1 do
-    fits = fits and look(oldest[i], -1)
+    fits = fits and consider(oldest[i], -1)
   end
   if fits and waiting > NEAR then
     local newest = call('LRANGE', s.pending, 0, math.min(NEAR, waiting - NEAR) - 1)
     for i = #newest, 1, -1 do
-      fits = fits and look(newest[i], 1)
+      fits = fits and consider(newest[i], 1)
     end
   end
   waiting = fits and waiting or 0
@@ -84,4 +84,4 @@ local new = {}
 for _, id in ipairs(ids) do
   if not knows[id] then new[#new + 1] = id end
 end
-return ok{messages = told_again(s, new, now), more = more and 1 or 0}
+return ok{messages = message_records(s, new, now), more = more and 1 or 0}

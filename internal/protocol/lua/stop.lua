@@ -5,7 +5,7 @@
 -- ARGS
 --   s.task               prefix of the session's task hashes
 --   s.prefix             of task ids
---   s.events_cap         see announce
+--   s.events_cap         see append_event
 --   s.short number       bytes
 --   s.large_bytes
 --   s.longest number     how many bytes a task's msg may have

@@ -6,7 +6,7 @@
 -- ARGS
 --   s.task               prefix of the session's task hashes
 --   s.prefix             of task ids
---   s.events_cap         see announce
+--   s.events_cap         see append_event
 --   s.short number       bytes
 --   s.large_bytes
 --   s.longest number     how many bytes a task's msg may have
@@ -38,7 +38,7 @@ for _, t in ipairs(batch) do
   if t.msg then
     local outcome = '{"type":"turn_ended","status":"dropped","messages":[' .. quote(own) .. '],"error":"' .. why .. '","reason":"line"}'
     archive(s, t.id, t.msg, t.unique, why, outcome, now)
-    announce(s, outcome)
+    append_event(s, outcome)
     n = n + 1
   end
 end

@@ -52,5 +52,5 @@ local function archive_too_long(s, t, now)
   archive(s, t.id, tombstone(s, t.id, t.bytes), t.unique, why, outcome, now)
   count_archived(s, 1)
   pcall('HDEL', s.followups, own)
-  announce(s, outcome)
+  append_event(s, outcome)
 end

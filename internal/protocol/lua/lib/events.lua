@@ -1,6 +1,6 @@
 -- The session's event stream.
 
--- announce(s, event, start): an event joins the stream, with its turn's start where that was not
+-- append_event(s, event, start): an event joins the stream, with its turn's start where that was not
 -- announced before. The stream keeps about s.events_cap entries. Events of more than s.short bytes are
 -- large, and have s.large_bytes together; with s.large_bytes 0 nothing is counted. Short events are bounded
 -- by their number.
@@ -9,7 +9,7 @@
 -- of the younger one, its first id". When the younger one has half of the limit it becomes
 -- the older one, and what was before it goes. Only an event that alone is longer than the
 -- limit stays in spite of it, until the next large one.
-local function announce(s, event, start)
+local function append_event(s, event, start)
   local size, id = #event, false
   if (start or '') == '' then
     id = pcall('XADD', s.events, 'MAXLEN', '~', s.events_cap, '*', 'e', event)

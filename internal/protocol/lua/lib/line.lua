@@ -74,11 +74,11 @@ local function head(s, due)
     if gone == 0 then id = call('LINDEX', s.pending, '-1') else id = behind[#behind + 1 - gone] end
     if not id then
       for _, t in ipairs(due) do
-        if t.state then return look_at(s, t.id), gone end
+        if t.state then return load_task(s, t.id), gone end
       end
       return false, gone
     end
-    local t = look_at(s, id)
+    local t = load_task(s, id)
     if t.msg then return t, gone end
     gone = gone + 1
   end
@@ -97,7 +97,7 @@ local function gather(s, first, gone, now, limits)
   local group, behind = {first}, call('LRANGE', s.pending, -cap - gone, -2 - gone) -- newest first
   room = tonumber(room) - #first.msg
   for i = #behind, 1, -1 do
-    local t = look_at(s, behind[i])
+    local t = load_task(s, behind[i])
     if not t.msg or not t.quiet then break end
     room = room - #t.msg
     if room < 0 then break end
@@ -115,16 +115,16 @@ local function take(s, group, now)
   for i, t in ipairs(group) do
     call('RPOPLPUSH', s.pending, s.active)
     activate(s, t.id, t.seen, int(now))
-    messages[i] = told(now, t.id, t.msg, t.seen, t.redelivered, t.unique_key)
+    messages[i] = message_record(now, t.id, t.msg, t.seen, t.redelivered, t.unique_key)
     ids = ids .. (i > 1 and ',' or '') .. quote(t.id)
   end
   return '[' .. ids .. ']', messages
 end
 
--- plain_head(s, hold): the head of the line, if it is an ordinary message: it waits for nothing and can
+-- take_ordinary(s, hold): the head of the line, if it is an ordinary message: it waits for nothing and can
 -- be read. It is in active now. hold is the run record's. Returns its id, msg, seen, redelivered and
 -- unique_key; else false and what there was at the head, which is back in its place: an id, or false.
-local function plain_head(s, hold)
+local function take_ordinary(s, hold)
   local id = call('RPOPLPUSH', s.pending, s.active)
   if type(id) ~= 'string' then return false, id end
   local bytes = call('HSTRLEN', s.task .. id, 'msg')

@@ -33,19 +33,19 @@ local function forget_notes(s)
   call('HSET', s.record, 'dropped', '', 'omitted', int(gone), 'omitted_told', int(gone))
 end
 
--- told_notes(s, dropped): what a worker gets: 'omitted omitted_told ids', or ''.
-local function told_notes(s, dropped)
+-- notes_record(s, dropped): what a worker gets: 'omitted omitted_told ids', or ''.
+local function notes_record(s, dropped)
   if not dropped or dropped == '' then return '' end
   local n = fields(s.record, 'omitted', 'omitted_told')
   return int(count_of(n.omitted)) .. ' ' .. int(count_of(n.omitted_told)) .. ' ' .. dropped
 end
 
--- untold_notes(s, dropped, told, before): what stays of the record's dropped and of omitted_told
+-- remaining_notes(s, dropped, told, before): what stays of the record's dropped and of omitted_told
 -- when a turn has told of the first so many ids that dropped had when omitted was before.
-local function untold_notes(s, dropped, told, before)
+local function remaining_notes(s, dropped, reported, before)
   local n, rest = fields(s.record, 'omitted', 'omitted_told'), {}
-  local left = math.min(math.max(count_of(n.omitted) - before, 0), told) -- of these, meanwhile
+  local pushed_out = math.min(math.max(count_of(n.omitted) - before, 0), reported) -- of these, meanwhile
   local ids = noted_ids(dropped)
-  for i = told - left + 1, #ids do rest[#rest + 1] = ids[i] end
-  return #rest > 0 and cjson.encode(rest) or '', math.max(count_of(n.omitted_told), before + left)
+  for i = reported - pushed_out + 1, #ids do rest[#rest + 1] = ids[i] end
+  return #rest > 0 and cjson.encode(rest) or '', math.max(count_of(n.omitted_told), before + pushed_out)
 end

@@ -29,7 +29,7 @@ local function archive_as_stopped(s, t, now)
   local outcome = '{"type":"turn_ended","status":"stopped","messages":[' .. quote(own) .. '],"error":"' .. WHY_STOPPED .. '"}'
   archive(s, t.id, t.msg, t.unique, WHY_STOPPED, outcome, now)
   count_archived(s, 1)
-  announce(s, outcome)
+  append_event(s, outcome)
   return 1
 end
 

@@ -28,9 +28,9 @@ local function load_short(s, id)
   return load_msg(s, id)
 end
 
--- look_at(s, id): a task as a claim needs it. msg is false if the task is gone. A msg that is too long
+-- load_task(s, id): a task as a claim needs it. msg is false if the task is gone. A msg that is too long
 -- is '', and too_long tells its bytes.
-local function look_at(s, id)
+local function load_task(s, id)
   local bytes = too_long(s, id)
   if bytes then return {id = id, msg = '', too_long = bytes} end
   local t = fields(s.task .. id, 'msg', 'seen', 'redelivered', 'quiet', 'unique_key')
@@ -38,8 +38,8 @@ local function look_at(s, id)
   return t
 end
 
--- told(now, id, msg, seen, redelivered, unique_key): what the worker gets of a task that it takes.
-local function told(now, id, msg, seen, redelivered, unique_key)
+-- message_record(now, id, msg, seen, redelivered, unique_key): what the worker gets of a task that it takes.
+local function message_record(now, id, msg, seen, redelivered, unique_key)
   local age = now - (tonumber(seen) or now)
   if redelivered or unique_key then
     return message{id = id, msg = msg, age = age, redelivered = tonumber(redelivered) or 0, unique = unique_key and 1 or 0}
@@ -47,12 +47,12 @@ local function told(now, id, msg, seen, redelivered, unique_key)
   return message{id = id, msg = msg, age = age}
 end
 
--- told_again(s, ids, now): the same of tasks that were taken before.
-local function told_again(s, ids, now)
+-- message_records(s, ids, now): the same of tasks that were taken before.
+local function message_records(s, ids, now)
   local list = {}
   for i, id in ipairs(ids) do
-    local t = look_at(s, id)
-    list[i] = told(now, id, t.msg, t.seen, t.redelivered, t.unique_key)
+    local t = load_task(s, id)
+    list[i] = message_record(now, id, t.msg, t.seen, t.redelivered, t.unique_key)
   end
   return list
 end

@@ -14,17 +14,17 @@ local function owned(s, run)
   return run.token == s.token and run.fence == s.fence and owns(s.sentinel, s.token)
 end
 
--- returned(s, run): what an earlier sending of the same request has returned, if its reply
+-- earlier_result(s, run): what an earlier sending of the same request has returned, if its reply
 -- got lost on the way; else false.
-local function returned(s, run)
+local function earlier_result(s, run)
   local mine = s.token .. ' ' .. s.fence .. ' '
   if run.last and string.sub(run.last, 1, #mine) == mine then return string.sub(run.last, #mine + 1) end
   return false
 end
 
--- hear_of_owner(s, run): notes that the owner knows of this turn. Until then its death does not
+-- confirm_claim(s, run): notes that the owner knows of this turn. Until then its death does not
 -- count: the reply to its claim may have been lost. A batch of events notes it, too.
-local function hear_of_owner(s, run)
+local function confirm_claim(s, run)
   if string.match(run.seq or '', '^(%d+) ') ~= s.fence then call('HSET', s.run, 'seq', s.fence .. ' 0') end
 end
 
